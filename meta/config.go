@@ -1,0 +1,4 @@
+package meta
+
+// Config is a parsed config.json.
+type Config struct{}

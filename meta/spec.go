@@ -1,0 +1,221 @@
+package meta
+
+// Kind names the rule that runs a module.
+type Kind uint8
+
+// The kinds. A module's Spec is of the type named here.
+const (
+	KindNone       Kind = iota // containers, activations, dropout: never run by themselves
+	KindCausalLM               // *CausalLMSpec
+	KindBlock                  // *BlockSpec
+	KindAttention              // *AttentionSpec
+	KindMLP                    // *MLPSpec
+	KindMoE                    // *MoESpec
+	KindLinear                 // *LinearSpec
+	KindEmbedding              // *EmbeddingSpec
+	KindNorm                   // *NormSpec
+	KindSequential             // no spec: children in order
+	KindActivation             // *ActivationSpec
+)
+
+var kindNames = [...]string{"none", "causal-lm", "block", "attention", "mlp", "moe",
+	"linear", "embedding", "norm", "sequential", "activation"}
+
+// String is the kind's name in messages.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return "unknown"
+}
+
+// CausalLMSpec runs a whole decoder: embedding, layers, final norm, head. Paths
+// are dotted and relative to the node.
+type CausalLMSpec struct {
+	Embed      string  // Embedding of token ids
+	Positions  string  // Embedding of absolute positions, "" if none
+	EmbedScale float32 // multiplies the embeddings; 0 means 1
+	Layers     string  // ModuleList of Blocks
+	Norm       string  // final norm
+	Head       string  // Linear to the vocabulary
+
+	LogitScale   float32 // multiplies the logits; 0 means 1
+	LogitSoftcap float32 // cap*tanh(x/cap); 0 means none
+
+	Vocab, Hidden int
+	Context       int // tokens the config allows, rope scaling included
+}
+
+// BlockSpec wires one decoder layer. With a = Attention and m = MLP or MoE:
+//
+//	sequential: h = x + s·post(a(pre(x)));  y = h + s·post'(m(pre'(h)))
+//	parallel:   y = x + s·a(pre(x)) + s·m(pre'(x))
+//
+// Every norm is a child's name, and "" leaves it out: pre-norm has AttentionNorm
+// and MLPNorm, post-norm has the two Post norms, sandwich has all four. A parallel
+// block with one norm has MLPNorm equal to AttentionNorm.
+type BlockSpec struct {
+	Parallel          bool
+	AttentionNorm     string
+	Attention         string
+	PostAttentionNorm string
+	MLPNorm           string
+	MLP               string
+	PostMLPNorm       string
+	ResidualScale     float32 // s; 0 means 1
+}
+
+// AttentionSpec runs causal self-attention with grouped key/value heads. Either Q, K
+// and V name three Linear children, or Fused names one whose rows are laid out as
+// FusedOrder says.
+type AttentionSpec struct {
+	Layer             int // index of the key/value cache
+	Heads, KVHeads    int
+	HeadDim, ValueDim int // ValueDim: size of a value head
+	Q, K, V           string
+	Fused             string
+	FusedOrder        FusedOrder
+	Out               string
+	QNorm, KNorm      string  // norms before rope; a norm as wide as one head is applied per head
+	Scale             float32 // multiplies q·k
+	Window            int     // a token sees itself and Window-1 before it; 0: all
+	Softcap           float32 // of the scores; 0: none
+	Sinks             string  // Param: one extra logit per head that takes no value
+	Rope              *RopeSpec
+	MLA               *MLASpec // set for multi-head latent attention
+}
+
+// FusedOrder is how the rows of a fused q/k/v projection are laid out.
+type FusedOrder uint8
+
+// The layouts of fused projections.
+const (
+	FusedQKV     FusedOrder = iota // all of q, then all of k, then all of v
+	FusedPerHead                   // for each head: q, k, v
+)
+
+// MLASpec is DeepSeek's multi-head latent attention. Names are children.
+type MLASpec struct {
+	QDown, QNorm, QUp    string // QDown "" means that QUp projects the input directly
+	KVDown, KVNorm, KVUp string
+	LoraRank             int // width of the compressed key/value
+	RopeDim, NopeDim     int // parts of a query or key head
+}
+
+// RopeSpec is a rotary position embedding. Frequencies are made from it by the
+// formulas of transformers' modeling_rope_utils; fields that a type does not use are 0.
+type RopeSpec struct {
+	Type        RopeType
+	Theta       float64
+	Dim         int  // rotated dimensions of a head
+	Interleaved bool // pairs (2i, 2i+1) instead of (i, i+Dim/2)
+	Factor      float64
+	Original    int // original_max_position_embeddings
+	Max         int // max_position_embeddings
+
+	LowFreq, HighFreq       float64   // llama3
+	BetaFast, BetaSlow      float64   // yarn
+	MScale, MScaleAllDim    float64   // yarn
+	NoTruncate              bool      // yarn
+	AttentionFactor         float64   // yarn, longrope; 0 means the formula
+	ShortFactor, LongFactor []float64 // longrope
+}
+
+// RopeType selects the formula of the frequencies.
+type RopeType uint8
+
+// The rope types, as config.json names them.
+const (
+	RopeDefault RopeType = iota
+	RopeLinear
+	RopeDynamic
+	RopeYarn
+	RopeLlama3
+	RopeLongRope
+)
+
+// MLPSpec runs a feed-forward layer. Names are Linear children. Gate "" and Fused ""
+// make it plain: down(act(up(x))). Fused is one projection of gate and up.
+type MLPSpec struct {
+	Gate, Up, Down string
+	Fused          string
+	FusedOrder     GateOrder
+	Act            Activation
+}
+
+// GateOrder is how gate and up share the rows of a fused projection.
+type GateOrder uint8
+
+// The layouts of fused gates.
+const (
+	GateHalves      GateOrder = iota // all of gate, then all of up
+	GateInterleaved                  // gate and up row by row
+)
+
+// Activation is a pointwise function.
+type Activation uint8
+
+// The activations, as config.json names them.
+const (
+	ActNone     Activation = iota
+	ActSiLU                // silu, swish
+	ActGELU                // gelu: exact, with erf
+	ActGELUTanh            // gelu_new, gelu_pytorch_tanh
+	ActReLU
+	ActTanh
+	ActSigmoid
+	ActClampedSwiGLU // gpt-oss: (clamp(up)+1) · g·sigmoid(1.702 g)
+)
+
+// MoESpec runs a mixture of experts.
+type MoESpec struct {
+	Router      string // child with weight [experts, hidden] and maybe bias
+	Experts     string // child whose parameters are stacked by expert
+	Shared      string // child MLP that every token passes; "" if none
+	SharedGate  string // Linear of width 1 whose sigmoid multiplies Shared; "" if none
+	Count, TopK int
+	Score       Score
+	Renormalise bool    // chosen weights are divided by their sum
+	Scale       float32 // multiplies the chosen weights; 0 means 1
+	Correction  string  // Buffer of the router added to the scores for choosing only
+	Groups      int     // groups of experts, of which TopGroups are kept; 0: none
+	TopGroups   int
+
+	GateUp, Down         string // Params of Experts: [E, 2·F, H] and [E, H, F]
+	GateUpBias, DownBias string // Params of Experts, "" if none
+	Transposed           bool   // [E, H, 2·F] and [E, F, H] instead
+	GateOrder            GateOrder
+	Act                  Activation
+	Limit                float32 // clamp of ActClampedSwiGLU
+}
+
+// Score turns router logits into weights.
+type Score uint8
+
+// The scores.
+const (
+	ScoreSoftmax     Score = iota // softmax over all experts, then choose
+	ScoreTopKSoftmax              // choose, then softmax over the chosen
+	ScoreSigmoid
+)
+
+// LinearSpec is y = x·Wᵀ + b with weight [Out, In], or [In, Out] where Transposed
+// (GPT-2's Conv1D).
+type LinearSpec struct {
+	In, Out    int
+	Transposed bool
+}
+
+// EmbeddingSpec is a table lookup, weight [Rows, Dim].
+type EmbeddingSpec struct{ Rows, Dim int }
+
+// NormSpec is RMS or layer normalisation over the last Dim channels.
+type NormSpec struct {
+	Dim    int
+	Eps    float32
+	Layer  bool    // subtract the mean (LayerNorm); weights and bias may be absent
+	Offset float32 // added to the weight: 1 for Gemma
+}
+
+// ActivationSpec is a pointwise function as a module.
+type ActivationSpec struct{ Act Activation }
