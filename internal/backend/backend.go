@@ -102,6 +102,14 @@ func (m Matrix) InCols() int {
 	return m.Dims[1]
 }
 
+// A Part is a piece of a parameter as a checkpoint stores it: a matrix, or a vector of
+// rank 1, that fills rows Into of the parameter (of the slab, for one expert of a
+// stacked parameter). A zero Into is all rows.
+type Part struct {
+	Matrix
+	Into meta.Rows
+}
+
 // KV is one layer's keys and values in pages.
 type KV struct {
 	K, V       tensor.Tensor // [pages, PageTokens, kvHeads·dim]; V may be a view of K
