@@ -1,0 +1,101 @@
+package archtest
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/heftai/heft"
+
+// allowed are the edges between our packages, as ARCHITECTURE.md explains them; a
+// package that is not named here may not exist. "…/" stands for a folder's packages.
+// A new edge is a design change: it comes with its reason here and there.
+var allowed = map[string][]string{
+	"meta":                         {},
+	"internal/kernels":             {},
+	"internal/hostmem":             {},
+	"internal/tokenizer":           {},
+	"internal/chat":                {"internal/chat/jinja"},
+	"internal/chat/jinja":          {},
+	"internal/sample":              {}, // apart from the engine, so that dispatch.Generate chooses tokens by the same code
+	"devicemap":                    {"meta"},
+	"loader":                       {"meta", "internal/hostmem"},
+	"internal/tensor":              {"meta"},
+	"internal/backend":             {"meta", "devicemap", "internal/tensor"}, // meta: the specs of norms and routers are the operations' arguments
+	"internal/backend/cpu":         {"meta", "devicemap", "internal/backend", "internal/tensor", "internal/kernels", "internal/hostmem"},
+	"internal/backend/backendtest": {"meta", "devicemap", "internal/backend", "internal/tensor"},
+	"internal/kvcache":             {"meta", "internal/backend", "internal/tensor"},
+	"internal/nn":                  {"meta", "internal/backend", "internal/tensor", "internal/kvcache"},
+	"internal/residency":           {"meta", "devicemap", "loader", "internal/backend", "internal/tensor", "internal/hostmem"},
+	"dispatch": {"meta", "devicemap", "loader", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/tensor",
+		"internal/kvcache", "internal/residency", "internal/hostmem", "internal/sample"},
+	"internal/engine": {"dispatch", "internal/kvcache", "internal/sample"},
+	"api/openai":      {"meta", "dispatch", "devicemap", "internal/engine", "internal/sample", "internal/tokenizer", "internal/chat", "internal/chat/jinja"},
+	"api":             {"api/openai", "meta", "dispatch", "devicemap", "internal/engine", "internal/sample", "internal/tokenizer", "internal/chat", "internal/chat/jinja"},
+	"cmd/serve":       {"*"},
+	"internal/demo":   {}, // the embedded demo model's bytes
+}
+
+// homes are the only packages that may import a library.
+var homes = map[string][]string{
+	"github.com/go-chi/chi":             {"api"},
+	"github.com/nlpodyssey/safetensors": {"loader"},
+	"golang.org/x/exp/mmap":             {"loader"},
+	"golang.org/x/sys/unix":             {"internal/hostmem", "internal/kernels"},
+	"gorgonia.org/cu":                   {"internal/backend/cuda"},
+	"github.com/alecthomas/kong":        {"cmd"},
+}
+
+func TestImportsGoOneWay(t *testing.T) {
+	for _, p := range packages(t) {
+		edges, ok := allowed[p.path]
+		if !ok && !testOnly(p) {
+			t.Errorf("package %s is not in the table of imports: is it part of the design?", p.path)
+			continue
+		}
+		for _, f := range p.files {
+			if strings.HasSuffix(f.name, "_test.go") {
+				continue // tests may use what they compare with
+			}
+			for _, imp := range f.imports {
+				own, ours := strings.CutPrefix(imp, module+"/")
+				switch {
+				case ours && own != p.path && !slices.Contains(edges, own) && !slices.Contains(edges, "*"):
+					t.Errorf("%s: %s may not import %s", f.name, p.path, own)
+				case !ours:
+					checkHome(t, f.name, p.path, imp)
+				}
+			}
+		}
+	}
+}
+
+func checkHome(t *testing.T, file, pkg, imp string) {
+	t.Helper()
+	for lib, where := range homes {
+		if imp != lib && !strings.HasPrefix(imp, lib+"/") {
+			continue
+		}
+		if !slices.ContainsFunc(where, func(h string) bool { return pkg == h || strings.HasPrefix(pkg, h+"/") }) {
+			t.Errorf("%s imports %s, which only %v may", file, imp, where)
+		}
+	}
+}
+
+// testOnly are packages that help tests, which every test may import.
+func testOnly(p pkg) bool {
+	return slices.Contains([]string{"internal/golden", "internal/testenv", "internal/archtest"}, p.path)
+}
+
+func TestTopLevelHoldsOnlyTheDesign(t *testing.T) {
+	want := []string{"go.mod", "go.sum", "cmd", "meta", "dispatch", "loader", "devicemap", "train", "api", "README.md",
+		"internal", "docs", "deploy", "examples", "scripts", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md",
+		"LICENSE", "Makefile", "testdata"}
+	for _, name := range topLevel(t) {
+		if !slices.Contains(want, name) && !strings.HasPrefix(name, ".") {
+			t.Errorf("the top level holds %s, which the design does not name", path.Base(name))
+		}
+	}
+}
