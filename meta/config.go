@@ -1,4 +1,99 @@
 package meta
 
-// Config is a parsed config.json.
-type Config struct{}
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+)
+
+// A Config is a parsed config.json, in the dialect of published models
+// (rope_theta, rope_scaling, torch_dtype) or of transformers 5 (rope_parameters,
+// dtype). It is immutable and safe for concurrent use.
+//
+// The exported fields are what holds for every architecture; [New] reads the rest.
+type Config struct {
+	ModelType     string
+	Architectures []string // class names, as stated
+	DType         DType    // of the weights, NoDType if the file does not say
+
+	// Special token ids, those of the architecture where the file says nothing. A
+	// BOS or Pad of -1, or an empty EOS, means none. generation_config.json
+	// goes before them.
+	BOS, Pad int
+	EOS      []int
+
+	raw    []byte
+	values map[string]any
+}
+
+// ReadConfig parses the contents of a config.json. It knows fields that all
+// architectures share; the others are checked by [New]. Errors are of type
+// [*ConfigError].
+func ReadConfig(data []byte) (*Config, error) {
+	f, err := readFields("config.json", data)
+	if err != nil {
+		return nil, err
+	}
+	c := &Config{
+		ModelType:     f.text("model_type", ""),
+		Architectures: f.texts("architectures"),
+		raw:           slices.Clone(data),
+		values:        f.values,
+	}
+	if c.ModelType == "" {
+		c.ModelType = modelTypeOf(c.Architectures)
+	}
+	// transformers 5 writes dtype; where both stand, it is the newer one.
+	if c.DType = f.dtype("dtype"); c.DType == NoDType {
+		c.DType = f.dtype("torch_dtype")
+	}
+	bos, eos := -1, []int(nil)
+	if a := lookup(c.ModelType); a != nil {
+		bos, eos = a.bos, a.eos()
+	}
+	if f.null("bos_token_id") {
+		bos = -1
+	}
+	c.BOS = f.token("bos_token_id", bos)
+	c.Pad = f.token("pad_token_id", -1)
+	if c.EOS = f.tokens("eos_token_id"); c.EOS == nil && !f.null("eos_token_id") {
+		c.EOS = eos
+	}
+	return c, f.err()
+}
+
+// ReadConfigFile reads the config.json at path.
+func ReadConfigFile(path string) (*Config, error) {
+	data, err := readSmallFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return ReadConfig(data)
+}
+
+// Raw is the file as it was read, for writing it beside saved weights. The slice
+// belongs to the Config and must not be changed.
+func (c *Config) Raw() []byte { return c.raw }
+
+// Field is the value of a top-level field as encoding/json decodes it, numbers as
+// json.Number; nil if it is missing or null. It must not be changed.
+func (c *Config) Field(name string) any { return c.values[name] }
+
+func (c *Config) fields() *fields {
+	return &fields{values: c.values, errs: &fieldErrors{file: "config.json"}}
+}
+
+// readSmallFile reads a configuration file, refusing what is too long for one.
+func readSmallFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("meta: %w", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxConfigBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("meta: %w", err)
+	}
+	return data, nil
+}

@@ -1,0 +1,113 @@
+package meta
+
+import (
+	"fmt"
+	"strings"
+)
+
+// An architecture turns the fields of a config.json into a tree.
+type architecture struct {
+	modelType string
+	class     string // of the root
+	base      string // the reference's base_model_prefix
+	noSplit   string // class that stays on one device
+	bos       int    // default token ids, -1 for none
+	eosID     int
+	build     func(*fields, *Builder)
+}
+
+// architectures is the table of what can be built: one line, and one file, each.
+func architectures() []architecture {
+	return []architecture{
+		{"llama", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, 2, llama},
+	}
+}
+
+// Architectures lists the model types that [New] builds, in alphabetical order.
+func Architectures() []string {
+	var names []string
+	for _, a := range architectures() {
+		names = append(names, a.modelType)
+	}
+	return names
+}
+
+// An UnsupportedError says that no architecture goes by a config's model_type.
+type UnsupportedError struct{ ModelType string }
+
+func (e *UnsupportedError) Error() string {
+	supported := strings.Join(Architectures(), ", ")
+	if e.ModelType == "" {
+		return "meta: config.json: model_type: missing (supported: " + supported + ")"
+	}
+	return fmt.Sprintf("meta: config.json: model_type: %.60q is not supported (supported: %s)", e.ModelType, supported)
+}
+
+// New builds the skeleton of the model that cfg describes. No weight is allocated
+// or read.
+//
+// With a header, which may be nil, every parameter takes the dtype that the
+// checkpoint has for it, and sources are the names that stand in the file where
+// dialects differ. Tensors the header lacks keep the config's dtype: finding out
+// what is missing or misshapen is for who reads the weights.
+//
+// Errors are a [*ConfigError] for a bad field and an [*UnsupportedError] for a
+// model_type that is not in [Architectures].
+func New(cfg *Config, header Header) (*Model, error) {
+	a := lookup(cfg.ModelType)
+	if a == nil {
+		return nil, &UnsupportedError{cfg.ModelType}
+	}
+	dtype := cfg.DType
+	if dtype == NoDType {
+		dtype = Float32
+	}
+	f := cfg.fields()
+	b := NewBuilder(a.class, dtype)
+	b.tree.header, b.tree.base, b.tree.noSplit = header, a.base, a.noSplit
+	a.build(f, b)
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	root, err := b.Build()
+	if err != nil {
+		return nil, err
+	}
+	return &Model{
+		Config:         cfg,
+		Root:           root,
+		NoSplitClasses: []string{a.noSplit},
+		BasePrefix:     a.base,
+		Ignore:         b.tree.ignore,
+	}, nil
+}
+
+func lookup(modelType string) *architecture {
+	for _, a := range architectures() {
+		if a.modelType == modelType {
+			return &a
+		}
+	}
+	return nil
+}
+
+// modelTypeOf finds the model type by the class name of the whole model, for
+// configs that state only that.
+func modelTypeOf(classes []string) string {
+	for _, a := range architectures() {
+		for _, class := range classes {
+			if class == a.class {
+				return a.modelType
+			}
+		}
+	}
+	return ""
+}
+
+// eos is the default list of ending tokens.
+func (a *architecture) eos() []int {
+	if a.eosID < 0 {
+		return nil
+	}
+	return []int{a.eosID}
+}

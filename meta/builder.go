@@ -1,0 +1,181 @@
+package meta
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// maxElements bounds a parameter, and a whole tree: so many elements of any dtype
+// can be counted in bits with an int64.
+const maxElements = 1 << 56
+
+// A Builder makes a tree of modules, one scope a module. Scopes follow the
+// reference's names, and a parameter's source is its own dotted name unless stated
+// otherwise. The first error is kept and given by Build, so that an architecture
+// reads like the list of its layers. A Builder is for one goroutine.
+type Builder struct {
+	tree *tree
+	node *Module
+	path string
+}
+
+// tree is what the scopes of one tree share.
+type tree struct {
+	root     *Module
+	dtype    DType
+	header   Header // nil if there is none
+	base     string
+	noSplit  string
+	ignore   []string
+	elements int64
+	err      error
+}
+
+// NewBuilder starts a tree at a root of the given class. Parameters have dtype.
+func NewBuilder(class string, dtype DType) *Builder {
+	root := &Module{Class: class}
+	return &Builder{tree: &tree{root: root, dtype: dtype}, node: root}
+}
+
+// Build returns the root of the tree, or the first error. The Builder and its
+// scopes are not used any more.
+func (b *Builder) Build() (*Module, error) {
+	if b.tree.err != nil {
+		return nil, b.tree.err
+	}
+	return b.tree.root, nil
+}
+
+func (b *Builder) fail(format string, args ...any) {
+	if b.tree.err == nil {
+		b.tree.err = fmt.Errorf("meta: "+format, args...)
+	}
+}
+
+// Module is the node of this scope.
+func (b *Builder) Module() *Module { return b.node }
+
+// Path is the dotted path of this scope's node.
+func (b *Builder) Path() string { return b.path }
+
+// Child adds a module below this one and returns its scope.
+func (b *Builder) Child(name, class string) *Builder {
+	child := &Module{Name: name, Class: class, NoSplit: class == b.tree.noSplit}
+	b.node.Children = append(b.node.Children, child)
+	return &Builder{tree: b.tree, node: child, path: Join(b.path, name)}
+}
+
+// Runs states how this scope's module runs.
+func (b *Builder) Runs(kind Kind, spec any) *Builder {
+	b.node.Kind, b.node.Spec = kind, spec
+	return b
+}
+
+// Param adds a parameter that is filled by the checkpoint tensor of its own name.
+func (b *Builder) Param(name string, shape ...int) *Param {
+	return b.ParamFrom(name, shape, []Source{{Tensor: Join(b.path, name)}})
+}
+
+// ParamFrom adds a parameter that is filled by sources. Where checkpoints come in
+// several dialects, others are the further ways to fill it: with a header, the
+// first way whose first tensor is there is taken.
+func (b *Builder) ParamFrom(name string, shape []int, sources []Source, others ...[]Source) *Param {
+	p := &Param{Name: name, Shape: shape, DType: b.tree.dtype}
+	p.Sources, p.DType = b.tree.resolve(p.DType, sources, others)
+	b.tree.count(Join(b.path, name), shape)
+	b.node.Params = append(b.node.Params, p)
+	return p
+}
+
+// Tied adds a parameter that is the same tensor as p.
+func (b *Builder) Tied(name string, p *Param) *Param {
+	tied := &Param{Name: name, Shape: p.Shape, DType: p.DType, SameAs: p}
+	b.node.Params = append(b.node.Params, tied)
+	return tied
+}
+
+// Buffer adds a tensor that is not trained. A persistent one is filled by the
+// checkpoint tensor of its own name.
+func (b *Builder) Buffer(name string, dtype DType, persistent bool, shape ...int) *Buffer {
+	buf := &Buffer{Name: name, Shape: shape, DType: dtype, Persistent: persistent}
+	if persistent {
+		buf.Sources, buf.DType = b.tree.resolve(dtype, []Source{{Tensor: Join(b.path, name)}}, nil)
+	}
+	b.tree.count(Join(b.path, name), shape)
+	b.node.Buffers = append(b.node.Buffers, buf)
+	return buf
+}
+
+// Ignore adds patterns of checkpoint tensors, with and without the model's base
+// prefix, that are left out without a warning.
+func (b *Builder) Ignore(patterns ...string) {
+	for _, p := range patterns {
+		b.tree.ignore = append(b.tree.ignore, p)
+		if t := b.tree; t.base != "" && len(p) > len(t.base) && p[:len(t.base)+1] == t.base+"." {
+			t.ignore = append(t.ignore, p[len(t.base)+1:])
+		}
+	}
+}
+
+// count checks a tensor's size and adds it to the tree's.
+func (t *tree) count(path string, shape []int) {
+	n := int64(1)
+	for _, d := range shape {
+		if d < 0 || d > 0 && n > maxElements/int64(d) {
+			n = maxElements + 1
+			break
+		}
+		n *= int64(d)
+	}
+	if t.elements += min(n, maxElements+1); t.elements > maxElements {
+		t.elements = maxElements
+		if t.err == nil {
+			t.err = fmt.Errorf("meta: %s: shape %v is too large", path, shape)
+		}
+	}
+}
+
+// resolve picks the sources that the checkpoint has, under the names they have
+// there, and the dtype they are stored in.
+func (t *tree) resolve(dtype DType, sources []Source, others [][]Source) ([]Source, DType) {
+	if t.header == nil {
+		return sources, dtype
+	}
+	if found, d := t.find(sources); found != nil {
+		return found, d
+	}
+	for _, way := range others {
+		if found, d := t.find(way); found != nil {
+			return found, d
+		}
+	}
+	return sources, dtype
+}
+
+// find renames sources to what stands in the checkpoint; nil if the first is not
+// there under any name.
+func (t *tree) find(sources []Source) ([]Source, DType) {
+	strip := 0
+	first := sources[0].at(0)
+	_, dtype, ok := t.header.Tensor(first)
+	if n := len(t.base); !ok && n > 0 && len(first) > n+1 && first[:n] == t.base && first[n] == '.' {
+		strip = n + 1
+		_, dtype, ok = t.header.Tensor(first[strip:])
+	}
+	if !ok {
+		return nil, NoDType
+	}
+	for i := range sources {
+		sources[i].Tensor = sources[i].Tensor[min(strip, len(sources[i].Tensor)):]
+	}
+	return sources, dtype
+}
+
+// at is the name of tensor i of the series that s stands for.
+func (s *Source) at(i int) string {
+	if s.Stack == 0 {
+		return s.Tensor
+	}
+	return strings.Replace(s.Tensor, "{}", strconv.Itoa(i), 1)
+}

@@ -1,0 +1,306 @@
+package meta
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+)
+
+// A ConfigError says which field of a configuration file is bad, and why.
+type ConfigError struct {
+	File   string // "config.json" or "generation_config.json"
+	Field  string // dotted path of the field, "" for the file as a whole
+	Reason string
+}
+
+func (e *ConfigError) Error() string {
+	if e.Field == "" {
+		return fmt.Sprintf("meta: %s: %s", e.File, e.Reason)
+	}
+	return fmt.Sprintf("meta: %s: %s: %s", e.File, e.Field, e.Reason)
+}
+
+// maxConfigBytes bounds a configuration file. The longest published ones, with
+// label maps, have some hundred kilobytes.
+const maxConfigBytes = 16 << 20
+
+// maxSize bounds every size that a config may state. Products of two stay far
+// below the range of an int64; the builder checks products of more.
+const maxSize = 1 << 26
+
+// fields reads a JSON object. A missing field and a null both give the default,
+// except where has is asked first. The first bad field is kept in err, and reading
+// goes on with the default, so that callers check once.
+type fields struct {
+	at     string // dotted path of the object with a final dot, "" for the file
+	values map[string]any
+	errs   *fieldErrors
+}
+
+type fieldErrors struct {
+	file  string
+	first error
+}
+
+// readFields parses one JSON object of the file called file.
+func readFields(file string, data []byte) (*fields, error) {
+	bad := func(reason string) error { return &ConfigError{File: file, Reason: reason} }
+	if len(data) > maxConfigBytes {
+		return nil, bad(fmt.Sprintf("%d bytes, more than the %d allowed", len(data), maxConfigBytes))
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	var values map[string]any
+	if err := dec.Decode(&values); err != nil {
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			line := 1 + bytes.Count(data[:min(int(syntax.Offset), len(data))], []byte("\n"))
+			return nil, bad(fmt.Sprintf("line %d: %v", line, err))
+		}
+		var kind *json.UnmarshalTypeError
+		if errors.As(err, &kind) {
+			return nil, bad("not a JSON object")
+		}
+		return nil, bad(err.Error())
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return nil, bad("text after the JSON object")
+	}
+	if values == nil {
+		return nil, bad("null instead of a JSON object")
+	}
+	return &fields{values: values, errs: &fieldErrors{file: file}}, nil
+}
+
+// err is the first error met in the whole file.
+func (f *fields) err() error { return f.errs.first }
+
+// fail records an error of the field called name, unless there is one already.
+func (f *fields) fail(name, format string, args ...any) {
+	if f.errs.first == nil {
+		f.errs.first = &ConfigError{File: f.errs.file, Field: f.at + name, Reason: fmt.Sprintf(format, args...)}
+	}
+}
+
+// has reports whether the field is there and not null.
+func (f *fields) has(name string) bool { return f.values[name] != nil }
+
+// null reports whether the field is there and null.
+func (f *fields) null(name string) bool {
+	v, there := f.values[name]
+	return there && v == nil
+}
+
+// number is a field's value as a finite float64.
+func (f *fields) number(name string, v any) (float64, bool) {
+	n, ok := v.(json.Number)
+	if !ok {
+		f.fail(name, "%s instead of a number", kindOf(v))
+		return 0, false
+	}
+	x, err := strconv.ParseFloat(n.String(), 64)
+	if err != nil || math.IsInf(x, 0) {
+		f.fail(name, "number %.40s out of range", n)
+		return 0, false
+	}
+	return x, true
+}
+
+// float is a finite number.
+func (f *fields) float(name string, def float64) float64 {
+	v := f.values[name]
+	if v == nil {
+		return def
+	}
+	if x, ok := f.number(name, v); ok {
+		return x
+	}
+	return def
+}
+
+// positive is a number above 0.
+func (f *fields) positive(name string, def float64) float64 {
+	x := f.float(name, def)
+	if !(x > 0) {
+		f.fail(name, "%v is not above 0", x)
+		return def
+	}
+	return x
+}
+
+// integer turns a number, which may be printed with a fraction or an exponent, into
+// an int within [lo, hi].
+func (f *fields) integer(name string, v any, lo, hi int) (int, bool) {
+	x, ok := f.number(name, v)
+	if !ok {
+		return 0, false
+	}
+	if x != math.Trunc(x) {
+		f.fail(name, "%v is not a whole number", x)
+		return 0, false
+	}
+	if x < float64(lo) || x > float64(hi) {
+		f.fail(name, "%v is not within %d and %d", x, lo, hi)
+		return 0, false
+	}
+	return int(x), true
+}
+
+// count is a whole number within [lo, hi].
+func (f *fields) count(name string, def, lo, hi int) int {
+	v := f.values[name]
+	if v == nil {
+		return def
+	}
+	if n, ok := f.integer(name, v, lo, hi); ok {
+		return n
+	}
+	return def
+}
+
+// size is a whole number within [1, maxSize].
+func (f *fields) size(name string, def int) int { return f.count(name, def, 1, maxSize) }
+
+func (f *fields) bool(name string, def bool) bool {
+	switch v := f.values[name].(type) {
+	case nil:
+		return def
+	case bool:
+		return v
+	default:
+		f.fail(name, "%s instead of true or false", kindOf(v))
+		return def
+	}
+}
+
+func (f *fields) text(name, def string) string {
+	switch v := f.values[name].(type) {
+	case nil:
+		return def
+	case string:
+		return v
+	default:
+		f.fail(name, "%s instead of a text", kindOf(v))
+		return def
+	}
+}
+
+// object is a nested object; nil if it is missing, null or empty.
+func (f *fields) object(name string) *fields {
+	switch v := f.values[name].(type) {
+	case nil:
+	case map[string]any:
+		if len(v) > 0 {
+			return &fields{at: f.at + name + ".", values: v, errs: f.errs}
+		}
+	default:
+		f.fail(name, "%s instead of an object", kindOf(v))
+	}
+	return nil
+}
+
+// list is an array; nil if it is missing or null.
+func (f *fields) list(name string) []any {
+	switch v := f.values[name].(type) {
+	case nil:
+	case []any:
+		return v
+	default:
+		f.fail(name, "%s instead of a list", kindOf(v))
+	}
+	return nil
+}
+
+// floats is a list of finite numbers.
+func (f *fields) floats(name string) []float64 {
+	list := f.list(name)
+	out := make([]float64, 0, len(list))
+	for i, v := range list {
+		x, ok := f.number(fmt.Sprintf("%s[%d]", name, i), v)
+		if !ok {
+			return nil
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// texts is a list of texts.
+func (f *fields) texts(name string) []string {
+	list := f.list(name)
+	out := make([]string, 0, len(list))
+	for i, v := range list {
+		s, ok := v.(string)
+		if !ok {
+			f.fail(fmt.Sprintf("%s[%d]", name, i), "%s instead of a text", kindOf(v))
+			return nil
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// tokens is a token id or a list of them; nil if it is missing or null.
+func (f *fields) tokens(name string) []int {
+	var list []any
+	switch v := f.values[name].(type) {
+	case nil:
+		return nil
+	case []any:
+		list = v
+	default:
+		list = []any{v}
+	}
+	ids := make([]int, 0, len(list))
+	for _, v := range list {
+		id, ok := f.integer(name, v, math.MinInt32, math.MaxInt32)
+		if !ok {
+			return nil
+		}
+		if id >= 0 { // -1 stands for "none" in some published files
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// token is one token id, or none.
+func (f *fields) token(name string, none int) int {
+	if ids := f.tokens(name); len(ids) > 0 {
+		return ids[0]
+	}
+	return none
+}
+
+// dtype is the dtype that a config names; NoDType if it names none or "auto".
+func (f *fields) dtype(name string) DType {
+	text := f.text(name, "")
+	if text == "" || text == "auto" {
+		return NoDType
+	}
+	d, err := ParseDType(text)
+	if err != nil {
+		f.fail(name, "unknown dtype %.40q", text)
+	}
+	return d
+}
+
+func kindOf(v any) string {
+	switch v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "a boolean"
+	case string:
+		return "a text"
+	case json.Number:
+		return "a number"
+	case []any:
+		return "a list"
+	}
+	return "an object"
+}

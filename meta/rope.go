@@ -1,0 +1,296 @@
+package meta
+
+import "math"
+
+// ropeDefaults are what a config class assumes of its rope.
+type ropeDefaults struct {
+	theta   float64
+	headDim int
+	partial float64 // part of a head that is rotated; 0: all, whatever the file says
+	context int     // max_position_embeddings
+}
+
+// rope reads the rotary embedding: rope_theta and rope_scaling, as published, or
+// transformers 5's rope_parameters, where layerType picks one if they are nested by
+// layer type. As in the reference, a rope_scaling that is not empty goes first.
+func (f *fields) rope(layerType string, def ropeDefaults) *RopeSpec {
+	r := &RopeSpec{Theta: def.theta, Dim: def.headDim, Max: def.context, Original: def.context, Factor: 1}
+	p := f.object("rope_scaling")
+	if p == nil {
+		p = f.object("rope_parameters")
+	}
+	nested := false
+	if p != nil && layerType != "" {
+		if _, nested = p.values[layerType].(map[string]any); nested {
+			p = p.object(layerType)
+		}
+	}
+	r.Theta = f.positive("rope_theta", r.Theta)
+	partial := f.positive("partial_rotary_factor", max(def.partial, 1e-9))
+	if p != nil {
+		r.Theta = p.positive("rope_theta", r.Theta)
+		partial = p.positive("partial_rotary_factor", partial)
+	}
+	if def.partial != 0 {
+		if r.Dim = int(float64(def.headDim) * partial); partial > 1 || r.Dim == 0 {
+			f.fail("partial_rotary_factor", "%v of a head of %d", partial, def.headDim)
+			r.Dim = def.headDim
+		}
+	}
+	if r.Dim%2 != 0 {
+		f.fail("head_dim", "rope cannot rotate %d dimensions, an odd number", r.Dim)
+	}
+	if p != nil {
+		p.scaling(r, nested, f)
+	}
+	return r
+}
+
+// scaling reads the fields of one rope type.
+func (p *fields) scaling(r *RopeSpec, nested bool, top *fields) {
+	name := "rope_type"
+	if !p.has(name) && p.has("type") {
+		name = "type"
+	}
+	switch text := p.text(name, "default"); text {
+	case "default":
+	case "linear":
+		r.Type = RopeLinear
+		r.Factor = p.required("factor")
+	case "dynamic":
+		r.Type = RopeDynamic
+		r.Factor = p.required("factor")
+		if r.Dim <= 2 {
+			p.fail(name, "dynamic scaling needs more than %d rotated dimensions", r.Dim)
+		}
+	case "yarn":
+		r.Type = RopeYarn
+		p.original(r, nested, top)
+		p.yarn(r)
+	case "llama3":
+		r.Type = RopeLlama3
+		p.original(r, nested, top)
+		r.Factor = p.required("factor")
+		r.LowFreq, r.HighFreq = p.required("low_freq_factor"), p.required("high_freq_factor")
+		if r.LowFreq == r.HighFreq {
+			p.fail("high_freq_factor", "equal to low_freq_factor")
+		}
+	case "longrope":
+		r.Type = RopeLongRope
+		p.original(r, nested, top)
+		p.longRope(r)
+	default:
+		p.fail(name, "%.40q is not supported (supported: default, linear, dynamic, yarn, llama3, longrope)", text)
+	}
+}
+
+// required is a number above 0 that has no default.
+func (p *fields) required(name string) float64 {
+	if !p.has(name) {
+		p.fail(name, "missing")
+		return 1
+	}
+	return p.positive(name, 1)
+}
+
+// original reads the length that the model was trained with. The reference prefers
+// the field beside the scaling over the one in it, unless ropes are nested.
+func (p *fields) original(r *RopeSpec, nested bool, top *fields) {
+	const name = "original_max_position_embeddings"
+	r.Original = p.size(name, r.Max)
+	if !nested {
+		r.Original = top.size(name, r.Original)
+	}
+}
+
+func (p *fields) yarn(r *RopeSpec) {
+	r.Factor = p.positive("factor", float64(r.Max)/float64(r.Original))
+	r.AttentionFactor = p.attentionFactor()
+	r.MScale, r.MScaleAllDim = p.float("mscale", 0), p.float("mscale_all_dim", 0)
+	// The reference takes a zero for a missing one.
+	if r.BetaFast = p.float("beta_fast", 32); r.BetaFast == 0 {
+		r.BetaFast = 32
+	}
+	if r.BetaSlow = p.float("beta_slow", 1); r.BetaSlow == 0 {
+		r.BetaSlow = 1
+	}
+	if r.BetaFast < 0 || r.BetaSlow < 0 {
+		p.fail("beta_fast", "negative beta")
+	}
+	if r.Theta == 1 {
+		p.fail("rope_theta", "yarn has no correction range for a theta of 1")
+	}
+	r.NoTruncate = !p.bool("truncate", true)
+}
+
+func (p *fields) longRope(r *RopeSpec) {
+	r.Factor = p.positive("factor", float64(r.Max)/float64(r.Original))
+	r.AttentionFactor = p.attentionFactor()
+	r.ShortFactor, r.LongFactor = p.floats("short_factor"), p.floats("long_factor")
+	for name, list := range map[string][]float64{"short_factor": r.ShortFactor, "long_factor": r.LongFactor} {
+		if len(list) != r.Dim/2 {
+			p.fail(name, "%d factors for %d frequencies", len(list), r.Dim/2)
+		}
+		for _, x := range list {
+			if !(x > 0) {
+				p.fail(name, "%v is not above 0", x)
+			}
+		}
+	}
+	if r.Original == 1 && r.Factor > 1 && r.AttentionFactor == 0 {
+		p.fail("original_max_position_embeddings", "longrope has no attention factor for 1")
+	}
+}
+
+// attentionFactor is 0 where the formula decides.
+func (p *fields) attentionFactor() float64 {
+	if !p.has("attention_factor") {
+		return 0
+	}
+	return p.positive("attention_factor", 1)
+}
+
+// contextOf is the number of tokens that a model of this rope takes: what the
+// config says, or the trained length times yarn's factor where that is more.
+func (r *RopeSpec) contextOf(stated int) int {
+	if r == nil || r.Type != RopeYarn {
+		return stated
+	}
+	return max(stated, int(min(float64(r.Original)*r.Factor, maxSize)))
+}
+
+// Frequencies are the Dim/2 inverse frequencies for a sequence of length tokens, and
+// what cos and sin are multiplied with. Only RopeDynamic and RopeLongRope depend
+// on the length, the number of all tokens present.
+//
+// The formulas, and the float32 arithmetic, are those of transformers'
+// modeling_rope_utils.
+func (r *RopeSpec) Frequencies(length int) (inv []float32, attentionScale float64) {
+	switch r.Type {
+	case RopeLinear:
+		inv = inverse(r.powers(float32(r.Theta)))
+		for i := range inv {
+			inv[i] /= float32(r.Factor)
+		}
+	case RopeDynamic:
+		inv = inverse(r.powers(r.dynamicBase(length)))
+	case RopeYarn:
+		return r.yarn()
+	case RopeLlama3:
+		inv = r.llama3()
+	case RopeLongRope:
+		return r.longRope(length)
+	default:
+		inv = inverse(r.powers(float32(r.Theta)))
+	}
+	return inv, 1
+}
+
+// powers are base^(2i/Dim).
+func (r *RopeSpec) powers(base float32) []float32 {
+	pow := make([]float32, (r.Dim+1)/2)
+	for i := range pow {
+		exponent := float32(2*i) / float32(r.Dim)
+		pow[i] = float32(math.Pow(float64(base), float64(exponent)))
+	}
+	return pow
+}
+
+func inverse(x []float32) []float32 {
+	for i := range x {
+		x[i] = 1 / x[i]
+	}
+	return x
+}
+
+// dynamicBase grows theta with the length beyond the stated maximum.
+func (r *RopeSpec) dynamicBase(length int) float32 {
+	if length <= r.Max {
+		return float32(r.Theta)
+	}
+	grown := float32(r.Factor)*float32(length)/float32(r.Max) - float32(r.Factor-1)
+	exponent := float32(float64(r.Dim) / float64(r.Dim-2))
+	return float32(r.Theta) * float32(math.Pow(float64(grown), float64(exponent)))
+}
+
+// llama3 slows low frequencies down by the factor, keeps high ones, and blends
+// between the two.
+func (r *RopeSpec) llama3() []float32 {
+	inv := inverse(r.powers(float32(r.Theta)))
+	original, factor := float64(r.Original), float32(r.Factor)
+	long, short := float32(original/r.LowFreq), float32(original/r.HighFreq)
+	for i, f := range inv {
+		wave := float32(1/f) * float32(2*math.Pi)
+		switch {
+		case wave > long:
+			inv[i] = f / factor
+		case wave >= short:
+			smooth := (float32(1/wave)*float32(original) - float32(r.LowFreq)) / float32(r.HighFreq-r.LowFreq)
+			slow := float32(float32(1-smooth)*f) / factor
+			inv[i] = slow + float32(smooth*f)
+		}
+	}
+	return inv
+}
+
+// yarn blends between kept and divided frequencies over the range of dimensions
+// that turn between BetaSlow and BetaFast times in the trained length.
+func (r *RopeSpec) yarn() ([]float32, float64) {
+	low, high := r.correctionDim(r.BetaFast), r.correctionDim(r.BetaSlow)
+	if !r.NoTruncate {
+		low, high = math.Floor(low), math.Ceil(high)
+	}
+	low, high = max(low, 0), min(high, float64(r.Dim-1))
+	if low == high {
+		high += 0.001 // the reference's guard against a ramp of no width
+	}
+	inv := r.powers(float32(r.Theta))
+	for i, pow := range inv {
+		ramp := (float32(i) - float32(low)) / float32(high-low)
+		kept := 1 - min(max(ramp, 0), 1)
+		divided := float32(1 / float32(float32(r.Factor)*pow))
+		inv[i] = float32(divided*(1-kept)) + float32(float32(1/pow)*kept)
+	}
+	scale := r.AttentionFactor
+	switch {
+	case scale != 0:
+	case r.MScale != 0 && r.MScaleAllDim != 0:
+		scale = yarnScale(r.Factor, r.MScale) / yarnScale(r.Factor, r.MScaleAllDim)
+	default:
+		scale = yarnScale(r.Factor, 1)
+	}
+	return inv, scale
+}
+
+// correctionDim is the dimension that turns the given number of times in the
+// trained length.
+func (r *RopeSpec) correctionDim(turns float64) float64 {
+	return float64(r.Dim) * math.Log(float64(r.Original)/(turns*2*math.Pi)) / (2 * math.Log(r.Theta))
+}
+
+func yarnScale(factor, mscale float64) float64 {
+	if factor <= 1 {
+		return 1
+	}
+	return 0.1*mscale*math.Log(factor) + 1
+}
+
+// longRope divides each frequency by a factor of its own, of one of two sets.
+func (r *RopeSpec) longRope(length int) ([]float32, float64) {
+	factors := r.ShortFactor
+	if length > r.Original {
+		factors = r.LongFactor
+	}
+	inv := r.powers(float32(r.Theta))
+	for i, pow := range inv {
+		inv[i] = float32(1 / float32(float32(factors[i])*pow))
+	}
+	scale := r.AttentionFactor
+	if scale == 0 {
+		scale = 1
+		if r.Factor > 1 {
+			scale = math.Sqrt(1 + math.Log(r.Factor)/math.Log(float64(r.Original)))
+		}
+	}
+	return inv, scale
+}
