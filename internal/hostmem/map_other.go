@@ -1,0 +1,23 @@
+//go:build !unix
+
+package hostmem
+
+import (
+	"errors"
+	"os"
+	"unsafe"
+)
+
+// mapAnonymous takes n bytes from the Go heap, on a page boundary as on unix.
+func mapAnonymous(n int) ([]byte, error) {
+	size := Up(n, directAlign)
+	all := make([]byte, size+directAlign)
+	head := int(-uintptr(unsafe.Pointer(unsafe.SliceData(all))) & (directAlign - 1))
+	return all[head : head+size : head+size], nil
+}
+
+func mapFile(*os.File, int) ([]byte, error) { return nil, errors.ErrUnsupported }
+
+func unmap([]byte) error { return nil }
+
+func advise([]byte, Advice) error { return nil }

@@ -1,0 +1,64 @@
+//go:build unix
+
+package hostmem
+
+import (
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// mapAnonymous maps n bytes of zeros, rounded up to whole pages. From HugePage bytes on
+// the region begins on a huge-page boundary and asks for huge pages.
+func mapAnonymous(n int) ([]byte, error) {
+	const prot, flags = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANON
+	size := Up(n, os.Getpagesize())
+	if n < HugePage {
+		p, err := unix.MmapPtr(-1, 0, nil, uintptr(size), prot, flags)
+		if err != nil {
+			return nil, err
+		}
+		return unsafe.Slice((*byte)(p), size), nil
+	}
+	// The system aligns to small pages only: map one huge page more, cut both ends.
+	p, err := unix.MmapPtr(-1, 0, nil, uintptr(size)+HugePage, prot, flags)
+	if err != nil {
+		return nil, err
+	}
+	all := unsafe.Slice((*byte)(p), size+HugePage)
+	head := int(-uintptr(p) & (HugePage - 1))
+	region := all[head : head+size : head+size]
+	for _, end := range [][]byte{all[:head], all[head+size:]} {
+		if len(end) > 0 {
+			if err := unmap(end); err != nil {
+				return nil, err
+			}
+		}
+	}
+	adviseHuge(region)
+	return region, nil
+}
+
+func mapFile(f *os.File, size int) ([]byte, error) {
+	p, err := unix.MmapPtr(int(f.Fd()), 0, nil, uintptr(size), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*byte)(p), size), nil
+}
+
+func unmap(region []byte) error {
+	return unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(region)), uintptr(len(region)))
+}
+
+func advise(b []byte, a Advice) error {
+	switch a {
+	case WillNeed:
+		return unix.Madvise(b, unix.MADV_WILLNEED)
+	case DontNeed:
+		return unix.Madvise(b, unix.MADV_DONTNEED)
+	default:
+		return unix.Madvise(b, unix.MADV_SEQUENTIAL)
+	}
+}

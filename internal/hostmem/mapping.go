@@ -1,0 +1,107 @@
+package hostmem
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+)
+
+// Advice tells the system how a range of a mapping will be used.
+type Advice uint8
+
+const (
+	// WillNeed starts reading the range in the background.
+	WillNeed Advice = iota
+	// DontNeed lets go of the range's pages; touching them reads them again.
+	DontNeed
+	// Sequential makes read-ahead larger.
+	Sequential
+)
+
+// A Mapping is a file mapped read-only. Its bytes are the page cache's own: nothing is
+// copied and no ledger counts it, since only touched pages are held.
+//
+// Where the file was cut after mapping, touching a byte past its new end faults. A
+// goroutine that called debug.SetPanicOnFault(true) gets a panic whose value has
+// Addr() uintptr; any other dies with the process.
+type Mapping struct {
+	data []byte
+	uses atomic.Int32
+}
+
+// Map maps the whole of the regular file at path. The caller holds the mapping's one
+// use. The error is an *fs.PathError, or wraps errors.ErrUnsupported on systems without
+// mmap.
+func Map(path string) (*Mapping, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // the mapping outlives the descriptor
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &os.PathError{Op: "map", Path: path, Err: fmt.Errorf("not a regular file")}
+	}
+	m := &Mapping{}
+	m.uses.Store(1)
+	size := info.Size()
+	if size == 0 {
+		return m, nil
+	}
+	if size != int64(int(size)) {
+		return nil, &os.PathError{Op: "map", Path: path, Err: fmt.Errorf("%d bytes are more than addresses", size)}
+	}
+	if m.data, err = mapFile(f, int(size)); err != nil {
+		return nil, &os.PathError{Op: "map", Path: path, Err: err}
+	}
+	return m, nil
+}
+
+// Bytes is the file's bytes, read-only: writing to them faults. They are valid until
+// the last release.
+func (m *Mapping) Bytes() []byte { return m.data }
+
+// Advise tells the system about n bytes at off. WillNeed is widened to whole pages;
+// DontNeed is narrowed to them, so that neighbours keep theirs. It is a hint: an error
+// says only that the range is outside the mapping or the system refused.
+func (m *Mapping) Advise(off, n int64, a Advice) error {
+	size := int64(len(m.data))
+	if off < 0 || n < 0 || off > size || n > size-off {
+		return fmt.Errorf("hostmem: advice about bytes [%d, %d) of %d", off, off+n, size)
+	}
+	begin, end := off, off+n
+	page := int64(os.Getpagesize())
+	if a == DontNeed {
+		begin = (begin + page - 1) &^ (page - 1)
+		if end < size {
+			end &^= page - 1
+		}
+	} else {
+		begin &^= page - 1
+	}
+	if begin >= end {
+		return nil
+	}
+	return advise(m.data[begin:end], a)
+}
+
+// Retain adds a user. It must be called by one who knows the mapping is held.
+func (m *Mapping) Retain() { m.uses.Add(1) }
+
+// Release lets go of one use; the last one unmaps the file. A release too many is
+// ErrReleased and changes nothing.
+func (m *Mapping) Release() error {
+	last, err := release(&m.uses)
+	if !last {
+		return err
+	}
+	data := m.data
+	m.data = nil
+	if len(data) == 0 {
+		return nil
+	}
+	return unmap(data)
+}

@@ -1,0 +1,16 @@
+//go:build !linux
+
+package hostmem
+
+import (
+	"errors"
+	"os"
+)
+
+func openDirect(string) (*os.File, error) { return nil, errors.ErrUnsupported }
+
+func readDirect(*os.File, []byte, int64) (int, error) { return 0, errors.ErrUnsupported }
+
+func refusesDirect(err error) bool { return errors.Is(err, errors.ErrUnsupported) }
+
+func dropCache(*os.File, int64, int64) {}
