@@ -19,7 +19,12 @@ type architecture struct {
 // architectures is the table of what can be built: one line, and one file, each.
 func architectures() []architecture {
 	return []architecture{
+		{"gpt2", "GPT2LMHeadModel", "transformer", "GPT2Block", 50256, 50256, gpt2},
 		{"llama", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, 2, llama},
+		{"mistral", "MistralForCausalLM", "model", "MistralDecoderLayer", 1, 2, mistral},
+		{"mixtral", "MixtralForCausalLM", "model", "MixtralDecoderLayer", 1, 2, mixtral},
+		{"qwen2", "Qwen2ForCausalLM", "model", "Qwen2DecoderLayer", -1, -1, qwen2},
+		{"qwen3", "Qwen3ForCausalLM", "model", "Qwen3DecoderLayer", -1, -1, qwen3},
 	}
 }
 

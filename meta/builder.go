@@ -112,8 +112,8 @@ func (b *Builder) Buffer(name string, dtype DType, persistent bool, shape ...int
 func (b *Builder) Ignore(patterns ...string) {
 	for _, p := range patterns {
 		b.tree.ignore = append(b.tree.ignore, p)
-		if t := b.tree; t.base != "" && len(p) > len(t.base) && p[:len(t.base)+1] == t.base+"." {
-			t.ignore = append(t.ignore, p[len(t.base)+1:])
+		if bare, ok := strings.CutPrefix(p, b.tree.base+"."); ok {
+			b.tree.ignore = append(b.tree.ignore, bare)
 		}
 	}
 }
@@ -153,23 +153,21 @@ func (t *tree) resolve(dtype DType, sources []Source, others [][]Source) ([]Sour
 	return sources, dtype
 }
 
-// find renames sources to what stands in the checkpoint; nil if the first is not
-// there under any name.
+// find renames sources to what stands in the checkpoint, with or without the base
+// prefix; nil if the first is there under neither name.
 func (t *tree) find(sources []Source) ([]Source, DType) {
-	strip := 0
-	first := sources[0].at(0)
-	_, dtype, ok := t.header.Tensor(first)
-	if n := len(t.base); !ok && n > 0 && len(first) > n+1 && first[:n] == t.base && first[n] == '.' {
-		strip = n + 1
-		_, dtype, ok = t.header.Tensor(first[strip:])
+	if _, dtype, ok := t.header.Tensor(sources[0].at(0)); ok {
+		return sources, dtype
 	}
-	if !ok {
-		return nil, NoDType
+	bare := make([]Source, len(sources))
+	for i, s := range sources {
+		bare[i] = s
+		bare[i].Tensor = strings.TrimPrefix(s.Tensor, t.base+".")
 	}
-	for i := range sources {
-		sources[i].Tensor = sources[i].Tensor[min(strip, len(sources[i].Tensor)):]
+	if _, dtype, ok := t.header.Tensor(bare[0].at(0)); ok {
+		return bare, dtype
 	}
-	return sources, dtype
+	return nil, NoDType
 }
 
 // at is the name of tensor i of the series that s stands for.

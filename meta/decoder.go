@@ -19,7 +19,6 @@ type decoder struct {
 	rope                   *RopeSpec
 
 	normOffset float64 // added to norm weights: 1 for Gemma
-	layerTypes []string
 }
 
 // decoderDefaults are the values of a config class for fields that are missing.
@@ -82,7 +81,6 @@ func (d *decoder) readHeads(f *fields, def decoderDefaults) {
 
 // wiring is what the layers of a model look like from outside.
 type wiring struct {
-	model string // class of the inner model, without the prefix; "" means Model
 	block BlockSpec
 	spec  CausalLMSpec // scales and caps; paths and sizes are filled in
 }
@@ -121,15 +119,28 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 }
 
 // head adds lm_head, which is the embedding itself where the two are tied.
+//
+// A checkpoint may have the shared tensor under the head's name only. If it has both,
+// they may differ, and the reference then leaves them untied: two parameters are
+// right either way.
 func (b *Builder) head(embed *Builder, hidden, vocab int, tied bool) {
+	table := embed.node.Params[0]
+	if header := b.tree.header; header != nil && tied {
+		if _, dtype, ok := header.Tensor("lm_head.weight"); ok {
+			if _, _, both := header.Tensor(table.Sources[0].Tensor); both {
+				tied = false
+			} else {
+				table.Sources, table.DType = []Source{{Tensor: "lm_head.weight"}}, dtype
+			}
+		}
+	}
 	if !tied {
 		b.Linear("lm_head", hidden, vocab, false)
 		return
 	}
 	b.Child("lm_head", "Linear").
 		Runs(KindLinear, &LinearSpec{In: hidden, Out: vocab}).
-		Tied("weight", embed.node.Params[0])
-	b.Ignore("lm_head.weight")
+		Tied("weight", table)
 }
 
 // norm adds one of the model's RMS norms.
@@ -165,4 +176,40 @@ func (d *decoder) gatedMLP(b *Builder, name string, inner int, bias bool) {
 	m.Linear("up_proj", d.hidden, inner, bias)
 	m.Linear("down_proj", inner, d.hidden, bias)
 	m.Activation("act_fn", d.act)
+}
+
+// window reads a window's width. Null means none, a missing field the default.
+func (f *fields) window(name string, def int) int {
+	if f.null(name) {
+		return 0
+	}
+	return f.size(name, def)
+}
+
+// windows are the windows of all layers: window for those that layer_types calls
+// sliding, or, without it, for those that slides picks; 0 for the others.
+func (d *decoder) windows(f *fields, window int, slides func(layer int) bool) []int {
+	windows := make([]int, d.layers)
+	types := f.texts("layer_types")
+	if types != nil && len(types) != d.layers {
+		f.fail("layer_types", "%d types for %d layers", len(types), d.layers)
+		return windows
+	}
+	for i := range windows {
+		sliding := slides(i)
+		if types != nil {
+			switch types[i] {
+			case "sliding_attention":
+				sliding = true
+			case "full_attention":
+				sliding = false
+			default:
+				f.fail("layer_types", "%.40q is not supported", types[i])
+			}
+		}
+		if sliding {
+			windows[i] = window
+		}
+	}
+	return windows
 }

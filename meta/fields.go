@@ -217,8 +217,8 @@ func (f *fields) list(name string) []any {
 
 // floats is a list of finite numbers.
 func (f *fields) floats(name string) []float64 {
+	var out []float64
 	list := f.list(name)
-	out := make([]float64, 0, len(list))
 	for i, v := range list {
 		x, ok := f.number(fmt.Sprintf("%s[%d]", name, i), v)
 		if !ok {
@@ -231,8 +231,8 @@ func (f *fields) floats(name string) []float64 {
 
 // texts is a list of texts.
 func (f *fields) texts(name string) []string {
+	var out []string
 	list := f.list(name)
-	out := make([]string, 0, len(list))
 	for i, v := range list {
 		s, ok := v.(string)
 		if !ok {

@@ -1,0 +1,16 @@
+package meta
+
+// mistral is MistralForCausalLM: llama without biases, every layer with a window.
+func mistral(f *fields, b *Builder) {
+	d := readDecoder(f, "Mistral", decoderDefaults{
+		vocab: 32000, hidden: 4096, inner: 14336, layers: 32, heads: 32, kvHeads: 8,
+		context: 131072, eps: 1e-6, act: "silu", theta: 10000,
+	})
+	window := f.window("sliding_window", 4096)
+	d.causalLM(f, b, wiring{block: preNorm()}, func(b *Builder, i int) {
+		d.attention(b, false, false, AttentionSpec{Layer: i, Window: window})
+		d.gatedMLP(b, "mlp", d.inner, false)
+		d.norm(b, "input_layernorm", d.hidden)
+		d.norm(b, "post_attention_layernorm", d.hidden)
+	})
+}

@@ -1,0 +1,179 @@
+package meta
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+)
+
+// An Entry is one tensor of a model in memory.
+type Entry struct {
+	Name    string // dotted, from the root
+	Shape   []int
+	DType   DType
+	Classes []string // class names from the root to the owner
+	Kind    EntryKind
+}
+
+// EntryKind tells parameters from buffers.
+type EntryKind uint8
+
+// The kinds of entries.
+const (
+	EntryParameter EntryKind = iota
+	EntryBuffer
+	EntryNonPersistentBuffer
+)
+
+// String is the kind as listings show it.
+func (k EntryKind) String() string {
+	return [...]string{"parameter", "buffer", "non_persistent_buffer"}[min(k, EntryNonPersistentBuffer)]
+}
+
+// Entries lists all parameters below m in registration order, tied ones under each of
+// their names, then all buffers.
+func (m *Module) Entries() []Entry {
+	var params, buffers []Entry
+	var classes []string
+	var visit func(path string, m *Module)
+	visit = func(path string, m *Module) {
+		m = m.Resolve()
+		classes = append(classes, m.Class)
+		owner := slices.Clone(classes)
+		for _, p := range m.Params {
+			params = append(params, Entry{Join(path, p.Name), p.Shape, p.DType, owner, EntryParameter})
+		}
+		for _, b := range m.Buffers {
+			kind := EntryNonPersistentBuffer
+			if b.Persistent {
+				kind = EntryBuffer
+			}
+			buffers = append(buffers, Entry{Join(path, b.Name), b.Shape, b.DType, owner, kind})
+		}
+		for _, c := range m.Children {
+			visit(Join(path, c.Name), c)
+		}
+		classes = classes[:len(classes)-1]
+	}
+	visit("", m)
+	return append(params, buffers...)
+}
+
+// A CheckpointEntry is one tensor as it lies in a file.
+type CheckpointEntry struct {
+	Name  string
+	Shape []int
+	DType DType
+}
+
+// CheckpointEntries lists the tensors that the sources of m's parameters and buffers
+// name, sorted by name: what a checkpoint of the model holds. A parameter without
+// sources, as in a tree read from JSON, goes by its own name.
+func (m *Module) CheckpointEntries() []CheckpointEntry {
+	var out []CheckpointEntry
+	for path, node := range m.Walk() {
+		for _, p := range node.Params {
+			if p.SameAs == nil {
+				out = appendSources(out, Join(path, p.Name), p.Shape, p.DType, p.Sources)
+			}
+		}
+		for _, b := range node.Buffers {
+			if b.Persistent {
+				out = appendSources(out, Join(path, b.Name), b.Shape, b.DType, b.Sources)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b CheckpointEntry) int { return cmp.Compare(a.Name, b.Name) })
+	// Several sources may be rows of one tensor: its height is the furthest of them.
+	merged := out[:0]
+	for _, e := range out {
+		if n := len(merged); n > 0 && merged[n-1].Name == e.Name {
+			merged[n-1].Shape[0] = max(merged[n-1].Shape[0], e.Shape[0])
+			continue
+		}
+		merged = append(merged, e)
+	}
+	return merged
+}
+
+// appendSources adds the file's tensors that fill one tensor in memory.
+func appendSources(out []CheckpointEntry, name string, shape []int, dtype DType, sources []Source) []CheckpointEntry {
+	if len(sources) == 0 {
+		return append(out, CheckpointEntry{name, slices.Clone(shape), dtype})
+	}
+	for i := range sources {
+		s := &sources[i]
+		for tensor := range s.Tensors() {
+			out = append(out, CheckpointEntry{tensor, s.Shape(shape), dtype})
+		}
+	}
+	return out
+}
+
+// Tensors yields the names of the tensors that s stands for: one, or Stack of them.
+func (s *Source) Tensors() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range max(s.Stack, 1) {
+			if !yield(s.at(i)) {
+				return
+			}
+		}
+	}
+}
+
+// Shape is the shape of each of s's tensors in the file, for a parameter of the given
+// shape. Where s selects rows, the tensor may be higher than known here.
+func (s *Source) Shape(param []int) []int {
+	shape := slices.Clone(param)
+	if s.Stack > 0 {
+		shape = shape[1:]
+	}
+	if len(shape) > 0 && !s.Into.IsAll() {
+		shape[0] = s.Into.End - s.Into.Begin
+	}
+	if len(shape) > 0 && !s.From.IsAll() {
+		shape[0] = s.From.End
+	}
+	if s.Transposed {
+		slices.Reverse(shape)
+	}
+	return shape
+}
+
+// NumParameters is the number of elements of all parameters, tied ones once.
+func (m *Module) NumParameters() int64 {
+	var n int64
+	for _, p := range m.AllParams() {
+		if p.SameAs == nil {
+			n += p.Elements()
+		}
+	}
+	return n
+}
+
+// Tied lists the groups of names that stand for one parameter, each sorted, in
+// the order of their first names. A module that stands under two names ties all of
+// its parameters.
+func (m *Module) Tied() [][]string {
+	names := map[*Param][]string{}
+	var visit func(path string, m *Module)
+	visit = func(path string, m *Module) {
+		m = m.Resolve()
+		for _, p := range m.Params {
+			names[p.Resolve()] = append(names[p.Resolve()], Join(path, p.Name))
+		}
+		for _, c := range m.Children {
+			visit(Join(path, c.Name), c)
+		}
+	}
+	visit("", m)
+	var groups [][]string
+	for _, group := range names {
+		if len(group) > 1 {
+			slices.Sort(group)
+			groups = append(groups, group)
+		}
+	}
+	slices.SortFunc(groups, func(a, b []string) int { return cmp.Compare(a[0], b[0]) })
+	return groups
+}

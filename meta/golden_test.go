@@ -1,0 +1,178 @@
+package meta
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/internal/golden"
+)
+
+// laterArchitectures are in the fixtures but not in the table yet.
+var laterArchitectures = []string{
+	"qwen3_moe", "gpt_neox", "phi3", "gemma2", "gemma3_text", "olmo2", "cohere", "granite",
+	"starcoder2", "stablelm", "deepseek_v3", "gpt_oss",
+}
+
+// skeletonFixture is one file of infer/devicemap/skeletons.
+type skeletonFixture struct {
+	Name              string
+	Config            json.RawMessage
+	Entries           [][]any
+	CheckpointEntries [][]any `json:"checkpoint_entries"`
+	NumParameters     int64   `json:"num_parameters"`
+	Tied              [][]string
+	NoSplit           []string `json:"no_split_modules"`
+}
+
+// build makes the model of a fixture's config, or skips one of a later architecture.
+func build(t *testing.T, config []byte) *Model {
+	t.Helper()
+	cfg, err := ReadConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := New(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func later(config []byte) bool {
+	var c struct {
+		ModelType string `json:"model_type"`
+	}
+	return json.Unmarshal(config, &c) == nil && slices.Contains(laterArchitectures, c.ModelType)
+}
+
+func TestGoldenSkeletons(t *testing.T) {
+	cases := 0
+	for _, file := range golden.Glob(t, "infer/devicemap/skeletons/*.json") {
+		var want skeletonFixture
+		golden.JSON(t, file, &want)
+		if later(want.Config) {
+			continue
+		}
+		cases++
+		t.Run(strings.TrimSuffix(path.Base(file), ".json"), func(t *testing.T) {
+			m := build(t, want.Config)
+			var entries, stored []string
+			for _, e := range m.Root.Entries() {
+				entries = append(entries, fmt.Sprintln(e.Name, e.Shape, e.DType, strings.Join(e.Classes, "/"), e.Kind))
+			}
+			for _, e := range m.Root.CheckpointEntries() {
+				stored = append(stored, fmt.Sprintln(e.Name, e.Shape, e.DType))
+			}
+			var wantEntries, wantStored []string
+			for _, e := range want.Entries {
+				wantEntries = append(wantEntries, fmt.Sprintln(e...))
+			}
+			for _, e := range want.CheckpointEntries {
+				wantStored = append(wantStored, fmt.Sprintln(e...))
+			}
+			sameLines(t, "entries", entries, wantEntries)
+			sameLines(t, "checkpoint entries", stored, wantStored)
+			if n := m.Root.NumParameters(); n != want.NumParameters {
+				t.Errorf("%d parameters, want %d", n, want.NumParameters)
+			}
+			if got, want := fmt.Sprint(m.Root.Tied()), fmt.Sprint(want.Tied); got != want {
+				t.Errorf("tied %s, want %s", got, want)
+			}
+			if !slices.Equal(m.NoSplitClasses, want.NoSplit) {
+				t.Errorf("no-split classes %v, want %v", m.NoSplitClasses, want.NoSplit)
+			}
+		})
+	}
+	golden.Count(t, "infer/devicemap/skeletons", cases)
+}
+
+// TestGoldenTrees compares the trees of known architectures with New's, byte by byte,
+// and reads and writes all others.
+func TestGoldenTrees(t *testing.T) {
+	cases := 0
+	for _, file := range golden.Glob(t, "infer/devicemap/cases_*.json") {
+		var cs struct {
+			Statics []struct {
+				Name, Tree    string
+				Config        json.RawMessage
+				NoSplit       []string `json:"no_split"`
+				NumParameters int64    `json:"num_parameters"`
+				Tied          [][]string
+			}
+		}
+		golden.JSON(t, file, &cs)
+		for _, s := range cs.Statics {
+			data, err := golden.Read(golden.Path(t, "infer", "devicemap", strings.TrimSuffix(s.Tree, ".gz")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			cases++
+			t.Run(s.Name, func(t *testing.T) {
+				root, err := ReadTree(data)
+				if err != nil {
+					t.Fatal(err)
+				}
+				checkRoundTrip(t, root, data)
+				if s.Config == nil {
+					if got := root.Tied(); fmt.Sprint(got) != fmt.Sprint(s.Tied) {
+						t.Errorf("tied %v, want %v", got, s.Tied)
+					}
+					return
+				}
+				if n := root.NumParameters(); n != s.NumParameters {
+					t.Errorf("%d parameters, want %d", n, s.NumParameters)
+				}
+				if later(s.Config) {
+					return
+				}
+				m := build(t, s.Config)
+				checkRoundTrip(t, m.Root, data)
+				if !slices.Equal(m.NoSplitClasses, s.NoSplit) {
+					t.Errorf("no-split classes %v, want %v", m.NoSplitClasses, s.NoSplit)
+				}
+				for path, node := range m.Root.Walk() {
+					if node.NoSplit != slices.Contains(s.NoSplit, node.Class) {
+						t.Errorf("%s: NoSplit is %v", path, node.NoSplit)
+					}
+				}
+			})
+		}
+	}
+	golden.Count(t, "infer/devicemap/trees", cases)
+}
+
+// checkRoundTrip writes root and compares with the fixture's bytes.
+func checkRoundTrip(t *testing.T, root *Module, want []byte) {
+	t.Helper()
+	got, err := WriteTree(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One line a module: after the name of each child.
+	split := func(b []byte) []string {
+		return strings.SplitAfter(strings.TrimSpace(string(b)), `",{`)
+	}
+	sameLines(t, "tree", split(got), split(want))
+}
+
+// sameLines reports the first difference of two listings.
+func sameLines(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	for i := range max(len(got), len(want)) {
+		g, w := "(nothing)", "(nothing)"
+		if i < len(got) {
+			g = got[i]
+		}
+		if i < len(want) {
+			w = want[i]
+		}
+		if g != w {
+			t.Errorf("%s: row %d of %d (want %d):\n got  %s\n want %s", what, i, len(got), len(want), g, w)
+			return
+		}
+	}
+}

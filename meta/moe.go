@@ -1,0 +1,45 @@
+package meta
+
+// experts reads how many experts there are, and how many a token goes to.
+func (f *fields) experts(count string, defCount int, topK string, defTopK int) *MoESpec {
+	m := &MoESpec{
+		Count:  f.count(count, defCount, 1, maxExperts),
+		TopK:   f.count(topK, defTopK, 1, maxExperts),
+		GateUp: "gate_up_proj",
+		Down:   "down_proj",
+	}
+	if m.TopK > m.Count {
+		f.fail(topK, "%d of %d experts", m.TopK, m.Count)
+	}
+	return m
+}
+
+// expertNames are the names that files give to the projections of one expert, at
+// each[k].N.gate.weight for expert N, where each holds one place a dialect.
+type expertNames struct {
+	class          string
+	gate, up, down string
+	each           []string
+}
+
+// stackedExperts adds the child that holds all experts: gate and up in one tensor
+// [E, 2·inner, hidden], down in another [E, hidden, inner]. A file has a tensor for
+// each expert and projection, or the stacked ones themselves.
+func (b *Builder) stackedExperts(spec *MoESpec, names expertNames, hidden, inner int, act activation) {
+	e := b.Child(spec.Experts, names.class)
+	count := spec.Count
+	var gateUp, down [][]Source
+	for _, at := range names.each {
+		at += ".{}."
+		gateUp = append(gateUp, []Source{
+			{Tensor: at + names.gate + ".weight", Stack: count, Into: Rows{0, inner}},
+			{Tensor: at + names.up + ".weight", Stack: count, Into: Rows{inner, 2 * inner}},
+		})
+		down = append(down, []Source{{Tensor: at + names.down + ".weight", Stack: count}})
+	}
+	gateUp = append(gateUp, []Source{{Tensor: Join(e.path, spec.GateUp)}})
+	down = append(down, []Source{{Tensor: Join(e.path, spec.Down)}})
+	e.ParamFrom(spec.GateUp, []int{count, 2 * inner, hidden}, gateUp[0], gateUp[1:]...)
+	e.ParamFrom(spec.Down, []int{count, hidden, inner}, down[0], down[1:]...)
+	e.Activation("act_fn", act)
+}

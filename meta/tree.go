@@ -1,0 +1,306 @@
+package meta
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// A tree as JSON is an object
+//
+//	{"class": "Linear",
+//	 "params":   [["weight", [4, 3], "float32"], …],
+//	 "buffers":  [["mean", [4], "float32", true], …],
+//	 "children": [["name", {…}], …]}
+//
+// in registration order, empty lists left out. The fourth element of a parameter is
+// the dotted name of the one it is tied to; that of a buffer says whether it stands
+// in checkpoints. A child {"same_as": "a.b"} is the module a.b again. Both names
+// count from the root and refer to what stands earlier.
+
+// ReadTree parses a tree. Its modules have no Kind and its parameters no sources.
+// Whatever the bytes, it returns a tree that is finite to walk or an error.
+func ReadTree(data []byte) (*Module, error) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	var top any
+	err := dec.Decode(&top)
+	if err == nil {
+		if _, end := dec.Token(); end != io.EOF {
+			err = errors.New("text after the tree")
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("meta: tree: %w", err)
+	}
+	r := treeReader{size: map[*Module]int{}, index: map[*Module]*names{}}
+	root, err := r.module("", top, nil)
+	if err != nil {
+		return nil, fmt.Errorf("meta: tree: %w", err)
+	}
+	return root, nil
+}
+
+// maxTreeNames bounds the modules of a tree, each counted under all of its names: a
+// few aliases of aliases would otherwise stand for more than can be listed.
+const maxTreeNames = 1 << 20
+
+type treeReader struct {
+	root  *Module
+	count tree             // sums sizes
+	size  map[*Module]int // names in complete modules, those under aliases included
+	index map[*Module]*names
+}
+
+// names are the children and parameters of one module by name.
+type names struct {
+	children map[string]*Module
+	params   map[string]*Param
+}
+
+// placed names the module in which an error was found. Paths are put together on
+// the way out, so that a deep tree of long names costs nothing.
+func placed(name string, err error) error {
+	var at *treeError
+	if errors.As(err, &at) {
+		at.path = Join(name, at.path)
+		return at
+	}
+	return &treeError{name, err}
+}
+
+type treeError struct {
+	path string
+	err  error
+}
+
+func (e *treeError) Error() string {
+	path := e.path
+	if len(path) > 200 {
+		path = path[:100] + "…" + path[len(path)-100:]
+	}
+	if path == "" {
+		return e.err.Error()
+	}
+	return path + ": " + e.err.Error()
+}
+
+func (e *treeError) Unwrap() error { return e.err }
+
+func (r *treeReader) module(name string, v any, parent *names) (*Module, error) {
+	node, ok := v.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("%s instead of a module", kindOf(v))
+	}
+	if ref, there := node["same_as"]; there {
+		if parent == nil {
+			return nil, errors.New("the root is the same as something")
+		}
+		m, err := r.alias(name, ref)
+		parent.children[name] = m
+		return m, err
+	}
+	class, ok := node["class"].(string)
+	if !ok {
+		return nil, errors.New("a module without a class")
+	}
+	m := &Module{Name: name, Class: class}
+	size := 1
+	if parent == nil {
+		r.root = m
+	} else {
+		parent.children[name] = m
+	}
+	own := &names{children: map[string]*Module{}, params: map[string]*Param{}}
+	r.index[m] = own
+	if err := r.tensors(m, own, node); err != nil {
+		return nil, err
+	}
+	children, err := rows(node, "children", 2, 2)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range children {
+		childName, err := properName(row[0])
+		if err == nil && own.taken(childName) {
+			err = errors.New("this name stands there twice")
+		}
+		if err != nil {
+			return nil, placed(childName, err)
+		}
+		child, err := r.module(childName, row[1], own)
+		if err != nil {
+			return nil, placed(childName, err)
+		}
+		m.Children = append(m.Children, child)
+		if size += r.size[child.Resolve()]; size > maxTreeNames {
+			return nil, placed(childName, errors.New("the tree has too many modules, counted by name"))
+		}
+	}
+	r.size[m] = size
+	return m, nil
+}
+
+// alias makes a module that is another one under a second name.
+func (r *treeReader) alias(name string, ref any) (*Module, error) {
+	path, ok := ref.(string)
+	if !ok || path == "" {
+		return nil, errors.New("same_as does not name a module")
+	}
+	target := r.find(path)
+	if target == nil || r.size[target] == 0 {
+		return nil, fmt.Errorf("same_as: no module %.200q stands earlier", path)
+	}
+	return &Module{Name: name, SameAs: target}, nil
+}
+
+// find is the module at a path from the root; aliases are followed.
+func (r *treeReader) find(path string) *Module {
+	m := r.root
+	for path != "" && m != nil {
+		var name string
+		name, path, _ = strings.Cut(path, ".")
+		if m = r.index[m].children[name]; m != nil {
+			m = m.Resolve()
+		}
+	}
+	return m
+}
+
+// tensors reads the parameters and buffers of one module.
+func (r *treeReader) tensors(m *Module, own *names, node map[string]any) error {
+	params, err := rows(node, "params", 3, 4)
+	if err != nil {
+		return err
+	}
+	for _, row := range params {
+		p := &Param{}
+		if p.Name, p.Shape, p.DType, err = r.tensor(row, own); err != nil {
+			return placed(p.Name, err)
+		}
+		if len(row) == 4 {
+			if p.SameAs, err = r.tie(row[3], p); err != nil {
+				return placed(p.Name, err)
+			}
+		}
+		own.params[p.Name] = p
+		m.Params = append(m.Params, p)
+	}
+	buffers, err := rows(node, "buffers", 4, 4)
+	if err != nil {
+		return err
+	}
+	for _, row := range buffers {
+		b := &Buffer{}
+		if b.Name, b.Shape, b.DType, err = r.tensor(row, own); err != nil {
+			return placed(b.Name, err)
+		}
+		var ok bool
+		if b.Persistent, ok = row[3].(bool); !ok {
+			return placed(b.Name, errors.New("whether the buffer is persistent is neither true nor false"))
+		}
+		own.params[b.Name] = nil
+		m.Buffers = append(m.Buffers, b)
+	}
+	return nil
+}
+
+// tensor reads the name, shape and dtype that parameters and buffers begin with.
+func (r *treeReader) tensor(row []any, own *names) (name string, shape []int, dtype DType, err error) {
+	if name, err = properName(row[0]); err != nil {
+		return name, nil, 0, err
+	}
+	if own.taken(name) {
+		return name, nil, 0, errors.New("this name stands there twice")
+	}
+	dims, ok := row[1].([]any)
+	if !ok {
+		return name, nil, 0, fmt.Errorf("%s instead of a shape", kindOf(row[1]))
+	}
+	f := fields{errs: &fieldErrors{}}
+	shape = make([]int, len(dims))
+	for i, v := range dims {
+		if shape[i], ok = f.integer("", v, 0, 1<<31-1); !ok {
+			return name, nil, 0, fmt.Errorf("shape[%d] is not a whole number from 0 to 2147483647", i)
+		}
+	}
+	text, ok := row[2].(string)
+	if !ok {
+		return name, nil, 0, fmt.Errorf("%s instead of a dtype", kindOf(row[2]))
+	}
+	if dtype, err = ParseDType(text); err != nil {
+		return name, nil, 0, fmt.Errorf("unknown dtype %.40q", text)
+	}
+	if r.count.count("", shape); r.count.err != nil {
+		return name, nil, 0, errors.New("the tree is too large")
+	}
+	return name, shape, dtype, nil
+}
+
+// tie finds the parameter that p is tied to.
+func (r *treeReader) tie(ref any, p *Param) (*Param, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	path, ok := ref.(string)
+	if !ok {
+		return nil, errors.New("same_as does not name a parameter")
+	}
+	at, name := "", path
+	if i := strings.LastIndexByte(path, '.'); i >= 0 {
+		at, name = path[:i], path[i+1:]
+	}
+	var target *Param
+	if m := r.find(at); m != nil {
+		target = r.index[m].params[name]
+	}
+	if target == nil {
+		return nil, fmt.Errorf("same_as: no parameter %.200q stands earlier", path)
+	}
+	if Elements(target.Shape) != Elements(p.Shape) || target.DType != p.DType {
+		return nil, fmt.Errorf("same_as: %.200q has another shape or dtype", path)
+	}
+	return target.Resolve(), nil
+}
+
+func (n *names) taken(name string) bool {
+	_, param := n.params[name]
+	_, child := n.children[name]
+	return param || child
+}
+
+// properName is the name of a module or tensor, of which torch demands the same.
+func properName(v any) (string, error) {
+	name, ok := v.(string)
+	if !ok {
+		return "", fmt.Errorf("%s instead of a name", kindOf(v))
+	}
+	if name == "" || strings.Contains(name, ".") {
+		return name, fmt.Errorf("%.200q cannot be a name", name)
+	}
+	return name, nil
+}
+
+// rows is a list of lists of least to most elements.
+func rows(node map[string]any, field string, least, most int) ([][]any, error) {
+	v := node[field]
+	if v == nil {
+		return nil, nil
+	}
+	list, ok := v.([]any)
+	if !ok {
+		return nil, fmt.Errorf("%s: %s instead of a list", field, kindOf(v))
+	}
+	out := make([][]any, len(list))
+	for i, v := range list {
+		row, ok := v.([]any)
+		if !ok || len(row) < least || len(row) > most {
+			return nil, fmt.Errorf("%s[%d]: not a list of %d", field, i, least)
+		}
+		out[i] = row
+	}
+	return out, nil
+}
