@@ -1,0 +1,198 @@
+package sample
+
+import (
+	"math"
+	"slices"
+)
+
+const maxFloat = math.MaxFloat32
+
+// shape fills the candidates from row, whose largest value is best, and applies the
+// filters of p. At least one candidate stays, and total is their weight.
+func (s *Sampler) shape(p *Params, row []float32, best float32) {
+	if s.all == nil {
+		s.all = make([]candidate, len(s.work))
+	}
+	scale := max(float32(1/p.Temperature), 1e-37) // not 0, which makes NaN of -Inf
+	switch {
+	case p.TopH > 0 && p.TopH < 1:
+		s.fill(row, best, scale, negInf)
+		s.topH(p.TopH)
+		if p.TopK > 0 {
+			s.topK(p.TopK)
+		}
+	case p.TopK > 0 && p.TopK < len(row):
+		s.fill(row, best, scale, kthBest(s.all, row, p.TopK))
+	case p.TopP > 0 && p.TopP < 1:
+		s.fillLikely(row, best, scale, p.TopP)
+	default:
+		s.fill(row, best, scale, negInf)
+	}
+	if p.TopP > 0 && p.TopP < 1 {
+		s.topP(p.TopP)
+	}
+	if p.MinP > 0 {
+		s.minP(p.MinP)
+	}
+	if p.TypicalP > 0 && p.TypicalP < 1 {
+		s.typicalP(p.TypicalP)
+	}
+	if p.EpsilonCutoff > 0 {
+		s.epsilonCutoff(p.EpsilonCutoff)
+	}
+}
+
+// fill makes candidates of the logits at or above least that are not forbidden.
+func (s *Sampler) fill(row []float32, best, scale, least float32) {
+	n, total := 0, 0.0
+	for id, v := range row {
+		if v < least || v == negInf {
+			continue
+		}
+		x := (v - best) * scale
+		w := expNeg(x)
+		s.all[n] = candidate{int32(id), x, w}
+		total += float64(w)
+		n++
+	}
+	s.cands, s.total = s.all[:n], total
+}
+
+// fillLikely leaves out what top_p is sure to remove: fewer than V ids, each with a
+// share below (1-p)/V, cannot reach 1-p together. total still counts them.
+func (s *Sampler) fillLikely(row []float32, best, scale float32, p float64) {
+	total := 0.0
+	for i, v := range row {
+		w := expNeg((v - best) * scale)
+		s.work[i] = w // row may be work itself: v was read
+		total += float64(w)
+	}
+	least := float32(0.999 * (1 - p) / float64(len(row)) * total)
+	n := 0
+	for id, w := range s.work {
+		if w >= least && w > 0 {
+			s.all[n] = candidate{int32(id), w, w}
+			n++
+		}
+	}
+	s.cands, s.total = s.all[:n], total
+}
+
+// keep shortens the candidates to the first n.
+func (s *Sampler) keep(n int) {
+	s.cands = s.cands[:n]
+	s.total = 0
+	for i := range s.cands {
+		s.total += float64(s.cands[i].w)
+	}
+}
+
+// keepFrom keeps the candidates whose x is at least that.
+func (s *Sampler) keepFrom(x float32) {
+	n := 0
+	for _, c := range s.cands {
+		if c.x >= x {
+			s.cands[n] = c
+			n++
+		}
+	}
+	s.keep(n)
+}
+
+// keepHeavier drops the candidates lighter than least.
+func (s *Sampler) keepHeavier(least float64) {
+	n := 0
+	for _, c := range s.cands {
+		if float64(c.w) >= least {
+			s.cands[n] = c
+			n++
+		}
+	}
+	s.keep(n)
+}
+
+func (s *Sampler) heaviest() float32 {
+	w := float32(0)
+	for i := range s.cands {
+		w = max(w, s.cands[i].w)
+	}
+	return w
+}
+
+func (s *Sampler) topK(k int) {
+	if k < len(s.cands) {
+		front(s.cands, k)
+		s.keepFrom(lastOf(s.cands[:k]).x)
+	}
+}
+
+// lastOf is the candidate that comes last in the order of before.
+func lastOf(c []candidate) candidate {
+	last := c[0]
+	for _, d := range c[1:] {
+		if before(last, d) {
+			last = d
+		}
+	}
+	return last
+}
+
+func (s *Sampler) topP(p float64) { s.keep(frontMass(s.cands, p*s.total)) }
+
+func (s *Sampler) minP(p float64) { s.keepHeavier(p * float64(s.heaviest())) }
+
+func (s *Sampler) epsilonCutoff(epsilon float64) {
+	s.keepHeavier(min(epsilon*s.total, float64(s.heaviest())))
+}
+
+// typicalP replaces x by how near a candidate's surprise is to the entropy
+// (Meister et al. 2022), takes the nearest until they hold p, and what ties with
+// the last of them.
+func (s *Sampler) typicalP(p float64) {
+	entropy := 0.0
+	for i := range s.cands {
+		entropy -= plogp(float64(s.cands[i].w) / s.total)
+	}
+	for i := range s.cands {
+		c := &s.cands[i]
+		c.x = negInf
+		if c.w > 0 {
+			c.x = float32(-math.Abs(-math.Log(float64(c.w)/s.total) - entropy))
+		}
+	}
+	n := frontMass(s.cands, p*s.total)
+	s.keepFrom(lastOf(s.cands[:n]).x)
+}
+
+func plogp(p float64) float64 {
+	if p == 0 {
+		return 0
+	}
+	return p * math.Log(p)
+}
+
+// topHWidth is how many of the best top_h looks at.
+const topHWidth = 100
+
+// topH keeps the leading candidates while the sum of their -p log p is within share
+// of the entropy, among the best 100 alone.
+func (s *Sampler) topH(share float64) {
+	if len(s.cands) > topHWidth {
+		front(s.cands, topHWidth)
+		s.keep(topHWidth)
+	}
+	slices.SortFunc(s.cands, compare)
+	entropy := 0.0
+	for i := range s.cands {
+		entropy -= plogp(float64(s.cands[i].w) / s.total)
+	}
+	n, sum := 0, 0.0
+	for n < len(s.cands) {
+		sum -= plogp(float64(s.cands[n].w) / s.total)
+		if n > 0 && sum > entropy*share {
+			break
+		}
+		n++
+	}
+	s.keep(n)
+}
