@@ -1,0 +1,161 @@
+package nn
+
+import (
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kvcache"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// attention is causal self-attention over the cache of its layer.
+type attention struct {
+	path         string
+	spec         *meta.AttentionSpec
+	q, k, v      *linear // or fused
+	fused        *linear
+	out          *linear
+	qNorm, kNorm *norm
+	sinks        *meta.Param
+	rope         int // table, -1 for none
+	qw, kw, vw   int // widths of queries, keys and values
+}
+
+func (c *compiler) attention(n Node, in int) (*attention, error) {
+	s, err := spec[meta.AttentionSpec](n, meta.KindAttention)
+	if err != nil {
+		return nil, err
+	}
+	if s.MLA != nil {
+		return nil, at(n.Path, "multi-head latent attention is not supported")
+	}
+	if s.Heads < 1 || s.KVHeads < 1 || s.HeadDim < 1 || s.ValueDim < 1 || s.Heads%s.KVHeads != 0 {
+		return nil, at(n.Path, "%d heads over %d of keys and values, of sizes %d and %d", s.Heads, s.KVHeads, s.HeadDim, s.ValueDim)
+	}
+	a := &attention{
+		path: n.Path, spec: s, rope: -1,
+		qw: s.Heads * s.HeadDim, kw: s.KVHeads * s.HeadDim, vw: s.KVHeads * s.ValueDim,
+	}
+	if err := c.projections(n, a, in); err != nil {
+		return nil, err
+	}
+	if a.qNorm, err = c.normNamed(n, "norm of the queries", s.QNorm, a.qw); err != nil {
+		return nil, err
+	}
+	if a.kNorm, err = c.normNamed(n, "norm of the keys", s.KNorm, a.kw); err != nil {
+		return nil, err
+	}
+	if s.Sinks != "" {
+		if a.sinks, err = c.param(n, s.Sinks, false, s.Heads); err != nil {
+			return nil, err
+		}
+	}
+	if s.Rope != nil {
+		if a.rope, err = c.rope(n.Path, s.Rope, s.HeadDim); err != nil {
+			return nil, err
+		}
+	}
+	return a, c.cache(n.Path, s.Layer, kvcache.LayerShape{KWidth: a.kw, VWidth: a.vw})
+}
+
+// projections compiles what makes queries, keys and values, and the way out.
+func (c *compiler) projections(n Node, a *attention, in int) (err error) {
+	s := a.spec
+	if a.out, err = c.linearNamed(n, "output", s.Out, s.Heads*s.ValueDim, 0); err != nil {
+		return err
+	}
+	if s.Fused != "" {
+		a.fused, err = c.linearNamed(n, "fused projection", s.Fused, in, a.qw+a.kw+a.vw)
+		if s.FusedOrder == meta.FusedPerHead {
+			if s.Heads != s.KVHeads {
+				return at(n.Path, "a projection fused by head with %d query and %d key heads", s.Heads, s.KVHeads)
+			}
+			c.program.heads = max(c.program.heads, s.Heads)
+		}
+		return err
+	}
+	if a.q, err = c.linearNamed(n, "queries", s.Q, in, a.qw); err != nil {
+		return err
+	}
+	if a.k, err = c.linearNamed(n, "keys", s.K, in, a.kw); err != nil {
+		return err
+	}
+	a.v, err = c.linearNamed(n, "values", s.V, in, a.vw)
+	return err
+}
+
+func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
+	mark := c.arena.used
+	s, rows := a.spec, x.Rows()
+	q, k, v := a.project(c, x)
+	if a.qNorm != nil {
+		a.qNorm.forward(c, q, q)
+	}
+	if a.kNorm != nil {
+		a.kNorm.forward(c, k, k)
+	}
+	sinks := c.vector(a.path, s.Sinks, a.sinks)
+	if c.err != nil {
+		return
+	}
+	if a.rope >= 0 {
+		t := &c.ropes[a.rope]
+		c.backend.Rope(q, s.HeadDim, t.cos, t.sin, s.Rope.Interleaved)
+		c.backend.Rope(k, s.HeadDim, t.cos, t.sin, s.Rope.Interleaved)
+	}
+	kv := c.in.KV[s.Layer]
+	c.backend.StoreKV(kv, k, v, c.in.Slots)
+	y := c.arena.take(rows, s.Heads*s.ValueDim)
+	c.backend.Attention(y, q, kv, c.in.Spans, backend.AttentionArgs{
+		Heads: s.Heads, KVHeads: s.KVHeads, Dim: s.HeadDim, ValueDim: s.ValueDim,
+		Scale: s.Scale, Window: s.Window, Softcap: s.Softcap, Sinks: sinks,
+	})
+	a.out.forward(c, dst, y)
+	c.arena.used = mark
+}
+
+// project computes queries, keys and values.
+func (a *attention) project(c *Context, x tensor.Tensor) (q, k, v tensor.Tensor) {
+	rows := x.Rows()
+	if a.fused == nil {
+		q, k, v = c.arena.take(rows, a.qw), c.arena.take(rows, a.kw), c.arena.take(rows, a.vw)
+		a.q.forward(c, q, x)
+		a.k.forward(c, k, x)
+		a.v.forward(c, v, x)
+		return q, k, v
+	}
+	all := c.arena.take(rows, a.qw+a.kw+a.vw)
+	a.fused.forward(c, all, x)
+	if a.spec.FusedOrder == meta.FusedQKV {
+		return all.Columns(0, a.qw), all.Columns(a.qw, a.qw+a.kw), all.Columns(a.qw+a.kw, a.qw+a.kw+a.vw)
+	}
+	q, k, v = c.arena.take(rows, a.qw), c.arena.take(rows, a.kw), c.arena.take(rows, a.vw)
+	a.unfuse(c, all, q, k, v)
+	return q, k, v
+}
+
+// unfuse sorts a projection whose rows are laid out head by head. Seen as one row for
+// each token and head, queries, keys and values are ranges of columns.
+func (a *attention) unfuse(c *Context, all, q, k, v tensor.Tensor) {
+	if c.err != nil {
+		return
+	}
+	s := a.spec
+	n, dim := all.Rows()*s.Heads, s.HeadDim
+	all = matrix(all, n, 2*dim+s.ValueDim)
+	c.copyRows(matrix(q, n, dim), all.Columns(0, dim))
+	c.copyRows(matrix(k, n, dim), all.Columns(dim, 2*dim))
+	c.copyRows(matrix(v, n, s.ValueDim), all.Columns(2*dim, 2*dim+s.ValueDim))
+}
+
+func (a *attention) scratch(rows int) int {
+	n := floats(rows, a.spec.Heads*a.spec.ValueDim)
+	if a.fused != nil {
+		n += floats(rows, a.qw+a.kw+a.vw)
+	}
+	if a.fused == nil || a.spec.FusedOrder == meta.FusedPerHead {
+		n += floats(rows, a.qw) + floats(rows, a.kw) + floats(rows, a.vw)
+	}
+	return n
+}
+
+func (a *attention) cols() int { return a.out.cols() }

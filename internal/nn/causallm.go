@@ -1,0 +1,160 @@
+package nn
+
+import (
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// causalLM makes the units of a decoder: embedding, each layer, final norm with head.
+func (c *compiler) causalLM(root *meta.Module) error {
+	n := Node{Module: root}
+	s, err := spec[meta.CausalLMSpec](n, meta.KindCausalLM)
+	if err != nil {
+		return err
+	}
+	width, err := c.embedUnit(n, s)
+	if err != nil {
+		return err
+	}
+	layers, err := c.child(n, "layers", s.Layers)
+	if err != nil {
+		return err
+	}
+	for _, layer := range layers.Module.Children {
+		at := Node{meta.Join(layers.Path, layer.Name), layer.Resolve()}
+		b, err := c.block(at, width)
+		if err != nil {
+			return err
+		}
+		c.unit(&ruleStep{rule: b, in: width, path: at.Path}, at)
+	}
+	return c.headUnit(n, s, width)
+}
+
+func (c *compiler) embedUnit(n Node, s *meta.CausalLMSpec) (width int, err error) {
+	table, err := c.child(n, "embedding", s.Embed)
+	if err != nil {
+		return 0, err
+	}
+	nodes := []Node{table}
+	step := &embedStep{scale: orOne(s.EmbedScale)}
+	if step.tokens, err = c.embedding(table); err != nil {
+		return 0, err
+	}
+	width = step.tokens.cols()
+	if s.Positions != "" {
+		positions, err := c.child(n, "positions", s.Positions)
+		if err != nil {
+			return 0, err
+		}
+		if step.positions, err = c.embedding(positions); err != nil {
+			return 0, err
+		}
+		if step.positions.cols() != width {
+			return 0, at(positions.Path, "positions of width %d for embeddings of %d", step.positions.cols(), width)
+		}
+		c.program.positions = true
+		nodes = append(nodes, positions)
+	}
+	c.program.tokens = true
+	c.widen(width)
+	c.unit(step, nodes...)
+	return width, nil
+}
+
+func (c *compiler) headUnit(n Node, s *meta.CausalLMSpec, width int) error {
+	step := &headStep{scale: orOne(s.LogitScale), softcap: s.LogitSoftcap}
+	final, err := c.child(n, "final norm", s.Norm)
+	if err != nil {
+		return err
+	}
+	if step.norm, err = c.norm(final, width); err != nil {
+		return err
+	}
+	head, err := c.child(n, "head", s.Head)
+	if err != nil {
+		return err
+	}
+	if step.head, err = c.linear(head, width); err != nil {
+		return err
+	}
+	c.program.hidden, c.program.vocab = width, step.head.cols()
+	c.unit(step, final, head)
+	return nil
+}
+
+// orOne is a factor for which a spec's 0 means 1.
+func orOne(x float32) float32 {
+	if x == 0 {
+		return 1
+	}
+	return x
+}
+
+// embedStep begins a pass with the vectors of its tokens.
+type embedStep struct {
+	tokens, positions *embedding // positions may be nil
+	scale             float32
+}
+
+func (s *embedStep) run(c *Context) {
+	if len(c.in.Tokens) != c.rows {
+		c.fail("%s: %d tokens for %d rows", s.tokens.path, len(c.in.Tokens), c.rows)
+		return
+	}
+	c.hidden = matrix(c.state[0], c.rows, s.tokens.cols())
+	s.tokens.lookup(c, c.hidden, c.in.Tokens, s.scale, "token")
+	if s.positions != nil {
+		x := c.arena.take(c.rows, s.positions.cols())
+		s.positions.lookup(c, x, c.positions[:c.rows], 1, "position")
+		c.backend.Add(c.hidden, x, 1)
+	}
+	c.trace(PointEmbedding, s.tokens.path, c.hidden)
+}
+
+func (s *embedStep) scratch(l Limits) int {
+	if s.positions == nil {
+		return 0
+	}
+	return floats(l.Rows, s.positions.cols())
+}
+
+func (s *embedStep) cols() int { return s.tokens.cols() }
+
+// headStep ends a pass with the rows that were asked for.
+type headStep struct {
+	norm    *norm
+	head    *linear
+	scale   float32
+	softcap float32
+}
+
+func (s *headStep) run(c *Context) {
+	if c.in.Trace != nil {
+		mark := c.arena.used
+		all := c.arena.take(c.rows, s.norm.cols())
+		s.norm.forward(c, all, c.hidden)
+		c.trace(PointNorm, s.norm.path, all)
+		c.arena.used = mark
+	}
+	if rows := c.in.Normed; len(rows) > 0 {
+		s.gather(c, c.Normed(), rows)
+	}
+	if rows := c.in.Logits; len(rows) > 0 {
+		x := c.arena.take(len(rows), s.norm.cols())
+		s.gather(c, x, rows)
+		logits := c.Logits()
+		s.head.forward(c, logits, x)
+		if s.scale != 1 || s.softcap > 0 {
+			c.backend.Scale(logits, s.scale, s.softcap)
+		}
+	}
+}
+
+// gather normalises some rows only: a row's norm does not depend on the others.
+func (s *headStep) gather(c *Context, dst tensor.Tensor, rows []int32) {
+	c.backend.Gather(dst, c.hidden, rows)
+	s.norm.forward(c, dst, dst)
+}
+
+func (s *headStep) scratch(l Limits) int { return floats(max(l.Rows, l.Outputs), s.norm.cols()) }

@@ -1,0 +1,185 @@
+package nn
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/heftai/heft/internal/kvcache"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// A rule runs one module.
+type rule interface {
+	// forward computes dst of x. The two do not overlap unless the rule says so.
+	forward(c *Context, dst, x tensor.Tensor)
+	// scratch is the number of floats that forward takes from the arena for rows.
+	scratch(rows int) int
+	// cols is the width of the result.
+	cols() int
+}
+
+// Compile resolves the names in the Specs below root. An error carries the path of the
+// module whose spec cannot be run.
+//
+// The root is a CausalLM; or a Sequential, of which each child becomes a unit; or a
+// single module of another kind.
+func Compile(root *meta.Module) (*Program, error) {
+	if root == nil {
+		return nil, errors.New("nn: no module")
+	}
+	c := &compiler{program: &Program{}, caches: map[int]string{}}
+	root = root.Resolve()
+	var err error
+	switch root.Kind {
+	case meta.KindCausalLM:
+		err = c.causalLM(root)
+	case meta.KindSequential:
+		err = c.sequentialUnits(root)
+	default:
+		err = c.ruleUnit(Node{Module: root}, 0)
+	}
+	if err == nil {
+		err = c.finish()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.program, nil
+}
+
+// compiler is the state of one Compile.
+type compiler struct {
+	program *Program
+	caches  map[int]string // layer of the cache → path of the attention that has it
+	experts []Node         // stacks of the unit at hand
+}
+
+// at is an error about the module at path.
+func at(path, format string, args ...any) error {
+	if path == "" {
+		path = "the root"
+	}
+	return fmt.Errorf("nn: %s: "+format, append([]any{path}, args...)...)
+}
+
+// child finds the module that a spec names.
+func (c *compiler) child(n Node, role, name string) (Node, error) {
+	if name == "" {
+		return Node{}, at(n.Path, "the spec names no %s", role)
+	}
+	m := n.Module.Find(name)
+	if m == nil {
+		return Node{}, at(n.Path, "no child %q, which the spec names as %s", name, role)
+	}
+	return Node{meta.Join(n.Path, name), m.Resolve()}, nil
+}
+
+// spec is a module's spec as the type that its kind has.
+func spec[T any](n Node, kind meta.Kind) (*T, error) {
+	if n.Module.Kind != kind {
+		return nil, at(n.Path, "a module of kind %v where one of kind %v is wanted", n.Module.Kind, kind)
+	}
+	s, ok := n.Module.Spec.(*T)
+	if !ok || s == nil {
+		return nil, at(n.Path, "spec of type %T, not %T", n.Module.Spec, s)
+	}
+	return s, nil
+}
+
+// param is the parameter called name, resolved. It is nil where it is optional and not
+// there.
+func (c *compiler) param(n Node, name string, optional bool, shape ...int) (*meta.Param, error) {
+	p := n.Module.Param(name)
+	if p == nil {
+		if optional {
+			return nil, nil
+		}
+		return nil, at(n.Path, "no parameter %q", name)
+	}
+	if !slices.Equal(p.Shape, shape) {
+		return nil, at(meta.Join(n.Path, name), "parameter of shape %v, wanted %v", p.Shape, shape)
+	}
+	return p.Resolve(), nil
+}
+
+// rule compiles any module that maps hidden states of width in.
+func (c *compiler) rule(n Node, in int) (rule, error) {
+	switch n.Module.Kind {
+	case meta.KindBlock:
+		return c.block(n, in)
+	case meta.KindAttention:
+		return c.attention(n, in)
+	case meta.KindMLP:
+		return c.mlp(n, in)
+	case meta.KindMoE:
+		return c.moe(n, in)
+	case meta.KindLinear:
+		return c.linear(n, in)
+	case meta.KindNorm:
+		return c.norm(n, in)
+	case meta.KindSequential:
+		return c.sequential(n, in)
+	case meta.KindActivation:
+		return c.activation(n, in)
+	case meta.KindNone:
+		if len(n.Module.Children) == 0 && len(n.Module.Params) == 0 {
+			return identity{in}, nil
+		}
+	}
+	return nil, at(n.Path, "a %s of kind %v cannot stand here", n.Module.Class, n.Module.Kind)
+}
+
+// unit adds a unit that reads the modules of nodes.
+func (c *compiler) unit(s step, nodes ...Node) {
+	c.program.Units = append(c.program.Units, &Unit{Path: nodes[0].Path, Modules: nodes, Experts: c.experts, step: s})
+	c.experts = nil
+}
+
+// cache gives an attention its layer of the cache.
+func (c *compiler) cache(path string, layer int, shape kvcache.LayerShape) error {
+	const most = 1 << 16
+	if layer < 0 || layer >= most {
+		return at(path, "layer %d of the cache", layer)
+	}
+	if other, taken := c.caches[layer]; taken {
+		return at(path, "layer %d of the cache is that of %s", layer, other)
+	}
+	c.caches[layer] = path
+	if missing := layer + 1 - len(c.program.layers); missing > 0 {
+		c.program.layers = append(c.program.layers, make([]kvcache.LayerShape, missing)...)
+	}
+	c.program.layers[layer] = shape
+	return nil
+}
+
+// rope is the number of the table that a spec's rows rotate by.
+func (c *compiler) rope(path string, r *meta.RopeSpec, dim int) (int, error) {
+	if r.Dim < 2 || r.Dim%2 != 0 || r.Dim > dim {
+		return 0, at(path, "rope over %d of %d dimensions", r.Dim, dim)
+	}
+	for i, have := range c.program.ropes {
+		if have == r || reflect.DeepEqual(have, r) {
+			return i, nil
+		}
+	}
+	c.program.ropes = append(c.program.ropes, r)
+	return len(c.program.ropes) - 1, nil
+}
+
+// finish checks what only the whole tree shows.
+func (c *compiler) finish() error {
+	if len(c.caches) != len(c.program.layers) {
+		for i := range c.program.layers {
+			if _, ok := c.caches[i]; !ok {
+				return fmt.Errorf("nn: no attention has layer %d of the cache", i)
+			}
+		}
+	}
+	return nil
+}
+
+// widen notes a width that hidden states between units have.
+func (c *compiler) widen(cols int) { c.program.width = max(c.program.width, cols) }

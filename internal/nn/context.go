@@ -1,0 +1,216 @@
+package nn
+
+import (
+	"fmt"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// Input is what one pass computes. Its slices are borrowed until the pass is over.
+type Input struct {
+	// Tokens has one id for each row.
+	Tokens []int32
+	// Hidden stands in for tokens, [rows, width]: for a tree that begins with hidden
+	// states, or to go on from a unit that another context has run. It is copied.
+	Hidden tensor.Tensor
+
+	// Spans are the sequences of the pass. Together they cover all rows, in order. A
+	// tree without attention and positions needs none.
+	Spans []backend.Span
+	// Slots has the place of each row's keys and values.
+	Slots []int32
+	// KV has the cache of each layer, of the widths that Program.KV tells.
+	KV []backend.KV
+	// Lengths has for each row the number of tokens that its rotary frequencies are
+	// made for: the whole prompt's for a prompt token, position + 1 for a generated
+	// one. It may be nil where the program's RopeClass is 0 for every length.
+	Lengths []int32
+
+	// Logits are the rows whose logits are wanted, Normed those whose hidden state
+	// after the final norm is.
+	Logits, Normed []int32
+
+	// Trace sees side outputs; nil for none.
+	Trace Trace
+}
+
+// A Context is the memory of one backend in which passes of a program run, one after
+// another. One goroutine uses it.
+type Context struct {
+	program *Program
+	backend backend.Backend
+	weights Weights
+	limits  Limits
+
+	in    Input
+	rows  int
+	err   error // the first that a rule met; the rest of the unit does nothing
+	arena arena
+
+	state  [2]tensor.Tensor // the hidden states, and where the next go
+	hidden tensor.Tensor    // a view of state[0]
+	logits tensor.Tensor
+	normed tensor.Tensor
+	zero   tensor.Tensor // [1, Program.zeros], all 0
+	ropes  []ropeTable
+
+	positions []int32
+	iota      []int32 // 0, 1, 2, …
+	nothing   []int32 // 0, 0, 0, …
+	routing   routing
+}
+
+// NewContext takes memory for passes within limits from b. Close gives it back.
+func (p *Program) NewContext(b backend.Backend, w Weights, l Limits) (*Context, error) {
+	if l.Rows < 1 || l.Outputs < 0 {
+		return nil, fmt.Errorf("nn: limits of %d rows and %d outputs", l.Rows, l.Outputs)
+	}
+	at := p.layout(l)
+	memory, err := b.New(meta.Float32, at.total)
+	if err != nil {
+		return nil, fmt.Errorf("nn: scratch memory: %w", err)
+	}
+	c := &Context{program: p, backend: b, weights: w, limits: l, arena: arena{memory: memory}}
+	c.zero = c.arena.take(1, p.zeros) // first, so that nothing was there before
+	c.state[0] = c.arena.take(l.Rows, p.width)
+	c.state[1] = c.arena.take(l.Rows, p.width)
+	c.logits = c.arena.take(l.Outputs, p.vocab)
+	c.normed = c.arena.take(l.Outputs, p.hidden)
+	c.ropes = make([]ropeTable, len(p.ropes))
+	for i, r := range p.ropes {
+		c.ropes[i].init(c, r)
+	}
+	c.positions = make([]int32, l.Rows)
+	c.iota = make([]int32, l.Rows*max(p.heads, 1))
+	for i := range c.iota {
+		c.iota[i] = int32(i)
+	}
+	c.nothing = make([]int32, l.Rows)
+	c.routing.init(p, l)
+	return c, nil
+}
+
+// Close frees the memory.
+func (c *Context) Close() {
+	c.backend.Free(c.arena.memory)
+	c.arena = arena{}
+}
+
+// Begin starts a pass. What is left of the one before is forgotten. An error says what
+// is wrong with the input; no memory was written then.
+func (c *Context) Begin(in *Input) error {
+	rows, err := c.check(in)
+	if err != nil {
+		return err
+	}
+	c.in, c.rows, c.err = *in, rows, nil
+	for _, s := range in.Spans {
+		for i := range s.Rows {
+			c.positions[s.First+i] = int32(s.Start + i)
+		}
+	}
+	if in.Hidden.IsZero() {
+		c.hidden = tensor.Tensor{}
+	} else {
+		c.hidden = matrix(c.state[0], rows, in.Hidden.Cols())
+		if err := c.backend.Copy(c.hidden, in.Hidden); err != nil {
+			return fmt.Errorf("nn: input: %w", err)
+		}
+	}
+	for i := range c.ropes {
+		if err := c.ropes[i].fill(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check says how many rows in has.
+func (c *Context) check(in *Input) (int, error) {
+	rows := len(in.Tokens)
+	if !in.Hidden.IsZero() {
+		if in.Hidden.Rank != 2 || in.Hidden.DType != meta.Float32 || in.Hidden.Cols() > c.program.width {
+			return 0, fmt.Errorf("nn: input of %v %v; hidden states are float32 matrices of at most %d columns",
+				in.Hidden.DType, in.Hidden.Shape(), c.program.width)
+		}
+		rows = in.Hidden.Rows()
+	}
+	switch p := c.program; {
+	case rows < 1 || rows > c.limits.Rows:
+		return 0, fmt.Errorf("nn: a pass of %d rows in a context for 1 to %d", rows, c.limits.Rows)
+	case len(in.Logits) > c.limits.Outputs || len(in.Normed) > c.limits.Outputs:
+		return 0, fmt.Errorf("nn: %d rows of logits and %d of hidden states in a context for %d",
+			len(in.Logits), len(in.Normed), c.limits.Outputs)
+	case len(p.layers) > 0 && (len(in.KV) != len(p.layers) || len(in.Slots) != rows):
+		return 0, fmt.Errorf("nn: %d caches for %d layers, %d slots for %d rows", len(in.KV), len(p.layers), len(in.Slots), rows)
+	case in.Lengths != nil && len(in.Lengths) != rows:
+		return 0, fmt.Errorf("nn: %d rope lengths for %d rows", len(in.Lengths), rows)
+	}
+	for _, list := range [...][]int32{in.Logits, in.Normed} {
+		for _, r := range list {
+			if r < 0 || int(r) >= rows {
+				return 0, fmt.Errorf("nn: output of row %d of %d", r, rows)
+			}
+		}
+	}
+	next := 0
+	for _, s := range in.Spans {
+		if s.First != next || s.Rows < 0 || s.Start < 0 {
+			return 0, fmt.Errorf("nn: span of rows %d+%d from position %d, where row %d is next", s.First, s.Rows, s.Start, next)
+		}
+		next += s.Rows
+	}
+	if next != rows && (next != 0 || c.program.spans()) {
+		return 0, fmt.Errorf("nn: spans cover %d of %d rows", next, rows)
+	}
+	return rows, nil
+}
+
+// Run computes the unit. The units of a program run in order, each once in a pass.
+// When it returns its operations are done and its weights may go.
+//
+// After an error the pass is lost: what it stored in the cache is not valid.
+func (u *Unit) Run(c *Context) error {
+	mark := c.arena.used
+	u.step.run(c)
+	c.arena.used = mark
+	err := c.backend.Sync()
+	if c.err != nil {
+		return c.err // the cause: what the backend met came after
+	}
+	if err != nil {
+		return fmt.Errorf("nn: %s: %w", u.Path, err)
+	}
+	return nil
+}
+
+// Hidden are the hidden states after the last unit that ran, [rows, width]. It is
+// valid until the next Run or Begin.
+func (c *Context) Hidden() tensor.Tensor { return c.hidden }
+
+// Logits are the rows that Input.Logits asked for, in that order, [len, vocab]. Valid
+// after the last unit, until the next Begin.
+func (c *Context) Logits() tensor.Tensor { return matrix(c.logits, len(c.in.Logits), c.program.vocab) }
+
+// Normed are the final hidden states that Input.Normed asked for, [len, hidden].
+func (c *Context) Normed() tensor.Tensor { return matrix(c.normed, len(c.in.Normed), c.program.hidden) }
+
+// fail keeps the first error of the pass.
+func (c *Context) fail(format string, args ...any) {
+	if c.err == nil {
+		c.err = fmt.Errorf("nn: "+format, args...)
+	}
+}
+
+func (c *Context) trace(at Point, path string, x tensor.Tensor) {
+	if c.in.Trace == nil || c.err != nil {
+		return
+	}
+	if err := c.backend.Sync(); err != nil {
+		c.err = fmt.Errorf("nn: %s: %w", path, err)
+		return
+	}
+	c.in.Trace.Trace(at, path, x)
+}

@@ -1,0 +1,43 @@
+package nn
+
+import (
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// embedding is a table of vectors.
+type embedding struct {
+	path   string
+	weight *meta.Param
+	rows   int
+	dim    int
+}
+
+func (c *compiler) embedding(n Node) (*embedding, error) {
+	s, err := spec[meta.EmbeddingSpec](n, meta.KindEmbedding)
+	if err != nil {
+		return nil, err
+	}
+	if s.Rows < 1 || s.Dim < 1 {
+		return nil, at(n.Path, "an embedding of %d rows of %d", s.Rows, s.Dim)
+	}
+	r := &embedding{path: n.Path, rows: s.Rows, dim: s.Dim}
+	r.weight, err = c.param(n, "weight", false, s.Rows, s.Dim)
+	return r, err
+}
+
+func (r *embedding) cols() int { return r.dim }
+
+// lookup computes dst[i] = scale · table[ids[i]]. Ids outside the table are an error.
+func (r *embedding) lookup(c *Context, dst tensor.Tensor, ids []int32, scale float32, what string) {
+	for i, id := range ids {
+		if id < 0 || int(id) >= r.rows {
+			c.fail("%s: %s %d in row %d; the table has %d", r.path, what, id, i, r.rows)
+			return
+		}
+	}
+	table, ok := c.whole(r.path, "weight", r.weight)
+	if ok {
+		c.backend.Embed(dst, table, ids, scale)
+	}
+}

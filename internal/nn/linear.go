@@ -1,0 +1,252 @@
+package nn
+
+import (
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// linear is y = x·Wᵀ + b.
+type linear struct {
+	path         string
+	weight, bias *meta.Param
+	transposed   bool // the parameter is [in, out]
+	in, out      int
+}
+
+// linear compiles a Linear of inputs of width in.
+func (c *compiler) linear(n Node, in int) (*linear, error) {
+	s, err := spec[meta.LinearSpec](n, meta.KindLinear)
+	if err != nil {
+		return nil, err
+	}
+	if s.In != in {
+		return nil, at(n.Path, "a linear map of %d columns on %d", s.In, in)
+	}
+	return c.affine(n, s.In, s.Out, s.Transposed)
+}
+
+// affine compiles the weight and perhaps bias of a module of any kind.
+func (c *compiler) affine(n Node, in, out int, transposed bool) (*linear, error) {
+	if in < 1 || out < 1 {
+		return nil, at(n.Path, "a linear map of %d columns to %d", in, out)
+	}
+	r := &linear{path: n.Path, transposed: transposed, in: in, out: out}
+	shape := []int{out, in}
+	if transposed {
+		shape = []int{in, out}
+	}
+	var err error
+	if r.weight, err = c.param(n, "weight", false, shape...); err != nil {
+		return nil, err
+	}
+	r.bias, err = c.param(n, "bias", true, out)
+	return r, err
+}
+
+// linearNamed compiles the Linear that a spec names and checks its width; out 0 is any.
+func (c *compiler) linearNamed(n Node, role, name string, in, out int) (*linear, error) {
+	child, err := c.child(n, role, name)
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.linear(child, in)
+	if err == nil && out != 0 && r.out != out {
+		return nil, at(child.Path, "a %s of width %d, wanted %d", role, r.out, out)
+	}
+	return r, err
+}
+
+func (r *linear) forward(c *Context, dst, x tensor.Tensor) {
+	w := affine{path: r.path, transposed: r.transposed, out: r.out}
+	w.weight = c.parts(r.path, "weight", r.weight, -1)
+	if r.bias != nil {
+		w.bias = c.parts(r.path, "bias", r.bias, -1)
+	}
+	w.apply(c, dst, x)
+}
+
+func (r *linear) scratch(int) int { return 0 }
+func (r *linear) cols() int       { return r.out }
+
+// affine is a weight and a bias as the pieces that a checkpoint has of them.
+type affine struct {
+	path         string
+	weight, bias []backend.Part
+	transposed   bool
+	out          int
+	// first and step take rows first, first+step, … of the whole; step 0 means all.
+	first, step int
+}
+
+// apply computes dst = x·Wᵀ + b, one operation for each piece of the weight, or more
+// where the bias is cut elsewhere.
+func (a *affine) apply(c *Context, dst, x tensor.Tensor) {
+	if c.err != nil {
+		return
+	}
+	next := 0
+	for _, p := range a.weight {
+		begin, end, ok := a.place(c, p, x.Cols())
+		if !ok {
+			return
+		}
+		if begin != next {
+			c.fail("%s.weight: a piece fills rows from %d on, where row %d is next", a.path, begin, next)
+			return
+		}
+		next = end
+		if a.step > 1 {
+			a.strided(c, dst, x, p)
+			continue
+		}
+		a.piece(c, dst, x, p.Matrix, begin, end)
+	}
+	if next != a.out {
+		c.fail("%s.weight: pieces fill %d of %d rows", a.path, next, a.out)
+	}
+}
+
+// place checks a piece of the weight, turns it the way the rule reads it, and says
+// which rows of the result it computes.
+func (a *affine) place(c *Context, p backend.Part, in int) (begin, end int, ok bool) {
+	if p.Rank != 2 {
+		c.fail("%s.weight: a piece of shape %v", a.path, p.Shape())
+		return 0, 0, false
+	}
+	rows, cols := p.OutRows(), p.InCols()
+	if a.transposed {
+		rows, cols = cols, rows
+		if !p.Into.IsAll() {
+			c.fail("%s.weight: a transposed weight in pieces", a.path)
+			return 0, 0, false
+		}
+	}
+	begin, end = 0, a.out
+	if !p.Into.IsAll() {
+		begin, end = p.Into.Begin, p.Into.End
+	}
+	if cols != in || rows != end-begin {
+		c.fail("%s.weight: a piece of shape [%d %d] for rows %d to %d of %d columns", a.path, rows, cols, begin, end, in)
+		return 0, 0, false
+	}
+	return begin, end, true
+}
+
+// piece computes columns begin to end of dst with w, in as many operations as the bias
+// has pieces there.
+func (a *affine) piece(c *Context, dst, x tensor.Tensor, w backend.Matrix, begin, end int) {
+	w.Transposed = w.Transposed != a.transposed
+	if len(a.bias) == 0 {
+		c.backend.Linear(columns(dst, begin, end), x, w, tensor.Tensor{})
+		return
+	}
+	from := begin
+	for _, b := range a.bias {
+		lo, hi := 0, a.out
+		if !b.Into.IsAll() {
+			lo, hi = b.Into.Begin, b.Into.End
+		}
+		to := min(hi, end)
+		if from < lo || from >= to {
+			continue
+		}
+		if b.Rank != 1 || b.Dims[0] != hi-lo {
+			c.fail("%s.bias: a piece of shape %v for rows %d to %d", a.path, b.Shape(), lo, hi)
+			return
+		}
+		c.backend.Linear(columns(dst, from, to), x, rowsOf(w, from-begin, to-begin), b.Slice(from-lo, to-lo))
+		from = to
+	}
+	if from != end {
+		c.fail("%s.bias: no piece for rows %d to %d", a.path, from, end)
+	}
+}
+
+// strided computes every step-th row of a weight that is in one piece.
+func (a *affine) strided(c *Context, dst, x tensor.Tensor, p backend.Part) {
+	w := p.Matrix
+	w.Transposed = w.Transposed != a.transposed
+	if !p.Into.IsAll() && p.Into != (meta.Rows{End: a.out}) || w.RowStep > 1 || len(a.bias) > 1 {
+		c.fail("%s.weight: interleaved rows of a weight in pieces", a.path)
+		return
+	}
+	var bias tensor.Tensor
+	if len(a.bias) == 1 {
+		bias = a.bias[0].Slice(a.first, a.out)
+		bias.Stride, bias.Dims[0] = a.step, dst.Cols()
+	}
+	w = rowsOf(w, a.first, a.out)
+	w.RowStep = a.step
+	c.backend.Linear(dst, x, w, bias)
+}
+
+// rowsOf is rows [begin, end) of the logical matrix.
+func rowsOf(w backend.Matrix, begin, end int) backend.Matrix {
+	if begin == 0 && end == w.OutRows() {
+		return w
+	}
+	stored := end
+	if w.RowStep > 1 {
+		stored = min((end-1)*w.RowStep+1, w.Dims[0])
+		begin *= w.RowStep
+		if w.Transposed {
+			stored = min((end-1)*w.RowStep+1, w.Dims[1])
+		}
+	}
+	if w.Transposed {
+		w.Tensor = w.Columns(begin, stored)
+	} else {
+		w.Tensor = w.Slice(begin, stored)
+	}
+	return w
+}
+
+// columns is t itself where the range is all of it.
+func columns(t tensor.Tensor, begin, end int) tensor.Tensor {
+	if begin == 0 && end == t.Cols() {
+		return t
+	}
+	return t.Columns(begin, end)
+}
+
+// parts are the pieces of a parameter. Without them the pass fails.
+func (c *Context) parts(path, name string, p *meta.Param, expert int) []backend.Part {
+	if c.err != nil {
+		return nil
+	}
+	parts := c.weights.Parts(p, expert)
+	if len(parts) == 0 {
+		c.fail("%s: its values are not there", meta.Join(path, name))
+	}
+	return parts
+}
+
+// whole is a matrix that the checkpoint has in one piece.
+func (c *Context) whole(path, name string, p *meta.Param) (backend.Matrix, bool) {
+	parts := c.parts(path, name, p, -1)
+	if c.err != nil {
+		return backend.Matrix{}, false
+	}
+	if m := parts[0].Matrix; len(parts) == 1 && m.Rank == 2 && m.OutRows() == p.Shape[0] && m.InCols() == p.Shape[1] {
+		return m, true
+	}
+	c.fail("%s: %d pieces, the first of shape %v, wanted one of %v", meta.Join(path, name), len(parts), parts[0].Shape(), p.Shape)
+	return backend.Matrix{}, false
+}
+
+// vector is a parameter of one dimension, or absent where p is nil.
+func (c *Context) vector(path, name string, p *meta.Param) tensor.Tensor {
+	if p == nil {
+		return tensor.Tensor{}
+	}
+	parts := c.parts(path, name, p, -1)
+	if c.err != nil {
+		return tensor.Tensor{}
+	}
+	if t := parts[0].Tensor; len(parts) == 1 && t.Rank == 1 && t.Dims[0] == p.Shape[0] {
+		return t
+	}
+	c.fail("%s: %d pieces, the first of shape %v, wanted one of %v", meta.Join(path, name), len(parts), parts[0].Shape(), p.Shape)
+	return tensor.Tensor{}
+}

@@ -1,0 +1,96 @@
+package nn
+
+import (
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// mlp is down(act(gate(x)) · up(x)), or down(act(up(x))).
+type mlp struct {
+	path         string
+	act          meta.Activation
+	gate, up     *linear // or fused; without gate the act is of up
+	fused, down  *linear
+	interleaved  bool
+	inner, width int
+}
+
+func (c *compiler) mlp(n Node, in int) (*mlp, error) {
+	s, err := spec[meta.MLPSpec](n, meta.KindMLP)
+	if err != nil {
+		return nil, err
+	}
+	m := &mlp{path: n.Path, act: s.Act, interleaved: s.FusedOrder == meta.GateInterleaved}
+	switch {
+	case s.Fused != "":
+		if m.fused, err = c.linearNamed(n, "fused gate", s.Fused, in, 0); err != nil {
+			return nil, err
+		}
+		if m.inner = m.fused.out / 2; m.fused.out%2 != 0 {
+			return nil, at(n.Path, "a fused gate of width %d, an odd number", m.fused.out)
+		}
+	default:
+		if m.up, err = c.linearNamed(n, "up", s.Up, in, 0); err != nil {
+			return nil, err
+		}
+		m.inner = m.up.out
+		if s.Gate != "" {
+			if m.gate, err = c.linearNamed(n, "gate", s.Gate, in, m.inner); err != nil {
+				return nil, err
+			}
+		}
+	}
+	m.down, err = c.linearNamed(n, "down", s.Down, m.inner, 0)
+	return m, err
+}
+
+func (m *mlp) forward(c *Context, dst, x tensor.Tensor) {
+	mark := c.arena.used
+	var gate, up tensor.Tensor
+	switch rows := x.Rows(); {
+	case m.fused != nil:
+		w := affine{path: m.fused.path, transposed: m.fused.transposed, out: m.fused.out}
+		w.weight = c.parts(w.path, "weight", m.fused.weight, -1)
+		if m.fused.bias != nil {
+			w.bias = c.parts(w.path, "bias", m.fused.bias, -1)
+		}
+		gate, up = w.gates(c, x, m.interleaved)
+	case m.gate != nil:
+		gate, up = c.arena.take(rows, m.inner), c.arena.take(rows, m.inner)
+		m.gate.forward(c, gate, x)
+		m.up.forward(c, up, x)
+	default:
+		gate = c.arena.take(rows, m.inner)
+		m.up.forward(c, gate, x)
+	}
+	if c.err == nil {
+		c.backend.Gate(gate, gate, up, m.act, 0)
+	}
+	m.down.forward(c, dst, gate)
+	c.arena.used = mark
+}
+
+// gates computes both halves of a fused gate.
+func (a affine) gates(c *Context, x tensor.Tensor, interleaved bool) (gate, up tensor.Tensor) {
+	rows, inner := x.Rows(), a.out/2
+	if !interleaved {
+		both := c.arena.take(rows, a.out)
+		a.apply(c, both, x)
+		return both.Columns(0, inner), both.Columns(inner, a.out)
+	}
+	gate, up = c.arena.take(rows, inner), c.arena.take(rows, inner)
+	a.step = 2
+	a.apply(c, gate, x)
+	a.first = 1
+	a.apply(c, up, x)
+	return gate, up
+}
+
+func (m *mlp) scratch(rows int) int {
+	if m.fused != nil && !m.interleaved {
+		return floats(rows, 2*m.inner)
+	}
+	return 2 * floats(rows, m.inner)
+}
+
+func (m *mlp) cols() int { return m.down.cols() }

@@ -1,0 +1,99 @@
+package nn
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// ropeClass is equal for lengths of equal frequencies, and 0 for the usual ones.
+func ropeClass(r *meta.RopeSpec, length int) uint64 {
+	switch {
+	case r.Type == meta.RopeDynamic && length > r.Max:
+		return uint64(length)
+	case r.Type == meta.RopeLongRope && length > r.Original:
+		return 1
+	}
+	return 0
+}
+
+func lengthDependent(r *meta.RopeSpec) bool {
+	return r.Type == meta.RopeDynamic || r.Type == meta.RopeLongRope
+}
+
+// ropeTable has the cosines and sines of a pass's rows, shared by all layers of one
+// rope.
+type ropeTable struct {
+	spec     *meta.RopeSpec
+	cos, sin tensor.Tensor // [rows, Dim/2], as the pass sees them
+	all      [2]tensor.Tensor
+	host     [2][]float32
+	waves    []waves // by class; what is far from the usual is at the end and replaced
+}
+
+// waves are the frequencies of one class of lengths.
+type waves struct {
+	class   uint64
+	inverse []float32
+	scale   float32
+}
+
+// keptClasses is how many classes of lengths are remembered. Dynamic ropes have one
+// for each length beyond the stated maximum.
+const keptClasses = 16
+
+func (t *ropeTable) init(c *Context, r *meta.RopeSpec) {
+	t.spec = r
+	for i := range t.all {
+		t.all[i] = c.arena.take(c.limits.Rows, r.Dim/2)
+		t.host[i] = make([]float32, c.limits.Rows*(r.Dim/2))
+	}
+}
+
+// fill computes the tables of a pass. Angles are float32 products, as the reference
+// has them.
+func (t *ropeTable) fill(c *Context) error {
+	if lengthDependent(t.spec) && c.in.Lengths == nil {
+		return fmt.Errorf("nn: the rotary embedding depends on the length, which the input does not tell")
+	}
+	half := t.spec.Dim / 2
+	cos, sin := t.host[0][:c.rows*half], t.host[1][:c.rows*half]
+	for i := range c.rows {
+		length := 0
+		if c.in.Lengths != nil {
+			length = int(c.in.Lengths[i])
+		}
+		w := t.lookup(length)
+		position := float32(c.positions[i])
+		for j, inv := range w.inverse[:half] {
+			s, co := math.Sincos(float64(position * inv))
+			cos[i*half+j] = float32(co) * w.scale
+			sin[i*half+j] = float32(s) * w.scale
+		}
+	}
+	t.cos, t.sin = matrix(t.all[0], c.rows, half), matrix(t.all[1], c.rows, half)
+	if err := c.backend.Copy(t.cos, tensor.Floats(cos, c.rows, half)); err != nil {
+		return fmt.Errorf("nn: rope: %w", err)
+	}
+	if err := c.backend.Copy(t.sin, tensor.Floats(sin, c.rows, half)); err != nil {
+		return fmt.Errorf("nn: rope: %w", err)
+	}
+	return nil
+}
+
+func (t *ropeTable) lookup(length int) *waves {
+	class := ropeClass(t.spec, length)
+	for i := range t.waves {
+		if t.waves[i].class == class {
+			return &t.waves[i]
+		}
+	}
+	if len(t.waves) == keptClasses {
+		t.waves = t.waves[:keptClasses/2]
+	}
+	inverse, scale := t.spec.Frequencies(length)
+	t.waves = append(t.waves, waves{class, inverse, float32(scale)})
+	return &t.waves[len(t.waves)-1]
+}

@@ -1,0 +1,168 @@
+package nn
+
+import (
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// sequentialUnits makes a unit of each child of a Sequential at the root.
+func (c *compiler) sequentialUnits(root *meta.Module) error {
+	if len(root.Children) == 0 {
+		return at("", "a Sequential without children")
+	}
+	in := 0
+	for _, child := range root.Children {
+		if err := c.ruleUnit(Node{child.Name, child.Resolve()}, in); err != nil {
+			return err
+		}
+		in = c.program.Units[len(c.program.Units)-1].step.(interface{ cols() int }).cols()
+	}
+	return nil
+}
+
+// ruleUnit makes a unit of one module; in is 0 where it is the first.
+func (c *compiler) ruleUnit(n Node, in int) error {
+	if n.Module.Kind == meta.KindEmbedding && in == 0 {
+		e, err := c.embedding(n)
+		if err != nil {
+			return err
+		}
+		c.program.tokens = true
+		c.widen(e.cols())
+		c.unit(&embedStep{tokens: e, scale: 1}, n)
+		return nil
+	}
+	if in == 0 {
+		if in = inWidth(n.Module); in == 0 {
+			return at(n.Path, "the width of the input cannot be told from a %s of kind %v", n.Module.Class, n.Module.Kind)
+		}
+		c.widen(in)
+	}
+	r, err := c.rule(n, in)
+	if err != nil {
+		return err
+	}
+	c.widen(r.cols())
+	c.unit(&ruleStep{rule: r, in: in, path: n.Path}, n)
+	return nil
+}
+
+// inWidth is the width of what a module reads, 0 where only its surroundings tell.
+func inWidth(m *meta.Module) int {
+	switch s := m.Spec.(type) {
+	case *meta.LinearSpec:
+		return s.In
+	case *meta.NormSpec:
+		return s.Dim
+	case *meta.MLPSpec:
+		for _, name := range []string{s.Fused, s.Up} {
+			if child := m.Child(name); child != nil {
+				return inWidth(child.Resolve())
+			}
+		}
+	case *meta.AttentionSpec:
+		for _, name := range []string{s.Fused, s.Q} {
+			if child := m.Child(name); child != nil {
+				return inWidth(child.Resolve())
+			}
+		}
+	case *meta.BlockSpec:
+		for _, name := range []string{s.AttentionNorm, s.Attention} {
+			if child := m.Child(name); child != nil {
+				return inWidth(child.Resolve())
+			}
+		}
+	}
+	if m.Kind == meta.KindSequential {
+		for _, child := range m.Children {
+			if w := inWidth(child.Resolve()); w != 0 {
+				return w
+			}
+		}
+	}
+	return 0
+}
+
+// ruleStep runs a rule on the hidden state.
+type ruleStep struct {
+	rule rule
+	in   int
+	path string
+}
+
+func (s *ruleStep) run(c *Context) {
+	if c.hidden.Rank != 2 || c.hidden.Cols() != s.in {
+		c.fail("%s: input of shape %v, wanted %d columns", s.path, c.hidden.Shape(), s.in)
+		return
+	}
+	if b, ok := s.rule.(*block); ok {
+		b.inPlace(c, c.hidden)
+	} else {
+		next := matrix(c.state[1], c.rows, s.rule.cols())
+		s.rule.forward(c, next, c.hidden)
+		c.state[0], c.state[1], c.hidden = c.state[1], c.state[0], next
+	}
+	c.trace(PointLayer, s.path, c.hidden)
+}
+
+func (s *ruleStep) scratch(l Limits) int { return s.rule.scratch(l.Rows) }
+func (s *ruleStep) cols() int            { return s.rule.cols() }
+
+// sequential runs rules one after another.
+type sequential struct {
+	rules []rule
+	width int // the widest result between two of them
+}
+
+func (c *compiler) sequential(n Node, in int) (*sequential, error) {
+	s := &sequential{}
+	for _, child := range n.Module.Children {
+		r, err := c.rule(Node{meta.Join(n.Path, child.Name), child.Resolve()}, in)
+		if err != nil {
+			return nil, err
+		}
+		s.rules = append(s.rules, r)
+		in = r.cols()
+		s.width = max(s.width, in)
+	}
+	if len(s.rules) == 0 {
+		return nil, at(n.Path, "a Sequential without children")
+	}
+	return s, nil
+}
+
+func (s *sequential) forward(c *Context, dst, x tensor.Tensor) {
+	mark := c.arena.used
+	a, b := c.arena.take(x.Rows(), s.width), c.arena.take(x.Rows(), s.width)
+	for i, r := range s.rules {
+		y := dst
+		if i < len(s.rules)-1 {
+			y = matrix(a, x.Rows(), r.cols())
+		}
+		r.forward(c, y, x)
+		x, a, b = y, b, a
+	}
+	c.arena.used = mark
+}
+
+func (s *sequential) scratch(rows int) int {
+	most := 0
+	for _, r := range s.rules {
+		most = max(most, r.scratch(rows))
+	}
+	return 2*floats(rows, s.width) + most
+}
+
+func (s *sequential) cols() int { return s.rules[len(s.rules)-1].cols() }
+
+// identity is a module without parameters that does nothing, such as dropout.
+type identity struct{ width int }
+
+func (r identity) forward(c *Context, dst, x tensor.Tensor) { c.copyRows(dst, x) }
+func (r identity) scratch(int) int                          { return 0 }
+func (r identity) cols() int                                { return r.width }
+
+// copyRows copies x to dst.
+func (c *Context) copyRows(dst, x tensor.Tensor) {
+	c.backend.Gather(dst, x, c.iota[:x.Rows()])
+}
