@@ -1,7 +1,10 @@
 package devicemap
 
 import (
+	"encoding/json"
+	"fmt"
 	"strconv"
+	"strings"
 )
 
 // Device is a place for weights, written as Accelerate writes it: a GPU's number
@@ -23,3 +26,70 @@ func (d Device) GPU() (i int, ok bool) {
 	i, err := strconv.Atoi(string(d))
 	return i, err == nil
 }
+
+// ParseDevice reads a device as users write it: "cpu", "disk", "mps", a GPU's number,
+// or torch's "cuda:N". Case and white space around it do not matter.
+func ParseDevice(text string) (Device, error) {
+	name := strings.ToLower(strings.TrimSpace(text))
+	switch d := Device(name); d {
+	case CPU, Disk, MPS:
+		return d, nil
+	}
+	i, err := strconv.Atoi(strings.TrimPrefix(name, "cuda:"))
+	if err != nil || i < 0 {
+		return "", fmt.Errorf("devicemap: %q is no device: want a GPU's number, cpu, disk or mps", text)
+	}
+	return GPU(i), nil
+}
+
+// MarshalJSON writes a GPU as a number and other devices as text, as Accelerate does.
+func (d Device) MarshalJSON() ([]byte, error) {
+	if i, ok := d.GPU(); ok {
+		return strconv.AppendInt(nil, int64(i), 10), nil
+	}
+	return json.Marshal(string(d))
+}
+
+// UnmarshalJSON reads a number or one of the texts that ParseDevice takes.
+func (d *Device) UnmarshalJSON(b []byte) error {
+	var text string
+	if err := json.Unmarshal(b, &text); err != nil {
+		text = string(b)
+	}
+	parsed, err := ParseDevice(text)
+	if err != nil {
+		return err
+	}
+	*d = parsed
+	return nil
+}
+
+// order sorts devices as Accelerate does: GPUs by number, mps, cpu, disk. What is
+// none of them has ok false.
+func (d Device) order() (rank, number int, ok bool) {
+	if i, gpu := d.GPU(); gpu {
+		return 0, i, true
+	}
+	switch d {
+	case MPS:
+		return 1, 0, true
+	case CPU:
+		return 2, 0, true
+	case Disk:
+		return 3, 0, true
+	}
+	return 4, 0, false
+}
+
+// compareDevices orders GPUs before mps, cpu and disk.
+func compareDevices(a, b Device) int {
+	ra, na, _ := a.order()
+	rb, nb, _ := b.order()
+	if ra != rb {
+		return ra - rb
+	}
+	return na - nb
+}
+
+// accelerator reports whether d is neither the CPU nor the disk.
+func (d Device) accelerator() bool { return d != CPU && d != Disk }

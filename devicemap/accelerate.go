@@ -1,0 +1,490 @@
+package devicemap
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/heftai/heft/meta"
+)
+
+// Memory is an amount of memory on a device. Amounts may have a fraction, as types
+// below a byte count exactly.
+type Memory struct {
+	Device Device
+	Bytes  float64
+}
+
+// Options are the arguments of InferAutoDeviceMap. The zero value has no memory
+// anywhere but on disk.
+type Options struct {
+	// MaxMemory is the memory of each device, in any order. Devices left out are not
+	// used, but for the disk, which is always there and has no limit. Where it is nil,
+	// Available stands for it.
+	MaxMemory []Memory
+	// Available is what the machine has.
+	Available []Memory
+	// NoSplitModuleClasses are the classes that are placed as a whole.
+	NoSplitModuleClasses []string
+	// DType is the type that floating point weights are loaded as, by the names that
+	// DTypeByteSize takes; "" keeps each tensor's own. It makes sizes smaller, never
+	// larger.
+	DType string
+	// SpecialDTypes are the types of single tensors by path; they override all else.
+	SpecialDTypes map[string]string
+	// OffloadBuffers: the buffers of offloaded modules are offloaded too, so no GPU
+	// needs room for them.
+	OffloadBuffers bool
+	// FallbackAllocation: before a device is left with nothing on it, look for a later
+	// module that fits.
+	FallbackAllocation bool
+}
+
+// Result is what InferAutoDeviceMap finds.
+type Result struct {
+	// Raw is the map in the order in which modules were placed, and Map the same with
+	// modules of one device grouped.
+	Raw, Map Map
+	// HomelessBuffers is the sum of the buffers of offloaded modules where no GPU has
+	// room for it, else 0.
+	HomelessBuffers float64
+	// Minimum says, for each device that was left with nothing on it, how much memory
+	// would have taken the first module that did not fit.
+	Minimum []Memory
+	// Warnings are for the user's eyes.
+	Warnings []string
+	// Own is set where Accelerate fails on this input and the answer is Heft's: ties
+	// are then compared by whole names, and those that are already placed stay.
+	Own bool
+}
+
+// InferAutoDeviceMap places the modules below root on devices in the order of the tree,
+// as Accelerate's infer_auto_device_map: GPUs by number, then the CPU, then the disk,
+// never going back to a device that was left.
+//
+// The first GPU and the CPU keep room for the largest layer that is still to be
+// placed, where a layer is a module without children or of a no-split class. A module
+// that does not fit is split into its parameters and children, unless it is a layer;
+// its direct buffers then have no entry. Tied parameters count at their first name, and
+// placing a module pulls in the modules that hold the other names.
+//
+// It fails on unknown devices and dtypes and on trees that contain themselves.
+func InferAutoDeviceMap(root *meta.Module, o Options) (*Result, error) {
+	sizes, err := accelerateSizing(o.DType, o.SpecialDTypes)
+	if err != nil {
+		return nil, err
+	}
+	memory, err := MaxMemory(o.MaxMemory, o.Available)
+	if err != nil {
+		return nil, err
+	}
+	t, err := newTable(root, sizes)
+	if err != nil {
+		return nil, err
+	}
+	s := newSolver(t, memory, o)
+	if err := s.run(); err != nil {
+		s = newSolver(t, memory, o)
+		s.tolerant = true
+		if err := s.run(); err != nil {
+			return nil, err
+		}
+	}
+	return s.result(o), nil
+}
+
+// errTie says that a tied parameter's module is not among those left to place.
+var errTie = errors.New("devicemap: a tied parameter's module is not to be found")
+
+// A slot is a device while it is being filled.
+type slot struct {
+	device  Device
+	limit   float64 // +Inf for the disk
+	main    bool    // keeps room for the largest layer left
+	used    float64
+	buffers float64 // buffers of the entries placed here
+}
+
+// A solver is one run of InferAutoDeviceMap.
+type solver struct {
+	*table
+	slots    []slot
+	at       int     // the slot being filled
+	todo     []int32 // what is left to place; the last element comes next
+	noSplit  map[string]bool
+	tolerant bool
+	// fallbacks is how often something may still be brought forward; it ends the
+	// search where two tied modules keep taking each other's place.
+	fallbacks int
+
+	// The largest layer left, as of the last time it was looked for, and the layers
+	// of this size that were not yet taken up.
+	largest     float64
+	isLargest   []bool
+	largestLeft int
+
+	placed  []int32 // in order
+	on      []int32 // slot of each node of placed
+	minimum []Memory
+}
+
+func newSolver(t *table, memory []Memory, o Options) *solver {
+	s := &solver{table: t, noSplit: map[string]bool{}, isLargest: make([]bool, len(t.nodes))}
+	if o.FallbackAllocation {
+		s.fallbacks = len(t.nodes)
+	}
+	for _, class := range o.NoSplitModuleClasses {
+		s.noSplit[class] = true
+	}
+	for _, m := range memory {
+		s.slots = append(s.slots, slot{device: m.Device, limit: m.Bytes})
+	}
+	if n := len(memory); n == 0 || memory[n-1].Device != Disk {
+		s.slots = append(s.slots, slot{device: Disk})
+	}
+	s.slots[len(s.slots)-1].limit = math.Inf(1)
+	s.markMain()
+	s.todo = t.top()
+	slices.Reverse(s.todo)
+	s.findLargest(true)
+	return s
+}
+
+// markMain marks the devices to which offloaded layers come back: mps alone, or else
+// the first GPU and the CPU.
+func (s *solver) markMain() {
+	i := slices.IndexFunc(s.slots, func(d slot) bool { return d.device == MPS })
+	if i >= 0 {
+		s.slots[i].main = true
+		return
+	}
+	for i := range s.slots {
+		_, gpu := s.slots[i].device.GPU()
+		s.slots[i].main = gpu && i == 0 || s.slots[i].device == CPU
+	}
+}
+
+// run places everything.
+func (s *solver) run() error {
+	for len(s.todo) > 0 {
+		next := s.todo[len(s.todo)-1]
+		s.todo = s.todo[:len(s.todo)-1]
+		if err := s.step(next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step places node i on the current device, or splits it or something tied to it, or
+// goes to the next device and leaves i to the next step.
+func (s *solver) step(i int32) error {
+	s.takeUp(i)
+	d := &s.slots[s.at]
+	kept := 0.0
+	if d.main {
+		kept = s.largest
+	}
+	room := d.limit - kept
+	size := s.nodes[i].size
+	holders, tied, err := s.tied(i, s.todo, s.todo)
+	if err != nil {
+		return err
+	}
+	if d.used+tied <= room {
+		s.place(i, holders, tied)
+		return nil
+	}
+	if len(holders) > 0 && d.used+size <= room && s.splitHolder(i, holders) {
+		return nil
+	}
+	if d.used+size >= room && s.splittable(i) {
+		s.push(s.split(i)...)
+		s.findLargest(false)
+		return nil
+	}
+	if d.used == 0 && s.fallbacks > 0 && d.device != Disk {
+		found, err := s.fallBack(i, d.limit-max(s.largest, tied))
+		if found || err != nil {
+			return err
+		}
+	}
+	if d.used == 0 {
+		s.minimum = append(s.minimum, Memory{d.device, tied + kept})
+	}
+	d.used += kept
+	s.at++
+	s.push(i)
+	return nil
+}
+
+// push puts nodes at the front of what is left, the first of them to come next.
+func (s *solver) push(nodes ...int32) {
+	for _, n := range slices.Backward(nodes) {
+		s.todo = append(s.todo, n)
+	}
+}
+
+// place puts node i and the modules tied to it on the current device.
+func (s *solver) place(i int32, holders []int32, size float64) {
+	d := &s.slots[s.at]
+	d.used += size
+	s.assign(i)
+	for _, h := range holders {
+		if at := slices.Index(s.todo, h); at >= 0 {
+			s.todo = slices.Delete(s.todo, at, at+1)
+			s.assign(h)
+		}
+	}
+	if s.nodes[i].module != nil {
+		d.buffers += s.bufferBytes(i)
+	}
+}
+
+func (s *solver) assign(i int32) {
+	s.placed = append(s.placed, i)
+	s.on = append(s.on, int32(s.at))
+}
+
+// splittable reports whether node i may be split.
+func (s *solver) splittable(i int32) bool {
+	return !s.childless(i) && !s.noSplit[s.nodes[i].module.Class]
+}
+
+// splitHolder splits the first of the tied modules that can be, and reports whether
+// there was one. Node i is then to be placed again.
+func (s *solver) splitHolder(i int32, holders []int32) bool {
+	for _, h := range holders {
+		if !s.splittable(h) {
+			continue
+		}
+		at := slices.Index(s.todo, h)
+		s.splitInPlace(at)
+		s.push(i)
+		s.findLargest(false)
+		return true
+	}
+	return false
+}
+
+// tied lists the modules among list that hold the parameters tied to those of node i,
+// one entry for each such parameter, and the size of i with them. Where a module
+// cannot be found, the tolerant solver looks among rest and else leaves it out; the
+// other returns errTie.
+func (s *solver) tied(i int32, list, rest []int32) (holders []int32, size float64, err error) {
+	size = s.nodes[i].size
+	for g := range s.ties {
+		outside, some := s.outside(i, &s.ties[g])
+		if !some {
+			continue
+		}
+		for _, p := range outside {
+			h, ok := s.holder(p, list)
+			if !ok && s.tolerant {
+				if h, ok = s.holder(p, rest); !ok || s.inside(i, h) {
+					continue
+				}
+			}
+			if !ok {
+				return nil, 0, errTie
+			}
+			holders = append(holders, h)
+			size += s.nodes[h].size - s.nodes[p].size
+		}
+	}
+	return holders, size, nil
+}
+
+// outside lists the names of a tie that are not in node i; some tells whether any is.
+// Accelerate looks for the node's path anywhere in the name, so that "0" seems to hold
+// "10.weight" as well.
+func (s *solver) outside(i int32, g *tie) (outside []int32, some bool) {
+	for k, name := range g.names {
+		in := s.inside(g.nodes[k], i)
+		if !in && !s.tolerant {
+			in = strings.Contains(name+".", s.nodes[i].path+".")
+		}
+		if in {
+			some = true
+		} else {
+			outside = append(outside, g.nodes[k])
+		}
+	}
+	return outside, some
+}
+
+// holder is the module of list that parameter p lies in.
+func (s *solver) holder(p int32, list []int32) (int32, bool) {
+	for _, n := range list {
+		if n != p && s.inside(p, n) {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+// takeUp strikes the layers of node i off the largest ones, and looks for the next
+// largest when none is left.
+func (s *solver) takeUp(i int32) {
+	for n := i; n < s.nodes[i].end; n++ {
+		if s.isLargest[n] {
+			s.isLargest[n] = false
+			s.largestLeft--
+		}
+	}
+	if s.largestLeft == 0 {
+		s.findLargest(false)
+	}
+}
+
+// findLargest looks for the largest layers among what is left. Bare tensors count as
+// layers only when asked for, which is once, at the start.
+func (s *solver) findLargest(tensors bool) {
+	clear(s.isLargest)
+	s.largest, s.largestLeft = 0, 0
+	var layers []int32
+	for _, n := range slices.Backward(s.todo) {
+		if s.nodes[n].module != nil || tensors {
+			layers = s.appendLargest(layers, n)
+		}
+	}
+	for _, n := range layers {
+		s.isLargest[n] = true
+	}
+	s.largestLeft = len(layers)
+}
+
+// appendLargest keeps the largest layers of those so far and those of node n.
+func (s *solver) appendLargest(layers []int32, n int32) []int32 {
+	if s.splittable(n) {
+		for c := n + 1; c < s.nodes[n].end; c = s.nodes[c].end {
+			if s.nodes[c].module != nil && s.nodes[c].listed {
+				layers = s.appendLargest(layers, c)
+			}
+		}
+		return layers
+	}
+	switch size := s.nodes[n].size; {
+	case size > s.largest:
+		s.largest = size
+		return append(layers[:0], n)
+	case size == s.largest:
+		return append(layers, n)
+	}
+	return layers
+}
+
+// fallBack looks for something among what is left that is no larger than limit, and
+// puts it and then node i next.
+func (s *solver) fallBack(i int32, limit float64) (bool, error) {
+	if limit < 0 {
+		return false, nil
+	}
+	search := slices.Clone(s.todo)
+	for len(search) > 0 {
+		n := search[len(search)-1]
+		search = search[:len(search)-1]
+		_, size, err := s.tied(n, search, s.todo)
+		if err != nil {
+			return false, err
+		}
+		if size <= limit {
+			s.fallbacks--
+			s.bringForward(n)
+			s.push(n, i)
+			return true, nil
+		}
+		if s.splittable(n) {
+			for _, c := range slices.Backward(s.split(n)) {
+				search = append(search, c)
+			}
+		}
+	}
+	return false, nil
+}
+
+// bringForward takes node n out of what is left, splitting the modules around it in
+// place.
+func (s *solver) bringForward(n int32) {
+	for {
+		at := slices.IndexFunc(s.todo, func(e int32) bool { return s.inside(n, e) })
+		if at < 0 {
+			return
+		}
+		if s.todo[at] == n {
+			s.todo = slices.Delete(s.todo, at, at+1)
+			return
+		}
+		s.splitInPlace(at)
+	}
+}
+
+// splitInPlace replaces an entry of what is left by its parts.
+func (s *solver) splitInPlace(at int) {
+	parts := s.split(s.todo[at])
+	slices.Reverse(parts)
+	s.todo = slices.Replace(s.todo, at, at+1, parts...)
+}
+
+// bufferBytes is the size of the buffers in module i. Special dtypes are looked up by
+// the name within the module.
+func (s *solver) bufferBytes(i int32) float64 {
+	sum := 0.0
+	seen := map[*meta.Buffer]bool{}
+	prefix := len(s.nodes[i].path) + 1
+	if i == 0 {
+		prefix = 0
+	}
+	for n := i + 1; n < s.nodes[i].end; n++ {
+		if b := s.nodes[n].buffer; b != nil && !seen[b] {
+			seen[b] = true
+			sum += s.sizes(s.nodes[n].path[prefix:], b.DType, meta.Elements(b.Shape))
+		}
+	}
+	return sum
+}
+
+// result gathers what a finished run found.
+func (s *solver) result(o Options) *Result {
+	r := &Result{Minimum: s.minimum, Own: s.tolerant}
+	for k, i := range s.placed {
+		r.Raw.Set(s.nodes[i].path, s.slots[s.on[k]].device)
+	}
+	r.Map = CleanDeviceMap(r.Raw)
+	if !o.OffloadBuffers {
+		r.HomelessBuffers = s.homelessBuffers()
+	}
+	if r.HomelessBuffers > 0 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("no GPU has room for the %v bytes of buffers of the "+
+			"offloaded modules: give a GPU more memory, or offload buffers too", r.HomelessBuffers))
+	}
+	if s.tolerant {
+		r.Warnings = append(r.Warnings, "tied parameters lie in modules that cannot be placed together: "+
+			"each module is where its own tensors fit")
+	}
+	return r
+}
+
+// homelessBuffers adds up the buffers placed on CPU and disk, and is 0 where a GPU has
+// room for them or there is none.
+func (s *solver) homelessBuffers() float64 {
+	sum, gpus := 0.0, false
+	for _, d := range s.slots {
+		if d.device.accelerator() {
+			gpus = true
+		} else {
+			sum += d.buffers
+		}
+	}
+	for _, d := range s.slots {
+		if d.device.accelerator() && d.limit >= sum+d.used {
+			return 0
+		}
+	}
+	if !gpus {
+		return 0
+	}
+	return sum
+}

@@ -1,0 +1,68 @@
+package devicemap
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/internal/testenv"
+	"github.com/heftai/heft/meta"
+)
+
+// BenchmarkSolveLargest plans the largest tree of the fixtures from scratch, table and
+// all: on two GPUs, balanced, once with whole blocks and once with blocks split.
+func BenchmarkSolveLargest(b *testing.B) {
+	var largest *meta.Module
+	var name string
+	most := 0
+	for _, file := range golden.Glob(b, goldenFolder+"/trees/*.json") {
+		data, err := golden.Read(file)
+		if err != nil {
+			b.Fatal(err)
+		}
+		root, err := meta.ReadTree(data)
+		if err != nil {
+			b.Fatal(err)
+		}
+		t, err := newTable(root, func(string, meta.DType, int64) float64 { return 0 })
+		if err != nil {
+			b.Fatal(err)
+		}
+		if len(t.nodes) > most {
+			most, largest, name = len(t.nodes), root, strings.TrimSuffix(filepath.Base(file), ".json")
+		}
+	}
+	testenv.Need(b, "golden", largest != nil, "no trees below the fixtures' root")
+	block := ""
+	for _, m := range largest.Walk() {
+		if strings.HasSuffix(m.Class, "DecoderLayer") {
+			block = m.Class
+			break
+		}
+	}
+	sizes, err := ComputeModuleSizes(largest, "", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	total := sizes.Total()
+	memory := []Memory{{GPU(0), total / 3}, {GPU(1), total / 3}, {CPU, total / 4}}
+	for _, c := range []struct {
+		name    string
+		noSplit []string
+	}{{"blocks", []string{block}}, {"split", nil}} {
+		b.Run(name+"/"+c.name, func(b *testing.B) {
+			for b.Loop() {
+				o := Options{MaxMemory: memory, NoSplitModuleClasses: c.noSplit, DType: "bfloat16"}
+				var err error
+				if o.MaxMemory, err = BalancedMemory(largest, o, false); err != nil {
+					b.Fatal(err)
+				}
+				if _, err = InferAutoDeviceMap(largest, o); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(most), "names")
+		})
+	}
+}

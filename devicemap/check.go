@@ -1,0 +1,144 @@
+package devicemap
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/heftai/heft/meta"
+)
+
+// Sizes are the bytes of each module and tensor of a tree, in tree order.
+type Sizes struct {
+	t *table
+}
+
+// ComputeModuleSizes adds up what every module takes, as Accelerate's
+// compute_module_sizes: parameters and all buffers, tied parameters at their first name
+// only. dtype and special are as in [Options].
+func ComputeModuleSizes(root *meta.Module, dtype string, special map[string]string) (*Sizes, error) {
+	sizes, err := accelerateSizing(dtype, special)
+	if err != nil {
+		return nil, err
+	}
+	t, err := newTable(root, sizes)
+	if err != nil {
+		return nil, err
+	}
+	return &Sizes{t}, nil
+}
+
+// Of is the size of the module or tensor at path in bytes. ok is false for names that
+// hold nothing of their own: what is tied to an earlier name and modules without
+// tensors. The empty path is the whole model.
+func (s *Sizes) Of(path string) (bytes float64, ok bool) {
+	i, ok := s.t.find(path)
+	if !ok || !s.t.nodes[i].counted && i != 0 {
+		return 0, false
+	}
+	return s.t.nodes[i].size, true
+}
+
+// All are the sizes by path.
+func (s *Sizes) All() map[string]float64 {
+	all := make(map[string]float64, len(s.t.nodes))
+	for i := range s.t.nodes {
+		if n := &s.t.nodes[i]; n.counted {
+			all[n.path] = n.size
+		}
+	}
+	return all
+}
+
+// Total is the size of the model in bytes.
+func (s *Sizes) Total() float64 { return s.t.nodes[0].size }
+
+// Buffers is the size of all buffers in bytes.
+func (s *Sizes) Buffers() float64 {
+	sum := 0.0
+	for i := range s.t.nodes {
+		if n := &s.t.nodes[i]; n.buffer != nil {
+			sum += n.size
+		}
+	}
+	return sum
+}
+
+// LargestLayer is the size of the largest layer in bytes and the names of those of this
+// size, in tree order: a layer is a module without children or of one of the classes, or
+// a tensor that the root itself holds.
+func (s *Sizes) LargestLayer(noSplit []string) (bytes float64, paths []string) {
+	solve := newSolver(s.t, nil, Options{NoSplitModuleClasses: noSplit})
+	for i, largest := range solve.isLargest {
+		if largest {
+			paths = append(paths, s.t.nodes[i].path)
+		}
+	}
+	return solve.largest, paths
+}
+
+// FindTiedParameters lists the names of each parameter that has several, the names and
+// the groups in alphabetical order.
+func FindTiedParameters(root *meta.Module) ([][]string, error) {
+	t, err := newTable(root, func(string, meta.DType, int64) float64 { return 0 })
+	if err != nil {
+		return nil, err
+	}
+	var groups [][]string
+	for _, g := range t.ties {
+		groups = append(groups, g.names)
+	}
+	return groups, nil
+}
+
+// An UncoveredError lists the tensors that a map gives no device, in the order of the
+// model's state dict.
+type UncoveredError struct{ Tensors []string }
+
+func (e *UncoveredError) Error() string {
+	const most = 20
+	names, more := e.Tensors, ""
+	if len(names) > most {
+		more = fmt.Sprintf(" and %d more", len(names)-most)
+		names = names[:most]
+	}
+	return "devicemap: the map gives no device for " + strings.Join(names, ", ") + more
+}
+
+// CheckDeviceMap checks that m gives a device for every parameter and persistent buffer
+// of a tree, as Accelerate's check_device_map, and lists the paths of m that are no
+// modules: names of tensors are among them, though they do cover their tensor. The error
+// for what is not covered is an *[UncoveredError].
+func CheckDeviceMap(root *meta.Module, m Map) (unknown []string, err error) {
+	t, err := newTable(root, func(string, meta.DType, int64) float64 { return 0 })
+	if err != nil {
+		return nil, err
+	}
+	for path := range m.All() {
+		if path == "" {
+			continue
+		}
+		if i, ok := t.find(path); !ok || t.nodes[i].module == nil || t.nodes[i].repeated {
+			unknown = append(unknown, path)
+		}
+	}
+	if missing := t.uncovered(m); len(missing) > 0 {
+		return unknown, &UncoveredError{missing}
+	}
+	return unknown, nil
+}
+
+// uncovered lists the tensors of the state dict that m gives no device, module by
+// module: parameters, persistent buffers, then children.
+func (t *table) uncovered(m Map) []string {
+	var missing []string
+	for i := range t.nodes {
+		n := &t.nodes[i]
+		if n.module != nil || n.buffer != nil && !n.buffer.Persistent {
+			continue
+		}
+		if _, ok := m.Device(n.path); !ok {
+			missing = append(missing, n.path)
+		}
+	}
+	return missing
+}

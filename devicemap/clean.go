@@ -1,0 +1,105 @@
+package devicemap
+
+import "strings"
+
+// CleanDeviceMap groups paths by their prefixes, as Accelerate's clean_device_map: where
+// all paths below a prefix are on one device and there are at least two, the prefix
+// stands for them; all paths on one device become "". Groups stand in the order of their
+// first path. An entry for the prefix itself is overwritten; [Map.Clean] keeps it.
+func CleanDeviceMap(m Map) Map { return clean(m, false) }
+
+// Clean is the shortest way to write the map without knowing the tree: as
+// CleanDeviceMap, but a path that has a device of its own keeps it.
+func (m Map) Clean() Map { return clean(m, true) }
+
+// A branch is a prefix with the paths below it.
+type branch struct {
+	path     string
+	entry    int // of exactly this path, or -1
+	children []*branch
+	byName   map[string]*branch
+}
+
+func clean(m Map, keep bool) Map {
+	root := &branch{entry: -1}
+	for i, e := range m.entries {
+		root.at(e.Path).entry = i
+	}
+	c := cleaner{entries: m.Entries(), keep: keep}
+	c.group(root)
+	return NewMap(c.entries...)
+}
+
+// at is the branch of path, made where it is missing.
+func (b *branch) at(path string) *branch {
+	for end := 0; end < len(path); end++ {
+		begin := end
+		if dot := strings.IndexByte(path[begin:], '.'); dot >= 0 {
+			end = begin + dot
+		} else {
+			end = len(path)
+		}
+		name := path[begin:end]
+		c := b.byName[name]
+		if c == nil {
+			c = &branch{path: path[:end], entry: -1}
+			if b.byName == nil {
+				b.byName = map[string]*branch{}
+			}
+			b.byName[name] = c
+			b.children = append(b.children, c)
+		}
+		b = c
+	}
+	return b
+}
+
+// below lists the entries strictly below b.
+func (b *branch) below(list []int) []int {
+	for _, c := range b.children {
+		if c.entry >= 0 {
+			list = append(list, c.entry)
+		}
+		list = c.below(list)
+	}
+	return list
+}
+
+// A cleaner rewrites entries in place: those of a group all become the group's.
+type cleaner struct {
+	entries []Entry
+	keep    bool
+}
+
+// group replaces the paths below b by b's where they are at least two and on one
+// device, and else looks further down.
+func (c *cleaner) group(b *branch) {
+	list := b.below(nil)
+	if b.path == "" && b.entry >= 0 {
+		list = append(list, b.entry)
+	}
+	if len(list) > 1 && c.oneDevice(list) {
+		d := c.entries[list[0]].Device
+		if b.entry >= 0 && (!c.keep || c.entries[b.entry].Device == d) {
+			list = append(list, b.entry)
+		}
+		if b.entry < 0 || list[len(list)-1] == b.entry {
+			for _, i := range list {
+				c.entries[i] = Entry{b.path, d}
+			}
+			return
+		}
+	}
+	for _, child := range b.children {
+		c.group(child)
+	}
+}
+
+func (c *cleaner) oneDevice(list []int) bool {
+	for _, i := range list {
+		if c.entries[i].Device != c.entries[list[0]].Device {
+			return false
+		}
+	}
+	return true
+}

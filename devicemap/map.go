@@ -1,0 +1,181 @@
+package devicemap
+
+import (
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// An Entry places the module or tensor at Path, and all below it, on Device.
+type Entry struct {
+	Path   string
+	Device Device
+}
+
+// A Map says where modules live: an ordered list of paths with their devices. The
+// longest path that a name lies under decides for it; the path "" stands for the whole
+// model.
+//
+// Two forms of a path go further down than the module tree, and Accelerate has neither:
+//
+//	PATH.N     child N of PATH, also where PATH is a leaf that stacks experts
+//	PATH[a:b]  the children a to b-1 of PATH, each as if written alone
+//
+// PATH.N wins over a range that holds N, a narrow range over a wide one, and of two
+// ranges of one width the first.
+//
+// The zero value is an empty map. A Map that is no longer changed may be read from many
+// goroutines.
+type Map struct {
+	entries []Entry
+	at      map[string]int
+	ranges  map[string][]span // by PATH
+}
+
+// A span is an entry of the form PATH[a:b].
+type span struct{ begin, end, entry int }
+
+// NewMap makes a map of entries. Of two entries with one path the last counts, in the
+// place of the first.
+func NewMap(entries ...Entry) Map {
+	var m Map
+	for _, e := range entries {
+		m.Set(e.Path, e.Device)
+	}
+	return m
+}
+
+// Set places path on d: in its old place where the map has it, else at the end.
+func (m *Map) Set(path string, d Device) {
+	if i, ok := m.at[path]; ok {
+		m.entries[i].Device = d
+		return
+	}
+	if m.at == nil {
+		m.at = map[string]int{}
+	}
+	m.at[path] = len(m.entries)
+	if parent, begin, end, ok := cutRange(path); ok {
+		if m.ranges == nil {
+			m.ranges = map[string][]span{}
+		}
+		spans := append(m.ranges[parent], span{begin, end, len(m.entries)})
+		slices.SortStableFunc(spans, func(a, b span) int { return (a.end - a.begin) - (b.end - b.begin) })
+		m.ranges[parent] = spans
+	}
+	m.entries = append(m.entries, Entry{path, d})
+}
+
+// Len is the number of entries.
+func (m Map) Len() int { return len(m.entries) }
+
+// Entries are the entries in order, as a copy.
+func (m Map) Entries() []Entry { return slices.Clone(m.entries) }
+
+// All yields the entries in order.
+func (m Map) All() iter.Seq2[string, Device] {
+	return func(yield func(string, Device) bool) {
+		for _, e := range m.entries {
+			if !yield(e.Path, e.Device) {
+				return
+			}
+		}
+	}
+}
+
+// Get is the device of exactly this path.
+func (m Map) Get(path string) (Device, bool) {
+	i, ok := m.at[path]
+	if !ok {
+		return "", false
+	}
+	return m.entries[i].Device, true
+}
+
+// Device is the device of the module or tensor at path: that of the longest entry it
+// lies under. ok is false where no entry covers it.
+func (m Map) Device(path string) (d Device, ok bool) {
+	i, ok := m.match(path)
+	if !ok {
+		return "", false
+	}
+	return m.entries[i].Device, true
+}
+
+// match is the index of the longest entry that path lies under.
+func (m Map) match(path string) (int, bool) {
+	for {
+		if i, ok := m.at[path]; ok {
+			return i, true
+		}
+		dot := strings.LastIndexByte(path, '.')
+		if len(m.ranges) > 0 {
+			parent := path[:max(dot, 0)]
+			if n, ok := index(path[dot+1:]); ok {
+				for _, s := range m.ranges[parent] {
+					if s.begin <= n && n < s.end {
+						return s.entry, true
+					}
+				}
+			}
+		}
+		if dot < 0 {
+			i, ok := m.at[""]
+			return i, ok
+		}
+		path = path[:dot]
+	}
+}
+
+// Devices are the devices that occur, in Accelerate's order.
+func (m Map) Devices() []Device {
+	var list []Device
+	for _, e := range m.entries {
+		if !slices.Contains(list, e.Device) {
+			list = append(list, e.Device)
+		}
+	}
+	slices.SortStableFunc(list, compareDevices)
+	return list
+}
+
+// String is the map on one line, as ParseMap reads it: "PATH=DEVICE,PATH=DEVICE".
+func (m Map) String() string {
+	var b strings.Builder
+	for i, e := range m.entries {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(e.Path)
+		b.WriteByte('=')
+		b.WriteString(string(e.Device))
+	}
+	return b.String()
+}
+
+// cutRange takes PATH[a:b] apart.
+func cutRange(path string) (parent string, begin, end int, ok bool) {
+	open := strings.LastIndexByte(path, '[')
+	if open < 0 || !strings.HasSuffix(path, "]") {
+		return "", 0, 0, false
+	}
+	from, to, colon := strings.Cut(path[open+1:len(path)-1], ":")
+	begin, ok1 := index(from)
+	end, ok2 := index(to)
+	return path[:open], begin, end, colon && ok1 && ok2 && begin < end
+}
+
+// index reads a child's number: digits without a leading zero.
+func index(name string) (int, bool) {
+	if name == "" || len(name) > 9 || name[0] == '0' && len(name) > 1 {
+		return 0, false
+	}
+	for i := 0; i < len(name); i++ {
+		if !isDigit(name[i]) {
+			return 0, false
+		}
+	}
+	n, err := strconv.Atoi(name)
+	return n, err == nil
+}

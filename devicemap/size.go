@@ -1,0 +1,163 @@
+package devicemap
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/heftai/heft/meta"
+)
+
+// units are the suffixes of sizes as they are tried. Those with bits take a final
+// lower-case b for bits.
+var units = []struct {
+	suffix string
+	bytes  float64
+	bits   bool
+}{
+	{"GIB", 1 << 30, false},
+	{"MIB", 1 << 20, false},
+	{"KIB", 1 << 10, false},
+	{"GB", 1e9, true},
+	{"MB", 1e6, true},
+	{"KB", 1e3, true},
+}
+
+// ParseSize reads a size with a unit in bytes, as Accelerate's
+// convert_file_size_to_int: KB, MB and GB are decimal, KiB, MiB and GiB binary, in
+// any case, but a final lower-case b of kb, mb and gb means bits, so that "1gb" is
+// 125,000,000 bytes. The number may be anything that Python's float takes: " 3 GB",
+// "1e3MB", "1_0MB". A number without a unit, TB and negative sizes are errors.
+func ParseSize(text string) (int64, error) {
+	upper := strings.ToUpper(text)
+	for _, u := range units {
+		if !strings.HasSuffix(upper, u.suffix) {
+			continue
+		}
+		runes := []rune(text)
+		number, ok := pythonFloat(string(runes[:len(runes)-len(u.suffix)]))
+		if !ok || math.IsNaN(number) {
+			return 0, sizeError(text, "want a number before the unit")
+		}
+		bytes := math.Trunc(number * u.bytes)
+		if u.bits && strings.HasSuffix(text, "b") {
+			bytes = math.Floor(bytes / 8)
+		}
+		if bytes < 0 {
+			return 0, sizeError(text, "it is negative")
+		}
+		if bytes >= math.MaxInt64 {
+			return 0, sizeError(text, "it is too large")
+		}
+		return int64(bytes), nil
+	}
+	return 0, sizeError(text, `want a number with one of the units KB, MB, GB, KiB, MiB, GiB, like "5.5GiB"`)
+}
+
+func sizeError(text, why string) error {
+	return fmt.Errorf("devicemap: %q is no size: %s", text, why)
+}
+
+// pythonFloat reads text as Python's float(): white space around it, underscores
+// between digits, infinities and NaN; no hexadecimal.
+func pythonFloat(text string) (float64, bool) {
+	text = strings.TrimFunc(text, func(r rune) bool {
+		return unicode.IsSpace(r) || '\x1c' <= r && r <= '\x1f'
+	})
+	var digits strings.Builder
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case c == '_':
+			if i == 0 || i+1 == len(text) || !isDigit(text[i-1]) || !isDigit(text[i+1]) {
+				return 0, false
+			}
+			continue
+		case c == 'x' || c == 'X' || c == 'p' || c == 'P':
+			return 0, false
+		}
+		digits.WriteByte(c)
+	}
+	f, err := strconv.ParseFloat(digits.String(), 64)
+	if err != nil && !math.IsInf(f, 0) {
+		return 0, false
+	}
+	return f, true
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// customDTypes are the types below torch's that Accelerate counts for quantised
+// weights, in bytes an element.
+var customDTypes = map[string]float64{"int2": 0.25, "int4": 0.5, "fp8": 1}
+
+// DTypeByteSize is the size of one element in bytes, as Accelerate's dtype_byte_size
+// counts it: bool is 1/8, float4_e2m1fn_x2 is 0. Besides torch's names it takes "int2",
+// "int4" and "fp8".
+func DTypeByteSize(name string) (float64, error) {
+	if size, ok := customDTypes[name]; ok {
+		return size, nil
+	}
+	switch strings.TrimPrefix(name, "torch.") {
+	case "complex32":
+		return 4, nil
+	case "complex128":
+		return 16, nil
+	}
+	d, err := meta.ParseDType(name)
+	if err != nil {
+		return 0, fmt.Errorf("devicemap: unknown dtype %q", name)
+	}
+	return elementSize(d), nil
+}
+
+// elementSize is DTypeByteSize of a known type.
+func elementSize(d meta.DType) float64 {
+	switch d {
+	case meta.Bool:
+		return 1.0 / 8
+	case meta.Float4E2M1:
+		return 0 // Accelerate reads the bits off the name's last digits: 2 / 8
+	}
+	return float64(d.Bits()) / 8
+}
+
+// A sizing says how many bytes the elements of a named tensor count for.
+type sizing func(path string, d meta.DType, elements int64) float64
+
+// accelerateSizing counts as Accelerate's compute_module_sizes: a special dtype
+// decides by itself, dtype only shrinks, and integers and bools keep their size.
+func accelerateSizing(dtype string, special map[string]string) (sizing, error) {
+	limit := math.Inf(1)
+	if dtype != "" {
+		var err error
+		if limit, err = DTypeByteSize(dtype); err != nil {
+			return nil, err
+		}
+	}
+	sizes := make(map[string]float64, len(special))
+	for path, name := range special {
+		size, err := DTypeByteSize(name)
+		if err != nil {
+			return nil, fmt.Errorf("%w for %s", err, path)
+		}
+		sizes[path] = size
+	}
+	return func(path string, d meta.DType, elements int64) float64 {
+		if len(sizes) > 0 {
+			if size, ok := sizes[path]; ok {
+				return float64(elements) * size
+			}
+		}
+		size := elementSize(d)
+		if shrinks(d) {
+			size = min(size, limit)
+		}
+		return float64(elements) * size
+	}, nil
+}
+
+// shrinks reports whether loading converts tensors of type d.
+func shrinks(d meta.DType) bool { return d.Float() || d == meta.Complex64 }
