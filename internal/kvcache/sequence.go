@@ -25,9 +25,11 @@ type Sequence struct {
 // NewSequence is an empty sequence. Only sequences of the same scope share pages: it
 // stands for all that keys depend on besides the tokens, such as an adapter.
 func (c *Cache) NewSequence(scope uint64) *Sequence {
-	s := &Sequence{cache: c}
+	var s *Sequence
 	if n := len(c.pool); n > 0 {
 		s, c.pool = c.pool[n-1], c.pool[:n-1]
+	} else {
+		s = &Sequence{cache: c}
 	}
 	s.scope = scope
 	return s
