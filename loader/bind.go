@@ -1,0 +1,288 @@
+package loader
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/heftai/heft/meta"
+)
+
+// A Binding joins the parameters and persistent buffers of a model to the tensors of a
+// checkpoint that fill them. It keeps one small entry a parameter, however many experts
+// fill it; names of stacks are resolved when parts are asked for. It may be used from many
+// goroutines.
+type Binding struct {
+	ck         *Checkpoint
+	prefix     string // base prefix with its dot, or empty
+	dialect    dialect
+	params     map[*meta.Param]*bound
+	buffers    map[*meta.Buffer]*bound
+	unexpected []string
+}
+
+// A Part is a tensor, or some rows of it, that fills a parameter or a part of it.
+type Part struct {
+	Tensor *Tensor
+	// Expert is the index along the parameter's first dimension that the part fills;
+	// -1 where it does not belong to a stack.
+	Expert int
+	// Into is the rows that are filled: of the parameter's first dimension, or of the
+	// second for an expert. From is the rows of Tensor that fill them. Zero is all.
+	Into, From meta.Rows
+	// Transposed: the tensor is [columns, rows] of what the parameter holds.
+	Transposed bool
+}
+
+// Span is where the part's elements lie in its tensor, in bytes.
+func (p Part) Span() (off, size int64) {
+	if p.From.IsAll() || len(p.Tensor.Shape) == 0 || p.Tensor.Shape[0] == 0 {
+		return 0, p.Tensor.Size
+	}
+	row := p.Tensor.Size / int64(p.Tensor.Shape[0])
+	return row * int64(p.From.Begin), row * int64(p.From.End-p.From.Begin)
+}
+
+// Bytes is the part's elements in place; see [Tensor.Bytes].
+func (p Part) Bytes() ([]byte, error) {
+	b, err := p.Tensor.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	off, size := p.Span()
+	return b[off : off+size : off+size], nil
+}
+
+// bound is what is kept of a parameter or buffer.
+type bound struct {
+	shape   []int
+	sources []meta.Source
+	// alias is the name that holds a tied tensor where its own name holds none.
+	alias string
+}
+
+// A dialect is how the names in a file differ from a model's by the base prefix. A file
+// has one dialect throughout, but single names may stray.
+type dialect uint8
+
+const (
+	asNamed       dialect = iota
+	withoutPrefix         // the model says transformer.h.0, the file h.0
+	withPrefix            // the model says h.0, the file transformer.h.0
+	dialects
+)
+
+// Bind finds the tensors of ck that fill model. Names may stand in the file with or
+// without the model's base prefix. A parameter without sources is filled by the tensor of
+// its own path; a tied one may stand under any of its names.
+//
+// What is missing or has another shape is a [*BindError] that lists all of it. Tensors
+// that nothing asks for are no error: see [Binding.Unexpected].
+func Bind(ck *Checkpoint, model *meta.Model) (*Binding, error) {
+	b := &Binding{ck: ck, params: map[*meta.Param]*bound{}, buffers: map[*meta.Buffer]*bound{}}
+	if model.BasePrefix != "" {
+		b.prefix = model.BasePrefix + "."
+	}
+	g := gather(model.Root)
+	b.dialect = b.chooseDialect(g)
+	c := checker{Binding: b, used: make([]bool, len(ck.tensors))}
+	for _, e := range g.entries {
+		if e.param != nil {
+			b.params[e.param] = e.bound
+		} else {
+			b.buffers[e.buffer] = e.bound
+		}
+		c.check(e, g.ties[e.param])
+	}
+	for _, names := range g.ties {
+		for _, name := range names {
+			c.use(b.find([]byte(name)))
+		}
+	}
+	if c.count > 0 {
+		return nil, &BindError{Checkpoint: ck.name, Problems: c.problems, Count: c.count}
+	}
+	for i := range ck.tensors {
+		if name := ck.tensors[i].Name; !c.used[i] && !b.ignored(name, model.Ignore) {
+			b.unexpected = append(b.unexpected, name)
+		}
+	}
+	return b, nil
+}
+
+// Unexpected is the tensors that no parameter asks for and that the model does not
+// know to ignore, in file order. They are worth one warning.
+func (b *Binding) Unexpected() []string { return b.unexpected }
+
+// Checkpoint is where the tensors come from.
+func (b *Binding) Checkpoint() *Checkpoint { return b.ck }
+
+// Parts is the tensors that fill p, or the parameter that p is tied to: one a source,
+// or one an expert for each stacked source. It is nil for a parameter of another model.
+func (b *Binding) Parts(p *meta.Param) []Part {
+	if e := b.params[p.Resolve()]; e != nil {
+		return b.parts(e, -1)
+	}
+	return nil
+}
+
+// Expert is the parts that fill slab i of p's first dimension and stand in tensors of
+// their own. It is empty where p is not filled by stacks.
+func (b *Binding) Expert(p *meta.Param, i int) []Part {
+	if e := b.params[p.Resolve()]; e != nil && i >= 0 {
+		return b.parts(e, i)
+	}
+	return nil
+}
+
+// BufferParts is the tensors that fill a persistent buffer, as Parts.
+func (b *Binding) BufferParts(buffer *meta.Buffer) []Part {
+	if e := b.buffers[buffer]; e != nil {
+		return b.parts(e, -1)
+	}
+	return nil
+}
+
+// parts resolves the sources of e; only those of expert only where that is not negative.
+func (b *Binding) parts(e *bound, only int) []Part {
+	var parts []Part
+	var buf []byte
+	for _, s := range e.sources {
+		begin, end := 0, max(s.Stack, 1)
+		if only >= 0 {
+			if only >= s.Stack {
+				continue
+			}
+			begin, end = only, only+1
+		}
+		parts = slices.Grow(parts, end-begin)
+		for i := begin; i < end; i++ {
+			part := Part{Expert: -1, Into: s.Into, From: s.From, Transposed: s.Transposed}
+			if s.Stack > 0 {
+				part.Expert = i
+			}
+			buf = appendName(buf[:0], s, i)
+			if e.alias != "" {
+				buf = append(buf[:0], e.alias...)
+			}
+			part.Tensor = b.find(buf)
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// appendName appends the name of a source's tensor, or of the i-th of its stack.
+func appendName(buf []byte, s meta.Source, i int) []byte {
+	before, after, ok := strings.Cut(s.Tensor, "{}")
+	if s.Stack == 0 || !ok {
+		return append(buf, s.Tensor...)
+	}
+	buf = append(buf, before...)
+	buf = strconv.AppendInt(buf, int64(i), 10)
+	return append(buf, after...)
+}
+
+// find is the tensor that a model calls name: in the file's dialect, else in another.
+func (b *Binding) find(name []byte) *Tensor {
+	if t := b.findIn(b.dialect, name); t != nil {
+		return t
+	}
+	for d := range dialects {
+		if d != b.dialect {
+			if t := b.findIn(d, name); t != nil {
+				return t
+			}
+		}
+	}
+	return nil
+}
+
+func (b *Binding) findIn(d dialect, name []byte) *Tensor {
+	var i int32
+	var ok bool
+	switch {
+	case d == asNamed:
+		i, ok = b.ck.index[string(name)]
+	case b.prefix == "":
+	case d == withoutPrefix:
+		if len(name) > len(b.prefix) && string(name[:len(b.prefix)]) == b.prefix {
+			i, ok = b.ck.index[string(name[len(b.prefix):])]
+		}
+	default:
+		i, ok = b.ck.index[b.prefix+string(name)]
+	}
+	if !ok {
+		return nil
+	}
+	return &b.ck.tensors[i]
+}
+
+// chooseDialect is the dialect that knows most of the names; the model's own at a tie.
+func (b *Binding) chooseDialect(g *gathered) dialect {
+	var hits [dialects]int
+	var buf []byte
+	for _, e := range g.entries {
+		for _, s := range e.sources {
+			buf = appendName(buf[:0], s, 0)
+			for d := range dialects {
+				if b.findIn(d, buf) != nil {
+					hits[d]++
+				}
+			}
+		}
+	}
+	best := asNamed
+	for d := range dialects {
+		if hits[d] > hits[best] {
+			best = d
+		}
+	}
+	return best
+}
+
+// ignored reports whether the model leaves out the tensor called name without a word.
+func (b *Binding) ignored(name string, patterns []string) bool {
+	for _, p := range patterns {
+		if match(p, name) {
+			return true
+		}
+		if b.prefix != "" {
+			bare, has := strings.CutPrefix(name, b.prefix)
+			if has && match(p, bare) || !has && match(p, b.prefix+name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// match reports whether name fits pattern, in which "*" is a run of characters other
+// than "." and "**" a run of any.
+func match(pattern, name string) bool {
+	for {
+		star := strings.IndexByte(pattern, '*')
+		if star < 0 {
+			return pattern == name
+		}
+		if !strings.HasPrefix(name, pattern[:star]) {
+			return false
+		}
+		name, pattern = name[star:], pattern[star+1:]
+		any := strings.HasPrefix(pattern, "*")
+		if any {
+			pattern = pattern[1:]
+		}
+		if pattern == "" {
+			return any || !strings.Contains(name, ".")
+		}
+		for n := 0; ; n++ {
+			if match(pattern, name[n:]) {
+				return true
+			}
+			if n == len(name) || !any && name[n] == '.' {
+				return false
+			}
+		}
+	}
+}

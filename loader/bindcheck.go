@@ -1,0 +1,202 @@
+package loader
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/heftai/heft/meta"
+)
+
+// A BindError lists the tensors that a model needs and a checkpoint lacks or holds in
+// another shape.
+type BindError struct {
+	Checkpoint string
+	Problems   []*Error // the first few
+	Count      int      // of all
+}
+
+// maxProblems is how many problems a BindError lists.
+const maxProblems = 10
+
+// Error is one line that lists the first problems and counts the rest.
+func (e *BindError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "loader: %s: %d of the model's tensors cannot be filled: ", e.Checkpoint, e.Count)
+	for i, p := range e.Problems {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		fmt.Fprintf(&b, "%s %s", printable(p.Tensor), p.Reason)
+	}
+	if more := e.Count - len(e.Problems); more > 0 {
+		fmt.Fprintf(&b, "; and %d more", more)
+	}
+	return b.String()
+}
+
+// Unwrap is the problems.
+func (e *BindError) Unwrap() []error {
+	errs := make([]error, len(e.Problems))
+	for i, p := range e.Problems {
+		errs[i] = p
+	}
+	return errs
+}
+
+// gathered is all of a model that tensors fill.
+type gathered struct {
+	entries []entry
+	// ties are the names under which a parameter stands besides its own.
+	ties map[*meta.Param][]string
+}
+
+type entry struct {
+	*bound
+	param  *meta.Param // or
+	buffer *meta.Buffer
+}
+
+func gather(root *meta.Module) *gathered {
+	g := &gathered{ties: map[*meta.Param][]string{}}
+	for path, m := range root.Walk() {
+		if m.SameAs != nil {
+			for name, p := range m.Resolve().AllParams() {
+				p = p.Resolve()
+				g.ties[p] = append(g.ties[p], meta.Join(path, name))
+			}
+			continue
+		}
+		for _, p := range m.Params {
+			name := meta.Join(path, p.Name)
+			if p.SameAs != nil {
+				g.ties[p.Resolve()] = append(g.ties[p.Resolve()], name)
+				continue
+			}
+			g.entries = append(g.entries, entry{param: p, bound: bind(name, p.Shape, p.Sources)})
+		}
+		for _, b := range m.Buffers {
+			if b.Persistent {
+				name := meta.Join(path, b.Name)
+				g.entries = append(g.entries, entry{buffer: b, bound: bind(name, b.Shape, b.Sources)})
+			}
+		}
+	}
+	return g
+}
+
+func bind(name string, shape []int, sources []meta.Source) *bound {
+	if len(sources) == 0 {
+		sources = []meta.Source{{Tensor: name}}
+	}
+	return &bound{shape: shape, sources: sources}
+}
+
+func (e entry) float() bool { return e.param != nil && e.param.DType.Float() }
+
+// A checker goes through all entries of a binding and collects what does not fit.
+type checker struct {
+	*Binding
+	used     []bool
+	problems []*Error
+	count    int
+	buf      []byte
+}
+
+func (c *checker) use(t *Tensor) {
+	if t != nil {
+		c.used[c.ck.index[t.Name]] = true
+	}
+}
+
+func (c *checker) problem(name, format string, args ...any) {
+	if c.count++; len(c.problems) < maxProblems {
+		c.problems = append(c.problems, failf(c.ck.name, name, format, args...))
+	}
+}
+
+// check resolves every tensor of e. ties are other names that may hold it.
+func (c *checker) check(e entry, ties []string) {
+	for _, s := range e.sources {
+		want, reason := wanted(e.shape, s)
+		if reason != "" {
+			c.problem(s.Tensor, "cannot fill a parameter of shape %v: %s", e.shape, reason)
+			continue
+		}
+		for i := range max(s.Stack, 1) {
+			c.buf = appendName(c.buf[:0], s, i)
+			t := c.find(c.buf)
+			if t == nil && len(e.sources) == 1 && s.Stack == 0 {
+				t = c.tied(e.bound, ties)
+			}
+			if t == nil {
+				c.problem(string(c.buf), "is missing, wanted shape %v", want)
+				continue
+			}
+			c.use(t)
+			if !fits(t.Shape, want, s.From) {
+				c.problem(t.Name, "has shape %v, wanted %s%v", short(t.Shape), rowsText(s.From), want)
+			} else if e.float() && !numeric(t.DType) {
+				c.problem(t.Name, "holds %v, wanted floating point", t.DType)
+			}
+		}
+	}
+}
+
+// tied is the tensor that stands under another name of a tied parameter.
+func (c *checker) tied(e *bound, ties []string) *Tensor {
+	for _, name := range ties {
+		if t := c.find([]byte(name)); t != nil {
+			e.alias = name
+			return t
+		}
+	}
+	return nil
+}
+
+// wanted is the shape of the tensor, or of the rows From of it, that a source asks for.
+func wanted(shape []int, s meta.Source) (want []int, reason string) {
+	want = slices.Clone(shape)
+	if s.Stack > 0 {
+		if len(want) == 0 || want[0] != s.Stack {
+			return nil, fmt.Sprintf("a stack of %d is not its first dimension", s.Stack)
+		}
+		want = want[1:]
+	}
+	if into := s.Into; !into.IsAll() {
+		if len(want) == 0 || into.Begin < 0 || into.End <= into.Begin || into.End > want[0] {
+			return nil, fmt.Sprintf("it has no rows [%d:%d]", into.Begin, into.End)
+		}
+		want[0] = into.End - into.Begin
+	}
+	if s.Transposed {
+		n := len(want)
+		if n < 2 {
+			return nil, "it cannot be transposed"
+		}
+		want[n-1], want[n-2] = want[n-2], want[n-1]
+	}
+	return want, ""
+}
+
+// fits reports whether a tensor of shape got, or its rows from, is of shape want.
+func fits(got, want []int, from meta.Rows) bool {
+	if from.IsAll() {
+		return slices.Equal(got, want)
+	}
+	return len(got) == len(want) && len(got) > 0 && slices.Equal(got[1:], want[1:]) &&
+		from.Begin >= 0 && from.End <= got[0] && from.End-from.Begin == want[0]
+}
+
+func rowsText(r meta.Rows) string {
+	if r.IsAll() {
+		return ""
+	}
+	return fmt.Sprintf("rows [%d:%d] of shape ", r.Begin, r.End)
+}
+
+// numeric reports whether floating point weights may be stored as d: as floats, or as
+// the bytes of a packed format.
+func numeric(d meta.DType) bool {
+	return d.Float() || d == meta.Uint8 || d == meta.Int8 || d == meta.Int32
+}

@@ -1,0 +1,232 @@
+package loader
+
+import (
+	"iter"
+	"maps"
+	"runtime"
+	"sync"
+
+	"github.com/heftai/heft/meta"
+)
+
+// A Checkpoint is the tensors of one or more files. All methods but Close may be called
+// from many goroutines.
+type Checkpoint struct {
+	name     string // as it was asked for, for messages
+	dir      string
+	files    []*File
+	tensors  []Tensor // by file, then by offset
+	index    map[string]int32
+	metadata map[string]string
+	absent   []string
+}
+
+// Tensor is the shape and dtype of the tensor called name, which makes a checkpoint a
+// [meta.Header]. The shape is not to be changed.
+func (c *Checkpoint) Tensor(name string) (shape []int, dtype meta.DType, ok bool) {
+	if i, found := c.index[name]; found {
+		t := &c.tensors[i]
+		return t.Shape, t.DType, true
+	}
+	return nil, meta.NoDType, false
+}
+
+// Lookup is the handle of the tensor called name.
+func (c *Checkpoint) Lookup(name string) (*Tensor, bool) {
+	i, ok := c.index[name]
+	if !ok {
+		return nil, false
+	}
+	return &c.tensors[i], true
+}
+
+// Len is the number of tensors.
+func (c *Checkpoint) Len() int { return len(c.tensors) }
+
+// Names yields the names of all tensors as they lie: by file, then by offset.
+func (c *Checkpoint) Names() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range c.tensors {
+			if !yield(c.tensors[i].Name) {
+				return
+			}
+		}
+	}
+}
+
+// Tensors yields the handles of all tensors in the order of Names.
+func (c *Checkpoint) Tensors() iter.Seq[*Tensor] {
+	return func(yield func(*Tensor) bool) {
+		for i := range c.tensors {
+			if !yield(&c.tensors[i]) {
+				return
+			}
+		}
+	}
+}
+
+// Files is the files, in order of name. The slice is not to be changed.
+func (c *Checkpoint) Files() []*File { return c.files }
+
+// Dir is the folder that holds the files, where config.json stands as well; empty in
+// memory.
+func (c *Checkpoint) Dir() string { return c.dir }
+
+// Metadata is the text that the first file carries beside its tensors, such as
+// {"format": "pt"}; it may be nil.
+func (c *Checkpoint) Metadata() map[string]string { return maps.Clone(c.metadata) }
+
+// Absent is the names that the index promised and no file holds. They matter only where
+// a model asks for them, and then [Bind] says so.
+func (c *Checkpoint) Absent() []string { return c.absent }
+
+// Bytes is what all tensors take, in bytes.
+func (c *Checkpoint) Bytes() int64 {
+	var n int64
+	for i := range c.tensors {
+		n += c.tensors[i].Size
+	}
+	return n
+}
+
+// Verify compares every file on disk with what was opened, by size and identity, without
+// reading. The first that was cut, replaced or removed is an *Error.
+func (c *Checkpoint) Verify() error {
+	for _, f := range c.files {
+		if err := f.verify(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// FileAt is the file in whose mapped bytes address lies, such as that of a fault.
+func (c *Checkpoint) FileAt(address uintptr) (*File, bool) {
+	for _, f := range c.files {
+		if f.holds(address) {
+			return f, true
+		}
+	}
+	return nil, false
+}
+
+// Close unmaps and closes all files. Nothing of the checkpoint may be in use.
+func (c *Checkpoint) Close() error {
+	var err error
+	for _, f := range c.files {
+		if e := f.close(); err == nil && e != nil {
+			err = &Error{File: f.label(), Reason: "closing", Err: e}
+		}
+	}
+	return err
+}
+
+// load opens the named files of a folder and joins their tensors. Where a tensor
+// stands in several files, weights has to say which one counts.
+func load(from folder, names []string, weights map[string]string) (*Checkpoint, error) {
+	headers, files, err := readHeaders(from, names)
+	c := &Checkpoint{name: from.label(), dir: from.dir(), files: files}
+	if err == nil {
+		err = crossCheck(files, headers)
+	}
+	if err == nil {
+		err = c.join(headers, weights)
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// headerReaders is how many headers are read at a time: cold ones wait for the disk.
+const headerReaders = 8
+
+// readHeaders opens the files and reads their headers. The files are returned with an
+// error too, to be closed.
+func readHeaders(from folder, names []string) ([]*header, []*File, error) {
+	headers := make([]*header, len(names))
+	opened := make([]*File, len(names))
+	errs := make([]error, len(names))
+	slots := make(chan struct{}, min(headerReaders, 4*runtime.GOMAXPROCS(0)))
+	var wg sync.WaitGroup
+	for i, name := range names {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			opened[i], headers[i], errs[i] = openHeader(from, name)
+		})
+	}
+	wg.Wait()
+	files := opened[:0]
+	var first error
+	for i, f := range opened {
+		if f != nil {
+			files = append(files, f)
+		}
+		if first == nil {
+			first = errs[i]
+		}
+	}
+	return headers, files, first
+}
+
+func openHeader(from folder, name string) (*File, *header, error) {
+	f, err := from.open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	h, err := readHeader(fileReader{f}, f.Size)
+	if err != nil {
+		return f, nil, inFile(err, f)
+	}
+	return f, h, nil
+}
+
+// inFile names the file in an error about its header.
+func inFile(err error, f *File) error {
+	if e, ok := err.(*Error); ok && e.File == "" {
+		named := *e
+		named.File = f.label()
+		return &named
+	}
+	return err
+}
+
+// join indexes the tensors of all headers by name.
+func (c *Checkpoint) join(headers []*header, weights map[string]string) error {
+	n := 0
+	for _, h := range headers {
+		n += len(h.tensors)
+	}
+	c.tensors = make([]Tensor, 0, n)
+	c.index = make(map[string]int32, n)
+	for i, h := range headers {
+		for _, t := range h.tensors {
+			t.File = c.files[i]
+			at, twice := c.index[t.Name]
+			if !twice {
+				c.index[t.Name] = int32(len(c.tensors))
+				c.tensors = append(c.tensors, t)
+				continue
+			}
+			switch weights[t.Name] {
+			case c.tensors[at].File.Name:
+			case t.File.Name:
+				c.tensors[at] = t
+			default:
+				return failf(t.File.label(), t.Name, "stands in %s too, and no index says which one counts",
+					printable(c.tensors[at].File.Name))
+			}
+		}
+		if i == 0 {
+			c.metadata = h.metadata
+		}
+	}
+	for name := range weights {
+		if _, ok := c.index[name]; !ok {
+			c.absent = append(c.absent, name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,216 @@
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/exp/mmap"
+
+	"github.com/heftai/heft/internal/hostmem"
+)
+
+// A File is one safetensors file of a checkpoint, on disk or in memory.
+type File struct {
+	Name string // base name
+	Path string // empty in memory
+	Size int64  // in bytes, when it was opened
+
+	folder string // what messages put before Name in memory
+	data   []byte // in memory
+	info   fs.FileInfo
+
+	// reader is the portable way to the bytes: headers and copies. mapping is the
+	// same page cache once more, made when bytes are first asked for in place.
+	reader  *mmap.ReaderAt
+	mapOnce sync.Once
+	mapping atomic.Pointer[hostmem.Mapping]
+	mapErr  error
+}
+
+// errNotRegular is why a folder, a device or a pipe is not opened.
+var errNotRegular = errors.New("not a regular file")
+
+// openFile opens the regular file at path. Nothing of it is read.
+func openFile(path, name string) (*File, error) {
+	info, err := os.Stat(path) // before opening: a pipe would block
+	if err != nil {
+		return nil, &Error{File: path, Reason: "cannot be opened", Err: unpath(err)}
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &Error{File: path, Reason: "cannot be opened", Err: errNotRegular}
+	}
+	reader, err := mmap.Open(path)
+	if err != nil {
+		return nil, &Error{File: path, Reason: "cannot be opened", Err: unpath(err)}
+	}
+	return &File{Name: name, Path: path, Size: int64(reader.Len()), info: info, reader: reader}, nil
+}
+
+// memoryFile is data as a file of a checkpoint called folder.
+func memoryFile(folder, name string, data []byte) *File {
+	return &File{Name: name, Size: int64(len(data)), folder: folder, data: data}
+}
+
+// unpath is the cause of a path error: our own messages name the file already.
+func unpath(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+func (f *File) label() string {
+	switch {
+	case f.Path != "":
+		return f.Path
+	case f.folder != "":
+		return f.folder + "/" + f.Name
+	}
+	return f.Name
+}
+
+// readAt copies bytes of the file; all of p is filled unless there is an error.
+func (f *File) readAt(p []byte, off int64) (n int, err error) {
+	if off > f.Size || int64(len(p)) > f.Size-off {
+		return 0, fmt.Errorf("bytes [%d, %d) of %d", off, off+int64(len(p)), f.Size)
+	}
+	if f.reader == nil {
+		return copy(p, f.data[off:]), nil
+	}
+	defer f.recoverFault(&err)()
+	n, err = f.reader.ReadAt(p, off)
+	return n, err
+}
+
+// A fileReader is a File as the io.ReaderAt that reading a header asks for.
+type fileReader struct{ *File }
+
+func (r fileReader) ReadAt(p []byte, off int64) (int, error) { return r.readAt(p, off) }
+
+// recoverFault makes touching lost pages of the file an error of the function that
+// defers what it returns.
+func (f *File) recoverFault(err *error) func() {
+	was := debug.SetPanicOnFault(true)
+	return func() {
+		debug.SetPanicOnFault(was)
+		switch r := recover().(type) {
+		case nil:
+		case interface {
+			runtime.Error
+			Addr() uintptr
+		}:
+			if *err = f.verify(); *err == nil {
+				*err = &Error{File: f.label(), Reason: "its device failed while reading"}
+			}
+		default:
+			panic(r)
+		}
+	}
+}
+
+// slice is size bytes at off, in place where the system can.
+func (f *File) slice(off, size int64) ([]byte, error) {
+	if f.reader == nil {
+		return f.data[off : off+size : off+size], nil
+	}
+	f.mapOnce.Do(f.mapInPlace)
+	if f.mapErr == nil {
+		return f.mapping.Load().Bytes()[off : off+size : off+size], nil
+	}
+	if !errors.Is(f.mapErr, errors.ErrUnsupported) {
+		return nil, f.mapErr
+	}
+	b := make([]byte, size)
+	_, err := f.readAt(b, off)
+	return b, err
+}
+
+// mapInPlace maps the file once more, and makes sure it is still the one whose header
+// was read.
+func (f *File) mapInPlace() {
+	if f.mapErr = f.verify(); f.mapErr != nil {
+		return
+	}
+	m, err := hostmem.Map(f.Path)
+	if err != nil {
+		f.mapErr = &Error{File: f.Path, Reason: "cannot be mapped", Err: unpath(err)}
+		return
+	}
+	if got := int64(len(m.Bytes())); got != f.Size {
+		m.Release()
+		f.mapErr = f.changed(got)
+		return
+	}
+	f.mapping.Store(m)
+}
+
+func (f *File) changed(size int64) *Error {
+	if size < f.Size {
+		return failf(f.label(), "", "the file was cut to %d bytes since it was opened with %d", size, f.Size)
+	}
+	return failf(f.label(), "", "the file was replaced since it was opened")
+}
+
+// verify compares the file on disk with what was opened.
+func (f *File) verify() error {
+	if f.reader == nil {
+		return nil
+	}
+	info, err := os.Stat(f.Path)
+	if err != nil {
+		return &Error{File: f.Path, Reason: "the file is gone since it was opened", Err: unpath(err)}
+	}
+	if info.Size() != f.Size || !os.SameFile(info, f.info) {
+		return f.changed(info.Size())
+	}
+	return nil
+}
+
+func (f *File) advise(off, n int64, a Advice) error {
+	if f.reader == nil {
+		return nil
+	}
+	f.mapOnce.Do(f.mapInPlace)
+	switch {
+	case f.mapErr == nil:
+		return f.mapping.Load().Advise(off, n, a.host())
+	case errors.Is(f.mapErr, errors.ErrUnsupported):
+		return nil
+	}
+	return f.mapErr
+}
+
+// holds reports whether address lies in the bytes that the file has handed out.
+func (f *File) holds(address uintptr) bool {
+	data := f.data
+	if f.reader != nil {
+		m := f.mapping.Load()
+		if m == nil {
+			return false
+		}
+		data = m.Bytes()
+	}
+	begin := uintptr(unsafe.Pointer(unsafe.SliceData(data)))
+	return address >= begin && address-begin < uintptr(len(data))
+}
+
+func (f *File) close() error {
+	var err error
+	if m := f.mapping.Load(); m != nil {
+		err = m.Release()
+	}
+	if f.reader != nil {
+		if e := f.reader.Close(); err == nil {
+			err = e
+		}
+	}
+	return err
+}

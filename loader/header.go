@@ -1,0 +1,365 @@
+package loader
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math"
+	"math/bits"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/heftai/heft/meta"
+)
+
+// maxHeader is the longest header that is read, in bytes; the reference's own limit.
+const maxHeader = 100_000_000
+
+// lengthSize is the size of the header's length, which begins a file.
+const lengthSize = 8
+
+// A header is what a safetensors file says of itself.
+type header struct {
+	tensors  []Tensor // by offset; File is not set
+	metadata map[string]string
+	text     []byte // the JSON text
+}
+
+// readHeader reads the header of a file of size bytes and checks all of it: the JSON
+// text, every field, and that the tensors cover the rest of the file without gap or
+// overlap. It accepts what safetensors 0.8.0 accepts and nothing else. Errors are
+// *Error without File.
+func readHeader(r io.ReaderAt, size int64) (*header, error) {
+	var length [lengthSize]byte
+	if size < lengthSize {
+		return nil, failf("", "", "%d bytes are too few for a safetensors file", size)
+	}
+	if _, err := r.ReadAt(length[:], 0); err != nil {
+		return nil, &Error{Reason: "reading the header's length", Err: err}
+	}
+	n := binary.LittleEndian.Uint64(length[:])
+	if n > maxHeader {
+		if string(length[:4]) == "GGUF" {
+			return nil, failf("", "", "%s", ggufAdvice)
+		}
+		return nil, failf("", "", "header of %d bytes, at most %d are allowed", n, maxHeader)
+	}
+	if int64(n) > size-lengthSize {
+		return nil, failf("", "", "header of %d bytes in a file of %d", n, size)
+	}
+	text := make([]byte, n)
+	if _, err := r.ReadAt(text, lengthSize); err != nil && !(err == io.EOF && n == 0) {
+		return nil, &Error{Reason: "reading the header", Err: err}
+	}
+	return parseHeader(text, lengthSize+int64(n), size)
+}
+
+// parseHeader parses a header's text. Data begins at byte data of a file of size bytes.
+func parseHeader(text []byte, data, size int64) (*header, error) {
+	if !utf8.Valid(text) {
+		return nil, failf("", "", "header is not UTF-8")
+	}
+	p := headerParser{scanner: scanner{data: text}, index: map[string]int{}}
+	if err := p.parse(); err != nil {
+		var e *Error
+		if !errors.As(err, &e) {
+			e = &Error{Reason: "header: " + err.Error()}
+		}
+		return nil, e
+	}
+	end, err := place(p.spans, p.tensors)
+	if err != nil {
+		return nil, err
+	}
+	if want := uint64(size - data); end != want {
+		if end > want {
+			return nil, failf("", "", "the file is cut: its tensors take %d bytes after the header, %d are there", end, want)
+		}
+		return nil, failf("", "", "%d bytes stand after the last tensor", want-end)
+	}
+	slices.SortFunc(p.tensors, func(a, b Tensor) int {
+		return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Size, b.Size))
+	})
+	for i := range p.tensors {
+		p.tensors[i].Offset += data
+	}
+	return &header{tensors: p.tensors, metadata: p.metadata, text: text}, nil
+}
+
+// A span is where a header says that a tensor lies, counted from the end of the header,
+// and the size that its shape and dtype ask for.
+type span struct {
+	begin, end uint64
+	tensor     int
+}
+
+// place checks that the spans, in order of offset, follow each other from 0, and that
+// each is as long as shape and dtype say. It sets the tensors' offsets and sizes.
+func place(spans []span, tensors []Tensor) (end uint64, err error) {
+	slices.SortFunc(spans, func(a, b span) int {
+		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
+	})
+	for _, s := range spans {
+		t := &tensors[s.tensor]
+		if s.begin != end || s.end < s.begin {
+			return 0, failf("", t.Name, "data_offsets [%d, %d], but the tensor before ends at %d", s.begin, s.end, end)
+		}
+		if s.end-s.begin != uint64(t.Size) {
+			return 0, failf("", t.Name, "%s of shape %v takes %d bytes, data_offsets [%d, %d] hold %d",
+				t.DType.Safetensors(), short(t.Shape), t.Size, s.begin, s.end, s.end-s.begin)
+		}
+		t.Offset = int64(s.begin)
+		end = s.end
+	}
+	return end, nil
+}
+
+// short is a shape for a message: a hostile one has many thousand dimensions.
+func short(shape []int) []int { return shape[:min(len(shape), 16)] }
+
+// A headerParser collects the tensors of a header. A name that stands twice counts as
+// its last entry says, but all entries must be well-formed.
+type headerParser struct {
+	scanner
+	tensors  []Tensor
+	spans    []span
+	index    map[string]int
+	metadata map[string]string
+	hasMeta  bool
+	dims     []int    // chunk from which shapes are cut
+	shape    []uint64 // of the tensor at hand
+}
+
+func (p *headerParser) parse() error {
+	if err := p.object("an object", p.member); err != nil {
+		return err
+	}
+	return p.end()
+}
+
+func (p *headerParser) member(key []byte) error {
+	if string(key) == "__metadata__" {
+		return p.readMetadata()
+	}
+	name := string(key)
+	in := tensorInfo{p: p}
+	err := in.read()
+	if err == nil {
+		err = in.complete()
+	}
+	if err == nil {
+		err = p.add(name, &in)
+	}
+	var syntax *syntaxError
+	if errors.As(err, &syntax) {
+		return &Error{Tensor: name, Reason: "header: " + err.Error()}
+	}
+	return err
+}
+
+func (p *headerParser) readMetadata() error {
+	if p.hasMeta {
+		return p.fail("a second __metadata__")
+	}
+	p.hasMeta = true
+	if null, err := p.null(); null || err != nil {
+		return err
+	}
+	p.metadata = map[string]string{}
+	return p.object("__metadata__ to be an object", func(key []byte) error {
+		k := string(key)
+		v, err := p.string()
+		p.metadata[k] = string(v)
+		return err
+	})
+}
+
+func (p *headerParser) add(name string, in *tensorInfo) error {
+	size, err := byteSize(p.shape, in.dtype)
+	if err != nil {
+		return &Error{Tensor: name, Reason: err.Error()}
+	}
+	t := Tensor{Name: name, DType: in.dtype, Shape: p.keepShape(), Size: size}
+	s := span{begin: in.offsets[0], end: in.offsets[1]}
+	if at, twice := p.index[name]; twice {
+		s.tensor = at
+		p.tensors[at], p.spans[at] = t, s
+		return nil
+	}
+	s.tensor = len(p.tensors)
+	p.index[name] = s.tensor
+	p.tensors, p.spans = append(p.tensors, t), append(p.spans, s)
+	return nil
+}
+
+// keepShape copies the shape at hand into a chunk that many tensors share. A dimension
+// beyond an int can stand in an empty tensor only, and is cut to the largest int.
+func (p *headerParser) keepShape() []int {
+	n := len(p.shape)
+	if cap(p.dims)-len(p.dims) < n {
+		p.dims = make([]int, 0, max(n, 1024))
+	}
+	begin := len(p.dims)
+	for _, d := range p.shape {
+		p.dims = append(p.dims, int(min(d, math.MaxInt)))
+	}
+	return p.dims[begin:len(p.dims):len(p.dims)]
+}
+
+// errOverflow and errSubByte are why a shape has no size in bytes.
+var (
+	errOverflow = errors.New("the shape's elements do not fit in 64 bits")
+	errSubByte  = errors.New("the elements do not fill whole bytes")
+)
+
+// byteSize is the bytes of a tensor. As in the reference, a product that overflows is
+// an error even where a later dimension is 0, and a 0 before it is none.
+func byteSize(shape []uint64, dtype meta.DType) (int64, error) {
+	n := uint64(1)
+	var over uint64
+	for _, d := range shape {
+		if over, n = bits.Mul64(n, d); over != 0 {
+			return 0, errOverflow
+		}
+	}
+	if over, n = bits.Mul64(n, uint64(dtype.Bits())); over != 0 {
+		return 0, errOverflow
+	}
+	if n%8 != 0 {
+		return 0, errSubByte
+	}
+	return int64(n / 8), nil
+}
+
+// A tensorInfo is the value of one tensor in a header: an object, or an array of the
+// three fields in order.
+type tensorInfo struct {
+	p                             *headerParser
+	dtype                         meta.DType
+	offsets                       [2]uint64
+	hasDType, hasShape, hasOffset bool
+}
+
+func (in *tensorInfo) read() error {
+	if in.p.peek() != '[' {
+		return in.p.object("a tensor to be an object", in.member)
+	}
+	return in.p.array("", func(i int) error {
+		switch i {
+		case 0:
+			return in.readDType()
+		case 1:
+			return in.readShape()
+		case 2:
+			return in.readOffsets()
+		}
+		return in.p.fail("a tensor of more than three fields")
+	})
+}
+
+func (in *tensorInfo) member(key []byte) error {
+	switch string(key) {
+	case "dtype":
+		return in.readDType()
+	case "shape":
+		return in.readShape()
+	case "data_offsets":
+		return in.readOffsets()
+	}
+	return in.p.skip()
+}
+
+func (in *tensorInfo) complete() error {
+	switch {
+	case !in.hasDType:
+		return in.p.fail("no dtype")
+	case !in.hasShape:
+		return in.p.fail("no shape")
+	case !in.hasOffset:
+		return in.p.fail("no data_offsets")
+	}
+	return nil
+}
+
+// once marks a field as seen, and fails where it was.
+func (in *tensorInfo) once(seen *bool, field string) error {
+	if *seen {
+		return in.p.fail(field + " twice")
+	}
+	*seen = true
+	return nil
+}
+
+// readDType reads the name of a dtype, or an object of it alone with null, which the
+// reference takes as well.
+func (in *tensorInfo) readDType() error {
+	if err := in.once(&in.hasDType, "dtype"); err != nil {
+		return err
+	}
+	if in.p.peek() != '{' {
+		name, err := in.p.string()
+		if err != nil {
+			return err
+		}
+		return in.setDType(name)
+	}
+	names := 0
+	err := in.p.object("", func(key []byte) error {
+		if names++; names > 1 {
+			return in.p.fail("dtype of several names")
+		}
+		if err := in.setDType(key); err != nil {
+			return err
+		}
+		null, err := in.p.null()
+		if err == nil && !null {
+			return in.p.fail("expected null")
+		}
+		return err
+	})
+	if err == nil && names == 0 {
+		return in.p.fail("dtype without a name")
+	}
+	return err
+}
+
+func (in *tensorInfo) setDType(name []byte) error {
+	dtype, ok := meta.SafetensorsDType(string(name))
+	if !ok {
+		return in.p.fail("unknown dtype " + printable(string(name)))
+	}
+	in.dtype = dtype
+	return nil
+}
+
+func (in *tensorInfo) readShape() error {
+	if err := in.once(&in.hasShape, "shape"); err != nil {
+		return err
+	}
+	in.p.shape = in.p.shape[:0]
+	return in.p.array("shape to be an array", func(int) error {
+		d, err := in.p.natural()
+		in.p.shape = append(in.p.shape, d)
+		return err
+	})
+}
+
+func (in *tensorInfo) readOffsets() error {
+	if err := in.once(&in.hasOffset, "data_offsets"); err != nil {
+		return err
+	}
+	n := 0
+	err := in.p.array("data_offsets to be an array", func(i int) error {
+		if n++; n > 2 {
+			return in.p.fail("more than two data_offsets")
+		}
+		v, err := in.p.natural()
+		in.offsets[i] = v
+		return err
+	})
+	if err == nil && n != 2 {
+		return in.p.fail("data_offsets are not two")
+	}
+	return err
+}

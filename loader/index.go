@@ -1,0 +1,126 @@
+package loader
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// openIndex opens the shards that an index names. Tensors are taken from where the
+// shards hold them: an index that is wrong about that can name too little or another
+// shard, but never lead out of the folder or to other values.
+func openIndex(from folder, name string) (*Checkpoint, error) {
+	text, err := from.read(name, maxHeader)
+	if err != nil {
+		return nil, err
+	}
+	weights, err := parseIndex(text)
+	if err != nil {
+		e := err.(*Error)
+		e.File = name
+		if d := from.label(); d != "" {
+			e.File = d + "/" + name
+		}
+		return nil, e
+	}
+	seen := map[string]bool{}
+	for _, shard := range weights {
+		seen[shard] = true
+	}
+	return load(from, slices.Sorted(maps.Keys(seen)), weights)
+}
+
+// parseIndex reads the weight_map of an index: tensor name to shard. Everything else in
+// it is a hint (total_size is wrong in some published files) and is skipped. Errors are
+// *Error without File.
+func parseIndex(text []byte) (map[string]string, error) {
+	p := indexParser{scanner: scanner{data: text}}
+	err := error(nil)
+	if !utf8.Valid(text) {
+		err = errors.New("not UTF-8")
+	}
+	if err == nil {
+		err = p.object("an object", p.member)
+	}
+	if err == nil {
+		err = p.end()
+	}
+	if err == nil && len(p.weights) == 0 {
+		err = errors.New("no weight_map that names a shard")
+	}
+	if err != nil {
+		return nil, &Error{Tensor: p.tensor, Reason: "index: " + err.Error()}
+	}
+	return p.weights, nil
+}
+
+type indexParser struct {
+	scanner
+	weights map[string]string
+	shards  map[string]string // one string a shard, not one a tensor
+	tensor  string            // at which an error is
+}
+
+func (p *indexParser) member(key []byte) error {
+	if string(key) != "weight_map" {
+		return p.skip()
+	}
+	if p.weights != nil {
+		return p.fail("a second weight_map")
+	}
+	p.weights, p.shards = map[string]string{}, map[string]string{}
+	return p.object("weight_map to be an object", p.entry)
+}
+
+func (p *indexParser) entry(key []byte) error {
+	p.tensor = string(key)
+	b, err := p.string()
+	if err != nil {
+		return err
+	}
+	shard, ok := p.shards[string(b)]
+	if !ok {
+		shard = string(b)
+		if reason := shardFile(shard); reason != "" {
+			return p.fail("shard " + quoted(shard) + " " + reason)
+		}
+		p.shards[shard] = shard
+	}
+	if before, twice := p.weights[p.tensor]; twice && before != shard {
+		return p.fail("named twice, in " + quoted(before) + " and in " + quoted(shard))
+	}
+	p.weights[p.tensor] = shard
+	p.tensor = ""
+	return nil
+}
+
+// shardFile says why name cannot be a shard beside the index; empty where it can.
+func shardFile(name string) string {
+	if reason := plainName(name); reason != "" {
+		return reason
+	}
+	if !strings.HasSuffix(name, safetensorsSuffix) {
+		return "is not a .safetensors file"
+	}
+	return ""
+}
+
+// plainName says why name is not the plain name of a file in the folder at hand; empty
+// where it is. Everything that a system may read as a path, drive or stream is refused.
+func plainName(name string) string {
+	switch {
+	case name == "":
+		return "is empty"
+	case name == "." || name == "..":
+		return "leads out of the folder"
+	case strings.ContainsAny(name, "/\\"):
+		return "is a path, not a file in the folder"
+	case strings.ContainsAny(name, ":\x00"):
+		return "is not a plain file name"
+	case len(name) > 255:
+		return "is longer than a file name may be"
+	}
+	return ""
+}

@@ -1,0 +1,315 @@
+package loader
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	safetensorsSuffix = ".safetensors"
+	indexSuffix       = ".safetensors.index.json"
+
+	ggufAdvice = "GGUF files are not read: take the model's safetensors folder instead"
+	binAdvice  = "PyTorch pickle files are not read, since loading one runs code in it: " +
+		"take the model's safetensors files, or save it again with safe_serialization=True"
+)
+
+// Open opens the checkpoint at path and reads its headers, no weight. path is
+//
+//   - a folder with model.safetensors, or with *.safetensors.index.json and its shards,
+//     or with one other .safetensors file;
+//   - a .safetensors file, or a *.safetensors.index.json;
+//   - a folder models--ORG--NAME of the hub cache, or one of its snapshots.
+//
+// A file that safetensors 0.8.0 would refuse is refused, with an *Error that names file,
+// tensor and reason. The caller closes the checkpoint.
+func Open(path string) (*Checkpoint, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, &Error{File: path, Reason: "cannot be opened", Err: unpath(err)}
+	}
+	if info.IsDir() {
+		dir, err := Folder(path)
+		if err != nil {
+			return nil, err
+		}
+		return openFolder(diskFolder(dir))
+	}
+	dir, name := filepath.Split(path)
+	if dir == "" {
+		dir = "."
+	}
+	return openNamed(diskFolder(filepath.Clean(dir)), name)
+}
+
+// OpenBytes opens a checkpoint of files in memory, by base name: what a folder would
+// hold. name stands for the folder in messages. The bytes are used in place and are not
+// to be changed before the checkpoint is closed.
+func OpenBytes(name string, files map[string][]byte) (*Checkpoint, error) {
+	return openFolder(memoryFolder{name, files})
+}
+
+// OpenFS opens a checkpoint that stands at the root of fsys, such as an embedded one. Its
+// safetensors files and index are read into memory; see [OpenBytes].
+func OpenFS(name string, fsys fs.FS) (*Checkpoint, error) {
+	files := map[string][]byte{}
+	entries, err := fs.ReadDir(fsys, ".")
+	if err != nil {
+		return nil, &Error{File: name, Reason: "cannot be opened", Err: unpath(err)}
+	}
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), safetensorsSuffix) && !strings.HasSuffix(e.Name(), indexSuffix) {
+			continue
+		}
+		if files[e.Name()], err = fs.ReadFile(fsys, e.Name()); err != nil {
+			return nil, &Error{File: name + "/" + e.Name(), Reason: "cannot be read", Err: unpath(err)}
+		}
+	}
+	return OpenBytes(name, files)
+}
+
+// A folder is where the files of a checkpoint are found by base name.
+type folder interface {
+	label() string
+	dir() string
+	names() ([]string, error)
+	open(name string) (*File, error)
+	// read is the whole of a file of at most limit bytes.
+	read(name string, limit int64) ([]byte, error)
+}
+
+type diskFolder string
+
+func (d diskFolder) label() string { return string(d) }
+func (d diskFolder) dir() string   { return string(d) }
+
+func (d diskFolder) names() ([]string, error) {
+	entries, err := os.ReadDir(string(d))
+	if err != nil {
+		return nil, &Error{File: string(d), Reason: "cannot be listed", Err: unpath(err)}
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, nil
+}
+
+func (d diskFolder) open(name string) (*File, error) {
+	return openFile(filepath.Join(string(d), name), name)
+}
+
+func (d diskFolder) read(name string, limit int64) ([]byte, error) {
+	return readSmall(filepath.Join(string(d), name), limit)
+}
+
+// readSmall is the whole of a regular file of at most limit bytes.
+func readSmall(path string, limit int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errNotRegular
+	}
+	if err != nil {
+		return nil, &Error{File: path, Reason: "cannot be read", Err: unpath(err)}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, &Error{File: path, Reason: "cannot be read", Err: unpath(err)}
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, &Error{File: path, Reason: "cannot be read", Err: unpath(err)}
+	}
+	if int64(len(b)) > limit {
+		return nil, failf(path, "", "more than %d bytes", limit)
+	}
+	return b, nil
+}
+
+type memoryFolder struct {
+	name  string
+	files map[string][]byte
+}
+
+func (m memoryFolder) label() string { return m.name }
+func (m memoryFolder) dir() string   { return "" }
+
+func (m memoryFolder) names() ([]string, error) {
+	var names []string
+	for name := range m.files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (m memoryFolder) open(name string) (*File, error) {
+	data, ok := m.files[name]
+	if !ok {
+		return nil, &Error{File: m.name + "/" + name, Reason: "cannot be opened", Err: fs.ErrNotExist}
+	}
+	return memoryFile(m.name, name, data), nil
+}
+
+func (m memoryFolder) read(name string, limit int64) ([]byte, error) {
+	f, err := m.open(name)
+	if err != nil {
+		return nil, err
+	}
+	if f.Size > limit {
+		return nil, failf(f.label(), "", "more than %d bytes", limit)
+	}
+	return f.data, nil
+}
+
+// openFolder picks the files that make up a folder's checkpoint.
+func openFolder(from folder) (*Checkpoint, error) {
+	names, err := from.names()
+	if err != nil {
+		return nil, err
+	}
+	var shards, indexes []string
+	for _, name := range names {
+		switch {
+		case strings.HasPrefix(name, "."):
+		case strings.HasSuffix(name, indexSuffix):
+			indexes = append(indexes, name)
+		case strings.HasSuffix(name, safetensorsSuffix):
+			shards = append(shards, name)
+		}
+	}
+	const single, index = "model" + safetensorsSuffix, "model" + indexSuffix
+	switch {
+	case slices.Contains(shards, single):
+		return load(from, []string{single}, nil)
+	case slices.Contains(indexes, index):
+		return openIndex(from, index)
+	case len(indexes) == 1:
+		return openIndex(from, indexes[0])
+	case len(indexes) > 1:
+		return nil, failf(from.label(), "", "several indexes (%s): name the one to open", list(indexes))
+	case len(shards) == 1 || completeSet(shards):
+		return load(from, shards, nil)
+	case len(shards) > 1:
+		return nil, failf(from.label(), "", "several safetensors files (%s) and no index", list(shards))
+	}
+	for _, name := range names {
+		if advice := refusal(name); advice != "" {
+			return nil, failf(from.label(), "", "no safetensors file, but %s: %s", printable(name), advice)
+		}
+	}
+	return nil, failf(from.label(), "", "no safetensors file in it")
+}
+
+// openNamed opens the file called name.
+func openNamed(from folder, name string) (*Checkpoint, error) {
+	if strings.HasSuffix(name, indexSuffix) {
+		return openIndex(from, name)
+	}
+	if advice := refusal(name); advice != "" {
+		return nil, failf(filepath.Join(from.dir(), name), "", "%s", advice)
+	}
+	return load(from, []string{name}, nil)
+}
+
+// refusal says what to do about a file of a kind that is not read; empty for others.
+func refusal(name string) string {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".gguf":
+		return ggufAdvice
+	case ".bin", ".pt", ".pth", ".ckpt":
+		return binAdvice
+	}
+	return ""
+}
+
+// completeSet reports whether the names are all of NAME-00001-of-0000N.safetensors.
+func completeSet(names []string) bool {
+	if len(names) == 0 {
+		return false
+	}
+	stem, _, ok := strings.Cut(names[0], "-00001-of-")
+	if !ok {
+		return false
+	}
+	for i, name := range names { // sorted
+		if name != shardName(stem, i+1, len(names)) {
+			return false
+		}
+	}
+	return true
+}
+
+// shardName is the published form of a shard's file name.
+func shardName(stem string, i, of int) string {
+	return stem + "-" + five(i) + "-of-" + five(of) + safetensorsSuffix
+}
+
+func five(n int) string {
+	s := strconv.Itoa(n)
+	return strings.Repeat("0", max(0, 5-len(s))) + s
+}
+
+// list is the first few of names, for a message.
+func list(names []string) string {
+	const most = 4
+	s := printable(strings.Join(names[:min(len(names), most)], ", "))
+	if len(names) > most {
+		s += ", and " + strconv.Itoa(len(names)-most) + " more"
+	}
+	return s
+}
+
+// Folder is the folder where the files of the model at path stand, config.json
+// included: the snapshot for a folder of the hub cache, the folder of a file, else path
+// itself.
+func Folder(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", &Error{File: path, Reason: "cannot be opened", Err: unpath(err)}
+	}
+	if !info.IsDir() {
+		return filepath.Dir(path), nil
+	}
+	snapshots := filepath.Join(path, "snapshots")
+	if info, err := os.Stat(snapshots); err != nil || !info.IsDir() {
+		return path, nil
+	}
+	return snapshot(path, snapshots)
+}
+
+// snapshot is the snapshot that refs/main names, or the only one.
+func snapshot(path, snapshots string) (string, error) {
+	const longest = 200
+	ref := filepath.Join(path, "refs", "main")
+	b, err := readSmall(ref, longest)
+	if err == nil {
+		revision := strings.TrimSpace(string(b))
+		if reason := plainName(revision); reason != "" {
+			return "", failf(ref, "", "revision %s %s", strconv.Quote(revision), reason)
+		}
+		dir := filepath.Join(snapshots, revision)
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return "", failf(ref, "", "names the snapshot %s, which is not there", revision)
+		}
+		return dir, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	entries, err := os.ReadDir(snapshots)
+	if err != nil {
+		return "", &Error{File: snapshots, Reason: "cannot be listed", Err: unpath(err)}
+	}
+	if len(entries) != 1 {
+		return "", failf(path, "", "%d snapshots and no refs/main: name one of snapshots/*", len(entries))
+	}
+	return filepath.Join(snapshots, entries[0].Name()), nil
+}

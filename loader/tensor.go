@@ -1,0 +1,115 @@
+package loader
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/meta"
+)
+
+// A Tensor is a handle on one tensor of a checkpoint. It holds no element. Its fields
+// are not to be changed, and it may be used from many goroutines until the checkpoint is
+// closed.
+type Tensor struct {
+	Name   string
+	DType  meta.DType
+	Shape  []int // elements; empty for a scalar
+	File   *File
+	Offset int64 // of the first byte in File
+	Size   int64 // in bytes
+}
+
+// Elements is the number of elements.
+func (t *Tensor) Elements() int64 {
+	if t.DType.Bits() == 0 {
+		return 0
+	}
+	return t.Size * 8 / int64(t.DType.Bits())
+}
+
+// Aligned reports whether the tensor lies on a multiple of its element's size, as most
+// do and none has to. Unaligned elements cannot be read as machine words in place.
+func (t *Tensor) Aligned() bool {
+	word := int64(t.DType.Bits() / 8)
+	return word <= 1 || t.Offset%word == 0
+}
+
+// Bytes is the tensor's elements: little-endian, rows last to first dimension densely.
+// They are the mapped file's or the caller's own memory, read-only and valid until the
+// checkpoint is closed; only on systems without mmap are they read into fresh memory.
+// The error is an *Error. See the package's caveats for files that are cut meanwhile.
+func (t *Tensor) Bytes() ([]byte, error) {
+	b, err := t.File.slice(t.Offset, t.Size)
+	if err != nil {
+		return nil, t.fault(err)
+	}
+	return b, nil
+}
+
+// ReadAt copies elements from byte off of the tensor on, with the contract of
+// io.ReaderAt. A file that was cut or cannot be read gives an *Error, never a fault.
+func (t *Tensor) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, t.fault(fmt.Errorf("offset %d", off))
+	}
+	if off >= t.Size {
+		return 0, io.EOF
+	}
+	short := int64(len(p)) > t.Size-off
+	if short {
+		p = p[:t.Size-off]
+	}
+	n, err := t.File.readAt(p, t.Offset+off)
+	if err != nil {
+		return n, t.fault(err)
+	}
+	if short {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Source is where the tensor lies on disk, for a reader that opens the file itself; path
+// is empty for a checkpoint in memory, which only Bytes and ReadAt read.
+func (t *Tensor) Source() (path string, offset, size int64) {
+	return t.File.Path, t.Offset, t.Size
+}
+
+// Advise tells the system how n bytes of the tensor from off on will be used. It is a
+// hint: nothing happens for a checkpoint in memory.
+func (t *Tensor) Advise(off, n int64, a Advice) error {
+	if off < 0 || n < 0 || off > t.Size || n > t.Size-off {
+		return t.fault(fmt.Errorf("advice about bytes [%d, %d) of %d", off, off+n, t.Size))
+	}
+	if err := t.File.advise(t.Offset+off, n, a); err != nil {
+		return t.fault(err)
+	}
+	return nil
+}
+
+func (t *Tensor) fault(err error) error {
+	if e, ok := err.(*Error); ok {
+		named := *e
+		named.Tensor = t.Name
+		return &named
+	}
+	return &Error{File: t.File.label(), Tensor: t.Name, Reason: "reading", Err: err}
+}
+
+// Advice is how bytes will be used.
+type Advice uint8
+
+const (
+	// WillNeed starts reading in the background.
+	WillNeed Advice = iota
+	// DontNeed lets go of pages; they are read again when touched.
+	DontNeed
+)
+
+func (a Advice) host() hostmem.Advice {
+	if a == DontNeed {
+		return hostmem.DontNeed
+	}
+	return hostmem.WillNeed
+}
