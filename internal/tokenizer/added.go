@@ -1,0 +1,213 @@
+package tokenizer
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// AddedToken is a token that is found in the text before anything else happens to
+// it. The fields are those of tokenizer.json.
+type AddedToken struct {
+	ID      int32
+	Content string
+	// SingleWord: only between characters that are not part of a word.
+	SingleWord bool
+	// LStrip and RStrip: with the white space before or behind it.
+	LStrip, RStrip bool
+	// Normalized: found in the normalized text, not in the text as given.
+	Normalized bool
+	// Special: left out by a decode that skips special tokens.
+	Special bool
+}
+
+// addedVocab is the set of added tokens. It does not change after it is built.
+type addedVocab struct {
+	tokens         []AddedToken // in the file's order
+	byID           map[int32]int
+	byContent      map[string]int
+	raw, afterNorm trie // those matched before and after normalization
+}
+
+// newAddedVocab gives the tokens their ids as the reference does: that of the
+// model's vocabulary if the token is in it, else the next free one; the ids in the
+// file are not looked at.
+func newAddedVocab(list []AddedToken, m model, norm normalizer) (*addedVocab, error) {
+	a := &addedVocab{byID: map[int32]int{}, byContent: map[string]int{}}
+	next := int32(m.count())
+	for _, t := range list {
+		if t.Content == "" {
+			continue
+		}
+		if k, ok := a.byContent[t.Content]; ok {
+			t.ID = a.tokens[k].ID
+			a.tokens[k] = t
+			continue
+		}
+		if t.ID = m.id(t.Content); t.ID < 0 {
+			t.ID = next
+			next++
+		}
+		a.byContent[t.Content], a.byID[t.ID] = len(a.tokens), len(a.tokens)
+		a.tokens = append(a.tokens, t)
+	}
+	// Of equal patterns the first wins, and special tokens come first.
+	for _, special := range []bool{true, false} {
+		for i, t := range a.tokens {
+			if t.Special != special {
+				continue
+			}
+			if !t.Normalized {
+				a.raw.add(t.Content, i)
+				continue
+			}
+			p := piece{s: t.Content, added: -1}
+			if norm != nil {
+				var err error
+				if p, err = norm.normalize(p); err != nil {
+					return nil, fmt.Errorf("added_tokens: %q: %w", t.Content, err)
+				}
+			}
+			if p.s != "" {
+				a.afterNorm.add(p.s, i)
+			}
+		}
+	}
+	return a, nil
+}
+
+// cut appends p to out with the tokens of t cut out of it.
+func (a *addedVocab) cut(out []piece, p piece, t *trie, splitSpecial bool) ([]piece, error) {
+	from := 0
+	steps := stepsBase + stepsPerByte*len(p.s)
+	for at := 0; ; {
+		start, end, k := t.find(p.s, at, &steps)
+		if steps < 0 {
+			return out, ErrTooSlow
+		}
+		if k < 0 {
+			break
+		}
+		at = end
+		tok := &a.tokens[k]
+		if splitSpecial && tok.Special || tok.SingleWord && !standsAlone(p.s, start, end) {
+			continue
+		}
+		if tok.LStrip {
+			start = max(from, len(strings.TrimRightFunc(p.s[:start], unicode.IsSpace)))
+		}
+		if tok.RStrip {
+			end = len(p.s) - len(strings.TrimLeftFunc(p.s[end:], unicode.IsSpace))
+		}
+		if from < start {
+			out = append(out, p.cut(from, start))
+		}
+		c := p.cut(start, end)
+		c.added = tok.ID
+		out = append(out, c)
+		// A token inside white space that was just stripped is still matched next, as
+		// the reference does.
+		from = end
+	}
+	if from < len(p.s) {
+		out = append(out, p.cut(from, len(p.s)))
+	}
+	return out, nil
+}
+
+// standsAlone reports whether no word character touches s[start:end].
+func standsAlone(s string, start, end int) bool {
+	before, n := utf8.DecodeLastRuneInString(s[:start])
+	after, k := utf8.DecodeRuneInString(s[end:])
+	return !(n > 0 && isWord(before)) && !(k > 0 && isWord(after))
+}
+
+// trie finds the longest of many strings at the leftmost place.
+type trie struct {
+	nodes []trieNode // nodes[0] is the root; none if the trie is empty
+}
+
+// trieNode has its children in a table from byte lo on.
+type trieNode struct {
+	next  []int32 // 0: none
+	lo    byte
+	value int32 // what ends here, plus one
+}
+
+// add puts s into the trie unless it is there already.
+func (t *trie) add(s string, value int) {
+	if t.nodes == nil {
+		t.nodes = make([]trieNode, 1)
+	}
+	at := int32(0)
+	for i := range len(s) {
+		next := t.child(at, s[i])
+		if next == 0 {
+			next = int32(len(t.nodes))
+			t.nodes = append(t.nodes, trieNode{})
+			t.nodes[at].set(s[i], next)
+		}
+		at = next
+	}
+	if t.nodes[at].value == 0 {
+		t.nodes[at].value = int32(value) + 1
+	}
+}
+
+// set makes c lead to next, widening the table as needed.
+func (n *trieNode) set(c byte, next int32) {
+	switch {
+	case len(n.next) == 0:
+		n.lo, n.next = c, []int32{0}
+	case c < n.lo:
+		n.next = append(make([]int32, n.lo-c), n.next...)
+		n.lo = c
+	}
+	for int(c-n.lo) >= len(n.next) {
+		n.next = append(n.next, 0)
+	}
+	n.next[c-n.lo] = next
+}
+
+func (t *trie) child(at int32, c byte) int32 {
+	n := &t.nodes[at]
+	if i := int(c) - int(n.lo); i >= 0 && i < len(n.next) {
+		return n.next[i]
+	}
+	return 0
+}
+
+// find returns the leftmost longest match at or after at, and its value, -1 if
+// there is none. It takes what it did from steps and gives up below zero.
+func (t *trie) find(s string, at int, steps *int) (start, end, value int) {
+	if len(t.nodes) == 0 {
+		return 0, 0, -1
+	}
+	for ; at < len(s); at++ {
+		node := t.child(0, s[at])
+		if node == 0 {
+			continue
+		}
+		best, i := -1, at+1
+		for {
+			if v := t.nodes[node].value; v > 0 {
+				best, end = int(v)-1, i
+			}
+			if i == len(s) {
+				break
+			}
+			if node = t.child(node, s[i]); node == 0 {
+				break
+			}
+			i++
+		}
+		if best >= 0 {
+			return at, end, best
+		}
+		if *steps -= i - at; *steps < 0 {
+			break
+		}
+	}
+	return 0, 0, -1
+}

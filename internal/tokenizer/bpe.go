@@ -1,0 +1,322 @@
+package tokenizer
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// bpe is the byte-pair encoding model: a word is cut into characters (or, for
+// byte-level vocabularies, bytes), and neighbours are merged in the order of the
+// list of merges until none is left to merge. Dropout is for training and ignored.
+type bpe struct {
+	*vocab
+	merges *pairTable
+	cache  *wordCache
+
+	prefix, suffix string // continuing_subword_prefix, end_of_word_suffix
+	unk            int32  // -1: characters that are not known vanish
+	fuseUnk        bool
+	ignoreMerges   bool
+	byteFallback   bool
+	fallback       [256]int32 // ids of <0x00> to <0xFF>, -1 where missing
+
+	raw     bool       // words are raw bytes, one symbol each
+	byteIDs [256]int32 // ids of the byte-level characters, -1 where missing
+
+	// separator begins words that no merge reaches across from the left: "▁" in
+	// most SentencePiece vocabularies. "" if there is none.
+	separator string
+}
+
+func parseBPE(spec modelSpec) (model, error) {
+	b := &bpe{unk: -1, cache: newWordCache()}
+	s := spec.scan("vocab")
+	if s == nil {
+		return nil, errNoVocab
+	}
+	var err error
+	if b.vocab, err = parseVocab(s); err != nil {
+		return nil, fmt.Errorf("model.vocab: %w", err)
+	}
+	for name, to := range map[string]*string{"continuing_subword_prefix": &b.prefix, "end_of_word_suffix": &b.suffix} {
+		if *to, err = spec.str(name); err != nil {
+			return nil, err
+		}
+	}
+	for name, to := range map[string]*bool{"fuse_unk": &b.fuseUnk, "ignore_merges": &b.ignoreMerges, "byte_fallback": &b.byteFallback} {
+		if *to, err = spec.flag(name); err != nil {
+			return nil, err
+		}
+	}
+	unk, err := spec.str("unk_token")
+	if err != nil {
+		return nil, err
+	}
+	if unk != "" {
+		if b.unk, err = b.mustHave(unk); err != nil {
+			return nil, fmt.Errorf("model.unk_token: %w", err)
+		}
+	}
+	for i := range b.fallback {
+		b.fallback[i] = b.id(fmt.Sprintf("<0x%02X>", i))
+		b.byteIDs[i] = b.id(string(byteToRune(byte(i))))
+	}
+	if err := b.parseMerges(spec.scan("merges")); err != nil {
+		return nil, fmt.Errorf("model.merges: %w", err)
+	}
+	return b, nil
+}
+
+// parseMerges reads the merges: ["a", "b"] or, in older files, "a b".
+func (b *bpe) parseMerges(s *scanner) error {
+	if s == nil {
+		b.merges = newPairTable(0)
+		return nil
+	}
+	type merge struct{ left, right, fused int32 }
+	list := make([]merge, 0, len(s.b)/16)
+	crosses := false // some merge makes a token with a separator behind another character
+	var joined []byte
+	err := s.array(func(i int) error {
+		var split int
+		var err error
+		if joined, split, err = readMerge(s, joined[:0]); err != nil {
+			return fmt.Errorf("[%d]: %w", i, err)
+		}
+		left, right := b.bytesID(joined[:split]), b.bytesID(joined[split:])
+		if left < 0 || right < 0 {
+			return fmt.Errorf("[%d]: %w", i, s.fail("%q or %q is not in the vocabulary", joined[:split], joined[split:]))
+		}
+		skip := min(len(b.prefix), len(joined)-split)
+		joined = append(joined[:split], joined[split+skip:]...)
+		fused := b.bytesID(joined)
+		if fused < 0 {
+			return fmt.Errorf("[%d]: %w", i, s.fail("%q is not in the vocabulary", joined))
+		}
+		crosses = crosses || b.byteFallback && crossesSeparator(joined)
+		list = append(list, merge{left, right, fused})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	b.merges = newPairTable(len(list))
+	for i, m := range list {
+		b.merges.set(m.left, m.right, int32(i), m.fused)
+	}
+	if b.byteFallback && !crosses && b.id(spmSpace) >= 0 && b.prefix == "" && b.suffix == "" && b.coversAll() {
+		b.separator = spmSpace
+	}
+	return nil
+}
+
+// readMerge appends the two parts of a merge to dst; split is where the second
+// begins.
+func readMerge(s *scanner, dst []byte) (both []byte, split int, err error) {
+	if s.peek() == '"' {
+		text, err := s.str()
+		if err != nil {
+			return dst, 0, err
+		}
+		left, right, ok := strings.Cut(string(text), " ")
+		if !ok {
+			return dst, 0, s.fail("no space in the merge %q", text)
+		}
+		return append(append(dst, left...), right...), len(left), nil
+	}
+	count := 0
+	err = s.array(func(i int) error {
+		part, err := s.str()
+		if i == 1 {
+			split = len(dst)
+		}
+		dst, count = append(dst, part...), i+1
+		return err
+	})
+	if err == nil && count != 2 {
+		err = s.fail("a merge has %d parts, not two", count)
+	}
+	return dst, split, err
+}
+
+// spmSpace is SentencePiece's visible space.
+const spmSpace = "\u2581"
+
+// crossesSeparator reports whether token has a separator behind another character.
+func crossesSeparator(token []byte) bool {
+	for bytes.HasPrefix(token, []byte(spmSpace)) {
+		token = token[len(spmSpace):]
+	}
+	return bytes.Contains(token, []byte(spmSpace))
+}
+
+// coversAll reports whether every character becomes some token.
+func (b *bpe) coversAll() bool {
+	for _, id := range b.fallback {
+		if id < 0 {
+			return b.unk >= 0
+		}
+	}
+	return true
+}
+
+// useRawBytes makes the model take words whose bytes are not yet spelt as
+// byte-level characters, if its vocabulary allows it.
+func (b *bpe) useRawBytes() bool {
+	if b.prefix != "" || b.suffix != "" {
+		return false
+	}
+	for _, id := range b.byteIDs {
+		if id < 0 {
+			return false
+		}
+	}
+	b.raw, b.separator = true, ""
+	return true
+}
+
+// whole looks the word up in the vocabulary, where that comes before merging.
+func (b *bpe) whole(word string) int32 {
+	if !b.ignoreMerges {
+		return -1
+	}
+	if b.raw {
+		var buf [128]byte
+		return b.bytesID(appendByteChars(buf[:0], word))
+	}
+	return b.id(word)
+}
+
+func (b *bpe) appendIDs(dst []int32, word string) ([]int32, error) {
+	if b.separator == "" {
+		return b.appendCached(dst, word), nil
+	}
+	if id := b.whole(word); id >= 0 {
+		return append(dst, id), nil
+	}
+	for word != "" {
+		n := b.nextWord(word)
+		dst = b.appendCached(dst, word[:n])
+		word = word[n:]
+	}
+	return dst, nil
+}
+
+// nextWord is the length of the first stretch of text that no merge leaves:
+// separators and then everything up to the next one.
+func (b *bpe) nextWord(text string) int {
+	n := 0
+	for strings.HasPrefix(text[n:], b.separator) {
+		n += len(b.separator)
+	}
+	if i := strings.Index(text[n:], b.separator); i >= 0 {
+		return n + i
+	}
+	return len(text)
+}
+
+func (b *bpe) appendCached(dst []int32, word string) []int32 {
+	if len(word) > cacheMaxWord {
+		return b.appendMerged(dst, word)
+	}
+	slot := b.cache.slot(word)
+	if hit := slot.Load(); hit != nil && hit.word == word {
+		return append(dst, hit.ids...)
+	}
+	from := len(dst)
+	dst = b.appendMerged(dst, word)
+	b.cache.put(slot, word, dst[from:])
+	return dst
+}
+
+func (b *bpe) appendMerged(dst []int32, word string) []int32 {
+	if b.separator == "" {
+		if id := b.whole(word); id >= 0 {
+			return append(dst, id)
+		}
+	}
+	w := workWords.Get().(*workWord)
+	defer workWords.Put(w)
+	b.symbols(w, word)
+	w.merge(b.merges)
+	for i := w.first(); i >= 0; i = w.syms[i].next {
+		dst = append(dst, w.syms[i].id)
+	}
+	return dst
+}
+
+func (b *bpe) appendTokens(dst []token, word string) ([]token, error) {
+	if id := b.whole(word); id >= 0 {
+		return append(dst, token{id: id, end: len(word)}), nil
+	}
+	w := workWords.Get().(*workWord)
+	defer workWords.Put(w)
+	b.symbols(w, word)
+	w.merge(b.merges)
+	at := 0
+	for i := w.first(); i >= 0; i = w.syms[i].next {
+		end := at + int(w.syms[i].size)
+		dst = append(dst, token{id: w.syms[i].id, start: at, end: end})
+		at = end
+	}
+	return dst, nil
+}
+
+// symbols cuts word into the symbols that merging starts from.
+func (b *bpe) symbols(w *workWord, word string) {
+	w.syms = w.syms[:0]
+	if b.raw {
+		for i := range len(word) {
+			w.add(b.byteIDs[word[i]], 1)
+		}
+		return
+	}
+	unk := int32(0) // bytes of unknown characters that wait to become one token
+	for i, r := range word {
+		n := utf8.RuneLen(r)
+		s := word[i : i+n]
+		if i > 0 && b.prefix != "" {
+			s = b.prefix + s
+		}
+		if i+n == len(word) {
+			s += b.suffix
+		}
+		if id := b.id(s); id >= 0 {
+			if unk > 0 {
+				w.add(b.unk, unk)
+				unk = 0
+			}
+			w.add(id, int32(n))
+			continue
+		}
+		if b.byteFallback && b.addBytes(w, s) {
+			continue
+		}
+		if b.unk < 0 {
+			continue
+		}
+		if unk > 0 && !b.fuseUnk {
+			w.add(b.unk, unk)
+			unk = 0
+		}
+		unk += int32(n)
+	}
+	if unk > 0 {
+		w.add(b.unk, unk)
+	}
+}
+
+// addBytes adds the byte tokens for s if there are all of them.
+func (b *bpe) addBytes(w *workWord, s string) bool {
+	for i := range len(s) {
+		if b.fallback[s[i]] < 0 {
+			return false
+		}
+	}
+	for i := range len(s) {
+		w.add(b.fallback[s[i]], 1)
+	}
+	return true
+}

@@ -1,0 +1,358 @@
+package tokenizer
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// decoder turns the names of tokens into text: the strings it returns are joined.
+// It may change tokens in place.
+type decoder interface {
+	decode(tokens []string) []string
+	// tokenBytes is what one token stands for inside a text; ok is false if that
+	// depends on its neighbours.
+	tokenBytes(token string) (b []byte, ok bool)
+}
+
+// Decode turns ids into text. Ids that are not in the vocabulary are left out; with
+// skipSpecial so are special tokens. Bytes that do not form characters become
+// U+FFFD as the file's decoder has it.
+func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
+	if t.bytes != nil {
+		buf := make([]byte, 0, 4*len(ids))
+		for _, id := range ids {
+			if t.shown(id, skipSpecial) {
+				buf = append(buf, t.bytes[id]...)
+			}
+		}
+		return lossy(buf)
+	}
+	tokens := make([]string, 0, len(ids))
+	for _, id := range ids {
+		if t.shown(id, skipSpecial) {
+			token, _ := t.Token(id)
+			tokens = append(tokens, token)
+		}
+	}
+	if t.dec == nil {
+		return strings.Join(tokens, " ")
+	}
+	return strings.Join(t.dec.decode(tokens), "")
+}
+
+// shown reports whether id takes part in decoding.
+func (t *Tokenizer) shown(id int32, skipSpecial bool) bool {
+	if k, ok := t.added.byID[id]; ok {
+		return !skipSpecial || !t.added.tokens[k].Special
+	}
+	_, ok := t.model.token(id)
+	return ok
+}
+
+// decoders applies each in turn.
+type decoders []decoder
+
+func (list decoders) decode(tokens []string) []string {
+	for _, d := range list {
+		tokens = d.decode(tokens)
+	}
+	return tokens
+}
+
+func (list decoders) tokenBytes(token string) ([]byte, bool) {
+	b := []byte(token)
+	for _, d := range list {
+		var ok bool
+		if b, ok = d.tokenBytes(string(b)); !ok {
+			return nil, false
+		}
+	}
+	return b, true
+}
+
+// byteLevelDecoder turns byte-level characters back into bytes.
+type byteLevelDecoder struct{}
+
+func (byteLevelDecoder) decode(tokens []string) []string {
+	var buf []byte
+	for _, t := range tokens {
+		buf = appendTokenBytes(buf, t)
+	}
+	return []string{lossy(buf)}
+}
+
+func (byteLevelDecoder) tokenBytes(token string) ([]byte, bool) {
+	return appendTokenBytes(nil, token), true
+}
+
+// byteFallback turns runs of tokens <0xHH> into characters. A run that is not
+// valid UTF-8 becomes one U+FFFD for each of its bytes.
+type byteFallback struct{}
+
+// byteToken returns the byte of a token <0xHH>.
+func byteToken(token string) (byte, bool) {
+	if len(token) != 6 || token[:3] != "<0x" || token[5] != '>' {
+		return 0, false
+	}
+	// A plus sign is a digit to the reference's number parser.
+	b, err := strconv.ParseUint(strings.TrimPrefix(token[3:5], "+"), 16, 8)
+	return byte(b), err == nil
+}
+
+func (byteFallback) decode(tokens []string) []string {
+	out := make([]string, 0, len(tokens))
+	var run []byte
+	flush := func() {
+		switch {
+		case len(run) == 0:
+		case utf8.Valid(run):
+			out = append(out, string(run))
+		default:
+			for range run {
+				out = append(out, "\ufffd")
+			}
+		}
+		run = run[:0]
+	}
+	for _, t := range tokens {
+		if b, ok := byteToken(t); ok {
+			run = append(run, b)
+			continue
+		}
+		flush()
+		out = append(out, t)
+	}
+	flush()
+	return out
+}
+
+func (byteFallback) tokenBytes(token string) ([]byte, bool) {
+	if b, ok := byteToken(token); ok {
+		return []byte{b}, true
+	}
+	return []byte(token), true
+}
+
+// fuse joins all tokens into one.
+type fuse struct{}
+
+func (fuse) decode(tokens []string) []string { return []string{strings.Join(tokens, "")} }
+
+func (fuse) tokenBytes(token string) ([]byte, bool) { return []byte(token), true }
+
+// stripDecoder removes up to start and stop times content at the ends of tokens.
+type stripDecoder struct {
+	content     string
+	start, stop int
+}
+
+func (d stripDecoder) decode(tokens []string) []string {
+	for i, t := range tokens {
+		for n := 0; n < d.start && strings.HasPrefix(t, d.content); n++ {
+			t = t[len(d.content):]
+		}
+		for n := 0; n < d.stop && strings.HasSuffix(t, d.content); n++ {
+			t = t[:len(t)-len(d.content)]
+		}
+		tokens[i] = t
+	}
+	return tokens
+}
+
+func (d stripDecoder) tokenBytes(token string) ([]byte, bool) { return []byte(token), true }
+
+// replaceDecoder puts content in the place of each match.
+type replaceDecoder struct{ replacer }
+
+func (d replaceDecoder) decode(tokens []string) []string {
+	for i, t := range tokens {
+		tokens[i] = d.one(t)
+	}
+	return tokens
+}
+
+// one rewrites a token; tokens are short, so the pattern's step limit is out of
+// reach but for hostile files, whose tokens then stay as they are.
+func (d replaceDecoder) one(token string) string {
+	p, err := d.normalize(piece{s: token, added: -1})
+	if err != nil {
+		return token
+	}
+	return p.s
+}
+
+func (d replaceDecoder) tokenBytes(token string) ([]byte, bool) { return []byte(d.one(token)), true }
+
+// metaspaceDecoder turns the mark back into spaces; that of the first token goes if
+// the encoder put one there.
+type metaspaceDecoder struct {
+	mark    string
+	prepend prependScheme
+}
+
+func (d metaspaceDecoder) decode(tokens []string) []string {
+	for i, t := range tokens {
+		space := " "
+		if i == 0 && d.prepend != prependNever {
+			space = ""
+		}
+		tokens[i] = strings.ReplaceAll(t, d.mark, space)
+	}
+	return tokens
+}
+
+func (d metaspaceDecoder) tokenBytes(token string) ([]byte, bool) {
+	return []byte(strings.ReplaceAll(token, d.mark, " ")), true
+}
+
+// bpeDecoder turns the suffix that ends words into spaces.
+type bpeDecoder struct{ suffix string }
+
+func (d bpeDecoder) decode(tokens []string) []string {
+	for i, t := range tokens {
+		space := " "
+		if i == len(tokens)-1 {
+			space = ""
+		}
+		tokens[i] = strings.ReplaceAll(t, d.suffix, space)
+	}
+	return tokens
+}
+
+func (d bpeDecoder) tokenBytes(token string) ([]byte, bool) {
+	return bytes.ReplaceAll([]byte(token), []byte(d.suffix), []byte(" ")), true
+}
+
+// wordPieceDecoder joins continuations to the token before and puts spaces between
+// all others.
+type wordPieceDecoder struct {
+	prefix  string
+	cleanup bool
+}
+
+func (d wordPieceDecoder) decode(tokens []string) []string {
+	for i, t := range tokens {
+		if i > 0 {
+			if rest, ok := strings.CutPrefix(t, d.prefix); ok {
+				t = rest
+			} else {
+				t = " " + t
+			}
+		}
+		if d.cleanup {
+			t = cleanUp(t)
+		}
+		tokens[i] = t
+	}
+	return tokens
+}
+
+func (d wordPieceDecoder) tokenBytes(string) ([]byte, bool) { return nil, false }
+
+// cleanUp removes the spaces that English does not write, one rule after the other.
+func cleanUp(s string) string {
+	if !strings.Contains(s, " ") {
+		return s
+	}
+	for _, rule := range [][2]string{{" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"},
+		{" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}} {
+		s = strings.ReplaceAll(s, rule[0], rule[1])
+	}
+	return s
+}
+
+// decoderSpec is the JSON of any decoder.
+type decoderSpec struct {
+	Type           string
+	Decoders       []rawPart
+	Pattern        patternSpec
+	Content        string
+	Start, Stop    int
+	Replacement    string
+	PrependScheme  string `json:"prepend_scheme"`
+	AddPrefixSpace *bool  `json:"add_prefix_space"`
+	Suffix         *string
+	Prefix         *string
+	Cleanup        *bool
+}
+
+// decoder builds a decoder from its JSON, nil for null.
+func (p *parser) decoder(raw rawPart, path string, depth int) (decoder, error) {
+	var spec decoderSpec
+	if ok, err := p.part(raw, path, depth, &spec); !ok {
+		return nil, err
+	}
+	switch spec.Type {
+	case "Sequence":
+		list := decoders{}
+		for i, raw := range spec.Decoders {
+			one, err := p.decoder(raw, index(path, "decoders", i), depth+1)
+			if err != nil {
+				return nil, err
+			}
+			if one != nil {
+				list = append(list, one)
+			}
+		}
+		return list, nil
+	case "ByteLevel":
+		return byteLevelDecoder{}, nil
+	case "ByteFallback":
+		return byteFallback{}, nil
+	case "Fuse":
+		return fuse{}, nil
+	case "Strip":
+		_, err := oneRune(spec.Content, path+".content")
+		return stripDecoder{spec.Content, spec.Start, spec.Stop}, err
+	case "Replace":
+		m, err := spec.Pattern.compile(path)
+		return replaceDecoder{replacer{m, spec.Content}}, err
+	case "Metaspace":
+		mark, scheme, err := metaspaceMark(spec.Replacement, spec.PrependScheme, spec.AddPrefixSpace, path)
+		return metaspaceDecoder{string(mark), scheme}, err
+	case "BPEDecoder":
+		return bpeDecoder{orString(spec.Suffix, "</w>")}, nil
+	case "WordPiece":
+		return wordPieceDecoder{orString(spec.Prefix, "##"), either(spec.Cleanup, true)}, nil
+	}
+	return nil, unsupported(path, "decoder", spec.Type, "ByteLevel ByteFallback Fuse Strip Replace Metaspace BPEDecoder WordPiece Sequence")
+}
+
+// joinsBytes reports whether d is a sequence that joins byte tokens and does
+// nothing else to what they become when they are broken: U+FFFD, at the end.
+func joinsBytes(d decoder) bool {
+	list, ok := d.(decoders)
+	if !ok {
+		return false
+	}
+	joins := false
+	for _, d := range list {
+		switch d := d.(type) {
+		case byteFallback:
+			joins = true
+		case fuse:
+		case stripDecoder:
+			if d.stop > 0 || d.content == "\ufffd" {
+				return false
+			}
+		case replaceDecoder:
+			// Before the bytes are joined it must not touch a token's name.
+			if lit, ok := d.pattern.(literal); !ok || joins || d.one("<0xAF>") != "<0xAF>" || lit == "" || lit[0] < utf8.RuneSelf {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return joins
+}
+
+// orString decodes a member that may be missing: its default is def.
+func orString(v *string, def string) string {
+	if v == nil {
+		return def
+	}
+	return *v
+}

@@ -1,0 +1,190 @@
+package tokenizer
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// matcher finds the places of a text that a pattern names.
+type matcher interface {
+	// each calls found for each match from left to right; matches do not overlap.
+	// The only error is ErrTooSlow.
+	each(s string, found func(start, end int)) error
+}
+
+// literal matches its own text.
+type literal string
+
+func (l literal) each(s string, found func(start, end int)) error {
+	if l == "" { // an empty pattern matches between all characters
+		found(0, 0)
+		for i, r := range s {
+			end := i + utf8.RuneLen(r)
+			found(end, end)
+		}
+		return nil
+	}
+	for at := 0; ; {
+		i := strings.Index(s[at:], string(l))
+		if i < 0 {
+			return nil
+		}
+		found(at+i, at+i+len(l))
+		at += i + len(l)
+	}
+}
+
+// runeMatcher matches each character it accepts, one at a time.
+type runeMatcher func(r rune) bool
+
+func (f runeMatcher) each(s string, found func(start, end int)) error {
+	for i, r := range s {
+		if f(r) {
+			found(i, i+utf8.RuneLen(r))
+		}
+	}
+	return nil
+}
+
+// patternSpec is the JSON of a pattern: {"String": …} or {"Regex": …}.
+type patternSpec struct {
+	String *string
+	Regex  *string
+}
+
+func (spec patternSpec) compile(path string) (matcher, error) {
+	switch {
+	case spec.String != nil:
+		return literal(*spec.String), nil
+	case spec.Regex != nil:
+		re, err := compileRegex(*spec.Regex)
+		if err != nil {
+			return nil, fmt.Errorf("%s.pattern.Regex: %w", path, err)
+		}
+		return re, nil
+	}
+	return nil, errors.New(path + ".pattern: neither String nor Regex")
+}
+
+// behavior says what becomes of the matches of a Split.
+type behavior uint8
+
+const (
+	removed behavior = iota
+	isolated
+	mergedWithPrevious
+	mergedWithNext
+	contiguous
+)
+
+func parseBehavior(name, path string) (behavior, error) {
+	for i, known := range []string{"removed", "isolated", "mergedwithprevious", "mergedwithnext", "contiguous"} {
+		if strings.ToLower(strings.ReplaceAll(name, "_", "")) == known {
+			return behavior(i), nil
+		}
+	}
+	return 0, fmt.Errorf("%s.behavior: %q is not one of Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous", path, name)
+}
+
+// stretch is a part of a text that is a match, or lies between matches.
+type stretch struct {
+	start, end int
+	match      bool
+}
+
+// stretches covers s with the matches of m and what lies between them.
+func stretches(s string, m matcher, invert bool, out []stretch) ([]stretch, error) {
+	at := 0
+	err := m.each(s, func(start, end int) {
+		if at < start {
+			out = append(out, stretch{at, start, invert})
+		}
+		out = append(out, stretch{start, end, !invert})
+		at = end
+	})
+	if at < len(s) {
+		out = append(out, stretch{at, len(s), invert})
+	}
+	return out, err
+}
+
+// split cuts p at the matches of m and appends the pieces that are not empty.
+func split(out []piece, p piece, m matcher, how behavior, invert bool) ([]piece, error) {
+	if how == isolated {
+		return isolate(out, p, m)
+	}
+	list, err := stretches(p.s, m, invert, nil)
+	if err != nil {
+		return out, err
+	}
+	for _, x := range how.join(list) {
+		if x.start < x.end {
+			out = append(out, p.cut(x.start, x.end))
+		}
+	}
+	return out, nil
+}
+
+// isolate is split with behavior Isolated, where all that counts is the cuts.
+func isolate(out []piece, p piece, m matcher) ([]piece, error) {
+	at := 0
+	err := m.each(p.s, func(start, end int) {
+		if at < start {
+			out = append(out, p.cut(at, start))
+		}
+		if start < end {
+			out = append(out, p.cut(start, end))
+		}
+		at = end
+	})
+	if at < len(p.s) {
+		out = append(out, p.cut(at, len(p.s)))
+	}
+	return out, err
+}
+
+// join applies the behavior to the stretches of a text, in place.
+func (how behavior) join(list []stretch) []stretch {
+	out := list[:0]
+	before := false // the stretch before was a match
+	switch how {
+	case removed:
+		for _, x := range list {
+			if !x.match {
+				out = append(out, x)
+			}
+		}
+	case contiguous:
+		for _, x := range list {
+			if n := len(out); n > 0 && x.match == before {
+				out[n-1].end = x.end
+			} else {
+				out = append(out, x)
+			}
+			before = x.match
+		}
+	case mergedWithPrevious:
+		for _, x := range list {
+			if n := len(out); n > 0 && x.match && !before {
+				out[n-1].end = x.end
+			} else {
+				out = append(out, x)
+			}
+			before = x.match
+		}
+	case mergedWithNext:
+		for i, x := range list {
+			next := i+1 < len(list) && list[i+1].match
+			// A match joins what follows it, unless that is a match too.
+			if n := len(out); n > 0 && before && !x.match {
+				out[n-1].end = x.end
+			} else {
+				out = append(out, x)
+			}
+			before = x.match && !next
+		}
+	}
+	return out
+}

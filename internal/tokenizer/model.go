@@ -1,0 +1,120 @@
+package tokenizer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+// model turns one word into tokens. A model is one file: a type with these methods
+// and a line in [parser.parseModel]. Models are safe for concurrent use.
+type model interface {
+	// appendIDs appends the ids of word.
+	appendIDs(dst []int32, word string) ([]int32, error)
+	// appendTokens appends the tokens of word with their places.
+	appendTokens(dst []token, word string) ([]token, error)
+	// id returns the id of a token, or -1.
+	id(token string) int32
+	token(id int32) (string, bool)
+	// size is one more than the largest id, count the number of tokens.
+	size() int
+	count() int
+}
+
+// token is one token of a word: where it lies, in bytes of the word, and its text
+// if that is not what the vocabulary has for the id.
+type token struct {
+	id         int32
+	start, end int
+	text       string
+}
+
+// modelSpec holds the members of the model object, undecoded.
+type modelSpec map[string]rawMember
+
+// rawMember is a value and its place in the file.
+type rawMember struct {
+	raw []byte
+	at  int
+}
+
+// scan returns a scanner for the member, nil if it is missing or null.
+func (spec modelSpec) scan(name string) *scanner {
+	m, ok := spec[name]
+	if !ok || string(m.raw) == "null" {
+		return nil
+	}
+	return &scanner{b: m.raw, base: m.at}
+}
+
+// str decodes a member that is a string; missing and null are "".
+func (spec modelSpec) str(name string) (string, error) {
+	s := spec.scan(name)
+	if s == nil {
+		return "", nil
+	}
+	b, err := s.str()
+	if err != nil {
+		return "", fmt.Errorf("model.%s: %w", name, err)
+	}
+	return string(b), nil
+}
+
+// flag decodes a member that is true or false; missing and null are false.
+func (spec modelSpec) flag(name string) (bool, error) {
+	s := spec.scan(name)
+	if s == nil {
+		return false, nil
+	}
+	switch string(s.b) {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, fmt.Errorf("model.%s: %w", name, s.fail("neither true nor false"))
+}
+
+// parseModel builds the model from the JSON object at s.
+func (p *parser) parseModel(s *scanner) (model, error) {
+	spec := modelSpec{}
+	err := s.object(func(key []byte) error {
+		name := string(key)
+		s.peek()
+		at := s.base + s.at
+		raw, err := s.skip()
+		spec[name] = rawMember{raw, at}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	kind, err := spec.str("type")
+	if err != nil {
+		return nil, err
+	}
+	if kind == "" {
+		kind = spec.guess()
+	}
+	switch kind {
+	case "BPE":
+		return parseBPE(spec)
+	}
+	return nil, unsupported("model", "type", kind, "BPE")
+}
+
+// guess names the type of a model whose file does not, by its members.
+func (spec modelSpec) guess() string {
+	has := func(name string) bool { _, ok := spec[name]; return ok }
+	switch {
+	case has("merges"):
+		return "BPE"
+	case has("max_input_chars_per_word"):
+		return "WordPiece"
+	case has("unk_id") || has("vocab") && bytes.HasPrefix(spec["vocab"].raw, []byte("[")):
+		return "Unigram"
+	}
+	return "WordLevel"
+}
+
+var errNoVocab = errors.New("model.vocab: missing")

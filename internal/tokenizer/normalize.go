@@ -1,0 +1,176 @@
+package tokenizer
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// normalizer rewrites a piece. The only error is [ErrTooSlow].
+type normalizer interface {
+	normalize(p piece) (piece, error)
+}
+
+// normalizeFunc is a normalizer that cannot fail.
+type normalizeFunc func(p piece) piece
+
+func (f normalizeFunc) normalize(p piece) (piece, error) { return f(p), nil }
+
+// normalizers applies each in turn.
+type normalizers []normalizer
+
+func (list normalizers) normalize(p piece) (piece, error) {
+	for _, n := range list {
+		var err error
+		if p, err = n.normalize(p); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// replacer puts content in the place of each match.
+type replacer struct {
+	pattern matcher
+	content string
+}
+
+func (r replacer) normalize(p piece) (piece, error) {
+	if lit, ok := r.pattern.(literal); ok && p.align == nil {
+		p.s = strings.ReplaceAll(p.s, string(lit), r.content)
+		return p, nil
+	}
+	var w *rewriter
+	err := r.pattern.each(p.s, func(start, end int) {
+		if w == nil {
+			w = rewrite(p)
+		}
+		w.keep(start)
+		w.replace(end, r.content)
+	})
+	if w == nil || err != nil {
+		return p, err
+	}
+	w.keep(len(p.s))
+	return w.piece(), nil
+}
+
+// stripper removes white space at the ends.
+func stripper(left, right bool) normalizeFunc {
+	return func(p piece) piece {
+		start, end := 0, len(p.s)
+		if left {
+			start = end - len(strings.TrimLeftFunc(p.s, unicode.IsSpace))
+		}
+		if right {
+			end = start + len(strings.TrimRightFunc(p.s[start:], unicode.IsSpace))
+		}
+		return p.cut(start, end)
+	}
+}
+
+// lowercase maps each character alone: no final sigma, and the one character with
+// an unconditional two-character form.
+func lowercase(p piece) piece {
+	const dottedI = '\u0130'
+	if !strings.ContainsRune(p.s, dottedI) {
+		return mapRunes(p, unicode.ToLower)
+	}
+	w := rewrite(p)
+	for _, r := range p.s {
+		if r == dottedI {
+			w.put('i', 0)
+			w.put('\u0307', 1)
+		} else {
+			w.put(unicode.ToLower(r), 0)
+		}
+	}
+	return w.piece()
+}
+
+// stripAccents removes every combining mark; the text should be decomposed before.
+func stripAccents(p piece) piece {
+	return filter(p, func(r rune) bool { return !unicode.Is(unicode.M, r) })
+}
+
+// nmt is the clean-up of neural machine translation's early SentencePiece models:
+// controls vanish, odd spaces become spaces.
+func nmt(p piece) piece {
+	p = filter(p, func(r rune) bool {
+		return !(r >= 0x01 && r <= 0x08 || r == 0x0b || r >= 0x0e && r <= 0x1f || r == 0x7f || r == 0x8f || r == 0x9f)
+	})
+	return mapRunes(p, func(r rune) rune {
+		switch {
+		case r == 0x09, r == 0x0a, r == 0x0c, r == 0x0d, r == 0x1680, r >= 0x200b && r <= 0x200f,
+			r == 0x2028, r == 0x2029, r == 0x2581, r == 0xfeff, r == 0xfffd:
+			return ' '
+		}
+		return r
+	})
+}
+
+// byteChars rewrites each byte of the text as the byte-level character for it.
+func byteChars(p piece) piece {
+	w := rewrite(p)
+	for i, r := range p.s {
+		for k := range utf8.RuneLen(r) {
+			w.put(byteToRune(p.s[i+k]), min(k, 1))
+		}
+	}
+	return w.piece()
+}
+
+// normalizerSpec is the JSON of any normalizer.
+type normalizerSpec struct {
+	Type        string
+	Normalizers []rawPart
+	Prepend     string
+	Pattern     patternSpec
+	Content     string
+	StripLeft   bool `json:"strip_left"`
+	StripRight  bool `json:"strip_right"`
+}
+
+// normalizer builds a normalizer from its JSON, nil for null.
+func (p *parser) normalizer(raw rawPart, path string, depth int) (normalizer, error) {
+	var spec normalizerSpec
+	if ok, err := p.part(raw, path, depth, &spec); !ok {
+		return nil, err
+	}
+	forms := map[string]norm.Form{"NFC": norm.NFC, "NFD": norm.NFD, "NFKC": norm.NFKC, "NFKD": norm.NFKD}
+	if form, ok := forms[spec.Type]; ok {
+		return normalizeFunc(func(p piece) piece { return normalForm(p, form) }), nil
+	}
+	switch spec.Type {
+	case "Sequence":
+		var list normalizers
+		for i, raw := range spec.Normalizers {
+			n, err := p.normalizer(raw, index(path, "normalizers", i), depth+1)
+			if err != nil {
+				return nil, err
+			}
+			if n != nil {
+				list = append(list, n)
+			}
+		}
+		return list, nil
+	case "Lowercase":
+		return normalizeFunc(lowercase), nil
+	case "Strip":
+		return stripper(spec.StripLeft, spec.StripRight), nil
+	case "StripAccents":
+		return normalizeFunc(stripAccents), nil
+	case "Nmt":
+		return normalizeFunc(nmt), nil
+	case "ByteLevel":
+		return normalizeFunc(byteChars), nil
+	case "Prepend":
+		return normalizeFunc(func(p piece) piece { return prepend(p, spec.Prepend) }), nil
+	case "Replace":
+		m, err := spec.Pattern.compile(path)
+		return replacer{m, spec.Content}, err
+	}
+	return nil, unsupported(path, "normalizer", spec.Type, "NFC NFD NFKC NFKD Lowercase Strip StripAccents Nmt ByteLevel Prepend Replace Sequence")
+}

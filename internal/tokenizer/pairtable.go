@@ -1,0 +1,43 @@
+package tokenizer
+
+import "math/bits"
+
+// pairTable maps pairs of ids to what they merge to: an open-addressed hash table
+// that is read without a lock.
+type pairTable struct {
+	slots []pairSlot
+	shift int
+}
+
+type pairSlot struct {
+	key         uint64 // left<<32 | right, plus one; 0 marks a free slot
+	rank, fused int32
+}
+
+// newPairTable makes a table for n pairs.
+func newPairTable(n int) *pairTable {
+	size := bits.Len(uint(max(n, 4) * 3 / 2))
+	return &pairTable{slots: make([]pairSlot, 1<<size), shift: 64 - size}
+}
+
+func (t *pairTable) slot(left, right int32) (*pairSlot, uint64) {
+	key := uint64(left)<<32 | uint64(right) + 1
+	for i := key * 0x9e3779b97f4a7c15 >> t.shift; ; i++ {
+		s := &t.slots[i&uint64(len(t.slots)-1)]
+		if s.key == key || s.key == 0 {
+			return s, key
+		}
+	}
+}
+
+// set stores a pair; a later one replaces an earlier.
+func (t *pairTable) set(left, right, rank, fused int32) {
+	s, key := t.slot(left, right)
+	*s = pairSlot{key, rank, fused}
+}
+
+// get returns a pair's rank (low ranks merge first) and the id it becomes.
+func (t *pairTable) get(left, right int32) (rank, fused int32, ok bool) {
+	s, key := t.slot(left, right)
+	return s.rank, s.fused, s.key == key
+}

@@ -1,0 +1,72 @@
+package tokenizer
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// rawPart is the undecoded JSON of one part of the pipeline.
+type rawPart = json.RawMessage
+
+// parser builds a [Tokenizer] from the members of tokenizer.json.
+type parser struct {
+	data  []byte
+	model model
+}
+
+// maxDepth bounds Sequences inside Sequences.
+const maxDepth = 16
+
+// part decodes the JSON of one part into spec; ok is false for null and on error.
+// Every part is an object with a "type".
+func (p *parser) part(raw rawPart, path string, depth int, spec any) (ok bool, err error) {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || string(raw) == "null" {
+		return false, nil
+	}
+	if depth > maxDepth {
+		return false, fmt.Errorf("%s: nested more than %d deep", path, maxDepth)
+	}
+	if err := json.Unmarshal(raw, spec); err != nil {
+		return false, decodeError(path, err)
+	}
+	return true, nil
+}
+
+// decodeError names the member that has the wrong type.
+func decodeError(path string, err error) error {
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) && wrong.Field != "" {
+		return fmt.Errorf("%s.%s: a %s stands where a %s should", path, wrong.Field, wrong.Value, wrong.Type.Kind())
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+func index(path, field string, i int) string {
+	return path + "." + field + "[" + strconv.Itoa(i) + "]"
+}
+
+// unsupported is the error for a part of a kind that is not known.
+func unsupported(path, role, kind, known string) error {
+	return fmt.Errorf("%s: the %s %q is not supported (supported: %s)", path, role, kind, known)
+}
+
+// either decodes a member that may be missing: its default is def.
+func either(v *bool, def bool) bool {
+	if v == nil {
+		return def
+	}
+	return *v
+}
+
+// oneRune returns the only character of s.
+func oneRune(s, path string) (rune, error) {
+	r := []rune(s)
+	if len(r) != 1 {
+		return 0, fmt.Errorf("%s: %q is not one character", path, s)
+	}
+	return r[0], nil
+}

@@ -1,0 +1,228 @@
+package tokenizer
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// preTokenizer cuts a piece into words, which it appends to out. Empty words are
+// left out. The only error is [ErrTooSlow].
+type preTokenizer interface {
+	cut(out []piece, p piece) ([]piece, error)
+}
+
+// cutFunc is a pre-tokenizer that is one function.
+type cutFunc func(out []piece, p piece) ([]piece, error)
+
+func (f cutFunc) cut(out []piece, p piece) ([]piece, error) { return f(out, p) }
+
+// splitter cuts at the matches of a pattern.
+type splitter struct {
+	pattern matcher
+	how     behavior
+	invert  bool
+}
+
+func (s splitter) cut(out []piece, p piece) ([]piece, error) {
+	return split(out, p, s.pattern, s.how, s.invert)
+}
+
+// gpt2Pattern is what the ByteLevel pre-tokenizer splits with.
+const gpt2Pattern = `'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+
+// byteLevel spells each byte as a character. With raw set the model does that
+// itself and words keep the bytes of the text.
+type byteLevel struct {
+	prefixSpace bool
+	pattern     *regex // nil: no split
+	raw         bool
+}
+
+func (b *byteLevel) cut(out []piece, p piece) ([]piece, error) {
+	if b.prefixSpace && !strings.HasPrefix(p.s, " ") {
+		p = prepend(p, " ")
+	}
+	from := len(out)
+	if b.pattern == nil {
+		out = append(out, p)
+	} else {
+		var err error
+		if out, err = isolate(out, p, b.pattern); err != nil {
+			return out, err
+		}
+	}
+	if !b.raw {
+		for i := from; i < len(out); i++ {
+			out[i] = byteChars(out[i])
+		}
+	}
+	return out, nil
+}
+
+// metaspace writes spaces as another character and may put one before the text.
+type metaspace struct {
+	mark    string
+	prepend prependScheme
+	split   bool
+}
+
+type prependScheme uint8
+
+const (
+	prependAlways prependScheme = iota
+	prependFirst
+	prependNever
+)
+
+func (m *metaspace) cut(out []piece, p piece) ([]piece, error) {
+	p, err := replacer{literal(" "), m.mark}.normalize(p)
+	if err != nil {
+		return out, err
+	}
+	if m.prepend == prependAlways || m.prepend == prependFirst && p.first {
+		if !strings.HasPrefix(p.s, m.mark) {
+			p = prepend(p, m.mark)
+		}
+	}
+	if m.split {
+		return split(out, p, literal(m.mark), mergedWithNext, false)
+	}
+	return append(out, p), nil
+}
+
+// fixedLength cuts after every n characters.
+func fixedLength(n int) cutFunc {
+	return func(out []piece, p piece) ([]piece, error) {
+		start, count := 0, 0
+		for i := range p.s {
+			if count == n {
+				out = append(out, p.cut(start, i))
+				start, count = i, 0
+			}
+			count++
+		}
+		return append(out, p.cut(start, len(p.s))), nil
+	}
+}
+
+// preTokenizerSpec is the JSON of any pre-tokenizer.
+type preTokenizerSpec struct {
+	Type             string
+	Pretokenizers    []rawPart
+	Pattern          patternSpec
+	Behavior         string
+	Invert           bool
+	IndividualDigits bool   `json:"individual_digits"`
+	AddPrefixSpace   *bool  `json:"add_prefix_space"`
+	UseRegex         *bool  `json:"use_regex"`
+	Replacement      string // Metaspace
+	PrependScheme    string `json:"prepend_scheme"`
+	Split            *bool
+	Delimiter        string
+	Length           int
+}
+
+// preTokenizers builds the list of pre-tokenizers of a JSON part, Sequences laid
+// flat; it is empty for null.
+func (p *parser) preTokenizers(raw rawPart, path string, depth int) ([]preTokenizer, error) {
+	var spec preTokenizerSpec
+	if ok, err := p.part(raw, path, depth, &spec); !ok {
+		return nil, err
+	}
+	if spec.Type == "Sequence" {
+		var list []preTokenizer
+		for i, raw := range spec.Pretokenizers {
+			more, err := p.preTokenizers(raw, index(path, "pretokenizers", i), depth+1)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, more...)
+		}
+		return list, nil
+	}
+	if spec.Type == "BertPreTokenizer" {
+		return []preTokenizer{
+			splitter{runeMatcher(unicode.IsSpace), removed, false},
+			splitter{runeMatcher(isPunct), isolated, false},
+		}, nil
+	}
+	one, err := spec.build(path)
+	if err != nil {
+		return nil, err
+	}
+	return []preTokenizer{one}, nil
+}
+
+func (spec *preTokenizerSpec) build(path string) (preTokenizer, error) {
+	switch spec.Type {
+	case "ByteLevel":
+		b := &byteLevel{prefixSpace: either(spec.AddPrefixSpace, true)}
+		var err error
+		if either(spec.UseRegex, true) {
+			b.pattern, err = compileRegex(gpt2Pattern)
+		}
+		return b, err
+	case "Metaspace":
+		return spec.metaspace(path)
+	case "Split":
+		m, err := spec.Pattern.compile(path)
+		if err != nil {
+			return nil, err
+		}
+		how, err := parseBehavior(spec.Behavior, path)
+		return splitter{m, how, spec.Invert}, err
+	case "Digits":
+		how := contiguous
+		if spec.IndividualDigits {
+			how = isolated
+		}
+		return splitter{runeMatcher(unicode.IsNumber), how, false}, nil
+	case "Punctuation":
+		how, err := isolated, error(nil)
+		if spec.Behavior != "" {
+			how, err = parseBehavior(spec.Behavior, path)
+		}
+		return splitter{runeMatcher(isPunct), how, false}, err
+	case "Whitespace":
+		re, err := compileRegex(`[\w\x{200C}\x{200D}]+|[^\w\x{200C}\x{200D}\s]+`)
+		return splitter{re, removed, true}, err
+	case "WhitespaceSplit":
+		return splitter{runeMatcher(unicode.IsSpace), removed, false}, nil
+	case "CharDelimiterSplit":
+		r, err := oneRune(spec.Delimiter, path+".delimiter")
+		return splitter{runeMatcher(func(c rune) bool { return c == r }), removed, false}, err
+	case "FixedLength":
+		return fixedLength(max(spec.Length, 1)), nil
+	}
+	return nil, unsupported(path, "pre-tokenizer", spec.Type, "ByteLevel Metaspace Split Digits Punctuation "+
+		"Whitespace WhitespaceSplit BertPreTokenizer CharDelimiterSplit FixedLength Sequence")
+}
+
+func (spec *preTokenizerSpec) metaspace(path string) (*metaspace, error) {
+	mark, scheme, err := metaspaceMark(spec.Replacement, spec.PrependScheme, spec.AddPrefixSpace, path)
+	return &metaspace{string(mark), scheme, either(spec.Split, true)}, err
+}
+
+// metaspaceMark reads what the Metaspace pre-tokenizer and decoder share. Files
+// older than prepend_scheme have add_prefix_space.
+func metaspaceMark(mark, scheme string, prefix *bool, path string) (rune, prependScheme, error) {
+	r, err := oneRune(mark, path+".replacement")
+	if err != nil || r == utf8.RuneError {
+		return r, 0, err
+	}
+	switch strings.ToLower(scheme) {
+	case "":
+		if !either(prefix, true) {
+			return r, prependNever, nil
+		}
+		return r, prependAlways, nil
+	case "always":
+		return r, prependAlways, nil
+	case "first":
+		return r, prependFirst, nil
+	case "never":
+		return r, prependNever, nil
+	}
+	return r, 0, unsupported(path, "prepend_scheme", scheme, "always first never")
+}

@@ -1,0 +1,215 @@
+package tokenizer
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+)
+
+// runeRange is an inclusive range of code points.
+type runeRange struct{ lo, hi rune }
+
+// ranges is a set of code points under construction: any ranges in any order.
+type ranges []runeRange
+
+func tables(list ...*unicode.RangeTable) ranges {
+	var out ranges
+	for _, t := range list {
+		for _, r := range t.R16 {
+			out = out.stride(rune(r.Lo), rune(r.Hi), rune(r.Stride))
+		}
+		for _, r := range t.R32 {
+			out = out.stride(rune(r.Lo), rune(r.Hi), rune(r.Stride))
+		}
+	}
+	return out.sorted()
+}
+
+func (s ranges) stride(lo, hi, step rune) ranges {
+	if step == 1 {
+		return append(s, runeRange{lo, hi})
+	}
+	for r := lo; r <= hi; r += step {
+		s = append(s, runeRange{r, r})
+	}
+	return s
+}
+
+// sorted returns the same set as disjoint ranges in order.
+func (s ranges) sorted() ranges {
+	s = slices.Clone(s)
+	slices.SortFunc(s, func(a, b runeRange) int { return int(a.lo) - int(b.lo) })
+	out := s[:0]
+	for _, r := range s {
+		if n := len(out); n > 0 && r.lo <= out[n-1].hi+1 {
+			out[n-1].hi = max(out[n-1].hi, r.hi)
+		} else {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// not returns the complement.
+func (s ranges) not() ranges {
+	var out ranges
+	next := rune(0)
+	for _, r := range s.sorted() {
+		if r.lo > next {
+			out = append(out, runeRange{next, r.lo - 1})
+		}
+		next = r.hi + 1
+	}
+	if next <= unicode.MaxRune {
+		out = append(out, runeRange{next, unicode.MaxRune})
+	}
+	return out
+}
+
+// and returns the intersection.
+func (s ranges) and(t ranges) ranges {
+	return append(s.not(), t.not()...).not()
+}
+
+func (s ranges) has(r rune) bool {
+	for _, x := range s {
+		if x.lo <= r && r <= x.hi {
+			return true
+		}
+	}
+	return false
+}
+
+// folding lists the code points that have others equal to them but for case.
+var folding = sync.OnceValue(func() []rune {
+	var list []rune
+	for r := rune(0); r < 0x1f000; r++ {
+		if unicode.SimpleFold(r) != r {
+			list = append(list, r)
+		}
+	}
+	return list
+})
+
+// folded adds the code points that differ from one in s by case only.
+func (s ranges) folded() ranges {
+	sorted := s.sorted()
+	out := slices.Clone(sorted)
+	set := sorted.compile()
+	for _, r := range folding() {
+		if !set.has(r) {
+			continue
+		}
+		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+			out = append(out, runeRange{f, f})
+		}
+	}
+	return out.sorted()
+}
+
+// runeSet answers quickly whether it has a code point.
+type runeSet struct {
+	low  [1024]uint64 // a bit for each code point below U+10000
+	high ranges       // the rest, in order
+}
+
+// compile makes s quick to ask.
+func (s ranges) compile() *runeSet {
+	c := new(runeSet)
+	for _, r := range s.sorted() {
+		for i := r.lo; i <= r.hi && i < 0x10000; i++ {
+			c.low[i>>6] |= 1 << (i & 63)
+		}
+		if r.hi >= 0x10000 {
+			c.high = append(c.high, runeRange{max(r.lo, 0x10000), r.hi})
+		}
+	}
+	return c
+}
+
+func (c *runeSet) has(r rune) bool {
+	if uint32(r) < 0x10000 {
+		return c.low[uint32(r)>>6]>>(r&63)&1 != 0
+	}
+	_, ok := slices.BinarySearchFunc(c.high, r, func(x runeRange, r rune) int {
+		switch {
+		case x.hi < r:
+			return -1
+		case x.lo > r:
+			return 1
+		}
+		return 0
+	})
+	return ok
+}
+
+// property returns the code points of \p{name}: a category, script or property by
+// short or long name, without regard to case, spaces, hyphens and underscores.
+func property(name string) (ranges, bool) {
+	key := propertyKey(name)
+	if set, ok := posix(key); ok {
+		return set, true
+	}
+	if key == "any" {
+		return ranges{{0, unicode.MaxRune}}, true
+	}
+	for alias, short := range unicode.CategoryAliases {
+		if propertyKey(alias) == key {
+			key = propertyKey(short)
+			break
+		}
+	}
+	for _, list := range []map[string]*unicode.RangeTable{unicode.Categories, unicode.Scripts, unicode.Properties} {
+		for name, table := range list {
+			if propertyKey(name) == key {
+				return tables(table), true
+			}
+		}
+	}
+	return nil, false
+}
+
+func propertyKey(name string) string {
+	return strings.ToLower(strings.NewReplacer(" ", "", "_", "", "-", "").Replace(name))
+}
+
+// posix returns the code points of [:name:] and of the escapes that equal one.
+func posix(name string) (ranges, bool) {
+	switch name {
+	case "alpha", "alphabetic":
+		return tables(unicode.L, unicode.Nl, unicode.Other_Alphabetic), true
+	case "digit":
+		return tables(unicode.Nd), true
+	case "alnum":
+		return append(tables(unicode.L, unicode.Nl, unicode.Other_Alphabetic), tables(unicode.Nd)...), true
+	case "upper", "uppercase":
+		return tables(unicode.Lu, unicode.Other_Uppercase), true
+	case "lower", "lowercase":
+		return tables(unicode.Ll, unicode.Other_Lowercase), true
+	case "space":
+		return tables(unicode.White_Space), true
+	case "blank":
+		return append(tables(unicode.Zs), runeRange{'\t', '\t'}), true
+	case "cntrl":
+		return tables(unicode.Cc), true
+	case "punct":
+		return append(tables(unicode.P), ranges{{'$', '$'}, {'+', '+'}, {'<', '>'}, {'^', '^'}, {'`', '`'}, {'|', '|'}, {'~', '~'}}...), true
+	case "word":
+		return tables(unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic), true
+	case "xdigit":
+		return ranges{{'0', '9'}, {'A', 'F'}, {'a', 'f'}}, true
+	case "ascii":
+		return ranges{{0, 0x7f}}, true
+	case "graph":
+		return append(tables(unicode.White_Space, unicode.Cc, unicode.Cs), unassigned()...).not(), true
+	case "print":
+		return append(tables(unicode.Cc, unicode.Cs), unassigned()...).not(), true
+	}
+	return nil, false
+}
+
+// unassigned is category Cn.
+func unassigned() ranges {
+	return tables(unicode.L, unicode.M, unicode.N, unicode.P, unicode.S, unicode.Z, unicode.C).not()
+}

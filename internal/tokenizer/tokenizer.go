@@ -1,0 +1,240 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"unicode/utf8"
+)
+
+// Tokenizer turns text into ids and back. It does not change after [Parse] and is
+// safe for concurrent use.
+type Tokenizer struct {
+	model model
+	added *addedVocab
+	norm  normalizer // nil: none
+	pre   []preTokenizer
+	post  postProcessor // nil: none
+	dec   decoder       // nil: tokens joined with spaces
+
+	trackFirst bool     // words need alignment to know whether they begin the text
+	bytes      []string // by id, for byte-level decoders: the bytes of the token
+	fallback   bool     // the decoder joins byte tokens and leaves U+FFFD as it is
+	size       int
+}
+
+// FileName is the file that [Load] reads.
+const FileName = "tokenizer.json"
+
+// Load reads tokenizer.json in dir. A missing file is an error for which
+// errors.Is(err, fs.ErrNotExist) holds: a model without a tokenizer can still be
+// used with token ids.
+func Load(dir string) (*Tokenizer, error) { return LoadFS(os.DirFS(dir), dir) }
+
+// LoadFS is [Load] for a file system; name is what errors call it.
+func LoadFS(fsys fs.FS, name string) (*Tokenizer, error) {
+	data, err := fs.ReadFile(fsys, FileName)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: %s: %w", name, err)
+	}
+	t, err := Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w (in %s)", err, filepath.Join(name, FileName))
+	}
+	return t, nil
+}
+
+// Parse builds a tokenizer from the bytes of a tokenizer.json. It does not keep
+// them. Errors name the member and, for broken JSON, the byte.
+func Parse(tokenizerJSON []byte) (*Tokenizer, error) {
+	t, err := parse(tokenizerJSON)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	return t, nil
+}
+
+func parse(data []byte) (*Tokenizer, error) {
+	if !utf8.Valid(data) {
+		return nil, fmt.Errorf("byte %d: not UTF-8", validPrefix(data))
+	}
+	p := &parser{data: data}
+	parts := map[string]rawPart{}
+	modelAt := -1
+	s := &scanner{b: data}
+	err := s.object(func(key []byte) error {
+		name := string(key)
+		s.peek()
+		at := s.at
+		raw, err := s.skip()
+		if name == "model" {
+			modelAt = at
+		}
+		parts[name] = rawPart(raw)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.peek() != 0 || s.at < len(data) {
+		return nil, s.fail("something stands behind the object")
+	}
+	if modelAt < 0 {
+		return nil, fmt.Errorf("model: missing")
+	}
+	if p.model, err = p.parseModel(&scanner{b: parts["model"], base: modelAt}); err != nil {
+		return nil, err
+	}
+	return p.assemble(parts)
+}
+
+// validPrefix is the length of the longest prefix of data that is UTF-8.
+func validPrefix(data []byte) int {
+	at := 0
+	for at < len(data) {
+		r, n := utf8.DecodeRune(data[at:])
+		if r == utf8.RuneError && n <= 1 {
+			break
+		}
+		at += n
+	}
+	return at
+}
+
+// assemble builds the pipeline around the model.
+func (p *parser) assemble(parts map[string]rawPart) (*Tokenizer, error) {
+	t := &Tokenizer{model: p.model}
+	var err error
+	if t.norm, err = p.normalizer(parts["normalizer"], "normalizer", 0); err != nil {
+		return nil, err
+	}
+	if t.pre, err = p.preTokenizers(parts["pre_tokenizer"], "pre_tokenizer", 0); err != nil {
+		return nil, err
+	}
+	if t.post, err = p.postProcessor(parts["post_processor"], "post_processor", 0); err != nil {
+		return nil, err
+	}
+	if t.dec, err = p.decoder(parts["decoder"], "decoder", 0); err != nil {
+		return nil, err
+	}
+	list, err := addedTokens(parts["added_tokens"])
+	if err != nil {
+		return nil, err
+	}
+	if t.added, err = newAddedVocab(list, p.model, t.norm); err != nil {
+		return nil, err
+	}
+	t.size = p.model.size()
+	for _, a := range t.added.tokens {
+		t.size = max(t.size, int(a.ID)+1)
+	}
+	t.wire()
+	return t, nil
+}
+
+// wire settles what depends on several parts at once.
+func (t *Tokenizer) wire() {
+	for i, pre := range t.pre {
+		switch pre := pre.(type) {
+		case *byteLevel:
+			if b, ok := t.model.(*bpe); ok && i == len(t.pre)-1 {
+				pre.raw = b.useRawBytes()
+			}
+		case *metaspace:
+			t.trackFirst = t.trackFirst || pre.prepend == prependFirst && t.norm != nil
+		}
+	}
+	if _, ok := t.dec.(byteLevelDecoder); !ok {
+		t.fallback = joinsBytes(t.dec)
+		return
+	}
+	t.bytes = make([]string, t.size)
+	var buf []byte
+	for id := range t.bytes {
+		if token, ok := t.Token(int32(id)); ok {
+			buf = appendTokenBytes(buf[:0], token)
+			if string(buf) == token {
+				t.bytes[id] = token
+			} else {
+				t.bytes[id] = string(buf)
+			}
+		}
+	}
+}
+
+// addedTokens decodes the list of added tokens.
+func addedTokens(raw rawPart) ([]AddedToken, error) {
+	var list []struct {
+		Content                             any
+		SingleWord                          bool `json:"single_word"`
+		LStrip, RStrip, Normalized, Special bool
+	}
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, decodeError("added_tokens", err)
+	}
+	out := make([]AddedToken, len(list))
+	for i, t := range list {
+		content, ok := t.Content.(string)
+		if !ok {
+			return nil, fmt.Errorf("added_tokens[%d].content: not a string", i)
+		}
+		out[i] = AddedToken{Content: content, SingleWord: t.SingleWord, LStrip: t.LStrip, RStrip: t.RStrip,
+			Normalized: t.Normalized, Special: t.Special}
+	}
+	return out, nil
+}
+
+// VocabSize is one more than the largest id, added tokens included. A model may
+// have more rows than that.
+func (t *Tokenizer) VocabSize() int { return t.size }
+
+// Token returns the name of an id in the vocabulary: for byte-level vocabularies
+// its spelling in byte-level characters, see [Tokenizer.TokenBytes].
+func (t *Tokenizer) Token(id int32) (string, bool) {
+	if k, ok := t.added.byID[id]; ok {
+		return t.added.tokens[k].Content, true
+	}
+	return t.model.token(id)
+}
+
+// ID returns the id of a token by its name in the vocabulary.
+func (t *Tokenizer) ID(token string) (int32, bool) {
+	if k, ok := t.added.byContent[token]; ok {
+		return t.added.tokens[k].ID, true
+	}
+	id := t.model.id(token)
+	return id, id >= 0
+}
+
+// AddedTokens lists the added tokens in the order of the file. The caller must not
+// change it.
+func (t *Tokenizer) AddedTokens() []AddedToken { return t.added.tokens }
+
+// IsSpecial reports whether id is an added token that skipping leaves out.
+func (t *Tokenizer) IsSpecial(id int32) bool {
+	k, ok := t.added.byID[id]
+	return ok && t.added.tokens[k].Special
+}
+
+// TokenBytes returns the bytes that id stands for inside a text; they may be a part
+// of a character. An added token stands for its content. ok is false for an id
+// that is not in the vocabulary and where the token's bytes depend on its
+// neighbours (WordPiece).
+func (t *Tokenizer) TokenBytes(id int32) (b []byte, ok bool) {
+	if k, ok := t.added.byID[id]; ok {
+		return []byte(t.added.tokens[k].Content), true
+	}
+	token, ok := t.model.token(id)
+	if !ok {
+		return nil, false
+	}
+	if t.dec == nil {
+		return []byte(token), true
+	}
+	return t.dec.tokenBytes(token)
+}
