@@ -141,6 +141,7 @@ func (b *Builder) head(embed *Builder, hidden, vocab int, tied bool) {
 	b.Child("lm_head", "Linear").
 		Runs(KindLinear, &LinearSpec{In: hidden, Out: vocab}).
 		Tied("weight", table)
+	b.Ignore("lm_head.weight")
 }
 
 // norm adds one of the model's RMS norms.

@@ -126,20 +126,25 @@ func (p *fields) yarn(r *RopeSpec) {
 func (p *fields) longRope(r *RopeSpec) {
 	r.Factor = p.positive("factor", float64(r.Max)/float64(r.Original))
 	r.AttentionFactor = p.attentionFactor()
-	r.ShortFactor, r.LongFactor = p.floats("short_factor"), p.floats("long_factor")
-	for name, list := range map[string][]float64{"short_factor": r.ShortFactor, "long_factor": r.LongFactor} {
-		if len(list) != r.Dim/2 {
-			p.fail(name, "%d factors for %d frequencies", len(list), r.Dim/2)
-		}
-		for _, x := range list {
-			if !(x > 0) {
-				p.fail(name, "%v is not above 0", x)
-			}
-		}
-	}
+	r.ShortFactor = p.factors("short_factor", r.Dim/2)
+	r.LongFactor = p.factors("long_factor", r.Dim/2)
 	if r.Original == 1 && r.Factor > 1 && r.AttentionFactor == 0 {
 		p.fail("original_max_position_embeddings", "longrope has no attention factor for 1")
 	}
+}
+
+// factors is a list of want numbers above 0.
+func (p *fields) factors(name string, want int) []float64 {
+	list := p.floats(name)
+	if len(list) != want {
+		p.fail(name, "%d factors for %d frequencies", len(list), want)
+	}
+	for _, x := range list {
+		if !(x > 0) {
+			p.fail(name, "%v is not above 0", x)
+		}
+	}
+	return list
 }
 
 // attentionFactor is 0 where the formula decides.
@@ -209,8 +214,7 @@ func (r *RopeSpec) dynamicBase(length int) float32 {
 		return float32(r.Theta)
 	}
 	grown := float32(r.Factor)*float32(length)/float32(r.Max) - float32(r.Factor-1)
-	exponent := float32(float64(r.Dim) / float64(r.Dim-2))
-	return float32(r.Theta) * float32(math.Pow(float64(grown), float64(exponent)))
+	return float32(r.Theta) * float32(math.Pow(float64(grown), float64(r.Dim)/float64(r.Dim-2)))
 }
 
 // llama3 slows low frequencies down by the factor, keeps high ones, and blends

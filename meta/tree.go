@@ -50,7 +50,7 @@ const maxTreeNames = 1 << 20
 
 type treeReader struct {
 	root  *Module
-	count tree             // sums sizes
+	count tree            // sums sizes
 	size  map[*Module]int // names in complete modules, those under aliases included
 	index map[*Module]*names
 }

@@ -1,0 +1,271 @@
+package meta
+
+import (
+	"fmt"
+	"reflect"
+	"runtime"
+	"slices"
+	"testing"
+)
+
+// attentionOf is the attention of one layer.
+func attentionOf(t *testing.T, m *Model, path string) *AttentionSpec {
+	t.Helper()
+	node := m.Root.Find(path)
+	if node == nil {
+		t.Fatalf("no module %s", path)
+	}
+	return node.Spec.(*AttentionSpec)
+}
+
+// TestParsedValues checks what outputs hardly show, such as a norm's epsilon.
+func TestParsedValues(t *testing.T) {
+	for _, c := range []struct {
+		config, norm string
+		want         NormSpec
+	}{
+		{`{"model_type": "llama"}`, "model.norm", NormSpec{Dim: 4096, Eps: 1e-6}},
+		{`{"model_type": "llama", "rms_norm_eps": 1e-05}`, "model.layers.31.input_layernorm", NormSpec{Dim: 4096, Eps: 1e-5}},
+		{`{"model_type": "mistral"}`, "model.norm", NormSpec{Dim: 4096, Eps: 1e-6}},
+		{`{"model_type": "mixtral"}`, "model.norm", NormSpec{Dim: 4096, Eps: 1e-5}},
+		{`{"model_type": "qwen2"}`, "model.layers.0.post_attention_layernorm", NormSpec{Dim: 4096, Eps: 1e-6}},
+		{`{"model_type": "qwen3", "rms_norm_eps": 1e-7}`, "model.layers.0.self_attn.k_norm", NormSpec{Dim: 128, Eps: 1e-7}},
+		{`{"model_type": "gpt2"}`, "transformer.h.3.ln_2", NormSpec{Dim: 768, Eps: 1e-5, Layer: true}},
+		{`{"model_type": "gpt2", "layer_norm_epsilon": 1e-12}`, "transformer.ln_f", NormSpec{Dim: 768, Eps: 1e-12, Layer: true}},
+	} {
+		got := *build(t, []byte(c.config)).Root.Find(c.norm).Spec.(*NormSpec)
+		if got != c.want {
+			t.Errorf("%s: %s: %+v, want %+v", c.config, c.norm, got, c.want)
+		}
+	}
+	for config, want := range map[string]float64{
+		`{"model_type": "llama"}`:                                   10000,
+		`{"model_type": "mixtral"}`:                                 1e6,
+		`{"model_type": "qwen2", "rope_theta": 1000000.0}`:          1e6,
+		`{"model_type": "llama", "rope_theta": 500000}`:             500000,
+		`{"model_type": "qwen3", "rope_parameters": {"a": "b"}}`:    10000,
+		`{"model_type": "mistral", "rope_scaling": {"factor": 12}}`: 10000,
+	} {
+		r := ropeOf(t, build(t, []byte(config)))
+		if r.Theta != want || r.Type != RopeDefault {
+			t.Errorf("%s: %+v", config, r)
+		}
+	}
+}
+
+func TestAttentionSpecs(t *testing.T) {
+	m := build(t, []byte(`{"model_type": "qwen3", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
+		"num_key_value_heads": 2, "head_dim": 32}`))
+	got := *attentionOf(t, m, "model.layers.1.self_attn")
+	want := AttentionSpec{Layer: 1, Heads: 4, KVHeads: 2, HeadDim: 32, ValueDim: 32, Q: "q_proj", K: "k_proj", V: "v_proj",
+		Out: "o_proj", QNorm: "q_norm", KNorm: "k_norm", Scale: 0.17677669, Rope: got.Rope}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v\nwant %+v", got, want)
+	}
+	// A head size of Qwen2's own is not in its class, but is obeyed.
+	m = build(t, []byte(`{"model_type": "qwen2", "head_dim": 32, "num_hidden_layers": 1}`))
+	if d := attentionOf(t, m, "model.layers.0.self_attn").HeadDim; d != 32 {
+		t.Errorf("qwen2: head size %d", d)
+	}
+	m = build(t, []byte(`{"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": true}`))
+	if s := attentionOf(t, m, "transformer.h.3.attn"); s.Scale != 0.125/4 || s.Fused != "c_attn" || s.Rope != nil {
+		t.Errorf("gpt2: %+v", s)
+	}
+	m = build(t, []byte(`{"model_type": "gpt2", "scale_attn_weights": false}`))
+	if s := attentionOf(t, m, "transformer.h.0.attn"); s.Scale != 1 {
+		t.Errorf("gpt2 unscaled: %+v", s)
+	}
+}
+
+func TestWindows(t *testing.T) {
+	const four = `"num_hidden_layers": 4, `
+	for _, c := range []struct {
+		config string
+		want   []int
+	}{
+		{`{` + four + `"model_type": "mistral"}`, []int{4096, 4096, 4096, 4096}},
+		{`{` + four + `"model_type": "mistral", "sliding_window": null}`, []int{0, 0, 0, 0}},
+		{`{` + four + `"model_type": "mistral", "sliding_window": 8}`, []int{8, 8, 8, 8}},
+		{`{` + four + `"model_type": "mixtral"}`, []int{0, 0, 0, 0}},
+		{`{` + four + `"model_type": "mixtral", "sliding_window": 16}`, []int{16, 16, 16, 16}},
+		{`{` + four + `"model_type": "llama", "sliding_window": 16}`, []int{0, 0, 0, 0}},
+		{`{` + four + `"model_type": "qwen2", "sliding_window": 16, "max_window_layers": 2}`, []int{0, 0, 0, 0}},
+		{`{` + four + `"model_type": "qwen2", "sliding_window": 16, "max_window_layers": 2, "use_sliding_window": true}`, []int{0, 0, 16, 16}},
+		{`{` + four + `"model_type": "qwen2", "sliding_window": 16, "use_sliding_window": true}`, []int{0, 0, 0, 0}},
+		{`{` + four + `"model_type": "qwen3", "max_window_layers": 0, "use_sliding_window": true}`, []int{4096, 4096, 4096, 4096}},
+		{`{` + four + `"model_type": "qwen3", "sliding_window": 16, "use_sliding_window": true,
+			"layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]}`, []int{16, 0, 16, 0}},
+		{`{` + four + `"model_type": "qwen3", "sliding_window": 16, "layer_types": ["sliding_attention", "full_attention", "full_attention", "full_attention"]}`, []int{0, 0, 0, 0}},
+	} {
+		m := build(t, []byte(c.config))
+		var got []int
+		for i := range 4 {
+			got = append(got, attentionOf(t, m, fmt.Sprintf("model.layers.%d.self_attn", i)).Window)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: windows %v, want %v", c.config, got, c.want)
+		}
+	}
+}
+
+func TestMixtureSpec(t *testing.T) {
+	m := build(t, []byte(`{"model_type": "mixtral", "num_hidden_layers": 1, "num_local_experts": 4, "hidden_size": 64, "intermediate_size": 32,
+		"num_attention_heads": 4, "num_key_value_heads": 4}`))
+	moe := m.Root.Find("model.layers.0.mlp")
+	want := &MoESpec{Router: "gate", Experts: "experts", Count: 4, TopK: 2, Score: ScoreSoftmax, Renormalise: true,
+		GateUp: "gate_up_proj", Down: "down_proj", GateOrder: GateHalves, Act: ActSiLU}
+	if !reflect.DeepEqual(moe.Spec, want) {
+		t.Errorf("%+v", moe.Spec)
+	}
+	const at = "model.layers.0.block_sparse_moe."
+	for name, want := range map[string][]Source{
+		"gate_up_proj": {
+			{Tensor: at + "experts.{}.w1.weight", Stack: 4, Into: Rows{0, 32}},
+			{Tensor: at + "experts.{}.w3.weight", Stack: 4, Into: Rows{32, 64}},
+		},
+		"down_proj": {{Tensor: at + "experts.{}.w2.weight", Stack: 4}},
+	} {
+		if got := moe.Child("experts").Param(name).Sources; !slices.Equal(got, want) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// fakeHeader is a checkpoint of given names, all of one dtype.
+type fakeHeader map[string]DType
+
+func (h fakeHeader) Tensor(name string) ([]int, DType, bool) {
+	d, ok := h[name]
+	return nil, d, ok
+}
+
+func TestHeaderDTypes(t *testing.T) {
+	cfg, err := ReadConfig([]byte(`{"model_type": "llama", "num_hidden_layers": 1, "torch_dtype": "bfloat16"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := New(cfg, fakeHeader{"model.norm.weight": Float32, "model.embed_tokens.weight": Float8E4M3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]DType{"model.norm": Float32, "model.embed_tokens": Float8E4M3, "lm_head": BFloat16} {
+		if got := m.Root.Find(path).Param("weight").DType; got != want {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+	}
+}
+
+// TestHeaderNames: sources are the names that stand in the file.
+func TestHeaderNames(t *testing.T) {
+	const experts = "model.layers.0.mlp.experts."
+	for _, c := range []struct {
+		what, config string
+		header       fakeHeader
+		module       string
+		param        string
+		want         []Source
+	}{
+		{"gpt2 as published", `{"model_type": "gpt2"}`, fakeHeader{"h.2.attn.c_attn.weight": Float32},
+			"transformer.h.2.attn.c_attn", "weight", []Source{{Tensor: "h.2.attn.c_attn.weight"}}},
+		{"gpt2 as saved", `{"model_type": "gpt2"}`, fakeHeader{"transformer.h.2.attn.c_attn.weight": Float32},
+			"transformer.h.2.attn.c_attn", "weight", []Source{{Tensor: "transformer.h.2.attn.c_attn.weight"}}},
+		{"mixtral with fused experts", `{"model_type": "mixtral"}`, fakeHeader{experts + "gate_up_proj": Float32},
+			"model.layers.0.mlp.experts", "gate_up_proj", []Source{{Tensor: experts + "gate_up_proj"}}},
+		{"mixtral with the module's name", `{"model_type": "mixtral"}`, fakeHeader{experts + "0.w2.weight": Float32},
+			"model.layers.0.mlp.experts", "down_proj", []Source{{Tensor: experts + "{}.w2.weight", Stack: 8}}},
+		{"mixtral's router with the module's name", `{"model_type": "mixtral"}`, fakeHeader{"model.layers.0.mlp.gate.weight": Float32},
+			"model.layers.0.mlp.gate", "weight", []Source{{Tensor: "model.layers.0.mlp.gate.weight"}}},
+		{"tied under the head's name", `{"model_type": "llama", "tie_word_embeddings": true}`, fakeHeader{"lm_head.weight": Float16},
+			"model.embed_tokens", "weight", []Source{{Tensor: "lm_head.weight"}}},
+	} {
+		cfg, err := ReadConfig([]byte(c.config))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := New(cfg, c.header)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Root.Find(c.module).Param(c.param).Sources; !slices.Equal(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", c.what, got, c.want)
+		}
+	}
+}
+
+// TestTies: the head is the embedding where the config says so, but not where a
+// checkpoint has both.
+func TestTies(t *testing.T) {
+	cfg, err := ReadConfig([]byte(`{"model_type": "llama", "tie_word_embeddings": true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		header Header
+		tied   bool
+	}{
+		{nil, true},
+		{fakeHeader{"model.embed_tokens.weight": Float32}, true},
+		{fakeHeader{"lm_head.weight": Float32}, true},
+		{fakeHeader{"model.embed_tokens.weight": Float32, "lm_head.weight": Float32}, false},
+	} {
+		m, err := New(cfg, c.header)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head := m.Root.Child("lm_head").Param("weight")
+		if tied := head.Resolve() == m.Root.Find("model.embed_tokens").Param("weight"); tied != c.tied {
+			t.Errorf("%v: tied is %v", c.header, tied)
+		}
+		if ignored := slices.Contains(m.Ignore, "lm_head.weight"); ignored != c.tied {
+			t.Errorf("%v: ignored %v", c.header, m.Ignore)
+		}
+	}
+}
+
+func TestIgnore(t *testing.T) {
+	m := build(t, []byte(`{"model_type": "gpt2"}`))
+	want := []string{"lm_head.weight", "transformer.h.*.attn.bias", "h.*.attn.bias", "transformer.h.*.attn.masked_bias", "h.*.attn.masked_bias"}
+	if !slices.Equal(m.Ignore, want) {
+		t.Errorf("%q", m.Ignore)
+	}
+}
+
+// bigMixture is a mixture of a trillion parameters.
+const bigMixture = `{"model_type": "mixtral", "num_hidden_layers": 61, "num_local_experts": 384, "num_experts_per_tok": 8,
+	"hidden_size": 7168, "intermediate_size": 2048, "num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 163840,
+	"torch_dtype": "bfloat16"}`
+
+const llama405B = `{"model_type": "llama", "hidden_size": 16384, "intermediate_size": 53248, "num_hidden_layers": 126,
+	"num_attention_heads": 128, "num_key_value_heads": 8, "vocab_size": 128256, "torch_dtype": "bfloat16"}`
+
+// TestSkeletonMemory: what a skeleton allocates does not depend on the number of
+// parameters or experts.
+func TestSkeletonMemory(t *testing.T) {
+	for _, c := range []struct {
+		config string
+		least  int64
+	}{{llama405B, 405e9}, {bigMixture, 1e12}} {
+		if n := build(t, []byte(c.config)).Root.NumParameters(); n < c.least {
+			t.Errorf("%d parameters, want %d", n, c.least)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		build(t, []byte(c.config))
+		runtime.ReadMemStats(&after)
+		if bytes := after.TotalAlloc - before.TotalAlloc; bytes > 4<<20 {
+			t.Errorf("%d bytes for a skeleton, want at most 4 MiB", bytes)
+		}
+	}
+}
+
+func benchmarkSkeleton(b *testing.B, config string) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := newFrom(config); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkSkeletonLlama405B(b *testing.B)       { benchmarkSkeleton(b, llama405B) }
+func BenchmarkSkeletonTrillionMixture(b *testing.B) { benchmarkSkeleton(b, bigMixture) }

@@ -1,0 +1,97 @@
+package meta
+
+// A GenerationConfig is a parsed generation_config.json: the defaults that a
+// model's authors give to sampling. Pointers are nil, and lists empty, where the
+// file says nothing.
+type GenerationConfig struct {
+	BOS, Pad int // -1: not stated
+	EOS      []int
+
+	DoSample          *bool
+	Temperature       *float64
+	TopK              *int // 0: all
+	TopP              *float64
+	MinP              *float64
+	TypicalP          *float64
+	RepetitionPenalty *float64
+	NoRepeatNgram     *int
+
+	MaxLength, MinLength       *int // prompt and answer
+	MaxNewTokens, MinNewTokens *int // answer alone
+	SuppressTokens             []int
+	StopStrings                []string
+}
+
+// ReadGenerationConfig parses the contents of a generation_config.json. Errors are of
+// type [*ConfigError].
+func ReadGenerationConfig(data []byte) (*GenerationConfig, error) {
+	f, err := readFields("generation_config.json", data)
+	if err != nil {
+		return nil, err
+	}
+	g := &GenerationConfig{
+		BOS: f.token("bos_token_id", -1),
+		Pad: f.token("pad_token_id", -1),
+		EOS: f.tokens("eos_token_id"),
+
+		Temperature:       f.within("temperature", 0, maxSize),
+		TopP:              f.within("top_p", 0, 1),
+		MinP:              f.within("min_p", 0, 1),
+		TypicalP:          f.within("typical_p", 0, 1),
+		RepetitionPenalty: f.within("repetition_penalty", 0, maxSize),
+		NoRepeatNgram:     f.optional("no_repeat_ngram_size"),
+
+		MaxLength:      f.optional("max_length"),
+		MinLength:      f.optional("min_length"),
+		MaxNewTokens:   f.optional("max_new_tokens"),
+		MinNewTokens:   f.optional("min_new_tokens"),
+		SuppressTokens: f.tokens("suppress_tokens"),
+	}
+	if f.has("do_sample") {
+		sample := f.bool("do_sample", false)
+		g.DoSample = &sample
+	}
+	if f.has("top_k") { // -1 and 0 both turn it off
+		k := max(f.count("top_k", 0, -1, maxSize), 0)
+		g.TopK = &k
+	}
+	if g.RepetitionPenalty != nil && *g.RepetitionPenalty == 0 {
+		f.fail("repetition_penalty", "0 is not above 0")
+	}
+	if s, ok := f.values["stop_strings"].(string); ok {
+		g.StopStrings = []string{s}
+	} else {
+		g.StopStrings = f.texts("stop_strings")
+	}
+	return g, f.err()
+}
+
+// ReadGenerationConfigFile reads the generation_config.json at path.
+func ReadGenerationConfigFile(path string) (*GenerationConfig, error) {
+	data, err := readSmallFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return ReadGenerationConfig(data)
+}
+
+// within is a number within [lo, hi], or nil.
+func (f *fields) within(name string, lo, hi float64) *float64 {
+	if !f.has(name) {
+		return nil
+	}
+	x := f.float(name, lo)
+	if x < lo || x > hi {
+		f.fail(name, "%v is not within %v and %v", x, lo, hi)
+	}
+	return &x
+}
+
+// optional is a whole number from 0 on, or nil.
+func (f *fields) optional(name string) *int {
+	if !f.has(name) {
+		return nil
+	}
+	n := f.count(name, 0, 0, 1<<31-1)
+	return &n
+}
