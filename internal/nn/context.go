@@ -176,14 +176,11 @@ func (u *Unit) Run(c *Context) error {
 	mark := c.arena.used
 	u.step.run(c)
 	c.arena.used = mark
-	err := c.backend.Sync()
-	if c.err != nil {
-		return c.err // the cause: what the backend met came after
+	// An error of a rule is the cause of what the backend met after it.
+	if err := c.backend.Sync(); err != nil && c.err == nil {
+		c.err = fmt.Errorf("nn: %s: %w", u.Path, err)
 	}
-	if err != nil {
-		return fmt.Errorf("nn: %s: %w", u.Path, err)
-	}
-	return nil
+	return c.err
 }
 
 // Hidden are the hidden states after the last unit that ran, [rows, width]. It is

@@ -1,0 +1,211 @@
+package nn
+
+import (
+	"testing"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/backend/cpu"
+	"github.com/heftai/heft/internal/kvcache"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// A machine runs one tree on the cpu backend, as dispatch does with all weights present.
+type machine struct {
+	program *Program
+	backend *cpu.Backend
+	context *Context
+	cache   *kvcache.Cache
+
+	slots   []int32
+	lengths []int32
+	tokens  []int32
+	logits  []int32
+	spans   []backend.Span
+}
+
+func newMachine(t testing.TB, root *meta.Module, w Weights, l Limits, pages int) *machine {
+	t.Helper()
+	p, err := Compile(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := cpu.New(cpu.Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{program: p, backend: b}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if m.context, err = p.NewContext(b, w, l); err != nil {
+		t.Fatal(err)
+	}
+	if len(p.KV()) > 0 {
+		m.cache, err = kvcache.New(b, kvcache.Config{Layers: p.KV(), DType: meta.Float32, Pages: pages})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m
+}
+
+// work is some tokens of one sequence in a pass.
+type work struct {
+	seq    *kvcache.Sequence
+	tokens []int32
+	prompt int // length of the prompt these belong to; 0 for generated tokens
+	all    bool
+}
+
+// pass runs works in one batch and returns the context's logits: of every row where
+// all is set, else of the last.
+func (m *machine) pass(t testing.TB, trace Trace, works ...work) tensor.Tensor {
+	t.Helper()
+	m.slots, m.lengths, m.tokens, m.logits, m.spans = m.slots[:0], m.lengths[:0], m.tokens[:0], m.logits[:0], m.spans[:0]
+	for _, w := range works {
+		first, start := len(m.tokens), w.seq.Len()
+		if err := w.seq.Reserve(len(w.tokens)); err != nil {
+			t.Fatal(err)
+		}
+		w.seq.Append(w.tokens...)
+		for i, id := range w.tokens {
+			m.tokens = append(m.tokens, id)
+			m.slots = append(m.slots, 0)
+			length := w.prompt
+			if length == 0 {
+				length = start + i + 1
+			}
+			m.lengths = append(m.lengths, int32(length))
+			if w.all || i == len(w.tokens)-1 {
+				m.logits = append(m.logits, int32(first+i))
+			}
+		}
+		w.seq.Slots(m.slots[first:], start)
+		m.spans = append(m.spans, backend.Span{First: first, Rows: len(w.tokens), Start: start, Pages: w.seq.Pages()})
+	}
+	m.run(t, &Input{
+		Tokens: m.tokens, Spans: m.spans, Slots: m.slots, KV: m.cache.Layers(),
+		Lengths: m.lengths, Logits: m.logits, Trace: trace,
+	})
+	for _, w := range works {
+		w.seq.Commit()
+	}
+	return m.context.Logits()
+}
+
+func (m *machine) run(t testing.TB, in *Input) {
+	t.Helper()
+	if err := m.context.Begin(in); err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range m.program.Units {
+		if err := u.Run(m.context); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// prompt runs a prompt alone in chunks and returns the logits of its last token.
+func (m *machine) prompt(t testing.TB, seq *kvcache.Sequence, tokens []int32, chunk int) []float32 {
+	t.Helper()
+	var last []float32
+	for n := 0; n < len(tokens); n += chunk {
+		end := min(n+chunk, len(tokens))
+		logits := m.pass(t, nil, work{seq: seq, tokens: tokens[n:end], prompt: len(tokens)})
+		last = logits.Row(logits.Rows() - 1)
+	}
+	return append([]float32(nil), last...)
+}
+
+// checkpoint are weights that lie in a mapped checkpoint.
+type checkpoint struct {
+	parts   map[*meta.Param][]backend.Part
+	experts map[*meta.Param][][]backend.Part
+	buffers map[*meta.Buffer]tensor.Tensor
+	held    int
+}
+
+var _ Weights = (*checkpoint)(nil)
+
+func (c *checkpoint) Parts(p *meta.Param, expert int) []backend.Part {
+	if expert < 0 {
+		return c.parts[p]
+	}
+	if expert != c.held {
+		return nil
+	}
+	return c.experts[p][expert]
+}
+
+func (c *checkpoint) Buffer(b *meta.Buffer) tensor.Tensor    { return c.buffers[b] }
+func (c *checkpoint) WantExperts(*meta.Module, []int32)      {}
+func (c *checkpoint) HoldExpert(_ *meta.Module, e int) error { c.held = e; return nil }
+
+// newCheckpoint binds model to ck.
+func newCheckpoint(t testing.TB, ck *loader.Checkpoint, model *meta.Model) *checkpoint {
+	t.Helper()
+	b, err := loader.Bind(ck, model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &checkpoint{parts: map[*meta.Param][]backend.Part{}, experts: map[*meta.Param][][]backend.Part{}, buffers: map[*meta.Buffer]tensor.Tensor{}, held: -1}
+	for _, p := range model.Root.AllParams() {
+		if p.SameAs != nil {
+			continue
+		}
+		for _, part := range b.Parts(p) {
+			piece := view(t, part)
+			switch {
+			case part.Expert >= 0:
+				if c.experts[p] == nil {
+					c.experts[p] = make([][]backend.Part, p.Shape[0])
+				}
+				c.experts[p][part.Expert] = append(c.experts[p][part.Expert], piece)
+			case piece.Rank == 3:
+				for e := range p.Shape[0] {
+					slab := piece
+					slab.Tensor = piece.Index(e)
+					c.experts[p] = append(c.experts[p], []backend.Part{slab})
+				}
+			default:
+				c.parts[p] = append(c.parts[p], piece)
+				if len(p.Shape) == 2 { // perhaps biases of experts
+					var rows [][]backend.Part
+					for e := range min(p.Shape[0], piece.Dims[0]) {
+						rows = append(rows, []backend.Part{{Matrix: backend.Matrix{Tensor: piece.Index(e)}}})
+					}
+					c.experts[p] = rows
+				}
+			}
+		}
+	}
+	for _, node := range model.Root.Walk() {
+		for _, buffer := range node.Buffers {
+			for _, part := range b.BufferParts(buffer) {
+				c.buffers[buffer] = view(t, part).Tensor
+			}
+		}
+	}
+	return c
+}
+
+func view(t testing.TB, p loader.Part) backend.Part {
+	t.Helper()
+	data, err := p.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape := append([]int(nil), p.Tensor.Shape...)
+	if !p.From.IsAll() {
+		shape[0] = p.From.End - p.From.Begin
+	}
+	x, err := tensor.Of(data, p.Tensor.DType, shape...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return backend.Part{Matrix: backend.Matrix{Tensor: x, Transposed: p.Transposed}, Into: p.Into}
+}
