@@ -1,0 +1,61 @@
+// Package backendtest is the conformance suite of package backend. [Run] compares every
+// operation with a plain float64 reference and holds the law of exactness: a row of a
+// result has the same bits alone and in any batch, from aligned and misaligned weights,
+// chunked and whole. [Same] compares two backends bit by bit, such as one with one
+// thread and one with four.
+//
+// It knows the interface only, so that it runs on memory of a device as well.
+package backendtest
+
+import (
+	"testing"
+
+	"github.com/heftai/heft/internal/backend"
+)
+
+// Run tests the backend that open makes. Each subtest opens and closes its own.
+func Run(t *testing.T, open func() backend.Backend) {
+	for _, c := range []struct {
+		name string
+		test func(*env)
+	}{
+		{"Memory", testMemory},
+		{"Errors", testErrors},
+		{"Embed", testEmbed},
+		{"Norm", testNorm},
+		{"Linear", testLinear},
+		{"LinearRowsAlone", testLinearRowsAlone},
+		{"LinearLayouts", testLinearLayouts},
+		{"LinearNonFinite", testLinearNonFinite},
+		{"Rope", testRope},
+		{"Attention", testAttention},
+		{"AttentionChunks", testAttentionChunks},
+		{"AttentionSharedPages", testAttentionSharedPages},
+		{"Gate", testGate},
+		{"GateExtremes", testGateExtremes},
+		{"Rows", testRows},
+		{"Scale", testScale},
+		{"Route", testRoute},
+		{"RouteTies", testRouteTies},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := newEnv(t, open())
+			defer e.close()
+			c.test(e)
+		})
+	}
+}
+
+// Same runs a program of all operations on both backends and compares the results bit
+// by bit.
+func Same(t *testing.T, a, b backend.Backend) {
+	t.Helper()
+	x, y := newEnv(t, a), newEnv(t, b)
+	p, q := program(x), program(y)
+	for name, want := range p {
+		sameBits(t, name, q[name], want)
+	}
+	if len(p) == 0 {
+		t.Error("the program gave no results")
+	}
+}

@@ -1,0 +1,147 @@
+package backendtest
+
+import (
+	"math"
+	"sort"
+
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// refRoute routes one row by sorting.
+func refRoute(logits, correction []float32, a *meta.MoESpec) ([]int32, []float64) {
+	n := len(logits)
+	scores, ranks := make([]float64, n), make([]float64, n)
+	total := 0.0
+	for i, v := range logits {
+		switch a.Score {
+		case meta.ScoreSigmoid:
+			scores[i] = 1 / (1 + math.Exp(-float64(v)))
+		case meta.ScoreTopKSoftmax:
+			scores[i] = float64(v)
+		default:
+			scores[i] = math.Exp(float64(v))
+			total += scores[i]
+		}
+	}
+	for i := range scores {
+		if a.Score == meta.ScoreSoftmax {
+			scores[i] /= total
+		}
+		ranks[i] = scores[i]
+		if correction != nil {
+			ranks[i] += float64(correction[i])
+		}
+	}
+	if a.Groups > 0 {
+		refGroups(ranks, a)
+	}
+	order := descending(ranks)[:a.TopK]
+	weights := make([]float64, a.TopK)
+	experts := make([]int32, a.TopK)
+	total = 0
+	for i, expert := range order {
+		experts[i], weights[i] = int32(expert), scores[expert]
+		if a.Score == meta.ScoreTopKSoftmax {
+			weights[i] = math.Exp(weights[i])
+		}
+		total += weights[i]
+	}
+	for i := range weights {
+		if a.Renormalise || a.Score == meta.ScoreTopKSoftmax {
+			weights[i] /= total
+		}
+		if a.Scale != 0 {
+			weights[i] *= float64(a.Scale)
+		}
+	}
+	return experts, weights
+}
+
+// descending are the indices by falling value, the lower first where equal.
+func descending(v []float64) []int {
+	order := make([]int, len(v))
+	for i := range order {
+		order[i] = i
+	}
+	sort.SliceStable(order, func(i, j int) bool { return v[order[i]] > v[order[j]] })
+	return order
+}
+
+func refGroups(ranks []float64, a *meta.MoESpec) {
+	size := len(ranks) / a.Groups
+	groups := make([]float64, a.Groups)
+	for g := range groups {
+		part := ranks[g*size : (g+1)*size]
+		order := descending(part)
+		groups[g] = part[order[0]]
+		if a.Score == meta.ScoreSigmoid {
+			groups[g] += part[order[1]]
+		}
+	}
+	for _, g := range descending(groups)[a.TopGroups:] {
+		for i := range size {
+			ranks[g*size+i] = math.Inf(-1)
+		}
+	}
+}
+
+func testRoute(e *env) {
+	for i, a := range []meta.MoESpec{
+		{TopK: 1, Score: meta.ScoreSoftmax},
+		{TopK: 2, Score: meta.ScoreSoftmax, Renormalise: true},
+		{TopK: 4, Score: meta.ScoreTopKSoftmax},
+		{TopK: 3, Score: meta.ScoreSoftmax, Groups: 4, TopGroups: 2, Scale: 16},
+		{TopK: 6, Score: meta.ScoreSigmoid, Groups: 4, TopGroups: 2, Renormalise: true, Scale: 2.5},
+		{TopK: 1, Score: meta.ScoreSigmoid},
+	} {
+		for _, n := range []int{8, 16, 64} {
+			for _, corrected := range []bool{false, true} {
+				if a.Groups > 0 && n/a.Groups*a.TopGroups < a.TopK {
+					continue
+				}
+				const rows = 23
+				logits := e.values(rows * n)
+				var correction []float32
+				var c tensor.Tensor
+				if corrected {
+					correction = e.values(n)
+					c = e.floats(correction, n)
+				}
+				experts, weights := make([]int32, rows*a.TopK), make([]float32, rows*a.TopK)
+				e.Route(experts, weights, e.strided(logits, rows, n, 2), c, &a)
+				e.sync()
+				for r := range rows {
+					chosen, want := refRoute(logits[r*n:(r+1)*n], correction, &a)
+					for j, expert := range chosen {
+						if got := experts[r*a.TopK+j]; got != expert {
+							e.Fatalf("route %d of %d experts, row %d: choice %d is expert %d, want %d", i, n, r, j, got, expert)
+						}
+					}
+					close64(e, name("route", i, n, "row", r), weights[r*a.TopK:(r+1)*a.TopK], want, 1e-6, 1e-3)
+				}
+			}
+		}
+	}
+}
+
+// testRouteTies: of equal scores the lower number comes first, of equal groups too.
+func testRouteTies(e *env) {
+	logits := e.floats(make([]float32, 8), 1, 8)
+	experts, weights := make([]int32, 3), make([]float32, 3)
+	for _, a := range []meta.MoESpec{{TopK: 3}, {TopK: 3, Score: meta.ScoreSigmoid, Groups: 4, TopGroups: 2}} {
+		e.Route(experts, weights, logits, tensor.Tensor{}, &a)
+		e.sync()
+		for i, expert := range experts {
+			if int(expert) != i {
+				e.Errorf("route of equal logits chose %v", experts)
+			}
+		}
+	}
+	nan := float32(math.NaN())
+	e.Route(experts, weights, e.floats([]float32{nan, nan, nan, nan, nan, nan, nan, nan}, 1, 8), tensor.Tensor{}, &meta.MoESpec{TopK: 3})
+	e.sync()
+	if experts[0] == experts[1] || experts[1] == experts[2] || experts[0] == experts[2] {
+		e.Errorf("route of NaN chose %v", experts)
+	}
+}

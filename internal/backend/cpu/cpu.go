@@ -1,0 +1,216 @@
+package cpu
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+var _ backend.Backend = (*Backend)(nil)
+
+// Options configure a [Backend]. The zero value is one thread and the best kernels.
+type Options struct {
+	Threads int             // 0 means 1
+	Variant string          // of the kernels; "" is the best one this processor has
+	Ledger  *hostmem.Ledger // counts the memory; nil counts nothing
+}
+
+// Backend computes on the host. See the package comment.
+type Backend struct {
+	set    *kernels.Set
+	pool   *pool
+	ledger *hostmem.Ledger
+
+	mu     sync.Mutex // guards err and blocks
+	err    error
+	failed atomic.Bool
+	blocks map[*byte]*hostmem.Block
+
+	vectors [4]scratch // of operands that had to be widened
+	// The operations, whose values live here so that a call allocates nothing.
+	linear    linear
+	attention attention
+	norm      norm
+	rope      rope
+	gate      gate
+	embed     embed
+	store     storeKV
+	rows      moveRows
+	scatter   scatterAdd
+	scale     scale
+	route     route
+	widen     widen
+	move      move
+}
+
+// New starts a backend's threads. The error says that the processor lacks o.Variant.
+func New(o Options) (*Backend, error) {
+	set, err := kernels.Select(o.Variant)
+	if err != nil {
+		return nil, err
+	}
+	b := &Backend{set: set, ledger: o.Ledger, blocks: map[*byte]*hostmem.Block{}}
+	b.pool = newPool(o.Threads, b.recovered)
+	return b, nil
+}
+
+// Variant is the name of the kernels in use.
+func (b *Backend) Variant() string { return b.set.Name }
+
+// Threads is the number of threads that share an operation.
+func (b *Backend) Threads() int { return len(b.pool.workers) }
+
+// Device is devicemap.CPU.
+func (b *Backend) Device() devicemap.Device { return devicemap.CPU }
+
+// New allocates off the Go heap, in whole pages.
+func (b *Backend) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
+	for _, d := range dims {
+		if d < 0 {
+			return tensor.Tensor{}, fmt.Errorf("backend: tensor of shape %v", dims)
+		}
+	}
+	size := int(dtype.Bytes(meta.Elements(dims)))
+	block, err := hostmem.Alloc(b.ledger, hostmem.Activations, max(size, 1))
+	if err != nil {
+		return tensor.Tensor{}, fmt.Errorf("backend: %w", err)
+	}
+	t, err := tensor.Of(block.Bytes()[:size:size], dtype, dims...)
+	if err != nil {
+		return tensor.Tensor{}, errors.Join(fmt.Errorf("backend: %w", err), block.Release())
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.blocks[unsafe.SliceData(t.Data)] = block
+	return t, nil
+}
+
+// Free gives t back. t is what New returned, not a view that starts elsewhere; other
+// memory is left alone.
+func (b *Backend) Free(t tensor.Tensor) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := unsafe.SliceData(t.Data)
+	if block := b.blocks[key]; block != nil {
+		delete(b.blocks, key)
+		if err := block.Release(); err != nil {
+			b.setError(fmt.Errorf("backend: free: %w", err))
+		}
+	}
+}
+
+// Sync returns the first error since the last Sync. The operations are done already.
+func (b *Backend) Sync() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	err := b.err
+	b.err = nil
+	b.failed.Store(false)
+	return err
+}
+
+// Close ends the threads and frees all memory.
+func (b *Backend) Close() error {
+	b.pool.close()
+	var errs []error
+	for key, block := range b.blocks {
+		errs = append(errs, block.Release())
+		delete(b.blocks, key)
+	}
+	for _, w := range b.pool.workers {
+		errs = append(errs, w.scratch.free())
+	}
+	for i := range b.vectors {
+		errs = append(errs, b.vectors[i].free())
+	}
+	return errors.Join(errs...)
+}
+
+// fail keeps the first error.
+func (b *Backend) fail(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.setError(fmt.Errorf("backend: "+format, args...))
+}
+
+func (b *Backend) setError(err error) {
+	if b.err == nil {
+		b.err = err
+	}
+	b.failed.Store(true)
+}
+
+// recovered turns a panic of a unit into the sticky error: a fault on memory where it
+// has an address, else a flaw of an operand that the checks did not see.
+func (b *Backend) recovered(r any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if fault, ok := r.(interface{ Addr() uintptr }); ok {
+		b.setError(&backend.FaultError{Address: fault.Addr()})
+		return
+	}
+	b.setError(fmt.Errorf("backend: operation failed: %v\n%s", r, debug.Stack()))
+}
+
+// worthSharing is the number of elementary steps from which a second thread pays.
+const worthSharing = 1 << 15
+
+// run does an operation unless an earlier one failed. work is the number of steps of
+// all units together.
+func (b *Backend) run(t task, units, work int) {
+	if !b.failed.Load() {
+		b.pool.run(t, units, work >= worthSharing)
+	}
+}
+
+// scratch is memory that grows to the largest size asked for.
+type scratch struct {
+	block *hostmem.Block
+	v     []float32
+}
+
+func (s *scratch) grow(l *hostmem.Ledger, n int) error {
+	if n <= len(s.v) {
+		return nil
+	}
+	block, err := hostmem.Alloc(l, hostmem.Activations, 4*n)
+	if err != nil {
+		return err
+	}
+	if err := s.free(); err != nil {
+		return err
+	}
+	s.block = block
+	s.v = unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(block.Bytes()))), n)
+	return nil
+}
+
+func (s *scratch) free() error {
+	if s.block == nil {
+		return nil
+	}
+	block := s.block
+	s.block, s.v = nil, nil
+	return block.Release()
+}
+
+// reserve gives every worker n floats of scratch.
+func (b *Backend) reserve(n int) bool {
+	for _, w := range b.pool.workers {
+		if err := w.scratch.grow(b.ledger, n); err != nil {
+			b.fail("scratch: %w", err)
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,14 @@
+// Package cpu is the backend of the host: the operations of package backend over the
+// kernels of one variant, on a fixed number of threads.
+//
+// A [Backend] cuts each operation into units — rows of a weight, heads of a sequence,
+// rows of a batch — which the calling goroutine and Threads−1 workers take one by one.
+// A unit computes its elements from operands alone, so neither the number of threads nor
+// who takes a unit changes a bit of the result. Weights are used where they lie, in
+// their stored dtype and at any byte address; each is read once for a call, whatever the
+// number of tokens.
+//
+// An operation is done when its call returns. A fault on mapped memory and a shape that
+// does not fit become the sticky error which Sync returns. Operations allocate nothing
+// once their scratch has grown to the largest shape seen.
+package cpu

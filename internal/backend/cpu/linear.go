@@ -1,0 +1,181 @@
+package cpu
+
+import (
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/tensor"
+)
+
+// Sizes of a unit of Linear. The weights of a unit stay in the second-level cache while
+// all its tokens pass; a call of a kernel on them takes tens of microseconds.
+const (
+	unitBytes   = 128 << 10
+	unitTokens  = 96 // a multiple of every variant's block of tokens
+	columnBlock = 256
+	fewTokens   = 4 // up to which a transposed weight is used column by column
+	// panelPad keeps the rows of a panel from falling into one set of the cache.
+	panelPad = 16
+)
+
+// how a unit of Linear gets at its weights.
+type access uint8
+
+const (
+	inPlace access = iota // as they lie
+	widened               // converted to a panel of float32 first
+	columns               // transposed, as they lie: a lane at a time
+	turned                // transposed into a panel of float32 first
+)
+
+type linear struct {
+	set        *kernels.Set
+	y, x       kernels.Floats
+	w          matrix
+	bias       []float32
+	tokens     int
+	access     access
+	unitRows   int
+	unitTokens int
+	tokenUnits int
+}
+
+// Linear reads each weight once for up to 96 tokens, in the order of summation that
+// package kernels fixes, whatever the weight's layout.
+func (b *Backend) Linear(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) {
+	if b.failed.Load() {
+		return
+	}
+	m, ok := b.weight("linear", w)
+	if !ok {
+		return
+	}
+	tokens := x.Rows()
+	in, ok1 := b.floats("linear", "input", x, tokens, m.cols)
+	out, ok2 := b.floats("linear", "result", dst, tokens, m.rows)
+	v, ok3 := b.vector("linear", "bias", bias, slotBias, m.rows)
+	if !ok1 || !ok2 || !ok3 || tokens == 0 || m.rows == 0 {
+		return
+	}
+	b.linear = linear{set: b.set, y: out, x: in, w: m, bias: v, tokens: tokens}
+	op := &b.linear
+	if !b.reserve(op.plan(len(b.pool.workers))) {
+		return
+	}
+	b.run(op, ceil(m.rows, op.unitRows)*op.tokenUnits, m.rows*m.cols*tokens)
+}
+
+// plan cuts the operation into units and returns the scratch that one needs.
+func (op *linear) plan(threads int) int {
+	m := &op.w
+	op.unitTokens = min(op.tokens, unitTokens)
+	elem := m.Format.Size()
+	switch {
+	case m.transposed && op.tokens <= fewTokens && m.step == 1:
+		op.access = columns
+	case m.transposed:
+		op.access, elem = turned, 4
+	case m.Format != kernels.Float32 && op.set.WidenAt > 0 && op.tokens >= op.set.WidenAt:
+		op.access, elem = widened, 4
+	}
+	fit := unitBytes / max(m.cols*elem, 1) // rows whose weights fit
+	if op.access == columns {
+		fit = columnBlock
+	}
+	// Several units a thread, so that one thread's delay is the others' work.
+	fit = min(fit, ceil(m.rows, 4*threads))
+	op.unitRows = min(max(fit&^15, 16), m.rows)
+	if op.access == turned || op.access == widened {
+		op.unitTokens = op.tokens // a panel is made once
+	}
+	op.tokenUnits = ceil(op.tokens, op.unitTokens)
+	switch op.access {
+	case columns:
+		return op.tokens * op.set.Lanes * op.unitRows
+	case widened:
+		return op.unitRows * m.cols
+	case turned:
+		return op.unitRows*(m.cols+panelPad) + op.unitRows*m.step
+	}
+	return 0
+}
+
+func (op *linear) run(w *worker, unit int) {
+	r := unit / op.tokenUnits * op.unitRows
+	t := unit % op.tokenUnits * op.unitTokens
+	rows, tokens := min(op.unitRows, op.w.rows-r), min(op.unitTokens, op.tokens-t)
+	y, x := from(op.y, t, r), from(op.x, t, 0)
+	switch op.access {
+	case inPlace:
+		op.set.Mul(y, op.at(r), x, rows, tokens, op.w.cols)
+	case columns:
+		op.mixColumns(y, x, w.scratch.v, r, rows, tokens)
+	default:
+		panel := op.panel(w.scratch.v, r, rows)
+		for begin := 0; begin < tokens; begin += unitTokens {
+			op.set.Mul(from(y, begin, 0), panel, from(x, begin, 0), rows, min(unitTokens, tokens-begin), op.w.cols)
+		}
+	}
+	if op.bias == nil {
+		return
+	}
+	for i := range tokens {
+		out := row(y, i, rows)
+		for j, v := range op.bias[r:][:rows] {
+			out[j] += v
+		}
+	}
+}
+
+// at is the weight from row r on.
+func (op *linear) at(r int) kernels.Weights {
+	w := op.w.Weights
+	w.Data = w.Data[r*w.Stride:]
+	return w
+}
+
+// mixColumns computes rows of a transposed weight without turning it: lane l of the dot
+// products of all rows is a Mix over the stored rows k ≡ l (mod lanes).
+func (op *linear) mixColumns(y, x kernels.Floats, lanes []float32, r, rows, tokens int) {
+	n, size := op.set.Lanes, op.w.Format.Size()
+	lanes = lanes[:tokens*n*rows]
+	clear(lanes)
+	w := kernels.Weights{Stride: n * op.w.Stride, Format: op.w.Format}
+	for l := range min(n, op.w.cols) {
+		w.Data = op.w.Data[l*op.w.Stride+r*size:]
+		sums := kernels.Floats{V: lanes[l*rows:], Stride: n * rows}
+		op.set.Mix(sums, from(x, 0, l), n, w, ceil(op.w.cols-l, n), tokens, rows)
+	}
+	for t := range tokens {
+		sums := lanes[t*n*rows:][:n*rows]
+		op.set.FoldLanes(sums, rows)
+		copy(row(y, t, rows), sums)
+	}
+}
+
+// panel is rows of the logical matrix from r on as float32, in scratch.
+func (op *linear) panel(scratch []float32, r, rows int) kernels.Weights {
+	stride := op.w.cols
+	if op.access == turned {
+		stride += panelPad
+	}
+	panel, rest := scratch[:rows*stride], scratch[rows*stride:]
+	if op.access == widened {
+		for i := range rows {
+			op.set.Widen(panel[i*stride:][:op.w.cols], op.w.Data[(r+i)*op.w.Stride:], op.w.Format)
+		}
+		return weightsOf(panel, stride)
+	}
+	line := rest[:(rows-1)*op.w.step+1]
+	for k := range op.w.cols {
+		op.set.Widen(line, op.w.Data[k*op.w.Stride+r*op.w.step*op.w.Format.Size():], op.w.Format)
+		for i := range rows {
+			panel[i*stride+k] = line[i*op.w.step]
+		}
+	}
+	return weightsOf(panel, stride)
+}
+
+// weightsOf is a matrix of float32 as weights.
+func weightsOf(v []float32, stride int) kernels.Weights {
+	return kernels.Weights{Data: tensor.Floats(v, len(v)).Data, Stride: 4 * stride, Format: kernels.Float32}
+}

@@ -1,0 +1,168 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+type norm struct {
+	set          *kernels.Set
+	dst, x       kernels.Floats
+	weight, bias []float32 // for all groups, or one for each
+	rows, cols   int
+	spec         meta.NormSpec
+}
+
+// Norm takes weights of Dim elements, or of as many as x has columns, where each group
+// has its own.
+func (b *Backend) Norm(dst, x, weight, bias tensor.Tensor, a meta.NormSpec) {
+	if b.failed.Load() {
+		return
+	}
+	rows, cols := x.Rows(), x.Cols()
+	if a.Dim <= 0 || cols%a.Dim != 0 {
+		b.fail("norm: groups of %d in rows of %d", a.Dim, cols)
+		return
+	}
+	op := norm{set: b.set, rows: rows, cols: cols, spec: a}
+	var ok bool
+	if op.x, ok = b.floats("norm", "operand", x, rows, cols); !ok {
+		return
+	}
+	if op.dst, ok = b.floats("norm", "result", dst, rows, cols); !ok {
+		return
+	}
+	if op.weight, ok = b.vector("norm", "weight", weight, slotWeight, width(weight, a.Dim, cols)); !ok {
+		return
+	}
+	if op.bias, ok = b.vector("norm", "bias", bias, slotBias, width(bias, a.Dim, cols)); !ok {
+		return
+	}
+	b.norm = op
+	b.run(&b.norm, ceil(rows, rowsPerUnit(cols)), 2*rows*cols)
+}
+
+// width is the number of weights that t must have.
+func width(t tensor.Tensor, dim, cols int) int {
+	if t.Elements() == cols {
+		return cols
+	}
+	return dim
+}
+
+func (op *norm) run(_ *worker, unit int) {
+	per, dim := rowsPerUnit(op.cols), op.spec.Dim
+	for r := unit * per; r < min((unit+1)*per, op.rows); r++ {
+		x, dst := row(op.x, r, op.cols), row(op.dst, r, op.cols)
+		for c := 0; c < op.cols; c += dim {
+			op.group(dst[c:c+dim], x[c:c+dim], c)
+		}
+	}
+}
+
+// group normalises the channels from c on.
+func (op *norm) group(dst, x []float32, c int) {
+	var mean float32
+	if op.spec.Layer {
+		mean = float32(sum(x) / float64(len(x)))
+	}
+	squares := float64(op.set.SumSquares(x, mean)) / float64(len(x))
+	inverse := float32(1 / math.Sqrt(squares+float64(op.spec.Eps)))
+	for i, v := range x {
+		dst[i] = (v - mean) * inverse
+	}
+	if op.weight != nil {
+		for i, w := range op.part(op.weight, c) {
+			dst[i] *= op.spec.Offset + w
+		}
+	}
+	if op.bias != nil {
+		for i, v := range op.part(op.bias, c) {
+			dst[i] += v
+		}
+	}
+}
+
+// part is the part of a weight that belongs to the group at column c.
+func (op *norm) part(v []float32, c int) []float32 {
+	if len(v) == op.spec.Dim {
+		return v
+	}
+	return v[c : c+op.spec.Dim]
+}
+
+// sum adds in four lanes of float64.
+func sum(x []float32) float64 {
+	var s [4]float64
+	for i, v := range x {
+		s[i%4] += float64(v)
+	}
+	return (s[0] + s[2]) + (s[1] + s[3])
+}
+
+type rope struct {
+	x, cos, sin      kernels.Floats
+	rows, heads, dim int
+	half             int // rotated pairs
+	interleaved      bool
+}
+
+// Rope turns pair i of a head by the angle whose cosine and sine are in column i.
+func (b *Backend) Rope(x tensor.Tensor, dim int, cos, sin tensor.Tensor, interleaved bool) {
+	if b.failed.Load() {
+		return
+	}
+	rows, cols, half := x.Rows(), x.Cols(), cos.Cols()
+	if dim <= 0 || cols%dim != 0 || 2*half > dim {
+		b.fail("rope: %d rotated channels of heads of %d in rows of %d", 2*half, dim, cols)
+		return
+	}
+	op := rope{rows: rows, heads: cols / dim, dim: dim, half: half, interleaved: interleaved}
+	var ok bool
+	if op.x, ok = b.floats("rope", "operand", x, rows, cols); !ok {
+		return
+	}
+	if op.cos, ok = b.floats("rope", "cosine", cos, rows, half); !ok {
+		return
+	}
+	if op.sin, ok = b.floats("rope", "sine", sin, rows, half); !ok {
+		return
+	}
+	b.rope = op
+	b.run(&b.rope, ceil(rows, rowsPerUnit(cols)), 2*rows*cols)
+}
+
+func (op *rope) run(_ *worker, unit int) {
+	per := rowsPerUnit(op.heads * op.dim)
+	for r := unit * per; r < min((unit+1)*per, op.rows); r++ {
+		x := row(op.x, r, op.heads*op.dim)
+		cos, sin := row(op.cos, r, op.half), row(op.sin, r, op.half)
+		for h := 0; h < len(x); h += op.dim {
+			if op.interleaved {
+				rotatePairs(x[h:h+2*op.half], cos, sin)
+			} else {
+				rotateHalves(x[h:h+op.half], x[h+op.half:h+2*op.half], cos, sin)
+			}
+		}
+	}
+}
+
+func rotateHalves(a, b, cos, sin []float32) {
+	b, cos, sin = b[:len(a)], cos[:len(a)], sin[:len(a)]
+	for i, u := range a {
+		v, c, s := b[i], cos[i], sin[i]
+		a[i] = float32(u*c) - float32(v*s)
+		b[i] = float32(v*c) + float32(u*s)
+	}
+}
+
+func rotatePairs(x, cos, sin []float32) {
+	for i, c := range cos {
+		u, v, s := x[2*i], x[2*i+1], sin[i]
+		x[2*i] = float32(u*c) - float32(v*s)
+		x[2*i+1] = float32(v*c) + float32(u*s)
+	}
+}

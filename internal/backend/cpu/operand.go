@@ -1,0 +1,125 @@
+package cpu
+
+import (
+	"unsafe"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// format is the kernels' name of a dtype.
+func format(d meta.DType) (kernels.Format, bool) {
+	switch d {
+	case meta.BFloat16:
+		return kernels.BFloat16, true
+	case meta.Float16:
+		return kernels.Float16, true
+	case meta.Float32:
+		return kernels.Float32, true
+	}
+	return 0, false
+}
+
+func address(data []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(data))) }
+
+// floats checks that t is a float32 matrix [rows, cols] of op and returns it.
+func (b *Backend) floats(op, name string, t tensor.Tensor, rows, cols int) (kernels.Floats, bool) {
+	stride := t.RowStride()
+	switch {
+	case t.DType != meta.Float32 || t.Rank == 0 || t.Rows() != rows || t.Cols() != cols || stride < cols:
+		b.fail("%s: %s is %v %v, not float32 [%d %d]", op, name, t.DType, t.Shape(), rows, cols)
+	case rows > 0 && len(t.Data) < 4*((rows-1)*stride+cols):
+		b.fail("%s: %s has %d bytes for %v", op, name, len(t.Data), t.Shape())
+	case address(t.Data)%4 != 0:
+		b.fail("%s: %s lies at an odd address", op, name)
+	default:
+		return kernels.Floats{V: t.F32(), Stride: stride}, true
+	}
+	return kernels.Floats{}, false
+}
+
+// matrix is a weight as the kernels see it: element (r, c) of the logical matrix lies
+// in row r, column c, or where transposed in row c, column r·step.
+type matrix struct {
+	kernels.Weights
+	rows, cols int
+	transposed bool
+	step       int // of the columns, where transposed
+}
+
+// weight checks a weight of op.
+func (b *Backend) weight(op string, m backend.Matrix) (matrix, bool) {
+	f, ok := format(m.DType)
+	if !ok || m.Rank != 2 {
+		b.fail("%s: weight %v of dtype %v cannot be used by the cpu", op, m.Shape(), m.DType)
+		return matrix{}, false
+	}
+	stride := m.RowStride()
+	out := matrix{rows: m.OutRows(), cols: m.InCols(), transposed: m.Transposed, step: max(m.RowStep, 1)}
+	out.Weights = kernels.Weights{Data: m.Data, Stride: stride * f.Size(), Format: f}
+	if !m.Transposed {
+		out.Stride *= out.step
+		out.step = 1
+	}
+	if need := ((m.Dims[0]-1)*stride + m.Dims[1]) * f.Size(); m.RowStep <= 1 && len(m.Data) < need && m.Elements() > 0 {
+		b.fail("%s: weight %v of dtype %v has %d bytes", op, m.Shape(), m.DType, len(m.Data))
+		return matrix{}, false
+	}
+	return out, true
+}
+
+// The slots of vectors that one operation may widen.
+const (
+	slotWeight = iota
+	slotBias
+	slotSinks
+	slotCorrection
+)
+
+// vector is t as float32, n elements, or nil where t is absent. The result is valid
+// until the slot is used again.
+func (b *Backend) vector(op, name string, t tensor.Tensor, slot, n int) ([]float32, bool) {
+	if t.IsZero() {
+		return nil, true
+	}
+	f, ok := format(t.DType)
+	if !ok || t.Elements() != n || len(t.Data) < n*f.Size() || t.Rank > 1 && t.RowStride() != t.Cols() {
+		b.fail("%s: %s is %v %v, not %d floats", op, name, t.DType, t.Shape(), n)
+		return nil, false
+	}
+	if f == kernels.Float32 && address(t.Data)%4 == 0 {
+		return t.F32()[:n], true
+	}
+	s := &b.vectors[slot]
+	if err := s.grow(b.ledger, n); err != nil {
+		b.fail("%s: %w", op, err)
+		return nil, false
+	}
+	b.widen = widen{set: b.set, dst: s.v[:n], src: t.Data, format: f}
+	b.run(&b.widen, 1, n)
+	return s.v[:n], true
+}
+
+// widen converts a vector where a fault is caught.
+type widen struct {
+	set    *kernels.Set
+	dst    []float32
+	src    []byte
+	format kernels.Format
+}
+
+func (t *widen) run(_ *worker, _ int) { t.set.Widen(t.dst, t.src, t.format) }
+
+// from is the part of m that starts at row r, column c.
+func from(m kernels.Floats, r, c int) kernels.Floats {
+	m.V = m.V[r*m.Stride+c:]
+	return m
+}
+
+// row is n elements of row r.
+func row(m kernels.Floats, r, n int) []float32 { return m.V[r*m.Stride:][:n] }
+
+// ceil is a/b rounded up.
+func ceil(a, b int) int { return (a + b - 1) / b }

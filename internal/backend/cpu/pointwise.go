@@ -1,0 +1,269 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// rowsPerUnit gives pointwise operations units of some thousands of elements.
+func rowsPerUnit(cols int) int { return max(1, 8192/max(cols, 1)) }
+
+type gate struct {
+	set        *kernels.Set
+	dst, g, up kernels.Floats
+	rows, cols int
+	act        meta.Activation
+	limit      float32
+}
+
+// Gate computes SiLU, the tanh form of GELU and gpt-oss's clamped SwiGLU in float32
+// vectors and the others in float64, one element at a time.
+func (b *Backend) Gate(dst, g, up tensor.Tensor, act meta.Activation, limit float32) {
+	if b.failed.Load() {
+		return
+	}
+	rows, cols := dst.Rows(), dst.Cols()
+	op := gate{set: b.set, rows: rows, cols: cols, act: act, limit: limit}
+	var ok bool
+	if op.dst, ok = b.floats("gate", "result", dst, rows, cols); !ok {
+		return
+	}
+	if op.g, ok = b.floats("gate", "gate", g, rows, cols); !ok {
+		return
+	}
+	if !up.IsZero() {
+		if op.up, ok = b.floats("gate", "up", up, rows, cols); !ok {
+			return
+		}
+	}
+	if act > meta.ActClampedSwiGLU {
+		b.fail("gate: unknown activation %d", act)
+		return
+	}
+	b.gate = op
+	b.run(&b.gate, ceil(rows, rowsPerUnit(cols)), 8*rows*cols)
+}
+
+func (op *gate) run(_ *worker, unit int) {
+	per := rowsPerUnit(op.cols)
+	for r := unit * per; r < min((unit+1)*per, op.rows); r++ {
+		dst, g := row(op.dst, r, op.cols), row(op.g, r, op.cols)
+		var up []float32
+		if op.up.V != nil {
+			up = row(op.up, r, op.cols)
+		}
+		op.row(dst, g, up)
+	}
+}
+
+// geluScale is 2√(2/π): tanh(u) = 2σ(2u) − 1 makes the tanh form of GELU x·σ(2u).
+const geluScale = 1.5957691216057307117
+
+func (op *gate) row(dst, g, up []float32) {
+	switch op.act {
+	case meta.ActSiLU:
+		op.set.Gate(dst, g, up, 1, 0)
+		return
+	case meta.ActGELUTanh:
+		op.set.Gate(dst, g, up, geluScale, geluScale*0.044715)
+		return
+	case meta.ActClampedSwiGLU:
+		op.clamped(dst, g, up)
+		return
+	}
+	for i, v := range g {
+		a := float32(activate(op.act, float64(v)))
+		if up != nil {
+			a *= up[i]
+		}
+		dst[i] = a
+	}
+}
+
+// clamped is gpt-oss's gate: g = min(gate, limit), (clamp(up, ±limit) + 1) · g·σ(1.702 g).
+// Without up it is the second factor.
+func (op *gate) clamped(dst, g, up []float32) {
+	limit := op.limit
+	if limit <= 0 {
+		limit = float32(math.Inf(1))
+	}
+	if up == nil {
+		for i, v := range g {
+			dst[i] = min(v, limit)
+		}
+		op.set.Gate(dst, dst, nil, 1.702, 0)
+		return
+	}
+	// Through a buffer, since dst may be gate but up is needed after it.
+	var buf [256]float32
+	for begin := 0; begin < len(g); begin += len(buf) {
+		part := buf[:min(len(buf), len(g)-begin)]
+		for i := range part {
+			part[i] = min(g[begin+i], limit)
+		}
+		op.set.Gate(part, part, nil, 1.702, 0)
+		for i, v := range part {
+			dst[begin+i] = v * (max(min(up[begin+i], limit), -limit) + 1)
+		}
+	}
+}
+
+// activate are the activations that have no vector form.
+func activate(act meta.Activation, x float64) float64 {
+	switch act {
+	case meta.ActGELU:
+		return 0.5 * x * math.Erfc(-x/math.Sqrt2)
+	case meta.ActReLU:
+		return max(x, 0)
+	case meta.ActTanh:
+		return math.Tanh(x)
+	case meta.ActSigmoid:
+		return 1 / (1 + math.Exp(-x))
+	}
+	return x
+}
+
+type scale struct {
+	set        *kernels.Set
+	x          kernels.Floats
+	rows, cols int
+	scale, cap float32
+}
+
+// Scale computes the softcap in float64.
+func (b *Backend) Scale(x tensor.Tensor, by, softcap float32) {
+	if b.failed.Load() {
+		return
+	}
+	rows, cols := x.Rows(), x.Cols()
+	in, ok := b.floats("scale", "operand", x, rows, cols)
+	if !ok {
+		return
+	}
+	b.scale = scale{set: b.set, x: in, rows: rows, cols: cols, scale: by, cap: softcap}
+	b.run(&b.scale, rows*ceil(cols, 8192), rows*cols)
+}
+
+func (op *scale) run(_ *worker, unit int) {
+	parts := ceil(op.cols, 8192)
+	begin := unit % parts * 8192
+	x := row(op.x, unit/parts, op.cols)[begin:min(begin+8192, op.cols)]
+	op.set.ScaleMax(x, op.scale)
+	if op.cap > 0 {
+		for i, v := range x {
+			x[i] = float32(float64(op.cap) * math.Tanh(float64(v/op.cap)))
+		}
+	}
+}
+
+// moveRows are the operations that handle whole rows: Add and Gather.
+type moveRows struct {
+	dst, x     kernels.Floats
+	from       []int32 // of Gather
+	rows, cols int
+	scale      float32
+}
+
+// Add adds row by row.
+func (b *Backend) Add(dst, x tensor.Tensor, scale float32) {
+	if b.failed.Load() {
+		return
+	}
+	rows, cols := dst.Rows(), dst.Cols()
+	out, ok1 := b.floats("add", "result", dst, rows, cols)
+	in, ok2 := b.floats("add", "operand", x, rows, cols)
+	if ok1 && ok2 {
+		b.rows = moveRows{dst: out, x: in, rows: rows, cols: cols, scale: scale}
+		b.run(&b.rows, ceil(rows, rowsPerUnit(cols)), rows*cols)
+	}
+}
+
+// Gather copies rows, which are checked.
+func (b *Backend) Gather(dst, x tensor.Tensor, rows []int32) {
+	if b.failed.Load() {
+		return
+	}
+	out, ok1 := b.floats("gather", "result", dst, len(rows), x.Cols())
+	in, ok2 := b.floats("gather", "operand", x, x.Rows(), x.Cols())
+	if ok1 && ok2 && b.inside("gather", rows, x.Rows()) {
+		b.rows = moveRows{dst: out, x: in, from: rows, rows: len(rows), cols: x.Cols()}
+		b.run(&b.rows, ceil(len(rows), rowsPerUnit(x.Cols())), len(rows)*x.Cols())
+	}
+}
+
+// inside checks the indices of an operation.
+func (b *Backend) inside(op string, indices []int32, n int) bool {
+	for i, v := range indices {
+		if v < 0 || int(v) >= n {
+			b.fail("%s: index %d is %d of %d", op, i, v, n)
+			return false
+		}
+	}
+	return true
+}
+
+func (op *moveRows) run(_ *worker, unit int) {
+	per := rowsPerUnit(op.cols)
+	for r := unit * per; r < min((unit+1)*per, op.rows); r++ {
+		dst := row(op.dst, r, op.cols)
+		if op.from != nil {
+			copy(dst, row(op.x, int(op.from[r]), op.cols))
+		} else {
+			axpy(dst, row(op.x, r, op.cols), op.scale)
+		}
+	}
+}
+
+// axpy is dst += a·x. The product is rounded first, whatever the processor could fuse.
+func axpy(dst, x []float32, a float32) {
+	x = x[:len(dst)]
+	if a == 1 {
+		for i, v := range x {
+			dst[i] += v
+		}
+		return
+	}
+	for i, v := range x {
+		dst[i] += float32(a * v)
+	}
+}
+
+type scatterAdd struct {
+	dst, x  kernels.Floats
+	rows    []int32
+	weights []float32
+	cols    int
+}
+
+// scatterCols is the width of a unit of ScatterAdd, which has all rows in their order.
+const scatterCols = 512
+
+// ScatterAdd shares the columns among the threads.
+func (b *Backend) ScatterAdd(dst, x tensor.Tensor, rows []int32, weights []float32) {
+	if b.failed.Load() {
+		return
+	}
+	cols := dst.Cols()
+	out, ok1 := b.floats("scatter", "result", dst, dst.Rows(), cols)
+	in, ok2 := b.floats("scatter", "operand", x, len(rows), cols)
+	if !ok1 || !ok2 || !b.inside("scatter", rows, dst.Rows()) {
+		return
+	}
+	if len(weights) != len(rows) {
+		b.fail("scatter: %d weights for %d rows", len(weights), len(rows))
+		return
+	}
+	b.scatter = scatterAdd{dst: out, x: in, rows: rows, weights: weights, cols: cols}
+	b.run(&b.scatter, ceil(cols, scatterCols), len(rows)*cols)
+}
+
+func (op *scatterAdd) run(_ *worker, unit int) {
+	begin := unit * scatterCols
+	n := min(scatterCols, op.cols-begin)
+	for i, r := range op.rows {
+		axpy(from(op.dst, int(r), begin).V[:n], from(op.x, i, begin).V[:n], op.weights[i])
+	}
+}

@@ -1,0 +1,158 @@
+package cpu
+
+import (
+	"math"
+	"slices"
+
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// leastSum keeps DeepSeek's renormalisation of sigmoid scores from dividing by zero.
+const leastSum = 1e-20
+
+type route struct {
+	set        *kernels.Set
+	experts    []int32
+	weights    []float32
+	logits     kernels.Floats
+	correction []float32
+	spec       *meta.MoESpec
+	rows, n    int
+}
+
+// Route ranks by score plus correction and weighs by score; of equal ones the lower
+// number comes first, and NaN ranks highest. A group ranks by its best score, with
+// sigmoid scores by the sum of its best two, as DeepSeek V2 and V3 do.
+func (b *Backend) Route(experts []int32, weights []float32, logits, correction tensor.Tensor, a *meta.MoESpec) {
+	if b.failed.Load() {
+		return
+	}
+	rows, n := logits.Rows(), logits.Cols()
+	in, ok1 := b.floats("route", "logits", logits, rows, n)
+	c, ok2 := b.vector("route", "correction", correction, slotCorrection, n)
+	if !ok1 || !ok2 {
+		return
+	}
+	kept := n
+	if a.Groups > 0 && n%a.Groups == 0 {
+		kept = n / a.Groups * a.TopGroups
+	}
+	if a.TopK <= 0 || a.TopK > kept || a.Groups > 0 && n%a.Groups != 0 || a.TopGroups > a.Groups ||
+		len(experts) != rows*a.TopK || len(weights) != rows*a.TopK {
+		b.fail("route: %d of %d experts in %d of %d groups for %d rows into %d", a.TopK, n, a.TopGroups, a.Groups, rows, len(experts))
+		return
+	}
+	if !b.reserve(2*n + a.Groups) {
+		return
+	}
+	b.route = route{set: b.set, experts: experts, weights: weights, logits: in, correction: c, spec: a, rows: rows, n: n}
+	b.run(&b.route, rows, rows*n*a.TopK)
+}
+
+func (op *route) run(w *worker, unit int) {
+	n, k := op.n, op.spec.TopK
+	scores, ranks, groups := w.scratch.v[:n], w.scratch.v[n:2*n], w.scratch.v[2*n:][:op.spec.Groups]
+	copy(scores, row(op.logits, unit, n))
+	switch op.spec.Score {
+	case meta.ScoreSoftmax:
+		softmax(scores)
+	case meta.ScoreSigmoid:
+		for i, v := range scores {
+			scores[i] = float32(1 / (1 + math.Exp(-float64(v))))
+		}
+	}
+	copy(ranks, scores)
+	if op.correction != nil {
+		axpy(ranks, op.correction, 1)
+	}
+	if op.spec.Groups > 0 {
+		op.keepGroups(ranks, groups)
+	}
+	experts, weights := op.experts[unit*k:][:k], op.weights[unit*k:][:k]
+	for i := range k {
+		e := best(ranks, experts[:i])
+		experts[i], weights[i] = int32(e), scores[e]
+	}
+	op.weigh(weights)
+}
+
+// weigh turns the chosen scores into weights.
+func (op *route) weigh(weights []float32) {
+	if op.spec.Score == meta.ScoreTopKSoftmax {
+		softmax(weights)
+	}
+	if op.spec.Renormalise {
+		total := sum(weights)
+		if op.spec.Score == meta.ScoreSigmoid {
+			total += leastSum
+		}
+		for i, v := range weights {
+			weights[i] = float32(float64(v) / total)
+		}
+	}
+	if s := op.spec.Scale; s != 0 && s != 1 {
+		for i := range weights {
+			weights[i] *= s
+		}
+	}
+}
+
+// keepGroups sets the ranks outside the best groups to −Inf.
+func (op *route) keepGroups(ranks, groups []float32) {
+	size := op.n / len(groups)
+	for g := range groups {
+		part := ranks[g*size:][:size]
+		first := best(part, nil)
+		groups[g] = part[first]
+		if op.spec.Score == meta.ScoreSigmoid && size > 1 {
+			taken := [1]int32{int32(first)}
+			groups[g] += part[best(part, taken[:])]
+		}
+	}
+	for g := range groups {
+		if place(groups, g) >= op.spec.TopGroups {
+			for i := range size {
+				ranks[g*size+i] = float32(math.Inf(-1))
+			}
+		}
+	}
+}
+
+// above reports whether rank a comes before b.
+func above(a, b float32) bool { return a > b || a != a && b == b }
+
+// best is the first of the highest ranks that is not taken.
+func best(ranks []float32, taken []int32) int {
+	top := -1
+	for i, v := range ranks {
+		if (top < 0 || above(v, ranks[top])) && !slices.Contains(taken, int32(i)) {
+			top = i
+		}
+	}
+	return top
+}
+
+// place is the number of ranks that come before rank i.
+func place(ranks []float32, i int) int {
+	n := 0
+	for j, v := range ranks {
+		if above(v, ranks[i]) || j < i && !above(ranks[i], v) {
+			n++
+		}
+	}
+	return n
+}
+
+// softmax is over x in float64, in ascending order.
+func softmax(x []float32) {
+	top := slices.Max(x)
+	total := 0.0
+	for _, v := range x {
+		total += math.Exp(float64(v) - float64(top))
+	}
+	for i, v := range x {
+		x[i] = float32(math.Exp(float64(v)-float64(top)) / total)
+	}
+}

@@ -1,0 +1,94 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+type embed struct {
+	set   *kernels.Set
+	dst   kernels.Floats
+	table matrix
+	ids   []int32
+	scale float32
+}
+
+// Embed widens rows of a table, which are checked.
+func (b *Backend) Embed(dst tensor.Tensor, table backend.Matrix, ids []int32, scale float32) {
+	if b.failed.Load() {
+		return
+	}
+	m, ok := b.weight("embed", table)
+	if !ok {
+		return
+	}
+	if m.transposed {
+		b.fail("embed: the table is transposed")
+		return
+	}
+	out, ok := b.floats("embed", "result", dst, len(ids), m.cols)
+	if !ok || !b.inside("embed", ids, m.rows) {
+		return
+	}
+	b.embed = embed{set: b.set, dst: out, table: m, ids: ids, scale: scale}
+	b.run(&b.embed, len(ids), len(ids)*m.cols)
+}
+
+func (op *embed) run(_ *worker, unit int) {
+	dst := row(op.dst, unit, op.table.cols)
+	op.set.Widen(dst, op.table.Data[int(op.ids[unit])*op.table.Stride:], op.table.Format)
+	if op.scale != 1 {
+		op.set.ScaleMax(dst, op.scale)
+	}
+}
+
+// narrow stores x at dst in a dtype of floats.
+func narrow(dst []byte, d meta.DType, x []float32) {
+	switch d {
+	case meta.BFloat16:
+		kernels.NarrowBFloat16(dst, x)
+	case meta.Float16:
+		kernels.NarrowFloat16(dst, x)
+	default:
+		dst = dst[:4*len(x)]
+		for i, v := range x {
+			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
+		}
+	}
+}
+
+// move copies rows where a fault is caught.
+type move struct{ dst, src tensor.Tensor }
+
+// Copy copies row by row; dst or src may have a stride.
+func (b *Backend) Copy(dst, src tensor.Tensor) error {
+	if dst.DType != src.DType || dst.Rank != src.Rank || dst.Dims != src.Dims {
+		return fmt.Errorf("backend: copy of %v %v to %v %v", src.DType, src.Shape(), dst.DType, dst.Shape())
+	}
+	if b.failed.Load() {
+		return b.Sync()
+	}
+	if dst.Elements() > 0 {
+		b.move = move{dst: dst, src: src}
+		b.run(&b.move, 1, 0)
+	}
+	if b.failed.Load() {
+		return b.Sync()
+	}
+	return nil
+}
+
+func (op *move) run(_ *worker, _ int) {
+	rows, width := max(op.dst.Rows(), 1), op.dst.DType.Bytes(int64(op.dst.Cols()))
+	for i := range rows {
+		to := op.dst.DType.Bytes(int64(i * op.dst.RowStride()))
+		from := op.src.DType.Bytes(int64(i * op.src.RowStride()))
+		copy(op.dst.Data[to:to+width], op.src.Data[from:from+width])
+	}
+}

@@ -1,0 +1,32 @@
+// Package kernels is the innermost arithmetic on the host: short loops over raw
+// memory, in Go and in generated assembly.
+//
+// A [Set] is one variant of all kernels: "go" runs everywhere, "avx2" and "avx512"
+// where the processor has them. [Select] takes one by name, or the best one; nothing
+// here reads the environment. [Floats] are activations, [Weights] are a matrix as it
+// lies in a checkpoint: bfloat16, float16 or float32 at any byte address.
+//
+// # Order of summation
+//
+// Within one Set every sum has one order, which depends on its length alone. A dot
+// product of length n has [Set.Lanes] partial sums; lane l adds the products k ≡ l
+// (mod lanes) in ascending k; then the lanes are added in halves: lane i and lane
+// i+lanes/2, and so on down to one. [Set.Mix] adds in ascending order of the keys. So
+// a result does not depend on how many rows or tokens share a call, nor on where the
+// bytes lie, and [Set.Mix] with a step of lanes gives the lanes of a dot product. The
+// assembly uses fused multiply-add, the Go variant does not: variants differ from each
+// other in the last bits, never inside themselves.
+//
+// # Assembly
+//
+// _asm holds C with intrinsics and the generator which turns it into Go assembly with a
+// pinned clang. No kernel uses the stack, so that a fault on a mapped weight inside one
+// is an ordinary Go panic where debug.SetPanicOnFault is set. A kernel call takes well
+// under 100 µs when its caller hands it pieces of at most 256 KiB of weights, and every
+// call goes through a Go function that the scheduler can interrupt. The tag purego
+// leaves the assembly out.
+//
+// The package knows nothing of tensors, models or threads.
+package kernels
+
+//go:generate go -C _asm run . -out ..

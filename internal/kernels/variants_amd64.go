@@ -1,0 +1,5 @@
+//go:build !purego
+
+package kernels
+
+func available() []Set { return []Set{goSet()} }
