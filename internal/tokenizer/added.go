@@ -77,14 +77,14 @@ func newAddedVocab(list []AddedToken, m model, norm normalizer) (*addedVocab, er
 	return a, nil
 }
 
-// cut appends p to out with the tokens of t cut out of it.
-func (a *addedVocab) cut(out []piece, p piece, t *trie, splitSpecial bool) ([]piece, error) {
+// cut emits p with the tokens of t cut out of it.
+func (a *addedVocab) cut(p piece, t *trie, splitSpecial bool, emit func(piece)) error {
 	from := 0
 	steps := stepsBase + stepsPerByte*len(p.s)
 	for at := 0; ; {
 		start, end, k := t.find(p.s, at, &steps)
 		if steps < 0 {
-			return out, ErrTooSlow
+			return ErrTooSlow
 		}
 		if k < 0 {
 			break
@@ -101,19 +101,19 @@ func (a *addedVocab) cut(out []piece, p piece, t *trie, splitSpecial bool) ([]pi
 			end = len(p.s) - len(strings.TrimLeftFunc(p.s[end:], unicode.IsSpace))
 		}
 		if from < start {
-			out = append(out, p.cut(from, start))
+			emit(p.cut(from, start))
 		}
 		c := p.cut(start, end)
 		c.added = tok.ID
-		out = append(out, c)
+		emit(c)
 		// A token inside white space that was just stripped is still matched next, as
 		// the reference does.
 		from = end
 	}
 	if from < len(p.s) {
-		out = append(out, p.cut(from, len(p.s)))
+		emit(p.cut(from, len(p.s)))
 	}
-	return out, nil
+	return nil
 }
 
 // standsAlone reports whether no word character touches s[start:end].

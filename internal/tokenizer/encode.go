@@ -1,9 +1,9 @@
 package tokenizer
 
 import (
+	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"unicode/utf8"
 )
 
@@ -88,68 +88,60 @@ func (t *Tokenizer) encode(opts EncodeOptions, full bool, texts ...string) (Enco
 	return all, nil
 }
 
-// scratch holds the lists of pieces that a text passes through.
-type scratch struct{ a, b []piece }
-
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
-
-// maxScratch is how many pieces are kept for the next text.
-const maxScratch = 2048
-
-// release gives s back without the texts it held.
-func (s *scratch) release() {
-	if max(cap(s.a), cap(s.b)) > maxScratch {
-		return
-	}
-	clear(s.a[:cap(s.a)])
-	clear(s.b[:cap(s.b)])
-	scratches.Put(s)
+// walk is one text's way through the pipeline: word gets the added tokens and the
+// words of what lies between them, in order.
+type walk struct {
+	t     *Tokenizer
+	opts  EncodeOptions
+	word  func(piece)
+	sinks []func(piece) // what each pre-tokenizer emits to
+	err   error
 }
 
-// words cuts text into added tokens and the words of what lies between them.
-func (t *Tokenizer) words(s *scratch, text string, opts EncodeOptions, track bool) ([]piece, error) {
+// words walks text, which is valid UTF-8.
+func (t *Tokenizer) words(text string, opts EncodeOptions, track bool, word func(piece)) error {
 	if text == "" {
-		return nil, nil
-	}
-	from, to := s.a[:0], s.b[:0]
-	defer func() { s.a, s.b = from, to }()
-	track = track || t.trackFirst
-	from, err := t.added.cut(from, whole(text, track), &t.added.raw, opts.SplitSpecial)
-	if err != nil {
-		return nil, err
-	}
-	step := func(cut func(out []piece, p piece) ([]piece, error)) error {
-		to = to[:0]
-		for _, p := range from {
-			if p.added >= 0 {
-				to = append(to, p)
-			} else if to, err = cut(to, p); err != nil {
-				return err
-			}
-		}
-		from, to = to, from
 		return nil
 	}
-	if t.norm != nil || len(t.added.afterNorm.nodes) > 0 {
-		err := step(func(out []piece, p piece) ([]piece, error) {
-			if t.norm != nil {
-				var err error
-				if p, err = t.norm.normalize(p); err != nil {
-					return out, err
-				}
-			}
-			return t.added.cut(out, p, &t.added.afterNorm, opts.SplitSpecial)
-		})
-		if err != nil {
-			return nil, err
-		}
+	w := &walk{t: t, opts: opts, word: word}
+	for i := range t.pre {
+		w.sinks = append(w.sinks, func(p piece) { w.pretokenize(i+1, p) })
 	}
-	for _, pre := range t.pre {
-		if err := step(pre.cut); err != nil {
-			return nil, err
-		}
+	w.check(t.added.cut(whole(text, track || t.trackFirst), &t.added.raw, opts.SplitSpecial, w.normalize))
+	return w.err
+}
+
+// check keeps the first error, after which nothing more is done.
+func (w *walk) check(err error) {
+	if w.err == nil {
+		w.err = err
 	}
-	return from, nil
+}
+
+// normalize takes what lies between the added tokens of the text as given.
+func (w *walk) normalize(p piece) {
+	if p.added < 0 && w.t.norm != nil && w.err == nil {
+		var err error
+		p, err = w.t.norm.normalize(p)
+		w.check(err)
+	}
+	if p.added >= 0 || len(w.t.added.afterNorm.nodes) == 0 {
+		w.pretokenize(0, p)
+		return
+	}
+	first := func(p piece) { w.pretokenize(0, p) }
+	w.check(w.t.added.cut(p, &w.t.added.afterNorm, w.opts.SplitSpecial, first))
+}
+
+// pretokenize hands p to the pre-tokenizers from the given one on.
+func (w *walk) pretokenize(from int, p piece) {
+	switch {
+	case w.err != nil || p.s == "":
+	case p.added >= 0 || from == len(w.t.pre):
+		w.word(p)
+	default:
+		w.check(w.t.pre[from].cut(p, w.sinks[from]))
+	}
 }
 
 // valid replaces invalid UTF-8.
@@ -161,43 +153,38 @@ func valid(text string) string {
 }
 
 func (t *Tokenizer) appendIDs(ids []int32, text string, opts EncodeOptions) ([]int32, error) {
-	s := scratches.Get().(*scratch)
-	defer s.release()
 	text = valid(text)
-	words, err := t.words(s, text, opts, false)
-	if err != nil {
-		return nil, err
-	}
 	ids = slices.Grow(ids, len(text)/4+8)
-	for i := range words {
-		if words[i].added >= 0 {
-			ids = append(ids, words[i].added)
-		} else if ids, err = t.model.appendIDs(ids, words[i].s); err != nil {
-			return nil, err
+	var failed error
+	err := t.words(text, opts, false, func(p piece) {
+		if p.added >= 0 {
+			ids = append(ids, p.added)
+			return
 		}
-	}
-	return ids, nil
+		var err error
+		if ids, err = t.model.appendIDs(ids, p.s); err != nil && failed == nil {
+			failed = err
+		}
+	})
+	return ids, errors.Join(err, failed)
 }
 
 // sequence encodes text with tokens and offsets.
 func (t *Tokenizer) sequence(text string, opts EncodeOptions) (Encoding, error) {
-	s := scratches.Get().(*scratch)
-	defer s.release()
 	text = valid(text)
-	words, err := t.words(s, text, opts, true)
-	if err != nil {
-		return Encoding{}, err
-	}
 	chars := newCharIndex(text)
 	var e Encoding
 	var tokens []token
-	for i := range words {
-		w := &words[i]
+	var failed error
+	err := t.words(text, opts, true, func(p piece) {
 		tokens = tokens[:0]
-		if w.added >= 0 {
-			tokens = append(tokens, token{w.added, 0, len(w.s), strings.Clone(w.s)})
-		} else if tokens, err = t.model.appendTokens(tokens, w.s); err != nil {
-			return Encoding{}, err
+		if p.added >= 0 {
+			tokens = append(tokens, token{p.added, 0, len(p.s), strings.Clone(p.s)})
+		} else {
+			var err error
+			if tokens, err = t.model.appendTokens(tokens, p.s); err != nil && failed == nil {
+				failed = err
+			}
 		}
 		for _, tok := range tokens {
 			name := tok.text
@@ -206,10 +193,10 @@ func (t *Tokenizer) sequence(text string, opts EncodeOptions) (Encoding, error) 
 			}
 			e.IDs = append(e.IDs, tok.id)
 			e.Tokens = append(e.Tokens, name)
-			e.Offsets = append(e.Offsets, chars.chars(w.origin(tok)))
+			e.Offsets = append(e.Offsets, chars.chars(p.origin(tok)))
 		}
-	}
-	return e, nil
+	})
+	return e, errors.Join(err, failed)
 }
 
 // origin is where a token of p lies in the original text.

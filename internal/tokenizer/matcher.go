@@ -110,39 +110,35 @@ func stretches(s string, m matcher, invert bool, out []stretch) ([]stretch, erro
 	return out, err
 }
 
-// split cuts p at the matches of m and appends the pieces that are not empty.
-func split(out []piece, p piece, m matcher, how behavior, invert bool) ([]piece, error) {
+// split cuts p at the matches of m and emits the pieces.
+func split(p piece, m matcher, how behavior, invert bool, emit func(piece)) error {
 	if how == isolated {
-		return isolate(out, p, m)
+		return isolate(p, m, emit)
 	}
 	list, err := stretches(p.s, m, invert, nil)
 	if err != nil {
-		return out, err
+		return err
 	}
 	for _, x := range how.join(list) {
-		if x.start < x.end {
-			out = append(out, p.cut(x.start, x.end))
-		}
+		emit(p.cut(x.start, x.end))
 	}
-	return out, nil
+	return nil
 }
 
 // isolate is split with behavior Isolated, where all that counts is the cuts.
-func isolate(out []piece, p piece, m matcher) ([]piece, error) {
+func isolate(p piece, m matcher, emit func(piece)) error {
 	at := 0
 	err := m.each(p.s, func(start, end int) {
 		if at < start {
-			out = append(out, p.cut(at, start))
+			emit(p.cut(at, start))
 		}
-		if start < end {
-			out = append(out, p.cut(start, end))
-		}
+		emit(p.cut(start, end))
 		at = end
 	})
-	if at < len(p.s) {
-		out = append(out, p.cut(at, len(p.s)))
+	if err == nil && at < len(p.s) {
+		emit(p.cut(at, len(p.s)))
 	}
-	return out, err
+	return err
 }
 
 // join applies the behavior to the stretches of a text, in place.

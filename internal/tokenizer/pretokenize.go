@@ -6,16 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// preTokenizer cuts a piece into words, which it appends to out. Empty words are
-// left out. The only error is [ErrTooSlow].
+// preTokenizer cuts a piece into words and emits them in order; empty ones do not
+// count. The only error is [ErrTooSlow].
 type preTokenizer interface {
-	cut(out []piece, p piece) ([]piece, error)
+	cut(p piece, emit func(piece)) error
 }
-
-// cutFunc is a pre-tokenizer that is one function.
-type cutFunc func(out []piece, p piece) ([]piece, error)
-
-func (f cutFunc) cut(out []piece, p piece) ([]piece, error) { return f(out, p) }
 
 // splitter cuts at the matches of a pattern.
 type splitter struct {
@@ -24,8 +19,8 @@ type splitter struct {
 	invert  bool
 }
 
-func (s splitter) cut(out []piece, p piece) ([]piece, error) {
-	return split(out, p, s.pattern, s.how, s.invert)
+func (s splitter) cut(p piece, emit func(piece)) error {
+	return split(p, s.pattern, s.how, s.invert, emit)
 }
 
 // gpt2Pattern is what the ByteLevel pre-tokenizer splits with.
@@ -39,25 +34,19 @@ type byteLevel struct {
 	raw         bool
 }
 
-func (b *byteLevel) cut(out []piece, p piece) ([]piece, error) {
+func (b *byteLevel) cut(p piece, emit func(piece)) error {
 	if b.prefixSpace && !strings.HasPrefix(p.s, " ") {
 		p = prepend(p, " ")
 	}
-	from := len(out)
-	if b.pattern == nil {
-		out = append(out, p)
-	} else {
-		var err error
-		if out, err = isolate(out, p, b.pattern); err != nil {
-			return out, err
-		}
-	}
+	word := emit
 	if !b.raw {
-		for i := from; i < len(out); i++ {
-			out[i] = byteChars(out[i])
-		}
+		word = func(p piece) { emit(byteChars(p)) }
 	}
-	return out, nil
+	if b.pattern == nil {
+		word(p)
+		return nil
+	}
+	return isolate(p, b.pattern, word)
 }
 
 // metaspace writes spaces as another character and may put one before the text.
@@ -75,10 +64,10 @@ const (
 	prependNever
 )
 
-func (m *metaspace) cut(out []piece, p piece) ([]piece, error) {
+func (m *metaspace) cut(p piece, emit func(piece)) error {
 	p, err := replacer{literal(" "), m.mark}.normalize(p)
 	if err != nil {
-		return out, err
+		return err
 	}
 	if m.prepend == prependAlways || m.prepend == prependFirst && p.first {
 		if !strings.HasPrefix(p.s, m.mark) {
@@ -86,24 +75,26 @@ func (m *metaspace) cut(out []piece, p piece) ([]piece, error) {
 		}
 	}
 	if m.split {
-		return split(out, p, literal(m.mark), mergedWithNext, false)
+		return split(p, literal(m.mark), mergedWithNext, false, emit)
 	}
-	return append(out, p), nil
+	emit(p)
+	return nil
 }
 
-// fixedLength cuts after every n characters.
-func fixedLength(n int) cutFunc {
-	return func(out []piece, p piece) ([]piece, error) {
-		start, count := 0, 0
-		for i := range p.s {
-			if count == n {
-				out = append(out, p.cut(start, i))
-				start, count = i, 0
-			}
-			count++
+// fixedLength cuts after every so many characters.
+type fixedLength int
+
+func (n fixedLength) cut(p piece, emit func(piece)) error {
+	start, count := 0, 0
+	for i := range p.s {
+		if count == int(n) {
+			emit(p.cut(start, i))
+			start, count = i, 0
 		}
-		return append(out, p.cut(start, len(p.s))), nil
+		count++
 	}
+	emit(p.cut(start, len(p.s)))
+	return nil
 }
 
 // preTokenizerSpec is the JSON of any pre-tokenizer.
