@@ -1,0 +1,279 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/heftai/heft/internal/chat/jinja"
+)
+
+// Value is a JSON value whose objects keep the order of their keys: nil, bool,
+// int64 (or *big.Int), float64, string, *List, *Dict.
+type Value = jinja.Value
+
+// Dict is a JSON object, List a JSON array.
+type (
+	Dict = jinja.Dict
+	List = jinja.List
+)
+
+// NewDict makes an object of alternating keys and values.
+func NewDict(pairs ...Value) *Dict { return jinja.NewDict(pairs...) }
+
+// NewList makes an array.
+func NewList(items ...Value) *List { return jinja.NewList(items...) }
+
+// Decode reads one JSON text into a Value. It keeps the order of keys and tells
+// integers from floats; its nesting is bounded.
+func Decode(data []byte) (Value, error) { return jinja.Decode(data) }
+
+// Kind is the class of an [Error].
+type Kind = jinja.Kind
+
+// The kinds of errors, beside those of package jinja that only tell how a template
+// failed.
+const (
+	// KindValidation is a conversation that is refused before or after rendering.
+	KindValidation Kind = "validation"
+	// KindRaise is the template's own refusal, with its own message.
+	KindRaise = jinja.KindRaise
+	// KindSyntax is a template that does not parse.
+	KindSyntax = jinja.KindSyntax
+	// KindLimit is a template that takes too much time or memory.
+	KindLimit = jinja.KindLimit
+)
+
+// Error says why there is no template or no prompt. Line is the template's, 0 if
+// none is to blame. Message is what a client may be shown.
+type Error struct {
+	Kind    Kind
+	Line    int
+	Message string
+}
+
+// Error is the message with the package and, where there is one, the line.
+func (e *Error) Error() string {
+	if e.Line > 0 {
+		return fmt.Sprintf("chat: template line %d: %s", e.Line, e.Message)
+	}
+	return "chat: " + e.Message
+}
+
+func invalid(format string, args ...any) error {
+	return &Error{Kind: KindValidation, Message: fmt.Sprintf(format, args...)}
+}
+
+// fromEngine makes the engine's errors ours.
+func fromEngine(err error) error {
+	var e *jinja.Error
+	if errors.As(err, &e) {
+		return &Error{e.Kind, e.Line, e.Message}
+	}
+	return err
+}
+
+// Template is a chat template. It is safe for concurrent use.
+type Template struct{ t *jinja.Template }
+
+// Parse reads a chat template. The error is an [Error] of [KindSyntax].
+func Parse(template string) (*Template, error) {
+	t, err := jinja.Parse(template)
+	if err != nil {
+		return nil, fromEngine(err)
+	}
+	return &Template{t}, nil
+}
+
+// Source is the template's text.
+func (t *Template) Source() string { return t.t.Source() }
+
+// Request is one conversation to render. It is only read.
+type Request struct {
+	// Messages are objects with a role, oldest first. There must be one.
+	Messages []Value
+	// Tools is an array of tool descriptions. nil is None: defined, but empty.
+	Tools Value
+	// Documents is an array of objects for retrieval templates, or nil.
+	Documents Value
+	// AddGenerationPrompt ends the prompt with the header of the model's answer.
+	AddGenerationPrompt bool
+	// ContinueField names the field of the last message that the model continues,
+	// usually "content"; empty for none. It excludes AddGenerationPrompt.
+	ContinueField string
+	// Kwargs are more variables for the template. They win over SpecialTokens.
+	Kwargs *Dict
+	// SpecialTokens are bos_token, eos_token and the like. What a model does not
+	// have must be absent, not empty: templates ask whether it is defined.
+	SpecialTokens map[string]string
+	// Now is what strftime_now shows, in its own location. Zero is the present,
+	// local time.
+	Now time.Time
+	// Limits bounds the rendering; the zero value has sensible bounds.
+	Limits jinja.Limits
+}
+
+// SetKwargs takes the arguments of apply_chat_template as a client sends them
+// (chat_template_kwargs): add_generation_prompt, continue_final_message (true or
+// the name of a field) and documents set the fields of those names, the rest
+// becomes Kwargs. Names that would replace the conversation are refused.
+func (r *Request) SetKwargs(kwargs *Dict) error {
+	rest := &Dict{}
+	for name, v := range kwargs.All() {
+		switch name {
+		case "add_generation_prompt":
+			on, ok := v.(bool)
+			if !ok && v != nil {
+				return invalid("%s must be true or false", name)
+			}
+			r.AddGenerationPrompt = on
+		case "continue_final_message":
+			switch v := v.(type) {
+			case nil:
+				r.ContinueField = ""
+			case string:
+				r.ContinueField = v
+			case bool:
+				r.ContinueField = ""
+				if v {
+					r.ContinueField = "content"
+				}
+			default:
+				return invalid("%s must be true, false or the name of a field", name)
+			}
+		case "documents":
+			r.Documents = v
+		case "messages", "conversation", "tools", "chat_template", "tokenize":
+			return invalid("%s cannot be given as a template argument", name)
+		default:
+			rest.Set(name, v)
+		}
+	}
+	r.Kwargs = rest
+	return nil
+}
+
+// Render makes the prompt of a conversation. The error is an [Error].
+func (t *Template) Render(r Request) (string, error) {
+	messages, err := r.prepare()
+	if err != nil {
+		return "", err
+	}
+	var next *continuation
+	if r.ContinueField != "" {
+		if next, err = continueLast(messages, r.ContinueField, t.Source()); err != nil {
+			return "", err
+		}
+	}
+	now := r.Now
+	if now.IsZero() {
+		now = time.Now()
+	}
+	prompt, err := t.t.Render(r.variables(messages), now, r.Limits)
+	if err != nil {
+		return "", fromEngine(err)
+	}
+	if next != nil {
+		return next.cut(prompt)
+	}
+	return prompt, nil
+}
+
+// variables is what the template sees.
+func (r *Request) variables(messages []*Dict) *Dict {
+	list := &List{}
+	for _, m := range messages {
+		list.Items = append(list.Items, m)
+	}
+	vars := NewDict("messages", list, "tools", r.Tools, "documents", r.Documents,
+		"add_generation_prompt", r.AddGenerationPrompt)
+	for name, token := range r.SpecialTokens {
+		if _, kept := vars.Get(name); !kept {
+			vars.Set(name, token)
+		}
+	}
+	for name, v := range r.Kwargs.All() {
+		vars.Set(name, v)
+	}
+	return vars
+}
+
+// prepare checks the request and returns the messages as the template sees them:
+// copies without null fields, the reasoning under all its names.
+func (r *Request) prepare() ([]*Dict, error) {
+	if len(r.Messages) == 0 {
+		return nil, invalid("Cannot apply chat template to an empty conversation. Provide at least one message.")
+	}
+	if r.ContinueField != "" && r.AddGenerationPrompt {
+		return nil, invalid("continue_final_message and add_generation_prompt are not compatible. " +
+			"Use continue_final_message when you want the model to continue the final message, " +
+			"and add_generation_prompt when you want to add a header that will prompt it to start a new assistant message instead.")
+	}
+	if err := objects("tools", r.Tools); err != nil {
+		return nil, err
+	}
+	if err := objects("documents", r.Documents); err != nil {
+		return nil, err
+	}
+	messages := make([]*Dict, len(r.Messages))
+	for i, v := range r.Messages {
+		m, ok := v.(*Dict)
+		if !ok {
+			return nil, invalid("messages[%d] must be an object", i)
+		}
+		messages[i] = aliasReasoning(withoutNulls(m))
+	}
+	return messages, nil
+}
+
+// objects checks that v is null or an array of objects.
+func objects(name string, v Value) error {
+	if v == nil {
+		return nil
+	}
+	list, ok := v.(*List)
+	if !ok {
+		return invalid("%s must be an array", name)
+	}
+	for i, item := range list.Items {
+		if _, ok := item.(*Dict); !ok {
+			return invalid("%s[%d] must be an object", name, i)
+		}
+	}
+	return nil
+}
+
+func withoutNulls(m *Dict) *Dict {
+	out := &Dict{}
+	for k, v := range m.All() {
+		if v != nil {
+			out.Set(k, v)
+		}
+	}
+	return out
+}
+
+// reasoningFields are the names under which clients send a message's reasoning,
+// the standard one first.
+var reasoningFields = [...]string{"reasoning_content", "thinking", "reasoning"}
+
+// aliasReasoning fills reasoning_content with the first reasoning there is, and
+// thinking where that is absent. thinking comes first, a new reasoning_content last.
+func aliasReasoning(m *Dict) *Dict {
+	var reasoning Value
+	for _, name := range reasoningFields {
+		if v, ok := m.Get(name); ok {
+			reasoning = v
+			break
+		}
+	}
+	if reasoning == nil {
+		return m
+	}
+	out := NewDict("thinking", reasoning)
+	for k, v := range m.All() {
+		out.Set(k, v)
+	}
+	out.Set("reasoning_content", reasoning)
+	return out
+}

@@ -1,0 +1,516 @@
+package jinja
+
+import (
+	"math/rand/v2"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+func sequenceFilter(name string) filterFunc {
+	switch name {
+	case "length", "count":
+		return filterLength
+	case "list":
+		return func(st *state, v Value, c *args) (Value, error) {
+			if _, err := c.bind(0); err != nil {
+				return nil, err
+			}
+			items, err := collect(st, v)
+			return &List{Items: items}, err
+		}
+	case "first":
+		return filterFirst
+	case "last":
+		return filterLast
+	case "random":
+		return filterRandom
+	case "reverse":
+		return filterReverse
+	case "items":
+		return filterItems
+	case "join":
+		return filterJoin
+	case "sort":
+		return filterSort
+	case "dictsort":
+		return filterDictSort
+	case "groupby":
+		return filterGroupBy
+	case "unique":
+		return filterUnique
+	case "min":
+		return func(st *state, v Value, c *args) (Value, error) { return extreme(st, v, c, -1) }
+	case "max":
+		return func(st *state, v Value, c *args) (Value, error) { return extreme(st, v, c, 1) }
+	case "batch":
+		return filterBatch
+	case "slice":
+		return filterSlice
+	}
+	return nil
+}
+
+func filterLength(st *state, v Value, c *args) (Value, error) {
+	if _, err := c.bind(0); err != nil {
+		return nil, err
+	}
+	if l, ok := v.(*loopContext); ok {
+		n, err := l.size(st)
+		return int64(n), err
+	}
+	n, ok := length(v)
+	if !ok {
+		return nil, typeErrorf("object of type '%s' has no len()", typeName(v))
+	}
+	if s, ok := text(v); ok {
+		return int64(n), st.work(len(s) / 64)
+	}
+	return int64(n), nil
+}
+
+func filterFirst(st *state, v Value, c *args) (Value, error) {
+	if _, err := c.bind(0); err != nil {
+		return nil, err
+	}
+	it, err := iterate(st, v)
+	if err != nil {
+		return nil, err
+	}
+	item, ok, err := it.next()
+	if err == nil && !ok {
+		return undef("No first item, sequence was empty."), nil
+	}
+	return item, err
+}
+
+// reversible returns the items of v where Python's reversed takes it.
+func reversible(st *state, v Value) ([]Value, bool, error) {
+	switch v.(type) {
+	case string, markup, *List, *Tuple, *Dict, *view, *rangeValue, *undefined:
+		items, err := collect(st, v)
+		return items, true, err
+	}
+	return nil, false, nil
+}
+
+func filterLast(st *state, v Value, c *args) (Value, error) {
+	if _, err := c.bind(0); err != nil {
+		return nil, err
+	}
+	if n, at := sequence(v); at != nil && n > 0 {
+		return at(n - 1), nil
+	}
+	items, ok, err := reversible(st, v)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, typeErrorf("'%s' object is not reversible", typeName(v))
+	}
+	if len(items) == 0 {
+		return undef("No last item, sequence was empty."), nil
+	}
+	return items[len(items)-1], nil
+}
+
+func filterRandom(st *state, v Value, c *args) (Value, error) {
+	if _, err := c.bind(0); err != nil {
+		return nil, err
+	}
+	n, ok := length(v)
+	if !ok {
+		return nil, typeErrorf("object of type '%s' has no len()", typeName(v))
+	}
+	if n == 0 {
+		return undef("No random item, sequence was empty."), nil
+	}
+	return getItem(st, v, rand.Int64N(int64(n)))
+}
+
+func filterReverse(st *state, v Value, c *args) (Value, error) {
+	if _, err := c.bind(0); err != nil {
+		return nil, err
+	}
+	if s, ok := text(v); ok {
+		if err := st.grow(len(s)); err != nil {
+			return nil, err
+		}
+		return slice(st, v, nil, nil, int64(-1))
+	}
+	items, ok, err := reversible(st, v)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		if !iterable(v) {
+			return nil, failf(KindRuntime, "argument must be iterable")
+		}
+		if items, err = collect(st, v); err != nil {
+			return nil, err
+		}
+	}
+	n := len(items)
+	for i := range n / 2 {
+		items[i], items[n-1-i] = items[n-1-i], items[i]
+	}
+	if !ok {
+		return &List{Items: items}, nil
+	}
+	return &generator{"reversed", itemsIterator(items).next}, nil
+}
+
+// filterItems is the pairs of a mapping; what is undefined has none.
+func filterItems(st *state, v Value, c *args) (Value, error) {
+	if _, err := c.bind(0); err != nil {
+		return nil, err
+	}
+	var items *iterator
+	return &generator{"generator", func() (Value, bool, error) {
+		if items == nil {
+			d, ok := v.(*Dict)
+			if _, isUndef := v.(*undefined); !ok && !isUndef {
+				return nil, false, typeErrorf("Can only get item pairs from a mapping.")
+			}
+			it := indexIterator(d.Len(), (&view{d, "items"}).at)
+			items = &it
+		}
+		return items.next()
+	}}, nil
+}
+
+func filterJoin(st *state, v Value, c *args) (Value, error) {
+	a, err := c.bind(0, "d", "attribute")
+	if err != nil {
+		return nil, err
+	}
+	items, err := collect(st, v)
+	if err != nil {
+		return nil, err
+	}
+	sep := ""
+	if a[0] != missing {
+		if sep, err = str(st, a[0]); err != nil {
+			return nil, err
+		}
+	}
+	get := getter(st, a[1], false, missing)
+	parts := make([]string, len(items))
+	for i, item := range items {
+		if item, err = get(item); err != nil {
+			return nil, err
+		}
+		if parts[i], err = str(st, item); err != nil {
+			return nil, err
+		}
+	}
+	return joinTexts(st, parts, sep)
+}
+
+// dotted cuts an attribute path at its dots; digits are indices.
+func dotted(s string) []Value {
+	var parts []Value
+	for part := range strings.SplitSeq(s, ".") {
+		if i, err := strconv.ParseInt(part, 10, 64); err == nil && i >= 0 && part[0] != '+' {
+			parts = append(parts, i)
+		} else {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// sortBy sorts items by their keys, stably.
+func sortBy(st *state, items, keys []Value, reverse bool) error {
+	order := make([]int, len(items))
+	for i := range order {
+		order[i] = i
+	}
+	if err := st.growList(3 * len(items)); err != nil {
+		return err
+	}
+	var failed error
+	sort.SliceStable(order, func(i, j int) bool {
+		if failed != nil {
+			return false
+		}
+		x, y := keys[order[i]], keys[order[j]]
+		if reverse {
+			x, y = y, x
+		}
+		less, unordered, err := compare(st, "<", x, y)
+		if err == nil {
+			err = st.work(1)
+		}
+		failed = err
+		return less < 0 && !unordered
+	})
+	sorted, sortedKeys := make([]Value, len(items)), make([]Value, len(items))
+	for i, k := range order {
+		sorted[i], sortedKeys[i] = items[k], keys[k]
+	}
+	copy(items, sorted)
+	copy(keys, sortedKeys)
+	return failed
+}
+
+func flag(v Value) bool { return v != missing && truth(v) }
+
+func filterSort(st *state, v Value, c *args) (Value, error) {
+	a, err := c.bind(0, "reverse", "case_sensitive", "attribute")
+	if err != nil {
+		return nil, err
+	}
+	items, err := collect(st, v)
+	if err != nil {
+		return nil, err
+	}
+	attributes := []Value{a[2]}
+	if s, ok := text(a[2]); ok {
+		attributes = nil
+		for part := range strings.SplitSeq(s, ",") {
+			attributes = append(attributes, part)
+		}
+	}
+	keys := make([]Value, len(items))
+	for i, item := range items {
+		parts := make([]Value, len(attributes))
+		for k, attribute := range attributes {
+			if parts[k], err = getter(st, attribute, !flag(a[1]), missing)(item); err != nil {
+				return nil, err
+			}
+		}
+		keys[i] = &List{Items: parts}
+	}
+	if err := sortBy(st, items, keys, flag(a[0])); err != nil {
+		return nil, err
+	}
+	return &List{Items: items}, nil
+}
+
+func filterDictSort(st *state, v Value, c *args) (Value, error) {
+	a, err := c.bind(0, "case_sensitive", "by", "reverse")
+	if err != nil {
+		return nil, err
+	}
+	by, err := textArg(a[1], "key")
+	if err != nil {
+		return nil, err
+	}
+	if by != "key" && by != "value" {
+		return nil, failf(KindRuntime, `You can only sort by either "key" or "value"`)
+	}
+	if u, ok := v.(*undefined); ok {
+		return nil, u.err()
+	}
+	d, ok := v.(*Dict)
+	if !ok {
+		return nil, typeErrorf("'%s' object has no attribute 'items'", typeName(v))
+	}
+	items, err := collect(st, &view{d, "items"})
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]Value, len(items))
+	for i := range items {
+		keys[i] = d.keys[i]
+		if by == "value" {
+			keys[i] = d.vals[i]
+		}
+		if !flag(a[0]) {
+			if keys[i], err = foldCase(st, keys[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := sortBy(st, items, keys, flag(a[2])); err != nil {
+		return nil, err
+	}
+	return &List{Items: items}, nil
+}
+
+// filterGroupBy sorts by an attribute and makes a (grouper, list) tuple of every
+// run of equal ones.
+func filterGroupBy(st *state, v Value, c *args) (Value, error) {
+	a, err := c.bind(1, "attribute", "default", "case_sensitive")
+	if err != nil {
+		return nil, err
+	}
+	items, err := collect(st, v)
+	if err != nil {
+		return nil, err
+	}
+	fold := !flag(a[2])
+	keys := make([]Value, len(items))
+	get := getter(st, a[0], fold, a[1])
+	for i, item := range items {
+		if keys[i], err = get(item); err != nil {
+			return nil, err
+		}
+	}
+	if err := sortBy(st, items, keys, false); err != nil {
+		return nil, err
+	}
+	var groups []Value
+	var last *List
+	for i, item := range items {
+		if i > 0 {
+			same, err := equal(st, keys[i-1], keys[i])
+			if err != nil {
+				return nil, err
+			}
+			if same {
+				last.Items = append(last.Items, item)
+				continue
+			}
+		}
+		grouper := keys[i]
+		if fold {
+			if grouper, err = getter(st, a[0], false, a[1])(item); err != nil {
+				return nil, err
+			}
+		}
+		last = NewList(item)
+		groups = append(groups, &Tuple{Items: []Value{grouper, last}, group: true})
+	}
+	return &List{Items: groups}, st.growList(4 * len(items))
+}
+
+func filterUnique(st *state, v Value, c *args) (Value, error) {
+	a, err := c.bind(0, "case_sensitive", "attribute")
+	if err != nil {
+		return nil, err
+	}
+	get := getter(st, a[1], !flag(a[0]), missing)
+	seen := &Dict{}
+	return lazily(st, "unique", v, func(item Value) (Value, bool, error) {
+		key, err := get(item)
+		if err != nil {
+			return nil, false, err
+		}
+		i, err := seen.find(key)
+		if err != nil || i >= 0 {
+			return nil, false, err
+		}
+		seen.set(key, nil)
+		return item, true, st.growList(3)
+	}), nil
+}
+
+// extreme is min (want -1) or max (want 1): the first of the least or greatest.
+func extreme(st *state, v Value, c *args, want int) (Value, error) {
+	a, err := c.bind(0, "case_sensitive", "attribute")
+	if err != nil {
+		return nil, err
+	}
+	items, err := collect(st, v)
+	if err != nil {
+		return nil, err
+	}
+	if len(items) == 0 {
+		return undef("No aggregated item, sequence was empty."), nil
+	}
+	get := getter(st, a[1], !flag(a[0]), missing)
+	var best, bestKey Value
+	for i, item := range items {
+		key, err := get(item)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			order, unordered, err := compare(st, map[int]string{-1: "<", 1: ">"}[want], key, bestKey)
+			if err != nil {
+				return nil, err
+			}
+			if unordered || order != want {
+				continue
+			}
+		}
+		best, bestKey = item, key
+	}
+	return best, nil
+}
+
+func filterBatch(st *state, v Value, c *args) (Value, error) {
+	a, err := c.bind(1, "linecount", "fill_with")
+	if err != nil {
+		return nil, err
+	}
+	var rest iterator
+	return &generator{"generator", func() (Value, bool, error) {
+		size, err := intArg(a[0], 0)
+		if err == nil && rest.next == nil {
+			rest, err = iterate(st, v)
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		var row []Value
+		for len(row) == 0 || int64(len(row)) < size {
+			item, ok, err := rest.next()
+			if err == nil {
+				err = st.growList(1)
+			}
+			if err != nil {
+				return nil, false, err
+			}
+			if !ok {
+				break
+			}
+			row = append(row, item)
+		}
+		if len(row) == 0 {
+			return nil, false, nil
+		}
+		if fill := a[1]; fill != missing && fill != nil {
+			if size > int64(len(row)) {
+				if err := st.growList(int(min(size, 1<<40))); err != nil {
+					return nil, false, err
+				}
+			}
+			for int64(len(row)) < size {
+				row = append(row, fill)
+			}
+		}
+		return &List{Items: row}, true, nil
+	}}, nil
+}
+
+func filterSlice(st *state, v Value, c *args) (Value, error) {
+	a, err := c.bind(1, "slices", "fill_with")
+	if err != nil {
+		return nil, err
+	}
+	items := []Value(nil)
+	number, offset := int64(-1), 0
+	return &generator{"generator", func() (Value, bool, error) {
+		slices, err := intArg(a[0], 0)
+		if err == nil && number < 0 {
+			if items, err = collect(st, v); err == nil && slices == 0 {
+				err = typeErrorf("integer division or modulo by zero")
+			}
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		number++
+		if number >= slices {
+			return nil, false, nil
+		}
+		size := int64(len(items)) / slices
+		if err := st.growList(int(size) + 2); err != nil {
+			return nil, false, err
+		}
+		extra := number < int64(len(items))%slices
+		end := offset + int(size)
+		if extra {
+			end++
+		}
+		part := append([]Value(nil), items[offset:end]...)
+		offset = end
+		if fill := a[1]; fill != missing && fill != nil && !extra {
+			part = append(part, fill)
+		}
+		return &List{Items: part}, true, nil
+	}}, nil
+}

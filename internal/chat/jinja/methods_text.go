@@ -1,0 +1,447 @@
+package jinja
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// textMethod is a method of str: v is the value, s its characters.
+type textMethod func(st *state, v Value, s string, c *args) (Value, error)
+
+// stringMethod finds a method of str, nil if there is none.
+func stringMethod(name string) textMethod {
+	switch name {
+	case "upper":
+		return plain(upper)
+	case "lower":
+		return plain(lower)
+	case "casefold":
+		return plain(func(s string) string { return lower(strings.ReplaceAll(s, "ß", "ss")) })
+	case "capitalize":
+		return plain(capitalize)
+	case "title":
+		return plain(title)
+	case "swapcase":
+		return plain(swapCase)
+	case "strip":
+		return strip(true, true)
+	case "lstrip":
+		return strip(true, false)
+	case "rstrip":
+		return strip(false, true)
+	case "split":
+		return split(fields, strings.SplitN)
+	case "rsplit":
+		return split(fieldsFromEnd, func(s, sep string, n int) []string { return splitFromEnd(s, sep, n-1) })
+	case "splitlines":
+		return methodSplitLines
+	case "startswith":
+		return affix(strings.HasPrefix)
+	case "endswith":
+		return affix(strings.HasSuffix)
+	case "removeprefix":
+		return trimAffix(strings.TrimPrefix)
+	case "removesuffix":
+		return trimAffix(strings.TrimSuffix)
+	case "replace":
+		return methodReplace
+	case "find", "index":
+		return find(strings.Index, name == "index")
+	case "rfind", "rindex":
+		return find(strings.LastIndex, name == "rindex")
+	case "count":
+		return methodCount
+	case "join":
+		return methodJoin
+	case "partition":
+		return partition(strings.Index, false)
+	case "rpartition":
+		return partition(strings.LastIndex, true)
+	case "center":
+		return justify(true, true)
+	case "ljust":
+		return justify(false, true)
+	case "rjust":
+		return justify(true, false)
+	case "zfill":
+		return methodZfill
+	case "expandtabs":
+		return methodExpandTabs
+	case "format":
+		return methodFormat
+	case "format_map":
+		return methodFormatMap
+	}
+	if is := textClass(name); is != nil {
+		return func(st *state, _ Value, s string, c *args) (Value, error) {
+			if err := c.positional(0, 0); err != nil {
+				return nil, err
+			}
+			return is(s), st.work(len(s) / 4)
+		}
+	}
+	return nil
+}
+
+// made counts a text that a method has made and gives it the type of v.
+func made(st *state, v Value, s string) (Value, error) { return like(v, s), st.grow(len(s)) }
+
+func plain(f func(string) string) textMethod {
+	return func(st *state, v Value, s string, c *args) (Value, error) {
+		if err := c.positional(0, 0); err != nil {
+			return nil, err
+		}
+		return made(st, v, f(s))
+	}
+}
+
+// trim strips characters of chars, or white space if chars is None or missing.
+func trim(s string, chars Value, left, right bool) (string, error) {
+	drop := IsSpace
+	if chars != missing && chars != nil {
+		set, err := textArg(chars, "")
+		if err != nil {
+			return "", err
+		}
+		drop = func(r rune) bool { return strings.ContainsRune(set, r) }
+	}
+	if left {
+		s = strings.TrimLeftFunc(s, drop)
+	}
+	if right {
+		s = strings.TrimRightFunc(s, drop)
+	}
+	return s, nil
+}
+
+func strip(left, right bool) textMethod {
+	return func(st *state, v Value, s string, c *args) (Value, error) {
+		if err := c.positional(0, 1); err != nil {
+			return nil, err
+		}
+		out, err := trim(s, at(c.pos, 0), left, right)
+		if err == nil {
+			err = st.work((len(s) - len(out)) / 16)
+		}
+		return like(v, out), err
+	}
+}
+
+func textList(st *state, v Value, parts []string) (Value, error) {
+	if err := st.growList(len(parts)); err != nil {
+		return nil, err
+	}
+	items := make([]Value, len(parts))
+	for i, p := range parts {
+		items[i] = like(v, p)
+	}
+	return &List{Items: items}, nil
+}
+
+// split makes str.split and str.rsplit. words splits at white space, at most n
+// times; by splits at a separator into at most n parts; -1 is no bound.
+func split(words func(s string, n int) []string, by func(s, sep string, n int) []string) textMethod {
+	return func(st *state, v Value, s string, c *args) (Value, error) {
+		a, err := c.bind(0, "sep", "maxsplit")
+		if err != nil {
+			return nil, err
+		}
+		limit, err := intArg(a[1], -1)
+		if err != nil {
+			return nil, err
+		}
+		limit = max(min(limit, int64(len(s)+1)), -1)
+		if err := st.work(len(s) / 4); err != nil {
+			return nil, err
+		}
+		if a[0] == missing || a[0] == nil {
+			return textList(st, v, words(s, int(limit)))
+		}
+		sep, err := textArg(a[0], "")
+		if err != nil {
+			return nil, err
+		}
+		if sep == "" {
+			return nil, typeErrorf("empty separator")
+		}
+		if limit < 0 {
+			return textList(st, v, strings.Split(s, sep))
+		}
+		return textList(st, v, by(s, sep, int(limit)+1))
+	}
+}
+
+func methodSplitLines(st *state, v Value, s string, c *args) (Value, error) {
+	a, err := c.bind(0, "keepends")
+	if err != nil {
+		return nil, err
+	}
+	if err := st.work(len(s) / 4); err != nil {
+		return nil, err
+	}
+	return textList(st, v, splitLines(s, a[0] != missing && truth(a[0])))
+}
+
+// window is the part of s between optional start and end arguments, and how many
+// characters come before it. ok is false if the start lies beyond the end of s.
+func window(s string, pos []Value) (part string, before int, ok bool, err error) {
+	if len(pos) == 0 {
+		return s, 0, true, nil
+	}
+	n := utf8.RuneCountInString(s)
+	from, to, err := bounds(pos, n)
+	if err != nil || from > n || from > to {
+		return "", 0, false, err
+	}
+	lo := runeOffset(s, from, n)
+	hi := lo + runeOffset(s[lo:], to-from, n-from)
+	return s[lo:hi], from, true, nil
+}
+
+// affix makes str.startswith and str.endswith, which also take a tuple.
+func affix(has func(s, affix string) bool) textMethod {
+	return func(st *state, _ Value, s string, c *args) (Value, error) {
+		if err := c.positional(1, 3); err != nil {
+			return nil, err
+		}
+		part, _, ok, err := window(s, c.pos[1:])
+		if err != nil {
+			return nil, err
+		}
+		options := []Value{c.pos[0]}
+		if t, isTuple := c.pos[0].(*Tuple); isTuple {
+			options = t.Items
+		}
+		if err := st.work(len(options)); err != nil {
+			return nil, err
+		}
+		for _, o := range options {
+			fix, err := textArg(o, "")
+			if err != nil {
+				return nil, err
+			}
+			if ok && has(part, fix) {
+				return true, nil
+			}
+		}
+		return false, nil
+	}
+}
+
+func trimAffix(cut func(s, affix string) string) textMethod {
+	return func(_ *state, v Value, s string, c *args) (Value, error) {
+		if err := c.positional(1, 1); err != nil {
+			return nil, err
+		}
+		fix, err := textArg(c.pos[0], "")
+		return like(v, cut(s, fix)), err
+	}
+}
+
+func methodReplace(st *state, v Value, s string, c *args) (Value, error) {
+	if err := c.positional(2, 3); err != nil {
+		return nil, err
+	}
+	from, err := textArg(c.pos[0], "")
+	if err != nil {
+		return nil, err
+	}
+	to, err := textArg(c.pos[1], "")
+	if err != nil {
+		return nil, err
+	}
+	if _, isMarkup := v.(markup); isMarkup {
+		if _, isMarkup := c.pos[1].(markup); !isMarkup {
+			to = escapeHTML(to)
+		}
+	}
+	n, err := intArg(at(c.pos, 2), -1)
+	if err != nil {
+		return nil, err
+	}
+	out, err := replace(st, s, from, to, n)
+	return like(v, out), err
+}
+
+// replace is str.replace for the first n occurrences, all if n is negative.
+func replace(st *state, s, from, to string, n int64) (string, error) {
+	hits := int64(strings.Count(s, from)) // of an empty text: characters + 1, as in Python
+	if n >= 0 {
+		hits = min(hits, n)
+	}
+	if hits == 0 {
+		return s, st.work(len(s) / 16)
+	}
+	if int64(len(to)) > int64(st.limits.Output)/hits {
+		return "", st.grow(st.limits.Output + 1)
+	}
+	if err := st.grow(len(s) + int(hits)*len(to)); err != nil {
+		return "", err
+	}
+	return strings.Replace(s, from, to, int(hits)), nil
+}
+
+// find makes str.find and its kin; must says that not finding it is an error.
+func find(index func(s, part string) int, must bool) textMethod {
+	return func(st *state, _ Value, s string, c *args) (Value, error) {
+		if err := c.positional(1, 3); err != nil {
+			return nil, err
+		}
+		part, err := textArg(c.pos[0], "")
+		if err != nil {
+			return nil, err
+		}
+		in, before, ok, err := window(s, c.pos[1:])
+		if err == nil {
+			err = st.work(len(s) / 16)
+		}
+		if err != nil {
+			return nil, err
+		}
+		i := -1
+		if ok {
+			i = index(in, part)
+		}
+		if i < 0 {
+			if must {
+				return nil, typeErrorf("substring not found")
+			}
+			return int64(-1), nil
+		}
+		return int64(before + utf8.RuneCountInString(in[:i])), nil
+	}
+}
+
+func methodCount(st *state, _ Value, s string, c *args) (Value, error) {
+	if err := c.positional(1, 3); err != nil {
+		return nil, err
+	}
+	part, err := textArg(c.pos[0], "")
+	if err != nil {
+		return nil, err
+	}
+	in, _, ok, err := window(s, c.pos[1:])
+	if err != nil || !ok {
+		return int64(0), err
+	}
+	return int64(strings.Count(in, part)), st.work(len(in) / 16)
+}
+
+func methodJoin(st *state, v Value, s string, c *args) (Value, error) {
+	if err := c.positional(1, 1); err != nil {
+		return nil, err
+	}
+	items, err := collect(st, c.pos[0])
+	if err != nil {
+		return nil, err
+	}
+	parts := make([]string, len(items))
+	for i, item := range items {
+		part, ok := text(item)
+		if !ok {
+			return nil, typeErrorf("sequence item %d: expected str instance, %s found", i, typeName(item))
+		}
+		if _, isMarkup := v.(markup); isMarkup {
+			if _, isMarkup := item.(markup); !isMarkup {
+				part = escapeHTML(part)
+			}
+		}
+		parts[i] = part
+	}
+	out, err := joinTexts(st, parts, s)
+	return like(v, out), err
+}
+
+// joinTexts is strings.Join with its size counted first.
+func joinTexts(st *state, parts []string, sep string) (string, error) {
+	n := 0
+	for _, p := range parts {
+		n += len(p) + len(sep)
+		if n > st.limits.Output+len(sep) {
+			return "", st.grow(n)
+		}
+	}
+	if err := st.grow(n); err != nil {
+		return "", err
+	}
+	return strings.Join(parts, sep), nil
+}
+
+// partition makes str.partition and str.rpartition; what is not found leaves the
+// whole text first, or last.
+func partition(index func(s, sep string) int, last bool) textMethod {
+	return func(st *state, v Value, s string, c *args) (Value, error) {
+		if err := c.positional(1, 1); err != nil {
+			return nil, err
+		}
+		sep, err := textArg(c.pos[0], "")
+		if err != nil {
+			return nil, err
+		}
+		if sep == "" {
+			return nil, typeErrorf("empty separator")
+		}
+		parts := []string{s, "", ""}
+		if last {
+			parts = []string{"", "", s}
+		}
+		if i := index(s, sep); i >= 0 {
+			parts = []string{s[:i], sep, s[i+len(sep):]}
+		}
+		list, err := textList(st, v, parts)
+		if err != nil {
+			return nil, err
+		}
+		return &Tuple{Items: list.(*List).Items}, st.work(len(s) / 16)
+	}
+}
+
+func justify(left, right bool) textMethod {
+	return func(st *state, v Value, s string, c *args) (Value, error) {
+		if err := c.positional(1, 2); err != nil {
+			return nil, err
+		}
+		width, err := intArg(c.pos[0], 0)
+		if err != nil {
+			return nil, err
+		}
+		fill, err := textArg(at(c.pos, 1), " ")
+		if err != nil {
+			return nil, err
+		}
+		if utf8.RuneCountInString(fill) != 1 {
+			return nil, typeErrorf("The fill character must be exactly one character long")
+		}
+		out, err := pad(st, s, fill, width, left, right)
+		return like(v, out), err
+	}
+}
+
+func methodZfill(st *state, v Value, s string, c *args) (Value, error) {
+	if err := c.positional(1, 1); err != nil {
+		return nil, err
+	}
+	width, err := intArg(c.pos[0], 0)
+	if err != nil {
+		return nil, err
+	}
+	sign := ""
+	if s != "" && (s[0] == '-' || s[0] == '+') {
+		sign, s = s[:1], s[1:]
+	}
+	out, err := pad(st, s, "0", width-int64(len(sign)), true, false)
+	return like(v, sign+out), err
+}
+
+func methodExpandTabs(st *state, v Value, s string, c *args) (Value, error) {
+	a, err := c.bind(0, "tabsize")
+	if err != nil {
+		return nil, err
+	}
+	size, err := intArg(a[0], 8)
+	if err != nil {
+		return nil, err
+	}
+	out, err := expandTabs(st, s, size)
+	return like(v, out), err
+}

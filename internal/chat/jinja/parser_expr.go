@@ -1,0 +1,567 @@
+package jinja
+
+import "slices"
+
+// tupleRules says how a possibly unparenthesised tuple is read: whether inline
+// ifs are part of its items, which names end it, whether it may be empty.
+type tupleRules struct {
+	cond     bool
+	endNames []string
+	parens   bool
+}
+
+// targetRules says what may stand left of an assignment.
+type targetRules struct {
+	namespace bool
+	tuples    bool
+	endNames  []string
+}
+
+func (p *parser) targetName() (token, error) {
+	t, err := p.expect(tokName)
+	if err == nil && isConstName(t.text) {
+		err = p.fail(t.line, "can't assign to '%s'", t.text)
+	}
+	return t, err
+}
+
+func isConstName(name string) bool {
+	return slices.Contains([]string{"true", "false", "none", "True", "False", "None"}, name)
+}
+
+// target reads what an assignment may assign to: names, tuples of them and, for
+// set, attributes of namespaces.
+func (p *parser) target(rules targetRules) (expr, error) {
+	x, err := p.tupleOf(tupleRules{endNames: rules.endNames}, func() (expr, error) {
+		return p.primary(rules.namespace)
+	})
+	if err == nil {
+		err = p.checkTarget(x)
+	}
+	return x, err
+}
+
+func (p *parser) checkTarget(x expr) error {
+	switch x := x.(type) {
+	case *nameExpr, *nsRef:
+		return nil
+	case *tupleExpr:
+		for _, item := range x.items {
+			if err := p.checkTarget(item); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return p.fail(x.exprLine(), "can't assign to this expression")
+}
+
+func (p *parser) tuple(rules tupleRules) (expr, error) {
+	return p.tupleOf(rules, func() (expr, error) {
+		if rules.cond {
+			return p.expression()
+		}
+		return p.or()
+	})
+}
+
+func (p *parser) tupleOf(rules tupleRules, item func() (expr, error)) (expr, error) {
+	line := pos(p.cur().line)
+	var items []expr
+	isTuple := false
+	for {
+		if len(items) > 0 {
+			if _, err := p.expect(","); err != nil {
+				return nil, err
+			}
+		}
+		if p.at(tokVarEnd) || p.at(tokBlkEnd) || p.at(")") || p.atName(rules.endNames...) {
+			break
+		}
+		x, err := item()
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, x)
+		if !p.at(",") {
+			break
+		}
+		isTuple = true
+	}
+	if !isTuple {
+		if len(items) > 0 {
+			return items[0], nil
+		}
+		if !rules.parens {
+			return nil, p.fail(p.cur().line, "Expected an expression, got %s", p.cur())
+		}
+	}
+	return &tupleExpr{line, items}, nil
+}
+
+// expression reads an expression with inline ifs.
+func (p *parser) expression() (expr, error) {
+	if err := p.nest(); err != nil {
+		return nil, err
+	}
+	defer p.unnest()
+	line := pos(p.cur().line)
+	x, err := p.or()
+	for err == nil && p.skipName("if") {
+		c := &condExpr{pos: line, then: x}
+		if c.test, err = p.or(); err != nil {
+			return nil, err
+		}
+		if p.skipName("else") {
+			if c.other, err = p.expression(); err != nil {
+				return nil, err
+			}
+		}
+		x, line = c, pos(p.cur().line)
+	}
+	return x, err
+}
+
+func (p *parser) or() (expr, error) {
+	return p.leftAssoc(p.and, func() string {
+		if p.atName("or") {
+			return "or"
+		}
+		return ""
+	})
+}
+
+func (p *parser) and() (expr, error) {
+	return p.leftAssoc(p.not, func() string {
+		if p.atName("and") {
+			return "and"
+		}
+		return ""
+	})
+}
+
+// operatorIn reports the current token if it is one of ops.
+func (p *parser) operatorIn(ops ...tokenKind) func() string {
+	return func() string {
+		if k := p.cur().kind; slices.Contains(ops, k) {
+			return string(k)
+		}
+		return ""
+	}
+}
+
+// leftAssoc reads `operand (op operand)*`.
+func (p *parser) leftAssoc(operand func() (expr, error), op func() string) (expr, error) {
+	x, err := operand()
+	for err == nil {
+		o := op()
+		if o == "" {
+			return x, nil
+		}
+		line := pos(p.next().line)
+		var y expr
+		if y, err = operand(); err == nil {
+			x = &binaryExpr{line, o, x, y}
+		}
+	}
+	return nil, err
+}
+
+func (p *parser) not() (expr, error) {
+	if !p.atName("not") {
+		return p.comparison()
+	}
+	if err := p.nest(); err != nil {
+		return nil, err
+	}
+	defer p.unnest()
+	line := pos(p.next().line)
+	x, err := p.not()
+	return &unaryExpr{line, "not", x}, err
+}
+
+func (p *parser) comparison() (expr, error) {
+	line := pos(p.cur().line)
+	first, err := p.sum()
+	if err != nil {
+		return nil, err
+	}
+	c := &compareExpr{pos: line, first: first}
+	for {
+		op := p.operatorIn("==", "!=", "<", "<=", ">", ">=")()
+		switch {
+		case op != "":
+			p.next()
+		case p.skipName("in"):
+			op = "in"
+		case p.atName("not") && p.look().kind == tokName && p.look().text == "in":
+			p.next()
+			p.next()
+			op = "not in"
+		default:
+			if len(c.ops) == 0 {
+				return first, nil
+			}
+			return c, nil
+		}
+		x, err := p.sum()
+		if err != nil {
+			return nil, err
+		}
+		c.ops, c.rest = append(c.ops, op), append(c.rest, x)
+	}
+}
+
+func (p *parser) sum() (expr, error) { return p.leftAssoc(p.concat, p.operatorIn("+", "-")) }
+
+func (p *parser) concat() (expr, error) {
+	line := pos(p.cur().line)
+	x, err := p.product()
+	if err != nil || !p.at("~") {
+		return x, err
+	}
+	c := &concatExpr{line, []expr{x}}
+	for p.skip("~") {
+		if x, err = p.product(); err != nil {
+			return nil, err
+		}
+		c.items = append(c.items, x)
+	}
+	return c, nil
+}
+
+func (p *parser) product() (expr, error) {
+	return p.leftAssoc(p.power, p.operatorIn("*", "/", "//", "%"))
+}
+
+func (p *parser) power() (expr, error) {
+	return p.leftAssoc(func() (expr, error) { return p.unary(true) }, p.operatorIn("**"))
+}
+
+// unary reads signs, a primary and what follows it. Filters bind less tightly
+// than a sign, so the operand of a sign takes none.
+func (p *parser) unary(withFilter bool) (expr, error) {
+	if err := p.nest(); err != nil {
+		return nil, err
+	}
+	defer p.unnest()
+	var x expr
+	var err error
+	if p.at("-") || p.at("+") {
+		t := p.next()
+		var operand expr
+		operand, err = p.unary(false)
+		x = &unaryExpr{pos(t.line), string(t.kind), operand}
+	} else {
+		x, err = p.primary(false)
+	}
+	if err == nil {
+		x, err = p.postfix(x)
+	}
+	if err == nil && withFilter {
+		x, err = p.filtersAndTests(x)
+	}
+	return x, err
+}
+
+func (p *parser) primary(withNamespace bool) (expr, error) {
+	t := p.next()
+	line := pos(t.line)
+	switch t.kind {
+	case tokName:
+		switch t.text {
+		case "true", "True":
+			return &constExpr{line, true}, nil
+		case "false", "False":
+			return &constExpr{line, false}, nil
+		case "none", "None":
+			return &constExpr{line, nil}, nil
+		}
+		if withNamespace && p.skip(".") {
+			attr, err := p.expect(tokName)
+			return &nsRef{line, t.text, attr.text}, err
+		}
+		return &nameExpr{line, t.text}, nil
+	case tokString:
+		s := t.text
+		for p.at(tokString) {
+			s += p.next().text
+		}
+		return &constExpr{line, s}, nil
+	case tokInt, tokFloat:
+		return &constExpr{line, t.value}, nil
+	case "(":
+		x, err := p.tuple(tupleRules{cond: true, parens: true})
+		if err == nil {
+			_, err = p.expect(")")
+		}
+		return x, err
+	case "[":
+		items, err := p.list("]")
+		return &listExpr{line, items}, err
+	case "{":
+		return p.dict(line)
+	}
+	return nil, p.fail(t.line, "unexpected %s", t)
+}
+
+// list reads expressions up to the closing bracket; a last comma is fine.
+func (p *parser) list(end tokenKind) ([]expr, error) {
+	var items []expr
+	for !p.at(end) {
+		if len(items) > 0 {
+			if _, err := p.expect(","); err != nil {
+				return nil, err
+			}
+			if p.at(end) {
+				break
+			}
+		}
+		x, err := p.expression()
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, x)
+	}
+	p.next()
+	return items, nil
+}
+
+func (p *parser) dict(line pos) (expr, error) {
+	d := &dictExpr{pos: line}
+	for !p.at("}") {
+		if len(d.keys) > 0 {
+			if _, err := p.expect(","); err != nil {
+				return nil, err
+			}
+			if p.at("}") {
+				break
+			}
+		}
+		k, err := p.expression()
+		if err != nil {
+			return nil, err
+		}
+		if _, err := p.expect(":"); err != nil {
+			return nil, err
+		}
+		v, err := p.expression()
+		if err != nil {
+			return nil, err
+		}
+		d.keys, d.values = append(d.keys, k), append(d.values, v)
+	}
+	p.next()
+	return d, nil
+}
+
+func (p *parser) postfix(x expr) (expr, error) {
+	var err error
+	for err == nil {
+		switch {
+		case p.at(".") || p.at("["):
+			x, err = p.subscript(x)
+		case p.at("("):
+			x, err = p.call(x)
+		default:
+			return x, nil
+		}
+	}
+	return nil, err
+}
+
+func (p *parser) filtersAndTests(x expr) (expr, error) {
+	var err error
+	for err == nil {
+		switch {
+		case p.at("|"):
+			x, err = p.filter(x, false)
+		case p.atName("is"):
+			x, err = p.test(x)
+		case p.at("("):
+			x, err = p.call(x)
+		default:
+			return x, nil
+		}
+	}
+	return nil, err
+}
+
+func (p *parser) subscript(x expr) (expr, error) {
+	t := p.next()
+	line := pos(t.line)
+	if t.kind == "." {
+		attr := p.next()
+		switch attr.kind {
+		case tokName:
+			return &attrExpr{line, x, attr.text}, nil
+		case tokInt:
+			return &itemExpr{line, x, &constExpr{line, attr.value}}, nil
+		}
+		return nil, p.fail(attr.line, "expected name or number")
+	}
+	var args []expr
+	for !p.at("]") {
+		if len(args) > 0 {
+			if _, err := p.expect(","); err != nil {
+				return nil, err
+			}
+		}
+		arg, err := p.subscribed()
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, arg)
+	}
+	p.next()
+	if len(args) == 1 {
+		return &itemExpr{line, x, args[0]}, nil
+	}
+	return &itemExpr{line, x, &tupleExpr{line, args}}, nil
+}
+
+// subscribed reads one index or slice.
+func (p *parser) subscribed() (expr, error) {
+	s := &sliceExpr{pos: pos(p.cur().line)}
+	var err error
+	if !p.at(":") {
+		if s.start, err = p.expression(); err != nil {
+			return nil, err
+		}
+		if !p.at(":") {
+			return s.start, nil
+		}
+	}
+	for _, part := range []*expr{&s.stop, &s.step} {
+		if !p.skip(":") {
+			break
+		}
+		if !p.at(":") && !p.at("]") && !p.at(",") {
+			if *part, err = p.expression(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return s, nil
+}
+
+func (p *parser) call(fn expr) (expr, error) {
+	line := pos(p.cur().line)
+	args, err := p.callArgs()
+	return &callExpr{line, fn, args}, err
+}
+
+func (p *parser) callArgs() (callArgs, error) {
+	var c callArgs
+	open := p.next()
+	bad := func() (callArgs, error) {
+		return c, p.fail(open.line, "invalid syntax for function call expression")
+	}
+	for comma := false; !p.at(")"); comma = true {
+		if comma {
+			if _, err := p.expect(","); err != nil {
+				return c, err
+			}
+			if p.at(")") {
+				break
+			}
+		}
+		var err error
+		switch {
+		case p.skip("*"):
+			if c.star != nil || c.dict != nil {
+				return bad()
+			}
+			c.star, err = p.expression()
+		case p.skip("**"):
+			if c.dict != nil {
+				return bad()
+			}
+			c.dict, err = p.expression()
+		case p.at(tokName) && p.look().kind == "=":
+			if c.dict != nil || slices.Contains(c.names, p.cur().text) {
+				return bad()
+			}
+			c.names = append(c.names, p.next().text)
+			p.next()
+			var v expr
+			v, err = p.expression()
+			c.values = append(c.values, v)
+		default:
+			if c.star != nil || c.dict != nil || len(c.names) > 0 {
+				return bad()
+			}
+			var x expr
+			x, err = p.expression()
+			c.args = append(c.args, x)
+		}
+		if err != nil {
+			return c, err
+		}
+	}
+	p.next()
+	return c, nil
+}
+
+// filter reads `| name(args)`, several times; bare means that the first bar is
+// not there, as in the filter tag. Without any filter it returns x.
+func (p *parser) filter(x expr, bare bool) (expr, error) {
+	for bare || p.at("|") {
+		if !bare {
+			p.next()
+		}
+		bare = false
+		name, err := p.dottedName()
+		if err != nil {
+			return nil, err
+		}
+		f := &filterExpr{pos: pos(name.line), x: x, name: name.text}
+		if p.at("(") {
+			if f.args, err = p.callArgs(); err != nil {
+				return nil, err
+			}
+		}
+		x = f
+	}
+	return x, nil
+}
+
+func (p *parser) dottedName() (token, error) {
+	name, err := p.expect(tokName)
+	for err == nil && p.skip(".") {
+		var part token
+		part, err = p.expect(tokName)
+		name.text += "." + part.text
+	}
+	return name, err
+}
+
+// test reads `is [not] name`, with arguments in parentheses or one without.
+func (p *parser) test(x expr) (expr, error) {
+	line := pos(p.next().line)
+	negated := p.skipName("not")
+	name, err := p.dottedName()
+	if err != nil {
+		return nil, err
+	}
+	t := &testExpr{pos: line, x: x, name: name.text}
+	switch k := p.cur().kind; {
+	case k == "(":
+		t.args, err = p.callArgs()
+	case p.atName("is"):
+		err = p.fail(p.cur().line, "You cannot chain multiple tests with is")
+	case slices.Contains([]tokenKind{tokName, tokString, tokInt, tokFloat, "[", "{"}, k) && !p.atName("else", "or", "and"):
+		var arg expr
+		if arg, err = p.primary(false); err == nil {
+			arg, err = p.postfix(arg)
+		}
+		t.args.args = []expr{arg}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if negated {
+		return &unaryExpr{line, "not", t}, nil
+	}
+	return t, nil
+}
