@@ -22,7 +22,9 @@ var ErrFull = errors.New("kvcache: no page is free")
 // A LayerShape is the size of one token in one layer, in elements.
 type LayerShape struct {
 	KWidth int // heads of keys times their dimension
-	VWidth int // heads of values times their dimension
+	// VWidth is heads of values times their dimension; 0 where a value is the beginning
+	// of its key and takes no memory.
+	VWidth int
 }
 
 // Config sizes a cache.
@@ -65,7 +67,7 @@ func (c Config) check() error {
 		return fmt.Errorf("kvcache: keys and values of dtype %v", c.DType)
 	}
 	for i, l := range c.Layers {
-		if l.KWidth < 1 || l.VWidth < 1 {
+		if l.KWidth < 1 || l.VWidth < 0 {
 			return fmt.Errorf("kvcache: layer %d has keys of width %d and values of width %d", i, l.KWidth, l.VWidth)
 		}
 	}
@@ -152,14 +154,27 @@ func (c *Cache) allocate(l LayerShape) (kv backend.KV, err error) {
 	if kv.K, err = c.memory.New(c.config.DType, c.config.Pages, c.config.PageTokens, l.KWidth); err != nil {
 		return kv, err
 	}
+	if kv.V = kv.K; l.VWidth == 0 {
+		return kv, nil
+	}
 	kv.V, err = c.memory.New(c.config.DType, c.config.Pages, c.config.PageTokens, l.VWidth)
 	return kv, err
 }
 
+// tensors are the memory of layer l: keys and perhaps values.
+func (c *Cache) tensors(l int) ([2]tensor.Tensor, int) {
+	kv := c.layers[l]
+	if c.config.Layers[l].VWidth == 0 {
+		return [2]tensor.Tensor{kv.K}, 1
+	}
+	return [2]tensor.Tensor{kv.K, kv.V}, 2
+}
+
 // Close frees the memory. The cache and its sequences are not used afterwards.
 func (c *Cache) Close() {
-	for _, kv := range c.layers {
-		for _, t := range []tensor.Tensor{kv.K, kv.V} {
+	for l := range c.layers {
+		all, n := c.tensors(l)
+		for _, t := range all[:n] {
 			if !t.IsZero() {
 				c.memory.Free(t)
 			}

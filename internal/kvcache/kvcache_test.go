@@ -314,7 +314,7 @@ func TestEvictsTheOldestFirst(t *testing.T) {
 
 func TestACopyThatFailsLeavesTheSequence(t *testing.T) {
 	memory := &heap{}
-	c, err := New(memory, Config{Layers: []LayerShape{{1, 1}}, DType: meta.BFloat16, PageTokens: 4, Pages: 4})
+	c, err := New(memory, Config{Layers: []LayerShape{{1, 1}, {2, 0}}, DType: meta.BFloat16, PageTokens: 4, Pages: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,7 +373,7 @@ func TestConfig(t *testing.T) {
 		"negative page": {DType: meta.Float32, Pages: 1, PageTokens: -1},
 		"no dtype":      {Pages: 1},
 		"integers":      {Pages: 1, DType: meta.Int8},
-		"no width":      {Pages: 1, DType: meta.Float32, Layers: []LayerShape{{0, 1}}},
+		"no keys":       {Pages: 1, DType: meta.Float32, Layers: []LayerShape{{0, 1}}},
 		"too many":      {Pages: 1 << 30, DType: meta.Float32},
 	} {
 		if _, err := New(&heap{}, bad); err == nil {

@@ -1,10 +1,6 @@
 package kvcache
 
-import (
-	"fmt"
-
-	"github.com/heftai/heft/internal/tensor"
-)
+import "fmt"
 
 // A Sequence is the pages of one request, in order. Its tokens are those that were
 // appended; the committed ones among them have valid keys and values.
@@ -105,8 +101,9 @@ func (s *Sequence) Reserve(n int) error {
 func (s *Sequence) copyPage(i int) error {
 	c, old := s.cache, s.pages[i]
 	p := c.take()
-	for l, kv := range c.layers {
-		for _, t := range [...]tensor.Tensor{kv.K, kv.V} {
+	for l := range c.layers {
+		all, n := c.tensors(l)
+		for _, t := range all[:n] {
 			if err := c.memory.Copy(t.Index(int(p)), t.Index(int(old))); err != nil {
 				c.drop(p)
 				return fmt.Errorf("kvcache: layer %d, page %d: %w", l, old, err)

@@ -20,13 +20,13 @@ type attention struct {
 	qw, kw, vw   int // widths of queries, keys and values
 }
 
-func (c *compiler) attention(n Node, in int) (*attention, error) {
+func (c *compiler) attention(n Node, in int) (rule, error) {
 	s, err := spec[meta.AttentionSpec](n, meta.KindAttention)
 	if err != nil {
 		return nil, err
 	}
 	if s.MLA != nil {
-		return nil, at(n.Path, "multi-head latent attention is not supported")
+		return c.latent(n, s, in)
 	}
 	if s.Heads < 1 || s.KVHeads < 1 || s.HeadDim < 1 || s.ValueDim < 1 || s.Heads%s.KVHeads != 0 {
 		return nil, at(n.Path, "%d heads over %d of keys and values, of sizes %d and %d", s.Heads, s.KVHeads, s.HeadDim, s.ValueDim)

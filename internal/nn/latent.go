@@ -1,0 +1,169 @@
+package nn
+
+import (
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kvcache"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// latent is multi-head latent attention. The cache holds one compressed vector for a
+// token, from which each head's key and value are linear maps: instead of expanding
+// the cache, the map of the keys is applied to the queries, q·(U·c) = (Uᵀ·q)·c, and that
+// of the values to the sum. All heads then attend with the same keys, of the width of
+// the compressed vector and the rotated part, and their beginning is the values.
+type latent struct {
+	path          string
+	spec          *meta.AttentionSpec
+	qDown, qUp    *linear // qDown and qNorm may be nil
+	qNorm         *norm
+	kvDown, kvUp  *linear
+	kvNorm        *norm
+	out           *linear
+	rope          int
+	nope, rotated int // parts of a head of the queries
+	rank          int
+}
+
+func (c *compiler) latent(n Node, s *meta.AttentionSpec, in int) (*latent, error) {
+	m := s.MLA
+	if m.LoraRank < 1 || m.RopeDim < 1 || m.NopeDim < 1 || s.Heads < 1 || s.ValueDim < 1 || s.HeadDim != m.NopeDim+m.RopeDim {
+		return nil, at(n.Path, "latent attention of %d heads of %d = %d + %d and %d, rank %d",
+			s.Heads, s.HeadDim, m.NopeDim, m.RopeDim, s.ValueDim, m.LoraRank)
+	}
+	if s.Rope == nil || s.Rope.Dim != m.RopeDim || s.Sinks != "" {
+		return nil, at(n.Path, "latent attention wants rope over %d dimensions and no sinks", m.RopeDim)
+	}
+	a := &latent{path: n.Path, spec: s, nope: m.NopeDim, rotated: m.RopeDim, rank: m.LoraRank}
+	err := c.latentQueries(n, a, in)
+	if err != nil {
+		return nil, err
+	}
+	if a.kvDown, err = c.linearNamed(n, "compression", m.KVDown, in, a.rank+a.rotated); err != nil {
+		return nil, err
+	}
+	if a.kvNorm, err = c.normNamed(n, "norm of the compression", m.KVNorm, a.rank); err != nil {
+		return nil, err
+	}
+	if a.kvUp, err = c.linearNamed(n, "expansion", m.KVUp, a.rank, s.Heads*(a.nope+s.ValueDim)); err != nil {
+		return nil, err
+	}
+	if a.kvUp.bias != nil || a.kvUp.transposed {
+		return nil, at(a.kvUp.path, "an expansion of latent attention that has a bias or is transposed")
+	}
+	if a.out, err = c.linearNamed(n, "output", s.Out, s.Heads*s.ValueDim, 0); err != nil {
+		return nil, err
+	}
+	if a.rope, err = c.rope(n.Path, s.Rope, a.rotated); err != nil {
+		return nil, err
+	}
+	c.program.heads = max(c.program.heads, s.Heads)
+	return a, c.cache(n.Path, s.Layer, kvcache.LayerShape{KWidth: a.rank + a.rotated})
+}
+
+func (c *compiler) latentQueries(n Node, a *latent, in int) (err error) {
+	m := a.spec.MLA
+	if m.QDown != "" {
+		if a.qDown, err = c.linearNamed(n, "compression of the queries", m.QDown, in, 0); err != nil {
+			return err
+		}
+		in = a.qDown.out
+	}
+	if a.qNorm, err = c.normNamed(n, "norm of the queries", m.QNorm, in); err != nil {
+		return err
+	}
+	a.qUp, err = c.linearNamed(n, "queries", m.QUp, in, a.spec.Heads*a.spec.HeadDim)
+	return err
+}
+
+func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
+	mark := c.arena.used
+	rows, s := x.Rows(), a.spec
+	key := c.arena.take(rows, a.rank+a.rotated)
+	a.kvDown.forward(c, key, x)
+	if a.kvNorm != nil {
+		compressed := key.Columns(0, a.rank)
+		a.kvNorm.forward(c, compressed, compressed)
+	}
+	q := a.queries(c, x)
+	up, ok := c.whole(a.kvUp.path, "weight", a.kvUp.weight)
+	if !ok {
+		return
+	}
+	t := &c.ropes[a.rope]
+	c.backend.Rope(key.Columns(a.rank, a.rank+a.rotated), a.rotated, t.cos, t.sin, s.Rope.Interleaved)
+	kv := c.in.KV[s.Layer]
+	c.backend.StoreKV(kv, key, tensor.Tensor{}, c.in.Slots)
+
+	absorbed := a.absorb(c, q, up)
+	y := c.arena.take(rows, s.Heads*a.rank)
+	c.backend.Attention(y, absorbed, kv, c.in.Spans, backend.AttentionArgs{
+		Heads: s.Heads, KVHeads: 1, Dim: a.rank + a.rotated, ValueDim: a.rank,
+		Scale: s.Scale, Window: s.Window, Softcap: s.Softcap,
+	})
+	values := c.arena.take(rows, s.Heads*s.ValueDim)
+	for h := range s.Heads {
+		first := h*(a.nope+s.ValueDim) + a.nope
+		c.backend.Linear(values.Columns(h*s.ValueDim, (h+1)*s.ValueDim), y.Columns(h*a.rank, (h+1)*a.rank),
+			rowsOf(up, first, first+s.ValueDim), tensor.Tensor{})
+	}
+	a.out.forward(c, dst, values)
+	c.arena.used = mark
+}
+
+// queries computes the heads before any rotation.
+func (a *latent) queries(c *Context, x tensor.Tensor) tensor.Tensor {
+	q := c.arena.take(x.Rows(), a.spec.Heads*a.spec.HeadDim)
+	mark := c.arena.used
+	if a.qDown != nil {
+		y := c.arena.take(x.Rows(), a.qDown.out)
+		a.qDown.forward(c, y, x)
+		x = y
+	}
+	if a.qNorm != nil {
+		y := c.arena.take(x.Rows(), a.qNorm.cols())
+		a.qNorm.forward(c, y, x)
+		x = y
+	}
+	a.qUp.forward(c, q, x)
+	c.arena.used = mark
+	return q
+}
+
+// absorb maps each head of the queries to the keys of the cache: its first part by the
+// transpose of the map that expands keys, its second by rope.
+func (a *latent) absorb(c *Context, q tensor.Tensor, up backend.Matrix) tensor.Tensor {
+	rows, heads, dim, width := q.Rows(), a.spec.Heads, a.spec.HeadDim, a.rank+a.rotated
+	absorbed := c.arena.take(rows, heads*width)
+	for h := range heads {
+		first := h * (a.nope + a.spec.ValueDim)
+		w := rowsOf(up, first, first+a.nope)
+		w.Transposed = !w.Transposed
+		c.backend.Linear(absorbed.Columns(h*width, h*width+a.rank), q.Columns(h*dim, h*dim+a.nope), w, tensor.Tensor{})
+	}
+	mark := c.arena.used
+	turned := c.arena.take(rows, heads*a.rotated)
+	each := matrix(turned, rows*heads, a.rotated)
+	c.copyRows(each, matrix(q, rows*heads, dim).Columns(a.nope, dim))
+	t := &c.ropes[a.rope]
+	c.backend.Rope(turned, a.rotated, t.cos, t.sin, a.spec.Rope.Interleaved)
+	c.copyRows(matrix(absorbed, rows*heads, width).Columns(a.rank, width), each)
+	c.arena.used = mark
+	return absorbed
+}
+
+func (a *latent) scratch(rows int) int {
+	s := a.spec
+	down := 0
+	if a.qDown != nil {
+		down += floats(rows, a.qDown.out)
+	}
+	if a.qNorm != nil {
+		down += floats(rows, a.qNorm.cols())
+	}
+	after := floats(rows, s.Heads*(a.rank+a.rotated)) +
+		max(floats(rows, s.Heads*a.rotated), floats(rows, s.Heads*a.rank)+floats(rows, s.Heads*s.ValueDim))
+	return floats(rows, a.rank+a.rotated) + floats(rows, s.Heads*s.HeadDim) + max(down, after)
+}
+
+func (a *latent) cols() int { return a.out.cols() }
