@@ -27,17 +27,19 @@ type File struct {
 	info   fs.FileInfo
 
 	// reader is the portable way to the bytes: headers and copies. mapping is the
-	// same page cache once more, made when bytes are first asked for in place.
-	reader  *mmap.ReaderAt
-	mapOnce sync.Once
-	mapping atomic.Pointer[hostmem.Mapping]
-	mapErr  error
+	// same page cache once more, for bytes in place. Each is made on first use.
+	readOnce sync.Once
+	reader   *mmap.ReaderAt
+	readErr  error
+	mapOnce  sync.Once
+	mapping  atomic.Pointer[hostmem.Mapping]
+	mapErr   error
 }
 
 // errNotRegular is why a folder, a device or a pipe is not opened.
 var errNotRegular = errors.New("not a regular file")
 
-// openFile opens the regular file at path. Nothing of it is read.
+// openFile finds the regular file at path. Nothing of it is read.
 func openFile(path, name string) (*File, error) {
 	info, err := os.Stat(path) // before opening: a pipe would block
 	if err != nil {
@@ -46,11 +48,26 @@ func openFile(path, name string) (*File, error) {
 	if !info.Mode().IsRegular() {
 		return nil, &Error{File: path, Reason: "cannot be opened", Err: errNotRegular}
 	}
-	reader, err := mmap.Open(path)
-	if err != nil {
-		return nil, &Error{File: path, Reason: "cannot be opened", Err: unpath(err)}
-	}
-	return &File{Name: name, Path: path, Size: int64(reader.Len()), info: info, reader: reader}, nil
+	return &File{Name: name, Path: path, Size: info.Size(), info: info}, nil
+}
+
+// inMemory reports whether the file has no path.
+func (f *File) inMemory() bool { return f.Path == "" }
+
+// open opens the reader, once, and makes sure that it reads what was found by name.
+func (f *File) open() error {
+	f.readOnce.Do(func() {
+		reader, err := mmap.Open(f.Path)
+		if err != nil {
+			f.readErr = &Error{File: f.Path, Reason: "cannot be opened", Err: unpath(err)}
+			return
+		}
+		f.reader = reader
+		if got := int64(reader.Len()); got != f.Size {
+			f.readErr = f.changed(got)
+		}
+	})
+	return f.readErr
 }
 
 // memoryFile is data as a file of a checkpoint called folder.
@@ -82,8 +99,11 @@ func (f *File) readAt(p []byte, off int64) (n int, err error) {
 	if off > f.Size || int64(len(p)) > f.Size-off {
 		return 0, fmt.Errorf("bytes [%d, %d) of %d", off, off+int64(len(p)), f.Size)
 	}
-	if f.reader == nil {
+	if f.inMemory() {
 		return copy(p, f.data[off:]), nil
+	}
+	if err := f.open(); err != nil {
+		return 0, err
 	}
 	defer f.recoverFault(&err)()
 	n, err = f.reader.ReadAt(p, off)
@@ -118,7 +138,7 @@ func (f *File) recoverFault(err *error) func() {
 
 // slice is size bytes at off, in place where the system can.
 func (f *File) slice(off, size int64) ([]byte, error) {
-	if f.reader == nil {
+	if f.inMemory() {
 		return f.data[off : off+size : off+size], nil
 	}
 	f.mapOnce.Do(f.mapInPlace)
@@ -161,7 +181,7 @@ func (f *File) changed(size int64) *Error {
 
 // verify compares the file on disk with what was opened.
 func (f *File) verify() error {
-	if f.reader == nil {
+	if f.inMemory() {
 		return nil
 	}
 	info, err := os.Stat(f.Path)
@@ -175,7 +195,7 @@ func (f *File) verify() error {
 }
 
 func (f *File) advise(off, n int64, a Advice) error {
-	if f.reader == nil {
+	if f.inMemory() {
 		return nil
 	}
 	f.mapOnce.Do(f.mapInPlace)
@@ -191,7 +211,7 @@ func (f *File) advise(off, n int64, a Advice) error {
 // holds reports whether address lies in the bytes that the file has handed out.
 func (f *File) holds(address uintptr) bool {
 	data := f.data
-	if f.reader != nil {
+	if !f.inMemory() {
 		m := f.mapping.Load()
 		if m == nil {
 			return false

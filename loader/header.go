@@ -92,6 +92,7 @@ func parseHeader(text []byte, data, size int64) (*header, error) {
 type span struct {
 	begin, end uint64
 	tensor     int
+	err        error // why shape and dtype have no size
 }
 
 // place checks that the spans, in order of offset, follow each other from 0, and that
@@ -102,6 +103,9 @@ func place(spans []span, tensors []Tensor) (end uint64, err error) {
 	})
 	for _, s := range spans {
 		t := &tensors[s.tensor]
+		if s.err != nil {
+			return 0, &Error{Tensor: t.Name, Reason: s.err.Error()}
+		}
 		if s.begin != end || s.end < s.begin {
 			return 0, failf("", t.Name, "data_offsets [%d, %d], but the tensor before ends at %d", s.begin, s.end, end)
 		}
@@ -149,7 +153,8 @@ func (p *headerParser) member(key []byte) error {
 		err = in.complete()
 	}
 	if err == nil {
-		err = p.add(name, &in)
+		p.add(name, &in)
+		return nil
 	}
 	var syntax *syntaxError
 	if errors.As(err, &syntax) {
@@ -175,22 +180,18 @@ func (p *headerParser) readMetadata() error {
 	})
 }
 
-func (p *headerParser) add(name string, in *tensorInfo) error {
+func (p *headerParser) add(name string, in *tensorInfo) {
 	size, err := byteSize(p.shape, in.dtype)
-	if err != nil {
-		return &Error{Tensor: name, Reason: err.Error()}
-	}
 	t := Tensor{Name: name, DType: in.dtype, Shape: p.keepShape(), Size: size}
-	s := span{begin: in.offsets[0], end: in.offsets[1]}
+	s := span{begin: in.offsets[0], end: in.offsets[1], err: err}
 	if at, twice := p.index[name]; twice {
 		s.tensor = at
 		p.tensors[at], p.spans[at] = t, s
-		return nil
+		return
 	}
 	s.tensor = len(p.tensors)
 	p.index[name] = s.tensor
 	p.tensors, p.spans = append(p.tensors, t), append(p.spans, s)
-	return nil
 }
 
 // keepShape copies the shape at hand into a chunk that many tensors share. A dimension

@@ -1,0 +1,274 @@
+package loader
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/heftai/heft/meta"
+)
+
+// A NamedTensor is a tensor to be written.
+type NamedTensor struct {
+	Name  string
+	DType meta.DType
+	Shape []int
+	// Bytes gives the elements, little-endian and dense. It is called once, when the
+	// tensor is written, and what it returned may be reused after the next call.
+	Bytes func() ([]byte, error)
+}
+
+// Named is t as a tensor to be written.
+func (t *Tensor) Named() NamedTensor {
+	return NamedTensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Bytes: t.Bytes}
+}
+
+// Size is what the tensor takes in a file, in bytes.
+func (t NamedTensor) Size() int64 { return t.DType.Bytes(meta.Elements(t.Shape)) }
+
+// SaveOptions say how [Save] writes. The zero value writes one file that transformers
+// opens.
+type SaveOptions struct {
+	// MaxShardSize is the most bytes of tensors in one file; 0 is no limit. A larger
+	// tensor gets a file of its own.
+	MaxShardSize int64
+	// Metadata stands in every file; nil is {"format": "pt"}, which transformers asks for.
+	Metadata map[string]string
+	// Stem is the name of the file without suffix; empty is "model".
+	Stem string
+}
+
+// Save writes tensors into dir, which it makes if need be: as STEM.safetensors, or as
+// shards STEM-00001-of-0000N.safetensors with STEM.safetensors.index.json where they
+// exceed MaxShardSize. All files are complete and synced under temporary names before the
+// first takes its place: an error, a full disk among them, leaves dir as it was. What an
+// earlier save of the same stem left, and this one does not replace, is removed last.
+//
+// The tensors may be those of a checkpoint in dir itself. Names must be different, valid
+// UTF-8. Errors are *Error.
+func Save(dir string, tensors iter.Seq[NamedTensor], opts SaveOptions) error {
+	s := saver{dir: dir, stem: opts.Stem, metadata: opts.Metadata}
+	if s.stem == "" {
+		s.stem = "model"
+	}
+	if s.metadata == nil {
+		s.metadata = map[string]string{"format": "pt"}
+	}
+	if reason := plainName(s.stem); reason != "" {
+		return failf(dir, "", "stem %s %s", quoted(s.stem), reason)
+	}
+	shards, err := s.split(tensors, opts.MaxShardSize)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return &Error{File: dir, Reason: "cannot be made", Err: unpath(err)}
+	}
+	staged := staging{dir: dir}
+	defer staged.discard()
+	if err := s.write(&staged, shards); err != nil {
+		return err
+	}
+	keep := slices.Clone(staged.names)
+	if err := staged.commit(); err != nil {
+		return err
+	}
+	return s.removeStale(keep)
+}
+
+type saver struct {
+	dir, stem string
+	metadata  map[string]string
+}
+
+// split checks the tensors and deals them to shards in order.
+func (s *saver) split(tensors iter.Seq[NamedTensor], limit int64) ([][]NamedTensor, error) {
+	seen := map[string]bool{}
+	shards := [][]NamedTensor{nil}
+	var size int64
+	for t := range tensors {
+		if reason := unsavable(t); reason != "" {
+			return nil, failf(s.dir, t.Name, "cannot be saved: %s", reason)
+		}
+		if seen[t.Name] {
+			return nil, failf(s.dir, t.Name, "cannot be saved: the name stands for two tensors")
+		}
+		seen[t.Name] = true
+		last := len(shards) - 1
+		if limit > 0 && size+t.Size() > limit && len(shards[last]) > 0 {
+			shards, size = append(shards, nil), 0
+			last++
+		}
+		shards[last] = append(shards[last], t)
+		size += t.Size()
+	}
+	return shards, nil
+}
+
+func unsavable(t NamedTensor) string {
+	switch {
+	case !utf8.ValidString(t.Name):
+		return "the name is not UTF-8"
+	case t.Name == "__metadata__":
+		return "the name is reserved"
+	case t.DType.Safetensors() == "":
+		return fmt.Sprintf("safetensors has no %v", t.DType)
+	case slices.ContainsFunc(t.Shape, func(d int) bool { return d < 0 }):
+		return fmt.Sprintf("shape %v", t.Shape)
+	case meta.Elements(t.Shape)*int64(t.DType.Bits())%8 != 0:
+		return errSubByte.Error()
+	}
+	return ""
+}
+
+// write stages the shards and, where there are several, their index.
+func (s *saver) write(staged *staging, shards [][]NamedTensor) error {
+	if len(shards) == 1 {
+		return s.writeShard(staged, s.stem+safetensorsSuffix, shards[0])
+	}
+	index := shardIndex{WeightMap: map[string]string{}}
+	for i, tensors := range shards {
+		name := shardName(s.stem, i+1, len(shards))
+		if err := s.writeShard(staged, name, tensors); err != nil {
+			return err
+		}
+		for _, t := range tensors {
+			index.WeightMap[t.Name] = name
+			index.Metadata.TotalSize += t.Size()
+		}
+	}
+	return staged.write(s.stem+indexSuffix, func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		e.SetEscapeHTML(false)
+		return e.Encode(index)
+	})
+}
+
+type shardIndex struct {
+	Metadata struct {
+		TotalSize int64 `json:"total_size"`
+	} `json:"metadata"`
+	WeightMap map[string]string `json:"weight_map"`
+}
+
+// writeShard stages one safetensors file and reads its header back.
+func (s *saver) writeShard(staged *staging, name string, tensors []NamedTensor) error {
+	err := staged.write(name, func(w io.Writer) error {
+		if views, ok := libraryViews(tensors); ok {
+			return writeViews(w, views, s.metadata)
+		}
+		return writeTensors(w, tensors, s.metadata)
+	})
+	if err != nil {
+		return err
+	}
+	f, h, err := openHeader(diskFolder(s.dir), tempName(name))
+	if f != nil {
+		f.close()
+	}
+	if err == nil && len(h.tensors) != len(tensors) {
+		err = failf(filepath.Join(s.dir, name), "", "%d tensors were written, %d are there", len(tensors), len(h.tensors))
+	}
+	return err
+}
+
+// removeStale removes files of the same stem that an earlier save left.
+func (s *saver) removeStale(keep []string) error {
+	names, err := diskFolder(s.dir).names()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if slices.Contains(keep, name) || !s.owns(name) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(s.dir, name)); err != nil {
+			return &Error{File: filepath.Join(s.dir, name), Reason: "a stale file cannot be removed", Err: unpath(err)}
+		}
+	}
+	return nil
+}
+
+// owns reports whether name is one that a save of the stem writes.
+func (s *saver) owns(name string) bool {
+	if name == s.stem+safetensorsSuffix || name == s.stem+indexSuffix {
+		return true
+	}
+	rest, ok := strings.CutPrefix(name, s.stem+"-")
+	if ok {
+		rest, ok = strings.CutSuffix(rest, safetensorsSuffix)
+	}
+	i, n, of := strings.Cut(rest, "-of-")
+	return ok && of && digitsOnly(i) && digitsOnly(n)
+}
+
+func digitsOnly(s string) bool {
+	return len(s) >= 5 && strings.Trim(s, "0123456789") == ""
+}
+
+// writeTensors writes a safetensors file of any dtypes, widest elements first so that
+// all are aligned, then by name: the order of the reference's own writer.
+func writeTensors(w io.Writer, tensors []NamedTensor, metadata map[string]string) error {
+	tensors = slices.Clone(tensors)
+	slices.SortFunc(tensors, func(a, b NamedTensor) int {
+		if d := b.DType.Bits() - a.DType.Bits(); d != 0 {
+			return d
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	entries := map[string]any{}
+	if len(metadata) > 0 {
+		entries["__metadata__"] = metadata
+	}
+	var offset int64
+	for _, t := range tensors {
+		entries[t.Name] = headerEntry{t.DType.Safetensors(), append([]int{}, t.Shape...), [2]int64{offset, offset + t.Size()}}
+		offset += t.Size()
+	}
+	text, err := json.Marshal(entries)
+	if err != nil {
+		return err
+	}
+	for len(text)%8 != 0 {
+		text = append(text, ' ')
+	}
+	if _, err := w.Write(append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...)); err != nil {
+		return err
+	}
+	for _, t := range tensors {
+		b, err := t.elements()
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type headerEntry struct {
+	DType   string   `json:"dtype"`
+	Shape   []int    `json:"shape"`
+	Offsets [2]int64 `json:"data_offsets"`
+}
+
+// elements is the bytes of t, of the size that its shape asks for.
+func (t NamedTensor) elements() ([]byte, error) {
+	b, err := t.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(b)) != t.Size() {
+		return nil, failf("", t.Name, "%d bytes were given for %v of shape %v, which take %d", len(b), t.DType, t.Shape, t.Size())
+	}
+	return b, nil
+}
