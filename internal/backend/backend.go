@@ -30,7 +30,8 @@ type Backend interface {
 	// a.Dim smaller than the columns, each group of Dim columns is normalised by
 	// itself (heads).
 	Norm(dst, x, weight, bias tensor.Tensor, a meta.NormSpec)
-	// Linear: dst = x·Wᵀ + bias, dst [n, w.Rows], x [n, w.Cols].
+	// Linear: dst = x·Wᵀ + bias, dst [n, w.OutRows], x [n, w.InCols]. bias, a vector of
+	// w.OutRows, may be absent, and may have a Stride: that of an interleaved gate.
 	Linear(dst, x tensor.Tensor, w Matrix, bias tensor.Tensor)
 	// Rope rotates each head of x [n, heads·dim] in place: cos and sin are [n, rot/2]
 	// with rot ≤ dim; the channels from rot on stay.

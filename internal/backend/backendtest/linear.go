@@ -138,6 +138,16 @@ func testInterleaved(e *env, d meta.DType, v []float32, rows, cols int, in tenso
 	t := e.place(d, turned(double, 2*rows, cols), 0, cols, 2*rows)
 	m = backend.Matrix{Tensor: t.Columns(1, 2*rows), RowStep: 2, Transposed: true}
 	sameBits(e, name("linear", d, rows, cols, "every second column"), e.linear(in, m, tensor.Tensor{}), want)
+
+	bias := e.values(rows)
+	var spread []float32
+	for _, v := range bias {
+		spread = append(spread, e.values(1)[0], v)
+	}
+	want = e.linear(in, m, e.place(d, bias, 0, rows))
+	every := e.place(d, spread, 0, 2*rows).Slice(1, 2*rows)
+	every.Stride, every.Dims[0] = 2, rows
+	sameBits(e, name("linear", d, rows, cols, "every second bias"), e.linear(in, m, every), want)
 }
 
 // widerRows adds columns of NaN: two before and the rest behind.

@@ -85,11 +85,15 @@ func (b *Backend) vector(op, name string, t tensor.Tensor, slot, n int) ([]float
 		return nil, true
 	}
 	f, ok := format(t.DType)
-	if !ok || t.Elements() != n || len(t.Data) < n*f.Size() || t.Rank > 1 && t.RowStride() != t.Cols() {
+	stride := 1
+	if t.Rank == 1 {
+		stride = max(t.Stride, 1)
+	}
+	if !ok || t.Elements() != n || n > 0 && len(t.Data) < ((n-1)*stride+1)*f.Size() || t.Rank > 1 && t.RowStride() != t.Cols() {
 		b.fail("%s: %s is %v %v, not %d floats", op, name, t.DType, t.Shape(), n)
 		return nil, false
 	}
-	if f == kernels.Float32 && address(t.Data)%4 == 0 {
+	if f == kernels.Float32 && address(t.Data)%4 == 0 && stride == 1 {
 		return t.F32()[:n], true
 	}
 	s := &b.vectors[slot]
@@ -97,7 +101,7 @@ func (b *Backend) vector(op, name string, t tensor.Tensor, slot, n int) ([]float
 		b.fail("%s: %w", op, err)
 		return nil, false
 	}
-	b.widen = widen{set: b.set, dst: s.v[:n], src: t.Data, format: f}
+	b.widen = widen{set: b.set, dst: s.v[:n], src: t.Data, format: f, stride: stride}
 	b.run(&b.widen, 1, n)
 	return s.v[:n], true
 }
@@ -108,9 +112,18 @@ type widen struct {
 	dst    []float32
 	src    []byte
 	format kernels.Format
+	stride int
 }
 
-func (t *widen) run(_ *worker, _ int) { t.set.Widen(t.dst, t.src, t.format) }
+func (t *widen) run(_ *worker, _ int) {
+	if t.stride == 1 {
+		t.set.Widen(t.dst, t.src, t.format)
+		return
+	}
+	for i := range t.dst {
+		t.set.Widen(t.dst[i:i+1], t.src[i*t.stride*t.format.Size():], t.format)
+	}
+}
 
 // from is the part of m that starts at row r, column c.
 func from(m kernels.Floats, r, c int) kernels.Floats {
