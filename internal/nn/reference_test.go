@@ -16,10 +16,11 @@ type random struct {
 	values  map[*meta.Param][]float32
 	buffers map[*meta.Buffer][]float32
 	// cut serves matrices and vectors in pieces of so many rows; 0 in one.
-	cut  int
-	held int
-	want []int32 // the last WantExperts
-	fail func(expert int) error
+	cut   int
+	whole map[*meta.Param]bool // never cut: norms
+	held  int
+	want  []int32 // the last WantExperts
+	fail  func(expert int) error
 
 	served  map[served][]backend.Part
 	missing *meta.Param // is not there
@@ -31,7 +32,7 @@ type served struct {
 }
 
 func newRandom(root *meta.Module) *random {
-	w := &random{values: map[*meta.Param][]float32{}, buffers: map[*meta.Buffer][]float32{}, served: map[served][]backend.Part{}, held: -1}
+	w := &random{values: map[*meta.Param][]float32{}, buffers: map[*meta.Buffer][]float32{}, served: map[served][]backend.Part{}, whole: map[*meta.Param]bool{}, held: -1}
 	for path, p := range root.AllParams() {
 		if p.SameAs != nil {
 			continue
@@ -45,6 +46,9 @@ func newRandom(root *meta.Module) *random {
 		w.values[p] = noise(path, meta.Elements(p.Shape), scale, shift)
 	}
 	for path, m := range root.Walk() {
+		for _, p := range m.Params {
+			w.whole[p] = m.Kind == meta.KindNorm
+		}
 		for _, b := range m.Buffers {
 			w.buffers[b] = noise(meta.Join(path, b.Name), meta.Elements(b.Shape), 0.5, 0)
 		}
@@ -84,7 +88,7 @@ func (w *random) Parts(p *meta.Param, expert int) []backend.Part {
 	v, shape := w.slab(p, expert)
 	whole := tensor.Floats(v, shape...)
 	parts := []backend.Part{{Matrix: backend.Matrix{Tensor: whole}}}
-	if rows := shape[0]; w.cut > 0 && w.cut < rows && p.Name != "weight_norm" {
+	if rows := shape[0]; w.cut > 0 && w.cut < rows && !w.whole[p] {
 		parts = parts[:0]
 		for i := 0; i < rows; i += w.cut {
 			end := min(i+w.cut, rows)

@@ -1,0 +1,337 @@
+package nn
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+const testWidth = 24
+
+// A blockCase is a block of testWidth channels.
+type blockCase struct {
+	name  string
+	build func(b *meta.Builder)
+	cuts  []int // further ways to serve the weights, in pieces of so many rows
+}
+
+func attentionSpec() meta.AttentionSpec {
+	return meta.AttentionSpec{
+		Heads: 4, KVHeads: 2, HeadDim: 6, ValueDim: 6, Q: "q", K: "k", V: "v", Out: "o", Scale: 0.4,
+		Rope: &meta.RopeSpec{Theta: 100, Dim: 6, Max: 64},
+	}
+}
+
+// separate adds an attention with projections of its own, changed by edit.
+func separate(b *meta.Builder, bias bool, edit func(a *meta.Builder, s *meta.AttentionSpec)) {
+	s := attentionSpec()
+	a := b.Child("attn", "Attention")
+	if edit != nil {
+		edit(a, &s)
+	}
+	a.Runs(meta.KindAttention, &s)
+	a.Linear("q", testWidth, s.Heads*s.HeadDim, bias)
+	a.Linear("k", testWidth, s.KVHeads*s.HeadDim, bias)
+	a.Linear("v", testWidth, s.KVHeads*s.ValueDim, bias)
+	a.Linear("o", s.Heads*s.ValueDim, testWidth, bias)
+}
+
+func gated(b *meta.Builder, name string) {
+	m := b.Child(name, "MLP").Runs(meta.KindMLP, &meta.MLPSpec{Gate: "gate", Up: "up", Down: "down", Act: meta.ActSiLU})
+	m.Linear("gate", testWidth, 20, false)
+	m.Linear("up", testWidth, 20, false)
+	m.Linear("down", 20, testWidth, false)
+}
+
+func preNorms(b *meta.Builder, s meta.BlockSpec) *meta.Builder {
+	s.Attention, s.MLP = "attn", "mlp"
+	b.RMSNorm("n1", "Norm", testWidth, 1e-5, 0)
+	b.RMSNorm("n2", "Norm", testWidth, 1e-5, 0)
+	if s.AttentionNorm == "" && s.PostAttentionNorm == "" {
+		s.AttentionNorm, s.MLPNorm = "n1", "n2"
+	}
+	return b.Runs(meta.KindBlock, &s)
+}
+
+func experts(b *meta.Builder, s meta.MoESpec, bias bool) *meta.Builder {
+	const inner = 10
+	s.Router, s.Experts, s.GateUp, s.Down = "router", "experts", "gate_up", "down"
+	if bias {
+		s.GateUpBias, s.DownBias = "gate_up_bias", "down_bias"
+	}
+	m := b.Child("mlp", "MoE")
+	router := m.Child("router", "Router")
+	router.Param("weight", s.Count, testWidth)
+	if s.Correction != "" {
+		router.Buffer(s.Correction, meta.Float32, true, s.Count)
+	}
+	e := m.Child("experts", "Experts")
+	if s.Transposed {
+		e.Param("gate_up", s.Count, testWidth, 2*inner)
+		e.Param("down", s.Count, inner, testWidth)
+	} else {
+		e.Param("gate_up", s.Count, 2*inner, testWidth)
+		e.Param("down", s.Count, testWidth, inner)
+	}
+	if bias {
+		router.Param("bias", s.Count)
+		e.Param("gate_up_bias", s.Count, 2*inner)
+		e.Param("down_bias", s.Count, testWidth)
+	}
+	return m.Runs(meta.KindMoE, &s)
+}
+
+func blockCases() []blockCase {
+	return append(wiringCases(), append(projectionCases(), expertCases()...)...)
+}
+
+func wiringCases() []blockCase {
+	return []blockCase{
+		{"pre-norm", func(b *meta.Builder) {
+			separate(preNorms(b, meta.BlockSpec{}), true, nil)
+			gated(b, "mlp")
+		}, []int{4, 5}},
+		{"post-norm", func(b *meta.Builder) {
+			separate(preNorms(b, meta.BlockSpec{PostAttentionNorm: "n1", PostMLPNorm: "n2"}), false, nil)
+			gated(b, "mlp")
+		}, nil},
+		{"sandwich with offset norms", func(b *meta.Builder) {
+			s := meta.BlockSpec{AttentionNorm: "n1", PostAttentionNorm: "n3", MLPNorm: "n2", PostMLPNorm: "n4"}
+			separate(preNorms(b, s), false, func(_ *meta.Builder, s *meta.AttentionSpec) { s.Softcap, s.Window = 2, 3 })
+			b.RMSNorm("n3", "Norm", testWidth, 1e-5, 1)
+			b.RMSNorm("n4", "Norm", testWidth, 1e-5, 1)
+			gated(b, "mlp")
+		}, nil},
+		{"parallel with two norms", func(b *meta.Builder) {
+			separate(preNorms(b, meta.BlockSpec{Parallel: true}), true, nil)
+			gated(b, "mlp")
+		}, nil},
+		{"parallel with one norm", func(b *meta.Builder) {
+			separate(preNorms(b, meta.BlockSpec{Parallel: true, AttentionNorm: "n1", MLPNorm: "n1"}), true, nil)
+			gated(b, "mlp")
+		}, nil},
+		{"scaled residual", func(b *meta.Builder) {
+			separate(preNorms(b, meta.BlockSpec{ResidualScale: 0.25}), false, nil)
+			gated(b, "mlp")
+		}, nil},
+	}
+}
+
+func projectionCases() []blockCase {
+	return []blockCase{
+		{"norms of each head, window and sinks", func(b *meta.Builder) {
+			separate(preNorms(b, meta.BlockSpec{}), false, func(a *meta.Builder, s *meta.AttentionSpec) {
+				s.QNorm, s.KNorm, s.Window, s.Sinks = "qn", "kn", 4, "sinks"
+				a.RMSNorm("qn", "Norm", s.HeadDim, 1e-6, 0)
+				a.RMSNorm("kn", "Norm", s.HeadDim, 1e-6, 0)
+				a.Param("sinks", s.Heads)
+			})
+			gated(b, "mlp")
+		}, nil},
+		{"norms of all heads, interleaved rope", func(b *meta.Builder) {
+			separate(preNorms(b, meta.BlockSpec{}), false, func(a *meta.Builder, s *meta.AttentionSpec) {
+				s.QNorm, s.KNorm, s.Rope.Interleaved, s.ValueDim = "qn", "kn", true, 4
+				a.RMSNorm("qn", "Norm", s.Heads*s.HeadDim, 1e-6, 0)
+				a.RMSNorm("kn", "Norm", s.KVHeads*s.HeadDim, 1e-6, 0)
+			})
+			gated(b, "mlp")
+		}, nil},
+		{"fused projections", func(b *meta.Builder) {
+			preNorms(b, meta.BlockSpec{})
+			s := attentionSpec()
+			s.Fused = "qkv"
+			a := b.Child("attn", "Attention").Runs(meta.KindAttention, &s)
+			a.Linear("qkv", testWidth, 48, false)
+			a.Linear("o", 24, testWidth, false)
+			m := b.Child("mlp", "MLP").Runs(meta.KindMLP, &meta.MLPSpec{Fused: "gate_up", Down: "down", Act: meta.ActGELU})
+			m.Linear("gate_up", testWidth, 36, true)
+			m.Linear("down", 18, testWidth, false)
+		}, []int{24, 7}},
+		{"fused by head, partial rope, layer norms", func(b *meta.Builder) {
+			b.Runs(meta.KindBlock, &meta.BlockSpec{AttentionNorm: "n1", Attention: "attn", MLPNorm: "n2", MLP: "mlp"})
+			b.LayerNorm("n1", testWidth, 1e-5, true)
+			b.LayerNorm("n2", testWidth, 1e-5, false)
+			s := attentionSpec()
+			s.Fused, s.FusedOrder, s.KVHeads, s.Rope.Dim = "qkv", meta.FusedPerHead, 4, 2
+			a := b.Child("attn", "Attention").Runs(meta.KindAttention, &s)
+			a.Linear("qkv", testWidth, 72, true)
+			a.Linear("o", 24, testWidth, true)
+			m := b.Child("mlp", "MLP").Runs(meta.KindMLP, &meta.MLPSpec{Up: "up", Down: "down", Act: meta.ActGELU})
+			m.Linear("up", testWidth, 30, true)
+			m.Linear("down", 30, testWidth, true)
+		}, []int{5}},
+		{"transposed weights without rope", func(b *meta.Builder) {
+			preNorms(b, meta.BlockSpec{})
+			s := attentionSpec()
+			s.Fused, s.Rope, s.KVHeads = "qkv", nil, 4
+			a := b.Child("attn", "Attention").Runs(meta.KindAttention, &s)
+			a.Conv1D("qkv", testWidth, 72)
+			a.Conv1D("o", 24, testWidth)
+			m := b.Child("mlp", "MLP").Runs(meta.KindMLP, &meta.MLPSpec{Up: "up", Down: "down", Act: meta.ActGELUTanh})
+			m.Conv1D("up", testWidth, 30)
+			m.Conv1D("down", 30, testWidth)
+		}, nil},
+		{"interleaved gates", func(b *meta.Builder) {
+			separate(preNorms(b, meta.BlockSpec{}), false, nil)
+			m := b.Child("mlp", "MLP").Runs(meta.KindMLP, &meta.MLPSpec{
+				Fused: "gate_up", FusedOrder: meta.GateInterleaved, Down: "down", Act: meta.ActSiLU,
+			})
+			m.Linear("gate_up", testWidth, 36, true)
+			m.Linear("down", 18, testWidth, false)
+		}, nil},
+		{"latent attention", func(b *meta.Builder) {
+			preNorms(b, meta.BlockSpec{})
+			latentAttention(b, "q_down")
+			gated(b, "mlp")
+		}, nil},
+		{"latent attention with whole queries", func(b *meta.Builder) {
+			preNorms(b, meta.BlockSpec{})
+			latentAttention(b, "")
+			gated(b, "mlp")
+		}, nil},
+	}
+}
+
+func latentAttention(b *meta.Builder, qDown string) {
+	const heads, nope, rope, value, rank, qRank = 3, 5, 4, 6, 8, 7
+	s := meta.AttentionSpec{
+		Heads: heads, KVHeads: heads, HeadDim: nope + rope, ValueDim: value, Out: "o", Scale: 0.3,
+		Rope: &meta.RopeSpec{Theta: 100, Dim: rope, Max: 64, Interleaved: true},
+		MLA: &meta.MLASpec{
+			QDown: qDown, QUp: "q_up", KVDown: "kv_down", KVNorm: "kv_norm", KVUp: "kv_up",
+			LoraRank: rank, RopeDim: rope, NopeDim: nope,
+		},
+	}
+	a := b.Child("attn", "Attention").Runs(meta.KindAttention, &s)
+	in := testWidth
+	if qDown != "" {
+		s.MLA.QNorm = "q_norm"
+		a.Linear(qDown, testWidth, qRank, true)
+		a.RMSNorm("q_norm", "Norm", qRank, 1e-6, 0)
+		in = qRank
+	}
+	a.Linear("q_up", in, heads*(nope+rope), false)
+	a.Linear("kv_down", testWidth, rank+rope, true)
+	a.RMSNorm("kv_norm", "Norm", rank, 1e-6, 0)
+	a.Linear("kv_up", rank, heads*(nope+value), false)
+	a.Linear("o", heads*value, testWidth, false)
+}
+
+func expertCases() []blockCase {
+	with := func(s meta.MoESpec, bias bool, more func(m *meta.Builder)) func(b *meta.Builder) {
+		return func(b *meta.Builder) {
+			separate(preNorms(b, meta.BlockSpec{}), false, nil)
+			m := experts(b, s, bias)
+			if more != nil {
+				more(m)
+			}
+		}
+	}
+	return []blockCase{
+		{"experts by softmax", with(meta.MoESpec{Count: 5, TopK: 2, Renormalise: true, Act: meta.ActSiLU}, false, nil), []int{10, 3}},
+		{"experts with one shared", with(meta.MoESpec{Count: 4, TopK: 3, Act: meta.ActSiLU, Shared: "shared"}, false, func(m *meta.Builder) {
+			gated(m, "shared")
+		}), nil},
+		{"experts with a gated shared one", with(meta.MoESpec{Count: 4, TopK: 1, Act: meta.ActSiLU, Shared: "shared", SharedGate: "gate"}, false, func(m *meta.Builder) {
+			gated(m, "shared")
+			m.Linear("gate", testWidth, 1, false)
+		}), nil},
+		{"experts in groups by sigmoid", with(meta.MoESpec{
+			Count: 8, TopK: 3, Score: meta.ScoreSigmoid, Renormalise: true, Scale: 2.5, Correction: "bias", Groups: 4, TopGroups: 2, Act: meta.ActSiLU,
+		}, false, nil), nil},
+		{"transposed interleaved experts with biases", with(meta.MoESpec{
+			Count: 4, TopK: 2, Score: meta.ScoreTopKSoftmax, Transposed: true, GateOrder: meta.GateInterleaved, Act: meta.ActClampedSwiGLU, Limit: 1.5,
+		}, true, nil), nil},
+	}
+}
+
+// TestRulesAgainstReference runs each block on rows that belong to one sequence.
+func TestRulesAgainstReference(t *testing.T) {
+	const n = 13
+	x := tensor.Floats(noise("input", n*testWidth, 1, 0), n, testWidth)
+	for _, test := range blockCases() {
+		t.Run(test.name, func(t *testing.T) {
+			b := meta.NewBuilder("Block", meta.Float32)
+			test.build(b)
+			root, err := b.Build()
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := newRandom(root)
+			in := make(rows, n)
+			for i := range in {
+				in[i] = wide(x.Row(i))
+			}
+			got := runChunks(t, root, w, x, n)
+			for i, want := range (reference{w}).block(root, in) {
+				for k, v := range want {
+					if d := math.Abs(float64(got[i*testWidth+k]) - v); !(d < 2e-5*(1+math.Abs(v))) {
+						t.Fatalf("row %d, channel %d: %v, want %v", i, k, got[i*testWidth+k], v)
+					}
+				}
+			}
+			for _, chunk := range []int{1, 4} {
+				sameBits(t, fmt.Sprintf("chunks of %d", chunk), runChunks(t, root, w, x, chunk), got)
+			}
+			sameBits(t, "beside another sequence", runBeside(t, root, w, x), got)
+			for _, cut := range test.cuts {
+				pieces := newRandom(root)
+				pieces.cut = cut
+				sameBits(t, fmt.Sprintf("weights in pieces of %d rows", cut), runChunks(t, root, pieces, x, n), got)
+			}
+		})
+	}
+}
+
+// runChunks runs the rows of x as one sequence, chunk at a time, in a context that has
+// just enough memory.
+func runChunks(t *testing.T, root *meta.Module, w Weights, x tensor.Tensor, chunk int) []float32 {
+	t.Helper()
+	m := newMachine(t, root, w, Limits{Rows: chunk}, 4)
+	seq := m.cache.NewSequence(0)
+	var out []float32
+	for n := 0; n < x.Rows(); n += chunk {
+		rows := min(chunk, x.Rows()-n)
+		if err := seq.Reserve(rows); err != nil {
+			t.Fatal(err)
+		}
+		slots := make([]int32, rows)
+		seq.Slots(slots, n)
+		seq.Append(make([]int32, rows)...)
+		m.run(t, &Input{
+			Hidden: x.Slice(n, n+rows), Slots: slots, KV: m.cache.Layers(),
+			Spans: []backend.Span{{Rows: rows, Start: n, Pages: seq.Pages()}},
+		})
+		h := m.context.Hidden()
+		for i := range rows {
+			out = append(out, h.Row(i)...)
+		}
+	}
+	return out
+}
+
+// runBeside runs the rows of x behind those of another sequence.
+func runBeside(t *testing.T, root *meta.Module, w Weights, x tensor.Tensor) []float32 {
+	t.Helper()
+	const other = 5
+	n := x.Rows()
+	m := newMachine(t, root, w, Limits{Rows: n + other}, 4)
+	first, second := m.cache.NewSequence(0), m.cache.NewSequence(0)
+	slots := make([]int32, n+other)
+	if first.Reserve(other) != nil || second.Reserve(n) != nil {
+		t.Fatal("no pages")
+	}
+	first.Slots(slots[:other], 0)
+	second.Slots(slots[other:], 0)
+	all := slices.Concat(noise("other", other*testWidth, 1, 0), x.F32()[:n*testWidth])
+	m.run(t, &Input{
+		Hidden: tensor.Floats(all, n+other, testWidth), Slots: slots, KV: m.cache.Layers(),
+		Spans: []backend.Span{{Rows: other, Pages: first.Pages()}, {First: other, Rows: n, Pages: second.Pages()}},
+	})
+	return slices.Clone(m.context.Hidden().Slice(other, n+other).F32()[:n*testWidth])
+}
