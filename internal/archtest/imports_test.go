@@ -86,7 +86,7 @@ func checkHome(t *testing.T, file, pkg, imp string) {
 
 // testOnly are packages that help tests, which every test may import.
 func testOnly(p pkg) bool {
-	return slices.Contains([]string{"internal/golden", "internal/testenv", "internal/archtest"}, p.path)
+	return slices.Contains([]string{"internal/golden", "internal/testenv", "internal/archtest", "internal/engine/enginetest"}, p.path)
 }
 
 func TestTopLevelHoldsOnlyTheDesign(t *testing.T) {

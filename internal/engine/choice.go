@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/heftai/heft/internal/sample"
+)
+
+// choice is one continuation of a request. What says nothing else is
+// the engine's goroutine's.
+type choice struct {
+	stream  *Stream
+	index   int
+	ticket  uint64 // order of arrival: the highest is the youngest
+	tokens  []int32
+	prompt  int // how many of tokens are the prompt
+	max     int // how many tokens there may be in all
+	src     sample.Source
+	seq     Sequence // nil unless running
+	chunk   int      // tokens of this step
+	most    int      // tokens that this step may have
+	scored  int      // tokens of the prompt whose log-probability is known
+	ended   bool
+	stopped atomic.Bool // by the reader
+	inStep  bool        // guarded by engine.mu
+	dropped bool        // nobody waits for it any more; guarded by engine.mu
+
+	admitted, first, last time.Time // of the slot, the first and the last token
+	queued                time.Duration
+}
+
+// reserveTokens bounds the room for generated ids that is allocated ahead.
+const reserveTokens = 4096
+
+func (c *choice) init(s *Stream, index, limit int) {
+	r := &s.request
+	c.stream, c.index, c.prompt = s, index, len(r.Prompt)
+	c.max = limit
+	if r.MaxTokens >= 0 && r.MaxTokens < limit-c.prompt {
+		c.max = c.prompt + r.MaxTokens
+	}
+	c.tokens = make([]int32, c.prompt, min(c.max, c.prompt+reserveTokens))
+	copy(c.tokens, r.Prompt)
+	c.src = sample.NewSource(r.Seed, index)
+	c.scored = 1
+	if index > 0 || !r.PromptLogProbs {
+		c.scored = c.prompt
+	}
+}
+
+// pending is the number of tokens that are known but not computed.
+func (c *choice) pending() int { return len(c.tokens) - c.seq.Len() }
+
+func (c *choice) generated() int { return len(c.tokens) - c.prompt }
+
+// scores reports whether n more tokens make log-probabilities of the prompt that are
+// not yet known. The logits at i speak of token i+1.
+func (c *choice) scores(n int) bool {
+	return c.scored < min(c.seq.Len()+n+1, c.prompt)
+}
+
+// follows reports whether the choice had better wait: choice 0 is about to compute the
+// prompt, whose pages this one can then attach.
+func (c *choice) follows() bool {
+	if c.index == 0 || c.generated() > 0 {
+		return false
+	}
+	lead := &c.stream.choices[0]
+	return !lead.ended && lead.generated() == 0
+}
+
+// row is the choice's part of the next pass.
+func (c *choice) row() Row {
+	at := c.seq.Len()
+	r := Row{Sequence: c.seq, Tokens: c.tokens[at : at+c.chunk], PromptLen: c.prompt}
+	switch {
+	case c.scores(c.chunk):
+		r.Logits = LogitsAll
+	case at+c.chunk == len(c.tokens):
+		r.Logits = LogitsLast
+	}
+	return r
+}

@@ -1,0 +1,239 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/heftai/heft/internal/sample"
+)
+
+// Options are the limits of an Engine; the zero value of each field is its default.
+type Options struct {
+	MaxBatch       int // choices that run at once; 0 means 16
+	MaxBatchTokens int // tokens of one step; 0 means 2048, at least MaxBatch
+	ChunkTokens    int // prompt tokens of a step in which others decode; 0 means 512
+	MaxLogitRows   int // prompt tokens of a step that are scored; 0 means 64
+	MaxQueue       int // choices that may wait beyond those that run; 0 means 1024, below 0 none
+	Observer       Observer
+}
+
+func (o Options) withDefaults() Options {
+	set := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	set(&o.MaxBatch, 16)
+	set(&o.MaxBatchTokens, 2048)
+	set(&o.ChunkTokens, 512)
+	set(&o.MaxLogitRows, 64)
+	set(&o.MaxQueue, 1024)
+	o.MaxBatch = max(o.MaxBatch, 1)
+	o.MaxBatchTokens = max(o.MaxBatchTokens, o.MaxBatch)
+	o.ChunkTokens = max(o.ChunkTokens, 1)
+	o.MaxLogitRows = max(o.MaxLogitRows, 1)
+	o.MaxQueue = max(o.MaxQueue, 0)
+	if o.Observer == nil {
+		o.Observer = noObserver{}
+	}
+	return o
+}
+
+// Engine runs requests on a model. Its methods may be called from any goroutine.
+type Engine struct {
+	model   Model
+	options Options
+	limit   int // tokens of one choice
+	vocab   int
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wake   chan struct{}
+	exited chan struct{}
+
+	mu         sync.Mutex
+	inbox      []*Stream // submitted, not yet seen by the goroutine
+	open       int       // choices of accepted requests that have not ended
+	draining   bool
+	closed     bool
+	live       int // choices of the running pass that somebody waits for
+	step       context.Context
+	cancelStep context.CancelFunc
+	stats      Stats
+	counted    [len(reasons)]int64
+	service    time.Duration // a choice's time in the batch, averaged
+
+	// Below: the goroutine's own.
+	sampler  *sample.Sampler
+	running  []*choice // oldest first
+	waiting  []*choice // oldest first
+	ticket   uint64
+	freed    bool      // pages became free since the last admission failed
+	blocked  bool      // an admission failed for want of pages
+	prompts  []*choice // those of running with more than one token to compute
+	planned  []*choice
+	rows     []Row
+	received []*Stream
+	totals   totals
+}
+
+// New starts an engine on model, which nobody else uses until Close has returned.
+func New(model Model, options Options) *Engine {
+	e := &Engine{model: model, options: options.withDefaults(), vocab: model.Vocab(),
+		wake: make(chan struct{}, 1), exited: make(chan struct{}), sampler: sample.New(model.Vocab())}
+	kv := model.KV()
+	e.limit = model.Context()
+	if held := kv.Pages * kv.PageTokens; held > 0 {
+		e.limit = min(e.limit, held)
+	}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	e.step, e.cancelStep = context.WithCancel(e.ctx)
+	e.publish(kv)
+	go e.run()
+	return e
+}
+
+// Limit is the most tokens that a prompt and its continuation may have together: the
+// model's context, or what the pages hold if that is less.
+func (e *Engine) Limit() int { return e.limit }
+
+// Submit queues a request. It ends when ctx does. Errors: *RequestError and
+// *ContextError for what can never run, *OverloadedError when the queue is full,
+// ErrDraining, ErrClosed, or ctx's.
+func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err := r.check(e.vocab, e.limit); err != nil {
+		return nil, err
+	}
+	s := newStream(e, r)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.draining:
+		return nil, ErrDraining
+	case e.closed:
+		return nil, ErrClosed
+	case e.open >= e.options.MaxBatch+e.options.MaxQueue:
+		return nil, e.overloaded()
+	}
+	e.open += r.choices()
+	e.inbox = append(e.inbox, s)
+	s.unhook = context.AfterFunc(ctx, s.cancel)
+	e.wakeUp()
+	return s, nil
+}
+
+func (r *Request) choices() int { return max(r.N, 1) }
+
+// overloaded estimates when a slot will be free from how long choices take.
+func (e *Engine) overloaded() error {
+	waiting := max(e.open-e.options.MaxBatch, 0)
+	wait := e.service * time.Duration(waiting+1) / time.Duration(e.options.MaxBatch)
+	seconds := (wait + time.Second - 1) / time.Second
+	return &OverloadedError{waiting, min(max(seconds, 1), 300) * time.Second}
+}
+
+// Shutdown refuses new requests and waits until those accepted have ended and the
+// engine has stopped, or until ctx ends, whose error it returns. Close stops at once.
+func (e *Engine) Shutdown(ctx context.Context) error {
+	e.mu.Lock()
+	e.draining = true
+	e.mu.Unlock()
+	e.wakeUp()
+	select {
+	case <-e.exited:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Close ends all requests with ErrClosed and waits for the engine to stop.
+func (e *Engine) Close() {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	e.cancel()
+	e.wakeUp()
+	<-e.exited
+}
+
+func (e *Engine) wakeUp() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run is the goroutine that owns the state.
+func (e *Engine) run() {
+	defer close(e.exited)
+	defer e.cancel()
+	for e.ctx.Err() == nil {
+		e.receive()
+		e.reap()
+		e.admit()
+		if e.plan() {
+			e.forward()
+			e.reap()
+			e.publish(e.model.KV())
+			continue
+		}
+		if e.freed {
+			continue // pages that others wait for
+		}
+		e.reap()
+		e.publish(e.model.KV())
+		if e.finished() {
+			break
+		}
+		select {
+		case <-e.wake:
+		case <-e.ctx.Done():
+		}
+	}
+	e.abort()
+}
+
+// finished reports whether a drain is complete, and closes the door behind it.
+func (e *Engine) finished() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.draining || len(e.inbox) > 0 || len(e.running)+len(e.waiting) > 0 {
+		return false
+	}
+	e.closed = true
+	return true
+}
+
+// receive takes in what was submitted.
+func (e *Engine) receive() {
+	e.mu.Lock()
+	e.received = append(e.received[:0], e.inbox...)
+	clear(e.inbox)
+	e.inbox = e.inbox[:0]
+	e.mu.Unlock()
+	for _, s := range e.received {
+		for i := range s.choices {
+			e.ticket++
+			s.choices[i].ticket = e.ticket
+			e.waiting = append(e.waiting, &s.choices[i])
+		}
+	}
+	clear(e.received)
+}
+
+// abort ends everything, when the engine stops.
+func (e *Engine) abort() {
+	e.receive()
+	for _, list := range [][]*choice{e.running, e.waiting} {
+		for _, c := range list {
+			e.end(c, FinishAbort, ErrClosed)
+		}
+	}
+	e.running, e.waiting = nil, nil
+	e.publish(e.model.KV())
+}

@@ -1,0 +1,590 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/heftai/heft/internal/engine"
+	"github.com/heftai/heft/internal/engine/enginetest"
+	"github.com/heftai/heft/internal/sample"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// result is what one choice returned.
+type result struct {
+	tokens []int32
+	events []engine.Event
+	finish engine.Reason
+}
+
+// collect reads a stream to its end.
+func collect(s *engine.Stream, n int) ([]result, error) {
+	out := make([]result, n)
+	for {
+		ev, err := s.Next(context.Background())
+		if err == io.EOF {
+			return out, nil
+		}
+		if err != nil {
+			return out, err
+		}
+		r := &out[ev.Choice]
+		r.events = append(r.events, ev)
+		if ev.Token != engine.NoToken {
+			r.tokens = append(r.tokens, ev.Token)
+		}
+		if ev.Finish != "" {
+			r.finish = ev.Finish
+		}
+	}
+}
+
+// alone is what choice i of r must return on m, computed without an engine.
+func alone(t interface{ Fatal(...any) }, m *enginetest.Model, limit int, r engine.Request, i int) (tokens []int32, why engine.Reason) {
+	src, s := sample.NewSource(r.Seed, i), sample.New(m.Vocab())
+	all := slices.Clone(r.Prompt)
+	for {
+		if len(all) == limit || len(tokens) == r.MaxTokens {
+			return tokens, engine.FinishLength
+		}
+		id, err := s.Next(&r.Params, &src, sample.Step{Prompt: r.Prompt, Generated: tokens}, m.After(all))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, tokens = append(all, id), append(tokens, id)
+		if slices.Contains(r.Params.Stop, id) {
+			return tokens, engine.FinishStop
+		}
+	}
+}
+
+func prompt(seed, n int) []int32 {
+	p := make([]int32, n)
+	for i := range p {
+		p[i] = int32((seed*31 + i*7 + i*i) % 64)
+	}
+	return p
+}
+
+// submit fails the test on an error.
+func submit(t *testing.T, e *engine.Engine, r engine.Request) *engine.Stream {
+	t.Helper()
+	s, err := e.Submit(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestTokensAndReasons(t *testing.T) {
+	m := &enginetest.Model{MaxLen: 40}
+	e := engine.New(m, engine.Options{})
+	defer e.Close()
+	first, _ := alone(t, m, e.Limit(), engine.Request{Prompt: prompt(1, 5), MaxTokens: 6}, 0)
+	for name, r := range map[string]engine.Request{
+		"greedy":           {Prompt: prompt(1, 5), MaxTokens: 6},
+		"one token":        {Prompt: prompt(1, 5), MaxTokens: 1},
+		"none":             {Prompt: prompt(1, 5)},
+		"prompt of one":    {Prompt: prompt(1, 1), MaxTokens: 3},
+		"to the context":   {Prompt: prompt(1, 5), MaxTokens: -1},
+		"beyond it":        {Prompt: prompt(1, 39), MaxTokens: 1000},
+		"stop id":          {Prompt: prompt(1, 5), MaxTokens: 20, Params: sample.Params{Stop: []int32{first[2]}}},
+		"min tokens":       {Prompt: prompt(1, 5), MaxTokens: 20, Params: sample.Params{Stop: first[:3], MinTokens: 10}},
+		"sampled":          {Prompt: prompt(2, 9), MaxTokens: 12, Seed: 5, Params: sample.Default()},
+		"sampled, choices": {Prompt: prompt(3, 9), MaxTokens: 12, Seed: 5, N: 4, Params: sample.Default()},
+		"penalties":        {Prompt: prompt(3, 9), MaxTokens: 12, Params: sample.Params{FrequencyPenalty: 2, NoRepeatNGram: 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := collect(submit(t, e, r), max(r.N, 1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, g := range got {
+				want, why := alone(t, m, e.Limit(), r, i)
+				if !slices.Equal(g.tokens, want) || g.finish != why {
+					t.Errorf("choice %d: %v (%s), want %v (%s)", i, g.tokens, g.finish, want, why)
+				}
+			}
+		})
+	}
+}
+
+func TestSubmitRefuses(t *testing.T) {
+	e := engine.New(&enginetest.Model{MaxLen: 40, Pages: 5, PageTokens: 4}, engine.Options{})
+	defer e.Close()
+	var re *engine.RequestError
+	for name, r := range map[string]engine.Request{
+		"empty prompt":  {MaxTokens: 1},
+		"negative id":   {Prompt: []int32{1, -1}},
+		"id too large":  {Prompt: []int32{64}},
+		"choices":       {Prompt: []int32{1}, N: -1},
+		"logprobs":      {Prompt: []int32{1}, TopLogProbs: 65},
+		"sample params": {Prompt: []int32{1}, Params: sample.Params{TopP: 2}},
+	} {
+		if _, err := e.Submit(context.Background(), r); !errors.As(err, &re) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var ce *engine.ContextError
+	if _, err := e.Submit(context.Background(), engine.Request{Prompt: prompt(1, 20), MaxTokens: 1}); !errors.As(err, &ce) || ce.Limit != 20 {
+		t.Errorf("a prompt as long as all pages: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := e.Submit(ctx, engine.Request{Prompt: []int32{1}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that has ended: %v", err)
+	}
+}
+
+// passes records the shape of every pass.
+type passes struct {
+	mu   sync.Mutex
+	rows [][]int // tokens of each row
+}
+
+func (p *passes) note(_ context.Context, rows []engine.Row) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var lens []int
+	for _, r := range rows {
+		lens = append(lens, len(r.Tokens))
+	}
+	p.rows = append(p.rows, lens)
+	return nil
+}
+
+// A long prompt must not keep others from decoding: each pass has their token.
+func TestDecodeGoesOnBesideALongPrompt(t *testing.T) {
+	var p passes
+	m := &enginetest.Model{MaxLen: 4096, Pages: 8192}
+	var e *engine.Engine
+	var long *engine.Stream
+	m.BeforePass = func(ctx context.Context, rows []engine.Row) error {
+		if len(p.rows) == 3 {
+			long, _ = e.Submit(context.Background(), engine.Request{Prompt: prompt(9, 1000), MaxTokens: 2})
+		}
+		return p.note(ctx, rows)
+	}
+	e = engine.New(m, engine.Options{ChunkTokens: 64, MaxBatchTokens: 256})
+	defer e.Close()
+	if _, err := collect(submit(t, e, engine.Request{Prompt: prompt(1, 300), MaxTokens: 30}), 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := collect(long, 1); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(p.rows[0], []int{256}) || !slices.Equal(p.rows[1], []int{44}) {
+		t.Errorf("a prompt alone went in chunks %v", p.rows[:2])
+	}
+	for i, rows := range p.rows[4:19] {
+		if !slices.Equal(rows, []int{1, 64}) && len(rows) != 1 {
+			t.Fatalf("pass %d computes %v, want a token and a chunk of 64", i+4, rows)
+		}
+	}
+}
+
+// Of two prompts the short one need not wait for the long one, nor starve it.
+func TestShortPromptOvertakesALongOne(t *testing.T) {
+	var p passes
+	m := &enginetest.Model{BeforePass: p.note}
+	entered, release := make(chan struct{}), make(chan struct{})
+	first := true
+	m.BeforePass = func(ctx context.Context, rows []engine.Row) error {
+		if first {
+			first = false
+			close(entered)
+			<-release
+			return nil
+		}
+		return p.note(ctx, rows)
+	}
+	e := engine.New(m, engine.Options{MaxBatchTokens: 100})
+	defer e.Close()
+	a := submit(t, e, engine.Request{Prompt: prompt(1, 2), MaxTokens: 1})
+	<-entered
+	b := submit(t, e, engine.Request{Prompt: prompt(2, 400), MaxTokens: 1})
+	c := submit(t, e, engine.Request{Prompt: prompt(3, 30), MaxTokens: 1})
+	close(release)
+	for _, s := range []*engine.Stream{a, b, c} {
+		if _, err := collect(s, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []int{70, 30}; !slices.Equal(p.rows[0], want) {
+		t.Errorf("the first pass has %v tokens, want %v", p.rows[0], want)
+	}
+}
+
+func TestCancelFreesSlotAndPagesWithinOneStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &enginetest.Model{Delay: time.Second, MaxLen: 4096}
+		e := engine.New(m, engine.Options{MaxBatch: 2})
+		defer e.Close()
+		ctx, cancel := context.WithCancel(context.Background())
+		s, err := e.Submit(ctx, engine.Request{Prompt: prompt(1, 100), MaxTokens: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := submit(t, e, engine.Request{Prompt: prompt(2, 8), MaxTokens: 1000})
+		waits := submit(t, e, engine.Request{Prompt: prompt(3, 8), MaxTokens: 1})
+		time.Sleep(3500 * time.Millisecond)
+		synctest.Wait()
+		before := e.Stats()
+		if before.Running != 2 || before.Waiting != 1 || before.KV.Used < 25 {
+			t.Errorf("before: %+v", before)
+		}
+		cancel()
+		time.Sleep(time.Second) // the step that was running ends, and one begins
+		synctest.Wait()
+		if _, err := waits.Next(context.Background()); err != nil {
+			t.Errorf("the freed slot was not given on: %v", err)
+		}
+		if st := e.Stats(); st.KV.Used > before.KV.Used-20 || st.Finished[engine.FinishAbort] != 1 {
+			t.Errorf("after: %+v", st)
+		}
+		for err = nil; err == nil; {
+			_, err = s.Next(context.Background())
+		}
+		if !errors.Is(err, engine.ErrStopped) {
+			t.Errorf("the cancelled stream ends with %v", err)
+		}
+		other.Close()
+	})
+}
+
+// A pass that computes for nobody is ended, however long it would take.
+func TestLastReaderLeavingEndsThePass(t *testing.T) {
+	for name, leave := range map[string]func(s *engine.Stream){
+		"close": (*engine.Stream).Close,
+		"stop":  func(s *engine.Stream) { s.Stop(0); s.Stop(1); s.Stop(7) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e := engine.New(&enginetest.Model{Delay: time.Hour}, engine.Options{})
+			defer e.Close()
+			begin := time.Now()
+			s := submit(t, e, engine.Request{Prompt: prompt(1, 4), MaxTokens: 5, N: 2})
+			synctest.Wait()
+			leave(s)
+			synctest.Wait()
+			if st := e.Stats(); st.Running+st.Waiting+st.KV.Used != 0 || st.Finished[engine.FinishError] != 0 {
+				t.Errorf("%s: %+v", name, st)
+			}
+			next := submit(t, e, engine.Request{Prompt: prompt(1, 4), MaxTokens: 1})
+			if r, err := collect(next, 1); err != nil || len(r[0].tokens) != 1 {
+				t.Errorf("%s: the next request: %v", name, err)
+			}
+			if d := time.Since(begin); d != time.Hour {
+				t.Errorf("%s: took %v", name, d)
+			}
+		})
+	}
+}
+
+func TestOverload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := engine.New(&enginetest.Model{Delay: time.Second}, engine.Options{MaxBatch: 1, MaxQueue: 2})
+		defer e.Close()
+		r := engine.Request{Prompt: prompt(1, 4), MaxTokens: 5}
+		var streams []*engine.Stream
+		for range 3 {
+			streams = append(streams, submit(t, e, r))
+		}
+		var o *engine.OverloadedError
+		_, err := e.Submit(context.Background(), r)
+		if !errors.As(err, &o) || !errors.Is(err, engine.ErrOverloaded) || o.Waiting != 2 || o.RetryAfter < time.Second {
+			t.Errorf("a fourth request: %v", err)
+		}
+		streams[1].Close() // one that waits
+		synctest.Wait()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		submit(t, e, r).Close()
+	})
+}
+
+func TestShutdownFinishesWhatWasAccepted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := engine.New(&enginetest.Model{Delay: time.Second}, engine.Options{MaxBatch: 1})
+		r := engine.Request{Prompt: prompt(1, 4), MaxTokens: 5}
+		a, b := submit(t, e, r), submit(t, e, r)
+		short, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := e.Shutdown(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a short shutdown: %v", err)
+		}
+		if _, err := e.Submit(context.Background(), r); !errors.Is(err, engine.ErrDraining) {
+			t.Errorf("submit while draining: %v", err)
+		}
+		if err := e.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		for _, s := range []*engine.Stream{a, b} {
+			if got, err := collect(s, 1); err != nil || len(got[0].tokens) != 5 {
+				t.Errorf("%d tokens, error %v", len(got[0].tokens), err)
+			}
+		}
+		e.Close()
+	})
+}
+
+func TestCloseAborts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := engine.New(&enginetest.Model{Delay: time.Hour}, engine.Options{MaxBatch: 1})
+		r := engine.Request{Prompt: prompt(1, 4), MaxTokens: 5}
+		a, b := submit(t, e, r), submit(t, e, r)
+		synctest.Wait()
+		e.Close()
+		for _, s := range []*engine.Stream{a, b} {
+			if _, err := collect(s, 1); !errors.Is(err, engine.ErrClosed) {
+				t.Errorf("stream ends with %v", err)
+			}
+		}
+		if _, err := e.Submit(context.Background(), r); !errors.Is(err, engine.ErrClosed) {
+			t.Errorf("submit after Close: %v", err)
+		}
+		e.Close()
+	})
+}
+
+// A truncated shard fails the requests in the pass; those that waited are served.
+func TestFailedPassFailsItsRequestsOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("shard 2 is truncated")
+		n := 0
+		m := &enginetest.Model{Delay: time.Second}
+		var e *engine.Engine
+		var b *engine.Stream
+		r := engine.Request{Prompt: prompt(1, 4), MaxTokens: 5}
+		m.BeforePass = func(context.Context, []engine.Row) error {
+			n++
+			switch n {
+			case 2:
+				b, _ = e.Submit(context.Background(), r)
+			case 3:
+				return broken
+			}
+			return nil
+		}
+		e = engine.New(m, engine.Options{MaxBatch: 2})
+		defer e.Close()
+		two := r
+		two.N = 2
+		a := submit(t, e, two)
+		if got, err := collect(a, 2); !errors.Is(err, broken) || len(got[0].tokens) != 2 {
+			t.Errorf("the request in the pass: %v, %v", got, err)
+		}
+		if got, err := collect(b, 1); err != nil || len(got[0].tokens) != 5 {
+			t.Errorf("the one that waited: %v, %v", got, err)
+		}
+		if st := e.Stats(); st.KV.Used != 0 || st.Finished[engine.FinishError] != 2 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+func TestBrokenLogitsFailTheRequest(t *testing.T) {
+	e := engine.New(&enginetest.Model{Width: 4}, engine.Options{})
+	defer e.Close()
+	s := submit(t, e, engine.Request{Prompt: []int32{1, 2}, MaxTokens: 5, Params: sample.Params{Suppress: []int32{0, 1, 2, 3}}})
+	if _, err := collect(s, 1); !errors.Is(err, sample.ErrNoCandidate) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestChoicesShareThePrompt(t *testing.T) {
+	var p passes
+	m := &enginetest.Model{BeforePass: p.note, PageTokens: 4}
+	e := engine.New(m, engine.Options{})
+	defer e.Close()
+	r := engine.Request{Prompt: prompt(1, 42), N: 3, MaxTokens: 2, Params: sample.Default()}
+	if _, err := collect(submit(t, e, r), 3); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(p.rows[0], []int{42}) || !slices.Equal(p.rows[1], []int{1, 2, 2}) {
+		t.Errorf("passes %v: the prompt is computed more than once", p.rows)
+	}
+	s := submit(t, e, r)
+	if _, err := collect(s, 3); err != nil || s.Cached() != 40 {
+		t.Errorf("%d tokens cached, error %v", s.Cached(), err)
+	}
+}
+
+// When pages run out the youngest gives way, and goes on with the same tokens.
+func TestYoungestIsPreempted(t *testing.T) {
+	m := &enginetest.Model{PageTokens: 4, Pages: 12}
+	e := engine.New(m, engine.Options{})
+	defer e.Close()
+	var requests []engine.Request
+	var streams []*engine.Stream
+	for i := range 4 {
+		r := engine.Request{Prompt: prompt(i, 8), MaxTokens: 20, Seed: uint64(i), Params: sample.Default()}
+		requests = append(requests, r)
+		streams = append(streams, submit(t, e, r))
+	}
+	for i, s := range streams {
+		got, err := collect(s, 1)
+		want, _ := alone(t, m, e.Limit(), requests[i], 0)
+		if err != nil || !slices.Equal(got[0].tokens, want) {
+			t.Errorf("request %d: %v (%v), want %v", i, got[0].tokens, err, want)
+		}
+	}
+	if st := e.Stats(); st.Preemptions == 0 || st.KV.Used != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestLogProbs(t *testing.T) {
+	m := &enginetest.Model{PageTokens: 4}
+	e := engine.New(m, engine.Options{MaxLogitRows: 3, MaxBatchTokens: 16})
+	defer e.Close()
+	warm := engine.Request{Prompt: prompt(1, 21), MaxTokens: 1}
+	if _, err := collect(submit(t, e, warm), 1); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{0, 3} {
+		r := engine.Request{Prompt: prompt(1, 21), MaxTokens: n, LogProbs: true, PromptLogProbs: true, TopLogProbs: 2,
+			Params: sample.Params{Temperature: 0.5, Suppress: []int32{3}}}
+		got, err := collect(submit(t, e, r), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := got[0].events[0]
+		if len(first.Prompt) != 21 || first.Token != engine.NoToken {
+			t.Fatalf("the first event is %+v", first)
+		}
+		s := sample.New(m.Vocab())
+		check := func(what string, before []int32, token int32, own float32, top []sample.LogProb) {
+			wantOwn, wantTop, _ := s.LogProbs(nil, m.After(before), token, 2)
+			if own != wantOwn || !slices.Equal(top, wantTop) {
+				t.Errorf("%s: %v %v, want %v %v", what, own, top, wantOwn, wantTop)
+			}
+		}
+		for i := 1; i < 21; i++ {
+			check(fmt.Sprint("prompt ", i), r.Prompt[:i], r.Prompt[i], first.Prompt[i].LogProb, first.Prompt[i].Top)
+		}
+		for i, id := range got[0].tokens {
+			ev := got[0].events[i+1]
+			check(fmt.Sprint("token ", i), append(slices.Clone(r.Prompt), got[0].tokens[:i]...), id, ev.LogProb, ev.Top)
+		}
+		if len(got[0].tokens) != n {
+			t.Errorf("%d tokens, want %d", len(got[0].tokens), n)
+		}
+	}
+}
+
+// A reader that does not read must not hold up another.
+func TestSlowReaderStallsNobody(t *testing.T) {
+	e := engine.New(&enginetest.Model{}, engine.Options{})
+	defer e.Close()
+	slow := submit(t, e, engine.Request{Prompt: prompt(1, 3), MaxTokens: 500})
+	if got, err := collect(submit(t, e, engine.Request{Prompt: prompt(2, 3), MaxTokens: 600}), 1); err != nil || len(got[0].tokens) != 600 {
+		t.Fatalf("%d tokens, error %v", len(got[0].tokens), err)
+	}
+	if got, err := collect(slow, 1); err != nil || len(got[0].tokens) != 500 {
+		t.Fatalf("slow reader: %d tokens, error %v", len(got[0].tokens), err)
+	}
+}
+
+// recorder is an Observer.
+type recorder struct {
+	queued, first, next []time.Duration
+	steps               []engine.StepStats
+	finished            []engine.ChoiceStats
+}
+
+func (r *recorder) Queued(d time.Duration)        { r.queued = append(r.queued, d) }
+func (r *recorder) FirstToken(d time.Duration)    { r.first = append(r.first, d) }
+func (r *recorder) NextToken(d time.Duration)     { r.next = append(r.next, d) }
+func (r *recorder) Step(s engine.StepStats)       { r.steps = append(r.steps, s) }
+func (r *recorder) Finished(s engine.ChoiceStats) { r.finished = append(r.finished, s) }
+
+func TestObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rec recorder
+		e := engine.New(&enginetest.Model{Delay: time.Second}, engine.Options{MaxBatch: 1, Observer: &rec})
+		r := engine.Request{Prompt: prompt(1, 4), MaxTokens: 3}
+		submit(t, e, r)
+		submit(t, e, engine.Request{Prompt: prompt(2, 4), MaxTokens: 1})
+		if err := e.Shutdown(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		s := time.Second
+		if !slices.Equal(rec.queued, []time.Duration{0, 3 * s}) || !slices.Equal(rec.first, []time.Duration{s, 4 * s}) ||
+			!slices.Equal(rec.next, []time.Duration{s, s}) {
+			t.Errorf("queued %v, first %v, next %v", rec.queued, rec.first, rec.next)
+		}
+		if want := (engine.StepStats{Rows: 1, PromptTokens: 4, GeneratedTokens: 1, Duration: s}); rec.steps[0] != want || len(rec.steps) != 4 {
+			t.Errorf("steps %+v", rec.steps)
+		}
+		want := engine.ChoiceStats{Reason: engine.FinishLength, Prompt: 4, Generated: 3, Total: 3 * s, Prefill: s, Decode: 2 * s}
+		if rec.finished[0] != want {
+			t.Errorf("finished %+v, want %+v", rec.finished[0], want)
+		}
+		st := e.Stats()
+		if st.PromptTokens != 8 || st.GeneratedTokens != 4 || st.Finished[engine.FinishLength] != 2 || st.KV.Queries != 8 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// Law: nothing is allocated per decoded token beyond what leaves the process.
+func TestDecodingAllocatesNothing(t *testing.T) {
+	m := &enginetest.Model{PageTokens: 1 << 14, MaxLen: 1 << 14, Pages: 8}
+	e := engine.New(m, engine.Options{})
+	defer e.Close()
+	run := func() uint64 {
+		s := submit(t, e, engine.Request{Prompt: prompt(1, 8), MaxTokens: 4000, Params: sample.Params{Temperature: 1, TopK: 8}})
+		for range 100 {
+			s.Next(context.Background())
+		}
+		var a, b runtime.MemStats
+		runtime.ReadMemStats(&a)
+		for {
+			if _, err := s.Next(context.Background()); err != nil {
+				break
+			}
+		}
+		runtime.ReadMemStats(&b)
+		return b.Mallocs - a.Mallocs
+	}
+	run()
+	if n := run(); n > 100 { // growing buffers, the runtime's own
+		t.Errorf("%d allocations for 3900 tokens", n)
+	}
+}
+
+func BenchmarkStep(b *testing.B) {
+	for _, n := range []int{1, 16} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			e := engine.New(&enginetest.Model{PageTokens: 1 << 24, MaxLen: 1 << 24, Pages: 64}, engine.Options{})
+			defer e.Close()
+			var streams []*engine.Stream
+			for i := range n {
+				s, err := e.Submit(context.Background(), engine.Request{Prompt: prompt(i, 4), MaxTokens: b.N + 1})
+				if err != nil {
+					b.Fatal(err)
+				}
+				streams = append(streams, s)
+			}
+			b.ReportAllocs()
+			for _, s := range streams {
+				for {
+					if _, err := s.Next(context.Background()); err != nil {
+						break
+					}
+				}
+			}
+		})
+	}
+}

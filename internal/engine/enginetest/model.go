@@ -1,0 +1,250 @@
+// Package enginetest has a model without weights, for tests of the engine and of what
+// stands on it.
+//
+// The logits after a sequence of tokens are a hash of those tokens and nothing else,
+// so what a request must return is known ([Model.After]), however it was batched. Pages
+// and prefix reuse behave as the real ones do. Hooks make passes slow or broken.
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/heftai/heft/internal/engine"
+)
+
+// Model is an engine.Model. Set its fields before the engine starts; zero means the
+// default that each names.
+type Model struct {
+	Width      int           // of the vocabulary; 0 means 64
+	MaxLen     int           // context; 0 means 1024
+	PageTokens int           // 0 means 4
+	Pages      int           // 0 means 4096
+	Delay      time.Duration // of a pass
+	// BeforePass, if not nil, is called first in every pass; an error ends it.
+	BeforePass func(ctx context.Context, rows []engine.Row) error
+
+	cache   []*page // pages that a prompt may reuse, the least recently freed first
+	used    int
+	queries int64
+	hits    int64
+	out     logits
+}
+
+// page has contents that are known once it is full.
+type page struct {
+	tokens []int32 // all tokens up to its end, from the beginning of the sequence
+	refs   int
+}
+
+// Vocab is the width of the vocabulary.
+func (m *Model) Vocab() int { return or(m.Width, 64) }
+
+// Context is the longest sequence.
+func (m *Model) Context() int { return or(m.MaxLen, 1024) }
+
+func (m *Model) pageTokens() int { return or(m.PageTokens, 4) }
+
+func (m *Model) pages() int { return or(m.Pages, 4096) }
+
+func or(v, zero int) int {
+	if v == 0 {
+		return zero
+	}
+	return v
+}
+
+// KV counts pages.
+func (m *Model) KV() engine.KV {
+	kv := engine.KV{PageTokens: m.pageTokens(), Pages: m.pages(), Used: m.used, Queries: m.queries, Hits: m.hits}
+	for _, p := range m.cache {
+		if p.refs == 0 {
+			kv.Cached++
+		}
+	}
+	return kv
+}
+
+// NewSequence makes an empty sequence.
+func (m *Model) NewSequence() engine.Sequence { return &sequence{model: m} }
+
+// After is the row of logits that follows tokens.
+func (m *Model) After(tokens []int32) []float32 {
+	row := make([]float32, m.Vocab())
+	fill(row, digest(0, tokens))
+	return row
+}
+
+func digest(h uint64, tokens []int32) uint64 {
+	for _, t := range tokens {
+		h = mix(h ^ mix(uint64(t)+1))
+	}
+	return h
+}
+
+func fill(row []float32, h uint64) {
+	for i := range row {
+		row[i] = float32(mix(h+uint64(i))>>40) / (1 << 21) // 0 up to 8
+	}
+}
+
+// mix is splitmix64's finaliser.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// sequence holds tokens and pages.
+type sequence struct {
+	model  *Model
+	tokens []int32
+	hash   uint64
+	pages  []*page
+	freed  bool
+}
+
+func (s *sequence) Len() int { return len(s.tokens) }
+
+func (s *sequence) Reserve(n int) error {
+	m := s.model
+	size := m.pageTokens()
+	take := max((len(s.tokens)+n+size-1)/size-len(s.pages), 0)
+	if m.used+take > m.pages() {
+		return engine.ErrKVFull
+	}
+	for range take {
+		s.pages = append(s.pages, &page{refs: 1})
+	}
+	m.used += take
+	for i := 0; m.used+m.KV().Cached > m.pages(); {
+		if m.cache[i].refs == 0 {
+			m.cache = slices.Delete(m.cache, i, i+1)
+		} else {
+			i++
+		}
+	}
+	return nil
+}
+
+func (s *sequence) Reuse(tokens []int32) int {
+	m := s.model
+	m.queries += int64(len(tokens))
+	size := m.pageTokens()
+	for end := size; end < len(tokens); end += size {
+		i := slices.IndexFunc(m.cache, func(p *page) bool { return slices.Equal(p.tokens, tokens[:end]) })
+		if i < 0 {
+			break
+		}
+		p := m.cache[i]
+		if p.refs == 0 {
+			m.used++
+		}
+		p.refs++
+		s.pages = append(s.pages, p)
+	}
+	n := len(s.pages) * size
+	s.tokens = append(s.tokens, tokens[:n]...)
+	s.hash = digest(0, s.tokens)
+	m.hits += int64(n)
+	return n
+}
+
+func (s *sequence) Free() {
+	if s.freed {
+		panic("enginetest: a sequence was freed twice")
+	}
+	s.freed = true
+	for i := len(s.pages) - 1; i >= 0; i-- {
+		p := s.pages[i]
+		if p.refs--; p.refs == 0 {
+			s.model.used--
+			if at := slices.Index(s.model.cache, p); at >= 0 {
+				s.model.cache = append(slices.Delete(s.model.cache, at, at+1), p)
+			}
+		}
+	}
+}
+
+// push adds tokens and writes logits of all, or of the last, to out.
+func (s *sequence) push(tokens []int32, mode engine.LogitsMode, out *logits) {
+	for i, t := range tokens {
+		s.tokens = append(s.tokens, t)
+		s.hash = digest(s.hash, tokens[i:i+1])
+		if mode == engine.LogitsAll || mode == engine.LogitsLast && i == len(tokens)-1 {
+			fill(out.row(s.model.Vocab()), s.hash)
+		}
+		if size := s.model.pageTokens(); len(s.tokens)%size == 0 {
+			s.register(s.pages[len(s.tokens)/size-1])
+		}
+	}
+}
+
+func (s *sequence) register(p *page) {
+	if p.tokens == nil {
+		p.tokens = slices.Clone(s.tokens)
+		s.model.cache = append(s.model.cache, p)
+	}
+}
+
+// ErrBadPass says that the engine broke the rules of Forward.
+var ErrBadPass = errors.New("enginetest: the engine asked for what a model cannot do")
+
+// Forward computes rows after Delay.
+func (m *Model) Forward(ctx context.Context, rows []engine.Row) (engine.Logits, error) {
+	if m.BeforePass != nil {
+		if err := m.BeforePass(ctx, rows); err != nil {
+			return nil, err
+		}
+	}
+	if m.Delay > 0 {
+		select {
+		case <-time.After(m.Delay):
+		case <-ctx.Done():
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	m.out.reset()
+	for i, r := range rows {
+		s := r.Sequence.(*sequence)
+		if s.freed || len(r.Tokens) == 0 || s.Len()+len(r.Tokens) > min(len(s.pages)*m.pageTokens(), m.Context()) {
+			return nil, fmt.Errorf("%w: row %d, %d tokens after %d in %d pages", ErrBadPass, i, len(r.Tokens), s.Len(), len(s.pages))
+		}
+		s.push(r.Tokens, r.Logits, &m.out)
+		m.out.first = append(m.out.first, len(m.out.values)/m.Vocab())
+	}
+	m.out.vocab = m.Vocab()
+	return &m.out, nil
+}
+
+type logits struct {
+	vocab  int
+	first  []int
+	values []float32
+}
+
+func (l *logits) reset() { l.first, l.values = append(l.first[:0], 0), l.values[:0] }
+
+func (l *logits) row(vocab int) []float32 {
+	at := len(l.values)
+	l.values = slices.Grow(l.values, vocab)[:at+vocab]
+	return l.values[at:]
+}
+
+// Row is the logits of row i.
+func (l *logits) Row(i int) (count int, values []float32) {
+	a, b := l.first[i], l.first[i+1]
+	return b - a, l.values[a*l.vocab : b*l.vocab]
+}
+
+var (
+	_ engine.Model    = (*Model)(nil)
+	_ engine.Sequence = (*sequence)(nil)
+	_ engine.Logits   = (*logits)(nil)
+)

@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"context"
+	"errors"
+)
+
+// ErrKVFull is what Sequence.Reserve returns when no page is free.
+var ErrKVFull = errors.New("engine: no page of keys and values is free")
+
+// Model is what the engine asks of a model. All methods are called from the engine's
+// goroutine, Vocab, Context and KV before it starts as well.
+type Model interface {
+	// Vocab is the width of a row of logits; ids are below it.
+	Vocab() int
+	// Context is the most tokens a sequence may have.
+	Context() int
+	// NewSequence makes an empty sequence.
+	NewSequence() Sequence
+	// Forward appends each row's tokens to its sequence. What it returns is valid until
+	// the next call. On an error the sequences of the rows are only freed afterwards.
+	// It ends early when ctx does.
+	Forward(ctx context.Context, rows []Row) (Logits, error)
+	// KV says how full the pages are.
+	KV() KV
+}
+
+// Sequence is one choice's state in the model: the tokens computed, in pages.
+type Sequence interface {
+	// Len is the number of tokens that need not be computed again.
+	Len() int
+	// Reserve takes pages for n tokens beyond Len, or returns ErrKVFull and takes none.
+	Reserve(n int) error
+	// Reuse attaches pages that hold the beginning of tokens and returns how many
+	// tokens they save, always fewer than there are.
+	Reuse(tokens []int32) int
+	// Free gives the pages back. The sequence is not used afterwards.
+	Free()
+}
+
+// LogitsMode says which logits of a row are wanted.
+type LogitsMode uint8
+
+// The modes.
+const (
+	LogitsNone LogitsMode = iota // a chunk that is not the end
+	LogitsLast                   // of the last token
+	LogitsAll                    // of every token
+)
+
+// Row is what one sequence adds to a forward pass.
+type Row struct {
+	Sequence  Sequence
+	Tokens    []int32 // those that follow what the sequence holds
+	PromptLen int     // length of the request's whole prompt
+	Logits    LogitsMode
+}
+
+// Logits are the results of a forward pass.
+type Logits interface {
+	// Row is the logits of row i: count rows of Vocab values, one after the other.
+	Row(i int) (count int, values []float32)
+}
+
+// KV is the state of the pages of keys and values.
+type KV struct {
+	PageTokens int // tokens in a page
+	Pages      int // in all
+	Used       int // held by sequences
+	Cached     int // held by nobody, but with contents that a prompt may reuse
+	Queries    int64
+	Hits       int64 // of so many tokens that were looked up, so many were found
+}

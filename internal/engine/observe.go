@@ -1,0 +1,114 @@
+package engine
+
+import "time"
+
+// Observer is told what happens, for histograms. It is called from the engine's
+// goroutine between passes and must not block. Nil means nobody.
+type Observer interface {
+	// Queued is called once a choice, with its time from Submit to a slot.
+	Queued(time.Duration)
+	// FirstToken is called once a choice, with its time from Submit.
+	FirstToken(time.Duration)
+	// NextToken is called for every further token, with the time since the one before.
+	NextToken(time.Duration)
+	// Step is called after every pass.
+	Step(StepStats)
+	// Finished is called once a choice.
+	Finished(ChoiceStats)
+}
+
+// StepStats describes one pass.
+type StepStats struct {
+	Rows            int
+	PromptTokens    int // computed, recomputed ones included
+	GeneratedTokens int // chosen from its logits
+	Duration        time.Duration
+}
+
+// ChoiceStats describes a choice that has ended. Times are 0 if it did not get there.
+type ChoiceStats struct {
+	Reason    Reason
+	Prompt    int // tokens
+	Generated int
+	Total     time.Duration // since Submit
+	Queue     time.Duration // until it got a slot
+	Prefill   time.Duration // from there to the first token
+	Decode    time.Duration // from there to the last
+}
+
+// Stats is a snapshot, taken after the last step.
+type Stats struct {
+	Running int // choices in the batch
+	Waiting int // choices without a slot
+	// Since the start. Prompt counts what was computed, recomputations included;
+	// KV.Hits what reuse saved.
+	PromptTokens    int64
+	GeneratedTokens int64
+	Preemptions     int64
+	Finished        map[Reason]int64
+	KV              KV
+}
+
+// totals is what the goroutine counts itself.
+type totals struct {
+	prompt, generated, preemptions int64
+	finished                       [len(reasons)]int64
+}
+
+var reasons = [...]Reason{FinishStop, FinishLength, FinishAbort, FinishError}
+
+// Stats returns how things stand.
+func (e *Engine) Stats() Stats {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.stats
+	for _, stream := range e.inbox {
+		s.Waiting += len(stream.choices)
+	}
+	s.Finished = make(map[Reason]int64, len(reasons))
+	for i, r := range reasons {
+		s.Finished[r] = e.counted[i]
+	}
+	return s
+}
+
+// publish makes the state visible to Stats.
+func (e *Engine) publish(kv KV) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t := &e.totals
+	e.stats = Stats{Running: len(e.running), Waiting: len(e.waiting), KV: kv,
+		PromptTokens: t.prompt, GeneratedTokens: t.generated, Preemptions: t.preemptions}
+	e.counted = t.finished
+}
+
+// account notes that c has ended.
+func (e *Engine) account(c *choice, why Reason) {
+	now := time.Now()
+	st := ChoiceStats{Reason: why, Prompt: c.prompt, Generated: c.generated(),
+		Total: now.Sub(c.stream.submit), Queue: c.queued}
+	if !c.last.IsZero() {
+		st.Prefill = c.first.Sub(c.admitted)
+		st.Decode = c.last.Sub(c.first)
+	}
+	for i, r := range reasons {
+		if r == why {
+			e.totals.finished[i]++
+		}
+	}
+	e.mu.Lock()
+	e.open--
+	if !c.admitted.IsZero() {
+		e.service += (now.Sub(c.admitted) - e.service) / 8
+	}
+	e.mu.Unlock()
+	e.options.Observer.Finished(st)
+}
+
+type noObserver struct{}
+
+func (noObserver) Queued(time.Duration)     {}
+func (noObserver) FirstToken(time.Duration) {}
+func (noObserver) NextToken(time.Duration)  {}
+func (noObserver) Step(StepStats)           {}
+func (noObserver) Finished(ChoiceStats)     {}

@@ -1,0 +1,143 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/heftai/heft/internal/sample"
+)
+
+// Request is a prompt and how to continue it. The engine reads its slices until the
+// request has ended; nobody may change them meanwhile.
+type Request struct {
+	Prompt []int32 // at least one id
+	// Params says how tokens are chosen. Params.Stop are the ids that end a choice, the
+	// model's end-of-text ids among them unless they are to be ignored.
+	Params sample.Params
+	// MaxTokens bounds each choice. Negative: what the context holds. 0: nothing is
+	// generated, which makes sense with PromptLogProbs.
+	MaxTokens int
+	N         int    // choices; 0 means 1
+	Seed      uint64 // of the choices' randomness; choice i draws from stream i
+
+	LogProbs       bool // of generated tokens
+	PromptLogProbs bool // of the prompt's tokens, for echo; turns prefix reuse off
+	TopLogProbs    int  // likeliest ids beside each of them
+}
+
+// Reason says why a choice ended.
+type Reason string
+
+// The reasons. The last two are seen by metrics only: a Stream returns an error instead.
+const (
+	FinishStop   Reason = "stop"   // an id of Params.Stop, or Stream.Stop
+	FinishLength Reason = "length" // MaxTokens, the context or the memory for keys and values
+	FinishAbort  Reason = "abort"  // the client went away, or the engine was closed
+	FinishError  Reason = "error"  // a forward pass failed
+)
+
+// NoToken stands in Event.Token where an event brings none.
+const NoToken int32 = -1
+
+// Event is a step of one choice: a token, or the prompt's log-probabilities.
+type Event struct {
+	Choice  int
+	Token   int32            // NoToken if there is none
+	LogProb float32          // of Token, if asked for
+	Top     []sample.LogProb // likeliest ids at its place, if asked for
+	// Prompt has an entry for each id of the prompt (the first of them zero: nothing
+	// comes before it). It is in choice 0's first event, which brings no token.
+	Prompt []Scored
+	// Finish is set in a choice's last event. An end by Params.Stop comes with its id.
+	Finish Reason
+}
+
+// Scored is a token of the prompt with its log-probability.
+type Scored struct {
+	LogProb float32
+	Top     []sample.LogProb
+}
+
+var (
+	// ErrDraining is returned by Submit after Shutdown was called.
+	ErrDraining = errors.New("engine: shutting down")
+	// ErrClosed is returned by Submit and Stream.Next after Close.
+	ErrClosed = errors.New("engine: closed")
+	// ErrOverloaded is what an OverloadedError wraps.
+	ErrOverloaded = errors.New("engine: too many requests are waiting")
+	// ErrStopped is returned by Next after Stream.Close.
+	ErrStopped = errors.New("engine: stream closed by its reader")
+)
+
+// OverloadedError says that the queue is full, and when to come back.
+type OverloadedError struct {
+	Waiting    int
+	RetryAfter time.Duration // estimate, whole seconds
+}
+
+func (e *OverloadedError) Error() string {
+	return fmt.Sprintf("%v (%d); retry after %v", ErrOverloaded, e.Waiting, e.RetryAfter)
+}
+
+func (e *OverloadedError) Unwrap() error { return ErrOverloaded }
+
+// ContextError says that a prompt leaves no room for a token.
+type ContextError struct {
+	Prompt int // tokens
+	Limit  int // tokens of prompt and continuation together
+}
+
+func (e *ContextError) Error() string {
+	return fmt.Sprintf("engine: a prompt of %d tokens does not fit a context of %d", e.Prompt, e.Limit)
+}
+
+// RequestError names a field of a Request that has no meaning.
+type RequestError struct {
+	Field string
+	Err   error
+}
+
+func (e *RequestError) Error() string { return fmt.Sprintf("engine: %s: %v", e.Field, e.Err) }
+
+func (e *RequestError) Unwrap() error { return e.Err }
+
+func badRequest(field, format string, args ...any) error {
+	return &RequestError{field, fmt.Errorf(format, args...)}
+}
+
+// maxChoices bounds N: each choice copies the prompt.
+const maxChoices = 1024
+
+// check refuses a request that the model cannot run, vocab ids wide, limit tokens long.
+func (r *Request) check(vocab, limit int) error {
+	if len(r.Prompt) == 0 {
+		return badRequest("prompt", "empty")
+	}
+	for i, id := range r.Prompt {
+		if id < 0 || int(id) >= vocab {
+			return badRequest("prompt", "id %d at %d is outside the vocabulary of %d", id, i, vocab)
+		}
+	}
+	need := len(r.Prompt) + 1
+	if r.MaxTokens == 0 {
+		need--
+	}
+	if need > limit {
+		return &ContextError{len(r.Prompt), limit}
+	}
+	if r.N < 0 || r.N > maxChoices {
+		return badRequest("n", "%d is outside 0..%d", r.N, maxChoices)
+	}
+	if r.TopLogProbs < 0 || r.TopLogProbs > vocab {
+		return badRequest("top_logprobs", "%d is outside 0..%d", r.TopLogProbs, vocab)
+	}
+	if err := r.Params.Validate(vocab); err != nil {
+		return &RequestError{"params", err}
+	}
+	return nil
+}
+
+// ends reports whether token is one that ends the text.
+func (r *Request) ends(token int32) bool { return slices.Contains(r.Params.Stop, token) }

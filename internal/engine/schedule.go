@@ -1,0 +1,233 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// reap lets go of choices whose client went away or whose text is complete, and ends
+// those that are to generate nothing.
+func (e *Engine) reap() {
+	e.running = slices.DeleteFunc(e.running, e.reaped)
+	e.waiting = slices.DeleteFunc(e.waiting, e.reaped)
+}
+
+func (e *Engine) reaped(c *choice) bool {
+	switch {
+	case c.ended:
+	case c.stopped.Load():
+		e.end(c, FinishStop, nil)
+	case c.stream.canceled.Load():
+		e.end(c, FinishAbort, ErrStopped)
+	case c.seq == nil && c.max == c.prompt && c.scored == c.prompt:
+		e.complete(c)
+	default:
+		return false
+	}
+	return true
+}
+
+// complete ends c by length without a further token.
+func (e *Engine) complete(c *choice) {
+	ev := Event{Choice: c.index, Token: NoToken, Finish: FinishLength}
+	if c.index == 0 && c.generated() == 0 {
+		ev.Prompt = c.stream.scores
+	}
+	c.stream.emit(ev)
+	e.end(c, FinishLength, nil)
+}
+
+// end frees what c holds and, with the last choice, ends the stream. The caller takes c
+// out of its list.
+func (e *Engine) end(c *choice, why Reason, err error) {
+	if c.ended {
+		return
+	}
+	c.ended = true
+	if c.seq != nil {
+		e.free(c)
+	}
+	s := c.stream
+	s.open--
+	switch {
+	case err != nil:
+		s.finish(err)
+	case s.open == 0:
+		s.finish(done)
+	}
+	e.account(c, why)
+}
+
+// free gives c's pages back.
+func (e *Engine) free(c *choice) {
+	c.seq.Free()
+	c.seq = nil
+	e.freed = true
+}
+
+// admit moves waiting choices into the batch, in order of arrival, until no slot or no
+// page is free.
+func (e *Engine) admit() {
+	if e.blocked && !e.freed {
+		return // what did not fit before does not fit now
+	}
+	e.blocked, e.freed = false, false
+	for i := 0; i < len(e.waiting) && len(e.running) < e.options.MaxBatch; {
+		c := e.waiting[i]
+		if c.ended || c.follows() {
+			i++
+			continue
+		}
+		err := e.start(c)
+		if errors.Is(err, ErrKVFull) && len(e.running) > 0 { // those that end make room
+			e.blocked, e.freed = true, false
+			return
+		}
+		e.waiting = slices.Delete(e.waiting, i, i+1)
+		if err != nil {
+			e.fail(c.stream, fmt.Errorf("engine: prompt of %d tokens: %w", c.prompt, err))
+			continue
+		}
+		e.insert(&e.running, c)
+	}
+}
+
+// insert keeps a list in order of arrival.
+func (e *Engine) insert(list *[]*choice, c *choice) {
+	i := len(*list)
+	for i > 0 && (*list)[i-1].ticket > c.ticket {
+		i--
+	}
+	*list = slices.Insert(*list, i, c)
+}
+
+// start gives c a sequence with pages for all its tokens so far and one more, so that
+// a prompt, once begun, is not in the way of those that decode.
+func (e *Engine) start(c *choice) error {
+	c.seq = e.model.NewSequence()
+	reused := 0
+	if c.scored == c.prompt {
+		reused = c.seq.Reuse(c.tokens)
+	}
+	if err := c.seq.Reserve(min(c.pending()+1, c.max-reused)); err != nil {
+		c.seq.Free()
+		c.seq = nil
+		return err
+	}
+	if c.admitted.IsZero() {
+		c.admitted = time.Now()
+		c.queued = c.admitted.Sub(c.stream.submit)
+		e.options.Observer.Queued(c.queued)
+		if c.index == 0 {
+			c.stream.cached.Store(int64(reused))
+		}
+	}
+	return nil
+}
+
+// plan decides which tokens the next pass computes, and reports whether there are any.
+func (e *Engine) plan() bool {
+	e.prompts, e.planned, e.rows = e.prompts[:0], e.planned[:0], e.rows[:0]
+	decoding, logitRows := 0, e.options.MaxLogitRows
+	for i := 0; i < len(e.running); i++ { // room may shorten the list from its end
+		c := e.running[i]
+		if c.ended {
+			continue
+		}
+		c.chunk, c.most = 0, c.pending()
+		switch {
+		case c.most == 1:
+			if e.room(c, 1) {
+				c.chunk = 1
+				decoding++
+			}
+			continue
+		case c.scored < c.prompt:
+			c.most = min(c.most, logitRows)
+			logitRows -= c.most
+		}
+		e.prompts = append(e.prompts, c)
+	}
+	budget := e.options.MaxBatchTokens - decoding
+	if decoding > 0 {
+		budget = min(budget, e.options.ChunkTokens)
+	}
+	e.share(budget)
+	for i := 0; i < len(e.running); i++ {
+		if c := e.running[i]; !c.ended && c.chunk > 0 && e.room(c, c.chunk) {
+			e.planned = append(e.planned, c)
+			e.rows = append(e.rows, c.row())
+		}
+	}
+	return len(e.rows) > 0
+}
+
+// share divides a budget among prompts: half to the oldest, so that none starves, and
+// the rest to those with the least left, so that a short prompt does not wait for a
+// long one.
+func (e *Engine) share(budget int) {
+	if len(e.prompts) > 0 {
+		oldest := e.prompts[0]
+		oldest.chunk = min(oldest.most, (budget+1)/2)
+		budget -= oldest.chunk
+	}
+	for budget > 0 {
+		var next *choice
+		for _, c := range e.prompts {
+			if c.seq != nil && c.most > c.chunk && (next == nil || c.most-c.chunk < next.most-next.chunk) {
+				next = c
+			}
+		}
+		if next == nil {
+			return
+		}
+		n := min(next.most-next.chunk, budget)
+		next.chunk += n
+		budget -= n
+	}
+}
+
+// room makes sure of pages for n more tokens of c, at the cost of younger choices. It
+// is false if c cannot be in this step, or has ended.
+func (e *Engine) room(c *choice, n int) bool {
+	for {
+		err := c.seq.Reserve(n)
+		switch {
+		case err == nil:
+			return true
+		case !errors.Is(err, ErrKVFull):
+			e.fail(c.stream, fmt.Errorf("engine: reserve %d tokens: %w", n, err))
+			return false
+		}
+		youngest := e.running[len(e.running)-1]
+		if youngest == c && len(e.running) == 1 {
+			e.complete(c)
+			return false
+		}
+		e.preempt(youngest)
+		if youngest == c {
+			return false
+		}
+	}
+}
+
+// preempt sends the last of the running back to wait; it keeps its tokens.
+func (e *Engine) preempt(c *choice) {
+	e.running = e.running[:len(e.running)-1]
+	if c.ended {
+		return
+	}
+	e.free(c)
+	c.chunk = 0
+	e.insert(&e.waiting, c)
+	e.totals.preemptions++
+}
+
+// fail ends all choices of a request. They leave their lists when reap comes by.
+func (e *Engine) fail(s *Stream, err error) {
+	for i := range s.choices {
+		e.end(&s.choices[i], FinishError, err)
+	}
+}

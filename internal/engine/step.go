@@ -1,0 +1,183 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/heftai/heft/internal/sample"
+)
+
+// forward runs one pass over the planned rows and hands out what it gives.
+func (e *Engine) forward() {
+	begin := time.Now()
+	logits, err := e.model.Forward(e.enter(), e.rows)
+	e.leave()
+	now := time.Now()
+	step := StepStats{Rows: len(e.rows), Duration: now.Sub(begin)}
+	before := e.totals.generated
+	for i, c := range e.planned {
+		if c.ended {
+			continue // another choice of its request failed
+		}
+		n := len(e.rows[i].Tokens)
+		if c.generated() == 0 || n > 1 {
+			step.PromptTokens += n
+		}
+		if err != nil {
+			e.broken(c, err)
+			continue
+		}
+		count, values := logits.Row(i)
+		if err := e.harvest(c, e.rows[i], count, values, now); err != nil {
+			e.fail(c.stream, err)
+		}
+	}
+	e.totals.prompt += int64(step.PromptTokens)
+	step.GeneratedTokens = int(e.totals.generated - before)
+	e.options.Observer.Step(step)
+}
+
+// enter counts those in the pass, whose readers may end it by leaving.
+func (e *Engine) enter() context.Context {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.step.Err() != nil && e.ctx.Err() == nil {
+		e.step, e.cancelStep = context.WithCancel(e.ctx)
+	}
+	e.live = 0
+	for _, c := range e.planned {
+		c.inStep = true
+		if !c.dropped {
+			e.live++
+		}
+	}
+	if e.live == 0 {
+		e.cancelStep()
+	}
+	return e.step
+}
+
+func (e *Engine) leave() {
+	e.mu.Lock()
+	for _, c := range e.planned {
+		c.inStep = false
+	}
+	e.mu.Unlock()
+}
+
+// drop notes that nobody waits for c, and ends the running pass if nobody waits for
+// any of those in it. The caller holds e.mu.
+func (e *Engine) drop(c *choice) {
+	if c.dropped {
+		return
+	}
+	c.dropped = true
+	if c.inStep {
+		if e.live--; e.live == 0 {
+			e.cancelStep()
+		}
+	}
+}
+
+// broken ends a request whose pass failed: it fails, unless the pass was ended because
+// everyone in it had left.
+func (e *Engine) broken(c *choice, err error) {
+	switch {
+	case e.reaped(c):
+	case e.ctx.Err() != nil:
+		e.end(c, FinishAbort, ErrClosed)
+	default:
+		e.fail(c.stream, fmt.Errorf("engine: forward pass: %w", err))
+	}
+}
+
+// harvest takes a row's logits: log-probabilities of the prompt, and the next token if
+// the row reached the end of what is known.
+func (e *Engine) harvest(c *choice, r Row, count int, values []float32, now time.Time) error {
+	want := 0
+	switch r.Logits {
+	case LogitsLast:
+		want = 1
+	case LogitsAll:
+		want = len(r.Tokens)
+	}
+	if count != want || len(values) != count*e.vocab {
+		return fmt.Errorf("engine: %d values in %d rows of logits for %d rows of %d", len(values), count, want, e.vocab)
+	}
+	end := c.seq.Len()
+	if r.Logits == LogitsAll {
+		if err := e.scorePrompt(c, end-count, values); err != nil {
+			return err
+		}
+	}
+	if r.Logits == LogitsNone || end != len(c.tokens) {
+		return nil
+	}
+	return e.choose(c, values[len(values)-e.vocab:], now)
+}
+
+// scorePrompt notes log-probabilities from the logits of the prompt's tokens from at on.
+func (e *Engine) scorePrompt(c *choice, at int, values []float32) error {
+	r := &c.stream.request
+	for ; len(values) > 0 && c.scored < c.prompt; values, at = values[e.vocab:], at+1 {
+		if at+1 != c.scored {
+			continue // known from before a preemption
+		}
+		own, top, err := e.sampler.LogProbs(c.stream.top(r.TopLogProbs), values[:e.vocab], c.tokens[at+1], r.TopLogProbs)
+		if err != nil {
+			return fmt.Errorf("engine: prompt token %d: %w", at+1, err)
+		}
+		c.stream.scores[c.scored] = Scored{own, top}
+		c.scored++
+	}
+	return nil
+}
+
+// choose picks the next token of c and says so.
+func (e *Engine) choose(c *choice, logits []float32, now time.Time) error {
+	s := c.stream
+	if len(c.tokens) >= c.max { // only the prompt was to be scored
+		e.complete(c)
+		return nil
+	}
+	if c.generated() == 0 && c.index == 0 && s.request.PromptLogProbs {
+		s.emit(Event{Token: NoToken, Prompt: s.scores})
+	}
+	ev, err := e.next(c, logits)
+	if err != nil {
+		return fmt.Errorf("engine: token %d: %w", c.generated(), err)
+	}
+	c.tokens = append(c.tokens, ev.Token)
+	switch {
+	case s.request.ends(ev.Token):
+		ev.Finish = FinishStop
+	case len(c.tokens) >= c.max:
+		ev.Finish = FinishLength
+	}
+	if c.last.IsZero() {
+		c.first = now
+		e.options.Observer.FirstToken(now.Sub(s.submit))
+	} else {
+		e.options.Observer.NextToken(now.Sub(c.last))
+	}
+	c.last = now
+	e.totals.generated++
+	s.emit(ev)
+	if ev.Finish != "" {
+		e.end(c, ev.Finish, nil)
+	}
+	return nil
+}
+
+// next chooses a token. Log-probabilities come first: they are of the logits as they are.
+func (e *Engine) next(c *choice, logits []float32) (Event, error) {
+	s, r := c.stream, &c.stream.request
+	step := sample.Step{Prompt: c.tokens[:c.prompt], Generated: c.tokens[c.prompt:]}
+	id, err := e.sampler.Next(&r.Params, &c.src, step, logits)
+	ev := Event{Choice: c.index, Token: id}
+	if err == nil && r.LogProbs {
+		ev.LogProb, ev.Top, err = e.sampler.LogProbs(s.top(r.TopLogProbs), logits, id, r.TopLogProbs)
+	}
+	return ev, err
+}

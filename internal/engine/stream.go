@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"context"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/heftai/heft/internal/sample"
+)
+
+// Stream is a request on its way. Next is for one goroutine; Stop and Close may be
+// called from any. A reader that no longer reads calls Close or cancels the context of
+// Submit: until then the request goes on, and its events are kept.
+type Stream struct {
+	engine   *Engine
+	request  Request
+	choices  []choice
+	submit   time.Time
+	cached   atomic.Int64
+	unhook   func() bool // detaches from the context of Submit
+	open     int         // choices that have not ended; the engine's
+	scores   []Scored    // of the prompt; the engine's
+	arena    []sample.LogProb
+	canceled atomic.Bool
+
+	mu      sync.Mutex
+	pending []Event // written by the engine, not yet taken
+	err     error   // set when all has ended: io.EOF or what went wrong
+	ready   chan struct{}
+
+	batch []Event // taken by the reader
+	next  int
+}
+
+func newStream(e *Engine, r Request) *Stream {
+	r.N = max(r.N, 1)
+	s := &Stream{engine: e, request: r, submit: time.Now(), open: r.N,
+		choices: make([]choice, r.N), ready: make(chan struct{}, 1)}
+	for i := range s.choices {
+		s.choices[i].init(s, i, e.limit)
+	}
+	if r.PromptLogProbs {
+		s.scores = make([]Scored, len(r.Prompt))
+	}
+	return s
+}
+
+// Next waits for the next event. It returns io.EOF when every choice has ended, the
+// error that ended the request, or ctx's. Events of choices that were stopped are left
+// out.
+func (s *Stream) Next(ctx context.Context) (Event, error) {
+	for {
+		for s.next < len(s.batch) {
+			ev := s.batch[s.next]
+			s.next++
+			if !s.choices[ev.Choice].stopped.Load() {
+				return ev, nil
+			}
+		}
+		s.next = 0
+		s.mu.Lock()
+		s.batch, s.pending = s.pending, s.batch[:0]
+		err := s.err
+		s.mu.Unlock()
+		if len(s.batch) > 0 {
+			continue
+		}
+		if err != nil {
+			return Event{}, err
+		}
+		select {
+		case <-s.ready:
+		case <-ctx.Done():
+			return Event{}, context.Cause(ctx)
+		}
+	}
+}
+
+// Stop ends one choice, because its text is complete: it counts as finished by
+// "stop", and frees its slot before the next step.
+func (s *Stream) Stop(choice int) {
+	if choice < 0 || choice >= len(s.choices) {
+		return
+	}
+	c := &s.choices[choice]
+	s.engine.mu.Lock()
+	c.stopped.Store(true)
+	s.engine.drop(c)
+	s.engine.mu.Unlock()
+	s.engine.wakeUp()
+}
+
+// Close ends the request if it has not ended; Next returns what was made before it and
+// then ErrStopped. It may be called more than once.
+func (s *Stream) Close() { s.cancel() }
+
+// Cached is the number of the prompt's tokens that were not computed because their
+// keys and values were there. It is known once the first event has come.
+func (s *Stream) Cached() int { return int(s.cached.Load()) }
+
+// cancel lets go of all choices.
+func (s *Stream) cancel() {
+	s.engine.mu.Lock()
+	s.canceled.Store(true)
+	for i := range s.choices {
+		s.engine.drop(&s.choices[i])
+	}
+	s.engine.mu.Unlock()
+	s.engine.wakeUp()
+}
+
+// emit hands an event to the reader.
+func (s *Stream) emit(ev Event) {
+	s.mu.Lock()
+	s.pending = append(s.pending, ev)
+	s.mu.Unlock()
+	s.notify()
+}
+
+// finish says that no event will come.
+func (s *Stream) finish(err error) {
+	s.unhook()
+	s.mu.Lock()
+	if s.err == nil {
+		s.err = err
+	}
+	s.mu.Unlock()
+	s.notify()
+}
+
+func (s *Stream) notify() {
+	select {
+	case s.ready <- struct{}{}:
+	default:
+	}
+}
+
+// done is how a stream ends when its last choice does.
+var done = io.EOF
+
+// top is memory for n log-probabilities that leave with an event; it is cut from
+// blocks, one allocation for many tokens.
+func (s *Stream) top(n int) []sample.LogProb {
+	const block = 32
+	if cap(s.arena)-len(s.arena) < n {
+		s.arena = make([]sample.LogProb, 0, n*block)
+	}
+	at := len(s.arena)
+	s.arena = s.arena[:at+n]
+	return s.arena[at : at : at+n]
+}
