@@ -183,6 +183,8 @@ func (s *scratch) grow(l *hostmem.Ledger, n int) error {
 	if n <= len(s.v) {
 		return nil
 	}
+	// Twofold: the scores of a sequence are one longer each pass.
+	n = max(n, 2*len(s.v))
 	block, err := hostmem.Alloc(l, hostmem.Activations, 4*n)
 	if err != nil {
 		return err
