@@ -19,12 +19,17 @@ type architecture struct {
 // architectures is the table of what can be built: one line, and one file, each.
 func architectures() []architecture {
 	return []architecture{
+		{"gemma2", "Gemma2ForCausalLM", "model", "Gemma2DecoderLayer", 2, 1, gemma2},
+		{"gemma3_text", "Gemma3ForCausalLM", "model", "Gemma3DecoderLayer", 2, 1, gemma3},
 		{"gpt2", "GPT2LMHeadModel", "transformer", "GPT2Block", 50256, 50256, gpt2},
 		{"llama", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, 2, llama},
 		{"mistral", "MistralForCausalLM", "model", "MistralDecoderLayer", 1, 2, mistral},
 		{"mixtral", "MixtralForCausalLM", "model", "MixtralDecoderLayer", 1, 2, mixtral},
+		{"olmo2", "Olmo2ForCausalLM", "model", "Olmo2DecoderLayer", -1, 50279, olmo2},
+		{"phi3", "Phi3ForCausalLM", "model", "Phi3DecoderLayer", 1, 32000, phi3},
 		{"qwen2", "Qwen2ForCausalLM", "model", "Qwen2DecoderLayer", -1, -1, qwen2},
 		{"qwen3", "Qwen3ForCausalLM", "model", "Qwen3DecoderLayer", -1, -1, qwen3},
+		{"qwen3_moe", "Qwen3MoeForCausalLM", "model", "Qwen3MoeDecoderLayer", -1, -1, qwen3MoE},
 	}
 }
 

@@ -71,7 +71,7 @@ func (c *gpt2Config) attention(b *Builder, layer int) {
 	headDim := c.hidden / c.heads
 	scale := float32(1)
 	if c.scaled {
-		scale = rootScale(headDim)
+		scale = rootScale(float64(headDim))
 	}
 	if c.layerScaled {
 		scale /= float32(layer + 1)

@@ -4,14 +4,13 @@ package meta
 func llama(f *fields, b *Builder) {
 	d := readDecoder(f, "Llama", decoderDefaults{
 		vocab: 32000, hidden: 4096, inner: 11008, layers: 32, heads: 32,
-		context: 2048, eps: 1e-6, act: "silu", theta: 10000,
+		context: 2048, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 10000},
 	})
 	attentionBias := f.bool("attention_bias", false)
 	mlpBias := f.bool("mlp_bias", false)
 	d.causalLM(f, b, wiring{block: preNorm()}, func(b *Builder, i int) {
 		d.attention(b, attentionBias, attentionBias, AttentionSpec{Layer: i})
 		d.gatedMLP(b, "mlp", d.inner, mlpBias)
-		d.norm(b, "input_layernorm", d.hidden)
-		d.norm(b, "post_attention_layernorm", d.hidden)
+		d.norms(b, "input_layernorm", "post_attention_layernorm")
 	})
 }

@@ -4,13 +4,12 @@ package meta
 func mistral(f *fields, b *Builder) {
 	d := readDecoder(f, "Mistral", decoderDefaults{
 		vocab: 32000, hidden: 4096, inner: 14336, layers: 32, heads: 32, kvHeads: 8,
-		context: 131072, eps: 1e-6, act: "silu", theta: 10000,
+		context: 131072, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 10000},
 	})
 	window := f.window("sliding_window", 4096)
 	d.causalLM(f, b, wiring{block: preNorm()}, func(b *Builder, i int) {
 		d.attention(b, false, false, AttentionSpec{Layer: i, Window: window})
 		d.gatedMLP(b, "mlp", d.inner, false)
-		d.norm(b, "input_layernorm", d.hidden)
-		d.norm(b, "post_attention_layernorm", d.hidden)
+		d.norms(b, "input_layernorm", "post_attention_layernorm")
 	})
 }

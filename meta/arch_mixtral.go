@@ -5,7 +5,7 @@ package meta
 func mixtral(f *fields, b *Builder) {
 	d := readDecoder(f, "Mixtral", decoderDefaults{
 		vocab: 32000, hidden: 4096, inner: 14336, layers: 32, heads: 32, kvHeads: 8,
-		context: 131072, eps: 1e-5, act: "silu", theta: 1e6,
+		context: 131072, eps: 1e-5, act: "silu", rope: ropeDefaults{theta: 1e6},
 	})
 	window := f.window("sliding_window", 0)
 	spec := f.experts("num_local_experts", 8, "num_experts_per_tok", 2)
@@ -14,8 +14,7 @@ func mixtral(f *fields, b *Builder) {
 	d.causalLM(f, b, wiring{block: preNorm()}, func(b *Builder, i int) {
 		d.attention(b, false, false, AttentionSpec{Layer: i, Window: window})
 		d.mixtralExperts(b, *spec)
-		d.norm(b, "input_layernorm", d.hidden)
-		d.norm(b, "post_attention_layernorm", d.hidden)
+		d.norms(b, "input_layernorm", "post_attention_layernorm")
 	})
 }
 

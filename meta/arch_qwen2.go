@@ -4,12 +4,11 @@ package meta
 // layers if they are turned on.
 func qwen2(f *fields, b *Builder) {
 	d := readDecoder(f, "Qwen2", qwenDefaults(0))
-	windows := d.qwenWindows(f)
+	window, sliding := d.qwenWindows(f)
 	d.causalLM(f, b, wiring{block: preNorm()}, func(b *Builder, i int) {
-		d.attention(b, true, false, AttentionSpec{Layer: i, Window: windows[i]})
+		d.attention(b, true, false, AttentionSpec{Layer: i, Window: windowIf(sliding[i], window)})
 		d.gatedMLP(b, "mlp", d.inner, false)
-		d.norm(b, "input_layernorm", d.hidden)
-		d.norm(b, "post_attention_layernorm", d.hidden)
+		d.norms(b, "input_layernorm", "post_attention_layernorm")
 	})
 }
 
@@ -17,17 +16,18 @@ func qwen2(f *fields, b *Builder) {
 func qwenDefaults(headDim int) decoderDefaults {
 	return decoderDefaults{
 		vocab: 151936, hidden: 4096, inner: 22016, layers: 32, heads: 32, kvHeads: 32, headDim: headDim,
-		context: 32768, eps: 1e-6, act: "silu", theta: 10000,
+		context: 32768, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 10000},
 	}
 }
 
-// qwenWindows are the layers' windows: layer_types if stated, else all layers from
-// max_window_layers on; none unless use_sliding_window is set.
-func (d *decoder) qwenWindows(f *fields) []int {
-	window := f.window("sliding_window", 4096)
+// qwenWindows is the width of windows, and which layers have one: layer_types if
+// stated, else all layers from max_window_layers on; none unless
+// use_sliding_window is set.
+func (d *decoder) qwenWindows(f *fields) (window int, sliding []bool) {
+	window = f.window("sliding_window", 4096)
 	if !f.bool("use_sliding_window", false) {
 		window = 0
 	}
 	from := f.count("max_window_layers", 28, 0, maxSize)
-	return d.windows(f, window, func(i int) bool { return i >= from })
+	return window, d.sliding(f, func(i int) bool { return i >= from })
 }

@@ -13,15 +13,18 @@ type decoder struct {
 	layers, heads, kvHeads int
 	headDim                int
 	context                int
-	eps                    float64
 	act                    activation
 	tied                   bool
 	rope                   *RopeSpec
 
-	normOffset float64 // added to norm weights: 1 for Gemma
+	// The norms: nn's LayerNorm has a bias, the reference's own classes do not.
+	normClass string
+	normSpec  NormSpec // Dim is filled in
+	normBias  bool
 }
 
-// decoderDefaults are the values of a config class for fields that are missing.
+// decoderDefaults are the values of a config class for fields that are missing, and
+// the names of fields where they are not llama's.
 type decoderDefaults struct {
 	vocab, hidden, inner   int
 	layers, heads, kvHeads int // kvHeads 0: as many as heads
@@ -29,8 +32,12 @@ type decoderDefaults struct {
 	context                int
 	eps                    float64
 	act                    string
-	theta                  float64
 	tied                   bool
+	rope                   ropeDefaults // headDim and context are filled in
+
+	epsField     string // "" means rms_norm_eps
+	actField     string // "" means hidden_act
+	headDimField string // "" means head_dim
 }
 
 // Limits of counts. A layer costs some kilobytes, so layers are few.
@@ -40,23 +47,32 @@ const (
 	maxExperts = 1 << 16
 )
 
-// readDecoder reads the fields that the family shares under its usual names.
+// readDecoder reads the fields that the family shares.
 func readDecoder(f *fields, class string, def decoderDefaults) *decoder {
 	d := &decoder{
-		class:   class,
-		vocab:   f.size("vocab_size", def.vocab),
-		hidden:  f.size("hidden_size", def.hidden),
-		inner:   f.size("intermediate_size", def.inner),
-		layers:  f.count("num_hidden_layers", def.layers, 1, maxLayers),
-		heads:   f.count("num_attention_heads", def.heads, 1, maxHeads),
-		context: f.size("max_position_embeddings", def.context),
-		eps:     f.positive("rms_norm_eps", def.eps),
-		act:     f.activation("hidden_act", def.act),
-		tied:    f.bool("tie_word_embeddings", def.tied),
+		class:     class,
+		vocab:     f.size("vocab_size", def.vocab),
+		hidden:    f.size("hidden_size", def.hidden),
+		inner:     f.size("intermediate_size", def.inner),
+		layers:    f.count("num_hidden_layers", def.layers, 1, maxLayers),
+		heads:     f.count("num_attention_heads", def.heads, 1, maxHeads),
+		context:   f.size("max_position_embeddings", def.context),
+		act:       f.activation(or(def.actField, "hidden_act"), def.act),
+		tied:      f.bool("tie_word_embeddings", def.tied),
+		normClass: class + "RMSNorm",
 	}
+	d.normSpec.Eps = float32(f.positive(or(def.epsField, "rms_norm_eps"), def.eps))
 	d.readHeads(f, def)
-	d.rope = f.rope("", ropeDefaults{theta: def.theta, headDim: d.headDim, context: d.context})
+	def.rope.headDim, def.rope.context = d.headDim, d.context
+	d.rope = f.rope(def.rope)
 	return d
+}
+
+func or(name, usual string) string {
+	if name == "" {
+		return usual
+	}
+	return name
 }
 
 // readHeads reads how the attention is divided. Null heads are the number of query
@@ -71,18 +87,24 @@ func (d *decoder) readHeads(f *fields, def decoderDefaults) {
 		f.fail("num_key_value_heads", "%d does not divide the %d attention heads", d.kvHeads, d.heads)
 		d.kvHeads = d.heads
 	}
-	if d.headDim = def.headDim; d.headDim == 0 || f.null("head_dim") {
-		if d.headDim = d.hidden / d.heads; !f.has("head_dim") && (d.headDim == 0 || d.hidden%d.heads != 0) {
+	field := or(def.headDimField, "head_dim")
+	if d.headDim = def.headDim; d.headDim == 0 || f.null(field) {
+		if d.headDim = d.hidden / d.heads; !f.has(field) && (d.headDim == 0 || d.hidden%d.heads != 0) {
 			f.fail("num_attention_heads", "%d does not divide the hidden size of %d", d.heads, d.hidden)
 		}
 	}
-	d.headDim = f.count("head_dim", d.headDim, 1, maxHeads)
+	d.headDim = f.count(field, d.headDim, 1, maxHeads)
 }
 
-// wiring is what the layers of a model look like from outside.
+// wiring is what a model looks like around the contents of its layers. Only block has
+// to be stated.
 type wiring struct {
-	block BlockSpec
-	spec  CausalLMSpec // scales and caps; paths and sizes are filled in
+	block      BlockSpec
+	spec       CausalLMSpec // scales and caps; paths and sizes are filled in
+	modelClass string       // "" means the prefix and "Model"
+	embedClass string       // "" means Embedding
+	embed      func(*Builder)
+	rotary     func(*Builder) // adds the rotary module to the model; nil means the usual one
 }
 
 // preNorm is llama's block.
@@ -105,15 +127,22 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 	spec.Vocab, spec.Hidden, spec.Context = d.vocab, d.hidden, d.rope.contextOf(d.context)
 	b.Runs(KindCausalLM, &spec)
 
-	model := b.Child("model", d.class+"Model")
-	embed := model.Embedding("embed_tokens", "Embedding", d.vocab, d.hidden)
+	model := b.Child("model", or(w.modelClass, d.class+"Model"))
+	embed := model.Embedding("embed_tokens", or(w.embedClass, "Embedding"), d.vocab, d.hidden)
+	if w.embed != nil {
+		w.embed(embed)
+	}
 	layers := model.Child("layers", "ModuleList")
 	block := w.block
 	for i := range d.layers {
 		layer(layers.Child(strconv.Itoa(i), d.class+"DecoderLayer").Runs(KindBlock, &block), i)
 	}
 	d.norm(model, "norm", d.hidden)
-	model.Rotary(d.class+"RotaryEmbedding", d.rope)
+	if w.rotary == nil {
+		model.Rotary(d.class+"RotaryEmbedding", d.rope)
+	} else {
+		w.rotary(model)
+	}
 	b.head(embed, d.hidden, d.vocab, d.tied)
 	b.Ignore("model.layers.*.self_attn.rotary_emb.inv_freq")
 }
@@ -144,20 +173,46 @@ func (b *Builder) head(embed *Builder, hidden, vocab int, tied bool) {
 	b.Ignore("lm_head.weight")
 }
 
-// norm adds one of the model's RMS norms.
+// layerNorms makes the model's norms nn's LayerNorm.
+func (d *decoder) layerNorms() {
+	d.normClass, d.normSpec.Layer, d.normBias = "LayerNorm", true, true
+}
+
+// norm adds one of the model's norms.
 func (d *decoder) norm(b *Builder, name string, dim int) {
-	b.RMSNorm(name, d.class+"RMSNorm", dim, d.eps, d.normOffset)
+	spec := d.normSpec
+	spec.Dim = dim
+	c := b.Child(name, d.normClass).Runs(KindNorm, &spec)
+	c.Param("weight", dim)
+	if d.normBias {
+		c.Param("bias", dim)
+	}
+}
+
+// norms adds norms over the hidden size.
+func (d *decoder) norms(b *Builder, names ...string) {
+	for _, name := range names {
+		d.norm(b, name, d.hidden)
+	}
+}
+
+// attentionSpec fills in what the layers' attentions have in common.
+func (d *decoder) attentionSpec(spec AttentionSpec) *AttentionSpec {
+	spec.Heads, spec.KVHeads, spec.HeadDim, spec.ValueDim = d.heads, d.kvHeads, d.headDim, d.headDim
+	if spec.Rope == nil {
+		spec.Rope = d.rope
+	}
+	if spec.Scale == 0 {
+		spec.Scale = rootScale(float64(d.headDim))
+	}
+	return &spec
 }
 
 // attention adds grouped attention with separate projections.
 func (d *decoder) attention(b *Builder, bias, outBias bool, spec AttentionSpec) *Builder {
-	spec.Heads, spec.KVHeads, spec.HeadDim, spec.ValueDim = d.heads, d.kvHeads, d.headDim, d.headDim
-	spec.Q, spec.K, spec.V, spec.Out = "q_proj", "k_proj", "v_proj", "o_proj"
-	spec.Rope = d.rope
-	if spec.Scale == 0 {
-		spec.Scale = rootScale(d.headDim)
-	}
-	a := b.Child("self_attn", d.class+"Attention").Runs(KindAttention, &spec)
+	s := d.attentionSpec(spec)
+	s.Q, s.K, s.V, s.Out = "q_proj", "k_proj", "v_proj", "o_proj"
+	a := b.Child("self_attn", d.class+"Attention").Runs(KindAttention, s)
 	a.Linear("q_proj", d.hidden, d.heads*d.headDim, bias)
 	a.Linear("k_proj", d.hidden, d.kvHeads*d.headDim, bias)
 	a.Linear("v_proj", d.hidden, d.kvHeads*d.headDim, bias)
@@ -165,8 +220,16 @@ func (d *decoder) attention(b *Builder, bias, outBias bool, spec AttentionSpec) 
 	return a
 }
 
+// qkNormAttention is grouped attention with a norm on each query and key head.
+func (d *decoder) qkNormAttention(b *Builder, bias bool, spec AttentionSpec) {
+	spec.QNorm, spec.KNorm = "q_norm", "k_norm"
+	a := d.attention(b, bias, bias, spec)
+	d.norm(a, "q_norm", d.headDim)
+	d.norm(a, "k_norm", d.headDim)
+}
+
 // rootScale is 1/√dim, as the reference rounds it.
-func rootScale(dim int) float32 { return float32(math.Pow(float64(dim), -0.5)) }
+func rootScale(dim float64) float32 { return float32(math.Pow(dim, -0.5)) }
 
 // gatedMLP adds down(act(gate(x)) · up(x)).
 func (d *decoder) gatedMLP(b *Builder, name string, inner int, bias bool) {
@@ -187,30 +250,35 @@ func (f *fields) window(name string, def int) int {
 	return f.size(name, def)
 }
 
-// windows are the windows of all layers: window for those that layer_types calls
-// sliding, or, without it, for those that slides picks; 0 for the others.
-func (d *decoder) windows(f *fields, window int, slides func(layer int) bool) []int {
-	windows := make([]int, d.layers)
+// sliding tells the layers that layer_types calls sliding, or, without that field,
+// those that slides picks.
+func (d *decoder) sliding(f *fields, slides func(layer int) bool) []bool {
+	sliding := make([]bool, d.layers)
 	types := f.texts("layer_types")
 	if types != nil && len(types) != d.layers {
 		f.fail("layer_types", "%d types for %d layers", len(types), d.layers)
-		return windows
+		return sliding
 	}
-	for i := range windows {
-		sliding := slides(i)
-		if types != nil {
-			switch types[i] {
-			case "sliding_attention":
-				sliding = true
-			case "full_attention":
-				sliding = false
-			default:
-				f.fail("layer_types", "%.40q is not supported", types[i])
-			}
+	for i := range sliding {
+		if types == nil {
+			sliding[i] = slides(i)
+			continue
 		}
-		if sliding {
-			windows[i] = window
+		switch types[i] {
+		case "sliding_attention":
+			sliding[i] = true
+		case "full_attention":
+		default:
+			f.fail("layer_types", "%.40q is not supported", types[i])
 		}
 	}
-	return windows
+	return sliding
+}
+
+// windowIf is window for sliding layers, 0 for the others.
+func windowIf(sliding bool, window int) int {
+	if sliding {
+		return window
+	}
+	return 0
 }

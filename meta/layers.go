@@ -27,14 +27,6 @@ func (b *Builder) Embedding(name, class string, rows, dim int) *Builder {
 	return c
 }
 
-// RMSNorm adds a root-mean-square norm. The weight counts from offset: 0 for most,
-// 1 for Gemma.
-func (b *Builder) RMSNorm(name, class string, dim int, eps, offset float64) *Builder {
-	c := b.Child(name, class).Runs(KindNorm, &NormSpec{Dim: dim, Eps: float32(eps), Offset: float32(offset)})
-	c.Param("weight", dim)
-	return c
-}
-
 // LayerNorm adds a norm that subtracts the mean.
 func (b *Builder) LayerNorm(name string, dim int, eps float64, bias bool) *Builder {
 	c := b.Child(name, "LayerNorm").Runs(KindNorm, &NormSpec{Dim: dim, Eps: float32(eps), Layer: true})

@@ -4,35 +4,48 @@ import "math"
 
 // ropeDefaults are what a config class assumes of its rope.
 type ropeDefaults struct {
-	theta   float64
-	headDim int
-	partial float64 // part of a head that is rotated; 0: all, whatever the file says
-	context int     // max_position_embeddings
+	theta        float64
+	thetaField   string  // "" means rope_theta
+	partial      float64 // part of a head that is rotated; 0: all, whatever the file says
+	partialField string  // "" means partial_rotary_factor
+	original     int     // of classes that have original_max_position_embeddings themselves
+	allLong      bool    // "su" and "yarn" mean longrope
+	interleaved  bool
+	headDim      int
+	context      int // max_position_embeddings
 }
 
 // rope reads the rotary embedding: rope_theta and rope_scaling, as published, or
-// transformers 5's rope_parameters, where layerType picks one if they are nested by
-// layer type. As in the reference, a rope_scaling that is not empty goes first.
-func (f *fields) rope(layerType string, def ropeDefaults) *RopeSpec {
-	r := &RopeSpec{Theta: def.theta, Dim: def.headDim, Max: def.context, Original: def.context, Factor: 1}
+// transformers 5's rope_parameters. As in the reference, a rope_scaling that is not
+// empty goes first.
+func (f *fields) rope(def ropeDefaults) *RopeSpec {
 	p := f.object("rope_scaling")
 	if p == nil {
 		p = f.object("rope_parameters")
 	}
-	nested := false
-	if p != nil && layerType != "" {
-		if _, nested = p.values[layerType].(map[string]any); nested {
-			p = p.object(layerType)
-		}
+	return f.ropeFrom(p, false, def)
+}
+
+// ropeFrom reads a rotary embedding with its parameters in p, which may be nil. They are
+// nested if the config has several sets by layer type.
+func (f *fields) ropeFrom(p *fields, nested bool, def ropeDefaults) *RopeSpec {
+	r := &RopeSpec{
+		Theta:       f.positive(or(def.thetaField, "rope_theta"), def.theta),
+		Dim:         def.headDim,
+		Interleaved: def.interleaved,
+		Factor:      1,
+		Original:    def.context,
+		Max:         def.context,
 	}
-	r.Theta = f.positive("rope_theta", r.Theta)
-	partial := f.positive("partial_rotary_factor", max(def.partial, 1e-9))
 	if p != nil {
 		r.Theta = p.positive("rope_theta", r.Theta)
-		partial = p.positive("partial_rotary_factor", partial)
 	}
 	if def.partial != 0 {
-		if r.Dim = int(float64(def.headDim) * partial); partial > 1 || r.Dim == 0 {
+		partial := f.positive(or(def.partialField, "partial_rotary_factor"), def.partial)
+		if p != nil {
+			partial = p.positive("partial_rotary_factor", partial)
+		}
+		if r.Dim = int(float64(def.headDim) * min(partial, 2)); partial > 1 || r.Dim == 0 {
 			f.fail("partial_rotary_factor", "%v of a head of %d", partial, def.headDim)
 			r.Dim = def.headDim
 		}
@@ -40,19 +53,32 @@ func (f *fields) rope(layerType string, def ropeDefaults) *RopeSpec {
 	if r.Dim%2 != 0 {
 		f.fail("head_dim", "rope cannot rotate %d dimensions, an odd number", r.Dim)
 	}
-	if p != nil {
-		p.scaling(r, nested, f)
+	if p == nil {
+		return r
 	}
+	const original = "original_max_position_embeddings"
+	r.Original = p.size(original, r.Max)
+	if !nested { // the reference prefers the field beside the parameters
+		if def.original != 0 {
+			r.Original = def.original
+		}
+		r.Original = f.size(original, r.Original)
+	}
+	p.scaling(r, def.allLong)
 	return r
 }
 
 // scaling reads the fields of one rope type.
-func (p *fields) scaling(r *RopeSpec, nested bool, top *fields) {
+func (p *fields) scaling(r *RopeSpec, allLong bool) {
 	name := "rope_type"
 	if !p.has(name) && p.has("type") {
 		name = "type"
 	}
-	switch text := p.text(name, "default"); text {
+	text := p.text(name, "default")
+	if allLong && (text == "su" || text == "yarn") {
+		text = "longrope"
+	}
+	switch text {
 	case "default":
 	case "linear":
 		r.Type = RopeLinear
@@ -65,11 +91,9 @@ func (p *fields) scaling(r *RopeSpec, nested bool, top *fields) {
 		}
 	case "yarn":
 		r.Type = RopeYarn
-		p.original(r, nested, top)
 		p.yarn(r)
 	case "llama3":
 		r.Type = RopeLlama3
-		p.original(r, nested, top)
 		r.Factor = p.required("factor")
 		r.LowFreq, r.HighFreq = p.required("low_freq_factor"), p.required("high_freq_factor")
 		if r.LowFreq == r.HighFreq {
@@ -77,7 +101,6 @@ func (p *fields) scaling(r *RopeSpec, nested bool, top *fields) {
 		}
 	case "longrope":
 		r.Type = RopeLongRope
-		p.original(r, nested, top)
 		p.longRope(r)
 	default:
 		p.fail(name, "%.40q is not supported (supported: default, linear, dynamic, yarn, llama3, longrope)", text)
@@ -91,16 +114,6 @@ func (p *fields) required(name string) float64 {
 		return 1
 	}
 	return p.positive(name, 1)
-}
-
-// original reads the length that the model was trained with. The reference prefers
-// the field beside the scaling over the one in it, unless ropes are nested.
-func (p *fields) original(r *RopeSpec, nested bool, top *fields) {
-	const name = "original_max_position_embeddings"
-	r.Original = p.size(name, r.Max)
-	if !nested {
-		r.Original = top.size(name, r.Original)
-	}
 }
 
 func (p *fields) yarn(r *RopeSpec) {

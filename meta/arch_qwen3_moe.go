@@ -1,0 +1,58 @@
+package meta
+
+import "slices"
+
+// qwen3MoE is Qwen3MoeForCausalLM: qwen3 with a mixture of experts in every layer,
+// or in some.
+func qwen3MoE(f *fields, b *Builder) {
+	d := readDecoder(f, "Qwen3Moe", decoderDefaults{
+		vocab: 151936, hidden: 2048, inner: 6144, layers: 24, heads: 32, kvHeads: 4,
+		context: 32768, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 10000},
+	})
+	bias := f.bool("attention_bias", false)
+	window := f.window("sliding_window", 4096)
+	if !f.bool("use_sliding_window", false) {
+		window = 0
+	}
+	inner := f.size("moe_intermediate_size", 768)
+	spec, dense := f.qwen3MoELayers()
+	d.causalLM(f, b, wiring{block: preNorm()}, func(b *Builder, i int) {
+		d.qkNormAttention(b, bias, AttentionSpec{Layer: i, Window: window})
+		if dense(i) {
+			d.gatedMLP(b, "mlp", d.inner, false)
+		} else {
+			d.mixture(b, *spec, inner)
+		}
+		d.norms(b, "input_layernorm", "post_attention_layernorm")
+	})
+}
+
+// qwen3MoELayers reads the mixture, and which layers have a plain MLP instead.
+func (f *fields) qwen3MoELayers() (*MoESpec, func(layer int) bool) {
+	count := "num_experts"
+	if !f.has(count) && f.has("num_local_experts") {
+		count = "num_local_experts"
+	}
+	if f.count(count, 128, 0, maxExperts) == 0 {
+		return &MoESpec{}, func(int) bool { return true }
+	}
+	spec := f.experts(count, 128, "num_experts_per_tok", 8)
+	spec.Router, spec.Experts = "gate", "experts"
+	spec.Score, spec.Renormalise = ScoreSoftmax, f.bool("norm_topk_prob", false)
+	step := f.size("decoder_sparse_step", 1)
+	only := f.tokens("mlp_only_layers")
+	return spec, func(i int) bool { return slices.Contains(only, i) || (i+1)%step != 0 }
+}
+
+// mixture adds a mixture whose files have a tensor for each expert under the module's
+// own names, as Qwen and DeepSeek publish them.
+func (d *decoder) mixture(b *Builder, spec MoESpec, inner int) *Builder {
+	spec.Act = d.act.act
+	m := b.Child("mlp", d.class+"SparseMoeBlock").Runs(KindMoE, &spec)
+	m.stackedExperts(&spec, expertNames{
+		class: d.class + "Experts", gate: "gate_proj", up: "up_proj", down: "down_proj",
+		each: []string{m.path + ".experts"},
+	}, d.hidden, inner, d.act)
+	m.Child("gate", d.class+"TopKRouter").Param("weight", spec.Count, d.hidden)
+	return m
+}
