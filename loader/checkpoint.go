@@ -4,6 +4,7 @@ import (
 	"iter"
 	"maps"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/heftai/heft/meta"
@@ -195,6 +196,15 @@ func inFile(err error, f *File) error {
 
 // join indexes the tensors of all headers by name.
 func (c *Checkpoint) join(headers []*header, weights map[string]string) error {
+	if len(headers) == 1 && headers[0].index != nil {
+		h := headers[0]
+		c.tensors, c.index, c.metadata = h.tensors, h.index, h.metadata
+		for i := range c.tensors {
+			c.tensors[i].File = c.files[0]
+		}
+		c.noteAbsent(weights)
+		return nil
+	}
 	n := 0
 	for _, h := range headers {
 		n += len(h.tensors)
@@ -223,10 +233,15 @@ func (c *Checkpoint) join(headers []*header, weights map[string]string) error {
 			c.metadata = h.metadata
 		}
 	}
+	c.noteAbsent(weights)
+	return nil
+}
+
+func (c *Checkpoint) noteAbsent(weights map[string]string) {
 	for name := range weights {
 		if _, ok := c.index[name]; !ok {
 			c.absent = append(c.absent, name)
 		}
 	}
-	return nil
+	slices.Sort(c.absent)
 }

@@ -21,7 +21,8 @@ const lengthSize = 8
 
 // A header is what a safetensors file says of itself.
 type header struct {
-	tensors  []Tensor // by offset; File is not set
+	tensors  []Tensor         // by offset; File is not set
+	index    map[string]int32 // where each name stands in tensors; nil where they were sorted
 	metadata map[string]string
 	text     []byte // the JSON text
 }
@@ -60,7 +61,13 @@ func parseHeader(text []byte, data, size int64) (*header, error) {
 	if !utf8.Valid(text) {
 		return nil, failf("", "", "header is not UTF-8")
 	}
-	p := headerParser{scanner: scanner{data: text}, index: map[string]int{}}
+	hint := min(len(text)/entrySize, 1<<17)
+	p := headerParser{
+		scanner: scanner{data: text},
+		tensors: make([]Tensor, 0, hint),
+		spans:   make([]span, 0, hint),
+		index:   make(map[string]int32, hint),
+	}
 	if err := p.parse(); err != nil {
 		var e *Error
 		if !errors.As(err, &e) {
@@ -78,29 +85,39 @@ func parseHeader(text []byte, data, size int64) (*header, error) {
 		}
 		return nil, failf("", "", "%d bytes stand after the last tensor", want-end)
 	}
-	slices.SortFunc(p.tensors, func(a, b Tensor) int {
-		return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Size, b.Size))
-	})
+	if !slices.IsSortedFunc(p.tensors, byPlace) {
+		slices.SortFunc(p.tensors, byPlace)
+		p.index = nil
+	}
 	for i := range p.tensors {
 		p.tensors[i].Offset += data
 	}
-	return &header{tensors: p.tensors, metadata: p.metadata, text: text}, nil
+	return &header{tensors: p.tensors, index: p.index, metadata: p.metadata, text: text}, nil
+}
+
+// entrySize is about how many bytes of a header are one tensor's: a guess that saves
+// growing, never a limit.
+const entrySize = 128
+
+func byPlace(a, b Tensor) int {
+	return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Size, b.Size))
 }
 
 // A span is where a header says that a tensor lies, counted from the end of the header,
 // and the size that its shape and dtype ask for.
 type span struct {
 	begin, end uint64
-	tensor     int
+	tensor     int32
 	err        error // why shape and dtype have no size
 }
 
 // place checks that the spans, in order of offset, follow each other from 0, and that
 // each is as long as shape and dtype say. It sets the tensors' offsets and sizes.
 func place(spans []span, tensors []Tensor) (end uint64, err error) {
-	slices.SortFunc(spans, func(a, b span) int {
-		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
-	})
+	byOffsets := func(a, b span) int { return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end)) }
+	if !slices.IsSortedFunc(spans, byOffsets) {
+		slices.SortFunc(spans, byOffsets)
+	}
 	for _, s := range spans {
 		t := &tensors[s.tensor]
 		if s.err != nil {
@@ -128,7 +145,7 @@ type headerParser struct {
 	scanner
 	tensors  []Tensor
 	spans    []span
-	index    map[string]int
+	index    map[string]int32
 	metadata map[string]string
 	hasMeta  bool
 	dims     []int    // chunk from which shapes are cut
@@ -189,7 +206,7 @@ func (p *headerParser) add(name string, in *tensorInfo) {
 		p.tensors[at], p.spans[at] = t, s
 		return
 	}
-	s.tensor = len(p.tensors)
+	s.tensor = int32(len(p.tensors))
 	p.index[name] = s.tensor
 	p.tensors, p.spans = append(p.tensors, t), append(p.spans, s)
 }
