@@ -57,15 +57,29 @@ func (p *Program) KV() []kvcache.LayerShape { return p.layers }
 // Vocab is the width of the logits, 0 for a tree without a head.
 func (p *Program) Vocab() int { return p.vocab }
 
-// RopeClass tells apart the lengths for which rotary frequencies differ: keys computed
-// under one class are worthless under another. It is 0 for every length unless a
-// layer's rope type looks at the length (dynamic, longrope).
+// RopeClass tells apart the lengths for which rotary frequencies differ. It is 0 for
+// every length unless a layer's rope type looks at the length (dynamic, longrope). Keys
+// may be shared among sequences of one class only, so that it belongs to the scope of
+// a cached sequence; where a generated token has another class than the prompt, what
+// follows must not be shared (kvcache's Seal).
 func (p *Program) RopeClass(length int) uint64 {
 	var class uint64
 	for _, r := range p.ropes {
 		class = class*1_000_003 + ropeClass(r, length)
 	}
 	return class
+}
+
+// Restarts reports whether a sequence that grows from one length to another must be
+// computed anew, from its first token on: keys of longrope made for short sequences
+// mean nothing in long ones. The reference throws its cache away in the same place.
+func (p *Program) Restarts(from, to int) bool {
+	for _, r := range p.ropes {
+		if r.Type == meta.RopeLongRope && ropeClass(r, from) != ropeClass(r, to) {
+			return true
+		}
+	}
+	return false
 }
 
 // Limits bound the passes that a context can run.

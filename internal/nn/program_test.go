@@ -38,7 +38,7 @@ func decoder(t testing.TB, s meta.CausalLMSpec, block func(b *meta.Builder, i in
 		for i := range 2 {
 			block(layers.Child(fmt.Sprint(i), "Layer"), i)
 		}
-		b.RMSNorm("norm", "Norm", testWidth, 1e-5, 0)
+		rmsNorm(b, "norm", testWidth, 1e-5, 0)
 		b.Linear("head", testWidth, 32, false)
 	})
 }
@@ -393,6 +393,30 @@ func TestASingleModuleIsAProgram(t *testing.T) {
 	if _, err := Compile(build(t, func(b *meta.Builder) { b.Child("x", "Y") })); err == nil {
 		t.Error("a container compiled")
 	}
+}
+
+// TestAPassGoesOnInAnotherContext hands the hidden states over, as between devices.
+func TestAPassGoesOnInAnotherContext(t *testing.T) {
+	x := newSteps(t, meta.CausalLMSpec{})
+	if err := x.step(t, 9); err != nil {
+		t.Fatal(err)
+	}
+	want := slices.Clone(x.m.context.Logits().Row(0))
+	other, err := x.m.program.NewContext(x.m.backend, x.w, Limits{Rows: 1, Outputs: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	first, units := x.m.context, x.m.program.Units
+	if err := errors.Join(first.Begin(&x.input), units[0].Run(first), units[1].Run(first)); err != nil {
+		t.Fatal(err)
+	}
+	in := x.input
+	in.Tokens, in.Hidden = nil, first.Hidden()
+	if err := errors.Join(other.Begin(&in), units[2].Run(other), units[3].Run(other)); err != nil {
+		t.Fatal(err)
+	}
+	sameBits(t, "logits", other.Logits().Row(0), want)
 }
 
 // TestTiedHeadAsksForTheEmbedding: weights are asked for under the first name only.

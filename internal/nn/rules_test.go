@@ -41,6 +41,11 @@ func separate(b *meta.Builder, bias bool, edit func(a *meta.Builder, s *meta.Att
 	a.Linear("o", s.Heads*s.ValueDim, testWidth, bias)
 }
 
+// rmsNorm adds a norm whose weight counts from offset.
+func rmsNorm(b *meta.Builder, name string, dim int, eps, offset float32) {
+	b.Child(name, "Norm").Runs(meta.KindNorm, &meta.NormSpec{Dim: dim, Eps: eps, Offset: offset}).Param("weight", dim)
+}
+
 func gated(b *meta.Builder, name string) {
 	m := b.Child(name, "MLP").Runs(meta.KindMLP, &meta.MLPSpec{Gate: "gate", Up: "up", Down: "down", Act: meta.ActSiLU})
 	m.Linear("gate", testWidth, 20, false)
@@ -50,8 +55,8 @@ func gated(b *meta.Builder, name string) {
 
 func preNorms(b *meta.Builder, s meta.BlockSpec) *meta.Builder {
 	s.Attention, s.MLP = "attn", "mlp"
-	b.RMSNorm("n1", "Norm", testWidth, 1e-5, 0)
-	b.RMSNorm("n2", "Norm", testWidth, 1e-5, 0)
+	rmsNorm(b, "n1", testWidth, 1e-5, 0)
+	rmsNorm(b, "n2", testWidth, 1e-5, 0)
 	if s.AttentionNorm == "" && s.PostAttentionNorm == "" {
 		s.AttentionNorm, s.MLPNorm = "n1", "n2"
 	}
@@ -103,8 +108,8 @@ func wiringCases() []blockCase {
 		{"sandwich with offset norms", func(b *meta.Builder) {
 			s := meta.BlockSpec{AttentionNorm: "n1", PostAttentionNorm: "n3", MLPNorm: "n2", PostMLPNorm: "n4"}
 			separate(preNorms(b, s), false, func(_ *meta.Builder, s *meta.AttentionSpec) { s.Softcap, s.Window = 2, 3 })
-			b.RMSNorm("n3", "Norm", testWidth, 1e-5, 1)
-			b.RMSNorm("n4", "Norm", testWidth, 1e-5, 1)
+			rmsNorm(b, "n3", testWidth, 1e-5, 1)
+			rmsNorm(b, "n4", testWidth, 1e-5, 1)
 			gated(b, "mlp")
 		}, nil},
 		{"parallel with two norms", func(b *meta.Builder) {
@@ -127,8 +132,8 @@ func projectionCases() []blockCase {
 		{"norms of each head, window and sinks", func(b *meta.Builder) {
 			separate(preNorms(b, meta.BlockSpec{}), false, func(a *meta.Builder, s *meta.AttentionSpec) {
 				s.QNorm, s.KNorm, s.Window, s.Sinks = "qn", "kn", 4, "sinks"
-				a.RMSNorm("qn", "Norm", s.HeadDim, 1e-6, 0)
-				a.RMSNorm("kn", "Norm", s.HeadDim, 1e-6, 0)
+				rmsNorm(a, "qn", s.HeadDim, 1e-6, 0)
+				rmsNorm(a, "kn", s.HeadDim, 1e-6, 0)
 				a.Param("sinks", s.Heads)
 			})
 			gated(b, "mlp")
@@ -136,8 +141,8 @@ func projectionCases() []blockCase {
 		{"norms of all heads, interleaved rope", func(b *meta.Builder) {
 			separate(preNorms(b, meta.BlockSpec{}), false, func(a *meta.Builder, s *meta.AttentionSpec) {
 				s.QNorm, s.KNorm, s.Rope.Interleaved, s.ValueDim = "qn", "kn", true, 4
-				a.RMSNorm("qn", "Norm", s.Heads*s.HeadDim, 1e-6, 0)
-				a.RMSNorm("kn", "Norm", s.KVHeads*s.HeadDim, 1e-6, 0)
+				rmsNorm(a, "qn", s.Heads*s.HeadDim, 1e-6, 0)
+				rmsNorm(a, "kn", s.KVHeads*s.HeadDim, 1e-6, 0)
 			})
 			gated(b, "mlp")
 		}, nil},
@@ -212,12 +217,12 @@ func latentAttention(b *meta.Builder, qDown string) {
 	if qDown != "" {
 		s.MLA.QNorm = "q_norm"
 		a.Linear(qDown, testWidth, qRank, true)
-		a.RMSNorm("q_norm", "Norm", qRank, 1e-6, 0)
+		rmsNorm(a, "q_norm", qRank, 1e-6, 0)
 		in = qRank
 	}
 	a.Linear("q_up", in, heads*(nope+rope), false)
 	a.Linear("kv_down", testWidth, rank+rope, true)
-	a.RMSNorm("kv_norm", "Norm", rank, 1e-6, 0)
+	rmsNorm(a, "kv_norm", rank, 1e-6, 0)
 	a.Linear("kv_up", rank, heads*(nope+value), false)
 	a.Linear("o", heads*value, testWidth, false)
 }

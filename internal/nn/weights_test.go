@@ -1,0 +1,117 @@
+package nn
+
+import (
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// random are weights made up from the names of parameters.
+type random struct {
+	values  map[*meta.Param][]float32
+	buffers map[*meta.Buffer][]float32
+	// cut serves matrices and vectors in pieces of so many rows; 0 in one.
+	cut   int
+	whole map[*meta.Param]bool // never cut: norms
+	held  int
+	want  []int32 // the last WantExperts
+	fail  func(expert int) error
+
+	served  map[served][]backend.Part
+	missing *meta.Param // is not there
+}
+
+type served struct {
+	p      *meta.Param
+	expert int
+}
+
+func newRandom(root *meta.Module) *random {
+	w := &random{values: map[*meta.Param][]float32{}, buffers: map[*meta.Buffer][]float32{}, served: map[served][]backend.Part{}, whole: map[*meta.Param]bool{}, held: -1}
+	for path, p := range root.AllParams() {
+		if p.SameAs != nil {
+			continue
+		}
+		scale, shift := 0.3, 0.0
+		if len(p.Shape) > 1 {
+			scale = 1.5 / math.Sqrt(float64(p.Shape[len(p.Shape)-1]))
+		} else if p.Name == "weight" {
+			shift = 1
+		}
+		w.values[p] = noise(path, meta.Elements(p.Shape), scale, shift)
+	}
+	for path, m := range root.Walk() {
+		for _, p := range m.Params {
+			w.whole[p] = m.Kind == meta.KindNorm
+		}
+		for _, b := range m.Buffers {
+			w.buffers[b] = noise(meta.Join(path, b.Name), meta.Elements(b.Shape), 0.5, 0)
+		}
+	}
+	return w
+}
+
+func noise(name string, n int64, scale, shift float64) []float32 {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	r := rand.New(rand.NewPCG(h.Sum64(), 1))
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(shift + scale*r.NormFloat64())
+	}
+	return v
+}
+
+// slab is the values of p, or of one of its experts.
+func (w *random) slab(p *meta.Param, expert int) ([]float32, []int) {
+	v, shape := w.values[p], p.Shape
+	if expert >= 0 {
+		n := len(v) / shape[0]
+		v, shape = v[expert*n:(expert+1)*n], shape[1:]
+	}
+	return v, shape
+}
+
+func (w *random) Parts(p *meta.Param, expert int) []backend.Part {
+	if p == w.missing || expert >= 0 && expert != w.held {
+		return nil
+	}
+	key := served{p, expert}
+	if parts := w.served[key]; parts != nil {
+		return parts
+	}
+	v, shape := w.slab(p, expert)
+	whole := tensor.Floats(v, shape...)
+	parts := []backend.Part{{Matrix: backend.Matrix{Tensor: whole}}}
+	if rows := shape[0]; w.cut > 0 && w.cut < rows && !w.whole[p] {
+		parts = parts[:0]
+		for i := 0; i < rows; i += w.cut {
+			end := min(i+w.cut, rows)
+			parts = append(parts, backend.Part{Matrix: backend.Matrix{Tensor: whole.Slice(i, end)}, Into: meta.Rows{Begin: i, End: end}})
+		}
+	}
+	w.served[key] = parts
+	return parts
+}
+
+func (w *random) Buffer(b *meta.Buffer) tensor.Tensor {
+	return tensor.Floats(w.buffers[b], b.Shape...)
+}
+
+func (w *random) WantExperts(_ *meta.Module, experts []int32) {
+	w.want = append(w.want[:0], experts...)
+}
+
+func (w *random) HoldExpert(_ *meta.Module, e int) error {
+	if w.fail != nil {
+		if err := w.fail(e); err != nil {
+			return err
+		}
+	}
+	w.held = e
+	return nil
+}
