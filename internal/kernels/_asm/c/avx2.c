@@ -1,0 +1,308 @@
+// AVX2 kernels: 8 lanes. Needs AVX2, FMA and F16C.
+#include "common.h"
+
+INLINE __m256 load(int f, const uint8_t *p) {
+  if (f == BF16) return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
+  if (f == F16) return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+  return _mm256_loadu_ps((const float *)p);
+}
+
+// load_one is one element in all lanes.
+INLINE __m256 load_one(int f, const uint8_t *p) {
+  if (f == F32) return _mm256_broadcast_ss((const float *)p);
+  uint32_t h = *(const uint16_t *)p;
+  if (f == F16) return _mm256_cvtph_ps(_mm_set1_epi16((short)h));
+  return _mm256_castsi256_ps(_mm256_set1_epi32((int)(h << 16)));
+}
+
+// low has the lanes below n.
+INLINE __m256i low(int64_t n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+#define MASK(x) __builtin_bit_cast(float, (uint32_t)(x))
+
+// Eight floats from lanes + 7 - l on have all bits in lane l; those from 15 further on
+// have the sign in the others.
+static const float lanes[30] = {0,    0,    0,    0,    0,    0,    0,    MASK(-1), 0,    0,    0,    0,    0,    0,    0,
+                                -0.f, -0.f, -0.f, -0.f, -0.f, -0.f, -0.f, 0,        -0.f, -0.f, -0.f, -0.f, -0.f, -0.f, -0.f};
+
+// fold adds the lanes in halves.
+INLINE __m128 fold4(__m256 v) { return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)); }
+
+INLINE float fold(__m256 v) {
+  __m128 q = fold4(v);
+  q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+  return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
+}
+
+// folds is fold of four vectors at once, with the same additions.
+INLINE __m128 folds(__m256 v0, __m256 v1, __m256 v2, __m256 v3) {
+  __m128 a = fold4(v0), b = fold4(v1), c = fold4(v2), d = fold4(v3);
+  __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
+  __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
+  return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
+}
+
+// mul_block computes R rows for T tokens: y[t][r] = sum over k of w[r][k] x[t][k].
+// It returns the address of the weights of the next rows.
+INLINE const uint8_t *mul_block(int f, int R, int T, const uint8_t *w, int64_t ws, const uint8_t **tokens, int64_t xs, uint8_t *y, int64_t ys, int64_t n) {
+  __m256 acc[4][2];
+  UNROLL for (int r = 0; r < R; r++) UNROLL for (int t = 0; t < T; t++) acc[r][t] = _mm256_setzero_ps();
+  const uint8_t *x = *tokens;
+  const int64_t ws3 = times(ws, 3);
+#define ROW(r) (w + ((r) == 3 ? ws3 : (r) * ws))
+#define STEP(o)                                                                            \
+  do {                                                                                     \
+    __m256 in[2];                                                                          \
+    UNROLL for (int t = 0; t < T; t++) in[t] = _mm256_loadu_ps((const float *)(x + t * xs) + (o)); \
+    UNROLL for (int r = 0; r < R; r++) {                                                   \
+      __m256 a = load(f, ROW(r) + (o) * size_of(f));                                       \
+      UNROLL for (int t = 0; t < T; t++) acc[r][t] = _mm256_fmadd_ps(a, in[t], acc[r][t]); \
+    }                                                                                      \
+  } while (0)
+  int64_t left = n;
+  if (T == 1) {
+    ROLLED for (; left >= 32; OPAQUE(left)) {
+      OPAQUE(w), OPAQUE(x);
+      UNROLL for (int r = 0; r < R; r++) {
+        _mm_prefetch(ROW(r) + AHEAD, _MM_HINT_T0);
+        if (f == F32) _mm_prefetch(ROW(r) + AHEAD + 64, _MM_HINT_T0);
+      }
+      STEP(0);
+      STEP(8);
+      STEP(16);
+      STEP(24);
+      w += 32 * size_of(f), x += 128, left -= 32;
+    }
+  }
+  ROLLED for (; left >= 8; OPAQUE(left)) {
+    OPAQUE(w), OPAQUE(x);
+    STEP(0);
+    w += 8 * size_of(f), x += 32, left -= 8;
+  }
+  // The rest goes to its lanes one element at a time, since 16-bit weights have no
+  // masked load. The other lanes add -0, which changes nothing.
+  const float *only = lanes + 7;
+  ROLLED for (; left > 0; OPAQUE(left)) {
+    OPAQUE(w), OPAQUE(x), OPAQUE(only);
+    const uint8_t *row = w, *token = x;
+    __m256 in[2];
+    UNROLL for (int t = 0; t < T; t++) {
+      in[t] = _mm256_or_ps(_mm256_and_ps(_mm256_broadcast_ss((const float *)token), _mm256_loadu_ps(only)), _mm256_loadu_ps(only + 15));
+      if (t + 1 < T) token += xs, OPAQUE(token);
+    }
+    UNROLL for (int r = 0; r < R; r++) {
+      __m256 a = _mm256_and_ps(load_one(f, row), _mm256_loadu_ps(only));
+      UNROLL for (int t = 0; t < T; t++) acc[r][t] = _mm256_fmadd_ps(a, in[t], acc[r][t]);
+      if (r + 1 < R) row += ws, OPAQUE(row);
+    }
+    w += size_of(f), x += 4, left--, only--;
+  }
+  UNROLL for (int t = 0; t < T; t++) {
+    if (R == 4) {
+      _mm_storeu_ps((float *)y, folds(acc[0][t], acc[1][t], acc[2][t], acc[3][t]));
+    } else {
+      *(float *)y = fold(acc[0][t]);
+    }
+    y += ys;
+    OPAQUE(y);
+  }
+  // Going back costs no register across the loop.
+  int64_t back = n;
+  OPAQUE(back);
+  *tokens = x - back * 4;
+  return w - back * size_of(f) + times(ws, R);
+}
+
+INLINE void mul(int f, int T, MUL_ARGS) {
+  ROLLED for (; rows >= 4; OPAQUE(rows)) {
+    w = mul_block(f, 4, T, w, ws, &x, xs, y, ys, n);
+    y += 16, rows -= 4;
+  }
+  ROLLED for (; rows > 0; OPAQUE(rows)) {
+    w = mul_block(f, 1, T, w, ws, &x, xs, y, ys, n);
+    y += 4, rows--;
+  }
+}
+
+#define MUL(F, T) \
+  KERNEL avx2Mul##F##T(MUL_ARGS) { mul(F, T, w, ws, x, xs, y, ys, n, rows); }
+MUL(BF16, 1) MUL(BF16, 2)
+MUL(F16, 1) MUL(F16, 2)
+MUL(F32, 1) MUL(F32, 2)
+
+// mix_block adds y[t][c] += sum over j of p[t][j] v[j][c] for C vectors of columns, or
+// for one column where C is 0.
+INLINE void mix_block(int f, int T, int C, uint8_t *y, int64_t ys, const uint8_t **weights, int64_t ps, int64_t step, const uint8_t **values, int64_t vs, int64_t keys) {
+  const int vectors = C ? C : 1;
+  __m256 acc[2][4];
+  uint8_t *out = y;
+  UNROLL for (int t = 0; t < T; t++) {
+    if (t > 0) out += ys, OPAQUE(out);
+    UNROLL for (int c = 0; c < vectors; c++) acc[t][c] = C ? _mm256_loadu_ps((const float *)out + 8 * c) : _mm256_broadcast_ss((const float *)out);
+  }
+  const uint8_t *p = *weights, *v = *values;
+  int64_t left = keys;
+  ROLLED do {
+    OPAQUE(p), OPAQUE(v);
+    UNROLL for (int c = 0; c < vectors; c++) {
+      __m256 a = C ? load(f, v + c * 8 * size_of(f)) : load_one(f, v);
+      UNROLL for (int t = 0; t < T; t++) acc[t][c] = _mm256_fmadd_ps(a, _mm256_broadcast_ss((const float *)(p + t * ps)), acc[t][c]);
+    }
+    v += vs, p += step, left--;
+    OPAQUE(left);
+  } while (left > 0);
+  OPAQUE(keys);
+  *weights = p - step * keys;
+  *values = v - vs * keys;
+  UNROLL for (int t = 0; t < T; t++) {
+    if (t > 0) y += ys, OPAQUE(y);
+    UNROLL for (int c = 0; c < vectors; c++) {
+      if (C) _mm256_storeu_ps((float *)y + 8 * c, acc[t][c]);
+      else *(float *)y = _mm256_cvtss_f32(acc[t][c]);
+    }
+  }
+}
+
+INLINE void mix(int f, int T, MIX_ARGS) {
+  ROLLED for (; cols >= 32; OPAQUE(cols)) {
+    mix_block(f, T, 4, y, ys, &p, ps, step, &v, vs, keys);
+    y += 128, v += 32 * size_of(f), cols -= 32;
+  }
+  ROLLED for (; cols >= 8; OPAQUE(cols)) {
+    mix_block(f, T, 1, y, ys, &p, ps, step, &v, vs, keys);
+    y += 32, v += 8 * size_of(f), cols -= 8;
+  }
+  ROLLED for (; cols > 0; OPAQUE(cols)) {
+    mix_block(f, T, 0, y, ys, &p, ps, step, &v, vs, keys);
+    y += 4, v += size_of(f), cols--;
+  }
+}
+
+#define MIX(F, T) \
+  KERNEL avx2Mix##F##T(MIX_ARGS) { mix(F, T, y, ys, p, ps, step, v, vs, keys, cols); }
+MIX(BF16, 1) MIX(BF16, 2)
+MIX(F16, 1) MIX(F16, 2)
+MIX(F32, 1) MIX(F32, 2)
+
+INLINE __m256 power2(__m256i n) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23)); }
+
+INLINE __m256 exp8(__m256 x) {
+  x = _mm256_min_ps(_mm256_set1_ps(89), _mm256_max_ps(_mm256_set1_ps(-105), x)); // a NaN is the second operand
+  __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(LOG2E)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(LN2_HI), x);
+  r = _mm256_fnmadd_ps(n, _mm256_set1_ps(LN2_LO), r);
+  __m256 q = _mm256_fmadd_ps(r, _mm256_set1_ps(1.f / 5040), _mm256_set1_ps(1.f / 720));
+  q = _mm256_fmadd_ps(q, r, _mm256_set1_ps(1.f / 120));
+  q = _mm256_fmadd_ps(q, r, _mm256_set1_ps(1.f / 24));
+  q = _mm256_fmadd_ps(q, r, _mm256_set1_ps(1.f / 6));
+  q = _mm256_fmadd_ps(q, r, _mm256_set1_ps(0.5f));
+  q = _mm256_fmadd_ps(q, r, _mm256_set1_ps(1));
+  q = _mm256_fmadd_ps(q, r, _mm256_set1_ps(1));
+  // Two factors, since 2^n itself may leave the range where the result does not.
+  __m256i i = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(i, 1);
+  return _mm256_mul_ps(_mm256_mul_ps(q, power2(half)), power2(_mm256_sub_epi32(i, half)));
+}
+
+// out[0] is the shift and becomes the sum.
+KERNEL avx2ExpSum(uint8_t *x, int64_t n, float *out) {
+  const __m256 shift = _mm256_set1_ps(*out);
+  __m256 acc = _mm256_setzero_ps();
+  ROLLED for (; n >= 8; n -= 8) {
+    __m256 e = exp8(_mm256_sub_ps(_mm256_loadu_ps((float *)x), shift));
+    _mm256_storeu_ps((float *)x, e);
+    acc = _mm256_add_ps(acc, e);
+    x += 32;
+  }
+  if (n > 0) {
+    const __m256i m = low(n);
+    __m256 e = exp8(_mm256_sub_ps(_mm256_maskload_ps((float *)x, m), shift));
+    _mm256_maskstore_ps((float *)x, m, e);
+    acc = _mm256_blendv_ps(acc, _mm256_add_ps(acc, e), _mm256_castsi256_ps(m));
+  }
+  *out = fold(acc);
+}
+
+INLINE __m256 gate8(__m256 g, __m256 c1, __m256 c3, int cubic) {
+  __m256 u = _mm256_mul_ps(g, cubic ? _mm256_fmadd_ps(_mm256_mul_ps(g, g), c3, c1) : c1);
+  __m256 e = exp8(_mm256_sub_ps(_mm256_setzero_ps(), u));
+  return _mm256_div_ps(g, _mm256_add_ps(_mm256_set1_ps(1), e));
+}
+
+INLINE void gate(int cubic, int paired, uint8_t *dst, const uint8_t *in, const uint8_t *up, int64_t n, const float *c) {
+  const __m256 c1 = _mm256_set1_ps(c[0]), c3 = _mm256_set1_ps(c[1]);
+  ROLLED for (; n >= 8; n -= 8) {
+    __m256 a = gate8(_mm256_loadu_ps((const float *)in), c1, c3, cubic);
+    if (paired) a = _mm256_mul_ps(a, _mm256_loadu_ps((const float *)up));
+    _mm256_storeu_ps((float *)dst, a);
+    dst += 32, in += 32, up += 32;
+  }
+  if (n > 0) {
+    const __m256i m = low(n);
+    __m256 a = gate8(_mm256_maskload_ps((const float *)in, m), c1, c3, cubic);
+    if (paired) a = _mm256_mul_ps(a, _mm256_maskload_ps((const float *)up, m));
+    _mm256_maskstore_ps((float *)dst, m, a);
+  }
+}
+
+// c[0] and c[1] are the factors of g and g cubed.
+KERNEL avx2Gate(uint8_t *dst, const uint8_t *in, const uint8_t *up, int64_t n, const float *c) { gate(0, 1, dst, in, up, n, c); }
+KERNEL avx2GateAlone(uint8_t *dst, const uint8_t *in, const uint8_t *up, int64_t n, const float *c) { gate(0, 0, dst, in, up, n, c); }
+KERNEL avx2GateCubic(uint8_t *dst, const uint8_t *in, const uint8_t *up, int64_t n, const float *c) { gate(1, 1, dst, in, up, n, c); }
+KERNEL avx2GateCubicAlone(uint8_t *dst, const uint8_t *in, const uint8_t *up, int64_t n, const float *c) { gate(1, 0, dst, in, up, n, c); }
+
+// out[0] is the scale and becomes the largest product.
+KERNEL avx2ScaleMax(uint8_t *x, int64_t n, float *out) {
+  const __m256 scale = _mm256_set1_ps(*out);
+  __m256 top = _mm256_set1_ps(-__builtin_inff());
+  ROLLED for (; n >= 8; n -= 8) {
+    __m256 v = _mm256_mul_ps(_mm256_loadu_ps((float *)x), scale);
+    _mm256_storeu_ps((float *)x, v);
+    top = _mm256_max_ps(v, top); // a NaN leaves top
+    x += 32;
+  }
+  if (n > 0) {
+    const __m256i m = low(n);
+    __m256 v = _mm256_mul_ps(_mm256_maskload_ps((float *)x, m), scale);
+    _mm256_maskstore_ps((float *)x, m, v);
+    top = _mm256_blendv_ps(top, _mm256_max_ps(v, top), _mm256_castsi256_ps(m));
+  }
+  __m128 q = _mm_max_ps(_mm256_castps256_ps128(top), _mm256_extractf128_ps(top, 1));
+  q = _mm_max_ps(q, _mm_movehl_ps(q, q));
+  *out = _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
+}
+
+// out[0] is the shift and becomes the sum.
+KERNEL avx2SumSquares(const uint8_t *x, int64_t n, float *out) {
+  const __m256 shift = _mm256_set1_ps(*out);
+  __m256 acc = _mm256_setzero_ps();
+  ROLLED for (; n >= 8; n -= 8) {
+    __m256 d = _mm256_sub_ps(_mm256_loadu_ps((const float *)x), shift);
+    acc = _mm256_fmadd_ps(d, d, acc);
+    x += 32;
+  }
+  if (n > 0) {
+    const __m256i m = low(n);
+    __m256 d = _mm256_sub_ps(_mm256_maskload_ps((const float *)x, m), shift);
+    acc = _mm256_blendv_ps(acc, _mm256_fmadd_ps(d, d, acc), _mm256_castsi256_ps(m));
+  }
+  *out = fold(acc);
+}
+
+INLINE void widen(int f, uint8_t *dst, const uint8_t *src, int64_t n) {
+  ROLLED for (; n >= 8; n -= 8) {
+    _mm256_storeu_ps((float *)dst, load(f, src));
+    dst += 32;
+    src += 8 * size_of(f);
+  }
+  ROLLED for (; n > 0; n--) {
+    *(float *)dst = _mm256_cvtss_f32(load_one(f, src));
+    dst += 4;
+    src += size_of(f);
+  }
+}
+
+KERNEL avx2WidenBF16(uint8_t *dst, const uint8_t *src, int64_t n) { widen(BF16, dst, src, n); }
+KERNEL avx2WidenF16(uint8_t *dst, const uint8_t *src, int64_t n) { widen(F16, dst, src, n); }
+KERNEL avx2WidenF32(uint8_t *dst, const uint8_t *src, int64_t n) { widen(F32, dst, src, n); }

@@ -1,0 +1,288 @@
+// AVX-512 kernels: 16 lanes. Needs F, BW, DQ, VL and FMA.
+#include "common.h"
+
+INLINE __m512 load(int f, const uint8_t *p) {
+  if (f == BF16) return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+  if (f == F16) return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+  return _mm512_loadu_ps(p);
+}
+
+INLINE __m512 load_mask(int f, const uint8_t *p, __mmask16 m) {
+  if (f == F32) return _mm512_maskz_loadu_ps(m, p);
+  __m256i h = _mm256_maskz_loadu_epi16(m, p);
+  if (f == F16) return _mm512_cvtph_ps(h);
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+
+INLINE __mmask16 low(int64_t n) { return (__mmask16)((1u << n) - 1); }
+
+// fold adds the lanes in halves.
+INLINE __m128 fold4(__m512 v) {
+  __m256 h = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+  return _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+}
+
+INLINE float fold(__m512 v) {
+  __m128 q = fold4(v);
+  q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+  return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
+}
+
+// folds is fold of four vectors at once, with the same additions.
+INLINE __m128 folds(__m512 v0, __m512 v1, __m512 v2, __m512 v3) {
+  __m128 a = fold4(v0), b = fold4(v1), c = fold4(v2), d = fold4(v3);
+  __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
+  __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
+  return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
+}
+
+// mul_block computes R rows for T tokens: y[t][r] = sum over k of w[r][k] x[t][k].
+// It returns the address of the weights of the next rows.
+INLINE const uint8_t *mul_block(int f, int R, int T, const uint8_t *w, int64_t ws, const uint8_t **tokens, int64_t xs, uint8_t *y, int64_t ys, int64_t n) {
+  __m512 acc[4][6];
+  UNROLL for (int r = 0; r < R; r++) UNROLL for (int t = 0; t < T; t++) acc[r][t] = _mm512_setzero_ps();
+  const uint8_t *x = *tokens;
+  const int64_t ws3 = times(ws, 3), xs3 = times(xs, 3), xs5 = times(xs, 5);
+#define ROW(r) (w + ((r) == 3 ? ws3 : (r) * ws))
+#define TOKEN(t) (x + ((t) == 3 ? xs3 : (t) == 5 ? xs5 : (t) * xs))
+#define STEP(o)                                                                            \
+  do {                                                                                     \
+    __m512 in[6];                                                                          \
+    UNROLL for (int t = 0; t < T; t++) in[t] = _mm512_loadu_ps(TOKEN(t) + (o) * 4);        \
+    UNROLL for (int r = 0; r < R; r++) {                                                   \
+      __m512 a = load(f, ROW(r) + (o) * size_of(f));                                       \
+      UNROLL for (int t = 0; t < T; t++) acc[r][t] = _mm512_fmadd_ps(a, in[t], acc[r][t]); \
+    }                                                                                      \
+  } while (0)
+  int64_t left = n;
+  if (T <= 2) {
+    ROLLED for (; left >= 32; OPAQUE(left)) {
+      OPAQUE(w);
+      OPAQUE(x);
+      UNROLL for (int r = 0; r < R; r++) {
+        _mm_prefetch(ROW(r) + AHEAD, _MM_HINT_T0);
+        if (f == F32) _mm_prefetch(ROW(r) + AHEAD + 64, _MM_HINT_T0);
+      }
+      STEP(0);
+      STEP(16);
+      w += 32 * size_of(f), x += 128, left -= 32;
+    }
+  }
+  ROLLED for (; left >= 16; OPAQUE(left)) {
+    OPAQUE(w);
+    OPAQUE(x);
+    STEP(0);
+    w += 16 * size_of(f), x += 64, left -= 16;
+  }
+  OPAQUE(w);
+  OPAQUE(x);
+  if (left > 0) {
+    const __mmask16 m = low(left);
+    const uint8_t *row = w, *token = x;
+    __m512 in[6];
+    UNROLL for (int t = 0; t < T; t++, token += xs, OPAQUE(token)) in[t] = _mm512_maskz_loadu_ps(m, token);
+    UNROLL for (int r = 0; r < R; r++, row += ws, OPAQUE(row)) {
+      __m512 a = load_mask(f, row, m);
+      UNROLL for (int t = 0; t < T; t++) acc[r][t] = _mm512_mask3_fmadd_ps(a, in[t], acc[r][t], m);
+    }
+  }
+  UNROLL for (int t = 0; t < T; t++) {
+    if (R == 4) {
+      _mm_storeu_ps((float *)y, folds(acc[0][t], acc[1][t], acc[2][t], acc[3][t]));
+    } else {
+      *(float *)y = fold(acc[0][t]);
+    }
+    y += ys;
+    OPAQUE(y);
+  }
+  // Going back costs no register across the loop.
+  int64_t back = n;
+  OPAQUE(back);
+  back &= ~15;
+  *tokens = x - back * 4;
+  return w - back * size_of(f) + times(ws, R);
+}
+
+INLINE void mul(int f, int T, MUL_ARGS) {
+  ROLLED for (; rows >= 4; OPAQUE(rows)) {
+    w = mul_block(f, 4, T, w, ws, &x, xs, y, ys, n);
+    y += 16, rows -= 4;
+  }
+  ROLLED for (; rows > 0; OPAQUE(rows)) {
+    w = mul_block(f, 1, T, w, ws, &x, xs, y, ys, n);
+    y += 4, rows--;
+  }
+}
+
+#define MUL(F, T) \
+  KERNEL avx512Mul##F##T(MUL_ARGS) { mul(F, T, w, ws, x, xs, y, ys, n, rows); }
+MUL(BF16, 1) MUL(BF16, 2) MUL(BF16, 4) MUL(BF16, 6)
+MUL(F16, 1) MUL(F16, 2) MUL(F16, 4) MUL(F16, 6)
+MUL(F32, 1) MUL(F32, 2) MUL(F32, 4) MUL(F32, 6)
+
+// mix_block adds y[t][c] += sum over j of p[t][j] v[j][c] for C vectors of columns, of
+// which m is what is there.
+INLINE void mix_block(int f, int T, int C, __mmask16 m, uint8_t *y, int64_t ys, const uint8_t **weights, int64_t ps, int64_t step, const uint8_t **values, int64_t vs, int64_t keys) {
+  __m512 acc[6][8];
+  uint8_t *out = y;
+  UNROLL for (int t = 0; t < T; t++) {
+    UNROLL for (int c = 0; c < C; c++) acc[t][c] = _mm512_maskz_loadu_ps(m, out + 64 * c);
+    out += ys;
+    OPAQUE(out);
+  }
+  const uint8_t *p = *weights, *v = *values;
+  const int64_t ps3 = times(ps, 3), ps5 = times(ps, 5);
+  int64_t left = keys;
+  ROLLED do {
+    OPAQUE(p);
+    OPAQUE(v);
+    UNROLL for (int c = 0; c < C; c++) {
+      __m512 a = load_mask(f, v + c * 16 * size_of(f), m);
+      UNROLL for (int t = 0; t < T; t++) {
+        __m512 b = _mm512_set1_ps(*(const float *)(p + (t == 3 ? ps3 : t == 5 ? ps5 : t * ps)));
+        acc[t][c] = _mm512_fmadd_ps(a, b, acc[t][c]);
+      }
+    }
+    v += vs, p += step, left--;
+    OPAQUE(left);
+  } while (left > 0);
+  OPAQUE(keys);
+  *weights = p - step * keys;
+  *values = v - vs * keys;
+  UNROLL for (int t = 0; t < T; t++) {
+    UNROLL for (int c = 0; c < C; c++) _mm512_mask_storeu_ps(y + 64 * c, m, acc[t][c]);
+    y += ys;
+    OPAQUE(y);
+  }
+}
+
+INLINE void mix(int f, int T, int C, MIX_ARGS) {
+  ROLLED for (; cols >= 16 * C; OPAQUE(cols)) {
+    mix_block(f, T, C, 0xffff, y, ys, &p, ps, step, &v, vs, keys);
+    y += 64 * C, v += 16 * C * size_of(f), cols -= 16 * C;
+  }
+  ROLLED for (; cols > 0; OPAQUE(cols)) {
+    mix_block(f, T, 1, cols >= 16 ? 0xffff : low(cols), y, ys, &p, ps, step, &v, vs, keys);
+    y += 64, v += 16 * size_of(f), cols -= 16;
+  }
+}
+
+#define MIX(F, T, C) \
+  KERNEL avx512Mix##F##T(MIX_ARGS) { mix(F, T, C, y, ys, p, ps, step, v, vs, keys, cols); }
+MIX(BF16, 1, 4) MIX(BF16, 2, 4) MIX(BF16, 4, 4) MIX(BF16, 6, 4)
+MIX(F16, 1, 4) MIX(F16, 2, 4) MIX(F16, 4, 4) MIX(F16, 6, 4)
+MIX(F32, 1, 4) MIX(F32, 2, 4) MIX(F32, 4, 4) MIX(F32, 6, 4)
+
+INLINE __m512 exp16(__m512 x) {
+  x = _mm512_min_ps(_mm512_set1_ps(89), _mm512_max_ps(_mm512_set1_ps(-105), x)); // a NaN is the second operand
+  __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(LOG2E)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(LN2_HI), x);
+  r = _mm512_fnmadd_ps(n, _mm512_set1_ps(LN2_LO), r);
+  __m512 q = _mm512_fmadd_ps(r, _mm512_set1_ps(1.f / 5040), _mm512_set1_ps(1.f / 720));
+  q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(1.f / 120));
+  q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(1.f / 24));
+  q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(1.f / 6));
+  q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(0.5f));
+  q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(1));
+  q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(1));
+  return _mm512_scalef_ps(q, n);
+}
+
+// out[0] is the shift and becomes the sum.
+KERNEL avx512ExpSum(uint8_t *x, int64_t n, float *out) {
+  const __m512 shift = _mm512_set1_ps(*out);
+  __m512 acc = _mm512_setzero_ps();
+  ROLLED for (; n >= 16; n -= 16) {
+    __m512 e = exp16(_mm512_sub_ps(_mm512_loadu_ps(x), shift));
+    _mm512_storeu_ps(x, e);
+    acc = _mm512_add_ps(acc, e);
+    x += 64;
+  }
+  if (n > 0) {
+    const __mmask16 m = low(n);
+    __m512 e = exp16(_mm512_sub_ps(_mm512_maskz_loadu_ps(m, x), shift));
+    _mm512_mask_storeu_ps(x, m, e);
+    acc = _mm512_mask_add_ps(acc, m, acc, e);
+  }
+  *out = fold(acc);
+}
+
+INLINE __m512 gate16(__m512 g, __m512 c1, __m512 c3, int cubic) {
+  __m512 u = _mm512_mul_ps(g, cubic ? _mm512_fmadd_ps(_mm512_mul_ps(g, g), c3, c1) : c1);
+  __m512 e = exp16(_mm512_sub_ps(_mm512_setzero_ps(), u));
+  return _mm512_div_ps(g, _mm512_add_ps(_mm512_set1_ps(1), e));
+}
+
+INLINE void gate(int cubic, int paired, uint8_t *dst, const uint8_t *in, const uint8_t *up, int64_t n, const float *c) {
+  const __m512 c1 = _mm512_set1_ps(c[0]), c3 = _mm512_set1_ps(c[1]);
+  ROLLED for (; n >= 16; n -= 16) {
+    __m512 a = gate16(_mm512_loadu_ps(in), c1, c3, cubic);
+    if (paired) a = _mm512_mul_ps(a, _mm512_loadu_ps(up));
+    _mm512_storeu_ps(dst, a);
+    dst += 64, in += 64, up += 64;
+  }
+  if (n > 0) {
+    const __mmask16 m = low(n);
+    __m512 a = gate16(_mm512_maskz_loadu_ps(m, in), c1, c3, cubic);
+    if (paired) a = _mm512_mul_ps(a, _mm512_maskz_loadu_ps(m, up));
+    _mm512_mask_storeu_ps(dst, m, a);
+  }
+}
+
+// c[0] and c[1] are the factors of g and g cubed.
+KERNEL avx512Gate(uint8_t *dst, const uint8_t *in, const uint8_t *up, int64_t n, const float *c) { gate(0, 1, dst, in, up, n, c); }
+KERNEL avx512GateAlone(uint8_t *dst, const uint8_t *in, const uint8_t *up, int64_t n, const float *c) { gate(0, 0, dst, in, up, n, c); }
+KERNEL avx512GateCubic(uint8_t *dst, const uint8_t *in, const uint8_t *up, int64_t n, const float *c) { gate(1, 1, dst, in, up, n, c); }
+KERNEL avx512GateCubicAlone(uint8_t *dst, const uint8_t *in, const uint8_t *up, int64_t n, const float *c) { gate(1, 0, dst, in, up, n, c); }
+
+// out[0] is the scale and becomes the largest product.
+KERNEL avx512ScaleMax(uint8_t *x, int64_t n, float *out) {
+  const __m512 scale = _mm512_set1_ps(*out);
+  __m512 top = _mm512_set1_ps(-__builtin_inff());
+  ROLLED for (; n >= 16; n -= 16) {
+    __m512 v = _mm512_mul_ps(_mm512_loadu_ps(x), scale);
+    _mm512_storeu_ps(x, v);
+    top = _mm512_max_ps(v, top); // a NaN leaves top
+    x += 64;
+  }
+  if (n > 0) {
+    const __mmask16 m = low(n);
+    __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, x), scale);
+    _mm512_mask_storeu_ps(x, m, v);
+    top = _mm512_mask_max_ps(top, m, v, top);
+  }
+  __m256 h = _mm256_max_ps(_mm512_castps512_ps256(top), _mm512_extractf32x8_ps(top, 1));
+  __m128 q = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+  q = _mm_max_ps(q, _mm_movehl_ps(q, q));
+  *out = _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
+}
+
+// out[0] is the shift and becomes the sum.
+KERNEL avx512SumSquares(const uint8_t *x, int64_t n, float *out) {
+  const __m512 shift = _mm512_set1_ps(*out);
+  __m512 acc = _mm512_setzero_ps();
+  ROLLED for (; n >= 16; n -= 16) {
+    __m512 d = _mm512_sub_ps(_mm512_loadu_ps(x), shift);
+    acc = _mm512_fmadd_ps(d, d, acc);
+    x += 64;
+  }
+  if (n > 0) {
+    const __mmask16 m = low(n);
+    __m512 d = _mm512_sub_ps(_mm512_maskz_loadu_ps(m, x), shift);
+    acc = _mm512_mask3_fmadd_ps(d, d, acc, m);
+  }
+  *out = fold(acc);
+}
+
+INLINE void widen(int f, uint8_t *dst, const uint8_t *src, int64_t n) {
+  ROLLED for (; n >= 16; n -= 16) {
+    _mm512_storeu_ps(dst, load(f, src));
+    dst += 64;
+    src += 16 * size_of(f);
+  }
+  if (n > 0) _mm512_mask_storeu_ps(dst, low(n), load_mask(f, src, low(n)));
+}
+
+KERNEL avx512WidenBF16(uint8_t *dst, const uint8_t *src, int64_t n) { widen(BF16, dst, src, n); }
+KERNEL avx512WidenF16(uint8_t *dst, const uint8_t *src, int64_t n) { widen(F16, dst, src, n); }
+KERNEL avx512WidenF32(uint8_t *dst, const uint8_t *src, int64_t n) { widen(F32, dst, src, n); }

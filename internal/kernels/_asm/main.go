@@ -1,0 +1,189 @@
+// Command _asm compiles the C kernels in c and writes them as Go assembly.
+//
+//	go -C internal/kernels/_asm run . -out ..
+//
+// Each function of a C file is compiled by clang 19 with the calling convention
+// preserve_none, linked alone at address zero with its constants behind it, and emitted
+// as data words in a TEXT block whose arguments are loaded from the Go frame. Because a
+// kernel never moves the stack pointer, its return goes straight to the Go caller and
+// the runtime can unwind from any instruction; a function that touches the stack is
+// refused. The output is the same for the same compiler, which CI compares.
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// sources are the variants with the instruction sets they may use.
+var sources = []struct {
+	name string
+	isa  []string
+}{
+	{"avx2", []string{"-mavx2", "-mfma", "-mf16c"}},
+	{"avx512", []string{"-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c", "-mprefer-vector-width=512"}},
+}
+
+var flags = []string{
+	"-O3", "-ffreestanding", "-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-mno-red-zone",
+	"-fno-jump-tables", "-ffunction-sections", "-fomit-frame-pointer", "-fno-math-errno", "-ffp-contract=off",
+	"-Wall", "-Werror", "-Wno-unused-function",
+}
+
+// registers are those of the arguments of preserve_none, in order.
+var registers = []string{"R12", "R13", "R14", "R15", "DI", "SI", "DX", "CX", "R8", "R9", "R11", "AX"}
+
+var (
+	signature = regexp.MustCompile(`preserve_none\)\) void (\w+)\(([^)]*)\)`)
+	stackUse  = regexp.MustCompile(`.*\t(?:push|pop|call|leave|enter|.*%[er](?:sp|bp)\b).*`)
+)
+
+type argument struct {
+	name    string
+	pointer bool
+}
+
+type function struct {
+	name string
+	args []argument
+	code []byte
+}
+
+func main() {
+	log.SetFlags(0)
+	out := flag.String("out", "..", "folder of the Go package")
+	suffix := flag.String("suffix", "-19", "suffix of the names of the clang and LLVM tools")
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "kernels")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	for _, s := range sources {
+		g := generator{dir: dir, suffix: *suffix}
+		functions, err := g.compile(s.name, s.isa)
+		if err == nil {
+			err = write(*out, s.name, functions)
+		}
+		if err != nil {
+			log.Fatalf("%s: %v", s.name, err)
+		}
+	}
+}
+
+type generator struct{ dir, suffix string }
+
+func (g generator) tool(name string, args ...string) ([]byte, error) {
+	cmd := exec.Command(name+g.suffix, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %v\n%s", name, err, stderr.Bytes())
+	}
+	return out, nil
+}
+
+// compile returns the functions of one C file in its order.
+func (g generator) compile(name string, isa []string) ([]function, error) {
+	source, object := filepath.Join("c", name+".c"), filepath.Join(g.dir, name+".o")
+	options := append(append([]string{}, flags...), isa...)
+	text, err := g.tool("clang", append(options, "-E", "-P", source)...)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := g.tool("clang", append(options, "-c", source, "-o", object)...); err != nil {
+		return nil, err
+	}
+	var functions []function
+	for _, m := range signature.FindAllSubmatch(text, -1) {
+		f := function{name: string(m[1])}
+		for _, a := range strings.Split(string(m[2]), ",") {
+			words := strings.FieldsFunc(a, func(r rune) bool { return r == ' ' || r == '*' })
+			f.args = append(f.args, argument{words[len(words)-1], strings.Contains(a, "*")})
+		}
+		if len(f.args) > len(registers) {
+			return nil, fmt.Errorf("%s has more than %d arguments", f.name, len(registers))
+		}
+		if f.code, err = g.link(object, f.name); err != nil {
+			return nil, err
+		}
+		functions = append(functions, f)
+	}
+	return functions, nil
+}
+
+// link returns the code of one function with its constants.
+func (g generator) link(object, name string) ([]byte, error) {
+	script, elf, bin := filepath.Join(g.dir, "ld"), filepath.Join(g.dir, "elf"), filepath.Join(g.dir, "bin")
+	layout := "SECTIONS { . = 0; .text : { *(.text." + name + ") . = ALIGN(64); *(.rodata*) } /DISCARD/ : { *(.text.*) *(.comment) *(.note*) *(.llvm*) *(.eh_frame*) } }"
+	if err := os.WriteFile(script, []byte(layout), 0o600); err != nil {
+		return nil, err
+	}
+	if _, err := g.tool("ld.lld", "-T", script, "-e", name, "-o", elf, object); err != nil {
+		return nil, err
+	}
+	listing, err := g.tool("llvm-objdump", "-d", "--section=.text."+name, "--no-show-raw-insn", object)
+	if err != nil {
+		return nil, err
+	}
+	if bad := stackUse.FindAll(listing, 4); bad != nil {
+		return nil, fmt.Errorf("%s uses the stack:\n%s", name, bytes.Join(bad, []byte("\n")))
+	}
+	if !bytes.Contains(listing, []byte("ret")) {
+		return nil, fmt.Errorf("%s: no code was found", name)
+	}
+	if _, err := g.tool("llvm-objcopy", "-O", "binary", "-j", ".text", elf, bin); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(bin)
+}
+
+// write writes NAME_amd64.s and NAME_amd64.go.
+func write(out, name string, functions []function) error {
+	var asm, stubs bytes.Buffer
+	header := "// Code generated by _asm from " + name + ".c; DO NOT EDIT.\n\n//go:build !purego\n\n"
+	asm.WriteString(header + "#include \"textflag.h\"\n")
+	stubs.WriteString(header + "package kernels\n\nimport \"unsafe\"\n")
+	for _, f := range functions {
+		emit(&asm, &stubs, f)
+	}
+	if err := os.WriteFile(filepath.Join(out, name+"_amd64.s"), asm.Bytes(), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(out, name+"_amd64.go"), stubs.Bytes(), 0o644)
+}
+
+func emit(asm, stubs *bytes.Buffer, f function) {
+	var params []string
+	for _, a := range f.args {
+		kind := "int64"
+		if a.pointer {
+			kind = "unsafe.Pointer"
+		}
+		params = append(params, a.name+" "+kind)
+	}
+	prototype := fmt.Sprintf("func %s(%s)\n", f.name, strings.Join(params, ", "))
+	fmt.Fprintf(stubs, "\n//go:noescape\n%s", prototype)
+	fmt.Fprintf(asm, "\n// %sTEXT ·%s(SB), NOSPLIT|NOFRAME, $0-%d\n", prototype, f.name, 8*len(f.args))
+	for i, a := range f.args {
+		fmt.Fprintf(asm, "\tMOVQ %s+%d(FP), %s\n", a.name, 8*i, registers[i])
+	}
+	asm.WriteString("\tPCALIGN $64\n")
+	code := f.code
+	for len(code)%8 != 0 {
+		code = append(code, 0xcc)
+	}
+	for i := 0; i < len(code); i += 8 {
+		fmt.Fprintf(asm, "\tQUAD $0x%016x\n", binary.LittleEndian.Uint64(code[i:]))
+	}
+	asm.WriteString("\tRET\n")
+}

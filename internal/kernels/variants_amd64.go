@@ -1,5 +1,0 @@
-//go:build !purego
-
-package kernels
-
-func available() []Set { return []Set{goSet()} }
