@@ -1,0 +1,52 @@
+package dispatch
+
+// LogitsMode says which logits of a row a forward pass returns.
+type LogitsMode uint8
+
+// The modes.
+const (
+	LogitsNone LogitsMode = iota // a chunk of a prompt that is not its end
+	LogitsLast                   // of the last token: the distribution of the next one
+	LogitsAll                    // of every token, for log-probabilities of a prompt
+)
+
+// A Row is what one sequence contributes to a forward pass: tokens that follow those it
+// already holds. A prompt, a chunk of one and a generated token are the same case.
+type Row struct {
+	Sequence *Sequence
+	Tokens   []int32 // at least one; read during the pass only
+	// PromptLen is the length of the whole prompt, which rope types that depend on
+	// the length use for its tokens; 0 means the length after this pass.
+	PromptLen int
+	Logits    LogitsMode
+}
+
+// A Batch is one forward pass over rows of different sequences. A sequence stands in at
+// most one row.
+type Batch struct{ Rows []Row }
+
+// Tokens is the number of tokens in the batch.
+func (b *Batch) Tokens() int {
+	n := 0
+	for i := range b.Rows {
+		n += len(b.Rows[i].Tokens)
+	}
+	return n
+}
+
+// Logits are the results of a forward pass. They are valid until the next one.
+type Logits struct {
+	vocab  int
+	first  []int // of each batch row in values, and the end
+	values []float32
+}
+
+// Row is the logits of batch row i: count rows of Vocab values, one after the other.
+// The caller may change the values.
+func (l *Logits) Row(i int) (count int, values []float32) {
+	a, b := l.first[i], l.first[i+1]
+	return b - a, l.values[a*l.vocab : b*l.vocab]
+}
+
+// Vocab is the width of a row.
+func (l *Logits) Vocab() int { return l.vocab }

@@ -1,0 +1,97 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/heftai/heft/internal/sample"
+)
+
+// GenerateOptions say how [Model.Generate] chooses tokens. The zero value is greedy,
+// without a stop, up to the context's end.
+type GenerateOptions struct {
+	MaxTokens         int     // 0: until the context is full
+	Temperature       float64 // 0: greedy
+	TopK              int     // 0: off
+	TopP              float64 // 0: off
+	MinP              float64 // 0: off
+	RepetitionPenalty float64 // 0: off
+	Seed              uint64
+	Stop              []int32 // ids that end the text; the one that did is yielded
+}
+
+// Generate yields the tokens that follow prompt, one by one as they are computed. It ends
+// after MaxTokens, a stop token or the context's end, or with an error. The sequence it
+// uses is freed when the loop ends, however it ends.
+func (m *Model) Generate(ctx context.Context, prompt []int32, o GenerateOptions) iter.Seq2[int32, error] {
+	return func(yield func(int32, error) bool) {
+		if err := m.generate(ctx, prompt, o, func(id int32) bool { return yield(id, nil) }); err != nil {
+			yield(0, err)
+		}
+	}
+}
+
+func (m *Model) generate(ctx context.Context, prompt []int32, o GenerateOptions, yield func(int32) bool) error {
+	params := sample.Params{Temperature: o.Temperature, TopK: o.TopK, TopP: o.TopP, MinP: o.MinP,
+		RepetitionPenalty: o.RepetitionPenalty, Stop: o.Stop}
+	if err := params.Validate(m.Vocab()); err != nil {
+		return err
+	}
+	if len(prompt) == 0 {
+		return errors.New("dispatch: generate needs a prompt of at least one token")
+	}
+	if len(prompt) > m.Context() {
+		return fmt.Errorf("dispatch: a prompt of %d tokens; the context holds %d", len(prompt), m.Context())
+	}
+	left := m.Context() - len(prompt)
+	if o.MaxTokens > 0 {
+		left = min(left, o.MaxTokens)
+	}
+	s := m.NewSequence()
+	defer s.Free()
+	sampler, source := sample.New(m.Vocab()), sample.NewSource(o.Seed, 0)
+	logits, err := m.prompt(ctx, s, prompt)
+	if err != nil {
+		return err
+	}
+	var generated []int32
+	for ; left > 0; left-- {
+		id, err := sampler.Next(&params, &source, sample.Step{Prompt: prompt, Generated: generated}, logits)
+		if err != nil {
+			return err
+		}
+		generated = append(generated, id)
+		if !yield(id) || slices.Contains(o.Stop, id) || left == 1 {
+			return nil
+		}
+		batch := Batch{Rows: []Row{{Sequence: s, Tokens: generated[len(generated)-1:], PromptLen: len(prompt), Logits: LogitsLast}}}
+		out, err := m.Forward(ctx, &batch)
+		if err != nil {
+			return err
+		}
+		_, logits = out.Row(0)
+	}
+	return nil
+}
+
+// prompt computes a prompt in chunks and returns the logits of its last token.
+func (m *Model) prompt(ctx context.Context, s *Sequence, prompt []int32) ([]float32, error) {
+	for at := s.Reuse(prompt); ; {
+		n := min(m.options.MaxBatchTokens, len(prompt)-at)
+		row := Row{Sequence: s, Tokens: prompt[at : at+n], PromptLen: len(prompt)}
+		if at += n; at == len(prompt) {
+			row.Logits = LogitsLast
+		}
+		out, err := m.Forward(ctx, &Batch{Rows: []Row{row}})
+		if err != nil {
+			return nil, err
+		}
+		if at == len(prompt) {
+			_, logits := out.Row(0)
+			return logits, nil
+		}
+	}
+}

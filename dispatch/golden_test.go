@@ -1,0 +1,147 @@
+package dispatch_test
+
+import (
+	"context"
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+type goldenModel struct {
+	ModelType    string `json:"model_type"`
+	Quantisation any    `json:"quantisation"`
+	Prompts      []struct {
+		InputIDs  []int32 `json:"input_ids"`
+		GreedyIDs []int32 `json:"greedy_ids"`
+	} `json:"prompts"`
+}
+
+// excluded are the weight formats that are still to come; architectures that are not in
+// meta's table are left out by asking it.
+func excluded(g goldenModel) bool {
+	return g.Quantisation != nil || !slices.Contains(meta.Architectures(), g.ModelType)
+}
+
+func open(t testing.TB, dir string) (*meta.Model, *loader.Checkpoint) {
+	t.Helper()
+	checkpoint, err := loader.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { checkpoint.Close() })
+	config, err := meta.ReadConfigFile(filepath.Join(dir, "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	skeleton, err := meta.New(config, checkpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return skeleton, checkpoint
+}
+
+// maps are the five placements: two pure ones, two mixed by block, one by hand that cuts
+// through blocks.
+func maps(skeleton *meta.Model) map[string]devicemap.Map {
+	out := map[string]devicemap.Map{
+		"cpu":  devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU}),
+		"disk": devicemap.NewMap(devicemap.Entry{Device: devicemap.Disk}),
+	}
+	byBlock := func(first devicemap.Device, others ...devicemap.Device) devicemap.Map {
+		m := devicemap.NewMap(devicemap.Entry{Device: first})
+		spec := skeleton.Root.Spec.(*meta.CausalLMSpec)
+		for i, layer := range skeleton.Root.Find(spec.Layers).Children {
+			m.Set(spec.Layers+"."+layer.Name, others[i%len(others)])
+		}
+		return m
+	}
+	out["alternating"] = byBlock(devicemap.CPU, devicemap.CPU, devicemap.Disk)
+	out["head on disk"] = byBlock(devicemap.Disk, devicemap.Disk, devicemap.CPU)
+	hand := devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU})
+	odd := false
+	for path := range skeleton.Root.AllParams() {
+		if odd = !odd; odd {
+			hand.Set(path, devicemap.Disk)
+		}
+	}
+	out["by hand"] = hand
+	return out
+}
+
+func TestGoldenModelsUnderFiveMaps(t *testing.T) {
+	cases := 0
+	for _, file := range golden.Glob(t, "infer/models/*/golden.json") {
+		var g goldenModel
+		golden.JSON(t, file, &g)
+		if excluded(g) {
+			continue
+		}
+		dir := filepath.Dir(file)
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			skeleton, checkpoint := open(t, dir)
+			var want [][]float32
+			for _, name := range []string{"cpu", "disk", "alternating", "head on disk", "by hand"} {
+				model, err := dispatch.New(skeleton, checkpoint, maps(skeleton)[name], dispatch.Options{Threads: 2, Precision: dispatch.PrecisionHigh})
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				for i, p := range g.Prompts {
+					got, logits := greedy(t, model, p.InputIDs, len(p.GreedyIDs))
+					if !slices.Equal(got, p.GreedyIDs) {
+						t.Errorf("%s: prompt %d: greedy ids %v, want %v", name, i, got, p.GreedyIDs)
+					}
+					if name == "cpu" {
+						want = append(want, logits)
+					} else if at := firstDifference(logits, want[i]); at >= 0 {
+						t.Errorf("%s: prompt %d: logit %d is %v; on cpu it is %v", name, i, at, logits[at], want[i][at])
+					}
+				}
+				model.Close()
+			}
+		})
+		cases++
+	}
+	golden.Count(t, "infer/models (five maps)", cases)
+}
+
+// greedy is the greedy continuation and the logits of every step, one after the other.
+func greedy(t *testing.T, m *dispatch.Model, prompt []int32, n int) (ids []int32, logits []float32) {
+	t.Helper()
+	s := m.NewSequence()
+	defer s.Free()
+	next := prompt
+	for range n {
+		out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.Row{
+			{Sequence: s, Tokens: next, PromptLen: len(prompt), Logits: dispatch.LogitsLast}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, row := out.Row(0)
+		logits = append(logits, row...)
+		best := 0
+		for i := range row {
+			if row[i] > row[best] {
+				best = i
+			}
+		}
+		ids = append(ids, int32(best))
+		next = ids[len(ids)-1:]
+	}
+	return ids, logits
+}
+
+func firstDifference(a, b []float32) int {
+	for i := range a {
+		if math.Float32bits(a[i]) != math.Float32bits(b[i]) {
+			return i
+		}
+	}
+	return -1
+}

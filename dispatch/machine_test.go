@@ -1,0 +1,47 @@
+package dispatch
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestHostMemoryHonoursControlGroups(t *testing.T) {
+	const gib = 1 << 30
+	meminfo := "MemTotal: 33554432 kB\nMemAvailable:   16777216 kB\n"
+	for _, c := range []struct {
+		name  string
+		files map[string]string
+		want  int64
+	}{
+		{"no groups", map[string]string{"proc/meminfo": meminfo}, 16 * gib},
+		{"nothing known", nil, 0},
+		{"version 2, parent's limit", map[string]string{
+			"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a/b\n",
+			"sys/fs/cgroup/a/memory.max": "4294967296\n", "sys/fs/cgroup/a/memory.current": "2147483648\n",
+			"sys/fs/cgroup/a/memory.stat": "anon 5\ninactive_file 1073741824\n", "sys/fs/cgroup/a/b/memory.max": "max\n",
+		}, 3 * gib},
+		{"version 1", map[string]string{
+			"proc/meminfo": meminfo, "proc/self/cgroup": "5:cpu:/x\n4:memory:/job\n",
+			"sys/fs/cgroup/memory/job/memory.limit_in_bytes": "1073741824\n",
+			"sys/fs/cgroup/memory/job/memory.usage_in_bytes": "2147483648\n",
+		}, 0},
+		{"limit above the machine", map[string]string{
+			"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "9223372036854771712\n",
+		}, 16 * gib},
+	} {
+		root := t.TempDir()
+		for name, text := range c.files {
+			full := filepath.Join(root, name)
+			if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(full, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := hostMemory(root); got != c.want {
+			t.Errorf("%s: %d bytes, want %d", c.name, got, c.want)
+		}
+	}
+}

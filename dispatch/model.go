@@ -1,0 +1,326 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/backend/cpu"
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/kvcache"
+	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/internal/residency"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// A Model is a skeleton bound to a checkpoint and a device map. One goroutine uses it;
+// Status, and Warm, may be called from any.
+type Model struct {
+	skeleton   *meta.Model
+	checkpoint *loader.Checkpoint
+	devices    devicemap.Map
+	options    Options
+	unexpected []string
+
+	ledger  *hostmem.Ledger
+	backend backend.Backend
+	program *nn.Program
+	weights *residency.Store
+	cache   *kvcache.Cache // nil for a tree without attention
+	run     *nn.Context
+	hooks   []Hook
+
+	pass pass
+}
+
+// pass is what one forward pass is put together in; its slices are kept.
+type pass struct {
+	input   nn.Input
+	tokens  []int32
+	spans   []backend.Span
+	slots   []int32
+	lengths []int32
+	rows    []int32 // whose logits are wanted
+	logits  Logits
+	hook    Pass
+}
+
+// New binds skeleton to checkpoint as devices says, and takes the memory for keys and
+// values, activations and staging. No weight is read. The checkpoint must stay open for as
+// long as the model; the caller closes both.
+//
+// The skeleton may be a user's own tree: of kind Sequential, say, with parameters that
+// name their Sources. It runs with [Model.Apply].
+func New(skeleton *meta.Model, checkpoint *loader.Checkpoint, devices devicemap.Map, o Options) (*Model, error) {
+	program, err := nn.Compile(skeleton.Root)
+	if err != nil {
+		return nil, err
+	}
+	binding, err := loader.Bind(checkpoint, skeleton)
+	if err != nil {
+		return nil, err
+	}
+	o = o.withDefaults(skeleton)
+	m := &Model{skeleton: skeleton, checkpoint: checkpoint, devices: devices, options: o, unexpected: binding.Unexpected(),
+		ledger: o.ledger(), program: program}
+	if err := m.take(binding); err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// take takes memory and threads.
+func (m *Model) take(binding *loader.Binding) error {
+	b, err := cpu.New(cpu.Options{Threads: m.options.Threads, Variant: m.options.Variant, Ledger: m.ledger})
+	if err != nil {
+		return err
+	}
+	m.backend = b
+	m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, m.devices,
+		residency.Options{Ledger: m.ledger, Staging: m.options.StagingBytes})
+	if err != nil {
+		return err
+	}
+	if layers := m.program.KV(); len(layers) > 0 {
+		config := m.options.cache(layers)
+		if m.cache, err = kvcache.New(m.backend, config); err != nil {
+			return err
+		}
+	}
+	m.run, err = m.program.NewContext(m.backend, m.weights, m.options.limits())
+	if err != nil {
+		return err
+	}
+	m.pass.logits.vocab = m.program.Vocab()
+	return nil
+}
+
+// units are the program's units in the terms of residency.
+func units(p *nn.Program) []residency.Unit {
+	out := make([]residency.Unit, len(p.Units))
+	nodes := func(list []nn.Node) []residency.Node {
+		var out []residency.Node
+		for _, n := range list {
+			out = append(out, residency.Node{Path: n.Path, Module: n.Module})
+		}
+		return out
+	}
+	for i, u := range p.Units {
+		out[i] = residency.Unit{Path: u.Path, Modules: nodes(u.Modules), Experts: nodes(u.Experts)}
+	}
+	return out
+}
+
+// Close gives memory, threads and rings back. The checkpoint stays open.
+func (m *Model) Close() {
+	if m.run != nil {
+		m.run.Close()
+	}
+	if m.cache != nil {
+		m.cache.Close()
+	}
+	if m.weights != nil {
+		m.weights.Close()
+	}
+	if m.backend != nil {
+		_ = m.backend.Close() // nothing is under way
+	}
+	m.run, m.cache, m.weights, m.backend = nil, nil, nil, nil
+}
+
+// Forward computes one batch. Each row's tokens are appended to its sequence, in place of
+// what an earlier pass failed to compute. It returns [ErrKVFull] where pages are missing and
+// a *WeightError where weights cannot be read. After an error, or once ctx is done, every
+// sequence of the batch is as it was before.
+func (m *Model) Forward(ctx context.Context, b *Batch) (*Logits, error) {
+	if err := m.prepare(b); err != nil {
+		m.undo(b)
+		return nil, err
+	}
+	if err := m.runUnits(ctx, &m.pass.input); err != nil {
+		m.undo(b)
+		return nil, err
+	}
+	for i := range b.Rows {
+		b.Rows[i].Sequence.kv.Commit()
+	}
+	m.pass.logits.values = m.run.Logits().F32()
+	return &m.pass.logits, nil
+}
+
+func (m *Model) undo(b *Batch) {
+	for i := range b.Rows {
+		if s := b.Rows[i].Sequence; s != nil && s.kv != nil {
+			s.kv.Truncate(s.kv.Committed())
+		}
+	}
+}
+
+// prepare lays the batch out and appends its tokens to their sequences.
+func (m *Model) prepare(b *Batch) error {
+	if m.cache == nil {
+		return errors.New("dispatch: the tree has no attention; use Apply")
+	}
+	p := &m.pass
+	p.tokens, p.spans, p.slots, p.lengths, p.rows = p.tokens[:0], p.spans[:0], p.slots[:0], p.lengths[:0], p.rows[:0]
+	p.logits.first = append(p.logits.first[:0], 0)
+	if n := b.Tokens(); n == 0 || n > m.options.MaxBatchTokens || len(b.Rows) > m.options.MaxSequences {
+		return fmt.Errorf("dispatch: a batch of %d tokens in %d rows; at most %d in %d fit", n, len(b.Rows),
+			m.options.MaxBatchTokens, m.options.MaxSequences)
+	}
+	for i := range b.Rows {
+		if err := m.appendRow(&b.Rows[i]); err != nil {
+			return fmt.Errorf("dispatch: row %d: %w", i, err)
+		}
+	}
+	// Spans hold pages, which a later row's reservation does not move.
+	p.input = nn.Input{Tokens: p.tokens, Spans: p.spans, Slots: p.slots, KV: m.cache.Layers(), Lengths: p.lengths, Logits: p.rows}
+	return nil
+}
+
+func (m *Model) appendRow(r *Row) error {
+	p, s := &m.pass, r.Sequence
+	first, start := len(p.tokens), s.Len()
+	total := start + len(r.Tokens)
+	if total > m.options.Context {
+		return fmt.Errorf("%d tokens; the context holds %d", total, m.options.Context)
+	}
+	for _, id := range r.Tokens {
+		if id < 0 || int(id) >= m.program.Vocab() {
+			return fmt.Errorf("token id %d is outside the vocabulary of %d", id, m.program.Vocab())
+		}
+	}
+	prompt := r.PromptLen
+	if prompt == 0 {
+		prompt = total
+	}
+	if err := s.reserve(len(r.Tokens), prompt); err != nil {
+		return err
+	}
+	if m.program.RopeClass(total) != s.class {
+		s.kv.Seal()
+	}
+	s.kv.Append(r.Tokens...)
+	p.tokens = append(p.tokens, r.Tokens...)
+	for i := range r.Tokens {
+		p.lengths = append(p.lengths, int32(max(prompt, start+i+1)))
+		p.slots = append(p.slots, 0)
+	}
+	s.kv.Slots(p.slots[first:], start)
+	p.spans = append(p.spans, backend.Span{First: first, Rows: len(r.Tokens), Start: start, Pages: s.kv.Pages()})
+	switch r.Logits {
+	case LogitsLast:
+		p.rows = append(p.rows, int32(len(p.tokens)-1))
+	case LogitsAll:
+		for i := range r.Tokens {
+			p.rows = append(p.rows, int32(first+i))
+		}
+	}
+	if len(p.rows) > m.options.limits().Outputs {
+		return fmt.Errorf("logits of more than %d tokens in one pass", m.options.limits().Outputs)
+	}
+	p.logits.first = append(p.logits.first, len(p.rows))
+	return nil
+}
+
+// runUnits brings and runs one unit after another.
+func (m *Model) runUnits(ctx context.Context, in *nn.Input) error {
+	if err := m.run.Begin(in); err != nil {
+		return err
+	}
+	for i, u := range m.program.Units {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := m.weights.Acquire(i); err != nil {
+			return m.weightError(u.Path, err)
+		}
+		m.before(u)
+		err := u.Run(m.run)
+		m.after(u)
+		m.weights.Release()
+		if err != nil {
+			return m.weightError(u.Path, err)
+		}
+	}
+	return nil
+}
+
+// Apply runs a tree without tokens, a user's own say, on rows of x, [len(x)/width, width],
+// and returns the rows that come out, valid until the next call.
+func (m *Model) Apply(ctx context.Context, x []float32, width int) ([]float32, error) {
+	if width < 1 || len(x)%width != 0 {
+		return nil, fmt.Errorf("dispatch: %d values are no rows of %d", len(x), width)
+	}
+	in := nn.Input{Hidden: tensor.Floats(x, len(x)/width, width)}
+	if err := m.runUnits(ctx, &in); err != nil {
+		return nil, err
+	}
+	return m.run.Hidden().F32()[:m.run.Hidden().Elements()], nil
+}
+
+// A WeightError says which part of a model could not be brought or read. The model lives
+// on, and what does not need that part still runs.
+type WeightError struct {
+	Path string // of the module
+	File string // the shard at fault, where that is known
+	Err  error
+}
+
+func (e *WeightError) Error() string {
+	if e.File != "" {
+		return fmt.Sprintf("dispatch: %s: the weights in %s cannot be read: %v", e.Path, e.File, e.Err)
+	}
+	return fmt.Sprintf("dispatch: %s: %v", e.Path, e.Err)
+}
+
+func (e *WeightError) Unwrap() error { return e.Err }
+
+// weightError asks the checkpoint what has happened to its files where memory could not be
+// read.
+func (m *Model) weightError(path string, err error) error {
+	out := &WeightError{Path: path, Err: err}
+	var broken *loader.Error
+	if verdict := m.checkpoint.Verify(); errors.As(verdict, &broken) {
+		out.File, out.Err = broken.File, verdict
+	} else if errors.As(err, &broken) {
+		out.File = broken.File
+	}
+	return out
+}
+
+// Skeleton is the model's shape.
+func (m *Model) Skeleton() *meta.Model { return m.skeleton }
+
+// DeviceMap is where the weights live.
+func (m *Model) DeviceMap() devicemap.Map { return m.devices }
+
+// Unexpected are the tensors of the checkpoint that the skeleton does not use, sorted.
+func (m *Model) Unexpected() []string { return slices.Clone(m.unexpected) }
+
+// Vocab is the width of the logits.
+func (m *Model) Vocab() int { return m.program.Vocab() }
+
+// Context is the number of tokens that a sequence may hold.
+func (m *Model) Context() int { return m.options.Context }
+
+// Limits are the most tokens and sequences of one batch.
+func (m *Model) Limits() (tokens, sequences int) {
+	return m.options.MaxBatchTokens, m.options.MaxSequences
+}
+
+// KV counts the pages of keys and values.
+func (m *Model) KV() KVUsage {
+	if m.cache == nil {
+		return KVUsage{}
+	}
+	st, c := m.cache.Stats(), m.cache.Config()
+	return KVUsage{PageTokens: c.PageTokens, Pages: st.Pages, Used: st.Used, Cached: st.Cached,
+		PrefixQueries: st.Queries, PrefixHits: st.Hits, BytesPerToken: c.BytesPerToken()}
+}

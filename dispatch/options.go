@@ -1,0 +1,118 @@
+package dispatch
+
+import (
+	"runtime"
+
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/kvcache"
+	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/meta"
+)
+
+// Precision says how exact activations are.
+type Precision uint8
+
+// The precisions.
+const (
+	// PrecisionAuto may round activations and keys and values to the weights' dtype.
+	PrecisionAuto Precision = iota
+	// PrecisionHigh keeps activations, sums, keys and values in float32.
+	PrecisionHigh
+)
+
+// Options size a model. The zero value works.
+type Options struct {
+	// Threads that compute; 0 means as many as Go uses (GOMAXPROCS).
+	Threads int
+	// Variant pins the kernels' instruction set ("go", "avx2", …); "" chooses the best.
+	Variant   string
+	Precision Precision
+	// MaxBatchTokens is the most tokens of one batch; 0 means 512.
+	MaxBatchTokens int
+	// MaxSequences is the most sequences of one batch; 0 means 64.
+	MaxSequences int
+	// Context is the most tokens of a sequence; 0 means what the config allows.
+	Context int
+	// KVDType is the dtype of keys and values: float32 or bfloat16. NoDType means
+	// float32 with PrecisionHigh or float32 weights, else bfloat16.
+	KVDType meta.DType
+	// KVTokens is the number of tokens that all sequences together can hold; 0 means one
+	// sequence of Context tokens.
+	KVTokens int
+	// StagingBytes is the memory for the rings of the disk tier. Less than twice the
+	// largest streamed unit is raised to that.
+	StagingBytes int64
+	// Ledger counts the memory that the model takes. nil means a new one.
+	Ledger *Ledger
+}
+
+// A Ledger counts the host memory of one or more models by purpose. Its zero value is
+// ready; it may be read from any goroutine.
+type Ledger struct{ host hostmem.Ledger }
+
+// Held is what is held now, in bytes, by purpose: "weights", "kv", "activations",
+// "staging", "cache", "other".
+func (l *Ledger) Held() map[string]int64 {
+	out := map[string]int64{}
+	for _, p := range hostmem.Purposes() {
+		out[p.String()] = l.host.Held(p)
+	}
+	return out
+}
+
+func (o *Options) ledger() *hostmem.Ledger {
+	if o.Ledger == nil {
+		o.Ledger = new(Ledger)
+	}
+	return &o.Ledger.host
+}
+
+func (o Options) withDefaults(skeleton *meta.Model) Options {
+	if o.Threads <= 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
+	}
+	if o.MaxBatchTokens <= 0 {
+		o.MaxBatchTokens = 512
+	}
+	if o.MaxSequences <= 0 {
+		o.MaxSequences = 64
+	}
+	if spec, ok := skeleton.Root.Spec.(*meta.CausalLMSpec); ok && (o.Context <= 0) {
+		o.Context = spec.Context
+	}
+	if o.KVDType == meta.NoDType {
+		o.KVDType = meta.Float32
+		if o.Precision == PrecisionAuto && weightsAre16Bit(skeleton) {
+			o.KVDType = meta.BFloat16
+		}
+	}
+	if o.KVTokens <= 0 {
+		o.KVTokens = o.Context
+	}
+	return o
+}
+
+// weightsAre16Bit looks at the first matrix, as all of a model are alike.
+func weightsAre16Bit(skeleton *meta.Model) bool {
+	for _, p := range skeleton.Root.AllParams() {
+		if len(p.Shape) >= 2 {
+			return p.DType.Bits() <= 16
+		}
+	}
+	return false
+}
+
+func (o *Options) cache(layers []kvcache.LayerShape) kvcache.Config {
+	c := kvcache.Config{Layers: layers, DType: o.KVDType, PageTokens: kvcache.DefaultPageTokens}
+	c.Pages = max(1, c.PagesFor(o.KVTokens))
+	return c
+}
+
+// limits bound the passes. The logits of a whole batch would take rows × vocabulary; as
+// many as a chunk of a scored prompt are enough.
+func (o *Options) limits() nn.Limits {
+	return nn.Limits{Rows: o.MaxBatchTokens, Outputs: max(o.MaxSequences, min(o.MaxBatchTokens, maxScored))}
+}
+
+// maxScored is the most prompt tokens of one pass whose logits are wanted.
+const maxScored = 64

@@ -1,0 +1,91 @@
+package dispatch
+
+import (
+	"errors"
+
+	"github.com/heftai/heft/internal/kvcache"
+)
+
+// ErrKVFull says that no page of keys and values is free. Nothing was taken; wait until
+// another sequence is freed, or free one.
+var ErrKVFull = errors.New("dispatch: no page of keys and values is free")
+
+// A Sequence is one request's state in a model: the tokens it holds and the pages of
+// their keys and values. It belongs to the goroutine that uses the model.
+type Sequence struct {
+	model *Model
+	kv    *kvcache.Sequence
+	class uint64 // of the rope lengths that its keys were made for
+}
+
+// NewSequence is an empty sequence. Free it when its request ends.
+func (m *Model) NewSequence() *Sequence { return &Sequence{model: m} }
+
+// pages is the sequence in the cache. Only sequences whose keys were made for the same
+// rope frequencies may share pages, which the length of the prompt decides.
+func (s *Sequence) pages(promptLen int) *kvcache.Sequence {
+	if s.kv == nil {
+		s.class = s.model.program.RopeClass(promptLen)
+		s.kv = s.model.cache.NewSequence(s.class)
+	}
+	return s.kv
+}
+
+// Len is the number of tokens whose keys and values are computed.
+func (s *Sequence) Len() int {
+	if s.kv == nil {
+		return 0
+	}
+	return s.kv.Committed()
+}
+
+// Reserve takes the pages that n further tokens need, or returns ErrKVFull.
+func (s *Sequence) Reserve(n int) error { return s.reserve(n, n) }
+
+func (s *Sequence) reserve(n, promptLen int) error {
+	err := s.pages(promptLen).Reserve(n)
+	if errors.Is(err, kvcache.ErrFull) {
+		return ErrKVFull
+	}
+	return err
+}
+
+// Reuse attaches the pages of earlier prompts that begin as this one does and returns
+// the number of tokens that need not be computed again, always less than len(prompt).
+// The sequence must be empty.
+func (s *Sequence) Reuse(prompt []int32) int {
+	if s.Len() > 0 || len(prompt) == 0 {
+		return 0
+	}
+	return s.pages(len(prompt)).Reuse(prompt)
+}
+
+// Truncate forgets the tokens from n on.
+func (s *Sequence) Truncate(n int) {
+	if s.kv != nil {
+		s.kv.Truncate(n)
+	}
+}
+
+// Free gives the pages back; what they hold may still serve other prompts. The sequence
+// is empty afterwards and may be used again.
+func (s *Sequence) Free() {
+	if s.kv != nil {
+		s.kv.Free()
+		s.kv = nil
+	}
+}
+
+// KVUsage counts the pages of keys and values.
+type KVUsage struct {
+	PageTokens int // tokens in a page
+	Pages      int // in all
+	Used       int // held by sequences
+	Cached     int // held by nobody, with contents that a prompt may reuse
+	// Tokens of prompts that were looked up, and those of them that were found.
+	PrefixQueries, PrefixHits int64
+	BytesPerToken             int64
+}
+
+// Free is the number of pages that sequences can still take.
+func (u KVUsage) Free() int { return u.Pages - u.Used }

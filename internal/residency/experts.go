@@ -1,0 +1,225 @@
+package residency
+
+import (
+	"fmt"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/meta"
+)
+
+// A stack is a module whose parameters have one slab for each expert. Each expert is
+// placed, and streamed, by itself.
+type stack struct {
+	Node
+	params  []*meta.Param
+	experts []expert
+	first   int // id of expert 0 in the ring
+	held    int // expert between HoldExpert and the next, or -1
+}
+
+// An expert is one slab of each parameter of its stack, looked up when first used.
+type expert struct {
+	device devicemap.Device
+	known  bool
+	pieces []piece
+	parts  [][]backend.Part // by parameter
+}
+
+// A slab says where a stacked parameter stands.
+type slab struct {
+	stack *stack
+	param int
+}
+
+func (s *Store) addStack(n Node) error {
+	st := &stack{Node: n, held: -1, first: s.expertLoads()}
+	count := 0
+	for _, p := range n.Module.Params {
+		p = p.Resolve()
+		if count != 0 && p.Shape[0] != count {
+			return fmt.Errorf("residency: %s.%s has %d experts, its neighbour %d", n.Path, p.Name, p.Shape[0], count)
+		}
+		count = p.Shape[0]
+		st.params = append(st.params, p)
+	}
+	st.experts = make([]expert, count)
+	for e := range st.experts {
+		device, ok := s.devices.Device(expertKey(n.Path, e))
+		if !ok {
+			return fmt.Errorf("residency: the device map has no place for %s", expertKey(n.Path, e))
+		}
+		if device != devicemap.CPU && device != devicemap.Disk {
+			return fmt.Errorf("residency: %s is placed on device %s, which this build cannot run", expertKey(n.Path, e), device)
+		}
+		st.experts[e].device = device
+	}
+	for i, p := range st.params {
+		s.slabs[p] = slab{st, i}
+		for e := range st.experts {
+			s.tiers[st.experts[e].device] += p.Bytes() / int64(count)
+		}
+	}
+	s.stacks[n.Module] = st
+	s.stackOrder = append(s.stackOrder, st)
+	return nil
+}
+
+// expertLoads is the number of experts so far, which is the next id in the ring.
+func (s *Store) expertLoads() int {
+	n := 0
+	for _, st := range s.stackOrder {
+		n += len(st.experts)
+	}
+	return n
+}
+
+// largestExpert is the slot that the largest streamed expert takes; 0 without any.
+func (s *Store) largestExpert() int64 {
+	var largest int64
+	for _, st := range s.stackOrder {
+		streamed := false
+		for e := range st.experts {
+			streamed = streamed || st.experts[e].device == devicemap.Disk
+		}
+		if !streamed {
+			continue
+		}
+		var size int64
+		for _, p := range st.params {
+			size += p.Bytes() / int64(len(st.experts))
+			size += int64(max(1, len(s.binding.Expert(p, 0)))) * 2 * blockSize // the ends of direct reads
+		}
+		largest = max(largest, int64(hostmem.Up(int(size), blockSize)))
+	}
+	return largest
+}
+
+// know finds the pieces of expert e.
+func (s *Store) know(st *stack, e int) *expert {
+	x := &st.experts[e]
+	if x.known {
+		return x
+	}
+	x.parts = make([][]backend.Part, len(st.params))
+	for i, param := range st.params {
+		for _, p := range s.expertPieces(param, e) {
+			x.pieces = append(x.pieces, p)
+			x.parts[i] = append(x.parts[i], p.part)
+		}
+	}
+	x.known = true
+	return x
+}
+
+// expertPieces are the pieces of expert e's slab of p: tensors of its own, or a slab of a
+// tensor that holds the stack.
+func (s *Store) expertPieces(p *meta.Param, e int) []piece {
+	var out []piece
+	for _, part := range s.binding.Expert(p, e) {
+		out = append(out, newPiece(part))
+	}
+	if out == nil {
+		for _, part := range s.binding.Parts(p) {
+			out = append(out, newPiece(part).slab(e))
+		}
+	}
+	return out
+}
+
+// WantExperts starts reading the streamed ones among experts of m ahead, in their order.
+func (s *Store) WantExperts(m *meta.Module, experts []int32) {
+	st := s.stacks[m]
+	if st == nil || s.experts == nil {
+		return
+	}
+	s.expertWishes = s.expertWishes[:0]
+	for _, e := range experts {
+		if int(e) < len(st.experts) && st.experts[e].device == devicemap.Disk {
+			s.prepare(st, int(e))
+			s.expertWishes = append(s.expertWishes, st.first+int(e))
+		}
+	}
+	s.wanted = s.expertWishes
+	s.experts.wish(s.wanted)
+}
+
+// prepare makes the load of expert e before the reader sees it.
+func (s *Store) prepare(st *stack, e int) *load {
+	id := st.first + e
+	if l := s.experts.loads[id]; l != nil {
+		return l
+	}
+	x := s.know(st, e)
+	regions := make([]region, len(x.pieces))
+	for i := range x.pieces {
+		regions[i] = x.pieces[i].region()
+	}
+	s.experts.loads[id] = newLoad(regions)
+	return s.experts.loads[id]
+}
+
+// HoldExpert makes expert e of m present and lets go of the one before.
+func (s *Store) HoldExpert(m *meta.Module, e int) error {
+	st := s.stacks[m]
+	if st == nil || e < 0 || e >= len(st.experts) {
+		return fmt.Errorf("residency: no expert %d of such a stack", e)
+	}
+	s.releaseExpert()
+	x := s.know(st, e)
+	var slot []byte
+	var l *load
+	if x.device == devicemap.Disk {
+		l = s.prepare(st, e)
+		var err error
+		if slot, err = s.experts.hold(st.first + e); err != nil {
+			return fmt.Errorf("residency: %s: %w", expertKey(st.Path, e), err)
+		}
+		s.wanted = after(s.wanted, st.first+e)
+		s.heldStack, st.held = st, e
+		s.experts.wish(s.wanted)
+	}
+	k := 0
+	for i := range x.parts {
+		for j := range x.parts[i] {
+			p := &x.pieces[k]
+			if l != nil {
+				x.parts[i][j].Data = slot[l.places[k] : l.places[k]+p.size]
+			} else if x.parts[i][j].Data == nil {
+				data, err := p.tensor.Bytes()
+				if err != nil {
+					return err
+				}
+				x.parts[i][j].Data = data[p.begin : p.begin+p.size]
+			}
+			k++
+		}
+	}
+	return nil
+}
+
+// after is what follows id in wishes; all of them where it is not among them.
+func after(wishes []int, id int) []int {
+	for i, w := range wishes {
+		if w == id {
+			return wishes[i+1:]
+		}
+	}
+	return wishes
+}
+
+func (s *Store) releaseExpert() {
+	if st := s.heldStack; st != nil {
+		s.experts.release(st.first + st.held)
+		s.heldStack, st.held = nil, -1
+	}
+}
+
+func (s *Store) expertParts(p *meta.Param, e int) []backend.Part {
+	at, ok := s.slabs[p]
+	if !ok || e >= len(at.stack.experts) || at.stack.experts[e].parts == nil {
+		return nil
+	}
+	return at.stack.experts[e].parts[at.param]
+}

@@ -1,0 +1,124 @@
+package residency
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/loader"
+)
+
+const (
+	// readSize is the size of one direct read: large enough for the disk's full rate.
+	readSize = 8 << 20
+	// readGap is how many unwanted bytes are read to make one extent of two regions.
+	readGap = 64 << 10
+	// blockSize is what direct reads are aligned to.
+	blockSize = 4096
+)
+
+// A region is a range of a checkpoint that a load brings.
+type region struct {
+	tensor *loader.Tensor
+	path   string // "" where the checkpoint is bytes in memory
+	off    int64  // in the file, or in the tensor's bytes
+	size   int64
+}
+
+// newRegion is the range [begin, begin+size) of t's bytes.
+func newRegion(t *loader.Tensor, begin, size int64) region {
+	r := region{tensor: t, off: begin, size: size}
+	if path, off, _ := t.Source(); path != "" {
+		r.path, r.off = path, off+begin
+	}
+	return r
+}
+
+// A load is what is read into one slot: extents of files, at places in the slot.
+type load struct {
+	extents []extent
+	places  []int64 // of each region in the slot, in the order given to newLoad
+	slot    int64   // bytes of the slot that it takes
+	read    int64   // bytes read for it
+}
+
+type extent struct {
+	region
+	at int64 // place in the slot, a multiple of blockSize
+}
+
+// newLoad lays the regions out in a slot. Neighbours in a file are read as one.
+func newLoad(regions []region) *load {
+	order := make([]int, len(regions))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		x, y := regions[a], regions[b]
+		if x.path != y.path {
+			return compare(x.path, y.path)
+		}
+		return compare(x.off, y.off)
+	})
+	l := &load{places: make([]int64, len(regions))}
+	for _, i := range order {
+		r := regions[i]
+		if n := len(l.extents); n == 0 || !l.extents[n-1].extend(r) {
+			l.extents = append(l.extents, extent{r, l.slot})
+		}
+		e := &l.extents[len(l.extents)-1]
+		l.places[i] = e.at + e.lead() + r.off - e.off
+		l.slot = e.at + int64(hostmem.Up(int(e.lead()+e.size), blockSize))
+	}
+	for i := range l.extents {
+		l.read += l.extents[i].size
+	}
+	return l
+}
+
+func compare[T int64 | string](a, b T) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// extend widens e to hold r, where r follows closely in the same file.
+func (e *extent) extend(r region) bool {
+	if e.path == "" || e.path != r.path || r.off > e.off+e.size+readGap {
+		return false
+	}
+	e.size = max(e.size, r.off+r.size-e.off)
+	return true
+}
+
+// lead is the bytes before the extent that a direct read brings along.
+func (e *extent) lead() int64 {
+	if e.path == "" {
+		return 0
+	}
+	return e.off % blockSize
+}
+
+// fill reads the extent into slot.
+func (e *extent) fill(slot []byte, open func(path string) (*hostmem.DirectFile, error)) error {
+	if e.path == "" {
+		_, err := e.tensor.ReadAt(slot[e.at:e.at+e.size], e.off)
+		return err
+	}
+	f, err := open(e.path)
+	if err != nil {
+		return err
+	}
+	start := e.off - e.lead() // aligned, and so are the ends of all reads but the last
+	for done := int64(0); done < e.lead()+e.size; done += readSize {
+		n := min(readSize, e.lead()+e.size-done)
+		if _, err := f.ReadAt(slot[e.at+done:], start+done, n); err != nil {
+			return fmt.Errorf("residency: %s at %d: %w", e.tensor.Name, start+done, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,425 @@
+package residency
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// A Unit is what runs as a whole: its weights are present together.
+type Unit struct {
+	Path    string
+	Modules []Node // the subtrees whose parameters and buffers it reads
+	Experts []Node // the stacks within them, of which it reads chosen experts
+}
+
+// A Node is a module and its path.
+type Node struct {
+	Path   string
+	Module *meta.Module
+}
+
+// Options size a store.
+type Options struct {
+	Ledger *hostmem.Ledger
+	// Staging is the memory for the rings in bytes. Less than Least is raised to it.
+	Staging int64
+}
+
+// A Store holds the weights of one model.
+type Store struct {
+	binding *loader.Binding
+	devices devicemap.Map
+	ledger  *hostmem.Ledger
+	paths   map[*meta.Param]string
+
+	units   []unit
+	entries map[*meta.Param]*entry
+	buffers map[*meta.Buffer]tensor.Tensor
+	stacks  map[*meta.Module]*stack
+
+	ring     *ring // of units; nil where nothing is streamed
+	streamed []int // the units that have a load, in order; index in it is the ring's id
+	experts  *ring // of experts
+	wishes   []int // scratch
+
+	stackOrder   []*stack
+	slabs        map[*meta.Param]slab
+	heldStack    *stack // whose expert is held
+	wanted       []int  // what is left of expertWishes
+	expertWishes []int
+
+	blocks []*hostmem.Block
+	files  files
+	tiers  map[devicemap.Device]int64
+	read   atomic.Int64
+	held   int // unit between Acquire and Release, or -1
+	warm   progress
+}
+
+// A unit is a Unit with its place in the ring.
+type unit struct {
+	Unit
+	wants []want
+	load  int // id in the ring, or -1
+	bytes int64
+}
+
+// A want is one parameter of a unit.
+type want struct {
+	*entry
+	streamed bool
+	first    int // index of its first part among the places of the unit's load
+}
+
+// An entry is a parameter and the pieces that fill it.
+type entry struct {
+	path    string
+	device  devicemap.Device
+	pieces  []piece
+	parts   []backend.Part // what Parts returns
+	present bool           // parts show the mapping
+}
+
+// New sorts the parameters of units into tiers by devices. It reads nothing and maps
+// nothing; the disk tier's rings are taken from memory. root is the whole tree.
+func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devicemap.Map, o Options) (*Store, error) {
+	s := &Store{
+		binding: binding, devices: devices, ledger: o.Ledger,
+		paths:   map[*meta.Param]string{},
+		entries: map[*meta.Param]*entry{},
+		buffers: map[*meta.Buffer]tensor.Tensor{},
+		stacks:  map[*meta.Module]*stack{},
+		slabs:   map[*meta.Param]slab{},
+		tiers:   map[devicemap.Device]int64{},
+		files:   files{open: map[string]*hostmem.DirectFile{}},
+		held:    -1,
+	}
+	for path, p := range root.AllParams() {
+		if p.SameAs == nil {
+			s.paths[p] = path
+		}
+	}
+	loads, err := s.sort(units)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.startRings(loads, o.Staging); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// sort makes units, entries and loads.
+func (s *Store) sort(units []Unit) ([]*load, error) {
+	var loads []*load
+	for _, u := range units {
+		out := unit{Unit: u, load: -1}
+		for _, n := range u.Experts {
+			if err := s.addStack(n); err != nil {
+				return nil, err
+			}
+		}
+		var regions []region
+		for _, n := range u.Modules {
+			for _, m := range n.Module.Walk() {
+				if s.stacks[m] != nil {
+					continue
+				}
+				if err := s.addModule(m, &out, &regions); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if len(regions) > 0 {
+			out.load = len(loads)
+			l := newLoad(regions)
+			out.bytes = l.read
+			loads = append(loads, l)
+			s.streamed = append(s.streamed, len(s.units))
+		}
+		s.units = append(s.units, out)
+	}
+	return loads, nil
+}
+
+func (s *Store) addModule(m *meta.Module, u *unit, regions *[]region) error {
+	for _, b := range m.Buffers {
+		if t, ok, err := bufferValues(s.binding, b); err != nil {
+			return err
+		} else if ok {
+			s.buffers[b] = t
+		}
+	}
+	for _, p := range m.Params {
+		p = p.Resolve()
+		e, err := s.entry(p)
+		if err != nil {
+			return err
+		}
+		w := want{entry: e, first: len(*regions)}
+		// A lookup touches a few rows: the mapping brings those and no others.
+		w.streamed = e.device == devicemap.Disk && m.Kind != meta.KindEmbedding
+		if w.streamed {
+			for _, piece := range e.pieces {
+				*regions = append(*regions, piece.region())
+			}
+		}
+		u.wants = append(u.wants, w)
+	}
+	return nil
+}
+
+func (s *Store) entry(p *meta.Param) (*entry, error) {
+	if e := s.entries[p]; e != nil {
+		return e, nil
+	}
+	e := &entry{path: s.paths[p]}
+	device, ok := s.devices.Device(e.path)
+	if !ok {
+		return nil, fmt.Errorf("residency: the device map has no place for %s", e.path)
+	}
+	if e.device = device; device != devicemap.CPU && device != devicemap.Disk {
+		return nil, fmt.Errorf("residency: %s is placed on device %s, which this build cannot run", e.path, device)
+	}
+	for _, part := range s.binding.Parts(p) {
+		e.pieces = append(e.pieces, newPiece(part))
+	}
+	e.parts = make([]backend.Part, len(e.pieces))
+	for i := range e.pieces {
+		e.parts[i] = e.pieces[i].part
+		s.tiers[device] += e.pieces[i].size
+	}
+	s.entries[p] = e
+	return e, nil
+}
+
+// startRings takes memory for two or more slots of the largest load of each kind.
+func (s *Store) startRings(loads []*load, staging int64) error {
+	var largest int64
+	for _, l := range loads {
+		largest = max(largest, l.slot)
+	}
+	expert := s.largestExpert()
+	unitSlots, expertSlots := slots(staging, largest, len(loads), expert)
+	if unitSlots > 0 {
+		buffers, err := s.buffersOf(unitSlots, largest)
+		if err != nil {
+			return err
+		}
+		s.ring = newRing(loads, buffers, s.fill)
+		s.ring.wish(s.ahead(0))
+	}
+	if expertSlots > 0 {
+		buffers, err := s.buffersOf(expertSlots, expert)
+		if err != nil {
+			return err
+		}
+		s.experts = newRing(make([]*load, s.expertLoads()), buffers, s.fill)
+	}
+	return nil
+}
+
+// slots divides the staging memory: two slots for each ring that is needed, and what
+// is left for more experts, which come again, or for all units where they fit.
+func slots(staging, largest int64, loads int, expert int64) (units, experts int) {
+	if loads > 0 {
+		units = min(2, loads)
+		staging -= int64(units) * largest
+	}
+	if expert > 0 {
+		experts = max(2, int(staging/expert))
+		return units, experts
+	}
+	if loads > 0 {
+		units = min(loads, units+max(0, int(staging/largest)))
+	}
+	return units, experts
+}
+
+func (s *Store) buffersOf(n int, size int64) ([][]byte, error) {
+	buffers := make([][]byte, n)
+	for i := range buffers {
+		b, err := hostmem.Alloc(s.ledger, hostmem.Staging, int(size))
+		if err != nil {
+			return nil, fmt.Errorf("residency: ring of %d slots of %d bytes: %w", n, size, err)
+		}
+		s.blocks = append(s.blocks, b)
+		buffers[i] = b.Bytes()
+	}
+	return buffers, nil
+}
+
+// ahead are the loads that follow from unit i on, in the order in which they will be
+// wanted, around the end to the next pass. i's own comes first.
+func (s *Store) ahead(i int) []int {
+	s.wishes = s.wishes[:0]
+	start := 0
+	for start < len(s.streamed) && s.streamed[start] < i {
+		start++
+	}
+	for k := range s.streamed {
+		s.wishes = append(s.wishes, (start+k)%len(s.streamed))
+	}
+	return s.wishes
+}
+
+// fill is the rings' reader.
+func (s *Store) fill(l *load, slot []byte) error {
+	for i := range l.extents {
+		if err := l.extents[i].fill(slot, s.files.get); err != nil {
+			return err
+		}
+		s.read.Add(l.extents[i].size)
+	}
+	return nil
+}
+
+// Acquire makes the weights of unit i present, until Release. Units are acquired one
+// at a time.
+func (s *Store) Acquire(i int) error {
+	if s.held >= 0 {
+		return fmt.Errorf("residency: unit %s is still held", s.units[s.held].Path)
+	}
+	u := &s.units[i]
+	var slot []byte
+	if u.load >= 0 {
+		s.ring.wish(s.ahead(i))
+		var err error
+		if slot, err = s.ring.hold(u.load); err != nil {
+			return fmt.Errorf("residency: %s: %w", u.Path, err)
+		}
+	}
+	for _, w := range u.wants {
+		if err := w.bring(s.ring, u.load, w.streamed, slot, w.first); err != nil {
+			if u.load >= 0 {
+				s.ring.release(u.load)
+			}
+			return err
+		}
+	}
+	s.held = i
+	return nil
+}
+
+// bring points the entry's parts to the slot, or to the checkpoint in place.
+func (e *entry) bring(r *ring, load int, streamed bool, slot []byte, first int) error {
+	if !streamed && e.present {
+		return nil
+	}
+	for k := range e.pieces {
+		p := &e.pieces[k]
+		if streamed {
+			at := r.loads[load].places[first+k]
+			e.parts[k].Data = slot[at : at+p.size]
+			continue
+		}
+		data, err := p.tensor.Bytes()
+		if err != nil {
+			return err
+		}
+		e.parts[k].Data = data[p.begin : p.begin+p.size]
+	}
+	e.present = !streamed
+	return nil
+}
+
+// Release lets the weights of the acquired unit go.
+func (s *Store) Release() {
+	if s.held < 0 {
+		return
+	}
+	u := &s.units[s.held]
+	s.held = -1
+	if u.load >= 0 {
+		s.ring.release(u.load)
+	}
+	s.releaseExpert()
+}
+
+// Parts are the pieces of p, or of one expert's slab of it: see nn.Weights.
+func (s *Store) Parts(p *meta.Param, expert int) []backend.Part {
+	if expert >= 0 {
+		return s.expertParts(p, expert)
+	}
+	if e := s.entries[p]; e != nil {
+		return e.parts
+	}
+	return nil
+}
+
+// Buffer is a buffer's values as float32, absent where the checkpoint has none.
+func (s *Store) Buffer(b *meta.Buffer) tensor.Tensor { return s.buffers[b] }
+
+// Stats are counters of a store. They may be read from any goroutine.
+type Stats struct {
+	TierBytes map[devicemap.Device]int64 // weights on each tier
+	ReadBytes int64                      // read from the disk tier so far
+	Stall     time.Duration              // computation has waited for them
+}
+
+// Stats reads the counters.
+func (s *Store) Stats() Stats {
+	out := Stats{TierBytes: s.tiers, ReadBytes: s.read.Load()}
+	for _, r := range []*ring{s.ring, s.experts} {
+		if r != nil {
+			out.Stall += r.stalled()
+		}
+	}
+	return out
+}
+
+// Close stops the readers and gives the rings' memory back. The checkpoint stays open.
+func (s *Store) Close() {
+	s.warm.stop()
+	for _, r := range []*ring{s.ring, s.experts} {
+		if r != nil {
+			r.close()
+		}
+	}
+	for _, b := range s.blocks {
+		_ = b.Release() // held once each
+	}
+	s.blocks = nil
+	s.files.close()
+}
+
+// files are the shards, opened for direct reads at first use.
+type files struct {
+	mu   sync.Mutex
+	open map[string]*hostmem.DirectFile
+}
+
+func (f *files) get(path string) (*hostmem.DirectFile, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if d := f.open[path]; d != nil {
+		return d, nil
+	}
+	d, err := hostmem.OpenDirect(path)
+	if err != nil {
+		return nil, fmt.Errorf("residency: %w", err)
+	}
+	f.open[path] = d
+	return d, nil
+}
+
+func (f *files) close() {
+	for _, d := range f.open {
+		_ = d.Close() // opened for reading
+	}
+	f.open = map[string]*hostmem.DirectFile{}
+}
+
+// expertKey is the map key of one expert of a stack.
+func expertKey(path string, e int) string { return path + "." + strconv.Itoa(e) }

@@ -1,0 +1,165 @@
+package residency
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/loader"
+)
+
+// warmWindow is what is asked of the disk at a time, ahead of touching it.
+const warmWindow = 64 << 20
+
+// Progress says how much of the cpu tier has been read. It may be read from any
+// goroutine.
+type Progress struct {
+	UnitsDone, UnitsTotal int
+	BytesDone, BytesTotal int64
+	SecondsLeft           float64 // by the rate so far; 0 when done or unknown
+	Done                  bool
+	Err                   error
+}
+
+type progress struct {
+	cancel  context.CancelFunc
+	done    chan struct{}
+	start   time.Time
+	units   atomic.Int64
+	bytes   atomic.Int64
+	total   int64
+	count   int
+	mu      sync.Mutex
+	err     error
+	end     bool
+	started bool
+}
+
+// Warm reads the cpu tier in the order of use, in the background. It returns at once;
+// Warming tells how far it is.
+func (s *Store) Warm(ctx context.Context) {
+	w := &s.warm
+	ctx, cancel := context.WithCancel(ctx)
+	w.mu.Lock()
+	w.cancel, w.done, w.start, w.started = cancel, make(chan struct{}), time.Now(), true
+	w.total, w.count = s.tiers[devicemap.CPU], len(s.units)
+	w.mu.Unlock()
+	go func() {
+		defer close(w.done)
+		err := s.warmAll(ctx)
+		w.mu.Lock()
+		w.err, w.end = err, err == nil
+		w.mu.Unlock()
+	}()
+}
+
+// Warming tells how far Warm is.
+func (s *Store) Warming() Progress {
+	w := &s.warm
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := Progress{UnitsDone: int(w.units.Load()), UnitsTotal: len(s.units), BytesDone: w.bytes.Load(),
+		BytesTotal: s.tiers[devicemap.CPU], Done: w.end, Err: w.err}
+	if took := time.Since(w.start).Seconds(); w.started && !w.end && p.BytesDone > 0 {
+		p.SecondsLeft = took * float64(p.BytesTotal-p.BytesDone) / float64(p.BytesDone)
+	}
+	return p
+}
+
+func (w *progress) stop() {
+	w.mu.Lock()
+	cancel, done := w.cancel, w.done
+	w.mu.Unlock()
+	if cancel != nil {
+		cancel()
+		<-done
+	}
+}
+
+func (s *Store) warmAll(ctx context.Context) error {
+	seen := map[*entry]bool{}
+	for i := range s.units {
+		u := &s.units[i]
+		for _, want := range u.wants {
+			if want.device != devicemap.CPU || seen[want.entry] {
+				continue
+			}
+			seen[want.entry] = true
+			for k := range want.pieces {
+				if err := s.touch(ctx, &want.pieces[k]); err != nil {
+					return err
+				}
+			}
+		}
+		for _, n := range u.Experts {
+			if err := s.warmExperts(ctx, s.stacks[n.Module]); err != nil {
+				return err
+			}
+		}
+		s.warm.units.Add(1)
+	}
+	return nil
+}
+
+// warmExperts touches the experts of a stack that live in memory. It looks their pieces up
+// for itself, as what HoldExpert keeps belongs to another goroutine.
+func (s *Store) warmExperts(ctx context.Context, st *stack) error {
+	for e := range st.experts {
+		if st.experts[e].device != devicemap.CPU {
+			continue
+		}
+		for _, p := range st.params {
+			for _, piece := range s.expertPieces(p, e) {
+				if err := s.touch(ctx, &piece); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// touch brings the pages of a piece into memory.
+func (s *Store) touch(ctx context.Context, p *piece) error {
+	for off := int64(0); off < p.size; off += warmWindow {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(warmWindow, p.size-off)
+		if off+n < p.size {
+			_ = p.tensor.Advise(p.begin+off+n, min(warmWindow, p.size-off-n), loader.WillNeed) // only a hint
+		}
+		if err := touchPages(p.tensor, p.begin+off, n); err != nil {
+			return err
+		}
+		s.warm.bytes.Add(n)
+	}
+	return nil
+}
+
+// touchPages reads a byte of each page. A file that was cut short is an error.
+func touchPages(t *loader.Tensor, off, n int64) (err error) {
+	data, err := t.Bytes()
+	if err != nil {
+		return err
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if recover() != nil {
+			err = fmt.Errorf("residency: %s could not be read: its file was cut short or its disk failed", t.Name)
+		}
+	}()
+	var sum byte
+	for i := off; i < off+n; i += blockSize {
+		sum += data[i]
+	}
+	touched.Store(uint32(sum))
+	return nil
+}
+
+// touched keeps the reads from being left out.
+var touched atomic.Uint32
