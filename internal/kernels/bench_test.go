@@ -1,0 +1,66 @@
+package kernels
+
+import (
+	"fmt"
+	"testing"
+)
+
+
+// BenchmarkGEMV is one token over a matrix far larger than the caches, in pieces of
+// 128 KiB.
+func BenchmarkGEMV(b *testing.B) {
+	const n, rows = 2048, 1 << 15
+	for _, set := range available() {
+		for f := range formats {
+			b.Run(fmt.Sprintf("%s/%d", set.Name, f), func(b *testing.B) {
+				w := Weights{Data: make([]byte, rows*n*f.Size()), Stride: n * f.Size(), Format: f}
+				x, y := make([]float32, n), make([]float32, rows)
+				chunk := 128 << 10 / w.Stride
+				b.SetBytes(int64(len(w.Data)))
+				for b.Loop() {
+					for r := 0; r < rows; r += chunk {
+						part := Weights{w.Data[r*w.Stride:], w.Stride, f}
+						set.Mul(Floats{y[r:], rows}, part, Floats{x, n}, chunk, 1, n)
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkTile is the work of prefill on weights and activations in the caches.
+func BenchmarkTile(b *testing.B) {
+	const n, rows, tokens = 2048, 32, 96
+	for _, set := range available() {
+		for f := range formats {
+			b.Run(fmt.Sprintf("%s/%d", set.Name, f), func(b *testing.B) {
+				w := Weights{Data: make([]byte, rows*n*f.Size()), Stride: n * f.Size(), Format: f}
+				x, y := make([]float32, n*tokens), make([]float32, rows*tokens)
+				for b.Loop() {
+					set.Mul(Floats{y, rows}, w, Floats{x, n}, rows, tokens, n)
+				}
+				b.ReportMetric(2*n*rows*tokens/float64(b.Elapsed().Nanoseconds())*float64(b.N), "GFLOPS")
+			})
+		}
+	}
+}
+
+// BenchmarkPointwise are the kernels with exp.
+func BenchmarkPointwise(b *testing.B) {
+	for _, set := range available() {
+		x, y := make([]float32, 4096), make([]float32, 4096)
+		b.Run(set.Name+"/gate", func(b *testing.B) {
+			for b.Loop() {
+				set.Gate(y, x, x, 1, 0)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(x)), "ns/elem")
+		})
+		b.Run(set.Name+"/expsum", func(b *testing.B) {
+			for b.Loop() {
+				clear(x)
+				set.ExpSum(x, 1)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(x)), "ns/elem")
+		})
+	}
+}
