@@ -99,8 +99,14 @@ func (p *parser) parseModel(s *scanner) (model, error) {
 	switch kind {
 	case "BPE":
 		return parseBPE(spec)
+	case "Unigram":
+		return parseUnigram(spec)
+	case "WordPiece":
+		return parseWordPiece(spec)
+	case "WordLevel":
+		return parseWordLevel(spec)
 	}
-	return nil, unsupported("model", "type", kind, "BPE")
+	return nil, unsupported("model", "type", kind, "BPE Unigram WordPiece WordLevel")
 }
 
 // guess names the type of a model whose file does not, by its members.

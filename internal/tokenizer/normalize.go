@@ -95,6 +95,19 @@ func stripAccents(p piece) piece {
 	return filter(p, func(r rune) bool { return !unicode.Is(unicode.M, r) })
 }
 
+// stripNonSpacing decomposes the text and removes the marks that take no space.
+func stripNonSpacing(p piece) piece {
+	return filter(normalForm(p, norm.NFD), func(r rune) bool { return !unicode.Is(unicode.Mn, r) })
+}
+
+// isControl is BERT's: category C as far as it is assigned, without the controls
+// that are white space.
+func isControl(r rune) bool {
+	return r != '\t' && r != '\n' && r != '\r' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co)
+}
+
+func isSpace(r rune) bool { return unicode.IsSpace(r) }
+
 // nmt is the clean-up of neural machine translation's early SentencePiece models:
 // controls vanish, odd spaces become spaces.
 func nmt(p piece) piece {
@@ -131,6 +144,12 @@ type normalizerSpec struct {
 	Content     string
 	StripLeft   bool `json:"strip_left"`
 	StripRight  bool `json:"strip_right"`
+
+	Charsmap     string `json:"precompiled_charsmap"`
+	CleanText    *bool  `json:"clean_text"`
+	Chinese      *bool  `json:"handle_chinese_chars"`
+	StripAccents *bool  `json:"strip_accents"`
+	Lowercase    *bool
 }
 
 // normalizer builds a normalizer from its JSON, nil for null.
@@ -168,9 +187,17 @@ func (p *parser) normalizer(raw rawPart, path string, depth int) (normalizer, er
 		return normalizeFunc(byteChars), nil
 	case "Prepend":
 		return normalizeFunc(func(p piece) piece { return prepend(p, spec.Prepend) }), nil
+	case "BertNormalizer":
+		lower := either(spec.Lowercase, true)
+		return bertNormalizer{either(spec.CleanText, true), either(spec.Chinese, true), either(spec.StripAccents, lower), lower}, nil
+	case "Precompiled":
+		if spec.Charsmap == "" {
+			return nil, nil
+		}
+		return parsePrecompiled(spec.Charsmap, path)
 	case "Replace":
 		m, err := spec.Pattern.compile(path)
 		return replacer{m, spec.Content}, err
 	}
-	return nil, unsupported(path, "normalizer", spec.Type, "NFC NFD NFKC NFKD Lowercase Strip StripAccents Nmt ByteLevel Prepend Replace Sequence")
+	return nil, unsupported(path, "normalizer", spec.Type, "NFC NFD NFKC NFKD Lowercase Strip StripAccents Nmt ByteLevel Prepend Replace BertNormalizer Precompiled Sequence")
 }

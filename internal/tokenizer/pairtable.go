@@ -41,3 +41,15 @@ func (t *pairTable) get(left, right int32) (rank, fused int32, ok bool) {
 	s, key := t.slot(left, right)
 	return s.rank, s.fused, s.key == key
 }
+
+// grown returns a table with the same pairs and twice the room.
+func (t *pairTable) grown() *pairTable {
+	big := &pairTable{slots: make([]pairSlot, 2*len(t.slots)), shift: t.shift - 1}
+	for _, s := range t.slots {
+		if s.key != 0 {
+			k := s.key - 1
+			big.set(int32(k>>32), int32(uint32(k)), s.rank, s.fused)
+		}
+	}
+	return big
+}

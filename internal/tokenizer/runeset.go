@@ -194,7 +194,7 @@ func posix(name string) (ranges, bool) {
 	case "cntrl":
 		return tables(unicode.Cc), true
 	case "punct":
-		return append(tables(unicode.P), ranges{{'$', '$'}, {'+', '+'}, {'<', '>'}, {'^', '^'}, {'`', '`'}, {'|', '|'}, {'~', '~'}}...), true
+		return tables(unicode.P, unicode.S), true
 	case "word":
 		return tables(unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic), true
 	case "xdigit":

@@ -1,0 +1,250 @@
+package tokenizer
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"unicode/utf8"
+)
+
+// unigram is SentencePiece's unigram model: of all ways to cut a word into tokens,
+// the one with the highest sum of scores.
+type unigram struct {
+	*vocab
+	scores       []float64
+	trie         *edgeTrie
+	unk          int32 // -1: none
+	unkScore     float64
+	byteFallback bool
+	fallback     [256]int32
+	cache        *wordCache
+}
+
+// unkPenalty is how much worse than the worst token an unknown character is.
+const unkPenalty = 10
+
+func parseUnigram(spec modelSpec) (model, error) {
+	u := &unigram{unk: -1, cache: newWordCache(), trie: newEdgeTrie()}
+	s := spec.scan("vocab")
+	if s == nil {
+		return nil, errNoVocab
+	}
+	if err := u.parseVocab(s); err != nil {
+		return nil, fmt.Errorf("model.vocab: %w", err)
+	}
+	var err error
+	if u.byteFallback, err = spec.flag("byte_fallback"); err != nil {
+		return nil, err
+	}
+	if s := spec.scan("unk_id"); s != nil {
+		if u.unk, err = s.id(); err == nil && int(u.unk) >= len(u.tokens) {
+			err = fmt.Errorf("%d is beyond the vocabulary of %d", u.unk, len(u.tokens))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("model.unk_id: %w", err)
+		}
+	}
+	for i := range u.fallback {
+		u.fallback[i] = u.id(fmt.Sprintf("<0x%02X>", i))
+	}
+	lowest := math.Inf(1)
+	for id, score := range u.scores {
+		lowest = min(lowest, score)
+		u.trie.add(u.tokens[id], u.id(u.tokens[id]))
+	}
+	u.unkScore = lowest - unkPenalty
+	return u, nil
+}
+
+// parseVocab reads a list of [token, score]; a token's place is its id.
+func (u *unigram) parseVocab(s *scanner) error {
+	u.vocab = &vocab{ids: make(map[string]int32, len(s.b)/24)}
+	return s.array(func(i int) error {
+		if i > maxID {
+			return s.fail("more than %d tokens", maxID)
+		}
+		parts := 0
+		err := s.array(func(k int) error {
+			parts++
+			if k == 0 {
+				name, err := s.str()
+				token := string(name)
+				u.tokens = append(u.tokens, token)
+				u.ids[token] = int32(i)
+				return err
+			}
+			text, err := s.number()
+			if err != nil {
+				return err
+			}
+			score, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				return s.fail("%q is no number", text)
+			}
+			u.scores = append(u.scores, score)
+			return nil
+		})
+		if err == nil && parts != 2 {
+			err = s.fail("not a pair of token and score")
+		}
+		return err
+	})
+}
+
+// pathNode is the best way to the place it stands for.
+type pathNode struct {
+	score float64
+	start int32 // where the last token begins, -1 if there is no way yet
+	id    int32
+}
+
+// stretches cuts word along the best path; unknown neighbours become one.
+func (u *unigram) stretches(word string) ([]span, error) {
+	best := make([]pathNode, len(word)+1)
+	for i := range best {
+		best[i].start = -1
+	}
+	steps := stepsBase + stepsPerByte*len(word)
+	for at, r := range word {
+		size := utf8.RuneLen(r)
+		here, single := best[at].score, false
+		offer := func(end int, id int32, score float64) {
+			if to := &best[end]; to.start < 0 || score > to.score {
+				*to = pathNode{score, int32(at), id}
+			}
+		}
+		node := int32(0)
+		for end := at; end < len(word); {
+			next, id, ok := u.trie.edge(node, word[end])
+			if !ok {
+				break
+			}
+			node, end, steps = next, end+1, steps-1
+			if id >= 0 {
+				offer(end, id, here+u.scores[id])
+				single = single || end-at == size
+			}
+		}
+		if steps < 0 {
+			return nil, ErrTooSlow
+		}
+		if !single {
+			if u.unk < 0 {
+				return nil, errNoUnk
+			}
+			offer(at+size, u.unk, here+u.unkScore)
+		}
+	}
+	return u.path(best), nil
+}
+
+// path walks best from the end and returns the stretches in order.
+func (u *unigram) path(best []pathNode) []span {
+	var out []span
+	joins := false // the stretch behind is unknown
+	for end := len(best) - 1; end > 0; {
+		n := best[end]
+		unknown := u.unk >= 0 && n.id == u.unk
+		if unknown && joins {
+			out[len(out)-1].start = int(n.start)
+		} else {
+			out = append(out, span{int(n.start), end})
+		}
+		joins, end = unknown, int(n.start)
+	}
+	for i, k := 0, len(out)-1; i < k; i, k = i+1, k-1 {
+		out[i], out[k] = out[k], out[i]
+	}
+	return out
+}
+
+func (u *unigram) appendTokens(dst []token, word string) ([]token, error) {
+	list, err := u.stretches(word)
+	if err != nil {
+		return dst, err
+	}
+	for _, at := range list {
+		text := word[at.start:at.end]
+		if id := u.id(text); id >= 0 {
+			dst = append(dst, token{id: id, start: at.start, end: at.end})
+			continue
+		}
+		if u.byteFallback && u.hasBytes(text) {
+			for _, b := range []byte(text) {
+				dst = append(dst, token{id: u.fallback[b], start: at.start, end: at.end})
+			}
+			continue
+		}
+		if u.unk < 0 {
+			return dst, errNoUnk
+		}
+		dst = append(dst, token{u.unk, at.start, at.end, text})
+	}
+	return dst, nil
+}
+
+func (u *unigram) hasBytes(s string) bool {
+	for i := range len(s) {
+		if u.fallback[s[i]] < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (u *unigram) appendIDs(dst []int32, word string) ([]int32, error) {
+	short := len(word) <= cacheMaxWord
+	slot := u.cache.slot(word[:min(len(word), cacheMaxWord)])
+	if short {
+		if hit := slot.Load(); hit != nil && hit.word == word {
+			return append(dst, hit.ids...), nil
+		}
+	}
+	var buf [32]token
+	tokens, err := u.appendTokens(buf[:0], word)
+	if err != nil {
+		return dst, err
+	}
+	from := len(dst)
+	for _, t := range tokens {
+		dst = append(dst, t.id)
+	}
+	if short {
+		u.cache.put(slot, word, dst[from:])
+	}
+	return dst, nil
+}
+
+// edgeTrie is a trie of many strings whose edges are in one hash table: node and
+// byte lead to the next node and the id of the string that ends there.
+type edgeTrie struct {
+	edges *pairTable
+	nodes int32
+}
+
+func newEdgeTrie() *edgeTrie { return &edgeTrie{newPairTable(1 << 10), 0} }
+
+// add enters s with an id; the empty string is left out.
+func (t *edgeTrie) add(s string, id int32) {
+	node := int32(0)
+	for i := range len(s) {
+		if int(t.nodes) > len(t.edges.slots)*2/3 {
+			t.edges = t.edges.grown()
+		}
+		slot, key := t.edges.slot(node, int32(s[i]))
+		if slot.key == 0 {
+			t.nodes++
+			*slot = pairSlot{key, -1, t.nodes}
+		}
+		if i == len(s)-1 {
+			slot.rank = id
+		}
+		node = slot.fused
+	}
+}
+
+// edge follows the byte c from node; id is -1 where no string ends.
+func (t *edgeTrie) edge(node int32, c byte) (next, id int32, ok bool) {
+	id, next, ok = t.edges.get(node, int32(c))
+	return next, id, ok
+}

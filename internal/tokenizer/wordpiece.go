@@ -1,0 +1,192 @@
+package tokenizer
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// wordPiece is the model of BERT: from the left, always the longest token that the
+// rest of the word begins with. A word with a stretch that no token begins is
+// unknown as a whole.
+type wordPiece struct {
+	*vocab
+	unk     string
+	prefix  string // of tokens that do not begin a word
+	maxRune int    // words with more characters are unknown
+	longest int    // bytes of the longest token
+}
+
+var errNoUnk = errors.New("tokenizer: the text has characters that the vocabulary has not, and the file names no token for them")
+
+func parseWordPiece(spec modelSpec) (model, error) {
+	w := &wordPiece{unk: "[UNK]", prefix: "##", maxRune: 100}
+	s := spec.scan("vocab")
+	if s == nil {
+		return nil, errNoVocab
+	}
+	var err error
+	if w.vocab, err = parseVocab(s); err != nil {
+		return nil, fmt.Errorf("model.vocab: %w", err)
+	}
+	for name, to := range map[string]*string{"unk_token": &w.unk, "continuing_subword_prefix": &w.prefix} {
+		if spec.scan(name) == nil {
+			continue
+		}
+		if *to, err = spec.str(name); err != nil {
+			return nil, err
+		}
+	}
+	if s := spec.scan("max_input_chars_per_word"); s != nil {
+		text, err := s.number()
+		if err == nil {
+			w.maxRune, err = strconv.Atoi(text)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("model.max_input_chars_per_word: %w", err)
+		}
+	}
+	for token := range w.ids {
+		w.longest = max(w.longest, len(token))
+	}
+	return w, nil
+}
+
+func (w *wordPiece) appendIDs(dst []int32, word string) ([]int32, error) {
+	var buf [32]token
+	tokens, err := w.appendTokens(buf[:0], word)
+	for _, t := range tokens {
+		dst = append(dst, t.id)
+	}
+	return dst, err
+}
+
+func (w *wordPiece) appendTokens(dst []token, word string) ([]token, error) {
+	from := len(dst)
+	if utf8.RuneCountInString(word) > w.maxRune {
+		return w.unknown(dst, word)
+	}
+	for start := 0; start < len(word); {
+		id, end := w.longestAt(word, start)
+		if id < 0 {
+			return w.unknown(dst[:from], word)
+		}
+		dst = append(dst, token{id: id, start: start, end: end})
+		start = end
+	}
+	return dst, nil
+}
+
+// longestAt returns the longest token that stands at start, id -1 if there is none.
+func (w *wordPiece) longestAt(word string, start int) (id int32, end int) {
+	var buf [128]byte
+	key := buf[:0]
+	if start > 0 {
+		key = append(key, w.prefix...)
+	}
+	lead := len(key)
+	end = min(len(word), start+max(0, w.longest-lead))
+	for end < len(word) && !utf8.RuneStart(word[end]) {
+		end--
+	}
+	key = append(key, word[start:end]...)
+	for end > start {
+		if id := w.bytesID(key[:lead+end-start]); id >= 0 {
+			return id, end
+		}
+		_, n := utf8.DecodeLastRuneInString(word[start:end])
+		end -= n
+	}
+	return -1, start
+}
+
+func (w *wordPiece) unknown(dst []token, word string) ([]token, error) {
+	id := w.id(w.unk)
+	if id < 0 {
+		return dst, errNoUnk
+	}
+	return append(dst, token{id: id, end: len(word)}), nil
+}
+
+// wordLevel knows whole words only.
+type wordLevel struct {
+	*vocab
+	unk string
+}
+
+func parseWordLevel(spec modelSpec) (model, error) {
+	s := spec.scan("vocab")
+	if s == nil {
+		return nil, errNoVocab
+	}
+	v, err := parseVocab(s)
+	if err != nil {
+		return nil, fmt.Errorf("model.vocab: %w", err)
+	}
+	unk, err := spec.str("unk_token")
+	return &wordLevel{v, unk}, err
+}
+
+func (w *wordLevel) appendIDs(dst []int32, word string) ([]int32, error) {
+	id := w.id(word)
+	if id < 0 {
+		if id = w.id(w.unk); id < 0 {
+			return dst, errNoUnk
+		}
+	}
+	return append(dst, id), nil
+}
+
+func (w *wordLevel) appendTokens(dst []token, word string) ([]token, error) {
+	ids, err := w.appendIDs(nil, word)
+	if err != nil {
+		return dst, err
+	}
+	return append(dst, token{id: ids[0], end: len(word)}), nil
+}
+
+// bertNormalizer cleans text as BERT's tokenizer does.
+type bertNormalizer struct {
+	clean, chinese, strip, lower bool
+}
+
+func (b bertNormalizer) normalize(p piece) (piece, error) {
+	if b.clean {
+		p = filter(p, func(r rune) bool { return r != 0 && r != utf8.RuneError && !isControl(r) })
+		p = mapRunes(p, func(r rune) rune {
+			if isSpace(r) {
+				return ' '
+			}
+			return r
+		})
+	}
+	if b.chinese && strings.ContainsFunc(p.s, isChinese) {
+		w := rewrite(p)
+		for _, r := range p.s {
+			if isChinese(r) {
+				w.put(' ', 0)
+				w.put(r, 1)
+				w.put(' ', 1)
+			} else {
+				w.put(r, 0)
+			}
+		}
+		p = w.piece()
+	}
+	if b.strip {
+		p = stripNonSpacing(p)
+	}
+	if b.lower {
+		p = lowercase(p)
+	}
+	return p, nil
+}
+
+// isChinese is BERT's notion: the blocks of CJK ideographs, one of them misread.
+func isChinese(r rune) bool {
+	return r >= 0x3400 && (r <= 0x4dbf || r >= 0x4e00 && r <= 0x9fff || r >= 0xf900 && r <= 0xfaff ||
+		r >= 0x20000 && r <= 0x2a6df || r >= 0x2a700 && r <= 0x2b81f || r >= 0x2b920 && r <= 0x2ceaf ||
+		r >= 0x2f800 && r <= 0x2fa1f)
+}
