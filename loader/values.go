@@ -1,0 +1,242 @@
+package loader
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/heftai/heft/meta"
+)
+
+// Values is all elements of p as they are in memory: put together of its parts, in the
+// parameter's shape and the checkpoint's dtype. Where one whole tensor fills it, the bytes
+// are the tensor's own and read-only; see [Tensor.Bytes]. The error is an *Error.
+func (b *Binding) Values(p *meta.Param) (meta.DType, []byte, error) {
+	p = p.Resolve()
+	return b.values(p.Name, p.Shape, b.Parts(p))
+}
+
+// BufferValues is all elements of a persistent buffer, as Values.
+func (b *Binding) BufferValues(buffer *meta.Buffer) (meta.DType, []byte, error) {
+	return b.values(buffer.Name, buffer.Shape, b.BufferParts(buffer))
+}
+
+func (b *Binding) values(name string, shape []int, parts []Part) (meta.DType, []byte, error) {
+	if len(parts) == 0 {
+		return meta.NoDType, nil, failf(b.ck.name, name, "does not belong to the model that was bound")
+	}
+	dtype := parts[0].Tensor.DType
+	if first := parts[0]; len(parts) == 1 && first.From.IsAll() && first.Into.IsAll() && !first.Transposed && first.Expert < 0 {
+		data, err := first.Tensor.Bytes()
+		return dtype, data, err
+	}
+	dst := make([]byte, dtype.Bytes(meta.Elements(shape)))
+	for _, part := range parts {
+		if part.Tensor.DType != dtype || dtype.Bits()%8 != 0 {
+			return meta.NoDType, nil, failf(part.Tensor.File.label(), part.Tensor.Name,
+				"holds %v, which cannot be put together with %v of %s", part.Tensor.DType, dtype, printable(parts[0].Tensor.Name))
+		}
+		src, err := part.Bytes()
+		if err != nil {
+			return meta.NoDType, nil, err
+		}
+		off, size := window(shape, part.Expert, part.Into, dtype)
+		if size != int64(len(src)) {
+			return meta.NoDType, nil, failf(part.Tensor.File.label(), part.Tensor.Name, "%d bytes do not fill %d of %s", len(src), size, name)
+		}
+		if part.Transposed {
+			transpose(dst[off:off+size], src, part.Tensor.Shape, dtype)
+		} else {
+			copy(dst[off:off+size], src)
+		}
+	}
+	return dtype, dst, nil
+}
+
+// window is where rows into of a parameter, or of slab expert of it, lie in its bytes.
+func window(shape []int, expert int, into meta.Rows, dtype meta.DType) (off, size int64) {
+	total := dtype.Bytes(meta.Elements(shape))
+	off, size = 0, total
+	if expert >= 0 {
+		size = total / int64(shape[0])
+		off = size * int64(expert)
+		shape = shape[1:]
+	}
+	if !into.IsAll() {
+		row := size / int64(shape[0])
+		off, size = off+row*int64(into.Begin), row*int64(into.End-into.Begin)
+	}
+	return off, size
+}
+
+// transpose writes src, dense matrices of shape [..., rows, columns], to dst with rows
+// and columns exchanged.
+func transpose(dst, src []byte, shape []int, dtype meta.DType) {
+	n := len(shape)
+	rows, columns := shape[n-2], shape[n-1]
+	word := dtype.Bits() / 8
+	matrix := rows * columns * word
+	for ; len(src) >= matrix && matrix > 0; src, dst = src[matrix:], dst[matrix:] {
+		for r := range rows {
+			for c := range columns {
+				copy(dst[(c*rows+r)*word:][:word], src[(r*columns+c)*word:][:word])
+			}
+		}
+	}
+}
+
+// Unbind yields the tensors that a checkpoint of model holds, the inverse of [Bind]:
+// every source becomes a tensor, cut from the parameter that it fills or put together of
+// several. Tied parameters are written once, under the first name.
+//
+// value gives the dtype and the elements of the parameter or persistent buffer at a
+// dotted path, dense and in its shape; elements is called once for each tensor that is cut
+// from it, when that is written.
+func Unbind(model *meta.Model, value func(path string) (dtype meta.DType, elements func() ([]byte, error))) (iter.Seq[NamedTensor], error) {
+	u := unbinder{value: value, at: map[string]int{}}
+	for path, m := range model.Root.Walk() {
+		if m.SameAs != nil {
+			continue
+		}
+		for _, p := range m.Params {
+			if p.SameAs == nil {
+				name := meta.Join(path, p.Name)
+				u.add(name, bind(name, p.Shape, p.Sources))
+			}
+		}
+		for _, b := range m.Buffers {
+			if b.Persistent {
+				name := meta.Join(path, b.Name)
+				u.add(name, bind(name, b.Shape, b.Sources))
+			}
+		}
+	}
+	if u.err != nil {
+		return nil, u.err
+	}
+	tensors := make([]NamedTensor, len(u.tensors))
+	for i, t := range u.tensors {
+		var err error
+		if tensors[i], err = t.named(); err != nil {
+			return nil, err
+		}
+	}
+	return slices.Values(tensors), nil
+}
+
+// A piece is a part of a parameter that is written to rows from of a tensor.
+type piece struct {
+	shape    []int // of the rows in the tensor
+	from     meta.Rows
+	off      int64 // in the parameter's bytes
+	size     int64
+	flip     bool
+	elements func() ([]byte, error)
+}
+
+type unbound struct {
+	name   string
+	dtype  meta.DType
+	pieces []piece
+}
+
+type unbinder struct {
+	value   func(string) (meta.DType, func() ([]byte, error))
+	tensors []unbound
+	at      map[string]int
+	err     error
+}
+
+func (u *unbinder) add(path string, e *bound) {
+	dtype, elements := u.value(path)
+	if u.err == nil && (dtype.Bits() == 0 || dtype.Bits()%8 != 0) {
+		u.err = failf("", path, "%v cannot be cut into tensors", dtype)
+	}
+	var buf []byte
+	for _, s := range e.sources {
+		shape, reason := wanted(e.shape, s)
+		if reason != "" && u.err == nil {
+			u.err = failf("", s.Tensor, "cannot be cut from %s of shape %v: %s", path, e.shape, reason)
+		}
+		if u.err != nil {
+			return
+		}
+		for i := range max(s.Stack, 1) {
+			slab := i
+			if s.Stack == 0 {
+				slab = -1
+			}
+			p := piece{shape: shape, from: s.From, flip: s.Transposed, elements: elements}
+			p.off, p.size = window(e.shape, slab, s.Into, dtype)
+			buf = appendName(buf[:0], s, i)
+			u.put(string(buf), dtype, p)
+		}
+	}
+}
+
+func (u *unbinder) put(name string, dtype meta.DType, p piece) {
+	at, has := u.at[name]
+	if !has {
+		at = len(u.tensors)
+		u.at[name] = at
+		u.tensors = append(u.tensors, unbound{name: name, dtype: dtype})
+	}
+	t := &u.tensors[at]
+	if t.dtype != dtype && u.err == nil {
+		u.err = failf("", name, "is put together of %v and %v", t.dtype, dtype)
+	}
+	t.pieces = append(t.pieces, p)
+}
+
+// named is the tensor to be written. Its pieces must follow each other without a gap.
+func (t unbound) named() (NamedTensor, error) {
+	first := t.pieces[0]
+	named := NamedTensor{Name: t.name, DType: t.dtype, Shape: slices.Clone(first.shape)}
+	if first.from.IsAll() {
+		if len(t.pieces) > 1 {
+			return named, failf("", t.name, "is filled whole by two parameters")
+		}
+		named.Bytes = func() ([]byte, error) { return first.bytes(t.name, t.dtype) }
+		return named, nil
+	}
+	slices.SortFunc(t.pieces, func(a, b piece) int { return a.from.Begin - b.from.Begin })
+	rows := 0
+	for _, p := range t.pieces {
+		if p.from.Begin != rows || len(p.shape) == 0 || p.from.End-p.from.Begin != p.shape[0] || !slices.Equal(p.shape[1:], first.shape[1:]) {
+			return named, failf("", t.name, "rows [%d:%d] of shape %v do not follow row %d", p.from.Begin, p.from.End, p.shape, rows)
+		}
+		rows = p.from.End
+	}
+	named.Shape[0] = rows
+	named.Bytes = func() ([]byte, error) {
+		var all []byte
+		for _, p := range t.pieces {
+			b, err := p.bytes(t.name, t.dtype)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, b...)
+		}
+		return all, nil
+	}
+	return named, nil
+}
+
+func (p piece) bytes(name string, dtype meta.DType) ([]byte, error) {
+	all, err := p.elements()
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(all)) < p.off+p.size {
+		return nil, failf("", name, "is cut from bytes [%d, %d) of %d", p.off, p.off+p.size, len(all))
+	}
+	b := all[p.off : p.off+p.size]
+	if p.flip {
+		flipped := make([]byte, len(b))
+		n := len(p.shape)
+		memory := slices.Clone(p.shape)
+		memory[n-1], memory[n-2] = memory[n-2], memory[n-1]
+		transpose(flipped, b, memory, dtype)
+		return flipped, nil
+	}
+	return b, nil
+}

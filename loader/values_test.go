@@ -1,0 +1,137 @@
+package loader
+
+import (
+	"bytes"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/meta"
+)
+
+// pathValues puts b's values under the paths of its model.
+func pathValues(b *Binding, model *meta.Model) func(string) (meta.DType, func() ([]byte, error)) {
+	found := map[string]func() (meta.DType, []byte, error){}
+	for path, m := range model.Root.Walk() {
+		for _, p := range m.Params {
+			found[meta.Join(path, p.Name)] = func() (meta.DType, []byte, error) { return b.Values(p) }
+		}
+		for _, buf := range m.Buffers {
+			found[meta.Join(path, buf.Name)] = func() (meta.DType, []byte, error) { return b.BufferValues(buf) }
+		}
+	}
+	return func(path string) (meta.DType, func() ([]byte, error)) {
+		dtype, data, err := found[path]()
+		return dtype, func() ([]byte, error) { return data, err }
+	}
+}
+
+func TestValuesAndUnbind(t *testing.T) {
+	tensors := []NamedTensor{
+		raw("e.0.gate", meta.BFloat16, 2, 3), raw("e.1.gate", meta.BFloat16, 2, 3),
+		raw("e.0.up", meta.BFloat16, 2, 3), raw("e.1.up", meta.BFloat16, 2, 3),
+		raw("qkv", meta.Float32, 6, 4), raw("conv", meta.Float32, 4, 6), raw("embed", meta.Float16, 3, 2), raw("count", meta.Int64),
+	}
+	embed := param("embed", meta.Float16, []int{3, 2}, meta.Source{Tensor: "embed"})
+	root := module("",
+		param("experts", meta.BFloat16, []int{2, 4, 3},
+			meta.Source{Tensor: "e.{}.gate", Stack: 2, Into: meta.Rows{Begin: 0, End: 2}},
+			meta.Source{Tensor: "e.{}.up", Stack: 2, Into: meta.Rows{Begin: 2, End: 4}}),
+		param("kv", meta.Float32, []int{4, 4}, meta.Source{Tensor: "qkv", From: meta.Rows{Begin: 2, End: 6}}),
+		param("q", meta.Float32, []int{2, 4}, meta.Source{Tensor: "qkv", From: meta.Rows{Begin: 0, End: 2}}),
+		param("conv", meta.Float32, []int{6, 4}, meta.Source{Tensor: "conv", Transposed: true}),
+		embed, &meta.Param{Name: "head", Shape: embed.Shape, DType: embed.DType, SameAs: embed})
+	root.Buffers = []*meta.Buffer{{Name: "count", DType: meta.Int64, Persistent: true}}
+	model := &meta.Model{Root: root}
+	b, err := Bind(inMemory(t, tensors...), model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, experts, err := b.Values(root.Params[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []byte
+	for _, i := range []int{0, 2, 1, 3} {
+		data, _ := tensors[i].Bytes()
+		want = append(want, data...)
+	}
+	if !bytes.Equal(experts, want) {
+		t.Errorf("experts % x, want % x", experts, want)
+	}
+	_, flipped, err := b.Values(root.Params[3])
+	stored, _ := tensors[5].Bytes()
+	if err != nil || !bytes.Equal(flipped[4:8], stored[24:28]) {
+		t.Errorf("transposed % x of % x, %v", flipped, stored, err)
+	}
+	again, err := Unbind(model, pathValues(b, model))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkTensors(t, inMemory(t, slices.Collect(again)...), tensors)
+}
+
+func TestUnbindRefuses(t *testing.T) {
+	value := func(string) (meta.DType, func() ([]byte, error)) {
+		return meta.Float32, func() ([]byte, error) { return make([]byte, 7), nil }
+	}
+	shape := []int{2, 2}
+	for i, sources := range [][]meta.Source{
+		{{Tensor: "x"}, {Tensor: "x"}},
+		{{Tensor: "x", Into: meta.Rows{Begin: 0, End: 1}, From: meta.Rows{Begin: 1, End: 2}}},
+		{{Tensor: "x", Stack: 3}},
+	} {
+		if _, err := Unbind(&meta.Model{Root: module("", param("p", meta.Float32, shape, sources...))}, value); err == nil {
+			t.Errorf("case %d was taken", i)
+		}
+	}
+	tensors, err := Unbind(&meta.Model{Root: module("", param("p", meta.Float32, shape))}, value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for x := range tensors {
+		if _, err := x.elements(); err == nil {
+			t.Error("too few bytes were taken")
+		}
+	}
+}
+
+// TestGoldenModelsUnbind puts every parameter of the golden models together and takes
+// it apart again: the tensors of the file come back.
+func TestGoldenModelsUnbind(t *testing.T) {
+	for _, config := range golden.Glob(t, "infer/models/*/config.json") {
+		dir := filepath.Dir(config)
+		if !builds(t, config) {
+			continue
+		}
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			ck, model, b := bindFolder(t, dir)
+			tensors, err := Unbind(model, pathValues(b, model))
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			for x := range tensors {
+				n++
+				h, ok := ck.Lookup(x.Name)
+				if !ok {
+					h, ok = ck.Lookup(strings.TrimPrefix(x.Name, model.BasePrefix+"."))
+				}
+				if !ok {
+					t.Errorf("%s is not in the file", x.Name)
+					continue
+				}
+				got, err := x.elements()
+				want, err2 := h.Bytes()
+				if err != nil || err2 != nil || !bytes.Equal(got, want) || !slices.Equal(x.Shape, h.Shape) || x.DType != h.DType {
+					t.Errorf("%s: %v %v, want %v %v (%v, %v)", x.Name, x.DType, x.Shape, h.DType, h.Shape, err, err2)
+				}
+			}
+			if n == 0 {
+				t.Error("no tensor")
+			}
+		})
+	}
+}
