@@ -26,6 +26,7 @@ type Model struct {
 	devices    devicemap.Map
 	options    Options
 	unexpected []string
+	owned      bool // the checkpoint is closed with the model
 
 	ledger  *hostmem.Ledger
 	backend backend.Backend
@@ -117,7 +118,8 @@ func units(p *nn.Program) []residency.Unit {
 	return out
 }
 
-// Close gives memory, threads and rings back. The checkpoint stays open.
+// Close gives memory, threads and rings back. The checkpoint stays open, unless the model
+// has opened it.
 func (m *Model) Close() {
 	if m.run != nil {
 		m.run.Close()
@@ -131,7 +133,10 @@ func (m *Model) Close() {
 	if m.backend != nil {
 		_ = m.backend.Close() // nothing is under way
 	}
-	m.run, m.cache, m.weights, m.backend = nil, nil, nil, nil
+	if m.owned {
+		_ = m.checkpoint.Close() // opened for reading
+	}
+	m.run, m.cache, m.weights, m.backend, m.owned = nil, nil, nil, nil, false
 }
 
 // Forward computes one batch. Each row's tokens are appended to its sequence, in place of

@@ -1,0 +1,133 @@
+package dispatch
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/kvcache"
+	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// Placement says how a model is to be placed.
+type Placement struct {
+	// Policy is what [devicemap.ParseMap] read; zero is devicemap.Auto.
+	Policy devicemap.Policy
+	// MaxMemory are the user's limits. Without one for the cpu it is what the host has.
+	MaxMemory []devicemap.Memory
+	// Strict refuses a limit below the least that works, instead of exceeding it.
+	Strict bool
+}
+
+const (
+	// leastContext is the context that memory must hold where the user did not ask for
+	// one: less is of little use, more is taken as far as there is memory.
+	leastContext = 4096
+	// kvShare of a host's limit is kept for keys and values at most.
+	kvShare = 4
+)
+
+// Plan places skeleton within the host's memory, with room for keys and values,
+// activations and staging. It returns the plan, and o with the sizes that the plan leaves,
+// for New. No memory is taken and no weight is read.
+func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options, error) {
+	program, err := nn.Compile(skeleton.Root)
+	if err != nil {
+		return devicemap.Plan{}, o, err
+	}
+	asked := o.Context > 0
+	o = o.withDefaults(skeleton)
+	cache := kvcache.Config{Layers: program.KV(), DType: o.KVDType, PageTokens: kvcache.DefaultPageTokens}
+	perToken := cache.BytesPerToken()
+	least := o.Context
+	if !asked {
+		least = min(least, leastContext)
+	}
+	sequence := int64(cache.PagesFor(least)) * cache.PageBytes()
+	budgets, err := Budgets(p.MaxMemory)
+	if err != nil {
+		return devicemap.Plan{}, o, err
+	}
+	for i := range budgets {
+		if b := &budgets[i]; b.Device == devicemap.CPU {
+			b.Activations = program.ScratchBytes(o.limits())
+			b.KV = max(sequence, min(b.Limit/kvShare, perToken*int64(o.Context)*int64(o.MaxSequences)))
+		}
+	}
+	p.Policy.SequenceKV = sequence
+	plan, err := devicemap.Solve(skeleton, budgets, p.Policy)
+	if err != nil {
+		return plan, o, err
+	}
+	if plan.BelowLeast && p.Strict {
+		return plan, o, fmt.Errorf("dispatch: a limit of %d bytes on the cpu is less than the %d that this model needs to run",
+			plan.Device(devicemap.CPU).LimitBytes, plan.Least)
+	}
+	host := plan.Device(devicemap.CPU)
+	o.StagingBytes = host.StagingBytes
+	if perToken > 0 {
+		o.KVTokens = int(max(host.KVBytes, sequence) / perToken)
+	}
+	return plan, o, nil
+}
+
+// Budgets are the devices with what Heft may keep on each: the user's limits, and for the
+// cpu without one what the host has available. From 1 GiB up, the runtime's own overhead
+// comes out of the cpu's limit.
+func Budgets(limits []devicemap.Memory) ([]devicemap.Budget, error) {
+	var budgets []devicemap.Budget
+	host := false
+	for _, m := range limits {
+		budgets = append(budgets, devicemap.Budget{Device: m.Device, Limit: int64(m.Bytes)})
+		host = host || m.Device == devicemap.CPU
+	}
+	if !host {
+		available := HostMemory()
+		if available == 0 {
+			return nil, errors.New("dispatch: this system does not say how much memory it has: give a limit for the cpu")
+		}
+		budgets = append(budgets, devicemap.Budget{Device: devicemap.CPU, Limit: available})
+	}
+	for i := range budgets {
+		if b := &budgets[i]; b.Device == devicemap.CPU && b.Limit >= 1<<30 {
+			b.Limit -= runtimeOverhead
+		}
+	}
+	return budgets, nil
+}
+
+// LoadCheckpointAndDispatch opens the checkpoint at path, a folder or what [loader.Open]
+// takes, builds its skeleton, plans and binds. No weight is read. Close on the model closes
+// the checkpoint too.
+func LoadCheckpointAndDispatch(path string, p Placement, o Options) (*Model, error) {
+	checkpoint, err := loader.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := load(checkpoint, p, o)
+	if err != nil {
+		_ = checkpoint.Close() // the error tells more
+		return nil, err
+	}
+	m.owned = true
+	return m, nil
+}
+
+func load(checkpoint *loader.Checkpoint, p Placement, o Options) (*Model, error) {
+	config, err := meta.ReadConfigFile(filepath.Join(checkpoint.Dir(), "config.json"))
+	if err != nil {
+		return nil, err
+	}
+	skeleton, err := meta.New(config, checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	plan, o, err := Plan(skeleton, o, p)
+	if err != nil {
+		return nil, err
+	}
+	return New(skeleton, checkpoint, plan.Map, o)
+}
