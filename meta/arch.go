@@ -19,9 +19,14 @@ type architecture struct {
 // architectures is the table of what can be built: one line, and one file, each.
 func architectures() []architecture {
 	return []architecture{
+		{"cohere", "CohereForCausalLM", "model", "CohereDecoderLayer", 5, 255001, cohere},
+		{"deepseek_v3", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, 1, deepseekV3},
 		{"gemma2", "Gemma2ForCausalLM", "model", "Gemma2DecoderLayer", 2, 1, gemma2},
 		{"gemma3_text", "Gemma3ForCausalLM", "model", "Gemma3DecoderLayer", 2, 1, gemma3},
 		{"gpt2", "GPT2LMHeadModel", "transformer", "GPT2Block", 50256, 50256, gpt2},
+		{"gpt_neox", "GPTNeoXForCausalLM", "gpt_neox", "GPTNeoXLayer", 0, 2, gptNeoX},
+		{"gpt_oss", "GptOssForCausalLM", "model", "GptOssDecoderLayer", -1, -1, gptOSS},
+		{"granite", "GraniteForCausalLM", "model", "GraniteDecoderLayer", 1, 2, granite},
 		{"llama", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, 2, llama},
 		{"mistral", "MistralForCausalLM", "model", "MistralDecoderLayer", 1, 2, mistral},
 		{"mixtral", "MixtralForCausalLM", "model", "MixtralDecoderLayer", 1, 2, mixtral},
@@ -30,6 +35,8 @@ func architectures() []architecture {
 		{"qwen2", "Qwen2ForCausalLM", "model", "Qwen2DecoderLayer", -1, -1, qwen2},
 		{"qwen3", "Qwen3ForCausalLM", "model", "Qwen3DecoderLayer", -1, -1, qwen3},
 		{"qwen3_moe", "Qwen3MoeForCausalLM", "model", "Qwen3MoeDecoderLayer", -1, -1, qwen3MoE},
+		{"stablelm", "StableLmForCausalLM", "model", "StableLmDecoderLayer", 0, 0, stableLM},
+		{"starcoder2", "Starcoder2ForCausalLM", "model", "Starcoder2DecoderLayer", 50256, 50256, starcoder2},
 	}
 }
 

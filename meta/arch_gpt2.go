@@ -63,7 +63,7 @@ func gpt2(f *fields, b *Builder) {
 		c.mlp(layer)
 	}
 	model.LayerNorm("ln_f", c.hidden, c.eps, true)
-	b.head(embed, c.hidden, c.vocab, c.tied)
+	b.head(embed, c.hidden, c.vocab, c.tied, "lm_head.weight")
 	b.Ignore("transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias")
 }
 

@@ -145,12 +145,20 @@ func (t *tree) resolve(dtype DType, sources []Source, others [][]Source) ([]Sour
 	if found, d := t.find(sources); found != nil {
 		return found, d
 	}
-	for _, way := range others {
+	if found, d := t.findAny(others); found != nil {
+		return found, d
+	}
+	return sources, dtype
+}
+
+// findAny is the first of several ways that the checkpoint has; nil if there is none.
+func (t *tree) findAny(ways [][]Source) ([]Source, DType) {
+	for _, way := range ways {
 		if found, d := t.find(way); found != nil {
 			return found, d
 		}
 	}
-	return sources, dtype
+	return nil, NoDType
 }
 
 // find renames sources to what stands in the checkpoint, with or without the base

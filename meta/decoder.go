@@ -143,34 +143,38 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 	} else {
 		w.rotary(model)
 	}
-	b.head(embed, d.hidden, d.vocab, d.tied)
+	b.head(embed, d.hidden, d.vocab, d.tied, "lm_head.weight")
 	b.Ignore("model.layers.*.self_attn.rotary_emb.inv_freq")
 }
 
-// head adds lm_head, which is the embedding itself where the two are tied.
+// head adds lm_head, which is the embedding itself where the two are tied. Files call
+// it by one of names.
 //
 // A checkpoint may have the shared tensor under the head's name only. If it has both,
 // they may differ, and the reference then leaves them untied: two parameters are
 // right either way.
-func (b *Builder) head(embed *Builder, hidden, vocab int, tied bool) {
+func (b *Builder) head(embed *Builder, hidden, vocab int, tied bool, names ...string) {
 	table := embed.node.Params[0]
+	ways := make([][]Source, len(names))
+	for i, name := range names {
+		ways[i] = []Source{{Tensor: name}}
+	}
 	if header := b.tree.header; header != nil && tied {
-		if _, dtype, ok := header.Tensor("lm_head.weight"); ok {
+		if sources, dtype := b.tree.findAny(ways); sources != nil {
 			if _, _, both := header.Tensor(table.Sources[0].Tensor); both {
 				tied = false
 			} else {
-				table.Sources, table.DType = []Source{{Tensor: "lm_head.weight"}}, dtype
+				table.Sources, table.DType = sources, dtype
 			}
 		}
 	}
-	if !tied {
-		b.Linear("lm_head", hidden, vocab, false)
-		return
+	c := b.Child("lm_head", "Linear").Runs(KindLinear, &LinearSpec{In: hidden, Out: vocab})
+	if tied {
+		c.Tied("weight", table)
+		b.Ignore(names...)
+	} else {
+		c.ParamFrom("weight", []int{vocab, hidden}, ways[0], ways[1:]...)
 	}
-	b.Child("lm_head", "Linear").
-		Runs(KindLinear, &LinearSpec{In: hidden, Out: vocab}).
-		Tied("weight", table)
-	b.Ignore("lm_head.weight")
 }
 
 // layerNorms makes the model's norms nn's LayerNorm.

@@ -11,11 +11,6 @@ import (
 	"github.com/heftai/heft/internal/golden"
 )
 
-// laterArchitectures are in the fixtures but not in the table yet.
-var laterArchitectures = []string{
-	"gpt_neox", "cohere", "granite", "starcoder2", "stablelm", "deepseek_v3", "gpt_oss",
-}
-
 // skeletonFixture is one file of infer/devicemap/skeletons.
 type skeletonFixture struct {
 	Name              string
@@ -27,7 +22,7 @@ type skeletonFixture struct {
 	NoSplit           []string `json:"no_split_modules"`
 }
 
-// build makes the model of a fixture's config, or skips one of a later architecture.
+// build makes the model of a config.
 func build(t *testing.T, config []byte) *Model {
 	t.Helper()
 	cfg, err := ReadConfig(config)
@@ -41,21 +36,11 @@ func build(t *testing.T, config []byte) *Model {
 	return m
 }
 
-func later(config []byte) bool {
-	var c struct {
-		ModelType string `json:"model_type"`
-	}
-	return json.Unmarshal(config, &c) == nil && slices.Contains(laterArchitectures, c.ModelType)
-}
-
 func TestGoldenSkeletons(t *testing.T) {
 	cases := 0
 	for _, file := range golden.Glob(t, "infer/devicemap/skeletons/*.json") {
 		var want skeletonFixture
 		golden.JSON(t, file, &want)
-		if later(want.Config) {
-			continue
-		}
 		cases++
 		t.Run(strings.TrimSuffix(path.Base(file), ".json"), func(t *testing.T) {
 			m := build(t, want.Config)
@@ -89,8 +74,8 @@ func TestGoldenSkeletons(t *testing.T) {
 	golden.Count(t, "infer/devicemap/skeletons", cases)
 }
 
-// TestGoldenTrees compares the trees of known architectures with New's, byte by byte,
-// and reads and writes all others.
+// TestGoldenTrees reads and writes all trees, and compares those of models, byte by
+// byte, with New's.
 func TestGoldenTrees(t *testing.T) {
 	cases := 0
 	for _, file := range golden.Glob(t, "infer/devicemap/cases_*.json") {
@@ -124,9 +109,6 @@ func TestGoldenTrees(t *testing.T) {
 				}
 				if n := root.NumParameters(); n != s.NumParameters {
 					t.Errorf("%d parameters, want %d", n, s.NumParameters)
-				}
-				if later(s.Config) {
-					return
 				}
 				m := build(t, s.Config)
 				checkRoundTrip(t, m.Root, data)

@@ -11,6 +11,7 @@ type ropeDefaults struct {
 	original     int     // of classes that have original_max_position_embeddings themselves
 	allLong      bool    // "su" and "yarn" mean longrope
 	interleaved  bool
+	scaling      map[string]any // of classes that scale without being told
 	headDim      int
 	context      int // max_position_embeddings
 }
@@ -22,6 +23,9 @@ func (f *fields) rope(def ropeDefaults) *RopeSpec {
 	p := f.object("rope_scaling")
 	if p == nil {
 		p = f.object("rope_parameters")
+	}
+	if p == nil && def.scaling != nil {
+		p = &fields{at: "rope_parameters.", values: def.scaling, errs: f.errs}
 	}
 	return f.ropeFrom(p, false, def)
 }

@@ -215,6 +215,12 @@ type NormSpec struct {
 	Eps    float32
 	Layer  bool    // subtract the mean (LayerNorm); weights and bias may be absent
 	Offset float32 // added to the weight: 1 for Gemma
+
+	// Heads > 0 is a norm of each head, of Dim channels, with weights of its own for
+	// each: weight is [Heads, Dim], or, if Each is set, the child of that name has a
+	// norm for each head.
+	Heads int
+	Each  string
 }
 
 // ActivationSpec is a pointwise function as a module.

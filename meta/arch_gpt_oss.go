@@ -1,0 +1,47 @@
+package meta
+
+import "encoding/json"
+
+// gptOSS is GptOssForCausalLM: sinks in attention, a window in every other layer, and
+// experts with biases and a clamped gate, stored with gate and up interleaved.
+func gptOSS(f *fields, b *Builder) {
+	d := readDecoder(f, "GptOss", decoderDefaults{
+		vocab: 201088, hidden: 2880, inner: 2880, layers: 36, heads: 64, kvHeads: 8, headDim: 64,
+		context: 131072, eps: 1e-5, act: "silu",
+		rope: ropeDefaults{theta: 150000, scaling: map[string]any{
+			"rope_type": "yarn", "factor": json.Number("32"), "truncate": false,
+			"original_max_position_embeddings": json.Number("4096"),
+		}},
+	})
+	bias := f.bool("attention_bias", true)
+	window := f.window("sliding_window", 128)
+	sliding := d.sliding(f, func(i int) bool { return i%2 == 0 })
+	spec := f.gptOSSExperts()
+	d.causalLM(f, b, wiring{block: preNorm()}, func(b *Builder, i int) {
+		a := d.attention(b, bias, bias, AttentionSpec{Layer: i, Window: windowIf(sliding[i], window), Sinks: "sinks"})
+		a.Param("sinks", d.heads)
+
+		m := b.Child("mlp", "GptOssMLP").Runs(KindMoE, spec)
+		router := m.Child("router", "GptOssTopKRouter")
+		router.Param("weight", spec.Count, d.hidden)
+		router.Param("bias", spec.Count)
+		experts := m.Child("experts", "GptOssExperts")
+		experts.Param("gate_up_proj", spec.Count, d.hidden, 2*d.inner)
+		experts.Param("gate_up_proj_bias", spec.Count, 2*d.inner)
+		experts.Param("down_proj", spec.Count, d.inner, d.hidden)
+		experts.Param("down_proj_bias", spec.Count, d.hidden)
+		d.norms(b, "input_layernorm", "post_attention_layernorm")
+	})
+}
+
+func (f *fields) gptOSSExperts() *MoESpec {
+	m := f.experts("num_local_experts", 128, "num_experts_per_tok", 4)
+	m.Router, m.Experts = "router", "experts"
+	m.Score, m.Act, m.GateOrder, m.Transposed = ScoreTopKSoftmax, ActClampedSwiGLU, GateInterleaved, true
+	m.GateUpBias, m.DownBias = "gate_up_proj_bias", "down_proj_bias"
+	m.Limit = float32(f.positive("swiglu_limit", 7))
+	if alpha := f.float("swiglu_alpha", 1.702); alpha != 1.702 {
+		f.fail("swiglu_alpha", "%v instead of 1.702 is not supported", alpha)
+	}
+	return m
+}

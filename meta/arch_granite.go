@@ -1,0 +1,23 @@
+package meta
+
+// granite is GraniteForCausalLM: llama with multipliers on embeddings, scores,
+// residuals and logits.
+func granite(f *fields, b *Builder) {
+	d := readDecoder(f, "Granite", decoderDefaults{
+		vocab: 32000, hidden: 4096, inner: 11008, layers: 32, heads: 32,
+		context: 2048, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 10000},
+	})
+	attentionBias := f.bool("attention_bias", false)
+	mlpBias := f.bool("mlp_bias", false)
+	scale := float32(f.positive("attention_multiplier", 1))
+	w := wiring{block: preNorm(), spec: CausalLMSpec{
+		EmbedScale: float32(f.positive("embedding_multiplier", 1)),
+		LogitScale: float32(1 / f.positive("logits_scaling", 1)),
+	}}
+	w.block.ResidualScale = float32(f.positive("residual_multiplier", 1))
+	d.causalLM(f, b, w, func(b *Builder, i int) {
+		d.attention(b, attentionBias, attentionBias, AttentionSpec{Layer: i, Scale: scale})
+		d.gatedMLP(b, "mlp", d.inner, mlpBias)
+		d.norms(b, "input_layernorm", "post_attention_layernorm")
+	})
+}
