@@ -111,9 +111,6 @@ func formatValue(st *state, v Value, s string) (string, error) {
 	}
 	if n, ok := bigInt(v); ok {
 		if f.kind == 0 || strings.IndexByte("dnbcoxX", f.kind) >= 0 {
-			if b, isBool := v.(bool); isBool && f.kind == 0 {
-				return f.text(st, scalarRepr(b), ">")
-			}
 			if f.precision >= 0 {
 				return "", typeErrorf("Precision not allowed in integer format specifier")
 			}

@@ -168,7 +168,7 @@ func rawBegin(s string) int {
 // raw reads up to and with endraw.
 func (lx *lexer) raw() error {
 	rest := lx.src[lx.pos:]
-	for from := 0; ; {
+	for from := 0; rest != ""; { // nothing at all to the end is fine with Jinja
 		open := strings.Index(rest[from:], "{%")
 		if open < 0 {
 			return lx.fail("Missing end of raw directive")
@@ -194,6 +194,7 @@ func (lx *lexer) raw() error {
 		lx.advance(len(rest) - len(tag) + n)
 		return nil
 	}
+	return nil
 }
 
 // endTag is the length of a closing tag at the start of s with its sign and the
@@ -221,6 +222,9 @@ func endTag(s, end string) int {
 func (lx *lexer) comment() error {
 	rest := lx.src[lx.pos:]
 	end := strings.Index(rest, "#}")
+	if rest == "" {
+		return nil
+	}
 	if end < 0 {
 		return lx.fail("Missing end of comment tag")
 	}

@@ -133,7 +133,7 @@ func fields(s string, limit int) []string {
 			return append(out, s)
 		}
 		if limit == 0 {
-			return append(out, strings.TrimRightFunc(s, IsSpace))
+			return append(out, s)
 		}
 		out = append(out, s[:end])
 		s = strings.TrimLeftFunc(s[end:], IsSpace)
@@ -149,7 +149,7 @@ func fieldsFromEnd(s string, limit int) []string {
 	for s != "" {
 		i := strings.LastIndexFunc(s, IsSpace)
 		if i < 0 || limit == 0 {
-			out = append(out, strings.TrimLeftFunc(s, IsSpace))
+			out = append(out, s)
 			break
 		}
 		_, n := utf8.DecodeRuneInString(s[i:])

@@ -275,6 +275,10 @@ func equalAt(st *state, a, b Value, depth int) (bool, error) {
 			return equalDicts(st, a, c, depth)
 		}
 		return false, nil
+	case *view:
+		if c, ok := b.(*view); ok && a.name != "values" && c.name != "values" {
+			return equalViews(st, a, c)
+		}
 	case *rangeValue:
 		c, ok := b.(*rangeValue)
 		return ok && a.n == c.n && (a.n == 0 || a.start == c.start && (a.n == 1 || a.step == c.step)), nil
@@ -332,6 +336,19 @@ func equalItems(st *state, a, b []Value, depth int) (bool, error) {
 			return false, err
 		}
 		if same, err := equalAt(st, a[i], b[i], depth+1); err != nil || !same {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// equalViews compares keys or items as sets.
+func equalViews(st *state, a, b *view) (bool, error) {
+	if a.dict.Len() != b.dict.Len() {
+		return false, nil
+	}
+	for i := range a.dict.Len() {
+		if ok, err := contains(st, b, a.at(i)); err != nil || !ok {
 			return false, err
 		}
 	}
