@@ -33,10 +33,8 @@ func matrix(t tensor.Tensor, rows, cols int) tensor.Tensor {
 	return t
 }
 
-// layout is how a context's memory is divided.
-type layout struct{ total int }
-
-func (p *Program) layout(l Limits) layout {
+// floats is the size of a context's memory.
+func (p *Program) floats(l Limits) int {
 	n := floats(1, p.zeros) + 2*floats(l.Rows, p.width) + floats(l.Outputs, p.vocab) + floats(l.Outputs, p.hidden)
 	for _, r := range p.ropes {
 		n += 2 * floats(l.Rows, r.Dim/2)
@@ -45,5 +43,5 @@ func (p *Program) layout(l Limits) layout {
 	for _, u := range p.Units {
 		most = max(most, u.step.scratch(l))
 	}
-	return layout{total: n + most}
+	return n + most
 }

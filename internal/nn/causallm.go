@@ -41,7 +41,7 @@ func (c *compiler) embedUnit(n Node, s *meta.CausalLMSpec) (width int, err error
 	if step.tokens, err = c.embedding(table); err != nil {
 		return 0, err
 	}
-	width = step.tokens.cols()
+	width = step.tokens.dim
 	if s.Positions != "" {
 		positions, err := c.child(n, "positions", s.Positions)
 		if err != nil {
@@ -50,13 +50,12 @@ func (c *compiler) embedUnit(n Node, s *meta.CausalLMSpec) (width int, err error
 		if step.positions, err = c.embedding(positions); err != nil {
 			return 0, err
 		}
-		if step.positions.cols() != width {
-			return 0, at(positions.Path, "positions of width %d for embeddings of %d", step.positions.cols(), width)
+		if step.positions.dim != width {
+			return 0, at(positions.Path, "positions of width %d for embeddings of %d", step.positions.dim, width)
 		}
 		c.program.positions = true
 		nodes = append(nodes, positions)
 	}
-	c.program.tokens = true
 	c.widen(width)
 	c.unit(step, nodes...)
 	return width, nil
@@ -102,10 +101,10 @@ func (s *embedStep) run(c *Context) {
 		c.fail("%s: %d tokens for %d rows", s.tokens.path, len(c.in.Tokens), c.rows)
 		return
 	}
-	c.hidden = matrix(c.state[0], c.rows, s.tokens.cols())
+	c.hidden = matrix(c.state[0], c.rows, s.tokens.dim)
 	s.tokens.lookup(c, c.hidden, c.in.Tokens, s.scale, "token")
 	if s.positions != nil {
-		x := c.arena.take(c.rows, s.positions.cols())
+		x := c.arena.take(c.rows, s.positions.dim)
 		s.positions.lookup(c, x, c.positions[:c.rows], 1, "position")
 		c.backend.Add(c.hidden, x, 1)
 	}
@@ -116,10 +115,8 @@ func (s *embedStep) scratch(l Limits) int {
 	if s.positions == nil {
 		return 0
 	}
-	return floats(l.Rows, s.positions.cols())
+	return floats(l.Rows, s.positions.dim)
 }
-
-func (s *embedStep) cols() int { return s.tokens.cols() }
 
 // headStep ends a pass with the rows that were asked for.
 type headStep struct {

@@ -39,7 +39,7 @@ func Compile(root *meta.Module) (*Program, error) {
 	case meta.KindSequential:
 		err = c.sequentialUnits(root)
 	default:
-		err = c.ruleUnit(Node{Module: root}, 0)
+		_, err = c.ruleUnit(Node{Module: root}, 0)
 	}
 	if err == nil {
 		err = c.finish()

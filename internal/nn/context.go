@@ -67,8 +67,7 @@ func (p *Program) NewContext(b backend.Backend, w Weights, l Limits) (*Context, 
 	if l.Rows < 1 || l.Outputs < 0 {
 		return nil, fmt.Errorf("nn: limits of %d rows and %d outputs", l.Rows, l.Outputs)
 	}
-	at := p.layout(l)
-	memory, err := b.New(meta.Float32, at.total)
+	memory, err := b.New(meta.Float32, p.floats(l))
 	if err != nil {
 		return nil, fmt.Errorf("nn: scratch memory: %w", err)
 	}
@@ -176,10 +175,7 @@ func (u *Unit) Run(c *Context) error {
 	mark := c.arena.used
 	u.step.run(c)
 	c.arena.used = mark
-	// An error of a rule is the cause of what the backend met after it.
-	if err := c.backend.Sync(); err != nil && c.err == nil {
-		c.err = fmt.Errorf("nn: %s: %w", u.Path, err)
-	}
+	c.sync(u.Path)
 	return c.err
 }
 
@@ -201,13 +197,17 @@ func (c *Context) fail(format string, args ...any) {
 	}
 }
 
-func (c *Context) trace(at Point, path string, x tensor.Tensor) {
-	if c.in.Trace == nil || c.err != nil {
-		return
-	}
-	if err := c.backend.Sync(); err != nil {
+// sync waits for the operations so far and reports whether all is well. An error of a
+// rule is the cause of what the backend met after it.
+func (c *Context) sync(path string) bool {
+	if err := c.backend.Sync(); err != nil && c.err == nil {
 		c.err = fmt.Errorf("nn: %s: %w", path, err)
-		return
 	}
-	c.in.Trace.Trace(at, path, x)
+	return c.err == nil
+}
+
+func (c *Context) trace(at Point, path string, x tensor.Tensor) {
+	if c.in.Trace != nil && c.sync(path) {
+		c.in.Trace.Trace(at, path, x)
+	}
 }

@@ -26,8 +26,6 @@ func (c *compiler) embedding(n Node) (*embedding, error) {
 	return r, err
 }
 
-func (r *embedding) cols() int { return r.dim }
-
 // lookup computes dst[i] = scale · table[ids[i]]. Ids outside the table are an error.
 func (r *embedding) lookup(c *Context, dst tensor.Tensor, ids []int32, scale float32, what string) {
 	for i, id := range ids {

@@ -135,15 +135,15 @@ func (m *moe) forward(c *Context, dst, x tensor.Tensor) {
 	r := &c.routing
 	c.weights.WantExperts(m.stack.Module, r.hit)
 	for _, e := range r.hit {
-		if c.err != nil {
-			return
-		}
 		if err := c.weights.HoldExpert(m.stack.Module, int(e)); err != nil {
 			c.fail("%s: expert %d: %w", m.stack.Path, e, err)
 			return
 		}
 		begin, end := r.begin[e], r.begin[e+1]
 		m.expert(c, dst, x, int(e), r.rows[begin:end], r.shares[begin:end])
+		if !c.sync(m.stack.Path) { // the next expert may take this one's place
+			return
+		}
 	}
 	c.arena.used = mark
 }
@@ -197,11 +197,7 @@ func (m *moe) route(c *Context, x tensor.Tensor) {
 	r := &c.routing
 	c.backend.Route(r.experts[:n], r.weights[:n], logits, correction, m.spec)
 	c.arena.used = mark
-	if err := c.backend.Sync(); err != nil { // the choice is read here
-		c.fail("%s: %w", m.path, err)
-		return
-	}
-	if !r.sort(n, m.spec.TopK, m.spec.Count) {
+	if c.sync(m.path) && !r.sort(n, m.spec.TopK, m.spec.Count) {
 		c.fail("%s: the router chose an expert that is not there", m.path)
 	}
 }

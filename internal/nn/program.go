@@ -13,7 +13,6 @@ type Program struct {
 	layers    []kvcache.LayerShape
 	ropes     []*meta.RopeSpec
 	positions bool // absolute positions are looked up
-	tokens    bool // it begins with token ids
 	width     int  // of the widest hidden state between units
 	hidden    int  // width of what the head reads; 0 without a head
 	vocab     int
@@ -89,4 +88,4 @@ type Limits struct {
 }
 
 // ScratchBytes is the memory that a context with these limits takes from its backend.
-func (p *Program) ScratchBytes(l Limits) int64 { return 4 * int64(p.layout(l).total) }
+func (p *Program) ScratchBytes(l Limits) int64 { return 4 * int64(p.floats(l)) }

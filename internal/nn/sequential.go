@@ -12,39 +12,40 @@ func (c *compiler) sequentialUnits(root *meta.Module) error {
 	}
 	in := 0
 	for _, child := range root.Children {
-		if err := c.ruleUnit(Node{child.Name, child.Resolve()}, in); err != nil {
+		out, err := c.ruleUnit(Node{child.Name, child.Resolve()}, in)
+		if err != nil {
 			return err
 		}
-		in = c.program.Units[len(c.program.Units)-1].step.(interface{ cols() int }).cols()
+		in = out
 	}
 	return nil
 }
 
-// ruleUnit makes a unit of one module; in is 0 where it is the first.
-func (c *compiler) ruleUnit(n Node, in int) error {
+// ruleUnit makes a unit of one module and returns the width of its result; in is 0 for
+// the first.
+func (c *compiler) ruleUnit(n Node, in int) (out int, err error) {
 	if n.Module.Kind == meta.KindEmbedding && in == 0 {
 		e, err := c.embedding(n)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		c.program.tokens = true
-		c.widen(e.cols())
+		c.widen(e.dim)
 		c.unit(&embedStep{tokens: e, scale: 1}, n)
-		return nil
+		return e.dim, nil
 	}
 	if in == 0 {
-		if in = inWidth(n.Module); in == 0 {
-			return at(n.Path, "the width of the input cannot be told from a %s of kind %v", n.Module.Class, n.Module.Kind)
+		if in = inWidth(n.Module); in < 1 {
+			return 0, at(n.Path, "the width of the input cannot be told from a %s of kind %v", n.Module.Class, n.Module.Kind)
 		}
 		c.widen(in)
 	}
 	r, err := c.rule(n, in)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	c.widen(r.cols())
 	c.unit(&ruleStep{rule: r, in: in, path: n.Path}, n)
-	return nil
+	return r.cols(), nil
 }
 
 // inWidth is the width of what a module reads, 0 where only its surroundings tell.
@@ -106,7 +107,6 @@ func (s *ruleStep) run(c *Context) {
 }
 
 func (s *ruleStep) scratch(l Limits) int { return s.rule.scratch(l.Rows) }
-func (s *ruleStep) cols() int            { return s.rule.cols() }
 
 // sequential runs rules one after another.
 type sequential struct {

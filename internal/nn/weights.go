@@ -17,7 +17,7 @@ type Weights interface {
 	// the memory it shows are valid until Run returns, an expert's until the next
 	// HoldExpert. It is nil where p was not brought.
 	Parts(p *meta.Param, expert int) []backend.Part
-	// Buffer is a buffer's values, float32; absent where it was not brought.
+	// Buffer is a buffer's values as they are stored; absent where they were not brought.
 	Buffer(b *meta.Buffer) tensor.Tensor
 	// WantExperts says which experts of the stack m the rule is going to hold, in
 	// order, so that they can be read ahead. The slice is the rule's own.
