@@ -5,6 +5,20 @@ import (
 	"testing"
 )
 
+// BenchmarkRead is the roof of BenchmarkGEMV: it reads as much memory and adds it up.
+func BenchmarkRead(b *testing.B) {
+	set := &available()[0]
+	x := make([]float32, 1<<25)
+	for i := range x {
+		x[i] = 1
+	}
+	b.SetBytes(int64(4 * len(x)))
+	for b.Loop() {
+		for i := 0; i < len(x); i += 1 << 15 {
+			set.SumSquares(x[i:i+1<<15], 0)
+		}
+	}
+}
 
 // BenchmarkGEMV is one token over a matrix far larger than the caches, in pieces of
 // 128 KiB.
@@ -14,6 +28,9 @@ func BenchmarkGEMV(b *testing.B) {
 		for f := range formats {
 			b.Run(fmt.Sprintf("%s/%d", set.Name, f), func(b *testing.B) {
 				w := Weights{Data: make([]byte, rows*n*f.Size()), Stride: n * f.Size(), Format: f}
+				for i := range w.Data {
+					w.Data[i] = byte(i)
+				}
 				x, y := make([]float32, n), make([]float32, rows)
 				chunk := 128 << 10 / w.Stride
 				b.SetBytes(int64(len(w.Data)))

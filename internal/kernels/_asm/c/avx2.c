@@ -63,17 +63,19 @@ INLINE const uint8_t *mul_block(int f, int R, int T, const uint8_t *w, int64_t w
   } while (0)
   int64_t left = n;
   if (T == 1) {
+    // The next rows are fetched while these are used.
+    const uint8_t *next = w + times(ws, 4);
     ROLLED for (; left >= 32; OPAQUE(left)) {
-      OPAQUE(w), OPAQUE(x);
+      OPAQUE(w), OPAQUE(x), OPAQUE(next);
       UNROLL for (int r = 0; r < R; r++) {
-        _mm_prefetch(ROW(r) + AHEAD, _MM_HINT_T0);
-        if (f == F32) _mm_prefetch(ROW(r) + AHEAD + 64, _MM_HINT_T0);
+        _mm_prefetch(ROW(r) - w + next, _MM_HINT_T0);
+        if (f == F32) _mm_prefetch(ROW(r) - w + next + 64, _MM_HINT_T0);
       }
       STEP(0);
       STEP(8);
       STEP(16);
       STEP(24);
-      w += 32 * size_of(f), x += 128, left -= 32;
+      w += 32 * size_of(f), next += 32 * size_of(f), x += 128, left -= 32;
     }
   }
   ROLLED for (; left >= 8; OPAQUE(left)) {

@@ -56,26 +56,25 @@ INLINE const uint8_t *mul_block(int f, int R, int T, const uint8_t *w, int64_t w
   } while (0)
   int64_t left = n;
   if (T <= 2) {
+    // The next rows are fetched while these are used.
+    const uint8_t *next = w + times(ws, 4);
     ROLLED for (; left >= 32; OPAQUE(left)) {
-      OPAQUE(w);
-      OPAQUE(x);
+      OPAQUE(w), OPAQUE(x), OPAQUE(next);
       UNROLL for (int r = 0; r < R; r++) {
-        _mm_prefetch(ROW(r) + AHEAD, _MM_HINT_T0);
-        if (f == F32) _mm_prefetch(ROW(r) + AHEAD + 64, _MM_HINT_T0);
+        _mm_prefetch(ROW(r) - w + next, _MM_HINT_T0);
+        if (f == F32) _mm_prefetch(ROW(r) - w + next + 64, _MM_HINT_T0);
       }
       STEP(0);
       STEP(16);
-      w += 32 * size_of(f), x += 128, left -= 32;
+      w += 32 * size_of(f), next += 32 * size_of(f), x += 128, left -= 32;
     }
   }
   ROLLED for (; left >= 16; OPAQUE(left)) {
-    OPAQUE(w);
-    OPAQUE(x);
+    OPAQUE(w), OPAQUE(x);
     STEP(0);
     w += 16 * size_of(f), x += 64, left -= 16;
   }
-  OPAQUE(w);
-  OPAQUE(x);
+  OPAQUE(w), OPAQUE(x);
   if (left > 0) {
     const __mmask16 m = low(left);
     const uint8_t *row = w, *token = x;
@@ -134,8 +133,7 @@ INLINE void mix_block(int f, int T, int C, __mmask16 m, uint8_t *y, int64_t ys, 
   const int64_t ps3 = times(ps, 3), ps5 = times(ps, 5);
   int64_t left = keys;
   ROLLED do {
-    OPAQUE(p);
-    OPAQUE(v);
+    OPAQUE(p), OPAQUE(v);
     UNROLL for (int c = 0; c < C; c++) {
       __m512 a = load_mask(f, v + c * 16 * size_of(f), m);
       UNROLL for (int t = 0; t < T; t++) {

@@ -26,8 +26,5 @@ INLINE int64_t times(int64_t a, int n) {
 #define LN2_HI 0.693359375f
 #define LN2_LO -2.12194440054690582767e-4f
 
-// Weights to prefetch: this many bytes ahead in each row.
-#define AHEAD 1024
-
 #define MUL_ARGS const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t n, int64_t rows
 #define MIX_ARGS uint8_t *y, int64_t ys, const uint8_t *p, int64_t ps, int64_t step, const uint8_t *v, int64_t vs, int64_t keys, int64_t cols

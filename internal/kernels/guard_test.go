@@ -1,0 +1,57 @@
+//go:build linux
+
+package kernels
+
+import (
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// guarded is n bytes that end where memory ends: a byte further faults.
+func guarded(t *testing.T, n int) []byte {
+	t.Helper()
+	page := unix.Getpagesize()
+	size := (n + page - 1) / page * page
+	region, err := unix.Mmap(-1, 0, size+page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mprotect(region[size:], unix.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Munmap(region); err != nil {
+			t.Error(err)
+		}
+	})
+	return region[size-n : size : size]
+}
+
+func guardedFloats(t *testing.T, n int) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(guarded(t, 4*n)))), n)
+}
+
+// TestStaysInside runs every kernel on operands at the end of memory. A read or write
+// past one, which neither the race detector nor checkptr sees in assembly, kills the test.
+func TestStaysInside(t *testing.T) {
+	eachSet(t, func(t *testing.T, set *Set) {
+		for n := 1; n <= 40; n++ {
+			rows, tokens := 1+n%6, 1+n%9
+			for f := range formats {
+				w := Weights{guarded(t, rows*n*f.Size()), n * f.Size(), f}
+				x, y := guardedFloats(t, tokens*n), guardedFloats(t, tokens*rows)
+				set.Mul(Floats{y, rows}, w, Floats{x, n}, rows, tokens, n)
+				set.Mix(Floats{x, n}, Floats{y, rows}, 1, w, rows, tokens, n)
+				set.Widen(x[:n], w.Data, f)
+			}
+			a, b, c := guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n)
+			set.Gate(a, b, c, 1, 0)
+			set.Gate(a, b, nil, 1, 2)
+			set.ExpSum(a, 1)
+			set.ScaleMax(b, 2)
+			set.SumSquares(c, 0)
+		}
+	})
+}
