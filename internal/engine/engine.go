@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -10,15 +11,15 @@ import (
 
 // Options are the limits of an Engine; the zero value of each field is its default.
 type Options struct {
-	MaxBatch       int // choices that run at once; 0 means 16
-	MaxBatchTokens int // tokens of one step; 0 means 2048, at least MaxBatch
+	MaxBatch       int // choices that run at once; 0 means 16, at most the model's limit
+	MaxBatchTokens int // tokens of one step, at least MaxBatch; 0 means 2048, at most the model's limit
 	ChunkTokens    int // prompt tokens of a step in which others decode; 0 means 512
-	MaxLogitRows   int // prompt tokens of a step that are scored; 0 means 64
+	MaxLogitRows   int // rows of logits of a step, at least MaxBatch; 0 means 64, at most the model's limit
 	MaxQueue       int // choices that may wait beyond those that run; 0 means 1024, below 0 none
 	Observer       Observer
 }
 
-func (o Options) withDefaults() Options {
+func (o Options) withDefaults(most Limits) Options {
 	set := func(v *int, d int) {
 		if *v == 0 {
 			*v = d
@@ -29,15 +30,26 @@ func (o Options) withDefaults() Options {
 	set(&o.ChunkTokens, 512)
 	set(&o.MaxLogitRows, 64)
 	set(&o.MaxQueue, 1024)
-	o.MaxBatch = max(o.MaxBatch, 1)
-	o.MaxBatchTokens = max(o.MaxBatchTokens, o.MaxBatch)
+	bound := func(v *int, least, most int) {
+		*v = max(*v, least)
+		*v = min(*v, most)
+	}
+	bound(&o.MaxBatch, 1, min(orAny(most.Sequences), orAny(most.Tokens), orAny(most.LogitRows)))
+	bound(&o.MaxBatchTokens, o.MaxBatch, orAny(most.Tokens))
+	bound(&o.MaxLogitRows, o.MaxBatch, orAny(most.LogitRows))
 	o.ChunkTokens = max(o.ChunkTokens, 1)
-	o.MaxLogitRows = max(o.MaxLogitRows, 1)
 	o.MaxQueue = max(o.MaxQueue, 0)
 	if o.Observer == nil {
 		o.Observer = noObserver{}
 	}
 	return o
+}
+
+func orAny(limit int) int {
+	if limit <= 0 {
+		return math.MaxInt
+	}
+	return limit
 }
 
 // Engine runs requests on a model. Its methods may be called from any goroutine.
@@ -80,7 +92,7 @@ type Engine struct {
 
 // New starts an engine on model, which nobody else uses until Close has returned.
 func New(model Model, options Options) *Engine {
-	e := &Engine{model: model, options: options.withDefaults(), vocab: model.Vocab(),
+	e := &Engine{model: model, options: options.withDefaults(model.Limits()), vocab: model.Vocab(),
 		wake: make(chan struct{}, 1), exited: make(chan struct{}), sampler: sample.New(model.Vocab())}
 	kv := model.KV()
 	e.limit = model.Context()

@@ -15,8 +15,11 @@ type Model interface {
 	Vocab() int
 	// Context is the most tokens a sequence may have.
 	Context() int
-	// NewSequence makes an empty sequence.
-	NewSequence() Sequence
+	// Limits are the most tokens, sequences and rows of logits of one pass; 0 means any.
+	Limits() Limits
+	// NewSequence makes an empty sequence for a prompt of so many tokens: rotary
+	// frequencies may depend on it.
+	NewSequence(promptLen int) Sequence
 	// Forward appends each row's tokens to its sequence. What it returns is valid until
 	// the next call. On an error the sequences of the rows are only freed afterwards.
 	// It ends early when ctx does.
@@ -25,15 +28,18 @@ type Model interface {
 	KV() KV
 }
 
+// Limits bound one forward pass.
+type Limits struct{ Tokens, Sequences, LogitRows int }
+
 // Sequence is one choice's state in the model: the tokens computed, in pages.
 type Sequence interface {
 	// Len is the number of tokens that need not be computed again.
 	Len() int
 	// Reserve takes pages for n tokens beyond Len, or returns ErrKVFull and takes none.
 	Reserve(n int) error
-	// Reuse attaches pages that hold the beginning of tokens and returns how many
-	// tokens they save, always fewer than there are.
-	Reuse(tokens []int32) int
+	// Reuse attaches pages that hold the beginning of the prompt and returns how many
+	// tokens they save, always fewer than there are. It is called first, if at all.
+	Reuse(prompt []int32) int
 	// Free gives the pages back. The sequence is not used afterwards.
 	Free()
 }

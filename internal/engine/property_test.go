@@ -52,6 +52,8 @@ func TestAnyMixGivesTheTokensOfEachAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &enginetest.Model{MaxLen: 60, PageTokens: rapid.IntRange(1, 7).Draw(t, "page")}
 		m.Pages = rapid.IntRange(42, 200).Draw(t, "tokens") / m.PageTokens
+		m.Most = engine.Limits{Tokens: rapid.IntRange(1, 40).Draw(t, "most tokens"),
+			Sequences: rapid.IntRange(0, 5).Draw(t, "sequences"), LogitRows: rapid.IntRange(1, 6).Draw(t, "most logits")}
 		list := rapid.SliceOfN(rapid.Custom(drawRequest), 1, 8).Draw(t, "requests")
 		var e *engine.Engine
 		pass := 0

@@ -106,10 +106,10 @@ func (e *Engine) insert(list *[]*choice, c *choice) {
 // start gives c a sequence with pages for all its tokens so far and one more, so that
 // a prompt, once begun, is not in the way of those that decode.
 func (e *Engine) start(c *choice) error {
-	c.seq = e.model.NewSequence()
+	c.seq = e.model.NewSequence(c.prompt)
 	reused := 0
 	if c.scored == c.prompt {
-		reused = c.seq.Reuse(c.tokens)
+		reused = c.seq.Reuse(c.tokens[:c.prompt])
 	}
 	if err := c.seq.Reserve(min(c.pending()+1, c.max-reused)); err != nil {
 		c.seq.Free()
@@ -130,8 +130,8 @@ func (e *Engine) start(c *choice) error {
 // plan decides which tokens the next pass computes, and reports whether there are any.
 func (e *Engine) plan() bool {
 	e.prompts, e.planned, e.rows = e.prompts[:0], e.planned[:0], e.rows[:0]
-	decoding, logitRows := 0, e.options.MaxLogitRows
-	for i := 0; i < len(e.running); i++ { // room may shorten the list from its end
+	decoding, logitRows := 0, max(e.options.MaxLogitRows-(len(e.running)-1), 1) // one for each other
+	for i := 0; i < len(e.running); i++ {                                       // room may shorten the list from its end
 		c := e.running[i]
 		if c.ended {
 			continue

@@ -23,6 +23,7 @@ type Model struct {
 	MaxLen     int           // context; 0 means 1024
 	PageTokens int           // 0 means 4
 	Pages      int           // 0 means 4096
+	Most       engine.Limits // of a pass; 0 means any
 	Delay      time.Duration // of a pass
 	// BeforePass, if not nil, is called first in every pass; an error ends it.
 	BeforePass func(ctx context.Context, rows []engine.Row) error
@@ -68,8 +69,13 @@ func (m *Model) KV() engine.KV {
 	return kv
 }
 
+// Limits is Most.
+func (m *Model) Limits() engine.Limits { return m.Most }
+
 // NewSequence makes an empty sequence.
-func (m *Model) NewSequence() engine.Sequence { return &sequence{model: m} }
+func (m *Model) NewSequence(promptLen int) engine.Sequence {
+	return &sequence{model: m, prompt: promptLen}
+}
 
 // After is the row of logits that follows tokens.
 func (m *Model) After(tokens []int32) []float32 {
@@ -102,6 +108,7 @@ func mix(x uint64) uint64 {
 // sequence holds tokens and pages.
 type sequence struct {
 	model  *Model
+	prompt int
 	tokens []int32
 	hash   uint64
 	pages  []*page
@@ -133,6 +140,9 @@ func (s *sequence) Reserve(n int) error {
 
 func (s *sequence) Reuse(tokens []int32) int {
 	m := s.model
+	if len(tokens) != s.prompt || len(s.pages) > 0 {
+		panic("enginetest: Reuse comes first, with the whole prompt")
+	}
 	m.queries += int64(len(tokens))
 	size := m.pageTokens()
 	for end := size; end < len(tokens); end += size {
@@ -211,17 +221,44 @@ func (m *Model) Forward(ctx context.Context, rows []engine.Row) (engine.Logits, 
 		return nil, err
 	}
 	m.out.reset()
-	for i, r := range rows {
+	if err := m.check(rows); err != nil {
+		return nil, err
+	}
+	for _, r := range rows {
 		s := r.Sequence.(*sequence)
-		if s.freed || len(r.Tokens) == 0 || s.Len()+len(r.Tokens) > min(len(s.pages)*m.pageTokens(), m.Context()) {
-			return nil, fmt.Errorf("%w: row %d, %d tokens after %d in %d pages", ErrBadPass, i, len(r.Tokens), s.Len(), len(s.pages))
-		}
 		s.push(r.Tokens, r.Logits, &m.out)
 		m.out.first = append(m.out.first, len(m.out.values)/m.Vocab())
 	}
 	m.out.vocab = m.Vocab()
 	return &m.out, nil
 }
+
+// check holds the engine to the rules of Forward.
+func (m *Model) check(rows []engine.Row) error {
+	var sum engine.Limits
+	for i, r := range rows {
+		s := r.Sequence.(*sequence)
+		room := min(len(s.pages)*m.pageTokens(), m.Context())
+		if s.freed || len(r.Tokens) == 0 || s.Len()+len(r.Tokens) > room || r.PromptLen != s.prompt {
+			return fmt.Errorf("%w: row %d, %d tokens after %d with room for %d, prompt of %d or %d",
+				ErrBadPass, i, len(r.Tokens), s.Len(), room, r.PromptLen, s.prompt)
+		}
+		sum.Tokens += len(r.Tokens)
+		sum.Sequences++
+		switch r.Logits {
+		case engine.LogitsLast:
+			sum.LogitRows++
+		case engine.LogitsAll:
+			sum.LogitRows += len(r.Tokens)
+		}
+	}
+	if over(sum.Tokens, m.Most.Tokens) || over(sum.Sequences, m.Most.Sequences) || over(sum.LogitRows, m.Most.LogitRows) {
+		return fmt.Errorf("%w: %+v, at most %+v", ErrBadPass, sum, m.Most)
+	}
+	return nil
+}
+
+func over(n, most int) bool { return most > 0 && n > most }
 
 type logits struct {
 	vocab  int
