@@ -2,23 +2,22 @@ package meta
 
 import (
 	"fmt"
+	"math"
 	"strings"
 )
 
 // deepseek is what the config has beyond a decoder's.
 type deepseek struct {
 	*decoder
-	bias         bool
-	qRank        int // 0: queries are projected directly
-	kvRank       int
-	nope, value  int // parts of a head
-	scale        float32
-	moe          *MoESpec
-	moeInner     int
-	shared       int // width of the shared experts together
-	denseLayers  int
-	latentEps    float64
-	predictLayer int // number of the first multi-token-prediction layer
+	bias        bool
+	qRank       int // 0: queries are projected directly
+	kvRank      int
+	nope, value int // parts of a head
+	scale       float32
+	moe         *MoESpec
+	moeInner    int
+	shared      int // width of the shared experts together
+	denseLayers int
 }
 
 // deepseekV3 is DeepseekV3ForCausalLM: multi-head latent attention, and after some dense
@@ -34,9 +33,9 @@ func deepseekV3(f *fields, b *Builder) {
 		}
 		d.norms(b, "input_layernorm", "post_attention_layernorm")
 	})
-	// Layers that predict further tokens follow the last one in the file.
+	// Layers that predict several tokens ahead follow the last one in the file.
 	for depth := 1; depth <= 5; depth++ {
-		b.Ignore(fmt.Sprintf("model.layers.%d", d.predictLayer) + strings.Repeat(".*", depth))
+		b.Ignore(fmt.Sprintf("model.layers.%d", d.layers) + strings.Repeat(".*", depth))
 	}
 }
 
@@ -54,18 +53,17 @@ func readDeepseek(f *fields) *deepseek {
 		value:       f.count("v_head_dim", 128, 1, maxHeads),
 		moeInner:    f.size("moe_intermediate_size", 2048),
 		denseLayers: f.count("first_k_dense_replace", 3, 0, maxLayers),
-		latentEps:   1e-6, // the reference does not pass rms_norm_eps on
 	}
-	d.predictLayer = d.layers
 	if !f.null("q_lora_rank") {
 		d.qRank = f.size("q_lora_rank", 1536)
 	}
 	d.shared = d.moeInner * f.count("n_shared_experts", 1, 1, maxExperts)
-	d.scale = rootScale(float64(d.nope + d.headDim))
-	if r := d.rope; r.Type != RopeDefault && r.MScaleAllDim != 0 {
-		m := float32(yarnScale(r.Factor, r.MScaleAllDim))
-		d.scale *= m * m
+	scale := math.Pow(float64(d.nope+d.headDim), -0.5)
+	if r := d.rope; r.Type == RopeYarn && r.MScaleAllDim != 0 {
+		m := yarnScale(r.Factor, r.MScaleAllDim)
+		scale *= m * m
 	}
+	d.scale = float32(scale)
 	d.readRouting(f)
 	return d
 }
@@ -119,10 +117,11 @@ func (d *deepseek) latentAttention(b *Builder, layer int) {
 	a.Linear("o_proj", d.heads*d.value, d.hidden, d.bias)
 }
 
-// latentNorm adds a norm of a compressed vector.
+// latentNorm adds a norm of a compressed vector. Its epsilon is that of the norm's
+// class: the reference does not pass rms_norm_eps on.
 func (d *deepseek) latentNorm(b *Builder, name string, dim int) {
 	b.Child(name, d.normClass).
-		Runs(KindNorm, &NormSpec{Dim: dim, Eps: float32(d.latentEps)}).
+		Runs(KindNorm, &NormSpec{Dim: dim, Eps: 1e-6}).
 		Param("weight", dim)
 }
 

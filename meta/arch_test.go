@@ -175,6 +175,10 @@ func TestHeaderNames(t *testing.T) {
 			"model.layers.0.mlp.experts", "down_proj", []Source{{Tensor: experts + "{}.w2.weight", Stack: 8}}},
 		{"mixtral's router with the module's name", `{"model_type": "mixtral"}`, fakeHeader{"model.layers.0.mlp.gate.weight": Float32},
 			"model.layers.0.mlp.gate", "weight", []Source{{Tensor: "model.layers.0.mlp.gate.weight"}}},
+		{"gpt_neox as published", `{"model_type": "gpt_neox"}`, fakeHeader{"embed_out.weight": Float16},
+			"lm_head", "weight", []Source{{Tensor: "embed_out.weight"}}},
+		{"gpt_neox with the module's name", `{"model_type": "gpt_neox"}`, fakeHeader{"lm_head.weight": Float16},
+			"lm_head", "weight", []Source{{Tensor: "lm_head.weight"}}},
 		{"tied under the head's name", `{"model_type": "llama", "tie_word_embeddings": true}`, fakeHeader{"lm_head.weight": Float16},
 			"model.embed_tokens", "weight", []Source{{Tensor: "lm_head.weight"}}},
 	} {
@@ -269,3 +273,159 @@ func benchmarkSkeleton(b *testing.B, config string) {
 
 func BenchmarkSkeletonLlama405B(b *testing.B)       { benchmarkSkeleton(b, llama405B) }
 func BenchmarkSkeletonTrillionMixture(b *testing.B) { benchmarkSkeleton(b, bigMixture) }
+
+// specOf is the spec of a module of a model built from a config.
+func specOf[S any](t *testing.T, config, path string) S {
+	t.Helper()
+	node := build(t, []byte(config)).Root.Find(path)
+	if node == nil {
+		t.Fatalf("%s: no module %s", config, path)
+	}
+	spec, ok := node.Spec.(*S)
+	if !ok {
+		t.Fatalf("%s: %s runs by %T", config, path, node.Spec)
+	}
+	return *spec
+}
+
+func TestBlockSpecs(t *testing.T) {
+	const two = `"num_hidden_layers": 2`
+	for _, c := range []struct {
+		config, path string
+		want         BlockSpec
+	}{
+		{`{"model_type": "llama", ` + two + `}`, "model.layers.1", preNorm()},
+		{`{"model_type": "olmo2", ` + two + `}`, "model.layers.1", BlockSpec{Attention: "self_attn",
+			PostAttentionNorm: "post_attention_layernorm", MLP: "mlp", PostMLPNorm: "post_feedforward_layernorm"}},
+		{`{"model_type": "gemma2", ` + two + `}`, "model.layers.0", BlockSpec{AttentionNorm: "input_layernorm", Attention: "self_attn",
+			PostAttentionNorm: "post_attention_layernorm", MLPNorm: "pre_feedforward_layernorm", MLP: "mlp", PostMLPNorm: "post_feedforward_layernorm"}},
+		{`{"model_type": "gpt_neox", ` + two + `}`, "gpt_neox.layers.0", BlockSpec{Parallel: true, AttentionNorm: "input_layernorm",
+			Attention: "attention", MLPNorm: "post_attention_layernorm", MLP: "mlp"}},
+		{`{"model_type": "cohere", ` + two + `}`, "model.layers.0", BlockSpec{Parallel: true, AttentionNorm: "input_layernorm",
+			Attention: "self_attn", MLPNorm: "input_layernorm", MLP: "mlp"}},
+		{`{"model_type": "stablelm", "use_parallel_residual": true, ` + two + `}`, "model.layers.0", BlockSpec{Parallel: true,
+			AttentionNorm: "input_layernorm", Attention: "self_attn", MLPNorm: "input_layernorm", MLP: "mlp"}},
+		{`{"model_type": "granite", "residual_multiplier": 0.25, ` + two + `}`, "model.layers.0", BlockSpec{AttentionNorm: "input_layernorm",
+			Attention: "self_attn", MLPNorm: "post_attention_layernorm", MLP: "mlp", ResidualScale: 0.25}},
+	} {
+		if got := specOf[BlockSpec](t, c.config, c.path); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.config, got, c.want)
+		}
+	}
+}
+
+func TestScalesAndCaps(t *testing.T) {
+	gemma := specOf[CausalLMSpec](t, `{"model_type": "gemma2", "hidden_size": 64}`, "")
+	if gemma.EmbedScale != 8 || gemma.LogitSoftcap != 30 {
+		t.Errorf("gemma2: %+v", gemma)
+	}
+	granite := specOf[CausalLMSpec](t, `{"model_type": "granite", "embedding_multiplier": 12, "logits_scaling": 8}`, "")
+	if granite.EmbedScale != 12 || granite.LogitScale != 0.125 {
+		t.Errorf("granite: %+v", granite)
+	}
+	if s := specOf[CausalLMSpec](t, `{"model_type": "cohere"}`, ""); s.LogitScale != 0.0625 {
+		t.Errorf("cohere: %+v", s)
+	}
+	a := specOf[AttentionSpec](t, `{"model_type": "gemma2", "query_pre_attn_scalar": 144, "attn_logit_softcapping": 2.5}`, "model.layers.1.self_attn")
+	if a.Scale != float32(1)/12 || a.Softcap != 2.5 || a.Window != 0 {
+		t.Errorf("gemma2: %+v", a)
+	}
+	a = specOf[AttentionSpec](t, `{"model_type": "gemma2", "attn_logit_softcapping": null}`, "model.layers.0.self_attn")
+	if a.Softcap != 0 || a.Window != 4096 {
+		t.Errorf("gemma2 without caps: %+v", a)
+	}
+	if a := specOf[AttentionSpec](t, `{"model_type": "cohere"}`, "model.layers.0.self_attn"); !a.Rope.Interleaved {
+		t.Errorf("cohere: %+v", a.Rope)
+	}
+	if n := specOf[NormSpec](t, `{"model_type": "gemma3_text"}`, "model.layers.0.self_attn.q_norm"); n.Offset != 1 || n.Dim != 256 {
+		t.Errorf("gemma3: %+v", n)
+	}
+}
+
+// TestGemma3Ropes: full layers have the scaled rope, the others the local one.
+func TestGemma3Ropes(t *testing.T) {
+	for _, config := range []string{
+		`{"model_type": "gemma3_text", "sliding_window_pattern": 2, "rope_theta": 5e5, "rope_local_base_freq": 5000,
+			"rope_scaling": {"rope_type": "linear", "factor": 8.0}}`,
+		`{"model_type": "gemma3_text", "sliding_window_pattern": 2, "rope_parameters": {
+			"full_attention": {"rope_type": "linear", "factor": 8, "rope_theta": 500000},
+			"sliding_attention": {"rope_type": "default", "rope_theta": 5000.0}}}`,
+	} {
+		local := specOf[AttentionSpec](t, config, "model.layers.0.self_attn")
+		full := specOf[AttentionSpec](t, config, "model.layers.1.self_attn")
+		if local.Window != 4096 || local.Rope.Type != RopeDefault || local.Rope.Theta != 5000 {
+			t.Errorf("%s: local %+v %+v", config, local, local.Rope)
+		}
+		if full.Window != 0 || full.Rope.Type != RopeLinear || full.Rope.Theta != 500000 || full.Rope.Factor != 8 {
+			t.Errorf("%s: full %+v %+v", config, full, full.Rope)
+		}
+	}
+}
+
+func TestPhi3LongRope(t *testing.T) {
+	const config = `{"model_type": "phi3", "hidden_size": 16, "num_attention_heads": 4, "max_position_embeddings": 512,
+		"original_max_position_embeddings": 32, "rope_scaling": {"type": "su", "short_factor": [1, 2], "long_factor": [1, 4]}}`
+	r := specOf[AttentionSpec](t, config, "model.layers.0.self_attn").Rope
+	if r.Type != RopeLongRope || r.Original != 32 || r.Factor != 16 {
+		t.Fatalf("%+v", r)
+	}
+	short, scale := r.Frequencies(32)
+	long, _ := r.Frequencies(33)
+	if short[1] != 2*long[1] || short[0] != long[0] || scale <= 1 {
+		t.Errorf("%v, %v, %v", short, long, scale)
+	}
+}
+
+func TestDeepseekSpecs(t *testing.T) {
+	const config = `{"model_type": "deepseek_v3", "num_hidden_layers": 5, "rms_norm_eps": 1e-5, "rope_scaling": {"type": "yarn", "factor": 40,
+		"mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 4096}}`
+	a := specOf[AttentionSpec](t, config, "model.layers.0.self_attn")
+	want := MLASpec{QDown: "q_a_proj", QNorm: "q_a_layernorm", QUp: "q_b_proj", KVDown: "kv_a_proj_with_mqa",
+		KVNorm: "kv_a_layernorm", KVUp: "kv_b_proj", LoraRank: 512, RopeDim: 64, NopeDim: 128}
+	if *a.MLA != want || a.HeadDim != 192 || a.ValueDim != 128 || a.Rope.Dim != 64 || !a.Rope.Interleaved || a.Scale != 0.1352337788608801 {
+		t.Errorf("%+v %+v %+v", a, a.MLA, a.Rope)
+	}
+	if n := specOf[NormSpec](t, config, "model.layers.0.self_attn.kv_a_layernorm"); n.Eps != 1e-6 {
+		t.Errorf("latent norm: %+v", n)
+	}
+	if n := specOf[NormSpec](t, config, "model.layers.0.input_layernorm"); n.Eps != 1e-5 {
+		t.Errorf("norm: %+v", n)
+	}
+	moe := specOf[MoESpec](t, config, "model.layers.3.mlp")
+	wantMoE := MoESpec{Router: "gate", Experts: "experts", Shared: "shared_experts", Count: 256, TopK: 8, Score: ScoreSigmoid,
+		Renormalise: true, Scale: 2.5, Correction: "e_score_correction_bias", Groups: 8, TopGroups: 4,
+		GateUp: "gate_up_proj", Down: "down_proj", Act: ActSiLU}
+	if moe != wantMoE {
+		t.Errorf("%+v", moe)
+	}
+	if _, dense := build(t, []byte(config)).Root.Find("model.layers.2.mlp").Spec.(*MLPSpec); !dense {
+		t.Error("layer 2 is not dense")
+	}
+	if m := specOf[AttentionSpec](t, `{"model_type": "deepseek_v3", "q_lora_rank": null}`, "model.layers.0.self_attn").MLA; m.QDown != "" || m.QUp != "q_proj" {
+		t.Errorf("without a query rank: %+v", m)
+	}
+}
+
+func TestGptOSSSpecs(t *testing.T) {
+	a := specOf[AttentionSpec](t, `{"model_type": "gpt_oss"}`, "model.layers.0.self_attn")
+	if a.Sinks != "sinks" || a.Window != 128 || a.Rope.Type != RopeYarn || a.Rope.Factor != 32 || !a.Rope.NoTruncate || a.Rope.Theta != 150000 {
+		t.Errorf("%+v %+v", a, a.Rope)
+	}
+	moe := specOf[MoESpec](t, `{"model_type": "gpt_oss"}`, "model.layers.0.mlp")
+	want := MoESpec{Router: "router", Experts: "experts", Count: 128, TopK: 4, Score: ScoreTopKSoftmax, GateUp: "gate_up_proj", Down: "down_proj",
+		GateUpBias: "gate_up_proj_bias", DownBias: "down_proj_bias", Transposed: true, GateOrder: GateInterleaved, Act: ActClampedSwiGLU, Limit: 7}
+	if moe != want {
+		t.Errorf("%+v", moe)
+	}
+}
+
+func TestQwen3MoELayers(t *testing.T) {
+	m := build(t, []byte(`{"model_type": "qwen3_moe", "num_hidden_layers": 4, "decoder_sparse_step": 2, "mlp_only_layers": [3]}`))
+	var kinds []Kind
+	for i := range 4 {
+		kinds = append(kinds, m.Root.Find(fmt.Sprintf("model.layers.%d.mlp", i)).Kind)
+	}
+	if want := []Kind{KindMLP, KindMoE, KindMLP, KindMLP}; !slices.Equal(kinds, want) {
+		t.Errorf("%v, want %v", kinds, want)
+	}
+}

@@ -60,7 +60,10 @@ func ReadConfig(data []byte) (*Config, error) {
 	if c.EOS = f.tokens("eos_token_id"); c.EOS == nil && !f.null("eos_token_id") {
 		c.EOS = eos
 	}
-	return c, f.err()
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // ReadConfigFile reads the config.json at path.

@@ -8,7 +8,14 @@
 //
 // The flow: [ReadConfig] parses, [New] looks the model_type up in the table of
 // architectures and builds the tree, in microseconds and kilobytes even for a
-// trillion parameters, as experts share one Param and sources are patterns.
+// trillion parameters, as experts share one Param and sources are patterns. A
+// [Builder] puts trees together, those of architectures and a user's own;
+// [ReadTree] and [WriteTree] exchange them as JSON.
+//
+// An architecture is one file, arch_NAME.go, and one line in the table of arch.go: a
+// function from the fields of a config.json to calls of a Builder. What llama's
+// descendants share is in decoder.go, mixtures in moe.go, rotary embeddings in
+// rope.go.
 //
 // It knows nothing of devices, files or arithmetic. A Model is immutable once
 // built and safe for concurrent reading.

@@ -63,7 +63,10 @@ func ReadGenerationConfig(data []byte) (*GenerationConfig, error) {
 	} else {
 		g.StopStrings = f.texts("stop_strings")
 	}
-	return g, f.err()
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	return g, nil
 }
 
 // ReadGenerationConfigFile reads the generation_config.json at path.

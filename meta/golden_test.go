@@ -157,3 +157,40 @@ func sameLines(t *testing.T, what string, got, want []string) {
 		}
 	}
 }
+
+// TestGoldenModelConfigs reads the configs of the golden models, in both dialects.
+func TestGoldenModelConfigs(t *testing.T) {
+	cases := 0
+	for _, file := range golden.Glob(t, "infer/models/*/golden.json") {
+		cases++
+		dir := path.Dir(file)
+		t.Run(path.Base(dir), func(t *testing.T) {
+			var want struct {
+				NumParameters int64 `json:"num_parameters"`
+			}
+			golden.JSON(t, file, &want)
+			cfg, err := ReadConfigFile(path.Join(dir, "config.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := New(cfg, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := m.Root.NumParameters(); n != want.NumParameters {
+				t.Errorf("%d parameters, want %d", n, want.NumParameters)
+			}
+			if c := m.Root.Spec.(*CausalLMSpec).Context; c < 64 {
+				t.Errorf("context %d is shorter than the prompts with their answers", c)
+			}
+			g, err := ReadGenerationConfigFile(path.Join(dir, "generation_config.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if g.BOS != cfg.BOS || !slices.Equal(g.EOS, cfg.EOS) {
+				t.Errorf("config has bos %d and eos %v, generation_config %d and %v", cfg.BOS, cfg.EOS, g.BOS, g.EOS)
+			}
+		})
+	}
+	golden.Count(t, "infer/models (configs)", cases)
+}
