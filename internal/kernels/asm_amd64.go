@@ -27,9 +27,14 @@ func available() []Set {
 type (
 	mulKernel   func(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys, n, rows int64)
 	mixKernel   func(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps, step int64, v unsafe.Pointer, vs, keys, cols int64)
-	gateKernel  func(dst, g, up unsafe.Pointer, n int64, c unsafe.Pointer)
-	foldKernel  func(x unsafe.Pointer, n int64, io unsafe.Pointer)
 	widenKernel func(dst, src unsafe.Pointer, n int64)
+)
+
+// Functions around those that also take an address of factors: through a variable of
+// function type it would escape, one allocation a call.
+type (
+	gateKernel func(dst, g, up []float32, c [2]float32)
+	foldKernel func(x []float32, io float32) float32
 )
 
 // A mulTile handles a number of tokens at a time, and so does a mixTile.
@@ -64,10 +69,10 @@ var avx512 = asm{
 		Float16:  {{6, avx512MixF166}, {4, avx512MixF164}, {2, avx512MixF162}, {1, avx512MixF161}},
 		Float32:  {{6, avx512MixF326}, {4, avx512MixF324}, {2, avx512MixF322}, {1, avx512MixF321}},
 	},
-	gates:       [2][2]gateKernel{{avx512Gate, avx512GateAlone}, {avx512GateCubic, avx512GateCubicAlone}},
-	expSums:     avx512ExpSum,
-	scaleMaxes:  avx512ScaleMax,
-	squaresSums: avx512SumSquares,
+	gates:       [2][2]gateKernel{{avx512Gates, avx512GatesAlone}, {avx512GatesCubic, avx512GatesCubicAlone}},
+	expSums:     avx512FoldExpSum,
+	scaleMaxes:  avx512FoldScaleMax,
+	squaresSums: avx512FoldSumSquares,
 	widens:      [formats]widenKernel{BFloat16: avx512WidenBF16, Float16: avx512WidenF16, Float32: avx512WidenF32},
 }
 
@@ -82,10 +87,10 @@ var avx2 = asm{
 		Float16:  {{2, avx2MixF162}, {1, avx2MixF161}},
 		Float32:  {{2, avx2MixF322}, {1, avx2MixF321}},
 	},
-	gates:       [2][2]gateKernel{{avx2Gate, avx2GateAlone}, {avx2GateCubic, avx2GateCubicAlone}},
-	expSums:     avx2ExpSum,
-	scaleMaxes:  avx2ScaleMax,
-	squaresSums: avx2SumSquares,
+	gates:       [2][2]gateKernel{{avx2Gates, avx2GatesAlone}, {avx2GatesCubic, avx2GatesCubicAlone}},
+	expSums:     avx2FoldExpSum,
+	scaleMaxes:  avx2FoldScaleMax,
+	squaresSums: avx2FoldSumSquares,
 	widens:      [formats]widenKernel{BFloat16: avx2WidenBF16, Float16: avx2WidenF16, Float32: avx2WidenF32},
 }
 
@@ -122,15 +127,15 @@ func (a *asm) gate(dst, gate, up []float32, c1, c3 float32) {
 	if up == nil {
 		alone = 1
 	}
-	callGate(a.gates[cubic][alone], dst, gate, up, [2]float32{c1, c3})
+	a.gates[cubic][alone](dst, gate, up, [2]float32{c1, c3})
 }
 
-func (a *asm) expSum(x []float32, shift float32) float32 { return callFold(a.expSums, x, shift) }
+func (a *asm) expSum(x []float32, shift float32) float32 { return a.expSums(x, shift) }
 
-func (a *asm) scaleMax(x []float32, scale float32) float32 { return callFold(a.scaleMaxes, x, scale) }
+func (a *asm) scaleMax(x []float32, scale float32) float32 { return a.scaleMaxes(x, scale) }
 
 func (a *asm) sumSquares(x []float32, shift float32) float32 {
-	return callFold(a.squaresSums, x, shift)
+	return a.squaresSums(x, shift)
 }
 
 func (a *asm) widen(dst []float32, src []byte, f Format) { callWiden(a.widens[f], dst, src) }
@@ -149,17 +154,82 @@ func callMix(k mixKernel, y unsafe.Pointer, ys int, p unsafe.Pointer, ps, step i
 }
 
 //go:noinline
-func callGate(k gateKernel, dst, gate, up []float32, c [2]float32) {
-	k(ptr(dst), ptr(gate), ptr(up), int64(len(dst)), unsafe.Pointer(&c))
+func callWiden(k widenKernel, dst []float32, src []byte) {
+	k(ptr(dst), bytePtr(src), int64(len(dst)))
 }
 
 //go:noinline
-func callFold(k foldKernel, x []float32, io float32) float32 {
-	k(ptr(x), int64(len(x)), unsafe.Pointer(&io))
+func avx512Gates(dst, g, up []float32, c [2]float32) {
+	avx512Gate(ptr(dst), ptr(g), ptr(up), int64(len(dst)), unsafe.Pointer(&c))
+}
+
+//go:noinline
+func avx512GatesAlone(dst, g, up []float32, c [2]float32) {
+	avx512GateAlone(ptr(dst), ptr(g), ptr(up), int64(len(dst)), unsafe.Pointer(&c))
+}
+
+//go:noinline
+func avx512GatesCubic(dst, g, up []float32, c [2]float32) {
+	avx512GateCubic(ptr(dst), ptr(g), ptr(up), int64(len(dst)), unsafe.Pointer(&c))
+}
+
+//go:noinline
+func avx512GatesCubicAlone(dst, g, up []float32, c [2]float32) {
+	avx512GateCubicAlone(ptr(dst), ptr(g), ptr(up), int64(len(dst)), unsafe.Pointer(&c))
+}
+
+//go:noinline
+func avx512FoldExpSum(x []float32, io float32) float32 {
+	avx512ExpSum(ptr(x), int64(len(x)), unsafe.Pointer(&io))
 	return io
 }
 
 //go:noinline
-func callWiden(k widenKernel, dst []float32, src []byte) {
-	k(ptr(dst), bytePtr(src), int64(len(dst)))
+func avx512FoldScaleMax(x []float32, io float32) float32 {
+	avx512ScaleMax(ptr(x), int64(len(x)), unsafe.Pointer(&io))
+	return io
+}
+
+//go:noinline
+func avx512FoldSumSquares(x []float32, io float32) float32 {
+	avx512SumSquares(ptr(x), int64(len(x)), unsafe.Pointer(&io))
+	return io
+}
+
+//go:noinline
+func avx2Gates(dst, g, up []float32, c [2]float32) {
+	avx2Gate(ptr(dst), ptr(g), ptr(up), int64(len(dst)), unsafe.Pointer(&c))
+}
+
+//go:noinline
+func avx2GatesAlone(dst, g, up []float32, c [2]float32) {
+	avx2GateAlone(ptr(dst), ptr(g), ptr(up), int64(len(dst)), unsafe.Pointer(&c))
+}
+
+//go:noinline
+func avx2GatesCubic(dst, g, up []float32, c [2]float32) {
+	avx2GateCubic(ptr(dst), ptr(g), ptr(up), int64(len(dst)), unsafe.Pointer(&c))
+}
+
+//go:noinline
+func avx2GatesCubicAlone(dst, g, up []float32, c [2]float32) {
+	avx2GateCubicAlone(ptr(dst), ptr(g), ptr(up), int64(len(dst)), unsafe.Pointer(&c))
+}
+
+//go:noinline
+func avx2FoldExpSum(x []float32, io float32) float32 {
+	avx2ExpSum(ptr(x), int64(len(x)), unsafe.Pointer(&io))
+	return io
+}
+
+//go:noinline
+func avx2FoldScaleMax(x []float32, io float32) float32 {
+	avx2ScaleMax(ptr(x), int64(len(x)), unsafe.Pointer(&io))
+	return io
+}
+
+//go:noinline
+func avx2FoldSumSquares(x []float32, io float32) float32 {
+	avx2SumSquares(ptr(x), int64(len(x)), unsafe.Pointer(&io))
+	return io
 }
