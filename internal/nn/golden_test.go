@@ -91,7 +91,7 @@ func openGolden(t testing.TB, dir string, rows int) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newMachine(t, model.Root, newCheckpoint(t, ck, model), Limits{Rows: rows, Outputs: rows}, 64)
+	return newMachine(t, model.Root, newCheckpoint(t, ck, model), Limits{Rows: rows, Outputs: rows}, 64+rows/4)
 }
 
 // goldenCases runs one model and says how many cases it has.
