@@ -90,11 +90,10 @@ func (c *Checkpoint) Bytes() int64 {
 	return n
 }
 
-// Verify compares every file on disk with what was opened, by size and identity, without
-// reading. The first that was cut, replaced or removed is an *Error.
+// Verify is [File.Verify] of all files, and the first error.
 func (c *Checkpoint) Verify() error {
 	for _, f := range c.files {
-		if err := f.verify(); err != nil {
+		if err := f.Verify(); err != nil {
 			return err
 		}
 	}

@@ -127,7 +127,7 @@ func (f *File) recoverFault(err *error) func() {
 			runtime.Error
 			Addr() uintptr
 		}:
-			if *err = f.verify(); *err == nil {
+			if *err = f.Verify(); *err == nil {
 				*err = &Error{File: f.label(), Reason: "its device failed while reading"}
 			}
 		default:
@@ -156,7 +156,7 @@ func (f *File) slice(off, size int64) ([]byte, error) {
 // mapInPlace maps the file once more, and makes sure it is still the one whose header
 // was read.
 func (f *File) mapInPlace() {
-	if f.mapErr = f.verify(); f.mapErr != nil {
+	if f.mapErr = f.Verify(); f.mapErr != nil {
 		return
 	}
 	m, err := hostmem.Map(f.Path)
@@ -179,8 +179,9 @@ func (f *File) changed(size int64) *Error {
 	return failf(f.label(), "", "the file was replaced since it was opened")
 }
 
-// verify compares the file on disk with what was opened.
-func (f *File) verify() error {
+// Verify compares the file on disk with what was opened, by size and identity, without
+// reading. A file that was cut, replaced or removed is an *Error; one in memory never is.
+func (f *File) Verify() error {
 	if f.inMemory() {
 		return nil
 	}

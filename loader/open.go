@@ -195,6 +195,8 @@ func openFolder(from folder) (*Checkpoint, error) {
 		return openIndex(from, indexes[0])
 	case len(indexes) > 1:
 		return nil, failf(from.label(), "", "several indexes (%s): name the one to open", list(indexes))
+	case slices.ContainsFunc(names, isStagedIndex):
+		return nil, failf(from.label(), "", "a save was interrupted while it replaced files: save again")
 	case len(shards) == 1 || completeSet(shards):
 		return load(from, shards, nil)
 	case len(shards) > 1:
@@ -206,6 +208,13 @@ func openFolder(from folder) (*Checkpoint, error) {
 		}
 	}
 	return nil, failf(from.label(), "", "no safetensors file in it")
+}
+
+// isStagedIndex reports whether name is an index that a save has written and that has
+// not taken its place.
+func isStagedIndex(name string) bool {
+	inner, ok := strings.CutPrefix(name, ".")
+	return ok && strings.HasSuffix(inner, indexSuffix+".tmp")
 }
 
 // openNamed opens the file called name.

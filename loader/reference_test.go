@@ -1,5 +1,3 @@
-//go:build unix
-
 package loader
 
 import (
@@ -14,11 +12,17 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// reference runs scripts/check-save.py with the Python that HEFT_PYTHON names.
-func reference(t *testing.T, args ...string) {
+// needPython is the Python that HEFT_PYTHON names.
+func needPython(t *testing.T) string {
 	t.Helper()
 	python := os.Getenv("HEFT_PYTHON")
 	testenv.Need(t, "python", python != "", "set HEFT_PYTHON to a Python with torch, transformers and accelerate")
+	return python
+}
+
+// reference runs scripts/check-save.py.
+func reference(t *testing.T, python string, args ...string) {
+	t.Helper()
 	script := filepath.Join(golden.Module(t), "scripts", "check-save.py")
 	out, err := exec.Command(python, append([]string{script}, args...)...).CombinedOutput()
 	t.Logf("%s", out)
@@ -30,6 +34,7 @@ func reference(t *testing.T, args ...string) {
 // TestSaveOpensInReference saves golden models again, whole and in shards, and lets
 // transformers load both.
 func TestSaveOpensInReference(t *testing.T) {
+	python := needPython(t)
 	var pairs []string
 	for _, config := range golden.Glob(t, "infer/models/*/config.json") {
 		from := filepath.Dir(config)
@@ -50,12 +55,13 @@ func TestSaveOpensInReference(t *testing.T) {
 			pairs = append(pairs, from, to)
 		}
 	}
-	reference(t, append([]string{"checkpoint"}, pairs...)...)
-	reference(t, append([]string{"model"}, pairs[:min(len(pairs), 4)]...)...)
+	reference(t, python, append([]string{"checkpoint"}, pairs...)...)
+	reference(t, python, append([]string{"model"}, pairs[:min(len(pairs), 4)]...)...)
 }
 
 // TestOffloadOpensInReference writes one tensor of each dtype and lets Accelerate read it.
 func TestOffloadOpensInReference(t *testing.T) {
+	python := needPython(t)
 	var tensors []NamedTensor
 	for _, d := range []meta.DType{
 		meta.Float64, meta.Float32, meta.Float16, meta.BFloat16, meta.Int64, meta.Int32, meta.Int16, meta.Int8,
@@ -68,5 +74,5 @@ func TestOffloadOpensInReference(t *testing.T) {
 	if err := WriteOffload(dir, slices.Values(tensors)); err != nil {
 		t.Fatal(err)
 	}
-	reference(t, "offload", file, dir)
+	reference(t, python, "offload", file, dir)
 }

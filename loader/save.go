@@ -3,8 +3,10 @@ package loader
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
@@ -49,7 +51,8 @@ type SaveOptions struct {
 // shards STEM-00001-of-0000N.safetensors with STEM.safetensors.index.json where they
 // exceed MaxShardSize. All files are complete and synced under temporary names before the
 // first takes its place: an error, a full disk among them, leaves dir as it was. What an
-// earlier save of the same stem left, and this one does not replace, is removed last.
+// earlier save of the same stem left, and this one does not replace, is removed last. A
+// process that dies while shards take their places leaves a folder that [Open] refuses.
 //
 // The tensors may be those of a checkpoint in dir itself. Names must be different, valid
 // UTF-8. Errors are *Error.
@@ -75,6 +78,13 @@ func Save(dir string, tensors iter.Seq[NamedTensor], opts SaveOptions) error {
 	defer staged.discard()
 	if err := s.write(&staged, shards); err != nil {
 		return err
+	}
+	if len(shards) > 1 {
+		// A process that dies between two renames must leave no mixture that looks whole.
+		index := filepath.Join(dir, s.stem+indexSuffix)
+		if err := os.Remove(index); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return &Error{File: index, Reason: "cannot be replaced", Err: unpath(err)}
+		}
 	}
 	keep := slices.Clone(staged.names)
 	if err := staged.commit(); err != nil {

@@ -1,5 +1,3 @@
-//go:build unix
-
 package loader
 
 import (
@@ -223,6 +221,24 @@ func TestSaveOnFullDisk(t *testing.T) {
 	}
 	if names, _ := diskFolder(dir).names(); len(names) != 0 {
 		t.Errorf("left: %q", names)
+	}
+}
+
+// TestInterruptedCommitIsNoMixture: a process died after renaming one shard of two.
+func TestInterruptedCommitIsNoMixture(t *testing.T) {
+	dir := save(t, 1, floats("a", 1), floats("b", 1))
+	index := filepath.Join(dir, "model.safetensors.index.json")
+	if err := os.Rename(index, filepath.Join(dir, tempName(filepath.Base(index)))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "interrupted") {
+		t.Errorf("half of a save was opened: %v", err)
+	}
+	if err := Save(dir, slices.Values([]NamedTensor{floats("a", 2), floats("b", 2)}), SaveOptions{MaxShardSize: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if ck := open(t, dir); ck.Len() != 2 {
+		t.Errorf("%d tensors after the next save", ck.Len())
 	}
 }
 
