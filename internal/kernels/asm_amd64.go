@@ -22,19 +22,11 @@ func available() []Set {
 	return append(sets, goSet())
 }
 
-// The shapes of the generated functions. Strides are in bytes. ns is nil or the other
-// operand; io holds factors and takes the result.
+// The shapes of the generated functions that tables hold. Strides are in bytes.
 type (
 	mulKernel   func(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys, n, rows int64)
 	mixKernel   func(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps, step int64, v unsafe.Pointer, vs, keys, cols int64)
 	widenKernel func(dst, src unsafe.Pointer, n int64)
-)
-
-// Functions around those that also take an address of factors: through a variable of
-// function type it would escape, one allocation a call.
-type (
-	gateKernel func(dst, g, up []float32, c [2]float32)
-	foldKernel func(x []float32, io float32) float32
 )
 
 // A mulTile handles a number of tokens at a time, and so does a mixTile.
@@ -51,11 +43,12 @@ type (
 
 // asm is a variant in assembly. Tiles stand in falling order of tokens; the last has one.
 type asm struct {
-	muls                             [formats][]mulTile
-	mixes                            [formats][]mixTile
-	gates                            [2][2]gateKernel // [cubic][alone]
-	expSums, scaleMaxes, squaresSums foldKernel
-	widens                           [formats]widenKernel
+	muls   [formats][]mulTile
+	mixes  [formats][]mixTile
+	widens [formats]widenKernel
+	// wide says AVX-512 to the methods that pass the address of a local variable:
+	// through a table it would escape, one allocation a call.
+	wide bool
 }
 
 var avx512 = asm{
@@ -69,11 +62,8 @@ var avx512 = asm{
 		Float16:  {{6, avx512MixF166}, {4, avx512MixF164}, {2, avx512MixF162}, {1, avx512MixF161}},
 		Float32:  {{6, avx512MixF326}, {4, avx512MixF324}, {2, avx512MixF322}, {1, avx512MixF321}},
 	},
-	gates:       [2][2]gateKernel{{avx512Gates, avx512GatesAlone}, {avx512GatesCubic, avx512GatesCubicAlone}},
-	expSums:     avx512FoldExpSum,
-	scaleMaxes:  avx512FoldScaleMax,
-	squaresSums: avx512FoldSumSquares,
-	widens:      [formats]widenKernel{BFloat16: avx512WidenBF16, Float16: avx512WidenF16, Float32: avx512WidenF32},
+	widens: [formats]widenKernel{BFloat16: avx512WidenBF16, Float16: avx512WidenF16, Float32: avx512WidenF32},
+	wide:   true,
 }
 
 var avx2 = asm{
@@ -87,11 +77,7 @@ var avx2 = asm{
 		Float16:  {{2, avx2MixF162}, {1, avx2MixF161}},
 		Float32:  {{2, avx2MixF322}, {1, avx2MixF321}},
 	},
-	gates:       [2][2]gateKernel{{avx2Gates, avx2GatesAlone}, {avx2GatesCubic, avx2GatesCubicAlone}},
-	expSums:     avx2FoldExpSum,
-	scaleMaxes:  avx2FoldScaleMax,
-	squaresSums: avx2FoldSumSquares,
-	widens:      [formats]widenKernel{BFloat16: avx2WidenBF16, Float16: avx2WidenF16, Float32: avx2WidenF32},
+	widens: [formats]widenKernel{BFloat16: avx2WidenBF16, Float16: avx2WidenF16, Float32: avx2WidenF32},
 }
 
 func ptr(v []float32) unsafe.Pointer  { return unsafe.Pointer(unsafe.SliceData(v)) }
@@ -119,25 +105,6 @@ func (a *asm) mix(y, p Floats, step int, v Weights, keys, tokens, cols int) {
 	}
 }
 
-func (a *asm) gate(dst, gate, up []float32, c1, c3 float32) {
-	cubic, alone := 0, 0
-	if c3 != 0 {
-		cubic = 1
-	}
-	if up == nil {
-		alone = 1
-	}
-	a.gates[cubic][alone](dst, gate, up, [2]float32{c1, c3})
-}
-
-func (a *asm) expSum(x []float32, shift float32) float32 { return a.expSums(x, shift) }
-
-func (a *asm) scaleMax(x []float32, scale float32) float32 { return a.scaleMaxes(x, scale) }
-
-func (a *asm) sumSquares(x []float32, shift float32) float32 {
-	return a.squaresSums(x, shift)
-}
-
 func (a *asm) widen(dst []float32, src []byte, f Format) { callWiden(a.widens[f], dst, src) }
 
 // The functions below are not inlined: their prologue is where the scheduler can stop a
@@ -159,77 +126,57 @@ func callWiden(k widenKernel, dst []float32, src []byte) {
 }
 
 //go:noinline
-func avx512Gates(dst, g, up []float32, c [2]float32) {
-	avx512Gate(ptr(dst), ptr(g), ptr(up), int64(len(dst)), unsafe.Pointer(&c))
+func (a *asm) gate(dst, gate, up []float32, c1, c3 float32) {
+	to, g, u, n := ptr(dst), ptr(gate), ptr(up), int64(len(dst))
+	factors := [2]float32{c1, c3}
+	c := unsafe.Pointer(&factors)
+	cubic, alone := c3 != 0, up == nil
+	switch {
+	case a.wide && cubic && alone:
+		avx512GateCubicAlone(to, g, u, n, c)
+	case a.wide && cubic:
+		avx512GateCubic(to, g, u, n, c)
+	case a.wide && alone:
+		avx512GateAlone(to, g, u, n, c)
+	case a.wide:
+		avx512Gate(to, g, u, n, c)
+	case cubic && alone:
+		avx2GateCubicAlone(to, g, u, n, c)
+	case cubic:
+		avx2GateCubic(to, g, u, n, c)
+	case alone:
+		avx2GateAlone(to, g, u, n, c)
+	default:
+		avx2Gate(to, g, u, n, c)
+	}
 }
 
 //go:noinline
-func avx512GatesAlone(dst, g, up []float32, c [2]float32) {
-	avx512GateAlone(ptr(dst), ptr(g), ptr(up), int64(len(dst)), unsafe.Pointer(&c))
+func (a *asm) expSum(x []float32, shift float32) float32 {
+	if a.wide {
+		avx512ExpSum(ptr(x), int64(len(x)), unsafe.Pointer(&shift))
+	} else {
+		avx2ExpSum(ptr(x), int64(len(x)), unsafe.Pointer(&shift))
+	}
+	return shift
 }
 
 //go:noinline
-func avx512GatesCubic(dst, g, up []float32, c [2]float32) {
-	avx512GateCubic(ptr(dst), ptr(g), ptr(up), int64(len(dst)), unsafe.Pointer(&c))
+func (a *asm) scaleMax(x []float32, scale float32) float32 {
+	if a.wide {
+		avx512ScaleMax(ptr(x), int64(len(x)), unsafe.Pointer(&scale))
+	} else {
+		avx2ScaleMax(ptr(x), int64(len(x)), unsafe.Pointer(&scale))
+	}
+	return scale
 }
 
 //go:noinline
-func avx512GatesCubicAlone(dst, g, up []float32, c [2]float32) {
-	avx512GateCubicAlone(ptr(dst), ptr(g), ptr(up), int64(len(dst)), unsafe.Pointer(&c))
-}
-
-//go:noinline
-func avx512FoldExpSum(x []float32, io float32) float32 {
-	avx512ExpSum(ptr(x), int64(len(x)), unsafe.Pointer(&io))
-	return io
-}
-
-//go:noinline
-func avx512FoldScaleMax(x []float32, io float32) float32 {
-	avx512ScaleMax(ptr(x), int64(len(x)), unsafe.Pointer(&io))
-	return io
-}
-
-//go:noinline
-func avx512FoldSumSquares(x []float32, io float32) float32 {
-	avx512SumSquares(ptr(x), int64(len(x)), unsafe.Pointer(&io))
-	return io
-}
-
-//go:noinline
-func avx2Gates(dst, g, up []float32, c [2]float32) {
-	avx2Gate(ptr(dst), ptr(g), ptr(up), int64(len(dst)), unsafe.Pointer(&c))
-}
-
-//go:noinline
-func avx2GatesAlone(dst, g, up []float32, c [2]float32) {
-	avx2GateAlone(ptr(dst), ptr(g), ptr(up), int64(len(dst)), unsafe.Pointer(&c))
-}
-
-//go:noinline
-func avx2GatesCubic(dst, g, up []float32, c [2]float32) {
-	avx2GateCubic(ptr(dst), ptr(g), ptr(up), int64(len(dst)), unsafe.Pointer(&c))
-}
-
-//go:noinline
-func avx2GatesCubicAlone(dst, g, up []float32, c [2]float32) {
-	avx2GateCubicAlone(ptr(dst), ptr(g), ptr(up), int64(len(dst)), unsafe.Pointer(&c))
-}
-
-//go:noinline
-func avx2FoldExpSum(x []float32, io float32) float32 {
-	avx2ExpSum(ptr(x), int64(len(x)), unsafe.Pointer(&io))
-	return io
-}
-
-//go:noinline
-func avx2FoldScaleMax(x []float32, io float32) float32 {
-	avx2ScaleMax(ptr(x), int64(len(x)), unsafe.Pointer(&io))
-	return io
-}
-
-//go:noinline
-func avx2FoldSumSquares(x []float32, io float32) float32 {
-	avx2SumSquares(ptr(x), int64(len(x)), unsafe.Pointer(&io))
-	return io
+func (a *asm) sumSquares(x []float32, shift float32) float32 {
+	if a.wide {
+		avx512SumSquares(ptr(x), int64(len(x)), unsafe.Pointer(&shift))
+	} else {
+		avx2SumSquares(ptr(x), int64(len(x)), unsafe.Pointer(&shift))
+	}
+	return shift
 }

@@ -43,11 +43,14 @@ func (b *Backend) Gate(dst, g, up tensor.Tensor, act meta.Activation, limit floa
 		b.fail("gate: unknown activation %d", act)
 		return
 	}
+	if act == meta.ActClampedSwiGLU && !b.reserve(cols) {
+		return
+	}
 	b.gate = op
 	b.run(&b.gate, ceil(rows, rowsPerUnit(cols)), 8*rows*cols)
 }
 
-func (op *gate) run(_ *worker, unit int) {
+func (op *gate) run(w *worker, unit int) {
 	per := rowsPerUnit(op.cols)
 	for r := unit * per; r < min((unit+1)*per, op.rows); r++ {
 		dst, g := row(op.dst, r, op.cols), row(op.g, r, op.cols)
@@ -55,14 +58,14 @@ func (op *gate) run(_ *worker, unit int) {
 		if op.up.V != nil {
 			up = row(op.up, r, op.cols)
 		}
-		op.row(dst, g, up)
+		op.row(dst, g, up, w.scratch.v)
 	}
 }
 
 // geluScale is 2√(2/π): tanh(u) = 2σ(2u) − 1 makes the tanh form of GELU x·σ(2u).
 const geluScale = 1.5957691216057307117
 
-func (op *gate) row(dst, g, up []float32) {
+func (op *gate) row(dst, g, up, scratch []float32) {
 	switch op.act {
 	case meta.ActSiLU:
 		op.set.Gate(dst, g, up, 1, 0)
@@ -71,7 +74,7 @@ func (op *gate) row(dst, g, up []float32) {
 		op.set.Gate(dst, g, up, geluScale, geluScale*0.044715)
 		return
 	case meta.ActClampedSwiGLU:
-		op.clamped(dst, g, up)
+		op.clamped(dst, g, up, scratch[:op.cols])
 		return
 	}
 	for i, v := range g {
@@ -85,29 +88,21 @@ func (op *gate) row(dst, g, up []float32) {
 
 // clamped is gpt-oss's gate: g = min(gate, limit), (clamp(up, ±limit) + 1) · g·σ(1.702 g).
 // Without up it is the second factor.
-func (op *gate) clamped(dst, g, up []float32) {
+func (op *gate) clamped(dst, g, up, buf []float32) {
 	limit := op.limit
 	if limit <= 0 {
 		limit = float32(math.Inf(1))
 	}
+	for i, v := range g {
+		buf[i] = min(v, limit)
+	}
+	op.set.Gate(buf, buf, nil, 1.702, 0)
 	if up == nil {
-		for i, v := range g {
-			dst[i] = min(v, limit)
-		}
-		op.set.Gate(dst, dst, nil, 1.702, 0)
+		copy(dst, buf)
 		return
 	}
-	// Through a buffer, since dst may be gate but up is needed after it.
-	var buf [256]float32
-	for begin := 0; begin < len(g); begin += len(buf) {
-		part := buf[:min(len(buf), len(g)-begin)]
-		for i := range part {
-			part[i] = min(g[begin+i], limit)
-		}
-		op.set.Gate(part, part, nil, 1.702, 0)
-		for i, v := range part {
-			dst[begin+i] = v * (max(min(up[begin+i], limit), -limit) + 1)
-		}
+	for i, v := range buf {
+		dst[i] = v * (max(min(up[i], limit), -limit) + 1)
 	}
 }
 

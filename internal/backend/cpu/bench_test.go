@@ -1,0 +1,151 @@
+package cpu_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/backend/cpu"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// layer are the weights of one decoder layer of a llama of 1.1 billion parameters
+// (TinyLlama's shape), and its activations.
+type layer struct {
+	b                        *cpu.Backend
+	q, kv, o, up, down       backend.Matrix
+	x, h, wide, narrow, gate tensor.Tensor
+	bytes                    int64
+	multiplications          float64
+}
+
+func newLayer(t testing.TB, b *cpu.Backend, dtype meta.DType, tokens int) *layer {
+	t.Helper()
+	l := &layer{b: b}
+	matrix := func(rows, cols int) backend.Matrix {
+		w, err := b.New(dtype, rows, cols)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range w.Data {
+			w.Data[i] = byte(i % 61) // small finite numbers in every format
+		}
+		l.bytes += w.Bytes()
+		l.multiplications += float64(rows * cols)
+		return backend.Matrix{Tensor: w}
+	}
+	const hidden, inner, kv = 2048, 5632, 512
+	l.q, l.kv, l.o = matrix(hidden, hidden), matrix(kv, hidden), matrix(hidden, hidden)
+	l.up, l.down = matrix(inner, hidden), matrix(hidden, inner)
+	l.x, l.h, l.narrow = zeros(tokens, hidden), zeros(tokens, hidden), zeros(tokens, kv)
+	l.wide, l.gate = zeros(tokens, inner), zeros(tokens, inner)
+	// k and v, and gate and up, are as large as one another.
+	l.bytes += l.kv.Bytes() + l.up.Bytes()
+	l.multiplications += float64(kv*hidden + inner*hidden)
+	return l
+}
+
+// run is a layer without attention.
+func (l *layer) run() {
+	none := tensor.Tensor{}
+	spec := meta.NormSpec{Dim: 2048, Eps: 1e-5}
+	l.b.Norm(l.h, l.x, none, none, spec)
+	l.b.Linear(l.x, l.h, l.q, none)
+	l.b.Linear(l.narrow, l.h, l.kv, none)
+	l.b.Linear(l.narrow, l.h, l.kv, none)
+	l.b.Linear(l.x, l.h, l.o, none)
+	l.b.Norm(l.h, l.x, none, none, spec)
+	l.b.Linear(l.gate, l.h, l.up, none)
+	l.b.Linear(l.wide, l.h, l.up, none)
+	l.b.Gate(l.gate, l.gate, l.wide, meta.ActSiLU, 0)
+	l.b.Linear(l.x, l.gate, l.down, none)
+}
+
+// BenchmarkDecode is one token through layers which no cache holds, in bytes of weights.
+func BenchmarkDecode(b *testing.B) {
+	for _, threads := range []int{1, 2} {
+		for _, dtype := range []meta.DType{meta.BFloat16, meta.Float32} {
+			b.Run(fmt.Sprintf("%v/%d", dtype, threads), func(b *testing.B) {
+				host := open(b, threads, "")
+				defer host.Close()
+				var layers []*layer
+				size := int64(0)
+				for range 5 {
+					l := newLayer(b, host, dtype, 1)
+					layers = append(layers, l)
+					size += l.bytes
+				}
+				b.SetBytes(size)
+				for b.Loop() {
+					for _, l := range layers {
+						l.run()
+					}
+				}
+				if err := host.Sync(); err != nil {
+					b.Fatal(err)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkPrefill is a prompt through one layer, in operations on its weights.
+func BenchmarkPrefill(b *testing.B) {
+	for _, threads := range []int{1, 2} {
+		for _, tokens := range []int{8, 128, 512} {
+			b.Run(fmt.Sprintf("%d/%d", tokens, threads), func(b *testing.B) {
+				host := open(b, threads, "")
+				defer host.Close()
+				l := newLayer(b, host, meta.BFloat16, tokens)
+				for b.Loop() {
+					l.run()
+				}
+				if err := host.Sync(); err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(2*l.multiplications*float64(tokens)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
+			})
+		}
+	}
+}
+
+// BenchmarkAttention is a prompt, and one token behind it, with TinyLlama's heads.
+func BenchmarkAttention(b *testing.B) {
+	const context, pageTokens = 2048, 16
+	a := backend.AttentionArgs{Heads: 32, KVHeads: 4, Dim: 64, ValueDim: 64, Scale: 0.125}
+	for _, rows := range []int{1, 512} {
+		b.Run(fmt.Sprint(rows), func(b *testing.B) {
+			host := open(b, 2, "")
+			defer host.Close()
+			kv := backend.KV{PageTokens: pageTokens, K: zeros(context/pageTokens, pageTokens, 256), V: zeros(context/pageTokens, pageTokens, 256)}
+			var pages []int32
+			for i := range context / pageTokens {
+				pages = append(pages, int32(i))
+			}
+			q, dst := zeros(rows, 2048), zeros(rows, 2048)
+			spans := []backend.Span{{Rows: rows, Start: context - rows, Pages: pages}}
+			for b.Loop() {
+				host.Attention(dst, q, kv, spans, a)
+			}
+			if err := host.Sync(); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(4*2048*float64(rows*context)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
+		})
+	}
+}
+
+// BenchmarkSmall is what an operation costs beside its arithmetic.
+func BenchmarkSmall(b *testing.B) {
+	for _, threads := range []int{1, 2} {
+		b.Run(fmt.Sprint(threads), func(b *testing.B) {
+			host := open(b, threads, "")
+			defer host.Close()
+			x, w := zeros(1, 256), backend.Matrix{Tensor: zeros(256, 256)}
+			for b.Loop() {
+				host.Linear(x, x, w, tensor.Tensor{})
+			}
+		})
+	}
+}
