@@ -30,6 +30,7 @@ type Model struct {
 
 	ledger  *hostmem.Ledger
 	backend backend.Backend
+	variant string // of the kernels
 	program *nn.Program
 	weights *residency.Store
 	cache   *kvcache.Cache // nil for a tree without attention
@@ -82,7 +83,7 @@ func (m *Model) take(binding *loader.Binding) error {
 	if err != nil {
 		return err
 	}
-	m.backend = b
+	m.backend, m.variant = b, b.Variant()
 	m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, m.devices,
 		residency.Options{Ledger: m.ledger, Staging: m.options.StagingBytes})
 	if err != nil {
@@ -319,6 +320,9 @@ func (m *Model) Context() int { return m.options.Context }
 func (m *Model) Limits() (tokens, sequences int) {
 	return m.options.MaxBatchTokens, m.options.MaxSequences
 }
+
+// Machine is the number of threads that compute and the instruction set of the kernels.
+func (m *Model) Machine() (threads int, variant string) { return m.options.Threads, m.variant }
 
 // KV counts the pages of keys and values.
 func (m *Model) KV() KVUsage {

@@ -38,13 +38,16 @@ func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options
 	if err != nil {
 		return devicemap.Plan{}, o, err
 	}
-	asked := o.Context > 0
+	asked, askedKV := o.Context > 0, o.KVTokens > 0
 	o = o.withDefaults(skeleton)
 	cache := kvcache.Config{Layers: program.KV(), DType: o.KVDType, PageTokens: kvcache.DefaultPageTokens}
 	perToken := cache.BytesPerToken()
 	least := o.Context
 	if !asked {
 		least = min(least, leastContext)
+	}
+	if askedKV {
+		least = o.KVTokens
 	}
 	sequence := int64(cache.PagesFor(least)) * cache.PageBytes()
 	budgets, err := Budgets(p.MaxMemory)
@@ -54,7 +57,9 @@ func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options
 	for i := range budgets {
 		if b := &budgets[i]; b.Device == devicemap.CPU {
 			b.Activations = program.ScratchBytes(o.limits())
-			b.KV = max(sequence, min(b.Limit/kvShare, perToken*int64(o.Context)*int64(o.MaxSequences)))
+			if b.KV = sequence; !askedKV {
+				b.KV = max(sequence, min(b.Limit/kvShare, perToken*int64(o.Context)*int64(o.MaxSequences)))
+			}
 		}
 	}
 	p.Policy.SequenceKV = sequence
@@ -68,7 +73,7 @@ func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options
 	}
 	host := plan.Device(devicemap.CPU)
 	o.StagingBytes = host.StagingBytes
-	if perToken > 0 {
+	if perToken > 0 && !askedKV {
 		o.KVTokens = int(max(host.KVBytes, sequence) / perToken)
 	}
 	return plan, o, nil

@@ -1,0 +1,316 @@
+package dispatch_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/demo"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// demoFolder is the demo model on disk.
+func demoFolder(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, demo.Files()); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func collect(t *testing.T, m *dispatch.Model, prompt []int32, o dispatch.GenerateOptions) []int32 {
+	t.Helper()
+	var ids []int32
+	for id, err := range m.Generate(context.Background(), prompt, o) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func TestLoadCheckpointAndDispatchGenerates(t *testing.T) {
+	dir := demoFolder(t)
+	var want []int32
+	for _, text := range []string{"cpu", "disk", "auto", "model.layers.1=disk,lm_head=cpu"} {
+		policy, err := devicemap.ParseMap(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{Policy: policy}, dispatch.Options{})
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		got := collect(t, m, []int32{1, 2, 3}, dispatch.GenerateOptions{MaxTokens: 12})
+		m.Close()
+		if want == nil {
+			want = got
+		}
+		if len(got) != 12 || !slices.Equal(got, want) {
+			t.Errorf("%s: generated %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestGenerateHonoursStopSeedAndContext(t *testing.T) {
+	m, err := dispatch.LoadCheckpointAndDispatch(demoFolder(t), dispatch.Placement{}, dispatch.Options{Context: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	all := collect(t, m, []int32{1, 2, 3}, dispatch.GenerateOptions{})
+	if len(all) != 13 {
+		t.Errorf("%d tokens after a prompt of 3 in a context of 16", len(all))
+	}
+	if got := collect(t, m, []int32{1, 2, 3}, dispatch.GenerateOptions{Stop: []int32{all[4]}}); !slices.Equal(got, all[:slices.Index(all, all[4])+1]) {
+		t.Errorf("with stop %d: %v", all[4], got)
+	}
+	sampled := dispatch.GenerateOptions{Temperature: 1, Seed: 5}
+	if a, b := collect(t, m, []int32{7}, sampled), collect(t, m, []int32{7}, sampled); !slices.Equal(a, b) {
+		t.Errorf("the same seed gave %v and %v", a, b)
+	}
+	for id, err := range m.Generate(context.Background(), []int32{5000}, dispatch.GenerateOptions{}) {
+		if err == nil || !strings.Contains(err.Error(), "outside the vocabulary") {
+			t.Errorf("prompt id 5000: token %d, error %v", id, err)
+		}
+	}
+	if used := m.KV().Used; used != 0 {
+		t.Errorf("%d pages are still used after all sequences ended", used)
+	}
+}
+
+func TestHooksSeeEveryUnit(t *testing.T) {
+	m, err := dispatch.LoadCheckpointAndDispatch(demoFolder(t), dispatch.Placement{}, dispatch.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var seen []string
+	m.AddHook(dispatch.Hook{
+		Pre:  func(p *dispatch.Pass) { seen = append(seen, "pre "+p.Path) },
+		Post: func(p *dispatch.Pass) { seen = append(seen, "post "+p.Path) },
+	})
+	collect(t, m, []int32{1}, dispatch.GenerateOptions{MaxTokens: 1})
+	want := []string{"pre model.embed_tokens", "post model.embed_tokens"}
+	for _, i := range []string{"0", "1", "2", "3"} {
+		want = append(want, "pre model.layers."+i, "post model.layers."+i)
+	}
+	want = append(want, "pre model.norm", "post model.norm")
+	if !slices.Equal(seen, want) {
+		t.Errorf("hooks saw %v, want %v", seen, want)
+	}
+}
+
+func TestHookMayChangeHiddenStates(t *testing.T) {
+	m, err := dispatch.LoadCheckpointAndDispatch(demoFolder(t), dispatch.Placement{}, dispatch.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	before := collect(t, m, []int32{9, 8}, dispatch.GenerateOptions{MaxTokens: 4})
+	m.AddHook(dispatch.Hook{Post: func(p *dispatch.Pass) {
+		if p.Path == "model.layers.2" {
+			for i := range p.Hidden {
+				p.Hidden[i] *= -1
+			}
+		}
+	}})
+	m.AddHook(dispatch.Hook{Pre: func(p *dispatch.Pass) {
+		if p.Path != "model.embed_tokens" && p.Width != 128 {
+			t.Errorf("%s: hidden states of width %d", p.Path, p.Width)
+		}
+	}})
+	if after := collect(t, m, []int32{4, 8}, dispatch.GenerateOptions{MaxTokens: 4}); slices.Equal(before, after) {
+		t.Errorf("hidden states were negated and nothing changed: %v", after)
+	}
+}
+
+// TestTruncatedShardFailsTheRequestOnly cuts the file under a running model: the pass fails
+// with the file's name, and works again when the file is whole again.
+func TestTruncatedShardFailsTheRequestOnly(t *testing.T) {
+	for _, text := range []string{"cpu", "disk"} {
+		dir := demoFolder(t)
+		policy, _ := devicemap.ParseMap(text)
+		m, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{Policy: policy}, dispatch.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := collect(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3})
+		shard := filepath.Join(dir, "model.safetensors")
+		whole, err := os.ReadFile(shard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(shard, 65536); err != nil {
+			t.Fatal(err)
+		}
+		var failure error
+		for _, err := range m.Generate(context.Background(), []int32{3, 4}, dispatch.GenerateOptions{MaxTokens: 3}) {
+			failure = err
+		}
+		var weight *dispatch.WeightError
+		if !errors.As(failure, &weight) || !strings.Contains(weight.File, "model.safetensors") {
+			t.Errorf("%s: a truncated shard gave %v", text, failure)
+		}
+		if m.KV().Used != 0 {
+			t.Errorf("%s: %d pages are held after the failure", text, m.KV().Used)
+		}
+		if err := overwrite(shard, whole); err != nil {
+			t.Fatal(err)
+		}
+		if got := collect(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3}); !slices.Equal(got, want) {
+			t.Errorf("%s: after the file was mended: %v, want %v", text, got, want)
+		}
+		m.Close()
+	}
+}
+
+// overwrite writes into the same inode, which is mapped.
+func overwrite(name string, b []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Close())
+}
+
+func TestForwardUndoesAFailedBatch(t *testing.T) {
+	m, err := dispatch.LoadCheckpointAndDispatch(demoFolder(t), dispatch.Placement{}, dispatch.Options{Context: 32, KVTokens: 48})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	a, b := m.NewSequence(), m.NewSequence()
+	defer a.Free()
+	defer b.Free()
+	ids := make([]int32, 32)
+	_, err = m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.Row{{Sequence: a, Tokens: ids}, {Sequence: b, Tokens: ids}}})
+	if !errors.Is(err, dispatch.ErrKVFull) {
+		t.Fatalf("64 tokens in 48: %v", err)
+	}
+	if a.Len() != 0 || b.Len() != 0 {
+		t.Errorf("the sequences hold %d and %d tokens after the failure", a.Len(), b.Len())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := m.Forward(ctx, &dispatch.Batch{Rows: []dispatch.Row{{Sequence: a, Tokens: ids[:4]}}}); !errors.Is(err, context.Canceled) || a.Len() != 0 {
+		t.Errorf("a cancelled pass: %v, %d tokens held", err, a.Len())
+	}
+}
+
+// TestUserTree runs a tree that no architecture made: y = relu(x·Wᵀ + b).
+func TestUserTree(t *testing.T) {
+	root := &meta.Module{Class: "Net", Kind: meta.KindSequential, Children: []*meta.Module{
+		{Name: "fc", Class: "Linear", Kind: meta.KindLinear, Spec: &meta.LinearSpec{In: 2, Out: 3}, Params: []*meta.Param{
+			{Name: "weight", Shape: []int{3, 2}, DType: meta.Float32}, {Name: "bias", Shape: []int{3}, DType: meta.Float32}}},
+		{Name: "act", Class: "ReLU", Kind: meta.KindActivation, Spec: &meta.ActivationSpec{Act: meta.ActReLU}},
+	}}
+	floats := func(v ...float32) func() ([]byte, error) {
+		return func() ([]byte, error) {
+			var b []byte
+			for _, x := range v {
+				b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+			}
+			return b, nil
+		}
+	}
+	dir := t.TempDir()
+	tensors := []loader.NamedTensor{
+		{Name: "fc.weight", DType: meta.Float32, Shape: []int{3, 2}, Bytes: floats(1, 2, 3, 4, -5, -6)},
+		{Name: "fc.bias", DType: meta.Float32, Shape: []int{3}, Bytes: floats(0.5, -20, 1)},
+	}
+	if err := loader.Save(dir, slices.Values(tensors), loader.SaveOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	checkpoint, err := loader.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer checkpoint.Close()
+	for name, offload := range map[string]func(*meta.Model, *loader.Checkpoint, dispatch.Options) (*dispatch.Model, error){
+		"cpu": dispatch.CPUOffload, "disk": dispatch.DiskOffload,
+	} {
+		m, err := offload(&meta.Model{Root: root}, checkpoint, dispatch.Options{Threads: 1})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		y, err := m.Apply(context.Background(), []float32{1, 2, 3, 4}, 2)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if want := []float32{5.5, 0, 0, 11.5, 5, 0}; !slices.Equal(y, want) {
+			t.Errorf("%s: %v, want %v", name, y, want)
+		}
+		m.Close()
+	}
+}
+
+func TestPlacementErrorsNameThePlace(t *testing.T) {
+	dir := demoFolder(t)
+	for text, want := range map[string]string{
+		"model.layer.1=disk": "model.layers",
+		"0":                  "device 0",
+		`{"model": "cpu", "model.layers.0": 1, "lm_head": "cpu"}`: "device 1",
+	} {
+		policy, err := devicemap.ParseMap(text)
+		if err == nil {
+			_, err = dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{Policy: policy}, dispatch.Options{})
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one that says %q", text, err, want)
+		}
+	}
+}
+
+func TestStrictMemoryRefuses(t *testing.T) {
+	limits, err := devicemap.ParseMaxMemory("cpu=100KB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := demoFolder(t)
+	if _, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{MaxMemory: limits, Strict: true}, dispatch.Options{}); err == nil {
+		t.Error("100 KB was enough with --strict-memory")
+	}
+	m, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{MaxMemory: limits}, dispatch.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	collect(t, m, []int32{1}, dispatch.GenerateOptions{MaxTokens: 2})
+	if m.Status().TierReadBytes == 0 {
+		t.Error("nothing was streamed under a limit of 100 KB")
+	}
+	m.Close()
+}
+
+func TestWarmReadsTheCPUTier(t *testing.T) {
+	m, err := dispatch.LoadCheckpointAndDispatch(demoFolder(t), dispatch.Placement{}, dispatch.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	m.Warm(context.Background())
+	for !m.Status().Loading.Done {
+		if err := m.Status().Loading.Err; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l := m.Status().Loading; l.BytesDone != l.BytesTotal || l.BlocksDone != l.BlocksTotal || l.BytesTotal == 0 {
+		t.Errorf("warmed: %+v", l)
+	}
+}
