@@ -90,6 +90,6 @@ func (c *gpt2Config) mlp(b *Builder) {
 	m := b.Child("mlp", "GPT2MLP").Runs(KindMLP, &MLPSpec{Up: "c_fc", Down: "c_proj", Act: c.act.act})
 	m.Conv1D("c_fc", c.hidden, c.inner)
 	m.Conv1D("c_proj", c.inner, c.hidden)
-	m.Activation("act", c.act)
+	m.Activation("act", c.act.class, c.act.act)
 	m.Dropout("dropout")
 }

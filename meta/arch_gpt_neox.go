@@ -55,5 +55,5 @@ func (d *decoder) neoXLayer(b *Builder, layer int, bias bool) {
 	m := b.Child("mlp", "GPTNeoXMLP").Runs(KindMLP, &MLPSpec{Up: "dense_h_to_4h", Down: "dense_4h_to_h", Act: d.act.act})
 	m.Linear("dense_h_to_4h", d.hidden, d.inner, true)
 	m.Linear("dense_4h_to_h", d.inner, d.hidden, true)
-	m.Activation("act", d.act)
+	m.Activation("act", d.act.class, d.act.act)
 }

@@ -16,7 +16,7 @@ func phi3(f *fields, b *Builder) {
 		})
 		m.Linear("gate_up_proj", d.hidden, 2*d.inner, false)
 		m.Linear("down_proj", d.inner, d.hidden, false)
-		m.Activation("activation_fn", d.act)
+		m.Activation("activation_fn", d.act.class, d.act.act)
 		d.norms(b, "input_layernorm", "post_attention_layernorm")
 		b.Dropout("resid_attn_dropout")
 		b.Dropout("resid_mlp_dropout")

@@ -16,7 +16,7 @@ func starcoder2(f *fields, b *Builder) {
 		m := b.Child("mlp", "Starcoder2MLP").Runs(KindMLP, &MLPSpec{Up: "c_fc", Down: "c_proj", Act: d.act.act})
 		m.Linear("c_fc", d.hidden, d.inner, bias)
 		m.Linear("c_proj", d.inner, d.hidden, bias)
-		m.Activation("act", d.act)
+		m.Activation("act", d.act.class, d.act.act)
 		d.norms(b, "input_layernorm", "post_attention_layernorm")
 	})
 }

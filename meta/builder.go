@@ -47,12 +47,6 @@ func (b *Builder) Build() (*Module, error) {
 	return b.tree.root, nil
 }
 
-func (b *Builder) fail(format string, args ...any) {
-	if b.tree.err == nil {
-		b.tree.err = fmt.Errorf("meta: "+format, args...)
-	}
-}
-
 // Module is the node of this scope.
 func (b *Builder) Module() *Module { return b.node }
 

@@ -243,7 +243,7 @@ func (d *decoder) gatedMLP(b *Builder, name string, inner int, bias bool) {
 	m.Linear("gate_proj", d.hidden, inner, bias)
 	m.Linear("up_proj", d.hidden, inner, bias)
 	m.Linear("down_proj", inner, d.hidden, bias)
-	m.Activation("act_fn", d.act)
+	m.Activation("act_fn", d.act.class, d.act.act)
 }
 
 // window reads a window's width. Null means none, a missing field the default.

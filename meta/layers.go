@@ -38,8 +38,8 @@ func (b *Builder) LayerNorm(name string, dim int, eps float64, bias bool) *Build
 }
 
 // Activation adds a pointwise function as a module.
-func (b *Builder) Activation(name string, a activation) {
-	b.Child(name, a.class).Runs(KindActivation, &ActivationSpec{a.act})
+func (b *Builder) Activation(name, class string, act Activation) {
+	b.Child(name, class).Runs(KindActivation, &ActivationSpec{act})
 }
 
 // Dropout adds a module that does nothing when serving, but stands in device maps.

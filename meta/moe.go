@@ -41,5 +41,5 @@ func (b *Builder) stackedExperts(spec *MoESpec, names expertNames, hidden, inner
 	down = append(down, []Source{{Tensor: Join(e.path, spec.Down)}})
 	e.ParamFrom(spec.GateUp, []int{count, 2 * inner, hidden}, gateUp[0], gateUp[1:]...)
 	e.ParamFrom(spec.Down, []int{count, hidden, inner}, down[0], down[1:]...)
-	e.Activation("act_fn", act)
+	e.Activation("act_fn", act.class, act.act)
 }

@@ -1,0 +1,117 @@
+package meta
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"reflect"
+	"testing"
+
+	"github.com/heftai/heft/internal/golden"
+)
+
+// referenceCase is one line of testdata/trees.json (scripts/make-tree-fixtures.py).
+type referenceCase struct {
+	Config, Tree json.RawMessage
+	Values       map[string]map[string]*float64
+	Rope         *struct {
+		Inv   map[string][]float64
+		Scale map[string]float64
+	}
+}
+
+// TestReferenceTrees compares small configs of every architecture, some fields left
+// out, with what transformers makes of them: the tree, epsilons, scales, windows and
+// frequencies.
+func TestReferenceTrees(t *testing.T) {
+	data, err := golden.Read("testdata/trees.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, line := range bytes.Split(bytes.TrimSpace(data), []byte("\n")) {
+		var c referenceCase
+		if err := json.Unmarshal(line, &c); err != nil {
+			t.Fatal(err)
+		}
+		m := build(t, c.Config)
+		seen[m.Config.ModelType] = true
+		tree, err := WriteTree(m.Root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, want any
+		if err := json.Unmarshal(tree, &got); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(c.Tree, &want); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\n got  %s\n want %s", c.Config, tree, c.Tree)
+			continue
+		}
+		for path, values := range c.Values {
+			checkValues(t, c.Config, path, m.Root.Find(path), values)
+		}
+		for path, node := range m.Root.Walk() {
+			if a, ok := node.Spec.(*AttentionSpec); ok && c.Rope != nil {
+				checkRope(t, c, path, a)
+			}
+		}
+	}
+	for _, name := range Architectures() {
+		if !seen[name] {
+			t.Errorf("no case of %s", name)
+		}
+	}
+}
+
+// checkValues compares a module's spec with the attributes of the reference's.
+func checkValues(t *testing.T, config []byte, path string, node *Module, values map[string]*float64) {
+	t.Helper()
+	number := func(name string) float64 {
+		if v := values[name]; v != nil {
+			return *v
+		}
+		return 0
+	}
+	switch s := node.Spec.(type) {
+	case *NormSpec:
+		if want := float32(number("variance_epsilon") + number("eps")); s.Eps != want {
+			t.Errorf("%s: %s: epsilon %v, want %v", config, path, s.Eps, want)
+		}
+	case *AttentionSpec:
+		if want := float32(number("scaling")); s.Scale != want {
+			t.Errorf("%s: %s: scale %v, want %v", config, path, s.Scale, want)
+		}
+		if _, ok := values["sliding_window"]; ok && float64(s.Window) != number("sliding_window") {
+			t.Errorf("%s: %s: window %d, want %v", config, path, s.Window, number("sliding_window"))
+		}
+	}
+}
+
+// checkRope compares the frequencies of one attention. Gemma 3 has them by layer type.
+func checkRope(t *testing.T, c referenceCase, path string, a *AttentionSpec) {
+	t.Helper()
+	kind := ""
+	if c.Rope.Inv["inv_freq"] == nil {
+		if kind = "full_attention_"; a.Window > 0 {
+			kind = "sliding_attention_"
+		}
+	}
+	want := c.Rope.Inv[kind+"inv_freq"]
+	inv, scale := a.Rope.Frequencies(1)
+	if len(inv) != len(want) {
+		t.Errorf("%s: %s: %d frequencies, want %d", c.Config, path, len(inv), len(want))
+		return
+	}
+	for i := range inv {
+		if math.Abs(float64(inv[i])-want[i]) > 2.4e-7*want[i] {
+			t.Errorf("%s: %s: frequency %d is %v, want %v", c.Config, path, i, inv[i], want[i])
+		}
+	}
+	if s := c.Rope.Scale[kind+"attention_scaling"]; math.Abs(scale-s) > 1e-12 {
+		t.Errorf("%s: %s: scale %v, want %v", c.Config, path, scale, s)
+	}
+}
