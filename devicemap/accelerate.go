@@ -452,6 +452,9 @@ func (s *solver) result(o Options) *Result {
 	for k, i := range s.placed {
 		r.Raw.Set(s.nodes[i].path, s.slots[s.on[k]].device)
 	}
+	if s.tolerant {
+		s.coverTies(&r.Raw)
+	}
 	r.Map = CleanDeviceMap(r.Raw)
 	if !o.OffloadBuffers {
 		r.HomelessBuffers = s.homelessBuffers()
@@ -465,6 +468,24 @@ func (s *solver) result(o Options) *Result {
 			"each module is where its own tensors fit")
 	}
 	return r
+}
+
+// coverTies gives names that no entry covers, as those in the second of two equal
+// modules, the device of the name that holds the values.
+func (s *solver) coverTies(m *Map) {
+	for _, g := range s.ties {
+		var home Device
+		for _, n := range g.nodes {
+			if !s.nodes[n].repeated {
+				home, _ = m.Device(s.nodes[n].path)
+			}
+		}
+		for _, name := range g.names {
+			if _, ok := m.Device(name); !ok {
+				m.Set(name, home)
+			}
+		}
+	}
 }
 
 // homelessBuffers adds up the buffers placed on CPU and disk, and is 0 where a GPU has

@@ -25,7 +25,7 @@ func BenchmarkSolveLargest(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		t, err := newTable(root, func(string, meta.DType, int64) float64 { return 0 })
+		t, err := newTable(root, countNothing)
 		if err != nil {
 			b.Fatal(err)
 		}

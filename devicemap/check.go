@@ -2,6 +2,7 @@ package devicemap
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/heftai/heft/meta"
@@ -79,7 +80,7 @@ func (s *Sizes) LargestLayer(noSplit []string) (bytes float64, paths []string) {
 // FindTiedParameters lists the names of each parameter that has several, the names and
 // the groups in alphabetical order.
 func FindTiedParameters(root *meta.Module) ([][]string, error) {
-	t, err := newTable(root, func(string, meta.DType, int64) float64 { return 0 })
+	t, err := newTable(root, countNothing)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +110,7 @@ func (e *UncoveredError) Error() string {
 // modules: names of tensors are among them, though they do cover their tensor. The error
 // for what is not covered is an *[UncoveredError].
 func CheckDeviceMap(root *meta.Module, m Map) (unknown []string, err error) {
-	t, err := newTable(root, func(string, meta.DType, int64) float64 { return 0 })
+	t, err := newTable(root, countNothing)
 	if err != nil {
 		return nil, err
 	}
@@ -136,9 +137,24 @@ func (t *table) uncovered(m Map) []string {
 		if n.module != nil || n.buffer != nil && !n.buffer.Persistent {
 			continue
 		}
-		if _, ok := m.Device(n.path); !ok {
+		if _, ok := m.Device(n.path); !ok && !t.coveredByExpert(m, int32(i)) {
 			missing = append(missing, n.path)
 		}
 	}
 	return missing
+}
+
+// coveredByExpert reports whether tensor i is a stack of experts of which m places each.
+func (t *table) coveredByExpert(m Map, i int32) bool {
+	path := t.nodes[i].path
+	module, ok := t.find(path[:max(0, strings.LastIndexByte(path, '.'))])
+	if !ok || t.stack(module) == 0 {
+		return false
+	}
+	for e := range t.stack(module) {
+		if _, ok := m.Device(meta.Join(t.nodes[module].path, strconv.Itoa(e))); !ok {
+			return false
+		}
+	}
+	return true
 }

@@ -9,7 +9,8 @@ import "strings"
 func CleanDeviceMap(m Map) Map { return clean(m, false) }
 
 // Clean is the shortest way to write the map without knowing the tree: as
-// CleanDeviceMap, but a path that has a device of its own keeps it.
+// CleanDeviceMap, but what had a device keeps it, whether an entry names it or a
+// shorter one covers it.
 func (m Map) Clean() Map { return clean(m, true) }
 
 // A branch is a prefix with the paths below it.
@@ -23,9 +24,13 @@ type branch struct {
 func clean(m Map, keep bool) Map {
 	root := &branch{entry: -1}
 	for i, e := range m.entries {
-		root.at(e.Path).entry = i
+		path := e.Path
+		if parent, _, _, ok := cutRange(path); ok && keep {
+			path = parent + "." + path[len(parent):] // where its children stand
+		}
+		root.at(path).entry = i
 	}
-	c := cleaner{entries: m.Entries(), keep: keep}
+	c := cleaner{from: m, entries: m.Entries(), keep: keep}
 	c.group(root)
 	return NewMap(c.entries...)
 }
@@ -67,6 +72,7 @@ func (b *branch) below(list []int) []int {
 
 // A cleaner rewrites entries in place: those of a group all become the group's.
 type cleaner struct {
+	from    Map
 	entries []Entry
 	keep    bool
 }
@@ -80,10 +86,11 @@ func (c *cleaner) group(b *branch) {
 	}
 	if len(list) > 1 && c.oneDevice(list) {
 		d := c.entries[list[0]].Device
-		if b.entry >= 0 && (!c.keep || c.entries[b.entry].Device == d) {
-			list = append(list, b.entry)
-		}
-		if b.entry < 0 || list[len(list)-1] == b.entry {
+		covered, ok := c.from.Device(b.path)
+		if !c.keep || !ok || covered == d {
+			if b.entry >= 0 {
+				list = append(list, b.entry)
+			}
 			for _, i := range list {
 				c.entries[i] = Entry{b.path, d}
 			}

@@ -30,14 +30,22 @@ func (d Device) GPU() (i int, ok bool) {
 // ParseDevice reads a device as users write it: "cpu", "disk", "mps", a GPU's number,
 // or torch's "cuda:N". Case and white space around it do not matter.
 func ParseDevice(text string) (Device, error) {
+	d, err := parseDevice(text)
+	if err != nil {
+		return "", fmt.Errorf("devicemap: %w", err)
+	}
+	return d, nil
+}
+
+func parseDevice(text string) (Device, error) {
 	name := strings.ToLower(strings.TrimSpace(text))
 	switch d := Device(name); d {
 	case CPU, Disk, MPS:
 		return d, nil
 	}
-	i, err := strconv.Atoi(strings.TrimPrefix(name, "cuda:"))
-	if err != nil || i < 0 {
-		return "", fmt.Errorf("devicemap: %q is no device: want a GPU's number, cpu, disk or mps", text)
+	i, ok := index(strings.TrimPrefix(name, "cuda:"))
+	if !ok {
+		return "", fmt.Errorf("%q is no device: want a GPU's number, cpu, disk or mps", text)
 	}
 	return GPU(i), nil
 }
@@ -56,7 +64,7 @@ func (d *Device) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &text); err != nil {
 		text = string(b)
 	}
-	parsed, err := ParseDevice(text)
+	parsed, err := parseDevice(text)
 	if err != nil {
 		return err
 	}

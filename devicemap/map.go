@@ -96,18 +96,19 @@ func (m Map) Get(path string) (Device, bool) {
 // Device is the device of the module or tensor at path: that of the longest entry it
 // lies under. ok is false where no entry covers it.
 func (m Map) Device(path string) (d Device, ok bool) {
-	i, ok := m.match(path)
+	i, _, ok := m.match(path)
 	if !ok {
 		return "", false
 	}
 	return m.entries[i].Device, true
 }
 
-// match is the index of the longest entry that path lies under.
-func (m Map) match(path string) (int, bool) {
+// match is the index of the longest entry that path lies under, and how much of path it
+// names: for PATH[a:b] that is PATH.N.
+func (m Map) match(path string) (entry, length int, ok bool) {
 	for {
 		if i, ok := m.at[path]; ok {
-			return i, true
+			return i, len(path), true
 		}
 		dot := strings.LastIndexByte(path, '.')
 		if len(m.ranges) > 0 {
@@ -115,14 +116,14 @@ func (m Map) match(path string) (int, bool) {
 			if n, ok := index(path[dot+1:]); ok {
 				for _, s := range m.ranges[parent] {
 					if s.begin <= n && n < s.end {
-						return s.entry, true
+						return s.entry, len(path), true
 					}
 				}
 			}
 		}
 		if dot < 0 {
 			i, ok := m.at[""]
-			return i, ok
+			return i, 0, ok
 		}
 		path = path[:dot]
 	}

@@ -31,6 +31,14 @@ var units = []struct {
 // 125,000,000 bytes. The number may be anything that Python's float takes: " 3 GB",
 // "1e3MB", "1_0MB". A number without a unit, TB and negative sizes are errors.
 func ParseSize(text string) (int64, error) {
+	size, err := parseSize(text)
+	if err != nil {
+		return 0, fmt.Errorf("devicemap: %w", err)
+	}
+	return size, nil
+}
+
+func parseSize(text string) (int64, error) {
 	upper := strings.ToUpper(text)
 	for _, u := range units {
 		if !strings.HasSuffix(upper, u.suffix) {
@@ -57,7 +65,36 @@ func ParseSize(text string) (int64, error) {
 }
 
 func sizeError(text, why string) error {
-	return fmt.Errorf("devicemap: %q is no size: %s", text, why)
+	return fmt.Errorf("%q is no size: %s", text, why)
+}
+
+// FormatSize writes bytes for people: "1.50 GiB", "12.0 MiB", "980 B".
+func FormatSize(bytes int64) string {
+	sign, f := "", float64(bytes)
+	if f < 0 {
+		sign, f = "-", -f
+	}
+	if f < 1024 {
+		return fmt.Sprintf("%s%.0f B", sign, f)
+	}
+	for _, unit := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		f /= 1024
+		if f < 1023.95 || unit == "TiB" {
+			return fmt.Sprintf("%s%.*f %s", sign, decimals(f), f, unit)
+		}
+	}
+	return ""
+}
+
+// decimals keeps three digits.
+func decimals(f float64) int {
+	switch {
+	case f < 9.995:
+		return 2
+	case f < 99.95:
+		return 1
+	}
+	return 0
 }
 
 // pythonFloat reads text as Python's float(): white space around it, underscores
@@ -126,6 +163,9 @@ func elementSize(d meta.DType) float64 {
 
 // A sizing says how many bytes the elements of a named tensor count for.
 type sizing func(path string, d meta.DType, elements int64) float64
+
+// countNothing is for tables of which only the names matter.
+func countNothing(string, meta.DType, int64) float64 { return 0 }
 
 // accelerateSizing counts as Accelerate's compute_module_sizes: a special dtype
 // decides by itself, dtype only shrinks, and integers and bools keep their size.

@@ -1,0 +1,124 @@
+package devicemap
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Explain says in a few lines what lies where and why that much: for each device its
+// memory by purpose and the paths on it, then the least that works and the warnings.
+func (p Plan) Explain() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "policy %s\n", p.Policy)
+	series := p.series()
+	for _, d := range p.Devices {
+		paths := pathsOn(series, d.Device)
+		if len(paths) == 0 && d.Used() == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "%-5s %s\n", d.Device, d.explain(p.DiskBytesPerToken))
+		if len(paths) > 0 {
+			fmt.Fprintf(&b, "      %s\n", strings.Join(paths, ", "))
+		}
+	}
+	if p.Least > 0 {
+		fmt.Fprintf(&b, "least %s on the host: room for what streams, one sequence of keys and values, activations\n", FormatSize(p.Least))
+	}
+	for _, w := range p.Warnings {
+		fmt.Fprintf(&b, "warning: %s\n", w)
+	}
+	return b.String()
+}
+
+func (d DevicePlan) explain(diskReads int64) string {
+	if d.Device == Disk {
+		return fmt.Sprintf("weights %s, of which a token reads %s", FormatSize(d.WeightsBytes), FormatSize(diskReads))
+	}
+	text := fmt.Sprintf("limit %s = weights %s", FormatSize(d.LimitBytes), FormatSize(d.WeightsBytes))
+	for _, use := range []struct {
+		name  string
+		bytes int64
+	}{{"kv", d.KVBytes}, {"activations", d.ActivationBytes}, {"staging", d.StagingBytes}} {
+		if use.bytes > 0 {
+			text += fmt.Sprintf(" + %s %s", use.name, FormatSize(use.bytes))
+		}
+	}
+	if free := d.LimitBytes - d.Used(); free >= 0 {
+		return text + fmt.Sprintf(" + free %s", FormatSize(free))
+	}
+	return text + fmt.Sprintf(" - %s over", FormatSize(d.Used()-d.LimitBytes))
+}
+
+// A series is the entries of a map whose paths differ in one number only, such as the
+// blocks of a model, or a single entry.
+type series struct {
+	before, after string // path is before + number + after; before alone for a single one
+	cells         []cell
+}
+
+type cell struct {
+	number int // -1 for a single entry
+	device Device
+}
+
+// series groups the plan's entries in the order of their first.
+func (p Plan) series() []*series {
+	var list []*series
+	byName := map[[2]string]*series{}
+	for path, d := range p.Map.All() {
+		before, number, after := cutNumber(path)
+		key := [2]string{before, after}
+		s := byName[key]
+		if s == nil || number < 0 {
+			s = &series{before: before, after: after}
+			byName[key] = s
+			list = append(list, s)
+		}
+		s.cells = append(s.cells, cell{number, d})
+	}
+	return list
+}
+
+// cutNumber takes a path apart at its first number. The number is -1 where there is none.
+func cutNumber(path string) (before string, number int, after string) {
+	for begin := 0; begin < len(path); {
+		end := begin + strings.IndexByte(path[begin:]+".", '.')
+		if n, ok := index(path[begin:end]); ok {
+			return path[:begin], n, path[end:]
+		}
+		begin = end + 1
+	}
+	return path, -1, ""
+}
+
+// pathsOn lists what lies on d, with runs of numbers in one: "model.layers.0-6".
+func pathsOn(list []*series, d Device) []string {
+	var paths []string
+	for _, s := range list {
+		for i := 0; i < len(s.cells); i++ {
+			if s.cells[i].device != d {
+				continue
+			}
+			first := s.cells[i].number
+			for i+1 < len(s.cells) && s.cells[i+1].device == d && s.cells[i+1].number == s.cells[i].number+1 {
+				i++
+			}
+			paths = append(paths, s.name(first, s.cells[i].number))
+		}
+	}
+	return paths
+}
+
+// name is the path of the cells from first to last.
+func (s *series) name(first, last int) string {
+	switch {
+	case first < 0 && s.before == "":
+		return "the model"
+	case first < 0:
+		return s.before
+	case first == last:
+		return s.before + strconv.Itoa(first) + s.after
+	}
+	return fmt.Sprintf("%s%d-%d%s", s.before, first, last, s.after)
+}

@@ -1,0 +1,170 @@
+package devicemap
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A Budget is what one device may hold. All amounts are bytes.
+type Budget struct {
+	Device Device
+	// Limit bounds everything that Heft keeps on the device. It does not count for the
+	// disk, which has no limit and need not be given.
+	Limit int64
+	// KV, Activations and Staging are kept free for keys and values, for activations
+	// and for copies of weights on their way. What weights from the disk need on their
+	// way through the CPU is added by Solve.
+	KV, Activations, Staging int64
+}
+
+// room is what a budget leaves for weights, keys and values reduced to kv.
+func (b *Budget) room(kv int64) int64 { return b.Limit - kv - b.Activations - b.Staging }
+
+// DevicePlan is what a plan keeps on one device, in bytes.
+type DevicePlan struct {
+	Device          Device `json:"device"`
+	LimitBytes      int64  `json:"limit_bytes"` // 0 for the disk
+	WeightsBytes    int64  `json:"weights_bytes"`
+	KVBytes         int64  `json:"kv_bytes"`
+	ActivationBytes int64  `json:"activation_bytes"`
+	StagingBytes    int64  `json:"staging_bytes"`
+}
+
+// Used is the sum of what the plan keeps on the device.
+func (d DevicePlan) Used() int64 {
+	return d.WeightsBytes + d.KVBytes + d.ActivationBytes + d.StagingBytes
+}
+
+// A Plan says where each part of a model lives and what memory that takes. Its JSON
+// has the fields of `serve plan --json` that are known before anything is measured.
+type Plan struct {
+	Policy Kind `json:"policy"`
+	// Map has one entry for each unit, in tree order. Every parameter and buffer of
+	// the model lies under one.
+	Map     Map          `json:"device_map"`
+	Devices []DevicePlan `json:"devices"` // GPUs, mps, CPU, disk
+	// Least is the least memory on the CPU that works for what is not on a GPU: twice the
+	// largest unit that streams and twice the largest expert, the units that had better
+	// stay than make this larger, one sequence of keys and values, the activations. What
+	// is pinned to the disk streams.
+	Least int64 `json:"least_bytes"`
+	// BelowLeast is set where the CPU's limit is less than Least: the plan does not
+	// keep to it.
+	BelowLeast bool `json:"below_least,omitempty"`
+	// DiskBytesPerToken is what one token reads from the disk.
+	DiskBytesPerToken int64    `json:"disk_bytes_per_token"`
+	Warnings          []string `json:"warnings,omitempty"`
+
+	units []unit
+}
+
+// Device is the plan of device d.
+func (p Plan) Device(d Device) DevicePlan {
+	for _, plan := range p.Devices {
+		if plan.Device == d {
+			return plan
+		}
+	}
+	return DevicePlan{Device: d}
+}
+
+// stagingOf is the room that units stream through, for those that streams holds of, and
+// the path of the largest. Parts of one unit stream together, experts one by one.
+func stagingOf(units []unit, streams func(u *unit) bool) (bytes int64, largest string) {
+	sums := make([]int64, len(units))
+	var stream, expert int64
+	for i := range units {
+		u := &units[i]
+		if !streams(u) {
+			continue
+		}
+		expert = max(expert, u.expert)
+		whole := u.wholeOr(i)
+		if sums[whole] += u.stream; sums[whole] > stream {
+			stream, largest = sums[whole], units[whole].path
+		}
+	}
+	return 2 * (stream + expert), largest
+}
+
+// wholeOr is the index of the unit that u is a part of, or u's own.
+func (u *unit) wholeOr(i int) int {
+	if u.whole >= 0 {
+		return u.whole
+	}
+	return i
+}
+
+// finish makes the plan of placed units.
+func finish(units []unit, budgets []Budget, p Policy) Plan {
+	plan := Plan{Policy: p.Kind, units: units}
+	weights := map[Device]int64{}
+	for i := range units {
+		u := &units[i]
+		if u.home >= 0 && u.pin == "" {
+			u.at = units[u.home].at
+		}
+		if u.whole < 0 || u.pin != "" || u.at != units[u.whole].at {
+			plan.Map.Set(u.path, u.at)
+		}
+		weights[u.at] += u.bytes
+		if u.at == Disk {
+			plan.DiskBytesPerToken += u.reads
+		}
+	}
+	staging, largest := stagingOf(units, func(u *unit) bool { return u.at == Disk })
+	host := hostOf(budgets)
+	for i, b := range budgets {
+		d := DevicePlan{Device: b.Device, LimitBytes: b.Limit, WeightsBytes: weights[b.Device],
+			KVBytes: b.KV, ActivationBytes: b.Activations, StagingBytes: b.Staging}
+		if i == host {
+			d.StagingBytes += staging
+			d.KVBytes = b.kvBeside(d.WeightsBytes+staging, p.SequenceKV)
+			plan.Least = leastMemory(units) + b.Staging + b.Activations + b.leastKV(p.SequenceKV)
+			plan.BelowLeast = b.Limit < plan.Least
+		}
+		plan.Devices = append(plan.Devices, d)
+	}
+	plan.warn(host, largest)
+	return plan
+}
+
+// warn says where the plan does not keep to a limit.
+func (p *Plan) warn(host int, largest string) {
+	for i, d := range p.Devices {
+		switch {
+		case i == host && p.BelowLeast:
+			p.Warnings = append(p.Warnings, fmt.Sprintf("%s: %s is below the least that works, %s",
+				d.Device, FormatSize(d.LimitBytes), FormatSize(p.Least)))
+		case d.Device != Disk && d.Used() > d.LimitBytes:
+			w := fmt.Sprintf("%s: the plan takes %s, %s more than the limit", d.Device, FormatSize(d.Used()), FormatSize(d.Used()-d.LimitBytes))
+			if i == host && d.StagingBytes > 0 && largest != "" {
+				w += fmt.Sprintf(", %s of it for %s and others to stream", FormatSize(d.StagingBytes), largest)
+			}
+			p.Warnings = append(p.Warnings, w)
+		}
+	}
+}
+
+// leastKV is what KV may not be made smaller than.
+func (b *Budget) leastKV(sequence int64) int64 {
+	if sequence <= 0 {
+		return b.KV
+	}
+	return min(b.KV, sequence)
+}
+
+// kvBeside is the room for KV beside other bytes: what the budget asks, less what the
+// limit does not allow, but one sequence at least.
+func (b *Budget) kvBeside(other, sequence int64) int64 {
+	return max(min(b.KV, b.room(0)-other), b.leastKV(sequence))
+}
+
+// hostOf is the budget through which weights stream: the CPU's, else the first but the
+// disk's; -1 for none.
+func hostOf(budgets []Budget) int {
+	if i := slices.IndexFunc(budgets, func(b Budget) bool { return b.Device == CPU }); i >= 0 {
+		return i
+	}
+	return slices.IndexFunc(budgets, func(b Budget) bool { return b.Device != Disk })
+}

@@ -1,0 +1,282 @@
+package devicemap
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/heftai/heft/meta"
+)
+
+// Kind says who decides where modules go.
+type Kind string
+
+// The kinds of policy.
+const (
+	// Auto is Heft's own: weights that are read most for a token stay nearest.
+	Auto Kind = "auto"
+	// Balanced, BalancedLow0 and Sequential are Accelerate's, over the same budgets.
+	Balanced     Kind = "balanced"
+	BalancedLow0 Kind = "balanced_low_0"
+	Sequential   Kind = "sequential"
+	// Manual places everything where the user's map says.
+	Manual Kind = "manual"
+)
+
+// keywords are the kinds that users name.
+var keywords = []Kind{Auto, Balanced, BalancedLow0, Sequential}
+
+// A Policy says how Solve places a model.
+type Policy struct {
+	Kind Kind // "" is Auto
+	// Pins are what the user placed by hand: with Auto the rest is fitted around
+	// them, with Manual they are the whole map, the others take none.
+	Pins Map
+	// SequenceKV is what the keys and values of one sequence take, in bytes: the room
+	// for KV is not made smaller than this.
+	SequenceKV int64
+	// DType is the type that floating point weights are loaded as; "" keeps each
+	// tensor's own. It makes weights smaller, never larger.
+	DType string
+	// NoSplit are the classes that are placed as a whole; nil means the model's.
+	NoSplit []string
+	// OffloadBuffers is Accelerate's, for its policies.
+	OffloadBuffers bool
+}
+
+// ParseMap reads what users write for a device map:
+//
+//	auto, balanced, balanced_low_0, sequential    a policy
+//	cpu, disk, N                                  the whole model on one device
+//	{"PATH": DEVICE, …} or [["PATH", DEVICE], …]  JSON: the whole map
+//	PATH=DEVICE,PATH=DEVICE                       pins: auto fits the rest around them
+//
+// PATH is a module or a tensor of the model, or one of the forms that [Map] describes.
+// Whether the paths are there and cover the model is for [Solve] to say.
+func ParseMap(text string) (Policy, error) {
+	p, err := parseMap(strings.TrimSpace(text))
+	if err != nil {
+		return Policy{}, fmt.Errorf("devicemap: %w", err)
+	}
+	return p, nil
+}
+
+func parseMap(text string) (Policy, error) {
+	if text == "" {
+		return Policy{}, fmt.Errorf("no device map: want %s", mapForms)
+	}
+	if slices.Contains(keywords, Kind(text)) {
+		return Policy{Kind: Kind(text)}, nil
+	}
+	if text[0] == '{' || text[0] == '[' && !strings.Contains(text, "=") {
+		return parseJSONMap([]byte(text))
+	}
+	if !strings.Contains(text, "=") {
+		d, err := parseDevice(text)
+		if err != nil {
+			return Policy{}, fmt.Errorf("%q is no device map: want %s%s", text, mapForms, didYouMean(nearKeywords(text)))
+		}
+		return Policy{Kind: Manual, Pins: NewMap(Entry{"", d})}, nil
+	}
+	pins, err := parsePins(text)
+	if err != nil {
+		return Policy{}, err
+	}
+	return Policy{Kind: Auto, Pins: pins}, nil
+}
+
+const mapForms = "auto, balanced, balanced_low_0, sequential, cpu, disk, a GPU's number, PATH=DEVICE,… or JSON"
+
+func nearKeywords(text string) []string {
+	if len(text) <= len(CPU) {
+		return nil
+	}
+	names := []string{string(CPU), string(Disk)}
+	for _, k := range keywords {
+		names = append(names, string(k))
+	}
+	return nearest(strings.ToLower(text), names, 1)
+}
+
+func parseJSONMap(text []byte) (Policy, error) {
+	var m Map
+	var whole any // Unmarshal refuses what stands after a value
+	err := json.Unmarshal(text, &whole)
+	if err == nil {
+		err = m.read(text)
+	}
+	if err != nil {
+		return Policy{}, fmt.Errorf("device map: %w", err)
+	}
+	if m.Len() == 0 {
+		return Policy{}, fmt.Errorf("device map: it is empty")
+	}
+	return Policy{Kind: Manual, Pins: m}, nil
+}
+
+func parsePins(text string) (Map, error) {
+	var pins Map
+	for item := range strings.SplitSeq(text, ",") {
+		path, name, ok := strings.Cut(item, "=")
+		path = strings.TrimSpace(path)
+		if !ok || path == "" {
+			return Map{}, fmt.Errorf("%q in the device map: want PATH=DEVICE", item)
+		}
+		d, err := parseDevice(name)
+		if err == nil {
+			err = pins.add(Entry{path, d})
+		}
+		if err != nil {
+			return Map{}, fmt.Errorf("device map, %q: %w", item, err)
+		}
+	}
+	return pins, nil
+}
+
+// ParseMaxMemory reads "DEVICE=SIZE,DEVICE=SIZE", as in "0=20GiB,cpu=30GiB", in the
+// order given. A size is as ParseSize takes it, or a plain number of bytes.
+func ParseMaxMemory(text string) ([]Memory, error) {
+	var list []Memory
+	for item := range strings.SplitSeq(text, ",") {
+		m, err := parseMemory(item)
+		if err == nil && slices.ContainsFunc(list, func(o Memory) bool { return o.Device == m.Device }) {
+			err = fmt.Errorf("device %s stands there twice", m.Device)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("devicemap: memory list, %q: %w", item, err)
+		}
+		list = append(list, m)
+	}
+	return list, nil
+}
+
+func parseMemory(item string) (Memory, error) {
+	name, amount, ok := strings.Cut(item, "=")
+	if !ok {
+		return Memory{}, fmt.Errorf("want DEVICE=SIZE, like cpu=30GiB")
+	}
+	d, err := parseDevice(name)
+	if err != nil {
+		return Memory{}, err
+	}
+	amount = strings.TrimSpace(amount)
+	size, err := strconv.ParseInt(amount, 10, 64)
+	if err != nil {
+		size, err = parseSize(amount)
+	}
+	if err == nil && size < 0 {
+		err = sizeError(amount, "it is negative")
+	}
+	return Memory{d, float64(size)}, err
+}
+
+// An UnknownPathError is a path of a device map that the model does not have.
+type UnknownPathError struct {
+	Path string
+	Near []string // paths that the model has, nearest first
+	Why  string   // what is wrong where the path is one of an expert
+}
+
+func (e *UnknownPathError) Error() string {
+	if e.Why != "" {
+		return fmt.Sprintf("devicemap: %s: %s", e.Path, e.Why)
+	}
+	return fmt.Sprintf("devicemap: the model has no module %q%s", e.Path, didYouMean(e.Near))
+}
+
+// CheckPaths checks that the model has what every path of m names. The error is an
+// *[UnknownPathError] for the first that it lacks.
+func CheckPaths(root *meta.Module, m Map) error {
+	t, err := newTable(root, countNothing)
+	if err != nil {
+		return err
+	}
+	return t.checkPaths(m)
+}
+
+func (t *table) checkPaths(m Map) error {
+	for path := range m.All() {
+		if _, ok := t.find(path); ok {
+			continue
+		}
+		parent, begin, end, ok := children(path)
+		n, found := t.find(parent)
+		switch {
+		case !ok || !found:
+			return &UnknownPathError{Path: path, Near: t.near(path)}
+		case t.stack(n) >= end:
+		case t.stack(n) > 0:
+			return &UnknownPathError{Path: path, Why: fmt.Sprintf("%s has %d experts", parent, t.stack(n))}
+		default:
+			for i := begin; i < end; i++ {
+				if !t.has(meta.Join(parent, strconv.Itoa(i))) {
+					return &UnknownPathError{Path: path, Near: t.near(path), Why: t.numbered(n)}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// checkStacks refuses pins on single tensors of stacked experts.
+func (t *table) checkStacks(pins Map) error {
+	for path := range pins.All() {
+		parent := path[:max(0, strings.LastIndexByte(path, '.'))]
+		n, _ := t.find(path)
+		if p, ok := t.find(parent); ok && t.stack(p) > 0 && t.nodes[n].path == path && t.nodes[n].module == nil {
+			return &UnknownPathError{Path: path, Why: fmt.Sprintf("experts are placed together or one by one: "+
+				"place %s, or experts as %s.0 or %s[0:%d]", parent, parent, parent, t.stack(p))}
+		}
+	}
+	return nil
+}
+
+// numbered says which numbers the children of node i have, where they have any.
+func (t *table) numbered(i int32) string {
+	last := 0
+	for t.has(meta.Join(t.nodes[i].path, strconv.Itoa(last))) {
+		last++
+	}
+	if last == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s has 0 to %d", describe(t.nodes[i].path), last-1)
+}
+
+// children takes PATH.N and PATH[a:b] apart.
+func children(path string) (parent string, begin, end int, ok bool) {
+	if parent, begin, end, ok = cutRange(path); ok {
+		return parent, begin, end, true
+	}
+	dot := strings.LastIndexByte(path, '.')
+	n, ok := index(path[dot+1:])
+	return path[:max(dot, 0)], n, n + 1, ok
+}
+
+func (t *table) has(path string) bool {
+	_, ok := t.find(path)
+	return ok
+}
+
+// stack is the number of experts that node i stacks: it is a module without modules of
+// its own with tensors, called experts, whose parameters share their first dimension. 0
+// for all else.
+func (t *table) stack(i int32) int {
+	m := t.nodes[i].module
+	if m == nil || len(m.Params) == 0 || t.nodes[i].name() != "experts" {
+		return 0
+	}
+	count := 0
+	for _, p := range m.Params {
+		if len(p.Shape) < 2 || count != 0 && p.Shape[0] != count {
+			return 0
+		}
+		count = p.Shape[0]
+	}
+	return count
+}
+
+// name is the last part of the node's path.
+func (n *node) name() string { return n.path[strings.LastIndexByte(n.path, '.')+1:] }

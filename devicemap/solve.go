@@ -1,0 +1,463 @@
+package devicemap
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/heftai/heft/meta"
+)
+
+// A RefusedError says why a model cannot be placed as the user asked.
+type RefusedError struct {
+	Device Device
+	Reason string
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("devicemap: device %s: %s", e.Device, e.Reason)
+}
+
+// Solve places a model within budgets. It answers every input of one kind alike: the
+// same model, budgets and policy give the same plan.
+//
+// Auto places units (blocks, and what stands outside of blocks) by what one token reads
+// of them: first what is read whole, then the experts of mixtures, then tables of which
+// single rows are read, each in tree order. GPUs are filled one after the other, then the
+// CPU. What does not fit streams from the disk through the CPU, which then keeps room for
+// two of the largest unit that streams (and two experts); of all sizes of this room the
+// one is taken with which a token reads least from the disk. A block stays whole, but its
+// experts may be elsewhere than the rest of it.
+//
+// Pins stay where they are: that they do not fit, or name a device without a budget, is
+// a *[RefusedError]; that the model lacks a path is an *[UnknownPathError], that a
+// manual map leaves out tensors an *[UncoveredError].
+//
+// The other policies run Accelerate's solver with what the budgets leave for weights. A
+// CPU budget below the least that works is planned for as well as may be, with
+// [Plan.BelowLeast] set.
+func Solve(model *meta.Model, budgets []Budget, policy Policy) (Plan, error) {
+	if model == nil || model.Root == nil {
+		return Plan{}, fmt.Errorf("devicemap: no model")
+	}
+	if policy.Kind == "" {
+		policy.Kind = Auto
+	}
+	if policy.NoSplit == nil {
+		policy.NoSplit = model.NoSplitClasses
+	}
+	budgets, err := sortBudgets(budgets)
+	if err != nil {
+		return Plan{}, err
+	}
+	sizes, err := ownSizing(policy.DType)
+	if err != nil {
+		return Plan{}, err
+	}
+	t, err := newTable(model.Root, sizes)
+	if err != nil {
+		return Plan{}, err
+	}
+	if err := t.checkPaths(policy.Pins); err != nil {
+		return Plan{}, err
+	}
+	switch policy.Kind {
+	case Auto:
+		if err := t.checkStacks(policy.Pins); err != nil {
+			return Plan{}, err
+		}
+		return solveAuto(t, budgets, policy)
+	case Manual:
+		if missing := t.uncovered(policy.Pins); len(missing) > 0 {
+			return Plan{}, &UncoveredError{missing}
+		}
+		return solveManual(t, budgets, policy, policy.Pins)
+	case Balanced, BalancedLow0, Sequential:
+		return solveAccelerate(model.Root, t, budgets, policy)
+	}
+	return Plan{}, fmt.Errorf("devicemap: unknown policy %q", policy.Kind)
+}
+
+// sortBudgets orders budgets as Accelerate orders devices and adds the disk.
+func sortBudgets(budgets []Budget) ([]Budget, error) {
+	list := slices.Clone(budgets)
+	slices.SortStableFunc(list, func(a, b Budget) int { return compareDevices(a.Device, b.Device) })
+	for i, b := range list {
+		if _, _, ok := b.Device.order(); !ok {
+			return nil, fmt.Errorf("devicemap: budget for unknown device %q", b.Device)
+		}
+		if i > 0 && list[i-1].Device == b.Device {
+			return nil, fmt.Errorf("devicemap: two budgets for device %s", b.Device)
+		}
+		if min(b.Limit, b.KV, b.Activations, b.Staging) < 0 {
+			return nil, fmt.Errorf("devicemap: the budget of device %s is negative", b.Device)
+		}
+	}
+	if n := len(list); n == 0 || list[n-1].Device != Disk {
+		list = append(list, Budget{Device: Disk})
+	}
+	list[len(list)-1].Limit = 0
+	return list, nil
+}
+
+// ownSizing counts whole bytes of each tensor as it lies in memory, in dtype where that
+// is smaller.
+func ownSizing(dtype string) (sizing, error) {
+	most := math.Inf(1)
+	if dtype != "" {
+		var err error
+		if most, err = DTypeByteSize(dtype); err != nil {
+			return nil, err
+		}
+	}
+	return func(_ string, d meta.DType, elements int64) float64 {
+		bytes := float64(d.Bytes(elements))
+		if shrinks(d) && most < float64(d.Bits())/8 {
+			bytes = math.Ceil(float64(elements) * most)
+		}
+		return bytes
+	}, nil
+}
+
+// solveAuto is Heft's own policy.
+func solveAuto(t *table, budgets []Budget, p Policy) (Plan, error) {
+	d := divide(t, p.NoSplit, p.Pins, true)
+	if err := placePins(d.units, budgets, p); err != nil {
+		return Plan{}, err
+	}
+	f := filler{units: d.units, budgets: budgets, room: make([]int64, len(budgets))}
+	host := hostOf(budgets)
+	for i := range budgets {
+		f.room[i] = budgets[i].room(budgets[i].KV)
+	}
+	for _, u := range d.units {
+		if i := f.index(u.at); i >= 0 {
+			f.room[i] -= u.bytes
+		}
+	}
+	f.rank()
+	f.fillGPUs(host)
+	if host >= 0 && !f.fillHost(host) {
+		// One sequence still runs where there is no room for all that were planned.
+		f.room[host] += budgets[host].KV - budgets[host].leastKV(p.SequenceKV)
+		f.fillHost(host)
+	}
+	f.restToDisk()
+	return checked(d, budgets, p)
+}
+
+// checked is the plan of placed units, refused where what the user placed leaves the
+// host too little to stream the rest.
+func checked(d *divider, budgets []Budget, p Policy) (Plan, error) {
+	plan := finish(d.units, budgets, p)
+	plan.Warnings = append(d.warnings, plan.Warnings...)
+	host := hostOf(budgets)
+	if host < 0 || plan.BelowLeast || p.Pins.Len() == 0 {
+		return plan, nil
+	}
+	if h := plan.Devices[host]; h.WeightsBytes > 0 && h.Used() > h.LimitBytes {
+		return Plan{}, &RefusedError{h.Device, fmt.Sprintf("what is placed there by hand takes %s, and streaming the rest from the disk %s, which is %s more than its limit of %s allows",
+			FormatSize(h.WeightsBytes), FormatSize(h.StagingBytes), FormatSize(h.Used()-h.LimitBytes), FormatSize(h.LimitBytes))}
+	}
+	return plan, nil
+}
+
+// placePins puts pinned units in place and checks that what the user placed fits.
+func placePins(units []unit, budgets []Budget, p Policy) error {
+	pinned := map[Device]int64{}
+	for i := range units {
+		u := &units[i]
+		if u.pin == "" {
+			continue
+		}
+		if !slices.ContainsFunc(budgets, func(b Budget) bool { return b.Device == u.pin }) {
+			return &RefusedError{u.pin, fmt.Sprintf("%s is placed there, but the devices are %s",
+				describe(u.path), deviceNames(budgets))}
+		}
+		u.at = u.pin
+		pinned[u.pin] += u.bytes
+	}
+	for _, b := range budgets {
+		room := max(0, b.room(b.leastKV(p.SequenceKV)))
+		if need := pinned[b.Device]; b.Device != Disk && need > room && p.Pins.Len() > 0 {
+			return &RefusedError{b.Device, fmt.Sprintf("what is placed there by hand takes %s, and of its %s only %s are free for weights",
+				FormatSize(need), FormatSize(b.Limit), FormatSize(room))}
+		}
+	}
+	return nil
+}
+
+func deviceNames(budgets []Budget) string {
+	var names []string
+	for _, b := range budgets {
+		names = append(names, string(b.Device))
+	}
+	return strings.Join(names, ", ")
+}
+
+// describe is a path in a message.
+func describe(path string) string {
+	if path == "" {
+		return "the model"
+	}
+	return path
+}
+
+// A filler places the units that are free.
+type filler struct {
+	units   []unit
+	budgets []Budget
+	room    []int64 // left for weights, by budget
+	free    []int   // units without a place, most wanted first
+	needs   []int64 // what each unit streams, with parts of it that are pinned to the disk
+}
+
+func (f *filler) index(d Device) int {
+	return slices.IndexFunc(f.budgets, func(b Budget) bool { return b.Device == d })
+}
+
+// rank orders the free units by what a token reads of each of their bytes.
+func (f *filler) rank() {
+	for i, u := range f.units {
+		if u.at == "" && u.home < 0 {
+			f.free = append(f.free, i)
+		}
+	}
+	slices.SortStableFunc(f.free, func(a, b int) int {
+		return cmp.Compare(f.units[b].density(), f.units[a].density())
+	})
+}
+
+func (u *unit) density() float64 {
+	if u.bytes == 0 {
+		return 1
+	}
+	return float64(u.reads) / float64(u.bytes)
+}
+
+// fillGPUs fills the accelerators one after the other, never going back within units of
+// one density, so that neighbours share a device.
+func (f *filler) fillGPUs(host int) {
+	at, density := 0, -1.0
+	var rest []int
+	for _, i := range f.free {
+		u := &f.units[i]
+		if d := u.density(); d != density {
+			at, density = 0, d
+		}
+		for at < len(f.budgets) && f.budgets[at].Device.accelerator() && (u.bytes > f.room[at] || at == host) {
+			at++
+		}
+		if at == len(f.budgets) || !f.budgets[at].Device.accelerator() {
+			rest = append(rest, i)
+			continue
+		}
+		u.at = f.budgets[at].Device
+		f.room[at] -= u.bytes
+	}
+	f.free = rest
+}
+
+// fillHost chooses what of the rest stays on the host, with as much room for streaming as
+// makes a token read least. It reports whether there is a way within the room.
+func (f *filler) fillHost(host int) bool {
+	best := choice{}
+	for _, c := range f.choices() {
+		if c = f.try(f.room[host], c); c.ok && c.better(best) {
+			best = c
+		}
+	}
+	for _, i := range best.stay {
+		f.units[i].at = f.budgets[host].Device
+	}
+	return best.ok
+}
+
+// choices are the sizes that the room for streaming may have, the smallest first.
+func (f *filler) choices() []choice {
+	pinned, pinnedExpert := f.pinnedStreams()
+	fixed, expert := slices.Max(append(pinned, 0)), pinnedExpert
+	f.needs = make([]int64, len(f.units))
+	sizes := []int64{fixed}
+	for _, i := range f.free {
+		u := &f.units[i]
+		f.needs[i] = u.stream
+		if u.stream > 0 {
+			f.needs[i] += pinned[u.wholeOr(i)]
+		}
+		sizes = append(sizes, max(f.needs[i], fixed))
+		expert = max(expert, u.expert)
+	}
+	var list []choice
+	for _, size := range distinct(sizes) {
+		for _, expert := range distinct([]int64{pinnedExpert, expert}) {
+			list = append(list, choice{stream: size, expert: expert})
+		}
+	}
+	return list
+}
+
+// pinnedStreams is what of each unit must stream, with its parts, and the largest expert
+// that must.
+func (f *filler) pinnedStreams() (units []int64, expert int64) {
+	units = make([]int64, len(f.units))
+	for i := range f.units {
+		if u := &f.units[i]; u.at == Disk {
+			units[u.wholeOr(i)] += u.stream
+			expert = max(expert, u.expert)
+		}
+	}
+	return units, expert
+}
+
+// distinct sorts sizes and leaves out what repeats, and of very many all but some.
+func distinct(sizes []int64) []int64 {
+	const most = 64
+	slices.Sort(sizes)
+	sizes = slices.Compact(sizes)
+	for len(sizes) > most {
+		half := sizes[:0:0]
+		for i := len(sizes) - 1; i >= 0; i -= 2 { // the largest stays
+			half = append(half, sizes[i])
+		}
+		slices.Reverse(half)
+		sizes = half
+	}
+	return sizes
+}
+
+// A choice is one size of the room for streaming and what comes of it.
+type choice struct {
+	stream, expert int64 // the largest unit and expert that may stream
+	stay           []int // units on the host
+	reads, disk    int64 // what a token reads from disk, what lies there
+	ok             bool
+}
+
+// better prefers fewer bytes read for a token, then more on the host, then what came
+// first, which is the smaller room.
+func (c choice) better(o choice) bool {
+	return !o.ok || cmp.Or(cmp.Compare(c.reads, o.reads), cmp.Compare(c.disk, o.disk)) < 0
+}
+
+// must reports whether unit i is too large to stream.
+func (f *filler) must(i int, c choice) bool {
+	return f.needs[i] > c.stream || f.units[i].expert > c.expert
+}
+
+// staging is the room that the choice streams through.
+func (c choice) staging() int64 { return 2 * (c.stream + c.expert) }
+
+// try keeps on the host what is too large to stream, then whatever fits.
+func (f *filler) try(room int64, c choice) choice {
+	room -= c.staging()
+	c.ok = room >= 0
+	for pass := range 2 {
+		for _, i := range f.free {
+			u := &f.units[i]
+			must := f.must(i, c)
+			if must != (pass == 0) {
+				continue
+			}
+			if u.bytes <= room {
+				room -= u.bytes
+				c.stay = append(c.stay, i)
+				continue
+			}
+			c.ok = c.ok && !must
+			c.reads += u.reads
+			c.disk += u.bytes
+		}
+	}
+	return c
+}
+
+// leastMemory is the least that the units outside of accelerators run in, with those that
+// are pinned to the disk streaming and all others free.
+func leastMemory(units []unit) int64 {
+	f := filler{units: slices.Clone(units)}
+	for i := range f.units {
+		switch u := &f.units[i]; {
+		case u.at.accelerator():
+			u.stream, u.expert = 0, 0
+		case u.pin == Disk:
+			u.at = Disk
+		default:
+			f.free = append(f.free, i)
+			u.at = ""
+		}
+	}
+	least := int64(math.MaxInt64)
+	for _, c := range f.choices() {
+		need := c.staging()
+		for _, i := range f.free {
+			if f.must(i, c) {
+				need += f.units[i].bytes
+			}
+		}
+		least = min(least, need)
+	}
+	return least
+}
+
+// restToDisk puts what has no place yet on the disk.
+func (f *filler) restToDisk() {
+	for _, i := range f.free {
+		if f.units[i].at == "" {
+			f.units[i].at = Disk
+		}
+	}
+}
+
+// solveManual is the plan of a whole map.
+func solveManual(t *table, budgets []Budget, p Policy, m Map) (Plan, error) {
+	d := divide(t, p.NoSplit, m, false)
+	if err := placePins(d.units, budgets, p); err != nil {
+		return Plan{}, err
+	}
+	for i := range d.units {
+		if d.units[i].at == "" { // buffers that no checkpoint has
+			d.units[i].at = budgets[0].Device
+		}
+	}
+	return checked(d, budgets, p)
+}
+
+// solveAccelerate runs Accelerate's solver within what the budgets leave for weights.
+func solveAccelerate(root *meta.Module, t *table, budgets []Budget, p Policy) (Plan, error) {
+	if p.Pins.Len() > 0 {
+		return Plan{}, fmt.Errorf("devicemap: policy %s takes no pins: use auto", p.Kind)
+	}
+	o := Options{MaxMemory: []Memory{}, NoSplitModuleClasses: p.NoSplit, DType: p.DType, OffloadBuffers: p.OffloadBuffers}
+	for _, b := range budgets {
+		if b.Device != Disk {
+			o.MaxMemory = append(o.MaxMemory, Memory{b.Device, float64(max(0, b.room(b.KV)))})
+		}
+	}
+	if p.Kind != Sequential {
+		var err error
+		if o.MaxMemory, err = BalancedMemory(root, o, p.Kind == BalancedLow0); err != nil {
+			return Plan{}, err
+		}
+	}
+	result, err := InferAutoDeviceMap(root, o)
+	if err != nil {
+		return Plan{}, err
+	}
+	if slices.Contains(result.Raw.Devices(), Disk) {
+		// The solver keeps room for one layer on the CPU, and streaming takes two.
+		host := hostOf(budgets)
+		if i := slices.IndexFunc(o.MaxMemory, func(m Memory) bool { return m.Device == budgets[host].Device }); i >= 0 {
+			layer := newSolver(t, nil, o).largest
+			o.MaxMemory[i].Bytes = max(0, o.MaxMemory[i].Bytes-layer)
+			if result, err = InferAutoDeviceMap(root, o); err != nil {
+				return Plan{}, err
+			}
+		}
+	}
+	plan, err := solveManual(t, budgets, p, result.Raw)
+	plan.Warnings = append(result.Warnings, plan.Warnings...)
+	return plan, err
+}

@@ -1,0 +1,255 @@
+package devicemap
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/heftai/heft/meta"
+)
+
+// A unit is what a plan places as a whole: a module of a no-split class, a module
+// without children or a tensor of a split module, without the parts of it that are
+// units of their own, which are its experts and what the user pinned below it.
+type unit struct {
+	path string
+	// bytes is what the unit weighs, reads what of it one token needs: one row of a
+	// table, the chosen experts of a mixture, all of anything else.
+	bytes, reads int64
+	// stream is the room it takes while it passes from the disk; expert that of one of
+	// its experts, which pass one by one. Rows of tables need none.
+	stream, expert int64
+	pin            Device // "" where the policy may choose
+	whole          int    // of a part: the unit that it is a part of; else -1
+	block          bool
+	home           int // where it holds only tied parameters: the unit with the values; else -1
+	at             Device
+}
+
+// A share says what of a tensor one token reads.
+type share struct {
+	of      float64
+	lookup  bool  // single rows, from the mapping
+	experts int32 // the module that stacks experts, of which this is a parameter; 0 for none
+	count   int64 // of experts
+}
+
+// A divider makes the units of a model.
+type divider struct {
+	*table
+	noSplit  map[string]bool
+	pins     Map
+	parents  map[string]bool // paths of which pins name single experts
+	cut      bool            // experts are parts
+	shares   map[int32]share
+	owner    map[int32]int // tied tensor → unit
+	units    []unit
+	warnings []string
+}
+
+// divide lists the units of a model in tree order, parts after the unit they are of.
+// With cut the experts of a block are a part of it.
+func divide(t *table, noSplit []string, pins Map, cut bool) *divider {
+	d := &divider{table: t, noSplit: map[string]bool{}, pins: pins, parents: map[string]bool{}, cut: cut,
+		shares: t.shareTensors(), owner: map[int32]int{}}
+	for _, class := range noSplit {
+		d.noSplit[class] = true
+	}
+	for path := range pins.All() {
+		if parent, _, _, ok := children(path); ok {
+			d.parents[parent] = true
+		}
+	}
+	d.collect(0)
+	d.followTies()
+	return d
+}
+
+// shareTensors finds the tensors that are not read whole.
+func (t *table) shareTensors() map[int32]share {
+	shares := map[int32]share{}
+	for i := range t.nodes {
+		n := &t.nodes[i]
+		if n.module == nil {
+			continue
+		}
+		if spec, ok := n.module.Spec.(*meta.MoESpec); ok && spec != nil && spec.TopK > 0 {
+			e, ok := t.find(meta.Join(n.path, spec.Experts))
+			if count := t.stack(e); ok && count > 0 {
+				for c := e + 1; c < t.nodes[e].end; c++ {
+					of := float64(min(spec.TopK, count)) / float64(count)
+					shares[c] = share{of: of, experts: e, count: int64(count)}
+				}
+			}
+		}
+		if n.module.Kind == meta.KindEmbedding || n.module.Kind == meta.KindNone && n.module.Class == "Embedding" {
+			for c := int32(i) + 1; c < n.end; c++ {
+				if p := t.nodes[c].param; p != nil && len(p.Shape) == 2 && p.Shape[0] > 0 {
+					shares[c] = share{of: 1 / float64(p.Shape[0]), lookup: true}
+				}
+			}
+		}
+	}
+	for _, g := range t.ties {
+		for _, n := range g.nodes {
+			if shares[n].lookup {
+				delete(shares, n) // under its other names it is read whole
+			}
+		}
+	}
+	return shares
+}
+
+// collect adds the units at and below node i.
+func (d *divider) collect(i int32) {
+	n := &d.nodes[i]
+	switch {
+	case n.module != nil && i+1 == n.end: // nothing to place
+	case n.module == nil || d.childless(i) || d.noSplit[n.module.Class] || d.stack(i) > 0:
+		d.add(i)
+	default:
+		for c := i + 1; c < n.end; c = d.nodes[c].end {
+			d.collect(c)
+		}
+	}
+}
+
+// add adds node i as a unit, and its parts.
+func (d *divider) add(i int32) {
+	n := &d.nodes[i]
+	u := unit{path: n.path, whole: -1, home: -1}
+	u.pin, _ = d.pins.Device(n.path)
+	u.block = n.module != nil && d.noSplit[n.module.Class]
+	whole := len(d.units)
+	d.units = append(d.units, u)
+	tensors := 0
+	for c := i; c < n.end; c++ {
+		switch {
+		case d.nodes[c].module == nil:
+			tensors++
+			d.addTensor(d.part(whole, d.keyOf(whole, d.nodes[c].path)), c)
+		case d.stack(c) > 0:
+			tensors++
+			d.addStack(whole, c)
+			c = d.nodes[c].end - 1
+		}
+	}
+	if tensors == 0 { // modules without a tensor
+		d.units = d.units[:whole]
+	}
+}
+
+func (d *divider) addTensor(unit int, c int32) {
+	d.units[unit].weigh(d.nodes[c].size, d.shares[c])
+	d.owner[c] = unit
+}
+
+// keyOf is what decides for what lies at path within a unit: the unit, or a pin further
+// down.
+func (d *divider) keyOf(whole int, path string) Entry {
+	u := &d.units[whole]
+	if k, length, ok := d.pins.match(path); ok && length > len(u.path) {
+		return d.pins.entries[k]
+	}
+	return Entry{u.path, u.pin}
+}
+
+// part is the index of the unit, among whole and its parts, with this key.
+func (d *divider) part(whole int, key Entry) int {
+	for i := whole; i < len(d.units); i++ {
+		if d.units[i].path == key.Path {
+			return i
+		}
+	}
+	d.units = append(d.units, unit{path: key.Path, pin: key.Device, whole: whole, home: -1})
+	return len(d.units) - 1
+}
+
+// addStack adds the experts of stack c: as one where no single ones are pinned. Pins on
+// its tensors count only where no other does, and then the first for all.
+func (d *divider) addStack(whole int, c int32) {
+	path := d.nodes[c].path
+	key := d.keyOf(whole, path)
+	if key.Device == "" {
+		if first := d.keyOf(whole, d.nodes[c+1].path); first.Device != "" {
+			key = Entry{path, first.Device}
+		} else if d.cut && d.shares[c+1].experts > 0 {
+			key.Path = path
+		}
+	}
+	if !d.parents[path] {
+		for p := c + 1; p < d.nodes[c].end; p++ {
+			d.addTensor(d.part(whole, key), p)
+		}
+		return
+	}
+	for e := range d.stack(c) {
+		key := key
+		if k, length, ok := d.pins.match(meta.Join(path, strconv.Itoa(e))); ok && length > len(path) {
+			key = d.pins.entries[k]
+		}
+		d.addExpert(d.part(whole, key), c, e)
+	}
+}
+
+// addExpert adds expert e of stack c. What does not divide evenly counts for expert 0.
+func (d *divider) addExpert(unit int, c int32, e int) {
+	count := d.stack(c)
+	for p := c + 1; p < d.nodes[c].end; p++ {
+		size := math.Floor(d.nodes[p].size / float64(count))
+		if e == 0 {
+			size = d.nodes[p].size - size*float64(count-1)
+		}
+		s, ok := d.shares[p]
+		if !ok {
+			s.of = 1
+		}
+		d.units[unit].weigh(size, share{of: s.of, experts: c, count: 1})
+		d.owner[p] = unit
+	}
+}
+
+// weigh adds a tensor of the given bytes, or the slab of one expert where count is 1.
+func (u *unit) weigh(bytes float64, s share) {
+	u.bytes += int64(bytes)
+	switch {
+	case s.lookup:
+		u.reads += int64(math.Ceil(bytes * s.of))
+	case s.experts > 0:
+		u.reads += int64(math.Ceil(bytes * s.of))
+		u.expert = max(u.expert, int64(bytes)/s.count)
+	default:
+		u.reads += int64(bytes)
+		u.stream += int64(bytes)
+	}
+}
+
+// followTies binds the units that hold tied parameters to the one that holds the values:
+// the pin of any name counts for it, and a unit with no values of its own goes along.
+func (d *divider) followTies() {
+	for _, g := range d.ties {
+		first := -1
+		for _, n := range g.nodes {
+			if !d.nodes[n].repeated {
+				first = d.owner[n]
+			}
+		}
+		for k, n := range g.nodes {
+			u, f := d.owner[n], &d.units[first]
+			if u == first {
+				continue
+			}
+			switch pin := d.units[u].pin; {
+			case pin == "" || pin == f.pin:
+			case f.pin == "":
+				f.pin = pin
+			default:
+				d.warnings = append(d.warnings, fmt.Sprintf("%s is one tensor with a weight of %s and stays with it on %s",
+					g.names[k], f.path, f.pin))
+			}
+			if d.units[u].bytes == 0 && f.bytes > 0 {
+				d.units[u].home = first
+			}
+		}
+	}
+}
