@@ -36,7 +36,7 @@ func openIndex(from folder, name string) (*Checkpoint, error) {
 // it is a hint (total_size is wrong in some published files) and is skipped. Errors are
 // *Error without File.
 func parseIndex(text []byte) (map[string]string, error) {
-	p := indexParser{scanner: scanner{data: text}}
+	p := indexParser{scanner: scanner{data: text, anyNumber: true}}
 	err := error(nil)
 	if !utf8.Valid(text) {
 		err = errors.New("not UTF-8")

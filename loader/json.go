@@ -18,6 +18,8 @@ type scanner struct {
 	data  []byte
 	pos   int
 	depth int
+	// anyNumber lets numbers pass that no float64 holds, as Python does.
+	anyNumber bool
 }
 
 // A syntaxError says what is wrong at a byte of the JSON text.
@@ -346,7 +348,7 @@ func (s *scanner) number() error {
 			return s.fail("number without digits in its exponent")
 		}
 	}
-	if exponent || whole > 300 {
+	if (exponent || whole > 300) && !s.anyNumber {
 		_, err := strconv.ParseFloat(string(s.data[begin:s.pos]), 64)
 		if errors.Is(err, strconv.ErrRange) {
 			return s.fail("number out of range")

@@ -119,7 +119,7 @@ type offloadEntry struct {
 // parseOffload reads an offload index. A name that stands twice counts as its last entry
 // says, as in Python. Errors are *Error without File.
 func parseOffload(text []byte) ([]offloadEntry, error) {
-	p := offloadParser{scanner: scanner{data: text}, at: map[string]int{}}
+	p := offloadParser{scanner: scanner{data: text, anyNumber: true}, at: map[string]int{}}
 	err := error(nil)
 	if !utf8.Valid(text) {
 		err = errors.New("not UTF-8")

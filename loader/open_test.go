@@ -150,7 +150,7 @@ func TestTensorInTwoShards(t *testing.T) {
 		`{"weight_map":{"x":"..\\a.safetensors"}}`: 0xff,
 		`{"weight_map":{"x":"C:a.safetensors"}}`:   0xff,
 		`{"weight_map":{"x":null}}`:                0xff,
-		`{"weight_map":{"x":"b.safetensors","y":"b.safetensors"},"metadata":{"total_size":"much"}} `: 0x00,
+		`{"weight_map":{"x":"b.safetensors","y":"b.safetensors"},"metadata":{"total_size":"much","x":1e999}} `: 0x00,
 	} {
 		files["model.safetensors.index.json"] = []byte(index)
 		ck, err := OpenBytes("demo", files)
