@@ -126,7 +126,7 @@ func (a *affine) place(c *Context, p backend.Part, in int) (begin, end int, ok b
 	if !p.Into.IsAll() {
 		begin, end = p.Into.Begin, p.Into.End
 	}
-	if cols != in || rows != end-begin {
+	if cols != in || rows != end-begin || end > a.out {
 		c.fail("%s.weight: a piece of shape [%d %d] for rows %d to %d of %d columns", a.path, rows, cols, begin, end, in)
 		return 0, 0, false
 	}
