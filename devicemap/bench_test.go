@@ -65,4 +65,19 @@ func BenchmarkSolveLargest(b *testing.B) {
 			b.ReportMetric(float64(most), "names")
 		})
 	}
+	model := &meta.Model{Root: largest, NoSplitClasses: []string{block}}
+	budgets := []Budget{{Device: GPU(0), Limit: int64(total / 3)}, {Device: CPU, Limit: int64(total / 4), KV: 1 << 30}}
+	for _, text := range []string{"auto", "model.layers[3:9]=disk", "balanced", "disk"} {
+		b.Run(name+"/"+text, func(b *testing.B) {
+			p, err := ParseMap(text)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				if _, err := Solve(model, budgets, p); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

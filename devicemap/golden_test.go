@@ -274,7 +274,7 @@ func TestGoldenDeviceMapStatics(t *testing.T) {
 			}
 		}
 	}
-	golden.Count(t, goldenFolder+" statics", count)
+	golden.Count(t, goldenFolder+"/statics", count)
 }
 
 func (s *goldenStatics) run(t *testing.T, root *meta.Module) {
@@ -351,7 +351,7 @@ func TestGoldenDeviceMapSmallFunctions(t *testing.T) {
 			count += f.Check.Cases.each(t, func(t *testing.T, input []byte, want goldenAnswer) { checkCheck(t, root, input, want) })
 		}
 	}
-	golden.Count(t, goldenFolder+" small functions", count)
+	golden.Count(t, goldenFolder+"/small_functions", count)
 }
 
 // sameAnswer compares a result with what is wanted, both as JSON values.
