@@ -33,8 +33,9 @@ var allowed = map[string][]string{
 		"internal/kvcache", "internal/residency", "internal/hostmem", "internal/sample"},
 	"internal/engine":            {"dispatch", "internal/kvcache", "internal/sample"},
 	"internal/engine/enginetest": {"internal/engine"}, // a model without weights, for tests
-	"api/openai":                 {"meta", "dispatch", "devicemap", "internal/engine", "internal/sample", "internal/tokenizer", "internal/chat", "internal/chat/jinja"},
-	"api":                        {"api/openai", "meta", "dispatch", "devicemap", "internal/engine", "internal/sample", "internal/tokenizer", "internal/chat", "internal/chat/jinja"},
+	"api/generate":               {"meta", "internal/engine", "internal/sample", "internal/tokenizer", "internal/chat"},
+	"api/openai":                 {"api/generate", "internal/engine", "internal/sample", "internal/chat"},
+	"api":                        {"api/generate", "api/openai", "dispatch", "internal/engine"},
 	"cmd/serve":                  {"*"},
 	"internal/demo":              {}, // the embedded demo model's bytes
 }

@@ -1,0 +1,27 @@
+package generate
+
+import (
+	"time"
+
+	"github.com/heftai/heft/internal/chat"
+	"github.com/heftai/heft/internal/engine"
+	"github.com/heftai/heft/internal/tokenizer"
+	"github.com/heftai/heft/meta"
+)
+
+// Model is what answers requests: an engine and what turns text into its ids and back. It
+// is not changed after the first request; its methods may be called from any goroutine.
+type Model struct {
+	Name    string    // as requests call it
+	Created time.Time // shown in lists of models
+	Engine  *engine.Engine
+	Config  *meta.Config // for the ids that end a text; nil: none are known
+	// Tokenizer may be nil: then prompts are token ids and answers have no text.
+	Tokenizer *tokenizer.Tokenizer
+	// Template may be nil: then there is no chat.
+	Template *chat.Template
+	// SpecialTokens are what templates call bos_token, eos_token and so on.
+	SpecialTokens map[string]string
+	// Generation has the defaults of sampling; nil: none.
+	Generation *meta.GenerationConfig
+}
