@@ -83,7 +83,10 @@ func (op *linear) plan(threads int) int {
 	}
 	// Several units a thread, so that one thread's delay is the others' work.
 	fit = min(fit, ceil(m.rows, 4*threads))
-	op.unitRows = min(max(fit&^15, 16), m.rows)
+	if fit > 16 {
+		fit &^= 15
+	}
+	op.unitRows = min(max(fit, 4), m.rows)
 	if op.access == turned || op.access == widened {
 		op.unitTokens = op.tokens // a panel is made once
 	}

@@ -84,11 +84,22 @@ func (b *Backend) Copy(dst, src tensor.Tensor) error {
 	return nil
 }
 
+// moveBytes is how much one copy takes, since the scheduler cannot stop inside it.
+const moveBytes = 256 << 10
+
 func (op *move) run(_ *worker, _ int) {
-	rows, width := max(op.dst.Rows(), 1), op.dst.DType.Bytes(int64(op.dst.Cols()))
+	d, rows, cols := op.dst.DType, max(op.dst.Rows(), 1), op.dst.Cols()
+	to, from := op.dst.RowStride(), op.src.RowStride()
+	if to == cols && from == cols {
+		rows, cols = 1, rows*cols
+	}
+	width := int(d.Bytes(int64(cols)))
 	for i := range rows {
-		to := op.dst.DType.Bytes(int64(i * op.dst.RowStride()))
-		from := op.src.DType.Bytes(int64(i * op.src.RowStride()))
-		copy(op.dst.Data[to:to+width], op.src.Data[from:from+width])
+		dst := op.dst.Data[d.Bytes(int64(i*to)):][:width]
+		src := op.src.Data[d.Bytes(int64(i*from)):][:width]
+		for len(dst) > 0 {
+			n := copy(dst[:min(len(dst), moveBytes)], src)
+			dst, src = dst[n:], src[n:]
+		}
 	}
 }
