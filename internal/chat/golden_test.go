@@ -60,7 +60,7 @@ func TestGoldenChatPrompts(t *testing.T) {
 			})
 		}
 	}
-	golden.Count(t, "text/templates/chat_ids.json prompts", n)
+	golden.Count(t, "text/templates/chat_ids (prompts)", n)
 }
 
 // checkCase renders c and compares with what the reference made of it: the text,

@@ -45,7 +45,7 @@ func getItem(st *state, v, key Value) (Value, error) {
 func item(st *state, v, key Value) (Value, bool, error) {
 	if d, ok := v.(*Dict); ok {
 		i, ok := d.get(key)
-		return i, ok, nil
+		return i, ok, st.keyWork(key)
 	}
 	i, ok := integer(key)
 	if !ok {

@@ -65,15 +65,7 @@ func (c *compiler) expression(x expr, f frame) evalFn {
 	case *condExpr:
 		return c.cond(x, f.softened())
 	case *attrExpr:
-		of := c.expr(x.x, f)
-		return func(e *env) (Value, error) {
-			v, err := of(e)
-			if err != nil {
-				return nil, err
-			}
-			v, err = getAttr(e.st, v, x.name)
-			return v, atLine(err, x.exprLine())
-		}
+		return c.attr(x, f)
 	case *itemExpr:
 		return c.item(x, f)
 	case *callExpr:
@@ -146,7 +138,10 @@ func (c *compiler) dict(x *dictExpr, f frame) evalFn {
 			if err != nil {
 				return nil, err
 			}
-			if err := d.setValue(k, v); err != nil {
+			if err = e.st.keyWork(k); err == nil {
+				err = d.setValue(k, v)
+			}
+			if err != nil {
 				return nil, atLine(err, x.exprLine())
 			}
 		}
@@ -221,6 +216,18 @@ func (c *compiler) comparison(x *compareExpr, f frame) evalFn {
 			a = b
 		}
 		return true, nil
+	}
+}
+
+func (c *compiler) attr(x *attrExpr, f frame) evalFn {
+	of := c.expr(x.x, f)
+	return func(e *env) (Value, error) {
+		v, err := of(e)
+		if err != nil {
+			return nil, err
+		}
+		v, err = getAttr(e.st, v, x.name)
+		return v, atLine(err, x.exprLine())
 	}
 }
 

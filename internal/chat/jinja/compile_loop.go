@@ -34,16 +34,20 @@ func (c *compiler) forLoop(s *forStmt, f frame) execFn {
 		l.other = c.statements(s.other, other)
 		l.initOther = other.enter()
 	}
-	if !s.recursive {
-		return func(e *env) (signal, error) {
-			items, err := iter(e)
-			if err != nil {
-				return sigNone, atLine(err, l.line)
-			}
-			return l.run(e, e, items, nil, 0)
-		}
+	if s.recursive {
+		return l.recursive(iter, in.symbols.frame.fn)
 	}
-	fn := in.symbols.frame.fn
+	return func(e *env) (signal, error) {
+		items, err := iter(e)
+		if err != nil {
+			return sigNone, atLine(err, l.line)
+		}
+		return l.run(e, e, items, nil, 0)
+	}
+}
+
+// recursive is the loop as a function that its body can call.
+func (l *loopCode) recursive(iter evalFn, fn *function) execFn {
 	return func(e *env) (signal, error) {
 		items, err := iter(e)
 		if err != nil {

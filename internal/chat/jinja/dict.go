@@ -85,12 +85,28 @@ func (d *Dict) Clone() *Dict {
 // tupleKey is the hash key of a tuple: its parts, spelt out with their types.
 type tupleKey string
 
+// maxTupleKey bounds a tuple's hash key, and so what a look-up costs.
+const maxTupleKey = 1 << 12
+
+// keyWork counts what looking up key costs.
+func (st *state) keyWork(key Value) error {
+	switch key := key.(type) {
+	case string:
+		return st.work(len(key) / 16)
+	case *Tuple:
+		return st.work(maxTupleKey / 16)
+	}
+	return nil
+}
+
 // noneKey is the hash key of None.
 type noneKey struct{}
 
 // hashKey maps equal keys to the same comparable Go value: 1, 1.0 and True are
 // one key in Python. Lists and dicts are no keys.
-func hashKey(k Value) (Value, error) {
+func hashKey(k Value) (Value, error) { return hashKeyAt(k, 0) }
+
+func hashKeyAt(k Value, depth int) (Value, error) {
 	switch k := k.(type) {
 	case nil:
 		return noneKey{}, nil
@@ -111,15 +127,18 @@ func hashKey(k Value) (Value, error) {
 	case *undefined:
 		return &anyUndefined, nil
 	case *Tuple:
+		if depth > maxNesting {
+			return nil, failf(KindLimit, "maximum recursion depth exceeded in a key")
+		}
 		var b strings.Builder
 		for _, item := range k.Items {
-			h, err := hashKey(item)
+			h, err := hashKeyAt(item, depth+1)
 			if err != nil {
 				return nil, err
 			}
 			part := fmt.Sprintf("%T:%v", h, h)
 			b.WriteString(strconv.Itoa(len(part)) + ":" + part)
-			if b.Len() > 1<<16 {
+			if b.Len() > maxTupleKey {
 				return nil, failf(KindLimit, "a tuple used as a key is too large")
 			}
 		}

@@ -20,7 +20,7 @@ func selectingFilter(name string) filterFunc {
 // asked for, and has no items at all if v is false.
 func deferred(st *state, name string, v Value, prepare func() (func(Value) (Value, bool, error), error)) Value {
 	var items *generator
-	return &generator{"generator", func() (Value, bool, error) {
+	return newGenerator("generator", v, func() (Value, bool, error) {
 		if !truth(v) {
 			return nil, false, nil
 		}
@@ -32,7 +32,7 @@ func deferred(st *state, name string, v Value, prepare func() (func(Value) (Valu
 			items = lazily(st, name, v, f).(*generator)
 		}
 		return items.next()
-	}}
+	})
 }
 
 // filterMap follows an attribute of every item, or applies a filter to it.

@@ -129,11 +129,11 @@ func (l *linker) word(s string) string {
 		if opened <= strings.Count(middle, pair[1]) {
 			continue
 		}
+		end := 0
 		for range min(opened, strings.Count(tail, pair[1])) {
-			end := strings.Index(tail, pair[1]) + len(pair[1])
-			middle += tail[:end]
-			tail = tail[end:]
+			end += strings.Index(tail[end:], pair[1]) + len(pair[1])
 		}
+		middle, tail = middle+tail[:end], tail[end:]
 	}
 	return head + l.link(middle) + tail
 }

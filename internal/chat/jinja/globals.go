@@ -17,6 +17,10 @@ func global(name string) (Value, bool) {
 		return &callable{name, makeCycler}, true
 	case "joiner":
 		return &callable{name, makeJoiner}, true
+	case "lipsum":
+		return &callable{name, func(*state, *args) (Value, error) {
+			return nil, failf(KindRuntime, "lipsum is not supported")
+		}}, true
 	case "raise_exception":
 		return &callable{name, raiseException}, true
 	case "strftime_now":

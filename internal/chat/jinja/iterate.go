@@ -113,7 +113,7 @@ func drain(st *state, it iterator) ([]Value, error) {
 // Each item passes through f, which may drop it.
 func lazily(st *state, name string, v Value, f func(item Value) (Value, bool, error)) Value {
 	var items iterator
-	return &generator{"generator", func() (Value, bool, error) {
+	return newGenerator("generator", v, func() (Value, bool, error) {
 		if items.next == nil {
 			var err error
 			if items, err = iterate(st, v); err != nil {
@@ -133,7 +133,7 @@ func lazily(st *state, name string, v Value, f func(item Value) (Value, bool, er
 				return out, keep, err
 			}
 		}
-	}}
+	})
 }
 
 func atFilter(err error, name string) error {
@@ -154,6 +154,9 @@ func contains(st *state, v, item Value) (bool, error) {
 		}
 		return textContains(st, s, part)
 	case *Dict:
+		if err := st.keyWork(item); err != nil {
+			return false, err
+		}
 		i, err := v.find(item)
 		return i >= 0, err
 	case *view:

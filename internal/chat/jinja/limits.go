@@ -25,7 +25,7 @@ type Limits struct {
 const (
 	maxNesting  = 1000    // of values: printing, comparing, JSON
 	maxTreeDeep = 500     // of expressions and statements in a template
-	maxSource   = 4 << 20 // bytes of template
+	maxSource   = 1 << 20 // bytes of template
 	maxRange    = 100000  // items of range(), the sandbox's own bound
 )
 

@@ -4,8 +4,11 @@ package jinja
 func dictMethod(name string) func(st *state, d *Dict, c *args) (Value, error) {
 	switch name {
 	case "get":
-		return func(_ *state, d *Dict, c *args) (Value, error) {
+		return func(st *state, d *Dict, c *args) (Value, error) {
 			if err := c.positional(1, 2); err != nil {
+				return nil, err
+			}
+			if err := st.keyWork(c.pos[0]); err != nil {
 				return nil, err
 			}
 			i, err := d.find(c.pos[0])
@@ -53,6 +56,9 @@ func dictFromKeys(st *state, c *args) (Value, error) {
 	}
 	d := &Dict{}
 	for _, k := range keys {
+		if err := st.keyWork(k); err != nil {
+			return nil, err
+		}
 		if err := d.setValue(k, v); err != nil {
 			return nil, err
 		}
@@ -80,12 +86,18 @@ func makeDict(st *state, c *args) (*Dict, error) {
 }
 
 func addPairs(st *state, d *Dict, v Value) error {
+	if u, ok := v.(*undefined); ok {
+		return u.err()
+	}
 	items, err := collect(st, v)
 	if err != nil {
 		return err
 	}
 	for _, item := range items {
 		pair, err := unpack(st, item, 2)
+		if err == nil {
+			err = st.keyWork(pair[0])
+		}
 		if err == nil {
 			err = d.setValue(pair[0], pair[1])
 		}

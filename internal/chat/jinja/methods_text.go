@@ -23,6 +23,27 @@ func stringMethod(name string) textMethod {
 		return plain(title)
 	case "swapcase":
 		return plain(swapCase)
+	}
+	if m := editMethod(name); m != nil {
+		return m
+	}
+	if m := searchMethod(name); m != nil {
+		return m
+	}
+	if is := textClass(name); is != nil {
+		return func(st *state, _ Value, s string, c *args) (Value, error) {
+			if err := c.positional(0, 0); err != nil {
+				return nil, err
+			}
+			return is(s), st.work(len(s) / 4)
+		}
+	}
+	return nil
+}
+
+// editMethod finds a method that makes texts.
+func editMethod(name string) textMethod {
+	switch name {
 	case "strip":
 		return strip(true, true)
 	case "lstrip":
@@ -35,28 +56,14 @@ func stringMethod(name string) textMethod {
 		return split(fieldsFromEnd, func(s, sep string, n int) []string { return splitFromEnd(s, sep, n-1) })
 	case "splitlines":
 		return methodSplitLines
-	case "startswith":
-		return affix(strings.HasPrefix)
-	case "endswith":
-		return affix(strings.HasSuffix)
 	case "removeprefix":
 		return trimAffix(strings.TrimPrefix)
 	case "removesuffix":
 		return trimAffix(strings.TrimSuffix)
 	case "replace":
 		return methodReplace
-	case "find", "index":
-		return find(strings.Index, name == "index")
-	case "rfind", "rindex":
-		return find(strings.LastIndex, name == "rindex")
-	case "count":
-		return methodCount
 	case "join":
 		return methodJoin
-	case "partition":
-		return partition(strings.Index, false)
-	case "rpartition":
-		return partition(strings.LastIndex, true)
 	case "center":
 		return justify(true, true)
 	case "ljust":
@@ -72,13 +79,26 @@ func stringMethod(name string) textMethod {
 	case "format_map":
 		return methodFormatMap
 	}
-	if is := textClass(name); is != nil {
-		return func(st *state, _ Value, s string, c *args) (Value, error) {
-			if err := c.positional(0, 0); err != nil {
-				return nil, err
-			}
-			return is(s), st.work(len(s) / 4)
-		}
+	return nil
+}
+
+// searchMethod finds a method that looks for a text.
+func searchMethod(name string) textMethod {
+	switch name {
+	case "startswith":
+		return affix(strings.HasPrefix)
+	case "endswith":
+		return affix(strings.HasSuffix)
+	case "find", "index":
+		return find(strings.Index, name == "index")
+	case "rfind", "rindex":
+		return find(strings.LastIndex, name == "rindex")
+	case "count":
+		return methodCount
+	case "partition":
+		return partition(strings.Index, false)
+	case "rpartition":
+		return partition(strings.LastIndex, true)
 	}
 	return nil
 }
@@ -90,6 +110,11 @@ func plain(f func(string) string) textMethod {
 	return func(st *state, v Value, s string, c *args) (Value, error) {
 		if err := c.positional(0, 0); err != nil {
 			return nil, err
+		}
+		if !isASCII(s) { // full case mapping is slow
+			if err := st.work(len(s)); err != nil {
+				return nil, err
+			}
 		}
 		return made(st, v, f(s))
 	}
@@ -104,6 +129,13 @@ func trim(s string, chars Value, left, right bool) (string, error) {
 			return "", err
 		}
 		drop = func(r rune) bool { return strings.ContainsRune(set, r) }
+		if len(set) > 32 {
+			known := map[rune]bool{}
+			for _, r := range set {
+				known[r] = true
+			}
+			drop = func(r rune) bool { return known[r] }
+		}
 	}
 	if left {
 		s = strings.TrimLeftFunc(s, drop)
@@ -119,9 +151,15 @@ func strip(left, right bool) textMethod {
 		if err := c.positional(0, 1); err != nil {
 			return nil, err
 		}
-		out, err := trim(s, at(c.pos, 0), left, right)
+		chars := at(c.pos, 0)
+		if set, ok := text(chars); ok {
+			if err := st.work(len(set)); err != nil {
+				return nil, err
+			}
+		}
+		out, err := trim(s, chars, left, right)
 		if err == nil {
-			err = st.work((len(s) - len(out)) / 16)
+			err = st.work((len(s) - len(out)) / 4)
 		}
 		return like(v, out), err
 	}

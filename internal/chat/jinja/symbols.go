@@ -59,10 +59,22 @@ type symbols struct {
 	refs   map[string]ident
 	loads  map[ident]load
 	stores map[string]bool
+	budget *int // how many names may still be copied, for all of a template
 }
 
+// maxNameCopies bounds the work of the symbol pass: every arm of an if copies what
+// is known so far.
+const maxNameCopies = 50_000_000
+
 func newSymbols(parent *symbols, fn *function) *symbols {
+	budget := new(int)
+	if parent != nil {
+		budget = parent.budget
+	} else {
+		*budget = maxNameCopies
+	}
 	return &symbols{
+		budget: budget,
 		parent: parent,
 		frame:  &frameSlots{fn, map[string]int{}},
 		refs:   map[string]ident{},
@@ -73,7 +85,11 @@ func newSymbols(parent *symbols, fn *function) *symbols {
 
 // branch is a copy for one arm of an if; it shares the frame.
 func (s *symbols) branch() *symbols {
-	return &symbols{s.parent, s.frame, maps.Clone(s.refs), maps.Clone(s.loads), maps.Clone(s.stores)}
+	*s.budget -= 3 * len(s.refs)
+	if *s.budget < 0 { // compileTemplate refuses the template: any answer will do
+		return s
+	}
+	return &symbols{s.parent, s.frame, maps.Clone(s.refs), maps.Clone(s.loads), maps.Clone(s.stores), s.budget}
 }
 
 func (s *symbols) define(name string, l load) {

@@ -1,0 +1,96 @@
+package jinja
+
+import (
+	"slices"
+)
+
+// blockFunc is a `block` tag's body, a function without outer variables.
+type blockFunc struct {
+	fn   *function
+	init func(e *env)
+	body execFn
+	self int // slot of `self`, or -1
+}
+
+// block compiles a block tag: a function of its own that is called in place. It
+// sees only what the template was given and has set at its top level; a scoped
+// one also sees the variables around it.
+func (c *compiler) block(s *blockStmt, f frame) execFn {
+	if _, twice := c.blocks[s.name]; twice {
+		c.fail(s.stmtLine(), "block '%s' defined twice", s.name)
+		return nil
+	}
+	fn := &function{}
+	b := &blockFunc{fn: fn, self: -1}
+	c.blocks[s.name] = b
+	in := frame{symbols: newSymbols(nil, fn)}
+	if mentions(s.body, "self") {
+		in.param("self")
+		b.self = in.variable("self").slot
+	}
+	in.statements(s.body)
+	b.body = c.statements(s.body, in)
+	b.init = in.enter()
+	locals := map[string]access{}
+	if s.scoped {
+		for sym := f.symbols; sym != nil; sym = sym.parent {
+			for name := range sym.stores {
+				if id, ok := f.find(name); ok {
+					locals[name] = f.access(id)
+				}
+			}
+		}
+	}
+	return func(e *env) (signal, error) {
+		outer := e.st.set
+		if len(locals) > 0 {
+			e.st.set = make(map[string]Value, len(outer)+len(locals))
+			for name, v := range outer {
+				e.st.set[name] = v
+			}
+			for name, ref := range locals {
+				if v := ref.get(e); v != missing {
+					e.st.set[name] = v
+				}
+			}
+		}
+		err := b.run(e.st)
+		e.st.set = outer
+		return sigNone, err
+	}
+}
+
+// run calls the function with variables of its own.
+func (b *blockFunc) run(st *state) error {
+	if err := st.enter(); err != nil {
+		return err
+	}
+	defer st.leave()
+	e := newEnv(st, b.fn, nil)
+	b.init(e)
+	if b.self >= 0 {
+		e.vars[b.self] = st.selfReference()
+	}
+	_, err := b.body(e)
+	return err
+}
+
+// selfReference is `self`: every block as a function that returns its text.
+func (st *state) selfReference() Value {
+	ns := &namespace{attrs: &Dict{}}
+	names := make([]string, 0, len(st.blocks))
+	for name := range st.blocks {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		b := st.blocks[name]
+		ns.attrs.Set(name, &callable{name, func(st *state, c *args) (Value, error) {
+			if _, err := c.bind(0); err != nil {
+				return nil, err
+			}
+			return st.capture(func() error { return b.run(st) })
+		}})
+	}
+	return ns
+}
