@@ -27,7 +27,9 @@ type addedVocab struct {
 	tokens         []AddedToken // in the file's order
 	byID           map[int32]int
 	byContent      map[string]int
-	raw, afterNorm trie // those matched before and after normalization
+	names          []string // what each decodes to: the normalized content where that is matched
+	skipped        []bool   // left out by a decode that skips special tokens
+	raw, afterNorm trie     // those matched before and after normalization
 }
 
 // newAddedVocab gives the tokens their ids as the reference does: that of the
@@ -52,29 +54,40 @@ func newAddedVocab(list []AddedToken, m model, norm normalizer) (*addedVocab, er
 		a.byContent[t.Content], a.byID[t.ID] = len(a.tokens), len(a.tokens)
 		a.tokens = append(a.tokens, t)
 	}
-	// Of equal patterns the first wins, and special tokens come first.
-	for _, special := range []bool{true, false} {
-		for i, t := range a.tokens {
-			if t.Special != special {
-				continue
+	special := map[string]bool{}
+	for _, t := range a.tokens {
+		name := t.Content
+		if t.Normalized && norm != nil {
+			p, err := norm.normalize(newPiece(name))
+			if err != nil {
+				return nil, fmt.Errorf("added_tokens: %q: %w", t.Content, err)
 			}
-			if !t.Normalized {
-				a.raw.add(t.Content, i)
-				continue
-			}
-			p := piece{s: t.Content, added: -1}
-			if norm != nil {
-				var err error
-				if p, err = norm.normalize(p); err != nil {
-					return nil, fmt.Errorf("added_tokens: %q: %w", t.Content, err)
-				}
-			}
-			if p.s != "" {
-				a.afterNorm.add(p.s, i)
-			}
+			name = p.s
+		}
+		a.names = append(a.names, name)
+		special[t.Content] = special[t.Content] || t.Special
+	}
+	for _, name := range a.names {
+		// By name: a special token that normalization changes is not skipped.
+		a.skipped = append(a.skipped, special[name])
+	}
+	a.enter(true)
+	a.enter(false)
+	return a, nil
+}
+
+// enter puts the tokens that are special, or those that are not, into the tries. Of
+// equal patterns the first wins, so special tokens go first.
+func (a *addedVocab) enter(special bool) {
+	for i, t := range a.tokens {
+		switch {
+		case t.Special != special || a.names[i] == "":
+		case t.Normalized:
+			a.afterNorm.add(a.names[i], i)
+		default:
+			a.raw.add(t.Content, i)
 		}
 	}
-	return a, nil
 }
 
 // cut emits p with the tokens of t cut out of it.

@@ -45,7 +45,7 @@ func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
 // shown reports whether id takes part in decoding.
 func (t *Tokenizer) shown(id int32, skipSpecial bool) bool {
 	if k, ok := t.added.byID[id]; ok {
-		return !skipSpecial || !t.added.tokens[k].Special
+		return !skipSpecial || !t.added.skipped[k]
 	}
 	_, ok := t.model.token(id)
 	return ok
@@ -173,11 +173,14 @@ func (d replaceDecoder) decode(tokens []string) []string {
 	return tokens
 }
 
-// one rewrites a token; tokens are short, so the pattern's step limit is out of
-// reach but for hostile files, whose tokens then stay as they are.
+// maxReplaced bounds what a chain of replacements can make of a short token.
+const maxReplaced = 1 << 16
+
+// one rewrites a token; tokens are short, so the limits are out of reach but for
+// hostile files, whose tokens then stay as they are.
 func (d replaceDecoder) one(token string) string {
-	p, err := d.normalize(piece{s: token, added: -1})
-	if err != nil {
+	p, err := d.normalize(newPiece(token))
+	if err != nil || len(p.s) > max(maxReplaced, 2*len(token)) {
 		return token
 	}
 	return p.s

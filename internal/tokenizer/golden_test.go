@@ -15,7 +15,6 @@ import (
 	"github.com/heftai/heft/internal/golden"
 )
 
-
 type goldenFile struct {
 	VocabSize   int `json:"vocab_size"`
 	Cases       []encodeCase

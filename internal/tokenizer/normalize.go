@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"errors"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -8,7 +9,10 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// normalizer rewrites a piece. The only error is [ErrTooSlow].
+// ErrTooLong is returned when the file's normalizers make a text many times longer.
+var ErrTooLong = errors.New("tokenizer: the normalizers of tokenizer.json make this text too long")
+
+// normalizer rewrites a piece. The errors are [ErrTooSlow] and [ErrTooLong].
 type normalizer interface {
 	normalize(p piece) (piece, error)
 }
@@ -27,6 +31,9 @@ func (list normalizers) normalize(p piece) (piece, error) {
 		if p, err = n.normalize(p); err != nil {
 			return p, err
 		}
+		if len(p.s) > p.limit {
+			return p, ErrTooLong
+		}
 	}
 	return p, nil
 }
@@ -39,6 +46,9 @@ type replacer struct {
 
 func (r replacer) normalize(p piece) (piece, error) {
 	if lit, ok := r.pattern.(literal); ok && p.align == nil {
+		if n := strings.Count(p.s, string(lit)); len(p.s)+n*len(r.content) > p.limit {
+			return p, ErrTooLong
+		}
 		p.s = strings.ReplaceAll(p.s, string(lit), r.content)
 		return p, nil
 	}
@@ -47,11 +57,16 @@ func (r replacer) normalize(p piece) (piece, error) {
 		if w == nil {
 			w = rewrite(p)
 		}
-		w.keep(start)
-		w.replace(end, r.content)
+		if len(w.out) <= p.limit {
+			w.keep(start)
+			w.replace(end, r.content)
+		}
 	})
 	if w == nil || err != nil {
 		return p, err
+	}
+	if len(w.out) > p.limit {
+		return p, ErrTooLong
 	}
 	w.keep(len(p.s))
 	return w.piece(), nil
@@ -76,7 +91,7 @@ func stripper(left, right bool) normalizeFunc {
 func lowercase(p piece) piece {
 	const dottedI = '\u0130'
 	if !strings.ContainsRune(p.s, dottedI) {
-		return mapRunes(p, unicode.ToLower)
+		return mapRunes(p, toLower)
 	}
 	w := rewrite(p)
 	for _, r := range p.s {
@@ -84,7 +99,7 @@ func lowercase(p piece) piece {
 			w.put('i', 0)
 			w.put('\u0307', 1)
 		} else {
-			w.put(unicode.ToLower(r), 0)
+			w.put(toLower(r), 0)
 		}
 	}
 	return w.piece()
@@ -92,21 +107,13 @@ func lowercase(p piece) piece {
 
 // stripAccents removes every combining mark; the text should be decomposed before.
 func stripAccents(p piece) piece {
-	return filter(p, func(r rune) bool { return !unicode.Is(unicode.M, r) })
+	return filter(p, func(r rune) bool { return !isMark(r) })
 }
 
 // stripNonSpacing decomposes the text and removes the marks that take no space.
 func stripNonSpacing(p piece) piece {
-	return filter(normalForm(p, norm.NFD), func(r rune) bool { return !unicode.Is(unicode.Mn, r) })
+	return filter(normalForm(p, norm.NFD), func(r rune) bool { return !isNonSpacing(r) })
 }
-
-// isControl is BERT's: category C as far as it is assigned, without the controls
-// that are white space.
-func isControl(r rune) bool {
-	return r != '\t' && r != '\n' && r != '\r' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co)
-}
-
-func isSpace(r rune) bool { return unicode.IsSpace(r) }
 
 // nmt is the clean-up of neural machine translation's early SentencePiece models:
 // controls vanish, odd spaces become spaces.

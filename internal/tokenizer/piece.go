@@ -14,11 +14,24 @@ type piece struct {
 	align []span // one for each byte of s, or nil when offsets are not wanted
 	added int32  // the id, if the piece is an added token, else -1
 	first bool   // it begins where the text begins
+	limit int    // the length that normalizers must not make of it
+}
+
+// Normalizers may lengthen a text by this much; a file that asks for more is hostile.
+const (
+	growBase    = 1 << 20
+	growPerByte = 1 << 6
+)
+
+// newPiece is text outside of any text, without alignment.
+func newPiece(text string) piece {
+	return piece{s: text, added: -1, limit: growBase + growPerByte*len(text)}
 }
 
 // whole is the piece that is all of text.
 func whole(text string, track bool) piece {
-	p := piece{s: text, added: -1, first: true}
+	p := newPiece(text)
+	p.first = true
 	if track {
 		p.align = make([]span, len(text))
 		for i, r := range text {
@@ -33,7 +46,7 @@ func whole(text string, track bool) piece {
 
 // cut returns the bytes start to end of p as a piece of their own.
 func (p piece) cut(start, end int) piece {
-	c := piece{s: p.s[start:end], added: -1, first: p.first && start == 0}
+	c := piece{s: p.s[start:end], added: -1, first: p.first && start == 0, limit: p.limit}
 	if p.align != nil {
 		c.align = p.align[start:end]
 		c.first = start < end && c.align[0].start == 0

@@ -108,7 +108,7 @@ func (w *wrap) process(parts []Encoding, addSpecial bool) ([]Encoding, error) {
 }
 
 // trimOffsets takes white space at the ends of tokens out of their offsets. With
-// prefixSpace the first token's first space is one that was added.
+// prefixSpace a single space at the start of the text is one that was added.
 type trimOffsets struct{ prefixSpace bool }
 
 func (t *trimOffsets) process(parts []Encoding, _ bool) ([]Encoding, error) {
@@ -127,8 +127,8 @@ func (t *trimOffsets) trim(token string, at *[2]int, first bool) {
 	lead := size - len([]rune(strings.TrimLeftFunc(token, isSpace)))
 	trail := size - len([]rune(strings.TrimRightFunc(token, isSpace)))
 	if lead > 0 {
-		if t.prefixSpace && (first || at[0] == 0) {
-			lead--
+		if t.prefixSpace && lead == 1 && (first || at[0] == 0) {
+			lead = 0
 		}
 		at[0] = min(at[0]+lead, at[1])
 	}
@@ -250,6 +250,11 @@ func (spec *postProcessorSpec) template(path string) (*template, error) {
 				s, ok := spec.SpecialTokens[item.SpecialToken.ID]
 				if !ok || len(s.IDs) != len(s.Tokens) {
 					return nil, fmt.Errorf("%s: special_tokens does not define %q", at, item.SpecialToken.ID)
+				}
+				for _, id := range s.IDs {
+					if id < 0 {
+						return nil, fmt.Errorf("%s: the id %d", at, id)
+					}
 				}
 				e := specialEncoding(s.IDs, s.Tokens, item.SpecialToken.TypeID)
 				*side.to = append(*side.to, templatePiece{tokens: e})

@@ -78,7 +78,7 @@ func jump(unit uint32) uint32 { return unit >> 10 << (unit & (1 << 9) >> 6) }
 const maxCluster = 6
 
 func (p *precompiled) normalize(in piece) (piece, error) {
-	w := rewrite(in)
+	var out []mark
 	modified := false
 	for at := 0; at < len(in.s); {
 		n := clusterLen(in.s[at:])
@@ -86,44 +86,44 @@ func (p *precompiled) normalize(in piece) (piece, error) {
 		at += n
 		if n < maxCluster {
 			if to, ok := p.transform(cluster); ok {
-				substitute(w, cluster, to)
-				modified = true
+				out, modified = substitute(out, cluster, to), true
 				continue
 			}
 		}
 		for _, r := range cluster {
 			if to, ok := p.transform(string(r)); ok {
-				substitute(w, string(r), to)
-				modified = true
+				out, modified = substitute(out, string(r), to), true
 			} else {
-				w.put(r, 0)
+				out = append(out, mark{r: r})
 			}
 		}
 	}
 	if !modified {
 		return in, nil
 	}
+	w := rewrite(in)
+	for _, m := range out {
+		w.put(m.r, m.change)
+	}
 	return w.piece(), nil
 }
 
-// substitute puts to in the place of old, aligned character by character; the last
-// ones share a place, or stand for all that is left.
-func substitute(w *rewriter, old, to string) {
+// substitute appends to in the place of old, aligned character by character: what
+// is too much is inserted, and the last character, be it one from before, stands
+// for what is too little. (The reference does so; a removal at the very start of a
+// text therefore shifts what follows.)
+func substitute(out []mark, old, to string) []mark {
 	before, after := utf8.RuneCountInString(old), utf8.RuneCountInString(to)
-	i := 0
 	for _, r := range to {
-		i++
-		change := 0
-		if i > before {
-			change = 1
-		} else if i == after {
-			change = after - before
-		}
-		w.put(r, change)
+		out = append(out, mark{r: r})
 	}
-	for ; after == 0 && i < before; i++ {
-		w.drop()
+	for i := range max(0, after-before) {
+		out[len(out)-1-i].change = 1
 	}
+	if after < before && len(out) > 0 {
+		out[len(out)-1].change += after - before
+	}
+	return out
 }
 
 // clusterLen is the length of the grapheme cluster that begins s, as far as it

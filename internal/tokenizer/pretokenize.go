@@ -168,7 +168,7 @@ func (spec *preTokenizerSpec) build(path string) (preTokenizer, error) {
 		if spec.IndividualDigits {
 			how = isolated
 		}
-		return splitter{runeMatcher(unicode.IsNumber), how, false}, nil
+		return splitter{runeMatcher(isNumber), how, false}, nil
 	case "Punctuation":
 		how, err := isolated, error(nil)
 		if spec.Behavior != "" {

@@ -146,7 +146,7 @@ func (c *regexCompiler) emit(n *node) error {
 	case nodeBehind:
 		c.add(inst{op: opBehind, neg: n.neg, set: c.set(n.set)})
 	case nodeAssert:
-		c.add(inst{op: opAssert, assert: n.assert, set: c.set(tables(wordTables()...))})
+		c.add(inst{op: opAssert, assert: n.assert, set: c.set(escapeWord())})
 	}
 	return nil
 }

@@ -215,7 +215,7 @@ func (p *regexParser) atom() (*node, error) {
 		if p.more() && strings.IndexByte("AzZbB", p.src[p.at]) >= 0 {
 			return &node{kind: nodeAssert, assert: byte(p.next())}, nil
 		}
-		set, err := p.escape()
+		set, err := p.escape(false)
 		return p.one(set), err
 	default:
 		return p.one(ranges{{c, c}}), nil
@@ -386,20 +386,29 @@ func (p *regexParser) classChar() (ranges, error) {
 		if p.take("b") {
 			return ranges{{'\b', '\b'}}, nil
 		}
-		return p.escape()
+		return p.escape(true)
 	default:
 		return ranges{{c, c}}, nil
 	}
 }
 
+// escapeWord is \w outside of brackets and for \b: there the superscripts and
+// fractions of Latin-1 are part of words.
+func escapeWord() ranges {
+	return append(wordChars(), ranges{{0xb2, 0xb3}, {0xb9, 0xb9}, {0xbc, 0xbe}}...).sorted()
+}
+
 // escape reads what follows a backslash.
-func (p *regexParser) escape() (ranges, error) {
+func (p *regexParser) escape(inClass bool) (ranges, error) {
 	if !p.more() {
 		return nil, p.fail("a backslash at the end")
 	}
 	c := p.next()
 	if name, ok := map[rune]string{'s': "space", 'd': "digit", 'w': "word", 'h': "xdigit"}[unicode.ToLower(c)]; ok {
 		set, _ := posix(name)
+		if name == "word" && !inClass {
+			set = escapeWord()
+		}
 		if unicode.IsUpper(c) {
 			set = set.not()
 		}

@@ -160,6 +160,9 @@ func property(name string) (ranges, bool) {
 			break
 		}
 	}
+	if set := category(key); set != nil {
+		return set, true
+	}
 	for _, list := range []map[string]*unicode.RangeTable{unicode.Categories, unicode.Scripts, unicode.Properties} {
 		for name, table := range list {
 			if propertyKey(name) == key {
@@ -170,6 +173,26 @@ func property(name string) (ranges, bool) {
 	return nil, false
 }
 
+// category returns a general category, all of one by its first letter, or a script
+// that unicode.txt has; nil if it has none of the name.
+func category(key string) ranges {
+	if key == "c" || key == "cn" {
+		unassigned := union("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po",
+			"Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co").not()
+		if key == "c" {
+			return append(unassigned, union("Cc", "Cf", "Co")...).sorted()
+		}
+		return unassigned
+	}
+	var out ranges
+	for name, set := range charsets() {
+		if name = strings.ToLower(name); name == key || len(key) == 1 && len(name) == 2 && name[0] == key[0] {
+			out = append(out, set...)
+		}
+	}
+	return out.sorted()
+}
+
 func propertyKey(name string) string {
 	return strings.ToLower(strings.NewReplacer(" ", "", "_", "", "-", "").Replace(name))
 }
@@ -178,38 +201,33 @@ func propertyKey(name string) string {
 func posix(name string) (ranges, bool) {
 	switch name {
 	case "alpha", "alphabetic":
-		return tables(unicode.L, unicode.Nl, unicode.Other_Alphabetic), true
+		return alphabetic(), true
 	case "digit":
-		return tables(unicode.Nd), true
+		return union("Nd"), true
 	case "alnum":
-		return append(tables(unicode.L, unicode.Nl, unicode.Other_Alphabetic), tables(unicode.Nd)...), true
+		return append(alphabetic(), union("Nd")...), true
 	case "upper", "uppercase":
-		return tables(unicode.Lu, unicode.Other_Uppercase), true
+		return union("Lu", "other-upper"), true
 	case "lower", "lowercase":
-		return tables(unicode.Ll, unicode.Other_Lowercase), true
+		return union("Ll", "other-lower"), true
 	case "space":
 		return tables(unicode.White_Space), true
 	case "blank":
-		return append(tables(unicode.Zs), runeRange{'\t', '\t'}), true
+		return append(union("Zs"), runeRange{'\t', '\t'}), true
 	case "cntrl":
-		return tables(unicode.Cc), true
+		return union("Cc"), true
 	case "punct":
-		return tables(unicode.P, unicode.S), true
+		return union("Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So"), true
 	case "word":
-		return tables(unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic), true
+		return wordChars(), true
 	case "xdigit":
 		return ranges{{'0', '9'}, {'A', 'F'}, {'a', 'f'}}, true
 	case "ascii":
 		return ranges{{0, 0x7f}}, true
 	case "graph":
-		return append(tables(unicode.White_Space, unicode.Cc, unicode.Cs), unassigned()...).not(), true
+		return append(tables(unicode.White_Space), append(union("Cc"), category("cn")...)...).not(), true
 	case "print":
-		return append(tables(unicode.Cc, unicode.Cs), unassigned()...).not(), true
+		return append(union("Cc"), category("cn")...).not(), true
 	}
 	return nil, false
-}
-
-// unassigned is category Cn.
-func unassigned() ranges {
-	return tables(unicode.L, unicode.M, unicode.N, unicode.P, unicode.S, unicode.Z, unicode.C).not()
 }

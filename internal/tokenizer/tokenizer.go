@@ -197,7 +197,7 @@ func (t *Tokenizer) VocabSize() int { return t.size }
 // its spelling in byte-level characters, see [Tokenizer.TokenBytes].
 func (t *Tokenizer) Token(id int32) (string, bool) {
 	if k, ok := t.added.byID[id]; ok {
-		return t.added.tokens[k].Content, true
+		return t.added.names[k], true
 	}
 	return t.model.token(id)
 }
@@ -215,7 +215,7 @@ func (t *Tokenizer) ID(token string) (int32, bool) {
 // change it.
 func (t *Tokenizer) AddedTokens() []AddedToken { return t.added.tokens }
 
-// IsSpecial reports whether id is an added token that skipping leaves out.
+// IsSpecial reports whether id is a special token.
 func (t *Tokenizer) IsSpecial(id int32) bool {
 	k, ok := t.added.byID[id]
 	return ok && t.added.tokens[k].Special

@@ -2,33 +2,10 @@ package tokenizer
 
 import (
 	"sort"
-	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 )
-
-// isWord is \w of the reference's regular expressions for word boundaries:
-// Alphabetic, Mark, Decimal_Number, Connector_Punctuation, Join_Control.
-func isWord(r rune) bool {
-	if r < utf8.RuneSelf {
-		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_'
-	}
-	return unicode.In(r, wordTables()...)
-}
-
-// wordTables lists the tables that make up \w.
-func wordTables() []*unicode.RangeTable {
-	return []*unicode.RangeTable{unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic, unicode.Join_Control}
-}
-
-// isPunct is the reference's punctuation: category P and the ASCII symbols.
-func isPunct(r rune) bool {
-	if r < utf8.RuneSelf {
-		return r > ' ' && r < 0x7f && !isWord(r) || r == '_'
-	}
-	return unicode.Is(unicode.P, r)
-}
 
 // lossy decodes UTF-8 and puts one U+FFFD in place of each longest invalid
 // sequence that begins like a character (WHATWG's and Rust's rule).
@@ -137,16 +114,24 @@ func decompose(buf []mark, s string, form norm.Form) []mark {
 		}
 		props := form.PropertiesString(s[i:])
 		d := props.Decomposition()
-		if d == nil {
-			buf = append(buf, mark{r, 0, props.CCC()})
+		if d == nil || !charKinds().decomposed.has(r) {
+			buf = append(buf, mark{r, 0, class(r, props)})
 			continue
 		}
 		for _, c := range string(d) {
-			buf = append(buf, mark{c, change, norm.NFD.PropertiesString(string(c)).CCC()})
+			buf = append(buf, mark{c, change, class(c, norm.NFD.PropertiesString(string(c)))})
 			change = 1
 		}
 	}
 	return buf
+}
+
+// class is the combining class of r, 0 for marks the reference does not know.
+func class(r rune, props norm.Properties) uint8 {
+	if ccc := props.CCC(); ccc != 0 && isMark(r) {
+		return ccc
+	}
+	return 0
 }
 
 const (
@@ -217,5 +202,5 @@ func pair(a, b rune) (rune, bool) {
 	var in, out [2 * utf8.UTFMax]byte
 	joined := norm.NFC.Append(out[:0], utf8.AppendRune(utf8.AppendRune(in[:0], a), b)...)
 	r, n := utf8.DecodeRune(joined)
-	return r, n == len(joined)
+	return r, n == len(joined) && charKinds().decomposed.has(r)
 }

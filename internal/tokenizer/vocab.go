@@ -6,6 +6,9 @@ import "fmt"
 // file must not be able to ask for an arbitrary amount of memory.
 const maxID = 1 << 24
 
+// sparse is how far ids may run ahead of the number of tokens.
+const sparse = 1 << 16
+
 // vocab is a model's own vocabulary: tokens and ids both ways. It does not change
 // after it is built.
 type vocab struct {
@@ -66,6 +69,9 @@ func parseVocab(s *scanner) (*vocab, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if int(top) > 2*len(entries)+sparse {
+		return nil, fmt.Errorf("the id %d in a vocabulary of %d", top, len(entries))
 	}
 	v := &vocab{ids: make(map[string]int32, len(entries)), tokens: make([]string, top+1)}
 	all, start := string(arena), int32(0)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -154,9 +155,9 @@ type bertNormalizer struct {
 
 func (b bertNormalizer) normalize(p piece) (piece, error) {
 	if b.clean {
-		p = filter(p, func(r rune) bool { return r != 0 && r != utf8.RuneError && !isControl(r) })
+		p = filter(p, func(r rune) bool { return !isDropped(r) })
 		p = mapRunes(p, func(r rune) rune {
-			if isSpace(r) {
+			if unicode.IsSpace(r) {
 				return ' '
 			}
 			return r
