@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
@@ -36,6 +37,8 @@ type Model struct {
 	cache   *kvcache.Cache // nil for a tree without attention
 	run     *nn.Context
 	hooks   []Hook
+
+	verified time.Time // when the files were last looked at
 
 	pass pass
 }
@@ -91,7 +94,7 @@ func (m *Model) take(binding *loader.Binding) error {
 	}
 	if layers := m.program.KV(); len(layers) > 0 {
 		config := m.options.cache(layers)
-		if m.cache, err = kvcache.New(m.backend, config); err != nil {
+		if m.cache, err = kvcache.New(b.Memory(hostmem.KV), config); err != nil {
 			return err
 		}
 	}
@@ -140,24 +143,59 @@ func (m *Model) Close() {
 	m.run, m.cache, m.weights, m.backend, m.owned = nil, nil, nil, nil, false
 }
 
-// Forward computes one batch. Each row's tokens are appended to its sequence, in place of
-// what an earlier pass failed to compute. It returns [ErrKVFull] where pages are missing and
-// a *WeightError where weights cannot be read. After an error, or once ctx is done, every
-// sequence of the batch is as it was before.
+// Forward computes one batch. Each row's tokens are appended to its sequence. It returns
+// [ErrKVFull] where pages are missing and a *WeightError where weights cannot be read. After
+// an error, or once ctx is done, the sequences of the batch hold what they held before; one
+// that had to be computed anew may be empty.
 func (m *Model) Forward(ctx context.Context, b *Batch) (*Logits, error) {
+	if m.cache == nil {
+		return nil, errors.New("dispatch: the tree has no attention; use Apply")
+	}
+	for i := range b.Rows {
+		if err := m.restart(ctx, &b.Rows[i]); err != nil {
+			return nil, err
+		}
+	}
+	return m.forward(ctx, b)
+}
+
+func (m *Model) forward(ctx context.Context, b *Batch) (*Logits, error) {
 	if err := m.prepare(b); err != nil {
 		m.undo(b)
 		return nil, err
 	}
-	if err := m.runUnits(ctx, &m.pass.input); err != nil {
+	err := m.runUnits(ctx, &m.pass.input)
+	if err == nil {
+		err = m.verify()
+	}
+	if err != nil {
 		m.undo(b)
 		return nil, err
 	}
 	for i := range b.Rows {
-		b.Rows[i].Sequence.kv.Commit()
+		s := b.Rows[i].Sequence
+		s.kv.Commit()
+		s.tokens = append(s.tokens, b.Rows[i].Tokens...)
+		s.length = max(s.length, b.Rows[i].PromptLen, len(s.tokens))
 	}
 	m.pass.logits.values = m.run.Logits().F32()
 	return &m.pass.logits, nil
+}
+
+// verifyEvery is how often a running model looks at its files.
+const verifyEvery = 100 * time.Millisecond
+
+// verify notices a shard that was cut within its last page, which reads as zeros and
+// faults nowhere.
+func (m *Model) verify() error {
+	if time.Since(m.verified) < verifyEvery {
+		return nil
+	}
+	if err := m.checkpoint.Verify(); err != nil {
+		return m.weightError("", err)
+	}
+	m.verified = time.Now()
+	return nil
 }
 
 func (m *Model) undo(b *Batch) {
@@ -170,9 +208,6 @@ func (m *Model) undo(b *Batch) {
 
 // prepare lays the batch out and appends its tokens to their sequences.
 func (m *Model) prepare(b *Batch) error {
-	if m.cache == nil {
-		return errors.New("dispatch: the tree has no attention; use Apply")
-	}
 	p := &m.pass
 	p.tokens, p.spans, p.slots, p.lengths, p.rows = p.tokens[:0], p.spans[:0], p.slots[:0], p.lengths[:0], p.rows[:0]
 	p.logits.first = append(p.logits.first[:0], 0)
@@ -209,13 +244,17 @@ func (m *Model) appendRow(r *Row) error {
 	if err := s.reserve(len(r.Tokens), prompt); err != nil {
 		return err
 	}
-	if m.program.RopeClass(total) != s.class {
+	if m.program.RopeClass(max(prompt, total)) != s.class {
 		s.kv.Seal()
 	}
 	s.kv.Append(r.Tokens...)
 	p.tokens = append(p.tokens, r.Tokens...)
 	for i := range r.Tokens {
-		p.lengths = append(p.lengths, int32(max(prompt, start+i+1)))
+		length := max(prompt, start+i+1)
+		if length < total && m.program.Restarts(length, total) {
+			length = total
+		}
+		p.lengths = append(p.lengths, int32(length))
 		p.slots = append(p.slots, 0)
 	}
 	s.kv.Slots(p.slots[first:], start)
@@ -274,12 +313,15 @@ func (m *Model) Apply(ctx context.Context, x []float32, width int) ([]float32, e
 // A WeightError says which part of a model could not be brought or read. The model lives
 // on, and what does not need that part still runs.
 type WeightError struct {
-	Path string // of the module
+	Path string // of the module; "" where the fault was found after a pass
 	File string // the shard at fault, where that is known
 	Err  error
 }
 
 func (e *WeightError) Error() string {
+	if e.Path == "" {
+		return fmt.Sprintf("dispatch: weights cannot be read: %v", e.Err)
+	}
 	if e.File != "" {
 		return fmt.Sprintf("dispatch: %s: the weights in %s cannot be read: %v", e.Path, e.File, e.Err)
 	}

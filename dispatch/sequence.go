@@ -15,7 +15,11 @@ var ErrKVFull = errors.New("dispatch: no page of keys and values is free")
 type Sequence struct {
 	model *Model
 	kv    *kvcache.Sequence
-	class uint64 // of the rope lengths that its keys were made for
+	class uint64 // of the rope lengths that its pages may be shared under
+	// length is what rotary frequencies were made for last, and tokens what the sequence
+	// holds: where the two part, it is computed anew.
+	length int
+	tokens []int32
 }
 
 // NewSequence is an empty sequence. Free it when its request ends.
@@ -57,13 +61,16 @@ func (s *Sequence) Reuse(prompt []int32) int {
 	if s.Len() > 0 || len(prompt) == 0 {
 		return 0
 	}
-	return s.pages(len(prompt)).Reuse(prompt)
+	n := s.pages(len(prompt)).Reuse(prompt)
+	s.tokens, s.length = append(s.tokens[:0], prompt[:n]...), len(prompt)
+	return n
 }
 
 // Truncate forgets the tokens from n on.
 func (s *Sequence) Truncate(n int) {
 	if s.kv != nil {
 		s.kv.Truncate(n)
+		s.tokens = s.tokens[:min(n, len(s.tokens))]
 	}
 }
 
@@ -72,7 +79,7 @@ func (s *Sequence) Truncate(n int) {
 func (s *Sequence) Free() {
 	if s.kv != nil {
 		s.kv.Free()
-		s.kv = nil
+		s.kv, s.length, s.tokens = nil, 0, s.tokens[:0]
 	}
 }
 

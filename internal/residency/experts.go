@@ -89,7 +89,7 @@ func (s *Store) largestExpert() int64 {
 		var size int64
 		for _, p := range st.params {
 			size += p.Bytes() / int64(len(st.experts))
-			size += int64(max(1, len(s.binding.Expert(p, 0)))) * 2 * blockSize // the ends of direct reads
+			size += int64(max(1, len(s.binding.Expert(p, 0)))) * (2*blockSize + readGap) // the ends of direct reads, and gaps between them
 		}
 		largest = max(largest, int64(hostmem.Up(int(size), blockSize)))
 	}

@@ -11,10 +11,10 @@ import (
 const (
 	// readSize is the size of one direct read: large enough for the disk's full rate.
 	readSize = 8 << 20
-	// readGap is how many unwanted bytes are read to make one extent of two regions.
-	readGap = 64 << 10
 	// blockSize is what direct reads are aligned to.
 	blockSize = 4096
+	// readGap is how many unwanted bytes are read to make one extent of two regions.
+	readGap = blockSize
 )
 
 // A region is a range of a checkpoint that a load brings.

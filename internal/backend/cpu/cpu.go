@@ -75,13 +75,29 @@ func (b *Backend) Device() devicemap.Device { return devicemap.CPU }
 
 // New allocates off the Go heap, in whole pages.
 func (b *Backend) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
+	return b.alloc(hostmem.Activations, dtype, dims)
+}
+
+// Memory is the backend's memory, counted for another purpose than activations.
+func (b *Backend) Memory(p hostmem.Purpose) backend.Memory { return purposeful{b, p} }
+
+type purposeful struct {
+	*Backend
+	purpose hostmem.Purpose
+}
+
+func (m purposeful) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
+	return m.alloc(m.purpose, dtype, dims)
+}
+
+func (b *Backend) alloc(p hostmem.Purpose, dtype meta.DType, dims []int) (tensor.Tensor, error) {
 	for _, d := range dims {
 		if d < 0 {
 			return tensor.Tensor{}, fmt.Errorf("backend: tensor of shape %v", dims)
 		}
 	}
 	size := int(dtype.Bytes(meta.Elements(dims)))
-	block, err := hostmem.Alloc(b.ledger, hostmem.Activations, max(size, 1))
+	block, err := hostmem.Alloc(b.ledger, p, max(size, 1))
 	if err != nil {
 		return tensor.Tensor{}, fmt.Errorf("backend: %w", err)
 	}
