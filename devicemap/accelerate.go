@@ -84,6 +84,11 @@ func InferAutoDeviceMap(root *meta.Module, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	return infer(t, memory, o)
+}
+
+// infer is InferAutoDeviceMap on a table, with the memory in order.
+func infer(t *table, memory []Memory, o Options) (*Result, error) {
 	s := newSolver(t, memory, o)
 	if err := s.run(); err != nil {
 		s = newSolver(t, memory, o)
@@ -323,109 +328,6 @@ func (s *solver) holder(p int32, list []int32) (int32, bool) {
 		}
 	}
 	return 0, false
-}
-
-// takeUp strikes the layers of node i off the largest ones, and looks for the next
-// largest when none is left.
-func (s *solver) takeUp(i int32) {
-	for n := i; n < s.nodes[i].end; n++ {
-		if s.isLargest[n] {
-			s.isLargest[n] = false
-			s.largestLeft--
-		}
-	}
-	if s.largestLeft == 0 {
-		s.findLargest(false)
-	}
-}
-
-// findLargest looks for the largest layers among what is left. Bare tensors count as
-// layers only when asked for, which is once, at the start.
-func (s *solver) findLargest(tensors bool) {
-	clear(s.isLargest)
-	s.largest, s.largestLeft = 0, 0
-	var layers []int32
-	for _, n := range slices.Backward(s.todo) {
-		if s.nodes[n].module != nil || tensors {
-			layers = s.appendLargest(layers, n)
-		}
-	}
-	for _, n := range layers {
-		s.isLargest[n] = true
-	}
-	s.largestLeft = len(layers)
-}
-
-// appendLargest keeps the largest layers of those so far and those of node n.
-func (s *solver) appendLargest(layers []int32, n int32) []int32 {
-	if s.splittable(n) {
-		for c := n + 1; c < s.nodes[n].end; c = s.nodes[c].end {
-			if s.nodes[c].module != nil && s.nodes[c].listed {
-				layers = s.appendLargest(layers, c)
-			}
-		}
-		return layers
-	}
-	switch size := s.nodes[n].size; {
-	case size > s.largest:
-		s.largest = size
-		return append(layers[:0], n)
-	case size == s.largest:
-		return append(layers, n)
-	}
-	return layers
-}
-
-// fallBack looks for something among what is left that is no larger than limit, and
-// puts it and then node i next.
-func (s *solver) fallBack(i int32, limit float64) (bool, error) {
-	if limit < 0 {
-		return false, nil
-	}
-	search := slices.Clone(s.todo)
-	for len(search) > 0 {
-		n := search[len(search)-1]
-		search = search[:len(search)-1]
-		_, size, err := s.tied(n, search, s.todo)
-		if err != nil {
-			return false, err
-		}
-		if size <= limit {
-			s.fallbacks--
-			s.bringForward(n)
-			s.push(n, i)
-			return true, nil
-		}
-		if s.splittable(n) {
-			for _, c := range slices.Backward(s.split(n)) {
-				search = append(search, c)
-			}
-		}
-	}
-	return false, nil
-}
-
-// bringForward takes node n out of what is left, splitting the modules around it in
-// place.
-func (s *solver) bringForward(n int32) {
-	for {
-		at := slices.IndexFunc(s.todo, func(e int32) bool { return s.inside(n, e) })
-		if at < 0 {
-			return
-		}
-		if s.todo[at] == n {
-			s.todo = slices.Delete(s.todo, at, at+1)
-			return
-		}
-		s.splitInPlace(at)
-	}
-}
-
-// splitInPlace replaces an entry of what is left by its parts.
-func (s *solver) splitInPlace(at int) {
-	parts := s.split(s.todo[at])
-	slices.Reverse(parts)
-	s.todo = slices.Replace(s.todo, at, at+1, parts...)
 }
 
 // bufferBytes is the size of the buffers in module i. Special dtypes are looked up by

@@ -50,6 +50,15 @@ func BalancedMemory(root *meta.Module, o Options, lowZero bool) ([]Memory, error
 	if err != nil {
 		return nil, err
 	}
+	t, err := newTable(root, sizes)
+	if err != nil {
+		return nil, err
+	}
+	return balance(t, memory, o, lowZero), nil
+}
+
+// balance is BalancedMemory on a table, with the memory in order. It changes memory.
+func balance(t *table, memory []Memory, o Options, lowZero bool) []Memory {
 	var gpus []int // indices in memory of the GPUs that have any
 	for i, m := range memory {
 		if _, gpu := m.Device.GPU(); gpu && m.Bytes > 0 {
@@ -57,7 +66,7 @@ func BalancedMemory(root *meta.Module, o Options, lowZero bool) ([]Memory, error
 		}
 	}
 	if len(gpus) == 0 {
-		return memory, nil
+		return memory
 	}
 	shares := len(gpus)
 	if shares == 1 {
@@ -69,10 +78,6 @@ func BalancedMemory(root *meta.Module, o Options, lowZero bool) ([]Memory, error
 	if lowZero {
 		shares--
 	}
-	t, err := newTable(root, sizes)
-	if err != nil {
-		return nil, err
-	}
 	buffer := max(t.firstBlocks(o.NoSplitModuleClasses), t.meanFinal())
 	share := math.Floor(t.nodes[0].size/float64(shares)) + math.Trunc(1.25*buffer)
 	for _, i := range gpus[:len(gpus)-1] {
@@ -83,7 +88,7 @@ func BalancedMemory(root *meta.Module, o Options, lowZero bool) ([]Memory, error
 	if lowZero {
 		leaveLast(memory, t.nodes[0].size, len(gpus))
 	}
-	return memory, nil
+	return memory
 }
 
 // leaveLast gives GPU 0 what the model needs beyond GPUs 1 to n-1, or beyond all others

@@ -10,12 +10,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// BenchmarkSolveLargest plans the largest tree of the fixtures from scratch, table and
-// all: on two GPUs, balanced, once with whole blocks and once with blocks split.
-func BenchmarkSolveLargest(b *testing.B) {
-	var largest *meta.Module
-	var name string
-	most := 0
+// largestTree is the tree of the fixtures with the most names.
+func largestTree(b *testing.B) (largest *meta.Module, name string, most int) {
 	for _, file := range golden.Glob(b, goldenFolder+"/trees/*.json") {
 		data, err := golden.Read(file)
 		if err != nil {
@@ -34,6 +30,14 @@ func BenchmarkSolveLargest(b *testing.B) {
 		}
 	}
 	testenv.Need(b, "golden", largest != nil, "no trees below the fixtures' root")
+	return largest, name, most
+}
+
+// BenchmarkSolveLargest plans the largest tree of the fixtures from scratch, table and
+// all: with Accelerate's solver on two GPUs, balanced, once with whole blocks and once
+// with blocks split; then with budgets, by policy.
+func BenchmarkSolveLargest(b *testing.B) {
+	largest, name, most := largestTree(b)
 	block := ""
 	for _, m := range largest.Walk() {
 		if strings.HasSuffix(m.Class, "DecoderLayer") {

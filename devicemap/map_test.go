@@ -2,7 +2,9 @@ package devicemap
 
 import (
 	"encoding/json"
+	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/heftai/heft/meta"
@@ -185,5 +187,24 @@ func TestPlanJSON(t *testing.T) {
 	var back Plan
 	if err := json.Unmarshal(got, &back); err != nil || back.Explain() != plan.Explain() {
 		t.Errorf("back from JSON: %v\n%s\n%s", err, back.Explain(), plan.Explain())
+	}
+}
+
+// TestRenderColor: with color every device has its own, and a failing writer is told of.
+func TestRenderColor(t *testing.T) {
+	m := NewMap(Entry{"a.0", GPU(0)}, Entry{"a.1", GPU(1)}, Entry{"a.2", CPU}, Entry{"b", Disk}, Entry{"c", MPS})
+	var b strings.Builder
+	if err := (Plan{Map: m, Warnings: []string{"w"}}).Render(&b, true, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\x1b[32m█\x1b[0m", "\x1b[36m█\x1b[0m", "\x1b[34m▓\x1b[0m", "\x1b[33m░\x1b[0m", "a.0-2"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in %q", want, b.String())
+		}
+	}
+	r, w := io.Pipe()
+	r.Close()
+	if err := (Plan{Map: m}).Render(w, false, 80); err == nil {
+		t.Error("no error from a closed writer")
 	}
 }

@@ -430,31 +430,34 @@ func solveAccelerate(root *meta.Module, t *table, budgets []Budget, p Policy) (P
 	if p.Pins.Len() > 0 {
 		return Plan{}, fmt.Errorf("devicemap: policy %s takes no pins: use auto", p.Kind)
 	}
-	o := Options{MaxMemory: []Memory{}, NoSplitModuleClasses: p.NoSplit, DType: p.DType, OffloadBuffers: p.OffloadBuffers}
+	o := Options{NoSplitModuleClasses: p.NoSplit, DType: p.DType, OffloadBuffers: p.OffloadBuffers}
+	o.MaxMemory = []Memory{}
 	for _, b := range budgets {
 		if b.Device != Disk {
 			o.MaxMemory = append(o.MaxMemory, Memory{b.Device, float64(max(0, b.room(b.KV)))})
 		}
 	}
-	if p.Kind != Sequential {
-		var err error
-		if o.MaxMemory, err = BalancedMemory(root, o, p.Kind == BalancedLow0); err != nil {
-			return Plan{}, err
-		}
-	}
-	result, err := InferAutoDeviceMap(root, o)
+	sizes, err := accelerateSizing(p.DType, nil)
 	if err != nil {
 		return Plan{}, err
 	}
-	if slices.Contains(result.Raw.Devices(), Disk) {
+	theirs, err := newTable(root, sizes)
+	if err != nil {
+		return Plan{}, err
+	}
+	memory := o.MaxMemory
+	if p.Kind != Sequential {
+		memory = balance(theirs, memory, o, p.Kind == BalancedLow0)
+	}
+	result, err := infer(theirs, memory, o)
+	if err != nil {
+		return Plan{}, err
+	}
+	if host := hostOf(budgets); host >= 0 && slices.Contains(result.Raw.Devices(), Disk) {
 		// The solver keeps room for one layer on the CPU, and streaming takes two.
-		host := hostOf(budgets)
-		if i := slices.IndexFunc(o.MaxMemory, func(m Memory) bool { return m.Device == budgets[host].Device }); i >= 0 {
-			layer := newSolver(t, nil, o).largest
-			o.MaxMemory[i].Bytes = max(0, o.MaxMemory[i].Bytes-layer)
-			if result, err = InferAutoDeviceMap(root, o); err != nil {
-				return Plan{}, err
-			}
+		memory[host].Bytes = max(0, memory[host].Bytes-newSolver(theirs, nil, o).largest)
+		if result, err = infer(theirs, memory, o); err != nil {
+			return Plan{}, err
 		}
 	}
 	plan, err := solveManual(t, budgets, p, result.Raw)
