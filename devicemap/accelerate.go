@@ -362,8 +362,8 @@ func (s *solver) result(o Options) *Result {
 		r.HomelessBuffers = s.homelessBuffers()
 	}
 	if r.HomelessBuffers > 0 {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("no GPU has room for the %v bytes of buffers of the "+
-			"offloaded modules: give a GPU more memory, or offload buffers too", r.HomelessBuffers))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("no GPU has room for the buffers of the offloaded modules, %s: "+
+			"give a GPU more memory, or offload buffers too", FormatSize(int64(math.Ceil(r.HomelessBuffers)))))
 	}
 	if s.tolerant {
 		r.Warnings = append(r.Warnings, "tied parameters lie in modules that cannot be placed together: "+

@@ -2,6 +2,7 @@ package devicemap
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -206,5 +207,34 @@ func TestRenderColor(t *testing.T) {
 	r.Close()
 	if err := (Plan{Map: m}).Render(w, false, 80); err == nil {
 		t.Error("no error from a closed writer")
+	}
+}
+
+// TestCheckPaths: a wrong path is named, with what may have been meant.
+func TestCheckPaths(t *testing.T) {
+	experts := &meta.Module{Name: "experts", Params: []*meta.Param{{Name: "up", Shape: []int{4, 2, 2}}}}
+	root := &meta.Module{Children: []*meta.Module{{Name: "layers", Children: []*meta.Module{{Name: "0"}, {Name: "1", Children: []*meta.Module{experts}}}}}}
+	for text, near := range map[string][]string{
+		"layers.1=cpu": nil, "layers[0:2]=cpu": nil, "layers.1.experts.3=cpu": nil, "layers.1.experts[0:4]=cpu": nil,
+		"layer.1=cpu": {"layers.1", "layers", "layers.0"}, "experts=cpu": {"layers.1.experts"}, "layers.1.experts.4=cpu": {}, "layers[1:3]=cpu": {},
+	} {
+		p, err := ParseMap(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var unknown *UnknownPathError
+		switch err := CheckPaths(root, p.Pins); {
+		case near == nil && err != nil:
+			t.Errorf("%s: %v", text, err)
+		case near != nil && (!errors.As(err, &unknown) || unknown.Why == "" && !slices.Equal(unknown.Near, near)):
+			t.Errorf("%s: %v want %v", text, err, near)
+		}
+	}
+	covered := NewMap(Entry{"layers.1.experts[0:3]", CPU}, Entry{"layers.1.experts.3", Disk})
+	if unknown, err := CheckDeviceMap(root, covered); err != nil {
+		t.Errorf("experts one by one: %v %v", unknown, err)
+	}
+	if _, err := CheckDeviceMap(root, NewMap(Entry{"layers.1.experts[0:3]", CPU})); err == nil || err.Error() != "devicemap: the map gives no device for layers.1.experts.up" {
+		t.Errorf("an expert without a device: %v", err)
 	}
 }
