@@ -117,7 +117,7 @@ func (e *extent) fill(slot []byte, open func(path string) (*hostmem.DirectFile, 
 	for done := int64(0); done < e.lead()+e.size; done += readSize {
 		n := min(readSize, e.lead()+e.size-done)
 		if _, err := f.ReadAt(slot[e.at+done:], start+done, n); err != nil {
-			return fmt.Errorf("residency: %s at %d: %w", e.tensor.Name, start+done, err)
+			return fmt.Errorf("%s at byte %d: %w", e.tensor.Name, start+done, err)
 		}
 	}
 	return nil

@@ -100,7 +100,10 @@ func (r *ring) hold(id int) ([]byte, error) {
 			case slotFailed:
 				err := s.err
 				r.drop(s)
-				return nil, err
+				if !since.IsZero() {
+					return nil, err
+				}
+				continue // read ahead, a while ago: what was wrong may be mended
 			}
 		} else if !slices.Contains(r.wishes, id) {
 			r.wishes = slices.Insert(r.wishes, 0, id)

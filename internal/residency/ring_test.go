@@ -96,11 +96,31 @@ func TestRingReportsAFailedReadAndReadsAgain(t *testing.T) {
 		}
 		return nil
 	})
-	r.wish([]int{0, 1})
-	hold(t, r, 0)
-	r.release(0)
 	if _, err := r.hold(1); !errors.Is(err, broken) {
 		t.Fatalf("hold of a failed read: %v", err)
+	}
+	hold(t, r, 1)
+	r.release(1)
+}
+
+// TestRingForgetsAStaleFailure: a read ahead that failed a while ago does not fail a later
+// use, as a shard that was cut and mended once did.
+func TestRingForgetsAStaleFailure(t *testing.T) {
+	failed := make(chan struct{})
+	var once atomic.Bool
+	r, _ := newTestRing(t, 2, 2, func(i int) error {
+		if once.CompareAndSwap(false, true) {
+			defer close(failed)
+			return errors.New("broken")
+		}
+		return nil
+	})
+	r.wish([]int{1})
+	<-failed
+	for done := false; !done; {
+		r.mu.Lock()
+		done = r.where[1] >= 0 && r.slots[r.where[1]].state == slotFailed
+		r.mu.Unlock()
 	}
 	hold(t, r, 1)
 	r.release(1)

@@ -408,7 +408,7 @@ func (f *files) get(path string) (*hostmem.DirectFile, error) {
 	}
 	d, err := hostmem.OpenDirect(path)
 	if err != nil {
-		return nil, fmt.Errorf("residency: %w", err)
+		return nil, err
 	}
 	f.open[path] = d
 	return d, nil
