@@ -100,6 +100,7 @@ func (r *ring) hold(id int) ([]byte, error) {
 			case slotFailed:
 				err := s.err
 				r.drop(s)
+				r.changed.Broadcast() // the reader may have gone to sleep over it
 				if !since.IsZero() {
 					return nil, err
 				}
