@@ -13,7 +13,7 @@ func available() []Set {
 	var sets []Set
 	x := &cpu.X86
 	fused := x.HasAVX2 && x.HasFMA && x.HasF16C
-	if fused && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL {
+	if fused && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasBMI2 {
 		sets = append(sets, Set{Name: "avx512", Lanes: 16, ops: &avx512})
 	}
 	if fused {
@@ -26,6 +26,7 @@ func available() []Set {
 type (
 	mulKernel   func(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys, n, rows int64)
 	mixKernel   func(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps, step int64, v unsafe.Pointer, vs, keys, cols int64)
+	lanesKernel func(lanes, x, v unsafe.Pointer, vs, keys, cols int64)
 	widenKernel func(dst, src unsafe.Pointer, n int64)
 )
 
@@ -45,6 +46,7 @@ type (
 type asm struct {
 	muls   [formats][]mulTile
 	mixes  [formats][]mixTile
+	lanes  [formats]lanesKernel
 	widens [formats]widenKernel
 	// wide says AVX-512 to the methods that pass the address of a local variable:
 	// through a table it would escape, one allocation a call.
@@ -62,6 +64,7 @@ var avx512 = asm{
 		Float16:  {{6, avx512MixF166}, {4, avx512MixF164}, {2, avx512MixF162}, {1, avx512MixF161}},
 		Float32:  {{6, avx512MixF326}, {4, avx512MixF324}, {2, avx512MixF322}, {1, avx512MixF321}},
 	},
+	lanes:  [formats]lanesKernel{BFloat16: avx512AddLanesBF16, Float16: avx512AddLanesF16, Float32: avx512AddLanesF32},
 	widens: [formats]widenKernel{BFloat16: avx512WidenBF16, Float16: avx512WidenF16, Float32: avx512WidenF32},
 	wide:   true,
 }
@@ -77,6 +80,7 @@ var avx2 = asm{
 		Float16:  {{2, avx2MixF162}, {1, avx2MixF161}},
 		Float32:  {{2, avx2MixF322}, {1, avx2MixF321}},
 	},
+	lanes:  [formats]lanesKernel{BFloat16: avx2AddLanesBF16, Float16: avx2AddLanesF16, Float32: avx2AddLanesF32},
 	widens: [formats]widenKernel{BFloat16: avx2WidenBF16, Float16: avx2WidenF16, Float32: avx2WidenF32},
 }
 
@@ -105,6 +109,18 @@ func (a *asm) mix(y, p Floats, step int, v Weights, keys, tokens, cols int) {
 	}
 }
 
+// lanePiece is how many bytes of weights one call of a lanes kernel gets.
+const lanePiece = 128 << 10
+
+func (a *asm) addLanes(lanes, x []float32, v Weights, cols int) {
+	// Whole rounds of the lanes, so that each call begins with the first.
+	keys := max(lanePiece/(16*cols*v.Format.Size()), 1) * 16
+	for begin := 0; begin < len(x); begin += keys {
+		n := min(keys, len(x)-begin)
+		callLanes(a.lanes[v.Format], ptr(lanes), ptr(x[begin:]), bytePtr(v.Data[begin*v.Stride:]), v.Stride, n, cols)
+	}
+}
+
 func (a *asm) widen(dst []float32, src []byte, f Format) { callWiden(a.widens[f], dst, src) }
 
 // The functions below are not inlined: their prologue is where the scheduler can stop a
@@ -118,6 +134,11 @@ func callMul(k mulKernel, w unsafe.Pointer, ws int, x unsafe.Pointer, xs int, y 
 //go:noinline
 func callMix(k mixKernel, y unsafe.Pointer, ys int, p unsafe.Pointer, ps, step int, v unsafe.Pointer, vs, keys, cols int) {
 	k(y, int64(4*ys), p, int64(4*ps), int64(4*step), v, int64(vs), int64(keys), int64(cols))
+}
+
+//go:noinline
+func callLanes(k lanesKernel, lanes, x, v unsafe.Pointer, vs, keys, cols int) {
+	k(lanes, x, v, int64(vs), int64(keys), int64(cols))
 }
 
 //go:noinline

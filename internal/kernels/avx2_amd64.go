@@ -43,6 +43,15 @@ func avx2MixF321(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps int64, step in
 func avx2MixF322(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps int64, step int64, v unsafe.Pointer, vs int64, keys int64, cols int64)
 
 //go:noescape
+func avx2AddLanesBF16(lanes unsafe.Pointer, x unsafe.Pointer, v unsafe.Pointer, vs int64, keys int64, cols int64)
+
+//go:noescape
+func avx2AddLanesF16(lanes unsafe.Pointer, x unsafe.Pointer, v unsafe.Pointer, vs int64, keys int64, cols int64)
+
+//go:noescape
+func avx2AddLanesF32(lanes unsafe.Pointer, x unsafe.Pointer, v unsafe.Pointer, vs int64, keys int64, cols int64)
+
+//go:noescape
 func avx2ExpSum(x unsafe.Pointer, n int64, out unsafe.Pointer)
 
 //go:noescape

@@ -79,6 +79,15 @@ func avx512MixF324(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps int64, step 
 func avx512MixF326(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps int64, step int64, v unsafe.Pointer, vs int64, keys int64, cols int64)
 
 //go:noescape
+func avx512AddLanesBF16(lanes unsafe.Pointer, x unsafe.Pointer, v unsafe.Pointer, vs int64, keys int64, cols int64)
+
+//go:noescape
+func avx512AddLanesF16(lanes unsafe.Pointer, x unsafe.Pointer, v unsafe.Pointer, vs int64, keys int64, cols int64)
+
+//go:noescape
+func avx512AddLanesF32(lanes unsafe.Pointer, x unsafe.Pointer, v unsafe.Pointer, vs int64, keys int64, cols int64)
+
+//go:noescape
 func avx512ExpSum(x unsafe.Pointer, n int64, out unsafe.Pointer)
 
 //go:noescape

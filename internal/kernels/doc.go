@@ -13,7 +13,7 @@
 // (mod lanes) in ascending k; then the lanes are added in halves: lane i and lane
 // i+lanes/2, and so on down to one. [Set.Mix] adds in ascending order of the keys. So
 // a result does not depend on how many rows or tokens share a call, nor on where the
-// bytes lie, and [Set.Mix] with a step of lanes gives the lanes of a dot product. The
+// bytes lie, and [Set.AddLanes] gives the bits of [Set.Mul] for a transposed matrix. The
 // assembly uses fused multiply-add, the Go variant does not: variants differ from each
 // other in the last bits, never inside themselves.
 //

@@ -118,6 +118,21 @@ func (goOps) mix(y, p Floats, step int, v Weights, keys, tokens, cols int) {
 	}
 }
 
+func (goOps) addLanes(lanes, x []float32, v Weights, cols int) {
+	var buf [mixBlock]float32
+	size := v.Format.Size()
+	for j, a := range x {
+		out := lanes[j%goLanes*cols:][:cols]
+		for begin := 0; begin < cols; begin += mixBlock {
+			row := buf[:min(mixBlock, cols-begin)]
+			widenGo(row, v.Data[j*v.Stride+begin*size:], v.Format)
+			for c, e := range row {
+				out[begin+c] += float32(a * e)
+			}
+		}
+	}
+}
+
 func (goOps) expSum(x []float32, shift float32) float32 {
 	var l lanes8
 	for i, v := range x {

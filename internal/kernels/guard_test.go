@@ -44,6 +44,7 @@ func TestStaysInside(t *testing.T) {
 				x, y := guardedFloats(t, tokens*n), guardedFloats(t, tokens*rows)
 				set.Mul(Floats{y, rows}, w, Floats{x, n}, rows, tokens, n)
 				set.Mix(Floats{x, n}, Floats{y, rows}, 1, w, rows, tokens, n)
+				set.AddLanes(guardedFloats(t, set.Lanes*n), y[:rows], w, n)
 				set.Widen(x[:n], w.Data, f)
 			}
 			a, b, c := guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n)

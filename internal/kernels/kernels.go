@@ -56,6 +56,7 @@ type Set struct {
 type ops interface {
 	mul(y Floats, w Weights, x Floats, rows, tokens, n int)
 	mix(y, p Floats, step int, v Weights, keys, tokens, cols int)
+	addLanes(lanes, x []float32, v Weights, cols int)
 	expSum(x []float32, shift float32) float32
 	gate(dst, gate, up []float32, c1, c3 float32)
 	scaleMax(x []float32, scale float32) float32
@@ -108,6 +109,17 @@ func (s *Set) Mix(y, p Floats, step int, v Weights, keys, tokens, cols int) {
 	p.check(tokens, (keys-1)*step+1)
 	v.check(keys, cols)
 	s.ops.mix(y, p, step, v, keys, tokens, cols)
+}
+
+// AddLanes adds the partial sums of a dot product down each column of v: x[j] · v[j][c]
+// is added to lanes[l·cols+c] with l = j mod s.Lanes, in ascending order of j.
+// [Set.FoldLanes] ends it.
+func (s *Set) AddLanes(lanes, x []float32, v Weights, cols int) {
+	if len(x) == 0 || cols <= 0 {
+		return
+	}
+	v.check(len(x), cols)
+	s.ops.addLanes(lanes[:s.Lanes*cols], x, v, cols)
 }
 
 // FoldLanes adds s.Lanes vectors of n elements, which lie one after another in lanes,

@@ -96,24 +96,36 @@ func TestMul(t *testing.T) {
 	})
 }
 
-// TestMulOrder holds the documented order: the lanes of a dot product are Mixes.
+// TestMulOrder holds the documented order: the lanes of a dot product can be added down
+// the columns of a transposed matrix, and each is a Mix.
 func TestMulOrder(t *testing.T) {
 	eachSet(t, func(t *testing.T, set *Set) {
 		r := rand.New(rand.NewPCG(2, 1))
 		for _, n := range []int{1, 7, 8, 16, 31, 100, 1000} {
 			for f := range formats {
-				w, _ := store(f, random(r, n), 1)
-				x := random(r, n)
-				var got [1]float32
-				set.Mul(Floats{got[:], 1}, Weights{w, n * f.Size(), f}, Floats{x, n}, 1, 1, n)
-				lanes := make([]float32, set.Lanes)
-				for l := range min(set.Lanes, n) {
-					column := Weights{w[l*f.Size():], set.Lanes * f.Size(), f}
-					set.Mix(Floats{lanes[l:], 1}, Floats{x[l:], n}, set.Lanes, column, (n-l+set.Lanes-1)/set.Lanes, 1, 1)
-				}
-				set.FoldLanes(lanes, 1)
-				if math.Float32bits(got[0]) != math.Float32bits(lanes[0]) {
-					t.Errorf("format %d, n %d: Mul gives %g, its lanes %g", f, n, got[0], lanes[0])
+				for _, rows := range []int{1, 5, 37, 100} {
+					v := random(r, rows*n)
+					w, _ := store(f, v, 1)
+					turned := make([]float32, len(v))
+					for i, e := range v {
+						turned[i%n*rows+i/n] = e
+					}
+					c, _ := store(f, turned, 3)
+					x, want := random(r, n), make([]float32, rows)
+					set.Mul(Floats{want, rows}, Weights{w, n * f.Size(), f}, Floats{x, n}, rows, 1, n)
+					added, mixed := make([]float32, set.Lanes*rows), make([]float32, set.Lanes*rows)
+					set.AddLanes(added, x, Weights{c, rows * f.Size(), f}, rows)
+					for l := range min(set.Lanes, n) {
+						part := Weights{c[l*rows*f.Size():], set.Lanes * rows * f.Size(), f}
+						set.Mix(Floats{mixed[l*rows:], rows}, Floats{x[l:], n}, set.Lanes, part, (n-l+set.Lanes-1)/set.Lanes, 1, rows)
+					}
+					set.FoldLanes(added, rows)
+					set.FoldLanes(mixed, rows)
+					for i, w := range want {
+						if math.Float32bits(added[i]) != math.Float32bits(w) || math.Float32bits(mixed[i]) != math.Float32bits(w) {
+							t.Fatalf("format %d, n %d, row %d: Mul gives %g, AddLanes %g, Mix %g", f, n, i, w, added[i], mixed[i])
+						}
+					}
 				}
 			}
 		}

@@ -149,3 +149,31 @@ func BenchmarkSmall(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkDecodeTransposed is one token through weights that are stored transposed.
+func BenchmarkDecodeTransposed(b *testing.B) {
+	for _, threads := range []int{1, 2} {
+		b.Run(fmt.Sprint(threads), func(b *testing.B) {
+			host := open(b, threads, "")
+			defer host.Close()
+			const in, out, layers = 1600, 6400, 12 // GPT-2 XL's first projection
+			stack, err := host.New(meta.BFloat16, layers, in, out)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for i := range stack.Data {
+				stack.Data[i] = byte(i % 61)
+			}
+			x, y := zeros(1, in), zeros(1, out)
+			b.SetBytes(stack.Bytes())
+			for b.Loop() {
+				for i := range layers {
+					host.Linear(y, x, backend.Matrix{Tensor: stack.Index(i), Transposed: true}, tensor.Tensor{})
+				}
+			}
+			if err := host.Sync(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}

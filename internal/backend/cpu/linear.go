@@ -11,10 +11,12 @@ import (
 const (
 	unitBytes   = 128 << 10
 	unitTokens  = 96 // a multiple of every variant's block of tokens
-	columnBlock = 256
+	columnBlock = 512
 	fewTokens   = 4 // up to which a transposed weight is used column by column
 	// panelPad keeps the rows of a panel from falling into one set of the cache.
 	panelPad = 16
+	// turnLines is how many stored rows are turned into columns at a time.
+	turnLines = 16
 )
 
 // how a unit of Linear gets at its weights.
@@ -23,7 +25,7 @@ type access uint8
 const (
 	inPlace access = iota // as they lie
 	widened               // converted to a panel of float32 first
-	columns               // transposed, as they lie: a lane at a time
+	columns               // transposed, as they lie
 	turned                // transposed into a panel of float32 first
 )
 
@@ -93,11 +95,11 @@ func (op *linear) plan(threads int) int {
 	op.tokenUnits = ceil(op.tokens, op.unitTokens)
 	switch op.access {
 	case columns:
-		return op.tokens * op.set.Lanes * op.unitRows
+		return op.set.Lanes * op.unitRows
 	case widened:
 		return op.unitRows * m.cols
 	case turned:
-		return op.unitRows*(m.cols+panelPad) + op.unitRows*m.step
+		return op.unitRows * (m.cols + panelPad + turnLines*m.step)
 	}
 	return 0
 }
@@ -111,7 +113,7 @@ func (op *linear) run(w *worker, unit int) {
 	case inPlace:
 		op.set.Mul(y, op.at(r), x, rows, tokens, op.w.cols)
 	case columns:
-		op.mixColumns(y, x, w.scratch.v, r, rows, tokens)
+		op.addColumns(y, x, w.scratch.v, r, rows, tokens)
 	default:
 		panel := op.panel(w.scratch.v, r, rows)
 		for begin := 0; begin < tokens; begin += unitTokens {
@@ -136,22 +138,16 @@ func (op *linear) at(r int) kernels.Weights {
 	return w
 }
 
-// mixColumns computes rows of a transposed weight without turning it: lane l of the dot
-// products of all rows is a Mix over the stored rows k ≡ l (mod lanes).
-func (op *linear) mixColumns(y, x kernels.Floats, lanes []float32, r, rows, tokens int) {
-	n, size := op.set.Lanes, op.w.Format.Size()
-	lanes = lanes[:tokens*n*rows]
-	clear(lanes)
-	w := kernels.Weights{Stride: n * op.w.Stride, Format: op.w.Format}
-	for l := range min(n, op.w.cols) {
-		w.Data = op.w.Data[l*op.w.Stride+r*size:]
-		sums := kernels.Floats{V: lanes[l*rows:], Stride: n * rows}
-		op.set.Mix(sums, from(x, 0, l), n, w, ceil(op.w.cols-l, n), tokens, rows)
-	}
+// addColumns computes rows of a transposed weight as they lie.
+func (op *linear) addColumns(y, x kernels.Floats, lanes []float32, r, rows, tokens int) {
+	w := op.w.Weights
+	w.Data = w.Data[r*w.Format.Size():]
+	lanes = lanes[:op.set.Lanes*rows]
 	for t := range tokens {
-		sums := lanes[t*n*rows:][:n*rows]
-		op.set.FoldLanes(sums, rows)
-		copy(row(y, t, rows), sums)
+		clear(lanes)
+		op.set.AddLanes(lanes, row(x, t, op.w.cols), w, rows)
+		op.set.FoldLanes(lanes, rows)
+		copy(row(y, t, rows), lanes)
 	}
 }
 
@@ -168,11 +164,17 @@ func (op *linear) panel(scratch []float32, r, rows int) kernels.Weights {
 		}
 		return weightsOf(panel, stride)
 	}
-	line := rest[:(rows-1)*op.w.step+1]
-	for k := range op.w.cols {
-		op.set.Widen(line, op.w.Data[k*op.w.Stride+r*op.w.step*op.w.Format.Size():], op.w.Format)
+	width := (rows-1)*op.w.step + 1
+	for k := 0; k < op.w.cols; k += turnLines {
+		n := min(turnLines, op.w.cols-k)
+		for j := range n {
+			op.set.Widen(rest[j*width:][:width], op.w.Data[(k+j)*op.w.Stride+r*op.w.step*op.w.Format.Size():], op.w.Format)
+		}
 		for i := range rows {
-			panel[i*stride+k] = line[i*op.w.step]
+			to := panel[i*stride+k:][:n]
+			for j := range to {
+				to[j] = rest[j*width+i*op.w.step]
+			}
 		}
 	}
 	return weightsOf(panel, stride)

@@ -29,7 +29,7 @@ var sources = []struct {
 	isa  []string
 }{
 	{"avx2", []string{"-mavx2", "-mfma", "-mf16c"}},
-	{"avx512", []string{"-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c", "-mprefer-vector-width=512"}},
+	{"avx512", []string{"-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c", "-mbmi2", "-mprefer-vector-width=512"}},
 }
 
 var flags = []string{

@@ -22,9 +22,9 @@ INLINE __m256i low(int64_t n) {
 
 #define MASK(x) __builtin_bit_cast(float, (uint32_t)(x))
 
-// Eight floats from lanes + 7 - l on have all bits in lane l; those from 15 further on
+// Eight floats from masks + 7 - l on have all bits in lane l; those from 15 further on
 // have the sign in the others.
-static const float lanes[30] = {0,    0,    0,    0,    0,    0,    0,    MASK(-1), 0,    0,    0,    0,    0,    0,    0,
+static const float masks[30] = {0,    0,    0,    0,    0,    0,    0,    MASK(-1), 0,    0,    0,    0,    0,    0,    0,
                                 -0.f, -0.f, -0.f, -0.f, -0.f, -0.f, -0.f, 0,        -0.f, -0.f, -0.f, -0.f, -0.f, -0.f, -0.f};
 
 // fold adds the lanes in halves.
@@ -85,7 +85,7 @@ INLINE const uint8_t *mul_block(int f, int R, int T, const uint8_t *w, int64_t w
   }
   // The rest goes to its lanes one element at a time, since 16-bit weights have no
   // masked load. The other lanes add -0, which changes nothing.
-  const float *only = lanes + 7;
+  const float *only = masks + 7;
   ROLLED for (; left > 0; OPAQUE(left)) {
     OPAQUE(w), OPAQUE(x), OPAQUE(only);
     const uint8_t *row = w, *token = x;
@@ -187,6 +187,42 @@ INLINE void mix(int f, int T, MIX_ARGS) {
 MIX(BF16, 1) MIX(BF16, 2)
 MIX(F16, 1) MIX(F16, 2)
 MIX(F32, 1) MIX(F32, 2)
+
+// add_lanes adds lanes[j mod 8][c] += x[j] v[j][c]: a dot product down each column.
+INLINE void add_lanes(int f, uint8_t *lanes, const uint8_t *x, const uint8_t *v, int64_t vs, int64_t keys, int64_t cols) {
+  uint8_t *out = lanes;
+  int64_t lane = 0;
+  ROLLED for (; keys > 0; OPAQUE(keys)) {
+    uint8_t *acc = out;
+    const uint8_t *row = v;
+    const __m256 a = _mm256_broadcast_ss((const float *)x);
+    int64_t left = cols;
+    ROLLED for (; left >= 32; OPAQUE(left)) {
+      // A row is too short for the processor to see that more is coming.
+      _mm_prefetch(row + 4 * vs, _MM_HINT_T0);
+      if (f == F32) _mm_prefetch(row + 4 * vs + 64, _MM_HINT_T0);
+      UNROLL for (int i = 0; i < 32; i += 8) {
+        float *sum = (float *)acc + i;
+        _mm256_storeu_ps(sum, _mm256_fmadd_ps(load(f, row + i * size_of(f)), a, _mm256_loadu_ps(sum)));
+      }
+      row += 32 * size_of(f), acc += 128, left -= 32;
+      OPAQUE(row), OPAQUE(acc);
+    }
+    ROLLED for (; left > 0; OPAQUE(left)) {
+      __m256 sum = _mm256_fmadd_ps(load_one(f, row), a, _mm256_broadcast_ss((const float *)acc));
+      *(float *)acc = _mm256_cvtss_f32(sum);
+      row += size_of(f), acc += 4, left--;
+      OPAQUE(row), OPAQUE(acc);
+    }
+    v += vs, x += 4, out += times(cols, 4), keys--;
+    if ((++lane & 7) == 0) out = lanes;
+  }
+}
+
+#define LANES_ARGS uint8_t *lanes, const uint8_t *x, const uint8_t *v, int64_t vs, int64_t keys, int64_t cols
+KERNEL avx2AddLanesBF16(LANES_ARGS) { add_lanes(BF16, lanes, x, v, vs, keys, cols); }
+KERNEL avx2AddLanesF16(LANES_ARGS) { add_lanes(F16, lanes, x, v, vs, keys, cols); }
+KERNEL avx2AddLanesF32(LANES_ARGS) { add_lanes(F32, lanes, x, v, vs, keys, cols); }
 
 INLINE __m256 power2(__m256i n) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23)); }
 

@@ -1,4 +1,4 @@
-// AVX-512 kernels: 16 lanes. Needs F, BW, DQ, VL and FMA.
+// AVX-512 kernels: 16 lanes. Needs F, BW, DQ and VL, and BMI2.
 #include "common.h"
 
 INLINE __m512 load(int f, const uint8_t *p) {
@@ -14,7 +14,8 @@ INLINE __m512 load_mask(int f, const uint8_t *p, __mmask16 m) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }
 
-INLINE __mmask16 low(int64_t n) { return (__mmask16)((1u << n) - 1); }
+// low has the lanes below n < 256.
+INLINE __mmask16 low(int64_t n) { return (__mmask16)_bzhi_u32(0xffff, (uint32_t)n); }
 
 // fold adds the lanes in halves.
 INLINE __m128 fold4(__m512 v) {
@@ -160,7 +161,7 @@ INLINE void mix(int f, int T, int C, MIX_ARGS) {
     y += 64 * C, v += 16 * C * size_of(f), cols -= 16 * C;
   }
   ROLLED for (; cols > 0; OPAQUE(cols)) {
-    mix_block(f, T, 1, cols >= 16 ? 0xffff : low(cols), y, ys, &p, ps, step, &v, vs, keys);
+    mix_block(f, T, 1, low(cols), y, ys, &p, ps, step, &v, vs, keys);
     y += 64, v += 16 * size_of(f), cols -= 16;
   }
 }
@@ -170,6 +171,40 @@ INLINE void mix(int f, int T, int C, MIX_ARGS) {
 MIX(BF16, 1, 4) MIX(BF16, 2, 4) MIX(BF16, 4, 4) MIX(BF16, 6, 4)
 MIX(F16, 1, 4) MIX(F16, 2, 4) MIX(F16, 4, 4) MIX(F16, 6, 4)
 MIX(F32, 1, 4) MIX(F32, 2, 4) MIX(F32, 4, 4) MIX(F32, 6, 4)
+
+// add_lanes adds lanes[j mod 16][c] += x[j] v[j][c]: a dot product down each column.
+INLINE void add_lanes(int f, uint8_t *lanes, const uint8_t *x, const uint8_t *v, int64_t vs, int64_t keys, int64_t cols) {
+  uint8_t *out = lanes;
+  int64_t lane = 0;
+  ROLLED for (; keys > 0; OPAQUE(keys)) {
+    uint8_t *acc = out;
+    const uint8_t *row = v;
+    const __m512 a = _mm512_set1_ps(*(const float *)x);
+    int64_t left = cols;
+    ROLLED for (; left >= 32; OPAQUE(left)) {
+      // A row is too short for the processor to see that more is coming.
+      _mm_prefetch(row + 4 * vs, _MM_HINT_T0);
+      if (f == F32) _mm_prefetch(row + 4 * vs + 64, _MM_HINT_T0);
+      _mm512_storeu_ps(acc, _mm512_fmadd_ps(load(f, row), a, _mm512_loadu_ps(acc)));
+      _mm512_storeu_ps(acc + 64, _mm512_fmadd_ps(load(f, row + 16 * size_of(f)), a, _mm512_loadu_ps(acc + 64)));
+      row += 32 * size_of(f), acc += 128, left -= 32;
+      OPAQUE(row), OPAQUE(acc);
+    }
+    ROLLED for (; left > 0; OPAQUE(left)) {
+      const __mmask16 m = low(left);
+      _mm512_mask_storeu_ps(acc, m, _mm512_fmadd_ps(load_mask(f, row, m), a, _mm512_maskz_loadu_ps(m, acc)));
+      row += 16 * size_of(f), acc += 64, left -= 16;
+      OPAQUE(row), OPAQUE(acc);
+    }
+    v += vs, x += 4, out += times(cols, 4), keys--;
+    if ((++lane & 15) == 0) out = lanes;
+  }
+}
+
+#define LANES_ARGS uint8_t *lanes, const uint8_t *x, const uint8_t *v, int64_t vs, int64_t keys, int64_t cols
+KERNEL avx512AddLanesBF16(LANES_ARGS) { add_lanes(BF16, lanes, x, v, vs, keys, cols); }
+KERNEL avx512AddLanesF16(LANES_ARGS) { add_lanes(F16, lanes, x, v, vs, keys, cols); }
+KERNEL avx512AddLanesF32(LANES_ARGS) { add_lanes(F32, lanes, x, v, vs, keys, cols); }
 
 INLINE __m512 exp16(__m512 x) {
   x = _mm512_min_ps(_mm512_set1_ps(89), _mm512_max_ps(_mm512_set1_ps(-105), x)); // a NaN is the second operand
