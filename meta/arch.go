@@ -40,6 +40,15 @@ func architectures() []architecture {
 	}
 }
 
+// RootClass is the class of the root module that a model_type builds, "" for one that is
+// not supported.
+func RootClass(modelType string) string {
+	if a := lookup(modelType); a != nil {
+		return a.class
+	}
+	return ""
+}
+
 // Architectures lists the model types that [New] builds, in alphabetical order.
 func Architectures() []string {
 	var names []string

@@ -20,3 +20,5 @@
 // It knows nothing of devices, files or arithmetic. A Model is immutable once
 // built and safe for concurrent reading.
 package meta
+
+//go:generate go run ../scripts/supported -readme ../README.md

@@ -25,12 +25,12 @@ var allowed = map[string][]string{
 	"internal/tensor":              {"meta"},
 	"internal/backend":             {"meta", "devicemap", "internal/tensor"}, // meta: the specs of norms and routers are the operations' arguments
 	"internal/backend/cpu":         {"meta", "devicemap", "internal/backend", "internal/tensor", "internal/kernels", "internal/hostmem"},
-	"internal/backend/backendtest": {"meta", "devicemap", "internal/backend", "internal/tensor"},
+	"internal/backend/backendtest": {"meta", "devicemap", "internal/backend", "internal/tensor", "internal/kernels"},
 	"internal/kvcache":             {"meta", "internal/backend", "internal/tensor"},
 	"internal/nn":                  {"meta", "internal/backend", "internal/tensor", "internal/kvcache"},
 	"internal/residency":           {"meta", "devicemap", "loader", "internal/backend", "internal/tensor", "internal/hostmem"},
 	"dispatch": {"meta", "devicemap", "loader", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/tensor",
-		"internal/kvcache", "internal/residency", "internal/hostmem", "internal/sample"},
+		"internal/kvcache", "internal/residency", "internal/hostmem", "internal/sample", "internal/probe"},
 	"internal/engine":            {"dispatch", "internal/kvcache", "internal/sample"},
 	"internal/engine/enginetest": {"internal/engine"}, // a model without weights, for tests
 	"api/generate":               {"meta", "internal/engine", "internal/sample", "internal/tokenizer", "internal/chat"},
@@ -38,6 +38,10 @@ var allowed = map[string][]string{
 	"api":                        {"api/generate", "api/openai", "dispatch", "internal/engine"},
 	"cmd/serve":                  {"*"},
 	"internal/demo":              {}, // the embedded demo model's bytes
+	"internal/demo/generate":     {"meta", "loader"},
+	"internal/hub":               {},
+	"internal/probe":             {"internal/kernels", "internal/hostmem"},
+	"scripts/supported":          {"meta"}, // writes README's table
 }
 
 // homes are the only packages that may import a library.
