@@ -19,7 +19,7 @@ func getAttr(st *state, v Value, name string) (Value, error) {
 			return item, nil
 		}
 	}
-	return undef("'%s' has no attribute '%s'", describe(v), name), nil
+	return lacking(v, name), nil
 }
 
 // getItem is `v[key]`: an item first, then an attribute.
@@ -34,7 +34,7 @@ func getItem(st *state, v, key Value) (Value, error) {
 		if attr, ok, err := attribute(st, v, name); ok || err != nil {
 			return attr, err
 		}
-		return undef("'%s' has no attribute '%s'", describe(v), name), nil
+		return lacking(v, name), nil
 	}
 	printed, err := repr(st, key)
 	return undef("%s has no element %s", describe(v), printed), err

@@ -178,9 +178,6 @@ func compileTemplate(body []stmt) (*Template, error) {
 }
 
 func (c *compiler) statements(body []stmt, f frame) execFn {
-	if *f.budget < 0 {
-		c.fail(0, "the template has too many names and conditions")
-	}
 	code := make([]execFn, 0, len(body))
 	for _, s := range body {
 		if run := c.statement(s, f); run != nil {

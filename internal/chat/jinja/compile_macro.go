@@ -111,6 +111,9 @@ func (m *macro) call(st *state, c *args) (Value, error) {
 		return nil, err
 	}
 	defer st.leave()
+	if err := st.work(callSteps); err != nil {
+		return nil, err
+	}
 	d := m.def
 	e := newEnv(st, d.fn, m.env)
 	if err := m.bind(e, c); err != nil {

@@ -73,7 +73,7 @@ func filterAttr(st *state, v Value, c *args) (Value, error) {
 	}
 	attr, ok, err := attribute(st, v, name)
 	if !ok && err == nil {
-		return undef("'%s' has no attribute '%s'", describe(v), name), nil
+		return lacking(v, name), nil
 	}
 	return attr, err
 }
@@ -97,7 +97,10 @@ func getter(st *state, attribute Value, fold bool, otherwise Value) func(v Value
 	parts := path(attribute)
 	return func(v Value) (Value, error) {
 		for _, part := range parts {
-			var err error
+			err := st.work(1)
+			if err != nil {
+				return nil, err
+			}
 			if v, err = getItem(st, v, part); err != nil {
 				return nil, err
 			}

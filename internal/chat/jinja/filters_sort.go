@@ -57,11 +57,15 @@ func filterSort(st *state, v Value, c *args) (Value, error) {
 			attributes = append(attributes, part)
 		}
 	}
+	gets := make([]func(Value) (Value, error), len(attributes))
+	for i, attribute := range attributes {
+		gets[i] = getter(st, attribute, !flag(a[1]), missing)
+	}
 	keys := make([]Value, len(items))
 	for i, item := range items {
-		parts := make([]Value, len(attributes))
-		for k, attribute := range attributes {
-			if parts[k], err = getter(st, attribute, !flag(a[1]), missing)(item); err != nil {
+		parts := make([]Value, len(gets))
+		for k, get := range gets {
+			if parts[k], err = get(item); err != nil {
 				return nil, err
 			}
 		}
@@ -136,6 +140,7 @@ func filterGroupBy(st *state, v Value, c *args) (Value, error) {
 	if err := sortBy(st, items, keys, false); err != nil {
 		return nil, err
 	}
+	original := getter(st, a[0], false, a[1])
 	var groups []Value
 	var last *List
 	for i, item := range items {
@@ -151,7 +156,7 @@ func filterGroupBy(st *state, v Value, c *args) (Value, error) {
 		}
 		grouper := keys[i]
 		if fold {
-			if grouper, err = getter(st, a[0], false, a[1])(item); err != nil {
+			if grouper, err = original(item); err != nil {
 				return nil, err
 			}
 		}

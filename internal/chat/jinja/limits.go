@@ -9,7 +9,7 @@ import (
 // bound time (a step is some tens of nanoseconds) and memory.
 type Limits struct {
 	// Steps is how many expressions and items may be worked on, long texts
-	// counting one step per 16 bytes. Default 20 million.
+	// counting one step per 16 bytes. Default 10 million.
 	Steps int
 	// Alloc is how many bytes of text and list entries may be built in all,
 	// including what has become garbage. Default 512 MiB.
@@ -26,6 +26,7 @@ const (
 	maxNesting  = 1000    // of values: printing, comparing, JSON
 	maxTreeDeep = 500     // of expressions and statements in a template
 	maxSource   = 1 << 20 // bytes of template
+	callSteps   = 16      // a macro call costs as much as so many steps
 	maxRange    = 100000  // items of range(), the sandbox's own bound
 )
 
@@ -35,7 +36,7 @@ func (l Limits) withDefaults() Limits {
 			*p = v
 		}
 	}
-	set(&l.Steps, 20_000_000)
+	set(&l.Steps, 10_000_000)
 	set(&l.Alloc, 512<<20)
 	set(&l.Output, 64<<20)
 	set(&l.Depth, 190)

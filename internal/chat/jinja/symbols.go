@@ -52,29 +52,19 @@ type load struct {
 	from ident // of an alias
 }
 
-// symbols is what is known of the names of a frame.
+// symbols is what is known of the names of a frame. An arm of an if has symbols of
+// its own on top of those of the frame (base), which take them over at its end.
 type symbols struct {
-	parent *symbols
+	parent *symbols // of the frame around
+	base   *symbols
 	frame  *frameSlots
 	refs   map[string]ident
 	loads  map[ident]load
 	stores map[string]bool
-	budget *int // how many names may still be copied, for all of a template
 }
 
-// maxNameCopies bounds the work of the symbol pass: every arm of an if copies what
-// is known so far.
-const maxNameCopies = 50_000_000
-
 func newSymbols(parent *symbols, fn *function) *symbols {
-	budget := new(int)
-	if parent != nil {
-		budget = parent.budget
-	} else {
-		*budget = maxNameCopies
-	}
 	return &symbols{
-		budget: budget,
 		parent: parent,
 		frame:  &frameSlots{fn, map[string]int{}},
 		refs:   map[string]ident{},
@@ -83,13 +73,31 @@ func newSymbols(parent *symbols, fn *function) *symbols {
 	}
 }
 
-// branch is a copy for one arm of an if; it shares the frame.
+// branch is for one arm of an if.
 func (s *symbols) branch() *symbols {
-	*s.budget -= 3 * len(s.refs)
-	if *s.budget < 0 { // compileTemplate refuses the template: any answer will do
-		return s
+	arm := newSymbols(s.parent, nil)
+	arm.base, arm.frame = s, s.frame
+	return arm
+}
+
+// ref is the variable of this frame that a name means, if it has one.
+func (s *symbols) ref(name string) (ident, bool) {
+	for ; s != nil; s = s.base {
+		if id, ok := s.refs[name]; ok {
+			return id, true
+		}
 	}
-	return &symbols{s.parent, s.frame, maps.Clone(s.refs), maps.Clone(s.loads), maps.Clone(s.stores), s.budget}
+	return ident{}, false
+}
+
+// stored reports whether this frame sets the name.
+func (s *symbols) stored(name string) bool {
+	for ; s != nil; s = s.base {
+		if s.stores[name] {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *symbols) define(name string, l load) {
@@ -101,7 +109,7 @@ func (s *symbols) define(name string, l load) {
 // find returns the variable a name means here, in this or an outer frame.
 func (s *symbols) find(name string) (ident, bool) {
 	for ; s != nil; s = s.parent {
-		if id, ok := s.refs[name]; ok {
+		if id, ok := s.ref(name); ok {
 			return id, true
 		}
 	}
@@ -110,7 +118,7 @@ func (s *symbols) find(name string) (ident, bool) {
 
 func (s *symbols) store(name string) {
 	s.stores[name] = true
-	if _, ok := s.refs[name]; ok {
+	if _, ok := s.ref(name); ok {
 		return
 	}
 	if outer, ok := s.parent.find(name); ok {
@@ -137,7 +145,7 @@ func (s *symbols) join(arms ...*symbols) {
 	set := map[string]bool{}
 	for _, arm := range arms {
 		for name := range arm.stores {
-			if !s.stores[name] {
+			if !s.stored(name) {
 				set[name] = true
 			}
 		}
@@ -148,7 +156,7 @@ func (s *symbols) join(arms ...*symbols) {
 		maps.Copy(s.stores, arm.stores)
 	}
 	for name := range set {
-		id := s.refs[name]
+		id, _ := s.ref(name)
 		if outer, ok := s.parent.find(name); ok {
 			s.loads[id] = load{loadAlias, outer}
 		} else {

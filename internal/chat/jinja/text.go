@@ -25,26 +25,34 @@ func isASCII(s string) bool {
 	return true
 }
 
-// upper and lower map case in full, as Unicode's special casing says.
+// upper and lower map case in full, as Unicode's special casing says: one character
+// may become several, and a sigma depends on what is around it.
 func upper(s string) string {
-	if isASCII(s) {
+	if strings.IndexFunc(s, specialUpper) < 0 {
 		return strings.ToUpper(s)
 	}
 	return cases.Upper(language.Und).String(s)
 }
 
 func lower(s string) string {
-	if isASCII(s) {
+	if !strings.ContainsAny(s, "\u0130\u03a3") {
 		return strings.ToLower(s)
 	}
 	return cases.Lower(language.Und).String(s)
 }
 
 func titleRune(r rune) string {
-	if r < utf8.RuneSelf {
-		return string(unicode.ToUpper(r))
+	if !specialUpper(r) {
+		return string(unicode.ToTitle(r))
 	}
 	return cases.Title(language.Und).String(string(r))
+}
+
+// specialUpper reports whether r may become more than one character in upper or
+// title case: sharp s, ligatures, Greek with iota subscript and a few others.
+func specialUpper(r rune) bool {
+	return r >= 0xdf && (r == 0xdf || r == 0x149 || r == 0x1f0 || r == 0x390 || r == 0x3b0 || r == 0x587 ||
+		r >= 0x1e96 && r <= 0x1e9a || r >= 0x1f50 && r <= 0x1ffc || r >= 0xfb00 && r <= 0xfb17)
 }
 
 func capitalize(s string) string {

@@ -42,13 +42,26 @@ type markup string
 type undefined struct {
 	message string
 	kind    Kind
+	of      Value // with attr: what lacks that attribute, instead of a message
+	attr    string
 }
 
 func undef(format string, args ...any) *undefined {
 	return &undefined{message: fmt.Sprintf(format, args...), kind: KindUndefined}
 }
 
-func (u *undefined) err() error { return failf(u.kind, "%s", u.message) }
+// lacking is the undefined value of an attribute or key that v does not have. It is
+// made for every optional field a template asks for, so its message waits.
+func lacking(v Value, attr string) *undefined {
+	return &undefined{kind: KindUndefined, of: v, attr: attr}
+}
+
+func (u *undefined) err() error {
+	if u.message == "" {
+		return failf(u.kind, "'%s' has no attribute '%s'", describe(u.of), u.attr)
+	}
+	return failf(u.kind, "%s", u.message)
+}
 
 // unbound is what a variable holds before it is set. It never reaches a template.
 type unbound struct{}
