@@ -71,12 +71,35 @@ func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options
 		return plan, o, fmt.Errorf("dispatch: a limit of %d bytes on the cpu is less than the %d that this model needs to run",
 			plan.Device(devicemap.CPU).LimitBytes, plan.Least)
 	}
+	keepExperts(skeleton, &plan)
 	host := plan.Device(devicemap.CPU)
 	o.StagingBytes = host.StagingBytes
 	if perToken > 0 && !askedKV {
 		o.KVTokens = int(max(host.KVBytes, sequence) / perToken)
 	}
 	return plan, o, nil
+}
+
+// keepExperts gives memory that the plan leaves free to the ring of experts: what was chosen
+// is likely to be chosen again, and need not be read again.
+func keepExperts(skeleton *meta.Model, plan *devicemap.Plan) {
+	if plan.Device(devicemap.Disk).WeightsBytes == 0 || !hasExperts(skeleton.Root) {
+		return
+	}
+	for i := range plan.Devices {
+		if d := &plan.Devices[i]; d.Device == devicemap.CPU {
+			d.StagingBytes += max(0, d.LimitBytes-d.Used())
+		}
+	}
+}
+
+func hasExperts(root *meta.Module) bool {
+	for _, m := range root.Walk() {
+		if m.Kind == meta.KindMoE {
+			return true
+		}
+	}
+	return false
 }
 
 // Budgets are the devices with what Heft may keep on each: the user's limits, and for the

@@ -75,17 +75,20 @@ func (s *Store) expertLoads() int {
 	return n
 }
 
-// largestExpert is the slot that the largest streamed expert takes; 0 without any.
-func (s *Store) largestExpert() int64 {
-	var largest int64
+// largestExpert is the slot that the largest streamed expert takes, and the number of
+// streamed experts.
+func (s *Store) largestExpert() (largest int64, streamed int) {
 	for _, st := range s.stackOrder {
-		streamed := false
+		n := 0
 		for e := range st.experts {
-			streamed = streamed || st.experts[e].device == devicemap.Disk
+			if st.experts[e].device == devicemap.Disk {
+				n++
+			}
 		}
-		if !streamed {
+		if n == 0 {
 			continue
 		}
+		streamed += n
 		var size int64
 		for _, p := range st.params {
 			size += p.Bytes() / int64(len(st.experts))
@@ -93,7 +96,7 @@ func (s *Store) largestExpert() int64 {
 		}
 		largest = max(largest, int64(hostmem.Up(int(size), blockSize)))
 	}
-	return largest
+	return largest, streamed
 }
 
 // know finds the pieces of expert e.

@@ -210,8 +210,8 @@ func (s *Store) startRings(loads []*load, staging int64) error {
 	for _, l := range loads {
 		largest = max(largest, l.slot)
 	}
-	expert := s.largestExpert()
-	unitSlots, expertSlots := slots(staging, largest, len(loads), expert)
+	expert, streamed := s.largestExpert()
+	unitSlots, expertSlots := slots(staging, largest, len(loads), expert, streamed)
 	if unitSlots > 0 {
 		buffers, err := s.buffersOf(unitSlots, largest)
 		if err != nil {
@@ -232,14 +232,13 @@ func (s *Store) startRings(loads []*load, staging int64) error {
 
 // slots divides the staging memory: two slots for each ring that is needed, and what
 // is left for more experts, which come again, or for all units where they fit.
-func slots(staging, largest int64, loads int, expert int64) (units, experts int) {
+func slots(staging, largest int64, loads int, expert int64, streamed int) (units, experts int) {
 	if loads > 0 {
 		units = min(2, loads)
 		staging -= int64(units) * largest
 	}
-	if expert > 0 {
-		experts = max(2, int(staging/expert))
-		return units, experts
+	if streamed > 0 {
+		return units, min(streamed, max(2, int(staging/expert)))
 	}
 	if loads > 0 {
 		units = min(loads, units+max(0, int(staging/largest)))
