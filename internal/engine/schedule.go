@@ -11,7 +11,11 @@ import (
 // those that are to generate nothing.
 func (e *Engine) reap() {
 	e.running = slices.DeleteFunc(e.running, e.reaped)
+	n := len(e.waiting)
 	e.waiting = slices.DeleteFunc(e.waiting, e.reaped)
+	if len(e.waiting) < n {
+		e.blocked = false // another may fit where the one that left did not
+	}
 }
 
 func (e *Engine) reaped(c *choice) bool {

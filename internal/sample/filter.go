@@ -62,8 +62,13 @@ func (s *Sampler) fill(row []float32, best, scale, least float32) {
 // share below (1-p)/V, cannot reach 1-p together. total still counts them.
 func (s *Sampler) fillLikely(row []float32, best, scale float32, p float64) {
 	total := 0.0
+	// What lies below cut adds a millionth of 1-p at most: no exponential is spent on it.
+	cut := float32(math.Log(1e-6 * (1 - p) / float64(len(row))))
 	for i, v := range row {
-		w := expNeg((v - best) * scale)
+		w := float32(0)
+		if x := (v - best) * scale; x > cut {
+			w = expNeg(x)
+		}
 		s.work[i] = w // row may be work itself: v was read
 		total += float64(w)
 	}

@@ -8,6 +8,10 @@ type LogProb struct {
 	LogProb float32
 }
 
+// negligible is where a logit below the best adds nothing that float32 shows, were there
+// a million of them.
+const negligible = -32
+
 // LogProbs returns log p(id) under the unprocessed logits, and appends to top the n
 // most likely ids, best first, the lower id first of equals. A -Inf logit has the
 // log-probability -Inf. Errors: ErrNotFinite, ErrNoCandidate.
@@ -18,7 +22,9 @@ func (s *Sampler) LogProbs(top []LogProb, logits []float32, id int32, n int) (fl
 	}
 	best, sum := logits[at], 0.0
 	for _, v := range logits {
-		sum += float64(expNeg(v - best))
+		if x := v - best; x > negligible {
+			sum += float64(expNeg(x))
+		}
 	}
 	norm := float64(best) + math.Log(sum)
 	own := float32(math.Inf(-1))
