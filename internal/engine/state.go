@@ -1,0 +1,11 @@
+package engine
+
+// Vocab is the number of token ids: those of requests are below it.
+func (e *Engine) Vocab() int { return e.vocab }
+
+// Draining reports whether Shutdown or Close was called: new requests are refused.
+func (e *Engine) Draining() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.draining || e.closed
+}
