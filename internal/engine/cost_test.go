@@ -3,11 +3,13 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"testing"
 
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
+	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/sample"
 )
 
@@ -34,6 +36,37 @@ func TestDecodingAllocatesNothing(t *testing.T) {
 	run()
 	if n := run(); n > 100 { // growing buffers, the runtime's own
 		t.Errorf("%d allocations for 3900 tokens", n)
+	}
+}
+
+// The same with a model of weights, four choices at a time.
+func TestServingAllocatesNothing(t *testing.T) {
+	dir := filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models", "small-llama-bf16")
+	e := engine.New(engine.ForDispatch(openModel(t, dir, 512)), engine.Options{})
+	defer e.Close()
+	var a, b runtime.MemStats
+	for range 2 { // the first warms up
+		var streams []*engine.Stream
+		for i := range 4 {
+			streams = append(streams, submit(t, e, engine.Request{Prompt: prompt(i, 5), MaxTokens: 120}))
+		}
+		for _, s := range streams {
+			for range 20 {
+				s.Next(context.Background())
+			}
+		}
+		runtime.ReadMemStats(&a)
+		for _, s := range streams {
+			for {
+				if _, err := s.Next(context.Background()); err != nil {
+					break
+				}
+			}
+		}
+		runtime.ReadMemStats(&b)
+	}
+	if n := b.Mallocs - a.Mallocs; n > 80 { // buffers of events that grow, the runtime's own
+		t.Errorf("%d allocations for 400 tokens", n)
 	}
 }
 
