@@ -16,6 +16,7 @@ var allowed = map[string][]string{
 	"meta":                         {},
 	"internal/kernels":             {},
 	"internal/hostmem":             {},
+	"internal/probe":               {"internal/kernels", "internal/hostmem"},
 	"internal/tokenizer":           {},
 	"internal/chat":                {"internal/chat/jinja"},
 	"internal/chat/jinja":          {},

@@ -1,0 +1,125 @@
+package probe
+
+import (
+	"context"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/kernels"
+)
+
+// pieceFloats is what is read between two looks at the clock: some tens of microseconds.
+const pieceFloats = 64 << 10
+
+// memory measures how fast memory is read by each number of threads.
+func memory(ctx context.Context, o Options) ([]MemoryRate, error) {
+	size := int64(memoryBytes)
+	if o.MemoryBytes > 0 {
+		size = min(size, o.MemoryBytes)
+	}
+	if o.MemoryBytes < 0 || size < leastMemory {
+		return nil, nil
+	}
+	set, err := kernels.Select("")
+	if err != nil {
+		return nil, err
+	}
+	block, err := hostmem.Alloc(o.Ledger, hostmem.Other, int(size))
+	if err != nil {
+		return nil, fmt.Errorf("probe: %w", err)
+	}
+	defer func() { _ = block.Release() }() // held once
+	bytes := block.Bytes()
+	data := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(bytes))), len(bytes)/4)
+	if data = fill(ctx, data, o.Threads[len(o.Threads)-1]); len(data) < leastMemory/4 {
+		return nil, ctx.Err()
+	}
+	var rates []MemoryRate
+	slice := memorySlice / time.Duration(len(o.Threads))
+	for _, n := range o.Threads {
+		rates = append(rates, MemoryRate{Threads: n, BytesPerSecond: read(ctx, set, data, n, slice)})
+	}
+	return rates, nil
+}
+
+// fill writes data from its beginning, as memory that was never written is read from one
+// page of zeros, and returns what it could write in its time.
+func fill(ctx context.Context, data []float32, threads int) []float32 {
+	const step = 16 << 20 / 4
+	deadline := time.Now().Add(fillSlice)
+	filled := 0
+	for filled < len(data) && ctx.Err() == nil && (filled < leastMemory/4 || time.Now().Before(deadline)) {
+		part := data[filled:min(filled+step, len(data))]
+		together(threads, func(i int) int64 {
+			for k := len(part) * i / threads; k < len(part)*(i+1)/threads; k++ {
+				part[k] = 1
+			}
+			return 0
+		})
+		filled += len(part)
+	}
+	return data[:filled]
+}
+
+// read is the rate at which n threads, each with a part of data of its own, read it again
+// and again.
+func read(ctx context.Context, set *kernels.Set, data []float32, n int, slice time.Duration) float64 {
+	deadline := time.Now().Add(slice)
+	return together(n, func(i int) (done int64) {
+		part := data[len(data)*i/n : len(data)*(i+1)/n]
+		for at := 0; ; at += pieceFloats {
+			if at >= len(part) {
+				at = 0
+			}
+			piece := part[at:min(at+pieceFloats, len(part))]
+			set.SumSquares(piece, 0)
+			done += int64(4 * len(piece))
+			if !time.Now().Before(deadline) || ctx.Err() != nil {
+				return done
+			}
+		}
+	})
+}
+
+// The shape of a unit of prefill: weights that stay in the second-level cache and the
+// tokens of a chunk.
+const (
+	tileRows   = 32
+	tileCols   = 1024
+	tileTokens = 96
+)
+
+// compute is the rate of operations of n threads on weights of format f. Weights that the
+// variant widens before their use are widened each time.
+func compute(ctx context.Context, set *kernels.Set, f kernels.Format, n int) float64 {
+	deadline := time.Now().Add(computeSlice)
+	return together(n, func(int) (done int64) {
+		w := kernels.Weights{Data: make([]byte, tileRows*tileCols*f.Size()), Stride: tileCols * f.Size(), Format: f}
+		x := kernels.Floats{V: make([]float32, tileTokens*tileCols), Stride: tileCols}
+		y := kernels.Floats{V: make([]float32, tileTokens*tileRows), Stride: tileRows}
+		var panel []float32
+		if f != kernels.Float32 && set.WidenAt > 0 && set.WidenAt <= tileTokens {
+			panel = make([]float32, tileRows*tileCols)
+		}
+		for {
+			use := w
+			if panel != nil {
+				set.Widen(panel, w.Data, f)
+				use = widened(panel)
+			}
+			set.Mul(y, use, x, tileRows, tileTokens, tileCols)
+			done += 2 * tileRows * tileCols * tileTokens
+			if !time.Now().Before(deadline) || ctx.Err() != nil {
+				return done
+			}
+		}
+	})
+}
+
+// widened is a panel of float32 as weights.
+func widened(panel []float32) kernels.Weights {
+	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(panel))), 4*len(panel))
+	return kernels.Weights{Data: data, Stride: 4 * tileCols, Format: kernels.Float32}
+}

@@ -1,0 +1,150 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/kernels"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func file(t *testing.T, size int) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "weights")
+	if err := os.WriteFile(path, make([]byte, size), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestRates checks what any machine does, and no timing: between 1 MB and 100 TB a second.
+func TestRates(t *testing.T) {
+	plausible := func(what string, rate float64) {
+		t.Helper()
+		if rate < 1e6 || rate > 1e14 {
+			t.Errorf("%s: %g a second", what, rate)
+		}
+	}
+	var ledger hostmem.Ledger
+	path := file(t, 9<<20)
+	r, err := Run(context.Background(), Options{Threads: []int{1, 2}, Files: []string{path}, MemoryBytes: 64 << 20, Ledger: &ledger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Memory) != 2 || r.Memory[0].Threads != 1 || r.Memory[1].Threads != 2 {
+		t.Fatalf("memory: %+v", r.Memory)
+	}
+	for _, m := range r.Memory {
+		plausible("memory", m.BytesPerSecond)
+	}
+	for _, f := range []string{"float32", "bfloat16"} {
+		plausible(f, r.ComputeFor(f))
+	}
+	if r.Compute[0].Threads != 2 || r.Compute[0].Variant != kernels.Names()[0] {
+		t.Errorf("compute: %+v", r.Compute)
+	}
+	plausible("disk", r.Disk.BytesPerSecond)
+	if r.Disk.File != path || r.Disk.Bytes < 1<<20 {
+		t.Errorf("disk: %+v", r.Disk)
+	}
+	if ledger.Total() != 0 || ledger.Peak(hostmem.Other) < 64<<20 {
+		t.Errorf("ledger: %d bytes held, %d at most", ledger.Total(), ledger.Peak(hostmem.Other))
+	}
+}
+
+func TestEveryVariantComputes(t *testing.T) {
+	for _, name := range kernels.Names() {
+		r, err := Run(context.Background(), Options{Threads: []int{1}, Variant: name, MemoryBytes: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Memory != nil || r.Disk != nil || r.Compute[1].Variant != name || r.ComputeFor("bfloat16") <= 0 {
+			t.Errorf("%s without memory and files: %+v", name, r)
+		}
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	start := time.Now()
+	if _, err := Run(ctx, Options{Files: []string{file(t, 1<<20)}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if took := time.Since(start); took > 20*Limit {
+		t.Errorf("it took %v after it was cancelled", took)
+	}
+}
+
+func TestErrorsNameTheirPlace(t *testing.T) {
+	gone := filepath.Join(t.TempDir(), "gone")
+	for name, c := range map[string]struct {
+		o    Options
+		want string
+		is   error
+	}{
+		"missing file": {Options{Files: []string{gone}}, gone, fs.ErrNotExist},
+		"empty file":   {Options{Files: []string{file(t, 0)}}, "is empty", nil},
+		"folder":       {Options{Files: []string{t.TempDir()}}, "not a regular file", nil},
+		"variant":      {Options{Variant: "abacus"}, `no variant "abacus"`, nil},
+		"threads":      {Options{Threads: []int{0}}, "0 threads", nil},
+	} {
+		c.o.MemoryBytes = 1
+		_, err := Run(context.Background(), c.o)
+		if err == nil || !strings.Contains(err.Error(), c.want) || c.is != nil && !errors.Is(err, c.is) {
+			t.Errorf("%s: error %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// TestLastPieceOfAFile reads a file that ends within a piece from any start.
+func TestLastPieceOfAFile(t *testing.T) {
+	path := file(t, readSize+4097)
+	for range 4 {
+		if _, err := disk(context.Background(), Options{Files: []string{path}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCounts(t *testing.T) {
+	for n, want := range map[int][]int{1: {1}, 2: {1, 2}, 6: {1, 2, 4, 6}, 8: {1, 2, 4, 8}} {
+		if got := Counts(n); !slices.Equal(got, want) {
+			t.Errorf("Counts(%d) = %v, want %v", n, got, want)
+		}
+	}
+}
+
+func TestMemoryAtTakesTheNearestCount(t *testing.T) {
+	r := Rates{Memory: []MemoryRate{{1, 10}, {2, 20}, {8, 50}}}
+	for n, want := range map[int]float64{1: 10, 3: 20, 6: 50, 64: 50} {
+		if got := r.MemoryAt(n); got != want {
+			t.Errorf("MemoryAt(%d) = %g, want %g", n, got, want)
+		}
+	}
+	if got := (&Rates{}).MemoryAt(1); got != 0 {
+		t.Errorf("without memory: %g", got)
+	}
+}
+
+// BenchmarkRun is all of a probe but the disk.
+func BenchmarkRun(b *testing.B) {
+	for b.Loop() {
+		r, err := Run(context.Background(), Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(r.Memory[len(r.Memory)-1].BytesPerSecond/1e9, "GB/s")
+		b.ReportMetric(r.ComputeFor("float32")/1e9, "GFLOPS")
+	}
+}
