@@ -41,7 +41,6 @@ var allowed = map[string][]string{
 	"internal/demo":              {}, // the embedded demo model's bytes
 	"internal/demo/generate":     {"meta", "loader"},
 	"internal/hub":               {},
-	"internal/probe":             {"internal/kernels", "internal/hostmem"},
 	"scripts/supported":          {"meta"}, // writes README's table
 }
 
