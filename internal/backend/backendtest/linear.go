@@ -93,7 +93,7 @@ func testLinearRowsAlone(e *env) {
 				for t := range tokens {
 					alone = append(alone, e.linear(in.Slice(t, t+1), m, tensor.Tensor{})...)
 				}
-				for n := 1; n <= tokens; n++ {
+				for _, n := range []int{2, 3, 4, 5, 6, 7, 13, tokens} {
 					got := e.linear(in.Slice(tokens-n, tokens), m, tensor.Tensor{})
 					sameBits(e, name("linear", d, s, transposed, n, "tokens"), got, alone[(tokens-n)*s.rows:])
 				}
@@ -111,7 +111,7 @@ func testLinearLayouts(e *env) {
 				v := e.values(s.rows * s.cols)
 				in := e.floats(e.values(tokens*s.cols), tokens, s.cols)
 				want := e.linear(in, backend.Matrix{Tensor: e.place(d, v, 0, s.rows, s.cols)}, tensor.Tensor{})
-				for _, offset := range []int{1, 2, 8, 13} {
+				for _, offset := range []int{1, 8} {
 					got := e.linear(in, backend.Matrix{Tensor: e.place(d, v, offset, s.rows, s.cols)}, tensor.Tensor{})
 					sameBits(e, name("linear", d, s, tokens, "offset", offset), got, want)
 					m := backend.Matrix{Tensor: e.place(d, turned(v, s.rows, s.cols), offset, s.cols, s.rows), Transposed: true}

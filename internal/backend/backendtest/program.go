@@ -10,10 +10,10 @@ import (
 func program(e *env) map[string][]float32 {
 	e.Helper()
 	out := map[string][]float32{}
-	const tokens, width, inner = 37, 160, 515
+	const tokens, width, inner = 21, 160, 259
 	x := e.floats(e.values(tokens*width), tokens, width)
 	for _, d := range dtypes {
-		for _, n := range []int{1, 5, tokens} {
+		for _, n := range []int{1, tokens} {
 			for _, transposed := range []bool{false, true} {
 				m := backend.Matrix{Tensor: e.place(d, e.values(inner*width), 0, inner, width), Transposed: transposed}
 				if transposed {
