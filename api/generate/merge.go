@@ -1,0 +1,110 @@
+package generate
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+)
+
+// Runs are the runs of one client's request, one a prompt. They are read as they come.
+type Runs struct {
+	runs []*Run
+	stop context.CancelFunc
+	out  chan part
+	wait sync.WaitGroup
+}
+
+// Part is a delta of one run.
+type Part struct {
+	Run int
+	Delta
+}
+
+type part struct {
+	Part
+	err error
+}
+
+// StartAll starts all of requests or none. They end when ctx does; the caller closes them.
+func (m *Model) StartAll(ctx context.Context, requests []Request) (*Runs, error) {
+	ctx, stop := context.WithCancel(ctx)
+	rs := &Runs{stop: stop}
+	for _, r := range requests {
+		run, err := m.Start(ctx, r)
+		if err != nil {
+			rs.Close()
+			return nil, err
+		}
+		rs.runs = append(rs.runs, run)
+	}
+	if len(rs.runs) == 1 {
+		return rs, nil
+	}
+	rs.out = make(chan part)
+	for i, run := range rs.runs {
+		rs.wait.Go(func() { rs.pump(ctx, i, run) })
+	}
+	go func() {
+		rs.wait.Wait()
+		close(rs.out)
+	}()
+	return rs, nil
+}
+
+// pump hands on what one run says.
+func (rs *Runs) pump(ctx context.Context, i int, run *Run) {
+	for {
+		d, err := run.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		select {
+		case rs.out <- part{Part{i, d}, err}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Next waits for the next delta of any run. It returns io.EOF when all have ended, the
+// first error of one, or ctx's.
+func (rs *Runs) Next(ctx context.Context) (Part, error) {
+	if rs.out == nil {
+		d, err := rs.runs[0].Next(ctx)
+		return Part{0, d}, err
+	}
+	select {
+	case p, ok := <-rs.out:
+		if !ok {
+			return Part{}, io.EOF
+		}
+		return p.Part, p.err
+	case <-ctx.Done():
+		return Part{}, context.Cause(ctx)
+	}
+}
+
+// Usage counts what was delivered so far. It may be called when Next has returned io.EOF.
+func (rs *Runs) Usage() Usage {
+	var sum Usage
+	for _, r := range rs.runs {
+		u := r.Usage()
+		sum.Prompt += u.Prompt
+		sum.Completion += u.Completion
+		sum.Cached += u.Cached
+	}
+	return sum
+}
+
+// Close ends what has not ended and waits for its goroutines.
+func (rs *Runs) Close() {
+	rs.stop()
+	for _, r := range rs.runs {
+		r.Close()
+	}
+	rs.wait.Wait()
+}

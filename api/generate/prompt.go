@@ -1,0 +1,92 @@
+package generate
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/heftai/heft/internal/chat"
+	"github.com/heftai/heft/internal/tokenizer"
+)
+
+// Encode turns a prompt into ids. special adds what the tokenizer puts around a text, such
+// as the token that begins one; a chat template has written that itself.
+func (m *Model) Encode(text string, special bool) ([]int32, error) {
+	if m.Tokenizer == nil {
+		return nil, Invalidf("prompt", "The model %s has no tokenizer: the prompt must be a list of token ids.", m.Name)
+	}
+	return m.Tokenizer.EncodeIDs(text, tokenizer.EncodeOptions{AddSpecialTokens: special})
+}
+
+// ClientMessages are a client's messages as the model's template wants them: a tool
+// call's arguments are objects, and parts of text are joined where the template knows no
+// parts. What is given is not changed.
+func (m *Model) ClientMessages(messages []chat.Value) []chat.Value {
+	messages = chat.ParseArguments(messages)
+	if m.Template != nil && !takesParts.MatchString(m.Template.Source()) {
+		messages = joinParts(messages)
+	}
+	return messages
+}
+
+// ChatPrompt renders a conversation, with the model's special tokens. Its ids are those of
+// Encode without special tokens added.
+func (m *Model) ChatPrompt(r chat.Request) (string, error) {
+	switch {
+	case m.Tokenizer == nil:
+		return "", Invalidf("messages", "The model %s has no tokenizer: it has no chat, only completions of token ids.", m.Name)
+	case m.Template == nil:
+		return "", Invalidf("messages", "The model %s has no chat template: use /v1/completions.", m.Name)
+	}
+	r.SpecialTokens = m.SpecialTokens
+	prompt, err := m.Template.Render(r)
+	var refused *chat.Error
+	if errors.As(err, &refused) {
+		return "", &Error{Kind: Invalid, Param: "messages", Message: refused.Message, Err: err}
+	}
+	return prompt, err
+}
+
+// takesParts finds a template's loop over the parts of a content.
+var takesParts = regexp.MustCompile(`\bfor\s+\w+\s+in\s+[^%}]*content`)
+
+// joinParts makes one text of contents that are lists of text parts, line by line as other
+// servers do. The messages given are not changed.
+func joinParts(messages []chat.Value) []chat.Value {
+	out := slices.Clone(messages)
+	for i, v := range messages {
+		m, ok := v.(*chat.Dict)
+		if !ok {
+			continue
+		}
+		content, _ := m.Get("content")
+		list, ok := content.(*chat.List)
+		if !ok {
+			continue
+		}
+		if text, ok := joinTexts(list); ok {
+			joined := m.Clone()
+			joined.Set("content", text)
+			out[i] = joined
+		}
+	}
+	return out
+}
+
+func joinTexts(parts *chat.List) (string, bool) {
+	texts := make([]string, 0, len(parts.Items))
+	for _, p := range parts.Items {
+		d, ok := p.(*chat.Dict)
+		if !ok {
+			return "", false
+		}
+		text, _ := d.Get("text")
+		s, ok := text.(string)
+		if !ok {
+			return "", false
+		}
+		texts = append(texts, s)
+	}
+	return strings.Join(texts, "\n"), true
+}

@@ -1,0 +1,121 @@
+package generate
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/heftai/heft/internal/engine"
+	"github.com/heftai/heft/internal/sample"
+)
+
+// Request is a prompt and how it is to be continued. The zero value of each field but
+// Prompt is a valid choice.
+type Request struct {
+	Prompt []int32
+	// Param is what the client calls the prompt, for errors: "prompt" or "messages".
+	Param string
+	// Params says how tokens are chosen; Params.Stop are the client's own stop ids, to
+	// which the model's are added unless IgnoreEOS.
+	Params    sample.Params
+	IgnoreEOS bool
+	// MaxTokens bounds the answer; negative: what the context holds. It is an error to
+	// ask for more than that, unless Trim.
+	MaxTokens int
+	Trim      bool
+	N         int // choices; 0 means 1
+	Seed      uint64
+
+	// Stop are strings before which the text ends, or with IncludeStop behind which.
+	Stop        []string
+	IncludeStop bool // also shows the text of an id that ended the answer
+	ShowSpecial bool // special tokens are part of the text
+	// Continues says that the text goes on where the prompt's ends: a space between the
+	// two belongs to it. Without it, the text is a new one.
+	Continues bool
+
+	LogProbs       bool // of generated tokens
+	PromptLogProbs bool // of the prompt's
+	TopLogProbs    int  // likeliest ids beside each
+}
+
+// EOS are the ids that end the model's texts: those of generation_config.json, else those
+// of config.json and the tokenizer's own.
+func (m *Model) EOS() []int32 {
+	var ids []int32
+	add := func(id int) {
+		if id >= 0 && id <= math.MaxInt32 && !slices.Contains(ids, int32(id)) {
+			ids = append(ids, int32(id))
+		}
+	}
+	if m.Generation != nil && len(m.Generation.EOS) > 0 {
+		for _, id := range m.Generation.EOS {
+			add(id)
+		}
+		return ids
+	}
+	if m.Config != nil {
+		for _, id := range m.Config.EOS {
+			add(id)
+		}
+	}
+	if m.Tokenizer != nil {
+		if id, ok := m.Tokenizer.ID(m.SpecialTokens["eos_token"]); ok {
+			add(int(id))
+		}
+	}
+	return ids
+}
+
+// Defaults are how tokens are chosen where a request is silent: OpenAI's, changed by the
+// fields of generation_config.json that vLLM takes. maxTokens is negative where nothing
+// bounds an answer but the context.
+func (m *Model) Defaults() (params sample.Params, maxTokens int) {
+	params, maxTokens = sample.Default(), -1
+	g := m.Generation
+	if g == nil {
+		return params, maxTokens
+	}
+	set := func(to *float64, from *float64) {
+		if from != nil {
+			*to = *from
+		}
+	}
+	set(&params.Temperature, g.Temperature)
+	set(&params.TopP, g.TopP)
+	set(&params.MinP, g.MinP)
+	set(&params.RepetitionPenalty, g.RepetitionPenalty)
+	if g.TopK != nil {
+		params.TopK = *g.TopK
+	}
+	if g.MaxNewTokens != nil && *g.MaxNewTokens > 0 {
+		maxTokens = *g.MaxNewTokens
+	}
+	return params, maxTokens
+}
+
+// Limit is the most tokens that a prompt and its answer may have together.
+func (m *Model) Limit() int { return m.Engine.Limit() }
+
+// Start submits a request. It ends when ctx does; the caller closes the Run. Errors are of
+// type *Error.
+func (m *Model) Start(ctx context.Context, r Request) (*Run, error) {
+	if !r.Trim && r.MaxTokens > 0 && len(r.Prompt)+r.MaxTokens > m.Limit() {
+		return nil, tooLong(r.Param, len(r.Prompt), r.MaxTokens, m.Limit())
+	}
+	if len(r.Stop) > 0 && m.Tokenizer == nil {
+		return nil, Invalidf("stop", "The model %s has no tokenizer: use stop_token_ids in place of strings.", m.Name)
+	}
+	r.N = max(r.N, 1)
+	if !r.IgnoreEOS {
+		r.Params.Stop = slices.Concat(r.Params.Stop, m.EOS())
+	}
+	stream, err := m.Engine.Submit(ctx, engine.Request{
+		Prompt: r.Prompt, Params: r.Params, MaxTokens: r.MaxTokens, N: r.N, Seed: r.Seed,
+		LogProbs: r.LogProbs, PromptLogProbs: r.PromptLogProbs, TopLogProbs: r.TopLogProbs,
+	})
+	if err != nil {
+		return nil, AsError(err, r.Param)
+	}
+	return newRun(m, r, stream), nil
+}

@@ -1,0 +1,219 @@
+package generate
+
+import (
+	"context"
+	"io"
+	"unicode/utf8"
+
+	"github.com/heftai/heft/internal/engine"
+	"github.com/heftai/heft/internal/sample"
+	"github.com/heftai/heft/internal/tokenizer"
+)
+
+// Delta is what one choice has gained.
+type Delta struct {
+	Choice int
+	// Text is what is certain now; it may be empty although there are tokens, and have
+	// the text of earlier ones.
+	Text   string
+	Tokens []Token
+	// Prompt is the prompt's tokens, where Request.PromptLogProbs asks for them: in the
+	// first delta of every choice. The first token has no log-probability.
+	Prompt []Token
+	// Finish is set in a choice's last delta.
+	Finish engine.Reason
+}
+
+// Token is an id of an answer or a prompt.
+type Token struct {
+	ID      int32
+	LogProb float32          // if asked for
+	Top     []sample.LogProb // if asked for, likeliest first
+	Offset  int              // in code points, where its text begins in that of its choice or prompt
+}
+
+// Usage counts tokens.
+type Usage struct {
+	Prompt     int
+	Completion int // of all choices
+	Cached     int // of the prompt, whose keys and values were there
+}
+
+// Run is a request on its way. It is for one goroutine, except Close.
+type Run struct {
+	model   *Model
+	request Request
+	stream  *engine.Stream
+	choices []text
+	open    int
+	usage   Usage
+	ready   []Delta // not yet returned
+}
+
+// text is one choice's.
+type text struct {
+	decode    *tokenizer.Stream // nil without a tokenizer
+	stop      stopper
+	runes     int // decoded
+	generated int
+	finished  bool
+}
+
+func newRun(m *Model, r Request, s *engine.Stream) *Run {
+	run := &Run{model: m, request: r, stream: s, choices: make([]text, r.N), open: r.N}
+	run.usage.Prompt = len(r.Prompt)
+	for i := range run.choices {
+		c := &run.choices[i]
+		c.stop = stopper{stops: r.Stop, include: r.IncludeStop}
+		if m.Tokenizer != nil {
+			c.decode = m.decoder(&r)
+		}
+	}
+	return run
+}
+
+// primed is how many ids of the prompt a decoder sees, where the text goes on from it.
+const primed = 8
+
+// decoder decodes the answer's ids. Decoders that treat the beginning of a text in a way
+// of their own (dropping a space) are shown the end of the prompt.
+func (m *Model) decoder(r *Request) *tokenizer.Stream {
+	s := m.Tokenizer.NewStream(!r.ShowSpecial)
+	if !r.Continues {
+		return s
+	}
+	clean := true
+	for _, id := range r.Prompt[max(len(r.Prompt)-primed, 0):] {
+		_, ok, err := s.Next(id)
+		clean = err == nil && (ok || m.Tokenizer.IsSpecial(id))
+	}
+	if !clean { // the prompt ends in half a character
+		return m.Tokenizer.NewStream(!r.ShowSpecial)
+	}
+	return s
+}
+
+// Next waits for the next delta. It returns io.EOF when all choices have finished, or an
+// error of type *Error; ctx's error, as it is, if that ends first.
+func (r *Run) Next(ctx context.Context) (Delta, error) {
+	for {
+		if len(r.ready) > 0 {
+			d := r.ready[0]
+			r.ready = r.ready[1:]
+			return d, nil
+		}
+		if r.open == 0 {
+			return Delta{}, io.EOF
+		}
+		ev, err := r.stream.Next(ctx)
+		if err != nil && ctx.Err() != nil {
+			return Delta{}, context.Cause(ctx)
+		}
+		if err != nil {
+			return Delta{}, AsError(err, r.request.Param)
+		}
+		r.take(ev)
+	}
+}
+
+// Close ends what has not ended and frees its place.
+func (r *Run) Close() { r.stream.Close() }
+
+// Usage counts what was delivered so far.
+func (r *Run) Usage() Usage {
+	u := r.usage
+	u.Cached = r.stream.Cached()
+	return u
+}
+
+// take makes deltas of an event.
+func (r *Run) take(ev engine.Event) {
+	if ev.Prompt != nil {
+		prompt := r.promptTokens(ev.Prompt)
+		for i := range r.choices {
+			r.ready = append(r.ready, Delta{Choice: i, Prompt: prompt})
+		}
+	}
+	if ev.Token == engine.NoToken && ev.Finish == "" {
+		return
+	}
+	c := &r.choices[ev.Choice]
+	if c.finished {
+		return
+	}
+	d := Delta{Choice: ev.Choice, Finish: ev.Finish}
+	stopped := false
+	if ev.Token != engine.NoToken {
+		d.Tokens = []Token{{ID: ev.Token, LogProb: ev.LogProb, Top: ev.Top, Offset: c.runes}}
+		c.generated++
+		r.usage.Completion++
+		d.Text, stopped = r.decode(c, ev)
+	}
+	if ev.Finish != "" && !stopped {
+		rest, found := r.finish(c)
+		d.Text, stopped = d.Text+rest, found
+	}
+	if stopped {
+		d.Finish = engine.FinishStop
+		r.stream.Stop(ev.Choice)
+	}
+	if d.Finish != "" {
+		c.finished = true
+		r.open--
+	}
+	r.ready = append(r.ready, d)
+}
+
+// decode is the text that an event's token makes certain, and whether a stop string
+// ended it.
+func (r *Run) decode(c *text, ev engine.Event) (string, bool) {
+	hidden := ev.Finish == engine.FinishStop && !r.request.IncludeStop
+	if c.decode == nil || hidden {
+		return "", false
+	}
+	// A text that was already sent cannot be taken back: the stream goes on behind it.
+	s, _, _ := c.decode.Next(ev.Token)
+	return c.add(s, r.request.Params.MinTokens)
+}
+
+// finish is what was held back at the end.
+func (r *Run) finish(c *text) (string, bool) {
+	if c.decode == nil {
+		return "", false
+	}
+	out, stopped := c.add(c.decode.Flush(), r.request.Params.MinTokens)
+	if !stopped {
+		out += c.stop.flush()
+	}
+	return out, stopped
+}
+
+func (c *text) add(s string, minTokens int) (string, bool) {
+	if s == "" {
+		return "", false
+	}
+	c.runes += utf8.RuneCountInString(s)
+	if c.generated <= minTokens && minTokens > 0 {
+		return c.stop.pass(s), false
+	}
+	return c.stop.add(s)
+}
+
+// promptTokens joins the prompt's ids with their log-probabilities and offsets.
+func (r *Run) promptTokens(scores []engine.Scored) []Token {
+	out := make([]Token, len(scores))
+	var decode *tokenizer.Stream
+	if r.model.Tokenizer != nil {
+		decode = r.model.Tokenizer.NewStream(!r.request.ShowSpecial)
+	}
+	at := 0
+	for i, s := range scores {
+		id := r.request.Prompt[i]
+		out[i] = Token{ID: id, LogProb: s.LogProb, Top: s.Top, Offset: at}
+		if decode != nil {
+			text, _, _ := decode.Next(id)
+			at += utf8.RuneCountInString(text)
+		}
+	}
+	return out
+}

@@ -1,0 +1,65 @@
+package generate
+
+import "strings"
+
+// stopper ends a text that comes in pieces before the first of its stop strings. What may
+// be the beginning of one is held back until more is known.
+type stopper struct {
+	stops   []string
+	include bool // the text ends behind the stop string
+	held    string
+}
+
+// add returns the text that is certain now, and whether a stop string has ended it.
+func (s *stopper) add(text string) (out string, stopped bool) {
+	if len(s.stops) == 0 {
+		return text, false
+	}
+	text = s.held + text
+	s.held = ""
+	if at, stop := earliest(text, s.stops); at >= 0 {
+		if s.include {
+			at += len(stop)
+		}
+		return text[:at], true
+	}
+	n := len(text) - s.open(text)
+	s.held = text[n:]
+	return text[:n], false
+}
+
+// pass takes text in which nothing is looked for.
+func (s *stopper) pass(text string) string { return s.flush() + text }
+
+// flush is what was held back, when nothing more comes.
+func (s *stopper) flush() string {
+	out := s.held
+	s.held = ""
+	return out
+}
+
+// open is the length of the longest end of text that a stop string begins with.
+func (s *stopper) open(text string) int {
+	longest := 0
+	for _, stop := range s.stops {
+		for n := min(len(text), len(stop)-1); n > longest; n-- {
+			if strings.HasPrefix(stop, text[len(text)-n:]) {
+				longest = n
+			}
+		}
+	}
+	return longest
+}
+
+// earliest finds the stop string that begins first in text, the shorter one of two; at is
+// -1 if there is none.
+func earliest(text string, stops []string) (at int, stop string) {
+	at = -1
+	for _, s := range stops {
+		i := strings.Index(text, s)
+		if i >= 0 && (at < 0 || i < at || i == at && len(s) < len(stop)) {
+			at, stop = i, s
+		}
+	}
+	return at, stop
+}

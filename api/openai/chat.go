@@ -1,0 +1,262 @@
+package openai
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/heftai/heft/api/generate"
+)
+
+// chatRequest is the body of POST /v1/chat/completions.
+type chatRequest struct {
+	common
+	id      string
+	created int64
+	model   *generate.Model
+}
+
+// chatCompletion is the answer.
+type chatCompletion struct {
+	ID      string       `json:"id"`
+	Object  string       `json:"object"`
+	Created int64        `json:"created"`
+	Model   string       `json:"model"`
+	Choices []chatChoice `json:"choices"`
+	Usage   *usage       `json:"usage"`
+}
+
+type chatChoice struct {
+	Index     int           `json:"index"`
+	Message   chatMessage   `json:"message"`
+	LogProbs  *chatLogProbs `json:"logprobs"`
+	Finish    string        `json:"finish_reason"`
+	TokenIDs  []int32       `json:"token_ids,omitzero"`
+	PromptIDs []int32       `json:"prompt_token_ids,omitzero"`
+}
+
+type chatMessage struct {
+	Role    string  `json:"role"`
+	Content string  `json:"content"`
+	Refusal *string `json:"refusal"` // always null
+}
+
+// chatChunk is a piece of an answer.
+type chatChunk struct {
+	ID      string            `json:"id"`
+	Object  string            `json:"object"`
+	Created int64             `json:"created"`
+	Model   string            `json:"model"`
+	Choices []chatChunkChoice `json:"choices"`
+	// Usage is left out where it is nil. A nil *usage is shown as null.
+	Usage any `json:"usage,omitzero"`
+}
+
+type chatChunkChoice struct {
+	Index     int           `json:"index"`
+	Delta     chatDelta     `json:"delta"`
+	LogProbs  *chatLogProbs `json:"logprobs"`
+	Finish    *string       `json:"finish_reason"`
+	TokenIDs  []int32       `json:"token_ids,omitzero"`
+	PromptIDs []int32       `json:"prompt_token_ids,omitzero"`
+}
+
+type chatDelta struct {
+	Role    string  `json:"role,omitzero"`
+	Content *string `json:"content,omitzero"`
+}
+
+// ChatCompletions is POST /v1/chat/completions.
+func (s *Server) ChatCompletions(w http.ResponseWriter, r *http.Request) {
+	q, err := s.readChat(r)
+	if err != nil {
+		respond(w, err)
+		return
+	}
+	runs, err := q.model.StartAll(r.Context(), []generate.Request{q.Request})
+	if err != nil {
+		respond(w, err)
+		return
+	}
+	defer runs.Close()
+	if q.Stream {
+		respond(w, s.streamChat(r.Context(), w, q, runs))
+		return
+	}
+	answer, err := q.collect(r.Context(), runs)
+	if err != nil {
+		respond(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, answer)
+}
+
+func (s *Server) readChat(r *http.Request) (*chatRequest, error) {
+	f, err := readFields(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.modelOf(f)
+	if err != nil {
+		return nil, err
+	}
+	q, err := decodeChat(f, m)
+	if err != nil {
+		return nil, err
+	}
+	q.id, q.created = newID("chatcmpl-"), s.now().Unix()
+	return q, nil
+}
+
+// refusedChat are fields of chat completions that cannot be honoured.
+var refusedChat = [][2]string{
+	{"functions", "use tools."},
+	{"function_call", "use tools."},
+	{"audio", "the model has no voice."},
+}
+
+func decodeChat(f *fields, m *generate.Model) (*chatRequest, error) {
+	q := &chatRequest{common: decodeCommon(f, m), model: m}
+	q.Param, q.Trim = "messages", true
+	for _, name := range []string{"max_tokens", "max_completion_tokens"} {
+		if _, given := f.get(name); given {
+			q.Trim = false
+			f.integer(name, &q.MaxTokens, 1, 1<<31-1)
+		}
+	}
+	f.boolean("logprobs", &q.LogProbs)
+	f.integer("top_logprobs", &q.TopLogProbs, 0, maxLogProbs)
+	if q.TopLogProbs > 0 && !q.LogProbs {
+		f.fail("top_logprobs", "'top_logprobs' has a meaning only with 'logprobs': true.")
+	}
+	checkResponseFormat(f)
+	f.refuse(refusedChat)
+	conversation := decodeConversation(f)
+	special := false
+	f.boolean("add_special_tokens", &special)
+	if f.err != nil {
+		return nil, f.err
+	}
+	conversation.Messages = m.ClientMessages(conversation.Messages)
+	prompt, err := m.ChatPrompt(*conversation)
+	if err != nil {
+		return nil, generate.AsError(err, "messages")
+	}
+	q.Continues = conversation.ContinueField != ""
+	if q.Prompt, err = m.Encode(prompt, special); err != nil {
+		return nil, generate.AsError(err, "messages")
+	}
+	return q, nil
+}
+
+func checkResponseFormat(f *fields) {
+	o, ok := f.object("response_format")
+	if !ok {
+		return
+	}
+	var kind string
+	if o.text("type", &kind); o.err != nil || kind == "" {
+		f.fail("response_format.type", "Missing or invalid 'response_format.type': expected a string.")
+	} else if kind != "text" {
+		f.fail("response_format", "'response_format' of type %q is not supported: answers cannot be constrained.", kind)
+	}
+}
+
+func (q *chatRequest) collect(ctx context.Context, runs *generate.Runs) (*chatCompletion, error) {
+	answers, err := collect(ctx, runs, q.N, q.N)
+	if err != nil {
+		return nil, err
+	}
+	out := &chatCompletion{ID: q.id, Object: "chat.completion", Created: q.created, Model: q.model.Name}
+	for i := range answers {
+		a := &answers[i]
+		c := chatChoice{Index: i, Message: chatMessage{Role: "assistant", Content: a.text.String()}, Finish: a.finish}
+		if q.LogProbs {
+			c.LogProbs = newChatLogProbs(q.model, a.tokens)
+		}
+		if q.ReturnIDs {
+			c.TokenIDs, c.PromptIDs = ids(a.tokens), q.Prompt
+		}
+		out.Choices = append(out.Choices, c)
+	}
+	out.Usage = newUsage(runs.Usage())
+	return out, nil
+}
+
+// chatStream sends one answer in chunks.
+type chatStream struct {
+	*chatRequest
+	out   *events
+	begun bool
+}
+
+func (s *Server) streamChat(ctx context.Context, w http.ResponseWriter, q *chatRequest, runs *generate.Runs) error {
+	st := &chatStream{chatRequest: q, out: newEvents(w)}
+	if err := st.out.each(ctx, runs, s.keepAlive, st.part); err != nil {
+		return err
+	}
+	if q.IncludeUsage {
+		end := q.chunk()
+		end.Usage = newUsage(runs.Usage())
+		if err := st.out.send(end); err != nil {
+			return errSent
+		}
+	}
+	_ = st.out.done() // the last thing that is sent
+	return nil
+}
+
+// part sends what one choice has gained, and apart from it that it has ended.
+func (s *chatStream) part(p generate.Part) error {
+	if !s.begun {
+		s.begun = true
+		if err := s.begin(); err != nil {
+			return err
+		}
+	}
+	c := chatChunkChoice{Index: p.Choice}
+	if s.LogProbs && len(p.Tokens) > 0 {
+		c.LogProbs = newChatLogProbs(s.model, p.Tokens)
+	}
+	if s.ReturnIDs {
+		c.TokenIDs = ids(p.Tokens)
+	}
+	if p.Text != "" || c.LogProbs != nil || len(c.TokenIDs) > 0 {
+		c.Delta.Content = &p.Text
+		if err := s.send(c); err != nil {
+			return err
+		}
+	}
+	if p.Finish == "" {
+		return nil
+	}
+	finish := string(p.Finish)
+	return s.send(chatChunkChoice{Index: p.Choice, Finish: &finish})
+}
+
+// begin says whose message each choice is.
+func (s *chatStream) begin() error {
+	none := ""
+	for i := range s.N {
+		c := chatChunkChoice{Index: i, Delta: chatDelta{Role: "assistant", Content: &none}}
+		if s.ReturnIDs {
+			c.PromptIDs = s.Prompt
+		}
+		if err := s.send(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (q *chatRequest) chunk() chatChunk {
+	return chatChunk{ID: q.id, Object: "chat.completion.chunk", Created: q.created, Model: q.model.Name, Choices: []chatChunkChoice{}}
+}
+
+func (s *chatStream) send(c chatChunkChoice) error {
+	chunk := s.chunk()
+	chunk.Choices = append(chunk.Choices, c)
+	if s.IncludeUsage {
+		chunk.Usage = (*usage)(nil)
+	}
+	return s.out.send(chunk)
+}

@@ -1,0 +1,37 @@
+package openai
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/heftai/heft/api/generate"
+)
+
+// answer is one choice of an answer that is sent at once.
+type answer struct {
+	text   strings.Builder
+	tokens []generate.Token
+	prompt []generate.Token
+	finish string
+}
+
+// collect reads all of runs; choice i of run k is answer k·n+i.
+func collect(ctx context.Context, runs *generate.Runs, count, n int) ([]answer, error) {
+	answers := make([]answer, count)
+	for {
+		p, err := runs.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return answers, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		a := &answers[p.Run*n+p.Choice]
+		a.text.WriteString(p.Text)
+		a.tokens = append(a.tokens, p.Tokens...)
+		a.prompt = append(a.prompt, p.Prompt...)
+		a.finish = string(p.Finish)
+	}
+}

@@ -1,0 +1,129 @@
+package openai
+
+import (
+	"math"
+
+	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/internal/sample"
+)
+
+// usage counts the tokens of an answer.
+type usage struct {
+	Prompt     int           `json:"prompt_tokens"`
+	Completion int           `json:"completion_tokens"`
+	Total      int           `json:"total_tokens"`
+	Details    promptDetails `json:"prompt_tokens_details"`
+}
+
+type promptDetails struct {
+	Cached int `json:"cached_tokens"`
+}
+
+func newUsage(u generate.Usage) *usage {
+	return &usage{u.Prompt, u.Completion, u.Prompt + u.Completion, promptDetails{u.Cached}}
+}
+
+// leastLogProb stands for minus infinity, which JSON has no number for.
+const leastLogProb = -9999
+
+func logProb(p float32) float32 {
+	if p < leastLogProb || math.IsNaN(float64(p)) {
+		return leastLogProb
+	}
+	return p
+}
+
+// completionLogProbs are those of /v1/completions: lists with an entry a token.
+type completionLogProbs struct {
+	Tokens  []string             `json:"tokens"`
+	LogProb []*float32           `json:"token_logprobs"`
+	Top     []map[string]float32 `json:"top_logprobs"`
+	Offset  []int                `json:"text_offset"`
+}
+
+// add appends tokens whose text begins at offset. The first of a prompt has no
+// log-probability.
+func (l *completionLogProbs) add(m *generate.Model, tokens []generate.Token, offset int, prompt bool) {
+	for i, t := range tokens {
+		l.Tokens = append(l.Tokens, legacyText(m, t.ID))
+		l.Offset = append(l.Offset, offset+t.Offset)
+		if prompt && i == 0 {
+			l.LogProb = append(l.LogProb, nil)
+			l.Top = append(l.Top, nil)
+			continue
+		}
+		own := logProb(t.LogProb)
+		top := make(map[string]float32, len(t.Top)+1)
+		for _, p := range t.Top {
+			if name := legacyText(m, p.ID); !has(top, name) { // the likelier of two with one text
+				top[name] = logProb(p.LogProb)
+			}
+		}
+		if name := legacyText(m, t.ID); !has(top, name) {
+			top[name] = own
+		}
+		l.LogProb = append(l.LogProb, &own)
+		l.Top = append(l.Top, top)
+	}
+}
+
+func has(m map[string]float32, key string) bool { _, ok := m[key]; return ok }
+
+// legacyText marks a token that is no text by itself, as OpenAI does there.
+func legacyText(m *generate.Model, id int32) string {
+	text, _, whole := m.TokenText(id)
+	if !whole {
+		return "bytes:" + text
+	}
+	return text
+}
+
+// chatLogProbs are those of /v1/chat/completions.
+type chatLogProbs struct {
+	Content []chatToken `json:"content"`
+	Refusal []chatToken `json:"refusal"` // always null
+}
+
+type chatToken struct {
+	tokenLogProb
+	Top []tokenLogProb `json:"top_logprobs"`
+}
+
+type tokenLogProb struct {
+	Token   string  `json:"token"`
+	LogProb float32 `json:"logprob"`
+	Bytes   []int   `json:"bytes"`
+}
+
+func newChatLogProbs(m *generate.Model, tokens []generate.Token) *chatLogProbs {
+	l := &chatLogProbs{Content: make([]chatToken, len(tokens))}
+	for i, t := range tokens {
+		c := chatToken{tokenLogProb: newTokenLogProb(m, sample.LogProb{ID: t.ID, LogProb: t.LogProb}), Top: make([]tokenLogProb, len(t.Top))}
+		for k, p := range t.Top {
+			c.Top[k] = newTokenLogProb(m, p)
+		}
+		l.Content[i] = c
+	}
+	return l
+}
+
+func newTokenLogProb(m *generate.Model, p sample.LogProb) tokenLogProb {
+	text, raw, _ := m.TokenText(p.ID)
+	t := tokenLogProb{Token: text, LogProb: logProb(p.LogProb)}
+	if raw != nil {
+		t.Bytes = make([]int, len(raw))
+		for i, b := range raw {
+			t.Bytes[i] = int(b)
+		}
+	}
+	return t
+}
+
+// ids are the ids of tokens, never nil.
+func ids(tokens []generate.Token) []int32 {
+	out := make([]int32, len(tokens))
+	for i, t := range tokens {
+		out[i] = t.ID
+	}
+	return out
+}

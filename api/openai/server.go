@@ -1,0 +1,54 @@
+package openai
+
+import (
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/heftai/heft/api/generate"
+)
+
+// Server answers for a list of models. Its methods are safe for concurrent use.
+type Server struct {
+	models    []*generate.Model
+	now       func() time.Time
+	keepAlive time.Duration
+}
+
+// New serves models, of which there is at least one. The first is that of requests that
+// name none.
+func New(models []*generate.Model) *Server {
+	return &Server{models: models, now: time.Now, keepAlive: keepAlive}
+}
+
+// model finds a model by its name.
+func (s *Server) model(name string) (*generate.Model, error) {
+	for _, m := range s.models {
+		if name == "" || m.Name == name {
+			return m, nil
+		}
+	}
+	return nil, &generate.Error{Kind: generate.NoModel, Message: "The model `" + name + "` does not exist."}
+}
+
+// modelOf finds the model that a request names.
+func (s *Server) modelOf(f *fields) (*generate.Model, error) {
+	var name string
+	f.text("model", &name)
+	if f.err != nil {
+		return nil, f.err
+	}
+	return s.model(name)
+}
+
+// respond is the end of every endpoint that may fail.
+func respond(w http.ResponseWriter, err error) {
+	if err != nil && !errors.Is(err, errSent) {
+		WriteError(w, err)
+	}
+}
+
+// newID is an id like those of OpenAI.
+func newID(prefix string) string { return prefix + strings.ToLower(rand.Text()) }
