@@ -102,6 +102,9 @@ func (t *table) addTensor(n node, d meta.DType, elements int64) {
 	n.end = int32(len(t.nodes)) + 1
 	if !n.repeated {
 		n.size = t.sizes(n.path, d, elements)
+		if n.param != nil && n.param.Stored > 0 {
+			n.size = float64(n.param.Stored) // quantised: used as it is stored
+		}
 		n.counted = true
 		n.hasParam = n.param != nil
 	}

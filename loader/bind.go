@@ -32,6 +32,10 @@ type Part struct {
 	Into, From meta.Rows
 	// Transposed: the tensor is [columns, rows] of what the parameter holds.
 	Transposed bool
+	// Quant is how the values are made of Tensor, which holds codes, and of Scales, Zeros
+	// and Index, as far as the format has them. It is nil where Tensor holds values.
+	Quant                *meta.Quant
+	Scales, Zeros, Index *Tensor
 }
 
 // Span is where the part's elements lie in its tensor, in bytes.
@@ -166,10 +170,24 @@ func (b *Binding) parts(e *bound, only int) []Part {
 				buf = append(buf[:0], e.alias...)
 			}
 			part.Tensor = b.find(buf)
+			if q := s.Quant; q != nil {
+				part.Quant = q
+				part.Scales, part.Zeros, part.Index = b.companion(s, q.Scales, i), b.companion(s, q.Zeros, i), b.companion(s, q.Index, i)
+			}
 			parts = append(parts, part)
 		}
 	}
 	return parts
+}
+
+// companion is a tensor that stands beside the i-th of a quantised source; nil where the
+// format has none.
+func (b *Binding) companion(s meta.Source, name string, i int) *Tensor {
+	if name == "" {
+		return nil
+	}
+	s.Tensor = name
+	return b.find(appendName(nil, s, i))
 }
 
 // appendName appends the name of a source's tensor, or of the i-th of its stack.

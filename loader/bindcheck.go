@@ -119,8 +119,15 @@ func (c *checker) problem(name, format string, args ...any) {
 func (c *checker) check(e entry, ties []string) {
 	for _, s := range e.sources {
 		want, reason := wanted(e.shape, s)
+		if reason == "" && s.Quant != nil {
+			_, reason = s.Stored(e.shape)
+		}
 		if reason != "" {
 			c.problem(s.Tensor, "cannot fill a parameter of shape %v: %s", e.shape, reason)
+			continue
+		}
+		if s.Quant != nil {
+			c.quantised(e, s)
 			continue
 		}
 		for i := range max(s.Stack, 1) {
@@ -136,11 +143,41 @@ func (c *checker) check(e entry, ties []string) {
 			c.use(t)
 			if !fits(t.Shape, want, s.From) {
 				c.problem(t.Name, "has shape %v, wanted %s%v", short(t.Shape), rowsText(s.From), want)
-			} else if e.float() && !numeric(t.DType) {
+			} else if e.float() && !t.DType.Float() {
 				c.problem(t.Name, "holds %v, wanted floating point", t.DType)
 			}
 		}
 	}
+}
+
+// quantised resolves the tensors of a source of codes.
+func (c *checker) quantised(e entry, s meta.Source) {
+	stored, _ := s.Stored(e.shape)
+	for k, want := range stored {
+		s.Tensor = want.Tensor
+		for i := range max(s.Stack, 1) {
+			c.buf = appendName(c.buf[:0], s, i)
+			t := c.find(c.buf)
+			if t == nil {
+				c.problem(string(c.buf), "is missing, wanted shape %v", want.Shape)
+				continue
+			}
+			c.use(t)
+			// A scale of the whole matrix may be a scalar.
+			single := k == 1 && meta.Elements(want.Shape) == 1 && t.Elements() == 1
+			switch {
+			case !single && !slices.Equal(t.Shape, want.Shape):
+				c.problem(t.Name, "has shape %v, wanted %v for weights stored as %v", short(t.Shape), want.Shape, s.Quant.Format)
+			case t.DType != want.DType || k == 1 && !scale(s.Quant.Format, t.DType):
+				c.problem(t.Name, "holds %v, which %v does not", t.DType, s.Quant.Format)
+			}
+		}
+	}
+}
+
+// scale reports whether the scales of a format may be stored as d.
+func scale(f meta.QuantFormat, d meta.DType) bool {
+	return f == meta.QuantMXFP4 || d == meta.Float32 || d == meta.BFloat16 || d == meta.Float16
 }
 
 // tied is the tensor that stands under another name of a tied parameter.
@@ -193,10 +230,4 @@ func rowsText(r meta.Rows) string {
 		return ""
 	}
 	return fmt.Sprintf("rows [%d:%d] of shape ", r.Begin, r.End)
-}
-
-// numeric reports whether floating point weights may be stored as d: as floats, or as
-// the bytes of a packed format.
-func numeric(d meta.DType) bool {
-	return d.Float() || d == meta.Uint8 || d == meta.Int8 || d == meta.Int32
 }

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"fmt"
 	"iter"
 	"slices"
 
@@ -23,6 +24,11 @@ func (b *Binding) BufferValues(buffer *meta.Buffer) (meta.DType, []byte, error) 
 func (b *Binding) values(name string, shape []int, parts []Part) (meta.DType, []byte, error) {
 	if len(parts) == 0 {
 		return meta.NoDType, nil, failf(b.ck.name, name, "does not belong to the model that was bound")
+	}
+	for _, part := range parts {
+		if part.Quant != nil {
+			return meta.NoDType, nil, failf(part.Tensor.File.label(), part.Tensor.Name, "is stored as %v: it has no values to be copied", part.Quant.Format)
+		}
 	}
 	dtype := parts[0].Tensor.DType
 	if first := parts[0]; len(parts) == 1 && first.From.IsAll() && first.Into.IsAll() && !first.Transposed && first.Expert < 0 {
@@ -154,6 +160,9 @@ func (u *unbinder) add(path string, e *bound) {
 	var buf []byte
 	for _, s := range e.sources {
 		shape, reason := wanted(e.shape, s)
+		if s.Quant != nil {
+			reason = fmt.Sprintf("weights stored as %v are not written", s.Quant.Format)
+		}
 		if reason != "" && u.err == nil {
 			u.err = failf("", s.Tensor, "cannot be cut from %s of shape %v: %s", path, e.shape, reason)
 		}

@@ -74,7 +74,7 @@ func (e *UnsupportedError) Error() string {
 //
 // With a header, which may be nil, every parameter takes the dtype that the
 // checkpoint has for it, and sources are the names that stand in the file where
-// dialects differ. Tensors the header lacks keep the config's dtype: finding out
+// dialects differ, with the tensors of a quantised weight ([Quant]). Tensors the header lacks keep the config's dtype: finding out
 // what is missing or misshapen is for who reads the weights.
 //
 // Errors are a [*ConfigError] for a bad field and an [*UnsupportedError] for a
@@ -91,6 +91,7 @@ func New(cfg *Config, header Header) (*Model, error) {
 	f := cfg.fields()
 	b := NewBuilder(a.class, dtype)
 	b.tree.header, b.tree.base, b.tree.noSplit = header, a.base, a.noSplit
+	b.tree.quantised = f.quantisation()
 	a.build(f, b)
 	if err := f.err(); err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package meta
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -25,6 +26,7 @@ type tree struct {
 	root     *Module
 	dtype    DType
 	header   Header // nil if there is none
+	quantised
 	base     string
 	noSplit  string
 	ignore   []string
@@ -76,7 +78,8 @@ func (b *Builder) Param(name string, shape ...int) *Param {
 // first way whose first tensor is there is taken.
 func (b *Builder) ParamFrom(name string, shape []int, sources []Source, others ...[]Source) *Param {
 	p := &Param{Name: name, Shape: shape, DType: b.tree.dtype}
-	p.Sources, p.DType = b.tree.resolve(p.DType, sources, others)
+	linear, ok := b.node.Spec.(*LinearSpec)
+	b.tree.resolve(p, sources, others, ok && linear.Transposed)
 	b.tree.count(Join(b.path, name), shape)
 	b.node.Params = append(b.node.Params, p)
 	return p
@@ -84,7 +87,7 @@ func (b *Builder) ParamFrom(name string, shape []int, sources []Source, others .
 
 // Tied adds a parameter that is the same tensor as p.
 func (b *Builder) Tied(name string, p *Param) *Param {
-	tied := &Param{Name: name, Shape: p.Shape, DType: p.DType, SameAs: p}
+	tied := &Param{Name: name, Shape: p.Shape, DType: p.DType, Stored: p.Stored, SameAs: p}
 	b.node.Params = append(b.node.Params, tied)
 	return tied
 }
@@ -94,7 +97,12 @@ func (b *Builder) Tied(name string, p *Param) *Param {
 func (b *Builder) Buffer(name string, dtype DType, persistent bool, shape ...int) *Buffer {
 	buf := &Buffer{Name: name, Shape: shape, DType: dtype, Persistent: persistent}
 	if persistent {
-		buf.Sources, buf.DType = b.tree.resolve(dtype, []Source{{Tensor: Join(b.path, name)}}, nil)
+		buf.Sources = []Source{{Tensor: Join(b.path, name)}}
+		if b.tree.header != nil {
+			if found, d := b.tree.find(buf.Sources, nil, false); found != nil {
+				buf.Sources, buf.DType = found, d
+			}
+		}
 	}
 	b.tree.count(Join(b.path, name), shape)
 	b.node.Buffers = append(b.node.Buffers, buf)
@@ -130,25 +138,30 @@ func (t *tree) count(path string, shape []int) {
 	}
 }
 
-// resolve picks the sources that the checkpoint has, under the names they have
-// there, and the dtype they are stored in.
-func (t *tree) resolve(dtype DType, sources []Source, others [][]Source) ([]Source, DType) {
+// resolve fills p from the sources that the checkpoint has, under the names they have
+// there, with the dtype they are stored in. inOut says that p is [inputs, outputs].
+func (t *tree) resolve(p *Param, sources []Source, others [][]Source, inOut bool) {
+	p.Sources = sources
 	if t.header == nil {
-		return sources, dtype
+		return
 	}
-	if found, d := t.find(sources); found != nil {
-		return found, d
+	found, dtype := t.find(sources, p.Shape, inOut)
+	if found == nil {
+		found, dtype = t.findAny(others, p.Shape, inOut)
 	}
-	if found, d := t.findAny(others); found != nil {
-		return found, d
+	if found == nil {
+		return
 	}
-	return sources, dtype
+	if p.Sources = found; dtype != NoDType {
+		p.DType = dtype
+	}
+	p.Stored = t.stored(found, p.Shape, p.DType)
 }
 
 // findAny is the first of several ways that the checkpoint has; nil if there is none.
-func (t *tree) findAny(ways [][]Source) ([]Source, DType) {
+func (t *tree) findAny(ways [][]Source, shape []int, inOut bool) ([]Source, DType) {
 	for _, way := range ways {
-		if found, d := t.find(way); found != nil {
+		if found, d := t.find(way, shape, inOut); found != nil {
 			return found, d
 		}
 	}
@@ -156,18 +169,26 @@ func (t *tree) findAny(ways [][]Source) ([]Source, DType) {
 }
 
 // find renames sources to what stands in the checkpoint, with or without the base
-// prefix; nil if the first is there under neither name.
-func (t *tree) find(sources []Source) ([]Source, DType) {
-	if _, dtype, ok := t.header.Tensor(sources[0].at(0)); ok {
-		return sources, dtype
-	}
-	bare := make([]Source, len(sources))
-	for i, s := range sources {
-		bare[i] = s
-		bare[i].Tensor = strings.TrimPrefix(s.Tensor, t.base+".")
-	}
-	if _, dtype, ok := t.header.Tensor(bare[0].at(0)); ok {
-		return bare, dtype
+// prefix; nil if the first is there under neither name. The dtype is that of the first
+// that holds values.
+func (t *tree) find(sources []Source, shape []int, inOut bool) ([]Source, DType) {
+	for _, prefix := range []string{"", t.base + "."} {
+		found := slices.Clone(sources)
+		var dtype DType
+		for i := range found {
+			found[i].Tensor = strings.TrimPrefix(found[i].Tensor, prefix)
+			d, ok := t.quantise(&found[i], shape, inOut)
+			if i == 0 && !ok {
+				found = nil
+				break
+			}
+			if dtype == NoDType {
+				dtype = d
+			}
+		}
+		if found != nil {
+			return found, dtype
+		}
 	}
 	return nil, NoDType
 }

@@ -160,11 +160,11 @@ func (b *Builder) head(embed *Builder, hidden, vocab int, tied bool, names ...st
 		ways[i] = []Source{{Tensor: name}}
 	}
 	if header := b.tree.header; header != nil && tied {
-		if sources, dtype := b.tree.findAny(ways); sources != nil {
+		if sources, _ := b.tree.findAny(ways, table.Shape, false); sources != nil {
 			if _, _, both := header.Tensor(table.Sources[0].Tensor); both {
 				tied = false
 			} else {
-				table.Sources, table.DType = sources, dtype
+				b.tree.resolve(table, sources, nil, false)
 			}
 		}
 	}

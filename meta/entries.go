@@ -102,9 +102,15 @@ func appendSources(out []CheckpointEntry, name string, shape []int, dtype DType,
 		return append(out, CheckpointEntry{name, slices.Clone(shape), dtype})
 	}
 	for i := range sources {
-		s := &sources[i]
-		for tensor := range s.Tensors() {
-			out = append(out, CheckpointEntry{tensor, s.Shape(shape), dtype})
+		stored, _ := sources[i].Stored(shape)
+		for _, t := range stored {
+			if t.DType == NoDType {
+				t.DType = dtype
+			}
+			s := sources[i].with(t.Tensor)
+			for name := range s.Tensors() {
+				out = append(out, CheckpointEntry{name, slices.Clone(t.Shape), t.DType})
+			}
 		}
 	}
 	return out
@@ -134,8 +140,8 @@ func (s *Source) Shape(param []int) []int {
 	if len(shape) > 0 && !s.From.IsAll() {
 		shape[0] = s.From.End
 	}
-	if s.Transposed {
-		slices.Reverse(shape)
+	if n := len(shape); s.Transposed && n >= 2 {
+		shape[n-1], shape[n-2] = shape[n-2], shape[n-1]
 	}
 	return shape
 }

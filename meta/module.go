@@ -22,11 +22,15 @@ type Module struct {
 	SameAs *Module
 }
 
-// A Param is one trainable tensor as it is in memory.
+// A Param is one trainable tensor as it is in memory. A quantised one has the dtype of
+// the values that it stands for.
 type Param struct {
 	Name  string
 	Shape []int
 	DType DType
+	// Stored is the bytes that a quantised parameter takes, codes and scales; 0 for
+	// others, which take those of their elements.
+	Stored int64
 	// Sources fill the parameter. They are empty for a tree that was read from
 	// JSON or made by hand, and for a tied parameter.
 	Sources []Source
@@ -60,6 +64,8 @@ type Source struct {
 	// Transposed: the checkpoint's tensor is [columns, rows] of what the
 	// parameter holds.
 	Transposed bool
+	// Quant says how values are made of the tensor's codes; nil where it holds values.
+	Quant *Quant
 }
 
 // Rows is a half-open range [Begin, End). The zero value stands for everything.
@@ -80,8 +86,13 @@ func Elements(shape []int) int64 {
 // Elements is the number of the parameter's elements.
 func (p *Param) Elements() int64 { return Elements(p.Shape) }
 
-// Bytes is what the parameter takes in memory in its own dtype.
-func (p *Param) Bytes() int64 { return p.DType.Bytes(p.Elements()) }
+// Bytes is what the parameter takes in memory, as the checkpoint stores it.
+func (p *Param) Bytes() int64 {
+	if p.Stored > 0 {
+		return p.Stored
+	}
+	return p.DType.Bytes(p.Elements())
+}
 
 // Bytes is what the buffer takes in memory.
 func (b *Buffer) Bytes() int64 { return b.DType.Bytes(Elements(b.Shape)) }
