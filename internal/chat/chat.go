@@ -18,6 +18,9 @@ type (
 	List = jinja.List
 )
 
+// Limits bounds the time and memory a template may take; zero fields have defaults.
+type Limits = jinja.Limits
+
 // NewDict makes an object of alternating keys and values.
 func NewDict(pairs ...Value) *Dict { return jinja.NewDict(pairs...) }
 
@@ -110,7 +113,7 @@ type Request struct {
 	// local time.
 	Now time.Time
 	// Limits bounds the rendering; the zero value has sensible bounds.
-	Limits jinja.Limits
+	Limits Limits
 }
 
 // SetKwargs takes the arguments of apply_chat_template as a client sends them

@@ -9,6 +9,8 @@
 // the template happens here: null keys are dropped, the names of a message's
 // reasoning are aliased, absent tools are None, a final message is continued.
 //
+// [Load] finds a model's templates and special tokens among its files.
+//
 // Clients send a tool call's arguments as a string and most templates want an
 // object: a server passes messages through [ParseArguments] first.
 //

@@ -101,8 +101,6 @@ func (l *loopCode) run(e, outer *env, v Value, recurse func(Value, int) error, d
 		if err := e.st.work(1); err != nil {
 			return sigNone, atLine(err, l.line)
 		}
-		// The item is assigned before the frame's other variables get their first
-		// values: they may not depend on it, and it is none of them.
 		l.init(e)
 		if l.loopSlot >= 0 {
 			e.vars[l.loopSlot] = loop
@@ -115,11 +113,9 @@ func (l *loopCode) run(e, outer *env, v Value, recurse func(Value, int) error, d
 			return sigNone, err
 		}
 		if sig == sigBreak {
-			// Python's `else` code here depends on a flag that the end of a whole
-			// turn clears, so a break in the first turn runs it.
 			break
 		}
-		if sig == sigNone {
+		if sig == sigNone { // a turn that continues does not count, as in Jinja
 			loop.finished = true
 		}
 	}

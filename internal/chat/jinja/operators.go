@@ -63,11 +63,11 @@ func overflow() error { return typeErrorf("integer overflow") }
 
 // arithmetic is a op b for + - * / // % **.
 func arithmetic(st *state, op string, a, b Value) (Value, error) {
-	for _, v := range []Value{a, b} {
+	if s, ok := text(a); ok && op == "%" { // also takes what is undefined
+		return formatPercent(st, a, s, b)
+	}
+	for _, v := range [...]Value{a, b} {
 		if u, ok := v.(*undefined); ok {
-			if s, isText := text(a); op == "%" && isText {
-				return formatPercent(st, a, s, b)
-			}
 			return nil, u.err()
 		}
 	}
@@ -92,21 +92,16 @@ func arithmetic(st *state, op string, a, b Value) (Value, error) {
 				return v, err
 			}
 		}
-	case "%":
-		if s, ok := text(a); ok {
-			return formatPercent(st, a, s, b)
-		}
 	}
 	f, fok := number(a)
 	g, gok := number(b)
 	if fok && gok {
-		if typeName(a) == "int" && typeName(b) == "int" {
+		if typeName(a) == "int" && typeName(b) == "int" { // one of them is beyond 64 bits
 			return nil, overflow()
 		}
 		return floatArithmetic(op, f, g)
 	}
-	if s, ok := a.(string); ok && op == "+" {
-		_ = s
+	if _, ok := a.(string); ok && op == "+" {
 		return nil, typeErrorf(`can only concatenate str (not "%s") to str`, typeName(b))
 	}
 	return nil, typeErrorf("unsupported operand type(s) for %s: '%s' and '%s'", op, typeName(a), typeName(b))

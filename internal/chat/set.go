@@ -1,0 +1,174 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+)
+
+// Set is what a model's files say about chat: its templates by name, most often one
+// called "default", and its special tokens for [Request]. It is only read after
+// [Load] and so safe for concurrent use.
+type Set struct {
+	SpecialTokens map[string]string
+	templates     map[string]parsed
+}
+
+// parsed is a template, or why it does not parse.
+type parsed struct {
+	template *Template
+	err      error
+}
+
+// Load reads a model's templates and special tokens, where transformers looks for
+// them: chat_template.jinja and additional_chat_templates/tool_use.jinja, else the
+// chat_template of tokenizer_config.json, else chat_template.json; the special
+// tokens from tokenizer_config.json, else special_tokens_map.json. read returns the
+// content of a file of the model's folder; an error that is [fs.ErrNotExist] means
+// that there is none. A model without any of them gives an empty Set.
+//
+// A template that does not parse is no error here, as the model serves plain
+// completions all the same: [Set.Template] reports it.
+func Load(read func(name string) ([]byte, error)) (*Set, error) {
+	config, err := readObject(read, "tokenizer_config.json")
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := readObject(read, "special_tokens_map.json")
+	if err != nil {
+		return nil, err
+	}
+	s := &Set{SpecialTokens: map[string]string{}, templates: map[string]parsed{}}
+	s.addTokens(config)
+	extra, _ := config.Get("extra_special_tokens")
+	if d, ok := extra.(*Dict); ok {
+		s.addTokens(d)
+	}
+	s.addTokens(tokens)
+	return s, s.findTemplates(read, config)
+}
+
+func (s *Set) findTemplates(read func(name string) ([]byte, error), config *Dict) error {
+	for name, file := range map[string]string{"default": "chat_template.jinja", "tool_use": "additional_chat_templates/tool_use.jinja"} {
+		source, err := read(file)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("chat: %s: %w", file, err)
+		}
+		if err == nil {
+			s.add(name, string(source))
+		}
+	}
+	if len(s.templates) > 0 {
+		return nil
+	}
+	if err := s.addConfigured("tokenizer_config.json", config); err != nil || len(s.templates) > 0 {
+		return err
+	}
+	legacy, err := readObject(read, "chat_template.json")
+	if err != nil {
+		return err
+	}
+	return s.addConfigured("chat_template.json", legacy)
+}
+
+// readObject reads a JSON object; a file that is not there is an empty one.
+func readObject(read func(name string) ([]byte, error), file string) (*Dict, error) {
+	data, err := read(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Dict{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("chat: %s: %w", file, err)
+	}
+	v, err := Decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("chat: %s: %w", file, err)
+	}
+	d, ok := v.(*Dict)
+	if !ok {
+		return nil, fmt.Errorf("chat: %s: not an object", file)
+	}
+	return d, nil
+}
+
+func (s *Set) add(name, source string) {
+	template, err := Parse(source)
+	s.templates[name] = parsed{template, err}
+}
+
+// addConfigured takes the chat_template of a configuration: a template, or a list
+// of objects with name and template.
+func (s *Set) addConfigured(file string, config *Dict) error {
+	v, _ := config.Get("chat_template")
+	switch v := v.(type) {
+	case nil:
+		return nil
+	case string:
+		s.add("default", v)
+		return nil
+	case *List:
+		for i, item := range v.Items {
+			d, ok := item.(*Dict)
+			if !ok {
+				return fmt.Errorf("chat: %s: chat_template[%d] must be an object", file, i)
+			}
+			name, _ := d.Get("name")
+			source, _ := d.Get("template")
+			n, ok1 := name.(string)
+			t, ok2 := source.(string)
+			if !ok1 || !ok2 {
+				return fmt.Errorf("chat: %s: chat_template[%d] must have a name and a template", file, i)
+			}
+			s.add(n, t)
+		}
+		return nil
+	}
+	return fmt.Errorf("chat: %s: chat_template must be a string or a list", file)
+}
+
+// addTokens takes the special tokens of a configuration that are not known yet. A
+// token is a string or an object with content.
+func (s *Set) addTokens(config *Dict) {
+	for name, v := range config.All() {
+		if !strings.HasSuffix(name, "_token") {
+			continue
+		}
+		if d, ok := v.(*Dict); ok {
+			v, _ = d.Get("content")
+		}
+		if _, known := s.SpecialTokens[name]; known {
+			continue
+		}
+		if token, ok := v.(string); ok {
+			s.SpecialTokens[name] = token
+		}
+	}
+}
+
+// Names lists the templates, sorted.
+func (s *Set) Names() []string {
+	names := make([]string, 0, len(s.templates))
+	for name := range s.templates {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Template is the one for a conversation with these tools (nil: none): "tool_use"
+// where the model has it and there are tools, else "default". A model without one,
+// or whose template does not parse, is an [Error].
+func (s *Set) Template(tools Value) (*Template, error) {
+	if p, ok := s.templates["tool_use"]; ok && tools != nil {
+		return p.template, p.err
+	}
+	if p, ok := s.templates["default"]; ok {
+		return p.template, p.err
+	}
+	if len(s.templates) > 0 {
+		return nil, invalid("this model has several chat templates and no default: %s", strings.Join(s.Names(), ", "))
+	}
+	return nil, invalid("this model has no chat template")
+}
