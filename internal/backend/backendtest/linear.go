@@ -81,7 +81,7 @@ func testLinearRowsAlone(e *env) {
 	for _, d := range dtypes {
 		for _, s := range linearShapes[4:] {
 			for _, transposed := range []bool{false, true} {
-				const tokens = 27
+				const tokens = 39
 				x := e.values(tokens * s.cols)
 				dims := []int{s.rows, s.cols}
 				if transposed {
@@ -107,7 +107,7 @@ func testLinearRowsAlone(e *env) {
 func testLinearLayouts(e *env) {
 	for _, d := range dtypes {
 		for _, s := range linearShapes {
-			for _, tokens := range []int{1, 3, 8} {
+			for _, tokens := range []int{1, 3, 35} {
 				v := e.values(s.rows * s.cols)
 				in := e.floats(e.values(tokens*s.cols), tokens, s.cols)
 				want := e.linear(in, backend.Matrix{Tensor: e.place(d, v, 0, s.rows, s.cols)}, tensor.Tensor{})

@@ -12,7 +12,7 @@ const (
 	unitBytes   = 128 << 10
 	unitTokens  = 96 // a multiple of every variant's block of tokens
 	columnBlock = 512
-	fewTokens   = 4 // up to which a transposed weight is used column by column
+	fewTokens   = 32 // up to which a transposed weight is used as it lies
 	// panelPad keeps the rows of a panel from falling into one set of the cache.
 	panelPad = 16
 	// turnLines is how many stored rows are turned into columns at a time.
@@ -80,8 +80,11 @@ func (op *linear) plan(threads int) int {
 		op.access, elem = widened, 4
 	}
 	fit := unitBytes / max(m.cols*elem, 1) // rows whose weights fit
-	if op.access == columns {
+	switch op.access {
+	case columns:
 		fit = columnBlock
+	case turned:
+		fit *= 4 // which makes whole cache lines of the stored rows
 	}
 	// Several units a thread, so that one thread's delay is the others' work.
 	fit = min(fit, ceil(m.rows, 4*threads))
