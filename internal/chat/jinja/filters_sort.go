@@ -71,7 +71,11 @@ func filterSort(st *state, v Value, c *args) (Value, error) {
 		}
 		keys[i] = &List{Items: parts}
 	}
-	if err := sortBy(st, items, keys, flag(a[0])); err != nil {
+	reverse, err := intArg(a[0], 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := sortBy(st, items, keys, reverse != 0); err != nil {
 		return nil, err
 	}
 	return &List{Items: items}, nil
@@ -112,7 +116,11 @@ func filterDictSort(st *state, v Value, c *args) (Value, error) {
 			}
 		}
 	}
-	if err := sortBy(st, items, keys, flag(a[2])); err != nil {
+	reverse, err := intArg(a[2], 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := sortBy(st, items, keys, reverse != 0); err != nil {
 		return nil, err
 	}
 	return &List{Items: items}, nil

@@ -217,7 +217,11 @@ func methodSplitLines(st *state, v Value, s string, c *args) (Value, error) {
 	if err := st.work(len(s) / 4); err != nil {
 		return nil, err
 	}
-	return textList(st, v, splitLines(s, a[0] != missing && truth(a[0])))
+	keep, err := intArg(a[0], 0)
+	if err != nil {
+		return nil, err
+	}
+	return textList(st, v, splitLines(s, keep != 0))
 }
 
 // window is the part of s between optional start and end arguments, and how many
