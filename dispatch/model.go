@@ -20,7 +20,7 @@ import (
 )
 
 // A Model is a skeleton bound to a checkpoint and a device map. One goroutine uses it;
-// Status, and Warm, may be called from any.
+// Status, Measured and Warm may be called from any.
 type Model struct {
 	skeleton   *meta.Model
 	checkpoint *loader.Checkpoint
@@ -39,6 +39,7 @@ type Model struct {
 	hooks   []Hook
 
 	verified time.Time // when the files were last looked at
+	measured recorder
 
 	pass pass
 }
@@ -151,12 +152,17 @@ func (m *Model) Forward(ctx context.Context, b *Batch) (*Logits, error) {
 	if m.cache == nil {
 		return nil, errors.New("dispatch: the tree has no attention; use Apply")
 	}
+	m.measured.begin()
 	for i := range b.Rows {
 		if err := m.restart(ctx, &b.Rows[i]); err != nil {
 			return nil, err
 		}
 	}
-	return m.forward(ctx, b)
+	out, err := m.forward(ctx, b)
+	if err == nil {
+		m.measured.end(b, len(m.pass.rows) > 0, m.weights.Stats().ReadBytes)
+	}
+	return out, err
 }
 
 func (m *Model) forward(ctx context.Context, b *Batch) (*Logits, error) {

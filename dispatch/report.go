@@ -15,12 +15,26 @@ type Report struct {
 	Measured  Rates
 }
 
-// Rates are speeds; nil is not known.
+// Rates are speeds, predicted by [Predict] or measured by [Model.Measured]; nil is not
+// known.
 type Rates struct {
-	LoadSeconds       *float64 `json:"load_seconds"`
+	// LoadSeconds is what bringing the cpu tier into memory takes.
+	LoadSeconds *float64 `json:"load_seconds"`
+	// FirstTokenSeconds is from the start of the first prompt, with nothing in memory, to
+	// its first token: of a prompt of 8 tokens where it is predicted.
 	FirstTokenSeconds *float64 `json:"first_token_seconds"`
-	TokensPerSecond   *float64 `json:"tokens_per_second"`
+	// TokensPerSecond is of one sequence that generates.
+	TokensPerSecond *float64 `json:"tokens_per_second"`
+	// DiskBytesPerToken is what a pass reads from the disk tier in which each sequence
+	// generates one token.
 	DiskBytesPerToken *float64 `json:"disk_bytes_per_token"`
+}
+
+// With is r with what was measured so far. r stays as it is.
+func (r *Report) With(measured Rates) *Report {
+	out := *r
+	out.Measured = measured
+	return &out
 }
 
 // NewReport is a report of what the plan alone tells.

@@ -21,6 +21,7 @@ type Progress struct {
 	UnitsDone, UnitsTotal int
 	BytesDone, BytesTotal int64
 	SecondsLeft           float64 // by the rate so far; 0 when done or unknown
+	Seconds               float64 // that it took, once done
 	Done                  bool
 	Err                   error
 }
@@ -29,6 +30,7 @@ type progress struct {
 	cancel  context.CancelFunc
 	done    chan struct{}
 	start   time.Time
+	took    time.Duration
 	units   atomic.Int64
 	bytes   atomic.Int64
 	total   int64
@@ -52,7 +54,7 @@ func (s *Store) Warm(ctx context.Context) {
 		defer close(w.done)
 		err := s.warmAll(ctx)
 		w.mu.Lock()
-		w.err, w.end = err, err == nil
+		w.err, w.end, w.took = err, err == nil, time.Since(w.start)
 		w.mu.Unlock()
 	}()
 }
@@ -64,6 +66,9 @@ func (s *Store) Warming() Progress {
 	defer w.mu.Unlock()
 	p := Progress{UnitsDone: int(w.units.Load()), UnitsTotal: len(s.units), BytesDone: w.bytes.Load(),
 		BytesTotal: s.tiers[devicemap.CPU], Done: w.end, Err: w.err}
+	if w.end {
+		p.Seconds = w.took.Seconds()
+	}
 	if took := time.Since(w.start).Seconds(); w.started && !w.end && p.BytesDone > 0 {
 		p.SecondsLeft = took * float64(p.BytesTotal-p.BytesDone) / float64(p.BytesDone)
 	}

@@ -1,0 +1,104 @@
+package dispatch
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// A recorder measures a model while it runs. Its passes are those of the goroutine that
+// uses the model; the gauges may be read from any. It allocates nothing.
+type recorder struct {
+	first   time.Time // when the first pass began
+	start   time.Time // when the pass at hand did
+	read    int64     // bytes of the disk tier when the last pass ended
+	decoded bool      // whether the last pass decoded, until the next begins
+	follows bool      // whether the pass at hand follows one that decoded
+
+	seconds, bytes average
+
+	firstToken, pass, disk gauge
+}
+
+// An average follows a quantity: the mean of the first values, then one in which older
+// values fade.
+type average struct {
+	n     int
+	value float64
+}
+
+// memoryOf is the number of values that an average is of, in effect.
+const memoryOf = 16
+
+func (a *average) add(v float64) float64 {
+	a.n = min(a.n+1, memoryOf)
+	a.value += (v - a.value) / float64(a.n)
+	return a.value
+}
+
+// A gauge is a number that one goroutine sets and others read. It keeps the complement of
+// the number's bits, so that its zero value is no number: not known.
+type gauge struct{ bits atomic.Uint64 }
+
+func (g *gauge) set(v float64) { g.bits.Store(^math.Float64bits(v)) }
+
+func (g *gauge) get() *float64 {
+	v := math.Float64frombits(^g.bits.Load())
+	if math.IsNaN(v) {
+		return nil
+	}
+	return &v
+}
+
+// begin notes that a pass begins.
+func (r *recorder) begin() {
+	r.start = time.Now()
+	r.follows, r.decoded = r.decoded, false
+	if r.first.IsZero() {
+		r.first = r.start
+	}
+}
+
+// end notes that the pass has computed b, with logits or without, and what has been read
+// of the disk tier so far. What the ring reads ahead falls into the pass that it was for
+// only where both that pass and the one before it decode.
+func (r *recorder) end(b *Batch, logits bool, read int64) {
+	now, before := time.Now(), r.follows
+	if logits && r.firstToken.get() == nil {
+		r.firstToken.set(now.Sub(r.first).Seconds())
+	}
+	decode := decodes(b)
+	if decode {
+		r.pass.set(r.seconds.add(now.Sub(r.start).Seconds()))
+		if before {
+			r.disk.set(r.bytes.add(float64(read - r.read)))
+		}
+	}
+	r.decoded, r.read = decode, read
+}
+
+// decodes reports whether every sequence of b, whose tokens it now holds, generates.
+func decodes(b *Batch) bool {
+	for i := range b.Rows {
+		row := &b.Rows[i]
+		if len(row.Tokens) != 1 || row.Logits == LogitsNone || row.Sequence.Len() < 2 {
+			return false
+		}
+	}
+	return true
+}
+
+// Measured are the speeds of the model so far: load_seconds once Warm is done, the others
+// by the passes of Forward. Averages are over the last passes. Any goroutine may ask.
+func (m *Model) Measured() Rates {
+	out := Rates{FirstTokenSeconds: m.measured.firstToken.get(), DiskBytesPerToken: m.measured.disk.get()}
+	if seconds := m.measured.pass.get(); seconds != nil && *seconds > 0 {
+		out.TokensPerSecond = known(1 / *seconds)
+	}
+	if p := m.weights.Warming(); p.Done {
+		out.LoadSeconds = known(p.Seconds)
+	}
+	return out
+}
+
+func known(v float64) *float64 { return &v }

@@ -1,0 +1,178 @@
+package dispatch
+
+import (
+	"context"
+	"math"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/kvcache"
+	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/internal/probe"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// Speeds are what a machine does in a second with the threads that compute. 0 is not
+// known.
+type Speeds struct {
+	MemoryBytes float64 // read from memory
+	DiskBytes   float64 // read from the checkpoint's files, past the page cache
+	// Operations are multiplications and additions with weights of 32 and of 16 bits.
+	Operations32, Operations16 float64
+}
+
+// Probe measures the machine with o's threads and kernels, within half a second, in at most
+// memory bytes; less than 32 MiB leave the speed of memory unknown. The disk's is measured
+// by reading the checkpoint's files, which may be nil. o.Ledger counts the memory.
+func Probe(ctx context.Context, o Options, checkpoint *loader.Checkpoint, memory int64) (Speeds, error) {
+	var files []string
+	if checkpoint != nil {
+		for _, f := range checkpoint.Files() {
+			if f.Path != "" {
+				files = append(files, f.Path)
+			}
+		}
+	}
+	var ledger *hostmem.Ledger
+	if o.Ledger != nil {
+		ledger = &o.Ledger.host
+	}
+	p := probe.Options{Variant: o.Variant, Files: files, MemoryBytes: max(memory, 1), Ledger: ledger}
+	if o.Threads > 0 {
+		p.Threads = []int{o.Threads}
+	}
+	r, err := probe.Run(ctx, p)
+	if err != nil {
+		return Speeds{}, err
+	}
+	s := Speeds{Operations32: r.ComputeFor("float32"), Operations16: r.ComputeFor("bfloat16")}
+	if n := len(r.Memory); n > 0 {
+		s.MemoryBytes = r.Memory[n-1].BytesPerSecond
+	}
+	if r.Disk != nil {
+		s.DiskBytes = r.Disk.BytesPerSecond
+	}
+	return s, nil
+}
+
+// predictedPrompt is the prompt of FirstTokenSeconds, in tokens.
+const predictedPrompt = 8
+
+// Predict is how fast skeleton will run on a machine of speeds s where plan places it;
+// dtype is that of the plan's policy, "" for the weights' own. With weights on a device
+// that s does not speak of, nothing is known but what is read from the disk.
+//
+// Loading is bound by the disk. The first token reads what the prompt touches from the
+// disk, then computes. After that a token takes as long as reading its weights from
+// memory, or those of the disk tier from the disk, which go on beside each other.
+// Keys and values are left out.
+func Predict(skeleton *meta.Model, plan devicemap.Plan, dtype string, s Speeds) Rates {
+	disk := float64(plan.DiskBytesPerToken)
+	out := Rates{DiskBytesPerToken: &disk}
+	for _, d := range plan.Devices {
+		if d.Device != devicemap.CPU && d.Device != devicemap.Disk && d.WeightsBytes > 0 {
+			return out
+		}
+	}
+	step, err := BytesPerToken(skeleton, dtype)
+	if err != nil {
+		return out
+	}
+	weights := float64(step)
+	out.LoadSeconds = quotient(float64(plan.Device(devicemap.CPU).WeightsBytes), s.DiskBytes)
+	if seconds := slower(quotient(weights, s.MemoryBytes), quotient(disk, s.DiskBytes)); seconds != nil && *seconds > 0 {
+		out.TokensPerSecond = known(1 / *seconds)
+	}
+	touched := weights + experts(skeleton, predictedPrompt)*scale(skeleton, dtype)
+	operations, elements := s.Operations32, weights/bytesOfWeight(skeleton, dtype)
+	if bytesOfWeight(skeleton, dtype) <= 2 {
+		operations = s.Operations16
+	}
+	read := quotient(touched, s.DiskBytes)
+	compute := slower(quotient(touched, s.MemoryBytes), quotient(2*elements*predictedPrompt, operations))
+	if read != nil && compute != nil {
+		out.FirstTokenSeconds = known(*read + *compute)
+	}
+	return out
+}
+
+// quotient is amount ÷ rate; nothing takes no time, and the unknown is nil.
+func quotient(amount, rate float64) *float64 {
+	switch {
+	case amount == 0:
+		return new(float64)
+	case rate <= 0:
+		return nil
+	}
+	return known(amount / rate)
+}
+
+// slower is the longer of two times that pass together, nil where one is unknown.
+func slower(a, b *float64) *float64 {
+	if a == nil || b == nil {
+		return nil
+	}
+	return known(max(*a, *b))
+}
+
+// BytesPerToken are the weights that a pass of one token reads, wherever they lie: all but
+// the rows of embedding tables that it does not look up, and the experts that it does not
+// choose. dtype is as in [devicemap.Policy].
+func BytesPerToken(skeleton *meta.Model, dtype string) (int64, error) {
+	plan, err := devicemap.Solve(skeleton, []devicemap.Budget{{Device: devicemap.CPU}},
+		devicemap.Policy{Kind: devicemap.Manual, Pins: everywhere(devicemap.Disk), DType: dtype})
+	return plan.DiskBytesPerToken, err
+}
+
+// experts is what a prompt of n tokens reads of experts beyond what one token does, in
+// bytes as stored, if routers choose evenly.
+func experts(skeleton *meta.Model, n int) float64 {
+	more := 0.0
+	for _, m := range skeleton.Root.Walk() {
+		spec, ok := m.Spec.(*meta.MoESpec)
+		if !ok || m.Find(spec.Experts) == nil || spec.Count == 0 {
+			continue
+		}
+		var bytes int64
+		for _, p := range m.Find(spec.Experts).Resolve().AllParams() {
+			bytes += p.Bytes()
+		}
+		one := min(float64(spec.TopK)/float64(spec.Count), 1)
+		more += float64(bytes) * (1 - math.Pow(1-one, float64(n)) - one)
+	}
+	return more
+}
+
+// bytesOfWeight is what one weight of the matrices takes, which are all alike in a model.
+func bytesOfWeight(skeleton *meta.Model, dtype string) float64 {
+	size := storedBytes(skeleton)
+	if loaded, err := devicemap.DTypeByteSize(dtype); dtype != "" && err == nil {
+		size = min(size, loaded)
+	}
+	return size
+}
+
+func storedBytes(skeleton *meta.Model) float64 {
+	for _, p := range skeleton.Root.AllParams() {
+		if len(p.Shape) >= 2 && p.DType.Bits() > 0 {
+			return float64(p.DType.Bits()) / 8
+		}
+	}
+	return 4
+}
+
+// scale is what loading as dtype makes of the bytes as stored.
+func scale(skeleton *meta.Model, dtype string) float64 {
+	return bytesOfWeight(skeleton, dtype) / storedBytes(skeleton)
+}
+
+// KVBytesPerToken is what the keys and values of one token take over all layers, with o's
+// dtype or the one that o's precision leaves to the weights.
+func KVBytesPerToken(skeleton *meta.Model, o Options) (int64, error) {
+	program, err := nn.Compile(skeleton.Root)
+	if err != nil {
+		return 0, err
+	}
+	return kvcache.Config{Layers: program.KV(), DType: o.withDefaults(skeleton).KVDType}.BytesPerToken(), nil
+}
