@@ -166,21 +166,26 @@ func (d stripDecoder) tokenBytes(token string) ([]byte, bool) { return []byte(to
 // replaceDecoder puts content in the place of each match.
 type replaceDecoder struct{ replacer }
 
+// maxReplaced bounds how far a replacement may lengthen the tokens of a text; only
+// hostile files go that far, and the tokens beyond it stay as they are.
+const maxReplaced = 1 << 20
+
 func (d replaceDecoder) decode(tokens []string) []string {
+	room := maxReplaced
 	for i, t := range tokens {
-		tokens[i] = d.one(t)
+		to := d.one(t)
+		if room -= max(0, len(to)-len(t)); room < 0 {
+			break
+		}
+		tokens[i] = to
 	}
 	return tokens
 }
 
-// maxReplaced bounds what a chain of replacements can make of a short token.
-const maxReplaced = 1 << 16
-
-// one rewrites a token; tokens are short, so the limits are out of reach but for
-// hostile files, whose tokens then stay as they are.
+// one rewrites a token. A pattern that is too slow even for that leaves it alone.
 func (d replaceDecoder) one(token string) string {
 	p, err := d.normalize(newPiece(token))
-	if err != nil || len(p.s) > max(maxReplaced, 2*len(token)) {
+	if err != nil {
 		return token
 	}
 	return p.s

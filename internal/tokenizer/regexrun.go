@@ -10,10 +10,12 @@ import (
 // warrants: the file's pattern backtracks without end on it.
 var ErrTooSlow = errors.New("tokenizer: a pattern of tokenizer.json needs too many steps on this text")
 
-// The steps a text may take: far above what any published pattern needs.
+// The steps a text may take, and the ways that may be open at once: far above what
+// any published pattern needs.
 const (
 	stepsBase    = 1 << 20
 	stepsPerByte = 1 << 8
+	maxOpen      = 1 << 20
 )
 
 // retry is a way of matching that is still open: go on at pc from pos, or from any
@@ -34,7 +36,7 @@ var machines = sync.Pool{New: func() any { return new(machine) }}
 // finds them: an empty match right behind the one before it does not count.
 func (re *regex) each(s string, found func(start, end int)) error {
 	m := machines.Get().(*machine)
-	defer func() { m.re, m.s = nil, ""; machines.Put(m) }()
+	defer m.release()
 	m.re, m.s, m.steps = re, s, stepsBase+stepsPerByte*len(s)
 	last := -1
 	for at := 0; at <= len(s); {
@@ -54,6 +56,15 @@ func (re *regex) each(s string, found func(start, end int)) error {
 		at, last = end, end
 	}
 	return nil
+}
+
+// release gives m back without the text, and without a stack that grew large.
+func (m *machine) release() {
+	m.re, m.s = nil, ""
+	if cap(m.stack) > 1<<12 {
+		m.stack = nil
+	}
+	machines.Put(m)
 }
 
 // search finds the first match that begins at or after at.
@@ -89,8 +100,8 @@ func (m *machine) run(pc, pos int) (int, bool) {
 	base := len(m.stack)
 	prog := m.re.prog
 	for {
-		m.steps--
-		if m.steps < 0 {
+		if m.steps--; m.steps < 0 || len(m.stack) > maxOpen {
+			m.steps = -1
 			m.stack = m.stack[:base]
 			return 0, false
 		}
