@@ -13,8 +13,8 @@ const (
 	tileScores = 1 << 18 // floats of scores a tile may have where it holds several tokens
 )
 
-// attention is one call. A unit is a tile: some tokens of one span with all query heads
-// of one key/value head.
+// attention is one call. A unit is a tile: some tokens of one span with some or all of
+// the query heads of one key/value head.
 type attention struct {
 	set    *kernels.Set
 	dst, q kernels.Floats
@@ -23,6 +23,7 @@ type attention struct {
 	sinks  []float32
 	a      backend.AttentionArgs
 	group  int // query heads of a key/value head
+	heads  int // of a tile
 	tokens int // of a tile
 	pitch  int // of a row of scores
 }
@@ -64,10 +65,9 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 	}
 	b.attention = attention{set: b.set, dst: out, q: query, k: keys, v: values, spans: spans, sinks: sinks, a: a}
 	op := &b.attention
-	op.group = a.Heads / a.KVHeads
-	op.tokens = max(1, min(tileRows, tileScores/max(longest, 1))/op.group)
 	op.pitch = longest
-	if !b.reserve(op.tokens * op.group * (op.pitch + a.Dim + a.ValueDim)) {
+	op.plan(len(b.pool.workers))
+	if !b.reserve(op.tokens * op.heads * (op.pitch + a.Dim + a.ValueDim)) {
 		return
 	}
 	b.run(op, op.units(), rows*longest*a.Heads)
@@ -106,17 +106,29 @@ func (b *Backend) checkSpans(spans []backend.Span, n, pages, pageTokens int) (lo
 	return longest, rows, true
 }
 
+// plan sizes the tiles: as many rows as pass the keys well together, but no fewer tiles
+// than keep the threads busy where heads can be split.
+func (op *attention) plan(threads int) {
+	op.group = op.a.Heads / op.a.KVHeads
+	op.heads = min(op.group, tileRows)
+	op.tokens = max(1, min(tileRows, tileScores/max(op.pitch, 1))/op.heads)
+	for op.heads > 1 && op.units() < 2*threads {
+		op.heads = ceil(op.heads, 2)
+	}
+}
+
 func (op *attention) units() int {
 	n := 0
 	for i := range op.spans {
 		n += ceil(op.spans[i].Rows, op.tokens)
 	}
-	return n * op.a.KVHeads
+	return n * op.a.KVHeads * ceil(op.group, op.heads)
 }
 
 func (op *attention) run(w *worker, unit int) {
-	head := unit % op.a.KVHeads
-	tile := unit / op.a.KVHeads
+	parts := ceil(op.group, op.heads)
+	part, unit := unit%parts, unit/parts
+	kvHead, tile := unit%op.a.KVHeads, unit/op.a.KVHeads
 	for i := range op.spans {
 		s := &op.spans[i]
 		tiles := ceil(s.Rows, op.tokens)
@@ -126,9 +138,21 @@ func (op *attention) run(w *worker, unit int) {
 		}
 		// Late tiles see more keys and go first, so that the threads end together.
 		first := (tiles - 1 - tile) * op.tokens
-		op.tile(w.scratch.v, s, head, first, min(op.tokens, s.Rows-first))
+		t := tileOf{span: s, kvHead: kvHead, first: first, tokens: min(op.tokens, s.Rows-first)}
+		t.head = kvHead*op.group + part*op.heads
+		t.heads = min(op.heads, op.group-part*op.heads)
+		op.tile(w.scratch.v, &t)
 		return
 	}
+}
+
+// tileOf is tokens rows of a span from first on, for heads query heads from head on,
+// which share a key/value head.
+type tileOf struct {
+	span          *backend.Span
+	kvHead        int
+	head, heads   int
+	first, tokens int
 }
 
 // visible is the range of positions that row i of s sees.
@@ -140,55 +164,55 @@ func (op *attention) visible(s *backend.Span, i int) (lo, hi int) {
 	return lo, hi
 }
 
-// tile computes tokens rows of s from first on, for the query heads of one head.
-func (op *attention) tile(scratch []float32, s *backend.Span, head, first, tokens int) {
-	dim, width, group := op.a.Dim, op.a.ValueDim, op.group
-	m := tokens * group
+// tile computes the rows of one tile, token by token and head by head.
+func (op *attention) tile(scratch []float32, t *tileOf) {
+	dim, width, s := op.a.Dim, op.a.ValueDim, t.span
+	m := t.tokens * t.heads
 	q, scratch := scratch[:m*dim], scratch[m*dim:]
 	sum, scratch := scratch[:m*width], scratch[m*width:]
 	clear(sum)
-	for i := range tokens {
-		from := op.q.V[(s.First+first+i)*op.q.Stride+head*group*dim:]
-		copy(q[i*group*dim:][:group*dim], from)
+	for i := range t.tokens {
+		copy(q[i*t.heads*dim:][:t.heads*dim], op.q.V[(s.First+t.first+i)*op.q.Stride+t.head*dim:])
 	}
-	lo, _ := op.visible(s, first)
-	_, hi := op.visible(s, first+tokens-1)
+	lo, _ := op.visible(s, t.first)
+	_, hi := op.visible(s, t.first+t.tokens-1)
 	scores := kernels.Floats{V: scratch[:m*op.pitch], Stride: op.pitch}
 	op.k.each(s.Pages, lo, hi, func(position, n int, k []byte) {
-		w := kernels.Weights{Data: k[head*op.k.head:], Stride: op.k.row, Format: op.k.format}
+		w := kernels.Weights{Data: k[t.kvHead*op.k.head:], Stride: op.k.row, Format: op.k.format}
 		op.set.Mul(from(scores, 0, position-lo), w, kernels.Floats{V: q, Stride: dim}, n, m, dim)
 	})
 	for i := range m {
-		own, end := op.visible(s, first+i/group)
-		op.softmax(row(scores, i, op.pitch)[own-lo:end-lo], head*group+i%group)
+		own, end := op.visible(s, t.first+i/t.heads)
+		op.softmax(row(scores, i, op.pitch)[own-lo:end-lo], t.head+i%t.heads)
 	}
-	op.weigh(kernels.Floats{V: sum, Stride: width}, scores, s, head, first, tokens, lo)
-	for i := range tokens {
-		to := op.dst.V[(s.First+first+i)*op.dst.Stride+head*group*width:]
-		copy(to[:group*width], sum[i*group*width:])
+	op.weigh(kernels.Floats{V: sum, Stride: width}, scores, t, lo)
+	for i := range t.tokens {
+		to := op.dst.V[(s.First+t.first+i)*op.dst.Stride+t.head*width:]
+		copy(to[:t.heads*width], sum[i*t.heads*width:])
 	}
 }
 
-// weigh sums the values of a tile. Positions that all tokens see are summed together,
-// those before and after for each token by itself: for each token in ascending order.
-func (op *attention) weigh(sum, scores kernels.Floats, s *backend.Span, head, first, tokens, base int) {
-	group := op.group
-	commonLo, _ := op.visible(s, first+tokens-1)
-	_, commonHi := op.visible(s, first)
+// weigh sums the values of a tile, whose scores begin at position base. Positions that
+// all tokens see are summed together, those before and after for each token by itself:
+// for each token in ascending order.
+func (op *attention) weigh(sum, scores kernels.Floats, t *tileOf, base int) {
+	commonLo, _ := op.visible(t.span, t.first+t.tokens-1)
+	_, commonHi := op.visible(t.span, t.first)
 	commonLo = min(commonLo, commonHi)
 	part := func(lo, hi, token, count int) {
-		op.v.each(s.Pages, lo, hi, func(position, n int, v []byte) {
-			w := kernels.Weights{Data: v[head*op.v.head:], Stride: op.v.row, Format: op.v.format}
-			op.set.Mix(from(sum, token*group, 0), from(scores, token*group, position-base), 1, w, n, count*group, op.a.ValueDim)
+		op.v.each(t.span.Pages, lo, hi, func(position, n int, v []byte) {
+			w := kernels.Weights{Data: v[t.kvHead*op.v.head:], Stride: op.v.row, Format: op.v.format}
+			at := token * t.heads
+			op.set.Mix(from(sum, at, 0), from(scores, at, position-base), 1, w, n, count*t.heads, op.a.ValueDim)
 		})
 	}
-	for i := range tokens {
-		lo, hi := op.visible(s, first+i)
+	for i := range t.tokens {
+		lo, hi := op.visible(t.span, t.first+i)
 		part(lo, min(hi, commonLo), i, 1)
 	}
-	part(commonLo, commonHi, 0, tokens)
-	for i := range tokens {
-		lo, hi := op.visible(s, first+i)
+	part(commonLo, commonHi, 0, t.tokens)
+	for i := range t.tokens {
+		lo, hi := op.visible(t.span, t.first+i)
 		part(max(lo, commonHi), hi, i, 1)
 	}
 }

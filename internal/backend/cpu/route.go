@@ -13,7 +13,6 @@ import (
 const leastSum = 1e-20
 
 type route struct {
-	set        *kernels.Set
 	experts    []int32
 	weights    []float32
 	logits     kernels.Floats
@@ -47,7 +46,7 @@ func (b *Backend) Route(experts []int32, weights []float32, logits, correction t
 	if !b.reserve(2*n + a.Groups) {
 		return
 	}
-	b.route = route{set: b.set, experts: experts, weights: weights, logits: in, correction: c, spec: a, rows: rows, n: n}
+	b.route = route{experts: experts, weights: weights, logits: in, correction: c, spec: a, rows: rows, n: n}
 	b.run(&b.route, rows, rows*n*a.TopK)
 }
 
