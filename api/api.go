@@ -1,17 +1,20 @@
 package api
 
 import (
+	"encoding/json"
 	"net/http"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/openai"
 	"github.com/heftai/heft/dispatch"
 )
 
 // Options is what New serves.
 type Options struct {
-	Models  []*generate.Model
+	Models  []*generate.Model      // at least one; the first answers requests that name none
 	Metrics *Metrics               // the engine's observer too
 	Status  func() dispatch.Status // how loading stands, what the tiers hold
 	Plan    func() any             // the JSON of GET /plan
@@ -19,8 +22,36 @@ type Options struct {
 	APIKeys []string // of which a request must bring one; empty: everyone may ask
 }
 
+// maxBody bounds a request's body: a prompt of a million ids fits.
+const maxBody = 32 << 20
+
 // New is the handler of all paths.
 func New(o Options) http.Handler {
 	r := chi.NewRouter()
+	r.Use(identify, logAccess, recoverPanic, secure, limitBody(maxBody), guard(o.APIKeys), middleware.GetHead)
+	r.NotFound(func(w http.ResponseWriter, r *http.Request) { openai.WriteError(w, openai.NoRoute(r)) })
+	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) { openai.WriteError(w, openai.NoMethod(r)) })
+
+	r.Get("/", servePage())
+	r.Get("/health", o.health)
+	r.Get("/ready", o.ready)
+	r.Get("/version", o.version)
+	r.Method(http.MethodGet, "/metrics", o.Metrics.handler(o.Models[0].Engine, o.Status))
+	r.Get("/plan", o.plan)
+
+	s := openai.New(o.Models)
+	r.Get("/v1/models", s.ListModels)
+	r.Get("/v1/models/*", s.Model)
+	r.Post("/v1/completions", s.Completions)
+	r.Post("/v1/chat/completions", s.ChatCompletions)
+	r.Post("/tokenize", s.Tokenize)
+	r.Post("/detokenize", s.Detokenize)
 	return r
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // a client that has gone away misses nothing
 }

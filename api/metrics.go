@@ -1,32 +1,88 @@
 package api
 
 import (
+	"net/http"
 	"time"
 
+	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/engine"
 )
 
-// Metrics collects what /metrics shows. It is the engine's Observer.
+// Metrics collects what /metrics shows of one model, under vLLM's names where vLLM has
+// one. It is the engine's Observer: histograms grow with what happens; counters and gauges
+// are read off the engine when they are asked for.
 type Metrics struct {
-	model string
+	labels []string // of every line: pairs of name and value
+
+	firstToken, nextToken, total     *histogram
+	queue, prefill, decode           *histogram
+	iteration, promptLen, answersLen *histogram
 }
 
 var _ engine.Observer = (*Metrics)(nil)
 
+// Buckets in seconds: of a first token, of one token after another, and of a request. And
+// in tokens: of a prompt or an answer, and of a pass.
+var (
+	firstBuckets = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
+	tokenBuckets = []float64{.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
+	totalBuckets = []float64{.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
+	countBuckets = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000}
+	batchBuckets = []float64{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}
+)
+
 // NewMetrics makes the metrics of one model.
-func NewMetrics(modelName string) *Metrics { return &Metrics{model: modelName} }
+func NewMetrics(modelName string) *Metrics {
+	return &Metrics{
+		labels:     []string{"model_name", modelName, "engine", "0"},
+		firstToken: newHistogram("vllm:time_to_first_token_seconds", "From a request's arrival to its first token.", firstBuckets),
+		nextToken:  newHistogram("vllm:inter_token_latency_seconds", "From one token of a request to its next.", tokenBuckets),
+		total:      newHistogram("vllm:e2e_request_latency_seconds", "From a request's arrival to its end.", totalBuckets),
+		queue:      newHistogram("vllm:request_queue_time_seconds", "From a request's arrival to its place in the batch.", totalBuckets),
+		prefill:    newHistogram("vllm:request_prefill_time_seconds", "From its place in the batch to its first token.", totalBuckets),
+		decode:     newHistogram("vllm:request_decode_time_seconds", "From a request's first token to its last.", totalBuckets),
+		iteration:  newHistogram("vllm:iteration_tokens_total", "Tokens of one forward pass.", batchBuckets),
+		promptLen:  newHistogram("vllm:request_prompt_tokens", "Tokens of a prompt.", countBuckets),
+		answersLen: newHistogram("vllm:request_generation_tokens", "Tokens of an answer.", countBuckets),
+	}
+}
 
 // Queued implements engine.Observer.
-func (m *Metrics) Queued(time.Duration) {}
+func (m *Metrics) Queued(d time.Duration) { m.queue.observe(d.Seconds()) }
 
 // FirstToken implements engine.Observer.
-func (m *Metrics) FirstToken(time.Duration) {}
+func (m *Metrics) FirstToken(d time.Duration) { m.firstToken.observe(d.Seconds()) }
 
 // NextToken implements engine.Observer.
-func (m *Metrics) NextToken(time.Duration) {}
+func (m *Metrics) NextToken(d time.Duration) { m.nextToken.observe(d.Seconds()) }
 
 // Step implements engine.Observer.
-func (m *Metrics) Step(engine.StepStats) {}
+func (m *Metrics) Step(s engine.StepStats) {
+	m.iteration.observe(float64(s.PromptTokens + s.GeneratedTokens))
+}
 
 // Finished implements engine.Observer.
-func (m *Metrics) Finished(engine.ChoiceStats) {}
+func (m *Metrics) Finished(s engine.ChoiceStats) {
+	m.total.observe(s.Total.Seconds())
+	if s.Generated > 0 {
+		m.prefill.observe(s.Prefill.Seconds())
+		m.decode.observe(s.Decode.Seconds())
+	}
+	m.promptLen.observe(float64(s.Prompt))
+	m.answersLen.observe(float64(s.Generated))
+}
+
+// handler is GET /metrics.
+func (m *Metrics) handler(e *engine.Engine, status func() dispatch.Status) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x := &exposition{labels: m.labels}
+		exposeEngine(x, e.Stats())
+		exposeTiers(x, status())
+		for _, h := range []*histogram{m.firstToken, m.nextToken, m.total, m.queue, m.prefill, m.decode,
+			m.iteration, m.promptLen, m.answersLen} {
+			h.expose(x)
+		}
+		w.Header().Set("Content-Type", expositionType)
+		_, _ = w.Write(x.out.Bytes()) // a client that has gone away misses nothing
+	})
+}

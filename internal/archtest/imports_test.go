@@ -35,8 +35,9 @@ var allowed = map[string][]string{
 	"internal/engine":            {"dispatch", "internal/kvcache", "internal/sample"},
 	"internal/engine/enginetest": {"internal/engine"}, // a model without weights, for tests
 	"api/generate":               {"meta", "internal/engine", "internal/sample", "internal/tokenizer", "internal/chat"},
+	"api/generate/generatetest":  {"api/generate", "devicemap", "dispatch", "loader", "meta", "internal/chat", "internal/demo", "internal/engine", "internal/engine/enginetest", "internal/tokenizer"}, // models for tests
 	"api/openai":                 {"api/generate", "internal/engine", "internal/sample", "internal/chat"},
-	"api":                        {"api/generate", "api/openai", "dispatch", "internal/engine"},
+	"api":                        {"api/generate", "api/openai", "devicemap", "dispatch", "internal/engine"},
 	"cmd/serve":                  {"*"},
 	"internal/demo":              {}, // the embedded demo model's bytes
 	"internal/demo/generate":     {"meta", "loader"},

@@ -1,0 +1,106 @@
+// Package generatetest makes models for tests of the HTTP layer: the embedded demo, which
+// is real from weights to chat template, and fakes whose every token is known beforehand.
+package generatetest
+
+import (
+	"io/fs"
+	"testing"
+	"time"
+
+	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/chat"
+	"github.com/heftai/heft/internal/demo"
+	"github.com/heftai/heft/internal/engine"
+	"github.com/heftai/heft/internal/engine/enginetest"
+	"github.com/heftai/heft/internal/tokenizer"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// Created is when all models of this package were made.
+var Created = time.Unix(1_700_000_000, 0)
+
+// Demo is the embedded model on the cpu tier, with its plan. All is closed when the test
+// ends.
+func Demo(t testing.TB, o engine.Options) (*generate.Model, *dispatch.Model, devicemap.Plan) {
+	t.Helper()
+	files := demo.Files()
+	config, err := meta.ReadConfig(read(t, files, "config.json"))
+	check(t, err)
+	checkpoint, err := loader.OpenFS(demo.Name, files)
+	check(t, err)
+	t.Cleanup(func() { _ = checkpoint.Close() })
+	skeleton, err := meta.New(config, checkpoint)
+	check(t, err)
+	plan, options, err := dispatch.Plan(skeleton, dispatch.Options{Threads: 1, KVTokens: 4096}, dispatch.Placement{})
+	check(t, err)
+	bound, err := dispatch.New(skeleton, checkpoint, plan.Map, options)
+	check(t, err)
+	t.Cleanup(bound.Close)
+	m := WithText(t, demo.Name)
+	m.Config = config
+	m.Engine = engine.New(engine.ForDispatch(bound), o)
+	t.Cleanup(m.Engine.Close)
+	return m, bound, plan
+}
+
+// Fake is a model whose logits are a hash of its tokens, without text.
+func Fake(t testing.TB, fake *enginetest.Model, o engine.Options) *generate.Model {
+	t.Helper()
+	m := &generate.Model{Name: "fake", Created: Created, Engine: engine.New(fake, o)}
+	t.Cleanup(m.Engine.Close)
+	return m
+}
+
+// WithText is a model without an engine that has the demo's tokenizer, template and
+// defaults.
+func WithText(t testing.TB, name string) *generate.Model {
+	t.Helper()
+	files := demo.Files()
+	words, err := tokenizer.LoadFS(files, demo.Name)
+	check(t, err)
+	config, err := tokenizer.LoadConfigFS(files, demo.Name)
+	check(t, err)
+	template, err := chat.Parse(config.ChatTemplate)
+	check(t, err)
+	defaults, err := meta.ReadGenerationConfig(read(t, files, "generation_config.json"))
+	check(t, err)
+	return &generate.Model{Name: name, Created: Created, Tokenizer: words, Template: template,
+		SpecialTokens: config.Special, Generation: defaults}
+}
+
+// Spoken is a fake with the demo's words: quick, and with text.
+func Spoken(t testing.TB, fake *enginetest.Model, o engine.Options) *generate.Model {
+	t.Helper()
+	m := WithText(t, "fake")
+	fake.Width = m.Tokenizer.VocabSize()
+	m.Engine = engine.New(fake, o)
+	t.Cleanup(m.Engine.Close)
+	return m
+}
+
+// Saying is a model with the demo's words that always answers the given tokens.
+func Saying(t testing.TB, fake *enginetest.Model, tokens []int32, o engine.Options) *generate.Model {
+	t.Helper()
+	m := WithText(t, "fake")
+	fake.Width = m.Tokenizer.VocabSize()
+	m.Engine = engine.New(&Script{fake, tokens}, o)
+	t.Cleanup(m.Engine.Close)
+	return m
+}
+
+func read(t testing.TB, files fs.FS, name string) []byte {
+	t.Helper()
+	b, err := fs.ReadFile(files, name)
+	check(t, err)
+	return b
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

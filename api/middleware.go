@@ -1,0 +1,131 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5/middleware"
+
+	"github.com/heftai/heft/api/openai"
+)
+
+// requestID is the header that ties a client's log to ours.
+const requestID = "X-Request-Id"
+
+// identify gives each request an id: the client's own if it is a sane one.
+func identify(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get(requestID)
+		if !sane(id) {
+			id = rand.Text()
+			r.Header.Set(requestID, id)
+		}
+		w.Header().Set(requestID, id)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// sane ids are short and printable, and so can neither flood nor forge a log.
+func sane(id string) bool {
+	return id != "" && len(id) <= 128 && !strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' })
+}
+
+// logAccess logs every request at level debug.
+func logAccess(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !slog.Default().Enabled(r.Context(), slog.LevelDebug) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		begin := time.Now()
+		counted := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		defer func() {
+			slog.LogAttrs(context.WithoutCancel(r.Context()), slog.LevelDebug, "request",
+				slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("status", counted.Status()),
+				slog.Int("bytes", counted.BytesWritten()), slog.Duration("took", time.Since(begin)),
+				slog.String("id", r.Header.Get(requestID)), slog.String("from", r.RemoteAddr))
+		}()
+		next.ServeHTTP(counted, r)
+	})
+}
+
+// recoverPanic answers a panic with an error object, or by cutting the connection where an
+// answer has begun.
+func recoverPanic(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			if p != http.ErrAbortHandler {
+				slog.Error("panic", "what", p, "path", r.URL.Path, "stack", string(debug.Stack()))
+			}
+			if seen.Status() != 0 || p == http.ErrAbortHandler {
+				panic(http.ErrAbortHandler)
+			}
+			openai.WriteError(w, openai.Crashed())
+		}()
+		next.ServeHTTP(seen, r)
+	})
+}
+
+// secure forbids browsers to guess types.
+func secure(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		next.ServeHTTP(w, r)
+	})
+}
+
+func limitBody(most int64) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Body = http.MaxBytesReader(w, r.Body, most)
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// open are the paths that neither compute nor reveal: no key is asked for there.
+var open = map[string]bool{"/": true, "/health": true, "/ready": true, "/metrics": true, "/version": true}
+
+// guard lets requests pass that bring one of keys. Without keys everyone may pass.
+func guard(keys []string) func(http.Handler) http.Handler {
+	sums := make([][sha256.Size]byte, len(keys))
+	for i, k := range keys {
+		sums[i] = sha256.Sum256([]byte(k))
+	}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if len(sums) > 0 && !open[r.URL.Path] && !bringsKey(r, sums) {
+				w.Header().Set("WWW-Authenticate", "Bearer")
+				openai.WriteError(w, openai.NoKey())
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// bringsKey compares in a time that depends neither on the keys nor on which one fits.
+func bringsKey(r *http.Request, sums [][sha256.Size]byte) bool {
+	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return false
+	}
+	given := sha256.Sum256([]byte(strings.TrimSpace(key)))
+	found := 0
+	for i := range sums {
+		found |= subtle.ConstantTimeCompare(given[:], sums[i][:])
+	}
+	return found == 1
+}

@@ -1,0 +1,114 @@
+package openai
+
+import (
+	"net/http"
+
+	"github.com/heftai/heft/api/generate"
+)
+
+// tokens is the answer of POST /tokenize, vLLM's.
+type tokens struct {
+	Count       int      `json:"count"`
+	MaxModelLen int      `json:"max_model_len"`
+	Tokens      []int32  `json:"tokens"`
+	Strings     []string `json:"token_strs"` // null unless asked for
+}
+
+// Tokenize is POST /tokenize: a prompt, or messages, to ids.
+func (s *Server) Tokenize(w http.ResponseWriter, r *http.Request) {
+	t, err := s.tokenize(r)
+	if err != nil {
+		respond(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, t)
+}
+
+func (s *Server) tokenize(r *http.Request) (*tokens, error) {
+	f, err := readFields(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.modelOf(f)
+	if err != nil {
+		return nil, err
+	}
+	list, param, err := tokenizePrompt(f, m)
+	if err != nil {
+		return nil, generate.AsError(err, param)
+	}
+	t := &tokens{Count: len(list), MaxModelLen: m.Limit(), Tokens: append([]int32{}, list...)}
+	var names bool
+	if f.boolean("return_token_strs", &names); names {
+		t.Strings = make([]string, len(list))
+		for i, id := range list {
+			t.Strings[i], _ = m.Tokenizer.Token(id)
+		}
+	}
+	return t, f.err
+}
+
+func tokenizePrompt(f *fields, m *generate.Model) (list []int32, param string, err error) {
+	_, chat := f.get("messages")
+	special := !chat
+	f.boolean("add_special_tokens", &special)
+	var prompt string
+	switch _, given := f.get("prompt"); {
+	case chat:
+		param = "messages"
+		conversation := decodeConversation(f)
+		if f.err == nil {
+			conversation.Messages = m.ClientMessages(conversation.Messages)
+			prompt, err = m.ChatPrompt(*conversation)
+		}
+	case given:
+		param = "prompt"
+		f.text("prompt", &prompt)
+	default:
+		f.fail("prompt", "Missing required parameter: 'prompt' or 'messages'.")
+	}
+	if f.err != nil {
+		err = f.err
+	}
+	if err == nil {
+		list, err = m.Encode(prompt, special)
+	}
+	return list, param, err
+}
+
+// detokenized is the answer of POST /detokenize, vLLM's.
+type detokenized struct {
+	Prompt string `json:"prompt"`
+}
+
+// Detokenize is POST /detokenize: ids to text.
+func (s *Server) Detokenize(w http.ResponseWriter, r *http.Request) {
+	d, err := s.detokenize(r)
+	if err != nil {
+		respond(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, d)
+}
+
+func (s *Server) detokenize(r *http.Request) (*detokenized, error) {
+	f, err := readFields(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.modelOf(f)
+	if err != nil {
+		return nil, err
+	}
+	var list []int32
+	if f.ids("tokens", &list); list == nil {
+		f.fail("tokens", "Missing required parameter: 'tokens'.")
+	}
+	if f.err != nil {
+		return nil, f.err
+	}
+	if m.Tokenizer == nil {
+		return nil, generate.Invalidf("tokens", "The model %s has no tokenizer.", m.Name)
+	}
+	return &detokenized{m.Tokenizer.Decode(list, false)}, nil
+}

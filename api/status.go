@@ -1,0 +1,64 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/heftai/heft/dispatch"
+)
+
+// state is the body of /health and /ready.
+type state struct {
+	Status  string           `json:"status"`
+	Loading dispatch.Loading `json:"loading"`
+	Error   string           `json:"error,omitempty"` // why weights could not be read ahead
+}
+
+// health says that requests are accepted, and how far loading is.
+func (o *Options) health(w http.ResponseWriter, r *http.Request) {
+	loading := o.Status().Loading
+	writeJSON(w, http.StatusOK, state{Status: "ok", Loading: loading, Error: reason(loading.Err)})
+}
+
+// ready says whether answers come at full speed: the cpu tier is in memory.
+func (o *Options) ready(w http.ResponseWriter, r *http.Request) {
+	loading := o.Status().Loading
+	s := state{Status: "ready", Loading: loading, Error: reason(loading.Err)}
+	code := http.StatusOK
+	switch {
+	case o.draining():
+		s.Status, code = "draining", http.StatusServiceUnavailable
+	case !loading.Done:
+		s.Status, code = "loading", http.StatusServiceUnavailable
+	case loading.Err != nil:
+		s.Status, code = "broken", http.StatusServiceUnavailable
+	}
+	if code != http.StatusOK {
+		w.Header().Set("Retry-After", "1")
+	}
+	writeJSON(w, code, s)
+}
+
+func (o *Options) draining() bool {
+	for _, m := range o.Models {
+		if m.Engine.Draining() {
+			return true
+		}
+	}
+	return false
+}
+
+func reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func (o *Options) version(w http.ResponseWriter, r *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]string{"version": o.Version})
+}
+
+// plan shows where each block lives, beside what was measured.
+func (o *Options) plan(w http.ResponseWriter, r *http.Request) {
+	writeJSON(w, http.StatusOK, o.Plan())
+}
