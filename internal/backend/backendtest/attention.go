@@ -143,6 +143,7 @@ func attentionCases(e *env) []backend.AttentionArgs {
 		{Heads: 6, KVHeads: 2, Dim: 20, ValueDim: 13, Scale: 0.3, Window: 5},
 		{Heads: 8, KVHeads: 1, Dim: 80, ValueDim: 64, Scale: 0.1, Softcap: 2},
 		{Heads: 8, KVHeads: 4, Dim: 32, ValueDim: 32, Scale: 0.2, Window: 30, Sinks: sinks},
+		{Heads: 30, KVHeads: 1, Dim: 12, ValueDim: 10, Scale: 0.3},
 		{Heads: 3, KVHeads: 3, Dim: 128, ValueDim: 128, Scale: 0.09, Window: 1},
 	}
 }

@@ -8,7 +8,10 @@ import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/backendtest"
 	"github.com/heftai/heft/internal/backend/cpu"
+	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
 )
 
 func open(t testing.TB, threads int, variant string) *cpu.Backend {
@@ -50,5 +53,44 @@ func TestThreadsAgree(t *testing.T) {
 func TestUnknownVariant(t *testing.T) {
 	if _, err := cpu.New(cpu.Options{Variant: "abacus"}); err == nil {
 		t.Fatal("an unknown variant was taken")
+	}
+}
+
+// TestLedger: all memory of a backend is counted while it is held.
+func TestLedger(t *testing.T) {
+	var ledger hostmem.Ledger
+	b, err := cpu.New(cpu.Options{Threads: 2, Ledger: &ledger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := b.New(meta.BFloat16, 100, 30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given, err := b.New(meta.Float32, 3000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := ledger.Total()
+	b.Free(given)
+	b.Free(tensor.Floats(make([]float32, 4), 4)) // not its own
+	if held := ledger.Total(); held >= before || held < kept.Bytes() {
+		t.Errorf("%d bytes are held, %d before one tensor was freed", held, before)
+	}
+	x := tensor.Floats(make([]float32, 40*100), 40, 100)
+	y := tensor.Floats(make([]float32, 40*30), 40, 30)
+	before = ledger.Total()
+	b.Linear(y, x, backend.Matrix{Tensor: kept, Transposed: true}, tensor.Tensor{})
+	if err := b.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if ledger.Total() <= before {
+		t.Error("scratch is not counted")
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if held := ledger.Total(); held != 0 {
+		t.Errorf("%d bytes are held after Close", held)
 	}
 }
