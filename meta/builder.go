@@ -23,9 +23,9 @@ type Builder struct {
 
 // tree is what the scopes of one tree share.
 type tree struct {
-	root     *Module
-	dtype    DType
-	header   Header // nil if there is none
+	root   *Module
+	dtype  DType
+	header Header // nil if there is none
 	quantised
 	base     string
 	noSplit  string

@@ -99,6 +99,23 @@ func (s *Source) Stored(param []int) (tensors []StoredTensor, reason string) {
 	return tensors, ""
 }
 
+// Matrix is the shape of the matrix whose codes are a tensor of shape codes: the inverse
+// of what [Source.Stored] says of them.
+func (q *Quant) Matrix(codes []int) []int {
+	n := len(codes)
+	shape := slices.Clone(codes)
+	switch {
+	case q.Format == QuantMXFP4 && n >= 3:
+		shape[n-2] *= 32
+		return shape[:n-1]
+	case q.Format == QuantGPTQ && n >= 2:
+		shape[n-2] *= 8
+	case q.Format == QuantAWQ && n >= 2:
+		shape[n-1] *= 8
+	}
+	return shape
+}
+
 func ceil(a, b int) int { return (a + b - 1) / max(b, 1) }
 
 // quantised is what a config says about the formats of weights. Which weights have

@@ -74,13 +74,17 @@ type Memory interface {
 }
 
 // A Matrix is a weight as it is stored: Rows × Cols of some dtype, in the file's own
-// order.
+// order. [Matrix.CutRows] and [Matrix.CutColumns] are its views.
 type Matrix struct {
 	tensor.Tensor // [rows, cols], or [cols, rows] where Transposed
 	Transposed    bool
 	// RowStep takes every RowStep-th stored row (column, where Transposed), which is
 	// how interleaved gates are read; 0 means 1. The view starts at the first.
 	RowStep int
+	// Quant is set where Data holds the codes of a quantised matrix: all of them, while
+	// Dims are those of the view, which begins at Row and Col.
+	Quant    *Quant
+	Row, Col int
 }
 
 // OutRows is the number of rows of the logical matrix, which is the width of the result.

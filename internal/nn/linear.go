@@ -195,11 +195,9 @@ func rowsOf(w backend.Matrix, begin, end int) backend.Matrix {
 		}
 	}
 	if w.Transposed {
-		w.Tensor = w.Columns(begin, stored)
-	} else {
-		w.Tensor = w.Slice(begin, stored)
+		return w.CutColumns(begin, stored)
 	}
-	return w
+	return w.CutRows(begin, stored)
 }
 
 // columns is t itself where the range is all of it.

@@ -168,12 +168,19 @@ func newCheckpoint(t testing.TB, ck *loader.Checkpoint, model *meta.Model) *chec
 			case piece.Rank == 3:
 				for e := range p.Shape[0] {
 					slab := piece
-					slab.Tensor = piece.Index(e)
+					if q := piece.Quant; q != nil {
+						own := *q
+						own.Scales.Data = q.Scales.Data[len(q.Scales.Data)/p.Shape[0]*e:]
+						slab.Data, slab.Quant = piece.Data[len(piece.Data)/p.Shape[0]*e:], &own
+						slab.Rank, slab.Dims = 2, [tensor.MaxRank]int{piece.Dims[1], piece.Dims[2]}
+					} else {
+						slab.Tensor = piece.Index(e)
+					}
 					c.experts[p] = append(c.experts[p], []backend.Part{slab})
 				}
 			default:
 				c.parts[p] = append(c.parts[p], piece)
-				if len(p.Shape) == 2 { // perhaps biases of experts
+				if len(p.Shape) == 2 && part.Quant == nil { // perhaps biases of experts
 					var rows [][]backend.Part
 					for e := range min(p.Shape[0], piece.Dims[0]) {
 						rows = append(rows, []backend.Part{{Matrix: backend.Matrix{Tensor: piece.Index(e)}}})
@@ -203,9 +210,32 @@ func view(t testing.TB, p loader.Part) backend.Part {
 	if !p.From.IsAll() {
 		shape[0] = p.From.End - p.From.Begin
 	}
+	if p.Quant != nil {
+		return backend.Part{Matrix: quantised(t, p, data), Into: p.Into}
+	}
 	x, err := tensor.Of(data, p.Tensor.DType, shape...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return backend.Part{Matrix: backend.Matrix{Tensor: x, Transposed: p.Transposed}, Into: p.Into}
+}
+
+// quantised is a weight of codes with what stands beside them.
+func quantised(t testing.TB, p loader.Part, codes []byte) backend.Matrix {
+	t.Helper()
+	shape := p.Quant.Matrix(p.Tensor.Shape)
+	q := &backend.Quant{Quant: p.Quant, Width: shape[len(shape)-1]}
+	for from, to := range map[*loader.Tensor]*tensor.Tensor{p.Scales: &q.Scales, p.Zeros: &q.Zeros, p.Index: &q.Index} {
+		if from == nil {
+			continue
+		}
+		data, err := from.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		*to = tensor.Tensor{DType: from.DType, Data: data, Rank: 1, Dims: [tensor.MaxRank]int{int(from.Elements())}}
+	}
+	x := tensor.Tensor{DType: p.Tensor.DType, Data: codes, Rank: len(shape)}
+	copy(x.Dims[:], shape)
+	return backend.Matrix{Tensor: x, Transposed: p.Transposed, Quant: q}
 }

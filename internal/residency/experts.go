@@ -92,7 +92,9 @@ func (s *Store) largestExpert() (largest int64, streamed int) {
 		var size int64
 		for _, p := range st.params {
 			size += p.Bytes() / int64(len(st.experts))
-			size += int64(max(1, len(s.binding.Expert(p, 0)))) * (2*blockSize + readGap) // the ends of direct reads, and gaps between them
+			for _, piece := range s.expertPieces(p, 0) {
+				size += int64(len(piece.ranges)) * (2*blockSize + readGap) // the ends of direct reads, and gaps between them
+			}
 		}
 		largest = max(largest, int64(hostmem.Up(int(size), blockSize)))
 	}
@@ -155,9 +157,9 @@ func (s *Store) prepare(st *stack, e int) *load {
 		return l
 	}
 	x := s.know(st, e)
-	regions := make([]region, len(x.pieces))
+	var regions []region
 	for i := range x.pieces {
-		regions[i] = x.pieces[i].region()
+		regions = x.pieces[i].regions(regions)
 	}
 	s.experts.loads[id] = newLoad(regions)
 	return s.experts.loads[id]
@@ -183,20 +185,18 @@ func (s *Store) HoldExpert(m *meta.Module, e int) error {
 		s.heldStack, st.held = st, e
 		s.experts.wish(s.wanted)
 	}
-	k := 0
+	k, at := 0, 0
 	for i := range x.parts {
 		for j := range x.parts[i] {
-			p := &x.pieces[k]
+			p, part := &x.pieces[k], &x.parts[i][j]
 			if l != nil {
-				x.parts[i][j].Data = slot[l.places[k] : l.places[k]+p.size]
-			} else if x.parts[i][j].Data == nil {
-				data, err := p.tensor.Bytes()
-				if err != nil {
+				p.inSlot(part, slot, l.places[at:])
+			} else if part.Data == nil {
+				if err := p.inPlace(part); err != nil {
 					return err
 				}
-				x.parts[i][j].Data = data[p.begin : p.begin+p.size]
 			}
-			k++
+			k, at = k+1, at+len(p.ranges)
 		}
 	}
 	return nil

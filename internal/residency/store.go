@@ -78,7 +78,7 @@ type unit struct {
 type want struct {
 	*entry
 	streamed bool
-	first    int // index of its first part among the places of the unit's load
+	first    int // index of its first range among the places of the unit's load
 }
 
 // An entry is a parameter and the pieces that fill it.
@@ -171,8 +171,8 @@ func (s *Store) addModule(m *meta.Module, u *unit, regions *[]region) error {
 		// A lookup touches a few rows: the mapping brings those and no others.
 		w.streamed = e.device == devicemap.Disk && m.Kind != meta.KindEmbedding
 		if w.streamed {
-			for _, piece := range e.pieces {
-				*regions = append(*regions, piece.region())
+			for i := range e.pieces {
+				*regions = e.pieces[i].regions(*regions)
 			}
 		}
 		u.wants = append(u.wants, w)
@@ -319,15 +319,11 @@ func (e *entry) bring(r *ring, load int, streamed bool, slot []byte, first int) 
 	for k := range e.pieces {
 		p := &e.pieces[k]
 		if streamed {
-			at := r.loads[load].places[first+k]
-			e.parts[k].Data = slot[at : at+p.size]
-			continue
-		}
-		data, err := p.tensor.Bytes()
-		if err != nil {
+			p.inSlot(&e.parts[k], slot, r.loads[load].places[first:])
+			first += len(p.ranges)
+		} else if err := p.inPlace(&e.parts[k]); err != nil {
 			return err
 		}
-		e.parts[k].Data = data[p.begin : p.begin+p.size]
 	}
 	e.present = !streamed
 	return nil

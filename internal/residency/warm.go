@@ -130,18 +130,20 @@ func (s *Store) warmExperts(ctx context.Context, st *stack) error {
 
 // touch brings the pages of a piece into memory.
 func (s *Store) touch(ctx context.Context, p *piece) error {
-	for off := int64(0); off < p.size; off += warmWindow {
-		if err := ctx.Err(); err != nil {
-			return err
+	for _, r := range p.ranges {
+		for off := int64(0); off < r.size; off += warmWindow {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			n := min(warmWindow, r.size-off)
+			if off+n < r.size {
+				_ = r.tensor.Advise(r.begin+off+n, min(warmWindow, r.size-off-n), loader.WillNeed) // only a hint
+			}
+			if err := touchPages(r.tensor, r.begin+off, n); err != nil {
+				return err
+			}
+			s.warm.bytes.Add(n)
 		}
-		n := min(warmWindow, p.size-off)
-		if off+n < p.size {
-			_ = p.tensor.Advise(p.begin+off+n, min(warmWindow, p.size-off-n), loader.WillNeed) // only a hint
-		}
-		if err := touchPages(p.tensor, p.begin+off, n); err != nil {
-			return err
-		}
-		s.warm.bytes.Add(n)
 	}
 	return nil
 }

@@ -23,10 +23,11 @@ const (
 type access uint8
 
 const (
-	inPlace access = iota // as they lie
-	widened               // converted to a panel of float32 first
-	columns               // transposed, as they lie
-	turned                // transposed into a panel of float32 first
+	inPlace  access = iota // as they lie
+	widened                // converted to a panel of float32 first
+	columns                // transposed, as they lie
+	turned                 // transposed into a panel of float32 first
+	unpacked               // transposed and quantised, converted some rows at a time
 )
 
 type linear struct {
@@ -72,6 +73,8 @@ func (op *linear) plan(threads int) int {
 	op.unitTokens = min(op.tokens, unitTokens)
 	elem := m.Format.Size()
 	switch {
+	case m.isPacked():
+		op.access, elem = m.packedAccess(op.tokens), 4
 	case m.transposed && op.tokens <= fewTokens && m.step == 1:
 		op.access = columns
 	case m.transposed:
@@ -83,6 +86,8 @@ func (op *linear) plan(threads int) int {
 	switch op.access {
 	case columns:
 		fit = columnBlock
+	case unpacked:
+		fit = packedBlock
 	case turned:
 		fit *= 4 // which makes whole cache lines of the stored rows
 	}
@@ -99,10 +104,12 @@ func (op *linear) plan(threads int) int {
 	switch op.access {
 	case columns:
 		return op.set.Lanes * op.unitRows
+	case unpacked:
+		return op.unitRows*(op.set.Lanes*op.tokens+packedLines) + m.unpackScratch()
 	case widened:
-		return op.unitRows * m.cols
+		return op.unitRows*m.cols + m.unpackScratch()
 	case turned:
-		return op.unitRows * (m.cols + panelPad + turnLines*m.step)
+		return op.unitRows*(m.cols+panelPad+turnLines*m.step) + m.unpackScratch()
 	}
 	return 0
 }
@@ -117,6 +124,8 @@ func (op *linear) run(w *worker, unit int) {
 		op.set.Mul(y, op.at(r), x, rows, tokens, op.w.cols)
 	case columns:
 		op.addColumns(y, x, w.scratch.v, r, rows, tokens)
+	case unpacked:
+		op.addUnpacked(y, x, w.scratch.v, r, rows, tokens)
 	default:
 		panel := op.panel(w.scratch.v, r, rows)
 		for begin := 0; begin < tokens; begin += unitTokens {
@@ -163,16 +172,14 @@ func (op *linear) panel(scratch []float32, r, rows int) kernels.Weights {
 	panel, rest := scratch[:rows*stride], scratch[rows*stride:]
 	if op.access == widened {
 		for i := range rows {
-			op.set.Widen(panel[i*stride:][:op.w.cols], op.w.Data[(r+i)*op.w.Stride:], op.w.Format)
+			op.w.unpack(op.set, kernels.Floats{V: panel[i*stride:], Stride: stride}, (r+i)*op.w.step, 0, 1, op.w.cols, rest)
 		}
 		return weightsOf(panel, stride)
 	}
 	width := (rows-1)*op.w.step + 1
 	for k := 0; k < op.w.cols; k += turnLines {
 		n := min(turnLines, op.w.cols-k)
-		for j := range n {
-			op.set.Widen(rest[j*width:][:width], op.w.Data[(k+j)*op.w.Stride+r*op.w.step*op.w.Format.Size():], op.w.Format)
-		}
+		op.w.unpack(op.set, kernels.Floats{V: rest, Stride: width}, k, r*op.w.step, n, width, rest[turnLines*width:])
 		for i := range rows {
 			to := panel[i*stride+k:][:n]
 			for j := range to {

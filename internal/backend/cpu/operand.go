@@ -47,10 +47,17 @@ type matrix struct {
 	rows, cols int
 	transposed bool
 	step       int // of the columns, where transposed
+	// packed is set instead of Weights where the weight is quantised. The view begins at
+	// row and col of it, and step is that of its rows where not transposed.
+	packed   kernels.Packed
+	row, col int
 }
 
 // weight checks a weight of op.
 func (b *Backend) weight(op string, m backend.Matrix) (matrix, bool) {
+	if m.Quant != nil {
+		return b.quantised(op, m)
+	}
 	f, ok := format(m.DType)
 	if !ok || m.Rank != 2 {
 		b.fail("%s: weight %v of dtype %v cannot be used by the cpu", op, m.Shape(), m.DType)

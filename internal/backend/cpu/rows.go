@@ -36,13 +36,16 @@ func (b *Backend) Embed(dst tensor.Tensor, table backend.Matrix, ids []int32, sc
 	if !ok || !b.inside("embed", ids, m.rows) {
 		return
 	}
+	if !b.reserve(m.unpackScratch()) {
+		return
+	}
 	b.embed = embed{set: b.set, dst: out, table: m, ids: ids, scale: scale}
 	b.run(&b.embed, len(ids), len(ids)*m.cols)
 }
 
-func (op *embed) run(_ *worker, unit int) {
+func (op *embed) run(w *worker, unit int) {
 	dst := row(op.dst, unit, op.table.cols)
-	op.set.Widen(dst, op.table.Data[int(op.ids[unit])*op.table.Stride:], op.table.Format)
+	op.table.unpack(op.set, kernels.Floats{V: dst, Stride: len(dst)}, int(op.ids[unit]), 0, 1, len(dst), w.scratch.v)
 	if op.scale != 1 {
 		op.set.ScaleMax(dst, op.scale)
 	}

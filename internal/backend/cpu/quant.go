@@ -1,0 +1,130 @@
+package cpu
+
+import (
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/meta"
+)
+
+// packing is the kernels' name of a format.
+func packing(f meta.QuantFormat) (kernels.Packing, bool) {
+	switch f {
+	case meta.QuantFP8:
+		return kernels.E4M3, true
+	case meta.QuantMXFP4:
+		return kernels.MXFP4, true
+	case meta.QuantGPTQ:
+		return kernels.NibbleRows, true
+	case meta.QuantAWQ:
+		return kernels.NibbleColumns, true
+	}
+	return 0, false
+}
+
+// quantised checks a weight of codes.
+func (b *Backend) quantised(op string, m backend.Matrix) (matrix, bool) {
+	q := m.Quant
+	out := matrix{rows: m.OutRows(), cols: m.InCols(), transposed: m.Transposed, step: max(m.RowStep, 1), row: m.Row, col: m.Col}
+	p := &out.packed
+	var ok bool
+	if p.Packing, ok = packing(q.Format); !ok || m.Rank != 2 {
+		b.fail("%s: weight %v stored as %v cannot be used by the cpu", op, m.Shape(), q.Format)
+		return matrix{}, false
+	}
+	p.Codes, p.Width, p.Rows, p.Columns, p.ZeroBias = m.Data, q.Width, q.Rows, q.Columns, q.ZeroBias
+	p.Scales, p.Zeros, p.Index = q.Scales.Data, q.Zeros.Data, q.Index.Data
+	if p.Packing != kernels.MXFP4 {
+		if p.ScaleFormat, ok = format(q.Scales.DType); !ok {
+			b.fail("%s: scales of dtype %v cannot be used by the cpu", op, q.Scales.DType)
+			return matrix{}, false
+		}
+	}
+	rows, width := m.Row+m.Dims[0], m.Col+m.Dims[1]
+	if m.Row < 0 || m.Col < 0 || width > p.Width || p.Rows < 1 || p.Columns < 1 || !holds(p, rows) {
+		b.fail("%s: weight %v stored as %v has %d bytes of codes and %d of scales", op, m.Shape(), q.Format, len(p.Codes), len(p.Scales))
+		return matrix{}, false
+	}
+	return out, true
+}
+
+// holds reports whether p has as many rows.
+func holds(p *kernels.Packed, rows int) bool {
+	size := p.ScaleFormat.Size()
+	switch p.Packing {
+	case kernels.E4M3:
+		return len(p.Codes) >= rows*p.Width && len(p.Scales) >= size*ceil(rows, p.Rows)*ceil(p.Width, p.Columns)
+	case kernels.MXFP4:
+		return p.Width%32 == 0 && len(p.Codes) >= rows*p.Width/2 && len(p.Scales) >= rows*p.Width/32
+	}
+	groups := ceil(rows, p.Rows)
+	if p.Index != nil {
+		groups = 1 // what the index says is checked when it is used
+	}
+	codes := rows * p.Width / 2
+	if p.Packing == kernels.NibbleRows {
+		codes = ceil(rows, 8) * 4 * p.Width
+	}
+	return p.Width%8 == 0 && len(p.Codes) >= codes && len(p.Scales) >= size*groups*p.Width &&
+		len(p.Zeros) >= groups*p.Width/2 && (p.Index == nil || len(p.Index) >= 4*rows)
+}
+
+// unpack widens stored rows × cols elements from (row, col) of the view on to dst.
+func (m *matrix) unpack(set *kernels.Set, dst kernels.Floats, row, col, rows, cols int, scratch []float32) {
+	if m.isPacked() {
+		set.Unpack(dst, &m.packed, m.row+row, m.col+col, rows, cols, scratch)
+		return
+	}
+	for i := range rows {
+		set.Widen(dst.V[i*dst.Stride:][:cols], m.Data[(row+i)*m.Stride+col*m.Format.Size():], m.Format)
+	}
+}
+
+func (m *matrix) isPacked() bool { return m.packed.Packing != 0 }
+
+// unpackScratch is the scratch that unpack needs.
+func (m *matrix) unpackScratch() int {
+	if m.isPacked() {
+		return kernels.UnpackScratch
+	}
+	return 0
+}
+
+// Sizes of a unit of addUnpacked: its lanes and the widened block stay in the first-level
+// cache.
+const (
+	packedBlock  = 128 // columns
+	packedLines  = 32  // stored rows, a multiple of every variant's lanes
+	packedTokens = 4   // up to which a transposed weight is used so
+)
+
+// packedAccess is how a product with a quantised weight gets at it.
+func (m *matrix) packedAccess(tokens int) access {
+	switch {
+	case !m.transposed:
+		return widened
+	case tokens <= packedTokens && m.step == 1:
+		return unpacked
+	}
+	return turned
+}
+
+// addUnpacked is addColumns of a quantised weight: some stored rows at a time are
+// widened, which the tokens share.
+func (op *linear) addUnpacked(y, x kernels.Floats, scratch []float32, r, rows, tokens int) {
+	lanes, rest := scratch[:op.set.Lanes*rows*tokens], scratch[op.set.Lanes*rows*tokens:]
+	weights := weightsOf(rest[:packedLines*rows], rows)
+	block := kernels.Floats{V: rest, Stride: rows}
+	clear(lanes)
+	for k := 0; k < op.w.cols; k += packedLines { // whole rounds of the lanes
+		n := min(packedLines, op.w.cols-k)
+		op.w.unpack(op.set, block, k, r, n, rows, rest[packedLines*rows:])
+		for t := range tokens {
+			op.set.AddLanes(lanes[t*op.set.Lanes*rows:][:op.set.Lanes*rows], row(x, t, op.w.cols)[k:k+n], weights, rows)
+		}
+	}
+	for t := range tokens {
+		own := lanes[t*op.set.Lanes*rows:][:op.set.Lanes*rows]
+		op.set.FoldLanes(own, rows)
+		copy(row(y, t, rows), own)
+	}
+}

@@ -1,0 +1,243 @@
+package kernels
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// Packing is how a quantised matrix is stored.
+type Packing uint8
+
+// The packings. Rows and columns are those of the matrix as it is stored.
+const (
+	// E4M3 has a byte for an element: a float of 4 exponent and 3 mantissa bits without
+	// infinities, times the scale of its block.
+	E4M3 Packing = iota + 1
+	// MXFP4 has blocks of 32 columns in 16 bytes, the even column in the low half: a
+	// float of 2 exponent bits and 1 mantissa bit, times 2^(scale-127).
+	MXFP4
+	// NibbleRows has 8 rows in a little-endian word, the first in the lowest bits:
+	// (code - zero) · scale of the row's group. Zeros are packed along the columns.
+	NibbleRows
+	// NibbleColumns has 8 columns in a word: bits 4i hold column 0, 2, 4, 6, 1, 3, 5, 7.
+	// So have the zeros.
+	NibbleColumns
+)
+
+// Packed is a quantised matrix as it is stored, from its first element on. No alignment
+// is asked for.
+type Packed struct {
+	Packing Packing
+	Codes   []byte
+	Width   int // columns
+	// Scales are one for each Rows × Columns elements, row by row; exponents for MXFP4.
+	Scales        []byte
+	ScaleFormat   Format
+	Rows, Columns int
+	// Zeros are codes for each scale, to which ZeroBias is added; nil for none.
+	Zeros    []byte
+	ZeroBias int
+	// Index is the group of each row as little-endian int32; nil where Rows tells it.
+	Index []byte
+}
+
+// unpacker is what a variant implements for [Set.Unpack]. Bounds have been checked.
+type unpacker interface {
+	// e4m3: dst[i] = src[i] · scale.
+	e4m3(dst []float32, src []byte, scale float32)
+	// mxfp4 unpacks whole blocks: len(scales) of them.
+	mxfp4(dst []float32, src, scales []byte)
+	// nibbles: dst[i] = (bits shift to shift+3 of word i - zero[i]) · scale[i].
+	nibbles(dst []float32, words []byte, shift int, scale, zero []float32)
+	// interleaved: dst[i] = (nibble of NibbleColumns i - zero[i]) · scale[i], in whole
+	// words.
+	interleaved(dst []float32, words []byte, scale, zero []float32)
+}
+
+// groupColumns is how many columns' scales are decoded at a time, a multiple of 8.
+const groupColumns = 128
+
+// UnpackScratch is the length of the scratch of [Set.Unpack].
+const UnpackScratch = 3 * (groupColumns + 8)
+
+// Unpack sets dst to rows × cols elements of p from (row, col) on. Each is one rounded
+// product, the same whatever the range. Where columns share words or blocks a range
+// that starts inside one costs more.
+func (s *Set) Unpack(dst Floats, p *Packed, row, col, rows, cols int, scratch []float32) {
+	if rows <= 0 || cols <= 0 {
+		return
+	}
+	dst.check(rows, cols)
+	switch p.Packing {
+	case E4M3:
+		for r := range rows {
+			p.unpackE4M3(s.ops, dst.V[r*dst.Stride:][:cols], row+r, col)
+		}
+	case MXFP4:
+		for r := range rows {
+			p.unpackMXFP4(s.ops, dst.V[r*dst.Stride:][:cols], row+r, col)
+		}
+	default:
+		for begin := 0; begin < cols; begin += groupColumns {
+			part := Floats{V: dst.V[begin:], Stride: dst.Stride}
+			p.unpackNibbles(s.ops, part, row, col+begin, rows, min(groupColumns, cols-begin), scratch)
+		}
+	}
+}
+
+func (p *Packed) unpackE4M3(ops ops, dst []float32, row, col int) {
+	scales := row / p.Rows * ceil(p.Width, p.Columns)
+	codes := p.Codes[row*p.Width+col:][:len(dst)]
+	for len(dst) > 0 {
+		block := col / p.Columns
+		n := min(len(dst), (block+1)*p.Columns-col)
+		ops.e4m3(dst[:n], codes[:n], p.scale(scales+block))
+		dst, codes, col = dst[n:], codes[n:], col+n
+	}
+}
+
+func (p *Packed) unpackMXFP4(ops ops, dst []float32, row, col int) {
+	codes, scales := p.Codes[row*p.Width/2:][:p.Width/2], p.Scales[row*p.Width/32:][:p.Width/32]
+	var block [32]float32
+	for len(dst) > 0 {
+		b := col / 32
+		if col%32 == 0 && len(dst) >= 32 {
+			n := len(dst) / 32
+			ops.mxfp4(dst[:32*n], codes[16*b:], scales[b:b+n])
+			dst, col = dst[32*n:], col+32*n
+			continue
+		}
+		mxfp4Go(block[:], codes[16*b:][:16], scales[b:b+1])
+		n := copy(dst, block[col%32:])
+		dst, col = dst[n:], col+n
+	}
+}
+
+func (p *Packed) unpackNibbles(ops ops, dst Floats, row, col, rows, cols int, scratch []float32) {
+	// Whole words: head columns are unpacked for nothing.
+	head := col % 8
+	n := (head + cols + 7) &^ 7
+	scale, zero, whole := scratch[:n], scratch[n:2*n], scratch[2*n:3*n]
+	group := -1
+	for r := row; r < row+rows; r++ {
+		if g := p.group(r); g != group {
+			group = g
+			p.decodeGroup(scale, zero, g, col-head)
+		}
+		out := dst.V[(r-row)*dst.Stride:][:cols]
+		if p.Packing == NibbleRows {
+			words := p.Codes[4*(r/8*p.Width+col):][:4*cols]
+			ops.nibbles(out, words, r%8*4, scale[head:][:cols], zero[head:][:cols])
+			continue
+		}
+		words := p.Codes[(r*p.Width+col-head)/2:][:n/2]
+		if n == cols {
+			ops.interleaved(out, words, scale, zero)
+			continue
+		}
+		ops.interleaved(whole, words, scale, zero)
+		copy(out, whole[head:])
+	}
+}
+
+// group is the row of scales that row r has.
+func (p *Packed) group(r int) int {
+	if p.Index != nil {
+		return int(int32(binary.LittleEndian.Uint32(p.Index[4*r:])))
+	}
+	return r / p.Rows
+}
+
+// decodeGroup reads scales and zeros of a group, from column col on, the first of a word.
+func (p *Packed) decodeGroup(scale, zero []float32, group, col int) {
+	for i := range scale {
+		scale[i] = p.scale(group*p.Width + col + i)
+	}
+	words := p.Zeros[(group*p.Width+col)/2:][:len(zero)/2]
+	for i := range zero {
+		shift := i % 8 * 4
+		if p.Packing == NibbleColumns {
+			shift = interleave(i)
+		}
+		word := binary.LittleEndian.Uint32(words[i/8*4:])
+		zero[i] = float32(int(word>>shift&15) + p.ZeroBias)
+	}
+}
+
+// interleave is where column i of a word of NibbleColumns begins, in bits.
+func interleave(i int) int { return i%8/2*4 + i%2*16 }
+
+// scale is scale i as float32.
+func (p *Packed) scale(i int) float32 {
+	switch p.ScaleFormat {
+	case BFloat16:
+		return FromBFloat16(binary.LittleEndian.Uint16(p.Scales[2*i:]))
+	case Float16:
+		return FromFloat16(binary.LittleEndian.Uint16(p.Scales[2*i:]))
+	}
+	return math.Float32frombits(binary.LittleEndian.Uint32(p.Scales[4*i:]))
+}
+
+func ceil(a, b int) int { return (a + b - 1) / b }
+
+// FromE4M3 widens a float of 4 exponent and 3 mantissa bits, subnormals included. Codes
+// with all of these bits set are NaN.
+func FromE4M3(code byte) float32 {
+	if code&0x7f == 0x7f {
+		return float32(math.NaN())
+	}
+	// The bits read as a half are too small by the difference of the biases.
+	return FromFloat16(uint16(code&0x80)<<8|uint16(code&0x7f)<<7) * 256
+}
+
+// FromE2M1 widens the low four bits of code.
+func FromE2M1(code byte) float32 {
+	v := [8]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}[code&7]
+	if code&8 != 0 {
+		return -v
+	}
+	return v
+}
+
+// FromE8M0 is the power of two 2^(code-127); the last code is NaN.
+func FromE8M0(code byte) float32 {
+	switch code {
+	case 0:
+		return 0x1p-127
+	case 255:
+		return float32(math.NaN())
+	}
+	return math.Float32frombits(uint32(code) << 23)
+}
+
+func (goOps) e4m3(dst []float32, src []byte, scale float32) {
+	for i, code := range src[:len(dst)] {
+		dst[i] = FromE4M3(code) * scale
+	}
+}
+
+func (goOps) mxfp4(dst []float32, src, scales []byte) { mxfp4Go(dst, src, scales) }
+
+func mxfp4Go(dst []float32, src, scales []byte) {
+	for b, s := range scales {
+		scale := FromE8M0(s)
+		for i, code := range src[16*b:][:16] {
+			dst[32*b+2*i] = FromE2M1(code) * scale
+			dst[32*b+2*i+1] = FromE2M1(code>>4) * scale
+		}
+	}
+}
+
+func (goOps) nibbles(dst []float32, words []byte, shift int, scale, zero []float32) {
+	for i := range dst {
+		code := binary.LittleEndian.Uint32(words[4*i:]) >> shift & 15
+		dst[i] = (float32(code) - zero[i]) * scale[i]
+	}
+}
+
+func (goOps) interleaved(dst []float32, words []byte, scale, zero []float32) {
+	for i := range dst {
+		code := binary.LittleEndian.Uint32(words[i/8*4:]) >> interleave(i) & 15
+		dst[i] = (float32(code) - zero[i]) * scale[i]
+	}
+}
