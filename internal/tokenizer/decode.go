@@ -20,26 +20,32 @@ type decoder interface {
 // skipSpecial so are special tokens. Bytes that do not form characters become
 // U+FFFD as the file's decoder has it.
 func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
-	if t.bytes != nil {
-		buf := make([]byte, 0, 4*len(ids))
-		for _, id := range ids {
-			if t.shown(id, skipSpecial) {
-				buf = append(buf, t.bytes[id]...)
-			}
+	known := make([]int32, 0, len(ids))
+	for _, id := range ids {
+		if t.shown(id, skipSpecial) {
+			known = append(known, id)
 		}
-		return lossy(buf)
+	}
+	return string(t.appendText(make([]byte, 0, 4*len(ids)), known))
+}
+
+// appendText appends the text of ids, all of which are shown.
+func (t *Tokenizer) appendText(dst []byte, ids []int32) []byte {
+	if t.fast != nil {
+		return t.fast.appendText(dst, ids)
 	}
 	tokens := make([]string, 0, len(ids))
 	for _, id := range ids {
-		if t.shown(id, skipSpecial) {
-			token, _ := t.Token(id)
-			tokens = append(tokens, token)
-		}
+		token, _ := t.Token(id)
+		tokens = append(tokens, token)
 	}
 	if t.dec == nil {
-		return strings.Join(tokens, " ")
+		return append(dst, strings.Join(tokens, " ")...)
 	}
-	return strings.Join(t.dec.decode(tokens), "")
+	for _, text := range t.dec.decode(tokens) {
+		dst = append(dst, text...)
+	}
+	return dst
 }
 
 // shown reports whether id takes part in decoding.
@@ -326,35 +332,6 @@ func (p *parser) decoder(raw rawPart, path string, depth int) (decoder, error) {
 		return wordPieceDecoder{orString(spec.Prefix, "##"), either(spec.Cleanup, true)}, nil
 	}
 	return nil, unsupported(path, "decoder", spec.Type, "ByteLevel ByteFallback Fuse Strip Replace Metaspace BPEDecoder WordPiece Sequence")
-}
-
-// joinsBytes reports whether d is a sequence that joins byte tokens and does
-// nothing else to what they become when they are broken: U+FFFD, at the end.
-func joinsBytes(d decoder) bool {
-	list, ok := d.(decoders)
-	if !ok {
-		return false
-	}
-	joins := false
-	for _, d := range list {
-		switch d := d.(type) {
-		case byteFallback:
-			joins = true
-		case fuse:
-		case stripDecoder:
-			if d.stop > 0 || d.content == "\ufffd" {
-				return false
-			}
-		case replaceDecoder:
-			// Before the bytes are joined it must not touch a token's name.
-			if lit, ok := d.pattern.(literal); !ok || joins || d.one("<0xAF>") != "<0xAF>" || lit == "" || lit[0] < utf8.RuneSelf {
-				return false
-			}
-		default:
-			return false
-		}
-	}
-	return joins
 }
 
 // orString decodes a member that may be missing: its default is def.

@@ -1,8 +1,8 @@
 package tokenizer
 
 import (
+	"bytes"
 	"fmt"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -23,8 +23,8 @@ type Stream struct {
 	// All other decoders. ids[:sent] made prefix, the last text sent.
 	ids    []int32
 	sent   int
-	prefix string
-	last   string // the text of ids
+	prefix []byte
+	last   []byte // the text of ids
 	fresh  bool   // last is that of ids as they are
 	run    []byte // the byte tokens at the end of ids
 	broken bool   // run is not valid UTF-8 as it stands
@@ -53,8 +53,8 @@ func (s *Stream) Next(id int32) (text string, ok bool, err error) {
 	if !s.t.shown(id, s.skip) {
 		return "", false, nil
 	}
-	if s.t.bytes != nil {
-		s.held = append(s.held, s.t.bytes[id]...)
+	if s.byteLevel() {
+		s.held = append(s.held, s.t.fast.texts[id]...)
 		if len(s.held) == 0 || open(s.held) {
 			return "", false, nil
 		}
@@ -66,15 +66,18 @@ func (s *Stream) Next(id int32) (text string, ok bool, err error) {
 
 // open reports whether b decodes to text that ends in U+FFFD.
 func open(b []byte) bool {
-	r, _ := utf8.DecodeLastRune(b)
-	return r == utf8.RuneError
+	r, n := utf8.DecodeLastRune(b)
+	return r == utf8.RuneError && n > 0
 }
+
+// byteLevel reports whether every token is a string of bytes and nothing more.
+func (s *Stream) byteLevel() bool { return s.t.fast != nil && s.t.fast.byteLevel }
 
 // next follows the reference step by step, see the fields of [Stream].
 func (s *Stream) next(id int32) (string, bool, error) {
-	if s.prefix == "" && len(s.ids) > 0 && !s.broken {
-		if text := s.text(); !endsOpen(text) {
-			s.prefix, s.sent = text, len(s.ids)
+	if len(s.prefix) == 0 && len(s.ids) > 0 && !s.broken {
+		if text := s.text(); !open(text) {
+			s.prefix, s.sent = append(s.prefix, text...), len(s.ids)
 		}
 	}
 	s.ids = append(s.ids, id)
@@ -83,30 +86,30 @@ func (s *Stream) next(id int32) (string, bool, error) {
 		return "", false, nil
 	}
 	text := s.text()
-	if len(text) <= len(s.prefix) || endsOpen(text) {
+	if len(text) <= len(s.prefix) || open(text) {
 		return "", false, nil
 	}
-	rest, ok := strings.CutPrefix(text, s.prefix)
 	var err error
-	if !ok {
-		err = &RetractedError{id, s.prefix, text}
-		rest = s.t.Decode(s.ids[s.sent:], s.skip)
+	var rest string
+	if tail, ok := bytes.CutPrefix(text, s.prefix); ok {
+		rest = string(tail)
+	} else {
+		err = &RetractedError{id, string(s.prefix), string(text)}
+		rest = string(s.t.appendText(nil, s.ids[s.sent:]))
 	}
 	s.ids = append(s.ids[:0], s.ids[s.sent:]...)
 	s.sent, s.fresh = len(s.ids), false
-	s.prefix = s.text()
+	s.prefix = append(s.prefix[:0], s.text()...)
 	return rest, true, err
 }
 
 // pending reports without decoding that the text ends in U+FFFD because id is a
 // byte token of a run that is no valid UTF-8 so far.
 func (s *Stream) pending(id int32) bool {
-	if !s.t.fallback {
+	if s.t.fast == nil {
 		return false
 	}
-	token, _ := s.t.Token(id)
-	b, ok := byteToken(token)
-	if !ok {
+	if !s.t.fast.isByte[id] {
 		s.run = s.run[:0]
 		return false
 	}
@@ -114,7 +117,7 @@ func (s *Stream) pending(id int32) bool {
 	if len(s.run) > utf8.UTFMax {
 		return true
 	}
-	s.run = append(s.run, b)
+	s.run = append(s.run, s.t.fast.texts[id]...)
 	for len(s.run) > 0 && utf8.FullRune(s.run) {
 		r, n := utf8.DecodeRune(s.run)
 		if r == utf8.RuneError {
@@ -130,28 +133,26 @@ func (s *Stream) pending(id int32) bool {
 	return len(s.run) > 0
 }
 
-// text decodes ids, once.
-func (s *Stream) text() string {
+// text decodes ids, once. The result is valid until the next call.
+func (s *Stream) text() []byte {
 	if !s.fresh {
-		s.last, s.fresh = s.t.Decode(s.ids, s.skip), true
+		s.last, s.fresh = s.t.appendText(s.last[:0], s.ids), true
 	}
 	return s.last
 }
-
-func endsOpen(text string) bool { return strings.HasSuffix(text, "\ufffd") }
 
 // Flush ends the text: it returns what was held back, broken characters as U+FFFD.
 // The stream is then as new.
 func (s *Stream) Flush() string {
 	var rest string
-	if s.t.bytes != nil {
+	if s.byteLevel() {
 		rest = lossy(s.held)
 	} else if len(s.ids) > s.sent {
-		text, ok := strings.CutPrefix(s.text(), s.prefix)
-		if !ok {
-			text = s.t.Decode(s.ids[s.sent:], s.skip)
+		if tail, ok := bytes.CutPrefix(s.text(), s.prefix); ok {
+			rest = string(tail)
+		} else {
+			rest = string(s.t.appendText(nil, s.ids[s.sent:]))
 		}
-		rest = text
 	}
 	*s = Stream{t: s.t, skip: s.skip, held: s.held[:0]}
 	return rest

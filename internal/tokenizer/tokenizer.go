@@ -19,9 +19,8 @@ type Tokenizer struct {
 	post  postProcessor // nil: none
 	dec   decoder       // nil: tokens joined with spaces
 
-	trackFirst bool     // words need alignment to know whether they begin the text
-	bytes      []string // by id, for byte-level decoders: the bytes of the token
-	fallback   bool     // the decoder joins byte tokens and leaves U+FFFD as it is
+	trackFirst bool         // words need alignment to know whether they begin the text
+	fast       *fastDecoder // nil: ask dec
 	size       int
 }
 
@@ -146,22 +145,7 @@ func (t *Tokenizer) wire() {
 			t.trackFirst = t.trackFirst || pre.prepend == prependFirst && t.norm != nil
 		}
 	}
-	if _, ok := t.dec.(byteLevelDecoder); !ok {
-		t.fallback = joinsBytes(t.dec)
-		return
-	}
-	t.bytes = make([]string, t.size)
-	var buf []byte
-	for id := range t.bytes {
-		if token, ok := t.Token(int32(id)); ok {
-			buf = appendTokenBytes(buf[:0], token)
-			if string(buf) == token {
-				t.bytes[id] = token
-			} else {
-				t.bytes[id] = string(buf)
-			}
-		}
-	}
+	t.fast = newFastDecoder(t)
 }
 
 // addedTokens decodes the list of added tokens.

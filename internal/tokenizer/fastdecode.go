@@ -1,0 +1,115 @@
+package tokenizer
+
+import (
+	"bytes"
+	"strings"
+	"unicode/utf8"
+)
+
+// fastDecoder decodes without a string for each token. Two shapes of decoder cover
+// nearly all published files: ByteLevel alone, and SentencePiece's sequence of
+// Replace, ByteFallback, Fuse and Strip.
+type fastDecoder struct {
+	texts     []string       // by id: the token's bytes, all but joined
+	byteLevel bool           // texts are raw bytes, not characters
+	isByte    []bool         // by id: a byte token, for ByteFallback
+	strips    []stripDecoder // of the whole text
+}
+
+// newFastDecoder returns nil if t's decoder is of another shape.
+func newFastDecoder(t *Tokenizer) *fastDecoder {
+	f := &fastDecoder{}
+	var replacers []replaceDecoder
+	switch d := t.dec.(type) {
+	case byteLevelDecoder:
+		f.byteLevel = true
+	case decoders:
+		var ok bool
+		if replacers, f.strips, ok = d.sentencePiece(); !ok {
+			return nil
+		}
+	default:
+		return nil
+	}
+	f.texts, f.isByte = make([]string, t.size), make([]bool, t.size)
+	var buf []byte
+	for id := range f.texts {
+		token, ok := t.Token(int32(id))
+		if !ok {
+			continue
+		}
+		text := token
+		if f.byteLevel {
+			buf = appendTokenBytes(buf[:0], token)
+			if string(buf) != token {
+				text = string(buf)
+			}
+		}
+		for _, r := range replacers {
+			text = r.one(text)
+		}
+		if b, ok := byteToken(text); ok && !f.byteLevel {
+			text, f.isByte[id] = string([]byte{b}), true
+		}
+		f.texts[id] = text
+	}
+	return f
+}
+
+// sentencePiece takes a sequence of any Replaces, ByteFallback, Fuse and any Strips
+// apart. Strips that could touch the U+FFFD of a broken end do not count.
+func (list decoders) sentencePiece() (replacers []replaceDecoder, strips []stripDecoder, ok bool) {
+	i := 0
+	for ; i < len(list); i++ {
+		r, ok := list[i].(replaceDecoder)
+		if !ok {
+			break
+		}
+		replacers = append(replacers, r)
+	}
+	if i+1 >= len(list) || list[i] != (byteFallback{}) || list[i+1] != (fuse{}) {
+		return nil, nil, false
+	}
+	for _, d := range list[i+2:] {
+		s, ok := d.(stripDecoder)
+		if !ok || s.stop > 0 || s.content == "\ufffd" {
+			return nil, nil, false
+		}
+		strips = append(strips, s)
+	}
+	return replacers, strips, true
+}
+
+// appendText appends the text of ids, all of which are shown.
+func (f *fastDecoder) appendText(dst []byte, ids []int32) []byte {
+	from, run := len(dst), -1 // run is where the byte tokens at the end of dst begin
+	for _, id := range ids {
+		if f.isByte[id] && run < 0 {
+			run = len(dst)
+		} else if !f.isByte[id] && run >= 0 {
+			dst, run = closeRun(dst, run), -1
+		}
+		dst = append(dst, f.texts[id]...)
+	}
+	if run >= 0 {
+		dst = closeRun(dst, run)
+	}
+	text := dst[from:]
+	for _, s := range f.strips {
+		for n := 0; n < s.start && bytes.HasPrefix(text, []byte(s.content)); n++ {
+			text = text[len(s.content):]
+		}
+	}
+	if f.byteLevel && !utf8.Valid(text) {
+		return append(dst[:from], lossy(text)...)
+	}
+	return append(dst[:from], text...)
+}
+
+// closeRun replaces the bytes from run on by U+FFFD each, unless they are UTF-8.
+func closeRun(dst []byte, run int) []byte {
+	if utf8.Valid(dst[run:]) {
+		return dst
+	}
+	return append(dst[:run], strings.Repeat("\ufffd", len(dst)-run)...)
+}
