@@ -1,0 +1,228 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// paths is where a repository's things stand in the cache.
+type paths struct{ root, locks string }
+
+func (c *Client) paths(repo Repo) paths {
+	return paths{
+		root:  filepath.Join(c.config.Cache, repo.folder()),
+		locks: filepath.Join(c.config.Cache, ".locks", repo.folder()),
+	}
+}
+
+func (p paths) blob(hash string) string       { return filepath.Join(p.root, "blobs", hash) }
+func (p paths) header(hash string) string     { return filepath.Join(p.root, "headers", hash) }
+func (p paths) lock(hash string) string       { return filepath.Join(p.locks, hash+".lock") }
+func (p paths) snapshot(commit string) string { return filepath.Join(p.root, "snapshots", commit) }
+func (p paths) ref(revision string) string {
+	return filepath.Join(p.root, "refs", filepath.FromSlash(revision))
+}
+func (p paths) pointer(commit, name string) string {
+	return filepath.Join(p.snapshot(commit), filepath.FromSlash(name))
+}
+
+// disk is the error of the file system.
+func disk(doing string, err error) error {
+	if diskFull(err) {
+		doing += " (free some space and pull again: what was fetched is kept)"
+	}
+	return &Error{Kind: Disk, Reason: doing, Err: err}
+}
+
+// holds reports whether a regular file of size bytes stands at path; links are followed.
+func holds(path string, size int64) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Size() == size
+}
+
+// resolve is the commit that a revision means in the cache; empty where it means none.
+func (p paths) resolve(revision string) (string, error) {
+	if isCommit(revision) {
+		return revision, nil
+	}
+	f, err := os.Open(p.ref(revision))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", disk("reading the ref", err)
+	}
+	defer f.Close()
+	const longest = 200
+	b, err := io.ReadAll(io.LimitReader(f, longest))
+	if err != nil {
+		return "", disk("reading the ref", err)
+	}
+	commit := strings.TrimSpace(string(b))
+	if !isCommit(commit) {
+		return "", failf(Disk, "the cache's ref %s holds %s, which is no commit", printable(revision), printable(commit))
+	}
+	return commit, nil
+}
+
+// setRef writes the commit that a revision means, unless it stands there already.
+func (p paths) setRef(revision, commit string) error {
+	if revision == commit {
+		return nil
+	}
+	if was, err := p.resolve(revision); err == nil && was == commit {
+		return nil
+	}
+	return replace(p.ref(revision), []byte(commit))
+}
+
+// replace writes a small file whole or not at all.
+func replace(path string, text []byte) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return disk("making a folder", err)
+	}
+	temp := spare(path)
+	if err := os.WriteFile(temp, text, 0o666); err != nil {
+		_ = os.Remove(temp)
+		return disk("writing", err)
+	}
+	return rename(temp, path)
+}
+
+// spare is a name beside path that no file has, for what takes path's place when it is
+// whole.
+func spare(path string) string {
+	return filepath.Join(filepath.Dir(path), fmt.Sprintf(".heft-%016x.tmp", rand.Uint64()))
+}
+
+func rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		_ = os.Remove(from)
+		return disk("putting a file in its place", err)
+	}
+	return nil
+}
+
+// point makes the snapshot's file: a link to the blob, relative so that the cache can
+// move. Where the system has no links it is another name of the blob, or else a copy.
+func (c *Client) point(f file) error {
+	p := c.paths(f.repo)
+	blob, pointer := p.blob(f.hash), p.pointer(f.commit, f.name)
+	if holds(pointer, f.size) {
+		return nil
+	}
+	dir := filepath.Dir(pointer)
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return disk("making the snapshot's folder", err)
+	}
+	target, err := filepath.Rel(dir, blob)
+	if err != nil {
+		return disk("making the snapshot's link", err)
+	}
+	temp := spare(pointer)
+	if c.system.symlink(target, temp) != nil && c.system.link(blob, temp) != nil {
+		if err := copyFile(blob, temp); err != nil {
+			_ = os.Remove(temp)
+			return disk("copying a file into the snapshot", err)
+		}
+	}
+	return rename(temp, pointer)
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// Cached is the folder of a snapshot that the cache holds whole: config.json and all
+// weights, which come last. An empty revision is main. No network is used. Where
+// something is missing, the error's kind is [NotCached].
+func (c *Client) Cached(repo Repo, revision string) (string, error) {
+	dir, err := c.cached(repo, revision)
+	return dir, inFile(err, repo, "")
+}
+
+func (c *Client) cached(repo Repo, revision string) (string, error) {
+	if revision == "" {
+		revision = mainRevision
+	}
+	if err := checkRevision(revision); err != nil {
+		return "", err
+	}
+	p := c.paths(repo)
+	commit, err := p.resolve(revision)
+	if err != nil {
+		return "", err
+	}
+	dir := p.snapshot(commit)
+	names, err := fs.Glob(os.DirFS(dir), "*")
+	if commit == "" || err != nil || len(names) == 0 {
+		return "", failf(NotCached, "revision %s is not in the cache %s", printable(revision), c.config.Cache)
+	}
+	return dir, missing(dir, names)
+}
+
+// missing is the error of a snapshot that lacks what serving needs.
+func missing(dir string, names []string) error {
+	there := func(name string) bool {
+		info, err := os.Stat(filepath.Join(dir, name))
+		return err == nil && info.Mode().IsRegular()
+	}
+	if !there(configName) {
+		return failf(NotCached, "the snapshot in the cache has no %s", configName)
+	}
+	weights := findWeights(names)
+	if weights.index != "" {
+		text, err := os.ReadFile(filepath.Join(dir, weights.index))
+		if err != nil {
+			return failf(NotCached, "the snapshot in the cache has no %s", weights.index)
+		}
+		if weights.shards, err = readIndex(text); err != nil {
+			return err
+		}
+	}
+	if len(weights.shards) == 0 {
+		return failf(NotCached, "the snapshot in the cache has no weights")
+	}
+	absent := 0
+	for _, name := range weights.shards {
+		if !there(name) {
+			absent++
+		}
+	}
+	if absent > 0 {
+		return failf(NotCached, "the snapshot in the cache lacks %d of its %d files of weights", absent, len(weights.shards))
+	}
+	return nil
+}
+
+// walk is the files of a snapshot and their bytes.
+func walk(dir string) (names []string, bytes int64) {
+	files := os.DirFS(dir)
+	_ = fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasPrefix(d.Name(), ".") {
+			return nil // what cannot be read is not listed
+		}
+		if info, err := fs.Stat(files, name); err == nil && info.Mode().IsRegular() {
+			names, bytes = append(names, name), bytes+info.Size()
+		}
+		return nil
+	})
+	return names, bytes
+}

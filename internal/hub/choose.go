@@ -1,0 +1,220 @@
+package hub
+
+import (
+	"encoding/json"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+const (
+	configName  = "config.json"
+	shardSuffix = ".safetensors"
+	indexSuffix = ".safetensors.index.json"
+	singleName  = "model" + shardSuffix
+	indexName   = "model" + indexSuffix
+)
+
+// besides are the files beside the weights that serving reads, as patterns of [matches].
+// Slashes stand for themselves: none of them reaches into a folder that it does not name.
+var besides = []string{
+	configName, "generation_config.json", "quantize_config.json", "quantization_config.json", "adapter_config.json",
+	"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+	"vocab.json", "merges.txt", "vocab.txt", "*.model", "*.tiktoken",
+	"chat_template.json", "chat_template.jinja", "additional_chat_templates/*.jinja",
+	"modules.json", "config_sentence_transformers.json", "sentence_bert_config.json", "1_Pooling/config.json",
+}
+
+// forServing is the files of names that serving needs: those beside the weights, and
+// which of the files decide about the weights or are them.
+func forServing(names []string) (first []string, weights weightFiles) {
+	for _, name := range names {
+		for _, pattern := range besides {
+			if strings.Count(name, "/") == strings.Count(pattern, "/") && matches(pattern, name) {
+				first = append(first, name)
+				break
+			}
+		}
+	}
+	weights = findWeights(names)
+	if weights.index != "" {
+		first = append(first, weights.index)
+	}
+	return first, weights
+}
+
+// weightFiles are where a folder's weights stand: in the shards that an index names, or
+// in single files.
+type weightFiles struct {
+	index  string
+	shards []string
+}
+
+// findWeights picks the weights as package loader does when it opens a folder, so that
+// nothing is fetched that is not opened, such as a second copy in other shards.
+func findWeights(names []string) weightFiles {
+	var shards, indexes []string
+	for _, name := range names {
+		switch {
+		case strings.Contains(name, "/"), strings.HasPrefix(name, "."):
+		case strings.HasSuffix(name, indexSuffix):
+			indexes = append(indexes, name)
+		case strings.HasSuffix(name, shardSuffix):
+			shards = append(shards, name)
+		}
+	}
+	slices.Sort(shards)
+	switch {
+	case slices.Contains(shards, singleName):
+		return weightFiles{shards: []string{singleName}}
+	case slices.Contains(indexes, indexName):
+		return weightFiles{index: indexName}
+	case len(indexes) == 1:
+		return weightFiles{index: indexes[0]}
+	}
+	return weightFiles{shards: shards}
+}
+
+// readIndex is the shards that an index names, in order.
+func readIndex(text []byte) ([]string, error) {
+	var index struct {
+		Weights map[string]string `json:"weight_map"`
+	}
+	if err := json.Unmarshal(text, &index); err != nil {
+		return nil, &Error{Kind: Corrupt, Reason: "the index of the shards cannot be read", Err: err}
+	}
+	seen := map[string]bool{}
+	for _, shard := range index.Weights {
+		if !seen[shard] {
+			if strings.Contains(shard, "/") || unsafePath(shard) != "" || !strings.HasSuffix(shard, shardSuffix) {
+				return nil, failf(Corrupt, "the index names the shard %s, which is not a safetensors file beside it", printable(shard))
+			}
+			seen[shard] = true
+		}
+	}
+	if len(seen) == 0 {
+		return nil, failf(Corrupt, "the index names no shard")
+	}
+	return slices.Sorted(maps.Keys(seen)), nil
+}
+
+// noWeights says what stands in a repository instead of safetensors files.
+func noWeights(names []string) error {
+	has := func(suffixes ...string) string {
+		for _, name := range names {
+			for _, suffix := range suffixes {
+				if strings.HasSuffix(strings.ToLower(name), suffix) {
+					return name
+				}
+			}
+		}
+		return ""
+	}
+	if name := has(".gguf"); name != "" {
+		return failf(NoWeights, "no safetensors file, but %s: GGUF files are not read; take the repository they were made from", printable(name))
+	}
+	if name := has(".bin", ".pt", ".pth", ".ckpt"); name != "" {
+		return failf(NoWeights, "no safetensors file, but %s: pickle files are not read; look for a revision refs/pr/N that adds safetensors",
+			printable(name))
+	}
+	return failf(NoWeights, "no safetensors file in it")
+}
+
+// filter is the names that some pattern of include matches, or all without one, and none
+// of exclude.
+func filter(names, include, exclude []string) []string {
+	some := func(patterns []string, name string) bool {
+		return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, name) })
+	}
+	var kept []string
+	for _, name := range names {
+		if (len(include) == 0 || some(include, name)) && !some(exclude, name) {
+			kept = append(kept, name)
+		}
+	}
+	return kept
+}
+
+// matches reports whether a name fits a pattern of the shell: * any text, slashes
+// included, ? one character, [a-z] and [!a-z] one of a set. A pattern that ends in a
+// slash is the whole folder. This is what the Python package's patterns mean.
+func matches(pattern, name string) bool {
+	if strings.HasSuffix(pattern, "/") {
+		pattern += "*"
+	}
+	return glob([]rune(pattern), []rune(name))
+}
+
+// glob matches in time proportional to the product of the lengths: where a text after a
+// star does not fit, only the last star takes one more character.
+func glob(pattern, name []rune) bool {
+	p, n, star, from := 0, 0, -1, 0
+	for n < len(name) {
+		if p < len(pattern) && pattern[p] == '*' {
+			star, from = p, n
+			p++
+			continue
+		}
+		if width, ok := one(pattern[p:], name[n]); ok {
+			p, n = p+width, n+1
+			continue
+		}
+		if star < 0 {
+			return false
+		}
+		from++
+		p, n = star+1, from
+	}
+	for p < len(pattern) && pattern[p] == '*' {
+		p++
+	}
+	return p == len(pattern)
+}
+
+// one matches a character with the beginning of a pattern, and says how much of the
+// pattern that is.
+func one(pattern []rune, r rune) (width int, ok bool) {
+	if len(pattern) == 0 {
+		return 0, false
+	}
+	switch pattern[0] {
+	case '?':
+		return 1, true
+	case '[':
+		if width, ok, set := oneOf(pattern, r); set {
+			return width, ok
+		}
+	}
+	return 1, pattern[0] == r
+}
+
+// oneOf matches a set; it is none where no bracket closes it.
+func oneOf(pattern []rune, r rune) (width int, ok, set bool) {
+	i, not := 1, false
+	if i < len(pattern) && pattern[i] == '!' {
+		i, not = i+1, true
+	}
+	for first := i; i < len(pattern); i++ {
+		if pattern[i] == ']' && i > first {
+			return i + 1, ok != not, true
+		}
+		low, high := pattern[i], pattern[i]
+		if i+2 < len(pattern) && pattern[i+1] == '-' && pattern[i+2] != ']' {
+			high = pattern[i+2]
+			i += 2
+		}
+		ok = ok || low <= r && r <= high
+	}
+	return 0, false, false
+}
+
+// checkPatterns refuses patterns that cannot match anything that is meant.
+func checkPatterns(patterns []string) error {
+	for _, p := range patterns {
+		if p == "" || strings.ContainsAny(p, "\\\x00") || path.IsAbs(p) {
+			return failf(BadName, "the pattern %q matches no file of a repository", p)
+		}
+	}
+	return nil
+}

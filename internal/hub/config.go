@@ -1,0 +1,95 @@
+package hub
+
+import (
+	"errors"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// DefaultEndpoint is the public hub.
+const DefaultEndpoint = "https://huggingface.co"
+
+// A Config says which hub and which cache a [Client] uses.
+type Config struct {
+	Cache       string                                // folder of the cache, such as ~/.cache/huggingface/hub
+	Endpoint    string                                // empty: DefaultEndpoint
+	Token       string                                // sent to the endpoint; empty: none
+	Offline     bool                                  // never use the network
+	UserAgent   string                                // empty: "heft"
+	Proxy       func(*http.Request) (*url.URL, error) // nil: none
+	Connections int                                   // most requests at a time; 0: 8
+	Retries     int                                   // most failures of a request in a row; 0: 6
+}
+
+// Environment is a Config from the variables that the Python package huggingface_hub
+// reads, with its meaning and order of precedence:
+//
+//	cache      HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub
+//	endpoint   HF_ENDPOINT
+//	token      HF_TOKEN, HUGGING_FACE_HUB_TOKEN, the file HF_TOKEN_PATH or HF_HOME/token; none with HF_HUB_DISABLE_IMPLICIT_TOKEN
+//	offline    HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE
+//
+// getenv is os.Getenv or a stand-in; home is the user's folder, for ~. A token file that
+// is there and cannot be read is an error.
+func Environment(getenv func(string) string, home string) (Config, error) {
+	first := func(names ...string) string {
+		for _, name := range names {
+			if v := getenv(name); v != "" {
+				return v
+			}
+		}
+		return ""
+	}
+	expand := func(path string) string {
+		if path == "~" || strings.HasPrefix(path, "~/") {
+			path = home + path[1:]
+		}
+		return os.Expand(path, getenv)
+	}
+	root := expand(getenv("HF_HOME"))
+	if root == "" {
+		root = filepath.Join(home, ".cache", "huggingface")
+		if xdg := expand(getenv("XDG_CACHE_HOME")); xdg != "" {
+			root = filepath.Join(xdg, "huggingface")
+		}
+	}
+	c := Config{
+		Cache:    expand(first("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")),
+		Endpoint: getenv("HF_ENDPOINT"),
+		Offline:  isTrue(first("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")),
+	}
+	if c.Cache == "" {
+		c.Cache = filepath.Join(root, "hub")
+	}
+	if isTrue(getenv("HF_HUB_DISABLE_IMPLICIT_TOKEN")) {
+		return c, nil
+	}
+	if c.Token = oneLine(first("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")); c.Token != "" {
+		return c, nil
+	}
+	path := expand(getenv("HF_TOKEN_PATH"))
+	if path == "" {
+		path = filepath.Join(root, "token")
+	}
+	b, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return c, &Error{Kind: Disk, Reason: "reading the token", Err: err}
+	}
+	c.Token = oneLine(string(b))
+	return c, nil
+}
+
+// isTrue is how the Python package reads a switch.
+func isTrue(s string) bool {
+	return slices.Contains([]string{"1", "ON", "YES", "TRUE"}, strings.ToUpper(s))
+}
+
+// oneLine drops the line ends that editors leave in a token.
+func oneLine(s string) string {
+	return strings.TrimSpace(strings.NewReplacer("\r", "", "\n", "").Replace(s))
+}

@@ -1,0 +1,115 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Kind is what a caller may want to tell apart in an [Error].
+type Kind uint8
+
+// The kinds of errors.
+const (
+	Failed      Kind = iota // none of the others
+	BadName                 // a repository, revision, pattern or file has a name that is not used
+	Offline                 // the network is needed and the client is offline
+	NotCached               // the cache does not hold all of the snapshot
+	NotFound                // the hub has no such repository, revision or file
+	Refused                 // the hub wants a token, or another one
+	Gated                   // the hub wants the user to ask for access first
+	NoWeights               // the repository has nothing that can be served
+	Throttled               // the hub asks to come back later than is waited for
+	Unreachable             // the hub did not answer, or not to the end
+	Corrupt                 // what the server says or sends contradicts itself
+	Disk                    // the cache cannot be written or read
+)
+
+// An Error says what went wrong with which file of which repository. Its text begins
+// with "hub:".
+type Error struct {
+	Kind   Kind
+	Repo   string // ORG/NAME
+	File   string // empty where it is not about one
+	Reason string
+	Err    error // the cause; may be nil
+}
+
+// Error is "hub: ORG/NAME: FILE: REASON: CAUSE".
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("hub")
+	for _, part := range []string{e.Repo, e.File} {
+		if part != "" {
+			b.WriteString(": ")
+			b.WriteString(printable(part))
+		}
+	}
+	b.WriteString(": ")
+	b.WriteString(e.Reason)
+	if e.Err != nil {
+		b.WriteString(": ")
+		b.WriteString(e.Err.Error())
+	}
+	return b.String()
+}
+
+// Unwrap is the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports whether err is an [Error] of that kind.
+func Is(err error, kind Kind) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Kind == kind
+}
+
+func failf(kind Kind, format string, args ...any) *Error {
+	return &Error{Kind: kind, Reason: fmt.Sprintf(format, args...)}
+}
+
+// inFile names repository and file in an error that does not.
+func inFile(err error, repo Repo, file string) error {
+	if err == nil {
+		return nil
+	}
+	var e *Error
+	if !errors.As(err, &e) {
+		return &Error{Repo: repo.String(), File: file, Reason: "stopped", Err: err}
+	}
+	named := *e
+	if named.Repo == "" {
+		named.Repo = repo.String()
+	}
+	if named.File == "" {
+		named.File = file
+	}
+	return &named
+}
+
+// plain is the cause of a transport's error without the address, whose query may be a
+// signature that gives access.
+func plain(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// maxPrinted is how much of a foreign text is shown in a message.
+const maxPrinted = 200
+
+// printable is s as it is, or quoted where it holds what a terminal should not see, and
+// cut where it is long.
+func printable(s string) string {
+	cut := ""
+	if len(s) > maxPrinted {
+		s, cut = s[:maxPrinted], "…"
+	}
+	if q := strconv.Quote(s); q != `"`+s+`"` {
+		return q + cut
+	}
+	return s + cut
+}

@@ -1,0 +1,241 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+)
+
+// Headers are what a plan needs of a model: its configuration and what its safetensors
+// files say of themselves.
+type Headers struct {
+	Repo   string
+	Commit string
+	Config []byte // config.json
+	Index  []byte // the index of the shards; nil where there is none
+	Shards []Shard
+	// Fetched is the bytes of shards that came over the network.
+	Fetched int64
+}
+
+// A Shard is a safetensors file of which only the header is here.
+type Shard struct {
+	Name string
+	Size int64  // bytes of the whole file
+	Head []byte // its first bytes: the header's length and the header
+}
+
+// The limits of a header. Most fit into the first bytes that are asked for.
+const (
+	lengthSize = 8
+	firstBytes = 16 << 10
+	maxHeader  = 100_000_000 // the format's own limit
+)
+
+// FetchHeaders brings config.json, the index and the headers of the shards, and nothing
+// else. config.json and the index go to the snapshot, headers to a folder of their own
+// in the cache; the ref is not changed, so that a snapshot that is whole stays the one
+// that is served.
+func (c *Client) FetchHeaders(ctx context.Context, repo Repo, revision string) (*Headers, error) {
+	h, err := c.fetchHeaders(ctx, repo, revision)
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return h, inFile(err, repo, "")
+}
+
+func (c *Client) fetchHeaders(ctx context.Context, repo Repo, revision string) (*Headers, error) {
+	if revision == "" {
+		revision = mainRevision
+	}
+	if err := checkRevision(revision); err != nil {
+		return nil, err
+	}
+	if c.config.Offline {
+		return nil, failf(Offline, "not in the cache, and offline, as HF_HUB_OFFLINE says")
+	}
+	l, err := c.list(ctx, repo, revision)
+	if err != nil {
+		return nil, err
+	}
+	names := l.names()
+	weights := findWeights(names)
+	switch {
+	case !slices.Contains(names, configName):
+		return nil, failf(NotFound, "the revision has no %s", configName)
+	case weights.index == "" && len(weights.shards) == 0:
+		return nil, noWeights(names)
+	}
+	p := &pull{Client: c, repo: repo, listing: l, meter: newMeter(nil)}
+	first := []string{configName}
+	if weights.index != "" {
+		first = append(first, weights.index)
+	}
+	if err := p.bring(ctx, first); err != nil {
+		return nil, err
+	}
+	h := &Headers{Repo: repo.String(), Commit: l.commit}
+	if h.Config, err = p.read(configName); err != nil {
+		return nil, err
+	}
+	if weights.index != "" {
+		if h.Index, err = p.read(weights.index); err != nil {
+			return nil, err
+		}
+		if weights.shards, err = readIndex(h.Index); err != nil {
+			return nil, inFile(err, repo, weights.index)
+		}
+	}
+	return h, p.shards(ctx, h, weights.shards)
+}
+
+// read is a file that was brought.
+func (p *pull) read(name string) ([]byte, error) {
+	b, err := os.ReadFile(p.paths(p.repo).pointer(p.listing.commit, name))
+	if err != nil {
+		return nil, inFile(disk("reading", err), p.repo, name)
+	}
+	return b, nil
+}
+
+// shards brings the headers of the named files.
+func (p *pull) shards(ctx context.Context, h *Headers, names []string) error {
+	h.Shards = make([]Shard, len(names))
+	fetched := make([]int64, len(names))
+	err := each(ctx, p.config.Connections, names, func(ctx context.Context, i int, name string) error {
+		f, err := p.entry(ctx, name)
+		if err != nil {
+			return err
+		}
+		head, n, err := p.head(ctx, f)
+		h.Shards[i], fetched[i] = Shard{Name: f.name, Size: f.size, Head: head}, n
+		return inFile(err, p.repo, f.name)
+	})
+	for _, n := range fetched {
+		h.Fetched += n
+	}
+	return err
+}
+
+// entry is what is known of a file: the listing says enough where it has hash and size.
+func (p *pull) entry(ctx context.Context, name string) (file, error) {
+	if e, ok := p.listing.find(name); ok && e.hash != "" && e.size >= 0 && unsafePath(name) == "" {
+		return file{repo: p.repo, commit: p.listing.commit, name: name, hash: e.hash, size: e.size}, nil
+	}
+	return p.look(ctx, name)
+}
+
+// head is the first bytes of a file, from the cache or the hub.
+func (p *pull) head(ctx context.Context, f file) (head []byte, fetched int64, err error) {
+	paths := p.paths(p.repo)
+	for _, path := range []string{paths.pointer(f.commit, f.name), paths.blob(f.hash)} {
+		if holds(path, f.size) {
+			if head, err := readHead(path, f.size); err == nil {
+				return head, 0, nil
+			}
+		}
+	}
+	kept := paths.header(f.hash)
+	if head, err := readHead(kept, f.size); err == nil && holds(kept, int64(len(head))) {
+		return head, 0, nil
+	}
+	head, fetched, err = p.fetchHead(ctx, f)
+	if err != nil {
+		return nil, fetched, err
+	}
+	return head, fetched, replace(kept, head)
+}
+
+// readHead is the header at the beginning of the file at path, with its length.
+func readHead(path string, size int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	var first [lengthSize]byte
+	if _, err := file.ReadAt(first[:], 0); err != nil {
+		return nil, err
+	}
+	end, err := headerEnd(first[:], size)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := file.Stat(); err != nil || info.Size() < end {
+		return nil, io.ErrUnexpectedEOF
+	}
+	head := make([]byte, end)
+	_, err = file.ReadAt(head, 0)
+	return head, err
+}
+
+// headerEnd is where the header ends of which first are the first bytes.
+func headerEnd(first []byte, size int64) (int64, error) {
+	n := binary.LittleEndian.Uint64(first)
+	if n > maxHeader || int64(n) > size-lengthSize {
+		return 0, failf(Corrupt, "not a safetensors file: a header of %d bytes in %d", n, size)
+	}
+	return lengthSize + int64(n), nil
+}
+
+func (p *pull) fetchHead(ctx context.Context, f file) (head []byte, fetched int64, err error) {
+	if f.size < lengthSize {
+		return nil, 0, failf(Corrupt, "%d bytes are too few for a safetensors file", f.size)
+	}
+	head, tag, err := p.bytes(ctx, f, 0, min(firstBytes, f.size))
+	if err != nil {
+		return nil, 0, err
+	}
+	end, err := headerEnd(head, f.size)
+	if err != nil || end <= int64(len(head)) {
+		return head[:max(0, min(end, int64(len(head))))], int64(len(head)), err
+	}
+	rest, again, err := p.bytes(ctx, f, int64(len(head)), end)
+	if err == nil && tag != again {
+		err = failf(Corrupt, "the file changed on the server while its header was fetched")
+	}
+	head = append(head, rest...)
+	return head, int64(len(head)), err
+}
+
+// bytes are those of [begin, end) of a file, and the ETag that they came with.
+func (c *Client) bytes(ctx context.Context, f file, begin, end int64) (b []byte, tag string, err error) {
+	header := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", begin, end-1)}}
+	err = c.try(ctx, func() (bool, error) {
+		release, err := c.slot(ctx)
+		if err != nil {
+			return false, err
+		}
+		defer release()
+		watched := c.watch(ctx)
+		defer watched.stop()
+		a, err := c.send(watched.ctx, http.MethodGet, c.place(f.repo, f.commit, f.name), header)
+		if err != nil {
+			return false, err
+		}
+		defer a.Body.Close()
+		if err := c.accept(a, f, begin, end); err != nil {
+			return false, err
+		}
+		skip := int64(0)
+		if a.StatusCode == http.StatusOK { // the server ignores ranges: the rest is not read
+			skip = begin
+		}
+		body := watched.reader(a.Body)
+		if _, err := io.CopyN(io.Discard, body, skip); err != nil {
+			return false, cut(err)
+		}
+		var got bytes.Buffer
+		if _, err := io.CopyN(&got, body, end-begin); err != nil {
+			return false, cut(err)
+		}
+		b, tag = got.Bytes(), a.Header.Get("ETag")
+		return false, nil
+	})
+	return b, tag, err
+}

@@ -1,0 +1,111 @@
+package hub
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestLies has servers that contradict themselves in one way each. Nothing of the file
+// is put into the cache.
+func TestLies(t *testing.T) {
+	const name = "model.safetensors"
+	body := weights()[name]
+	other := bytes.Clone(body)
+	other[5432] ^= 1
+	// What the hub says, where the bytes lie.
+	header := func(key, value string) func(*fakeHub) {
+		return func(h *fakeHub) {
+			h.resolve = func(w http.ResponseWriter, r *http.Request, n string) bool {
+				if n == name {
+					w.Header().Set(key, value)
+				}
+				return false
+			}
+		}
+	}
+	cdn := func(do func(w http.ResponseWriter, r *http.Request)) func(*fakeHub) {
+		return func(h *fakeHub) {
+			h.cut = func(w http.ResponseWriter, r *http.Request, _ string) bool {
+				if r.Method == "GET" {
+					do(w, r)
+				}
+				return r.Method == "GET"
+			}
+		}
+	}
+	for _, test := range []struct {
+		lie  string
+		set  func(*fakeHub)
+		kind Kind
+		says string
+	}{
+		{"size in the headers", header("X-Linked-Size", "77"), Corrupt, "the listing says it has"},
+		{"hash in the headers", header("X-Linked-Etag", `"`+strings.Repeat("a", 64)+`"`), Corrupt, "the listing says its hash is"},
+		{"no hash", header("X-Linked-Etag", `"v1"`), Corrupt, "gives no hash"},
+		{"path for a hash", header("X-Linked-Etag", `"../../x"`), Corrupt, "gives no hash"},
+		{"no size", header("X-Linked-Size", "many"), Corrupt, "how long"},
+		{"other commit", header("X-Repo-Commit", strings.Repeat("c", 40)), Corrupt, "the answer is of"},
+		{"no commit", header("X-Repo-Commit", ""), Corrupt, "is the endpoint a hub?"},
+		{"other bytes", cdn(func(w http.ResponseWriter, r *http.Request) { sendPart(w, r, other, `"1"`) }), Corrupt, "what came is not the file: its hash is"},
+		{"longer file", cdn(func(w http.ResponseWriter, r *http.Request) { sendPart(w, r, append(body, 1), `"1"`) }), Corrupt, "sends parts of"},
+		{"other part", cdn(func(w http.ResponseWriter, r *http.Request) {
+			begin, end := rangeOf(r, len(body))
+			w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", begin+1, end, len(body)))
+			w.WriteHeader(http.StatusPartialContent)
+			_, _ = w.Write(body[:end-begin])
+		}), Corrupt, "asked for bytes"},
+		{"part without a range", cdn(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusPartialContent) }), Corrupt, `the server sends ""`},
+		{"changing tag", cdn(func(w http.ResponseWriter, r *http.Request) { sendPart(w, r, body, `"`+r.Header.Get("Range")+`"`) }), Corrupt, "the file changed on the server"},
+		{"whole of another size", cdn(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write(body[:100]) }), Corrupt, "the server sends 100"},
+		{"encoded", cdn(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			sendPart(w, r, body, `"1"`)
+		}), Corrupt, "encoded as gzip"},
+		{"too few bytes", cdn(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusRequestedRangeNotSatisfiable) }), Corrupt, "fewer bytes"},
+		{"cut each time", cdn(func(w http.ResponseWriter, r *http.Request) {
+			begin, end := rangeOf(r, len(body))
+			hangUp(w, fmt.Sprintf("HTTP/1.1 206 Partial Content\r\nContent-Range: bytes %d-%d/%d\r\nContent-Length: %d", begin, end-1, len(body), end-begin), nil)
+		}), Unreachable, "the connection was cut (tried 6 times): unexpected EOF"},
+		{"more than said", cdn(func(w http.ResponseWriter, r *http.Request) {
+			begin, end := rangeOf(r, len(body))
+			hangUp(w, fmt.Sprintf("HTTP/1.1 206 Partial Content\r\nContent-Range: bytes %d-%d/%d", begin, end-1, len(body)), body)
+		}), Corrupt, "more than it said"},
+		{"gone meanwhile", cdn(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNotFound) }), NotFound, ""},
+	} {
+		t.Run(test.lie, func(t *testing.T) {
+			h := newHub(t, weights())
+			test.set(h)
+			cache := t.TempDir()
+			c := h.client(cache)
+			_, err := c.Pull(t.Context(), repo, PullOptions{})
+			wantKind(t, err, test.kind, name, test.says)
+			root := filepath.Join(cache, "models--acme--tiny")
+			for _, path := range []string{"blobs/" + hashOf(name, body), "snapshots/*/" + name, "refs/main"} {
+				if found, _ := filepath.Glob(filepath.Join(root, path)); len(found) > 0 {
+					t.Errorf("the cache holds %v", found)
+				}
+			}
+			h.cut, h.resolve = nil, nil
+			h.wantFiles(pullAll(t, c), "config.json", name) // an honest server is enough
+		})
+	}
+}
+
+// TestLiesOfTheListing has listings that no hub sends.
+func TestLiesOfTheListing(t *testing.T) {
+	for text, want := range map[string]string{
+		`[]`:                "not what a hub sends",
+		`{"sha":"../../x"}`: "which is none",
+		`{"sha":"` + commit + `","siblings":[{"rfilename":"a"},{"rfilename":"a"}]}`:             "twice",
+		`{"sha":"` + commit + `","siblings":[{"rfilename":"a","blobId":"../a"}]}`:               "the hash ../a",
+		`{"sha":"` + commit + `","siblings":[{"rfilename":"a","size":-5}]}`:                     "-5 bytes",
+		`{"sha":"` + commit + `","siblings":[{"rfilename":"a","lfs":{"sha256":"x","size":5}}]}`: "the hash x",
+	} {
+		_, err := parseListing([]byte(text))
+		wantKind(t, err, Corrupt, want)
+	}
+}

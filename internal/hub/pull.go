@@ -1,0 +1,173 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+const mainRevision = "main"
+
+// filesAtOnce is how many files are fetched side by side, each in parts.
+const filesAtOnce = 4
+
+// PullOptions say what is pulled.
+type PullOptions struct {
+	Revision string         // branch, tag or commit; empty: main
+	Include  []string       // patterns of files to pull; none: what serving needs
+	Exclude  []string       // patterns of files not to pull
+	Progress func(Progress) // called by one goroutine at a time; may be nil
+}
+
+// A Snapshot is the files of one commit in the cache.
+type Snapshot struct {
+	Repo    string   `json:"model"`
+	Commit  string   `json:"commit"`
+	Dir     string   `json:"folder"`
+	Files   []string `json:"files"`
+	Bytes   int64    `json:"bytes"`   // of all files
+	Fetched int64    `json:"fetched"` // bytes that came over the network now
+}
+
+// Pull brings the files of a revision into the cache and gives the snapshot's folder.
+// Files that the cache has are not fetched again, and a download that was interrupted
+// goes on. Offline, it gives the snapshot that the cache holds, if that is whole. All
+// errors but those of ctx are *[Error].
+func (c *Client) Pull(ctx context.Context, repo Repo, o PullOptions) (*Snapshot, error) {
+	s, err := c.pull(ctx, repo, o)
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return s, inFile(err, repo, "")
+}
+
+func (c *Client) pull(ctx context.Context, repo Repo, o PullOptions) (*Snapshot, error) {
+	if o.Revision == "" {
+		o.Revision = mainRevision
+	}
+	for _, err := range []error{checkRevision(o.Revision), checkPatterns(o.Include), checkPatterns(o.Exclude)} {
+		if err != nil {
+			return nil, err
+		}
+	}
+	if c.config.Offline {
+		return c.pullOffline(repo, o.Revision)
+	}
+	l, err := c.list(ctx, repo, o.Revision)
+	if err != nil {
+		return nil, err
+	}
+	p := &pull{Client: c, repo: repo, listing: l, meter: newMeter(o.Progress)}
+	if err := p.run(ctx, o); err != nil {
+		return nil, err
+	}
+	paths := c.paths(repo)
+	if err := paths.setRef(o.Revision, l.commit); err != nil {
+		return nil, err
+	}
+	s := &Snapshot{Repo: repo.String(), Commit: l.commit, Dir: paths.snapshot(l.commit), Fetched: p.meter.fetched()}
+	for _, f := range p.files {
+		s.Files = append(s.Files, f.name)
+		s.Bytes += f.size
+	}
+	slices.Sort(s.Files)
+	return s, nil
+}
+
+// pullOffline is the snapshot that the cache holds.
+func (c *Client) pullOffline(repo Repo, revision string) (*Snapshot, error) {
+	dir, err := c.cached(repo, revision)
+	if Is(err, NotCached) {
+		return nil, &Error{Kind: Offline, Reason: "offline, as HF_HUB_OFFLINE says", Err: err}
+	}
+	if err != nil {
+		return nil, err
+	}
+	commit, err := c.paths(repo).resolve(revision)
+	s := &Snapshot{Repo: repo.String(), Commit: commit, Dir: dir}
+	s.Files, s.Bytes = walk(dir)
+	return s, err
+}
+
+// A pull is one call of Pull.
+type pull struct {
+	*Client
+	repo    Repo
+	listing *listing
+	meter   *meter
+	files   []file // that were brought
+}
+
+// run brings all but the weights, and then the weights.
+func (p *pull) run(ctx context.Context, o PullOptions) error {
+	names := p.listing.names()
+	if len(o.Include) > 0 {
+		isWeight := func(name string) bool { return strings.HasSuffix(name, shardSuffix) }
+		chosen := filter(names, o.Include, o.Exclude)
+		if len(chosen) == 0 {
+			return failf(NotFound, "no file of the revision matches %s", strings.Join(o.Include, ", "))
+		}
+		if err := p.bring(ctx, slices.DeleteFunc(slices.Clone(chosen), isWeight)); err != nil {
+			return err
+		}
+		return p.bring(ctx, slices.DeleteFunc(chosen, func(name string) bool { return !isWeight(name) }))
+	}
+	first, weights := forServing(names)
+	if weights.index == "" && len(weights.shards) == 0 {
+		return noWeights(names)
+	}
+	if err := p.bring(ctx, filter(first, nil, o.Exclude)); err != nil {
+		return err
+	}
+	if weights.index != "" && len(filter([]string{weights.index}, nil, o.Exclude)) > 0 {
+		var err error
+		if weights.shards, err = p.index(weights.index); err != nil {
+			return err
+		}
+	}
+	return p.bring(ctx, filter(weights.shards, nil, o.Exclude))
+}
+
+// index is the shards that the index names, which has been brought.
+func (p *pull) index(name string) ([]string, error) {
+	text, err := os.ReadFile(p.paths(p.repo).pointer(p.listing.commit, name))
+	if err != nil {
+		return nil, disk("reading the index", err)
+	}
+	shards, err := readIndex(text)
+	return shards, inFile(err, p.repo, name)
+}
+
+// bring fetches the named files, a few at a time.
+func (p *pull) bring(ctx context.Context, names []string) error {
+	files := make([]file, len(names))
+	err := each(ctx, p.config.Connections, names, func(ctx context.Context, i int, name string) (err error) {
+		files[i], err = p.look(ctx, name)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	p.meter.expect(files)
+	p.files = append(p.files, files...)
+	return each(ctx, filesAtOnce, files, func(ctx context.Context, _ int, f file) error {
+		return (&fetch{p.Client, f, p.meter}).run(ctx)
+	})
+}
+
+// look is what listing and headers say about a file.
+func (p *pull) look(ctx context.Context, name string) (file, error) {
+	e, ok := p.listing.find(name)
+	if !ok {
+		return file{}, inFile(failf(Corrupt, "the index names it, and the revision does not have it"), p.repo, name)
+	}
+	if reason := unsafePath(name); reason != "" {
+		return file{}, inFile(failf(BadName, "the file's name %s", reason), p.repo, name)
+	}
+	return p.stat(ctx, p.repo, p.listing.commit, e)
+}
+
+// String names what is pulled, for messages.
+func (s *Snapshot) String() string { return fmt.Sprintf("%s at %s", s.Repo, s.Commit) }

@@ -1,0 +1,158 @@
+package hub
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// An answer is the last response of a chain of redirects, with what the hub itself said
+// about the file on the way there.
+type answer struct {
+	*http.Response
+	facts facts
+}
+
+// facts are what the hub says about a file in the headers of a response. Only the
+// endpoint is believed: the host where the bytes lie cannot know.
+type facts struct {
+	commit string
+	hash   string // the ETag without its marks
+	size   int64  // -1: unknown
+	linked bool   // hash and size are those of the file, not of the response
+}
+
+func (f *facts) take(r *http.Response) {
+	if commit := r.Header.Get("X-Repo-Commit"); commit != "" {
+		f.commit = commit
+	}
+	if hash := r.Header.Get("X-Linked-Etag"); hash != "" {
+		f.hash, f.linked, f.size = opaque(hash), true, number(r.Header.Get("X-Linked-Size"))
+	}
+	if f.linked || r.StatusCode != http.StatusOK {
+		return
+	}
+	f.hash, f.size = opaque(r.Header.Get("ETag")), r.ContentLength
+}
+
+// opaque is an entity tag without quotes and weakness.
+func opaque(tag string) string {
+	return strings.Trim(strings.TrimPrefix(strings.TrimSpace(tag), "W/"), `"`)
+}
+
+// number is a size in a header; -1 where it is none.
+func number(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 {
+		return -1
+	}
+	return n
+}
+
+// maxRedirects is how often one request is sent on.
+const maxRedirects = 10
+
+// send makes one request and follows its redirects. The token goes along only where the
+// endpoint itself is asked. The caller closes the body.
+func (c *Client) send(ctx context.Context, method string, at *url.URL, header http.Header) (*answer, error) {
+	known := facts{size: -1}
+	for range maxRedirects {
+		request, err := http.NewRequestWithContext(ctx, method, at.String(), nil)
+		if err != nil {
+			return nil, failf(Corrupt, "the hub names an address that is none")
+		}
+		if header != nil {
+			request.Header = header.Clone()
+		}
+		request.Header.Set("User-Agent", c.config.UserAgent)
+		request.Header.Set("Accept-Encoding", "identity") // sizes and ranges are of the file as it is
+		ours := at.Scheme == c.endpoint.Scheme && at.Host == c.endpoint.Host
+		if ours && c.config.Token != "" {
+			request.Header.Set("Authorization", "Bearer "+c.config.Token)
+		}
+		response, err := c.http.Do(request)
+		if err != nil {
+			return nil, &transient{err: &Error{Kind: Unreachable, Reason: "asking " + at.Host, Err: plain(err)}}
+		}
+		if ours {
+			known.take(response)
+		}
+		switch response.StatusCode {
+		case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+			http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		default:
+			return &answer{response, known}, nil
+		}
+		drain(response)
+		next, err := at.Parse(response.Header.Get("Location"))
+		if err != nil || next.Host == "" || next.Scheme != "https" && (next.Scheme != "http" || at.Scheme == "https") {
+			return nil, failf(Corrupt, "%s sends on to an address that is not followed", at.Host)
+		}
+		at = next
+	}
+	return nil, failf(Corrupt, "%s sends on more than %d times", at.Host, maxRedirects)
+}
+
+// drain reads the rest of a short body, so that the connection is used again.
+func drain(r *http.Response) {
+	_, _ = io.CopyN(io.Discard, r.Body, 16<<10)
+	r.Body.Close()
+}
+
+// address is a place at the endpoint. Each part is one segment of the path, whatever
+// characters it has in it.
+func (c *Client) address(query string, parts ...string) *url.URL {
+	u := *c.endpoint
+	raw := u.EscapedPath()
+	for _, part := range parts {
+		raw += "/" + url.PathEscape(part)
+	}
+	u.Path, _ = url.PathUnescape(raw) // it was escaped above
+	u.RawPath, u.RawQuery = raw, query
+	return &u
+}
+
+// place is the address of a file of a commit.
+func (c *Client) place(repo Repo, commit, name string) *url.URL {
+	parts := append(strings.Split(repo.String(), "/"), "resolve", commit)
+	return c.address("", append(parts, strings.Split(name, "/")...)...)
+}
+
+// refusal is the error of a response that is none of the expected. One that may be
+// different the next time is a transient.
+func (c *Client) refusal(a *answer, repo Repo) error {
+	code, said := a.Header.Get("X-Error-Code"), a.Header.Get("X-Error-Message")
+	drain(a.Response)
+	if said != "" {
+		said = ": the hub says " + printable(said)
+	}
+	switch status := a.StatusCode; {
+	case status == http.StatusTooManyRequests, status == http.StatusRequestTimeout, status >= 500:
+		kind := Unreachable
+		if status == http.StatusTooManyRequests {
+			kind = Throttled
+		}
+		return &transient{failf(kind, "the hub answers %s%s", a.Status, said), retryAfter(a.Header)}
+	case code == "GatedRepo":
+		return failf(Gated, "the model is gated: ask for access at %s/%s, then set HF_TOKEN to a token of the account that has it%s",
+			c.endpoint, repo, said)
+	case status == http.StatusUnauthorized && c.config.Token == "", status == http.StatusUnauthorized && code == "RepoNotFound":
+		return failf(Refused, "there is no such model, or it is private: check the name, or set HF_TOKEN to a token that may read it%s", said)
+	case status == http.StatusUnauthorized:
+		return failf(Refused, "the hub does not accept the token: set HF_TOKEN to a valid one%s", said)
+	case status == http.StatusForbidden:
+		return failf(Refused, "the token may not read this model%s", said)
+	case code == "RevisionNotFound":
+		return failf(NotFound, "the model has no such revision%s", said)
+	case code == "EntryNotFound":
+		return failf(NotFound, "the revision has no such file%s", said)
+	case status == http.StatusNotFound:
+		return failf(NotFound, "there is no such model at %s%s", c.endpoint.Host, said)
+	case status == http.StatusRequestedRangeNotSatisfiable:
+		return failf(Corrupt, "the server has fewer bytes than it said")
+	}
+	return failf(Failed, "the hub answers %s%s", a.Status, said)
+}

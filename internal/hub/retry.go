@@ -1,0 +1,92 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A transient is a failure that may not happen again.
+type transient struct {
+	err   error
+	after time.Duration // what the server asks to wait; 0: nothing
+}
+
+func (t *transient) Error() string { return t.err.Error() }
+func (t *transient) Unwrap() error { return t.err }
+
+// The waits between tries: the first, the longest of our own, and the longest that a
+// server may ask for.
+const (
+	firstWait = 500 * time.Millisecond
+	mostWait  = 30 * time.Second
+	mostAsked = 5 * time.Minute
+)
+
+// try calls step until it succeeds or fails for good. A transient failure is tried again
+// after a wait that doubles, unless it is one too many in a row; a step that made progress
+// begins a new row.
+func (c *Client) try(ctx context.Context, step func() (progress bool, err error)) error {
+	wait, failures := firstWait, 0
+	for {
+		progress, err := step()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		var t *transient
+		if !errors.As(err, &t) {
+			return err
+		}
+		if progress {
+			wait, failures = firstWait, 0
+		}
+		if failures++; failures >= c.config.Retries {
+			return given(t, "tried "+strconv.Itoa(failures)+" times")
+		}
+		if t.after > mostAsked {
+			return given(t, "it asks to come back in "+t.after.Round(time.Second).String())
+		}
+		// Half of the wait is chance, so that many clients do not come back together.
+		d := wait/2 + time.Duration(c.system.jitter()*float64(wait/2))
+		if t.after > 0 {
+			d = t.after + time.Duration(c.system.jitter()*float64(firstWait))
+		}
+		if err := c.system.sleep(ctx, d); err != nil {
+			return err
+		}
+		wait = min(2*wait, mostWait)
+	}
+}
+
+// given is the error of giving up.
+func given(t *transient, why string) error {
+	var e *Error
+	if !errors.As(t.err, &e) {
+		return t.err
+	}
+	last := *e
+	last.Reason += " (" + why + ")"
+	return &last
+}
+
+// retryAfter is what a response asks to wait, given in seconds or as a date.
+func retryAfter(h http.Header) time.Duration {
+	s := strings.TrimSpace(h.Get("Retry-After"))
+	if s == "" {
+		return 0
+	}
+	if n := number(s); n >= 0 {
+		return time.Duration(min(n, int64(1e6))) * time.Second
+	}
+	at, err := http.ParseTime(s)
+	if err != nil {
+		return 0
+	}
+	return max(0, time.Until(at))
+}

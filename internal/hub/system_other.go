@@ -1,0 +1,15 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd || windows)
+
+package hub
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// lockFile locks nothing: two processes then fetch the same bytes to the same places.
+func lockFile(*os.File) error { return nil }
+
+// diskFull reports whether a write failed for want of space.
+func diskFull(err error) bool { return errors.Is(err, syscall.ENOSPC) }
