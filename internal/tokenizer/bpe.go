@@ -253,13 +253,20 @@ func (b *bpe) appendTokens(dst []token, word string) ([]token, error) {
 	}
 	w := workWords.Get().(*workWord)
 	defer workWords.Put(w)
-	b.symbols(w, word)
-	w.merge(b.merges)
-	at := 0
-	for i := w.first(); i >= 0; i = w.syms[i].next {
-		end := at + int(w.syms[i].size)
-		dst = append(dst, token{id: w.syms[i].id, start: at, end: end})
-		at = end
+	for from := 0; from < len(word); {
+		n := len(word) - from
+		if b.separator != "" {
+			n = b.nextWord(word[from:])
+		}
+		b.symbols(w, word[from:from+n])
+		w.merge(b.merges)
+		at := from
+		for i := w.first(); i >= 0; i = w.syms[i].next {
+			end := at + int(w.syms[i].size)
+			dst = append(dst, token{id: w.syms[i].id, start: at, end: end})
+			at = end
+		}
+		from += n
 	}
 	return dst, nil
 }

@@ -11,8 +11,8 @@
 //
 // and ids come back through the decoder. A [piece] is a stretch of text on its way
 // through; it remembers, when offsets are wanted, which bytes of the original each
-// of its bytes came from. Each kind of part has a small interface and a constructor
-// in one table (see parts.go); a model is one file behind the interface [model].
+// of its bytes came from. Each role has a small interface and one constructor that
+// reads the JSON of all its kinds; a model is one file behind the interface [model].
 //
 // [Parse] reads the JSON in one pass without building a tree: vocabularies have
 // hundreds of thousands of entries. [Config] is the neighbouring
@@ -21,6 +21,9 @@
 // Regular expressions are Oniguruma's. They are compiled to a small backtracking
 // machine whose work on a text is bounded (see [ErrTooSlow]), so that neither a
 // hostile file nor a hostile text can make a server hang.
+//
+// Each part of the reference has the Unicode tables of its own year. unicode.txt holds
+// what they make of every character, read off by scripts/tokenizer_unicode.py.
 //
 // The package knows nothing of models' weights, of requests or of chat messages.
 // Truncation and padding written in the file are the caller's business and ignored.

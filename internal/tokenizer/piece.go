@@ -137,9 +137,6 @@ func (w *rewriter) replace(end int, content string) {
 func (w *rewriter) piece() piece {
 	p := w.src
 	p.s, p.align = string(w.out), w.align
-	if p.align == nil && w.src.align != nil {
-		p.align = []span{}
-	}
 	return p
 }
 

@@ -72,15 +72,6 @@ func (s ranges) and(t ranges) ranges {
 	return append(s.not(), t.not()...).not()
 }
 
-func (s ranges) has(r rune) bool {
-	for _, x := range s {
-		if x.lo <= r && r <= x.hi {
-			return true
-		}
-	}
-	return false
-}
-
 // folding lists the code points that have others equal to them but for case.
 var folding = sync.OnceValue(func() []rune {
 	var list []rune

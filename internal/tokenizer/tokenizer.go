@@ -59,7 +59,7 @@ func parse(data []byte) (*Tokenizer, error) {
 	if !utf8.Valid(data) {
 		return nil, fmt.Errorf("byte %d: not UTF-8", validPrefix(data))
 	}
-	p := &parser{data: data}
+	p := new(parser)
 	parts := map[string]rawPart{}
 	modelAt := -1
 	s := &scanner{b: data}
