@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/meta"
+)
+
+// modelFlags name the model. A positional M means the same as --model.
+type modelFlags struct {
+	Model string `help:"The model: a Hugging Face folder or a .safetensors file. Without one: the embedded demo model." placeholder:"M"`
+	M     string `arg:"" optional:"" help:"The same as --model."`
+}
+
+// path is the model that was asked for; "" is the demo.
+func (f *modelFlags) path() (string, error) {
+	if f.Model != "" && f.M != "" && f.Model != f.M {
+		return "", useErrorf("the model was given twice: %s and --model %s", f.M, f.Model)
+	}
+	if f.Model == "" {
+		return f.M, nil
+	}
+	return f.Model, nil
+}
+
+// placeFlags say where weights go.
+type placeFlags struct {
+	DeviceMap    string `help:"auto, balanced, balanced_low_0, sequential, cpu, disk, a GPU's number, FILE.json, or PATH=DEVICE,…" default:"auto"`
+	MaxMemory    string `help:"Limits by device: 0=20GiB,cpu=30GiB." placeholder:"DEVICE=SIZE,…"`
+	StrictMemory bool   `help:"Refuse a limit below the least that works, instead of exceeding it."`
+}
+
+func (f *placeFlags) placement() (dispatch.Placement, error) {
+	p := dispatch.Placement{Strict: f.StrictMemory}
+	text := f.DeviceMap
+	if strings.HasSuffix(text, ".json") {
+		b, err := os.ReadFile(text)
+		if err != nil {
+			return p, useErrorf("--device-map: %w", err)
+		}
+		text = string(b)
+	}
+	var err error
+	if p.Policy, err = devicemap.ParseMap(text); err != nil {
+		return p, useErrorf("--device-map: %w", err)
+	}
+	if f.MaxMemory != "" {
+		if p.MaxMemory, err = devicemap.ParseMaxMemory(f.MaxMemory); err != nil {
+			return p, useErrorf("--max-memory: %w", err)
+		}
+	}
+	return p, nil
+}
+
+// sizeFlags size the model.
+type sizeFlags struct {
+	Dtype       string `help:"Dtype of the weights: auto (as stored)." enum:"auto,bfloat16,float16,float32" default:"auto"`
+	Precision   string `help:"high: activations, sums, keys and values in float32; auto: as the weights." enum:"auto,high" default:"auto"`
+	KVDtype     string `name:"kv-dtype" help:"Dtype of keys and values: auto, float32 or bfloat16." enum:"auto,float32,bfloat16" default:"auto"`
+	MaxModelLen int    `help:"Most tokens of a prompt and its answer." placeholder:"N"`
+	MaxBatch    int    `help:"Most sequences that run at once." default:"16"`
+	Threads     int    `help:"Threads that compute; 0 is one per core." default:"0"`
+	CPU         string `name:"cpu" env:"HEFT_CPU" help:"Pin the kernels' instruction set: go, avx2, avx512." hidden:""`
+}
+
+func (f *sizeFlags) options() (dispatch.Options, error) {
+	o := dispatch.Options{Threads: f.Threads, Variant: f.CPU, Context: f.MaxModelLen, MaxSequences: f.MaxBatch}
+	if f.Precision == "high" {
+		o.Precision = dispatch.PrecisionHigh
+	}
+	if f.KVDtype != "auto" {
+		o.KVDType, _ = meta.ParseDType(f.KVDtype) // one of the two that kong lets through
+	}
+	for _, n := range []struct {
+		name  string
+		value int
+		least int
+	}{{"--max-model-len", f.MaxModelLen, 0}, {"--max-batch", f.MaxBatch, 1}, {"--threads", f.Threads, 0}} {
+		if n.value < n.least {
+			return o, useErrorf("%s is %d; it is at least %d", n.name, n.value, n.least)
+		}
+	}
+	return o, nil
+}
+
+// checkDtype refuses to convert weights, which are used as they are stored.
+func (f *sizeFlags) checkDtype(skeleton *meta.Model) error {
+	if f.Dtype == "auto" || f.Dtype == skeleton.Config.DType.String() {
+		return nil
+	}
+	return useErrorf("--dtype %s: the weights are %s and are used in place, as they are stored", f.Dtype, skeleton.Config.DType)
+}
+
+// gib prints an amount of memory.
+func gib(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+}

@@ -1,0 +1,99 @@
+// Command serve serves language models that are bigger than the memory they run on.
+//
+//	serve [--model M] [--device-map auto] …   answer OpenAI requests
+//	serve plan M                              show where the model's layers would live
+//	serve bench M                             measure prompt and decode speed
+//
+// This package reads flags, HEFT_* variables and the file of --config, turns them into
+// values, wires the packages together and stops them in order. It is the only reader of
+// the environment. Use errors end with status 2, all others with 1.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/alecthomas/kong"
+)
+
+// version is set by the release build.
+var version = "0.1.0-dev"
+
+// cli is the command line.
+type cli struct {
+	Config kong.ConfigFlag `help:"Read flags from a YAML file." placeholder:"FILE.yaml" env:"HEFT_CONFIG"`
+
+	Run   runCmd   `cmd:"" default:"withargs" help:"Serve a model (this is what serve does without a command)."`
+	Plan  planCmd  `cmd:"" help:"Show where a model's layers would live, without loading it."`
+	Bench benchCmd `cmd:"" help:"Measure prompt and decode speed of a model."`
+
+	Estimate estimateCmd `cmd:"" help:"Estimate the memory that a model takes, dtype by dtype."`
+	Devices  devicesCmd  `cmd:"" help:"Show what this machine has to run models on."`
+
+	Version versionCmd `cmd:"" help:"Print the version."`
+}
+
+type versionCmd struct{}
+
+func (versionCmd) Run(out output) error {
+	_, err := fmt.Fprintln(out, "heft", version)
+	return err
+}
+
+// output is standard output, injected into the commands.
+type output struct{ io.Writer }
+
+// useError is a mistake in the command line, found after parsing.
+type useError struct{ err error }
+
+func (e useError) Error() string { return e.err.Error() }
+func (e useError) Unwrap() error { return e.err }
+
+func useErrorf(format string, args ...any) error { return useError{fmt.Errorf(format, args...)} }
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run is main with its surroundings as arguments. It returns the exit status.
+func run(args []string, stdout, stderr io.Writer) int {
+	var c cli
+	status := -1
+	parser, err := kong.New(&c,
+		kong.Name("serve"),
+		kong.Description("Serve language models that are bigger than the memory they run on."),
+		kong.Configuration(yamlResolver),
+		kong.DefaultEnvars("HEFT"),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { status = code }),
+		kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
+		kong.BindTo(context.Background(), (*context.Context)(nil)),
+		kong.Bind(output{stdout}),
+	)
+	if err != nil {
+		fmt.Fprintln(stderr, "serve:", err)
+		return 1
+	}
+	parsed, err := parser.Parse(args)
+	if status >= 0 {
+		return status // --help
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "serve: %v (see serve --help)\n", err)
+		return 2
+	}
+	err = parsed.Run()
+	var use useError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &use):
+		fmt.Fprintln(stderr, "serve:", err)
+		return 2
+	default:
+		fmt.Fprintln(stderr, "serve:", err)
+		return 1
+	}
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/chat"
+	"github.com/heftai/heft/internal/demo"
+	"github.com/heftai/heft/internal/tokenizer"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// A source is a model's files: a folder on disk, or the embedded demo.
+type source struct {
+	name  string // how the model is called
+	files fs.FS
+	path  string // what loader.Open takes; "" for the demo
+}
+
+// newSource finds the files of the model that the user named.
+func newSource(path string) (source, error) {
+	if path == "" {
+		return source{name: demo.Name, files: demo.Files()}, nil
+	}
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) && strings.Count(path, "/") == 1 && !strings.HasPrefix(path, ".") {
+		return source{}, fmt.Errorf("no folder %s here; models are not fetched from a hub yet: give the folder of a downloaded one", path)
+	}
+	if err != nil {
+		return source{}, err
+	}
+	folder := path
+	if info.IsDir() {
+		if folder, err = loader.Folder(path); err != nil {
+			return source{}, err
+		}
+	} else {
+		folder = filepath.Dir(path)
+	}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return source{}, err
+	}
+	return source{name: modelName(absolute, info.IsDir()), files: os.DirFS(folder), path: path}, nil
+}
+
+// modelName is the folder's name; in a hub cache, ORG/NAME.
+func modelName(path string, dir bool) string {
+	for p := path; p != filepath.Dir(p); p = filepath.Dir(p) {
+		if rest, ok := strings.CutPrefix(filepath.Base(p), "models--"); ok {
+			return strings.ReplaceAll(rest, "--", "/")
+		}
+	}
+	if !dir {
+		path = filepath.Dir(path)
+	}
+	return filepath.Base(path)
+}
+
+func (s source) config() (*meta.Config, error) {
+	b, err := fs.ReadFile(s.files, "config.json")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.name, err)
+	}
+	return meta.ReadConfig(b)
+}
+
+func (s source) checkpoint() (*loader.Checkpoint, error) {
+	if s.path == "" {
+		return loader.OpenFS(s.name, s.files)
+	}
+	return loader.Open(s.path)
+}
+
+// open reads config and headers and builds the skeleton. The caller closes the checkpoint.
+func (s source) open() (*meta.Model, *loader.Checkpoint, error) {
+	config, err := s.config()
+	if err != nil {
+		return nil, nil, err
+	}
+	checkpoint, err := s.checkpoint()
+	if err != nil {
+		return nil, nil, err
+	}
+	skeleton, err := meta.New(config, checkpoint)
+	if err != nil {
+		_ = checkpoint.Close() // the error tells more
+		return nil, nil, err
+	}
+	return skeleton, checkpoint, nil
+}
+
+// text is what turns text into ids and conversations into text. Parts that the folder
+// lacks are nil.
+type text struct {
+	tokenizer  *tokenizer.Tokenizer
+	config     tokenizer.Config
+	template   *chat.Template
+	generation *meta.GenerationConfig
+}
+
+// text reads the tokenizer and what stands beside it. A folder without a tokenizer serves
+// token ids; a broken one, or a broken template, is an error.
+func (s source) text() (t text, err error) {
+	t.tokenizer, err = tokenizer.LoadFS(s.files, s.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		slog.Warn("no tokenizer.json: prompts are token ids", "model", s.name)
+	} else if err != nil {
+		return t, err
+	}
+	if t.config, err = tokenizer.LoadConfigFS(s.files, s.name); err != nil {
+		return t, err
+	}
+	if t.config.ChatTemplate != "" {
+		if t.template, err = chat.Parse(t.config.ChatTemplate); err != nil {
+			return t, err
+		}
+	}
+	b, err := fs.ReadFile(s.files, "generation_config.json")
+	if errors.Is(err, fs.ErrNotExist) {
+		return t, nil
+	}
+	if err == nil {
+		t.generation, err = meta.ReadGenerationConfig(b)
+	}
+	return t, err
+}
+
+// warnUnexpected lists tensors that the skeleton does not use, once.
+func warnUnexpected(m *dispatch.Model) {
+	names := m.Unexpected()
+	if len(names) == 0 {
+		return
+	}
+	shown := names[:min(len(names), 5)]
+	slog.Warn("the checkpoint has tensors that this architecture does not use", "count", len(names), "first", shown)
+}
+
+// created is when the model's config was last changed, which /v1/models shows; for the demo,
+// which has no such time, now.
+func (s source) created() time.Time {
+	if info, err := fs.Stat(s.files, "config.json"); err == nil && !info.ModTime().IsZero() {
+		return info.ModTime()
+	}
+	return time.Now()
+}

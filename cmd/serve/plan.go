@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+)
+
+// planCmd is serve plan.
+type planCmd struct {
+	modelFlags
+	placeFlags
+	sizeFlags
+	NoSplit        string `help:"Classes that are never split over devices; without it, the model's own." placeholder:"CLASS,…"`
+	OffloadBuffers bool   `help:"Let buffers of offloaded layers stay with them (Accelerate's policies)."`
+	NoProbe        bool   `help:"Do not measure this machine (0.4 s) to predict speeds."`
+	JSON           bool   `name:"json" help:"Print one JSON object."`
+}
+
+// Run plans from config.json and, where they are there, the shards' headers.
+func (c *planCmd) Run(ctx context.Context, out output) error {
+	path, err := c.path()
+	if err != nil {
+		return err
+	}
+	placement, err := c.placement()
+	if err != nil {
+		return err
+	}
+	o, err := c.options()
+	if err != nil {
+		return err
+	}
+	skeleton, checkpoint, err := skeletonAt(path)
+	if err != nil {
+		return err
+	}
+	if checkpoint != nil {
+		defer checkpoint.Close()
+	}
+	if c.NoSplit != "" {
+		placement.Policy.NoSplit = strings.Split(c.NoSplit, ",")
+	}
+	if c.Dtype != "auto" {
+		placement.Policy.DType = c.Dtype
+	}
+	placement.Policy.OffloadBuffers = c.OffloadBuffers
+	plan, o, err := dispatch.Plan(skeleton, o, placement)
+	if err != nil {
+		return err
+	}
+	report := dispatch.NewReport(plan)
+	if !c.NoProbe {
+		speeds := probePlan(ctx, o, checkpoint)
+		report.Predicted = dispatch.Predict(skeleton, plan, placement.Policy.DType, speeds)
+	}
+	if c.JSON {
+		return printJSON(out, report)
+	}
+	color, width := terminal(out)
+	if err := plan.Render(out, color, width); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "\n%sroom for %d tokens of keys and values; the least memory that works is %s\n%s",
+		plan.Explain(), o.KVTokens, gib(plan.Least), predictedLine(report.Predicted))
+	return err
+}
+
+// noWeights reports whether a folder has a config and no weights, which is enough to plan.
+func noWeights(s source) bool {
+	found, err := fs.Glob(s.files, "*.safetensors*")
+	return err == nil && len(found) == 0
+}
+
+// terminal says whether out is a terminal that shows colours, and how wide it is.
+func terminal(out output) (color bool, width int) {
+	const usual = 100
+	f, ok := out.Writer.(*os.File)
+	if !ok {
+		return false, usual
+	}
+	info, err := f.Stat()
+	tty := err == nil && info.Mode()&os.ModeCharDevice != 0
+	return tty && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", usual
+}
+
+// refused reports whether err is about what the user asked for, not about the machine.
+func refused(err error) bool {
+	var pins *devicemap.RefusedError
+	var path *devicemap.UnknownPathError
+	var uncovered *devicemap.UncoveredError
+	return errors.As(err, &pins) || errors.As(err, &path) || errors.As(err, &uncovered)
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/heftai/heft/api"
+	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/engine"
+	"github.com/heftai/heft/loader"
+)
+
+// runCmd is serve without a command.
+type runCmd struct {
+	modelFlags
+	placeFlags
+	sizeFlags
+	ServedModelName string        `help:"The name in /v1/models; without it, the folder's." placeholder:"S"`
+	Host            string        `help:"Address to listen on." default:"127.0.0.1"`
+	Port            int           `help:"Port to listen on; 0 chooses a free one." default:"8000"`
+	APIKey          string        `name:"api-key" help:"Keys of which a request must bring one, separated by commas." placeholder:"K"`
+	MaxQueue        int           `help:"Requests that may wait; more are refused with 503." default:"1024"`
+	ShutdownTimeout time.Duration `help:"Time that running requests get after SIGTERM." default:"30s"`
+	LogLevel        string        `help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info"`
+}
+
+// Run listens at once, makes the model ready without loading it, serves, and drains on
+// SIGTERM or SIGINT.
+func (c *runCmd) Run(ctx context.Context) error {
+	if err := c.log(); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	listener, err := net.Listen("tcp", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)))
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	s, err := c.build()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: 10 * time.Second}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	slog.Info("serving", "model", s.name, "at", "http://"+listener.Addr().String())
+	s.model.Warm(ctx)
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	stop() // a second signal ends the process at once
+	return c.drain(server, s.engine)
+}
+
+func (c *runCmd) log() error {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
+		return useErrorf("--log-level: %w", err)
+	}
+	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
+	return nil
+}
+
+// drain refuses new requests and waits for those that run.
+func (c *runCmd) drain(server *http.Server, e *engine.Engine) error {
+	slog.Info("draining", "timeout", c.ShutdownTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), c.ShutdownTimeout)
+	defer cancel()
+	if err := e.Shutdown(ctx); err != nil {
+		slog.Warn("requests were cut off", "reason", err)
+		e.Close()
+	}
+	if err := server.Shutdown(ctx); err != nil {
+		return errors.Join(fmt.Errorf("draining: %w", err), server.Close())
+	}
+	return nil
+}
+
+// A service is a model that is wired for HTTP.
+type service struct {
+	name       string
+	checkpoint *loader.Checkpoint
+	model      *dispatch.Model
+	engine     *engine.Engine
+	handler    http.Handler
+}
+
+func (s *service) close() {
+	if s.engine != nil {
+		s.engine.Close()
+	}
+	if s.model != nil {
+		s.model.Close()
+	}
+	_ = s.checkpoint.Close() // opened for reading
+}
+
+// build reads config, headers and tokenizer, plans and wires. No weight is read.
+func (c *runCmd) build() (*service, error) {
+	path, err := c.path()
+	if err != nil {
+		return nil, err
+	}
+	placement, err := c.placement()
+	if err != nil {
+		return nil, err
+	}
+	options, err := c.options()
+	if err != nil {
+		return nil, err
+	}
+	src, err := newSource(path)
+	if err != nil {
+		return nil, err
+	}
+	read := make(chan error, 1)
+	var words text
+	go func() { // beside the headers: a large vocabulary takes as long as they do
+		var err error
+		words, err = src.text()
+		read <- err
+	}()
+	skeleton, checkpoint, err := src.open()
+	if err != nil {
+		return nil, err
+	}
+	s := &service{name: src.name, checkpoint: checkpoint}
+	if c.ServedModelName != "" {
+		s.name = c.ServedModelName
+	}
+	if err := c.checkDtype(skeleton); err != nil {
+		s.close()
+		return nil, err
+	}
+	plan, options, err := dispatch.Plan(skeleton, options, placement)
+	if err == nil {
+		warnPlan(plan)
+		s.model, err = dispatch.New(skeleton, checkpoint, plan.Map, options)
+	}
+	if err == nil {
+		err = <-read
+	}
+	if err != nil {
+		s.close()
+		if refused(err) {
+			err = useError{err}
+		}
+		return nil, err
+	}
+	warnUnexpected(s.model)
+	c.wire(s, src, words, plan)
+	return s, nil
+}
+
+// wire puts the engine and the HTTP handler on the model.
+func (c *runCmd) wire(s *service, src source, words text, plan devicemap.Plan) {
+	metrics := api.NewMetrics(s.name)
+	s.engine = engine.New(engine.ForDispatch(s.model), engine.Options{MaxBatch: c.MaxBatch, MaxQueue: c.MaxQueue, Observer: metrics})
+	report := newReporter(s.model, plan)
+	s.handler = api.New(api.Options{
+		Models: []*generate.Model{{
+			Name: s.name, Created: src.created(), Engine: s.engine, Config: s.model.Skeleton().Config,
+			Tokenizer: words.tokenizer, Template: words.template, SpecialTokens: words.config.Special, Generation: words.generation,
+		}},
+		Metrics: metrics, Status: s.model.Status, Plan: report.now, Version: version, APIKeys: keys(c.APIKey),
+	})
+}
+
+func keys(list string) []string {
+	var out []string
+	for k := range strings.SplitSeq(list, ",") {
+		if k = strings.TrimSpace(k); k != "" {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// warnPlan says what the plan could not keep to.
+func warnPlan(plan devicemap.Plan) {
+	if plan.BelowLeast {
+		slog.Warn("the memory limit is below the least that works; running with the least",
+			"limit", gib(plan.Device(devicemap.CPU).LimitBytes), "least", gib(plan.Least))
+	}
+	for _, w := range plan.Warnings {
+		slog.Warn(w)
+	}
+	for _, d := range plan.Devices {
+		if d.WeightsBytes > 0 {
+			slog.Info("plan", "device", d.Device, "weights", gib(d.WeightsBytes), "kv", gib(d.KVBytes))
+		}
+	}
+}
