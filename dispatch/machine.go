@@ -20,16 +20,17 @@ func HostMemory() int64 { return hostMemory("/") }
 
 // hostMemory reads below root, so that tests can lay out a machine.
 func hostMemory(root string) int64 {
-	available := memAvailable(filepath.Join(root, "proc/meminfo"))
-	for _, left := range cgroupLeft(root) {
-		if available == 0 || left < available {
-			available = left
+	available := meminfo(filepath.Join(root, "proc/meminfo"), "MemAvailable:")
+	for _, g := range memoryGroups(root) {
+		if available == 0 || g.left < available {
+			available = g.left
 		}
 	}
 	return available
 }
 
-func memAvailable(name string) int64 {
+// meminfo is a field of a meminfo file in bytes, 0 where it is not there.
+func meminfo(name, field string) int64 {
 	f, err := os.Open(name)
 	if err != nil {
 		return 0
@@ -37,7 +38,7 @@ func memAvailable(name string) int64 {
 	defer f.Close()
 	for s := bufio.NewScanner(f); s.Scan(); {
 		fields := strings.Fields(s.Text())
-		if len(fields) >= 2 && fields[0] == "MemAvailable:" {
+		if len(fields) >= 2 && fields[0] == field {
 			kb, _ := strconv.ParseInt(fields[1], 10, 64)
 			return kb << 10
 		}
@@ -45,15 +46,18 @@ func memAvailable(name string) int64 {
 	return 0
 }
 
-// cgroupLeft is limit - use of every control group above the process that has a limit
-// (version 2, and the memory controller of version 1). Page cache that can be reclaimed
-// does not count as used.
-func cgroupLeft(root string) []int64 {
+// A memoryGroup is a control group with a limit, and what is left of that, in bytes.
+type memoryGroup struct{ limit, left int64 }
+
+// memoryGroups are the control groups above the process that have a limit (version 2, and
+// the memory controller of version 1). Page cache that can be reclaimed does not count as
+// used.
+func memoryGroups(root string) []memoryGroup {
 	b, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
 		return nil
 	}
-	var left []int64
+	var groups []memoryGroup
 	for line := range strings.Lines(string(b)) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(parts) != 3 {
@@ -70,14 +74,15 @@ func cgroupLeft(root string) []int64 {
 			at := filepath.Join(root, base, dir)
 			if n, ok := readInt(filepath.Join(at, limit)); ok && n < 1<<50 {
 				used, _ := readInt(filepath.Join(at, use))
-				left = append(left, max(n-used+statField(filepath.Join(at, "memory.stat"), cache), 0))
+				left := max(n-used+statField(filepath.Join(at, "memory.stat"), cache), 0)
+				groups = append(groups, memoryGroup{limit: n, left: left})
 			}
 			if dir == "/" {
 				break
 			}
 		}
 	}
-	return left
+	return groups
 }
 
 // readInt reads a number; "max" and a missing file are not ok.

@@ -13,22 +13,23 @@ func TestHostMemoryHonoursControlGroups(t *testing.T) {
 		name  string
 		files map[string]string
 		want  int64
+		limit int64
 	}{
-		{"no groups", map[string]string{"proc/meminfo": meminfo}, 16 * gib},
-		{"nothing known", nil, 0},
+		{"no groups", map[string]string{"proc/meminfo": meminfo}, 16 * gib, 0},
+		{"nothing known", nil, 0, 0},
 		{"version 2, parent's limit", map[string]string{
 			"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a/b\n",
 			"sys/fs/cgroup/a/memory.max": "4294967296\n", "sys/fs/cgroup/a/memory.current": "2147483648\n",
 			"sys/fs/cgroup/a/memory.stat": "anon 5\ninactive_file 1073741824\n", "sys/fs/cgroup/a/b/memory.max": "max\n",
-		}, 3 * gib},
+		}, 3 * gib, 4 * gib},
 		{"version 1", map[string]string{
 			"proc/meminfo": meminfo, "proc/self/cgroup": "5:cpu:/x\n4:memory:/job\n",
 			"sys/fs/cgroup/memory/job/memory.limit_in_bytes": "1073741824\n",
 			"sys/fs/cgroup/memory/job/memory.usage_in_bytes": "2147483648\n",
-		}, 0},
+		}, 0, gib},
 		{"limit above the machine", map[string]string{
 			"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "9223372036854771712\n",
-		}, 16 * gib},
+		}, 16 * gib, 0},
 	} {
 		root := t.TempDir()
 		for name, text := range c.files {
@@ -42,6 +43,13 @@ func TestHostMemoryHonoursControlGroups(t *testing.T) {
 		}
 		if got := hostMemory(root); got != c.want {
 			t.Errorf("%s: %d bytes, want %d", c.name, got, c.want)
+		}
+		h := describeHost(root)
+		if h.AvailableBytes != c.want || h.LimitBytes != c.limit || (h.TotalBytes != 0) != (c.files != nil) {
+			t.Errorf("%s: %+v, want a limit of %d", c.name, h, c.limit)
+		}
+		if h.CPUs < 1 || h.Threads < 1 {
+			t.Errorf("%s: nothing computes: %+v", c.name, h)
 		}
 	}
 }

@@ -6,8 +6,6 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/hostmem"
-	"github.com/heftai/heft/internal/kvcache"
-	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/internal/probe"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
@@ -54,6 +52,13 @@ func Probe(ctx context.Context, o Options, checkpoint *loader.Checkpoint, memory
 		s.DiskBytes = r.Disk.BytesPerSecond
 	}
 	return s, nil
+}
+
+// Probe measures the machine with the threads and kernels of m and the disk of its
+// checkpoint, as the function Probe. Any goroutine may ask; what m computes meanwhile is
+// slower, and so is what is measured.
+func (m *Model) Probe(ctx context.Context, memory int64) (Speeds, error) {
+	return Probe(ctx, m.options, m.checkpoint, memory)
 }
 
 // predictedPrompt is the prompt of FirstTokenSeconds, in tokens.
@@ -165,14 +170,4 @@ func storedBytes(skeleton *meta.Model) float64 {
 // scale is what loading as dtype makes of the bytes as stored.
 func scale(skeleton *meta.Model, dtype string) float64 {
 	return bytesOfWeight(skeleton, dtype) / storedBytes(skeleton)
-}
-
-// KVBytesPerToken is what the keys and values of one token take over all layers, with o's
-// dtype or the one that o's precision leaves to the weights.
-func KVBytesPerToken(skeleton *meta.Model, o Options) (int64, error) {
-	program, err := nn.Compile(skeleton.Root)
-	if err != nil {
-		return 0, err
-	}
-	return kvcache.Config{Layers: program.KV(), DType: o.withDefaults(skeleton).KVDType}.BytesPerToken(), nil
 }

@@ -180,3 +180,28 @@ func TestReportShowsPredictedAndMeasured(t *testing.T) {
 		t.Error("With changed the report")
 	}
 }
+
+func TestNeedsOf(t *testing.T) {
+	m := mixture(t)
+	n, err := dispatch.NeedsOf(m, dispatch.Options{Context: 64, MaxBatchTokens: 8}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const perToken = 3 * 2 * 32 * 2 // layers, keys and values, their width in bfloat16
+	if n.KVPerToken != perToken || n.KVTokens != 64 {
+		t.Errorf("keys and values: %d bytes a token, %d tokens; want %d, 64", n.KVPerToken, n.KVTokens, perToken)
+	}
+	if want := int64(everything) + 64*perToken + n.Activations + 128<<20; n.All != want {
+		t.Errorf("all in memory: %d, want %d", n.All, want)
+	}
+	if n.Activations <= 0 || n.Least >= n.All || n.Least <= n.Activations+64*perToken {
+		t.Errorf("least: %+v", n)
+	}
+	small, err := dispatch.NeedsOf(m, dispatch.Options{Context: 64, MaxBatchTokens: 8}, "int4")
+	if err != nil || small.All >= n.All || small.Least >= n.Least {
+		t.Errorf("int4: %+v, error %v; bfloat16: %+v", small, err, n)
+	}
+	if free, err := dispatch.NeedsOf(m, dispatch.Options{}, ""); err != nil || free.KVTokens != 4096 {
+		t.Errorf("without a context: %+v, error %v", free, err)
+	}
+}

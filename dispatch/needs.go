@@ -1,0 +1,55 @@
+package dispatch
+
+import (
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/kvcache"
+	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/meta"
+)
+
+// Needs are what serving a model takes on the host, in bytes.
+type Needs struct {
+	KVPerToken  int64 // keys and values of a token, over all layers
+	KVTokens    int   // tokens that All and Least hold: the context, 4096 at most unless o asks
+	Activations int64
+	// All is the process with every weight in memory, Least the one that streams what it
+	// can from the disk. The runtime's 128 MiB are in both.
+	All, Least int64
+}
+
+// NeedsOf is what serving skeleton with o takes, with its weights loaded as dtype ("" as
+// they are stored; see [devicemap.Policy]). The machine is not looked at.
+func NeedsOf(skeleton *meta.Model, o Options, dtype string) (Needs, error) {
+	program, err := nn.Compile(skeleton.Root)
+	if err != nil {
+		return Needs{}, err
+	}
+	asked := o.Context > 0
+	o = o.withDefaults(skeleton)
+	if o.KVTokens = o.Context; !asked {
+		o.KVTokens = min(o.KVTokens, leastContext)
+	}
+	const plenty = 1 << 60
+	plan, _, err := Plan(skeleton, o, Placement{
+		Policy:    devicemap.Policy{Kind: devicemap.Manual, Pins: everywhere(devicemap.CPU), DType: dtype},
+		MaxMemory: []devicemap.Memory{{Device: devicemap.CPU, Bytes: plenty}},
+	})
+	if err != nil {
+		return Needs{}, err
+	}
+	host := plan.Device(devicemap.CPU)
+	streamed, _, err := Plan(skeleton, o, Placement{
+		Policy:    devicemap.Policy{DType: dtype},
+		MaxMemory: []devicemap.Memory{{Device: devicemap.CPU, Bytes: plenty}},
+	})
+	if err != nil {
+		return Needs{}, err
+	}
+	return Needs{
+		KVPerToken:  kvcache.Config{Layers: program.KV(), DType: o.KVDType}.BytesPerToken(),
+		KVTokens:    o.KVTokens,
+		Activations: host.ActivationBytes,
+		All:         host.WeightsBytes + host.KVBytes + host.ActivationBytes + runtimeOverhead,
+		Least:       streamed.Least + runtimeOverhead,
+	}, nil
+}
