@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"time"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/probe"
+	"github.com/heftai/heft/loader"
+)
+
+// benchCmd is serve bench.
+type benchCmd struct {
+	modelFlags
+	placeFlags
+	sizeFlags
+	PromptTokens int    `help:"Tokens of the prompt; 0 begins with an empty context." default:"128"`
+	DecodeTokens int    `help:"Tokens to generate after it; 0 measures the prompt alone." default:"32"`
+	Batch        int    `help:"Sequences that decode together." default:"1"`
+	Compare      string `help:"Print ratios to what an earlier --json printed." placeholder:"OTHER.json" type:"existingfile"`
+	NoProbe      bool   `help:"Do not measure the machine before and after."`
+	JSON         bool   `name:"json" help:"Print one JSON object."`
+}
+
+// Run measures one model: each prompt alone, then all sequences as they decode together.
+func (c *benchCmd) Run(ctx context.Context, out output) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	other, err := readOther(c.Compare)
+	if err != nil {
+		return useErrorf("--compare %s: %w", c.Compare, err)
+	}
+	c.MaxBatch = max(c.MaxBatch, c.Batch)
+	model, checkpoint, err := c.load()
+	if err != nil {
+		return err
+	}
+	defer checkpoint.Close()
+	defer model.Close()
+	if need := c.PromptTokens + c.DecodeTokens; need > model.Context() {
+		return useErrorf("%d tokens are more than the context of %d", need, model.Context())
+	}
+	result, err := c.measure(ctx, model, checkpoint)
+	if err != nil {
+		return err
+	}
+	if result.Ratios, err = ratios(result, other); err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(out, result)
+	}
+	return result.print(out)
+}
+
+func (c *benchCmd) check() error {
+	if c.PromptTokens < 0 || c.DecodeTokens < 0 || c.PromptTokens+c.DecodeTokens == 0 {
+		return useErrorf("--prompt-tokens and --decode-tokens are at least 0, one of them at least 1")
+	}
+	if c.Batch < 1 {
+		return useErrorf("--batch is at least 1")
+	}
+	return nil
+}
+
+// load places and binds the model. The caller closes both.
+func (c *benchCmd) load() (*dispatch.Model, *loader.Checkpoint, error) {
+	path, err := c.path()
+	if err != nil {
+		return nil, nil, err
+	}
+	placement, err := c.placement()
+	if err != nil {
+		return nil, nil, err
+	}
+	o, err := c.options()
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := newSource(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	skeleton, checkpoint, err := s.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err = c.checkDtype(skeleton); err == nil {
+		var plan devicemap.Plan
+		plan, o, err = dispatch.Plan(skeleton, o, placement)
+		if err == nil {
+			o.KVTokens = max(o.KVTokens, c.Batch*(c.PromptTokens+c.DecodeTokens+16))
+			var model *dispatch.Model
+			if model, err = dispatch.New(skeleton, checkpoint, plan.Map, o); err == nil {
+				return model, checkpoint, nil
+			}
+		}
+	}
+	_ = checkpoint.Close() // the error tells more
+	if refused(err) {
+		err = useError{err}
+	}
+	return nil, nil, err
+}
+
+// measure loads the weights and runs a pass, then measures between two looks at the roofs.
+func (c *benchCmd) measure(ctx context.Context, m *dispatch.Model, checkpoint *loader.Checkpoint) (*benchResult, error) {
+	weights, err := dispatch.BytesPerToken(m.Skeleton(), "")
+	if err != nil {
+		return nil, err
+	}
+	r := &benchResult{Model: c.name(), PromptTokens: c.PromptTokens, DecodeTokens: c.DecodeTokens, Batch: c.Batch,
+		Weights: "mapped", WeightBytesPerToken: weights, Roofs: []*probe.Rates{}}
+	r.Threads, r.Variant = m.Machine()
+	if m.Status().TierBytes[devicemap.CPU] == 0 {
+		r.Weights = "streamed"
+	}
+	if err := warm(ctx, m); err != nil {
+		return nil, err
+	}
+	r.LoadSeconds = m.Measured().LoadSeconds
+	if err := c.roof(ctx, r, checkpoint); err != nil {
+		return nil, err
+	}
+	rows, err := c.prompts(ctx, m, r)
+	for i := range rows {
+		defer rows[i].Sequence.Free()
+	}
+	if err == nil && c.DecodeTokens > 0 {
+		err = c.decode(ctx, m, rows, r)
+	}
+	if err == nil {
+		err = c.roof(ctx, r, checkpoint)
+	}
+	r.share()
+	return r, err
+}
+
+func (c *benchCmd) name() string {
+	if path, _ := c.path(); path != "" {
+		return path
+	}
+	return "demo"
+}
+
+// warm brings the cpu tier into memory and runs a first pass.
+func warm(ctx context.Context, m *dispatch.Model) error {
+	m.Warm(ctx)
+	for {
+		switch l := m.Status().Loading; {
+		case l.Err != nil:
+			return l.Err
+		case l.Done:
+			s := m.NewSequence()
+			defer s.Free()
+			return prefill(ctx, m, s, []int32{1})
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// roof measures the machine with the model's threads and kernels.
+func (c *benchCmd) roof(ctx context.Context, r *benchResult, checkpoint *loader.Checkpoint) error {
+	if c.NoProbe {
+		return nil
+	}
+	o := probe.Options{Threads: []int{r.Threads}, Variant: r.Variant, MemoryBytes: dispatch.HostMemory() / 4}
+	for _, f := range checkpoint.Files() {
+		if f.Path != "" {
+			o.Files = append(o.Files, f.Path)
+		}
+	}
+	rates, err := probe.Run(ctx, o)
+	r.Roofs = append(r.Roofs, rates)
+	return err
+}
+
+// prompts computes a random prompt for each sequence, and the rows that follow them.
+func (c *benchCmd) prompts(ctx context.Context, m *dispatch.Model, r *benchResult) ([]dispatch.Row, error) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	rows := make([]dispatch.Row, c.Batch)
+	for i := range rows {
+		rows[i] = dispatch.Row{Sequence: m.NewSequence(), Tokens: []int32{1}, PromptLen: c.PromptTokens, Logits: dispatch.LogitsLast}
+	}
+	if c.PromptTokens == 0 {
+		return rows, nil
+	}
+	prompt := make([]int32, c.PromptTokens)
+	begin := time.Now()
+	for i := range rows {
+		for k := range prompt {
+			prompt[k] = int32(rng.IntN(m.Vocab()))
+		}
+		if err := prefill(ctx, m, rows[i].Sequence, prompt); err != nil {
+			return rows, err
+		}
+		if i == 0 {
+			r.TimeToFirstTokenSeconds = time.Since(begin).Seconds()
+		}
+	}
+	r.PromptTokensPerSecond = rate(float64(c.Batch*c.PromptTokens), time.Since(begin))
+	return rows, nil
+}
+
+// prefill computes a prompt in chunks and the logits of its last token.
+func prefill(ctx context.Context, m *dispatch.Model, s *dispatch.Sequence, prompt []int32) error {
+	limit, _ := m.Limits()
+	for at := 0; at < len(prompt); {
+		n := min(limit, len(prompt)-at)
+		row := dispatch.Row{Sequence: s, Tokens: prompt[at : at+n], PromptLen: len(prompt)}
+		if at += n; at == len(prompt) {
+			row.Logits = dispatch.LogitsLast
+		}
+		if _, err := m.Forward(ctx, &dispatch.Batch{Rows: []dispatch.Row{row}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decode generates the same token again and again, which costs what any other does.
+func (c *benchCmd) decode(ctx context.Context, m *dispatch.Model, rows []dispatch.Row, r *benchResult) error {
+	batch := &dispatch.Batch{Rows: rows}
+	var before, after runtime.MemStats
+	status := m.Status()
+	runtime.ReadMemStats(&before)
+	start := time.Now()
+	for i := range c.DecodeTokens {
+		if _, err := m.Forward(ctx, batch); err != nil {
+			return err
+		}
+		if i == 0 && c.PromptTokens == 0 {
+			r.TimeToFirstTokenSeconds = time.Since(start).Seconds()
+		}
+	}
+	took := time.Since(start)
+	runtime.ReadMemStats(&after)
+	end := m.Status()
+	steps, disk := float64(c.DecodeTokens), float64(end.TierReadBytes-status.TierReadBytes)
+	r.DecodeTokensPerSecond = rate(steps*float64(c.Batch), took)
+	r.DecodeBytesPerSecond = rate(float64(r.WeightBytesPerToken)*steps, took)
+	r.DiskBytesPerToken, r.DiskBytesPerSecond = pointer(disk/steps), rate(disk, took)
+	r.StallSeconds = pointer((end.Stall - status.Stall).Seconds())
+	r.AllocationsPerToken = pointer(float64(after.Mallocs-before.Mallocs) / steps)
+	return nil
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestBenchPrintsAllFields(t *testing.T) {
+	var got map[string]any
+	parse(t, &got, "bench", "--json", "--prompt-tokens", "8", "--decode-tokens", "4", "--batch", "2", "--threads", "1")
+	for _, name := range strings.Fields(`prompt_tokens_per_second decode_tokens_per_second time_to_first_token_seconds
+		weight_bytes_per_token decode_bytes_per_second memory_read_bytes_per_second decode_roof_share disk_bytes_per_token
+		disk_bytes_per_second allocations_per_token threads batch`) {
+		if v, ok := got[name].(float64); !ok || v < 0 {
+			t.Errorf("%s is %v", name, got[name])
+		}
+	}
+	if probe, there := got["disk_probe_bytes_per_second"]; !there || probe != nil {
+		t.Errorf("the demo has no file, yet disk_probe_bytes_per_second is %v", probe)
+	}
+	if got["threads"] != 1.0 || got["batch"] != 2.0 || got["weights"] != "mapped" || got["variant"] == "" {
+		t.Errorf("threads %v, batch %v, weights %v, variant %v", got["threads"], got["batch"], got["weights"], got["variant"])
+	}
+	if roofs := got["roofs"].([]any); len(roofs) != 2 {
+		t.Errorf("%d looks at the roofs, want one before and one after", len(roofs))
+	}
+}
+
+func TestBenchOfOneHalf(t *testing.T) {
+	var prompt, decode benchResult
+	parse(t, &prompt, "bench", "--json", "--no-probe", "--prompt-tokens", "5", "--decode-tokens", "0")
+	if prompt.DecodeTokensPerSecond != nil || prompt.PromptTokensPerSecond == nil || prompt.TimeToFirstTokenSeconds <= 0 {
+		t.Errorf("a prompt alone: %+v", prompt)
+	}
+	parse(t, &decode, "bench", "--json", "--no-probe", "--prompt-tokens", "0", "--decode-tokens", "3")
+	if decode.PromptTokensPerSecond != nil || decode.DecodeTokensPerSecond == nil || decode.TimeToFirstTokenSeconds <= 0 {
+		t.Errorf("no prompt: %+v", decode)
+	}
+	if decode.MemoryReadBytesPerSecond != nil || decode.DecodeRoofShare != nil || len(decode.Roofs) != 0 {
+		t.Errorf("--no-probe: %+v", decode)
+	}
+}
+
+func TestBenchStreams(t *testing.T) {
+	var got benchResult
+	parse(t, &got, "bench", "--json", "--no-probe", "--decode-tokens", "4", "--device-map", "disk")
+	if got.Weights != "streamed" || *got.DiskBytesPerToken < 0 || got.WeightBytesPerToken <= 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestBenchCompares(t *testing.T) {
+	args := []string{"bench", "--no-probe", "--prompt-tokens", "4", "--decode-tokens", "2"}
+	var first benchResult
+	parse(t, &first, append(args, "--json")...)
+	*first.DecodeTokensPerSecond /= 1e6
+	b, err := json.Marshal(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), "other.json")
+	if err := os.WriteFile(other, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var second benchResult
+	parse(t, &second, append(args, "--json", "--compare", other)...)
+	if r := second.Ratios["decode_tokens_per_second"]; r < 100 {
+		t.Errorf("ratio %v to a million times slower", r)
+	}
+	if _, there := second.Ratios["disk_bytes_per_second"]; there {
+		t.Error("a ratio to 0")
+	}
+	if text, _ := command(t, 0, append(args, "--compare", other)...); !strings.Contains(text, "times the other's decode_tokens_per_second") {
+		t.Errorf("no ratio in:\n%s", text)
+	}
+	for name, content := range map[string]string{"not JSON": "{", "no numbers": "{}"} {
+		if err := os.WriteFile(other, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, errs := command(t, 2, append(args, "--compare", other)...); !strings.Contains(errs, "compare") {
+			t.Errorf("%s: %s", name, errs)
+		}
+	}
+}
+
+func TestBenchRefuses(t *testing.T) {
+	for _, args := range [][]string{
+		{"--prompt-tokens", "0", "--decode-tokens", "0"},
+		{"--prompt-tokens", "-1"},
+		{"--batch", "0"},
+		{"--prompt-tokens", "1000000"},
+		{"--compare", "gone.json"},
+	} {
+		command(t, 2, append([]string{"bench", "--no-probe"}, args...)...)
+	}
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/probe"
+)
+
+// benchResult is what serve bench --json prints. A token is one of each sequence of the
+// batch where bytes and allocations are counted by token: what one pass takes. null is what
+// was not measured.
+type benchResult struct {
+	Model        string `json:"model"`
+	PromptTokens int    `json:"prompt_tokens"`
+	DecodeTokens int    `json:"decode_tokens"`
+	Batch        int    `json:"batch"`
+	Threads      int    `json:"threads"`
+	Variant      string `json:"variant"` // of the kernels
+	// Weights is how the cpu tier is used: "mapped", in place; "streamed" where all weights
+	// are on the disk tier.
+	Weights     string   `json:"weights"`
+	LoadSeconds *float64 `json:"load_seconds"` // to bring the cpu tier into memory
+
+	PromptTokensPerSecond   *float64 `json:"prompt_tokens_per_second"`
+	DecodeTokensPerSecond   *float64 `json:"decode_tokens_per_second"` // of all sequences
+	TimeToFirstTokenSeconds float64  `json:"time_to_first_token_seconds"`
+
+	// WeightBytesPerToken are the weights that one decoding pass reads, wherever they lie;
+	// DecodeBytesPerSecond is that times the passes a second, and DecodeRoofShare its share
+	// of what memory gives.
+	WeightBytesPerToken      int64    `json:"weight_bytes_per_token"`
+	DecodeBytesPerSecond     *float64 `json:"decode_bytes_per_second"`
+	MemoryReadBytesPerSecond *float64 `json:"memory_read_bytes_per_second"`
+	DecodeRoofShare          *float64 `json:"decode_roof_share"`
+
+	DiskBytesPerToken       *float64 `json:"disk_bytes_per_token"`
+	DiskBytesPerSecond      *float64 `json:"disk_bytes_per_second"`
+	DiskProbeBytesPerSecond *float64 `json:"disk_probe_bytes_per_second"`
+	StallSeconds            *float64 `json:"stall_seconds"` // that decoding waited for the disk
+
+	AllocationsPerToken *float64 `json:"allocations_per_token"`
+
+	// Roofs are the machine's rates before and after, of which those above are means.
+	Roofs  []*probe.Rates     `json:"roofs"`
+	Ratios map[string]float64 `json:"ratios,omitempty"` // to those of --compare
+}
+
+func pointer(v float64) *float64 { return &v }
+
+func rate(n float64, took time.Duration) *float64 { return pointer(n / max(took.Seconds(), 1e-9)) }
+
+// share is the means of the roofs and what was reached of them.
+func (r *benchResult) share() {
+	var memory, disk []float64
+	for _, roof := range r.Roofs {
+		if m := roof.MemoryAt(r.Threads); m > 0 {
+			memory = append(memory, m)
+		}
+		if roof.Disk != nil {
+			disk = append(disk, roof.Disk.BytesPerSecond)
+		}
+	}
+	r.MemoryReadBytesPerSecond, r.DiskProbeBytesPerSecond = mean(memory), mean(disk)
+	if r.MemoryReadBytesPerSecond != nil && r.DecodeBytesPerSecond != nil {
+		r.DecodeRoofShare = pointer(*r.DecodeBytesPerSecond / *r.MemoryReadBytesPerSecond)
+	}
+}
+
+func mean(list []float64) *float64 {
+	if len(list) == 0 {
+		return nil
+	}
+	sum := 0.0
+	for _, v := range list {
+		sum += v
+	}
+	return pointer(sum / float64(len(list)))
+}
+
+// compared are the fields of which --compare prints ratios.
+var compared = []string{"prompt_tokens_per_second", "decode_tokens_per_second", "time_to_first_token_seconds",
+	"decode_bytes_per_second", "memory_read_bytes_per_second", "decode_roof_share", "disk_bytes_per_token",
+	"disk_bytes_per_second", "disk_probe_bytes_per_second", "allocations_per_token"}
+
+// readOther reads what an earlier bench printed; nil for no file.
+func readOther(path string) (map[string]any, error) {
+	if path == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var other map[string]any
+	if err := json.Unmarshal(b, &other); err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(compared, func(name string) bool { _, there := other[name]; return there }) {
+		return nil, errors.New("it has none of the numbers that bench prints")
+	}
+	return other, nil
+}
+
+// ratios are r's numbers divided by those of other, where both have one other than 0.
+func ratios(r *benchResult, other map[string]any) (map[string]float64, error) {
+	if other == nil {
+		return nil, nil
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	var own map[string]any
+	if err := json.Unmarshal(b, &own); err != nil {
+		return nil, err
+	}
+	out := map[string]float64{}
+	for _, name := range compared {
+		a, ok1 := own[name].(float64)
+		b, ok2 := other[name].(float64)
+		if ok1 && ok2 && b != 0 {
+			out[name] = a / b
+		}
+	}
+	return out, nil
+}
+
+func (r *benchResult) print(out output) error {
+	line := func(format string, v *float64, scale float64, more string) {
+		if v != nil {
+			fmt.Fprintf(out, format+more+"\n", *v/scale)
+		}
+	}
+	fmt.Fprintf(out, "%s: %d threads, %s kernels, weights %s\n", r.Model, r.Threads, r.Variant, r.Weights)
+	line("prompt        %9.1f tokens/s", r.PromptTokensPerSecond, 1, fmt.Sprintf(" of %d", r.PromptTokens))
+	line("first token   %9.3f s", &r.TimeToFirstTokenSeconds, 1, "")
+	line("decode        %9.2f tokens/s", r.DecodeTokensPerSecond, 1, fmt.Sprintf(", %d of each of %d sequences", r.DecodeTokens, r.Batch))
+	line("  weights     %9.2f GB/s", r.DecodeBytesPerSecond, 1e9, "")
+	line("  memory reads%9.2f GB/s", r.MemoryReadBytesPerSecond, 1e9, "")
+	line("  share       %9.1f %%", r.DecodeRoofShare, 0.01, "")
+	line("  disk        %9.2f GB/s", r.DiskBytesPerSecond, 1e9, "")
+	line("  disk reads  %9.2f GB/s", r.DiskProbeBytesPerSecond, 1e9, "")
+	line("  waited      %9.2f s for the disk", r.StallSeconds, 1, "")
+	line("  allocations %9.1f a token", r.AllocationsPerToken, 1, "")
+	for _, name := range compared {
+		if v, ok := r.Ratios[name]; ok {
+			fmt.Fprintf(out, "%9.3f times the other's %s\n", v, name)
+		}
+	}
+	_, err := fmt.Fprintf(out, "%s of weights a token\n", devicemap.FormatSize(r.WeightBytesPerToken))
+	return err
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/probe"
+)
+
+// devicesCmd is serve devices.
+type devicesCmd struct {
+	Probe     bool   `help:"Measure memory and arithmetic (0.4 s)."`
+	ProbeFile string `help:"Measure them and the disk that holds this file of some size." placeholder:"FILE"`
+	JSON      bool   `name:"json" help:"Print one JSON object."`
+}
+
+// machine is what serve devices --json prints.
+type machine struct {
+	System  string          `json:"system"` // such as linux/amd64
+	Devices []deviceInfo    `json:"devices"`
+	Memory  memoryInfo      `json:"memory"`
+	CPUs    int             `json:"cpus"`
+	Threads int             `json:"threads"` // that compute unless --threads says otherwise
+	Kernels []string        `json:"kernels"` // that this processor runs, best first
+	Builds  map[string]bool `json:"builds"`  // what this binary was built with
+	Rates   *probe.Rates    `json:"rates,omitempty"`
+}
+
+// deviceInfo is a place that device maps may name.
+type deviceInfo struct {
+	Device         devicemap.Device `json:"device"`
+	AvailableBytes *int64           `json:"available_bytes"` // null: no limit, or not known
+}
+
+// memoryInfo is the host's memory in bytes; null is not known, or no limit.
+type memoryInfo struct {
+	Total     *int64 `json:"total_bytes"`
+	Available *int64 `json:"available_bytes"` // to this process
+	Limit     *int64 `json:"limit_bytes"`     // of its control group
+}
+
+// Run looks at the machine. GPUs are of builds that have them.
+func (c *devicesCmd) Run(ctx context.Context, out output) error {
+	h := dispatch.DescribeHost()
+	m := machine{
+		System: runtime.GOOS + "/" + runtime.GOARCH,
+		Devices: []deviceInfo{
+			{Device: devicemap.CPU, AvailableBytes: positive(h.AvailableBytes)}, {Device: devicemap.Disk}},
+		Memory: memoryInfo{Total: positive(h.TotalBytes), Available: positive(h.AvailableBytes), Limit: positive(h.LimitBytes)},
+		CPUs:   h.CPUs, Threads: h.Threads, Kernels: kernels.Names(), Builds: map[string]bool{"cuda": false},
+	}
+	if c.Probe || c.ProbeFile != "" {
+		o := probe.Options{MemoryBytes: h.AvailableBytes / 4}
+		if c.ProbeFile != "" {
+			o.Files = []string{c.ProbeFile}
+		}
+		var err error
+		if m.Rates, err = probe.Run(ctx, o); err != nil {
+			return err
+		}
+	}
+	if c.JSON {
+		return printJSON(out, m)
+	}
+	return m.print(out)
+}
+
+func positive(n int64) *int64 {
+	if n <= 0 {
+		return nil
+	}
+	return &n
+}
+
+func (m *machine) print(out output) error {
+	size := func(n *int64, none string) string {
+		if n == nil {
+			return none
+		}
+		return devicemap.FormatSize(*n)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "cpu\tmemory\t%s, %s available to this process\n", size(m.Memory.Total, "unknown"), size(m.Memory.Available, "unknown"))
+	fmt.Fprintf(w, "\tcontrol group\t%s\n", size(m.Memory.Limit, "no limit"))
+	fmt.Fprintf(w, "\tthreads\t%d on %d processors\n", m.Threads, m.CPUs)
+	fmt.Fprintf(w, "\tkernels\t%s (%s)\n", strings.Join(m.Kernels, ", "), m.System)
+	if m.Rates != nil {
+		for _, r := range m.Rates.Memory {
+			fmt.Fprintf(w, "\tmemory read\t%.1f GB/s with %d threads\n", r.BytesPerSecond/1e9, r.Threads)
+		}
+		for _, r := range m.Rates.Compute {
+			fmt.Fprintf(w, "\t%s weights\t%.1f GFLOPS with %d threads, %s\n", r.Weights, r.OperationsPerSecond/1e9, r.Threads, r.Variant)
+		}
+	}
+	fmt.Fprintln(w, "gpu\tnone\tthis build has no code for GPUs")
+	fmt.Fprintln(w, "disk\tweights\tstreamed from the checkpoint's own files")
+	if m.Rates != nil && m.Rates.Disk != nil {
+		how := "past the page cache"
+		if !m.Rates.Disk.Direct {
+			how = "through the page cache, as this file system allows no direct reads"
+		}
+		fmt.Fprintf(w, "\tread\t%.2f GB/s, %s\n", m.Rates.Disk.BytesPerSecond/1e9, how)
+	}
+	return w.Flush()
+}

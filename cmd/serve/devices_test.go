@@ -1,0 +1,43 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestDevices(t *testing.T) {
+	var m machine
+	parse(t, &m, "devices", "--json")
+	if m.Threads < 1 || m.CPUs < 1 || m.Kernels[len(m.Kernels)-1] != "go" || m.Rates != nil {
+		t.Errorf("%+v", m)
+	}
+	if len(m.Devices) != 2 || m.Devices[0].Device != "cpu" || m.Devices[1].Device != "disk" {
+		t.Errorf("devices: %+v", m.Devices)
+	}
+	text, _ := command(t, 0, "devices")
+	for _, want := range []string{"cpu", "kernels", "gpu", "none", "disk"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the table lacks %q:\n%s", want, text)
+		}
+	}
+}
+
+func TestDevicesProbe(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "weights")
+	if err := os.WriteFile(file, make([]byte, 1<<20), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var m machine
+	parse(t, &m, "devices", "--json", "--probe-file", file)
+	if m.Rates == nil || len(m.Rates.Memory) == 0 || m.Rates.Disk == nil || m.Rates.Disk.File != file {
+		t.Errorf("%+v", m.Rates)
+	}
+	if text, _ := command(t, 0, "devices", "--probe"); !strings.Contains(text, "GB/s") || !strings.Contains(text, "GFLOPS") {
+		t.Errorf("no rates in:\n%s", text)
+	}
+	if _, errs := command(t, 1, "devices", "--probe-file", file+".gone"); !strings.Contains(errs, ".gone") {
+		t.Errorf("a missing file: %s", errs)
+	}
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/meta"
+)
+
+// estimateCmd is serve estimate.
+type estimateCmd struct {
+	modelFlags
+	Dtypes      []string `help:"Dtypes of the weights to estimate for." enum:"float32,bfloat16,float16,int8,int4" default:"float32,bfloat16,float16,int8,int4" placeholder:"DTYPE,…"`
+	MaxModelLen int      `help:"Tokens of the keys and values that the host columns hold; without it the model's context, 4096 at most." placeholder:"N"`
+	JSON        bool     `name:"json" help:"Print one JSON object."`
+}
+
+// estimate is what serve estimate --json prints. Sizes are bytes. The sizes of layers,
+// weights and training are Accelerate's estimate-memory; fractions occur below a byte an
+// element.
+type estimate struct {
+	Model         string          `json:"model"`
+	ModelType     string          `json:"model_type"`
+	Parameters    int64           `json:"parameters"`
+	LargestLayers []string        `json:"largest_layers"`
+	KVTokens      int             `json:"kv_tokens"` // of host_bytes and least_bytes
+	DTypes        []dtypeEstimate `json:"dtypes"`
+}
+
+type dtypeEstimate struct {
+	DType        string    `json:"dtype"`
+	LargestLayer float64   `json:"largest_layer_bytes"`
+	Total        float64   `json:"total_bytes"`
+	Training     *float64  `json:"training_bytes"` // with Adam; null for integers
+	Parts        *training `json:"training"`
+	KVPer1K      int64     `json:"kv_bytes_per_1k_tokens"` // 1000 tokens
+	Activations  int64     `json:"activation_bytes"`
+	// Host is the server with all weights in memory, Least the one that streams them.
+	Host  int64 `json:"host_bytes"`
+	Least int64 `json:"least_bytes"`
+}
+
+// training is Accelerate's account of training with Adam: what each part takes, and the
+// largest of them, which is what it prints.
+type training struct {
+	Model     float64 `json:"model"`
+	Gradients float64 `json:"gradients"`
+	Optimizer float64 `json:"optimizer"`
+	Step      float64 `json:"step"`
+}
+
+// Run estimates from config.json alone.
+func (c *estimateCmd) Run(out output) error {
+	path, err := c.path()
+	if err != nil {
+		return err
+	}
+	if c.MaxModelLen < 0 {
+		return useErrorf("--max-model-len is %d; it is at least 0", c.MaxModelLen)
+	}
+	skeleton, checkpoint, err := skeletonAt(path)
+	if err != nil {
+		return err
+	}
+	if checkpoint != nil {
+		_ = checkpoint.Close() // only headers were read
+	}
+	e, err := c.estimate(skeleton)
+	if err != nil {
+		return err
+	}
+	if e.Model = path; path == "" {
+		e.Model = "the embedded demo model"
+	}
+	if c.JSON {
+		return printJSON(out, e)
+	}
+	return e.print(out)
+}
+
+func (c *estimateCmd) estimate(stored *meta.Model) (*estimate, error) {
+	skeleton, err := inFloat32(stored.Config)
+	if err != nil {
+		return nil, err
+	}
+	sizes, err := devicemap.ComputeModuleSizes(skeleton.Root, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	layer, names := sizes.LargestLayer(skeleton.NoSplitClasses)
+	e := &estimate{ModelType: stored.Config.ModelType, Parameters: skeleton.Root.NumParameters(), LargestLayers: names}
+	for _, dtype := range c.Dtypes {
+		size, err := devicemap.DTypeByteSize(dtype)
+		if err != nil {
+			return nil, err
+		}
+		o := dispatch.Options{Context: c.MaxModelLen, MaxSequences: servedSequences, KVDType: meta.BFloat16}
+		if dtype == "float32" {
+			o.KVDType = meta.Float32
+		}
+		needs, err := dispatch.NeedsOf(skeleton, o, dtype)
+		if err != nil {
+			return nil, err
+		}
+		e.KVTokens = needs.KVTokens
+		d := dtypeEstimate{DType: dtype, LargestLayer: layer * size / 4, Total: sizes.Total() * size / 4,
+			KVPer1K: 1000 * needs.KVPerToken, Activations: needs.Activations, Host: needs.All, Least: needs.Least}
+		d.Parts, d.Training = trainingOf(sizes.Total(), dtype)
+		e.DTypes = append(e.DTypes, d)
+	}
+	return e, nil
+}
+
+// servedSequences is the default of --max-batch.
+const servedSequences = 16
+
+// trainingOf is Accelerate's estimate of training a model whose weights take total bytes in
+// float32, with Adam, for a batch of 1: in float32, or mixed with a type of 16 bits. It has
+// none for integers.
+func trainingOf(total float64, dtype string) (parts *training, largest *float64) {
+	switch dtype {
+	case "float32":
+		parts = &training{Model: total, Gradients: total, Optimizer: 2 * total, Step: 4 * total}
+	case "bfloat16", "float16":
+		parts = &training{Model: total, Gradients: 1.5 * total, Optimizer: 2 * total, Step: 2 * total}
+	default:
+		return nil, nil
+	}
+	most := max(parts.Model, parts.Gradients, parts.Optimizer, parts.Step)
+	return parts, &most
+}
+
+// inFloat32 is the model that config describes with all weights in float32.
+func inFloat32(config *meta.Config) (*meta.Model, error) {
+	var fields map[string]any
+	d := json.NewDecoder(bytes.NewReader(config.Raw()))
+	d.UseNumber()
+	if err := d.Decode(&fields); err != nil {
+		return nil, err // not met: the config was read before
+	}
+	setFloat32(fields)
+	if text, ok := fields["text_config"].(map[string]any); ok {
+		setFloat32(text)
+	}
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		return nil, err
+	}
+	if config, err = meta.ReadConfig(raw); err != nil {
+		return nil, err
+	}
+	return meta.New(config, nil)
+}
+
+func setFloat32(fields map[string]any) {
+	delete(fields, "torch_dtype")
+	delete(fields, "quantization_config")
+	fields["dtype"] = "float32"
+}
+
+func (e *estimate) print(out output) error {
+	size := func(bytes float64) string { return devicemap.FormatSize(int64(bytes)) }
+	fmt.Fprintf(out, "%s: %s, %d parameters\n\n", e.Model, e.ModelType, e.Parameters)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "dtype\tlargest layer\ttotal\ttraining, Adam\tKV, 1k tokens\tactivations\thost, all\thost, least\t")
+	for _, d := range e.DTypes {
+		adam := "-"
+		if d.Training != nil {
+			adam = size(*d.Training)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", d.DType, size(d.LargestLayer), size(d.Total), adam,
+			size(float64(d.KVPer1K)), size(float64(d.Activations)), size(float64(d.Host)), size(float64(d.Least)))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	largest := strings.Join(e.LargestLayers[:min(len(e.LargestLayers), 1)], "")
+	if n := len(e.LargestLayers); n > 1 {
+		largest += fmt.Sprintf(" and %d like it", n-1)
+	}
+	_, err := fmt.Fprintf(out, "\nlargest layer: %s\nhost: a server with weights, keys and values of %d tokens, activations and 128 MiB of its own;\n"+
+		"all: every weight in memory; least: what can streams from the disk\n", largest, e.KVTokens)
+	return err
+}
