@@ -7,12 +7,12 @@ import (
 
 // mlp is down(act(gate(x)) · up(x)), or down(act(up(x))).
 type mlp struct {
-	path         string
-	act          meta.Activation
-	gate, up     *linear // or fused; without gate the act is of up
-	fused, down  *linear
-	interleaved  bool
-	inner, width int
+	path        string
+	act         meta.Activation
+	gate, up    *linear // or fused; without gate the act is of up
+	fused, down *linear
+	interleaved bool
+	inner       int
 }
 
 func (c *compiler) mlp(n Node, in int) (*mlp, error) {
