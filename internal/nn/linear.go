@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"slices"
+
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
@@ -233,7 +235,8 @@ func (c *Context) whole(path, name string, p *meta.Param) (backend.Matrix, bool)
 	return backend.Matrix{}, false
 }
 
-// vector is a parameter of one dimension, or absent where p is nil.
+// vector is a parameter of one dimension, or one of more in the order of its elements;
+// absent where p is nil.
 func (c *Context) vector(path, name string, p *meta.Param) tensor.Tensor {
 	if p == nil {
 		return tensor.Tensor{}
@@ -242,8 +245,15 @@ func (c *Context) vector(path, name string, p *meta.Param) tensor.Tensor {
 	if c.err != nil {
 		return tensor.Tensor{}
 	}
-	if t := parts[0].Tensor; len(parts) == 1 && t.Rank == 1 && t.Dims[0] == p.Shape[0] {
-		return t
+	m := parts[0].Matrix
+	if t := m.Tensor; len(parts) == 1 && slices.Equal(t.Dims[:t.Rank], p.Shape) {
+		if t.Rank == 1 {
+			return t
+		}
+		if !m.Transposed && m.Quant == nil && t.RowStride()*t.Rows() == t.Elements() {
+			t.Dims[0], t.Rank, t.Stride = t.Elements(), 1, 0
+			return t
+		}
 	}
 	c.fail("%s: %d pieces, the first of shape %v, wanted one of %v", meta.Join(path, name), len(parts), parts[0].Shape(), p.Shape)
 	return tensor.Tensor{}

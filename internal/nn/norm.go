@@ -10,6 +10,7 @@ type norm struct {
 	path         string
 	spec         *meta.NormSpec
 	weight, bias *meta.Param
+	each         []*norm // of each head, where they are modules of their own
 	width        int
 }
 
@@ -19,15 +20,41 @@ func (c *compiler) norm(n Node, in int) (*norm, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Dim < 1 || in%s.Dim != 0 {
-		return nil, at(n.Path, "a norm over %d channels of %d", s.Dim, in)
+	if s.Dim < 1 || in%s.Dim != 0 || (s.Heads > 0 && in != s.Heads*s.Dim) {
+		return nil, at(n.Path, "a norm over %d channels of %d, with weights for %d heads", s.Dim, in, s.Heads)
 	}
 	r := &norm{path: n.Path, spec: s, width: in}
-	if r.weight, err = c.param(n, "weight", true, s.Dim); err != nil {
+	if s.Heads > 0 && s.Each != "" {
+		r.each, err = c.eachNorm(n, s)
+		return r, err
+	}
+	shape := []int{s.Dim}
+	if s.Heads > 0 {
+		shape = []int{s.Heads, s.Dim}
+	}
+	if r.weight, err = c.param(n, "weight", true, shape...); err != nil {
 		return nil, err
 	}
-	r.bias, err = c.param(n, "bias", true, s.Dim)
+	r.bias, err = c.param(n, "bias", true, shape...)
 	return r, err
+}
+
+// eachNorm compiles the norms of heads that are modules of their own.
+func (c *compiler) eachNorm(n Node, s *meta.NormSpec) ([]*norm, error) {
+	list, err := c.child(n, "norms of the heads", s.Each)
+	if err != nil {
+		return nil, err
+	}
+	if len(list.Module.Children) != s.Heads {
+		return nil, at(list.Path, "%d norms for %d heads", len(list.Module.Children), s.Heads)
+	}
+	each := make([]*norm, s.Heads)
+	for i, child := range list.Module.Children {
+		if each[i], err = c.norm(Node{meta.Join(list.Path, child.Name), child.Resolve()}, s.Dim); err != nil {
+			return nil, err
+		}
+	}
+	return each, nil
 }
 
 // normNamed compiles the norm that a spec names, or none.
@@ -44,6 +71,13 @@ func (c *compiler) normNamed(n Node, role, name string, in int) (*norm, error) {
 
 // forward allows dst to be x.
 func (r *norm) forward(c *Context, dst, x tensor.Tensor) {
+	if r.each != nil {
+		for i, head := range r.each {
+			from, to := i*r.spec.Dim, (i+1)*r.spec.Dim
+			head.forward(c, dst.Columns(from, to), x.Columns(from, to))
+		}
+		return
+	}
 	weight, bias := c.vector(r.path, "weight", r.weight), c.vector(r.path, "bias", r.bias)
 	if c.err == nil {
 		c.backend.Norm(dst, x, weight, bias, *r.spec)

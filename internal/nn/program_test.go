@@ -97,6 +97,11 @@ func TestCompileErrors(t *testing.T) {
 		{"embedding elsewhere", func(m *meta.Module) { m.Spec.(*meta.CausalLMSpec).Embed = "a.b" }, `no child "a.b"`},
 		{"no spec", func(m *meta.Module) { m.Spec = nil }, "spec of type <nil>"},
 		{"nil spec", func(m *meta.Module) { m.Child("norm").Spec = (*meta.NormSpec)(nil) }, "nn: norm: spec of type"},
+		{"norms for other heads", func(m *meta.Module) { m.Child("norm").Spec.(*meta.NormSpec).Heads = 3 }, "weights for 3 heads"},
+		{"norms of heads that are not there", func(m *meta.Module) {
+			s := m.Child("norm").Spec.(*meta.NormSpec)
+			s.Dim, s.Heads, s.Each = 6, 4, "norms"
+		}, `nn: norm: no child "norms"`},
 		{"head narrower", func(m *meta.Module) { m.Child("head").Spec.(*meta.LinearSpec).In = 8 }, "nn: head: a linear map of 8 columns on 24"},
 		{"misshapen weight", func(m *meta.Module) { m.Child("head").Params[0].Shape = []int{24, 32} }, "nn: head.weight: parameter of shape [24 32], wanted [32 24]"},
 		{"no weight", func(m *meta.Module) { m.Child("head").Params = nil }, `nn: head: no parameter "weight"`},

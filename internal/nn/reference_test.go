@@ -58,8 +58,20 @@ func (r reference) linear(m *meta.Module, x rows) rows {
 
 func (r reference) norm(m *meta.Module, x rows) rows {
 	s := m.Spec.(*meta.NormSpec)
-	weight, bias := r.vector(m, "weight"), r.vector(m, "bias")
 	y := make(rows, len(x))
+	if s.Each != "" {
+		for h, child := range m.Find(s.Each).Children {
+			head := make(rows, len(x))
+			for i, v := range x {
+				head[i] = v[h*s.Dim : (h+1)*s.Dim]
+			}
+			for i, v := range r.norm(child, head) {
+				y[i] = append(y[i], v...)
+			}
+		}
+		return y
+	}
+	weight, bias := r.vector(m, "weight"), r.vector(m, "bias")
 	for i, v := range x {
 		for begin := 0; begin < len(v); begin += s.Dim {
 			mean, square := 0.0, 0.0
@@ -74,6 +86,9 @@ func (r reference) norm(m *meta.Module, x rows) rows {
 			}
 			for k, a := range group {
 				a = (a - mean) / math.Sqrt(square+float64(s.Eps))
+				if s.Heads > 0 { // a row of weights for each head
+					k += begin
+				}
 				if weight != nil {
 					a *= weight[k] + float64(s.Offset)
 				}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/heftai/heft/internal/backend"
@@ -44,6 +45,21 @@ func separate(b *meta.Builder, bias bool, edit func(a *meta.Builder, s *meta.Att
 // rmsNorm adds a norm whose weight counts from offset.
 func rmsNorm(b *meta.Builder, name string, dim int, eps, offset float32) {
 	b.Child(name, "Norm").Runs(meta.KindNorm, &meta.NormSpec{Dim: dim, Eps: eps, Offset: offset}).Param("weight", dim)
+}
+
+// headNorms adds a layer norm of each head, with weights of its own for each head: rows
+// of one parameter or modules.
+func headNorms(b *meta.Builder, name string, dim, heads int, modules bool) {
+	s := meta.NormSpec{Dim: dim, Eps: 1e-5, Layer: true, Heads: heads}
+	if !modules {
+		b.Child(name, "Norm").Runs(meta.KindNorm, &s).Param("weight", heads, dim)
+		return
+	}
+	s.Each = "norms"
+	list := b.Child(name, "Norms").Runs(meta.KindNorm, &s).Child("norms", "List")
+	for i := range heads {
+		list.LayerNorm(strconv.Itoa(i), dim, 1e-5, i%2 == 0)
+	}
 }
 
 func gated(b *meta.Builder, name string) {
@@ -143,6 +159,22 @@ func projectionCases() []blockCase {
 				s.QNorm, s.KNorm, s.Rope.Interleaved, s.ValueDim = "qn", "kn", true, 4
 				rmsNorm(a, "qn", s.Heads*s.HeadDim, 1e-6, 0)
 				rmsNorm(a, "kn", s.KVHeads*s.HeadDim, 1e-6, 0)
+			})
+			gated(b, "mlp")
+		}, nil},
+		{"norms with weights of each head, window and softcap", func(b *meta.Builder) {
+			separate(preNorms(b, meta.BlockSpec{}), false, func(a *meta.Builder, s *meta.AttentionSpec) {
+				s.QNorm, s.KNorm, s.Window, s.Softcap = "qn", "kn", 5, 1.5
+				headNorms(a, "qn", s.HeadDim, s.Heads, false)
+				headNorms(a, "kn", s.HeadDim, s.KVHeads, false)
+			})
+			gated(b, "mlp")
+		}, nil},
+		{"norms of heads as modules of their own", func(b *meta.Builder) {
+			separate(preNorms(b, meta.BlockSpec{}), true, func(a *meta.Builder, s *meta.AttentionSpec) {
+				s.QNorm, s.KNorm, s.Rope.Dim = "qn", "kn", 4
+				headNorms(a, "qn", s.HeadDim, s.Heads, true)
+				headNorms(a, "kn", s.HeadDim, s.KVHeads, true)
 			})
 			gated(b, "mlp")
 		}, nil},
