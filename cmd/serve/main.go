@@ -2,7 +2,9 @@
 //
 //	serve [--model M] [--device-map auto] …   answer OpenAI requests
 //	serve plan M                              show where the model's layers would live
+//	serve estimate M                          what memory it takes, dtype by dtype
 //	serve bench M                             measure prompt and decode speed
+//	serve devices                             what this machine has to run models on
 //
 // This package reads flags, HEFT_* variables and the file of --config, turns them into
 // values, wires the packages together and stops them in order. It is the only reader of
