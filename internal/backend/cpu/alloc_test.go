@@ -32,6 +32,13 @@ func TestOperationsAllocateNothing(t *testing.T) {
 	list, shares := []int32{0, 3, 1, 2, 4}, make([]float32, n)
 	moe := &meta.MoESpec{TopK: 1, Groups: 4, TopGroups: 2, Score: meta.ScoreSigmoid}
 	none := tensor.Tensor{}
+	quantised := backend.Matrix{Tensor: w.Tensor, Quant: &backend.Quant{Width: dim, Scales: zeros(rows * dim), Zeros: zeros(rows * dim)}}
+	formats := [...]meta.Quant{
+		meta.QuantFP8:   {Format: meta.QuantFP8, Rows: 16, Columns: 16},
+		meta.QuantMXFP4: {Format: meta.QuantMXFP4, Rows: 1, Columns: 32},
+		meta.QuantGPTQ:  {Format: meta.QuantGPTQ, Rows: 32, Columns: 1},
+		meta.QuantAWQ:   {Format: meta.QuantAWQ, Rows: 32, Columns: 1},
+	}
 	for _, threads := range []int{1, 2} {
 		b := open(t, threads, "")
 		defer b.Close()
@@ -41,6 +48,11 @@ func TestOperationsAllocateNothing(t *testing.T) {
 			b.Linear(wide, y, w, bias)
 			b.Linear(wide, y, turned, bias)
 			b.Linear(wide.Slice(0, 1), y.Slice(0, 1), turned, none)
+			for f := meta.QuantFP8; f <= meta.QuantAWQ; f++ {
+				quantised.Quant.Quant = &formats[f]
+				b.Linear(wide, y, quantised, bias)
+				b.Linear(wide.Slice(0, 1), y.Slice(0, 1), quantised, bias)
+			}
 			b.Rope(x, 16, x.Columns(0, 8), x.Columns(8, 16), false)
 			b.StoreKV(kv, x, y, list)
 			b.Attention(y, x, kv, spans, backend.AttentionArgs{Heads: 4, KVHeads: 4, Dim: 16, ValueDim: 16, Scale: 1, Sinks: tensor.Floats(shares[:4], 4)})

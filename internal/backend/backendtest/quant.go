@@ -1,0 +1,306 @@
+package backendtest
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// coded is a quantised matrix of made-up codes, and its values by the formats' formulas.
+type coded struct {
+	name                         string
+	spec                         meta.Quant
+	dtype, scaleType             meta.DType
+	rows, cols                   int
+	codes, scales, zeros, groups []byte
+	values                       []float32
+}
+
+// codedCases are all formats in sizes with partial blocks and tails.
+func (e *env) codedCases() []coded {
+	var out []coded
+	for _, s := range []struct{ rows, cols int }{{1, 1}, {3, 7}, {17, 31}, {129, 140}, {136, 257}} {
+		for _, d := range []meta.DType{meta.Float32, meta.BFloat16} {
+			out = append(out, e.fp8(s.rows, s.cols, d, 128))
+		}
+	}
+	out = append(out, e.fp8(40, 50, meta.Float16, 16))
+	for _, s := range []struct{ rows, cols int }{{1, 32}, {7, 64}, {130, 96}} {
+		out = append(out, e.mxfp4(s.rows, s.cols))
+	}
+	for _, s := range []struct{ rows, cols, group int }{{8, 8, 8}, {32, 40, 32}, {160, 136, 32}, {264, 264, 128}} {
+		out = append(out, e.nibbles(meta.QuantGPTQ, s.rows, s.cols, s.group), e.nibbles(meta.QuantAWQ, s.rows, s.cols, s.group))
+	}
+	shuffled := e.nibbles(meta.QuantGPTQ, 64, 24, 32)
+	shuffled.shuffle()
+	return append(out, shuffled)
+}
+
+func (e *env) randomBytes(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(e.random.Uint32())
+	}
+	return b
+}
+
+// fp8 has no NaN among its codes; testQuantisedNaN adds one.
+func (e *env) fp8(rows, cols int, scaleType meta.DType, block int) coded {
+	down, across := (rows+block-1)/block, (cols+block-1)/block
+	scales := e.values(down * across)
+	c := coded{
+		name: name("fp8", rows, cols, scaleType), dtype: meta.Float8E4M3, scaleType: scaleType, rows: rows, cols: cols,
+		spec:  meta.Quant{Format: meta.QuantFP8, Rows: block, Columns: block},
+		codes: e.randomBytes(rows * cols), scales: encode(scaleType, scales),
+	}
+	scales = rounded(scaleType, scales)
+	for i, code := range c.codes {
+		if code&0x7f == 0x7f {
+			c.codes[i]--
+		}
+		c.values = append(c.values, e4m3(c.codes[i])*scales[i/cols/block*across+i%cols/block])
+	}
+	return c
+}
+
+// e4m3 is (-1)^s · 2^(e-7) · 1.m, or 2^-6 · 0.m where e is 0.
+func e4m3(code byte) float32 {
+	exponent, mantissa := int(code>>3&15), float64(code&7)/8
+	v := math.Ldexp(mantissa, -6)
+	if exponent > 0 {
+		v = math.Ldexp(1+mantissa, exponent-7)
+	}
+	if code&0x7f == 0x7f {
+		v = math.NaN()
+	}
+	if code&0x80 != 0 {
+		v = -v
+	}
+	return float32(v)
+}
+
+func (e *env) mxfp4(rows, cols int) coded {
+	c := coded{
+		name: name("mxfp4", rows, cols), dtype: meta.Uint8, scaleType: meta.Uint8, rows: rows, cols: cols,
+		spec:  meta.Quant{Format: meta.QuantMXFP4, Rows: 1, Columns: 32},
+		codes: e.randomBytes(rows * cols / 2), scales: e.randomBytes(rows * cols / 32),
+	}
+	for i := range c.scales {
+		c.scales[i] = 117 + c.scales[i]%20
+	}
+	c.scales[len(c.scales)-1] = 0 // the least power of two
+	for i := range rows * cols {
+		code := c.codes[i/2] >> (i % 2 * 4)
+		v := []float64{0, 0.5, 1, 1.5, 2, 3, 4, 6}[code&7]
+		if code&8 != 0 {
+			v = -v
+		}
+		c.values = append(c.values, float32(math.Ldexp(v, int(c.scales[i/32])-127)))
+	}
+	return c
+}
+
+// nibbles is QuantGPTQ or QuantAWQ for [inputs, outputs].
+func (e *env) nibbles(f meta.QuantFormat, rows, cols, group int) coded {
+	groups := (rows + group - 1) / group
+	c := coded{
+		name: name(f, rows, cols, group), dtype: meta.Int32, scaleType: meta.Float16, rows: rows, cols: cols,
+		spec:  meta.Quant{Format: f, Rows: group, Columns: 1},
+		codes: e.randomBytes(rows * cols / 2), zeros: e.randomBytes(groups * cols / 2),
+		scales: encode(meta.Float16, e.values(groups*cols)),
+	}
+	if f == meta.QuantGPTQ {
+		c.spec.ZeroBias = 1
+	}
+	c.unpack(func(row int) int { return row / group })
+	return c
+}
+
+// shuffle gives rows groups in another order.
+func (c *coded) shuffle() {
+	count := (c.rows + c.spec.Rows - 1) / c.spec.Rows
+	group := func(row int) int { return (row*5 + 1) % count }
+	for r := range c.rows {
+		c.groups = binary.LittleEndian.AppendUint32(c.groups, uint32(group(r)))
+	}
+	c.name += "shuffled"
+	c.unpack(group)
+}
+
+// unpack computes the values of integers of four bits.
+func (c *coded) unpack(group func(row int) int) {
+	order := [8]int{0, 1, 2, 3, 4, 5, 6, 7} // of columns in a word
+	if c.spec.Format == meta.QuantAWQ {
+		order = [8]int{0, 4, 1, 5, 2, 6, 3, 7} // where column i stands
+	}
+	nibble := func(b []byte, word, place int) int {
+		return int(binary.LittleEndian.Uint32(b[4*word:]) >> (4 * place) & 15)
+	}
+	scales := decode(meta.Float16, c.scales)
+	c.values = nil
+	for r := range c.rows {
+		g := group(r)
+		for k := range c.cols {
+			q := nibble(c.codes, r/8*c.cols+k, r%8)
+			if c.spec.Format == meta.QuantAWQ {
+				q = nibble(c.codes, r*c.cols/8+k/8, order[k%8])
+			}
+			zero := nibble(c.zeros, g*c.cols/8+k/8, order[k%8]) + c.spec.ZeroBias
+			c.values = append(c.values, float32(q-zero)*scales[g*c.cols+k])
+		}
+	}
+}
+
+// raw puts bytes on the device, offset bytes from an aligned address.
+func (e *env) raw(data []byte, d meta.DType, offset int) tensor.Tensor {
+	e.Helper()
+	t, err := e.New(meta.Uint8, offset+len(data))
+	if err != nil {
+		e.Fatal(err)
+	}
+	host, err := tensor.Of(append(make([]byte, offset), data...), meta.Uint8, offset+len(data))
+	if err != nil {
+		e.Fatal(err)
+	}
+	if err := e.Copy(t, host); err != nil {
+		e.Fatal(err)
+	}
+	t = t.Slice(offset, offset+len(data))
+	t.DType, t.Dims[0] = d, len(data)*8/d.Bits()
+	return t
+}
+
+// matrix puts c on the device.
+func (e *env) matrix(c *coded, offset int) backend.Matrix {
+	e.Helper()
+	q := &backend.Quant{Quant: &c.spec, Width: c.cols, Scales: e.raw(c.scales, c.scaleType, offset)}
+	if c.zeros != nil {
+		q.Zeros = e.raw(c.zeros, meta.Int32, offset)
+	}
+	if c.groups != nil {
+		q.Index = e.raw(c.groups, meta.Int32, offset)
+	}
+	t := e.raw(c.codes, c.dtype, offset)
+	t.Rank, t.Dims = 2, [tensor.MaxRank]int{c.rows, c.cols}
+	return backend.Matrix{Tensor: t, Quant: q}
+}
+
+// testQuantised: a quantised weight gives the bits of its values as float32, whatever
+// the number of tokens, the alignment and the view.
+func testQuantised(e *env) {
+	for _, c := range e.codedCases() {
+		plain := backend.Matrix{Tensor: e.floats(c.values, c.rows, c.cols)}
+		for _, offset := range []int{0, 7} {
+			e.sameProducts(c.name, e.matrix(&c, offset), plain, 1, 2, 4, 5, 40)
+		}
+		e.sameViews(&c, plain)
+		e.sameRows(&c, plain)
+	}
+}
+
+// sameProducts multiplies with both, as they are and transposed, by numbers of tokens.
+func (e *env) sameProducts(what string, m, plain backend.Matrix, counts ...int) {
+	e.Helper()
+	for _, transposed := range []bool{false, true} {
+		m.Transposed, plain.Transposed = transposed, transposed
+		for _, tokens := range counts {
+			x := e.floats(e.values(tokens*m.InCols()), tokens, m.InCols())
+			bias := e.floats(e.values(m.OutRows()), m.OutRows())
+			got, want := e.linear(x, m, bias), e.linear(x, plain, bias)
+			sameBits(e, name(what, "transposed", transposed, "tokens", tokens), got, want)
+			if tokens == 4 {
+				got := e.linear(x.Slice(2, 3), m, bias)
+				sameBits(e, name(what, "transposed", transposed, "a token alone"), got, want[2*m.OutRows():3*m.OutRows()])
+			}
+			e.Free(x)
+			e.Free(bias)
+		}
+	}
+}
+
+// sameViews cuts rows and columns where blocks, words and bytes are whole and where they
+// are not, and takes every second row.
+func (e *env) sameViews(c *coded, plain backend.Matrix) {
+	e.Helper()
+	m := e.matrix(c, 0)
+	for _, begin := range []int{1, 2, c.rows / 2, c.rows - 1} {
+		if begin < c.rows {
+			what := name(c.name, "from row", begin)
+			e.sameProducts(what, m.CutRows(begin, c.rows), plain.CutRows(begin, c.rows), 1, 5)
+			step, plainStep := m.CutRows(begin, c.rows), plain.CutRows(begin, c.rows)
+			step.RowStep, plainStep.RowStep = 2, 2
+			x := e.floats(e.values(3*c.cols), 3, c.cols)
+			sameBits(e, name(what, "every second"), e.linear(x, step, tensor.Tensor{}), e.linear(x, plainStep, tensor.Tensor{}))
+		}
+	}
+	for _, begin := range []int{1, 3, 8, c.cols / 2, c.cols - 1} {
+		if end := c.cols - begin/3; begin < end {
+			what := name(c.name, "columns", begin, end)
+			e.sameProducts(what, m.CutColumns(begin, end), plain.CutColumns(begin, end), 1, 5)
+			step, plainStep := m.CutColumns(begin, end), plain.CutColumns(begin, end)
+			step.RowStep, plainStep.RowStep, step.Transposed, plainStep.Transposed = 2, 2, true, true
+			x := e.floats(e.values(3*c.rows), 3, c.rows)
+			sameBits(e, name(what, "every second"), e.linear(x, step, tensor.Tensor{}), e.linear(x, plainStep, tensor.Tensor{}))
+		}
+	}
+}
+
+// sameRows looks rows up.
+func (e *env) sameRows(c *coded, plain backend.Matrix) {
+	e.Helper()
+	ids := []int32{int32(c.rows - 1), 0, int32(c.rows / 2)}
+	got, want := e.empty(len(ids), c.cols), e.empty(len(ids), c.cols)
+	e.Embed(got, e.matrix(c, 3), ids, 1)
+	e.Embed(want, plain, ids, 1)
+	sameBits(e, name(c.name, "rows"), e.read(got), e.read(want))
+}
+
+// testQuantisedNaN: a NaN among codes or scales reaches the elements it belongs to.
+func testQuantisedNaN(e *env) {
+	for _, code := range []byte{0x7f, 0xff} {
+		c := e.fp8(19, 40, meta.Float32, 16)
+		for _, at := range []int{0, 7, 16, 39} {
+			c.codes[5*c.cols+at] = code
+			x := e.floats(e.values(2*c.cols), 2, c.cols)
+			for i, v := range e.linear(x, e.matrix(&c, 0), tensor.Tensor{}) {
+				if math.IsNaN(float64(v)) != (i%c.rows == 5) {
+					e.Fatalf("fp8 with code %#x at column %d of row 5: row %d of the result is %v", code, at, i%c.rows, v)
+				}
+			}
+			c.codes[5*c.cols+at] = 0
+		}
+	}
+	c := e.mxfp4(9, 64)
+	c.scales[2*4+1] = 255
+	x := e.floats(e.values(c.cols), 1, c.cols)
+	for i, v := range e.linear(x, e.matrix(&c, 0), tensor.Tensor{}) {
+		if math.IsNaN(float64(v)) != (i == 4) {
+			e.Fatalf("mxfp4 with a scale of NaN in row 4: row %d of the result is %v", i, v)
+		}
+	}
+}
+
+// testQuantisedErrors: codes, scales and groups that are not there are errors.
+func testQuantisedErrors(e *env) {
+	for _, c := range e.codedCases() {
+		for what, spoil := range map[string]func(m *backend.Matrix){
+			"codes":  func(m *backend.Matrix) { m.Data = m.Data[:len(m.Data)-1] },
+			"scales": func(m *backend.Matrix) { m.Quant.Scales.Data = nil },
+			"view":   func(m *backend.Matrix) { m.Row++ },
+			"width":  func(m *backend.Matrix) { m.Col++ },
+			"group":  func(m *backend.Matrix) { m.Quant.Index = e.raw(make([]byte, 4), meta.Int32, 0) },
+		} {
+			m := e.matrix(&c, 0)
+			if spoil(&m); what == "group" && c.groups == nil {
+				continue
+			}
+			e.Linear(e.empty(1, c.rows), e.floats(e.values(c.cols), 1, c.cols), m, tensor.Tensor{})
+			if e.Sync() == nil {
+				e.Errorf("%s: wrong %s were taken", c.name, what)
+			}
+		}
+	}
+}

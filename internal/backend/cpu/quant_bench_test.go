@@ -1,0 +1,58 @@
+package cpu_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// BenchmarkQuantised is a token, and a prompt, through a stack of weights of 4096 × 4096 in
+// each format, on one thread. Bytes are those that are stored.
+func BenchmarkQuantised(b *testing.B) {
+	const n, layers = 4096, 8
+	for _, f := range []struct {
+		meta.Quant
+		bits int
+	}{
+		{meta.Quant{}, 16},
+		{meta.Quant{Format: meta.QuantFP8, Rows: 128, Columns: 128}, 8},
+		{meta.Quant{Format: meta.QuantMXFP4, Rows: 1, Columns: 32}, 4},
+		{meta.Quant{Format: meta.QuantGPTQ, Rows: 128, Columns: 1}, 4},
+		{meta.Quant{Format: meta.QuantAWQ, Rows: 128, Columns: 1}, 4},
+	} {
+		for _, tokens := range []int{1, 128} {
+			b.Run(fmt.Sprintf("%v/%d", f.Format, tokens), func(b *testing.B) {
+				host := open(b, 1, "")
+				defer host.Close()
+				stack, err := host.New(meta.Uint8, layers, n*n*f.bits/8)
+				if err != nil {
+					b.Fatal(err)
+				}
+				for i := range stack.Data {
+					stack.Data[i] = byte(i%7 | 0x30)
+				}
+				scales, offsets := zeros(n*n/32), zeros(n*n/32)
+				x, y := zeros(tokens, n), zeros(tokens, n)
+				b.SetBytes(stack.Bytes())
+				for b.Loop() {
+					for i := range layers {
+						t := stack.Index(i)
+						w := backend.Matrix{Tensor: tensor.Tensor{DType: meta.BFloat16, Rank: 2, Dims: [tensor.MaxRank]int{n, n}, Data: t.Data}}
+						if f.Format != meta.QuantNone {
+							w.Quant = &backend.Quant{Quant: &f.Quant, Width: n, Scales: scales, Zeros: offsets}
+							w.Transposed = f.Format >= meta.QuantGPTQ
+						}
+						host.Linear(y, x, w, tensor.Tensor{})
+					}
+				}
+				if err := host.Sync(); err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(n*n*layers)*float64(tokens)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "Gmul/s")
+			})
+		}
+	}
+}
