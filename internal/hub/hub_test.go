@@ -38,7 +38,7 @@ type fakeHub struct {
 	files        map[string][]byte
 	commit       string
 	bareListing  bool // no sizes and hashes in it
-	resolve, cut func(w http.ResponseWriter, r *http.Request, name string) bool
+	resolve, cut hook // answer for the hub, and where big files lie
 	list         func(w http.ResponseWriter, r *http.Request) bool
 
 	mu    sync.Mutex
@@ -73,6 +73,13 @@ func (h *fakeHub) note(r *http.Request, name string) {
 	h.log = append(h.log, strings.TrimSpace(r.Method+" "+name+" "+r.Header.Get("Range")))
 }
 
+// sent is how many bytes the second server sent.
+func (h *fakeHub) sent() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.bytes
+}
+
 // requests is those seen of a method, and forgets all.
 func (h *fakeHub) requests(method string) []string {
 	h.mu.Lock()
@@ -85,6 +92,21 @@ func (h *fakeHub) requests(method string) []string {
 	}
 	h.log = nil
 	return some
+}
+
+type hook = func(w http.ResponseWriter, r *http.Request, name string) bool
+
+func (h *fakeHub) hooks() (resolve, cut hook) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.resolve, h.cut
+}
+
+// behave replaces the hooks, while requests may still be answered.
+func (h *fakeHub) behave(resolve, cut hook) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.resolve, h.cut = resolve, cut
 }
 
 func (h *fakeHub) serveHub(w http.ResponseWriter, r *http.Request) {
@@ -107,7 +129,7 @@ func (h *fakeHub) serveHub(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Linked-Etag", `"`+hashOf(name, body)+`"`)
 		w.Header().Set("X-Linked-Size", fmt.Sprint(len(body)))
 	}
-	if h.resolve != nil && h.resolve(w, r, name) {
+	if hook, _ := h.hooks(); hook != nil && hook(w, r, name) {
 		return
 	}
 	if isLFS(name) {
@@ -125,7 +147,7 @@ func (h *fakeHub) serveCDN(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "" {
 		h.t.Errorf("the token was sent to another host, for %s", name)
 	}
-	if h.cut != nil && h.cut(w, r, name) {
+	if _, hook := h.hooks(); hook != nil && hook(w, r, name) {
 		return
 	}
 	w.Header().Set("ETag", `"cdn-1"`)

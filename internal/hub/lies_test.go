@@ -89,7 +89,7 @@ func TestLies(t *testing.T) {
 					t.Errorf("the cache holds %v", found)
 				}
 			}
-			h.cut, h.resolve = nil, nil
+			h.behave(nil, nil)
 			h.wantFiles(pullAll(t, c), "config.json", name) // an honest server is enough
 		})
 	}

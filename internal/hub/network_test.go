@@ -256,7 +256,7 @@ func TestCancel(t *testing.T) {
 	if _, err := c.Pull(ctx, repo, PullOptions{}); !errors.Is(err, why) {
 		t.Errorf("error %v", err)
 	}
-	h.cut = nil
+	h.behave(nil, nil)
 	h.wantFiles(pullAll(t, c), needed...)
 }
 
@@ -278,7 +278,7 @@ func interrupt(t *testing.T, h *fakeHub, c *Client) {
 	}
 	_, err := c.Pull(t.Context(), repo, PullOptions{})
 	wantKind(t, err, Refused, "model.safetensors")
-	h.cut = nil
+	h.behave(nil, nil)
 	h.requests("GET")
 }
 
@@ -287,10 +287,10 @@ func TestResume(t *testing.T) {
 	cache := t.TempDir()
 	interrupt(t, h, h.client(cache))
 	var condition atomic.Value
-	h.cut = func(_ http.ResponseWriter, r *http.Request, _ string) bool {
+	h.behave(nil, func(_ http.ResponseWriter, r *http.Request, _ string) bool {
 		condition.Store(r.Header.Get("If-Range"))
 		return false
-	}
+	})
 	s := pullAll(t, h.client(cache))
 	h.wantFiles(s, "config.json", "model.safetensors")
 	want := int64(len(h.files["model.safetensors"]) - 5000)
@@ -303,7 +303,7 @@ func TestResumeOfAFileThatChanged(t *testing.T) {
 	h := newHub(t, weights())
 	cache := t.TempDir()
 	interrupt(t, h, h.client(cache))
-	h.cut = func(w http.ResponseWriter, r *http.Request, name string) bool {
+	h.behave(nil, func(w http.ResponseWriter, r *http.Request, name string) bool {
 		w.Header().Set("ETag", `"cdn-2"`) // If-Range does not hold: all of it comes
 		if r.Header.Get("If-Range") != "" && r.Header.Get("If-Range") != `"cdn-2"` {
 			_, _ = w.Write(h.files[name])
@@ -311,7 +311,7 @@ func TestResumeOfAFileThatChanged(t *testing.T) {
 		}
 		sendPart(w, r, h.files[name], `"cdn-2"`)
 		return true
-	}
+	})
 	h.wantFiles(pullAll(t, h.client(cache)), "config.json", "model.safetensors")
 }
 

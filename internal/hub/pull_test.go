@@ -201,12 +201,12 @@ func TestAnInterruptedPullLeavesTheRefAlone(t *testing.T) {
 	old := pullAll(t, c)
 	h.commit = strings.Repeat("b", 40)
 	h.files["model-2.safetensors"] = shard("b", 6000)
-	h.cut = func(w http.ResponseWriter, _ *http.Request, name string) bool {
+	h.behave(nil, func(w http.ResponseWriter, _ *http.Request, name string) bool {
 		if name == "model-2.safetensors" {
 			w.WriteHeader(http.StatusForbidden)
 		}
 		return name == "model-2.safetensors"
-	}
+	})
 	_, err := c.Pull(t.Context(), repo, PullOptions{})
 	wantKind(t, err, Refused)
 	if dir, err := c.Cached(repo, ""); err != nil || dir != old.Dir {
@@ -270,8 +270,8 @@ func TestTwoProcesses(t *testing.T) {
 			want += int64(len(b))
 		}
 	}
-	if h.bytes != want {
-		t.Errorf("%d bytes were sent, want each once: %d", h.bytes, want)
+	if sent := h.sent(); sent != want {
+		t.Errorf("%d bytes were sent, want each once: %d", sent, want)
 	}
 }
 

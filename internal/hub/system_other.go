@@ -2,14 +2,10 @@
 
 package hub
 
-import (
-	"errors"
-	"os"
-	"syscall"
-)
+import "os"
 
 // lockFile locks nothing: two processes then fetch the same bytes to the same places.
 func lockFile(*os.File) error { return nil }
 
-// diskFull reports whether a write failed for want of space.
-func diskFull(err error) bool { return errors.Is(err, syscall.ENOSPC) }
+// diskFull reports whether a write failed for want of space, which is not known here.
+func diskFull(error) bool { return false }
