@@ -129,16 +129,24 @@ func wholeNumber(raw json.RawMessage) (int64, error) {
 	return int64(v), nil
 }
 
-// ids reads a list of token ids.
-func (f *fields) ids(name string, to *[]int32) {
-	if raw, ok := f.get(name); ok {
-		var list []int32
-		if json.Unmarshal(raw, &list) != nil {
-			f.wrongType(name, "a list of token ids", raw)
+// ids reads a list of token ids below vocab.
+func (f *fields) ids(name string, to *[]int32, vocab int) {
+	raw, ok := f.get(name)
+	if !ok {
+		return
+	}
+	var list []int32
+	if json.Unmarshal(raw, &list) != nil || bytes.Contains(raw, []byte("null")) {
+		f.wrongType(name, "a list of token ids", raw)
+		return
+	}
+	for _, id := range list {
+		if id < 0 || int(id) >= vocab {
+			f.fail(name, "Invalid value for '%s': %d is not one of the %d token ids.", name, id, vocab)
 			return
 		}
-		*to = list
 	}
+	*to = list
 }
 
 // object reads a field that is an object of its own.

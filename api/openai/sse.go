@@ -75,25 +75,26 @@ func (e *events) next(ctx context.Context, runs *generate.Runs, every time.Durat
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			return p, err
 		}
-		if err := e.line(": still at work"); err != nil {
-			return p, err
+		if e.line(": still at work") != nil {
+			return p, errSent
 		}
 	}
 }
 
-// each hands parts to f until all are there. What goes wrong before the first event is
-// returned; afterwards it is an event of its own, and the stream ends without its end mark.
+// each hands parts to f, which sends them, until all are there. What goes wrong before the
+// first event is returned; afterwards it is an event of its own, and the stream ends
+// without its end mark.
 func (e *events) each(ctx context.Context, runs *generate.Runs, every time.Duration, f func(generate.Part) error) error {
 	for {
 		p, err := e.next(ctx, runs, every)
-		if err == nil {
-			err = f(p)
-		}
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return e.fail(err)
+		}
+		if f(p) != nil {
+			return errSent // the client has gone away
 		}
 	}
 }
@@ -102,7 +103,7 @@ func (e *events) each(ctx context.Context, runs *generate.Runs, every time.Durat
 var errSent = errors.New("openai: answered")
 
 func (e *events) fail(err error) error {
-	if !e.started {
+	if !e.started || errors.Is(err, errSent) {
 		return err
 	}
 	wire := AsError(err)

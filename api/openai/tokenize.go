@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"math"
 	"net/http"
 
 	"github.com/heftai/heft/api/generate"
@@ -101,7 +102,7 @@ func (s *Server) detokenize(r *http.Request) (*detokenized, error) {
 		return nil, err
 	}
 	var list []int32
-	if f.ids("tokens", &list); list == nil {
+	if f.ids("tokens", &list, math.MaxInt32); list == nil {
 		f.fail("tokens", "Missing required parameter: 'tokens'.")
 	}
 	if f.err != nil {

@@ -1,0 +1,120 @@
+package openai
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/generate/generatetest"
+	"github.com/heftai/heft/internal/engine"
+	"github.com/heftai/heft/internal/engine/enginetest"
+)
+
+// fuzzed is a quick model with text.
+func fuzzed(f *testing.F) *generate.Model {
+	return generatetest.Spoken(f, &enginetest.Model{MaxLen: 256}, engine.Options{})
+}
+
+// checkRefusal fails unless err blames the request.
+func checkRefusal(t *testing.T, err error) {
+	t.Helper()
+	var own *generate.Error
+	if !errors.As(err, &own) || AsError(err).Status/100 != 4 || own.Message == "" {
+		t.Errorf("not the client's error: %#v", err)
+	}
+}
+
+func FuzzCompletionRequest(f *testing.F) {
+	for _, seed := range []string{
+		`{"prompt": "hi", "max_tokens": 3, "temperature": 0.5, "stop": ["a", "b"], "logit_bias": {"10": -3.5}}`,
+		`{"prompt": [1, 2, 3], "echo": true, "logprobs": 2, "n": 2, "seed": -1, "stream": true, "stream_options": {"include_usage": true}}`,
+		`{"prompt": [[1], [2, 3]], "best_of": 1, "suffix": null, "ignore_eos": true, "stop_token_ids": [7]}`,
+		`{"prompt": ["a", "b"], "model": "fake", "top_k": 5.0, "min_p": 1e-3}`,
+		`{"prompt": [null]}`, `{"prompt": 1e999}`, `[]`, `nul`, `{"prompt": "\ud800"}`,
+	} {
+		f.Add(seed)
+	}
+	m := fuzzed(f)
+	f.Fuzz(func(t *testing.T, body string) {
+		in, err := parseFields([]byte(body))
+		if err != nil {
+			checkRefusal(t, err)
+			return
+		}
+		q, err := decodeCompletion(in, m)
+		if err != nil {
+			checkRefusal(t, err)
+			return
+		}
+		if len(q.prompts) == 0 || len(q.prompts) > maxPrompts || q.N < 1 || q.N > maxN {
+			t.Errorf("%d prompts, n %d", len(q.prompts), q.N)
+		}
+		if q.echo && len(q.texts) != len(q.prompts) {
+			t.Errorf("%d texts of %d prompts", len(q.texts), len(q.prompts))
+		}
+		if err := q.Params.Validate(m.Engine.Vocab()); err != nil {
+			t.Errorf("params that the engine refuses: %v", err)
+		}
+	})
+}
+
+func FuzzChatRequest(f *testing.F) {
+	for _, seed := range []string{
+		`{"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3, "logprobs": true, "top_logprobs": 2}`,
+		`{"messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}], "tools": [{"type": "function", "function": {"name": "f"}}]}`,
+		`{"messages": [{"role": "assistant", "tool_calls": [{"function": {"arguments": "{}"}}]}], "continue_final_message": "content"}`,
+		`{"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": {"x": [1, {"y": null}]}, "response_format": {"type": "text"}}`,
+		`{"messages": [{"role": "system", "content": null}, 3]}`, `{"messages": {}}`, `{"messages": [{"role": "user", "content": {"a": 1}}]}`,
+	} {
+		f.Add(seed)
+	}
+	m := fuzzed(f)
+	f.Fuzz(func(t *testing.T, body string) {
+		in, err := parseFields([]byte(body))
+		if err != nil {
+			checkRefusal(t, err)
+			return
+		}
+		q, err := decodeChat(in, m)
+		if err != nil {
+			checkRefusal(t, err)
+			return
+		}
+		if len(q.Prompt) == 0 || q.N < 1 || q.N > maxN {
+			t.Errorf("a prompt of %d ids, n %d", len(q.Prompt), q.N)
+		}
+	})
+}
+
+// TestSilentStreamsShowThatTheyLive: a long prompt does not look like a dead connection.
+func TestSilentStreamsShowThatTheyLive(t *testing.T) {
+	m := generatetest.Spoken(t, &enginetest.Model{Delay: 60 * time.Millisecond}, engine.Options{})
+	s := New([]*generate.Model{m})
+	s.keepAlive = 5 * time.Millisecond
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(`{"prompt": "a", "stream": true, "max_tokens": 2, "ignore_eos": true}`))
+	s.Completions(w, r)
+	body, err := io.ReadAll(w.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(string(body), ": still at work\n\n") || !strings.HasSuffix(string(body), "data: [DONE]\n\n") {
+		t.Errorf("body %q", body)
+	}
+	if !w.Flushed {
+		t.Error("nothing was flushed")
+	}
+}
+
+// TestServerErrorsHideNothing: an error of unknown kind is the server's, with its reason.
+func TestServerErrorsHideNothing(t *testing.T) {
+	e := AsError(errors.New("torn"))
+	if e.Status != 500 || e.Type != typeServer || e.Message != "torn" {
+		t.Errorf("%+v", e)
+	}
+}

@@ -1,0 +1,183 @@
+package api_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/generate/generatetest"
+	"github.com/heftai/heft/internal/engine"
+	"github.com/heftai/heft/internal/engine/enginetest"
+)
+
+// gate lets passes through one by one.
+type gate chan struct{}
+
+func (g gate) pass(ctx context.Context, _ []engine.Row) error {
+	select {
+	case <-g:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func readEvent(t *testing.T, r *bufio.Reader) string {
+	t.Helper()
+	line, err := r.ReadString('\n')
+	if err != nil {
+		t.Fatalf("%v after %q", err, line)
+	}
+	if _, err := r.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSuffix(line, "\n")
+}
+
+// TestChunksLeaveAtOnce: the client has a token before the model computes the next.
+func TestChunksLeaveAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		path string
+		body obj
+	}{
+		{completions, obj{"prompt": "a", "max_tokens": 3, "stream": true, "ignore_eos": true, "return_token_ids": true}},
+		{chat, obj{"messages": hello, "max_tokens": 3, "stream": true, "ignore_eos": true, "return_token_ids": true}},
+	} {
+		t.Run(c.path, func(t *testing.T) {
+			g := make(gate)
+			s := serve(t, generatetest.Spoken(t, &enginetest.Model{BeforePass: g.pass}, engine.Options{}), nil)
+			go func() { g <- struct{}{} }() // the prompt's pass, and no other
+			resp := s.do("POST", c.path, c.body)
+			r := bufio.NewReader(resp.Body)
+			for ids := 0; ids == 0; {
+				chunk := parse(t, strings.TrimPrefix(readEvent(t, r), "data: "))
+				list, _ := at(chunk, "choices", 0, "token_ids").([]any)
+				ids = len(list)
+			}
+			close(g)
+			rest, err := io.ReadAll(r)
+			if err != nil || !strings.HasSuffix(string(rest), "data: [DONE]\n\n") {
+				t.Errorf("the rest is %q, %v", rest, err)
+			}
+		})
+	}
+}
+
+func TestAClientThatGoesAwayFreesItsPlace(t *testing.T) {
+	for _, body := range []obj{
+		{"prompt": []int{1, 2, 3}, "max_tokens": 900, "stream": true, "return_token_ids": true},
+		{"prompt": []int{1, 2, 3}, "max_tokens": 900},
+		{"prompt": [][]int{{1, 2, 3}, {4}}, "max_tokens": 900, "n": 2},
+	} {
+		m := generatetest.Fake(t, &enginetest.Model{Delay: 2 * time.Millisecond}, engine.Options{})
+		s := serve(t, m, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			req, err := http.NewRequestWithContext(ctx, "POST", s.URL+completions, strings.NewReader(mustJSON(t, body)))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if resp, err := s.Client().Do(req); err == nil {
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
+			}
+		}()
+		eventually(t, "the request runs", func() bool { return m.Engine.Stats().Running > 0 })
+		cancel()
+		eventually(t, "its place is free", func() bool {
+			st := m.Engine.Stats()
+			return st.Running+st.Waiting+st.KV.Used == 0
+		})
+		<-done
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it never came to be that %s", what)
+		}
+	}
+}
+
+var errTorn = errors.New("the shard model-2.safetensors ends early")
+
+// failing breaks after some passes.
+func failing(after int) *enginetest.Model {
+	n := 0
+	return &enginetest.Model{BeforePass: func(context.Context, []engine.Row) error {
+		if n++; n > after {
+			return errTorn
+		}
+		return nil
+	}}
+}
+
+func TestErrorsBeforeAndWithinAStream(t *testing.T) {
+	for _, path := range []string{completions, chat} {
+		body := func() obj {
+			return obj{"prompt": "a", "messages": hello, "max_tokens": 20, "ignore_eos": true, "return_token_ids": true}
+		}
+		for _, stream := range []bool{false, true} {
+			s := serve(t, generatetest.Spoken(t, failing(0), engine.Options{}), nil)
+			b := body()
+			b["stream"] = stream
+			status, got := s.object("POST", path, b)
+			checkError(t, status, got, 500, nil, nil, errTorn.Error())
+		}
+		s := serve(t, generatetest.Spoken(t, failing(3), engine.Options{}), nil)
+		data := s.stream(path, body())
+		last := parse(t, data[len(data)-1])
+		checkError(t, 500, last, 500, nil, nil, errTorn.Error())
+		if len(data) < 3 {
+			t.Errorf("%d events before the error", len(data)-1)
+		}
+	}
+}
+
+func TestOverloadAndDraining(t *testing.T) {
+	g := make(gate)
+	m := generatetest.Fake(t, &enginetest.Model{BeforePass: g.pass}, engine.Options{MaxBatch: 1, MaxQueue: -1})
+	s := serve(t, m, nil)
+	running, err := m.Start(t.Context(), generate.Request{Prompt: []int32{1}, MaxTokens: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer running.Close()
+	resp := s.do("POST", completions, obj{"prompt": []int{1}})
+	checkError(t, resp.StatusCode, decodeBody(t, resp), 503, nil, "overloaded", "queue")
+	if resp.Header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	drained := make(chan error, 1)
+	go func() { drained <- m.Engine.Shutdown(t.Context()) }()
+	eventually(t, "the server drains", m.Engine.Draining)
+	resp = s.do("POST", completions, obj{"prompt": []int{1}})
+	checkError(t, resp.StatusCode, decodeBody(t, resp), 503, nil, "shutting_down", "shutting down")
+	if status, ready := s.object("GET", "/ready", nil); status != 503 || ready["status"] != "draining" {
+		t.Errorf("/ready is %d, %v", status, ready)
+	}
+	close(g)
+	if err := <-drained; err != nil {
+		t.Error(err)
+	}
+}
+
+func decodeBody(t *testing.T, resp *http.Response) obj {
+	t.Helper()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, string(b))
+}
