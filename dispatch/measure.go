@@ -42,6 +42,9 @@ type gauge struct{ bits atomic.Uint64 }
 
 func (g *gauge) set(v float64) { g.bits.Store(^math.Float64bits(v)) }
 
+func (g *gauge) known() bool { return !math.IsNaN(math.Float64frombits(^g.bits.Load())) }
+
+// get is nil where the number is not known.
 func (g *gauge) get() *float64 {
 	v := math.Float64frombits(^g.bits.Load())
 	if math.IsNaN(v) {
@@ -64,7 +67,7 @@ func (r *recorder) begin() {
 // only where both that pass and the one before it decode.
 func (r *recorder) end(b *Batch, logits bool, read int64) {
 	now, before := time.Now(), r.follows
-	if logits && r.firstToken.get() == nil {
+	if logits && !r.firstToken.known() {
 		r.firstToken.set(now.Sub(r.first).Seconds())
 	}
 	decode := decodes(b)
