@@ -1,0 +1,62 @@
+package loader
+
+import (
+	"bytes"
+
+	"github.com/heftai/heft/meta"
+)
+
+// A Head is the beginning of a safetensors file that is elsewhere, such as on a hub: it
+// says what the file holds.
+type Head struct {
+	Name  string // base name of the file
+	Size  int64  // bytes of the whole file
+	Bytes []byte // its first bytes: at least the header's length and the header
+}
+
+// Headers are the tensors of files of which only the heads are here. They are a
+// [meta.Header], from which a skeleton is built and planned; no tensor can be read. All
+// methods may be called from many goroutines.
+type Headers struct{ joined Checkpoint }
+
+// ReadHeaders reads heads as [Open] reads the headers of files, with the same checks. The
+// index says which file counts where a tensor stands in several; it is nil where there
+// is none. The error is an *Error.
+func ReadHeaders(heads []Head, index []byte) (*Headers, error) {
+	var weights map[string]string
+	if index != nil {
+		var err error
+		if weights, err = parseIndex(index); err != nil {
+			return nil, err
+		}
+	}
+	h := &Headers{}
+	headers := make([]*header, len(heads))
+	for i, head := range heads {
+		f := &File{Name: head.Name, Size: head.Size}
+		var err error
+		if headers[i], err = readHeader(bytes.NewReader(head.Bytes), head.Size); err != nil {
+			return nil, inFile(err, f)
+		}
+		h.joined.files = append(h.joined.files, f)
+	}
+	if err := crossCheck(h.joined.files, headers); err != nil {
+		return nil, err
+	}
+	if err := h.joined.join(headers, weights); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// Tensor is the shape and dtype of the tensor called name. The shape is not to be
+// changed.
+func (h *Headers) Tensor(name string) (shape []int, dtype meta.DType, ok bool) {
+	return h.joined.Tensor(name)
+}
+
+// Len is the number of tensors.
+func (h *Headers) Len() int { return h.joined.Len() }
+
+// Bytes is what all tensors take, in bytes.
+func (h *Headers) Bytes() int64 { return h.joined.Bytes() }
