@@ -35,6 +35,9 @@ func BenchmarkQuantised(b *testing.B) {
 					stack.Data[i] = byte(i%7 | 0x30)
 				}
 				scales, offsets := zeros(n*n/32), zeros(n*n/32)
+				for i := range scales.Data {
+					scales.Data[i] = 0x3c
+				}
 				x, y := zeros(tokens, n), zeros(tokens, n)
 				b.SetBytes(stack.Bytes())
 				for b.Loop() {

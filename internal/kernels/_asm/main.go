@@ -23,13 +23,20 @@ import (
 	"strings"
 )
 
-// sources are the variants with the instruction sets they may use.
+var (
+	avx2   = []string{"-mavx2", "-mfma", "-mf16c"}
+	avx512 = []string{"-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c", "-mbmi2", "-mprefer-vector-width=512"}
+)
+
+// sources are the files of the variants with the instruction sets they may use.
 var sources = []struct {
 	name string
 	isa  []string
 }{
-	{"avx2", []string{"-mavx2", "-mfma", "-mf16c"}},
-	{"avx512", []string{"-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c", "-mbmi2", "-mprefer-vector-width=512"}},
+	{"avx2", avx2},
+	{"avx2quant", avx2},
+	{"avx512", avx512},
+	{"avx512quant", avx512},
 }
 
 var flags = []string{
