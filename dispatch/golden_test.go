@@ -64,6 +64,7 @@ func maps(skeleton *meta.Model) map[string]devicemap.Map {
 		}
 	}
 	out["by hand"] = hand
+	out["promoted"] = out["alternating"]
 	return out
 }
 
@@ -76,10 +77,13 @@ func TestGoldenModelsUnderFiveMaps(t *testing.T) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			skeleton, checkpoint := open(t, dir)
 			var want [][]float32
-			for _, name := range []string{"cpu", "disk", "alternating", "head on disk", "by hand"} {
+			for _, name := range []string{"cpu", "disk", "alternating", "head on disk", "by hand", "promoted"} {
 				model, err := dispatch.New(skeleton, checkpoint, maps(skeleton)[name], dispatch.Options{Threads: 2, Precision: dispatch.PrecisionHigh})
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
+				}
+				if name == "promoted" {
+					promote(t, model)
 				}
 				for i, p := range g.Prompts {
 					got, logits := greedy(t, model, p.InputIDs, len(p.GreedyIDs))
@@ -98,6 +102,20 @@ func TestGoldenModelsUnderFiveMaps(t *testing.T) {
 		cases++
 	}
 	golden.Count(t, "infer/models (five maps)", cases)
+}
+
+// promote waits until the weights of the cpu tier are copied.
+func promote(t *testing.T, m *dispatch.Model) {
+	t.Helper()
+	m.Promote(context.Background())
+	for !m.Status().Promoted {
+		if err := m.Status().PromoteErr; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if held := m.Status().Held["weights"]; held == 0 {
+		t.Error("nothing was promoted")
+	}
 }
 
 // greedy is the greedy continuation and the logits of every step, one after the other.

@@ -2,6 +2,7 @@ package residency
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
@@ -25,6 +26,9 @@ type expert struct {
 	known  bool
 	pieces []piece
 	parts  [][]backend.Part // by parameter
+
+	promoted atomic.Pointer[promotion] // made by the promoter
+	taken    bool                      // parts show the promoted copy
 }
 
 // A slab says where a stacked parameter stands.
@@ -185,6 +189,10 @@ func (s *Store) HoldExpert(m *meta.Module, e int) error {
 		s.heldStack, st.held = st, e
 		s.experts.wish(s.wanted)
 	}
+	if made := x.promoted.Load(); made != nil && !x.taken {
+		made.takeUp(x.pieces, x.part)
+		x.taken = true
+	}
 	k, at := 0, 0
 	for i := range x.parts {
 		for j := range x.parts[i] {
@@ -198,6 +206,17 @@ func (s *Store) HoldExpert(m *meta.Module, e int) error {
 			}
 			k, at = k+1, at+len(p.ranges)
 		}
+	}
+	return nil
+}
+
+// part is the part of piece k.
+func (x *expert) part(k int) *backend.Part {
+	for i := range x.parts {
+		if k < len(x.parts[i]) {
+			return &x.parts[i][k]
+		}
+		k -= len(x.parts[i])
 	}
 	return nil
 }

@@ -58,12 +58,13 @@ type Store struct {
 	wanted       []int  // what is left of expertWishes
 	expertWishes []int
 
-	blocks []*hostmem.Block
-	files  files
-	tiers  map[devicemap.Device]int64
-	read   atomic.Int64
-	held   int // unit between Acquire and Release, or -1
-	warm   progress
+	blocks   []*hostmem.Block
+	files    files
+	tiers    map[devicemap.Device]int64
+	read     atomic.Int64
+	held     int // unit between Acquire and Release, or -1
+	warm     progress
+	promoter promoter
 }
 
 // A unit is a Unit with its place in the ring.
@@ -78,7 +79,8 @@ type unit struct {
 type want struct {
 	*entry
 	streamed bool
-	first    int // index of its first range among the places of the unit's load
+	gather   bool // of a table, of which single rows are read
+	first    int  // index of its first range among the places of the unit's load
 }
 
 // An entry is a parameter and the pieces that fill it.
@@ -87,7 +89,10 @@ type entry struct {
 	device  devicemap.Device
 	pieces  []piece
 	parts   []backend.Part // what Parts returns
-	present bool           // parts show the mapping
+	present bool           // parts show the mapping, or the promoted copy
+
+	promoted atomic.Pointer[promotion] // made by the promoter
+	taken    bool                      // parts show the promoted copy
 }
 
 // New sorts the parameters of units into tiers by devices. It reads nothing and maps
@@ -169,7 +174,8 @@ func (s *Store) addModule(m *meta.Module, u *unit, regions *[]region) error {
 		}
 		w := want{entry: e, first: len(*regions)}
 		// A lookup touches a few rows: the mapping brings those and no others.
-		w.streamed = e.device == devicemap.Disk && m.Kind != meta.KindEmbedding
+		w.gather = m.Kind == meta.KindEmbedding
+		w.streamed = e.device == devicemap.Disk && !w.gather
 		if w.streamed {
 			for i := range e.pieces {
 				*regions = e.pieces[i].regions(*regions)
@@ -313,6 +319,12 @@ func (s *Store) Acquire(i int) error {
 
 // bring points the entry's parts to the slot, or to the checkpoint in place.
 func (e *entry) bring(r *ring, load int, streamed bool, slot []byte, first int) error {
+	if !streamed && !e.taken {
+		if made := e.promoted.Load(); made != nil {
+			made.takeUp(e.pieces, func(k int) *backend.Part { return &e.parts[k] })
+			e.taken, e.present = true, true
+		}
+	}
 	if !streamed && e.present {
 		return nil
 	}
@@ -377,6 +389,7 @@ func (s *Store) Stats() Stats {
 // Close stops the readers and gives the rings' memory back. The checkpoint stays open.
 func (s *Store) Close() {
 	s.warm.stop()
+	s.promoter.stop()
 	for _, r := range []*ring{s.ring, s.experts} {
 		if r != nil {
 			r.close()

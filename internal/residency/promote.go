@@ -1,0 +1,176 @@
+package residency
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/loader"
+)
+
+// A promotion is a copy of pieces in memory of our own: every range on a 64-byte boundary,
+// in huge pages, where a mapped one lies wherever its file has it. It is made once, in the
+// background, and taken up by the goroutine that computes, between two uses.
+type promotion struct {
+	slot   []byte
+	places []int64 // of each range in it
+}
+
+// promoter is the state of Promote.
+type promoter struct {
+	mu     sync.Mutex
+	cancel context.CancelFunc
+	done   chan struct{}
+	all    bool // everything was promoted
+	err    error
+	blocks []*hostmem.Block
+}
+
+// Promote copies the weights of the cpu tier, in the order of use and in the background,
+// from the checkpoint's mapping to memory of our own, where they are read faster, and lets
+// the mapped pages go. It takes no more than the cpu tier's bytes. Results stay bitwise the
+// same. It returns at once; call it once, when Warm is done or in its place.
+func (s *Store) Promote(ctx context.Context) {
+	p := &s.promoter
+	ctx, cancel := context.WithCancel(ctx)
+	p.mu.Lock()
+	p.cancel, p.done = cancel, make(chan struct{})
+	p.mu.Unlock()
+	go func() {
+		defer close(p.done)
+		err := s.promoteAll(ctx)
+		p.mu.Lock()
+		p.all, p.err = err == nil, err
+		p.mu.Unlock()
+	}()
+}
+
+// Promoted reports whether Promote has come to its end, and the error that stopped it;
+// what was not promoted is used in place.
+func (s *Store) Promoted() (bool, error) {
+	s.promoter.mu.Lock()
+	defer s.promoter.mu.Unlock()
+	return s.promoter.all, s.promoter.err
+}
+
+func (p *promoter) stop() {
+	p.mu.Lock()
+	cancel, done := p.cancel, p.done
+	p.mu.Unlock()
+	if cancel != nil {
+		cancel()
+		<-done
+	}
+	for _, b := range p.blocks {
+		_ = b.Release() // held once each
+	}
+	p.blocks = nil
+}
+
+func (s *Store) promoteAll(ctx context.Context) error {
+	seen := map[*entry]bool{}
+	for i := range s.units {
+		u := &s.units[i]
+		for _, w := range u.wants {
+			// Of a table only rows are read: they are as well where they are.
+			if w.device != devicemap.CPU || w.gather || seen[w.entry] {
+				continue
+			}
+			seen[w.entry] = true
+			made, err := s.promote(ctx, w.pieces)
+			if err != nil {
+				return fmt.Errorf("residency: promoting %s: %w", w.path, err)
+			}
+			w.promoted.Store(made)
+		}
+		for _, n := range u.Experts {
+			if err := s.promoteExperts(ctx, s.stacks[n.Module]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Store) promoteExperts(ctx context.Context, st *stack) error {
+	for e := range st.experts {
+		if st.experts[e].device != devicemap.CPU {
+			continue
+		}
+		var pieces []piece // looked up anew: the expert's own belong to another goroutine
+		for _, p := range st.params {
+			pieces = append(pieces, s.expertPieces(p, e)...)
+		}
+		made, err := s.promote(ctx, pieces)
+		if err != nil {
+			return fmt.Errorf("residency: promoting %s: %w", expertKey(st.Path, e), err)
+		}
+		st.experts[e].promoted.Store(made)
+	}
+	return nil
+}
+
+// promote copies pieces. Bytes that lie in memory already are left where they are: nil.
+func (s *Store) promote(ctx context.Context, pieces []piece) (*promotion, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	size, made := 0, &promotion{}
+	for i := range pieces {
+		for _, r := range pieces[i].ranges {
+			if path, _, _ := r.tensor.Source(); path == "" {
+				return nil, nil
+			}
+			made.places = append(made.places, int64(size))
+			size += hostmem.Up(int(r.size), hostmem.Align)
+		}
+	}
+	block, err := hostmem.Alloc(s.ledger, hostmem.Weights, max(size, 1))
+	if err != nil {
+		return nil, err
+	}
+	s.promoter.blocks = append(s.promoter.blocks, block)
+	made.slot = block.Bytes()
+	k := 0
+	for i := range pieces {
+		for _, r := range pieces[i].ranges {
+			if err := r.copy(made.slot[made.places[k]:]); err != nil {
+				return nil, err
+			}
+			k++
+		}
+	}
+	return made, nil
+}
+
+// copy copies mapped bytes. A file that was cut short is an error.
+func (r byteRange) copy(to []byte) (err error) {
+	data, err := r.tensor.Bytes()
+	if err != nil {
+		return err
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if recover() != nil {
+			err = fmt.Errorf("%s could not be read: its file was cut short or its disk failed", r.tensor.Name)
+		}
+	}()
+	copy(to, data[r.begin:r.begin+r.size])
+	return nil
+}
+
+// takeUp points parts to the promoted bytes and lets the mapped pages go.
+func (m *promotion) takeUp(pieces []piece, part func(k int) *backend.Part) {
+	at := 0
+	for k := range pieces {
+		pieces[k].inSlot(part(k), m.slot, m.places[at:])
+		at += len(pieces[k].ranges)
+		for _, r := range pieces[k].ranges {
+			_ = r.tensor.Advise(r.begin, r.size, loader.DontNeed) // only a hint
+		}
+	}
+}
