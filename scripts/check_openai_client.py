@@ -1,0 +1,109 @@
+"""Uses a server as users of the official OpenAI client do. Called by check-openai-client.sh."""
+import re, signal, subprocess, sys, threading
+
+import openai
+
+KEY = "check-key"
+
+
+def start(serve):
+    """The server's process and address; port 0 lets it choose, and its log says which."""
+    p = subprocess.Popen([serve, "--port", "0", "--api-key", KEY], stderr=subprocess.PIPE, text=True)
+    log = []
+    for line in p.stderr:
+        log.append(line)
+        found = re.search(r"at=(http://127\.0\.0\.1:\d+)", line)
+        if found:
+            threading.Thread(target=lambda: log.extend(p.stderr), daemon=True).start()
+            return p, found.group(1), log
+    sys.exit("the server ended:\n" + "".join(log))
+
+
+def expect(what, ok, seen=None):
+    if not ok:
+        raise AssertionError(f"{what}: {seen!r}")
+    print("ok", what)
+
+
+def refused(what, error, code, call):
+    try:
+        got = call()
+    except error as e:
+        expect(f"{what}: {error.__name__}", e.code == code, e.body)
+    else:
+        raise AssertionError(f"{what}: no {error.__name__}, but {got!r}")
+
+
+HELLO = [{"role": "user", "content": "Hi"}]
+
+
+def models(client):
+    listed = client.models.list().data
+    expect("models.list has one model", len(listed) == 1, listed)
+    name = listed[0].id
+    expect("models.retrieve", client.models.retrieve(name).id == name)
+    return name
+
+
+def chats(client, name):
+    r = client.chat.completions.create(model=name, messages=HELLO, max_tokens=8, seed=1)
+    said = r.choices[0].message
+    expect("chat", said.role == "assistant" and isinstance(said.content, str) and r.usage.completion_tokens <= 8, r)
+    expect("chat: an end and a sum", r.choices[0].finish_reason in ("stop", "length")
+           and r.usage.total_tokens == r.usage.prompt_tokens + r.usage.completion_tokens, r)
+    chunks = list(client.chat.completions.create(model=name, messages=HELLO, max_tokens=8, seed=1, stream=True,
+                                                 stream_options={"include_usage": True}))
+    text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+    expect("chat, streamed, says the same", text == said.content, (text, said.content))
+    expect("chat, streamed: the first chunk has the role", chunks[0].choices[0].delta.role == "assistant", chunks[0])
+    expect("chat, streamed: the last chunk has the usage", chunks[-1].usage == r.usage or chunks[-1].usage.completion_tokens == r.usage.completion_tokens, chunks[-1])
+    r = client.chat.completions.create(model=name, messages=HELLO, max_tokens=4, n=2, logprobs=True, top_logprobs=3)
+    tokens = r.choices[1].logprobs.content
+    expect("chat: logprobs of two choices", len(r.choices) == 2 and tokens and all(len(t.top_logprobs) == 3 and t.logprob <= 0 and t.bytes for t in tokens), r)
+    with client.chat.completions.create(model=name, messages=HELLO, max_tokens=500, stream=True) as stream:
+        next(iter(stream))
+    expect("chat: a stream that is left early", True)
+
+
+def completions(client, name):
+    r = client.completions.create(model=name, prompt="The boat", max_tokens=6, temperature=0, logprobs=2, echo=True)
+    c = r.choices[0]
+    expect("completion with echo", c.text.startswith("The boat"), r)
+    expect("completion: logprobs", c.logprobs.token_logprobs[0] is None and len(c.logprobs.tokens) == len(c.logprobs.text_offset), r)
+    text = "".join(x.choices[0].text for x in client.completions.create(model=name, prompt="The boat", max_tokens=6, temperature=0, stream=True))
+    expect("completion, streamed, says the same", "The boat" + text == c.text, (text, c.text))
+    r = client.completions.create(model=name, prompt=[[5, 6, 7], [8]], max_tokens=3, extra_body={"return_token_ids": True, "ignore_eos": True})
+    expect("completion of two lists of ids", [len(c.token_ids) for c in r.choices] == [3, 3], r)
+    r = client.completions.create(model=name, prompt="The boat", max_tokens=64, seed=3, stop=["e"])
+    expect("completion: ends before a stop string", "e" not in r.choices[0].text, r)
+
+
+def errors(client, name, url):
+    refused("unknown model", openai.NotFoundError, "model_not_found", lambda: client.chat.completions.create(model="nope", messages=HELLO))
+    refused("bad temperature", openai.BadRequestError, None, lambda: client.chat.completions.create(model=name, messages=HELLO, temperature=9))
+    refused("too long", openai.BadRequestError, "context_length_exceeded", lambda: client.completions.create(model=name, prompt="river " * 5000))
+    other = openai.OpenAI(base_url=url + "/v1", api_key="wrong", max_retries=0)
+    refused("wrong key", openai.AuthenticationError, "invalid_api_key", lambda: other.models.list())
+    other.close()
+
+
+def main():
+    server, url, log = start(sys.argv[1])
+    try:
+        print("openai", openai.__version__, "talks to", url)
+        client = openai.OpenAI(base_url=url + "/v1", api_key=KEY, max_retries=0, timeout=60)
+        name = models(client)
+        chats(client, name)
+        completions(client, name)
+        errors(client, name, url)
+        client.close()
+    except BaseException:
+        server.kill()
+        print("the server's log:\n" + "".join(log), file=sys.stderr)
+        raise
+    server.send_signal(signal.SIGTERM)
+    status = server.wait(60)
+    expect("SIGTERM ends the server with status 0", status == 0, (status, log))
+
+
+main()
