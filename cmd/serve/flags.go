@@ -12,7 +12,7 @@ import (
 
 // modelFlags name the model. A positional M means the same as --model.
 type modelFlags struct {
-	Model string `help:"The model: a Hugging Face folder or a .safetensors file. Without one: the embedded demo model." placeholder:"M"`
+	Model string `help:"The model: a Hugging Face folder, a .safetensors file, or ORG/NAME[@REVISION] in the hub's cache. Without one: the embedded demo model." placeholder:"M"`
 	M     string `arg:"" optional:"" help:"The same as --model."`
 }
 

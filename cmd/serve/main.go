@@ -4,6 +4,7 @@
 //	serve plan M                              show where the model's layers would live
 //	serve estimate M                          what memory it takes, dtype by dtype
 //	serve bench M                             measure prompt and decode speed
+//	serve pull ORG/NAME                       fetch a model from the hub into its cache
 //	serve devices                             what this machine has to run models on
 //
 // This package reads flags, HEFT_* variables and the file of --config, turns them into
@@ -31,6 +32,7 @@ type cli struct {
 	Run   runCmd   `cmd:"" default:"withargs" help:"Serve a model (this is what serve does without a command)."`
 	Plan  planCmd  `cmd:"" help:"Show where a model's layers would live, without loading it."`
 	Bench benchCmd `cmd:"" help:"Measure prompt and decode speed of a model."`
+	Pull  pullCmd  `cmd:"" help:"Fetch a model from the hub into its cache."`
 
 	Estimate estimateCmd `cmd:"" help:"Estimate the memory that a model takes, dtype by dtype."`
 	Devices  devicesCmd  `cmd:"" help:"Show what this machine has to run models on."`
@@ -72,7 +74,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
 		kong.BindTo(context.Background(), (*context.Context)(nil)),
-		kong.Bind(output{stdout}),
+		kong.Bind(output{stdout}, diagnostics{stderr}),
 	)
 	if err != nil {
 		fmt.Fprintln(stderr, "serve:", err)

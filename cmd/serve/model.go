@@ -31,8 +31,11 @@ func newSource(path string) (source, error) {
 		return source{name: demo.Name, files: demo.Files()}, nil
 	}
 	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) && strings.Count(path, "/") == 1 && !strings.HasPrefix(path, ".") {
-		return source{}, fmt.Errorf("no folder %s here; models are not fetched from a hub yet: give the folder of a downloaded one", path)
+	if errors.Is(err, fs.ErrNotExist) && namesHub(path) {
+		if path, err = pulled(path); err != nil {
+			return source{}, err
+		}
+		info, err = os.Stat(path)
 	}
 	if err != nil {
 		return source{}, err

@@ -29,7 +29,8 @@ func skeletonAt(path string) (*meta.Model, *loader.Checkpoint, error) {
 	}
 	s, err := newSource(path)
 	if err != nil {
-		return nil, nil, err
+		skeleton, err := skeletonOnHub(context.Background(), err)
+		return skeleton, nil, err
 	}
 	skeleton, checkpoint, err := s.open()
 	if err != nil && noWeights(s) {

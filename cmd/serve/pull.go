@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/heftai/heft/internal/hub"
+)
+
+// pullCmd is serve pull. Hub and cache are those of the Python package huggingface_hub,
+// which the variables HF_HOME, HF_HUB_CACHE, HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH and
+// HF_HUB_OFFLINE set.
+type pullCmd struct {
+	modelFlags
+	Revision    string   `help:"Branch, tag or commit; without it, main." placeholder:"R"`
+	Include     []string `help:"Pull the files that match, instead of those that serving needs: *.json, onnx/." placeholder:"PATTERN,…"`
+	Exclude     []string `help:"Do not pull files that match." placeholder:"PATTERN,…"`
+	Connections int      `help:"Most requests at a time." default:"8"`
+	JSON        bool     `name:"json" help:"Print one JSON object."`
+}
+
+// diagnostics is standard error, injected into the commands that show progress.
+type diagnostics struct{ io.Writer }
+
+// Run pulls, shows how it goes on stderr, and prints the snapshot's folder.
+func (c *pullCmd) Run(ctx context.Context, out output, diagnostics diagnostics) error {
+	path, err := c.path()
+	if err != nil {
+		return err
+	}
+	if path == "" {
+		return useErrorf("which model? serve pull ORG/NAME")
+	}
+	repo, revision, err := hub.ParseRepo(path)
+	if err != nil {
+		return useError{err}
+	}
+	if revision != "" && c.Revision != "" && revision != c.Revision {
+		return useErrorf("the revision was given twice: %s and --revision %s", revision, c.Revision)
+	}
+	if c.Revision != "" {
+		revision = c.Revision
+	}
+	client, err := hubClient(c.Connections)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	view := newPullView(diagnostics)
+	snapshot, err := client.Pull(ctx, repo, hub.PullOptions{
+		Revision: revision, Include: c.Include, Exclude: c.Exclude, Progress: view.tell,
+	})
+	view.end(snapshot)
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("interrupted; pull again to go on from here")
+	case hub.Is(err, hub.BadName):
+		return useError{err}
+	case err != nil:
+		return err
+	case c.JSON:
+		return printJSON(out, snapshot)
+	}
+	_, err = fmt.Fprintln(out, snapshot.Dir)
+	return err
+}
