@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
@@ -29,16 +28,14 @@ type Model struct {
 	unexpected []string
 	owned      bool // the checkpoint is closed with the model
 
-	ledger  *hostmem.Ledger
-	backend backend.Backend
-	variant string // of the kernels
-	program *nn.Program
-	weights *residency.Store
-	cache   *kvcache.Cache // nil for a tree without attention
-	run     *nn.Context
-	hooks   []Hook
-
-	verified time.Time // when the files were last looked at
+	ledger   *hostmem.Ledger
+	backend  backend.Backend
+	variant  string // of the kernels
+	program  *nn.Program
+	weights  *residency.Store
+	cache    *kvcache.Cache // nil for a tree without attention
+	run      *nn.Context
+	hooks    []Hook
 	measured recorder
 
 	pass pass
@@ -188,19 +185,12 @@ func (m *Model) forward(ctx context.Context, b *Batch) (*Logits, error) {
 	return &m.pass.logits, nil
 }
 
-// verifyEvery is how often a running model looks at its files.
-const verifyEvery = 100 * time.Millisecond
-
 // verify notices a shard that was cut within its last page, which reads as zeros and
 // faults nowhere.
 func (m *Model) verify() error {
-	if time.Since(m.verified) < verifyEvery {
-		return nil
-	}
-	if err := m.checkpoint.Verify(); err != nil {
+	if err := m.checkpoint.Whole(); err != nil {
 		return m.weightError("", err)
 	}
-	m.verified = time.Now()
 	return nil
 }
 

@@ -195,6 +195,14 @@ func (f *File) Verify() error {
 	return nil
 }
 
+// whole looks at the size of a mapped file. It allocates nothing.
+func (f *File) whole() error {
+	if m := f.mapping.Load(); m != nil && !m.Whole() {
+		return f.Verify()
+	}
+	return nil
+}
+
 func (f *File) advise(off, n int64, a Advice) error {
 	if f.inMemory() {
 		return nil

@@ -21,3 +21,5 @@ func mapFile(*os.File, int) ([]byte, error) { return nil, errors.ErrUnsupported 
 func unmap([]byte) error { return nil }
 
 func advise([]byte, Advice) error { return nil }
+
+func fileSize(int) (int64, error) { return 0, errors.ErrUnsupported }

@@ -48,6 +48,12 @@ func mapFile(f *os.File, size int) ([]byte, error) {
 	return unsafe.Slice((*byte)(p), size), nil
 }
 
+func fileSize(fd int) (int64, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(fd, &st)
+	return st.Size, err
+}
+
 func unmap(region []byte) error {
 	return unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(region)), uintptr(len(region)))
 }

@@ -1,6 +1,7 @@
 package hostmem
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -25,6 +26,8 @@ const (
 // goroutine that called debug.SetPanicOnFault(true) gets a panic whose value has
 // Addr() uintptr; any other dies with the process.
 type Mapping struct {
+	file *os.File
+	fd   int
 	data []byte
 	uses atomic.Int32
 }
@@ -37,7 +40,15 @@ func Map(path string) (*Mapping, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // the mapping outlives the descriptor
+	m, err := mapOpen(f, path)
+	if err != nil {
+		_ = f.Close() // the error tells more
+		return nil, err
+	}
+	return m, nil
+}
+
+func mapOpen(f *os.File, path string) (*Mapping, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -45,7 +56,7 @@ func Map(path string) (*Mapping, error) {
 	if !info.Mode().IsRegular() {
 		return nil, &os.PathError{Op: "map", Path: path, Err: fmt.Errorf("not a regular file")}
 	}
-	m := &Mapping{}
+	m := &Mapping{file: f, fd: int(f.Fd())}
 	m.uses.Store(1)
 	size := info.Size()
 	if size == 0 {
@@ -88,6 +99,14 @@ func (m *Mapping) Advise(off, n int64, a Advice) error {
 	return advise(m.data[begin:end], a)
 }
 
+// Whole reports whether the file is still as long as it was when it was mapped. A file that
+// was cut within its last page reads as zeros there and faults nowhere; this call, which
+// allocates nothing, tells.
+func (m *Mapping) Whole() bool {
+	size, err := fileSize(m.fd)
+	return err == nil && size >= int64(len(m.data))
+}
+
 // Retain adds a user. It must be called by one who knows the mapping is held.
 func (m *Mapping) Retain() { m.uses.Add(1) }
 
@@ -100,8 +119,8 @@ func (m *Mapping) Release() error {
 	}
 	data := m.data
 	m.data = nil
-	if len(data) == 0 {
-		return nil
+	if len(data) > 0 {
+		err = unmap(data)
 	}
-	return unmap(data)
+	return errors.Join(err, m.file.Close())
 }
