@@ -66,7 +66,7 @@ function showPlan(plan) {
     const li = make('li');
     const rest = (d.kv_bytes || 0) + (d.activation_bytes || 0) + (d.staging_bytes || 0);
     li.append(make('i', tier(d.device)), make('span', '', place(d.device)),
-      make('small', '', bytes(d.weights_bytes) + (rest ? ' + ' + bytes(rest) + ' working' : '')));
+      make('small', '', [d.weights_bytes && bytes(d.weights_bytes), rest && bytes(rest) + ' working'].filter(Boolean).join(' + ')));
     legend.append(li);
   }
   const map = plan.device_map || [];
@@ -128,7 +128,7 @@ async function* sse(body) {
 }
 
 async function failure(r) {
-  if (r.status === 401) askKey();
+  if (r.status === 401) { askKey(); return 'This server wants an API key: enter it above, then send again.'; }
   try { return (await r.json()).error.message; } catch { return 'The server answered ' + r.status + '.'; }
 }
 
