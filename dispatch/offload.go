@@ -32,7 +32,7 @@ func (m *Model) Warm(ctx context.Context) { m.weights.Warm(ctx) }
 // Promote copies the weights of the cpu tier to aligned memory of our own, in the
 // background, and lets the mapped pages go: they are read faster there, by a fifth to a third
 // where a checkpoint's tensors lie across cache lines. The cpu tier takes no more bytes than
-// before, and results stay bitwise the same. Call it once.
+// before, and results stay bitwise the same. It begins when Warm is done. Call it once.
 func (m *Model) Promote(ctx context.Context) { m.weights.Promote(ctx) }
 
 // Status is what a model holds and has read. Any goroutine may ask for it.

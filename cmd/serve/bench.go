@@ -21,6 +21,7 @@ type benchCmd struct {
 	DecodeTokens int    `help:"Tokens to generate after it; 0 measures the prompt alone." default:"32"`
 	Batch        int    `help:"Sequences that decode together." default:"1"`
 	Compare      string `help:"Print ratios to what an earlier --json printed." placeholder:"OTHER.json" type:"existingfile"`
+	Weights      string `help:"Measure weights of the cpu tier as they are promoted, or in place." enum:"promoted,mapped" default:"promoted"`
 	NoProbe      bool   `help:"Do not measure the machine before and after."`
 	JSON         bool   `name:"json" help:"Print one JSON object."`
 }
@@ -114,12 +115,12 @@ func (c *benchCmd) measure(ctx context.Context, m *dispatch.Model, checkpoint *l
 		return nil, err
 	}
 	r := &benchResult{Model: c.name(), PromptTokens: c.PromptTokens, DecodeTokens: c.DecodeTokens, Batch: c.Batch,
-		Weights: "mapped", WeightBytesPerToken: weights, Roofs: []*probe.Rates{}}
+		Weights: c.Weights, WeightBytesPerToken: weights, Roofs: []*probe.Rates{}}
 	r.Threads, r.Variant = m.Machine()
 	if m.Status().TierBytes[devicemap.CPU] == 0 {
 		r.Weights = "streamed"
 	}
-	if err := warm(ctx, m); err != nil {
+	if err := c.warm(ctx, m); err != nil {
 		return nil, err
 	}
 	r.LoadSeconds = m.Measured().LoadSeconds
@@ -147,14 +148,19 @@ func (c *benchCmd) name() string {
 	return "demo"
 }
 
-// warm brings the cpu tier into memory and runs a first pass.
-func warm(ctx context.Context, m *dispatch.Model) error {
+// warm reads the cpu tier, promotes it where that is to be measured, and runs one pass.
+func (c *benchCmd) warm(ctx context.Context, m *dispatch.Model) error {
 	m.Warm(ctx)
+	if c.Weights == "promoted" {
+		m.Promote(ctx)
+	}
 	for {
-		switch l := m.Status().Loading; {
-		case l.Err != nil:
-			return l.Err
-		case l.Done:
+		switch st := m.Status(); {
+		case st.Loading.Err != nil:
+			return st.Loading.Err
+		case st.PromoteErr != nil:
+			return st.PromoteErr
+		case st.Loading.Done && (st.Promoted || c.Weights == "mapped"):
 			s := m.NewSequence()
 			defer s.Free()
 			return prefill(ctx, m, s, []int32{1})

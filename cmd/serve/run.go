@@ -59,6 +59,7 @@ func (c *runCmd) Run(ctx context.Context) error {
 	go func() { failed <- server.Serve(listener) }()
 	slog.Info("serving", "model", s.name, "at", "http://"+listener.Addr().String())
 	s.model.Warm(ctx)
+	s.model.Promote(ctx)
 	select {
 	case err := <-failed:
 		return err

@@ -33,15 +33,21 @@ type promoter struct {
 // Promote copies the weights of the cpu tier, in the order of use and in the background,
 // from the checkpoint's mapping to memory of our own, where they are read faster, and lets
 // the mapped pages go. It takes no more than the cpu tier's bytes. Results stay bitwise the
-// same. It returns at once; call it once, when Warm is done or in its place.
+// same. It returns at once and begins when Warm is done, where that was called before.
+// Call it once.
 func (s *Store) Promote(ctx context.Context) {
 	p := &s.promoter
 	ctx, cancel := context.WithCancel(ctx)
 	p.mu.Lock()
 	p.cancel, p.done = cancel, make(chan struct{})
 	p.mu.Unlock()
+	warmed := s.warm.finished()
 	go func() {
 		defer close(p.done)
+		select {
+		case <-warmed:
+		case <-ctx.Done():
+		}
 		err := s.promoteAll(ctx)
 		p.mu.Lock()
 		p.all, p.err = err == nil, err

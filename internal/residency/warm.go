@@ -75,6 +75,18 @@ func (s *Store) Warming() Progress {
 	return p
 }
 
+// finished is closed when Warm is done; at once where it was never called.
+func (w *progress) finished() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.done != nil {
+		return w.done
+	}
+	none := make(chan struct{})
+	close(none)
+	return none
+}
+
 func (w *progress) stop() {
 	w.mu.Lock()
 	cancel, done := w.cancel, w.done
