@@ -51,7 +51,7 @@ func (f *fetch) bring(ctx context.Context) error {
 }
 
 // blob fetches, checks and names the blob. What was fetched stays for the next time,
-// unless it turned out to be wrong; if so, and some of it was of an earlier time, all of
+// unless it is spoiled; if so, and some of it was of an earlier time, all of
 // it is fetched once more.
 func (f *fetch) blob(ctx context.Context, blob string) error {
 	p, err := openPartial(blob, f.size, f.system.part)
@@ -68,7 +68,7 @@ func (f *fetch) blob(ctx context.Context, blob string) error {
 		if err == nil {
 			return p.finish(blob)
 		}
-		if !Is(err, Corrupt) {
+		if bad := (*spoiled)(nil); !errors.As(err, &bad) {
 			_ = p.save() // what stands there is resumed; the error tells more
 			p.file.Close()
 			return err

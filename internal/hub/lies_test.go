@@ -9,6 +9,30 @@ import (
 	"testing"
 )
 
+// header has the hub say something else about the model's file.
+func header(key, value string) func(*fakeHub) {
+	return func(h *fakeHub) {
+		h.resolve = func(w http.ResponseWriter, _ *http.Request, name string) bool {
+			if name == "model.safetensors" {
+				w.Header().Set(key, value)
+			}
+			return false
+		}
+	}
+}
+
+// cdn has the server where the bytes lie answer every GET as do does.
+func cdn(do http.HandlerFunc) func(*fakeHub) {
+	return func(h *fakeHub) {
+		h.cut = func(w http.ResponseWriter, r *http.Request, _ string) bool {
+			if r.Method == "GET" {
+				do(w, r)
+			}
+			return r.Method == "GET"
+		}
+	}
+}
+
 // TestLies has servers that contradict themselves in one way each. Nothing of the file
 // is put into the cache.
 func TestLies(t *testing.T) {
@@ -16,27 +40,6 @@ func TestLies(t *testing.T) {
 	body := weights()[name]
 	other := bytes.Clone(body)
 	other[5432] ^= 1
-	// What the hub says, where the bytes lie.
-	header := func(key, value string) func(*fakeHub) {
-		return func(h *fakeHub) {
-			h.resolve = func(w http.ResponseWriter, r *http.Request, n string) bool {
-				if n == name {
-					w.Header().Set(key, value)
-				}
-				return false
-			}
-		}
-	}
-	cdn := func(do func(w http.ResponseWriter, r *http.Request)) func(*fakeHub) {
-		return func(h *fakeHub) {
-			h.cut = func(w http.ResponseWriter, r *http.Request, _ string) bool {
-				if r.Method == "GET" {
-					do(w, r)
-				}
-				return r.Method == "GET"
-			}
-		}
-	}
 	for _, test := range []struct {
 		lie  string
 		set  func(*fakeHub)

@@ -389,3 +389,23 @@ func TestABlobOfTheWrongSizeIsFetchedAgain(t *testing.T) {
 	}
 	h.wantFiles(pullAll(t, c), needed...)
 }
+
+// TestALoginPageSpoilsNothing has a network that answers for the server in the middle of
+// a download.
+func TestALoginPageSpoilsNothing(t *testing.T) {
+	h := newHub(t, weights())
+	cache := t.TempDir()
+	interrupt(t, h, h.client(cache))
+	h.behave(nil, func(w http.ResponseWriter, _ *http.Request, _ string) bool {
+		_, _ = w.Write([]byte("<html>log in</html>"))
+		return true
+	})
+	_, err := h.client(cache).Pull(t.Context(), repo, PullOptions{})
+	wantKind(t, err, Corrupt, "model.safetensors", "the server sends 19")
+	h.behave(nil, nil)
+	s := pullAll(t, h.client(cache))
+	h.wantFiles(s, "config.json", "model.safetensors")
+	if want := int64(len(h.files["model.safetensors"]) - 5000); s.Fetched != want {
+		t.Errorf("fetched %d bytes, want %d", s.Fetched, want)
+	}
+}

@@ -182,6 +182,20 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+func TestRateLimit(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		`"api";r=0;t=55`:      55 * time.Second,
+		`"api"; r=0; t=55`:    55 * time.Second,
+		`"resolvers";r=4;t=5`: 0,
+		`"api";r=0;t=x`:       0,
+		"":                    0,
+	} {
+		if got := retryAfter(http.Header{"Ratelimit": {text}}); got != want {
+			t.Errorf("%q is %v", text, got)
+		}
+	}
+}
+
 func FuzzListing(f *testing.F) {
 	h := &fakeHub{files: tiny(), commit: commit}
 	f.Add(h.listing())

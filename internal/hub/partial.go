@@ -27,6 +27,12 @@ type partial struct {
 	resumed int64 // bytes that were there when it was opened
 }
 
+// A spoiled error means that what was fetched is of no use. Others leave it for the next
+// time: an answer that is refused, such as the login page of a network, spoils nothing.
+type spoiled struct{ error }
+
+func (e *spoiled) Unwrap() error { return e.error }
+
 // A state says which bytes of a partial are there: Done[i] of part i, from its beginning.
 type state struct {
 	Size      int64   `json:"size"`
@@ -172,8 +178,8 @@ func (p *partial) validate(tag string) error {
 		p.state.Validator = tag
 	}
 	if p.state.Validator != tag {
-		return failf(Corrupt, "the file changed on the server while it was fetched: its tag was %s, now it is %s",
-			printable(p.state.Validator), printable(tag))
+		return &spoiled{failf(Corrupt, "the file changed on the server while it was fetched: its tag was %s, now it is %s",
+			printable(p.state.Validator), printable(tag))}
 	}
 	return nil
 }
@@ -185,7 +191,7 @@ func (p *partial) check(ctx context.Context, want string) error {
 		return disk("checking the download", err)
 	}
 	if info.Size() != p.size {
-		return failf(Corrupt, "%d bytes came, %d were to come", info.Size(), p.size)
+		return &spoiled{failf(Corrupt, "%d bytes came, %d were to come", info.Size(), p.size)}
 	}
 	var h hash.Hash
 	if len(want) == sha256.Size*2 {
@@ -201,7 +207,7 @@ func (p *partial) check(ctx context.Context, want string) error {
 		return disk("checking the download", err)
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); got != want {
-		return failf(Corrupt, "what came is not the file: its hash is %s, the hub says %s", got, want)
+		return &spoiled{failf(Corrupt, "what came is not the file: its hash is %s, the hub says %s", got, want)}
 	}
 	return nil
 }

@@ -75,6 +75,9 @@ func (c *Client) send(ctx context.Context, method string, at *url.URL, header ht
 		}
 		response, err := c.http.Do(request)
 		if err != nil {
+			if context.Cause(ctx) == errIdle {
+				err = errIdle
+			}
 			return nil, &transient{err: &Error{Kind: Unreachable, Reason: "asking " + at.Host, Err: plain(err)}}
 		}
 		if ours {

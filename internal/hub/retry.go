@@ -75,18 +75,38 @@ func given(t *transient, why string) error {
 	return &last
 }
 
-// retryAfter is what a response asks to wait, given in seconds or as a date.
+// retryAfter is what a response asks to wait: Retry-After in seconds or as a date, or else
+// the t of a RateLimit that is used up, such as "api";r=0;t=55.
 func retryAfter(h http.Header) time.Duration {
 	s := strings.TrimSpace(h.Get("Retry-After"))
 	if s == "" {
-		return 0
+		return seconds(rateLimit(h.Get("RateLimit")))
 	}
 	if n := number(s); n >= 0 {
-		return time.Duration(min(n, int64(1e6))) * time.Second
+		return seconds(n)
 	}
 	at, err := http.ParseTime(s)
 	if err != nil {
 		return 0
 	}
 	return max(0, time.Until(at))
+}
+
+func seconds(n int64) time.Duration { return time.Duration(min(max(n, 0), 1e6)) * time.Second }
+
+// rateLimit is in how many seconds a limit begins anew of which nothing is left; 0 where
+// something is.
+func rateLimit(s string) int64 {
+	var reset int64
+	for field := range strings.SplitSeq(s, ";") {
+		switch name, value, _ := strings.Cut(strings.TrimSpace(field), "="); name {
+		case "r":
+			if number(value) > 0 {
+				return 0
+			}
+		case "t":
+			reset = number(value)
+		}
+	}
+	return reset
 }
