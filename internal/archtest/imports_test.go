@@ -42,6 +42,7 @@ var allowed = map[string][]string{
 	"internal/demo":              {}, // the embedded demo model's bytes
 	"internal/demo/generate":     {"meta", "loader"},
 	"internal/hub":               {},
+	"internal/collective":        {},
 	"scripts/supported":          {"meta"}, // writes README's table
 }
 

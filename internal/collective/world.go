@@ -1,0 +1,287 @@
+package collective
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// Launch runs fn on n ranks, each in a goroutine of its own, and waits for all. The
+// context that fn gets ends with ctx and with the first rank that fails. Launch
+// returns that rank's failure as a [*RankError]; what the others report because of it
+// is left out.
+func Launch(ctx context.Context, n int, fn func(context.Context, Comm) error) error {
+	if n < 1 {
+		return fmt.Errorf("collective: a world of %d ranks", n)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w := newWorld(n)
+	var wg sync.WaitGroup
+	for r := range n {
+		wg.Go(func() {
+			err := ErrLeft // stands if fn ends its goroutine, as t.FailNow does
+			defer func() {
+				w.leave(r, err)
+				if err != nil {
+					cancel()
+				}
+			}()
+			err = fn(ctx, &local{w: w, rank: r})
+		})
+	}
+	wg.Wait()
+	return w.cause()
+}
+
+// Alone is a world of one rank: nothing waits, nothing is copied but what a caller
+// may keep.
+func Alone() Comm { return &local{w: newWorld(1)} }
+
+// A world is what n ranks share. Its ranks meet: each leaves an offer, and when the
+// last has come all of them see all offers.
+type world struct {
+	size int
+
+	mu      sync.Mutex
+	met     chan struct{} // closed when this meeting is full, then replaced
+	here    int
+	offers  []offer
+	left    int        // the first rank that has returned, or -1
+	failed  *RankError // the first failure
+	failing chan struct{}
+}
+
+// offer is what a rank brings to a meeting. Ranks that differ in key do not agree.
+type offer struct {
+	key   key
+	buf   Buffer
+	bytes []byte
+}
+
+type key struct {
+	what     string
+	op       Op
+	root     int
+	f32, f64 int
+}
+
+func (k key) String() string {
+	switch k.what {
+	case "all-reduce":
+		return fmt.Sprintf("all-reduce (%v of %d float32, %d float64)", k.op, k.f32, k.f64)
+	case "broadcast":
+		return fmt.Sprintf("broadcast from rank %d", k.root)
+	}
+	return k.what
+}
+
+func newWorld(n int) *world {
+	return &world{size: n, met: make(chan struct{}), offers: make([]offer, n), left: -1, failing: make(chan struct{})}
+}
+
+// fail makes every waiting and later call return e. Called with mu held.
+func (w *world) fail(e *RankError) {
+	if w.failed == nil {
+		w.failed = e
+		close(w.failing)
+	}
+}
+
+// leave notes that rank has returned with err.
+func (w *world) leave(rank int, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.left < 0 {
+		w.left = rank
+	}
+	var known *RankError
+	switch {
+	case err == nil && w.here == 0:
+	case err == nil:
+		w.fail(&RankError{rank, ErrLeft})
+	case errors.As(err, &known) && known == w.failed:
+	default:
+		w.fail(&RankError{rank, err})
+	}
+}
+
+func (w *world) cause() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failed == nil {
+		return nil
+	}
+	return w.failed
+}
+
+// meet brings rank's offer and returns all of them once every rank has come. Either
+// all ranks of a meeting get the offers or none does. With patient set the context
+// does not end the wait: the other ranks are sure to come.
+func (w *world) meet(ctx context.Context, rank int, o offer, patient bool) ([]offer, error) {
+	w.mu.Lock()
+	if err := w.ready(ctx, rank, patient); err != nil {
+		w.mu.Unlock()
+		return nil, err
+	}
+	met, offers := w.met, w.offers
+	offers[rank] = o
+	w.here++
+	if w.here == w.size {
+		w.met, w.offers, w.here = make(chan struct{}), make([]offer, w.size), 0
+		if e := disagreement(offers); e != nil {
+			w.fail(e)
+			w.mu.Unlock()
+			return nil, e
+		}
+		close(met)
+		w.mu.Unlock()
+		return offers, nil
+	}
+	w.mu.Unlock()
+
+	done := ctx.Done()
+	if patient {
+		done = nil
+	}
+	select {
+	case <-met:
+		return offers, nil
+	case <-w.failing:
+	case <-done:
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-met: // it filled up just before
+		return offers, nil
+	default:
+	}
+	w.fail(&RankError{rank, context.Cause(ctx)})
+	return nil, w.failed
+}
+
+// ready says why a rank cannot wait for the others. Called with mu held.
+func (w *world) ready(ctx context.Context, rank int, patient bool) error {
+	if w.failed == nil && !patient && ctx.Err() != nil {
+		w.fail(&RankError{rank, context.Cause(ctx)})
+	}
+	if w.failed == nil && w.left >= 0 {
+		w.fail(&RankError{w.left, ErrLeft})
+	}
+	if w.failed != nil {
+		return w.failed
+	}
+	return nil
+}
+
+func disagreement(offers []offer) *RankError {
+	for r, o := range offers {
+		if o.key != offers[0].key {
+			return &RankError{r, fmt.Errorf("calls %v, while rank 0 calls %v", o.key, offers[0].key)}
+		}
+	}
+	return nil
+}
+
+// local is a rank of a world inside this process.
+type local struct {
+	w    *world
+	rank int
+}
+
+var _ Comm = (*local)(nil)
+
+func (l *local) Rank() int { return l.rank }
+func (l *local) Size() int { return l.w.size }
+
+func (l *local) AllGather(ctx context.Context, b []byte) ([][]byte, error) {
+	offers, err := l.w.meet(ctx, l.rank, offer{key: key{what: "all-gather"}, bytes: bytes.Clone(b)}, false)
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]byte, len(offers))
+	for r, o := range offers {
+		out[r] = slices.Clone(o.bytes)
+	}
+	return out, nil
+}
+
+func (l *local) Broadcast(ctx context.Context, root int, b []byte) ([]byte, error) {
+	if root < 0 || root >= l.w.size {
+		return nil, fmt.Errorf("collective: broadcast from rank %d of %d", root, l.w.size)
+	}
+	o := offer{key: key{what: "broadcast", root: root}}
+	if l.rank == root {
+		o.bytes = bytes.Clone(b)
+	}
+	offers, err := l.w.meet(ctx, l.rank, o, false)
+	if err != nil {
+		return nil, err
+	}
+	return bytes.Clone(offers[root].bytes), nil
+}
+
+// AllReduce gives each rank an equal part of the elements: it joins them in order of
+// rank and writes the result to everybody's buffer. Nothing is copied or allocated by
+// size, and no element is touched by two ranks.
+func (l *local) AllReduce(ctx context.Context, op Op, x Buffer) error {
+	if op < Sum || op > Max {
+		return fmt.Errorf("collective: unknown reduction %v", op)
+	}
+	if x.F32 != nil && x.F64 != nil {
+		return errors.New("collective: all-reduce of both float32 and float64")
+	}
+	k := key{what: "all-reduce", op: op, f32: len(x.F32), f64: len(x.F64)}
+	offers, err := l.w.meet(ctx, l.rank, offer{key: k, buf: x}, false)
+	if err != nil {
+		return err
+	}
+	f32 := make([][]float32, len(offers))
+	f64 := make([][]float64, len(offers))
+	for r, o := range offers {
+		f32[r], f64[r] = o.buf.F32, o.buf.F64
+	}
+	reducePart(op, f32, l.rank)
+	reducePart(op, f64, l.rank)
+	// Every rank that came so far comes here too, without waiting for anything else,
+	// and until it has, it may write to this rank's buffer.
+	_, err = l.w.meet(ctx, l.rank, offer{key: key{what: "end of all-reduce"}}, true)
+	return err
+}
+
+func reducePart[F float32 | float64](op Op, ranks [][]F, rank int) {
+	const block = 2048 // stays in the first cache while every rank's is joined to it
+	n, size := len(ranks[0]), len(ranks)
+	for lo, end := rank*n/size, (rank+1)*n/size; lo < end; lo += block {
+		hi := min(lo+block, end)
+		sum := ranks[0][lo:hi]
+		for _, x := range ranks[1:] {
+			join(op, sum, x[lo:hi])
+		}
+		if op == Mean {
+			for i := range sum {
+				sum[i] /= F(size)
+			}
+		}
+		for _, x := range ranks[1:] {
+			copy(x[lo:hi], sum)
+		}
+	}
+}
+
+func join[F float32 | float64](op Op, into, x []F) {
+	x = x[:len(into)]
+	if op == Max {
+		for i := range into {
+			into[i] = max(into[i], x[i])
+		}
+		return
+	}
+	for i := range into {
+		into[i] += x[i]
+	}
+}
