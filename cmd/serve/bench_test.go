@@ -21,7 +21,7 @@ func TestBenchPrintsAllFields(t *testing.T) {
 	if probe, there := got["disk_probe_bytes_per_second"]; !there || probe != nil {
 		t.Errorf("the demo has no file, yet disk_probe_bytes_per_second is %v", probe)
 	}
-	if got["threads"] != 1.0 || got["batch"] != 2.0 || got["weights"] != "mapped" || got["variant"] == "" {
+	if got["threads"] != 1.0 || got["batch"] != 2.0 || got["weights"] != "promoted" || got["variant"] == "" {
 		t.Errorf("threads %v, batch %v, weights %v, variant %v", got["threads"], got["batch"], got["weights"], got["variant"])
 	}
 	if roofs := got["roofs"].([]any); len(roofs) != 2 {
