@@ -192,10 +192,19 @@ func contentRange(s string) (from, to, size int64, ok bool) {
 	return from, last + 1, size, true
 }
 
+// saveEvery is how many bytes of a part a killed process may lose.
+const saveEvery = 16 << 20
+
 // copy writes at most n bytes of a body to part i, and refuses more where they come.
 func (f *fetch) copy(p *partial, i int, body io.Reader, n int64) (copied int64, err error) {
 	buffer := make([]byte, min(n+1, 128<<10))
-	for {
+	for unsaved := 0; ; {
+		if unsaved >= saveEvery {
+			if err := p.save(); err != nil {
+				return copied, err
+			}
+			unsaved = 0
+		}
 		k, err := body.Read(buffer[:min(int64(len(buffer)), n-copied+1)])
 		if int64(k) > n-copied {
 			return copied, failf(Corrupt, "the server sends more than it said")
@@ -206,7 +215,7 @@ func (f *fetch) copy(p *partial, i int, body io.Reader, n int64) (copied int64, 
 				return copied, disk("writing", err)
 			}
 			p.advance(i, int64(k))
-			copied += int64(k)
+			copied, unsaved = copied+int64(k), unsaved+k
 			f.meter.add(f.file, int64(k))
 		}
 		switch {
