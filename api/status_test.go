@@ -2,9 +2,11 @@ package api_test
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/heftai/heft/api"
@@ -53,7 +55,11 @@ func TestMetrics(t *testing.T) {
 	if status, got := s.text("POST", completions, obj{"prompt": "The boat", "max_tokens": 4, "ignore_eos": true}); status != 200 {
 		t.Fatal(got)
 	}
-	_, text := s.text("GET", "/metrics", nil)
+	var text string
+	eventually(t, "the engine has counted the request", func() bool { // which it does after it has sent the last token
+		_, text = s.text("GET", "/metrics", nil)
+		return regexp.MustCompile(`\nvllm:num_requests_running\{[^}]*\} 0\n`).MatchString(text)
+	})
 	common := `model_name="heft-demo"`
 	for name, want := range map[string]string{
 		"vllm:num_requests_running":                   "0",
@@ -192,6 +198,36 @@ func TestRequestIDs(t *testing.T) {
 		}
 	}
 }
+
+// TestAccessLog: a line a request at level debug, without keys.
+func TestAccessLog(t *testing.T) {
+	var log strings.Builder
+	var mu sync.Mutex
+	before := slog.Default()
+	t.Cleanup(func() { slog.SetDefault(before) })
+	slog.SetDefault(slog.New(slog.NewTextHandler(writerFunc(func(b []byte) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return log.Write(b)
+	}), &slog.HandlerOptions{Level: slog.LevelDebug})))
+	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}), nil, "secret-key")
+	s.key = "secret-key"
+	s.stream(completions, obj{"prompt": []int{1}, "max_tokens": 2})
+	eventually(t, "the request is logged", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Contains(log.String(), "path=/v1/completions status=200")
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	if strings.Contains(log.String(), "secret") {
+		t.Errorf("the log has the key: %s", log.String())
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 // TestPanicsAreErrors: a fault of ours costs one request, not the server.
 func TestPanicsAreErrors(t *testing.T) {
