@@ -1,0 +1,158 @@
+package meta
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// shapedHeader is a checkpoint's tensors with their shapes.
+type shapedHeader map[string]StoredTensor
+
+func (h shapedHeader) Tensor(name string) ([]int, DType, bool) {
+	t, ok := h[name]
+	return t.Shape, t.DType, ok
+}
+
+func (h shapedHeader) add(name string, d DType, shape ...int) shapedHeader {
+	h[name] = StoredTensor{Shape: shape, DType: d}
+	return h
+}
+
+const (
+	smallLlama   = `{"model_type": "llama", "hidden_size": 64, "intermediate_size": 168, "num_hidden_layers": 1, "num_attention_heads": 4, "torch_dtype": "bfloat16"}`
+	smallMixtral = `{"model_type": "mixtral", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 4, "num_local_experts": 3, "num_experts_per_tok": 2, "torch_dtype": "bfloat16"}`
+	smallGPTOSS  = `{"model_type": "gpt_oss", "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 16, "num_local_experts": 3, "num_experts_per_tok": 2, "torch_dtype": "bfloat16"}`
+	smallGPT2    = `{"model_type": "gpt2", "n_embd": 64, "n_layer": 1, "n_head": 4, "vocab_size": 80}`
+)
+
+// TestQuantisedSources: the tensors tell how a parameter is stored, one by one.
+func TestQuantisedSources(t *testing.T) {
+	const gate, experts = "model.layers.0.mlp.gate_proj", "model.layers.0.mlp.experts"
+	nibbles := func(base string) shapedHeader {
+		return shapedHeader{}.add(base+".qzeros", Int32, 2, 21).add(base+".scales", Float16, 2, 168)
+	}
+	for _, test := range []struct {
+		name, config string
+		quantisation string
+		header       shapedHeader
+		param        string
+		want         []Source
+		dtype        DType
+		bytes        int64
+	}{
+		{"fp8", smallLlama, `{"quant_method": "fp8"}`,
+			shapedHeader{}.add(gate+".weight", Float8E4M3, 168, 64).add(gate+".weight_scale_inv", Float32, 1, 1), gate + ".weight",
+			[]Source{{Tensor: gate + ".weight", Quant: &Quant{Format: QuantFP8, Scales: gate + ".weight_scale_inv", ScaleDType: Float32, Rows: 168, Columns: 64}}},
+			BFloat16, 168*64 + 4},
+		{"fp8 in blocks, without the prefix", smallLlama, `{"quant_method": "fp8", "weight_block_size": [128, 32]}`,
+			shapedHeader{}.add(gate[6:]+".weight", Float8E4M3, 168, 64).add(gate[6:]+".weight_scale_inv", BFloat16, 2, 2), gate + ".weight",
+			[]Source{{Tensor: gate[6:] + ".weight", Quant: &Quant{Format: QuantFP8, Scales: gate[6:] + ".weight_scale_inv", ScaleDType: BFloat16, Rows: 128, Columns: 32}}},
+			BFloat16, 168*64 + 8},
+		{"not converted", smallLlama, `{"quant_method": "fp8"}`,
+			shapedHeader{}.add(gate+".weight", BFloat16, 168, 64), gate + ".weight", []Source{{Tensor: gate + ".weight"}}, BFloat16, 2 * 168 * 64},
+		{"gptq", smallLlama, `{"quant_method": "gptq", "bits": 4}`,
+			nibbles(gate).add(gate+".qweight", Int32, 8, 168).add(gate+".g_idx", Int32, 64), gate + ".weight",
+			[]Source{{Tensor: gate + ".qweight", Transposed: true, Quant: &Quant{Format: QuantGPTQ, Scales: gate + ".scales", Zeros: gate + ".qzeros", Index: gate + ".g_idx", ScaleDType: Float16, Rows: 32, Columns: 1, ZeroBias: 1}}},
+			BFloat16, 168*64/2 + 2*168*2 + 2*168/2 + 4*64},
+		{"gptq of the second version", smallLlama, `{"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2"}`,
+			nibbles(gate).add(gate+".qweight", Int32, 8, 168), gate + ".weight",
+			[]Source{{Tensor: gate + ".qweight", Transposed: true, Quant: &Quant{Format: QuantGPTQ, Scales: gate + ".scales", Zeros: gate + ".qzeros", ScaleDType: Float16, Rows: 32, Columns: 1}}},
+			BFloat16, 168*64/2 + 2*168*2 + 2*168/2},
+		{"awq", smallLlama, `{"quant_method": "awq", "bits": 4}`,
+			nibbles(gate).add(gate+".qweight", Int32, 64, 21), gate + ".weight",
+			[]Source{{Tensor: gate + ".qweight", Transposed: true, Quant: &Quant{Format: QuantAWQ, Scales: gate + ".scales", Zeros: gate + ".qzeros", ScaleDType: Float16, Rows: 32, Columns: 1}}},
+			BFloat16, 168*64/2 + 2*168*2 + 2*168/2},
+		{"gptq of a weight that is [inputs, outputs]", smallGPT2, `{"quant_method": "gptq", "bits": 4}`,
+			shapedHeader{}.add("h.0.mlp.c_fc.qweight", Int32, 8, 256).add("h.0.mlp.c_fc.scales", Float16, 1, 256).add("h.0.mlp.c_fc.qzeros", Int32, 1, 32), "transformer.h.0.mlp.c_fc.weight",
+			[]Source{{Tensor: "h.0.mlp.c_fc.qweight", Quant: &Quant{Format: QuantGPTQ, Scales: "h.0.mlp.c_fc.scales", Zeros: "h.0.mlp.c_fc.qzeros", ScaleDType: Float16, Rows: 64, Columns: 1, ZeroBias: 1}}},
+			Float32, 64*256/2 + 2*256 + 256/2},
+		{"experts in fp8", smallMixtral, `{"quant_method": "fp8", "weight_block_size": [128, 128]}`,
+			shapedHeader{}.add(experts+".0.w2.weight", Float8E4M3, 64, 96).add(experts+".0.w2.weight_scale_inv", Float32, 1, 1), experts + ".down_proj",
+			[]Source{{Tensor: experts + ".{}.w2.weight", Stack: 3, Quant: &Quant{Format: QuantFP8, Scales: experts + ".{}.w2.weight_scale_inv", ScaleDType: Float32, Rows: 128, Columns: 128}}},
+			BFloat16, 3 * (64*96 + 4)},
+		{"mxfp4, square", smallGPTOSS, `{"quant_method": "mxfp4"}`,
+			shapedHeader{}.add(experts+".down_proj_blocks", Uint8, 3, 64, 2, 16).add(experts+".down_proj_scales", Uint8, 3, 64, 2), experts + ".down_proj",
+			[]Source{{Tensor: experts + ".down_proj_blocks", Transposed: true, Quant: &Quant{Format: QuantMXFP4, Scales: experts + ".down_proj_scales", ScaleDType: Uint8, Rows: 1, Columns: 32}}},
+			BFloat16, 3 * 64 * (32 + 2)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			config := strings.TrimSuffix(test.config, "}") + `, "quantization_config": ` + test.quantisation + "}"
+			cfg, err := ReadConfig([]byte(config))
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := New(cfg, test.header)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for path, p := range m.Root.AllParams() {
+				if path != test.param {
+					continue
+				}
+				if !reflect.DeepEqual(p.Sources, test.want) {
+					t.Errorf("sources %+v, %+v\nwant %+v, %+v", p.Sources, p.Sources[0].Quant, test.want, test.want[0].Quant)
+				}
+				if p.DType != test.dtype || p.Bytes() != test.bytes {
+					t.Errorf("%v of %d bytes, want %v of %d", p.DType, p.Bytes(), test.dtype, test.bytes)
+				}
+				return
+			}
+			t.Fatalf("no parameter %s", test.param)
+		})
+	}
+}
+
+// TestStoredIsWhatMatrixInverts: shapes of codes lead back to the matrix.
+func TestStoredIsWhatMatrixInverts(t *testing.T) {
+	for _, q := range []Quant{
+		{Format: QuantFP8, Rows: 128, Columns: 128},
+		{Format: QuantMXFP4, Rows: 1, Columns: 32},
+		{Format: QuantGPTQ, Rows: 32, Columns: 1, Index: "i"},
+		{Format: QuantAWQ, Rows: 32, Columns: 1},
+	} {
+		for _, shape := range [][]int{{64, 96}, {3, 160, 32}} {
+			s := Source{Tensor: "t", Quant: &q}
+			stored, reason := s.Stored(shape)
+			if reason != "" {
+				t.Fatalf("%v: %s", q.Format, reason)
+			}
+			if got := q.Matrix(stored[0].Shape); !reflect.DeepEqual(got, shape) {
+				t.Errorf("%v: codes %v are of %v, want %v", q.Format, stored[0].Shape, got, shape)
+			}
+		}
+		odd := Source{Tensor: "t", Quant: &q}
+		if _, reason := odd.Stored([]int{63, 97}); (reason == "") != (q.Format == QuantFP8) {
+			t.Errorf("%v of an odd shape: %q", q.Format, reason)
+		}
+		odd.From = Rows{0, 32}
+		if _, reason := odd.Stored([]int{64, 96}); reason == "" {
+			t.Errorf("%v: rows of codes were taken", q.Format)
+		}
+	}
+}
+
+// TestQuantisationRefused: what no kernel reads is refused with its field.
+func TestQuantisationRefused(t *testing.T) {
+	for _, test := range []struct{ quantisation, field string }{
+		{`{"quant_method": "bitsandbytes"}`, "quantization_config.quant_method"},
+		{`{"bits": 4}`, "quantization_config.quant_method"},
+		{`{"quant_method": "fp8", "fmt": "e5m2"}`, "quantization_config.fmt"},
+		{`{"quant_method": "fp8", "weight_block_size": [128]}`, "quantization_config.weight_block_size"},
+		{`{"quant_method": "fp8", "weight_block_size": [128, 0]}`, "quantization_config.weight_block_size"},
+		{`{"quant_method": "fp8", "weight_block_size": [128, "a"]}`, "quantization_config.weight_block_size"},
+		{`{"quant_method": "gptq", "bits": 8}`, "quantization_config.bits"},
+		{`{"quant_method": "awq", "bits": 4, "version": "gemv"}`, "quantization_config.version"},
+	} {
+		config, err := ReadConfig([]byte(strings.TrimSuffix(smallLlama, "}") + `, "quantization_config": ` + test.quantisation + "}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = New(config, nil)
+		var bad *ConfigError
+		if !errors.As(err, &bad) || !strings.Contains(err.Error(), test.field) {
+			t.Errorf("%s: %v", test.quantisation, err)
+		}
+	}
+}
