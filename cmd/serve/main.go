@@ -37,7 +37,8 @@ type cli struct {
 	Estimate estimateCmd `cmd:"" help:"Estimate the memory that a model takes, dtype by dtype."`
 	Devices  devicesCmd  `cmd:"" help:"Show what this machine has to run models on."`
 
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
+	Completion completionCmd `cmd:"" help:"Print a completion script for bash, zsh or fish."`
 }
 
 type versionCmd struct{}
