@@ -152,8 +152,7 @@ func (c *Client) stat(ctx context.Context, repo Repo, commit string, e entry) (f
 			return false, err
 		}
 		defer a.Body.Close()
-		// Where the bytes lie, HEAD may be forbidden; the hub has said all by then.
-		if a.StatusCode != http.StatusOK && !(a.facts.linked && a.facts.size >= 0) {
+		if a.StatusCode != http.StatusOK && !a.facts.linked {
 			return false, c.refusal(a, repo)
 		}
 		known = a.facts
