@@ -126,8 +126,11 @@ def make(folder, name, kind, dtype, fields, method, chosen, quantisation):
     (out / "model.safetensors").chmod(0o644)
     text = dict(config.to_diff_dict(), quantization_config=quantisation, architectures=[type(model).__name__], dtype=str(dtype)[6:])
     (out / "config.json").write_text(json.dumps(text, indent=1, sort_keys=True, default=str) + "\n")
+    tokens = dict(bos_token_id=text["bos_token_id"], eos_token_id=text["eos_token_id"])
+    (out / "generation_config.json").write_text(json.dumps(tokens) + "\n")
     golden = dict(name=name, model_type=kind, seed=seed, quantisation=dict(method=quantisation["quant_method"]),
-                  tolerance=dict(logits_atol=2e-4, logits_rtol=2e-4), prompts=[case for case, _ in cases])
+                  tolerance=dict(logits_atol=2e-4, logits_rtol=2e-4),
+                  num_parameters=sum(p.numel() for p in model.parameters()), prompts=[case for case, _ in cases])
     with gzip.GzipFile(out / "golden.json.gz", "wb", mtime=0) as f:
         f.write((json.dumps(golden) + "\n").encode())
     print(name, "seed", seed, sum(f.stat().st_size for f in out.iterdir()), "bytes")
