@@ -145,6 +145,8 @@ func (c *checker) check(e entry, ties []string) {
 				c.problem(t.Name, "has shape %v, wanted %s%v", short(t.Shape), rowsText(s.From), want)
 			} else if e.float() && !t.DType.Float() {
 				c.problem(t.Name, "holds %v, wanted floating point", t.DType)
+			} else if e.float() && t.DType.Bits() < 16 {
+				c.problem(t.Name, "holds %v without scales that are known", t.DType)
 			}
 		}
 	}
