@@ -14,7 +14,17 @@ func available() []Set {
 	x := &cpu.X86
 	fused := x.HasAVX2 && x.HasFMA && x.HasF16C
 	if fused && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasBMI2 {
-		sets = append(sets, Set{Name: "avx512", Lanes: 16, ops: &avx512})
+		set := Set{Name: "avx512", Lanes: 16, ops: &avx512}
+		if x.HasAVX512BF16 {
+			rounded := set
+			if x.HasAMXTile && x.HasAMXBF16 && tilesAllowed() {
+				rounded.Name, rounded.rounder = "amx", bf16{tiles: true}
+				sets = append(sets, rounded)
+			}
+			rounded.Name, rounded.rounder = "avx512bf16", bf16{}
+			sets = append(sets, rounded)
+		}
+		sets = append(sets, set)
 	}
 	if fused {
 		sets = append(sets, Set{Name: "avx2", Lanes: 8, ops: &avx2})

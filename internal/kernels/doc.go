@@ -1,9 +1,9 @@
 // Package kernels is the innermost arithmetic on the host: short loops over raw
 // memory, in Go and in generated assembly.
 //
-// A [Set] is one variant of all kernels: "go" runs everywhere, "avx2" and "avx512"
-// where the processor has them. [Select] takes one by name, or the best one; nothing
-// here reads the environment. [Floats] are activations, [Weights] are a matrix as it
+// A [Set] is one variant of all kernels: "go" runs everywhere, "avx2", "avx512",
+// "avx512bf16" and "amx" where the processor has them. [Select] takes one by name, or the
+// best one; nothing here reads the environment. [Floats] are activations, [Weights] are a matrix as it
 // lies in a checkpoint: bfloat16, float16 or float32 at any byte address.
 //
 // # Order of summation
@@ -16,6 +16,12 @@
 // bytes lie, and [Set.AddLanes] gives the bits of [Set.Mul] for a transposed matrix. The
 // assembly uses fused multiply-add, the Go variant does not: variants differ from each
 // other in the last bits, never inside themselves.
+//
+// The last two variants have the kernels of avx512 and others that multiply bfloat16
+// weights by activations rounded to bfloat16 ([Set.Rounds]). [Set.Dot] is for few tokens
+// and reads weights where they lie; [Set.Tile] is for many and wants both operands packed.
+// Each has one order of summation, which again depends on the length alone, but the two
+// differ.
 //
 // # Assembly
 //

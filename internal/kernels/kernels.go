@@ -41,7 +41,7 @@ type Weights struct {
 // Set is one variant of the kernels. It has no state: any number of goroutines may use
 // it at once.
 type Set struct {
-	// Name is the variant: go, avx2, avx512.
+	// Name is the variant: go, avx2, avx512, avx512bf16, amx.
 	Name string
 	// Lanes is the number of partial sums of a dot product.
 	Lanes int
@@ -49,7 +49,8 @@ type Set struct {
 	// float32 before Mul; 0 means never.
 	WidenAt int
 
-	ops ops
+	ops     ops
+	rounder rounder // nil: activations are never rounded
 }
 
 // ops is what a variant implements. Bounds have been checked.

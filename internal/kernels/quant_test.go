@@ -110,3 +110,32 @@ func TestMXFP4Scales(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkUnpack is a row of a matrix, in the cache, of each packing.
+func BenchmarkUnpack(b *testing.B) {
+	const width = 4096
+	scratch, dst := make([]float32, UnpackScratch), make([]float32, 32*width)
+	codes, scales := make([]byte, 32*width), make([]byte, 4*width)
+	for i := range scales {
+		scales[i] = 0x3c
+	}
+	for i := range codes {
+		codes[i] = byte(i % 113)
+	}
+	for name, p := range map[string]*Packed{
+		"e4m3":    {Packing: E4M3, Columns: 128, ScaleFormat: Float32},
+		"mxfp4":   {Packing: MXFP4, Columns: 32},
+		"rows":    {Packing: NibbleRows, Columns: 1, ScaleFormat: Float16},
+		"columns": {Packing: NibbleColumns, Columns: 1, ScaleFormat: Float16},
+	} {
+		p.Codes, p.Scales, p.Zeros, p.Width, p.Rows = codes, scales, codes, width, 128
+		for _, s := range available() {
+			b.Run(name+"/"+s.Name, func(b *testing.B) {
+				for b.Loop() {
+					s.Unpack(Floats{V: dst, Stride: 128}, p, 0, 0, 32, 128, scratch)
+				}
+				b.ReportMetric(32*128*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "elements/ns")
+			})
+		}
+	}
+}

@@ -37,6 +37,8 @@ var sources = []struct {
 	{"avx2quant", avx2},
 	{"avx512", avx512},
 	{"avx512quant", avx512},
+	{"avx512bf16", append(avx512, "-mavx512bf16")},
+	{"amx", []string{"-mamx-tile", "-mamx-bf16"}},
 }
 
 var flags = []string{

@@ -1,5 +1,5 @@
 // AVX-512 kernels: 16 lanes. Needs F, BW, DQ and VL, and BMI2.
-#include "common.h"
+#include "wide.h"
 
 INLINE __m512 load(int f, const uint8_t *p) {
   if (f == BF16) return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
@@ -12,29 +12,6 @@ INLINE __m512 load_mask(int f, const uint8_t *p, __mmask16 m) {
   __m256i h = _mm256_maskz_loadu_epi16(m, p);
   if (f == F16) return _mm512_cvtph_ps(h);
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
-}
-
-// low has the lanes below n < 256.
-INLINE __mmask16 low(int64_t n) { return (__mmask16)_bzhi_u32(0xffff, (uint32_t)n); }
-
-// fold adds the lanes in halves.
-INLINE __m128 fold4(__m512 v) {
-  __m256 h = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
-  return _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
-}
-
-INLINE float fold(__m512 v) {
-  __m128 q = fold4(v);
-  q = _mm_add_ps(q, _mm_movehl_ps(q, q));
-  return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
-}
-
-// folds is fold of four vectors at once, with the same additions.
-INLINE __m128 folds(__m512 v0, __m512 v1, __m512 v2, __m512 v3) {
-  __m128 a = fold4(v0), b = fold4(v1), c = fold4(v2), d = fold4(v3);
-  __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
-  __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
-  return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
 }
 
 // mul_block computes R rows for T tokens: y[t][r] = sum over k of w[r][k] x[t][k].

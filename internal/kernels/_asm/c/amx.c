@@ -1,0 +1,52 @@
+// AMX: products of bfloat16 tiles, added up in float32.
+#include "common.h"
+
+// Eight tiles of 16 rows of 64 bytes.
+static const struct __attribute__((aligned(64))) {
+  uint8_t palette, start, reserved[14];
+  uint16_t bytes[16];
+  uint8_t rows[16];
+} config = {1, 0, {0}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+
+// Tile is avx512bf16Tile for 32 rows, in two packs ws bytes apart.
+KERNEL amxTile(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *c, int64_t cs, int64_t blocks, int64_t couples, int64_t add) {
+  _tile_loadconfig(&config);
+  ROLLED for (; couples > 0; couples--) {
+    uint8_t *low = c + times(cs, 16);
+    if (add) {
+      _tile_loadd(0, c, cs);
+      _tile_loadd(1, c + 64, cs);
+      _tile_loadd(2, low, cs);
+      _tile_loadd(3, low + 64, cs);
+    } else {
+      _tile_zero(0);
+      _tile_zero(1);
+      _tile_zero(2);
+      _tile_zero(3);
+    }
+    int64_t left = blocks;
+    ROLLED do {
+      OPAQUE(w), OPAQUE(x);
+      _tile_loadd(4, w, 64);
+      _tile_loadd(6, x, 64);
+      _tile_loadd(7, x + xs, 64);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(5, w + ws, 64);
+      _tile_dpbf16ps(1, 4, 7);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+      w += 1024, x += 1024, left--;
+      OPAQUE(left);
+    } while (left > 0);
+    // Going back costs no register across the loop.
+    const int64_t back = times(blocks, 1024);
+    w -= back;
+    _tile_stored(0, c, cs);
+    _tile_stored(1, c + 64, cs);
+    low = c + times(cs, 16);
+    _tile_stored(2, low, cs);
+    _tile_stored(3, low + 64, cs);
+    x += times(xs, 2) - back, c += 128;
+  }
+  _tile_release();
+}

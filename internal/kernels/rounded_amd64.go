@@ -1,0 +1,64 @@
+//go:build !purego
+
+package kernels
+
+import "unsafe"
+
+// bf16 is AVX-512 BF16, with the tiles of AMX where the processor has them.
+type bf16 struct{ tiles bool }
+
+func wordPtr(v []uint32) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(v)) }
+
+var dots = []mulTile{{6, avx512bf16Dot6}, {4, avx512bf16Dot4}, {2, avx512bf16Dot2}, {1, avx512bf16Dot1}}
+
+func (bf16) dot(y Floats, w Weights, x Pairs, rows, tokens, n int) {
+	tiles := dots
+	for t := 0; t < tokens; {
+		for tiles[0].tokens > tokens-t {
+			tiles = tiles[1:]
+		}
+		callMul(tiles[0].kernel, bytePtr(w.Data), w.Stride, wordPtr(x.V[t*x.Stride:]), x.Stride, ptr(y.V[t*y.Stride:]), y.Stride, n, rows)
+		t += tiles[0].tokens
+	}
+}
+
+//go:noinline
+func (bf16) narrow(dst []uint32, src []float32) {
+	if len(src)%2 != 0 {
+		dst[len(dst)-1] = 0
+	}
+	avx512bf16Narrow(wordPtr(dst), ptr(src), int64(len(src)))
+}
+
+//go:noinline
+func (bf16) packTokens(dst []uint32, x Floats, tokens, n int) {
+	avx512bf16PackTokens(wordPtr(dst), ptr(x.V), int64(4*x.Stride), int64(tokens), int64(n))
+}
+
+//go:noinline
+func (bf16) packRows(dst []uint32, w Weights, rows, n int) {
+	avx512bf16PackRows(wordPtr(dst), bytePtr(w.Data), int64(w.Stride), int64(rows), int64(n))
+}
+
+//go:noinline
+func (b bf16) tile(c Floats, w []uint32, ws int, x []uint32, xs, blocks, couples int, add bool) {
+	var goOn int64
+	if add {
+		goOn = 1
+	}
+	if b.tiles {
+		amxTile(wordPtr(w), int64(4*ws), wordPtr(x), int64(4*xs), ptr(c.V), int64(4*c.Stride), int64(blocks), int64(couples), goOn)
+		return
+	}
+	const part = 8 // rows of a call
+	for r := 0; r < 2*PackRows; r += part {
+		// A row of a pack has 16 words of each block.
+		at := r/PackRows*ws + r%PackRows*BlockK/2
+		avx512bf16Tile(wordPtr(w[at:]), wordPtr(x), int64(4*xs), ptr(c.V[r*c.Stride:]), int64(4*c.Stride), int64(blocks), int64(couples), goOn)
+	}
+}
+
+//go:noinline
+func (bf16) turn(y, c Floats, bias []float32, rows, tokens int) {
+	avx512bf16Turn(ptr(y.V), int64(4*y.Stride), ptr(c.V), int64(4*c.Stride), ptr(bias), int64(rows), int64(tokens))
+}
