@@ -20,6 +20,7 @@ var allowed = map[string][]string{
 	"internal/tokenizer":           {},
 	"internal/chat":                {"internal/chat/jinja"},
 	"internal/chat/jinja":          {},
+	"internal/chat/toolcall":       {"internal/chat", "internal/chat/jinja"},
 	"internal/sample":              {}, // apart from the engine, so that dispatch.Generate chooses tokens by the same code
 	"devicemap":                    {"meta"},
 	"loader":                       {"meta", "internal/hostmem"},
@@ -58,6 +59,7 @@ var homes = map[string][]string{
 	"golang.org/x/sys/unix":             {"internal/hostmem", "internal/kernels"},
 	"gorgonia.org/cu":                   {"internal/backend/cuda"},
 	"github.com/alecthomas/kong":        {"cmd"},
+	"github.com/prometheus":             {"api"},
 }
 
 func TestImportsGoOneWay(t *testing.T) {

@@ -1,0 +1,160 @@
+package toolcall
+
+import (
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// specs is the table of families, in the order in which Detect asks: a template
+// with the markers of several is the first's.
+func specs() []*spec {
+	return []*spec{
+		&harmony, &deepseekDSML, &deepseekV3, &deepseekV31, &kimi, &solar, &gemma4, &lfm2, &olmo3, &apertus,
+		&commandR7B, &commandR, &gigachat, &minimaxM2, &seedOSS, &minicpm, &glm, &qwenCoder, &functionary31,
+		&functionary32, &mistral, &nemotron, &toolCallList, &granite, &hermes, &firefunction, &llamaPythonic, &llama,
+		&plain,
+	}
+}
+
+// A Family is a way of writing reasoning and calls. It is immutable and safe for
+// concurrent use.
+type Family struct {
+	spec    *spec
+	thinks  []think
+	content *markers // with calls
+	answer  *markers // without
+	thought []*markers
+}
+
+// Detect finds the family of a chat template by markers in its source and, if no
+// family's are there, among the texts of the model's special tokens. The last
+// resort is the family "plain", which has no calls. Reasoning is looked for if the
+// template mentions its markers.
+func Detect(template string, specialTokens ...string) *Family {
+	tokens := strings.Join(specialTokens, "\n")
+	for _, source := range []string{template, tokens} {
+		for _, s := range specs() {
+			if s != &plain && s.in(source) {
+				return newFamily(s, template+"\n"+tokens)
+			}
+		}
+	}
+	return newFamily(&plain, template+"\n"+tokens)
+}
+
+// ByName returns the family of that name, with all its reasoning.
+func ByName(name string) (*Family, error) {
+	for _, s := range specs() {
+		if s.name == name {
+			return newFamily(s, ""), nil
+		}
+	}
+	return nil, fmt.Errorf("toolcall: no family %.40q (there are %s)", name, strings.Join(Names(), ", "))
+}
+
+// Names lists the families in alphabetical order.
+func Names() []string {
+	var names []string
+	for _, s := range specs() {
+		names = append(names, s.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Name of the family, as ByName takes it.
+func (f *Family) Name() string { return f.spec.name }
+
+// Calls tells whether the family has a notation for calls.
+func (f *Family) Calls() bool { return len(f.spec.forms) > 0 }
+
+// in tells whether source has the markers of the family.
+func (s *spec) in(source string) bool {
+	contains := func(text string) bool { return strings.Contains(source, text) }
+	if slices.ContainsFunc(s.none, contains) {
+		return false
+	}
+	return slices.ContainsFunc(s.all, func(list []string) bool {
+		return !slices.ContainsFunc(list, func(text string) bool { return !contains(text) })
+	})
+}
+
+// newFamily prepares s for parsing. Reasoning whose markers source lacks is left
+// out, if there is a source.
+func newFamily(s *spec, source string) *Family {
+	f := &Family{spec: s}
+	for _, t := range s.thinks {
+		if source == "" || strings.Contains(source, t.open) || strings.Contains(source, t.close) {
+			f.thinks = append(f.thinks, t)
+		}
+	}
+	var answer []marker
+	for _, text := range s.drops {
+		answer = append(answer, marker{text: text, act: actDrop})
+	}
+	for i, t := range f.thinks {
+		answer = append(answer, marker{text: t.open, act: actThink, think: i})
+		thought := []marker{{text: t.close, act: actThought}}
+		for _, text := range t.implied {
+			thought = append(thought, marker{text: text, act: actImplied})
+		}
+		f.thought = append(f.thought, newMarkers(thought))
+	}
+	f.answer = newMarkers(slices.Clone(answer))
+	for i := range s.forms {
+		if form := &s.forms[i]; form.open != "" {
+			answer = append(answer, marker{text: form.open, act: actSection, form: form})
+			if form.bare {
+				answer = append(answer, marker{text: form.call, act: actBareCall, form: form})
+			}
+		}
+	}
+	f.content = newMarkers(answer)
+	return f
+}
+
+// Markers lists the texts by which the family's parser goes. A special token whose
+// text is, or is part of, one of them must be visible in the text that is parsed; others
+// need not be.
+func (f *Family) Markers() []string {
+	list := slices.Concat(f.spec.drops, f.spec.seeds)
+	for _, t := range f.thinks {
+		list = append(list, t.open, t.close)
+	}
+	for _, form := range f.spec.forms {
+		list = append(list, form.open, form.close, form.call, form.end)
+		for _, field := range form.head {
+			list = append(list, field.until)
+		}
+		if t := form.tags; t != nil {
+			list = append(list, t.open, t.key, t.close)
+			list = append(list, t.value...)
+		}
+		if form.body == bodyGemma {
+			list = append(list, gemmaQuote)
+		}
+	}
+	slices.Sort(list)
+	list = slices.Compact(list)
+	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
+}
+
+// Visible tells whether the special token must be shown in the text that is parsed.
+func (f *Family) Visible(token string) bool {
+	return token != "" && slices.ContainsFunc(f.Markers(), func(m string) bool { return strings.Contains(m, token) })
+}
+
+// NewCallID makes an id for the call of that index in its message, in the shape
+// that the family's templates accept, for calls to which the model gave none.
+func (f *Family) NewCallID(name string, index int) string {
+	text := rand.Text() // 26 letters and digits
+	switch f.spec.ids {
+	case mistralID:
+		return text[:9]
+	case kimiID:
+		return fmt.Sprintf("functions.%s:%d", name, index)
+	}
+	return "call_" + strings.ToLower(text[:24])
+}

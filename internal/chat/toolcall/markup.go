@@ -1,0 +1,469 @@
+package toolcall
+
+import (
+	"bytes"
+	"strings"
+)
+
+// place is where in a form the parser is.
+type place uint8
+
+const (
+	inText place = iota
+	inSection
+	inHead
+	beforeArguments
+	inArguments
+	inObject
+	inTail // after the arguments
+)
+
+type listState uint8
+
+const (
+	noList listState = iota
+	openList
+	closedList
+)
+
+// markup is the parser's state between the first marker of a form and the text that
+// follows it.
+type markup struct {
+	at      place
+	form    *form
+	list    listState
+	fence   bool // a code fence may say "json" now
+	section int  // calls of the section
+	field   int  // of the head
+	nameEnd int  // first byte of the field that can be no name's, or -1
+
+	// raw is text that is content if it does not become a call: all since the last
+	// event, while held is set. It begins at offset rawPos.
+	raw    []byte
+	rawPos int
+	held   bool
+
+	lit       literal
+	word      []byte // the field so far
+	name, id  string
+	committed bool // CallStart is out
+	object    object
+	value     value
+	tags      tagReader
+	out       []byte // arguments that are not out yet
+}
+
+// begin enters the form whose marker has come after space.
+func (p *Parser) begin(m *marker, space string) {
+	p.form = m.form
+	p.at, p.list, p.section, p.fence = inSection, noList, 0, false
+	p.raw = append(append(p.raw[:0], space...), m.text...)
+	p.rawPos = p.pos - len(p.raw)
+	p.held, p.committed = true, false
+	p.lit.word, p.out = p.lit.word[:0], p.out[:0]
+	p.id = ""
+	if m.act == actBareCall {
+		p.beginHead()
+	}
+}
+
+func (p *Parser) beginHead() {
+	p.at, p.field, p.nameEnd = inHead, 0, -1
+	p.name, p.id = "", ""
+	p.word = p.word[:0]
+}
+
+// step takes c, or returns false: then p's state has changed and c is still to come.
+func (p *Parser) step(c byte) bool {
+	if p.held {
+		if len(p.raw) == 0 {
+			p.rawPos = p.pos
+		}
+		p.raw = append(p.raw, c)
+		switch full := len(p.raw)+len(p.out) > maxHeld; {
+		case full && p.committed:
+			return p.contradict()
+		case full:
+			return p.fail()
+		}
+	}
+	switch p.at {
+	case inSection:
+		return p.sectionByte(c)
+	case inHead:
+		return p.headByte(c)
+	case beforeArguments:
+		return p.gapByte(c)
+	case inArguments:
+		return p.argumentsByte(c)
+	case inObject:
+		return p.objectByte(c)
+	}
+	return p.tailByte(c)
+}
+
+// back undoes the holding of a byte that is not taken.
+func (p *Parser) back() bool {
+	if p.held {
+		p.raw = p.raw[:len(p.raw)-1]
+	}
+	return false
+}
+
+// fail gives up the markup before the byte that does not fit: what is held is
+// content, unless it is white space after a call.
+func (p *Parser) fail() bool {
+	p.back()
+	p.at = inText
+	if p.section == 0 || len(bytes.TrimSpace(p.raw)) > 0 {
+		p.say(Content, string(p.raw), p.rawPos)
+	}
+	p.raw, p.out = p.raw[:0], p.out[:0]
+	p.fresh = false
+	return false
+}
+
+// leave ends the form after the byte that is taken.
+func (p *Parser) leave() {
+	if p.section == 0 {
+		p.say(Content, string(p.raw), p.rawPos) // a section without calls
+	}
+	p.at, p.skip, p.raw = inText, true, p.raw[:0]
+}
+
+// sectionByte takes a byte between calls.
+func (p *Parser) sectionByte(c byte) bool {
+	f := p.form
+	if len(p.lit.word) == 0 {
+		lists := f.objects || f.body == bodyPython
+		switch {
+		case isSpace(c):
+			return true
+		case c == '`' && f.objects && p.section == 0:
+			p.fence = true
+			return true
+		case (c == ',' || c == ';') && p.section > 0 && p.list != closedList:
+			return true
+		case c == '[' && lists && p.list == noList && p.section == 0:
+			p.list = openList
+			return true
+		case c == ']' && p.list == openList:
+			p.list = closedList
+			if p.section > 0 {
+				p.raw = p.raw[:0] // the list was one, whether or not a close follows
+			}
+			if f.close == "" {
+				p.leave()
+			}
+			return true
+		case c == '{' && f.objects && p.list != closedList:
+			p.at, p.id = inObject, ""
+			p.object.start(f.keyed, f.peek != "")
+			return true
+		}
+	}
+	which, ver := p.lit.push(c, f.call, f.close, p.fenceWord())
+	switch {
+	case ver == more:
+		return true
+	case ver == bad && len(p.lit.word) == 0 && f.call == "" && f.head != nil && p.list != closedList:
+		p.beginHead()
+		return p.back()
+	case ver == bad:
+		return p.fail()
+	case which == 0:
+		p.beginHead()
+	case which == 1:
+		p.leave()
+	}
+	p.fence = false
+	return true
+}
+
+func (p *Parser) fenceWord() string {
+	if p.fence {
+		return "json"
+	}
+	return ""
+}
+
+// headByte takes a byte of a field of the head.
+func (p *Parser) headByte(c byte) bool {
+	field := &p.form.head[p.field]
+	if len(p.word) == 0 && isSpace(c) && field.kind != skipField {
+		return true
+	}
+	if strings.IndexByte(field.stop, c) >= 0 {
+		if !p.endField(field, string(p.word)) {
+			return p.fail()
+		}
+		return p.back()
+	}
+	p.word = append(p.word, c)
+	if text, ok := strings.CutSuffix(string(p.tail(field.until)), field.until); ok && field.until != "" {
+		text = string(p.word[:len(p.word)-len(field.until)])
+		if !p.endField(field, text) {
+			return p.fail()
+		}
+		return true
+	}
+	if field.kind == nameField && !p.nameSoFar(c, field.until) || len(p.word) > 2*maxName {
+		return p.fail()
+	}
+	return true
+}
+
+// tail is the end of the field that until may equal.
+func (p *Parser) tail(until string) []byte {
+	return p.word[max(0, len(p.word)-len(until)):]
+}
+
+// nameSoFar tells whether the field may still become a name: what follows a name is
+// white space or begins until.
+func (p *Parser) nameSoFar(c byte, until string) bool {
+	if p.nameEnd < 0 {
+		if isNameByte(c) && !(until != "" && until[0] == c) {
+			return true
+		}
+		p.nameEnd = len(p.word) - 1
+	}
+	after := bytes.TrimLeft(p.word[p.nameEnd:], " \t\r\n")
+	return strings.HasPrefix(until, string(after))
+}
+
+// endField reads a field of the head.
+func (p *Parser) endField(field *field, text string) bool {
+	text = strings.TrimSpace(text)
+	switch field.kind {
+	case nameField:
+		p.name = strings.TrimSuffix(text, ".call")
+	case idField:
+		p.id = text
+	case nameIDField:
+		p.name, p.id, _ = strings.Cut(text, "[CALL_ID]")
+	case idNameField:
+		p.id, p.name = text, strings.TrimPrefix(text, "functions.")
+		if i := strings.LastIndexByte(p.name, ':'); i >= 0 {
+			p.name = p.name[:i]
+		}
+	case recipientField:
+		if i := strings.IndexAny(text, " <"); i >= 0 {
+			text = text[:i]
+		}
+		p.name = strings.TrimPrefix(text, "functions.")
+	}
+	p.word, p.nameEnd = p.word[:0], -1
+	if p.field++; p.field < len(p.form.head) {
+		return true
+	}
+	if !isName(p.name) {
+		return false
+	}
+	p.beginArguments()
+	return true
+}
+
+func (p *Parser) beginArguments() {
+	p.at, p.fence = inArguments, false
+	switch p.form.body {
+	case bodyJSON:
+		p.at = beforeArguments
+	case bodyTags:
+		name, tools := p.name, p.tools
+		p.tags.start(p.form.tags, p.form.end, func(parameter string) types { return tools.types(name, parameter) })
+	case bodyPython:
+		p.value.startInside(pythonFlavor, 'k')
+	case bodyGemma:
+		p.value.startInside(gemmaFlavor, 'g')
+	}
+}
+
+// gapByte takes a byte between the head and JSON.
+func (p *Parser) gapByte(c byte) bool {
+	if len(p.lit.word) == 0 {
+		switch {
+		case isSpace(c):
+			return true
+		case c == '`':
+			p.fence = true
+			return true
+		case c == '{':
+			p.at = inArguments
+			p.value.start(jsonFlavor)
+			return p.argumentsByte(c)
+		}
+	}
+	which, ver := p.lit.push(c, p.form.end, p.fenceWord())
+	switch {
+	case ver == bad:
+		return p.fail()
+	case ver == done && which == 0:
+		if !p.commit() {
+			return p.fail()
+		}
+		p.out = append(p.out, "{}"...)
+		p.end(false, p.pos+1)
+	case ver == done:
+		p.fence = false
+	}
+	return true
+}
+
+// argumentsByte takes a byte of arguments that follow a head.
+func (p *Parser) argumentsByte(c byte) bool {
+	var ver verdict
+	if p.form.body == bodyTags {
+		p.out, ver = p.tags.push(c, p.out)
+	} else {
+		p.out, ver = p.value.push(c, p.out)
+	}
+	if ver == bad {
+		return p.breakOff()
+	}
+	if !p.committed && len(p.out) > 0 && !p.commit() {
+		return p.fail()
+	}
+	if ver != done {
+		return true
+	}
+	if body := p.form.body; p.form.end == "" || body == bodyTags || body == bodyPython {
+		p.end(false, p.pos+1)
+		return true
+	}
+	p.flush()
+	p.at, p.held, p.raw = inTail, true, p.raw[:0]
+	return true
+}
+
+// objectByte takes a byte of a call that is a JSON object.
+func (p *Parser) objectByte(c byte) bool {
+	var ver verdict
+	p.out, ver = p.object.push(c, p.out)
+	p.name, p.id = p.object.name, p.object.id
+	if ver == bad {
+		if p.committed && p.object.complete {
+			return p.contradict()
+		}
+		return p.breakOff()
+	}
+	if !p.committed && (ver == done || p.object.begun && p.name != "") && !p.commit() {
+		return p.fail()
+	}
+	if p.committed && p.object.complete && !p.held {
+		p.held, p.raw = true, p.raw[:0] // what follows the arguments
+	}
+	if ver == done {
+		if !p.object.begun {
+			p.out = append(p.out, "{}"...)
+		}
+		p.end(false, p.pos+1)
+	}
+	return true
+}
+
+// contradict ends a call with complete arguments before what does not fit there.
+func (p *Parser) contradict() bool {
+	p.back()
+	text := string(p.raw)
+	p.end(false, p.pos-len(text))
+	p.at, p.skip = inText, false
+	if strings.TrimSpace(text) != "" {
+		p.say(Content, text, p.pos-len(text))
+	}
+	return false
+}
+
+// tailByte takes a byte after complete arguments.
+func (p *Parser) tailByte(c byte) bool {
+	if len(p.lit.word) == 0 && (isSpace(c) || c == '`') {
+		return true
+	}
+	_, ver := p.lit.push(c, p.form.end)
+	switch {
+	case ver == done:
+		p.end(false, p.pos+1)
+	case ver == bad && len(p.lit.word) > 0:
+		return p.contradict()
+	case ver == bad:
+		p.end(false, p.pos)
+		return false
+	}
+	return true
+}
+
+// commit starts the call. A form without an opening marker calls known tools only.
+func (p *Parser) commit() bool {
+	if p.form.peek != "" {
+		if _, ok := p.tools[p.name]; !ok {
+			return false
+		}
+	}
+	p.events = append(p.events, Event{Kind: CallStart, Index: p.index, Name: p.name, ID: p.id, Pos: max(p.rawPos, 0)})
+	p.committed, p.held, p.raw = true, false, p.raw[:0]
+	p.fresh = false
+	return true
+}
+
+// flush tells the arguments so far.
+func (p *Parser) flush() {
+	if p.committed && len(p.out) > 0 {
+		p.events = append(p.events, Event{Kind: CallArguments, Index: p.index, Text: string(p.out)})
+		p.out = p.out[:0]
+	}
+}
+
+// end ends the call; pos is the offset of what follows.
+func (p *Parser) end(broken bool, pos int) {
+	p.flush()
+	p.events = append(p.events, Event{Kind: CallEnd, Index: p.index, ID: p.id, Broken: broken, Pos: pos})
+	p.index++
+	p.section++
+	p.committed, p.held = false, true
+	p.raw, p.out, p.lit.word = p.raw[:0], p.out[:0], p.lit.word[:0]
+	f := p.form
+	if p.at == inObject || p.list == openList || f.close != "" || f.call != "" {
+		p.at = inSection
+	} else {
+		p.at, p.skip = inText, true
+	}
+}
+
+// breakOff ends a call whose arguments break a rule; one that has not started was
+// none.
+func (p *Parser) breakOff() bool {
+	if !p.committed {
+		return p.fail()
+	}
+	p.out = append(p.out, p.rest()...)
+	p.end(true, p.pos)
+	p.at, p.skip = inText, false
+	return false
+}
+
+// rest is what was taken of the arguments and not yet written.
+func (p *Parser) rest() []byte {
+	switch {
+	case p.at == inObject:
+		return p.object.value.rest()
+	case p.form.body == bodyTags:
+		return p.tags.rest()
+	}
+	return p.value.rest()
+}
+
+// cutOff ends the text inside markup.
+func (p *Parser) cutOff() {
+	switch {
+	case p.at == inTail || p.committed && p.at == inObject && p.object.complete:
+		p.end(false, p.pos)
+	case p.committed:
+		p.breakOff()
+	case p.section == 0 || len(bytes.TrimSpace(p.raw)) > 0 && !p.closing():
+		p.say(Content, string(p.raw), p.rawPos)
+	}
+}
+
+// closing tells whether the text ends inside the section's close.
+func (p *Parser) closing() bool {
+	return p.at == inSection && len(p.lit.word) > 0 && begins(p.form.close, string(p.lit.word))
+}

@@ -1,0 +1,246 @@
+package toolcall
+
+import (
+	"strings"
+
+	"github.com/heftai/heft/internal/chat"
+)
+
+const (
+	maxSpace = 32       // bytes of white space before a marker that go with it
+	maxHeld  = 64 << 10 // bytes of markup that may wait to become a call
+)
+
+// Options are what is known of an answer before it comes.
+type Options struct {
+	// Prompt that the answer continues. Its end says whether the answer begins
+	// inside reasoning, as many templates have it.
+	Prompt string
+	// InReasoning says that it does, where the end does not tell: the answer
+	// continues the reasoning of the prompt's last message.
+	InReasoning bool
+	// Tools is the array of tools the model was shown. Without any, calls are not
+	// looked for.
+	Tools chat.Value
+}
+
+// A Parser reads one answer. It is not safe for concurrent use.
+type Parser struct {
+	family *Family
+	tools  toolbox
+	events []Event
+	pos    int  // offset of the next byte
+	index  int  // of the next call
+	colon  bool // the prompt ends in a colon: a space follows it
+
+	// In plain text.
+	kind    Kind
+	marks   *markers
+	pending string // the text's end, which may be a marker's beginning
+	skip    bool   // white space follows a marker
+	fresh   bool   // the answer has no text yet
+	final   bool   // no more text comes
+
+	markup
+}
+
+// NewParser makes a parser for one answer.
+func (f *Family) NewParser(o Options) *Parser {
+	p := &Parser{family: f, tools: newToolbox(o.Tools), fresh: true}
+	p.answer()
+	prompt := strings.TrimRight(o.Prompt, " \t\r\n")
+	if o.InReasoning && len(f.thinks) > 0 {
+		p.think(0)
+		return p
+	}
+	for i, t := range f.thinks {
+		if strings.HasSuffix(prompt, t.open) {
+			p.think(i)
+			return p
+		}
+	}
+	for _, seed := range f.spec.seeds {
+		if strings.HasSuffix(prompt, seed) {
+			p.pos = -len(seed)
+			p.run(seed)
+			return p
+		}
+	}
+	p.colon = strings.HasSuffix(o.Prompt, ":")
+	return p
+}
+
+// answer makes p ready for the answer proper.
+func (p *Parser) answer() {
+	p.kind, p.marks = Content, p.family.content
+	if len(p.tools) == 0 {
+		p.marks = p.family.answer
+	}
+}
+
+// think makes p ready for reasoning of kind i.
+func (p *Parser) think(i int) {
+	p.kind, p.marks, p.skip = Reasoning, p.family.thought[i], true
+}
+
+// Feed takes the next piece of the answer and returns what is certain by now. The
+// events are valid until the next call.
+func (p *Parser) Feed(delta string) []Event {
+	p.events = p.events[:0]
+	p.run(delta)
+	p.flush()
+	return p.events
+}
+
+// Finish ends the answer and returns what was held back. The parser is of no use
+// after it.
+func (p *Parser) Finish() []Event {
+	p.events = p.events[:0]
+	p.final = true
+	pending := p.pending
+	p.pending = ""
+	p.run(pending)
+	if p.at == inText {
+		p.say(p.kind, p.pending, p.pos)
+	} else {
+		p.cutOff()
+	}
+	return p.events
+}
+
+func (p *Parser) run(s string) {
+	for s != "" {
+		if p.at == inText {
+			s = p.text(s)
+			continue
+		}
+		if p.step(s[0]) {
+			s = s[1:]
+			p.pos++
+		}
+	}
+}
+
+// text takes plain text up to the next marker and returns what follows it.
+func (p *Parser) text(s string) string {
+	s = p.join(s)
+	if p.skip || p.colon {
+		n := p.leading(s)
+		s = s[n:]
+		p.pos += n
+		if s == "" {
+			return ""
+		}
+		p.skip, p.colon = false, false
+	}
+	if p.fresh && p.kind == Content {
+		if i := len(s) - len(strings.TrimLeft(s, " \t\r\n")); i < len(s) {
+			if form := p.peek(s[i]); form != nil {
+				return p.enter(s, i, &marker{act: actSection, form: form})
+			}
+		}
+	}
+	for i := p.marks.next(s, 0); i < len(s); i = p.marks.next(s, i+1) {
+		m, partial := p.marks.match(s[i:], p.final)
+		if m != nil {
+			return p.enter(s, i, m)
+		}
+		if partial {
+			p.hold(s, i-spaceBefore(s, i))
+			return ""
+		}
+	}
+	p.hold(s, len(s)-spaceBefore(s, len(s)))
+	return ""
+}
+
+// join puts what was held back before s, or says it if s shows that it is text.
+func (p *Parser) join(s string) string {
+	pending := p.pending
+	p.pending = ""
+	if pending != "" && !isSpace(s[0]) && !p.marks.first[s[0]] && !p.fresh && strings.TrimLeft(pending, " \t\r\n") == "" {
+		p.say(p.kind, pending, p.pos)
+		p.pos += len(pending)
+		return s
+	}
+	return pending + s
+}
+
+// leading counts the bytes of s that belong to what stands before it.
+func (p *Parser) leading(s string) int {
+	if p.skip {
+		return len(s) - len(strings.TrimLeft(s, " \t\r\n"))
+	}
+	if p.pos == 0 && s[0] == ' ' {
+		return 1
+	}
+	return 0
+}
+
+// peek is the form that a message may begin with at c.
+func (p *Parser) peek(c byte) *form {
+	if len(p.tools) == 0 {
+		return nil
+	}
+	for i := range p.family.spec.forms {
+		if f := &p.family.spec.forms[i]; strings.IndexByte(f.peek, c) >= 0 {
+			return f
+		}
+	}
+	return nil
+}
+
+// spaceBefore counts the white space before s[i], up to maxSpace.
+func spaceBefore(s string, i int) int {
+	n := 0
+	for n < maxSpace && n < i && isSpace(s[i-n-1]) {
+		n++
+	}
+	return n
+}
+
+// hold says s up to i and keeps the rest.
+func (p *Parser) hold(s string, i int) {
+	p.say(p.kind, s[:i], p.pos)
+	p.pos += i
+	p.pending = s[i:]
+}
+
+// enter takes s up to the marker at s[i] and the marker, and returns what follows.
+func (p *Parser) enter(s string, i int, m *marker) string {
+	space := spaceBefore(s, i)
+	p.say(p.kind, s[:i-space], p.pos)
+	if m.act == actImplied {
+		p.answer()
+		p.pos += i - space
+		return s[i-space:]
+	}
+	p.pos += i + len(m.text)
+	rest := s[i+len(m.text):]
+	p.skip = true
+	switch m.act {
+	case actThink:
+		p.think(m.think)
+	case actThought:
+		p.answer()
+	case actSection, actBareCall:
+		p.skip = false
+		p.begin(m, s[i-space:i])
+	}
+	return rest
+}
+
+// say tells text of the answer that begins at offset pos. What lies before offset 0
+// was the prompt's.
+func (p *Parser) say(kind Kind, text string, pos int) {
+	if pos < 0 {
+		text = text[min(-pos, len(text)):]
+	}
+	if text == "" {
+		return
+	}
+	if p.fresh && kind == Content {
+		p.fresh = strings.TrimLeft(text, " \t\r\n") == ""
+	}
+	p.events = append(p.events, Event{Kind: kind, Text: text})
+}

@@ -1,0 +1,108 @@
+package toolcall
+
+// A spec is how a family of models writes reasoning and calls: the table of one
+// file. All texts are literal.
+type spec struct {
+	name string
+	// all and none decide [Detect]: the template has every text of one of the
+	// lists in all and no text of none.
+	all  [][]string
+	none []string
+
+	thinks []think
+	forms  []form
+	// drops are markers of the answer's frame that mean nothing by themselves.
+	drops []string
+	// seeds are ends of a prompt that belong to what the model writes: the answer
+	// is read as if it began with them. Openings of reasoning need no mention.
+	seeds []string
+	ids   idStyle
+}
+
+// A think is reasoning: all text between open and close.
+type think struct {
+	open, close string
+	// implied are markers that end the reasoning without its close.
+	implied []string
+}
+
+// A form is one notation of calls:
+//
+//	open { call head arguments end } close
+//
+// White space may stand between all parts; close and end may be missing.
+type form struct {
+	// open begins a section of calls. If it is empty the section begins, in a
+	// message that has no text yet, at a byte of peek.
+	open, close string
+	peek        string
+	// call begins each call of a section; empty if the head itself does.
+	call string
+	// bare says that models leave out open, and begin with call.
+	bare bool
+	// head are the fields between call and arguments, in order. A form without a
+	// head has objects only.
+	head []field
+	// body is how arguments are written after a head.
+	body body
+	tags *tags // for bodyTags
+	end  string
+	// objects says that calls may be JSON objects instead: {"name": …,
+	// "arguments": …}, one or several, or a list of them.
+	objects bool
+	// keyed objects have one key, the name, and the arguments as its value.
+	keyed bool
+}
+
+// A field is text that ends at until, which is taken, or at a byte of stop, which
+// is not.
+type field struct {
+	kind  fieldKind
+	until string
+	stop  string
+}
+
+type fieldKind uint8
+
+const (
+	skipField      fieldKind = iota // says nothing
+	nameField                       // name of the function
+	idField                         // id of the call
+	idNameField                     // functions.NAME:NUMBER, the id, which holds the name
+	nameIDField                     // NAME, or NAME[CALL_ID]ID
+	recipientField                  // functions.NAME with more after a space or a marker
+)
+
+type body uint8
+
+const (
+	bodyJSON   body = iota // a JSON object, in a code fence perhaps
+	bodyTags               // parameters between tags
+	bodyPython             // keyword arguments, up to ")"
+	bodyGemma              // Gemma's object, after its "{"
+)
+
+// tags are how parameters are written that stand between tags:
+//
+//	open KEY key value TEXT close
+type tags struct {
+	open  string
+	key   string   // ends the key
+	value []string // stands before the text, in one of these ways; nil for nothing
+	typed bool     // value[0] says that the text is a string, value[1] that it is JSON
+	close string
+	lines bool // the text stands on lines of its own: a newline at each end is markup
+	cdata bool // the text may be in a CDATA section, and is a string then
+}
+
+// idStyle is the shape of ids that a family's templates accept.
+type idStyle uint8
+
+const (
+	plainID   idStyle = iota // call_ and random letters
+	mistralID                // nine letters or digits
+	kimiID                   // functions.NAME:INDEX
+)
+
+// xmlThink is the reasoning of most families.
+var xmlThink = think{open: "<think>", close: "</think>"}

@@ -1,0 +1,225 @@
+package toolcall
+
+import "bytes"
+
+// A literal matches one of several texts byte by byte.
+type literal struct{ word []byte }
+
+// push takes c if the bytes so far begin one of texts; which is the one that is
+// complete when the verdict is done.
+func (l *literal) push(c byte, texts ...string) (which int, ver verdict) {
+	l.word = append(l.word, c)
+	ver = bad
+	for i, t := range texts {
+		if t == string(l.word) {
+			l.word = l.word[:0]
+			return i, done
+		}
+		if len(l.word) < len(t) && t[:len(l.word)] == string(l.word) {
+			ver = more
+		}
+	}
+	if ver == bad {
+		l.word = l.word[:len(l.word)-1]
+	}
+	return 0, ver
+}
+
+const (
+	maxValue   = 64 << 10 // bytes of a value that is read before its type is known
+	cdataOpen  = "<![CDATA["
+	cdataClose = "]]>"
+)
+
+type tagState uint8
+
+const (
+	tagSeek  tagState = iota // the next parameter or the end of the call
+	tagKey                   // the key
+	tagGap                   // what stands before the text
+	tagFirst                 // the text's beginning
+	tagText
+)
+
+// A tagReader reads parameters between tags and writes them as one JSON object.
+type tagReader struct {
+	tags  *tags
+	end   string // of the call
+	types func(parameter string) types
+
+	state   tagState
+	lit     literal
+	n       int    // parameters so far
+	word    []byte // the key
+	hold    []byte // may be the beginning of the text's end
+	text    []byte // while its type is open
+	allowed types
+	ends    [2]string
+	typed   bool // the type is still open, text is kept
+}
+
+func (r *tagReader) start(t *tags, end string, of func(string) types) {
+	*r = tagReader{tags: t, end: end, types: of, lit: literal{r.lit.word[:0]}, word: r.word[:0], hold: r.hold[:0], text: r.text[:0]}
+}
+
+func (r *tagReader) push(c byte, out []byte) ([]byte, verdict) {
+	switch r.state {
+	case tagSeek:
+		return r.seek(c, out)
+	case tagKey:
+		return r.keyByte(c, out)
+	case tagGap:
+		if len(r.lit.word) == 0 && isSpace(c) {
+			return out, more
+		}
+		which, ver := r.lit.push(c, r.tags.value...)
+		if ver == done {
+			if r.tags.typed {
+				r.allowed = stringType
+				if which == 1 {
+					r.allowed = anyType &^ stringType
+				}
+			}
+			r.beginText()
+			ver = more
+		}
+		return out, ver
+	case tagFirst:
+		r.state = tagText
+		if r.tags.lines && c == '\n' {
+			return out, more
+		}
+	}
+	return r.textByte(c, out)
+}
+
+func (r *tagReader) seek(c byte, out []byte) ([]byte, verdict) {
+	if len(r.lit.word) == 0 && isSpace(c) {
+		return out, more
+	}
+	which, ver := r.lit.push(c, r.tags.open, r.end)
+	switch {
+	case ver != done:
+		return out, ver
+	case which == 0:
+		r.state, r.word = tagKey, r.word[:0]
+		return out, more
+	case r.n == 0:
+		out = append(out, '{')
+	}
+	return append(out, '}'), done
+}
+
+func (r *tagReader) keyByte(c byte, out []byte) ([]byte, verdict) {
+	r.word = append(r.word, c)
+	if !bytes.HasSuffix(r.word, []byte(r.tags.key)) {
+		if len(r.word) > maxName {
+			r.word = r.word[:len(r.word)-1]
+			return out, bad
+		}
+		return out, more
+	}
+	key := bytes.TrimSpace(r.word[:len(r.word)-len(r.tags.key)])
+	prefix := `{"`
+	if r.n > 0 {
+		prefix = `, "`
+	}
+	r.n++
+	out = append(out, prefix...)
+	for _, b := range key {
+		out = appendEscaped(out, b)
+	}
+	out = append(out, `": `...)
+	r.allowed = r.types(string(key))
+	r.word = r.word[:0]
+	if r.tags.value != nil {
+		r.state = tagGap
+	} else {
+		r.beginText()
+	}
+	return out, more
+}
+
+func (r *tagReader) beginText() {
+	r.state = tagFirst
+	r.text, r.hold, r.typed = r.text[:0], r.hold[:0], true
+	r.ends = [2]string{r.tags.close}
+	if r.tags.lines {
+		r.ends[1] = "\n" + r.tags.close
+	}
+}
+
+// textByte takes a byte of the text, which ends with one of r.ends.
+func (r *tagReader) textByte(c byte, out []byte) ([]byte, verdict) {
+	if len(r.hold) == 0 && c != '\n' && c != r.ends[0][0] && c != cdataOpen[0] {
+		return r.addText(c, out), more
+	}
+	r.hold = append(r.hold, c)
+	for len(r.hold) > 0 {
+		held := string(r.hold)
+		switch {
+		case held == r.ends[0] || held == r.ends[1]:
+			r.state, r.hold = tagSeek, r.hold[:0]
+			return r.endText(out), more
+		case r.tags.cdata && r.typed && len(r.text) == 0 && held == cdataOpen:
+			r.ends = [2]string{cdataClose + r.tags.close}
+			r.hold, r.allowed, r.typed = r.hold[:0], stringType, false
+			return append(out, '"'), more
+		case begins(r.ends[0], held), begins(r.ends[1], held), r.tags.cdata && r.typed && len(r.text) == 0 && begins(cdataOpen, held):
+			return out, more
+		}
+		out = r.addText(held[0], out)
+		r.hold = append(r.hold[:0], held[1:]...)
+	}
+	return out, more
+}
+
+func begins(text, prefix string) bool {
+	return len(prefix) < len(text) && text[:len(prefix)] == prefix
+}
+
+// addText takes a byte of the value. A value that can only be a string is written
+// as it comes.
+func (r *tagReader) addText(c byte, out []byte) []byte {
+	if !r.typed {
+		return appendEscaped(out, c)
+	}
+	r.text = append(r.text, c)
+	if r.allowed != stringType && len(r.text) <= maxValue && (len(r.text) > 1 || r.allowed&stringType == 0 || maybeValue(c)) {
+		return out
+	}
+	r.typed = false
+	out = append(out, '"')
+	for _, b := range r.text {
+		out = appendEscaped(out, b)
+	}
+	return out
+}
+
+func (r *tagReader) endText(out []byte) []byte {
+	switch {
+	case !r.typed:
+		return append(out, '"')
+	case r.allowed == stringType: // and no byte came
+		return append(out, `""`...)
+	}
+	return appendTyped(out, r.text, r.allowed)
+}
+
+// maybeValue tells whether c may begin a value that is no string.
+func maybeValue(c byte) bool {
+	return isSpace(c) || c == '{' || c == '[' || c == '(' || c == '-' || c == '.' || '0' <= c && c <= '9' ||
+		bytes.IndexByte([]byte("tfnTFN"), c) >= 0
+}
+
+// rest is what was taken and not yet written.
+func (r *tagReader) rest() []byte {
+	return bytes.Join([][]byte{r.lit.word, r.word, r.text[:r.kept()], r.hold}, nil)
+}
+
+func (r *tagReader) kept() int {
+	if r.typed && r.state == tagText {
+		return len(r.text)
+	}
+	return 0
+}

@@ -1,0 +1,223 @@
+package toolcall
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
+
+// isTokenByte tells the bytes of numbers and of words like True.
+func isTokenByte(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '-' || c == '+' || c == '.' || c == '_'
+}
+
+// appendEscaped writes a byte of a JSON string.
+func appendEscaped(out []byte, c byte) []byte {
+	switch {
+	case c == '"' || c == '\\':
+		return append(out, '\\', c)
+	case c >= 0x20:
+		return append(out, c)
+	case c == '\n':
+		return append(out, `\n`...)
+	case c == '\t':
+		return append(out, `\t`...)
+	case c == '\r':
+		return append(out, `\r`...)
+	}
+	const digits = "0123456789abcdef"
+	return append(out, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
+}
+
+func (v *value) stringByte(c byte, out []byte) ([]byte, verdict) {
+	switch {
+	case v.quote == '<':
+		return v.gemmaByte(c, out)
+	case c == v.quote:
+		return v.endString(out)
+	case c == '\\':
+		v.state = inEscape
+		if v.flavor == jsonFlavor {
+			out = append(out, c)
+		}
+		return out, more
+	}
+	return appendEscaped(out, c), more
+}
+
+func (v *value) endString(out []byte) ([]byte, verdict) {
+	out = append(out, '"')
+	if v.isKey {
+		v.isKey, v.state = false, atColon
+		return out, more
+	}
+	return v.ended(out)
+}
+
+// gemmaByte takes a byte of a string that ends with gemmaQuote: what may be the
+// quote's beginning waits in v.word.
+func (v *value) gemmaByte(c byte, out []byte) ([]byte, verdict) {
+	v.word = append(v.word, c)
+	for len(v.word) > 0 {
+		if string(v.word) == gemmaQuote {
+			v.word = v.word[:0]
+			return v.endString(out)
+		}
+		if string(v.word) == gemmaQuote[:len(v.word)] {
+			break
+		}
+		out = appendEscaped(out, v.word[0])
+		v.word = append(v.word[:0], v.word[1:]...)
+	}
+	return out, more
+}
+
+func (v *value) escapeByte(c byte, out []byte) ([]byte, verdict) {
+	v.state = inString
+	if v.flavor == jsonFlavor {
+		switch c {
+		case 'u':
+			v.state, v.hex = inHex, 4
+		case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		default:
+			v.state = inEscape
+			return out, bad
+		}
+		return append(out, c), more
+	}
+	switch c {
+	case 'n', 't', 'r', 'b', 'f', '"', '\\':
+		return append(out, '\\', c), more
+	case '\'':
+		return append(out, c), more
+	case '\n':
+		return out, more
+	case 'a':
+		return append(out, `\u0007`...), more
+	case 'v':
+		return append(out, `\u000b`...), more
+	case '0':
+		return append(out, `\u0000`...), more
+	case 'x', 'u', 'U':
+		v.state, v.hex = inHex, map[byte]int{'x': 2, 'u': 4, 'U': 8}[c]
+		v.word = v.word[:0]
+		return out, more
+	}
+	// Python keeps the backslash of an escape it does not know.
+	return appendEscaped(append(out, `\\`...), c), more
+}
+
+func (v *value) hexByte(c byte, out []byte) ([]byte, verdict) {
+	if !('0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F') {
+		return out, bad
+	}
+	v.hex--
+	if v.flavor == jsonFlavor {
+		if v.hex == 0 {
+			v.state = inString
+		}
+		return append(out, c), more
+	}
+	v.word = append(v.word, c)
+	if v.hex > 0 {
+		return out, more
+	}
+	n, _ := strconv.ParseUint(string(v.word), 16, 32)
+	v.state = inString
+	switch {
+	case n < 0x80:
+		out = appendEscaped(out, byte(n))
+	case n >= 0xd800 && n < 0xe000: // half of a pair: JSON's escape is as able
+		out = append(append(out, '\\', 'u'), v.word...)
+	case n > utf8.MaxRune:
+		return out, bad
+	default:
+		out = utf8.AppendRune(out, rune(n))
+	}
+	v.word = v.word[:0]
+	return out, more
+}
+
+// endToken writes the number or word that has ended.
+func (v *value) endToken(out []byte) ([]byte, bool) {
+	word := string(v.word)
+	literal := word == "true" || word == "false" || word == "null"
+	if v.flavor == jsonFlavor {
+		if !literal && !isNumber(word) {
+			return out, false
+		}
+		v.word = v.word[:0]
+		out, _ = v.ended(out)
+		return out, true
+	}
+	switch {
+	case literal || isNumber(word):
+		out = append(out, word...)
+	case word == "True":
+		out = append(out, "true"...)
+	case word == "False":
+		out = append(out, "false"...)
+	case word == "None":
+		out = append(out, "null"...)
+	default:
+		n, ok := pythonNumber(word)
+		if !ok {
+			return out, false
+		}
+		out = append(out, n...)
+	}
+	v.word = v.word[:0]
+	out, _ = v.ended(out)
+	return out, true
+}
+
+// isNumber tells whether s is a number in JSON.
+func isNumber(s string) bool {
+	digits := func() bool {
+		n := len(s)
+		for s != "" && '0' <= s[0] && s[0] <= '9' {
+			s = s[1:]
+		}
+		return len(s) < n
+	}
+	if s != "" && s[0] == '-' {
+		s = s[1:]
+	}
+	if s != "" && s[0] == '0' {
+		s = s[1:]
+	} else if !digits() {
+		return false
+	}
+	if s != "" && s[0] == '.' {
+		if s = s[1:]; !digits() {
+			return false
+		}
+	}
+	if s != "" && (s[0] == 'e' || s[0] == 'E') {
+		if s = s[1:]; s != "" && (s[0] == '+' || s[0] == '-') {
+			s = s[1:]
+		}
+		return digits() && s == ""
+	}
+	return s == ""
+}
+
+// pythonNumber writes a number that Python knows and JSON does not (1_000, .5, 2.)
+// as JSON.
+func pythonNumber(s string) (string, bool) {
+	sign := ""
+	if s[0] == '-' || s[0] == '+' {
+		sign, s = strings.TrimPrefix(s[:1], "+"), s[1:]
+	}
+	s = strings.ReplaceAll(s, "_", "")
+	if strings.HasPrefix(s, ".") {
+		s = "0" + s
+	}
+	s = strings.Replace(s, ".e", ".0e", 1)
+	if strings.HasSuffix(s, ".") {
+		s += "0"
+	}
+	return sign + s, isNumber(sign + s)
+}
