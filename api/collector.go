@@ -1,42 +1,79 @@
 package api
 
 import (
-	"maps"
-	"slices"
 	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/engine"
 )
 
-// exposeEngine writes the engine's gauges and counters.
-func exposeEngine(x *exposition, s engine.Stats) {
-	x.gauge("vllm:num_requests_running", "Requests in the batch.", float64(s.Running))
-	x.gauge("vllm:num_requests_waiting", "Requests that wait for a place in the batch.", float64(s.Waiting))
-	x.gauge("vllm:kv_cache_usage_perc", "Pages of keys and values in use, as a part of 1.", float64(s.KV.Used)/float64(max(s.KV.Pages, 1)))
-	x.gauge("vllm:cache_config_info", "Pages of keys and values; always 1.", 1,
-		"block_size", strconv.Itoa(s.KV.PageTokens), "num_gpu_blocks", strconv.Itoa(s.KV.Pages))
-	x.counter("vllm:prefix_cache_queries_total", "Tokens of prompts that were looked up among those computed before.", float64(s.KV.Queries))
-	x.counter("vllm:prefix_cache_hits_total", "Tokens of prompts that were found there.", float64(s.KV.Hits))
-	x.counter("vllm:num_preemptions_total", "Requests that gave their pages to older ones.", float64(s.Preemptions))
-	x.counter("vllm:prompt_tokens_total", "Tokens of prompts that were computed.", float64(s.PromptTokens))
-	x.counter("vllm:generation_tokens_total", "Tokens that were generated.", float64(s.GeneratedTokens))
-	for _, reason := range slices.Sorted(maps.Keys(s.Finished)) {
-		x.counter("vllm:request_success_total", "Requests that have ended, by reason.", float64(s.Finished[reason]),
-			"finished_reason", string(reason))
+// collector reads the engine's and the tiers' counters when they are asked for.
+type collector struct {
+	engine *engine.Engine
+	status func() dispatch.Status
+
+	running, waiting, kvUsage, kvConfig    *prometheus.Desc
+	prefixQueries, prefixHits, preemptions *prometheus.Desc
+	promptTokens, answerTokens, success    *prometheus.Desc
+	tierBytes, tierRead, stall, memory     *prometheus.Desc
+}
+
+func newCollector(labels prometheus.Labels, e *engine.Engine, status func() dispatch.Status) *collector {
+	desc := func(name, help string, variable ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, variable, labels)
+	}
+	return &collector{engine: e, status: status,
+		running:       desc("vllm:num_requests_running", "Requests in the batch."),
+		waiting:       desc("vllm:num_requests_waiting", "Requests that wait for a place in the batch."),
+		kvUsage:       desc("vllm:kv_cache_usage_perc", "Pages of keys and values in use, as a part of 1."),
+		kvConfig:      desc("vllm:cache_config_info", "Pages of keys and values; always 1.", "block_size", "num_gpu_blocks"),
+		prefixQueries: desc("vllm:prefix_cache_queries_total", "Tokens of prompts that were looked up among those computed before."),
+		prefixHits:    desc("vllm:prefix_cache_hits_total", "Tokens of prompts that were found there."),
+		preemptions:   desc("vllm:num_preemptions_total", "Requests that gave their pages to older ones."),
+		promptTokens:  desc("vllm:prompt_tokens_total", "Tokens of prompts that were computed."),
+		answerTokens:  desc("vllm:generation_tokens_total", "Tokens that were generated."),
+		success:       desc("vllm:request_success_total", "Requests that have ended, by reason.", "finished_reason"),
+		tierBytes:     desc("heft_tier_bytes", "Bytes of weights that live on a tier.", "tier"),
+		tierRead:      desc("heft_tier_read_bytes_total", "Bytes of weights that were read from a tier to compute.", "tier"),
+		stall:         desc("heft_stall_seconds_total", "Time that computing has waited for weights."),
+		memory:        desc("heft_memory_bytes", "Memory held, by purpose.", "purpose"),
 	}
 }
 
-// exposeTiers writes what the tiers hold and have read.
-func exposeTiers(x *exposition, s dispatch.Status) {
-	for _, tier := range slices.Sorted(maps.Keys(s.TierBytes)) {
-		x.gauge("heft_tier_bytes", "Bytes of weights that live on a tier.", float64(s.TierBytes[tier]), "tier", string(tier))
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	counter := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
-	x.counter("heft_tier_read_bytes_total", "Bytes of weights that were read from a tier to compute.", float64(s.TierReadBytes),
-		"tier", string(devicemap.Disk))
-	x.counter("heft_stall_seconds_total", "Time that computing has waited for weights.", s.Stall.Seconds())
-	for _, purpose := range slices.Sorted(maps.Keys(s.Held)) {
-		x.gauge("heft_memory_bytes", "Memory held, by purpose.", float64(s.Held[purpose]), "purpose", purpose)
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	s := c.engine.Stats()
+	gauge(c.running, float64(s.Running))
+	gauge(c.waiting, float64(s.Waiting))
+	gauge(c.kvUsage, float64(s.KV.Used)/float64(max(s.KV.Pages, 1)))
+	gauge(c.kvConfig, 1, strconv.Itoa(s.KV.PageTokens), strconv.Itoa(s.KV.Pages))
+	counter(c.prefixQueries, float64(s.KV.Queries))
+	counter(c.prefixHits, float64(s.KV.Hits))
+	counter(c.preemptions, float64(s.Preemptions))
+	counter(c.promptTokens, float64(s.PromptTokens))
+	counter(c.answerTokens, float64(s.GeneratedTokens))
+	for reason, n := range s.Finished {
+		counter(c.success, float64(n), string(reason))
+	}
+	t := c.status()
+	for tier, n := range t.TierBytes {
+		gauge(c.tierBytes, float64(n), string(tier))
+	}
+	counter(c.tierRead, float64(t.TierReadBytes), string(devicemap.Disk))
+	counter(c.stall, t.Stall.Seconds())
+	for purpose, n := range t.Held {
+		gauge(c.memory, float64(n), purpose)
 	}
 }

@@ -4,6 +4,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/engine"
 )
@@ -12,17 +15,16 @@ import (
 // one. It is the engine's Observer: histograms grow with what happens; counters and gauges
 // are read off the engine when they are asked for.
 type Metrics struct {
-	labels []string // of every line: pairs of name and value
+	labels prometheus.Labels
 
-	firstToken, nextToken, total     *histogram
-	queue, prefill, decode           *histogram
-	iteration, promptLen, answersLen *histogram
+	firstToken, nextToken, total     prometheus.Histogram
+	queue, prefill, decode           prometheus.Histogram
+	iteration, promptLen, answersLen prometheus.Histogram
 }
 
 var _ engine.Observer = (*Metrics)(nil)
 
-// Buckets in seconds: of a first token, of one token after another, and of a request. And
-// in tokens: of a prompt or an answer, and of a pass.
+// Buckets in seconds: of a first token, of one token after another, and of a request.
 var (
 	firstBuckets = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
 	tokenBuckets = []float64{.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
@@ -33,56 +35,52 @@ var (
 
 // NewMetrics makes the metrics of one model.
 func NewMetrics(modelName string) *Metrics {
-	return &Metrics{
-		labels:     []string{"model_name", modelName, "engine", "0"},
-		firstToken: newHistogram("vllm:time_to_first_token_seconds", "From a request's arrival to its first token.", firstBuckets),
-		nextToken:  newHistogram("vllm:inter_token_latency_seconds", "From one token of a request to its next.", tokenBuckets),
-		total:      newHistogram("vllm:e2e_request_latency_seconds", "From a request's arrival to its end.", totalBuckets),
-		queue:      newHistogram("vllm:request_queue_time_seconds", "From a request's arrival to its place in the batch.", totalBuckets),
-		prefill:    newHistogram("vllm:request_prefill_time_seconds", "From its place in the batch to its first token.", totalBuckets),
-		decode:     newHistogram("vllm:request_decode_time_seconds", "From a request's first token to its last.", totalBuckets),
-		iteration:  newHistogram("vllm:iteration_tokens_total", "Tokens of one forward pass.", batchBuckets),
-		promptLen:  newHistogram("vllm:request_prompt_tokens", "Tokens of a prompt.", countBuckets),
-		answersLen: newHistogram("vllm:request_generation_tokens", "Tokens of an answer.", countBuckets),
+	m := &Metrics{labels: prometheus.Labels{"model_name": modelName, "engine": "0"}}
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "vllm:" + name, Help: help, ConstLabels: m.labels, Buckets: buckets})
 	}
+	m.firstToken = histogram("time_to_first_token_seconds", "From a request's arrival to its first token.", firstBuckets)
+	m.nextToken = histogram("inter_token_latency_seconds", "From one token of a request to its next.", tokenBuckets)
+	m.total = histogram("e2e_request_latency_seconds", "From a request's arrival to its end.", totalBuckets)
+	m.queue = histogram("request_queue_time_seconds", "From a request's arrival to its place in the batch.", totalBuckets)
+	m.prefill = histogram("request_prefill_time_seconds", "From its place in the batch to its first token.", totalBuckets)
+	m.decode = histogram("request_decode_time_seconds", "From a request's first token to its last.", totalBuckets)
+	m.iteration = histogram("iteration_tokens_total", "Tokens of one forward pass.", batchBuckets)
+	m.promptLen = histogram("request_prompt_tokens", "Tokens of a prompt.", countBuckets)
+	m.answersLen = histogram("request_generation_tokens", "Tokens of an answer.", countBuckets)
+	return m
 }
 
 // Queued implements engine.Observer.
-func (m *Metrics) Queued(d time.Duration) { m.queue.observe(d.Seconds()) }
+func (m *Metrics) Queued(d time.Duration) { m.queue.Observe(d.Seconds()) }
 
 // FirstToken implements engine.Observer.
-func (m *Metrics) FirstToken(d time.Duration) { m.firstToken.observe(d.Seconds()) }
+func (m *Metrics) FirstToken(d time.Duration) { m.firstToken.Observe(d.Seconds()) }
 
 // NextToken implements engine.Observer.
-func (m *Metrics) NextToken(d time.Duration) { m.nextToken.observe(d.Seconds()) }
+func (m *Metrics) NextToken(d time.Duration) { m.nextToken.Observe(d.Seconds()) }
 
 // Step implements engine.Observer.
 func (m *Metrics) Step(s engine.StepStats) {
-	m.iteration.observe(float64(s.PromptTokens + s.GeneratedTokens))
+	m.iteration.Observe(float64(s.PromptTokens + s.GeneratedTokens))
 }
 
 // Finished implements engine.Observer.
 func (m *Metrics) Finished(s engine.ChoiceStats) {
-	m.total.observe(s.Total.Seconds())
+	m.total.Observe(s.Total.Seconds())
 	if s.Generated > 0 {
-		m.prefill.observe(s.Prefill.Seconds())
-		m.decode.observe(s.Decode.Seconds())
+		m.prefill.Observe(s.Prefill.Seconds())
+		m.decode.Observe(s.Decode.Seconds())
 	}
-	m.promptLen.observe(float64(s.Prompt))
-	m.answersLen.observe(float64(s.Generated))
+	m.promptLen.Observe(float64(s.Prompt))
+	m.answersLen.Observe(float64(s.Generated))
 }
 
-// handler is GET /metrics.
+// handler is GET /metrics, from a registry of its own.
 func (m *Metrics) handler(e *engine.Engine, status func() dispatch.Status) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := &exposition{labels: m.labels}
-		exposeEngine(x, e.Stats())
-		exposeTiers(x, status())
-		for _, h := range []*histogram{m.firstToken, m.nextToken, m.total, m.queue, m.prefill, m.decode,
-			m.iteration, m.promptLen, m.answersLen} {
-			h.expose(x)
-		}
-		w.Header().Set("Content-Type", expositionType)
-		_, _ = w.Write(x.out.Bytes()) // a client that has gone away misses nothing
-	})
+	r := prometheus.NewRegistry()
+	r.MustRegister(m.firstToken, m.nextToken, m.total, m.queue, m.prefill, m.decode, m.iteration, m.promptLen, m.answersLen,
+		newCollector(m.labels, e, status))
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }
