@@ -34,6 +34,7 @@ type Model struct {
 	program  *nn.Program
 	weights  *residency.Store
 	cache    *kvcache.Cache // nil for a tree without attention
+	capacity int            // tokens that a sequence can have in the cache
 	run      *nn.Context
 	hooks    []Hook
 	measured recorder
@@ -45,8 +46,7 @@ type Model struct {
 type pass struct {
 	input   nn.Input
 	tokens  []int32
-	spans   []backend.Span
-	slots   []int32
+	groups  []nn.Group
 	lengths []int32
 	rows    []int32 // whose logits are wanted
 	logits  Logits
@@ -95,6 +95,8 @@ func (m *Model) take(binding *loader.Binding) error {
 		if m.cache, err = kvcache.New(b.Memory(hostmem.KV), config); err != nil {
 			return err
 		}
+		m.pass.groups = make([]nn.Group, m.cache.Groups())
+		m.capacity = config.SequenceTokens(config.Pages, m.options.MaxBatchTokens, m.options.Context)
 	}
 	m.run, err = m.program.NewContext(m.backend, m.weights, m.options.limits())
 	if err != nil {
@@ -205,7 +207,10 @@ func (m *Model) undo(b *Batch) {
 // prepare lays the batch out and appends its tokens to their sequences.
 func (m *Model) prepare(b *Batch) error {
 	p := &m.pass
-	p.tokens, p.spans, p.slots, p.lengths, p.rows = p.tokens[:0], p.spans[:0], p.slots[:0], p.lengths[:0], p.rows[:0]
+	p.tokens, p.lengths, p.rows = p.tokens[:0], p.lengths[:0], p.rows[:0]
+	for i := range p.groups {
+		p.groups[i] = nn.Group{Spans: p.groups[i].Spans[:0], Slots: p.groups[i].Slots[:0]}
+	}
 	p.logits.first = append(p.logits.first[:0], 0)
 	if n := b.Tokens(); n == 0 || n > m.options.MaxBatchTokens || len(b.Rows) > m.options.MaxSequences {
 		return fmt.Errorf("dispatch: a batch of %d tokens in %d rows; at most %d in %d fit", n, len(b.Rows),
@@ -217,7 +222,7 @@ func (m *Model) prepare(b *Batch) error {
 		}
 	}
 	// Spans hold pages, which a later row's reservation does not move.
-	p.input = nn.Input{Tokens: p.tokens, Spans: p.spans, Slots: p.slots, KV: m.cache.Layers(), Lengths: p.lengths, Logits: p.rows}
+	p.input = nn.Input{Tokens: p.tokens, Groups: p.groups, KV: m.cache.Layers(), Lengths: p.lengths, Logits: p.rows}
 	return nil
 }
 
@@ -251,10 +256,13 @@ func (m *Model) appendRow(r *Row) error {
 			length = total
 		}
 		p.lengths = append(p.lengths, int32(length))
-		p.slots = append(p.slots, 0)
 	}
-	s.kv.Slots(p.slots[first:], start)
-	p.spans = append(p.spans, backend.Span{First: first, Rows: len(r.Tokens), Start: start, Pages: s.kv.Pages()})
+	for i := range p.groups {
+		g := &p.groups[i]
+		g.Spans = append(g.Spans, backend.Span{First: first, Rows: len(r.Tokens), Start: start, Pages: s.kv.Pages(i)})
+		g.Slots = slices.Grow(g.Slots, len(r.Tokens))[:first+len(r.Tokens)]
+		s.kv.Slots(i, g.Slots[first:], start)
+	}
 	switch r.Logits {
 	case LogitsLast:
 		p.rows = append(p.rows, int32(len(p.tokens)-1))
@@ -369,5 +377,6 @@ func (m *Model) KV() KVUsage {
 	}
 	st, c := m.cache.Stats(), m.cache.Config()
 	return KVUsage{PageTokens: c.PageTokens, Pages: st.Pages, Used: st.Used, Cached: st.Cached,
-		PrefixQueries: st.Queries, PrefixHits: st.Hits, BytesPerToken: c.BytesPerToken()}
+		PrefixQueries: st.Queries, PrefixHits: st.Hits, BytesPerToken: c.BytesPerToken(),
+		Capacity: m.capacity}
 }

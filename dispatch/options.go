@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"runtime"
+	"slices"
 
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kvcache"
@@ -36,8 +37,9 @@ type Options struct {
 	// KVDType is the dtype of keys and values: float32 or bfloat16. NoDType means
 	// float32 with PrecisionHigh or float32 weights, else bfloat16.
 	KVDType meta.DType
-	// KVTokens is the number of tokens that all sequences together can hold; 0 means one
-	// sequence of Context tokens.
+	// KVTokens is the number of tokens that all sequences together can hold, where those
+	// are as long as Context allows; 0 means one sequence of Context tokens. Layers with a
+	// window keep no more of a sequence than they see: shorter sequences hold fewer.
 	KVTokens int
 	// StagingBytes is the memory for the rings of the disk tier. Less than twice the
 	// largest streamed unit is raised to that.
@@ -102,10 +104,34 @@ func weightsAre16Bit(skeleton *meta.Model) bool {
 	return false
 }
 
+// cache is the configuration of the cache of so many layers, with pages for KVTokens.
 func (o *Options) cache(layers []kvcache.LayerShape) kvcache.Config {
-	c := kvcache.Config{Layers: layers, DType: o.KVDType, PageTokens: kvcache.DefaultPageTokens}
-	c.Pages = max(1, c.PagesFor(o.KVTokens))
+	c := kvcache.Config{Layers: slices.Clone(layers), DType: o.KVDType, PageTokens: kvcache.DefaultPageTokens}
+	for i := range c.Layers {
+		if c.Layers[i].Window >= o.Context { // it sees all
+			c.Layers[i].Window = 0
+		}
+	}
+	c.Pages = max(1, o.pagesOf(&c, o.KVTokens))
 	return c
+}
+
+// pagesOf are the pages of n tokens in sequences of the context's length.
+func (o *Options) pagesOf(c *kvcache.Config, n int) int {
+	if o.Context <= 0 {
+		return c.SequencePages(n, o.MaxBatchTokens)
+	}
+	whole, rest := n/o.Context, n%o.Context
+	return whole*c.SequencePages(o.Context, o.MaxBatchTokens) + c.SequencePages(rest, o.MaxBatchTokens)
+}
+
+// tokensIn is the inverse of pagesOf.
+func (o *Options) tokensIn(c *kvcache.Config, pages int) int {
+	if o.Context <= 0 {
+		return pages * c.PageTokens
+	}
+	each := c.SequencePages(o.Context, o.MaxBatchTokens)
+	return pages/each*o.Context + c.SequenceTokens(pages%each, o.MaxBatchTokens, o.Context)
 }
 
 // limits bound the passes. The logits of a whole batch would take rows × vocabulary; as

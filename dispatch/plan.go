@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 
 	"github.com/heftai/heft/devicemap"
-	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
@@ -40,8 +39,7 @@ func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options
 	}
 	asked, askedKV := o.Context > 0, o.KVTokens > 0
 	o = o.withDefaults(skeleton)
-	cache := kvcache.Config{Layers: program.KV(), DType: o.KVDType, PageTokens: kvcache.DefaultPageTokens}
-	perToken := cache.BytesPerToken()
+	cache := o.cache(program.KV())
 	least := o.Context
 	if !asked {
 		least = min(least, leastContext)
@@ -49,7 +47,7 @@ func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options
 	if askedKV {
 		least = o.KVTokens
 	}
-	sequence := int64(cache.PagesFor(least)) * cache.PageBytes()
+	sequence := int64(o.pagesOf(&cache, least)) * cache.PageBytes()
 	budgets, err := Budgets(p.MaxMemory)
 	if err != nil {
 		return devicemap.Plan{}, o, err
@@ -58,7 +56,7 @@ func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options
 		if b := &budgets[i]; b.Device == devicemap.CPU {
 			b.Activations = program.ScratchBytes(o.limits())
 			if b.KV = sequence; !askedKV {
-				b.KV = max(sequence, min(b.Limit/kvShare, perToken*int64(o.Context)*int64(o.MaxSequences)))
+				b.KV = max(sequence, min(b.Limit/kvShare, int64(o.pagesOf(&cache, o.Context))*cache.PageBytes()*int64(o.MaxSequences)))
 			}
 		}
 	}
@@ -74,8 +72,8 @@ func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options
 	keepExperts(skeleton, &plan)
 	host := plan.Device(devicemap.CPU)
 	o.StagingBytes = host.StagingBytes
-	if perToken > 0 && !askedKV {
-		o.KVTokens = int(max(host.KVBytes, sequence) / perToken)
+	if cache.PageBytes() > 0 && !askedKV {
+		o.KVTokens = o.tokensIn(&cache, int(max(host.KVBytes, sequence)/cache.PageBytes()))
 	}
 	return plan, o, nil
 }

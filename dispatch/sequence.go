@@ -43,11 +43,12 @@ func (s *Sequence) Len() int {
 	return s.kv.Committed()
 }
 
-// Reserve takes the pages that n further tokens need, or returns ErrKVFull.
+// Reserve takes the pages that n further tokens need, or returns ErrKVFull. Layers with a
+// window take no more than they hold at once, and go on in what they give back.
 func (s *Sequence) Reserve(n int) error { return s.reserve(n, n) }
 
 func (s *Sequence) reserve(n, promptLen int) error {
-	err := s.pages(promptLen).Reserve(n)
+	err := s.pages(promptLen).Reserve(n, s.model.options.MaxBatchTokens)
 	if errors.Is(err, kvcache.ErrFull) {
 		return ErrKVFull
 	}
@@ -66,12 +67,15 @@ func (s *Sequence) Reuse(prompt []int32) int {
 	return n
 }
 
-// Truncate forgets the tokens from n on.
-func (s *Sequence) Truncate(n int) {
-	if s.kv != nil {
-		s.kv.Truncate(n)
-		s.tokens = s.tokens[:min(n, len(s.tokens))]
+// Truncate forgets the tokens from n on and returns the number of tokens left: n, or 0
+// where layers with a window no longer have what the token after them sees.
+func (s *Sequence) Truncate(n int) int {
+	if s.kv == nil {
+		return 0
 	}
+	n = s.kv.Truncate(n)
+	s.tokens = s.tokens[:min(n, len(s.tokens))]
+	return n
 }
 
 // Free gives the pages back; what they hold may still serve other prompts. The sequence
@@ -91,7 +95,10 @@ type KVUsage struct {
 	Cached     int // held by nobody, with contents that a prompt may reuse
 	// Tokens of prompts that were looked up, and those of them that were found.
 	PrefixQueries, PrefixHits int64
-	BytesPerToken             int64
+	BytesPerToken             int64 // of a token that every layer sees
+	// Capacity is the most tokens that one sequence can have. Layers with a window hold no
+	// more of it than they see, so that it may be more than the pages have tokens.
+	Capacity int
 }
 
 // Free is the number of pages that sequences can still take.

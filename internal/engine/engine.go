@@ -96,7 +96,11 @@ func New(model Model, options Options) *Engine {
 		wake: make(chan struct{}, 1), exited: make(chan struct{}), sampler: sample.New(model.Vocab())}
 	kv := model.KV()
 	e.limit = model.Context()
-	if held := kv.Pages * kv.PageTokens; held > 0 {
+	held := kv.Capacity
+	if held == 0 {
+		held = kv.Pages * kv.PageTokens
+	}
+	if held > 0 {
 		e.limit = min(e.limit, held)
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())

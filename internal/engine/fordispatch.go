@@ -25,7 +25,7 @@ func (d *dispatched) Limits() Limits {
 func (d *dispatched) KV() KV {
 	u := d.Model.KV()
 	return KV{PageTokens: u.PageTokens, Pages: u.Pages, Used: u.Used, Cached: u.Cached,
-		Queries: u.PrefixQueries, Hits: u.PrefixHits}
+		Queries: u.PrefixQueries, Hits: u.PrefixHits, Capacity: u.Capacity}
 }
 
 func (d *dispatched) NewSequence(promptLen int) Sequence {

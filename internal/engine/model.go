@@ -76,4 +76,6 @@ type KV struct {
 	Cached     int // held by nobody, but with contents that a prompt may reuse
 	Queries    int64
 	Hits       int64 // of so many tokens that were looked up, so many were found
+	// Capacity is the most tokens that one sequence can have; 0 means those of all pages.
+	Capacity int
 }

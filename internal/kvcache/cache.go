@@ -1,9 +1,9 @@
 package kvcache
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"math"
 	"math/bits"
 
@@ -25,6 +25,8 @@ type LayerShape struct {
 	// VWidth is heads of values times their dimension; 0 where a value is the beginning
 	// of its key and takes no memory.
 	VWidth int
+	// Window is how many tokens a token sees, itself among them; 0 means all.
+	Window int
 }
 
 // Config sizes a cache.
@@ -35,7 +37,7 @@ type Config struct {
 	Pages      int        // pages in all, at least one
 }
 
-// BytesPerToken is what one token takes over all layers.
+// BytesPerToken is what one token that every layer sees takes over all layers.
 func (c Config) BytesPerToken() int64 {
 	var n int64
 	for _, l := range c.Layers {
@@ -44,10 +46,13 @@ func (c Config) BytesPerToken() int64 {
 	return n
 }
 
-// PageBytes is what one page takes over all layers.
-func (c Config) PageBytes() int64 { return c.BytesPerToken() * int64(c.pageTokens()) }
+// PageBytes is what one page takes, over the layers that share it.
+func (c Config) PageBytes() int64 {
+	c.Layers = c.layout().slots
+	return c.BytesPerToken() * int64(c.pageTokens())
+}
 
-// PagesFor is the number of pages that n tokens take.
+// PagesFor is the number of pages that n tokens take in one group of layers.
 func (c Config) PagesFor(n int) int { return (n + c.pageTokens() - 1) / c.pageTokens() }
 
 func (c Config) pageTokens() int {
@@ -67,8 +72,9 @@ func (c Config) check() error {
 		return fmt.Errorf("kvcache: keys and values of dtype %v", c.DType)
 	}
 	for i, l := range c.Layers {
-		if l.KWidth < 1 || l.VWidth < 0 {
-			return fmt.Errorf("kvcache: layer %d has keys of width %d and values of width %d", i, l.KWidth, l.VWidth)
+		if l.KWidth < 1 || l.VWidth < 0 || l.Window < 0 {
+			return fmt.Errorf("kvcache: layer %d has keys of width %d, values of width %d and a window of %d",
+				i, l.KWidth, l.VWidth, l.Window)
 		}
 	}
 	return nil
@@ -84,22 +90,30 @@ type Stats struct {
 	Queries, Hits int64
 }
 
+// A Layer is where one layer keeps keys and values. Its Group says by which of a
+// sequence's page tables: [Sequence.Pages], [Sequence.Slots].
+type Layer struct {
+	backend.KV
+	Group int
+}
+
 // A Cache holds the pages of all layers.
 type Cache struct {
 	config Config
+	layout layout
 	memory backend.Memory
-	layers []backend.KV
+	slots  []backend.KV // the memory of a page's slots
+	layers []Layer
 
 	pages  []page
-	tokens []int32 // the tokens of each page, PageTokens a page
-	free   list    // pages that nobody uses, the next to take first
-	unused int     // their number
-	serial uint64  // of the last registration
+	free   list // pages that nobody uses, the next to take first
+	unused int  // their number
 	stats  Stats
 
-	seed    maphash.Seed
-	key     []byte  // scratch of the hash
-	buckets []int32 // first page of each chain of the table, none if empty
+	secret  [16]byte // begins what is hashed, so that no prompt can be made to collide
+	text    []byte   // scratch of the hash
+	runs    []int    // scratch of Reuse
+	buckets []int32  // first page of each chain of the table, none if empty
 	pool    []*Sequence
 }
 
@@ -108,11 +122,10 @@ type page struct {
 	refs       int32
 	prev, next int32 // in the list of free pages
 	chain      int32 // next page of the same bucket
-	hash       uint64
-	// serial is that of the registration, 0 if the page cannot be reused; parent is
-	// the serial of the page before it in its sequence, 0 for the first.
-	serial, parent uint64
-	scope          uint64
+	// group and content are those of a registered page.
+	group      int32
+	registered bool
+	content    content
 }
 
 const none = int32(-1)
@@ -125,26 +138,29 @@ func New(memory backend.Memory, config Config) (*Cache, error) {
 	}
 	config.PageTokens = config.pageTokens()
 	c := &Cache{
-		config: config, memory: memory, seed: maphash.MakeSeed(),
+		config: config, layout: config.layout(), memory: memory,
 		pages:   make([]page, config.Pages),
-		tokens:  make([]int32, config.Pages*config.PageTokens),
-		key:     make([]byte, 0, 16+4*config.PageTokens),
+		text:    make([]byte, 0, 64+4*config.PageTokens),
 		buckets: make([]int32, 1<<bits.Len(uint(config.Pages))),
 		free:    list{first: none, last: none},
 	}
+	_, _ = rand.Read(c.secret[:]) // never fails
 	for i := range c.buckets {
 		c.buckets[i] = none
 	}
 	for i := range c.pages {
 		c.pushBack(int32(i))
 	}
-	for i, l := range config.Layers {
+	for i, l := range c.layout.slots {
 		kv, err := c.allocate(l)
-		c.layers = append(c.layers, kv)
+		c.slots = append(c.slots, kv)
 		if err != nil {
 			c.Close()
 			return nil, fmt.Errorf("kvcache: layer %d: %w", i, err)
 		}
+	}
+	for _, at := range c.layout.places {
+		c.layers = append(c.layers, Layer{c.slots[at.slot], at.group})
 	}
 	return c, nil
 }
@@ -161,10 +177,10 @@ func (c *Cache) allocate(l LayerShape) (kv backend.KV, err error) {
 	return kv, err
 }
 
-// tensors are the memory of layer l: keys and perhaps values.
-func (c *Cache) tensors(l int) ([2]tensor.Tensor, int) {
-	kv := c.layers[l]
-	if c.config.Layers[l].VWidth == 0 {
+// tensors are the memory of slot i: keys and perhaps values.
+func (c *Cache) tensors(i int) ([2]tensor.Tensor, int) {
+	kv := c.slots[i]
+	if c.layout.slots[i].VWidth == 0 {
 		return [2]tensor.Tensor{kv.K}, 1
 	}
 	return [2]tensor.Tensor{kv.K, kv.V}, 2
@@ -172,22 +188,25 @@ func (c *Cache) tensors(l int) ([2]tensor.Tensor, int) {
 
 // Close frees the memory. The cache and its sequences are not used afterwards.
 func (c *Cache) Close() {
-	for l := range c.layers {
-		all, n := c.tensors(l)
+	for i := range c.slots {
+		all, n := c.tensors(i)
 		for _, t := range all[:n] {
 			if !t.IsZero() {
 				c.memory.Free(t)
 			}
 		}
 	}
-	c.layers = nil
+	c.slots, c.layers = nil, nil
 }
 
 // Config is what the cache was made with, defaults filled in.
 func (c *Cache) Config() Config { return c.config }
 
 // Layers are the keys and values of each layer. The slice is the cache's own.
-func (c *Cache) Layers() []backend.KV { return c.layers }
+func (c *Cache) Layers() []Layer { return c.layers }
+
+// Groups is the number of page tables that a sequence has.
+func (c *Cache) Groups() int { return len(c.layout.windows) }
 
 // Available is the number of pages that Reserve can still hand out, cached ones
 // included.

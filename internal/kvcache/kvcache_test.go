@@ -2,10 +2,7 @@ package kvcache
 
 import (
 	"errors"
-	"slices"
 	"testing"
-
-	"pgregory.net/rapid"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
@@ -40,10 +37,12 @@ func (h *heap) Copy(dst, src tensor.Tensor) error {
 }
 
 func newCache(t require, pages int) *Cache {
-	c, err := New(&heap{}, Config{
-		Layers: []LayerShape{{KWidth: 2, VWidth: 1}, {KWidth: 1, VWidth: 3}},
-		DType:  meta.Float32, PageTokens: 4, Pages: pages,
-	})
+	return newCacheOf(t, pages, LayerShape{KWidth: 2, VWidth: 1}, LayerShape{KWidth: 1, VWidth: 3})
+}
+
+func newCacheOf(t require, pages int, layers ...LayerShape) *Cache {
+	t.Helper()
+	c, err := New(&heap{}, Config{Layers: layers, DType: meta.Float32, PageTokens: 4, Pages: pages})
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
@@ -77,10 +76,10 @@ func value(scope uint64, tokens []int32) float32 {
 // store writes what a pass would, from token n on.
 func (r *request) store(c *Cache, n int) {
 	slots := make([]int32, len(r.tokens)-n)
-	r.seq.Slots(slots, n)
-	for i, slot := range slots {
-		v := value(r.scope, r.tokens[:n+i+1])
-		for l, kv := range c.Layers() {
+	for l, kv := range c.Layers() {
+		r.seq.Slots(kv.Group, slots, n)
+		for i, slot := range slots {
+			v := value(r.scope, r.tokens[:n+i+1])
 			for side, x := range []tensor.Tensor{kv.K, kv.V} {
 				width := x.Dims[2]
 				row := x.F32()[int(slot)*width:][:width]
@@ -98,16 +97,20 @@ func (r *request) check(t require, c *Cache) {
 	if r.seq.Len() != len(r.tokens) || r.seq.Committed() != r.committed {
 		t.Fatalf("length %d, committed %d; want %d, %d", r.seq.Len(), r.seq.Committed(), len(r.tokens), r.committed)
 	}
-	slots := make([]int32, r.committed)
-	r.seq.Slots(slots, 0)
-	for i, slot := range slots {
-		v := value(r.scope, r.tokens[:i+1])
-		for l, kv := range c.Layers() {
+	for l, kv := range c.Layers() {
+		from := 0
+		if window := c.config.Layers[l].Window; window > 0 { // what the next token sees
+			from = max(0, r.committed-window+1)
+		}
+		slots := make([]int32, r.committed-from)
+		r.seq.Slots(kv.Group, slots, from)
+		for i, slot := range slots {
+			v := value(r.scope, r.tokens[:from+i+1])
 			for side, x := range []tensor.Tensor{kv.K, kv.V} {
 				width := x.Dims[2]
 				for j, got := range x.F32()[int(slot)*width:][:width] {
 					if got != v+float32(l+side+j) {
-						t.Fatalf("token %d of %v, layer %d: another token's keys", i, r.tokens, l)
+						t.Fatalf("token %d of %v, layer %d: another token's keys", from+i, r.tokens, l)
 					}
 				}
 			}
@@ -115,11 +118,20 @@ func (r *request) check(t require, c *Cache) {
 	}
 }
 
+// held are the pages of all groups that r has.
+func (r *request) held() []int32 {
+	var pages []int32
+	for _, t := range r.seq.tables {
+		pages = append(pages, t.pages[t.held:]...)
+	}
+	return pages
+}
+
 func checkCache(t require, c *Cache, live []*request) {
 	t.Helper()
 	refs := make([]int32, len(c.pages))
 	for _, r := range live {
-		for _, p := range r.seq.Pages() {
+		for _, p := range r.held() {
 			refs[p]++
 		}
 	}
@@ -130,7 +142,7 @@ func checkCache(t require, c *Cache, live []*request) {
 		}
 		if want > 0 {
 			used++
-		} else if c.pages[p].serial != 0 {
+		} else if c.pages[p].registered {
 			cached++
 		}
 	}
@@ -150,7 +162,7 @@ func checkCache(t require, c *Cache, live []*request) {
 	}
 	registered := 0
 	for _, p := range c.pages {
-		if p.serial != 0 {
+		if p.registered {
 			registered++
 		}
 	}
@@ -162,92 +174,6 @@ func checkCache(t require, c *Cache, live []*request) {
 	}
 }
 
-// TestSequencesAgainstModel runs random requests over few tokens, so that prefixes
-// meet, in few pages, so that they are evicted.
-func TestSequencesAgainstModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		c := newCache(t, rapid.IntRange(1, 12).Draw(t, "pages"))
-		var live []*request
-		ids := rapid.SliceOfN(rapid.Int32Range(0, 1), 1, 14)
-		pick := func(t *rapid.T) *request {
-			if len(live) == 0 {
-				t.Skip("no request")
-			}
-			return live[rapid.IntRange(0, len(live)-1).Draw(t, "request")]
-		}
-		grow := func(t *rapid.T, r *request, tokens []int32) {
-			before, room := len(r.tokens), c.Available()
-			if err := r.seq.Reserve(len(tokens)); err != nil {
-				if !errors.Is(err, ErrFull) || c.config.PagesFor(before+len(tokens))-len(r.seq.Pages())+1 <= room {
-					t.Fatalf("Reserve(%d) at %d with %d pages free: %v", len(tokens), before, room, err)
-				}
-				return
-			}
-			if n := r.seq.Append(tokens...); n != len(tokens) {
-				t.Fatalf("appended %d of %d", n, len(tokens))
-			}
-			r.tokens = append(r.tokens, tokens...)
-			r.store(c, before)
-			if rapid.Bool().Draw(t, "commit") {
-				r.seq.Commit()
-				r.committed = len(r.tokens)
-			} else { // the pass failed
-				r.seq.Truncate(r.seq.Committed())
-				r.tokens = r.tokens[:r.committed]
-			}
-		}
-		t.Repeat(map[string]func(*rapid.T){
-			"start": func(t *rapid.T) {
-				r := &request{scope: rapid.Uint64Range(0, 1).Draw(t, "scope")}
-				r.seq = c.NewSequence(r.scope)
-				live = append(live, r)
-				prompt := ids.Draw(t, "prompt")
-				n := r.seq.Reuse(prompt)
-				if n%4 != 0 || n >= len(prompt) {
-					t.Fatalf("Reuse of %d tokens attached %d", len(prompt), n)
-				}
-				if least := offered(c, live, r.scope, prompt); n < least {
-					t.Fatalf("Reuse attached %d of %v, where %d are there", n, prompt, least)
-				}
-				r.tokens, r.committed = slices.Clone(prompt[:n]), n
-				r.check(t, c)
-				grow(t, r, prompt[n:])
-			},
-			"grow": func(t *rapid.T) { grow(t, pick(t), ids.Draw(t, "tokens")) },
-			"seal": func(t *rapid.T) { pick(t).seq.Seal() },
-			"truncate": func(t *rapid.T) {
-				r := pick(t)
-				n := rapid.IntRange(0, len(r.tokens)).Draw(t, "n")
-				r.seq.Truncate(n)
-				r.tokens, r.committed = r.tokens[:n], min(r.committed, n)
-			},
-			"free": func(t *rapid.T) {
-				r := pick(t)
-				r.seq.Free()
-				live = slices.DeleteFunc(live, func(x *request) bool { return x == r })
-			},
-			"": func(t *rapid.T) { checkCache(t, c, live) },
-		})
-	})
-}
-
-// offered is how much of a prompt live requests hold in registered pages.
-func offered(c *Cache, live []*request, scope uint64, prompt []int32) int {
-	best := 0
-	for _, r := range live {
-		n, parent := 0, uint64(0)
-		for n+4 < len(prompt) && n+4 <= r.committed && r.scope == scope && slices.Equal(r.tokens[n:n+4], prompt[n:n+4]) {
-			p := c.pages[r.seq.Pages()[n/4]]
-			if p.serial == 0 || p.parent != parent {
-				break
-			}
-			n, parent = n+4, p.serial
-		}
-		best = max(best, n)
-	}
-	return best
-}
-
 func TestReuseCountsTokens(t *testing.T) {
 	c := newCache(t, 8)
 	a := c.NewSequence(0)
@@ -255,7 +181,7 @@ func TestReuseCountsTokens(t *testing.T) {
 	if n := a.Reuse(prompt); n != 0 {
 		t.Fatalf("an empty cache gave %d tokens", n)
 	}
-	if err := a.Reserve(8); err != nil {
+	if err := a.Reserve(8, 8); err != nil {
 		t.Fatal(err)
 	}
 	a.Append(prompt...)
@@ -285,7 +211,7 @@ func TestEvictsTheOldestFirst(t *testing.T) {
 	c := newCache(t, 4)
 	fill := func(token int32) {
 		s := c.NewSequence(0)
-		if err := s.Reserve(8); err != nil {
+		if err := s.Reserve(8, 8); err != nil {
 			t.Fatal(err)
 		}
 		s.Append(token, token, token, token, token, token, token, token)
@@ -295,7 +221,7 @@ func TestEvictsTheOldestFirst(t *testing.T) {
 	fill(1)
 	fill(2)
 	s := c.NewSequence(0)
-	if err := s.Reserve(1); err != nil {
+	if err := s.Reserve(1, 1); err != nil {
 		t.Fatal(err)
 	}
 	// The end of the older prompt went, its beginning stayed.
@@ -307,19 +233,19 @@ func TestEvictsTheOldestFirst(t *testing.T) {
 	if one, two := probe(1), probe(2); one != 4 || two != 8 {
 		t.Fatalf("left of the older %d tokens, of the newer %d; want 4, 8", one, two)
 	}
-	if err := c.NewSequence(0).Reserve(13); !errors.Is(err, ErrFull) {
+	if err := c.NewSequence(0).Reserve(13, 13); !errors.Is(err, ErrFull) {
 		t.Fatalf("Reserve beyond the cache: %v", err)
 	}
 }
 
 func TestACopyThatFailsLeavesTheSequence(t *testing.T) {
 	memory := &heap{}
-	c, err := New(memory, Config{Layers: []LayerShape{{1, 1}, {2, 0}}, DType: meta.BFloat16, PageTokens: 4, Pages: 4})
+	c, err := New(memory, Config{Layers: []LayerShape{{KWidth: 1, VWidth: 1}, {KWidth: 2}}, DType: meta.BFloat16, PageTokens: 4, Pages: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
 	a, b := c.NewSequence(0), c.NewSequence(0)
-	if err := a.Reserve(5); err != nil {
+	if err := a.Reserve(5, 5); err != nil {
 		t.Fatal(err)
 	}
 	a.Append(1, 2, 3, 4, 5)
@@ -327,15 +253,15 @@ func TestACopyThatFailsLeavesTheSequence(t *testing.T) {
 	b.Reuse([]int32{1, 2, 3, 4, 9})
 	b.Truncate(2)
 	memory.fail = errors.New("device lost")
-	if err := b.Reserve(1); !errors.Is(err, memory.fail) {
+	if err := b.Reserve(1, 1); !errors.Is(err, memory.fail) {
 		t.Fatalf("Reserve = %v", err)
 	}
-	if b.Len() != 2 || b.Pages()[0] != a.Pages()[0] || c.Available() != 2 {
-		t.Fatalf("after a failed copy: length %d, pages %v, %d free", b.Len(), b.Pages(), c.Available())
+	if b.Len() != 2 || b.Pages(0)[0] != a.Pages(0)[0] || c.Available() != 2 {
+		t.Fatalf("after a failed copy: length %d, pages %v, %d free", b.Len(), b.Pages(0), c.Available())
 	}
 	memory.fail = nil
-	if err := b.Reserve(1); err != nil || b.Pages()[0] == a.Pages()[0] {
-		t.Fatalf("Reserve = %v, pages %v beside %v", err, b.Pages(), a.Pages())
+	if err := b.Reserve(1, 1); err != nil || b.Pages(0)[0] == a.Pages(0)[0] {
+		t.Fatalf("Reserve = %v, pages %v beside %v", err, b.Pages(0), a.Pages(0))
 	}
 	c.Close()
 	if memory.live != 0 {
@@ -349,7 +275,7 @@ func TestAppendTakesOnlyWhatIsReserved(t *testing.T) {
 	if n := s.Append(1); n != 0 {
 		t.Fatalf("appended %d tokens without a page", n)
 	}
-	if err := s.Reserve(3); err != nil {
+	if err := s.Reserve(3, 3); err != nil {
 		t.Fatal(err)
 	}
 	if n := s.Append(1, 2, 3, 4, 5); n != 4 {
@@ -358,7 +284,7 @@ func TestAppendTakesOnlyWhatIsReserved(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	c := Config{Layers: []LayerShape{{64, 32}, {64, 32}}, DType: meta.BFloat16, Pages: 3}
+	c := Config{Layers: []LayerShape{{KWidth: 64, VWidth: 32}, {KWidth: 64, VWidth: 32}}, DType: meta.BFloat16, Pages: 3}
 	if got := c.BytesPerToken(); got != 2*2*96 {
 		t.Errorf("BytesPerToken = %d", got)
 	}
@@ -373,7 +299,8 @@ func TestConfig(t *testing.T) {
 		"negative page": {DType: meta.Float32, Pages: 1, PageTokens: -1},
 		"no dtype":      {Pages: 1},
 		"integers":      {Pages: 1, DType: meta.Int8},
-		"no keys":       {Pages: 1, DType: meta.Float32, Layers: []LayerShape{{0, 1}}},
+		"no keys":       {Pages: 1, DType: meta.Float32, Layers: []LayerShape{{VWidth: 1}}},
+		"window":        {Pages: 1, DType: meta.Float32, Layers: []LayerShape{{KWidth: 1, Window: -1}}},
 		"too many":      {Pages: 1 << 30, DType: meta.Float32},
 	} {
 		if _, err := New(&heap{}, bad); err == nil {
@@ -390,18 +317,18 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	round := func() {
 		s := c.NewSequence(0)
 		n := s.Reuse(prompt)
-		if s.Reserve(len(prompt)-n) != nil {
+		if s.Reserve(len(prompt)-n, len(prompt)) != nil {
 			t.Fatal("full")
 		}
 		s.Append(prompt[n:]...)
 		s.Commit()
 		for range 40 {
 			token++
-			if s.Reserve(1) != nil {
+			if s.Reserve(1, 1) != nil {
 				t.Fatal("full")
 			}
 			s.Append(token)
-			s.Slots(slots, s.Len()-1)
+			s.Slots(0, slots, s.Len()-1)
 			s.Commit()
 		}
 		s.Free()
@@ -413,7 +340,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkToken(b *testing.B) {
-	c, err := New(&heap{}, Config{Layers: []LayerShape{{64, 64}}, DType: meta.BFloat16, Pages: 256})
+	c, err := New(&heap{}, Config{Layers: []LayerShape{{KWidth: 64, VWidth: 64}}, DType: meta.BFloat16, Pages: 256})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -422,7 +349,7 @@ func BenchmarkToken(b *testing.B) {
 		if s.Len() == 4000 {
 			s.Truncate(0)
 		}
-		if err := s.Reserve(1); err != nil {
+		if err := s.Reserve(1, 1); err != nil {
 			b.Fatal(err)
 		}
 		s.Append(int32(s.Len()))

@@ -1,9 +1,8 @@
 package kvcache
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
-	"hash/maphash"
-	"slices"
 )
 
 // list is a doubly linked list through the links of pages.
@@ -59,7 +58,7 @@ func (c *Cache) take() int32 {
 func (c *Cache) hold(p int32) {
 	if c.pages[p].refs == 0 {
 		c.unlink(p)
-		if c.pages[p].serial != 0 {
+		if c.pages[p].registered {
 			c.stats.Cached--
 		}
 	}
@@ -72,7 +71,7 @@ func (c *Cache) drop(p int32) {
 	if c.pages[p].refs--; c.pages[p].refs > 0 {
 		return
 	}
-	if c.pages[p].serial == 0 {
+	if !c.pages[p].registered {
 		c.pushFront(p)
 		return
 	}
@@ -80,62 +79,58 @@ func (c *Cache) drop(p int32) {
 	c.pushBack(p)
 }
 
-// pageTokens are the tokens of page p.
-func (c *Cache) pageTokens(p int32) []int32 {
-	n := c.config.PageTokens
-	return c.tokens[int(p)*n : (int(p)+1)*n]
-}
+// content stands for the tokens of a full page and all before them, and for the scope:
+// a hash that cannot be made to collide, so that pages may be found whether or not
+// those before them are still there.
+type content [sha256.Size]byte
 
-// hash is that of a page's tokens, its scope and what comes before it. Its seed is
-// the process's own, so that no prompt can be made to collide.
-func (c *Cache) hash(scope, parent uint64, tokens []int32) uint64 {
-	b := binary.LittleEndian.AppendUint64(c.key[:0], scope)
-	b = binary.LittleEndian.AppendUint64(b, parent)
+// contentOf is the content of a page of tokens that follows one of content before.
+func (c *Cache) contentOf(scope uint64, before *content, tokens []int32) content {
+	b := append(c.text[:0], c.secret[:]...)
+	b = binary.LittleEndian.AppendUint64(b, scope)
+	if before != nil {
+		b = append(b, before[:]...)
+	}
 	for _, t := range tokens {
 		b = binary.LittleEndian.AppendUint32(b, uint32(t))
 	}
-	return maphash.Bytes(c.seed, b)
+	return sha256.Sum256(b)
 }
 
-func (c *Cache) bucket(hash uint64) *int32 { return &c.buckets[hash&uint64(len(c.buckets)-1)] }
+func (c *Cache) bucket(group int, at *content) *int32 {
+	return &c.buckets[(binary.LittleEndian.Uint64(at[:])+uint64(group))&uint64(len(c.buckets)-1)]
+}
 
-// find is the registered page with these contents, or none.
-func (c *Cache) find(scope, parent uint64, tokens []int32) int32 {
-	h := c.hash(scope, parent, tokens)
-	for p := *c.bucket(h); p != none; p = c.pages[p].chain {
-		at := &c.pages[p]
-		if at.hash == h && at.parent == parent && at.scope == scope && slices.Equal(c.pageTokens(p), tokens) {
+// find is the registered page of a group with this content, or none.
+func (c *Cache) find(group int, at *content) int32 {
+	for p := *c.bucket(group, at); p != none; p = c.pages[p].chain {
+		if have := &c.pages[p]; have.content == *at && have.group == int32(group) {
 			return p
 		}
 	}
 	return none
 }
 
-// register offers the full page p for reuse and returns the serial that its successor
-// is chained to: that of an equal page if there is one already.
-func (c *Cache) register(p int32, scope, parent uint64) uint64 {
-	tokens := c.pageTokens(p)
-	if same := c.find(scope, parent, tokens); same != none {
-		return c.pages[same].serial
+// register offers the full page p for reuse, unless there is an equal one.
+func (c *Cache) register(p int32, group int, at *content) {
+	if c.find(group, at) != none {
+		return
 	}
-	c.serial++
-	at := &c.pages[p]
-	at.hash, at.scope, at.parent, at.serial = c.hash(scope, parent, tokens), scope, parent, c.serial
-	head := c.bucket(at.hash)
-	at.chain, *head = *head, p
-	return at.serial
+	have, head := &c.pages[p], c.bucket(group, at)
+	have.group, have.content, have.registered = int32(group), *at, true
+	have.chain, *head = *head, p
 }
 
 // unregister takes p out of the table, if it is there.
 func (c *Cache) unregister(p int32) {
-	at := &c.pages[p]
-	if at.serial == 0 {
+	have := &c.pages[p]
+	if !have.registered {
 		return
 	}
-	link := c.bucket(at.hash)
+	link := c.bucket(int(have.group), &have.content)
 	for *link != p {
 		link = &c.pages[*link].chain
 	}
-	*link = at.chain
-	at.serial = 0
+	*link = have.chain
+	have.registered = false
 }

@@ -54,7 +54,7 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 			return nil, err
 		}
 	}
-	return a, c.cache(n.Path, s.Layer, kvcache.LayerShape{KWidth: a.kw, VWidth: a.vw})
+	return a, c.cache(n.Path, s.Layer, kvcache.LayerShape{KWidth: a.kw, VWidth: a.vw, Window: s.Window})
 }
 
 // projections compiles what makes queries, keys and values, and the way out.
@@ -103,9 +103,10 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 		c.backend.Rope(k, s.HeadDim, t.cos, t.sin, s.Rope.Interleaved)
 	}
 	kv := c.in.KV[s.Layer]
-	c.backend.StoreKV(kv, k, v, c.in.Slots)
+	group := &c.in.Groups[kv.Group]
+	c.backend.StoreKV(kv.KV, k, v, group.Slots)
 	y := c.arena.take(rows, s.Heads*s.ValueDim)
-	c.backend.Attention(y, q, kv, c.in.Spans, backend.AttentionArgs{
+	c.backend.Attention(y, q, kv.KV, group.Spans, backend.AttentionArgs{
 		Heads: s.Heads, KVHeads: s.KVHeads, Dim: s.HeadDim, ValueDim: s.ValueDim,
 		Scale: s.Scale, Window: s.Window, Softcap: s.Softcap, Sinks: sinks,
 	})

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/meta"
 )
 
@@ -27,14 +28,13 @@ func BenchmarkPrompt(b *testing.B) {
 	root := decoder(b, meta.CausalLMSpec{}, plainBlock)
 	m := newMachine(b, root, newRandom(root), Limits{Rows: 96, Outputs: 1}, 8)
 	seq := m.cache.NewSequence(0)
-	tokens, slots := make([]int32, 96), make([]int32, 96)
-	if err := seq.Reserve(len(tokens)); err != nil {
+	tokens := make([]int32, 96)
+	if err := seq.Reserve(len(tokens), len(tokens)); err != nil {
 		b.Fatal(err)
 	}
-	seq.Slots(slots, 0)
 	in := Input{
-		Tokens: tokens, Slots: slots, KV: m.cache.Layers(), Logits: []int32{95},
-		Spans: []backend.Span{{Rows: len(tokens), Pages: seq.Pages()}},
+		Tokens: tokens, KV: m.cache.Layers(), Logits: []int32{95},
+		Groups: groups(m.cache, []*kvcache.Sequence{seq}, []backend.Span{{Rows: len(tokens)}}),
 	}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -1,9 +1,11 @@
 package nn
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -16,13 +18,12 @@ type Input struct {
 	// states, or to go on from a unit that another context has run. It is copied.
 	Hidden tensor.Tensor
 
-	// Spans are the sequences of the pass. Together they cover all rows, in order. A
-	// tree without attention and positions needs none.
-	Spans []backend.Span
-	// Slots has the place of each row's keys and values.
-	Slots []int32
-	// KV has the cache of each layer, of the widths that Program.KV tells.
-	KV []backend.KV
+	// Groups are the sequences of the pass as each group of layers sees them: with pages
+	// and slots of its own. A tree without attention and positions needs none.
+	Groups []Group
+	// KV has the cache of each layer, of the widths that Program.KV tells, and says which
+	// of Groups it belongs to.
+	KV []kvcache.Layer
 	// Lengths has for each row the number of tokens that its rotary frequencies are
 	// made for: the whole prompt's for a prompt token, position + 1 for a generated
 	// one. It may be nil where the program's RopeClass is 0 for every length.
@@ -34,6 +35,15 @@ type Input struct {
 
 	// Trace sees side outputs; nil for none.
 	Trace Trace
+}
+
+// A Group is what layers with the same pages know of the sequences of a pass.
+type Group struct {
+	// Spans are the sequences. Together they cover all rows, in order; but for their pages
+	// they are the same in all groups.
+	Spans []backend.Span
+	// Slots has the place of each row's keys and values.
+	Slots []int32
 }
 
 // A Context is the memory of one backend in which passes of a program run, one after
@@ -105,9 +115,11 @@ func (c *Context) Begin(in *Input) error {
 		return err
 	}
 	c.in, c.rows, c.err = *in, rows, nil
-	for _, s := range in.Spans {
-		for i := range s.Rows {
-			c.positions[s.First+i] = int32(s.Start + i)
+	if len(in.Groups) > 0 {
+		for _, s := range in.Groups[0].Spans {
+			for i := range s.Rows {
+				c.positions[s.First+i] = int32(s.Start + i)
+			}
 		}
 	}
 	if in.Hidden.IsZero() {
@@ -142,8 +154,8 @@ func (c *Context) check(in *Input) (int, error) {
 	case len(in.Logits) > c.limits.Outputs || len(in.Normed) > c.limits.Outputs:
 		return 0, fmt.Errorf("nn: %d rows of logits and %d of hidden states in a context for %d",
 			len(in.Logits), len(in.Normed), c.limits.Outputs)
-	case len(p.layers) > 0 && (len(in.KV) != len(p.layers) || len(in.Slots) != rows):
-		return 0, fmt.Errorf("nn: %d caches for %d layers, %d slots for %d rows", len(in.KV), len(p.layers), len(in.Slots), rows)
+	case len(p.layers) > 0 && len(in.KV) != len(p.layers):
+		return 0, fmt.Errorf("nn: %d caches for %d layers", len(in.KV), len(p.layers))
 	case in.Lengths != nil && len(in.Lengths) != rows:
 		return 0, fmt.Errorf("nn: %d rope lengths for %d rows", len(in.Lengths), rows)
 	}
@@ -154,17 +166,39 @@ func (c *Context) check(in *Input) (int, error) {
 			}
 		}
 	}
-	next := 0
-	for _, s := range in.Spans {
-		if s.First != next || s.Rows < 0 || s.Start < 0 {
-			return 0, fmt.Errorf("nn: span of rows %d+%d from position %d, where row %d is next", s.First, s.Rows, s.Start, next)
+	return rows, c.checkGroups(in, rows)
+}
+
+// checkGroups looks at what the groups say of so many rows.
+func (c *Context) checkGroups(in *Input, rows int) error {
+	p := c.program
+	if len(in.Groups) == 0 && p.spans() {
+		return errors.New("nn: no spans of the rows")
+	}
+	for i, kv := range in.KV {
+		if kv.Group < 0 || kv.Group >= len(in.Groups) {
+			return fmt.Errorf("nn: layer %d is of group %d of %d", i, kv.Group, len(in.Groups))
 		}
-		next += s.Rows
 	}
-	if next != rows && (next != 0 || c.program.spans()) {
-		return 0, fmt.Errorf("nn: spans cover %d of %d rows", next, rows)
+	for i, g := range in.Groups {
+		if len(p.layers) > 0 && len(g.Slots) != rows {
+			return fmt.Errorf("nn: group %d: %d slots for %d rows", i, len(g.Slots), rows)
+		}
+		next := 0
+		for j, s := range g.Spans {
+			if s.First != next || s.Rows < 0 || s.Start < 0 {
+				return fmt.Errorf("nn: group %d: span of rows %d+%d from position %d, where row %d is next", i, s.First, s.Rows, s.Start, next)
+			}
+			if i > 0 && (j >= len(in.Groups[0].Spans) || s.Start != in.Groups[0].Spans[j].Start || s.Rows != in.Groups[0].Spans[j].Rows) {
+				return fmt.Errorf("nn: group %d: span %d is not that of the first group", i, j)
+			}
+			next += s.Rows
+		}
+		if next != rows && (next != 0 || p.spans()) {
+			return fmt.Errorf("nn: group %d: spans cover %d of %d rows", i, next, rows)
+		}
 	}
-	return rows, nil
+	return nil
 }
 
 // Run computes the unit. The units of a program run in order, each once in a pass.

@@ -58,7 +58,7 @@ func (c *compiler) latent(n Node, s *meta.AttentionSpec, in int) (*latent, error
 		return nil, err
 	}
 	c.program.heads = max(c.program.heads, s.Heads)
-	return a, c.cache(n.Path, s.Layer, kvcache.LayerShape{KWidth: a.rank + a.rotated})
+	return a, c.cache(n.Path, s.Layer, kvcache.LayerShape{KWidth: a.rank + a.rotated, Window: s.Window})
 }
 
 func (c *compiler) latentQueries(n Node, a *latent, in int) (err error) {
@@ -93,11 +93,12 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 	t := &c.ropes[a.rope]
 	c.backend.Rope(key.Columns(a.rank, a.rank+a.rotated), a.rotated, t.cos, t.sin, s.Rope.Interleaved)
 	kv := c.in.KV[s.Layer]
-	c.backend.StoreKV(kv, key, tensor.Tensor{}, c.in.Slots)
+	group := &c.in.Groups[kv.Group]
+	c.backend.StoreKV(kv.KV, key, tensor.Tensor{}, group.Slots)
 
 	absorbed := a.absorb(c, q, up)
 	y := c.arena.take(rows, s.Heads*a.rank)
-	c.backend.Attention(y, absorbed, kv, c.in.Spans, backend.AttentionArgs{
+	c.backend.Attention(y, absorbed, kv.KV, group.Spans, backend.AttentionArgs{
 		Heads: s.Heads, KVHeads: 1, Dim: a.rank + a.rotated, ValueDim: a.rank,
 		Scale: s.Scale, Window: s.Window, Softcap: s.Softcap,
 	})

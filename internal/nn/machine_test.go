@@ -18,11 +18,10 @@ type machine struct {
 	context *Context
 	cache   *kvcache.Cache
 
-	slots   []int32
 	lengths []int32
 	tokens  []int32
 	logits  []int32
-	spans   []backend.Span
+	groups  []Group
 }
 
 func newMachine(t testing.TB, root *meta.Module, w Weights, l Limits, pages int) *machine {
@@ -65,16 +64,17 @@ type work struct {
 // all is set, else of the last.
 func (m *machine) pass(t testing.TB, trace Trace, works ...work) tensor.Tensor {
 	t.Helper()
-	m.slots, m.lengths, m.tokens, m.logits, m.spans = m.slots[:0], m.lengths[:0], m.tokens[:0], m.logits[:0], m.spans[:0]
+	m.lengths, m.tokens, m.logits = m.lengths[:0], m.tokens[:0], m.logits[:0]
+	var seqs []*kvcache.Sequence
+	var spans []backend.Span
 	for _, w := range works {
 		first, start := len(m.tokens), w.seq.Len()
-		if err := w.seq.Reserve(len(w.tokens)); err != nil {
+		if err := w.seq.Reserve(len(w.tokens), len(w.tokens)); err != nil {
 			t.Fatal(err)
 		}
 		w.seq.Append(w.tokens...)
 		for i, id := range w.tokens {
 			m.tokens = append(m.tokens, id)
-			m.slots = append(m.slots, 0)
 			length := w.prompt
 			if length == 0 {
 				length = start + i + 1
@@ -84,17 +84,32 @@ func (m *machine) pass(t testing.TB, trace Trace, works ...work) tensor.Tensor {
 				m.logits = append(m.logits, int32(first+i))
 			}
 		}
-		w.seq.Slots(m.slots[first:], start)
-		m.spans = append(m.spans, backend.Span{First: first, Rows: len(w.tokens), Start: start, Pages: w.seq.Pages()})
+		seqs = append(seqs, w.seq)
+		spans = append(spans, backend.Span{First: first, Rows: len(w.tokens), Start: start})
 	}
+	m.groups = groups(m.cache, seqs, spans)
 	m.run(t, &Input{
-		Tokens: m.tokens, Spans: m.spans, Slots: m.slots, KV: m.cache.Layers(),
+		Tokens: m.tokens, Groups: m.groups, KV: m.cache.Layers(),
 		Lengths: m.lengths, Logits: m.logits, Trace: trace,
 	})
 	for _, w := range works {
 		w.seq.Commit()
 	}
 	return m.context.Logits()
+}
+
+// groups is what each group of layers knows of spans of seqs, whose pages are reserved.
+func groups(c *kvcache.Cache, seqs []*kvcache.Sequence, spans []backend.Span) []Group {
+	out := make([]Group, c.Groups())
+	for g := range out {
+		for i, s := range spans {
+			s.Pages = seqs[i].Pages(g)
+			slots := make([]int32, s.Rows)
+			seqs[i].Slots(g, slots, s.Start)
+			out[g].Spans, out[g].Slots = append(out[g].Spans, s), append(out[g].Slots, slots...)
+		}
+	}
+	return out
 }
 
 func (m *machine) run(t testing.TB, in *Input) {

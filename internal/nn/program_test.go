@@ -157,19 +157,19 @@ func newSteps(t testing.TB, s meta.CausalLMSpec) *steps {
 	w := newRandom(root)
 	m := newMachine(t, root, w, Limits{Rows: 8, Outputs: 8}, 8)
 	x := &steps{m: m, w: w, seq: m.cache.NewSequence(0)}
-	x.input = Input{Tokens: x.tokens[:], Slots: x.slot[:], Spans: x.span[:], KV: m.cache.Layers(), Logits: []int32{0}}
+	x.input = Input{Tokens: x.tokens[:], Groups: []Group{{Spans: x.span[:], Slots: x.slot[:]}}, KV: m.cache.Layers(), Logits: []int32{0}}
 	return x
 }
 
 func (x *steps) step(t testing.TB, token int32) error {
-	if err := x.seq.Reserve(1); err != nil {
+	if err := x.seq.Reserve(1, 1); err != nil {
 		t.Fatal(err)
 	}
 	at := x.seq.Len()
 	x.seq.Append(token)
 	x.tokens[0] = token
-	x.seq.Slots(x.slot[:], at)
-	x.span[0] = backend.Span{Rows: 1, Start: at, Pages: x.seq.Pages()}
+	x.seq.Slots(0, x.slot[:], at)
+	x.span[0] = backend.Span{Rows: 1, Start: at, Pages: x.seq.Pages(0)}
 	if err := x.m.context.Begin(&x.input); err != nil {
 		return err
 	}
@@ -218,6 +218,31 @@ func TestScalesAndSoftcapOfLogits(t *testing.T) {
 	}
 	if slices.Equal(plain, logits(meta.CausalLMSpec{EmbedScale: 3})) {
 		t.Error("the embedding scale does nothing")
+	}
+}
+
+// TestWindowsOfTwoKinds: layers that see a window and layers that see all have page
+// tables of their own, and what a chunk gives back changes nothing.
+func TestWindowsOfTwoKinds(t *testing.T) {
+	root := decoder(t, meta.CausalLMSpec{}, func(b *meta.Builder, i int) {
+		separate(preNorms(b, meta.BlockSpec{}), false, func(_ *meta.Builder, s *meta.AttentionSpec) { s.Layer, s.Window = i, 5*i })
+		gated(b, "mlp")
+	})
+	tokens := make([]int32, 70)
+	for i := range tokens {
+		tokens[i] = int32(5 * i % 31)
+	}
+	m := newMachine(t, root, newRandom(root), Limits{Rows: 70, Outputs: 70}, 12)
+	whole := m.cache.NewSequence(0)
+	want := m.prompt(t, whole, tokens, len(tokens))
+	whole.Free()
+	for _, chunk := range []int{1, 3, 20} {
+		m := newMachine(t, root, newRandom(root), Limits{Rows: 70, Outputs: 70}, 8) // 5 of one kind
+		seq := m.cache.NewSequence(0)
+		sameBits(t, fmt.Sprintf("chunks of %d", chunk), m.prompt(t, seq, tokens, chunk), want)
+		if used := m.cache.Stats().Used; used > 5+2 {
+			t.Errorf("chunks of %d: %d pages are held", chunk, used)
+		}
 	}
 }
 
@@ -287,18 +312,23 @@ func TestBeginRefusesBadInput(t *testing.T) {
 	for name, edit := range map[string]func(in *Input){
 		"no rows":           func(in *Input) { in.Tokens = nil },
 		"too many rows":     func(in *Input) { in.Tokens = make([]int32, 9) },
-		"slots":             func(in *Input) { in.Slots = nil },
+		"slots":             func(in *Input) { in.Groups[0].Slots = nil },
 		"caches":            func(in *Input) { in.KV = in.KV[:1] },
-		"spans":             func(in *Input) { in.Spans = nil },
-		"span from row 1":   func(in *Input) { in.Spans = []backend.Span{{First: 1, Rows: 1}} },
-		"short spans":       func(in *Input) { in.Tokens, in.Slots = make([]int32, 2), make([]int32, 2) },
-		"negative position": func(in *Input) { in.Spans = []backend.Span{{Rows: 1, Start: -1}} },
-		"row of logits":     func(in *Input) { in.Logits = []int32{1} },
-		"rows of logits":    func(in *Input) { in.Logits = make([]int32, 9) },
-		"lengths":           func(in *Input) { in.Lengths = []int32{1, 2} },
-		"hidden states":     func(in *Input) { in.Hidden = tensor.Floats(make([]float32, 25), 1, 25) },
+		"spans":             func(in *Input) { in.Groups[0].Spans = nil },
+		"span from row 1":   func(in *Input) { in.Groups[0].Spans = []backend.Span{{First: 1, Rows: 1}} },
+		"short spans":       func(in *Input) { in.Tokens, in.Groups[0].Slots = make([]int32, 2), make([]int32, 2) },
+		"negative position": func(in *Input) { in.Groups[0].Spans = []backend.Span{{Rows: 1, Start: -1}} },
+		"no groups":         func(in *Input) { in.Groups = nil },
+		"groups that differ": func(in *Input) {
+			in.Groups = append(in.Groups, Group{Spans: []backend.Span{{Rows: 1, Start: 7}}, Slots: in.Groups[0].Slots})
+		},
+		"row of logits":  func(in *Input) { in.Logits = []int32{1} },
+		"rows of logits": func(in *Input) { in.Logits = make([]int32, 9) },
+		"lengths":        func(in *Input) { in.Lengths = []int32{1, 2} },
+		"hidden states":  func(in *Input) { in.Hidden = tensor.Floats(make([]float32, 25), 1, 25) },
 	} {
 		in := good
+		in.Groups = slices.Clone(good.Groups)
 		edit(&in)
 		if err := x.m.context.Begin(&in); err == nil || !strings.HasPrefix(err.Error(), "nn: ") {
 			t.Errorf("%s: error %v", name, err)

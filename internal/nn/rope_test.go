@@ -65,7 +65,7 @@ func TestRopeTableFollowsEachRowsLength(t *testing.T) {
 		}
 	}
 	m.lengths = nil
-	if err := m.context.Begin(&Input{Tokens: m.tokens, Slots: m.slots, Spans: m.spans, KV: m.cache.Layers()}); err == nil {
+	if err := m.context.Begin(&Input{Tokens: m.tokens, Groups: m.groups, KV: m.cache.Layers()}); err == nil {
 		t.Error("no error without lengths")
 	}
 }

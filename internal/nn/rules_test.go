@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -108,7 +109,7 @@ func experts(b *meta.Builder, s meta.MoESpec, bias bool) *meta.Builder {
 }
 
 func blockCases() []blockCase {
-	return append(wiringCases(), append(projectionCases(), expertCases()...)...)
+	return slices.Concat(wiringCases(), headNormCases(), projectionCases(), expertCases())
 }
 
 func wiringCases() []blockCase {
@@ -143,7 +144,7 @@ func wiringCases() []blockCase {
 	}
 }
 
-func projectionCases() []blockCase {
+func headNormCases() []blockCase {
 	return []blockCase{
 		{"norms of each head, window and sinks", func(b *meta.Builder) {
 			separate(preNorms(b, meta.BlockSpec{}), false, func(a *meta.Builder, s *meta.AttentionSpec) {
@@ -178,6 +179,11 @@ func projectionCases() []blockCase {
 			})
 			gated(b, "mlp")
 		}, nil},
+	}
+}
+
+func projectionCases() []blockCase {
+	return []blockCase{
 		{"fused projections", func(b *meta.Builder) {
 			preNorms(b, meta.BlockSpec{})
 			s := attentionSpec()
@@ -334,16 +340,15 @@ func runChunks(t *testing.T, root *meta.Module, w Weights, x tensor.Tensor, chun
 	var out []float32
 	for n := 0; n < x.Rows(); n += chunk {
 		rows := min(chunk, x.Rows()-n)
-		if err := seq.Reserve(rows); err != nil {
+		if err := seq.Reserve(rows, rows); err != nil {
 			t.Fatal(err)
 		}
-		slots := make([]int32, rows)
-		seq.Slots(slots, n)
 		seq.Append(make([]int32, rows)...)
 		m.run(t, &Input{
-			Hidden: x.Slice(n, n+rows), Slots: slots, KV: m.cache.Layers(),
-			Spans: []backend.Span{{Rows: rows, Start: n, Pages: seq.Pages()}},
+			Hidden: x.Slice(n, n+rows), KV: m.cache.Layers(),
+			Groups: groups(m.cache, []*kvcache.Sequence{seq}, []backend.Span{{Rows: rows, Start: n}}),
 		})
+		seq.Commit()
 		h := m.context.Hidden()
 		for i := range rows {
 			out = append(out, h.Row(i)...)
@@ -359,16 +364,13 @@ func runBeside(t *testing.T, root *meta.Module, w Weights, x tensor.Tensor) []fl
 	n := x.Rows()
 	m := newMachine(t, root, w, Limits{Rows: n + other}, 4)
 	first, second := m.cache.NewSequence(0), m.cache.NewSequence(0)
-	slots := make([]int32, n+other)
-	if first.Reserve(other) != nil || second.Reserve(n) != nil {
+	if first.Reserve(other, other) != nil || second.Reserve(n, n) != nil {
 		t.Fatal("no pages")
 	}
-	first.Slots(slots[:other], 0)
-	second.Slots(slots[other:], 0)
 	all := slices.Concat(noise("other", other*testWidth, 1, 0), x.F32()[:n*testWidth])
 	m.run(t, &Input{
-		Hidden: tensor.Floats(all, n+other, testWidth), Slots: slots, KV: m.cache.Layers(),
-		Spans: []backend.Span{{Rows: other, Pages: first.Pages()}, {First: other, Rows: n, Pages: second.Pages()}},
+		Hidden: tensor.Floats(all, n+other, testWidth), KV: m.cache.Layers(),
+		Groups: groups(m.cache, []*kvcache.Sequence{first, second}, []backend.Span{{Rows: other}, {First: other, Rows: n}}),
 	})
 	return slices.Clone(m.context.Hidden().Slice(other, n+other).F32()[:n*testWidth])
 }

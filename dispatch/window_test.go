@@ -1,0 +1,133 @@
+package dispatch_test
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/meta"
+)
+
+// windowed is a small model of two layers that see so many tokens (0: all).
+func windowed(t *testing.T, windows ...int) func(o dispatch.Options) *dispatch.Model {
+	skeleton, checkpoint := open(t, filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models", "small-llama-bf16"))
+	for i, window := range windows {
+		layer := skeleton.Root.Find("model.layers").Children[i]
+		layer.Find("self_attn").Spec.(*meta.AttentionSpec).Window = window
+	}
+	return func(o dispatch.Options) *dispatch.Model {
+		t.Helper()
+		o.Threads, o.Context, o.Precision = 1, 128, dispatch.PrecisionHigh
+		m, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU}), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(m.Close)
+		return m
+	}
+}
+
+// inChunks runs a prompt in chunks and n greedy tokens behind it; the logits are those of
+// all steps.
+func inChunks(t *testing.T, m *dispatch.Model, s *dispatch.Sequence, prompt []int32, chunk, n int) (ids []int32, logits []float32) {
+	t.Helper()
+	for at := s.Len(); at < len(prompt); at += chunk {
+		next := prompt[at:min(at+chunk, len(prompt))]
+		row := dispatch.Row{Sequence: s, Tokens: next, PromptLen: len(prompt), Logits: dispatch.LogitsLast}
+		out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.Row{row}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at+chunk >= len(prompt) {
+			_, values := out.Row(0)
+			logits = append(logits, values...)
+		}
+	}
+	for range n {
+		last := logits[len(logits)-m.Vocab():]
+		ids = append(ids, int32(slices.Index(last, slices.Max(last))))
+		row := dispatch.Row{Sequence: s, Tokens: ids[len(ids)-1:], PromptLen: len(prompt), Logits: dispatch.LogitsLast}
+		out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.Row{row}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, values := out.Row(0)
+		logits = append(logits, values...)
+	}
+	return ids, logits
+}
+
+// TestWindowsGiveBackPages runs a sequence as long as the context in the least of pages
+// and compares its logits, bit by bit, with a run that lacks nothing.
+func TestWindowsGiveBackPages(t *testing.T) {
+	for name, test := range map[string]struct {
+		windows []int
+		pages   int // of 16 tokens, for 128 tokens in passes of 8
+	}{
+		"no window":     {[]int{0, 0}, 8},
+		"all layers":    {[]int{6, 6}, 3},
+		"half of them":  {[]int{0, 6}, 8 + 3},
+		"two windows":   {[]int{20, 6}, 4 + 3},
+		"wide as all":   {[]int{128, 300}, 8},
+		"none and wide": {[]int{0, 128}, 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			model := windowed(t, test.windows...)
+			prompt := make([]int32, 70)
+			for i := range prompt {
+				prompt[i] = int32(7 * i % 90)
+			}
+			plenty := model(dispatch.Options{KVTokens: 1024})
+			want, exact := inChunks(t, plenty, plenty.NewSequence(), prompt, len(prompt), 58)
+			m := model(dispatch.Options{MaxBatchTokens: 8})
+			if kv := m.KV(); kv.Pages != test.pages || kv.Capacity != 128 {
+				t.Errorf("%d pages for %d tokens, want %d for 128", kv.Pages, kv.Capacity, test.pages)
+			}
+			s := m.NewSequence()
+			if err := s.Reserve(128); err != nil {
+				t.Fatal(err)
+			}
+			got, logits := inChunks(t, m, s, prompt, 8, 58)
+			if at := firstDifference(logits, exact); at >= 0 || !slices.Equal(got, want) {
+				t.Errorf("token %d of %v is another than in %v", at/m.Vocab(), got, want)
+			}
+			s.Free()
+
+			again := plenty.NewSequence()
+			if n := again.Reuse(prompt); n != 64 {
+				t.Errorf("reused %d tokens, want 64", n)
+			}
+			if _, logits := inChunks(t, plenty, again, prompt, 3, 58); firstDifference(logits, exact) >= 0 {
+				t.Error("logits after reuse are others")
+			}
+		})
+	}
+}
+
+// TestPlanCountsWindows: the same memory holds more of a model whose layers slide.
+func TestPlanCountsWindows(t *testing.T) {
+	limits, err := devicemap.ParseMaxMemory("cpu=1MB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, bytes := map[int]int{}, map[int]int64{}
+	for _, window := range []int{0, 6} {
+		skeleton, _ := open(t, filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models", "small-llama-bf16"))
+		for _, layer := range skeleton.Root.Find("model.layers").Children {
+			layer.Find("self_attn").Spec.(*meta.AttentionSpec).Window = window
+		}
+		o := dispatch.Options{Threads: 1, MaxBatchTokens: 8, MaxSequences: 8}
+		plan, o, err := dispatch.Plan(skeleton, o, dispatch.Placement{MaxMemory: limits})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens[window], bytes[window] = o.KVTokens, plan.Device(devicemap.CPU).KVBytes
+	}
+	if tokens[0] != 8*128 || tokens[6] != 8*128 || bytes[6]*8 != bytes[0]*3 {
+		t.Errorf("%v tokens in %v bytes", tokens, bytes)
+	}
+}

@@ -1,0 +1,141 @@
+package kvcache
+
+import "slices"
+
+// maxGroups bounds the page tables of a sequence.
+const maxGroups = 8
+
+// A layout says which layers share a page, and its number in a sequence's tables.
+type layout struct {
+	windows []int        // of each group; 0: all
+	places  []place      // of each layer
+	slots   []LayerShape // what a page holds: keys and values of a group's layers
+}
+
+// place is a layer's group and its slot in the group's pages.
+type place struct{ group, slot int }
+
+// layout divides the layers into groups of one window each and about equal size, so that
+// a page serves any group. Layers of different widths cannot share pages that way: they
+// are one group, which keeps what the widest window asks for.
+func (c Config) layout() layout {
+	windows := c.windows()
+	if len(windows) > 1 && !c.uniform() {
+		widest := slices.Max(windows)
+		if slices.Contains(windows, 0) {
+			widest = 0
+		}
+		windows = []int{widest}
+	}
+	if len(windows) <= 1 {
+		l := layout{windows: append(windows, 0)[:1], slots: c.Layers}
+		for i := range c.Layers {
+			l.places = append(l.places, place{0, i})
+		}
+		return l
+	}
+	return c.divide(windows)
+}
+
+// windows are the different windows of the layers, 0 first.
+func (c Config) windows() []int {
+	var windows []int
+	for _, l := range c.Layers {
+		windows = append(windows, l.Window)
+	}
+	slices.Sort(windows)
+	return slices.Compact(windows)
+}
+
+func (c Config) uniform() bool {
+	for _, l := range c.Layers {
+		if l.KWidth != c.Layers[0].KWidth || l.VWidth != c.Layers[0].VWidth {
+			return false
+		}
+	}
+	return true
+}
+
+// divide cuts the layers of each window into groups of one size.
+func (c Config) divide(windows []int) layout {
+	count := make([]int, len(windows))
+	for _, l := range c.Layers {
+		count[slices.Index(windows, l.Window)]++
+	}
+	size := groupSize(count)
+	l := layout{slots: make([]LayerShape, size), places: make([]place, len(c.Layers))}
+	for i := range l.slots {
+		l.slots[i] = LayerShape{KWidth: c.Layers[0].KWidth, VWidth: c.Layers[0].VWidth}
+	}
+	for i, window := range windows {
+		first, n := len(l.windows), 0
+		for j, shape := range c.Layers {
+			if shape.Window == window {
+				l.places[j] = place{first + n/size, n % size}
+				n++
+			}
+		}
+		for range (count[i] + size - 1) / size {
+			l.windows = append(l.windows, window)
+		}
+	}
+	return l
+}
+
+// groupSize is the size for which the least of the pages is left empty, the largest such.
+func groupSize(count []int) int {
+	best, least := 0, 0
+	for size := slices.Max(count); size > 0; size-- {
+		groups, waste := 0, 0
+		for _, n := range count {
+			g := (n + size - 1) / size
+			groups, waste = groups+g, waste+g*size-n
+		}
+		if best == 0 || (groups <= maxGroups && waste < least) {
+			best, least = size, waste
+		}
+	}
+	return best
+}
+
+// pagesOf is the most pages that n tokens of a sequence hold at once in a group whose
+// layers see window tokens, when passes append at most pass.
+func (c Config) pagesOf(window, n, pass int) int {
+	pages := c.PagesFor(n)
+	if window > 0 {
+		pages = min(pages, c.PagesFor(window+pass)+2)
+	}
+	return pages
+}
+
+// SequencePages is the most pages that a sequence of n tokens holds at once, when passes
+// append at most pass tokens.
+func (c Config) SequencePages(n, pass int) int {
+	pages := 0
+	for _, window := range c.layout().windows {
+		pages += c.pagesOf(window, n, pass)
+	}
+	return pages
+}
+
+// SequenceTokens is the length up to most of the longest sequence that so many pages
+// hold: the inverse of [Config.SequencePages].
+func (c Config) SequenceTokens(pages, pass, most int) int {
+	windows := c.layout().windows
+	fits := func(n int) bool {
+		need := 0
+		for _, window := range windows {
+			need += c.pagesOf(window, n, pass)
+		}
+		return need <= pages
+	}
+	lo, hi := 0, most // fits(lo), and nothing above hi is asked for
+	for lo < hi {
+		if mid := hi - (hi-lo)/2; fits(mid) {
+			lo = mid
+		} else {
+			hi = mid - 1
+		}
+	}
+	return lo
+}

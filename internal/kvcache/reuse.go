@@ -1,0 +1,63 @@
+package kvcache
+
+// Reuse attaches the full pages that hold the beginning of tokens, and returns the
+// number of tokens that they save. They count as committed. The last token is never
+// among them, as its logits are wanted. Of layers with a window it attaches the pages
+// that the tokens to come see; those before need not be there. The sequence is empty and
+// stays so where nothing fits.
+func (s *Sequence) Reuse(tokens []int32) int {
+	c := s.cache
+	c.stats.Queries += int64(len(tokens))
+	if len(s.tokens) != 0 || len(s.tables[0].pages) != 0 || s.sealed {
+		return 0
+	}
+	size := c.config.PageTokens
+	best := s.match(tokens)
+	s.contents = s.contents[:best]
+	for g, window := range c.layout.windows {
+		t := &s.tables[g]
+		if window > 0 {
+			t.held = firstSeen(best*size, window, size)
+		}
+		for i := range best {
+			p := int32(0)
+			if i >= t.held {
+				p = c.find(g, &s.contents[i])
+				c.hold(p)
+			}
+			t.pages = append(t.pages, p)
+		}
+	}
+	s.tokens = append(s.tokens, tokens[:best*size]...)
+	s.committed = best * size
+	c.stats.Hits += int64(s.committed)
+	return s.committed
+}
+
+// match is the largest number of pages from the beginning of tokens of which every group
+// has what the next token sees. It leaves their contents in s.
+func (s *Sequence) match(tokens []int32) int {
+	c, size := s.cache, s.cache.config.PageTokens
+	c.runs = append(c.runs[:0], make([]int, len(s.tables))...) // pages found without a gap, up to the last
+	best := 0
+	for n := 1; n*size < len(tokens); n++ {
+		s.contents = append(s.contents, c.contentOf(s.scope, s.before(n-1), tokens[(n-1)*size:n*size]))
+		whole := true
+		for g, window := range c.layout.windows {
+			if c.runs[g]++; c.find(g, &s.contents[n-1]) == none {
+				c.runs[g] = 0
+			}
+			first := 0
+			if window > 0 {
+				first = firstSeen(n*size, window, size)
+			} else if c.runs[g] == 0 {
+				return best // no larger number will do
+			}
+			whole = whole && c.runs[g] >= n-first
+		}
+		if whole {
+			best = n
+		}
+	}
+	return best
+}
