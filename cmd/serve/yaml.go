@@ -12,9 +12,13 @@ import (
 // yamlResolver reads flags from a YAML mapping: "max-memory: cpu=30GiB". A list is
 // joined by commas. A key that is no flag of the command at hand is left to the others.
 func yamlResolver(r io.Reader) (kong.Resolver, error) {
+	name := "the configuration file"
+	if f, ok := r.(interface{ Name() string }); ok {
+		name = f.Name()
+	}
 	values := map[string]any{}
 	if err := yaml.NewDecoder(r).Decode(&values); err != nil && err != io.EOF {
-		return nil, fmt.Errorf("the configuration file: %w", err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		v, ok := values[flag.Name]
@@ -32,7 +36,7 @@ func yamlResolver(r io.Reader) (kong.Resolver, error) {
 			}
 			return strings.Join(texts, ","), nil
 		case map[string]any:
-			return nil, fmt.Errorf("the configuration file: %s is a mapping, where a value is wanted", flag.Name)
+			return nil, fmt.Errorf("%s: %s is a mapping, where a value is wanted", name, flag.Name)
 		}
 		return fmt.Sprint(v), nil
 	}), nil

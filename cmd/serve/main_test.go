@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// invoke runs the command line and returns its status and what it printed.
+func invoke(args ...string) (status int, stdout, stderr string) {
+	var out, errors bytes.Buffer
+	status = run(args, &out, &errors)
+	return status, out.String(), errors.String()
+}
+
+func TestErrorsAreOneLineWithTheirStatus(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	unknown := write("config.json", `{"model_type":"mamba9"}`)
+	badMap := write("map.json", `{"model": `)
+	badYAML := write("bad.yaml", "port: [1, {")
+	for _, c := range []struct {
+		args   string
+		status int
+		says   string
+	}{
+		{"--nope", 2, "--nope"},
+		{"plan --precision low", 2, "precision"},
+		{"--port eighty", 2, "port"},
+		{"plan --device-map nowhere", 2, "nowhere"},
+		{"plan --device-map " + badMap, 2, "--device-map"},
+		{"plan --max-memory cpu=lots", 2, "--max-memory"},
+		{"--max-batch 0", 2, "--max-batch"},
+		{"--dtype float16", 2, "used in place"},
+		{"plan a --model b", 2, "twice"},
+		{"--device-map model.layer.0=disk", 2, "model.layers"},
+		{"--config " + badYAML, 2, "bad.yaml"},
+		{"plan " + unknown, 1, "qwen2"},
+		{"plan " + filepath.Join(dir, "missing"), 1, "missing"},
+		{"--model " + dir, 1, "no safetensors"},
+		{"--max-memory cpu=50KB --strict-memory", 1, "less than"},
+		{"--cpu z80", 1, "z80"},
+	} {
+		status, _, stderr := invoke(strings.Fields(c.args)...)
+		if status != c.status {
+			t.Errorf("serve %s: status %d, want %d: %s", c.args, status, c.status, stderr)
+		}
+		var lines []string
+		for line := range strings.Lines(stderr) {
+			if strings.HasPrefix(line, "serve: ") {
+				lines = append(lines, line)
+			}
+		}
+		if len(lines) != 1 || !strings.Contains(lines[0], c.says) {
+			t.Errorf("serve %s: stderr %q, want one line that says %q", c.args, stderr, c.says)
+		}
+	}
+}
+
+func TestConfigFileAndEnvironmentSetFlags(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "serve.yaml")
+	if err := os.WriteFile(file, []byte("max-memory: [cpu=3MiB]\ndevice_map: disk\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status, out, stderr := invoke("plan", "--config", file, "--json"); status != 0 || !strings.Contains(out, `"disk"`) || !strings.Contains(out, "3145728") {
+		t.Errorf("with a file: status %d\n%s%s", status, out, stderr)
+	}
+	t.Setenv("HEFT_DEVICE_MAP", "disk")
+	if status, out, stderr := invoke("plan", "--json"); status != 0 || !strings.Contains(out, `"disk"`) {
+		t.Errorf("with the environment: status %d\n%s%s", status, out, stderr)
+	}
+}
+
+func TestPlanJSONHasTheFieldsOfTheDesign(t *testing.T) {
+	status, out, stderr := invoke("plan", "--json", "--max-memory", "cpu=2MiB", "--no-probe")
+	if status != 0 {
+		t.Fatalf("status %d: %s", status, stderr)
+	}
+	var plan struct {
+		DeviceMap [][2]string `json:"device_map"`
+		Devices   []map[string]any
+		Predicted map[string]any
+		Measured  map[string]any
+	}
+	if err := json.Unmarshal([]byte(out), &plan); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range plan.Devices {
+		for _, field := range []string{"device", "limit_bytes", "weights_bytes", "kv_bytes", "activation_bytes", "staging_bytes"} {
+			if _, ok := d[field]; !ok {
+				t.Errorf("device %v has no %s", d["device"], field)
+			}
+		}
+	}
+	for _, rates := range []map[string]any{plan.Predicted, plan.Measured} {
+		for _, field := range []string{"load_seconds", "first_token_seconds", "tokens_per_second", "disk_bytes_per_token"} {
+			if _, ok := rates[field]; !ok {
+				t.Errorf("%v has no %s", rates, field)
+			}
+		}
+	}
+	if len(plan.DeviceMap) < 3 || plan.DeviceMap[0][0] != "model.embed_tokens" {
+		t.Errorf("device_map is %v", plan.DeviceMap)
+	}
+}
+
+func TestPlanOfABareConfig(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.json")
+	config := `{"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":16384,"intermediate_size":53248,"num_hidden_layers":126,
+		"num_attention_heads":128,"num_key_value_heads":8,"vocab_size":128256,"max_position_embeddings":131072,"torch_dtype":"bfloat16"}`
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	status, out, stderr := invoke("plan", file, "--max-memory", "0=80GiB,cpu=200GiB", "--no-split", "LlamaDecoderLayer", "--offload-buffers", "--no-probe")
+	if status != 0 || !strings.Contains(out, "model.layers") || !strings.Contains(out, "disk") {
+		t.Errorf("status %d\n%s%s", status, out, stderr)
+	}
+}

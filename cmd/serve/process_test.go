@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// underTest as the first argument makes this test binary behave as serve.
+const underTest = "serve-under-test"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == underTest {
+		os.Exit(run(os.Args[2:], os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// A process is a server in a process of its own.
+type process struct {
+	*exec.Cmd
+	url string
+	log *bytes.Buffer // complete once done is closed
+	end chan error
+}
+
+var address = regexp.MustCompile(`at=(http://\S+)`)
+
+// start runs serve and waits until it says where it listens.
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	p := &process{log: new(bytes.Buffer), end: make(chan error, 1)}
+	p.Cmd = exec.CommandContext(ctx, executable, append([]string{underTest, "--port", "0"}, args...)...)
+	stderr, err := p.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	found := make(chan string, 1)
+	go func() {
+		for s := bufio.NewScanner(stderr); s.Scan(); {
+			fmt.Fprintln(p.log, s.Text())
+			if m := address.FindStringSubmatch(s.Text()); m != nil {
+				found <- m[1]
+			}
+		}
+		close(found)
+		p.end <- p.Wait()
+	}()
+	p.url = <-found
+	if p.url == "" {
+		t.Fatalf("serve %v ended: %v\n%s", args, <-p.end, p.log)
+	}
+	return p
+}
+
+// stream begins a streamed completion of n tokens and returns once the first chunk is here.
+func (p *process) stream(t *testing.T, n int) *bufio.Reader {
+	t.Helper()
+	body := fmt.Sprintf(`{"prompt":[5,6,7],"max_tokens":%d,"ignore_eos":true,"stream":true}`, n)
+	answer, err := http.Post(p.url+"/v1/completions", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { answer.Body.Close() })
+	r := bufio.NewReader(answer.Body)
+	if line, err := r.ReadString('\n'); err != nil || answer.StatusCode != 200 {
+		t.Fatalf("status %d, first line %q, %v", answer.StatusCode, line, err)
+	}
+	return r
+}
+
+func TestSIGTERMDrains(t *testing.T) {
+	p := start(t, "--max-model-len", "2000")
+	running := p.stream(t, 1500)
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := io.ReadAll(running)
+	if err != nil || !strings.HasSuffix(string(rest), "data: [DONE]\n\n") {
+		t.Errorf("the running request did not end well: %v, …%.200s", err, rest[max(0, len(rest)-200):])
+	}
+	if err := <-p.end; err != nil {
+		t.Errorf("serve ended with %v\n%s", err, p.log)
+	}
+	if _, err := http.Get(p.url + "/health"); err == nil {
+		t.Error("the port still answers")
+	}
+}
+
+func TestShutdownTimeoutCutsRequestsOff(t *testing.T) {
+	p := start(t, "--shutdown-timeout", "1ms")
+	running := p.stream(t, 1500)
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if rest, _ := io.ReadAll(running); strings.Count(string(rest), "data: ") > 1500 {
+		t.Error("the request was not cut off")
+	}
+	<-p.end
+	if !strings.Contains(p.log.String(), "cut off") {
+		t.Errorf("the log does not say that requests were cut off:\n%s", p.log)
+	}
+}
+
+func TestSecondSignalStopsAtOnce(t *testing.T) {
+	p := start(t, "--shutdown-timeout", "1h")
+	p.stream(t, 1900)
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for !strings.Contains(waitLine(p), "draining") {
+		time.Sleep(time.Millisecond)
+	}
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil && err != os.ErrProcessDone {
+		t.Fatal(err)
+	}
+	select {
+	case <-p.end:
+	case <-time.After(20 * time.Second):
+		t.Fatal("serve still runs")
+	}
+}
+
+// waitLine asks whether draining began: new requests are refused from then on.
+func waitLine(p *process) string {
+	answer, err := http.Post(p.url+"/v1/completions", "application/json", strings.NewReader(`{"prompt":[5],"max_tokens":1}`))
+	if err != nil {
+		return "draining: " + err.Error()
+	}
+	defer answer.Body.Close()
+	b, _ := io.ReadAll(answer.Body)
+	if answer.StatusCode == http.StatusServiceUnavailable {
+		return "draining: " + string(b)
+	}
+	return string(b)
+}
