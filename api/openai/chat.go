@@ -91,11 +91,7 @@ func (s *Server) ChatCompletions(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) readChat(r *http.Request) (*chatRequest, error) {
-	f, err := readFields(r.Body)
-	if err != nil {
-		return nil, err
-	}
-	m, err := s.modelOf(f)
+	f, m, err := s.read(r)
 	if err != nil {
 		return nil, err
 	}

@@ -70,11 +70,7 @@ func (s *Server) Completions(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) readCompletion(r *http.Request) (*completionRequest, error) {
-	f, err := readFields(r.Body)
-	if err != nil {
-		return nil, err
-	}
-	m, err := s.modelOf(f)
+	f, m, err := s.read(r)
 	if err != nil {
 		return nil, err
 	}

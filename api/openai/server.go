@@ -43,6 +43,16 @@ func (s *Server) modelOf(f *fields) (*generate.Model, error) {
 	return s.model(name)
 }
 
+// read decodes a request's fields and finds the model that it names.
+func (s *Server) read(r *http.Request) (*fields, *generate.Model, error) {
+	f, err := readFields(r.Body)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := s.modelOf(f)
+	return f, m, err
+}
+
 // respond is the end of every endpoint that may fail.
 func respond(w http.ResponseWriter, err error) {
 	if err != nil && !errors.Is(err, errSent) {

@@ -26,11 +26,7 @@ func (s *Server) Tokenize(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) tokenize(r *http.Request) (*tokens, error) {
-	f, err := readFields(r.Body)
-	if err != nil {
-		return nil, err
-	}
-	m, err := s.modelOf(f)
+	f, m, err := s.read(r)
 	if err != nil {
 		return nil, err
 	}
@@ -93,11 +89,7 @@ func (s *Server) Detokenize(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) detokenize(r *http.Request) (*detokenized, error) {
-	f, err := readFields(r.Body)
-	if err != nil {
-		return nil, err
-	}
-	m, err := s.modelOf(f)
+	f, m, err := s.read(r)
 	if err != nil {
 		return nil, err
 	}
