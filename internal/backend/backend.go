@@ -6,9 +6,10 @@
 // and clears it. One goroutine uses a Backend at a time. Gradients are an optional
 // interface of the same values. It knows no module, no Kind and no checkpoint.
 //
-// Exactness. For one backend, variant and precision, each element of a result is
-// summed in one fixed order, whatever the number of rows in the call, their place
-// among them, the threads, and whether the weights are aligned.
+// Exactness. For one backend and variant, each element of a result is summed in one
+// fixed order, whatever the number of rows in the call, their place among them, the
+// threads, and whether the weights are aligned. All operations keep activations in
+// float32 but [Backend.LinearRounded], whose order depends on the role of the rows too.
 //
 // backendtest holds the suite that every implementation passes.
 package backend
@@ -33,6 +34,9 @@ type Backend interface {
 	// Linear: dst = x·Wᵀ + bias, dst [n, w.OutRows], x [n, w.InCols]. bias, a vector of
 	// w.OutRows, may be absent, and may have a Stride: that of an interleaved gate.
 	Linear(dst, x tensor.Tensor, w Matrix, bias tensor.Tensor)
+	// LinearRounded is Linear where x may be rounded to the dtype of the weights first. Each
+	// role has its own order of summation. A backend that does not round calls Linear.
+	LinearRounded(dst, x tensor.Tensor, w Matrix, bias tensor.Tensor, role Role)
 	// Rope rotates each head of x [n, heads·dim] in place: cos and sin are [n, rot/2]
 	// with rot ≤ dim; the channels from rot on stay.
 	Rope(x tensor.Tensor, dim int, cos, sin tensor.Tensor, interleaved bool)
@@ -55,6 +59,17 @@ type Backend interface {
 	// weights, row by row, best first. correction is absent or [experts].
 	Route(experts []int32, weights []float32, logits, correction tensor.Tensor, a *meta.MoESpec)
 }
+
+// Role is what the rows of a [Backend.LinearRounded] are. It decides the order of
+// summation, so that many rows and few can each be summed in the way that is fast for
+// them.
+type Role uint8
+
+// The roles.
+const (
+	Generated Role = iota // tokens that the model chose: few at a time
+	Prompt                // tokens of a prompt: many at a time
+)
 
 // Memory is the memory of one device.
 type Memory interface {

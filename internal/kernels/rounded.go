@@ -25,14 +25,14 @@ func PairWords(n int) int { return ceil(n, 2) }
 // been checked.
 type rounder interface {
 	narrow(dst []uint32, src []float32)
-	dot(y Floats, w Weights, x Pairs, rows, tokens, n int)
+	mulPairs(y Floats, w Weights, x Pairs, rows, tokens, n int)
 	packTokens(dst []uint32, x Floats, tokens, n int)
 	packRows(dst []uint32, w Weights, rows, n int)
 	tile(c Floats, w []uint32, ws int, x []uint32, xs, blocks, couples int, add bool)
 	turn(y, c Floats, bias []float32, rows, tokens int)
 }
 
-// Rounds reports whether s has the kernels for rounded activations: Narrow, Dot,
+// Rounds reports whether s has the kernels for rounded activations: Narrow, MulPairs,
 // PackTokens, PackWeights, Tile and Turn. Sums are float32 in them. Numbers too small to
 // be normal count as zero.
 func (s *Set) Rounds() bool { return s.rounder != nil }
@@ -44,16 +44,16 @@ func (s *Set) Narrow(dst []uint32, src []float32) {
 	}
 }
 
-// Dot is Mul of bfloat16 weights and rounded activations. Lane l of 16 adds the products
+// MulPairs is Mul of bfloat16 weights and rounded activations. Lane l of 16 adds the products
 // 2l and 2l+1 (mod 32) of a row; the lanes are added in halves.
-func (s *Set) Dot(y Floats, w Weights, x Pairs, rows, tokens, n int) {
+func (s *Set) MulPairs(y Floats, w Weights, x Pairs, rows, tokens, n int) {
 	if rows <= 0 || tokens <= 0 {
 		return
 	}
 	y.check(tokens, rows)
 	w.check(rows, n)
 	_ = x.V[:(tokens-1)*x.Stride+PairWords(n)]
-	s.rounder.dot(y, w, x, rows, tokens, n)
+	s.rounder.mulPairs(y, w, x, rows, tokens, n)
 }
 
 // PackTokens rounds up to 16 rows of x into a panel: for each pair of k the pairs of all

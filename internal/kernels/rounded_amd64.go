@@ -11,7 +11,7 @@ func wordPtr(v []uint32) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData
 
 var dots = []mulTile{{6, avx512bf16Dot6}, {4, avx512bf16Dot4}, {2, avx512bf16Dot2}, {1, avx512bf16Dot1}}
 
-func (bf16) dot(y Floats, w Weights, x Pairs, rows, tokens, n int) {
+func (bf16) mulPairs(y Floats, w Weights, x Pairs, rows, tokens, n int) {
 	tiles := dots
 	for t := 0; t < tokens; {
 		for tiles[0].tokens > tokens-t {

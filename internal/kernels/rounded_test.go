@@ -53,7 +53,7 @@ func product(t *testing.T, what string, got float32, w, x []float32) {
 	near(t, what, got, want, size)
 }
 
-func TestDot(t *testing.T) {
+func TestMulPairs(t *testing.T) {
 	eachRounder(t, func(t *testing.T, set *Set) {
 		r := rand.New(rand.NewPCG(1, 1))
 		for n := 1; n < 100; n++ {
@@ -67,9 +67,9 @@ func TestDot(t *testing.T) {
 			}
 			y, alone := make([]float32, tokens*rows), make([]float32, rows)
 			weights := Weights{data, 2 * n, BFloat16}
-			set.Dot(Floats{y, rows}, weights, pairs, rows, tokens, n)
+			set.MulPairs(Floats{y, rows}, weights, pairs, rows, tokens, n)
 			for i := range tokens {
-				set.Dot(Floats{alone, rows}, weights, Pairs{pairs.V[i*pairs.Stride:], pairs.Stride}, rows, 1, n)
+				set.MulPairs(Floats{alone, rows}, weights, Pairs{pairs.V[i*pairs.Stride:], pairs.Stride}, rows, 1, n)
 				for row := range rows {
 					what := fmt.Sprintf("n %d, row %d of %d, token %d of %d", n, row, rows, i, tokens)
 					product(t, what, y[i*rows+row], w[row*n:][:n], x[i*n:][:n])
@@ -187,7 +187,7 @@ func BenchmarkRounded(b *testing.B) {
 				x := Pairs{make([]uint32, tokens*n/2), n / 2}
 				y := make([]float32, rows*tokens)
 				for b.Loop() {
-					set.Dot(Floats{y, rows}, w, x, rows, tokens, n)
+					set.MulPairs(Floats{y, rows}, w, x, rows, tokens, n)
 				}
 				report(b, rows*tokens)
 			})

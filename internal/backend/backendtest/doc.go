@@ -27,6 +27,8 @@ func Run(t *testing.T, open func() backend.Backend) {
 		{"LinearRowsAlone", testLinearRowsAlone},
 		{"LinearLayouts", testLinearLayouts},
 		{"LinearNonFinite", testLinearNonFinite},
+		{"LinearRounded", testLinearRounded},
+		{"LinearRoundedAlone", testLinearRoundedAlone},
 		{"Quantised", testQuantised},
 		{"QuantisedNaN", testQuantisedNaN},
 		{"QuantisedErrors", testQuantisedErrors},

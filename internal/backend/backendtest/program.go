@@ -21,6 +21,9 @@ func program(e *env) map[string][]float32 {
 				}
 				bias := e.place(d, e.values(inner), 0, inner)
 				out[name("linear", d, n, transposed)] = e.linear(x.Slice(0, n), m, bias)
+				for _, role := range roles {
+					out[name("rounded linear", d, n, transposed, role)] = e.linearRounded(x.Slice(0, n), m, bias, role)
+				}
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
+	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -16,6 +17,8 @@ type layer struct {
 	b                        *cpu.Backend
 	q, kv, o, up, down       backend.Matrix
 	x, h, wide, narrow, gate tensor.Tensor
+	role                     backend.Role
+	rounded                  bool
 	bytes                    int64
 	multiplications          float64
 }
@@ -49,17 +52,23 @@ func newLayer(t testing.TB, b *cpu.Backend, dtype meta.DType, tokens int) *layer
 // run is a layer without attention.
 func (l *layer) run() {
 	none := tensor.Tensor{}
+	linear := l.b.Linear
+	if l.rounded {
+		linear = func(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) {
+			l.b.LinearRounded(dst, x, w, bias, l.role)
+		}
+	}
 	spec := meta.NormSpec{Dim: 2048, Eps: 1e-5}
 	l.b.Norm(l.h, l.x, none, none, spec)
-	l.b.Linear(l.x, l.h, l.q, none)
-	l.b.Linear(l.narrow, l.h, l.kv, none)
-	l.b.Linear(l.narrow, l.h, l.kv, none)
-	l.b.Linear(l.x, l.h, l.o, none)
+	linear(l.x, l.h, l.q, none)
+	linear(l.narrow, l.h, l.kv, none)
+	linear(l.narrow, l.h, l.kv, none)
+	linear(l.x, l.h, l.o, none)
 	l.b.Norm(l.h, l.x, none, none, spec)
-	l.b.Linear(l.gate, l.h, l.up, none)
-	l.b.Linear(l.wide, l.h, l.up, none)
+	linear(l.gate, l.h, l.up, none)
+	linear(l.wide, l.h, l.up, none)
 	l.b.Gate(l.gate, l.gate, l.wide, meta.ActSiLU, 0)
-	l.b.Linear(l.x, l.gate, l.down, none)
+	linear(l.x, l.gate, l.down, none)
 }
 
 // BenchmarkDecode is one token through layers which no cache holds, in bytes of weights.
@@ -92,22 +101,44 @@ func BenchmarkDecode(b *testing.B) {
 
 // BenchmarkPrefill is a prompt through one layer, in operations on its weights.
 func BenchmarkPrefill(b *testing.B) {
-	for _, threads := range []int{1, 2} {
-		for _, tokens := range []int{8, 128, 512} {
-			b.Run(fmt.Sprintf("%d/%d", tokens, threads), func(b *testing.B) {
-				host := open(b, threads, "")
-				defer host.Close()
-				l := newLayer(b, host, meta.BFloat16, tokens)
-				for b.Loop() {
-					l.run()
-				}
-				if err := host.Sync(); err != nil {
-					b.Fatal(err)
-				}
-				b.ReportMetric(2*l.multiplications*float64(tokens)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
+	for _, variant := range kernels.Names() {
+		if variant == "go" {
+			continue
+		}
+		for _, tokens := range []int{32, 128, 512} {
+			for _, rounded := range []bool{false, true} {
+				b.Run(fmt.Sprintf("%s/%d/rounded=%v", variant, tokens, rounded), func(b *testing.B) {
+					benchmarkLayer(b, variant, tokens, rounded, backend.Prompt)
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkFewRows is a layer's work for sequences that decode together.
+func BenchmarkFewRows(b *testing.B) {
+	for _, tokens := range []int{1, 2, 4, 8, 16} {
+		for _, rounded := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%d/rounded=%v", tokens, rounded), func(b *testing.B) {
+				benchmarkLayer(b, "", tokens, rounded, backend.Generated)
 			})
 		}
 	}
+}
+
+func benchmarkLayer(b *testing.B, variant string, tokens int, rounded bool, role backend.Role) {
+	host := open(b, 1, variant)
+	defer host.Close()
+	l := newLayer(b, host, meta.BFloat16, tokens)
+	l.rounded, l.role = rounded, role
+	b.SetBytes(l.bytes)
+	for b.Loop() {
+		l.run()
+	}
+	if err := host.Sync(); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(2*l.multiplications*float64(tokens)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
 }
 
 // BenchmarkAttention is a prompt, and one token behind it, with TinyLlama's heads.

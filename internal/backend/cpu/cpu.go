@@ -37,8 +37,10 @@ type Backend struct {
 	blocks map[*byte]*hostmem.Block
 
 	vectors [4]scratch // of operands that had to be widened
+	input   scratch    // of an input that was rounded
 	// The operations, whose values live here so that a call allocates nothing.
 	linear    linear
+	rounded   rounded
 	attention attention
 	norm      norm
 	rope      rope
@@ -149,6 +151,7 @@ func (b *Backend) Close() error {
 	for i := range b.vectors {
 		errs = append(errs, b.vectors[i].free())
 	}
+	errs = append(errs, b.input.free())
 	return errors.Join(errs...)
 }
 

@@ -45,26 +45,31 @@ type linear struct {
 // Linear reads each weight once for up to 96 tokens, in the order of summation that
 // package kernels fixes, whatever the weight's layout.
 func (b *Backend) Linear(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) {
-	if b.failed.Load() {
+	op, ok := b.linearOf(dst, x, w, bias)
+	if !ok {
 		return
+	}
+	b.linear = op
+	if b.reserve(b.linear.plan(len(b.pool.workers))) {
+		b.run(&b.linear, ceil(op.w.rows, b.linear.unitRows)*b.linear.tokenUnits, op.w.rows*op.w.cols*op.tokens)
+	}
+}
+
+// linearOf checks the operands. It reports false where there is nothing to do.
+func (b *Backend) linearOf(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) (linear, bool) {
+	if b.failed.Load() {
+		return linear{}, false
 	}
 	m, ok := b.weight("linear", w)
 	if !ok {
-		return
+		return linear{}, false
 	}
 	tokens := x.Rows()
 	in, ok1 := b.floats("linear", "input", x, tokens, m.cols)
 	out, ok2 := b.floats("linear", "result", dst, tokens, m.rows)
 	v, ok3 := b.vector("linear", "bias", bias, slotBias, m.rows)
-	if !ok1 || !ok2 || !ok3 || tokens == 0 || m.rows == 0 {
-		return
-	}
-	b.linear = linear{set: b.set, y: out, x: in, w: m, bias: v, tokens: tokens}
-	op := &b.linear
-	if !b.reserve(op.plan(len(b.pool.workers))) {
-		return
-	}
-	b.run(op, ceil(m.rows, op.unitRows)*op.tokenUnits, m.rows*m.cols*tokens)
+	ok = ok1 && ok2 && ok3 && tokens > 0 && m.rows > 0
+	return linear{set: b.set, y: out, x: in, w: m, bias: v, tokens: tokens}, ok
 }
 
 // plan cuts the operation into units and returns the scratch that one needs.
