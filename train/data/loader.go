@@ -1,0 +1,343 @@
+package data
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/heftai/heft/train/rng"
+)
+
+// Dataset has samples by index. At may be called from several goroutines where
+// Options.Workers asks for that.
+type Dataset[T any] interface {
+	Len() int
+	At(i int) (T, error)
+}
+
+// Slice is a Dataset in memory.
+type Slice[T any] []T
+
+func (s Slice[T]) Len() int { return len(s) }
+
+func (s Slice[T]) At(i int) (T, error) {
+	if i < 0 || i >= len(s) {
+		var zero T
+		return zero, fmt.Errorf("data: sample %d of %d", i, len(s))
+	}
+	return s[i], nil
+}
+
+// Samples makes a Slice a Stream, too.
+func (s Slice[T]) Samples() iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for _, x := range s {
+			if !yield(x, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Collate makes a batch of samples. It may be called from several goroutines where
+// Options.Workers asks for that, and with no samples where a dispatching loader has
+// none left for a rank.
+type Collate[T, B any] func(samples []T) (B, error)
+
+// Samples is the Collate that leaves samples as they are.
+func Samples[T any](samples []T) ([]T, error) { return samples, nil }
+
+// Options say how a loader makes batches. The zero value takes samples one by one in
+// their order.
+type Options struct {
+	// BatchSize is the number of samples in a batch; 0 is 1.
+	BatchSize int
+	// DropLast leaves out a last batch that is not full.
+	DropLast bool
+	// Shuffle takes samples in a random order, drawn from Generator or else Global.
+	Shuffle bool
+	// Sampler orders the samples, in place of Shuffle.
+	Sampler Sampler
+	// BatchSampler makes the batches, in place of all of the above.
+	BatchSampler BatchSampler
+	// Generator is the loader's own source of randomness.
+	Generator *rng.Generator
+	// Global stands for torch's global generator. As there, starting an epoch takes a
+	// number from Generator, or from Global where that is nil, shuffled or not.
+	Global *rng.Generator
+	// Workers reads and collates batches in that many goroutines, in order. 0 reads in
+	// the caller's.
+	Workers int
+	// Prefetch is how many batches workers may be ahead of the caller; 0 is two each.
+	Prefetch int
+}
+
+// ErrNoLength is what Len of a loader over a stream without a length says.
+var ErrNoLength = errors.New("data: the stream has no length")
+
+// ErrNegativeLength is what Len says after more batches were skipped than there are.
+var ErrNegativeLength = errors.New("data: more batches are skipped than there are")
+
+// ErrNothingToDispatch is what a dispatching loader ends with that has no whole batch
+// at all.
+var ErrNothingToDispatch = errors.New("data: the dispatching rank has no batch to hand out")
+
+// State is what an [Observer] may ask of a loader.
+type State interface {
+	// EndOfDataloader is true while the last batch is in use, and after it.
+	EndOfDataloader() bool
+	// Remainder is how many samples of the last global batch are no padding: 0 if it
+	// is full, -1 if that is not known.
+	Remainder() int
+}
+
+// Observer is told when a prepared loader begins and ends an epoch. A loop that is
+// left early does not end.
+type Observer interface {
+	BeginLoader(State)
+	EndLoader(State)
+}
+
+type mode int
+
+const (
+	plain mode = iota
+	sharded
+	dispatched
+)
+
+// Loader yields batches. Make one with [NewLoader] or [NewStreamLoader]. One goroutine
+// walks a loader at a time; what it reports belongs to the walk that is under way.
+type Loader[B any] struct {
+	src  source[B]
+	opts Options
+	mode mode
+	prep PrepareOptions
+	sync *rng.Generator // the sampler's, made equal on all ranks before each epoch
+
+	drop      bool // whether the remainder is unknown because of DropLast
+	skip      int  // batches to pass over in each walk
+	iteration int
+	end       bool
+	remainder int
+}
+
+// NewLoader loads a data set.
+func NewLoader[T, B any](from Dataset[T], collate Collate[T, B], o Options) (*Loader[B], error) {
+	if o.BatchSize == 0 {
+		o.BatchSize = 1
+	}
+	drop := o.DropLast
+	batches := o.BatchSampler
+	if batches == nil {
+		s := o.Sampler
+		switch {
+		case s != nil && o.Shuffle:
+			return nil, errors.New("data: both a sampler and shuffle")
+		case s == nil && o.Shuffle:
+			s = &Random{N: from.Len(), Generator: o.Generator, Global: o.Global}
+		case s == nil:
+			s = Sequential(from.Len())
+		}
+		g, err := NewBatchSampler(s, o.BatchSize, o.DropLast)
+		if err != nil {
+			return nil, err
+		}
+		batches = g
+	} else {
+		drop = false
+	}
+	src := &mapSource[T, B]{from: from, batches: batches, collate: collate}
+	return &Loader[B]{src: src, opts: o, drop: drop, remainder: -1}, nil
+}
+
+// NewStreamLoader loads a stream. Options about order do not apply.
+func NewStreamLoader[T, B any](from Stream[T], collate Collate[T, B], o Options) (*Loader[B], error) {
+	if o.BatchSize == 0 {
+		o.BatchSize = 1
+	}
+	switch {
+	case o.BatchSize < 1:
+		return nil, fmt.Errorf("data: a batch size of %d", o.BatchSize)
+	case o.Shuffle || o.Sampler != nil || o.BatchSampler != nil:
+		return nil, errors.New("data: a stream has its own order")
+	}
+	src := &streamSource[T, B]{from: from, size: o.BatchSize, drop: o.DropLast, collate: collate}
+	return &Loader[B]{src: src, opts: o, drop: o.DropLast, remainder: -1}, nil
+}
+
+func (l *Loader[B]) EndOfDataloader() bool { return l.end }
+func (l *Loader[B]) Remainder() int        { return l.remainder }
+
+// Dispatches says that rank 0 reads and hands out the batches.
+func (l *Loader[B]) Dispatches() bool { return l.mode == dispatched }
+
+// Iteration counts the epochs that were walked to their end; it is the epoch that the
+// next walk sets.
+func (l *Loader[B]) Iteration() int { return l.iteration }
+
+// SetEpoch sets the epoch of the next walk: samplers, data sets and streams that are
+// an [EpochSetter] learn it when the walk begins.
+func (l *Loader[B]) SetEpoch(epoch int) {
+	l.iteration = epoch
+	l.src.setEpoch(epoch)
+}
+
+// Len is the number of batches of a walk on this rank.
+func (l *Loader[B]) Len() (int, error) {
+	n, ok := l.src.length()
+	switch {
+	case !ok:
+		return 0, ErrNoLength
+	case n < 0:
+		return 0, ErrNegativeLength
+	case l.mode == dispatched && !l.prep.SplitBatches:
+		n = count(n, l.prep.size(), l.drop)
+	case l.mode == plain && l.src.streams():
+		if n -= l.skip; n < 0 {
+			return 0, ErrNegativeLength
+		}
+	}
+	return n, nil
+}
+
+// DatasetLen is the length of the data set or stream (of a sharded stream: of this
+// rank's part, padding counted).
+func (l *Loader[B]) DatasetLen() (int, error) {
+	if n, ok := l.src.dataLength(); ok {
+		return n, nil
+	}
+	return 0, ErrNoLength
+}
+
+// TotalBatchSize is the number of samples of a batch over all ranks, 0 if that is not
+// known. Of a sharded stream it is one rank's, as in the reference.
+func (l *Loader[B]) TotalBatchSize() int {
+	if l.mode == dispatched {
+		return 0
+	}
+	return l.src.totalBatch()
+}
+
+// All walks one epoch. An error ends the walk; the context's end does, between
+// batches.
+func (l *Loader[B]) All(ctx context.Context) iter.Seq2[B, error] {
+	return func(yield func(B, error) bool) {
+		var zero B
+		if err := l.synchronize(ctx); err != nil {
+			yield(zero, err)
+			return
+		}
+		if l.mode != plain {
+			l.begin()
+		}
+		if g := l.opts.Generator; g != nil {
+			g.Int63()
+		} else if g := l.opts.Global; g != nil {
+			g.Int63()
+		}
+		switch l.mode {
+		case plain:
+			l.walkPlain(ctx, yield)
+		case sharded:
+			l.walkSharded(ctx, yield)
+		case dispatched:
+			l.walkDispatched(ctx, yield)
+		}
+	}
+}
+
+func (l *Loader[B]) begin() {
+	l.end, l.remainder = false, -1
+	if total := l.TotalBatchSize(); !l.drop && total > 0 {
+		if n, ok := l.src.dataLength(); ok {
+			l.remainder = n % total
+		}
+	}
+	if o := l.prep.Observer; o != nil {
+		o.BeginLoader(l)
+	}
+	l.src.setEpoch(l.iteration)
+}
+
+func (l *Loader[B]) finish() {
+	if o := l.prep.Observer; o != nil {
+		o.EndLoader(l)
+	}
+}
+
+func (l *Loader[B]) walkPlain(ctx context.Context, yield func(B, error) bool) {
+	n := 0
+	for b, err := range l.batches(ctx) {
+		if n++; err == nil && n <= l.skip {
+			continue
+		}
+		if !yield(b, err) || err != nil {
+			return
+		}
+	}
+}
+
+// walkSharded is one batch ahead of the caller, and so knows which is the last.
+func (l *Loader[B]) walkSharded(ctx context.Context, yield func(B, error) bool) {
+	var ahead B
+	n := 0 // batches read
+	for b, err := range l.batches(ctx) {
+		if err != nil {
+			yield(b, err)
+			return
+		}
+		if n > l.skip && !yield(ahead, nil) {
+			return
+		}
+		ahead = b
+		n++
+	}
+	if n > 0 {
+		l.end = true
+		if n > l.skip && !yield(ahead, nil) {
+			return
+		}
+		l.iteration++
+	}
+	l.finish()
+}
+
+func (l *Loader[B]) walkDispatched(ctx context.Context, yield func(B, error) bool) {
+	rule := dispatchRule{comm: l.prep.comm(), split: l.prep.SplitBatches, drop: l.drop}
+	n := 0
+	goesOn, err := l.src.dispatch(ctx, rule, func(b B, last bool, samples int) bool {
+		if last {
+			l.end, l.remainder = true, samples
+		}
+		n++
+		return n <= l.skip || yield(b, nil)
+	})
+	if err != nil {
+		var zero B
+		yield(zero, err)
+		return
+	}
+	if goesOn {
+		l.iteration++
+		l.finish()
+	}
+}
+
+// SkipFirstBatches is l without the first n batches of each walk, for going on in the
+// middle of an epoch. It shares l's samplers and starts with l's epoch. The package
+// comment names what it does not know any more.
+func SkipFirstBatches[B any](l *Loader[B], n int) *Loader[B] {
+	s := *l
+	s.end, s.remainder = false, -1
+	if s.mode == sharded {
+		s.drop = false
+	}
+	if s.src.streams() {
+		s.skip = max(0, n)
+	} else {
+		s.src = l.src.skip(max(0, n))
+	}
+	return &s
+}

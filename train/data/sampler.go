@@ -1,0 +1,224 @@
+package data
+
+import (
+	"fmt"
+	"iter"
+	"sync/atomic"
+
+	"github.com/heftai/heft/train/rng"
+)
+
+// Sampler orders the indices of a data set. Indices walks one epoch; a walk may be
+// left early and every walk starts anew.
+type Sampler interface {
+	Len() int
+	Indices() iter.Seq[int]
+}
+
+// EpochSetter is a Sampler, BatchSampler, Dataset or Stream that wants to know the
+// epoch before each walk.
+type EpochSetter interface{ SetEpoch(epoch int) }
+
+func setEpoch(x any, epoch int) {
+	if s, ok := x.(EpochSetter); ok {
+		s.SetEpoch(epoch)
+	}
+}
+
+// Sequential walks 0 … n-1.
+type Sequential int
+
+func (n Sequential) Len() int { return max(0, int(n)) }
+
+func (n Sequential) Indices() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i := range int(n) {
+			if !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+// Random is torch's RandomSampler: a new order in every epoch.
+type Random struct {
+	// N is the size of the data set.
+	N int
+	// Samples is how many indices an epoch has; 0 is N.
+	Samples int
+	// Replacement draws every index on its own.
+	Replacement bool
+	// Generator draws the orders. Where it is nil, every epoch is drawn from a new
+	// generator seeded by Global, which stands for torch's global one.
+	Generator *rng.Generator
+	Global    *rng.Generator
+}
+
+func (r *Random) Len() int {
+	if r.Samples > 0 {
+		return r.Samples
+	}
+	return max(0, r.N)
+}
+
+// Indices draws as it goes: the generator moves with the walk.
+func (r *Random) Indices() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		g := r.Generator
+		if g == nil && r.Global != nil {
+			g = rng.New(uint64(r.Global.Int63()))
+		}
+		if g == nil {
+			g = rng.New(0)
+		}
+		shuffled(g, r.N, r.Len(), r.Replacement, yield)
+	}
+}
+
+// shuffled yields count indices below n and reports whether all were taken.
+func shuffled(g *rng.Generator, n, count int, replacement bool, yield func(int) bool) bool {
+	if n <= 0 {
+		return true
+	}
+	if replacement { // drawn 32 at a time, as torch does
+		for done := 0; done < count; done += 32 {
+			var some [32]int
+			part := some[:min(32, count-done)]
+			for i := range part {
+				part[i] = g.IntN(n)
+			}
+			if !each(part, yield) {
+				return false
+			}
+		}
+		return true
+	}
+	for range count / n {
+		if !each(g.Perm(n), yield) {
+			return false
+		}
+	}
+	return each(g.Perm(n)[:count%n], yield) // drawn even when nothing of it is used
+}
+
+func each(x []int, yield func(int) bool) bool {
+	for _, v := range x {
+		if !yield(v) {
+			return false
+		}
+	}
+	return true
+}
+
+// SeedableRandom orders epoch e by the seed Seed+e, the same on every rank and in
+// every run. Make one with [NewSeedableRandom].
+type SeedableRandom struct {
+	n, samples  int
+	replacement bool
+	seed        uint64
+	epoch       atomic.Int64 // a loader's goroutine ends an epoch while its user may ask for it
+}
+
+// NewSeedableRandom orders n samples by seed (data_seed in Accelerate).
+func NewSeedableRandom(n int, seed uint64) *SeedableRandom {
+	return &SeedableRandom{n: n, samples: n, seed: seed}
+}
+
+func (s *SeedableRandom) Len() int { return max(0, s.samples) }
+
+// Epoch is the one whose order the next walk takes.
+func (s *SeedableRandom) Epoch() int { return int(s.epoch.Load()) }
+
+// SetEpoch chooses the order of the next walk.
+func (s *SeedableRandom) SetEpoch(epoch int) { s.epoch.Store(int64(epoch)) }
+
+// Indices walks the epoch's order. Only a walk to its end advances the epoch.
+func (s *SeedableRandom) Indices() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		epoch := s.epoch.Load()
+		if shuffled(rng.New(s.seed+uint64(epoch)), s.n, s.Len(), s.replacement, yield) {
+			s.epoch.Store(epoch + 1)
+		}
+	}
+}
+
+// BatchSampler groups indices into batches. A walk may be left early; the slices are
+// the caller's to keep.
+type BatchSampler interface {
+	// Len is the number of batches. It may be negative where a skip went past the end.
+	Len() int
+	Batches() iter.Seq[[]int]
+	// BatchSize is the size of a full batch, 0 if batches have no common size.
+	BatchSize() int
+	// DropLast says whether a last batch that is not full is left out.
+	DropLast() bool
+}
+
+// Grouped cuts a sampler's order into batches of one size.
+type Grouped struct {
+	sampler Sampler
+	size    int
+	drop    bool
+}
+
+// NewBatchSampler groups s by size; drop leaves a short last batch out.
+func NewBatchSampler(s Sampler, size int, drop bool) (*Grouped, error) {
+	if size < 1 {
+		return nil, fmt.Errorf("data: a batch size of %d", size)
+	}
+	return &Grouped{s, size, drop}, nil
+}
+
+func (g *Grouped) BatchSize() int     { return g.size }
+func (g *Grouped) DropLast() bool     { return g.drop }
+func (g *Grouped) SetEpoch(epoch int) { setEpoch(g.sampler, epoch) }
+
+func (g *Grouped) Len() int { return count(g.sampler.Len(), g.size, g.drop) }
+
+// count is how many batches of size n samples make.
+func count(n, size int, drop bool) int {
+	if drop {
+		return n / size
+	}
+	return (n + size - 1) / size
+}
+
+func (g *Grouped) Batches() iter.Seq[[]int] {
+	return func(yield func([]int) bool) {
+		batch := make([]int, 0, g.size)
+		for i := range g.sampler.Indices() {
+			if batch = append(batch, i); len(batch) == g.size {
+				if !yield(batch) {
+					return
+				}
+				batch = make([]int, 0, g.size)
+			}
+		}
+		if len(batch) > 0 && !g.drop {
+			yield(batch)
+		}
+	}
+}
+
+// skipped leaves out the first batches of another sampler. As in Accelerate it has no
+// batch size and so no remainder.
+type skipped struct {
+	of BatchSampler
+	n  int
+}
+
+func (s skipped) Len() int           { return s.of.Len() - s.n }
+func (s skipped) BatchSize() int     { return 0 }
+func (s skipped) DropLast() bool     { return false }
+func (s skipped) SetEpoch(epoch int) { setEpoch(s.of, epoch) }
+
+func (s skipped) Batches() iter.Seq[[]int] {
+	return func(yield func([]int) bool) {
+		n := 0
+		for b := range s.of.Batches() {
+			if n++; n > s.n && !yield(b) {
+				return
+			}
+		}
+	}
+}
