@@ -23,6 +23,7 @@ func specs() []*spec {
 type Family struct {
 	spec    *spec
 	thinks  []think
+	drops   []string
 	content *markers // with calls
 	answer  *markers // without
 	thought []*markers
@@ -81,8 +82,8 @@ func (s *spec) in(source string) bool {
 	})
 }
 
-// newFamily prepares s for parsing. Reasoning whose markers source lacks is left
-// out, if there is a source.
+// newFamily prepares s for parsing. Reasoning and frames whose markers source lacks
+// are left out, if there is a source.
 func newFamily(s *spec, source string) *Family {
 	f := &Family{spec: s}
 	for _, t := range s.thinks {
@@ -91,7 +92,13 @@ func newFamily(s *spec, source string) *Family {
 		}
 	}
 	var answer []marker
-	for _, text := range s.drops {
+	for _, text := range s.frames {
+		if source == "" || strings.Contains(source, text) {
+			f.drops = append(f.drops, text)
+		}
+	}
+	f.drops = append(f.drops, s.drops...)
+	for _, text := range f.drops {
 		answer = append(answer, marker{text: text, act: actDrop})
 	}
 	for i, t := range f.thinks {
@@ -119,7 +126,7 @@ func newFamily(s *spec, source string) *Family {
 // text is, or is part of, one of them must be visible in the text that is parsed; others
 // need not be.
 func (f *Family) Markers() []string {
-	list := slices.Concat(f.spec.drops, f.spec.seeds)
+	list := slices.Concat(f.drops, f.spec.seeds)
 	for _, t := range f.thinks {
 		list = append(list, t.open, t.close)
 	}

@@ -10,5 +10,5 @@ var granite = spec{
 		{open: "<|tool_call|>", close: "<|/tool_call|>", objects: true},
 		{open: "<tool_call>", close: "</tool_call>", objects: true},
 	},
-	drops: []string{"<response>", "</response>"},
+	frames: []string{"<response>", "</response>"},
 }

@@ -3,11 +3,14 @@ package toolcall
 // toolCallList is the notation of Apriel, MiniMax M1 and Hunyuan: one or more objects
 // in <tool_calls>, as a list or not.
 var toolCallList = spec{
-	name:   "tool-calls",
-	all:    [][]string{{"<tool_calls>"}},
-	thinks: []think{xmlThink, {open: "<thinking>", close: "</thinking>"}},
+	name: "tool-calls",
+	all:  [][]string{{"<tool_calls>"}},
+	thinks: []think{
+		xmlThink, {open: "<thinking>", close: "</thinking>"},
+		{open: "Here are my reasoning steps:", close: "[BEGIN FINAL RESPONSE]", implied: []string{"<tool_calls>"}},
+	},
 	forms:  []form{{open: "<tool_calls>", close: "</tool_calls>", objects: true}},
-	drops:  []string{"[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"},
+	frames: []string{"[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]", "<answer>", "</answer>"},
 }
 
 // nemotron is that of Nemotron Nano 2: a list of objects in <TOOLCALL>.

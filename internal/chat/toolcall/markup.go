@@ -114,6 +114,7 @@ func (p *Parser) back() bool {
 // content, unless it is white space after a call.
 func (p *Parser) fail() bool {
 	p.back()
+	p.again()
 	p.at = inText
 	if p.section == 0 || len(bytes.TrimSpace(p.raw)) > 0 {
 		p.say(Content, string(p.raw), p.rawPos)
@@ -123,12 +124,25 @@ func (p *Parser) fail() bool {
 	return false
 }
 
+// again gives what began like a marker of the form back to be read as plain text,
+// where it may begin another.
+func (p *Parser) again() {
+	lit := &p.lit
+	if p.at == inArguments && p.form.body == bodyTags {
+		lit = &p.tags.lit
+	}
+	p.pending = string(lit.word)
+	p.pos -= len(lit.word)
+	p.raw = p.raw[:max(0, len(p.raw)-len(lit.word))]
+	lit.word = lit.word[:0]
+}
+
 // leave ends the form after the byte that is taken.
 func (p *Parser) leave() {
 	if p.section == 0 {
 		p.say(Content, string(p.raw), p.rawPos) // a section without calls
 	}
-	p.at, p.skip, p.raw = inText, true, p.raw[:0]
+	p.at, p.skip, p.raw = inText, p.section > 0, p.raw[:0]
 }
 
 // sectionByte takes a byte between calls.
@@ -364,6 +378,7 @@ func (p *Parser) objectByte(c byte) bool {
 // contradict ends a call with complete arguments before what does not fit there.
 func (p *Parser) contradict() bool {
 	p.back()
+	p.again()
 	text := string(p.raw)
 	p.end(false, p.pos-len(text))
 	p.at, p.skip = inText, false
@@ -435,6 +450,7 @@ func (p *Parser) breakOff() bool {
 		return p.fail()
 	}
 	p.out = append(p.out, p.rest()...)
+	p.again()
 	p.end(true, p.pos)
 	p.at, p.skip = inText, false
 	return false

@@ -4,4 +4,5 @@ package toolcall
 var plain = spec{
 	name:   "plain",
 	thinks: []think{xmlThink, {open: "[THINK]", close: "[/THINK]"}},
+	frames: []string{"<answer>", "</answer>"},
 }

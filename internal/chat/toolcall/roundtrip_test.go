@@ -164,7 +164,7 @@ func generate(t *testing.T, family *Family, template *chat.Template, s shape, to
 		return "", "", false
 	}
 	r.AddGenerationPrompt = false
-	r.Messages = append(r.Messages, s.message(t, v))
+	r.Messages = append(r.Messages, s.message(t, family, v))
 	full, err := template.Render(r)
 	if err != nil {
 		return "", "", false
@@ -210,7 +210,7 @@ func generate(t *testing.T, family *Family, template *chat.Template, s shape, to
 }
 
 // message is s as a client sends it.
-func (s shape) message(t *testing.T, v variant) chat.Value {
+func (s shape) message(t *testing.T, family *Family, v variant) chat.Value {
 	t.Helper()
 	m := chat.NewDict("role", "assistant", "content", s.content)
 	if v.noContent && s.content == "" {
@@ -228,7 +228,7 @@ func (s shape) message(t *testing.T, v variant) chat.Value {
 			t.Fatal(err)
 		}
 		function := chat.NewDict("name", c.Name, "arguments", arguments)
-		list.Items = append(list.Items, chat.NewDict("id", callID(i), "type", "function", "function", function))
+		list.Items = append(list.Items, chat.NewDict("id", callID(family, c.Name, i), "type", "function", "function", function))
 	}
 	if len(s.calls) > 0 {
 		m.Set("tool_calls", list)
@@ -236,7 +236,13 @@ func (s shape) message(t *testing.T, v variant) chat.Value {
 	return m
 }
 
-func callID(i int) string { return fmt.Sprintf("Id0Of0Nr%d", i) }
+// callID is an id that every template takes, and that tells Kimi's the name.
+func callID(family *Family, name string, i int) string {
+	if family.spec.ids == kimiID {
+		return family.NewCallID(name, i)
+	}
+	return fmt.Sprintf("Id0Of0Nr%d", i)
+}
 
 // cutTurn ends the text where the server would.
 // Texts that are marks inside the family's answers are no ends.
@@ -273,7 +279,7 @@ func expected(family *Family, s shape, prompt, text string, got Message) Message
 			break
 		}
 		rest = after
-		if id := callID(i); strings.Contains(text, id) {
+		if id := callID(family, c.Name, i); strings.Contains(text, id) {
 			c.ID = id
 		} else if i < len(got.Calls) {
 			c.ID = got.Calls[i].ID // of the template's making, if any

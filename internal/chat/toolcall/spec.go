@@ -13,6 +13,8 @@ type spec struct {
 	forms  []form
 	// drops are markers of the answer's frame that mean nothing by themselves.
 	drops []string
+	// frames are drops that count only if the template mentions them.
+	frames []string
 	// seeds are ends of a prompt that belong to what the model writes: the answer
 	// is read as if it began with them. Openings of reasoning need no mention.
 	seeds []string

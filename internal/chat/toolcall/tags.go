@@ -212,9 +212,9 @@ func maybeValue(c byte) bool {
 		bytes.IndexByte([]byte("tfnTFN"), c) >= 0
 }
 
-// rest is what was taken and not yet written.
+// rest is what was taken of the parameters and not yet written.
 func (r *tagReader) rest() []byte {
-	return bytes.Join([][]byte{r.lit.word, r.word, r.text[:r.kept()], r.hold}, nil)
+	return bytes.Join([][]byte{r.word, r.text[:r.kept()], r.hold}, nil)
 }
 
 func (r *tagReader) kept() int {
