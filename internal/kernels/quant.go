@@ -52,6 +52,11 @@ type unpacker interface {
 	// interleaved: dst[i] = (nibble of NibbleColumns i - zero[i]) · scale[i], in whole
 	// words.
 	interleaved(dst []float32, words []byte, scale, zero []float32)
+	// dots reports whether the variant has dot for a packing.
+	dots(p *Packed) bool
+	// dot sets y[i] to the product of x and row + i·step, of which all have the same
+	// scales. scratch is as long as a row has scales.
+	dot(y []float32, p *Packed, row, step int, x, scratch []float32)
 }
 
 // groupColumns is how many columns' scales are decoded at a time, a multiple of 8.
@@ -84,6 +89,35 @@ func (s *Set) Unpack(dst Floats, p *Packed, row, col, rows, cols int, scratch []
 		}
 	}
 }
+
+// DotsPacked reports whether [Set.DotPacked] takes p and columns of it from col on: else there is
+// [Set.Unpack] and [Set.Mul], which give the same bits.
+func (s *Set) DotsPacked(p *Packed, col int) bool { return col == 0 && s.ops.dots(p) }
+
+// DotPacked sets y[i] to the product of x, whole columns from the first on, with row + i·step
+// of p. scratch is [Packed.DotScratch] long.
+func (s *Set) DotPacked(y []float32, p *Packed, row, step int, x, scratch []float32) {
+	if len(y) == 0 || len(x) == 0 {
+		return
+	}
+	if p.Packing != E4M3 {
+		s.ops.dot(y, p, row, step, x, scratch)
+		return
+	}
+	for len(y) > 0 {
+		end := (row/p.Rows + 1) * p.Rows
+		n := min(len(y), ceil(end-row, step))
+		s.ops.dot(y[:n], p, row, step, x, scratch)
+		y, row = y[n:], row+n*step
+	}
+}
+
+// DotScratch is the length of the scratch of [Set.DotPacked].
+func (p *Packed) DotScratch() int { return ceil(p.Width, max(p.Columns, 1)) }
+
+func (goOps) dots(*Packed) bool { return false }
+
+func (goOps) dot([]float32, *Packed, int, int, []float32, []float32) {}
 
 func (p *Packed) unpackE4M3(ops ops, dst []float32, row, col int) {
 	scales := row / p.Rows * ceil(p.Width, p.Columns)

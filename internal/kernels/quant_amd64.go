@@ -49,3 +49,66 @@ func (a *asm) interleaved(dst []float32, words []byte, scale, zero []float32) {
 		avx2UnpackInterleaved(ptr(dst), bytePtr(words), ptr(scale), ptr(zero), int64(len(dst)))
 	}
 }
+
+// dots: a block of E4M3 is whole steps of the kernel.
+func (a *asm) dots(p *Packed) bool {
+	return a.wide && (p.Packing == MXFP4 || p.Packing == E4M3 && p.Columns%64 == 0)
+}
+
+func (a *asm) dot(y []float32, p *Packed, row, step int, x, scratch []float32) {
+	last := row + (len(y)-1)*step
+	if p.Packing == MXFP4 {
+		stride, each := p.Width/2, p.Width/32
+		codes, scales := p.Codes[:(last+1)*stride], p.Scales[:(last+1)*each]
+		for i := 0; i < len(y); {
+			r := row + i*step
+			i += dotMXFP4(y[i:], codes[r*stride:], step*stride, x, scales[r*each:], step*each)
+		}
+		return
+	}
+	first, count := row/p.Rows*ceil(p.Width, p.Columns), ceil(len(x), p.Columns)
+	scratch = scratch[:count]
+	for i := range scratch {
+		scratch[i] = p.scale(first+i) * 256 // the kernels' halves are too small by this power of two
+		if math.IsInf(float64(scratch[i]), 0) {
+			dotUnpacked(a, y, p, row, step, x)
+			return
+		}
+	}
+	codes := p.Codes[:last*p.Width+len(x)]
+	for i := 0; i < len(y); {
+		i += dotE4M3(y[i:], codes[(row+i*step)*p.Width:], step*p.Width, x, scratch, p.Columns)
+	}
+}
+
+// dotUnpacked is dot where a scale is so large that the kernel's would be infinite.
+func dotUnpacked(a *asm, y []float32, p *Packed, row, step int, x []float32) {
+	values := make([]float32, len(x))
+	for i := range y {
+		p.unpackE4M3(a, values, row+i*step, 0)
+		w := Weights{Data: unsafe.Slice((*byte)(ptr(values)), 4*len(values)), Stride: 4 * len(values), Format: Float32}
+		a.mul(Floats{V: y[i:], Stride: 1}, w, Floats{V: x, Stride: len(x)}, 1, 1, len(x))
+	}
+}
+
+// dotE4M3 computes four products, or one, and says how many.
+//
+//go:noinline
+func dotE4M3(y []float32, codes []byte, stride int, x, scales []float32, block int) int {
+	if len(y) >= 4 {
+		avx512DotE4M34(bytePtr(codes), int64(stride), ptr(x), ptr(y), ptr(scales), int64(block), int64(len(x)))
+		return 4
+	}
+	avx512DotE4M31(bytePtr(codes), int64(stride), ptr(x), ptr(y), ptr(scales), int64(block), int64(len(x)))
+	return 1
+}
+
+//go:noinline
+func dotMXFP4(y []float32, codes []byte, stride int, x []float32, scales []byte, step int) int {
+	if len(y) >= 4 {
+		avx512DotMXFP44(bytePtr(codes), int64(stride), ptr(x), ptr(y), bytePtr(scales), int64(step), int64(len(x)))
+		return 4
+	}
+	avx512DotMXFP41(bytePtr(codes), int64(stride), ptr(x), ptr(y), bytePtr(scales), int64(step), int64(len(x)))
+	return 1
+}

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -105,6 +106,55 @@ func TestMXFP4Scales(t *testing.T) {
 				}
 				if math.Float32bits(g) != math.Float32bits(want) && !(g != g && want != want) {
 					t.Fatalf("%s: code %d with scale %d is %v, want %v", s.Name, i, scale, g, want)
+				}
+			}
+		}
+	}
+}
+
+// TestDotPacked: products with whole rows have the bits of Unpack and Mul, at scales of
+// any size.
+func TestDotPacked(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	const rows, width = 11, 320
+	for name, p := range map[string]*Packed{
+		"e4m3":  {Packing: E4M3, Scales: make([]byte, 4*3*3), ScaleFormat: Float32, Rows: 5, Columns: 128},
+		"mxfp4": {Packing: MXFP4, Scales: make([]byte, rows*width/32), Rows: 1, Columns: 32},
+	} {
+		p.Width, p.Codes = width, make([]byte, rows*width)
+		for i := range p.Codes {
+			p.Codes[i] = byte(random.Uint32())
+		}
+		for _, top := range []byte{0x3f, 0x7e, 0xff} { // a scale of E4M3 ends in it
+			for i := range p.Scales {
+				if p.Scales[i] = byte(random.Uint32()); p.Packing == MXFP4 || i%4 == 3 {
+					p.Scales[i] = top
+				}
+			}
+			for _, s := range available() {
+				if !s.DotsPacked(p, 0) {
+					continue
+				}
+				for _, n := range []int{width, 192, 160, 32} {
+					x, scratch := make([]float32, n), make([]float32, UnpackScratch+p.DotScratch())
+					for i := range x {
+						x[i] = float32(random.NormFloat64())
+					}
+					for _, step := range []int{1, 3} {
+						got, want, values := make([]float32, ceil(rows-1, step)), make([]float32, 1), make([]float32, n)
+						s.DotPacked(got, p, 1, step, x, scratch)
+						for i, g := range got {
+							s.Unpack(Floats{values, n}, p, 1+i*step, 0, 1, n, scratch)
+							w := Weights{Data: make([]byte, 4*n), Stride: 4 * n, Format: Float32}
+							for k, v := range values {
+								binary.LittleEndian.PutUint32(w.Data[4*k:], math.Float32bits(v))
+							}
+							s.Mul(Floats{want, 1}, w, Floats{x, n}, 1, 1, n)
+							if math.Float32bits(g) != math.Float32bits(want[0]) && !(g != g && want[0] != want[0]) {
+								t.Fatalf("%s, %s, scales of %#x: product %d of %d columns is %v, want %v", name, s.Name, top, i, n, g, want[0])
+							}
+						}
+					}
 				}
 			}
 		}

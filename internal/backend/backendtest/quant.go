@@ -232,8 +232,10 @@ func (e *env) sameViews(c *coded, plain backend.Matrix) {
 			e.sameProducts(what, m.CutRows(begin, c.rows), plain.CutRows(begin, c.rows), 1, 5)
 			step, plainStep := m.CutRows(begin, c.rows), plain.CutRows(begin, c.rows)
 			step.RowStep, plainStep.RowStep = 2, 2
-			x := e.floats(e.values(3*c.cols), 3, c.cols)
-			sameBits(e, name(what, "every second"), e.linear(x, step, tensor.Tensor{}), e.linear(x, plainStep, tensor.Tensor{}))
+			for _, tokens := range []int{1, 3} {
+				x := e.floats(e.values(tokens*c.cols), tokens, c.cols)
+				sameBits(e, name(what, "every second", tokens), e.linear(x, step, tensor.Tensor{}), e.linear(x, plainStep, tensor.Tensor{}))
+			}
 		}
 	}
 	for _, begin := range []int{1, 3, 8, c.cols / 2, c.cols - 1} {
@@ -261,13 +263,15 @@ func (e *env) sameRows(c *coded, plain backend.Matrix) {
 // testQuantisedNaN: a NaN among codes or scales reaches the elements it belongs to.
 func testQuantisedNaN(e *env) {
 	for _, code := range []byte{0x7f, 0xff} {
-		c := e.fp8(19, 40, meta.Float32, 16)
-		for _, at := range []int{0, 7, 16, 39} {
+		c := e.fp8(19, 140, meta.Float32, 128)
+		for _, at := range []int{0, 7, 16, 71, 130, 139} {
 			c.codes[5*c.cols+at] = code
-			x := e.floats(e.values(2*c.cols), 2, c.cols)
-			for i, v := range e.linear(x, e.matrix(&c, 0), tensor.Tensor{}) {
-				if math.IsNaN(float64(v)) != (i%c.rows == 5) {
-					e.Fatalf("fp8 with code %#x at column %d of row 5: row %d of the result is %v", code, at, i%c.rows, v)
+			for tokens := 1; tokens <= 2; tokens++ {
+				x := e.floats(e.values(tokens*c.cols), tokens, c.cols)
+				for i, v := range e.linear(x, e.matrix(&c, 0), tensor.Tensor{}) {
+					if math.IsNaN(float64(v)) != (i%c.rows == 5) {
+						e.Fatalf("fp8 with code %#x at column %d of row 5: row %d of the result is %v", code, at, i%c.rows, v)
+					}
 				}
 			}
 			c.codes[5*c.cols+at] = 0

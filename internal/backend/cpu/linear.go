@@ -79,7 +79,7 @@ func (op *linear) plan(threads int) int {
 	elem := m.Format.Size()
 	switch {
 	case m.isPacked():
-		op.access, elem = m.packedAccess(op.tokens), 4
+		op.access, elem = m.packedAccess(op.set, op.tokens)
 	case m.transposed && op.tokens <= fewTokens && m.step == 1:
 		op.access = columns
 	case m.transposed:
@@ -107,6 +107,8 @@ func (op *linear) plan(threads int) int {
 	}
 	op.tokenUnits = ceil(op.tokens, op.unitTokens)
 	switch op.access {
+	case inPlace:
+		return m.unpackScratch()
 	case columns:
 		return op.set.Lanes * op.unitRows
 	case unpacked:
@@ -126,7 +128,7 @@ func (op *linear) run(w *worker, unit int) {
 	y, x := from(op.y, t, r), from(op.x, t, 0)
 	switch op.access {
 	case inPlace:
-		op.set.Mul(y, op.at(r), x, rows, tokens, op.w.cols)
+		op.mulInPlace(y, x, w.scratch.v, r, rows, tokens)
 	case columns:
 		op.addColumns(y, x, w.scratch.v, r, rows, tokens)
 	case unpacked:
@@ -146,6 +148,15 @@ func (op *linear) run(w *worker, unit int) {
 			out[j] += v
 		}
 	}
+}
+
+// mulInPlace computes rows of a weight as they lie.
+func (op *linear) mulInPlace(y, x kernels.Floats, scratch []float32, r, rows, tokens int) {
+	if m := &op.w; m.isPacked() { // one token
+		op.set.DotPacked(y.V[:rows], &m.packed, m.row+r*m.step, m.step, row(x, 0, m.cols), scratch)
+		return
+	}
+	op.set.Mul(y, op.at(r), x, rows, tokens, op.w.cols)
 }
 
 // at is the weight from row r on.

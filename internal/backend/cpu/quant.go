@@ -81,10 +81,10 @@ func (m *matrix) unpack(set *kernels.Set, dst kernels.Floats, row, col, rows, co
 
 func (m *matrix) isPacked() bool { return m.packed.Packing != 0 }
 
-// unpackScratch is the scratch that unpack needs.
+// unpackScratch is the scratch that unpack and the kernels of whole rows need.
 func (m *matrix) unpackScratch() int {
 	if m.isPacked() {
-		return kernels.UnpackScratch
+		return max(kernels.UnpackScratch, m.packed.DotScratch())
 	}
 	return 0
 }
@@ -97,15 +97,24 @@ const (
 	packedTokens = 4   // up to which a transposed weight is used so
 )
 
-// packedAccess is how a product with a quantised weight gets at it.
-func (m *matrix) packedAccess(tokens int) access {
+// packedAccess is how a product with a quantised weight gets at it, and the bytes that an
+// element then takes in the cache.
+func (m *matrix) packedAccess(set *kernels.Set, tokens int) (access, int) {
 	switch {
+	case !m.transposed && tokens == 1 && m.dots(set):
+		return inPlace, 1
 	case !m.transposed:
-		return widened
+		return widened, 4
 	case tokens <= packedTokens && m.step == 1:
-		return unpacked
+		return unpacked, 4
 	}
-	return turned
+	return turned, 4
+}
+
+// dots reports whether there is a kernel for whole rows of a quantised weight.
+func (m *matrix) dots(set *kernels.Set) bool {
+	whole := m.packed.Packing != kernels.MXFP4 || m.cols%32 == 0
+	return whole && set.DotsPacked(&m.packed, m.col)
 }
 
 // addUnpacked is addColumns of a quantised weight: some stored rows at a time are

@@ -32,7 +32,7 @@ func BenchmarkQuantised(b *testing.B) {
 					b.Fatal(err)
 				}
 				for i := range stack.Data {
-					stack.Data[i] = byte(i%7 | 0x30)
+					stack.Data[i] = byte(i * 7 % 113)
 				}
 				scales, offsets := zeros(n*n/32), zeros(n*n/32)
 				for i := range scales.Data {

@@ -1,9 +1,6 @@
 // AVX-512 kernels of quantised weights: see quant.go for the formats. Needs F, BW, DQ and
 // VL, and BMI2.
-#include "common.h"
-
-// low has the lanes below n < 256.
-INLINE __mmask16 low(int64_t n) { return (__mmask16)_bzhi_u32(0xffff, (uint32_t)n); }
+#include "wide.h"
 
 // halves are 16 codes of E4M3 as float16, which are too small by 2^8.
 INLINE __m256i halves(__m128i codes) {
@@ -31,17 +28,20 @@ KERNEL avx512UnpackE4M3(uint8_t *dst, const uint8_t *src, int64_t n, const float
   }
 }
 
+// powered are the values of E2M1 times 2^(exponent - 127).
+INLINE __m512 powered(const uint8_t *exponent) {
+#define VALUES(s) _mm512_setr_ps(0, 0.5f * s, 1 * s, 1.5f * s, 2 * s, 3 * s, 4 * s, 6 * s, -0.f, -0.5f * s, -1 * s, -1.5f * s, -2 * s, -3 * s, -4 * s, -6 * s)
+  __m512i e = _mm512_set1_epi32(*exponent);
+  // The first power is no normal number: it is made of two. The last is no number.
+  const __mmask16 first = _mm512_testn_epi32_mask(e, e), last = _mm512_cmpeq_epi32_mask(e, _mm512_set1_epi32(255));
+  __m512i power = _mm512_mask_mov_epi32(_mm512_slli_epi32(e, 23), first, _mm512_set1_epi32(64 << 23));
+  power = _mm512_mask_mov_epi32(power, last, _mm512_set1_epi32(0x7fc00000));
+  return _mm512_mul_ps(_mm512_mask_mov_ps(VALUES(1), first, VALUES(0x1p-64f)), _mm512_castsi512_ps(power));
+}
+
 KERNEL avx512UnpackMXFP4(uint8_t *dst, const uint8_t *src, const uint8_t *scales, int64_t blocks) {
-  const __m512 values = _mm512_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.f, -0.5f, -1, -1.5f, -2, -3, -4, -6);
   ROLLED for (; blocks > 0; blocks--) {
-    uint32_t exponent = *scales, bits = exponent << 23;
-    __m512 table = values;
-    if (exponent == 0) { // two factors, as the power itself is no normal number
-      table = _mm512_mul_ps(values, _mm512_set1_ps(0x1p-64f));
-      bits = (127 - 63) << 23;
-    }
-    if (exponent == 255) bits = 0x7fc00000;
-    table = _mm512_mul_ps(table, _mm512_castsi512_ps(_mm512_set1_epi32((int)bits)));
+    const __m512 table = powered(scales);
     // Only the low four bits of an index count.
     __m128i even = _mm_loadu_si128((const __m128i *)src), odd = _mm_srli_epi16(even, 4);
     _mm512_storeu_ps(dst, _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(_mm_unpacklo_epi8(even, odd)), table));
@@ -78,3 +78,100 @@ KERNEL avx512UnpackInterleaved(uint8_t *dst, const uint8_t *words, const uint8_t
     dst += 64, words += 8, scale += 64, zero += 64;
   }
 }
+
+// The products of one token with rows of codes: y[r] = sum over k of w[r][k] x[k], in the
+// order of Mul, with the values that the functions above unpack.
+
+// finish stores the sums of R rows.
+INLINE void finish(int R, uint8_t *y, const __m512 *acc) {
+  if (R == 4) {
+    _mm_storeu_ps((float *)y, folds(acc[0], acc[1], acc[2], acc[3]));
+  } else {
+    *(float *)y = fold(acc[0]);
+  }
+}
+
+// high and low bytes of 64 codes as float16, which are too small by 2^8.
+INLINE __m512i high_bytes(__m512i c) {
+  __m512i h = _mm512_and_si512(_mm512_srli_epi16(c, 1), _mm512_set1_epi8(0x3f));
+  h = _mm512_or_si512(h, _mm512_and_si512(c, _mm512_set1_epi8((char)0x80)));
+  const __m512i all = _mm512_set1_epi8(0x7f);
+  __mmask64 nan = _mm512_cmpeq_epi8_mask(_mm512_and_si512(c, all), all);
+  return _mm512_mask_mov_epi8(h, nan, all);
+}
+
+INLINE __m512i low_bytes(__m512i c) { return _mm512_and_si512(_mm512_slli_epi16(c, 7), _mm512_set1_epi8((char)0x80)); }
+
+// dot_e4m3 has scales for each block of columns, a multiple of 64, times 2^8, the same for
+// all rows.
+INLINE void dot_e4m3(int R, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, const uint8_t *scales, int64_t block, int64_t n) {
+  __m512 acc[4];
+  UNROLL for (int r = 0; r < R; r++) acc[r] = _mm512_setzero_ps();
+  // Quadwords in the order in which unpacking bytes gives neighbours.
+  const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+  ROLLED do {
+    const __m512 by = _mm512_set1_ps(*(const float *)scales);
+    int64_t left = n < block ? n : block;
+    n -= left, scales += 4;
+    ROLLED for (; left >= 64; left -= 64) {
+      const uint8_t *row = w;
+      UNROLL for (int r = 0; r < R; r++, row += ws) {
+        OPAQUE(row);
+        _mm_prefetch(row + 1024, _MM_HINT_T0);
+        __m512i c = _mm512_permutexvar_epi64(order, _mm512_loadu_si512(row));
+        __m512i h = high_bytes(c), l = low_bytes(c);
+        __m512i a = _mm512_unpacklo_epi8(l, h), b = _mm512_unpackhi_epi8(l, h);
+#define STEP(i, half) acc[r] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtph_ps(half), by), _mm512_loadu_ps(x + 64 * (i)), acc[r])
+        STEP(0, _mm512_castsi512_si256(a));
+        STEP(1, _mm512_extracti64x4_epi64(a, 1));
+        STEP(2, _mm512_castsi512_si256(b));
+        STEP(3, _mm512_extracti64x4_epi64(b, 1));
+#undef STEP
+      }
+      w += 64, x += 256;
+      OPAQUE(w), OPAQUE(x);
+    }
+    ROLLED for (; left > 0; left -= 16) { // only in the last block
+      const __mmask16 m = left >= 16 ? 0xffff : low(left);
+      __m512 in = _mm512_maskz_loadu_ps(m, x);
+      const uint8_t *row = w;
+      UNROLL for (int r = 0; r < R; r++, row += ws) {
+        OPAQUE(row);
+        __m128i c = _mm_maskz_loadu_epi8(m, row);
+        acc[r] = _mm512_mask3_fmadd_ps(_mm512_mul_ps(_mm512_cvtph_ps(halves(c)), by), in, acc[r], m);
+      }
+      w += 16, x += 64;
+      OPAQUE(w), OPAQUE(x);
+    }
+  } while (n > 0);
+  finish(R, y, acc);
+}
+
+#define E4M3_ARGS const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, const uint8_t *scales, int64_t block, int64_t n
+KERNEL avx512DotE4M34(E4M3_ARGS) { dot_e4m3(4, w, ws, x, y, scales, block, n); }
+KERNEL avx512DotE4M31(E4M3_ARGS) { dot_e4m3(1, w, ws, x, y, scales, block, n); }
+
+// dot_mxfp4 has ss bytes between the scales of rows.
+INLINE void dot_mxfp4(int R, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, const uint8_t *scales, int64_t ss, int64_t n) {
+  __m512 acc[4];
+  UNROLL for (int r = 0; r < R; r++) acc[r] = _mm512_setzero_ps();
+  ROLLED for (; n > 0; n -= 32) {
+    __m512 in0 = _mm512_loadu_ps(x), in1 = _mm512_loadu_ps(x + 64);
+    const uint8_t *row = w, *exponent = scales;
+    UNROLL for (int r = 0; r < R; r++, row += ws, exponent += ss) {
+      OPAQUE(row), OPAQUE(exponent);
+      _mm_prefetch(row + 1024, _MM_HINT_T0);
+      __m512 table = powered(exponent);
+      __m128i even = _mm_loadu_si128((const __m128i *)row), odd = _mm_srli_epi16(even, 4);
+      acc[r] = _mm512_fmadd_ps(_mm512_permutexvar_ps(_mm512_cvtepu8_epi32(_mm_unpacklo_epi8(even, odd)), table), in0, acc[r]);
+      acc[r] = _mm512_fmadd_ps(_mm512_permutexvar_ps(_mm512_cvtepu8_epi32(_mm_unpackhi_epi8(even, odd)), table), in1, acc[r]);
+    }
+    w += 16, x += 128, scales++;
+    OPAQUE(w), OPAQUE(x), OPAQUE(scales);
+  }
+  finish(R, y, acc);
+}
+
+#define MXFP4_ARGS const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, const uint8_t *scales, int64_t ss, int64_t n
+KERNEL avx512DotMXFP44(MXFP4_ARGS) { dot_mxfp4(4, w, ws, x, y, scales, ss, n); }
+KERNEL avx512DotMXFP41(MXFP4_ARGS) { dot_mxfp4(1, w, ws, x, y, scales, ss, n); }
