@@ -19,6 +19,8 @@ type Row struct {
 	// the length use for its tokens; 0 means the length after this pass.
 	PromptLen int
 	Logits    LogitsMode
+	Hidden    HiddenMode
+	Sum       []float32 // that HiddenSum goes on from; nil for none
 }
 
 // A Batch is one forward pass over rows of different sequences. A sequence stands in at
@@ -39,6 +41,7 @@ type Logits struct {
 	vocab  int
 	first  []int // of each batch row in values, and the end
 	values []float32
+	hidden hidden
 }
 
 // Row is the logits of batch row i: count rows of Vocab values, one after the other.

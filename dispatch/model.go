@@ -48,6 +48,7 @@ type pass struct {
 	tokens  []int32
 	groups  []nn.Group
 	lengths []int32
+	prompts []bool
 	rows    []int32 // whose logits are wanted
 	logits  Logits
 	hook    Pass
@@ -184,6 +185,7 @@ func (m *Model) forward(ctx context.Context, b *Batch) (*Logits, error) {
 		s.length = max(s.length, b.Rows[i].PromptLen, len(s.tokens))
 	}
 	m.pass.logits.values = m.run.Logits().F32()
+	m.pass.logits.hidden.take(m.run)
 	return &m.pass.logits, nil
 }
 
@@ -207,11 +209,12 @@ func (m *Model) undo(b *Batch) {
 // prepare lays the batch out and appends its tokens to their sequences.
 func (m *Model) prepare(b *Batch) error {
 	p := &m.pass
-	p.tokens, p.lengths, p.rows = p.tokens[:0], p.lengths[:0], p.rows[:0]
+	p.tokens, p.lengths, p.prompts, p.rows = p.tokens[:0], p.lengths[:0], p.prompts[:0], p.rows[:0]
 	for i := range p.groups {
 		p.groups[i] = nn.Group{Spans: p.groups[i].Spans[:0], Slots: p.groups[i].Slots[:0]}
 	}
 	p.logits.first = append(p.logits.first[:0], 0)
+	p.logits.hidden.reset()
 	if n := b.Tokens(); n == 0 || n > m.options.MaxBatchTokens || len(b.Rows) > m.options.MaxSequences {
 		return fmt.Errorf("dispatch: a batch of %d tokens in %d rows; at most %d in %d fit", n, len(b.Rows),
 			m.options.MaxBatchTokens, m.options.MaxSequences)
@@ -222,7 +225,11 @@ func (m *Model) prepare(b *Batch) error {
 		}
 	}
 	// Spans hold pages, which a later row's reservation does not move.
-	p.input = nn.Input{Tokens: p.tokens, Groups: p.groups, KV: m.cache.Layers(), Lengths: p.lengths, Logits: p.rows}
+	p.input = nn.Input{Tokens: p.tokens, Groups: p.groups, KV: m.cache.Layers(), Lengths: p.lengths,
+		Logits: p.rows, Normed: p.logits.hidden.rows, Sums: p.logits.hidden.sums}
+	if m.options.Precision == PrecisionAuto {
+		p.input.Prompts = p.prompts
+	}
 	return nil
 }
 
@@ -256,6 +263,7 @@ func (m *Model) appendRow(r *Row) error {
 			length = total
 		}
 		p.lengths = append(p.lengths, int32(length))
+		p.prompts = append(p.prompts, start+i < prompt)
 	}
 	for i := range p.groups {
 		g := &p.groups[i]
@@ -275,6 +283,7 @@ func (m *Model) appendRow(r *Row) error {
 		return fmt.Errorf("logits of more than %d tokens in one pass", m.options.limits().Outputs)
 	}
 	p.logits.first = append(p.logits.first, len(p.rows))
+	p.logits.hidden.add(r, first)
 	return nil
 }
 

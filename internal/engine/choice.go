@@ -17,10 +17,11 @@ type choice struct {
 	prompt  int // how many of tokens are the prompt
 	max     int // how many tokens there may be in all
 	src     sample.Source
-	seq     Sequence // nil unless running
-	chunk   int      // tokens of this step
-	most    int      // tokens that this step may have
-	scored  int      // tokens of the prompt whose log-probability is known
+	seq     Sequence  // nil unless running
+	chunk   int       // tokens of this step
+	most    int       // tokens that this step may have
+	scored  int       // tokens of the prompt whose log-probability is known
+	pooled  []float32 // of an embedding, so far
 	ended   bool
 	stopped atomic.Bool // by the reader
 	inStep  bool        // guarded by engine.mu
@@ -75,6 +76,11 @@ func (c *choice) row() Row {
 	at := c.seq.Len()
 	r := Row{Sequence: c.seq, Tokens: c.tokens[at : at+c.chunk], PromptLen: c.prompt}
 	switch {
+	case c.stream.request.Embed != PoolNone:
+		r.Hidden = c.hidden(at, c.chunk)
+		if r.Hidden == HiddenSum && at > 0 {
+			r.Sum = c.pooled
+		}
 	case c.scores(c.chunk):
 		r.Logits = LogitsAll
 	case at+c.chunk == len(c.tokens):

@@ -40,6 +40,8 @@ func (d *dispatched) Forward(ctx context.Context, rows []Row) (Logits, error) {
 			Tokens:    r.Tokens,
 			PromptLen: r.PromptLen,
 			Logits:    dispatch.LogitsMode(r.Logits),
+			Hidden:    dispatch.HiddenMode(r.Hidden),
+			Sum:       r.Sum,
 		})
 	}
 	logits, err := d.Model.Forward(ctx, &d.batch)

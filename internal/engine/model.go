@@ -54,12 +54,25 @@ const (
 	LogitsAll                    // of every token
 )
 
+// HiddenMode says which hidden state of a row, after the final norm, is wanted.
+type HiddenMode uint8
+
+// The modes.
+const (
+	HiddenNone  HiddenMode = iota
+	HiddenFirst            // of the first token
+	HiddenLast             // of the last token
+	HiddenSum              // the sum that Row.Sum is, if any, and those of all tokens
+)
+
 // Row is what one sequence adds to a forward pass.
 type Row struct {
 	Sequence  Sequence
 	Tokens    []int32 // those that follow what the sequence holds
 	PromptLen int     // length of the request's whole prompt
 	Logits    LogitsMode
+	Hidden    HiddenMode
+	Sum       []float32 // of the chunks before, for HiddenSum; nil in the first
 }
 
 // Logits are the results of a forward pass.

@@ -25,6 +25,10 @@ type Request struct {
 	LogProbs       bool // of generated tokens
 	PromptLogProbs bool // of the prompt's tokens, for echo; turns prefix reuse off
 	TopLogProbs    int  // likeliest ids beside each of them
+
+	// Embed asks for an embedding of the prompt in place of a continuation. MaxTokens is 0
+	// then. The answer is one event.
+	Embed Pooling
 }
 
 // Reason says why a choice ended.
@@ -32,7 +36,7 @@ type Reason string
 
 // The reasons. The last two are seen by metrics only: a Stream returns an error instead.
 const (
-	FinishStop   Reason = "stop"   // an id of Params.Stop, or Stream.Stop
+	FinishStop   Reason = "stop"   // an id of Params.Stop, Stream.Stop, or an embedding
 	FinishLength Reason = "length" // MaxTokens, the context or the memory for keys and values
 	FinishAbort  Reason = "abort"  // the client went away, or the engine was closed
 	FinishError  Reason = "error"  // a forward pass failed
@@ -50,6 +54,8 @@ type Event struct {
 	// Prompt has an entry for each id of the prompt (the first of them zero: nothing
 	// comes before it). It is in choice 0's first event, which brings no token.
 	Prompt []Scored
+	// Embedding is that of a request with Embed, of as many values as the model is wide.
+	Embedding []float32
 	// Finish is set in a choice's last event. An end by Params.Stop comes with its id.
 	Finish Reason
 }
@@ -132,6 +138,9 @@ func (r *Request) check(vocab, limit int) error {
 	}
 	if r.TopLogProbs < 0 || r.TopLogProbs > vocab {
 		return badRequest("top_logprobs", "%d is outside 0..%d", r.TopLogProbs, vocab)
+	}
+	if err := r.checkEmbed(); err != nil {
+		return err
 	}
 	if err := r.Params.Validate(vocab); err != nil {
 		return &RequestError{"params", err}

@@ -25,7 +25,7 @@ func (e *Engine) reaped(c *choice) bool {
 		e.end(c, FinishStop, nil)
 	case c.stream.canceled.Load():
 		e.end(c, FinishAbort, ErrStopped)
-	case c.seq == nil && c.max == c.prompt && c.scored == c.prompt:
+	case c.seq == nil && c.max == c.prompt && c.scored == c.prompt && c.stream.request.Embed == PoolNone:
 		e.complete(c)
 	default:
 		return false
@@ -112,9 +112,10 @@ func (e *Engine) insert(list *[]*choice, c *choice) {
 func (e *Engine) start(c *choice) error {
 	c.seq = e.model.NewSequence(c.prompt)
 	reused := 0
-	if c.scored == c.prompt {
+	if c.reuses() {
 		reused = c.seq.Reuse(c.tokens[:c.prompt])
 	}
+	c.pooled = c.pooled[:0]
 	if err := c.seq.Reserve(min(c.pending()+1, c.max-reused)); err != nil {
 		c.seq.Free()
 		c.seq = nil

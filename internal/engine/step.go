@@ -28,14 +28,22 @@ func (e *Engine) forward() {
 			e.broken(c, err)
 			continue
 		}
-		count, values := logits.Row(i)
-		if err := e.harvest(c, e.rows[i], count, values, now); err != nil {
+		if err := e.take(c, i, logits, now); err != nil {
 			e.fail(c.stream, err)
 		}
 	}
 	e.totals.prompt += int64(step.PromptTokens)
 	step.GeneratedTokens = int(e.totals.generated - before)
 	e.options.Observer.Step(step)
+}
+
+// take hands row i of a pass to the choice that it is of.
+func (e *Engine) take(c *choice, i int, logits Logits, now time.Time) error {
+	if c.stream.request.Embed != PoolNone {
+		return e.pool(c, i, logits)
+	}
+	count, values := logits.Row(i)
+	return e.harvest(c, e.rows[i], count, values, now)
 }
 
 // enter counts those in the pass, whose readers may end it by leaving.

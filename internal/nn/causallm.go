@@ -137,11 +137,16 @@ func (s *headStep) run(c *Context) {
 	if rows := c.in.Normed; len(rows) > 0 {
 		s.gather(c, c.Normed(), rows)
 	}
+	if len(c.in.Sums) > 0 {
+		s.sum(c)
+	}
 	if rows := c.in.Logits; len(rows) > 0 {
 		x := c.arena.take(len(rows), s.norm.cols())
 		s.gather(c, x, rows)
 		logits := c.Logits()
+		c.subset = rows
 		s.head.forward(c, logits, x)
+		c.subset = nil
 		if s.scale != 1 || s.softcap > 0 {
 			c.backend.Scale(logits, s.scale, s.softcap)
 		}
@@ -152,6 +157,28 @@ func (s *headStep) run(c *Context) {
 func (s *headStep) gather(c *Context, dst tensor.Tensor, rows []int32) {
 	c.backend.Gather(dst, c.hidden, rows)
 	s.norm.forward(c, dst, dst)
+}
+
+// sum adds up the normalised rows of each range, in their order.
+func (s *headStep) sum(c *Context) {
+	mark := c.arena.used
+	all := c.arena.take(c.rows, s.norm.cols())
+	s.norm.forward(c, all, c.hidden)
+	sums := c.Sums()
+	for i, r := range c.in.Sums {
+		sum, begin := sums.Slice(i, i+1), r.Begin
+		if r.From == nil {
+			c.backend.Gather(sum, all.Slice(begin, begin+1), c.nothing[:1])
+			begin++
+		} else if err := c.backend.Copy(sum, tensor.Floats(r.From, 1, sum.Cols())); err != nil {
+			c.fail("%s: %w", s.norm.path, err)
+			return
+		}
+		if n := r.End - begin; n > 0 {
+			c.backend.ScatterAdd(sum, all.Slice(begin, r.End), c.nothing[:n], c.ones[:n])
+		}
+	}
+	c.arena.used = mark
 }
 
 func (s *headStep) scratch(l Limits) int { return floats(max(l.Rows, l.Outputs), s.norm.cols()) }

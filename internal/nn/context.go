@@ -3,6 +3,7 @@ package nn
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kvcache"
@@ -29,9 +30,15 @@ type Input struct {
 	// one. It may be nil where the program's RopeClass is 0 for every length.
 	Lengths []int32
 
+	// Prompts says of each row whether it is a token of a prompt, where linear maps may
+	// round their inputs to the dtype of the weights: the two roles are summed in
+	// different orders. With nil nothing is rounded and there is one order.
+	Prompts []bool
+
 	// Logits are the rows whose logits are wanted, Normed those whose hidden state
-	// after the final norm is.
+	// after the final norm is. Sums are sums of such states.
 	Logits, Normed []int32
+	Sums           []Sum
 
 	// Trace sees side outputs; nil for none.
 	Trace Trace
@@ -44,6 +51,13 @@ type Group struct {
 	Spans []backend.Span
 	// Slots has the place of each row's keys and values.
 	Slots []int32
+}
+
+// A Sum adds up the final hidden states of rows in their order: so that a sum that goes on
+// from one of earlier passes is, bit by bit, that of one pass.
+type Sum struct {
+	meta.Rows
+	From []float32 // nil: nothing came before
 }
 
 // A Context is the memory of one backend in which passes of a program run, one after
@@ -66,9 +80,11 @@ type Context struct {
 	zero   tensor.Tensor // [1, Program.zeros], all 0
 	ropes  []ropeTable
 
+	subset    []int32 // the rows of the pass that a rule has gathered; nil means all
 	positions []int32
 	iota      []int32 // 0, 1, 2, …
 	nothing   []int32 // 0, 0, 0, …
+	ones      []float32
 	routing   routing
 }
 
@@ -97,6 +113,7 @@ func (p *Program) NewContext(b backend.Backend, w Weights, l Limits) (*Context, 
 		c.iota[i] = int32(i)
 	}
 	c.nothing = make([]int32, l.Rows)
+	c.ones = slices.Repeat([]float32{1}, l.Rows)
 	c.routing.init(p, l)
 	return c, nil
 }
@@ -114,7 +131,7 @@ func (c *Context) Begin(in *Input) error {
 	if err != nil {
 		return err
 	}
-	c.in, c.rows, c.err = *in, rows, nil
+	c.in, c.rows, c.err, c.subset = *in, rows, nil, nil
 	if len(in.Groups) > 0 {
 		for _, s := range in.Groups[0].Spans {
 			for i := range s.Rows {
@@ -151,11 +168,13 @@ func (c *Context) check(in *Input) (int, error) {
 	switch p := c.program; {
 	case rows < 1 || rows > c.limits.Rows:
 		return 0, fmt.Errorf("nn: a pass of %d rows in a context for 1 to %d", rows, c.limits.Rows)
-	case len(in.Logits) > c.limits.Outputs || len(in.Normed) > c.limits.Outputs:
+	case len(in.Logits) > c.limits.Outputs || len(in.Normed)+len(in.Sums) > c.limits.Outputs:
 		return 0, fmt.Errorf("nn: %d rows of logits and %d of hidden states in a context for %d",
-			len(in.Logits), len(in.Normed), c.limits.Outputs)
+			len(in.Logits), len(in.Normed)+len(in.Sums), c.limits.Outputs)
 	case len(p.layers) > 0 && len(in.KV) != len(p.layers):
 		return 0, fmt.Errorf("nn: %d caches for %d layers", len(in.KV), len(p.layers))
+	case in.Prompts != nil && len(in.Prompts) != rows:
+		return 0, fmt.Errorf("nn: roles of %d rows for %d", len(in.Prompts), rows)
 	case in.Lengths != nil && len(in.Lengths) != rows:
 		return 0, fmt.Errorf("nn: %d rope lengths for %d rows", len(in.Lengths), rows)
 	}
@@ -164,6 +183,11 @@ func (c *Context) check(in *Input) (int, error) {
 			if r < 0 || int(r) >= rows {
 				return 0, fmt.Errorf("nn: output of row %d of %d", r, rows)
 			}
+		}
+	}
+	for _, s := range in.Sums {
+		if s.Begin < 0 || s.Begin >= s.End || s.End > rows || (s.From != nil && len(s.From) != c.program.hidden) {
+			return 0, fmt.Errorf("nn: sum of rows %d to %d of %d, from %d values", s.Begin, s.End, rows, len(s.From))
 		}
 	}
 	return rows, c.checkGroups(in, rows)
@@ -223,6 +247,12 @@ func (c *Context) Logits() tensor.Tensor { return matrix(c.logits, len(c.in.Logi
 
 // Normed are the final hidden states that Input.Normed asked for, [len, hidden].
 func (c *Context) Normed() tensor.Tensor { return matrix(c.normed, len(c.in.Normed), c.program.hidden) }
+
+// Sums are the sums that Input.Sums asked for, [len, hidden].
+func (c *Context) Sums() tensor.Tensor {
+	first := len(c.in.Normed)
+	return matrix(c.normed, first+len(c.in.Sums), c.program.hidden).Slice(first, first+len(c.in.Sums))
+}
 
 // fail keeps the first error of the pass.
 func (c *Context) fail(format string, args ...any) {

@@ -14,6 +14,7 @@ type linear struct {
 	weight, bias *meta.Param
 	transposed   bool // the parameter is [in, out]
 	in, out      int
+	exact        bool // its input is never rounded
 }
 
 // linear compiles a Linear of inputs of width in.
@@ -60,7 +61,7 @@ func (c *compiler) linearNamed(n Node, role, name string, in, out int) (*linear,
 }
 
 func (r *linear) forward(c *Context, dst, x tensor.Tensor) {
-	w := affine{path: r.path, transposed: r.transposed, out: r.out}
+	w := affine{path: r.path, transposed: r.transposed, out: r.out, exact: r.exact}
 	w.weight = c.parts(r.path, "weight", r.weight, -1)
 	if r.bias != nil {
 		w.bias = c.parts(r.path, "bias", r.bias, -1)
@@ -76,6 +77,7 @@ type affine struct {
 	path         string
 	weight, bias []backend.Part
 	transposed   bool
+	exact        bool
 	out          int
 	// first and step take rows first, first+step, … of the whole; step 0 means all.
 	first, step int
@@ -140,7 +142,7 @@ func (a *affine) place(c *Context, p backend.Part, in int) (begin, end int, ok b
 func (a *affine) piece(c *Context, dst, x tensor.Tensor, w backend.Matrix, begin, end int) {
 	w.Transposed = w.Transposed != a.transposed
 	if len(a.bias) == 0 {
-		c.backend.Linear(columns(dst, begin, end), x, w, tensor.Tensor{})
+		a.product(c, columns(dst, begin, end), x, w, tensor.Tensor{})
 		return
 	}
 	from := begin
@@ -157,7 +159,7 @@ func (a *affine) piece(c *Context, dst, x tensor.Tensor, w backend.Matrix, begin
 			c.fail("%s.bias: a piece of shape %v for rows %d to %d", a.path, b.Shape(), lo, hi)
 			return
 		}
-		c.backend.Linear(columns(dst, from, to), x, rowsOf(w, from-begin, to-begin), b.Slice(from-lo, to-lo))
+		a.product(c, columns(dst, from, to), x, rowsOf(w, from-begin, to-begin), b.Slice(from-lo, to-lo))
 		from = to
 	}
 	if from != end {
@@ -180,7 +182,7 @@ func (a *affine) strided(c *Context, dst, x tensor.Tensor, p backend.Part) {
 	}
 	w = rowsOf(w, a.first, a.out)
 	w.RowStep = a.step
-	c.backend.Linear(dst, x, w, bias)
+	a.product(c, dst, x, w, bias)
 }
 
 // rowsOf is rows [begin, end) of the logical matrix.

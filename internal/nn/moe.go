@@ -73,6 +73,7 @@ func (c *compiler) routerOf(n Node, m *moe) error {
 	if m.router, err = c.affine(router, m.width, m.spec.Count, false); err != nil {
 		return err
 	}
+	m.router.exact = true // a rounding must not choose another expert
 	if m.spec.Correction == "" {
 		return nil
 	}
@@ -207,6 +208,8 @@ func (m *moe) expert(c *Context, dst, x tensor.Tensor, e int, rows []int32, shar
 	mark := c.arena.used
 	in := c.arena.take(len(rows), m.width)
 	c.backend.Gather(in, x, rows)
+	c.subset = rows
+	defer func() { c.subset = nil }()
 	w := affine{path: m.stack.Path, transposed: m.spec.Transposed, out: 2 * m.inner}
 	w.weight = c.parts(m.stack.Path, m.spec.GateUp, m.gateUp, e)
 	if m.gateUpBias != nil {

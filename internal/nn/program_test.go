@@ -221,31 +221,6 @@ func TestScalesAndSoftcapOfLogits(t *testing.T) {
 	}
 }
 
-// TestWindowsOfTwoKinds: layers that see a window and layers that see all have page
-// tables of their own, and what a chunk gives back changes nothing.
-func TestWindowsOfTwoKinds(t *testing.T) {
-	root := decoder(t, meta.CausalLMSpec{}, func(b *meta.Builder, i int) {
-		separate(preNorms(b, meta.BlockSpec{}), false, func(_ *meta.Builder, s *meta.AttentionSpec) { s.Layer, s.Window = i, 5*i })
-		gated(b, "mlp")
-	})
-	tokens := make([]int32, 70)
-	for i := range tokens {
-		tokens[i] = int32(5 * i % 31)
-	}
-	m := newMachine(t, root, newRandom(root), Limits{Rows: 70, Outputs: 70}, 12)
-	whole := m.cache.NewSequence(0)
-	want := m.prompt(t, whole, tokens, len(tokens))
-	whole.Free()
-	for _, chunk := range []int{1, 3, 20} {
-		m := newMachine(t, root, newRandom(root), Limits{Rows: 70, Outputs: 70}, 8) // 5 of one kind
-		seq := m.cache.NewSequence(0)
-		sameBits(t, fmt.Sprintf("chunks of %d", chunk), m.prompt(t, seq, tokens, chunk), want)
-		if used := m.cache.Stats().Used; used > 5+2 {
-			t.Errorf("chunks of %d: %d pages are held", chunk, used)
-		}
-	}
-}
-
 func TestRunErrorsNameTheirPlace(t *testing.T) {
 	t.Run("token outside the vocabulary", func(t *testing.T) {
 		x := newSteps(t, meta.CausalLMSpec{})
@@ -324,6 +299,10 @@ func TestBeginRefusesBadInput(t *testing.T) {
 		},
 		"row of logits":  func(in *Input) { in.Logits = []int32{1} },
 		"rows of logits": func(in *Input) { in.Logits = make([]int32, 9) },
+		"empty sum":      func(in *Input) { in.Sums = []Sum{{}} },
+		"sum of more":    func(in *Input) { in.Sums = []Sum{{Rows: meta.Rows{End: 2}}} },
+		"sum from less":  func(in *Input) { in.Sums = []Sum{{Rows: meta.Rows{End: 1}, From: make([]float32, 3)}} },
+		"sums":           func(in *Input) { in.Normed, in.Sums = make([]int32, 8), []Sum{{Rows: meta.Rows{End: 1}}} },
 		"lengths":        func(in *Input) { in.Lengths = []int32{1, 2} },
 		"hidden states":  func(in *Input) { in.Hidden = tensor.Floats(make([]float32, 25), 1, 25) },
 	} {

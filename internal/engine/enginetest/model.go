@@ -25,6 +25,7 @@ type Model struct {
 	Pages      int           // 0 means 4096
 	Most       engine.Limits // of a pass; 0 means any
 	Delay      time.Duration // of a pass
+	Mute       bool          // returns no hidden states
 	// BeforePass, if not nil, is called first in every pass; an error ends it.
 	BeforePass func(ctx context.Context, rows []engine.Row) error
 
@@ -226,11 +227,49 @@ func (m *Model) Forward(ctx context.Context, rows []engine.Row) (engine.Logits, 
 	}
 	for _, r := range rows {
 		s := r.Sequence.(*sequence)
+		m.out.hidden = append(m.out.hidden, s.hidden(&r))
 		s.push(r.Tokens, r.Logits, &m.out)
 		m.out.first = append(m.out.first, len(m.out.values)/m.Vocab())
 	}
 	m.out.vocab = m.Vocab()
+	if m.Mute {
+		return struct{ engine.Logits }{&m.out}, nil
+	}
 	return &m.out, nil
+}
+
+// State is the hidden state of the last of tokens: four numbers that depend on all of them.
+func (m *Model) State(tokens []int32) []float32 {
+	state := make([]float32, 4)
+	fill(state, digest(7, tokens))
+	return state
+}
+
+// hidden is the hidden state that a row asks for, before its tokens are pushed.
+func (s *sequence) hidden(r *engine.Row) []float32 {
+	if r.Hidden == engine.HiddenNone {
+		return nil
+	}
+	tokens, n := slices.Concat(s.tokens, r.Tokens), len(s.tokens)
+	switch r.Hidden {
+	case engine.HiddenFirst:
+		return s.model.State(tokens[:n+1])
+	case engine.HiddenLast:
+		return s.model.State(tokens)
+	case engine.HiddenSum:
+		sum := slices.Clone(r.Sum)
+		for i := range r.Tokens {
+			state := s.model.State(tokens[:n+i+1])
+			if sum == nil {
+				sum = make([]float32, len(state))
+			}
+			for k, v := range state {
+				sum[k] += v
+			}
+		}
+		return sum
+	}
+	return nil
 }
 
 // check holds the engine to the rules of Forward.
@@ -264,15 +303,21 @@ type logits struct {
 	vocab  int
 	first  []int
 	values []float32
+	hidden [][]float32
 }
 
-func (l *logits) reset() { l.first, l.values = append(l.first[:0], 0), l.values[:0] }
+func (l *logits) reset() {
+	l.first, l.values, l.hidden = append(l.first[:0], 0), l.values[:0], l.hidden[:0]
+}
 
 func (l *logits) row(vocab int) []float32 {
 	at := len(l.values)
 	l.values = slices.Grow(l.values, vocab)[:at+vocab]
 	return l.values[at:]
 }
+
+// Hidden implements engine.HiddenStates.
+func (l *logits) Hidden(i int) []float32 { return l.hidden[i] }
 
 // Row is the logits of row i.
 func (l *logits) Row(i int) (count int, values []float32) {
@@ -284,4 +329,6 @@ var (
 	_ engine.Model    = (*Model)(nil)
 	_ engine.Sequence = (*sequence)(nil)
 	_ engine.Logits   = (*logits)(nil)
+
+	_ engine.HiddenStates = (*logits)(nil)
 )

@@ -1,0 +1,77 @@
+package dispatch
+
+import (
+	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/meta"
+)
+
+// HiddenMode says which hidden state of a row, after the final norm, a forward pass
+// returns. Embeddings are made of them.
+type HiddenMode uint8
+
+// The modes.
+const (
+	HiddenNone  HiddenMode = iota
+	HiddenFirst            // of the row's first token
+	HiddenLast             // of its last
+	HiddenSum              // Row.Sum and those of its tokens, added up in their order
+)
+
+// hidden is the part of a pass that is about hidden states.
+type hidden struct {
+	rows   []int32 // of the pass
+	sums   []nn.Sum
+	places []place // of each batch row
+	width  int
+	normed []float32 // the results for rows and sums
+	summed []float32
+}
+
+// place is where the hidden state of a batch row is: in rows or in sums; at is -1 where
+// none was asked for.
+type place struct {
+	sum bool
+	at  int
+}
+
+func (h *hidden) reset() { h.rows, h.sums, h.places = h.rows[:0], h.sums[:0], h.places[:0] }
+
+// add notes what a batch row, whose tokens are rows of the pass from first on, asks for.
+func (h *hidden) add(r *Row, first int) {
+	at := place{at: len(h.rows)}
+	switch n := len(r.Tokens); r.Hidden {
+	case HiddenFirst:
+		h.rows = append(h.rows, int32(first))
+	case HiddenLast:
+		h.rows = append(h.rows, int32(first+n-1))
+	case HiddenSum:
+		at = place{sum: true, at: len(h.sums)}
+		h.sums = append(h.sums, nn.Sum{Rows: meta.Rows{Begin: first, End: first + n}, From: r.Sum})
+	default:
+		at.at = -1
+	}
+	h.places = append(h.places, at)
+}
+
+// take keeps the results of a pass.
+func (h *hidden) take(c *nn.Context) {
+	if len(h.rows) > 0 {
+		h.normed, h.width = c.Normed().F32(), c.Normed().Cols()
+	}
+	if len(h.sums) > 0 {
+		h.summed, h.width = c.Sums().F32(), c.Sums().Cols()
+	}
+}
+
+// Hidden is the hidden state that batch row i asked for, nil if none.
+func (l *Logits) Hidden(i int) []float32 {
+	h := &l.hidden
+	at, from := h.places[i], h.normed
+	if at.at < 0 {
+		return nil
+	}
+	if at.sum {
+		from = h.summed
+	}
+	return from[at.at*h.width : (at.at+1)*h.width]
+}
