@@ -15,9 +15,11 @@ type Precision uint8
 
 // The precisions.
 const (
-	// PrecisionAuto may round activations and keys and values to the weights' dtype.
+	// PrecisionAuto may round activations and keys and values to the weights' dtype. It
+	// has one order of summation for the tokens of a prompt and one for generated tokens.
 	PrecisionAuto Precision = iota
-	// PrecisionHigh keeps activations, sums, keys and values in float32.
+	// PrecisionHigh keeps activations, sums, keys and values in float32, summed in one
+	// order for all tokens.
 	PrecisionHigh
 )
 
