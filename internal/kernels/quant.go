@@ -156,7 +156,7 @@ func (p *Packed) unpackNibbles(ops ops, dst Floats, row, col, rows, cols int, sc
 	for r := row; r < row+rows; r++ {
 		if g := p.group(r); g != group {
 			group = g
-			p.decodeGroup(scale, zero, g, col-head)
+			p.decodeGroup(ops, scale, zero, g, col-head)
 		}
 		out := dst.V[(r-row)*dst.Stride:][:cols]
 		if p.Packing == NibbleRows {
@@ -183,18 +183,22 @@ func (p *Packed) group(r int) int {
 }
 
 // decodeGroup reads scales and zeros of a group, from column col on, the first of a word.
-func (p *Packed) decodeGroup(scale, zero []float32, group, col int) {
-	for i := range scale {
-		scale[i] = p.scale(group*p.Width + col + i)
-	}
-	words := p.Zeros[(group*p.Width+col)/2:][:len(zero)/2]
-	for i := range zero {
-		shift := i % 8 * 4
+func (p *Packed) decodeGroup(ops ops, scale, zero []float32, group, col int) {
+	first := group*p.Width + col
+	size := p.ScaleFormat.Size()
+	ops.widen(scale, p.Scales[first*size:][:len(scale)*size], p.ScaleFormat)
+	words := p.Zeros[first/2:][:len(zero)/2]
+	for ; len(zero) > 0; zero, words = zero[8:], words[4:] {
+		word, to := binary.LittleEndian.Uint32(words), (*[8]float32)(zero)
 		if p.Packing == NibbleColumns {
-			shift = interleave(i)
+			for i := range to {
+				to[i] = float32(int(word>>interleave(i)&15) + p.ZeroBias)
+			}
+			continue
 		}
-		word := binary.LittleEndian.Uint32(words[i/8*4:])
-		zero[i] = float32(int(word>>shift&15) + p.ZeroBias)
+		for i := range to {
+			to[i] = float32(int(word>>(4*i)&15) + p.ZeroBias)
+		}
 	}
 }
 
