@@ -112,6 +112,9 @@ func FuzzParser(f *testing.F) {
 		f.Add(uint8(i), uint64(i), strings.Join(family.Markers(), "f"))
 		f.Add(uint8(i), uint64(i), `[f(a=1, b='\x41', c={"k": None})] `+strings.Join(family.Markers(), ""))
 	}
+	for i, c := range parserCases() {
+		f.Add(uint8(slices.Index(names, c.family)), uint64(i), c.text)
+	}
 	tools := testTools(f)
 	f.Fuzz(func(t *testing.T, which uint8, seed uint64, text string) {
 		if len(text) > 4<<10 {

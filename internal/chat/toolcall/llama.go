@@ -5,7 +5,7 @@ package toolcall
 // NAME.call(KEY="TEXT").
 var llama = spec{
 	name:   "llama",
-	all:    [][]string{{"<|python_tag|>"}, {"<|start_header_id|>ipython", `"parameters": `}},
+	all:    [][]string{{"<|python_tag|>"}, {"ipython", `"parameters": `}},
 	thinks: []think{xmlThink},
 	forms: []form{
 		{

@@ -17,7 +17,6 @@ type object struct {
 	key    []byte
 	text   stringReader
 	value  value
-	inner  bool // the arguments stand in a string
 	junk   []byte
 
 	name, id string
@@ -216,7 +215,7 @@ func (o *object) beginArguments(c byte, out []byte) ([]byte, verdict) {
 		o.state, o.begun = objectInArguments, true
 		return o.value.push(c, out)
 	case '"':
-		o.state, o.inner = objectInString, true
+		o.state = objectInString
 		o.text = stringReader{}
 		return out, more
 	case 'n': // null is no arguments

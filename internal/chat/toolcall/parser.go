@@ -37,6 +37,7 @@ type Parser struct {
 	kind    Kind
 	marks   *markers
 	pending string // the text's end, which may be a marker's beginning
+	source  string // the piece that is read, with what was pending before it
 	skip    bool   // white space follows a marker
 	fresh   bool   // the answer has no text yet
 	final   bool   // no more text comes
@@ -109,6 +110,7 @@ func (p *Parser) Finish() []Event {
 }
 
 func (p *Parser) run(s string) {
+	p.source = s
 	for s != "" {
 		if p.at == inText {
 			s = p.text(s)
@@ -117,8 +119,15 @@ func (p *Parser) run(s string) {
 		if p.step(s[0]) {
 			s = s[1:]
 			p.pos++
+			continue
+		}
+		// What is to be read again lies before s, unless it came in an earlier piece.
+		if n := len(p.source) - len(s) - len(p.pending); n >= 0 {
+			s = p.source[n:]
+			p.pending = ""
 		}
 	}
+	p.source = ""
 }
 
 // text takes plain text up to the next marker and returns what follows it.
@@ -163,7 +172,11 @@ func (p *Parser) join(s string) string {
 		p.pos += len(pending)
 		return s
 	}
-	return pending + s
+	if pending != "" {
+		s = pending + s
+		p.source = s
+	}
+	return s
 }
 
 // leading counts the bytes of s that belong to what stands before it.
