@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // checkEvents checks the order of events and the arguments of whole calls.
@@ -112,6 +113,7 @@ func FuzzParser(f *testing.F) {
 		f.Add(uint8(i), uint64(i), strings.Join(family.Markers(), "f"))
 		f.Add(uint8(i), uint64(i), `[f(a=1, b='\x41', c={"k": None})] `+strings.Join(family.Markers(), ""))
 	}
+	f.Add(uint8(slices.Index(names, "deepseek-v3.1")), uint64(0), "<｜tool▁call▁begin｜>f<＜tool")
 	for i, c := range parserCases() {
 		f.Add(uint8(slices.Index(names, c.family)), uint64(i), c.text)
 	}
@@ -128,6 +130,11 @@ func FuzzParser(f *testing.F) {
 			t.Fatalf("%s: whole  %s\npieces %s", family.Name(), notation(whole), notation(pieces))
 		}
 		checkEvents(t, family, whole)
+		for _, e := range family.NewParser(o).Feed(text) {
+			if utf8.ValidString(text) && !utf8.ValidString(e.Text) {
+				t.Fatalf("%s: %q is half a character", family.Name(), e.Text)
+			}
+		}
 		checkNothingLost(t, family, text, whole)
 	})
 }

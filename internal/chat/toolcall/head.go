@@ -1,0 +1,89 @@
+package toolcall
+
+import (
+	"bytes"
+	"strings"
+)
+
+// beginHead makes p ready for the fields of a head.
+func (p *Parser) beginHead() {
+	p.at, p.field, p.nameEnd = inHead, 0, -1
+	p.name, p.id = "", ""
+	p.word = p.word[:0]
+}
+
+// headByte takes a byte of a field of the head.
+func (p *Parser) headByte(c byte) bool {
+	field := &p.form.head[p.field]
+	if len(p.word) == 0 && isSpace(c) && field.kind != skipField {
+		return true
+	}
+	if strings.IndexByte(field.stop, c) >= 0 {
+		if !p.endField(field, string(p.word)) {
+			return p.fail()
+		}
+		return p.back()
+	}
+	p.word = append(p.word, c)
+	if text, ok := strings.CutSuffix(string(p.tail(field.until)), field.until); ok && field.until != "" {
+		text = string(p.word[:len(p.word)-len(field.until)])
+		if !p.endField(field, text) {
+			return p.fail()
+		}
+		return true
+	}
+	if field.kind == nameField && !p.nameSoFar(c, field.until) || len(p.word) > 2*maxName {
+		return p.fail()
+	}
+	return true
+}
+
+// tail is the end of the field that until may equal.
+func (p *Parser) tail(until string) []byte {
+	return p.word[max(0, len(p.word)-len(until)):]
+}
+
+// nameSoFar tells whether the field may still become a name: what follows a name is
+// white space or begins until.
+func (p *Parser) nameSoFar(c byte, until string) bool {
+	if p.nameEnd < 0 {
+		if isNameByte(c) && !(until != "" && until[0] == c) {
+			return true
+		}
+		p.nameEnd = len(p.word) - 1
+	}
+	after := bytes.TrimLeft(p.word[p.nameEnd:], " \t\r\n")
+	return strings.HasPrefix(until, string(after))
+}
+
+// endField reads a field of the head.
+func (p *Parser) endField(field *field, text string) bool {
+	text = strings.TrimSpace(text)
+	switch field.kind {
+	case nameField:
+		p.name = strings.TrimSuffix(text, ".call")
+	case idField:
+		p.id = text
+	case nameIDField:
+		p.name, p.id, _ = strings.Cut(text, "[CALL_ID]")
+	case idNameField:
+		p.id, p.name = text, strings.TrimPrefix(text, "functions.")
+		if i := strings.LastIndexByte(p.name, ':'); i >= 0 {
+			p.name = p.name[:i]
+		}
+	case recipientField:
+		if i := strings.IndexAny(text, " <"); i >= 0 {
+			text = text[:i]
+		}
+		p.name = strings.TrimPrefix(text, "functions.")
+	}
+	p.word, p.nameEnd = p.word[:0], -1
+	if p.field++; p.field < len(p.form.head) {
+		return true
+	}
+	if !isName(p.name) {
+		return false
+	}
+	p.beginArguments()
+	return true
+}
