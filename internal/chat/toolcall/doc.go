@@ -26,7 +26,8 @@
 //     offending byte on is content. A client that reads arguments as JSON sees that
 //     they are none; nothing is repaired into a call that the model did not make.
 //     [Family.Parse], which has the whole text, gives a broken call as content.
-//   - A call whose arguments are complete is whole, whatever follows.
+//   - A call whose arguments are complete is whole, whatever follows. Keys of its
+//     object that say nothing, and an unfinished closing marker, vanish.
 //   - Raw control characters in a JSON string are escaped.
 //
 // Notations that do not tell a number from a string of digits are read by the
