@@ -13,7 +13,7 @@ func avx2UnpackE4M3(dst unsafe.Pointer, src unsafe.Pointer, n int64, scale unsaf
 func avx2UnpackMXFP4(dst unsafe.Pointer, src unsafe.Pointer, scales unsafe.Pointer, blocks int64)
 
 //go:noescape
-func avx2UnpackNibbles(dst unsafe.Pointer, words unsafe.Pointer, shift int64, scale unsafe.Pointer, zero unsafe.Pointer, n int64)
+func avx2UnpackNibbles(dst unsafe.Pointer, words unsafe.Pointer, shift int64, scale unsafe.Pointer, zero unsafe.Pointer, n int64, ahead int64)
 
 //go:noescape
-func avx2UnpackInterleaved(dst unsafe.Pointer, words unsafe.Pointer, scale unsafe.Pointer, zero unsafe.Pointer, n int64)
+func avx2UnpackInterleaved(dst unsafe.Pointer, words unsafe.Pointer, scale unsafe.Pointer, zero unsafe.Pointer, n int64, ahead int64)

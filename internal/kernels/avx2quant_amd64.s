@@ -144,39 +144,40 @@ TEXT ·avx2UnpackMXFP4(SB), NOSPLIT|NOFRAME, $0-32
 	QUAD $0x1c0c180814041000
 	RET
 
-// func avx2UnpackNibbles(dst unsafe.Pointer, words unsafe.Pointer, shift int64, scale unsafe.Pointer, zero unsafe.Pointer, n int64)
-TEXT ·avx2UnpackNibbles(SB), NOSPLIT|NOFRAME, $0-48
+// func avx2UnpackNibbles(dst unsafe.Pointer, words unsafe.Pointer, shift int64, scale unsafe.Pointer, zero unsafe.Pointer, n int64, ahead int64)
+TEXT ·avx2UnpackNibbles(SB), NOSPLIT|NOFRAME, $0-56
 	MOVQ dst+0(FP), R12
 	MOVQ words+8(FP), R13
 	MOVQ shift+16(FP), R14
 	MOVQ scale+24(FP), R15
 	MOVQ zero+32(FP), DI
 	MOVQ n+40(FP), SI
+	MOVQ ahead+48(FP), DX
 	PCALIGN $64
 	QUAD $0xfe8348c66ef9c1c4
-	QUAD $0xc4000000a18c0f08
+	QUAD $0xc4000000a78c0f08
 	QUAD $0x000001080d587de2
 	QUAD $0x0000000000841f0f
-	QUAD $0xedc500556f7ec1c4
-	QUAD $0xfcc5d1dbedc5d0d2
-	QUAD $0xc1c4175cecc5d25b
-	QUAD $0x14117cc1c417596c
-	QUAD $0xc5834920c4834924
-	QUAD $0xc7834820c7834920
-	QUAD $0xfe8348f8468d4820
-	QUAD $0x8548c277c689480f
-	QUAD $0xc4c86ef9c5497ec0
-	QUAD $0x3f75e2c4c9587de2
-	QUAD $0x76f5c5000000cb15
-	QUAD $0xc400558c75c2c4ca
-	QUAD $0x2c75c2c41f2c75e2
-	QUAD $0x7de2c4c0d2edc527
-	QUAD $0xfdc50000008a1558
-	QUAD $0xfcc5c05bfcc5c2db
-	QUAD $0xc2c4c059dcc5c35c
-	QUAD $0xc377f8c524042e75
-	QUAD $0xab7fc08548f08948
-	QUAD $0xccccccccccccf2eb
+	QUAD $0xc1c400154c180f41
+	QUAD $0xd0d2edc500556f7e
+	QUAD $0xd25bfcc5d1dbedc5
+	QUAD $0x596cc1c4175cecc5
+	QUAD $0x492414117cc1c417
+	QUAD $0x4920c5834920c483
+	QUAD $0x4820c7834820c783
+	QUAD $0x480ffe8348f8468d
+	QUAD $0x7ec08548bc77c689
+	QUAD $0x7de2c4c86ef9c549
+	QUAD $0xc5153f75e2c4c958
+	QUAD $0xc4ca76f5c5000000
+	QUAD $0x75e2c400558c75c2
+	QUAD $0xc5272c75c2c41f2c
+	QUAD $0x15587de2c4c0d2ed
+	QUAD $0xc2dbfdc500000084
+	QUAD $0xc35cfcc5c05bfcc5
+	QUAD $0x2e75c2c4c059dcc5
+	QUAD $0x8948c377f8c52404
+	QUAD $0xf2ebab7fc08548f0
 	QUAD $0x7c007c007c007c00
 	QUAD $0x7c007c007c007c00
 	QUAD $0x0f0f0f0f0f0f0f0f
@@ -204,18 +205,21 @@ TEXT ·avx2UnpackNibbles(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0x1c0c180814041000
 	RET
 
-// func avx2UnpackInterleaved(dst unsafe.Pointer, words unsafe.Pointer, scale unsafe.Pointer, zero unsafe.Pointer, n int64)
-TEXT ·avx2UnpackInterleaved(SB), NOSPLIT|NOFRAME, $0-40
+// func avx2UnpackInterleaved(dst unsafe.Pointer, words unsafe.Pointer, scale unsafe.Pointer, zero unsafe.Pointer, n int64, ahead int64)
+TEXT ·avx2UnpackInterleaved(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ dst+0(FP), R12
 	MOVQ words+8(FP), R13
 	MOVQ scale+16(FP), R14
 	MOVQ zero+24(FP), R15
 	MOVQ n+32(FP), DI
+	MOVQ ahead+40(FP), SI
 	PCALIGN $64
-	QUAD $0xc783484f7eff8548
-	QUAD $0x05217de2c4c03108
-	QUAD $0x587de2c40000012c
-	QUAD $0x001f0f000000c30d
+	QUAD $0x854800354c180f41
+	QUAD $0x3108c78348597eff
+	QUAD $0x012605217de2c4c0
+	QUAD $0xbd0d587de2c40000
+	QUAD $0x2e66666666000000
+	QUAD $0x0000000000841f0f
 	QUAD $0xc4000554587dc2c4
 	QUAD $0xd1dbedc5d0456de2
 	QUAD $0x5c6cc1c4d25bfcc5
@@ -223,8 +227,6 @@ TEXT ·avx2UnpackInterleaved(SB), NOSPLIT|NOFRAME, $0-40
 	QUAD $0x8348c414117cc1c4
 	QUAD $0x8348f8c7834804c0
 	QUAD $0xc377f8c5cc7708ff
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
 	QUAD $0xcccccccccccccccc
 	QUAD $0xcccccccccccccccc
 	QUAD $0xcccccccccccccccc

@@ -13,10 +13,10 @@ func avx512UnpackE4M3(dst unsafe.Pointer, src unsafe.Pointer, n int64, scale uns
 func avx512UnpackMXFP4(dst unsafe.Pointer, src unsafe.Pointer, scales unsafe.Pointer, blocks int64)
 
 //go:noescape
-func avx512UnpackNibbles(dst unsafe.Pointer, words unsafe.Pointer, shift int64, scale unsafe.Pointer, zero unsafe.Pointer, n int64)
+func avx512UnpackNibbles(dst unsafe.Pointer, words unsafe.Pointer, shift int64, scale unsafe.Pointer, zero unsafe.Pointer, n int64, ahead int64)
 
 //go:noescape
-func avx512UnpackInterleaved(dst unsafe.Pointer, words unsafe.Pointer, scale unsafe.Pointer, zero unsafe.Pointer, n int64)
+func avx512UnpackInterleaved(dst unsafe.Pointer, words unsafe.Pointer, scale unsafe.Pointer, zero unsafe.Pointer, n int64, ahead int64)
 
 //go:noescape
 func avx512DotE4M34(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, scales unsafe.Pointer, block int64, n int64)

@@ -418,36 +418,37 @@ TEXT ·avx512UnpackMXFP4(SB), NOSPLIT|NOFRAME, $0-32
 	QUAD $0x0101010101010101
 	RET
 
-// func avx512UnpackNibbles(dst unsafe.Pointer, words unsafe.Pointer, shift int64, scale unsafe.Pointer, zero unsafe.Pointer, n int64)
-TEXT ·avx512UnpackNibbles(SB), NOSPLIT|NOFRAME, $0-48
+// func avx512UnpackNibbles(dst unsafe.Pointer, words unsafe.Pointer, shift int64, scale unsafe.Pointer, zero unsafe.Pointer, n int64, ahead int64)
+TEXT ·avx512UnpackNibbles(SB), NOSPLIT|NOFRAME, $0-56
 	MOVQ dst+0(FP), R12
 	MOVQ words+8(FP), R13
 	MOVQ shift+16(FP), R14
 	MOVQ scale+24(FP), R15
 	MOVQ zero+32(FP), DI
 	MOVQ n+40(FP), SI
+	MOVQ ahead+48(FP), DX
 	PCALIGN $64
-	QUAD $0x0000938e0ff68548
-	QUAD $0xc031c66ef9c1c400
-	QUAD $0x056a0d58487df262
-	QUAD $0xeb0000ffffb90000
-	QUAD $0x2e6666666666666a
+	QUAD $0x0000978e0ff68548
+	QUAD $0x014cc66ef9c1c400
+	QUAD $0x58487df262c031ea
+	QUAD $0xffffb9000005670d
+	QUAD $0x2e6666666beb0000
 	QUAD $0x0000000000841f0f
 	QUAD $0x280c8d4e04048d4d
-	QUAD $0xca92fbc507148d4d
-	QUAD $0xf162116fc97ed162
-	QUAD $0x07148d48d0d2486d
-	QUAD $0xf162d1db486df162
-	QUAD $0xc97cd1621a10c97c
-	QUAD $0xd25b487cf1622210
-	QUAD $0xf162d35c486cf162
-	QUAD $0x497cd162d259485c
-	QUAD $0x8348f0568d481011
-	QUAD $0x894810fe834840c0
-	QUAD $0x48ffffba66117ed6
-	QUAD $0x48e2c49b770ffe83
-	QUAD $0xc377f8c594ebd1f5
-	QUAD $0xcccccccccccccccc
+	QUAD $0x020c180f07148d4d
+	QUAD $0xc97ed162cb92fbc5
+	QUAD $0xd0d2486df162116f
+	QUAD $0x486df162070c8d4c
+	QUAD $0x1910c97cd162d1db
+	QUAD $0xf1622210c97cd162
+	QUAD $0x486cf162d25b487c
+	QUAD $0xd259485cf162d35c
+	QUAD $0x8d4c1011497cd162
+	QUAD $0x834840c08348f046
+	QUAD $0x66117ec6894c10fe
+	QUAD $0x770ffe8348ffffbb
+	QUAD $0x90ebd9f548e2c497
+	QUAD $0xccccccccc377f8c5
 	QUAD $0xcccccccccccccccc
 	QUAD $0xcccccccccccccccc
 	QUAD $0xcccccccccccccccc
@@ -611,20 +612,21 @@ TEXT ·avx512UnpackNibbles(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0x0101010101010101
 	RET
 
-// func avx512UnpackInterleaved(dst unsafe.Pointer, words unsafe.Pointer, scale unsafe.Pointer, zero unsafe.Pointer, n int64)
-TEXT ·avx512UnpackInterleaved(SB), NOSPLIT|NOFRAME, $0-40
+// func avx512UnpackInterleaved(dst unsafe.Pointer, words unsafe.Pointer, scale unsafe.Pointer, zero unsafe.Pointer, n int64, ahead int64)
+TEXT ·avx512UnpackInterleaved(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ dst+0(FP), R12
 	MOVQ words+8(FP), R13
 	MOVQ scale+16(FP), R14
 	MOVQ zero+24(FP), R15
 	MOVQ n+32(FP), DI
+	MOVQ ahead+40(FP), SI
 	PCALIGN $64
-	QUAD $0x0000988e0fff8548
-	QUAD $0x21487df262c03100
-	QUAD $0x7df2620000058b05
-	QUAD $0x62000005710d2148
-	QUAD $0x00055b1558487df2
-	QUAD $0x00000000801f0f00
+	QUAD $0x854800354c180f41
+	QUAD $0x31000000928e0fff
+	QUAD $0x850521487df262c0
+	QUAD $0x21487df262000005
+	QUAD $0x7df2620000056b0d
+	QUAD $0x9000000555155848
 	QUAD $0x930f10ff8348c931
 	QUAD $0xffca81daf7ca89c1
 	QUAD $0x48c1fec900000000

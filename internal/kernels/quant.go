@@ -47,11 +47,12 @@ type unpacker interface {
 	e4m3(dst []float32, src []byte, scale float32)
 	// mxfp4 unpacks whole blocks: len(scales) of them.
 	mxfp4(dst []float32, src, scales []byte)
-	// nibbles: dst[i] = (bits shift to shift+3 of word i - zero[i]) · scale[i].
-	nibbles(dst []float32, words []byte, shift int, scale, zero []float32)
+	// nibbles: dst[i] = (bits shift to shift+3 of word i - zero[i]) · scale[i]. The words
+	// that lie ahead bytes further on come next.
+	nibbles(dst []float32, words []byte, shift int, scale, zero []float32, ahead int)
 	// interleaved: dst[i] = (nibble of NibbleColumns i - zero[i]) · scale[i], in whole
 	// words.
-	interleaved(dst []float32, words []byte, scale, zero []float32)
+	interleaved(dst []float32, words []byte, scale, zero []float32, ahead int)
 	// dots reports whether the variant has dot for a packing.
 	dots(p *Packed) bool
 	// dot sets y[i] to the product of x and row + i·step, of which all have the same
@@ -61,6 +62,10 @@ type unpacker interface {
 
 // groupColumns is how many columns' scales are decoded at a time, a multiple of 8.
 const groupColumns = 128
+
+// aheadRows is how many rows further on nibbles are fetched: those of one range of columns
+// are too far apart for the processor to see that more is coming.
+const aheadRows = 32
 
 // UnpackScratch is the length of the scratch of [Set.Unpack].
 const UnpackScratch = 3 * (groupColumns + 8)
@@ -161,15 +166,19 @@ func (p *Packed) unpackNibbles(ops ops, dst Floats, row, col, rows, cols int, sc
 		out := dst.V[(r-row)*dst.Stride:][:cols]
 		if p.Packing == NibbleRows {
 			words := p.Codes[4*(r/8*p.Width+col):][:4*cols]
-			ops.nibbles(out, words, r%8*4, scale[head:][:cols], zero[head:][:cols])
+			ahead := 0 // the words of eight rows are brought once
+			if r%8 == 0 {
+				ahead = aheadRows / 2 * p.Width
+			}
+			ops.nibbles(out, words, r%8*4, scale[head:][:cols], zero[head:][:cols], ahead)
 			continue
 		}
 		words := p.Codes[(r*p.Width+col-head)/2:][:n/2]
 		if n == cols {
-			ops.interleaved(out, words, scale, zero)
+			ops.interleaved(out, words, scale, zero, aheadRows/2*p.Width)
 			continue
 		}
-		ops.interleaved(whole, words, scale, zero)
+		ops.interleaved(whole, words, scale, zero, aheadRows/2*p.Width)
 		copy(out, whole[head:])
 	}
 }
@@ -266,14 +275,14 @@ func mxfp4Go(dst []float32, src, scales []byte) {
 	}
 }
 
-func (goOps) nibbles(dst []float32, words []byte, shift int, scale, zero []float32) {
+func (goOps) nibbles(dst []float32, words []byte, shift int, scale, zero []float32, _ int) {
 	for i := range dst {
 		code := binary.LittleEndian.Uint32(words[4*i:]) >> shift & 15
 		dst[i] = (float32(code) - zero[i]) * scale[i]
 	}
 }
 
-func (goOps) interleaved(dst []float32, words []byte, scale, zero []float32) {
+func (goOps) interleaved(dst []float32, words []byte, scale, zero []float32, _ int) {
 	for i := range dst {
 		code := binary.LittleEndian.Uint32(words[i/8*4:]) >> interleave(i) & 15
 		dst[i] = (float32(code) - zero[i]) * scale[i]

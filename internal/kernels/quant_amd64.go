@@ -33,20 +33,20 @@ func (a *asm) mxfp4(dst []float32, src, scales []byte) {
 }
 
 //go:noinline
-func (a *asm) nibbles(dst []float32, words []byte, shift int, scale, zero []float32) {
+func (a *asm) nibbles(dst []float32, words []byte, shift int, scale, zero []float32, ahead int) {
 	if a.wide {
-		avx512UnpackNibbles(ptr(dst), bytePtr(words), int64(shift), ptr(scale), ptr(zero), int64(len(dst)))
+		avx512UnpackNibbles(ptr(dst), bytePtr(words), int64(shift), ptr(scale), ptr(zero), int64(len(dst)), int64(ahead))
 	} else {
-		avx2UnpackNibbles(ptr(dst), bytePtr(words), int64(shift), ptr(scale), ptr(zero), int64(len(dst)))
+		avx2UnpackNibbles(ptr(dst), bytePtr(words), int64(shift), ptr(scale), ptr(zero), int64(len(dst)), int64(ahead))
 	}
 }
 
 //go:noinline
-func (a *asm) interleaved(dst []float32, words []byte, scale, zero []float32) {
+func (a *asm) interleaved(dst []float32, words []byte, scale, zero []float32, ahead int) {
 	if a.wide {
-		avx512UnpackInterleaved(ptr(dst), bytePtr(words), ptr(scale), ptr(zero), int64(len(dst)))
+		avx512UnpackInterleaved(ptr(dst), bytePtr(words), ptr(scale), ptr(zero), int64(len(dst)), int64(ahead))
 	} else {
-		avx2UnpackInterleaved(ptr(dst), bytePtr(words), ptr(scale), ptr(zero), int64(len(dst)))
+		avx2UnpackInterleaved(ptr(dst), bytePtr(words), ptr(scale), ptr(zero), int64(len(dst)), int64(ahead))
 	}
 }
 

@@ -62,9 +62,11 @@ INLINE __m256 scaled(__m256i codes, __m256 zero, __m256 scale) {
   return _mm256_mul_ps(_mm256_sub_ps(q, zero), scale);
 }
 
-KERNEL avx2UnpackNibbles(uint8_t *dst, const uint8_t *words, int64_t shift, const uint8_t *scale, const uint8_t *zero, int64_t n) {
+// ahead is where the words are that come next, in bytes.
+KERNEL avx2UnpackNibbles(uint8_t *dst, const uint8_t *words, int64_t shift, const uint8_t *scale, const uint8_t *zero, int64_t n, int64_t ahead) {
   const __m128i down = _mm_cvtsi64_si128(shift);
   ROLLED for (; n >= 8; n -= 8) {
+    _mm_prefetch(words + ahead, _MM_HINT_T0);
     __m256i codes = _mm256_srl_epi32(_mm256_loadu_si256((const __m256i *)words), down);
     _mm256_storeu_ps((float *)dst, scaled(codes, _mm256_loadu_ps((const float *)zero), _mm256_loadu_ps((const float *)scale)));
     dst += 32, words += 32, scale += 32, zero += 32;
@@ -76,8 +78,9 @@ KERNEL avx2UnpackNibbles(uint8_t *dst, const uint8_t *words, int64_t shift, cons
   }
 }
 
-// n is a multiple of 8.
-KERNEL avx2UnpackInterleaved(uint8_t *dst, const uint8_t *words, const uint8_t *scale, const uint8_t *zero, int64_t n) {
+// n is a multiple of 8. ahead is where the words are that come next, in bytes.
+KERNEL avx2UnpackInterleaved(uint8_t *dst, const uint8_t *words, const uint8_t *scale, const uint8_t *zero, int64_t n, int64_t ahead) {
+  _mm_prefetch(words + ahead, _MM_HINT_T0);
   const __m256i down = _mm256_setr_epi32(0, 16, 4, 20, 8, 24, 12, 28);
   ROLLED for (; n > 0; n -= 8) {
     __m256i codes = _mm256_srlv_epi32(_mm256_set1_epi32(*(const int *)words), down);

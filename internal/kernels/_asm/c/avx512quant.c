@@ -56,18 +56,21 @@ INLINE __m512 scaled(__m512i codes, __m512 zero, __m512 scale) {
   return _mm512_mul_ps(_mm512_sub_ps(q, zero), scale);
 }
 
-KERNEL avx512UnpackNibbles(uint8_t *dst, const uint8_t *words, int64_t shift, const uint8_t *scale, const uint8_t *zero, int64_t n) {
+// ahead is where the words are that come next, in bytes.
+KERNEL avx512UnpackNibbles(uint8_t *dst, const uint8_t *words, int64_t shift, const uint8_t *scale, const uint8_t *zero, int64_t n, int64_t ahead) {
   const __m128i down = _mm_cvtsi64_si128(shift);
   ROLLED for (; n > 0; n -= 16) {
     const __mmask16 m = n >= 16 ? 0xffff : low(n);
+    _mm_prefetch(words + ahead, _MM_HINT_T0);
     __m512i codes = _mm512_srl_epi32(_mm512_maskz_loadu_epi32(m, words), down);
     _mm512_mask_storeu_ps(dst, m, scaled(codes, _mm512_maskz_loadu_ps(m, zero), _mm512_maskz_loadu_ps(m, scale)));
     dst += 64, words += 64, scale += 64, zero += 64;
   }
 }
 
-// n is a multiple of 8.
-KERNEL avx512UnpackInterleaved(uint8_t *dst, const uint8_t *words, const uint8_t *scale, const uint8_t *zero, int64_t n) {
+// n is a multiple of 8. ahead is where the words are that come next, in bytes.
+KERNEL avx512UnpackInterleaved(uint8_t *dst, const uint8_t *words, const uint8_t *scale, const uint8_t *zero, int64_t n, int64_t ahead) {
+  _mm_prefetch(words + ahead, _MM_HINT_T0);
   const __m512i down = _mm512_setr_epi32(0, 16, 4, 20, 8, 24, 12, 28, 0, 16, 4, 20, 8, 24, 12, 28);
   const __m512i spread = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
   ROLLED for (; n > 0; n -= 16) {
