@@ -47,6 +47,15 @@ func TestStaysInside(t *testing.T) {
 				set.AddLanes(guardedFloats(t, set.Lanes*n), y[:rows], w, n)
 				set.Widen(x[:n], w.Data, f)
 			}
+			for _, p := range []Packing{Q8, Q4} {
+				packed := &Packed{Packing: p, Codes: guarded(t, rows*((n+1)/2)*p.BlockBytes()), Width: (n + 1) / 2 * 32, Rows: 1, Columns: 32}
+				x, y := guardedFloats(t, packed.Width), guardedFloats(t, rows)
+				set.Unpack(Floats{x, packed.Width}, packed, rows-1, 0, 1, packed.Width, nil)
+				if set.DotsPacked(packed, 0) {
+					set.DotPacked(y, packed, 0, 1, x, nil)
+				}
+				set.PackBlocks(p, packed.Codes, x)
+			}
 			a, b, c := guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n)
 			set.Gate(a, b, c, 1, 0)
 			set.Gate(a, b, nil, 1, 2)

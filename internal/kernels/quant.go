@@ -22,6 +22,9 @@ const (
 	// NibbleColumns has 8 columns in a word: bits 4i hold column 0, 2, 4, 6, 1, 3, 5, 7.
 	// So have the zeros.
 	NibbleColumns
+	// Q8 and Q4 have scales among the codes: see BlockColumns.
+	Q8
+	Q4
 )
 
 // Packed is a quantised matrix as it is stored, from its first element on. No alignment
@@ -43,6 +46,7 @@ type Packed struct {
 
 // unpacker is what a variant implements for [Set.Unpack]. Bounds have been checked.
 type unpacker interface {
+	blocker
 	// e4m3: dst[i] = src[i] · scale.
 	e4m3(dst []float32, src []byte, scale float32)
 	// mxfp4 unpacks whole blocks: len(scales) of them.
@@ -87,6 +91,10 @@ func (s *Set) Unpack(dst Floats, p *Packed, row, col, rows, cols int, scratch []
 		for r := range rows {
 			p.unpackMXFP4(s.ops, dst.V[r*dst.Stride:][:cols], row+r, col)
 		}
+	case Q8, Q4:
+		for r := range rows {
+			p.unpackRow(s.ops, dst.V[r*dst.Stride:][:cols], row+r, col)
+		}
 	default:
 		for begin := 0; begin < cols; begin += groupColumns {
 			part := Floats{V: dst.V[begin:], Stride: dst.Stride}
@@ -103,6 +111,10 @@ func (s *Set) DotsPacked(p *Packed, col int) bool { return col == 0 && s.ops.dot
 // of p. scratch is [Packed.DotScratch] long.
 func (s *Set) DotPacked(y []float32, p *Packed, row, step int, x, scratch []float32) {
 	if len(y) == 0 || len(x) == 0 {
+		return
+	}
+	if p.Packing.BlockBytes() > 0 {
+		p.dotRows(s.ops, y, row, step, x)
 		return
 	}
 	if p.Packing != E4M3 {

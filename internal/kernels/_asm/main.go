@@ -35,8 +35,10 @@ var sources = []struct {
 }{
 	{"avx2", avx2},
 	{"avx2quant", avx2},
+	{"avx2blocks", avx2},
 	{"avx512", avx512},
 	{"avx512quant", avx512},
+	{"avx512blocks", avx512},
 	{"avx512bf16", append(avx512, "-mavx512bf16")},
 	{"amx", []string{"-mamx-tile", "-mamx-bf16"}},
 }

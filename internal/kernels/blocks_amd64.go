@@ -1,0 +1,83 @@
+//go:build !purego
+
+package kernels
+
+// dotRows is how many rows one call of a kernel takes.
+const dotRows = 4
+
+// The functions below are not inlined, as those of asm_amd64.go.
+
+//go:noinline
+func (a *asm) unpackBlocks(p Packing, dst []float32, blocks []byte) {
+	to, from, n := ptr(dst), bytePtr(blocks), int64(len(dst)/BlockColumns)
+	switch {
+	case a.wide && p == Q8:
+		avx512UnpackQ8(to, from, n)
+	case a.wide:
+		avx512UnpackQ4(to, from, n)
+	case p == Q8:
+		avx2UnpackQ8(to, from, n)
+	default:
+		avx2UnpackQ4(to, from, n)
+	}
+}
+
+//go:noinline
+func (a *asm) packBlocks(p Packing, dst []byte, x []float32) {
+	to, from, n := bytePtr(dst), ptr(x), int64(len(x)/BlockColumns)
+	switch {
+	case a.wide && p == Q8:
+		avx512PackQ8(to, from, n)
+	case a.wide:
+		avx512PackQ4(to, from, n)
+	case p == Q8:
+		avx2PackQ8(to, from, n)
+	default:
+		avx2PackQ4(to, from, n)
+	}
+}
+
+func (a *asm) dotBlocks(p Packing, y []float32, blocks []byte, stride int, x []float32) {
+	for len(y) > 0 {
+		n := dotRows
+		if len(y) >= dotRows {
+			a.dotFour(p, y, blocks, stride, x)
+		} else {
+			n = 1
+			a.dotOne(p, y, blocks, x)
+		}
+		if y = y[n:]; len(y) > 0 {
+			blocks = blocks[n*stride:]
+		}
+	}
+}
+
+//go:noinline
+func (a *asm) dotFour(p Packing, y []float32, blocks []byte, stride int, x []float32) {
+	w, in, out, n := bytePtr(blocks), ptr(x), ptr(y), int64(len(x)/BlockColumns)
+	switch {
+	case a.wide && p == Q8:
+		avx512DotQ84(w, int64(stride), in, out, n)
+	case a.wide:
+		avx512DotQ44(w, int64(stride), in, out, n)
+	case p == Q8:
+		avx2DotQ84(w, int64(stride), in, out, n)
+	default:
+		avx2DotQ44(w, int64(stride), in, out, n)
+	}
+}
+
+//go:noinline
+func (a *asm) dotOne(p Packing, y []float32, blocks []byte, x []float32) {
+	w, in, out, n := bytePtr(blocks), ptr(x), ptr(y), int64(len(x)/BlockColumns)
+	switch {
+	case a.wide && p == Q8:
+		avx512DotQ81(w, 0, in, out, n)
+	case a.wide:
+		avx512DotQ41(w, 0, in, out, n)
+	case p == Q8:
+		avx2DotQ81(w, 0, in, out, n)
+	default:
+		avx2DotQ41(w, 0, in, out, n)
+	}
+}
