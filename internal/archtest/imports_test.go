@@ -47,6 +47,7 @@ var allowed = map[string][]string{
 	"train/rng":                  {}, // apart from data: tensors start their weights and drop by it too
 	"train/data":                 {"train/rng"},
 	"train/optim":                {},
+	"train/tensor":               {"internal/kernels"},
 	"scripts/supported":          {"meta"}, // writes README's table
 	"scripts/benchtokenizers":    {"internal/tokenizer"},
 }

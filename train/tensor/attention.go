@@ -1,0 +1,170 @@
+package tensor
+
+import (
+	"math"
+
+	"github.com/heftai/heft/internal/kernels"
+)
+
+// AttentionOptions of [Tape.Attention].
+type AttentionOptions struct {
+	// Scale multiplies the products of queries and keys; 0 stands for 1/√width.
+	Scale float64
+	// Causal lets a place see itself and those before it only.
+	Causal bool
+	// Window, if positive, is how many places a causal place sees, itself included.
+	Window int
+}
+
+// Attention is softmax(q·kᵀ·scale)·v, head by head. q is [batch, length, heads, width],
+// k and v are [batch, length, groups, width] with heads a multiple of groups; neighbouring
+// heads share a group. Probabilities are not kept: Backward computes them again.
+func (tp *Tape) Attention(q, k, v *Tensor, o AttentionOptions) *Tensor {
+	if !tp.ready("attention", q, k, v) {
+		return tp.void()
+	}
+	if q.dims() != 4 || !k.is(v.shape...) || k.dims() != 4 || k.shape[2] == 0 || q.last() == 0 || q.shape[2]%k.shape[2] != 0 ||
+		!k.is(q.shape[0], q.shape[1], k.shape[2], q.shape[3]) {
+		return tp.fail("attention: q has shape %v, k %v, v %v: want [batch length heads width] and [batch length groups width]", q, k, v)
+	}
+	if o.Window > 0 && !o.Causal {
+		return tp.fail("attention: a window of %d for q of shape %v that is not causal", o.Window, q)
+	}
+	a := &attention{tp: tp, o: o, q: q, k: k, v: v, length: q.shape[1], heads: q.shape[2], groups: k.shape[2], width: q.shape[3]}
+	a.scale = float32(o.Scale)
+	if o.Scale == 0 {
+		a.scale = float32(1 / math.Sqrt(float64(a.width)))
+	}
+	a.out = tp.result(q.shape, q, k, v)
+	a.lse = make([]float32, q.shape[0]*a.heads*a.length)
+	blocks := (a.length + attentionRows - 1) / attentionRows
+	tp.parallel(q.shape[0]*a.heads*blocks, func(u int) {
+		a.forward(u/blocks, u%blocks*attentionRows)
+	})
+	return tp.record(a.out, a.backward)
+}
+
+// attentionRows is how many queries are worked on at a time.
+const attentionRows = 48
+
+// attention is one call. A head is counted through the batch: batch·heads + head.
+type attention struct {
+	tp                           *Tape
+	o                            AttentionOptions
+	q, k, v, out                 *Tensor
+	length, heads, groups, width int
+	scale                        float32
+	lse                          []float32 // of each head and query
+}
+
+// reach is the keys [lo, hi) that queries [t, t+n) see among them.
+func (a *attention) reach(t, n int) (lo, hi int) {
+	if !a.o.Causal {
+		return 0, a.length
+	}
+	if a.o.Window > 0 {
+		lo = max(t-a.o.Window+1, 0)
+	}
+	return lo, t + n
+}
+
+// sees is the keys [lo, hi) that query t sees.
+func (a *attention) sees(t int) (lo, hi int) { return a.reach(t, 1) }
+
+// of views one head of a tensor [batch, length, heads, width] from place t on.
+func (a *attention) of(v []float32, heads, head, t int) kernels.Floats {
+	batch := head / heads
+	return kernels.Floats{V: v[((batch*a.length+t)*heads+head%heads)*a.width:], Stride: heads * a.width}
+}
+
+// group is the head of k and v that a head reads, counted through the batch.
+func (a *attention) group(head int) int {
+	return head/a.heads*a.groups + head%a.heads/(a.heads/a.groups)
+}
+
+// scores sets p[i][j] to the product of query t+i and key lo+j.
+func (a *attention) scores(p []float32, head, t, n, lo, hi int) {
+	keys := a.of(a.k.data, a.groups, a.group(head), lo)
+	a.tp.set.Mul(dense(p, hi-lo), stored(keys.V, keys.Stride), a.of(a.q.data, a.heads, head, t), hi-lo, n, a.width)
+}
+
+// forward computes the output of queries [t, t+attentionRows) of a head.
+func (a *attention) forward(head, t int) {
+	n := min(attentionRows, a.length-t)
+	lo, hi := a.reach(t, n)
+	span := hi - lo
+	p := make([]float32, n*span)
+	a.scores(p, head, t, n, lo, hi)
+	for i := range n {
+		row := p[i*span : (i+1)*span]
+		first, end := a.sees(t + i)
+		clear(row[:first-lo])
+		clear(row[end-lo:])
+		seen := row[first-lo : end-lo]
+		top := a.tp.set.ScaleMax(seen, a.scale)
+		sum := a.tp.set.ExpSum(seen, top)
+		scaleBy(seen, 1/sum)
+		a.lse[head*a.length+t+i] = top + float32(math.Log(float64(sum)))
+	}
+	values := a.of(a.v.data, a.groups, a.group(head), lo)
+	a.tp.set.Mix(a.of(a.out.data, a.heads, head, t), dense(p, span), 1, stored(values.V, values.Stride), span, n, a.width)
+}
+
+// backward takes the heads of one group after another, since they share the gradients
+// of k and v.
+func (a *attention) backward(grad []float32) {
+	gq, gk, gv := a.tp.gradient(a.q), a.tp.gradient(a.k), a.tp.gradient(a.v)
+	share := a.heads / a.groups
+	a.tp.parallel(a.q.shape[0]*a.groups, func(u int) {
+		scratch := make([]float32, 2*attentionRows*a.length)
+		batch, group := u/a.groups, u%a.groups
+		for h := range share {
+			head := batch*a.heads + group*share + h
+			for t := 0; t < a.length; t += attentionRows {
+				a.backRows(scratch, grad, gq, gk, gv, head, t)
+			}
+		}
+	})
+}
+
+// backRows adds the gradients of queries [t, t+attentionRows) of a head.
+func (a *attention) backRows(scratch, grad, gq, gk, gv []float32, head, t int) {
+	n := min(attentionRows, a.length-t)
+	lo, hi := a.reach(t, n)
+	span, g, set := hi-lo, a.group(head), a.tp.set
+	p, dp := scratch[:n*span], scratch[attentionRows*a.length:][:n*span]
+	dy, y := a.of(grad, a.heads, head, t), a.of(a.out.data, a.heads, head, t)
+	values := a.of(a.v.data, a.groups, g, lo)
+	a.scores(p, head, t, n, lo, hi)
+	set.Mul(dense(dp, span), stored(values.V, values.Stride), dy, span, n, a.width)
+	for i := range n {
+		first, end := a.sees(t + i)
+		row := p[i*span : (i+1)*span]
+		clear(row[:first-lo])
+		clear(row[end-lo:])
+		seen := row[first-lo : end-lo]
+		scaleBy(seen, a.scale)
+		set.ExpSum(seen, a.lse[head*a.length+t+i])
+	}
+	if gv != nil {
+		set.Mix(a.of(gv, a.groups, g, lo), kernels.Floats{V: p, Stride: 1}, span, stored(dy.V, dy.Stride), n, span, a.width)
+	}
+	for i := range n {
+		var dot float64
+		for c, d := range dy.V[i*dy.Stride : i*dy.Stride+a.width] {
+			dot += float64(d * y.V[i*y.Stride+c])
+		}
+		row, drow := p[i*span:(i+1)*span], dp[i*span:(i+1)*span]
+		for j, w := range row {
+			drow[j] = w * (drow[j] - float32(dot)) * a.scale
+		}
+	}
+	if gq != nil {
+		keys := a.of(a.k.data, a.groups, g, lo)
+		set.Mix(a.of(gq, a.heads, head, t), dense(dp, span), 1, stored(keys.V, keys.Stride), span, n, a.width)
+	}
+	if gk != nil {
+		queries := a.of(a.q.data, a.heads, head, t)
+		set.Mix(a.of(gk, a.groups, g, lo), kernels.Floats{V: dp, Stride: 1}, span, stored(queries.V, queries.Stride), n, span, a.width)
+	}
+}

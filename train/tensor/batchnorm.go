@@ -1,0 +1,133 @@
+package tensor
+
+import "math"
+
+// BatchNorm is the state of a batch norm: running moments of each channel. It belongs to
+// the goroutine of the tape that uses it.
+type BatchNorm struct {
+	// Mean and Var are the running moments. A pass in training moves them by Momentum.
+	Mean, Var []float32
+	Momentum  float64
+	Eps       float64
+	// Training takes the moments of the batch, and moves the running ones; else the
+	// running ones are used as they are.
+	Training bool
+}
+
+// NewBatchNorm is the state that torch begins with: mean 0, variance 1, momentum 0.1,
+// eps 1e-5, in training.
+func NewBatchNorm(channels int) *BatchNorm {
+	s := &BatchNorm{Mean: make([]float32, max(channels, 0)), Var: make([]float32, max(channels, 0)), Momentum: 0.1, Eps: 1e-5, Training: true}
+	fill(s.Var, 1)
+	return s
+}
+
+// BatchNorm2D normalises each channel of x [batch, channels, height, width], then scales
+// by weight and adds bias, both [channels]. In training the running variance moves
+// towards the unbiased variance of the batch.
+func (tp *Tape) BatchNorm2D(x, weight, bias *Tensor, s *BatchNorm) *Tensor {
+	if !tp.ready("batchnorm2d", x, weight, bias) {
+		return tp.void()
+	}
+	if x.dims() != 4 || !weight.is(x.shape[1]) || !bias.is(x.shape[1]) || s == nil || len(s.Mean) != x.shape[1] || len(s.Var) != x.shape[1] {
+		return tp.fail("batchnorm2d: x has shape %v, weight %v, bias %v: want [batch channels height width], [channels], [channels], and a state of as many channels",
+			x, weight, bias)
+	}
+	c := &channels{tp: tp, x: x, weight: weight, bias: bias, training: s.Training, n: x.shape[0] * x.shape[2] * x.shape[3],
+		mean: make([]float64, x.shape[1]), scale: make([]float64, x.shape[1])}
+	if s.Training && c.n < 2 {
+		return tp.fail("batchnorm2d: x has shape %v: one value for a channel has no variance", x)
+	}
+	c.out = tp.result(x.shape, x, weight, bias)
+	tp.parallel(x.shape[1], func(ch int) { c.forward(ch, s) })
+	return tp.record(c.out, c.backward)
+}
+
+// channels is one call.
+type channels struct {
+	tp                   *Tape
+	x, weight, bias, out *Tensor
+	training             bool
+	n                    int       // values of a channel
+	mean, scale          []float64 // scale: the reciprocal deviation
+}
+
+// runs calls f with each contiguous run of a channel.
+func (c *channels) runs(ch int, f func(lo, hi int)) {
+	plane := c.x.shape[2] * c.x.shape[3]
+	for i := range c.x.shape[0] {
+		lo := (i*c.x.shape[1] + ch) * plane
+		f(lo, lo+plane)
+	}
+}
+
+func (c *channels) forward(ch int, s *BatchNorm) {
+	mean, variance := float64(s.Mean[ch]), float64(s.Var[ch])
+	if c.training {
+		mean, variance = c.moments(ch)
+		n := float64(c.n)
+		s.Mean[ch] = float32((1-s.Momentum)*float64(s.Mean[ch]) + s.Momentum*mean)
+		s.Var[ch] = float32((1-s.Momentum)*float64(s.Var[ch]) + s.Momentum*variance*n/(n-1))
+	}
+	c.mean[ch], c.scale[ch] = mean, 1/math.Sqrt(variance+s.Eps)
+	by := c.scale[ch] * float64(c.weight.data[ch])
+	c.runs(ch, func(lo, hi int) {
+		for i, v := range c.x.data[lo:hi] {
+			c.out.data[lo+i] = float32((float64(v)-mean)*by + float64(c.bias.data[ch]))
+		}
+	})
+}
+
+// moments is the mean and the biased variance of a channel.
+func (c *channels) moments(ch int) (mean, variance float64) {
+	c.runs(ch, func(lo, hi int) {
+		for _, v := range c.x.data[lo:hi] {
+			mean += float64(v)
+		}
+	})
+	mean /= float64(c.n)
+	c.runs(ch, func(lo, hi int) {
+		for _, v := range c.x.data[lo:hi] {
+			d := float64(v) - mean
+			variance += d * d
+		}
+	})
+	return mean, variance / float64(c.n)
+}
+
+func (c *channels) backward(grad []float32) {
+	gx, gw, gb := c.tp.gradient(c.x), c.tp.gradient(c.weight), c.tp.gradient(c.bias)
+	c.tp.parallel(c.x.shape[1], func(ch int) {
+		var sum, along float64 // of the gradient, and with the normalised values
+		mean, scale := c.mean[ch], c.scale[ch]
+		c.runs(ch, func(lo, hi int) {
+			for i, d := range grad[lo:hi] {
+				sum += float64(d)
+				along += float64(d) * (float64(c.x.data[lo+i]) - mean) * scale
+			}
+		})
+		if gw != nil {
+			gw[ch] += float32(along)
+		}
+		if gb != nil {
+			gb[ch] += float32(sum)
+		}
+		if gx == nil {
+			return
+		}
+		if by := scale * float64(c.weight.data[ch]); c.training {
+			level, slope := sum/float64(c.n), along/float64(c.n)*scale
+			c.runs(ch, func(lo, hi int) {
+				for i, d := range grad[lo:hi] {
+					gx[lo+i] += float32(by * (float64(d) - level - (float64(c.x.data[lo+i])-mean)*slope))
+				}
+			})
+		} else {
+			c.runs(ch, func(lo, hi int) {
+				for i, d := range grad[lo:hi] {
+					gx[lo+i] += float32(by * float64(d))
+				}
+			})
+		}
+	})
+}

@@ -1,0 +1,129 @@
+package tensor
+
+import (
+	"slices"
+
+	"github.com/heftai/heft/internal/kernels"
+)
+
+// headLogits bounds the logits that LinearCrossEntropy holds at a time, in elements.
+const headLogits = 4 << 20
+
+// LinearCrossEntropy is CrossEntropy of Linear(x, weight, nil): x is […, width], weight
+// [classes, width], one label for each row of x. It holds the logits of a few rows at a
+// time and computes the gradient along with the loss, so it takes a mean or a sum only.
+// It needs memory for the gradients of x and weight until Backward.
+func (tp *Tape) LinearCrossEntropy(x, weight *Tensor, labels []int, o CrossEntropyOptions) *Tensor {
+	const name = "linear_cross_entropy"
+	if !tp.ready(name, x, weight) {
+		return tp.void()
+	}
+	if x.dims() < 1 || weight.dims() != 2 || weight.shape[1] != x.last() {
+		return tp.fail("%s: x has shape %v, weight %v: want [… width] and [classes width]", name, x, weight)
+	}
+	if o.perRow() {
+		return tp.fail("%s: no reduction of x of shape %v: a mean or a sum is needed", name, x)
+	}
+	if !tp.checkLabels(name, o, labels, x.outer(), weight.shape[0]) {
+		return tp.void()
+	}
+	h := &head{tp: tp, o: o, div: o.divisor(labels), width: x.last(), classes: weight.shape[0], w: weight.data}
+	out := tp.result(nil, x, weight)
+	if out.needs && x.needs {
+		h.dx = tp.borrow(len(x.data))
+		clear(h.dx)
+	}
+	if out.needs && weight.needs {
+		h.dw = tp.borrow(len(weight.data))
+		clear(h.dw)
+	}
+	h.run(x.data, labels)
+	out.data[0] = float32(h.sum / h.div)
+	return tp.record(out, func(grad []float32) {
+		tp.addScaled(tp.gradient(x), h.dx, grad[0])
+		tp.addScaled(tp.gradient(weight), h.dw, grad[0])
+		tp.giveBack(h.dx)
+		tp.giveBack(h.dw)
+	})
+}
+
+// head is one pass over the rows of a language model's last layer.
+type head struct {
+	tp             *Tape
+	o              CrossEntropyOptions
+	div, sum       float64
+	width, classes int
+	w, dx, dw      []float32
+}
+
+// run takes the rows that have a label, some at a time.
+func (h *head) run(x []float32, labels []int) {
+	rows := make([]int, 0, len(labels))
+	for r, l := range labels {
+		if l != h.o.ignore() {
+			rows = append(rows, r)
+		}
+	}
+	step := min(max(headLogits/max(h.classes, 1), 32), max(len(rows), 1))
+	logits := h.tp.borrow(step * h.classes)
+	part, back := h.tp.borrow(step*h.width), h.tp.borrow(step*h.width)
+	for some := range slices.Chunk(rows, step) {
+		for i, r := range some {
+			copy(part[i*h.width:(i+1)*h.width], x[r*h.width:])
+		}
+		h.chunk(logits, part, back, some, labels)
+	}
+	h.tp.giveBack(logits)
+	h.tp.giveBack(part)
+	h.tp.giveBack(back)
+}
+
+// chunk adds the loss of some rows, gathered in x, and their gradients.
+func (h *head) chunk(logits, x, back []float32, rows, labels []int) {
+	n, tp := len(rows), h.tp
+	losses := make([]float32, n)
+	tp.mulRows(dense(logits, h.classes), dense(x, h.width), stored(h.w, h.width), n, h.classes, h.width)
+	tp.rows(n, h.classes, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			row := logits[i*h.classes : (i+1)*h.classes]
+			var lse float32
+			losses[i], lse = tp.rowLoss(row, labels[rows[i]], h.o)
+			if h.dx != nil || h.dw != nil {
+				h.differentiate(row, lse, labels[rows[i]])
+			}
+		}
+	})
+	for _, v := range losses {
+		h.sum += float64(v)
+	}
+	if h.dx != nil {
+		clear(back)
+		tp.mixRows(dense(back, h.width), dense(logits, h.classes), 1, stored(h.w, h.width), h.classes, n, h.width)
+		for i, r := range rows {
+			copy(h.dx[r*h.width:(r+1)*h.width], back[i*h.width:])
+		}
+	}
+	if h.dw != nil {
+		tp.mixRows(dense(h.dw, h.width), kernels.Floats{V: logits, Stride: 1}, h.classes, stored(x, h.width), n, h.classes, h.width)
+	}
+}
+
+// differentiate replaces logits by the gradient of the loss for them.
+func (h *head) differentiate(row []float32, lse float32, label int) {
+	h.tp.set.ExpSum(row, lse)
+	up := 1 / h.div
+	spread, by := float32(up*h.o.Smoothing/float64(len(row))), float32(up)
+	for i, p := range row {
+		row[i] = p*by - spread
+	}
+	row[label] -= float32(up * (1 - h.o.Smoothing))
+}
+
+// addScaled is dst += src·by; nil dst wants nothing.
+func (tp *Tape) addScaled(dst, src []float32, by float32) {
+	tp.ranges(len(dst), func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			dst[i] += src[i] * by
+		}
+	})
+}

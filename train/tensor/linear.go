@@ -1,0 +1,177 @@
+package tensor
+
+import (
+	"slices"
+
+	"github.com/heftai/heft/internal/kernels"
+)
+
+// Linear is x·weightᵀ + bias over the last dimension: x is […, in], weight [out, in],
+// bias [out] or nil, the result […, out].
+func (tp *Tape) Linear(x, weight, bias *Tensor) *Tensor {
+	if !tp.ready("linear", x, weight) || bias != nil && !tp.ready("linear", bias) {
+		return tp.void()
+	}
+	if x.dims() < 1 || weight.dims() != 2 || weight.shape[1] != x.last() {
+		return tp.fail("linear: x has shape %v, weight %v: want [… in] and [out in]", x, weight)
+	}
+	if bias != nil && !bias.is(weight.shape[0]) {
+		return tp.fail("linear: weight has shape %v, bias %v: want [out in] and [out]", weight, bias)
+	}
+	rows, n, m := x.outer(), x.last(), weight.shape[0]
+	out := tp.result(append(slices.Clone(x.shape[:x.dims()-1]), m), x, weight, bias)
+	tp.mulRows(dense(out.data, m), dense(x.data, n), stored(weight.data, n), rows, m, n)
+	tp.addRow(out.data, bias)
+	return tp.record(out, func(grad []float32) {
+		if g := tp.gradient(x); g != nil {
+			tp.mixRows(dense(g, n), dense(grad, m), 1, stored(weight.data, n), m, rows, n)
+		}
+		if g := tp.gradient(weight); g != nil {
+			tp.mixRows(dense(g, n), kernels.Floats{V: grad, Stride: 1}, m, stored(x.data, n), rows, m, n)
+		}
+		tp.sumRows(tp.gradient(bias), grad)
+	})
+}
+
+// Conv1D is Linear with the weight stored transposed, [in, out], as GPT-2 has it.
+func (tp *Tape) Conv1D(x, weight, bias *Tensor) *Tensor {
+	if !tp.ready("conv1d", x, weight) || bias != nil && !tp.ready("conv1d", bias) {
+		return tp.void()
+	}
+	if x.dims() < 1 || weight.dims() != 2 || weight.shape[0] != x.last() {
+		return tp.fail("conv1d: x has shape %v, weight %v: want [… in] and [in out]", x, weight)
+	}
+	if bias != nil && !bias.is(weight.shape[1]) {
+		return tp.fail("conv1d: weight has shape %v, bias %v: want [in out] and [out]", weight, bias)
+	}
+	rows, n, m := x.outer(), x.last(), weight.shape[1]
+	out := tp.result(append(slices.Clone(x.shape[:x.dims()-1]), m), x, weight, bias)
+	tp.mixRows(dense(out.data, m), dense(x.data, n), 1, stored(weight.data, m), n, rows, m)
+	tp.addRow(out.data, bias)
+	return tp.record(out, func(grad []float32) {
+		tp.mulInto(tp.gradient(x), dense(grad, m), stored(weight.data, m), rows, n, m)
+		if g := tp.gradient(weight); g != nil {
+			tp.mixRows(dense(g, m), kernels.Floats{V: x.data, Stride: 1}, n, stored(grad, m), rows, n, m)
+		}
+		tp.sumRows(tp.gradient(bias), grad)
+	})
+}
+
+// MatMul is the product over the last two dimensions: a is […, n, k], b […, k, m]. Of
+// the leading dimensions, which stand for a batch, b may have none or the same as a.
+func (tp *Tape) MatMul(a, b *Tensor) *Tensor {
+	if !tp.ready("matmul", a, b) {
+		return tp.void()
+	}
+	da, db := a.dims(), b.dims()
+	if da < 2 || db < 2 || a.last() != b.shape[db-2] || db > 2 && !slices.Equal(a.shape[:da-2], b.shape[:db-2]) {
+		return tp.fail("matmul: a has shape %v, b %v: want [… n k] and [… k m] or [k m]", a, b)
+	}
+	n, k, m := a.shape[da-2], a.shape[da-1], b.last()
+	batch := count(a.shape[:da-2])
+	if db == 2 { // one product with more rows
+		n, batch = n*batch, 1
+	}
+	out := tp.result(append(slices.Clone(a.shape[:da-1]), m), a, b)
+	for i := range batch {
+		x, w, y := a.data[i*n*k:], b.data[i*k*m:], out.data[i*n*m:]
+		tp.mixRows(dense(y, m), dense(x, k), 1, stored(w, m), k, n, m)
+	}
+	return tp.record(out, func(grad []float32) {
+		ga, gb := tp.gradient(a), tp.gradient(b)
+		for i := range batch {
+			x, w, gy := a.data[i*n*k:(i+1)*n*k], b.data[i*k*m:(i+1)*k*m], grad[i*n*m:(i+1)*n*m]
+			if ga != nil {
+				tp.mulInto(ga[i*n*k:(i+1)*n*k], dense(gy, m), stored(w, m), n, k, m)
+			}
+			if gb != nil {
+				tp.mixRows(dense(gb[i*k*m:], m), kernels.Floats{V: x, Stride: 1}, k, stored(gy, m), n, k, m)
+			}
+		}
+	})
+}
+
+func dense(v []float32, width int) kernels.Floats { return kernels.Floats{V: v, Stride: width} }
+
+// mulInto adds to dst what mulRows sets; nil dst wants nothing.
+func (tp *Tape) mulInto(dst []float32, x kernels.Floats, w kernels.Weights, tokens, rows, n int) {
+	if dst == nil {
+		return
+	}
+	buf := tp.borrow(tokens * rows)
+	tp.mulRows(dense(buf, rows), x, w, tokens, rows, n)
+	tp.add(dst, buf)
+	tp.giveBack(buf)
+}
+
+// addRow adds a bias, if there is one, to each row.
+func (tp *Tape) addRow(y []float32, bias *Tensor) {
+	if bias == nil {
+		return
+	}
+	n := len(bias.data)
+	tp.rows(len(y)/max(n, 1), n, func(lo, hi int) {
+		for r := lo; r < hi; r++ {
+			addTo(y[r*n:(r+1)*n], bias.data)
+		}
+	})
+}
+
+// sumRows adds each row of y to dst; nil dst wants nothing.
+func (tp *Tape) sumRows(dst, y []float32) {
+	const columns = 256
+	n := len(dst)
+	tp.parallel((n+columns-1)/columns, func(u int) {
+		lo, hi := u*columns, min((u+1)*columns, n)
+		sum := make([]float32, hi-lo)
+		for r := 0; r < len(y); r += n {
+			addTo(sum, y[r+lo:r+hi])
+		}
+		addTo(dst[lo:hi], sum)
+	})
+}
+
+// Embedding is the rows of weight [rows, width] that ids name, under shape (none: one
+// dimension) and width.
+func (tp *Tape) Embedding(weight *Tensor, ids []int, shape ...int) *Tensor {
+	return tp.embedding(weight, ids, -1, shape)
+}
+
+// EmbeddingPadded is Embedding where the row padding gets no gradient.
+func (tp *Tape) EmbeddingPadded(weight *Tensor, ids []int, padding int, shape ...int) *Tensor {
+	if padding < 0 {
+		padding += weight.outer()
+	}
+	return tp.embedding(weight, ids, padding, shape)
+}
+
+func (tp *Tape) embedding(weight *Tensor, ids []int, padding int, shape []int) *Tensor {
+	if !tp.ready("embedding", weight) {
+		return tp.void()
+	}
+	if len(shape) == 0 {
+		shape = []int{len(ids)}
+	}
+	if weight.dims() != 2 || !sized(shape, len(ids)) {
+		return tp.fail("embedding: weight has shape %v, %d ids the shape %v", weight, len(ids), shape)
+	}
+	rows, n := weight.shape[0], weight.shape[1]
+	for i, id := range ids {
+		if id < 0 || id >= rows {
+			return tp.fail("embedding: id %d at position %d, weight has shape %v", id, i, weight)
+		}
+	}
+	out := tp.result(append(slices.Clone(shape), n), weight)
+	for i, id := range ids {
+		copy(out.data[i*n:(i+1)*n], weight.data[id*n:])
+	}
+	ids = slices.Clone(ids)
+	return tp.record(out, func(grad []float32) {
+		g := tp.gradient(weight)
+		for i, id := range ids {
+			if id != padding {
+				addTo(g[id*n:(id+1)*n], grad[i*n:(i+1)*n])
+			}
+		}
+	})
+}

@@ -1,0 +1,130 @@
+package tensor
+
+import (
+	"unsafe"
+
+	"github.com/heftai/heft/internal/kernels"
+)
+
+// The three products of a layer are tiled here. Each element of a result is summed in
+// one order that depends on the shape of the sum alone: mulRows in the kernels' order of
+// a dot product, mixRows in ascending order.
+
+const (
+	tileTokens = 192 // rows of the result in a unit
+	tileCols   = 64  // columns of a packed panel, as wide as the kernel's tile
+	tileKeys   = 128 // terms of a panel: 32 KiB of float32, which a first-level cache holds
+	unitCols   = 8 * tileCols
+)
+
+// panel is one thread's packed operands.
+type panel struct {
+	values  [tileKeys * tileCols]float32
+	weights [tileTokens * tileKeys]float32
+}
+
+// stored views v as the kernels' stored matrix of rows of stride elements.
+func stored(v []float32, stride int) kernels.Weights {
+	w := kernels.Weights{Stride: 4 * stride, Format: kernels.Float32}
+	if len(v) > 0 {
+		w.Data = unsafe.Slice((*byte)(unsafe.Pointer(&v[0])), 4*len(v))
+	}
+	return w
+}
+
+// skip drops the first elements of a stored matrix: row r and then column c.
+func skip(w kernels.Weights, r, c int) kernels.Weights {
+	w.Data = w.Data[r*w.Stride+c*w.Format.Size():]
+	return w
+}
+
+func skipFloats(m kernels.Floats, r, c int) kernels.Floats {
+	m.V = m.V[r*m.Stride+c:]
+	return m
+}
+
+// mulRows sets y[t][r] = Σ_k x[t][k]·w[r][k].
+func (tp *Tape) mulRows(y, x kernels.Floats, w kernels.Weights, tokens, rows, n int) {
+	if tokens == 0 || rows == 0 {
+		return
+	}
+	if n == 0 { // an empty sum
+		for t := range tokens {
+			clear(y.V[t*y.Stride : t*y.Stride+rows])
+		}
+		return
+	}
+	chunk := max(min(rows, (128<<10)/max(n*w.Format.Size(), 1)), 1)
+	across, down := (rows+chunk-1)/chunk, (tokens+tileTokens-1)/tileTokens
+	tp.parallel(across*down, func(u int) {
+		r, t := u%across*chunk, u/across*tileTokens
+		tp.set.Mul(skipFloats(y, t, r), skip(w, r, 0), skipFloats(x, t, 0), min(chunk, rows-r), min(tileTokens, tokens-t), n)
+	})
+}
+
+// mixRows adds y[t][c] += Σ_j p(t, j)·v[j][c] with p(t, j) = p.V[t·p.Stride + j·step].
+func (tp *Tape) mixRows(y, p kernels.Floats, step int, v kernels.Weights, keys, tokens, cols int) {
+	if tokens == 0 || cols == 0 || keys == 0 {
+		return
+	}
+	height := min(tileTokens, (tokens+tp.threads-1)/tp.threads+5)
+	height -= height % 6 // whole tiles of the kernel
+	height = max(height, 6)
+	across, down := (cols+unitCols-1)/unitCols, (tokens+height-1)/height
+	tp.parallel(across*down, func(u int) {
+		c, t := u%across*unitCols, u/across*height
+		tp.mixUnit(skipFloats(y, t, c), skipFloats(p, t, 0), step, skip(v, 0, c), keys, min(height, tokens-t), min(unitCols, cols-c))
+	})
+}
+
+// mixUnits is mixRows on the caller's thread.
+func (tp *Tape) mixUnits(y, p kernels.Floats, step int, v kernels.Weights, keys, tokens, cols int) {
+	if cols == 0 || keys == 0 {
+		return
+	}
+	for t := 0; t < tokens; t += tileTokens {
+		tp.mixUnit(skipFloats(y, t, 0), skipFloats(p, t, 0), step, v, keys, min(tileTokens, tokens-t), cols)
+	}
+}
+
+// mixUnit is one thread's part. What is read more than once with a stride is packed:
+// strides that are powers of two fall on few lines of a cache.
+func (tp *Tape) mixUnit(y, p kernels.Floats, step int, v kernels.Weights, keys, tokens, cols int) {
+	pack := tp.panels.Get().(*panel)
+	defer tp.panels.Put(pack)
+	size := v.Format.Size()
+	for j := 0; j < keys; j += tileKeys {
+		nj := min(tileKeys, keys-j)
+		weights := kernels.Floats{V: p.V[j*step:], Stride: p.Stride}
+		if step != 1 {
+			weights = packWeights(pack.weights[:], weights, step, nj, tokens)
+		}
+		for c := 0; c < cols; c += tileCols {
+			nc := min(tileCols, cols-c)
+			tile := skip(v, j, c)
+			if v.Format == kernels.Float32 && tokens > 24 {
+				for i := range nj {
+					tp.set.Widen(pack.values[i*nc:(i+1)*nc], tile.Data[i*v.Stride:i*v.Stride+nc*size], v.Format)
+				}
+				tile = stored(pack.values[:nj*nc], nc)
+			}
+			tp.set.Mix(skipFloats(y, 0, c), weights, 1, tile, nj, tokens, nc)
+		}
+	}
+}
+
+// packWeights lays p(t, j) out by rows of t.
+func packWeights(dst []float32, p kernels.Floats, step, keys, tokens int) kernels.Floats {
+	const lines = 16 // rows of dst that are written at a time
+	for begin := 0; begin < tokens; begin += lines {
+		end := min(begin+lines, tokens)
+		for j := range keys {
+			at := j*step + begin*p.Stride
+			for t := begin; t < end; t++ {
+				dst[t*tileKeys+j] = p.V[at]
+				at += p.Stride
+			}
+		}
+	}
+	return kernels.Floats{V: dst, Stride: tileKeys}
+}

@@ -1,0 +1,185 @@
+package tensor
+
+import "slices"
+
+// Reshape is x under another shape; one dimension may be -1, which is computed.
+func (tp *Tape) Reshape(x *Tensor, shape ...int) *Tensor {
+	if !tp.ready("reshape", x) {
+		return tp.void()
+	}
+	shape = slices.Clone(shape)
+	if at := slices.Index(shape, -1); at >= 0 {
+		shape[at] = 1
+		if n := count(shape); n > 0 {
+			shape[at] = len(x.data) / n
+		}
+	}
+	if !sized(shape, len(x.data)) {
+		return tp.fail("reshape: x has shape %v, which does not fill %v", x, shape)
+	}
+	out := tp.view(x.data, shape, x)
+	return tp.record(out, func(grad []float32) { tp.hand(out, x, grad) })
+}
+
+// Transpose exchanges two dimensions, which may count from the back.
+func (tp *Tape) Transpose(x *Tensor, dim1, dim2 int) *Tensor {
+	if !tp.ready("transpose", x) {
+		return tp.void()
+	}
+	i, ok1 := x.axis(dim1)
+	j, ok2 := x.axis(dim2)
+	if !ok1 || !ok2 {
+		return tp.fail("transpose: x has shape %v: no dimensions %d and %d", x, dim1, dim2)
+	}
+	i, j = min(i, j), max(i, j)
+	shape := slices.Clone(x.shape)
+	shape[i], shape[j] = shape[j], shape[i]
+	out := tp.result(shape, x)
+	t := transposition{count(x.shape[:i]), x.shape[i], 1, 1, count(x.shape[j+1:])}
+	if i != j {
+		t.middle, t.second = count(x.shape[i+1:j]), x.shape[j]
+	}
+	t.run(func(from, to int) { copy(out.data[to:to+t.inner], x.data[from:]) })
+	return tp.record(out, func(grad []float32) {
+		g := tp.gradient(x)
+		t.run(func(from, to int) { addTo(g[from:from+t.inner], grad[to:to+t.inner]) })
+	})
+}
+
+// transposition exchanges first and second of a shape [outer first middle second inner].
+type transposition struct{ outer, first, middle, second, inner int }
+
+// run calls f with where each run of inner elements lies before and after.
+func (t transposition) run(f func(from, to int)) {
+	if t.inner == 0 {
+		return
+	}
+	for o := range t.outer {
+		for a := range t.first {
+			for m := range t.middle {
+				for b := range t.second {
+					f((((o*t.first+a)*t.middle+m)*t.second+b)*t.inner, (((o*t.second+b)*t.middle+m)*t.first+a)*t.inner)
+				}
+			}
+		}
+	}
+}
+
+// Slice is [lo, hi) of a dimension, which may count from the back.
+func (tp *Tape) Slice(x *Tensor, dim, lo, hi int) *Tensor {
+	if !tp.ready("slice", x) {
+		return tp.void()
+	}
+	d, ok := x.axis(dim)
+	if !ok || lo < 0 || hi < lo || hi > x.shape[d] {
+		return tp.fail("slice: x has shape %v: no [%d:%d] of dimension %d", x, lo, hi, dim)
+	}
+	before, n, after := x.around(d)
+	shape := slices.Clone(x.shape)
+	shape[d] = hi - lo
+	out := tp.result(shape, x)
+	width := (hi - lo) * after
+	for i := range before {
+		copy(out.data[i*width:(i+1)*width], x.data[(i*n+lo)*after:])
+	}
+	return tp.record(out, func(grad []float32) {
+		g := tp.gradient(x)
+		for i := range before {
+			addTo(g[(i*n+lo)*after:(i*n+hi)*after], grad[i*width:(i+1)*width])
+		}
+	})
+}
+
+// Concat joins tensors along a dimension; their other dimensions are equal.
+func (tp *Tape) Concat(dim int, parts ...*Tensor) *Tensor {
+	if !tp.ready("concat", parts...) {
+		return tp.void()
+	}
+	if len(parts) == 0 {
+		return tp.fail("concat: nothing to join")
+	}
+	first := parts[0]
+	d, ok := first.axis(dim)
+	if !ok {
+		return tp.fail("concat: the shape %v has no dimension %d", first, dim)
+	}
+	shape := slices.Clone(first.shape)
+	shape[d] = 0
+	for _, p := range parts {
+		if p.dims() != len(shape) || !slices.Equal(p.shape[:d], shape[:d]) || !slices.Equal(p.shape[d+1:], shape[d+1:]) {
+			return tp.fail("concat: the shapes %v and %v differ beside dimension %d", first, p, dim)
+		}
+		shape[d] += p.shape[d]
+	}
+	parts = slices.Clone(parts)
+	out := tp.result(shape, parts...)
+	before, n, after := out.around(d)
+	each := func(f func(p *Tensor, at, from, width int)) {
+		offset := 0
+		for _, p := range parts {
+			width := p.shape[d] * after
+			for i := range before {
+				f(p, i*n*after+offset, i*width, width)
+			}
+			offset += width
+		}
+	}
+	each(func(p *Tensor, at, from, width int) { copy(out.data[at:at+width], p.data[from:]) })
+	return tp.record(out, func(grad []float32) {
+		each(func(p *Tensor, at, from, width int) {
+			if g := tp.gradient(p); g != nil {
+				addTo(g[from:from+width], grad[at:at+width])
+			}
+		})
+	})
+}
+
+// Gather is the rows of x (its first dimension) that index names, in its order; a row
+// may be named often.
+func (tp *Tape) Gather(x *Tensor, index []int) *Tensor {
+	if !tp.ready("gather", x) {
+		return tp.void()
+	}
+	if x.dims() < 1 || !within(index, x.shape[0]) {
+		return tp.fail("gather: x has shape %v: an index is outside it", x)
+	}
+	_, _, n := x.around(0)
+	index = slices.Clone(index)
+	out := tp.result(append([]int{len(index)}, x.shape[1:]...), x)
+	for i, r := range index {
+		copy(out.data[i*n:(i+1)*n], x.data[r*n:])
+	}
+	return tp.record(out, func(grad []float32) {
+		g := tp.gradient(x)
+		for i, r := range index {
+			addTo(g[r*n:(r+1)*n], grad[i*n:(i+1)*n])
+		}
+	})
+}
+
+// Scatter is rows rows (the first dimension) of zeros, to which row i of x is added at
+// index[i].
+func (tp *Tape) Scatter(x *Tensor, index []int, rows int) *Tensor {
+	if !tp.ready("scatter", x) {
+		return tp.void()
+	}
+	if x.dims() < 1 || len(index) != x.shape[0] || rows < 0 || !within(index, rows) {
+		return tp.fail("scatter: x has shape %v, %d indices below %d: want one for each row", x, len(index), rows)
+	}
+	_, _, n := x.around(0)
+	index = slices.Clone(index)
+	out := tp.result(append([]int{rows}, x.shape[1:]...), x)
+	for i, r := range index {
+		addTo(out.data[r*n:(r+1)*n], x.data[i*n:(i+1)*n])
+	}
+	return tp.record(out, func(grad []float32) {
+		g := tp.gradient(x)
+		for i, r := range index {
+			addTo(g[i*n:(i+1)*n], grad[r*n:(r+1)*n])
+		}
+	})
+}
+
+func within(index []int, n int) bool {
+	return !slices.ContainsFunc(index, func(i int) bool { return i < 0 || i >= n })
+}

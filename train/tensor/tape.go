@@ -1,0 +1,266 @@
+package tensor
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/heftai/heft/internal/kernels"
+)
+
+// Options of a [Tape]. The zero value is good.
+type Options struct {
+	// Threads computes results; 0 means as many as Go runs at once.
+	Threads int
+	// Kernels is the variant of the inner loops: "go", "avx2", … The best one if empty.
+	Kernels string
+}
+
+// Tape computes tensors and records how. One tape serves any number of passes, one after
+// another.
+type Tape struct {
+	threads int
+	set     *kernels.Set
+	panels  sync.Pool // of *panel
+	err     error
+	silent  int // depth of NoGrad
+	pass    int
+	ops     []op
+	uses    map[used]*Tensor
+	spare   map[int][][]float32 // gradients to use again, by length
+}
+
+// op is one recorded operation. back reads out's gradient and adds to those of its
+// inputs.
+type op struct {
+	out  *Tensor
+	back func(grad []float32)
+}
+
+// NewTape makes an empty tape. An unknown variant of kernels is the tape's first error.
+func NewTape(o Options) *Tape {
+	tp := &Tape{threads: o.Threads, uses: map[used]*Tensor{}, spare: map[int][][]float32{}}
+	if tp.threads <= 0 {
+		tp.threads = runtime.GOMAXPROCS(0)
+	}
+	tp.panels.New = func() any { return new(panel) }
+	if tp.set, tp.err = kernels.Select(o.Kernels); tp.err != nil {
+		tp.err = fmt.Errorf("tensor: %w", tp.err)
+	}
+	return tp
+}
+
+// Err is the first error since the tape was new or reset.
+func (tp *Tape) Err() error { return tp.err }
+
+// Reset forgets what was recorded, as after a pass that is not to be differentiated, and
+// returns and clears the error. Backward does it by itself.
+func (tp *Tape) Reset() error {
+	err := tp.err
+	tp.err = nil
+	for _, o := range tp.ops {
+		tp.recycle(o.out)
+	}
+	clear(tp.ops)
+	tp.ops = tp.ops[:0]
+	clear(tp.uses)
+	tp.pass++
+	return err
+}
+
+// NoGrad runs f without recording: what it computes is constant to Backward.
+func (tp *Tape) NoGrad(f func()) {
+	tp.silent++
+	defer func() { tp.silent-- }()
+	f()
+}
+
+func (tp *Tape) recording() bool { return tp.silent == 0 }
+
+// Input puts data, which the tape keeps and does not change, under a shape; none stands
+// for a vector. It is constant to Backward: a [Parameter] is what gets a gradient.
+func (tp *Tape) Input(data []float32, shape ...int) *Tensor {
+	if tp.err != nil {
+		return tp.void()
+	}
+	if len(shape) == 0 {
+		shape = []int{len(data)}
+	}
+	if !sized(shape, len(data)) {
+		return tp.fail("input: %d numbers for the shape %v", len(data), shape)
+	}
+	return &Tensor{tape: tp, data: data, shape: slices.Clone(shape), pass: tp.pass}
+}
+
+// Scalar is a constant without dimensions.
+func (tp *Tape) Scalar(v float32) *Tensor {
+	if tp.err != nil {
+		return tp.void()
+	}
+	return &Tensor{tape: tp, data: []float32{v}, pass: tp.pass}
+}
+
+// fail records the first error and returns the empty tensor that stands for no result.
+func (tp *Tape) fail(format string, args ...any) *Tensor {
+	if tp.err == nil {
+		tp.err = fmt.Errorf("tensor: "+format, args...)
+	}
+	return tp.void()
+}
+
+func (tp *Tape) void() *Tensor { return &Tensor{tape: tp, shape: []int{0}, pass: tp.pass} }
+
+// ready reports whether an operation can run on its inputs; nil ones are refused.
+func (tp *Tape) ready(name string, ins ...*Tensor) bool {
+	if tp.err != nil {
+		return false
+	}
+	for i, t := range ins {
+		switch {
+		case t == nil:
+			tp.fail("%s: operand %d is missing", name, i+1)
+		case t.tape != tp:
+			tp.fail("%s: operand %d, %v, is of another tape", name, i+1, t)
+		case t.needs && t.pass != tp.pass:
+			tp.fail("%s: operand %d, %v, is of a pass whose record is freed", name, i+1, t)
+		default:
+			continue
+		}
+		return false
+	}
+	return true
+}
+
+// result makes the tensor of an operation, filled with zeros.
+func (tp *Tape) result(shape []int, ins ...*Tensor) *Tensor {
+	return tp.view(make([]float32, count(shape)), shape, ins...)
+}
+
+// view makes the tensor of an operation of data that is there.
+func (tp *Tape) view(data []float32, shape []int, ins ...*Tensor) *Tensor {
+	out := &Tensor{tape: tp, data: data, shape: slices.Clone(shape), pass: tp.pass}
+	for _, t := range ins {
+		out.needs = out.needs || t != nil && t.needs && tp.recording()
+	}
+	return out
+}
+
+// record keeps how out was made, if anybody wants its gradient.
+func (tp *Tape) record(out *Tensor, back func(grad []float32)) *Tensor {
+	if out.needs {
+		tp.ops = append(tp.ops, op{out, back})
+	}
+	return out
+}
+
+// Backward adds scale times the gradient of loss, a tensor of one element, to the
+// gradient of each trainable parameter that loss depends on. It frees the record, error or not.
+func (tp *Tape) Backward(loss *Tensor, scale float32) error {
+	if tp.ready("backward", loss) && loss.Len() != 1 {
+		tp.fail("backward: the loss has shape %v, want one element", loss)
+	}
+	return tp.BackwardFrom(loss, []float32{scale})
+}
+
+// Backward is [Tape.Backward] of the tape that t is on.
+func Backward(loss *Tensor, scale float32) error {
+	if loss == nil {
+		return fmt.Errorf("tensor: backward: no loss")
+	}
+	return loss.tape.Backward(loss, scale)
+}
+
+// BackwardFrom is [Tape.Backward] of any tensor, given the gradient of what depends on
+// it, element by element.
+func (tp *Tape) BackwardFrom(t *Tensor, grad []float32) error {
+	if tp.ready("backward", t) {
+		switch {
+		case !t.needs:
+			tp.fail("backward: no trainable parameter is behind the tensor of shape %v", t)
+		case len(grad) != len(t.data):
+			tp.fail("backward: a gradient of %d numbers for the shape %v", len(grad), t)
+		default:
+			addTo(tp.gradient(t), grad)
+			tp.unwind()
+		}
+	}
+	return tp.Reset()
+}
+
+// unwind runs the record in reverse.
+func (tp *Tape) unwind() {
+	for i := len(tp.ops) - 1; i >= 0 && tp.err == nil; i-- {
+		o := tp.ops[i]
+		tp.ops[i] = op{}
+		if o.out.grad != nil {
+			o.back(o.out.grad)
+			tp.recycle(o.out)
+		}
+		tp.ops = tp.ops[:i]
+	}
+}
+
+// gradient is where t's gradient adds up, or nil where nobody wants it.
+func (tp *Tape) gradient(t *Tensor) []float32 {
+	switch {
+	case t == nil || !t.needs:
+		return nil
+	case t.param != nil:
+		if t.param.grad == nil {
+			t.param.grad = make([]float32, len(t.param.data))
+		}
+		return t.param.grad
+	case t.grad == nil:
+		t.grad = tp.borrow(len(t.data))
+		clear(t.grad)
+	}
+	return t.grad
+}
+
+// hand adds an operation's gradient to an input's as it is. Where it is the input's
+// first the buffer itself moves, and the operation must not read it again.
+func (tp *Tape) hand(out, in *Tensor, grad []float32) {
+	if in.needs && in.param == nil && in.grad == nil && len(in.data) == len(grad) {
+		in.grad, out.grad = grad, nil
+		return
+	}
+	if g := tp.gradient(in); g != nil {
+		tp.add(g, grad)
+	}
+}
+
+// borrow is scratch memory of n elements, not zeroed; giveBack returns it.
+func (tp *Tape) borrow(n int) []float32 {
+	if free := tp.spare[n]; len(free) > 0 {
+		buf := free[len(free)-1]
+		tp.spare[n] = free[:len(free)-1]
+		return buf
+	}
+	return make([]float32, n)
+}
+
+func (tp *Tape) giveBack(buf []float32) {
+	if len(buf) > 0 {
+		tp.spare[len(buf)] = append(tp.spare[len(buf)], buf)
+	}
+}
+
+func (tp *Tape) recycle(t *Tensor) {
+	if t.param == nil {
+		tp.giveBack(t.grad)
+		t.grad = nil
+	}
+}
+
+// add is dst += src on all threads.
+func (tp *Tape) add(dst, src []float32) {
+	tp.ranges(len(dst), func(lo, hi int) { addTo(dst[lo:hi], src[lo:hi]) })
+}
+
+func addTo(dst, src []float32) {
+	src = src[:len(dst)]
+	for i := range dst {
+		dst[i] += src[i]
+	}
+}
