@@ -4,9 +4,9 @@
 // its methods are the operations, of the size of a layer (linear, attention, norm,
 // cross-entropy), from which losses and small models are composed. A [Parameter] is what
 // training changes; [Tape.Use] brings it onto a tape, [Tape.Backward] runs the record in
-// reverse, adds to each trainable parameter's gradient, and frees the record. Gradients add up
-// until ZeroGrad drops them, which is how accumulation works. A [Module] names
-// its parameters; a bare *Parameter is one.
+// reverse, adds to each trainable parameter's Grad, and frees the record. Gradients add up until
+// ZeroGrad drops them, which is how accumulation works. A [Module] names its parameters;
+// a bare *Parameter is one.
 //
 //	tape := tensor.NewTape(tensor.Options{})
 //	w := tensor.NewParameter([]float32{0}, 1, 1)

@@ -6,15 +6,19 @@ import (
 	"slices"
 )
 
-// Parameter is an array that training changes. Optimizers write its numbers and drop its
-// gradient between passes; a tape that is using the parameter must be done with it.
+// Parameter is an array that training changes. Optimizers write Data and set Grad to nil
+// between passes; a tape that is using the parameter must be done with it.
 type Parameter struct {
-	// Trainable is whether Backward computes a gradient. A frozen parameter costs no
-	// memory beyond its numbers.
+	// Data is the numbers, rows last. Its length never changes.
+	Data []float32
+	// Grad is the sum of the gradients since it was nil; nil until a Backward reaches
+	// the parameter.
+	Grad []float32
+	// Trainable is whether Backward computes Grad. A frozen parameter costs no memory
+	// beyond Data.
 	Trainable bool
 
-	data, grad []float32
-	shape      []int
+	shape []int
 }
 
 // NewParameter makes a trainable parameter of data, which it keeps. No shape stands for
@@ -23,24 +27,14 @@ func NewParameter(data []float32, shape ...int) *Parameter {
 	if len(shape) == 0 {
 		shape = []int{len(data)}
 	}
-	return &Parameter{data: data, Trainable: true, shape: slices.Clone(shape)}
+	return &Parameter{Data: data, Trainable: true, shape: slices.Clone(shape)}
 }
 
 // Shape is the lengths of the dimensions, outermost first.
 func (p *Parameter) Shape() []int { return slices.Clone(p.shape) }
 
-// Data is the numbers, rows last; not a copy.
-func (p *Parameter) Data() []float32 { return p.data }
-
-// Grad is the sum of the gradients since it was dropped, not a copy; nil until a
-// Backward reaches the parameter.
-func (p *Parameter) Grad() []float32 { return p.grad }
-
-// SetGrad replaces the gradient by one as long as the numbers, which p keeps, or by nil.
-func (p *Parameter) SetGrad(grad []float32) { p.grad = grad }
-
 // ZeroGrad drops the gradient: the next Backward starts it anew.
-func (p *Parameter) ZeroGrad() { p.grad = nil }
+func (p *Parameter) ZeroGrad() { p.Grad = nil }
 
 // Parameters makes a bare parameter a [Module], whose only name is empty.
 func (p *Parameter) Parameters() iter.Seq2[string, *Parameter] {
@@ -60,16 +54,16 @@ func (tp *Tape) Use(p *Parameter) *Tensor {
 		return tp.void()
 	case p == nil:
 		return tp.fail("use: no parameter")
-	case !sized(p.shape, len(p.data)):
-		return tp.fail("use: a parameter of shape %v with %d numbers", p.shape, len(p.data))
-	case p.grad != nil && len(p.grad) != len(p.data):
-		return tp.fail("use: a parameter of %d numbers with a gradient of %d", len(p.data), len(p.grad))
+	case !sized(p.shape, len(p.Data)):
+		return tp.fail("use: a parameter of shape %v with %d numbers", p.shape, len(p.Data))
+	case p.Grad != nil && len(p.Grad) != len(p.Data):
+		return tp.fail("use: a parameter of %d numbers with a gradient of %d", len(p.Data), len(p.Grad))
 	}
 	key := used{p, tp.recording() && p.Trainable}
 	if t := tp.uses[key]; t != nil {
 		return t
 	}
-	t := &Tensor{tape: tp, data: p.data, shape: slices.Clone(p.shape), param: p, needs: key.needs, pass: tp.pass}
+	t := &Tensor{tape: tp, data: p.Data, shape: slices.Clone(p.shape), param: p, needs: key.needs, pass: tp.pass}
 	tp.uses[key] = t
 	return t
 }

@@ -154,8 +154,8 @@ func (tp *Tape) record(out *Tensor, back func(grad []float32)) *Tensor {
 	return out
 }
 
-// Backward adds scale times the gradient of loss, a tensor of one element, to the
-// gradient of each trainable parameter that loss depends on. It frees the record, error or not.
+// Backward adds scale times the gradient of loss, a tensor of one element, to the Grad
+// of each trainable parameter that loss depends on. It frees the record, error or not.
 func (tp *Tape) Backward(loss *Tensor, scale float32) error {
 	if tp.ready("backward", loss) && loss.Len() != 1 {
 		tp.fail("backward: the loss has shape %v, want one element", loss)
@@ -207,10 +207,10 @@ func (tp *Tape) gradient(t *Tensor) []float32 {
 	case t == nil || !t.needs:
 		return nil
 	case t.param != nil:
-		if t.param.grad == nil {
-			t.param.grad = make([]float32, len(t.param.data))
+		if t.param.Grad == nil {
+			t.param.Grad = make([]float32, len(t.param.Data))
 		}
-		return t.param.grad
+		return t.param.Grad
 	case t.grad == nil:
 		t.grad = tp.borrow(len(t.data))
 		clear(t.grad)
