@@ -44,6 +44,7 @@ func New(o Options) http.Handler {
 	r.Get("/v1/models/*", s.Model)
 	r.Post("/v1/completions", s.Completions)
 	r.Post("/v1/chat/completions", s.ChatCompletions)
+	r.Post("/v1/embeddings", s.Embeddings)
 	r.Post("/tokenize", s.Tokenize)
 	r.Post("/detokenize", s.Detokenize)
 	return r

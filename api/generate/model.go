@@ -24,4 +24,6 @@ type Model struct {
 	SpecialTokens map[string]string
 	// Generation has the defaults of sampling; nil: none.
 	Generation *meta.GenerationConfig
+	// Pooling says how embeddings are made.
+	Pooling meta.Pooling
 }

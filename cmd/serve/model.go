@@ -137,6 +137,16 @@ func (s source) text() (t text, err error) {
 	return t, err
 }
 
+// pooling is how the model makes embeddings. Broken files are no reason not to generate.
+func (s source) pooling() meta.Pooling {
+	p, err := meta.ReadPooling(s.files)
+	if err != nil {
+		slog.Warn("no embeddings", "model", s.name, "reason", err)
+		p.Unsupported = err.Error()
+	}
+	return p
+}
+
 // warnUnexpected lists tensors that the skeleton does not use, once.
 func warnUnexpected(m *dispatch.Model) {
 	names := m.Unexpected()

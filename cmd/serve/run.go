@@ -178,6 +178,7 @@ func (c *runCmd) wire(s *service, src source, words text, plan devicemap.Plan) {
 		Models: []*generate.Model{{
 			Name: s.name, Created: src.created(), Engine: s.engine, Config: s.model.Skeleton().Config,
 			Tokenizer: words.tokenizer, Template: words.template, SpecialTokens: words.config.Special, Generation: words.generation,
+			Pooling: src.pooling(),
 		}},
 		Metrics: metrics, Status: s.model.Status, Plan: report.now, Version: version, APIKeys: keys(c.APIKey),
 	})

@@ -1,0 +1,109 @@
+package generate
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+
+	"github.com/heftai/heft/internal/engine"
+	"github.com/heftai/heft/meta"
+)
+
+// EmbedRequest is a list of prompts whose embeddings are wanted.
+type EmbedRequest struct {
+	Prompts    [][]int32
+	Param      string // what the client calls the prompts, for errors
+	Dimensions int    // of an embedding; 0: all. Fewer are the first, scaled to length 1
+}
+
+// inFlight bounds the prompts of one request that the engine has at a time.
+const inFlight = 32
+
+// poolings are the engine's names of meta's.
+var poolings = map[meta.PoolingMode]engine.Pooling{
+	meta.PoolLast: engine.PoolLast, meta.PoolFirst: engine.PoolFirst, meta.PoolMean: engine.PoolMean,
+}
+
+// Embed returns an embedding for each prompt, in their order. It ends when ctx does. Errors
+// are of type *Error, or ctx's.
+func (m *Model) Embed(ctx context.Context, r EmbedRequest) (vectors [][]float32, usage Usage, err error) {
+	if what := m.Pooling.Unsupported; what != "" {
+		return nil, usage, Invalidf("model", "The model %s makes embeddings in a way that this server does not support: %s.", m.Name, what)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // lets go of what was submitted
+	var streams []*engine.Stream
+	for i := range r.Prompts {
+		for next := len(streams); next < min(i+inFlight, len(r.Prompts)); next++ {
+			s, err := m.Engine.Submit(ctx, engine.Request{Prompt: r.Prompts[next], Embed: poolings[m.Pooling.Mode]})
+			if err != nil {
+				return nil, usage, m.embedError(ctx, err, r.Param)
+			}
+			streams = append(streams, s)
+		}
+		vector, err := embedding(ctx, streams[i])
+		if err != nil {
+			return nil, usage, m.embedError(ctx, err, r.Param)
+		}
+		if !finite(vector) {
+			return nil, usage, &Error{Kind: Internal, Message: "The model's hidden states are not finite."}
+		}
+		if r.Dimensions > len(vector) {
+			return nil, usage, Invalidf("dimensions", "Invalid value for 'dimensions': %d; the embeddings of %s have %d.", r.Dimensions, m.Name, len(vector))
+		}
+		if r.Dimensions > 0 {
+			vector = vector[:r.Dimensions]
+		}
+		if m.Pooling.Normalise || r.Dimensions > 0 {
+			normalise(vector)
+		}
+		vectors = append(vectors, vector)
+		usage.Prompt += len(r.Prompts[i])
+		usage.Cached += streams[i].Cached()
+		streams[i] = nil // it has ended
+	}
+	return vectors, usage, nil
+}
+
+func (m *Model) embedError(ctx context.Context, err error, param string) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return AsError(err, param)
+}
+
+var errNoEmbedding = errors.New("generate: the engine brought no embedding")
+
+// embedding waits for the one event of a stream.
+func embedding(ctx context.Context, s *engine.Stream) ([]float32, error) {
+	ev, err := s.Next(ctx)
+	if errors.Is(err, io.EOF) || err == nil && len(ev.Embedding) == 0 {
+		return nil, errNoEmbedding
+	}
+	return ev.Embedding, err
+}
+
+func finite(v []float32) bool {
+	for _, x := range v {
+		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// normalise scales v to length 1. What has no length stays as it is.
+func normalise(v []float32) {
+	sum := 0.0
+	for _, x := range v {
+		sum += float64(x) * float64(x)
+	}
+	if sum == 0 {
+		return
+	}
+	scale := 1 / math.Sqrt(sum)
+	for i, x := range v {
+		v[i] = float32(float64(x) * scale)
+	}
+}

@@ -1,0 +1,142 @@
+package openai
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"net/http"
+
+	"github.com/heftai/heft/api/generate"
+)
+
+const (
+	// maxInputs bounds the inputs of one request, as OpenAI does.
+	maxInputs = 2048
+	// maxDimensions is beyond the width of any model.
+	maxDimensions = 1 << 20
+)
+
+// embeddingRequest is the body of POST /v1/embeddings.
+type embeddingRequest struct {
+	generate.EmbedRequest
+	model  *generate.Model
+	base64 bool
+}
+
+// embeddings is the answer.
+type embeddings struct {
+	Object string         `json:"object"`
+	Data   []embedding    `json:"data"`
+	Model  string         `json:"model"`
+	Usage  embeddingUsage `json:"usage"`
+}
+
+type embedding struct {
+	Object string `json:"object"`
+	Index  int    `json:"index"`
+	// Embedding is a list of numbers, or a string of their bytes.
+	Embedding any `json:"embedding"`
+}
+
+type embeddingUsage struct {
+	Prompt int `json:"prompt_tokens"`
+	Total  int `json:"total_tokens"`
+}
+
+// Embeddings is POST /v1/embeddings.
+func (s *Server) Embeddings(w http.ResponseWriter, r *http.Request) {
+	answer, err := s.embed(r)
+	if err != nil {
+		respond(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, answer)
+}
+
+func (s *Server) embed(r *http.Request) (*embeddings, error) {
+	f, m, err := s.read(r)
+	if err != nil {
+		return nil, err
+	}
+	q, err := decodeEmbedding(f, m)
+	if err != nil {
+		return nil, err
+	}
+	vectors, usage, err := m.Embed(r.Context(), q.EmbedRequest)
+	if err != nil {
+		return nil, err
+	}
+	answer := &embeddings{Object: "list", Data: []embedding{}, Model: m.Name, Usage: embeddingUsage{usage.Prompt, usage.Prompt}}
+	for i, v := range vectors {
+		e := embedding{Object: "embedding", Index: i, Embedding: v}
+		if q.base64 {
+			e.Embedding = inBase64(v)
+		}
+		answer.Data = append(answer.Data, e)
+	}
+	return answer, nil
+}
+
+// inBase64 is how the official client asks for vectors: float32 in little-endian order.
+func inBase64(v []float32) string {
+	b := make([]byte, 0, 4*len(v))
+	for _, x := range v {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+	}
+	return base64.StdEncoding.EncodeToString(b)
+}
+
+func decodeEmbedding(f *fields, m *generate.Model) (*embeddingRequest, error) {
+	q := &embeddingRequest{model: m}
+	q.Param = "input"
+	format, special := "float", true
+	f.text("encoding_format", &format)
+	if q.base64 = format == "base64"; !q.base64 && format != "float" {
+		f.fail("encoding_format", "Invalid value for 'encoding_format': '%s', expected 'float' or 'base64'.", format)
+	}
+	if _, given := f.get("dimensions"); given {
+		f.integer("dimensions", &q.Dimensions, 1, maxDimensions)
+	}
+	f.boolean("add_special_tokens", &special)
+	raw, ok := f.get("input")
+	if !ok {
+		f.fail("input", "Missing required parameter: 'input'.")
+	}
+	if f.err != nil {
+		return nil, f.err
+	}
+	return q, q.decodeInput(raw, special)
+}
+
+// decodeInput reads a string, strings, ids or lists of ids.
+func (q *embeddingRequest) decodeInput(raw json.RawMessage, special bool) error {
+	texts, lists, ok := promptsOf(raw)
+	if !ok {
+		return generate.Invalidf("input", "Invalid type for 'input': expected a string, a list of strings, a list of token ids or a list of such lists.")
+	}
+	if n := len(texts) + len(lists); n == 0 || n > maxInputs {
+		return generate.Invalidf("input", "Invalid value for 'input': %d inputs, expected 1 to %d.", n, maxInputs)
+	}
+	for i, text := range texts {
+		if text == "" {
+			return generate.Invalidf("input", "Invalid value for 'input': input %d is an empty string.", i)
+		}
+		list, err := q.model.Encode(text, special)
+		if err != nil {
+			e := *generate.AsError(err, "input")
+			if e.Param == "prompt" {
+				e.Param = "input"
+			}
+			return &e
+		}
+		lists = append(lists, list)
+	}
+	for i, list := range lists {
+		if len(list) == 0 {
+			return generate.Invalidf("input", "Invalid value for 'input': input %d has no tokens.", i)
+		}
+	}
+	q.Prompts = lists
+	return nil
+}
