@@ -1,0 +1,108 @@
+package optim
+
+import (
+	"errors"
+	"math"
+	"slices"
+)
+
+// ErrNotFinite is what [ClipNorm] returns for a norm that is infinite or NaN, if asked.
+var ErrNotFinite = errors.New("optim: the norm of the gradients is not finite")
+
+// Norm is the p-norm of all gradients together; p may be infinite. Parameters without
+// a gradient are passed over.
+func Norm(params []Param, p float64) float64 {
+	var norms []float64
+	for _, x := range params {
+		if g := x.Grad(); g != nil {
+			norms = append(norms, float64(float32(norm(g, p))))
+		}
+	}
+	return float64(float32(norm(norms, p)))
+}
+
+func norm[F float32 | float64](x []F, p float64) float64 {
+	var sum float64
+	switch {
+	case math.IsInf(p, 1):
+		for _, v := range x {
+			sum = max(sum, math.Abs(float64(v)))
+		}
+		return sum
+	case math.IsInf(p, -1):
+		if len(x) == 0 {
+			return 0
+		}
+		sum = math.Inf(1)
+		for _, v := range x {
+			sum = min(sum, math.Abs(float64(v)))
+		}
+		return sum
+	case p == 0:
+		for _, v := range x {
+			if v != 0 {
+				sum++
+			}
+		}
+		return sum
+	case p == 1:
+		for _, v := range x {
+			sum += math.Abs(float64(v))
+		}
+		return sum
+	case p == 2:
+		for _, v := range x {
+			sum += float64(v) * float64(v)
+		}
+		return math.Sqrt(sum)
+	}
+	for _, v := range x {
+		sum += math.Pow(math.Abs(float64(v)), p)
+	}
+	return math.Pow(sum, 1/p)
+}
+
+// ClipNorm scales all gradients by min(1, limit/(norm+1e-6)) and returns their p-norm
+// from before. An infinite or NaN norm is applied like any other, as torch does.
+func ClipNorm(params []Param, limit, p float64) float64 {
+	n := Norm(params, p)
+	// In float32, where an infinite norm gives 0 and NaN stays NaN. Always multiplied: 1
+	// changes nothing.
+	scale := min(float32(1), float32(limit)/(float32(n)+1e-6))
+	for _, x := range params {
+		g := x.Grad()
+		for i := range g {
+			g[i] *= scale
+		}
+	}
+	return n
+}
+
+// ClipNormFinite is ClipNorm that changes nothing and returns [ErrNotFinite] where the
+// norm is infinite or NaN.
+func ClipNormFinite(params []Param, limit, p float64) (float64, error) {
+	if n := Norm(params, p); math.IsInf(n, 0) || math.IsNaN(n) {
+		return n, ErrNotFinite
+	}
+	return ClipNorm(params, limit, p), nil
+}
+
+// ClipValue bounds every gradient to ±limit. NaN stays NaN.
+func ClipValue(params []Param, limit float64) {
+	bound := float32(limit)
+	for _, x := range params {
+		g := x.Grad()
+		for i, v := range g {
+			g[i] = max(-bound, min(bound, v))
+		}
+	}
+}
+
+// All are the parameters of an optimizer's groups.
+func All(o Optimizer) []Param {
+	var all []Param
+	for _, g := range o.Groups() {
+		all = slices.Concat(all, g.Params)
+	}
+	return all
+}

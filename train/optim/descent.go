@@ -1,0 +1,289 @@
+package optim
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+)
+
+// Param is what an optimizer steps. Both slices stay the parameter's; Grad is nil while
+// there is none, and such a parameter is passed over.
+type Param interface {
+	Data() []float32
+	Grad() []float32
+	// ZeroGrad drops the gradient: Grad is nil afterwards.
+	ZeroGrad()
+}
+
+// Vector is a Param in memory.
+type Vector struct {
+	Value    []float32
+	Gradient []float32
+}
+
+func (v *Vector) Data() []float32 { return v.Value }
+func (v *Vector) Grad() []float32 { return v.Gradient }
+func (v *Vector) ZeroGrad()       { v.Gradient = nil }
+
+// Group are parameters that are stepped alike. Its numbers may be changed between
+// steps; schedulers change LR.
+type Group struct {
+	Params []Param
+	// LR is the learning rate.
+	LR float64
+	// InitialLR is what a scheduler multiplies; it is set by the first one.
+	InitialLR   float64
+	WeightDecay float64
+	// Momentum is that of SGD and RMSprop, and Adam's first beta.
+	Momentum float64
+
+	scheduled bool
+}
+
+// Optimizer is what schedulers, the scaler and the wrappers need of one.
+type Optimizer interface {
+	Groups() []*Group
+	// DefaultLR is the rate that the optimizer was made with, whatever its groups have.
+	DefaultLR() float64
+	Step() error
+	ZeroGrad()
+}
+
+// Stateful is what survives a restart.
+type Stateful interface {
+	State() State
+	LoadState(State) error
+}
+
+// State is what an optimizer remembers between steps, in the order of its groups and
+// their parameters.
+type State struct {
+	// Rule names the optimizer, as in "AdamW".
+	Rule   string
+	Groups []GroupState
+	Params []ParamState
+}
+
+// GroupState are the numbers of a Group.
+type GroupState struct {
+	LR, InitialLR, WeightDecay, Momentum float64
+	// Params is how many of State.Params are this group's.
+	Params int
+}
+
+// ParamState is what an optimizer remembers of one parameter: Slots by torch's names
+// ("exp_avg", "momentum_buffer", …), each as long as the parameter.
+type ParamState struct {
+	Step  int64
+	Slots map[string][]float32
+}
+
+// rule is the arithmetic of one kind of optimizer.
+type rule interface {
+	name() string
+	// slots are the memories that a parameter of g needs, in the order update gets them.
+	slots(g *Group) []string
+	// update returns the function that steps a run of elements, for a parameter's
+	// step-th step (from 1).
+	update(g *Group, step int64) func(w, grad []float32, slots [][]float32)
+}
+
+// starter is a rule whose memories do not start at 0.
+type starter interface{ start() float32 }
+
+type memory struct {
+	step  int64
+	slots map[string][]float32
+}
+
+// Descent is an optimizer that steps each parameter in a single pass.
+type Descent struct {
+	rule   rule
+	def    Group
+	groups []*Group
+	memory map[Param]*memory
+}
+
+var (
+	_ Optimizer = (*Descent)(nil)
+	_ Stateful  = (*Descent)(nil)
+)
+
+func newDescent(r rule, def Group, params []Param) (*Descent, error) {
+	switch {
+	case !(def.LR >= 0):
+		return nil, fmt.Errorf("optim: %s: learning rate %v", r.name(), def.LR)
+	case !(def.WeightDecay >= 0):
+		return nil, fmt.Errorf("optim: %s: weight decay %v", r.name(), def.WeightDecay)
+	case !(def.Momentum >= 0):
+		return nil, fmt.Errorf("optim: %s: momentum %v", r.name(), def.Momentum)
+	}
+	d := &Descent{rule: r, def: def, memory: map[Param]*memory{}}
+	if len(params) > 0 {
+		if err := d.AddGroup(params); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// AddGroup adds parameters with the optimizer's defaults, which change may change for
+// them. A parameter may be in one group only.
+func (d *Descent) AddGroup(params []Param, change ...func(*Group)) error {
+	for i, p := range params {
+		if p == nil {
+			return fmt.Errorf("optim: parameter %d of the group is nil", i)
+		}
+		if d.memory[p] != nil {
+			return fmt.Errorf("optim: parameter %d of the group is in the optimizer already", i)
+		}
+		d.memory[p] = &memory{slots: map[string][]float32{}}
+	}
+	g := d.def
+	g.Params = slices.Clone(params)
+	for _, f := range change {
+		f(&g)
+	}
+	d.groups = append(d.groups, &g)
+	return nil
+}
+
+func (d *Descent) Groups() []*Group   { return d.groups }
+func (d *Descent) DefaultLR() float64 { return d.def.LR }
+
+// ZeroGrad drops all gradients.
+func (d *Descent) ZeroGrad() {
+	for _, g := range d.groups {
+		for _, p := range g.Params {
+			p.ZeroGrad()
+		}
+	}
+}
+
+// Step steps every parameter that has a gradient. Where a gradient has another length
+// than its parameter, nothing is stepped.
+func (d *Descent) Step() error {
+	for i, g := range d.groups {
+		for j, p := range g.Params {
+			if n := len(p.Grad()); p.Grad() != nil && n != len(p.Data()) {
+				return fmt.Errorf("optim: group %d, parameter %d: %d gradients for %d numbers", i, j, n, len(p.Data()))
+			}
+		}
+	}
+	for _, g := range d.groups {
+		names := d.rule.slots(g)
+		for _, p := range g.Params {
+			if p.Grad() == nil {
+				continue
+			}
+			m := d.memory[p]
+			m.step++
+			slots := make([][]float32, len(names))
+			for i, name := range names {
+				slots[i] = d.slot(m, name, len(p.Data()))
+			}
+			stepAll(d.rule.update(g, m.step), p.Data(), p.Grad(), slots)
+		}
+	}
+	return nil
+}
+
+func (d *Descent) slot(m *memory, name string, n int) []float32 {
+	s := m.slots[name]
+	if s == nil {
+		s = make([]float32, n)
+		if r, ok := d.rule.(starter); ok && r.start() != 0 {
+			for i := range s {
+				s[i] = r.start()
+			}
+		}
+		m.slots[name] = s
+	}
+	return s
+}
+
+// share is how many elements are worth a goroutine.
+const share = 1 << 16
+
+// stepAll steps one parameter, in parts where it is large. Elements do not depend on
+// each other, so the parts change nothing.
+func stepAll(step func(w, grad []float32, slots [][]float32), w, grad []float32, slots [][]float32) {
+	parts := min(runtime.GOMAXPROCS(0), len(w)/share)
+	if parts < 2 {
+		step(w, grad, slots)
+		return
+	}
+	var wg sync.WaitGroup
+	for i := range parts {
+		lo, hi := i*len(w)/parts, (i+1)*len(w)/parts
+		wg.Go(func() {
+			some := make([][]float32, len(slots))
+			for j, s := range slots {
+				some[j] = s[lo:hi]
+			}
+			step(w[lo:hi], grad[lo:hi], some)
+		})
+	}
+	wg.Wait()
+}
+
+// State returns what d remembers. The slots are d's own memory: save them before the
+// next step.
+func (d *Descent) State() State {
+	s := State{Rule: d.rule.name()}
+	for _, g := range d.groups {
+		s.Groups = append(s.Groups, GroupState{g.LR, g.InitialLR, g.WeightDecay, g.Momentum, len(g.Params)})
+		for _, p := range g.Params {
+			m := d.memory[p]
+			slots := make(map[string][]float32, len(m.slots))
+			for name, x := range m.slots {
+				slots[name] = x
+			}
+			s.Params = append(s.Params, ParamState{m.step, slots})
+		}
+	}
+	return s
+}
+
+// LoadState goes on from s, which it copies. s must come from an optimizer of the same
+// kind over parameters of the same sizes; otherwise d is unchanged.
+func (d *Descent) LoadState(s State) error {
+	if s.Rule != d.rule.name() {
+		return fmt.Errorf("optim: the state of %s loaded into %s", s.Rule, d.rule.name())
+	}
+	if len(s.Groups) != len(d.groups) {
+		return fmt.Errorf("optim: a state of %d groups loaded into %d", len(s.Groups), len(d.groups))
+	}
+	n := 0
+	for i, g := range d.groups {
+		if s.Groups[i].Params != len(g.Params) {
+			return fmt.Errorf("optim: group %d: a state of %d parameters loaded into %d", i, s.Groups[i].Params, len(g.Params))
+		}
+		for j, p := range g.Params {
+			if n++; n > len(s.Params) {
+				return errors.New("optim: a state with fewer parameters than its groups say")
+			}
+			for name, x := range s.Params[n-1].Slots {
+				if len(x) != len(p.Data()) {
+					return fmt.Errorf("optim: group %d, parameter %d: %s has %d numbers, want %d", i, j, name, len(x), len(p.Data()))
+				}
+			}
+		}
+	}
+	n = 0
+	for i, g := range d.groups {
+		from := s.Groups[i]
+		g.LR, g.InitialLR, g.WeightDecay, g.Momentum = from.LR, from.InitialLR, from.WeightDecay, from.Momentum
+		for _, p := range g.Params {
+			m := &memory{step: s.Params[n].Step, slots: map[string][]float32{}}
+			for name, x := range s.Params[n].Slots {
+				m.slots[name] = slices.Clone(x)
+			}
+			d.memory[p] = m
+			n++
+		}
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+package optim
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Factor is what a schedule multiplies the initial rate with after so many steps, from
+// 0. The formulas are those of transformers' optimization module.
+type Factor func(step int) float64
+
+// Constant is 1.
+func Constant() Factor { return func(int) float64 { return 1 } }
+
+// warmup rises from 0 and is left to rest from step n on.
+func warmup(n int, rest Factor) Factor {
+	return func(step int) float64 {
+		if step < n {
+			return float64(step) / float64(max(1, n))
+		}
+		return rest(step)
+	}
+}
+
+// ConstantWithWarmup rises for warm steps and stays.
+func ConstantWithWarmup(warm int) Factor { return warmup(warm, Constant()) }
+
+// Linear rises for warm steps and falls to 0 at total, where it stays.
+func Linear(warm, total int) Factor {
+	return warmup(warm, func(step int) float64 {
+		return max(0, float64(total-step)/float64(max(1, total-warm)))
+	})
+}
+
+// progress is the part of total-warm that has gone by.
+func progress(step, warm, total int) float64 {
+	return float64(step-warm) / float64(max(1, total-warm))
+}
+
+func wave(cycles, progress float64) float64 { return 0.5 * (1 + math.Cos(math.Pi*cycles*2*progress)) }
+
+// Cosine rises for warm steps and falls along cycles waves (0.5: once to 0 at total,
+// and up again beyond).
+func Cosine(warm, total int, cycles float64) Factor {
+	return warmup(warm, func(step int) float64 { return max(0, wave(cycles, progress(step, warm, total))) })
+}
+
+// CosineWithRestarts falls cycles times from 1, and is 0 from total on.
+func CosineWithRestarts(warm, total int, cycles float64) Factor {
+	return warmup(warm, func(step int) float64 {
+		p := progress(step, warm, total)
+		if p >= 1 {
+			return 0
+		}
+		return max(0, 0.5*(1+math.Cos(math.Pi*math.Mod(cycles*p, 1))))
+	})
+}
+
+// CosineWithMinLR is Cosine that falls to the rate's part least.
+func CosineWithMinLR(warm, total int, cycles, least float64) Factor {
+	return warmup(warm, func(step int) float64 {
+		return max(0, wave(cycles, progress(step, warm, total))*(1-least)+least)
+	})
+}
+
+// CosineWarmupWithMinLR is CosineWithMinLR one step on. Its warm-up starts at the part
+// first of the rate, or, where first is nil, one step in.
+func CosineWarmupWithMinLR(warm, total int, cycles, least float64, first *float64) Factor {
+	return func(step int) float64 {
+		switch {
+		case step < warm && first == nil:
+			return float64(step+1) / float64(max(1, warm))
+		case step < warm:
+			return *first + (1-*first)*float64(step)/float64(max(1, warm-1))
+		}
+		p := float64(step-warm+1) / float64(max(1, total-warm))
+		return max(0, wave(cycles, p)*(1-least)+least)
+	}
+}
+
+// Polynomial rises for warm steps and falls to end/lr at total by a power. lr is the
+// optimizer's rate. Equal warm and total are an error: they leave nothing to fall over.
+func Polynomial(warm, total int, lr, end, power float64) (Factor, error) {
+	if !(lr > end) {
+		return nil, fmt.Errorf("optim: polynomial: lr_end (%v) must be smaller than the initial rate (%v)", end, lr)
+	}
+	if total == warm {
+		return nil, errors.New("optim: polynomial: no steps between warm-up and the end, which divides by zero")
+	}
+	return warmup(warm, func(step int) float64 {
+		if step > total {
+			return end / lr
+		}
+		left := 1 - float64(step-warm)/float64(total-warm)
+		return ((lr-end)*math.Pow(left, power) + end) / lr
+	}), nil
+}
+
+// InverseSqrt rises for warm steps and falls like 1/sqrt(step/timescale); a timescale
+// of 0 is warm, or 10000 without a warm-up.
+func InverseSqrt(warm, timescale int) Factor {
+	if timescale == 0 {
+		timescale = warm
+	}
+	if timescale == 0 {
+		timescale = 10000
+	}
+	return warmup(warm, func(step int) float64 {
+		return 1 / math.Sqrt(float64(step+timescale-warm)/float64(timescale))
+	})
+}
+
+// Shape is how [WarmupStableDecay] rises and falls.
+type Shape string
+
+const (
+	ShapeLinear    Shape = "linear"
+	ShapeCosine    Shape = "cosine"
+	ShapeOneMinusS Shape = "1-sqrt"
+)
+
+// WSD are the phases of [WarmupStableDecay].
+type WSD struct {
+	Warmup, Stable, Decay int
+	Rise, Fall            Shape   // "" is linear and cosine
+	Least                 float64 // part of the rate before and after
+	Cycles                float64 // of a cosine fall; 0 is 0.5
+}
+
+// WarmupStableDecay rises, stays and falls.
+func WarmupStableDecay(w WSD) (Factor, error) {
+	if w.Rise == "" {
+		w.Rise = ShapeLinear
+	}
+	if w.Fall == "" {
+		w.Fall = ShapeCosine
+	}
+	if w.Cycles == 0 {
+		w.Cycles = 0.5
+	}
+	for _, s := range []Shape{w.Rise, w.Fall} {
+		if s != ShapeLinear && s != ShapeCosine && s != ShapeOneMinusS {
+			return nil, fmt.Errorf("optim: warmup_stable_decay: unknown shape %q (linear, cosine or 1-sqrt)", s)
+		}
+	}
+	lift := func(f float64) float64 { return max(0, f*(1-w.Least)+w.Least) }
+	return func(step int) float64 {
+		switch {
+		case step < w.Warmup:
+			return lift(w.rise(float64(step) / float64(max(1, w.Warmup))))
+		case step < w.Warmup+w.Stable:
+			return 1
+		case step < w.Warmup+w.Stable+w.Decay:
+			return lift(w.fall(float64(step-w.Warmup-w.Stable) / float64(max(1, w.Decay))))
+		}
+		return w.Least
+	}, nil
+}
+
+func (w WSD) rise(p float64) float64 {
+	switch w.Rise {
+	case ShapeCosine:
+		return 0.5 * (1 - math.Cos(math.Pi*p))
+	case ShapeOneMinusS:
+		return 1 - math.Sqrt(1-p)
+	}
+	return p
+}
+
+func (w WSD) fall(p float64) float64 {
+	switch w.Fall {
+	case ShapeCosine:
+		return wave(w.Cycles, p)
+	case ShapeOneMinusS:
+		return 1 - math.Sqrt(p)
+	}
+	return 1 - p
+}

@@ -1,0 +1,504 @@
+package optim
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/heftai/heft/internal/golden"
+)
+
+// figure is a number that may be printed as "nan", "inf" or "-inf".
+type figure float64
+
+func (f *figure) UnmarshalJSON(b []byte) error {
+	var s string
+	if json.Unmarshal(b, &s) == nil {
+		v, ok := map[string]float64{"nan": math.NaN(), "inf": math.Inf(1), "-inf": math.Inf(-1)}[s]
+		if !ok {
+			return fmt.Errorf("no number: %s", b)
+		}
+		*f = figure(v)
+		return nil
+	}
+	var v *float64
+	err := json.Unmarshal(b, &v)
+	if v != nil {
+		*f = figure(*v)
+	}
+	return err
+}
+
+// flat is a tensor of any rank, read row by row.
+type flat []float32
+
+func (f *flat) UnmarshalJSON(b []byte) error {
+	var list []json.RawMessage
+	if json.Unmarshal(b, &list) == nil {
+		*f = flat{}
+		for _, item := range list {
+			var part flat
+			if err := part.UnmarshalJSON(item); err != nil {
+				return err
+			}
+			*f = append(*f, part...)
+		}
+		return nil
+	}
+	var v figure
+	if err := v.UnmarshalJSON(b); err != nil {
+		return err
+	}
+	*f = flat{float32(v)}
+	return nil
+}
+
+// near compares with NaN equal to itself and both zeroes alike.
+func near(got, want, tolerance float64) bool {
+	if math.IsNaN(got) || math.IsNaN(want) {
+		return math.IsNaN(got) && math.IsNaN(want)
+	}
+	return got == want || math.Abs(got-want) <= tolerance*max(1, math.Abs(want))
+}
+
+func checkNumbers(t *testing.T, what string, got []float32, want flat, tolerance float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%s: %d numbers, want %d", what, len(got), len(want))
+		return
+	}
+	for i := range got {
+		if !near(float64(got[i]), float64(want[i]), tolerance) {
+			t.Errorf("%s[%d] is %v, want %v", what, i, got[i], want[i])
+		}
+	}
+}
+
+func each[C any](t *testing.T, pattern string, check func(C, *testing.T)) int {
+	t.Helper()
+	n := 0
+	for _, path := range golden.Glob(t, pattern) {
+		var file struct{ Cases []C }
+		golden.JSON(t, path, &file)
+		for i, c := range file.Cases {
+			n++
+			t.Run(fmt.Sprintf("%s/%d", pattern, i), func(t *testing.T) { check(c, t) })
+		}
+	}
+	return n
+}
+
+func TestGoldenOps(t *testing.T) {
+	golden.Count(t, "train/ops/optimizers", each(t, "train/ops/optimizers.json", optimizerCase.check))
+	golden.Count(t, "train/ops/clip_grad", each(t, "train/ops/clip_grad.json", clipCase.check))
+}
+
+type optimizerOptions struct {
+	LR           *float64
+	Momentum     float64
+	Dampening    float64
+	WeightDecay  *float64 `json:"weight_decay"`
+	Nesterov     bool
+	Maximize     bool
+	Betas        []float64
+	Eps          float64
+	AMSGrad      bool
+	LRDecay      float64 `json:"lr_decay"`
+	InitialValue float64 `json:"initial_accumulator_value"`
+	Alpha        float64
+	Centered     bool
+}
+
+type optimizerCase struct {
+	Optimizer string
+	Options   optimizerOptions
+	Initial   flat
+	Steps     []struct {
+		Grad, Weight flat
+		State        map[string]flat
+	}
+}
+
+// build makes the optimizer that torch's name and options mean.
+func build(t *testing.T, name string, o optimizerOptions, params ...Param) *Descent {
+	t.Helper()
+	var lr, decay float64
+	if o.LR != nil {
+		lr = *o.LR
+	}
+	if o.WeightDecay != nil {
+		decay = *o.WeightDecay
+	} else if name == "AdamW" {
+		decay = DefaultAdamW().WeightDecay
+	}
+	adam := AdamOptions{LR: lr, Eps: o.Eps, WeightDecay: decay, AMSGrad: o.AMSGrad, Maximize: o.Maximize}
+	if len(o.Betas) == 2 {
+		adam.Beta1, adam.Beta2 = o.Betas[0], o.Betas[1]
+	}
+	var d *Descent
+	var err error
+	switch name {
+	case "SGD":
+		if o.LR == nil {
+			lr = 1e-3
+		}
+		d, err = NewSGD(params, SGDOptions{lr, o.Momentum, o.Dampening, decay, o.Nesterov, o.Maximize})
+	case "Adam":
+		d, err = NewAdam(params, adam)
+	case "AdamW":
+		d, err = NewAdamW(params, adam)
+	case "Adagrad":
+		d, err = NewAdagrad(params, AdagradOptions{lr, o.LRDecay, decay, o.InitialValue, o.Eps, o.Maximize})
+	case "RMSprop":
+		d, err = NewRMSprop(params, RMSpropOptions{lr, o.Alpha, o.Eps, decay, o.Momentum, o.Centered, o.Maximize})
+	default:
+		t.Fatalf("an unknown optimizer, %s", name)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (c optimizerCase) check(t *testing.T) {
+	p := &Vector{Value: append([]float32(nil), c.Initial...)}
+	d := build(t, c.Optimizer, c.Options, p)
+	for i, s := range c.Steps {
+		p.Gradient = append([]float32(nil), s.Grad...)
+		if err := d.Step(); err != nil {
+			t.Fatal(err)
+		}
+		checkNumbers(t, fmt.Sprintf("%s: weight after step %d", c.Optimizer, i), p.Value, s.Weight, 1e-6)
+		state := d.State().Params[0]
+		for name, want := range s.State {
+			if name == "step" {
+				if float32(state.Step) != want[0] {
+					t.Errorf("step count %d, want %v", state.Step, want[0])
+				}
+				continue
+			}
+			checkNumbers(t, fmt.Sprintf("%s: %s after step %d", c.Optimizer, name, i), state.Slots[name], want, 1e-6)
+		}
+	}
+}
+
+type clipCase struct {
+	Op       string
+	MaxNorm  figure  `json:"max_norm"`
+	NormType *figure `json:"norm_type"`
+	Value    figure  `json:"clip_value"`
+	Before   []flat  `json:"grads_before"`
+	Returned figure  `json:"returned_norm"`
+	After    []flat  `json:"grads_after"`
+}
+
+func (c clipCase) check(t *testing.T) {
+	var params []Param
+	var vectors []*Vector
+	for _, g := range c.Before {
+		v := &Vector{Value: make([]float32, len(g)), Gradient: append([]float32(nil), g...)}
+		params, vectors = append(params, v), append(vectors, v)
+	}
+	params = append(params, &Vector{Value: []float32{1}}) // has no gradient
+	switch c.Op {
+	case "clip_grad_norm_":
+		p := 2.0
+		if c.NormType != nil {
+			p = float64(*c.NormType)
+		}
+		if got := ClipNorm(params, float64(c.MaxNorm), p); !near(got, float64(c.Returned), 1e-6) {
+			t.Errorf("norm %v, want %v", got, c.Returned)
+		}
+	case "clip_grad_value_":
+		ClipValue(params, float64(c.Value))
+	default:
+		t.Fatalf("an unknown operation, %s", c.Op)
+	}
+	for i, v := range vectors {
+		checkNumbers(t, fmt.Sprintf("gradient %d", i), v.Gradient, c.After[i], 1e-6)
+	}
+}
+
+func TestGoldenSchedulers(t *testing.T) {
+	n := each(t, "train/schedulers/tables.json", tableCase.check)
+	n += each(t, "train/schedulers/plateau.json", plateauCase.check)
+	n += each(t, "train/schedulers/accelerated.json", acceleratedCase.check)
+	n += each(t, "train/schedulers/trainer_counts.json", trainerCase.check)
+	golden.Count(t, "train/schedulers", n)
+}
+
+// steps is a count, or null where none was given.
+type steps struct{ n *int }
+
+func (s *steps) UnmarshalJSON(b []byte) error {
+	var f *float64
+	if err := json.Unmarshal(b, &f); err != nil || f == nil {
+		return err
+	}
+	n := int(*f)
+	s.n = &n
+	return nil
+}
+
+type tableCase struct {
+	Type    string
+	LR      float64
+	Warmup  steps          `json:"num_warmup_steps"`
+	Total   steps          `json:"num_training_steps"`
+	Options map[string]any `json:"scheduler_specific_kwargs"`
+	Groups  float64        `json:"param_groups"`
+	Rates   []flat64       `json:"lr_by_step"`
+	Error   string
+}
+
+// flat64 is a number or a list of them, one for each group.
+type flat64 []float64
+
+func (f *flat64) UnmarshalJSON(b []byte) error {
+	var list []figure
+	if json.Unmarshal(b, &list) != nil {
+		var v figure
+		if err := v.UnmarshalJSON(b); err != nil {
+			return err
+		}
+		list = []figure{v}
+	}
+	*f = nil
+	for _, v := range list {
+		*f = append(*f, float64(v))
+	}
+	return nil
+}
+
+func (c tableCase) check(t *testing.T) {
+	d := build(t, "SGD", optimizerOptions{LR: &c.LR}, &Vector{Value: []float32{1}})
+	for i := 1; i < int(c.Groups); i++ { // the reference's next group has half the rate
+		if err := d.AddGroup([]Param{&Vector{Value: []float32{1}}}, func(g *Group) { g.LR = c.groupLR(i) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := NewScheduler(d, Spec{c.Type, c.Warmup.n, c.Total.n, c.Options})
+	if c.Error != "" || err != nil {
+		if c.Error == "" || err == nil {
+			t.Errorf("%s: error %v, the reference's is %q", c.Type, err, c.Error)
+		}
+		return
+	}
+	for i, want := range c.Rates {
+		if i > 0 {
+			if err := s.Step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := s.LastLR()
+		for j := range want {
+			if j >= len(got) || !near(got[j]/c.LR, want[j]/c.LR, 1e-12) {
+				t.Fatalf("%s: rates %v after %d steps, want %v", c.Type, got, i, want)
+			}
+		}
+	}
+}
+
+// groupLR is the rate of a group: the largest of its rates, for no schedule of the
+// tables exceeds the initial one and all of several groups reach it.
+func (c tableCase) groupLR(i int) float64 {
+	most := 0.0
+	for _, r := range c.Rates {
+		if i < len(r) {
+			most = max(most, r[i])
+		}
+	}
+	return most
+}
+
+type plateauCase struct {
+	Type    string
+	LR      float64
+	Options map[string]any `json:"scheduler_specific_kwargs"`
+	Metrics []figure
+	After   []flat64 `json:"lr_after_each"`
+}
+
+func (c plateauCase) check(t *testing.T) {
+	d := build(t, "SGD", optimizerOptions{LR: &c.LR}, &Vector{Value: []float32{1}})
+	s, err := NewScheduler(d, Spec{Name: c.Type, Options: c.Options})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range c.Metrics {
+		if err := s.Step(float64(m)); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.LastLR()[0]; !near(got, c.After[i][0], 1e-12) {
+			t.Errorf("rate %v after metric %d, want %v", got, i, c.After[i])
+		}
+	}
+}
+
+type acceleratedCase struct {
+	World   float64 `json:"world_size"`
+	Num     float64 `json:"num_steps"`
+	Split   bool    `json:"split_batches"`
+	Epochs  float64
+	Type    string
+	Warmup  steps          `json:"num_warmup_steps"`
+	Total   steps          `json:"num_training_steps"`
+	Options map[string]any `json:"scheduler_specific_kwargs"`
+	LR      float64
+	Len     float64 `json:"len_prepared"`
+	Columns []string
+	Trace   [][]figure
+	Steps   float64 `json:"scheduler_steps"`
+	Updates float64 `json:"optimizer_steps"`
+}
+
+func (c acceleratedCase) check(t *testing.T) {
+	d := build(t, "SGD", optimizerOptions{LR: &c.LR}, &Vector{Value: []float32{1}})
+	inner, err := NewScheduler(d, Spec{c.Type, c.Warmup.n, c.Total.n, c.Options})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sync, window, updates, row := false, 0, 0, 0
+	syncs := func() bool { return sync }
+	o := &Prepared{Optimizer: d, Syncs: syncs}
+	s := &PreparedScheduler{Scheduler: inner, Optimizers: []*Prepared{o}, World: int(c.World), SplitBatches: c.Split, Syncs: syncs}
+	for range int(c.Epochs) {
+		for i := range int(c.Len) {
+			window++
+			sync = window%int(c.Num) == 0
+			if i == int(c.Len)-1 { // the loader's end
+				sync, window = true, 0
+			}
+			if row >= len(c.Trace) {
+				t.Fatalf("%d micro steps, the reference has fewer", row+1)
+			}
+			seen := map[string]float64{"lr_used_by_this_step": s.LastLR()[0]}
+			if sync {
+				seen["sync_gradients"] = 1
+				updates++
+			}
+			for _, step := range []func() error{o.Step, func() error { return s.Step() }} {
+				if err := step(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			seen["lr_after"], seen["last_epoch_after"] = s.LastLR()[0], float64(s.State().LastEpoch)
+			for j, name := range c.Columns {
+				if !near(seen[name], float64(c.Trace[row][j]), 1e-12) {
+					t.Errorf("micro step %d: %s is %v, want %v", row, name, seen[name], c.Trace[row][j])
+				}
+			}
+			row++
+		}
+	}
+	if row != len(c.Trace) || updates != int(c.Updates) || s.State().LastEpoch != int(c.Steps) {
+		t.Errorf("%d micro steps, %d updates, %d of the schedule; want %d, %v, %v", row, updates, s.State().LastEpoch, len(c.Trace), c.Updates, c.Steps)
+	}
+}
+
+func TestGoldenStepCounts(t *testing.T) {
+	golden.Count(t, "train/seeds/train_a_step-counts", each(t, "train/seeds/train_a_step.json", countCase.check))
+}
+
+type countCase struct {
+	World      float64 `json:"world_size"`
+	Samples    float64 `json:"num_samples"`
+	Batch      float64 `json:"per_device_batch_size"`
+	Num        float64 `json:"gradient_accumulation_steps"`
+	Epochs     float64
+	Strategy   Strategy `json:"train_strategy"`
+	RankCounts []struct {
+		Steps    float64 `json:"n_training_steps"`
+		Schedule float64 `json:"scheduler_num_training_steps"`
+		Micro    float64 `json:"micro_steps"`
+	} `json:"ranks"`
+}
+
+func (c countCase) check(t *testing.T) {
+	for rank, want := range c.RankCounts {
+		got, err := Count(Run{Samples: int(c.Samples), BatchSize: int(c.Batch), World: int(c.World), Accumulation: int(c.Num),
+			Strategy: c.Strategy, Epochs: c.Epochs, Steps: int(want.Micro)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Steps != int(want.Steps) || got.ScheduleSteps != int(want.Schedule) || got.Accumulation != int(c.Num) {
+			t.Errorf("rank %d: %+v, want %+v", rank, got, want)
+		}
+	}
+}
+
+// trainerCase is the Trainer on y = w·x: w starts at 1, x counts from 0, y is 2x.
+type trainerCase struct {
+	N         float64
+	Batch     float64 `json:"per_device_train_batch_size"`
+	Num       float64 `json:"gradient_accumulation_steps"`
+	Epochs    float64 `json:"num_train_epochs"`
+	Limit     float64 `json:"max_steps_arg"`
+	Warmup    float64 `json:"warmup_steps"`
+	Drop      bool    `json:"dataloader_drop_last"`
+	MaxSteps  float64 `json:"state_max_steps"`
+	LastEpoch float64 `json:"scheduler_last_epoch"`
+	Log       []struct {
+		Loss float64
+		Norm float64 `json:"grad_norm"`
+		LR   float64 `json:"learning_rate"`
+	}
+	Final float64 `json:"final_w"`
+}
+
+func (c trainerCase) check(t *testing.T) {
+	n, batch, num := int(c.N), int(c.Batch), int(c.Num)
+	batches := (n + batch - 1) / batch
+	if c.Drop {
+		batches = n / batch
+	}
+	limit := TrainerSteps(batches, num, c.Epochs, int(c.Limit))
+	if limit != int(c.MaxSteps) {
+		t.Fatalf("%d steps, want %v", limit, c.MaxSteps)
+	}
+	w := &Vector{Value: []float32{1}}
+	d, err := NewAdamW([]Param{w}, AdamOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewLambda(d, Linear(int(c.Warmup), limit))
+	done := 0
+	for done < limit {
+		for first := 0; first < batches && done < limit; first += num {
+			last := min(first+num, batches)
+			var loss, grad float64
+			for b := first; b < last; b++ {
+				l, g := squares(w.Value[0], b*batch, min((b+1)*batch, n))
+				loss += l / float64(last-first) // a short window by its length
+				grad += g / float64(last-first)
+			}
+			w.Gradient = []float32{float32(grad)}
+			want := c.Log[done]
+			if norm := ClipNorm([]Param{w}, 1, 2); !near(norm, want.Norm, 5e-5) || !near(loss, want.Loss, 1e-5) || !near(s.LastLR()[0], want.LR, 1e-12) {
+				t.Errorf("step %d: loss %v, norm %v, rate %v; want %+v", done, loss, norm, s.LastLR(), want)
+			}
+			if err := d.Step(); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Step(); err != nil {
+				t.Fatal(err)
+			}
+			d.ZeroGrad()
+			done++
+		}
+	}
+	if !near(float64(w.Value[0]), c.Final, 1e-6) || s.LastEpoch() != int(c.LastEpoch) {
+		t.Errorf("ends at w = %v, step %d; want %v, %v", w.Value[0], s.LastEpoch(), c.Final, c.LastEpoch)
+	}
+}
+
+// squares is the mean squared error over x = lo … hi-1 and its gradient.
+func squares(w float32, lo, hi int) (loss, grad float64) {
+	for x := lo; x < hi; x++ {
+		e := (float64(w) - 2) * float64(x)
+		loss += e * e / float64(hi-lo)
+		grad += 2 * e * float64(x) / float64(hi-lo)
+	}
+	return loss, grad
+}

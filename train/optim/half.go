@@ -1,0 +1,29 @@
+package optim
+
+import "math"
+
+// BFloat16 rounds x to the nearest bfloat16, ties to even.
+func BFloat16(x float32) float32 {
+	if x != x {
+		return x
+	}
+	b := math.Float32bits(x)
+	b += 0x7fff + b>>16&1
+	return math.Float32frombits(b &^ 0xffff)
+}
+
+// Float16 rounds x to the nearest IEEE half, ties to even. From 65520 up it is
+// infinite.
+func Float16(x float32) float32 {
+	a := math.Abs(float64(x))
+	if !(a < 65520) {
+		if a != a {
+			return x
+		}
+		return float32(math.Copysign(math.Inf(1), float64(x)))
+	}
+	// The gap between halves around a: 2^-10 of its binade, at least 2^-24.
+	_, exponent := math.Frexp(a)
+	unit := math.Ldexp(1, max(exponent-11, -24))
+	return float32(math.Copysign(math.RoundToEven(a/unit)*unit, float64(x)))
+}

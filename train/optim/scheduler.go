@@ -1,0 +1,351 @@
+package optim
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Scheduler moves an optimizer's learning rates. Making one sets the rates of its step
+// 0, which the first optimizer step uses.
+type Scheduler interface {
+	// Step moves on. A [Plateau] needs one metric; the others take none.
+	Step(metric ...float64) error
+	// LastLR is the rate of every group, as it is now.
+	LastLR() []float64
+	State() SchedulerState
+	LoadState(SchedulerState) error
+}
+
+// SchedulerState is what a scheduler remembers. It has a plain JSON form.
+type SchedulerState struct {
+	LastEpoch int       `json:"last_epoch"`
+	StepCount int       `json:"_step_count"`
+	LastLR    []float64 `json:"_last_lr"`
+	Momentum  []float64 `json:"momentum,omitempty"`
+	// of a Plateau; Best is nil before the first metric
+	Best     *float64 `json:"best,omitempty"`
+	Bad      int      `json:"num_bad_epochs,omitempty"`
+	Cooldown int      `json:"cooldown_counter,omitempty"`
+}
+
+// clock is what all schedulers count.
+type clock struct {
+	of    Optimizer
+	epoch int // steps taken
+	count int // calls of Step and the one before the first
+}
+
+func (c *clock) LastLR() []float64 {
+	var all []float64
+	for _, g := range c.of.Groups() {
+		all = append(all, g.LR)
+	}
+	return all
+}
+
+// LastEpoch is the number of steps taken.
+func (c *clock) LastEpoch() int { return c.epoch }
+
+// StepCount is torch's count of steps: one before the first.
+func (c *clock) StepCount() int { return c.count }
+
+// Skip counts a step that moves nothing, as Accelerate's adjust_scheduler does.
+func (c *clock) Skip() { c.count++ }
+
+func (c *clock) State() SchedulerState {
+	return SchedulerState{LastEpoch: c.epoch, StepCount: c.count, LastLR: c.LastLR()}
+}
+
+func (c *clock) LoadState(s SchedulerState) error {
+	groups := c.of.Groups()
+	if len(s.LastLR) != len(groups) || s.LastEpoch < 0 {
+		return fmt.Errorf("optim: a scheduler's state of %d rates at step %d, for %d groups", len(s.LastLR), s.LastEpoch, len(groups))
+	}
+	c.epoch, c.count = s.LastEpoch, s.StepCount
+	for i, g := range groups {
+		g.LR = s.LastLR[i]
+	}
+	return nil
+}
+
+var errMetric = errors.New("optim: only a plateau scheduler takes a metric")
+
+// initial notes the rates that schedules multiply. The first scheduler's stay.
+func initial(o Optimizer) {
+	for _, g := range o.Groups() {
+		if !g.scheduled && g.InitialLR == 0 {
+			g.InitialLR = g.LR
+		}
+		g.scheduled = true
+	}
+}
+
+// Lambda multiplies every group's initial rate by a factor of the step.
+type Lambda struct {
+	clock
+	factor Factor
+}
+
+// NewLambda schedules o by f.
+func NewLambda(o Optimizer, f Factor) *Lambda {
+	initial(o)
+	l := &Lambda{clock{of: o, count: 1}, f}
+	l.set()
+	return l
+}
+
+func (l *Lambda) set() {
+	for _, g := range l.of.Groups() {
+		g.LR = g.InitialLR * l.factor(l.epoch)
+	}
+}
+
+func (l *Lambda) Step(metric ...float64) error {
+	if len(metric) > 0 {
+		return errMetric
+	}
+	l.count++
+	l.epoch++
+	l.set()
+	return nil
+}
+
+// PlateauOptions are ReduceLROnPlateau's. Use [DefaultPlateau] for torch's defaults.
+type PlateauOptions struct {
+	Max       bool // a larger metric is better
+	Factor    float64
+	Patience  int
+	Threshold float64
+	Absolute  bool // Threshold is no part of the best metric but a difference
+	Cooldown  int
+	MinLR     []float64 // for each group, or one for all, or none
+	Eps       float64   // smaller changes are not made
+}
+
+// DefaultPlateau are torch's defaults.
+func DefaultPlateau() PlateauOptions {
+	return PlateauOptions{Factor: 0.1, Patience: 10, Threshold: 1e-4, Eps: 1e-8}
+}
+
+// Plateau lowers the rates when a metric has stopped getting better.
+type Plateau struct {
+	clock
+	o              PlateauOptions
+	best           float64
+	bad, coolsDown int
+}
+
+// NewPlateau watches over o's rates.
+func NewPlateau(of Optimizer, o PlateauOptions) (*Plateau, error) {
+	if !(o.Factor < 1) {
+		return nil, fmt.Errorf("optim: plateau: a factor of %v, which must be below 1", o.Factor)
+	}
+	if n := len(o.MinLR); n > 1 && n != len(of.Groups()) {
+		return nil, fmt.Errorf("optim: plateau: %d least rates for %d groups", n, len(of.Groups()))
+	}
+	initial(of)
+	p := &Plateau{clock: clock{of: of}, o: o, best: math.Inf(1)}
+	if o.Max {
+		p.best = math.Inf(-1)
+	}
+	return p, nil
+}
+
+func (p *Plateau) better(m float64) bool {
+	t := p.o.Threshold
+	switch {
+	case p.o.Max && p.o.Absolute:
+		return m > p.best+t
+	case p.o.Max:
+		return m > p.best*(1+t)
+	case p.o.Absolute:
+		return m < p.best-t
+	}
+	return m < p.best*(1-t)
+}
+
+// Step looks at a new metric.
+func (p *Plateau) Step(metric ...float64) error {
+	if len(metric) != 1 {
+		return errors.New("optim: a plateau scheduler's step needs one metric")
+	}
+	p.count++
+	p.epoch++
+	if p.better(metric[0]) {
+		p.best, p.bad = metric[0], 0
+	} else {
+		p.bad++
+	}
+	if p.coolsDown > 0 {
+		p.coolsDown--
+		p.bad = 0
+	}
+	if p.bad > p.o.Patience {
+		p.lower()
+		p.coolsDown, p.bad = p.o.Cooldown, 0
+	}
+	return nil
+}
+
+func (p *Plateau) lower() {
+	for i, g := range p.of.Groups() {
+		least := 0.0
+		if n := len(p.o.MinLR); n > 0 {
+			least = p.o.MinLR[min(i, n-1)]
+		}
+		if lr := max(g.LR*p.o.Factor, least); g.LR-lr > p.o.Eps {
+			g.LR = lr
+		}
+	}
+}
+
+func (p *Plateau) State() SchedulerState {
+	s := p.clock.State()
+	if !math.IsInf(p.best, 0) { // which JSON cannot hold
+		best := p.best
+		s.Best = &best
+	}
+	s.Bad, s.Cooldown = p.bad, p.coolsDown
+	return s
+}
+
+func (p *Plateau) LoadState(s SchedulerState) error {
+	if err := p.clock.LoadState(s); err != nil {
+		return err
+	}
+	p.best = math.Inf(1)
+	if p.o.Max {
+		p.best = math.Inf(-1)
+	}
+	if s.Best != nil {
+		p.best = *s.Best
+	}
+	p.bad, p.coolsDown = s.Bad, s.Cooldown
+	return nil
+}
+
+// OneCycleOptions are OneCycleLR's. Zeroes of PctStart, DivFactor and FinalDivFactor
+// stand for torch's defaults (0.3, 25, 10000), of the momenta for 0.85 and 0.95.
+type OneCycleOptions struct {
+	MaxLR      float64
+	TotalSteps int
+	PctStart   float64
+	Linear     bool // anneals along lines, not cosines
+	// FixedMomentum leaves Group.Momentum alone (cycle_momentum=False).
+	FixedMomentum             bool
+	BaseMomentum, MaxMomentum float64
+	DivFactor, FinalDivFactor float64
+	ThreePhase                bool
+}
+
+// OneCycle rises from MaxLR/DivFactor to MaxLR and falls far below where it began,
+// while momentum does the opposite.
+type OneCycle struct {
+	clock
+	o      OneCycleOptions
+	phases []phase
+}
+
+type phase struct{ end, lr0, lr1, m0, m1 float64 }
+
+// NewOneCycle schedules of.
+func NewOneCycle(of Optimizer, o OneCycleOptions) (*OneCycle, error) {
+	for _, d := range []struct {
+		to *float64
+		v  float64
+	}{{&o.PctStart, 0.3}, {&o.DivFactor, 25}, {&o.FinalDivFactor, 1e4}, {&o.BaseMomentum, 0.85}, {&o.MaxMomentum, 0.95}} {
+		if *d.to == 0 {
+			*d.to = d.v
+		}
+	}
+	if o.TotalSteps < 1 || !(o.PctStart > 0 && o.PctStart <= 1) {
+		return nil, fmt.Errorf("optim: one cycle of %d steps, %v of them rising", o.TotalSteps, o.PctStart)
+	}
+	n, first := float64(o.TotalSteps), o.MaxLR/o.DivFactor
+	last := first / o.FinalDivFactor
+	c := &OneCycle{clock: clock{of: of, count: 1}, o: o}
+	c.phases = []phase{{o.PctStart*n - 1, first, o.MaxLR, o.MaxMomentum, o.BaseMomentum}}
+	if o.ThreePhase {
+		c.phases = append(c.phases, phase{2*o.PctStart*n - 2, o.MaxLR, first, o.BaseMomentum, o.MaxMomentum},
+			phase{n - 1, first, last, o.MaxMomentum, o.MaxMomentum})
+	} else {
+		c.phases = append(c.phases, phase{n - 1, o.MaxLR, last, o.BaseMomentum, o.MaxMomentum})
+	}
+	for _, g := range of.Groups() {
+		g.InitialLR = first
+	}
+	c.set()
+	return c, nil
+}
+
+// TotalSteps is how many steps the cycle has; more are an error.
+func (c *OneCycle) TotalSteps() int { return c.o.TotalSteps }
+
+func (c *OneCycle) set() {
+	step, start := float64(c.epoch), 0.0
+	i := slices.IndexFunc(c.phases, func(p phase) bool { return step <= p.end })
+	if i < 0 {
+		i = len(c.phases) - 1
+	}
+	if i > 0 {
+		start = c.phases[i-1].end
+	}
+	p := c.phases[i]
+	part := (step - start) / (p.end - start)
+	for _, g := range c.of.Groups() {
+		g.LR = c.anneal(p.lr0, p.lr1, part)
+		if !c.o.FixedMomentum {
+			g.Momentum = c.anneal(p.m0, p.m1, part)
+		}
+	}
+}
+
+func (c *OneCycle) anneal(from, to, part float64) float64 {
+	if c.o.Linear {
+		return (to-from)*part + from
+	}
+	return to + (from-to)/2*(1+math.Cos(math.Pi*part))
+}
+
+func (c *OneCycle) Step(metric ...float64) error {
+	if len(metric) > 0 {
+		return errMetric
+	}
+	if c.epoch+1 > c.o.TotalSteps {
+		return fmt.Errorf("optim: step %d of a cycle of %d", c.epoch+1, c.o.TotalSteps)
+	}
+	c.count++
+	c.epoch++
+	c.set()
+	return nil
+}
+
+func (c *OneCycle) State() SchedulerState {
+	s := c.clock.State()
+	for _, g := range c.of.Groups() {
+		s.Momentum = append(s.Momentum, g.Momentum)
+	}
+	return s
+}
+
+func (c *OneCycle) LoadState(s SchedulerState) error {
+	groups := c.of.Groups()
+	if len(s.Momentum) != len(groups) {
+		return fmt.Errorf("optim: a cycle's state of %d momenta for %d groups", len(s.Momentum), len(groups))
+	}
+	if err := c.clock.LoadState(s); err != nil {
+		return err
+	}
+	for i, g := range groups {
+		g.Momentum = s.Momentum[i]
+	}
+	return nil
+}
+
+var (
+	_ Scheduler = (*Lambda)(nil)
+	_ Scheduler = (*Plateau)(nil)
+	_ Scheduler = (*OneCycle)(nil)
+)

@@ -1,0 +1,68 @@
+package optim
+
+import "errors"
+
+// SGDOptions are torch.optim.SGD's.
+type SGDOptions struct {
+	LR          float64
+	Momentum    float64
+	Dampening   float64
+	WeightDecay float64 // added to the gradient
+	Nesterov    bool    // needs Momentum, and no Dampening
+	Maximize    bool
+}
+
+// NewSGD makes stochastic gradient descent over params.
+func NewSGD(params []Param, o SGDOptions) (*Descent, error) {
+	if o.Nesterov && (o.Momentum <= 0 || o.Dampening != 0) {
+		return nil, errors.New("optim: SGD: nesterov needs momentum and no dampening")
+	}
+	return newDescent(sgd{o}, Group{LR: o.LR, WeightDecay: o.WeightDecay, Momentum: o.Momentum}, params)
+}
+
+type sgd struct{ o SGDOptions }
+
+func (sgd) name() string { return "SGD" }
+
+func (sgd) slots(g *Group) []string {
+	if g.Momentum == 0 {
+		return nil
+	}
+	return []string{"momentum_buffer"}
+}
+
+func (s sgd) update(g *Group, step int64) func(w, grad []float32, slots [][]float32) {
+	lr, decay, sign := float32(g.LR), float32(g.WeightDecay), sign(s.o.Maximize)
+	if g.Momentum == 0 {
+		return func(w, grad []float32, _ [][]float32) {
+			grad = grad[:len(w)]
+			for i := range w {
+				w[i] -= lr * (sign*grad[i] + decay*w[i])
+			}
+		}
+	}
+	keep, take := float32(g.Momentum), float32(1-s.o.Dampening)
+	return func(w, grad []float32, slots [][]float32) {
+		buf := slots[0][:len(w)]
+		grad = grad[:len(w)]
+		for i := range w {
+			d := sign*grad[i] + decay*w[i]
+			b := d // the first buffer is the gradient itself
+			if step > 1 {
+				b = keep*buf[i] + take*d
+			}
+			buf[i] = b
+			if s.o.Nesterov {
+				b = d + keep*b
+			}
+			w[i] -= lr * b
+		}
+	}
+}
+
+func sign(maximize bool) float32 {
+	if maximize {
+		return -1
+	}
+	return 1
+}
