@@ -30,11 +30,18 @@ const (
 	// QuantAWQ is QuantGPTQ with eight outputs in an int32 of [inputs, outputs/8]: bits
 	// 4i hold output 0, 2, 4, 6, 1, 3, 5, 7 of the eight. So are the zeros.
 	QuantAWQ
+	// QuantQ8 has blocks of 32 columns, as GGUF's Q8_0: a scale as float16, then 32 signed
+	// bytes; code · scale. No checkpoint that is read has it: weights are converted to it.
+	QuantQ8
+	// QuantQ4 has blocks of 32 columns, as GGUF's Q4_0: a scale as float16, then 16 bytes of
+	// which byte i holds column i in its low half and column i+16 in its high half;
+	// (code - 8) · scale. Weights are converted to it too.
+	QuantQ4
 )
 
-// String is the name that quantization_config.quant_method has for f.
+// String is the name that quantization_config.quant_method has for f, or GGUF.
 func (f QuantFormat) String() string {
-	return [...]string{"none", "fp8", "mxfp4", "gptq", "awq"}[min(f, QuantAWQ)]
+	return [...]string{"none", "fp8", "mxfp4", "gptq", "awq", "q8_0", "q4_0"}[min(f, QuantQ4)]
 }
 
 // A Quant says that a source's tensor holds codes, and where the rest stands. Rows and
@@ -122,6 +129,7 @@ func ceil(a, b int) int { return (a + b - 1) / max(b, 1) }
 // them is told by the checkpoint's tensors alone.
 type quantised struct {
 	rows, columns int // of a block of QuantFP8; 0: one scale for all
+	group         int // inputs that share a scale of QuantGPTQ or QuantAWQ; 0: all
 	zeroBias      int
 }
 
@@ -142,6 +150,13 @@ func (f *fields) quantisation() quantised {
 		}
 		q.block(f, name+".weight_block_size", c["weight_block_size"])
 	case "gptq", "awq":
+		if group, ok := c["group_size"].(json.Number); ok {
+			n, err := group.Int64()
+			if err != nil || n < -1 || n == 0 || n > maxSize {
+				f.fail(name+".group_size", "%.20s is no size", group)
+			}
+			q.group = int(max(n, 0))
+		}
 		if bits, ok := c["bits"].(json.Number); ok && bits != "4" {
 			f.fail(name+".bits", "%.20s instead of 4 is not supported", bits)
 		}
@@ -249,7 +264,10 @@ func (t *tree) packed(s *Source, shape []int, inOut bool) bool {
 	scales, dtype, _ := t.first(s.with(q.Scales))
 	q.ScaleDType, q.Rows = dtype, inputs
 	if len(scales) == 2 && scales[0] > 0 {
-		q.Rows = ceil(inputs, scales[0])
+		// The last group may be partial: then only the config tells the size.
+		if q.Rows = t.quantised.group; q.Rows == 0 || ceil(inputs, q.Rows) != scales[0] {
+			q.Rows = ceil(inputs, scales[0])
+		}
 	}
 	if index := base + ".g_idx"; q.Format == QuantGPTQ {
 		if _, _, ok := t.first(s.with(index)); ok {

@@ -31,6 +31,9 @@ func (e *env) codedCases() []coded {
 	for _, s := range []struct{ rows, cols int }{{1, 32}, {7, 64}, {130, 96}} {
 		out = append(out, e.mxfp4(s.rows, s.cols))
 	}
+	for _, s := range []struct{ rows, cols int }{{1, 32}, {7, 64}, {130, 96}} {
+		out = append(out, e.blocks(meta.QuantQ8, s.rows, s.cols), e.blocks(meta.QuantQ4, s.rows, s.cols))
+	}
 	for _, s := range []struct{ rows, cols, group int }{{8, 8, 8}, {32, 40, 32}, {160, 136, 32}, {264, 264, 128}} {
 		out = append(out, e.nibbles(meta.QuantGPTQ, s.rows, s.cols, s.group), e.nibbles(meta.QuantAWQ, s.rows, s.cols, s.group))
 	}
@@ -298,7 +301,7 @@ func testQuantisedErrors(e *env) {
 			"group":  func(m *backend.Matrix) { m.Quant.Index = e.raw(make([]byte, 4), meta.Int32, 0) },
 		} {
 			m := e.matrix(&c, 0)
-			if spoil(&m); what == "group" && c.groups == nil {
+			if spoil(&m); what == "group" && c.groups == nil || what == "scales" && c.scales == nil {
 				continue
 			}
 			e.Linear(e.empty(1, c.rows), e.floats(e.values(c.cols), 1, c.cols), m, tensor.Tensor{})

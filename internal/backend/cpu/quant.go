@@ -17,6 +17,10 @@ func packing(f meta.QuantFormat) (kernels.Packing, bool) {
 		return kernels.NibbleRows, true
 	case meta.QuantAWQ:
 		return kernels.NibbleColumns, true
+	case meta.QuantQ8:
+		return kernels.Q8, true
+	case meta.QuantQ4:
+		return kernels.Q4, true
 	}
 	return 0, false
 }
@@ -33,7 +37,7 @@ func (b *Backend) quantised(op string, m backend.Matrix) (matrix, bool) {
 	}
 	p.Codes, p.Width, p.Rows, p.Columns, p.ZeroBias = m.Data, q.Width, q.Rows, q.Columns, q.ZeroBias
 	p.Scales, p.Zeros, p.Index = q.Scales.Data, q.Zeros.Data, q.Index.Data
-	if p.Packing != kernels.MXFP4 {
+	if p.Packing != kernels.MXFP4 && p.Packing.BlockBytes() == 0 {
 		if p.ScaleFormat, ok = format(q.Scales.DType); !ok {
 			b.fail("%s: scales of dtype %v cannot be used by the cpu", op, q.Scales.DType)
 			return matrix{}, false
@@ -55,6 +59,8 @@ func holds(p *kernels.Packed, rows int) bool {
 		return len(p.Codes) >= rows*p.Width && len(p.Scales) >= size*ceil(rows, p.Rows)*ceil(p.Width, p.Columns)
 	case kernels.MXFP4:
 		return p.Width%32 == 0 && len(p.Codes) >= rows*p.Width/2 && len(p.Scales) >= rows*p.Width/32
+	case kernels.Q8, kernels.Q4:
+		return p.Width%kernels.BlockColumns == 0 && len(p.Codes) >= rows*p.Width/kernels.BlockColumns*p.Packing.BlockBytes()
 	}
 	groups := ceil(rows, p.Rows)
 	if p.Index != nil {
@@ -113,7 +119,7 @@ func (m *matrix) packedAccess(set *kernels.Set, tokens int) (access, int) {
 
 // dots reports whether there is a kernel for whole rows of a quantised weight.
 func (m *matrix) dots(set *kernels.Set) bool {
-	whole := m.packed.Packing != kernels.MXFP4 || m.cols%32 == 0
+	whole := m.packed.Packing == kernels.E4M3 || m.cols%32 == 0
 	return whole && set.DotsPacked(&m.packed, m.col)
 }
 

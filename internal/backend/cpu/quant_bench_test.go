@@ -22,6 +22,8 @@ func BenchmarkQuantised(b *testing.B) {
 		{meta.Quant{Format: meta.QuantMXFP4, Rows: 1, Columns: 32}, 4},
 		{meta.Quant{Format: meta.QuantGPTQ, Rows: 128, Columns: 1}, 4},
 		{meta.Quant{Format: meta.QuantAWQ, Rows: 128, Columns: 1}, 4},
+		{meta.Quant{Format: meta.QuantQ8, Rows: 1, Columns: 32}, 9}, // 8.5
+		{meta.Quant{Format: meta.QuantQ4, Rows: 1, Columns: 32}, 5}, // 4.5
 	} {
 		for _, tokens := range []int{1, 128} {
 			b.Run(fmt.Sprintf("%v/%d", f.Format, tokens), func(b *testing.B) {
@@ -46,7 +48,7 @@ func BenchmarkQuantised(b *testing.B) {
 						w := backend.Matrix{Tensor: tensor.Tensor{DType: meta.BFloat16, Rank: 2, Dims: [tensor.MaxRank]int{n, n}, Data: t.Data}}
 						if f.Format != meta.QuantNone {
 							w.Quant = &backend.Quant{Quant: &f.Quant, Width: n, Scales: scales, Zeros: offsets}
-							w.Transposed = f.Format >= meta.QuantGPTQ
+							w.Transposed = f.Format == meta.QuantGPTQ || f.Format == meta.QuantAWQ
 						}
 						host.Linear(y, x, w, tensor.Tensor{})
 					}
