@@ -64,6 +64,10 @@ func TestQuantisedSources(t *testing.T) {
 			nibbles(gate).add(gate+".qweight", Int32, 64, 21), gate + ".weight",
 			[]Source{{Tensor: gate + ".qweight", Transposed: true, Quant: &Quant{Format: QuantAWQ, Scales: gate + ".scales", Zeros: gate + ".qzeros", ScaleDType: Float16, Rows: 32, Columns: 1}}},
 			BFloat16, 168*64/2 + 2*168*2 + 2*168/2},
+		{"gptq with a partial group", smallLlama, `{"quant_method": "gptq", "bits": 4, "group_size": 48}`,
+			nibbles(gate).add(gate+".qweight", Int32, 8, 168), gate + ".weight",
+			[]Source{{Tensor: gate + ".qweight", Transposed: true, Quant: &Quant{Format: QuantGPTQ, Scales: gate + ".scales", Zeros: gate + ".qzeros", ScaleDType: Float16, Rows: 48, Columns: 1, ZeroBias: 1}}},
+			BFloat16, 168*64/2 + 2*168*2 + 2*168/2},
 		{"gptq of a weight that is [inputs, outputs]", smallGPT2, `{"quant_method": "gptq", "bits": 4}`,
 			shapedHeader{}.add("h.0.mlp.c_fc.qweight", Int32, 8, 256).add("h.0.mlp.c_fc.scales", Float16, 1, 256).add("h.0.mlp.c_fc.qzeros", Int32, 1, 32), "transformer.h.0.mlp.c_fc.weight",
 			[]Source{{Tensor: "h.0.mlp.c_fc.qweight", Quant: &Quant{Format: QuantGPTQ, Scales: "h.0.mlp.c_fc.scales", Zeros: "h.0.mlp.c_fc.qzeros", ScaleDType: Float16, Rows: 64, Columns: 1, ZeroBias: 1}}},
@@ -143,6 +147,7 @@ func TestQuantisationRefused(t *testing.T) {
 		{`{"quant_method": "fp8", "weight_block_size": [128, 0]}`, "quantization_config.weight_block_size"},
 		{`{"quant_method": "fp8", "weight_block_size": [128, "a"]}`, "quantization_config.weight_block_size"},
 		{`{"quant_method": "gptq", "bits": 8}`, "quantization_config.bits"},
+		{`{"quant_method": "gptq", "bits": 4, "group_size": 0}`, "quantization_config.group_size"},
 		{`{"quant_method": "awq", "bits": 4, "version": "gemv"}`, "quantization_config.version"},
 	} {
 		config, err := ReadConfig([]byte(strings.TrimSuffix(smallLlama, "}") + `, "quantization_config": ` + test.quantisation + "}"))
