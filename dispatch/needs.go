@@ -2,14 +2,13 @@ package dispatch
 
 import (
 	"github.com/heftai/heft/devicemap"
-	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/meta"
 )
 
 // Needs are what serving a model takes on the host, in bytes.
 type Needs struct {
-	KVPerToken  int64 // keys and values of a token, over all layers
+	KVPerToken  int64 // keys and values of a token that every layer sees
 	KVTokens    int   // tokens that All and Least hold: the context, 4096 at most unless o asks
 	Activations int64
 	// All is the process with every weight in memory, Least the one that streams what it
@@ -26,9 +25,12 @@ func NeedsOf(skeleton *meta.Model, o Options, dtype string) (Needs, error) {
 	}
 	asked := o.Context > 0
 	o = o.withDefaults(skeleton)
-	if o.KVTokens = o.Context; !asked {
-		o.KVTokens = min(o.KVTokens, leastContext)
+	tokens := o.Context
+	if !asked {
+		tokens = min(tokens, leastContext)
 	}
+	cache := o.cache(program.KV())
+	o.KVTokens, o.KVBytes = 0, cache.SequenceBytes(tokens, o.MaxBatchTokens)
 	const plenty = 1 << 60
 	plan, _, err := Plan(skeleton, o, Placement{
 		Policy:    devicemap.Policy{Kind: devicemap.Manual, Pins: everywhere(devicemap.CPU), DType: dtype},
@@ -46,8 +48,8 @@ func NeedsOf(skeleton *meta.Model, o Options, dtype string) (Needs, error) {
 		return Needs{}, err
 	}
 	return Needs{
-		KVPerToken:  kvcache.Config{Layers: program.KV(), DType: o.KVDType}.BytesPerToken(),
-		KVTokens:    o.KVTokens,
+		KVPerToken:  cache.BytesPerToken(),
+		KVTokens:    tokens,
 		Activations: host.ActivationBytes,
 		All:         host.WeightsBytes + host.KVBytes + host.ActivationBytes + runtimeOverhead,
 		Least:       streamed.Least + runtimeOverhead,

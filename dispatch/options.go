@@ -39,10 +39,13 @@ type Options struct {
 	// KVDType is the dtype of keys and values: float32 or bfloat16. NoDType means
 	// float32 with PrecisionHigh or float32 weights, else bfloat16.
 	KVDType meta.DType
-	// KVTokens is the number of tokens that all sequences together can hold, where those
-	// are as long as Context allows; 0 means one sequence of Context tokens. Layers with a
-	// window keep no more of a sequence than they see: shorter sequences hold fewer.
+	// KVTokens is the number of tokens that all sequences together can hold, however they
+	// are divided. Layers with a window keep no more of a sequence than they see, so that
+	// long sequences may hold more. 0 means what KVBytes says.
 	KVTokens int
+	// KVBytes is the memory for keys and values, where KVTokens does not take more; 0 means
+	// what KVTokens takes, or else one sequence of Context tokens.
+	KVBytes int64
 	// StagingBytes is the memory for the rings of the disk tier. Less than twice the
 	// largest streamed unit is raised to that.
 	StagingBytes int64
@@ -90,9 +93,6 @@ func (o Options) withDefaults(skeleton *meta.Model) Options {
 			o.KVDType = meta.BFloat16
 		}
 	}
-	if o.KVTokens <= 0 {
-		o.KVTokens = o.Context
-	}
 	return o
 }
 
@@ -106,7 +106,7 @@ func weightsAre16Bit(skeleton *meta.Model) bool {
 	return false
 }
 
-// cache is the configuration of the cache of so many layers, with pages for KVTokens.
+// cache is the configuration of the cache of so many layers, with the pages asked for.
 func (o *Options) cache(layers []kvcache.LayerShape) kvcache.Config {
 	c := kvcache.Config{Layers: slices.Clone(layers), DType: o.KVDType, PageTokens: kvcache.DefaultPageTokens}
 	for i := range c.Layers {
@@ -114,26 +114,16 @@ func (o *Options) cache(layers []kvcache.LayerShape) kvcache.Config {
 			c.Layers[i].Window = 0
 		}
 	}
-	c.Pages = max(1, o.pagesOf(&c, o.KVTokens))
+	if o.KVTokens > 0 {
+		c.Pages = c.SharedPages(o.KVTokens, o.MaxSequences, o.MaxBatchTokens)
+	}
+	if bytes := c.PageBytes(); bytes > 0 {
+		c.Pages = max(c.Pages, int(o.KVBytes/bytes))
+	}
+	if c.Pages == 0 {
+		c.Pages = max(1, c.SequencePages(o.Context, o.MaxBatchTokens))
+	}
 	return c
-}
-
-// pagesOf are the pages of n tokens in sequences of the context's length.
-func (o *Options) pagesOf(c *kvcache.Config, n int) int {
-	if o.Context <= 0 {
-		return c.SequencePages(n, o.MaxBatchTokens)
-	}
-	whole, rest := n/o.Context, n%o.Context
-	return whole*c.SequencePages(o.Context, o.MaxBatchTokens) + c.SequencePages(rest, o.MaxBatchTokens)
-}
-
-// tokensIn is the inverse of pagesOf.
-func (o *Options) tokensIn(c *kvcache.Config, pages int) int {
-	if o.Context <= 0 {
-		return pages * c.PageTokens
-	}
-	each := c.SequencePages(o.Context, o.MaxBatchTokens)
-	return pages/each*o.Context + c.SequenceTokens(pages%each, o.MaxBatchTokens, o.Context)
 }
 
 // limits bound the passes. The logits of a whole batch would take rows × vocabulary; as

@@ -37,17 +37,17 @@ func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options
 	if err != nil {
 		return devicemap.Plan{}, o, err
 	}
-	asked, askedKV := o.Context > 0, o.KVTokens > 0
+	asked, askedKV := o.Context > 0, o.KVTokens > 0 || o.KVBytes > 0
 	o = o.withDefaults(skeleton)
 	cache := o.cache(program.KV())
 	least := o.Context
 	if !asked {
 		least = min(least, leastContext)
 	}
+	sequence := cache.SequenceBytes(least, o.MaxBatchTokens)
 	if askedKV {
-		least = o.KVTokens
+		sequence = int64(cache.Pages) * cache.PageBytes()
 	}
-	sequence := int64(o.pagesOf(&cache, least)) * cache.PageBytes()
 	budgets, err := Budgets(p.MaxMemory)
 	if err != nil {
 		return devicemap.Plan{}, o, err
@@ -56,7 +56,7 @@ func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options
 		if b := &budgets[i]; b.Device == devicemap.CPU {
 			b.Activations = program.ScratchBytes(o.limits())
 			if b.KV = sequence; !askedKV {
-				b.KV = max(sequence, min(b.Limit/kvShare, int64(o.pagesOf(&cache, o.Context))*cache.PageBytes()*int64(o.MaxSequences)))
+				b.KV = max(sequence, min(b.Limit/kvShare, int64(o.MaxSequences)*cache.SequenceBytes(o.Context, o.MaxBatchTokens)))
 			}
 		}
 	}
@@ -72,8 +72,8 @@ func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options
 	keepExperts(skeleton, &plan)
 	host := plan.Device(devicemap.CPU)
 	o.StagingBytes = host.StagingBytes
-	if cache.PageBytes() > 0 && !askedKV {
-		o.KVTokens = o.tokensIn(&cache, int(max(host.KVBytes, sequence)/cache.PageBytes()))
+	if o.KVBytes = max(host.KVBytes, sequence); o.KVBytes > 0 && !askedKV {
+		o.KVTokens = cache.SharedTokens(int(o.KVBytes/cache.PageBytes()), o.MaxSequences, o.MaxBatchTokens, o.MaxSequences*o.Context)
 	}
 	return plan, o, nil
 }

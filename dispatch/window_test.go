@@ -108,6 +108,19 @@ func TestWindowsGiveBackPages(t *testing.T) {
 	}
 }
 
+// TestKVTokensHoldInAnyDivision: what KVTokens asks for is there for many short sequences
+// too, which have nothing to give back.
+func TestKVTokensHoldInAnyDivision(t *testing.T) {
+	for _, windows := range [][]int{{0, 0}, {6, 6}, {0, 6}} {
+		m := windowed(t, windows...)(dispatch.Options{KVTokens: 256, MaxBatchTokens: 8})
+		for i := range 16 {
+			if err := m.NewSequence().Reserve(16); err != nil {
+				t.Errorf("windows %v: sequence %d of 16 tokens in 256: %v", windows, i, err)
+			}
+		}
+	}
+}
+
 // TestPlanCountsWindows: the same memory holds more of a model whose layers slide.
 func TestPlanCountsWindows(t *testing.T) {
 	limits, err := devicemap.ParseMaxMemory("cpu=1MB")

@@ -1,6 +1,9 @@
 package kvcache
 
-import "slices"
+import (
+	"slices"
+	"sort"
+)
 
 // maxGroups bounds the page tables of a sequence.
 const maxGroups = 8
@@ -118,24 +121,33 @@ func (c Config) SequencePages(n, pass int) int {
 	return pages
 }
 
-// SequenceTokens is the length up to most of the longest sequence that so many pages
-// hold: the inverse of [Config.SequencePages].
+// SequenceBytes is the memory of [Config.SequencePages].
+func (c Config) SequenceBytes(n, pass int) int64 {
+	return int64(c.SequencePages(n, pass)) * c.PageBytes()
+}
+
+// SharedPages is the most pages that n tokens hold at once, however they are divided among
+// so many sequences.
+func (c Config) SharedPages(n, sequences, pass int) int {
+	pages := 0
+	for _, window := range c.layout().windows {
+		pages += min(c.PagesFor(n), sequences*c.pagesOf(window, n, pass))
+	}
+	return pages
+}
+
+// SequenceTokens is the longest sequence, up to most, that so many pages hold: the inverse
+// of [Config.SequencePages].
 func (c Config) SequenceTokens(pages, pass, most int) int {
-	windows := c.layout().windows
-	fits := func(n int) bool {
-		need := 0
-		for _, window := range windows {
-			need += c.pagesOf(window, n, pass)
-		}
-		return need <= pages
-	}
-	lo, hi := 0, most // fits(lo), and nothing above hi is asked for
-	for lo < hi {
-		if mid := hi - (hi-lo)/2; fits(mid) {
-			lo = mid
-		} else {
-			hi = mid - 1
-		}
-	}
-	return lo
+	return largest(most, func(n int) bool { return c.SequencePages(n, pass) <= pages })
+}
+
+// SharedTokens is the inverse of [Config.SharedPages], up to most.
+func (c Config) SharedTokens(pages, sequences, pass, most int) int {
+	return largest(most, func(n int) bool { return c.SharedPages(n, sequences, pass) <= pages })
+}
+
+// largest is the largest number up to most that fits, where smaller ones do too.
+func largest(most int, fits func(int) bool) int {
+	return sort.Search(max(most, 0), func(n int) bool { return !fits(n + 1) })
 }

@@ -191,6 +191,15 @@ func TestWindowsHoldBoundedPages(t *testing.T) {
 		if got := config.SequenceTokens(pages, pass, n); got != n {
 			t.Errorf("%s: %d pages hold %d tokens, not %d", name, pages, got, n)
 		}
+		if got := config.SharedPages(n, 1, pass); got != pages {
+			t.Errorf("%s: %d pages for all tokens in one sequence, not %d", name, got, pages)
+		}
+		if got, all := config.SharedPages(n, n, pass), len(c.layout.windows)*n/4; got != all {
+			t.Errorf("%s: %d pages for as many sequences as tokens, want %d", name, got, all)
+		}
+		if got := config.SharedTokens(pages, 3, pass, 3*n); config.SharedPages(got, 3, pass) > pages || config.SharedPages(got+1, 3, pass) <= pages && got < 3*n {
+			t.Errorf("%s: %d pages hold %d tokens of three sequences", name, pages, got)
+		}
 		// Without windows all is needed; layers with windows need no more than theirs.
 		all := 0
 		for _, window := range c.layout.windows {
