@@ -1,6 +1,7 @@
 package residency
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 
@@ -16,8 +17,9 @@ type stack struct {
 	Node
 	params  []*meta.Param
 	experts []expert
-	first   int // id of expert 0 in the ring
-	held    int // expert between HoldExpert and the next, or -1
+	convert bool // some of the parameters, to the store's format
+	first   int  // id of expert 0 in the ring
+	held    int  // expert between HoldExpert and the next, or -1
 }
 
 // An expert is one slab of each parameter of its stack, looked up when first used.
@@ -28,7 +30,9 @@ type expert struct {
 	parts  [][]backend.Part // by parameter
 
 	promoted atomic.Pointer[promotion] // made by the promoter
-	taken    bool                      // parts show the promoted copy
+	taken    bool                      // parts show the promoted copy, or the converted one
+
+	converted atomic.Pointer[conversion]
 }
 
 // A slab says where a stacked parameter stands.
@@ -61,8 +65,12 @@ func (s *Store) addStack(n Node) error {
 	}
 	for i, p := range st.params {
 		s.slabs[p] = slab{st, i}
+		st.convert = st.convert || s.quantizer.takes(p)
 		for e := range st.experts {
-			s.tiers[st.experts[e].device] += p.Bytes() / int64(count)
+			s.tiers[st.experts[e].device] += s.quantizer.size(p) / int64(count)
+			if err := s.quantizer.check(p, expertKey(n.Path, e), st.experts[e].device); err != nil {
+				return err
+			}
 		}
 	}
 	s.stacks[n.Module] = st
@@ -189,9 +197,8 @@ func (s *Store) HoldExpert(m *meta.Module, e int) error {
 		s.heldStack, st.held = st, e
 		s.experts.wish(s.wanted)
 	}
-	if made := x.promoted.Load(); made != nil && !x.taken {
-		made.takeUp(x.pieces, x.part)
-		x.taken = true
+	if err := s.takeUpExpert(st, x, e); err != nil {
+		return err
 	}
 	k, at := 0, 0
 	for i := range x.parts {
@@ -206,6 +213,30 @@ func (s *Store) HoldExpert(m *meta.Module, e int) error {
 			}
 			k, at = k+1, at+len(p.ranges)
 		}
+	}
+	return nil
+}
+
+// takeUpExpert points the parts of x, expert e of st, to a promoted copy where there is one,
+// or to the converted one, which is made where it is not there yet.
+func (s *Store) takeUpExpert(st *stack, x *expert, e int) error {
+	if x.taken {
+		return nil
+	}
+	if st.convert {
+		made, err := s.convertExpert(context.Background(), st, e)
+		if err != nil {
+			return err
+		}
+		for k := range made.parts {
+			if made.parts[k].Data != nil {
+				*x.part(k) = made.parts[k]
+			}
+		}
+		x.taken = true
+	} else if made := x.promoted.Load(); made != nil {
+		made.takeUp(x.pieces, x.part)
+		x.taken = true
 	}
 	return nil
 }

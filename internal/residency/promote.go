@@ -33,7 +33,7 @@ type promoter struct {
 // Promote copies the weights of the cpu tier, in the order of use and in the background,
 // from the checkpoint's mapping to memory of our own, where they are read faster, and lets
 // the mapped pages go. It takes no more than the cpu tier's bytes. Results stay bitwise the
-// same. It returns at once and begins when Warm is done, where that was called before.
+// same. What is converted is converted, unless Warm has done it. It returns at once and begins when Warm is done, where that was called before.
 // Call it once.
 func (s *Store) Promote(ctx context.Context) {
 	p := &s.promoter
@@ -87,6 +87,12 @@ func (s *Store) promoteAll(ctx context.Context) error {
 				continue
 			}
 			seen[w.entry] = true
+			if w.convert {
+				if _, err := s.convertEntry(ctx, w.entry); err != nil {
+					return err
+				}
+				continue
+			}
 			made, err := s.promote(ctx, w.pieces)
 			if err != nil {
 				return fmt.Errorf("residency: promoting %s: %w", w.path, err)
@@ -105,6 +111,12 @@ func (s *Store) promoteAll(ctx context.Context) error {
 func (s *Store) promoteExperts(ctx context.Context, st *stack) error {
 	for e := range st.experts {
 		if st.experts[e].device != devicemap.CPU {
+			continue
+		}
+		if st.convert {
+			if _, err := s.convertExpert(ctx, st, e); err != nil {
+				return err
+			}
 			continue
 		}
 		var pieces []piece // looked up anew: the expert's own belong to another goroutine

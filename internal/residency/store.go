@@ -1,6 +1,7 @@
 package residency
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"sync"
@@ -33,6 +34,12 @@ type Options struct {
 	Ledger *hostmem.Ledger
 	// Staging is the memory for the rings in bytes. Less than Least is raised to it.
 	Staging int64
+	// Quantize is QuantQ8 or QuantQ4 to hold the matrices of the cpu tier in that format,
+	// with QuantNone as they are stored. They are converted with so many Threads and the
+	// kernels of Variant; "" is the best.
+	Quantize meta.QuantFormat
+	Threads  int
+	Variant  string
 }
 
 // A Store holds the weights of one model.
@@ -65,6 +72,8 @@ type Store struct {
 	held     int // unit between Acquire and Release, or -1
 	warm     progress
 	promoter promoter
+
+	quantizer *quantizer
 }
 
 // A unit is a Unit with its place in the ring.
@@ -80,6 +89,7 @@ type want struct {
 	*entry
 	streamed bool
 	gather   bool // of a table, of which single rows are read
+	convert  bool // to the store's format
 	first    int  // index of its first range among the places of the unit's load
 }
 
@@ -88,11 +98,15 @@ type entry struct {
 	path    string
 	device  devicemap.Device
 	pieces  []piece
-	parts   []backend.Part // what Parts returns
-	present bool           // parts show the mapping, or the promoted copy
+	parts   []backend.Part // what Parts returns: stored, or those of the conversion
+	stored  []backend.Part
+	present bool // stored show the mapping, or the promoted copy
 
 	promoted atomic.Pointer[promotion] // made by the promoter
-	taken    bool                      // parts show the promoted copy
+	taken    bool                      // stored show the promoted copy
+
+	converted atomic.Pointer[conversion]
+	gathered  bool // a table too, whose rows are read in place
 }
 
 // New sorts the parameters of units into tiers by devices. It reads nothing and maps
@@ -108,6 +122,10 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 		tiers:   map[devicemap.Device]int64{},
 		files:   files{open: map[string]*hostmem.DirectFile{}},
 		held:    -1,
+	}
+	var err error
+	if s.quantizer, err = newQuantizer(root, o); err != nil {
+		return nil, err
 	}
 	for path, p := range root.AllParams() {
 		if p.SameAs == nil {
@@ -176,6 +194,12 @@ func (s *Store) addModule(m *meta.Module, u *unit, regions *[]region) error {
 		// A lookup touches a few rows: the mapping brings those and no others.
 		w.gather = m.Kind == meta.KindEmbedding
 		w.streamed = e.device == devicemap.Disk && !w.gather
+		e.gathered = e.gathered || w.gather
+		if w.convert = !w.gather && s.quantizer.takes(p); w.convert {
+			if err := s.quantizer.check(p, e.path, e.device); err != nil {
+				return err
+			}
+		}
 		if w.streamed {
 			for i := range e.pieces {
 				*regions = e.pieces[i].regions(*regions)
@@ -201,11 +225,17 @@ func (s *Store) entry(p *meta.Param) (*entry, error) {
 	for _, part := range s.binding.Parts(p) {
 		e.pieces = append(e.pieces, newPiece(part))
 	}
-	e.parts = make([]backend.Part, len(e.pieces))
+	e.stored = make([]backend.Part, len(e.pieces))
+	size := int64(0)
 	for i := range e.pieces {
-		e.parts[i] = e.pieces[i].part
-		s.tiers[device] += e.pieces[i].size
+		e.stored[i] = e.pieces[i].part
+		size += e.pieces[i].size
 	}
+	if s.quantizer.takes(p) {
+		size = s.quantizer.size(p)
+	}
+	e.parts = e.stored
+	s.tiers[device] += size
 	s.entries[p] = e
 	return e, nil
 }
@@ -306,7 +336,7 @@ func (s *Store) Acquire(i int) error {
 		}
 	}
 	for _, w := range u.wants {
-		if err := w.bring(s.ring, u.load, w.streamed, slot, w.first); err != nil {
+		if err := s.bring(&w, u.load, slot); err != nil {
 			if u.load >= 0 {
 				s.ring.release(u.load)
 			}
@@ -317,27 +347,37 @@ func (s *Store) Acquire(i int) error {
 	return nil
 }
 
-// bring points the entry's parts to the slot, or to the checkpoint in place.
-func (e *entry) bring(r *ring, load int, streamed bool, slot []byte, first int) error {
-	if !streamed && !e.taken {
+// bring points the entry's parts to the slot, to the checkpoint in place, or to a copy.
+func (s *Store) bring(w *want, load int, slot []byte) error {
+	e := w.entry
+	if w.convert {
+		made, err := s.convertEntry(context.Background(), e)
+		if err == nil {
+			e.parts = made.parts
+		}
+		return err
+	}
+	e.parts = e.stored
+	if !w.streamed && !e.taken {
 		if made := e.promoted.Load(); made != nil {
-			made.takeUp(e.pieces, func(k int) *backend.Part { return &e.parts[k] })
+			made.takeUp(e.pieces, func(k int) *backend.Part { return &e.stored[k] })
 			e.taken, e.present = true, true
 		}
 	}
-	if !streamed && e.present {
+	if !w.streamed && e.present {
 		return nil
 	}
+	first := w.first
 	for k := range e.pieces {
 		p := &e.pieces[k]
-		if streamed {
-			p.inSlot(&e.parts[k], slot, r.loads[load].places[first:])
+		if w.streamed {
+			p.inSlot(&e.stored[k], slot, s.ring.loads[load].places[first:])
 			first += len(p.ranges)
-		} else if err := p.inPlace(&e.parts[k]); err != nil {
+		} else if err := p.inPlace(&e.stored[k]); err != nil {
 			return err
 		}
 	}
-	e.present = !streamed
+	e.present = !w.streamed
 	return nil
 }
 
@@ -399,6 +439,7 @@ func (s *Store) Close() {
 		_ = b.Release() // held once each
 	}
 	s.blocks = nil
+	s.quantizer.release()
 	s.files.close()
 }
 

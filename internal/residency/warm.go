@@ -41,8 +41,8 @@ type progress struct {
 	started bool
 }
 
-// Warm reads the cpu tier in the order of use, in the background. It returns at once;
-// Warming tells how far it is.
+// Warm reads the cpu tier in the order of use, in the background, and converts what is to
+// be converted. It returns at once; Warming tells how far it is.
 func (s *Store) Warm(ctx context.Context) {
 	w := &s.warm
 	ctx, cancel := context.WithCancel(ctx)
@@ -98,14 +98,27 @@ func (w *progress) stop() {
 }
 
 func (s *Store) warmAll(ctx context.Context) error {
-	seen := map[*entry]bool{}
+	type use struct {
+		*entry
+		convert bool
+	}
+	seen := map[use]bool{}
 	for i := range s.units {
 		u := &s.units[i]
 		for _, want := range u.wants {
-			if want.device != devicemap.CPU || seen[want.entry] {
+			this := use{want.entry, want.convert}
+			if want.device != devicemap.CPU || seen[this] {
 				continue
 			}
-			seen[want.entry] = true
+			seen[this] = true
+			if want.convert {
+				made, err := s.convertEntry(ctx, want.entry)
+				if err != nil {
+					return err
+				}
+				s.warm.bytes.Add(made.bytes)
+				continue
+			}
 			for k := range want.pieces {
 				if err := s.touch(ctx, &want.pieces[k]); err != nil {
 					return err
@@ -129,7 +142,17 @@ func (s *Store) warmExperts(ctx context.Context, st *stack) error {
 		if st.experts[e].device != devicemap.CPU {
 			continue
 		}
+		if st.convert {
+			made, err := s.convertExpert(ctx, st, e)
+			if err != nil {
+				return err
+			}
+			s.warm.bytes.Add(made.bytes)
+		}
 		for _, p := range st.params {
+			if s.quantizer.takes(p) {
+				continue
+			}
 			for _, piece := range s.expertPieces(p, e) {
 				if err := s.touch(ctx, &piece); err != nil {
 					return err

@@ -1,0 +1,266 @@
+package residency
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// A quantizer converts weights of the cpu tier. Each is converted before its first use: by
+// Warm or Promote in the background, in the order of use, or else by the goroutine that
+// computes, which waits for it. So no result depends on how far the background is. What is
+// held is the converted copy; the mapped pages are let go.
+type quantizer struct {
+	format  meta.QuantFormat
+	packing kernels.Packing
+	set     *kernels.Set
+	threads int
+	bytes   map[*meta.Param]int64 // of the parameters to convert, as they are held
+
+	mu     sync.Mutex // one conversion at a time, with all threads; guards blocks
+	blocks []*hostmem.Block
+}
+
+// convertible is the kernels' name of a dtype that is converted.
+func convertible(d meta.DType) (kernels.Format, bool) {
+	switch d {
+	case meta.BFloat16:
+		return kernels.BFloat16, true
+	case meta.Float16:
+		return kernels.Float16, true
+	case meta.Float32:
+		return kernels.Float32, true
+	}
+	return 0, false
+}
+
+// chunk is how many elements are converted at a time, some microseconds of work: kernels
+// cannot be stopped.
+const chunk = 4096
+
+func newQuantizer(root *meta.Module, o Options) (*quantizer, error) {
+	q := &quantizer{format: o.Quantize, threads: max(o.Threads, 1), bytes: root.LoadedBytes(o.Quantize, true)}
+	switch o.Quantize {
+	case meta.QuantNone:
+		return q, nil
+	case meta.QuantQ8:
+		q.packing = kernels.Q8
+	case meta.QuantQ4:
+		q.packing = kernels.Q4
+	default:
+		return nil, fmt.Errorf("residency: weights cannot be converted to %v", o.Quantize)
+	}
+	var err error
+	q.set, err = kernels.Select(o.Variant)
+	return q, err
+}
+
+// takes reports whether p is converted.
+func (q *quantizer) takes(p *meta.Param) bool { return q.bytes[p] > 0 }
+
+// size is what p takes in memory.
+func (q *quantizer) size(p *meta.Param) int64 {
+	if n := q.bytes[p]; n > 0 {
+		return n
+	}
+	return p.Bytes()
+}
+
+// check refuses the disk tier, which has no memory for a copy.
+func (q *quantizer) check(p *meta.Param, path string, device devicemap.Device) error {
+	if device == devicemap.CPU || !q.takes(p) {
+		return nil
+	}
+	return fmt.Errorf("residency: %s is on device %s; weights are converted to %v on the cpu only: give it more memory, or use the weights as they are stored",
+		path, device, q.format)
+}
+
+// A conversion is parameters' pieces in the store's format.
+type conversion struct {
+	parts []backend.Part // without Data for a piece that is not converted
+	bytes int64
+}
+
+// convertEntry is e's conversion, made now where it was not yet.
+func (s *Store) convertEntry(ctx context.Context, e *entry) (*conversion, error) {
+	if made := e.converted.Load(); made != nil {
+		return made, nil
+	}
+	s.quantizer.mu.Lock()
+	defer s.quantizer.mu.Unlock()
+	if made := e.converted.Load(); made != nil {
+		return made, nil
+	}
+	made, err := s.convert(ctx, e.pieces, func(int) bool { return true }, e.gathered)
+	if err != nil {
+		return nil, fmt.Errorf("residency: %s: %w", e.path, err)
+	}
+	e.converted.Store(made)
+	return made, nil
+}
+
+// convertExpert is convertEntry for expert e of st. It looks the pieces up for itself, as
+// those that HoldExpert keeps belong to another goroutine.
+func (s *Store) convertExpert(ctx context.Context, st *stack, e int) (*conversion, error) {
+	x := &st.experts[e]
+	if made := x.converted.Load(); made != nil {
+		return made, nil
+	}
+	s.quantizer.mu.Lock()
+	defer s.quantizer.mu.Unlock()
+	if made := x.converted.Load(); made != nil {
+		return made, nil
+	}
+	var pieces []piece
+	var takes []bool
+	for _, p := range st.params {
+		own := s.expertPieces(p, e)
+		pieces = append(pieces, own...)
+		for range own {
+			takes = append(takes, s.quantizer.takes(p))
+		}
+	}
+	made, err := s.convert(ctx, pieces, func(k int) bool { return takes[k] }, false)
+	if err != nil {
+		return nil, fmt.Errorf("residency: %s: %w", expertKey(st.Path, e), err)
+	}
+	x.converted.Store(made)
+	return made, nil
+}
+
+// convert converts the pieces that takes names into one block of memory. keep leaves the
+// mapped pages of them.
+func (s *Store) convert(ctx context.Context, pieces []piece, takes func(k int) bool, keep bool) (*conversion, error) {
+	q := s.quantizer
+	made := &conversion{parts: make([]backend.Part, len(pieces))}
+	places, size := make([]int, len(pieces)), 0
+	for k := range pieces {
+		if !takes(k) {
+			continue
+		}
+		part, n, err := q.partOf(&pieces[k])
+		if err != nil {
+			return nil, err
+		}
+		made.parts[k], places[k] = part, size
+		made.bytes += int64(n)
+		size += hostmem.Up(n, hostmem.Align)
+	}
+	block, err := hostmem.Alloc(s.ledger, hostmem.Weights, max(size, 1))
+	if err != nil {
+		return nil, err
+	}
+	for k := range pieces {
+		if takes(k) {
+			to := block.Bytes()[places[k]:][:q.sizeOf(&pieces[k])]
+			if err := q.convert(ctx, to, pieces[k].ranges[0], pieces[k].part.DType); err != nil {
+				_ = block.Release() // the error tells more
+				return nil, err
+			}
+			made.parts[k].Data = to
+		}
+	}
+	q.blocks = append(q.blocks, block)
+	for k := range pieces {
+		for _, r := range pieces[k].ranges {
+			if takes(k) && !keep {
+				_ = r.tensor.Advise(r.begin, r.size, loader.DontNeed) // only a hint
+			}
+		}
+	}
+	return made, nil
+}
+
+// partOf is the part of a converted piece, without Data, and the bytes that it takes.
+func (q *quantizer) partOf(p *piece) (backend.Part, int, error) {
+	part := p.part
+	_, floats := convertible(part.DType)
+	if !floats || part.Quant != nil || part.Rank != 2 || part.Dims[1]%kernels.BlockColumns != 0 {
+		return part, 0, fmt.Errorf("%s of %v %v cannot be converted to %v", p.ranges[0].tensor.Name, part.DType, part.Shape(), q.format)
+	}
+	part.Tensor = view(meta.Uint8, part.Shape())
+	part.Quant = &backend.Quant{Quant: &meta.Quant{Format: q.format, Rows: 1, Columns: kernels.BlockColumns}, Width: part.Dims[1]}
+	return part, q.sizeOf(p), nil
+}
+
+// sizeOf is the bytes of a converted piece.
+func (q *quantizer) sizeOf(p *piece) int {
+	return int(p.part.Elements()) / kernels.BlockColumns * q.packing.BlockBytes()
+}
+
+// convert converts the elements of r, whole blocks, with all threads. Each has memory for
+// one chunk.
+func (q *quantizer) convert(ctx context.Context, to []byte, r byteRange, d meta.DType) error {
+	data, err := r.tensor.Bytes()
+	if err != nil {
+		return err
+	}
+	_ = r.tensor.Advise(r.begin, r.size, loader.WillNeed) // only a hint
+	w := conversionWork{q: q, ctx: ctx, to: to, from: data[r.begin : r.begin+r.size], name: r.tensor.Name}
+	w.format, _ = convertible(d) // partOf has looked
+	var group sync.WaitGroup
+	for range q.threads {
+		group.Go(w.run)
+	}
+	group.Wait()
+	if err := w.err.Load(); err != nil {
+		return *err
+	}
+	return ctx.Err()
+}
+
+// conversionWork is one range, of which threads take chunks.
+type conversionWork struct {
+	q        *quantizer
+	ctx      context.Context
+	to, from []byte
+	format   kernels.Format
+	name     string
+	next     atomic.Int64
+	err      atomic.Pointer[error]
+}
+
+func (w *conversionWork) fail(format string, args ...any) {
+	err := fmt.Errorf(format, args...)
+	w.err.CompareAndSwap(nil, &err)
+}
+
+func (w *conversionWork) run() {
+	debug.SetPanicOnFault(true) // the goroutine is its own
+	defer func() {
+		if recover() != nil {
+			w.fail("%s could not be read: its file was cut short or its disk failed", w.name)
+		}
+	}()
+	values := make([]float32, chunk)
+	size, each := w.format.Size(), w.q.packing.BlockBytes()
+	count := len(w.from) / size
+	for w.ctx.Err() == nil && w.err.Load() == nil {
+		begin := int(w.next.Add(chunk)) - chunk
+		if begin >= count {
+			return
+		}
+		v := values[:min(chunk, count-begin)]
+		w.q.set.Widen(v, w.from[begin*size:], w.format)
+		if !w.q.set.PackBlocks(w.q.packing, w.to[begin/kernels.BlockColumns*each:], v) {
+			w.fail("%s has a value between elements %d and %d that %v cannot hold", w.name, begin, begin+len(v), w.q.format)
+		}
+	}
+}
+
+// release gives the converted copies back.
+func (q *quantizer) release() {
+	for _, b := range q.blocks {
+		_ = b.Release() // held once each
+	}
+	q.blocks = nil
+}
