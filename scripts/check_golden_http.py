@@ -25,8 +25,8 @@ def start(model, placement):
     sys.exit(f"{model} {placement}: the server ended:\n" + "".join(log))
 
 
-def tokens(url, ids):
-    body = {"prompt": ids, "max_tokens": 24, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
+def tokens(url, ids, count):
+    body = {"prompt": ids, "max_tokens": count, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
     request = urllib.request.Request(url + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=120) as r:
         return json.load(r)["choices"][0]["token_ids"]
@@ -36,7 +36,7 @@ def check(model, golden, placement):
     p, url = start(model, placement)
     try:
         for prompt in golden["prompts"]:
-            got = tokens(url, prompt["input_ids"])
+            got = tokens(url, prompt["input_ids"], len(prompt["greedy_ids"]))
             if got != prompt["greedy_ids"]:
                 return f"prompt of {len(prompt['input_ids'])}: got {got}, want {prompt['greedy_ids']}"
     finally:
