@@ -128,13 +128,13 @@ func (o CrossEntropyOptions) perRow() bool { return o.Reduction == None && o.Ite
 // reduced makes the result of losses.
 func (tp *Tape) reduced(losses []float32, shape []int, o CrossEntropyOptions, div float64, ins ...*Tensor) *Tensor {
 	if o.perRow() {
-		return tp.view(losses, shape, ins...)
+		return tp.made(losses, shape, ins...)
 	}
 	var sum float64
 	for _, v := range losses {
 		sum += float64(v)
 	}
-	return tp.view([]float32{float32(sum / div)}, nil, ins...)
+	return tp.made([]float32{float32(sum / div)}, nil, ins...)
 }
 
 // rowLoss is the loss of one row and the logarithm of its sum of exponentials.

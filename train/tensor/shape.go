@@ -2,7 +2,8 @@ package tensor
 
 import "slices"
 
-// Reshape is x under another shape; one dimension may be -1, which is computed.
+// Reshape is x under another shape, not copied; one dimension may be -1, which is
+// computed.
 func (tp *Tape) Reshape(x *Tensor, shape ...int) *Tensor {
 	if !tp.ready("reshape", x) {
 		return tp.void()
@@ -17,8 +18,7 @@ func (tp *Tape) Reshape(x *Tensor, shape ...int) *Tensor {
 	if !sized(shape, len(x.data)) {
 		return tp.fail("reshape: x has shape %v, which does not fill %v", x, shape)
 	}
-	out := tp.view(x.data, shape, x)
-	return tp.record(out, func(grad []float32) { tp.hand(out, x, grad) })
+	return tp.view(x, 0, shape)
 }
 
 // Transpose exchanges two dimensions, which may count from the back.
@@ -65,7 +65,8 @@ func (t transposition) run(f func(from, to int)) {
 	}
 }
 
-// Slice is [lo, hi) of a dimension, which may count from the back.
+// Slice is [lo, hi) of a dimension, which may count from the back. Of the first
+// dimension nothing is copied.
 func (tp *Tape) Slice(x *Tensor, dim, lo, hi int) *Tensor {
 	if !tp.ready("slice", x) {
 		return tp.void()
@@ -77,6 +78,9 @@ func (tp *Tape) Slice(x *Tensor, dim, lo, hi int) *Tensor {
 	before, n, after := x.around(d)
 	shape := slices.Clone(x.shape)
 	shape[d] = hi - lo
+	if before == 1 {
+		return tp.view(x, lo*after, shape)
+	}
 	out := tp.result(shape, x)
 	width := (hi - lo) * after
 	for i := range before {
@@ -88,6 +92,18 @@ func (tp *Tape) Slice(x *Tensor, dim, lo, hi int) *Tensor {
 			addTo(g[(i*n+lo)*after:(i*n+hi)*after], grad[i*width:(i+1)*width])
 		}
 	})
+}
+
+// Select is entry i of the first dimension, which goes away; nothing is copied.
+func (tp *Tape) Select(x *Tensor, i int) *Tensor {
+	if !tp.ready("select", x) {
+		return tp.void()
+	}
+	if x.dims() < 1 || i < 0 || i >= x.shape[0] {
+		return tp.fail("select: x has shape %v: no entry %d", x, i)
+	}
+	_, _, n := x.around(0)
+	return tp.view(x, i*n, x.shape[1:])
 }
 
 // Concat joins tensors along a dimension; their other dimensions are equal.

@@ -134,11 +134,19 @@ func (tp *Tape) ready(name string, ins ...*Tensor) bool {
 
 // result makes the tensor of an operation, filled with zeros.
 func (tp *Tape) result(shape []int, ins ...*Tensor) *Tensor {
-	return tp.view(make([]float32, count(shape)), shape, ins...)
+	return tp.made(make([]float32, count(shape)), shape, ins...)
 }
 
-// view makes the tensor of an operation of data that is there.
-func (tp *Tape) view(data []float32, shape []int, ins ...*Tensor) *Tensor {
+// view makes a tensor of count(shape) numbers of x from at on.
+func (tp *Tape) view(x *Tensor, at int, shape []int) *Tensor {
+	n := count(shape)
+	out := tp.made(x.data[at:at+n:at+n], shape, x)
+	out.base, out.at = x, at
+	return out
+}
+
+// made makes the tensor of an operation of data that is there.
+func (tp *Tape) made(data []float32, shape []int, ins ...*Tensor) *Tensor {
 	out := &Tensor{tape: tp, data: data, shape: slices.Clone(shape), pass: tp.pass}
 	for _, t := range ins {
 		out.needs = out.needs || t != nil && t.needs && tp.recording()
@@ -206,6 +214,8 @@ func (tp *Tape) gradient(t *Tensor) []float32 {
 	switch {
 	case t == nil || !t.needs:
 		return nil
+	case t.base != nil:
+		return tp.gradient(t.base)[t.at : t.at+len(t.data)]
 	case t.param != nil:
 		if t.param.Grad == nil {
 			t.param.Grad = make([]float32, len(t.param.Data))
@@ -221,7 +231,10 @@ func (tp *Tape) gradient(t *Tensor) []float32 {
 // hand adds an operation's gradient to an input's as it is. Where it is the input's
 // first the buffer itself moves, and the operation must not read it again.
 func (tp *Tape) hand(out, in *Tensor, grad []float32) {
-	if in.needs && in.param == nil && in.grad == nil && len(in.data) == len(grad) {
+	for in.base != nil && len(in.data) == len(in.base.data) {
+		in = in.base
+	}
+	if in.needs && in.base == nil && in.param == nil && in.grad == nil && len(in.data) == len(grad) {
 		in.grad, out.grad = grad, nil
 		return
 	}

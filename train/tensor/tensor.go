@@ -16,6 +16,10 @@ type Tensor struct {
 	grad  []float32  // while Backward runs
 	needs bool       // a gradient is wanted
 	pass  int        // the tape's pass that made it
+
+	// A view has the numbers of base from at on, and its gradient lies in base's.
+	base *Tensor
+	at   int
 }
 
 // Data is the numbers, not a copy. It is nil after an error.

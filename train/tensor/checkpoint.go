@@ -1,0 +1,109 @@
+package tensor
+
+import (
+	"encoding"
+	"fmt"
+)
+
+// Checkpoint is f of inputs, of which only the inputs and the result are kept: Backward
+// runs f again to have what lies between. f must do the same each time; it may use
+// parameters and the inputs it is given, but no other tensors of the tape. sources are
+// the generators f draws from: each is put back for the second run, and then to where it
+// was. The gradients are those of f alone, bit by bit.
+func (tp *Tape) Checkpoint(f func(tp *Tape, in []*Tensor) *Tensor, sources []Rewinder, inputs ...*Tensor) *Tensor {
+	if !tp.ready("checkpoint", inputs...) {
+		return tp.void()
+	}
+	begun, err := positions(sources)
+	if err != nil {
+		return tp.fail("checkpoint: %w", err)
+	}
+	inner := &Tape{threads: tp.threads, set: tp.set, uses: map[used]*Tensor{}, spare: tp.spare}
+	inner.panels.New = tp.panels.New
+	enter := func() ([]*Tensor, *Tensor) {
+		in := make([]*Tensor, len(inputs))
+		for i, t := range inputs {
+			in[i] = &Tensor{tape: inner, data: t.data, shape: t.shape, needs: t.needs && inner.recording()}
+		}
+		for _, t := range in {
+			t.pass = inner.pass
+		}
+		return in, f(inner, in)
+	}
+	var first *Tensor
+	inner.NoGrad(func() { _, first = enter() })
+	if err := inner.Reset(); err != nil || first == nil || first.tape != inner {
+		return tp.fail("checkpoint: %w", cause(err))
+	}
+	out := tp.made(first.data, first.shape, inputs...)
+	out.needs = tp.recording() // parameters of f count too
+	return tp.record(out, func(grad []float32) {
+		now, err := positions(sources)
+		if err == nil {
+			err = rewind(sources, begun)
+		}
+		if err != nil {
+			tp.fail("checkpoint: %w", err)
+			return
+		}
+		in, again := enter()
+		if err := inner.checkpointBack(again, grad); err != nil {
+			tp.fail("checkpoint: %w", err)
+			return
+		}
+		for i, t := range in {
+			if g := tp.gradient(inputs[i]); g != nil && t.grad != nil {
+				tp.add(g, t.grad)
+			}
+			inner.recycle(t)
+		}
+		if err := rewind(sources, now); err != nil {
+			tp.fail("checkpoint: %w", err)
+		}
+	})
+}
+
+// checkpointBack is BackwardFrom where nothing that needs a gradient is no error.
+func (tp *Tape) checkpointBack(t *Tensor, grad []float32) error {
+	if tp.err == nil && t.needs {
+		return tp.BackwardFrom(t, grad)
+	}
+	return tp.Reset()
+}
+
+// Rewinder is a [Source] that can be put back to where it was. A generator of train/rng
+// is one.
+type Rewinder interface {
+	Source
+	encoding.BinaryMarshaler
+	encoding.BinaryUnmarshaler
+}
+
+func positions(sources []Rewinder) ([][]byte, error) {
+	all := make([][]byte, len(sources))
+	for i, s := range sources {
+		b, err := s.MarshalBinary()
+		if err != nil {
+			return nil, err
+		}
+		all[i] = b
+	}
+	return all, nil
+}
+
+func rewind(sources []Rewinder, to [][]byte) error {
+	for i, s := range sources {
+		if err := s.UnmarshalBinary(to[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cause names what is wrong where f returned no tensor of its tape and no error.
+func cause(err error) error {
+	if err == nil {
+		return fmt.Errorf("the function returned no tensor of its tape")
+	}
+	return err
+}
