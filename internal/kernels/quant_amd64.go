@@ -52,7 +52,7 @@ func (a *asm) interleaved(dst []float32, words []byte, scale, zero []float32, ah
 
 // dots: a block of E4M3 is whole steps of the kernel.
 func (a *asm) dots(p *Packed) bool {
-	return p.Packing.BlockBytes() > 0 || a.wide && (p.Packing == MXFP4 || p.Packing == E4M3 && p.Columns%64 == 0)
+	return p.Packing.BlockBytes() > 0 || p.Packing == MXFP4 || p.Packing == E4M3 && p.Columns%64 == 0
 }
 
 func (a *asm) dot(y []float32, p *Packed, row, step int, x, scratch []float32) {
@@ -62,7 +62,7 @@ func (a *asm) dot(y []float32, p *Packed, row, step int, x, scratch []float32) {
 		codes, scales := p.Codes[:(last+1)*stride], p.Scales[:(last+1)*each]
 		for i := 0; i < len(y); {
 			r := row + i*step
-			i += dotMXFP4(y[i:], codes[r*stride:], step*stride, x, scales[r*each:], step*each)
+			i += a.dotMXFP4(y[i:], codes[r*stride:], step*stride, x, scales[r*each:], step*each)
 		}
 		return
 	}
@@ -77,7 +77,7 @@ func (a *asm) dot(y []float32, p *Packed, row, step int, x, scratch []float32) {
 	}
 	codes := p.Codes[:last*p.Width+len(x)]
 	for i := 0; i < len(y); {
-		i += dotE4M3(y[i:], codes[(row+i*step)*p.Width:], step*p.Width, x, scratch, p.Columns)
+		i += a.dotE4M3(y[i:], codes[(row+i*step)*p.Width:], step*p.Width, x, scratch, p.Columns)
 	}
 }
 
@@ -91,24 +91,42 @@ func dotUnpacked(a *asm, y []float32, p *Packed, row, step int, x []float32) {
 	}
 }
 
-// dotE4M3 computes four products, or one, and says how many.
+// dotE4M3 computes some products and says how many.
 //
 //go:noinline
-func dotE4M3(y []float32, codes []byte, stride int, x, scales []float32, block int) int {
-	if len(y) >= 4 {
-		avx512DotE4M34(bytePtr(codes), int64(stride), ptr(x), ptr(y), ptr(scales), int64(block), int64(len(x)))
+func (a *asm) dotE4M3(y []float32, codes []byte, stride int, x, scales []float32, block int) int {
+	w, ws, in, out, by, bs, n := bytePtr(codes), int64(stride), ptr(x), ptr(y), ptr(scales), int64(block), int64(len(x))
+	switch four := len(y) >= 4; {
+	case a.wide && four:
+		avx512DotE4M34(w, ws, in, out, by, bs, n)
 		return 4
+	case four:
+		avx2DotE4M34(w, ws, in, out, by, bs, n)
+		return 4
+	case a.wide:
+		avx512DotE4M31(w, ws, in, out, by, bs, n)
+	default:
+		avx2DotE4M31(w, ws, in, out, by, bs, n)
 	}
-	avx512DotE4M31(bytePtr(codes), int64(stride), ptr(x), ptr(y), ptr(scales), int64(block), int64(len(x)))
 	return 1
 }
 
+// dotMXFP4 is dotE4M3 of the other format.
+//
 //go:noinline
-func dotMXFP4(y []float32, codes []byte, stride int, x []float32, scales []byte, step int) int {
-	if len(y) >= 4 {
-		avx512DotMXFP44(bytePtr(codes), int64(stride), ptr(x), ptr(y), bytePtr(scales), int64(step), int64(len(x)))
+func (a *asm) dotMXFP4(y []float32, codes []byte, stride int, x []float32, scales []byte, step int) int {
+	w, ws, in, out, by, bs, n := bytePtr(codes), int64(stride), ptr(x), ptr(y), bytePtr(scales), int64(step), int64(len(x))
+	switch {
+	case a.wide && len(y) >= 4:
+		avx512DotMXFP44(w, ws, in, out, by, bs, n)
 		return 4
+	case a.wide:
+		avx512DotMXFP41(w, ws, in, out, by, bs, n)
+	case len(y) >= 2:
+		avx2DotMXFP42(w, ws, in, out, by, bs, n)
+		return 2
+	default:
+		avx2DotMXFP41(w, ws, in, out, by, bs, n)
 	}
-	avx512DotMXFP41(bytePtr(codes), int64(stride), ptr(x), ptr(y), bytePtr(scales), int64(step), int64(len(x)))
 	return 1
 }

@@ -1,4 +1,4 @@
-// AVX2 kernels of quantised weights: see quant.go for the formats. Needs AVX2 and F16C.
+// AVX2 kernels of quantised weights: see quant.go for the formats. Needs AVX2, FMA and F16C.
 #include "common.h"
 
 // low has the lanes below n.
@@ -29,29 +29,41 @@ KERNEL avx2UnpackE4M3(uint8_t *dst, const uint8_t *src, int64_t n, const float *
   }
 }
 
-KERNEL avx2UnpackMXFP4(uint8_t *dst, const uint8_t *src, const uint8_t *scales, int64_t blocks) {
-  // The high bytes of the values as float16; the low ones are 0.
+// mxfp4 are the values of a block as float16 in two halves of high bytes, whose low ones
+// are 0, and the power of two that they are multiplied by.
+typedef struct {
+  __m128i first, second;
+  __m256 by;
+} block;
+
+INLINE block mxfp4(const uint8_t *codes, const uint8_t *scale) {
   const __m128i values = _mm_setr_epi8(0, 0x38, 0x3c, 0x3e, 0x40, 0x42, 0x44, 0x46, (char)0x80, (char)0xb8, (char)0xbc, (char)0xbe,
                                        (char)0xc0, (char)0xc2, (char)0xc4, (char)0xc6);
-  const __m128i nibble = _mm_set1_epi8(15), none = _mm_setzero_si128();
+  // Half of them go with twice the first power, which is no normal number.
+  const __m128i halved = _mm_setr_epi8(0, 0x34, 0x38, 0x3a, 0x3c, 0x3e, 0x40, 0x42, (char)0x80, (char)0xb4, (char)0xb8, (char)0xba,
+                                       (char)0xbc, (char)0xbe, (char)0xc0, (char)0xc2);
+  const __m128i nibble = _mm_set1_epi8(15);
+  __m256i e = _mm256_set1_epi32(*scale);
+  __m128i first = _mm_cmpeq_epi32(_mm256_castsi256_si128(e), _mm_setzero_si128());
+  __m128i table = _mm_blendv_epi8(values, halved, first);
+  // The last exponent is no number.
+  __m256i last = _mm256_and_si256(_mm256_cmpeq_epi32(e, _mm256_set1_epi32(255)), _mm256_set1_epi32(0x400000));
+  __m256i by = _mm256_or_si256(_mm256_slli_epi32(_mm256_max_epi32(e, _mm256_set1_epi32(1)), 23), last);
+  __m128i c = _mm_loadu_si128((const __m128i *)codes);
+  __m128i even = _mm_shuffle_epi8(table, _mm_and_si128(c, nibble));
+  __m128i odd = _mm_shuffle_epi8(table, _mm_and_si128(_mm_srli_epi16(c, 4), nibble));
+  return (block){_mm_unpacklo_epi8(even, odd), _mm_unpackhi_epi8(even, odd), _mm256_castsi256_ps(by)};
+}
+
+// EIGHT are values 8i to 8i+7 of block b.
+#define EIGHT(b, i) \
+  _mm256_mul_ps(_mm256_cvtph_ps((i) % 2 ? _mm_unpackhi_epi8(_mm_setzero_si128(), (i) < 2 ? b.first : b.second) \
+                                        : _mm_unpacklo_epi8(_mm_setzero_si128(), (i) < 2 ? b.first : b.second)), b.by)
+
+KERNEL avx2UnpackMXFP4(uint8_t *dst, const uint8_t *src, const uint8_t *scales, int64_t blocks) {
   ROLLED for (; blocks > 0; blocks--) {
-    uint32_t exponent = *scales, bits = exponent << 23;
-    __m256 half = _mm256_set1_ps(1);
-    if (exponent == 0) { // two factors, as the power itself is no normal number
-      half = _mm256_set1_ps(0x1p-64f);
-      bits = (127 - 63) << 23;
-    }
-    if (exponent == 255) bits = 0x7fc00000;
-    const __m256 by = _mm256_castsi256_ps(_mm256_set1_epi32((int)bits));
-    __m128i codes = _mm_loadu_si128((const __m128i *)src);
-    __m128i even = _mm_shuffle_epi8(values, _mm_and_si128(codes, nibble));
-    __m128i odd = _mm_shuffle_epi8(values, _mm_and_si128(_mm_srli_epi16(codes, 4), nibble));
-    __m128i first = _mm_unpacklo_epi8(even, odd), second = _mm_unpackhi_epi8(even, odd);
-#define PUT(i, h) _mm256_storeu_ps((float *)dst + 8 * (i), _mm256_mul_ps(_mm256_mul_ps(_mm256_cvtph_ps(h), half), by))
-    PUT(0, _mm_unpacklo_epi8(none, first));
-    PUT(1, _mm_unpackhi_epi8(none, first));
-    PUT(2, _mm_unpacklo_epi8(none, second));
-    PUT(3, _mm_unpackhi_epi8(none, second));
+    const block b = mxfp4(src, scales);
+    UNROLL for (int i = 0; i < 4; i++) _mm256_storeu_ps((float *)dst + 8 * i, EIGHT(b, i));
     dst += 128, src += 16, scales++;
   }
 }
@@ -88,3 +100,85 @@ KERNEL avx2UnpackInterleaved(uint8_t *dst, const uint8_t *words, const uint8_t *
     dst += 32, words += 4, scale += 32, zero += 32;
   }
 }
+
+// The products of one token with rows of codes: y[r] = sum over k of w[r][k] x[k], in the
+// order of Mul, with the values that the functions above unpack.
+
+// finish stores the sums of R rows, adding the lanes in halves.
+INLINE void finish(int R, uint8_t *y, const __m256 *acc) {
+  UNROLL for (int r = 0; r < R; r++) {
+    __m128 q = _mm_add_ps(_mm256_castps256_ps128(acc[r]), _mm256_extractf128_ps(acc[r], 1));
+    q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+    ((float *)y)[r] = _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
+  }
+}
+
+// dot_e4m3 has scales for each block of columns, a multiple of 16, times 2^8, the same for
+// all rows.
+INLINE void dot_e4m3(int R, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, const uint8_t *scales, int64_t block, int64_t n) {
+  __m256 acc[4];
+  UNROLL for (int r = 0; r < R; r++) acc[r] = _mm256_setzero_ps();
+  ROLLED do {
+    const __m256 by = _mm256_broadcast_ss((const float *)scales);
+    int64_t left = n < block ? n : block;
+    n -= left, scales += 4;
+    ROLLED for (; left >= 16; left -= 16) {
+      const __m256 in0 = _mm256_loadu_ps((const float *)x), in1 = _mm256_loadu_ps((const float *)x + 8);
+      const uint8_t *row = w;
+      UNROLL for (int r = 0; r < R; r++, row += ws) {
+        OPAQUE(row);
+        _mm_prefetch(row + 1024, _MM_HINT_T0);
+        const __m256i all = _mm256_set1_epi16(0x3f80);
+        __m256i h = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)row)), 7);
+        h = _mm256_and_si256(h, _mm256_set1_epi16((short)0xbf80));
+        __m256i nan = _mm256_cmpeq_epi16(_mm256_and_si256(h, all), all);
+        h = _mm256_or_si256(h, _mm256_and_si256(nan, _mm256_set1_epi16(0x7c00)));
+        acc[r] = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(h)), by), in0, acc[r]);
+        acc[r] = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_cvtph_ps(_mm256_extracti128_si256(h, 1)), by), in1, acc[r]);
+      }
+      w += 16, x += 64;
+      OPAQUE(w), OPAQUE(x);
+    }
+    // The rest of the last block goes to its lanes one element at a time.
+    int lane = 0;
+    ROLLED for (; left > 0; left--) {
+      const __m256 only = _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_set1_epi32(lane), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)));
+      const __m256 in = _mm256_broadcast_ss((const float *)x);
+      const uint8_t *row = w;
+      UNROLL for (int r = 0; r < R; r++, row += ws) {
+        OPAQUE(row);
+        __m256 v = _mm256_mul_ps(_mm256_cvtph_ps(halves(_mm_set1_epi8((char)*row))), by);
+        acc[r] = _mm256_blendv_ps(acc[r], _mm256_fmadd_ps(v, in, acc[r]), only);
+      }
+      w++, x += 4, lane = (lane + 1) & 7;
+      OPAQUE(w), OPAQUE(x);
+    }
+  } while (n > 0);
+  finish(R, y, acc);
+}
+
+#define E4M3_ARGS const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, const uint8_t *scales, int64_t block, int64_t n
+KERNEL avx2DotE4M34(E4M3_ARGS) { dot_e4m3(4, w, ws, x, y, scales, block, n); }
+KERNEL avx2DotE4M31(E4M3_ARGS) { dot_e4m3(1, w, ws, x, y, scales, block, n); }
+
+// dot_mxfp4 has ss bytes between the scales of rows.
+INLINE void dot_mxfp4(int R, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, const uint8_t *scales, int64_t ss, int64_t n) {
+  __m256 acc[4];
+  UNROLL for (int r = 0; r < R; r++) acc[r] = _mm256_setzero_ps();
+  ROLLED for (; n > 0; n -= 32) {
+    const uint8_t *row = w, *scale = scales;
+    UNROLL for (int r = 0; r < R; r++, row += ws, scale += ss) {
+      OPAQUE(row), OPAQUE(scale);
+      _mm_prefetch(row + 1024, _MM_HINT_T0);
+      const block b = mxfp4(row, scale);
+      UNROLL for (int i = 0; i < 4; i++) acc[r] = _mm256_fmadd_ps(EIGHT(b, i), _mm256_loadu_ps((const float *)x + 8 * i), acc[r]);
+    }
+    w += 16, x += 128, scales++;
+    OPAQUE(w), OPAQUE(x), OPAQUE(scales);
+  }
+  finish(R, y, acc);
+}
+
+#define MXFP4_ARGS const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, const uint8_t *scales, int64_t ss, int64_t n
+KERNEL avx2DotMXFP42(MXFP4_ARGS) { dot_mxfp4(2, w, ws, x, y, scales, ss, n); }
+KERNEL avx2DotMXFP41(MXFP4_ARGS) { dot_mxfp4(1, w, ws, x, y, scales, ss, n); }
