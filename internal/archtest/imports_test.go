@@ -48,6 +48,8 @@ var allowed = map[string][]string{
 	"train/data":                 {"train/rng"},
 	"train/optim":                {},
 	"train/tensor":               {"internal/kernels"},
+	"train":                      {"internal/collective", "train/data", "train/optim", "train/rng", "train/tensor"},
+	"examples/accumulate":        {"train", "train/data", "train/optim", "train/tensor"},
 	"scripts/supported":          {"meta"}, // writes README's table
 	"scripts/benchtokenizers":    {"internal/tokenizer"},
 }

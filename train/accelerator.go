@@ -1,0 +1,220 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+
+	"github.com/heftai/heft/internal/collective"
+	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/optim"
+	"github.com/heftai/heft/train/rng"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// Module has parameters under names, in an order that does not change. A bare
+// *tensor.Parameter is one. The dynamic type must be comparable, as pointers are.
+type Module = tensor.Module
+
+// Preparable is what [Accelerator.Prepare] takes: a [Module], a *data.Loader of any
+// batch, the address of a variable that holds an optim.Optimizer or an optim.Scheduler
+// (which then holds the prepared one), or an *optim.Prepared.
+type Preparable any
+
+var errPrepared = errors.New("is prepared already")
+
+// DataLoader is a *data.Loader of any batch.
+type DataLoader interface {
+	Prepare(data.PrepareOptions) error
+}
+
+// Accelerator runs one rank's part of a training loop. It belongs to the goroutine of
+// its rank.
+type Accelerator struct {
+	cfg        Config
+	accum      GradientAccumulation
+	comm       collective.Comm
+	state      gradientState
+	modules    []*prepared
+	joining    bool
+	trigger    bool
+	generator  *rng.Generator
+	base       *slog.Logger
+	logger     *slog.Logger
+	optimizers []*optim.Prepared
+}
+
+// prepared is a module and whether Backward averages its gradients.
+type prepared struct {
+	module Module
+	params []*tensor.Parameter
+	sync   bool
+}
+
+// New makes the accelerator of one rank. It fails if accumulation is configured twice.
+func New(c Config) (*Accelerator, error) {
+	accum, err := c.accumulation()
+	if err != nil {
+		return nil, err
+	}
+	a := &Accelerator{cfg: c, accum: accum, comm: c.World.transport(), generator: rng.New(0), base: c.Logger}
+	a.state.sync = true
+	if a.base == nil {
+		a.base = slog.Default()
+	}
+	a.logger = a.rankLogger(true)
+	return a, nil
+}
+
+// Device is where this rank computes: "cpu".
+func (a *Accelerator) Device() string { return "cpu" }
+
+// Prepare fits modules, loaders, optimizers and schedulers to the world, in place. In a
+// world of several ranks modules start with rank 0's weights, so all ranks must prepare
+// the same modules in the same order. Schedulers follow all optimizers that were
+// prepared before them, and those of the same call. It fails on anything else, and on
+// what is prepared already.
+func (a *Accelerator) Prepare(things ...Preparable) error {
+	for _, schedulers := range []bool{false, true} {
+		for i, x := range things {
+			if _, is := x.(*optim.Scheduler); is != schedulers {
+				continue
+			}
+			if err := a.prepare(x); err != nil {
+				return fmt.Errorf("train: prepare: argument %d, a %T: %w", i+1, x, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (a *Accelerator) prepare(x Preparable) error {
+	if v := reflect.ValueOf(x); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return errors.New("is nil")
+	}
+	switch x := x.(type) {
+	case DataLoader:
+		return a.PrepareDataLoader(x)
+	case Module:
+		return a.prepareModule(x)
+	case *optim.Prepared:
+		return a.adoptOptimizer(x)
+	case *optim.Optimizer:
+		return a.prepareOptimizer(x)
+	case *optim.Scheduler:
+		return a.prepareScheduler(x)
+	case optim.Optimizer, optim.Scheduler:
+		return errors.New("give the address of the variable that holds it")
+	}
+	return errors.New("cannot be prepared")
+}
+
+// PrepareDataLoader deals a loader to the ranks as [DataLoaderConfig] says, in place,
+// and from then on knows when it is at its end.
+func (a *Accelerator) PrepareDataLoader(l DataLoader) error {
+	c := a.cfg.DataLoader
+	dispatch := data.DispatchStreams
+	if c.DispatchBatches != nil {
+		dispatch = data.DispatchNever
+		if *c.DispatchBatches {
+			dispatch = data.DispatchAlways
+		}
+	}
+	return l.Prepare(data.PrepareOptions{
+		Comm:               a.comm,
+		SplitBatches:       c.SplitBatches,
+		UnevenBatches:      !on(c.EvenBatches),
+		Dispatch:           dispatch,
+		UseSeedableSampler: c.UseSeedableSampler,
+		DataSeed:           c.DataSeed,
+		Observer:           &a.state,
+	})
+}
+
+func (a *Accelerator) prepareModule(m Module) error {
+	if !reflect.TypeOf(m).Comparable() {
+		return errors.New("has no identity: give a pointer")
+	}
+	if a.find(m) != nil {
+		return errPrepared
+	}
+	p := &prepared{module: m, sync: true}
+	for name, param := range m.Parameters() {
+		if param == nil {
+			return fmt.Errorf("parameter %q is nil", name)
+		}
+		if !slices.Contains(p.params, param) { // tied ones come under several names
+			p.params = append(p.params, param)
+		}
+	}
+	if a.comm.Size() > 1 {
+		if err := a.sameWeights(p); err != nil {
+			return err
+		}
+	}
+	a.modules = append(a.modules, p)
+	return nil
+}
+
+func (a *Accelerator) find(m Module) *prepared {
+	for _, p := range a.modules {
+		if p.module == m {
+			return p
+		}
+	}
+	return nil
+}
+
+// sameWeights copies rank 0's weights, after it is clear that all ranks have the same
+// parameters.
+func (a *Accelerator) sameWeights(p *prepared) error {
+	var shapes [][]int
+	for _, param := range p.params {
+		shapes = append(shapes, append([]int{len(param.Data)}, param.Shape()...))
+	}
+	ctx := a.cfg.World.context()
+	all, err := collective.AllGather(ctx, a.comm, shapes)
+	if err != nil {
+		return err
+	}
+	for r, s := range all {
+		if !slices.EqualFunc(s, shapes, slices.Equal) {
+			return fmt.Errorf("the parameters of rank %d are not those of rank %d", r, a.comm.Rank())
+		}
+	}
+	for _, param := range p.params {
+		if err := broadcastFloats(ctx, a.comm, 0, param.Data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// UnwrapModel is m itself: preparing changes nothing about a module's type.
+func (a *Accelerator) UnwrapModel(m Module) Module { return m }
+
+// FreeMemory forgets all that was prepared, gradients included, and starts the count of
+// batches anew. What the caller holds no more, the collector takes.
+func (a *Accelerator) FreeMemory() {
+	for _, p := range a.modules {
+		for _, param := range p.params {
+			param.ZeroGrad()
+		}
+	}
+	a.modules, a.optimizers = nil, nil
+	a.state = gradientState{sync: true}
+}
+
+// Generator stands for torch's global generator: loaders that draw from it
+// (data.Options.Global) follow [Accelerator.SetSeed].
+func (a *Accelerator) Generator() *rng.Generator { return a.generator }
+
+// SetSeed restarts Generator, with rank added where each rank is to draw its own.
+func (a *Accelerator) SetSeed(seed uint64, deviceSpecific bool) {
+	if deviceSpecific {
+		seed += uint64(a.comm.Rank())
+	}
+	a.generator.Seed(seed)
+}

@@ -1,0 +1,117 @@
+package train
+
+import (
+	"fmt"
+
+	"github.com/heftai/heft/train/optim"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// Params are the trainable parameters of modules as optimizers take them, each once.
+func Params(modules ...Module) []optim.Param {
+	var all []optim.Param
+	seen := map[*tensor.Parameter]bool{}
+	for _, m := range modules {
+		for _, p := range m.Parameters() {
+			if p != nil && p.Trainable && !seen[p] {
+				seen[p] = true
+				all = append(all, weight{p})
+			}
+		}
+	}
+	return all
+}
+
+// weight lets an optimizer step a tensor's parameter. Two of one parameter are equal.
+type weight struct{ p *tensor.Parameter }
+
+func (w weight) Data() []float32 { return w.p.Data }
+func (w weight) Grad() []float32 { return w.p.Grad }
+func (w weight) ZeroGrad()       { w.p.ZeroGrad() }
+
+// prepareOptimizer wraps what *o holds.
+func (a *Accelerator) prepareOptimizer(o *optim.Optimizer) error {
+	if *o == nil {
+		return fmt.Errorf("the optimizer is nil")
+	}
+	p, ok := (*o).(*optim.Prepared)
+	if !ok {
+		p = &optim.Prepared{Optimizer: *o}
+		*o = p
+	}
+	return a.adoptOptimizer(p)
+}
+
+func (a *Accelerator) adoptOptimizer(p *optim.Prepared) error {
+	if p.Syncs != nil {
+		return errPrepared
+	}
+	p.Syncs = a.SyncGradients
+	p.Scaler = a.cfg.Scaler
+	a.optimizers = append(a.optimizers, p)
+	return nil
+}
+
+// prepareScheduler wraps what *s holds.
+func (a *Accelerator) prepareScheduler(s *optim.Scheduler) error {
+	if *s == nil {
+		return fmt.Errorf("the scheduler is nil")
+	}
+	if _, ok := (*s).(*optim.PreparedScheduler); ok {
+		return errPrepared
+	}
+	*s = &optim.PreparedScheduler{
+		Scheduler:    *s,
+		Optimizers:   a.optimizers,
+		World:        a.comm.Size(),
+		SplitBatches: a.cfg.DataLoader.SplitBatches,
+		Free:         !on(a.cfg.StepSchedulerWithOptimizer),
+		Adjust:       a.cfg.Corrections.AdjustScheduler && on(a.accum.AdjustScheduler),
+		Syncs:        a.SyncGradients,
+	}
+	return nil
+}
+
+// ClipGradNorm scales the gradients of params together so that their p-norm is at most
+// limit, and returns the norm from before. Scaled gradients are unscaled first. Use it
+// where [Accelerator.SyncGradients] holds: before, gradients are not whole.
+func (a *Accelerator) ClipGradNorm(params []optim.Param, limit, p float64) (float64, error) {
+	if err := a.UnscaleGradients(); err != nil {
+		return 0, err
+	}
+	return optim.ClipNorm(params, limit, p), nil
+}
+
+// ClipGradValue bounds every gradient of params to ±limit, after unscaling.
+func (a *Accelerator) ClipGradValue(params []optim.Param, limit float64) error {
+	if err := a.UnscaleGradients(); err != nil {
+		return err
+	}
+	optim.ClipValue(params, limit)
+	return nil
+}
+
+// UnscaleGradients takes Config.Scaler's factor off the gradients of all prepared
+// optimizers. Doing so twice for one step is an error.
+func (a *Accelerator) UnscaleGradients() error {
+	if a.cfg.Scaler == nil {
+		return nil
+	}
+	for _, o := range a.optimizers {
+		if err := a.cfg.Scaler.Unscale(o.Optimizer); err != nil {
+			return wrap("unscale gradients", err)
+		}
+	}
+	return nil
+}
+
+// OptimizerStepWasSkipped reports whether the last step of any prepared optimizer was
+// left out for an overflow.
+func (a *Accelerator) OptimizerStepWasSkipped() bool {
+	for _, o := range a.optimizers {
+		if o.StepWasSkipped() {
+			return true
+		}
+	}
+	return false
+}

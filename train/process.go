@@ -1,0 +1,155 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/heftai/heft/internal/collective"
+)
+
+// NumProcesses is the number of ranks.
+func (a *Accelerator) NumProcesses() int { return a.comm.Size() }
+
+// ProcessIndex is this rank, from 0.
+func (a *Accelerator) ProcessIndex() int { return a.comm.Rank() }
+
+// LocalProcessIndex is this rank among those of its machine, which all are on one.
+func (a *Accelerator) LocalProcessIndex() int { return a.comm.Rank() }
+
+// IsMainProcess is true on rank 0.
+func (a *Accelerator) IsMainProcess() bool { return a.comm.Rank() == 0 }
+
+// IsLocalMainProcess is true on the first rank of each machine.
+func (a *Accelerator) IsLocalMainProcess() bool { return a.LocalProcessIndex() == 0 }
+
+// IsLastProcess is true on the highest rank.
+func (a *Accelerator) IsLastProcess() bool { return a.comm.Rank() == a.comm.Size()-1 }
+
+// OnMainProcess runs f on rank 0 only.
+func (a *Accelerator) OnMainProcess(f func() error) error { return a.OnProcess(0, f) }
+
+// OnLocalMainProcess runs f on the first rank of each machine only.
+func (a *Accelerator) OnLocalMainProcess(f func() error) error {
+	if !a.IsLocalMainProcess() {
+		return nil
+	}
+	return f()
+}
+
+// OnLastProcess runs f on the highest rank only.
+func (a *Accelerator) OnLastProcess(f func() error) error { return a.OnProcess(a.comm.Size()-1, f) }
+
+// OnProcess runs f on one rank only.
+func (a *Accelerator) OnProcess(rank int, f func() error) error {
+	if a.comm.Rank() != rank {
+		return nil
+	}
+	return f()
+}
+
+// WaitForEveryone returns when all ranks have called it.
+func (a *Accelerator) WaitForEveryone(ctx context.Context) error {
+	return wrap("wait for everyone", collective.Barrier(ctx, a.comm))
+}
+
+// MainProcessFirst runs f on rank 0, and when that is done on the others. What f returns
+// on rank 0 keeps nobody waiting.
+func (a *Accelerator) MainProcessFirst(ctx context.Context, f func() error) error {
+	if !a.IsMainProcess() {
+		if err := a.WaitForEveryone(ctx); err != nil {
+			return err
+		}
+		return f()
+	}
+	err := f()
+	if waited := a.WaitForEveryone(ctx); err == nil {
+		err = waited
+	}
+	return err
+}
+
+// Logger writes on rank 0 only.
+func (a *Accelerator) Logger() *slog.Logger { return a.logger }
+
+// LoggerOnAll writes on every rank, with the rank in each record.
+func (a *Accelerator) LoggerOnAll() *slog.Logger { return a.rankLogger(false) }
+
+// LogInOrder runs f on every rank with its [Accelerator.LoggerOnAll], one rank after the
+// other.
+func (a *Accelerator) LogInOrder(ctx context.Context, f func(*slog.Logger)) error {
+	for r := range a.comm.Size() {
+		if r == a.comm.Rank() {
+			f(a.LoggerOnAll())
+		}
+		if err := a.WaitForEveryone(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *Accelerator) rankLogger(mainOnly bool) *slog.Logger {
+	if mainOnly && !a.IsMainProcess() {
+		return slog.New(slog.DiscardHandler)
+	}
+	if a.comm.Size() == 1 {
+		return a.base
+	}
+	return a.base.With("rank", a.comm.Rank())
+}
+
+// SetTrigger raises a flag that [Accelerator.CheckTrigger] shows all ranks.
+func (a *Accelerator) SetTrigger() { a.trigger = true }
+
+// CheckTrigger reports, on all ranks alike, whether any of them has set its trigger. If
+// so it is taken back everywhere.
+func (a *Accelerator) CheckTrigger(ctx context.Context) (bool, error) {
+	all, err := collective.AllGather(ctx, a.comm, a.trigger)
+	if err != nil {
+		return false, wrap("check trigger", err)
+	}
+	for _, set := range all {
+		if set {
+			a.trigger = false
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// LocalSGD lets every rank train m on its own, averaging its weights over the ranks
+// after each steps calls of step, and at the end. In a world of one it is f alone.
+func (a *Accelerator) LocalSGD(ctx context.Context, m Module, steps int, f func(step func() error) error) error {
+	if a.comm.Size() == 1 {
+		return f(func() error { return nil })
+	}
+	if steps < 1 {
+		return fmt.Errorf("train: local SGD: averaging every %d steps", steps)
+	}
+	p := a.find(m)
+	if p == nil {
+		return fmt.Errorf("train: local SGD: a module of type %T was not prepared", m)
+	}
+	average := func() error {
+		for _, param := range p.params {
+			if err := collective.AllReduce(ctx, a.comm, collective.Mean, param.Data); err != nil {
+				return wrap("local SGD", err)
+			}
+		}
+		return nil
+	}
+	taken := 0
+	return a.NoSync(m, func() error {
+		err := f(func() error {
+			if taken++; taken%steps == 0 {
+				return average()
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return average()
+	})
+}

@@ -1,0 +1,122 @@
+package train
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+)
+
+// SplitBetweenProcesses is this rank's part of x, which all ranks have: a contiguous
+// piece of a slice, of an array along its outermost dimension, or of each entry of a map
+// with equally long entries. The first ranks get what does not divide. With padding
+// every rank gets as many, filled up with the last entry of all of x. In a world of one x
+// is returned as it is.
+func SplitBetweenProcesses[T any](a *Accelerator, x T, padding bool) (T, error) {
+	if a.comm.Size() == 1 {
+		return x, nil
+	}
+	n, err := splitLength(reflect.ValueOf(x))
+	if err != nil {
+		return x, wrap("split between processes", err)
+	}
+	each, extra := n/a.comm.Size(), n%a.comm.Size()
+	r := a.comm.Rank()
+	part := share{lo: r*each + min(r, extra)}
+	part.hi = part.lo + each
+	if r < extra {
+		part.hi++
+	}
+	if padding && n > 0 {
+		part.pad = each + min(extra, 1) - (part.hi - part.lo)
+	}
+	v, err := part.of(reflect.ValueOf(&x).Elem())
+	if err != nil {
+		return x, wrap("split between processes", err)
+	}
+	var out T
+	reflect.ValueOf(&out).Elem().Set(v)
+	return out, nil
+}
+
+// share is entries lo to hi, and the last of all pad times.
+type share struct{ lo, hi, pad int }
+
+// splitLength is how many entries there are to split.
+func splitLength(v reflect.Value) (int, error) {
+	switch {
+	case !v.IsValid():
+		return 0, fmt.Errorf("nil cannot be split")
+	case isLeaf(v.Type()):
+		l, err := toLeaf(v)
+		if err == nil && len(l.shape) == 0 {
+			err = fmt.Errorf("a single number cannot be split")
+		}
+		if err != nil {
+			return 0, err
+		}
+		return l.shape[0], nil
+	case v.Kind() == reflect.Interface:
+		return splitLength(v.Elem())
+	case v.Kind() == reflect.Slice:
+		return v.Len(), nil
+	case v.Kind() != reflect.Map:
+		return 0, fmt.Errorf("a %v cannot be split", v.Type())
+	}
+	n, first := -1, ""
+	for entries := v.MapRange(); entries.Next(); {
+		key := fmt.Sprint(entries.Key())
+		m, err := splitLength(entries.Value())
+		switch {
+		case err != nil:
+			return 0, fmt.Errorf("entry %q: %w", key, err)
+		case n >= 0 && m != n:
+			return 0, fmt.Errorf("all entries must have the same length: %q has %d, %q %d", first, n, key, m)
+		}
+		n, first = m, key
+	}
+	return max(n, 0), nil
+}
+
+func (s share) of(v reflect.Value) (reflect.Value, error) {
+	switch {
+	case isLeaf(v.Type()):
+		l, err := toLeaf(v)
+		if err != nil {
+			return v, err
+		}
+		return s.ofArray(l).value(), nil
+	case v.Kind() == reflect.Interface:
+		return s.of(v.Elem())
+	case v.Kind() == reflect.Slice:
+		out := reflect.MakeSlice(v.Type(), 0, s.hi-s.lo+s.pad)
+		out = reflect.AppendSlice(out, v.Slice(s.lo, s.hi))
+		for range s.pad {
+			out = reflect.Append(out, v.Index(v.Len()-1))
+		}
+		return out, nil
+	}
+	out := reflect.MakeMapWithSize(v.Type(), v.Len())
+	for entries := v.MapRange(); entries.Next(); {
+		x, err := s.of(entries.Value())
+		if err != nil {
+			return v, err
+		}
+		out.SetMapIndex(entries.Key(), x)
+	}
+	return out, nil
+}
+
+func (s share) ofArray(l leaf) leaf {
+	if s.pad == 0 {
+		return l.rows(s.lo, s.hi)
+	}
+	w, last := l.width(), l.rows(l.shape[0]-1, l.shape[0])
+	data := reflect.MakeSlice(l.data.Type(), 0, (s.hi-s.lo+s.pad)*w)
+	data = reflect.AppendSlice(data, l.rows(s.lo, s.hi).data)
+	for range s.pad {
+		data = reflect.AppendSlice(data, last.data)
+	}
+	l.data = data
+	l.shape = slices.Concat([]int{s.hi - s.lo + s.pad}, l.shape[1:])
+	return l
+}

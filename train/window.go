@@ -1,0 +1,127 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/heftai/heft/internal/collective"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// ItemScale is what a loss that is summed over its items (the tokens that are not
+// masked) is to be multiplied by before [Accelerator.Backward], so that the step's
+// gradient is that of the mean over all items: Backward divides by the steps of a
+// window, and averaging by the ranks, which it undoes. items are those of the whole
+// window on all ranks.
+func (a *Accelerator) ItemScale(items int) float32 {
+	if items == 0 {
+		return 0
+	}
+	return float32(a.accum.Steps*a.comm.Size()) / float32(items)
+}
+
+// Window is the batches of one optimizer step on this rank.
+type Window[B any] struct {
+	// Batches may be fewer than GradientAccumulationSteps at the end of an epoch, and
+	// none on a rank that has no more while others have.
+	Batches []B
+	// Local is the number of items in Batches, Items that on all ranks.
+	Local, Items int
+
+	a *Accelerator
+}
+
+// Windows reads batches (a loader's All) by windows of GradientAccumulationSteps and
+// counts their items on all ranks. All ranks must walk it to its end; it yields as many
+// windows on each, though the batches of some may be used up.
+//
+//	for w, err := range train.Windows(ctx, acc, loader.All(ctx), countLabels) {
+//		…
+//		sum, err := w.Each(ctx, func(ctx context.Context, b Batch) (*tensor.Tensor, error) { … })
+//		err = opt.Step()
+//		opt.ZeroGrad()
+//	}
+//
+// Whatever the number of ranks, the length of a window and how ragged its batches, a
+// step is that of the mean over all items of one big batch (see [Window.Each]). With
+// DataLoaderConfig.EvenBatches on, repeated samples count as often as they are read.
+func Windows[B any](ctx context.Context, a *Accelerator, batches iter.Seq2[B, error], items func(B) int) iter.Seq2[*Window[B], error] {
+	return func(yield func(*Window[B], error) bool) {
+		next, stop := iter.Pull2(batches)
+		defer stop()
+		for {
+			w := &Window[B]{a: a}
+			for len(w.Batches) < a.accum.Steps {
+				b, err, ok := next()
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				if !ok {
+					break
+				}
+				w.Batches = append(w.Batches, b)
+				w.Local += items(b)
+			}
+			all, err := collective.AllGather(ctx, a.comm, [2]int{w.Local, len(w.Batches)})
+			if err != nil {
+				yield(nil, wrap("window", err))
+				return
+			}
+			left := 0
+			for _, x := range all {
+				w.Items += x[0]
+				left += x[1]
+			}
+			if left == 0 || !yield(w, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Each runs forward, which returns the loss summed over a batch's items, and the
+// backward pass for each batch; gradients are averaged over the ranks in the last one
+// only (unless SyncEachBatch). A rank without a batch takes part in that. It returns
+// the sum of this rank's losses: the reported loss is the ranks' sum by Items.
+func (w *Window[B]) Each(ctx context.Context, forward func(context.Context, B) (*tensor.Tensor, error)) (float64, error) {
+	a := w.a
+	var modules []Module
+	for _, p := range a.modules {
+		modules = append(modules, p.module)
+	}
+	scale := a.ItemScale(w.Items) / float32(a.accum.Steps)
+	total := 0.0
+	for i, b := range w.Batches {
+		one := func() error {
+			loss, err := forward(ctx, b)
+			if err != nil {
+				return err
+			}
+			if loss.Len() != 1 {
+				return fmt.Errorf("train: window: a loss of shape %v, want one number", loss.Shape())
+			}
+			total += float64(loss.Item())
+			return a.backward(ctx, loss, scale)
+		}
+		var err error
+		if i == len(w.Batches)-1 || a.accum.SyncEachBatch {
+			err = one()
+		} else {
+			err = a.setSync(modules, false, one)
+		}
+		if err != nil {
+			return total, err
+		}
+	}
+	a.state.sync = true
+	if len(w.Batches) > 0 || a.comm.Size() == 1 {
+		return total, nil
+	}
+	reached := make([]bool, len(a.modules))
+	for i := range reached {
+		reached[i] = true
+	}
+	return total, a.average(ctx, reached)
+}
