@@ -65,7 +65,7 @@ func (c Config) divide(windows []int) layout {
 	for _, l := range c.Layers {
 		count[slices.Index(windows, l.Window)]++
 	}
-	size := groupSize(count)
+	size := groupSize(windows, count)
 	l := layout{slots: make([]LayerShape, size), places: make([]place, len(c.Layers))}
 	for i := range l.slots {
 		l.slots[i] = LayerShape{KWidth: c.Layers[0].KWidth, VWidth: c.Layers[0].VWidth}
@@ -86,13 +86,19 @@ func (c Config) divide(windows []int) layout {
 }
 
 // groupSize is the size for which the least of the pages is left empty, the largest such.
-func groupSize(count []int) int {
+// Groups that see all count for more, as theirs are the pages that grow with a sequence.
+func groupSize(windows, count []int) int {
+	const all = 8
 	best, least := 0, 0
 	for size := slices.Max(count); size > 0; size-- {
 		groups, waste := 0, 0
-		for _, n := range count {
+		for i, n := range count {
 			g := (n + size - 1) / size
-			groups, waste = groups+g, waste+g*size-n
+			empty := g*size - n
+			if windows[i] == 0 {
+				empty *= all
+			}
+			groups, waste = groups+g, waste+empty
 		}
 		if best == 0 || (groups <= maxGroups && waste < least) {
 			best, least = size, waste

@@ -264,6 +264,7 @@ func TestLayouts(t *testing.T) {
 		"alternating":       {of(4, 0, 4, 0), []int{0, 4}, 2},
 		"five to one":       {of(4, 4, 4, 4, 4, 0, 4, 4, 4, 4, 4, 0), []int{0, 4, 4, 4, 4, 4}, 2},
 		"uneven":            {of(4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 0, 0), []int{0, 4, 4, 4, 4, 4, 4}, 2},
+		"ten of 62":         {of(slices.Concat(slices.Repeat([]int{4, 4, 4, 4, 4, 0}, 10), []int{4, 4})...), []int{0, 4, 4, 4, 4, 4, 4}, 10},
 		"of two widths":     {wide, []int{0}, 2},
 		"two windows apart": {of(4, 8), []int{4, 8}, 1},
 	} {
