@@ -35,9 +35,9 @@ var allowed = map[string][]string{
 		"internal/kvcache", "internal/residency", "internal/hostmem", "internal/sample", "internal/probe"},
 	"internal/engine":            {"dispatch", "internal/kvcache", "internal/sample"},
 	"internal/engine/enginetest": {"internal/engine"}, // a model without weights, for tests
-	"api/generate":               {"meta", "internal/engine", "internal/sample", "internal/tokenizer", "internal/chat"},
+	"api/generate":               {"meta", "internal/engine", "internal/sample", "internal/tokenizer", "internal/chat", "internal/chat/toolcall"},
 	"api/generate/generatetest":  {"api/generate", "devicemap", "dispatch", "loader", "meta", "internal/chat", "internal/demo", "internal/engine", "internal/engine/enginetest", "internal/tokenizer"}, // models for tests
-	"api/openai":                 {"api/generate", "internal/engine", "internal/sample", "internal/chat"},
+	"api/openai":                 {"api/generate", "internal/engine", "internal/sample", "internal/chat", "internal/chat/toolcall"},
 	"api":                        {"api/generate", "api/openai", "devicemap", "dispatch", "internal/engine"},
 	"cmd/serve":                  {"*"},
 	"internal/demo":              {}, // the embedded demo model's bytes
@@ -45,7 +45,7 @@ var allowed = map[string][]string{
 	"internal/hub":               {},
 	"internal/collective":        {},
 	"train/rng":                  {}, // apart from data: tensors start their weights and drop by it too
-	"train/data":                 {"train/rng"},
+	"train/data":                 {"train/rng", "internal/tokenizer", "internal/chat"},
 	"train/optim":                {},
 	"train/tensor":               {"internal/kernels"},
 	"train":                      {"internal/collective", "train/data", "train/optim", "train/rng", "train/tensor"},

@@ -33,5 +33,12 @@
 //     where others yield nothing, and fills the tail with at most Size samples.
 //   - The epoch of a [SeedableRandom] order advances only when the order was used up.
 //
-// The package knows nothing of models, tensors or tokenizers.
+// # Samples
+//
+// Text comes from a JSONL file ([OpenJSONL], [ReadJSONL]) of texts, prompts with
+// completions, and conversations; [Record.Tokenize] makes a [Sequence] of each, with
+// the labels of prompts masked by [Ignore]; [Pack] joins sequences and [PadTokens]
+// collates them. [Tokenizer] reads what a model's folder has for that. Images come from
+// [ReadCIFAR10], through [Augmented] and [Normalize]. The package knows nothing of
+// models and tensors.
 package data

@@ -1,0 +1,240 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/heftai/heft/train/rng"
+)
+
+// Image is a picture with bytes for its colours: plane by plane, row by row.
+type Image struct {
+	Channels, Height, Width int
+	Pixels                  []byte
+	Label                   int
+}
+
+const (
+	cifarSide   = 32
+	cifarPlanes = 3
+	cifarSize   = cifarPlanes * cifarSide * cifarSide
+)
+
+// ReadCIFAR10 reads pictures of CIFAR-10's binary form: a byte for the label (0 … 9)
+// and three planes of 32×32. The images are in memory.
+func ReadCIFAR10(r io.Reader) (Slice[Image], error) {
+	var all Slice[Image]
+	for {
+		record := make([]byte, 1+cifarSize)
+		n, err := io.ReadFull(r, record)
+		switch {
+		case errors.Is(err, io.EOF):
+			return all, nil
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			return nil, fmt.Errorf("data: cifar10: picture %d has %d bytes of %d", len(all), n, len(record))
+		case err != nil:
+			return nil, fmt.Errorf("data: cifar10: picture %d: %w", len(all), err)
+		case record[0] > 9:
+			return nil, fmt.Errorf("data: cifar10: picture %d has label %d", len(all), record[0])
+		}
+		all = append(all, Image{cifarPlanes, cifarSide, cifarSide, record[1:], int(record[0])})
+	}
+}
+
+// OpenCIFAR10 reads the files of a cifar-10-batches-bin folder: data_batch_1 to 5, or
+// test_batch.
+func OpenCIFAR10(dir string, train bool) (Slice[Image], error) {
+	names := []string{"test_batch.bin"}
+	if train {
+		names = []string{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"}
+	}
+	var all Slice[Image]
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("data: cifar10: %w", err)
+		}
+		some, err := ReadCIFAR10(f)
+		f.Close()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// Transform changes a sample by chance. It leaves its argument as it is.
+type Transform[T any] func(*rng.Generator, T) (T, error)
+
+// Chain applies transforms one after the other.
+func Chain[T any](steps ...Transform[T]) Transform[T] {
+	return func(g *rng.Generator, x T) (T, error) {
+		for _, f := range steps {
+			var err error
+			if x, err = f(g, x); err != nil {
+				return x, err
+			}
+		}
+		return x, nil
+	}
+}
+
+// RandomCrop cuts a square of size out of an image that has been given padding black
+// pixels on each side. It draws as torchvision does: the row, then the column, and
+// nothing where there is no choice.
+func RandomCrop(size, padding int) Transform[Image] {
+	return func(g *rng.Generator, m Image) (Image, error) {
+		rows, columns := m.Height+2*padding, m.Width+2*padding
+		if size < 1 || padding < 0 || rows < size || columns < size {
+			return m, fmt.Errorf("data: a crop of %d from an image of %d×%d with %d around", size, m.Height, m.Width, padding)
+		}
+		top, left := 0, 0
+		if rows != size || columns != size {
+			top = g.IntN(rows - size + 1)
+			left = g.IntN(columns - size + 1)
+		}
+		out := Image{m.Channels, size, size, make([]byte, m.Channels*size*size), m.Label}
+		// Columns from lo to hi of the result lie within the picture.
+		lo, hi := max(0, padding-left), min(size, padding-left+m.Width)
+		for c := range m.Channels {
+			for y := range size {
+				from := top + y - padding
+				if from < 0 || from >= m.Height || lo >= hi {
+					continue
+				}
+				row := m.Pixels[(c*m.Height+from)*m.Width:][:m.Width]
+				copy(out.Pixels[(c*size+y)*size+lo:][:hi-lo], row[lo+left-padding:])
+			}
+		}
+		return out, nil
+	}
+}
+
+// RandomFlip mirrors left and right with probability p.
+func RandomFlip(p float32) Transform[Image] {
+	return func(g *rng.Generator, m Image) (Image, error) {
+		if g.Float32() >= p {
+			return m, nil
+		}
+		out := m
+		out.Pixels = make([]byte, len(m.Pixels))
+		for at := 0; at+m.Width <= len(m.Pixels); at += m.Width {
+			for x := range m.Width {
+				out.Pixels[at+x] = m.Pixels[at+m.Width-1-x]
+			}
+		}
+		return out, nil
+	}
+}
+
+// Augmented is a data set whose samples are transformed by chance each time they are
+// read.
+type Augmented[T any] struct {
+	from Dataset[T]
+	by   Transform[T]
+	seed uint64
+
+	mu    sync.Mutex
+	g     *rng.Generator // or nil: each sample has its own
+	epoch int
+}
+
+// NewAugmented draws from a generator of each sample's own, seeded by seed, the epoch
+// and the sample's index: the same whatever the number of workers.
+func NewAugmented[T any](from Dataset[T], by Transform[T], seed uint64) *Augmented[T] {
+	return &Augmented[T]{from: from, by: by, seed: seed}
+}
+
+// NewAugmentedFrom draws from g, in the order that samples are read in, as torch does
+// without workers. Loaders with Workers make that order random.
+func NewAugmentedFrom[T any](from Dataset[T], by Transform[T], g *rng.Generator) *Augmented[T] {
+	return &Augmented[T]{from: from, by: by, g: g}
+}
+
+func (a *Augmented[T]) Len() int { return a.from.Len() }
+
+// SetEpoch changes what is drawn, and tells the data set below.
+func (a *Augmented[T]) SetEpoch(epoch int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.epoch = epoch
+	setEpoch(a.from, epoch)
+}
+
+func (a *Augmented[T]) At(i int) (T, error) {
+	x, err := a.from.At(i)
+	if err != nil {
+		return x, err
+	}
+	a.mu.Lock()
+	if a.g != nil {
+		defer a.mu.Unlock()
+		return a.by(a.g, x)
+	}
+	seed := mix(mix(a.seed+uint64(a.epoch)) + uint64(i))
+	a.mu.Unlock()
+	return a.by(rng.New(seed), x)
+}
+
+// mix is the finalizer of splitmix64: near seeds give far ones.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// ImageBatch is a batch of pictures: [Rows, Channels, Height, Width].
+type ImageBatch struct {
+	Rows, Channels, Height, Width int
+	Pixels                        []float32
+	Labels                        []int32
+}
+
+// CIFAR10Mean and CIFAR10Std are the usual numbers to normalise CIFAR-10 by.
+func CIFAR10Mean() []float32 { return []float32{0.4914, 0.4822, 0.4465} }
+func CIFAR10Std() []float32  { return []float32{0.2023, 0.1994, 0.2010} }
+
+// Normalize is the Collate that scales bytes to 0 … 1 and then by (x - mean) / std of
+// each channel; both nil leaves it at that. Images of a batch have one size.
+func Normalize(mean, std []float32) Collate[Image, ImageBatch] {
+	return func(samples []Image) (ImageBatch, error) {
+		var b ImageBatch
+		if len(samples) == 0 {
+			return b, nil
+		}
+		first := samples[0]
+		b = ImageBatch{Rows: len(samples), Channels: first.Channels, Height: first.Height, Width: first.Width}
+		size := b.Height * b.Width
+		if mean != nil && len(mean) != b.Channels || std != nil && len(std) != b.Channels {
+			return b, fmt.Errorf("data: %d means and %d deviations for %d channels", len(mean), len(std), b.Channels)
+		}
+		b.Pixels = make([]float32, 0, b.Rows*b.Channels*size)
+		for i, m := range samples {
+			if m.Channels != b.Channels || m.Height != b.Height || m.Width != b.Width || len(m.Pixels) != b.Channels*size {
+				return b, fmt.Errorf("data: image %d of a batch has %d×%d×%d in %d bytes, the first %d×%d×%d",
+					i, m.Channels, m.Height, m.Width, len(m.Pixels), b.Channels, b.Height, b.Width)
+			}
+			b.Labels = append(b.Labels, int32(m.Label))
+			for c := range b.Channels {
+				off, by := float32(0), float32(1)
+				if mean != nil {
+					off = mean[c]
+				}
+				if std != nil {
+					by = std[c]
+				}
+				for _, p := range m.Pixels[c*size : (c+1)*size] {
+					b.Pixels = append(b.Pixels, (float32(p)/255-off)/by)
+				}
+			}
+		}
+		return b, nil
+	}
+}

@@ -1,0 +1,213 @@
+package data
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+)
+
+// Record is one line of a JSONL file: a text, a prompt with its completion, or a
+// conversation. Other keys are passed over.
+type Record struct {
+	Text       *string           `json:"text,omitempty"`
+	Prompt     *string           `json:"prompt,omitempty"`
+	Completion *string           `json:"completion,omitempty"`
+	Messages   []json.RawMessage `json:"messages,omitempty"`
+	Tools      json.RawMessage   `json:"tools,omitempty"`
+}
+
+// maxLine bounds a line, so that a file that is no JSONL is not read into memory.
+const maxLine = 64 << 20
+
+func parseRecord(line []byte) (Record, error) {
+	var r Record
+	if err := json.Unmarshal(line, &r); err != nil {
+		return r, err
+	}
+	forms := 0
+	for _, there := range []bool{r.Text != nil, r.Prompt != nil || r.Completion != nil, r.Messages != nil} {
+		if there {
+			forms++
+		}
+	}
+	switch {
+	case forms == 0:
+		return r, errors.New("neither text, nor prompt and completion, nor messages")
+	case forms > 1:
+		return r, errors.New("more than one of text, prompt and completion, messages")
+	case r.Prompt != nil && r.Completion == nil || r.Prompt == nil && r.Completion != nil:
+		return r, errors.New("only one of prompt and completion")
+	case r.Messages != nil && len(r.Messages) == 0:
+		return r, errors.New("no messages")
+	}
+	return r, nil
+}
+
+// Tokenize makes a sequence of r in the way of its form. t may be nil where there are
+// no conversations.
+func (r Record) Tokenize(e Encoder, t Template, o TextOptions) (Sequence, error) {
+	switch {
+	case r.Text != nil:
+		return TokenizeText(e, *r.Text, o)
+	case r.Messages != nil && t == nil:
+		return Sequence{}, errors.New("data: a conversation, but no chat template")
+	case r.Messages != nil:
+		return TokenizeChat(e, t, r.Messages, r.Tools, o)
+	case r.Prompt != nil && r.Completion != nil:
+		return TokenizePrompt(e, *r.Prompt, *r.Completion, o)
+	}
+	return Sequence{}, errors.New("data: an empty record")
+}
+
+// lines walks the lines of r that are not blank, with their number from 1 and the
+// offset they begin at.
+func lines(r io.Reader, visit func(line []byte, number int, offset int64) bool) error {
+	in := bufio.NewReaderSize(r, 1<<16)
+	var line []byte
+	var offset int64
+	for number := 1; ; {
+		part, err := in.ReadSlice('\n')
+		line = append(line, part...)
+		if len(line) > maxLine {
+			return fmt.Errorf("data: line %d is longer than %d bytes", number, maxLine)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("data: line %d: %w", number, err)
+		}
+		if text := bytes.TrimSpace(line); len(text) > 0 && !visit(text, number, offset) || err != nil {
+			return nil
+		}
+		offset += int64(len(line))
+		line = line[:0]
+		number++
+	}
+}
+
+// ReadJSONL walks the records of r, one a line; blank lines are passed over. Errors
+// name the line and end the walk.
+func ReadJSONL(r io.Reader) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		stopped := false
+		err := lines(r, func(line []byte, number int, _ int64) bool {
+			record, err := parseRecord(line)
+			if err != nil {
+				err = fmt.Errorf("data: line %d: %w", number, err)
+			}
+			stopped = !yield(record, err) || err != nil
+			return !stopped
+		})
+		if err != nil && !stopped {
+			yield(Record{}, err)
+		}
+	}
+}
+
+// JSONL is a Dataset of a file's records, which are read when they are asked for. It
+// may be used by several goroutines.
+type JSONL struct {
+	file   *os.File
+	places []place
+}
+
+type place struct {
+	offset       int64
+	size, number int
+}
+
+// OpenJSONL finds the lines of a file. Whether they are records shows when they are
+// read. Close it after use.
+func OpenJSONL(path string) (*JSONL, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("data: %w", err)
+	}
+	d := &JSONL{file: f}
+	err = lines(f, func(line []byte, number int, offset int64) bool {
+		d.places = append(d.places, place{offset, 0, number})
+		return true
+	})
+	if err == nil {
+		err = d.measure()
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return d, nil
+}
+
+// measure lets every place reach up to the next, blank lines included.
+func (d *JSONL) measure() error {
+	info, err := d.file.Stat()
+	if err != nil {
+		return fmt.Errorf("data: %w", err)
+	}
+	end := info.Size()
+	for i := len(d.places) - 1; i >= 0; i-- {
+		d.places[i].size = int(end - d.places[i].offset)
+		end = d.places[i].offset
+	}
+	return nil
+}
+
+func (d *JSONL) Len() int     { return len(d.places) }
+func (d *JSONL) Close() error { return d.file.Close() }
+
+func (d *JSONL) At(i int) (Record, error) {
+	if i < 0 || i >= len(d.places) {
+		return Record{}, fmt.Errorf("data: record %d of %d", i, len(d.places))
+	}
+	p := d.places[i]
+	line := make([]byte, p.size)
+	if _, err := d.file.ReadAt(line, p.offset); err != nil {
+		return Record{}, fmt.Errorf("data: %s: line %d: %w", d.file.Name(), p.number, err)
+	}
+	r, err := parseRecord(line)
+	if err != nil {
+		return r, fmt.Errorf("data: %s: line %d: %w", d.file.Name(), p.number, err)
+	}
+	return r, nil
+}
+
+// mapped makes samples of others when they are asked for.
+type mapped[T, U any] struct {
+	from Dataset[T]
+	f    func(T) (U, error)
+}
+
+// Map is the data set of f's results, computed each time they are asked for. f may be
+// called from several goroutines. It passes epochs on.
+func Map[T, U any](from Dataset[T], f func(T) (U, error)) Dataset[U] { return mapped[T, U]{from, f} }
+
+func (m mapped[T, U]) Len() int           { return m.from.Len() }
+func (m mapped[T, U]) SetEpoch(epoch int) { setEpoch(m.from, epoch) }
+
+func (m mapped[T, U]) At(i int) (U, error) {
+	x, err := m.from.At(i)
+	if err != nil {
+		var none U
+		return none, err
+	}
+	return m.f(x)
+}
+
+// All reads a whole data set into memory.
+func All[T any](from Dataset[T]) (Slice[T], error) {
+	all := make(Slice[T], from.Len())
+	for i := range all {
+		x, err := from.At(i)
+		if err != nil {
+			return nil, fmt.Errorf("data: sample %d: %w", i, err)
+		}
+		all[i] = x
+	}
+	return all, nil
+}

@@ -1,0 +1,350 @@
+package data
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Ignore is the label that no loss counts.
+const Ignore int32 = -100
+
+// Sequence is a text as a causal language model learns it. Labels lie beside the ids
+// they are of: the loss shifts them.
+type Sequence struct {
+	IDs    []int32
+	Labels []int32
+	// Positions restart where a packed sequence begins; nil counts from 0.
+	Positions []int32
+}
+
+// Trained is how many labels count.
+func (s Sequence) Trained() int {
+	n := 0
+	for _, l := range s.Labels {
+		if l != Ignore {
+			n++
+		}
+	}
+	return n
+}
+
+// Encoder turns text into ids. Spans are the tokens' half-open ranges of code points,
+// [0 0] for tokens that special adds around the text.
+type Encoder interface {
+	Encode(text string, special bool) (ids []int32, spans [][2]int, err error)
+}
+
+// Template renders a conversation of JSON objects; prompt adds the header of the
+// answer that is to come.
+type Template interface {
+	Render(messages []json.RawMessage, tools json.RawMessage, prompt bool) (string, error)
+}
+
+// TextOptions say what of a text is learned.
+type TextOptions struct {
+	// MaxLength cuts longer sequences at their end; 0 is no bound.
+	MaxLength int
+	// EOS is appended to texts and completions that do not end with it; nil is none.
+	// Conversations end as their template says.
+	EOS *int32
+	// LearnPrompt counts the labels of prompts, too.
+	LearnPrompt bool
+	// LastAnswer learns only a conversation's last answer.
+	LastAnswer bool
+}
+
+func (o TextOptions) finish(s Sequence) Sequence {
+	if o.MaxLength > 0 && len(s.IDs) > o.MaxLength {
+		s.IDs, s.Labels = s.IDs[:o.MaxLength], s.Labels[:o.MaxLength]
+	}
+	return s
+}
+
+func (o TextOptions) end(s *Sequence) {
+	if n := len(s.IDs); o.EOS != nil && (n == 0 || s.IDs[n-1] != *o.EOS) {
+		s.IDs, s.Labels = append(s.IDs, *o.EOS), append(s.Labels, *o.EOS)
+	}
+}
+
+// TokenizeText makes a sequence of all of text.
+func TokenizeText(e Encoder, text string, o TextOptions) (Sequence, error) {
+	ids, _, err := e.Encode(text, true)
+	if err != nil {
+		return Sequence{}, fmt.Errorf("data: tokenize: %w", err)
+	}
+	s := Sequence{IDs: ids, Labels: slices.Clone(ids)}
+	o.end(&s)
+	return o.finish(s), nil
+}
+
+// TokenizePrompt makes a sequence of prompt and completion, as one text, of which the
+// completion is learned. A token across the border is the prompt's.
+func TokenizePrompt(e Encoder, prompt, completion string, o TextOptions) (Sequence, error) {
+	ids, spans, err := e.Encode(prompt+completion, true)
+	if err != nil {
+		return Sequence{}, fmt.Errorf("data: tokenize: %w", err)
+	}
+	from := utf8.RuneCountInString(prompt)
+	if o.LearnPrompt {
+		from = 0
+	}
+	s, err := masked(ids, spans, [][2]int{{from, math.MaxInt}})
+	if err != nil {
+		return Sequence{}, err
+	}
+	o.end(&s)
+	return o.finish(s), nil
+}
+
+// masked keeps the labels of tokens that begin within the ranges of code points, and
+// of tokens without a place that follow one of them.
+func masked(ids []int32, spans [][2]int, ranges [][2]int) (Sequence, error) {
+	if len(spans) != len(ids) {
+		return Sequence{}, fmt.Errorf("data: tokenize: %d places for %d tokens", len(spans), len(ids))
+	}
+	s := Sequence{IDs: ids, Labels: make([]int32, len(ids))}
+	learned := false
+	for i, id := range ids {
+		if at := spans[i]; at != [2]int{} {
+			learned = slices.ContainsFunc(ranges, func(r [2]int) bool { return at[0] >= r[0] && at[0] < r[1] })
+		}
+		s.Labels[i] = Ignore
+		if learned {
+			s.Labels[i] = id
+		}
+	}
+	return s, nil
+}
+
+// ErrUnstable says that a template renders the beginning of a conversation differently
+// once it goes on, so that answers cannot be found in it. TextOptions.LastAnswer may
+// help.
+var ErrUnstable = errors.New("data: the template renders earlier messages differently in a longer conversation")
+
+// TokenizeChat makes a sequence of a conversation, of which what the assistant says is
+// learned, up to the template's end of the message.
+func TokenizeChat(e Encoder, t Template, messages []json.RawMessage, tools json.RawMessage, o TextOptions) (Sequence, error) {
+	full, err := t.Render(messages, tools, false)
+	if err != nil {
+		return Sequence{}, fmt.Errorf("data: render: %w", err)
+	}
+	ranges := [][2]int{{0, utf8.RuneCountInString(full)}}
+	if !o.LearnPrompt {
+		if ranges, err = answers(t, messages, tools, full, o.LastAnswer); err != nil {
+			return Sequence{}, err
+		}
+	}
+	ids, spans, err := e.Encode(full, false)
+	if err != nil {
+		return Sequence{}, fmt.Errorf("data: tokenize: %w", err)
+	}
+	s, err := masked(ids, spans, ranges)
+	if err != nil {
+		return Sequence{}, err
+	}
+	return o.finish(s), nil
+}
+
+// answers are the ranges of code points of full that the assistant says.
+func answers(t Template, messages []json.RawMessage, tools json.RawMessage, full string, last bool) ([][2]int, error) {
+	var ranges [][2]int
+	for i := len(messages) - 1; i >= 0; i-- {
+		var m struct{ Role string }
+		if err := json.Unmarshal(messages[i], &m); err != nil {
+			return nil, fmt.Errorf("data: message %d: %w", i, err)
+		}
+		if m.Role != "assistant" {
+			continue
+		}
+		lo, hi, err := answer(t, messages[:i+1], tools, full, i == len(messages)-1)
+		if err != nil {
+			return nil, fmt.Errorf("%w (message %d)", err, i)
+		}
+		ranges = append(ranges, [2]int{utf8.RuneCountInString(full[:lo]), utf8.RuneCountInString(full[:hi])})
+		if last {
+			break
+		}
+	}
+	return ranges, nil
+}
+
+// answer finds the last of messages in full, in bytes. It begins where the header of
+// an answer ends, as far as the template then writes the same.
+func answer(t Template, messages []json.RawMessage, tools json.RawMessage, full string, whole bool) (lo, hi int, err error) {
+	hi = len(full)
+	if !whole {
+		upto, err := t.Render(messages, tools, false)
+		if err != nil {
+			return 0, 0, fmt.Errorf("data: render: %w", err)
+		}
+		if !strings.HasPrefix(full, upto) {
+			return 0, 0, ErrUnstable
+		}
+		hi = len(upto)
+	}
+	before := messages[:len(messages)-1]
+	if len(before) == 0 {
+		return 0, hi, nil
+	}
+	rest, err := t.Render(before, tools, false)
+	if err != nil {
+		return 0, 0, fmt.Errorf("data: render: %w", err)
+	}
+	header, err := t.Render(before, tools, true)
+	if err != nil {
+		return 0, 0, fmt.Errorf("data: render: %w", err)
+	}
+	lo = common(header, full)
+	if lo < len(rest) && common(rest, full) < len(rest) {
+		return 0, 0, ErrUnstable
+	}
+	return min(max(lo, len(rest)), hi), hi, nil
+}
+
+// common is the length of the longest prefix of whole runes that a and b share.
+func common(a, b string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	for n > 0 && n < len(b) && !utf8.RuneStart(b[n]) {
+		n--
+	}
+	return n
+}
+
+// PackOptions say how sequences share blocks.
+type PackOptions struct {
+	// Split cuts sequences so that all blocks are full, except the last; else a
+	// sequence that does not fit begins a new block, and one longer than a block is cut.
+	Split bool
+	// DropLast leaves out a last block that is not full.
+	DropLast bool
+}
+
+// Pack joins sequences, in order, into blocks of length ids. Positions restart in each
+// sequence and its first label is [Ignore]: nothing before it belongs to it. Models
+// that do not look at positions see through the borders.
+func Pack(sequences []Sequence, length int, o PackOptions) ([]Sequence, error) {
+	if length < 1 {
+		return nil, fmt.Errorf("data: blocks of %d tokens", length)
+	}
+	var blocks []Sequence
+	var block Sequence
+	flush := func() {
+		if len(block.IDs) > 0 {
+			blocks = append(blocks, block)
+		}
+		block = Sequence{}
+	}
+	for i, s := range sequences {
+		if len(s.Labels) != len(s.IDs) {
+			return nil, fmt.Errorf("data: sequence %d has %d labels for %d ids", i, len(s.Labels), len(s.IDs))
+		}
+		if !o.Split {
+			if len(s.IDs) > length {
+				s.IDs, s.Labels = s.IDs[:length], s.Labels[:length]
+			}
+			if len(block.IDs)+len(s.IDs) > length {
+				flush()
+			}
+		}
+		for at := range s.IDs {
+			if len(block.IDs) == length {
+				flush()
+			}
+			label := s.Labels[at]
+			if at == 0 {
+				label = Ignore
+			}
+			block.IDs = append(block.IDs, s.IDs[at])
+			block.Labels = append(block.Labels, label)
+			block.Positions = append(block.Positions, int32(at))
+		}
+	}
+	if !o.DropLast || len(block.IDs) == length {
+		flush()
+	}
+	return blocks, nil
+}
+
+// TokenBatch is a batch of sequences, row by row.
+type TokenBatch struct {
+	Rows, Columns int
+	IDs, Labels   []int32
+	// Mask is 1 where there is a token, 0 where there is padding.
+	Mask []int32
+	// Positions are nil unless a sequence has them.
+	Positions []int32
+}
+
+// Padding says how [PadTokens] fills rows.
+type Padding struct {
+	// ID is what IDs are filled with.
+	ID int32
+	// Multiple rounds the length of rows up; 0 is 1.
+	Multiple int
+	// Length is the length of all rows; 0 is the longest sequence's. Longer ones are an
+	// error.
+	Length int
+	// Left fills before the tokens.
+	Left bool
+}
+
+// PadTokens is the Collate that fills sequences up to the longest of their batch.
+// Labels are filled with [Ignore].
+func PadTokens(p Padding) Collate[Sequence, TokenBatch] {
+	return func(samples []Sequence) (TokenBatch, error) {
+		b := TokenBatch{Rows: len(samples), Columns: p.Length}
+		positions := false
+		for i, s := range samples {
+			if len(s.Labels) != len(s.IDs) || s.Positions != nil && len(s.Positions) != len(s.IDs) {
+				return b, fmt.Errorf("data: collate: sequence %d has %d ids, %d labels, %d positions", i, len(s.IDs), len(s.Labels), len(s.Positions))
+			}
+			if p.Length > 0 && len(s.IDs) > p.Length {
+				return b, fmt.Errorf("data: collate: sequence %d has %d tokens, more than %d", i, len(s.IDs), p.Length)
+			}
+			b.Columns = max(b.Columns, len(s.IDs))
+			positions = positions || s.Positions != nil
+		}
+		if m := p.Multiple; m > 1 {
+			b.Columns = (b.Columns + m - 1) / m * m
+		}
+		n := b.Rows * b.Columns
+		b.IDs, b.Labels, b.Mask = filled(n, p.ID), filled(n, Ignore), make([]int32, n)
+		if positions {
+			b.Positions = make([]int32, n)
+		}
+		for i, s := range samples {
+			at := i * b.Columns
+			if p.Left {
+				at += b.Columns - len(s.IDs)
+			}
+			copy(b.IDs[at:], s.IDs)
+			copy(b.Labels[at:], s.Labels)
+			for j := range s.IDs {
+				b.Mask[at+j] = 1
+				if positions && s.Positions == nil {
+					b.Positions[at+j] = int32(j)
+				}
+			}
+			if s.Positions != nil {
+				copy(b.Positions[at:], s.Positions)
+			}
+		}
+		return b, nil
+	}
+}
+
+func filled(n int, v int32) []int32 {
+	x := make([]int32, n)
+	for i := range x {
+		x[i] = v
+	}
+	return x
+}
