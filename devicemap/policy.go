@@ -40,6 +40,9 @@ type Policy struct {
 	// DType is the type that floating point weights are loaded as; "" keeps each
 	// tensor's own. It makes weights smaller, never larger.
 	DType string
+	// Loaded are the bytes of parameters that are converted when they are loaded, which
+	// neither their dtype nor DType tells.
+	Loaded map[*meta.Param]int64
 	// NoSplit are the classes that are placed as a whole; nil means the model's.
 	NoSplit []string
 	// OffloadBuffers is Accelerate's, for its policies.

@@ -56,7 +56,7 @@ func Solve(model *meta.Model, budgets []Budget, policy Policy) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	t, err := newTable(model.Root, sizes)
+	t, err := newLoadedTable(model.Root, sizes, policy.Loaded)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -441,7 +441,7 @@ func solveAccelerate(root *meta.Module, t *table, budgets []Budget, p Policy) (P
 	if err != nil {
 		return Plan{}, err
 	}
-	theirs, err := newTable(root, sizes)
+	theirs, err := newLoadedTable(root, sizes, p.Loaded)
 	if err != nil {
 		return Plan{}, err
 	}

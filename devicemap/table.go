@@ -13,9 +13,10 @@ import (
 // (i, end). Paths are made and sizes are summed once, so that the solvers compare
 // numbers.
 type table struct {
-	nodes []node
-	sizes sizing
-	ties  []tie
+	loaded map[*meta.Param]int64 // bytes of parameters that are converted; see Policy
+	nodes  []node
+	sizes  sizing
+	ties   []tie
 }
 
 // A node is one name of the tree. A module that stands in the tree under several names
@@ -49,10 +50,15 @@ const (
 
 // newTable flattens the tree below root.
 func newTable(root *meta.Module, sizes sizing) (*table, error) {
+	return newLoadedTable(root, sizes, nil)
+}
+
+// newLoadedTable is newTable where some parameters take other bytes than sizes says.
+func newLoadedTable(root *meta.Module, sizes sizing, loaded map[*meta.Param]int64) (*table, error) {
 	if root == nil {
 		return nil, fmt.Errorf("devicemap: no module tree")
 	}
-	t := &table{sizes: sizes}
+	t := &table{sizes: sizes, loaded: loaded}
 	if err := t.add(root, "", 0, false, true); err != nil {
 		return nil, err
 	}
@@ -104,6 +110,9 @@ func (t *table) addTensor(n node, d meta.DType, elements int64) {
 		n.size = t.sizes(n.path, d, elements)
 		if n.param != nil && n.param.Stored > 0 {
 			n.size = float64(n.param.Stored) // quantised: used as it is stored
+		}
+		if bytes, ok := t.loaded[n.param]; ok && n.param != nil {
+			n.size = float64(bytes)
 		}
 		n.counted = true
 		n.hasParam = n.param != nil

@@ -87,7 +87,8 @@ func (m *Model) take(binding *loader.Binding) error {
 	}
 	m.backend, m.variant = b, b.Variant()
 	m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, m.devices,
-		residency.Options{Ledger: m.ledger, Staging: m.options.StagingBytes})
+		residency.Options{Ledger: m.ledger, Staging: m.options.StagingBytes,
+			Quantize: m.options.Quantize, Threads: m.options.Threads, Variant: m.options.Variant})
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,10 @@ type Options struct {
 	// Variant pins the kernels' instruction set ("go", "avx2", …); "" chooses the best.
 	Variant   string
 	Precision Precision
+	// Quantize is QuantQ8 or QuantQ4 to hold the matrices of linear maps and of experts in
+	// that format; see [meta.Module.Quantized]. Each is converted before its first use, so
+	// that no result depends on how far loading is. Nothing is converted on the disk tier.
+	Quantize meta.QuantFormat
 	// MaxBatchTokens is the most tokens of one batch; 0 means 512.
 	MaxBatchTokens int
 	// MaxSequences is the most sequences of one batch; 0 means 64.

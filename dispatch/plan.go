@@ -61,6 +61,7 @@ func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options
 		}
 	}
 	p.Policy.SequenceKV = sequence
+	p.Policy.Loaded = skeleton.Root.LoadedBytes(o.Quantize, true)
 	plan, err := devicemap.Solve(skeleton, budgets, p.Policy)
 	if err != nil {
 		return plan, o, err
@@ -68,6 +69,9 @@ func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options
 	if plan.BelowLeast && p.Strict {
 		return plan, o, fmt.Errorf("dispatch: a limit of %d bytes on the cpu is less than the %d that this model needs to run",
 			plan.Device(devicemap.CPU).LimitBytes, plan.Least)
+	}
+	if err := checkQuantize(skeleton, &plan, &o); err != nil {
+		return plan, o, err
 	}
 	keepExperts(skeleton, &plan)
 	host := plan.Device(devicemap.CPU)

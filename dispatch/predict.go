@@ -65,7 +65,8 @@ func (m *Model) Probe(ctx context.Context, memory int64) (Speeds, error) {
 const predictedPrompt = 8
 
 // Predict is how fast skeleton will run on a machine of speeds s where plan places it;
-// dtype is that of the plan's policy, "" for the weights' own. With weights on a device
+// dtype is that of the plan's policy, "" for the weights' own, or the format that they are
+// converted to. With weights on a device
 // that s does not speak of, nothing is known but what is read from the disk.
 //
 // Loading is bound by the disk. The first token reads what the prompt touches from the
@@ -91,7 +92,7 @@ func Predict(skeleton *meta.Model, plan devicemap.Plan, dtype string, s Speeds) 
 	}
 	touched := weights + experts(skeleton, predictedPrompt)*scale(skeleton, dtype)
 	operations, elements := s.Operations32, weights/bytesOfWeight(skeleton, dtype)
-	if bytesOfWeight(skeleton, dtype) <= 2 {
+	if _, converted := quantized(dtype); !converted && bytesOfWeight(skeleton, dtype) <= 2 {
 		operations = s.Operations16
 	}
 	read := quotient(touched, s.DiskBytes)
@@ -123,10 +124,13 @@ func slower(a, b *float64) *float64 {
 
 // BytesPerToken are the weights that a pass of one token reads, wherever they lie: all but
 // the rows of embedding tables that it does not look up, and the experts that it does not
-// choose. dtype is as in [devicemap.Policy].
+// choose. dtype is as in [devicemap.Policy], or the format that weights are converted to.
 func BytesPerToken(skeleton *meta.Model, dtype string) (int64, error) {
-	plan, err := devicemap.Solve(skeleton, []devicemap.Budget{{Device: devicemap.CPU}},
-		devicemap.Policy{Kind: devicemap.Manual, Pins: everywhere(devicemap.Disk), DType: dtype})
+	policy := devicemap.Policy{Kind: devicemap.Manual, Pins: everywhere(devicemap.Disk), DType: dtype}
+	if f, ok := quantized(dtype); ok {
+		policy.DType, policy.Loaded = "", skeleton.Root.LoadedBytes(f, false)
+	}
+	plan, err := devicemap.Solve(skeleton, []devicemap.Budget{{Device: devicemap.CPU}}, policy)
 	return plan.DiskBytesPerToken, err
 }
 
@@ -152,6 +156,9 @@ func experts(skeleton *meta.Model, n int) float64 {
 // bytesOfWeight is what one weight of the matrices takes, which are all alike in a model.
 func bytesOfWeight(skeleton *meta.Model, dtype string) float64 {
 	size := storedBytes(skeleton)
+	if f, ok := quantized(dtype); ok {
+		return float64(f.BlockBytes()) / 32
+	}
 	if loaded, err := devicemap.DTypeByteSize(dtype); dtype != "" && err == nil {
 		size = min(size, loaded)
 	}

@@ -62,6 +62,9 @@ func (c *benchCmd) check() error {
 	if c.PromptTokens < 0 || c.DecodeTokens < 0 || c.PromptTokens+c.DecodeTokens == 0 {
 		return useErrorf("--prompt-tokens and --decode-tokens are at least 0, one of them at least 1")
 	}
+	if c.Weights == "mapped" && c.Quantize != "none" {
+		return useErrorf("--weights mapped: what --quantize converts is not used where it is mapped")
+	}
 	if c.Batch < 1 {
 		return useErrorf("--batch is at least 1")
 	}
@@ -110,12 +113,12 @@ func (c *benchCmd) load() (*dispatch.Model, *loader.Checkpoint, error) {
 
 // measure loads the weights and runs a pass, then measures between two looks at the roofs.
 func (c *benchCmd) measure(ctx context.Context, m *dispatch.Model, checkpoint *loader.Checkpoint) (*benchResult, error) {
-	weights, err := dispatch.BytesPerToken(m.Skeleton(), "")
+	weights, err := dispatch.BytesPerToken(m.Skeleton(), loadedAs(m.Quantized(), ""))
 	if err != nil {
 		return nil, err
 	}
 	r := &benchResult{Model: c.name(), PromptTokens: c.PromptTokens, DecodeTokens: c.DecodeTokens, Batch: c.Batch,
-		Weights: c.Weights, WeightBytesPerToken: weights, Roofs: []*probe.Rates{}}
+		Weights: c.Weights, Quantize: m.Quantized().String(), WeightBytesPerToken: weights, Roofs: []*probe.Rates{}}
 	r.Threads, r.Variant = m.Machine()
 	if m.Status().TierBytes[devicemap.CPU] == 0 {
 		r.Weights = "streamed"

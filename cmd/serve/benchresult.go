@@ -25,6 +25,7 @@ type benchResult struct {
 	// Weights is how the cpu tier is used: "mapped", in place; "streamed" where all weights
 	// are on the disk tier.
 	Weights     string   `json:"weights"`
+	Quantize    string   `json:"quantize"`     // the format that weights were converted to, or "none"
 	LoadSeconds *float64 `json:"load_seconds"` // to bring the cpu tier into memory
 
 	PromptTokensPerSecond   *float64 `json:"prompt_tokens_per_second"`
@@ -137,7 +138,7 @@ func (r *benchResult) print(out output) error {
 			fmt.Fprintf(out, format+more+"\n", *v/scale)
 		}
 	}
-	fmt.Fprintf(out, "%s: %d threads, %s kernels, weights %s\n", r.Model, r.Threads, r.Variant, r.Weights)
+	fmt.Fprintf(out, "%s: %d threads, %s kernels, weights %s, quantize %s\n", r.Model, r.Threads, r.Variant, r.Weights, r.Quantize)
 	line("prompt        %9.1f tokens/s", r.PromptTokensPerSecond, 1, fmt.Sprintf(" of %d", r.PromptTokens))
 	line("first token   %9.3f s", &r.TimeToFirstTokenSeconds, 1, "")
 	line("decode        %9.2f tokens/s", r.DecodeTokensPerSecond, 1, fmt.Sprintf(", %d of each of %d sequences", r.DecodeTokens, r.Batch))

@@ -59,6 +59,7 @@ func (f *placeFlags) placement() (dispatch.Placement, error) {
 // sizeFlags size the model.
 type sizeFlags struct {
 	Dtype       string `help:"Dtype of the weights: auto (as stored)." enum:"auto,bfloat16,float16,float32" default:"auto"`
+	Quantize    string `help:"Convert the weights as they are loaded: none, q8_0 (8.5 bits a weight) or q4_0 (4.5)." enum:"none,q8_0,q4_0" default:"none"`
 	Precision   string `help:"high: activations, sums, keys and values in float32; auto: as the weights." enum:"auto,high" default:"auto"`
 	KVDtype     string `name:"kv-dtype" help:"Dtype of keys and values: auto, float32 or bfloat16." enum:"auto,float32,bfloat16" default:"auto"`
 	MaxModelLen int    `help:"Most tokens of a prompt and its answer." placeholder:"N"`
@@ -69,6 +70,10 @@ type sizeFlags struct {
 
 func (f *sizeFlags) options() (dispatch.Options, error) {
 	o := dispatch.Options{Threads: f.Threads, Variant: f.CPU, Context: f.MaxModelLen, MaxSequences: f.MaxBatch}
+	var ok bool
+	if o.Quantize, ok = meta.ParseQuantize(f.Quantize); !ok {
+		return o, useErrorf("--quantize %s: q8_0 and q4_0 are supported", f.Quantize)
+	}
 	if f.Precision == "high" {
 		o.Precision = dispatch.PrecisionHigh
 	}

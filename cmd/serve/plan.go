@@ -58,7 +58,7 @@ func (c *planCmd) Run(ctx context.Context, out output) error {
 	report := dispatch.NewReport(plan)
 	if !c.NoProbe {
 		speeds := probePlan(ctx, o, checkpoint)
-		report.Predicted = dispatch.Predict(skeleton, plan, placement.Policy.DType, speeds)
+		report.Predicted = dispatch.Predict(skeleton, plan, loadedAs(o.Quantize, placement.Policy.DType), speeds)
 	}
 	if c.JSON {
 		return printJSON(out, report)
@@ -95,5 +95,6 @@ func refused(err error) bool {
 	var pins *devicemap.RefusedError
 	var path *devicemap.UnknownPathError
 	var uncovered *devicemap.UncoveredError
-	return errors.As(err, &pins) || errors.As(err, &path) || errors.As(err, &uncovered)
+	var quantize *dispatch.QuantizeError
+	return errors.As(err, &quantize) || errors.As(err, &pins) || errors.As(err, &path) || errors.As(err, &uncovered)
 }

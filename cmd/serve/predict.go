@@ -76,6 +76,15 @@ func predictedLine(r dispatch.Rates) string {
 	return "predicted for this machine: " + strings.Join(parts, ", ") + "\n"
 }
 
+// loadedAs is what [dispatch.Predict] calls the weights' form: the format that they are
+// converted to, or dtype.
+func loadedAs(f meta.QuantFormat, dtype string) string {
+	if f != meta.QuantNone {
+		return f.String()
+	}
+	return dtype
+}
+
 // A reporter answers GET /plan. The machine is measured when somebody first asks for it,
 // so that the start, and the first tokens, have it to themselves.
 type reporter struct {
@@ -97,7 +106,7 @@ func newReporter(model *dispatch.Model, plan devicemap.Plan) *reporter {
 func (r *reporter) now() any {
 	r.once.Do(func() {
 		speeds := known(r.model.Probe(context.Background(), r.room)) // ends within half a second
-		r.report.Predicted = dispatch.Predict(r.model.Skeleton(), r.report.Plan, "", speeds)
+		r.report.Predicted = dispatch.Predict(r.model.Skeleton(), r.report.Plan, loadedAs(r.model.Quantized(), ""), speeds)
 	})
 	return r.report.With(r.model.Measured())
 }

@@ -1,0 +1,56 @@
+package dispatch
+
+import (
+	"fmt"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/meta"
+)
+
+// A QuantizeError says that weights to be converted do not all lie on the cpu.
+type QuantizeError struct {
+	Format meta.QuantFormat
+	Path   string           // of the first parameter elsewhere
+	Device devicemap.Device // where it is; "" for several
+	Bytes  int64            // that all converted weights take
+}
+
+func (e *QuantizeError) Error() string {
+	return fmt.Sprintf("dispatch: %s is not on the cpu, where alone weights are converted to %v, in %s for all: give the cpu more memory, or use the weights as they are stored",
+		e.Path, e.Format, devicemap.FormatSize(e.Bytes))
+}
+
+// Quantized is the format that the model's weights are converted to, or QuantNone.
+func (m *Model) Quantized() meta.QuantFormat { return m.options.Quantize }
+
+// checkQuantize refuses plans with converted weights on other devices than the cpu.
+func checkQuantize(skeleton *meta.Model, plan *devicemap.Plan, o *Options) error {
+	loaded := skeleton.Root.LoadedBytes(o.Quantize, true)
+	if o.Quantize != meta.QuantNone && len(loaded) == 0 {
+		return fmt.Errorf("dispatch: this model has no weights that can be converted to %v: they are quantised already, or their rows are no whole blocks of 32", o.Quantize)
+	}
+	all := int64(0)
+	for _, bytes := range loaded {
+		all += bytes
+	}
+	for _, d := range plan.Devices {
+		if d.Device == devicemap.CPU || d.WeightsBytes == 0 {
+			continue
+		}
+		for path, p := range skeleton.Root.AllParams() {
+			if loaded[p] == 0 {
+				continue
+			}
+			if device, ok := plan.Map.Device(path); !ok || device != devicemap.CPU {
+				return &QuantizeError{Format: o.Quantize, Path: path, Device: device, Bytes: all}
+			}
+		}
+	}
+	return nil
+}
+
+// quantized reports whether dtype names a format that weights are converted to.
+func quantized(dtype string) (meta.QuantFormat, bool) {
+	f, ok := meta.ParseQuantize(dtype)
+	return f, ok && f != meta.QuantNone
+}
