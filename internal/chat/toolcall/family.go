@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/heftai/heft/internal/chat"
 )
 
 // specs is the table of families, in the order in which Detect asks: a template
@@ -71,6 +73,12 @@ func (f *Family) Name() string { return f.spec.name }
 // Calls tells whether the family has a notation for calls.
 func (f *Family) Calls() bool { return len(f.spec.forms) > 0 }
 
+// Active tells whether there is anything to look for in an answer of a model that was
+// shown these tools; all of it is content if not.
+func (f *Family) Active(tools chat.Value) bool {
+	return len(f.thinks) > 0 || len(f.drops) > 0 || f.Calls() && len(newToolbox(tools)) > 0
+}
+
 // in tells whether source has the markers of the family.
 func (s *spec) in(source string) bool {
 	contains := func(text string) bool { return strings.Contains(source, text) }
@@ -91,13 +99,30 @@ func newFamily(s *spec, source string) *Family {
 			f.thinks = append(f.thinks, t)
 		}
 	}
-	var answer []marker
 	for _, text := range s.frames {
 		if source == "" || strings.Contains(source, text) {
 			f.drops = append(f.drops, text)
 		}
 	}
 	f.drops = append(f.drops, s.drops...)
+	f.prepare()
+	return f
+}
+
+// WithReasoning is f with the reasoning of another family in place of its own; nil
+// for none, which leaves thoughts in the content as the model writes them.
+func (f *Family) WithReasoning(of *Family) *Family {
+	out := &Family{spec: f.spec, drops: f.drops}
+	if of != nil {
+		out.thinks = of.thinks
+	}
+	out.prepare()
+	return out
+}
+
+// prepare lists the markers that end a piece of text.
+func (f *Family) prepare() {
+	var answer []marker
 	for _, text := range f.drops {
 		answer = append(answer, marker{text: text, act: actDrop})
 	}
@@ -110,8 +135,8 @@ func newFamily(s *spec, source string) *Family {
 		f.thought = append(f.thought, newMarkers(thought))
 	}
 	f.answer = newMarkers(slices.Clone(answer))
-	for i := range s.forms {
-		if form := &s.forms[i]; form.open != "" {
+	for i := range f.spec.forms {
+		if form := &f.spec.forms[i]; form.open != "" {
 			answer = append(answer, marker{text: form.open, act: actSection, form: form})
 			if form.bare {
 				answer = append(answer, marker{text: form.call, act: actBareCall, form: form})
@@ -119,7 +144,6 @@ func newFamily(s *spec, source string) *Family {
 		}
 	}
 	f.content = newMarkers(answer)
-	return f
 }
 
 // Markers lists the texts by which the family's parser goes. A special token whose

@@ -236,3 +236,37 @@ func TestNewCallID(t *testing.T) {
 		t.Errorf("%s, %s", a, b)
 	}
 }
+
+func TestWithReasoning(t *testing.T) {
+	hermes, err := ByName("hermes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mistral, err := ByName("mistral")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools := chat.NewList(chat.NewDict("type", "function", "function", chat.NewDict("name", "f")))
+	const call = `<tool_call>{"name": "f", "arguments": {}}</tool_call>`
+	for _, c := range []struct {
+		family             *Family
+		text               string
+		reasoning, content string
+	}{
+		{hermes, "<think>a</think>b", "a", "b"},
+		{hermes.WithReasoning(nil), "<think>a</think>b", "", "<think>a</think>b"},
+		{hermes.WithReasoning(mistral), "[THINK]a[/THINK]b", "a", "b"},
+	} {
+		m := c.family.Parse(c.text+call, Options{Tools: tools})
+		if m.Reasoning != c.reasoning || m.Content != c.content || len(m.Calls) != 1 {
+			t.Errorf("%q is read as %+v", c.text, m)
+		}
+	}
+	none := hermes.WithReasoning(nil)
+	if !hermes.Active(nil) || none.Active(nil) || !none.Active(tools) {
+		t.Error("a family is active where it has nothing to look for, or the other way round")
+	}
+	if none.Visible("<think>") {
+		t.Error("a marker that is not looked for is visible")
+	}
+}
