@@ -123,8 +123,7 @@ func TestEmbedKeepsTheOrder(t *testing.T) {
 func TestEmbedErrors(t *testing.T) {
 	m := generatetest.Fake(t, &enginetest.Model{MaxLen: 8}, engine.Options{})
 	one := [][]int32{{1, 2, 3}}
-	odd := *m
-	odd.Pooling.Unsupported = "pooling by max_tokens"
+	odd := &generate.Model{Engine: m.Engine, Pooling: meta.Pooling{Unsupported: "pooling by max_tokens"}}
 	for name, test := range map[string]struct {
 		model *generate.Model
 		r     generate.EmbedRequest
@@ -134,7 +133,7 @@ func TestEmbedErrors(t *testing.T) {
 		"too many dimensions": {m, generate.EmbedRequest{Prompts: one, Dimensions: 5}, generate.Invalid, "dimensions"},
 		"too long":            {m, generate.EmbedRequest{Prompts: [][]int32{{1}, make([]int32, 9)}, Param: "input"}, generate.TooLong, "input"},
 		"no such id":          {m, generate.EmbedRequest{Prompts: [][]int32{{1 << 20}}, Param: "input"}, generate.Invalid, "input"},
-		"unsupported":         {&odd, generate.EmbedRequest{Prompts: one}, generate.Invalid, "model"},
+		"unsupported":         {odd, generate.EmbedRequest{Prompts: one}, generate.Invalid, "model"},
 		"no hidden states": {generatetest.Fake(t, &enginetest.Model{Mute: true}, engine.Options{}),
 			generate.EmbedRequest{Prompts: one}, generate.Internal, ""},
 	} {

@@ -96,6 +96,7 @@ func (rs *Runs) Usage() Usage {
 		sum.Prompt += u.Prompt
 		sum.Completion += u.Completion
 		sum.Cached += u.Cached
+		sum.Reasoning += u.Reasoning
 	}
 	return sum
 }

@@ -1,9 +1,11 @@
 package generate
 
 import (
+	"sync"
 	"time"
 
 	"github.com/heftai/heft/internal/chat"
+	"github.com/heftai/heft/internal/chat/toolcall"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/tokenizer"
 	"github.com/heftai/heft/meta"
@@ -20,10 +22,16 @@ type Model struct {
 	Tokenizer *tokenizer.Tokenizer
 	// Template may be nil: then there is no chat.
 	Template *chat.Template
+	// Family is how the model writes reasoning and calls of tools; nil: what the
+	// template tells, see the function Family.
+	Family *toolcall.Family
 	// SpecialTokens are what templates call bos_token, eos_token and so on.
 	SpecialTokens map[string]string
 	// Generation has the defaults of sampling; nil: none.
 	Generation *meta.GenerationConfig
 	// Pooling says how embeddings are made.
 	Pooling meta.Pooling
+
+	formatOnce sync.Once
+	format     format // see answers
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/heftai/heft/internal/chat/toolcall"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/sample"
 )
@@ -33,6 +34,9 @@ type Request struct {
 	// Continues says that the text goes on where the prompt's ends: a space between the
 	// two belongs to it. Without it, the text is a new one.
 	Continues bool
+	// Parse, if set, parts the answer into reasoning, content and calls of tools, as the
+	// model's family writes them. Stop strings are then looked for in the content alone.
+	Parse *toolcall.Options
 
 	LogProbs       bool // of generated tokens
 	PromptLogProbs bool // of the prompt's

@@ -5,6 +5,7 @@ import (
 	"io"
 	"unicode/utf8"
 
+	"github.com/heftai/heft/internal/chat/toolcall"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/sample"
 	"github.com/heftai/heft/internal/tokenizer"
@@ -17,6 +18,9 @@ type Delta struct {
 	// the text of earlier ones.
 	Text   string
 	Tokens []Token
+	// Reasoning and Calls are what is not content, if Request.Parse asks for it.
+	Reasoning string
+	Calls     []Call
 	// Prompt is the prompt's tokens, where Request.PromptLogProbs asks for them: in the
 	// first delta of every choice. The first token has no log-probability.
 	Prompt []Token
@@ -37,6 +41,7 @@ type Usage struct {
 	Prompt     int
 	Completion int // of all choices
 	Cached     int // of the prompt, whose keys and values were there
+	Reasoning  int // of Completion
 }
 
 // Run is a request on its way. It is for one goroutine, except Close.
@@ -56,7 +61,13 @@ type text struct {
 	stop      stopper
 	runes     int // decoded
 	generated int
+	minTokens int // before which no stop string is looked for
 	finished  bool
+
+	// Of answers that are parsed.
+	format *format
+	parser *toolcall.Parser // or nil
+	unseen int              // tokens that have shown nothing yet
 }
 
 func newRun(m *Model, r Request, s *engine.Stream) *Run {
@@ -65,9 +76,15 @@ func newRun(m *Model, r Request, s *engine.Stream) *Run {
 	for i := range run.choices {
 		c := &run.choices[i]
 		c.stop = stopper{stops: r.Stop, include: r.IncludeStop}
-		if m.Tokenizer != nil {
-			c.decode = m.decoder(&r)
+		c.minTokens = r.Params.MinTokens
+		if m.Tokenizer == nil {
+			continue
 		}
+		if r.Parse != nil && m.answers().Active(r.Parse.Tools) {
+			c.format = m.answers()
+			c.parser = c.format.NewParser(*r.Parse)
+		}
+		c.decode = m.decoder(&r, !r.ShowSpecial && c.parser == nil)
 	}
 	return run
 }
@@ -77,8 +94,8 @@ const primed = 8
 
 // decoder decodes the answer's ids. Decoders that treat the beginning of a text in a way
 // of their own (dropping a space) are shown the end of the prompt.
-func (m *Model) decoder(r *Request) *tokenizer.Stream {
-	s := m.Tokenizer.NewStream(!r.ShowSpecial)
+func (m *Model) decoder(r *Request, skipSpecial bool) *tokenizer.Stream {
+	s := m.Tokenizer.NewStream(skipSpecial)
 	if !r.Continues {
 		return s
 	}
@@ -88,7 +105,7 @@ func (m *Model) decoder(r *Request) *tokenizer.Stream {
 		clean = err == nil && (ok || m.Tokenizer.IsSpecial(id))
 	}
 	if !clean { // the prompt ends in half a character
-		return m.Tokenizer.NewStream(!r.ShowSpecial)
+		return m.Tokenizer.NewStream(skipSpecial)
 	}
 	return s
 }
@@ -147,11 +164,13 @@ func (r *Run) take(ev engine.Event) {
 		d.Tokens = []Token{{ID: ev.Token, LogProb: ev.LogProb, Top: ev.Top, Offset: c.runes}}
 		c.generated++
 		r.usage.Completion++
-		d.Text, stopped = r.decode(c, ev)
+		stopped = r.decode(c, ev, &d)
 	}
 	if ev.Finish != "" && !stopped {
-		rest, found := r.finish(c)
-		d.Text, stopped = d.Text+rest, found
+		stopped = c.finish(&d)
+	}
+	if c.parser != nil {
+		r.usage.Reasoning += c.thought(&d)
 	}
 	if stopped {
 		d.Finish = engine.FinishStop
@@ -164,39 +183,57 @@ func (r *Run) take(ev engine.Event) {
 	r.ready = append(r.ready, d)
 }
 
-// decode is the text that an event's token makes certain, and whether a stop string
-// ended it.
-func (r *Run) decode(c *text, ev engine.Event) (string, bool) {
+// decode adds the text that an event's token makes certain to d and tells whether a stop
+// string ended it.
+func (r *Run) decode(c *text, ev engine.Event, d *Delta) bool {
 	hidden := ev.Finish == engine.FinishStop && !r.request.IncludeStop
+	if c.parser != nil && !r.request.ShowSpecial && c.format.hidden[ev.Token] {
+		hidden = true
+	}
 	if c.decode == nil || hidden {
-		return "", false
+		return false
 	}
 	// A text that was already sent cannot be taken back: the stream goes on behind it.
 	s, _, _ := c.decode.Next(ev.Token)
-	return c.add(s, r.request.Params.MinTokens)
+	return c.add(d, s)
 }
 
-// finish is what was held back at the end.
-func (r *Run) finish(c *text) (string, bool) {
+// finish adds what was held back at the end.
+func (c *text) finish(d *Delta) bool {
 	if c.decode == nil {
-		return "", false
+		return false
 	}
-	out, stopped := c.add(c.decode.Flush(), r.request.Params.MinTokens)
+	stopped := c.add(d, c.decode.Flush())
+	if !stopped && c.parser != nil {
+		stopped = c.parse(d, c.parser.Finish())
+	}
 	if !stopped {
-		out += c.stop.flush()
+		d.Text += c.stop.flush()
 	}
-	return out, stopped
+	return stopped
 }
 
-func (c *text) add(s string, minTokens int) (string, bool) {
+// add takes decoded text.
+func (c *text) add(d *Delta, s string) bool {
 	if s == "" {
-		return "", false
+		return false
 	}
 	c.runes += utf8.RuneCountInString(s)
-	if c.generated <= minTokens && minTokens > 0 {
-		return c.stop.pass(s), false
+	if c.parser != nil {
+		return c.parse(d, c.parser.Feed(s))
 	}
-	return c.stop.add(s)
+	return c.say(d, s)
+}
+
+// say adds content to d, up to a stop string.
+func (c *text) say(d *Delta, s string) bool {
+	if c.generated <= c.minTokens && c.minTokens > 0 {
+		d.Text += c.stop.pass(s)
+		return false
+	}
+	out, stopped := c.stop.add(s)
+	d.Text += out
+	return stopped
 }
 
 // promptTokens joins the prompt's ids with their log-probabilities and offsets.

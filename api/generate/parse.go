@@ -1,0 +1,66 @@
+package generate
+
+import "github.com/heftai/heft/internal/chat/toolcall"
+
+// Call is what one call of a tool has gained. The first of each call has its name and an
+// id, of the model or made here; the calls of an answer come one after the other.
+type Call struct {
+	Index     int    // among the calls of the answer
+	ID, Name  string // in the first; ID also in the last, where the model gave one that late
+	Arguments string // joined, a JSON object
+	Ended     bool   // this is the last
+	Broken    bool   // at the end: the arguments are no whole JSON object
+}
+
+// parse adds what the parser has found to d and tells whether a stop string has ended the
+// answer.
+func (c *text) parse(d *Delta, events []toolcall.Event) bool {
+	for _, e := range events {
+		switch e.Kind {
+		case toolcall.Content:
+			if c.say(d, e.Text) {
+				return true
+			}
+		case toolcall.Reasoning:
+			d.Reasoning += e.Text
+		case toolcall.CallStart:
+			d.Text += c.stop.flush() // no stop string reaches across a call
+			id := e.ID
+			if id == "" {
+				id = c.format.NewCallID(e.Name, e.Index)
+			}
+			d.Calls = append(d.Calls, Call{Index: e.Index, ID: id, Name: e.Name})
+		case toolcall.CallArguments:
+			d.call(e.Index).Arguments += e.Text
+		case toolcall.CallEnd:
+			call := d.call(e.Index)
+			call.Ended, call.Broken = true, e.Broken
+			if e.ID != "" {
+				call.ID = e.ID
+			}
+		}
+	}
+	return false
+}
+
+// call is where d has what call i has gained.
+func (d *Delta) call(i int) *Call {
+	if n := len(d.Calls); n == 0 || d.Calls[n-1].Index != i {
+		d.Calls = append(d.Calls, Call{Index: i})
+	}
+	return &d.Calls[len(d.Calls)-1]
+}
+
+// thought counts the tokens that became reasoning. A token that has shown nothing yet goes
+// with what shows next.
+func (c *text) thought(d *Delta) int {
+	c.unseen += len(d.Tokens)
+	n := 0
+	switch {
+	case d.Reasoning != "":
+		n, c.unseen = c.unseen, 0
+	case d.Text != "" || len(d.Calls) > 0:
+		c.unseen = 0
+	}
+	return n
+}
