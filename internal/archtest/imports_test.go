@@ -48,6 +48,7 @@ var allowed = map[string][]string{
 	"train/data":                 {"train/rng", "internal/tokenizer", "internal/chat"},
 	"train/optim":                {},
 	"train/tensor":               {"internal/kernels"},
+	"train/model":                {"meta", "loader", "train/tensor"},
 	"train":                      {"internal/collective", "train/data", "train/optim", "train/rng", "train/tensor"},
 	"examples/accumulate":        {"train", "train/data", "train/optim", "train/tensor"},
 	"scripts/supported":          {"meta"}, // writes README's table
