@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/internal/chat/toolcall"
 )
 
 // chatRequest is the body of POST /v1/chat/completions.
@@ -13,6 +14,8 @@ type chatRequest struct {
 	id      string
 	created int64
 	model   *generate.Model
+	thought bool // reasoning is shown
+	single  bool // no call after the first is
 }
 
 // chatCompletion is the answer.
@@ -36,8 +39,17 @@ type chatChoice struct {
 
 type chatMessage struct {
 	Role    string  `json:"role"`
-	Content string  `json:"content"`
+	Content *string `json:"content"` // null if there are calls and nothing else
 	Refusal *string `json:"refusal"` // always null
+	thoughts
+	Calls []toolCall `json:"tool_calls,omitzero"`
+}
+
+// thoughts are an answer's reasoning, under the name that most servers have and under
+// that of newer ones.
+type thoughts struct {
+	ReasoningContent string `json:"reasoning_content,omitzero"`
+	Reasoning        string `json:"reasoning,omitzero"`
 }
 
 // chatChunk is a piece of an answer.
@@ -63,6 +75,8 @@ type chatChunkChoice struct {
 type chatDelta struct {
 	Role    string  `json:"role,omitzero"`
 	Content *string `json:"content,omitzero"`
+	thoughts
+	Calls []toolCallDelta `json:"tool_calls,omitzero"`
 }
 
 // ChatCompletions is POST /v1/chat/completions.
@@ -111,7 +125,7 @@ var refusedChat = [][2]string{
 }
 
 func decodeChat(f *fields, m *generate.Model) (*chatRequest, error) {
-	q := &chatRequest{common: decodeCommon(f, m), model: m}
+	q := &chatRequest{common: decodeCommon(f, m), model: m, thought: true}
 	q.Param, q.Trim = "messages", true
 	for _, name := range []string{"max_tokens", "max_completion_tokens"} {
 		if _, given := f.get(name); given {
@@ -124,6 +138,10 @@ func decodeChat(f *fields, m *generate.Model) (*chatRequest, error) {
 	if q.TopLogProbs > 0 && !q.LogProbs {
 		f.fail("top_logprobs", "'top_logprobs' has a meaning only with 'logprobs': true.")
 	}
+	f.boolean("include_reasoning", &q.thought)
+	parallel := true
+	f.boolean("parallel_tool_calls", &parallel)
+	q.single = !parallel
 	checkResponseFormat(f)
 	f.refuse(refusedChat)
 	conversation := decodeConversation(f)
@@ -137,7 +155,9 @@ func decodeChat(f *fields, m *generate.Model) (*chatRequest, error) {
 	if err != nil {
 		return nil, generate.AsError(err, "messages")
 	}
-	q.Continues = conversation.ContinueField != ""
+	field := conversation.ContinueField
+	q.Continues = field != ""
+	q.Parse = &toolcall.Options{Prompt: prompt, InReasoning: field != "" && field != "content", Tools: conversation.Tools}
 	if q.Prompt, err = m.Encode(prompt, special); err != nil {
 		return nil, generate.AsError(err, "messages")
 	}
@@ -158,14 +178,14 @@ func checkResponseFormat(f *fields) {
 }
 
 func (q *chatRequest) collect(ctx context.Context, runs *generate.Runs) (*chatCompletion, error) {
-	answers, err := collect(ctx, runs, q.N, q.N)
+	answers, err := collect(ctx, runs, q.N, q.N, q.edit)
 	if err != nil {
 		return nil, err
 	}
 	out := &chatCompletion{ID: q.id, Object: "chat.completion", Created: q.created, Model: q.model.Name}
 	for i := range answers {
 		a := &answers[i]
-		c := chatChoice{Index: i, Message: chatMessage{Role: "assistant", Content: a.text.String()}, Finish: a.finish}
+		c := chatChoice{Index: i, Message: a.message(), Finish: a.finish}
 		if q.LogProbs {
 			c.LogProbs = newChatLogProbs(q.model, a.tokens)
 		}
@@ -178,15 +198,38 @@ func (q *chatRequest) collect(ctx context.Context, runs *generate.Runs) (*chatCo
 	return out, nil
 }
 
+// edit leaves out what the request does not want to see.
+func (q *chatRequest) edit(p *generate.Part) {
+	if !q.thought {
+		p.Reasoning = ""
+	}
+	if q.single {
+		p.Calls = withoutMore(p.Calls)
+	}
+}
+
+// message is the answer of one choice.
+func (a *answer) message() chatMessage {
+	m := chatMessage{Role: "assistant", Calls: a.calls}
+	if thought := a.thought.String(); thought != "" {
+		m.thoughts = thoughts{thought, thought}
+	}
+	if text := a.text.String(); text != "" || len(a.calls) == 0 {
+		m.Content = &text
+	}
+	return m
+}
+
 // chatStream sends one answer in chunks.
 type chatStream struct {
 	*chatRequest
 	out   *events
 	begun bool
+	ends  []outcome // of each choice
 }
 
 func (s *Server) streamChat(ctx context.Context, w http.ResponseWriter, q *chatRequest, runs *generate.Runs) error {
-	st := &chatStream{chatRequest: q, out: newEvents(w)}
+	st := &chatStream{chatRequest: q, out: newEvents(w), ends: make([]outcome, q.N)}
 	if err := st.out.each(ctx, runs, s.keepAlive, st.part); err != nil {
 		return err
 	}
@@ -209,15 +252,20 @@ func (s *chatStream) part(p generate.Part) error {
 			return err
 		}
 	}
-	c := chatChunkChoice{Index: p.Choice}
+	s.edit(&p)
+	s.ends[p.Choice].add(p.Calls)
+	c := chatChunkChoice{Index: p.Choice, Delta: delta(&p)}
 	if s.LogProbs && len(p.Tokens) > 0 {
 		c.LogProbs = newChatLogProbs(s.model, p.Tokens)
 	}
 	if s.ReturnIDs {
 		c.TokenIDs = ids(p.Tokens)
 	}
-	if p.Text != "" || c.LogProbs != nil || len(c.TokenIDs) > 0 {
+	silent := p.Text == "" && p.Reasoning == "" && len(c.Delta.Calls) == 0
+	if silent {
 		c.Delta.Content = &p.Text
+	}
+	if !silent || c.LogProbs != nil || len(c.TokenIDs) > 0 {
 		if err := s.send(c); err != nil {
 			return err
 		}
@@ -225,8 +273,17 @@ func (s *chatStream) part(p generate.Part) error {
 	if p.Finish == "" {
 		return nil
 	}
-	finish := string(p.Finish)
+	finish := s.ends[p.Choice].reason(string(p.Finish))
 	return s.send(chatChunkChoice{Index: p.Choice, Finish: &finish})
+}
+
+// delta is what a message has gained.
+func delta(p *generate.Part) chatDelta {
+	d := chatDelta{thoughts: thoughts{p.Reasoning, p.Reasoning}, Calls: callDeltas(p.Calls)}
+	if p.Text != "" {
+		d.Content = &p.Text
+	}
+	return d
 }
 
 // begin says whose message each choice is.

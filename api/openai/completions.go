@@ -198,7 +198,7 @@ func (q *completionRequest) envelope() completion {
 }
 
 func (q *completionRequest) collect(ctx context.Context, runs *generate.Runs) (*completion, error) {
-	answers, err := collect(ctx, runs, len(q.prompts)*q.N, q.N)
+	answers, err := collect(ctx, runs, len(q.prompts)*q.N, q.N, nil)
 	if err != nil {
 		return nil, err
 	}

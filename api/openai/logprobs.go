@@ -13,14 +13,24 @@ type usage struct {
 	Completion int           `json:"completion_tokens"`
 	Total      int           `json:"total_tokens"`
 	Details    promptDetails `json:"prompt_tokens_details"`
+	// Answer is there if a part of the answer is reasoning.
+	Answer *answerDetails `json:"completion_tokens_details,omitzero"`
 }
 
 type promptDetails struct {
 	Cached int `json:"cached_tokens"`
 }
 
+type answerDetails struct {
+	Reasoning int `json:"reasoning_tokens"`
+}
+
 func newUsage(u generate.Usage) *usage {
-	return &usage{u.Prompt, u.Completion, u.Prompt + u.Completion, promptDetails{u.Cached}}
+	out := &usage{Prompt: u.Prompt, Completion: u.Completion, Total: u.Prompt + u.Completion, Details: promptDetails{u.Cached}}
+	if u.Reasoning > 0 {
+		out.Answer = &answerDetails{u.Reasoning}
+	}
+	return out
 }
 
 // leastLogProb stands for minus infinity, which JSON has no number for.

@@ -1,0 +1,88 @@
+package openai
+
+import "github.com/heftai/heft/api/generate"
+
+// toolCall is a call that a message has.
+type toolCall struct {
+	ID       string   `json:"id"`
+	Type     string   `json:"type"`
+	Function function `json:"function"`
+}
+
+type function struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"` // JSON
+}
+
+// toolCallDelta is what a call has gained. ID, type and name are in the first alone.
+type toolCallDelta struct {
+	Index    int           `json:"index"`
+	ID       string        `json:"id,omitzero"`
+	Type     string        `json:"type,omitzero"`
+	Function functionDelta `json:"function"`
+}
+
+type functionDelta struct {
+	Name      string `json:"name,omitzero"`
+	Arguments string `json:"arguments"`
+}
+
+const typeFunction = "function"
+
+// addCall joins a call from its pieces.
+func addCall(calls []toolCall, c generate.Call) []toolCall {
+	if c.Name != "" {
+		calls = append(calls, toolCall{Type: typeFunction, Function: function{Name: c.Name}})
+	}
+	last := &calls[len(calls)-1]
+	if c.ID != "" {
+		last.ID = c.ID
+	}
+	last.Function.Arguments += c.Arguments
+	return calls
+}
+
+// callDeltas are the pieces as they are sent. An id that comes after the call's first
+// piece is too late: the one that was made for it stays.
+func callDeltas(pieces []generate.Call) []toolCallDelta {
+	var out []toolCallDelta
+	for _, c := range pieces {
+		d := toolCallDelta{Index: c.Index, Function: functionDelta{c.Name, c.Arguments}}
+		if c.Name != "" {
+			d.ID, d.Type = c.ID, typeFunction
+		}
+		if c.Name != "" || c.Arguments != "" {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// withoutMore drops the pieces of all calls but the first.
+func withoutMore(pieces []generate.Call) []generate.Call {
+	for i, c := range pieces {
+		if c.Index > 0 {
+			return pieces[:i]
+		}
+	}
+	return pieces
+}
+
+// outcome is how an answer ended, as far as its calls decide it.
+type outcome struct{ called, broken bool }
+
+func (o *outcome) add(pieces []generate.Call) {
+	for _, c := range pieces {
+		o.called = true
+		o.broken = o.broken || c.Broken
+	}
+}
+
+// reason is the finish_reason. An answer with a call that is no call is not one that a
+// client should act upon.
+func (o outcome) reason(engine string) string {
+	if engine == "stop" && o.called && !o.broken {
+		return "tool_calls"
+	}
+	return engine
+}
