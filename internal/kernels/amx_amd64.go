@@ -8,3 +8,6 @@ import "unsafe"
 
 //go:noescape
 func amxTile(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, couples int64, add int64)
+
+//go:noescape
+func amxRows(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, add int64)

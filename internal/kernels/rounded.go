@@ -24,11 +24,13 @@ func PairWords(n int) int { return ceil(n, 2) }
 // rounder is what a variant that multiplies bfloat16 by bfloat16 implements. Bounds have
 // been checked.
 type rounder interface {
+	tilesRows() bool
 	narrow(dst []uint32, src []float32)
 	mulPairs(y Floats, w Weights, x Pairs, rows, tokens, n int)
 	packTokens(dst []uint32, x Floats, tokens, n int)
 	packRows(dst []uint32, w Weights, rows, n int)
 	tile(c Floats, w []uint32, ws int, x []uint32, xs, blocks, couples int, add bool)
+	tileRows(c Floats, w Weights, x []uint32, xs, blocks int, add bool)
 	turn(y, c Floats, bias []float32, rows, tokens int)
 }
 
@@ -36,6 +38,9 @@ type rounder interface {
 // PackTokens, PackWeights, Tile and Turn. Sums are float32 in them. Numbers too small to
 // be normal count as zero.
 func (s *Set) Rounds() bool { return s.rounder != nil }
+
+// TilesRows reports whether s has TileRows.
+func (s *Set) TilesRows() bool { return s.Rounds() && s.rounder.tilesRows() }
 
 // Narrow rounds src to bfloat16, two in a word.
 func (s *Set) Narrow(dst []uint32, src []float32) {
@@ -86,6 +91,18 @@ func (s *Set) Tile(c Floats, w []uint32, ws int, x []uint32, xs, blocks, couples
 	_ = w[:ws+blocks*BlockK/2*PackRows]
 	_ = x[:(2*couples-1)*xs+blocks*BlockK/2*PanelTokens]
 	s.rounder.tile(c, w, ws, x, xs, blocks, couples, add)
+}
+
+// TileRows is Tile for two panels of tokens and 32 rows of bfloat16 weights as they lie,
+// which it reads once. Its sums have the bits of Tile.
+func (s *Set) TileRows(c Floats, w Weights, x []uint32, xs, blocks int, add bool) {
+	if blocks <= 0 {
+		return
+	}
+	c.check(2*PackRows, 2*PanelTokens)
+	w.check(2*PackRows, blocks*BlockK)
+	_ = x[:xs+blocks*BlockK/2*PanelTokens]
+	s.rounder.tileRows(c, w, x, xs, blocks, add)
 }
 
 // Turn sets y[t][r] = c[r][t] + bias[r] for up to 16 rows; bias may be nil. c has 16 rows

@@ -22,6 +22,8 @@ func (bf16) mulPairs(y Floats, w Weights, x Pairs, rows, tokens, n int) {
 	}
 }
 
+func (b bf16) tilesRows() bool { return b.tiles }
+
 //go:noinline
 func (bf16) narrow(dst []uint32, src []float32) {
 	if len(src)%2 != 0 {
@@ -55,6 +57,17 @@ func (b bf16) tile(c Floats, w []uint32, ws int, x []uint32, xs, blocks, couples
 		// A row of a pack has 16 words of each block.
 		at := r/PackRows*ws + r%PackRows*BlockK/2
 		avx512bf16Tile(wordPtr(w[at:]), wordPtr(x), int64(4*xs), ptr(c.V[r*c.Stride:]), int64(4*c.Stride), int64(blocks), int64(couples), goOn)
+	}
+}
+
+//go:noinline
+func (bf16) tileRows(c Floats, w Weights, x []uint32, xs, blocks int, add bool) {
+	var goOn int64
+	if add {
+		goOn = 1
+	}
+	for r := 0; r < 2*PackRows; r += PackRows {
+		amxRows(bytePtr(w.Data[r*w.Stride:]), int64(w.Stride), wordPtr(x), int64(4*xs), ptr(c.V[r*c.Stride:]), int64(4*c.Stride), int64(blocks), goOn)
 	}
 }
 

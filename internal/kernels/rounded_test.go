@@ -136,6 +136,35 @@ func TestTile(t *testing.T) {
 	})
 }
 
+// TestTileRows: weights as they lie give the bits of packed ones.
+func TestTileRows(t *testing.T) {
+	eachRounder(t, func(t *testing.T, set *Set) {
+		if !set.TilesRows() {
+			return
+		}
+		r := rand.New(rand.NewPCG(3, 9))
+		const rows, tokens, n = 2 * PackRows, 19, 5 * BlockK
+		data, _ := store(BFloat16, random(r, rows*n), 3)
+		x := random(r, tokens*n)
+		want := tiled(set, data, x, nil, rows, tokens, n, 1)
+		size := PanelWords(n)
+		panels := make([]uint32, 2*size)
+		set.PackTokens(panels, Floats{x, n}, PanelTokens, n)
+		set.PackTokens(panels[size:], Floats{x[PanelTokens*n:], n}, tokens-PanelTokens, n)
+		c, y := Floats{make([]float32, 32*32), 32}, make([]float32, tokens*rows)
+		set.TileRows(c, Weights{data, 2 * n, BFloat16}, panels, size, 2, false)
+		set.TileRows(c, Weights{data[2*2*BlockK:], 2 * n, BFloat16}, panels[2*BlockK/2*PanelTokens:], size, 3, true)
+		for i := 0; i < rows; i += PackRows {
+			set.Turn(Floats{y[i:], rows}, Floats{c.V[i*c.Stride:], c.Stride}, nil, PackRows, tokens)
+		}
+		for i := range y {
+			if y[i] != want[i] {
+				t.Fatalf("element %d is %g, packed it is %g", i, y[i], want[i])
+			}
+		}
+	})
+}
+
 // TestRoundedNonFinite: a NaN or an infinity reaches its own row and token only.
 func TestRoundedNonFinite(t *testing.T) {
 	eachRounder(t, func(t *testing.T, set *Set) {

@@ -11,10 +11,11 @@ import (
 // Sizes of a unit of a rounded Linear for prompts: packed weights and the panels of the
 // tokens that pass them share the second-level cache, and a step of k the first.
 const (
-	packBytes   = 256 << 10
-	panelBytes  = 512 << 10
+	packBytes   = 1 << 20
+	panelBytes  = 128 << 10
 	panelTokens = 256 // at most
-	stepBlocks  = 8   // blocks of k
+	stepBlocks  = 16  // blocks of k
+	stepK       = stepBlocks * kernels.BlockK
 	packRows    = 2 * kernels.PackRows
 	coupleRows  = 2 * kernels.PanelTokens
 )
@@ -22,7 +23,7 @@ const (
 // rounded is a Linear of bfloat16 weights and activations rounded to bfloat16.
 type rounded struct {
 	linear
-	role   backend.Role
+	tiled  bool          // by packs and panels, else by dot products
 	pairs  kernels.Pairs // of generated tokens
 	panels []uint32      // of a prompt's tokens
 	words  int           // of a panel, or a pack
@@ -45,7 +46,7 @@ func (b *Backend) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias ten
 		b.Linear(dst, x, w, bias)
 		return
 	}
-	b.rounded = rounded{linear: op, role: role}
+	b.rounded = rounded{linear: op, tiled: role == backend.Prompt}
 	r := &b.rounded
 	units, work := r.planInput()
 	if err := b.input.grow(b.ledger, units*r.words); err != nil {
@@ -71,7 +72,7 @@ func words(v []float32) []uint32 {
 // planInput says in how many units the input is rounded and what work that is.
 func (op *rounded) planInput() (units, work int) {
 	work = op.tokens * op.w.cols
-	if op.role == backend.Generated {
+	if !op.tiled {
 		op.words = kernels.PairWords(op.w.cols)
 		return op.tokens, work
 	}
@@ -82,13 +83,17 @@ func (op *rounded) planInput() (units, work int) {
 // planRows cuts the weight into units and returns the scratch that one needs.
 func (op *rounded) planRows(threads int) int {
 	each := ceil(op.w.rows, 4*threads) // several units a thread
-	if op.role == backend.Generated {
+	if !op.tiled {
 		fit := min(unitBytes/max(2*op.w.cols, 1), each)
 		if fit > 4 {
 			fit &^= 3
 		}
 		op.unitRows = min(max(fit, 4), op.w.rows)
 		return 0
+	}
+	if op.small() {
+		op.unitRows = max(1, min(unitBytes/max(2*op.w.cols, 1), each)/packRows) * packRows
+		return 2*kernels.PanelWords(kernels.BlockK) + packRows*coupleRows
 	}
 	pack := 4 * op.words
 	op.unitRows = max(1, min(packBytes/pack*kernels.PackRows, each)/packRows) * packRows
@@ -98,11 +103,13 @@ func (op *rounded) planRows(threads int) int {
 
 func (op *rounded) run(w *worker, unit int) {
 	switch {
-	case op.packed && op.role == backend.Prompt:
+	case op.packed && op.tiled && op.small():
+		op.tilesOfFew(w.scratch.v, unit*op.unitRows)
+	case op.packed && op.tiled:
 		op.tiles(w.scratch.v, unit*op.unitRows)
 	case op.packed:
 		op.dots(unit * op.unitRows)
-	case op.role == backend.Generated:
+	case !op.tiled:
 		op.set.Narrow(op.pairs.V[unit*op.words:], row(op.x, unit, op.w.cols))
 	default:
 		op.panel(unit)
@@ -136,41 +143,76 @@ func (op *rounded) dots(r int) {
 	}
 }
 
-// tiles computes a unit for a prompt: some packs of rows, which the tokens pass.
+// small reports whether the tokens are so few that weights are not worth packing.
+func (op *rounded) small() bool { return op.tokens <= coupleRows && op.set.TilesRows() }
+
+// tiles computes a unit for many tokens, which pass packs of rows.
 func (op *rounded) tiles(scratch []float32, r int) {
 	rows := min(op.unitRows, op.w.rows-r)
 	packs := words(scratch[:op.unitRows/kernels.PackRows*op.words])
 	c := kernels.Floats{V: scratch[len(packs):], Stride: op.few}
 	for i := 0; i < ceil(rows, packRows)*packRows; i += kernels.PackRows {
-		n := min(kernels.PackRows, rows-i)
-		if n <= 0 {
-			op.set.PackWeights(packs[i/kernels.PackRows*op.words:], kernels.Weights{}, 0, op.w.cols)
-			continue
-		}
-		op.set.PackWeights(packs[i/kernels.PackRows*op.words:], op.at(r+i), n, op.w.cols)
+		op.pack(packs[i/kernels.PackRows*op.words:], r+i, 0, op.w.cols)
 	}
 	for t := 0; t < op.tokens; t += op.few {
 		tokens := min(op.few, op.tokens-t)
 		for i := 0; i < rows; i += packRows {
-			op.tile(c, packs[i/kernels.PackRows*op.words:], t, tokens)
-			for j := i; j < min(i+packRows, rows); j += kernels.PackRows {
-				n := min(kernels.PackRows, rows-j)
-				var bias []float32
-				if op.bias != nil {
-					bias = op.bias[r+j:][:n]
-				}
-				op.set.Turn(from(op.y, t, r+j), from(c, j-i, 0), bias, n, tokens)
+			for k := 0; k < op.w.cols; k += stepK {
+				op.tile(c, packs[i/kernels.PackRows*op.words+k/2*kernels.PackRows:], op.words, t, tokens, k)
 			}
+			op.turn(c, r+i, t, tokens)
 		}
 	}
 }
 
-// tile computes two packs of rows for tokens from t on.
-func (op *rounded) tile(c kernels.Floats, packs []uint32, t, tokens int) {
-	blocks := ceil(op.w.cols, kernels.BlockK)
-	panels := op.panels[t/kernels.PanelTokens*op.words:]
-	for k := 0; k < blocks; k += stepBlocks {
-		at := k * kernels.BlockK / 2 * kernels.PanelTokens
-		op.set.Tile(c, packs[at:], op.words, panels[at:], op.words, min(stepBlocks, blocks-k), ceil(tokens, coupleRows), k > 0)
+// tilesOfFew computes a unit for few tokens, with weights as they lie but for those at the
+// edges.
+func (op *rounded) tilesOfFew(scratch []float32, r int) {
+	const pack = kernels.PackRows * kernels.BlockK / 2
+	packs := words(scratch[:2*pack])
+	c := kernels.Floats{V: scratch[2*pack:], Stride: coupleRows}
+	for end := min(r+op.unitRows, op.w.rows); r < end; r += packRows {
+		k := 0
+		if op.w.rows-r >= packRows {
+			k = op.w.cols / kernels.BlockK * kernels.BlockK
+			op.set.TileRows(c, op.at(r), op.panels, op.words, k/kernels.BlockK, false)
+		}
+		for ; k < op.w.cols; k += kernels.BlockK {
+			n := min(kernels.BlockK, op.w.cols-k)
+			op.pack(packs, r, k, n)
+			op.pack(packs[pack:], r+kernels.PackRows, k, n)
+			op.set.Tile(c, packs, pack, op.panels[k/2*kernels.PanelTokens:], op.words, 1, 1, k > 0)
+		}
+		op.turn(c, r, 0, op.tokens)
+	}
+}
+
+// pack packs n elements from k on of up to 16 rows from r on.
+func (op *rounded) pack(dst []uint32, r, k, n int) {
+	rows := max(0, min(kernels.PackRows, op.w.rows-r))
+	var w kernels.Weights
+	if rows > 0 {
+		w = op.at(r)
+		w.Data = w.Data[2*k:]
+	}
+	op.set.PackWeights(dst, w, rows, n)
+}
+
+// tile adds a step from k on of two packs of rows, ws words apart, for tokens from t on.
+func (op *rounded) tile(c kernels.Floats, packs []uint32, ws, t, tokens, k int) {
+	panels := op.panels[t/kernels.PanelTokens*op.words+k/2*kernels.PanelTokens:]
+	blocks := ceil(min(stepK, op.w.cols-k), kernels.BlockK)
+	op.set.Tile(c, packs, ws, panels, op.words, blocks, ceil(tokens, coupleRows), k > 0)
+}
+
+// turn stores two packs of rows from r on for tokens from t on.
+func (op *rounded) turn(c kernels.Floats, r, t, tokens int) {
+	for i := 0; i < min(packRows, op.w.rows-r); i += kernels.PackRows {
+		n := min(kernels.PackRows, op.w.rows-r-i)
+		var bias []float32
+		if op.bias != nil {
+			bias = op.bias[r+i:][:n]
+		}
+		op.set.Turn(from(op.y, t, r+i), from(c, i, 0), bias, n, tokens)
 	}
 }

@@ -50,3 +50,29 @@ KERNEL amxTile(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8
   }
   _tile_release();
 }
+
+// Rows is Tile for two panels of tokens and 16 rows of weights as they lie, ws bytes
+// apart.
+KERNEL amxRows(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *c, int64_t cs, int64_t blocks, int64_t add) {
+  _tile_loadconfig(&config);
+  if (add) {
+    _tile_loadd(0, c, cs);
+    _tile_loadd(1, c + 64, cs);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+  }
+  ROLLED do {
+    OPAQUE(w), OPAQUE(x);
+    _tile_loadd(4, w, ws);
+    _tile_loadd(6, x, 64);
+    _tile_loadd(7, x + xs, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    w += 64, x += 1024, blocks--;
+    OPAQUE(blocks);
+  } while (blocks > 0);
+  _tile_stored(0, c, cs);
+  _tile_stored(1, c + 64, cs);
+  _tile_release();
+}
