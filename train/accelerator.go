@@ -218,3 +218,9 @@ func (a *Accelerator) SetSeed(seed uint64, deviceSpecific bool) {
 	}
 	a.generator.Seed(seed)
 }
+
+// SkipFirstBatches is a prepared loader without the first n batches of each walk, to go
+// on in the middle of an epoch. See the package data for what it does not know.
+func SkipFirstBatches[B any](l *data.Loader[B], n int) *data.Loader[B] {
+	return data.SkipFirstBatches(l, n)
+}
