@@ -1,0 +1,369 @@
+package dispatch_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// quantizeBounds are how far the demo model's logits may be from those of the weights as
+// they are stored: the root of the mean square, as a share of that of the logits, and
+// the share of tokens whose likeliest successor stays.
+var quantizeBounds = []struct {
+	format    meta.QuantFormat
+	most      float64
+	agreement float64
+}{
+	{meta.QuantQ8, 0.04, 0.9},
+	{meta.QuantQ4, 0.45, 0.4}, // a model of 128 channels has little to average over
+}
+
+func cpuModel(t *testing.T, dir string, o dispatch.Options) *dispatch.Model {
+	t.Helper()
+	m, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	return m
+}
+
+// spoken is a text of n tokens as the model itself writes it.
+func spoken(t *testing.T, m *dispatch.Model, n int) []int32 {
+	t.Helper()
+	ids := []int32{1}
+	return append(ids, collect(t, m, ids, dispatch.GenerateOptions{MaxTokens: n - 1, Temperature: 1, Seed: 7})...)
+}
+
+func flat(rows [][]float32) []float64 {
+	var out []float64
+	for _, row := range rows {
+		for _, v := range row {
+			out = append(out, float64(v))
+		}
+	}
+	return out
+}
+
+// relativeError is the root of the mean square of a - b, as a share of b's.
+func relativeError(a, b [][]float32) float64 {
+	x, y := flat(a), flat(b)
+	d, s := 0.0, 0.0
+	for i := range x {
+		d += (x[i] - y[i]) * (x[i] - y[i])
+		s += y[i] * y[i]
+	}
+	return math.Sqrt(d / s)
+}
+
+func argmax(row []float32) int { return slices.Index(row, slices.Max(row)) }
+
+// perplexity of ids, of which logits are the forecasts.
+func perplexity(logits [][]float32, ids []int32) float64 {
+	sum := 0.0
+	for i, row := range logits[:len(ids)-1] {
+		total := 0.0
+		for _, v := range row {
+			total += math.Exp(float64(v))
+		}
+		sum += math.Log(total) - float64(row[ids[i+1]])
+	}
+	return math.Exp(sum / float64(len(ids)-1))
+}
+
+// TestQuantizeStaysClose: logits are within the stated bounds of those of the weights as
+// they are stored, and greedy tokens mostly agree.
+func TestQuantizeStaysClose(t *testing.T) {
+	dir := demoFolder(t)
+	o := dispatch.Options{Precision: dispatch.PrecisionHigh}
+	stored := cpuModel(t, dir, o)
+	ids := spoken(t, stored, 128)
+	want := forced(t, stored, ids, 64, 64)
+	for _, c := range quantizeBounds {
+		o.Quantize = c.format
+		m := cpuModel(t, dir, o)
+		got := forced(t, m, ids, 64, 64)
+		agree := 0
+		for i := range got {
+			if argmax(got[i]) == argmax(want[i]) {
+				agree++
+			}
+		}
+		share, off := float64(agree)/float64(len(got)), relativeError(got, want)
+		t.Logf("%v: logits are off by %.4f, %.3f of tokens agree, perplexity %.3f instead of %.3f", c.format, off, share, perplexity(got, ids), perplexity(want, ids))
+		if off > c.most || off == 0 || share < c.agreement {
+			t.Errorf("%v: logits are off by %.4f (at most %v), %.3f of tokens agree (at least %v)", c.format, off, c.most, share, c.agreement)
+		}
+	}
+}
+
+// TestQuantizeIsExact: the same logits, bit by bit, for any number of threads, chunk and
+// batch, and before, while and after weights are converted in the background.
+func TestQuantizeIsExact(t *testing.T) {
+	dir := demoFolder(t)
+	ids := make([]int32, 40)
+	for i := range ids {
+		ids[i] = int32(i*37%1000 + 3)
+	}
+	for _, format := range []meta.QuantFormat{meta.QuantQ8, meta.QuantQ4} {
+		var want [][]float32
+		for threads := 1; threads <= 4; threads++ {
+			m := cpuModel(t, dir, dispatch.Options{Quantize: format, Threads: threads})
+			if threads == 2 {
+				m.Warm(context.Background())
+				m.Promote(context.Background())
+			}
+			got := forced(t, m, ids, 30, 30) // converts what is not converted yet
+			if want == nil {
+				want = got
+			}
+			sameLogits(t, fmt.Sprintf("%v, %d threads", format, threads), got, want)
+			sameLogits(t, fmt.Sprintf("%v in chunks of %d", format, threads), forced(t, m, ids, 30, threads), want)
+			if threads == 1 {
+				m.Warm(context.Background())
+				m.Promote(context.Background())
+			}
+			if threads <= 2 {
+				await(t, m)
+				sameLogits(t, fmt.Sprintf("%v, all promoted", format), forced(t, m, ids, 30, 7), want)
+			}
+			sameLogits(t, fmt.Sprintf("%v in a batch", format), together(t, m, ids, 5), want)
+		}
+	}
+}
+
+// await waits for the background.
+func await(t *testing.T, m *dispatch.Model) {
+	t.Helper()
+	for {
+		st := m.Status()
+		if err := errors.Join(st.Loading.Err, st.PromoteErr); err != nil {
+			t.Fatal(err)
+		}
+		if st.Loading.Done && st.Promoted {
+			if l := st.Loading; l.BytesDone != l.BytesTotal {
+				t.Errorf("%d of %d bytes are loaded at the end", l.BytesDone, l.BytesTotal)
+			}
+			return
+		}
+	}
+}
+
+// together computes ids as one of n sequences of a batch.
+func together(t *testing.T, m *dispatch.Model, ids []int32, n int) [][]float32 {
+	t.Helper()
+	rows := make([]dispatch.Row, n)
+	for i := range rows {
+		rows[i] = dispatch.Row{Sequence: m.NewSequence()}
+		defer rows[i].Sequence.Free()
+	}
+	var out [][]float32
+	for k := range ids {
+		for i := range rows {
+			rows[i].Tokens, rows[i].PromptLen, rows[i].Logits = []int32{ids[k] + int32(i)}, 30, dispatch.LogitsLast
+		}
+		got, err := m.Forward(context.Background(), &dispatch.Batch{Rows: rows})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, split(got, 0)...)
+	}
+	return out
+}
+
+// TestQuantizeCountsBytes: the plan and the store count the converted weights, and the
+// tied table beside them.
+func TestQuantizeCountsBytes(t *testing.T) {
+	dir := demoFolder(t)
+	sizes := map[meta.QuantFormat]int64{}
+	for _, format := range []meta.QuantFormat{meta.QuantNone, meta.QuantQ8, meta.QuantQ4} {
+		m := cpuModel(t, dir, dispatch.Options{Quantize: format})
+		root := m.Skeleton().Root
+		converted := root.LoadedBytes(format, true)
+		for _, p := range root.AllParams() {
+			if bytes, ok := converted[p]; ok {
+				sizes[format] += bytes
+			} else if p.SameAs == nil {
+				sizes[format] += p.Bytes()
+			}
+		}
+		plan, _, err := dispatch.Plan(m.Skeleton(), dispatch.Options{Quantize: format}, dispatch.Placement{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		planned, held := plan.Device(devicemap.CPU).WeightsBytes, m.Status().TierBytes[devicemap.CPU]
+		const rotary = 128 // a buffer, which the plan counts
+		if planned != sizes[format]+rotary || held != sizes[format] {
+			t.Errorf("%v: the plan says %d bytes, the store %d, want %d and %d", format, planned, held, sizes[format]+rotary, sizes[format])
+		}
+	}
+	table := int64(1024 * 128)
+	if got, want := sizes[meta.QuantQ8]-sizes[meta.QuantQ4], (sizes[meta.QuantNone]-2*table-2*9*128+2*table)/64*16; got != want {
+		t.Errorf("q8_0 takes %d bytes more than q4_0, want %d", got, want)
+	}
+}
+
+// TestQuantizeRefusesTheDisk: what is not on the cpu is not converted, and the error says so.
+func TestQuantizeRefusesTheDisk(t *testing.T) {
+	dir := demoFolder(t)
+	policy, _ := devicemap.ParseMap("model.layers.1=disk")
+	var refused *dispatch.QuantizeError
+	_, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{Policy: policy}, dispatch.Options{Quantize: meta.QuantQ8})
+	if !errors.As(err, &refused) || !strings.HasPrefix(refused.Path, "model.layers.1.") || refused.Device != devicemap.Disk {
+		t.Errorf("a pinned block: %v", err)
+	}
+	checkpoint, err := loader.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer checkpoint.Close()
+	skeleton := cpuModel(t, dir, dispatch.Options{}).Skeleton()
+	if _, err := dispatch.DiskOffload(skeleton, checkpoint, dispatch.Options{Quantize: meta.QuantQ8}); err == nil || !strings.Contains(err.Error(), "on the cpu only") {
+		t.Errorf("DiskOffload: %v", err)
+	}
+}
+
+// TestQuantizeCutShard: a shard that is cut before a weight is converted fails the pass, and
+// the weight is converted when the file is whole again.
+func TestQuantizeCutShard(t *testing.T) {
+	dir := demoFolder(t)
+	m := cpuModel(t, dir, dispatch.Options{Quantize: meta.QuantQ8, Threads: 2})
+	shard := filepath.Join(dir, "model.safetensors")
+	whole, err := os.ReadFile(shard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := false
+	m.AddHook(dispatch.Hook{Pre: func(p *dispatch.Pass) {
+		if p.Path == "model.layers.1" && !cut {
+			cut = true
+			if err := os.Truncate(shard, 65536); err != nil {
+				t.Error(err)
+			}
+		}
+	}})
+	s := m.NewSequence()
+	defer s.Free()
+	batch := &dispatch.Batch{Rows: []dispatch.Row{{Sequence: s, Tokens: []int32{1, 2}, Logits: dispatch.LogitsLast}}}
+	var weight *dispatch.WeightError
+	if _, err := m.Forward(context.Background(), batch); !errors.As(err, &weight) {
+		t.Errorf("a shard that was cut: %v", err)
+	}
+	if err := overwrite(shard, whole); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Forward(context.Background(), batch); err != nil {
+		t.Errorf("after the file was mended: %v", err)
+	}
+}
+
+// TestQuantizeNonFinite: a weight that no block can hold is an error that names it.
+func TestQuantizeNonFinite(t *testing.T) {
+	dir := rewritten(t, func(name string, _ []int, v []float32) {
+		if strings.Contains(name, "layers.2.mlp.down") {
+			v[77] = float32(math.Inf(1))
+		}
+	})
+	m := cpuModel(t, dir, dispatch.Options{Quantize: meta.QuantQ4})
+	s := m.NewSequence()
+	defer s.Free()
+	_, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.Row{{Sequence: s, Tokens: []int32{1}}}})
+	if err == nil || !strings.Contains(err.Error(), "model.layers.2.mlp.down_proj.weight") || !strings.Contains(err.Error(), "q4_0 cannot hold") {
+		t.Errorf("an infinite weight: %v", err)
+	}
+}
+
+// rewritten is the demo model in float32 with its tensors changed.
+func rewritten(t *testing.T, change func(name string, shape []int, v []float32)) string {
+	t.Helper()
+	dir := demoFolder(t)
+	checkpoint, err := loader.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer checkpoint.Close()
+	var tensors []loader.NamedTensor
+	for x := range checkpoint.Tensors() {
+		tensors = append(tensors, loader.NamedTensor{Name: x.Name, DType: meta.Float32, Shape: x.Shape, Bytes: func() ([]byte, error) {
+			b, err := x.Bytes()
+			v := make([]float32, x.Elements())
+			for i := range v {
+				v[i] = kernels.FromBFloat16(binary.LittleEndian.Uint16(b[2*i:]))
+			}
+			change(x.Name, x.Shape, v)
+			var out []byte
+			for _, f := range v {
+				out = binary.LittleEndian.AppendUint32(out, math.Float32bits(f))
+			}
+			return out, err
+		}})
+	}
+	to := demoFolder(t)
+	if err := loader.Save(to, slices.Values(tensors), loader.SaveOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// TestQuantizeLeastSquares: q4_0 with its chosen scales leaves less error in the logits, and
+// no more perplexity, than round-to-nearest.
+func TestQuantizeLeastSquares(t *testing.T) {
+	blocks := func(name string, shape []int) bool { return len(shape) == 2 && !strings.Contains(name, "embed") }
+	set, err := kernels.Select("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := rewritten(t, func(name string, shape []int, v []float32) {
+		for b := 0; blocks(name, shape) && b < len(v); b += 32 {
+			nearest(v[b : b+32])
+		}
+	})
+	chosen := rewritten(t, func(name string, shape []int, v []float32) {
+		if blocks(name, shape) {
+			packed := make([]byte, len(v)/32*18)
+			set.PackBlocks(kernels.Q4, packed, v)
+			p := kernels.Packed{Packing: kernels.Q4, Codes: packed, Width: len(v), Rows: 1, Columns: 32}
+			set.Unpack(kernels.Floats{V: v, Stride: len(v)}, &p, 0, 0, 1, len(v), nil)
+		}
+	})
+	stored := cpuModel(t, demoFolder(t), dispatch.Options{Precision: dispatch.PrecisionHigh})
+	ids := spoken(t, stored, 256)
+	want := forced(t, stored, ids, 200, 64)
+	a := forced(t, cpuModel(t, plain, dispatch.Options{}), ids, 200, 64)
+	b := forced(t, cpuModel(t, chosen, dispatch.Options{}), ids, 200, 64)
+	t.Logf("logits are off by %.4f instead of %.4f; perplexity %.4f instead of %.4f, as stored %.4f", relativeError(b, want), relativeError(a, want),
+		perplexity(b, ids), perplexity(a, ids), perplexity(want, ids))
+	if relativeError(b, want) >= relativeError(a, want) || perplexity(b, ids) > perplexity(a, ids) {
+		t.Error("least squares are no better than round-to-nearest")
+	}
+}
+
+// nearest rounds a block so that the largest magnitude is eight steps.
+func nearest(v []float32) {
+	m := float32(0)
+	for _, x := range v {
+		if math.Abs(float64(x)) > math.Abs(float64(m)) {
+			m = x
+		}
+	}
+	d := kernels.FromFloat16(kernels.ToFloat16(m / -8))
+	if d == 0 {
+		return
+	}
+	for i, x := range v {
+		v[i] = d * float32(max(-8, min(7, math.RoundToEven(float64(x/d)))))
+	}
+}
