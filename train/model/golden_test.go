@@ -58,7 +58,7 @@ func (m microBatch) batch() Batch {
 	return b
 }
 
-func TestGoldenModels(t *testing.T) {
+func TestGoldenFirstBatches(t *testing.T) {
 	cases := 0
 	for _, path := range golden.Glob(t, "train/models/*/data.json") {
 		dir := filepath.Dir(path)
@@ -73,7 +73,7 @@ func TestGoldenModels(t *testing.T) {
 			checkGradients(t, m, dir, data.Micro[0].batch())
 		})
 	}
-	golden.Count(t, "train/models first batches", cases)
+	golden.Count(t, "train/models/*/first_batch*", cases)
 }
 
 // checkLogits compares logits and losses of the first batches.

@@ -69,46 +69,56 @@ func checkGradients(t *rapid.T, params []*Parameter, f func(tp *Tape, in []*Tens
 	}
 }
 
+func size(t *rapid.T, name string) int { return rapid.IntRange(1, 4).Draw(t, name) }
+
+func norm(t *rapid.T) []*Parameter {
+	b, n := size(t, "rows"), rapid.IntRange(2, 6).Draw(t, "width")
+	return []*Parameter{draw(t, "x", 1, b, n), draw(t, "weight", 1, n), draw(t, "bias", 1, n)}
+}
+
+func matrix(t *rapid.T) []*Parameter {
+	return []*Parameter{draw(t, "x", 2, size(t, "rows"), size(t, "width"))}
+}
+
+func pair(t *rapid.T) []*Parameter {
+	a, b := size(t, "a"), size(t, "b")
+	return []*Parameter{draw(t, "x", 1, a, b), draw(t, "y", 1, a, b)}
+}
+
+func product(shapes func(n, k, m int) [3][]int) func(t *rapid.T) []*Parameter {
+	return func(t *rapid.T) []*Parameter {
+		s := shapes(size(t, "n"), size(t, "k"), size(t, "m"))
+		return []*Parameter{draw(t, "x", 1, s[0]...), draw(t, "weight", 1, s[1]...), draw(t, "bias", 1, s[2]...)}
+	}
+}
+
+func image(t *rapid.T) []*Parameter {
+	x := draw(t, "x", 1, size(t, "batch"), 2, 2+size(t, "height"), 2+size(t, "width"))
+	for i := range x.Data { // apart from each other, for the maximum
+		x.Data[i] = float32((i*7919)%97) / 20
+	}
+	return []*Parameter{x, draw(t, "weight", 1, 2, 1, 2, 2), draw(t, "bias", 1, 2)}
+}
+
+func heads(t *rapid.T) []*Parameter {
+	b, n, g, w := size(t, "batch"), size(t, "length"), rapid.IntRange(1, 2).Draw(t, "groups"), 2*rapid.IntRange(1, 2).Draw(t, "width")
+	return []*Parameter{draw(t, "q", 1, b, n, 2*g, w), draw(t, "k", 1, b, n, g, w), draw(t, "v", 1, b, n, g, w)}
+}
+
+func tokens(t *rapid.T) []*Parameter {
+	n := size(t, "width")
+	return []*Parameter{draw(t, "x", 1, 3, n), draw(t, "weight", 1, 5, n)}
+}
+
+// slope is an operation and the parameters it is checked with.
+type slope struct {
+	name   string
+	params func(t *rapid.T) []*Parameter
+	f      func(tp *Tape, in []*Tensor) *Tensor
+}
+
 func TestGradientsAreSlopes(t *testing.T) {
-	size := func(t *rapid.T, name string) int { return rapid.IntRange(1, 4).Draw(t, name) }
-	norm := func(t *rapid.T) []*Parameter {
-		b, n := size(t, "rows"), rapid.IntRange(2, 6).Draw(t, "width")
-		return []*Parameter{draw(t, "x", 1, b, n), draw(t, "weight", 1, n), draw(t, "bias", 1, n)}
-	}
-	matrix := func(t *rapid.T) []*Parameter {
-		return []*Parameter{draw(t, "x", 2, size(t, "rows"), size(t, "width"))}
-	}
-	pair := func(t *rapid.T) []*Parameter {
-		a, b := size(t, "a"), size(t, "b")
-		return []*Parameter{draw(t, "x", 1, a, b), draw(t, "y", 1, a, b)}
-	}
-	product := func(shapes func(n, k, m int) [3][]int) func(t *rapid.T) []*Parameter {
-		return func(t *rapid.T) []*Parameter {
-			s := shapes(size(t, "n"), size(t, "k"), size(t, "m"))
-			return []*Parameter{draw(t, "x", 1, s[0]...), draw(t, "weight", 1, s[1]...), draw(t, "bias", 1, s[2]...)}
-		}
-	}
-	image := func(t *rapid.T) []*Parameter {
-		x := draw(t, "x", 1, size(t, "batch"), 2, 2+size(t, "height"), 2+size(t, "width"))
-		for i := range x.Data { // apart from each other, for the maximum
-			x.Data[i] = float32((i*7919)%97) / 20
-		}
-		return []*Parameter{x, draw(t, "weight", 1, 2, 1, 2, 2), draw(t, "bias", 1, 2)}
-	}
-	heads := func(t *rapid.T) []*Parameter {
-		b, n, g, w := size(t, "batch"), size(t, "length"), rapid.IntRange(1, 2).Draw(t, "groups"), 2*rapid.IntRange(1, 2).Draw(t, "width")
-		return []*Parameter{draw(t, "q", 1, b, n, 2*g, w), draw(t, "k", 1, b, n, g, w), draw(t, "v", 1, b, n, g, w)}
-	}
-	head := func(t *rapid.T) []*Parameter {
-		n := size(t, "width")
-		return []*Parameter{draw(t, "x", 1, 3, n), draw(t, "weight", 1, 5, n)}
-	}
-	type op func(tp *Tape, in []*Tensor) *Tensor
-	for _, c := range []struct {
-		name   string
-		params func(t *rapid.T) []*Parameter
-		f      op
-	}{
+	for _, c := range []slope{
 		{"linear", product(func(n, k, m int) [3][]int { return [3][]int{{n, k}, {m, k}, {m}} }),
 			func(tp *Tape, in []*Tensor) *Tensor { return tp.Linear(in[0], in[1], in[2]) }},
 		{"conv1d", product(func(n, k, m int) [3][]int { return [3][]int{{n, k}, {k, m}, {m}} }),
@@ -141,6 +151,13 @@ func TestGradientsAreSlopes(t *testing.T) {
 			x := tp.Mul(in[0], in[0])
 			return tp.Mul(tp.Add(tp.SumDim(x, 0), tp.Mean(x)), tp.Add(tp.MeanDim(x, 0), tp.Sum(x)))
 		}},
+	} {
+		t.Run(c.name, rapid.MakeCheck(func(t *rapid.T) { checkGradients(t, c.params(t), c.f) }))
+	}
+}
+
+func TestGradientsOfLayersAreSlopes(t *testing.T) {
+	for _, c := range []slope{
 		{"attention", heads, func(tp *Tape, in []*Tensor) *Tensor {
 			table := NewRotary(in[0].Shape()[3], 8, 100)
 			return tp.Attention(tp.Rope(in[0], table, nil), tp.Rope(in[1], table, nil), in[2], AttentionOptions{Causal: true, Window: 2, Scale: 0.7})
@@ -158,13 +175,13 @@ func TestGradientsAreSlopes(t *testing.T) {
 		{"batchnorm2d", image, func(tp *Tape, in []*Tensor) *Tensor {
 			return tp.BatchNorm2D(in[0], in[2], tp.SumDim(tp.Reshape(in[1], 2, 4), 1), NewBatchNorm(2))
 		}},
-		{"cross_entropy", head, func(tp *Tape, in []*Tensor) *Tensor {
+		{"cross_entropy", tokens, func(tp *Tape, in []*Tensor) *Tensor {
 			return tp.CrossEntropy(tp.Linear(in[0], in[1], nil), []int{4, -100, 0}, CrossEntropyOptions{Smoothing: 0.2})
 		}},
-		{"linear_cross_entropy", head, func(tp *Tape, in []*Tensor) *Tensor {
+		{"linear_cross_entropy", tokens, func(tp *Tape, in []*Tensor) *Tensor {
 			return tp.LinearCrossEntropy(in[0], in[1], []int{4, -100, 0}, CrossEntropyOptions{Smoothing: 0.2})
 		}},
-		{"experts", head, func(tp *Tape, in []*Tensor) *Tensor {
+		{"experts", tokens, func(tp *Tape, in []*Tensor) *Tensor {
 			// Far apart, so that a small step changes no choice.
 			logits := tp.Add(tp.Scale(tp.Linear(in[0], in[1], nil), 0.05), tp.Input([]float32{4, 1, 2, 0, 3}))
 			w, chosen := tp.Route(logits, 2, true)
