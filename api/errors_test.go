@@ -95,8 +95,28 @@ var badInputs = []struct {
 	{"part an image", chat, obj{"messages": []obj{{"role": "user", "content": []obj{{"type": "image_url", "image_url": obj{"url": "x"}}}}}}, 400, "messages[0].content[0].type", nil, "'text' only"},
 	{"part without text", chat, obj{"messages": []obj{{"role": "user", "content": []obj{{"type": "text"}}}}}, 400, "messages[0].content[0].text", nil, "expected a string"},
 	{"tool_calls an object", chat, obj{"messages": []obj{{"role": "assistant", "tool_calls": obj{}}}}, 400, "messages[0].tool_calls", nil, "expected a list"},
+	{"call a string", chat, obj{"messages": calling("f")}, 400, "messages[0].tool_calls[0]", nil, "expected an object"},
+	{"call without a function", chat, obj{"messages": calling(obj{"id": "1", "type": "function"})}, 400, "messages[0].tool_calls[0].function", nil, "Missing required parameter: 'messages[0].tool_calls[0].function'."},
+	{"call of a number", chat, obj{"messages": calling(obj{"function": 3})}, 400, "messages[0].tool_calls[0].function", nil, "expected an object"},
+	{"call without a name", chat, obj{"messages": calling(obj{"function": obj{"arguments": "{}"}})}, 400, "messages[0].tool_calls[0].function.name", nil, "Missing required parameter"},
+	{"call with arguments of a list", chat, obj{"messages": calling(obj{"function": obj{"name": "f", "arguments": []int{}}})}, 400, "messages[0].tool_calls[0].function.arguments", nil, "expected a string"},
+	{"call with an id of a number", chat, obj{"messages": calling(obj{"id": 1, "function": obj{"name": "f"}})}, 400, "messages[0].tool_calls[0].id", nil, "expected a string"},
+	{"call of another type", chat, obj{"messages": calling(obj{"type": "custom", "function": obj{"name": "f"}})}, 400, "messages[0].tool_calls[0].type", nil, `expected "function"`},
+	{"tool_call_id a number", chat, obj{"messages": []obj{{"role": "tool", "content": "x", "tool_call_id": 1}}}, 400, "messages[0].tool_call_id", nil, "expected a string"},
+	{"reasoning a list", chat, obj{"messages": []obj{{"role": "assistant", "content": "x", "reasoning_content": []int{}}}}, 400, "messages[0].reasoning_content", nil, "expected a string"},
 	{"tools an object", chat, obj{"messages": hello, "tools": obj{}}, 400, "tools", nil, "expected a list"},
-	{"tool without a name", chat, obj{"messages": hello, "tools": []obj{{"type": "function", "function": obj{}}}}, 400, "tools[0].function.name", nil, "expected a string"},
+	{"tool a string", chat, obj{"messages": hello, "tools": []string{"f"}}, 400, "tools[0]", nil, "expected an object"},
+	{"tool without a type", chat, obj{"messages": hello, "tools": []obj{{"function": obj{"name": "f"}}}}, 400, "tools[0].type", nil, "Missing required parameter: 'tools[0].type'."},
+	{"tool of another type", chat, obj{"messages": hello, "tools": []obj{{"type": "custom", "function": obj{"name": "f"}}}}, 400, "tools[0].type", nil, `expected "function"`},
+	{"tool without a function", chat, obj{"messages": hello, "tools": []obj{{"type": "function"}}}, 400, "tools[0].function", nil, "Missing required parameter: 'tools[0].function'."},
+	{"tool without a name", chat, obj{"messages": hello, "tools": []obj{{"type": "function", "function": obj{}}}}, 400, "tools[0].function.name", nil, "Missing required parameter: 'tools[0].function.name'."},
+	{"tool with an empty name", chat, obj{"messages": hello, "tools": []obj{{"type": "function", "function": obj{"name": ""}}}}, 400, "tools[0].function.name", nil, "empty"},
+	{"tool whose name is a number", chat, obj{"messages": hello, "tools": []obj{{"type": "function", "function": obj{"name": 7}}}}, 400, "tools[0].function.name", nil, "expected a string"},
+	{"tool with parameters of a list", chat, obj{"messages": hello, "tools": []obj{{"type": "function", "function": obj{"name": "f", "parameters": []int{}}}}}, 400, "tools[0].function.parameters", nil, "Invalid type for 'tools[0].function.parameters': expected an object."},
+	{"tool that may not be called", chat, obj{"messages": hello, "tool_choice": "none", "tools": []int{1}}, 400, "tools[0]", nil, "expected an object"},
+	{"parallel_tool_calls a string", chat, obj{"messages": hello, "parallel_tool_calls": "no"}, 400, "parallel_tool_calls", nil, "expected a boolean"},
+	{"include_reasoning a number", chat, obj{"messages": hello, "include_reasoning": 1}, 400, "include_reasoning", nil, "expected a boolean"},
+	{"reasoning_effort a number", chat, obj{"messages": hello, "reasoning_effort": 1}, 400, "reasoning_effort", nil, "expected a string"},
 	{"tool forced", chat, obj{"messages": hello, "tool_choice": "required"}, 400, "tool_choice", nil, "cannot be forced"},
 	{"tool named", chat, obj{"messages": hello, "tool_choice": obj{"type": "function"}}, 400, "tool_choice", nil, "cannot be forced"},
 	{"schema", chat, obj{"messages": hello, "response_format": obj{"type": "json_schema"}}, 400, "response_format", nil, "not supported"},
@@ -121,6 +141,9 @@ var badInputs = []struct {
 	{"tokenize nothing", "/tokenize", obj{}, 400, "prompt", nil, "'prompt' or 'messages'"},
 	{"detokenize a string", "/detokenize", obj{"tokens": "x"}, 400, "tokens", nil, "a list of token ids"},
 }
+
+// calling is a conversation in which the model has made calls.
+func calling(calls ...any) []obj { return []obj{{"role": "assistant", "tool_calls": calls}} }
 
 func TestBadInputs(t *testing.T) {
 	s := serveDemo(t)

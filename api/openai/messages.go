@@ -99,10 +99,10 @@ func checkMessage(f *fields, at string, v chat.Value) {
 			f.fail(at+".content", "Invalid type for '%s.content': expected a string or a list of parts.", at)
 		}
 	}
-	if calls, _ := m.Get("tool_calls"); calls != nil {
-		if _, list := calls.(*chat.List); !list {
-			f.fail(at+".tool_calls", "Invalid type for '%s.tool_calls': expected a list.", at)
-		}
+	checkCalls(f, at, m)
+	optionalText(f, at, m, "tool_call_id")
+	for _, name := range []string{"reasoning_content", "reasoning", "thinking"} {
+		optionalText(f, at, m, name)
 	}
 }
 
@@ -127,51 +127,6 @@ func checkParts(f *fields, at string, parts *chat.List) {
 }
 
 func isString(v chat.Value) bool { _, ok := v.(string); return ok }
-
-// decodeTools reads the tools, which the template shows to the model.
-func decodeTools(f *fields, r *chat.Request) {
-	if raw, ok := f.get("tool_choice"); ok {
-		var choice string
-		_ = json.Unmarshal(raw, &choice) // an object names a function to call
-		switch choice {
-		case "auto":
-		case "none":
-			return
-		default:
-			f.fail("tool_choice", "'tool_choice' may be \"auto\" or \"none\": a call cannot be forced.")
-		}
-	}
-	tools, ok := f.value("tools")
-	if !ok {
-		return
-	}
-	list, ok := tools.(*chat.List)
-	if !ok {
-		f.fail("tools", "Invalid type for 'tools': expected a list.")
-		return
-	}
-	for i, v := range list.Items {
-		d, _ := v.(*chat.Dict)
-		at := fmt.Sprintf("tools[%d]", i)
-		if d == nil {
-			f.fail(at, "Invalid type for '%s': expected an object.", at)
-			return
-		}
-		fn, _ := d.Get("function")
-		function, _ := fn.(*chat.Dict)
-		if kind, _ := d.Get("type"); kind != "function" || function == nil {
-			f.fail(at, "Invalid value for '%s': expected {\"type\": \"function\", \"function\": {…}}.", at)
-			return
-		}
-		if name, _ := function.Get("name"); !isString(name) {
-			f.fail(at+".function.name", "Missing or invalid '%s.function.name': expected a string.", at)
-			return
-		}
-	}
-	if len(list.Items) > 0 {
-		r.Tools = list
-	}
-}
 
 // decodeContinuation reads whether the answer is a message of its own.
 func decodeContinuation(f *fields, r *chat.Request) {

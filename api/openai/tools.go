@@ -1,0 +1,136 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/heftai/heft/internal/chat"
+)
+
+// checkCalls checks the calls that a message of the model has made.
+func checkCalls(f *fields, at string, message *chat.Dict) {
+	calls, _ := message.Get("tool_calls")
+	if calls == nil {
+		return
+	}
+	list, ok := calls.(*chat.List)
+	if !ok {
+		f.fail(at+".tool_calls", "Invalid type for '%s.tool_calls': expected a list.", at)
+		return
+	}
+	for i, v := range list.Items {
+		at := fmt.Sprintf("%s.tool_calls[%d]", at, i)
+		call, ok := v.(*chat.Dict)
+		if !ok {
+			f.fail(at, "Invalid type for '%s': expected an object.", at)
+			return
+		}
+		optionalText(f, at, call, "id")
+		checkType(f, at, call)
+		at += ".function"
+		fn, ok := requiredObject(f, at, call, "function")
+		if !ok {
+			return
+		}
+		requiredText(f, at, fn, "name")
+		switch arguments, _ := fn.Get("arguments"); arguments.(type) {
+		case nil, string, *chat.Dict:
+		default:
+			f.fail(at+".arguments", "Invalid type for '%s.arguments': expected a string.", at)
+		}
+	}
+}
+
+// decodeTools reads the tools, which the template shows to the model unless it may not
+// call any.
+func decodeTools(f *fields, r *chat.Request) {
+	hidden := false
+	if raw, ok := f.get("tool_choice"); ok {
+		var choice string
+		_ = json.Unmarshal(raw, &choice) // an object names a function to call
+		switch choice {
+		case "auto":
+		case "none":
+			hidden = true
+		default:
+			f.fail("tool_choice", "'tool_choice' may be \"auto\" or \"none\": a call cannot be forced.")
+		}
+	}
+	tools, ok := f.value("tools")
+	if !ok {
+		return
+	}
+	list, ok := tools.(*chat.List)
+	if !ok {
+		f.fail("tools", "Invalid type for 'tools': expected a list.")
+		return
+	}
+	for i, v := range list.Items {
+		checkTool(f, fmt.Sprintf("tools[%d]", i), v)
+	}
+	if len(list.Items) > 0 && !hidden {
+		r.Tools = list
+	}
+}
+
+func checkTool(f *fields, at string, v chat.Value) {
+	tool, ok := v.(*chat.Dict)
+	if !ok {
+		f.fail(at, "Invalid type for '%s': expected an object.", at)
+		return
+	}
+	requiredText(f, at, tool, "type")
+	checkType(f, at, tool)
+	at += ".function"
+	fn, ok := requiredObject(f, at, tool, "function")
+	if !ok {
+		return
+	}
+	requiredText(f, at, fn, "name")
+	optionalText(f, at, fn, "description")
+	if parameters, _ := fn.Get("parameters"); parameters != nil {
+		if _, ok := parameters.(*chat.Dict); !ok {
+			f.fail(at+".parameters", "Invalid type for '%s.parameters': expected an object.", at)
+		}
+	}
+}
+
+// checkType refuses other kinds of tools than functions.
+func checkType(f *fields, at string, d *chat.Dict) {
+	if kind, _ := d.Get("type"); kind != nil && kind != typeFunction {
+		f.fail(at+".type", "Invalid value for '%s.type': expected \"function\".", at)
+	}
+}
+
+// requiredObject is the object that d has under name, which is the path at.
+func requiredObject(f *fields, at string, d *chat.Dict, name string) (*chat.Dict, bool) {
+	v, _ := d.Get(name)
+	if v == nil {
+		f.fail(at, "Missing required parameter: '%s'.", at)
+		return nil, false
+	}
+	o, ok := v.(*chat.Dict)
+	if !ok {
+		f.fail(at, "Invalid type for '%s': expected an object.", at)
+	}
+	return o, ok
+}
+
+// requiredText checks that d has a text under name that is not empty.
+func requiredText(f *fields, at string, d *chat.Dict, name string) {
+	switch v, _ := d.Get(name); v {
+	case nil:
+		f.fail(at+"."+name, "Missing required parameter: '%s.%s'.", at, name)
+	case "":
+		f.fail(at+"."+name, "Invalid value for '%s.%s': it is empty.", at, name)
+	default:
+		optionalText(f, at, d, name)
+	}
+}
+
+// optionalText checks that what d has under name, if anything, is a text.
+func optionalText(f *fields, at string, d *chat.Dict, name string) {
+	if v, _ := d.Get(name); v != nil && !isString(v) {
+		f.fail(at+"."+name, "Invalid type for '%s.%s': expected a string.", at, name)
+	}
+}
