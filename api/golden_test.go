@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/heftai/heft/api/generate/generatetest"
+	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/golden"
 )
 
@@ -165,18 +167,26 @@ func report(t *testing.T, wrong []string) {
 
 func goldenChat(t *testing.T, s *server, sh *shapes) int {
 	for _, c := range chatShape {
+		t.Run(c.name, func(t *testing.T) { checkChat(t, s, sh, c.body) })
+	}
+	for _, c := range speakers {
 		t.Run(c.name, func(t *testing.T) {
-			status, got := s.object("POST", "/v1/chat/completions", c.body)
-			if status != 200 {
-				t.Fatalf("status %d: %v", status, got)
-			}
-			report(t, sh.check("chat_completion.ChatCompletion", "chat", got))
-			body := maps.Clone(c.body)
-			body["stream_options"] = obj{"include_usage": true}
-			checkChunks(t, sh, "chat_completion_chunk.ChatCompletionChunk", s.stream("/v1/chat/completions", body))
+			checkChat(t, serve(t, generatetest.Speaking(t, c.speaker, engine.Options{}), nil), sh, asked(nil))
 		})
 	}
-	return 2 * len(chatShape)
+	return 2 * (len(chatShape) + len(speakers))
+}
+
+// checkChat checks the shape of an answer and of its chunks.
+func checkChat(t *testing.T, s *server, sh *shapes, body obj) {
+	status, got := s.object("POST", chat, body)
+	if status != 200 {
+		t.Fatalf("status %d: %v", status, got)
+	}
+	report(t, sh.check("chat_completion.ChatCompletion", "chat", got))
+	body = maps.Clone(body)
+	body["stream_options"] = obj{"include_usage": true}
+	checkChunks(t, sh, "chat_completion_chunk.ChatCompletionChunk", s.stream(chat, body))
 }
 
 func goldenCompletions(t *testing.T, s *server, sh *shapes) int {

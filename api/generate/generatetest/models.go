@@ -3,6 +3,7 @@
 package generatetest
 
 import (
+	"encoding/json"
 	"io/fs"
 	"testing"
 	"time"
@@ -89,6 +90,54 @@ func Saying(t testing.TB, fake *enginetest.Model, tokens []int32, o engine.Optio
 	m.Engine = engine.New(&Script{fake, tokens}, o)
 	t.Cleanup(m.Engine.Close)
 	return m
+}
+
+// A Speaker is a model that says one thing, with a chat template and special tokens of its
+// own beside the demo's words.
+type Speaker struct {
+	Template string
+	Special  []string // more special tokens
+	Says     string   // then the text ends
+}
+
+// speakerEnd ends what a Speaker says.
+const speakerEnd = "<|over|>"
+
+// Speaking is a model that always answers what s says.
+func Speaking(t testing.TB, s Speaker, o engine.Options) *generate.Model {
+	t.Helper()
+	m := WithText(t, "fake")
+	m.Generation = nil
+	m.SpecialTokens = map[string]string{"bos_token": m.SpecialTokens["bos_token"], "eos_token": speakerEnd}
+	var err error
+	m.Template, err = chat.Parse(s.Template)
+	check(t, err)
+	m.Tokenizer = wordsWith(t, append(s.Special, speakerEnd))
+	script, err := m.Encode(s.Says+speakerEnd, false)
+	check(t, err)
+	fake := &enginetest.Model{Width: m.Tokenizer.VocabSize(), MaxLen: 4096}
+	m.Engine = engine.New(&Script{fake, script}, o)
+	t.Cleanup(m.Engine.Close)
+	return m
+}
+
+// wordsWith is the demo's tokenizer with more special tokens.
+func wordsWith(t testing.TB, special []string) *tokenizer.Tokenizer {
+	t.Helper()
+	var file map[string]any
+	check(t, json.Unmarshal(read(t, demo.Files(), "tokenizer.json"), &file))
+	added := file["added_tokens"].([]any)
+	next := WithText(t, "").Tokenizer.VocabSize()
+	for i, text := range special {
+		added = append(added, map[string]any{"id": next + i, "content": text, "special": true,
+			"single_word": false, "lstrip": false, "rstrip": false, "normalized": false})
+	}
+	file["added_tokens"] = added
+	b, err := json.Marshal(file)
+	check(t, err)
+	words, err := tokenizer.Parse(b)
+	check(t, err)
+	return words
 }
 
 func read(t testing.TB, files fs.FS, name string) []byte {
