@@ -14,6 +14,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
@@ -366,4 +367,58 @@ func nearest(v []float32) {
 	for i, x := range v {
 		v[i] = d * float32(max(-8, min(7, math.RoundToEven(float64(x/d)))))
 	}
+}
+
+// medianError is the error of a token's logits that half of them have; a mixture may choose
+// another expert for single ones.
+func medianError(got, want [][]float32) float64 {
+	var list []float64
+	for i := range got {
+		list = append(list, relativeError(got[i:i+1], want[i:i+1]))
+	}
+	slices.Sort(list)
+	return list[len(list)/2]
+}
+
+// TestGoldenQuantize: in every architecture that has weights to convert, logits are the
+// same bits whether weights are converted by their first use or in the background, and near
+// those of the weights as they are stored.
+func TestGoldenQuantize(t *testing.T) {
+	cases := 0
+	for _, file := range golden.Glob(t, "infer/models/*/golden.json") {
+		var g goldenModel
+		golden.JSON(t, file, &g)
+		dir := filepath.Dir(file)
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			skeleton, checkpoint := open(t, dir)
+			if len(skeleton.Root.Quantized()) == 0 {
+				return
+			}
+			everything := devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU})
+			model := func(f meta.QuantFormat) *dispatch.Model {
+				m, err := dispatch.New(skeleton, checkpoint, everything, dispatch.Options{Threads: 2, Precision: dispatch.PrecisionHigh, KVTokens: 4096, Quantize: f})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(m.Close)
+				return m
+			}
+			ids := append(slices.Clone(g.Prompts[0].InputIDs), g.Prompts[0].GreedyIDs...)
+			prompt := len(g.Prompts[0].InputIDs)
+			want := forced(t, model(meta.QuantNone), ids, prompt, len(ids))
+			for _, format := range []meta.QuantFormat{meta.QuantQ8, meta.QuantQ4} {
+				lazy, eager := model(format), model(format)
+				got := forced(t, lazy, ids, prompt, 3)
+				eager.Warm(context.Background())
+				eager.Promote(context.Background())
+				await(t, eager)
+				sameLogits(t, format.String(), forced(t, eager, ids, prompt, len(ids)), got)
+				if off := medianError(got, want); format == meta.QuantQ8 && !(off < 0.1) {
+					t.Errorf("%v: logits are off by %.3f", format, off)
+				}
+			}
+		})
+		cases++
+	}
+	golden.Count(t, "infer/models (quantised on load)", cases)
 }
