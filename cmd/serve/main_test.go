@@ -40,6 +40,8 @@ func TestErrorsAreOneLineWithTheirStatus(t *testing.T) {
 		{"plan --device-map " + badMap, 2, "--device-map"},
 		{"plan --max-memory cpu=lots", 2, "--max-memory"},
 		{"--max-batch 0", 2, "--max-batch"},
+		{"--tool-call-parser nope", 2, "there are apertus"},
+		{"--reasoning-parser nope", 2, "--reasoning-parser"},
 		{"--dtype float16", 2, "used in place"},
 		{"plan a --model b", 2, "twice"},
 		{"--device-map model.layer.0=disk", 2, "model.layers"},

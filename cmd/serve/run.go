@@ -18,6 +18,7 @@ import (
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/chat/toolcall"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/loader"
 )
@@ -33,6 +34,8 @@ type runCmd struct {
 	APIKey          string        `name:"api-key" help:"Keys of which a request must bring one, separated by commas." placeholder:"K"`
 	MaxQueue        int           `help:"Requests that may wait; more are refused with 503." default:"1024"`
 	ShutdownTimeout time.Duration `help:"Time that running requests get after SIGTERM." default:"30s"`
+	ToolCallParser  string        `help:"How the model writes calls of tools: hermes, llama, mistral, …; without it, its chat template tells." placeholder:"NAME"`
+	ReasoningParser string        `help:"How it writes its reasoning: a name as above, or none, which leaves it in the answer." placeholder:"NAME|none"`
 	LogLevel        string        `help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info"`
 }
 
@@ -99,6 +102,7 @@ type service struct {
 	checkpoint *loader.Checkpoint
 	model      *dispatch.Model
 	engine     *engine.Engine
+	family     *toolcall.Family
 	handler    http.Handler
 }
 
@@ -157,6 +161,9 @@ func (c *runCmd) build() (*service, error) {
 	if err == nil {
 		err = <-read
 	}
+	if err == nil {
+		s.family, err = c.family(words)
+	}
 	if err != nil {
 		s.close()
 		if refused(err) {
@@ -169,6 +176,15 @@ func (c *runCmd) build() (*service, error) {
 	return s, nil
 }
 
+// family is how the model writes reasoning and calls.
+func (c *runCmd) family(words text) (*toolcall.Family, error) {
+	family, err := generate.Family(words.template, words.tokenizer, c.ToolCallParser, c.ReasoningParser)
+	if err != nil {
+		return nil, useErrorf("--tool-call-parser, --reasoning-parser: %w", err)
+	}
+	return family, nil
+}
+
 // wire puts the engine and the HTTP handler on the model.
 func (c *runCmd) wire(s *service, src source, words text, plan devicemap.Plan) {
 	metrics := api.NewMetrics(s.name)
@@ -178,7 +194,7 @@ func (c *runCmd) wire(s *service, src source, words text, plan devicemap.Plan) {
 		Models: []*generate.Model{{
 			Name: s.name, Created: src.created(), Engine: s.engine, Config: s.model.Skeleton().Config,
 			Tokenizer: words.tokenizer, Template: words.template, SpecialTokens: words.config.Special, Generation: words.generation,
-			Pooling: src.pooling(),
+			Family: s.family, Pooling: src.pooling(),
 		}},
 		Metrics: metrics, Status: s.model.Status, Plan: report.now, Version: version, APIKeys: keys(c.APIKey),
 	})
