@@ -1,13 +1,14 @@
 package tensor
 
 import (
+	"math"
 	"slices"
 
 	"github.com/heftai/heft/internal/kernels"
 )
 
 // headLogits bounds the logits that LinearCrossEntropy holds at a time, in elements.
-const headLogits = 4 << 20
+const headLogits = 8 << 20
 
 // LinearCrossEntropy is CrossEntropy of Linear(x, weight, nil): x is […, width], weight
 // [classes, width], one label for each row of x. It holds the logits of a few rows at a
@@ -85,12 +86,7 @@ func (h *head) chunk(logits, x, back []float32, rows, labels []int) {
 	tp.mulRows(dense(logits, h.classes), dense(x, h.width), stored(h.w, h.width), n, h.classes, h.width)
 	tp.rows(n, h.classes, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			row := logits[i*h.classes : (i+1)*h.classes]
-			var lse float32
-			losses[i], lse = tp.rowLoss(row, labels[rows[i]], h.o)
-			if h.dx != nil || h.dw != nil {
-				h.differentiate(row, lse, labels[rows[i]])
-			}
+			losses[i] = h.row(logits[i*h.classes:(i+1)*h.classes], labels[rows[i]])
 		}
 	})
 	for _, v := range losses {
@@ -108,15 +104,26 @@ func (h *head) chunk(logits, x, back []float32, rows, labels []int) {
 	}
 }
 
-// differentiate replaces logits by the gradient of the loss for them.
-func (h *head) differentiate(row []float32, lse float32, label int) {
-	h.tp.set.ExpSum(row, lse)
-	up := 1 / h.div
-	spread, by := float32(up*h.o.Smoothing/float64(len(row))), float32(up)
-	for i, p := range row {
-		row[i] = p*by - spread
+// row is the loss of a row of logits, which it replaces by the loss's gradient for them.
+func (h *head) row(row []float32, label int) float32 {
+	at, level := row[label], 0.0
+	if h.o.Smoothing > 0 {
+		for _, v := range row {
+			level += float64(v)
+		}
+		level /= float64(len(row))
 	}
-	row[label] -= float32(up * (1 - h.o.Smoothing))
+	top := h.tp.set.ScaleMax(row, 1)
+	sum := h.tp.set.ExpSum(row, top)
+	lse := float64(top) + math.Log(float64(sum))
+	if h.dx != nil || h.dw != nil {
+		by, spread := float32(1/(h.div*float64(sum))), float32(h.o.Smoothing/(h.div*float64(len(row))))
+		for i, e := range row {
+			row[i] = e*by - spread
+		}
+		row[label] -= float32((1 - h.o.Smoothing) / h.div)
+	}
+	return float32(lse - (1-h.o.Smoothing)*float64(at) - h.o.Smoothing*level)
 }
 
 // addScaled is dst += src·by; nil dst wants nothing.

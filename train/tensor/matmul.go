@@ -19,7 +19,7 @@ const (
 
 // panel is one thread's packed operands.
 type panel struct {
-	values  [tileKeys * tileCols]float32
+	values  [4 * tileKeys * tileCols]byte
 	weights [tileTokens * tileKeys]float32
 }
 
@@ -102,11 +102,12 @@ func (tp *Tape) mixUnit(y, p kernels.Floats, step int, v kernels.Weights, keys, 
 		for c := 0; c < cols; c += tileCols {
 			nc := min(tileCols, cols-c)
 			tile := skip(v, j, c)
-			if v.Format == kernels.Float32 && tokens > 24 {
+			if tokens > 24 {
+				packed := kernels.Weights{Data: pack.values[:], Stride: nc * size, Format: v.Format}
 				for i := range nj {
-					tp.set.Widen(pack.values[i*nc:(i+1)*nc], tile.Data[i*v.Stride:i*v.Stride+nc*size], v.Format)
+					copy(packed.Data[i*packed.Stride:(i+1)*packed.Stride], tile.Data[i*v.Stride:])
 				}
-				tile = stored(pack.values[:nj*nc], nc)
+				tile = packed
 			}
 			tp.set.Mix(skipFloats(y, 0, c), weights, 1, tile, nj, tokens, nc)
 		}

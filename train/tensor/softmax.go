@@ -74,11 +74,11 @@ func exponentials(tp *Tape, row []float32) float32 {
 
 // logSumExp is the logarithm of the sum of exponentials of a row, which it leaves.
 func (tp *Tape) logSumExp(row []float32) float32 {
-	top := float32(math.Inf(-1))
-	for _, v := range row {
-		top = max(top, v)
-	}
 	var buf [pieces]float32
+	top := float32(math.Inf(-1))
+	for at := 0; at < len(row); at += pieces {
+		top = max(top, tp.set.ScaleMax(buf[:copy(buf[:], row[at:])], 1))
+	}
 	var sum float64
 	for at := 0; at < len(row); at += pieces {
 		part := buf[:copy(buf[:], row[at:])]

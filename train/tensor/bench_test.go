@@ -1,0 +1,82 @@
+package tensor
+
+import (
+	"fmt"
+	"testing"
+)
+
+// gflops reports the rate of an operation of n multiplications and additions.
+func gflops(b *testing.B, n float64) {
+	b.ReportMetric(n*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOPS")
+}
+
+func BenchmarkLinear(b *testing.B) {
+	for _, s := range [][3]int{{2048, 288, 768}, {2048, 768, 768}, {2048, 768, 3072}} {
+		rows, in, out := s[0], s[1], s[2]
+		x, w := random(1, rows, in), random(2, out, in)
+		for _, threads := range []int{1, 2} {
+			tp := NewTape(Options{Threads: threads})
+			flops := 2 * float64(rows) * float64(in) * float64(out)
+			b.Run(fmt.Sprintf("forward/%dx%dx%d/threads=%d", rows, in, out, threads), func(b *testing.B) {
+				for b.Loop() {
+					tp.NoGrad(func() { tp.Linear(tp.Use(x), tp.Use(w), nil) })
+				}
+				gflops(b, flops)
+			})
+			up := make([]float32, rows*out)
+			b.Run(fmt.Sprintf("both/%dx%dx%d/threads=%d", rows, in, out, threads), func(b *testing.B) {
+				for b.Loop() {
+					if err := tp.BackwardFrom(tp.Linear(tp.Use(x), tp.Use(w), nil), up); err != nil {
+						b.Fatal(err)
+					}
+				}
+				gflops(b, 3*flops)
+			})
+		}
+	}
+}
+
+// BenchmarkCrossEntropy shows what a pass allocates with logits and without.
+func BenchmarkCrossEntropy(b *testing.B) {
+	const rows, width, classes = 1024, 64, 32000
+	x, w := random(1, rows, width), random(2, classes, width)
+	labels := make([]int, rows)
+	for i := range labels {
+		labels[i] = i * 31 % classes
+	}
+	for _, c := range []struct {
+		name string
+		loss func(tp *Tape) *Tensor
+	}{
+		{"logits", func(tp *Tape) *Tensor {
+			return tp.CrossEntropy(tp.Linear(tp.Use(x), tp.Use(w), nil), labels, CrossEntropyOptions{})
+		}},
+		{"fused", func(tp *Tape) *Tensor {
+			return tp.LinearCrossEntropy(tp.Use(x), tp.Use(w), labels, CrossEntropyOptions{})
+		}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				x.ZeroGrad()
+				w.ZeroGrad()
+				if err := Backward(c.loss(NewTape(Options{})), 1); err != nil {
+					b.Fatal(err)
+				}
+			}
+			gflops(b, 6*rows*width*classes)
+		})
+	}
+}
+
+func BenchmarkAttention(b *testing.B) {
+	const length, heads, width = 256, 6, 48
+	q, k, v := random(1, 8, length, heads, width), random(2, 8, length, heads, width), random(3, 8, length, heads, width)
+	tp, up := NewTape(Options{}), make([]float32, 8*length*heads*width)
+	for b.Loop() {
+		if err := tp.BackwardFrom(tp.Attention(tp.Use(q), tp.Use(k), tp.Use(v), AttentionOptions{Causal: true}), up); err != nil {
+			b.Fatal(err)
+		}
+	}
+	gflops(b, 8*heads*length*length*width*2*7/2)
+}
