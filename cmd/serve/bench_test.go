@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,6 +53,45 @@ func TestBenchStreams(t *testing.T) {
 	}
 }
 
+// TestBenchQuantizes: what is converted is counted as it is read.
+func TestBenchQuantizes(t *testing.T) {
+	read := map[string]float64{}
+	for _, format := range []string{"none", "q8_0", "q4_0"} {
+		var got benchResult
+		parse(t, &got, "bench", "--json", "--no-probe", "--prompt-tokens", "3", "--decode-tokens", "2", "--quantize", format)
+		if got.Quantize != format || got.DecodeTokensPerSecond == nil {
+			t.Errorf("%s: %+v", format, got)
+		}
+		read[format] = float64(got.WeightBytesPerToken)
+	}
+	if q8, q4 := read["q8_0"]/read["none"], read["q4_0"]/read["none"]; math.Abs(q8-8.5/16) > 0.01 || math.Abs(q4-4.5/16) > 0.01 {
+		t.Errorf("a token reads %.3f and %.3f of the bytes as stored, want 8.5/16 and 4.5/16", q8, q4)
+	}
+}
+
+// TestPlanQuantizes: a plan counts converted weights, and refuses where even they do not fit.
+func TestPlanQuantizes(t *testing.T) {
+	args := []string{"plan", "--json", "--no-probe", "--max-model-len", "64", "--max-batch", "1"}
+	var stored, converted struct {
+		Devices []struct {
+			Device       any   `json:"device"`
+			WeightsBytes int64 `json:"weights_bytes"`
+		} `json:"devices"`
+	}
+	parse(t, &stored, args...)
+	parse(t, &converted, append(args, "--quantize", "q4_0")...)
+	var a, b int64
+	for i := range stored.Devices {
+		a, b = a+stored.Devices[i].WeightsBytes, b+converted.Devices[i].WeightsBytes
+	}
+	if b == 0 || b > a/2 {
+		t.Errorf("q4_0 takes %d bytes of %d", b, a)
+	}
+	if _, errs := command(t, 1, append(args, "--quantize", "q4_0", "--max-memory", "cpu=300KiB")...); !strings.Contains(errs, "converted to q4_0") {
+		t.Errorf("too little memory: %s", errs)
+	}
+}
+
 func TestBenchCompares(t *testing.T) {
 	args := []string{"bench", "--no-probe", "--prompt-tokens", "4", "--decode-tokens", "2"}
 	var first benchResult
@@ -93,6 +133,9 @@ func TestBenchRefuses(t *testing.T) {
 		{"--batch", "0"},
 		{"--prompt-tokens", "1000000"},
 		{"--compare", "gone.json"},
+		{"--quantize", "q5_0"},
+		{"--quantize", "q8_0", "--weights", "mapped"},
+		{"--quantize", "q8_0", "--device-map", "disk"},
 	} {
 		command(t, 2, append([]string{"bench", "--no-probe"}, args...)...)
 	}
