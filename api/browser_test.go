@@ -61,6 +61,24 @@ func TestPageChatsInABrowser(t *testing.T) {
 	}
 }
 
+// TestPageShowsThoughts: reasoning stands before the answer, and is no part of it.
+func TestPageShowsThoughts(t *testing.T) {
+	tab := browser(t)
+	model := generatetest.Speaking(t, generatetest.Speaker{Template: hermesTemplate, Says: "<think>Let me see.</think>Four."}, engine.Options{})
+	s := serve(t, model, nil)
+	if err := chromedp.Do(tab, chromedp.Navigate(s.URL+"/"), chromedp.SendKeys("#text", "2+2?\r")); err != nil {
+		t.Fatal(err)
+	}
+	shows(t, tab, `document.querySelector('.note') && 'done'`)
+	turns := shows(t, tab, `[...document.querySelectorAll('.turn')].map(e => e.className + ': ' + e.textContent).join('; ')`)
+	if want := "turn user: 2+2?; turn thought: Let me see.; turn assistant: Four."; turns != want {
+		t.Errorf("the turns are %q, want %q", turns, want)
+	}
+	if said := shows(t, tab, `JSON.stringify(messages)`); strings.Contains(said, "Let me see") {
+		t.Errorf("the page goes on with %s", said)
+	}
+}
+
 // shows waits until a script in the page gives a text. It asks again and again, as the page's
 // policy forbids the polling that would run inside it.
 func shows(t *testing.T, tab context.Context, script string) string {

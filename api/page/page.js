@@ -139,7 +139,7 @@ async function answer(out, signal) {
   });
   if (!r.ok) throw new Error(await failure(r));
   const begin = performance.now();
-  let first = 0, used = null, whole = false;
+  let first = 0, used = null, whole = false, thought = null;
   for await (const data of sse(r.body)) {
     if (data === '[DONE]') { whole = true; break; }
     const c = JSON.parse(data);
@@ -147,7 +147,12 @@ async function answer(out, signal) {
     if (c.usage) used = c.usage;
     for (const choice of c.choices) {
       first ||= performance.now();
-      out.textContent += choice.delta.content || '';
+      const {content, reasoning_content} = choice.delta;
+      if (reasoning_content) {
+        if (!thought) out.before(thought = make('div', 'turn thought'));
+        thought.textContent += reasoning_content;
+      }
+      if (content) out.textContent += content;
     }
     follow();
   }
