@@ -1,0 +1,144 @@
+// Accumulate fits y = 2x by a single step of a global batch, in several ways to divide
+// it: over the micro batches of a window, over ranks, over both. The loss and the weight
+// are the same in every one.
+//
+//	go run ./examples/accumulate
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"os"
+
+	"github.com/heftai/heft/train"
+	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/optim"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// sample is one x with its label.
+type sample struct{ x, y float32 }
+
+// samples are x = 1/n … 1 scaled up to 8, with y = 2x.
+func samples(n int) data.Slice[sample] {
+	s := make(data.Slice[sample], n)
+	for i := range s {
+		x := 8 * float32(i+1) / float32(n)
+		s[i] = sample{x, 2 * x}
+	}
+	return s
+}
+
+// run is one way to divide a global batch.
+type run struct {
+	ranks, steps, batch int
+	corrected           bool
+}
+
+// fit takes one epoch over s and returns the mean loss before the step, and the weight
+// after it.
+func (r run) fit(ctx context.Context, s data.Slice[sample]) (loss, weight float64, err error) {
+	err = train.Launch(ctx, r.ranks, func(ctx context.Context, w *train.World) error {
+		c := train.Config{World: w, GradientAccumulationSteps: r.steps}
+		if r.corrected {
+			c.Corrections = train.Corrected()
+		}
+		acc, err := train.New(c)
+		if err != nil {
+			return err
+		}
+		model := tensor.NewParameter([]float32{0}, 1, 1) // a bare parameter is a module
+		sgd, err := optim.NewSGD(train.Params(model), optim.SGDOptions{LR: 0.02})
+		if err != nil {
+			return err
+		}
+		var opt optim.Optimizer = sgd
+		loader, err := data.NewLoader(s, data.Samples[sample], data.Options{BatchSize: r.batch})
+		if err != nil {
+			return err
+		}
+		if err := acc.Prepare(model, &opt, loader); err != nil {
+			return err
+		}
+		losses, batches := 0.0, 0
+		tape := tensor.NewTape(tensor.Options{})
+		for batch, err := range loader.All(ctx) {
+			if err != nil {
+				return err
+			}
+			err = acc.Accumulate(ctx, func(ctx context.Context) error {
+				l := meanSquare(tape, model, batch)
+				losses, batches = losses+float64(l.Item()), batches+1
+				if err := acc.Backward(ctx, l); err != nil {
+					return err
+				}
+				if err := opt.Step(); err != nil { // nothing until the window's last batch
+					return err
+				}
+				opt.ZeroGrad()
+				return nil
+			}, model)
+			if err != nil {
+				return err
+			}
+		}
+		mean, err := train.Reduce(ctx, acc, []float64{losses / float64(batches)}, train.ReduceMean)
+		if err != nil {
+			return err
+		}
+		return acc.OnMainProcess(func() error {
+			loss, weight = mean[0], float64(model.Data[0])
+			return nil
+		})
+	})
+	return loss, weight, err
+}
+
+// meanSquare is the loss of y = w·x.
+func meanSquare(tape *tensor.Tape, w *tensor.Parameter, batch []sample) *tensor.Tensor {
+	x, y := make([]float32, len(batch)), make([]float32, len(batch))
+	for i, s := range batch {
+		x[i], y[i] = s.x, s.y
+	}
+	out := tape.Linear(tape.Input(x, len(x), 1), tape.Use(w), nil)
+	return tape.MSE(out, tape.Input(y, len(y), 1), tensor.Mean)
+}
+
+func write(ctx context.Context, to io.Writer) error {
+	eight := samples(8)
+	fmt.Fprintln(to, "eight samples, learning rate 0.02")
+	for _, c := range []struct {
+		what string
+		run
+	}{
+		{"w/ accumulation", run{1, 4, 2, false}},
+		{"w/o accumulation", run{1, 1, 8, false}},
+		{"two ranks", run{2, 2, 2, false}},
+		{"two ranks, a window cut short", run{2, 4, 2, false}},
+		{"the same, corrected", run{2, 4, 2, true}},
+	} {
+		_, weight, err := c.fit(ctx, eight)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(to, "  %-30s the final model weight is %.5f\n", c.what+",", weight)
+	}
+	fmt.Fprintln(to, "\nglobal batch 32, the same loss in every configuration")
+	fmt.Fprintln(to, "  ranks  steps  batch     loss   weight")
+	for _, r := range []run{{1, 1, 32, false}, {1, 4, 8, false}, {1, 32, 1, false}, {2, 1, 16, false}, {2, 4, 4, false}, {4, 1, 8, false}, {4, 8, 1, false}} {
+		loss, weight, err := r.fit(ctx, samples(32))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(to, "  %5d  %5d  %5d  %7.3f  %.5f\n", r.ranks, r.steps, r.batch, loss, weight)
+	}
+	return nil
+}
+
+func main() {
+	if err := write(context.Background(), os.Stdout); err != nil {
+		log.Fatal(err)
+	}
+}
