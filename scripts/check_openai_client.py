@@ -65,6 +65,22 @@ def chats(client, name):
     expect("chat: a stream that is left early", True)
 
 
+TOOLS = [{"type": "function", "function": {"name": "weather", "description": "What it is like.", "parameters": {
+    "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}]
+
+
+def tools(client, name):
+    """The demo model knows no calls: what is offered to it is not taken, and nothing breaks."""
+    for choice in "auto", "none":
+        r = client.chat.completions.create(model=name, messages=HELLO, max_tokens=4, tools=TOOLS, tool_choice=choice)
+        said = r.choices[0].message
+        expect(f"tools, {choice}", isinstance(said.content, str) and not said.tool_calls and r.choices[0].finish_reason in ("stop", "length"), r)
+    refused("a call that is forced", openai.BadRequestError, None,
+            lambda: client.chat.completions.create(model=name, messages=HELLO, tools=TOOLS, tool_choice="required"))
+    refused("a tool without a name", openai.BadRequestError, None,
+            lambda: client.chat.completions.create(model=name, messages=HELLO, tools=[{"type": "function", "function": {}}]))
+
+
 def completions(client, name):
     r = client.completions.create(model=name, prompt="The boat", max_tokens=6, temperature=0, logprobs=2, echo=True)
     c = r.choices[0]
@@ -94,6 +110,7 @@ def main():
         client = openai.OpenAI(base_url=url + "/v1", api_key=KEY, max_retries=0, timeout=60)
         name = models(client)
         chats(client, name)
+        tools(client, name)
         completions(client, name)
         errors(client, name, url)
         client.close()
