@@ -183,6 +183,25 @@ func (a *asm) gate(dst, gate, up []float32, c1, c3 float32) {
 }
 
 //go:noinline
+func (a *asm) gelu(dst, x []float32) {
+	if a.wide {
+		avx512GELU(ptr(dst), ptr(x), int64(len(x)))
+	} else {
+		avx2GELU(ptr(dst), ptr(x), int64(len(x)))
+	}
+}
+
+//go:noinline
+func (a *asm) tanh(x []float32, inner, outer float32) {
+	factors := [2]float32{inner, outer}
+	if a.wide {
+		avx512Tanh(ptr(x), int64(len(x)), unsafe.Pointer(&factors))
+	} else {
+		avx2Tanh(ptr(x), int64(len(x)), unsafe.Pointer(&factors))
+	}
+}
+
+//go:noinline
 func (a *asm) expSum(x []float32, shift float32) float32 {
 	if a.wide {
 		avx512ExpSum(ptr(x), int64(len(x)), unsafe.Pointer(&shift))

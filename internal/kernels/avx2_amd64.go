@@ -67,6 +67,12 @@ func avx2GateCubic(dst unsafe.Pointer, in unsafe.Pointer, up unsafe.Pointer, n i
 func avx2GateCubicAlone(dst unsafe.Pointer, in unsafe.Pointer, up unsafe.Pointer, n int64, c unsafe.Pointer)
 
 //go:noescape
+func avx2GELU(dst unsafe.Pointer, in unsafe.Pointer, n int64)
+
+//go:noescape
+func avx2Tanh(x unsafe.Pointer, n int64, c unsafe.Pointer)
+
+//go:noescape
 func avx2ScaleMax(x unsafe.Pointer, n int64, out unsafe.Pointer)
 
 //go:noescape

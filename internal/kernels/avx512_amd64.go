@@ -103,6 +103,12 @@ func avx512GateCubic(dst unsafe.Pointer, in unsafe.Pointer, up unsafe.Pointer, n
 func avx512GateCubicAlone(dst unsafe.Pointer, in unsafe.Pointer, up unsafe.Pointer, n int64, c unsafe.Pointer)
 
 //go:noescape
+func avx512GELU(dst unsafe.Pointer, in unsafe.Pointer, n int64)
+
+//go:noescape
+func avx512Tanh(x unsafe.Pointer, n int64, c unsafe.Pointer)
+
+//go:noescape
 func avx512ScaleMax(x unsafe.Pointer, n int64, out unsafe.Pointer)
 
 //go:noescape

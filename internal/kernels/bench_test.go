@@ -72,6 +72,18 @@ func BenchmarkPointwise(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(x)), "ns/elem")
 		})
+		b.Run(set.Name+"/gelu", func(b *testing.B) {
+			for b.Loop() {
+				set.GELU(y, x)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(x)), "ns/elem")
+		})
+		b.Run(set.Name+"/tanh", func(b *testing.B) {
+			for b.Loop() {
+				set.Tanh(x, 1, 1)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(x)), "ns/elem")
+		})
 		b.Run(set.Name+"/expsum", func(b *testing.B) {
 			for b.Loop() {
 				clear(x)

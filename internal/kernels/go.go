@@ -157,6 +157,18 @@ func (goOps) gate(dst, gate, up []float32, c1, c3 float32) {
 	}
 }
 
+func (goOps) gelu(dst, x []float32) {
+	for i, v := range x {
+		dst[i] = float32(0.5 * float64(v) * math.Erfc(-float64(v)/math.Sqrt2))
+	}
+}
+
+func (goOps) tanh(x []float32, inner, outer float32) {
+	for i, v := range x {
+		x[i] = outer * float32(math.Tanh(float64(inner*v)))
+	}
+}
+
 func (goOps) scaleMax(x []float32, scale float32) float32 {
 	top := float32(math.Inf(-1))
 	for i, v := range x {

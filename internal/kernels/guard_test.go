@@ -60,6 +60,8 @@ func TestStaysInside(t *testing.T) {
 			set.Gate(a, b, c, 1, 0)
 			set.Gate(a, b, nil, 1, 2)
 			set.ExpSum(a, 1)
+			set.GELU(a, b)
+			set.Tanh(c, 1, 2)
 			set.ScaleMax(b, 2)
 			set.SumSquares(c, 0)
 		}

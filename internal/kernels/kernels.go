@@ -61,6 +61,8 @@ type ops interface {
 	addLanes(lanes, x []float32, v Weights, cols int)
 	expSum(x []float32, shift float32) float32
 	gate(dst, gate, up []float32, c1, c3 float32)
+	gelu(dst, x []float32)
+	tanh(x []float32, inner, outer float32)
 	scaleMax(x []float32, scale float32) float32
 	sumSquares(x []float32, shift float32) float32
 	widen(dst []float32, src []byte, f Format)
@@ -149,6 +151,12 @@ func (s *Set) Gate(dst, gate, up []float32, c1, c3 float32) {
 	}
 	s.ops.gate(dst, gate, up, c1, c3)
 }
+
+// GELU sets dst[i] = x·Φ(x) with x = x[i] and Φ the normal distribution. dst may be x.
+func (s *Set) GELU(dst, x []float32) { s.ops.gelu(dst, x[:len(dst)]) }
+
+// Tanh sets x[i] = outer · tanh(inner · x[i]).
+func (s *Set) Tanh(x []float32, inner, outer float32) { s.ops.tanh(x, inner, outer) }
 
 // ScaleMax multiplies x by scale and returns the largest element, −Inf for none. NaNs
 // are passed over.

@@ -277,3 +277,42 @@ func TestConversionsRoundTrip(t *testing.T) {
 		t.Error("the largest float32 does not round to an infinite bfloat16")
 	}
 }
+
+// TestCurves compares GELU and Tanh with float64, relative to the value, over all sizes.
+func TestCurves(t *testing.T) {
+	eachSet(t, func(t *testing.T, set *Set) {
+		var x []float32
+		for e := -40; e <= 6; e++ {
+			for _, m := range []float64{1, 1.1, 1.3, 1.57, 1.9} {
+				v := float32(math.Ldexp(m, e))
+				x = append(x, v, -v)
+			}
+		}
+		x = append(x, 0, float32(math.Inf(1)), float32(math.NaN()), 3e38, -3e38)
+		gelu, tanh := make([]float32, len(x)), slices.Clone(x)
+		set.GELU(gelu, x)
+		set.Tanh(tanh, 0.5, 3)
+		for i, v := range x {
+			a := float64(v)
+			curve(t, "gelu", v, gelu[i], 0.5*a*math.Erfc(-a/math.Sqrt2))
+			curve(t, "tanh", v, tanh[i], 3*math.Tanh(a/2))
+		}
+		for n := range 40 {
+			part := slices.Clone(x[:n])
+			set.GELU(part, part)
+			if !slices.Equal(part, gelu[:n]) {
+				t.Fatalf("gelu in place of %d elements differs", n)
+			}
+		}
+	})
+}
+
+func curve(t *testing.T, name string, x, got float32, want float64) {
+	t.Helper()
+	if math.IsNaN(want) && got != got || float64(got) == want {
+		return
+	}
+	if d := math.Abs(float64(got) - want); !(d <= 1e-6*math.Abs(want)+1e-37) {
+		t.Errorf("%s of %g is %g, want %g", name, x, got, want)
+	}
+}

@@ -221,11 +221,8 @@ func (op *attention) weigh(sum, scores kernels.Floats, t *tileOf, base int) {
 func (op *attention) softmax(x []float32, head int) {
 	var top float32
 	if softcap := op.a.Softcap; softcap > 0 {
-		op.set.ScaleMax(x, op.a.Scale/softcap)
-		for i, v := range x {
-			x[i] = float32(math.Tanh(float64(v)))
-		}
-		top = op.set.ScaleMax(x, softcap)
+		op.set.Tanh(x, op.a.Scale/softcap, softcap)
+		top = op.set.ScaleMax(x, 1)
 	} else {
 		top = op.set.ScaleMax(x, op.a.Scale)
 	}

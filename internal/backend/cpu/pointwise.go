@@ -19,8 +19,7 @@ type gate struct {
 	limit      float32
 }
 
-// Gate computes SiLU, the tanh form of GELU and gpt-oss's clamped SwiGLU in float32
-// vectors and the others in float64, one element at a time.
+// Gate computes ReLU and the plain sigmoid one element at a time, the others in vectors.
 func (b *Backend) Gate(dst, g, up tensor.Tensor, act meta.Activation, limit float32) {
 	if b.failed.Load() {
 		return
@@ -77,12 +76,21 @@ func (op *gate) row(dst, g, up, scratch []float32) {
 		op.clamped(dst, g, up, scratch[:op.cols])
 		return
 	}
-	for i, v := range g {
-		a := float32(activate(op.act, float64(v)))
-		if up != nil {
-			a *= up[i]
+	switch op.act {
+	case meta.ActGELU:
+		op.set.GELU(dst, g)
+	case meta.ActTanh:
+		copy(dst, g)
+		op.set.Tanh(dst, 1, 1)
+	default:
+		for i, v := range g {
+			dst[i] = float32(activate(op.act, float64(v)))
 		}
-		dst[i] = a
+	}
+	if up != nil {
+		for i, v := range up[:len(dst)] {
+			dst[i] *= v
+		}
 	}
 }
 
@@ -109,12 +117,8 @@ func (op *gate) clamped(dst, g, up, buf []float32) {
 // activate are the activations that have no vector form.
 func activate(act meta.Activation, x float64) float64 {
 	switch act {
-	case meta.ActGELU:
-		return 0.5 * x * math.Erfc(-x/math.Sqrt2)
 	case meta.ActReLU:
 		return max(x, 0)
-	case meta.ActTanh:
-		return math.Tanh(x)
 	case meta.ActSigmoid:
 		return 1 / (1 + math.Exp(-x))
 	}
@@ -128,7 +132,7 @@ type scale struct {
 	scale, cap float32
 }
 
-// Scale computes the softcap in float64.
+// Scale goes through x once for the factor and once for the softcap.
 func (b *Backend) Scale(x tensor.Tensor, by, softcap float32) {
 	if b.failed.Load() {
 		return
@@ -148,9 +152,7 @@ func (op *scale) run(_ *worker, unit int) {
 	x := row(op.x, unit/parts, op.cols)[begin:min(begin+8192, op.cols)]
 	op.set.ScaleMax(x, op.scale)
 	if op.cap > 0 {
-		for i, v := range x {
-			x[i] = float32(float64(op.cap) * math.Tanh(float64(v/op.cap)))
-		}
+		op.set.Tanh(x, 1/op.cap, op.cap)
 	}
 }
 

@@ -290,6 +290,53 @@ KERNEL avx2GateAlone(uint8_t *dst, const uint8_t *in, const uint8_t *up, int64_t
 KERNEL avx2GateCubic(uint8_t *dst, const uint8_t *in, const uint8_t *up, int64_t n, const float *c) { gate(1, 1, dst, in, up, n, c); }
 KERNEL avx2GateCubicAlone(uint8_t *dst, const uint8_t *in, const uint8_t *up, int64_t n, const float *c) { gate(1, 0, dst, in, up, n, c); }
 
+INLINE __m256 absolute(__m256 x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.f), x); }
+
+// gelu8 is x Phi(x) = x erfc(-x / sqrt 2) / 2.
+INLINE __m256 gelu8(__m256 g) {
+  static const float p[] = {ERFC_P};
+  // Beyond 15 there is nothing left; a NaN is the second operand.
+  const __m256 a = _mm256_min_ps(_mm256_set1_ps(15), absolute(g)), half = _mm256_mul_ps(a, _mm256_set1_ps(0.5f));
+  const __m256 t = _mm256_div_ps(_mm256_set1_ps(1), _mm256_fmadd_ps(a, _mm256_set1_ps(ERFC_T * 0.707106781f), _mm256_set1_ps(1)));
+  __m256 q = _mm256_set1_ps(p[0]);
+  UNROLL for (int i = 1; i < 10; i++) q = _mm256_fmadd_ps(q, t, _mm256_set1_ps(p[i]));
+  // The square in two parts, since its rounding would show in the exponential.
+  const __m256 high = _mm256_mul_ps(a, half), low = _mm256_fmsub_ps(a, half, high);
+  __m256 e = exp8(_mm256_sub_ps(_mm256_setzero_ps(), high));
+  e = _mm256_fnmadd_ps(e, low, e);
+  const __m256 r = _mm256_mul_ps(_mm256_mul_ps(half, e), _mm256_mul_ps(q, t));
+  return _mm256_sub_ps(_mm256_max_ps(_mm256_setzero_ps(), g), r);
+}
+
+KERNEL avx2GELU(uint8_t *dst, const uint8_t *in, int64_t n) {
+  ROLLED for (; n >= 8; n -= 8) {
+    _mm256_storeu_ps((float *)dst, gelu8(_mm256_loadu_ps((const float *)in)));
+    dst += 32, in += 32;
+  }
+  if (n > 0) _mm256_maskstore_ps((float *)dst, low(n), gelu8(_mm256_maskload_ps((const float *)in, low(n))));
+}
+
+INLINE __m256 tanh8(__m256 x) {
+  static const float p[] = {TANH_P};
+  const __m256 square = _mm256_mul_ps(x, x), one = _mm256_set1_ps(1);
+  __m256 q = _mm256_set1_ps(p[0]);
+  UNROLL for (int i = 1; i < 6; i++) q = _mm256_fmadd_ps(q, square, _mm256_set1_ps(p[i]));
+  q = _mm256_fmadd_ps(_mm256_mul_ps(q, square), x, x);
+  const __m256 e = exp8(_mm256_add_ps(x, x));
+  const __m256 far = _mm256_fnmadd_ps(_mm256_div_ps(one, _mm256_add_ps(e, one)), _mm256_set1_ps(2), one);
+  return _mm256_blendv_ps(far, q, _mm256_cmp_ps(absolute(x), _mm256_set1_ps(0.4f), _CMP_LT_OQ));
+}
+
+// x becomes c[1] tanh(c[0] x).
+KERNEL avx2Tanh(uint8_t *x, int64_t n, const float *c) {
+  const __m256 inner = _mm256_set1_ps(c[0]), outer = _mm256_set1_ps(c[1]);
+  ROLLED for (; n >= 8; n -= 8) {
+    _mm256_storeu_ps((float *)x, _mm256_mul_ps(outer, tanh8(_mm256_mul_ps(inner, _mm256_loadu_ps((const float *)x)))));
+    x += 32;
+  }
+  if (n > 0) _mm256_maskstore_ps((float *)x, low(n), _mm256_mul_ps(outer, tanh8(_mm256_mul_ps(inner, _mm256_maskload_ps((const float *)x, low(n))))));
+}
+
 // out[0] is the scale and becomes the largest product.
 KERNEL avx2ScaleMax(uint8_t *x, int64_t n, float *out) {
   const __m256 scale = _mm256_set1_ps(*out);

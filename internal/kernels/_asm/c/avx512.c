@@ -245,6 +245,51 @@ KERNEL avx512GateAlone(uint8_t *dst, const uint8_t *in, const uint8_t *up, int64
 KERNEL avx512GateCubic(uint8_t *dst, const uint8_t *in, const uint8_t *up, int64_t n, const float *c) { gate(1, 1, dst, in, up, n, c); }
 KERNEL avx512GateCubicAlone(uint8_t *dst, const uint8_t *in, const uint8_t *up, int64_t n, const float *c) { gate(1, 0, dst, in, up, n, c); }
 
+// gelu16 is x Phi(x) = x erfc(-x / sqrt 2) / 2.
+INLINE __m512 gelu16(__m512 g) {
+  static const float p[] = {ERFC_P};
+  // Beyond 15 there is nothing left; a NaN is the second operand.
+  const __m512 a = _mm512_min_ps(_mm512_set1_ps(15), _mm512_abs_ps(g)), half = _mm512_mul_ps(a, _mm512_set1_ps(0.5f));
+  const __m512 t = _mm512_div_ps(_mm512_set1_ps(1), _mm512_fmadd_ps(a, _mm512_set1_ps(ERFC_T * 0.707106781f), _mm512_set1_ps(1)));
+  __m512 q = _mm512_set1_ps(p[0]);
+  UNROLL for (int i = 1; i < 10; i++) q = _mm512_fmadd_ps(q, t, _mm512_set1_ps(p[i]));
+  // The square in two parts, since its rounding would show in the exponential.
+  const __m512 high = _mm512_mul_ps(a, half), low = _mm512_fmsub_ps(a, half, high);
+  __m512 e = exp16(_mm512_sub_ps(_mm512_setzero_ps(), high));
+  e = _mm512_fnmadd_ps(e, low, e);
+  const __m512 r = _mm512_mul_ps(_mm512_mul_ps(half, e), _mm512_mul_ps(q, t));
+  return _mm512_sub_ps(_mm512_max_ps(_mm512_setzero_ps(), g), r);
+}
+
+KERNEL avx512GELU(uint8_t *dst, const uint8_t *in, int64_t n) {
+  ROLLED for (; n >= 16; n -= 16) {
+    _mm512_storeu_ps(dst, gelu16(_mm512_loadu_ps(in)));
+    dst += 64, in += 64;
+  }
+  if (n > 0) _mm512_mask_storeu_ps(dst, low(n), gelu16(_mm512_maskz_loadu_ps(low(n), in)));
+}
+
+INLINE __m512 tanh16(__m512 x) {
+  static const float p[] = {TANH_P};
+  const __m512 square = _mm512_mul_ps(x, x), one = _mm512_set1_ps(1);
+  __m512 q = _mm512_set1_ps(p[0]);
+  UNROLL for (int i = 1; i < 6; i++) q = _mm512_fmadd_ps(q, square, _mm512_set1_ps(p[i]));
+  q = _mm512_fmadd_ps(_mm512_mul_ps(q, square), x, x);
+  const __m512 e = exp16(_mm512_add_ps(x, x));
+  const __m512 far = _mm512_fnmadd_ps(_mm512_div_ps(one, _mm512_add_ps(e, one)), _mm512_set1_ps(2), one);
+  return _mm512_mask_mov_ps(far, _mm512_cmp_ps_mask(_mm512_abs_ps(x), _mm512_set1_ps(0.4f), _CMP_LT_OQ), q);
+}
+
+// x becomes c[1] tanh(c[0] x).
+KERNEL avx512Tanh(uint8_t *x, int64_t n, const float *c) {
+  const __m512 inner = _mm512_set1_ps(c[0]), outer = _mm512_set1_ps(c[1]);
+  ROLLED for (; n >= 16; n -= 16) {
+    _mm512_storeu_ps(x, _mm512_mul_ps(outer, tanh16(_mm512_mul_ps(inner, _mm512_loadu_ps(x)))));
+    x += 64;
+  }
+  if (n > 0) _mm512_mask_storeu_ps(x, low(n), _mm512_mul_ps(outer, tanh16(_mm512_mul_ps(inner, _mm512_maskz_loadu_ps(low(n), x)))));
+}
+
 // out[0] is the scale and becomes the largest product.
 KERNEL avx512ScaleMax(uint8_t *x, int64_t n, float *out) {
   const __m512 scale = _mm512_set1_ps(*out);

@@ -28,3 +28,10 @@ INLINE int64_t times(int64_t a, int n) {
 
 #define MUL_ARGS const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t n, int64_t rows
 #define MIX_ARGS uint8_t *y, int64_t ys, const uint8_t *p, int64_t ps, int64_t step, const uint8_t *v, int64_t vs, int64_t keys, int64_t cols
+
+// erfc(x) = exp(-x*x) t P(t) with t = 1 / (1 + ERFC_T x), x >= 0: fitted at Chebyshev nodes
+// to a relative error of 6e-8. The coefficients fall.
+#define ERFC_T 0.45f
+#define ERFC_P -4.029927211e-02f, 1.861777591e-01f, -2.929523738e-01f, 1.356195952e-01f, -1.899741632e-02f, 1.190550422e-01f, 1.753575899e-01f, 2.282712382e-01f, 2.538825603e-01f, 2.538853257e-01f
+// tanh(x) = x + x^3 P(x^2) up to 0.4: the Taylor series, coefficients falling.
+#define TANH_P 21844.f / 6081075, -1382.f / 155925, 62.f / 2835, -17.f / 315, 2.f / 15, -1.f / 3
