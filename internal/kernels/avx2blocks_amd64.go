@@ -13,16 +13,16 @@ func avx2UnpackQ8(dst unsafe.Pointer, src unsafe.Pointer, blocks int64)
 func avx2UnpackQ4(dst unsafe.Pointer, src unsafe.Pointer, blocks int64)
 
 //go:noescape
-func avx2DotQ84(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, blocks int64)
+func avx2DotQ84(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, blocks int64, halves unsafe.Pointer)
 
 //go:noescape
-func avx2DotQ81(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, blocks int64)
+func avx2DotQ81(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, blocks int64, halves unsafe.Pointer)
 
 //go:noescape
-func avx2DotQ44(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, blocks int64)
+func avx2DotQ44(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, blocks int64, halves unsafe.Pointer)
 
 //go:noescape
-func avx2DotQ41(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, blocks int64)
+func avx2DotQ41(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, blocks int64, halves unsafe.Pointer)
 
 //go:noescape
 func avx2PackQ8(dst unsafe.Pointer, src unsafe.Pointer, blocks int64)

@@ -13,16 +13,16 @@ func avx512UnpackQ8(dst unsafe.Pointer, src unsafe.Pointer, blocks int64)
 func avx512UnpackQ4(dst unsafe.Pointer, src unsafe.Pointer, blocks int64)
 
 //go:noescape
-func avx512DotQ84(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, blocks int64)
+func avx512DotQ84(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, blocks int64, halves unsafe.Pointer)
 
 //go:noescape
-func avx512DotQ81(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, blocks int64)
+func avx512DotQ81(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, blocks int64, halves unsafe.Pointer)
 
 //go:noescape
-func avx512DotQ44(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, blocks int64)
+func avx512DotQ44(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, blocks int64, halves unsafe.Pointer)
 
 //go:noescape
-func avx512DotQ41(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, blocks int64)
+func avx512DotQ41(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, blocks int64, halves unsafe.Pointer)
 
 //go:noescape
 func avx512PackQ8(dst unsafe.Pointer, src unsafe.Pointer, blocks int64)

@@ -2,8 +2,19 @@
 
 package kernels
 
+import "sync"
+
 // dotRows is how many rows one call of a kernel takes.
 const dotRows = 4
+
+// halves are the values of all float16, of which a model's scales need few.
+var halves = sync.OnceValue(func() []float32 {
+	v := make([]float32, 1<<16)
+	for i := range v {
+		v[i] = FromFloat16(uint16(i))
+	}
+	return v
+})
 
 // The functions below are not inlined, as those of asm_amd64.go.
 
@@ -54,30 +65,30 @@ func (a *asm) dotBlocks(p Packing, y []float32, blocks []byte, stride int, x []f
 
 //go:noinline
 func (a *asm) dotFour(p Packing, y []float32, blocks []byte, stride int, x []float32) {
-	w, in, out, n := bytePtr(blocks), ptr(x), ptr(y), int64(len(x)/BlockColumns)
+	w, in, out, n, h := bytePtr(blocks), ptr(x), ptr(y), int64(len(x)/BlockColumns), ptr(halves())
 	switch {
 	case a.wide && p == Q8:
-		avx512DotQ84(w, int64(stride), in, out, n)
+		avx512DotQ84(w, int64(stride), in, out, n, h)
 	case a.wide:
-		avx512DotQ44(w, int64(stride), in, out, n)
+		avx512DotQ44(w, int64(stride), in, out, n, h)
 	case p == Q8:
-		avx2DotQ84(w, int64(stride), in, out, n)
+		avx2DotQ84(w, int64(stride), in, out, n, h)
 	default:
-		avx2DotQ44(w, int64(stride), in, out, n)
+		avx2DotQ44(w, int64(stride), in, out, n, h)
 	}
 }
 
 //go:noinline
 func (a *asm) dotOne(p Packing, y []float32, blocks []byte, x []float32) {
-	w, in, out, n := bytePtr(blocks), ptr(x), ptr(y), int64(len(x)/BlockColumns)
+	w, in, out, n, h := bytePtr(blocks), ptr(x), ptr(y), int64(len(x)/BlockColumns), ptr(halves())
 	switch {
 	case a.wide && p == Q8:
-		avx512DotQ81(w, 0, in, out, n)
+		avx512DotQ81(w, 0, in, out, n, h)
 	case a.wide:
-		avx512DotQ41(w, 0, in, out, n)
+		avx512DotQ41(w, 0, in, out, n, h)
 	case p == Q8:
-		avx2DotQ81(w, 0, in, out, n)
+		avx2DotQ81(w, 0, in, out, n, h)
 	default:
-		avx2DotQ41(w, 0, in, out, n)
+		avx2DotQ41(w, 0, in, out, n, h)
 	}
 }
