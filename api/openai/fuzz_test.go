@@ -69,6 +69,9 @@ func FuzzChatRequest(f *testing.F) {
 		`{"messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}], "tools": [{"type": "function", "function": {"name": "f"}}]}`,
 		`{"messages": [{"role": "assistant", "tool_calls": [{"function": {"arguments": "{}"}}]}], "continue_final_message": "content"}`,
 		`{"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": {"x": [1, {"y": null}]}, "response_format": {"type": "text"}}`,
+		`{"messages": [{"role": "assistant", "reasoning": "a", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}]}, {"role": "tool", "tool_call_id": "1", "content": "x"}], "tool_choice": "none", "parallel_tool_calls": false}`,
+		`{"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function", "function": {"name": "f", "parameters": null}}], "tool_choice": {"type": "function"}, "reasoning_effort": "low"}`,
+		`{"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": 1e999}}, null]}], "tools": [{"type": 1, "function": []}]}`,
 		`{"messages": [{"role": "system", "content": null}, 3]}`, `{"messages": {}}`, `{"messages": [{"role": "user", "content": {"a": 1}}]}`,
 	} {
 		f.Add(seed)
