@@ -14,7 +14,7 @@ import (
 
 func TestGoldenCollectives(t *testing.T) {
 	n := 0
-	defer func() { golden.Count(t, "train/collectives", n) }()
+	t.Cleanup(func() { golden.Count(t, "train/collectives", n) })
 	for _, path := range golden.Glob(t, "train/collectives/ops_*.json") {
 		var file map[string]json.RawMessage
 		golden.JSON(t, path, &file)

@@ -15,7 +15,7 @@ import (
 
 func TestGoldenGatherForMetrics(t *testing.T) {
 	n := 0
-	defer func() { golden.Count(t, "train/dataloader/gather_for_metrics", n) }()
+	t.Cleanup(func() { golden.Count(t, "train/dataloader/gather_for_metrics", n) })
 	for _, path := range golden.Glob(t, "train/dataloader/gather_for_metrics_*.json") {
 		var file struct{ Cases []metricsCase }
 		golden.JSON(t, path, &file)

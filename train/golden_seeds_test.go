@@ -16,7 +16,7 @@ import (
 
 func TestGoldenSeeds(t *testing.T) {
 	n := 0
-	defer func() { golden.Count(t, "train/seeds", n) }()
+	t.Cleanup(func() { golden.Count(t, "train/seeds", n) })
 	var toys struct{ Cases []toyCase }
 	golden.JSON(t, golden.Path(t, "train/seeds/toy_linear.json"), &toys)
 	for _, c := range toys.Cases {

@@ -189,7 +189,7 @@ func indices(n, batch int) *data.Loader[[]int] {
 
 func TestGoldenAccumulate(t *testing.T) {
 	n := 0
-	defer func() { golden.Count(t, "train/accumulate", n) }()
+	t.Cleanup(func() { golden.Count(t, "train/accumulate", n) })
 	for _, path := range golden.Glob(t, "train/accumulate/*.json") {
 		var file struct{ Cases []accumulateCase }
 		golden.JSON(t, path, &file)
