@@ -48,8 +48,9 @@ func (m *Model) ChatPrompt(r chat.Request) (string, error) {
 	return prompt, err
 }
 
-// takesParts finds a template's loop over the parts of a content.
-var takesParts = regexp.MustCompile(`\bfor\s+\w+\s+in\s+[^%}]*content`)
+// takesParts finds a template's loop over the parts of a content, and neither prose about
+// content nor a count of it.
+var takesParts = regexp.MustCompile(`\{%[-+]?\s*for\s+\w+\s+in\s+\(?[\w.\[\]'"-]*content\b`)
 
 // joinParts makes one text of contents that are lists of text parts, line by line as other
 // servers do. The messages given are not changed.
