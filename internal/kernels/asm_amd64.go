@@ -17,6 +17,9 @@ func available() []Set {
 		set := Set{Name: "avx512", Lanes: 16, ops: &avx512}
 		if x.HasAVX512BF16 {
 			rounded := set
+			if x.HasAVX512VNNI {
+				rounded.integers = vnni{}
+			}
 			if x.HasAMXTile && x.HasAMXBF16 && tilesAllowed() {
 				rounded.Name, rounded.rounder = "amx", bf16{tiles: true}
 				sets = append(sets, rounded)

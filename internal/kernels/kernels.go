@@ -49,8 +49,9 @@ type Set struct {
 	// float32 before Mul; 0 means never.
 	WidenAt int
 
-	ops     ops
-	rounder rounder // nil: activations are never rounded
+	ops      ops
+	rounder  rounder  // nil: activations are never rounded
+	integers integers // nil: nor to integers
 }
 
 // ops is what a variant implements. Bounds have been checked.
