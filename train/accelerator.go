@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -72,8 +73,8 @@ func New(c Config) (*Accelerator, error) {
 func (a *Accelerator) Device() string { return "cpu" }
 
 // Prepare fits modules, loaders, optimizers and schedulers to the world, in place. In a
-// world of several ranks modules start with rank 0's weights, so all ranks must prepare
-// the same modules in the same order. Schedulers follow all optimizers that were
+// world of several ranks modules start with rank 0's trainable weights, so all ranks
+// must prepare the same modules in the same order. Schedulers follow all optimizers that were
 // prepared before them, and those of the same call. It fails on anything else, and on
 // what is prepared already.
 func (a *Accelerator) Prepare(things ...Preparable) error {
@@ -167,12 +168,12 @@ func (a *Accelerator) find(m Module) *prepared {
 	return nil
 }
 
-// sameWeights copies rank 0's weights, after it is clear that all ranks have the same
-// parameters.
+// sameWeights copies rank 0's trainable weights, after it is clear that all ranks have
+// the same parameters.
 func (a *Accelerator) sameWeights(p *prepared) error {
 	var shapes [][]int
 	for _, param := range p.params {
-		shapes = append(shapes, append([]int{len(param.Data)}, param.Shape()...))
+		shapes = append(shapes, append([]int{len(param.Data), b2i(param.Trainable)}, param.Shape()...))
 	}
 	ctx := a.cfg.World.context()
 	all, err := collective.AllGather(ctx, a.comm, shapes)
@@ -184,8 +185,17 @@ func (a *Accelerator) sameWeights(p *prepared) error {
 			return fmt.Errorf("the parameters of rank %d are not those of rank %d", r, a.comm.Rank())
 		}
 	}
+	return a.share(ctx, p, 0)
+}
+
+// share copies the trainable weights of rank root to all. Frozen ones stay where they
+// are, which may be a checkpoint that nobody may write to.
+func (a *Accelerator) share(ctx context.Context, p *prepared, root int) error {
 	for _, param := range p.params {
-		if err := broadcastFloats(ctx, a.comm, 0, param.Data); err != nil {
+		if !param.Trainable {
+			continue
+		}
+		if err := broadcastFloats(ctx, a.comm, root, param.Data); err != nil {
 			return err
 		}
 	}
@@ -223,4 +233,11 @@ func (a *Accelerator) SetSeed(seed uint64, deviceSpecific bool) {
 // on in the middle of an epoch. See the package data for what it does not know.
 func SkipFirstBatches[B any](l *data.Loader[B], n int) *data.Loader[B] {
 	return data.SkipFirstBatches(l, n)
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -98,6 +98,17 @@ func TestPrepareGivesEveryRankTheSameWeights(t *testing.T) {
 		}
 		return nil
 	})
+	world(t, 2, func(_ context.Context, a *Accelerator) error {
+		frozen := tensor.NewParameter([]float32{float32(a.ProcessIndex())})
+		frozen.Trainable = false
+		if err := a.Prepare(frozen); err != nil {
+			return err
+		}
+		if frozen.Data[0] != float32(a.ProcessIndex()) {
+			return errors.New("a frozen parameter was written to")
+		}
+		return nil
+	})
 	err := launch(t, 2, Config{}, func(_ context.Context, a *Accelerator) error {
 		return a.Prepare(tensor.NewParameter(make([]float32, 2+a.ProcessIndex())))
 	})

@@ -133,6 +133,9 @@ func (a *Accelerator) LocalSGD(ctx context.Context, m Module, steps int, f func(
 	}
 	average := func() error {
 		for _, param := range p.params {
+			if !param.Trainable {
+				continue
+			}
 			if err := collective.AllReduce(ctx, a.comm, collective.Mean, param.Data); err != nil {
 				return wrap("local SGD", err)
 			}

@@ -184,10 +184,8 @@ func (a *Accelerator) adopt(ctx context.Context, last bool) error {
 	}
 	root := max(0, slices.Index(all, true))
 	for _, p := range a.modules {
-		for _, param := range p.params {
-			if err := broadcastFloats(ctx, a.comm, root, param.Data); err != nil {
-				return err
-			}
+		if err := a.share(ctx, p, root); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -208,6 +206,9 @@ func broadcastFloats(ctx context.Context, c collective.Comm, root int, x []float
 	}
 	if len(b) != 4*len(x) {
 		return fmt.Errorf("train: broadcast: %d bytes for %d numbers", len(b), len(x))
+	}
+	if c.Rank() == root {
+		return nil
 	}
 	for i := range x {
 		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
