@@ -114,6 +114,21 @@ func TestSilentStreamsShowThatTheyLive(t *testing.T) {
 	}
 }
 
+// TestHiddenThoughtsShowThatTheyLive: a model that thinks unseen does not look dead either.
+func TestHiddenThoughtsShowThatTheyLive(t *testing.T) {
+	m := generatetest.Speaking(t, generatetest.Speaker{Template: "<think>", Says: "a rather long thought</think>Yes.", Delay: 4 * time.Millisecond}, engine.Options{})
+	s := New([]*generate.Model{m})
+	s.keepAlive = 20 * time.Millisecond
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(
+		`{"messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "stream": true, "include_reasoning": false}`))
+	s.ChatCompletions(w, r)
+	body := w.Body.String()
+	if !strings.Contains(body, ": still at work\n\n") || strings.Contains(body, "thought") || !strings.Contains(body, `"content":"Y`) {
+		t.Errorf("body %q", body)
+	}
+}
+
 // TestServerErrorsHideNothing: an error of unknown kind is the server's, with its reason.
 func TestServerErrorsHideNothing(t *testing.T) {
 	e := AsError(errors.New("torn"))

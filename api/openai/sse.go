@@ -24,10 +24,11 @@ type events struct {
 	flush   func() error
 	buf     bytes.Buffer
 	started bool
+	last    time.Time // when something was sent, or the stream was made
 }
 
 func newEvents(w http.ResponseWriter) *events {
-	return &events{w: w, flush: http.NewResponseController(w).Flush}
+	return &events{w: w, flush: http.NewResponseController(w).Flush, last: time.Now()}
 }
 
 func (e *events) write() error {
@@ -39,6 +40,7 @@ func (e *events) write() error {
 		e.started = true
 		e.w.WriteHeader(http.StatusOK)
 	}
+	e.last = time.Now()
 	if _, err := e.w.Write(e.buf.Bytes()); err != nil {
 		return err
 	}
@@ -75,11 +77,14 @@ func (e *events) next(ctx context.Context, runs *generate.Runs, every time.Durat
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			return p, err
 		}
-		if e.line(": still at work") != nil {
+		if e.alive() != nil {
 			return p, errSent
 		}
 	}
 }
+
+// alive sends a comment.
+func (e *events) alive() error { return e.line(": still at work") }
 
 // each hands parts to f, which sends them, until all are there. What goes wrong before the
 // first event is returned; afterwards it is an event of its own, and the stream ends
@@ -95,6 +100,9 @@ func (e *events) each(ctx context.Context, runs *generate.Runs, every time.Durat
 		}
 		if f(p) != nil {
 			return errSent // the client has gone away
+		}
+		if time.Since(e.last) > every && e.alive() != nil { // nothing of what came is shown
+			return errSent
 		}
 	}
 }

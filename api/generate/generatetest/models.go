@@ -96,8 +96,9 @@ func Saying(t testing.TB, fake *enginetest.Model, tokens []int32, o engine.Optio
 // own beside the demo's words.
 type Speaker struct {
 	Template string
-	Special  []string // more special tokens
-	Says     string   // then the text ends
+	Special  []string      // more special tokens
+	Says     string        // then the text ends
+	Delay    time.Duration // of a pass
 }
 
 // speakerEnd ends what a Speaker says.
@@ -115,7 +116,7 @@ func Speaking(t testing.TB, s Speaker, o engine.Options) *generate.Model {
 	m.Tokenizer = wordsWith(t, append(s.Special, speakerEnd))
 	script, err := m.Encode(s.Says+speakerEnd, false)
 	check(t, err)
-	fake := &enginetest.Model{Width: m.Tokenizer.VocabSize(), MaxLen: 4096}
+	fake := &enginetest.Model{Width: m.Tokenizer.VocabSize(), MaxLen: 4096, Delay: s.Delay}
 	m.Engine = engine.New(&Script{fake, script}, o)
 	t.Cleanup(m.Engine.Close)
 	return m
