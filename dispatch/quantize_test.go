@@ -32,6 +32,10 @@ var quantizeBounds = []struct {
 	{meta.QuantQ4, 0.45, 0.4}, // a model of 128 channels has little to average over
 }
 
+// roundedMost is how far precision auto may be from high with the same weights: activations
+// are rounded to eight bits.
+const roundedMost = 0.03
+
 func cpuModel(t *testing.T, dir string, o dispatch.Options) *dispatch.Model {
 	t.Helper()
 	m, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{}, o)
@@ -105,6 +109,13 @@ func TestQuantizeStaysClose(t *testing.T) {
 		}
 		share, off := float64(agree)/float64(len(got)), relativeError(got, want)
 		t.Logf("%v: logits are off by %.4f, %.3f of tokens agree, perplexity %.3f instead of %.3f", c.format, off, share, perplexity(got, ids), perplexity(want, ids))
+		o := o
+		o.Precision = dispatch.PrecisionAuto
+		if rounded := relativeError(forced(t, cpuModel(t, dir, o), ids, 64, 64), got); !(rounded < roundedMost) {
+			t.Errorf("%v: with precision auto logits are off by %.4f (at most %v)", c.format, rounded, roundedMost)
+		} else {
+			t.Logf("%v: precision auto is off by %.4f", c.format, rounded)
+		}
 		if off > c.most || off == 0 || share < c.agreement {
 			t.Errorf("%v: logits are off by %.4f (at most %v), %.3f of tokens agree (at least %v)", c.format, off, c.most, share, c.agreement)
 		}

@@ -34,7 +34,8 @@ type Backend interface {
 	// Linear: dst = x·Wᵀ + bias, dst [n, w.OutRows], x [n, w.InCols]. bias, a vector of
 	// w.OutRows, may be absent, and may have a Stride: that of an interleaved gate.
 	Linear(dst, x tensor.Tensor, w Matrix, bias tensor.Tensor)
-	// LinearRounded is Linear where x may be rounded to the dtype of the weights first. Each
+	// LinearRounded is Linear where x may be rounded to the dtype of the weights first, or for
+	// weights in blocks of integers to blocks of 32 integers of eight bits. Each
 	// role has its own order of summation. A backend that does not round calls Linear.
 	LinearRounded(dst, x tensor.Tensor, w Matrix, bias tensor.Tensor, role Role)
 	// Rope rotates each head of x [n, heads·dim] in place: cos and sin are [n, rot/2]

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
 
@@ -45,4 +46,74 @@ func half(bits uint16) float64 {
 		v = -v
 	}
 	return v
+}
+
+// testQuantisedRounded: the input of weights in blocks may be rounded to blocks of eight
+// bits. In either role a token's result has the same bits alone and in any batch, from
+// weights at any address and views of them.
+func testQuantisedRounded(e *env) {
+	for _, f := range []meta.QuantFormat{meta.QuantQ8, meta.QuantQ4} {
+		for _, s := range []struct{ rows, cols int }{{1, 32}, {7, 64}, {130, 96}, {37, 160}} {
+			c := e.blocks(f, s.rows, s.cols)
+			for _, role := range roles {
+				const tokens = 9
+				v, bias := e.values(tokens*s.cols), e.values(s.rows)
+				in, b := e.floats(v, tokens, s.cols), e.floats(bias, s.rows)
+				what := name("rounded", c.name, "role", role)
+				all := e.linearRounded(in, e.matrix(&c, 0), b, role)
+				closeInts(e, what, all, v, c.values, bias, tokens, s.rows, s.cols)
+				sameBits(e, what+"moved", e.linearRounded(in, e.matrix(&c, 7), b, role), all)
+				for t := range tokens {
+					sameBits(e, what+"alone", e.linearRounded(in.Slice(t, t+1), e.matrix(&c, 0), b, role), all[t*s.rows:][:s.rows])
+				}
+				sameBits(e, what+"three", e.linearRounded(in.Slice(4, 7), e.matrix(&c, 0), b, role), all[4*s.rows:7*s.rows])
+				if s.rows > 2 {
+					step := e.matrix(&c, 0).CutRows(1, s.rows)
+					step.RowStep = 2
+					n := step.OutRows()
+					closeInts(e, what+"every second", e.linearRounded(in, step, tensor.Tensor{}, role), v, every(c.values, s.cols, 1, 2), nil, tokens, n, s.cols)
+				}
+				for _, begin := range []int{32, 3} {
+					if begin < s.cols {
+						cut := in.Columns(begin, s.cols)
+						got := e.linearRounded(cut, e.matrix(&c, 0).CutColumns(begin, s.cols), tensor.Tensor{}, role)
+						closeInts(e, what+"columns", got, e.read(cut), cutColumns(c.values, s.cols, begin), nil, tokens, s.rows, s.cols-begin)
+					}
+				}
+			}
+		}
+	}
+}
+
+// closeInts compares with a product whose inputs may have been rounded to eight bits.
+func closeInts(e *env, what string, got, x, w, bias []float32, tokens, rows, cols int) {
+	e.Helper()
+	for i, want := range product(x, w, bias, tokens, rows, cols) {
+		in, row := x[i/rows*cols:][:cols], w[i%rows*cols:][:cols]
+		top, size := 0.0, 0.0
+		for k := range cols {
+			top = max(top, math.Abs(float64(in[k])))
+			size += math.Abs(float64(row[k]))
+		}
+		if diff := math.Abs(float64(got[i]) - want); !(diff <= (0.51/127+1e-5)*top*size+1e-5) {
+			e.Fatalf("%s: element %d is %g, want %g", what, i, got[i], want)
+		}
+	}
+}
+
+// every is rows first, first+step, … of a matrix.
+func every(v []float32, cols, first, step int) []float32 {
+	var out []float32
+	for r := first; r*cols < len(v); r += step {
+		out = append(out, v[r*cols:][:cols]...)
+	}
+	return out
+}
+
+func cutColumns(v []float32, cols, begin int) []float32 {
+	var out []float32
+	for r := 0; r < len(v); r += cols {
+		out = append(out, v[r+begin:r+cols]...)
+	}
+	return out
 }

@@ -30,6 +30,7 @@ func Run(t *testing.T, open func() backend.Backend) {
 		{"LinearRounded", testLinearRounded},
 		{"LinearRoundedAlone", testLinearRoundedAlone},
 		{"Quantised", testQuantised},
+		{"QuantisedRounded", testQuantisedRounded},
 		{"QuantisedNaN", testQuantisedNaN},
 		{"QuantisedErrors", testQuantisedErrors},
 		{"Rope", testRope},

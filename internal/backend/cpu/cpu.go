@@ -41,6 +41,7 @@ type Backend struct {
 	// The operations, whose values live here so that a call allocates nothing.
 	linear    linear
 	rounded   rounded
+	ints      ints
 	attention attention
 	norm      norm
 	rope      rope

@@ -32,8 +32,14 @@ type rounded struct {
 }
 
 // LinearRounded rounds the input where the weights are bfloat16 and the variant has
-// instructions for products of bfloat16. Transposed weights are used as Linear uses them.
+// instructions for products of bfloat16, or see roundsToInts. Transposed weights are used as Linear uses them.
 func (b *Backend) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, role backend.Role) {
+	if b.roundsToInts(w, role) {
+		if op, ok := b.linearOf(dst, x, w, bias); ok {
+			b.linearInts(op)
+		}
+		return
+	}
 	if !b.set.Rounds() || w.Quant != nil || w.Transposed {
 		b.Linear(dst, x, w, bias)
 		return
