@@ -53,7 +53,7 @@ type llamaCase struct {
 		LR    float64
 		Decay float64 `json:"weight_decay"`
 	}
-	MaxNorm float64 `json:"max_grad_norm"`
+	MaxNorm limit `json:"max_grad_norm"`
 	Final   string
 	Ranks   []struct{ Rows []llamaRow }
 
@@ -218,7 +218,7 @@ func (c *llamaCase) micro(ctx context.Context, a *Accelerator, m *llama, tape *t
 	if err != nil || !a.SyncGradients() {
 		return err
 	}
-	norm, err := a.ClipGradNorm(params, c.MaxNorm, 2)
+	norm, err := a.ClipGradNorm(params, float64(c.MaxNorm), 2)
 	if err := first(err, within("norm", 1e-4, w.Norm, norm), opt.Step()); err != nil {
 		return err
 	}

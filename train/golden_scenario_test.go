@@ -6,10 +6,24 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/heftai/heft/train/optim"
 )
+
+// limit is a number that may be infinite, and null: none.
+type limit float64
+
+func (l *limit) UnmarshalJSON(b []byte) error {
+	text := strings.Trim(string(b), `"`)
+	if text == "null" {
+		text = "inf"
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	*l = limit(v)
+	return err
+}
 
 // traces are micro steps, stored as a list of them or as parallel lists.
 type traces []microTrace
@@ -35,11 +49,11 @@ func (t *traces) UnmarshalJSON(b []byte) error {
 			}
 		}
 	}
-	if b, err := json.Marshal(rows); err != nil {
+	b, err := json.Marshal(rows)
+	if err != nil {
 		return err
-	} else {
-		return json.Unmarshal(b, (*[]microTrace)(t))
 	}
+	return json.Unmarshal(b, (*[]microTrace)(t))
 }
 
 // scenario replays a loop that its record describes: which loader each micro step took
@@ -53,7 +67,7 @@ type scenario struct {
 }
 
 func (c *accumulateCase) scenario(ctx context.Context) error {
-	if c.Trace[0].Step == nil {
+	if len(c.Trace) > 0 && c.Trace[0].Step == nil {
 		return c.manual(ctx)
 	}
 	s, err := c.newScenario()

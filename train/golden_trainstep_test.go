@@ -20,7 +20,7 @@ type stepCase struct {
 	Window    float64 `json:"gradient_accumulation_steps"`
 	Told      float64 `json:"accelerator_gradient_accumulation_steps"`
 	Epochs    float64
-	MaxNorm   float64 `json:"max_norm"`
+	MaxNorm   limit `json:"max_norm"`
 	Optimizer struct{ LR float64 }
 	Scheduler struct {
 		Type   string
@@ -192,7 +192,7 @@ func (s *stepLoop) train(ctx context.Context, ids []int, w *stepTrace) error {
 		return err
 	}
 	if sync {
-		returned, err := s.a.ClipGradNorm(params, s.c.MaxNorm, 2)
+		returned, err := s.a.ClipGradNorm(params, float64(s.c.MaxNorm), 2)
 		err = first(err, near("norm before clipping", w.Pre, returned), near("norm that clipping returned", w.Returned, returned),
 			near("norm after clipping", w.Post, optim.Norm(params, 2)), s.opt.Step())
 		if err != nil {
