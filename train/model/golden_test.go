@@ -13,8 +13,18 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// open binds a fixture's model.
+// open binds a model of the training fixtures.
 func open(t testing.TB, dir string) *Model {
+	t.Helper()
+	m, err := openFile(t, dir, filepath.Join(dir, "init.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// openFile binds the model of a folder's config to a checkpoint. The error is Load's.
+func openFile(t testing.TB, dir, path string) (*Model, error) {
 	t.Helper()
 	config, err := golden.Read(filepath.Join(dir, "config.json"))
 	if err != nil {
@@ -24,7 +34,7 @@ func open(t testing.TB, dir string) *Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ck, err := loader.Open(filepath.Join(dir, "init.safetensors"))
+	ck, err := loader.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,11 +47,7 @@ func open(t testing.TB, dir string) *Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := Load(skeleton, b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return Load(skeleton, b)
 }
 
 // microBatch is one of data.json.

@@ -41,10 +41,8 @@ func (tp *Tape) LinearCrossEntropy(x, weight *Tensor, labels []int, o CrossEntro
 	h.run(x.data, labels)
 	out.data[0] = float32(h.sum / h.div)
 	return tp.record(out, func(grad []float32) {
-		tp.addScaled(tp.gradient(x), h.dx, grad[0])
-		tp.addScaled(tp.gradient(weight), h.dw, grad[0])
-		tp.giveBack(h.dx)
-		tp.giveBack(h.dw)
+		tp.adopt(x, h.dx, grad[0])
+		tp.adopt(weight, h.dw, grad[0])
 	})
 }
 
@@ -126,11 +124,25 @@ func (h *head) row(row []float32, label int) float32 {
 	return float32(lse - (1-h.o.Smoothing)*float64(at) - h.o.Smoothing*level)
 }
 
-// addScaled is dst += src·by; nil dst wants nothing.
-func (tp *Tape) addScaled(dst, src []float32, by float32) {
-	tp.ranges(len(dst), func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			dst[i] += src[i] * by
-		}
-	})
+// adopt adds src·by to t's gradient. Where it is the first, the buffer itself becomes the
+// gradient.
+func (tp *Tape) adopt(t *Tensor, src []float32, by float32) {
+	switch {
+	case !t.needs:
+		return
+	case t.param != nil && t.param.Grad == nil:
+		t.param.Grad = src
+	case t.param == nil && t.base == nil && t.grad == nil:
+		t.grad = src
+	default:
+		dst := tp.gradient(t)
+		tp.ranges(len(dst), func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				dst[i] += src[i] * by
+			}
+		})
+		tp.giveBack(src)
+		return
+	}
+	tp.ranges(len(src), func(lo, hi int) { scaleBy(src[lo:hi], by) })
 }

@@ -11,10 +11,10 @@ import (
 // a dot product, mixRows in ascending order.
 
 const (
-	tileTokens = 192 // rows of the result in a unit
+	tileTokens = 384 // rows of the result in a unit
 	tileCols   = 64  // columns of a packed panel, as wide as the kernel's tile
 	tileKeys   = 128 // terms of a panel: 32 KiB of float32, which a first-level cache holds
-	unitCols   = 8 * tileCols
+	unitCols   = 16 * tileCols
 )
 
 // panel is one thread's packed operands.
