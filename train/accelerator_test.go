@@ -186,6 +186,21 @@ func TestBackwardErrors(t *testing.T) {
 	if err := a.Backward(t.Context(), tape.Input([]float32{1, 2})); err == nil {
 		t.Error("two losses are no error")
 	}
+	one := func(yield func(int, error) bool) { yield(0, nil) }
+	for w, err := range Windows(t.Context(), a, one, func(int) int { return 1 }) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err := w.Each(t.Context(), func(context.Context, int) (*tensor.Tensor, error) {
+			return tape.MSE(tape.Input([]float32{1}), tape.Input([]float32{1, 2}), tensor.Mean), nil
+		})
+		if err == nil || !strings.Contains(err.Error(), "mse") {
+			t.Errorf("an operation that failed: %v", err)
+		}
+	}
+	if _, err := Gather(t.Context(), a, new(tensor.Tensor)); err == nil {
+		t.Error("a tensor of no tape is gathered")
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := a.Accumulate(ctx, func(context.Context) error { return nil }); !errors.Is(err, context.Canceled) {

@@ -68,8 +68,8 @@ func toLeaf(v reflect.Value) (leaf, error) {
 	case Array:
 		return leaf{x.Shape, reflect.ValueOf(x.Data), x}, x.check()
 	case *tensor.Tensor:
-		if x == nil {
-			return leaf{}, errors.New("is a nil tensor")
+		if x == nil || x.Tape() == nil {
+			return leaf{}, errors.New("is a tensor of no tape")
 		}
 		return leaf{x.Shape(), reflect.ValueOf(x.Data()), x}, x.Tape().Err()
 	}

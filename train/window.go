@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"fmt"
 	"iter"
 
 	"github.com/heftai/heft/internal/collective"
@@ -83,7 +82,8 @@ func Windows[B any](ctx context.Context, a *Accelerator, batches iter.Seq2[B, er
 
 // Each runs forward, which returns the loss summed over a batch's items, and the
 // backward pass for each batch; gradients are averaged over the ranks in the last one
-// only (unless SyncEachBatch). A rank without a batch takes part in that. It returns
+// only, also with SyncEachBatch, as ranks may have different numbers of batches. A rank
+// without a batch takes part in that. It returns
 // the sum of this rank's losses: the reported loss is the ranks' sum by Items.
 func (w *Window[B]) Each(ctx context.Context, forward func(context.Context, B) (*tensor.Tensor, error)) (float64, error) {
 	a := w.a
@@ -99,14 +99,13 @@ func (w *Window[B]) Each(ctx context.Context, forward func(context.Context, B) (
 			if err != nil {
 				return err
 			}
-			if loss.Len() != 1 {
-				return fmt.Errorf("train: window: a loss of shape %v, want one number", loss.Shape())
+			if loss.Len() == 1 { // else Backward says what is wrong, or was before
+				total += float64(loss.Item())
 			}
-			total += float64(loss.Item())
 			return a.backward(ctx, loss, scale)
 		}
 		var err error
-		if i == len(w.Batches)-1 || a.accum.SyncEachBatch {
+		if i == len(w.Batches)-1 {
 			err = one()
 		} else {
 			err = a.setSync(modules, false, one)
