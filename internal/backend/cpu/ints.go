@@ -19,8 +19,13 @@ func (b *Backend) roundsToInts(w backend.Matrix, role backend.Role) bool {
 	if w.Quant == nil || w.Transposed || role != backend.Generated || !b.set.Integers() || w.Rank != 2 {
 		return false
 	}
+	return inBlocks(w) && w.Col%kernels.BlockColumns == 0 && w.Dims[1]%kernels.BlockColumns == 0
+}
+
+// inBlocks reports whether a quantised weight is in blocks of integers.
+func inBlocks(w backend.Matrix) bool {
 	p, _ := packing(w.Quant.Format)
-	return p.BlockBytes() > 0 && w.Col%kernels.BlockColumns == 0 && w.Dims[1]%kernels.BlockColumns == 0
+	return p.BlockBytes() > 0
 }
 
 // linearInts computes the product op, whose weight roundsToInts has seen.

@@ -32,7 +32,9 @@ type rounded struct {
 }
 
 // LinearRounded rounds the input where the weights are bfloat16 and the variant has
-// instructions for products of bfloat16, or see roundsToInts. Transposed weights are used as Linear uses them.
+// instructions for products of bfloat16. Weights in blocks of integers are rounded to that
+// for prompts; for generated tokens see roundsToInts. Transposed weights are used as Linear
+// uses them.
 func (b *Backend) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, role backend.Role) {
 	if b.roundsToInts(w, role) {
 		if op, ok := b.linearOf(dst, x, w, bias); ok {
@@ -40,7 +42,7 @@ func (b *Backend) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias ten
 		}
 		return
 	}
-	if !b.set.Rounds() || w.Quant != nil || w.Transposed {
+	if !b.set.Rounds() || w.Quant != nil && (role != backend.Prompt || !inBlocks(w)) || w.Transposed {
 		b.Linear(dst, x, w, bias)
 		return
 	}
@@ -48,7 +50,7 @@ func (b *Backend) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias ten
 	if !ok {
 		return
 	}
-	if op.w.Format != kernels.BFloat16 {
+	if op.w.Format != kernels.BFloat16 && !op.w.isPacked() {
 		b.Linear(dst, x, w, bias)
 		return
 	}
@@ -104,7 +106,7 @@ func (op *rounded) planRows(threads int) int {
 	pack := 4 * op.words
 	op.unitRows = max(1, min(packBytes/pack*kernels.PackRows, each)/packRows) * packRows
 	op.few = max(1, min(panelTokens, panelBytes/pack*kernels.PanelTokens, op.tokens+coupleRows-1)/coupleRows) * coupleRows
-	return op.unitRows/kernels.PackRows*op.words + packRows*op.few
+	return op.unitRows/kernels.PackRows*op.words + packRows*op.few + op.lineWords()
 }
 
 func (op *rounded) run(w *worker, unit int) {
@@ -150,15 +152,18 @@ func (op *rounded) dots(r int) {
 }
 
 // small reports whether the tokens are so few that weights are not worth packing.
-func (op *rounded) small() bool { return op.tokens <= coupleRows && op.set.TilesRows() }
+func (op *rounded) small() bool {
+	return op.tokens <= coupleRows && op.set.TilesRows() && !op.w.isPacked()
+}
 
 // tiles computes a unit for many tokens, which pass packs of rows.
 func (op *rounded) tiles(scratch []float32, r int) {
 	rows := min(op.unitRows, op.w.rows-r)
 	packs := words(scratch[:op.unitRows/kernels.PackRows*op.words])
-	c := kernels.Floats{V: scratch[len(packs):], Stride: op.few}
+	c := kernels.Floats{V: scratch[len(packs):][:packRows*op.few], Stride: op.few}
+	lines := scratch[len(packs)+len(c.V):]
 	for i := 0; i < ceil(rows, packRows)*packRows; i += kernels.PackRows {
-		op.pack(packs[i/kernels.PackRows*op.words:], r+i, 0, op.w.cols)
+		op.pack(packs[i/kernels.PackRows*op.words:], r+i, 0, op.w.cols, lines)
 	}
 	for t := 0; t < op.tokens; t += op.few {
 		tokens := min(op.few, op.tokens-t)
@@ -185,23 +190,47 @@ func (op *rounded) tilesOfFew(scratch []float32, r int) {
 		}
 		for ; k < op.w.cols; k += kernels.BlockK {
 			n := min(kernels.BlockK, op.w.cols-k)
-			op.pack(packs, r, k, n)
-			op.pack(packs[pack:], r+kernels.PackRows, k, n)
+			op.pack(packs, r, k, n, nil)
+			op.pack(packs[pack:], r+kernels.PackRows, k, n, nil)
 			op.set.Tile(c, packs, pack, op.panels[k/2*kernels.PanelTokens:], op.words, 1, 1, k > 0)
 		}
 		op.turn(c, r, 0, op.tokens)
 	}
 }
 
-// pack packs n elements from k on of up to 16 rows from r on.
-func (op *rounded) pack(dst []uint32, r, k, n int) {
+// pack packs n elements from k on of up to 16 rows from r on. lines is scratch for those of a
+// quantised weight, whose values are rounded to bfloat16.
+func (op *rounded) pack(dst []uint32, r, k, n int, lines []float32) {
 	rows := max(0, min(kernels.PackRows, op.w.rows-r))
 	var w kernels.Weights
-	if rows > 0 {
+	switch {
+	case op.w.isPacked():
+		w = op.narrowed(lines, r, k, rows, n)
+	case rows > 0:
 		w = op.at(r)
 		w.Data = w.Data[2*k:]
 	}
 	op.set.PackWeights(dst, w, rows, n)
+}
+
+// lineWords is the scratch of narrowed.
+func (op *rounded) lineWords() int {
+	if !op.w.isPacked() {
+		return 0
+	}
+	return kernels.PackRows*kernels.PairWords(op.w.cols) + op.w.cols + op.w.unpackScratch()
+}
+
+// narrowed is n elements from k on of rows of a quantised weight, rounded to bfloat16.
+func (op *rounded) narrowed(scratch []float32, r, k, rows, n int) kernels.Weights {
+	each := kernels.PairWords(n)
+	out, rest := words(scratch[:kernels.PackRows*each]), scratch[kernels.PackRows*each:]
+	values := rest[:n]
+	for i := range rows {
+		op.w.unpack(op.set, kernels.Floats{V: values, Stride: n}, (r+i)*op.w.step, k, 1, n, rest[n:])
+		op.set.Narrow(out[i*each:], values)
+	}
+	return kernels.Weights{Data: unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(out))), 4*len(out)), Stride: 4 * each, Format: kernels.BFloat16}
 }
 
 // tile adds a step from k on of two packs of rows, ws words apart, for tokens from t on.
