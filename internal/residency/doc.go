@@ -11,6 +11,8 @@
 // of the disk tier are read one by one, when a router has chosen them, into a ring of
 // their own. Embedding tables of the disk tier stay where they are: a lookup touches a
 // few rows, which the mapping brings. [Store.Warm] reads the cpu tier ahead of use.
+// With [Options.Quantize] matrices of the cpu tier are converted to blocks of integers before
+// their first use, by Warm or by Acquire.
 //
 // A Store is used by one goroutine, but for its statistics and Warm. It knows no rule,
 // request or token.
