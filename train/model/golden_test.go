@@ -66,14 +66,14 @@ func (m microBatch) batch() Batch {
 
 func TestGoldenFirstBatches(t *testing.T) {
 	cases := 0
-	for _, path := range golden.Glob(t, "train/models/*/data.json") {
+	for _, path := range golden.Glob(t, "train/models/*/first_batch_grads.safetensors") {
 		dir := filepath.Dir(path)
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			cases++
 			var data struct {
 				Micro []microBatch `json:"micro_batches"`
 			}
-			golden.JSON(t, path, &data)
+			golden.JSON(t, filepath.Join(dir, "data.json"), &data)
 			m := open(t, dir)
 			checkLogits(t, m, dir, data.Micro)
 			checkGradients(t, m, dir, data.Micro[0].batch())

@@ -8,13 +8,14 @@ import (
 
 // The three products of a layer are tiled here. Each element of a result is summed in
 // one order that depends on the shape of the sum alone: mulRows in the kernels' order of
-// a dot product, mixRows in ascending order.
+// a dot product, mixRows in ascending order, mixUnits in ascending order piece by piece.
 
 const (
 	tileTokens = 384 // rows of the result in a unit
 	tileCols   = 64  // columns of a packed panel, as wide as the kernel's tile
 	tileKeys   = 128 // terms of a panel: 32 KiB of float32, which a first-level cache holds
 	unitCols   = 16 * tileCols
+	sumKeys    = 32 // terms of a partial sum of a convolution
 )
 
 // panel is one thread's packed operands.
@@ -77,13 +78,25 @@ func (tp *Tape) mixRows(y, p kernels.Floats, step int, v kernels.Weights, keys, 
 	})
 }
 
-// mixUnits is mixRows on the caller's thread.
+// mixUnits is mixRows on the caller's thread, for convolutions, whose rounding errors
+// decide between neighbours in pools: sums of sumKeys terms are added up, so that errors
+// grow with the root of what they would.
 func (tp *Tape) mixUnits(y, p kernels.Floats, step int, v kernels.Weights, keys, tokens, cols int) {
 	if cols == 0 || keys == 0 {
 		return
 	}
+	part := make([]float32, min(tokens, tileTokens)*cols)
 	for t := 0; t < tokens; t += tileTokens {
-		tp.mixUnit(skipFloats(y, t, 0), skipFloats(p, t, 0), step, v, keys, min(tileTokens, tokens-t), cols)
+		n := min(tileTokens, tokens-t)
+		for j := 0; j < keys; j += sumKeys {
+			sum := part[:n*cols]
+			clear(sum)
+			weights := kernels.Floats{V: p.V[t*p.Stride+j*step:], Stride: p.Stride}
+			tp.mixUnit(dense(sum, cols), weights, step, skip(v, j, 0), min(sumKeys, keys-j), n, cols)
+			for i := range n {
+				addTo(y.V[(t+i)*y.Stride:][:cols], sum[i*cols:(i+1)*cols])
+			}
+		}
 	}
 }
 
