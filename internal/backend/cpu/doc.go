@@ -8,6 +8,11 @@
 // their stored dtype and at any byte address; each is read once for a call, whatever the
 // number of tokens.
 //
+// Where LinearRounded rounds, generated tokens meet the weights where they lie, as dot
+// products. The tokens of a prompt are packed once for a call and weights once for a unit,
+// so that tiles of both stay in the caches; a prompt of few tokens meets them where they
+// lie if the variant can read tiles from there.
+//
 // An operation is done when its call returns. A fault on mapped memory and a shape that
 // does not fit become the sticky error which Sync returns. Operations allocate nothing
 // once their scratch has grown to the largest shape seen.
