@@ -63,7 +63,6 @@ type scenario struct {
 	m     *toy
 	names []string // of loaders, in the order loops begin
 	loops map[string]*walk
-	now   string // the loader of the training loop under way
 }
 
 func (c *accumulateCase) scenario(ctx context.Context) error {

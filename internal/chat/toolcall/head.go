@@ -25,8 +25,8 @@ func (p *Parser) headByte(c byte) bool {
 		return p.back()
 	}
 	p.word = append(p.word, c)
-	if text, ok := strings.CutSuffix(string(p.tail(field.until)), field.until); ok && field.until != "" {
-		text = string(p.word[:len(p.word)-len(field.until)])
+	if field.until != "" && strings.HasSuffix(string(p.tail(field.until)), field.until) {
+		text := string(p.word[:len(p.word)-len(field.until)])
 		if !p.endField(field, text) {
 			return p.fail()
 		}
