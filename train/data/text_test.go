@@ -65,6 +65,9 @@ func (c chatty) Render(messages []json.RawMessage, _ json.RawMessage, prompt boo
 		if err := json.Unmarshal(raw, &m); err != nil {
 			return "", err
 		}
+		if m.Role == "" {
+			return "", errors.New("a message without a role")
+		}
 		tag := m.Role[:1]
 		if c.forget && i < len(messages)-1 && tag == "a" {
 			m.Content = "…"
