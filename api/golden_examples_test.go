@@ -30,8 +30,7 @@ type exchange struct {
 // later are what further endpoints and forced answers need.
 func later(e exchange, body obj) bool {
 	switch {
-	case strings.HasPrefix(e.Request.Path, "/v1/embeddings"), strings.HasPrefix(e.Request.Path, "/v1/responses"),
-		strings.HasPrefix(e.Request.Path, "/v1/messages"):
+	case strings.HasPrefix(e.Request.Path, "/v1/responses"), strings.HasPrefix(e.Request.Path, "/v1/messages"):
 		return true
 	}
 	choice := body["tool_choice"]
