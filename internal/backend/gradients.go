@@ -1,0 +1,68 @@
+package backend
+
+import (
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// Gradients is a Backend that has the reverse of its operations. A method takes the
+// gradient dy of an operation's result and adds to the gradients of its operands; one
+// that is absent (a zero Tensor or Matrix, nil) is not wanted. Gradients are float32, of
+// the shape of what they belong to, rows of activations perhaps apart; no gradient
+// overlaps another of the same call unless the comment says so. Sums have one order for
+// one shape, whatever the number of threads. The reverse of Add is Add, of Gather
+// ScatterAdd.
+type Gradients interface {
+	Backend
+	// Zero: x = 0, a float32 matrix.
+	Zero(x tensor.Tensor)
+	// Product is Linear for many rows, with an order of summation of its own that
+	// depends on the shape alone. With rounded, x may be rounded to the dtype of w.
+	Product(dst, x tensor.Tensor, w Matrix, bias tensor.Tensor, rounded bool)
+	// LinearGrad: dx += dy·W, dw += dyᵀ·x, dbias += Σ dy. dw is a float32 view laid out as
+	// w is (Transposed, RowStep, row stride); dbias may have a Stride. With rounded, dy
+	// and x may be rounded to the dtype of w.
+	LinearGrad(dx tensor.Tensor, dw Matrix, dbias, dy, x tensor.Tensor, w Matrix, rounded bool)
+	// EmbedGrad: dtable[ids[i]] += scale · dy[i], in the order of i.
+	EmbedGrad(dtable Matrix, dy tensor.Tensor, ids []int32, scale float32)
+	// NormGrad is of Norm of x by a; dweight and dbias are shaped as weight is.
+	NormGrad(dx, dweight, dbias, dy, x, weight tensor.Tensor, a meta.NormSpec)
+	// RopeGrad turns the gradient of Rope's result into that of its operand, in place.
+	RopeGrad(dx tensor.Tensor, dim int, cos, sin tensor.Tensor, interleaved bool)
+	// StoreKVGrad takes the gradients of slots out of dkv, which it leaves 0: dk[i] +=
+	// dkv.K[slots[i]] and dv likewise. dv is absent where v was.
+	StoreKVGrad(dkv KV, dk, dv tensor.Tensor, slots []int32)
+	// AttentionGrad adds to dq, to the pages of dkv (laid out as kv, both float32; V may
+	// be a view of K) and to dsinks.
+	AttentionGrad(dq tensor.Tensor, dkv KV, dsinks, dy, q tensor.Tensor, kv KV, spans []Span, a AttentionArgs)
+	// GateGrad is of Gate; dup is absent where up is.
+	GateGrad(dgate, dup, dy, gate, up tensor.Tensor, act meta.Activation, limit float32)
+	// ScatterAddGrad: dx[i] += weights[i] · dy[rows[i]], dweights[i] += x[i]·dy[rows[i]].
+	// dy is the gradient of what was added to.
+	ScatterAddGrad(dx tensor.Tensor, dweights []float32, dy, x tensor.Tensor, rows []int32, weights []float32)
+	// ScaleGrad turns the gradient of Scale's result y into that of its operand, in
+	// place. y is absent without a cap.
+	ScaleGrad(dx, y tensor.Tensor, scale, cap float32)
+	// RouteGrad: dlogits of the weights that Route gave for the experts it chose.
+	RouteGrad(dlogits tensor.Tensor, dweights []float32, experts []int32, logits tensor.Tensor, a *meta.MoESpec)
+	// CrossEntropy: losses[i] is that of labels[i] under the softmax of logits[i], 0 for a
+	// negative label, and dlogits[i] += scale · its gradient. smoothing is the share of a
+	// label's weight that is spread over all classes. dlogits may be logits, which then
+	// is overwritten instead.
+	CrossEntropy(losses []float32, dlogits, logits tensor.Tensor, labels []int32, scale, smoothing float32)
+}
+
+// A Recorder is a Backend that remembers its operations while it records, to reverse
+// them later. The gradient of a view of memory it allocated is the same view of a shadow.
+type Recorder interface {
+	Backend
+	// Recording reports whether operations are remembered.
+	Recording() bool
+	// Take is memory for a result that stays as it is until the record is reversed. It is
+	// valid while recording only.
+	Take(rows, cols int) tensor.Tensor
+	// Derive says that to[i] was copied from from[places[i]] on the host, where from is
+	// what Route or Copy wrote there; places are borrowed until the call returns. So
+	// gradients of the weights of ScatterAdd find their way.
+	Derive(to, from []float32, places []int32)
+}
