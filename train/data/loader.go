@@ -116,8 +116,10 @@ type Loader[B any] struct {
 	prep PrepareOptions
 	sync *rng.Generator // the sampler's, made equal on all ranks before each epoch
 
-	drop      bool // whether the remainder is unknown because of DropLast
-	skip      int  // batches to pass over in each walk
+	drop      bool      // whether the remainder is unknown because of DropLast
+	skip      int       // batches to pass over in each walk
+	skipped   int       // batches that SkipFirstBatches took off, here or in the source
+	progress  *progress // never nil
 	iteration int
 	end       bool
 	remainder int
@@ -149,7 +151,7 @@ func NewLoader[T, B any](from Dataset[T], collate Collate[T, B], o Options) (*Lo
 		drop = false
 	}
 	src := &mapSource[T, B]{from: from, batches: batches, collate: collate}
-	return &Loader[B]{src: src, opts: o, drop: drop, remainder: -1}, nil
+	return &Loader[B]{src: src, opts: o, drop: drop, progress: new(progress), remainder: -1}, nil
 }
 
 // NewStreamLoader loads a stream. Options about order do not apply.
@@ -164,7 +166,7 @@ func NewStreamLoader[T, B any](from Stream[T], collate Collate[T, B], o Options)
 		return nil, errors.New("data: a stream has its own order")
 	}
 	src := &streamSource[T, B]{from: from, size: o.BatchSize, drop: o.DropLast, collate: collate}
-	return &Loader[B]{src: src, opts: o, drop: o.DropLast, remainder: -1}, nil
+	return &Loader[B]{src: src, opts: o, drop: o.DropLast, progress: new(progress), remainder: -1}, nil
 }
 
 func (l *Loader[B]) EndOfDataloader() bool { return l.end }
@@ -220,12 +222,16 @@ func (l *Loader[B]) TotalBatchSize() int {
 	return l.src.totalBatch()
 }
 
-// All walks one epoch. An error ends the walk; the context's end does, between
-// batches.
+// All walks one epoch, or what [Loader.Restore] left of one. An error ends the walk; the
+// context's end does, between batches.
 func (l *Loader[B]) All(ctx context.Context) iter.Seq2[B, error] {
 	return func(yield func(B, error) bool) {
 		var zero B
-		if err := l.synchronize(ctx); err != nil {
+		err := l.enter()
+		if err == nil {
+			err = l.synchronize(ctx)
+		}
+		if err != nil {
 			yield(zero, err)
 			return
 		}
@@ -237,13 +243,25 @@ func (l *Loader[B]) All(ctx context.Context) iter.Seq2[B, error] {
 		} else if g := l.opts.Global; g != nil {
 			g.Int63()
 		}
+		give := func(b B, err error) bool {
+			if drawn := l.drawn(); err == nil {
+				err = drawn
+			}
+			if err == nil {
+				l.progress.yielded++
+			}
+			return yield(b, err)
+		}
 		switch l.mode {
 		case plain:
-			l.walkPlain(ctx, yield)
+			l.walkPlain(ctx, give)
 		case sharded:
-			l.walkSharded(ctx, yield)
+			l.walkSharded(ctx, give)
 		case dispatched:
-			l.walkDispatched(ctx, yield)
+			l.walkDispatched(ctx, give)
+		}
+		if err := l.drawn(); err != nil && l.progress.started == nil { // no batch was left
+			yield(zero, err)
 		}
 	}
 }
@@ -262,43 +280,50 @@ func (l *Loader[B]) begin() {
 }
 
 func (l *Loader[B]) finish() {
+	l.leave()
 	if o := l.prep.Observer; o != nil {
 		o.EndLoader(l)
 	}
 }
 
 func (l *Loader[B]) walkPlain(ctx context.Context, yield func(B, error) bool) {
+	src, skip := l.resumed(l.passOver())
+	skip += l.skip
 	n := 0
-	for b, err := range l.batches(ctx) {
-		if n++; err == nil && n <= l.skip {
+	for b, err := range l.batches(ctx, src) {
+		if n++; err == nil && n <= skip {
 			continue
 		}
 		if !yield(b, err) || err != nil {
 			return
 		}
 	}
+	l.leave()
 }
 
 // walkSharded is one batch ahead of the caller, and so knows which is the last.
 func (l *Loader[B]) walkSharded(ctx context.Context, yield func(B, error) bool) {
+	passed := l.passOver()
+	src, skip := l.resumed(passed)
+	skip += l.skip
 	var ahead B
 	n := 0 // batches read
-	for b, err := range l.batches(ctx) {
+	for b, err := range l.batches(ctx, src) {
 		if err != nil {
 			yield(b, err)
 			return
 		}
-		if n > l.skip && !yield(ahead, nil) {
+		if n > skip && !yield(ahead, nil) {
 			return
 		}
 		ahead = b
 		n++
 	}
-	if n > 0 {
-		l.end = true
-		if n > l.skip && !yield(ahead, nil) {
-			return
-		}
+	l.end = l.end || n > 0
+	if n > skip && !yield(ahead, nil) {
+		return
+	}
+	if n > 0 || passed > 0 {
 		l.iteration++
 	}
 	l.finish()
@@ -306,13 +331,14 @@ func (l *Loader[B]) walkSharded(ctx context.Context, yield func(B, error) bool) 
 
 func (l *Loader[B]) walkDispatched(ctx context.Context, yield func(B, error) bool) {
 	rule := dispatchRule{comm: l.prep.comm(), split: l.prep.SplitBatches, drop: l.drop}
+	skip := l.passOver() + l.skip
 	n := 0
 	goesOn, err := l.src.dispatch(ctx, rule, func(b B, last bool, samples int) bool {
 		if last {
 			l.end, l.remainder = true, samples
 		}
 		n++
-		return n <= l.skip || yield(b, nil)
+		return n <= skip || yield(b, nil)
 	})
 	if err != nil {
 		var zero B
@@ -336,8 +362,10 @@ func SkipFirstBatches[B any](l *Loader[B], n int) *Loader[B] {
 	}
 	if s.src.streams() {
 		s.skip = max(0, n)
+		s.skipped = s.skip
 	} else {
 		s.src = l.src.skip(max(0, n))
+		s.skipped += max(0, n)
 	}
 	return &s
 }

@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// batches walks the source, in the caller's goroutine or with workers.
-func (l *Loader[B]) batches(ctx context.Context) iter.Seq2[B, error] {
+// batches walks a source, in the caller's goroutine or with workers.
+func (l *Loader[B]) batches(ctx context.Context, src source[B]) iter.Seq2[B, error] {
 	if l.opts.Workers > 0 {
 		ahead := l.opts.Prefetch
 		if ahead <= 0 {
 			ahead = 2 * l.opts.Workers
 		}
-		return prefetched(ctx, l.src.jobs(), l.opts.Workers, ahead)
+		return prefetched(ctx, src.jobs(), l.opts.Workers, ahead)
 	}
 	return func(yield func(B, error) bool) {
-		for job, err := range l.src.jobs() {
+		for job, err := range src.jobs() {
 			var b B
 			if err == nil {
 				err = ctx.Err()

@@ -1,0 +1,204 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/heftai/heft/train/rng"
+)
+
+// Position is where a loader is: what another loader over the same data, made and
+// prepared alike, needs to go on with the very next batch. It has a plain JSON form.
+type Position struct {
+	// Iteration is the loader's, and Epoch that of a [SeedableRandom] order, both of the
+	// walk under way, or of the next one.
+	Iteration int  `json:"iteration"`
+	Epoch     *int `json:"epoch,omitempty"`
+	// Batches is how many batches of the walk under way this rank was given; 0 between
+	// walks. A walk that was left early is under way until the next begins.
+	Batches int `json:"batches"`
+	// Generators are the states of the loader's own generators, and Global that of the
+	// one it shares, when the walk under way began. Between walks Global is empty, as the
+	// shared one is its owner's to save.
+	Generators [][]byte `json:"generators,omitempty"`
+	Global     []byte   `json:"global,omitempty"`
+}
+
+// progress is what is known of the walk under way. A loader shares it with those that
+// SkipFirstBatches made of it.
+type progress struct {
+	started *Position // nil between walks
+	yielded int
+	resume  *Position // what the next walk begins with
+	shared  []byte    // where Global goes on once the order is drawn anew
+}
+
+// Position is where l is. It may be asked for between batches, by the goroutine that
+// walks l.
+func (l *Loader[B]) Position() (Position, error) {
+	w := l.progress
+	switch {
+	case w.resume != nil:
+		return *w.resume, nil
+	case w.started == nil:
+		return l.start()
+	}
+	p := *w.started
+	p.Batches = l.skipped + w.yielded
+	return p, nil
+}
+
+// Restore lets the next walk of l go on at p: it draws the same order, passes over the
+// batches that were given already without reading them (those of streams and of
+// dispatching loaders are read and dropped), and leaves the shared generator where it is.
+// l must be prepared as the loader was whose position it is.
+func (l *Loader[B]) Restore(p Position) error {
+	own, shared := l.generators()
+	switch {
+	case len(p.Generators) != len(own):
+		return fmt.Errorf("data: a position with %d generators for a loader with %d", len(p.Generators), len(own))
+	case p.Iteration < 0 || p.Batches < 0:
+		return fmt.Errorf("data: a position at epoch %d, batch %d", p.Iteration, p.Batches)
+	case p.Batches > 0 && (shared != nil) != (len(p.Global) > 0):
+		return errors.New("data: only one of the position and the loader draws from a shared generator")
+	}
+	for i, b := range append(slices.Clone(p.Generators), p.Global) { // look before changing anything
+		if i == len(own) && len(b) == 0 {
+			continue
+		}
+		if err := rng.New(0).UnmarshalBinary(b); err != nil {
+			return fmt.Errorf("data: the position's generator %d: %w", i, err)
+		}
+	}
+	for i, g := range own {
+		if err := g.UnmarshalBinary(p.Generators[i]); err != nil {
+			return fmt.Errorf("data: the position's generator %d: %w", i, err)
+		}
+	}
+	l.SetEpoch(p.Iteration)
+	if s := l.seedable(); s != nil && p.Epoch != nil {
+		s.SetEpoch(*p.Epoch)
+	}
+	*l.progress = progress{}
+	if p.Batches > 0 {
+		l.progress.resume = &p
+	}
+	return nil
+}
+
+// start is the position at which a walk begins now.
+func (l *Loader[B]) start() (Position, error) {
+	p := Position{Iteration: l.iteration}
+	if s := l.seedable(); s != nil {
+		epoch := s.Epoch()
+		p.Epoch = &epoch
+	}
+	own, _ := l.generators()
+	for _, g := range own {
+		b, err := g.MarshalBinary()
+		if err != nil {
+			return p, err
+		}
+		p.Generators = append(p.Generators, b)
+	}
+	return p, nil
+}
+
+// enter notes the beginning of a walk, and puts the generators to where the walk that is
+// to be resumed began.
+func (l *Loader[B]) enter() error {
+	w := l.progress
+	_, shared := l.generators()
+	if w.resume != nil && shared != nil {
+		now, err := shared.MarshalBinary()
+		if err == nil {
+			err = shared.UnmarshalBinary(w.resume.Global)
+		}
+		if err != nil {
+			return fmt.Errorf("data: resume: %w", err)
+		}
+		w.shared = now
+	}
+	p, err := l.start()
+	if err == nil && shared != nil {
+		p.Global, err = shared.MarshalBinary()
+	}
+	w.started, w.yielded = &p, 0
+	return err
+}
+
+// passOver is how many batches the walk that just began is to leave out.
+func (l *Loader[B]) passOver() int {
+	w := l.progress
+	if w.resume == nil {
+		return 0
+	}
+	n := max(0, w.resume.Batches-l.skipped)
+	w.resume, w.yielded = nil, n
+	return n
+}
+
+// drawn puts the shared generator back to where it was before the order was drawn anew.
+func (l *Loader[B]) drawn() error {
+	w := l.progress
+	if w.shared == nil {
+		return nil
+	}
+	_, shared := l.generators()
+	b := w.shared
+	w.shared = nil
+	return shared.UnmarshalBinary(b)
+}
+
+// leave notes that the walk came to its end.
+func (l *Loader[B]) leave() { l.progress.started = nil }
+
+// generators are what l draws from: its own, and the one it shares with others.
+func (l *Loader[B]) generators() (own []*rng.Generator, shared *rng.Generator) {
+	add := func(g *rng.Generator) {
+		if g != nil && !slices.Contains(own, g) {
+			own = append(own, g)
+		}
+	}
+	shared = l.opts.Global
+	add(l.opts.Generator)
+	if r, ok := l.sampler().(*Random); ok {
+		add(r.Generator)
+		if shared == nil {
+			shared = r.Global
+		}
+	}
+	return own, shared
+}
+
+func (l *Loader[B]) seedable() *SeedableRandom {
+	s, _ := l.sampler().(*SeedableRandom)
+	return s
+}
+
+// sampler is what orders the samples; nil where that is not known.
+func (l *Loader[B]) sampler() Sampler {
+	b := l.src.batchSampler()
+	for {
+		switch x := b.(type) {
+		case *Grouped:
+			return x.sampler
+		case skipped:
+			b = x.of
+		case *BatchShard:
+			b = x.of
+		default:
+			return nil
+		}
+	}
+}
+
+// resumed is the source without its first n batches, and how many of them are yet to be
+// passed over.
+func (l *Loader[B]) resumed(n int) (source[B], int) {
+	if n > 0 && !l.src.streams() {
+		return l.src.skip(n), 0
+	}
+	return l.src, n
+}
