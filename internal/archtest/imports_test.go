@@ -16,6 +16,7 @@ var allowed = map[string][]string{
 	"meta":                         {},
 	"internal/kernels":             {},
 	"internal/hostmem":             {},
+	"internal/topology":            {},
 	"internal/probe":               {"internal/kernels", "internal/hostmem"},
 	"internal/tokenizer":           {},
 	"internal/chat":                {"internal/chat/jinja"},
@@ -25,14 +26,14 @@ var allowed = map[string][]string{
 	"devicemap":                    {"meta"},
 	"loader":                       {"meta", "internal/hostmem"},
 	"internal/tensor":              {"meta"},
-	"internal/backend":             {"meta", "devicemap", "internal/tensor"}, // meta: the specs of norms and routers are the operations' arguments
-	"internal/backend/cpu":         {"meta", "devicemap", "internal/backend", "internal/tensor", "internal/kernels", "internal/hostmem"},
+	"internal/backend":             {"meta", "devicemap", "internal/tensor"},                                                                                  // meta: the specs of norms and routers are the operations' arguments
+	"internal/backend/cpu":         {"meta", "devicemap", "internal/backend", "internal/tensor", "internal/kernels", "internal/hostmem", "internal/topology"}, // topology: threads keep to their processors
 	"internal/backend/backendtest": {"meta", "devicemap", "internal/backend", "internal/tensor", "internal/kernels"},
 	"internal/kvcache":             {"meta", "internal/backend", "internal/tensor"},
 	"internal/nn":                  {"meta", "internal/backend", "internal/tensor", "internal/kvcache"},
 	"internal/residency":           {"meta", "devicemap", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/kernels"}, // kernels: weights are converted when they are loaded
 	"dispatch": {"meta", "devicemap", "loader", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/tensor",
-		"internal/kvcache", "internal/residency", "internal/hostmem", "internal/sample", "internal/probe"},
+		"internal/kvcache", "internal/residency", "internal/hostmem", "internal/sample", "internal/probe", "internal/topology"}, // topology: how many threads, and whose memory weights are put in
 	"internal/engine":            {"dispatch", "internal/kvcache", "internal/sample"},
 	"internal/engine/enginetest": {"internal/engine"}, // a model without weights, for tests
 	"api/generate":               {"meta", "internal/engine", "internal/sample", "internal/tokenizer", "internal/chat", "internal/chat/toolcall"},
@@ -60,7 +61,7 @@ var homes = map[string][]string{
 	"github.com/go-chi/chi":             {"api"},
 	"github.com/nlpodyssey/safetensors": {"loader"},
 	"golang.org/x/exp/mmap":             {"loader"},
-	"golang.org/x/sys/unix":             {"internal/hostmem", "internal/kernels"},
+	"golang.org/x/sys/unix":             {"internal/hostmem", "internal/kernels", "internal/topology"},
 	"gorgonia.org/cu":                   {"internal/backend/cuda"},
 	"github.com/alecthomas/kong":        {"cmd"},
 	"github.com/prometheus":             {"api"},

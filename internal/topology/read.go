@@ -1,0 +1,160 @@
+package topology
+
+import (
+	"fmt"
+	"io/fs"
+	"math"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Folders of the Linux kernel's tree of devices.
+const (
+	cpus  = "sys/devices/system/cpu"
+	nodes = "sys/devices/system/node"
+)
+
+// Read is the machine whose /proc and /sys are in root, for a process that is allowed on the
+// processors given; nil allows all. What cannot be read or makes no sense is taken as not
+// said; without a list of processors there are none.
+func Read(root fs.FS, allowed []int) Machine {
+	online := list(text(root, cpus+"/online"))
+	m := Machine{Quota: quota(root)}
+	all := len(list(text(root, cpus+"/present")))
+	place := map[int]int{}
+	for _, n := range list(text(root, nodes+"/online")) {
+		for _, c := range list(text(root, fmt.Sprintf("%s/node%d/cpulist", nodes, n))) {
+			place[c] = n
+		}
+	}
+	fastest := 0.0
+	for _, id := range online {
+		if allowed != nil && !slices.Contains(allowed, id) {
+			continue
+		}
+		c := CPU{ID: id, Core: core(root, id), Node: place[id], Speed: speed(root, id)}
+		fastest = max(fastest, c.Speed)
+		m.CPUs = append(m.CPUs, c)
+	}
+	for i := range m.CPUs {
+		if c := &m.CPUs[i]; c.Speed <= 0 || fastest <= 0 {
+			c.Speed = 1
+		} else {
+			c.Speed = math.Round(4*c.Speed/fastest) / 4
+		}
+	}
+	m.Offline = max(all-len(m.CPUs), 0)
+	return m
+}
+
+// core is the lowest of the processors that are threads of id's core.
+func core(root fs.FS, id int) int {
+	for _, name := range []string{"core_cpus_list", "thread_siblings_list"} {
+		if l := list(text(root, fmt.Sprintf("%s/cpu%d/topology/%s", cpus, id, name))); len(l) > 0 {
+			return l[0]
+		}
+	}
+	return id
+}
+
+// speed is what the system says of id's speed, in units of its own: its capacity, or the
+// highest frequency. 0 is not said.
+func speed(root fs.FS, id int) float64 {
+	if v, err := strconv.ParseFloat(text(root, fmt.Sprintf("%s/cpu%d/cpu_capacity", cpus, id)), 64); err == nil {
+		return v
+	}
+	v, _ := strconv.ParseFloat(text(root, fmt.Sprintf("%s/cpu%d/cpufreq/cpuinfo_max_freq", cpus, id)), 64)
+	return v
+}
+
+// quota is the least that the control groups above the process allow (version 2, and the
+// cpu controller of version 1), in processors; 0 is no limit.
+func quota(root fs.FS) float64 {
+	least := 0.0
+	for line := range strings.Lines(text(root, "proc/self/cgroup")) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		var bases []string
+		read := quota2
+		switch controllers := strings.Split(parts[1], ","); {
+		case parts[1] == "":
+			bases = []string{"sys/fs/cgroup", "sys/fs/cgroup/unified"}
+		case slices.Contains(controllers, "cpu"):
+			bases, read = []string{"sys/fs/cgroup/cpu", "sys/fs/cgroup/" + parts[1]}, quota1
+		}
+		for _, base := range bases {
+			for dir := path.Clean("/" + parts[2]); ; dir = path.Dir(dir) {
+				if q := read(root, path.Join(base, dir)); q > 0 && (least == 0 || q < least) {
+					least = q
+				}
+				if dir == "/" {
+					break
+				}
+			}
+		}
+	}
+	return least
+}
+
+// quota2 reads "QUOTA PERIOD" or "max PERIOD".
+func quota2(root fs.FS, dir string) float64 {
+	fields := strings.Fields(text(root, dir+"/cpu.max"))
+	if len(fields) != 2 {
+		return 0
+	}
+	return share(fields[0], fields[1])
+}
+
+func quota1(root fs.FS, dir string) float64 {
+	return share(text(root, dir+"/cpu.cfs_quota_us"), text(root, dir+"/cpu.cfs_period_us"))
+}
+
+// share is quota ÷ period, 0 where the quota is "max", -1 or no number.
+func share(quota, period string) float64 {
+	q, err1 := strconv.ParseFloat(quota, 64)
+	p, err2 := strconv.ParseFloat(period, 64)
+	if err1 != nil || err2 != nil || !(q > 0) || !(p > 0) || q/p > maxCPUs {
+		return 0
+	}
+	return q / p
+}
+
+// maxCPUs is more processors than a machine has, so that a damaged list stays small.
+const maxCPUs = 1 << 16
+
+// list reads a list such as "0-3,8,10-11", in rising order; nil where it is none.
+func list(s string) []int {
+	if s == "" {
+		return nil
+	}
+	var out []int
+	for part := range strings.SplitSeq(s, ",") {
+		first, last, isRange := strings.Cut(strings.TrimSpace(part), "-")
+		a, err := strconv.Atoi(first)
+		b := a
+		if err == nil && isRange {
+			b, err = strconv.Atoi(last)
+		}
+		if err != nil || a < 0 || b < a || b >= maxCPUs {
+			return nil
+		}
+		for i := a; i <= b; i++ {
+			out = append(out, i)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// text is a small file's text without the space around it; "" where it cannot be read.
+func text(root fs.FS, name string) string {
+	b, err := fs.ReadFile(root, name)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
