@@ -56,6 +56,7 @@ func TestStaysInside(t *testing.T) {
 				}
 				set.PackBlocks(p, packed.Codes, x)
 			}
+			panelsStayInside(t, set, n)
 			a, b, c := guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n)
 			set.Gate(a, b, c, 1, 0)
 			set.Gate(a, b, nil, 1, 2)
@@ -66,4 +67,15 @@ func TestStaysInside(t *testing.T) {
 			set.SumSquares(c, 0)
 		}
 	})
+}
+
+// panelsStayInside packs and multiplies matrices at the end of memory.
+func panelsStayInside(t *testing.T, set *Set, n int) {
+	lanes := set.PanelLanes()
+	rows, cols := 1+n%set.PanelRows(), 1+n%lanes
+	a, b := guardedFloats(t, n*lanes), guardedFloats(t, 2*n*lanes)
+	set.PackColumns(a, Floats{guardedFloats(t, rows*n), n}, rows, n)
+	set.PackLines(a, Floats{guardedFloats(t, n*cols), cols}, cols, n)
+	set.MulPanels(Floats{guardedFloats(t, rows*cols), cols}, a, b, rows, cols, n, true)
+	set.MulPanels(Floats{guardedFloats(t, rows*(cols+lanes)), cols + lanes}, a, b, rows, cols+lanes, n, false)
 }

@@ -57,6 +57,7 @@ type Set struct {
 // ops is what a variant implements. Bounds have been checked.
 type ops interface {
 	unpacker
+	panels
 	mul(y Floats, w Weights, x Floats, rows, tokens, n int)
 	mix(y, p Floats, step int, v Weights, keys, tokens, cols int)
 	addLanes(lanes, x []float32, v Weights, cols int)

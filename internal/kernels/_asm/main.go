@@ -39,6 +39,8 @@ var sources = []struct {
 	{"avx512", avx512},
 	{"avx512quant", avx512},
 	{"avx512blocks", avx512},
+	{"avx2gemm", avx2},
+	{"avx512gemm", avx512},
 	{"avx512bf16", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
 	{"avx512vnni", append(avx512[:len(avx512):len(avx512)], "-mavx512vnni")},
 	{"amx", []string{"-mamx-tile", "-mamx-bf16"}},

@@ -23,3 +23,21 @@ INLINE __m128 folds(__m512 v0, __m512 v1, __m512 v2, __m512 v3) {
   __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
   return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
 }
+
+// turn16 transposes 16 vectors of 16 words.
+INLINE void turn16(__m512i v[16]) {
+  __m512i t[16];
+  UNROLL for (int i = 0; i < 16; i += 4) {
+    __m512i a = _mm512_unpacklo_epi32(v[i], v[i + 1]), b = _mm512_unpackhi_epi32(v[i], v[i + 1]);
+    __m512i c = _mm512_unpacklo_epi32(v[i + 2], v[i + 3]), d = _mm512_unpackhi_epi32(v[i + 2], v[i + 3]);
+    t[i] = _mm512_unpacklo_epi64(a, c), t[i + 1] = _mm512_unpackhi_epi64(a, c);
+    t[i + 2] = _mm512_unpacklo_epi64(b, d), t[i + 3] = _mm512_unpackhi_epi64(b, d);
+  }
+  // t[i + j] has in quarter q the words 4q + j of rows i to i + 3.
+  UNROLL for (int j = 0; j < 4; j++) {
+    __m512i a = _mm512_shuffle_i32x4(t[j], t[4 + j], 0x88), b = _mm512_shuffle_i32x4(t[8 + j], t[12 + j], 0x88);
+    __m512i c = _mm512_shuffle_i32x4(t[j], t[4 + j], 0xdd), d = _mm512_shuffle_i32x4(t[8 + j], t[12 + j], 0xdd);
+    v[j] = _mm512_shuffle_i32x4(a, b, 0x88), v[8 + j] = _mm512_shuffle_i32x4(a, b, 0xdd);
+    v[4 + j] = _mm512_shuffle_i32x4(c, d, 0x88), v[12 + j] = _mm512_shuffle_i32x4(c, d, 0xdd);
+  }
+}

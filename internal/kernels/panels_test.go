@@ -1,0 +1,119 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// pack packs rows of x, or its columns, into panels of height rows.
+func pack(set *Set, x Floats, turned bool, height, rows, n int) []float32 {
+	size := n * set.PanelLanes()
+	panels := ceil(rows, height)
+	dst := make([]float32, (panels+panels%2)*size)
+	for p := range panels {
+		width := min(height, rows-p*height)
+		to := dst[p*size:][:size]
+		if turned {
+			set.PackColumns(to, Floats{x.V[p*height*x.Stride:], x.Stride}, width, n)
+		} else {
+			set.PackLines(to, Floats{x.V[p*height:], x.Stride}, width, n)
+		}
+	}
+	return dst
+}
+
+func TestMulPanels(t *testing.T) {
+	eachSet(t, func(t *testing.T, set *Set) {
+		r := rand.New(rand.NewPCG(1, 1))
+		for n := 1; n < 40; n++ {
+			rows, cols := 1+n*3%37, 1+n*5%(2*set.PanelLanes())
+			a, b, c := random(r, rows*n), random(r, n*cols), random(r, rows*(cols+3))
+			before := append([]float32{}, c...)
+			add := n%2 == 0
+			set.MulPanels(Floats{c, cols + 3}, pack(set, Floats{a, n}, true, set.PanelRows(), rows, n),
+				pack(set, Floats{b, cols}, false, set.PanelLanes(), cols, n), rows, cols, n, add)
+			for i := range rows {
+				for j := range cols + 3 {
+					got, want, size := c[i*(cols+3)+j], 0.0, 0.0
+					if j >= cols || add {
+						want = float64(before[i*(cols+3)+j])
+						size = math.Abs(want)
+					}
+					for k := 0; k < n && j < cols; k++ {
+						p := float64(a[i*n+k]) * float64(b[k*cols+j])
+						want, size = want+p, size+math.Abs(p)
+					}
+					near(t, fmt.Sprintf("n %d, %d by %d, element %d %d", n, rows, cols, i, j), got, want, size)
+				}
+			}
+		}
+	})
+}
+
+// TestPanelsPack compares the two ways to the same panel.
+func TestPanelsPack(t *testing.T) {
+	eachSet(t, func(t *testing.T, set *Set) {
+		r, lanes := rand.New(rand.NewPCG(1, 1)), set.PanelLanes()
+		for n := 1; n < 40; n++ {
+			for width := 1; width <= lanes; width++ {
+				x := random(r, n*width)
+				turned := make([]float32, n*width)
+				for k := range n {
+					for i := range width {
+						turned[i*n+k] = x[k*width+i]
+					}
+				}
+				lines, columns := random(r, n*lanes), random(r, n*lanes)
+				set.PackLines(lines, Floats{x, width}, width, n)
+				set.PackColumns(columns, Floats{turned, n}, width, n)
+				for k := range n {
+					for i := range lanes {
+						want := float32(0)
+						if i < width {
+							want = x[k*width+i]
+						}
+						if lines[k*lanes+i] != want || columns[k*lanes+i] != want {
+							t.Fatalf("n %d, width %d: element %d %d is %g and %g, want %g", n, width, k, i, lines[k*lanes+i], columns[k*lanes+i], want)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestMulPanelsKeepsNaN: a NaN spoils its row and column, nothing else.
+func TestMulPanelsKeepsNaN(t *testing.T) {
+	eachSet(t, func(t *testing.T, set *Set) {
+		const rows, cols, n = 9, 11, 5
+		a, b, c := make([]float32, rows*n), make([]float32, n*cols), make([]float32, rows*cols)
+		a[3*n+2], b[4*cols+7] = float32(math.NaN()), float32(math.NaN())
+		set.MulPanels(Floats{c, cols}, pack(set, Floats{a, n}, true, set.PanelRows(), rows, n), pack(set, Floats{b, cols}, false, set.PanelLanes(), cols, n), rows, cols, n, false)
+		for i, v := range c {
+			if is, want := v != v, i/cols == 3 || i%cols == 7; is != want {
+				t.Errorf("element %d %d is %g", i/cols, i%cols, v)
+			}
+		}
+	})
+}
+
+// BenchmarkMulPanels is one thread's rate with operands that its caches hold.
+func BenchmarkMulPanels(b *testing.B) {
+	for _, set := range available() {
+		if set.Name == "amx" || set.Name == "avx512bf16" {
+			continue // avx512
+		}
+		const rows, n = 168, 256
+		cols := 2 * set.PanelLanes()
+		left, right := make([]float32, ceil(rows, set.PanelRows())*n*set.PanelLanes()), make([]float32, n*cols)
+		c := make([]float32, rows*cols)
+		b.Run(set.Name, func(b *testing.B) {
+			for b.Loop() {
+				set.MulPanels(Floats{c, cols}, left, right, rows, cols, n, true)
+			}
+			b.ReportMetric(2*float64(rows*cols*n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOPS")
+		})
+	}
+}
