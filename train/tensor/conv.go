@@ -6,6 +6,10 @@ import "github.com/heftai/heft/internal/kernels"
 // no padding, dilation 1 and one group.
 type ConvOptions struct {
 	Stride, Padding, Dilation, Groups int
+	// Double sums in float64, forward, which takes several times as long. What decides
+	// between neighbours in a pool, or on which side of a ReLU an element lies, is then as
+	// right as float32 can hold it: training follows a reference for longer.
+	Double bool
 }
 
 func (o ConvOptions) defaults() ConvOptions {
@@ -79,9 +83,61 @@ func (c *convolution) forward() *Tensor {
 				fill(y[i*c.places:(i+1)*c.places], c.bias.data[first+i])
 			}
 		}
+		if c.o.Double {
+			c.double(y, c.w.data[first*c.taps:], image)
+			return
+		}
 		c.tp.mixUnits(dense(y, c.places), dense(c.w.data[first*c.taps:], c.taps), 1, stored(image, c.places), c.taps, c.out, c.places)
 	})
 	return c.tp.record(out, c.backward)
+}
+
+// double is y[o][i] += Σ_t w[o][t]·image[t][i], the sum in float64 and in ascending order,
+// two rows of y and two taps at a time.
+func (c *convolution) double(y, w, image []float32) {
+	n := c.places
+	wide := make([]float64, (c.taps+c.taps&1)*n) // a last tap of zeros makes the number even
+	for i, v := range image {
+		wide[i] = float64(v)
+	}
+	weight := func(o, t int) float64 {
+		if o >= c.out || t >= c.taps {
+			return 0
+		}
+		return float64(w[o*c.taps+t])
+	}
+	sum0, sum1 := make([]float64, n), make([]float64, n)
+	for o := 0; o < c.out; o += 2 {
+		row0, row1 := y[o*n:(o+1)*n], []float32(nil)
+		clear(sum1)
+		if o+1 < c.out {
+			row1 = y[(o+1)*n : (o+2)*n]
+		}
+		for i, v := range row0 {
+			sum0[i] = float64(v)
+		}
+		for i, v := range row1 {
+			sum1[i] = float64(v)
+		}
+		for t := 0; t < c.taps; t += 2 {
+			a, b := weight(o, t), weight(o, t+1)
+			d, e := weight(o+1, t), weight(o+1, t+1)
+			p, q := wide[t*n:(t+1)*n], wide[(t+1)*n:(t+2)*n]
+			s0, s1 := sum0[:len(p)], sum1[:len(p)]
+			q = q[:len(p)]
+			for i, u := range p {
+				v := q[i]
+				s0[i] = s0[i] + a*u + b*v
+				s1[i] = s1[i] + d*u + e*v
+			}
+		}
+		for i := range row0 {
+			row0[i] = float32(sum0[i])
+		}
+		for i := range row1 {
+			row1[i] = float32(sum1[i])
+		}
+	}
 }
 
 func fill(row []float32, v float32) {

@@ -211,7 +211,7 @@ func (g *goldenRun) runSmall() *Tensor {
 	case "mul":
 		return tp.Mul(x, g.in("y"))
 	case "conv2d":
-		return tp.Conv2D(x, g.in("weight"), g.in("bias"), ConvOptions{size("stride"), size("padding"), size("dilation"), size("groups")})
+		return tp.Conv2D(x, g.in("weight"), g.in("bias"), ConvOptions{Stride: size("stride"), Padding: size("padding"), Dilation: size("dilation"), Groups: size("groups")})
 	case "batchnorm2d":
 		s := &BatchNorm{Mean: slices.Clone(g.params["running_mean"].Data), Var: slices.Clone(g.params["running_var"].Data),
 			Momentum: g.num("momentum", 0.1), Eps: g.num("eps", 1e-5), Training: g.flag("training")}
@@ -300,6 +300,8 @@ func goldenArrays(t testing.TB, file []byte) map[string]goldenArray {
 				a.v = append(a.v, float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))))
 			case "F64":
 				a.v = append(a.v, math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:])))
+			case "U8":
+				a.v = append(a.v, float64(b[i]))
 			case "I64":
 				a.v = append(a.v, float64(int64(binary.LittleEndian.Uint64(b[8*i:]))))
 			default:
