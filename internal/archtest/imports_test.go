@@ -30,6 +30,7 @@ var allowed = map[string][]string{
 	"internal/backend/cpu":         {"meta", "devicemap", "internal/backend", "internal/tensor", "internal/kernels", "internal/hostmem", "internal/topology"}, // topology: threads keep to their processors
 	"internal/backend/backendtest": {"meta", "devicemap", "internal/backend", "internal/tensor", "internal/kernels"},
 	"internal/kvcache":             {"meta", "internal/backend", "internal/tensor"},
+	"internal/lora":                {"meta", "loader", "internal/tensor", "internal/kernels"}, // kernels: merging rounds to the dtype of the weights
 	"internal/nn":                  {"meta", "internal/backend", "internal/tensor", "internal/kvcache"},
 	"internal/residency":           {"meta", "devicemap", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/kernels"}, // kernels: weights are converted when they are loaded
 	"dispatch": {"meta", "devicemap", "loader", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/tensor",
@@ -42,7 +43,7 @@ var allowed = map[string][]string{
 	"api":                        {"api/generate", "api/openai", "devicemap", "dispatch", "internal/engine"},
 	"cmd/serve":                  {"*"},
 	"internal/demo":              {}, // the embedded demo model's bytes
-	"internal/demo/generate":     {"meta", "loader"},
+	"internal/demo/generate":     {"meta", "loader", "internal/tokenizer", "train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor"}, // its trainer
 	"internal/hub":               {},
 	"internal/collective":        {},
 	"train/rng":                  {}, // apart from data: tensors start their weights and drop by it too

@@ -1,0 +1,201 @@
+package lora
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// The files of an adapter's folder.
+const (
+	ConfigFile  = "adapter_config.json"
+	stem        = "adapter_model"
+	weightsFile = stem + ".safetensors"
+)
+
+// maxConfig bounds the size of a config.
+const maxConfig = 1 << 24
+
+// An Adapter is the matrices of all targets of a config, in the order of the tree.
+type Adapter struct {
+	Config *Config
+	Pairs  []Pair
+
+	file *loader.Checkpoint // that Pairs lie in; nil: memory of their own
+}
+
+// A Pair is what an adapter adds to one linear map. A is [Rank, In] and B is [Out, Rank], of
+// float32, bfloat16 or float16, in host memory.
+type Pair struct {
+	Target
+	A, B tensor.Tensor
+}
+
+// Open reads the folder of an adapter for the model whose tree root is. The matrices are the
+// mapped file's until [Adapter.Close]. Errors name the file and the field or tensor.
+func Open(dir string, root *meta.Module) (*Adapter, error) {
+	config, err := readConfigFile(filepath.Join(dir, ConfigFile))
+	if err != nil {
+		return nil, fmt.Errorf("%w (in %s)", err, dir)
+	}
+	targets, err := config.Match(root)
+	if err != nil {
+		return nil, fmt.Errorf("%w (in %s)", err, dir)
+	}
+	path := filepath.Join(dir, weightsFile)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(filepath.Join(dir, stem+".bin")); err == nil {
+			return nil, fmt.Errorf("lora: %s: %s.bin is a pickle, which is not read; save the adapter as safetensors", dir, stem)
+		}
+	}
+	file, err := loader.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("lora: %w", err)
+	}
+	a := &Adapter{Config: config, file: file}
+	if a.Pairs, err = pairs(file, targets); err != nil {
+		_ = file.Close() // the error tells more
+		return nil, fmt.Errorf("lora: %s: %w", path, err)
+	}
+	return a, nil
+}
+
+func readConfigFile(path string) (*Config, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("lora: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	if err != nil {
+		return nil, fmt.Errorf("lora: %w", err)
+	}
+	if len(data) > maxConfig {
+		return nil, fmt.Errorf("lora: %s: larger than %d bytes", path, maxConfig)
+	}
+	return ReadConfig(data)
+}
+
+// Close lets go of the file. Adapters that were not read from one need no Close.
+func (a *Adapter) Close() error {
+	if a.file == nil {
+		return nil
+	}
+	err := a.file.Close()
+	a.file, a.Pairs = nil, nil
+	return err
+}
+
+// Rank is the largest rank of the pairs.
+func (a *Adapter) Rank() int {
+	most := 0
+	for i := range a.Pairs {
+		most = max(most, a.Pairs[i].Rank)
+	}
+	return most
+}
+
+// NumParameters is the number of elements of all matrices.
+func (a *Adapter) NumParameters() int64 {
+	var n int64
+	for i := range a.Pairs {
+		p := &a.Pairs[i]
+		n += int64(p.Rank) * int64(p.In+p.Out)
+	}
+	return n
+}
+
+// prefix stands before a module's path in the names of tensors.
+const prefix = "base_model.model."
+
+// Name is the tensor of matrix "A" or "B" of a module, as PEFT calls it.
+func Name(path, matrix string) string { return prefix + path + ".lora_" + matrix + ".weight" }
+
+// pairs finds the two matrices of every target. What the file has beyond them is an error:
+// to leave it out would be another adapter.
+func pairs(file *loader.Checkpoint, targets []Target) ([]Pair, error) {
+	used := 0
+	list := make([]Pair, len(targets))
+	for i, t := range targets {
+		list[i].Target = t
+		var err error
+		if list[i].A, err = matrix(file, t.Path, "A", t.Rank, t.In); err != nil {
+			return nil, err
+		}
+		if list[i].B, err = matrix(file, t.Path, "B", t.Out, t.Rank); err != nil {
+			return nil, err
+		}
+		used += 2
+	}
+	if used == file.Len() {
+		return list, nil
+	}
+	known := make(map[string]bool, used)
+	for _, t := range targets {
+		for _, m := range []string{"A", "B"} {
+			known[Name(t.Path, m)] = true
+		}
+	}
+	for name := range file.Names() {
+		if !known[name] {
+			return nil, fmt.Errorf("tensor %.200q belongs to no module that target_modules names", name)
+		}
+	}
+	return list, nil
+}
+
+func matrix(file *loader.Checkpoint, path, which string, rows, cols int) (tensor.Tensor, error) {
+	name := Name(path, which)
+	t, ok := file.Lookup(name)
+	if !ok {
+		return tensor.Tensor{}, fmt.Errorf("tensor %s is missing", name)
+	}
+	if len(t.Shape) != 2 || t.Shape[0] != rows || t.Shape[1] != cols {
+		return tensor.Tensor{}, fmt.Errorf("tensor %s has shape %v, wanted [%d %d]", name, t.Shape, rows, cols)
+	}
+	switch t.DType {
+	case meta.Float32, meta.BFloat16, meta.Float16:
+	default:
+		return tensor.Tensor{}, fmt.Errorf("tensor %s is %v; float32, bfloat16 and float16 are run", name, t.DType)
+	}
+	data, err := t.Bytes()
+	if err != nil {
+		return tensor.Tensor{}, err
+	}
+	return tensor.Of(data, t.DType, rows, cols)
+}
+
+// New starts an adapter of float32 matrices in memory of its own: A uniform within ±1/√In as
+// torch starts a linear map, B zero. uniform fills x with numbers from lo to hi; it is called
+// as PEFT draws, so that torch's generator gives the same start.
+func (c *Config) New(root *meta.Module, uniform func(x []float32, lo, hi float32)) (*Adapter, error) {
+	targets, err := c.Match(root)
+	if err != nil {
+		return nil, err
+	}
+	a := &Adapter{Config: c, Pairs: make([]Pair, len(targets))}
+	for i, t := range targets {
+		down, up := make([]float32, t.Rank*t.In), make([]float32, t.Out*t.Rank)
+		in, rank := kaiming(t.In), kaiming(t.Rank)
+		uniform(down, -in, in) // the two maps start as any linear map does
+		uniform(up, -rank, rank)
+		uniform(down, -in, in) // and then A once more, while B becomes zero
+		clear(up)
+		a.Pairs[i] = Pair{Target: t, A: tensor.Floats(down, t.Rank, t.In), B: tensor.Floats(up, t.Out, t.Rank)}
+	}
+	return a, nil
+}
+
+// kaiming is the bound of torch's kaiming_uniform_ with a = √5, in its steps.
+func kaiming(fanIn int) float32 {
+	gain := math.Sqrt(2.0 / (1 + 5))
+	return float32(math.Sqrt(3) * (gain / math.Sqrt(float64(fanIn))))
+}

@@ -1,0 +1,134 @@
+package lora
+
+import (
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// Merge yields the tensors of a checkpoint whose weights have the adapter in them, to be
+// saved: W + Scale·B·A, computed in float32 and rounded to W's dtype. One weight is in memory
+// at a time. base is the binding of model's checkpoint. A quantised or tied weight that the
+// adapter adds to is an error.
+func (a *Adapter) Merge(model *meta.Model, base *loader.Binding) (iter.Seq[loader.NamedTensor], error) {
+	return a.merged(model, base, 1)
+}
+
+// Unmerge is the inverse of Merge, up to the rounding of both.
+func (a *Adapter) Unmerge(model *meta.Model, base *loader.Binding) (iter.Seq[loader.NamedTensor], error) {
+	return a.merged(model, base, -1)
+}
+
+func (a *Adapter) merged(model *meta.Model, base *loader.Binding, sign float32) (iter.Seq[loader.NamedTensor], error) {
+	weights := map[string]*Pair{}
+	for i := range a.Pairs {
+		p := &a.Pairs[i]
+		if p.param.SameAs != nil {
+			return nil, fmt.Errorf("lora: %s.weight is tied to another weight: it cannot be merged", p.Path)
+		}
+		weights[meta.Join(p.Path, "weight")] = p
+	}
+	params, buffers := map[string]*meta.Param{}, map[string]*meta.Buffer{}
+	for path, m := range model.Root.Walk() {
+		for _, p := range m.Params {
+			params[meta.Join(path, p.Name)] = p
+		}
+		for _, b := range m.Buffers {
+			buffers[meta.Join(path, b.Name)] = b
+		}
+	}
+	value := func(path string) (meta.DType, func() ([]byte, error)) {
+		if b := buffers[path]; b != nil {
+			return first(base.BufferParts(b)), func() ([]byte, error) { _, data, err := base.BufferValues(b); return data, err }
+		}
+		return first(base.Parts(params[path])), func() ([]byte, error) {
+			dtype, data, err := base.Values(params[path])
+			if p := weights[path]; p != nil && err == nil {
+				data = slices.Clone(data)
+				err = p.Add(data, dtype, sign)
+			}
+			return data, err
+		}
+	}
+	tensors, err := loader.Unbind(model, value)
+	if err != nil {
+		return nil, fmt.Errorf("lora: %w", err)
+	}
+	return tensors, nil
+}
+
+// first is the dtype of what fills a parameter.
+func first(parts []loader.Part) meta.DType {
+	if len(parts) == 0 {
+		return meta.NoDType
+	}
+	return parts[0].Tensor.DType
+}
+
+// Add adds sign·Scale·B·A to the elements of a weight, dense and in its own layout.
+func (p *Pair) Add(weight []byte, dtype meta.DType, sign float32) error {
+	if want := dtype.Bytes(int64(p.Out) * int64(p.In)); int64(len(weight)) != want {
+		return fmt.Errorf("lora: %s.weight: %d bytes of %v, wanted %d", p.Path, len(weight), dtype, want)
+	}
+	switch dtype {
+	case meta.Float32, meta.BFloat16, meta.Float16:
+	default:
+		return fmt.Errorf("lora: %s.weight is %v: it cannot be added to", p.Path, dtype)
+	}
+	a, b := floats(p.A), floats(p.B)
+	row := make([]float32, p.In)
+	for o := range p.Out {
+		clear(row)
+		for r, w := range b[o*p.Rank : (o+1)*p.Rank] {
+			for i, v := range a[r*p.In : (r+1)*p.In] {
+				row[i] += w * v
+			}
+		}
+		first, step := o*p.In, 1
+		if p.Transposed {
+			first, step = o, p.Out
+		}
+		for i, v := range row {
+			addTo(weight, dtype, first+i*step, sign*p.Scale*v)
+		}
+	}
+	return nil
+}
+
+// addTo adds v to element i.
+func addTo(data []byte, dtype meta.DType, i int, v float32) {
+	switch dtype {
+	case meta.Float32:
+		e := data[4*i : 4*i+4]
+		binary.LittleEndian.PutUint32(e, math.Float32bits(math.Float32frombits(binary.LittleEndian.Uint32(e))+v))
+	case meta.BFloat16:
+		e := data[2*i : 2*i+2]
+		binary.LittleEndian.PutUint16(e, kernels.ToBFloat16(kernels.FromBFloat16(binary.LittleEndian.Uint16(e))+v))
+	case meta.Float16:
+		e := data[2*i : 2*i+2]
+		binary.LittleEndian.PutUint16(e, kernels.ToFloat16(kernels.FromFloat16(binary.LittleEndian.Uint16(e))+v))
+	}
+}
+
+// floats is the elements of a dense matrix as float32, in memory of their own.
+func floats(t tensor.Tensor) []float32 {
+	out := make([]float32, t.Elements())
+	for i := range out {
+		switch t.DType {
+		case meta.Float32:
+			out[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
+		case meta.BFloat16:
+			out[i] = kernels.FromBFloat16(binary.LittleEndian.Uint16(t.Data[2*i:]))
+		case meta.Float16:
+			out[i] = kernels.FromFloat16(binary.LittleEndian.Uint16(t.Data[2*i:]))
+		}
+	}
+	return out
+}

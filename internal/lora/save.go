@@ -1,0 +1,127 @@
+package lora
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/loader"
+)
+
+// Save writes the folder that PEFT loads: adapter_config.json and
+// adapter_model.safetensors. The tensors take their place first, so that a folder with a
+// config is complete.
+func (a *Adapter) Save(dir string) error {
+	var tensors []loader.NamedTensor
+	for i := range a.Pairs {
+		p := &a.Pairs[i]
+		tensors = append(tensors, named(Name(p.Path, "A"), p.A), named(Name(p.Path, "B"), p.B))
+	}
+	if err := loader.Save(dir, slices.Values(tensors), loader.SaveOptions{Stem: stem}); err != nil {
+		return fmt.Errorf("lora: %w", err)
+	}
+	text, err := a.json()
+	if err == nil {
+		err = replace(filepath.Join(dir, ConfigFile), text)
+	}
+	if err != nil {
+		return fmt.Errorf("lora: %w", err)
+	}
+	return nil
+}
+
+func named(name string, t tensor.Tensor) loader.NamedTensor {
+	return loader.NamedTensor{Name: name, DType: t.DType, Shape: t.Shape(),
+		Bytes: func() ([]byte, error) { return t.Data[:t.Bytes()], nil }}
+}
+
+// replace writes a file under a temporary name and renames it when it is on disk.
+func replace(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // nothing is there after the rename
+	if _, err = f.Write(data); err == nil {
+		err = f.Chmod(0o666 &^ umask)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	return err
+}
+
+// umask is taken off the mode of a file that replaces another: others may read it.
+const umask = 0o022
+
+// json is the config as PEFT writes it: all of its fields, sorted. All linear maps are
+// written as the list that they stand for.
+func (a *Adapter) json() ([]byte, error) {
+	c := a.Config
+	targets := c.Targets
+	if targets.AllLinear {
+		targets = Names{}
+		for i := range a.Pairs {
+			targets.List = append(targets.List, a.Pairs[i].Path)
+		}
+	}
+	fields := map[string]any{
+		"peft_type": "LORA", "task_type": orNull(c.TaskType), "base_model_name_or_path": orNull(c.BaseModel), "revision": orNull(c.Revision),
+		"r": c.R, "lora_alpha": c.Alpha, "lora_dropout": c.Dropout, "use_rslora": c.RSLoRA, "fan_in_fan_out": c.FanInFanOut,
+		"target_modules": targets.value(), "exclude_modules": c.Exclude.value(),
+		"rank_pattern": object(c.Ranks), "alpha_pattern": object(c.Alphas),
+		"layers_to_transform": orNone(c.Layers), "layers_pattern": orNone(c.LayersPattern),
+		"bias": "none", "inference_mode": true, "init_lora_weights": true, "lora_bias": false, "use_dora": false,
+		"modules_to_save": nil, "auto_mapping": nil, "layer_replication": nil, "loftq_config": struct{}{},
+		"megatron_config": nil, "megatron_core": "megatron.core", "target_parameters": nil, "trainable_token_indices": nil,
+	}
+	text, err := json.MarshalIndent(fields, "", "  ")
+	return append(text, '\n'), err
+}
+
+func (n Names) value() any {
+	switch {
+	case n.AllLinear:
+		return allLinear
+	case n.Pattern != "":
+		return n.Pattern
+	}
+	return orNone(n.List)
+}
+
+func orNull(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
+}
+
+func orNone[T any](list []T) any {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+// object is overrides as JSON, in their order.
+func object(list []Override) json.RawMessage {
+	out := []byte{'{'}
+	for i, o := range list {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		key, _ := json.Marshal(o.Pattern) // texts and numbers always have a form
+		value, _ := json.Marshal(o.Value)
+		out = append(append(append(out, key...), ':'), value...)
+	}
+	return append(out, '}')
+}
