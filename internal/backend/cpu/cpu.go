@@ -13,6 +13,7 @@ import (
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/internal/topology"
 	"github.com/heftai/heft/meta"
 )
 
@@ -23,6 +24,9 @@ type Options struct {
 	Threads int             // 0 means 1
 	Variant string          // of the kernels; "" is the best one this processor has
 	Ledger  *hostmem.Ledger // counts the memory; nil counts nothing
+	// Places are the threads' processors: each thread keeps to those of its place's memory
+	// node. nil leaves the threads to the system.
+	Places []topology.CPU
 }
 
 // Backend computes on the host. See the package comment.
@@ -63,7 +67,7 @@ func New(o Options) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{set: set, ledger: o.Ledger, blocks: map[*byte]*hostmem.Block{}}
-	b.pool = newPool(o.Threads, b.recovered)
+	b.pool = newPool(o.Threads, o.Places, b.recovered)
 	return b, nil
 }
 

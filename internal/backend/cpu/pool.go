@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+
+	"github.com/heftai/heft/internal/topology"
 )
 
 // task is one operation in units that may run in any order, on any worker.
@@ -12,11 +14,19 @@ type task interface {
 	run(w *worker, unit int)
 }
 
-// A worker has the scratch memory of one thread.
+// A worker has the scratch memory of one thread. What others look at stands on cache lines
+// of its own.
 type worker struct {
 	scratch scratch
-	parked  atomic.Bool
+	index   int
 	wake    chan struct{}
+
+	_      [128]byte
+	inside atomic.Uint64 // 2 × the generation that it is in or was in last, + 1 while it is in
+	parked atomic.Bool
+	_      [128]byte
+	share  atomic.Uint64 // what is left of its units; see share.go
+	_      [128]byte
 }
 
 // spins is how often a waiting thread looks before it yields, and yields how often it
@@ -26,117 +36,98 @@ const (
 	yields = 20
 )
 
-// The state of a pool is generation<<32 | open | number of workers inside. A worker
-// joins while the generation is open; one that comes late finds it closed and is not
-// waited for.
-const (
-	open       = 1 << 31
-	insideMask = open - 1
-	generation = 1 << 32
-)
-
 // pool runs tasks on the caller and a fixed number of workers. One goroutine calls run
 // at a time.
+//
+// Each run that is shared is a generation, which is open while its caller works. A worker
+// joins by noting the generation and then looking whether it is still open; the caller
+// closes it and then looks who has joined. So one that comes late is not waited for, and
+// nobody writes what all read.
 type pool struct {
 	workers []*worker // the first is the caller's
-	state   atomic.Uint64
-	next    atomic.Int64 // the next unit
-	units   int64
 	task    task
+	units   units
+
+	_       [128]byte
+	open    atomic.Uint64 // the generation that may be joined, 0 for none
 	stop    atomic.Bool
+	_       [128]byte
 	waiting atomic.Bool // the caller is parked
+	last    uint64      // generation so far; the caller's
+	failed  atomic.Bool // a unit of the task at hand has panicked
 	done    chan struct{}
 	ended   sync.WaitGroup
 	fail    func(recovered any)
 }
 
-func newPool(threads int, fail func(any)) *pool {
+// newPool starts the workers of a pool of so many threads. Where places are given, each
+// worker keeps to the processors of its place's memory node. fail is told of panics.
+func newPool(threads int, places []topology.CPU, fail func(any)) *pool {
 	p := &pool{done: make(chan struct{}, 1), fail: fail}
-	for range max(threads, 1) {
-		p.workers = append(p.workers, &worker{wake: make(chan struct{}, 1)})
+	for i := range max(threads, 1) {
+		p.workers = append(p.workers, &worker{index: i, wake: make(chan struct{}, 1)})
 	}
-	for _, w := range p.workers[1:] {
-		p.ended.Go(func() { p.loop(w) })
+	for i, w := range p.workers[1:] {
+		var keep []int
+		if len(places) > i+1 {
+			keep = onNode(places, places[i+1].Node)
+		}
+		p.ended.Go(func() { p.loop(w, keep) })
 	}
 	return p
 }
 
+// onNode are the processors of a node.
+func onNode(places []topology.CPU, node int) []int {
+	var ids []int
+	for _, c := range places {
+		if c.Node == node {
+			ids = append(ids, c.ID)
+		}
+	}
+	return ids
+}
+
 // run calls t.run for each unit and returns when all are done. With share false the
 // caller does them alone, which is quicker for little work.
-func (p *pool) run(t task, units int, share bool) {
-	share = share && units > 1 && len(p.workers) > 1
-	p.task, p.units = t, int64(units)
-	p.next.Store(0)
-	if share {
-		p.state.Store(p.state.Load()&^insideMask + generation | open)
-		for _, w := range p.workers[1:min(len(p.workers), units)] {
-			if w.parked.CompareAndSwap(true, false) {
-				w.wake <- struct{}{}
-			}
+func (p *pool) run(t task, count int, share bool) {
+	if !share || count < 2 || len(p.workers) == 1 {
+		p.alone(t, count)
+		p.reset()
+		return
+	}
+	if p.last++; p.last > lastGeneration {
+		p.last = 1
+		for _, w := range p.workers {
+			w.share.Store(0)
 		}
 	}
+	p.task, p.units = t, newUnits(p.last, count, len(p.workers))
+	p.open.Store(p.last)
+	p.wakeAfter(p.workers[0])
 	p.callerUnits()
-	if share {
-		p.await()
-	}
+	p.await()
 	p.task = nil
+	p.reset()
 }
 
-// await closes the generation and waits for the workers that are inside.
-func (p *pool) await() {
-	p.state.And(^uint64(open))
-	for i := 0; p.state.Load()&insideMask != 0; i++ {
-		switch {
-		case i < spins:
-		case i < spins+yields:
-			runtime.Gosched()
-		default:
-			// A worker of an earlier task may be the one that signals, so look again.
-			p.waiting.Store(true)
-			if p.state.Load()&insideMask != 0 || !p.waiting.CompareAndSwap(true, false) {
-				<-p.done
-			}
+// reset forgets what a failed task has left undone.
+func (p *pool) reset() {
+	if p.failed.Load() {
+		for _, w := range p.workers {
+			w.share.Store(0)
 		}
+		p.failed.Store(false)
 	}
 }
 
-func (p *pool) loop(w *worker) {
-	debug.SetPanicOnFault(true)
-	seen := uint64(0)
-	for p.waitFor(w, &seen) {
-		p.work(w)
-		if p.state.Add(^uint64(0))&(open|insideMask) == 0 && p.waiting.CompareAndSwap(true, false) {
-			p.done <- struct{}{}
-		}
+// alone runs all units on the caller.
+func (p *pool) alone(t task, count int) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer p.recovered()
+	for unit := range count {
+		t.run(p.workers[0], unit)
 	}
-}
-
-// waitFor joins the next generation after seen. It returns false when the pool stops.
-func (p *pool) waitFor(w *worker, seen *uint64) bool {
-	for i := 0; !p.stop.Load(); i++ {
-		s := p.state.Load()
-		if s&open != 0 && s/generation != *seen {
-			if p.state.CompareAndSwap(s, s+1) {
-				*seen = s / generation
-				return true
-			}
-			continue
-		}
-		switch {
-		case i < spins:
-		case i < spins+yields:
-			runtime.Gosched()
-		default:
-			w.parked.Store(true)
-			s = p.state.Load()
-			news := s&open != 0 && s/generation != *seen || p.stop.Load()
-			if !news || !w.parked.CompareAndSwap(true, false) {
-				<-w.wake
-			}
-			i = 0
-		}
-	}
-	return false
 }
 
 // callerUnits is work on the calling goroutine, whose way to treat faults is restored.
@@ -145,20 +136,119 @@ func (p *pool) callerUnits() {
 	p.work(p.workers[0])
 }
 
-// work takes units until none is left. A panic ends the task for all.
-func (p *pool) work(w *worker) {
-	defer func() {
-		if r := recover(); r != nil {
-			p.next.Store(p.units)
-			p.fail(r)
+// recovered ends the task for all where a unit has panicked. It is deferred.
+func (p *pool) recovered() {
+	if r := recover(); r != nil {
+		p.failed.Store(true)
+		p.fail(r)
+	}
+}
+
+// wakeAfter wakes two parked workers after w, which do the same: many are awake soon.
+func (p *pool) wakeAfter(w *worker) {
+	for i := 2*w.index + 1; i <= 2*w.index+2 && i < len(p.workers); i++ {
+		p.unpark(p.workers[i])
+	}
+}
+
+func (p *pool) unpark(w *worker) {
+	if w.parked.Load() && w.parked.CompareAndSwap(true, false) {
+		w.wake <- struct{}{}
+	}
+}
+
+// await closes the generation and waits for the workers that have joined it.
+func (p *pool) await() {
+	p.open.Store(0)
+	for _, w := range p.workers[1:] {
+		for i := 0; w.isIn(p.last); i++ {
+			switch {
+			case i < spins:
+			case i < spins+yields:
+				runtime.Gosched()
+			default:
+				// Any worker that leaves may be the one that signals, so look again.
+				p.waiting.Store(true)
+				if w.isIn(p.last) || !p.waiting.CompareAndSwap(true, false) {
+					<-p.done
+				}
+			}
 		}
-	}()
+	}
+}
+
+func (w *worker) isIn(generation uint64) bool { return w.inside.Load() == 2*generation+1 }
+
+// join reports whether w has joined generation g, which is 0 where none is open.
+func (p *pool) join(w *worker, g uint64) bool {
+	if g == 0 || w.inside.Load() == 2*g {
+		return false
+	}
+	w.inside.Store(2*g + 1)
+	if p.open.Load() == g {
+		return true
+	}
+	p.leave(w, g) // it was closed meanwhile
+	return false
+}
+
+func (p *pool) leave(w *worker, g uint64) {
+	w.inside.Store(2 * g)
+	if p.waiting.Load() && p.waiting.CompareAndSwap(true, false) {
+		p.done <- struct{}{}
+	}
+}
+
+func (p *pool) loop(w *worker, keep []int) {
+	if len(keep) > 0 {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		_ = topology.Pin(keep) // without it work is as right, and farther from its memory
+	}
+	debug.SetPanicOnFault(true)
 	for {
-		unit := p.next.Add(1) - 1
-		if unit >= p.units {
+		g := p.waitFor(w)
+		if g == 0 {
 			return
 		}
-		p.task.run(w, int(unit))
+		p.wakeAfter(w)
+		p.work(w)
+		p.leave(w, g)
+	}
+}
+
+// waitFor joins the next generation. It returns 0 when the pool stops.
+func (p *pool) waitFor(w *worker) uint64 {
+	for i := 0; !p.stop.Load(); i++ {
+		if g := p.open.Load(); p.join(w, g) {
+			return g
+		}
+		switch {
+		case i < spins:
+		case i < spins+yields:
+			runtime.Gosched()
+		default:
+			w.parked.Store(true)
+			if g := p.open.Load(); p.stop.Load() || g != 0 && w.inside.Load() != 2*g {
+				if w.parked.CompareAndSwap(true, false) {
+					i = 0
+					continue
+				}
+			}
+			<-w.wake
+			i = 0
+		}
+	}
+	return 0
+}
+
+// work runs units until none is left to take. A panic ends the task for all.
+func (p *pool) work(w *worker) {
+	defer p.recovered()
+	t := p.task
+	for begin, end, ok := p.take(w); ok; begin, end, ok = p.take(w) {
+		for unit := begin; unit < end && !p.failed.Load(); unit++ {
+			t.run(w, unit)
+		}
 	}
 }
 
@@ -166,9 +256,7 @@ func (p *pool) work(w *worker) {
 func (p *pool) close() {
 	p.stop.Store(true)
 	for _, w := range p.workers[1:] {
-		if w.parked.CompareAndSwap(true, false) {
-			w.wake <- struct{}{}
-		}
+		p.unpark(w)
 	}
 	p.ended.Wait()
 }

@@ -1,0 +1,103 @@
+package cpu
+
+import "sync/atomic"
+
+// The units of a task are divided among the workers, each of which has a run of neighbours:
+// rows of a matrix that it has near, and that it reads on from where it stopped. One that
+// has done its own takes half of what another has left. Who computes a unit changes nothing
+// in what is computed.
+//
+// A worker's share is one word: generation<<32 | begin<<16 | end, in groups of units. One of
+// an earlier generation stands for the share that nobody has touched yet, so that starting
+// a task writes nothing to the workers' cache lines.
+
+const (
+	groupBits      = 16
+	mostGroups     = 1<<groupBits - 1
+	lastGeneration = 1<<32 - 1
+)
+
+// units are those of one task, in groups.
+type units struct {
+	generation uint64
+	count      int // of units
+	group      int // units of one
+	groups     int
+	workers    int
+}
+
+func newUnits(generation uint64, count, workers int) units {
+	group := (count + mostGroups - 1) / mostGroups
+	return units{generation: generation, count: count, group: group, groups: (count + group - 1) / group, workers: workers}
+}
+
+// own is the untouched share of worker i.
+func (u *units) own(i int) (begin, end int) {
+	return u.groups * i / u.workers, u.groups * (i + 1) / u.workers
+}
+
+// left is what word says that worker i has left.
+func (u *units) left(word uint64, i int) (begin, end int) {
+	if word>>(2*groupBits) != u.generation {
+		return u.own(i)
+	}
+	return int(word >> groupBits & mostGroups), int(word & mostGroups)
+}
+
+func (u *units) word(begin, end int) uint64 {
+	return u.generation<<(2*groupBits) | uint64(begin)<<groupBits | uint64(end)
+}
+
+// span is the units of groups [begin, end).
+func (u *units) span(begin, end int) (int, int) {
+	return begin * u.group, min(end*u.group, u.count)
+}
+
+// take is the next units for w: of its own share, or of another's, half of which becomes
+// its own. It is false where nobody has any left.
+func (p *pool) take(w *worker) (begin, end int, ok bool) {
+	u := &p.units
+	if g, ok := u.first(&w.share, w.index); ok {
+		begin, end = u.span(g, g+1)
+		return begin, end, true
+	}
+	n := len(p.workers)
+	for k := 1; k < n && !p.failed.Load(); k++ {
+		victim := p.workers[(w.index+k)%n]
+		if a, b, ok := u.half(&victim.share, victim.index); ok {
+			w.share.Store(u.word(a+1, b)) // empty so far, so that nobody else changes it
+			begin, end = u.span(a, a+1)
+			return begin, end, true
+		}
+	}
+	return 0, 0, false
+}
+
+// first takes the first group of a share.
+func (u *units) first(share *atomic.Uint64, i int) (group int, ok bool) {
+	for {
+		word := share.Load()
+		begin, end := u.left(word, i)
+		if begin >= end {
+			return 0, false
+		}
+		if share.CompareAndSwap(word, u.word(begin+1, end)) {
+			return begin, true
+		}
+	}
+}
+
+// half takes the second half of a share, the larger one.
+func (u *units) half(share *atomic.Uint64, i int) (begin, end int, ok bool) {
+	for {
+		word := share.Load()
+		begin, end = u.left(word, i)
+		if begin >= end {
+			return 0, 0, false
+		}
+		middle := begin + (end-begin)/2
+		if share.CompareAndSwap(word, u.word(begin, middle)) {
+			return middle, end, true
+		}
+	}
+}
