@@ -1,0 +1,162 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/tensor"
+)
+
+// attentionGrad is one reverse of Attention. A unit is all queries of a span that share a
+// key/value head, in order, since they add to the gradients of the same keys.
+type attentionGrad struct {
+	attention
+	dq, dy kernels.Floats
+	dk, dv pages
+	dsinks []float32 // of each span and head, or nil
+}
+
+// AttentionGrad computes the scores again, a tile of queries at a time.
+func (b *Backend) AttentionGrad(dq tensor.Tensor, dkv backend.KV, dsinks, dy, q tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs) {
+	if b.failed.Load() {
+		return
+	}
+	n := q.Rows()
+	op := &attentionGrad{attention: attention{set: b.set, spans: spans, a: a, group: a.Heads / a.KVHeads}}
+	const name = "attention gradient"
+	var ok [9]bool
+	op.q, ok[0] = b.floats(name, "query", q, n, a.Heads*a.Dim)
+	op.dy, ok[1] = b.floats(name, "result", dy, n, a.Heads*a.ValueDim)
+	op.dq, ok[2] = b.floats(name, "query's gradient", dq, n, a.Heads*a.Dim)
+	op.k, ok[3] = b.pages("keys", kv.K, kv.PageTokens, a.KVHeads, a.Dim)
+	op.v, ok[4] = b.pages("values", kv.V, kv.PageTokens, a.KVHeads, a.ValueDim)
+	op.dk, ok[5] = b.pages("gradients of keys", dkv.K, kv.PageTokens, a.KVHeads, a.Dim)
+	op.dv, ok[6] = b.pages("gradients of values", dkv.V, kv.PageTokens, a.KVHeads, a.ValueDim)
+	op.sinks, ok[7] = b.vector(name, "sinks", a.Sinks, slotSinks, a.Heads)
+	into, _, ok8 := b.gradient(name, "gradient of sinks", dsinks, a.Heads)
+	ok[8] = ok8
+	if ok != [9]bool{true, true, true, true, true, true, true, true, true} {
+		return
+	}
+	if op.dk.format != kernels.Float32 || op.dv.format != kernels.Float32 {
+		b.fail("attention gradient: gradients of keys and values that are not float32")
+		return
+	}
+	longest, rows, good := b.checkSpans(spans, n, min(op.k.count, op.v.count, op.dk.count, op.dv.count), kv.PageTokens)
+	if !good {
+		return
+	}
+	op.heads = min(op.group, tileRows)
+	op.tokens, op.pitch = max(1, tileRows/op.heads), longest
+	if into != nil {
+		op.dsinks = make([]float32, len(spans)*a.Heads)
+	}
+	if !b.reserve(op.tokens * op.heads * (2*longest + 2*a.Dim + a.ValueDim)) {
+		return
+	}
+	b.run(taskFunc(func(w *worker, unit int) { op.unit(w.scratch.v, unit/a.KVHeads, unit%a.KVHeads) }), len(spans)*a.KVHeads, rows*longest*a.Heads*8)
+	for i, v := range op.dsinks {
+		into[i%a.Heads] += v
+	}
+}
+
+// unit takes the queries of a span for one key/value head, tile by tile.
+func (op *attentionGrad) unit(scratch []float32, span, kvHead int) {
+	s := &op.spans[span]
+	for first := 0; first < s.Rows; first += op.tokens {
+		for part := 0; part < op.group; part += op.heads {
+			t := tileOf{span: s, kvHead: kvHead, first: first, tokens: min(op.tokens, s.Rows-first)}
+			t.head, t.heads = kvHead*op.group+part, min(op.heads, op.group-part)
+			op.tile(scratch, &t, span)
+		}
+	}
+}
+
+// tile adds the gradients of the queries of one tile. Row i of its matrices is a token and
+// a head, as in attention.
+func (op *attentionGrad) tile(scratch []float32, t *tileOf, span int) {
+	dim, width, m := op.a.Dim, op.a.ValueDim, t.tokens*t.heads
+	take := func(n int) []float32 {
+		v := scratch[:n]
+		scratch = scratch[n:]
+		return v
+	}
+	q, dq, dy := take(m*dim), take(m*dim), take(m*width)
+	scores := kernels.Floats{V: take(m * op.pitch), Stride: op.pitch}
+	grads := kernels.Floats{V: take(m * op.pitch), Stride: op.pitch}
+	for i := range t.tokens {
+		r := t.span.First + t.first + i
+		copy(q[i*t.heads*dim:][:t.heads*dim], op.q.V[r*op.q.Stride+t.head*dim:])
+		copy(dy[i*t.heads*width:][:t.heads*width], op.dy.V[r*op.dy.Stride+t.head*width:])
+	}
+	clear(dq)
+	lo, _ := op.visible(t.span, t.first)
+	_, hi := op.visible(t.span, t.first+t.tokens-1)
+	op.k.each(t.span.Pages, lo, hi, func(position, n int, k []byte) {
+		op.set.Mul(from(scores, 0, position-lo), op.k.headOf(k, t.kvHead), kernels.Floats{V: q, Stride: dim}, n, m, dim)
+	})
+	op.v.each(t.span.Pages, lo, hi, func(position, n int, v []byte) {
+		op.set.Mul(from(grads, 0, position-lo), op.v.headOf(v, t.kvHead), kernels.Floats{V: dy, Stride: width}, n, m, width)
+	})
+	for i := range m {
+		own, end := op.visible(t.span, t.first+i/t.heads)
+		op.query(row(scores, i, hi-lo), row(grads, i, hi-lo), own-lo, end-lo, t.head+i%t.heads, span)
+	}
+	op.k.each(t.span.Pages, lo, hi, func(position, n int, k []byte) {
+		op.set.Mix(kernels.Floats{V: dq, Stride: dim}, from(grads, 0, position-lo), 1, op.k.headOf(k, t.kvHead), n, m, dim)
+	})
+	op.intoPages(op.dk, t, lo, hi, grads, kernels.Floats{V: q, Stride: dim}, dim)
+	op.intoPages(op.dv, t, lo, hi, scores, kernels.Floats{V: dy, Stride: width}, width)
+	for i := range t.tokens {
+		axpy(op.dq.V[(t.span.First+t.first+i)*op.dq.Stride+t.head*dim:][:t.heads*dim], dq[i*t.heads*dim:], 1)
+	}
+}
+
+// query turns one query's scores into its weights, and the gradients of its weights into
+// those of the products of keys and query. It sees [lo, hi); the rest becomes 0.
+func (op *attentionGrad) query(scores, grads []float32, lo, hi, head, span int) {
+	for _, v := range [...][]float32{scores, grads} {
+		clear(v[:lo])
+		clear(v[hi:])
+	}
+	p, g := scores[lo:hi], grads[lo:hi]
+	var capped []float32
+	if softcap := op.a.Softcap; softcap > 0 { // its derivative, before the weights take its place
+		capped = make([]float32, len(p))
+		for i, v := range p {
+			u := math.Tanh(float64(v * op.a.Scale / softcap))
+			capped[i] = float32(1 - u*u)
+		}
+	}
+	op.softmax(p, head)
+	mean := dot(p, g)
+	if op.dsinks != nil {
+		rest := 1.0
+		for _, v := range p {
+			rest -= float64(v)
+		}
+		op.dsinks[span*op.a.Heads+head] -= float32(rest * mean)
+	}
+	for i, v := range p {
+		g[i] = v * (g[i] - float32(mean)) * op.a.Scale
+	}
+	for i, v := range capped {
+		g[i] *= v
+	}
+}
+
+// intoPages adds the products of weights and rows to the pages of positions [lo, hi).
+func (op *attentionGrad) intoPages(to pages, t *tileOf, lo, hi int, weights, rows kernels.Floats, cols int) {
+	to.each(t.span.Pages, lo, hi, func(position, n int, data []byte) {
+		w := to.headOf(data, t.kvHead)
+		y := tensor.Tensor{Data: w.Data}.F32()
+		op.set.Mix(kernels.Floats{V: y, Stride: w.Stride / 4}, kernels.Floats{V: weights.V[position-lo:], Stride: 1}, weights.Stride,
+			weightsOf(rows.V, rows.Stride), t.tokens*t.heads, n, cols)
+	})
+}
+
+// headOf is one head of the tokens from the first byte of data on.
+func (p *pages) headOf(data []byte, head int) kernels.Weights {
+	return kernels.Weights{Data: data[head*p.head:], Stride: p.row, Format: p.format}
+}

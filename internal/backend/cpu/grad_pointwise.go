@@ -1,0 +1,175 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// gateGrad is one reverse of Gate.
+type gateGrad struct {
+	set   *kernels.Set
+	act   meta.Activation
+	limit float32
+}
+
+// GateGrad computes the activation and its slope again.
+func (b *Backend) GateGrad(dgate, dup, dy, g, up tensor.Tensor, act meta.Activation, limit float32) {
+	if b.failed.Load() {
+		return
+	}
+	rows, cols := dy.Rows(), dy.Cols()
+	const name = "gate gradient"
+	grad, ok1 := b.floats(name, "result", dy, rows, cols)
+	in, ok2 := b.floats(name, "gate", g, rows, cols)
+	other, ok3 := b.optional(name, "up", up, rows, cols)
+	dg, ok4 := b.optional(name, "gate's gradient", dgate, rows, cols)
+	du, ok5 := b.optional(name, "up's gradient", dup, rows, cols)
+	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !b.reserve(3*cols) {
+		return
+	}
+	if limit <= 0 || act != meta.ActClampedSwiGLU {
+		limit = float32(math.Inf(1))
+	}
+	op := &gateGrad{set: b.set, act: act, limit: limit}
+	b.each(rows, 4*cols, func(w *worker, r int) {
+		value, slope, scratch := w.scratch.v[:cols], w.scratch.v[cols:2*cols], w.scratch.v[2*cols:3*cols]
+		op.activate(value, slope, scratch, row(in, r, cols))
+		dy := row(grad, r, cols)
+		var u []float32
+		if other.V != nil {
+			u = row(other, r, cols)
+		}
+		if dg.V != nil {
+			op.addGate(row(dg, r, cols), dy, slope, u)
+		}
+		if du.V != nil {
+			op.addUp(row(du, r, cols), dy, value, u)
+		}
+	})
+}
+
+func (op *gateGrad) addGate(dst, dy, slope, up []float32) {
+	slope, dy = slope[:len(dst)], dy[:len(dst)]
+	switch {
+	case up == nil:
+		for i, s := range slope {
+			dst[i] += dy[i] * s
+		}
+	case op.act == meta.ActClampedSwiGLU:
+		for i, s := range slope {
+			dst[i] += dy[i] * s * (max(min(up[i], op.limit), -op.limit) + 1)
+		}
+	default:
+		for i, s := range slope {
+			dst[i] += dy[i] * s * up[i]
+		}
+	}
+}
+
+func (op *gateGrad) addUp(dst, dy, value, up []float32) {
+	clamped := op.act == meta.ActClampedSwiGLU
+	for i, v := range value[:len(dst)] {
+		if !clamped || -op.limit <= up[i] && up[i] <= op.limit {
+			dst[i] += dy[i] * v
+		}
+	}
+}
+
+// activate sets value and slope to the activation of x and its derivative.
+func (op *gateGrad) activate(value, slope, scratch, x []float32) {
+	switch op.act {
+	case meta.ActSiLU:
+		op.sigmoid(value, slope, scratch, x, 1, 0)
+	case meta.ActGELUTanh:
+		op.sigmoid(value, slope, scratch, x, geluScale, geluScale*0.044715)
+	case meta.ActClampedSwiGLU:
+		copy(value, x)
+		for i, v := range value {
+			value[i] = min(v, op.limit)
+		}
+		op.sigmoid(value, slope, scratch, value, 1.702, 0)
+		for i, v := range x {
+			if v > op.limit {
+				slope[i] = 0
+			}
+		}
+	default:
+		for i, v := range x {
+			y, d := derivative(op.act, float64(v))
+			value[i], slope[i] = float32(y), float32(d)
+		}
+	}
+}
+
+// sigmoid is of x·σ(x·(c1 + c3·x²)); value may be x.
+func (op *gateGrad) sigmoid(value, slope, sigma, x []float32, c1, c3 float32) {
+	for i, v := range x {
+		sigma[i] = -v * (c1 + c3*v*v)
+	}
+	op.set.ExpSum(sigma, 0)
+	for i, e := range sigma {
+		s, v := 1/(1+e), x[i]
+		rest := 1 - s
+		if math.IsInf(float64(e), 1) {
+			s, rest = 0, 1
+		}
+		value[i] = v * s
+		slope[i] = s * (1 + v*rest*(c1+3*c3*v*v))
+	}
+}
+
+// derivative is an activation and its slope, which at a corner is that of the left.
+func derivative(act meta.Activation, x float64) (y, slope float64) {
+	switch act {
+	case meta.ActReLU:
+		if x <= 0 {
+			return 0, 0
+		}
+		return x, 1
+	case meta.ActSigmoid:
+		s := 1 / (1 + math.Exp(-x))
+		return s, s * (1 - s)
+	case meta.ActTanh:
+		t := math.Tanh(x)
+		return t, 1 - t*t
+	case meta.ActGELU:
+		phi := 0.5 * math.Erfc(-x/math.Sqrt2)
+		return x * phi, phi + x*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
+	}
+	return x, 1
+}
+
+// ScaleGrad needs y for the slope of the cap only.
+func (b *Backend) ScaleGrad(dx, y tensor.Tensor, by, softcap float32) {
+	if b.failed.Load() {
+		return
+	}
+	rows, cols := dx.Rows(), dx.Cols()
+	grad, ok1 := b.floats("scale gradient", "operand", dx, rows, cols)
+	if softcap <= 0 {
+		y = tensor.Tensor{}
+	}
+	result, ok2 := b.optional("scale gradient", "result", y, rows, cols)
+	if !ok1 || !ok2 {
+		return
+	}
+	if softcap > 0 && result.V == nil {
+		b.fail("scale gradient: no result for the slope of a cap")
+		return
+	}
+	b.each(rows, cols, func(_ *worker, r int) {
+		g := row(grad, r, cols)
+		if softcap > 0 {
+			for i, v := range row(result, r, cols) {
+				t := v / softcap
+				g[i] *= 1 - t*t
+			}
+		}
+		for i := range g {
+			g[i] *= by
+		}
+	})
+}
