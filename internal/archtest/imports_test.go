@@ -31,7 +31,7 @@ var allowed = map[string][]string{
 	"internal/backend/backendtest": {"meta", "devicemap", "internal/backend", "internal/tensor", "internal/kernels"},
 	"internal/kvcache":             {"meta", "internal/backend", "internal/tensor"},
 	"internal/lora":                {"meta", "loader", "internal/tensor", "internal/kernels"}, // kernels: merging rounds to the dtype of the weights
-	"internal/nn":                  {"meta", "internal/backend", "internal/tensor", "internal/kvcache"},
+	"internal/nn":                  {"meta", "internal/backend", "internal/tensor", "internal/kvcache", "internal/lora"},
 	"internal/residency":           {"meta", "devicemap", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/kernels"}, // kernels: weights are converted when they are loaded
 	"dispatch": {"meta", "devicemap", "loader", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/tensor",
 		"internal/kvcache", "internal/residency", "internal/hostmem", "internal/sample", "internal/probe", "internal/topology"}, // topology: how many threads, and whose memory weights are put in

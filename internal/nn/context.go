@@ -35,6 +35,10 @@ type Input struct {
 	// different orders. With nil nothing is rounded and there is one order.
 	Prompts []bool
 
+	// Adapters are what is added to the linear maps for each row, nil for none; nil for no
+	// row. The context must allow them.
+	Adapters []*Adapter
+
 	// Logits are the rows whose logits are wanted, Normed those whose hidden state
 	// after the final norm is. Sums are sums of such states.
 	Logits, Normed []int32
@@ -86,6 +90,7 @@ type Context struct {
 	nothing   []int32 // 0, 0, 0, …
 	ones      []float32
 	routing   routing
+	lowRank   lowRank
 }
 
 // NewContext takes memory for passes within limits from b. Close gives it back.
@@ -121,7 +126,10 @@ func (p *Program) NewContext(b backend.Backend, w Weights, l Limits) (*Context, 
 // Close frees the memory.
 func (c *Context) Close() {
 	c.backend.Free(c.arena.memory)
-	c.arena = arena{}
+	if !c.lowRank.arena.memory.IsZero() {
+		c.backend.Free(c.lowRank.arena.memory)
+	}
+	c.arena, c.lowRank = arena{}, lowRank{}
 }
 
 // Begin starts a pass. What is left of the one before is forgotten. An error says what
@@ -132,6 +140,9 @@ func (c *Context) Begin(in *Input) error {
 		return err
 	}
 	c.in, c.rows, c.err, c.subset = *in, rows, nil, nil
+	if err := c.beginAdapters(); err != nil {
+		return err
+	}
 	if len(in.Groups) > 0 {
 		for _, s := range in.Groups[0].Spans {
 			for i := range s.Rows {
@@ -175,6 +186,8 @@ func (c *Context) check(in *Input) (int, error) {
 		return 0, fmt.Errorf("nn: %d caches for %d layers", len(in.KV), len(p.layers))
 	case in.Prompts != nil && len(in.Prompts) != rows:
 		return 0, fmt.Errorf("nn: roles of %d rows for %d", len(in.Prompts), rows)
+	case in.Adapters != nil && len(in.Adapters) != rows:
+		return 0, fmt.Errorf("nn: adapters of %d rows for %d", len(in.Adapters), rows)
 	case in.Lengths != nil && len(in.Lengths) != rows:
 		return 0, fmt.Errorf("nn: %d rope lengths for %d rows", len(in.Lengths), rows)
 	}

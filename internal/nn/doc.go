@@ -13,6 +13,9 @@
 // order, so a prompt computed alone, in chunks or among others is the same bit by bit
 // as long as the backend keeps its promise of the same.
 //
+// Rows of a pass may each have an [Adapter], low-rank pairs that are added to the linear
+// maps. A row's result is the same whatever the adapters of the others are.
+//
 // After the first passes nothing is allocated on the Go heap.
 //
 // It knows neither files, devices, schedules nor text. A Program is immutable and may

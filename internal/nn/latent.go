@@ -51,6 +51,7 @@ func (c *compiler) latent(n Node, s *meta.AttentionSpec, in int) (*latent, error
 	if a.kvUp.bias != nil || a.kvUp.transposed {
 		return nil, at(a.kvUp.path, "an expansion of latent attention that has a bias or is transposed")
 	}
+	a.kvUp.absorbed = true
 	if a.out, err = c.linearNamed(n, "output", s.Out, s.Heads*s.ValueDim, 0); err != nil {
 		return nil, err
 	}

@@ -15,6 +15,8 @@ type linear struct {
 	transposed   bool // the parameter is [in, out]
 	in, out      int
 	exact        bool // its input is never rounded
+	number       int  // in Program.linears, from 1 on; 0: no adapter can be added to it
+	absorbed     bool // its weight is read by the rule itself
 }
 
 // linear compiles a Linear of inputs of width in.
@@ -26,7 +28,12 @@ func (c *compiler) linear(n Node, in int) (*linear, error) {
 	if s.In != in {
 		return nil, at(n.Path, "a linear map of %d columns on %d", s.In, in)
 	}
-	return c.affine(n, s.In, s.Out, s.Transposed)
+	r, err := c.affine(n, s.In, s.Out, s.Transposed)
+	if err == nil {
+		c.program.linears = append(c.program.linears, r)
+		r.number = len(c.program.linears)
+	}
+	return r, err
 }
 
 // affine compiles the weight and perhaps bias of a module of any kind.
@@ -67,6 +74,9 @@ func (r *linear) forward(c *Context, dst, x tensor.Tensor) {
 		w.bias = c.parts(r.path, "bias", r.bias, -1)
 	}
 	w.apply(c, dst, x)
+	if len(c.lowRank.groups) > 0 {
+		c.adapt(r.number, dst, x, 0, 1)
+	}
 }
 
 func (r *linear) scratch(int) int { return 0 }

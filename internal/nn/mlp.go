@@ -55,6 +55,7 @@ func (m *mlp) forward(c *Context, dst, x tensor.Tensor) {
 			w.bias = c.parts(w.path, "bias", m.fused.bias, -1)
 		}
 		gate, up = w.gates(c, x, m.interleaved)
+		m.adaptGates(c, gate, up, x)
 	case m.gate != nil:
 		gate, up = c.arena.take(rows, m.inner), c.arena.take(rows, m.inner)
 		m.gate.forward(c, gate, x)
@@ -84,6 +85,19 @@ func (a affine) gates(c *Context, x tensor.Tensor, interleaved bool) (gate, up t
 	a.first = 1
 	a.apply(c, up, x)
 	return gate, up
+}
+
+// adaptGates adds what adapters add to the halves of the fused map.
+func (m *mlp) adaptGates(c *Context, gate, up, x tensor.Tensor) {
+	if len(c.lowRank.groups) == 0 {
+		return
+	}
+	second, step := m.inner, 1
+	if m.interleaved {
+		second, step = 1, 2
+	}
+	c.adapt(m.fused.number, gate, x, 0, step)
+	c.adapt(m.fused.number, up, x, second, step)
 }
 
 func (m *mlp) scratch(rows int) int {

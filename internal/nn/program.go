@@ -10,6 +10,7 @@ type Program struct {
 	// Units run one after another.
 	Units []*Unit
 
+	linears   []*linear // that adapters can be added to
 	layers    []kvcache.LayerShape
 	ropes     []*meta.RopeSpec
 	positions bool // absolute positions are looked up

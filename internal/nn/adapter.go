@@ -1,0 +1,235 @@
+package nn
+
+import (
+	"fmt"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/lora"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// An Adapter is what low-rank pairs add to linear maps of a program, for the rows that
+// [Input.Adapters] gives it. It is not changed by passes; many contexts may use it.
+type Adapter struct {
+	pairs   []pair // by number of the linear map, from 1 on
+	rank    int    // the largest
+	in, out int    // the widest
+	memory  backend.Memory
+	held    []tensor.Tensor // of memory
+}
+
+// pair is y += scale · b·(a·x); without a the map has none.
+type pair struct {
+	a, b  backend.Matrix // [rank, in], [out, rank]
+	scale float32
+}
+
+// NewAdapter binds the pairs of an adapter to the linear maps of p, which it must all find.
+// The matrices are copied to memory, which [Adapter.Close] gives back; with nil they are used
+// where they are.
+func (p *Program) NewAdapter(memory backend.Memory, from *lora.Adapter) (*Adapter, error) {
+	a := &Adapter{pairs: make([]pair, len(p.linears)+1), memory: memory}
+	for i := range from.Pairs {
+		f := &from.Pairs[i]
+		number, err := p.linearAt(f)
+		if err == nil {
+			err = a.bind(number, f)
+		}
+		if err != nil {
+			a.Close()
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// linearAt is the number of the linear map that a pair adds to.
+func (p *Program) linearAt(f *lora.Pair) (int, error) {
+	for i, r := range p.linears {
+		switch {
+		case r.path != f.Path:
+		case r.absorbed:
+			return 0, at(r.path, "an adapter of a map that latent attention takes apart cannot be run")
+		case r.in != f.In || r.out != f.Out:
+			return 0, at(r.path, "an adapter of %d columns to %d for a map of %d to %d", f.In, f.Out, r.in, r.out)
+		default:
+			return i + 1, nil
+		}
+	}
+	return 0, at(f.Path, "an adapter of a module that is not run as a linear map")
+}
+
+func (a *Adapter) bind(number int, f *lora.Pair) error {
+	to := &a.pairs[number]
+	to.scale = f.Scale
+	for _, m := range []struct {
+		to   *backend.Matrix
+		from tensor.Tensor
+	}{{&to.a, f.A}, {&to.b, f.B}} {
+		m.to.Tensor = m.from
+		if a.memory == nil {
+			continue
+		}
+		t, err := a.memory.New(m.from.DType, m.from.Rows(), m.from.Cols())
+		if err == nil {
+			a.held = append(a.held, t)
+			m.to.Tensor = t
+			err = a.memory.Copy(t, m.from)
+		}
+		if err != nil {
+			return fmt.Errorf("nn: adapter of %s: %w", f.Path, err)
+		}
+	}
+	a.rank, a.in, a.out = max(a.rank, f.Rank), max(a.in, f.In), max(a.out, f.Out)
+	return nil
+}
+
+// Close gives the memory back.
+func (a *Adapter) Close() {
+	for _, t := range a.held {
+		a.memory.Free(t)
+	}
+	a.held, a.pairs = nil, nil
+}
+
+// adapted are the rows of a pass that use one adapter, ascending.
+type adapted struct {
+	adapter *Adapter
+	rows    []int32
+}
+
+// adapterRows is how many rows go through the pairs of an adapter at a time: their memory is
+// small, and a row's result does not depend on the others.
+const adapterRows = 64
+
+// lowRank is what a context needs for adapters; empty until [Context.Allow].
+type lowRank struct {
+	arena  arena
+	groups []adapted
+	rows   []int32 // of all groups
+	subset []int32
+	scales []float32
+}
+
+// AdapterBytes is the memory that [Context.Allow] takes for an adapter.
+func (a *Adapter) AdapterBytes() int64 { return 4 * int64(a.floats()) }
+
+func (a *Adapter) floats() int {
+	return floats(adapterRows, a.in) + floats(adapterRows, a.rank) + floats(adapterRows, a.out)
+}
+
+// Allow takes the memory that passes with a need, beside that for the adapters before.
+func (c *Context) Allow(a *Adapter) error {
+	l := &c.lowRank
+	if need := a.floats(); l.arena.memory.Elements() < need || l.arena.memory.IsZero() {
+		memory, err := c.backend.New(meta.Float32, need)
+		if err != nil {
+			return fmt.Errorf("nn: memory for adapters: %w", err)
+		}
+		if !l.arena.memory.IsZero() {
+			c.backend.Free(l.arena.memory)
+		}
+		l.arena.memory = memory
+	}
+	if l.rows == nil {
+		l.rows, l.subset = make([]int32, c.limits.Rows), make([]int32, c.limits.Rows)
+		l.scales = make([]float32, adapterRows)
+	}
+	return nil
+}
+
+// beginAdapters sorts the rows of a pass by their adapters.
+func (c *Context) beginAdapters() error {
+	l := &c.lowRank
+	l.groups = l.groups[:0]
+	next := 0
+	for i, a := range c.in.Adapters {
+		if a == nil || l.group(a) {
+			continue
+		}
+		if l.arena.memory.Elements() < a.floats() {
+			return fmt.Errorf("nn: row %d has an adapter that the context does not allow", i)
+		}
+		first := next
+		for j := i; j < len(c.in.Adapters); j++ {
+			if c.in.Adapters[j] == a {
+				l.rows[next] = int32(j)
+				next++
+			}
+		}
+		l.groups = append(l.groups, adapted{a, l.rows[first:next]})
+	}
+	return nil
+}
+
+// group reports whether rows of a are sorted already.
+func (l *lowRank) group(a *Adapter) bool {
+	for i := range l.groups {
+		if l.groups[i].adapter == a {
+			return true
+		}
+	}
+	return false
+}
+
+// adapt adds what the adapters of the pass add to linear map number, or to its rows first,
+// first+step, …; dst is what those rows have computed of x.
+func (c *Context) adapt(number int, dst, x tensor.Tensor, first, step int) {
+	if c.err != nil || number == 0 {
+		return
+	}
+	l := &c.lowRank
+	for _, g := range l.groups {
+		p := &g.adapter.pairs[number]
+		if p.a.IsZero() {
+			continue
+		}
+		rows := g.rows
+		if c.subset != nil {
+			n := 0
+			for i := range x.Rows() {
+				if c.in.Adapters[c.subset[i]] == g.adapter {
+					l.subset[n] = int32(i)
+					n++
+				}
+			}
+			rows = l.subset[:n]
+		}
+		for len(rows) > 0 {
+			n := min(len(rows), adapterRows)
+			c.adaptRows(p, dst, x, rows[:n], first, step)
+			rows = rows[n:]
+		}
+	}
+}
+
+// adaptRows adds scale · b·(a·x) to some rows of dst.
+func (c *Context) adaptRows(p *pair, dst, x tensor.Tensor, rows []int32, first, step int) {
+	l := &c.lowRank
+	l.arena.used = 0
+	n := len(rows)
+	var in tensor.Tensor
+	if begin, end := int(rows[0]), int(rows[n-1])+1; end-begin == n {
+		in = x.Slice(begin, end)
+	} else {
+		in = l.arena.take(n, x.Cols())
+		c.backend.Gather(in, x, rows)
+	}
+	b := p.b
+	if first > 0 || step > 1 || dst.Cols() != b.OutRows() {
+		end := b.OutRows()
+		if step <= 1 {
+			end = first + dst.Cols()
+		}
+		b = rowsOf(b, first, end)
+		b.RowStep = step
+	}
+	low, high := l.arena.take(n, p.a.OutRows()), l.arena.take(n, dst.Cols())
+	c.backend.Linear(low, in, p.a, tensor.Tensor{})
+	c.backend.Linear(high, low, b, tensor.Tensor{})
+	for i := range n {
+		l.scales[i] = p.scale
+	}
+	c.backend.ScatterAdd(dst, high, rows, l.scales[:n])
+}
