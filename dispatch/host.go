@@ -2,16 +2,20 @@ package dispatch
 
 import (
 	"path/filepath"
-	"runtime"
+
+	"github.com/heftai/heft/internal/topology"
 )
 
 // A Host is what the machine offers to this process.
 type Host struct {
-	TotalBytes     int64 // of memory; 0 where the machine does not say
-	LimitBytes     int64 // of the process's control groups, the least; 0 for none
-	AvailableBytes int64 // see HostMemory
-	CPUs           int   // that the machine lets the process run on
-	Threads        int   // that compute unless Options say otherwise: CPUs, or less by a quota
+	TotalBytes     int64   // of memory; 0 where the machine does not say
+	LimitBytes     int64   // of the process's control groups, the least; 0 for none
+	AvailableBytes int64   // see HostMemory
+	CPUs           int     // that the machine lets the process run on
+	Threads        int     // that compute unless Options say otherwise
+	Cores          int     // physical ones that the process may use, with one thread of two or both
+	Nodes          []int   // of memory, that these cores belong to
+	Quota          float64 // processors' time that the control groups allow; 0 for no limit
 }
 
 // DescribeHost looks at the machine.
@@ -19,8 +23,9 @@ func DescribeHost() Host { return describeHost("/") }
 
 // describeHost reads below root, as hostMemory.
 func describeHost(root string) Host {
+	m := topology.Here()
 	h := Host{TotalBytes: meminfo(filepath.Join(root, "proc/meminfo"), "MemTotal:"), AvailableBytes: hostMemory(root),
-		CPUs: runtime.NumCPU(), Threads: runtime.GOMAXPROCS(0)}
+		CPUs: len(m.CPUs), Threads: defaultThreads(m), Cores: m.Cores(), Nodes: m.Nodes(), Quota: m.Quota}
 	for _, g := range memoryGroups(root) {
 		if h.LimitBytes == 0 || g.limit < h.LimitBytes {
 			h.LimitBytes = g.limit

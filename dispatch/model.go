@@ -14,6 +14,7 @@ import (
 	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/internal/residency"
 	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/internal/topology"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -81,14 +82,15 @@ func New(skeleton *meta.Model, checkpoint *loader.Checkpoint, devices devicemap.
 
 // take takes memory and threads.
 func (m *Model) take(binding *loader.Binding) error {
-	b, err := cpu.New(cpu.Options{Threads: m.options.Threads, Variant: m.options.Variant, Ledger: m.ledger})
+	places, homes := homes(topology.Here(), m.options.Threads)
+	b, err := cpu.New(cpu.Options{Threads: m.options.Threads, Variant: m.options.Variant, Ledger: m.ledger, Places: places})
 	if err != nil {
 		return err
 	}
 	m.backend, m.variant = b, b.Variant()
 	m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, m.devices,
 		residency.Options{Ledger: m.ledger, Staging: m.options.StagingBytes,
-			Quantize: m.options.Quantize, Threads: m.options.Threads, Variant: m.options.Variant})
+			Quantize: m.options.Quantize, Threads: m.options.Threads, Variant: m.options.Variant, Homes: homes})
 	if err != nil {
 		return err
 	}
@@ -106,6 +108,20 @@ func (m *Model) take(binding *loader.Binding) error {
 	}
 	m.pass.logits.vocab = m.program.Vocab()
 	return nil
+}
+
+// homes are the processors of the threads and the memory nodes of these, where there are
+// several nodes; else none, as then threads and weights are well wherever they are.
+func homes(m topology.Machine, threads int) ([]topology.CPU, []int) {
+	if len(m.Nodes()) < 2 {
+		return nil, nil
+	}
+	places := m.Places(threads)
+	nodes := make([]int, len(places))
+	for i, p := range places {
+		nodes[i] = p.Node
+	}
+	return places, nodes
 }
 
 // units are the program's units in the terms of residency.

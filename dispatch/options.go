@@ -7,6 +7,7 @@ import (
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/internal/topology"
 	"github.com/heftai/heft/meta"
 )
 
@@ -25,7 +26,8 @@ const (
 
 // Options size a model. The zero value works.
 type Options struct {
-	// Threads that compute; 0 means as many as Go uses (GOMAXPROCS).
+	// Threads that compute; 0 means one for each physical core that the process may use, no
+	// more than the quota of its control group uses up, nor than Go uses (GOMAXPROCS).
 	Threads int
 	// Variant pins the kernels' instruction set ("go", "avx2", …); "" chooses the best.
 	Variant   string
@@ -80,7 +82,7 @@ func (o *Options) ledger() *hostmem.Ledger {
 
 func (o Options) withDefaults(skeleton *meta.Model) Options {
 	if o.Threads <= 0 {
-		o.Threads = runtime.GOMAXPROCS(0)
+		o.Threads = defaultThreads(topology.Here())
 	}
 	if o.MaxBatchTokens <= 0 {
 		o.MaxBatchTokens = 512
@@ -99,6 +101,8 @@ func (o Options) withDefaults(skeleton *meta.Model) Options {
 	}
 	return o
 }
+
+func defaultThreads(m topology.Machine) int { return min(m.Threads(), runtime.GOMAXPROCS(0)) }
 
 // weightsAre16Bit looks at the first matrix, as all of a model are alike.
 func weightsAre16Bit(skeleton *meta.Model) bool {

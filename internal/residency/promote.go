@@ -156,6 +156,7 @@ func (s *Store) promote(ctx context.Context, pieces []piece) (*promotion, error)
 	k := 0
 	for i := range pieces {
 		for _, r := range pieces[i].ranges {
+			settle(made.slot, int(made.places[k]), int(r.size), s.homes)
 			if err := r.copy(made.slot[made.places[k]:]); err != nil {
 				return nil, err
 			}

@@ -40,12 +40,16 @@ type Options struct {
 	Quantize meta.QuantFormat
 	Threads  int
 	Variant  string
+	// Homes are the memory nodes of the threads that compute, in order: promoted weights are
+	// put where the rows' thread is. nil leaves them to the system.
+	Homes []int
 }
 
 // A Store holds the weights of one model.
 type Store struct {
 	binding *loader.Binding
 	devices devicemap.Map
+	homes   []int
 	ledger  *hostmem.Ledger
 	paths   map[*meta.Param]string
 
@@ -113,7 +117,7 @@ type entry struct {
 // nothing; the disk tier's rings are taken from memory. root is the whole tree.
 func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devicemap.Map, o Options) (*Store, error) {
 	s := &Store{
-		binding: binding, devices: devices, ledger: o.Ledger,
+		binding: binding, devices: devices, homes: o.Homes, ledger: o.Ledger,
 		paths:   map[*meta.Param]string{},
 		entries: map[*meta.Param]*entry{},
 		buffers: map[*meta.Buffer]tensor.Tensor{},

@@ -1,0 +1,51 @@
+package residency
+
+import "github.com/heftai/heft/internal/hostmem"
+
+// A homePart is bytes of a matrix that threads of one memory node use.
+type homePart struct {
+	begin, end int
+	node       int
+}
+
+// homeParts divides size bytes that begin at an offset of a block as the threads divide a
+// matrix's rows: evenly, in order. homes are the threads' memory nodes. Bounds are put on
+// huge pages of the block, so that none is cut; what is smaller stays whole.
+func homeParts(offset, size int, homes []int) []homePart {
+	var parts []homePart
+	for i := 0; i < len(homes); {
+		last := i
+		for last < len(homes) && homes[last] == homes[i] {
+			last++
+		}
+		part := homePart{begin: bound(offset, size, i, len(homes)), end: bound(offset, size, last, len(homes)), node: homes[i]}
+		if part.begin < part.end {
+			parts = append(parts, part)
+		}
+		i = last
+	}
+	return parts
+}
+
+// bound is where the rows of thread i of n begin, in bytes of the block.
+func bound(offset, size, i, n int) int {
+	at := offset + int(int64(size)*int64(i)/int64(n))
+	switch i {
+	case 0:
+		return offset &^ (hostmem.HugePage - 1)
+	case n:
+		return at
+	}
+	return (at + hostmem.HugePage/2) &^ (hostmem.HugePage - 1)
+}
+
+// settle asks for memory near the threads that will use it, for a matrix at an offset of a
+// block that nobody has written to. Without homes nothing is asked.
+func settle(block []byte, offset, size int, homes []int) {
+	if len(homes) == 0 || len(block) < hostmem.HugePage {
+		return
+	}
+	for _, p := range homeParts(offset, size, homes) {
+		_ = hostmem.PreferNode(block[p.begin:p.end], p.node) // only a hint
+	}
+}
