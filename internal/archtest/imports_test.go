@@ -16,6 +16,7 @@ var allowed = map[string][]string{
 	"meta":                         {},
 	"internal/kernels":             {},
 	"internal/hostmem":             {},
+	"internal/gemm":                {"internal/kernels"},
 	"internal/topology":            {},
 	"internal/probe":               {"internal/kernels", "internal/hostmem"},
 	"internal/tokenizer":           {},
@@ -26,14 +27,14 @@ var allowed = map[string][]string{
 	"devicemap":                    {"meta"},
 	"loader":                       {"meta", "internal/hostmem"},
 	"internal/tensor":              {"meta"},
-	"internal/backend":             {"meta", "devicemap", "internal/tensor"},                                                                                  // meta: the specs of norms and routers are the operations' arguments
-	"internal/backend/cpu":         {"meta", "devicemap", "internal/backend", "internal/tensor", "internal/kernels", "internal/hostmem", "internal/topology"}, // topology: threads keep to their processors
+	"internal/backend":             {"meta", "devicemap", "internal/tensor"},                                                                                                   // meta: the specs of norms and routers are the operations' arguments
+	"internal/backend/cpu":         {"meta", "devicemap", "internal/backend", "internal/tensor", "internal/kernels", "internal/gemm", "internal/hostmem", "internal/topology"}, // topology: threads keep to their processors
 	"internal/backend/backendtest": {"meta", "devicemap", "internal/backend", "internal/tensor", "internal/kernels"},
 	"internal/kvcache":             {"meta", "internal/backend", "internal/tensor"},
 	"internal/lora":                {"meta", "loader", "internal/tensor", "internal/kernels"}, // kernels: merging rounds to the dtype of the weights
 	"internal/nn":                  {"meta", "internal/backend", "internal/tensor", "internal/kvcache", "internal/lora"},
 	"internal/residency":           {"meta", "devicemap", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/kernels"}, // kernels: weights are converted when they are loaded
-	"dispatch": {"meta", "devicemap", "loader", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/tensor",
+	"dispatch": {"meta", "devicemap", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/tensor",
 		"internal/kvcache", "internal/residency", "internal/hostmem", "internal/sample", "internal/probe", "internal/topology"}, // topology: how many threads, and whose memory weights are put in
 	"internal/engine":            {"dispatch", "internal/kvcache", "internal/sample"},
 	"internal/engine/enginetest": {"internal/engine"}, // a model without weights, for tests
@@ -42,14 +43,15 @@ var allowed = map[string][]string{
 	"api/openai":                 {"api/generate", "internal/engine", "internal/sample", "internal/chat", "internal/chat/toolcall"},
 	"api":                        {"api/generate", "api/openai", "devicemap", "dispatch", "internal/engine"},
 	"cmd/serve":                  {"*"},
-	"internal/demo":              {}, // the embedded demo model's bytes
+	"cmd/train":                  {"*"},
+	"internal/demo":              {},                                                                                                                         // the embedded demo model's bytes
 	"internal/demo/generate":     {"meta", "loader", "internal/tokenizer", "train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor"}, // its trainer
 	"internal/hub":               {},
 	"internal/collective":        {},
 	"train/rng":                  {}, // apart from data: tensors start their weights and drop by it too
 	"train/data":                 {"train/rng", "internal/tokenizer", "internal/chat"},
 	"train/optim":                {},
-	"train/tensor":               {"internal/kernels"},
+	"train/tensor":               {"internal/kernels", "internal/gemm"},
 	"train/model":                {"meta", "loader", "train/tensor"},
 	"train":                      {"internal/collective", "train/data", "train/optim", "train/rng", "train/tensor"},
 	"examples/accumulate":        {"train", "train/data", "train/optim", "train/tensor"},
