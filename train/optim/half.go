@@ -27,3 +27,19 @@ func Float16(x float32) float32 {
 	unit := math.Ldexp(1, max(exponent-11, -24))
 	return float32(math.Copysign(math.RoundToEven(a/unit)*unit, float64(x)))
 }
+
+// Float16Bits is x as an IEEE half, rounded as [Float16] does.
+func Float16Bits(x float32) uint16 {
+	sign := uint16(math.Float32bits(x) >> 16 & 0x8000)
+	v := math.Abs(float64(Float16(x)))
+	switch {
+	case v != v:
+		return sign | 0x7e00
+	case math.IsInf(v, 1):
+		return sign | 0x7c00
+	case v < math.Ldexp(1, -14): // subnormal
+		return sign | uint16(math.Ldexp(v, 24))
+	}
+	fraction, exponent := math.Frexp(v) // v = fraction · 2^exponent, fraction in [½, 1)
+	return sign | uint16(exponent+14)<<10 | uint16(math.Ldexp(fraction, 11))&0x3ff
+}

@@ -181,3 +181,15 @@ func must[T any](x T, err error) T {
 	}
 	return x
 }
+
+func TestHalvesHaveBits(t *testing.T) {
+	for x, want := range map[float32]uint16{0: 0, 1: 0x3c00, -2: 0xc000, 65504: 0x7bff, 1e9: 0x7c00, 6.1035156e-05: 0x0400,
+		6.0975552e-05: 0x03ff, 5.9604645e-08: 1, 0.33325195: 0x3555} {
+		if got := Float16Bits(x); got != want {
+			t.Errorf("%v is %#04x, want %#04x", x, got, want)
+		}
+	}
+	if got := Float16Bits(float32(math.NaN())); got&0x7c00 != 0x7c00 || got&0x3ff == 0 {
+		t.Errorf("NaN is %#04x", got)
+	}
+}
