@@ -52,9 +52,14 @@ var allowed = map[string][]string{
 	"train/data":                 {"train/rng", "internal/tokenizer", "internal/chat"},
 	"train/optim":                {},
 	"train/tensor":               {"internal/kernels", "internal/gemm"},
+	"train/track":                {},
 	"train/model":                {"meta", "loader", "train/tensor"},
-	"train":                      {"internal/collective", "train/data", "train/optim", "train/rng", "train/tensor"},
+	"train":                      {"internal/collective", "train/data", "train/optim", "train/rng", "train/tensor", "train/track"},
 	"examples/accumulate":        {"train", "train/data", "train/optim", "train/tensor"},
+	"examples/causallm":          {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
+	"examples/evaluate":          {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
+	"examples/resnet":            {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
+	"examples/trainstep":         {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
 	"scripts/supported":          {"meta"}, // writes README's table
 	"scripts/benchtokenizers":    {"internal/tokenizer"},
 }

@@ -1,0 +1,106 @@
+package track
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// Curve collects numbers by name and draws them to a PNG file: at most every few seconds
+// while the run goes on, and in the end.
+type Curve struct {
+	path   string
+	names  []string
+	curves []Series
+	drawn  time.Time
+	// Every is the least time between two drawings; 0 is ten seconds.
+	Every time.Duration
+	// Plot is how it is drawn.
+	Plot Plot
+}
+
+var _ Tracker = (*Curve)(nil)
+
+// NewCurve draws the numbers of those names, or of all where none is given, to a file,
+// whose folder it makes.
+func NewCurve(path string, names ...string) (*Curve, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("track: %w", err)
+	}
+	return &Curve{path: path, names: names, Plot: Plot{Title: "loss", XLabel: "step"}}, nil
+}
+
+func (c *Curve) Name() string { return "curve" }
+
+// Configure keeps nothing.
+func (c *Curve) Configure(settings Values) error { return check(settings) }
+
+func (c *Curve) Log(values Values, step int) error {
+	if err := check(values); err != nil {
+		return err
+	}
+	for name, v := range flatten(values) {
+		y, ok := number(v)
+		if !ok || len(c.names) > 0 && !slices.Contains(c.names, name) {
+			continue
+		}
+		i := slices.IndexFunc(c.curves, func(s Series) bool { return s.Name == name })
+		if i < 0 {
+			i = len(c.curves)
+			c.curves = append(c.curves, Series{Name: name})
+		}
+		s := &c.curves[i]
+		s.X, s.Y = append(s.X, float64(step)), append(s.Y, y)
+	}
+	every := c.Every
+	if every == 0 {
+		every = 10 * time.Second
+	}
+	if now := time.Now(); now.Sub(c.drawn) > every {
+		c.drawn = now
+		return c.draw()
+	}
+	return nil
+}
+
+// Curves are what was collected, in order of name.
+func (c *Curve) Curves() []Series {
+	slices.SortFunc(c.curves, func(a, b Series) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return c.curves
+}
+
+// WriteText draws what was collected to a terminal.
+func (c *Curve) WriteText(w io.Writer) error {
+	p := c.Plot
+	p.Width, p.Height = 0, 0
+	return DrawText(w, p, c.Curves()...)
+}
+
+// draw replaces the file.
+func (c *Curve) draw() error {
+	var b bytes.Buffer
+	if err := DrawPNG(&b, c.Plot, c.Curves()...); err != nil {
+		return err
+	}
+	aside := c.path + ".new"
+	err := os.WriteFile(aside, b.Bytes(), 0o644)
+	if err == nil {
+		err = os.Rename(aside, c.path)
+	}
+	if err != nil {
+		return fmt.Errorf("track: %w", err)
+	}
+	return nil
+}
+
+// Close draws for the last time.
+func (c *Curve) Close() error { return c.draw() }

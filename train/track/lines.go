@@ -1,0 +1,268 @@
+package track
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+)
+
+// JSONL writes one JSON object a record, with the step under "step". Numbers that JSON
+// lacks are the texts "NaN", "Infinity" and "-Infinity".
+type JSONL struct{ file *os.File }
+
+var _ Tracker = (*JSONL)(nil)
+
+// NewJSONL opens a file, whose folder it makes, to add to it. A line that a killed run
+// left unfinished is ended first.
+func NewJSONL(path string) (*JSONL, error) {
+	f, err := openAppend(path)
+	if err != nil {
+		return nil, err
+	}
+	return &JSONL{f}, nil
+}
+
+// openAppend opens a file of lines.
+func openAppend(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("track: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("track: %w", err)
+	}
+	var last [1]byte
+	if info, err := f.Stat(); err == nil && info.Size() > 0 {
+		if _, err := f.ReadAt(last[:], info.Size()-1); err == nil && last[0] != '\n' {
+			if _, err := f.WriteString("\n"); err != nil {
+				f.Close()
+				return nil, fmt.Errorf("track: %w", err)
+			}
+		}
+	}
+	return f, nil
+}
+
+func (j *JSONL) Name() string { return "jsonl" }
+
+// Configure writes the settings as the record {"config": {…}}.
+func (j *JSONL) Configure(settings Values) error {
+	if err := check(settings); err != nil {
+		return err
+	}
+	return j.write(map[string]any{"config": plain(settings)})
+}
+
+func (j *JSONL) Log(values Values, step int) error {
+	if err := check(values); err != nil {
+		return err
+	}
+	m := plain(values)
+	m["step"] = step
+	return j.write(m)
+}
+
+// plain is values as JSON can hold them.
+func plain(values Values) map[string]any {
+	m := make(map[string]any, len(values)+1)
+	for name, v := range values {
+		if x, ok := number(v); ok {
+			v = finite(x)
+		} else if group, ok := v.(map[string]float64); ok {
+			parts := map[string]any{}
+			for part, x := range group {
+				parts[part] = finite(x)
+			}
+			v = parts
+		}
+		m[name] = v
+	}
+	return m
+}
+
+func finite(x float64) any {
+	switch {
+	case math.IsNaN(x):
+		return "NaN"
+	case math.IsInf(x, 1):
+		return "Infinity"
+	case math.IsInf(x, -1):
+		return "-Infinity"
+	}
+	return x
+}
+
+func (j *JSONL) write(m map[string]any) error {
+	b, err := json.Marshal(m)
+	if err == nil {
+		_, err = j.file.Write(append(b, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("track: %w", err)
+	}
+	return nil
+}
+
+// Close closes the file.
+func (j *JSONL) Close() error {
+	if err := j.file.Close(); err != nil {
+		return fmt.Errorf("track: %w", err)
+	}
+	return nil
+}
+
+// CSV writes a table with a column for each name, step first. A name that comes up later
+// gets a column of its own: the file is written anew, aside, with empty cells before.
+type CSV struct {
+	path    string
+	file    *os.File
+	columns []string
+}
+
+var _ Tracker = (*CSV)(nil)
+
+// NewCSV opens a table, whose folder it makes, to add to it.
+func NewCSV(path string) (*CSV, error) {
+	rows, err := readTable(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("track: %s: %w", path, err)
+	}
+	c := &CSV{path: path}
+	if len(rows) > 0 {
+		if c.columns = rows[0]; c.columns[0] != "step" {
+			return nil, fmt.Errorf("track: %s: the first column is %q, not step", path, c.columns[0])
+		}
+	}
+	c.file, err = openAppend(path)
+	return c, err
+}
+
+// readTable reads what is whole of a table: the last row of a killed run may not be.
+func readTable(path string) ([][]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r := csv.NewReader(f)
+	r.FieldsPerRecord = -1
+	var rows [][]string
+	for {
+		row, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return rows, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+}
+
+func (c *CSV) Name() string { return "csv" }
+
+// Configure keeps nothing: a table has no place for settings.
+func (c *CSV) Configure(settings Values) error { return check(settings) }
+
+func (c *CSV) Log(values Values, step int) error {
+	if err := check(values); err != nil {
+		return err
+	}
+	flat := flatten(values)
+	flat["step"] = step
+	if err := c.widen(flat); err != nil {
+		return err
+	}
+	row := make([]string, len(c.columns))
+	for i, name := range c.columns {
+		if v, ok := flat[name]; ok {
+			row[i] = cell(v)
+		}
+	}
+	return c.write(c.file, [][]string{row})
+}
+
+func cell(v any) string {
+	if x, ok := number(v); ok {
+		return strconv.FormatFloat(x, 'g', -1, 64)
+	}
+	return fmt.Sprint(v)
+}
+
+// widen adds the columns that a row needs.
+func (c *CSV) widen(row Values) error {
+	columns := slices.Clone(c.columns)
+	if len(columns) == 0 {
+		columns = []string{"step"}
+	}
+	for _, name := range slices.Sorted(maps.Keys(row)) {
+		if !slices.Contains(columns, name) {
+			columns = append(columns, name)
+		}
+	}
+	if len(columns) == len(c.columns) {
+		return nil
+	}
+	rows, err := readTable(c.path)
+	if err != nil {
+		return fmt.Errorf("track: %s: %w", c.path, err)
+	}
+	table := [][]string{columns}
+	for _, old := range rows[min(1, len(rows)):] {
+		table = append(table, append(old, make([]string, max(0, len(columns)-len(old)))...))
+	}
+	if err := c.replace(table); err != nil {
+		return err
+	}
+	c.columns = columns
+	return nil
+}
+
+// replace writes the table aside and renames it.
+func (c *CSV) replace(table [][]string) error {
+	aside, err := os.CreateTemp(filepath.Dir(c.path), ".metrics-*.csv")
+	if err != nil {
+		return fmt.Errorf("track: %w", err)
+	}
+	err = c.write(aside, table)
+	if e := aside.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Chmod(aside.Name(), 0o644)
+	}
+	if err == nil {
+		err = os.Rename(aside.Name(), c.path)
+	}
+	if err != nil {
+		os.Remove(aside.Name())
+		return fmt.Errorf("track: %w", err)
+	}
+	c.file.Close()
+	c.file, err = openAppend(c.path)
+	return err
+}
+
+func (c *CSV) write(to io.Writer, rows [][]string) error {
+	w := csv.NewWriter(to)
+	if err := w.WriteAll(rows); err != nil {
+		return fmt.Errorf("track: %w", err)
+	}
+	return nil
+}
+
+// Close closes the file.
+func (c *CSV) Close() error {
+	if err := c.file.Close(); err != nil {
+		return fmt.Errorf("track: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package track
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Values are what is measured at a step, by name: numbers, texts, and groups of numbers
+// (map[string]float64), whose curves belong in one chart.
+type Values = map[string]any
+
+// Tracker takes what a run measures.
+type Tracker interface {
+	// Name is what the tracker is found by.
+	Name() string
+	// Configure keeps the run's settings: numbers, truth values, texts. It is called
+	// before the first Log, if at all.
+	Configure(settings Values) error
+	// Log keeps values of a step. Values of other kinds than [Values] names are errors.
+	Log(values Values, step int) error
+	// Close ends the record. Nothing may follow it.
+	Close() error
+}
+
+// Names are the trackers that [Open] knows.
+func Names() []string { return []string{"tensorboard", "jsonl", "csv", "curve"} }
+
+// Open makes a tracker by name in a folder, which need not exist: event files in it,
+// metrics.jsonl, metrics.csv, or loss.png.
+func Open(name, dir string) (Tracker, error) {
+	var t Tracker
+	var err error
+	switch name {
+	case "tensorboard":
+		t, err = NewTensorBoard(dir)
+	case "jsonl":
+		t, err = NewJSONL(filepath.Join(dir, "metrics.jsonl"))
+	case "csv":
+		t, err = NewCSV(filepath.Join(dir, "metrics.csv"))
+	case "curve":
+		t, err = NewCurve(filepath.Join(dir, "loss.png"), "loss", "eval_loss")
+	default:
+		return nil, fmt.Errorf("track: no tracker %q: there are %s", name, strings.Join(Names(), ", "))
+	}
+	if err != nil {
+		return nil, err // not a tracker that holds nil
+	}
+	return t, nil
+}
+
+// number is v as a float64, if it is a number.
+func number(v any) (float64, bool) {
+	switch x := reflect.ValueOf(v); x.Kind() {
+	case reflect.Float32, reflect.Float64:
+		return x.Float(), true
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return float64(x.Int()), true
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return float64(x.Uint()), true
+	}
+	return 0, false
+}
+
+// check refuses what no tracker can keep.
+func check(values Values) error {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		v := values[name]
+		_, num := number(v)
+		switch v.(type) {
+		case string, bool, map[string]float64:
+			continue
+		}
+		if !num {
+			return fmt.Errorf("track: %s is a %T: neither a number nor text", name, v)
+		}
+	}
+	return nil
+}
+
+// flatten lays groups out under name/part.
+func flatten(values Values) Values {
+	flat := Values{}
+	for name, v := range values {
+		group, ok := v.(map[string]float64)
+		if !ok {
+			flat[name] = v
+			continue
+		}
+		for part, x := range group {
+			flat[name+"/"+part] = x
+		}
+	}
+	return flat
+}
