@@ -229,7 +229,7 @@ func TestTokenIDsOfAChat(t *testing.T) {
 	if fmt.Sprint(tokenized["tokens"]) != fmt.Sprint(at(c, "prompt_token_ids")) {
 		t.Errorf("tokenized %v, prompt %v", tokenized["tokens"], at(c, "prompt_token_ids"))
 	}
-	if first := at(tokenized, "token_strs", 0); first != m.SpecialTokens["bos_token"] {
+	if first := at(tokenized, "token_strs", 0); first != m.Chat.SpecialTokens["bos_token"] {
 		t.Errorf("the prompt begins with %v", first)
 	}
 	_, text := s.object("POST", "/detokenize", obj{"tokens": ids})

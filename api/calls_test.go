@@ -313,7 +313,7 @@ func TestPinnedFamilies(t *testing.T) {
 	} {
 		m := generatetest.Speaking(t, says, engine.Options{})
 		var err error
-		if m.Family, err = generate.Family(m.Template, m.Tokenizer, c.calls, c.reasoning); err != nil {
+		if m.Family, err = generate.Family(m.Chat, m.Tokenizer, c.calls, c.reasoning); err != nil {
 			t.Fatal(err)
 		}
 		if got := hear(t, m, asked(nil)); !reflect.DeepEqual(got, c.want) {

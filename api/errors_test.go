@@ -222,7 +222,7 @@ func TestWithoutATokenizer(t *testing.T) {
 		})
 	}
 	m := generatetest.WithText(t, "no-chat")
-	m.Template = nil
+	m.Chat = nil
 	m.Engine = generatetest.Fake(t, &enginetest.Model{}, engine.Options{}).Engine
 	status, got := serve(t, m, nil).object("POST", chat, obj{"messages": hello})
 	checkError(t, status, got, 400, "messages", nil, "has no chat template")

@@ -11,9 +11,9 @@ import (
 // Family finds how a model writes reasoning and calls of tools. calls and reasoning are
 // names of families that somebody insists on; without them, the chat template tells,
 // and then the special tokens. The reasoning of a family that is named for its calls comes
-// with it; "none" leaves thoughts in the content. template and words may be nil.
-func Family(template *chat.Template, words *tokenizer.Tokenizer, calls, reasoning string) (*toolcall.Family, error) {
-	family := detect(template, words)
+// with it; "none" leaves thoughts in the content. templates and words may be nil.
+func Family(templates *chat.Set, words *tokenizer.Tokenizer, calls, reasoning string) (*toolcall.Family, error) {
+	family := detect(templates, words)
 	var err error
 	if calls != "" {
 		if family, err = toolcall.ByName(calls); err != nil {
@@ -33,10 +33,13 @@ func Family(template *chat.Template, words *tokenizer.Tokenizer, calls, reasonin
 	return family.WithReasoning(thoughts), nil
 }
 
-func detect(template *chat.Template, words *tokenizer.Tokenizer) *toolcall.Family {
+// detect looks at the template for conversations with tools.
+func detect(templates *chat.Set, words *tokenizer.Tokenizer) *toolcall.Family {
 	var source string
-	if template != nil {
-		source = template.Source()
+	if templates != nil {
+		if template, err := templates.Template(chat.NewList()); err == nil {
+			source = template.Source()
+		}
 	}
 	var special []string
 	if words != nil {
@@ -60,7 +63,7 @@ func (m *Model) answers() *format {
 	m.formatOnce.Do(func() {
 		f := &m.format
 		if f.Family = m.Family; f.Family == nil {
-			f.Family = detect(m.Template, m.Tokenizer)
+			f.Family = detect(m.Chat, m.Tokenizer)
 		}
 		f.hidden = map[int32]bool{}
 		for _, t := range m.Tokenizer.AddedTokens() {

@@ -111,17 +111,14 @@ func goldenModel(t *testing.T, name, template string) *generate.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := tokenizer.LoadConfigFS(folder, name)
-	if err != nil {
-		t.Fatal(err)
-	}
 	source, err := golden.Read(golden.Path(t, "text", "templates", "files", filepath.Base(template)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	parsed, err := chat.Parse(string(source))
+	folder["chat_template.jinja"] = &fstest.MapFile{Data: source}
+	templates, err := chat.Load(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &generate.Model{Name: name, Tokenizer: words, Template: parsed, SpecialTokens: config.Special}
+	return &generate.Model{Name: name, Tokenizer: words, Chat: templates}
 }

@@ -20,13 +20,11 @@ type Model struct {
 	Config  *meta.Config // for the ids that end a text; nil: none are known
 	// Tokenizer may be nil: then prompts are token ids and answers have no text.
 	Tokenizer *tokenizer.Tokenizer
-	// Template may be nil: then there is no chat.
-	Template *chat.Template
+	// Chat has the chat templates and the special tokens; nil: then there is no chat.
+	Chat *chat.Set
 	// Family is how the model writes reasoning and calls of tools; nil: what the
 	// template tells, see the function Family.
 	Family *toolcall.Family
-	// SpecialTokens are what templates call bos_token, eos_token and so on.
-	SpecialTokens map[string]string
 	// Generation has the defaults of sampling; nil: none.
 	Generation *meta.GenerationConfig
 	// Pooling says how embeddings are made.

@@ -19,28 +19,35 @@ func (m *Model) Encode(text string, special bool) ([]int32, error) {
 	return m.Tokenizer.EncodeIDs(text, tokenizer.EncodeOptions{AddSpecialTokens: special})
 }
 
-// ClientMessages are a client's messages as the model's template wants them: a tool
-// call's arguments are objects, and parts of text are joined where the template knows no
-// parts. What is given is not changed.
-func (m *Model) ClientMessages(messages []chat.Value) []chat.Value {
-	messages = chat.ParseArguments(messages)
-	if m.Template != nil && !takesParts.MatchString(m.Template.Source()) {
-		messages = joinParts(messages)
+// FromClient is a client's conversation as the model's template for it wants it: a tool call's
+// arguments are objects, and parts of text are joined where the template knows no parts. What is
+// given is not changed.
+func (m *Model) FromClient(r chat.Request) chat.Request {
+	r.Messages = chat.ParseArguments(r.Messages)
+	if m.Chat == nil {
+		return r
 	}
-	return messages
+	if template, err := m.Chat.Template(r.Tools); err == nil && !takesParts.MatchString(template.Source()) {
+		r.Messages = joinParts(r.Messages)
+	}
+	return r
 }
 
-// ChatPrompt renders a conversation, with the model's special tokens. Its ids are those of
-// Encode without special tokens added.
+// ChatPrompt renders a conversation by the model's template for its tools, with the model's
+// special tokens. Its ids are those of Encode without special tokens added.
 func (m *Model) ChatPrompt(r chat.Request) (string, error) {
 	switch {
 	case m.Tokenizer == nil:
 		return "", Invalidf("messages", "The model %s has no tokenizer: it has no chat, only completions of token ids.", m.Name)
-	case m.Template == nil:
+	case m.Chat == nil || len(m.Chat.Names()) == 0:
 		return "", Invalidf("messages", "The model %s has no chat template: use /v1/completions.", m.Name)
 	}
-	r.SpecialTokens = m.SpecialTokens
-	prompt, err := m.Template.Render(r)
+	r.SpecialTokens = m.Chat.SpecialTokens
+	template, err := m.Chat.Template(r.Tools)
+	var prompt string
+	if err == nil {
+		prompt, err = template.Render(r)
+	}
 	var refused *chat.Error
 	if errors.As(err, &refused) {
 		return "", &Error{Kind: Invalid, Param: "messages", Message: refused.Message, Err: err}

@@ -63,8 +63,8 @@ func (m *Model) EOS() []int32 {
 			add(id)
 		}
 	}
-	if m.Tokenizer != nil {
-		if id, ok := m.Tokenizer.ID(m.SpecialTokens["eos_token"]); ok {
+	if m.Tokenizer != nil && m.Chat != nil {
+		if id, ok := m.Tokenizer.ID(m.Chat.SpecialTokens["eos_token"]); ok {
 			add(int(id))
 		}
 	}

@@ -150,8 +150,7 @@ func decodeChat(f *fields, m *generate.Model) (*chatRequest, error) {
 	if f.err != nil {
 		return nil, f.err
 	}
-	conversation.Messages = m.ClientMessages(conversation.Messages)
-	prompt, err := m.ChatPrompt(*conversation)
+	prompt, err := m.ChatPrompt(m.FromClient(*conversation))
 	if err != nil {
 		return nil, generate.AsError(err, "messages")
 	}

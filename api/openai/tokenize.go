@@ -55,8 +55,7 @@ func tokenizePrompt(f *fields, m *generate.Model) (list []int32, param string, e
 		param = "messages"
 		conversation := decodeConversation(f)
 		if f.err == nil {
-			conversation.Messages = m.ClientMessages(conversation.Messages)
-			prompt, err = m.ChatPrompt(*conversation)
+			prompt, err = m.ChatPrompt(m.FromClient(*conversation))
 		}
 	case given:
 		param = "prompt"

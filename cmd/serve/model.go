@@ -105,13 +105,13 @@ func (s source) open() (*meta.Model, *loader.Checkpoint, error) {
 // lacks are nil.
 type text struct {
 	tokenizer  *tokenizer.Tokenizer
-	config     tokenizer.Config
-	template   *chat.Template
+	chat       *chat.Set
 	generation *meta.GenerationConfig
 }
 
 // text reads the tokenizer and what stands beside it. A folder without a tokenizer serves
-// token ids; a broken one, or a broken template, is an error.
+// token ids; a broken one is an error.
+// A broken template is none before somebody chats.
 func (s source) text() (t text, err error) {
 	t.tokenizer, err = tokenizer.LoadFS(s.files, s.name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -119,13 +119,11 @@ func (s source) text() (t text, err error) {
 	} else if err != nil {
 		return t, err
 	}
-	if t.config, err = tokenizer.LoadConfigFS(s.files, s.name); err != nil {
-		return t, err
+	if t.chat, err = chat.Load(s.files); err != nil {
+		return t, fmt.Errorf("%s: %w", s.name, err)
 	}
-	if t.config.ChatTemplate != "" {
-		if t.template, err = chat.Parse(t.config.ChatTemplate); err != nil {
-			return t, err
-		}
+	if err := t.chat.Broken(); err != nil {
+		slog.Warn("a chat template cannot be used", "model", s.name, "reason", err)
 	}
 	b, err := fs.ReadFile(s.files, "generation_config.json")
 	if errors.Is(err, fs.ErrNotExist) {

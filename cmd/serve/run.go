@@ -178,7 +178,7 @@ func (c *runCmd) build() (*service, error) {
 
 // family is how the model writes reasoning and calls.
 func (c *runCmd) family(words text) (*toolcall.Family, error) {
-	family, err := generate.Family(words.template, words.tokenizer, c.ToolCallParser, c.ReasoningParser)
+	family, err := generate.Family(words.chat, words.tokenizer, c.ToolCallParser, c.ReasoningParser)
 	if err != nil {
 		return nil, useErrorf("--tool-call-parser, --reasoning-parser: %w", err)
 	}
@@ -193,7 +193,7 @@ func (c *runCmd) wire(s *service, src source, words text, plan devicemap.Plan) {
 	s.handler = api.New(api.Options{
 		Models: []*generate.Model{{
 			Name: s.name, Created: src.created(), Engine: s.engine, Config: s.model.Skeleton().Config,
-			Tokenizer: words.tokenizer, Template: words.template, SpecialTokens: words.config.Special, Generation: words.generation,
+			Tokenizer: words.tokenizer, Chat: words.chat, Generation: words.generation,
 			Family: s.family, Pooling: src.pooling(),
 		}},
 		Metrics: metrics, Status: s.model.Status, Plan: report.now, Version: version, APIKeys: keys(c.APIKey),

@@ -25,18 +25,17 @@ type parsed struct {
 // Load reads a model's templates and special tokens, where transformers looks for
 // them: chat_template.jinja and additional_chat_templates/tool_use.jinja, else the
 // chat_template of tokenizer_config.json, else chat_template.json; the special
-// tokens from tokenizer_config.json, else special_tokens_map.json. read returns the
-// content of a file of the model's folder; an error that is [fs.ErrNotExist] means
-// that there is none. A model without any of them gives an empty Set.
+// tokens from tokenizer_config.json, else special_tokens_map.json. A model without any
+// of them gives an empty Set.
 //
 // A template that does not parse is no error here, as the model serves plain
 // completions all the same: [Set.Template] reports it.
-func Load(read func(name string) ([]byte, error)) (*Set, error) {
-	config, err := readObject(read, "tokenizer_config.json")
+func Load(files fs.FS) (*Set, error) {
+	config, err := readObject(files, "tokenizer_config.json")
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := readObject(read, "special_tokens_map.json")
+	tokens, err := readObject(files, "special_tokens_map.json")
 	if err != nil {
 		return nil, err
 	}
@@ -47,12 +46,12 @@ func Load(read func(name string) ([]byte, error)) (*Set, error) {
 		s.addTokens(d)
 	}
 	s.addTokens(tokens)
-	return s, s.findTemplates(read, config)
+	return s, s.findTemplates(files, config)
 }
 
-func (s *Set) findTemplates(read func(name string) ([]byte, error), config *Dict) error {
+func (s *Set) findTemplates(files fs.FS, config *Dict) error {
 	for name, file := range map[string]string{"default": "chat_template.jinja", "tool_use": "additional_chat_templates/tool_use.jinja"} {
-		source, err := read(file)
+		source, err := fs.ReadFile(files, file)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("chat: %s: %w", file, err)
 		}
@@ -66,7 +65,7 @@ func (s *Set) findTemplates(read func(name string) ([]byte, error), config *Dict
 	if err := s.addConfigured("tokenizer_config.json", config); err != nil || len(s.templates) > 0 {
 		return err
 	}
-	legacy, err := readObject(read, "chat_template.json")
+	legacy, err := readObject(files, "chat_template.json")
 	if err != nil {
 		return err
 	}
@@ -74,8 +73,8 @@ func (s *Set) findTemplates(read func(name string) ([]byte, error), config *Dict
 }
 
 // readObject reads a JSON object; a file that is not there is an empty one.
-func readObject(read func(name string) ([]byte, error), file string) (*Dict, error) {
-	data, err := read(file)
+func readObject(files fs.FS, file string) (*Dict, error) {
+	data, err := fs.ReadFile(files, file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &Dict{}, nil
 	}
@@ -171,4 +170,14 @@ func (s *Set) Template(tools Value) (*Template, error) {
 		return nil, invalid("this model has several chat templates and no default: %s", strings.Join(s.Names(), ", "))
 	}
 	return nil, invalid("this model has no chat template")
+}
+
+// Broken is why a template does not parse, of the first by name that does not; else nil.
+func (s *Set) Broken() error {
+	for _, name := range s.Names() {
+		if err := s.templates[name].err; err != nil {
+			return fmt.Errorf("chat: the template %s: %w", name, err)
+		}
+	}
+	return nil
 }

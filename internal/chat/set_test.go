@@ -3,8 +3,13 @@ package chat
 import (
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
+
+	"github.com/heftai/heft/internal/golden"
 )
 
 func TestLoad(t *testing.T) {
@@ -45,7 +50,7 @@ func TestLoad(t *testing.T) {
 		{name: "broken template", files: map[string]string{"chat_template.jinja": "{% if %}"}, plain: "Expected an expression", tooled: "Expected an expression", tokens: "map[]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, err := Load(readFrom(c.files))
+			s, err := Load(folder(c.files))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,6 +63,9 @@ func TestLoad(t *testing.T) {
 				if err == nil {
 					got = template.Source()
 				}
+				if broken := s.Broken(); (broken != nil) != (c.name == "broken template") {
+					t.Errorf("broken: %v", broken)
+				}
 				if !strings.Contains(got, want) {
 					t.Errorf("with tools %v: got %s, want %s", tools, got, want)
 				}
@@ -66,15 +74,18 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-func readFrom(files map[string]string) func(name string) ([]byte, error) {
-	return func(name string) ([]byte, error) {
-		s, ok := files[name]
-		if !ok {
-			return nil, fs.ErrNotExist
-		}
-		return []byte(s), nil
+func folder(files map[string]string) fs.FS {
+	f := fstest.MapFS{}
+	for name, text := range files {
+		f[name] = &fstest.MapFile{Data: []byte(text)}
 	}
+	return f
 }
+
+// denied is a folder whose files may not be read.
+type denied struct{}
+
+func (denied) Open(string) (fs.File, error) { return nil, fs.ErrPermission }
 
 func TestLoadRefusesBrokenFiles(t *testing.T) {
 	for file, want := range map[string]string{
@@ -84,13 +95,30 @@ func TestLoadRefusesBrokenFiles(t *testing.T) {
 		`[]`:                               "chat: tokenizer_config.json: not an object",
 		`{"a":`:                            "chat: tokenizer_config.json: jinja: JSON at byte 5: unexpected end",
 	} {
-		_, err := Load(readFrom(map[string]string{"tokenizer_config.json": file}))
+		_, err := Load(folder(map[string]string{"tokenizer_config.json": file}))
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: got %v, want %s", file, err, want)
 		}
 	}
-	denied := func(string) ([]byte, error) { return nil, fs.ErrPermission }
-	if _, err := Load(denied); err == nil {
+	if _, err := Load(denied{}); err == nil {
 		t.Error("a file that cannot be read is no error")
 	}
+}
+
+// TestGoldenConfigs loads every reference configuration.
+func TestGoldenConfigs(t *testing.T) {
+	for _, path := range golden.Glob(t, "text/tokenizers/*/tokenizer_config.json") {
+		s, err := Load(os.DirFS(filepath.Dir(path)))
+		if err != nil || len(s.SpecialTokens) == 0 {
+			t.Errorf("%s: %+v, %v", path, s, err)
+		}
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add(`{"bos_token":{"content":"a"},"chat_template":[{"name":"x"}],"model_max_length":1e30}`)
+	f.Add(`{"extra_special_tokens":{"x_token":"y"},"chat_template":{"default":"z"}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		_, _ = Load(folder(map[string]string{"tokenizer_config.json": text}))
+	})
 }

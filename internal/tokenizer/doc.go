@@ -15,8 +15,8 @@
 // reads the JSON of all its kinds; a model is one file behind the interface [model].
 //
 // [Parse] reads the JSON in one pass without building a tree: vocabularies have
-// hundreds of thousands of entries. [Config] is the neighbouring
-// tokenizer_config.json: the roles of special tokens and the chat templates.
+// hundreds of thousands of entries. What stands beside
+// it, the roles of special tokens and the chat templates, is package chat's.
 //
 // Regular expressions are Oniguruma's. They are compiled to a small backtracking
 // machine whose work on a text is bounded (see [ErrTooSlow]), so that neither a

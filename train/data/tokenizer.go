@@ -32,7 +32,7 @@ func OpenTokenizerFS(dir fs.FS) (*Tokenizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data: %w", err)
 	}
-	set, err := chat.Load(func(name string) ([]byte, error) { return fs.ReadFile(dir, name) })
+	set, err := chat.Load(dir)
 	if err != nil {
 		return nil, fmt.Errorf("data: %w", err)
 	}

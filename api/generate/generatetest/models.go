@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io/fs"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/heftai/heft/api/generate"
@@ -62,14 +63,11 @@ func WithText(t testing.TB, name string) *generate.Model {
 	files := demo.Files()
 	words, err := tokenizer.LoadFS(files, demo.Name)
 	check(t, err)
-	config, err := tokenizer.LoadConfigFS(files, demo.Name)
-	check(t, err)
-	template, err := chat.Parse(config.ChatTemplate)
+	templates, err := chat.Load(files)
 	check(t, err)
 	defaults, err := meta.ReadGenerationConfig(read(t, files, "generation_config.json"))
 	check(t, err)
-	return &generate.Model{Name: name, Created: Created, Tokenizer: words, Template: template,
-		SpecialTokens: config.Special, Generation: defaults}
+	return &generate.Model{Name: name, Created: Created, Tokenizer: words, Chat: templates, Generation: defaults}
 }
 
 // Spoken is a fake with the demo's words: quick, and with text.
@@ -109,9 +107,9 @@ func Speaking(t testing.TB, s Speaker, o engine.Options) *generate.Model {
 	t.Helper()
 	m := WithText(t, "fake")
 	m.Generation = nil
-	m.SpecialTokens = map[string]string{"bos_token": m.SpecialTokens["bos_token"], "eos_token": speakerEnd}
-	var err error
-	m.Template, err = chat.Parse(s.Template)
+	tokens, err := json.Marshal(map[string]string{"bos_token": m.Chat.SpecialTokens["bos_token"], "eos_token": speakerEnd})
+	check(t, err)
+	m.Chat, err = chat.Load(fstest.MapFS{"chat_template.jinja": {Data: []byte(s.Template)}, "tokenizer_config.json": {Data: tokens}})
 	check(t, err)
 	m.Tokenizer = wordsWith(t, append(s.Special, speakerEnd))
 	script, err := m.Encode(s.Says+speakerEnd, false)
