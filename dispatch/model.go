@@ -37,6 +37,7 @@ type Model struct {
 	cache    *kvcache.Cache // nil for a tree without attention
 	capacity int            // tokens that a sequence can have in the cache
 	run      *nn.Context
+	adapters []*adapter
 	hooks    []Hook
 	measured recorder
 
@@ -45,14 +46,16 @@ type Model struct {
 
 // pass is what one forward pass is put together in; its slices are kept.
 type pass struct {
-	input   nn.Input
-	tokens  []int32
-	groups  []nn.Group
-	lengths []int32
-	prompts []bool
-	rows    []int32 // whose logits are wanted
-	logits  Logits
-	hook    Pass
+	input    nn.Input
+	tokens   []int32
+	groups   []nn.Group
+	lengths  []int32
+	prompts  []bool
+	adapters []*nn.Adapter // of each token, where the model has any
+	adapted  bool          // some token has one
+	rows     []int32       // whose logits are wanted
+	logits   Logits
+	hook     Pass
 }
 
 // New binds skeleton to checkpoint as devices says, and takes the memory for keys and
@@ -107,7 +110,7 @@ func (m *Model) take(binding *loader.Binding) error {
 		return err
 	}
 	m.pass.logits.vocab = m.program.Vocab()
-	return nil
+	return m.takeAdapters()
 }
 
 // homes are the processors of the threads and the memory nodes of these, where there are
@@ -143,6 +146,9 @@ func units(p *nn.Program) []residency.Unit {
 // Close gives memory, threads and rings back. The checkpoint stays open, unless the model
 // has opened it.
 func (m *Model) Close() {
+	for _, a := range m.adapters {
+		a.bound.Close()
+	}
 	if m.run != nil {
 		m.run.Close()
 	}
@@ -158,7 +164,7 @@ func (m *Model) Close() {
 	if m.owned {
 		_ = m.checkpoint.Close() // opened for reading
 	}
-	m.run, m.cache, m.weights, m.backend, m.owned = nil, nil, nil, nil, false
+	m.run, m.cache, m.weights, m.backend, m.adapters, m.owned = nil, nil, nil, nil, nil, false
 }
 
 // Forward computes one batch. Each row's tokens are appended to its sequence. It returns
@@ -227,6 +233,7 @@ func (m *Model) undo(b *Batch) {
 func (m *Model) prepare(b *Batch) error {
 	p := &m.pass
 	p.tokens, p.lengths, p.prompts, p.rows = p.tokens[:0], p.lengths[:0], p.prompts[:0], p.rows[:0]
+	p.adapters, p.adapted = p.adapters[:0], false
 	for i := range p.groups {
 		p.groups[i] = nn.Group{Spans: p.groups[i].Spans[:0], Slots: p.groups[i].Slots[:0]}
 	}
@@ -246,6 +253,9 @@ func (m *Model) prepare(b *Batch) error {
 		Logits: p.rows, Normed: p.logits.hidden.rows, Sums: p.logits.hidden.sums}
 	if m.options.Precision == PrecisionAuto {
 		p.input.Prompts = p.prompts
+	}
+	if p.adapted {
+		p.input.Adapters = p.adapters
 	}
 	return nil
 }
@@ -274,6 +284,9 @@ func (m *Model) appendRow(r *Row) error {
 	}
 	s.kv.Append(r.Tokens...)
 	p.tokens = append(p.tokens, r.Tokens...)
+	if len(m.adapters) > 0 {
+		p.adapt(s, len(r.Tokens))
+	}
 	for i := range r.Tokens {
 		length := max(prompt, start+i+1)
 		if length < total && m.program.Restarts(length, total) {

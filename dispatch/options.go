@@ -55,6 +55,8 @@ type Options struct {
 	// StagingBytes is the memory for the rings of the disk tier. Less than twice the
 	// largest streamed unit is raised to that.
 	StagingBytes int64
+	// Adapters are the adapters that sequences may use. They are counted as activations.
+	Adapters []Adapter
 	// Ledger counts the memory that the model takes. nil means a new one.
 	Ledger *Ledger
 }

@@ -48,13 +48,17 @@ func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options
 	if askedKV {
 		sequence = int64(cache.Pages) * cache.PageBytes()
 	}
+	adapters, err := o.adapterBytes(skeleton, program)
+	if err != nil {
+		return devicemap.Plan{}, o, err
+	}
 	budgets, err := Budgets(p.MaxMemory)
 	if err != nil {
 		return devicemap.Plan{}, o, err
 	}
 	for i := range budgets {
 		if b := &budgets[i]; b.Device == devicemap.CPU {
-			b.Activations = program.ScratchBytes(o.limits())
+			b.Activations = program.ScratchBytes(o.limits()) + adapters
 			if b.KV = sequence; !askedKV {
 				b.KV = max(sequence, min(b.Limit/kvShare, int64(o.MaxSequences)*cache.SequenceBytes(o.Context, o.MaxBatchTokens)))
 			}

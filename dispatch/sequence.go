@@ -15,7 +15,9 @@ var ErrKVFull = errors.New("dispatch: no page of keys and values is free")
 type Sequence struct {
 	model *Model
 	kv    *kvcache.Sequence
-	class uint64 // of the rope lengths that its pages may be shared under
+	// adapter is nil for the model alone.
+	adapter *adapter
+	class   uint64 // of the rope lengths that its pages may be shared under
 	// length is what rotary frequencies were made for last, and tokens what the sequence
 	// holds: where the two part, it is computed anew.
 	length int
@@ -30,7 +32,7 @@ func (m *Model) NewSequence() *Sequence { return &Sequence{model: m} }
 func (s *Sequence) pages(promptLen int) *kvcache.Sequence {
 	if s.kv == nil {
 		s.class = s.model.program.RopeClass(promptLen)
-		s.kv = s.model.cache.NewSequence(s.class)
+		s.kv = s.model.cache.NewSequence(s.scope())
 	}
 	return s.kv
 }

@@ -113,6 +113,15 @@ func (a *Adapter) NumParameters() int64 {
 	return n
 }
 
+// Bytes is what all matrices take as they are stored.
+func (a *Adapter) Bytes() int64 {
+	var n int64
+	for i := range a.Pairs {
+		n += a.Pairs[i].A.Bytes() + a.Pairs[i].B.Bytes()
+	}
+	return n
+}
+
 // prefix stands before a module's path in the names of tensors.
 const prefix = "base_model.model."
 

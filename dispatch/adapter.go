@@ -1,0 +1,114 @@
+package dispatch
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/heftai/heft/internal/lora"
+	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/meta"
+)
+
+// An Adapter is a low-rank addition to a model's linear maps, in the files of PEFT. It
+// takes memory of its own and leaves the model's weights as they are, wherever these live
+// and however they are stored.
+type Adapter struct {
+	Name string // that [Model.NewAdaptedSequence] knows it by
+	Dir  string // the folder of adapter_config.json and adapter_model.safetensors
+}
+
+// ErrNoAdapter says that a model has no adapter of some name.
+var ErrNoAdapter = errors.New("dispatch: no such adapter")
+
+// adapter is one that is in memory. Keys and values that it made are shared only among
+// sequences of the same number.
+type adapter struct {
+	name   string
+	number uint64 // from 1 on
+	bound  *nn.Adapter
+}
+
+// eachAdapter opens the adapters of o, one after another, and checks that they fit.
+func (o *Options) eachAdapter(skeleton *meta.Model, do func(a Adapter, from *lora.Adapter) error) error {
+	seen := map[string]bool{}
+	for _, a := range o.Adapters {
+		if a.Name == "" || seen[a.Name] {
+			return fmt.Errorf("dispatch: adapter %q of %s: the name is empty or taken", a.Name, a.Dir)
+		}
+		seen[a.Name] = true
+		from, err := lora.Open(a.Dir, skeleton.Root)
+		if err == nil {
+			err = errors.Join(do(a, from), from.Close())
+		}
+		if err != nil {
+			return fmt.Errorf("dispatch: adapter %q: %w", a.Name, err)
+		}
+	}
+	return nil
+}
+
+// adapterBytes is the memory that the adapters of o take, matrices and activations.
+func (o *Options) adapterBytes(skeleton *meta.Model, program *nn.Program) (int64, error) {
+	var matrices, scratch int64
+	err := o.eachAdapter(skeleton, func(_ Adapter, from *lora.Adapter) error {
+		bound, err := program.NewAdapter(nil, from)
+		if err != nil {
+			return err
+		}
+		matrices += from.Bytes()
+		scratch = max(scratch, bound.AdapterBytes())
+		return nil
+	})
+	return matrices + scratch, err
+}
+
+// takeAdapters copies the adapters to memory.
+func (m *Model) takeAdapters() error {
+	return m.options.eachAdapter(m.skeleton, func(a Adapter, from *lora.Adapter) error {
+		bound, err := m.program.NewAdapter(m.backend, from)
+		if err != nil {
+			return err
+		}
+		m.adapters = append(m.adapters, &adapter{name: a.Name, number: uint64(len(m.adapters) + 1), bound: bound})
+		return m.run.Allow(bound)
+	})
+}
+
+// NewAdaptedSequence is an empty sequence whose tokens go through the adapter called name,
+// or through the model alone where it is "". It returns [ErrNoAdapter] for a name that
+// [Options.Adapters] does not have.
+func (m *Model) NewAdaptedSequence(name string) (*Sequence, error) {
+	s := m.NewSequence()
+	if name == "" {
+		return s, nil
+	}
+	for _, a := range m.adapters {
+		if a.name == name {
+			s.adapter = a
+			return s, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %q", ErrNoAdapter, name)
+}
+
+// scope is what sequences must have in common to share pages: the frequencies of their
+// rotations and their adapter. The odd factor spreads the few numbers of adapters over all
+// words, where the classes of rotations, lengths most often, do not meet them.
+func (s *Sequence) scope() uint64 {
+	if s.adapter == nil {
+		return s.class
+	}
+	return s.class + s.adapter.number*0x9e3779b97f4a7c15
+}
+
+// adapt notes the adapter of n further tokens of the pass.
+func (p *pass) adapt(s *Sequence, n int) {
+	var bound *nn.Adapter
+	if s.adapter != nil {
+		bound = s.adapter.bound
+		p.adapted = true
+	}
+	for range n {
+		p.adapters = append(p.adapters, bound)
+	}
+}

@@ -1,0 +1,308 @@
+package dispatch_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// base opens the base of the adapter fixtures with the weights at path.
+func base(t testing.TB, path string) (*meta.Model, *loader.Checkpoint) {
+	t.Helper()
+	text, err := golden.Read(golden.Path(t, "train", "models", "llama", "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := meta.ReadConfig(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkpoint, err := loader.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { checkpoint.Close() })
+	skeleton, err := meta.New(config, checkpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return skeleton, checkpoint
+}
+
+// TestGoldenLoRALogits runs adapters that PEFT trained on their base, whose weights stay as
+// they are: under every map the bits are the same, and so they are beside rows of the base
+// and of other adapters.
+func TestGoldenLoRALogits(t *testing.T) {
+	cases := 0
+	defer func() { golden.Count(t, "train/lora (logits)", cases) }()
+	for _, file := range golden.Glob(t, "train/lora/*/logits.safetensors") {
+		run := filepath.Dir(file)
+		cases++
+		t.Run(filepath.Base(run), func(t *testing.T) {
+			fixture, err := loader.Open(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer fixture.Close()
+			ids, want := prompts(t, fixture), values(t, fixture, "adapter_logits")
+			skeleton, checkpoint := base(t, golden.Path(t, "train", "models", "llama", "init.safetensors"))
+			adapters := []dispatch.Adapter{{Name: "final", Dir: filepath.Join(run, "final")}, {Name: "init", Dir: filepath.Join(run, "init")}}
+			var first [][]float32
+			for name, placed := range maps(skeleton) {
+				m, err := dispatch.New(skeleton, checkpoint, placed, dispatch.Options{Threads: 2, Precision: dispatch.PrecisionHigh, Adapters: adapters, KVTokens: 4096})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if name == "promoted" {
+					promote(t, m)
+				}
+				got := adapted(t, m, ids, "final")
+				closeTo(t, name, slices.Concat(got...), want, 2e-5)
+				if first == nil {
+					first = got
+				}
+				sameLogits(t, name, got, first)
+				beside(t, m, ids, got)
+				m.Close()
+			}
+			skeleton, checkpoint = base(t, filepath.Join(run, "merged.safetensors"))
+			m, err := dispatch.New(skeleton, checkpoint, maps(skeleton)["cpu"], dispatch.Options{Threads: 2, Precision: dispatch.PrecisionHigh})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			closeTo(t, "merged", slices.Concat(adapted(t, m, ids, "")...), values(t, fixture, "merged_logits"), 2e-5)
+		})
+	}
+}
+
+// prompts are the sequences of a fixture.
+func prompts(t *testing.T, c *loader.Checkpoint) [][]int32 {
+	t.Helper()
+	x, ok := c.Lookup("input_ids")
+	if !ok || x.DType != meta.Int64 {
+		t.Fatal("no input_ids of int64")
+	}
+	data, err := x.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []int32
+	for ; len(data) > 0; data = data[8:] {
+		all = append(all, int32(binary.LittleEndian.Uint64(data)))
+	}
+	return slices.Collect(slices.Chunk(all, x.Shape[len(x.Shape)-1]))
+}
+
+func values(t *testing.T, c *loader.Checkpoint, name string) []float32 {
+	t.Helper()
+	x, ok := c.Lookup(name)
+	if !ok {
+		t.Fatalf("no %s", name)
+	}
+	data, err := x.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []float32
+	for ; len(data) > 0; data = data[4:] {
+		all = append(all, math.Float32frombits(binary.LittleEndian.Uint32(data)))
+	}
+	return all
+}
+
+func closeTo(t *testing.T, what string, got, want []float32, tolerance float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d logits, want %d", what, len(got), len(want))
+	}
+	for i := range want {
+		if !(math.Abs(float64(got[i]-want[i])) <= tolerance) {
+			t.Fatalf("%s: logit %d is %v, want %v", what, i, got[i], want[i])
+		}
+	}
+}
+
+// adapted are the logits of all tokens of each prompt, each prompt alone.
+func adapted(t *testing.T, m *dispatch.Model, ids [][]int32, name string) [][]float32 {
+	t.Helper()
+	var out [][]float32
+	for _, p := range ids {
+		s, err := m.NewAdaptedSequence(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		logits, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.Row{{Sequence: s, Tokens: p, Logits: dispatch.LogitsAll}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, v := logits.Row(0)
+		out = append(out, slices.Clone(v))
+		s.Free()
+	}
+	return out
+}
+
+// beside runs all prompts in one batch, with the adapter, with another and with none.
+func beside(t *testing.T, m *dispatch.Model, ids [][]int32, want [][]float32) {
+	t.Helper()
+	plain, other := adapted(t, m, ids, ""), adapted(t, m, ids, "init")
+	sameLogits(t, "an adapter whose B is zero", other, plain)
+	var batch dispatch.Batch
+	var all [][]float32
+	for i, p := range ids {
+		for k, name := range []string{"", "final", "init", "final"} {
+			s, err := m.NewAdaptedSequence(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Free()
+			batch.Rows = append(batch.Rows, dispatch.Row{Sequence: s, Tokens: p, Logits: dispatch.LogitsLast})
+			w := [][]float32{plain[i], want[i], other[i], want[i]}[k]
+			all = append(all, w[len(w)-m.Vocab():])
+		}
+	}
+	logits, err := m.Forward(context.Background(), &batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, w := range all {
+		_, v := logits.Row(i)
+		sameLogits(t, "in one batch", [][]float32{v}, [][]float32{w})
+	}
+}
+
+// TestAdaptersShareNoPages: keys that an adapter made serve that adapter only.
+func TestAdaptersShareNoPages(t *testing.T) {
+	m := adaptedModel(t, dispatch.Options{Precision: dispatch.PrecisionHigh, KVTokens: 4096})
+	prompt := make([]int32, 40)
+	for i := range prompt {
+		prompt[i] = int32(i * 7 % m.Vocab())
+	}
+	run := func(name string) (reused int, logits []float32) {
+		s, err := m.NewAdaptedSequence(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Free()
+		reused = s.Reuse(prompt)
+		out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.Row{
+			{Sequence: s, Tokens: prompt[reused:], PromptLen: len(prompt), Logits: dispatch.LogitsLast}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, v := out.Row(0)
+		return reused, slices.Clone(v)
+	}
+	first := map[string][]float32{}
+	for _, name := range []string{"", "a", "b"} {
+		n, logits := run(name)
+		if n != 0 {
+			t.Errorf("adapter %q reused %d tokens of another", name, n)
+		}
+		first[name] = logits
+	}
+	if slices.Equal(first[""], first["a"]) {
+		t.Error("the adapter changes nothing")
+	}
+	for _, name := range []string{"b", "", "a"} {
+		n, logits := run(name)
+		if n == 0 {
+			t.Errorf("adapter %q reused nothing of its own", name)
+		}
+		sameLogits(t, name, [][]float32{logits}, [][]float32{first[name]})
+	}
+}
+
+// adaptedModel is a base with one trained adapter under two names.
+func adaptedModel(t *testing.T, o dispatch.Options) *dispatch.Model {
+	t.Helper()
+	skeleton, checkpoint := base(t, golden.Path(t, "train", "models", "llama", "init.safetensors"))
+	dirs := golden.Glob(t, "train/lora/*/final/adapter_config.json")
+	if len(dirs) == 0 {
+		t.Fatal("no adapter among the fixtures")
+	}
+	dir := filepath.Dir(dirs[0])
+	o.Threads, o.Adapters = 2, []dispatch.Adapter{{Name: "a", Dir: dir}, {Name: "b", Dir: dir}}
+	m, err := dispatch.New(skeleton, checkpoint, maps(skeleton)["cpu"], o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	return m
+}
+
+// TestAdaptersAreCounted: the plan and the ledger have their memory, and a name that is not
+// there is an error.
+func TestAdaptersAreCounted(t *testing.T) {
+	o := dispatch.Options{Ledger: new(dispatch.Ledger)}
+	m := adaptedModel(t, o)
+	without := dispatch.Options{Ledger: new(dispatch.Ledger), Threads: 2}
+	skeleton, checkpoint := base(t, golden.Path(t, "train", "models", "llama", "init.safetensors"))
+	plain, err := dispatch.New(skeleton, checkpoint, maps(skeleton)["cpu"], without)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	more := o.Ledger.Held()["activations"] - without.Ledger.Held()["activations"]
+	placement := dispatch.Placement{MaxMemory: []devicemap.Memory{{Device: devicemap.CPU, Bytes: 1 << 30}}}
+	with, _, err := dispatch.Plan(skeleton, dispatch.Options{Adapters: []dispatch.Adapter{{Name: "a", Dir: adapterDir(t)}, {Name: "b", Dir: adapterDir(t)}}}, placement)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone, _, err := dispatch.Plan(skeleton, dispatch.Options{}, placement)
+	if err != nil {
+		t.Fatal(err)
+	}
+	planned := with.Device(devicemap.CPU).ActivationBytes - alone.Device(devicemap.CPU).ActivationBytes
+	if more <= 0 || planned <= 0 || more < planned {
+		t.Errorf("%d bytes are held, %d planned", more, planned)
+	}
+	if _, err := m.NewAdaptedSequence("c"); !errors.Is(err, dispatch.ErrNoAdapter) {
+		t.Errorf("an adapter that is not there: %v", err)
+	}
+}
+
+func adapterDir(t *testing.T) string {
+	return filepath.Dir(golden.Glob(t, "train/lora/*/final/adapter_config.json")[0])
+}
+
+// TestAdapterErrorsNameThePlace opens what is no adapter of the model.
+func TestAdapterErrorsNameThePlace(t *testing.T) {
+	skeleton, checkpoint := base(t, golden.Path(t, "train", "models", "llama", "init.safetensors"))
+	empty := t.TempDir()
+	foreign := t.TempDir()
+	config := `{"peft_type": "LORA", "target_modules": ["c_attn"]}`
+	if err := os.WriteFile(filepath.Join(foreign, "adapter_config.json"), []byte(config), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		adapters []dispatch.Adapter
+		want     string
+	}{
+		{[]dispatch.Adapter{{Name: "x", Dir: empty}}, "adapter_config.json"},
+		{[]dispatch.Adapter{{Name: "x", Dir: foreign}}, "names no module"},
+		{[]dispatch.Adapter{{Dir: empty}}, "name is empty"},
+		{[]dispatch.Adapter{{Name: "x", Dir: adapterDir(t)}, {Name: "x", Dir: adapterDir(t)}}, "taken"},
+	} {
+		m, err := dispatch.New(skeleton, checkpoint, maps(skeleton)["cpu"], dispatch.Options{Adapters: c.adapters})
+		if err == nil {
+			m.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v; want %q", c.adapters, err, c.want)
+		}
+	}
+}
