@@ -45,6 +45,13 @@ type Accelerator struct {
 	base       *slog.Logger
 	logger     *slog.Logger
 	optimizers []*optim.Prepared
+	schedulers []*optim.PreparedScheduler
+	loaders    []DataLoader
+
+	project              ProjectConfiguration
+	custom               []Stateful
+	saveHooks, loadHooks []StateHook
+	beforeChange         func(change string) error // of tests, see aside
 }
 
 // prepared is a module and whether Backward averages its gradients.
@@ -60,8 +67,11 @@ func New(c Config) (*Accelerator, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Accelerator{cfg: c, accum: accum, comm: c.World.transport(), generator: rng.New(0), base: c.Logger}
-	a.state.sync = true
+	a := &Accelerator{cfg: c, accum: accum, comm: c.World.transport(), generator: rng.New(0), base: c.Logger, project: c.Project}
+	if a.project.ProjectDir == "" {
+		a.project.ProjectDir = c.ProjectDir
+	}
+	a.state.sync, a.state.ended = true, true
 	if a.base == nil {
 		a.base = slog.Default()
 	}
@@ -123,7 +133,7 @@ func (a *Accelerator) PrepareDataLoader(l DataLoader) error {
 			dispatch = data.DispatchAlways
 		}
 	}
-	return l.Prepare(data.PrepareOptions{
+	err := l.Prepare(data.PrepareOptions{
 		Comm:               a.comm,
 		SplitBatches:       c.SplitBatches,
 		UnevenBatches:      !on(c.EvenBatches),
@@ -132,6 +142,10 @@ func (a *Accelerator) PrepareDataLoader(l DataLoader) error {
 		DataSeed:           c.DataSeed,
 		Observer:           &a.state,
 	})
+	if err == nil {
+		a.loaders = append(a.loaders, l)
+	}
+	return err
 }
 
 func (a *Accelerator) prepareModule(m Module) error {
@@ -213,7 +227,7 @@ func (a *Accelerator) FreeMemory() {
 			param.ZeroGrad()
 		}
 	}
-	a.modules, a.optimizers = nil, nil
+	a.modules, a.optimizers, a.schedulers, a.loaders = nil, nil, nil, nil
 	a.state = gradientState{sync: true}
 }
 

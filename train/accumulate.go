@@ -16,6 +16,7 @@ type gradientState struct {
 	step    int  // batches since the last end of a loader
 	window  int  // batches since the last step
 	sync    bool // this batch ends its window
+	ended   bool // the batch before did: the next begins a window
 	cut     bool // gradients of this window are divided by window already
 	loaders []data.State
 }
@@ -56,17 +57,18 @@ func (s *gradientState) remainder() int {
 
 // advance goes on to the next batch.
 func (s *gradientState) advance(g *GradientAccumulation) {
-	if s.sync {
+	if s.ended {
 		s.window = 0
 	}
 	s.window++
 	s.cut = false
 	if on(g.SyncWithDataloader) && s.atEnd() {
 		s.step, s.sync = 0, true
-		return
+	} else {
+		s.step++
+		s.sync = s.step%g.Steps == 0
 	}
-	s.step++
-	s.sync = s.step%g.Steps == 0
+	s.ended = s.sync
 }
 
 // Accumulate runs fn, one forward and backward pass over one batch with the steps of

@@ -27,6 +27,13 @@ type Config struct {
 	// Scaler keeps float16 gradients in range: Backward scales the loss by it, prepared
 	// optimizers step through it. Nil leaves gradients alone.
 	Scaler *optim.Scaler
+	// ProjectDir is short for Project.ProjectDir.
+	ProjectDir string
+	// Project says where checkpoints go and how they are called.
+	Project ProjectConfiguration
+	// DevicePlacement (nil: true) brings what is prepared to the device. All is on the
+	// host already, so that neither changes anything.
+	DevicePlacement *bool
 	// Corrections turns off faults of the reference that are copied by default.
 	Corrections Corrections
 	// Logger is what [Accelerator.Logger] writes to; nil is slog.Default().
@@ -64,6 +71,9 @@ type DataLoaderConfig struct {
 	UseSeedableSampler bool
 	// DataSeed is the seed of that order.
 	DataSeed uint64
+	// UseStatefulDataLoader lets [Accelerator.LoadState] bring loaders to where they were:
+	// the next walk goes on with the batch after the last one, in the same order.
+	UseStatefulDataLoader bool
 	// NonBlocking and PinMemory concern copies to a device. On the host, where batches
 	// are used in place, they change nothing.
 	NonBlocking, PinMemory bool
@@ -82,11 +92,19 @@ type Corrections struct {
 	MetricErrors bool
 	// AdjustScheduler lets GradientAccumulation.AdjustScheduler take effect.
 	AdjustScheduler bool
+	// PendingGradients lets [Accelerator.SaveState] save the gradients of a window that
+	// has not ended. The reference saves the count of its batches only, so that the step
+	// after loading lacks what they gathered.
+	PendingGradients bool
+	// SaveIteration lets [Accelerator.LoadState] count on after the checkpoint that it
+	// loaded. In the reference the next automatically named checkpoint fails, because
+	// counting begins anew.
+	SaveIteration bool
 }
 
 // Corrected is every correction.
 func Corrected() Corrections {
-	return Corrections{ShortWindow: true, MetricErrors: true, AdjustScheduler: true}
+	return Corrections{ShortWindow: true, MetricErrors: true, AdjustScheduler: true, PendingGradients: true, SaveIteration: true}
 }
 
 // on is the value of an option that is true unless turned off.

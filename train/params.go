@@ -60,7 +60,7 @@ func (a *Accelerator) prepareScheduler(s *optim.Scheduler) error {
 	if _, ok := (*s).(*optim.PreparedScheduler); ok {
 		return errPrepared
 	}
-	*s = &optim.PreparedScheduler{
+	p := &optim.PreparedScheduler{
 		Scheduler:    *s,
 		Optimizers:   a.optimizers,
 		World:        a.comm.Size(),
@@ -69,6 +69,8 @@ func (a *Accelerator) prepareScheduler(s *optim.Scheduler) error {
 		Adjust:       a.cfg.Corrections.AdjustScheduler && on(a.accum.AdjustScheduler),
 		Syncs:        a.SyncGradients,
 	}
+	*s = p
+	a.schedulers = append(a.schedulers, p)
 	return nil
 }
 

@@ -114,7 +114,7 @@ func (w *Window[B]) Each(ctx context.Context, forward func(context.Context, B) (
 			return total, err
 		}
 	}
-	a.state.sync = true
+	a.state.sync, a.state.ended = true, true
 	if len(w.Batches) > 0 || a.comm.Size() == 1 {
 		return total, nil
 	}

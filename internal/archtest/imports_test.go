@@ -54,7 +54,7 @@ var allowed = map[string][]string{
 	"train/tensor":               {"internal/kernels", "internal/gemm"},
 	"train/track":                {},
 	"train/model":                {"meta", "loader", "train/tensor"},
-	"train":                      {"internal/collective", "train/data", "train/optim", "train/rng", "train/tensor", "train/track"},
+	"train":                      {"meta", "loader", "internal/collective", "train/data", "train/optim", "train/rng", "train/tensor", "train/track"}, // loader, meta: checkpoints are safetensors
 	"examples/accumulate":        {"train", "train/data", "train/optim", "train/tensor"},
 	"examples/causallm":          {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
 	"examples/evaluate":          {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
