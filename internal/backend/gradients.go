@@ -53,10 +53,15 @@ type Gradients interface {
 }
 
 // A Recorder is a Backend that remembers its operations while it records, to reverse
-// them later. The gradient of a view of memory it allocated is the same view of a shadow.
+// them. The gradient of a view of memory that it allocated is the same view of a shadow,
+// which is 0 but for what is under way: reversing an operation takes the gradient of its
+// result from there, leaves 0 where the result was written anew, and adds to those of
+// the operands.
 type Recorder interface {
 	Backend
-	// Recording reports whether operations are remembered.
+	// Record begins to remember, Pause ends it.
+	Record()
+	Pause()
 	Recording() bool
 	// Take is memory for a result that stays as it is until the record is reversed. It is
 	// valid while recording only.
@@ -65,4 +70,16 @@ type Recorder interface {
 	// what Route or Copy wrote there; places are borrowed until the call returns. So
 	// gradients of the weights of ScatterAdd find their way.
 	Derive(to, from []float32, places []int32)
+	// Mark is a place in the record. Reverse runs what follows it backwards, forgets it,
+	// and lets Take hand out its memory again; Forget does not run it.
+	Mark() Mark
+	Reverse(to Mark)
+	Forget(to Mark)
+	// Clear forgets all and makes all gradients 0, after a reverse that did not end.
+	Clear()
+	// Gradient is that of a view of memory, which a caller may read and write.
+	Gradient(t tensor.Tensor) tensor.Tensor
 }
+
+// A Mark is a place in a [Recorder]'s record; the zero Mark is its beginning.
+type Mark struct{ Operations, Values, Hosts, Chunk, Used int }

@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -11,6 +12,8 @@ import (
 type arena struct {
 	memory tensor.Tensor
 	used   int // floats
+	// recorder, where there is one, hands out memory that stays as it is while it records.
+	recorder backend.Recorder
 }
 
 // floats is what a matrix takes, rounded so that each begins on 64 bytes.
@@ -18,6 +21,9 @@ func floats(rows, cols int) int { return (rows*cols + 15) &^ 15 }
 
 // take is a matrix of what was there before.
 func (a *arena) take(rows, cols int) tensor.Tensor {
+	if a.recorder != nil && a.recorder.Recording() {
+		return a.recorder.Take(rows, cols)
+	}
 	begin := a.used
 	a.used += floats(rows, cols)
 	return matrix(a.memory.Slice(begin, begin+rows*cols), rows, cols)
@@ -31,6 +37,15 @@ func matrix(t tensor.Tensor, rows, cols int) tensor.Tensor {
 	t.DType, t.Rank, t.Stride = meta.Float32, 2, 0
 	t.Dims = [tensor.MaxRank]int{rows, cols}
 	return t
+}
+
+// spare is memory for a result that may take the place of x: x itself, unless a recorder
+// has to keep it.
+func (a *arena) spare(x tensor.Tensor) tensor.Tensor {
+	if a.recorder != nil && a.recorder.Recording() {
+		return a.recorder.Take(x.Rows(), x.Cols())
+	}
+	return x
 }
 
 // floats is the size of a context's memory.

@@ -127,7 +127,7 @@ type headStep struct {
 }
 
 func (s *headStep) run(c *Context) {
-	if c.in.Trace != nil {
+	if c.in.Trace != nil && !c.recording() {
 		mark := c.arena.used
 		all := c.arena.take(c.rows, s.norm.cols())
 		s.norm.forward(c, all, c.hidden)

@@ -103,6 +103,7 @@ func (p *Program) NewContext(b backend.Backend, w Weights, l Limits) (*Context, 
 		return nil, fmt.Errorf("nn: scratch memory: %w", err)
 	}
 	c := &Context{program: p, backend: b, weights: w, limits: l, arena: arena{memory: memory}}
+	c.arena.recorder, _ = b.(backend.Recorder)
 	c.zero = c.arena.take(1, p.zeros) // first, so that nothing was there before
 	c.state[0] = c.arena.take(l.Rows, p.width)
 	c.state[1] = c.arena.take(l.Rows, p.width)
@@ -266,6 +267,9 @@ func (c *Context) Sums() tensor.Tensor {
 	first := len(c.in.Normed)
 	return matrix(c.normed, first+len(c.in.Sums), c.program.hidden).Slice(first, first+len(c.in.Sums))
 }
+
+// recording reports whether the pass is to be reversed.
+func (c *Context) recording() bool { return c.arena.recorder != nil && c.arena.recorder.Recording() }
 
 // fail keeps the first error of the pass.
 func (c *Context) fail(format string, args ...any) {

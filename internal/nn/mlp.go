@@ -64,10 +64,11 @@ func (m *mlp) forward(c *Context, dst, x tensor.Tensor) {
 		gate = c.arena.take(rows, m.inner)
 		m.up.forward(c, gate, x)
 	}
+	y := c.arena.spare(gate)
 	if c.err == nil {
-		c.backend.Gate(gate, gate, up, m.act, 0)
+		c.backend.Gate(y, gate, up, m.act, 0)
 	}
-	m.down.forward(c, dst, gate)
+	m.down.forward(c, dst, y)
 	c.arena.used = mark
 }
 

@@ -1,8 +1,6 @@
 package nn
 
 import (
-	"math"
-
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -166,13 +164,11 @@ func (m *moe) begin(c *Context, dst, x tensor.Tensor) {
 	m.shared.forward(c, y, x)
 	m.sharedGate.forward(c, gate, x)
 	if c.err == nil {
-		shares := c.routing.shares[:rows]
-		if err := c.backend.Copy(tensor.Floats(shares, rows, 1), gate); err != nil {
+		shares, sigmoid := c.routing.shares[:rows], c.arena.spare(gate)
+		c.backend.Gate(sigmoid, gate, tensor.Tensor{}, meta.ActSigmoid, 0)
+		if err := c.backend.Copy(tensor.Floats(shares, rows, 1), sigmoid); err != nil {
 			c.fail("%s: %w", m.sharedGate.path, err)
 			return
-		}
-		for i, g := range shares {
-			shares[i] = float32(1 / (1 + math.Exp(-float64(g))))
 		}
 		c.backend.ScatterAdd(dst, y, c.iota[:rows], shares)
 	}
@@ -198,8 +194,15 @@ func (m *moe) route(c *Context, x tensor.Tensor) {
 	r := &c.routing
 	c.backend.Route(r.experts[:n], r.weights[:n], logits, correction, m.spec)
 	c.arena.used = mark
-	if c.sync(m.path) && !r.sort(n, m.spec.TopK, m.spec.Count) {
+	if !c.sync(m.path) {
+		return
+	}
+	if !r.sort(n, m.spec.TopK, m.spec.Count) {
 		c.fail("%s: the router chose an expert that is not there", m.path)
+		return
+	}
+	if c.recording() {
+		c.arena.recorder.Derive(r.shares[:n], r.weights[:n], r.places[:n])
 	}
 }
 
@@ -219,14 +222,15 @@ func (m *moe) expert(c *Context, dst, x tensor.Tensor, e int, rows []int32, shar
 	if c.err != nil {
 		return
 	}
-	c.backend.Gate(gate, gate, up, m.spec.Act, m.spec.Limit)
+	gated := c.arena.spare(gate)
+	c.backend.Gate(gated, gate, up, m.spec.Act, m.spec.Limit)
 	w = affine{path: m.stack.Path, transposed: m.spec.Transposed, out: m.width}
 	w.weight = c.parts(m.stack.Path, m.spec.Down, m.down, e)
 	if m.downBias != nil {
 		w.bias = c.parts(m.stack.Path, m.spec.DownBias, m.downBias, e)
 	}
-	y := in // no longer read
-	w.apply(c, y, gate)
+	y := c.arena.spare(in) // no longer read
+	w.apply(c, y, gated)
 	if c.err == nil {
 		c.backend.ScatterAdd(dst, y, rows, shares)
 	}
@@ -258,6 +262,7 @@ type routing struct {
 	begin   []int32   // begin[e] to begin[e+1]: the places of expert e in
 	rows    []int32   // rows by expert, in order, and
 	shares  []float32 // the weights by expert
+	places  []int32   // where they are among the weights
 	hit     []int32   // experts that were chosen, ascending
 	next    []int32
 }
@@ -269,7 +274,7 @@ func (r *routing) init(p *Program, l Limits) {
 	}
 	*r = routing{
 		experts: make([]int32, n), weights: make([]float32, n),
-		rows: make([]int32, n), shares: make([]float32, n),
+		rows: make([]int32, n), shares: make([]float32, n), places: make([]int32, n),
 		begin: make([]int32, p.experts+1), next: make([]int32, p.experts), hit: make([]int32, 0, p.experts),
 	}
 }
@@ -295,7 +300,7 @@ func (r *routing) sort(n, topK, count int) bool {
 	for i, e := range r.experts[:n] {
 		at := r.next[e]
 		r.next[e]++
-		r.rows[at], r.shares[at] = int32(i/topK), r.weights[i]
+		r.rows[at], r.shares[at], r.places[at] = int32(i/topK), r.weights[i], int32(i)
 	}
 	return true
 }

@@ -145,3 +145,9 @@ func (t Tensor) Row(i int) []float32 {
 
 // Shape is a copy of the dimensions, for messages.
 func (t Tensor) Shape() []int { return append([]int(nil), t.Dims[:t.Rank]...) }
+
+// Same reports whether two views show the same elements of the same memory.
+func Same(a, b Tensor) bool {
+	return a.Address == b.Address && unsafe.SliceData(a.Data) == unsafe.SliceData(b.Data) &&
+		a.DType == b.DType && a.Rank == b.Rank && a.Dims == b.Dims && a.RowStride() == b.RowStride()
+}

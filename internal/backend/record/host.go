@@ -1,0 +1,47 @@
+package record
+
+import "unsafe"
+
+// host is the gradient of floats on the host, whose memory may be written again later:
+// the last one made there is meant.
+type host struct {
+	begin *float32
+	grad  []float32
+}
+
+// addHost gives v, which was written just now, a gradient of zeros.
+func (r *Recorder) addHost(v []float32) []float32 {
+	h := host{unsafe.SliceData(v), make([]float32, len(v))}
+	r.hosts = append(r.hosts, h)
+	return h.grad
+}
+
+// hostGradient is the gradient of v, or nil.
+func (r *Recorder) hostGradient(v []float32) []float32 {
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(v)))
+	for i := len(r.hosts) - 1; i >= 0; i-- {
+		h := &r.hosts[i]
+		begin := uintptr(unsafe.Pointer(h.begin))
+		if n := int(at-begin) / 4; at >= begin && n+len(v) <= len(h.grad) {
+			return h.grad[n : n+len(v) : n+len(v)]
+		}
+	}
+	return nil
+}
+
+// Derive remembers a permutation.
+func (r *Recorder) Derive(to, from []float32, places []int32) {
+	if !r.on {
+		return
+	}
+	source := r.hostGradient(from)
+	if source == nil {
+		return
+	}
+	into, places := r.addHost(to), append([]int32(nil), places...)
+	r.reverse = append(r.reverse, func() {
+		for i, p := range places {
+			source[p] += into[i]
+		}
+	})
+}

@@ -1,0 +1,192 @@
+package record
+
+import (
+	"slices"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// chunkFloats is the least size of the memory that Take cuts up.
+const chunkFloats = 1 << 20
+
+// memory is blocks, their shadows, and those of them that Take hands out.
+type memory struct {
+	backend backend.Backend
+	blocks  []*block // by address
+	failed  error
+
+	chunks []*block // in the order of their use
+	chunk  int      // the one at hand
+	used   int      // floats of it
+	spare  []tensor.Tensor
+}
+
+// A block is memory of the backend.
+type block struct {
+	lo, hi uintptr
+	memory tensor.Tensor
+	shadow tensor.Tensor // absent until somebody asks
+	chunk  bool
+}
+
+func (m *memory) alloc(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
+	t, err := m.backend.New(dtype, dims...)
+	if err == nil {
+		m.add(t)
+	}
+	return t, err
+}
+
+func (m *memory) add(t tensor.Tensor) *block {
+	lo, hi := extent(t)
+	b := &block{lo: lo, hi: hi, memory: t}
+	at, _ := m.find(lo)
+	m.blocks = slices.Insert(m.blocks, at, b)
+	return b
+}
+
+// find is the place of the first block that begins at an address or behind it.
+func (m *memory) find(lo uintptr) (int, bool) {
+	return slices.BinarySearchFunc(m.blocks, lo, func(b *block, lo uintptr) int {
+		switch {
+		case b.lo < lo:
+			return -1
+		case b.lo > lo:
+			return 1
+		}
+		return 0
+	})
+}
+
+// blockOf is the block that an address lies in, or nil.
+func (m *memory) blockOf(at uintptr) *block {
+	i, exact := m.find(at)
+	if !exact {
+		i--
+	}
+	if i < 0 || i >= len(m.blocks) || at >= m.blocks[i].hi {
+		return nil
+	}
+	return m.blocks[i]
+}
+
+func (m *memory) free(t tensor.Tensor) {
+	if i, ok := m.find(address(t)); ok {
+		if s := m.blocks[i].shadow; !s.IsZero() {
+			m.backend.Free(s)
+		}
+		m.blocks = slices.Delete(m.blocks, i, i+1)
+	}
+	m.backend.Free(t)
+}
+
+// shadow is the same view of the gradients; absent for other memory.
+func (m *memory) shadow(t tensor.Tensor) (tensor.Tensor, error) {
+	at := address(t)
+	b := m.blockOf(at)
+	if b == nil || t.DType != meta.Float32 {
+		return tensor.Tensor{}, nil
+	}
+	if b.shadow.IsZero() {
+		if err := m.shade(b); err != nil {
+			return tensor.Tensor{}, err
+		}
+	}
+	if t.Data != nil {
+		from := int(at - b.lo)
+		t.Data = b.shadow.Data[from : from+len(t.Data)]
+	} else {
+		t.Address = b.shadow.Address + (at - b.lo)
+	}
+	return t, nil
+}
+
+// shade gives a block a shadow of zeros.
+func (m *memory) shade(b *block) (err error) {
+	n := b.memory.Elements()
+	if i := slices.IndexFunc(m.spare, func(t tensor.Tensor) bool { return t.Elements() == n }); b.chunk && i >= 0 {
+		b.shadow = m.spare[i]
+		m.spare = slices.Delete(m.spare, i, i+1)
+		return nil
+	}
+	b.shadow, err = m.backend.New(meta.Float32, n)
+	return err
+}
+
+// take cuts a matrix off the chunk at hand, or the next that it fits in.
+func (m *memory) take(rows, cols int) (tensor.Tensor, error) {
+	n := (rows*cols + 15) &^ 15
+	if m.chunk < len(m.chunks) && m.used+n > m.chunks[m.chunk].memory.Elements() {
+		m.chunk, m.used = m.chunk+1, 0
+	}
+	if m.used == 0 {
+		if err := m.fit(n); err != nil {
+			return tensor.Tensor{}, err
+		}
+	}
+	t := m.chunks[m.chunk].memory.Slice(m.used, m.used+rows*cols)
+	m.used += n
+	if t.Data != nil {
+		t.Data = t.Data[: 4*rows*cols : 4*rows*cols]
+	}
+	t.Rank, t.Stride, t.Dims = 2, 0, [tensor.MaxRank]int{rows, cols}
+	return t, nil
+}
+
+// fit brings a chunk of at least n floats to the place at hand.
+func (m *memory) fit(n int) error {
+	for i := m.chunk; i < len(m.chunks); i++ {
+		if m.chunks[i].memory.Elements() >= n {
+			m.chunks[i], m.chunks[m.chunk] = m.chunks[m.chunk], m.chunks[i]
+			return nil
+		}
+	}
+	t, err := m.alloc(meta.Float32, max(n, chunkFloats))
+	if err != nil {
+		return err
+	}
+	b := m.blockOf(address(t))
+	b.chunk = true
+	m.chunks = slices.Insert(m.chunks, m.chunk, b)
+	return nil
+}
+
+// rewind makes what was taken since free again. Shadows, which are zeros then, may serve
+// other chunks.
+func (m *memory) rewind(chunk, used int) {
+	first := chunk
+	if used > 0 {
+		first++
+	}
+	for _, b := range m.chunks[min(first, len(m.chunks)):] {
+		if !b.shadow.IsZero() {
+			m.spare = append(m.spare, b.shadow)
+			b.shadow = tensor.Tensor{}
+		}
+	}
+	m.chunk, m.used = chunk, used
+}
+
+// taken reports whether an address is of memory that Take gave.
+func (m *memory) taken(at uintptr) bool {
+	b := m.blockOf(at)
+	return b != nil && b.chunk
+}
+
+// clearShadows makes all gradients 0.
+func (m *memory) clearShadows(g backend.Gradients) {
+	zero := func(t tensor.Tensor) {
+		if !t.IsZero() {
+			t.Rank, t.Stride, t.Dims = 2, 0, [tensor.MaxRank]int{t.Elements(), 1}
+			g.Zero(t)
+		}
+	}
+	for _, b := range m.blocks {
+		zero(b.shadow)
+	}
+	for _, t := range m.spare {
+		zero(t)
+	}
+}

@@ -1,0 +1,270 @@
+package record
+
+import (
+	"slices"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// gradientOf is the gradient of a trainable weight, absent for a frozen one.
+func (r *Recorder) gradientOf(w tensor.Tensor) tensor.Tensor {
+	if w.IsZero() {
+		return w
+	}
+	if t, ok := r.weights.Gradient(w); ok {
+		return t
+	}
+	return tensor.Tensor{}
+}
+
+// matrixGradient is that of a matrix, laid out as it is. Codes have none.
+func (r *Recorder) matrixGradient(w backend.Matrix) backend.Matrix {
+	if w.Quant != nil {
+		return backend.Matrix{}
+	}
+	g := w
+	if g.Tensor = r.gradientOf(w.Tensor); g.IsZero() {
+		return backend.Matrix{}
+	}
+	return g
+}
+
+// Embed is reversed into the table.
+func (r *Recorder) Embed(dst tensor.Tensor, table backend.Matrix, ids []int32, scale float32) {
+	if !r.on {
+		r.Backend.Embed(dst, table, ids, scale)
+		return
+	}
+	r.write(dst)
+	r.Backend.Embed(dst, table, ids, scale)
+	ids = slices.Clone(ids)
+	r.push(dst, func(dy tensor.Tensor) {
+		if g := r.matrixGradient(table); !g.IsZero() {
+			r.compute.EmbedGrad(g, dy, ids, scale)
+		}
+	})
+}
+
+// Norm may work in place.
+func (r *Recorder) Norm(dst, x, weight, bias tensor.Tensor, a meta.NormSpec) {
+	if !r.on {
+		r.Backend.Norm(dst, x, weight, bias, a)
+		return
+	}
+	in := r.keep(x)
+	r.write(dst)
+	r.Backend.Norm(dst, r.value(in), weight, bias, a)
+	r.push(dst, func(dy tensor.Tensor) {
+		r.compute.NormGrad(r.Gradient(x), r.gradientOf(weight), r.gradientOf(bias), dy, r.value(in), weight, a)
+	}, x)
+}
+
+// Linear is computed as training does, recorded or not.
+func (r *Recorder) Linear(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) {
+	r.product(dst, x, w, bias, false)
+}
+
+// LinearRounded tells no roles apart: all rows are those of a prompt.
+func (r *Recorder) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, _ backend.Role) {
+	r.product(dst, x, w, bias, true)
+}
+
+func (r *Recorder) product(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, rounded bool) {
+	if !r.on {
+		r.compute.Product(dst, x, w, bias, rounded)
+		return
+	}
+	r.write(dst)
+	r.compute.Product(dst, x, w, bias, rounded)
+	in := -1
+	if !r.matrixGradient(w).IsZero() {
+		in = r.keep(x)
+	}
+	r.push(dst, func(dy tensor.Tensor) {
+		dw := r.matrixGradient(w)
+		if in < 0 {
+			dw = backend.Matrix{}
+		}
+		r.compute.LinearGrad(r.Gradient(x), dw, r.gradientOf(bias), dy, r.value(in), w, rounded)
+	}, x)
+}
+
+// Rope is its own kind of reverse, in place.
+func (r *Recorder) Rope(x tensor.Tensor, dim int, cos, sin tensor.Tensor, interleaved bool) {
+	if !r.on {
+		r.Backend.Rope(x, dim, cos, sin, interleaved)
+		return
+	}
+	r.write(x)
+	r.Backend.Rope(x, dim, cos, sin, interleaved)
+	r.reverse = append(r.reverse, func() { r.compute.RopeGrad(r.Gradient(x), dim, cos, sin, interleaved) })
+}
+
+// StoreKV is reversed by taking the gradients of its slots.
+func (r *Recorder) StoreKV(kv backend.KV, k, v tensor.Tensor, slots []int32) {
+	r.Backend.StoreKV(kv, k, v, slots)
+	if !r.on {
+		return
+	}
+	slots = slices.Clone(slots)
+	r.reverse = append(r.reverse, func() {
+		r.compute.StoreKVGrad(r.kvGradient(kv), r.Gradient(k), r.Gradient(v), slots)
+	})
+}
+
+func (r *Recorder) kvGradient(kv backend.KV) backend.KV {
+	return backend.KV{K: r.Gradient(kv.K), V: r.Gradient(kv.V), PageTokens: kv.PageTokens}
+}
+
+// Attention reads pages that are not written again before its reverse.
+func (r *Recorder) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs) {
+	if !r.on {
+		r.Backend.Attention(dst, q, kv, spans, a)
+		return
+	}
+	in := r.keep(q)
+	r.write(dst)
+	r.Backend.Attention(dst, q, kv, spans, a)
+	spans = slices.Clone(spans)
+	for i := range spans {
+		spans[i].Pages = slices.Clone(spans[i].Pages)
+	}
+	r.push(dst, func(dy tensor.Tensor) {
+		r.compute.AttentionGrad(r.Gradient(q), r.kvGradient(kv), r.gradientOf(a.Sinks), dy, r.value(in), kv, spans, a)
+	})
+}
+
+// Gate may work in place.
+func (r *Recorder) Gate(dst, gate, up tensor.Tensor, act meta.Activation, limit float32) {
+	if !r.on {
+		r.Backend.Gate(dst, gate, up, act, limit)
+		return
+	}
+	g, u := r.keep(gate), r.keep(up)
+	r.write(dst)
+	r.Backend.Gate(dst, r.value(g), r.value(u), act, limit)
+	r.push(dst, func(dy tensor.Tensor) {
+		r.compute.GateGrad(r.Gradient(gate), r.Gradient(up), dy, r.value(g), r.value(u), act, limit)
+	}, gate, up)
+}
+
+// Add leaves the gradient of dst as it is.
+func (r *Recorder) Add(dst, x tensor.Tensor, scale float32) {
+	if !r.on {
+		r.Backend.Add(dst, x, scale)
+		return
+	}
+	r.write(dst)
+	r.Backend.Add(dst, x, scale)
+	r.reverse = append(r.reverse, func() {
+		if dx, dy := r.Gradient(x), r.Gradient(dst); !dx.IsZero() && !dy.IsZero() {
+			r.compute.Add(dx, dy, scale)
+		}
+	})
+}
+
+// Gather is reversed by scattering; the identity, which copies, by adding.
+func (r *Recorder) Gather(dst, x tensor.Tensor, rows []int32) {
+	if !r.on {
+		r.Backend.Gather(dst, x, rows)
+		return
+	}
+	r.write(dst)
+	r.Backend.Gather(dst, x, rows)
+	rows = slices.Clone(rows)
+	r.push(dst, func(dy tensor.Tensor) {
+		dx := r.Gradient(x)
+		switch {
+		case dx.IsZero():
+		case slices.Equal(rows, r.count(x.Rows())):
+			r.compute.Add(dx, dy, 1)
+		default:
+			r.compute.ScatterAdd(dx, dy, rows, r.units(len(rows)))
+		}
+	}, x)
+}
+
+// ScatterAdd has gradients for the weights that Route or Copy made.
+func (r *Recorder) ScatterAdd(dst, x tensor.Tensor, rows []int32, weights []float32) {
+	if !r.on {
+		r.Backend.ScatterAdd(dst, x, rows, weights)
+		return
+	}
+	r.write(dst)
+	r.Backend.ScatterAdd(dst, x, rows, weights)
+	in, into := -1, r.hostGradient(weights)
+	if into != nil {
+		in = r.keep(x)
+	}
+	rows, weights = slices.Clone(rows), slices.Clone(weights)
+	r.reverse = append(r.reverse, func() {
+		if dy := r.Gradient(dst); !dy.IsZero() {
+			r.compute.ScatterAddGrad(r.Gradient(x), into, dy, r.value(in), rows, weights)
+		}
+	})
+}
+
+// Scale keeps its result where there is a cap.
+func (r *Recorder) Scale(x tensor.Tensor, scale, softcap float32) {
+	if !r.on {
+		r.Backend.Scale(x, scale, softcap)
+		return
+	}
+	r.write(x)
+	r.Backend.Scale(x, scale, softcap)
+	out := -1
+	if softcap > 0 {
+		out = r.keep(x)
+	}
+	r.reverse = append(r.reverse, func() { r.compute.ScaleGrad(r.Gradient(x), r.value(out), scale, softcap) })
+}
+
+// Copy carries gradients from a device's memory to the host's and within it.
+func (r *Recorder) Copy(dst, src tensor.Tensor) error {
+	if !r.on {
+		return r.Backend.Copy(dst, src)
+	}
+	r.write(dst)
+	if err := r.Backend.Copy(dst, src); err != nil {
+		return err
+	}
+	switch {
+	case r.blockOf(address(dst)) != nil:
+		r.push(dst, func(dy tensor.Tensor) {
+			if dx := r.Gradient(src); !dx.IsZero() {
+				r.compute.Add(dx, dy, 1)
+			}
+		}, src)
+	case r.blockOf(address(src)) != nil && dst.DType == meta.Float32 && dst.RowStride() == dst.Cols():
+		into := r.addHost(dst.F32())
+		r.reverse = append(r.reverse, func() {
+			chunk, used := r.chunk, r.used
+			moved := r.Take(src.Rows(), src.Cols())
+			if err := r.Backend.Copy(moved, tensor.Floats(into, src.Rows(), src.Cols())); err != nil {
+				r.fail(err)
+			}
+			r.compute.Add(r.Gradient(src), moved, 1)
+			r.rewind(chunk, used)
+		})
+	}
+	return nil
+}
+
+// Route has gradients for its weights; the choice has none.
+func (r *Recorder) Route(experts []int32, weights []float32, logits, correction tensor.Tensor, a *meta.MoESpec) {
+	r.Backend.Route(experts, weights, logits, correction, a)
+	if !r.on {
+		return
+	}
+	if err := r.Backend.Sync(); err != nil { // experts are read here
+		r.fail(err)
+		return
+	}
+	in, into := r.keep(logits), r.addHost(weights)
+	experts = slices.Clone(experts)
+	r.reverse = append(r.reverse, func() {
+		r.compute.RouteGrad(r.Gradient(logits), into, experts, r.value(in), a)
+	})
+}

@@ -1,0 +1,249 @@
+package record
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+var _ backend.Recorder = (*Recorder)(nil)
+
+// Weights tells trainable weights from frozen ones.
+type Weights interface {
+	// Gradient is the float32 memory that the gradient of w adds up in, where w is a view
+	// of a trainable weight in any dtype: the same view of it. ok is false where w is
+	// frozen.
+	Gradient(w tensor.Tensor) (t tensor.Tensor, ok bool)
+}
+
+// Recorder is a [backend.Recorder]. One goroutine uses it at a time.
+type Recorder struct {
+	backend.Backend // what is neither recorded nor changed
+	compute         backend.Gradients
+	weights         Weights
+
+	on      bool
+	reverse []func()
+	values  []value
+	live    []int // values that lie where they were, and could be overwritten
+	hosts   []host
+	memory
+	iota []int32
+	ones []float32
+}
+
+// New makes a recorder over b, which it closes with itself.
+func New(b backend.Gradients, w Weights) *Recorder {
+	return &Recorder{Backend: b, compute: b, weights: w, memory: memory{backend: b}}
+}
+
+// Record begins to remember.
+func (r *Recorder) Record() { r.on = true }
+
+// Pause ends it.
+func (r *Recorder) Pause() { r.on = false }
+
+// Recording reports whether operations are remembered.
+func (r *Recorder) Recording() bool { return r.on }
+
+// Mark is the present end of the record. What Take gave before it is not written again,
+// so that values there need no more watching.
+func (r *Recorder) Mark() backend.Mark {
+	r.live = slices.DeleteFunc(r.live, func(i int) bool { return r.taken(r.values[i].lo) })
+	return backend.Mark{Operations: len(r.reverse), Values: len(r.values), Hosts: len(r.hosts), Chunk: r.chunk, Used: r.used}
+}
+
+// Reverse runs the record backwards as far as to, and forgets it. Errors are those of
+// Sync.
+func (r *Recorder) Reverse(to backend.Mark) {
+	on := r.on
+	r.on = false
+	for i := len(r.reverse) - 1; i >= to.Operations; i-- {
+		r.reverse[i]()
+	}
+	r.on = on
+	r.drop(to)
+}
+
+// Forget drops the record as far as to without running it.
+func (r *Recorder) Forget(to backend.Mark) { r.drop(to) }
+
+// Clear forgets all and makes all gradients 0.
+func (r *Recorder) Clear() {
+	r.drop(backend.Mark{})
+	r.clearShadows(r.compute)
+}
+
+func (r *Recorder) drop(to backend.Mark) {
+	clear(r.reverse[to.Operations:])
+	r.reverse = r.reverse[:to.Operations]
+	r.values = r.values[:to.Values]
+	clear(r.hosts[to.Hosts:])
+	r.hosts = r.hosts[:to.Hosts]
+	r.live = slices.DeleteFunc(r.live, func(i int) bool { return i >= to.Values })
+	r.rewind(to.Chunk, to.Used)
+}
+
+// New allocates memory that has gradients.
+func (r *Recorder) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
+	return r.alloc(dtype, dims...)
+}
+
+// Free gives memory back with its shadow.
+func (r *Recorder) Free(t tensor.Tensor) { r.free(t) }
+
+// Take is memory for a result.
+func (r *Recorder) Take(rows, cols int) tensor.Tensor {
+	t, err := r.take(rows, cols)
+	if err != nil {
+		r.fail(err)
+		return tensor.Tensor{}
+	}
+	return t
+}
+
+// Gradient is a view of the shadow; absent for memory that is not the recorder's.
+func (r *Recorder) Gradient(t tensor.Tensor) tensor.Tensor {
+	if t.IsZero() {
+		return t
+	}
+	s, err := r.shadow(t)
+	if err != nil {
+		r.fail(err)
+	}
+	return s
+}
+
+// fail lets Sync tell an error of the recorder's own.
+func (r *Recorder) fail(err error) {
+	if r.failed == nil {
+		r.failed = err
+	}
+}
+
+// Sync waits for the operations and returns the first error.
+func (r *Recorder) Sync() error {
+	err := r.Backend.Sync()
+	if r.failed != nil {
+		err, r.failed = r.failed, nil
+	}
+	return err
+}
+
+// A value is what the reverse of an operation reads.
+type value struct {
+	t      tensor.Tensor
+	lo, hi uintptr
+}
+
+// keep remembers an operand and returns its number, -1 for an absent one.
+func (r *Recorder) keep(t tensor.Tensor) int {
+	if t.IsZero() {
+		return -1
+	}
+	for i := len(r.live) - 1; i >= 0; i-- {
+		if v := &r.values[r.live[i]]; tensor.Same(v.t, t) {
+			return r.live[i]
+		}
+	}
+	lo, hi := extent(t)
+	r.values = append(r.values, value{t, lo, hi})
+	r.live = append(r.live, len(r.values)-1)
+	return len(r.values) - 1
+}
+
+func (r *Recorder) value(i int) tensor.Tensor {
+	if i < 0 {
+		return tensor.Tensor{}
+	}
+	return r.values[i].t
+}
+
+// write copies the values that an operation is about to overwrite.
+func (r *Recorder) write(dst tensor.Tensor) {
+	lo, hi := extent(dst)
+	r.live = slices.DeleteFunc(r.live, func(i int) bool {
+		v := &r.values[i]
+		if v.hi <= lo || hi <= v.lo {
+			return false
+		}
+		old := v.t
+		v.t = r.Take(old.Rows(), old.Cols())
+		r.Backend.Gather(v.t, old, r.count(old.Rows()))
+		return true
+	})
+}
+
+// push remembers the reverse of an operation that has written dst anew from operands.
+// It gets the gradient of dst, which is cleared then.
+func (r *Recorder) push(dst tensor.Tensor, reverse func(dy tensor.Tensor), operands ...tensor.Tensor) {
+	lo, hi := extent(dst)
+	inPlace := slices.ContainsFunc(operands, func(t tensor.Tensor) bool {
+		a, b := extent(t)
+		return !t.IsZero() && lo < b && a < hi && overlap(dst, t)
+	})
+	r.reverse = append(r.reverse, func() {
+		dy := r.Gradient(dst)
+		switch {
+		case dy.IsZero():
+		case inPlace:
+			chunk, used := r.chunk, r.used
+			moved := r.Take(dy.Rows(), dy.Cols())
+			r.compute.Gather(moved, dy, r.count(dy.Rows()))
+			r.compute.Zero(dy)
+			reverse(moved)
+			r.rewind(chunk, used)
+		default:
+			reverse(dy)
+			r.compute.Zero(dy)
+		}
+	})
+}
+
+// count is 0, 1, …, n-1.
+func (r *Recorder) count(n int) []int32 {
+	for i := len(r.iota); i < n; i++ {
+		r.iota = append(r.iota, int32(i))
+	}
+	return r.iota[:n]
+}
+
+func (r *Recorder) units(n int) []float32 {
+	for len(r.ones) < n {
+		r.ones = append(r.ones, 1)
+	}
+	return r.ones[:n]
+}
+
+// extent is the range of addresses of a view, gaps between rows included.
+func extent(t tensor.Tensor) (lo, hi uintptr) {
+	if t.Elements() == 0 {
+		return 0, 0
+	}
+	n := t.Rows()
+	lo = address(t)
+	return lo, lo + uintptr(t.DType.Bytes(int64((n-1)*t.RowStride()+t.Cols())))
+}
+
+func address(t tensor.Tensor) uintptr {
+	if t.Data != nil {
+		return uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))
+	}
+	return t.Address
+}
+
+// overlap tells whether two views whose extents overlap share an element: ranges of
+// columns of one matrix do not.
+func overlap(a, b tensor.Tensor) bool {
+	if a.Rank != 2 || b.Rank != 2 || a.RowStride() != b.RowStride() || a.DType != b.DType {
+		return true
+	}
+	stride := int(a.DType.Bytes(int64(a.RowStride())))
+	apart := int(address(b)) - int(address(a))
+	apart = (apart%stride + stride) % stride
+	width, other := int(a.DType.Bytes(int64(a.Cols()))), int(b.DType.Bytes(int64(b.Cols())))
+	return apart < width || apart+other > stride
+}
