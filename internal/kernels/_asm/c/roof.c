@@ -1,0 +1,87 @@
+// What a processor does at most: reading memory, and products of values that stay in its
+// registers. Nothing is computed that anybody wants.
+#include "common.h"
+
+// HELD keeps the compiler from seeing through an accumulator.
+#define HELD(v) ({ __asm__ volatile("" : "+v"(v)); })
+#define ACCUMULATORS 12
+
+// roofRead reads n bytes, a multiple of 1024, as four streams that a kernel on four rows
+// would make, and stores their exclusive or, 64 bytes, at out.
+KERNEL roofRead(const uint8_t *p, int64_t n, uint8_t *out) {
+  __m512i a[8];
+  UNROLL for (int i = 0; i < 8; i++) a[i] = _mm512_setzero_si512();
+  const int64_t q = n / 4;
+  ROLLED for (int64_t i = 0; i < q; i += 128) {
+    UNROLL for (int s = 0; s < 4; s++) {
+      const uint8_t *at = p + times(q, s) + i;
+      _mm_prefetch((const char *)at + 1024, _MM_HINT_T0);
+      _mm_prefetch((const char *)at + 1088, _MM_HINT_T0);
+      a[2 * s] = _mm512_xor_si512(a[2 * s], _mm512_loadu_si512(at));
+      a[2 * s + 1] = _mm512_xor_si512(a[2 * s + 1], _mm512_loadu_si512(at + 64));
+    }
+  }
+  UNROLL for (int i = 1; i < 8; i++) a[0] = _mm512_xor_si512(a[0], a[i]);
+  _mm512_storeu_si512(out, a[0]);
+}
+
+// The kernels below make steps times ACCUMULATORS products of registers.
+KERNEL roofFloat(int64_t steps) {
+  __m512 a[ACCUMULATORS], x = _mm512_set1_ps(1e-30f), y = x;
+  HELD(x), HELD(y);
+  UNROLL for (int i = 0; i < ACCUMULATORS; i++) a[i] = _mm512_setzero_ps();
+  ROLLED for (; steps > 0; steps--)
+    UNROLL for (int i = 0; i < ACCUMULATORS; i++) {
+      a[i] = _mm512_fmadd_ps(x, y, a[i]);
+      HELD(a[i]);
+    }
+}
+
+KERNEL roofBFloat(int64_t steps) {
+  __m512 a[ACCUMULATORS];
+  __m512i bits = _mm512_setzero_si512();
+  HELD(bits);
+  __m512bh x = (__m512bh)bits;
+  UNROLL for (int i = 0; i < ACCUMULATORS; i++) a[i] = _mm512_setzero_ps();
+  ROLLED for (; steps > 0; steps--)
+    UNROLL for (int i = 0; i < ACCUMULATORS; i++) {
+      a[i] = _mm512_dpbf16_ps(a[i], x, x);
+      HELD(a[i]);
+    }
+}
+
+KERNEL roofInts(int64_t steps) {
+  __m512i a[ACCUMULATORS], x = _mm512_setzero_si512();
+  HELD(x);
+  UNROLL for (int i = 0; i < ACCUMULATORS; i++) a[i] = _mm512_setzero_si512();
+  ROLLED for (; steps > 0; steps--)
+    UNROLL for (int i = 0; i < ACCUMULATORS; i++) {
+      a[i] = _mm512_dpbusd_epi32(a[i], x, x);
+      HELD(a[i]);
+    }
+}
+
+static const struct __attribute__((aligned(64))) {
+  uint8_t palette, start, reserved[14];
+  uint16_t bytes[16];
+  uint8_t rows[16];
+} config = {1, 0, {0}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+
+// Four tiles of sums, four of factors, as products of large matrices have them.
+#define TILES(name, product)                      \
+  KERNEL name(int64_t steps) {                    \
+    _tile_loadconfig(&config);                    \
+    _tile_zero(0), _tile_zero(1), _tile_zero(2), _tile_zero(3); \
+    _tile_zero(4), _tile_zero(5), _tile_zero(6), _tile_zero(7); \
+    ROLLED for (; steps > 0; steps--) {           \
+      product(0, 4, 6);                           \
+      product(1, 4, 7);                           \
+      product(2, 5, 6);                           \
+      product(3, 5, 7);                           \
+      OPAQUE(steps);                              \
+    }                                             \
+    _tile_release();                              \
+  }
+
+TILES(roofTilesBFloat, _tile_dpbf16ps)
+TILES(roofTilesInts, _tile_dpbusd)
