@@ -27,6 +27,7 @@ type Tape struct {
 	silent  int // depth of NoGrad
 	pass    int
 	ops     []op
+	frees   []func() // of Functions, when the record is freed
 	uses    map[used]*Tensor
 	spare   map[int][][]float32 // gradients to use again, by length
 }
@@ -64,6 +65,11 @@ func (tp *Tape) Reset() error {
 	}
 	clear(tp.ops)
 	tp.ops = tp.ops[:0]
+	for _, free := range tp.frees {
+		free()
+	}
+	clear(tp.frees)
+	tp.frees = tp.frees[:0]
 	clear(tp.uses)
 	tp.pass++
 	return err
