@@ -44,6 +44,8 @@ var sources = []struct {
 	{"avx512bf16", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
 	{"avx512vnni", append(avx512[:len(avx512):len(avx512)], "-mavx512vnni")},
 	{"amx", []string{"-mamx-tile", "-mamx-bf16"}},
+	{"roof", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16", "-mavx512vnni", "-mamx-tile", "-mamx-bf16", "-mamx-int8")},
+	{"roof2", avx2},
 }
 
 var flags = []string{
