@@ -18,10 +18,11 @@
 // other in the last bits, never inside themselves.
 //
 // The last two variants have the kernels of avx512 and others that multiply bfloat16
-// weights by activations rounded to bfloat16 ([Set.Rounds]). [Set.MulPairs] is for few tokens
-// and reads weights where they lie; [Set.Tile] is for many and wants both operands packed.
-// Each has one order of summation, which again depends on the length alone, but the two
-// differ.
+// weights by activations rounded to bfloat16 ([Set.Rounds]). [Set.MulPairs] is a dot product
+// for few tokens and reads weights where they lie; [Set.Tile] is for many tokens and wants
+// both operands packed. Each has one order of summation, which again depends on the length
+// alone, but the two differ. With the tiles of AMX [Set.TileRows] reads weights where they
+// lie as well, in the order of Tile.
 //
 // # Assembly
 //

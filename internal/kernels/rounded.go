@@ -30,7 +30,8 @@ type rounder interface {
 	packTokens(dst []uint32, x Floats, tokens, n int)
 	packRows(dst []uint32, w Weights, rows, n int)
 	tile(c Floats, w []uint32, ws int, x []uint32, xs, blocks, couples int, add bool)
-	tileRows(c Floats, w Weights, x []uint32, xs, blocks int, add bool)
+	tileRows(c Floats, w Weights, x []uint32, xs, panels, rows, blocks int)
+	tilePack(c Floats, w, x []uint32, xs, panels, blocks int, add bool)
 	turn(y, c Floats, bias []float32, rows, tokens int)
 }
 
@@ -39,7 +40,7 @@ type rounder interface {
 // be normal count as zero.
 func (s *Set) Rounds() bool { return s.rounder != nil }
 
-// TilesRows reports whether s has TileRows.
+// TilesRows reports whether s has TileRows and TilePack.
 func (s *Set) TilesRows() bool { return s.Rounds() && s.rounder.tilesRows() }
 
 // Narrow rounds src to bfloat16, two in a word.
@@ -93,16 +94,28 @@ func (s *Set) Tile(c Floats, w []uint32, ws int, x []uint32, xs, blocks, couples
 	s.rounder.tile(c, w, ws, x, xs, blocks, couples, add)
 }
 
-// TileRows is Tile for two panels of tokens and 32 rows of bfloat16 weights as they lie,
-// which it reads once. Its sums have the bits of Tile.
-func (s *Set) TileRows(c Floats, w Weights, x []uint32, xs, blocks int, add bool) {
-	if blocks <= 0 {
+// TileRows computes c[r][t] for rows of bfloat16 weights as they lie, a multiple of 16, and
+// one or two panels of tokens, which begin xs words apart. It reads each weight once. Its
+// sums have the bits of Tile.
+func (s *Set) TileRows(c Floats, w Weights, x []uint32, xs, panels, rows, blocks int) {
+	if rows <= 0 || panels <= 0 || blocks <= 0 {
 		return
 	}
-	c.check(2*PackRows, 2*PanelTokens)
-	w.check(2*PackRows, blocks*BlockK)
-	_ = x[:xs+blocks*BlockK/2*PanelTokens]
-	s.rounder.tileRows(c, w, x, xs, blocks, add)
+	c.check(rows, PanelTokens*panels)
+	w.check(rows, blocks*BlockK)
+	_ = x[:(panels-1)*xs+blocks*BlockK/2*PanelTokens]
+	s.rounder.tileRows(c, w, x, xs, panels, rows, blocks)
+}
+
+// TilePack is TileRows for the 16 rows of a pack. With add it goes on from what c has.
+func (s *Set) TilePack(c Floats, w, x []uint32, xs, panels, blocks int, add bool) {
+	if panels <= 0 || blocks <= 0 {
+		return
+	}
+	c.check(PackRows, PanelTokens*panels)
+	_ = w[:blocks*BlockK/2*PackRows]
+	_ = x[:(panels-1)*xs+blocks*BlockK/2*PanelTokens]
+	s.rounder.tilePack(c, w, x, xs, panels, blocks, add)
 }
 
 // Turn sets y[t][r] = c[r][t] + bias[r] for up to 16 rows; bias may be nil. c has 16 rows

@@ -60,14 +60,24 @@ func (b bf16) tile(c Floats, w []uint32, ws int, x []uint32, xs, blocks, couples
 	}
 }
 
+func (bf16) tileRows(c Floats, w Weights, x []uint32, xs, panels, rows, blocks int) {
+	callRows(bytePtr(w.Data), w.Stride, BlockK*2, x, xs, c, panels, rows, blocks, false)
+}
+
+func (bf16) tilePack(c Floats, w, x []uint32, xs, panels, blocks int, add bool) {
+	callRows(wordPtr(w), BlockK*2, BlockK*2*PackRows, x, xs, c, panels, PackRows, blocks, add)
+}
+
 //go:noinline
-func (bf16) tileRows(c Floats, w Weights, x []uint32, xs, blocks int, add bool) {
+func callRows(w unsafe.Pointer, ws, step int, x []uint32, xs int, c Floats, panels, rows, blocks int, add bool) {
 	var goOn int64
 	if add {
 		goOn = 1
 	}
-	for r := 0; r < 2*PackRows; r += PackRows {
-		amxRows(bytePtr(w.Data[r*w.Stride:]), int64(w.Stride), wordPtr(x), int64(4*xs), ptr(c.V[r*c.Stride:]), int64(4*c.Stride), int64(blocks), goOn)
+	if panels > 1 {
+		amxRows2(w, int64(ws), int64(step), wordPtr(x), int64(4*xs), ptr(c.V), int64(4*c.Stride), int64(blocks), int64(rows/PackRows), goOn)
+	} else {
+		amxRows1(w, int64(ws), int64(step), wordPtr(x), int64(4*xs), ptr(c.V), int64(4*c.Stride), int64(blocks), int64(rows/PackRows), goOn)
 	}
 }
 

@@ -136,31 +136,44 @@ func TestTile(t *testing.T) {
 	})
 }
 
-// TestTileRows: weights as they lie give the bits of packed ones.
+// TestTileRows: weights as they lie and single packs give the bits of couples of packs.
 func TestTileRows(t *testing.T) {
 	eachRounder(t, func(t *testing.T, set *Set) {
 		if !set.TilesRows() {
 			return
 		}
 		r := rand.New(rand.NewPCG(3, 9))
-		const rows, tokens, n = 2 * PackRows, 19, 5 * BlockK
+		const rows, n, most = 3 * PackRows, 5 * BlockK, 2 * PanelTokens
 		data, _ := store(BFloat16, random(r, rows*n), 3)
-		x := random(r, tokens*n)
-		want := tiled(set, data, x, nil, rows, tokens, n, 1)
-		size := PanelWords(n)
-		panels := make([]uint32, 2*size)
-		set.PackTokens(panels, Floats{x, n}, PanelTokens, n)
-		set.PackTokens(panels[size:], Floats{x[PanelTokens*n:], n}, tokens-PanelTokens, n)
-		c, y := Floats{make([]float32, 32*32), 32}, make([]float32, tokens*rows)
-		set.TileRows(c, Weights{data, 2 * n, BFloat16}, panels, size, 2, false)
-		set.TileRows(c, Weights{data[2*2*BlockK:], 2 * n, BFloat16}, panels[2*BlockK/2*PanelTokens:], size, 3, true)
-		for i := 0; i < rows; i += PackRows {
-			set.Turn(Floats{y[i:], rows}, Floats{c.V[i*c.Stride:], c.Stride}, nil, PackRows, tokens)
-		}
-		for i := range y {
-			if y[i] != want[i] {
-				t.Fatalf("element %d is %g, packed it is %g", i, y[i], want[i])
+		for _, tokens := range []int{1, 16, 19, 32} {
+			x, panels := random(r, tokens*n), ceil(tokens, PanelTokens)
+			want := tiled(set, data, x, nil, rows, tokens, n, 1)
+			size := PanelWords(n)
+			in, pack := make([]uint32, panels*size), make([]uint32, size)
+			for i := range panels {
+				set.PackTokens(in[i*size:], Floats{x[i*PanelTokens*n:], n}, min(PanelTokens, tokens-i*PanelTokens), n)
 			}
+			check := func(what string, run func(c Floats)) {
+				c, y := Floats{make([]float32, rows*most), most}, make([]float32, tokens*rows)
+				run(c)
+				for i := 0; i < rows; i += PackRows {
+					set.Turn(Floats{y[i:], rows}, Floats{c.V[i*c.Stride:], c.Stride}, nil, PackRows, tokens)
+				}
+				for i := range y {
+					if y[i] != want[i] {
+						t.Fatalf("%s, %d tokens: element %d is %g, want %g", what, tokens, i, y[i], want[i])
+					}
+				}
+			}
+			check("rows", func(c Floats) { set.TileRows(c, Weights{data, 2 * n, BFloat16}, in, size, panels, rows, n/BlockK) })
+			check("packs", func(c Floats) {
+				for i := 0; i < rows; i += PackRows {
+					own := Floats{c.V[i*c.Stride:], c.Stride}
+					set.PackWeights(pack, Weights{data[i*2*n:], 2 * n, BFloat16}, PackRows, n)
+					set.TilePack(own, pack, in, size, panels, 2, false)
+					set.TilePack(own, pack[2*BlockK/2*PackRows:], in[2*BlockK/2*PanelTokens:], size, panels, 3, true)
+				}
+			})
 		}
 	})
 }

@@ -8,10 +8,10 @@
 // their stored dtype and at any byte address; each is read once for a call, whatever the
 // number of tokens.
 //
-// Where LinearRounded rounds, generated tokens meet the weights where they lie, as dot
-// products. The tokens of a prompt are packed once for a call and weights once for a unit,
-// so that tiles of both stay in the caches; a prompt of few tokens meets them where they
-// lie if the variant can read tiles from there.
+// Where LinearRounded rounds, many tokens are packed once for a call and weights once for a
+// unit, so that tiles of both stay in the caches. Few tokens meet the weights where they
+// lie, each of which is read once: in tiles with AMX, whatever their role, so that one token
+// and a batch have one order of sums; else, if they are generated, as dot products.
 //
 // An operation is done when its call returns. A fault on mapped memory and a shape that
 // does not fit become the sticky error which Sync returns. Operations allocate nothing

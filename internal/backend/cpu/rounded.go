@@ -17,15 +17,16 @@ const (
 	stepBlocks  = 16  // blocks of k
 	stepK       = stepBlocks * kernels.BlockK
 	packRows    = 2 * kernels.PackRows
+	callBytes   = 256 << 10 // of weights in a call that reads them where they lie
 	coupleRows  = 2 * kernels.PanelTokens
 )
 
 // rounded is a Linear of bfloat16 weights and activations rounded to bfloat16.
 type rounded struct {
 	linear
-	tiled  bool          // by packs and panels, else by dot products
-	pairs  kernels.Pairs // of generated tokens
-	panels []uint32      // of a prompt's tokens
+	tiled  bool          // by panels of tokens, else by dot products
+	pairs  kernels.Pairs // tokens for dot products
+	panels []uint32      // tokens for tiles
 	words  int           // of a panel, or a pack
 	few    int           // tokens that pass the packs together
 	packed bool          // x is in pairs or panels: the units are rows of the weight
@@ -54,7 +55,7 @@ func (b *Backend) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias ten
 		b.Linear(dst, x, w, bias)
 		return
 	}
-	b.rounded = rounded{linear: op, tiled: role == backend.Prompt}
+	b.rounded = rounded{linear: op, tiled: role == backend.Prompt || b.set.TilesRows()}
 	r := &b.rounded
 	units, work := r.planInput()
 	if err := b.input.grow(b.ledger, units*r.words); err != nil {
@@ -85,6 +86,9 @@ func (op *rounded) planInput() (units, work int) {
 		return op.tokens, work
 	}
 	op.words = kernels.PanelWords(op.w.cols)
+	if op.small() {
+		return ceil(op.tokens, kernels.PanelTokens), work
+	}
 	return 2 * ceil(op.tokens, coupleRows), work
 }
 
@@ -100,8 +104,8 @@ func (op *rounded) planRows(threads int) int {
 		return 0
 	}
 	if op.small() {
-		op.unitRows = max(1, min(unitBytes/max(2*op.w.cols, 1), each)/packRows) * packRows
-		return 2*kernels.PanelWords(kernels.BlockK) + packRows*coupleRows
+		op.unitRows = max(1, each/kernels.PackRows) * kernels.PackRows
+		return op.words + op.callRows()*coupleRows
 	}
 	pack := 4 * op.words
 	op.unitRows = max(1, min(packBytes/pack*kernels.PackRows, each)/packRows) * packRows
@@ -171,30 +175,39 @@ func (op *rounded) tiles(scratch []float32, r int) {
 			for k := 0; k < op.w.cols; k += stepK {
 				op.tile(c, packs[i/kernels.PackRows*op.words+k/2*kernels.PackRows:], op.words, t, tokens, k)
 			}
-			op.turn(c, r+i, t, tokens)
+			op.turn(c, r+i, min(packRows, rows-i), t, tokens)
 		}
 	}
+}
+
+// callRows is how many rows one call of a kernel has of weights as they lie.
+func (op *rounded) callRows() int {
+	return max(1, callBytes/max(2*op.w.cols, 1)/kernels.PackRows) * kernels.PackRows
 }
 
 // tilesOfFew computes a unit for few tokens, with weights as they lie but for those at the
 // edges.
 func (op *rounded) tilesOfFew(scratch []float32, r int) {
-	const pack = kernels.PackRows * kernels.BlockK / 2
-	packs := words(scratch[:2*pack])
-	c := kernels.Floats{V: scratch[2*pack:], Stride: coupleRows}
-	for end := min(r+op.unitRows, op.w.rows); r < end; r += packRows {
-		k := 0
-		if op.w.rows-r >= packRows {
-			k = op.w.cols / kernels.BlockK * kernels.BlockK
-			op.set.TileRows(c, op.at(r), op.panels, op.words, k/kernels.BlockK, false)
+	pack, c := words(scratch[:op.words]), kernels.Floats{V: scratch[op.words:], Stride: coupleRows}
+	panels, blocks := ceil(op.tokens, kernels.PanelTokens), op.w.cols/kernels.BlockK
+	for end := min(r+op.unitRows, op.w.rows); r < end; {
+		rows := min(op.callRows(), (end-r)&^(kernels.PackRows-1))
+		if rows > 0 && blocks > 0 {
+			op.set.TileRows(c, op.at(r), op.panels, op.words, panels, rows, blocks)
 		}
-		for ; k < op.w.cols; k += kernels.BlockK {
-			n := min(kernels.BlockK, op.w.cols-k)
-			op.pack(packs, r, k, n, nil)
-			op.pack(packs[pack:], r+kernels.PackRows, k, n, nil)
-			op.set.Tile(c, packs, pack, op.panels[k/2*kernels.PanelTokens:], op.words, 1, 1, k > 0)
+		k := blocks * kernels.BlockK
+		if rows == 0 { // fewer than 16 at the end
+			rows, k = end-r, 0
 		}
-		op.turn(c, r, 0, op.tokens)
+		if n := op.w.cols - k; n > 0 {
+			for i := 0; i < rows; i += kernels.PackRows {
+				op.pack(pack, r+i, k, n, nil)
+				x := op.panels[k/2*kernels.PanelTokens:]
+				op.set.TilePack(from(c, i, 0), pack, x, op.words, panels, ceil(n, kernels.BlockK), k > 0)
+			}
+		}
+		op.turn(c, r, rows, 0, op.tokens)
+		r += rows
 	}
 }
 
@@ -240,10 +253,10 @@ func (op *rounded) tile(c kernels.Floats, packs []uint32, ws, t, tokens, k int) 
 	op.set.Tile(c, packs, ws, panels, op.words, blocks, ceil(tokens, coupleRows), k > 0)
 }
 
-// turn stores two packs of rows from r on for tokens from t on.
-func (op *rounded) turn(c kernels.Floats, r, t, tokens int) {
-	for i := 0; i < min(packRows, op.w.rows-r); i += kernels.PackRows {
-		n := min(kernels.PackRows, op.w.rows-r-i)
+// turn stores rows from r on for tokens from t on.
+func (op *rounded) turn(c kernels.Floats, r, rows, t, tokens int) {
+	for i := 0; i < rows; i += kernels.PackRows {
+		n := min(kernels.PackRows, rows-i)
 		var bias []float32
 		if op.bias != nil {
 			bias = op.bias[r+i:][:n]

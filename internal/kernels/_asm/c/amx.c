@@ -51,28 +51,38 @@ KERNEL amxTile(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8
   _tile_release();
 }
 
-// Rows is Tile for two panels of tokens and 16 rows of weights as they lie, ws bytes
-// apart.
-KERNEL amxRows(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *c, int64_t cs, int64_t blocks, int64_t add) {
+// rows is Tile for one or two panels of tokens and groups of 16 rows, ws bytes apart, whose
+// blocks begin wb bytes apart: weights as they lie, or one pack. It fetches nothing ahead:
+// the processor follows 16 rows by itself, and a fetch takes a buffer from its loads.
+INLINE void rows(int panels, const uint8_t *w, int64_t ws, int64_t wb, const uint8_t *x, int64_t xs, uint8_t *c, int64_t cs, int64_t blocks, int64_t groups, int64_t add) {
   _tile_loadconfig(&config);
-  if (add) {
-    _tile_loadd(0, c, cs);
-    _tile_loadd(1, c + 64, cs);
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
+  ROLLED for (; groups > 0; groups--) {
+    if (add) {
+      _tile_loadd(0, c, cs);
+      if (panels > 1) _tile_loadd(1, c + 64, cs);
+    } else {
+      _tile_zero(0);
+      if (panels > 1) _tile_zero(1);
+    }
+    const uint8_t *at = w;
+    int64_t left = blocks;
+    ROLLED do {
+      OPAQUE(at), OPAQUE(x);
+      _tile_loadd(4, at, ws);
+      _tile_loadd(6, x, 64);
+      if (panels > 1) _tile_loadd(7, x + xs, 64);
+      _tile_dpbf16ps(0, 4, 6);
+      if (panels > 1) _tile_dpbf16ps(1, 4, 7);
+      at += wb, x += 1024, left--;
+      OPAQUE(left);
+    } while (left > 0);
+    _tile_stored(0, c, cs);
+    if (panels > 1) _tile_stored(1, c + 64, cs);
+    x -= times(blocks, 1024), w += times(ws, 16), c += times(cs, 16);
   }
-  ROLLED do {
-    OPAQUE(w), OPAQUE(x);
-    _tile_loadd(4, w, ws);
-    _tile_loadd(6, x, 64);
-    _tile_loadd(7, x + xs, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    w += 64, x += 1024, blocks--;
-    OPAQUE(blocks);
-  } while (blocks > 0);
-  _tile_stored(0, c, cs);
-  _tile_stored(1, c + 64, cs);
   _tile_release();
 }
+
+#define ROWS_ARGS const uint8_t *w, int64_t ws, int64_t wb, const uint8_t *x, int64_t xs, uint8_t *c, int64_t cs, int64_t blocks, int64_t groups, int64_t add
+KERNEL amxRows1(ROWS_ARGS) { rows(1, w, ws, wb, x, xs, c, cs, blocks, groups, add); }
+KERNEL amxRows2(ROWS_ARGS) { rows(2, w, ws, wb, x, xs, c, cs, blocks, groups, add); }
