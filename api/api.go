@@ -22,6 +22,17 @@ type Options struct {
 	APIKeys []string // of which a request must bring one; empty: everyone may ask
 }
 
+// adapters is how many of the models are adapters.
+func (o *Options) adapters() int {
+	n := 0
+	for _, m := range o.Models {
+		if m.Adapter != "" {
+			n++
+		}
+	}
+	return n
+}
+
 // maxBody bounds a request's body: a prompt of a million ids fits.
 const maxBody = 32 << 20
 
@@ -36,7 +47,7 @@ func New(o Options) http.Handler {
 	r.Get("/health", o.health)
 	r.Get("/ready", o.ready)
 	r.Get("/version", o.version)
-	r.Method(http.MethodGet, "/metrics", o.Metrics.handler(o.Models[0].Engine, o.Status))
+	r.Method(http.MethodGet, "/metrics", o.Metrics.handler(o.Models[0].Engine, o.adapters(), o.Status))
 	r.Get("/plan", o.plan)
 
 	s := openai.New(o.Models)

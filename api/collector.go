@@ -2,6 +2,8 @@ package api
 
 import (
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -12,20 +14,22 @@ import (
 
 // collector reads the engine's and the tiers' counters when they are asked for.
 type collector struct {
-	engine *engine.Engine
-	status func() dispatch.Status
+	engine   *engine.Engine
+	status   func() dispatch.Status
+	adapters int // that requests may name
 
 	running, waiting, kvUsage, kvConfig    *prometheus.Desc
 	prefixQueries, prefixHits, preemptions *prometheus.Desc
 	promptTokens, answerTokens, success    *prometheus.Desc
 	tierBytes, tierRead, stall, memory     *prometheus.Desc
+	lora                                   *prometheus.Desc
 }
 
-func newCollector(labels prometheus.Labels, e *engine.Engine, status func() dispatch.Status) *collector {
+func newCollector(labels prometheus.Labels, e *engine.Engine, adapters int, status func() dispatch.Status) *collector {
 	desc := func(name, help string, variable ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, variable, labels)
 	}
-	return &collector{engine: e, status: status,
+	return &collector{engine: e, status: status, adapters: adapters,
 		running:       desc("vllm:num_requests_running", "Requests in the batch."),
 		waiting:       desc("vllm:num_requests_waiting", "Requests that wait for a place in the batch."),
 		kvUsage:       desc("vllm:kv_cache_usage_perc", "Pages of keys and values in use, as a part of 1."),
@@ -39,7 +43,9 @@ func newCollector(labels prometheus.Labels, e *engine.Engine, status func() disp
 		tierBytes:     desc("heft_tier_bytes", "Bytes of weights that live on a tier.", "tier"),
 		tierRead:      desc("heft_tier_read_bytes_total", "Bytes of weights that were read from a tier to compute.", "tier"),
 		stall:         desc("heft_stall_seconds_total", "Time that computing has waited for weights."),
-		memory:        desc("heft_memory_bytes", "Memory held, by purpose.", "purpose"),
+		lora: desc("vllm:lora_requests_info", "Adapters that requests use; the value is the time.",
+			"max_lora", "running_lora_adapters", "waiting_lora_adapters"),
+		memory: desc("heft_memory_bytes", "Memory held, by purpose.", "purpose"),
 	}
 }
 
@@ -66,6 +72,10 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	counter(c.answerTokens, float64(s.GeneratedTokens))
 	for reason, n := range s.Finished {
 		counter(c.success, float64(n), string(reason))
+	}
+	if c.adapters > 0 {
+		gauge(c.lora, float64(time.Now().UnixMilli())/1000, strconv.Itoa(c.adapters),
+			strings.Join(s.RunningAdapters, ","), strings.Join(s.WaitingAdapters, ","))
 	}
 	t := c.status()
 	for tier, n := range t.TierBytes {

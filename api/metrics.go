@@ -78,9 +78,9 @@ func (m *Metrics) Finished(s engine.ChoiceStats) {
 }
 
 // handler is GET /metrics, from a registry of its own.
-func (m *Metrics) handler(e *engine.Engine, status func() dispatch.Status) http.Handler {
+func (m *Metrics) handler(e *engine.Engine, adapters int, status func() dispatch.Status) http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(m.firstToken, m.nextToken, m.total, m.queue, m.prefill, m.decode, m.iteration, m.promptLen, m.answersLen,
-		newCollector(m.labels, e, status))
+		newCollector(m.labels, e, adapters, status))
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }

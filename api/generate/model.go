@@ -17,7 +17,11 @@ type Model struct {
 	Name    string    // as requests call it
 	Created time.Time // shown in lists of models
 	Engine  *engine.Engine
-	Config  *meta.Config // for the ids that end a text; nil: none are known
+	// Adapter is what Engine calls the adapter that this model is, of the model called
+	// Parent; both are "" for one that stands alone.
+	Adapter, Parent string
+
+	Config *meta.Config // for the ids that end a text; nil: none are known
 	// Tokenizer may be nil: then prompts are token ids and answers have no text.
 	Tokenizer *tokenizer.Tokenizer
 	// Chat has the chat templates and the special tokens; nil: then there is no chat.

@@ -115,7 +115,7 @@ func (m *Model) Start(ctx context.Context, r Request) (*Run, error) {
 		r.Params.Stop = slices.Concat(r.Params.Stop, m.EOS())
 	}
 	stream, err := m.Engine.Submit(ctx, engine.Request{
-		Prompt: r.Prompt, Params: r.Params, MaxTokens: r.MaxTokens, N: r.N, Seed: r.Seed,
+		Adapter: m.Adapter, Prompt: r.Prompt, Params: r.Params, MaxTokens: r.MaxTokens, N: r.N, Seed: r.Seed,
 		LogProbs: r.LogProbs, PromptLogProbs: r.PromptLogProbs, TopLogProbs: r.TopLogProbs,
 	})
 	if err != nil {

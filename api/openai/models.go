@@ -15,11 +15,13 @@ type modelList struct {
 
 // modelCard is the answer of GET /v1/models/{id}.
 type modelCard struct {
-	ID          string `json:"id"`
-	Object      string `json:"object"`
-	Created     int64  `json:"created"`
-	OwnedBy     string `json:"owned_by"`
-	MaxModelLen int    `json:"max_model_len"` // vLLM's
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+	// vLLM's: an adapter's base, null for a base, and the most tokens.
+	Parent      *string `json:"parent"`
+	MaxModelLen int     `json:"max_model_len"`
 }
 
 // ListModels is GET /v1/models.
@@ -51,7 +53,11 @@ func (s *Server) Model(w http.ResponseWriter, r *http.Request) {
 }
 
 func card(m *generate.Model) modelCard {
-	return modelCard{ID: m.Name, Object: "model", Created: m.Created.Unix(), OwnedBy: "heft", MaxModelLen: m.Limit()}
+	c := modelCard{ID: m.Name, Object: "model", Created: m.Created.Unix(), OwnedBy: "heft", MaxModelLen: m.Limit()}
+	if m.Parent != "" {
+		c.Parent = &m.Parent
+	}
+	return c
 }
 
 // NoRoute is the error for a path that is not served.

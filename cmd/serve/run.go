@@ -29,6 +29,7 @@ type runCmd struct {
 	placeFlags
 	sizeFlags
 	ServedModelName string        `help:"The name in /v1/models; without it, the folder's." placeholder:"S"`
+	Lora            []string      `help:"An adapter in PEFT's files, chosen by its name as the model of a request; may be given again." placeholder:"NAME=DIR" sep:"none" aliases:"lora-modules"`
 	Host            string        `help:"Address to listen on." default:"127.0.0.1"`
 	Port            int           `help:"Port to listen on; 0 chooses a free one." default:"8000"`
 	APIKey          string        `name:"api-key" help:"Keys of which a request must bring one, separated by commas." placeholder:"K"`
@@ -134,6 +135,13 @@ func (c *runCmd) build() (*service, error) {
 	if err != nil {
 		return nil, err
 	}
+	name := src.name
+	if c.ServedModelName != "" {
+		name = c.ServedModelName
+	}
+	if options.Adapters, err = c.adapters(name); err != nil {
+		return nil, err
+	}
 	read := make(chan error, 1)
 	var words text
 	go func() { // beside the headers: a large vocabulary takes as long as they do
@@ -145,10 +153,7 @@ func (c *runCmd) build() (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &service{name: src.name, checkpoint: checkpoint}
-	if c.ServedModelName != "" {
-		s.name = c.ServedModelName
-	}
+	s := &service{name: name, checkpoint: checkpoint}
 	if err := c.checkDtype(skeleton); err != nil {
 		s.close()
 		return nil, err
@@ -172,7 +177,7 @@ func (c *runCmd) build() (*service, error) {
 		return nil, err
 	}
 	warnUnexpected(s.model)
-	c.wire(s, src, words, plan)
+	c.wire(s, src, words, plan, options.Adapters)
 	return s, nil
 }
 
@@ -186,17 +191,26 @@ func (c *runCmd) family(words text) (*toolcall.Family, error) {
 }
 
 // wire puts the engine and the HTTP handler on the model.
-func (c *runCmd) wire(s *service, src source, words text, plan devicemap.Plan) {
+func (c *runCmd) wire(s *service, src source, words text, plan devicemap.Plan, adapters []dispatch.Adapter) {
 	metrics := api.NewMetrics(s.name)
 	s.engine = engine.New(engine.ForDispatch(s.model), engine.Options{MaxBatch: c.MaxBatch, MaxQueue: c.MaxQueue, Observer: metrics})
 	report := newReporter(s.model, plan)
-	s.handler = api.New(api.Options{
-		Models: []*generate.Model{{
-			Name: s.name, Created: src.created(), Engine: s.engine, Config: s.model.Skeleton().Config,
+	pooling := src.pooling()
+	model := func(name string, created time.Time) *generate.Model {
+		return &generate.Model{
+			Name: name, Created: created, Engine: s.engine, Config: s.model.Skeleton().Config,
 			Tokenizer: words.tokenizer, Chat: words.chat, Generation: words.generation,
-			Family: s.family, Pooling: src.pooling(),
-		}},
-		Metrics: metrics, Status: s.model.Status, Plan: report.now, Version: version, APIKeys: keys(c.APIKey),
+			Family: s.family, Pooling: pooling,
+		}
+	}
+	models := []*generate.Model{model(s.name, src.created())}
+	for _, a := range adapters {
+		m := model(a.Name, changed(a))
+		m.Adapter, m.Parent = a.Name, s.name
+		models = append(models, m)
+	}
+	s.handler = api.New(api.Options{
+		Models: models, Metrics: metrics, Status: s.model.Status, Plan: report.now, Version: version, APIKeys: keys(c.APIKey),
 	})
 }
 

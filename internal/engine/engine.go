@@ -85,6 +85,7 @@ type Engine struct {
 	blocked  bool      // an admission failed for want of pages
 	prompts  []*choice // those of running with more than one token to compute
 	planned  []*choice
+	names    []string // of adapters, see adapters
 	rows     []Row
 	received []*Stream
 	totals   totals

@@ -32,6 +32,14 @@ func (d *dispatched) NewSequence(promptLen int) Sequence {
 	return &dispatchedSequence{Sequence: d.Model.NewSequence(), prompt: promptLen}
 }
 
+func (d *dispatched) NewAdaptedSequence(promptLen int, name string) (Sequence, error) {
+	s, err := d.Model.NewAdaptedSequence(name)
+	if err != nil {
+		return nil, err
+	}
+	return &dispatchedSequence{Sequence: s, prompt: promptLen}, nil
+}
+
 func (d *dispatched) Forward(ctx context.Context, rows []Row) (Logits, error) {
 	d.batch.Rows = d.batch.Rows[:0]
 	for _, r := range rows {

@@ -40,6 +40,8 @@ type ChoiceStats struct {
 type Stats struct {
 	Running int // choices in the batch
 	Waiting int // choices without a slot
+	// The names of adapters that choices in the batch use, and those without a slot, sorted.
+	RunningAdapters, WaitingAdapters []string
 	// Since the start. Prompt counts what was computed, recomputations included;
 	// KV.Hits what reuse saved.
 	PromptTokens    int64
@@ -78,7 +80,9 @@ func (e *Engine) publish(kv KV) {
 	defer e.mu.Unlock()
 	t := &e.totals
 	e.stats = Stats{Running: len(e.running), Waiting: len(e.waiting), KV: kv,
-		PromptTokens: t.prompt, GeneratedTokens: t.generated, Preemptions: t.preemptions}
+		RunningAdapters: e.adapters(e.running, e.stats.RunningAdapters),
+		WaitingAdapters: e.adapters(e.waiting, e.stats.WaitingAdapters),
+		PromptTokens:    t.prompt, GeneratedTokens: t.generated, Preemptions: t.preemptions}
 	e.counted = t.finished
 }
 

@@ -26,6 +26,9 @@ type Request struct {
 	PromptLogProbs bool // of the prompt's tokens, for echo; turns prefix reuse off
 	TopLogProbs    int  // likeliest ids beside each of them
 
+	// Adapter is the name of an adapter that the tokens go through; "" is the model alone.
+	Adapter string
+
 	// Embed asks for an embedding of the prompt in place of a continuation. MaxTokens is 0
 	// then. The answer is one event.
 	Embed Pooling

@@ -110,7 +110,11 @@ func (e *Engine) insert(list *[]*choice, c *choice) {
 // start gives c a sequence with pages for all its tokens so far and one more, so that
 // a prompt, once begun, is not in the way of those that decode.
 func (e *Engine) start(c *choice) error {
-	c.seq = e.model.NewSequence(c.prompt)
+	seq, err := e.sequence(c)
+	if err != nil {
+		return err
+	}
+	c.seq = seq
 	reused := 0
 	if c.reuses() {
 		reused = c.seq.Reuse(c.tokens[:c.prompt])

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/heftai/heft/dispatch"
+)
+
+// adapters are the folders that --lora names. base is the model's own name.
+func (c *runCmd) adapters(base string) ([]dispatch.Adapter, error) {
+	var list []dispatch.Adapter
+	taken := map[string]bool{base: true}
+	for _, text := range c.Lora {
+		name, dir, ok := strings.Cut(text, "=")
+		switch {
+		case !ok || name == "" || dir == "":
+			return nil, useErrorf("--lora %s: it reads NAME=DIR", text)
+		case taken[name]:
+			return nil, useErrorf("--lora %s: the name %s is taken", text, name)
+		}
+		taken[name] = true
+		list = append(list, dispatch.Adapter{Name: name, Dir: dir})
+	}
+	return list, nil
+}
+
+// changed is when an adapter was last changed, which /v1/models shows.
+func changed(a dispatch.Adapter) time.Time {
+	if info, err := os.Stat(filepath.Join(a.Dir, "adapter_config.json")); err == nil {
+		return info.ModTime()
+	}
+	return time.Now()
+}

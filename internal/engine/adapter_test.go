@@ -1,0 +1,91 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/heftai/heft/internal/engine"
+	"github.com/heftai/heft/internal/engine/enginetest"
+)
+
+// adapting is a model that notes the names of the adapters it was asked for.
+type adapting struct {
+	*enginetest.Model
+	names []string
+}
+
+var errUnknown = errors.New("unknown adapter")
+
+func (m *adapting) NewAdaptedSequence(promptLen int, name string) (engine.Sequence, error) {
+	m.names = append(m.names, name)
+	if name == "nobody" {
+		return nil, errUnknown
+	}
+	return m.NewSequence(promptLen), nil
+}
+
+// TestAdaptersOfRequests: the model makes the sequence of a request that names an adapter;
+// a name that it does not know, or a model without adapters, fails that request alone.
+func TestAdaptersOfRequests(t *testing.T) {
+	m := &adapting{Model: &enginetest.Model{}}
+	e := engine.New(m, engine.Options{})
+	defer e.Close()
+	finish := func(e *engine.Engine, adapter string) error {
+		s, err := e.Submit(context.Background(), engine.Request{Prompt: []int32{1, 2}, MaxTokens: 2, Adapter: adapter})
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		for {
+			ev, err := s.Next(context.Background())
+			if err != nil || ev.Finish != "" {
+				return err
+			}
+		}
+	}
+	for _, c := range []struct {
+		name string
+		want error
+	}{{"", nil}, {"a", nil}, {"nobody", errUnknown}, {"b", nil}} {
+		if err := finish(e, c.name); !errors.Is(err, c.want) {
+			t.Errorf("adapter %q: %v, want %v", c.name, err, c.want)
+		}
+	}
+	plain := engine.New(&enginetest.Model{}, engine.Options{})
+	defer plain.Close()
+	if err := finish(plain, "a"); err == nil {
+		t.Error("a model without adapters ran one")
+	}
+	e.Close()
+	if want := []string{"a", "nobody", "b"}; !slices.Equal(m.names, want) {
+		t.Errorf("the model was asked for %v, want %v", m.names, want)
+	}
+}
+
+// TestStatsNameTheAdapters: those in the batch, and those that wait.
+func TestStatsNameTheAdapters(t *testing.T) {
+	m := &adapting{Model: &enginetest.Model{Delay: time.Millisecond, MaxLen: 4096}}
+	e := engine.New(m, engine.Options{MaxBatch: 2})
+	defer e.Close()
+	for _, name := range []string{"b", "a", "d", "c"} {
+		s, err := e.Submit(context.Background(), engine.Request{Prompt: []int32{1, 2}, MaxTokens: 3000, Adapter: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+	}
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		s := e.Stats()
+		if slices.Equal(s.RunningAdapters, []string{"a", "b"}) && slices.Equal(s.WaitingAdapters, []string{"c", "d"}) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("running %v, waiting %v", s.RunningAdapters, s.WaitingAdapters)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
