@@ -40,6 +40,8 @@ type Multiplier struct {
 	set *kernels.Set
 	run Run
 	p   product
+	// round makes panels of numbers rounded to bfloat16.
+	round bool
 
 	left, right   []float32
 	packs, panels []uint32
@@ -150,6 +152,11 @@ func (m *Multiplier) panel(dst []float32, x Matrix, left bool, first, width int)
 		m.set.PackColumns(dst, src, width, m.p.n)
 	} else {
 		m.set.PackLines(dst, src, width, m.p.n)
+	}
+	if m.round {
+		for i, v := range dst {
+			dst[i] = kernels.FromBFloat16(kernels.ToBFloat16(v))
+		}
 	}
 }
 

@@ -29,17 +29,37 @@ type Options struct {
 
 // Logits are those of every place, [batch length vocabulary]. Errors stick to the tape.
 func (m *Model) Logits(tp *tensor.Tape, b Batch) (*tensor.Tensor, error) {
-	p, x, err := m.hidden(tp, b, false)
-	if err != nil {
-		return nil, err
+	var failed error
+	logits := tp.Within(func() *tensor.Tensor {
+		p, x, err := m.hidden(tp, b, false)
+		if failed = err; err != nil {
+			return nil
+		}
+		return p.logits(x)
+	})
+	if failed != nil {
+		return nil, failed
 	}
-	return p.logits(x), tp.Err()
+	return logits, tp.Err()
 }
 
 // Loss is that of predicting each label from the tokens before it, plus the routers'
 // loss where the model has one (see SetAuxiliary). The logits of the whole batch are
 // never held, except where the model caps them or the reduction is tensor.None.
 func (m *Model) Loss(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error) {
+	var failed error
+	loss := tp.Within(func() *tensor.Tensor {
+		var loss *tensor.Tensor
+		loss, failed = m.loss(tp, b, o)
+		return loss
+	})
+	if failed != nil {
+		return nil, failed
+	}
+	return loss, tp.Err()
+}
+
+func (m *Model) loss(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error) {
 	p, x, err := m.hidden(tp, b, o.Recompute)
 	if err != nil {
 		return nil, err
@@ -55,7 +75,7 @@ func (m *Model) Loss(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error
 			loss = p.Add(loss, p.Scale(p.RouterLoss(p.Concat(0, p.routers...), k), m.auxiliary))
 		}
 	}
-	return loss, tp.Err()
+	return loss, nil
 }
 
 // topK is how many experts a token has.

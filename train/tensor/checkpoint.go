@@ -18,7 +18,7 @@ func (tp *Tape) Checkpoint(f func(tp *Tape, in []*Tensor) *Tensor, sources []Rew
 	if err != nil {
 		return tp.fail("checkpoint: %w", err)
 	}
-	inner := &Tape{threads: tp.threads, set: tp.set, uses: map[used]*Tensor{}, spare: tp.spare}
+	inner := &Tape{threads: tp.threads, autocast: tp.autocast, set: tp.set, gemm: tp.gemm, uses: map[used]*Tensor{}, spare: tp.spare, scope: 1}
 	inner.panels.New = tp.panels.New
 	enter := func() ([]*Tensor, *Tensor) {
 		in := make([]*Tensor, len(inputs))
@@ -32,10 +32,18 @@ func (tp *Tape) Checkpoint(f func(tp *Tape, in []*Tensor) *Tensor, sources []Rew
 	}
 	var first *Tensor
 	inner.NoGrad(func() { _, first = enter() })
+	own := false
+	if first != nil && first.tape == inner {
+		own = first.base == nil && first.lent
+		first.root().lent = false
+	}
 	if err := inner.Reset(); err != nil || first == nil || first.tape != inner {
 		return tp.fail("checkpoint: %w", cause(err))
 	}
 	out := tp.made(first.data, first.shape, inputs...)
+	if own && tp.scope > 0 {
+		tp.lend(out)
+	}
 	out.needs = tp.recording() // parameters of f count too
 	return tp.record(out, func(grad []float32) {
 		now, err := positions(sources)

@@ -1,6 +1,9 @@
 package tensor
 
-import "github.com/heftai/heft/internal/kernels"
+import (
+	"github.com/heftai/heft/internal/gemm"
+	"github.com/heftai/heft/internal/kernels"
+)
 
 // ConvOptions of [Tape.Conv2D], the same for height and width. Zeros stand for stride 1,
 // no padding, dilation 1 and one group.
@@ -26,6 +29,9 @@ func (o ConvOptions) defaults() ConvOptions {
 func (tp *Tape) Conv2D(x, weight, bias *Tensor, o ConvOptions) *Tensor {
 	if !tp.ready("conv2d", x, weight) || bias != nil && !tp.ready("conv2d", bias) {
 		return tp.void()
+	}
+	if tp.autocast != Float32 {
+		return tp.lowered(func(in []*Tensor) *Tensor { return tp.Conv2D(in[0], in[1], in[2], o) }, x, weight, bias)
 	}
 	o = o.defaults()
 	if o.Stride < 1 || o.Padding < 0 || o.Dilation < 1 || o.Groups < 1 {
@@ -167,8 +173,8 @@ func (c *convolution) backward(grad []float32) {
 		for u := range c.images * c.o.Groups { // the images in order, each on all threads
 			c.unfold(image, c.image(c.x.data, u))
 			at := u % c.o.Groups * c.out * c.taps
-			dy := dense(grad[u*c.out*c.places:(u+1)*c.out*c.places], c.places)
-			c.tp.mulInto(g[at:at+c.out*c.taps], dy, stored(image, c.places), c.out, c.taps, c.places)
+			dy := gemm.Rows(grad[u*c.out*c.places:(u+1)*c.out*c.places], c.places)
+			c.tp.gemm.Mul(dense(g[at:at+c.out*c.taps], c.taps), dy, gemm.Columns(image, c.places), c.out, c.taps, c.places, true)
 		}
 		c.tp.giveBack(image)
 	}

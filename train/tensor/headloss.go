@@ -4,11 +4,12 @@ import (
 	"math"
 	"slices"
 
+	"github.com/heftai/heft/internal/gemm"
 	"github.com/heftai/heft/internal/kernels"
 )
 
 // headLogits bounds the logits that LinearCrossEntropy holds at a time, in elements.
-const headLogits = 8 << 20
+const headLogits = 24 << 20
 
 // LinearCrossEntropy is CrossEntropy of Linear(x, weight, nil): x is […, width], weight
 // [classes, width], one label for each row of x. It holds the logits of a few rows at a
@@ -28,15 +29,18 @@ func (tp *Tape) LinearCrossEntropy(x, weight *Tensor, labels []int, o CrossEntro
 	if !tp.checkLabels(name, o, labels, x.outer(), weight.shape[0]) {
 		return tp.void()
 	}
+	if tp.autocast == Float16 { // logits, and their gradients, are in it
+		return tp.CrossEntropy(tp.Linear(x, weight, nil), labels, o)
+	}
 	h := &head{tp: tp, o: o, div: o.divisor(labels), width: x.last(), classes: weight.shape[0], w: weight.data}
 	out := tp.result(nil, x, weight)
+	h.mul = tp.products()
 	if out.needs && x.needs {
 		h.dx = tp.borrow(len(x.data))
 		clear(h.dx)
 	}
 	if out.needs && weight.needs {
-		h.dw = tp.borrow(len(weight.data))
-		clear(h.dw)
+		h.dw = tp.ahead(weight)
 	}
 	h.run(x.data, labels)
 	out.data[0] = float32(h.sum / h.div)
@@ -53,6 +57,8 @@ type head struct {
 	div, sum       float64
 	width, classes int
 	w, dx, dw      []float32
+	begun          bool // dw has the sum of some rows
+	mul            func(c kernels.Floats, a, b gemm.Matrix, rows, cols, n int, add bool)
 }
 
 // run takes the rows that have a label, some at a time.
@@ -63,7 +69,9 @@ func (h *head) run(x []float32, labels []int) {
 			rows = append(rows, r)
 		}
 	}
-	step := min(max(headLogits/max(h.classes, 1), 32), max(len(rows), 1))
+	step := max(headLogits/max(h.classes, 1), 32)
+	parts := max((len(rows)+step-1)/step, 1)
+	step = max((len(rows)+parts-1)/parts, 1)
 	logits := h.tp.borrow(step * h.classes)
 	part, back := h.tp.borrow(step*h.width), h.tp.borrow(step*h.width)
 	for some := range slices.Chunk(rows, step) {
@@ -75,13 +83,16 @@ func (h *head) run(x []float32, labels []int) {
 	h.tp.giveBack(logits)
 	h.tp.giveBack(part)
 	h.tp.giveBack(back)
+	if !h.begun {
+		clear(h.dw)
+	}
 }
 
 // chunk adds the loss of some rows, gathered in x, and their gradients.
 func (h *head) chunk(logits, x, back []float32, rows, labels []int) {
 	n, tp := len(rows), h.tp
 	losses := make([]float32, n)
-	tp.mulRows(dense(logits, h.classes), dense(x, h.width), stored(h.w, h.width), n, h.classes, h.width)
+	h.mul(dense(logits, h.classes), gemm.Rows(x, h.width), gemm.Columns(h.w, h.width), n, h.classes, h.width, false)
 	tp.rows(n, h.classes, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			losses[i] = h.row(logits[i*h.classes:(i+1)*h.classes], labels[rows[i]])
@@ -91,14 +102,14 @@ func (h *head) chunk(logits, x, back []float32, rows, labels []int) {
 		h.sum += float64(v)
 	}
 	if h.dx != nil {
-		clear(back)
-		tp.mixRows(dense(back, h.width), dense(logits, h.classes), 1, stored(h.w, h.width), h.classes, n, h.width)
+		h.mul(dense(back, h.width), gemm.Rows(logits, h.classes), gemm.Rows(h.w, h.width), n, h.width, h.classes, false)
 		for i, r := range rows {
 			copy(h.dx[r*h.width:(r+1)*h.width], back[i*h.width:])
 		}
 	}
 	if h.dw != nil {
-		tp.mixRows(dense(h.dw, h.width), kernels.Floats{V: logits, Stride: 1}, h.classes, stored(x, h.width), n, h.classes, h.width)
+		h.mul(dense(h.dw, h.width), gemm.Columns(logits, h.classes), gemm.Rows(x, h.width), h.classes, h.width, n, h.begun)
+		h.begun = true
 	}
 }
 
@@ -124,6 +135,17 @@ func (h *head) row(row []float32, label int) float32 {
 	return float32(lse - (1-h.o.Smoothing)*float64(at) - h.o.Smoothing*level)
 }
 
+// ahead is memory for a gradient that is computed before Backward: what a parameter has to
+// spare, or scratch.
+func (tp *Tape) ahead(t *Tensor) []float32 {
+	if p := t.param; p != nil && p.Grad == nil && len(p.spare) == len(t.data) {
+		g := p.spare
+		p.spare = nil
+		return g
+	}
+	return tp.borrow(len(t.data))
+}
+
 // adopt adds src·by to t's gradient. Where it is the first, the buffer itself becomes the
 // gradient.
 func (tp *Tape) adopt(t *Tensor, src []float32, by float32) {
@@ -144,5 +166,7 @@ func (tp *Tape) adopt(t *Tensor, src []float32, by float32) {
 		tp.giveBack(src)
 		return
 	}
-	tp.ranges(len(src), func(lo, hi int) { scaleBy(src[lo:hi], by) })
+	if by != 1 {
+		tp.ranges(len(src), func(lo, hi int) { scaleBy(src[lo:hi], by) })
+	}
 }

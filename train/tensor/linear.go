@@ -3,6 +3,7 @@ package tensor
 import (
 	"slices"
 
+	"github.com/heftai/heft/internal/gemm"
 	"github.com/heftai/heft/internal/kernels"
 )
 
@@ -18,19 +19,31 @@ func (tp *Tape) Linear(x, weight, bias *Tensor) *Tensor {
 	if bias != nil && !bias.is(weight.shape[0]) {
 		return tp.fail("linear: weight has shape %v, bias %v: want [out in] and [out]", weight, bias)
 	}
+	if tp.autocast == Float16 {
+		return tp.lowered(func(in []*Tensor) *Tensor { return tp.Linear(in[0], in[1], in[2]) }, x, weight, bias)
+	}
 	rows, n, m := x.outer(), x.last(), weight.shape[0]
-	out := tp.result(append(slices.Clone(x.shape[:x.dims()-1]), m), x, weight, bias)
-	tp.mulRows(dense(out.data, m), dense(x.data, n), stored(weight.data, n), rows, m, n)
+	out := tp.blank(append(slices.Clone(x.shape[:x.dims()-1]), m), x, weight, bias)
+	mul := tp.products()
+	mul(dense(out.data, m), gemm.Rows(x.data, n), gemm.Columns(weight.data, n), rows, m, n, false)
 	tp.addRow(out.data, bias)
 	return tp.record(out, func(grad []float32) {
-		if g := tp.gradient(x); g != nil {
-			tp.mixRows(dense(g, n), dense(grad, m), 1, stored(weight.data, n), m, rows, n)
+		if g, add := tp.into(x); g != nil {
+			mul(dense(g, n), gemm.Rows(grad, m), gemm.Rows(weight.data, n), rows, n, m, add)
 		}
-		if g := tp.gradient(weight); g != nil {
-			tp.mixRows(dense(g, n), kernels.Floats{V: grad, Stride: 1}, m, stored(x.data, n), rows, m, n)
+		if g, add := tp.into(weight); g != nil {
+			mul(dense(g, n), gemm.Columns(grad, m), gemm.Rows(x.data, n), m, n, rows, add)
 		}
 		tp.sumRows(tp.gradient(bias), grad)
 	})
+}
+
+// products is the multiplication of layers, in the precision that is now asked for.
+func (tp *Tape) products() func(c kernels.Floats, a, b gemm.Matrix, rows, cols, n int, add bool) {
+	if tp.autocast == BFloat16 {
+		return tp.gemm.MulRounded
+	}
+	return tp.gemm.Mul
 }
 
 // Conv1D is Linear with the weight stored transposed, [in, out], as GPT-2 has it.
@@ -44,14 +57,20 @@ func (tp *Tape) Conv1D(x, weight, bias *Tensor) *Tensor {
 	if bias != nil && !bias.is(weight.shape[1]) {
 		return tp.fail("conv1d: weight has shape %v, bias %v: want [in out] and [out]", weight, bias)
 	}
+	if tp.autocast == Float16 {
+		return tp.lowered(func(in []*Tensor) *Tensor { return tp.Conv1D(in[0], in[1], in[2]) }, x, weight, bias)
+	}
 	rows, n, m := x.outer(), x.last(), weight.shape[1]
-	out := tp.result(append(slices.Clone(x.shape[:x.dims()-1]), m), x, weight, bias)
-	tp.mixRows(dense(out.data, m), dense(x.data, n), 1, stored(weight.data, m), n, rows, m)
+	out := tp.blank(append(slices.Clone(x.shape[:x.dims()-1]), m), x, weight, bias)
+	mul := tp.products()
+	mul(dense(out.data, m), gemm.Rows(x.data, n), gemm.Rows(weight.data, m), rows, m, n, false)
 	tp.addRow(out.data, bias)
 	return tp.record(out, func(grad []float32) {
-		tp.mulInto(tp.gradient(x), dense(grad, m), stored(weight.data, m), rows, n, m)
-		if g := tp.gradient(weight); g != nil {
-			tp.mixRows(dense(g, m), kernels.Floats{V: x.data, Stride: 1}, n, stored(grad, m), rows, n, m)
+		if g, add := tp.into(x); g != nil {
+			mul(dense(g, n), gemm.Rows(grad, m), gemm.Columns(weight.data, m), rows, n, m, add)
+		}
+		if g, add := tp.into(weight); g != nil {
+			mul(dense(g, m), gemm.Columns(x.data, n), gemm.Rows(grad, m), n, m, rows, add)
 		}
 		tp.sumRows(tp.gradient(bias), grad)
 	})
@@ -67,42 +86,35 @@ func (tp *Tape) MatMul(a, b *Tensor) *Tensor {
 	if da < 2 || db < 2 || a.last() != b.shape[db-2] || db > 2 && !slices.Equal(a.shape[:da-2], b.shape[:db-2]) {
 		return tp.fail("matmul: a has shape %v, b %v: want [… n k] and [… k m] or [k m]", a, b)
 	}
+	if tp.autocast != Float32 {
+		return tp.lowered(func(in []*Tensor) *Tensor { return tp.MatMul(in[0], in[1]) }, a, b)
+	}
 	n, k, m := a.shape[da-2], a.shape[da-1], b.last()
 	batch := count(a.shape[:da-2])
 	if db == 2 { // one product with more rows
 		n, batch = n*batch, 1
 	}
-	out := tp.result(append(slices.Clone(a.shape[:da-1]), m), a, b)
+	out := tp.blank(append(slices.Clone(a.shape[:da-1]), m), a, b)
 	for i := range batch {
 		x, w, y := a.data[i*n*k:], b.data[i*k*m:], out.data[i*n*m:]
-		tp.mixRows(dense(y, m), dense(x, k), 1, stored(w, m), k, n, m)
+		tp.gemm.Mul(dense(y, m), gemm.Rows(x, k), gemm.Rows(w, m), n, m, k, false)
 	}
 	return tp.record(out, func(grad []float32) {
-		ga, gb := tp.gradient(a), tp.gradient(b)
+		ga, addA := tp.into(a)
+		gb, addB := tp.into(b)
 		for i := range batch {
-			x, w, gy := a.data[i*n*k:(i+1)*n*k], b.data[i*k*m:(i+1)*k*m], grad[i*n*m:(i+1)*n*m]
+			x, w, gy := a.data[i*n*k:], b.data[i*k*m:], gemm.Rows(grad[i*n*m:], m)
 			if ga != nil {
-				tp.mulInto(ga[i*n*k:(i+1)*n*k], dense(gy, m), stored(w, m), n, k, m)
+				tp.gemm.Mul(dense(ga[i*n*k:], k), gy, gemm.Columns(w, m), n, k, m, addA)
 			}
 			if gb != nil {
-				tp.mixRows(dense(gb[i*k*m:], m), kernels.Floats{V: x, Stride: 1}, k, stored(gy, m), n, k, m)
+				tp.gemm.Mul(dense(gb[i*k*m:], m), gemm.Columns(x, k), gy, k, m, n, addB)
 			}
 		}
 	})
 }
 
 func dense(v []float32, width int) kernels.Floats { return kernels.Floats{V: v, Stride: width} }
-
-// mulInto adds to dst what mulRows sets; nil dst wants nothing.
-func (tp *Tape) mulInto(dst []float32, x kernels.Floats, w kernels.Weights, tokens, rows, n int) {
-	if dst == nil {
-		return
-	}
-	buf := tp.borrow(tokens * rows)
-	tp.mulRows(dense(buf, rows), x, w, tokens, rows, n)
-	tp.add(dst, buf)
-	tp.giveBack(buf)
-}
 
 // addRow adds a bias, if there is one, to each row.
 func (tp *Tape) addRow(y []float32, bias *Tensor) {

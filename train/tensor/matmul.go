@@ -6,16 +6,11 @@ import (
 	"github.com/heftai/heft/internal/kernels"
 )
 
-// The three products of a layer are tiled here. Each element of a result is summed in
-// one order that depends on the shape of the sum alone: mulRows in the kernels' order of
-// a dot product, mixRows in ascending order, mixUnits in ascending order piece by piece.
-
 const (
 	tileTokens = 384 // rows of the result in a unit
 	tileCols   = 64  // columns of a packed panel, as wide as the kernel's tile
 	tileKeys   = 128 // terms of a panel: 32 KiB of float32, which a first-level cache holds
-	unitCols   = 16 * tileCols
-	sumKeys    = 32 // terms of a partial sum of a convolution
+	sumKeys    = 32  // terms of a partial sum of a convolution
 )
 
 // panel is one thread's packed operands.
@@ -44,43 +39,10 @@ func skipFloats(m kernels.Floats, r, c int) kernels.Floats {
 	return m
 }
 
-// mulRows sets y[t][r] = Σ_k x[t][k]·w[r][k].
-func (tp *Tape) mulRows(y, x kernels.Floats, w kernels.Weights, tokens, rows, n int) {
-	if tokens == 0 || rows == 0 {
-		return
-	}
-	if n == 0 { // an empty sum
-		for t := range tokens {
-			clear(y.V[t*y.Stride : t*y.Stride+rows])
-		}
-		return
-	}
-	chunk := max(min(rows, (128<<10)/max(n*w.Format.Size(), 1)), 1)
-	across, down := (rows+chunk-1)/chunk, (tokens+tileTokens-1)/tileTokens
-	tp.parallel(across*down, func(u int) {
-		r, t := u%across*chunk, u/across*tileTokens
-		tp.set.Mul(skipFloats(y, t, r), skip(w, r, 0), skipFloats(x, t, 0), min(chunk, rows-r), min(tileTokens, tokens-t), n)
-	})
-}
-
-// mixRows adds y[t][c] += Σ_j p(t, j)·v[j][c] with p(t, j) = p.V[t·p.Stride + j·step].
-func (tp *Tape) mixRows(y, p kernels.Floats, step int, v kernels.Weights, keys, tokens, cols int) {
-	if tokens == 0 || cols == 0 || keys == 0 {
-		return
-	}
-	height := min(tileTokens, (tokens+tp.threads-1)/tp.threads+5)
-	height -= height % 6 // whole tiles of the kernel
-	height = max(height, 6)
-	across, down := (cols+unitCols-1)/unitCols, (tokens+height-1)/height
-	tp.parallel(across*down, func(u int) {
-		c, t := u%across*unitCols, u/across*height
-		tp.mixUnit(skipFloats(y, t, c), skipFloats(p, t, 0), step, skip(v, 0, c), keys, min(height, tokens-t), min(unitCols, cols-c))
-	})
-}
-
-// mixUnits is mixRows on the caller's thread, for convolutions, whose rounding errors
-// decide between neighbours in pools: sums of sumKeys terms are added up, so that errors
-// grow with the root of what they would.
+// mixUnits adds y[t][c] += Σ_j p(t, j)·v[j][c] with p(t, j) = p.V[t·p.Stride + j·step], on
+// the caller's thread, for convolutions, whose rounding errors decide between neighbours
+// in pools: sums of sumKeys terms are added up, so that errors grow with the root of what
+// they would.
 func (tp *Tape) mixUnits(y, p kernels.Floats, step int, v kernels.Weights, keys, tokens, cols int) {
 	if cols == 0 || keys == 0 {
 		return

@@ -19,6 +19,7 @@ type Parameter struct {
 	Trainable bool
 
 	shape []int
+	spare []float32 // the gradient that was dropped, to use again
 }
 
 // NewParameter makes a trainable parameter of data, which it keeps. No shape stands for
@@ -33,8 +34,24 @@ func NewParameter(data []float32, shape ...int) *Parameter {
 // Shape is the lengths of the dimensions, outermost first.
 func (p *Parameter) Shape() []int { return slices.Clone(p.shape) }
 
-// ZeroGrad drops the gradient: the next Backward starts it anew.
-func (p *Parameter) ZeroGrad() { p.Grad = nil }
+// ZeroGrad drops the gradient: the next Backward starts it anew, in the same memory.
+func (p *Parameter) ZeroGrad() {
+	if p.Grad != nil {
+		p.Grad, p.spare = nil, p.Grad
+	}
+}
+
+// gradient is Grad, which the caller adds to, or without add new memory, which it sets.
+func (p *Parameter) gradient() (g []float32, add bool) {
+	if p.Grad != nil {
+		return p.Grad, true
+	}
+	p.Grad, p.spare = p.spare, nil
+	if len(p.Grad) != len(p.Data) {
+		p.Grad = make([]float32, len(p.Data))
+	}
+	return p.Grad, false
+}
 
 // Parameters makes a bare parameter a [Module], whose only name is empty.
 func (p *Parameter) Parameters() iter.Seq2[string, *Parameter] {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/heftai/heft/internal/gemm"
 	"github.com/heftai/heft/internal/kernels"
 )
 
@@ -15,6 +16,8 @@ type Options struct {
 	Threads int
 	// Kernels is the variant of the inner loops: "go", "avx2", … The best one if empty.
 	Kernels string
+	// Autocast is the precision of products where [Tape.Autocast] says nothing else.
+	Autocast Precision
 }
 
 // Tape computes tensors and records how. One tape serves any number of passes, one after
@@ -22,14 +25,20 @@ type Options struct {
 type Tape struct {
 	threads int
 	set     *kernels.Set
+	gemm    *gemm.Multiplier
 	panels  sync.Pool // of *panel
 	err     error
 	silent  int // depth of NoGrad
-	pass    int
-	ops     []op
-	frees   []func() // of Functions, when the record is freed
-	uses    map[used]*Tensor
-	spare   map[int][][]float32 // gradients to use again, by length
+
+	autocast Precision
+	casts    map[*Tensor]*Tensor // parameters in another precision, for one pass
+	pass     int
+	ops      []op
+	frees    []func() // of Functions, when the record is freed
+	uses     map[used]*Tensor
+	spare    map[int]*shelf // memory to use again, by length
+	scope    int            // depth of Within
+	lent     []*Tensor      // memory that comes back at the end of the pass
 }
 
 // op is one recorded operation. back reads out's gradient and adds to those of its
@@ -41,7 +50,7 @@ type op struct {
 
 // NewTape makes an empty tape. An unknown variant of kernels is the tape's first error.
 func NewTape(o Options) *Tape {
-	tp := &Tape{threads: o.Threads, uses: map[used]*Tensor{}, spare: map[int][][]float32{}}
+	tp := &Tape{threads: o.Threads, autocast: o.Autocast, uses: map[used]*Tensor{}, spare: map[int]*shelf{}}
 	if tp.threads <= 0 {
 		tp.threads = runtime.GOMAXPROCS(0)
 	}
@@ -49,6 +58,7 @@ func NewTape(o Options) *Tape {
 	if tp.set, tp.err = kernels.Select(o.Kernels); tp.err != nil {
 		tp.err = fmt.Errorf("tensor: %w", tp.err)
 	}
+	tp.gemm = gemm.New(tp.set, tp.parallel)
 	return tp
 }
 
@@ -71,6 +81,7 @@ func (tp *Tape) Reset() error {
 	clear(tp.frees)
 	tp.frees = tp.frees[:0]
 	clear(tp.uses)
+	tp.tidy()
 	tp.pass++
 	return err
 }
@@ -140,7 +151,21 @@ func (tp *Tape) ready(name string, ins ...*Tensor) bool {
 
 // result makes the tensor of an operation, filled with zeros.
 func (tp *Tape) result(shape []int, ins ...*Tensor) *Tensor {
-	return tp.made(make([]float32, count(shape)), shape, ins...)
+	if tp.scope == 0 {
+		return tp.made(make([]float32, count(shape)), shape, ins...)
+	}
+	out := tp.blank(shape, ins...)
+	clear(out.data)
+	return out
+}
+
+// blank is result with any numbers, all of which the operation will set.
+func (tp *Tape) blank(shape []int, ins ...*Tensor) *Tensor {
+	out := tp.made(tp.borrow(count(shape)), shape, ins...)
+	if tp.scope > 0 {
+		tp.lend(out)
+	}
+	return out
 }
 
 // view makes a tensor of count(shape) numbers of x from at on.
@@ -211,64 +236,8 @@ func (tp *Tape) unwind() {
 			o.back(o.out.grad)
 			tp.recycle(o.out)
 		}
+		tp.takeBack(o.out)
 		tp.ops = tp.ops[:i]
-	}
-}
-
-// gradient is where t's gradient adds up, or nil where nobody wants it.
-func (tp *Tape) gradient(t *Tensor) []float32 {
-	switch {
-	case t == nil || !t.needs:
-		return nil
-	case t.base != nil:
-		return tp.gradient(t.base)[t.at : t.at+len(t.data)]
-	case t.param != nil:
-		if t.param.Grad == nil {
-			t.param.Grad = make([]float32, len(t.param.Data))
-		}
-		return t.param.Grad
-	case t.grad == nil:
-		t.grad = tp.borrow(len(t.data))
-		clear(t.grad)
-	}
-	return t.grad
-}
-
-// hand adds an operation's gradient to an input's as it is. Where it is the input's
-// first the buffer itself moves, and the operation must not read it again.
-func (tp *Tape) hand(out, in *Tensor, grad []float32) {
-	for in.base != nil && len(in.data) == len(in.base.data) {
-		in = in.base
-	}
-	if in.needs && in.base == nil && in.param == nil && in.grad == nil && len(in.data) == len(grad) {
-		in.grad, out.grad = grad, nil
-		return
-	}
-	if g := tp.gradient(in); g != nil {
-		tp.add(g, grad)
-	}
-}
-
-// borrow is scratch memory of n elements, not zeroed; giveBack returns it.
-func (tp *Tape) borrow(n int) []float32 {
-	if free := tp.spare[n]; len(free) > 0 {
-		buf := free[len(free)-1]
-		tp.spare[n] = free[:len(free)-1]
-		return buf
-	}
-	return make([]float32, n)
-}
-
-func (tp *Tape) giveBack(buf []float32) {
-	if len(buf) > 0 {
-		tp.spare[len(buf)] = append(tp.spare[len(buf)], buf)
-	}
-}
-
-func (tp *Tape) recycle(t *Tensor) {
-	if t.param == nil {
-		tp.giveBack(t.grad)
-		t.grad = nil
 	}
 }
 

@@ -16,6 +16,7 @@ type Tensor struct {
 	grad  []float32  // while Backward runs
 	needs bool       // a gradient is wanted
 	pass  int        // the tape's pass that made it
+	lent  bool       // the memory is the tape's, which takes it back
 
 	// A view has the numbers of base from at on, and its gradient lies in base's.
 	base *Tensor

@@ -1,0 +1,76 @@
+// Command train fine-tunes the models that serve answers with.
+//
+//	train bench --model DIR   measure the speed of a training step
+//
+// This package reads flags, HEFT_* variables and the file of --config, turns them into
+// values and wires the packages together. Use errors end with status 2, all others with 1.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/alecthomas/kong"
+)
+
+// cli is the command line.
+type cli struct {
+	Bench benchCmd `cmd:"" help:"Measure the speed of a training step: forward, backward and AdamW."`
+}
+
+// output is standard output, injected into the commands.
+type output struct{ io.Writer }
+
+// useError is a mistake in the command line, found after parsing.
+type useError struct{ err error }
+
+func (e useError) Error() string { return e.err.Error() }
+func (e useError) Unwrap() error { return e.err }
+
+func useErrorf(format string, args ...any) error { return useError{fmt.Errorf(format, args...)} }
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run is main with its surroundings as arguments. It returns the exit status.
+func run(args []string, stdout, stderr io.Writer) int {
+	var c cli
+	status := -1
+	parser, err := kong.New(&c,
+		kong.Name("train"),
+		kong.Description("Fine-tune the models that serve answers with."),
+		kong.DefaultEnvars("HEFT"),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { status = code }),
+		kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
+		kong.BindTo(context.Background(), (*context.Context)(nil)),
+		kong.Bind(output{stdout}),
+	)
+	if err != nil {
+		fmt.Fprintln(stderr, "train:", err)
+		return 1
+	}
+	parsed, err := parser.Parse(args)
+	if status >= 0 {
+		return status // --help
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "train: %v (see train --help)\n", err)
+		return 2
+	}
+	err = parsed.Run()
+	var use useError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &use):
+		fmt.Fprintln(stderr, "train:", err)
+		return 2
+	default:
+		fmt.Fprintln(stderr, "train:", err)
+		return 1
+	}
+}
