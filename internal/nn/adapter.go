@@ -103,9 +103,19 @@ type adapted struct {
 // small, and a row's result does not depend on the others.
 const adapterRows = 64
 
+// Drops chooses what A's inputs lose while an adapter is trained.
+type Drops interface {
+	// Factors has one number for each input of a linear map, rows × cols: 0 for one that is
+	// dropped. All calls of a pass for one map get the same numbers; there are more than one
+	// where its unit is computed again or the map is computed in parts. The slice is not
+	// written to until the pass is reversed.
+	Factors(linear, rows, cols int) []float32
+}
+
 // lowRank is what a context needs for adapters; empty until [Context.Allow].
 type lowRank struct {
 	arena  arena
+	most   int // rows that go through at a time
 	groups []adapted
 	rows   []int32 // of all groups
 	subset []int32
@@ -113,16 +123,20 @@ type lowRank struct {
 }
 
 // AdapterBytes is the memory that [Context.Allow] takes for an adapter.
-func (a *Adapter) AdapterBytes() int64 { return 4 * int64(a.floats()) }
+func (a *Adapter) AdapterBytes() int64 { return 4 * int64(a.floats(adapterRows)) }
 
-func (a *Adapter) floats() int {
-	return floats(adapterRows, a.in) + floats(adapterRows, a.rank) + floats(adapterRows, a.out)
+func (a *Adapter) floats(rows int) int {
+	return 2*floats(rows, a.in) + floats(rows, a.rank) + floats(rows, a.out)
 }
 
 // Allow takes the memory that passes with a need, beside that for the adapters before.
 func (c *Context) Allow(a *Adapter) error {
 	l := &c.lowRank
-	if need := a.floats(); l.arena.memory.Elements() < need || l.arena.memory.IsZero() {
+	l.most, l.arena.recorder = adapterRows, c.arena.recorder
+	if l.arena.recorder != nil { // its order of summation may depend on the number of rows
+		l.most = max(c.limits.Rows, c.limits.Outputs)
+	}
+	if need := a.floats(l.most); l.arena.memory.Elements() < need || l.arena.memory.IsZero() {
 		memory, err := c.backend.New(meta.Float32, need)
 		if err != nil {
 			return fmt.Errorf("nn: memory for adapters: %w", err)
@@ -134,7 +148,7 @@ func (c *Context) Allow(a *Adapter) error {
 	}
 	if l.rows == nil {
 		l.rows, l.subset = make([]int32, c.limits.Rows), make([]int32, c.limits.Rows)
-		l.scales = make([]float32, adapterRows)
+		l.scales = make([]float32, l.most)
 	}
 	return nil
 }
@@ -148,7 +162,7 @@ func (c *Context) beginAdapters() error {
 		if a == nil || l.group(a) {
 			continue
 		}
-		if l.arena.memory.Elements() < a.floats() {
+		if l.most == 0 || l.arena.memory.Elements() < a.floats(l.most) {
 			return fmt.Errorf("nn: row %d has an adapter that the context does not allow", i)
 		}
 		first := next
@@ -197,15 +211,15 @@ func (c *Context) adapt(number int, dst, x tensor.Tensor, first, step int) {
 			rows = l.subset[:n]
 		}
 		for len(rows) > 0 {
-			n := min(len(rows), adapterRows)
-			c.adaptRows(p, dst, x, rows[:n], first, step)
+			n := min(len(rows), l.most)
+			c.adaptRows(number, p, dst, x, rows[:n], first, step)
 			rows = rows[n:]
 		}
 	}
 }
 
 // adaptRows adds scale · b·(a·x) to some rows of dst.
-func (c *Context) adaptRows(p *pair, dst, x tensor.Tensor, rows []int32, first, step int) {
+func (c *Context) adaptRows(number int, p *pair, dst, x tensor.Tensor, rows []int32, first, step int) {
 	l := &c.lowRank
 	l.arena.used = 0
 	n := len(rows)
@@ -215,6 +229,11 @@ func (c *Context) adaptRows(p *pair, dst, x tensor.Tensor, rows []int32, first, 
 	} else {
 		in = l.arena.take(n, x.Cols())
 		c.backend.Gather(in, x, rows)
+	}
+	if c.in.Drops != nil {
+		left := l.arena.take(n, x.Cols())
+		c.backend.Gate(left, in, tensor.Floats(c.in.Drops.Factors(number, n, x.Cols()), n, x.Cols()), meta.ActNone, 0)
+		in = left
 	}
 	b := p.b
 	if first > 0 || step > 1 || dst.Cols() != b.OutRows() {

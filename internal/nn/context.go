@@ -38,6 +38,8 @@ type Input struct {
 	// Adapters are what is added to the linear maps for each row, nil for none; nil for no
 	// row. The context must allow them.
 	Adapters []*Adapter
+	// Drops is nil but in training.
+	Drops Drops
 
 	// Logits are the rows whose logits are wanted, Normed those whose hidden state
 	// after the final norm is. Sums are sums of such states.
