@@ -30,6 +30,9 @@ func (tp *Tape) Attention(q, k, v *Tensor, o AttentionOptions) *Tensor {
 	if o.Window > 0 && !o.Causal {
 		return tp.fail("attention: a window of %d for q of shape %v that is not causal", o.Window, q)
 	}
+	if tp.autocast == Float16 {
+		return tp.lowered(func(in []*Tensor) *Tensor { return tp.Attention(in[0], in[1], in[2], o) }, q, k, v)
+	}
 	a := &attention{tp: tp, o: o, q: q, k: k, v: v, length: q.shape[1], heads: q.shape[2], groups: k.shape[2], width: q.shape[3]}
 	a.scale = float32(o.Scale)
 	if o.Scale == 0 {

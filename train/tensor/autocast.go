@@ -1,0 +1,120 @@
+package tensor
+
+import "math"
+
+// Precision is what the operands and results of a product are rounded to.
+type Precision uint8
+
+const (
+	Float32 Precision = iota // as they are
+	BFloat16
+	Float16
+)
+
+// String is the name that Accelerate's mixed_precision has for p.
+func (p Precision) String() string {
+	switch p {
+	case BFloat16:
+		return "bf16"
+	case Float16:
+		return "fp16"
+	}
+	return "no"
+}
+
+// Autocast runs f with products in p, as torch's autocast does: [Tape.Linear],
+// [Tape.Conv1D], [Tape.MatMul], [Tape.Conv2D], [Tape.Attention] and
+// [Tape.LinearCrossEntropy] round their operands to p, and sum in float32. In Float16
+// what they return and the gradients of all that is rounded to it, too, so that they
+// overflow where torch's do; in BFloat16, whose range is float32's, the layers' products
+// keep what they summed, and attention is float32. All other operations, norms, losses
+// and activations among them, stay in float32, where torch runs some in p. Parameters
+// and their gradients are float32 always.
+func (tp *Tape) Autocast(p Precision, f func()) {
+	defer func(was Precision) { tp.autocast = was }(tp.autocast)
+	tp.autocast = p
+	f()
+}
+
+// Autocasting is what products are in now.
+func (tp *Tape) Autocasting() Precision { return tp.autocast }
+
+// Round is x with every element rounded to p, ties to even; so is its gradient. Numbers
+// beyond float16's range become infinite.
+func (tp *Tape) Round(x *Tensor, p Precision) *Tensor {
+	if !tp.ready("round", x) {
+		return tp.void()
+	}
+	if p == Float32 {
+		return x
+	}
+	out := tp.result(x.shape, x)
+	tp.ranges(len(x.data), func(lo, hi int) { round(out.data[lo:hi], x.data[lo:hi], p) })
+	return tp.record(out, func(grad []float32) {
+		tp.ranges(len(grad), func(lo, hi int) { round(grad[lo:hi], grad[lo:hi], p) })
+		tp.hand(out, x, grad)
+	})
+}
+
+// lowered runs an operation on its inputs in the tape's precision. Inputs may be nil.
+// Parameters are rounded once a pass.
+func (tp *Tape) lowered(op func(in []*Tensor) *Tensor, ins ...*Tensor) *Tensor {
+	p := tp.autocast
+	low := make([]*Tensor, len(ins))
+	for i, t := range ins {
+		if t == nil {
+			continue
+		}
+		if low[i] = tp.casts[t]; low[i] != nil {
+			continue
+		}
+		low[i] = tp.Round(t, p)
+		if t.param != nil {
+			if tp.casts == nil {
+				tp.casts = map[*Tensor]*Tensor{}
+			}
+			tp.casts[t] = low[i]
+		}
+	}
+	var out *Tensor
+	tp.Autocast(Float32, func() { out = op(low) })
+	if tp.err != nil {
+		return tp.void()
+	}
+	return tp.Round(out, p)
+}
+
+// round sets dst to src in another precision.
+func round(dst, src []float32, p Precision) {
+	dst = dst[:len(src)]
+	if p == BFloat16 {
+		for i, v := range src {
+			b := math.Float32bits(v)
+			if b&0x7fffffff <= 0x7f800000 { // a number
+				b += 0x7fff + b>>16&1
+			}
+			dst[i] = math.Float32frombits(b &^ 0xffff)
+		}
+		return
+	}
+	for i, v := range src {
+		dst[i] = float16(v)
+	}
+}
+
+// float16 rounds v to the nearest IEEE half.
+func float16(v float32) float32 {
+	b := math.Float32bits(v)
+	sign, a := b&0x80000000, b&0x7fffffff
+	switch {
+	case a > 0x7f800000: // not a number
+		return v
+	case a >= 0x477ff000: // from 65520 up
+		return math.Float32frombits(sign | 0x7f800000)
+	case a < 0x38800000: // below 2^-14: a multiple of 2^-24, the last place of ½
+		x := math.Float32frombits(a) + 0.5
+		return math.Float32frombits(sign | math.Float32bits(x-0.5))
+	}
+	a += 0xfff + a>>13&1
+	return math.Float32frombits(sign | a&^0x1fff)
+}
