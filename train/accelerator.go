@@ -13,6 +13,7 @@ import (
 	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/rng"
 	"github.com/heftai/heft/train/tensor"
+	"github.com/heftai/heft/train/track"
 )
 
 // Module has parameters under names, in an order that does not change. A bare
@@ -37,6 +38,7 @@ type Accelerator struct {
 	cfg        Config
 	accum      GradientAccumulation
 	comm       collective.Comm
+	precision  tensor.Precision
 	state      gradientState
 	modules    []*prepared
 	joining    bool
@@ -45,6 +47,7 @@ type Accelerator struct {
 	base       *slog.Logger
 	logger     *slog.Logger
 	optimizers []*optim.Prepared
+	trackers   []track.Tracker // of the main process
 	schedulers []*optim.PreparedScheduler
 	loaders    []DataLoader
 
@@ -61,13 +64,21 @@ type prepared struct {
 	sync   bool
 }
 
-// New makes the accelerator of one rank. It fails if accumulation is configured twice.
+// New makes the accelerator of one rank. It fails if accumulation is configured twice, and
+// on a mixed precision that is not known.
 func New(c Config) (*Accelerator, error) {
 	accum, err := c.accumulation()
 	if err != nil {
 		return nil, err
 	}
-	a := &Accelerator{cfg: c, accum: accum, comm: c.World.transport(), generator: rng.New(0), base: c.Logger, project: c.Project}
+	precision, err := c.mixedPrecision()
+	if err != nil {
+		return nil, err
+	}
+	a := &Accelerator{cfg: c, accum: accum, comm: c.World.transport(), generator: rng.New(0), base: c.Logger, project: c.Project, precision: precision}
+	if err := a.prepareScaler(); err != nil {
+		return nil, err
+	}
 	if a.project.ProjectDir == "" {
 		a.project.ProjectDir = c.ProjectDir
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/heftai/heft/train/optim"
+	"github.com/heftai/heft/train/track"
 )
 
 // Config says how an [Accelerator] behaves. Its zero value is Accelerate's default: one
@@ -24,8 +25,13 @@ type Config struct {
 	// StepSchedulerWithOptimizer (nil: true) lets prepared schedulers step only when
 	// their optimizer did, once for every rank's batches. Off, they step on each call.
 	StepSchedulerWithOptimizer *bool
+	// MixedPrecision is that of products on tapes of [Accelerator.NewTape] and under
+	// [Accelerator.Autocast]: "no" (or ""), "bf16", or "fp16", which means "no" unless
+	// [Corrections].Float16OnCPU is set.
+	MixedPrecision string
 	// Scaler keeps float16 gradients in range: Backward scales the loss by it, prepared
-	// optimizers step through it. Nil leaves gradients alone.
+	// optimizers step through it. Nil leaves gradients alone, but in float16, which makes
+	// one with torch's defaults.
 	Scaler *optim.Scaler
 	// ProjectDir is short for Project.ProjectDir.
 	ProjectDir string
@@ -34,6 +40,10 @@ type Config struct {
 	// DevicePlacement (nil: true) brings what is prepared to the device. All is on the
 	// host already, so that neither changes anything.
 	DevicePlacement *bool
+	// LogWith names the trackers that [Accelerator.InitTrackers] opens ([track.Names], or
+	// "all"), and Trackers are further ones, which the main process gets.
+	LogWith  []string
+	Trackers []track.Tracker
 	// Corrections turns off faults of the reference that are copied by default.
 	Corrections Corrections
 	// Logger is what [Accelerator.Logger] writes to; nil is slog.Default().
@@ -100,11 +110,14 @@ type Corrections struct {
 	// loaded. In the reference the next automatically named checkpoint fails, because
 	// counting begins anew.
 	SaveIteration bool
+	// Float16OnCPU lets MixedPrecision "fp16" be what it says, with a scaler. The reference
+	// trains in float32 then, without a scaler and without a word.
+	Float16OnCPU bool
 }
 
 // Corrected is every correction.
 func Corrected() Corrections {
-	return Corrections{ShortWindow: true, MetricErrors: true, AdjustScheduler: true, PendingGradients: true, SaveIteration: true}
+	return Corrections{ShortWindow: true, MetricErrors: true, AdjustScheduler: true, PendingGradients: true, SaveIteration: true, Float16OnCPU: true}
 }
 
 // on is the value of an option that is true unless turned off.

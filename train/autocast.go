@@ -1,0 +1,66 @@
+package train
+
+import (
+	"fmt"
+
+	"github.com/heftai/heft/train/optim"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// mixedPrecision is what Config.MixedPrecision means here. The name "fp16" means nothing
+// on a CPU, as in the reference, unless it is corrected.
+func (c *Config) mixedPrecision() (tensor.Precision, error) {
+	switch c.MixedPrecision {
+	case "", "no":
+		return tensor.Float32, nil
+	case "bf16":
+		return tensor.BFloat16, nil
+	case "fp16":
+		if c.Corrections.Float16OnCPU {
+			return tensor.Float16, nil
+		}
+		return tensor.Float32, nil
+	}
+	return tensor.Float32, fmt.Errorf("train: mixed precision %q is none of no, bf16, fp16", c.MixedPrecision)
+}
+
+// prepareScaler makes the scaler that float16 needs.
+func (a *Accelerator) prepareScaler() error {
+	var err error
+	if a.precision == tensor.Float16 && a.cfg.Scaler == nil {
+		a.cfg.Scaler, err = optim.NewScaler(optim.ScalerOptions{})
+	}
+	return err
+}
+
+// MixedPrecision is what was asked for: no, bf16 or fp16. [Accelerator.Precision] is what
+// is done.
+func (a *Accelerator) MixedPrecision() string {
+	if a.cfg.MixedPrecision == "" {
+		return "no"
+	}
+	return a.cfg.MixedPrecision
+}
+
+// Precision is that of products under [Accelerator.Autocast].
+func (a *Accelerator) Precision() tensor.Precision { return a.precision }
+
+// Scaler is Config.Scaler, or the one that mixed precision made; nil where there is none.
+func (a *Accelerator) Scaler() *optim.Scaler { return a.cfg.Scaler }
+
+// NewTape makes a tape whose products are in [Accelerator.Precision], as the forward of a
+// prepared model is in the reference, unless o.Autocast asks for another one.
+func (a *Accelerator) NewTape(o tensor.Options) *tensor.Tape {
+	if o.Autocast == tensor.Float32 {
+		o.Autocast = a.precision
+	}
+	return tensor.NewTape(o)
+}
+
+// Autocast runs f with tp's products in [Accelerator.Precision]: for what is computed on
+// tapes of one's own. tensor.Tape.Autocast with tensor.Float32 turns it off for a while.
+func (a *Accelerator) Autocast(tp *tensor.Tape, f func() error) error {
+	var err error
+	tp.Autocast(a.precision, func() { err = f() })
+	return err
+}
