@@ -2,8 +2,9 @@ package model
 
 import (
 	"fmt"
-	"slices"
 
+	"github.com/heftai/heft/internal/nn"
+	view "github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/tensor"
 )
@@ -27,148 +28,146 @@ type Options struct {
 	Recompute bool
 }
 
-// Logits are those of every place, [batch length vocabulary]. Errors stick to the tape.
-func (m *Model) Logits(tp *tensor.Tape, b Batch) (*tensor.Tensor, error) {
-	var failed error
-	logits := tp.Within(func() *tensor.Tensor {
-		p, x, err := m.hidden(tp, b, false)
-		if failed = err; err != nil {
-			return nil
+// check says what is wrong with a batch.
+func (m *Model) check(b Batch) error {
+	switch {
+	case b.Length < 1 || len(b.IDs)%b.Length != 0 || len(b.IDs) == 0 || b.Labels != nil && len(b.Labels) != len(b.IDs):
+		return fmt.Errorf("model: %d ids and %d labels are no sequences of %d", len(b.IDs), len(b.Labels), b.Length)
+	case b.Length > m.spec.Context:
+		return fmt.Errorf("model: sequences of %d tokens, the model takes %d", b.Length, m.spec.Context)
+	}
+	for i, id := range b.IDs {
+		if id < 0 || id >= m.spec.Vocab {
+			return fmt.Errorf("model: id %d at position %d, of %d", id, i, m.spec.Vocab)
 		}
-		return p.logits(x)
-	})
-	if failed != nil {
-		return nil, failed
 	}
-	return logits, tp.Err()
+	return nil
 }
 
-// Loss is that of predicting each label from the tokens before it, plus the routers'
-// loss where the model has one (see SetAuxiliary). The logits of the whole batch are
-// never held, except where the model caps them or the reduction is tensor.None.
-func (m *Model) Loss(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error) {
-	var failed error
-	loss := tp.Within(func() *tensor.Tensor {
-		var loss *tensor.Tensor
-		loss, failed = m.loss(tp, b, o)
-		return loss
-	})
-	if failed != nil {
-		return nil, failed
-	}
-	return loss, tp.Err()
+// pass is one forward of a batch, and perhaps its reverse.
+type pass struct {
+	*session
+	m       *Model
+	learns  bool // a Backward may follow
+	way     nn.Way
+	routers *routers // nil where their loss is not wanted
+	left    bool
 }
 
-func (m *Model) loss(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error) {
-	p, x, err := m.hidden(tp, b, o.Recompute)
+// start runs a batch up to the head.
+func (m *Model) start(tp *tensor.Tape, b Batch, recompute, auxiliary bool) (*pass, error) {
+	if err := tp.Err(); err != nil {
+		return nil, err
+	}
+	p := &pass{m: m}
+	first, body := m.first(), len(m.units)-1
+	p.learns = tp.Recording() && first <= body
+	if p.learns && first < body {
+		if p.way = nn.Remember; recompute {
+			p.way = nn.Recompute
+		}
+	}
+	var err error
+	if p.session, err = m.enter(tp, b, p.way); err != nil {
+		return nil, err
+	}
+	if auxiliary {
+		p.routers = newRouters(p)
+		p.input.Trace = p.routers
+	}
+	if err = p.weights.begin(castOf(tp)); err == nil {
+		if p.weights.cast != meta.Float32 {
+			p.input.Prompts = make([]bool, len(b.IDs))
+			for i := range p.input.Prompts {
+				p.input.Prompts[i] = true
+			}
+		}
+		err = p.training.Forward(&p.input, p.way, first)
+	}
+	if err != nil {
+		p.leave()
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	return p, nil
+}
+
+// leave gives the session back, once.
+func (p *pass) leave() {
+	if !p.left {
+		p.left = true
+		p.weights.early = nil
+		p.m.leave(p.session)
+	}
+}
+
+// result puts what was computed on the tape.
+func (p *pass) result(tp *tensor.Tape, data []float32, shape []int, back func(grad []float32) error) *tensor.Tensor {
+	if !p.learns {
+		p.leave()
+	}
+	return tp.Function(tensor.Function{Name: "model", Data: data, Shape: shape, Trains: p.learns, Free: p.leave,
+		Backward: func(grad []float32) error {
+			defer p.leave()
+			return back(grad)
+		}})
+}
+
+// backward reverses the units below the head.
+func (p *pass) backward(scale float32) error {
+	if scale != 1 {
+		p.recorder.Scale(p.training.HiddenGradient(), scale, 0)
+	}
+	if p.routers != nil {
+		p.routers.reverse(scale)
+	}
+	return p.training.Backward()
+}
+
+// heads runs the head on rows, some at a time.
+func (p *pass) heads(rows []int32, reverse bool, f func(rows []int32, logits, gradient view.Tensor) error) error {
+	for len(rows) > 0 {
+		n := min(len(rows), p.limits.Outputs)
+		some := rows[:n]
+		if err := p.training.Head(some, reverse, func(logits, gradient view.Tensor) error { return f(some, logits, gradient) }); err != nil {
+			return fmt.Errorf("model: %w", err)
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// Logits are those of every place, [batch length vocabulary].
+func (m *Model) Logits(tp *tensor.Tape, b Batch) (*tensor.Tensor, error) {
+	if err := m.check(b); err != nil {
+		return nil, err
+	}
+	p, err := m.start(tp, b, false, false)
 	if err != nil {
 		return nil, err
 	}
-	labels := b.Labels
-	if labels == nil {
-		labels = b.IDs
+	vocab, all := m.program.Vocab(), make([]int32, len(b.IDs))
+	for i := range all {
+		all[i] = int32(i)
 	}
-	labels = tensor.ShiftLabels(labels, b.Length, o.CrossEntropyOptions)
-	loss := p.loss(x, labels, o.CrossEntropyOptions)
-	if m.auxiliary != 0 && len(p.routers) > 0 {
-		if k := m.topK(); k > 0 {
-			loss = p.Add(loss, p.Scale(p.RouterLoss(p.Concat(0, p.routers...), k), m.auxiliary))
+	data := make([]float32, len(all)*vocab)
+	of := func(v []float32, rows []int32) view.Tensor {
+		return view.Floats(v[int(rows[0])*vocab:][:len(rows)*vocab], len(rows), vocab)
+	}
+	err = p.heads(all, false, func(rows []int32, logits, _ view.Tensor) error {
+		return p.recorder.Copy(of(data, rows), logits)
+	})
+	if err != nil {
+		p.leave()
+		return nil, err
+	}
+	out := p.result(tp, data, []int{len(all) / b.Length, b.Length, vocab}, func(grad []float32) error {
+		err := p.heads(all, true, func(rows []int32, _, gradient view.Tensor) error {
+			return p.recorder.Copy(gradient, of(grad, rows))
+		})
+		if err != nil {
+			return err
 		}
-	}
-	return loss, nil
-}
-
-// topK is how many experts a token has.
-func (m *Model) topK() int {
-	for _, node := range m.meta.Root.Walk() {
-		if s, ok := node.Spec.(*meta.MoESpec); ok {
-			return s.TopK
-		}
-	}
-	return 0
-}
-
-// hidden runs the decoder up to its last norm.
-func (m *Model) hidden(tp *tensor.Tape, b Batch, recompute bool) (*pass, *tensor.Tensor, error) {
-	switch {
-	case b.Length < 1 || len(b.IDs)%b.Length != 0 || b.Labels != nil && len(b.Labels) != len(b.IDs):
-		return nil, nil, fmt.Errorf("model: %d ids and %d labels are no sequences of %d", len(b.IDs), len(b.Labels), b.Length)
-	case b.Length > m.spec.Context:
-		return nil, nil, fmt.Errorf("model: sequences of %d tokens, the model takes %d", b.Length, m.spec.Context)
-	}
-	p := &pass{Tape: tp, m: m, batch: len(b.IDs) / b.Length, length: b.Length}
-	root := m.meta.Root
-	x := p.embed(root, b.IDs)
-	layers := root.Find(m.spec.Layers)
-	if layers == nil {
-		return nil, nil, fmt.Errorf("model: the tree has no %s", m.spec.Layers)
-	}
-	for _, layer := range layers.Resolve().Children {
-		x = p.layer(layers, layer.Name, x, recompute)
-	}
-	return p, p.run(root, m.spec.Norm, x), tp.Err()
-}
-
-func (p *pass) embed(root *meta.Module, ids []int) *tensor.Tensor {
-	spec := p.m.spec
-	table := func(path string) *tensor.Tensor {
-		if node := root.Find(path); node != nil {
-			return p.use(node.Resolve(), "weight")
-		}
-		return nil
-	}
-	x := p.Embedding(table(spec.Embed), ids, p.batch, p.length)
-	if spec.EmbedScale != 0 {
-		x = p.Scale(x, spec.EmbedScale)
-	}
-	if spec.Positions != "" {
-		places := make([]int, p.length)
-		for i := range places {
-			places[i] = i
-		}
-		x = p.Add(x, p.Embedding(table(spec.Positions), places))
-	}
-	return x
-}
-
-// layer runs a block, keeping what its backward needs or only its input. A block with
-// routers is kept: their logits are wanted outside.
-func (p *pass) layer(layers *meta.Module, name string, x *tensor.Tensor, recompute bool) *tensor.Tensor {
-	if !recompute || p.m.auxiliary != 0 {
-		return p.run(layers, name, x)
-	}
-	return p.Checkpoint(func(tp *tensor.Tape, in []*tensor.Tensor) *tensor.Tensor {
-		inner := &pass{Tape: tp, m: p.m, batch: p.batch, length: p.length}
-		return inner.run(layers, name, in[0])
-	}, nil, x)
-}
-
-func (p *pass) logits(x *tensor.Tensor) *tensor.Tensor {
-	spec := p.m.spec
-	y := p.run(p.m.meta.Root, spec.Head, x)
-	if spec.LogitScale != 0 {
-		y = p.Scale(y, spec.LogitScale)
-	}
-	if spec.LogitSoftcap != 0 {
-		y = p.Scale(p.Tanh(p.Scale(y, 1/spec.LogitSoftcap)), spec.LogitSoftcap)
-	}
-	return y
-}
-
-// loss is fused with the head where the head is a plain product.
-func (p *pass) loss(x *tensor.Tensor, labels []int, o tensor.CrossEntropyOptions) *tensor.Tensor {
-	spec := p.m.spec
-	head := p.m.meta.Root.Find(spec.Head)
-	plain := head != nil && spec.LogitSoftcap == 0 && (o.Reduction != tensor.None || o.Items > 0)
-	if plain {
-		s, ok := head.Resolve().Spec.(*meta.LinearSpec)
-		plain = ok && !s.Transposed && head.Param("bias") == nil
-	}
-	if !plain {
-		return p.CrossEntropy(p.logits(x), slices.Clone(labels), o)
-	}
-	if spec.LogitScale != 0 {
-		x = p.Scale(x, spec.LogitScale)
-	}
-	return p.LinearCrossEntropy(x, p.use(head.Resolve(), "weight"), labels, o)
+		return p.backward(1)
+	})
+	return out, tp.Err()
 }

@@ -31,7 +31,7 @@ func TestGoldenServedModels(t *testing.T) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			m, err := openFile(t, dir, dir)
 			if err != nil {
-				if !strings.Contains(err.Error(), "cannot be trained") && !strings.Contains(err.Error(), "no values to be copied") {
+				if !strings.Contains(err.Error(), "no values to be copied") { // quantised
 					t.Error(err)
 				}
 				return

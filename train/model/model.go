@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"runtime"
 
+	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/tensor"
@@ -13,42 +15,59 @@ import (
 
 // Model is a module tree with parameters. Its passes share nothing but the parameters,
 // so it may be on several tapes; those that run Backward at once must not be.
+//
+// The memory and the threads of passes are kept for the next ones, until Close or until
+// nobody uses the model.
 type Model struct {
-	meta   *meta.Model
-	spec   *meta.CausalLMSpec
-	names  []string
-	params map[*meta.Param]*tensor.Parameter
+	meta    *meta.Model
+	spec    *meta.CausalLMSpec
+	program *nn.Program
+	names   []string
+	*parameters
+	sessions *sessions
 	// auxiliary is the weight of the routers' loss in Loss, 0 for none.
 	auxiliary float32
 }
 
-// New makes a model whose parameters are zeros. The error names the module that has no
-// rule.
-func New(m *meta.Model) (*Model, error) {
+// New makes a model whose parameters are zeros. The error names the module that cannot be
+// run.
+func New(m *meta.Model) (*Model, error) { return build(m, nil) }
+
+func build(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) {
 	spec, ok := m.Root.Spec.(*meta.CausalLMSpec)
 	if !ok {
 		return nil, fmt.Errorf("model: the root is no language model but %v", m.Root.Kind)
 	}
-	model := &Model{meta: m, spec: spec, params: map[*meta.Param]*tensor.Parameter{}}
+	program, err := nn.Compile(m.Root)
+	if err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	var o choices
+	for _, f := range options {
+		f(&o)
+	}
+	ps, err := newParameters(m, program, b, o.freeze)
+	if err != nil {
+		return nil, err
+	}
+	ps.release = o.release
+	model := &Model{meta: m, spec: spec, program: program, parameters: ps, sessions: &sessions{}}
 	for path, node := range m.Root.Walk() {
-		if node.SameAs != nil {
-			continue
-		}
-		if err := check(node); err != nil {
-			return nil, fmt.Errorf("model: %s: %w", path, err)
-		}
 		for _, p := range node.Params {
-			if p.SameAs == nil {
+			if node.SameAs == nil && ps.trained[p] != nil {
 				model.names = append(model.names, meta.Join(path, p.Name))
-				model.params[p] = tensor.NewParameter(make([]float32, p.Elements()), p.Shape...)
 			}
 		}
 	}
 	if m.Config != nil && m.Config.Field("output_router_logits") == true {
 		model.auxiliary = number(m.Config.Field("router_aux_loss_coef"), 0.001)
 	}
+	runtime.AddCleanup(model, func(s *sessions) { _ = s.close() }, model.sessions)
 	return model, nil
 }
+
+// Close gives back the memory and the threads of passes. No pass is under way.
+func (m *Model) Close() error { return m.sessions.close() }
 
 // number is a field of a config, which may have several JSON types.
 func number(v any, otherwise float32) float32 {
@@ -64,62 +83,33 @@ func number(v any, otherwise float32) float32 {
 }
 
 // Load is New with the values of a checkpoint, widened to float32.
-func Load(m *meta.Model, b *loader.Binding) (*Model, error) {
-	model, err := New(m)
-	if err != nil {
-		return nil, err
-	}
-	for p, to := range model.params {
-		dtype, data, err := b.Values(p)
-		if err == nil {
-			err = widen(to.Data, data, dtype)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("model: %w", err)
-		}
-	}
-	return model, nil
+func Load(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) {
+	return build(m, b, options...)
 }
 
-// widen converts elements of a checkpoint to float32, exactly.
-func widen(dst []float32, src []byte, dtype meta.DType) error {
-	if int64(len(src)) != dtype.Bytes(int64(len(dst))) {
-		return fmt.Errorf("%d bytes of %v for %d elements", len(src), dtype, len(dst))
-	}
-	for i := range dst {
-		switch dtype {
-		case meta.Float32:
-			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
-		case meta.BFloat16:
-			dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
-		case meta.Float16:
-			dst[i] = half(binary.LittleEndian.Uint16(src[2*i:]))
-		default:
-			return fmt.Errorf("%v cannot be trained", dtype)
-		}
-	}
-	return nil
+// An Option of [Load].
+type Option func(*choices)
+
+type choices struct {
+	freeze  func(path string) bool
+	release bool
 }
 
-// half is a float16's value.
-func half(h uint16) float32 {
-	exponent, fraction := int(h>>10&31), float64(h&1023)
-	v := math.Ldexp(fraction, -24) // subnormal
-	switch {
-	case exponent == 31 && fraction != 0:
-		v = math.NaN()
-	case exponent == 31:
-		v = math.Inf(1)
-	case exponent > 0:
-		v = math.Ldexp(fraction+1024, exponent-25)
-	}
-	if h&0x8000 != 0 {
-		v = -v
-	}
-	return float32(v)
+// Freeze leaves the parameters whose paths it names in the checkpoint: they are used in
+// place and in their dtype, quantised ones too, take no memory but the file's pages, get no
+// gradient, and are none of Parameters. The checkpoint stays open as long as the model is
+// used.
+func Freeze(frozen func(path string) bool) Option {
+	return func(c *choices) { c.freeze = frozen }
 }
 
-// Parameters are the model's parameters by path, in the tree's order, tied ones once.
+// ReleasePages drops the pages of frozen parameters behind each unit that has run, so
+// that a model may be larger than memory without pressing on what else is in it. They are
+// read again for Backward, the last unit first.
+func ReleasePages() Option { return func(c *choices) { c.release = true } }
+
+// Parameters are the model's parameters by path, in the tree's order, tied ones once, but
+// for those that are frozen in the checkpoint.
 func (m *Model) Parameters() iter.Seq2[string, *tensor.Parameter] {
 	return func(yield func(string, *tensor.Parameter) bool) {
 		i := 0
@@ -128,10 +118,10 @@ func (m *Model) Parameters() iter.Seq2[string, *tensor.Parameter] {
 				continue
 			}
 			for _, p := range node.Params {
-				if p.SameAs != nil {
+				if m.trained[p] == nil {
 					continue
 				}
-				if !yield(m.names[i], m.params[p]) {
+				if !yield(m.names[i], m.trained[p]) {
 					return
 				}
 				i++
@@ -147,8 +137,9 @@ func (m *Model) Meta() *meta.Model { return m.meta }
 // says: router_aux_loss_coef where output_router_logits is true, else 0.
 func (m *Model) SetAuxiliary(weight float32) { m.auxiliary = weight }
 
-// Checkpoint yields the parameters as the tensors of a checkpoint, float32, under the
-// names of the files the model came from. The elements are read when they are written.
+// Checkpoint yields the parameters as the tensors of a checkpoint under the names of the
+// files the model came from: float32, but frozen ones in their dtype. The elements are read
+// when they are written.
 func (m *Model) Checkpoint() (iter.Seq[loader.NamedTensor], error) {
 	return m.unbind(func(p *tensor.Parameter) []float32 { return p.Data })
 }
@@ -168,13 +159,32 @@ func (m *Model) unbind(values func(*tensor.Parameter) []float32) (iter.Seq[loade
 	for name, p := range m.Parameters() {
 		byName[name] = p
 	}
+	frozen, buffers := map[string]*frozen{}, map[string][]float32{}
+	for path, node := range m.meta.Root.Walk() {
+		for _, p := range node.Params {
+			if f := m.frozen[p]; f != nil {
+				frozen[meta.Join(path, p.Name)] = f
+			}
+		}
+		for _, b := range node.Buffers {
+			buffers[meta.Join(path, b.Name)] = m.buffers[b].F32()
+		}
+	}
 	return loader.Unbind(m.meta, func(path string) (meta.DType, func() ([]byte, error)) {
+		if f := frozen[path]; f != nil {
+			return f.sources[0].Tensor.DType, func() ([]byte, error) {
+				_, data, err := f.read()
+				return data, err
+			}
+		}
 		return meta.Float32, func() ([]byte, error) {
-			p := byName[path]
-			if p == nil {
+			v, ok := buffers[path]
+			if p := byName[path]; p != nil {
+				v, ok = values(p), true
+			}
+			if !ok {
 				return nil, fmt.Errorf("model: %s is no parameter", path)
 			}
-			v := values(p)
 			b := make([]byte, 0, 4*len(v))
 			for _, x := range v {
 				b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))

@@ -1,0 +1,141 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+
+	view "github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// Loss is that of predicting each label from the tokens before it, plus the routers'
+// loss where the model has one (see SetAuxiliary). The logits of the whole batch are
+// never held: the head's gradients are computed along with the loss.
+func (m *Model) Loss(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error) {
+	if err := m.check(b); err != nil {
+		return nil, err
+	}
+	labels := b.Labels
+	if labels == nil {
+		labels = b.IDs
+	}
+	ce := o.CrossEntropyOptions
+	if err := m.checkLabels(labels, ce); err != nil {
+		return nil, err
+	}
+	p, err := m.start(tp, b, o.Recompute, m.auxiliary != 0)
+	if err != nil {
+		return nil, err
+	}
+	labels = tensor.ShiftLabels(labels, b.Length, ce)
+	l := &loss{pass: p, o: ce, divisor: ce.Divisor(labels), losses: make([]float32, len(labels))}
+	l.take(labels)
+	out, err := l.run(tp, b)
+	if err != nil {
+		p.leave()
+		return nil, err
+	}
+	return out, tp.Err()
+}
+
+func (m *Model) checkLabels(labels []int, o tensor.CrossEntropyOptions) error {
+	if o.Reduction > tensor.None || !(o.Smoothing >= 0 && o.Smoothing <= 1) {
+		return fmt.Errorf("model: no reduction %d with label smoothing %g", o.Reduction, o.Smoothing)
+	}
+	for i, l := range labels {
+		if l != o.Ignored() && (l < 0 || l >= m.spec.Vocab) {
+			return fmt.Errorf("model: label %d at position %d, of %d classes", l, i, m.spec.Vocab)
+		}
+	}
+	return nil
+}
+
+// loss is one call of Loss.
+type loss struct {
+	*pass
+	o       tensor.CrossEntropyOptions
+	divisor float64
+	rows    []int32 // that have a label
+	labels  []int32 // of all rows
+	losses  []float32
+}
+
+// take sorts out the rows that count.
+func (l *loss) take(labels []int) {
+	l.labels = make([]int32, len(labels))
+	for i, label := range labels {
+		if l.labels[i] = int32(label); label != l.o.Ignored() {
+			l.rows = append(l.rows, int32(i))
+		}
+	}
+}
+
+// perRow reports that the losses stay apart: their gradients' scales are not known before
+// Backward, which computes the head again.
+func (l *loss) perRow() bool { return l.o.Reduction == tensor.None && l.o.Items <= 0 }
+
+func (l *loss) run(tp *tensor.Tape, b Batch) (*tensor.Tensor, error) {
+	if l.learns && !l.perRow() {
+		l.weights.early = map[*tensor.Parameter][]float32{}
+	}
+	if err := l.entropy(l.learns && !l.perRow(), float32(1/l.divisor)); err != nil {
+		return nil, err
+	}
+	extra := float32(0)
+	if l.routers != nil {
+		extra = l.m.auxiliary * l.routers.loss()
+	}
+	if l.perRow() {
+		for i := range l.losses {
+			l.losses[i] += extra
+		}
+		return l.result(tp, l.losses, []int{len(b.IDs) / b.Length, b.Length}, l.backRows), nil
+	}
+	sum := 0.0
+	for _, v := range l.losses {
+		sum += float64(v)
+	}
+	return l.result(tp, []float32{float32(sum/l.divisor) + extra}, nil, func(grad []float32) error {
+		l.weights.adopt(l.backend, grad[0])
+		return l.backward(grad[0])
+	}), nil
+}
+
+// entropy runs the head on the rows that count: their losses, and scale times the
+// gradients where they are wanted now.
+func (l *loss) entropy(reverse bool, scale float32) error {
+	return l.heads(l.rows, reverse, func(rows []int32, logits, gradient view.Tensor) error {
+		labels, losses := make([]int32, len(rows)), make([]float32, len(rows))
+		for i, r := range rows {
+			labels[i] = l.labels[r]
+		}
+		l.backend.CrossEntropy(losses, gradient, logits, labels, scale, float32(l.o.Smoothing))
+		for i, r := range rows {
+			l.losses[r] = losses[i]
+		}
+		return l.recorder.Sync()
+	})
+}
+
+// backRows is the reverse where each row has a gradient of its own.
+func (l *loss) backRows(grad []float32) error {
+	routed := float32(0)
+	for _, g := range grad {
+		routed += g
+	}
+	kept := slices.Clone(l.losses)
+	err := l.heads(l.rows, true, func(rows []int32, logits, gradient view.Tensor) error {
+		for i, r := range rows {
+			l.backend.CrossEntropy(kept[r:r+1], gradient.Slice(i, i+1), logits.Slice(i, i+1), l.labels[r:r+1], grad[r], float32(l.o.Smoothing))
+		}
+		return l.recorder.Sync()
+	})
+	if err != nil {
+		return err
+	}
+	if l.routers != nil {
+		l.routers.reverse(routed)
+		l.routers = nil
+	}
+	return l.backward(1)
+}

@@ -1,0 +1,119 @@
+package model
+
+import (
+	"fmt"
+
+	"github.com/heftai/heft/internal/nn"
+	view "github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// parameters are what the passes of a model share.
+type parameters struct {
+	trained map[*meta.Param]*tensor.Parameter // on the heap, trainable or not
+	frozen  map[*meta.Param]*frozen           // in the checkpoint
+	buffers map[*meta.Buffer]view.Tensor
+	stacked map[*meta.Param]bool // of experts
+	units   []unitParameters
+	release bool // pages of the checkpoint are dropped behind each unit
+}
+
+// unitParameters are those that a unit of the program reads.
+type unitParameters struct {
+	trained []*tensor.Parameter
+	frozen  []*frozen
+}
+
+// newParameters makes parameters for a program: zeros, or what b holds. Those whose paths
+// freeze names stay in b.
+func newParameters(m *meta.Model, p *nn.Program, b *loader.Binding, freeze func(path string) bool) (*parameters, error) {
+	out := &parameters{trained: map[*meta.Param]*tensor.Parameter{}, frozen: map[*meta.Param]*frozen{},
+		buffers: map[*meta.Buffer]view.Tensor{}, stacked: map[*meta.Param]bool{}}
+	for _, u := range p.Units {
+		for _, n := range u.Experts {
+			for _, p := range n.Module.Params {
+				out.stacked[p.Resolve()] = true
+			}
+		}
+	}
+	for path, node := range m.Root.Walk() {
+		if node.SameAs != nil {
+			continue
+		}
+		for _, p := range node.Params {
+			if p.SameAs != nil {
+				continue
+			}
+			if err := out.add(p, b, freeze != nil && freeze(meta.Join(path, p.Name))); err != nil {
+				return nil, err
+			}
+		}
+		for _, buffer := range node.Buffers {
+			t, err := bufferValues(b, buffer)
+			if err != nil {
+				return nil, err
+			}
+			out.buffers[buffer] = t
+		}
+	}
+	for _, u := range p.Units {
+		out.units = append(out.units, out.of(u))
+	}
+	return out, nil
+}
+
+func (ps *parameters) add(p *meta.Param, b *loader.Binding, freeze bool) (err error) {
+	if freeze {
+		ps.frozen[p], err = newFrozen(b, p, ps.stacked[p])
+		return err
+	}
+	t := tensor.NewParameter(make([]float32, p.Elements()), p.Shape...)
+	ps.trained[p] = t
+	if b == nil {
+		return nil
+	}
+	dtype, data, err := b.Values(p)
+	if err == nil {
+		err = widen(t.Data, data, dtype)
+	}
+	if err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	return nil
+}
+
+// of finds what a unit reads.
+func (ps *parameters) of(u *nn.Unit) (out unitParameters) {
+	seen := map[*meta.Param]bool{}
+	for _, n := range u.Modules {
+		for _, m := range n.Module.Walk() {
+			for _, p := range m.Resolve().Params {
+				if p = p.Resolve(); seen[p] {
+					continue
+				}
+				seen[p] = true
+				if t := ps.trained[p]; t != nil {
+					out.trained = append(out.trained, t)
+				}
+				if f := ps.frozen[p]; f != nil {
+					out.frozen = append(out.frozen, f)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// first is the first unit with something to train, len(units) where there is none.
+func (ps *parameters) first() int {
+	for i, u := range ps.units {
+		for _, t := range u.trained {
+			if t.Trainable {
+				return i
+			}
+		}
+	}
+	return len(ps.units)
+}

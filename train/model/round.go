@@ -1,0 +1,53 @@
+package model
+
+import (
+	"sync"
+
+	"github.com/heftai/heft/internal/kernels"
+	view "github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// roundElements is how many elements one goroutine rounds at a time.
+const roundElements = 1 << 20
+
+// round makes copies of all matrices in dtype d. It reports whether there are new ones.
+func (w *weights) round(d meta.DType) (moved bool) {
+	var all sync.WaitGroup
+	for p, t := range w.model.trained {
+		if len(p.Shape) < 2 || len(t.Data) == 0 {
+			continue
+		}
+		h := w.params[p]
+		if h.rounded == nil || h.rounded.whole[0].DType != d {
+			h.memory = make([]byte, 2*len(t.Data))
+			h.rounded = &parts{}
+			dense := view.Tensor{DType: d, Rank: len(p.Shape), Data: h.memory}
+			copy(dense.Dims[:], p.Shape)
+			h.rounded.show(dense, w.model.stacked[p])
+			h.rounded.keepVectors(h)
+			moved = true
+		}
+		for at := 0; at < len(t.Data); at += roundElements {
+			src, dst := t.Data[at:min(at+roundElements, len(t.Data))], h.memory[2*at:]
+			all.Go(func() { narrow(dst, src, d) })
+		}
+	}
+	all.Wait()
+	return moved
+}
+
+// keepVectors leaves the rows of a stack of biases as they are.
+func (h *parts) keepVectors(from *parts) {
+	if len(h.experts) > 0 && h.experts[0][0].Rank == 1 {
+		h.experts = from.experts
+	}
+}
+
+func narrow(dst []byte, src []float32, d meta.DType) {
+	if d == meta.BFloat16 {
+		kernels.NarrowBFloat16(dst[:2*len(src)], src)
+		return
+	}
+	kernels.NarrowFloat16(dst[:2*len(src)], src)
+}

@@ -1,0 +1,179 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/backend/cpu"
+	"github.com/heftai/heft/internal/backend/record"
+	"github.com/heftai/heft/internal/kvcache"
+	"github.com/heftai/heft/internal/nn"
+	view "github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// headLogits bounds the logits that a loss holds at a time, in elements.
+const headLogits = 8 << 20
+
+// sessions are those that no pass uses.
+type sessions struct {
+	mu   sync.Mutex
+	free []*session
+}
+
+// close ends the free ones.
+func (s *sessions) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, x := range s.free {
+		errs = append(errs, x.close())
+	}
+	s.free = nil
+	return errors.Join(errs...)
+}
+
+// A session is the memory and the threads of one pass at a time.
+type session struct {
+	program  *nn.Program
+	threads  int
+	kernels  string
+	backend  *cpu.Backend
+	recorder *record.Recorder
+	weights  *weights
+	training *nn.Training
+	limits   nn.Limits
+
+	kv       []kvcache.Layer
+	pages    [3]int // what kv was made for: sequences, their length, memories
+	memories []view.Tensor
+	input    nn.Input
+}
+
+// enter takes a session for a batch, or makes one.
+func (m *Model) enter(tp *tensor.Tape, b Batch, way nn.Way) (*session, error) {
+	s, err := m.free(tp)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.fit(b, way, m.spec.Vocab); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// free takes a session that suits a tape.
+func (m *Model) free(tp *tensor.Tape) (*session, error) {
+	all := m.sessions
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for i := len(all.free) - 1; i >= 0; i-- {
+		s := all.free[i]
+		if s.threads == tp.Threads() && s.kernels == tp.Kernels() {
+			all.free = append(all.free[:i], all.free[i+1:]...)
+			return s, nil
+		}
+	}
+	s := &session{program: m.program, threads: tp.Threads(), kernels: tp.Kernels(), weights: newWeights(m.parameters)}
+	var err error
+	if s.backend, err = cpu.New(cpu.Options{Threads: s.threads, Variant: s.kernels}); err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	s.recorder = record.New(s.backend, s.weights)
+	return s, nil
+}
+
+// leave gives a session back.
+func (m *Model) leave(s *session) {
+	m.sessions.mu.Lock()
+	defer m.sessions.mu.Unlock()
+	m.sessions.free = append(m.sessions.free, s)
+}
+
+func (s *session) close() error {
+	if s.training != nil {
+		s.training.Close()
+	}
+	return s.recorder.Close()
+}
+
+// fit makes room for a batch and fills in what the program is told of it.
+func (s *session) fit(b Batch, way nn.Way, vocab int) (err error) {
+	rows := len(b.IDs)
+	l := nn.Limits{Rows: rows, Outputs: min(max(headLogits/max(vocab, 1), 32), max(rows, 1))}
+	if s.training == nil || l.Rows > s.limits.Rows || l.Outputs > s.limits.Outputs {
+		if s.training != nil {
+			s.training.Close()
+		}
+		if s.training, err = s.program.NewTraining(s.recorder, s.weights, l); err != nil {
+			return fmt.Errorf("model: %w", err)
+		}
+		s.limits = l
+	}
+	if err := s.makeKV(rows/b.Length, b.Length, way == nn.Remember); err != nil {
+		return err
+	}
+	s.input = nn.Input{Tokens: make([]int32, rows), Lengths: make([]int32, rows), KV: s.kv}
+	group := nn.Group{Slots: make([]int32, rows)}
+	for i, id := range b.IDs {
+		s.input.Tokens[i], s.input.Lengths[i], group.Slots[i] = int32(id), int32(b.Length), int32(i)
+	}
+	for i := range rows / b.Length {
+		group.Spans = append(group.Spans, backend.Span{First: i * b.Length, Rows: b.Length, Pages: []int32{int32(i)}})
+	}
+	s.input.Groups = []nn.Group{group}
+	return nil
+}
+
+// makeKV lays out the keys and values, one page a sequence: of each layer where they are
+// to be remembered, else of all in one place.
+func (s *session) makeKV(sequences, length int, apart bool) error {
+	shapes := s.program.KV()
+	n := min(1, len(shapes))
+	if apart {
+		n = len(shapes)
+	}
+	if s.pages == [3]int{sequences, length, n} {
+		return nil
+	}
+	most := 0
+	for _, l := range shapes {
+		most = max(most, sequences*length*(l.KWidth+l.VWidth))
+	}
+	s.pages = [3]int{}
+	if len(s.memories) < n || n > 0 && s.memories[0].Elements() < most {
+		for _, t := range s.memories {
+			s.recorder.Free(t)
+		}
+		s.memories = nil
+	}
+	for len(s.memories) < n {
+		t, err := s.recorder.New(meta.Float32, most)
+		if err != nil {
+			return fmt.Errorf("model: keys and values: %w", err)
+		}
+		s.memories = append(s.memories, t)
+	}
+	s.kv = make([]kvcache.Layer, len(shapes))
+	for i, l := range shapes {
+		in := s.memories[min(i, n-1)]
+		k := pagesOf(in, 0, sequences, length, l.KWidth)
+		v := k
+		if l.VWidth > 0 {
+			v = pagesOf(in, sequences*length*l.KWidth, sequences, length, l.VWidth)
+		}
+		s.kv[i].KV = backend.KV{K: k, V: v, PageTokens: length}
+	}
+	s.pages = [3]int{sequences, length, n}
+	return nil
+}
+
+// pagesOf is a view [pages, tokens, width] of memory from an element on.
+func pagesOf(t view.Tensor, from, pages, tokens, width int) view.Tensor {
+	t = t.Slice(from, from+pages*tokens*width)
+	t.Rank, t.Stride, t.Dims = 3, 0, [view.MaxRank]int{pages, tokens, width}
+	return t
+}

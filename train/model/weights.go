@@ -1,0 +1,212 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/nn"
+	view "github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/train/tensor"
+)
+
+var _ nn.Holder = (*weights)(nil)
+
+// weights shows one pass the parameters of a model: trainable ones where optimizers change
+// them, frozen ones where the checkpoint has them. As record.Weights it says where
+// gradients go.
+type weights struct {
+	model  *parameters
+	params map[*meta.Param]*parts
+	spans  []span // memory of trainable parameters, by address
+	unit   int    // the one that is held
+	cast   meta.DType
+	// early, while not nil, is where gradients go that come before Backward.
+	early map[*tensor.Parameter][]float32
+	spare map[int][]float32 // memory for it to use again, by length
+	err   error
+}
+
+// parts are a parameter as rules ask for it.
+type parts struct {
+	whole   []backend.Part
+	experts [][]backend.Part // of a stack, or its rows
+	// rounded are the same in the dtype of products under autocast.
+	rounded *parts
+	memory  []byte // of rounded
+	seen    *float32
+}
+
+// A span is memory that shows a parameter.
+type span struct {
+	lo, hi uintptr
+	size   int // of an element
+	param  *tensor.Parameter
+}
+
+func newWeights(m *parameters) *weights {
+	return &weights{model: m, params: map[*meta.Param]*parts{}, spare: map[int][]float32{}}
+}
+
+// begin looks where parameters lie now, and rounds those of products to cast where it is
+// not float32.
+func (w *weights) begin(cast meta.DType) error {
+	w.cast, w.err = cast, nil
+	moved := false
+	for p, t := range w.model.trained {
+		if len(t.Data) != int(p.Elements()) {
+			return fmt.Errorf("model: a parameter of shape %v with %d numbers", p.Shape, len(t.Data))
+		}
+		if t.Grad != nil && len(t.Grad) != len(t.Data) {
+			return fmt.Errorf("model: a parameter of %d numbers with a gradient of %d", len(t.Data), len(t.Grad))
+		}
+		h := w.params[p]
+		if h == nil || h.seen != unsafe.SliceData(t.Data) {
+			w.params[p] = &parts{seen: unsafe.SliceData(t.Data)}
+			w.params[p].show(view.Floats(t.Data, p.Shape...), w.model.stacked[p])
+			moved = true
+		}
+	}
+	for p, f := range w.model.frozen {
+		w.params[p] = f.parts
+	}
+	if cast != meta.Float32 {
+		moved = w.round(cast) || moved
+	}
+	if moved {
+		w.index()
+	}
+	return nil
+}
+
+// show makes the parts of a parameter that lies dense in t, or is a stack of experts'.
+func (h *parts) show(t view.Tensor, stacked bool) {
+	h.whole, h.experts = []backend.Part{{Matrix: backend.Matrix{Tensor: t}}}, nil
+	if !stacked {
+		return
+	}
+	for e := range t.Rows() {
+		h.experts = append(h.experts, []backend.Part{{Matrix: backend.Matrix{Tensor: t.Index(e)}}})
+	}
+}
+
+// index sorts the memory of trainable parameters.
+func (w *weights) index() {
+	w.spans = w.spans[:0]
+	for p, t := range w.model.trained {
+		if len(t.Data) == 0 {
+			continue
+		}
+		lo := uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))
+		w.spans = append(w.spans, span{lo, lo + uintptr(4*len(t.Data)), 4, t})
+		if m := w.params[p].memory; m != nil {
+			lo = uintptr(unsafe.Pointer(unsafe.SliceData(m)))
+			w.spans = append(w.spans, span{lo, lo + uintptr(len(m)), len(m) / len(t.Data), t})
+		}
+	}
+	slices.SortFunc(w.spans, func(a, b span) int { return cmp.Compare(a.lo, b.lo) })
+}
+
+// Gradient is where the gradient of a view of a trainable parameter adds up.
+func (w *weights) Gradient(t view.Tensor) (view.Tensor, bool) {
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))
+	i, exact := slices.BinarySearchFunc(w.spans, at, func(s span, at uintptr) int { return cmp.Compare(s.lo, at) })
+	if !exact {
+		i--
+	}
+	if i < 0 || at >= w.spans[i].hi || !w.spans[i].param.Trainable {
+		return view.Tensor{}, false
+	}
+	s := &w.spans[i]
+	from, n := int(at-s.lo)/s.size, len(t.Data)/s.size
+	t.DType, t.Data = meta.Float32, view.Floats(w.target(s.param)[from:from+n], n).Data
+	return t, true
+}
+
+// target is the gradient of a parameter, from zeros on.
+func (w *weights) target(p *tensor.Parameter) []float32 {
+	if w.early == nil {
+		if p.Grad == nil {
+			p.Grad = make([]float32, len(p.Data))
+		}
+		return p.Grad
+	}
+	g := w.early[p]
+	if g == nil {
+		if g = w.spare[len(p.Data)]; g != nil {
+			clear(g)
+			delete(w.spare, len(p.Data))
+		} else {
+			g = make([]float32, len(p.Data))
+		}
+		w.early[p] = g
+	}
+	return g
+}
+
+// adopt adds scale times the early gradients to those of the parameters.
+func (w *weights) adopt(b backend.Backend, scale float32) {
+	early := w.early
+	w.early = nil
+	for p, g := range early {
+		t := view.Floats(g, len(g), 1)
+		if p.Grad == nil {
+			p.Grad = g
+			b.Scale(t, scale, 0)
+			continue
+		}
+		b.Add(view.Floats(p.Grad, len(g), 1), t, scale)
+		w.spare[len(g)] = g
+	}
+}
+
+// Parts are the pieces of p; see nn.Weights.
+func (w *weights) Parts(p *meta.Param, expert int) []backend.Part {
+	h := w.params[p]
+	if h == nil {
+		return nil
+	}
+	if h.rounded != nil && w.cast != meta.Float32 && w.unit > 0 {
+		h = h.rounded
+	}
+	switch {
+	case expert < 0:
+		return h.whole
+	case expert < len(h.experts):
+		return h.experts[expert]
+	}
+	return nil
+}
+
+// Buffer is a buffer of the checkpoint, or zeros.
+func (w *weights) Buffer(b *meta.Buffer) view.Tensor { return w.model.buffers[b] }
+
+// WantExperts has nothing to do: experts lie where they are.
+func (w *weights) WantExperts(*meta.Module, []int32) {}
+
+// HoldExpert has nothing to do.
+func (w *weights) HoldExpert(*meta.Module, int) error { return nil }
+
+// Hold asks for the pages of the next unit.
+func (w *weights) Hold(i, next int) error {
+	w.unit = i
+	if next >= 0 {
+		for _, f := range w.model.units[next].frozen {
+			f.want()
+		}
+	}
+	return nil
+}
+
+// Release lets pages go where the model is to hold few.
+func (w *weights) Release(i int) {
+	if !w.model.release {
+		return
+	}
+	for _, f := range w.model.units[i].frozen {
+		f.letGo()
+	}
+}
