@@ -8,6 +8,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/loader"
@@ -61,7 +63,7 @@ func Open(dir string, root *meta.Module) (*Adapter, error) {
 		return nil, fmt.Errorf("lora: %w", err)
 	}
 	a := &Adapter{Config: config, file: file}
-	if a.Pairs, err = pairs(file, targets); err != nil {
+	if a.Pairs, err = pairs(file, root, targets); err != nil {
 		_ = file.Close() // the error tells more
 		return nil, fmt.Errorf("lora: %s: %w", path, err)
 	}
@@ -129,8 +131,9 @@ const prefix = "base_model.model."
 func Name(path, matrix string) string { return prefix + path + ".lora_" + matrix + ".weight" }
 
 // pairs finds the two matrices of every target. What the file has beyond them is an error:
-// to leave it out would be another adapter.
-func pairs(file *loader.Checkpoint, targets []Target) ([]Pair, error) {
+// to leave it out would be another adapter. Copies of the base's embeddings are none, which
+// PEFT adds where the head is adapted.
+func pairs(file *loader.Checkpoint, root *meta.Module, targets []Target) ([]Pair, error) {
 	used := 0
 	list := make([]Pair, len(targets))
 	for i, t := range targets {
@@ -153,12 +156,28 @@ func pairs(file *loader.Checkpoint, targets []Target) ([]Pair, error) {
 			known[Name(t.Path, m)] = true
 		}
 	}
-	for name := range file.Names() {
-		if !known[name] {
-			return nil, fmt.Errorf("tensor %.200q belongs to no module that target_modules names", name)
+	for t := range file.Tensors() {
+		if !known[t.Name] && !copied(t, root) {
+			return nil, fmt.Errorf("tensor %.200q belongs to no module that target_modules names", t.Name)
 		}
 	}
 	return list, nil
+}
+
+// copied reports whether a tensor is the embedding's or the head's own weight.
+func copied(t *loader.Tensor, root *meta.Module) bool {
+	s, ok := root.Spec.(*meta.CausalLMSpec)
+	if !ok {
+		return false
+	}
+	name := strings.TrimPrefix(t.Name, prefix)
+	for _, path := range []string{s.Embed, s.Head} {
+		if name == path+".weight" || name == path+".base_layer.weight" {
+			p := root.Find(path).Param("weight")
+			return p != nil && slices.Equal(p.Shape, t.Shape)
+		}
+	}
+	return false
 }
 
 func matrix(file *loader.Checkpoint, path, which string, rows, cols int) (tensor.Tensor, error) {

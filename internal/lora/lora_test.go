@@ -199,6 +199,40 @@ func TestSaveAndOpen(t *testing.T) {
 	}
 }
 
+// TestCopiesOfTheHead: PEFT saves the base's head beside its adapter.
+func TestCopiesOfTheHead(t *testing.T) {
+	root := skeleton(t, llama).Root
+	config := &Config{R: 2, Alpha: 2, Targets: Names{List: []string{"lm_head"}}}
+	a, err := config.New(root, rng.New(1).Uniform)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		rows int
+		ok   bool
+	}{{"lm_head.base_layer.weight", 64, true}, {"lm_head.base_layer.weight", 65, false}, {"model.norm.weight", 64, false}, {"model.embed_tokens.weight", 64, true}} {
+		dir := t.TempDir()
+		if err := a.Save(dir); err != nil {
+			t.Fatal(err)
+		}
+		tensors := []loader.NamedTensor{named(prefix+c.name, tensor.Floats(make([]float32, c.rows*32), c.rows, 32))}
+		for _, p := range a.Pairs {
+			tensors = append(tensors, named(Name(p.Path, "A"), p.A), named(Name(p.Path, "B"), p.B))
+		}
+		if err := loader.Save(dir, slices.Values(tensors), loader.SaveOptions{Stem: stem}); err != nil {
+			t.Fatal(err)
+		}
+		b, err := Open(dir, root)
+		if (err == nil) != c.ok {
+			t.Errorf("%s of %d rows: %v", c.name, c.rows, err)
+		}
+		if err == nil {
+			b.Close()
+		}
+	}
+}
+
 func same(t *testing.T, a, b *Adapter) {
 	t.Helper()
 	if len(a.Pairs) != len(b.Pairs) {
