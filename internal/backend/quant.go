@@ -13,6 +13,9 @@ type Quant struct {
 	Scales, Zeros, Index tensor.Tensor
 	// Width is the columns of the stored matrix.
 	Width int
+	// Height is the rows of a stored matrix of QuantQ8 or QuantQ4 in bands, the order that
+	// kernels.Packed describes; 0 where it lies in rows, as in a file.
+	Height int
 }
 
 // CutRows is the view of stored rows [begin, end).

@@ -14,7 +14,7 @@ func available() []Set {
 	x := &cpu.X86
 	fused := x.HasAVX2 && x.HasFMA && x.HasF16C
 	if fused && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasBMI2 {
-		set := Set{Name: "avx512", Lanes: 16, ops: &avx512}
+		set := Set{Name: "avx512", Lanes: 16, ops: &avx512, integers: maddubs{}}
 		if x.HasAVX512BF16 {
 			rounded := set
 			if x.HasAVX512VNNI {
@@ -30,7 +30,7 @@ func available() []Set {
 		sets = append(sets, set)
 	}
 	if fused {
-		sets = append(sets, Set{Name: "avx2", Lanes: 8, ops: &avx2})
+		sets = append(sets, Set{Name: "avx2", Lanes: 8, ops: &avx2, integers: maddubs{}})
 	}
 	return append(sets, goSet())
 }

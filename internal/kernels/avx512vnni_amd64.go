@@ -10,25 +10,31 @@ import "unsafe"
 func avx512vnniNarrow(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, zero int64)
 
 //go:noescape
-func avx512vnniDotQ84x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniMulQ86(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx512vnniDotQ81x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniMulQ84(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx512vnniDotQ84x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniMulQ82(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx512vnniDotQ81x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniMulQ81(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx512vnniDotQ44x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniMulQ46(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx512vnniDotQ41x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniMulQ44(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx512vnniDotQ44x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniMulQ42(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx512vnniDotQ41x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniMulQ41(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+
+//go:noescape
+func avx512vnniEdgeQ8(w unsafe.Pointer, rows int64, x unsafe.Pointer, y unsafe.Pointer, blocks int64)
+
+//go:noescape
+func avx512vnniEdgeQ4(w unsafe.Pointer, rows int64, x unsafe.Pointer, y unsafe.Pointer, blocks int64)

@@ -44,6 +44,32 @@ func TestBlocksVariants(t *testing.T) {
 				}
 			}
 			sameDots(t, &s, p, want, random)
+			sameBands(t, &s, p, want)
+		}
+	}
+}
+
+// sameBands: all variants store the same bands, from which ranges widen to the same bits.
+func sameBands(t *testing.T, s *Set, p *Packed, values []float32) {
+	t.Helper()
+	reference, size := goSet(), p.Width/32*p.Packing.BlockBytes()
+	for _, rows := range []int{1, 7, 9, 11} {
+		bands := Packed{Packing: p.Packing, Codes: make([]byte, rows*size), Width: p.Width, Height: rows}
+		got := make([]byte, len(bands.Codes))
+		reference.Bands(p.Packing, bands.Codes, p.Codes, size, rows, p.Width/32)
+		s.Bands(p.Packing, got, p.Codes, size, rows, p.Width/32)
+		if !bytes.Equal(got, bands.Codes) {
+			t.Fatalf("%v, %s: bands of %d rows are not those of the reference", p.Packing, s.Name, rows)
+		}
+		for _, r := range [][4]int{{0, 0, rows, p.Width}, {rows - 1, 5, 1, 97}, {rows / 2, 63, rows - rows/2, 33}, {0, 159, rows, 1}} {
+			row, col, n, cols := r[0], r[1], r[2], r[3]
+			got := make([]float32, n*cols)
+			s.Unpack(Floats{V: got, Stride: cols}, &bands, row, col, n, cols, nil)
+			for i, g := range got {
+				if w := values[(row+i/cols)*p.Width+col+i%cols]; math.Float32bits(g) != math.Float32bits(w) {
+					t.Fatalf("%v, %s: element %d of range %v of bands is %v, want %v", p.Packing, s.Name, i, r, g, w)
+				}
+			}
 		}
 	}
 }

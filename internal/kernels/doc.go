@@ -24,6 +24,10 @@
 // alone, but the two differ. With the tiles of AMX [Set.TileRows] reads weights where they
 // lie as well, in the order of Tile.
 //
+// Weights of Q8 and Q4 in bands ([Set.Bands]) are multiplied as integers by activations
+// rounded to eight bits ([Set.MulInts]), in one order for any number of tokens, which is the
+// same in all variants that can.
+//
 // # Assembly
 //
 // _asm holds C with intrinsics and the generator which turns it into Go assembly with a

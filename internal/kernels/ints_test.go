@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -21,47 +22,132 @@ func roundedInts(x []float32) []float64 {
 	return out
 }
 
-// TestMulInts: products are those of the rounded inputs, the same for any number of rows
-// and tokens, from any row and column on.
+// inBands is a matrix in bands, with its values.
+func inBands(random *rand.Rand, packing Packing, rows, width int) (*Packed, []float32) {
+	blocks, values := randomBlocks(random, packing, rows*width/32), make([]float32, rows*width)
+	blocksGo(packing, values, blocks)
+	p := &Packed{Packing: packing, Codes: make([]byte, len(blocks)), Width: width, Height: rows, Rows: 1, Columns: 32}
+	reference := goSet()
+	reference.Bands(packing, p.Codes, blocks, width/32*packing.BlockBytes(), rows, width/32)
+	return p, values
+}
+
+// multiplied is MulInts of rows of p with x, cut into two calls at column half.
+func multiplied(s *Set, p *Packed, row, step, col, rows int, x []float32, tokens, n, half int) []float32 {
+	in := Pairs{V: make([]uint32, tokens*s.IntWords(p.Packing, n)), Stride: s.IntWords(p.Packing, n)}
+	for i := range tokens {
+		s.NarrowInts(p.Packing, in.V[i*in.Stride:], x[i*n:][:n])
+	}
+	y := Floats{V: make([]float32, tokens*rows), Stride: rows}
+	s.MulInts(y, p, row, step, col, rows, in, tokens, half, false)
+	in.V = in.V[s.IntWords(p.Packing, half):]
+	s.MulInts(y, p, row, step, col+half, rows, in, tokens, n-half, true)
+	return y.V
+}
+
+// TestMulInts: products are those of the rounded inputs, and have the same bits in all
+// variants, for any number of rows and tokens, from any row and column on, however the
+// columns are cut.
 func TestMulInts(t *testing.T) {
-	const rows, tokens, width = 11, 5, 160
+	const tokens, width = 13, 160
 	random := rand.New(rand.NewPCG(11, 12))
-	for _, s := range available() {
-		if !s.Integers() {
-			continue
-		}
-		for name, packing := range blockPackings {
-			p := &Packed{Packing: packing, Codes: randomBlocks(random, packing, rows*width/32), Width: width, Rows: 1, Columns: 32}
-			values := make([]float32, rows*width)
-			blocksGo(packing, values, p.Codes)
-			for _, c := range []struct{ row, step, col, rows, n int }{{0, 1, 0, rows, width}, {1, 2, 32, 5, 96}, {10, 1, 128, 1, 32}, {2, 1, 0, 6, width}} {
-				x := Pairs{V: make([]uint32, tokens*IntWords(c.n)), Stride: IntWords(c.n)}
-				var in [][]float64
-				for i := range tokens {
-					v := make([]float32, c.n)
-					for k := range v {
-						v[k] = float32(random.NormFloat64() * math.Ldexp(1, i*9-20))
-					}
-					s.NarrowInts(packing, x.V[i*x.Stride:], v)
-					in = append(in, roundedInts(v))
+	for name, packing := range blockPackings {
+		for _, height := range []int{75, 32, 9, 1} {
+			p, values := inBands(random, packing, height, width)
+			for _, c := range []struct{ row, step, col, rows, n int }{
+				{0, 1, 0, height, width}, {1, 2, 32, (height - 1) / 2, 96}, {height - 1, 1, 128, 1, 32}, {2, 1, 0, height - 3, width}, {16, 1, 0, height - 21, 64},
+			} {
+				if c.rows <= 0 {
+					continue
 				}
-				y := Floats{V: make([]float32, tokens*c.rows), Stride: c.rows}
-				s.MulInts(y, p, c.row, c.step, c.col, c.rows, x, tokens, c.n)
-				for i, got := range y.V {
-					token, r := i/c.rows, i%c.rows
-					row := values[(c.row+r*c.step)*width+c.col:][:c.n]
-					want, size := 0.0, 0.0
-					for k, v := range in[token] {
-						want += v * float64(row[k])
-						size += math.Abs(v * float64(row[k]))
+				var in []float64
+				x := make([]float32, tokens*c.n)
+				for k := range x {
+					x[k] = float32(random.NormFloat64() * math.Ldexp(1, k/c.n*9-20))
+				}
+				for i := range tokens {
+					in = append(in, roundedInts(x[i*c.n:][:c.n])...)
+				}
+				var first []float32
+				for _, s := range available() {
+					if !s.Integers() {
+						continue
 					}
-					if math.Abs(float64(got)-want) > 1e-6*size {
-						t.Fatalf("%s, %s, %+v: token %d, row %d is %g, want %g", s.Name, name, c, token, r, got, want)
+					got := multiplied(&s, p, c.row, c.step, c.col, c.rows, x, tokens, c.n, c.n)
+					if first == nil {
+						first = got
+						nearProducts(t, p, c.row, c.step, c.col, c.rows, values, in, got)
 					}
-					alone := Floats{V: make([]float32, 1), Stride: 1}
-					s.MulInts(alone, p, c.row+r*c.step, 1, c.col, 1, Pairs{x.V[token*x.Stride:], x.Stride}, 1, c.n)
-					if math.Float32bits(alone.V[0]) != math.Float32bits(got) {
-						t.Fatalf("%s, %s, %+v: token %d, row %d alone is %g, among others %g", s.Name, name, c, token, r, alone.V[0], got)
+					sameFloats(t, name+" by "+s.Name, got, first)
+					sameFloats(t, name+" cut, by "+s.Name, multiplied(&s, p, c.row, c.step, c.col, c.rows, x, tokens, c.n, 32), first)
+					for i, want := range first {
+						token, r := i/c.rows, i%c.rows
+						alone := multiplied(&s, p, c.row+r*c.step, 1, c.col, 1, x[token*c.n:][:c.n], 1, c.n, c.n)
+						if math.Float32bits(alone[0]) != math.Float32bits(want) {
+							t.Fatalf("%s, %s, %+v: token %d, row %d alone is %g, among others %g", s.Name, name, c, token, r, alone[0], want)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func sameFloats(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	for i := range want {
+		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+			t.Fatalf("%s: element %d is %g, want %g", what, i, got[i], want[i])
+		}
+	}
+}
+
+// nearProducts checks products with rounded inputs.
+func nearProducts(t *testing.T, p *Packed, row, step, col, rows int, values []float32, in []float64, got []float32) {
+	t.Helper()
+	n := len(in) * rows / len(got)
+	for i, y := range got {
+		w, x := values[(row+i%rows*step)*p.Width+col:][:n], in[i/rows*n:][:n]
+		want, size := 0.0, 0.0
+		for k, v := range x {
+			want += v * float64(w[k])
+			size += math.Abs(v * float64(w[k]))
+		}
+		if math.Abs(float64(y)-want) > 1e-6*size {
+			t.Fatalf("%v: token %d, row %d from column %d is %g, want %g", p.Packing, i/rows, row+i%rows*step, col, y, want)
+		}
+	}
+}
+
+// TestMulIntsExtremes: the largest codes of either sign are multiplied exactly.
+func TestMulIntsExtremes(t *testing.T) {
+	for name, packing := range blockPackings {
+		for _, code := range []byte{0x00, 0x80, 0x7f, 0xff} {
+			blocks := make([]byte, 16*packing.BlockBytes())
+			for i := range blocks {
+				if blocks[i] = code; i%packing.BlockBytes() < 2 {
+					blocks[i] = []byte{0, 0x3c}[i%packing.BlockBytes()] // a scale of 1
+				}
+			}
+			value := float64(int8(code))
+			if packing == Q4 {
+				value = (float64(code&15) + float64(code>>4) - 16) / 2
+			}
+			for _, s := range available() {
+				if !s.Integers() {
+					continue
+				}
+				p := &Packed{Packing: packing, Codes: make([]byte, len(blocks)), Width: 32, Height: 16}
+				s.Bands(packing, p.Codes, blocks, packing.BlockBytes(), 16, 1)
+				for _, v := range []float32{127, -127} {
+					x := make([]float32, 32)
+					for i := range x {
+						x[i] = v
+					}
+					for _, y := range multiplied(&s, p, 0, 1, 0, 16, x, 1, 32, 32) {
+						if want := 32 * value * float64(v); float64(y) != want {
+							t.Fatalf("%s, %s: codes %#x times %v are %v, want %v", s.Name, name, code, v, y, want)
+						}
 					}
 				}
 			}
@@ -76,12 +162,11 @@ func TestMulIntsNonFinite(t *testing.T) {
 			continue
 		}
 		for name, packing := range blockPackings {
-			p := &Packed{Packing: packing, Codes: randomBlocks(rand.New(rand.NewPCG(1, 1)), packing, 2), Width: 64, Rows: 1, Columns: 32}
+			p, _ := inBands(rand.New(rand.NewPCG(1, 1)), packing, 1, 64)
 			for _, v := range []float64{math.Inf(1), math.Inf(-1), math.NaN(), 0, 1e-42} {
-				x, words, y := make([]float32, 64), make([]uint32, IntWords(64)), make([]float32, 1)
+				x := make([]float32, 64)
 				x[45] = float32(v)
-				s.NarrowInts(packing, words, x)
-				s.MulInts(Floats{y, 1}, p, 0, 1, 0, 1, Pairs{words, len(words)}, 1, 64)
+				y := multiplied(&s, p, 0, 1, 0, 1, x, 1, 64, 64)
 				if finite := !math.IsInf(v, 0) && v == v; finite != (math.Abs(float64(y[0])) < 1e-36) || finite == (y[0] != y[0]) {
 					t.Errorf("%s, %s: an input of %v gives %v", s.Name, name, v, y[0])
 				}
@@ -90,22 +175,34 @@ func TestMulIntsNonFinite(t *testing.T) {
 	}
 }
 
+// BenchmarkMulInts is tokens through weights in the second-level cache. Bytes are those of the
+// weights, GOPS two for each product.
 func BenchmarkMulInts(b *testing.B) {
-	const rows, width = 64, 2048 // in the second-level cache
+	const rows, width = 64, 2048
 	random := rand.New(rand.NewPCG(1, 1))
-	for name, packing := range blockPackings {
-		p := &Packed{Packing: packing, Codes: randomBlocks(random, packing, rows*width/32), Width: width, Rows: 1, Columns: 32}
-		s := available()[0]
-		if !s.Integers() {
-			return
+	for _, s := range available() {
+		if !s.Integers() || s.Name == "amx" || s.Name == "avx512" { // which have those of others
+			continue
 		}
-		x, y := Pairs{V: make([]uint32, IntWords(width)), Stride: IntWords(width)}, Floats{V: make([]float32, rows), Stride: rows}
-		s.NarrowInts(packing, x.V, make([]float32, width))
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(p.Codes)))
-			for b.Loop() {
-				s.MulInts(y, p, 0, 1, 0, rows, x, 1, width)
+		for name, packing := range blockPackings {
+			p, _ := inBands(random, packing, rows, width)
+			for _, tokens := range []int{1, 2, 8, 64} {
+				x := Pairs{V: make([]uint32, tokens*s.IntWords(packing, width)), Stride: s.IntWords(packing, width)}
+				y := Floats{V: make([]float32, tokens*rows), Stride: rows}
+				b.Run(fmt.Sprintf("%s/%s/%d", name, s.Name, tokens), func(b *testing.B) {
+					b.SetBytes(int64(len(p.Codes)))
+					for b.Loop() {
+						const part = 512 // columns
+						for k := 0; k < width; k += part {
+							in := Pairs{V: x.V[s.IntWords(packing, k):], Stride: x.Stride}
+							for r := 0; r < rows; r += 32 {
+								s.MulInts(Floats{V: y.V[r:], Stride: rows}, p, r, 1, k, 32, in, tokens, part, k > 0)
+							}
+						}
+					}
+					b.ReportMetric(2*rows*width*float64(tokens)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GOPS")
+				})
 			}
-		})
+		}
 	}
 }

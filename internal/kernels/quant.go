@@ -33,6 +33,8 @@ type Packed struct {
 	Packing Packing
 	Codes   []byte
 	Width   int // columns
+	// Height is the rows of a matrix of Q8 or Q4 in bands; 0 for rows one after another.
+	Height int
 	// Scales are one for each Rows × Columns elements, row by row; exponents for MXFP4.
 	Scales        []byte
 	ScaleFormat   Format
@@ -47,6 +49,7 @@ type Packed struct {
 // unpacker is what a variant implements for [Set.Unpack]. Bounds have been checked.
 type unpacker interface {
 	blocker
+	bander
 	// e4m3: dst[i] = src[i] · scale.
 	e4m3(dst []float32, src []byte, scale float32)
 	// mxfp4 unpacks whole blocks: len(scales) of them.
@@ -93,7 +96,11 @@ func (s *Set) Unpack(dst Floats, p *Packed, row, col, rows, cols int, scratch []
 		}
 	case Q8, Q4:
 		for r := range rows {
-			p.unpackRow(s.ops, dst.V[r*dst.Stride:][:cols], row+r, col)
+			if to := dst.V[r*dst.Stride:][:cols]; p.Height > 0 {
+				p.unpackBand(s.ops, to, row+r, col)
+			} else {
+				p.unpackRow(s.ops, to, row+r, col)
+			}
 		}
 	default:
 		for begin := 0; begin < cols; begin += groupColumns {

@@ -52,7 +52,7 @@ func (a *asm) interleaved(dst []float32, words []byte, scale, zero []float32, ah
 
 // dots: a block of E4M3 is whole steps of the kernel.
 func (a *asm) dots(p *Packed) bool {
-	return p.Packing.BlockBytes() > 0 || p.Packing == MXFP4 || p.Packing == E4M3 && p.Columns%64 == 0
+	return p.Packing.BlockBytes() > 0 && p.Height == 0 || p.Packing == MXFP4 || p.Packing == E4M3 && p.Columns%64 == 0
 }
 
 func (a *asm) dot(y []float32, p *Packed, row, step int, x, scratch []float32) {

@@ -2,7 +2,47 @@
 
 package kernels
 
-import "testing"
+import (
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+)
+
+// TestIntsStayInside is TestStaysInside for weights in bands and products of integers.
+func TestIntsStayInside(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	eachSet(t, func(t *testing.T, set *Set) {
+		for _, rows := range []int{1, 3, 8, 9, 15, 16, 17, 31, 32, 48, 75} {
+			for blocks := 1; blocks <= 3; blocks++ {
+				for _, packing := range []Packing{Q8, Q4} {
+					width, each := 32*blocks, blocks*packing.BlockBytes()
+					lying := guarded(t, rows*each)
+					copy(lying, randomBlocks(random, packing, rows*blocks))
+					p := &Packed{Packing: packing, Codes: guarded(t, rows*each), Width: width, Height: rows}
+					set.Bands(packing, p.Codes, lying, each, rows, blocks)
+					values := guardedFloats(t, rows*width)
+					set.Unpack(Floats{values, width}, p, 0, 0, rows, width, nil)
+					if !set.Integers() {
+						continue
+					}
+					tokens := 1 + (rows+blocks)%9
+					x := guardedWords(t, tokens*set.IntWords(packing, width))
+					in := guardedFloats(t, width)
+					for i := range tokens {
+						set.NarrowInts(packing, x[i*len(x)/tokens:], in)
+					}
+					y := guardedFloats(t, tokens*rows)
+					set.MulInts(Floats{y, rows}, p, 0, 1, 0, rows, Pairs{x, len(x) / tokens}, tokens, width, false)
+					set.MulInts(Floats{y, rows}, p, 0, 2, 0, ceil(rows, 2), Pairs{x, len(x) / tokens}, tokens, width, true)
+				}
+			}
+		}
+	})
+}
+
+func guardedWords(t *testing.T, n int) []uint32 {
+	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(guarded(t, 4*n)))), n)
+}
 
 // TestQuantisedStaysInside is TestStaysInside for quantised weights: codes, scales and
 // zeros end where memory ends.

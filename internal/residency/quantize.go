@@ -43,8 +43,8 @@ func convertible(d meta.DType) (kernels.Format, bool) {
 	return 0, false
 }
 
-// chunk is how many elements are converted at a time, some microseconds of work: kernels
-// cannot be stopped.
+// chunk is how many elements of a row are converted at a time, some microseconds of work:
+// kernels cannot be stopped.
 const chunk = 4096
 
 func newQuantizer(root *meta.Module, o Options) (*quantizer, error) {
@@ -162,7 +162,7 @@ func (s *Store) convert(ctx context.Context, pieces []piece, takes func(k int) b
 	for k := range pieces {
 		if takes(k) {
 			to := block.Bytes()[places[k]:][:q.sizeOf(&pieces[k])]
-			if err := q.convert(ctx, to, pieces[k].ranges[0], pieces[k].part.DType); err != nil {
+			if err := q.convert(ctx, to, pieces[k].ranges[0], &pieces[k].part); err != nil {
 				_ = block.Release() // the error tells more
 				return nil, err
 			}
@@ -188,7 +188,7 @@ func (q *quantizer) partOf(p *piece) (backend.Part, int, error) {
 		return part, 0, fmt.Errorf("%s of %v %v cannot be converted to %v", p.ranges[0].tensor.Name, part.DType, part.Shape(), q.format)
 	}
 	part.Tensor = view(meta.Uint8, part.Shape())
-	part.Quant = &backend.Quant{Quant: &meta.Quant{Format: q.format, Rows: 1, Columns: kernels.BlockColumns}, Width: part.Dims[1]}
+	part.Quant = &backend.Quant{Quant: &meta.Quant{Format: q.format, Rows: 1, Columns: kernels.BlockColumns}, Width: part.Dims[1], Height: part.Dims[0]}
 	return part, q.sizeOf(p), nil
 }
 
@@ -197,16 +197,16 @@ func (q *quantizer) sizeOf(p *piece) int {
 	return int(p.part.Elements()) / kernels.BlockColumns * q.packing.BlockBytes()
 }
 
-// convert converts the elements of r, whole blocks, with all threads. Each has memory for
-// one chunk.
-func (q *quantizer) convert(ctx context.Context, to []byte, r byteRange, d meta.DType) error {
+// convert converts the matrix that r is to bands, with all threads. Each has memory for the
+// bands of one chunk of columns.
+func (q *quantizer) convert(ctx context.Context, to []byte, r byteRange, part *backend.Part) error {
 	data, err := r.tensor.Bytes()
 	if err != nil {
 		return err
 	}
 	_ = r.tensor.Advise(r.begin, r.size, loader.WillNeed) // only a hint
-	w := conversionWork{q: q, ctx: ctx, to: to, from: data[r.begin : r.begin+r.size], name: r.tensor.Name}
-	w.format, _ = convertible(d) // partOf has looked
+	w := conversionWork{q: q, ctx: ctx, to: to, from: data[r.begin : r.begin+r.size], name: r.tensor.Name, rows: part.Dims[0], cols: part.Dims[1]}
+	w.format, _ = convertible(part.DType) // partOf has looked
 	var group sync.WaitGroup
 	for range q.threads {
 		group.Go(w.run)
@@ -218,15 +218,16 @@ func (q *quantizer) convert(ctx context.Context, to []byte, r byteRange, d meta.
 	return ctx.Err()
 }
 
-// conversionWork is one range, of which threads take chunks.
+// conversionWork is one matrix, of which threads take bands.
 type conversionWork struct {
-	q        *quantizer
-	ctx      context.Context
-	to, from []byte
-	format   kernels.Format
-	name     string
-	next     atomic.Int64
-	err      atomic.Pointer[error]
+	q          *quantizer
+	ctx        context.Context
+	to, from   []byte
+	rows, cols int
+	format     kernels.Format
+	name       string
+	next       atomic.Int64
+	err        atomic.Pointer[error]
 }
 
 func (w *conversionWork) fail(format string, args ...any) {
@@ -241,20 +242,37 @@ func (w *conversionWork) run() {
 			w.fail("%s could not be read: its file was cut short or its disk failed", w.name)
 		}
 	}()
-	values := make([]float32, chunk)
-	size, each := w.format.Size(), w.q.packing.BlockBytes()
-	count := len(w.from) / size
-	for w.ctx.Err() == nil && w.err.Load() == nil {
-		begin := int(w.next.Add(chunk)) - chunk
-		if begin >= count {
+	most := min(chunk, w.cols)
+	values := make([]float32, most)
+	blocks := make([]byte, kernels.BandRows*most/kernels.BlockColumns*w.q.packing.BlockBytes())
+	for {
+		first := int(w.next.Add(kernels.BandRows)) - kernels.BandRows
+		if first >= w.rows {
 			return
 		}
-		v := values[:min(chunk, count-begin)]
-		w.q.set.Widen(v, w.from[begin*size:], w.format)
-		if !w.q.set.PackBlocks(w.q.packing, w.to[begin/kernels.BlockColumns*each:], v) {
-			w.fail("%s has a value between elements %d and %d that %v cannot hold", w.name, begin, begin+len(v), w.q.format)
+		for col := 0; col < w.cols; col += most {
+			if w.ctx.Err() != nil || w.err.Load() != nil {
+				return
+			}
+			w.band(values[:min(most, w.cols-col)], blocks, first, col)
 		}
 	}
+}
+
+// band converts len(values) columns from col on of the band that begins at row first.
+func (w *conversionWork) band(values []float32, blocks []byte, first, col int) {
+	rows, size, each := min(kernels.BandRows, w.rows-first), w.format.Size(), w.q.packing.BlockBytes()
+	stride := len(values) / kernels.BlockColumns * each
+	for r := range rows {
+		begin := (first+r)*w.cols + col
+		w.q.set.Widen(values, w.from[begin*size:], w.format)
+		if !w.q.set.PackBlocks(w.q.packing, blocks[r*stride:], values) {
+			w.fail("%s has a value between elements %d and %d that %v cannot hold", w.name, begin, begin+len(values), w.q.format)
+			return
+		}
+	}
+	at := (first*w.cols + col*rows) / kernels.BlockColumns * each
+	w.q.set.Bands(w.q.packing, w.to[at:], blocks, stride, rows, len(values)/kernels.BlockColumns)
 }
 
 // release gives the converted copies back.

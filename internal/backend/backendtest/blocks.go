@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -33,6 +34,43 @@ func (e *env) blocks(f meta.QuantFormat, rows, cols int) coded {
 		}
 	}
 	return c
+}
+
+// inBands is c in bands of 16 rows: for each block of columns the scales, then four bytes of
+// codes of each row in turn.
+func inBands(c coded) coded {
+	size, codes := int(c.spec.Format.BlockBytes()), c.codes
+	each := c.cols / 32 * size
+	c.name, c.height, c.codes = name(c.name, "in bands"), c.rows, nil
+	for first := 0; first < c.rows; first += 16 {
+		band := codes[first*each : min(first+16, c.rows)*each]
+		for block := 0; block < each; block += size {
+			for begin, end := 0, 2; begin < size; begin, end = end, end+4 {
+				for row := block; row < len(band); row += each {
+					c.codes = append(c.codes, band[row+begin:row+end]...)
+				}
+			}
+		}
+	}
+	if c.spec.Format == meta.QuantQ8 {
+		c.unsign()
+	}
+	return c
+}
+
+// unsign adds 128 to the codes of bands of QuantQ8, which are unsigned there.
+func (c *coded) unsign() {
+	at := 0
+	for first := 0; first < c.rows; first += 16 {
+		rows := min(16, c.rows-first)
+		for range c.cols / 32 {
+			at += 2 * rows
+			for range 32 * rows {
+				c.codes[at] ^= 0x80
+				at++
+			}
+		}
+	}
 }
 
 // half is (-1)^s · 2^(e-15) · 1.m, or 2^-14 · 0.m where e is 0.
@@ -67,20 +105,31 @@ func testQuantisedRounded(e *env) {
 					sameBits(e, what+"alone", e.linearRounded(in.Slice(t, t+1), e.matrix(&c, 0), b, role), all[t*s.rows:][:s.rows])
 				}
 				sameBits(e, what+"three", e.linearRounded(in.Slice(4, 7), e.matrix(&c, 0), b, role), all[4*s.rows:7*s.rows])
-				if s.rows > 2 {
-					step := e.matrix(&c, 0).CutRows(1, s.rows)
-					step.RowStep = 2
-					n := step.OutRows()
-					closeInts(e, what+"every second", e.linearRounded(in, step, tensor.Tensor{}, role), v, every(c.values, s.cols, 1, 2), nil, tokens, n, s.cols)
-				}
-				for _, begin := range []int{32, 3} {
-					if begin < s.cols {
-						cut := in.Columns(begin, s.cols)
-						got := e.linearRounded(cut, e.matrix(&c, 0).CutColumns(begin, s.cols), tensor.Tensor{}, role)
-						closeInts(e, what+"columns", got, e.read(cut), cutColumns(c.values, s.cols, begin), nil, tokens, s.rows, s.cols-begin)
-					}
-				}
+				banded := inBands(c)
+				sameBits(e, what+"bands", e.linearRounded(in, e.matrix(&banded, 7), b, role), all)
+				sameBits(e, what+"a token by bands", e.linearRounded(in.Slice(4, 5), e.matrix(&banded, 0), b, role), all[4*s.rows:5*s.rows])
+				testBlockViews(e, what, &c, in, v, role)
+				testBlockViews(e, what+"bands", &banded, in, v, role)
 			}
+		}
+	}
+}
+
+// testBlockViews multiplies the values v of in with rows and columns of c.
+func testBlockViews(e *env, what string, c *coded, in tensor.Tensor, v []float32, role backend.Role) {
+	e.Helper()
+	tokens := in.Rows()
+	if c.rows > 2 {
+		rows := e.matrix(c, 0).CutRows(1, c.rows)
+		closeInts(e, what+"from row 1", e.linearRounded(in, rows, tensor.Tensor{}, role), v, c.values[c.cols:], nil, tokens, c.rows-1, c.cols)
+		rows.RowStep = 2
+		closeInts(e, what+"every second", e.linearRounded(in, rows, tensor.Tensor{}, role), v, every(c.values, c.cols, 1, 2), nil, tokens, rows.OutRows(), c.cols)
+	}
+	for _, begin := range []int{32, 3} {
+		if begin < c.cols {
+			cut := in.Columns(begin, c.cols)
+			got := e.linearRounded(cut, e.matrix(c, 0).CutColumns(begin, c.cols), tensor.Tensor{}, role)
+			closeInts(e, what+"columns", got, e.read(cut), cutColumns(c.values, c.cols, begin), nil, tokens, c.rows, c.cols-begin)
 		}
 	}
 }

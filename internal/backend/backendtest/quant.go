@@ -15,6 +15,7 @@ type coded struct {
 	spec                         meta.Quant
 	dtype, scaleType             meta.DType
 	rows, cols                   int
+	height                       int // of a matrix in bands
 	codes, scales, zeros, groups []byte
 	values                       []float32
 }
@@ -32,7 +33,10 @@ func (e *env) codedCases() []coded {
 		out = append(out, e.mxfp4(s.rows, s.cols))
 	}
 	for _, s := range []struct{ rows, cols int }{{1, 32}, {7, 64}, {130, 96}} {
-		out = append(out, e.blocks(meta.QuantQ8, s.rows, s.cols), e.blocks(meta.QuantQ4, s.rows, s.cols))
+		for _, f := range []meta.QuantFormat{meta.QuantQ8, meta.QuantQ4} {
+			c := e.blocks(f, s.rows, s.cols)
+			out = append(out, c, inBands(c))
+		}
 	}
 	for _, s := range []struct{ rows, cols, group int }{{8, 8, 8}, {32, 40, 32}, {160, 136, 32}, {264, 264, 128}} {
 		out = append(out, e.nibbles(meta.QuantGPTQ, s.rows, s.cols, s.group), e.nibbles(meta.QuantAWQ, s.rows, s.cols, s.group))
@@ -179,7 +183,7 @@ func (e *env) raw(data []byte, d meta.DType, offset int) tensor.Tensor {
 // matrix puts c on the device.
 func (e *env) matrix(c *coded, offset int) backend.Matrix {
 	e.Helper()
-	q := &backend.Quant{Quant: &c.spec, Width: c.cols, Scales: e.raw(c.scales, c.scaleType, offset)}
+	q := &backend.Quant{Quant: &c.spec, Width: c.cols, Height: c.height, Scales: e.raw(c.scales, c.scaleType, offset)}
 	if c.zeros != nil {
 		q.Zeros = e.raw(c.zeros, meta.Int32, offset)
 	}

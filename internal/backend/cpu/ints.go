@@ -3,10 +3,19 @@ package cpu
 import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/tensor"
 )
 
-// ints is a Linear of weights in blocks of integers for generated tokens, whose inputs are
-// rounded to such blocks.
+// Sizes of a unit of ints. A step of columns of two bands stays in the first-level cache while
+// tokens pass, and these in the second.
+const (
+	pairRows  = 2 * kernels.BandRows
+	intStep   = 512 // columns
+	intTokens = 256
+	intFew    = 16 // tokens up to which all columns are one step
+)
+
+// ints is a Linear of weights in blocks of integers, whose inputs are rounded to such blocks.
 type ints struct {
 	linear
 	in     kernels.Pairs
@@ -14,9 +23,9 @@ type ints struct {
 }
 
 // roundsToInts reports whether LinearRounded rounds the input of a product with w to integers:
-// for generated tokens, where it saves time, of weights in whole blocks as they lie.
+// where weights are in whole blocks of them, but for prompts not if bfloat16 is faster.
 func (b *Backend) roundsToInts(w backend.Matrix, role backend.Role) bool {
-	if w.Quant == nil || w.Transposed || role != backend.Generated || !b.set.Integers() || w.Rank != 2 {
+	if w.Quant == nil || w.Transposed || !b.set.Integers() || w.Rank != 2 || role == backend.Prompt && b.set.TilesRows() {
 		return false
 	}
 	return inBlocks(w) && w.Col%kernels.BlockColumns == 0 && w.Dims[1]%kernels.BlockColumns == 0
@@ -32,7 +41,7 @@ func inBlocks(w backend.Matrix) bool {
 func (b *Backend) linearInts(op linear) {
 	b.ints = ints{linear: op}
 	r := &b.ints
-	each := kernels.IntWords(op.w.cols)
+	each := op.set.IntWords(op.w.packed.Packing, op.w.cols)
 	if err := b.input.grow(b.ledger, op.tokens*each); err != nil {
 		b.fail("linear: %w", err)
 		return
@@ -41,15 +50,23 @@ func (b *Backend) linearInts(op linear) {
 	b.run(r, op.tokens, op.tokens*op.w.cols)
 
 	r.packed = true
-	fit := min(unitBytes/max(op.w.cols, 1), ceil(op.w.rows, 4*len(b.pool.workers)))
-	if fit > 4 {
-		fit &^= 3
+	if !b.reserve(r.plan(len(b.pool.workers))) {
+		return
 	}
-	r.unitRows = min(max(fit, 4), op.w.rows)
 	b.run(r, ceil(op.w.rows, r.unitRows), op.w.rows*op.w.cols*op.tokens)
 }
 
-func (op *ints) run(_ *worker, unit int) {
+// plan cuts the weight into units and returns the scratch that one needs.
+func (op *ints) plan(threads int) int {
+	fit := min(unitBytes/max(op.w.cols, 1), ceil(op.w.rows, 4*threads)) // several units a thread
+	op.unitRows = min(max(fit/pairRows, 1)*pairRows, op.w.rows)
+	if op.w.packed.Height > 0 {
+		return 0
+	}
+	return ceil(op.unitRows*op.w.cols/kernels.BlockColumns*op.w.packed.Packing.BlockBytes(), 4)
+}
+
+func (op *ints) run(w *worker, unit int) {
 	m := &op.w
 	if !op.packed {
 		op.set.NarrowInts(m.packed.Packing, op.in.V[unit*op.in.Stride:], row(op.x, unit, m.cols))
@@ -57,11 +74,45 @@ func (op *ints) run(_ *worker, unit int) {
 	}
 	r := unit * op.unitRows
 	rows := min(op.unitRows, m.rows-r)
-	op.set.MulInts(from(op.y, 0, r), &m.packed, m.row+r*m.step, m.step, m.col, rows, op.in, op.tokens, m.cols)
+	first, col, step := m.row+r*m.step, m.col, m.step
+	bands := m.packed
+	if bands.Height == 0 {
+		bands = op.bands(w.scratch.v, first, rows)
+		first, col, step = 0, 0, 1
+	}
+	for i := 0; i < rows; i += pairRows {
+		op.mul(&bands, r+i, first+i*step, step, col, min(pairRows, rows-i))
+	}
 	if op.bias == nil {
 		return
 	}
 	for t := range op.tokens {
 		axpy(from(op.y, t, r).V[:rows], op.bias[r:][:rows], 1)
 	}
+}
+
+// mul computes rows of the result from r on, of which the first is in row first of bands.
+func (op *ints) mul(bands *kernels.Packed, r, first, step, col, rows int) {
+	columns := op.w.cols
+	if op.tokens > intFew {
+		columns = intStep
+	}
+	for t := 0; t < op.tokens; t += intTokens {
+		tokens := min(intTokens, op.tokens-t)
+		for k := 0; k < op.w.cols; k += columns {
+			x := kernels.Pairs{V: op.in.V[t*op.in.Stride+op.set.IntWords(bands.Packing, k):], Stride: op.in.Stride}
+			op.set.MulInts(from(op.y, t, r), bands, first, step, col+k, rows, x, tokens, min(columns, op.w.cols-k), k > 0)
+		}
+	}
+}
+
+// bands brings rows of a weight in rows, from row first of what is stored, into bands.
+func (op *ints) bands(scratch []float32, first, rows int) kernels.Packed {
+	p, size := op.w.packed, op.w.packed.Packing.BlockBytes()
+	out := kernels.Packed{Packing: p.Packing, Width: op.w.cols, Height: rows}
+	each := p.Width / kernels.BlockColumns * size
+	at := first*each + op.w.col/kernels.BlockColumns*size
+	out.Codes = tensor.Floats(scratch, len(scratch)).Data[:rows*op.w.cols/kernels.BlockColumns*size]
+	op.set.Bands(p.Packing, out.Codes, p.Codes[at:], op.w.step*each, rows, op.w.cols/kernels.BlockColumns)
+	return out
 }

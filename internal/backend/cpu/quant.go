@@ -35,7 +35,7 @@ func (b *Backend) quantised(op string, m backend.Matrix) (matrix, bool) {
 		b.fail("%s: weight %v stored as %v cannot be used by the cpu", op, m.Shape(), q.Format)
 		return matrix{}, false
 	}
-	p.Codes, p.Width, p.Rows, p.Columns, p.ZeroBias = m.Data, q.Width, q.Rows, q.Columns, q.ZeroBias
+	p.Codes, p.Width, p.Height, p.Rows, p.Columns, p.ZeroBias = m.Data, q.Width, q.Height, q.Rows, q.Columns, q.ZeroBias
 	p.Scales, p.Zeros, p.Index = q.Scales.Data, q.Zeros.Data, q.Index.Data
 	if p.Packing != kernels.MXFP4 && p.Packing.BlockBytes() == 0 {
 		if p.ScaleFormat, ok = format(q.Scales.DType); !ok {
@@ -60,6 +60,12 @@ func holds(p *kernels.Packed, rows int) bool {
 	case kernels.MXFP4:
 		return p.Width%32 == 0 && len(p.Codes) >= rows*p.Width/2 && len(p.Scales) >= rows*p.Width/32
 	case kernels.Q8, kernels.Q4:
+		if p.Height > 0 {
+			if p.Height < rows {
+				return false
+			}
+			rows = p.Height
+		}
 		return p.Width%kernels.BlockColumns == 0 && len(p.Codes) >= rows*p.Width/kernels.BlockColumns*p.Packing.BlockBytes()
 	}
 	groups := ceil(rows, p.Rows)

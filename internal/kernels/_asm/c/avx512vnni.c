@@ -1,25 +1,10 @@
-// Kernels of weights in blocks and activations rounded to blocks of eight bits: see ints.go.
-// Needs AVX-512 VNNI and VL.
-#include "common.h"
+// Products of weights in bands with activations in blocks of eight bits: see bands.go and
+// ints.go. Needs AVX-512 VNNI, BW, DQ and VL.
+#include "wide.h"
 
-INLINE __m128 fold4(__m256 v) { return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)); }
+enum { BLOCK = 40, SCALE = 32, SHIFT = 36 }; // of activations, in bytes
 
-INLINE float fold(__m256 v) {
-  __m128 q = fold4(v);
-  q = _mm_add_ps(q, _mm_movehl_ps(q, q));
-  return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
-}
-
-// folds is fold of four vectors at once, with the same additions.
-INLINE __m128 folds(__m256 v0, __m256 v1, __m256 v2, __m256 v3) {
-  __m128 a = fold4(v0), b = fold4(v1), c = fold4(v2), d = fold4(v3);
-  __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
-  __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
-  return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
-}
-
-// A block of activations is 32 signed codes, the sums of four of them each times -zero, and
-// the scale, in 96 bytes.
+// A block of activations is 32 signed codes, the scale, and the sum of the codes times -zero.
 KERNEL avx512vnniNarrow(uint8_t *dst, const uint8_t *src, int64_t blocks, int64_t zero) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   ROLLED for (; blocks > 0; blocks--) {
@@ -33,60 +18,113 @@ KERNEL avx512vnniNarrow(uint8_t *dst, const uint8_t *src, int64_t blocks, int64_
       if (largest > 0x1p-100f) by = 127 / largest;
     }
     const __m512 factor = _mm512_set1_ps(by);
-    __m256i codes = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm512_cvtepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(a, factor)))),
-                                            _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(b, factor))), 1);
-    __m256i sums = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), codes);
-    _mm256_storeu_si256((__m256i *)dst, codes);
-    _mm256_storeu_si256((__m256i *)(dst + 32), _mm256_mullo_epi32(sums, _mm256_set1_epi32((int)-zero)));
-    *(float *)(dst + 64) = d;
-    dst += 96, src += 128;
+    __m512i p = _mm512_cvtps_epi32(_mm512_mul_ps(a, factor)), q = _mm512_cvtps_epi32(_mm512_mul_ps(b, factor));
+    _mm_storeu_si128((__m128i *)dst, _mm512_cvtepi32_epi8(p));
+    _mm_storeu_si128((__m128i *)(dst + 16), _mm512_cvtepi32_epi8(q));
+    *(float *)(dst + SCALE) = d;
+    *(int *)(dst + SHIFT) = (int)-zero * _mm512_reduce_add_epi32(_mm512_add_epi32(p, q));
+    dst += BLOCK, src += 128;
   }
 }
 
-// codes are those of a block of weights plus zero, which is 128 or 8.
-INLINE __m256i codes(int bits, const uint8_t *block) {
-  if (bits == 8) return _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)(block + 2)), _mm256_set1_epi8((char)0x80));
-  __m256i both = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(block + 2)));
-  return _mm256_and_si256(_mm256_srlv_epi32(both, _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4)), _mm256_set1_epi8(15));
-}
+// at is token t, whose block begins xs bytes after that of the one before; three is token 3.
+INLINE const uint8_t *at(const uint8_t *x, const uint8_t *three, int64_t xs, int t) { return t < 3 ? x + t * xs : three + (t - 3) * xs; }
 
-// dot computes R rows for T tokens. Each lane of 8 adds the products of its four columns of a
-// block as integers, which are scaled and added block by block; the lanes are added in halves.
-INLINE void dot(int bits, int R, int T, const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, const float *halves) {
-  __m256 acc[4][2];
-  UNROLL for (int r = 0; r < R; r++) UNROLL for (int t = 0; t < T; t++) acc[r][t] = _mm256_setzero_ps();
+INLINE __m512i every(const uint8_t *p) { return _mm512_set1_epi32(*(const int *)p); }
+
+// nibbles are the low or the high half of bytes.
+INLINE __m512i nibbles(__m512i v, int high) { return _mm512_and_si512(high ? _mm512_srli_epi16(v, 4) : v, _mm512_set1_epi8(15)); }
+
+// AHEAD is how far ahead weights are fetched, in bytes: the processor's own reading ahead stops
+// at the end of a page.
+enum { AHEAD = 4096 };
+
+// mul computes the rows of two bands, ws bytes apart, for T tokens. A lane is a row: it adds
+// the products of a block as integers, which are scaled and added block by block.
+INLINE void mul(int bits, int T, const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) {
+  const int size = 32 + 64 * bits;
+  __m512 sum[2][6];
+  UNROLL for (int t = 0; t < T; t++) UNROLL for (int g = 0; g < 2; g++) sum[g][t] = _mm512_setzero_ps();
+  if (add) {
+    uint8_t *to = y;
+    UNROLL for (int t = 0; t < T; t++) {
+      UNROLL for (int g = 0; g < 2; g++) sum[g][t] = _mm512_loadu_ps(to + 64 * g);
+      to += ys;
+      OPAQUE(to);
+    }
+  }
+  const uint8_t *three = x + times(xs, 3);
   ROLLED for (; blocks > 0; blocks--) {
-    const uint8_t *row = w;
-    UNROLL for (int r = 0; r < R; r++, row += ws) {
-      OPAQUE(row);
-      _mm_prefetch(row + 1024, _MM_HINT_T0);
-      __m256i c = codes(bits, row);
-      __m256 d = _mm256_set1_ps(halves[*(const uint16_t *)row]);
-      const uint8_t *in = x;
-      UNROLL for (int t = 0; t < T; t++, in += xs) {
-        if (T > 1) OPAQUE(in);
-        __m256i sum = _mm256_dpbusd_epi32(_mm256_loadu_si256((const __m256i *)(in + 32)), c, _mm256_loadu_si256((const __m256i *)in));
-        __m256 scale = _mm256_mul_ps(d, _mm256_set1_ps(*(const float *)(in + 64)));
-        acc[r][t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), scale, acc[r][t]);
+    __m512i acc[2][6];
+    UNROLL for (int t = 0; t < T; t++) UNROLL for (int g = 0; g < 2; g++) acc[g][t] = every(at(x, three, xs, t) + SHIFT);
+    UNROLL for (int j = 0; j < bits; j++) {
+      OPAQUE(w); // or all loads would come first
+      _mm_prefetch(w + AHEAD + 64 * j, _MM_HINT_T0);
+      _mm_prefetch(w + ws + AHEAD + 64 * j, _MM_HINT_T0);
+      __m512i c[2];
+      UNROLL for (int g = 0; g < 2; g++) c[g] = _mm512_loadu_si512(w + g * ws + 32 + 64 * j);
+      UNROLL for (int h = 0; h < 8 / bits; h++) {
+        if (bits == 4) OPAQUE(x), OPAQUE(three);
+        __m512i v[2];
+        UNROLL for (int g = 0; g < 2; g++) v[g] = bits == 8 ? c[g] : nibbles(c[g], h);
+        UNROLL for (int t = 0; t < T; t++) {
+          __m512i in = every(at(x, three, xs, t) + 4 * j + 16 * h);
+          UNROLL for (int g = 0; g < 2; g++) acc[g][t] = _mm512_dpbusd_epi32(acc[g][t], v[g], in);
+        }
       }
     }
-    w += bits == 8 ? 34 : 18, x += 96;
-    OPAQUE(w), OPAQUE(x);
+    UNROLL for (int g = 0; g < 2; g++) {
+      OPAQUE(w), OPAQUE(x), OPAQUE(three);
+      const __m512 d = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(w + g * ws)));
+      UNROLL for (int t = 0; t < T; t++) {
+        __m512 scale = _mm512_mul_ps(d, _mm512_set1_ps(*(const float *)(at(x, three, xs, t) + SCALE)));
+        sum[g][t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[g][t]), scale, sum[g][t]);
+      }
+    }
+    w += size, x += BLOCK, three += BLOCK;
+    OPAQUE(w), OPAQUE(x), OPAQUE(three);
   }
   UNROLL for (int t = 0; t < T; t++) {
-    if (R == 4) {
-      _mm_storeu_ps((float *)y, folds(acc[0][t], acc[1][t], acc[2][t], acc[3][t]));
-    } else {
-      *(float *)y = fold(acc[0][t]);
-    }
+    UNROLL for (int g = 0; g < 2; g++) _mm512_storeu_ps(y + 64 * g, sum[g][t]);
     y += ys;
     OPAQUE(y);
   }
 }
 
-#define DOT(Q, B, R, T)                                                                                                               \
-  KERNEL avx512vnniDot##Q##R##x##T(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, const float *halves) { \
-    dot(B, R, T, w, ws, x, xs, y, ys, blocks, halves);                                                                                \
+#define MUL(Q, B, T)                                                                                                                    \
+  KERNEL avx512vnniMul##Q##T(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { \
+    mul(B, T, w, ws, x, xs, y, ys, blocks, add);                                                                                        \
   }
-DOT(Q8, 8, 4, 1) DOT(Q8, 8, 1, 1) DOT(Q8, 8, 4, 2) DOT(Q8, 8, 1, 2)
-DOT(Q4, 4, 4, 1) DOT(Q4, 4, 1, 1) DOT(Q4, 4, 4, 2) DOT(Q4, 4, 1, 2)
+MUL(Q8, 8, 6) MUL(Q8, 8, 4) MUL(Q8, 8, 2) MUL(Q8, 8, 1)
+MUL(Q4, 4, 6) MUL(Q4, 4, 4) MUL(Q4, 4, 2) MUL(Q4, 4, 1)
+
+// edge is mul of one band of up to 16 rows for one token; y has what is added to.
+INLINE void edge(int bits, const uint8_t *w, int64_t rows, const uint8_t *x, uint8_t *y, int64_t blocks) {
+  const __mmask16 m = low(rows);
+  __m512 sum = _mm512_loadu_ps(y);
+  ROLLED for (; blocks > 0; blocks--) {
+    __m512i acc = every(x + SHIFT);
+    const __m512 d = _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, w));
+    w += 2 * rows;
+    UNROLL for (int j = 0; j < bits; j++) {
+      __m512i c = _mm512_maskz_loadu_epi32(m, w);
+      if (bits == 8) {
+        acc = _mm512_dpbusd_epi32(acc, c, every(x + 4 * j));
+      } else {
+        acc = _mm512_dpbusd_epi32(acc, nibbles(c, 0), every(x + 4 * j));
+        acc = _mm512_dpbusd_epi32(acc, nibbles(c, 1), every(x + 4 * j + 16));
+      }
+      w += 4 * rows;
+      OPAQUE(w);
+    }
+    __m512 scale = _mm512_mul_ps(d, _mm512_set1_ps(*(const float *)(x + SCALE)));
+    sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc), scale, sum);
+    x += BLOCK;
+    OPAQUE(x);
+  }
+  _mm512_storeu_ps(y, sum);
+}
+
+#define EDGE_ARGS const uint8_t *w, int64_t rows, const uint8_t *x, uint8_t *y, int64_t blocks
+KERNEL avx512vnniEdgeQ8(EDGE_ARGS) { edge(8, w, rows, x, y, blocks); }
+KERNEL avx512vnniEdgeQ4(EDGE_ARGS) { edge(4, w, rows, x, y, blocks); }
