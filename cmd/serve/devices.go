@@ -25,7 +25,10 @@ type machine struct {
 	System  string          `json:"system"` // such as linux/amd64
 	Devices []deviceInfo    `json:"devices"`
 	Memory  memoryInfo      `json:"memory"`
-	CPUs    int             `json:"cpus"`
+	CPUs    int             `json:"cpus"`    // that the process may run on
+	Cores   int             `json:"cores"`   // physical ones among them
+	Nodes   []int           `json:"nodes"`   // of memory, that these belong to
+	Quota   *float64        `json:"quota"`   // processors' time that the control group allows; null for no limit
 	Threads int             `json:"threads"` // that compute unless --threads says otherwise
 	Kernels []string        `json:"kernels"` // that this processor runs, best first
 	Builds  map[string]bool `json:"builds"`  // what this binary was built with
@@ -53,7 +56,10 @@ func (c *devicesCmd) Run(ctx context.Context, out output) error {
 		Devices: []deviceInfo{
 			{Device: devicemap.CPU, AvailableBytes: positive(h.AvailableBytes)}, {Device: devicemap.Disk}},
 		Memory: memoryInfo{Total: positive(h.TotalBytes), Available: positive(h.AvailableBytes), Limit: positive(h.LimitBytes)},
-		CPUs:   h.CPUs, Threads: h.Threads, Kernels: kernels.Names(), Builds: map[string]bool{"cuda": false},
+		CPUs:   h.CPUs, Cores: h.Cores, Nodes: h.Nodes, Threads: h.Threads, Kernels: kernels.Names(), Builds: map[string]bool{"cuda": false},
+	}
+	if h.Quota > 0 {
+		m.Quota = &h.Quota
 	}
 	if c.Probe || c.ProbeFile != "" {
 		o := probe.Options{MemoryBytes: h.AvailableBytes / 4}
@@ -78,6 +84,18 @@ func positive(n int64) *int64 {
 	return &n
 }
 
+// processors says what the threads run on: "16 of 32 processors on 2 memory nodes".
+func (m *machine) processors() string {
+	s := fmt.Sprintf("%d cores of %d processors", m.Cores, m.CPUs)
+	if len(m.Nodes) > 1 {
+		s += fmt.Sprintf(" on %d memory nodes", len(m.Nodes))
+	}
+	if m.Quota != nil {
+		s += fmt.Sprintf(", with the time of %.3g", *m.Quota)
+	}
+	return s
+}
+
 func (m *machine) print(out output) error {
 	size := func(n *int64, none string) string {
 		if n == nil {
@@ -88,7 +106,7 @@ func (m *machine) print(out output) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "cpu\tmemory\t%s, %s available to this process\n", size(m.Memory.Total, "unknown"), size(m.Memory.Available, "unknown"))
 	fmt.Fprintf(w, "\tcontrol group\t%s\n", size(m.Memory.Limit, "no limit"))
-	fmt.Fprintf(w, "\tthreads\t%d on %d processors\n", m.Threads, m.CPUs)
+	fmt.Fprintf(w, "\tthreads\t%d on %s\n", m.Threads, m.processors())
 	fmt.Fprintf(w, "\tkernels\t%s (%s)\n", strings.Join(m.Kernels, ", "), m.System)
 	if m.Rates != nil {
 		for _, r := range m.Rates.Memory {
@@ -96,6 +114,9 @@ func (m *machine) print(out output) error {
 		}
 		for _, r := range m.Rates.Compute {
 			fmt.Fprintf(w, "\t%s weights\t%.1f GFLOPS with %d threads, %s\n", r.Weights, r.OperationsPerSecond/1e9, r.Threads, r.Variant)
+		}
+		for _, r := range m.Rates.Peaks {
+			fmt.Fprintf(w, "\t%s at most\t%.1f GOPS with %d threads\n", r.Name, r.OperationsPerSecond/1e9, r.Threads)
 		}
 	}
 	fmt.Fprintln(w, "gpu\tnone\tthis build has no code for GPUs")

@@ -10,7 +10,7 @@ import (
 func TestDevices(t *testing.T) {
 	var m machine
 	parse(t, &m, "devices", "--json")
-	if m.Threads < 1 || m.CPUs < 1 || m.Kernels[len(m.Kernels)-1] != "go" || m.Rates != nil {
+	if m.Threads < 1 || m.CPUs < 1 || m.Cores < 1 || m.Cores > m.CPUs || len(m.Nodes) < 1 || m.Kernels[len(m.Kernels)-1] != "go" || m.Rates != nil {
 		t.Errorf("%+v", m)
 	}
 	if len(m.Devices) != 2 || m.Devices[0].Device != "cpu" || m.Devices[1].Device != "disk" {

@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"time"
 	"unsafe"
 
@@ -10,8 +11,8 @@ import (
 	"github.com/heftai/heft/internal/kernels"
 )
 
-// pieceFloats is what is read between two looks at the clock: some tens of microseconds.
-const pieceFloats = 64 << 10
+// piece is what is read between two looks at the clock: some tens of microseconds.
+const piece = 1 << 20
 
 // memory measures how fast memory is read by each number of threads.
 func memory(ctx context.Context, o Options) ([]MemoryRate, error) {
@@ -22,39 +23,39 @@ func memory(ctx context.Context, o Options) ([]MemoryRate, error) {
 	if o.MemoryBytes < 0 || size < leastMemory {
 		return nil, nil
 	}
-	set, err := kernels.Select("")
-	if err != nil {
-		return nil, err
-	}
 	block, err := hostmem.Alloc(o.Ledger, hostmem.Other, int(size))
 	if err != nil {
 		return nil, fmt.Errorf("probe: %w", err)
 	}
 	defer func() { _ = block.Release() }() // held once
-	bytes := block.Bytes()
-	data := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(bytes))), len(bytes)/4)
-	if data = fill(ctx, data, o.Threads[len(o.Threads)-1]); len(data) < leastMemory/4 {
+	data := fill(ctx, block.Bytes(), o.Threads[len(o.Threads)-1])
+	if len(data) < leastMemory {
 		return nil, ctx.Err()
 	}
 	var rates []MemoryRate
 	slice := memorySlice / time.Duration(len(o.Threads))
 	for _, n := range o.Threads {
-		rates = append(rates, MemoryRate{Threads: n, BytesPerSecond: read(ctx, set, data, n, slice)})
+		rates = append(rates, MemoryRate{Threads: n, BytesPerSecond: read(ctx, data, n, slice)})
 	}
 	return rates, nil
 }
 
 // fill writes data from its beginning, as memory that was never written is read from one
 // page of zeros, and returns what it could write in its time.
-func fill(ctx context.Context, data []float32, threads int) []float32 {
-	const step = 16 << 20 / 4
+func fill(ctx context.Context, data []byte, threads int) []byte {
+	const step = 16 << 20
 	deadline := time.Now().Add(fillSlice)
 	filled := 0
-	for filled < len(data) && ctx.Err() == nil && (filled < leastMemory/4 || time.Now().Before(deadline)) {
+	for filled < len(data) && ctx.Err() == nil && (filled < leastMemory || time.Now().Before(deadline)) {
 		part := data[filled:min(filled+step, len(data))]
 		together(threads, func(i int) int64 {
-			for k := len(part) * i / threads; k < len(part)*(i+1)/threads; k++ {
-				part[k] = 1
+			own := share(part, i, threads)
+			if len(own) == 0 {
+				return 0
+			}
+			own[0] = 1
+			for n := 1; n < len(own); n *= 2 {
+				copy(own[n:], own[:n])
 			}
 			return 0
 		})
@@ -63,19 +64,38 @@ func fill(ctx context.Context, data []float32, threads int) []float32 {
 	return data[:filled]
 }
 
+// share is part i of n of data.
+func share(data []byte, i, n int) []byte { return data[len(data)*i/n : len(data)*(i+1)/n] }
+
 // read is the rate at which n threads, each with a part of data of its own, read it again
 // and again.
-func read(ctx context.Context, set *kernels.Set, data []float32, n int, slice time.Duration) float64 {
+func read(ctx context.Context, data []byte, n int, slice time.Duration) float64 {
 	deadline := time.Now().Add(slice)
 	return together(n, func(i int) (done int64) {
-		part := data[len(data)*i/n : len(data)*(i+1)/n]
-		for at := 0; ; at += pieceFloats {
+		part, sum := share(data, i, n), byte(0)
+		for at := 0; ; at += piece {
 			if at >= len(part) {
 				at = 0
 			}
-			piece := part[at:min(at+pieceFloats, len(part))]
-			set.SumSquares(piece, 0)
-			done += int64(4 * len(piece))
+			own := part[at:min(at+piece, len(part))]
+			sum ^= kernels.ReadMemory(own)
+			done += int64(len(own))
+			if !time.Now().Before(deadline) || ctx.Err() != nil {
+				runtime.KeepAlive(sum) // so that the reads are wanted
+				return done
+			}
+		}
+	})
+}
+
+// peak is the rate of operations of n threads at one of the processor's roofs.
+func peak(ctx context.Context, roof *kernels.Roof, n int) float64 {
+	const steps = 2000 // some microseconds
+	deadline := time.Now().Add(peakSlice)
+	return together(n, func(int) (done int64) {
+		for {
+			roof.Run(steps)
+			done += steps * roof.Operations
 			if !time.Now().Before(deadline) || ctx.Err() != nil {
 				return done
 			}

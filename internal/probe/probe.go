@@ -14,12 +14,13 @@ import (
 
 // Limit is what Run takes at most, but for delays of the machine's own. The slices add up
 // to less.
-const Limit = 400 * time.Millisecond
+const Limit = 450 * time.Millisecond
 
 const (
 	fillSlice    = 80 * time.Millisecond
 	memorySlice  = 80 * time.Millisecond // for all counts of threads
 	computeSlice = 20 * time.Millisecond // for each format
+	peakSlice    = 8 * time.Millisecond  // for each kind of product
 	diskSlice    = 160 * time.Millisecond
 )
 
@@ -48,6 +49,7 @@ type Options struct {
 type Rates struct {
 	Memory  []MemoryRate  `json:"memory"`  // one for each number of threads
 	Compute []ComputeRate `json:"compute"` // one for each format of weights
+	Peaks   []PeakRate    `json:"peaks"`   // one for each kind of product that the processor has
 	Disk    *DiskRate     `json:"disk"`    // nil where no file was read
 }
 
@@ -63,6 +65,16 @@ type ComputeRate struct {
 	Variant string `json:"variant"` // of the kernels
 	Threads int    `json:"threads"`
 	// OperationsPerSecond counts multiplications and additions, two for each weight and token.
+	OperationsPerSecond float64 `json:"operations_per_second"`
+}
+
+// A PeakRate is how fast threads together make a kind of product on values that stay in
+// registers: no kernel is faster.
+type PeakRate struct {
+	// Name is "fma" (float32), "bf16", "vnni" (8-bit integers), "amx_bf16" or "amx_int8".
+	Name    string `json:"name"`
+	Threads int    `json:"threads"`
+	// OperationsPerSecond counts multiplications and additions.
 	OperationsPerSecond float64 `json:"operations_per_second"`
 }
 
@@ -101,6 +113,17 @@ func (r *Rates) ComputeFor(weights string) float64 {
 	return 0
 }
 
+// PeakOf is the rate of a kind of product in operations a second; 0 where the processor lacks
+// it.
+func (r *Rates) PeakOf(name string) float64 {
+	for _, p := range r.Peaks {
+		if p.Name == name {
+			return p.OperationsPerSecond
+		}
+	}
+	return 0
+}
+
 // Run measures memory, arithmetic and, with files, the disk. It ends with ctx's error once
 // that is done. A file that cannot be read is an error, and so is a variant that this
 // processor lacks.
@@ -123,6 +146,9 @@ func Run(ctx context.Context, o Options) (*Rates, error) {
 	for _, f := range []format{{"float32", kernels.Float32}, {"bfloat16", kernels.BFloat16}} {
 		rate := compute(ctx, set, f.format, most)
 		r.Compute = append(r.Compute, ComputeRate{Weights: f.name, Variant: set.Name, Threads: most, OperationsPerSecond: rate})
+	}
+	for _, roof := range kernels.Roofs() {
+		r.Peaks = append(r.Peaks, PeakRate{Name: roof.Name, Threads: most, OperationsPerSecond: peak(ctx, &roof, most)})
 	}
 	if len(o.Files) > 0 {
 		if r.Disk, err = disk(ctx, o); err != nil {

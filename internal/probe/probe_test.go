@@ -50,6 +50,12 @@ func TestRates(t *testing.T) {
 	for _, f := range []string{"float32", "bfloat16"} {
 		plausible(f, r.ComputeFor(f))
 	}
+	for _, p := range r.Peaks {
+		plausible(p.Name, r.PeakOf(p.Name))
+	}
+	if len(r.Peaks) != len(kernels.Roofs()) || r.PeakOf("abacus") != 0 {
+		t.Errorf("peaks: %+v", r.Peaks)
+	}
 	if r.Compute[0].Threads != 2 || r.Compute[0].Variant != kernels.Names()[0] {
 		t.Errorf("compute: %+v", r.Compute)
 	}

@@ -29,11 +29,14 @@ type worker struct {
 	_      [128]byte
 }
 
-// spins is how often a waiting thread looks before it yields, and yields how often it
-// does that before it parks: some microseconds, the gap between two operations.
+// A thread that waits looks at one word again and again, lets others run now and then, and
+// parks after some tenth of a millisecond: longer than the gap between two operations, and
+// than what lies between two tokens.
 const (
-	spins  = 2000
-	yields = 20
+	looks  = 2000 // between two yields, some microseconds
+	yields = 48   // before it parks
+	// crowd is how many threads may yield that often: yielding takes a lock of the scheduler.
+	crowd = 8
 )
 
 // pool runs tasks on the caller and a fixed number of workers. One goroutine calls run
@@ -47,6 +50,8 @@ type pool struct {
 	workers []*worker // the first is the caller's
 	task    task
 	units   units
+	looks   int // between two yields
+	yields  int // before parking
 
 	_       [128]byte
 	open    atomic.Uint64 // the generation that may be joined, 0 for none
@@ -63,7 +68,8 @@ type pool struct {
 // newPool starts the workers of a pool of so many threads. Where places are given, each
 // worker keeps to the processors of its place's memory node. fail is told of panics.
 func newPool(threads int, places []topology.CPU, fail func(any)) *pool {
-	p := &pool{done: make(chan struct{}, 1), fail: fail}
+	crowds := max(1, threads/crowd)
+	p := &pool{done: make(chan struct{}, 1), fail: fail, looks: looks * crowds, yields: max(4, yields/crowds)}
 	for i := range max(threads, 1) {
 		p.workers = append(p.workers, &worker{index: i, wake: make(chan struct{}, 1)})
 	}
@@ -161,12 +167,8 @@ func (p *pool) unpark(w *worker) {
 func (p *pool) await() {
 	p.open.Store(0)
 	for _, w := range p.workers[1:] {
-		for i := 0; w.isIn(p.last); i++ {
-			switch {
-			case i < spins:
-			case i < spins+yields:
-				runtime.Gosched()
-			default:
+		for i := 1; w.isIn(p.last); i++ {
+			if !p.patient(i) {
 				// Any worker that leaves may be the one that signals, so look again.
 				p.waiting.Store(true)
 				if w.isIn(p.last) || !p.waiting.CompareAndSwap(true, false) {
@@ -218,27 +220,34 @@ func (p *pool) loop(w *worker, keep []int) {
 
 // waitFor joins the next generation. It returns 0 when the pool stops.
 func (p *pool) waitFor(w *worker) uint64 {
-	for i := 0; !p.stop.Load(); i++ {
+	for i := 1; !p.stop.Load(); i++ {
 		if g := p.open.Load(); p.join(w, g) {
 			return g
 		}
-		switch {
-		case i < spins:
-		case i < spins+yields:
-			runtime.Gosched()
-		default:
-			w.parked.Store(true)
-			if g := p.open.Load(); p.stop.Load() || g != 0 && w.inside.Load() != 2*g {
-				if w.parked.CompareAndSwap(true, false) {
-					i = 0
-					continue
-				}
-			}
-			<-w.wake
-			i = 0
+		if p.patient(i) {
+			continue
 		}
+		w.parked.Store(true)
+		g := p.open.Load()
+		news := p.stop.Load() || g != 0 && w.inside.Load() != 2*g
+		if !news || !w.parked.CompareAndSwap(true, false) {
+			<-w.wake
+		}
+		i = 0
 	}
 	return 0
+}
+
+// patient is called after look i in vain, and reports false where it is time to park.
+func (p *pool) patient(i int) bool {
+	if i%p.looks != 0 {
+		return true
+	}
+	if i/p.looks > p.yields {
+		return false
+	}
+	runtime.Gosched()
+	return true
 }
 
 // work runs units until none is left to take. A panic ends the task for all.

@@ -38,7 +38,7 @@ func TestPoolRunsEachUnitOnce(t *testing.T) {
 				}
 			}
 			if i%500 == 0 {
-				time.Sleep(3 * time.Millisecond) // long enough to park
+				time.Sleep(5 * time.Millisecond) // long enough to park
 			}
 		}
 		p.close()
