@@ -123,7 +123,11 @@ func (c *benchCmd) open(variant string) (*bench, error) {
 			b.hidden += s.Heads * s.HeadDim
 		}
 	}
-	b.tape = tensor.NewTape(tensor.Options{Threads: b.Threads, Kernels: c.CPU, BFloat16: c.DType == "bfloat16"})
+	precision := tensor.Float32
+	if c.DType == "bfloat16" {
+		precision = tensor.BFloat16
+	}
+	b.tape = tensor.NewTape(tensor.Options{Threads: b.Threads, Kernels: c.CPU, Autocast: precision})
 	b.params = train.Params(b.m)
 	b.opt, err = optim.NewAdamW(b.params, optim.AdamOptions{LR: 1e-4, WeightDecay: 0.01})
 	return b, err
