@@ -14,8 +14,7 @@ import (
 	"strconv"
 )
 
-// JSONL writes one JSON object a record, with the step under "step". Numbers that JSON
-// lacks are the texts "NaN", "Infinity" and "-Infinity".
+// JSONL writes one JSON object a record, with the step under "step" ([JSONValues]).
 type JSONL struct{ file *os.File }
 
 var _ Tracker = (*JSONL)(nil)
@@ -58,20 +57,21 @@ func (j *JSONL) Configure(settings Values) error {
 	if err := check(settings); err != nil {
 		return err
 	}
-	return j.write(map[string]any{"config": plain(settings)})
+	return j.write(map[string]any{"config": JSONValues(settings)})
 }
 
 func (j *JSONL) Log(values Values, step int) error {
 	if err := check(values); err != nil {
 		return err
 	}
-	m := plain(values)
+	m := JSONValues(values)
 	m["step"] = step
 	return j.write(m)
 }
 
-// plain is values as JSON can hold them.
-func plain(values Values) map[string]any {
+// JSONValues are values as JSON can hold them: numbers that it lacks are the texts "NaN",
+// "Infinity" and "-Infinity".
+func JSONValues(values Values) map[string]any {
 	m := make(map[string]any, len(values)+1)
 	for name, v := range values {
 		if x, ok := number(v); ok {

@@ -1,0 +1,229 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/heftai/heft/train/track"
+)
+
+// Event is what a [Callback] is told of.
+type Event string
+
+// The events of a run, in the order of their first coming.
+const (
+	TrainBegin Event = "train_begin"
+	EpochBegin Event = "epoch_begin"
+	StepStart  Event = "step_start"
+	SubstepEnd Event = "substep_end" // of Updates: the end of a batch that is not its window's last
+	StepEnd    Event = "step_end"
+	LogEvent   Event = "log"
+	Evaluated  Event = "evaluate"
+	Saved      Event = "save"
+	EpochEnd   Event = "epoch_end"
+	TrainEnd   Event = "train_end"
+)
+
+// Moment is an event with what it is about. It is the callback's for the call only.
+type Moment struct {
+	Event   Event
+	State   *TrainerState
+	Control *Control
+	// Batch is the one of a step of Batches.
+	Batch any
+	// Result is what a step came to, for StepEnd.
+	Result *StepResult
+	// Logs is what is logged, for LogEvent.
+	Logs track.Values
+	// Metrics is what an evaluation came to, for Evaluated.
+	Metrics map[string]float64
+	// Folder is the checkpoint, for Saved.
+	Folder string
+}
+
+// Control is what callbacks ask for. What is asked for in one place must be asked for on
+// all ranks. The requests for one step are taken back once they are fulfilled.
+type Control struct {
+	StopTraining bool `json:"should_training_stop"`
+	StopEpoch    bool `json:"should_epoch_stop"`
+	Save         bool `json:"should_save"`
+	Evaluate     bool `json:"should_evaluate"`
+	Log          bool `json:"should_log"`
+}
+
+// Callback is told what happens in a run, on every rank. Its error ends the run.
+type Callback interface {
+	On(ctx context.Context, m *Moment) error
+}
+
+// CallbackFunc is a function as a Callback.
+type CallbackFunc func(ctx context.Context, m *Moment) error
+
+func (f CallbackFunc) On(ctx context.Context, m *Moment) error { return f(ctx, m) }
+
+// OnEvent calls f for one kind of event.
+func OnEvent(e Event, f func(ctx context.Context, m *Moment) error) Callback {
+	return CallbackFunc(func(ctx context.Context, m *Moment) error {
+		if m.Event != e {
+			return nil
+		}
+		return f(ctx, m)
+	})
+}
+
+// StatefulCallback is a Callback whose state is part of checkpoints, under its name.
+type StatefulCallback interface {
+	Callback
+	CallbackName() string
+	CallbackState() CallbackState
+	LoadCallbackState(CallbackState) error
+}
+
+// CallbackState is a callback's settings and what it remembers.
+type CallbackState struct {
+	Args       map[string]any `json:"args"`
+	Attributes map[string]any `json:"attributes"`
+}
+
+// trigger tells all callbacks.
+func (t *Trainer[B]) trigger(ctx context.Context, m Moment) error {
+	m.State, m.Control = &t.state, &t.control
+	for _, c := range t.c.Callbacks {
+		if err := c.On(ctx, &m); err != nil {
+			return fmt.Errorf("train: callback at %s: %w", m.Event, err)
+		}
+	}
+	return nil
+}
+
+// EarlyStopping stops a run whose metric has not got better by more than Threshold for
+// Patience evaluations.
+type EarlyStopping struct {
+	Patience  int
+	Threshold float64
+	// Metric is an evaluation's; empty is "eval_loss".
+	Metric string
+	// GreaterIsBetter says so of it.
+	GreaterIsBetter bool
+
+	best *float64
+	bad  int
+}
+
+// On looks at evaluations.
+func (e *EarlyStopping) On(_ context.Context, m *Moment) error {
+	if m.Event != Evaluated {
+		return nil
+	}
+	v, ok := m.Metrics[evalName(e.Metric)]
+	if !ok {
+		return fmt.Errorf("early stopping watches %q, which was not measured", evalName(e.Metric))
+	}
+	better := e.best == nil || e.GreaterIsBetter && v > *e.best || !e.GreaterIsBetter && v < *e.best
+	if better && (e.best == nil || math.Abs(v-*e.best) > e.Threshold) {
+		e.bad = 0
+	} else {
+		e.bad++
+	}
+	if better {
+		e.best = &v
+	}
+	if e.bad >= max(1, e.Patience) {
+		m.Control.StopTraining = true
+	}
+	return nil
+}
+
+// CallbackName is the name under which checkpoints have it.
+func (e *EarlyStopping) CallbackName() string { return "EarlyStoppingCallback" }
+
+func (e *EarlyStopping) CallbackState() CallbackState {
+	s := CallbackState{
+		Args:       map[string]any{"early_stopping_patience": e.Patience, "early_stopping_threshold": e.Threshold},
+		Attributes: map[string]any{"early_stopping_patience_counter": e.bad},
+	}
+	if e.best != nil {
+		s.Attributes["best_metric"] = *e.best
+	}
+	return s
+}
+
+func (e *EarlyStopping) LoadCallbackState(s CallbackState) error {
+	bad, ok := s.Attributes["early_stopping_patience_counter"].(float64)
+	if !ok {
+		return fmt.Errorf("early stopping: no early_stopping_patience_counter in its state")
+	}
+	e.bad, e.best = int(bad), nil
+	if best, ok := s.Attributes["best_metric"].(float64); ok {
+		e.best = &best
+	}
+	return nil
+}
+
+// ShowProgress shows how far the run is, on a terminal or, where there is none, in plain
+// lines. Give it to the main process only.
+func ShowProgress(to io.Writer) Callback {
+	var p *track.Progress
+	return CallbackFunc(func(_ context.Context, m *Moment) error {
+		switch m.Event {
+		case TrainBegin:
+			p = track.NewProgress(to, track.ProgressOptions{Total: m.State.MaxSteps, Terminal: track.IsTerminal(to)})
+			p.Begin(m.State.GlobalStep)
+		case StepEnd:
+			if p != nil {
+				p.Update(m.Result.GlobalStep+1, m.Result.Loss, m.Result.Items)
+			}
+		case TrainEnd:
+			if p != nil {
+				p.Close()
+			}
+		}
+		return nil
+	})
+}
+
+// loadCallbacks gives stateful callbacks what a checkpoint has of them.
+func (t *Trainer[B]) loadCallbacks() error {
+	for _, c := range t.c.Callbacks {
+		s, ok := c.(StatefulCallback)
+		if !ok {
+			continue
+		}
+		raw, ok := t.state.StatefulCallbacks[s.CallbackName()]
+		if !ok {
+			continue
+		}
+		var state CallbackState
+		if err := json.Unmarshal(raw, &state); err != nil {
+			return fmt.Errorf("train: the state of %s: %w", s.CallbackName(), err)
+		}
+		if err := s.LoadCallbackState(state); err != nil {
+			return fmt.Errorf("train: %w", err)
+		}
+	}
+	return nil
+}
+
+// saveCallbacks notes what they remember, and what is asked for.
+func (t *Trainer[B]) saveCallbacks() error {
+	all := map[string]CallbackState{"TrainerControl": {Attributes: map[string]any{}, Args: map[string]any{
+		"should_epoch_stop": t.control.StopEpoch, "should_evaluate": t.control.Evaluate, "should_log": t.control.Log,
+		"should_save": t.control.Save, "should_training_stop": t.control.StopTraining}}}
+	for _, c := range t.c.Callbacks {
+		if s, ok := c.(StatefulCallback); ok {
+			all[s.CallbackName()] = s.CallbackState()
+		}
+	}
+	t.state.StatefulCallbacks = map[string]json.RawMessage{}
+	for name, s := range all {
+		b, err := json.Marshal(s)
+		if err != nil {
+			return fmt.Errorf("train: the state of %s: %w", name, err)
+		}
+		t.state.StatefulCallbacks[name] = b
+	}
+	return nil
+}

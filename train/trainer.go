@@ -1,0 +1,327 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/optim"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// StepUnit is what a [Trainer] counts as a step.
+type StepUnit int
+
+const (
+	// Updates are steps of the optimizer, as transformers' Trainer counts them: windows of
+	// batches that end with the epoch, each divided by its real length. The schedule moves
+	// once a step. The default.
+	Updates StepUnit = iota
+	// Batches are micro steps, one a batch, as [Trainer.TrainAStep] counts them: windows
+	// run on over epochs, a last one that is not full is not stepped, and the schedule,
+	// which counts the batches of all ranks, moves with every batch.
+	Batches
+)
+
+// TrainingArguments say how long a [Trainer] trains and what it does on the way. Of the
+// intervals (…Steps) 0 is the end of each epoch, and a negative one is never.
+type TrainingArguments struct {
+	// OutputDir gets the checkpoints, OutputDir/checkpoint-STEP; empty saves nothing.
+	OutputDir string
+	Unit      StepUnit
+	// Strategy says what the run's length is given in: Epochs (the default), or MaxSteps.
+	Strategy optim.Strategy
+	// Epochs is how often the data is seen; 0 is 3. Of Updates it may have a fraction.
+	Epochs float64
+	// MaxSteps is the number of steps of each rank; above 0 it takes the place of Epochs.
+	MaxSteps int
+	// GradientAccumulationSteps is the number of batches of a window; 0 is the
+	// accelerator's. With Batches it is the accelerator's number that losses are divided
+	// by, whatever is given here: one that was not told sums them.
+	GradientAccumulationSteps int
+	// RealBatchSize is the number of samples of an optimizer step over all ranks, from
+	// which the number of batches of a window follows. It must be divisible by the batch
+	// of all ranks together.
+	RealBatchSize int
+	// MaxGradNorm bounds the norm of all gradients; 0 does not.
+	MaxGradNorm float64
+	// Schedule makes a schedule by name ([optim.NewScheduler]), its length being the
+	// run's; empty takes TrainerConfig.Scheduler.
+	Schedule        string
+	WarmupSteps     int
+	ScheduleOptions map[string]any
+
+	LogSteps, EvalSteps, SaveSteps int
+	// LogFirstStep logs the first step too.
+	LogFirstStep bool
+	// SaveTotalLimit is how many checkpoints stay; 0 is all. The best one always does.
+	SaveTotalLimit int
+	// MetricForBest is the metric of evaluations that says which is the best ("loss" and
+	// "eval_loss" are the same); empty is "loss".
+	MetricForBest string
+	// GreaterIsBetter says so of that metric.
+	GreaterIsBetter bool
+	// LoadBestAtEnd goes back to the weights of the best checkpoint.
+	LoadBestAtEnd bool
+	// Resume goes on from the checkpoint of OutputDir with the highest number, if there
+	// is one; ResumeFrom from that very folder.
+	Resume     bool
+	ResumeFrom string
+}
+
+// TrainerConfig is what a [Trainer] trains, and with what. Model, ComputeLoss, Optimizer
+// and Train must be given.
+type TrainerConfig[B any] struct {
+	// Accelerator is this rank's; nil makes one for a world of one. Nothing of what
+	// follows may be prepared yet: the trainer prepares it.
+	Accelerator *Accelerator
+	// Model may have a method SetTraining(bool), which is told before it is trained and
+	// before it is evaluated.
+	Model Module
+	// ComputeLoss is the forward pass: the mean loss of a batch, or, where Items is given,
+	// the sum over its items.
+	ComputeLoss func(ctx context.Context, batch B) (*tensor.Tensor, error)
+	// Items counts what a batch's loss sums over, as the tokens that have labels: a step
+	// is then that of the mean over all items of the window on all ranks. For Updates.
+	Items func(batch B) int
+	// Optimizer steps the model's parameters.
+	Optimizer optim.Optimizer
+	// Scheduler moves its rates; nil leaves them, unless TrainingArguments.Schedule names
+	// one.
+	Scheduler optim.Scheduler
+	Train     *data.Loader[B]
+	// Eval is what [Trainer.Evaluate] walks; may be nil.
+	Eval *data.Loader[B]
+	// EvaluateBatch says how well the model does on a batch, sample by sample. Nil takes
+	// ComputeLoss, whose result counts for every sample of the batch alike.
+	EvaluateBatch func(ctx context.Context, batch B) (Evaluation, error)
+	// ComputeMetrics makes further metrics of what was predicted for all samples. Nil
+	// makes the accuracy.
+	ComputeMetrics func(predicted, labels []int) map[string]float64
+	// Callbacks are told of everything, in order.
+	Callbacks []Callback
+	// Observer measures norms; nil measures them over the trainable parameters of Model.
+	Observer  Observer
+	Arguments TrainingArguments
+}
+
+// Observer measures a model. Norms are 2-norms of all parameters together.
+type Observer interface {
+	GradientNorm() float64
+	WeightNorm() float64
+}
+
+// Trainer runs a training loop on one rank. Make one with [NewTrainer]; it belongs to
+// the goroutine of its rank.
+type Trainer[B any] struct {
+	c        TrainerConfig[B]
+	args     TrainingArguments
+	acc      *Accelerator
+	params   []optim.Param
+	opt      optim.Optimizer // prepared
+	sched    optim.Scheduler // for Batches prepared; may be nil
+	plateau  bool
+	observer Observer
+	window   int // batches of a window
+	perEpoch int // steps of an epoch; 0 if that is not known
+	batches  int // of an epoch on this rank; 0 if that is not known
+	counts   optim.Counts
+	state    TrainerState
+	control  Control
+	sums     sums
+	latest   StepResult
+	latestEv map[string]float64
+	resumed  bool
+	saved    int // the step of the last checkpoint
+}
+
+// NewTrainer prepares c's model, optimizer, loaders and, for [Batches], scheduler. It
+// fails where something is missing or the real batch does not divide
+// ([optim.ErrRealBatch]).
+func NewTrainer[B any](c TrainerConfig[B]) (*Trainer[B], error) {
+	t := &Trainer[B]{c: c, args: c.Arguments, acc: c.Accelerator, observer: c.Observer}
+	switch {
+	case c.Model == nil || c.ComputeLoss == nil || c.Optimizer == nil || c.Train == nil:
+		return nil, errors.New("train: trainer: one of Model, ComputeLoss, Optimizer and Train is missing")
+	case c.Items != nil && t.args.Unit == Batches:
+		return nil, errors.New("train: trainer: Items weights windows, which Batches does not read ahead")
+	}
+	if t.acc == nil {
+		var err error
+		if t.acc, err = New(Config{GradientAccumulationSteps: t.args.GradientAccumulationSteps}); err != nil {
+			return nil, err
+		}
+	}
+	if t.acc.project.AutomaticCheckpointNaming {
+		return nil, errors.New("train: trainer: checkpoints are named by their step, not automatically")
+	}
+	t.acc.cfg.DataLoader.UseStatefulDataLoader = true // to go on with the very next batch
+	t.params = Params(c.Model)
+	if t.observer == nil {
+		t.observer = norms(t.params)
+	}
+	if err := t.count(); err != nil {
+		return nil, err
+	}
+	if err := t.prepare(); err != nil {
+		return nil, err
+	}
+	return t, t.length()
+}
+
+// count finds the window's length from the loader as it is for one device.
+func (t *Trainer[B]) count() error {
+	a := &t.args
+	if a.Strategy == "" {
+		a.Strategy = optim.ByEpochs
+		if a.MaxSteps > 0 && a.Epochs == 0 {
+			a.Strategy = optim.BySteps
+		}
+	}
+	if a.Epochs == 0 {
+		a.Epochs = 3
+	}
+	if a.Strategy == optim.BySteps && a.MaxSteps < 1 || a.Epochs < 0 || math.IsNaN(a.Epochs) {
+		return fmt.Errorf("train: trainer: %v epochs, %d steps by the strategy %q", a.Epochs, a.MaxSteps, a.Strategy)
+	}
+	run := optim.Run{BatchSize: t.c.Train.TotalBatchSize(), World: t.acc.NumProcesses(), Accumulation: a.GradientAccumulationSteps,
+		RealBatch: a.RealBatchSize, Strategy: a.Strategy, Epochs: a.Epochs, Steps: a.MaxSteps}
+	if t.acc.cfg.DataLoader.SplitBatches {
+		run.BatchSize /= run.World
+	}
+	if run.Accumulation == 0 {
+		run.Accumulation = t.acc.GradientAccumulationSteps()
+	}
+	if run.BatchSize == 0 { // a batch sampler with batches of its own
+		if a.RealBatchSize > 0 {
+			return errors.New("train: trainer: a real batch size needs batches of one size")
+		}
+		run.BatchSize = 1
+	}
+	if n, err := t.c.Train.DatasetLen(); err == nil {
+		run.Samples = n
+	}
+	var err error
+	if t.counts, err = optim.Count(run); err != nil {
+		return fmt.Errorf("train: trainer: %w", err)
+	}
+	t.window = t.counts.Accumulation
+	t.state.TrainBatchSize = run.BatchSize
+	if a.Unit == Updates {
+		return t.acc.SetGradientAccumulationSteps(t.window)
+	}
+	return nil
+}
+
+func (t *Trainer[B]) prepare() error {
+	t.opt, t.sched = t.c.Optimizer, t.c.Scheduler
+	things := []Preparable{t.c.Model, &t.opt, t.c.Train}
+	if t.c.Eval != nil {
+		things = append(things, t.c.Eval)
+	}
+	return t.acc.Prepare(things...)
+}
+
+// length finds how many steps there are, and makes the schedule.
+func (t *Trainer[B]) length() error {
+	a, s := &t.args, &t.state
+	n, err := t.c.Train.Len()
+	known := err == nil
+	if !known && a.Strategy == optim.ByEpochs && (a.Schedule != "" || a.Unit == Updates && a.Epochs != math.Trunc(a.Epochs)) {
+		return fmt.Errorf("train: trainer: counting the steps of %v epochs: %w", a.Epochs, err)
+	}
+	if known {
+		if t.batches, t.perEpoch = n, n; a.Unit == Updates {
+			t.perEpoch = optim.TrainerSteps(n, t.window, 1, 0)
+		}
+	}
+	schedule := t.counts.ScheduleSteps
+	switch {
+	case a.Strategy == optim.BySteps || a.MaxSteps > 0:
+		s.MaxSteps = a.MaxSteps
+		s.NumTrainEpochs = math.MaxInt32
+		if t.perEpoch > 0 {
+			s.NumTrainEpochs = (s.MaxSteps + t.perEpoch - 1) / t.perEpoch
+		}
+	case a.Unit == Updates && known:
+		s.MaxSteps = optim.TrainerSteps(n, t.window, a.Epochs, 0)
+		s.NumTrainEpochs = int(math.Ceil(a.Epochs))
+	default:
+		s.NumTrainEpochs = int(math.Ceil(a.Epochs))
+		s.MaxSteps = int(math.Ceil(a.Epochs * float64(n)))
+	}
+	if a.Unit == Updates {
+		schedule = s.MaxSteps
+	}
+	s.LoggingSteps, s.EvalSteps, s.SaveSteps = a.LogSteps, a.EvalSteps, a.SaveSteps
+	s.IsLocalProcessZero, s.IsWorldProcessZero = t.acc.IsLocalMainProcess(), t.acc.IsMainProcess()
+	return t.schedule(schedule)
+}
+
+func (t *Trainer[B]) schedule(steps int) error {
+	a := &t.args
+	if a.Schedule != "" {
+		if t.c.Scheduler != nil {
+			return errors.New("train: trainer: both a scheduler and a schedule by name are given")
+		}
+		sched, err := optim.NewScheduler(t.c.Optimizer, optim.Spec{Name: a.Schedule, WarmupSteps: &a.WarmupSteps, TrainingSteps: &steps, Options: a.ScheduleOptions})
+		if err != nil {
+			return fmt.Errorf("train: trainer: %w", err)
+		}
+		t.sched = sched
+	}
+	if t.sched == nil {
+		return nil
+	}
+	_, t.plateau = t.sched.(*optim.Plateau)
+	if err := t.acc.Prepare(&t.sched); err != nil {
+		return err
+	}
+	if p, ok := t.sched.(*optim.PreparedScheduler); ok && a.Unit == Updates {
+		p.World = 1 // a schedule of updates moves once with each
+	}
+	return nil
+}
+
+// Accelerator is the one that the trainer trains with.
+func (t *Trainer[B]) Accelerator() *Accelerator { return t.acc }
+
+// State is where the run is. It is the trainer's own: read it between steps.
+func (t *Trainer[B]) State() *TrainerState { return &t.state }
+
+// Control is what callbacks may change.
+func (t *Trainer[B]) Control() *Control { return &t.control }
+
+// ScheduleSteps is the number of steps that a schedule of this run counts: the steps of
+// Updates, or, for Batches, the batches of all ranks together.
+func (t *Trainer[B]) ScheduleSteps() int {
+	if t.args.Unit == Updates {
+		return t.state.MaxSteps
+	}
+	return t.counts.ScheduleSteps
+}
+
+// GradientAccumulationSteps is the number of batches of a window.
+func (t *Trainer[B]) GradientAccumulationSteps() int { return t.window }
+
+// norms is the Observer of parameters.
+type norms []optim.Param
+
+func (n norms) GradientNorm() float64 { return optim.Norm(n, 2) }
+
+func (n norms) WeightNorm() float64 {
+	weights := make([]optim.Param, len(n))
+	for i, p := range n {
+		weights[i] = &optim.Vector{Gradient: p.Data()}
+	}
+	return optim.Norm(weights, 2)
+}
+
+// setTraining tells the model what is done with it.
+func (t *Trainer[B]) setTraining(on bool) {
+	if m, ok := t.c.Model.(interface{ SetTraining(bool) }); ok {
+		m.SetTraining(on)
+	}
+}

@@ -1,0 +1,403 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/optim"
+	"github.com/heftai/heft/train/rng"
+	"github.com/heftai/heft/train/tensor"
+	"github.com/heftai/heft/train/track"
+)
+
+// wave is a run of an mlp on points of two classes, shuffled by the run's generator.
+type wave struct {
+	model   *mlp
+	trainer *Trainer[[]int]
+}
+
+func newWave(w *World, args TrainingArguments, callbacks ...Callback) (*wave, error) {
+	a, err := New(Config{World: w, Logger: slog.New(slog.DiscardHandler), GradientAccumulationSteps: 2})
+	if err != nil {
+		return nil, err
+	}
+	a.SetSeed(5, false)
+	g := rng.New(9)
+	m := &mlp{tensor.NewParameter(make([]float32, 12), 6, 2), tensor.NewParameter(make([]float32, 6)),
+		tensor.NewParameter(make([]float32, 12), 2, 6), tensor.NewParameter(make([]float32, 2))}
+	g.Linear(m.w1.Data, m.b1.Data, 2)
+	g.Linear(m.w2.Data, m.b2.Data, 6)
+	x, y := make([]float32, 2*22), make([]int, 22)
+	for i := range y {
+		x[2*i], x[2*i+1] = float32(math.Sin(float64(i))), float32(math.Cos(3*float64(i)))
+		y[i] = b2i(x[2*i]*x[2*i+1] > 0)
+	}
+	tape := tensor.NewTape(tensor.Options{Threads: 1})
+	adam, err := optim.NewAdamW(Params(m), optim.DefaultAdamW())
+	if err != nil {
+		return nil, err
+	}
+	numbers := make(data.Slice[int], len(y))
+	for i := range numbers {
+		numbers[i] = i
+	}
+	l, err := data.NewLoader(numbers, data.Samples[int], data.Options{BatchSize: 3, Shuffle: true, Global: a.Generator()})
+	if err != nil {
+		return nil, err
+	}
+	eval, err := data.NewLoader(numbers, data.Samples[int], data.Options{BatchSize: 4})
+	if err != nil {
+		return nil, err
+	}
+	forward := func(ids []int) (*tensor.Tensor, []int) {
+		var xs []float32
+		var ys []int
+		for _, id := range ids {
+			xs, ys = append(xs, x[2*id:2*id+2]...), append(ys, y[id])
+		}
+		h := tape.Tanh(tape.Linear(tape.Input(xs, len(ys), 2), tape.Use(m.w1), tape.Use(m.b1)))
+		return tape.Linear(h, tape.Use(m.w2), tape.Use(m.b2)), ys
+	}
+	args.Schedule, args.WarmupSteps, args.MaxGradNorm = "cosine", 2, 1
+	t, err := NewTrainer(TrainerConfig[[]int]{Accelerator: a, Model: m, Optimizer: adam, Train: l, Eval: eval, Arguments: args, Callbacks: callbacks,
+		ComputeLoss: func(_ context.Context, ids []int) (*tensor.Tensor, error) {
+			logits, labels := forward(ids)
+			return tape.CrossEntropy(logits, labels, tensor.CrossEntropyOptions{}), nil
+		},
+		EvaluateBatch: func(_ context.Context, ids []int) (Evaluation, error) {
+			logits, labels := forward(ids)
+			e, err := EvaluateLogits(logits, labels, len(ids))
+			return e, errors.Join(err, tape.Reset())
+		}})
+	return &wave{m, t}, err
+}
+
+func (w *wave) weights() string {
+	var b strings.Builder
+	for name, p := range w.model.Parameters() {
+		fmt.Fprintf(&b, "%s %x\n", name, p.Data)
+	}
+	return b.String()
+}
+
+var errKilled = errors.New("killed")
+
+// TestTrainerResumesBitForBit ends runs after each step in turn, and goes on from the last
+// checkpoint: the weights, the log and the metrics are those of a run that went through.
+func TestTrainerResumesBitForBit(t *testing.T) {
+	for _, unit := range []StepUnit{Updates, Batches} {
+		for _, ranks := range []int{1, 2} {
+			args := TrainingArguments{Unit: unit, Epochs: 2, LogSteps: 2, EvalSteps: 3, SaveSteps: 4}
+			run := func(t *testing.T, args TrainingArguments, stop int) (string, TrainerState, error) {
+				var mu sync.Mutex
+				var weights string
+				var state TrainerState
+				err := Launch(t.Context(), ranks, func(ctx context.Context, w *World) error {
+					kill := OnEvent(StepEnd, func(_ context.Context, m *Moment) error {
+						if m.Result.GlobalStep+1 == stop {
+							return errKilled
+						}
+						return nil
+					})
+					run, err := newWave(w, args, kill)
+					if err != nil {
+						return err
+					}
+					if _, err := run.trainer.Train(ctx); err != nil {
+						return err
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					if weights != "" && weights != run.weights() {
+						return errors.New("the ranks' weights differ")
+					}
+					weights = run.weights()
+					if w.Rank() == 0 {
+						state = run.trainer.state
+					}
+					return nil
+				})
+				return weights, state, err
+			}
+			through := args
+			through.OutputDir = t.TempDir()
+			want, state, err := run(t, through, -1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for stop := 1; stop <= state.MaxSteps; stop++ {
+				t.Run(fmt.Sprintf("unit %d, %d ranks, killed in step %d of %d", unit, ranks, stop, state.MaxSteps), func(t *testing.T) {
+					args := args
+					args.OutputDir, args.Resume = t.TempDir(), true
+					if _, _, err := run(t, args, stop); !errors.Is(err, errKilled) {
+						t.Fatalf("the run ended with %v", err)
+					}
+					got, after, err := run(t, args, -1)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if got != want {
+						t.Errorf("the weights differ from those of a run that went through")
+					}
+					if a, b := measured(after), measured(state); a != b {
+						t.Errorf("the log is\n%s, want\n%s", a, b)
+					}
+				})
+			}
+		}
+	}
+}
+
+// measured is the log without times. A sum of losses since the last log is not saved:
+// after a resumption the first mean is that of fewer steps.
+func measured(s TrainerState) string {
+	var b strings.Builder
+	for _, e := range s.LogHistory {
+		if loss, ok := e["eval_loss"]; ok {
+			fmt.Fprintf(&b, "%v %v %v\n", e["step"], e["epoch"], loss)
+		}
+	}
+	fmt.Fprint(&b, s.Epoch, s.GlobalStep)
+	return b.String()
+}
+
+func TestTrainerKeepsTheBest(t *testing.T) {
+	dir := t.TempDir()
+	var metrics []float64
+	run, err := newWave(nil, TrainingArguments{OutputDir: dir, MaxSteps: 8, EvalSteps: 1, SaveSteps: 1, SaveTotalLimit: 2, LoadBestAtEnd: true, LogSteps: -1,
+		MetricForBest: "accuracy", GreaterIsBetter: true}, OnEvent(Evaluated, func(_ context.Context, m *Moment) error {
+		metrics = append(metrics, m.Metrics["eval_accuracy"])
+		return nil
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run.trainer.Train(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	best := slices.Max(metrics)
+	at := slices.Index(metrics, best) + 1
+	s := run.trainer.State()
+	if *s.BestMetric != best || *s.BestGlobalStep != at || *s.BestModelCheckpoint != filepath.Join(dir, checkpointName(at)) {
+		t.Errorf("the best is %v at %v in %v, want %v at %d", *s.BestMetric, *s.BestGlobalStep, *s.BestModelCheckpoint, best, at)
+	}
+	names, err := checkpoints(dir)
+	if want := []string{checkpointName(at), checkpointName(8)}; err != nil || at < 7 && !slices.Equal(names, want) || len(names) != 2 {
+		t.Errorf("checkpoints are %q, want %q (%v)", names, want, err)
+	}
+	now := run.weights()
+	if err := run.trainer.Accelerator().LoadState(t.Context(), *s.BestModelCheckpoint); err != nil {
+		t.Fatal(err)
+	}
+	if run.weights() != now {
+		t.Error("the run did not end with the best weights")
+	}
+}
+
+func TestTrainerStopsEarly(t *testing.T) {
+	for _, c := range []struct {
+		metrics []float64
+		after   int
+	}{
+		{[]float64{3, 2, 1, 1, 1, 0}, 5},
+		{[]float64{3, 2.95, 2.9, 0}, 3}, // better, but not by enough
+		{[]float64{3, 4, 2, 3, 1, 2, 0}, 8},
+	} {
+		stop := &EarlyStopping{Patience: 2, Threshold: 0.1}
+		control := Control{}
+		n := 0
+		for _, v := range c.metrics {
+			n++
+			if err := stop.On(t.Context(), &Moment{Event: Evaluated, Metrics: map[string]float64{"eval_loss": v}, Control: &control}); err != nil {
+				t.Fatal(err)
+			}
+			again := &EarlyStopping{Patience: 2, Threshold: 0.1} // as after a resumption
+			state := stop.CallbackState()
+			state.Attributes["early_stopping_patience_counter"] = float64(stop.bad)
+			if err := again.LoadCallbackState(state); err != nil {
+				t.Fatal(err)
+			}
+			if stop = again; control.StopTraining {
+				break
+			}
+		}
+		if control.StopTraining != (c.after <= len(c.metrics)) || control.StopTraining && n != c.after {
+			t.Errorf("%v: stopped %v after %d, want %d", c.metrics, control.StopTraining, n, c.after)
+		}
+	}
+	if err := (&EarlyStopping{Metric: "f1"}).On(t.Context(), &Moment{Event: Evaluated}); err == nil || !strings.Contains(err.Error(), "eval_f1") {
+		t.Errorf("a metric that is not there: %v", err)
+	}
+}
+
+func TestTrainerTellsCallbacks(t *testing.T) {
+	var events []string
+	all := CallbackFunc(func(_ context.Context, m *Moment) error {
+		events = append(events, string(m.Event))
+		return nil
+	})
+	run, err := newWave(nil, TrainingArguments{OutputDir: t.TempDir(), Epochs: 1, MaxSteps: 2, SaveSteps: 2, EvalSteps: 2, LogSteps: 1}, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run.trainer.Train(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := "train_begin epoch_begin step_start substep_end step_end log step_start substep_end step_end log log evaluate save epoch_end log train_end"
+	if got := strings.Join(events, " "); got != want {
+		t.Errorf("events are\n%s, want\n%s", got, want)
+	}
+	broken := errors.New("broken")
+	if run, err = newWave(nil, TrainingArguments{}, OnEvent(EpochBegin, func(context.Context, *Moment) error { return broken })); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run.trainer.Train(t.Context()); !errors.Is(err, broken) || !strings.Contains(err.Error(), "epoch_begin") {
+		t.Errorf("a callback's error: %v", err)
+	}
+}
+
+// TestTrainerEvaluatesAlikeOnAnyWorld: repeated samples at the end do not count.
+func TestTrainerEvaluatesAlikeOnAnyWorld(t *testing.T) {
+	results := map[int]map[string]float64{}
+	for _, ranks := range []int{1, 2, 3} {
+		err := Launch(t.Context(), ranks, func(ctx context.Context, w *World) error {
+			run, err := newWave(w, TrainingArguments{})
+			if err != nil {
+				return err
+			}
+			m, err := run.trainer.Evaluate(ctx)
+			if w.Rank() == 0 {
+				results[ranks] = m
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for ranks, m := range results {
+		for _, name := range []string{"eval_loss", "eval_accuracy", "eval_perplexity"} {
+			if d := math.Abs(m[name] - results[1][name]); !(d < 1e-9) || m[name] == 0 {
+				t.Errorf("%d ranks: %s is %v, want %v", ranks, name, m[name], results[1][name])
+			}
+		}
+	}
+}
+
+func TestTrainerRefuses(t *testing.T) {
+	for _, c := range []struct {
+		args TrainingArguments
+		want string
+	}{
+		{TrainingArguments{RealBatchSize: 7}, "real_batch_size must be divisible"},
+		{TrainingArguments{Strategy: "hours"}, `strategy "hours"`},
+		{TrainingArguments{Strategy: optim.BySteps}, "0 steps"},
+		{TrainingArguments{Epochs: -1}, "-1 epochs"},
+	} {
+		if _, err := newWave(nil, c.args); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.args, err, c.want)
+		}
+	}
+	if _, err := newWave(nil, TrainingArguments{RealBatchSize: 7}); !errors.Is(err, optim.ErrRealBatch) {
+		t.Errorf("the error is %v", err)
+	}
+	run, err := newWave(nil, TrainingArguments{RealBatchSize: 12, ResumeFrom: filepath.Join(t.TempDir(), "none")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := run.trainer.GradientAccumulationSteps(); n != 4 {
+		t.Errorf("a real batch of 12 takes %d batches of 3", n)
+	}
+	if _, err := run.trainer.Train(t.Context()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("resuming from nothing: %v", err)
+	}
+}
+
+// TestTrainerWeightsItems: where the loss is summed over items, the window's step is that
+// of the mean over them, however they are spread.
+func TestTrainerWeightsItems(t *testing.T) {
+	fit := func(batch, window int) float32 {
+		w, tape := tensor.NewParameter([]float32{0}, 1, 1), tensor.NewTape(tensor.Options{Threads: 1})
+		sgd, err := optim.NewSGD(Params(w), optim.SGDOptions{LR: 0.01})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := data.NewLoader(data.Slice[int]{1, 2, 3, 4, 5, 6, 7}, data.Samples[int], data.Options{BatchSize: batch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr, err := NewTrainer(TrainerConfig[[]int]{Model: w, Optimizer: sgd, Train: l, Items: func(b []int) int { return len(b) },
+			Arguments: TrainingArguments{Epochs: 1, GradientAccumulationSteps: window, LogSteps: -1},
+			ComputeLoss: func(_ context.Context, b []int) (*tensor.Tensor, error) {
+				x := make([]float32, len(b))
+				for i, v := range b {
+					x[i] = float32(v)
+				}
+				in := tape.Input(x, len(x), 1)
+				return tape.MSE(tape.Linear(in, tape.Use(w), nil), tape.Scale(in, 2), tensor.Sum), nil
+			}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tr.Train(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return w.Data[0]
+	}
+	whole := fit(7, 1)
+	for batch := 1; batch < 7; batch++ {
+		if got := fit(batch, 7); math.Abs(float64(got-whole)) > 1e-6 {
+			t.Errorf("batches of %d: the weight is %v, want %v", batch, got, whole)
+		}
+	}
+}
+
+func TestTrackersOfAnAccelerator(t *testing.T) {
+	dir := t.TempDir()
+	var mu sync.Mutex
+	open := 0
+	err := Launch(t.Context(), 2, func(ctx context.Context, w *World) error {
+		a, err := New(Config{World: w, Project: ProjectConfiguration{LoggingDir: dir}, LogWith: []string{"all"}})
+		if err != nil {
+			return err
+		}
+		if err := a.InitTrackers("run", track.Values{"lr": 0.1}); err != nil {
+			return err
+		}
+		mu.Lock()
+		open += b2i(a.Tracker("csv") != nil)
+		mu.Unlock()
+		return errors.Join(a.Log(ctx, track.Values{"loss": 1.5}, 3), a.EndTraining())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if open != 1 {
+		t.Errorf("%d ranks have trackers", open)
+	}
+	if b, _ := os.ReadFile(filepath.Join(dir, "run", "metrics.csv")); string(b) != "step,loss\n3,1.5\n" {
+		t.Errorf("the table is %q", b)
+	}
+	if b, _ := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl")); !bytes.HasPrefix(b, []byte(`{"config":{"lr":0.1}}`)) {
+		t.Errorf("the lines are %q", b)
+	}
+	a, err := New(Config{LogWith: []string{"csv"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.InitTrackers("run", nil); err == nil {
+		t.Error("trackers without a folder were opened")
+	}
+}
