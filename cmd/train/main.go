@@ -18,7 +18,10 @@ import (
 
 // cli is the command line.
 type cli struct {
-	Bench benchCmd `cmd:"" help:"Measure the speed of a training step: forward, backward and AdamW."`
+	Bench  benchCmd  `cmd:"" help:"Measure the speed of a training step: forward, backward and AdamW."`
+	Config configCmd `cmd:"" help:"Write the configuration that launch reads: Accelerate's file."`
+	Env    envCmd    `cmd:"" help:"Print what a report of a problem should say."`
+	Test   testCmd   `cmd:"" help:"Check that training works on this machine."`
 }
 
 // output is standard output, injected into the commands.

@@ -1,0 +1,348 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/heftai/heft/train"
+	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/optim"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// testCmd is train test.
+type testCmd struct {
+	File         string `name:"config-file" help:"The configuration to test; without it, the default one." placeholder:"FILE"`
+	NumProcesses int    `help:"Ranks to test with; 0 is the configuration's, or 2." default:"0"`
+}
+
+// check is one thing that must hold on every rank.
+type check struct {
+	name string
+	run  func(ctx context.Context, w *train.World, dir string) error
+}
+
+var checks = []check{
+	{"processes know and wait for each other", checkProcesses},
+	{"seeds give the same numbers, or each rank its own", checkSeeds},
+	{"every sample is read once, whatever the batch", checkSharding},
+	{"metrics count no sample twice", checkMetrics},
+	{"what is split between processes is whole", checkSplit},
+	{"a trigger is seen by all, once", checkTrigger},
+	{"ranks that accumulate train as one big batch", checkTraining},
+	{"a run that was saved goes on bit by bit", checkState},
+}
+
+// Run checks that training works on this machine, as accelerate test does.
+func (c *testCmd) Run(ctx context.Context, out output) error {
+	found, path, err := findConfig(c.File)
+	if err != nil {
+		return err
+	}
+	ranks := c.NumProcesses
+	if found != nil {
+		if err := found.supported(); err != nil {
+			return useErrorf("%s: %w", path, err)
+		}
+		if ranks == 0 {
+			ranks = max(1, found.number("num_processes"))
+		}
+	}
+	if ranks == 0 {
+		ranks = 2
+	}
+	if ranks < 0 {
+		return useErrorf("--num-processes is %d; it is at least 1", ranks)
+	}
+	dir, err := os.MkdirTemp("", "heft-train-test-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	failed := 0
+	for i, k := range checks {
+		begin := time.Now()
+		at := filepath.Join(dir, fmt.Sprint(i))
+		err := train.Launch(ctx, ranks, func(ctx context.Context, w *train.World) error { return k.run(ctx, w, at) })
+		result := "ok"
+		if err != nil {
+			result = "FAILED: " + err.Error()
+			failed++
+		}
+		if _, err := fmt.Fprintf(out, "%-52s %6.3fs  %s\n", k.name, time.Since(begin).Seconds(), result); err != nil {
+			return err
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d checks failed on %d ranks", failed, len(checks), ranks)
+	}
+	_, err = fmt.Fprintf(out, "All is well with %d ranks: training can begin.\n", ranks)
+	return err
+}
+
+func checkProcesses(ctx context.Context, w *train.World, _ string) error {
+	acc, err := train.New(train.Config{World: w})
+	if err != nil {
+		return err
+	}
+	if acc.NumProcesses() != w.Size() || acc.ProcessIndex() != w.Rank() || acc.IsMainProcess() != (w.Rank() == 0) {
+		return fmt.Errorf("rank %d of %d is taken for %d of %d", w.Rank(), w.Size(), acc.ProcessIndex(), acc.NumProcesses())
+	}
+	all, err := train.Gather(ctx, acc, []int{w.Rank()})
+	if err != nil {
+		return err
+	}
+	for r, got := range all {
+		if got != r {
+			return fmt.Errorf("gathered %v", all)
+		}
+	}
+	return acc.WaitForEveryone(ctx)
+}
+
+func checkSeeds(ctx context.Context, w *train.World, _ string) error {
+	acc, err := train.New(train.Config{World: w})
+	if err != nil {
+		return err
+	}
+	for _, own := range []bool{false, true} {
+		acc.SetSeed(42, own)
+		all, err := train.Gather(ctx, acc, []int64{acc.Generator().Int63()})
+		if err != nil {
+			return err
+		}
+		slices.Sort(all)
+		if different := len(slices.Compact(all)); different != 1 && !own || different != w.Size() && own {
+			return fmt.Errorf("%d different numbers on %d ranks", different, w.Size())
+		}
+	}
+	return nil
+}
+
+// numbers are samples 0 … n-1.
+func numbers(n int) data.Slice[int] {
+	all := make(data.Slice[int], n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+func checkSharding(ctx context.Context, w *train.World, _ string) error {
+	const n = 37
+	for _, split := range []bool{false, true} {
+		for _, shuffle := range []bool{false, true} {
+			acc, err := train.New(train.Config{World: w, DataLoader: train.DataLoaderConfig{
+				SplitBatches: split, EvenBatches: new(bool), UseSeedableSampler: shuffle}})
+			if err != nil {
+				return err
+			}
+			l, err := data.NewLoader(numbers(n), data.Samples[int], data.Options{BatchSize: 2 * w.Size(), Shuffle: shuffle})
+			if err != nil {
+				return err
+			}
+			if err := acc.Prepare(l); err != nil {
+				return err
+			}
+			var mine []int
+			for b, err := range l.All(ctx) {
+				if err != nil {
+					return err
+				}
+				mine = append(mine, b...)
+			}
+			if err := once(ctx, acc, mine, n); err != nil {
+				return fmt.Errorf("split %v, shuffled %v: %w", split, shuffle, err)
+			}
+		}
+	}
+	return nil
+}
+
+// once reports whether the ranks together have 0 … n-1, each once.
+func once(ctx context.Context, acc *train.Accelerator, mine []int, n int) error {
+	all, err := train.GatherObject(ctx, acc, mine)
+	if err != nil {
+		return err
+	}
+	slices.Sort(all)
+	if !slices.Equal(all, numbers(n)) {
+		return fmt.Errorf("read %v", all)
+	}
+	return nil
+}
+
+func checkMetrics(ctx context.Context, w *train.World, _ string) error {
+	const n = 23
+	acc, err := train.New(train.Config{World: w, Corrections: train.Corrected()})
+	if err != nil {
+		return err
+	}
+	l, err := data.NewLoader(numbers(n), data.Samples[int], data.Options{BatchSize: 3})
+	if err != nil {
+		return err
+	}
+	if err := acc.Prepare(l); err != nil {
+		return err
+	}
+	var all []int
+	for b, err := range l.All(ctx) {
+		if err == nil {
+			b, err = train.GatherForMetrics(ctx, acc, b)
+		}
+		if err != nil {
+			return err
+		}
+		all = append(all, b...)
+	}
+	if slices.Sort(all); !slices.Equal(all, numbers(n)) {
+		return fmt.Errorf("gathered %v", all)
+	}
+	return nil
+}
+
+func checkSplit(ctx context.Context, w *train.World, _ string) error {
+	acc, err := train.New(train.Config{World: w})
+	if err != nil {
+		return err
+	}
+	mine, err := train.SplitBetweenProcesses(acc, []int(numbers(11)), false)
+	if err != nil {
+		return err
+	}
+	return once(ctx, acc, mine, 11)
+}
+
+func checkTrigger(ctx context.Context, w *train.World, _ string) error {
+	acc, err := train.New(train.Config{World: w})
+	if err != nil {
+		return err
+	}
+	if w.Rank() == w.Size()-1 {
+		acc.SetTrigger()
+	}
+	for _, want := range []bool{true, false} {
+		if got, err := acc.CheckTrigger(ctx); err != nil || got != want {
+			return fmt.Errorf("the trigger is %v, want %v (%w)", got, want, err)
+		}
+	}
+	return nil
+}
+
+// line fits y = w·x + b to samples of 3·x - 1, which a window of one batch or of
+// several, on any number of ranks, must do alike.
+type line struct {
+	acc    *train.Accelerator
+	tape   *tensor.Tape
+	weight *tensor.Parameter
+	opt    optim.Optimizer
+	loader *data.Loader[[]int]
+}
+
+func newLine(w *train.World, steps, batch int) (*line, error) {
+	acc, err := train.New(train.Config{World: w, GradientAccumulationSteps: steps, Corrections: train.Corrected(),
+		DataLoader: train.DataLoaderConfig{EvenBatches: new(bool), UseStatefulDataLoader: true}})
+	if err != nil {
+		return nil, err
+	}
+	l := &line{acc: acc, tape: acc.NewTape(tensor.Options{Threads: 1}), weight: tensor.NewParameter([]float32{0.5, 0}, 1, 2)}
+	adam, err := optim.NewAdamW(train.Params(l.weight), optim.AdamOptions{LR: 0.05, WeightDecay: 0.01})
+	if err != nil {
+		return nil, err
+	}
+	l.opt = adam
+	if l.loader, err = data.NewLoader(numbers(29), data.Samples[int], data.Options{BatchSize: batch}); err != nil {
+		return nil, err
+	}
+	return l, acc.Prepare(l.weight, &l.opt, l.loader)
+}
+
+// epoch trains on all samples and calls after behind every step.
+func (l *line) epoch(ctx context.Context, after func(step int) error) error {
+	step := 0
+	for w, err := range train.Windows(ctx, l.acc, l.loader.All(ctx), func(b []int) int { return len(b) }) {
+		if err == nil {
+			_, err = w.Each(ctx, l.loss)
+		}
+		if err == nil {
+			err = l.opt.Step()
+		}
+		if err != nil {
+			return err
+		}
+		l.opt.ZeroGrad()
+		step++
+		if err := after(step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *line) loss(_ context.Context, samples []int) (*tensor.Tensor, error) {
+	var x, y []float32
+	for _, s := range samples {
+		v := float32(s%8)/8 - 0.4
+		x, y = append(x, v, 1), append(y, 3*v-1)
+	}
+	out := l.tape.Linear(l.tape.Input(x, len(samples), 2), l.tape.Use(l.weight), nil)
+	return l.tape.MSE(out, l.tape.Input(y, len(samples), 1), tensor.Sum), l.tape.Err()
+}
+
+func checkTraining(ctx context.Context, w *train.World, _ string) error {
+	alone, err := newLine(nil, 1, 2*w.Size()*2)
+	if err != nil {
+		return err
+	}
+	many, err := newLine(w, 2, 2)
+	if err != nil {
+		return err
+	}
+	nothing := func(int) error { return nil }
+	if err := errors.Join(alone.epoch(ctx, nothing), many.epoch(ctx, nothing)); err != nil {
+		return err
+	}
+	for i, want := range alone.weight.Data {
+		if got := many.weight.Data[i]; math.Abs(float64(got-want)) > 1e-4 {
+			return fmt.Errorf("weights %v, want %v", many.weight.Data, alone.weight.Data)
+		}
+	}
+	return nil
+}
+
+func checkState(ctx context.Context, w *train.World, dir string) error {
+	whole, err := newLine(w, 2, 2)
+	if err != nil {
+		return err
+	}
+	err = whole.epoch(ctx, func(step int) error {
+		if step != 2 {
+			return nil
+		}
+		_, err := whole.acc.SaveState(ctx, dir)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	again, err := newLine(w, 2, 2)
+	if err != nil {
+		return err
+	}
+	if err := again.acc.LoadState(ctx, dir); err != nil {
+		return err
+	}
+	if err := again.epoch(ctx, func(int) error { return nil }); err != nil {
+		return err
+	}
+	if !slices.Equal(whole.weight.Data, again.weight.Data) {
+		return fmt.Errorf("weights %v, want %v", again.weight.Data, whole.weight.Data)
+	}
+	return nil
+}

@@ -1,0 +1,304 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// kind is the type of a key's values.
+type kind int
+
+const (
+	text kind = iota
+	flag
+	number
+	mapping
+	list
+)
+
+// configKey is a key of Accelerate's configuration file. A nil value leaves it out.
+type configKey struct {
+	kind  kind
+	value any // where the file has none
+}
+
+// configKeys are all that Accelerate 1.15 knows.
+var configKeys = map[string]configKey{
+	"compute_environment":    {text, nil},
+	"distributed_type":       {text, nil},
+	"mixed_precision":        {text, nil},
+	"use_cpu":                {flag, nil},
+	"debug":                  {flag, nil},
+	"num_processes":          {number, -1},
+	"machine_rank":           {number, 0},
+	"num_machines":           {number, 1},
+	"gpu_ids":                {text, nil},
+	"main_process_ip":        {text, nil},
+	"main_process_port":      {number, nil},
+	"rdzv_backend":           {text, "static"},
+	"same_network":           {flag, false},
+	"main_training_function": {text, "main"},
+	"enable_cpu_affinity":    {flag, false},
+	"fp8_config":             {mapping, nil},
+	"deepspeed_config":       {mapping, nil},
+	"fsdp_config":            {mapping, nil},
+	"parallelism_config":     {mapping, nil},
+	"megatron_lm_config":     {mapping, nil},
+	"mpirun_config":          {mapping, nil},
+	"downcast_bf16":          {flag, false},
+	"tpu_name":               {text, nil},
+	"tpu_zone":               {text, nil},
+	"tpu_use_cluster":        {flag, false},
+	"tpu_use_sudo":           {flag, false},
+	"command_file":           {text, nil},
+	"commands":               {list, nil},
+	"tpu_vm":                 {list, nil},
+	"tpu_env":                {list, nil},
+	"dynamo_config":          {mapping, nil},
+}
+
+// config is Accelerate's configuration: values by key.
+type config map[string]any
+
+// basicConfig is what Accelerate writes by default.
+func basicConfig(processes int, precision string) config {
+	c := config{"compute_environment": "LOCAL_MACHINE", "distributed_type": "NO", "mixed_precision": precision, "use_cpu": true,
+		"debug": false, "num_processes": processes}
+	if processes > 1 {
+		c["distributed_type"] = "MULTI_CPU"
+	}
+	for key, k := range configKeys {
+		if _, ok := c[key]; !ok && k.value != nil {
+			c[key] = k.value
+		}
+	}
+	return c
+}
+
+// parseConfig reads YAML or JSON. Keys that are not known are an error that names them.
+func parseConfig(b []byte, name string) (config, error) {
+	c := config{}
+	if err := yaml.NewDecoder(bytes.NewReader(b)).Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	var unknown []string
+	for key, v := range c {
+		k, ok := configKeys[key]
+		if !ok {
+			unknown = append(unknown, key)
+			continue
+		}
+		if v == nil {
+			continue
+		}
+		v, ok := k.kind.value(v)
+		if !ok {
+			return nil, fmt.Errorf("%s: %s is %v, which is no %v", name, key, c[key], k.kind)
+		}
+		c[key] = v
+	}
+	if len(unknown) > 0 {
+		slices.Sort(unknown)
+		return nil, fmt.Errorf("%s: unknown keys: %s", name, strings.Join(unknown, ", "))
+	}
+	for key, k := range configKeys {
+		if c[key] == nil {
+			delete(c, key)
+			if k.value != nil {
+				c[key] = k.value
+			}
+		}
+	}
+	return c, nil
+}
+
+func (k kind) String() string {
+	return [...]string{"text", "true or false", "number", "mapping", "list"}[k]
+}
+
+// value is v as a value of the kind. Older files write flags as yes and no.
+func (k kind) value(v any) (any, bool) {
+	switch v := v.(type) {
+	case string:
+		if k != flag {
+			return v, k == text
+		}
+		switch strings.ToLower(v) {
+		case "yes", "true":
+			return true, true
+		case "no", "false":
+			return false, true
+		}
+	case bool:
+		return v, k == flag
+	case int:
+		if k == text {
+			return fmt.Sprint(v), true
+		}
+		return v, k == number
+	case map[string]any, config:
+		return v, k == mapping
+	case []any:
+		return v, k == list
+	}
+	return v, false
+}
+
+func (c config) text(key string) string { s, _ := c[key].(string); return s }
+func (c config) number(key string) int  { n, _ := c[key].(int); return n }
+
+// precision is mixed_precision, which older files call no by the word for it.
+func (c config) precision() string {
+	if p := c.text("mixed_precision"); p != "" {
+		return p
+	}
+	return "no"
+}
+
+// supported refuses what a configuration asks of machines that Heft does not train on.
+func (c config) supported() error {
+	switch d := c.text("distributed_type"); d {
+	case "", "NO", "MULTI_CPU":
+	default:
+		return fmt.Errorf("distributed_type %s is not supported: training runs on the CPU, in ranks of one process (NO or MULTI_CPU)", d)
+	}
+	if n := c.number("num_machines"); n > 1 {
+		return fmt.Errorf("num_machines is %d: training runs on one", n)
+	}
+	for _, key := range []string{"fp8_config", "deepspeed_config", "fsdp_config", "parallelism_config", "megatron_lm_config"} {
+		if size(c[key]) > 0 {
+			return fmt.Errorf("%s is not supported", key)
+		}
+	}
+	return nil
+}
+
+func size(v any) int {
+	switch v := v.(type) {
+	case map[string]any:
+		return len(v)
+	case config:
+		return len(v)
+	}
+	return 0
+}
+
+// encode writes c with its keys in order: JSON where the file's name says so, else YAML.
+func (c config) encode(name string) ([]byte, error) {
+	var out bytes.Buffer
+	if filepath.Ext(name) == ".json" {
+		e := json.NewEncoder(&out)
+		e.SetIndent("", "  ")
+		e.SetEscapeHTML(false)
+		err := e.Encode(c)
+		return out.Bytes(), err
+	}
+	for _, key := range slices.Sorted(maps.Keys(c)) {
+		b, err := yaml.Marshal(map[string]any{key: c[key]})
+		if err != nil {
+			return nil, err
+		}
+		out.Write(b)
+	}
+	return out.Bytes(), nil
+}
+
+// configFolder is where Accelerate keeps its configuration.
+func configFolder() string {
+	if home := os.Getenv("HF_HOME"); home != "" {
+		return filepath.Join(home, "accelerate")
+	}
+	cache := os.Getenv("XDG_CACHE_HOME")
+	if cache == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			home = "."
+		}
+		cache = filepath.Join(home, ".cache")
+	}
+	return filepath.Join(cache, "huggingface", "accelerate")
+}
+
+// findConfig reads the configuration at path, or the default one if there is one: nil if
+// not.
+func findConfig(path string) (config, string, error) {
+	paths := []string{path}
+	if path == "" {
+		paths = []string{filepath.Join(configFolder(), "default_config.yaml"), filepath.Join(configFolder(), "default_config.json")}
+	}
+	for _, p := range paths {
+		b, err := os.ReadFile(p)
+		if errors.Is(err, fs.ErrNotExist) && path == "" {
+			continue
+		}
+		if err != nil {
+			return nil, p, useError{err}
+		}
+		c, err := parseConfig(b, p)
+		if err != nil {
+			return nil, p, useError{err}
+		}
+		return c, p, nil
+	}
+	return nil, "", nil
+}
+
+// configCmd is train config.
+type configCmd struct {
+	File           string `name:"config-file" help:"Where to write: YAML, or JSON by its suffix. Without it, Accelerate's default_config.yaml." placeholder:"FILE"`
+	NumProcesses   int    `help:"Ranks that train together, in one process." default:"1"`
+	MixedPrecision string `help:"Precision of products: no, bf16, fp16." enum:"no,bf16,fp16" default:"no"`
+	Force          bool   `help:"Replace a configuration that is there."`
+	Show           bool   `help:"Print the configuration that is there, and write nothing."`
+}
+
+// Run writes the configuration that train launch reads, as accelerate launch does.
+func (c *configCmd) Run(out output) error {
+	path := c.File
+	if c.Show {
+		found, where, err := findConfig(path)
+		if err != nil {
+			return err
+		}
+		if found == nil {
+			return fmt.Errorf("there is no configuration in %s", configFolder())
+		}
+		b, err := found.encode(where)
+		if err == nil {
+			_, err = fmt.Fprintf(out, "%s", b)
+		}
+		return err
+	}
+	if c.NumProcesses < 1 {
+		return useErrorf("--num-processes is %d; it is at least 1", c.NumProcesses)
+	}
+	if path == "" {
+		path = filepath.Join(configFolder(), "default_config.yaml")
+	}
+	if _, err := os.Stat(path); err == nil && !c.Force {
+		return useErrorf("%s is there already; --force replaces it", path)
+	}
+	b, err := basicConfig(c.NumProcesses, c.MixedPrecision).encode(path)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, b, 0o666); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "The configuration is in %s.\n", path)
+	return err
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/internal/golden"
+)
+
+// keyTypes are the reference's names of types.
+var keyTypes = map[string]kind{"<class 'str'>": text, "Optional[str]": text, "<class 'bool'>": flag, "Optional[bool]": flag,
+	"<class 'int'>": number, "Optional[int]": number, "Optional[dict]": mapping, "list[str]": list}
+
+func TestGoldenConfig(t *testing.T) {
+	n := 0
+	for _, path := range golden.Glob(t, "train/config/config.json") {
+		var file map[string]json.RawMessage
+		golden.JSON(t, path, &file)
+		for name, raw := range file {
+			var content string
+			isText := json.Unmarshal(raw, &content) == nil
+			switch {
+			case name == "keys":
+				n++
+				t.Run(name, func(t *testing.T) { checkKeys(t, raw) })
+			case isText && strings.HasPrefix(name, "write_basic_config"):
+				n++
+				t.Run(name, func(t *testing.T) { checkBasic(t, content, "default_config.json") })
+			case isText && strings.HasPrefix(name, "default_config."):
+				n++
+				t.Run(name, func(t *testing.T) { checkBasic(t, content, name) })
+			}
+		}
+	}
+	for _, path := range golden.Glob(t, "train/config/*.yaml") {
+		n++
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			b, err := golden.Read(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkBasic(t, string(b), path)
+		})
+	}
+	golden.Count(t, "train/config", n)
+}
+
+// checkBasic reads a file and writes what it says again, byte for byte.
+func checkBasic(t *testing.T, content, name string) {
+	t.Helper()
+	c, err := parseConfig([]byte(content), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.supported(); err != nil {
+		t.Error(err)
+	}
+	again := basicConfig(c.number("num_processes"), c.precision())
+	if !reflect.DeepEqual(c, again) {
+		t.Errorf("read %v, want %v", c, again)
+	}
+	b, err := again.encode(name)
+	if err != nil || string(b) != content {
+		t.Errorf("wrote\n%s\nwant\n%s (%v)", b, content, err)
+	}
+}
+
+func checkKeys(t *testing.T, raw json.RawMessage) {
+	t.Helper()
+	var keys map[string][2]any
+	if err := json.Unmarshal(raw, &keys); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range keys {
+		k, ok := configKeys[name]
+		if !ok {
+			t.Errorf("the key %s is not known", name)
+			continue
+		}
+		typeName, _ := want[0].(string)
+		if wanted, ok := keyTypes[typeName]; ok && k.kind != wanted {
+			t.Errorf("%s is %v, want %v", name, k.kind, typeName)
+		}
+		got, _ := json.Marshal(k.value)
+		value, _ := json.Marshal(want[1])
+		if !bytes.Equal(got, value) {
+			t.Errorf("%s is %s by default, want %s", name, got, value)
+		}
+	}
+	if len(keys) != len(configKeys) {
+		t.Errorf("%d keys, want %d", len(configKeys), len(keys))
+	}
+}
+
+func TestConfigsThatAreRefused(t *testing.T) {
+	for content, want := range map[string]string{
+		"unknown_key: 1\nother: 2":    "unknown keys: other, unknown_key",
+		"num_processes: many":         "num_processes is many, which is no number",
+		"use_cpu: 3":                  "use_cpu is 3, which is no true or false",
+		"a: [":                        "c.yaml",
+		"distributed_type: MULTI_GPU": "MULTI_GPU is not supported",
+		"num_machines: 2":             "num_machines is 2",
+		"deepspeed_config: {zero: 3}": "deepspeed_config is not supported",
+		"compute_environment: [1, 2]": "no text",
+		"dynamo_config: text":         "no mapping",
+	} {
+		c, err := parseConfig([]byte(content), "c.yaml")
+		if err == nil {
+			err = c.supported()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", content, err, want)
+		}
+	}
+	c, err := parseConfig([]byte("downcast_bf16: 'no'\nuse_cpu: yes\nfsdp_config: {}\ngpu_ids: 0\n"), "old.yaml")
+	if err != nil || c["downcast_bf16"] != false || c["use_cpu"] != true || c.supported() != nil || c.text("gpu_ids") != "0" {
+		t.Errorf("an older file: %v, %v", c, err)
+	}
+}
+
+func TestConfigIsWrittenOnce(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("HF_HOME", dir)
+	at := filepath.Join(dir, "accelerate", "default_config.yaml")
+	status, stdout, stderr := command(t, "config", "--num-processes", "2", "--mixed-precision", "bf16")
+	if status != 0 || !strings.Contains(stdout, at) {
+		t.Fatalf("%d: %s%s", status, stdout, stderr)
+	}
+	if status, _, stderr := command(t, "config"); status != 2 || !strings.Contains(stderr, "--force") {
+		t.Errorf("written twice: %d, %s", status, stderr)
+	}
+	if status, stdout, _ := command(t, "config", "--show"); status != 0 || !strings.Contains(stdout, "num_processes: 2\n") {
+		t.Errorf("shown: %d, %s", status, stdout)
+	}
+	if status, _, _ := command(t, "config", "--force"); status != 0 {
+		t.Error("not replaced")
+	}
+	if status, _, _ := command(t, "config", "--config-file", filepath.Join(dir, "none"), "--show"); status != 2 {
+		t.Error("showed a file that is not there")
+	}
+}
+
+// command runs train with these arguments.
+func command(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errs strings.Builder
+	status = run(args, &out, &errs)
+	return status, out.String(), errs.String()
+}
