@@ -4,6 +4,8 @@
 // chunked and whole. [Same] compares two backends bit by bit, such as one with one
 // thread and one with four.
 //
+// A backend with gradients has them compared with quotients of differences.
+//
 // It knows the interface only, so that it runs on memory of a device as well.
 package backendtest
 
@@ -43,6 +45,14 @@ func Run(t *testing.T, open func() backend.Backend) {
 		{"Scale", testScale},
 		{"Route", testRoute},
 		{"RouteTies", testRouteTies},
+		{"LinearGrad", testLinearGrad},
+		{"NormGrad", testNormGrad},
+		{"RopeGrad", testRopeGrad},
+		{"AttentionGrad", testAttentionGrad},
+		{"GateGrad", testGateGrad},
+		{"RowsGrad", testRowsGrad},
+		{"RouteGrad", testRouteGrad},
+		{"CrossEntropy", testCrossEntropy},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEnv(t, open())

@@ -52,5 +52,6 @@ func program(e *env) map[string][]float32 {
 	for i, v := range experts {
 		out["route"] = append(out["route"], float32(v), weights[i])
 	}
+	gradientProgram(e, out)
 	return out
 }

@@ -1,0 +1,260 @@
+package backendtest
+
+import (
+	"slices"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// attentionCase is sequences from position 0 on in one layer, values perhaps the
+// beginning of the keys.
+type attentionCase struct {
+	e        *env
+	a        backend.AttentionArgs
+	shared   bool
+	lengths  []int
+	tokens   int // of a page
+	q, k, v  []float32
+	sinks    []float32
+	kv       backend.KV
+	spans    []backend.Span
+	slots    []int32
+	keyWidth int
+}
+
+// place stores keys and values anew.
+func (c *attentionCase) place() (q tensor.Tensor, a backend.AttentionArgs) {
+	e, n := c.e, len(c.slots)
+	pages := 0
+	for _, s := range c.spans {
+		pages += len(s.Pages)
+	}
+	vw := c.a.KVHeads * c.a.ValueDim
+	c.kv = backend.KV{K: e.place(meta.Float32, make([]float32, pages*c.tokens*c.keyWidth), 0, pages, c.tokens, c.keyWidth), PageTokens: c.tokens}
+	values := tensor.Tensor{}
+	if c.kv.V = c.kv.K; !c.shared {
+		c.kv.V = e.place(meta.Float32, make([]float32, pages*c.tokens*vw), 0, pages, c.tokens, vw)
+		values = e.floats(c.v, n, vw)
+	}
+	e.StoreKV(c.kv, e.floats(c.k, n, c.keyWidth), values, c.slots)
+	a = c.a
+	if c.sinks != nil {
+		a.Sinks = e.floats(c.sinks, a.Heads)
+	}
+	return e.strided(c.q, n, a.Heads*a.Dim, 1), a
+}
+
+func testAttentionGrad(e *env) {
+	g := e.gradients()
+	if g == nil {
+		return
+	}
+	for _, c := range []attentionCase{
+		{a: backend.AttentionArgs{Heads: 2, KVHeads: 2, Dim: 8, ValueDim: 8, Scale: 0.3}, lengths: []int{7}, tokens: 7},
+		{a: backend.AttentionArgs{Heads: 6, KVHeads: 2, Dim: 5, ValueDim: 9, Scale: 0.5}, lengths: []int{11, 3, 30}, tokens: 4},
+		{a: backend.AttentionArgs{Heads: 4, KVHeads: 1, Dim: 8, ValueDim: 4, Scale: 0.4, Window: 5}, lengths: []int{13, 40}, tokens: 16},
+		{a: backend.AttentionArgs{Heads: 4, KVHeads: 2, Dim: 8, ValueDim: 8, Scale: 1, Softcap: 1.5, Window: 9}, lengths: []int{21}, tokens: 8, sinks: e.values(4)},
+		{a: backend.AttentionArgs{Heads: 30, KVHeads: 1, Dim: 12, ValueDim: 8, Scale: 0.3}, lengths: []int{6, 5}, tokens: 6, shared: true},
+	} {
+		c.e = e
+		c.keyWidth = c.a.KVHeads * c.a.Dim
+		page := int32(0)
+		for _, n := range c.lengths {
+			s := backend.Span{First: len(c.slots), Rows: n}
+			for i := range n {
+				c.slots = append(c.slots, (page+int32(i/c.tokens))*int32(c.tokens)+int32(i%c.tokens))
+			}
+			for range (n + c.tokens - 1) / c.tokens {
+				s.Pages = append(s.Pages, page)
+				page++
+			}
+			c.spans = append(c.spans, s)
+		}
+		c.test(g)
+	}
+}
+
+func (c *attentionCase) test(g backend.Gradients) {
+	e, n, a := c.e, len(c.slots), c.a
+	width := a.Heads * a.ValueDim
+	c.q, c.k, c.v = e.values(n*a.Heads*a.Dim), e.values(n*c.keyWidth), e.values(n*a.KVHeads*a.ValueDim)
+	dy := e.values(n * width)
+	q, args := c.place()
+	kv := c.kv
+	zeros := func(t tensor.Tensor) tensor.Tensor { return e.floats(make([]float32, t.Elements()), t.Shape()...) }
+	dkv := backend.KV{K: zeros(kv.K), PageTokens: kv.PageTokens}
+	if dkv.V = dkv.K; !c.shared {
+		dkv.V = zeros(kv.V)
+	}
+	dq, dk, dv, dsinks := e.gradient(n, a.Heads*a.Dim), e.gradient(n, c.keyWidth), tensor.Tensor{}, tensor.Tensor{}
+	if !c.shared {
+		dv = e.gradient(n, a.KVHeads*a.ValueDim)
+	}
+	if c.sinks != nil {
+		dsinks = e.floats(make([]float32, a.Heads), a.Heads)
+	}
+	g.AttentionGrad(dq, dkv, dsinks, e.strided(dy, n, width, 1), q, kv, c.spans, args)
+	g.StoreKVGrad(dkv, dk, dv, c.slots)
+	operands := []slope{{"q", c.q, e.read(dq), begun}, {"k", c.k, e.read(dk), begun}}
+	if !c.shared {
+		operands = append(operands, slope{"v", c.v, e.read(dv), begun})
+	}
+	if c.sinks != nil {
+		operands = append(operands, slope{"sinks", c.sinks, e.read(dsinks), 0})
+	}
+	e.slopes(name("attention gradient", a.Heads, a.KVHeads, c.shared), dy, func() []float32 {
+		q, args := c.place()
+		dst := e.empty(n, width)
+		e.Attention(dst, q, c.kv, c.spans, args)
+		return e.read(dst)
+	}, operands...)
+	for _, v := range append(e.read(dkv.K), e.read(dkv.V)...) {
+		if v != 0 {
+			e.Fatalf("store gradient left %g", v)
+		}
+	}
+}
+
+func testRowsGrad(e *env) {
+	g := e.gradients()
+	if g == nil {
+		return
+	}
+	const rows, n, cols = 5, 7, 70
+	ids := []int32{3, 0, 3, 4, 1, 3, 0}
+	table, x, weights, dy := e.values(rows*cols), e.values(n*cols), e.values(n), e.values(n*cols)
+	dtable := e.floats(make([]float32, len(table)), rows, cols)
+	g.EmbedGrad(backend.Matrix{Tensor: dtable}, e.floats(dy, n, cols), ids, 0.5)
+	e.slopes("embed gradient", dy, func() []float32 {
+		dst := e.empty(n, cols)
+		e.Embed(dst, backend.Matrix{Tensor: e.floats(table, rows, cols)}, ids, 0.5)
+		return e.read(dst)
+	}, slope{"table", table, e.read(dtable), 0})
+
+	grad := e.values(rows * cols)
+	dx, dw := e.gradient(n, cols), make([]float32, n)
+	g.ScatterAddGrad(dx, dw, e.floats(grad, rows, cols), e.floats(x, n, cols), ids, weights)
+	e.sync()
+	e.slopes("scatter gradient", grad, func() []float32 {
+		dst := e.floats(table, rows, cols)
+		e.ScatterAdd(dst, e.floats(x, n, cols), ids, weights)
+		return e.read(dst)
+	}, slope{"x", x, e.read(dx), begun}, slope{"weights", weights, dw, 0})
+
+	for _, softcap := range []float32{0, 1.5} {
+		result := func() []float32 {
+			y := e.floats(x, n, cols)
+			e.Scale(y, 0.7, softcap)
+			return e.read(y)
+		}
+		dx = e.floats(dy, n, cols)
+		g.ScaleGrad(dx, e.floats(result(), n, cols), 0.7, softcap)
+		e.slopes("scale gradient", dy, result, slope{"x", x, e.read(dx), 0})
+	}
+	g.Zero(dx)
+	if v := e.read(dx); slices.ContainsFunc(v, func(x float32) bool { return x != 0 }) {
+		e.Error("zero left something")
+	}
+}
+
+func testRouteGrad(e *env) {
+	g := e.gradients()
+	if g == nil {
+		return
+	}
+	const rows, experts = 4, 8
+	for _, a := range []meta.MoESpec{
+		{TopK: 2}, {TopK: 3, Renormalise: true, Scale: 2}, {TopK: 2, Score: meta.ScoreTopKSoftmax},
+		{TopK: 3, Score: meta.ScoreSigmoid}, {TopK: 2, Score: meta.ScoreSigmoid, Renormalise: true, Scale: 2.5, Groups: 4, TopGroups: 2},
+	} {
+		logits, dweights := e.values(rows*experts), e.values(rows*a.TopK)
+		for i := range logits { // apart, so that no choice changes
+			logits[i] = logits[i]*0.05 + float32((i*5)%experts)*0.3
+		}
+		correction := tensor.Tensor{}
+		if a.Score == meta.ScoreSigmoid {
+			correction = e.floats([]float32{0, 0.2, 0, 0, 0.3, 0, 0, 0}, experts)
+		}
+		chosen, weights := make([]int32, rows*a.TopK), make([]float32, rows*a.TopK)
+		result := func() []float32 {
+			e.Route(chosen, weights, e.floats(logits, rows, experts), correction, &a)
+			e.sync()
+			return weights
+		}
+		result()
+		dx := e.gradient(rows, experts)
+		g.RouteGrad(dx, dweights, chosen, e.floats(logits, rows, experts), &a)
+		e.slopes(name("route gradient", a.Score, a.Renormalise), dweights, result, slope{"logits", logits, e.read(dx), begun})
+	}
+}
+
+func testCrossEntropy(e *env) {
+	g := e.gradients()
+	if g == nil {
+		return
+	}
+	const rows, classes = 4, 50
+	labels := []int32{3, -1, 49, 0}
+	for _, smoothing := range []float32{0, 0.2} {
+		logits, losses := e.values(rows*classes), make([]float32, rows)
+		dx := e.gradient(rows, classes)
+		g.CrossEntropy(losses, dx, e.strided(logits, rows, classes, 3), labels, 0.5, smoothing)
+		e.sync()
+		if losses[1] != 0 {
+			e.Errorf("the loss without a label is %g", losses[1])
+		}
+		e.slopes(name("cross-entropy", smoothing), []float32{0.5, 0.5, 0.5, 0.5}, func() []float32 {
+			g.CrossEntropy(losses, tensor.Tensor{}, e.floats(logits, rows, classes), labels, 1, smoothing)
+			e.sync()
+			return losses
+		}, slope{"logits", logits, e.read(dx), begun})
+		same := e.floats(logits, rows, classes)
+		g.CrossEntropy(losses, same, same, labels, 0.5, smoothing)
+		for i, v := range e.read(same) {
+			if d := v + begun - e.read(dx)[i]; d > 1e-5 || d < -1e-5 {
+				e.Fatalf("cross-entropy in place: element %d is %g off", i, d)
+			}
+		}
+	}
+}
+
+// gradientProgram runs the gradients whose sums threads share.
+func gradientProgram(e *env, out map[string][]float32) {
+	e.Helper()
+	g := e.gradients()
+	if g == nil {
+		return
+	}
+	const tokens, rows, cols = 61, 130, 259
+	x, dy := e.floats(e.values(tokens*cols), tokens, cols), e.floats(e.values(tokens*rows), tokens, rows)
+	for _, d := range dtypes {
+		for _, transposed := range []bool{false, true} {
+			m := e.matrixOf(d, e.values(rows*cols), rows, cols, transposed, 1)
+			dw := e.matrixOf(meta.Float32, make([]float32, rows*cols), rows, cols, transposed, 1)
+			for _, rounded := range []bool{false, true} {
+				dx, db := e.gradient(tokens, cols), e.floats(make([]float32, rows), rows)
+				g.LinearGrad(dx, dw, db, dy, x, m, rounded)
+				dst := e.empty(tokens, rows)
+				g.Product(dst, x, m, tensor.Tensor{}, rounded)
+				out[name("linear gradient", d, transposed, rounded)] = slices.Concat(e.read(dx), e.readMatrix(dw), e.read(db), e.read(dst))
+			}
+		}
+	}
+	dx, dw := e.gradient(tokens, cols), e.floats(make([]float32, cols), cols)
+	weight := e.floats(e.values(cols), cols)
+	g.NormGrad(dx, dw, tensor.Tensor{}, x, x, weight, meta.NormSpec{Dim: cols, Eps: 1e-5})
+	out["norm gradient"] = append(e.read(dx), e.read(dw)...)
+	a := backend.AttentionArgs{Heads: 8, KVHeads: 2, Dim: 32, ValueDim: 32, Scale: 0.2, Window: 50}
+	c := newCache(e, a, meta.Float32, 16, 40, 90)
+	dkv := backend.KV{K: e.floats(make([]float32, c.kv.K.Elements()), c.kv.K.Shape()...), V: e.floats(make([]float32, c.kv.V.Elements()), c.kv.V.Shape()...), PageTokens: 16}
+	var spans []backend.Span
+	for i, s := range c.seqs {
+		spans = append(spans, backend.Span{First: i * 40, Rows: s.n, Pages: s.pages})
+	}
+	q, grad := e.floats(e.values(130*256), 130, 256), e.floats(e.values(130*256), 130, 256)
+	dq := e.gradient(130, 256)
+	g.AttentionGrad(dq, dkv, tensor.Tensor{}, grad, q, c.kv, spans, a)
+	out["attention gradient"] = slices.Concat(e.read(dq), e.read(dkv.K), e.read(dkv.V))
+}
