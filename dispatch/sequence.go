@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/heftai/heft/internal/kvcache"
 )
@@ -9,6 +10,9 @@ import (
 // ErrKVFull says that no page of keys and values is free. Nothing was taken; wait until
 // another sequence is freed, or free one.
 var ErrKVFull = errors.New("dispatch: no page of keys and values is free")
+
+// firstTokens is how long a sequence gets before its list of tokens grows.
+const firstTokens = 4096
 
 // A Sequence is one request's state in a model: the tokens it holds and the pages of
 // their keys and values. It belongs to the goroutine that uses the model.
@@ -33,6 +37,7 @@ func (s *Sequence) pages(promptLen int) *kvcache.Sequence {
 	if s.kv == nil {
 		s.class = s.model.program.RopeClass(promptLen)
 		s.kv = s.model.cache.NewSequence(s.scope())
+		s.tokens = slices.Grow(s.tokens, max(min(firstTokens, s.model.options.Context)-len(s.tokens), 0))
 	}
 	return s.kv
 }

@@ -21,6 +21,10 @@ type table struct {
 	held  int     // pages before it were given back, as no token to come sees them
 }
 
+// firstTokens is how long a sequence gets before its tables grow: a token that is generated
+// allocates nothing.
+const firstTokens = 4096
+
 // NewSequence is an empty sequence. Only sequences of the same scope share pages: it
 // stands for all that keys depend on besides the tokens, such as an adapter.
 func (c *Cache) NewSequence(scope uint64) *Sequence {
@@ -28,7 +32,12 @@ func (c *Cache) NewSequence(scope uint64) *Sequence {
 	if n := len(c.pool); n > 0 {
 		s, c.pool = c.pool[n-1], c.pool[:n-1]
 	} else {
-		s = &Sequence{cache: c, tables: make([]table, c.Groups())}
+		pages := min(firstTokens/c.config.PageTokens, c.config.Pages)
+		s = &Sequence{cache: c, tables: make([]table, c.Groups()), tokens: make([]int32, 0, pages*c.config.PageTokens),
+			contents: make([]content, 0, pages)}
+		for g := range s.tables {
+			s.tables[g].pages = make([]int32, 0, pages)
+		}
 	}
 	s.scope = scope
 	return s

@@ -73,6 +73,9 @@ func newPool(threads int, places []topology.CPU, fail func(any)) *pool {
 	for i := range max(threads, 1) {
 		p.workers = append(p.workers, &worker{index: i, wake: make(chan struct{}, 1)})
 	}
+	if threads > 1 {
+		prime()
+	}
 	for i, w := range p.workers[1:] {
 		var keep []int
 		if len(places) > i+1 {
@@ -81,6 +84,20 @@ func newPool(threads int, places []topology.CPU, fail func(any)) *pool {
 		p.ended.Go(func() { p.loop(w, keep) })
 	}
 	return p
+}
+
+// prime makes the runtime's stock of what a goroutine needs to park, which it allocates one
+// by one and keeps. A thread that has to park between two tokens finds it there.
+func prime() {
+	const stock = 192 // more than one processor's list holds
+	var all sync.WaitGroup
+	gate := make(chan struct{})
+	for range stock {
+		all.Go(func() { <-gate })
+	}
+	runtime.Gosched() // so that they wait
+	close(gate)
+	all.Wait()
 }
 
 // onNode are the processors of a node.
