@@ -57,6 +57,11 @@ func TestStaysInside(t *testing.T) {
 				set.PackBlocks(p, packed.Codes, x)
 			}
 			panelsStayInside(t, set, n)
+			for _, loop := range trainLoops {
+				loop(set, guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n))
+			}
+			set.Dot64(guardedFloats(t, n), guardedFloats(t, n))
+			set.NormGrad(guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n), 0, 1, true)
 			a, b, c := guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n)
 			set.Gate(a, b, c, 1, 0)
 			set.Gate(a, b, nil, 1, 2)

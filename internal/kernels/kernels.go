@@ -58,6 +58,7 @@ type Set struct {
 type ops interface {
 	unpacker
 	panels
+	trainer
 	mul(y Floats, w Weights, x Floats, rows, tokens, n int)
 	mix(y, p Floats, step int, v Weights, keys, tokens, cols int)
 	addLanes(lanes, x []float32, v Weights, cols int)
