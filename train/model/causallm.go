@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/heftai/heft/internal/nn"
 	view "github.com/heftai/heft/internal/tensor"
@@ -26,6 +27,9 @@ type Options struct {
 	// Recompute keeps only the input of each block and computes it again in Backward,
 	// with the same bits.
 	Recompute bool
+	// Dropout draws which inputs of an adapter's pairs are dropped, as its config says; nil
+	// drops none, as in evaluation.
+	Dropout tensor.Source
 }
 
 // check says what is wrong with a batch.
@@ -55,7 +59,7 @@ type pass struct {
 }
 
 // start runs a batch up to the head.
-func (m *Model) start(tp *tensor.Tape, b Batch, recompute, auxiliary bool) (*pass, error) {
+func (m *Model) start(tp *tensor.Tape, b Batch, o Options, auxiliary bool) (*pass, error) {
 	if err := tp.Err(); err != nil {
 		return nil, err
 	}
@@ -63,12 +67,16 @@ func (m *Model) start(tp *tensor.Tape, b Batch, recompute, auxiliary bool) (*pas
 	first, body := m.first(), len(m.units)-1
 	p.learns = tp.Recording() && first <= body
 	if p.learns && first < body {
-		if p.way = nn.Remember; recompute {
+		if p.way = nn.Remember; o.Recompute {
 			p.way = nn.Recompute
 		}
 	}
 	var err error
 	if p.session, err = m.enter(tp, b, p.way); err != nil {
+		return nil, err
+	}
+	if err := p.adapt(len(b.IDs), o.Dropout); err != nil {
+		p.leave()
 		return nil, err
 	}
 	if auxiliary {
@@ -89,6 +97,25 @@ func (m *Model) start(tp *tensor.Tape, b Batch, recompute, auxiliary bool) (*pas
 		return nil, fmt.Errorf("model: %w", err)
 	}
 	return p, nil
+}
+
+// adapt gives all rows the model's adapter.
+func (p *pass) adapt(rows int, dropout tensor.Source) error {
+	a := p.m.adapter
+	if a == nil {
+		return nil
+	}
+	if err := a.bind(p.m.program); err != nil {
+		return err
+	}
+	p.input.Adapters = slices.Repeat([]*nn.Adapter{a.bound}, rows)
+	if err := p.training.Allow(a.bound); err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	if rate := a.Config.Dropout; p.learns && dropout != nil && rate > 0 {
+		p.input.Drops = newDrops(dropout, rate)
+	}
+	return nil
 }
 
 // leave gives the session back, once.
@@ -141,7 +168,7 @@ func (m *Model) Logits(tp *tensor.Tape, b Batch) (*tensor.Tensor, error) {
 	if err := m.check(b); err != nil {
 		return nil, err
 	}
-	p, err := m.start(tp, b, false, false)
+	p, err := m.start(tp, b, Options{}, false)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ func (m *Model) Loss(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error
 	if err := m.checkLabels(labels, ce); err != nil {
 		return nil, err
 	}
-	p, err := m.start(tp, b, o.Recompute, m.auxiliary != 0)
+	p, err := m.start(tp, b, o, m.auxiliary != 0)
 	if err != nil {
 		return nil, err
 	}

@@ -109,7 +109,7 @@ func Freeze(frozen func(path string) bool) Option {
 func ReleasePages() Option { return func(c *choices) { c.release = true } }
 
 // Parameters are the model's parameters by path, in the tree's order, tied ones once, but
-// for those that are frozen in the checkpoint.
+// for those that are frozen in the checkpoint; then those of an adapter, each pair's A and B.
 func (m *Model) Parameters() iter.Seq2[string, *tensor.Parameter] {
 	return func(yield func(string, *tensor.Parameter) bool) {
 		i := 0
@@ -127,6 +127,14 @@ func (m *Model) Parameters() iter.Seq2[string, *tensor.Parameter] {
 				i++
 			}
 		}
+		if m.adapter == nil {
+			return
+		}
+		for i, p := range m.adapter.params {
+			if !yield(m.adapter.names[i], p) {
+				return
+			}
+		}
 	}
 }
 
@@ -141,7 +149,7 @@ func (m *Model) SetAuxiliary(weight float32) { m.auxiliary = weight }
 // files the model came from: float32, but frozen ones in their dtype. The elements are read
 // when they are written.
 func (m *Model) Checkpoint() (iter.Seq[loader.NamedTensor], error) {
-	return m.unbind(func(p *tensor.Parameter) []float32 { return p.Data })
+	return m.unbind(func(p *tensor.Parameter) []float32 { return p.Data }, asItIs)
 }
 
 // Gradients yields the gradients under the checkpoint's names; zeros where there is none.
@@ -151,10 +159,14 @@ func (m *Model) Gradients() (iter.Seq[loader.NamedTensor], error) {
 			return make([]float32, len(p.Data))
 		}
 		return p.Grad
-	})
+	}, asItIs)
 }
 
-func (m *Model) unbind(values func(*tensor.Parameter) []float32) (iter.Seq[loader.NamedTensor], error) {
+func asItIs(_ string, _ meta.DType, data []byte) ([]byte, error) { return data, nil }
+
+// unbind cuts values into the tensors of a checkpoint; change makes others of a parameter's
+// elements.
+func (m *Model) unbind(values func(*tensor.Parameter) []float32, change func(path string, dtype meta.DType, data []byte) ([]byte, error)) (iter.Seq[loader.NamedTensor], error) {
 	byName := map[string]*tensor.Parameter{}
 	for name, p := range m.Parameters() {
 		byName[name] = p
@@ -173,8 +185,11 @@ func (m *Model) unbind(values func(*tensor.Parameter) []float32) (iter.Seq[loade
 	return loader.Unbind(m.meta, func(path string) (meta.DType, func() ([]byte, error)) {
 		if f := frozen[path]; f != nil {
 			return f.sources[0].Tensor.DType, func() ([]byte, error) {
-				_, data, err := f.read()
-				return data, err
+				dtype, data, err := f.read()
+				if err != nil {
+					return nil, err
+				}
+				return change(path, dtype, data)
 			}
 		}
 		return meta.Float32, func() ([]byte, error) {
@@ -189,7 +204,7 @@ func (m *Model) unbind(values func(*tensor.Parameter) []float32) (iter.Seq[loade
 			for _, x := range v {
 				b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
 			}
-			return b, nil
+			return change(path, meta.Float32, b)
 		}
 	})
 }

@@ -17,7 +17,8 @@ type parameters struct {
 	buffers map[*meta.Buffer]view.Tensor
 	stacked map[*meta.Param]bool // of experts
 	units   []unitParameters
-	release bool // pages of the checkpoint are dropped behind each unit
+	adapter *adapter // low-rank pairs beside them; nil for none
+	release bool     // pages of the checkpoint are dropped behind each unit
 }
 
 // unitParameters are those that a unit of the program reads.

@@ -76,6 +76,8 @@ type replay struct {
 	run   traceRun
 	m     *Model
 	micro []microBatch
+
+	recompute bool
 }
 
 // param lets an optimizer step a parameter.
@@ -171,7 +173,7 @@ func (r *replay) replay(dir string) {
 
 // backward runs micro batch k of a step.
 func (r *replay) backward(tp *tensor.Tape, step traceStep, k int, b Batch) {
-	opts, scale := Options{}, 1/float32(r.run.Accumulation)
+	opts, scale := Options{Recompute: r.recompute}, 1/float32(r.run.Accumulation)
 	if strings.Contains(r.run.LossRule, "num_items") {
 		opts.Items, scale = step.Items, 1
 	}

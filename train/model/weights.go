@@ -21,12 +21,14 @@ var _ nn.Holder = (*weights)(nil)
 type weights struct {
 	model  *parameters
 	params map[*meta.Param]*parts
-	spans  []span // memory of trainable parameters, by address
-	unit   int    // the one that is held
+	spans  []span              // memory of trainable parameters, by address
+	pairs  []*tensor.Parameter // of the adapter that spans show, as
+	bound  *nn.Adapter
+	unit   int // the one that is held
 	cast   meta.DType
 	// early, while not nil, is where gradients go that come before Backward.
 	early map[*tensor.Parameter][]float32
-	spare map[int][]float32 // memory for it to use again, by length
+	spare map[*tensor.Parameter][]float32 // memory for it to use again
 	err   error
 }
 
@@ -48,7 +50,7 @@ type span struct {
 }
 
 func newWeights(m *parameters) *weights {
-	return &weights{model: m, params: map[*meta.Param]*parts{}, spare: map[int][]float32{}}
+	return &weights{model: m, params: map[*meta.Param]*parts{}, spare: map[*tensor.Parameter][]float32{}}
 }
 
 // begin looks where parameters lie now, and rounds those of products to cast where it is
@@ -73,6 +75,7 @@ func (w *weights) begin(cast meta.DType) error {
 	for p, f := range w.model.frozen {
 		w.params[p] = f.parts
 	}
+	moved = w.adapted() || moved
 	if cast != meta.Float32 {
 		moved = w.round(cast) || moved
 	}
@@ -80,6 +83,16 @@ func (w *weights) begin(cast meta.DType) error {
 		w.index()
 	}
 	return nil
+}
+
+// adapted takes notice of the adapter and reports whether it lies elsewhere than before.
+func (w *weights) adapted() bool {
+	a := w.model.adapter
+	if a == nil || a.bound == w.bound {
+		return false
+	}
+	w.pairs, w.bound = a.params, a.bound
+	return true
 }
 
 // show makes the parts of a parameter that lies dense in t, or is a stack of experts'.
@@ -107,6 +120,10 @@ func (w *weights) index() {
 			w.spans = append(w.spans, span{lo, lo + uintptr(len(m)), len(m) / len(t.Data), t})
 		}
 	}
+	for _, t := range w.pairs {
+		lo := uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))
+		w.spans = append(w.spans, span{lo, lo + uintptr(4*len(t.Data)), 4, t})
+	}
 	slices.SortFunc(w.spans, func(a, b span) int { return cmp.Compare(a.lo, b.lo) })
 }
 
@@ -130,17 +147,17 @@ func (w *weights) Gradient(t view.Tensor) (view.Tensor, bool) {
 func (w *weights) target(p *tensor.Parameter) []float32 {
 	if w.early == nil {
 		if p.Grad == nil {
-			p.Grad = make([]float32, len(p.Data))
+			p.Grad = p.NewGrad()
 		}
 		return p.Grad
 	}
 	g := w.early[p]
 	if g == nil {
-		if g = w.spare[len(p.Data)]; g != nil {
+		if g = w.spare[p]; g != nil {
 			clear(g)
-			delete(w.spare, len(p.Data))
+			delete(w.spare, p)
 		} else {
-			g = make([]float32, len(p.Data))
+			g = p.NewGrad()
 		}
 		w.early[p] = g
 	}
@@ -159,7 +176,7 @@ func (w *weights) adopt(b backend.Backend, scale float32) {
 			continue
 		}
 		b.Add(view.Floats(p.Grad, len(g), 1), t, scale)
-		w.spare[len(g)] = g
+		w.spare[p] = g
 	}
 }
 

@@ -41,6 +41,18 @@ func (p *Parameter) ZeroGrad() {
 	}
 }
 
+// NewGrad is zeros for a gradient, not yet the parameter's: in the memory of one that was
+// dropped, where there is one.
+func (p *Parameter) NewGrad() []float32 {
+	g := p.spare
+	p.spare = nil
+	if len(g) != len(p.Data) {
+		return make([]float32, len(p.Data))
+	}
+	clear(g)
+	return g
+}
+
 // gradient is Grad, which the caller adds to, or without add new memory, which it sets.
 func (p *Parameter) gradient() (g []float32, add bool) {
 	if p.Grad != nil {

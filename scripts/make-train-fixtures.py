@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Makes tiny models of many architectures with their gradients by torch.
+
+    python scripts/make-train-fixtures.py testdata/golden/train/gradients [NAME...]
+
+Between them they have every kind of attention, norm, gate and router that is served. Weights are random
+numbers of bfloat16, arithmetic is float32. golden.json holds a batch with its loss and, of each tensor's
+gradient under its name in the checkpoint: sum, l2, the product with cos(0), cos(1), …, and the first eight.
+"""
+import gzip
+import json
+import pathlib
+import shutil
+import sys
+import tempfile
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+VOCAB, LENGTH, IGNORED = 40, 11, -100
+SIZES = dict(vocab_size=VOCAB, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, max_position_embeddings=64, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+
+
+def rope(theta=10000.0, **more):
+    return dict(dict(rope_type="default"), rope_theta=theta, **more)
+
+
+# name: model type, fields
+MODELS = {
+    "gemma2": ("gemma2", dict(head_dim=8, sliding_window=4, attn_logit_softcapping=2.0, final_logit_softcapping=3.0, query_pre_attn_scalar=8)),
+    "gemma3": ("gemma3_text", dict(head_dim=8, sliding_window=4, num_hidden_layers=3, layer_types=[
+        "sliding_attention", "full_attention", "sliding_attention"], query_pre_attn_scalar=8)),
+    "gpt-oss": ("gpt_oss", dict(head_dim=8, sliding_window=4, num_local_experts=4, num_experts_per_tok=2, swiglu_limit=0.5, layer_types=[
+        "sliding_attention", "full_attention"], rope_parameters=rope(150000.0))),
+    "deepseek-v3": ("deepseek_v3", dict(
+        num_key_value_heads=4, first_k_dense_replace=1, kv_lora_rank=6, q_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4, v_head_dim=6,
+        moe_intermediate_size=8, n_group=4, n_routed_experts=8, n_shared_experts=1, num_experts_per_tok=3, topk_group=2, norm_topk_prob=True,
+        routed_scaling_factor=2.5, rope_parameters=rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=16, mscale=1.0, mscale_all_dim=1.0))),
+    "cohere": ("cohere", dict(use_qk_norm=True, logit_scale=0.5, rope_parameters=rope())),
+    "stablelm-parallel": ("stablelm", dict(use_parallel_residual=True, qk_layernorm=True, rope_parameters=rope(partial_rotary_factor=0.5))),
+    "gpt-neox": ("gpt_neox", dict(num_key_value_heads=None, rotary_pct=0.5, use_parallel_residual=True)),
+    "qwen3-moe": ("qwen3_moe", dict(head_dim=8, moe_intermediate_size=8, num_experts=6, num_experts_per_tok=3, norm_topk_prob=False,
+                                    decoder_sparse_step=1, mlp_only_layers=[])),
+    "granite": ("granite", dict(embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier=0.5, attention_multiplier=0.2)),
+    "olmo2": ("olmo2", dict()),
+    "phi3": ("phi3", dict(rope_parameters=rope(partial_rotary_factor=1.0))),
+    "starcoder2": ("starcoder2", dict(sliding_window=5, use_bias=True)),
+}
+
+
+def build(kind, fields):
+    torch.manual_seed(len(kind))
+    fields = {k: v for k, v in dict(SIZES, **fields).items() if v is not None}
+    config = AutoConfig.for_model(kind, **fields)
+    config._attn_implementation = "eager"
+    model = AutoModelForCausalLM.from_config(config).float().eval()
+    with torch.no_grad():
+        for _, t in list(model.named_parameters()) + [(n, b) for n, b in model.named_buffers() if "correction" in n]:
+            if t.dim() > 1:
+                t.normal_(0, 1.2 / t.shape[-1] ** 0.5)
+            else:
+                t.add_(torch.randn_like(t) * 0.2)
+            t.copy_(t.to(torch.bfloat16).float())
+    return model
+
+
+def digits(x):
+    return float(f"{x:.8g}")
+
+
+def summary(g):
+    g = g.double().flatten()
+    return dict(sum=digits(g.sum()), l2=digits(g.norm()), along=digits((g * torch.arange(len(g), dtype=torch.float64).cos()).sum()),
+                first=[digits(v) for v in g[:8]])
+
+
+def gradients(model, ids, labels):
+    """The loss, and the gradients under the checkpoint's names: they are saved in place of the weights."""
+    loss = model(torch.tensor(ids), labels=torch.tensor(labels), use_cache=False).loss
+    loss.backward()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(torch.zeros_like(p) if p.grad is None else p.grad)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        tensors = load_file(pathlib.Path(folder) / "model.safetensors")
+    return loss.item(), {n: summary(t) for n, t in sorted(tensors.items()) if "correction" not in n}
+
+
+def make(folder, name, kind, fields):
+    model = build(kind, fields)
+    out = folder / name
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    model.save_pretrained(out)
+    path = out / "model.safetensors"
+    save_file({n: t.to(torch.bfloat16) for n, t in load_file(path).items()}, path, metadata={"format": "pt"})
+    path.chmod(0o644)
+    (out / "generation_config.json").unlink(missing_ok=True)
+    config = json.loads((out / "config.json").read_text())
+    (out / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+    g = torch.Generator().manual_seed(7)
+    ids = torch.randint(3, VOCAB, (2, LENGTH), generator=g).tolist()
+    labels = [list(row) for row in ids]
+    labels[0][:3], labels[1][-2:] = [IGNORED] * 3, [IGNORED] * 2
+    loss, grads = gradients(model, ids, labels)
+    golden = dict(name=name, model_type=kind, compute="float32", versions=dict(torch=torch.__version__, transformers=transformers.__version__),
+                  input_ids=ids, labels=labels, loss=loss, gradients=grads)
+    with gzip.GzipFile(out / "golden.json.gz", "wb", mtime=0) as f:
+        f.write(json.dumps(golden).encode())
+    print(name, loss, sum(f.stat().st_size for f in out.iterdir()), "bytes")
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    for name, (kind, fields) in MODELS.items():
+        if not sys.argv[2:] or name in sys.argv[2:]:
+            make(folder, name, kind, fields)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/heftai/heft/internal/lora"
+	"github.com/heftai/heft/internal/nn"
+	view "github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/train/rng"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// LoRAConfig says which linear maps are adapted by low-rank pairs, and how. Its fields are
+// those of PEFT's LoraConfig.
+type LoRAConfig struct {
+	R       int     // rank; 0 means 8
+	Alpha   float64 // the pairs count Alpha/R; 0 means 8
+	RSLoRA  bool    // they count Alpha/√R
+	Dropout float64 // of the pairs' inputs, where Options.Dropout draws
+
+	// Targets are names that the paths of modules end in: "q_proj". Pattern is a regular
+	// expression that is the whole path. AllLinear, and no choice at all, means every linear
+	// map but the head.
+	Targets   []string
+	Pattern   string
+	AllLinear bool
+	// Exclude are names that are left out; Layers are the numbers of the only layers that
+	// are adapted, where Targets are given.
+	Exclude []string
+	Layers  []int
+	// Ranks and Alphas are other values for paths that end in a match of the pattern.
+	Ranks  []LoRAOverride
+	Alphas []LoRAOverride
+
+	// BaseModel is the model's name in the saved config.
+	BaseModel string
+}
+
+// LoRAOverride is a value for the modules that a regular expression names.
+type LoRAOverride struct {
+	Pattern string
+	Value   float64
+}
+
+func (c LoRAConfig) config() *lora.Config {
+	out := &lora.Config{R: c.R, Alpha: c.Alpha, RSLoRA: c.RSLoRA, Dropout: c.Dropout, Layers: slices.Clone(c.Layers),
+		Targets: lora.Names{List: slices.Clone(c.Targets), Pattern: c.Pattern, AllLinear: c.AllLinear},
+		Exclude: lora.Names{List: slices.Clone(c.Exclude)}, BaseModel: c.BaseModel, TaskType: "CAUSAL_LM"}
+	if out.R == 0 {
+		out.R = 8
+	}
+	if out.Alpha == 0 {
+		out.Alpha = 8
+	}
+	if len(c.Targets) == 0 && c.Pattern == "" {
+		out.Targets.AllLinear = true
+	}
+	for _, o := range c.Ranks {
+		out.Ranks = append(out.Ranks, lora.Override(o))
+	}
+	for _, o := range c.Alphas {
+		out.Alphas = append(out.Alphas, lora.Override(o))
+	}
+	return out
+}
+
+// adapter is the low-rank pairs of a model and the parameters that they are.
+type adapter struct {
+	*lora.Adapter
+	names  []string
+	params []*tensor.Parameter // A and B of each pair
+	bound  *nn.Adapter         // of the memory that params had in seen
+	seen   []*float32
+}
+
+// AddLoRA adds pairs to the model's linear maps, which start as PEFT starts them when torch
+// has the generator's state: they add nothing yet. From then on they alone are trained: what
+// is on the heap of the model's own parameters is no longer Trainable. A model that [Load]
+// left in the checkpoint, with [Freeze], takes no other memory. A model has one adapter.
+func (m *Model) AddLoRA(c LoRAConfig, g *rng.Generator) error {
+	if g == nil {
+		return errors.New("model: no generator to start an adapter")
+	}
+	from, err := c.config().New(m.meta.Root, g.Uniform)
+	if err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	return m.adapt(from)
+}
+
+// LoadAdapter adds the pairs of a folder in PEFT's files, to go on with their training, or
+// to merge them.
+func (m *Model) LoadAdapter(dir string) error {
+	file, err := lora.Open(dir, m.meta.Root)
+	if err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	from := &lora.Adapter{Config: file.Config, Pairs: slices.Clone(file.Pairs)}
+	for i := range from.Pairs {
+		for _, t := range []*view.Tensor{&from.Pairs[i].A, &from.Pairs[i].B} {
+			values := make([]float32, t.Elements())
+			if err := widen(values, t.Data[:t.Bytes()], t.DType); err != nil {
+				return errors.Join(fmt.Errorf("model: adapter of %s: %w", from.Pairs[i].Path, err), file.Close())
+			}
+			*t = view.Floats(values, t.Rows(), t.Cols())
+		}
+	}
+	if err := file.Close(); err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	return m.adapt(from)
+}
+
+// adapt makes the pairs parameters.
+func (m *Model) adapt(from *lora.Adapter) error {
+	if m.adapter != nil {
+		return errors.New("model: it has an adapter already")
+	}
+	a := &adapter{Adapter: from}
+	if err := a.bind(m.program); err != nil {
+		return err
+	}
+	for _, p := range m.trained {
+		p.Trainable = false
+	}
+	for i := range from.Pairs {
+		p := &from.Pairs[i]
+		both := []*tensor.Parameter{tensor.NewParameter(p.A.F32(), p.Rank, p.In), tensor.NewParameter(p.B.F32(), p.Out, p.Rank)}
+		a.params = append(a.params, both...)
+		a.names = append(a.names, p.Path+".lora_A.weight", p.Path+".lora_B.weight")
+		for k, u := range m.program.Units {
+			if reads(u, p.Path) {
+				m.units[k].trained = append(m.units[k].trained, both...)
+			}
+		}
+	}
+	m.adapter = a
+	return nil
+}
+
+// reads reports whether a unit runs the module at path.
+func reads(u *nn.Unit, path string) bool {
+	return slices.ContainsFunc(u.Modules, func(n nn.Node) bool {
+		rest, ok := strings.CutPrefix(path, n.Path)
+		return ok && (rest == "" || n.Path == "" || rest[0] == '.')
+	})
+}
+
+// bind shows the program where the pairs lie now.
+func (a *adapter) bind(p *nn.Program) error {
+	same := a.bound != nil
+	for i, t := range a.params {
+		if len(t.Data) == 0 || len(t.Data) != t.Shape()[0]*t.Shape()[1] {
+			return fmt.Errorf("model: %s has %d numbers for the shape %v", a.names[i], len(t.Data), t.Shape())
+		}
+		to := &a.Pairs[i/2].A
+		if i%2 == 1 {
+			to = &a.Pairs[i/2].B
+		}
+		if same = same && &t.Data[0] == &to.F32()[0]; !same {
+			*to = view.Floats(t.Data, t.Shape()...)
+		}
+	}
+	if same {
+		return nil
+	}
+	bound, err := p.NewAdapter(nil, a.Adapter)
+	if err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	a.bound = bound
+	return nil
+}
+
+// Adapted reports whether the model has an adapter.
+func (m *Model) Adapted() bool { return m.adapter != nil }
+
+var errNoAdapter = errors.New("model: it has no adapter")
+
+// SaveAdapter writes the pairs into dir as PEFT does: adapter_config.json and
+// adapter_model.safetensors, float32.
+func (m *Model) SaveAdapter(dir string) error {
+	if m.adapter == nil {
+		return errNoAdapter
+	}
+	if err := m.adapter.bind(m.program); err != nil {
+		return err
+	}
+	if err := m.adapter.Save(dir); err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	return nil
+}
+
+// MergeAdapter yields the tensors of a checkpoint that says alone what the model says with
+// its adapter: [Model.Checkpoint], where each adapted weight has its pair added, rounded to
+// the weight's dtype. The model stays as it is.
+func (m *Model) MergeAdapter() (iter.Seq[loader.NamedTensor], error) {
+	if m.adapter == nil {
+		return nil, errNoAdapter
+	}
+	if err := m.adapter.bind(m.program); err != nil {
+		return nil, err
+	}
+	pairs := map[string]*lora.Pair{}
+	for i := range m.adapter.Pairs {
+		p := &m.adapter.Pairs[i]
+		if w := m.meta.Root.Find(p.Path).Param("weight"); w.SameAs != nil {
+			return nil, fmt.Errorf("model: %s.weight is tied to another weight: it cannot be merged", p.Path)
+		}
+		pairs[meta.Join(p.Path, "weight")] = p
+	}
+	return m.unbind(func(p *tensor.Parameter) []float32 { return p.Data }, func(path string, dtype meta.DType, data []byte) ([]byte, error) {
+		p := pairs[path]
+		if p == nil {
+			return data, nil
+		}
+		data = slices.Clone(data)
+		return data, p.Add(data, dtype, 1)
+	})
+}
