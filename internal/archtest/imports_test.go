@@ -54,7 +54,7 @@ var allowed = map[string][]string{
 	"train/optim":                {},
 	"train/tensor":               {"internal/kernels", "internal/gemm"},
 	"train/track":                {},
-	"train/model":                {"meta", "loader", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/record", "internal/kernels", "internal/kvcache", "internal/tensor", "train/tensor"}, // kernels: weights are rounded for autocast
+	"train/model":                {"meta", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/record", "internal/kernels", "internal/kvcache", "internal/tensor", "train/rng", "train/tensor"}, // kernels: weights are rounded for autocast
 	"train":                      {"meta", "loader", "internal/collective", "train/data", "train/optim", "train/rng", "train/tensor", "train/track"},                                                                  // loader, meta: checkpoints are safetensors
 	"examples/accumulate":        {"train", "train/data", "train/optim", "train/tensor"},
 	"examples/causallm":          {"train", "train/data", "train/optim", "train/rng", "train/tensor"},

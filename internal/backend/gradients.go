@@ -16,6 +16,9 @@ type Gradients interface {
 	Backend
 	// Zero: x = 0, a float32 matrix.
 	Zero(x tensor.Tensor)
+	// Round rounds the elements of x to dtype, ties to even, and beyond float16's range to
+	// infinity.
+	Round(x tensor.Tensor, dtype meta.DType)
 	// Product is Linear for many rows, with an order of summation of its own that
 	// depends on the shape alone. With rounded, x may be rounded to the dtype of w.
 	Product(dst, x tensor.Tensor, w Matrix, bias tensor.Tensor, rounded bool)
@@ -79,6 +82,8 @@ type Recorder interface {
 	Clear()
 	// Gradient is that of a view of memory, which a caller may read and write.
 	Gradient(t tensor.Tensor) tensor.Tensor
+	// Drop makes the gradient of a view 0, whatever it was.
+	Drop(t tensor.Tensor)
 }
 
 // A Mark is a place in a [Recorder]'s record; the zero Mark is its beginning.

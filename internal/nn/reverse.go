@@ -193,6 +193,11 @@ func (t *Training) Backward() error {
 			return err
 		}
 	}
+	if t.first > 0 && t.first < len(t.units) { // nobody takes the gradient of its input
+		for _, s := range t.state {
+			t.recorder.Drop(matrix(s, t.rows, t.program.width))
+		}
+	}
 	t.dirty = false
 	return nil
 }
@@ -229,7 +234,7 @@ func (t *Training) again(i int) error {
 	}
 	if from, to := t.recorder.Gradient(old), t.recorder.Gradient(t.hidden); !tensor.Same(from, to) {
 		t.recorder.Add(to, from, 1)
-		t.recorder.Scale(from, 0, 0)
+		t.recorder.Drop(old)
 	}
 	return nil
 }

@@ -77,6 +77,13 @@ func (r *Recorder) Clear() {
 	r.clearShadows(r.compute)
 }
 
+// Drop makes the gradient of a view 0: infinite and undefined ones too.
+func (r *Recorder) Drop(t tensor.Tensor) {
+	if g := r.Gradient(t); !g.IsZero() {
+		r.compute.Zero(g)
+	}
+}
+
 func (r *Recorder) drop(to backend.Mark) {
 	clear(r.reverse[to.Operations:])
 	r.reverse = r.reverse[:to.Operations]
