@@ -134,7 +134,6 @@ type Trainer[B any] struct {
 	latest   StepResult
 	latestEv map[string]float64
 	resumed  bool
-	saved    int // the step of the last checkpoint
 }
 
 // NewTrainer prepares c's model, optimizer, loaders and, for [Batches], scheduler. It
@@ -325,3 +324,6 @@ func (t *Trainer[B]) setTraining(on bool) {
 		m.SetTraining(on)
 	}
 }
+
+// Scheduler moves the learning rates, prepared; nil if nothing does.
+func (t *Trainer[B]) Scheduler() optim.Scheduler { return t.sched }

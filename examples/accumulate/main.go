@@ -1,6 +1,6 @@
-// Accumulate fits y = 2x by a single step of a global batch, in several ways to divide
-// it: over the micro batches of a window, over ranks, over both. The loss and the weight
-// are the same in every one.
+// Accumulate fits y = 2x by steps of a global batch, in several ways to divide it: over
+// the micro batches of a window, over ranks, over both. The loss of each step and the
+// weight after it are the same in every one.
 //
 //	go run ./examples/accumulate
 package main
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math"
 	"os"
 
 	"github.com/heftai/heft/train"
@@ -37,10 +38,13 @@ type run struct {
 	corrected           bool
 }
 
-// fit takes one epoch over s and returns the mean loss before the step, and the weight
-// after it.
-func (r run) fit(ctx context.Context, s data.Slice[sample]) (loss, weight float64, err error) {
-	err = train.Launch(ctx, r.ranks, func(ctx context.Context, w *train.World) error {
+// step is a step of the optimizer: the mean loss before it, and the weight after it.
+type step struct{ loss, weight float64 }
+
+// fit takes one epoch over s.
+func (r run) fit(ctx context.Context, s data.Slice[sample], rate float64) ([]step, error) {
+	var steps []step
+	err := train.Launch(ctx, r.ranks, func(ctx context.Context, w *train.World) error {
 		c := train.Config{World: w, GradientAccumulationSteps: r.steps}
 		if r.corrected {
 			c.Corrections = train.Corrected()
@@ -50,7 +54,7 @@ func (r run) fit(ctx context.Context, s data.Slice[sample]) (loss, weight float6
 			return err
 		}
 		model := tensor.NewParameter([]float32{0}, 1, 1) // a bare parameter is a module
-		sgd, err := optim.NewSGD(train.Params(model), optim.SGDOptions{LR: 0.02})
+		sgd, err := optim.NewSGD(train.Params(model), optim.SGDOptions{LR: rate})
 		if err != nil {
 			return err
 		}
@@ -83,17 +87,21 @@ func (r run) fit(ctx context.Context, s data.Slice[sample]) (loss, weight float6
 			if err != nil {
 				return err
 			}
+			if !acc.SyncGradients() {
+				continue
+			}
+			mean, err := train.Reduce(ctx, acc, []float64{losses / float64(batches)}, train.ReduceMean)
+			if err != nil {
+				return err
+			}
+			losses, batches = 0, 0
+			if acc.IsMainProcess() {
+				steps = append(steps, step{mean[0], float64(model.Data[0])})
+			}
 		}
-		mean, err := train.Reduce(ctx, acc, []float64{losses / float64(batches)}, train.ReduceMean)
-		if err != nil {
-			return err
-		}
-		return acc.OnMainProcess(func() error {
-			loss, weight = mean[0], float64(model.Data[0])
-			return nil
-		})
+		return nil
 	})
-	return loss, weight, err
+	return steps, err
 }
 
 // meanSquare is the loss of y = w·x.
@@ -119,22 +127,49 @@ func write(ctx context.Context, to io.Writer) error {
 		{"two ranks, a window cut short", run{2, 4, 2, false}},
 		{"the same, corrected", run{2, 4, 2, true}},
 	} {
-		_, weight, err := c.fit(ctx, eight)
+		steps, err := c.fit(ctx, eight, 0.02)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(to, "  %-30s the final model weight is %.5f\n", c.what+",", weight)
+		fmt.Fprintf(to, "  %-30s the final model weight is %.5f\n", c.what+",", steps[len(steps)-1].weight)
 	}
+	return compare(ctx, to)
+}
+
+// compare takes the same steps in several configurations.
+func compare(ctx context.Context, to io.Writer) error {
+	const count = 5
 	fmt.Fprintln(to, "\nglobal batch 32, the same loss in every configuration")
-	fmt.Fprintln(to, "  ranks  steps  batch     loss   weight")
+	fmt.Fprintf(to, "  ranks  steps  batch")
+	for i := range count {
+		fmt.Fprintf(to, "   loss %d", i+1)
+	}
+	fmt.Fprintln(to, "   weight")
+	var first []step
+	worst := 0.0
 	for _, r := range []run{{1, 1, 32, false}, {1, 4, 8, false}, {1, 32, 1, false}, {2, 1, 16, false}, {2, 4, 4, false}, {4, 1, 8, false}, {4, 8, 1, false}} {
-		loss, weight, err := r.fit(ctx, samples(32))
+		steps, err := r.fit(ctx, samples(count*32), 0.01)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(to, "  %5d  %5d  %5d  %7.3f  %.5f\n", r.ranks, r.steps, r.batch, loss, weight)
+		if first == nil {
+			first = steps
+		}
+		if len(steps) != len(first) {
+			return fmt.Errorf("%d steps, want %d", len(steps), len(first))
+		}
+		fmt.Fprintf(to, "  %5d  %5d  %5d", r.ranks, r.steps, r.batch)
+		for i, s := range steps {
+			worst = max(worst, math.Abs(s.loss-first[i].loss)/first[i].loss, math.Abs(s.weight-first[i].weight))
+			fmt.Fprintf(to, " %8.4f", s.loss)
+		}
+		fmt.Fprintf(to, "  %.5f\n", steps[len(steps)-1].weight)
 	}
-	return nil
+	if worst > 1e-5 {
+		return fmt.Errorf("configurations differ by %.1e", worst)
+	}
+	_, err := fmt.Fprintf(to, "  the largest difference is %.1e\n", worst)
+	return err
 }
 
 func main() {

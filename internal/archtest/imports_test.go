@@ -55,13 +55,15 @@ var allowed = map[string][]string{
 	"train/tensor":               {"internal/kernels", "internal/gemm"},
 	"train/track":                {},
 	"train/model":                {"meta", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/record", "internal/kernels", "internal/kvcache", "internal/tensor", "train/rng", "train/tensor"}, // kernels: weights are rounded for autocast
-	"train":                      {"meta", "loader", "internal/collective", "train/data", "train/optim", "train/rng", "train/tensor", "train/track"},                                                                  // loader, meta: checkpoints are safetensors
+	"train":                      {"meta", "loader", "internal/collective", "train/data", "train/optim", "train/rng", "train/tensor", "train/track"},                                                                                                // loader, meta: checkpoints are safetensors
 	"examples/accumulate":        {"train", "train/data", "train/optim", "train/tensor"},
+	"examples":                   {}, // a test that runs the programs below
 	"examples/causallm":          {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
 	"examples/evaluate":          {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
 	"examples/resnet":            {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
 	"examples/trainstep":         {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
-	"scripts/supported":          {"meta"}, // writes README's table
+	"scripts/loramemory":         {"meta", "loader", "train", "train/model", "train/optim", "train/rng", "train/tensor"}, // checks a limit
+	"scripts/supported":          {"meta"},                                                                               // writes README's table
 	"scripts/benchtokenizers":    {"internal/tokenizer"},
 }
 
