@@ -153,6 +153,11 @@ func testRowsGrad(e *env) {
 		g.ScaleGrad(dx, e.floats(result(), n, cols), 0.7, softcap)
 		e.slopes("scale gradient", dy, result, slope{"x", x, e.read(dx), 0})
 	}
+	for _, d := range dtypes {
+		got := e.floats(x, n, cols)
+		g.Round(got, d)
+		sameBits(e, name("round", d), e.read(got), rounded(d, x))
+	}
 	g.Zero(dx)
 	if v := e.read(dx); slices.ContainsFunc(v, func(x float32) bool { return x != 0 }) {
 		e.Error("zero left something")

@@ -4,6 +4,7 @@ import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
 )
 
 var _ backend.Gradients = (*Backend)(nil)
@@ -67,6 +68,28 @@ func (b *Backend) Zero(x tensor.Tensor) {
 		return
 	}
 	b.each(rows, cols, func(_ *worker, r int) { clear(row(m, r, cols)) })
+}
+
+// Round takes a row at a time.
+func (b *Backend) Round(x tensor.Tensor, dtype meta.DType) {
+	if b.failed.Load() || dtype == meta.Float32 {
+		return
+	}
+	f, ok := format(dtype)
+	rows, cols := x.Rows(), x.Cols()
+	m, fits := b.floats("round", "operand", x, rows, cols)
+	if !fits {
+		return
+	}
+	if !ok || !b.reserve(ceil(cols, 2)) {
+		b.fail("round: to %v", dtype)
+		return
+	}
+	b.each(rows, cols, func(w *worker, r int) {
+		part := tensor.Floats(w.scratch.v[:ceil(cols, 2)], ceil(cols, 2)).Data[:2*cols]
+		narrow(part, dtype, row(m, r, cols))
+		b.set.Widen(row(m, r, cols), part, f)
+	})
 }
 
 // EmbedGrad shares the columns among the threads, so that equal ids add up in order.

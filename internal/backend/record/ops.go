@@ -66,18 +66,25 @@ func (r *Recorder) Linear(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Te
 	r.product(dst, x, w, bias, false)
 }
 
-// LinearRounded tells no roles apart: all rows are those of a prompt.
+// LinearRounded tells no roles apart: all rows are those of a prompt. With weights of
+// float16, results and their gradients are rounded to it too, so that they overflow where
+// torch's do under autocast; bfloat16 has float32's range.
 func (r *Recorder) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, _ backend.Role) {
 	r.product(dst, x, w, bias, true)
 }
 
 func (r *Recorder) product(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, rounded bool) {
+	if r.on {
+		r.write(dst)
+	}
+	r.compute.Product(dst, x, w, bias, rounded)
+	narrow := rounded && w.DType == meta.Float16 && w.Quant == nil
+	if narrow {
+		r.compute.Round(dst, meta.Float16)
+	}
 	if !r.on {
-		r.compute.Product(dst, x, w, bias, rounded)
 		return
 	}
-	r.write(dst)
-	r.compute.Product(dst, x, w, bias, rounded)
 	in := -1
 	if !r.matrixGradient(w).IsZero() {
 		in = r.keep(x)
@@ -86,6 +93,9 @@ func (r *Recorder) product(dst, x tensor.Tensor, w backend.Matrix, bias tensor.T
 		dw := r.matrixGradient(w)
 		if in < 0 {
 			dw = backend.Matrix{}
+		}
+		if narrow {
+			r.compute.Round(dy, meta.Float16)
 		}
 		r.compute.LinearGrad(r.Gradient(x), dw, r.gradientOf(bias), dy, r.value(in), w, rounded)
 	}, x)
