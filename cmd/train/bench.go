@@ -72,6 +72,7 @@ func (c *benchCmd) Run(out output) error {
 	if err != nil {
 		return err
 	}
+	defer b.m.Close()
 	result, err := b.measure()
 	if err != nil {
 		return err

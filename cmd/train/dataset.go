@@ -1,0 +1,162 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/train/data"
+)
+
+// dataFlags say what is learned.
+type dataFlags struct {
+	Data        []string `help:"JSONL files; each line a text, a prompt with its completion, or a conversation's messages. Repeat for several." required:"" sep:"none" placeholder:"FILE.jsonl"`
+	EvalData    string   `help:"JSONL file to evaluate on." placeholder:"FILE.jsonl"`
+	Sequence    int      `help:"Most tokens of a sequence; longer ones are cut." default:"512"`
+	Pack        bool     `help:"Join texts into sequences of --sequence tokens, for speed; they see each other."`
+	LearnPrompt bool     `help:"Learn prompts and what users say, too."`
+}
+
+// texts is all data of a run as token ids.
+type texts struct {
+	train, eval data.Slice[data.Sequence]
+	pad         int32
+	tokens      int // of train that are learned
+}
+
+// read makes sequences of the data.
+func (j *job) read() error {
+	tokenizer, err := data.OpenTokenizer(j.model)
+	if err != nil {
+		return err
+	}
+	config, err := readConfig(j.model)
+	if err != nil {
+		return err
+	}
+	o := data.TextOptions{MaxLength: j.Sequence, LearnPrompt: j.LearnPrompt}
+	if id, ok := end(tokenizer, config); ok {
+		o.EOS = &id
+	}
+	t := &texts{pad: padding(tokenizer, config)}
+	for _, path := range j.Data {
+		some, err := j.tokenize(path, tokenizer, o)
+		if err != nil {
+			return err
+		}
+		t.train = append(t.train, some...)
+	}
+	if j.Pack {
+		blocks, err := data.Pack(t.train, j.Sequence, data.PackOptions{})
+		if err != nil {
+			return err
+		}
+		t.train = blocks
+	}
+	for _, s := range t.train {
+		t.tokens += learned(s.Labels)
+	}
+	if t.tokens == 0 {
+		return useErrorf("--data has nothing to learn")
+	}
+	if j.EvalData != "" {
+		if t.eval, err = j.tokenize(j.EvalData, tokenizer, o); err != nil {
+			return err
+		}
+	}
+	j.data = t
+	j.log.Info("data", "sequences", len(t.train), "learned_tokens", t.tokens, "eval_sequences", len(t.eval))
+	return nil
+}
+
+// tokenize reads a file, leaving out what has no label to learn.
+func (j *job) tokenize(path string, tokenizer *data.Tokenizer, o data.TextOptions) (data.Slice[data.Sequence], error) {
+	records, err := data.OpenJSONL(path)
+	if err != nil {
+		return nil, useError{err}
+	}
+	defer records.Close()
+	whole := o
+	whole.MaxLength = 0
+	var all data.Slice[data.Sequence]
+	var cut, empty int
+	for i := range records.Len() {
+		r, err := records.At(i)
+		if err != nil {
+			return nil, err
+		}
+		s, err := r.Tokenize(tokenizer, tokenizer, whole)
+		if err != nil {
+			return nil, fmt.Errorf("%s: record %d: %w", path, i+1, err)
+		}
+		if len(s.IDs) > j.Sequence && !j.Pack {
+			s.IDs, s.Labels = s.IDs[:j.Sequence], s.Labels[:j.Sequence]
+			cut++
+		}
+		if learned(s.Labels) == 0 {
+			empty++
+			continue
+		}
+		all = append(all, s)
+	}
+	if cut > 0 || empty > 0 {
+		j.log.Warn("data", slog.String("file", path), slog.Int("cut", cut), slog.Int("without_a_label", empty))
+	}
+	return all, nil
+}
+
+// learned is how many labels of a sequence the loss counts: the first has nothing before
+// it that could say it.
+func learned(labels []int32) int {
+	n := 0
+	for i, l := range labels {
+		if i > 0 && l != data.Ignore {
+			n++
+		}
+	}
+	return n
+}
+
+// labels counts those of a batch.
+func labels(b data.TokenBatch) int {
+	n := 0
+	for i := range b.Rows {
+		n += learned(b.Labels[i*b.Columns : (i+1)*b.Columns])
+	}
+	return n
+}
+
+// end is the token that ends a text.
+func end(t *data.Tokenizer, config *meta.Config) (int32, bool) {
+	if id, ok := t.Special("eos_token"); ok {
+		return id, true
+	}
+	return token(config.Field("eos_token_id"))
+}
+
+// padding fills rows; it is never seen, so any token does.
+func padding(t *data.Tokenizer, config *meta.Config) int32 {
+	if id, ok := t.Special("pad_token"); ok {
+		return id
+	}
+	if id, ok := token(config.Field("pad_token_id")); ok && id >= 0 {
+		return id
+	}
+	return 0
+}
+
+// token is a field that holds an id, or several of which the first counts.
+func token(v any) (int32, bool) {
+	switch v := v.(type) {
+	case []any:
+		if len(v) > 0 {
+			return token(v[0])
+		}
+	case float64:
+		return int32(v), true
+	case interface{ Int64() (int64, error) }:
+		n, err := v.Int64()
+		return int32(n), err == nil
+	}
+	return 0, false
+}

@@ -1,0 +1,317 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/train"
+	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/model"
+	"github.com/heftai/heft/train/optim"
+	"github.com/heftai/heft/train/rng"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// optimFlags say how it is learned.
+type optimFlags struct {
+	Epochs                    float64 `help:"How often the data is seen." default:"3"`
+	MaxSteps                  int     `help:"Steps of the optimizer, in place of --epochs." default:"0"`
+	Batch                     int     `help:"Sequences of a batch, on each rank." default:"8" aliases:"batch-size"`
+	GradientAccumulationSteps int     `help:"Batches of a step." default:"1"`
+	MaxGradNorm               float64 `help:"Bound of the gradients' norm; 0 is none." default:"1"`
+	LearningRate              float64 `help:"Learning rate; 0 is 5e-5, with --lora 2e-4." default:"0" aliases:"lr"`
+	LRScheduler               string  `name:"lr-scheduler" help:"linear, cosine, constant_with_warmup, … (the names of transformers)." default:"linear"`
+	WarmupSteps               int     `help:"Steps in which the rate rises from 0." default:"0"`
+	WarmupRatio               float64 `help:"The same as a part of all steps." default:"0"`
+	WeightDecay               float64 `help:"Weight decay of AdamW; vectors, as biases and norms, do not decay." default:"0"`
+	Seed                      uint64  `help:"Seed of the data's order and all else that is drawn." default:"42"`
+}
+
+// rate is the learning rate.
+func (j *job) rate() float64 {
+	switch {
+	case j.LearningRate > 0:
+		return j.LearningRate
+	case j.LoRA != "":
+		return 2e-4
+	}
+	return 5e-5
+}
+
+// student is what one rank trains, and with what.
+type student struct {
+	*job
+	acc        *train.Accelerator
+	tape       *tensor.Tape
+	model      *model.Model
+	checkpoint *loader.Checkpoint // where frozen weights stay; nil if all are trained
+	router     float32            // weight of the routers' loss, 0 for none
+}
+
+func (s *student) close() error {
+	var err error
+	if s.model != nil {
+		err = s.model.Close()
+	}
+	if s.checkpoint != nil {
+		err = errors.Join(err, s.checkpoint.Close())
+	}
+	return err
+}
+
+// rank runs one rank's part of the job.
+func (j *job) rank(ctx context.Context, w *train.World) error {
+	s, err := j.student(w)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	trainer, err := s.trainer()
+	if err != nil {
+		return err
+	}
+	if err := s.acc.InitTrackers("", s.tracked()); err != nil {
+		return err
+	}
+	defer s.acc.EndTraining()
+	result, err := trainer.Train(ctx)
+	if err != nil {
+		return err
+	}
+	if s.stop.Load() && trainer.State().GlobalStep < trainer.State().MaxSteps {
+		return errInterrupted
+	}
+	if err := s.save(ctx, s.Output); err != nil {
+		return err
+	}
+	if s.acc.IsMainProcess() {
+		s.summary = fmt.Sprintf("%d steps in %.1fs; the model is in %s", result.GlobalStep, result.Runtime.Seconds(), s.Output)
+	}
+	return s.acc.EndTraining()
+}
+
+func (j *job) student(w *train.World) (*student, error) {
+	acc, err := train.New(train.Config{
+		World: w, MixedPrecision: j.MixedPrecision, Corrections: train.Corrected(), Logger: j.log, LogWith: j.LogWith,
+		DataLoader: train.DataLoaderConfig{UseSeedableSampler: true, DataSeed: j.Seed, UseStatefulDataLoader: true},
+		Project:    train.ProjectConfiguration{ProjectDir: j.Output, LoggingDir: j.LoggingDir, SkipFrozen: true},
+	})
+	if err != nil {
+		return nil, useError{err}
+	}
+	acc.SetSeed(j.Seed, true)
+	s := &student{job: j, acc: acc, tape: acc.NewTape(tensor.Options{Threads: j.threads})}
+	return s, s.open()
+}
+
+// trainer wires model, data and optimizer.
+func (s *student) trainer() (*train.Trainer[data.TokenBatch], error) {
+	collate := data.PadTokens(data.Padding{ID: s.data.pad})
+	loader, err := data.NewLoader(s.data.train, collate, data.Options{BatchSize: s.Batch, Shuffle: true, Global: s.acc.Generator()})
+	if err != nil {
+		return nil, err
+	}
+	opt, err := s.optimizer()
+	if err != nil {
+		return nil, err
+	}
+	c := train.TrainerConfig[data.TokenBatch]{
+		Accelerator: s.acc, Model: s.model, ComputeLoss: s.loss, Items: labels, Optimizer: opt, Train: loader, EvaluateBatch: s.evaluate,
+		Arguments: train.TrainingArguments{
+			OutputDir: s.Output, Epochs: s.Epochs, MaxSteps: s.MaxSteps, GradientAccumulationSteps: s.GradientAccumulationSteps,
+			MaxGradNorm: s.MaxGradNorm, Schedule: s.LRScheduler, WarmupSteps: s.warmup(loader), LogSteps: s.LogSteps, EvalSteps: s.EvalSteps,
+			SaveSteps: s.SaveSteps, SaveTotalLimit: s.SaveTotalLimit, Resume: s.Resume == "auto",
+		},
+	}
+	if s.Resume != "auto" && s.Resume != "never" {
+		c.Arguments.ResumeFrom = s.Resume
+	}
+	if len(s.data.eval) > 0 {
+		if c.Eval, err = data.NewLoader(s.data.eval, collate, data.Options{BatchSize: s.Batch}); err != nil {
+			return nil, err
+		}
+	}
+	if s.acc.IsMainProcess() {
+		c.Callbacks = append(c.Callbacks, train.ShowProgress(s.diag))
+	}
+	c.Callbacks = append(c.Callbacks, train.OnEvent(train.StepEnd, s.interrupt))
+	return train.NewTrainer(c)
+}
+
+// interrupt ends the run after a step, with a checkpoint, on all ranks alike.
+func (s *student) interrupt(ctx context.Context, m *train.Moment) error {
+	if s.stop.Load() {
+		s.acc.SetTrigger()
+	}
+	stop, err := s.acc.CheckTrigger(ctx)
+	if stop {
+		m.Control.Save, m.Control.StopTraining = s.SaveSteps >= 0, true
+	}
+	return err
+}
+
+// warmup is the number of steps in which the rate rises.
+func (s *student) warmup(loader *data.Loader[data.TokenBatch]) int {
+	if s.WarmupRatio == 0 {
+		return s.WarmupSteps
+	}
+	batches := (len(s.data.train) + s.Batch*s.ranks - 1) / (s.Batch * s.ranks)
+	steps := optim.TrainerSteps(batches, s.GradientAccumulationSteps, s.Epochs, s.MaxSteps)
+	return max(s.WarmupSteps, int(float64(steps)*s.WarmupRatio))
+}
+
+// optimizer is AdamW; what has one dimension does not decay.
+func (s *student) optimizer() (optim.Optimizer, error) {
+	adam, err := optim.NewAdamW(nil, optim.AdamOptions{LR: s.rate(), WeightDecay: s.WeightDecay})
+	if err != nil {
+		return nil, useError{err}
+	}
+	var matrices, vectors []optim.Param
+	for _, p := range s.model.Parameters() {
+		if !p.Trainable {
+			continue
+		}
+		if len(p.Shape()) > 1 {
+			matrices = append(matrices, train.Params(p)...)
+		} else {
+			vectors = append(vectors, train.Params(p)...)
+		}
+	}
+	if err := adam.AddGroup(matrices); err != nil {
+		return nil, err
+	}
+	if len(vectors) == 0 {
+		return adam, nil
+	}
+	return adam, adam.AddGroup(vectors, func(g *optim.Group) { g.WeightDecay = 0 })
+}
+
+// batch is b as the model takes it.
+func batch(b data.TokenBatch, from, rows int) model.Batch {
+	m := model.Batch{Length: b.Columns}
+	for i := from * b.Columns; i < (from+rows)*b.Columns; i++ {
+		m.IDs, m.Labels = append(m.IDs, int(b.IDs[i])), append(m.Labels, int(b.Labels[i]))
+	}
+	return m
+}
+
+var summed = tensor.CrossEntropyOptions{Reduction: tensor.Sum}
+
+// loss is the sum over a batch's labels. The routers' loss is a mean, and so counts once
+// for each label.
+func (s *student) loss(_ context.Context, b data.TokenBatch) (*tensor.Tensor, error) {
+	if s.router != 0 {
+		s.model.SetAuxiliary(s.router * float32(labels(b)))
+	}
+	return s.model.Loss(s.tape, batch(b, 0, b.Rows), model.Options{CrossEntropyOptions: summed, Recompute: s.Recompute, Dropout: s.acc.Generator()})
+}
+
+// evaluate is how well each sequence is foretold.
+func (s *student) evaluate(_ context.Context, b data.TokenBatch) (train.Evaluation, error) {
+	var e train.Evaluation
+	s.model.SetAuxiliary(0)
+	for i := range b.Rows {
+		var err error
+		s.tape.NoGrad(func() {
+			var loss *tensor.Tensor
+			loss, err = s.model.Loss(s.tape, batch(b, i, 1), model.Options{CrossEntropyOptions: summed})
+			if err == nil {
+				e.Losses = append(e.Losses, float64(loss.Item()))
+			}
+		})
+		if failed := s.tape.Reset(); err == nil {
+			err = failed
+		}
+		if err != nil {
+			return e, err
+		}
+		e.Items = append(e.Items, learned(b.Labels[i*b.Columns:(i+1)*b.Columns]))
+	}
+	return e, nil
+}
+
+// open loads the model: all of it to train, or to stay in its files under an adapter.
+func (s *student) open() error {
+	config, err := readConfig(s.job.model)
+	if err != nil {
+		return err
+	}
+	if config.Field("output_router_logits") == true {
+		s.router = 0.001
+		if v, ok := config.Field("router_aux_loss_coef").(json.Number); ok {
+			if f, err := v.Float64(); err == nil {
+				s.router = float32(f)
+			}
+		}
+	}
+	if s.checkpoint, err = loader.Open(s.job.model); err != nil {
+		return err
+	}
+	skeleton, err := meta.New(config, s.checkpoint)
+	if err != nil {
+		return err
+	}
+	binding, err := loader.Bind(s.checkpoint, skeleton)
+	if err != nil {
+		return err
+	}
+	if s.LoRA != "" {
+		return s.adapt(skeleton, binding)
+	}
+	if s.model, err = model.Load(skeleton, binding); err != nil {
+		return err
+	}
+	err = s.checkpoint.Close() // all of it is read
+	s.checkpoint = nil
+	return err
+}
+
+// adapt leaves all weights in the checkpoint and adds an adapter, the same on all ranks.
+func (s *student) adapt(skeleton *meta.Model, binding *loader.Binding) error {
+	c, err := parseLoRA(s.LoRA)
+	if err != nil {
+		return err
+	}
+	c.BaseModel = s.job.name()
+	everything := func(string) bool { return true }
+	if s.model, err = model.Load(skeleton, binding, model.Freeze(everything)); err != nil {
+		return err
+	}
+	return s.model.AddLoRA(c, rng.New(s.Seed))
+}
+
+// readConfig reads a folder's config.json.
+func readConfig(dir string) (*meta.Config, error) {
+	b, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	if err != nil {
+		return nil, err
+	}
+	return meta.ReadConfig(b)
+}
+
+// tracked are the settings that trackers show.
+func (s *student) tracked() map[string]any {
+	all := map[string]any{}
+	now, err := s.settings()
+	if err != nil {
+		return all
+	}
+	b, err := json.Marshal(now)
+	if err == nil {
+		err = json.Unmarshal(b, &all)
+	}
+	if err != nil {
+		return map[string]any{}
+	}
+	all["data"] = strings.Join(s.Data, " ")
+	delete(all, "data_sha256")
+	all["model"] = filepath.Base(s.job.model)
+	return all
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/heftai/heft/internal/hub"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/train"
+)
+
+// modelFlags name the model. A positional M means the same as --model.
+type modelFlags struct {
+	Model string `help:"The model: a Hugging Face folder, or ORG/NAME[@REVISION] in the hub's cache." placeholder:"M"`
+	M     string `arg:"" optional:"" help:"The same as --model."`
+}
+
+// folder is where the model's files are.
+func (f *modelFlags) folder() (string, error) {
+	name := f.Model
+	switch {
+	case name != "" && f.M != "" && name != f.M:
+		return "", useErrorf("the model was given twice: %s and --model %s", f.M, name)
+	case name == "" && f.M == "":
+		return "", useErrorf("--model is missing")
+	case name == "":
+		name = f.M
+	}
+	if info, err := os.Stat(name); err == nil {
+		if !info.IsDir() {
+			return "", useErrorf("--model %s: a folder is wanted, with config.json and tokenizer.json beside the weights", name)
+		}
+		return loader.Folder(name)
+	}
+	repo, revision, err := hub.ParseRepo(name)
+	if err != nil {
+		return "", useErrorf("there is no folder %s", name)
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", err
+	}
+	config, err := hub.Environment(os.Getenv, home)
+	if err != nil {
+		return "", err
+	}
+	client, err := hub.New(config)
+	if err != nil {
+		return "", err
+	}
+	defer client.Close()
+	dir, err := client.Cached(repo, revision)
+	if hub.Is(err, hub.NotCached) {
+		err = useErrorf("%w (serve pull %s fetches it)", err, name)
+	}
+	return dir, err
+}
+
+// runCmd is train run.
+type runCmd struct {
+	modelFlags
+	dataFlags
+	optimFlags
+	Output string `help:"Folder for the trained model and, while it trains, checkpoints." required:"" placeholder:"DIR"`
+	LoRA   string `name:"lora" help:"Train an adapter of low rank in place of all weights: r=16,alpha=32[,dropout=0.1][,rslora][,targets=q_proj+v_proj]." placeholder:"r=N,…"`
+	Merge  bool   `help:"With --lora: write the whole model with the adapter in it, in place of the adapter."`
+	Dtype  string `help:"Dtype of the weights that are written: auto (the model's), float32, bfloat16, float16." enum:"auto,float32,bfloat16,float16" default:"auto"`
+
+	MixedPrecision string `help:"Precision of products: no (float32), bf16, or fp16 with a scaled loss." enum:"no,bf16,fp16," default:""`
+	Recompute      bool   `help:"Keep only the inputs of blocks and compute the rest again: less memory, a third more time."`
+	NumProcesses   int    `help:"Ranks that train together in this process, each on batches of its own; 0 is 1." default:"0"`
+	Threads        int    `help:"Threads that compute; 0 for as many as Go runs at once." default:"0"`
+
+	SaveSteps      int      `help:"Steps between checkpoints; 0 is the end of each epoch, -1 never." default:"0"`
+	SaveTotalLimit int      `help:"Checkpoints that stay; 0 is all." default:"2"`
+	EvalSteps      int      `help:"Steps between evaluations; 0 is the end of each epoch." default:"0"`
+	LogSteps       int      `help:"Steps between logs." default:"10"`
+	LogWith        []string `help:"Trackers: tensorboard, jsonl, csv, curve, or all." placeholder:"NAME,…"`
+	LoggingDir     string   `help:"Folder of the trackers; without it, --output." placeholder:"DIR"`
+	Resume         string   `help:"auto goes on from the last checkpoint in --output if there is one, never starts anew, or a checkpoint to go on from." default:"auto" placeholder:"auto|never|DIR"`
+}
+
+// Run trains, and leaves a folder that serve opens.
+func (c *runCmd) Run(ctx context.Context, out output, diag diagnostics) error {
+	j, err := c.job(diag)
+	if err != nil {
+		return err
+	}
+	if err := j.begin(); err != nil {
+		return err
+	}
+	if err := j.read(); err != nil {
+		return err
+	}
+	stop := watch(&j.stop)
+	defer stop()
+	err = train.Launch(ctx, j.ranks, j.rank)
+	switch {
+	case errors.Is(err, errInterrupted):
+		_, err = fmt.Fprintf(out, "Stopped and saved; the same command goes on.\n")
+	case err == nil:
+		_, err = fmt.Fprintf(out, "%s\n", j.summary)
+	}
+	return err
+}
+
+var errInterrupted = errors.New("interrupted")
+
+// watch sets stop at the first SIGINT or SIGTERM; the second ends the process.
+func watch(stop *atomic.Bool) func() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-signals:
+			stop.Store(true)
+			signal.Stop(signals)
+		case <-done:
+		}
+	}()
+	return func() { signal.Stop(signals); close(done) }
+}
+
+// job is a run with its flags checked.
+type job struct {
+	*runCmd
+	model   string // folder
+	ranks   int
+	threads int // of one rank
+	log     *slog.Logger
+	diag    diagnostics
+	data    *texts
+	stop    atomic.Bool
+	summary string
+}
+
+func (c *runCmd) job(diag diagnostics) (*job, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	folder, err := c.folder()
+	if err != nil {
+		return nil, err
+	}
+	j := &job{runCmd: c, model: folder, ranks: max(1, c.NumProcesses), threads: c.Threads, diag: diag,
+		log: slog.New(slog.NewTextHandler(diag, nil))}
+	if j.threads == 0 {
+		j.threads = max(1, runtime.GOMAXPROCS(0)/j.ranks)
+	}
+	if c.MixedPrecision == "" {
+		c.MixedPrecision = "no"
+	}
+	return j, nil
+}
+
+// check refuses values that no run can have.
+func (c *runCmd) check() error {
+	for _, n := range []struct {
+		name  string
+		value float64
+		least float64
+	}{{"--batch", float64(c.Batch), 1}, {"--sequence", float64(c.Sequence), 2}, {"--gradient-accumulation-steps", float64(c.GradientAccumulationSteps), 1},
+		{"--num-processes", float64(c.NumProcesses), 0}, {"--threads", float64(c.Threads), 0}, {"--max-steps", float64(c.MaxSteps), 0},
+		{"--epochs", c.Epochs, 0}, {"--max-grad-norm", c.MaxGradNorm, 0}, {"--learning-rate", c.LearningRate, 0}, {"--warmup-steps", float64(c.WarmupSteps), 0},
+		{"--warmup-ratio", c.WarmupRatio, 0}, {"--weight-decay", c.WeightDecay, 0}, {"--save-steps", float64(c.SaveSteps), -1}, {"--eval-steps", float64(c.EvalSteps), -1},
+		{"--save-total-limit", float64(c.SaveTotalLimit), 0}, {"--log-steps", float64(c.LogSteps), 0}} {
+		if !(n.value >= n.least) {
+			return useErrorf("%s is %v; it is at least %v", n.name, n.value, n.least)
+		}
+	}
+	if c.WarmupRatio > 1 {
+		return useErrorf("--warmup-ratio is %v; it is at most 1", c.WarmupRatio)
+	}
+	if c.Epochs == 0 && c.MaxSteps == 0 {
+		return useErrorf("--epochs is 0 and --max-steps is not given")
+	}
+	if c.LoRA == "" && c.Merge {
+		return useErrorf("--merge is for --lora")
+	}
+	if c.LoRA != "" {
+		if _, err := parseLoRA(c.LoRA); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// name is how adapters call the model that they belong to: as the user did.
+func (c *runCmd) name() string {
+	if c.Model != "" {
+		return c.Model
+	}
+	return c.M
+}
+
+// begin makes the output folder and looks whether what is there is of the same run.
+func (j *job) begin() error {
+	if err := os.MkdirAll(j.Output, 0o777); err != nil {
+		return err
+	}
+	from, err := os.Stat(j.model)
+	if err != nil {
+		return err
+	}
+	to, err := os.Stat(j.Output)
+	if err != nil {
+		return err
+	}
+	if os.SameFile(from, to) {
+		return useErrorf("--output is the folder of the model that is to be trained")
+	}
+	checkpoints, err := filepath.Glob(filepath.Join(j.Output, "checkpoint-*"))
+	if err != nil {
+		return err
+	}
+	if j.Resume == "never" {
+		for _, dir := range checkpoints {
+			if err := os.RemoveAll(dir); err != nil {
+				return err
+			}
+		}
+		checkpoints = nil
+	}
+	return j.settle(len(checkpoints) > 0 && j.Resume == "auto")
+}
+
+// launchCmd is train launch.
+type launchCmd struct {
+	File string `name:"config-file" help:"A configuration as accelerate config or train config writes it; without it, the default one." placeholder:"FILE"`
+	runCmd
+}
+
+// Run is train run with the ranks and the precision of Accelerate's configuration, where
+// flags say nothing else.
+func (c *launchCmd) Run(ctx context.Context, out output, diag diagnostics) error {
+	found, path, err := findConfig(c.File)
+	if err != nil {
+		return err
+	}
+	if found != nil {
+		if err := found.supported(); err != nil {
+			return useErrorf("%s: %w", path, err)
+		}
+		if c.NumProcesses == 0 {
+			c.NumProcesses = max(0, found.number("num_processes"))
+		}
+		if c.MixedPrecision == "" {
+			c.MixedPrecision = found.precision()
+		}
+		if !strings.Contains("no bf16 fp16", c.MixedPrecision) {
+			return useErrorf("%s: mixed_precision %s is not supported: no, bf16, fp16 are", path, c.MixedPrecision)
+		}
+	}
+	return c.runCmd.Run(ctx, out, diag)
+}

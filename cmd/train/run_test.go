@@ -1,0 +1,304 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/internal/lora"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/train"
+	"github.com/heftai/heft/train/model"
+	"github.com/heftai/heft/train/rng"
+)
+
+// TestMain lets the test binary be train, for tests that kill it.
+func TestMain(m *testing.M) {
+	if os.Getenv("TEST_IS_TRAIN") != "" {
+		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+const tinyConfig = `{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 512, "hidden_size": 16, "intermediate_size": 24,
+ "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 64, "torch_dtype": "float32"}`
+
+// tinyModel is a folder with a model of random weights and a tokenizer.
+func tinyModel(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	config, err := meta.ReadConfig([]byte(tinyConfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	skeleton, err := meta.New(config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := model.New(skeleton)
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rng.New(3)
+	for _, p := range m.Parameters() {
+		if random.Normal(p.Data, 0, 0.2); len(p.Shape()) < 2 {
+			for i := range p.Data {
+				p.Data[i] = 1
+			}
+		}
+	}
+	acc, err := train.New(train.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := train.SaveModel(t.Context(), acc, m, dir, train.SaveModelOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	words, err := golden.Read(filepath.Join(golden.Module(t), "testdata/golden/text/tokenizers/tiny-bytebpe-512/tokenizer.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range map[string][]byte{"config.json": []byte(tinyConfig), "tokenizer.json": words} {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// lessons is a JSONL file of n texts.
+func lessons(t *testing.T, n int) string {
+	t.Helper()
+	var b bytes.Buffer
+	for i := range n {
+		if i%2 == 0 {
+			fmt.Fprintf(&b, "{\"text\": \"number %d of %s\"}\n", i, strings.Repeat("many ", i%5))
+		} else {
+			fmt.Fprintf(&b, "{\"prompt\": \"what comes after %d? \", \"completion\": \"%d\"}\n", i, i+1)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "data.jsonl")
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func weightsOf(t *testing.T, dir string) []byte {
+	t.Helper()
+	name := "model.safetensors"
+	if _, err := os.Stat(filepath.Join(dir, lora.ConfigFile)); err == nil {
+		name = "adapter_model.safetensors"
+	}
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestARunThatIsKilledEndsTheSame kills the process, as by kill -9, at many points of the
+// run, one after another, and lets it go on each time.
+func TestARunThatIsKilledEndsTheSame(t *testing.T) {
+	dir, text := tinyModel(t), lessons(t, 24)
+	for name, flags := range map[string][]string{
+		"full":     {"--gradient-accumulation-steps", "2", "--mixed-precision", "bf16"},
+		"lora":     {"--lora", "r=4,alpha=8,dropout=0.2,targets=q_proj+down_proj"},
+		"two rank": {"--num-processes", "2", "--weight-decay", "0.1", "--warmup-ratio", "0.2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := slices.Concat([]string{"run", "--model", dir, "--data", text, "--batch", "2", "--epochs", "3", "--save-steps", "1", "--threads", "1",
+				"--lr", "0.01", "--lr-scheduler", "cosine"}, flags)
+			once, often := filepath.Join(t.TempDir(), "once"), filepath.Join(t.TempDir(), "often")
+			begin := time.Now()
+			child(t, slices.Concat(args, []string{"--output", once}), 0)
+			whole := time.Since(begin)
+			random := rand.New(rand.NewPCG(1, uint64(len(name))))
+			kills := 0
+			for range 12 {
+				wait := time.Duration(random.Int64N(int64(whole)))
+				if child(t, slices.Concat(args, []string{"--output", often}), max(wait, time.Millisecond)) {
+					kills++
+				}
+			}
+			child(t, slices.Concat(args, []string{"--output", often}), 0)
+			if !bytes.Equal(weightsOf(t, once), weightsOf(t, often)) {
+				t.Errorf("the weights differ after %d kills", kills)
+			}
+			if kills < 2 {
+				t.Errorf("killed %d times only", kills)
+			}
+		})
+	}
+}
+
+// child runs train in a process of its own, and kills it after a while unless that is 0.
+func child(t *testing.T, args []string, kill time.Duration) (killed bool) {
+	t.Helper()
+	var errs bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(os.Environ(), "TEST_IS_TRAIN=1")
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if kill > 0 {
+		timer := time.AfterFunc(kill, func() { _ = cmd.Process.Signal(syscall.SIGKILL) })
+		defer timer.Stop()
+	}
+	err := cmd.Wait()
+	var status *exec.ExitError
+	if errors.As(err, &status) && !status.Exited() && kill > 0 {
+		return true
+	}
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, &errs)
+	}
+	return false
+}
+
+func TestRunLeavesAFolderThatOpens(t *testing.T) {
+	dir, text, out := tinyModel(t), lessons(t, 8), filepath.Join(t.TempDir(), "out")
+	args := []string{"run", dir, "--data", text, "--eval-data", text, "--output", out, "--max-steps", "3", "--batch", "3", "--dtype", "bfloat16",
+		"--log-steps", "1", "--log-with", "jsonl,csv", "--pack", "--sequence", "32", "--recompute"}
+	status, stdout, stderr := command(t, args...)
+	if status != 0 || !strings.Contains(stdout, "3 steps") || !strings.Contains(stderr, "eval_loss") {
+		t.Fatalf("%d: %s%s", status, stdout, stderr)
+	}
+	config, err := readConfig(out)
+	if err != nil || config.DType != meta.BFloat16 {
+		t.Fatalf("config: %v, %v", config, err)
+	}
+	ck, err := loader.Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ck.Close()
+	skeleton, err := meta.New(config, ck)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binding, err := loader.Bind(ck, skeleton)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, dtype, ok := ck.Tensor("model.norm.weight"); !ok || dtype != meta.BFloat16 {
+		t.Errorf("the norm is %v, %v", dtype, ok)
+	}
+	if _, err := model.Load(skeleton, binding); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"tokenizer.json", "metrics.jsonl", "checkpoint-3/trainer_state.json"} {
+		if _, err := os.Stat(filepath.Join(out, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	again, stdout, stderr := command(t, args...)
+	if again != 0 || !strings.Contains(stdout, "3 steps") {
+		t.Errorf("a run that is done: %d: %s%s", again, stdout, stderr)
+	}
+}
+
+func TestRunWithAnAdapter(t *testing.T) {
+	dir, text := tinyModel(t), lessons(t, 8)
+	for _, merge := range []bool{false, true} {
+		out := filepath.Join(t.TempDir(), "out")
+		args := []string{"run", "--model", dir, "--data", text, "--output", out, "--max-steps", "2", "--lora", "r=2,alpha=4,rslora"}
+		if merge {
+			args = append(args, "--merge")
+		}
+		status, stdout, stderr := command(t, args...)
+		if status != 0 {
+			t.Fatalf("%d: %s%s", status, stdout, stderr)
+		}
+		b, err := os.ReadFile(filepath.Join(out, lora.ConfigFile))
+		if merge != (err != nil) {
+			t.Errorf("merged %v: %v", merge, err)
+		}
+		if merge {
+			if bytes.Equal(weightsOf(t, out), weightsOf(t, dir)) {
+				t.Error("nothing was merged")
+			}
+			continue
+		}
+		var config struct {
+			R       int
+			RSLoRA  bool   `json:"use_rslora"`
+			Base    string `json:"base_model_name_or_path"`
+			Targets any    `json:"target_modules"`
+		}
+		if err := json.Unmarshal(b, &config); err != nil || config.R != 2 || !config.RSLoRA || config.Base != dir {
+			t.Errorf("%+v, %v", config, err)
+		}
+	}
+}
+
+func TestRunRefuses(t *testing.T) {
+	dir, text, out := tinyModel(t), lessons(t, 4), filepath.Join(t.TempDir(), "out")
+	base := []string{"--model", dir, "--data", text, "--output", out, "--max-steps", "1"}
+	if status, _, stderr := command(t, append([]string{"run"}, base...)...); status != 0 {
+		t.Fatal(stderr)
+	}
+	with := func(more ...string) []string { return slices.Concat(base, more) }
+	empty := filepath.Join(t.TempDir(), "empty.jsonl")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"another batch, seed":         with("--seed", "1", "--batch", "2"),
+		"--batch is 0":                with("--batch", "0"),
+		"--lora: \"rank\" is none of": with("--lora", "rank=3"),
+		"--lora: r=x":                 with("--lora", "r=x"),
+		"a rank r of at least 1":      with("--lora", "alpha=3"),
+		"--merge is for --lora":       with("--merge"),
+		"nowhere: revision main":      {"--model", "nowhere", "--data", text, "--output", out},
+		"is the folder of the model":  {"--model", dir, "--data", text, "--output", dir},
+		"nothing to learn":            {"--model", dir, "--data", empty, "--output", out + "2"},
+		"nothing.jsonl":               {"--model", dir, "--data", "nothing.jsonl", "--output", out + "3"},
+		"--model is missing":          {"--data", text, "--output", out},
+		"is NaN; it is at least 0":    with("--lr", "nan"),
+	} {
+		status, _, stderr := command(t, append([]string{"run"}, args...)...)
+		if status != 2 || !strings.Contains(stderr, want) {
+			t.Errorf("%v: %d, %s, want %q", args, status, stderr, want)
+		}
+	}
+	if status, _, stderr := command(t, slices.Concat([]string{"run", "--resume", "never"}, with("--seed", "1"))...); status != 0 {
+		t.Errorf("started anew: %d, %s", status, stderr)
+	}
+}
+
+func TestLaunchTakesTheConfiguration(t *testing.T) {
+	dir, text, out := tinyModel(t), lessons(t, 12), filepath.Join(t.TempDir(), "out")
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	if status, _, stderr := command(t, "config", "--config-file", file, "--num-processes", "2", "--mixed-precision", "bf16"); status != 0 {
+		t.Fatal(stderr)
+	}
+	status, _, stderr := command(t, "launch", "--config-file", file, "--model", dir, "--data", text, "--output", out, "--max-steps", "2", "--batch", "2")
+	if status != 0 {
+		t.Fatalf("%d: %s", status, stderr)
+	}
+	var s settings
+	b, err := os.ReadFile(filepath.Join(out, runFile))
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	if err != nil || s.Processes != 2 || s.MixedPrecision != "bf16" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if _, err := os.Stat(filepath.Join(out, "checkpoint-2", "random_states_1.json")); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// runFile is where the output folder keeps what its checkpoints are of.
+const runFile = "train_run.json"
+
+// settings are what decides the weights of a run: a run goes on only with the same.
+type settings struct {
+	Model          string   `json:"model"`
+	Data           []string `json:"data_sha256"`
+	Pack           bool     `json:"pack"`
+	LearnPrompt    bool     `json:"learn_prompt"`
+	Sequence       int      `json:"sequence"`
+	Batch          int      `json:"batch"`
+	Accumulation   int      `json:"gradient_accumulation_steps"`
+	Processes      int      `json:"num_processes"`
+	Epochs         float64  `json:"epochs"`
+	MaxSteps       int      `json:"max_steps"`
+	MaxGradNorm    float64  `json:"max_grad_norm"`
+	LearningRate   float64  `json:"learning_rate"`
+	Scheduler      string   `json:"lr_scheduler"`
+	WarmupSteps    int      `json:"warmup_steps"`
+	WarmupRatio    float64  `json:"warmup_ratio"`
+	WeightDecay    float64  `json:"weight_decay"`
+	Seed           uint64   `json:"seed"`
+	MixedPrecision string   `json:"mixed_precision"`
+	LoRA           string   `json:"lora"`
+}
+
+func (j *job) settings() (settings, error) {
+	s := settings{Pack: j.Pack, LearnPrompt: j.LearnPrompt, Sequence: j.Sequence, Batch: j.Batch,
+		Accumulation: j.GradientAccumulationSteps, Processes: j.ranks, Epochs: j.Epochs, MaxSteps: j.MaxSteps, MaxGradNorm: j.MaxGradNorm,
+		LearningRate: j.rate(), Scheduler: j.LRScheduler, WarmupSteps: j.WarmupSteps, WarmupRatio: j.WarmupRatio, WeightDecay: j.WeightDecay,
+		Seed: j.Seed, MixedPrecision: j.MixedPrecision, LoRA: j.LoRA}
+	var err error
+	if s.Model, err = filepath.Abs(j.model); err != nil {
+		return s, err
+	}
+	for _, path := range j.Data {
+		sum, err := digest(path)
+		if err != nil {
+			return s, useError{err}
+		}
+		s.Data = append(s.Data, sum)
+	}
+	return s, nil
+}
+
+func digest(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// settle writes what the run is, or, where it goes on, looks whether it is the same one.
+func (j *job) settle(goesOn bool) error {
+	now, err := j.settings()
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(j.Output, runFile)
+	if goesOn {
+		b, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err == nil {
+			var was settings
+			if err := json.Unmarshal(b, &was); err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			if names := different(was, now); len(names) > 0 {
+				return useErrorf("the checkpoints in %s are of a run with another %s; --resume never starts anew", j.Output, strings.Join(names, ", "))
+			}
+			return nil
+		}
+	}
+	b, err := json.MarshalIndent(now, "", "  ")
+	if err != nil {
+		return err
+	}
+	temp := path + ".tmp"
+	if err := os.WriteFile(temp, append(b, '\n'), 0o666); err != nil {
+		return err
+	}
+	return os.Rename(temp, path)
+}
+
+// different names the settings that two runs do not share.
+func different(a, b settings) []string {
+	var names []string
+	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
+	for i := range x.NumField() {
+		if !reflect.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()) {
+			names = append(names, x.Type().Field(i).Tag.Get("json"))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
