@@ -242,6 +242,9 @@ func (a *Accelerator) FreeMemory() {
 	a.state = gradientState{sync: true}
 }
 
+// Clear is [Accelerator.FreeMemory], under the reference's other name.
+func (a *Accelerator) Clear() { a.FreeMemory() }
+
 // Generator stands for torch's global generator: loaders that draw from it
 // (data.Options.Global) follow [Accelerator.SetSeed].
 func (a *Accelerator) Generator() *rng.Generator { return a.generator }

@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 
 	"github.com/heftai/heft/internal/collective"
@@ -48,6 +49,22 @@ func (a *Accelerator) OnProcess(rank int, f func() error) error {
 	return f()
 }
 
+// OnLocalProcess runs f on one rank of each machine only.
+func (a *Accelerator) OnLocalProcess(rank int, f func() error) error {
+	if a.LocalProcessIndex() != rank {
+		return nil
+	}
+	return f()
+}
+
+// Print writes a line to w on the first rank of each machine only, as [fmt.Fprintln] does.
+func (a *Accelerator) Print(w io.Writer, args ...any) error {
+	return a.OnLocalMainProcess(func() error {
+		_, err := fmt.Fprintln(w, args...)
+		return err
+	})
+}
+
 // WaitForEveryone returns when all ranks have called it.
 func (a *Accelerator) WaitForEveryone(ctx context.Context) error {
 	return wrap("wait for everyone", collective.Barrier(ctx, a.comm))
@@ -67,6 +84,11 @@ func (a *Accelerator) MainProcessFirst(ctx context.Context, f func() error) erro
 		err = waited
 	}
 	return err
+}
+
+// LocalMainProcessFirst is [Accelerator.MainProcessFirst] on each machine.
+func (a *Accelerator) LocalMainProcessFirst(ctx context.Context, f func() error) error {
+	return a.MainProcessFirst(ctx, f)
 }
 
 // Logger writes on rank 0 only.
