@@ -3,6 +3,7 @@ package model
 import (
 	"encoding/binary"
 	"encoding/json"
+	"iter"
 	"math"
 	"path/filepath"
 	"testing"
@@ -24,7 +25,7 @@ func open(t testing.TB, dir string) *Model {
 }
 
 // openFile binds the model of a folder's config to a checkpoint. The error is Load's.
-func openFile(t testing.TB, dir, path string) (*Model, error) {
+func openFile(t testing.TB, dir, path string, options ...Option) (*Model, error) {
 	t.Helper()
 	config, err := golden.Read(filepath.Join(dir, "config.json"))
 	if err != nil {
@@ -47,7 +48,7 @@ func openFile(t testing.TB, dir, path string) (*Model, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Load(skeleton, b)
+	return Load(skeleton, b, options...)
 }
 
 // microBatch is one of data.json.
@@ -151,17 +152,26 @@ func gradients(t *testing.T, m *Model, b Batch, recompute bool) map[string][]flo
 	if err != nil {
 		t.Fatal(err)
 	}
-	named, err := m.Gradients()
+	return named(t, m.Gradients)
+}
+
+// named are tensors under their names, widened.
+func named(t testing.TB, of func() (iter.Seq[loader.NamedTensor], error)) map[string][]float32 {
+	t.Helper()
+	tensors, err := of()
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := map[string][]float32{}
-	for n := range named {
-		b, err := n.Bytes()
+	for n := range tensors {
+		data, err := n.Bytes()
 		if err != nil {
 			t.Fatal(err)
 		}
-		all[n.Name] = floats(b)
+		all[n.Name] = make([]float32, n.Size()/int64(n.DType.Bits()/8))
+		if err := widen(all[n.Name], data, n.DType); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return all
 }

@@ -154,12 +154,21 @@ func (m *Model) Checkpoint() (iter.Seq[loader.NamedTensor], error) {
 
 // Gradients yields the gradients under the checkpoint's names; zeros where there is none.
 func (m *Model) Gradients() (iter.Seq[loader.NamedTensor], error) {
+	trained := map[string]bool{}
+	for name := range m.Parameters() {
+		trained[name] = true
+	}
 	return m.unbind(func(p *tensor.Parameter) []float32 {
 		if p.Grad == nil {
 			return make([]float32, len(p.Data))
 		}
 		return p.Grad
-	}, asItIs)
+	}, func(path string, _ meta.DType, data []byte) ([]byte, error) {
+		if !trained[path] {
+			return make([]byte, len(data)), nil
+		}
+		return data, nil
+	})
 }
 
 func asItIs(_ string, _ meta.DType, data []byte) ([]byte, error) { return data, nil }

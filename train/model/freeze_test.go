@@ -1,0 +1,176 @@
+package model
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// ownModel is a folder of one of the project's own models.
+func ownModel(t *testing.T, name string) string {
+	return filepath.Join(golden.Module(t), "testdata/golden/train/gradients", name)
+}
+
+func someBatch(ids ...int) Batch { return Batch{IDs: ids, Length: len(ids)} }
+
+// TestFrozenParametersStayInTheCheckpoint: what is trained gets the gradients it gets when
+// everything is, what is frozen is no parameter, and the checkpoint is whole all the same.
+func TestFrozenParametersStayInTheCheckpoint(t *testing.T) {
+	for name, trained := range map[string]string{
+		"deepseek-v3": "layers.1.mlp.experts", "gpt-oss": "layers.0.self_attn", "gemma2": "norm", "qwen3-moe": "embed_tokens", "gpt-neox": "layers.1.",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := ownModel(t, name)
+			b := someBatch(3, 9, 4, 8, 30, 12, 7)
+			all, err := openFile(t, dir, dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := gradients(t, all, b, false)
+			for _, recompute := range []bool{false, true} {
+				some, err := openFile(t, dir, dir, Freeze(func(path string) bool { return !strings.Contains(path, trained) }), ReleasePages())
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := gradients(t, some, b, recompute)
+				for path, p := range some.Parameters() {
+					if !strings.Contains(path, trained) || p.Grad == nil {
+						t.Errorf("parameter %s, gradient %v", path, p.Grad != nil)
+					}
+				}
+				for n, g := range got {
+					if strings.Contains(n, trained) {
+						near(t, n, g, want[n], 2e-5)
+					}
+				}
+				checkpointsAgree(t, all, some)
+				if err := some.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := all.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// checkpointsAgree compares names and values.
+func checkpointsAgree(t *testing.T, a, b *Model) {
+	t.Helper()
+	x, y := named(t, a.Checkpoint), named(t, b.Checkpoint)
+	if len(x) != len(y) {
+		t.Errorf("%d tensors and %d", len(x), len(y))
+	}
+	for n := range x {
+		if !slices.Equal(x[n], y[n]) {
+			t.Errorf("%s differs", n)
+		}
+	}
+}
+
+// TestNothingToTrain: a loss behind which nothing is trained has no Backward, and a head
+// alone can be trained.
+func TestNothingToTrain(t *testing.T) {
+	dir := ownModel(t, "olmo2")
+	m, err := openFile(t, dir, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	want := gradients(t, m, someBatch(3, 9, 4, 8), false)
+	for _, p := range m.Parameters() {
+		p.ZeroGrad()
+		p.Trainable = false
+	}
+	tp := tensor.NewTape(tensor.Options{})
+	loss, err := m.Loss(tp, someBatch(3, 9, 4, 8), Options{})
+	if err != nil || loss.RequiresGrad() {
+		t.Fatalf("loss needs a gradient: %v, %v", loss.RequiresGrad(), err)
+	}
+	if err := tp.Backward(loss, 1); err == nil {
+		t.Error("Backward of a constant is no error")
+	}
+	for name, p := range m.Parameters() {
+		p.Trainable = name == "lm_head.weight"
+	}
+	got := gradients(t, m, someBatch(3, 9, 4, 8), false)
+	near(t, "lm_head.weight", got["lm_head.weight"], want["lm_head.weight"], 1e-7)
+	for name, p := range m.Parameters() {
+		if (p.Grad != nil) != p.Trainable {
+			t.Errorf("%s: a gradient %v", name, p.Grad != nil)
+		}
+	}
+}
+
+// TestDroppedLoss: a loss that is never reversed leaves nothing behind.
+func TestDroppedLoss(t *testing.T) {
+	dir := ownModel(t, "gemma3")
+	m, err := openFile(t, dir, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	b := someBatch(3, 9, 4, 8, 1, 20)
+	want := gradients(t, m, b, false)
+	tp := tensor.NewTape(tensor.Options{})
+	for range 3 {
+		if _, err := m.Loss(tp, b, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := tp.Reset(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(m.sessions.free) != 1 {
+		t.Errorf("%d sessions", len(m.sessions.free))
+	}
+	for name, g := range gradients(t, m, b, true) {
+		if !slices.Equal(g, want[name]) {
+			t.Errorf("%s has another gradient after losses that were dropped", name)
+		}
+	}
+}
+
+// TestLogitsHaveGradients: a loss of one's own over the logits gives the gradients of Loss,
+// and so does one loss for each place.
+func TestLogitsHaveGradients(t *testing.T) {
+	dir := ownModel(t, "qwen3-moe")
+	m, err := openFile(t, dir, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	b := someBatch(3, 9, 4, 8, 1, 20)
+	want := gradients(t, m, b, false)
+	for _, each := range []bool{false, true} {
+		for _, p := range m.Parameters() {
+			p.ZeroGrad()
+		}
+		tp := tensor.NewTape(tensor.Options{})
+		var loss *tensor.Tensor
+		if each {
+			losses, err := m.Loss(tp, b, Options{CrossEntropyOptions: tensor.CrossEntropyOptions{Reduction: tensor.None}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			loss = tp.Scale(tp.Sum(losses), 1/float32(len(b.IDs)-1))
+		} else {
+			logits, err := m.Logits(tp, b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			loss = tp.CausalLoss(logits, b.IDs, tensor.CrossEntropyOptions{})
+		}
+		if err := tp.Backward(loss, 1); err != nil {
+			t.Fatal(err)
+		}
+		for name, g := range named(t, m.Gradients) {
+			near(t, name, g, want[name], 2e-6)
+		}
+	}
+}
