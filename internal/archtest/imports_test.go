@@ -62,11 +62,11 @@ var allowed = map[string][]string{
 	"examples/evaluate":          {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
 	"examples/lora": {"api", "api/generate", "dispatch", "internal/chat", "internal/demo", "internal/engine", "internal/tokenizer", "loader", "meta",
 		"train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor"}, // trains, then serves
-	"examples/resnet":            {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
-	"examples/trainstep":         {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
-	"scripts/loramemory":         {"meta", "loader", "train", "train/model", "train/optim", "train/rng", "train/tensor"}, // checks a limit
-	"scripts/supported":          {"meta"},                                                                               // writes README's table
-	"scripts/benchtokenizers":    {"internal/tokenizer"},
+	"examples/resnet":         {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
+	"examples/trainstep":      {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
+	"scripts/loramemory":      {"meta", "loader", "train", "train/model", "train/optim", "train/rng", "train/tensor"}, // checks a limit
+	"scripts/supported":       {"meta"},                                                                               // writes README's table
+	"scripts/benchtokenizers": {"internal/tokenizer"},
 }
 
 // homes are the only packages that may import a library.
