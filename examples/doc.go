@@ -1,0 +1,11 @@
+// Package examples holds small programs, each in a folder of its own, that run without
+// arguments or files:
+//
+//	accumulate   one global batch, divided over windows and ranks: the same loss and weight
+//	causallm     texts of different lengths, weighted by their tokens, on one and two ranks
+//	evaluate     metrics on several ranks, without the samples that were repeated
+//	trainstep    a Trainer's steps: norms, clipping, and how long a schedule is
+//	resnet       ResNet18 of a user's own, whose parameters move at a window's end
+//
+// Its test builds and runs them all.
+package examples
