@@ -1,12 +1,19 @@
 package gemm
 
-import "github.com/heftai/heft/internal/kernels"
+import (
+	"sync"
 
-// Matrix is float32 numbers. Element (i, j) is V[i·Stride+j], or V[j·Stride+i] where the
-// matrix is Turned: it then lies by columns.
+	"github.com/heftai/heft/internal/kernels"
+)
+
+// Matrix is numbers as they lie. Element (i, j) is number i·stride+j, or j·stride+i where
+// the matrix is Turned: it then lies by columns.
 type Matrix struct {
 	V      []float32
 	Stride int
+	// Stored is used instead of V and Stride where it has Data: numbers of any format, the
+	// stride in bytes.
+	Stored kernels.Weights
 	Turned bool
 }
 
@@ -16,13 +23,25 @@ func Rows(v []float32, stride int) Matrix { return Matrix{V: v, Stride: stride} 
 // Columns is a matrix that lies by columns of stride elements.
 func Columns(v []float32, stride int) Matrix { return Matrix{V: v, Stride: stride, Turned: true} }
 
-// at is the matrix from element (i, j) on.
-func (m Matrix) at(i, j int) kernels.Floats {
-	if m.Turned {
+// read is rows lines of n numbers as they lie, from element (i, j) of the matrix on; those
+// that are stored in another way are widened into buf.
+func (m *Multiplier) read(x Matrix, i, j, lines, n int, buf *scratch) kernels.Floats {
+	if x.Turned {
 		i, j = j, i
 	}
-	return kernels.Floats{V: m.V[i*m.Stride+j:], Stride: m.Stride}
+	if x.Stored.Data == nil {
+		return kernels.Floats{V: x.V[i*x.Stride+j:], Stride: x.Stride}
+	}
+	w := x.Stored
+	buf.wide = atLeast(buf.wide, lines*n)
+	for l := range lines {
+		m.set.Widen(buf.wide[l*n:(l+1)*n], w.Data[(i+l)*w.Stride+j*w.Format.Size():], w.Format)
+	}
+	return kernels.Floats{V: buf.wide, Stride: n}
 }
+
+// scratch is what one unit needs for itself.
+type scratch struct{ wide []float32 }
 
 // Run calls f for each unit, in any order and on any threads, and returns when all calls
 // have.
@@ -43,12 +62,14 @@ type Multiplier struct {
 	// round makes panels of numbers rounded to bfloat16.
 	round bool
 
-	left, right   []float32
-	packs, panels []uint32
+	left, right []float32
+	scratches   sync.Pool // of *scratch
 }
 
 // New makes a multiplier whose work run shares among threads.
-func New(set *kernels.Set, run Run) *Multiplier { return &Multiplier{set: set, run: run} }
+func New(set *kernels.Set, run Run) *Multiplier {
+	return &Multiplier{set: set, run: run, scratches: sync.Pool{New: func() any { return new(scratch) }}}
+}
 
 // The blocks of a product: rows and columns whose panels are held at a time, and how much
 // of a sum.
@@ -124,39 +145,50 @@ func (m *Multiplier) block() {
 	m.run(left*right, m.multiply)
 }
 
+// packSum is how much of a sum is packed at a time for all panels of a unit, where the
+// panels share lines of memory.
+const packSum = 16
+
 // pack packs the rows of a, or the columns of b, of a unit.
 func (m *Multiplier) pack(unit int) {
-	p, lanes := &m.p, m.set.PanelLanes()
-	if unit < p.packLeft {
-		high := m.set.PanelRows()
-		for i := unit * unitRows; i < min((unit+1)*unitRows, p.rows); i += high {
-			m.panel(m.left[i/high*p.n*lanes:], p.a, true, p.row+i, min(high, p.rows-i))
-		}
-		return
+	p := &m.p
+	buf := m.scratches.Get().(*scratch)
+	defer m.scratches.Put(buf)
+	x, dst, at, first, end, high := p.a, m.left, p.row, unit*unitRows, p.rows, m.set.PanelRows()
+	left := unit < p.packLeft
+	if left {
+		end = min(end, first+unitRows)
+	} else {
+		first = (unit - p.packLeft) * unitCols
+		x, dst, at, end, high = p.b, m.right, p.col, min(p.cols, first+unitCols), m.set.PanelLanes()
 	}
-	from := (unit - p.packLeft) * unitCols
-	for j := from; j < min(from+unitCols, p.cols); j += lanes {
-		m.panel(m.right[j/lanes*p.n*lanes:], p.b, false, p.col+j, min(lanes, p.cols-j))
+	step := p.n
+	if left == x.Turned {
+		step = packSum
+	}
+	for k := 0; k < p.n; k += step {
+		n := min(step, p.n-k)
+		for i := first; i < end; i += high {
+			to := dst[(i/high*p.n+k)*m.set.PanelLanes():]
+			m.panel(to[:n*m.set.PanelLanes()], x, left, at+i, min(high, end-i), p.k+k, n, buf)
+		}
 	}
 }
 
-// panel packs width rows of a left operand, or columns of a right one.
-func (m *Multiplier) panel(dst []float32, x Matrix, left bool, first, width int) {
-	dst = dst[:m.p.n*m.set.PanelLanes()]
-	i, j := m.p.k, first
+// panel packs width rows of a left operand, or columns of a right one, from first on: n
+// terms of the sum from k on.
+func (m *Multiplier) panel(dst []float32, x Matrix, left bool, first, width, k, n int, buf *scratch) {
+	i, j := k, first
 	if left {
 		i, j = j, i
 	}
-	src := x.at(i, j)
 	if left != x.Turned {
-		m.set.PackColumns(dst, src, width, m.p.n)
+		m.set.PackColumns(dst, m.read(x, i, j, width, n, buf), width, n)
 	} else {
-		m.set.PackLines(dst, src, width, m.p.n)
+		m.set.PackLines(dst, m.read(x, i, j, n, width, buf), width, n)
 	}
 	if m.round {
-		for i, v := range dst {
-			dst[i] = kernels.FromBFloat16(kernels.ToBFloat16(v))
-		}
+		m.set.RoundBFloat16(dst)
 	}
 }
 

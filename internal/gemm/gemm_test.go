@@ -1,6 +1,7 @@
 package gemm
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -16,6 +17,24 @@ func random(r *rand.Rand, n int) []float32 {
 		v[i] = float32(r.NormFloat64())
 	}
 	return v
+}
+
+// at is element (i, j).
+func (m Matrix) at(i, j int) float32 {
+	if m.Turned {
+		i, j = j, i
+	}
+	if w := m.Stored; w.Data != nil {
+		return kernels.FromBFloat16(binary.LittleEndian.Uint16(w.Data[i*w.Stride+2*j:]))
+	}
+	return m.V[i*m.Stride+j]
+}
+
+// stored is m in bfloat16.
+func stored(m Matrix) Matrix {
+	data := make([]byte, 2*len(m.V))
+	kernels.NarrowBFloat16(data, m.V)
+	return Matrix{Stored: kernels.Weights{Data: data, Stride: 2 * m.Stride, Format: kernels.BFloat16}, Turned: m.Turned}
 }
 
 // threads runs units on n goroutines.
@@ -63,14 +82,22 @@ func TestMul(t *testing.T) {
 		m := New(set, threads(3))
 		for _, s := range sizes {
 			rows, cols, n := s[0], s[1], s[2]
-			for form := range 8 {
+			for form := range 16 {
 				a, b := operands(r, rows, cols, n, form&1 != 0, form&2 != 0)
 				add := form&4 != 0
+				if form&8 != 0 {
+					b = stored(b)
+				}
 				c := random(r, rows*(cols+1))
 				before := append([]float32{}, c...)
 				m.Mul(kernels.Floats{V: c, Stride: cols + 1}, a, b, rows, cols, n, add)
 				what := fmt.Sprintf("%d by %d by %d, form %d", rows, cols, n, form)
 				compare(t, what, c, before, a, b, rows, cols, n, add, 2e-6, nil)
+				copy(c, before)
+				m.MulRounded(kernels.Floats{V: c, Stride: cols + 1}, a, b, rows, cols, n, add)
+				compare(t, what+" rounded", c, before, a, b, rows, cols, n, add, 2e-6, func(v float32) float32 {
+					return kernels.FromBFloat16(kernels.ToBFloat16(v))
+				})
 			}
 		}
 	})
@@ -90,7 +117,7 @@ func compare(t *testing.T, what string, c, before []float32, a, b Matrix, rows, 
 				want = float64(before[at])
 			}
 			for k := 0; k < n && j < cols; k++ {
-				p := float64(round(a.at(i, k).V[0])) * float64(round(b.at(k, j).V[0]))
+				p := float64(round(a.at(i, k))) * float64(round(b.at(k, j)))
 				want, size = want+p, size+math.Abs(p)
 			}
 			if d := math.Abs(float64(c[at]) - want); !(d <= tolerance*(size+1)) {
@@ -125,6 +152,7 @@ func TestThreadsAndRowsChangeNothing(t *testing.T) {
 		a, b := operands(r, rows, cols, n, false, true)
 		products := map[string]func(m *Multiplier, c kernels.Floats, a Matrix, rows int){
 			"float32": func(m *Multiplier, c kernels.Floats, a Matrix, rows int) { m.Mul(c, a, b, rows, cols, n, false) },
+			"rounded": func(m *Multiplier, c kernels.Floats, a Matrix, rows int) { m.MulRounded(c, a, b, rows, cols, n, false) },
 		}
 		for name, mul := range products {
 			want := make([]float32, rows*cols)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/gemm"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/tensor"
@@ -42,6 +43,7 @@ type Backend struct {
 
 	vectors [4]scratch // of operands that had to be widened
 	input   scratch    // of an input that was rounded
+	gemm    *gemm.Multiplier
 	// The operations, whose values live here so that a call allocates nothing.
 	linear    linear
 	rounded   rounded
@@ -68,6 +70,9 @@ func New(o Options) (*Backend, error) {
 	}
 	b := &Backend{set: set, ledger: o.Ledger, blocks: map[*byte]*hostmem.Block{}}
 	b.pool = newPool(o.Threads, o.Places, b.recovered)
+	b.gemm = gemm.New(set, func(units int, f func(int)) {
+		b.run(taskFunc(func(_ *worker, unit int) { f(unit) }), units, worthSharing)
+	})
 	return b, nil
 }
 
