@@ -306,3 +306,63 @@ func TestAdapterErrorsNameThePlace(t *testing.T) {
 		}
 	}
 }
+
+// TestAdaptersBesideRoundedWeights: where inputs of the base's products are rounded, in
+// another order for each role, or its weights are converted, the sums of adapters stay what
+// they are: alone, in chunks and beside others the bits are the same.
+func TestAdaptersBesideRoundedWeights(t *testing.T) {
+	for name, o := range map[string]dispatch.Options{
+		"auto": {KVTokens: 4096}, "q8_0": {KVTokens: 4096, Quantize: meta.QuantQ8}, "q8_0, high": {KVTokens: 4096, Quantize: meta.QuantQ8, Precision: dispatch.PrecisionHigh},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := adaptedModel(t, o)
+			prompt := []int32{3, 1, 4, 1, 5, 9, 2, 6}
+			run := func(chunk int, names ...string) [][]float32 {
+				var batch dispatch.Batch
+				for _, name := range names {
+					s, err := m.NewAdaptedSequence(name)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer s.Free()
+					batch.Rows = append(batch.Rows, dispatch.Row{Sequence: s, PromptLen: len(prompt), Logits: dispatch.LogitsLast})
+				}
+				var last [][]float32
+				for at := 0; at < len(prompt)+3; at += chunk {
+					end := min(at+chunk, len(prompt)+3)
+					if at < len(prompt) {
+						end = min(end, len(prompt))
+					}
+					for i := range batch.Rows {
+						batch.Rows[i].Tokens = append(slices.Clone(prompt), 7, 8, 9)[at:end]
+					}
+					at = end - chunk
+					out, err := m.Forward(context.Background(), &batch)
+					if err != nil {
+						t.Fatal(err)
+					}
+					last = nil
+					for i := range names {
+						_, v := out.Row(i)
+						last = append(last, slices.Clone(v))
+					}
+				}
+				return last
+			}
+			want := map[string][]float32{"": run(8, "")[0], "a": run(8, "a")[0]}
+			if slices.Equal(want[""], want["a"]) {
+				t.Error("the adapter adds nothing")
+			}
+			for _, chunk := range []int{8, 3, 1} {
+				names := []string{"a", "", "b", "a", ""}
+				for i, got := range run(chunk, names...) {
+					w := want[""]
+					if names[i] != "" {
+						w = want["a"]
+					}
+					sameLogits(t, name, [][]float32{got}, [][]float32{w})
+				}
+			}
+		})
+	}
+}
