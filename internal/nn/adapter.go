@@ -49,8 +49,6 @@ func (p *Program) linearAt(f *lora.Pair) (int, error) {
 	for i, r := range p.linears {
 		switch {
 		case r.path != f.Path:
-		case r.absorbed:
-			return 0, at(r.path, "an adapter of a map that latent attention takes apart cannot be run")
 		case r.in != f.In || r.out != f.Out:
 			return 0, at(r.path, "an adapter of %d columns to %d for a map of %d to %d", f.In, f.Out, r.in, r.out)
 		default:
@@ -190,12 +188,38 @@ func (l *lowRank) group(a *Adapter) bool {
 // adapt adds what the adapters of the pass add to linear map number, or to its rows first,
 // first+step, …; dst is what those rows have computed of x.
 func (c *Context) adapt(number int, dst, x tensor.Tensor, first, step int) {
-	if c.err != nil || number == 0 {
+	c.adaptPart(part{number: number, first: first, step: step}, dst, x)
+}
+
+// adaptTurned is adapt where dst is x times rows from first on of the map, not times their
+// transpose.
+func (c *Context) adaptTurned(number int, dst, x tensor.Tensor, first int) {
+	c.adaptPart(part{number: number, first: first, step: 1, turned: true}, dst, x)
+}
+
+// adapts reports whether an adapter of the pass adds to a map.
+func (c *Context) adapts(r *linear) bool {
+	for _, g := range c.lowRank.groups {
+		if !g.adapter.pairs[r.number].a.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// part is the rows of a linear map that compute something.
+type part struct {
+	number, first, step int
+	turned              bool
+}
+
+func (c *Context) adaptPart(m part, dst, x tensor.Tensor) {
+	if c.err != nil || m.number == 0 {
 		return
 	}
 	l := &c.lowRank
 	for _, g := range l.groups {
-		p := &g.adapter.pairs[number]
+		p := &g.adapter.pairs[m.number]
 		if p.a.IsZero() {
 			continue
 		}
@@ -212,14 +236,15 @@ func (c *Context) adapt(number int, dst, x tensor.Tensor, first, step int) {
 		}
 		for len(rows) > 0 {
 			n := min(len(rows), l.most)
-			c.adaptRows(number, p, dst, x, rows[:n], first, step)
+			c.adaptRows(m, p, dst, x, rows[:n])
 			rows = rows[n:]
 		}
 	}
 }
 
-// adaptRows adds scale · b·(a·x) to some rows of dst.
-func (c *Context) adaptRows(number int, p *pair, dst, x tensor.Tensor, rows []int32, first, step int) {
+// adaptRows adds scale · b·(a·x) to some rows of dst; or scale · (x·b)·a, where the map is
+// turned.
+func (c *Context) adaptRows(m part, p *pair, dst, x tensor.Tensor, rows []int32) {
 	l := &c.lowRank
 	l.arena.used = 0
 	n := len(rows)
@@ -232,23 +257,36 @@ func (c *Context) adaptRows(number int, p *pair, dst, x tensor.Tensor, rows []in
 	}
 	if c.in.Drops != nil {
 		left := l.arena.take(n, x.Cols())
-		c.backend.Gate(left, in, tensor.Floats(c.in.Drops.Factors(number, n, x.Cols()), n, x.Cols()), meta.ActNone, 0)
+		c.backend.Gate(left, in, tensor.Floats(c.in.Drops.Factors(m.number, n, x.Cols()), n, x.Cols()), meta.ActNone, 0)
 		in = left
 	}
-	b := p.b
-	if first > 0 || step > 1 || dst.Cols() != b.OutRows() {
-		end := b.OutRows()
-		if step <= 1 {
-			end = first + dst.Cols()
-		}
-		b = rowsOf(b, first, end)
-		b.RowStep = step
-	}
+	down, up := p.of(m, x.Cols(), dst.Cols())
 	low, high := l.arena.take(n, p.a.OutRows()), l.arena.take(n, dst.Cols())
-	c.backend.Linear(low, in, p.a, tensor.Tensor{})
-	c.backend.Linear(high, low, b, tensor.Tensor{})
+	c.backend.Linear(low, in, down, tensor.Tensor{})
+	c.backend.Linear(high, low, up, tensor.Tensor{})
 	for i := range n {
 		l.scales[i] = p.scale
 	}
 	c.backend.ScatterAdd(dst, high, rows, l.scales[:n])
+}
+
+// of is the maps of a part of a pair from in columns to out, one after the other.
+func (p *pair) of(m part, in, out int) (down, up backend.Matrix) {
+	down, up = p.a, p.b
+	if m.turned {
+		out = in
+	}
+	if m.first > 0 || m.step > 1 || out != up.OutRows() {
+		end := up.OutRows()
+		if m.step <= 1 {
+			end = m.first + out
+		}
+		up = rowsOf(up, m.first, end)
+		up.RowStep = m.step
+	}
+	if m.turned {
+		down, up = up, down
+		down.Transposed, up.Transposed = !down.Transposed, !up.Transposed
+	}
+	return down, up
 }

@@ -17,9 +17,6 @@ import (
 func madeUp(p *Program, name string, rank int) *lora.Adapter {
 	a := &lora.Adapter{}
 	for _, r := range p.linears {
-		if r.absorbed {
-			continue
-		}
 		a.Pairs = append(a.Pairs, lora.Pair{
 			Target: lora.Target{Path: r.path, In: r.in, Out: r.out, Rank: rank, Scale: 0.5, Transposed: r.transposed},
 			A:      tensor.Floats(noise(name+r.path+"A", int64(rank*r.in), 0.1, 0), rank, r.in),

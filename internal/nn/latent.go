@@ -51,7 +51,6 @@ func (c *compiler) latent(n Node, s *meta.AttentionSpec, in int) (*latent, error
 	if a.kvUp.bias != nil || a.kvUp.transposed {
 		return nil, at(a.kvUp.path, "an expansion of latent attention that has a bias or is transposed")
 	}
-	a.kvUp.absorbed = true
 	if a.out, err = c.linearNamed(n, "output", s.Out, s.Heads*s.ValueDim, 0); err != nil {
 		return nil, err
 	}
@@ -109,6 +108,7 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 		c.backend.Linear(values.Columns(h*s.ValueDim, (h+1)*s.ValueDim), y.Columns(h*a.rank, (h+1)*a.rank),
 			rowsOf(up, first, first+s.ValueDim), tensor.Tensor{})
 	}
+	a.adaptValues(c, values, y)
 	a.out.forward(c, dst, values)
 	c.arena.used = mark
 }
@@ -143,6 +143,7 @@ func (a *latent) absorb(c *Context, q tensor.Tensor, up backend.Matrix) tensor.T
 		w.Transposed = !w.Transposed
 		c.backend.Linear(absorbed.Columns(h*width, h*width+a.rank), q.Columns(h*dim, h*dim+a.nope), w, tensor.Tensor{})
 	}
+	a.adaptQueries(c, absorbed, q)
 	mark := c.arena.used
 	turned := c.arena.take(rows, heads*a.rotated)
 	each := matrix(turned, rows*heads, a.rotated)
@@ -152,6 +153,32 @@ func (a *latent) absorb(c *Context, q tensor.Tensor, up backend.Matrix) tensor.T
 	c.copyRows(matrix(absorbed, rows*heads, width).Columns(a.rank, width), each)
 	c.arena.used = mark
 	return absorbed
+}
+
+// adaptQueries and adaptValues add what adapters add to the expansion, head by head in the
+// same way as it is applied.
+func (a *latent) adaptQueries(c *Context, absorbed, q tensor.Tensor) {
+	if len(c.lowRank.groups) == 0 {
+		return
+	}
+	if c.in.Drops != nil && c.adapts(a.kvUp) {
+		c.fail("%s: latent attention takes this map apart: its adapter cannot drop inputs", a.kvUp.path)
+		return
+	}
+	dim, width := a.spec.HeadDim, a.rank+a.rotated
+	for h := range a.spec.Heads {
+		c.adaptTurned(a.kvUp.number, absorbed.Columns(h*width, h*width+a.rank), q.Columns(h*dim, h*dim+a.nope), h*(a.nope+a.spec.ValueDim))
+	}
+}
+
+func (a *latent) adaptValues(c *Context, values, y tensor.Tensor) {
+	if len(c.lowRank.groups) == 0 {
+		return
+	}
+	size := a.spec.ValueDim
+	for h := range a.spec.Heads {
+		c.adapt(a.kvUp.number, values.Columns(h*size, (h+1)*size), y.Columns(h*a.rank, (h+1)*a.rank), h*(a.nope+size)+a.nope, 1)
+	}
 }
 
 func (a *latent) scratch(rows int) int {

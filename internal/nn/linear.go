@@ -16,7 +16,6 @@ type linear struct {
 	in, out      int
 	exact        bool // its input is never rounded
 	number       int  // in Program.linears, from 1 on; 0: no adapter can be added to it
-	absorbed     bool // its weight is read by the rule itself
 }
 
 // linear compiles a Linear of inputs of width in.
