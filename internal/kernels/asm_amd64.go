@@ -14,23 +14,28 @@ func available() []Set {
 	x := &cpu.X86
 	fused := x.HasAVX2 && x.HasFMA && x.HasF16C
 	if fused && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasBMI2 {
-		set := Set{Name: "avx512", Lanes: 16, ops: &avx512, integers: maddubs{}}
+		set := Set{Name: "avx512", Lanes: 16, GroupTokens: 8, ops: &avx512, grouper: &avx512, integers: maddubs{}}
 		if x.HasAVX512BF16 {
 			rounded := set
 			if x.HasAVX512VNNI {
 				rounded.integers = vnni{}
 			}
 			if x.HasAMXTile && x.HasAMXBF16 && tilesAllowed() {
-				rounded.Name, rounded.rounder = "amx", bf16{tiles: true}
-				sets = append(sets, rounded)
+				tiled := rounded
+				tiled.Name, tiled.rounder = "amx", bf16{tiles: true}
+				if x.HasAMXInt8 && x.HasAVX512VNNI {
+					tiled.integers = vnni{tiles: true}
+				}
+				sets = append(sets, tiled)
 			}
-			rounded.Name, rounded.rounder = "avx512bf16", bf16{}
+			// A processor with tiles has no fast unit for pairs beside them.
+			rounded.Name, rounded.rounder, rounded.SlowPairs = "avx512bf16", bf16{}, x.HasAMXBF16
 			sets = append(sets, rounded)
 		}
 		sets = append(sets, set)
 	}
 	if fused {
-		sets = append(sets, Set{Name: "avx2", Lanes: 8, ops: &avx2, integers: maddubs{}})
+		sets = append(sets, Set{Name: "avx2", Lanes: 8, GroupTokens: 4, ops: &avx2, grouper: &avx2, integers: maddubs{}})
 	}
 	return append(sets, goSet())
 }
@@ -41,6 +46,9 @@ type (
 	mixKernel   func(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps, step int64, v unsafe.Pointer, vs, keys, cols int64)
 	lanesKernel func(lanes, x, v unsafe.Pointer, vs, keys, cols int64)
 	widenKernel func(dst, src unsafe.Pointer, n int64)
+
+	spreadKernel func(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)
+	groupsKernel func(w, x, next, sums, y unsafe.Pointer, ys, n, rows, tokens, flags int64)
 )
 
 // A mulTile handles a number of tokens at a time, and so does a mixTile.
@@ -61,6 +69,9 @@ type asm struct {
 	mixes  [formats][]mixTile
 	lanes  [formats]lanesKernel
 	widens [formats]widenKernel
+	// of groups
+	spreads  [formats]spreadKernel
+	multiply groupsKernel
 	// wide says AVX-512 to the methods that pass the address of a local variable:
 	// through a table it would escape, one allocation a call.
 	wide bool
@@ -68,18 +79,20 @@ type asm struct {
 
 var avx512 = asm{
 	muls: [formats][]mulTile{
-		BFloat16: {{6, avx512MulBF166}, {4, avx512MulBF164}, {2, avx512MulBF162}, {1, avx512MulBF161}},
-		Float16:  {{6, avx512MulF166}, {4, avx512MulF164}, {2, avx512MulF162}, {1, avx512MulF161}},
-		Float32:  {{6, avx512MulF326}, {4, avx512MulF324}, {2, avx512MulF322}, {1, avx512MulF321}},
+		BFloat16: {{8, avx512MulBF168}, {6, avx512MulBF166}, {4, avx512MulBF164}, {2, avx512MulBF162}, {1, avx512MulBF161}},
+		Float16:  {{8, avx512MulF168}, {6, avx512MulF166}, {4, avx512MulF164}, {2, avx512MulF162}, {1, avx512MulF161}},
+		Float32:  {{8, avx512MulF328}, {6, avx512MulF326}, {4, avx512MulF324}, {2, avx512MulF322}, {1, avx512MulF321}},
 	},
 	mixes: [formats][]mixTile{
 		BFloat16: {{6, avx512MixBF166}, {4, avx512MixBF164}, {2, avx512MixBF162}, {1, avx512MixBF161}},
 		Float16:  {{6, avx512MixF166}, {4, avx512MixF164}, {2, avx512MixF162}, {1, avx512MixF161}},
 		Float32:  {{6, avx512MixF326}, {4, avx512MixF324}, {2, avx512MixF322}, {1, avx512MixF321}},
 	},
-	lanes:  [formats]lanesKernel{BFloat16: avx512AddLanesBF16, Float16: avx512AddLanesF16, Float32: avx512AddLanesF32},
-	widens: [formats]widenKernel{BFloat16: avx512WidenBF16, Float16: avx512WidenF16, Float32: avx512WidenF32},
-	wide:   true,
+	lanes:    [formats]lanesKernel{BFloat16: avx512AddLanesBF16, Float16: avx512AddLanesF16, Float32: avx512AddLanesF32},
+	widens:   [formats]widenKernel{BFloat16: avx512WidenBF16, Float16: avx512WidenF16, Float32: avx512WidenF32},
+	spreads:  [formats]spreadKernel{BFloat16: avx512SpreadBF16, Float16: avx512SpreadF16, Float32: avx512SpreadF32},
+	multiply: avx512Groups,
+	wide:     true,
 }
 
 var avx2 = asm{
@@ -93,8 +106,10 @@ var avx2 = asm{
 		Float16:  {{2, avx2MixF162}, {1, avx2MixF161}},
 		Float32:  {{2, avx2MixF322}, {1, avx2MixF321}},
 	},
-	lanes:  [formats]lanesKernel{BFloat16: avx2AddLanesBF16, Float16: avx2AddLanesF16, Float32: avx2AddLanesF32},
-	widens: [formats]widenKernel{BFloat16: avx2WidenBF16, Float16: avx2WidenF16, Float32: avx2WidenF32},
+	lanes:    [formats]lanesKernel{BFloat16: avx2AddLanesBF16, Float16: avx2AddLanesF16, Float32: avx2AddLanesF32},
+	widens:   [formats]widenKernel{BFloat16: avx2WidenBF16, Float16: avx2WidenF16, Float32: avx2WidenF32},
+	spreads:  [formats]spreadKernel{BFloat16: avx2SpreadBF16, Float16: avx2SpreadF16, Float32: avx2SpreadF32},
+	multiply: avx2Groups,
 }
 
 func ptr(v []float32) unsafe.Pointer  { return unsafe.Pointer(unsafe.SliceData(v)) }

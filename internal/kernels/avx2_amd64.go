@@ -25,6 +25,18 @@ func avx2MulF321(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsaf
 func avx2MulF322(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
 
 //go:noescape
+func avx2Groups(w unsafe.Pointer, x unsafe.Pointer, next unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, tokens int64, flags int64)
+
+//go:noescape
+func avx2SpreadBF16(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)
+
+//go:noescape
+func avx2SpreadF16(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)
+
+//go:noescape
+func avx2SpreadF32(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)
+
+//go:noescape
 func avx2MixBF161(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps int64, step int64, v unsafe.Pointer, vs int64, keys int64, cols int64)
 
 //go:noescape

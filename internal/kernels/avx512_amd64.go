@@ -19,6 +19,9 @@ func avx512MulBF164(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y un
 func avx512MulBF166(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
 
 //go:noescape
+func avx512MulBF168(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
+
+//go:noescape
 func avx512MulF161(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
 
 //go:noescape
@@ -31,6 +34,9 @@ func avx512MulF164(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y uns
 func avx512MulF166(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
 
 //go:noescape
+func avx512MulF168(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
+
+//go:noescape
 func avx512MulF321(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
 
 //go:noescape
@@ -41,6 +47,21 @@ func avx512MulF324(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y uns
 
 //go:noescape
 func avx512MulF326(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
+
+//go:noescape
+func avx512MulF328(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
+
+//go:noescape
+func avx512Groups(w unsafe.Pointer, x unsafe.Pointer, next unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, tokens int64, flags int64)
+
+//go:noescape
+func avx512SpreadBF16(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)
+
+//go:noescape
+func avx512SpreadF16(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)
+
+//go:noescape
+func avx512SpreadF32(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)
 
 //go:noescape
 func avx512MixBF161(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps int64, step int64, v unsafe.Pointer, vs int64, keys int64, cols int64)

@@ -13,9 +13,10 @@
 // (mod lanes) in ascending k; then the lanes are added in halves: lane i and lane
 // i+lanes/2, and so on down to one. [Set.Mix] adds in ascending order of the keys. So
 // a result does not depend on how many rows or tokens share a call, nor on where the
-// bytes lie, and [Set.AddLanes] gives the bits of [Set.Mul] for a transposed matrix. The
-// assembly uses fused multiply-add, the Go variant does not: variants differ from each
-// other in the last bits, never inside themselves.
+// bytes lie. [Set.AddLanes] gives the bits of [Set.Mul] for a transposed matrix, and
+// [Set.MulGroups] for packed operands, which is fastest for many tokens. The assembly uses
+// fused multiply-add, the Go variant does not: variants differ from each other in the last
+// bits, never inside themselves.
 //
 // The last two variants have the kernels of avx512 and others that multiply bfloat16
 // weights by activations rounded to bfloat16 ([Set.Rounds]). [Set.MulPairs] is a dot product

@@ -57,6 +57,7 @@ func TestStaysInside(t *testing.T) {
 				set.PackBlocks(p, packed.Codes, x)
 			}
 			panelsStayInside(t, set, n)
+			groupsStayInside(t, set, n)
 			for _, loop := range trainLoops {
 				loop(set, guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n))
 			}
@@ -83,4 +84,21 @@ func panelsStayInside(t *testing.T, set *Set, n int) {
 	set.PackLines(a, Floats{guardedFloats(t, n*cols), cols}, cols, n)
 	set.MulPanels(Floats{guardedFloats(t, rows*cols), cols}, a, b, rows, cols, n, true)
 	set.MulPanels(Floats{guardedFloats(t, rows*(cols+lanes)), cols + lanes}, a, b, rows, cols+lanes, n, false)
+}
+
+// groupsStayInside packs and multiplies groups of rows and tokens at the end of memory.
+func groupsStayInside(t *testing.T, set *Set, n int) {
+	if !set.Groups() {
+		return
+	}
+	rows, tokens := 1+n%5, 1+n%set.GroupTokens
+	x, y := Floats{guardedFloats(t, tokens*n), n}, Floats{guardedFloats(t, tokens*rows), rows}
+	group, packed := guardedFloats(t, set.GroupFloats(set.GroupTokens, n)), guardedFloats(t, set.GroupFloats(ceil(rows, GroupRows)*GroupRows, n))
+	set.PackGroup(group, x, tokens, n)
+	for f := range formats {
+		set.PackGroups(packed, Weights{guarded(t, rows*n*f.Size()), n * f.Size(), f}, rows, n)
+	}
+	sums := guardedFloats(t, set.SumFloats(rows))
+	set.MulGroups(y, packed, group, nil, sums, rows, tokens, n, true, false)
+	set.MulGroups(y, packed, group, nil, sums, rows, tokens, n, false, true)
 }

@@ -48,8 +48,14 @@ type Set struct {
 	// WidenAt is the number of tokens from which it pays to widen 16-bit weights to
 	// float32 before Mul; 0 means never.
 	WidenAt int
+	// GroupTokens is the number of tokens that a group packs together; 0: see [Set.Groups].
+	GroupTokens int
+	// SlowPairs says that MulPairs and Tile are slower than Mul and MulGroups: this processor
+	// multiplies half as many pairs of bfloat16 as float32 numbers at a time.
+	SlowPairs bool
 
 	ops      ops
+	grouper  grouper  // nil: there are no groups
 	rounder  rounder  // nil: activations are never rounded
 	integers integers // nil: nor to integers
 }

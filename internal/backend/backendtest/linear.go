@@ -49,7 +49,7 @@ func (e *env) linear(x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) []fl
 }
 
 var linearShapes = []struct{ rows, cols int }{
-	{1, 1}, {3, 7}, {4, 8}, {5, 16}, {17, 31}, {16, 33}, {64, 64}, {33, 100}, {130, 257},
+	{1, 1}, {3, 7}, {4, 8}, {5, 16}, {17, 31}, {16, 33}, {64, 64}, {33, 100}, {130, 257}, {21, 1100},
 }
 
 // testLinear has all dtypes, tails of all sizes, a bias of each dtype and strides.

@@ -32,6 +32,20 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+// TestConformancePairs: products of pairs conform too where the processor is slow at them.
+func TestConformancePairs(t *testing.T) {
+	for _, variant := range kernels.Names() {
+		if set, err := kernels.Select(variant); err != nil || !set.SlowPairs {
+			continue
+		}
+		backendtest.Run(t, func() backend.Backend {
+			b := open(t, 2, variant)
+			b.UsePairs()
+			return b
+		})
+	}
+}
+
 // TestThreadsAgree holds that the number of threads changes no bit.
 func TestThreadsAgree(t *testing.T) {
 	for _, variant := range kernels.Names() {

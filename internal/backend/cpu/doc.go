@@ -8,10 +8,10 @@
 // their stored dtype and at any byte address; each is read once for a call, whatever the
 // number of tokens.
 //
-// Where LinearRounded rounds, many tokens are packed once for a call and weights once for a
-// unit, so that tiles of both stay in the caches. Few tokens meet the weights where they
-// lie, each of which is read once: in tiles with AMX, whatever their role, so that one token
-// and a batch have one order of sums; else, if they are generated, as dot products.
+// Many tokens are packed once for a call, and weights widened or packed piece by piece for a
+// unit, so that both stay in the caches. Few tokens meet the weights where they lie. Where
+// LinearRounded rounds, that is in tiles with AMX, whatever the role, so that one token and a
+// batch have one order of sums; else generated tokens, few or many, are dot products.
 //
 // An operation is done when its call returns. A fault on mapped memory and a shape that
 // does not fit become the sticky error which Sync returns. Operations allocate nothing

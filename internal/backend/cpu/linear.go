@@ -40,19 +40,24 @@ type linear struct {
 	unitRows   int
 	unitTokens int
 	tokenUnits int
+	groups     groups
+	packed     bool // x is packed: the units are rows of the weight
 }
 
-// Linear reads each weight once for up to 96 tokens, in the order of summation that
-// package kernels fixes, whatever the weight's layout.
+// Linear reads each weight once for up to 96 tokens, and for a prompt once for a call, in
+// the order of summation that package kernels fixes, whatever the weight's layout.
 func (b *Backend) Linear(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) {
 	op, ok := b.linearOf(dst, x, w, bias)
 	if !ok {
 		return
 	}
 	b.linear = op
-	if b.reserve(b.linear.plan(len(b.pool.workers))) {
-		b.run(&b.linear, ceil(op.w.rows, b.linear.unitRows)*b.linear.tokenUnits, op.w.rows*op.w.cols*op.tokens)
+	l := &b.linear
+	scratch := l.plan(len(b.pool.workers))
+	if l.groups.tokens > 0 && !b.packGroups(l) || !b.reserve(scratch) {
+		return
 	}
+	b.run(l, ceil(op.w.rows, l.unitRows)*l.tokenUnits, op.w.rows*op.w.cols*op.tokens)
 }
 
 // linearOf checks the operands. It reports false where there is nothing to do.
@@ -75,17 +80,9 @@ func (b *Backend) linearOf(dst, x tensor.Tensor, w backend.Matrix, bias tensor.T
 // plan cuts the operation into units and returns the scratch that one needs.
 func (op *linear) plan(threads int) int {
 	m := &op.w
-	op.unitTokens = min(op.tokens, unitTokens)
-	elem := m.Format.Size()
-	switch {
-	case m.isPacked():
-		op.access, elem = m.packedAccess(op.set, op.tokens)
-	case m.transposed && op.tokens <= fewTokens && m.step == 1:
-		op.access = columns
-	case m.transposed:
-		op.access, elem = turned, 4
-	case m.Format != kernels.Float32 && op.set.WidenAt > 0 && op.tokens >= op.set.WidenAt:
-		op.access, elem = widened, 4
+	elem := op.chooseAccess()
+	if op.groupable() {
+		return op.planGroups(threads)
 	}
 	fit := unitBytes / max(m.cols*elem, 1) // rows whose weights fit
 	switch op.access {
@@ -101,7 +98,7 @@ func (op *linear) plan(threads int) int {
 	if fit > 16 {
 		fit &^= 15
 	}
-	op.unitRows = min(max(fit, 4), m.rows)
+	op.unitRows, op.unitTokens = min(max(fit, 4), m.rows), min(op.tokens, unitTokens)
 	if op.access == turned || op.access == widened {
 		op.unitTokens = op.tokens // a panel is made once
 	}
@@ -113,6 +110,34 @@ func (op *linear) plan(threads int) int {
 		return op.set.Lanes * op.unitRows
 	case unpacked:
 		return op.unitRows*(op.set.Lanes*op.tokens+packedLines) + m.unpackScratch()
+	}
+	return op.panelScratch()
+}
+
+// chooseAccess says how units get at their weights, and the bytes that an element then
+// takes in the cache.
+func (op *linear) chooseAccess() int {
+	m := &op.w
+	elem := m.Format.Size()
+	switch {
+	case m.isPacked():
+		op.access, elem = m.packedAccess(op.set, op.tokens)
+	case m.transposed && op.tokens <= fewTokens && m.step == 1:
+		op.access = columns
+	case m.transposed:
+		op.access, elem = turned, 4
+	case m.Format != kernels.Float32 && op.set.WidenAt > 0 && op.tokens >= op.set.WidenAt:
+		op.access, elem = widened, 4
+	default:
+		op.access = inPlace
+	}
+	return elem
+}
+
+// panelScratch is the scratch of panel.
+func (op *linear) panelScratch() int {
+	m := &op.w
+	switch op.access {
 	case widened:
 		return op.unitRows*m.cols + m.unpackScratch()
 	case turned:
@@ -122,16 +147,22 @@ func (op *linear) plan(threads int) int {
 }
 
 func (op *linear) run(w *worker, unit int) {
+	if op.groups.tokens > 0 && !op.packed {
+		op.packGroup(unit)
+		return
+	}
 	r := unit / op.tokenUnits * op.unitRows
 	t := unit % op.tokenUnits * op.unitTokens
 	rows, tokens := min(op.unitRows, op.w.rows-r), min(op.unitTokens, op.tokens-t)
 	y, x := from(op.y, t, r), from(op.x, t, 0)
-	switch op.access {
-	case inPlace:
+	switch {
+	case op.groups.tokens > 0:
+		op.mulGroups(w.scratch.v, r, rows)
+	case op.access == inPlace:
 		op.mulInPlace(y, x, w.scratch.v, r, rows, tokens)
-	case columns:
+	case op.access == columns:
 		op.addColumns(y, x, w.scratch.v, r, rows, tokens)
-	case unpacked:
+	case op.access == unpacked:
 		op.addUnpacked(y, x, w.scratch.v, r, rows, tokens)
 	default:
 		panel := op.panel(w.scratch.v, r, rows)
@@ -143,10 +174,7 @@ func (op *linear) run(w *worker, unit int) {
 		return
 	}
 	for i := range tokens {
-		out := row(y, i, rows)
-		for j, v := range op.bias[r:][:rows] {
-			out[j] += v
-		}
+		axpy(row(y, i, rows), op.bias[r:][:rows], 1)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
 )
 
 // Sizes of a unit of a rounded Linear for prompts: packed weights and the panels of the
@@ -29,13 +30,11 @@ type rounded struct {
 	panels []uint32      // tokens for tiles
 	words  int           // of a panel, or a pack
 	few    int           // tokens that pass the packs together
-	packed bool          // x is in pairs or panels: the units are rows of the weight
 }
 
-// LinearRounded rounds the input where the weights are bfloat16 and the variant has
-// instructions for products of bfloat16. Weights in blocks of integers are rounded to that
-// for prompts; for generated tokens see roundsToInts. Transposed weights are used as Linear
-// uses them.
+// LinearRounded rounds the input where the weights are bfloat16 and products of that are
+// the fastest this processor has, or where they are blocks of integers, see roundsToInts.
+// Transposed weights are used as Linear uses them.
 func (b *Backend) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, role backend.Role) {
 	if b.roundsToInts(w, role) {
 		if op, ok := b.linearOf(dst, x, w, bias); ok {
@@ -43,16 +42,12 @@ func (b *Backend) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias ten
 		}
 		return
 	}
-	if !b.set.Rounds() || w.Quant != nil && (role != backend.Prompt || !inBlocks(w)) || w.Transposed {
+	if !b.roundsToPairs(w, role) {
 		b.Linear(dst, x, w, bias)
 		return
 	}
 	op, ok := b.linearOf(dst, x, w, bias)
 	if !ok {
-		return
-	}
-	if op.w.Format != kernels.BFloat16 && !op.w.isPacked() {
-		b.Linear(dst, x, w, bias)
 		return
 	}
 	b.rounded = rounded{linear: op, tiled: role == backend.Prompt || b.set.TilesRows()}
@@ -71,6 +66,18 @@ func (b *Backend) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias ten
 		return
 	}
 	b.run(r, ceil(op.w.rows, r.unitRows), op.w.rows*op.w.cols*op.tokens)
+}
+
+// roundsToPairs reports whether LinearRounded rounds the input of a product with w to
+// bfloat16: for weights of it, and for prompts with blocks of integers, which it holds well.
+func (b *Backend) roundsToPairs(w backend.Matrix, role backend.Role) bool {
+	if !b.set.Rounds() || b.set.SlowPairs || w.Transposed {
+		return false
+	}
+	if w.Quant != nil {
+		return role == backend.Prompt && inBlocks(w)
+	}
+	return w.DType == meta.BFloat16
 }
 
 // words is scratch memory as words.

@@ -17,22 +17,37 @@ INLINE __m512 load_mask(int f, const uint8_t *p, __mmask16 m) {
 // mul_block computes R rows for T tokens: y[t][r] = sum over k of w[r][k] x[t][k].
 // It returns the address of the weights of the next rows.
 INLINE const uint8_t *mul_block(int f, int R, int T, const uint8_t *w, int64_t ws, const uint8_t **tokens, int64_t xs, uint8_t *y, int64_t ys, int64_t n) {
-  __m512 acc[4][6];
+  __m512 acc[4][8];
   UNROLL for (int r = 0; r < R; r++) UNROLL for (int t = 0; t < T; t++) acc[r][t] = _mm512_setzero_ps();
   const uint8_t *x = *tokens;
-  const int64_t ws3 = times(ws, 3), xs3 = times(xs, 3), xs5 = times(xs, 5);
+  const uint8_t *upper = x + times(xs, 4); // tokens from the fifth on
+  const int64_t ws3 = times(ws, 3), xs3 = times(xs, 3);
 #define ROW(r) (w + ((r) == 3 ? ws3 : (r) * ws))
-#define TOKEN(t) (x + ((t) == 3 ? xs3 : (t) == 5 ? xs5 : (t) * xs))
-#define STEP(o)                                                                            \
-  do {                                                                                     \
-    __m512 in[6];                                                                          \
-    UNROLL for (int t = 0; t < T; t++) in[t] = _mm512_loadu_ps(TOKEN(t) + (o) * 4);        \
-    UNROLL for (int r = 0; r < R; r++) {                                                   \
-      __m512 a = load(f, ROW(r) + (o) * size_of(f));                                       \
-      UNROLL for (int t = 0; t < T; t++) acc[r][t] = _mm512_fmadd_ps(a, in[t], acc[r][t]); \
-    }                                                                                      \
+#define TOKEN(t) (((t) < 4 ? x : upper) + ((t) % 4 == 3 ? xs3 : (t) % 4 * xs))
+#define STEP(o)                                                                                              \
+  do {                                                                                                       \
+    __m512 a[4];                                                                                             \
+    UNROLL for (int r = 0; r < R; r++) a[r] = load(f, ROW(r) + (o) * size_of(f));                            \
+    UNROLL for (int t = 0; t < T; t++) {                                                                     \
+      __m512 in = _mm512_loadu_ps(TOKEN(t) + (o) * 4);                                                       \
+      UNROLL for (int r = 0; r < R; r++) acc[r][t] = _mm512_fmadd_ps(a[r], in, acc[r][t]);                   \
+    }                                                                                                        \
   } while (0)
   int64_t left = n;
+  if (T == 8) {
+    // The next rows are fetched while these are used.
+    const uint8_t *next = w + times(ws, 3);
+    ROLLED for (; left >= 32; OPAQUE(left)) {
+      OPAQUE(w), OPAQUE(x), OPAQUE(upper), OPAQUE(next);
+      UNROLL for (int r = 0; r < R; r++) {
+        _mm_prefetch(ROW(r) - w + next, _MM_HINT_T0);
+        if (f == F32) _mm_prefetch(ROW(r) - w + next + 64, _MM_HINT_T0);
+      }
+      STEP(0);
+      STEP(16);
+      w += 32 * size_of(f), next += 32 * size_of(f), x += 128, upper += 128, left -= 32;
+    }
+  }
   if (T <= 2) {
     // The next rows are fetched while these are used.
     const uint8_t *next = w + times(ws, 4);
@@ -49,23 +64,26 @@ INLINE const uint8_t *mul_block(int f, int R, int T, const uint8_t *w, int64_t w
   }
   ROLLED for (; left >= 16; OPAQUE(left)) {
     OPAQUE(w), OPAQUE(x);
+    if (T > 4) OPAQUE(upper);
     STEP(0);
-    w += 16 * size_of(f), x += 64, left -= 16;
+    w += 16 * size_of(f), x += 64, upper += 64, left -= 16;
   }
   OPAQUE(w), OPAQUE(x);
   if (left > 0) {
     const __mmask16 m = low(left);
     const uint8_t *row = w, *token = x;
-    __m512 in[6];
-    UNROLL for (int t = 0; t < T; t++, token += xs, OPAQUE(token)) in[t] = _mm512_maskz_loadu_ps(m, token);
-    UNROLL for (int r = 0; r < R; r++, row += ws, OPAQUE(row)) {
-      __m512 a = load_mask(f, row, m);
-      UNROLL for (int t = 0; t < T; t++) acc[r][t] = _mm512_mask3_fmadd_ps(a, in[t], acc[r][t], m);
+    __m512 a[4];
+    UNROLL for (int r = 0; r < R; r++, row += ws, OPAQUE(row)) a[r] = load_mask(f, row, m);
+    UNROLL for (int t = 0; t < T; t++, token += xs, OPAQUE(token)) {
+      __m512 in = _mm512_maskz_loadu_ps(m, token);
+      UNROLL for (int r = 0; r < R; r++) acc[r][t] = _mm512_mask3_fmadd_ps(a[r], in, acc[r][t], m);
     }
   }
   UNROLL for (int t = 0; t < T; t++) {
     if (R == 4) {
       _mm_storeu_ps((float *)y, folds(acc[0][t], acc[1][t], acc[2][t], acc[3][t]));
+    } else if (R == 3) {
+      _mm_mask_storeu_ps(y, 7, folds(acc[0][t], acc[1][t], acc[2][t], acc[2][t]));
     } else {
       *(float *)y = fold(acc[0][t]);
     }
@@ -81,9 +99,10 @@ INLINE const uint8_t *mul_block(int f, int R, int T, const uint8_t *w, int64_t w
 }
 
 INLINE void mul(int f, int T, MUL_ARGS) {
-  ROLLED for (; rows >= 4; OPAQUE(rows)) {
-    w = mul_block(f, 4, T, w, ws, &x, xs, y, ys, n);
-    y += 16, rows -= 4;
+  const int R = T == 8 ? 3 : 4; // as many sums as there are registers
+  ROLLED for (; rows >= R; OPAQUE(rows)) {
+    w = mul_block(f, R, T, w, ws, &x, xs, y, ys, n);
+    y += 4 * R, rows -= R;
   }
   ROLLED for (; rows > 0; OPAQUE(rows)) {
     w = mul_block(f, 1, T, w, ws, &x, xs, y, ys, n);
@@ -93,9 +112,59 @@ INLINE void mul(int f, int T, MUL_ARGS) {
 
 #define MUL(F, T) \
   KERNEL avx512Mul##F##T(MUL_ARGS) { mul(F, T, w, ws, x, xs, y, ys, n, rows); }
-MUL(BF16, 1) MUL(BF16, 2) MUL(BF16, 4) MUL(BF16, 6)
-MUL(F16, 1) MUL(F16, 2) MUL(F16, 4) MUL(F16, 6)
-MUL(F32, 1) MUL(F32, 2) MUL(F32, 4) MUL(F32, 6)
+MUL(BF16, 1) MUL(BF16, 2) MUL(BF16, 4) MUL(BF16, 6) MUL(BF16, 8)
+MUL(F16, 1) MUL(F16, 2) MUL(F16, 4) MUL(F16, 6) MUL(F16, 8)
+MUL(F32, 1) MUL(F32, 2) MUL(F32, 4) MUL(F32, 6) MUL(F32, 8)
+
+// Groups adds n elements of k, a multiple of 16, to the sums of dot products of groups of 3
+// rows with 8 tokens. Both are packed: for each 16 k those of each row, of each token. Between
+// the pieces of k the lanes lie in sums; flags say that they begin at 0 (1), that they end (2):
+// then they are folded into y.
+KERNEL avx512Groups(const uint8_t *w, const uint8_t *x, const uint8_t *next, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t rows, int64_t tokens, int64_t flags) {
+  const __mmask16 keep = flags & 1 ? 0 : 0xffff;
+  ROLLED for (; rows > 0; rows -= 3, OPAQUE(rows)) {
+    __m512 acc[3][8];
+    UNROLL for (int i = 0; i < 24; i++) acc[i % 3][i / 3] = _mm512_maskz_loadu_ps(keep, sums + 64 * i);
+    UNROLL for (int i = 0; i < 16; i++) _mm_prefetch(next + 64 * i, _MM_HINT_T1);
+    next += 1024;
+    int64_t left = n;
+    ROLLED for (; left > 0; left -= 16, OPAQUE(left)) {
+      OPAQUE(w), OPAQUE(x);
+      __m512 a[3];
+      UNROLL for (int r = 0; r < 3; r++) a[r] = _mm512_loadu_ps(w + 64 * r);
+      UNROLL for (int t = 0; t < 8; t++) {
+        __m512 in = _mm512_loadu_ps(x + 64 * t);
+        UNROLL for (int r = 0; r < 3; r++) acc[r][t] = _mm512_fmadd_ps(a[r], in, acc[r][t]);
+      }
+      w += 192, x += 512;
+    }
+    x -= times(n, 32);
+    if (flags & 2) {
+      const __mmask8 m = (__mmask8)low(rows < 3 ? rows : 3);
+      uint8_t *out = y;
+      UNROLL for (int t = 0; t < 8; t++) {
+        if (tokens > t) _mm_mask_storeu_ps(out, m, folds(acc[0][t], acc[1][t], acc[2][t], acc[2][t]));
+        out += ys;
+        OPAQUE(out);
+      }
+    } else {
+      UNROLL for (int i = 0; i < 24; i++) _mm512_storeu_ps(sums + 64 * i, acc[i % 3][i / 3]);
+    }
+    sums += 24 * 64, y += 12;
+  }
+}
+
+// spread widens n elements, a multiple of 16; each 16 go step bytes further.
+INLINE void spread(int f, uint8_t *dst, int64_t step, const uint8_t *src, int64_t n) {
+  ROLLED for (; n > 0; n -= 16, OPAQUE(n)) {
+    _mm512_storeu_ps(dst, load(f, src));
+    dst += step, src += 16 * size_of(f);
+  }
+}
+
+KERNEL avx512SpreadBF16(uint8_t *dst, int64_t step, const uint8_t *src, int64_t n) { spread(BF16, dst, step, src, n); }
+KERNEL avx512SpreadF16(uint8_t *dst, int64_t step, const uint8_t *src, int64_t n) { spread(F16, dst, step, src, n); }
+KERNEL avx512SpreadF32(uint8_t *dst, int64_t step, const uint8_t *src, int64_t n) { spread(F32, dst, step, src, n); }
 
 // mix_block adds y[t][c] += sum over j of p[t][j] v[j][c] for C vectors of columns, of
 // which m is what is there.

@@ -1,0 +1,91 @@
+package cpu
+
+import "github.com/heftai/heft/internal/kernels"
+
+// Sizes of a unit of Linear for many tokens. A piece of k of the unit's weights, widened
+// and packed, stays in the second-level cache while the tokens pass, with the lanes of all
+// their sums; that of a group of tokens stays in the first.
+const (
+	groupRows = 48
+	groupStep = 512 // of k: whole rounds of any variant's lanes
+	sumBytes  = 512 << 10
+	groupFrom = 4 // groups of tokens from which packing pays
+)
+
+// groups are the packed tokens of a Linear; tokens is 0 where it does without.
+type groups struct {
+	x      []float32
+	size   int // of a group
+	tokens int // whose sums a unit keeps: whole groups
+}
+
+// groupable reports whether the operation has enough tokens to be worth packing.
+func (op *linear) groupable() bool {
+	if !op.set.Groups() || op.tokens < groupFrom*op.set.GroupTokens || op.w.cols == 0 {
+		return false
+	}
+	return op.access == inPlace || op.access == widened || op.access == turned
+}
+
+// planGroups is plan for packed groups.
+func (op *linear) planGroups(threads int) int {
+	set := op.set
+	op.unitRows = ceil(min(groupRows, ceil(op.w.rows, 4*threads)), kernels.GroupRows) * kernels.GroupRows
+	op.unitTokens, op.tokenUnits = op.tokens, 1
+	each := set.SumFloats(op.unitRows)
+	op.groups.size = set.GroupFloats(set.GroupTokens, op.w.cols)
+	op.groups.tokens = max(1, sumBytes/(4*each)) * set.GroupTokens
+	kept := ceil(min(op.groups.tokens, op.tokens), set.GroupTokens) * each
+	return set.GroupFloats(op.unitRows, min(groupStep, op.w.cols)) + kept + op.panelScratch()
+}
+
+// packGroups packs the tokens of l.
+func (b *Backend) packGroups(l *linear) bool {
+	count := ceil(l.tokens, l.set.GroupTokens)
+	if err := b.input.grow(b.ledger, count*l.groups.size); err != nil {
+		b.fail("linear: %w", err)
+		return false
+	}
+	l.groups.x = b.input.v[:count*l.groups.size]
+	b.run(l, count, l.tokens*l.w.cols)
+	l.packed = true
+	return true
+}
+
+func (op *linear) packGroup(unit int) {
+	t := unit * op.set.GroupTokens
+	op.set.PackGroup(op.groups.x[unit*op.groups.size:], from(op.x, t, 0), min(op.set.GroupTokens, op.tokens-t), op.w.cols)
+}
+
+// mulGroups computes a unit: piece by piece of k, for as many tokens as sums are kept.
+func (op *linear) mulGroups(scratch []float32, r, rows int) {
+	set, cols := op.set, op.w.cols
+	w, scratch := op.source(scratch, r, rows)
+	size := set.GroupFloats(op.unitRows, min(groupStep, cols))
+	packed, sums, each := scratch[:size], scratch[size:], set.SumFloats(rows)
+	for t := 0; t < op.tokens; t += op.groups.tokens {
+		end := min(t+op.groups.tokens, op.tokens)
+		for k := 0; k < cols; k += groupStep {
+			n := min(groupStep, cols-k)
+			part := w
+			part.Data = w.Data[k*w.Format.Size():]
+			set.PackGroups(packed, part, rows, n)
+			for i := t; i < end; i += set.GroupTokens {
+				x := op.groups.x[i/set.GroupTokens*op.groups.size+k*set.GroupTokens:]
+				own := sums[(i-t)/set.GroupTokens*each:]
+				next := x[min(op.groups.size, len(x)):]
+				set.MulGroups(from(op.y, i, r), packed, x, next, own, rows, min(set.GroupTokens, end-i), n, k == 0, k+n == cols)
+			}
+		}
+	}
+}
+
+// source is rows of the weight from r on, by way of a panel where they cannot be packed as
+// they lie, and the rest of the scratch.
+func (op *linear) source(scratch []float32, r, rows int) (kernels.Weights, []float32) {
+	if op.access == inPlace {
+		return op.at(r), scratch
+	}
+	n := op.panelScratch()
+	return op.panel(scratch[:n], r, rows), scratch[n:]
+}

@@ -1,0 +1,113 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// grouped is Mul by way of groups, with k cut into pieces of so many rounds of the lanes.
+func grouped(set *Set, w Weights, x Floats, rows, tokens, n, rounds int) []float32 {
+	y := make([]float32, tokens*rows)
+	group, step := make([]float32, set.GroupFloats(set.GroupTokens, n)), rounds*set.Lanes
+	sums, packed := make([]float32, set.SumFloats(rows)), make([]float32, set.GroupFloats(ceil(rows, GroupRows)*GroupRows, step))
+	for t := 0; t < tokens; t += set.GroupTokens {
+		count := min(set.GroupTokens, tokens-t)
+		set.PackGroup(group, Floats{x.V[t*x.Stride:], x.Stride}, count, n)
+		for k := 0; k < n; k += step {
+			part := w
+			part.Data = w.Data[k*w.Format.Size():]
+			set.PackGroups(packed, part, rows, min(step, n-k))
+			out := Floats{y[t*rows:], rows}
+			set.MulGroups(out, packed, group[k*set.GroupTokens:], nil, sums, rows, count, min(step, n-k), k == 0, k+step >= n)
+		}
+	}
+	return y
+}
+
+func eachGrouper(t *testing.T, test func(*testing.T, *Set)) {
+	eachSet(t, func(t *testing.T, set *Set) {
+		if set.Groups() {
+			test(t, set)
+		}
+	})
+}
+
+// TestGroups: groups give the bits of Mul, whatever the pieces of k.
+func TestGroups(t *testing.T) {
+	eachGrouper(t, func(t *testing.T, set *Set) {
+		r := rand.New(rand.NewPCG(5, 1))
+		for n := 1; n < 150; n += 1 + n/40 {
+			for f := range formats {
+				rows, tokens := 1+n%11, 1+n%19
+				data, _ := store(f, random(r, rows*n), n%5)
+				w, x := Weights{data, n * f.Size(), f}, Floats{random(r, tokens*(n+3)), n + 3}
+				want := make([]float32, tokens*rows)
+				set.Mul(Floats{want, rows}, w, x, rows, tokens, n)
+				for _, rounds := range []int{1, 3, 100} {
+					for i, v := range grouped(set, w, x, rows, tokens, n, rounds) {
+						if math.Float32bits(v) != math.Float32bits(want[i]) {
+							t.Fatalf("format %d, n %d in pieces of %d: row %d of %d, token %d of %d is %g, Mul gives %g", f, n, rounds, i%rows, rows, i/rows, tokens, v, want[i])
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestGroupsExtremes: what fills a group up changes no sum: not the sign of a zero, and no
+// NaN or infinity reaches another row or token.
+func TestGroupsExtremes(t *testing.T) {
+	eachGrouper(t, func(t *testing.T, set *Set) {
+		const rows, tokens, n = 4, 10, 37
+		tiny := float32(1e-40)
+		for _, odd := range []float32{float32(math.NaN()), float32(math.Inf(1)), tiny, -tiny} {
+			v, x := make([]float32, rows*n), make([]float32, tokens*n)
+			for i := range v {
+				v[i] = -tiny
+			}
+			for i := range x {
+				x[i] = tiny // products vanish as −0
+			}
+			v[2*n+n-1], x[3*n+n-1] = odd, odd
+			w, in, want := Weights{floatBytes(v), 4 * n, Float32}, Floats{x, n}, make([]float32, tokens*rows)
+			set.Mul(Floats{want, rows}, w, in, rows, tokens, n)
+			for i, got := range grouped(set, w, in, rows, tokens, n, 2) {
+				if got != got && want[i] != want[i] {
+					continue
+				}
+				if math.Float32bits(got) != math.Float32bits(want[i]) {
+					t.Fatalf("with %g: row %d, token %d is %g, Mul gives %g", odd, i%rows, i/rows, got, want[i])
+				}
+			}
+		}
+	})
+}
+
+// BenchmarkGroups is the work of a prompt on packed operands, one piece of k at a time.
+func BenchmarkGroups(b *testing.B) {
+	const rows, tokens, n = 48, 64, 2048
+	for _, set := range available() {
+		if !set.Groups() || set.Rounds() {
+			continue
+		}
+		for _, step := range []int{256, 512, 1024} {
+			b.Run(fmt.Sprintf("%s/%d", set.Name, step), func(b *testing.B) {
+				w, x := make([]float32, set.GroupFloats(rows, step)), make([]float32, set.GroupFloats(tokens, n))
+				size := set.SumFloats(rows)
+				sums, y := make([]float32, tokens/set.GroupTokens*size), make([]float32, tokens*rows)
+				for b.Loop() {
+					for k := 0; k < n; k += step {
+						for t := 0; t < tokens; t += set.GroupTokens {
+							own := sums[t/set.GroupTokens*size:][:size]
+							set.MulGroups(Floats{y[t*rows:], rows}, w, x[t*n+k*set.GroupTokens:], nil, own, rows, set.GroupTokens, step, k == 0, k+step == n)
+						}
+					}
+				}
+				b.ReportMetric(2*rows*tokens*n/float64(b.Elapsed().Nanoseconds())*float64(b.N), "GFLOPS")
+			})
+		}
+	}
+}
