@@ -31,6 +31,11 @@
 // weights a step by its tokens, so that it is that of one big batch whatever the ranks,
 // the window and the lengths of texts.
 //
+// [Accelerator.SaveState] and [Accelerator.LoadState] keep and restore a run: weights,
+// optimizers, schedules, the scaler, registered objects, generators, and where loaders and
+// windows are. [SaveModel] writes the folder that serve opens. [Accelerator.NewTape] and
+// [Accelerator.Autocast] compute in Config.MixedPrecision.
+//
 // # Like the reference
 //
 // What happens when is that of Accelerate 1.15, because runs are compared with its
@@ -51,9 +56,18 @@
 //   - [Accelerator.NoSync] leaves [Accelerator.SyncGradients] alone: a loop that
 //     accumulates by hand steps its optimizer by hand.
 //   - Reducing by "none" sums.
+//   - A checkpoint has the count of an unfinished window but not its gradients;
+//     [Corrections].PendingGradients saves them.
+//   - Loading a state does not advance the number of the next automatically named
+//     checkpoint, so that saving meets one that exists; [Corrections].SaveIteration counts on.
+//   - Loaders begin anew after loading, unless DataLoaderConfig.UseStatefulDataLoader.
+//   - Mixed precision "fp16" on a CPU is float32 without a scaler;
+//     [Corrections].Float16OnCPU takes it at its word.
 //
 // Different on purpose: what would hang there because ranks disagree is an error here
-// that names them; [Accelerator.JoinUnevenInputs] works on the CPU.
+// that names them; [Accelerator.JoinUnevenInputs] works on the CPU; checkpoints hold JSON
+// and safetensors in place of pickles, take their place whole, and old ones go only after
+// the new one is there.
 //
 // Nothing is global: ranks of one process have an accelerator each, and it belongs to
 // its rank's goroutine. The package knows no models; it needs a [Module]'s parameters

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train"
@@ -280,8 +281,11 @@ func (s *student) adapt(skeleton *meta.Model, binding *loader.Binding) error {
 		return err
 	}
 	c.BaseModel = s.job.name()
-	everything := func(string) bool { return true }
-	if s.model, err = model.Load(skeleton, binding, model.Freeze(everything)); err != nil {
+	options := []model.Option{model.Freeze(func(string) bool { return true })}
+	if host := dispatch.DescribeHost(); host.AvailableBytes > 0 && s.checkpoint.Bytes() > host.AvailableBytes/2 {
+		options = append(options, model.ReleasePages())
+	}
+	if s.model, err = model.Load(skeleton, binding, options...); err != nil {
 		return err
 	}
 	return s.model.AddLoRA(c, rng.New(s.Seed))
