@@ -26,6 +26,10 @@
 //		}, model)
 //	}
 //
+// A [Trainer] is the whole loop: epochs, logs, evaluations, callbacks, and checkpoints
+// that runs go on from bit for bit. [Accelerator.InitTrackers] opens what measurements
+// are written to (package track).
+//
 // [Gather], [GatherForMetrics], [PadAcrossProcesses], [Reduce], [Broadcast] and
 // [SplitBetweenProcesses] exchange arrays, nested as they like, and objects. [Windows]
 // weights a step by its tokens, so that it is that of one big batch whatever the ranks,

@@ -1,3 +1,4 @@
+// Built by a test of internal/archtest, which adds the requirements and checksums of Heft.
 module example.org/outside
 
 go 1.26.0
