@@ -21,12 +21,8 @@ func available() []Set {
 				rounded.integers = vnni{}
 			}
 			if x.HasAMXTile && x.HasAMXBF16 && tilesAllowed() {
-				tiled := rounded
-				tiled.Name, tiled.rounder = "amx", bf16{tiles: true}
-				if x.HasAMXInt8 && x.HasAVX512VNNI {
-					tiled.integers = vnni{tiles: true}
-				}
-				sets = append(sets, tiled)
+				rounded.Name, rounded.rounder = "amx", bf16{tiles: true}
+				sets = append(sets, rounded)
 			}
 			// A processor with tiles has no fast unit for pairs beside them.
 			rounded.Name, rounded.rounder, rounded.SlowPairs = "avx512bf16", bf16{}, x.HasAMXBF16
