@@ -36,6 +36,11 @@ models = {
     "gpt2": transformers.GPT2Config(vocab_size=96, n_embd=32, n_layer=2, n_head=4, n_positions=128),
     "gpt_neox": transformers.GPTNeoXConfig(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
                                            num_attention_heads=4, max_position_embeddings=128),
+    "gemma2": transformers.Gemma2Config(**small, head_dim=8, sliding_window=16),
+    "stablelm": transformers.StableLmConfig(**small, use_parallel_residual=True, tie_word_embeddings=False),
+    "deepseek_v3": transformers.DeepseekV3Config(**small | {"num_key_value_heads": 4}, q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=8,
+                                                 qk_nope_head_dim=8, v_head_dim=8, first_k_dense_replace=2, n_routed_experts=4, num_experts_per_tok=2,
+                                                 n_group=1, topk_group=1, tie_word_embeddings=False),
     "mixtral": transformers.MixtralConfig(**small, num_local_experts=4, num_experts_per_tok=2, tie_word_embeddings=False),
 }
 adapters = {
@@ -45,6 +50,7 @@ adapters = {
     "ranks": dict(target_modules="all-linear", r=2, lora_alpha=4, rank_pattern={r"layers\.1\..*proj": 5, "c_attn": 7, "dense": 1},
                   alpha_pattern={"o_proj": 16, "mlp.*": 2}),
     "head": dict(target_modules=["lm_head", "embed_out"], r=2, lora_alpha=4),
+    "latent": dict(target_modules=["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj"], r=3, lora_alpha=6),
     "layer": dict(target_modules=["q_proj", "c_attn", "qkv_proj", "query_key_value"], r=2, lora_alpha=4, layers_to_transform=[1]),
 }
 
