@@ -401,3 +401,52 @@ func TestTrackersOfAnAccelerator(t *testing.T) {
 		t.Error("trackers without a folder were opened")
 	}
 }
+
+// TestTrainerUnscalesBeforeItClips: with a scaler the norms are the true ones, and an
+// overflow leaves the step and the schedule's out.
+func TestTrainerUnscalesBeforeItClips(t *testing.T) {
+	scaler, err := optim.NewScaler(optim.ScalerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []StepResult
+	for _, s := range []*optim.Scaler{nil, scaler} {
+		a, err := New(Config{Scaler: s, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		step := 0
+		tr, w, err := fitting(a, 4, 2, false, TrainingArguments{MaxSteps: 3, MaxGradNorm: 0.5, Schedule: "linear", LogSteps: -1, EvalSteps: -1},
+			OnEvent(StepEnd, func(_ context.Context, m *Moment) error {
+				got = append(got, *m.Result)
+				return nil
+			}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		loss := tr.c.ComputeLoss
+		tr.c.ComputeLoss = func(ctx context.Context, b []int) (*tensor.Tensor, error) {
+			l, err := loss(ctx, b)
+			if step++; s != nil && step == 3 {
+				l = l.Tape().Scale(l, float32(math.Inf(1)))
+			}
+			return l, err
+		}
+		before := w.Data[0]
+		if _, err := tr.Train(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if w.Data[0] == before {
+			t.Error("the weight did not move")
+		}
+		moved := tr.Scheduler().State().LastEpoch
+		if want := 3 - b2i(s != nil); moved != want {
+			t.Errorf("the schedule moved %d steps, want %d", moved, want)
+		}
+	}
+	for i := range 2 {
+		if a, b := got[i], got[3+i]; a.GradNormPreClip != b.GradNormPreClip || a.GradNormPostClip != b.GradNormPostClip || math.Abs(b.GradNormPostClip-0.5) > 1e-5 {
+			t.Errorf("step %d: norms are %v and %v with a scaler, %v and %v without", i, b.GradNormPreClip, b.GradNormPostClip, a.GradNormPreClip, a.GradNormPostClip)
+		}
+	}
+}

@@ -22,7 +22,6 @@ type record struct {
 	Version        string  `json:"file_version"`
 	Tag, Plugin    string
 	Value          *float64 `json:"simple_value"`
-	Kind           string   `json:"value_kind"`
 }
 
 // TestGoldenTensorboard reads the reference's event file, and writes its records again,

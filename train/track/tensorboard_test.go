@@ -10,8 +10,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
+
+	"gopkg.in/yaml.v3"
 
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/testenv"
@@ -117,5 +120,74 @@ func TestTensorBoardReadsOurs(t *testing.T) {
 		if !reflect.DeepEqual(run.Settings, want) {
 			t.Errorf("the settings in %s are %v, want %v", folder, run.Settings, want)
 		}
+	}
+}
+
+// TestGoldenTrackerFiles logs what the reference's tracker was given: numbers, a text, a
+// group. The files have its names, but for times and hosts, and the settings its form.
+func TestGoldenTrackerFiles(t *testing.T) {
+	n := 0
+	t.Cleanup(func() { golden.Count(t, "train/checkpoint/tensorboard_tracker", n) })
+	var want struct {
+		Tracker struct {
+			Files    []string
+			Settings string `json:"hparams.yml"`
+		} `json:"tensorboard_tracker"`
+	}
+	golden.JSON(t, golden.Path(t, "train/checkpoint/semantics.json"), &want)
+	if len(want.Tracker.Files) == 0 {
+		return
+	}
+	n++
+	root := t.TempDir()
+	run, _, _ := strings.Cut(want.Tracker.Files[0], "/")
+	tb, err := NewTensorBoard(filepath.Join(root, run))
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := Values{}
+	for _, line := range strings.Split(strings.TrimSpace(want.Tracker.Settings), "\n") {
+		name, value, _ := strings.Cut(line, ": ")
+		var v any
+		if err := yaml.Unmarshal([]byte(value), &v); err != nil {
+			t.Fatal(err)
+		}
+		settings[name] = v
+	}
+	group, groups := map[string]float64{}, regexp.MustCompile(`/([a-z]+)_([a-z]+)/events`)
+	name := "multi"
+	for _, f := range want.Tracker.Files {
+		if m := groups.FindStringSubmatch(f); m != nil {
+			name, group[m[2]] = m[1], 1
+		}
+	}
+	for _, err := range []error{tb.Configure(settings), tb.Log(Values{"loss": 1, "note": "hello", name: group}, 0), tb.Close()} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := 0
+	for _, f := range want.Tracker.Files {
+		pattern := strings.NewReplacer("<unix time float>", "[0-9]*", "<...>", "*").Replace(f)
+		files, _ := filepath.Glob(filepath.Join(root, pattern))
+		if len(files) != 1 {
+			t.Errorf("%s: there are %q", f, files)
+		}
+		found += len(files)
+		if strings.HasSuffix(f, "hparams.yml") && len(files) == 1 {
+			if b, _ := os.ReadFile(files[0]); string(b) != want.Tracker.Settings {
+				t.Errorf("the settings are %q, want %q", b, want.Tracker.Settings)
+			}
+		}
+	}
+	all := 0
+	_ = filepath.WalkDir(root, func(_ string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			all++
+		}
+		return err
+	})
+	if all != found {
+		t.Errorf("%d files, want %d", all, found)
 	}
 }
