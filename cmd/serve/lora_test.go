@@ -209,6 +209,7 @@ func TestLoRAErrors(t *testing.T) {
 	}{
 		{[]string{"--lora", "x"}, 2, "NAME=DIR"},
 		{[]string{"--lora", "x=" + empty, "--lora", "x=" + empty}, 2, "taken"},
+		{[]string{"--lora", "x=" + empty + ",x=" + empty}, 2, "taken"}, // as a list of the configuration file
 		{[]string{"--served-model-name", "x", "--lora", "x=" + empty}, 2, "taken"},
 		{[]string{"--lora", "x=" + empty}, 1, "adapter_config.json"},
 	} {

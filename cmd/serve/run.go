@@ -29,7 +29,7 @@ type runCmd struct {
 	placeFlags
 	sizeFlags
 	ServedModelName string        `help:"The name in /v1/models; without it, the folder's." placeholder:"S"`
-	Lora            []string      `help:"An adapter in PEFT's files, chosen by its name as the model of a request; may be given again." placeholder:"NAME=DIR" sep:"none" aliases:"lora-modules"`
+	Lora            []string      `help:"An adapter in PEFT's files, chosen by its name as the model of a request; may be given again." placeholder:"NAME=DIR" aliases:"lora-modules"`
 	Host            string        `help:"Address to listen on." default:"127.0.0.1"`
 	Port            int           `help:"Port to listen on; 0 chooses a free one." default:"8000"`
 	APIKey          string        `name:"api-key" help:"Keys of which a request must bring one, separated by commas." placeholder:"K"`

@@ -46,7 +46,7 @@ type Pair struct {
 func Open(dir string, root *meta.Module) (*Adapter, error) {
 	config, err := readConfigFile(filepath.Join(dir, ConfigFile))
 	if err != nil {
-		return nil, fmt.Errorf("%w (in %s)", err, dir)
+		return nil, err
 	}
 	targets, err := config.Match(root)
 	if err != nil {
@@ -83,7 +83,11 @@ func readConfigFile(path string) (*Config, error) {
 	if len(data) > maxConfig {
 		return nil, fmt.Errorf("lora: %s: larger than %d bytes", path, maxConfig)
 	}
-	return ReadConfig(data)
+	c, err := ReadConfig(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w (in %s)", err, filepath.Dir(path))
+	}
+	return c, nil
 }
 
 // Close lets go of the file. Adapters that were not read from one need no Close.
