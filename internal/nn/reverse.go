@@ -31,11 +31,14 @@ type Training struct {
 	units    []*Unit // before the head
 	head     *Unit   // nil for a tree without
 	first    int     // the first unit that Backward reverses
-	keep     bool
+	way      Way
 	dirty    bool // gradients were begun that no Backward has taken
 	marks    []backend.Mark
-	widths   []int         // of the units' inputs that were kept
-	inputs   tensor.Tensor // of each unit, [units·rows, width], where they are computed again
+	begins   []tensor.Tensor // where the units' inputs lay when they were recorded
+	widths   []int           // of those that were kept to compute the units again
+	// taken is where the gradient lies of what the next unit to be reversed made.
+	taken  tensor.Tensor
+	inputs tensor.Tensor // of each unit, [units·rows, width], where they are computed again
 }
 
 // NewTraining takes memory for passes within limits; Limits.Outputs bounds the rows of one
@@ -49,7 +52,8 @@ func (p *Program) NewTraining(r backend.Recorder, h Holder, l Limits) (*Training
 	if n := len(p.Units) - 1; p.vocab > 0 && n >= 0 {
 		t.units, t.head = p.Units[:n], p.Units[n]
 	}
-	t.marks, t.widths = make([]backend.Mark, len(t.units)), make([]int, len(t.units))
+	n := len(t.units)
+	t.marks, t.begins, t.widths = make([]backend.Mark, n), make([]tensor.Tensor, n), make([]int, n)
 	return t, nil
 }
 
@@ -83,22 +87,28 @@ func (t *Training) Forward(in *Input, way Way, first int) error {
 	if err := t.Begin(in); err != nil {
 		return err
 	}
-	t.keep, t.first = way == Remember, first
+	t.way, t.first = way, first
 	if way == Recompute {
 		if err := t.makeInputs(); err != nil {
 			return err
 		}
 	}
 	for i := range t.units {
-		if way == Recompute && i >= first {
+		if i >= first && way == Recompute && !t.kept(i) {
 			t.saveInput(i)
 		}
-		t.marks[i] = t.recorder.Mark()
-		if err := t.unit(i, i+1, t.keep && i >= first); err != nil {
+		t.marks[i], t.begins[i] = t.recorder.Mark(), t.hidden
+		if err := t.unit(i, i+1, i >= first && t.kept(i)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// kept reports whether the record of unit i is kept for its reverse: that of the last one
+// always is, as it is the first to be reversed.
+func (t *Training) kept(i int) bool {
+	return t.way == Remember || t.way == Recompute && i == len(t.units)-1
 }
 
 // unit brings and runs unit i.
@@ -179,8 +189,11 @@ func (t *Training) Head(rows []int32, reverse bool, f func(logits, gradient tens
 }
 
 // HiddenGradient is the gradient of what the units before the head made, which Head adds
-// to and Backward takes.
-func (t *Training) HiddenGradient() tensor.Tensor { return t.recorder.Gradient(t.hidden) }
+// to and Backward takes. A caller whose tree has no head writes it.
+func (t *Training) HiddenGradient() tensor.Tensor {
+	t.dirty = true
+	return t.recorder.Gradient(t.hidden)
+}
 
 // Gradient is that of side outputs, as a Trace sees them in a pass that remembers, or
 // while Backward computes a unit again.
@@ -188,15 +201,14 @@ func (t *Training) Gradient(x tensor.Tensor) tensor.Tensor { return t.recorder.G
 
 // Backward reverses the units, the last one first, as far as there is something to train.
 func (t *Training) Backward() error {
+	t.dirty, t.taken = true, t.hidden
 	for i := len(t.units) - 1; i >= t.first; i-- {
 		if err := t.reverse(i); err != nil {
 			return err
 		}
 	}
-	if t.first > 0 && t.first < len(t.units) { // nobody takes the gradient of its input
-		for _, s := range t.state {
-			t.recorder.Drop(matrix(s, t.rows, t.program.width))
-		}
+	if !t.taken.IsZero() { // nobody wants the gradient of its input
+		t.recorder.Drop(t.taken)
 	}
 	t.dirty = false
 	return nil
@@ -211,30 +223,31 @@ func (t *Training) reverse(i int) error {
 		return err
 	}
 	defer t.holder.Release(i)
-	if !t.keep {
+	if !t.kept(i) {
 		if err := t.again(i); err != nil {
 			return err
 		}
 	}
 	t.recorder.Reverse(t.marks[i])
+	t.taken = t.begins[i]
 	return t.synced(t.units[i])
 }
 
 // again runs a unit from its input and hands the gradient of its result over to where the
 // result lies now.
 func (t *Training) again(i int) error {
-	old := t.hidden
 	t.marks[i] = t.recorder.Mark()
 	if t.widths[i] > 0 {
 		t.hidden = matrix(t.state[0], t.rows, t.widths[i])
 		t.backend.Gather(t.hidden, t.input(i), t.iota[:t.rows])
 	}
+	t.begins[i] = t.hidden
 	if err := t.record(t.units[i], true); err != nil {
 		return err
 	}
-	if from, to := t.recorder.Gradient(old), t.recorder.Gradient(t.hidden); !tensor.Same(from, to) {
+	if from, to := t.recorder.Gradient(t.taken), t.recorder.Gradient(t.hidden); !tensor.Same(from, to) {
 		t.recorder.Add(to, from, 1)
-		t.recorder.Drop(old)
+		t.recorder.Drop(t.taken)
 	}
 	return nil
 }

@@ -169,12 +169,6 @@ func (m *memory) rewind(chunk, used int) {
 	m.chunk, m.used = chunk, used
 }
 
-// taken reports whether an address is of memory that Take gave.
-func (m *memory) taken(at uintptr) bool {
-	b := m.blockOf(at)
-	return b != nil && b.chunk
-}
-
 // clearShadows makes all gradients 0.
 func (m *memory) clearShadows(g backend.Gradients) {
 	zero := func(t tensor.Tensor) {

@@ -49,10 +49,16 @@ func (r *Recorder) Pause() { r.on = false }
 // Recording reports whether operations are remembered.
 func (r *Recorder) Recording() bool { return r.on }
 
-// Mark is the present end of the record. What Take gave before it is not written again,
-// so that values there need no more watching.
+// Mark is the present end of the record. What Take gave before it is not written again, so
+// that values there need no more watching. Values elsewhere are copied now: a copy made
+// behind the mark would be forgotten before them.
 func (r *Recorder) Mark() backend.Mark {
-	r.live = slices.DeleteFunc(r.live, func(i int) bool { return r.taken(r.values[i].lo) })
+	for _, i := range r.live {
+		if b := r.blockOf(r.values[i].lo); b != nil && !b.chunk { // nor is the host's
+			r.move(i)
+		}
+	}
+	r.live = r.live[:0]
 	return backend.Mark{Operations: len(r.reverse), Values: len(r.values), Hosts: len(r.hosts), Chunk: r.chunk, Used: r.used}
 }
 
@@ -177,11 +183,17 @@ func (r *Recorder) write(dst tensor.Tensor) {
 		if v.hi <= lo || hi <= v.lo {
 			return false
 		}
-		old := v.t
-		v.t = r.Take(old.Rows(), old.Cols())
-		r.Backend.Gather(v.t, old, r.count(old.Rows()))
+		r.move(i)
 		return true
 	})
+}
+
+// move copies a value to memory that stays as it is.
+func (r *Recorder) move(i int) {
+	v := &r.values[i]
+	old := v.t
+	v.t = r.Take(old.Rows(), old.Cols())
+	r.Backend.Gather(v.t, old, r.count(old.Rows()))
 }
 
 // push remembers the reverse of an operation that has written dst anew from operands.

@@ -1,0 +1,143 @@
+package record_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/backend/cpu"
+	"github.com/heftai/heft/internal/backend/record"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// frozen has no trainable weight.
+type frozen struct{}
+
+func (frozen) Gradient(tensor.Tensor) (tensor.Tensor, bool) { return tensor.Tensor{}, false }
+
+func open(t testing.TB) *record.Recorder {
+	t.Helper()
+	b, err := cpu.New(cpu.Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record.New(b, frozen{})
+}
+
+func closing(t *testing.T, r *record.Recorder) {
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func matrix(t *testing.T, r *record.Recorder, v ...float32) tensor.Tensor {
+	t.Helper()
+	m, err := r.New(meta.Float32, 1, len(v))
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(m.F32(), v)
+	return m
+}
+
+// TestOverwrittenOperandsAreKept: tanh in place, twice, with marks between, in memory that
+// is used again.
+func TestOverwrittenOperandsAreKept(t *testing.T) {
+	r := open(t)
+	closing(t, r)
+	x := matrix(t, r, 0.5, -1)
+	want := matrix(t, r, 0, 0)
+	r.Record()
+	for range 3 {
+		r.Mark()
+		r.Gate(x, x, tensor.Tensor{}, meta.ActTanh, 0)
+		y := r.Take(1, 2)
+		r.Gather(y, x, []int32{0})
+		r.Add(x, y, 1) // x = 2·tanh(x)
+	}
+	r.Pause()
+	copy(r.Gradient(x).F32(), []float32{1, 1})
+	r.Reverse(backend.Mark{})
+	for i, v := range []float32{0.5, -1} {
+		slope := float32(1)
+		for range 3 {
+			r.Gate(want, matrix(t, r, v, v), tensor.Tensor{}, meta.ActTanh, 0)
+			u := want.F32()[0]
+			slope, v = slope*2*(1-u*u), 2*u
+		}
+		if d := r.Gradient(x).F32()[i] - slope; d > 1e-5 || d < -1e-5 {
+			t.Errorf("gradient %d is %g, want %g", i, r.Gradient(x).F32()[i], slope)
+		}
+	}
+	if err := r.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMemoryGoesRound: what was taken for one record serves the next, and shadows are
+// zeros again.
+func TestMemoryGoesRound(t *testing.T) {
+	r := open(t)
+	closing(t, r)
+	x := matrix(t, r, 1, 2, 3)
+	var first []*byte
+	for pass := range 3 {
+		r.Record()
+		mark := r.Mark()
+		var at []*byte
+		for _, rows := range []int{1, 1 << 19, 5} { // one is larger than a chunk
+			y := r.Take(rows, 3)
+			at = append(at, &y.Data[0])
+			r.Gather(y, x, make([]int32, rows))
+			r.Gradient(y).Row(rows - 1)[0] = 1
+		}
+		r.Pause()
+		r.Reverse(mark)
+		if first == nil {
+			first = at
+		}
+		if !slices.Equal(at, first) {
+			t.Errorf("pass %d took other memory", pass)
+		}
+		if g := r.Gradient(x).F32(); !slices.Equal(g, []float32{float32(3 * (pass + 1)), 0, 0}) {
+			t.Errorf("pass %d: gradient %v", pass, g)
+		}
+	}
+	r.Clear()
+	if g := r.Gradient(x).F32(); !slices.Equal(g, make([]float32, 3)) {
+		t.Errorf("cleared: %v", g)
+	}
+}
+
+// TestWeightsOnTheHost: the gradients of weights that were permuted on the host, and copied
+// there, find their way.
+func TestWeightsOnTheHost(t *testing.T) {
+	r := open(t)
+	closing(t, r)
+	x, sum := matrix(t, r, 2, 3, 5), matrix(t, r, 0)
+	r.Record()
+	host, turned := make([]float32, 3), make([]float32, 3)
+	if err := r.Copy(tensor.Floats(host, 1, 3), x); err != nil {
+		t.Fatal(err)
+	}
+	places := []int32{2, 0, 1}
+	for i, p := range places {
+		turned[i] = host[p]
+	}
+	r.Derive(turned, host, places)
+	values := matrix(t, r, 10, 20, 30)
+	values.Dims = [tensor.MaxRank]int{3, 1}
+	r.ScatterAdd(sum, values, []int32{0, 0, 0}, turned)
+	r.Pause()
+	r.Gradient(sum).F32()[0] = 1
+	r.Reverse(backend.Mark{})
+	if g := r.Gradient(x).F32(); !slices.Equal(g, []float32{20, 30, 10}) {
+		t.Errorf("gradient %v", g)
+	}
+	if g := r.Gradient(values).F32(); !slices.Equal(g, []float32{5, 2, 3}) {
+		t.Errorf("gradient of the rows %v", g)
+	}
+}
