@@ -92,6 +92,9 @@ func parseConfig(b []byte, name string) (config, error) {
 	if err := yaml.NewDecoder(bytes.NewReader(b)).Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+	if c == nil { // the file says null
+		c = config{}
+	}
 	var unknown []string
 	for key, v := range c {
 		k, ok := configKeys[key]

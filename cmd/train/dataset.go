@@ -3,6 +3,9 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
 
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/data"
@@ -76,19 +79,24 @@ func (j *job) tokenize(path string, tokenizer *data.Tokenizer, o data.TextOption
 		return nil, useError{err}
 	}
 	defer records.Close()
-	whole := o
-	whole.MaxLength = 0
-	var all data.Slice[data.Sequence]
-	var cut, empty int
-	for i := range records.Len() {
+	o.MaxLength = 0 // so that what is cut is counted
+	sequences := make([]data.Sequence, records.Len())
+	err = parallel(len(sequences), func(i int) error {
 		r, err := records.At(i)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		s, err := r.Tokenize(tokenizer, tokenizer, whole)
-		if err != nil {
-			return nil, fmt.Errorf("%s: record %d: %w", path, i+1, err)
+		if sequences[i], err = r.Tokenize(tokenizer, tokenizer, o); err != nil {
+			return fmt.Errorf("%s: record %d: %w", path, i+1, err)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var all data.Slice[data.Sequence]
+	var cut, empty int
+	for _, s := range sequences {
 		if len(s.IDs) > j.Sequence && !j.Pack {
 			s.IDs, s.Labels = s.IDs[:j.Sequence], s.Labels[:j.Sequence]
 			cut++
@@ -103,6 +111,42 @@ func (j *job) tokenize(path string, tokenizer *data.Tokenizer, o data.TextOption
 		j.log.Warn("data", slog.String("file", path), slog.Int("cut", cut), slog.Int("without_a_label", empty))
 	}
 	return all, nil
+}
+
+// parallel calls f for 0 … n-1 on all processors, and returns the error of the lowest
+// number that it knows of.
+func parallel(n int, f func(i int) error) error {
+	var next atomic.Int64
+	var all sync.WaitGroup
+	workers := min(n, runtime.GOMAXPROCS(0))
+	failed := make([]error, workers)
+	at := make([]int, workers)
+	for w := range workers {
+		all.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				if failed[w] = f(i); failed[w] != nil {
+					at[w] = i
+					next.Store(int64(n)) // the others stop
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	first := -1
+	for w, err := range failed {
+		if err != nil && (first < 0 || at[w] < at[first]) {
+			first = w
+		}
+	}
+	if first < 0 {
+		return nil
+	}
+	return failed[first]
 }
 
 // learned is how many labels of a sequence the loss counts: the first has nothing before

@@ -9,7 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strings"
+	"slices"
 	"sync/atomic"
 	"syscall"
 
@@ -257,7 +257,7 @@ func (c *launchCmd) Run(ctx context.Context, out output, diag diagnostics) error
 		if c.MixedPrecision == "" {
 			c.MixedPrecision = found.precision()
 		}
-		if !strings.Contains("no bf16 fp16", c.MixedPrecision) {
+		if !slices.Contains([]string{"no", "bf16", "fp16"}, c.MixedPrecision) {
 			return useErrorf("%s: mixed_precision %s is not supported: no, bf16, fp16 are", path, c.MixedPrecision)
 		}
 	}
