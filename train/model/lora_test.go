@@ -118,16 +118,22 @@ func within(t *testing.T, got, want map[string][]float32, limit float64) {
 	}
 }
 
+// someTokens are two short sequences.
+func someTokens() Batch {
+	b := Batch{Length: 6}
+	for i := range 12 {
+		b.IDs = append(b.IDs, i*7%60)
+	}
+	return b
+}
+
 // adapterGradients are one pass's, with all kinds of targets, the head among them.
 func adapterGradients(t *testing.T, m *Model, o Options) map[string][]float32 {
 	t.Helper()
 	for _, p := range m.Parameters() {
 		p.ZeroGrad()
 	}
-	b := Batch{Length: 6}
-	for i := range 12 {
-		b.IDs = append(b.IDs, i*7%60)
-	}
+	b := someTokens()
 	tp := tensor.NewTape(tensor.Options{})
 	loss, err := m.Loss(tp, b, o)
 	if err == nil {
@@ -197,10 +203,7 @@ func TestAdapterGradientsAreSlopes(t *testing.T) {
 	}
 	spread(m)
 	grads := adapterGradients(t, m, Options{})
-	b := Batch{Length: 6}
-	for i := range 12 {
-		b.IDs = append(b.IDs, i*7%60)
-	}
+	b := someTokens()
 	loss := func() float64 {
 		tp := tensor.NewTape(tensor.Options{})
 		var l *tensor.Tensor
