@@ -1,9 +1,6 @@
 package tensor
 
-import (
-	"github.com/heftai/heft/internal/gemm"
-	"github.com/heftai/heft/internal/kernels"
-)
+import "github.com/heftai/heft/internal/gemm"
 
 // ConvOptions of [Tape.Conv2D], the same for height and width. Zeros stand for stride 1,
 // no padding, dilation 1 and one group.
@@ -160,13 +157,15 @@ func (c *convolution) image(x []float32, u int) []float32 {
 
 func (c *convolution) backward(grad []float32) {
 	if g := c.tp.gradient(c.x); g != nil {
+		turned := c.turned()
 		c.tp.parallel(c.images*c.o.Groups, func(u int) {
 			image := make([]float32, c.taps*c.places)
 			dy := grad[u*c.out*c.places : (u+1)*c.out*c.places]
-			w := kernels.Floats{V: c.w.data[u%c.o.Groups*c.out*c.taps:], Stride: 1}
-			c.tp.mixUnits(dense(image, c.places), w, c.taps, stored(dy, c.places), c.out, c.taps, c.places)
+			w := dense(turned[u%c.o.Groups*c.out*c.taps:], c.out)
+			c.tp.mixUnits(dense(image, c.places), w, 1, stored(dy, c.places), c.out, c.taps, c.places)
 			c.fold(c.image(g, u), image)
 		})
+		c.tp.giveBack(turned)
 	}
 	if g := c.tp.gradient(c.w); g != nil {
 		image := c.tp.borrow(c.taps * c.places)
@@ -187,6 +186,19 @@ func (c *convolution) backward(grad []float32) {
 			g[i%len(g)] += float32(sum)
 		}
 	}
+}
+
+// turned is the weight of each group [taps, out].
+func (c *convolution) turned() []float32 {
+	n := c.out * c.taps
+	w := c.tp.borrow(n * c.o.Groups)
+	c.tp.parallel(c.o.Groups*c.taps, func(u int) {
+		from, row := c.w.data[u/c.taps*n+u%c.taps:], w[u*c.out:(u+1)*c.out]
+		for i := range row {
+			row[i] = from[i*c.taps]
+		}
+	})
+	return w
 }
 
 // each calls f for every run along a row of the image: the tap's row of the unfolded
