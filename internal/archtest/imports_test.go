@@ -64,8 +64,7 @@ var allowed = map[string][]string{
 		"train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor"}, // trains, then serves
 	"examples/resnet":         {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
 	"examples/trainstep":      {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
-	"scripts/loramemory":      {"meta", "loader", "train", "train/model", "train/optim", "train/rng", "train/tensor"}, // checks a limit
-	"scripts/supported":       {"meta"},                                                                               // writes README's table
+	"scripts/supported":       {"meta"}, // writes README's table
 	"scripts/benchtokenizers": {"internal/tokenizer"},
 }
 
