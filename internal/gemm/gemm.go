@@ -41,7 +41,10 @@ func (m *Multiplier) read(x Matrix, i, j, lines, n int, buf *scratch) kernels.Fl
 }
 
 // scratch is what one unit needs for itself.
-type scratch struct{ wide []float32 }
+type scratch struct {
+	wide []float32
+	tile []float32
+}
 
 // Run calls f for each unit, in any order and on any threads, and returns when all calls
 // have.
@@ -61,9 +64,11 @@ type Multiplier struct {
 	p   product
 	// round makes panels of numbers rounded to bfloat16.
 	round bool
+	parts int // of numbers that are cut in parts
 
-	left, right []float32
-	scratches   sync.Pool // of *scratch
+	left, right   []float32
+	packs, panels []uint32  // of parts
+	scratches     sync.Pool // of *scratch
 }
 
 // New makes a multiplier whose work run shares among threads.
@@ -100,7 +105,22 @@ type product struct {
 // Mul sets c = a·b, or adds that to c where add is true: a is rows by n, b is n by cols. An
 // empty sum is 0.
 func (m *Multiplier) Mul(c kernels.Floats, a, b Matrix, rows, cols, n int, add bool) {
+	if m.inParts(n) {
+		m.mulParts(kernels.FloatParts, c, a, b, rows, cols, n, add)
+		return
+	}
 	m.each(c, a, b, rows, cols, n, add, blockSum, 1, m.block)
+}
+
+// MulRounded is Mul of operands rounded to bfloat16. Sums and results are float32.
+func (m *Multiplier) MulRounded(c kernels.Floats, a, b Matrix, rows, cols, n int, add bool) {
+	if m.inParts(n) {
+		m.mulParts(kernels.RoundedParts, c, a, b, rows, cols, n, add)
+		return
+	}
+	m.round = true
+	m.each(c, a, b, rows, cols, n, add, blockSum, 1, m.block)
+	m.round = false
 }
 
 // each calls block for each block of a product. Sums are cut evenly, at multiples of whole.

@@ -1,0 +1,140 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+func eachParter(t *testing.T, test func(*testing.T, *Set)) {
+	eachSet(t, func(t *testing.T, set *Set) {
+		if set.HasParts() {
+			test(t, set)
+		}
+	})
+}
+
+// packAll makes packs or panels of all rows of x, or with lines of all columns; an even
+// number of them.
+func packAll(set *Set, x Floats, panel, lines bool, parts, rows, n int) []uint32 {
+	words := parts * PanelWords(n)
+	count := ceil(rows, 2*PackRows) * 2
+	dst := make([]uint32, count*words)
+	for i := range count {
+		width := min(PackRows, rows-i*PackRows)
+		from := Floats{Stride: x.Stride}
+		if width > 0 {
+			at := i * PackRows * x.Stride
+			if lines {
+				at = i * PackRows
+			}
+			from.V = x.V[at:]
+		}
+		set.PackParts(dst[i*words:], PanelWords(n), from, panel, lines, parts, width, n)
+	}
+	return dst
+}
+
+// TestMulParts: products of parts are as near to the truth as products of floats.
+func TestMulParts(t *testing.T) {
+	eachParter(t, func(t *testing.T, set *Set) {
+		r := rand.New(rand.NewPCG(1, 1))
+		for n := 1; n < 140; n += 3 {
+			rows, cols := 1+n%32, 1+n*5%64
+			x, y := random(r, rows*n), random(r, cols*n)
+			turnX, turnY := turnedOf(x, rows, n), turnedOf(y, cols, n)
+			couples := ceil(cols, 32)
+			for _, parts := range []int{RoundedParts, FloatParts} {
+				for form := range 4 {
+					a := packAll(set, Floats{x, n}, false, false, parts, rows, n)
+					if form&1 != 0 {
+						a = packAll(set, Floats{turnX, rows}, false, true, parts, rows, n)
+					}
+					b := packAll(set, Floats{y, n}, true, false, parts, cols, n)
+					if form&2 != 0 {
+						b = packAll(set, Floats{turnY, cols}, true, true, parts, cols, n)
+					}
+					c := make([]float32, 32*32*couples)
+					for i := range c {
+						c[i] = 1
+					}
+					set.MulParts(Floats{c, 32 * couples}, a, b, parts, ceil(n, BlockK), couples, form == 3)
+					for i := range rows {
+						for j := range cols {
+							u, v := x[i*n:(i+1)*n], y[j*n:(j+1)*n]
+							if parts == RoundedParts {
+								u, v = rounded(u), rounded(v)
+							}
+							got := c[i*32*couples+j]
+							if form == 3 {
+								got--
+							}
+							product(t, fmt.Sprintf("n %d, %d parts, form %d, element %d %d", n, parts, form, i, j), got, u, v)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// turnedOf is x, rows by n, turned.
+func turnedOf(x []float32, rows, n int) []float32 {
+	out := make([]float32, len(x))
+	for i := range rows {
+		for k := range n {
+			out[k*rows+i] = x[i*n+k]
+		}
+	}
+	return out
+}
+
+// TestPartsOfExtremes: large numbers keep their products, and what is not finite shows.
+func TestPartsOfExtremes(t *testing.T) {
+	eachParter(t, func(t *testing.T, set *Set) {
+		inf := float32(math.Inf(1))
+		for _, c := range []struct{ x, y, want float32 }{
+			{1e30, 1e-30, 1}, {1e-20, 1e-10, 1e-30}, {16777215, 16777215, 16777215 * 16777215}, {inf, 2, inf}, {float32(math.NaN()), 0, inf}, {3e38, 3e38, inf},
+		} {
+			a := packAll(set, Floats{[]float32{c.x}, 1}, false, false, FloatParts, 1, 1)
+			b := packAll(set, Floats{[]float32{c.y}, 1}, true, false, FloatParts, 1, 1)
+			out := make([]float32, 32*32)
+			set.MulParts(Floats{out, 32}, a, b, FloatParts, 1, 1, false)
+			finite := out[0]-out[0] == 0
+			switch {
+			case c.want == inf && finite:
+				t.Errorf("%g by %g is %g", c.x, c.y, out[0])
+			case c.want != inf && math.Abs(float64(out[0]/c.want)-1) > 1e-6:
+				t.Errorf("%g by %g is %g, want %g", c.x, c.y, out[0], c.want)
+			}
+			for i, v := range out[1:] {
+				if v != 0 && c.want != inf {
+					t.Fatalf("element %d is %g", i+1, v)
+				}
+			}
+		}
+	})
+}
+
+func BenchmarkMulParts(b *testing.B) {
+	set, err := Select("")
+	if err != nil || !set.HasParts() {
+		return // nothing to measure
+	}
+	for _, parts := range []int{RoundedParts, FloatParts} {
+		n := 768 / (parts + parts/2)
+		const couples, rows = 8, 160
+		size := parts * PanelWords(n)
+		left, right := make([]uint32, rows/16*size), make([]uint32, 2*couples*size)
+		c := make([]float32, rows*32*couples)
+		b.Run(fmt.Sprint(parts), func(b *testing.B) {
+			for b.Loop() {
+				for i := 0; i < rows; i += 32 {
+					set.MulParts(Floats{c[i*32*couples:], 32 * couples}, left[i/16*size:], right, parts, ceil(n, BlockK), couples, true)
+				}
+			}
+			b.ReportMetric(2*float64(rows*32*couples*n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOPS")
+		})
+	}
+}
