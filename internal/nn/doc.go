@@ -16,7 +16,11 @@
 // Rows of a pass may each have an [Adapter], low-rank pairs that are added to the linear
 // maps. A row's result is the same whatever the adapters of the others are.
 //
-// After the first passes nothing is allocated on the Go heap.
+// A [Training] runs the same units on a backend that records and reverses them, the last
+// one first: a rule that is made of the backend's operations has its backward with its
+// forward.
+//
+// After the first passes nothing is allocated on the Go heap, unless they are recorded.
 //
 // It knows neither files, devices, schedules nor text. A Program is immutable and may
 // be shared; a Context belongs to one goroutine.

@@ -94,7 +94,7 @@ func (m *Model) start(tp *tensor.Tape, b Batch, o Options, auxiliary bool) (*pas
 	}
 	if err != nil {
 		p.leave()
-		return nil, fmt.Errorf("model: %w", err)
+		return nil, m.explain(err)
 	}
 	return p, nil
 }
@@ -147,7 +147,10 @@ func (p *pass) backward(scale float32) error {
 	if p.routers != nil {
 		p.routers.reverse(scale)
 	}
-	return p.training.Backward()
+	if err := p.training.Backward(); err != nil {
+		return p.m.explain(err)
+	}
+	return nil
 }
 
 // heads runs the head on rows, some at a time.
@@ -156,7 +159,7 @@ func (p *pass) heads(rows []int32, reverse bool, f func(rows []int32, logits, gr
 		n := min(len(rows), p.limits.Outputs)
 		some := rows[:n]
 		if err := p.training.Head(some, reverse, func(logits, gradient view.Tensor) error { return f(some, logits, gradient) }); err != nil {
-			return fmt.Errorf("model: %w", err)
+			return p.m.explain(err)
 		}
 		rows = rows[n:]
 	}

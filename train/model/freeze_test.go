@@ -1,6 +1,8 @@
 package model
 
 import (
+	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -171,6 +173,78 @@ func TestLogitsHaveGradients(t *testing.T) {
 		}
 		for name, g := range named(t, m.Gradients) {
 			near(t, name, g, want[name], 2e-6)
+		}
+	}
+}
+
+// TestCutFileWhileMapped: a frozen base whose file was cut short fails the pass that
+// touches it and names the file; the model lives.
+func TestCutFileWhileMapped(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"config.json", "model.safetensors"} {
+		data, err := golden.Read(filepath.Join(ownModel(t, "granite"), name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := openFile(t, dir, dir, Freeze(func(path string) bool { return path != "lm_head.weight" }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	path := filepath.Join(dir, "model.safetensors")
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	tp := tensor.NewTape(tensor.Options{})
+	for range 2 {
+		if _, err := m.Loss(tp, someBatch(3, 9, 4), Options{}); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// TestFloat16Autocast: losses are those of float32 within float16's precision, and a scale
+// that is too large overflows gradients.
+func TestFloat16Autocast(t *testing.T) {
+	for _, name := range []string{"granite", "gpt-neox", "gpt-oss"} {
+		dir := ownModel(t, name)
+		m, err := openFile(t, dir, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := someBatch(3, 9, 4, 8, 1, 20)
+		want := gradients(t, m, b, false)
+		for _, scale := range []float32{1024, 1e9} {
+			tp := tensor.NewTape(tensor.Options{Autocast: tensor.Float16})
+			for _, p := range m.Parameters() {
+				p.ZeroGrad()
+			}
+			loss, err := m.Loss(tp, b, Options{})
+			if err == nil {
+				err = tp.Backward(loss, scale)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			finite := true
+			for name, g := range named(t, m.Gradients) {
+				for i, v := range g {
+					finite = finite && !math.IsInf(float64(v), 0) && v == v
+					if d := math.Abs(float64(v/scale - want[name][i])); scale < 1e6 && !(d <= 4e-3*(1+math.Abs(float64(want[name][i])))) {
+						t.Fatalf("%s[%d] is %g, %g in float32", name, i, v/scale, want[name][i])
+					}
+				}
+			}
+			if finite != (scale < 1e6) {
+				t.Errorf("%s: with the scale %g gradients are finite: %v", name, scale, finite)
+			}
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

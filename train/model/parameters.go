@@ -1,8 +1,10 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 
+	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/nn"
 	view "github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/loader"
@@ -17,8 +19,9 @@ type parameters struct {
 	buffers map[*meta.Buffer]view.Tensor
 	stacked map[*meta.Param]bool // of experts
 	units   []unitParameters
-	adapter *adapter // low-rank pairs beside them; nil for none
-	release bool     // pages of the checkpoint are dropped behind each unit
+	adapter *adapter           // low-rank pairs beside them; nil for none
+	release bool               // pages of the checkpoint are dropped behind each unit
+	source  *loader.Checkpoint // of what is frozen, or nil
 }
 
 // unitParameters are those that a unit of the program reads.
@@ -32,6 +35,9 @@ type unitParameters struct {
 func newParameters(m *meta.Model, p *nn.Program, b *loader.Binding, freeze func(path string) bool) (*parameters, error) {
 	out := &parameters{trained: map[*meta.Param]*tensor.Parameter{}, frozen: map[*meta.Param]*frozen{},
 		buffers: map[*meta.Buffer]view.Tensor{}, stacked: map[*meta.Param]bool{}}
+	if b != nil {
+		out.source = b.Checkpoint()
+	}
 	for _, u := range p.Units {
 		for _, n := range u.Experts {
 			for _, p := range n.Module.Params {
@@ -83,6 +89,17 @@ func (ps *parameters) add(p *meta.Param, b *loader.Binding, freeze bool) (err er
 		return fmt.Errorf("model: %w", err)
 	}
 	return nil
+}
+
+// explain names the file where an error is a fault of its memory.
+func (ps *parameters) explain(err error) error {
+	var fault *backend.FaultError
+	if errors.As(err, &fault) && ps.source != nil {
+		if f, ok := ps.source.FileAt(fault.Address); ok {
+			return fmt.Errorf("model: %s: %w", f.Path, err)
+		}
+	}
+	return fmt.Errorf("model: %w", err)
 }
 
 // of finds what a unit reads.
