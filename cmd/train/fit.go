@@ -54,6 +54,7 @@ type student struct {
 	model      *model.Model
 	checkpoint *loader.Checkpoint // where frozen weights stay; nil if all are trained
 	router     float32            // weight of the routers' loss, 0 for none
+	recompute  bool
 }
 
 func (s *student) close() error {
@@ -211,7 +212,7 @@ func (s *student) loss(_ context.Context, b data.TokenBatch) (*tensor.Tensor, er
 	if s.router != 0 {
 		s.model.SetAuxiliary(s.router * float32(labels(b)))
 	}
-	return s.model.Loss(s.tape, batch(b, 0, b.Rows), model.Options{CrossEntropyOptions: summed, Recompute: s.Recompute, Dropout: s.acc.Generator()})
+	return s.model.Loss(s.tape, batch(b, 0, b.Rows), model.Options{CrossEntropyOptions: summed, Recompute: s.recompute, Dropout: s.acc.Generator()})
 }
 
 // evaluate is how well each sequence is foretold.
@@ -263,6 +264,7 @@ func (s *student) open() error {
 	if err != nil {
 		return err
 	}
+	s.recompute = s.recomputes(skeleton)
 	if s.LoRA != "" {
 		return s.adapt(skeleton, binding)
 	}

@@ -76,7 +76,7 @@ type runCmd struct {
 	Dtype  string `help:"Dtype of the weights that are written: auto (the model's), float32, bfloat16, float16." enum:"auto,float32,bfloat16,float16" default:"auto"`
 
 	MixedPrecision string `help:"Precision of products: no (float32), bf16, or fp16 with a scaled loss." enum:"no,bf16,fp16," default:""`
-	Recompute      bool   `help:"Keep only the inputs of blocks and compute the rest again: less memory, a third more time."`
+	Recompute      string `help:"Keep only the inputs of blocks and compute the rest again in backward, for less memory and a third more time: on, off, or auto, where a batch would keep more than 2 GiB." enum:"auto,on,off" default:"auto"`
 	NumProcesses   int    `help:"Ranks that train together in this process, each on batches of its own; 0 is 1." default:"0"`
 	Threads        int    `help:"Threads that compute; 0 for as many as Go runs at once." default:"0"`
 

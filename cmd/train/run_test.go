@@ -116,7 +116,7 @@ func TestARunThatIsKilledEndsTheSame(t *testing.T) {
 	for name, flags := range map[string][]string{
 		"full":     {"--gradient-accumulation-steps", "2", "--mixed-precision", "bf16"},
 		"lora":     {"--lora", "r=4,alpha=8,dropout=0.2,targets=q_proj+down_proj"},
-		"fp16":     {"--gradient-accumulation-steps", "2", "--mixed-precision", "fp16", "--recompute"},
+		"fp16":     {"--gradient-accumulation-steps", "2", "--mixed-precision", "fp16", "--recompute", "on"},
 		"two rank": {"--num-processes", "2", "--weight-decay", "0.1", "--warmup-ratio", "0.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestARunThatIsStoppedSaves(t *testing.T) {
 func TestRunLeavesAFolderThatOpens(t *testing.T) {
 	dir, text, out := tinyModel(t), lessons(t, 8), filepath.Join(t.TempDir(), "out")
 	args := []string{"run", dir, "--data", text, "--eval-data", text, "--output", out, "--max-steps", "3", "--batch", "3", "--dtype", "bfloat16",
-		"--log-steps", "1", "--log-with", "jsonl,csv", "--pack", "--sequence", "32", "--recompute"}
+		"--log-steps", "1", "--log-with", "jsonl,csv", "--pack", "--sequence", "32", "--recompute", "on"}
 	status, stdout, stderr := command(t, args...)
 	if status != 0 || !strings.Contains(stdout, "3 steps") || !strings.Contains(stderr, "eval_loss") {
 		t.Fatalf("%d: %s%s", status, stdout, stderr)
@@ -325,5 +325,31 @@ func TestLaunchTakesTheConfiguration(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(out, "checkpoint-2", "random_states_1.json")); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestActivationsAreEstimated: of a llama of 1.1 billion parameters a token keeps 4.6 MiB,
+// and of a mixture as much as the experts that it is sent to.
+func TestActivationsAreEstimated(t *testing.T) {
+	for _, c := range []struct {
+		config string
+		want   int64
+	}{
+		{`{"model_type": "llama", "vocab_size": 32000, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22,
+			"num_attention_heads": 32, "num_key_value_heads": 4}`, 22 * 4 * 3 * 17920},
+		{`{"model_type": "mixtral", "vocab_size": 100, "hidden_size": 64, "intermediate_size": 32, "num_hidden_layers": 1, "num_local_experts": 8,
+			"num_experts_per_tok": 2, "num_attention_heads": 2, "num_key_value_heads": 2}`, 4 * (4*3*64 + 2*(3*64+3*64))},
+	} {
+		config, err := meta.ReadConfig([]byte(c.config))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := meta.New(config, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := activationBytes(m); got < c.want*9/10 || got > c.want*11/10 {
+			t.Errorf("%s keeps %d bytes a token, want about %d", m.Root.Class, got, c.want)
+		}
 	}
 }
