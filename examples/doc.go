@@ -6,6 +6,7 @@
 //	evaluate     metrics on several ranks, without the samples that were repeated
 //	trainstep    a Trainer's steps: norms, clipping, and how long a schedule is
 //	resnet       ResNet18 of a user's own, whose parameters move at a window's end
+//	lora         the demo model taught with an adapter, then served beside it
 //
 // Its test builds and runs them all.
 package examples

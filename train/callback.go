@@ -36,7 +36,7 @@ type Moment struct {
 	Batch any
 	// Result is what a step came to, for StepEnd.
 	Result *StepResult
-	// Logs is what is logged, for LogEvent.
+	// Logs is what is about to be logged, for LogEvent.
 	Logs track.Values
 	// Metrics is what an evaluation came to, for Evaluated.
 	Metrics map[string]float64
@@ -175,6 +175,10 @@ func ShowProgress(to io.Writer) Callback {
 		case StepEnd:
 			if p != nil {
 				p.Update(m.Result.GlobalStep+1, m.Result.Loss, m.Result.Items)
+			}
+		case LogEvent:
+			if p != nil {
+				p.Clear() // for the line of the log
 			}
 		case TrainEnd:
 			if p != nil {

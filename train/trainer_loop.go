@@ -234,7 +234,7 @@ func (t *Trainer[B]) logUpdate(ctx context.Context) error {
 	return t.record(ctx, logs)
 }
 
-// record logs: to the history, the trackers, the log and the callbacks.
+// record logs, and keeps what it logs in the history.
 func (t *Trainer[B]) record(ctx context.Context, logs track.Values) error {
 	entry := LogEntry{"epoch": t.state.Epoch, "step": t.state.GlobalStep}
 	attrs := []slog.Attr{slog.Int("step", t.state.GlobalStep), slog.Float64("epoch", round4(t.state.Epoch))}
@@ -245,13 +245,19 @@ func (t *Trainer[B]) record(ctx context.Context, logs track.Values) error {
 		attrs = append(attrs, slog.Any(name, logs[name]))
 	}
 	t.state.LogHistory = append(t.state.LogHistory, entry)
+	return t.tell(ctx, logs, t.state.GlobalStep, attrs)
+}
+
+// tell gives what is logged to the callbacks, the log of the first process of the machine,
+// and the trackers.
+func (t *Trainer[B]) tell(ctx context.Context, logs track.Values, step int, attrs []slog.Attr) error {
+	if err := t.trigger(ctx, Moment{Event: LogEvent, Logs: logs}); err != nil {
+		return err
+	}
 	if t.acc.IsLocalMainProcess() {
 		t.acc.base.LogAttrs(ctx, slog.LevelInfo, "[Training]", attrs...)
 	}
-	if err := t.acc.Log(ctx, logs, t.state.GlobalStep); err != nil {
-		return err
-	}
-	return t.trigger(ctx, Moment{Event: LogEvent, Logs: logs})
+	return t.acc.Log(ctx, logs, step)
 }
 
 func round4(v float64) float64 { return math.Round(v*1e4) / 1e4 }

@@ -81,7 +81,8 @@ func (t *Trainer[B]) TrainAStep(ctx context.Context, batch B) (StepResult, error
 	}
 	r.WeightNorm, r.LR = t.observer.WeightNorm(), t.rate()
 	if t.due(t.args.LogSteps, r.GlobalStep) {
-		if err := t.logStep(ctx, &r); err != nil {
+		attrs := []slog.Attr{slog.Float64("epoch", round4(t.state.Epoch)), slog.Int("step", r.GlobalStep), slog.Float64("loss", r.Loss)}
+		if err := t.tell(ctx, r.values(), r.GlobalStep, attrs); err != nil {
 			return r, err
 		}
 	}
@@ -89,18 +90,6 @@ func (t *Trainer[B]) TrainAStep(ctx context.Context, batch B) (StepResult, error
 	err = t.trigger(ctx, Moment{Event: StepEnd, Batch: batch, Result: &r})
 	t.state.GlobalStep++
 	return r, err
-}
-
-// logStep logs a step of Batches.
-func (t *Trainer[B]) logStep(ctx context.Context, r *StepResult) error {
-	if t.acc.IsLocalMainProcess() {
-		t.acc.base.LogAttrs(ctx, slog.LevelInfo, "[Training]", slog.Float64("epoch", t.state.Epoch), slog.Int("step", r.GlobalStep), slog.Float64("loss", r.Loss))
-	}
-	values := r.values()
-	if err := t.acc.Log(ctx, values, r.GlobalStep); err != nil {
-		return err
-	}
-	return t.trigger(ctx, Moment{Event: LogEvent, Logs: values})
 }
 
 // optimize measures, clips, steps and drops the gradients of a window.

@@ -92,87 +92,6 @@ func (w *wave) weights() string {
 	return b.String()
 }
 
-var errKilled = errors.New("killed")
-
-// TestTrainerResumesBitForBit ends runs after each step in turn, and goes on from the last
-// checkpoint: the weights, the log and the metrics are those of a run that went through.
-func TestTrainerResumesBitForBit(t *testing.T) {
-	for _, unit := range []StepUnit{Updates, Batches} {
-		for _, ranks := range []int{1, 2} {
-			args := TrainingArguments{Unit: unit, Epochs: 2, LogSteps: 2, EvalSteps: 3, SaveSteps: 4}
-			run := func(t *testing.T, args TrainingArguments, stop int) (string, TrainerState, error) {
-				var mu sync.Mutex
-				var weights string
-				var state TrainerState
-				err := Launch(t.Context(), ranks, func(ctx context.Context, w *World) error {
-					kill := OnEvent(StepEnd, func(_ context.Context, m *Moment) error {
-						if m.Result.GlobalStep+1 == stop {
-							return errKilled
-						}
-						return nil
-					})
-					run, err := newWave(w, args, kill)
-					if err != nil {
-						return err
-					}
-					if _, err := run.trainer.Train(ctx); err != nil {
-						return err
-					}
-					mu.Lock()
-					defer mu.Unlock()
-					if weights != "" && weights != run.weights() {
-						return errors.New("the ranks' weights differ")
-					}
-					weights = run.weights()
-					if w.Rank() == 0 {
-						state = run.trainer.state
-					}
-					return nil
-				})
-				return weights, state, err
-			}
-			through := args
-			through.OutputDir = t.TempDir()
-			want, state, err := run(t, through, -1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for stop := 1; stop <= state.MaxSteps; stop++ {
-				t.Run(fmt.Sprintf("unit %d, %d ranks, killed in step %d of %d", unit, ranks, stop, state.MaxSteps), func(t *testing.T) {
-					args := args
-					args.OutputDir, args.Resume = t.TempDir(), true
-					if _, _, err := run(t, args, stop); !errors.Is(err, errKilled) {
-						t.Fatalf("the run ended with %v", err)
-					}
-					got, after, err := run(t, args, -1)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if got != want {
-						t.Errorf("the weights differ from those of a run that went through")
-					}
-					if a, b := measured(after), measured(state); a != b {
-						t.Errorf("the log is\n%s, want\n%s", a, b)
-					}
-				})
-			}
-		}
-	}
-}
-
-// measured is the log without times. A sum of losses since the last log is not saved:
-// after a resumption the first mean is that of fewer steps.
-func measured(s TrainerState) string {
-	var b strings.Builder
-	for _, e := range s.LogHistory {
-		if loss, ok := e["eval_loss"]; ok {
-			fmt.Fprintf(&b, "%v %v %v\n", e["step"], e["epoch"], loss)
-		}
-	}
-	fmt.Fprint(&b, s.Epoch, s.GlobalStep)
-	return b.String()
-}
-
 func TestTrainerKeepsTheBest(t *testing.T) {
 	dir := t.TempDir()
 	var metrics []float64
@@ -258,6 +177,17 @@ func TestTrainerTellsCallbacks(t *testing.T) {
 	want := "train_begin epoch_begin step_start substep_end step_end log step_start substep_end step_end log log evaluate save epoch_end log train_end"
 	if got := strings.Join(events, " "); got != want {
 		t.Errorf("events are\n%s, want\n%s", got, want)
+	}
+	events = nil
+	if run, err = newWave(nil, TrainingArguments{Unit: Batches, MaxSteps: 2, LogSteps: 1, EvalSteps: -1}, all); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run.trainer.Train(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want = "train_begin epoch_begin step_start log step_end step_start log step_end epoch_end log train_end"
+	if got := strings.Join(events, " "); got != want {
+		t.Errorf("events of batches are\n%s, want\n%s", got, want)
 	}
 	broken := errors.New("broken")
 	if run, err = newWave(nil, TrainingArguments{}, OnEvent(EpochBegin, func(context.Context, *Moment) error { return broken })); err != nil {
@@ -449,4 +379,45 @@ func TestTrainerUnscalesBeforeItClips(t *testing.T) {
 			t.Errorf("step %d: norms are %v and %v with a scaler, %v and %v without", i, b.GradNormPreClip, b.GradNormPostClip, a.GradNormPreClip, a.GradNormPostClip)
 		}
 	}
+}
+
+// TestTrainerShowsProgress: plain lines where there is no terminal, and the log on the
+// first process only.
+func TestTrainerShowsProgress(t *testing.T) {
+	var mu sync.Mutex
+	var log, progress bytes.Buffer
+	err := Launch(t.Context(), 2, func(ctx context.Context, w *World) error {
+		var callbacks []Callback
+		if w.Rank() == 0 {
+			callbacks = append(callbacks, ShowProgress(&progress))
+		}
+		run, err := newWave(w, TrainingArguments{MaxSteps: 3, LogSteps: 1, EvalSteps: -1}, callbacks...)
+		if err != nil {
+			return err
+		}
+		run.trainer.acc.base = slog.New(slog.NewTextHandler(locked{&mu, &log}, nil))
+		_, err = run.trainer.Train(ctx)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.String(), "loss="); n != 4 { // three steps, and the run's
+		t.Errorf("%d losses were logged:\n%s", n, log.String())
+	}
+	if s := progress.String(); !strings.Contains(s, "1/3  33% loss ") || !strings.Contains(s, "3/3 100% loss ") {
+		t.Errorf("the progress is\n%s", s)
+	}
+}
+
+// locked writes for several ranks.
+type locked struct {
+	mu *sync.Mutex
+	to *bytes.Buffer
+}
+
+func (l locked) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.to.Write(b)
 }
