@@ -87,8 +87,23 @@ func TestPlanQuantizes(t *testing.T) {
 	if b == 0 || b > a/2 {
 		t.Errorf("q4_0 takes %d bytes of %d", b, a)
 	}
-	if _, errs := command(t, 1, append(args, "--quantize", "q4_0", "--max-memory", "cpu=300KiB")...); !strings.Contains(errs, "converted to q4_0") {
+	if _, errs := command(t, 1, append(args, "--quantize", "q4_0", "--max-memory", "cpu=300KiB", "--cache-dir", "none")...); !strings.Contains(errs, "converted to q4_0") {
 		t.Errorf("too little memory: %s", errs)
+	}
+}
+
+// TestBenchStreamsConverted: converted weights of the disk tier are kept in --cache-dir.
+func TestBenchStreamsConverted(t *testing.T) {
+	dir := t.TempDir()
+	for range 2 {
+		var got benchResult
+		parse(t, &got, "bench", "--json", "--no-probe", "--decode-tokens", "4", "--device-map", "disk", "--quantize", "q8_0", "--cache-dir", dir)
+		if got.Weights != "streamed" || got.Quantize != "q8_0" {
+			t.Errorf("%+v", got)
+		}
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
+		t.Errorf("the folder has %v: %v", names, err)
 	}
 }
 
@@ -135,7 +150,7 @@ func TestBenchRefuses(t *testing.T) {
 		{"--compare", "gone.json"},
 		{"--quantize", "q5_0"},
 		{"--quantize", "q8_0", "--weights", "mapped"},
-		{"--quantize", "q8_0", "--device-map", "disk"},
+		{"--quantize", "q8_0", "--device-map", "disk", "--cache-dir", "none"},
 	} {
 		command(t, 2, append([]string{"bench", "--no-probe"}, args...)...)
 	}
