@@ -34,8 +34,14 @@ type Options struct {
 	Precision Precision
 	// Quantize is QuantQ8 or QuantQ4 to hold the matrices of linear maps and of experts in
 	// that format; see [meta.Module.Quantized]. Each is converted before its first use, so
-	// that no result depends on how far loading is. Nothing is converted on the disk tier.
+	// that no result depends on how far loading is. The disk tier streams converted weights
+	// from a file in CacheDir; without that none may be there.
 	Quantize meta.QuantFormat
+	// CacheDir is a folder, made where it is needed, for files of converted weights. The first
+	// model of a checkpoint with some of them on the disk tier writes one, and the next uses
+	// it, on both tiers. What does not fit the checkpoint any more, or is damaged, is made
+	// again.
+	CacheDir string
 	// MaxBatchTokens is the most tokens of one batch; 0 means 512.
 	MaxBatchTokens int
 	// MaxSequences is the most sequences of one batch; 0 means 64.

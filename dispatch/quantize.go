@@ -16,14 +16,15 @@ type QuantizeError struct {
 }
 
 func (e *QuantizeError) Error() string {
-	return fmt.Sprintf("dispatch: %s is not on the cpu, where alone weights are converted to %v, in %s for all: give the cpu more memory, or use the weights as they are stored",
+	return fmt.Sprintf("dispatch: %s is not on the cpu, where alone weights are converted to %v without a folder for converted ones, in %s for all: give the cpu more memory, name such a folder, or use the weights as they are stored",
 		e.Path, e.Format, devicemap.FormatSize(e.Bytes))
 }
 
 // Quantized is the format that the model's weights are converted to, or QuantNone.
 func (m *Model) Quantized() meta.QuantFormat { return m.options.Quantize }
 
-// checkQuantize refuses plans with converted weights on other devices than the cpu.
+// checkQuantize refuses plans with converted weights on other devices than the cpu, and the
+// disk where there is a folder for them.
 func checkQuantize(skeleton *meta.Model, plan *devicemap.Plan, o *Options) error {
 	loaded := skeleton.Root.LoadedBytes(o.Quantize, true)
 	if o.Quantize != meta.QuantNone && len(loaded) == 0 {
@@ -41,7 +42,8 @@ func checkQuantize(skeleton *meta.Model, plan *devicemap.Plan, o *Options) error
 			if loaded[p] == 0 {
 				continue
 			}
-			if device, ok := plan.Map.Device(path); !ok || device != devicemap.CPU {
+			device, ok := plan.Map.Device(path)
+			if streams := device == devicemap.Disk && o.CacheDir != ""; !ok || device != devicemap.CPU && !streams {
 				return &QuantizeError{Format: o.Quantize, Path: path, Device: device, Bytes: all}
 			}
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/heftai/heft/devicemap"
@@ -60,6 +61,7 @@ func (f *placeFlags) placement() (dispatch.Placement, error) {
 type sizeFlags struct {
 	Dtype       string `help:"Dtype of the weights: auto (as stored)." enum:"auto,bfloat16,float16,float32" default:"auto"`
 	Quantize    string `help:"Convert the weights as they are loaded: none, q8_0 (8.5 bits a weight) or q4_0 (4.5)." enum:"none,q8_0,q4_0" default:"none"`
+	CacheDir    string `name:"cache-dir" help:"Folder where --quantize keeps converted weights for the disk tier and the next start; none keeps none; without it, heft in the user's cache folder." placeholder:"DIR|none"`
 	Precision   string `help:"high: activations, sums, keys and values in float32; auto: as the weights." enum:"auto,high" default:"auto"`
 	KVDtype     string `name:"kv-dtype" help:"Dtype of keys and values: auto, float32 or bfloat16." enum:"auto,float32,bfloat16" default:"auto"`
 	MaxModelLen int    `help:"Most tokens of a prompt and its answer." placeholder:"N"`
@@ -73,6 +75,9 @@ func (f *sizeFlags) options() (dispatch.Options, error) {
 	var ok bool
 	if o.Quantize, ok = meta.ParseQuantize(f.Quantize); !ok {
 		return o, useErrorf("--quantize %s: q8_0 and q4_0 are supported", f.Quantize)
+	}
+	if o.Quantize != meta.QuantNone {
+		o.CacheDir = cacheDir(f.CacheDir)
 	}
 	if f.Precision == "high" {
 		o.Precision = dispatch.PrecisionHigh
@@ -90,6 +95,21 @@ func (f *sizeFlags) options() (dispatch.Options, error) {
 		}
 	}
 	return o, nil
+}
+
+// cacheDir is the folder for converted weights that the user asked for, "" for none.
+func cacheDir(asked string) string {
+	if asked == "none" {
+		return ""
+	}
+	if asked != "" {
+		return asked
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "" // without a home there is no cache
+	}
+	return filepath.Join(dir, "heft", "converted")
 }
 
 // checkDtype refuses to convert weights, which are used as they are stored.

@@ -11,8 +11,10 @@
 // of the disk tier are read one by one, when a router has chosen them, into a ring of
 // their own. Embedding tables of the disk tier stay where they are: a lookup touches a
 // few rows, which the mapping brings. [Store.Warm] reads the cpu tier ahead of use.
-// With [Options.Quantize] matrices of the cpu tier are converted to blocks of integers before
-// their first use, by Warm or by Acquire.
+// With [Options.Quantize] matrices are converted to blocks of integers before their first use:
+// in memory, by Warm or by Acquire, or where the disk tier has some of them into a file beside
+// the checkpoint (the sidecar), which both tiers then use as if it were the checkpoint's own,
+// and the next start too.
 //
 // A Store is used by one goroutine, but for its statistics and Warm. It knows no rule,
 // request or token.

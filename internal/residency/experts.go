@@ -65,9 +65,12 @@ func (s *Store) addStack(n Node) error {
 	}
 	for i, p := range st.params {
 		s.slabs[p] = slab{st, i}
-		st.convert = st.convert || s.quantizer.takes(p)
+		st.convert = st.convert || s.converts(p)
 		for e := range st.experts {
 			s.tiers[st.experts[e].device] += s.quantizer.size(p) / int64(count)
+			if s.sidecar != nil {
+				continue
+			}
 			if err := s.quantizer.check(p, expertKey(n.Path, e), st.experts[e].device); err != nil {
 				return err
 			}
@@ -103,9 +106,8 @@ func (s *Store) largestExpert() (largest int64, streamed int) {
 		streamed += n
 		var size int64
 		for _, p := range st.params {
-			size += p.Bytes() / int64(len(st.experts))
 			for _, piece := range s.expertPieces(p, 0) {
-				size += int64(len(piece.ranges)) * (2*blockSize + readGap) // the ends of direct reads, and gaps between them
+				size += piece.size + int64(len(piece.ranges))*(2*blockSize+readGap) // the ends of direct reads, and gaps between them
 			}
 		}
 		largest = max(largest, int64(hostmem.Up(int(size), blockSize)))
@@ -130,9 +132,18 @@ func (s *Store) know(st *stack, e int) *expert {
 	return x
 }
 
-// expertPieces are the pieces of expert e's slab of p: tensors of its own, or a slab of a
-// tensor that holds the stack.
+// expertPieces are the pieces of expert e's slab of p, as stored or of the file of converted
+// weights.
 func (s *Store) expertPieces(p *meta.Param, e int) []piece {
+	if s.sidecar != nil && s.quantizer.takes(p) {
+		return s.sidecar.pieces[sideKey{p, e}]
+	}
+	return s.sourcePieces(p, e)
+}
+
+// sourcePieces are the pieces of expert e's slab of p as stored: tensors of its own, or a slab
+// of a tensor that holds the stack.
+func (s *Store) sourcePieces(p *meta.Param, e int) []piece {
 	var out []piece
 	for _, part := range s.binding.Expert(p, e) {
 		out = append(out, newPiece(part))
@@ -173,7 +184,9 @@ func (s *Store) prepare(st *stack, e int) *load {
 	for i := range x.pieces {
 		regions = x.pieces[i].regions(regions)
 	}
-	s.experts.loads[id] = newLoad(regions)
+	l := newLoad(regions)
+	l.jobs = s.loadJobs(regions)
+	s.experts.loads[id] = l
 	return s.experts.loads[id]
 }
 
@@ -207,6 +220,9 @@ func (s *Store) HoldExpert(m *meta.Module, e int) error {
 			if l != nil {
 				p.inSlot(part, slot, l.places[at:])
 			} else if part.Data == nil {
+				if err := s.makePieces(context.Background(), x.pieces[k:k+1]); err != nil {
+					return err
+				}
 				if err := p.inPlace(part); err != nil {
 					return err
 				}

@@ -1,6 +1,7 @@
 package residency
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -37,9 +38,10 @@ func newRegion(t *loader.Tensor, begin, size int64) region {
 // A load is what is read into one slot: extents of files, at places in the slot.
 type load struct {
 	extents []extent
-	places  []int64 // of each region in the slot, in the order given to newLoad
-	slot    int64   // bytes of the slot that it takes
-	read    int64   // bytes read for it
+	places  []int64    // of each region in the slot, in the order given to newLoad
+	slot    int64      // bytes of the slot that it takes
+	read    int64      // bytes read for it
+	jobs    []*sideJob // of each region, nil where it is of the checkpoint's own; empty for none
 }
 
 type extent struct {
@@ -118,6 +120,73 @@ func (e *extent) fill(slot []byte, open func(path string) (*hostmem.DirectFile, 
 		n := min(readSize, e.lead()+e.size-done)
 		if _, err := f.ReadAt(slot[e.at+done:], start+done, n); err != nil {
 			return fmt.Errorf("%s at byte %d: %w", e.tensor.Name, start+done, err)
+		}
+	}
+	return nil
+}
+
+// fill is the rings' reader.
+func (s *Store) fill(l *load, slot []byte) error {
+	if s.sidecar != nil && s.sidecar.sums == nil {
+		if err := s.makeLoad(l, nil); err != nil {
+			return err
+		}
+	}
+	if err := s.readLoad(l, slot); err != nil || s.sidecar == nil || s.sidecar.sums == nil || l.made() {
+		return err
+	}
+	// From an earlier start: what is damaged is mended, and read again.
+	if err := s.makeLoad(l, slot); err != nil || !s.sidecar.mended() {
+		return err
+	}
+	return s.readLoad(l, slot)
+}
+
+func (s *Store) readLoad(l *load, slot []byte) error {
+	for i := range l.extents {
+		if err := l.extents[i].fill(slot, s.files.get); err != nil {
+			return err
+		}
+		s.read.Add(l.extents[i].size)
+	}
+	return nil
+}
+
+// loadJobs are what regions wait for.
+func (s *Store) loadJobs(regions []region) []*sideJob {
+	if s.sidecar == nil {
+		return nil
+	}
+	jobs := make([]*sideJob, len(regions))
+	for i, r := range regions {
+		jobs[i] = s.sidecar.jobs[r.tensor]
+	}
+	return jobs
+}
+
+// made reports whether nothing is to be converted or compared for the load any more.
+func (l *load) made() bool {
+	for _, j := range l.jobs {
+		if j != nil && !j.done.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// makeLoad converts what the load wants of the file of converted weights, or compares what
+// was read of it into slot.
+func (s *Store) makeLoad(l *load, slot []byte) error {
+	for i, j := range l.jobs {
+		if j == nil || j.done.Load() {
+			continue
+		}
+		var read []byte
+		if slot != nil {
+			read = slot[l.places[i]:][:j.target.Size]
+		}
+		if err := s.make(context.Background(), j, read); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -93,6 +93,9 @@ func (s *Store) promoteAll(ctx context.Context) error {
 				}
 				continue
 			}
+			if err := s.makePieces(ctx, w.pieces); err != nil {
+				return err
+			}
 			made, err := s.promote(ctx, w.pieces)
 			if err != nil {
 				return fmt.Errorf("residency: promoting %s: %w", w.path, err)
@@ -122,6 +125,9 @@ func (s *Store) promoteExperts(ctx context.Context, st *stack) error {
 		var pieces []piece // looked up anew: the expert's own belong to another goroutine
 		for _, p := range st.params {
 			pieces = append(pieces, s.expertPieces(p, e)...)
+		}
+		if err := s.makePieces(ctx, pieces); err != nil {
+			return err
 		}
 		made, err := s.promote(ctx, pieces)
 		if err != nil {

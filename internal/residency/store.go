@@ -40,6 +40,10 @@ type Options struct {
 	Quantize meta.QuantFormat
 	Threads  int
 	Variant  string
+	// SidecarDir is the folder of files of converted weights: one is written where some of
+	// them belong on the disk tier, and one that is there is used. "" is none: then weights
+	// of the disk tier are not converted, which is an error.
+	SidecarDir string
 	// Homes are the memory nodes of the threads that compute, in order: promoted weights are
 	// put where the rows' thread is. nil leaves them to the system.
 	Homes []int
@@ -53,10 +57,11 @@ type Store struct {
 	ledger  *hostmem.Ledger
 	paths   map[*meta.Param]string
 
-	units   []unit
-	entries map[*meta.Param]*entry
-	buffers map[*meta.Buffer]tensor.Tensor
-	stacks  map[*meta.Module]*stack
+	units     []unit
+	entries   map[*meta.Param]*entry
+	converted map[*meta.Param]*entry // those of the file of converted weights
+	buffers   map[*meta.Buffer]tensor.Tensor
+	stacks    map[*meta.Module]*stack
 
 	ring     *ring // of units; nil where nothing is streamed
 	streamed []int // the units that have a load, in order; index in it is the ring's id
@@ -78,6 +83,7 @@ type Store struct {
 	promoter promoter
 
 	quantizer *quantizer
+	sidecar   *sidecar // nil where nothing is converted, or all of it in memory
 }
 
 // A unit is a Unit with its place in the ring.
@@ -91,6 +97,7 @@ type unit struct {
 // A want is one parameter of a unit.
 type want struct {
 	*entry
+	shown    *entry // whose parts the unit asks for: the entry, or that of the stored table
 	streamed bool
 	gather   bool // of a table, of which single rows are read
 	convert  bool // to the store's format
@@ -119,7 +126,7 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 	s := &Store{
 		binding: binding, devices: devices, homes: o.Homes, ledger: o.Ledger,
 		paths:   map[*meta.Param]string{},
-		entries: map[*meta.Param]*entry{},
+		entries: map[*meta.Param]*entry{}, converted: map[*meta.Param]*entry{},
 		buffers: map[*meta.Buffer]tensor.Tensor{},
 		stacks:  map[*meta.Module]*stack{},
 		slabs:   map[*meta.Param]slab{},
@@ -136,8 +143,13 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 			s.paths[p] = path
 		}
 	}
+	if err := s.startSidecar(units, o.SidecarDir); err != nil {
+		s.Close()
+		return nil, err
+	}
 	loads, err := s.sort(units)
 	if err != nil {
+		s.Close()
 		return nil, err
 	}
 	if err := s.startRings(loads, o.Staging); err != nil {
@@ -171,6 +183,7 @@ func (s *Store) sort(units []Unit) ([]*load, error) {
 		if len(regions) > 0 {
 			out.load = len(loads)
 			l := newLoad(regions)
+			l.jobs = s.loadJobs(regions)
 			out.bytes = l.read
 			loads = append(loads, l)
 			s.streamed = append(s.streamed, len(s.units))
@@ -194,19 +207,24 @@ func (s *Store) addModule(m *meta.Module, u *unit, regions *[]region) error {
 		if err != nil {
 			return err
 		}
-		w := want{entry: e, first: len(*regions)}
+		w := want{entry: e, shown: e, first: len(*regions)}
 		// A lookup touches a few rows: the mapping brings those and no others.
 		w.gather = m.Kind == meta.KindEmbedding
-		w.streamed = e.device == devicemap.Disk && !w.gather
-		e.gathered = e.gathered || w.gather
-		if w.convert = !w.gather && s.quantizer.takes(p); w.convert {
+		switch {
+		case w.gather || !s.quantizer.takes(p):
+		case s.sidecar != nil:
+			w.entry = s.convertedEntry(p, e)
+		default:
+			w.convert = true
 			if err := s.quantizer.check(p, e.path, e.device); err != nil {
 				return err
 			}
 		}
+		w.streamed = e.device == devicemap.Disk && !w.gather
+		e.gathered = e.gathered || w.gather
 		if w.streamed {
-			for i := range e.pieces {
-				*regions = e.pieces[i].regions(*regions)
+			for i := range w.pieces {
+				*regions = w.pieces[i].regions(*regions)
 			}
 		}
 		u.wants = append(u.wants, w)
@@ -229,19 +247,35 @@ func (s *Store) entry(p *meta.Param) (*entry, error) {
 	for _, part := range s.binding.Parts(p) {
 		e.pieces = append(e.pieces, newPiece(part))
 	}
+	size := e.show()
+	if s.quantizer.takes(p) {
+		size = s.quantizer.size(p)
+	}
+	s.tiers[device] += size
+	s.entries[p] = e
+	return e, nil
+}
+
+// convertedEntry is p as the file of converted weights has it, beside e, which is p as stored.
+func (s *Store) convertedEntry(p *meta.Param, e *entry) *entry {
+	if made := s.converted[p]; made != nil {
+		return made
+	}
+	made := &entry{path: e.path, device: e.device, pieces: s.sidecar.pieces[sideKey{p, -1}]}
+	made.show()
+	s.converted[p] = made
+	return made
+}
+
+// show makes the parts of the pieces, without their bytes, and returns how many these are.
+func (e *entry) show() (size int64) {
 	e.stored = make([]backend.Part, len(e.pieces))
-	size := int64(0)
 	for i := range e.pieces {
 		e.stored[i] = e.pieces[i].part
 		size += e.pieces[i].size
 	}
-	if s.quantizer.takes(p) {
-		size = s.quantizer.size(p)
-	}
 	e.parts = e.stored
-	s.tiers[device] += size
-	s.entries[p] = e
-	return e, nil
+	return size
 }
 
 // startRings takes memory for two or more slots of the largest load of each kind.
@@ -313,17 +347,6 @@ func (s *Store) ahead(i int) []int {
 	return s.wishes
 }
 
-// fill is the rings' reader.
-func (s *Store) fill(l *load, slot []byte) error {
-	for i := range l.extents {
-		if err := l.extents[i].fill(slot, s.files.get); err != nil {
-			return err
-		}
-		s.read.Add(l.extents[i].size)
-	}
-	return nil
-}
-
 // Acquire makes the weights of unit i present, until Release. Units are acquired one
 // at a time.
 func (s *Store) Acquire(i int) error {
@@ -361,7 +384,7 @@ func (s *Store) bring(w *want, load int, slot []byte) error {
 		}
 		return err
 	}
-	e.parts = e.stored
+	w.shown.parts = e.stored
 	if !w.streamed && !e.taken {
 		if made := e.promoted.Load(); made != nil {
 			made.takeUp(e.pieces, func(k int) *backend.Part { return &e.stored[k] })
@@ -370,6 +393,11 @@ func (s *Store) bring(w *want, load int, slot []byte) error {
 	}
 	if !w.streamed && e.present {
 		return nil
+	}
+	if !w.streamed {
+		if err := s.makePieces(context.Background(), e.pieces); err != nil {
+			return err
+		}
 	}
 	first := w.first
 	for k := range e.pieces {
@@ -445,6 +473,7 @@ func (s *Store) Close() {
 	s.blocks = nil
 	s.quantizer.release()
 	s.files.close()
+	s.sidecar.close()
 }
 
 // files are the shards, opened for direct reads at first use.

@@ -12,8 +12,12 @@ import (
 	"github.com/heftai/heft/loader"
 )
 
-// warmWindow is what is asked of the disk at a time, ahead of touching it.
-const warmWindow = 64 << 20
+const (
+	// warmWindow is how far ahead of touching it the disk is asked for what comes next.
+	warmWindow = 128 << 20
+	// warmStep is what is asked for, and touched, at a time.
+	warmStep = 32 << 20
+)
 
 // Progress says how much of the cpu tier has been read. It may be read from any
 // goroutine.
@@ -97,83 +101,134 @@ func (w *progress) stop() {
 	}
 }
 
-func (s *Store) warmAll(ctx context.Context) error {
+// A visit is what Warm brings at a time: pieces to touch, or an entry or an expert to convert.
+type visit struct {
+	unit    int // whose last visit ends it
+	pieces  []piece
+	convert func(ctx context.Context) (*conversion, error) // nil for pieces to touch
+}
+
+// visits are the weights of the cpu tier in the order of use. Tables come last: the rows that
+// a lookup wants are few, and the mapping brings them by itself.
+func (s *Store) visits() []visit {
 	type use struct {
 		*entry
 		convert bool
 	}
+	var out, tables []visit
 	seen := map[use]bool{}
 	for i := range s.units {
 		u := &s.units[i]
-		for _, want := range u.wants {
-			this := use{want.entry, want.convert}
-			if want.device != devicemap.CPU || seen[this] {
+		for _, w := range u.wants {
+			this := use{w.entry, w.convert}
+			if w.device != devicemap.CPU || seen[this] {
 				continue
 			}
 			seen[this] = true
-			if want.convert {
-				made, err := s.convertEntry(ctx, want.entry)
-				if err != nil {
-					return err
-				}
-				s.warm.bytes.Add(made.bytes)
-				continue
+			v := visit{unit: i, pieces: w.pieces}
+			if w.convert {
+				v.convert = func(ctx context.Context) (*conversion, error) { return s.convertEntry(ctx, w.entry) }
 			}
-			for k := range want.pieces {
-				if err := s.touch(ctx, &want.pieces[k]); err != nil {
-					return err
-				}
+			if w.gather {
+				tables = append(tables, v)
+			} else {
+				out = append(out, v)
 			}
 		}
 		for _, n := range u.Experts {
-			if err := s.warmExperts(ctx, s.stacks[n.Module]); err != nil {
-				return err
-			}
+			out = s.expertVisits(out, i, s.stacks[n.Module])
 		}
-		s.warm.units.Add(1)
 	}
-	return nil
+	return append(out, tables...)
 }
 
-// warmExperts touches the experts of a stack that live in memory. It looks their pieces up
+// expertVisits adds those of a stack's experts that live in memory. It looks their pieces up
 // for itself, as what HoldExpert keeps belongs to another goroutine.
-func (s *Store) warmExperts(ctx context.Context, st *stack) error {
+func (s *Store) expertVisits(to []visit, unit int, st *stack) []visit {
 	for e := range st.experts {
 		if st.experts[e].device != devicemap.CPU {
 			continue
 		}
-		if st.convert {
-			made, err := s.convertExpert(ctx, st, e)
-			if err != nil {
-				return err
+		var convert, touch []piece
+		for _, p := range st.params {
+			if s.converts(p) {
+				convert = append(convert, s.expertPieces(p, e)...)
+			} else {
+				touch = append(touch, s.expertPieces(p, e)...)
 			}
+		}
+		if st.convert {
+			to = append(to, visit{unit: unit, pieces: convert, convert: func(ctx context.Context) (*conversion, error) {
+				return s.convertExpert(ctx, st, e)
+			}})
+		}
+		if len(touch) > 0 {
+			to = append(to, visit{unit: unit, pieces: touch})
+		}
+	}
+	return to
+}
+
+func (s *Store) warmAll(ctx context.Context) error {
+	visits := s.visits()
+	left := make([]int, len(s.units))
+	for i := range visits {
+		left[visits[i].unit]++
+	}
+	for _, n := range left {
+		if n == 0 {
+			s.warm.units.Add(1)
+		}
+	}
+	ahead := newReadAhead(visits)
+	for i := range visits {
+		v := &visits[i]
+		if err := s.bringVisit(ctx, v, ahead); err != nil {
+			return err
+		}
+		if left[v.unit]--; left[v.unit] == 0 {
+			s.warm.units.Add(1)
+		}
+	}
+	return s.finishSidecar(ctx)
+}
+
+func (s *Store) bringVisit(ctx context.Context, v *visit, ahead *readAhead) error {
+	if v.convert != nil {
+		ahead.pass(sizeOf(v.pieces))
+		made, err := v.convert(ctx)
+		if err == nil {
 			s.warm.bytes.Add(made.bytes)
 		}
-		for _, p := range st.params {
-			if s.quantizer.takes(p) {
-				continue
-			}
-			for _, piece := range s.expertPieces(p, e) {
-				if err := s.touch(ctx, &piece); err != nil {
-					return err
-				}
-			}
+		return err
+	}
+	if err := s.makePieces(ctx, v.pieces); err != nil {
+		return err
+	}
+	for i := range v.pieces {
+		if err := s.touch(ctx, &v.pieces[i], ahead); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+func sizeOf(pieces []piece) (n int64) {
+	for i := range pieces {
+		n += pieces[i].size
+	}
+	return n
+}
+
 // touch brings the pages of a piece into memory.
-func (s *Store) touch(ctx context.Context, p *piece) error {
+func (s *Store) touch(ctx context.Context, p *piece, ahead *readAhead) error {
 	for _, r := range p.ranges {
-		for off := int64(0); off < r.size; off += warmWindow {
+		for off := int64(0); off < r.size; off += warmStep {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			n := min(warmWindow, r.size-off)
-			if off+n < r.size {
-				_ = r.tensor.Advise(r.begin+off+n, min(warmWindow, r.size-off-n), loader.WillNeed) // only a hint
-			}
+			n := min(warmStep, r.size-off)
+			ahead.pass(n)
 			if err := touchPages(r.tensor, r.begin+off, n); err != nil {
 				return err
 			}
@@ -181,6 +236,37 @@ func (s *Store) touch(ctx context.Context, p *piece) error {
 		}
 	}
 	return nil
+}
+
+// A readAhead asks the system for what comes next, across the bounds of tensors, so that the
+// disk never waits.
+type readAhead struct {
+	ranges []byteRange // what has not been asked for, in order
+	lead   int64       // bytes asked for beyond those passed
+}
+
+func newReadAhead(visits []visit) *readAhead {
+	a := &readAhead{}
+	for i := range visits {
+		for k := range visits[i].pieces {
+			a.ranges = append(a.ranges, visits[i].pieces[k].ranges...)
+		}
+	}
+	return a
+}
+
+// pass notes that the next n bytes are about to be read, and asks for more.
+func (a *readAhead) pass(n int64) {
+	for a.lead -= n; a.lead < warmWindow && len(a.ranges) > 0; {
+		r := &a.ranges[0]
+		part := min(r.size, warmStep)
+		_ = r.tensor.Advise(r.begin, part, loader.WillNeed) // only a hint
+		a.lead += part
+		r.begin, r.size = r.begin+part, r.size-part
+		if r.size == 0 {
+			a.ranges = a.ranges[1:]
+		}
+	}
 }
 
 // touchPages reads a byte of each page. A file that was cut short is an error.

@@ -1,0 +1,159 @@
+package dispatch_test
+
+import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/meta"
+)
+
+// converted is a model with quantised weights that a policy places, and its logits.
+func converted(t *testing.T, dir, policy string, o dispatch.Options, warm bool) [][]float32 {
+	t.Helper()
+	p, err := devicemap.ParseMap(policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{Policy: p}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if warm {
+		m.Warm(context.Background())
+		m.Promote(context.Background())
+		await(t, m)
+	}
+	return together(t, m, []int32{1, 5, 9, 2, 7, 3, 3, 8}, 8)
+}
+
+// files are the names in a folder.
+func files(t *testing.T, dir string) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// TestQuantizedDiskTier: converted weights of the disk tier give the bits of those converted
+// in memory, on the first start, on the next, which reads the file, under another map, and
+// where a file is damaged, cut, stale or no safetensors file at all.
+func TestQuantizedDiskTier(t *testing.T) {
+	dir, cache := demoFolder(t), filepath.Join(t.TempDir(), "made", "here")
+	for _, format := range []meta.QuantFormat{meta.QuantQ8, meta.QuantQ4} {
+		want := converted(t, dir, "cpu", dispatch.Options{Quantize: format, Threads: 2}, false)
+		o := dispatch.Options{Quantize: format, Threads: 2, CacheDir: cache}
+		check := func(when, policy string, warm bool) {
+			t.Helper()
+			if got := converted(t, dir, policy, o, warm); !slices.EqualFunc(got, want, slices.Equal[[]float32]) {
+				t.Errorf("%v, %s: the logits are others than with weights converted in memory", format, when)
+			}
+		}
+		m, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{Policy: devicemap.Policy{Kind: devicemap.Manual,
+			Pins: devicemap.NewMap(devicemap.Entry{Device: devicemap.Disk})}}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Close() // early, with little converted
+		for _, name := range files(t, cache) {
+			if strings.Contains(name, ".part") {
+				t.Errorf("%s is left of a start that ended early", name)
+			}
+		}
+		check("first start", "model.layers.1=disk", true)
+		all := files(t, cache)
+		slices.SortFunc(all, func(a, b string) int { return modified(t, a).Compare(modified(t, b)) })
+		name := all[len(all)-1]
+		before := modified(t, name)
+		check("next start", "disk", true)
+		check("another map", "model.layers.0=disk", true)
+		check("the cpu alone", "cpu", true)
+		if !modified(t, name).Equal(before) {
+			t.Errorf("%v: the file was written again", format)
+		}
+		for what, harm := range map[string]func(b []byte) []byte{
+			"damaged":        func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
+			"cut":            func(b []byte) []byte { return b[:len(b)-1] },
+			"of another key": func(b []byte) []byte { b[40] ^= 1; return b },
+			"no safetensors": func(b []byte) []byte { return []byte("{}") },
+		} {
+			b, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, policy := range []string{"disk", "model.layers.1=disk"} {
+				if err := os.WriteFile(name, harm(slices.Clone(b)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				check(what, policy, true)
+				if now, err := os.ReadFile(name); err != nil || !slices.Equal(now, b) {
+					t.Errorf("%v: a file that is %s was not made again: %v", format, what, err)
+				}
+			}
+		}
+	}
+}
+
+func modified(t *testing.T, name string) time.Time {
+	t.Helper()
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.ModTime()
+}
+
+// TestQuantizedDiskTierNotices: a checkpoint that was written again is converted again.
+func TestQuantizedDiskTierNotices(t *testing.T) {
+	dir, cache := rewritten(t, func(string, []int, []float32) {}), t.TempDir()
+	o := dispatch.Options{Quantize: meta.QuantQ8, CacheDir: cache}
+	first := converted(t, dir, "disk", o, true)
+	other := rewritten(t, func(name string, shape []int, v []float32) {
+		for i := range v {
+			v[i] *= 0.5
+		}
+	})
+	for _, path := range files(t, other) {
+		b, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, filepath.Base(path)), b, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	second := converted(t, dir, "disk", o, true)
+	if math.Abs(float64(first[0][0]-second[0][0])) < 1e-9 {
+		t.Error("the weights are other ones, the logits are the same")
+	}
+	if n := len(files(t, cache)); n != 1 {
+		t.Errorf("%d files for one checkpoint", n)
+	}
+}
+
+// TestQuantizedDiskTierWithoutAFolder: a folder that cannot be made is an error that names it.
+func TestQuantizedDiskTierWithoutAFolder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, _ := devicemap.ParseMap("disk")
+	_, err := dispatch.LoadCheckpointAndDispatch(demoFolder(t), dispatch.Placement{Policy: p},
+		dispatch.Options{Quantize: meta.QuantQ8, CacheDir: filepath.Join(file, "sub")})
+	if err == nil {
+		t.Fatal("converted weights were kept in a file")
+	}
+	if got := err.Error(); !strings.Contains(got, file) {
+		t.Errorf("%v does not name the folder", err)
+	}
+}

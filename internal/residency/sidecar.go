@@ -1,0 +1,342 @@
+package residency
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// A sidecar is a file of converted weights beside a checkpoint's own: what the disk tier
+// streams and the cpu tier maps where weights are converted. It is a safetensors file of
+// bytes, whose layout is known before a weight is read. The first start writes it, matrix by
+// matrix as they are needed and then in the background, under a name aside; when all are
+// there it gets its name, and the next start uses it as it is. Each matrix has a checksum,
+// which is compared before its first use: what is damaged is converted again.
+type sidecar struct {
+	folder     string
+	final      string // the name that it gets when it is whole
+	checkpoint *loader.Checkpoint
+	pieces     map[sideKey][]piece
+	jobs       map[*loader.Tensor]*sideJob
+	order      []*sideJob
+	sums       *loader.Tensor // those of a whole file; nil while it is first written
+
+	mu      sync.Mutex // one conversion at a time, with all threads
+	writing *sideFile  // nil where nothing was to be written so far
+	left    int        // jobs of a file that is first written
+	err     error      // that its name could not be given
+}
+
+// A sideKey is a parameter, or one expert's slab of it.
+type sideKey struct {
+	param  *meta.Param
+	expert int // -1 for all of it
+}
+
+// A sideJob is one matrix to convert, or to compare with its checksum.
+type sideJob struct {
+	index  int
+	name   string
+	source piece
+	target *loader.Tensor
+	done   atomic.Bool
+}
+
+// A SidecarError says that converted weights cannot be kept in Dir.
+type SidecarError struct {
+	Dir string
+	Err error
+}
+
+func (e *SidecarError) Error() string {
+	return fmt.Sprintf("residency: converted weights cannot be kept in %s: %v", e.Dir, e.Err)
+}
+
+func (e *SidecarError) Unwrap() error { return e.Err }
+
+// converts reports whether p is converted in memory, before its first use.
+func (s *Store) converts(p *meta.Param) bool { return s.sidecar == nil && s.quantizer.takes(p) }
+
+// startSidecar finds the file of converted weights of units, or begins one where some of them
+// belong on the disk tier. Without either s.sidecar stays nil.
+func (s *Store) startSidecar(units []Unit, folder string) error {
+	if s.quantizer.format == meta.QuantNone || folder == "" {
+		return nil
+	}
+	list, onDisk, err := s.sideList(units)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	key, err := sideKeyOf(s.binding.Checkpoint(), s.quantizer.format, list)
+	if err != nil {
+		return err
+	}
+	final := filepath.Join(folder, sideName(s.binding.Checkpoint(), s.quantizer.format))
+	c := &sidecar{folder: folder, final: final}
+	if c.checkpoint, err = openSidecar(final, key); err != nil {
+		if !onDisk {
+			return nil
+		}
+		if c.writing, c.checkpoint, err = beginSidecar(folder, final, key, list); err != nil {
+			return &SidecarError{Dir: folder, Err: err}
+		}
+		c.left = len(list)
+	}
+	s.sidecar = c
+	if err := c.take(list, s.quantizer); err != nil {
+		return err
+	}
+	return s.holdSidecar()
+}
+
+// holdSidecar opens the file in all ways while it has the name that it was found by.
+func (s *Store) holdSidecar() error {
+	t := s.sidecar.order[0].target
+	if _, err := s.files.get(t.File.Path); err != nil {
+		return &SidecarError{Dir: s.sidecar.folder, Err: err}
+	}
+	_, err := t.Bytes()
+	return err
+}
+
+// sideList are the matrices to convert, in the order of use, and whether some are of the disk
+// tier.
+func (s *Store) sideList(units []Unit) (list []sideEntry, onDisk bool, err error) {
+	experts := map[*meta.Module]bool{}
+	seen := map[*meta.Param]bool{}
+	add := func(p *meta.Param, path string, expert int, pieces []piece) error {
+		device, _ := s.devices.Device(path)
+		onDisk = onDisk || device == devicemap.Disk
+		for k := range pieces {
+			_, size, err := s.quantizer.partOf(&pieces[k])
+			if err != nil {
+				return fmt.Errorf("residency: %s: %w", path, err)
+			}
+			list = append(list, sideEntry{sideKey{p, expert}, fmt.Sprintf("%s/%s/%d", path, p.Name, k), pieces[k], int64(size)})
+		}
+		return nil
+	}
+	for _, u := range units {
+		for _, n := range u.Experts {
+			experts[n.Module] = true
+			for _, p := range n.Module.Params {
+				if p = p.Resolve(); !s.quantizer.takes(p) || seen[p] {
+					continue
+				}
+				seen[p] = true
+				for e := range p.Shape[0] {
+					if err := add(p, expertKey(n.Path, e), e, s.sourcePieces(p, e)); err != nil {
+						return nil, false, err
+					}
+				}
+			}
+		}
+		for _, n := range u.Modules {
+			for _, m := range n.Module.Walk() {
+				for _, p := range m.Params {
+					if p = p.Resolve(); experts[m] || m.Kind == meta.KindEmbedding || !s.quantizer.takes(p) || seen[p] {
+						continue
+					}
+					seen[p] = true
+					var pieces []piece
+					for _, part := range s.binding.Parts(p) {
+						pieces = append(pieces, newPiece(part))
+					}
+					if err := add(p, s.paths[p], -1, pieces); err != nil {
+						return nil, false, err
+					}
+				}
+			}
+		}
+	}
+	return list, onDisk, nil
+}
+
+// A sideEntry is a matrix of the file.
+type sideEntry struct {
+	key    sideKey
+	name   string
+	source piece
+	size   int64 // converted
+}
+
+// take makes the pieces that show the file's tensors.
+func (c *sidecar) take(list []sideEntry, q *quantizer) error {
+	c.pieces, c.jobs = map[sideKey][]piece{}, map[*loader.Tensor]*sideJob{}
+	if sums, ok := c.checkpoint.Lookup(sideSums); ok && c.writing == nil {
+		c.sums = sums
+	}
+	for i, e := range list {
+		t, ok := c.checkpoint.Lookup(e.name)
+		if !ok || t.Size != e.size {
+			return &SidecarError{Dir: c.folder, Err: fmt.Errorf("%s is not as it was laid out", e.name)}
+		}
+		part, _, err := q.partOf(&e.source)
+		if err != nil {
+			return err
+		}
+		c.pieces[e.key] = append(c.pieces[e.key], piece{ranges: []byteRange{{t, 0, t.Size}}, size: t.Size, part: part})
+		j := &sideJob{index: i, name: e.name, source: e.source, target: t}
+		c.jobs[t], c.order = j, append(c.order, j)
+	}
+	return nil
+}
+
+// makePieces converts what pieces show, where that was not done yet, and compares what was
+// done by an earlier start.
+func (s *Store) makePieces(ctx context.Context, pieces []piece) error {
+	if s.sidecar == nil {
+		return nil
+	}
+	for i := range pieces {
+		for _, r := range pieces[i].ranges {
+			if j := s.sidecar.jobs[r.tensor]; j != nil && !j.done.Load() {
+				if err := s.make(ctx, j, nil); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// make converts one matrix into the file, unless it is there: then its bytes, which were read
+// or else are those of the mapping, are as they were written. Any goroutine may ask; one
+// converts.
+func (s *Store) make(ctx context.Context, j *sideJob, read []byte) error {
+	c := s.sidecar
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if j.done.Load() {
+		return nil
+	}
+	if c.sums != nil {
+		if ok, err := c.intact(j, read); ok || err != nil {
+			return err
+		}
+	}
+	_, offset, _ := j.target.Source()
+	sum, err := s.quantizer.convertTo(ctx, c.writing, offset, &j.source)
+	if err == nil {
+		err = c.writing.note(j.index, sum)
+	}
+	if err != nil {
+		return fmt.Errorf("residency: converting %s: %w", j.name, err)
+	}
+	r := j.source.ranges[0]
+	_ = r.tensor.Advise(r.begin, r.size, loader.DontNeed) // only a hint
+	j.done.Store(true)
+	if c.left--; c.left <= 0 {
+		c.err = c.writing.finish(c.final)
+	}
+	return nil
+}
+
+// intact compares a matrix with its checksum. Where they differ the file is opened to be
+// mended.
+func (c *sidecar) intact(j *sideJob, read []byte) (bool, error) {
+	var err error
+	if read == nil {
+		if read, err = j.target.Bytes(); err != nil {
+			return false, err
+		}
+	}
+	sums, err := c.sums.Bytes()
+	if err != nil {
+		return false, err
+	}
+	if crc32.Checksum(read, sideTable) == binary.LittleEndian.Uint32(sums[4*j.index:]) {
+		j.done.Store(true)
+		return true, nil
+	}
+	if c.writing == nil {
+		f, err := os.OpenFile(c.final, os.O_RDWR, 0)
+		if err != nil {
+			return false, &SidecarError{Dir: c.folder, Err: fmt.Errorf("%s is damaged: %w", j.name, err)}
+		}
+		_, sums, _ := c.sums.Source()
+		c.writing = &sideFile{f: f, sums: sums}
+	}
+	return false, nil
+}
+
+// mended reports whether something of a whole file was converted again.
+func (c *sidecar) mended() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.writing != nil
+}
+
+// finishSidecar converts what nobody has needed yet, so that the next start finds all.
+func (s *Store) finishSidecar(ctx context.Context) error {
+	c := s.sidecar
+	if c == nil || c.sums != nil {
+		return nil
+	}
+	for _, j := range c.order {
+		if err := s.make(ctx, j, nil); err != nil {
+			return err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return &SidecarError{Dir: c.folder, Err: c.err}
+	}
+	return nil
+}
+
+// close lets the file go. One that is not whole is removed.
+func (c *sidecar) close() {
+	if c == nil {
+		return
+	}
+	if c.writing != nil {
+		c.writing.abandon()
+	}
+	if c.checkpoint != nil {
+		_ = c.checkpoint.Close() // opened for reading
+	}
+}
+
+// convertedBytes is how much of a matrix is converted before it is written.
+const convertedBytes = 8 << 20
+
+// convertTo converts a matrix, some bands of rows at a time, and writes it at an offset.
+// It returns the checksum.
+func (q *quantizer) convertTo(ctx context.Context, to *sideFile, offset int64, p *piece) (sum uint32, err error) {
+	rows, cols := p.part.Dims[0], p.part.Dims[1]
+	stored := p.ranges[0]
+	elem := stored.size / int64(rows) // bytes of a row as stored
+	each := cols / kernels.BlockColumns * q.packing.BlockBytes()
+	group := min(rows, max(convertedBytes/each/kernels.BandRows, 1)*kernels.BandRows)
+	buffer := make([]byte, group*each)
+	for first := 0; first < rows; first += group {
+		n := min(group, rows-first)
+		part := backend.Part{Matrix: p.part.Matrix}
+		part.Dims[0] = n
+		r := byteRange{stored.tensor, stored.begin + int64(first)*elem, int64(n) * elem}
+		if err := q.convert(ctx, buffer[:n*each], r, &part); err != nil {
+			return 0, err
+		}
+		sum = crc32.Update(sum, sideTable, buffer[:n*each])
+		if err := to.write(buffer[:n*each], offset+int64(first)*int64(each)); err != nil {
+			return 0, err
+		}
+	}
+	return sum, nil
+}
+
+var errStale = errors.New("of another checkpoint, another layout or not whole")
