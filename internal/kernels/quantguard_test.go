@@ -22,6 +22,9 @@ func TestIntsStayInside(t *testing.T) {
 					set.Bands(packing, p.Codes, lying, each, rows, blocks)
 					values := guardedFloats(t, rows*width)
 					set.Unpack(Floats{values, width}, p, 0, 0, rows, width, nil)
+					if set.Rounds() {
+						set.PackBands(guardedWords(t, PanelWords(width)), p, 0, 1, 0, min(rows, PackRows), width)
+					}
 					if !set.Integers() {
 						continue
 					}

@@ -223,7 +223,10 @@ func (op *rounded) tilesOfFew(scratch []float32, r int) {
 func (op *rounded) pack(dst []uint32, r, k, n int, lines []float32) {
 	rows := max(0, min(kernels.PackRows, op.w.rows-r))
 	var w kernels.Weights
-	switch {
+	switch col := op.w.col + k; {
+	case op.w.packed.Height > 0 && col%kernels.BlockColumns == 0 && n%kernels.BlockColumns == 0:
+		op.set.PackBands(dst, &op.w.packed, op.w.row+r*op.w.step, op.w.step, col, rows, n)
+		return
 	case op.w.isPacked():
 		w = op.narrowed(lines, r, k, rows, n)
 	case rows > 0:

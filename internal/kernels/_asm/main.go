@@ -47,6 +47,7 @@ var sources = []struct {
 	{"avx2train", avx2},
 	{"avx512train", avx512},
 	{"avx512bf16", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
+	{"bf16bands", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
 	{"avx512vnni", append(avx512[:len(avx512):len(avx512)], "-mavx512vnni")},
 	{"avx512parts", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
 	{"amx", []string{"-mamx-tile", "-mamx-bf16"}},
