@@ -158,8 +158,8 @@ func (t *Training) input(i int) tensor.Tensor {
 }
 
 // Head runs the head on some rows and gives f their logits, [len(rows), vocab], valid
-// within. If reverse is set, f also gets the logits' gradient, zeros, to write to, and it is
-// taken back through the head at once.
+// within. If reverse is set, f also gets where to write the logits' gradient, perhaps the
+// logits' own memory, and it is taken back through the head at once.
 func (t *Training) Head(rows []int32, reverse bool, f func(logits, gradient tensor.Tensor) error) error {
 	if t.head == nil {
 		return fmt.Errorf("nn: the tree has no head")
@@ -178,7 +178,7 @@ func (t *Training) Head(rows []int32, reverse bool, f func(logits, gradient tens
 	}
 	logits, gradient := t.Logits(), tensor.Tensor{}
 	if reverse {
-		gradient = t.recorder.Gradient(logits)
+		gradient = t.recorder.Replace(logits)
 	}
 	err := f(logits, gradient)
 	if err != nil || !reverse {

@@ -97,6 +97,7 @@ func (r *Recorder) drop(to backend.Mark) {
 	clear(r.hosts[to.Hosts:])
 	r.hosts = r.hosts[:to.Hosts]
 	r.live = slices.DeleteFunc(r.live, func(i int) bool { return i >= to.Values })
+	r.replaced.lo, r.replaced.hi = 0, 0
 	r.rewind(to.Chunk, to.Used)
 }
 
@@ -217,9 +218,23 @@ func (r *Recorder) push(dst tensor.Tensor, reverse func(dy tensor.Tensor), opera
 			r.rewind(chunk, used)
 		default:
 			reverse(dy)
-			r.compute.Zero(dy)
+			if !tensor.Same(dy, dst) {
+				r.compute.Zero(dy)
+			}
 		}
 	})
+}
+
+// Replace lets the gradient of t take the place of its values until the record is reversed,
+// where nobody reads them again, and returns it; its elements are t's yet. Where the values
+// are wanted it is zeros elsewhere.
+func (r *Recorder) Replace(t tensor.Tensor) tensor.Tensor {
+	lo, hi := extent(t)
+	wanted := slices.ContainsFunc(r.live, func(i int) bool { return r.values[i].lo < hi && lo < r.values[i].hi })
+	if r.blockOf(lo) != nil && !wanted {
+		r.replaced.lo, r.replaced.hi = lo, hi
+	}
+	return r.Gradient(t)
 }
 
 // count is 0, 1, …, n-1.
