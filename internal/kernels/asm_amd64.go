@@ -43,6 +43,8 @@ type (
 	lanesKernel func(lanes, x, v unsafe.Pointer, vs, keys, cols int64)
 	widenKernel func(dst, src unsafe.Pointer, n int64)
 
+	columnsKernel func(dst unsafe.Pointer, ds int64, w unsafe.Pointer, ws, rows, cols int64)
+
 	spreadKernel func(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)
 	groupsKernel func(w, x, next, sums, y unsafe.Pointer, ys, n, rows, tokens, flags int64)
 )
@@ -65,6 +67,7 @@ type asm struct {
 	mixes  [formats][]mixTile
 	lanes  [formats]lanesKernel
 	widens [formats]widenKernel
+	turns  [formats]columnsKernel
 	// of groups
 	spreads  [formats]spreadKernel
 	multiply groupsKernel
@@ -86,6 +89,7 @@ var avx512 = asm{
 	},
 	lanes:    [formats]lanesKernel{BFloat16: avx512AddLanesBF16, Float16: avx512AddLanesF16, Float32: avx512AddLanesF32},
 	widens:   [formats]widenKernel{BFloat16: avx512WidenBF16, Float16: avx512WidenF16, Float32: avx512WidenF32},
+	turns:    [formats]columnsKernel{BFloat16: avx512ColumnsBF16, Float16: avx512ColumnsF16, Float32: avx512ColumnsF32},
 	spreads:  [formats]spreadKernel{BFloat16: avx512SpreadBF16, Float16: avx512SpreadF16, Float32: avx512SpreadF32},
 	multiply: avx512Groups,
 	wide:     true,
@@ -104,6 +108,7 @@ var avx2 = asm{
 	},
 	lanes:    [formats]lanesKernel{BFloat16: avx2AddLanesBF16, Float16: avx2AddLanesF16, Float32: avx2AddLanesF32},
 	widens:   [formats]widenKernel{BFloat16: avx2WidenBF16, Float16: avx2WidenF16, Float32: avx2WidenF32},
+	turns:    [formats]columnsKernel{BFloat16: avx2ColumnsBF16, Float16: avx2ColumnsF16, Float32: avx2ColumnsF32},
 	spreads:  [formats]spreadKernel{BFloat16: avx2SpreadBF16, Float16: avx2SpreadF16, Float32: avx2SpreadF32},
 	multiply: avx2Groups,
 }
@@ -147,6 +152,19 @@ func (a *asm) addLanes(lanes, x []float32, v Weights, cols int) {
 
 func (a *asm) widen(dst []float32, src []byte, f Format) { callWiden(a.widens[f], dst, src) }
 
+func (a *asm) columns(dst Floats, w Weights, rows, cols int) {
+	if a.wide {
+		callColumns(a.turns[w.Format], dst, w, rows, cols)
+		return
+	}
+	r, c := rows&^7, cols&^7 // whole blocks
+	if r > 0 && c > 0 {
+		callColumns(a.turns[w.Format], dst, w, r, c)
+	}
+	columnsGo(dst, w, 0, r, c, cols)
+	columnsGo(dst, w, r, rows, 0, cols)
+}
+
 // The functions below are not inlined: their prologue is where the scheduler can stop a
 // loop of kernels, since it cannot inside one.
 
@@ -163,6 +181,11 @@ func callMix(k mixKernel, y unsafe.Pointer, ys int, p unsafe.Pointer, ps, step i
 //go:noinline
 func callLanes(k lanesKernel, lanes, x, v unsafe.Pointer, vs, keys, cols int) {
 	k(lanes, x, v, int64(vs), int64(keys), int64(cols))
+}
+
+//go:noinline
+func callColumns(k columnsKernel, dst Floats, w Weights, rows, cols int) {
+	k(ptr(dst.V), int64(4*dst.Stride), bytePtr(w.Data), int64(w.Stride), int64(rows), int64(cols))
 }
 
 //go:noinline

@@ -64,6 +64,15 @@ func avx2AddLanesF16(lanes unsafe.Pointer, x unsafe.Pointer, v unsafe.Pointer, v
 func avx2AddLanesF32(lanes unsafe.Pointer, x unsafe.Pointer, v unsafe.Pointer, vs int64, keys int64, cols int64)
 
 //go:noescape
+func avx2ColumnsBF16(dst unsafe.Pointer, ds int64, w unsafe.Pointer, ws int64, rows int64, cols int64)
+
+//go:noescape
+func avx2ColumnsF16(dst unsafe.Pointer, ds int64, w unsafe.Pointer, ws int64, rows int64, cols int64)
+
+//go:noescape
+func avx2ColumnsF32(dst unsafe.Pointer, ds int64, w unsafe.Pointer, ws int64, rows int64, cols int64)
+
+//go:noescape
 func avx2ExpSum(x unsafe.Pointer, n int64, out unsafe.Pointer)
 
 //go:noescape

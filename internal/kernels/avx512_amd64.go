@@ -109,6 +109,15 @@ func avx512AddLanesF16(lanes unsafe.Pointer, x unsafe.Pointer, v unsafe.Pointer,
 func avx512AddLanesF32(lanes unsafe.Pointer, x unsafe.Pointer, v unsafe.Pointer, vs int64, keys int64, cols int64)
 
 //go:noescape
+func avx512ColumnsBF16(dst unsafe.Pointer, ds int64, w unsafe.Pointer, ws int64, rows int64, cols int64)
+
+//go:noescape
+func avx512ColumnsF16(dst unsafe.Pointer, ds int64, w unsafe.Pointer, ws int64, rows int64, cols int64)
+
+//go:noescape
+func avx512ColumnsF32(dst unsafe.Pointer, ds int64, w unsafe.Pointer, ws int64, rows int64, cols int64)
+
+//go:noescape
 func avx512ExpSum(x unsafe.Pointer, n int64, out unsafe.Pointer)
 
 //go:noescape

@@ -200,6 +200,23 @@ func (goOps) sumSquares(x []float32, shift float32) float32 {
 
 func (goOps) widen(dst []float32, src []byte, f Format) { widenGo(dst, src, f) }
 
+func (goOps) columns(dst Floats, w Weights, rows, cols int) { columnsGo(dst, w, 0, rows, 0, cols) }
+
+// columnsGo transposes rows [r, rows) of columns [c, cols).
+func columnsGo(dst Floats, w Weights, r, rows, c, cols int) {
+	var buf [mixBlock]float32
+	size := w.Format.Size()
+	for ; r < rows; r++ {
+		for begin := c; begin < cols; begin += mixBlock {
+			row := buf[:min(mixBlock, cols-begin)]
+			widenGo(row, w.Data[r*w.Stride+begin*size:], w.Format)
+			for i, v := range row {
+				dst.V[(begin+i)*dst.Stride+r] = v
+			}
+		}
+	}
+}
+
 // The reduction of exp32: x = n·ln 2 + r with ln 2 in two parts, the first of which has
 // so few bits that its product with n is exact.
 const (

@@ -46,6 +46,7 @@ func TestStaysInside(t *testing.T) {
 				set.Mix(Floats{x, n}, Floats{y, rows}, 1, w, rows, tokens, n)
 				set.AddLanes(guardedFloats(t, set.Lanes*n), y[:rows], w, n)
 				set.Widen(x[:n], w.Data, f)
+				set.Columns(Floats{guardedFloats(t, rows*n), rows}, w, rows, n)
 			}
 			for _, p := range []Packing{Q8, Q4} {
 				packed := &Packed{Packing: p, Codes: guarded(t, rows*((n+1)/2)*p.BlockBytes()), Width: (n + 1) / 2 * 32, Rows: 1, Columns: 32}

@@ -75,6 +75,7 @@ type ops interface {
 	scaleMax(x []float32, scale float32) float32
 	sumSquares(x []float32, shift float32) float32
 	widen(dst []float32, src []byte, f Format)
+	columns(dst Floats, w Weights, rows, cols int)
 }
 
 // Names lists the variants this processor can run, best first.
@@ -179,6 +180,16 @@ func (s *Set) Widen(dst []float32, src []byte, f Format) {
 	if len(dst) > 0 {
 		s.ops.widen(dst, src[:len(dst)*f.Size()], f)
 	}
+}
+
+// Columns sets dst[c][r] = w[r][c] for r < rows, c < cols: the transpose as float32, exactly.
+func (s *Set) Columns(dst Floats, w Weights, rows, cols int) {
+	if rows <= 0 || cols <= 0 {
+		return
+	}
+	dst.check(cols, rows)
+	w.check(rows, cols)
+	s.ops.columns(dst, w, rows, cols)
 }
 
 // check panics, as indexing does, where the view is too short for the shape.

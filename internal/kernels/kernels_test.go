@@ -247,6 +247,30 @@ func TestWiden(t *testing.T) {
 	})
 }
 
+func TestColumns(t *testing.T) {
+	eachSet(t, func(t *testing.T, set *Set) {
+		r := rand.New(rand.NewPCG(7, 1))
+		for n := 1; n < 40; n++ {
+			for f := range formats {
+				rows, cols := n, 1+n*7%43
+				w, held := store(f, random(r, rows*(cols+2)), n%3)
+				dst := Floats{make([]float32, cols*(rows+1)), rows + 1}
+				set.Columns(dst, Weights{w, (cols + 2) * f.Size(), f}, rows, cols)
+				for i := range rows {
+					for c := range cols {
+						if got, want := dst.V[c*dst.Stride+i], held[i*(cols+2)+c]; got != want {
+							t.Fatalf("format %d, %d by %d: column %d of row %d is %g, want %g", f, rows, cols, c, i, got, want)
+						}
+						if dst.V[c*dst.Stride+rows] != 0 {
+							t.Fatalf("%d by %d: wrote past column %d", rows, cols, c)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
 // TestConversionsRoundTrip: every 16-bit value comes back, and halfway cases go to even.
 func TestConversionsRoundTrip(t *testing.T) {
 	for i := range 1 << 16 {

@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	tileRows   = 24      // queries (tokens times heads of a group) that pass the keys together
+	tileRows   = 48      // queries (tokens times heads of a group) that pass the keys together
 	tileScores = 1 << 18 // floats of scores a tile may have where it holds several tokens
+	keyBlock   = 64      // keys that are turned into columns at a time
 )
 
 // attention is one call. A unit is a tile: some tokens of one span with some or all of
@@ -67,7 +68,7 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 	op := &b.attention
 	op.pitch = longest
 	op.plan(len(b.pool.workers))
-	if !b.reserve(op.tokens * op.heads * (op.pitch + a.Dim + a.ValueDim)) {
+	if !b.reserve(op.tokens*op.heads*(op.pitch+a.Dim+a.ValueDim+1) + keyBlock*a.Dim) {
 		return
 	}
 	b.run(op, op.units(), rows*longest*a.Heads)
@@ -170,25 +171,44 @@ func (op *attention) tile(scratch []float32, t *tileOf) {
 	m := t.tokens * t.heads
 	q, scratch := scratch[:m*dim], scratch[m*dim:]
 	sum, scratch := scratch[:m*width], scratch[m*width:]
-	clear(sum)
+	inverse, scratch := scratch[:m], scratch[m:]
+	block, scratch := scratch[:keyBlock*dim], scratch[keyBlock*dim:]
 	for i := range t.tokens {
 		copy(q[i*t.heads*dim:][:t.heads*dim], op.q.V[(s.First+t.first+i)*op.q.Stride+t.head*dim:])
 	}
 	lo, _ := op.visible(s, t.first)
 	_, hi := op.visible(s, t.first+t.tokens-1)
 	scores := kernels.Floats{V: scratch[:m*op.pitch], Stride: op.pitch}
-	op.k.each(s.Pages, lo, hi, func(position, n int, k []byte) {
-		w := kernels.Weights{Data: k[t.kvHead*op.k.head:], Stride: op.k.row, Format: op.k.format}
-		op.set.Mul(from(scores, 0, position-lo), w, kernels.Floats{V: q, Stride: dim}, n, m, dim)
-	})
+	op.score(scores, kernels.Floats{V: q, Stride: dim}, block, t, lo, hi)
 	for i := range m {
 		own, end := op.visible(s, t.first+i/t.heads)
-		op.softmax(row(scores, i, op.pitch)[own-lo:end-lo], t.head+i%t.heads)
+		inverse[i] = op.exponentials(row(scores, i, op.pitch)[own-lo:end-lo], t.head+i%t.heads)
 	}
+	clear(sum)
 	op.weigh(kernels.Floats{V: sum, Stride: width}, scores, t, lo)
+	for i := range m {
+		op.set.ScaleMax(sum[i*width:][:width], inverse[i])
+	}
 	for i := range t.tokens {
 		to := op.dst.V[(s.First+t.first+i)*op.dst.Stride+t.head*width:]
 		copy(to[:t.heads*width], sum[i*t.heads*width:])
+	}
+}
+
+// score sets the products of a tile's queries with the keys of [lo, hi), each of which adds
+// up in ascending order of the channels. Keys are turned into columns, so that a vector has
+// the products of as many keys; the queries share what that costs.
+func (op *attention) score(scores, q kernels.Floats, block []float32, t *tileOf, lo, hi int) {
+	m, dim := t.tokens*t.heads, op.a.Dim
+	for i := range m {
+		clear(row(scores, i, hi-lo))
+	}
+	for base := lo; base < hi; base += keyBlock {
+		end := min(base+keyBlock, hi)
+		op.k.each(t.span.Pages, base, end, func(position, n int, k []byte) {
+			op.set.Columns(kernels.Floats{V: block[position-base:], Stride: keyBlock}, op.k.headOf(k, t.kvHead), n, dim)
+		})
+		op.set.Mix(from(scores, 0, base-lo), q, 1, weightsOf(block, keyBlock), dim, m, end-base)
 	}
 }
 
@@ -201,9 +221,8 @@ func (op *attention) weigh(sum, scores kernels.Floats, t *tileOf, base int) {
 	commonLo = min(commonLo, commonHi)
 	part := func(lo, hi, token, count int) {
 		op.v.each(t.span.Pages, lo, hi, func(position, n int, v []byte) {
-			w := kernels.Weights{Data: v[t.kvHead*op.v.head:], Stride: op.v.row, Format: op.v.format}
 			at := token * t.heads
-			op.set.Mix(from(sum, at, 0), from(scores, at, position-base), 1, w, n, count*t.heads, op.a.ValueDim)
+			op.set.Mix(from(sum, at, 0), from(scores, at, position-base), 1, op.v.headOf(v, t.kvHead), n, count*t.heads, op.a.ValueDim)
 		})
 	}
 	for i := range t.tokens {
@@ -219,6 +238,13 @@ func (op *attention) weigh(sum, scores kernels.Floats, t *tileOf, base int) {
 
 // softmax turns the scores of one query into weights.
 func (op *attention) softmax(x []float32, head int) {
+	inverse := op.exponentials(x, head)
+	op.set.ScaleMax(x, inverse)
+}
+
+// exponentials turns the scores of one query into weights that are not divided by their
+// sum, and returns its inverse.
+func (op *attention) exponentials(x []float32, head int) (inverse float32) {
 	var top float32
 	if softcap := op.a.Softcap; softcap > 0 {
 		op.set.Tanh(x, op.a.Scale/softcap, softcap)
@@ -231,8 +257,7 @@ func (op *attention) softmax(x []float32, head int) {
 		top = max(top, op.sinks[head])
 		sink = float32(math.Exp(float64(op.sinks[head] - top)))
 	}
-	inverse := 1 / (op.set.ExpSum(x, top) + sink)
-	op.set.ScaleMax(x, inverse)
+	return 1 / (op.set.ExpSum(x, top) + sink)
 }
 
 // each calls f for every run of positions in [lo, hi) that one page holds, with the bytes

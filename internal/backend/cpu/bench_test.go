@@ -141,29 +141,40 @@ func benchmarkLayer(b *testing.B, variant string, tokens int, rounded bool, role
 	b.ReportMetric(2*l.multiplications*float64(tokens)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
 }
 
-// BenchmarkAttention is a prompt, and one token behind it, with TinyLlama's heads.
+// BenchmarkAttention is a prompt, and one token behind it, with TinyLlama's heads and with as
+// many of keys as of queries.
 func BenchmarkAttention(b *testing.B) {
 	const context, pageTokens = 2048, 16
-	a := backend.AttentionArgs{Heads: 32, KVHeads: 4, Dim: 64, ValueDim: 64, Scale: 0.125}
-	for _, rows := range []int{1, 512} {
-		b.Run(fmt.Sprint(rows), func(b *testing.B) {
-			host := open(b, 2, "")
-			defer host.Close()
-			kv := backend.KV{PageTokens: pageTokens, K: zeros(context/pageTokens, pageTokens, 256), V: zeros(context/pageTokens, pageTokens, 256)}
-			var pages []int32
-			for i := range context / pageTokens {
-				pages = append(pages, int32(i))
+	for _, kvHeads := range []int{4, 32} {
+		a := backend.AttentionArgs{Heads: 32, KVHeads: kvHeads, Dim: 64, ValueDim: 64, Scale: 0.125}
+		for _, dtype := range []meta.DType{meta.BFloat16, meta.Float32} {
+			for _, rows := range []int{1, 512} {
+				b.Run(fmt.Sprintf("%v/%d/%d", dtype, kvHeads, rows), func(b *testing.B) {
+					host := open(b, 2, "")
+					defer host.Close()
+					kv := backend.KV{PageTokens: pageTokens}
+					for _, t := range []*tensor.Tensor{&kv.K, &kv.V} {
+						var err error
+						if *t, err = host.New(dtype, context/pageTokens, pageTokens, kvHeads*64); err != nil {
+							b.Fatal(err)
+						}
+					}
+					var pages []int32
+					for i := range context / pageTokens {
+						pages = append(pages, int32(i))
+					}
+					q, dst := zeros(rows, 2048), zeros(rows, 2048)
+					spans := []backend.Span{{Rows: rows, Start: context - rows, Pages: pages}}
+					for b.Loop() {
+						host.Attention(dst, q, kv, spans, a)
+					}
+					if err := host.Sync(); err != nil {
+						b.Fatal(err)
+					}
+					b.ReportMetric(4*2048*float64(rows*context)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
+				})
 			}
-			q, dst := zeros(rows, 2048), zeros(rows, 2048)
-			spans := []backend.Span{{Rows: rows, Start: context - rows, Pages: pages}}
-			for b.Loop() {
-				host.Attention(dst, q, kv, spans, a)
-			}
-			if err := host.Sync(); err != nil {
-				b.Fatal(err)
-			}
-			b.ReportMetric(4*2048*float64(rows*context)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
-		})
+		}
 	}
 }
 

@@ -274,6 +274,51 @@ KERNEL avx2AddLanesBF16(LANES_ARGS) { add_lanes(BF16, lanes, x, v, vs, keys, col
 KERNEL avx2AddLanesF16(LANES_ARGS) { add_lanes(F16, lanes, x, v, vs, keys, cols); }
 KERNEL avx2AddLanesF32(LANES_ARGS) { add_lanes(F32, lanes, x, v, vs, keys, cols); }
 
+// turn8 transposes 8 vectors.
+INLINE void turn8(__m256 v[8]) {
+  __m256 t[8];
+  UNROLL for (int i = 0; i < 8; i += 4) {
+    __m256 a = _mm256_unpacklo_ps(v[i], v[i + 1]), b = _mm256_unpackhi_ps(v[i], v[i + 1]);
+    __m256 c = _mm256_unpacklo_ps(v[i + 2], v[i + 3]), d = _mm256_unpackhi_ps(v[i + 2], v[i + 3]);
+    t[i] = _mm256_shuffle_ps(a, c, 0x44), t[i + 1] = _mm256_shuffle_ps(a, c, 0xee);
+    t[i + 2] = _mm256_shuffle_ps(b, d, 0x44), t[i + 3] = _mm256_shuffle_ps(b, d, 0xee);
+  }
+  UNROLL for (int i = 0; i < 4; i++) {
+    v[i] = _mm256_permute2f128_ps(t[i], t[4 + i], 0x20), v[4 + i] = _mm256_permute2f128_ps(t[i], t[4 + i], 0x31);
+  }
+}
+
+// columns writes the transpose of rows by cols weights, multiples of 8, as float32.
+INLINE void columns(int f, uint8_t *dst, int64_t ds, const uint8_t *w, int64_t ws, int64_t rows, int64_t cols) {
+  ROLLED for (; rows > 0; rows -= 8, OPAQUE(rows)) {
+    uint8_t *to = dst;
+    const uint8_t *from = w;
+    int64_t left = cols;
+    ROLLED for (; left > 0; left -= 8, OPAQUE(left)) {
+      const uint8_t *row = from;
+      __m256 v[8];
+      UNROLL for (int r = 0; r < 8; r++) {
+        v[r] = load(f, row);
+        row += ws;
+        OPAQUE(row);
+      }
+      turn8(v);
+      UNROLL for (int c = 0; c < 8; c++) {
+        _mm256_storeu_ps((float *)to, v[c]);
+        to += ds;
+        OPAQUE(to);
+      }
+      from += 8 * size_of(f);
+    }
+    w += times(ws, 8), dst += 32;
+  }
+}
+
+#define COLUMNS_ARGS uint8_t *dst, int64_t ds, const uint8_t *w, int64_t ws, int64_t rows, int64_t cols
+KERNEL avx2ColumnsBF16(COLUMNS_ARGS) { columns(BF16, dst, ds, w, ws, rows, cols); }
+KERNEL avx2ColumnsF16(COLUMNS_ARGS) { columns(F16, dst, ds, w, ws, rows, cols); }
+KERNEL avx2ColumnsF32(COLUMNS_ARGS) { columns(F32, dst, ds, w, ws, rows, cols); }
+
 INLINE __m256 power2(__m256i n) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23)); }
 
 INLINE __m256 exp8(__m256 x) {

@@ -252,6 +252,50 @@ KERNEL avx512AddLanesBF16(LANES_ARGS) { add_lanes(BF16, lanes, x, v, vs, keys, c
 KERNEL avx512AddLanesF16(LANES_ARGS) { add_lanes(F16, lanes, x, v, vs, keys, cols); }
 KERNEL avx512AddLanesF32(LANES_ARGS) { add_lanes(F32, lanes, x, v, vs, keys, cols); }
 
+// turn_block writes the transpose of a block of 16 rows and columns, or of what there is
+// of them.
+INLINE void turn_block(int f, int whole, uint8_t *dst, int64_t ds, const uint8_t *w, int64_t ws, int64_t rows, int64_t cols) {
+  const __mmask16 height = whole ? 0xffff : low(rows < 16 ? rows : 16), width = whole ? 0xffff : low(cols < 16 ? cols : 16);
+  __m512i v[16];
+  UNROLL for (int r = 0; r < 16; r++) {
+    v[r] = (__m512i)(whole ? load(f, w) : load_mask(f, w, rows > r ? width : 0));
+    w += ws;
+    OPAQUE(w);
+  }
+  turn16(v);
+  UNROLL for (int c = 0; c < 16; c++) {
+    if (whole) _mm512_storeu_si512(dst, v[c]);
+    else if (cols > c) _mm512_mask_storeu_ps(dst, height, (__m512)v[c]);
+    dst += ds;
+    OPAQUE(dst);
+  }
+}
+
+// columns writes the transpose of rows by cols weights as float32.
+INLINE void columns(int f, uint8_t *dst, int64_t ds, const uint8_t *w, int64_t ws, int64_t rows, int64_t cols) {
+  ROLLED for (; rows > 0; rows -= 16, OPAQUE(rows)) {
+    uint8_t *to = dst;
+    const uint8_t *from = w;
+    int64_t left = cols;
+    if (rows >= 16) {
+      ROLLED for (; left >= 16; left -= 16, OPAQUE(left)) {
+        turn_block(f, 1, to, ds, from, ws, 16, 16);
+        to += times(ds, 16), from += 16 * size_of(f);
+      }
+    }
+    ROLLED for (; left > 0; left -= 16, OPAQUE(left)) {
+      turn_block(f, 0, to, ds, from, ws, rows, left);
+      to += times(ds, 16), from += 16 * size_of(f);
+    }
+    w += times(ws, 16), dst += 64;
+  }
+}
+
+#define COLUMNS_ARGS uint8_t *dst, int64_t ds, const uint8_t *w, int64_t ws, int64_t rows, int64_t cols
+KERNEL avx512ColumnsBF16(COLUMNS_ARGS) { columns(BF16, dst, ds, w, ws, rows, cols); }
+KERNEL avx512ColumnsF16(COLUMNS_ARGS) { columns(F16, dst, ds, w, ws, rows, cols); }
+KERNEL avx512ColumnsF32(COLUMNS_ARGS) { columns(F32, dst, ds, w, ws, rows, cols); }
+
 INLINE __m512 exp16(__m512 x) {
   x = _mm512_min_ps(_mm512_set1_ps(89), _mm512_max_ps(_mm512_set1_ps(-105), x)); // a NaN is the second operand
   __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(LOG2E)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
