@@ -41,16 +41,20 @@ models = {
     "deepseek_v3": transformers.DeepseekV3Config(**small | {"num_key_value_heads": 4}, q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=8,
                                                  qk_nope_head_dim=8, v_head_dim=8, first_k_dense_replace=2, n_routed_experts=4, num_experts_per_tok=2,
                                                  n_group=1, topk_group=1, tie_word_embeddings=False),
+    "qwen3_moe": transformers.Qwen3MoeConfig(**small, moe_intermediate_size=24, num_experts=4, num_experts_per_tok=2, head_dim=8,
+                                             tie_word_embeddings=False),
+    "gpt_oss": transformers.GptOssConfig(**small, num_local_experts=4, num_experts_per_tok=2, head_dim=8, tie_word_embeddings=False),
     "mixtral": transformers.MixtralConfig(**small, num_local_experts=4, num_experts_per_tok=2, tie_word_embeddings=False),
 }
 adapters = {
     "all": dict(target_modules="all-linear", r=4, lora_alpha=8),
     "rslora": dict(target_modules="all-linear", r=3, lora_alpha=5, use_rslora=True),
     "pattern": dict(target_modules=r".*\.(0|1)\..*(o_proj|c_proj|dense|qkv_proj)", r=2, lora_alpha=4),
-    "ranks": dict(target_modules="all-linear", r=2, lora_alpha=4, rank_pattern={r"layers\.1\..*proj": 5, "c_attn": 7, "dense": 1},
+    "ranks": dict(target_modules="all-linear", r=2, lora_alpha=4, rank_pattern={r"layers\.1\.self_attn\..*proj": 5, "c_attn": 7, "dense": 1},
                   alpha_pattern={"o_proj": 16, "mlp.*": 2}),
     "head": dict(target_modules=["lm_head", "embed_out"], r=2, lora_alpha=4),
     "latent": dict(target_modules=["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj"], r=3, lora_alpha=6),
+    "experts": dict(target_modules=[], target_parameters=["experts.gate_up_proj", "down_proj"], r=2, lora_alpha=5),
     "layer": dict(target_modules=["q_proj", "c_attn", "qkv_proj", "query_key_value"], r=2, lora_alpha=4, layers_to_transform=[1]),
 }
 
@@ -71,13 +75,14 @@ def make(folder):
                 model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", fan_in_fan_out=name == "gpt2", **options))
             except ValueError:
                 continue  # it names no module of this model
-            if model.peft_config["default"].target_parameters:
-                continue  # experts, which are no linear maps: refused
             for n, p in model.named_parameters():
                 if "lora_B" in n:
                     torch.nn.init.normal_(p, std=0.3)
             path = os.path.join(folder, f"{name}-{kind}")
             model.save_pretrained(path)
+            # What counts is what PEFT reads: the order of patterns is lost in the file, which sorts them.
+            model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+            model = PeftModel.from_pretrained(model, path)
             with torch.no_grad():
                 logits = model.eval()(tokens).logits[0].double()
             logs = torch.log_softmax(logits, -1)

@@ -34,8 +34,9 @@ type Adapter struct {
 	file *loader.Checkpoint // that Pairs lie in; nil: memory of their own
 }
 
-// A Pair is what an adapter adds to one linear map. A is [Rank, In] and B is [Out, Rank], of
-// float32, bfloat16 or float16, in host memory.
+// A Pair is what an adapter adds to one linear map, or to each map of a stack of experts. A
+// is [Rank, In] and B is [Out, Rank], of float32, bfloat16 or float16, in host memory; of a
+// stack, those of all experts one below the other.
 type Pair struct {
 	Target
 	A, B tensor.Tensor
@@ -114,7 +115,7 @@ func (a *Adapter) NumParameters() int64 {
 	var n int64
 	for i := range a.Pairs {
 		p := &a.Pairs[i]
-		n += int64(p.Rank) * int64(p.In+p.Out)
+		n += int64(p.maps()) * int64(p.Rank) * int64(p.In+p.Out)
 	}
 	return n
 }
@@ -131,8 +132,14 @@ func (a *Adapter) Bytes() int64 {
 // prefix stands before a module's path in the names of tensors.
 const prefix = "base_model.model."
 
-// Name is the tensor of matrix "A" or "B" of a module, as PEFT calls it.
-func Name(path, matrix string) string { return prefix + path + ".lora_" + matrix + ".weight" }
+// Name is the tensor of matrix "A" or "B", as PEFT calls it. It wraps each parameter of a
+// stack around the one before.
+func (t *Target) Name(matrix string) string {
+	return prefix + t.Path + strings.Repeat(".base_layer", t.depth) + ".lora_" + matrix + ".weight"
+}
+
+// maps is the number of linear maps that t stands for.
+func (t *Target) maps() int { return max(t.Experts, 1) }
 
 // pairs finds the two matrices of every target. What the file has beyond them is an error:
 // to leave it out would be another adapter. Copies of the base's embeddings are none, which
@@ -143,11 +150,14 @@ func pairs(file *loader.Checkpoint, root *meta.Module, targets []Target) ([]Pair
 	for i, t := range targets {
 		list[i].Target = t
 		var err error
-		if list[i].A, err = matrix(file, t.Path, "A", t.Rank, t.In); err != nil {
+		if list[i].A, err = matrix(file, t.Name("A"), t.maps()*t.Rank, t.In); err != nil {
 			return nil, err
 		}
-		if list[i].B, err = matrix(file, t.Path, "B", t.Out, t.Rank); err != nil {
+		if list[i].B, err = matrix(file, t.Name("B"), t.Out, t.maps()*t.Rank); err != nil {
 			return nil, err
+		}
+		if t.Experts > 0 {
+			list[i].B = t.stack(list[i].B)
 		}
 		used += 2
 	}
@@ -157,7 +167,7 @@ func pairs(file *loader.Checkpoint, root *meta.Module, targets []Target) ([]Pair
 	known := make(map[string]bool, used)
 	for _, t := range targets {
 		for _, m := range []string{"A", "B"} {
-			known[Name(t.Path, m)] = true
+			known[t.Name(m)] = true
 		}
 	}
 	for t := range file.Tensors() {
@@ -184,8 +194,7 @@ func copied(t *loader.Tensor, root *meta.Module) bool {
 	return false
 }
 
-func matrix(file *loader.Checkpoint, path, which string, rows, cols int) (tensor.Tensor, error) {
-	name := Name(path, which)
+func matrix(file *loader.Checkpoint, name string, rows, cols int) (tensor.Tensor, error) {
 	t, ok := file.Lookup(name)
 	if !ok {
 		return tensor.Tensor{}, fmt.Errorf("tensor %s is missing", name)
@@ -215,13 +224,14 @@ func (c *Config) New(root *meta.Module, uniform func(x []float32, lo, hi float32
 	}
 	a := &Adapter{Config: c, Pairs: make([]Pair, len(targets))}
 	for i, t := range targets {
-		down, up := make([]float32, t.Rank*t.In), make([]float32, t.Out*t.Rank)
-		in, rank := kaiming(t.In), kaiming(t.Rank)
+		ranks := t.maps() * t.Rank
+		down, up := make([]float32, ranks*t.In), make([]float32, t.Out*ranks)
+		in, rank := kaiming(t.In), kaiming(ranks)
 		uniform(down, -in, in) // the two maps start as any linear map does
 		uniform(up, -rank, rank)
 		uniform(down, -in, in) // and then A once more, while B becomes zero
 		clear(up)
-		a.Pairs[i] = Pair{Target: t, A: tensor.Floats(down, t.Rank, t.In), B: tensor.Floats(up, t.Out, t.Rank)}
+		a.Pairs[i] = Pair{Target: t, A: tensor.Floats(down, ranks, t.In), B: tensor.Floats(up, t.maps()*t.Out, t.Rank)}
 	}
 	return a, nil
 }

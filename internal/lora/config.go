@@ -20,6 +20,9 @@ type Config struct {
 
 	// Targets are the linear maps that are adapted, but those that Exclude names.
 	Targets, Exclude Names
+	// Parameters are names that the paths of parameters end in, of matrices or of stacks of
+	// experts' matrices, which are adapted too: each expert by a pair of its own.
+	Parameters []string
 	// Layers are the numbers of the only layers that are adapted, where Targets is a list;
 	// empty: all. LayersPattern are the names that stand before a number; empty: any.
 	Layers        []int
@@ -67,6 +70,7 @@ func ReadConfig(data []byte) (*Config, error) {
 		Ranks: r.overrides("rank_pattern"), Alphas: r.overrides("alpha_pattern"),
 		BaseModel: r.text("base_model_name_or_path"), Revision: r.text("revision"), TaskType: r.text("task_type")}
 	c.Layers, c.LayersPattern = r.integers("layers_to_transform"), r.list("layers_pattern")
+	c.Parameters = r.list("target_parameters")
 	r.refuse()
 	if r.err == nil {
 		r.err = c.check()
@@ -88,10 +92,12 @@ func (c *Config) check() error {
 		return fmt.Errorf("lora_alpha is %v", c.Alpha)
 	case !(c.Dropout >= 0 && c.Dropout < 1):
 		return fmt.Errorf("lora_dropout is %v; it is from 0 to below 1", c.Dropout)
-	case c.Targets.empty():
+	case c.Targets.empty() && len(c.Parameters) == 0:
 		return errors.New("target_modules names nothing")
-	case slices.Contains(c.Targets.List, ""):
-		return errors.New("target_modules has an empty name")
+	case slices.Contains(c.Targets.List, "") || slices.Contains(c.Parameters, ""):
+		return errors.New("target_modules or target_parameters has an empty name")
+	case len(c.Parameters) > 0 && c.Dropout > 0:
+		return errors.New("lora_dropout with target_parameters: inputs of parameters cannot be dropped")
 	case len(c.Layers) > 0 && c.Targets.List == nil:
 		return errors.New("layers_to_transform wants target_modules to be a list")
 	case len(c.LayersPattern) > 0 && len(c.Layers) == 0:
@@ -110,7 +116,6 @@ var refused = []struct{ name, what string }{
 	{"use_dora", "DoRA's magnitudes"},
 	{"lora_bias", "biases of B"},
 	{"modules_to_save", "whole modules beside the adapter"},
-	{"target_parameters", "adapters of parameters that are no linear map"},
 	{"trainable_token_indices", "trained tokens"},
 	{"layer_replication", "layers that stand twice"},
 	{"alora_invocation_tokens", "adapters that begin at a token"},

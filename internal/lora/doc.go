@@ -11,6 +11,9 @@
 // [Open] reads a folder, [Config.New] starts one to train, [Adapter.Save] writes what PEFT
 // loads, and [Adapter.Merge] adds the product to the weights of a checkpoint.
 //
+// The experts of a mixture, whose maps a tree has in one parameter, are adapted by that
+// parameter's name: a Pair then holds those of all experts. A router is one by its weight's.
+//
 // It knows no backend, no pass and no gradient: internal/nn applies adapters row by row,
 // and train teaches them. What would need more than two matrices beside a linear map (DoRA,
 // biases, whole modules) is refused by name, never half applied.

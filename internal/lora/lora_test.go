@@ -2,6 +2,7 @@ package lora
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"os"
@@ -84,6 +85,69 @@ func TestMatch(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v", c.name, paths(got), err, c.want)
 		}
 	}
+}
+
+const mixtral = `{"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48,
+	"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "num_local_experts": 4, "num_experts_per_tok": 2}`
+
+// TestParameters: stacks of experts and routers are adapted by the names of parameters, as
+// PEFT calls them, and come back from a file as they were.
+func TestParameters(t *testing.T) {
+	config, err := ReadConfig([]byte(`{"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q_proj"], "layers_to_transform": [1],
+		"target_parameters": ["gate.weight", "gate_up_proj", "down_proj"], "rank_pattern": {".*\\.gate_up_proj": 8}, "alpha_pattern": {".*\\.gate_up_proj": 24}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := skeleton(t, mixtral).Root
+	a, err := config.New(root, rng.New(1).Uniform)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for i := range a.Pairs {
+		p := &a.Pairs[i]
+		rng.New(uint64(i)).Uniform(p.B.F32(), -1, 1)
+		if strings.Contains(p.Path, "layers.0") {
+			got = append(got, fmt.Sprint(p.Name("A"), p.A.Shape(), p.Name("B"), p.unstackedShape(), p.Scale))
+		}
+	}
+	const mlp = "base_model.model.model.layers.0.mlp."
+	want := []string{
+		mlp + "gate.lora_A.weight[4 32]" + mlp + "gate.lora_B.weight[4 4] 2",
+		mlp + "experts.base_layer.lora_A.weight[32 32]" + mlp + "experts.base_layer.lora_B.weight[96 32] 3",
+		mlp + "experts.lora_A.weight[16 48]" + mlp + "experts.lora_B.weight[32 16] 2",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+	dir := t.TempDir()
+	if err := a.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	b, err := Open(dir, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	same(t, a, b)
+	for _, c := range []string{`["norm.weight"]`, `["gate_up_proj"], "lora_dropout": 0.1`} {
+		config, err := ReadConfig([]byte(`{"peft_type": "LORA", "target_parameters": ` + c + `}`))
+		if err == nil {
+			_, err = config.Match(root)
+		}
+		if err == nil {
+			t.Errorf("target_parameters %s was taken", c)
+		}
+	}
+}
+
+// unstackedShape is B's in a file.
+func (p *Pair) unstackedShape() []int {
+	if p.Experts == 0 {
+		return p.B.Shape()
+	}
+	b := p.unstack(p.B)
+	return b.Shape()
 }
 
 func TestRanksAndScales(t *testing.T) {
@@ -218,7 +282,7 @@ func TestCopiesOfTheHead(t *testing.T) {
 		}
 		tensors := []loader.NamedTensor{named(prefix+c.name, tensor.Floats(make([]float32, c.rows*32), c.rows, 32))}
 		for _, p := range a.Pairs {
-			tensors = append(tensors, named(Name(p.Path, "A"), p.A), named(Name(p.Path, "B"), p.B))
+			tensors = append(tensors, named(p.Name("A"), p.A), named(p.Name("B"), p.B))
 		}
 		if err := loader.Save(dir, slices.Values(tensors), loader.SaveOptions{Stem: stem}); err != nil {
 			t.Fatal(err)

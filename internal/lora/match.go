@@ -15,10 +15,13 @@ import (
 // A Target is a linear map that an adapter adds to.
 type Target struct {
 	Path       string // of the module
+	Param      string // of the parameter there: "weight", or a stack of experts
+	Experts    int    // of a stack; 0 for one matrix
 	In, Out    int
 	Rank       int
 	Scale      float32 // of B·A
 	Transposed bool    // the weight is [In, Out]
+	depth      int     // parameters of the module that PEFT wraps outside this one
 
 	param *meta.Param
 }
@@ -36,17 +39,14 @@ func (c *Config) Match(root *meta.Module) ([]Target, error) {
 	}
 	var targets []Target
 	for path, node := range root.Walk() {
-		if path == "" || !m.chosen(path, node) {
-			continue
+		if s, ok := node.Spec.(*meta.MoESpec); ok {
+			m.stacks[meta.Join(path, s.Experts)] = s
 		}
-		if node.SameAs != nil {
-			return nil, fmt.Errorf("lora: target_modules names %s, which is the same module as another", path)
-		}
-		t, err := m.target(path, node)
+		found, err := m.at(path, node)
 		if err != nil {
 			return nil, fmt.Errorf("lora: %s: %w", path, err)
 		}
-		targets = append(targets, t)
+		targets = append(targets, found...)
 	}
 	if len(targets) == 0 {
 		return nil, errors.New("lora: target_modules names no module of this model: the adapter belongs to another")
@@ -54,17 +54,46 @@ func (c *Config) Match(root *meta.Module) ([]Target, error) {
 	return targets, nil
 }
 
+// at is what is adapted of one module: all of it, or some of its parameters.
+func (m *matcher) at(path string, node *meta.Module) ([]Target, error) {
+	if path == "" {
+		return nil, nil
+	}
+	if m.chosen(path, node) {
+		if node.SameAs != nil {
+			return nil, errors.New("target_modules names it, and it is the same module as another")
+		}
+		t, err := m.target(path, node)
+		return []Target{t}, err
+	}
+	var list []Target
+	for _, p := range node.Params {
+		if full := meta.Join(path, p.Name); endsIn(full, m.config.Parameters) {
+			t, err := m.parameter(path, p)
+			if err != nil {
+				return nil, fmt.Errorf("target_parameters names %s: %w", p.Name, err)
+			}
+			list = append(list, t)
+		}
+	}
+	for i := range list {
+		list[i].depth = len(list) - 1 - i
+	}
+	return list, nil
+}
+
 // matcher is a config whose patterns are compiled.
 type matcher struct {
 	config           *Config
 	head             string
+	stacks           map[string]*meta.MoESpec // of experts, by path
 	targets, exclude *regexp.Regexp
 	layers           []*regexp.Regexp
 	ranks, alphas    []*regexp.Regexp
 }
 
 func (c *Config) matcher(root *meta.Module) (*matcher, error) {
-	m := &matcher{config: c}
+	m := &matcher{config: c, stacks: map[string]*meta.MoESpec{}}
 	if s, ok := root.Spec.(*meta.CausalLMSpec); ok {
 		m.head = s.Head
 	}
@@ -146,15 +175,41 @@ func (m *matcher) target(path string, node *meta.Module) (Target, error) {
 	if p == nil {
 		return Target{}, errors.New("the linear map has no weight")
 	}
-	c := m.config
-	rank := int(override(path, float64(c.R), c.Ranks, m.ranks))
-	alpha := override(path, c.Alpha, c.Alphas, m.alphas)
-	if c.RSLoRA {
-		alpha /= math.Sqrt(float64(rank))
-	} else {
-		alpha /= float64(rank)
+	t := Target{Path: path, Param: p.Name, In: s.In, Out: s.Out, Transposed: s.Transposed, param: p}
+	m.size(&t, path)
+	return t, nil
+}
+
+// parameter is a matrix, or a stack of experts that a mixture names.
+func (m *matcher) parameter(path string, p *meta.Param) (Target, error) {
+	t := Target{Path: path, Param: p.Name, param: p}
+	s := m.stacks[path]
+	switch {
+	case len(p.Shape) == 2 && s == nil:
+		t.Out, t.In = p.Shape[0], p.Shape[1]
+	case len(p.Shape) == 3 && s != nil && (p.Name == s.GateUp || p.Name == s.Down):
+		t.Experts, t.Out, t.In = p.Shape[0], p.Shape[1], p.Shape[2]
+		if t.Transposed = s.Transposed; t.Transposed {
+			t.Out, t.In = t.In, t.Out
+		}
+	default:
+		return t, fmt.Errorf("a parameter of shape %v; matrices and stacks of experts' matrices are adapted", p.Shape)
 	}
-	return Target{Path: path, In: s.In, Out: s.Out, Rank: rank, Scale: float32(alpha), Transposed: s.Transposed, param: p}, nil
+	m.size(&t, meta.Join(path, p.Name))
+	return t, nil
+}
+
+// size fills in rank and scale, which patterns may override for a name.
+func (m *matcher) size(t *Target, name string) {
+	c := m.config
+	t.Rank = int(override(name, float64(c.R), c.Ranks, m.ranks))
+	alpha := override(name, c.Alpha, c.Alphas, m.alphas)
+	if c.RSLoRA {
+		alpha /= math.Sqrt(float64(t.Rank))
+	} else {
+		alpha /= float64(t.Rank)
+	}
+	t.Scale = float32(alpha)
 }
 
 // override is the value of the first pattern that matches.

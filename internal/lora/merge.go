@@ -31,9 +31,9 @@ func (a *Adapter) merged(model *meta.Model, base *loader.Binding, sign float32) 
 	for i := range a.Pairs {
 		p := &a.Pairs[i]
 		if p.param.SameAs != nil {
-			return nil, fmt.Errorf("lora: %s.weight is tied to another weight: it cannot be merged", p.Path)
+			return nil, fmt.Errorf("lora: %s.%s is tied to another weight: it cannot be merged", p.Path, p.Param)
 		}
-		weights[meta.Join(p.Path, "weight")] = p
+		weights[meta.Join(p.Path, p.Param)] = p
 	}
 	params, buffers := map[string]*meta.Param{}, map[string]*meta.Buffer{}
 	for path, m := range model.Root.Walk() {
@@ -74,15 +74,24 @@ func first(parts []loader.Part) meta.DType {
 
 // Add adds sign·Scale·B·A to the elements of a weight, dense and in its own layout.
 func (p *Pair) Add(weight []byte, dtype meta.DType, sign float32) error {
-	if want := dtype.Bytes(int64(p.Out) * int64(p.In)); int64(len(weight)) != want {
-		return fmt.Errorf("lora: %s.weight: %d bytes of %v, wanted %d", p.Path, len(weight), dtype, want)
+	size := dtype.Bytes(int64(p.Out) * int64(p.In))
+	if want := int64(p.maps()) * size; int64(len(weight)) != want {
+		return fmt.Errorf("lora: %s.%s: %d bytes of %v, wanted %d", p.Path, p.Param, len(weight), dtype, want)
 	}
 	switch dtype {
 	case meta.Float32, meta.BFloat16, meta.Float16:
 	default:
-		return fmt.Errorf("lora: %s.weight is %v: it cannot be added to", p.Path, dtype)
+		return fmt.Errorf("lora: %s.%s is %v: it cannot be added to", p.Path, p.Param, dtype)
 	}
 	a, b := floats(p.A), floats(p.B)
+	for e := range p.maps() {
+		p.addOne(weight[int64(e)*size:][:size], dtype, sign, a[e*p.Rank*p.In:], b[e*p.Out*p.Rank:])
+	}
+	return nil
+}
+
+// addOne adds to one matrix.
+func (p *Pair) addOne(weight []byte, dtype meta.DType, sign float32, a, b []float32) {
 	row := make([]float32, p.In)
 	for o := range p.Out {
 		clear(row)
@@ -99,7 +108,6 @@ func (p *Pair) Add(weight []byte, dtype meta.DType, sign float32) error {
 			addTo(weight, dtype, first+i*step, sign*p.Scale*v)
 		}
 	}
-	return nil
 }
 
 // addTo adds v to element i.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
 )
 
 // Save writes the folder that PEFT loads: adapter_config.json and
@@ -18,7 +19,11 @@ func (a *Adapter) Save(dir string) error {
 	var tensors []loader.NamedTensor
 	for i := range a.Pairs {
 		p := &a.Pairs[i]
-		tensors = append(tensors, named(Name(p.Path, "A"), p.A), named(Name(p.Path, "B"), p.B))
+		b := p.B
+		if p.Experts > 0 {
+			b = p.unstack(b)
+		}
+		tensors = append(tensors, named(p.Name("A"), p.A), named(p.Name("B"), b))
 	}
 	if err := loader.Save(dir, slices.Values(tensors), loader.SaveOptions{Stem: stem}); err != nil {
 		return fmt.Errorf("lora: %w", err)
@@ -71,7 +76,9 @@ func (a *Adapter) json() ([]byte, error) {
 	if targets.AllLinear {
 		targets = Names{}
 		for i := range a.Pairs {
-			targets.List = append(targets.List, a.Pairs[i].Path)
+			if p := &a.Pairs[i]; !endsIn(meta.Join(p.Path, p.Param), c.Parameters) {
+				targets.List = append(targets.List, p.Path)
+			}
 		}
 	}
 	fields := map[string]any{
@@ -82,7 +89,7 @@ func (a *Adapter) json() ([]byte, error) {
 		"layers_to_transform": orNone(c.Layers), "layers_pattern": orNone(c.LayersPattern),
 		"bias": "none", "inference_mode": true, "init_lora_weights": true, "lora_bias": false, "use_dora": false,
 		"modules_to_save": nil, "auto_mapping": nil, "layer_replication": nil, "loftq_config": struct{}{},
-		"megatron_config": nil, "megatron_core": "megatron.core", "target_parameters": nil, "trainable_token_indices": nil,
+		"megatron_config": nil, "megatron_core": "megatron.core", "target_parameters": orNone(c.Parameters), "trainable_token_indices": nil,
 	}
 	text, err := json.MarshalIndent(fields, "", "  ")
 	return append(text, '\n'), err

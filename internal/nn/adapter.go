@@ -19,10 +19,12 @@ type Adapter struct {
 	held    []tensor.Tensor // of memory
 }
 
-// pair is y += scale · b·(a·x); without a the map has none.
+// pair is y += scale · b·(a·x); without a the map has none. Those of a stack of experts lie
+// one below the other.
 type pair struct {
-	a, b  backend.Matrix // [rank, in], [out, rank]
-	scale float32
+	a, b      backend.Matrix // [rank, in], [out, rank]
+	rank, out int
+	scale     float32
 }
 
 // NewAdapter binds the pairs of an adapter to the linear maps of p, which it must all find.
@@ -46,21 +48,27 @@ func (p *Program) NewAdapter(memory backend.Memory, from *lora.Adapter) (*Adapte
 
 // linearAt is the number of the linear map that a pair adds to.
 func (p *Program) linearAt(f *lora.Pair) (int, error) {
+	path := f.Path
+	if f.Experts > 0 {
+		path = meta.Join(path, f.Param)
+	}
 	for i, r := range p.linears {
 		switch {
-		case r.path != f.Path:
+		case r.path != path:
+		case r.experts != f.Experts:
+			return 0, at(r.path, "an adapter of %d experts for %d", f.Experts, r.experts)
 		case r.in != f.In || r.out != f.Out:
 			return 0, at(r.path, "an adapter of %d columns to %d for a map of %d to %d", f.In, f.Out, r.in, r.out)
 		default:
 			return i + 1, nil
 		}
 	}
-	return 0, at(f.Path, "an adapter of a module that is not run as a linear map")
+	return 0, at(path, "an adapter of a module that is not run as a linear map")
 }
 
 func (a *Adapter) bind(number int, f *lora.Pair) error {
 	to := &a.pairs[number]
-	to.scale = f.Scale
+	to.scale, to.rank, to.out = f.Scale, f.Rank, f.Out
 	for _, m := range []struct {
 		to   *backend.Matrix
 		from tensor.Tensor
@@ -207,9 +215,11 @@ func (c *Context) adapts(r *linear) bool {
 	return false
 }
 
-// part is the rows of a linear map that compute something.
+// part is the rows of a linear map, of an expert's where it is a stack, that compute
+// something.
 type part struct {
 	number, first, step int
+	expert              int
 	turned              bool
 }
 
@@ -261,7 +271,7 @@ func (c *Context) adaptRows(m part, p *pair, dst, x tensor.Tensor, rows []int32)
 		in = left
 	}
 	down, up := p.of(m, x.Cols(), dst.Cols())
-	low, high := l.arena.take(n, p.a.OutRows()), l.arena.take(n, dst.Cols())
+	low, high := l.arena.take(n, p.rank), l.arena.take(n, dst.Cols())
 	c.backend.Linear(low, in, down, tensor.Tensor{})
 	c.backend.Linear(high, low, up, tensor.Tensor{})
 	for i := range n {
@@ -273,17 +283,19 @@ func (c *Context) adaptRows(m part, p *pair, dst, x tensor.Tensor, rows []int32)
 // of is the maps of a part of a pair from in columns to out, one after the other.
 func (p *pair) of(m part, in, out int) (down, up backend.Matrix) {
 	down, up = p.a, p.b
+	if down.OutRows() > p.rank {
+		down = rowsOf(down, m.expert*p.rank, (m.expert+1)*p.rank)
+	}
 	if m.turned {
 		out = in
 	}
-	if m.first > 0 || m.step > 1 || out != up.OutRows() {
-		end := up.OutRows()
-		if m.step <= 1 {
-			end = m.first + out
-		}
-		up = rowsOf(up, m.first, end)
-		up.RowStep = m.step
+	base := m.expert * p.out
+	begin, end := base+m.first, base+p.out
+	if m.step <= 1 {
+		end = begin + out
 	}
+	up = rowsOf(up, begin, end)
+	up.RowStep = m.step
 	if m.turned {
 		down, up = up, down
 		down.Transposed, up.Transposed = !down.Transposed, !up.Transposed

@@ -14,13 +14,19 @@ import (
 )
 
 // madeUp is an adapter of every linear map of a program that takes one.
-func madeUp(p *Program, name string, rank int) *lora.Adapter {
+func madeUp(root *meta.Module, p *Program, name string, rank int) *lora.Adapter {
 	a := &lora.Adapter{}
 	for _, r := range p.linears {
-		a.Pairs = append(a.Pairs, lora.Pair{
-			Target: lora.Target{Path: r.path, In: r.in, Out: r.out, Rank: rank, Scale: 0.5, Transposed: r.transposed},
-			A:      tensor.Floats(noise(name+r.path+"A", int64(rank*r.in), 0.1, 0), rank, r.in),
-			B:      tensor.Floats(noise(name+r.path+"B", int64(r.out*rank), 0.1, 0), r.out, rank),
+		t := lora.Target{Path: r.path, Param: "weight", In: r.in, Out: r.out, Rank: rank, Scale: 0.5, Transposed: r.transposed, Experts: r.experts}
+		n := max(t.Experts, 1)
+		if t.Experts > 0 {
+			at := strings.LastIndexByte(r.path, '.')
+			t.Path, t.Param = r.path[:at], r.path[at+1:]
+			t.Transposed = root.Find(t.Path).Param(t.Param).Shape[2] != r.in
+		}
+		a.Pairs = append(a.Pairs, lora.Pair{Target: t,
+			A: tensor.Floats(noise(name+r.path+"A", int64(n*rank*r.in), 0.1, 0), n*rank, r.in),
+			B: tensor.Floats(noise(name+r.path+"B", int64(n*r.out*rank), 0.1, 0), n*r.out, rank),
 		})
 	}
 	return a
@@ -32,11 +38,11 @@ func merged(t *testing.T, root *meta.Module, w *random, a *lora.Adapter) *random
 	out := newRandom(root)
 	for i := range a.Pairs {
 		p := &a.Pairs[i]
-		v := slices.Clone(w.values[root.Find(p.Path).Param("weight").Resolve()])
+		v := slices.Clone(w.values[root.Find(p.Path).Param(p.Param).Resolve()])
 		if err := p.Add(tensor.Floats(v, len(v)).Data, meta.Float32, 1); err != nil {
 			t.Fatal(err)
 		}
-		out.values[root.Find(p.Path).Param("weight").Resolve()] = v
+		out.values[root.Find(p.Path).Param(p.Param).Resolve()] = v
 	}
 	return out
 }
@@ -74,7 +80,7 @@ func TestAdaptersAddToEveryKindOfBlock(t *testing.T) {
 			}
 			w := newRandom(root)
 			m := newMachine(t, root, w, Limits{Rows: 4 * n}, 16)
-			sources := []*lora.Adapter{madeUp(m.program, "first", 3), madeUp(m.program, "second", 1)}
+			sources := []*lora.Adapter{madeUp(root, m.program, "first", 3), madeUp(root, m.program, "second", 1)}
 			adapters := append(bound(t, m, sources...), nil)
 			rows := func(a ...*Adapter) [][]float32 { return runAdapted(t, m, x, a...) }
 			want := [][]float32{rows(adapters[0])[0], rows(adapters[1])[0], rows(nil)[0]}
@@ -139,7 +145,7 @@ func runAdapted(t *testing.T, m *machine, x tensor.Tensor, list ...*Adapter) [][
 func TestAdapterOfTheHead(t *testing.T) {
 	root := decoder(t, meta.CausalLMSpec{}, plainBlock)
 	m := newMachine(t, root, newRandom(root), Limits{Rows: 150, Outputs: 150}, 40)
-	all := madeUp(m.program, "head", 2)
+	all := madeUp(root, m.program, "head", 2)
 	head := &lora.Adapter{Pairs: slices.DeleteFunc(all.Pairs, func(p lora.Pair) bool { return strings.HasPrefix(p.Path, "layers") })}
 	a := bound(t, m, head)[0]
 	run := func(adapters []*Adapter, logits []int32) [][]float32 {
@@ -186,7 +192,7 @@ func TestAdapterOfTheHead(t *testing.T) {
 // TestAPassWithAdaptersAllocatesNothing holds law 5.
 func TestAPassWithAdaptersAllocatesNothing(t *testing.T) {
 	x := newSteps(t, meta.CausalLMSpec{})
-	a := bound(t, x.m, madeUp(x.m.program, "steps", 2))[0]
+	a := bound(t, x.m, madeUp(x.root, x.m.program, "steps", 2))[0]
 	x.input.Adapters = []*Adapter{a}
 	for range 40 {
 		if err := x.step(t, int32(x.seq.Len()%32)); err != nil {
@@ -207,7 +213,7 @@ func TestAPassWithAdaptersAllocatesNothing(t *testing.T) {
 func TestAdaptersThatDoNotFit(t *testing.T) {
 	root := decoder(t, meta.CausalLMSpec{}, plainBlock)
 	m := newMachine(t, root, newRandom(root), Limits{Rows: 4, Outputs: 4}, 4)
-	a := madeUp(m.program, "x", 2)
+	a := madeUp(root, m.program, "x", 2)
 	path := a.Pairs[0].Path
 	a.Pairs[0].In++
 	_, err := m.program.NewAdapter(nil, a)
@@ -215,7 +221,7 @@ func TestAdaptersThatDoNotFit(t *testing.T) {
 	a.Pairs[0].Path = "elsewhere"
 	_, err = m.program.NewAdapter(nil, a)
 	wantError(t, err, "elsewhere")
-	other, err := m.program.NewAdapter(nil, madeUp(m.program, "x", 2))
+	other, err := m.program.NewAdapter(nil, madeUp(root, m.program, "x", 2))
 	if err != nil {
 		t.Fatal(err)
 	}

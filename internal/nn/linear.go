@@ -16,6 +16,7 @@ type linear struct {
 	in, out      int
 	exact        bool // its input is never rounded
 	number       int  // in Program.linears, from 1 on; 0: no adapter can be added to it
+	experts      int  // of a stack, which is known to adapters only; else 0
 }
 
 // linear compiles a Linear of inputs of width in.
@@ -29,10 +30,15 @@ func (c *compiler) linear(n Node, in int) (*linear, error) {
 	}
 	r, err := c.affine(n, s.In, s.Out, s.Transposed)
 	if err == nil {
-		c.program.linears = append(c.program.linears, r)
-		r.number = len(c.program.linears)
+		c.adaptable(r)
 	}
 	return r, err
+}
+
+// adaptable gives r a number, by which adapters are added to it.
+func (c *compiler) adaptable(r *linear) {
+	c.program.linears = append(c.program.linears, r)
+	r.number = len(c.program.linears)
 }
 
 // affine compiles the weight and perhaps bias of a module of any kind.

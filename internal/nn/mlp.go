@@ -55,7 +55,9 @@ func (m *mlp) forward(c *Context, dst, x tensor.Tensor) {
 			w.bias = c.parts(w.path, "bias", m.fused.bias, -1)
 		}
 		gate, up = w.gates(c, x, m.interleaved)
-		m.adaptGates(c, gate, up, x)
+		if len(c.lowRank.groups) > 0 {
+			c.adaptGates(m.fused, gate, up, x, 0, m.interleaved)
+		}
 	case m.gate != nil:
 		gate, up = c.arena.take(rows, m.inner), c.arena.take(rows, m.inner)
 		m.gate.forward(c, gate, x)
@@ -88,17 +90,15 @@ func (a affine) gates(c *Context, x tensor.Tensor, interleaved bool) (gate, up t
 	return gate, up
 }
 
-// adaptGates adds what adapters add to the halves of the fused map.
-func (m *mlp) adaptGates(c *Context, gate, up, x tensor.Tensor) {
-	if len(c.lowRank.groups) == 0 {
-		return
-	}
-	second, step := m.inner, 1
-	if m.interleaved {
+// adaptGates adds what adapters add to the halves of a fused gate, of an expert's where r
+// is a stack.
+func (c *Context) adaptGates(r *linear, gate, up, x tensor.Tensor, expert int, interleaved bool) {
+	second, step := r.out/2, 1
+	if interleaved {
 		second, step = 1, 2
 	}
-	c.adapt(m.fused.number, gate, x, 0, step)
-	c.adapt(m.fused.number, up, x, second, step)
+	c.adaptPart(part{number: r.number, step: step, expert: expert}, gate, x)
+	c.adaptPart(part{number: r.number, first: second, step: step, expert: expert}, up, x)
 }
 
 func (m *mlp) scratch(rows int) int {

@@ -15,6 +15,8 @@ type moe struct {
 	gateUp     *meta.Param
 	gateUpBias *meta.Param
 	down       *meta.Param
+	gateUpMap  *linear // what adapters know of the two
+	downMap    *linear
 	downBias   *meta.Param
 	inner      int
 	width      int
@@ -71,6 +73,7 @@ func (c *compiler) routerOf(n Node, m *moe) error {
 	if m.router, err = c.affine(router, m.width, m.spec.Count, false); err != nil {
 		return err
 	}
+	c.adaptable(m.router)
 	m.router.exact = true // a rounding must not choose another expert
 	if m.spec.Correction == "" {
 		return nil
@@ -111,6 +114,10 @@ func (c *compiler) stackOf(n Node, m *moe) (err error) {
 	if m.down, err = c.param(m.stack, s.Down, false, down...); err != nil {
 		return err
 	}
+	m.gateUpMap = &linear{path: meta.Join(m.stack.Path, s.GateUp), in: m.width, out: both, experts: s.Count}
+	m.downMap = &linear{path: meta.Join(m.stack.Path, s.Down), in: m.inner, out: m.width, experts: s.Count}
+	c.adaptable(m.gateUpMap)
+	c.adaptable(m.downMap)
 	if s.GateUpBias != "" {
 		if m.gateUpBias, err = c.param(m.stack, s.GateUpBias, false, s.Count, both); err != nil {
 			return err
@@ -222,6 +229,9 @@ func (m *moe) expert(c *Context, dst, x tensor.Tensor, e int, rows []int32, shar
 	if c.err != nil {
 		return
 	}
+	if len(c.lowRank.groups) > 0 {
+		c.adaptGates(m.gateUpMap, gate, up, in, e, m.spec.GateOrder == meta.GateInterleaved)
+	}
 	gated := c.arena.spare(gate)
 	c.backend.Gate(gated, gate, up, m.spec.Act, m.spec.Limit)
 	w = affine{path: m.stack.Path, transposed: m.spec.Transposed, out: m.width}
@@ -231,6 +241,9 @@ func (m *moe) expert(c *Context, dst, x tensor.Tensor, e int, rows []int32, shar
 	}
 	y := c.arena.spare(in) // no longer read
 	w.apply(c, y, gated)
+	if len(c.lowRank.groups) > 0 {
+		c.adaptPart(part{number: m.downMap.number, step: 1, expert: e}, y, gated)
+	}
 	if c.err == nil {
 		c.backend.ScatterAdd(dst, y, rows, shares)
 	}

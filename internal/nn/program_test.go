@@ -143,6 +143,7 @@ func TestCompileErrors(t *testing.T) {
 
 // steps runs a decoder's machine for passes of single tokens.
 type steps struct {
+	root   *meta.Module
 	m      *machine
 	w      *random
 	seq    *kvcache.Sequence
@@ -156,7 +157,7 @@ func newSteps(t testing.TB, s meta.CausalLMSpec) *steps {
 	root := decoder(t, s, plainBlock)
 	w := newRandom(root)
 	m := newMachine(t, root, w, Limits{Rows: 8, Outputs: 8}, 8)
-	x := &steps{m: m, w: w, seq: m.cache.NewSequence(0)}
+	x := &steps{root: root, m: m, w: w, seq: m.cache.NewSequence(0)}
 	x.input = Input{Tokens: x.tokens[:], Groups: []Group{{Spans: x.span[:], Slots: x.slot[:]}}, KV: m.cache.Layers(), Logits: []int32{0}}
 	return x
 }

@@ -30,6 +30,10 @@ type LoRAConfig struct {
 	Targets   []string
 	Pattern   string
 	AllLinear bool
+	// Parameters are names that the paths of parameters end in: of stacks of experts
+	// ("gate_up_proj"), each expert of which gets a pair of its own, or of matrices that no
+	// linear map has. They allow no Dropout.
+	Parameters []string
 	// Exclude are names that are left out; Layers are the numbers of the only layers that
 	// are adapted, where Targets are given.
 	Exclude []string
@@ -51,14 +55,14 @@ type LoRAOverride struct {
 func (c LoRAConfig) config() *lora.Config {
 	out := &lora.Config{R: c.R, Alpha: c.Alpha, RSLoRA: c.RSLoRA, Dropout: c.Dropout, Layers: slices.Clone(c.Layers),
 		Targets: lora.Names{List: slices.Clone(c.Targets), Pattern: c.Pattern, AllLinear: c.AllLinear},
-		Exclude: lora.Names{List: slices.Clone(c.Exclude)}, BaseModel: c.BaseModel, TaskType: "CAUSAL_LM"}
+		Exclude: lora.Names{List: slices.Clone(c.Exclude)}, Parameters: slices.Clone(c.Parameters), BaseModel: c.BaseModel, TaskType: "CAUSAL_LM"}
 	if out.R == 0 {
 		out.R = 8
 	}
 	if out.Alpha == 0 {
 		out.Alpha = 8
 	}
-	if len(c.Targets) == 0 && c.Pattern == "" {
+	if len(c.Targets) == 0 && c.Pattern == "" && len(c.Parameters) == 0 {
 		out.Targets.AllLinear = true
 	}
 	for _, o := range c.Ranks {
@@ -75,8 +79,7 @@ type adapter struct {
 	*lora.Adapter
 	names  []string
 	params []*tensor.Parameter // A and B of each pair
-	bound  *nn.Adapter         // of the memory that params had in seen
-	seen   []*float32
+	bound  *nn.Adapter         // of the memory that params have
 }
 
 // AddLoRA adds pairs to the model's linear maps, which start as PEFT starts them when torch
@@ -131,9 +134,13 @@ func (m *Model) adapt(from *lora.Adapter) error {
 	}
 	for i := range from.Pairs {
 		p := &from.Pairs[i]
-		both := []*tensor.Parameter{tensor.NewParameter(p.A.F32(), p.Rank, p.In), tensor.NewParameter(p.B.F32(), p.Out, p.Rank)}
+		both := []*tensor.Parameter{tensor.NewParameter(p.A.F32(), p.A.Rows(), p.A.Cols()), tensor.NewParameter(p.B.F32(), p.B.Rows(), p.B.Cols())}
 		a.params = append(a.params, both...)
-		a.names = append(a.names, p.Path+".lora_A.weight", p.Path+".lora_B.weight")
+		path := p.Path
+		if p.Param != "weight" {
+			path = meta.Join(path, p.Param)
+		}
+		a.names = append(a.names, path+".lora_A.weight", path+".lora_B.weight")
 		for k, u := range m.program.Units {
 			if reads(u, p.Path) {
 				m.units[k].trained = append(m.units[k].trained, both...)
@@ -211,10 +218,10 @@ func (m *Model) MergeAdapter() (iter.Seq[loader.NamedTensor], error) {
 	pairs := map[string]*lora.Pair{}
 	for i := range m.adapter.Pairs {
 		p := &m.adapter.Pairs[i]
-		if w := m.meta.Root.Find(p.Path).Param("weight"); w.SameAs != nil {
-			return nil, fmt.Errorf("model: %s.weight is tied to another weight: it cannot be merged", p.Path)
+		if w := m.meta.Root.Find(p.Path).Param(p.Param); w.SameAs != nil {
+			return nil, fmt.Errorf("model: %s.%s is tied to another weight: it cannot be merged", p.Path, p.Param)
 		}
-		pairs[meta.Join(p.Path, "weight")] = p
+		pairs[meta.Join(p.Path, p.Param)] = p
 	}
 	return m.unbind(func(p *tensor.Parameter) []float32 { return p.Data }, func(path string, dtype meta.DType, data []byte) ([]byte, error) {
 		p := pairs[path]

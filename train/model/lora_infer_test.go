@@ -11,7 +11,8 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// TestGoldenModelsTakeAdapters trains adapters of every linear map on every model that
+// TestGoldenModelsTakeAdapters trains adapters of every linear map, of every expert and every
+// router, on every model that
 // serving is checked with, in whatever dtype or quantised format its weights stay in its
 // file: the loss changes along the gradient as much as the gradient is long, and blocks that
 // are computed again give the same bits.
@@ -25,7 +26,8 @@ func TestGoldenModelsTakeAdapters(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer m.Close()
-			if err := m.AddLoRA(LoRAConfig{R: 2, AllLinear: true}, rng.New(3)); err != nil {
+			every := LoRAConfig{R: 2, AllLinear: true, Parameters: []string{"experts.gate_up_proj", "experts.down_proj", "gate.weight", "router.weight"}}
+			if err := m.AddLoRA(every, rng.New(3)); err != nil {
 				t.Fatal(err)
 			}
 			cases++
