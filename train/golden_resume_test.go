@@ -245,23 +245,25 @@ func (r *resumeRun) train(t *testing.T, c *resumeCase) {
 // checkFiles compares what the files say with what the reference's say.
 func (c *resumeCase) checkFiles(t *testing.T, dir string) {
 	t.Helper()
-	state, err := readOptimizer(filepath.Join(dir, optimizerFile))
+	err := withOptimizer(filepath.Join(dir, optimizerFile), func(state optim.State) error {
+		for i, p := range state.Params {
+			want := c.Optimizer.State[strconv.Itoa(i)]
+			m, _ := flattened(want.M)
+			v, _ := flattened(want.V)
+			if float64(p.Step) != want.Step || !slices.Equal(p.Slots["exp_avg"], m) || !slices.Equal(p.Slots["exp_avg_sq"], v) {
+				t.Errorf("optimizer, parameter %d: %+v, want %+v", i, p, want)
+			}
+		}
+		for i, g := range c.Optimizer.Groups {
+			got := state.Groups[i]
+			if math.Abs(got.LR-g.LR) > 1e-12 || got.InitialLR != g.InitialLR || got.WeightDecay != g.Decay || got.Momentum != g.Betas[0] || got.Params != len(g.Params) {
+				t.Errorf("optimizer, group %d: %+v, want %+v", i, got, g)
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	for i, p := range state.Params {
-		want := c.Optimizer.State[strconv.Itoa(i)]
-		m, _ := flattened(want.M)
-		v, _ := flattened(want.V)
-		if float64(p.Step) != want.Step || !slices.Equal(p.Slots["exp_avg"], m) || !slices.Equal(p.Slots["exp_avg_sq"], v) {
-			t.Errorf("optimizer, parameter %d: %+v, want %+v", i, p, want)
-		}
-	}
-	for i, g := range c.Optimizer.Groups {
-		got := state.Groups[i]
-		if math.Abs(got.LR-g.LR) > 1e-12 || got.InitialLR != g.InitialLR || got.WeightDecay != g.Decay || got.Momentum != g.Betas[0] || got.Params != len(g.Params) {
-			t.Errorf("optimizer, group %d: %+v, want %+v", i, got, g)
-		}
 	}
 	r := &reading{dir: dir}
 	sched, err := readJSON[optim.SchedulerState](r, schedulerFile)

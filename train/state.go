@@ -214,8 +214,8 @@ func LatestCheckpoint(dir string) (string, error) {
 
 // LoadState goes on from the checkpoint in dir, or with automatic naming and no dir from
 // that with the highest number. The same things must have been prepared and registered,
-// in the same order, as when it was saved. All ranks must call it. What it finds wrong in
-// the files leaves everything as it was.
+// in the same order, as when it was saved. All ranks must call it. A file that is missing
+// or broken leaves everything as it was; so does a first optimizer whose state does not fit.
 //
 // As in the reference, SaveIteration stays what it was, so that saving may come to a
 // checkpoint that exists; [Corrections].SaveIteration goes on after the one that was

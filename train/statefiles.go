@@ -174,7 +174,8 @@ func (a *Accelerator) readState(dir string) ([]func() error, error) {
 		}
 	}
 	r := &reading{dir: dir}
-	for _, read := range []func(*reading) error{a.readModules, a.readOptimizers, a.readOthers, a.readRank} {
+	// What may find only then that a state does not fit is changed first.
+	for _, read := range []func(*reading) error{a.readOptimizers, a.readOthers, a.readModules, a.readRank} {
 		if err := read(r); err != nil {
 			return nil, err
 		}
@@ -200,11 +201,11 @@ func (a *Accelerator) readOptimizers(r *reading) error {
 		if !ok {
 			return fmt.Errorf("optimizer %d, a %T, cannot be loaded", i+1, o.Optimizer)
 		}
-		state, err := readOptimizer(filepath.Join(r.dir, name))
-		if err != nil {
+		path := filepath.Join(r.dir, name)
+		if err := withOptimizer(path, func(optim.State) error { return nil }); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		r.then(func() error { return s.LoadState(state) })
+		r.then(func() error { return wrap(name, withOptimizer(path, s.LoadState)) })
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"unsafe"
 
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
@@ -189,15 +190,17 @@ func (a *Accelerator) writeOptimizer(f *aside, name string, o *optim.Prepared) e
 	return a.writeTensors(f, name, arrays, map[string]string{optimizerKey: string(b)})
 }
 
-func readOptimizer(path string) (optim.State, error) {
+// withOptimizer reads a file of an optimizer and gives f the state, whose slots lie in the
+// mapped file and end with f: they take no memory beside what f makes of them.
+func withOptimizer(path string, f func(optim.State) error) error {
 	ck, err := loader.Open(path)
 	if err != nil {
-		return optim.State{}, err
+		return err
 	}
 	defer ck.Close()
 	var head optimizerState
 	if err := json.Unmarshal([]byte(ck.Metadata()[optimizerKey]), &head); err != nil {
-		return optim.State{}, fmt.Errorf("is no state of an optimizer: %w", err)
+		return fmt.Errorf("is no state of an optimizer: %w", err)
 	}
 	s := optim.State{Rule: head.Rule, Groups: head.Groups, Params: make([]optim.ParamState, len(head.Steps))}
 	for i, step := range head.Steps {
@@ -207,15 +210,24 @@ func readOptimizer(path string) (optim.State, error) {
 		var i int
 		var slot string
 		if n, _ := fmt.Sscanf(t.Name, "%d.%s", &i, &slot); n != 2 || i < 0 || i >= len(s.Params) || t.DType != meta.Float32 {
-			return s, fmt.Errorf("tensor %q, a %v, is of no parameter", t.Name, t.DType)
+			return fmt.Errorf("tensor %q, a %v, is of no parameter", t.Name, t.DType)
 		}
 		b, err := t.Bytes()
 		if err != nil {
-			return s, err
+			return err
 		}
-		s.Params[i].Slots[slot] = floatsOf(b)
+		s.Params[i].Slots[slot] = viewFloats(b)
 	}
-	return s, nil
+	return f(s)
+}
+
+// viewFloats is src as numbers, where they are if they are aligned.
+func viewFloats(src []byte) []float32 {
+	p := unsafe.SliceData(src)
+	if len(src) == 0 || uintptr(unsafe.Pointer(p))%4 != 0 {
+		return floatsOf(src)
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(p)), len(src)/4)
 }
 
 // writeGradients saves this rank's gradients of a window that has not ended.

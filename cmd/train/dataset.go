@@ -37,13 +37,16 @@ func (j *job) read() error {
 	if err != nil {
 		return err
 	}
-	o := data.TextOptions{MaxLength: j.Sequence, LearnPrompt: j.LearnPrompt}
+	if err := j.fitContext(config); err != nil {
+		return err
+	}
+	o := data.TextOptions{LearnPrompt: j.LearnPrompt}
 	if id, ok := end(tokenizer, config); ok {
 		o.EOS = &id
 	}
 	t := &texts{pad: padding(tokenizer, config)}
 	for _, path := range j.Data {
-		some, err := j.tokenize(path, tokenizer, o)
+		some, err := j.tokenize(path, tokenizer, o, !j.Pack)
 		if err != nil {
 			return err
 		}
@@ -63,7 +66,7 @@ func (j *job) read() error {
 		return useErrorf("--data has nothing to learn")
 	}
 	if j.EvalData != "" {
-		if t.eval, err = j.tokenize(j.EvalData, tokenizer, o); err != nil {
+		if t.eval, err = j.tokenize(j.EvalData, tokenizer, o, true); err != nil {
 			return err
 		}
 	}
@@ -72,14 +75,27 @@ func (j *job) read() error {
 	return nil
 }
 
-// tokenize reads a file, leaving out what has no label to learn.
-func (j *job) tokenize(path string, tokenizer *data.Tokenizer, o data.TextOptions) (data.Slice[data.Sequence], error) {
+// fitContext lets sequences be no longer than the model takes.
+func (j *job) fitContext(config *meta.Config) error {
+	skeleton, err := meta.New(config, nil)
+	if err != nil {
+		return err
+	}
+	if s, ok := skeleton.Root.Spec.(*meta.CausalLMSpec); ok && s.Context > 0 && j.Sequence > s.Context {
+		j.log.Info("sequences are cut to what the model takes", "tokens", s.Context)
+		j.Sequence = s.Context
+	}
+	return nil
+}
+
+// tokenize reads a file, leaving out what has no label to learn. It cuts sequences that
+// are too long, if asked.
+func (j *job) tokenize(path string, tokenizer *data.Tokenizer, o data.TextOptions, cuts bool) (data.Slice[data.Sequence], error) {
 	records, err := data.OpenJSONL(path)
 	if err != nil {
 		return nil, useError{err}
 	}
 	defer records.Close()
-	o.MaxLength = 0 // so that what is cut is counted
 	sequences := make([]data.Sequence, records.Len())
 	err = parallel(len(sequences), func(i int) error {
 		r, err := records.At(i)
@@ -97,7 +113,7 @@ func (j *job) tokenize(path string, tokenizer *data.Tokenizer, o data.TextOption
 	var all data.Slice[data.Sequence]
 	var cut, empty int
 	for _, s := range sequences {
-		if len(s.IDs) > j.Sequence && !j.Pack {
+		if len(s.IDs) > j.Sequence && cuts {
 			s.IDs, s.Labels = s.IDs[:j.Sequence], s.Labels[:j.Sequence]
 			cut++
 		}

@@ -103,7 +103,11 @@ func (c *runCmd) Run(ctx context.Context, out output, diag diagnostics) error {
 	}
 	stop := watch(&j.stop)
 	defer stop()
-	err = train.Launch(ctx, j.ranks, j.rank)
+	if j.ranks == 1 {
+		err = j.rank(ctx, nil)
+	} else {
+		err = train.Launch(ctx, j.ranks, j.rank)
+	}
 	switch {
 	case errors.Is(err, errInterrupted):
 		_, err = fmt.Fprintf(out, "Stopped and saved; the same command goes on.\n")

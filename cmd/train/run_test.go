@@ -84,7 +84,7 @@ func lessons(t *testing.T, n int) string {
 	var b bytes.Buffer
 	for i := range n {
 		if i%2 == 0 {
-			fmt.Fprintf(&b, "{\"text\": \"number %d of %s\"}\n", i, strings.Repeat("many ", i%5))
+			fmt.Fprintf(&b, "{\"text\": \"number %d of %s\"}\n", i, strings.Repeat("many ", i%5*9)) // some longer than the model takes
 		} else {
 			fmt.Fprintf(&b, "{\"prompt\": \"what comes after %d? \", \"completion\": \"%d\"}\n", i, i+1)
 		}
