@@ -15,8 +15,9 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// headLogits bounds the logits that a loss holds at a time, in elements.
-const headLogits = 8 << 20
+// headLogits bounds the logits that a loss holds at a time, in elements: enough that the
+// head's weights, which are laid out anew for each lot of rows, take little of the time.
+const headLogits = 22 << 20
 
 // sessions are those that no pass uses.
 type sessions struct {
