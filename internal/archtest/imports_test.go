@@ -51,7 +51,7 @@ var allowed = map[string][]string{
 	"internal/collective":        {},
 	"train/rng":                  {}, // apart from data: tensors start their weights and drop by it too
 	"train/data":                 {"train/rng", "internal/tokenizer", "internal/chat"},
-	"train/optim":                {},
+	"train/optim":                {"internal/kernels"},
 	"train/tensor":               {"internal/kernels", "internal/gemm"},
 	"train/track":                {},
 	"train/model":                {"meta", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/record", "internal/kernels", "internal/kvcache", "internal/tensor", "train/rng", "train/tensor"}, // kernels: weights are rounded for autocast

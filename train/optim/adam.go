@@ -3,6 +3,8 @@ package optim
 import (
 	"fmt"
 	"math"
+
+	"github.com/heftai/heft/internal/kernels"
 )
 
 // AdamOptions are torch.optim.Adam's and AdamW's. Zeroes of LR, Beta1, Beta2 and Eps
@@ -41,12 +43,17 @@ func newAdam(name string, params []Param, o AdamOptions) (*Descent, error) {
 	if o.Beta1 >= 1 || o.Beta2 < 0 || o.Beta2 >= 1 || o.Eps < 0 {
 		return nil, fmt.Errorf("optim: %s: betas %v and %v, eps %v", name, o.Beta1, o.Beta2, o.Eps)
 	}
-	return newDescent(adam{name, o}, Group{LR: o.LR, WeightDecay: o.WeightDecay, Momentum: o.Beta1}, params)
+	set, err := kernels.Select("")
+	if err != nil {
+		return nil, fmt.Errorf("optim: %w", err)
+	}
+	return newDescent(adam{name, o, set}, Group{LR: o.LR, WeightDecay: o.WeightDecay, Momentum: o.Beta1}, params)
 }
 
 type adam struct {
 	kind string
 	o    AdamOptions
+	set  *kernels.Set
 }
 
 func (a adam) name() string { return a.kind }
@@ -70,6 +77,10 @@ func (a adam) update(g *Group, step int64) func(w, grad []float32, slots [][]flo
 	}
 	sign := sign(a.o.Maximize)
 	far := near >= 0.5 // torch then rounds the mean from its other end
+	if !far && !a.o.AMSGrad {
+		step := kernels.AdamStep{Shrink: shrink, Decay: decay, Sign: sign, Near: near, Keep: keep, Take: take, Size: size, Root: root, Eps: eps}
+		return func(w, grad []float32, slots [][]float32) { a.set.Adam(w, slots[0], slots[1], grad, step) }
+	}
 	return func(w, grad []float32, slots [][]float32) {
 		m, v, grad := slots[0][:len(w)], slots[1][:len(w)], grad[:len(w)]
 		var most []float32

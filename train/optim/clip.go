@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math"
 	"slices"
+
+	"github.com/heftai/heft/internal/kernels"
 )
 
 // ErrNotFinite is what [ClipNorm] returns for a norm that is infinite or NaN, if asked.
@@ -13,12 +15,35 @@ var ErrNotFinite = errors.New("optim: the norm of the gradients is not finite")
 // a gradient are passed over.
 func Norm(params []Param, p float64) float64 {
 	var norms []float64
+	set, _ := kernels.Select("") // there is always one
 	for _, x := range params {
-		if g := x.Grad(); g != nil {
+		g := x.Grad()
+		switch {
+		case g == nil:
+		case p == 2:
+			norms = append(norms, float64(float32(math.Sqrt(squareSum(set, g)))))
+		default:
 			norms = append(norms, float64(float32(norm(g, p))))
 		}
 	}
 	return float64(float32(norm(norms, p)))
+}
+
+// squareSum is the sum of the squares of x: of parts of one size, whatever the threads, which
+// are added up in order.
+func squareSum(set *kernels.Set, x []float32) float64 {
+	sums := make([]float64, (len(x)+share-1)/share)
+	inParts(len(x), func(lo, hi int) {
+		for ; lo < hi; lo += share {
+			part := x[lo:min(lo+share, hi)]
+			sums[lo/share] = set.Dot64(part, part)
+		}
+	})
+	sum := 0.0
+	for _, s := range sums {
+		sum += s
+	}
+	return sum
 }
 
 func norm[F float32 | float64](x []F, p float64) float64 {
@@ -66,13 +91,12 @@ func norm[F float32 | float64](x []F, p float64) float64 {
 // from before. An infinite or NaN norm is applied like any other, as torch does.
 func ClipNorm(params []Param, limit, p float64) float64 {
 	n := Norm(params, p)
-	// In float32, where an infinite norm gives 0 and NaN stays NaN. Always multiplied: 1
-	// changes nothing.
+	// In float32, where an infinite norm gives 0 and NaN stays NaN.
 	scale := min(float32(1), float32(limit)/(float32(n)+1e-6))
+	set, _ := kernels.Select("")
 	for _, x := range params {
-		g := x.Grad()
-		for i := range g {
-			g[i] *= scale
+		if g := x.Grad(); scale != 1 {
+			inParts(len(g), func(lo, hi int) { set.ScaleShift(g[lo:hi], scale, 0) })
 		}
 	}
 	return n

@@ -210,21 +210,33 @@ const share = 1 << 16
 // stepAll steps one parameter, in parts where it is large. Elements do not depend on
 // each other, so the parts change nothing.
 func stepAll(step func(w, grad []float32, slots [][]float32), w, grad []float32, slots [][]float32) {
-	parts := min(runtime.GOMAXPROCS(0), len(w)/share)
+	inParts(len(w), func(lo, hi int) {
+		some := make([][]float32, len(slots))
+		for j, s := range slots {
+			some[j] = s[lo:hi]
+		}
+		step(w[lo:hi], grad[lo:hi], some)
+	})
+}
+
+// inParts calls f with ranges of n elements, one for each thread where they are many. They
+// begin at multiples of share.
+func inParts(n int, f func(lo, hi int)) {
+	parts := min(runtime.GOMAXPROCS(0), n/share)
 	if parts < 2 {
-		step(w, grad, slots)
+		f(0, n)
 		return
 	}
 	var wg sync.WaitGroup
+	lo := 0
 	for i := range parts {
-		lo, hi := i*len(w)/parts, (i+1)*len(w)/parts
-		wg.Go(func() {
-			some := make([][]float32, len(slots))
-			for j, s := range slots {
-				some[j] = s[lo:hi]
-			}
-			step(w[lo:hi], grad[lo:hi], some)
-		})
+		hi := n
+		if i+1 < parts {
+			hi = (i + 1) * n / parts / share * share
+		}
+		begin := lo
+		wg.Go(func() { f(begin, hi) })
+		lo = hi
 	}
 	wg.Wait()
 }

@@ -1,6 +1,11 @@
 package optim
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/heftai/heft/internal/kernels"
+)
 
 // SGDOptions are torch.optim.SGD's.
 type SGDOptions struct {
@@ -17,10 +22,17 @@ func NewSGD(params []Param, o SGDOptions) (*Descent, error) {
 	if o.Nesterov && (o.Momentum <= 0 || o.Dampening != 0) {
 		return nil, errors.New("optim: SGD: nesterov needs momentum and no dampening")
 	}
-	return newDescent(sgd{o}, Group{LR: o.LR, WeightDecay: o.WeightDecay, Momentum: o.Momentum}, params)
+	set, err := kernels.Select("")
+	if err != nil {
+		return nil, fmt.Errorf("optim: %w", err)
+	}
+	return newDescent(sgd{o, set}, Group{LR: o.LR, WeightDecay: o.WeightDecay, Momentum: o.Momentum}, params)
 }
 
-type sgd struct{ o SGDOptions }
+type sgd struct {
+	o   SGDOptions
+	set *kernels.Set
+}
 
 func (sgd) name() string { return "SGD" }
 
@@ -42,15 +54,16 @@ func (s sgd) update(g *Group, step int64) func(w, grad []float32, slots [][]floa
 		}
 	}
 	keep, take := float32(g.Momentum), float32(1-s.o.Dampening)
+	if step > 1 {
+		how := kernels.MomentumStep{LR: lr, Decay: decay, Sign: sign, Keep: keep, Take: take, Nesterov: s.o.Nesterov}
+		return func(w, grad []float32, slots [][]float32) { s.set.Momentum(w, slots[0], grad, how) }
+	}
 	return func(w, grad []float32, slots [][]float32) {
 		buf := slots[0][:len(w)]
 		grad = grad[:len(w)]
 		for i := range w {
 			d := sign*grad[i] + decay*w[i]
 			b := d // the first buffer is the gradient itself
-			if step > 1 {
-				b = keep*buf[i] + take*d
-			}
 			buf[i] = b
 			if s.o.Nesterov {
 				b = d + keep*b

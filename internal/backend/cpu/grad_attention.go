@@ -109,7 +109,7 @@ func (op *attentionGrad) tile(scratch []float32, t *tileOf, span int) {
 	op.intoPages(op.dk, t, lo, hi, grads, kernels.Floats{V: q, Stride: dim}, dim)
 	op.intoPages(op.dv, t, lo, hi, scores, kernels.Floats{V: dy, Stride: width}, width)
 	for i := range t.tokens {
-		axpy(op.dq.V[(t.span.First+t.first+i)*op.dq.Stride+t.head*dim:][:t.heads*dim], dq[i*t.heads*dim:], 1)
+		op.set.AddScaled(op.dq.V[(t.span.First+t.first+i)*op.dq.Stride+t.head*dim:][:t.heads*dim], dq[i*t.heads*dim:], 1)
 	}
 }
 
@@ -130,7 +130,7 @@ func (op *attentionGrad) query(scores, grads []float32, lo, hi, head, span int) 
 		}
 	}
 	op.softmax(p, head)
-	mean := dot(p, g)
+	mean := op.set.Dot64(p, g)
 	if op.dsinks != nil {
 		rest := 1.0
 		for _, v := range p {
@@ -138,9 +138,7 @@ func (op *attentionGrad) query(scores, grads []float32, lo, hi, head, span int) 
 		}
 		op.dsinks[span*op.a.Heads+head] -= float32(rest * mean)
 	}
-	for i, v := range p {
-		g[i] = v * (g[i] - float32(mean)) * op.a.Scale
-	}
+	op.set.SoftmaxGrad(g, p, float32(mean), op.a.Scale)
 	for i, v := range capped {
 		g[i] *= v
 	}

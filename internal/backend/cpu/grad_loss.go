@@ -132,7 +132,7 @@ func (b *Backend) CrossEntropy(losses []float32, dlogits, logits tensor.Tensor, 
 			copy(g, x)
 			losses[r] = crossEntropy(b.set, g, label, scale, smoothing)
 			if out.V != nil {
-				axpy(row(out, r, n), g, 1)
+				b.set.AddScaled(row(out, r, n), g, 1)
 			}
 		}
 	})
@@ -149,9 +149,7 @@ func crossEntropy(set *kernels.Set, x []float32, label int, scale, smoothing flo
 	total := set.ExpSum(x, top)
 	lse := float64(top) + math.Log(float64(total))
 	by, spread := float32(float64(scale)/float64(total)), float32(share*float64(scale)/float64(len(x)))
-	for i, e := range x {
-		x[i] = e*by - spread
-	}
+	set.ScaleShift(x, by, spread)
 	x[label] -= float32((1 - share) * float64(scale))
 	return float32(lse - (1-share)*at - share*level)
 }

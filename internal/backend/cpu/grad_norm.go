@@ -13,6 +13,7 @@ type normGrad struct {
 	norm
 	dx, dy  kernels.Floats
 	moments []float32 // of each group: the mean and the reciprocal deviation
+	factors []float32 // what is multiplied by, as wide as weight, or a group of ones
 }
 
 // NormGrad computes the moments again.
@@ -41,6 +42,13 @@ func (b *Backend) NormGrad(dx, dweight, dbias, dy, x, weight tensor.Tensor, a me
 	if ok != [6]bool{true, true, true, true, true, true} {
 		return
 	}
+	op.factors = make([]float32, max(len(op.weight), a.Dim))
+	for i := range op.factors {
+		op.factors[i] = 1
+		if op.weight != nil {
+			op.factors[i] = a.Offset + op.weight[i]
+		}
+	}
 	b.each(rows, cols, func(_ *worker, r int) { op.row(r) })
 	if dw != nil {
 		b.columns(n, rows, func(sum []float32, r, c int) { op.addWeight(sum, r, c, n) },
@@ -49,7 +57,7 @@ func (b *Backend) NormGrad(dx, dweight, dbias, dy, x, weight tensor.Tensor, a me
 	if db != nil {
 		b.columns(n, rows, func(sum []float32, r, c int) {
 			for at := c; at < cols; at += n {
-				axpy(sum, from(op.dy, r, at).V[:len(sum)], 1)
+				b.set.AddScaled(sum, from(op.dy, r, at).V, 1)
 			}
 		}, func(sum []float32, c int) { axpy(db[c:c+len(sum)], sum, 1) })
 	}
@@ -68,38 +76,8 @@ func (op *normGrad) row(r int) {
 		m := op.moments[2*(r*op.cols+c)/dim:]
 		m[0], m[1] = mean, inverse
 		if op.dx.V != nil {
-			op.group(row(op.dx, r, op.cols)[c:c+dim], dy[c:c+dim], v, c, mean, inverse)
+			op.set.NormGrad(row(op.dx, r, op.cols)[c:c+dim], dy[c:c+dim], v, op.part(op.factors, c), mean, inverse, op.spec.Layer)
 		}
-	}
-}
-
-// group adds the gradient of one group: with h = dy·weight and z the normalised group,
-// (h − mean(h) − z·mean(h·z))/deviation, mean(h) only where the mean was subtracted.
-func (op *normGrad) group(dx, dy, x []float32, c int, mean, inverse float32) {
-	n := float64(len(x))
-	along, level := 0.0, 0.0
-	var weight []float32
-	if op.weight != nil {
-		weight = op.part(op.weight, c)
-	}
-	at := func(i int) float32 {
-		if weight == nil {
-			return dy[i]
-		}
-		return dy[i] * (op.spec.Offset + weight[i])
-	}
-	for i, v := range x {
-		h := at(i)
-		along += float64(h * (v - mean))
-		level += float64(h)
-	}
-	slope := float32(along / n * float64(inverse) * float64(inverse))
-	offset := float32(0)
-	if op.spec.Layer {
-		offset = float32(level / n)
-	}
-	for i, v := range x {
-		dx[i] += inverse * (at(i) - offset - (v-mean)*slope)
 	}
 }
 
@@ -108,9 +86,10 @@ func (op *normGrad) addWeight(sum []float32, r, c, n int) {
 	dim := op.spec.Dim
 	for at := c; at < op.cols; at += n {
 		dy, x := from(op.dy, r, at).V, from(op.x, r, at).V
-		for i := range sum {
-			m := op.moments[2*((r*op.cols+at+i)/dim):]
-			sum[i] += dy[i] * (x[i] - m[0]) * m[1]
+		for i := 0; i < len(sum); { // group by group
+			m, n := op.moments[2*((r*op.cols+at+i)/dim):], min(dim-(at+i)%dim, len(sum)-i)
+			op.set.NormWeightGrad(sum[i:i+n], dy[i:], x[i:], m[0], m[1])
+			i += n
 		}
 	}
 }
@@ -133,15 +112,15 @@ func (b *Backend) RopeGrad(dx tensor.Tensor, dim int, cos, sin tensor.Tensor, in
 	}
 	b.each(rows, cols, func(w *worker, r int) {
 		opposite := w.scratch.v[:half]
-		for i, v := range row(s, r, half) {
+		x, cosine, sine := row(grad, r, cols), row(c, r, half), row(s, r, half)
+		for i, v := range sine {
 			opposite[i] = -v
 		}
-		x, cosine := row(grad, r, cols), row(c, r, half)
 		for h := 0; h < cols; h += dim {
 			if interleaved {
 				rotatePairs(x[h:h+2*half], cosine, opposite)
 			} else {
-				rotateHalves(x[h:h+half], x[h+half:h+2*half], cosine, opposite)
+				b.set.TurnHalves(x[h:h+half], x[h+half:h+2*half], cosine, sine, -1)
 			}
 		}
 	})

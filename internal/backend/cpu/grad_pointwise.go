@@ -36,12 +36,27 @@ func (b *Backend) GateGrad(dgate, dup, dy, g, up tensor.Tensor, act meta.Activat
 	op := &gateGrad{set: b.set, act: act, limit: limit}
 	b.each(rows, 4*cols, func(w *worker, r int) {
 		value, slope, scratch := w.scratch.v[:cols], w.scratch.v[cols:2*cols], w.scratch.v[2*cols:3*cols]
-		op.activate(value, slope, scratch, row(in, r, cols))
 		dy := row(grad, r, cols)
 		var u []float32
 		if other.V != nil {
 			u = row(other, r, cols)
 		}
+		if act == meta.ActSiLU || act == meta.ActGELUTanh {
+			toGate, toUp := value, slope // nobody's where they are not wanted
+			if dg.V != nil {
+				toGate = row(dg, r, cols)
+			}
+			if du.V != nil {
+				toUp = row(du, r, cols)
+			}
+			if act == meta.ActSiLU {
+				b.set.SiLUGrad(toGate, toUp, dy, row(in, r, cols), u)
+			} else {
+				b.set.GELUTanhGrad(toGate, toUp, dy, row(in, r, cols), u)
+			}
+			return
+		}
+		op.activate(value, slope, scratch, row(in, r, cols))
 		if dg.V != nil {
 			op.addGate(row(dg, r, cols), dy, slope, u)
 		}
@@ -81,10 +96,6 @@ func (op *gateGrad) addUp(dst, dy, value, up []float32) {
 // activate sets value and slope to the activation of x and its derivative.
 func (op *gateGrad) activate(value, slope, scratch, x []float32) {
 	switch op.act {
-	case meta.ActSiLU:
-		op.sigmoid(value, slope, scratch, x, 1, 0)
-	case meta.ActGELUTanh:
-		op.sigmoid(value, slope, scratch, x, geluScale, geluScale*0.044715)
 	case meta.ActClampedSwiGLU:
 		copy(value, x)
 		for i, v := range value {
@@ -168,8 +179,6 @@ func (b *Backend) ScaleGrad(dx, y tensor.Tensor, by, softcap float32) {
 				g[i] *= 1 - t*t
 			}
 		}
-		for i := range g {
-			g[i] *= by
-		}
+		b.set.ScaleShift(g, by, 0)
 	})
 }
