@@ -15,7 +15,7 @@ for i in 1 2 3 4; do
 	printf '{"text": "%s"}\n' "$(for k in $(seq 200); do printf 'word %d of text %d, ' $((k * i)) "$i"; done)"
 done >"$dir/text.jsonl"
 "$dir/train" run --model "$model" --data "$dir/text.jsonl" --output "$dir/out" --lora r=16,alpha=32,targets=all-linear \
-	--batch 1 --sequence 256 --max-steps "$steps" --recompute &
+	--batch 1 --sequence 256 --max-steps "$steps" --recompute on &
 pid=$!
 peak=0
 while kill -0 "$pid" 2>/dev/null; do
