@@ -144,6 +144,26 @@ func TestConfigIsWrittenOnce(t *testing.T) {
 	}
 }
 
+func TestEnvAndTest(t *testing.T) {
+	t.Setenv("HF_HOME", t.TempDir())
+	t.Setenv("HEFT_THREADS", "1")
+	if status, stdout, stderr := command(t, "env"); status != 0 || !strings.Contains(stdout, "- Configuration: not found\n") || !strings.Contains(stdout, "- HEFT_THREADS: 1\n") {
+		t.Errorf("%d: %s%s", status, stdout, stderr)
+	}
+	var all map[string]any
+	if status, stdout, _ := command(t, "env", "--json"); status != 0 || json.Unmarshal([]byte(stdout), &all) != nil || all["heft_version"] != version {
+		t.Errorf("%d: %v", status, all)
+	}
+	for _, ranks := range []string{"1", "2", "3"} {
+		if status, stdout, stderr := command(t, "test", "--num-processes", ranks); status != 0 || strings.Count(stdout, " ok\n") != len(checks) {
+			t.Errorf("%s ranks: %d: %s%s", ranks, status, stdout, stderr)
+		}
+	}
+	if status, _, stderr := command(t, "test", "--num-processes=-1"); status != 2 || !strings.Contains(stderr, "at least 1") {
+		t.Errorf("-1 ranks: %d: %s", status, stderr)
+	}
+}
+
 // command runs train with these arguments.
 func command(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -18,6 +20,7 @@ var version = "0.1.0-dev"
 // envCmd is train env.
 type envCmd struct {
 	File string `name:"config-file" help:"The configuration to show; without it, the default one." placeholder:"FILE"`
+	JSON bool   `name:"json" help:"Print one JSON object."`
 }
 
 // Run prints what a report of a problem should say.
@@ -37,11 +40,18 @@ func (c *envCmd) Run(out output) error {
 			rows = append(rows, [2]string{key, value})
 		}
 	}
+	found, path, err := findConfig(c.File)
+	if c.JSON {
+		all := map[string]any{"configuration": found}
+		for _, r := range rows {
+			all[strings.ReplaceAll(strings.ToLower(r[0]), " ", "_")] = r[1]
+		}
+		return errors.Join(err, json.NewEncoder(out).Encode(all))
+	}
 	var b strings.Builder
 	for _, r := range rows {
 		fmt.Fprintf(&b, "- %s: %s\n", r[0], r[1])
 	}
-	found, path, err := findConfig(c.File)
 	switch {
 	case err != nil:
 		fmt.Fprintf(&b, "- Configuration: %v\n", err)

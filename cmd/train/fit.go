@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -87,14 +87,17 @@ func (j *job) rank(ctx context.Context, w *train.World) error {
 	if err != nil {
 		return err
 	}
+	if s.acc.IsMainProcess() {
+		s.result = runResult{Output: s.Output, Steps: result.GlobalStep, Seconds: result.Runtime.Seconds(), Metrics: result.Metrics}
+		if loss := result.Loss; loss != 0 && !math.IsNaN(loss) && !math.IsInf(loss, 0) {
+			s.result.Loss = &loss
+		}
+	}
 	if s.stop.Load() && trainer.State().GlobalStep < trainer.State().MaxSteps {
 		return errInterrupted
 	}
 	if err := s.save(ctx, s.Output); err != nil {
 		return err
-	}
-	if s.acc.IsMainProcess() {
-		s.summary = fmt.Sprintf("%d steps in %.1fs; the model is in %s", result.GlobalStep, result.Runtime.Seconds(), s.Output)
 	}
 	return s.acc.EndTraining()
 }

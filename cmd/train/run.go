@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -86,6 +87,7 @@ type runCmd struct {
 	LogSteps       int      `help:"Steps between logs." default:"10"`
 	LogWith        []string `help:"Trackers: tensorboard, jsonl, csv, curve, or all." placeholder:"NAME,…"`
 	LoggingDir     string   `help:"Folder of the trackers; without it, --output." placeholder:"DIR"`
+	JSON           bool     `name:"json" help:"Print one JSON object at the end."`
 	Resume         string   `help:"auto goes on from the last checkpoint in --output if there is one, never starts anew, or a checkpoint to go on from." default:"auto" placeholder:"auto|never|DIR"`
 }
 
@@ -110,9 +112,35 @@ func (c *runCmd) Run(ctx context.Context, out output, diag diagnostics) error {
 	}
 	switch {
 	case errors.Is(err, errInterrupted):
-		_, err = fmt.Fprintf(out, "Stopped and saved; the same command goes on.\n")
-	case err == nil:
-		_, err = fmt.Fprintf(out, "%s\n", j.summary)
+		j.result.Stopped = true
+	case err != nil:
+		return err
+	}
+	return j.report(out)
+}
+
+// runResult is what train run --json prints.
+type runResult struct {
+	Output  string             `json:"output"`
+	Steps   int                `json:"steps"`
+	Seconds float64            `json:"seconds"`
+	Loss    *float64           `json:"train_loss"` // over this process's steps; null if there were none
+	Metrics map[string]float64 `json:"metrics,omitempty"`
+	Stopped bool               `json:"stopped"` // by a signal, with a checkpoint: the same command goes on
+}
+
+func (j *job) report(out output) error {
+	r := &j.result
+	var err error
+	switch {
+	case j.JSON:
+		err = json.NewEncoder(out).Encode(r)
+	case r.Stopped && j.SaveSteps < 0:
+		_, err = fmt.Fprintf(out, "Stopped after %d steps; nothing was saved, as --save-steps -1 says.\n", r.Steps)
+	case r.Stopped:
+		_, err = fmt.Fprintf(out, "Stopped and saved after %d steps; the same command goes on.\n", r.Steps)
+	default:
+		_, err = fmt.Fprintf(out, "%d steps in %.1fs; the model is in %s\n", r.Steps, r.Seconds, r.Output)
 	}
 	return err
 }
@@ -145,7 +173,7 @@ type job struct {
 	diag    diagnostics
 	data    *texts
 	stop    atomic.Bool
-	summary string
+	result  runResult // of rank 0
 }
 
 func (c *runCmd) job(diag diagnostics) (*job, error) {
