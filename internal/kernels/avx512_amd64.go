@@ -145,6 +145,18 @@ func avx512ScaleMax(x unsafe.Pointer, n int64, out unsafe.Pointer)
 func avx512SumSquares(x unsafe.Pointer, n int64, out unsafe.Pointer)
 
 //go:noescape
+func avx512AddRounded(dst unsafe.Pointer, x unsafe.Pointer, n int64, a int64)
+
+//go:noescape
+func avx512Norm(dst unsafe.Pointer, x unsafe.Pointer, w unsafe.Pointer, b unsafe.Pointer, n int64, mean int64, by int64, offset int64)
+
+//go:noescape
+func avx512Turn(a unsafe.Pointer, b unsafe.Pointer, cosine unsafe.Pointer, sine unsafe.Pointer, n int64)
+
+//go:noescape
+func avx512NarrowBF16(dst unsafe.Pointer, x unsafe.Pointer, n int64)
+
+//go:noescape
 func avx512WidenBF16(dst unsafe.Pointer, src unsafe.Pointer, n int64)
 
 //go:noescape

@@ -71,6 +71,10 @@ func TestStaysInside(t *testing.T) {
 			set.GELU(a, b)
 			set.Tanh(c, 1, 2)
 			set.ScaleMax(b, 2)
+			set.AddRounded(a, b, 3)
+			set.Norm(a, b, c, nil, 0, 1, 0)
+			set.TurnPairs(a, b, c, c)
+			set.NarrowBFloat16(guarded(t, 2*n), c)
 			set.SumSquares(c, 0)
 		}
 	})

@@ -62,6 +62,7 @@ type Set struct {
 
 // ops is what a variant implements. Bounds have been checked.
 type ops interface {
+	pointwise
 	unpacker
 	panels
 	trainer

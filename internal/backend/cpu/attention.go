@@ -6,6 +6,7 @@ import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
 )
 
 const (
@@ -272,6 +273,7 @@ func (p *pages) each(table []int32, lo, hi int, f func(position, n int, data []b
 }
 
 type storeKV struct {
+	set   *kernels.Set
 	kv    backend.KV
 	k, v  kernels.Floats
 	slots []int32
@@ -293,7 +295,7 @@ func (b *Backend) StoreKV(kv backend.KV, k, v tensor.Tensor, slots []int32) {
 			return
 		}
 	}
-	b.store = storeKV{kv: kv, k: keys, v: values, slots: slots}
+	b.store = storeKV{set: b.set, kv: kv, k: keys, v: values, slots: slots}
 	b.run(&b.store, len(slots), len(slots)*k.Cols())
 }
 
@@ -322,5 +324,10 @@ func (op *storeKV) run(_ *worker, unit int) {
 func (op *storeKV) put(t tensor.Tensor, x kernels.Floats, i int) {
 	slot, width := int(op.slots[i]), t.Dims[2]
 	at := slot/op.kv.PageTokens*t.RowStride() + slot%op.kv.PageTokens*width
-	narrow(t.Data[t.DType.Bytes(int64(at)):], t.DType, row(x, i, width))
+	to, from := t.Data[t.DType.Bytes(int64(at)):], row(x, i, width)
+	if t.DType == meta.BFloat16 {
+		op.set.NarrowBFloat16(to, from)
+		return
+	}
+	narrow(to, t.DType, from)
 }

@@ -174,7 +174,7 @@ func (op *linear) run(w *worker, unit int) {
 		return
 	}
 	for i := range tokens {
-		axpy(row(y, i, rows), op.bias[r:][:rows], 1)
+		op.set.AddRounded(row(y, i, rows), op.bias[r:][:rows], 1)
 	}
 }
 

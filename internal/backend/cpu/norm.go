@@ -71,24 +71,12 @@ func (op *norm) group(dst, x []float32, c int) {
 	}
 	squares := float64(op.set.SumSquares(x, mean)) / float64(len(x))
 	inverse := float32(1 / math.Sqrt(squares+float64(op.spec.Eps)))
-	for i, v := range x {
-		dst[i] = (v - mean) * inverse
-	}
-	if op.weight != nil {
-		for i, w := range op.part(op.weight, c) {
-			dst[i] *= op.spec.Offset + w
-		}
-	}
-	if op.bias != nil {
-		for i, v := range op.part(op.bias, c) {
-			dst[i] += v
-		}
-	}
+	op.set.Norm(dst, x, op.part(op.weight, c), op.part(op.bias, c), mean, inverse, op.spec.Offset)
 }
 
-// part is the part of a weight that belongs to the group at column c.
+// part is the part of a weight that belongs to the group at column c; of none it is none.
 func (op *norm) part(v []float32, c int) []float32 {
-	if len(v) == op.spec.Dim {
+	if v == nil || len(v) == op.spec.Dim {
 		return v
 	}
 	return v[c : c+op.spec.Dim]
@@ -104,6 +92,7 @@ func sum(x []float32) float64 {
 }
 
 type rope struct {
+	set              *kernels.Set
 	x, cos, sin      kernels.Floats
 	rows, heads, dim int
 	half             int // rotated pairs
@@ -120,7 +109,7 @@ func (b *Backend) Rope(x tensor.Tensor, dim int, cos, sin tensor.Tensor, interle
 		b.fail("rope: %d rotated channels of heads of %d in rows of %d", 2*half, dim, cols)
 		return
 	}
-	op := rope{rows: rows, heads: cols / dim, dim: dim, half: half, interleaved: interleaved}
+	op := rope{set: b.set, rows: rows, heads: cols / dim, dim: dim, half: half, interleaved: interleaved}
 	var ok bool
 	if op.x, ok = b.floats("rope", "operand", x, rows, cols); !ok {
 		return
@@ -144,7 +133,7 @@ func (op *rope) run(_ *worker, unit int) {
 			if op.interleaved {
 				rotatePairs(x[h:h+2*op.half], cos, sin)
 			} else {
-				rotateHalves(x[h:h+op.half], x[h+op.half:h+2*op.half], cos, sin)
+				op.set.TurnPairs(x[h:h+op.half], x[h+op.half:h+2*op.half], cos, sin)
 			}
 		}
 	}

@@ -158,6 +158,7 @@ func (op *scale) run(_ *worker, unit int) {
 
 // moveRows are the operations that handle whole rows: Add and Gather.
 type moveRows struct {
+	set        *kernels.Set
 	dst, x     kernels.Floats
 	from       []int32 // of Gather
 	rows, cols int
@@ -173,7 +174,7 @@ func (b *Backend) Add(dst, x tensor.Tensor, scale float32) {
 	out, ok1 := b.floats("add", "result", dst, rows, cols)
 	in, ok2 := b.floats("add", "operand", x, rows, cols)
 	if ok1 && ok2 {
-		b.rows = moveRows{dst: out, x: in, rows: rows, cols: cols, scale: scale}
+		b.rows = moveRows{set: b.set, dst: out, x: in, rows: rows, cols: cols, scale: scale}
 		b.run(&b.rows, ceil(rows, rowsPerUnit(cols)), rows*cols)
 	}
 }
@@ -186,7 +187,7 @@ func (b *Backend) Gather(dst, x tensor.Tensor, rows []int32) {
 	out, ok1 := b.floats("gather", "result", dst, len(rows), x.Cols())
 	in, ok2 := b.floats("gather", "operand", x, x.Rows(), x.Cols())
 	if ok1 && ok2 && b.inside("gather", rows, x.Rows()) {
-		b.rows = moveRows{dst: out, x: in, from: rows, rows: len(rows), cols: x.Cols()}
+		b.rows = moveRows{set: b.set, dst: out, x: in, from: rows, rows: len(rows), cols: x.Cols()}
 		b.run(&b.rows, ceil(len(rows), rowsPerUnit(x.Cols())), len(rows)*x.Cols())
 	}
 }
@@ -209,7 +210,7 @@ func (op *moveRows) run(_ *worker, unit int) {
 		if op.from != nil {
 			copy(dst, row(op.x, int(op.from[r]), op.cols))
 		} else {
-			axpy(dst, row(op.x, r, op.cols), op.scale)
+			op.set.AddRounded(dst, row(op.x, r, op.cols), op.scale)
 		}
 	}
 }
@@ -229,6 +230,7 @@ func axpy(dst, x []float32, a float32) {
 }
 
 type scatterAdd struct {
+	set     *kernels.Set
 	dst, x  kernels.Floats
 	rows    []int32
 	weights []float32
@@ -253,7 +255,7 @@ func (b *Backend) ScatterAdd(dst, x tensor.Tensor, rows []int32, weights []float
 		b.fail("scatter: %d weights for %d rows", len(weights), len(rows))
 		return
 	}
-	b.scatter = scatterAdd{dst: out, x: in, rows: rows, weights: weights, cols: cols}
+	b.scatter = scatterAdd{set: b.set, dst: out, x: in, rows: rows, weights: weights, cols: cols}
 	b.run(&b.scatter, ceil(cols, scatterCols), len(rows)*cols)
 }
 
@@ -261,6 +263,6 @@ func (op *scatterAdd) run(_ *worker, unit int) {
 	begin := unit * scatterCols
 	n := min(scatterCols, op.cols-begin)
 	for i, r := range op.rows {
-		axpy(from(op.dst, int(r), begin).V[:n], from(op.x, i, begin).V[:n], op.weights[i])
+		op.set.AddRounded(from(op.dst, int(r), begin).V[:n], from(op.x, i, begin).V[:n], op.weights[i])
 	}
 }

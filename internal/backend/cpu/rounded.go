@@ -158,7 +158,7 @@ func (op *rounded) dots(r int) {
 		return
 	}
 	for t := range op.tokens {
-		axpy(from(op.y, t, r).V[:rows], op.bias[r:][:rows], 1)
+		op.set.AddRounded(from(op.y, t, r).V[:rows], op.bias[r:][:rows], 1)
 	}
 }
 

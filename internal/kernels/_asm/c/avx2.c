@@ -470,6 +470,75 @@ KERNEL avx2SumSquares(const uint8_t *x, int64_t n, float *out) {
   *out = fold(acc);
 }
 
+// floats is a number that came as its bits.
+INLINE __m256 floats(int64_t bits) { return _mm256_set1_ps(__builtin_bit_cast(float, (int32_t)bits)); }
+
+// AddRounded adds x times a to dst; the product is rounded first.
+KERNEL avx2AddRounded(uint8_t *dst, const uint8_t *x, int64_t n, int64_t a) {
+  const __m256 by = floats(a);
+  ROLLED for (; n >= 8; n -= 8) {
+    _mm256_storeu_ps((float *)dst, _mm256_add_ps(_mm256_loadu_ps((const float *)dst), _mm256_mul_ps(by, _mm256_loadu_ps((const float *)x))));
+    dst += 32, x += 32;
+  }
+  if (n > 0) _mm256_maskstore_ps((float *)dst, low(n), _mm256_add_ps(_mm256_maskload_ps((const float *)dst, low(n)), _mm256_mul_ps(by, _mm256_maskload_ps((const float *)x, low(n)))));
+}
+
+// norm is one vector of Norm.
+INLINE __m256 norm(int weighted, int biased, __m256 x, __m256 w, __m256 b, __m256 mean, __m256 by, __m256 offset) {
+  x = _mm256_mul_ps(_mm256_sub_ps(x, mean), by);
+  if (weighted) x = _mm256_mul_ps(x, _mm256_add_ps(offset, w));
+  if (biased) x = _mm256_add_ps(x, b);
+  return x;
+}
+
+INLINE void norms(int weighted, int biased, uint8_t *dst, const uint8_t *x, const uint8_t *w, const uint8_t *b, int64_t n, __m256 mean, __m256 by, __m256 offset) {
+  const __m256 none = _mm256_setzero_ps();
+  ROLLED for (; n >= 8; n -= 8) {
+    _mm256_storeu_ps((float *)dst, norm(weighted, biased, _mm256_loadu_ps((const float *)x), weighted ? _mm256_loadu_ps((const float *)w) : none, biased ? _mm256_loadu_ps((const float *)b) : none, mean, by, offset));
+    dst += 32, x += 32, w += 32, b += 32;
+  }
+  if (n > 0) _mm256_maskstore_ps((float *)dst, low(n), norm(weighted, biased, _mm256_maskload_ps((const float *)x, low(n)), weighted ? _mm256_maskload_ps((const float *)w, low(n)) : none, biased ? _mm256_maskload_ps((const float *)b, low(n)) : none, mean, by, offset));
+}
+
+// Norm sets dst = (x - mean) by (offset + w) + b. w and b may be nil.
+KERNEL avx2Norm(uint8_t *dst, const uint8_t *x, const uint8_t *w, const uint8_t *b, int64_t n, int64_t mean, int64_t by, int64_t offset) {
+  const __m256 m = floats(mean), s = floats(by), o = floats(offset);
+  if (w && b) norms(1, 1, dst, x, w, b, n, m, s, o);
+  else if (w) norms(1, 0, dst, x, w, b, n, m, s, o);
+  else if (b) norms(0, 1, dst, x, w, b, n, m, s, o);
+  else norms(0, 0, dst, x, w, b, n, m, s, o);
+}
+
+// Turn turns the pairs of a and b by angles with the given cosines and sines.
+KERNEL avx2Turn(uint8_t *a, uint8_t *b, const uint8_t *cosine, const uint8_t *sine, int64_t n) {
+  ROLLED for (; n >= 8; n -= 8) {
+    const __m256 u = _mm256_loadu_ps((const float *)a), v = _mm256_loadu_ps((const float *)b), c = _mm256_loadu_ps((const float *)cosine), s = _mm256_loadu_ps((const float *)sine);
+    _mm256_storeu_ps((float *)a, _mm256_sub_ps(_mm256_mul_ps(u, c), _mm256_mul_ps(v, s)));
+    _mm256_storeu_ps((float *)b, _mm256_add_ps(_mm256_mul_ps(v, c), _mm256_mul_ps(u, s)));
+    a += 32, b += 32, cosine += 32, sine += 32;
+  }
+  if (n > 0) {
+    const __m256 u = _mm256_maskload_ps((const float *)a, low(n)), v = _mm256_maskload_ps((const float *)b, low(n)), c = _mm256_maskload_ps((const float *)cosine, low(n)), s = _mm256_maskload_ps((const float *)sine, low(n));
+    _mm256_maskstore_ps((float *)a, low(n), _mm256_sub_ps(_mm256_mul_ps(u, c), _mm256_mul_ps(v, s)));
+    _mm256_maskstore_ps((float *)b, low(n), _mm256_add_ps(_mm256_mul_ps(v, c), _mm256_mul_ps(u, s)));
+  }
+}
+
+// NarrowBF16 rounds n numbers, a multiple of 8, to the nearest bfloat16, ties to even; a NaN
+// stays one.
+KERNEL avx2NarrowBF16(uint8_t *dst, const uint8_t *x, int64_t n) {
+  ROLLED for (; n > 0; n -= 8) {
+    const __m256i u = _mm256_loadu_si256((const __m256i *)x);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+    __m256i r = _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+    const __m256i quiet = _mm256_or_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(0x40));
+    const __m256i nan = _mm256_cmpgt_epi32(_mm256_and_si256(u, _mm256_set1_epi32(0x7fffffff)), _mm256_set1_epi32(0x7f800000));
+    r = _mm256_blendv_epi8(r, quiet, nan);
+    _mm_storeu_si128((__m128i *)dst, _mm_packus_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1)));
+    dst += 16, x += 32;
+  }
+}
+
 INLINE void widen(int f, uint8_t *dst, const uint8_t *src, int64_t n) {
   ROLLED for (; n >= 8; n -= 8) {
     _mm256_storeu_ps((float *)dst, load(f, src));

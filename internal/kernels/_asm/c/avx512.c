@@ -442,6 +442,77 @@ KERNEL avx512SumSquares(const uint8_t *x, int64_t n, float *out) {
   *out = fold(acc);
 }
 
+// floats is a number that came as its bits.
+INLINE __m512 floats(int64_t bits) { return _mm512_set1_ps(__builtin_bit_cast(float, (int32_t)bits)); }
+
+// AddRounded adds x times a to dst; the product is rounded first.
+KERNEL avx512AddRounded(uint8_t *dst, const uint8_t *x, int64_t n, int64_t a) {
+  const __m512 by = floats(a);
+  ROLLED for (; n >= 16; n -= 16) {
+    _mm512_storeu_ps(dst, _mm512_add_ps(_mm512_loadu_ps(dst), _mm512_mul_ps(by, _mm512_loadu_ps(x))));
+    dst += 64, x += 64;
+  }
+  if (n > 0) _mm512_mask_storeu_ps(dst, low(n), _mm512_add_ps(_mm512_maskz_loadu_ps(low(n), dst), _mm512_mul_ps(by, _mm512_maskz_loadu_ps(low(n), x))));
+}
+
+// norm is one vector of Norm.
+INLINE __m512 norm(int weighted, int biased, __m512 x, __m512 w, __m512 b, __m512 mean, __m512 by, __m512 offset) {
+  x = _mm512_mul_ps(_mm512_sub_ps(x, mean), by);
+  if (weighted) x = _mm512_mul_ps(x, _mm512_add_ps(offset, w));
+  if (biased) x = _mm512_add_ps(x, b);
+  return x;
+}
+
+INLINE void norms(int weighted, int biased, uint8_t *dst, const uint8_t *x, const uint8_t *w, const uint8_t *b, int64_t n, __m512 mean, __m512 by, __m512 offset) {
+  const __m512 none = _mm512_setzero_ps();
+  ROLLED for (; n >= 16; n -= 16) {
+    _mm512_storeu_ps(dst, norm(weighted, biased, _mm512_loadu_ps(x), weighted ? _mm512_loadu_ps(w) : none, biased ? _mm512_loadu_ps(b) : none, mean, by, offset));
+    dst += 64, x += 64, w += 64, b += 64;
+  }
+  if (n > 0) _mm512_mask_storeu_ps(dst, low(n), norm(weighted, biased, _mm512_maskz_loadu_ps(low(n), x), weighted ? _mm512_maskz_loadu_ps(low(n), w) : none, biased ? _mm512_maskz_loadu_ps(low(n), b) : none, mean, by, offset));
+}
+
+// Norm sets dst = (x - mean) by (offset + w) + b. w and b may be nil.
+KERNEL avx512Norm(uint8_t *dst, const uint8_t *x, const uint8_t *w, const uint8_t *b, int64_t n, int64_t mean, int64_t by, int64_t offset) {
+  const __m512 m = floats(mean), s = floats(by), o = floats(offset);
+  if (w && b) norms(1, 1, dst, x, w, b, n, m, s, o);
+  else if (w) norms(1, 0, dst, x, w, b, n, m, s, o);
+  else if (b) norms(0, 1, dst, x, w, b, n, m, s, o);
+  else norms(0, 0, dst, x, w, b, n, m, s, o);
+}
+
+// Turn turns the pairs of a and b by angles with the given cosines and sines.
+KERNEL avx512Turn(uint8_t *a, uint8_t *b, const uint8_t *cosine, const uint8_t *sine, int64_t n) {
+  ROLLED for (; n >= 16; n -= 16) {
+    const __m512 u = _mm512_loadu_ps(a), v = _mm512_loadu_ps(b), c = _mm512_loadu_ps(cosine), s = _mm512_loadu_ps(sine);
+    _mm512_storeu_ps(a, _mm512_sub_ps(_mm512_mul_ps(u, c), _mm512_mul_ps(v, s)));
+    _mm512_storeu_ps(b, _mm512_add_ps(_mm512_mul_ps(v, c), _mm512_mul_ps(u, s)));
+    a += 64, b += 64, cosine += 64, sine += 64;
+  }
+  if (n > 0) {
+    const __m512 u = _mm512_maskz_loadu_ps(low(n), a), v = _mm512_maskz_loadu_ps(low(n), b), c = _mm512_maskz_loadu_ps(low(n), cosine), s = _mm512_maskz_loadu_ps(low(n), sine);
+    _mm512_mask_storeu_ps(a, low(n), _mm512_sub_ps(_mm512_mul_ps(u, c), _mm512_mul_ps(v, s)));
+    _mm512_mask_storeu_ps(b, low(n), _mm512_add_ps(_mm512_mul_ps(v, c), _mm512_mul_ps(u, s)));
+  }
+}
+
+// NarrowBF16 rounds to the nearest bfloat16, ties to even; a NaN stays one.
+INLINE __m256i narrow16(__m512i u) {
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+  const __m512i r = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
+  const __m512i quiet = _mm512_or_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(0x40));
+  const __mmask16 nan = _mm512_cmpgt_epi32_mask(_mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff)), _mm512_set1_epi32(0x7f800000));
+  return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(r, nan, quiet));
+}
+
+KERNEL avx512NarrowBF16(uint8_t *dst, const uint8_t *x, int64_t n) {
+  ROLLED for (; n >= 16; n -= 16) {
+    _mm256_storeu_si256((__m256i *)dst, narrow16(_mm512_loadu_si512(x)));
+    dst += 32, x += 64;
+  }
+  if (n > 0) _mm256_mask_storeu_epi16(dst, low(n), narrow16(_mm512_maskz_loadu_epi32(low(n), x)));
+}
+
 INLINE void widen(int f, uint8_t *dst, const uint8_t *src, int64_t n) {
   ROLLED for (; n >= 16; n -= 16) {
     _mm512_storeu_ps(dst, load(f, src));
