@@ -55,7 +55,6 @@ type pass struct {
 	learns  bool // a Backward may follow
 	way     nn.Way
 	routers *routers // nil where their loss is not wanted
-	left    bool
 }
 
 // start runs a batch up to the head.
@@ -118,12 +117,12 @@ func (p *pass) adapt(rows int, dropout tensor.Source) error {
 	return nil
 }
 
-// leave gives the session back, once.
+// leave gives the session back, once. What the session still knows of the pass must not
+// keep the model alive.
 func (p *pass) leave() {
-	if !p.left {
-		p.left = true
-		p.weights.early = nil
-		p.m.leave(p.session)
+	if m := p.m; m != nil {
+		p.m, p.weights.early = nil, nil
+		m.leave(p.session)
 	}
 }
 

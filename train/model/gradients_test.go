@@ -16,63 +16,60 @@ type gradientSummary struct {
 	First          []float64
 }
 
-// gradientFolders are those of the root and the project's own, which show all kinds of
-// attention, gate and router.
-func gradientFolders(t *testing.T) []string {
-	own, err := filepath.Glob(filepath.Join(golden.Module(t), "testdata/golden/train/gradients/*/golden.json.gz"))
+// TestGoldenGradients compares with torch's of models of the root.
+func TestGoldenGradients(t *testing.T) {
+	paths := golden.Glob(t, "train/gradients/*/golden.json")
+	for _, path := range paths {
+		t.Run(filepath.Base(filepath.Dir(path)), func(t *testing.T) { checkAllGradients(t, filepath.Dir(path)) })
+	}
+	golden.Count(t, "train/gradients", len(paths))
+}
+
+// TestGradientsOfEveryKind compares with torch's of the project's own models, which show
+// every kind of attention, norm, gate and router.
+func TestGradientsOfEveryKind(t *testing.T) {
+	own, err := filepath.Glob(ownModel(t, "*"))
+	if err != nil || len(own) == 0 {
+		t.Fatal("no models", err)
+	}
+	for _, dir := range own {
+		t.Run(filepath.Base(dir), func(t *testing.T) { checkAllGradients(t, dir) })
+	}
+}
+
+// checkAllGradients holds with blocks remembered and computed again.
+func checkAllGradients(t *testing.T, dir string) {
+	var g struct {
+		microBatch
+		Loss      float64
+		Gradients map[string]gradientSummary
+	}
+	golden.JSON(t, filepath.Join(dir, "golden.json"), &g)
+	m, err := openFile(t, dir, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range golden.Glob(t, "train/gradients/*/golden.json") {
-		if !slices.Contains(own, path+".gz") {
-			own = append(own, path)
+	var first map[string][]float32
+	for _, recompute := range []bool{false, true} {
+		got := gradients(t, m, g.batch(), recompute)
+		if first == nil {
+			first = got
+		}
+		for name, want := range g.Gradients {
+			checkSummary(t, name, got[name], want)
+			if !slices.Equal(got[name], first[name]) {
+				t.Errorf("%s differs where blocks are computed again", name)
+			}
 		}
 	}
-	return own
-}
-
-// TestGoldenGradients compares with torch's of models with every kind of module, blocks
-// remembered and computed again.
-func TestGoldenGradients(t *testing.T) {
-	cases := 0
-	for _, path := range gradientFolders(t) {
-		dir := filepath.Dir(path)
-		t.Run(filepath.Base(dir), func(t *testing.T) {
-			cases++
-			var g struct {
-				microBatch
-				Loss      float64
-				Gradients map[string]gradientSummary
-			}
-			golden.JSON(t, filepath.Join(dir, "golden.json"), &g)
-			m, err := openFile(t, dir, dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var first map[string][]float32
-			for _, recompute := range []bool{false, true} {
-				got := gradients(t, m, g.batch(), recompute)
-				if first == nil {
-					first = got
-				}
-				for name, want := range g.Gradients {
-					checkSummary(t, name, got[name], want)
-					if !slices.Equal(got[name], first[name]) {
-						t.Errorf("%s differs where blocks are computed again", name)
-					}
-				}
-			}
-			tp := tensor.NewTape(tensor.Options{})
-			if loss, err := m.Loss(tp, g.batch(), Options{}); err != nil || math.Abs(float64(loss.Item())-g.Loss) > 1e-5 {
-				t.Errorf("loss %v (%v), want %g", loss.Data(), err, g.Loss)
-			}
-			tp.Reset()
-			if err := m.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+	tp := tensor.NewTape(tensor.Options{})
+	if loss, err := m.Loss(tp, g.batch(), Options{}); err != nil || math.Abs(float64(loss.Item())-g.Loss) > 1e-5 {
+		t.Errorf("loss %v (%v), want %g", loss.Data(), err, g.Loss)
 	}
-	golden.Count(t, "train/gradients", cases)
+	tp.Reset()
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 func checkSummary(t *testing.T, name string, g []float32, want gradientSummary) {

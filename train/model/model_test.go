@@ -1,8 +1,10 @@
 package model
 
 import (
+	"runtime"
 	"strings"
 	"testing"
+	"weak"
 
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/tensor"
@@ -41,4 +43,29 @@ func TestBadBatches(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
+}
+
+// TestModelsAreCollected: nothing of a model's passes keeps it alive.
+func TestModelsAreCollected(t *testing.T) {
+	m, err := New(skeleton(t, `"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2, "output_router_logits": true`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tp := tensor.NewTape(tensor.Options{})
+	loss, err := m.Loss(tp, someBatch(1, 2, 3), Options{})
+	if err == nil {
+		err = tp.Backward(loss, 1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := weak.Make(m)
+	m = nil
+	for range 5 {
+		runtime.GC()
+	}
+	if gone.Value() != nil {
+		t.Error("the model is still there")
+	}
+	runtime.KeepAlive(tp)
 }
