@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 
 	"github.com/heftai/heft/internal/nn"
@@ -50,7 +51,7 @@ func (m *Model) check(b Batch) error {
 
 // pass is one forward of a batch, and perhaps its reverse.
 type pass struct {
-	*session
+	*lease
 	m       *Model
 	learns  bool // a Backward may follow
 	way     nn.Way
@@ -71,15 +72,16 @@ func (m *Model) start(tp *tensor.Tape, b Batch, o Options, auxiliary bool) (*pas
 		}
 	}
 	var err error
-	if p.session, err = m.enter(tp, b, p.way); err != nil {
+	if p.lease, err = m.enter(tp, b, p.way); err != nil {
 		return nil, err
 	}
+	runtime.AddCleanup(p, (*lease).end, p.lease)
 	if err := p.adapt(len(b.IDs), o.Dropout); err != nil {
 		p.leave()
 		return nil, err
 	}
 	if auxiliary {
-		p.routers = newRouters(p)
+		p.routers = newRouters(p.session, m.topK())
 		p.input.Trace = p.routers
 	}
 	if err = p.weights.begin(castOf(tp)); err == nil {
@@ -117,14 +119,9 @@ func (p *pass) adapt(rows int, dropout tensor.Source) error {
 	return nil
 }
 
-// leave gives the session back, once. What the session still knows of the pass must not
-// keep the model alive.
-func (p *pass) leave() {
-	if m := p.m; m != nil {
-		p.m, p.weights.early = nil, nil
-		m.leave(p.session)
-	}
-}
+// leave gives the session back, which knows of neither the pass nor the model: one that
+// nobody reverses or frees is collected.
+func (p *pass) leave() { p.end() }
 
 // result puts what was computed on the tape.
 func (p *pass) result(tp *tensor.Tape, data []float32, shape []int, back func(grad []float32) error) *tensor.Tensor {
@@ -144,7 +141,7 @@ func (p *pass) backward(scale float32) error {
 		p.recorder.Scale(p.training.HiddenGradient(), scale, 0)
 	}
 	if p.routers != nil {
-		p.routers.reverse(scale)
+		p.routers.reverse(scale * p.m.auxiliary)
 	}
 	if err := p.training.Backward(); err != nil {
 		return p.m.explain(err)

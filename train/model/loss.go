@@ -134,7 +134,7 @@ func (l *loss) backRows(grad []float32) error {
 		return err
 	}
 	if l.routers != nil {
-		l.routers.reverse(routed)
+		l.routers.reverse(routed * l.m.auxiliary)
 		l.routers = nil
 	}
 	return l.backward(1)

@@ -62,7 +62,7 @@ func build(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) 
 	if m.Config != nil && m.Config.Field("output_router_logits") == true {
 		model.auxiliary = number(m.Config.Field("router_aux_loss_coef"), 0.001)
 	}
-	runtime.AddCleanup(model, func(s *sessions) { _ = s.close() }, model.sessions)
+	runtime.AddCleanup(model, (*sessions).retire, model.sessions)
 	return model, nil
 }
 

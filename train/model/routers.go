@@ -14,7 +14,7 @@ import (
 // experts times the sum over experts of the share of choices that fell on it (of those of
 // all layers and rows) and its mean probability. The choices have no gradient.
 type routers struct {
-	*pass
+	*session
 	topK   int
 	counts []float64 // of choices, by expert
 	means  []float64 // sums of probabilities
@@ -22,12 +22,9 @@ type routers struct {
 	seen   []view.Tensor
 	again  bool    // Backward computes units again
 	scale  float32 // of the gradient
-
 }
 
-func newRouters(p *pass) *routers {
-	return &routers{pass: p, topK: p.m.topK()}
-}
+func newRouters(s *session, topK int) *routers { return &routers{session: s, topK: topK} }
 
 // topK is how many experts a token has.
 func (m *Model) topK() int {
@@ -80,9 +77,9 @@ func (r *routers) loss() float32 {
 	return float32(float64(len(r.counts)) * sum / n / n)
 }
 
-// reverse brings scale times the gradient of the weighted loss to the routers.
+// reverse brings scale times the loss's gradient to the routers.
 func (r *routers) reverse(scale float32) {
-	r.again, r.scale = true, scale*r.m.auxiliary
+	r.again, r.scale = true, scale
 	for _, x := range r.seen {
 		r.addGradient(x)
 	}

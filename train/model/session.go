@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 
 	"github.com/heftai/heft/internal/backend"
@@ -19,10 +20,42 @@ import (
 // head's weights, which are laid out anew for each lot of rows, take little of the time.
 const headLogits = 22 << 20
 
-// sessions are those that no pass uses.
+// sessions are those of a model.
 type sessions struct {
-	mu   sync.Mutex
-	free []*session
+	mu      sync.Mutex
+	free    []*session // that no pass uses
+	lent    int
+	retired bool // the model is gone
+}
+
+// retire closes what is there and what comes back.
+func (s *sessions) retire() {
+	s.mu.Lock()
+	s.retired = true
+	s.mu.Unlock()
+	_ = s.close()
+}
+
+// A lease is a session in use by a pass.
+type lease struct {
+	*session
+	all   *sessions
+	ended sync.Once
+}
+
+// end gives the session back.
+func (l *lease) end() {
+	l.ended.Do(func() {
+		l.weights.early = nil
+		l.all.mu.Lock()
+		defer l.all.mu.Unlock()
+		l.all.lent--
+		if l.all.retired {
+			_ = l.close()
+			return
+		}
+		l.all.free = append(l.all.free, l.session)
+	})
 }
 
 // close ends the free ones.
@@ -55,15 +88,17 @@ type session struct {
 }
 
 // enter takes a session for a batch, or makes one.
-func (m *Model) enter(tp *tensor.Tape, b Batch, way nn.Way) (*session, error) {
+func (m *Model) enter(tp *tensor.Tape, b Batch, way nn.Way) (*lease, error) {
 	s, err := m.free(tp)
 	if err != nil {
 		return nil, err
 	}
+	l := &lease{session: s, all: m.sessions}
 	if err := s.fit(b, way, m.spec.Vocab); err != nil {
-		return nil, errors.Join(err, s.close())
+		l.end()
+		return nil, err
 	}
-	return s, nil
+	return l, nil
 }
 
 // free takes a session that suits a tape.
@@ -75,8 +110,12 @@ func (m *Model) free(tp *tensor.Tape) (*session, error) {
 		s := all.free[i]
 		if s.threads == tp.Threads() && s.kernels == tp.Kernels() {
 			all.free = append(all.free[:i], all.free[i+1:]...)
+			all.lent++
 			return s, nil
 		}
+	}
+	if all.lent > 0 {
+		runtime.GC() // passes that nobody reverses give theirs back
 	}
 	s := &session{program: m.program, threads: tp.Threads(), kernels: tp.Kernels(), weights: newWeights(m.parameters)}
 	var err error
@@ -84,14 +123,8 @@ func (m *Model) free(tp *tensor.Tape) (*session, error) {
 		return nil, fmt.Errorf("model: %w", err)
 	}
 	s.recorder = record.New(s.backend, s.weights)
+	all.lent++
 	return s, nil
-}
-
-// leave gives a session back.
-func (m *Model) leave(s *session) {
-	m.sessions.mu.Lock()
-	defer m.sessions.mu.Unlock()
-	m.sessions.free = append(m.sessions.free, s)
 }
 
 func (s *session) close() error {
