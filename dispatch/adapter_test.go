@@ -226,6 +226,35 @@ func TestAdaptersShareNoPages(t *testing.T) {
 	}
 }
 
+// TestGenerateWithAnAdapter: it goes on in another way than the base, and a name that is not
+// there is an error.
+func TestGenerateWithAnAdapter(t *testing.T) {
+	m := adaptedModel(t, dispatch.Options{Precision: dispatch.PrecisionHigh, KVTokens: 4096})
+	text := func(name string) (ids []int32, err error) {
+		for id, err := range m.Generate(context.Background(), []int32{5, 6, 7}, dispatch.GenerateOptions{MaxTokens: 40, Temperature: 2, Adapter: name}) {
+			if err != nil {
+				return nil, err
+			}
+			ids = append(ids, id)
+		}
+		return ids, nil
+	}
+	plain, err := text("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	with, err := text("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Equal(plain, with) {
+		t.Errorf("both say %v", plain)
+	}
+	if _, err := text("nobody"); !errors.Is(err, dispatch.ErrNoAdapter) {
+		t.Errorf("a name that is not there: %v", err)
+	}
+}
+
 // adaptedModel is a base with one trained adapter under two names.
 func adaptedModel(t *testing.T, o dispatch.Options) *dispatch.Model {
 	t.Helper()

@@ -21,6 +21,7 @@ type GenerateOptions struct {
 	RepetitionPenalty float64 // 0: off
 	Seed              uint64
 	Stop              []int32 // ids that end the text; the one that did is yielded
+	Adapter           string  // one of Options.Adapters by its name; "" is the model alone
 }
 
 // Generate yields the tokens that follow prompt, one by one as they are computed. It ends
@@ -50,7 +51,10 @@ func (m *Model) generate(ctx context.Context, prompt []int32, o GenerateOptions,
 	if o.MaxTokens > 0 {
 		left = min(left, o.MaxTokens)
 	}
-	s := m.NewSequence()
+	s, err := m.NewAdaptedSequence(o.Adapter)
+	if err != nil {
+		return err
+	}
 	defer s.Free()
 	sampler, source := sample.New(m.Vocab()), sample.NewSource(o.Seed, 0)
 	logits, err := m.prompt(ctx, s, prompt)
