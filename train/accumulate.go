@@ -157,13 +157,25 @@ func (a *Accelerator) Backward(ctx context.Context, loss *tensor.Tensor) error {
 
 // backward differentiates loss times scale.
 func (a *Accelerator) backward(ctx context.Context, loss *tensor.Tensor, scale float32) error {
-	if a.cfg.Scaler != nil {
-		scale *= a.cfg.Scaler.Scale()
+	if s := a.cfg.Scaler; s != nil {
+		if err := a.settleScale(); err != nil {
+			return err
+		}
+		scale *= s.Scale()
 	}
 	if a.comm.Size() == 1 {
 		return tensor.Backward(loss, scale)
 	}
 	return a.backwardAll(ctx, loss, scale)
+}
+
+// settleScale moves the scale where only some of the optimizers stepped: those that take
+// turns, each on a loss of its own.
+func (a *Accelerator) settleScale() error {
+	if s := a.cfg.Scaler; s != nil && s.Stepped() {
+		return s.Update()
+	}
+	return nil
 }
 
 // divisor is what Backward divides a loss by. In a short window that is corrected, the

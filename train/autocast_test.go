@@ -161,3 +161,53 @@ func count(flags []bool) (n int) {
 	}
 	return n
 }
+
+// TestOptimizersTakeTurnsUnderAScale: two optimizers with a loss each, clipped and stepped
+// in turn, get true gradients, also in the step after an overflow.
+func TestOptimizersTakeTurnsUnderAScale(t *testing.T) {
+	scaler, err := optim.NewScaler(optim.ScalerOptions{InitialScale: 1024})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := New(Config{Scaler: scaler})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tape := a.NewTape(tensor.Options{Threads: 1})
+	weights := []*tensor.Parameter{tensor.NewParameter([]float32{0}, 1, 1), tensor.NewParameter([]float32{0}, 1, 1)}
+	opts := make([]optim.Optimizer, 2)
+	for i, w := range weights {
+		if opts[i], err = optim.NewSGD(Params(w), optim.SGDOptions{LR: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Prepare(w, &opts[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []float32{0, 0}
+	for step, x := range []float32{1, float32(math.Inf(1)), 2, 1} {
+		for i, w := range weights {
+			v := x
+			if i == 1 {
+				v = 1
+			}
+			if err := a.Backward(t.Context(), product(tape, w, v)); err != nil {
+				t.Fatal(err)
+			}
+			norm, err := a.ClipGradNorm(Params(w), 100, 2)
+			if err != nil || norm != float64(v) {
+				t.Errorf("step %d: norm %v, %v, want %v", step, norm, err, v)
+			}
+			if err := opts[i].Step(); err != nil {
+				t.Fatal(err)
+			}
+			opts[i].ZeroGrad()
+			if v < 100 {
+				want[i] -= v
+			}
+			if w.Data[0] != want[i] {
+				t.Errorf("step %d: weight %d is %v, want %v", step, i, w.Data, want[i])
+			}
+		}
+	}
+}

@@ -48,6 +48,7 @@ func (a *Accelerator) adoptOptimizer(p *optim.Prepared) error {
 	}
 	p.Syncs = a.SyncGradients
 	p.Scaler = a.cfg.Scaler
+	p.Peers = func() []*optim.Prepared { return a.optimizers }
 	a.optimizers = append(a.optimizers, p)
 	return nil
 }

@@ -114,6 +114,9 @@ func (a *Accelerator) writeShared(f *aside) error {
 		}
 	}
 	if a.cfg.Scaler != nil {
+		if err := a.settleScale(); err != nil {
+			return err
+		}
 		if err := writeJSON(f, scalerFile, a.cfg.Scaler.State()); err != nil {
 			return err
 		}

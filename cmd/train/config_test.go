@@ -147,7 +147,9 @@ func TestConfigIsWrittenOnce(t *testing.T) {
 func TestEnvAndTest(t *testing.T) {
 	t.Setenv("HF_HOME", t.TempDir())
 	t.Setenv("HEFT_THREADS", "1")
-	if status, stdout, stderr := command(t, "env"); status != 0 || !strings.Contains(stdout, "- Configuration: not found\n") || !strings.Contains(stdout, "- HEFT_THREADS: 1\n") {
+	t.Setenv("HEFT_API_KEY", "secret")
+	if status, stdout, stderr := command(t, "env"); status != 0 || !strings.Contains(stdout, "- Configuration: not found\n") || !strings.Contains(stdout, "- HEFT_THREADS: 1\n") ||
+		strings.Contains(stdout, "secret") {
 		t.Errorf("%d: %s%s", status, stdout, stderr)
 	}
 	var all map[string]any

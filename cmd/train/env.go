@@ -37,6 +37,9 @@ func (c *envCmd) Run(out output) error {
 	}
 	for _, name := range slices.Sorted(slices.Values(os.Environ())) {
 		if key, value, _ := strings.Cut(name, "="); strings.HasPrefix(key, "HEFT_") {
+			if strings.Contains(key, "KEY") || strings.Contains(key, "TOKEN") {
+				value = "(set)"
+			}
 			rows = append(rows, [2]string{key, value})
 		}
 	}

@@ -193,3 +193,52 @@ func TestHalvesHaveBits(t *testing.T) {
 		t.Errorf("NaN is %#04x", got)
 	}
 }
+
+// TestOptimizersShareAScale: two optimizers that one scaler steps divide by what the loss
+// was multiplied by, whichever overflowed, and the scale moves once.
+func TestOptimizersShareAScale(t *testing.T) {
+	s := must(NewScaler(ScalerOptions{InitialScale: 4, GrowthInterval: 2}))
+	weights := []*Vector{{Value: []float32{1}}, {Value: []float32{1}}}
+	var all []*Prepared
+	for _, w := range weights {
+		all = append(all, &Prepared{Optimizer: must(NewSGD([]Param{w}, SGDOptions{LR: 1})), Scaler: s, Peers: func() []*Prepared { return all }})
+	}
+	for step, c := range []struct {
+		grads, want []float32
+		scale       float32
+	}{
+		{[]float32{4, 8}, []float32{0, -1}, 4},
+		{[]float32{float32(math.Inf(1)), 4}, []float32{0, -2}, 2},
+		{[]float32{2, 2}, []float32{-1, -3}, 2},
+		{[]float32{2, 2}, []float32{-2, -4}, 4},
+	} {
+		for i, w := range weights {
+			w.Gradient = []float32{c.grads[i]}
+			if err := s.Unscale(all[i].Optimizer); err != nil { // as clipping does
+				t.Fatal(err)
+			}
+		}
+		for _, o := range all {
+			if err := o.Step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, w := range weights {
+			if w.Value[0] != c.want[i] {
+				t.Errorf("step %d: weight %d is %v, want %v", step, i, w.Value[0], c.want[i])
+			}
+		}
+		if s.Scale() != c.scale || all[0].StepWasSkipped() != math.IsInf(float64(c.grads[0]), 0) || all[1].StepWasSkipped() {
+			t.Errorf("step %d: scale %v, skipped %v %v", step, s.Scale(), all[0].StepWasSkipped(), all[1].StepWasSkipped())
+		}
+	}
+	for range 2 { // the second alone, twice
+		weights[1].Gradient = []float32{s.Scale()}
+		if err := all[1].Step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if weights[1].Value[0] != -6 {
+		t.Errorf("alone it came to %v", weights[1].Value)
+	}
+}

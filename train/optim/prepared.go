@@ -8,6 +8,12 @@ type Prepared struct {
 	Syncs func() bool
 	// Scaler, if any, steps in the optimizer's place and may skip it.
 	Scaler *Scaler
+	// Peers are the optimizers that the scaler steps, this one among them; nil is this one
+	// alone. The scale moves once all of them have stepped, or one is to step again (or the
+	// caller moves it, see [Scaler.Stepped]): Accelerate moves it with each, so that of
+	// optimizers that step on one loss all but the first divide their gradients by another
+	// scale than it was multiplied by, or twice.
+	Peers func() []*Prepared
 
 	skipped bool
 }
@@ -22,11 +28,23 @@ func (p *Prepared) Step() error {
 	if p.Scaler == nil {
 		return p.Optimizer.Step()
 	}
+	if p.Scaler.check(p.Optimizer).stepped { // others did not come along
+		if err := p.Scaler.Update(); err != nil {
+			return err
+		}
+	}
 	stepped, err := p.Scaler.Step(p.Optimizer)
 	if err != nil {
 		return err
 	}
 	p.skipped = !stepped
+	if p.Peers != nil {
+		for _, o := range p.Peers() {
+			if !p.Scaler.check(o.Optimizer).stepped {
+				return nil
+			}
+		}
+	}
 	return p.Scaler.Update()
 }
 

@@ -115,6 +115,16 @@ func (s *Scaler) Step(o Optimizer) (bool, error) {
 	return true, o.Step()
 }
 
+// Stepped reports whether an optimizer has stepped since the last update.
+func (s *Scaler) Stepped() bool {
+	for _, c := range s.seen {
+		if c.stepped {
+			return true
+		}
+	}
+	return false
+}
+
 // Update moves the scale by what the optimizers met, and begins a new step.
 func (s *Scaler) Update() error {
 	checked, overflow := false, false
