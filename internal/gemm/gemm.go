@@ -105,7 +105,7 @@ type product struct {
 // Mul sets c = a·b, or adds that to c where add is true: a is rows by n, b is n by cols. An
 // empty sum is 0.
 func (m *Multiplier) Mul(c kernels.Floats, a, b Matrix, rows, cols, n int, add bool) {
-	if m.inParts(n) {
+	if m.inParts(kernels.FloatParts, n) {
 		m.mulParts(kernels.FloatParts, c, a, b, rows, cols, n, add)
 		return
 	}
@@ -114,7 +114,7 @@ func (m *Multiplier) Mul(c kernels.Floats, a, b Matrix, rows, cols, n int, add b
 
 // MulRounded is Mul of operands rounded to bfloat16. Sums and results are float32.
 func (m *Multiplier) MulRounded(c kernels.Floats, a, b Matrix, rows, cols, n int, add bool) {
-	if m.inParts(n) {
+	if m.inParts(kernels.RoundedParts, n) {
 		m.mulParts(kernels.RoundedParts, c, a, b, rows, cols, n, add)
 		return
 	}

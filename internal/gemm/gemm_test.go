@@ -71,6 +71,11 @@ func eachSet(t *testing.T, test func(t *testing.T, set *kernels.Set)) {
 			t.Fatal(err)
 		}
 		t.Run(name, func(t *testing.T) { test(t, set) })
+		if set.SlowPairs { // they are used elsewhere
+			fast := *set
+			fast.SlowPairs = false
+			t.Run(name+" with pairs", func(t *testing.T) { test(t, &fast) })
+		}
 	}
 }
 

@@ -2,9 +2,9 @@ package gemm
 
 import "github.com/heftai/heft/internal/kernels"
 
-// Where the processor has tiles, operands are cut in parts of bfloat16: one part where they
-// are rounded, three where they are not, of which the six products that matter are summed.
-// That is as right as products of floats and takes half their time.
+// Where the processor has tiles, or fast products of bfloat16 alone, operands are cut in parts of bfloat16: one part where they
+// are rounded; with tiles three where they are not, of which the six products that matter
+// are summed: that is as right as products of floats and takes half their time.
 
 // The blocks and units of products of parts: how much of a sum of n parts is held at a
 // time, and the rows and columns computed or packed.
@@ -18,8 +18,8 @@ const (
 	leastParts = 48
 )
 
-// inParts reports whether sums of n products go through tiles. It depends on n alone.
-func (m *Multiplier) inParts(n int) bool { return n >= leastParts && m.set.HasParts() }
+// inParts reports whether sums of n products are those of parts. It depends on n alone.
+func (m *Multiplier) inParts(parts, n int) bool { return n >= leastParts && m.set.HasParts(parts) }
 
 func (m *Multiplier) mulParts(parts int, c kernels.Floats, a, b Matrix, rows, cols, n int, add bool) {
 	most := partsSum / (parts + parts/2) // 768 or 192

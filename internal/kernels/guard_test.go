@@ -81,16 +81,16 @@ func TestStaysInside(t *testing.T) {
 }
 
 // partsStayInside is panelsStayInside for parts.
-func partsStayInside(t *testing.T, set *Set, n int) {
+func partsStayInside(t *testing.T, set *Set, parts, n int) {
 	words := func(n int) []uint32 {
 		f := guardedFloats(t, n)
 		return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(f))), n)
 	}
-	size, width := FloatParts*PanelWords(n), 1+n%PackRows
+	size, width := parts*PanelWords(n), 1+n%PackRows
 	pack := words(2 * size)
-	set.PackParts(pack, PanelWords(n), Floats{guardedFloats(t, width*n), n}, n%2 == 0, false, FloatParts, width, n)
-	set.PackParts(pack, PanelWords(n), Floats{guardedFloats(t, n*width), width}, n%2 == 0, true, FloatParts, width, n)
-	set.MulParts(Floats{guardedFloats(t, 32*32), 32}, pack, words(2*size), FloatParts, ceil(n, BlockK), 1, true)
+	set.PackParts(pack, PanelWords(n), Floats{guardedFloats(t, width*n), n}, n%2 == 0, false, parts, width, n)
+	set.PackParts(pack, PanelWords(n), Floats{guardedFloats(t, n*width), width}, n%2 == 0, true, parts, width, n)
+	set.MulParts(Floats{guardedFloats(t, 32*32), 32}, pack, words(2*size), parts, ceil(n, BlockK), 1, true)
 }
 
 // panelsStayInside packs and multiplies matrices at the end of memory.

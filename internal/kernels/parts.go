@@ -17,9 +17,12 @@ type parter interface {
 	mulParts(c Floats, a, b []uint32, parts, blocks, couples int, add bool)
 }
 
-// HasParts reports whether s has PackParts and MulParts. Sums are float32 in them; parts
-// too small to be normal count as zero, and an infinity makes NaNs.
-func (s *Set) HasParts() bool { return s.TilesRows() && s.parter() != nil }
+// HasParts reports whether PackParts and MulParts of so many parts are the fastest way to
+// multiply. Sums are float32 in them; parts too small to be normal count as zero, and an
+// infinity makes NaNs.
+func (s *Set) HasParts(parts int) bool {
+	return s.parter() != nil && (s.TilesRows() || parts == RoundedParts && !s.SlowPairs)
+}
 
 func (s *Set) parter() parter {
 	p, _ := s.rounder.(parter)

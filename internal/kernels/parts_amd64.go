@@ -37,7 +37,12 @@ var (
 )
 
 //go:noinline
-func (bf16) mulParts(c Floats, a, b []uint32, parts, blocks, couples int, add bool) {
+func (t bf16) mulParts(c Floats, a, b []uint32, parts, blocks, couples int, add bool) {
+	if !t.tiles { // parts is 1
+		panel := PanelWords(blocks * BlockK)
+		t.tile(c, a, panel, b, panel, blocks, couples, add)
+		return
+	}
 	pairs := roundedPairs
 	if parts == FloatParts {
 		pairs = floatPairs

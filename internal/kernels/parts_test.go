@@ -7,10 +7,14 @@ import (
 	"testing"
 )
 
-func eachParter(t *testing.T, test func(*testing.T, *Set)) {
+// eachParter runs test for every variant that has parts, and for each number of them.
+func eachParter(t *testing.T, test func(*testing.T, *Set, int)) {
 	eachSet(t, func(t *testing.T, set *Set) {
-		if set.HasParts() {
-			test(t, set)
+		set.SlowPairs = false // here only speed
+		for _, parts := range []int{RoundedParts, FloatParts} {
+			if set.HasParts(parts) {
+				t.Run(fmt.Sprint(parts), func(t *testing.T) { test(t, set, parts) })
+			}
 		}
 	})
 }
@@ -38,40 +42,38 @@ func packAll(set *Set, x Floats, panel, lines bool, parts, rows, n int) []uint32
 
 // TestMulParts: products of parts are as near to the truth as products of floats.
 func TestMulParts(t *testing.T) {
-	eachParter(t, func(t *testing.T, set *Set) {
+	eachParter(t, func(t *testing.T, set *Set, parts int) {
 		r := rand.New(rand.NewPCG(1, 1))
 		for n := 1; n < 140; n += 3 {
 			rows, cols := 1+n%32, 1+n*5%64
 			x, y := random(r, rows*n), random(r, cols*n)
 			turnX, turnY := turnedOf(x, rows, n), turnedOf(y, cols, n)
 			couples := ceil(cols, 32)
-			for _, parts := range []int{RoundedParts, FloatParts} {
-				for form := range 4 {
-					a := packAll(set, Floats{x, n}, false, false, parts, rows, n)
-					if form&1 != 0 {
-						a = packAll(set, Floats{turnX, rows}, false, true, parts, rows, n)
-					}
-					b := packAll(set, Floats{y, n}, true, false, parts, cols, n)
-					if form&2 != 0 {
-						b = packAll(set, Floats{turnY, cols}, true, true, parts, cols, n)
-					}
-					c := make([]float32, 32*32*couples)
-					for i := range c {
-						c[i] = 1
-					}
-					set.MulParts(Floats{c, 32 * couples}, a, b, parts, ceil(n, BlockK), couples, form == 3)
-					for i := range rows {
-						for j := range cols {
-							u, v := x[i*n:(i+1)*n], y[j*n:(j+1)*n]
-							if parts == RoundedParts {
-								u, v = rounded(u), rounded(v)
-							}
-							got := c[i*32*couples+j]
-							if form == 3 {
-								got--
-							}
-							product(t, fmt.Sprintf("n %d, %d parts, form %d, element %d %d", n, parts, form, i, j), got, u, v)
+			for form := range 4 {
+				a := packAll(set, Floats{x, n}, false, false, parts, rows, n)
+				if form&1 != 0 {
+					a = packAll(set, Floats{turnX, rows}, false, true, parts, rows, n)
+				}
+				b := packAll(set, Floats{y, n}, true, false, parts, cols, n)
+				if form&2 != 0 {
+					b = packAll(set, Floats{turnY, cols}, true, true, parts, cols, n)
+				}
+				c := make([]float32, 32*32*couples)
+				for i := range c {
+					c[i] = 1
+				}
+				set.MulParts(Floats{c, 32 * couples}, a, b, parts, ceil(n, BlockK), couples, form == 3)
+				for i := range rows {
+					for j := range cols {
+						u, v := x[i*n:(i+1)*n], y[j*n:(j+1)*n]
+						if parts == RoundedParts {
+							u, v = rounded(u), rounded(v)
 						}
+						got := c[i*32*couples+j]
+						if form == 3 {
+							got--
+						}
+						product(t, fmt.Sprintf("n %d, %d parts, form %d, element %d %d", n, parts, form, i, j), got, u, v)
 					}
 				}
 			}
@@ -92,7 +94,10 @@ func turnedOf(x []float32, rows, n int) []float32 {
 
 // TestPartsOfExtremes: large numbers keep their products, and what is not finite shows.
 func TestPartsOfExtremes(t *testing.T) {
-	eachParter(t, func(t *testing.T, set *Set) {
+	eachParter(t, func(t *testing.T, set *Set, parts int) {
+		if parts != FloatParts {
+			return
+		}
 		inf := float32(math.Inf(1))
 		for _, c := range []struct{ x, y, want float32 }{
 			{1e30, 1e-30, 1}, {1e-20, 1e-10, 1e-30}, {16777215, 16777215, 16777215 * 16777215}, {inf, 2, inf}, {float32(math.NaN()), 0, inf}, {3e38, 3e38, inf},
@@ -119,10 +124,13 @@ func TestPartsOfExtremes(t *testing.T) {
 
 func BenchmarkMulParts(b *testing.B) {
 	set, err := Select("")
-	if err != nil || !set.HasParts() {
-		return // nothing to measure
+	if err != nil {
+		b.Fatal(err)
 	}
 	for _, parts := range []int{RoundedParts, FloatParts} {
+		if !set.HasParts(parts) {
+			continue
+		}
 		n := 768 / (parts + parts/2)
 		const couples, rows = 8, 160
 		size := parts * PanelWords(n)
