@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/heftai/heft/internal/backend"
@@ -148,7 +149,8 @@ func (m *memory) fit(n int) error {
 			return nil
 		}
 	}
-	t, err := m.alloc(meta.Float32, max(n, chunkFloats))
+	m.replaceLargest()
+	t, err := m.alloc(meta.Float32, max(n+n/8, chunkFloats)) // the next batch may be longer
 	if err != nil {
 		return err
 	}
@@ -156,6 +158,23 @@ func (m *memory) fit(n int) error {
 	b.chunk = true
 	m.chunks = slices.Insert(m.chunks, m.chunk, b)
 	return nil
+}
+
+// replaceLargest frees the largest of the chunks that are not in use, as a larger one takes
+// its place: memory grows with the largest batch, not with the number of sizes.
+func (m *memory) replaceLargest() {
+	unused := m.chunks[min(m.chunk, len(m.chunks)):]
+	if len(unused) == 0 {
+		return
+	}
+	largest := slices.MaxFunc(unused, func(a, b *block) int { return cmp.Compare(a.memory.Elements(), b.memory.Elements()) })
+	m.chunks = slices.DeleteFunc(m.chunks, func(b *block) bool { return b == largest })
+	n := largest.memory.Elements()
+	m.free(largest.memory)
+	if i := slices.IndexFunc(m.spare, func(t tensor.Tensor) bool { return t.Elements() == n }); i >= 0 {
+		m.backend.Free(m.spare[i])
+		m.spare = slices.Delete(m.spare, i, i+1)
+	}
 }
 
 // rewind makes what was taken since free again. Shadows, which are zeros then, may serve

@@ -7,6 +7,7 @@ import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/backend/record"
+	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -139,5 +140,33 @@ func TestWeightsOnTheHost(t *testing.T) {
 	}
 	if g := r.Gradient(values).F32(); !slices.Equal(g, []float32{5, 2, 3}) {
 		t.Errorf("gradient of the rows %v", g)
+	}
+}
+
+// TestMemoryGrowsWithTheLargest: records of ever larger results hold what the last one
+// needs.
+func TestMemoryGrowsWithTheLargest(t *testing.T) {
+	var ledger hostmem.Ledger
+	b, err := cpu.New(cpu.Options{Ledger: &ledger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := record.New(b, frozen{})
+	closing(t, r)
+	const most = 3 << 20
+	for n := 1 << 20; n <= most; n += 1 << 17 {
+		r.Record()
+		for range 3 {
+			y := r.Take(n, 1)
+			r.Gradient(y).F32()[n-1] = 0
+		}
+		r.Pause()
+		r.Reverse(backend.Mark{})
+	}
+	if err := r.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if held := ledger.Total(); held > 2*3*4*most*5/4 {
+		t.Errorf("%d MiB are held", held>>20)
 	}
 }
