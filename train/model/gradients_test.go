@@ -90,3 +90,46 @@ func checkSummary(t *testing.T, name string, g []float32, want gradientSummary) 
 		t.Errorf("%s: got %+v, want %+v", name, got, want)
 	}
 }
+
+// TestThreadsChangeNoGradient: nor do batches of other lengths in between.
+func TestThreadsChangeNoGradient(t *testing.T) {
+	for _, name := range []string{"gemma2", "deepseek-v3", "gpt-oss", "starcoder2"} {
+		dir := ownModel(t, name)
+		m, err := openFile(t, dir, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := Batch{Length: 13}
+		for i := range 5 * b.Length {
+			b.IDs = append(b.IDs, 3+i*i%29)
+		}
+		var first map[string][]float32
+		for _, threads := range []int{1, 2, 3} {
+			tp := tensor.NewTape(tensor.Options{Threads: threads})
+			for _, length := range []int{3, 13} {
+				for _, p := range m.Parameters() {
+					p.ZeroGrad()
+				}
+				loss, err := m.Loss(tp, Batch{IDs: b.IDs[:5*length], Length: length}, Options{})
+				if err == nil {
+					err = tp.Backward(loss, 0.5)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := named(t, m.Gradients)
+			if first == nil {
+				first = got
+			}
+			for tensor, g := range got {
+				if !slices.Equal(g, first[tensor]) {
+					t.Errorf("%s: %s differs with %d threads", name, tensor, threads)
+				}
+			}
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
