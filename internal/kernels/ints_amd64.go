@@ -33,13 +33,13 @@ func (maddubs) narrow(p Packing, dst []uint32, src []float32) {
 	}
 }
 
-// A pairKernel computes two bands, a bandKernel one, for a number of tokens.
+// A bandsKernel computes some bands, a bandKernel one, for a number of tokens.
 type (
-	pairKernel func(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys, blocks, add int64)
-	bandKernel func(w, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys, blocks, add int64)
-	pairTile   struct {
+	bandsKernel func(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys, blocks, add int64)
+	bandKernel  func(w, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys, blocks, add int64)
+	bandsTile   struct {
 		tokens int
-		kernel pairKernel
+		kernel bandsKernel
 	}
 	bandTile struct {
 		tokens int
@@ -47,35 +47,44 @@ type (
 	}
 )
 
-// Tiles stand in falling order of tokens; the last has one.
+// Tiles stand in falling order of tokens; the last has one. Fours are for as many bands, where
+// tokens are few.
 var (
-	pairsQ8 = []pairTile{{6, avx512vnniMulQ86}, {4, avx512vnniMulQ84}, {2, avx512vnniMulQ82}, {1, avx512vnniMulQ81}}
-	pairsQ4 = []pairTile{{6, avx512vnniMulQ46}, {4, avx512vnniMulQ44}, {2, avx512vnniMulQ42}, {1, avx512vnniMulQ41}}
+	foursQ8 = []bandsTile{{2, avx512vnniMulQ84x2}, {1, avx512vnniMulQ84x1}}
+	foursQ4 = []bandsTile{{2, avx512vnniMulQ44x2}, {1, avx512vnniMulQ44x1}}
+	pairsQ8 = []bandsTile{{6, avx512vnniMulQ82x6}, {4, avx512vnniMulQ82x4}, {2, avx512vnniMulQ82x2}, {1, avx512vnniMulQ82x1}}
+	pairsQ4 = []bandsTile{{6, avx512vnniMulQ42x6}, {4, avx512vnniMulQ42x4}, {2, avx512vnniMulQ42x2}, {1, avx512vnniMulQ42x1}}
 	bandsQ8 = []bandTile{{2, avx2intsMulQ82}, {1, avx2intsMulQ81}}
 	bandsQ4 = []bandTile{{2, avx2intsMulQ42}, {1, avx2intsMulQ41}}
 )
 
 func (v vnni) mul(p Packing, y Floats, w []byte, apart, bands int, x Pairs, tokens, blocks int, add bool) {
-	all := pairsQ8
+	fours, pairs := foursQ8, pairsQ8
 	if p == Q4 {
-		all = pairsQ4
+		fours, pairs = foursQ4, pairsQ4
 	}
-	for b := 0; b+2 <= bands; b += 2 {
-		tiles, band := all, bytePtr(w[b*apart:])
-		for t := 0; t < tokens; t += tiles[0].tokens {
-			for tiles[0].tokens > tokens-t {
-				tiles = tiles[1:]
-			}
-			callPair(tiles[0].kernel, band, apart, wordPtr(x.V[t*x.Stride:]), x.Stride, ptr(y.V[t*y.Stride+b*BandRows:]), y.Stride, blocks, add)
+	b := 0
+	for ; tokens <= fours[0].tokens && b+4 <= bands; b += 4 {
+		mulBands(fours, from(y, b*BandRows), w[b*apart:], apart, x, tokens, blocks, add)
+	}
+	for ; b+2 <= bands; b += 2 {
+		mulBands(pairs, from(y, b*BandRows), w[b*apart:], apart, x, tokens, blocks, add)
+	}
+	for t := 0; t < tokens && b < bands; t++ {
+		to := y.V[t*y.Stride+b*BandRows:][:BandRows]
+		v.edge(p, to, w[b*apart:], BandRows, 0, 1, x.V[t*x.Stride:], blocks, add)
+	}
+}
+
+// from is m from a column on.
+func from(m Floats, col int) Floats { return Floats{V: m.V[col:], Stride: m.Stride} }
+
+func mulBands(tiles []bandsTile, y Floats, w []byte, apart int, x Pairs, tokens, blocks int, add bool) {
+	for t := 0; t < tokens; t += tiles[0].tokens {
+		for tiles[0].tokens > tokens-t {
+			tiles = tiles[1:]
 		}
-	}
-	if bands%2 == 0 {
-		return
-	}
-	last := w[(bands-1)*apart:]
-	for t := range tokens {
-		to := y.V[t*y.Stride+(bands-1)*BandRows:][:BandRows]
-		v.edge(p, to, last, BandRows, 0, 1, x.V[t*x.Stride:], blocks, add)
+		callBands(tiles[0].kernel, bytePtr(w), apart, wordPtr(x.V[t*x.Stride:]), x.Stride, ptr(y.V[t*y.Stride:]), y.Stride, blocks, add)
 	}
 }
 
@@ -103,7 +112,7 @@ func flag(b bool) int64 {
 }
 
 //go:noinline
-func callPair(k pairKernel, w unsafe.Pointer, ws int, x unsafe.Pointer, xs int, y unsafe.Pointer, ys, blocks int, add bool) {
+func callBands(k bandsKernel, w unsafe.Pointer, ws int, x unsafe.Pointer, xs int, y unsafe.Pointer, ys, blocks int, add bool) {
 	k(w, int64(ws), x, int64(4*xs), y, int64(4*ys), int64(blocks), flag(add))
 }
 

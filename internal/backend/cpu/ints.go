@@ -59,7 +59,11 @@ func (b *Backend) linearInts(op linear) {
 // plan cuts the weight into units and returns the scratch that one needs.
 func (op *ints) plan(threads int) int {
 	fit := min(unitBytes/max(op.w.cols, 1), ceil(op.w.rows, 4*threads)) // several units a thread
-	op.unitRows = min(max(fit/pairRows, 1)*pairRows, op.w.rows)
+	fit = max(fit/pairRows, 1) * pairRows
+	if fit > 2*pairRows {
+		fit = fit / (2 * pairRows) * (2 * pairRows)
+	}
+	op.unitRows = min(fit, op.w.rows)
 	if op.w.packed.Height > 0 {
 		return 0
 	}
@@ -80,8 +84,12 @@ func (op *ints) run(w *worker, unit int) {
 		bands = op.bands(w.scratch.v, first, rows)
 		first, col, step = 0, 0, 1
 	}
-	for i := 0; i < rows; i += pairRows {
-		op.mul(&bands, r+i, first+i*step, step, col, min(pairRows, rows-i))
+	part := rows
+	if op.tokens > intFew {
+		part = pairRows
+	}
+	for i := 0; i < rows; i += part {
+		op.mul(&bands, r+i, first+i*step, step, col, min(part, rows-i))
 	}
 	if op.bias == nil {
 		return

@@ -35,68 +35,73 @@ INLINE __m512i every(const uint8_t *p) { return _mm512_set1_epi32(*(const int *)
 // nibbles are the low or the high half of bytes.
 INLINE __m512i nibbles(__m512i v, int high) { return _mm512_and_si512(high ? _mm512_srli_epi16(v, 4) : v, _mm512_set1_epi8(15)); }
 
-// AHEAD is how far ahead weights are fetched, in bytes: the processor's own reading ahead stops
-// at the end of a page.
-enum { AHEAD = 4096 };
+// AHEAD is how many blocks ahead weights are fetched: the processor's own reading ahead stops at
+// the end of a page.
+enum { AHEAD = 8 };
 
-// mul computes the rows of two bands, ws bytes apart, for T tokens. A lane is a row: it adds
-// the products of a block as integers, which are scaled and added block by block.
-INLINE void mul(int bits, int T, const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) {
+// BAND is band g, which begins ws bytes after the one before; w3 is the fourth.
+#define BAND(g) ((g) == 3 ? w3 : w + (g) * ws)
+
+// mul computes the rows of G bands for T tokens. A lane is a row: it adds the products of a
+// block as integers, which are scaled and added block by block. Memory gives more to four
+// bands that are read at once than to two.
+INLINE void mul(int bits, int G, int T, const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) {
   const int size = 32 + 64 * bits;
-  __m512 sum[2][6];
-  UNROLL for (int t = 0; t < T; t++) UNROLL for (int g = 0; g < 2; g++) sum[g][t] = _mm512_setzero_ps();
+  __m512 sum[4][6];
+  UNROLL for (int t = 0; t < T; t++) UNROLL for (int g = 0; g < G; g++) sum[g][t] = _mm512_setzero_ps();
   if (add) {
     uint8_t *to = y;
     UNROLL for (int t = 0; t < T; t++) {
-      UNROLL for (int g = 0; g < 2; g++) sum[g][t] = _mm512_loadu_ps(to + 64 * g);
+      UNROLL for (int g = 0; g < G; g++) sum[g][t] = _mm512_loadu_ps(to + 64 * g);
       to += ys;
       OPAQUE(to);
     }
   }
-  const uint8_t *three = x + times(xs, 3);
+  const uint8_t *three = x + times(xs, 3), *w3 = w + times(ws, 3);
   ROLLED for (; blocks > 0; blocks--) {
-    __m512i acc[2][6];
-    UNROLL for (int t = 0; t < T; t++) UNROLL for (int g = 0; g < 2; g++) acc[g][t] = every(at(x, three, xs, t) + SHIFT);
+    __m512i acc[4][6];
+    UNROLL for (int t = 0; t < T; t++) UNROLL for (int g = 0; g < G; g++) acc[g][t] = every(at(x, three, xs, t) + SHIFT);
     UNROLL for (int j = 0; j < bits; j++) {
-      OPAQUE(w); // or all loads would come first
-      _mm_prefetch(w + AHEAD + 64 * j, _MM_HINT_T0);
-      _mm_prefetch(w + ws + AHEAD + 64 * j, _MM_HINT_T0);
-      __m512i c[2];
-      UNROLL for (int g = 0; g < 2; g++) c[g] = _mm512_loadu_si512(w + g * ws + 32 + 64 * j);
+      OPAQUE(w), OPAQUE(w3); // or all loads would come first
+      __m512i c[4];
+      UNROLL for (int g = 0; g < G; g++) {
+        _mm_prefetch(BAND(g) + AHEAD * size + 64 * j, _MM_HINT_T0);
+        c[g] = _mm512_loadu_si512(BAND(g) + 32 + 64 * j);
+      }
       UNROLL for (int h = 0; h < 8 / bits; h++) {
         if (bits == 4) OPAQUE(x), OPAQUE(three);
-        __m512i v[2];
-        UNROLL for (int g = 0; g < 2; g++) v[g] = bits == 8 ? c[g] : nibbles(c[g], h);
+        __m512i v[4];
+        UNROLL for (int g = 0; g < G; g++) v[g] = bits == 8 ? c[g] : nibbles(c[g], h);
         UNROLL for (int t = 0; t < T; t++) {
           __m512i in = every(at(x, three, xs, t) + 4 * j + 16 * h);
-          UNROLL for (int g = 0; g < 2; g++) acc[g][t] = _mm512_dpbusd_epi32(acc[g][t], v[g], in);
+          UNROLL for (int g = 0; g < G; g++) acc[g][t] = _mm512_dpbusd_epi32(acc[g][t], v[g], in);
         }
       }
     }
-    UNROLL for (int g = 0; g < 2; g++) {
+    UNROLL for (int g = 0; g < G; g++) {
       OPAQUE(w), OPAQUE(x), OPAQUE(three);
-      const __m512 d = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(w + g * ws)));
+      const __m512 d = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)BAND(g)));
       UNROLL for (int t = 0; t < T; t++) {
         __m512 scale = _mm512_mul_ps(d, _mm512_set1_ps(*(const float *)(at(x, three, xs, t) + SCALE)));
         sum[g][t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[g][t]), scale, sum[g][t]);
       }
     }
-    w += size, x += BLOCK, three += BLOCK;
-    OPAQUE(w), OPAQUE(x), OPAQUE(three);
+    w += size, w3 += size, x += BLOCK, three += BLOCK;
+    OPAQUE(w), OPAQUE(w3), OPAQUE(x), OPAQUE(three);
   }
   UNROLL for (int t = 0; t < T; t++) {
-    UNROLL for (int g = 0; g < 2; g++) _mm512_storeu_ps(y + 64 * g, sum[g][t]);
+    UNROLL for (int g = 0; g < G; g++) _mm512_storeu_ps(y + 64 * g, sum[g][t]);
     y += ys;
     OPAQUE(y);
   }
 }
 
-#define MUL(Q, B, T)                                                                                                                    \
-  KERNEL avx512vnniMul##Q##T(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { \
-    mul(B, T, w, ws, x, xs, y, ys, blocks, add);                                                                                        \
+#define MUL(Q, B, G, T)                                                                                                                       \
+  KERNEL avx512vnniMul##Q##G##x##T(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { \
+    mul(B, G, T, w, ws, x, xs, y, ys, blocks, add);                                                                                           \
   }
-MUL(Q8, 8, 6) MUL(Q8, 8, 4) MUL(Q8, 8, 2) MUL(Q8, 8, 1)
-MUL(Q4, 4, 6) MUL(Q4, 4, 4) MUL(Q4, 4, 2) MUL(Q4, 4, 1)
+MUL(Q8, 8, 2, 6) MUL(Q8, 8, 2, 4) MUL(Q8, 8, 2, 2) MUL(Q8, 8, 2, 1) MUL(Q8, 8, 4, 2) MUL(Q8, 8, 4, 1)
+MUL(Q4, 4, 2, 6) MUL(Q4, 4, 2, 4) MUL(Q4, 4, 2, 2) MUL(Q4, 4, 2, 1) MUL(Q4, 4, 4, 2) MUL(Q4, 4, 4, 1)
 
 // edge is mul of one band of up to 16 rows for one token; y has what is added to.
 INLINE void edge(int bits, const uint8_t *w, int64_t rows, const uint8_t *x, uint8_t *y, int64_t blocks) {
