@@ -39,6 +39,7 @@ func (tp *Tape) BatchNorm2D(x, weight, bias *Tensor, s *BatchNorm) *Tensor {
 		return tp.fail("batchnorm2d: x has shape %v: one value for a channel has no variance", x)
 	}
 	c.out = tp.result(x.shape, x, weight, bias)
+	c.out.widen(x)
 	tp.parallel(x.shape[1], func(ch int) { c.forward(ch, s) })
 	return tp.record(c.out, c.backward)
 }
@@ -64,7 +65,11 @@ func (c *channels) runs(ch int, f func(lo, hi int)) {
 func (c *channels) forward(ch int, s *BatchNorm) {
 	mean, variance := float64(s.Mean[ch]), float64(s.Var[ch])
 	if c.training {
-		mean, variance = c.moments(ch)
+		if c.x.wide != nil {
+			mean, variance = channelMoments(c, ch, c.x.wide)
+		} else {
+			mean, variance = channelMoments(c, ch, c.x.data)
+		}
 		n := float64(c.n)
 		s.Mean[ch] = float32((1-s.Momentum)*float64(s.Mean[ch]) + s.Momentum*mean)
 		s.Var[ch] = float32((1-s.Momentum)*float64(s.Var[ch]) + s.Momentum*variance*n/(n-1))
@@ -72,22 +77,28 @@ func (c *channels) forward(ch int, s *BatchNorm) {
 	c.mean[ch], c.scale[ch] = mean, 1/math.Sqrt(variance+s.Eps)
 	by := c.scale[ch] * float64(c.weight.data[ch])
 	c.runs(ch, func(lo, hi int) {
+		if c.x.wide != nil {
+			for i, v := range c.x.wide[lo:hi] {
+				c.out.set64(lo+i, (v-mean)*by+float64(c.bias.data[ch]))
+			}
+			return
+		}
 		for i, v := range c.x.data[lo:hi] {
 			c.out.data[lo+i] = float32((float64(v)-mean)*by + float64(c.bias.data[ch]))
 		}
 	})
 }
 
-// moments is the mean and the biased variance of a channel.
-func (c *channels) moments(ch int) (mean, variance float64) {
+// channelMoments is the mean and the biased variance of a channel of x.
+func channelMoments[F float](c *channels, ch int, x []F) (mean, variance float64) {
 	c.runs(ch, func(lo, hi int) {
-		for _, v := range c.x.data[lo:hi] {
+		for _, v := range x[lo:hi] {
 			mean += float64(v)
 		}
 	})
 	mean /= float64(c.n)
 	c.runs(ch, func(lo, hi int) {
-		for _, v := range c.x.data[lo:hi] {
+		for _, v := range x[lo:hi] {
 			d := float64(v) - mean
 			variance += d * d
 		}

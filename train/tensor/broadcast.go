@@ -7,7 +7,11 @@ func (tp *Tape) Add(a, b *Tensor) *Tensor {
 	if w == nil {
 		return out
 	}
-	w.each(func(y, i, j int) { out.data[y] = a.data[i] + b.data[j] })
+	if w.same && out.widen(a, b) {
+		w.each(func(y, i, j int) { out.set64(y, a.at64(i)+b.at64(j)) })
+	} else {
+		w.each(func(y, i, j int) { out.data[y] = a.data[i] + b.data[j] })
+	}
 	return tp.record(out, func(grad []float32) {
 		w.reduce(tp.gradient(b), true, func(y, _, _ int) float32 { return grad[y] })
 		if w.same {

@@ -6,9 +6,10 @@ import "github.com/heftai/heft/internal/gemm"
 // no padding, dilation 1 and one group.
 type ConvOptions struct {
 	Stride, Padding, Dilation, Groups int
-	// Double sums in float64, forward, which takes several times as long. What decides
-	// between neighbours in a pool, or on which side of a ReLU an element lies, is then as
-	// right as float32 can hold it: training follows a reference for longer.
+	// Double computes in float64, forward, which takes several times as long; batch norms,
+	// ReLUs, sums of equal shapes and pools of the result then do so too. What decides between
+	// neighbours in a pool, or on which side of a ReLU an element lies, is right then:
+	// training follows a reference for longer.
 	Double bool
 }
 
@@ -76,9 +77,14 @@ type convolution struct {
 
 func (c *convolution) forward() *Tensor {
 	out := c.tp.result([]int{c.images, c.out * c.o.Groups, c.rows.places(), c.cols.places()}, c.x, c.w, c.bias)
+	if c.o.Double {
+		out.wide = make([]float64, len(out.data))
+		c.tp.parallel(c.images*c.o.Groups, func(u int) { c.forwardDouble(out, u) })
+		return c.tp.record(out, c.backward)
+	}
 	c.tp.parallel(c.images*c.o.Groups, func(u int) {
 		image := make([]float32, c.taps*c.places)
-		c.unfold(image, c.image(c.x.data, u))
+		unfold(c, image, c.image(c.x.data, u))
 		y := out.data[u*c.out*c.places : (u+1)*c.out*c.places]
 		first := u % c.o.Groups * c.out
 		if c.bias != nil {
@@ -86,61 +92,9 @@ func (c *convolution) forward() *Tensor {
 				fill(y[i*c.places:(i+1)*c.places], c.bias.data[first+i])
 			}
 		}
-		if c.o.Double {
-			c.double(y, c.w.data[first*c.taps:], image)
-			return
-		}
 		c.tp.mixUnits(dense(y, c.places), dense(c.w.data[first*c.taps:], c.taps), 1, stored(image, c.places), c.taps, c.out, c.places)
 	})
 	return c.tp.record(out, c.backward)
-}
-
-// double is y[o][i] += Σ_t w[o][t]·image[t][i], the sum in float64 and in ascending order,
-// two rows of y and two taps at a time.
-func (c *convolution) double(y, w, image []float32) {
-	n := c.places
-	wide := make([]float64, (c.taps+c.taps&1)*n) // a last tap of zeros makes the number even
-	for i, v := range image {
-		wide[i] = float64(v)
-	}
-	weight := func(o, t int) float64 {
-		if o >= c.out || t >= c.taps {
-			return 0
-		}
-		return float64(w[o*c.taps+t])
-	}
-	sum0, sum1 := make([]float64, n), make([]float64, n)
-	for o := 0; o < c.out; o += 2 {
-		row0, row1 := y[o*n:(o+1)*n], []float32(nil)
-		clear(sum1)
-		if o+1 < c.out {
-			row1 = y[(o+1)*n : (o+2)*n]
-		}
-		for i, v := range row0 {
-			sum0[i] = float64(v)
-		}
-		for i, v := range row1 {
-			sum1[i] = float64(v)
-		}
-		for t := 0; t < c.taps; t += 2 {
-			a, b := weight(o, t), weight(o, t+1)
-			d, e := weight(o+1, t), weight(o+1, t+1)
-			p, q := wide[t*n:(t+1)*n], wide[(t+1)*n:(t+2)*n]
-			s0, s1 := sum0[:len(p)], sum1[:len(p)]
-			q = q[:len(p)]
-			for i, u := range p {
-				v := q[i]
-				s0[i] = s0[i] + a*u + b*v
-				s1[i] = s1[i] + d*u + e*v
-			}
-		}
-		for i := range row0 {
-			row0[i] = float32(sum0[i])
-		}
-		for i := range row1 {
-			row1[i] = float32(sum1[i])
-		}
-	}
 }
 
 func fill(row []float32, v float32) {
@@ -170,7 +124,7 @@ func (c *convolution) backward(grad []float32) {
 	if g := c.tp.gradient(c.w); g != nil {
 		image := c.tp.borrow(c.taps * c.places)
 		for u := range c.images * c.o.Groups { // the images in order, each on all threads
-			c.unfold(image, c.image(c.x.data, u))
+			unfold(c, image, c.image(c.x.data, u))
 			at := u % c.o.Groups * c.out * c.taps
 			dy := gemm.Rows(grad[u*c.out*c.places:(u+1)*c.out*c.places], c.places)
 			c.tp.gemm.Mul(dense(g[at:at+c.out*c.taps], c.taps), dy, gemm.Columns(image, c.places), c.out, c.taps, c.places, true)
@@ -227,7 +181,7 @@ func (c *convolution) each(f func(unfolded, at, step, first, n int)) {
 }
 
 // unfold lays out what each tap reads at each place; padding is 0.
-func (c *convolution) unfold(dst, x []float32) {
+func unfold[F float](c *convolution, dst, x []F) {
 	width := c.cols.places()
 	c.each(func(to, at, step, first, n int) {
 		row := dst[to : to+width]

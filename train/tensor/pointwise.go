@@ -65,7 +65,7 @@ func (tp *Tape) Sigmoid(x *Tensor) *Tensor {
 
 // ReLU is max(x, 0); its gradient at 0 is 0. NaN stays NaN.
 func (tp *Tape) ReLU(x *Tensor) *Tensor {
-	return tp.unary("relu", x,
+	out := tp.unary("relu", x,
 		func(dst, x []float32) {
 			for i, v := range x {
 				if v < 0 {
@@ -81,6 +81,12 @@ func (tp *Tape) ReLU(x *Tensor) *Tensor {
 				}
 			}
 		})
+	if out.widen(x) {
+		for i, v := range x.wide {
+			out.wide[i] = max(v, 0)
+		}
+	}
+	return out
 }
 
 // Tanh is the hyperbolic tangent.

@@ -11,25 +11,40 @@ func (tp *Tape) MaxPool2D(x *Tensor, kernel, stride, padding int) *Tensor {
 		return out
 	}
 	from := make([]int, len(out.data)) // which element of x won
-	p.planes(func(plane int) {
-		p.each(plane, func(i, y0, y1, x0, x1 int) {
-			best, at := float32(math.Inf(-1)), p.index(plane, y0, x0)
-			for y := y0; y < y1; y++ {
-				for x := x0; x < x1; x++ {
-					j := p.index(plane, y, x)
-					if v := p.x.data[j]; v > best || v != v {
-						best, at = v, j
-					}
-				}
-			}
-			out.data[i], from[i] = p.x.data[at], at
-		})
-	})
+	if out.widen(x) {
+		largest(p, from, x.wide)
+		for i, at := range from {
+			out.set64(i, x.wide[at])
+		}
+	} else {
+		largest(p, from, x.data)
+		for i, at := range from {
+			out.data[i] = x.data[at]
+		}
+	}
 	return tp.record(out, func(grad []float32) {
 		g := tp.gradient(x)
 		for i, at := range from {
 			g[at] += grad[i]
 		}
+	})
+}
+
+// largest finds the element of x that wins each result.
+func largest[F float](p *pooling, from []int, x []F) {
+	p.planes(func(plane int) {
+		p.each(plane, func(i, y0, y1, x0, x1 int) {
+			best, at := F(math.Inf(-1)), p.index(plane, y0, x0)
+			for row := y0; row < y1; row++ {
+				for col := x0; col < x1; col++ {
+					j := p.index(plane, row, col)
+					if v := x[j]; v > best || v != v {
+						best, at = v, j
+					}
+				}
+			}
+			from[i] = at
+		})
 	})
 }
 
@@ -128,15 +143,19 @@ func (p *pooling) divisor(i, elements int) float64 {
 }
 
 func (p *pooling) average(out *Tensor) *Tensor {
+	out.widen(p.x)
 	p.planes(func(plane int) {
 		p.each(plane, func(i, y0, y1, x0, x1 int) {
 			var sum float64
 			for y := y0; y < y1; y++ {
 				for x := x0; x < x1; x++ {
-					sum += float64(p.x.data[p.index(plane, y, x)])
+					sum += p.x.at64(p.index(plane, y, x))
 				}
 			}
-			out.data[i] = float32(sum / p.divisor(i, (y1-y0)*(x1-x0)))
+			mean := sum / p.divisor(i, (y1-y0)*(x1-x0))
+			if out.data[i] = float32(mean); out.wide != nil {
+				out.wide[i] = mean
+			}
 		})
 	})
 	return p.tp.record(out, func(grad []float32) {

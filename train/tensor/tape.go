@@ -173,6 +173,9 @@ func (tp *Tape) view(x *Tensor, at int, shape []int) *Tensor {
 	n := count(shape)
 	out := tp.made(x.data[at:at+n:at+n], shape, x)
 	out.base, out.at = x, at
+	if x.wide != nil {
+		out.wide = x.wide[at : at+n : at+n]
+	}
 	return out
 }
 

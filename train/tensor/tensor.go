@@ -17,6 +17,7 @@ type Tensor struct {
 	needs bool       // a gradient is wanted
 	pass  int        // the tape's pass that made it
 	lent  bool       // the memory is the tape's, which takes it back
+	wide  []float64  // the numbers in float64, where a convolution asked for it
 
 	// A view has the numbers of base from at on, and its gradient lies in base's.
 	base *Tensor
