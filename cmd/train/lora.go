@@ -33,6 +33,8 @@ func parseLoRA(s string) (model.LoRAConfig, error) {
 			if c.Targets = strings.Split(value, "+"); value == "all-linear" {
 				c.Targets, c.AllLinear = nil, true
 			}
+		case "parameters":
+			c.Parameters = strings.Split(value, "+")
 		case "exclude":
 			c.Exclude = strings.Split(value, "+")
 		case "layers":
@@ -44,7 +46,7 @@ func parseLoRA(s string) (model.LoRAConfig, error) {
 				c.Layers = append(c.Layers, layer)
 			}
 		default:
-			return c, useErrorf("--lora: %q is none of r, alpha, dropout, rslora, targets, exclude, layers", name)
+			return c, useErrorf("--lora: %q is none of r, alpha, dropout, rslora, targets, parameters, exclude, layers", name)
 		}
 		if err != nil {
 			return c, useErrorf("--lora: %s=%s: %w", name, value, err)

@@ -251,19 +251,34 @@ func (j *job) begin() error {
 	if os.SameFile(from, to) {
 		return useErrorf("--output is the folder of the model that is to be trained")
 	}
+	stale := []string{".checkpoint-*.tmp", ".checkpoint-*.gone"} // of a process that died
+	if j.Resume == "never" {
+		stale = append(stale, "checkpoint-*")
+	}
+	if err := removeAll(j.Output, stale); err != nil {
+		return err
+	}
 	checkpoints, err := filepath.Glob(filepath.Join(j.Output, "checkpoint-*"))
 	if err != nil {
 		return err
 	}
-	if j.Resume == "never" {
-		for _, dir := range checkpoints {
-			if err := os.RemoveAll(dir); err != nil {
+	return j.settle(len(checkpoints) > 0 && j.Resume == "auto")
+}
+
+// removeAll removes what in dir matches any pattern.
+func removeAll(dir string, patterns []string) error {
+	for _, p := range patterns {
+		names, err := filepath.Glob(filepath.Join(dir, p))
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := os.RemoveAll(name); err != nil {
 				return err
 			}
 		}
-		checkpoints = nil
 	}
-	return j.settle(len(checkpoints) > 0 && j.Resume == "auto")
+	return nil
 }
 
 // launchCmd is train launch.

@@ -145,6 +145,9 @@ func TestARunThatIsKilledEndsTheSame(t *testing.T) {
 			if kills == 0 {
 				t.Error("never killed")
 			}
+			if left, _ := filepath.Glob(filepath.Join(often, ".*")); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
 		})
 	}
 }
@@ -241,7 +244,7 @@ func TestRunWithAnAdapter(t *testing.T) {
 	dir, text := tinyModel(t), lessons(t, 8)
 	for _, merge := range []bool{false, true} {
 		out := filepath.Join(t.TempDir(), "out")
-		args := []string{"run", "--model", dir, "--data", text, "--output", out, "--max-steps", "2", "--lora", "r=2,alpha=4,rslora"}
+		args := []string{"run", "--model", dir, "--data", text, "--output", out, "--max-steps", "2", "--lora", "r=2,alpha=4,rslora,targets=all-linear"}
 		if merge {
 			args = append(args, "--merge")
 		}
@@ -352,5 +355,16 @@ func TestActivationsAreEstimated(t *testing.T) {
 		if got := activationBytes(m); got < c.want*9/10 || got > c.want*11/10 {
 			t.Errorf("%s keeps %d bytes a token, want about %d", m.Root.Class, got, c.want)
 		}
+	}
+}
+
+func TestLoRAFlags(t *testing.T) {
+	c, err := parseLoRA("r=4, alpha=8,dropout=0.1,rslora=false,targets=q_proj+v_proj,parameters=experts.gate_up_proj,exclude=k_proj,layers=0+2")
+	if err != nil || c.R != 4 || c.Alpha != 8 || c.Dropout != 0.1 || c.RSLoRA || !slices.Equal(c.Targets, []string{"q_proj", "v_proj"}) ||
+		!slices.Equal(c.Parameters, []string{"experts.gate_up_proj"}) || !slices.Equal(c.Exclude, []string{"k_proj"}) || !slices.Equal(c.Layers, []int{0, 2}) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if c, err := parseLoRA("r=4"); err != nil || c.Alpha != 4 {
+		t.Errorf("without alpha: %+v, %v", c, err)
 	}
 }
