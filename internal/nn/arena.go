@@ -24,6 +24,12 @@ func (a *arena) take(rows, cols int) tensor.Tensor {
 	if a.recorder != nil && a.recorder.Recording() {
 		return a.recorder.Take(rows, cols)
 	}
+	return a.passing(rows, cols)
+}
+
+// passing is take for what no reverse reads again, whoever records: a result that is added
+// to something, or stored elsewhere.
+func (a *arena) passing(rows, cols int) tensor.Tensor {
 	begin := a.used
 	a.used += floats(rows, cols)
 	return matrix(a.memory.Slice(begin, begin+rows*cols), rows, cols)

@@ -118,7 +118,7 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 func (a *attention) project(c *Context, x tensor.Tensor) (q, k, v tensor.Tensor) {
 	rows := x.Rows()
 	if a.fused == nil {
-		q, k, v = c.arena.take(rows, a.qw), c.arena.take(rows, a.kw), c.arena.take(rows, a.vw)
+		q, k, v = c.arena.take(rows, a.qw), c.arena.passing(rows, a.kw), c.arena.passing(rows, a.vw)
 		a.q.forward(c, q, x)
 		a.k.forward(c, k, x)
 		a.v.forward(c, v, x)

@@ -57,14 +57,14 @@ func (c *compiler) branch(n Node, role, pre, body, post string, in int) (b branc
 // inPlace computes x = block(x).
 func (b *block) inPlace(c *Context, x tensor.Tensor) {
 	mark := c.arena.used
-	first := c.arena.take(x.Rows(), b.width)
+	first := c.arena.passing(x.Rows(), b.width)
 	b.attention.forward(c, first, x)
 	if !b.parallel {
 		c.add(x, first, b.scale)
 		b.mlp.forward(c, first, x)
 		c.add(x, first, b.scale)
 	} else {
-		second := c.arena.take(x.Rows(), b.width)
+		second := c.arena.passing(x.Rows(), b.width)
 		b.mlp.forward(c, second, x)
 		c.add(x, first, b.scale)
 		c.add(x, second, b.scale)
