@@ -59,6 +59,11 @@ func TestStaysInside(t *testing.T) {
 			}
 			panelsStayInside(t, set, n)
 			groupsStayInside(t, set, n)
+			for _, parts := range []int{RoundedParts, FloatParts} {
+				if set.HasParts(parts) {
+					partsStayInside(t, set, parts, n)
+				}
+			}
 			for _, loop := range trainLoops {
 				loop(set, guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n))
 			}

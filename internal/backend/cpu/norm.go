@@ -139,15 +139,6 @@ func (op *rope) run(_ *worker, unit int) {
 	}
 }
 
-func rotateHalves(a, b, cos, sin []float32) {
-	b, cos, sin = b[:len(a)], cos[:len(a)], sin[:len(a)]
-	for i, u := range a {
-		v, c, s := b[i], cos[i], sin[i]
-		a[i] = float32(u*c) - float32(v*s)
-		b[i] = float32(v*c) + float32(u*s)
-	}
-}
-
 func rotatePairs(x, cos, sin []float32) {
 	for i, c := range cos {
 		u, v, s := x[2*i], x[2*i+1], sin[i]
