@@ -29,3 +29,6 @@ func avx512PackQ8(dst unsafe.Pointer, src unsafe.Pointer, blocks int64)
 
 //go:noescape
 func avx512PackQ4(dst unsafe.Pointer, src unsafe.Pointer, blocks int64)
+
+//go:noescape
+func avx512PackQ4x16(dst unsafe.Pointer, src unsafe.Pointer, groups int64, x unsafe.Pointer)

@@ -2,7 +2,10 @@
 
 package kernels
 
-import "sync"
+import (
+	"sync"
+	"unsafe"
+)
 
 // dotRows is how many rows one call of a kernel takes.
 const dotRows = 4
@@ -40,11 +43,26 @@ func (a *asm) packBlocks(p Packing, dst []byte, x []float32) {
 	case a.wide && p == Q8:
 		avx512PackQ8(to, from, n)
 	case a.wide:
-		avx512PackQ4(to, from, n)
+		packQ4Wide(dst, x)
 	case p == Q8:
 		avx2PackQ8(to, from, n)
 	default:
 		avx2PackQ4(to, from, n)
+	}
+}
+
+// packQ4Wide has a kernel for groups of blocks.
+func packQ4Wide(dst []byte, x []float32) {
+	const group, size = 16, 4 * 16 * BlockColumns
+	n := len(x) / BlockColumns
+	if groups := n / group; groups > 0 {
+		var room [size + 64]byte
+		values := room[-uintptr(unsafe.Pointer(&room))&63:]
+		avx512PackQ4x16(bytePtr(dst), ptr(x), int64(groups), bytePtr(values))
+		dst, x, n = dst[groups*group*q4Bytes:], x[groups*group*BlockColumns:], n%group
+	}
+	if n > 0 {
+		avx512PackQ4(bytePtr(dst), ptr(x), int64(n))
 	}
 }
 
