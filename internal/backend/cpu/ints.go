@@ -23,7 +23,9 @@ type ints struct {
 }
 
 // roundsToInts reports whether LinearRounded rounds the input of a product with w to integers:
-// where weights are in whole blocks of them, but for prompts not if bfloat16 is faster.
+// where weights are in whole blocks of them, but for prompts not with AMX. Its tiles of
+// integers would have to be scaled block by block, which takes longer than widening weights
+// to bfloat16 once for all tokens.
 func (b *Backend) roundsToInts(w backend.Matrix, role backend.Role) bool {
 	if w.Quant == nil || w.Transposed || !b.set.Integers() || w.Rank != 2 || role == backend.Prompt && b.set.TilesRows() {
 		return false
