@@ -116,6 +116,22 @@ MUL(BF16, 1) MUL(BF16, 2) MUL(BF16, 4) MUL(BF16, 6) MUL(BF16, 8)
 MUL(F16, 1) MUL(F16, 2) MUL(F16, 4) MUL(F16, 6) MUL(F16, 8)
 MUL(F32, 1) MUL(F32, 2) MUL(F32, 4) MUL(F32, 6) MUL(F32, 8)
 
+// fold8 is fold of eight vectors at once, with the same additions: quarter q has the sums of
+// v[q] and v[4 + q] in its elements 0 and 2.
+INLINE __m512 fold8(const __m512 v[8]) {
+  __m512 h[4], q[2];
+  UNROLL for (int i = 0; i < 4; i++) {
+    const __m512 a = v[2 * i], b = v[2 * i + 1];
+    h[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+  }
+  UNROLL for (int i = 0; i < 2; i++) {
+    const __m512 a = h[2 * i], b = h[2 * i + 1];
+    q[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+  }
+  const __m512 p = _mm512_add_ps(_mm512_shuffle_ps(q[0], q[1], 0x44), _mm512_shuffle_ps(q[0], q[1], 0xee));
+  return _mm512_add_ps(p, _mm512_movehdup_ps(p));
+}
+
 // Groups adds n elements of k, a multiple of 16, to the sums of dot products of groups of 3
 // rows with 8 tokens. Both are packed: for each 16 k those of each row, of each token. Between
 // the pieces of k the lanes lie in sums; flags say that they begin at 0 (1), that they end (2):
@@ -142,8 +158,11 @@ KERNEL avx512Groups(const uint8_t *w, const uint8_t *x, const uint8_t *next, uin
     if (flags & 2) {
       const __mmask8 m = (__mmask8)low(rows < 3 ? rows : 3);
       uint8_t *out = y;
+      const __m512 a = fold8(acc[0]), b = fold8(acc[1]), c = fold8(acc[2]);
+      __m512 ends[2] = {_mm512_shuffle_ps(_mm512_unpacklo_ps(a, b), c, 0x04), _mm512_shuffle_ps(_mm512_unpackhi_ps(a, b), c, 0x24)};
       UNROLL for (int t = 0; t < 8; t++) {
-        if (tokens > t) _mm_mask_storeu_ps(out, m, folds(acc[0][t], acc[1][t], acc[2][t], acc[2][t]));
+        if (tokens > t) _mm_mask_storeu_ps(out, m, _mm512_castps512_ps128(ends[t / 4]));
+        ends[t / 4] = _mm512_shuffle_f32x4(ends[t / 4], ends[t / 4], 0x39); // the next quarter
         out += ys;
         OPAQUE(out);
       }
