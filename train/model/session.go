@@ -18,7 +18,7 @@ import (
 
 // headLogits bounds the logits that a loss holds at a time, in elements: enough that the
 // head's weights, which are laid out anew for each lot of rows, take little of the time.
-const headLogits = 16 << 20
+const headLogits = 22 << 20
 
 // sessions are those of a model.
 type sessions struct {
