@@ -399,7 +399,8 @@ func medianError(got, want [][]float32) float64 {
 }
 
 // TestGoldenQuantize: in every architecture that has weights to convert, logits are the
-// same bits whether weights are converted by their first use or in the background, and near
+// same bits whether weights are converted by their first use, in the background or in a file
+// that the disk tier streams, and near
 // those of the weights as they are stored.
 func TestGoldenQuantize(t *testing.T) {
 	cases := 0
@@ -413,14 +414,18 @@ func TestGoldenQuantize(t *testing.T) {
 				return
 			}
 			everything := devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU})
-			model := func(f meta.QuantFormat) *dispatch.Model {
-				m, err := dispatch.New(skeleton, checkpoint, everything, dispatch.Options{Threads: 2, Precision: dispatch.PrecisionHigh, KVTokens: 4096, Quantize: f})
+			streamed := devicemap.NewMap(devicemap.Entry{Device: devicemap.Disk})
+			cache := t.TempDir()
+			placed := func(f meta.QuantFormat, devices devicemap.Map) *dispatch.Model {
+				m, err := dispatch.New(skeleton, checkpoint, devices,
+					dispatch.Options{Threads: 2, Precision: dispatch.PrecisionHigh, KVTokens: 4096, Quantize: f, CacheDir: cache})
 				if err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(m.Close)
 				return m
 			}
+			model := func(f meta.QuantFormat) *dispatch.Model { return placed(f, everything) }
 			ids := append(slices.Clone(g.Prompts[0].InputIDs), g.Prompts[0].GreedyIDs...)
 			prompt := len(g.Prompts[0].InputIDs)
 			want := forced(t, model(meta.QuantNone), ids, prompt, len(ids))
@@ -431,6 +436,13 @@ func TestGoldenQuantize(t *testing.T) {
 				eager.Promote(context.Background())
 				await(t, eager)
 				sameLogits(t, format.String(), forced(t, eager, ids, prompt, len(ids)), got)
+				for _, start := range []string{"first", "next"} {
+					m := placed(format, streamed)
+					sameLogits(t, fmt.Sprintf("%v, %s start from disk", format, start), forced(t, m, ids, prompt, len(ids)), got)
+					m.Warm(context.Background())
+					m.Promote(context.Background())
+					await(t, m)
+				}
 				if off := medianError(got, want); format == meta.QuantQ8 && !(off < 0.1) {
 					t.Errorf("%v: logits are off by %.3f", format, off)
 				}
