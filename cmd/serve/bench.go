@@ -127,6 +127,9 @@ func (c *benchCmd) measure(ctx context.Context, m *dispatch.Model, checkpoint *l
 		return nil, err
 	}
 	r.LoadSeconds = m.Measured().LoadSeconds
+	if err := c.promote(ctx, m, r); err != nil {
+		return nil, err
+	}
 	if err := c.roof(ctx, r, checkpoint); err != nil {
 		return nil, err
 	}
@@ -140,7 +143,7 @@ func (c *benchCmd) measure(ctx context.Context, m *dispatch.Model, checkpoint *l
 	if err == nil {
 		err = c.roof(ctx, r, checkpoint)
 	}
-	r.share()
+	r.share(m.Skeleton())
 	return r, err
 }
 
@@ -151,19 +154,14 @@ func (c *benchCmd) name() string {
 	return "demo"
 }
 
-// warm reads the cpu tier, promotes it where that is to be measured, and runs one pass.
+// warm reads the cpu tier and runs one pass.
 func (c *benchCmd) warm(ctx context.Context, m *dispatch.Model) error {
 	m.Warm(ctx)
-	if c.Weights == "promoted" {
-		m.Promote(ctx)
-	}
 	for {
 		switch st := m.Status(); {
 		case st.Loading.Err != nil:
 			return st.Loading.Err
-		case st.PromoteErr != nil:
-			return st.PromoteErr
-		case st.Loading.Done && (st.Promoted || c.Weights == "mapped"):
+		case st.Loading.Done:
 			s := m.NewSequence()
 			defer s.Free()
 			return prefill(ctx, m, s, []int32{1})
@@ -235,19 +233,27 @@ func prefill(ctx context.Context, m *dispatch.Model, s *dispatch.Sequence, promp
 	return nil
 }
 
-// decode generates the same token again and again, which costs what any other does.
+// decode generates the same token again and again, which costs what any other does. The first
+// one is not measured where the context has room for one more: what it takes, it keeps.
 func (c *benchCmd) decode(ctx context.Context, m *dispatch.Model, rows []dispatch.Row, r *benchResult) error {
 	batch := &dispatch.Batch{Rows: rows}
+	begin := time.Now()
+	if c.PromptTokens+c.DecodeTokens < m.Context() {
+		if _, err := m.Forward(ctx, batch); err != nil {
+			return err
+		}
+	}
+	if c.PromptTokens == 0 {
+		r.TimeToFirstTokenSeconds = time.Since(begin).Seconds()
+	}
+	runtime.GC()
 	var before, after runtime.MemStats
 	status := m.Status()
 	runtime.ReadMemStats(&before)
 	start := time.Now()
-	for i := range c.DecodeTokens {
+	for range c.DecodeTokens {
 		if _, err := m.Forward(ctx, batch); err != nil {
 			return err
-		}
-		if i == 0 && c.PromptTokens == 0 {
-			r.TimeToFirstTokenSeconds = time.Since(start).Seconds()
 		}
 	}
 	took := time.Since(start)
@@ -259,5 +265,8 @@ func (c *benchCmd) decode(ctx context.Context, m *dispatch.Model, rows []dispatc
 	r.DiskBytesPerToken, r.DiskBytesPerSecond = pointer(disk/steps), rate(disk, took)
 	r.StallSeconds = pointer((end.Stall - status.Stall).Seconds())
 	r.AllocationsPerToken = pointer(float64(after.Mallocs-before.Mallocs) / steps)
+	if r.Promotion != nil {
+		r.Promotion.After = r.DecodeTokensPerSecond
+	}
 	return nil
 }

@@ -25,6 +25,12 @@ func TestBenchPrintsAllFields(t *testing.T) {
 	if got["threads"] != 1.0 || got["batch"] != 2.0 || got["weights"] != "promoted" || got["variant"] == "" {
 		t.Errorf("threads %v, batch %v, weights %v, variant %v", got["threads"], got["batch"], got["weights"], got["variant"])
 	}
+	if p, ok := got["promotion"].(map[string]any); !ok || p["before_tokens_per_second"].(float64) <= 0 || p["after_tokens_per_second"] != got["decode_tokens_per_second"] {
+		t.Errorf("promotion: %v", got["promotion"])
+	}
+	if v, ok := got["prompt_operations_per_second"].(float64); !ok || v <= 0 {
+		t.Errorf("prompt_operations_per_second is %v", got["prompt_operations_per_second"])
+	}
 	if roofs := got["roofs"].([]any); len(roofs) != 2 {
 		t.Errorf("%d looks at the roofs, want one before and one after", len(roofs))
 	}

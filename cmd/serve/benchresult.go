@@ -10,6 +10,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/probe"
+	"github.com/heftai/heft/meta"
 )
 
 // benchResult is what serve bench --json prints. A token is one of each sequence of the
@@ -40,6 +41,16 @@ type benchResult struct {
 	MemoryReadBytesPerSecond *float64 `json:"memory_read_bytes_per_second"`
 	DecodeRoofShare          *float64 `json:"decode_roof_share"`
 
+	// PromptOperationsPerSecond are those of the matrices with a prompt, PromptRoof the fastest
+	// kind of product that these kernels may make them of, and PromptRoofShare what was reached
+	// of it.
+	PromptOperationsPerSecond *float64 `json:"prompt_operations_per_second"`
+	PromptRoof                string   `json:"prompt_roof"`
+	PromptRoofShare           *float64 `json:"prompt_roof_share"`
+
+	// Promotion is null where weights were not promoted, or not as they are stored.
+	Promotion *promotion `json:"promotion"`
+
 	DiskBytesPerToken       *float64 `json:"disk_bytes_per_token"`
 	DiskBytesPerSecond      *float64 `json:"disk_bytes_per_second"`
 	DiskProbeBytesPerSecond *float64 `json:"disk_probe_bytes_per_second"`
@@ -57,11 +68,19 @@ func pointer(v float64) *float64 { return &v }
 func rate(n float64, took time.Duration) *float64 { return pointer(n / max(took.Seconds(), 1e-9)) }
 
 // share is the means of the roofs and what was reached of them.
-func (r *benchResult) share() {
+func (r *benchResult) share(skeleton *meta.Model) {
+	operations, bits := promptOperations(skeleton, r.PromptTokens)
+	roofs := promptRoofs(r.Variant, r.Quantize, bits)
 	var memory, disk []float64
+	peaks := map[string][]float64{}
 	for _, roof := range r.Roofs {
 		if m := roof.MemoryAt(r.Threads); m > 0 {
 			memory = append(memory, m)
+		}
+		for _, name := range roofs {
+			if p := roof.PeakOf(name); p > 0 {
+				peaks[name] = append(peaks[name], p)
+			}
 		}
 		if roof.Disk != nil {
 			disk = append(disk, roof.Disk.BytesPerSecond)
@@ -70,6 +89,14 @@ func (r *benchResult) share() {
 	r.MemoryReadBytesPerSecond, r.DiskProbeBytesPerSecond = mean(memory), mean(disk)
 	if r.MemoryReadBytesPerSecond != nil && r.DecodeBytesPerSecond != nil {
 		r.DecodeRoofShare = pointer(*r.DecodeBytesPerSecond / *r.MemoryReadBytesPerSecond)
+	}
+	if r.PromptTokensPerSecond != nil && operations > 0 {
+		r.PromptOperationsPerSecond = pointer(operations * *r.PromptTokensPerSecond / float64(r.PromptTokens))
+		for _, name := range roofs {
+			if peak := mean(peaks[name]); peak != nil && (r.PromptRoof == "" || *mean(peaks[r.PromptRoof]) < *peak) {
+				r.PromptRoof, r.PromptRoofShare = name, pointer(*r.PromptOperationsPerSecond / *peak)
+			}
+		}
 	}
 }
 
@@ -86,7 +113,7 @@ func mean(list []float64) *float64 {
 
 // compared are the fields of which --compare prints ratios.
 var compared = []string{"prompt_tokens_per_second", "decode_tokens_per_second", "time_to_first_token_seconds",
-	"decode_bytes_per_second", "memory_read_bytes_per_second", "decode_roof_share", "disk_bytes_per_token",
+	"decode_bytes_per_second", "memory_read_bytes_per_second", "decode_roof_share", "prompt_roof_share", "disk_bytes_per_token",
 	"disk_bytes_per_second", "disk_probe_bytes_per_second", "allocations_per_token"}
 
 // readOther reads what an earlier bench printed; nil for no file.
@@ -140,11 +167,17 @@ func (r *benchResult) print(out output) error {
 	}
 	fmt.Fprintf(out, "%s: %d threads, %s kernels, weights %s, quantize %s\n", r.Model, r.Threads, r.Variant, r.Weights, r.Quantize)
 	line("prompt        %9.1f tokens/s", r.PromptTokensPerSecond, 1, fmt.Sprintf(" of %d", r.PromptTokens))
+	line("  operations  %9.1f G/s", r.PromptOperationsPerSecond, 1e9, "")
+	line("  share       %9.1f %%", r.PromptRoofShare, 0.01, " of "+r.PromptRoof)
 	line("first token   %9.3f s", &r.TimeToFirstTokenSeconds, 1, "")
 	line("decode        %9.2f tokens/s", r.DecodeTokensPerSecond, 1, fmt.Sprintf(", %d of each of %d sequences", r.DecodeTokens, r.Batch))
 	line("  weights     %9.2f GB/s", r.DecodeBytesPerSecond, 1e9, "")
 	line("  memory reads%9.2f GB/s", r.MemoryReadBytesPerSecond, 1e9, "")
 	line("  share       %9.1f %%", r.DecodeRoofShare, 0.01, "")
+	if p := r.Promotion; p != nil {
+		line("  mapped      %9.2f tokens/s before promotion", p.Before, 1, "")
+		line("  promoting   %9.2f tokens/s", p.During, 1, fmt.Sprintf(", for %.2f s", p.Seconds))
+	}
 	line("  disk        %9.2f GB/s", r.DiskBytesPerSecond, 1e9, "")
 	line("  disk reads  %9.2f GB/s", r.DiskProbeBytesPerSecond, 1e9, "")
 	line("  waited      %9.2f s for the disk", r.StallSeconds, 1, "")
