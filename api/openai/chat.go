@@ -11,23 +11,11 @@ import (
 // chatRequest is the body of POST /v1/chat/completions.
 type chatRequest struct {
 	common
-	id      string
-	created int64
-	model   *generate.Model
 	thought bool // reasoning is shown
 	single  bool // no call after the first is
 }
 
-// chatCompletion is the answer.
-type chatCompletion struct {
-	ID      string       `json:"id"`
-	Object  string       `json:"object"`
-	Created int64        `json:"created"`
-	Model   string       `json:"model"`
-	Choices []chatChoice `json:"choices"`
-	Usage   *usage       `json:"usage"`
-}
-
+// chatChoice is a choice of an answer that is sent at once.
 type chatChoice struct {
 	Index     int           `json:"index"`
 	Message   chatMessage   `json:"message"`
@@ -52,17 +40,7 @@ type thoughts struct {
 	Reasoning        string `json:"reasoning,omitzero"`
 }
 
-// chatChunk is a piece of an answer.
-type chatChunk struct {
-	ID      string            `json:"id"`
-	Object  string            `json:"object"`
-	Created int64             `json:"created"`
-	Model   string            `json:"model"`
-	Choices []chatChunkChoice `json:"choices"`
-	// Usage is left out where it is nil. A nil *usage is shown as null.
-	Usage any `json:"usage,omitzero"`
-}
-
+// chatChunkChoice is what a choice has gained.
 type chatChunkChoice struct {
 	Index     int           `json:"index"`
 	Delta     chatDelta     `json:"delta"`
@@ -80,52 +58,16 @@ type chatDelta struct {
 }
 
 // ChatCompletions is POST /v1/chat/completions.
-func (s *Server) ChatCompletions(w http.ResponseWriter, r *http.Request) {
-	q, err := s.readChat(r)
-	if err != nil {
-		respond(w, err)
-		return
-	}
-	runs, err := q.model.StartAll(r.Context(), []generate.Request{q.Request})
-	if err != nil {
-		respond(w, err)
-		return
-	}
-	defer runs.Close()
-	if q.Stream {
-		respond(w, s.streamChat(r.Context(), w, q, runs))
-		return
-	}
-	answer, err := q.collect(r.Context(), runs)
-	if err != nil {
-		respond(w, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, answer)
-}
+func (s *Server) ChatCompletions(w http.ResponseWriter, r *http.Request) { answer(s, w, r, decodeChat) }
 
-func (s *Server) readChat(r *http.Request) (*chatRequest, error) {
-	f, m, err := s.read(r)
-	if err != nil {
-		return nil, err
-	}
-	q, err := decodeChat(f, m)
-	if err != nil {
-		return nil, err
-	}
-	q.id, q.created = newID("chatcmpl-"), s.now().Unix()
-	return q, nil
-}
-
-// refusedChat are fields of chat completions that cannot be honoured.
-var refusedChat = [][2]string{
+var refusedChat = []unsupported{
 	{"functions", "use tools."},
 	{"function_call", "use tools."},
 	{"audio", "the model has no voice."},
 }
 
 func decodeChat(f *fields, m *generate.Model) (*chatRequest, error) {
-	q := &chatRequest{common: decodeCommon(f, m), model: m, thought: true}
+	q := &chatRequest{common: decodeCommon(f, m, "chatcmpl-"), thought: true}
 	q.Param, q.Trim = "messages", true
 	for _, name := range []string{"max_tokens", "max_completion_tokens"} {
 		if _, given := f.get(name); given {
@@ -176,12 +118,14 @@ func checkResponseFormat(f *fields) {
 	}
 }
 
-func (q *chatRequest) collect(ctx context.Context, runs *generate.Runs) (*chatCompletion, error) {
+func (q *chatRequest) requests() []generate.Request { return []generate.Request{q.Request} }
+
+func (q *chatRequest) collect(ctx context.Context, runs *generate.Runs) (any, error) {
 	answers, err := collect(ctx, runs, q.N, q.N, q.edit)
 	if err != nil {
 		return nil, err
 	}
-	out := &chatCompletion{ID: q.id, Object: "chat.completion", Created: q.created, Model: q.model.Name}
+	out := body[chatChoice]{envelope: q.envelope("chat.completion"), Usage: newUsage(runs.Usage())}
 	for i := range answers {
 		a := &answers[i]
 		c := chatChoice{Index: i, Message: a.message(), Finish: a.finish}
@@ -193,7 +137,6 @@ func (q *chatRequest) collect(ctx context.Context, runs *generate.Runs) (*chatCo
 		}
 		out.Choices = append(out.Choices, c)
 	}
-	out.Usage = newUsage(runs.Usage())
 	return out, nil
 }
 
@@ -208,7 +151,7 @@ func (q *chatRequest) edit(p *generate.Part) {
 }
 
 // message is the answer of one choice.
-func (a *answer) message() chatMessage {
+func (a *collected) message() chatMessage {
 	m := chatMessage{Role: "assistant", Calls: a.calls}
 	if thought := a.thought.String(); thought != "" {
 		m.thoughts = thoughts{thought, thought}
@@ -222,28 +165,16 @@ func (a *answer) message() chatMessage {
 // chatStream sends one answer in chunks.
 type chatStream struct {
 	*chatRequest
-	out   *events
+	chunks[chatChunkChoice]
 	begun bool
 	ends  []outcome // of each choice
 }
 
-func (s *Server) streamChat(ctx context.Context, w http.ResponseWriter, q *chatRequest, runs *generate.Runs) error {
-	st := &chatStream{chatRequest: q, out: newEvents(w), ends: make([]outcome, q.N)}
-	if err := st.out.each(ctx, runs, s.keepAlive, st.part); err != nil {
-		return err
-	}
-	if q.IncludeUsage {
-		end := q.chunk()
-		end.Usage = newUsage(runs.Usage())
-		if err := st.out.send(end); err != nil {
-			return errSent
-		}
-	}
-	_ = st.out.done() // the last thing that is sent
-	return nil
+func (q *chatRequest) stream(out *events) stream {
+	return &chatStream{chatRequest: q, chunks: newChunks[chatChunkChoice](&q.common, "chat.completion.chunk", out), ends: make([]outcome, q.N)}
 }
 
-// part sends what one choice has gained, and apart from it that it has ended.
+// part implements stream.
 func (s *chatStream) part(p generate.Part) error {
 	if !s.begun {
 		s.begun = true
@@ -298,17 +229,4 @@ func (s *chatStream) begin() error {
 		}
 	}
 	return nil
-}
-
-func (q *chatRequest) chunk() chatChunk {
-	return chatChunk{ID: q.id, Object: "chat.completion.chunk", Created: q.created, Model: q.model.Name, Choices: []chatChunkChoice{}}
-}
-
-func (s *chatStream) send(c chatChunkChoice) error {
-	chunk := s.chunk()
-	chunk.Choices = append(chunk.Choices, c)
-	if s.IncludeUsage {
-		chunk.Usage = (*usage)(nil)
-	}
-	return s.out.send(chunk)
 }

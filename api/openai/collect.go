@@ -9,8 +9,8 @@ import (
 	"github.com/heftai/heft/api/generate"
 )
 
-// answer is one choice of an answer that is sent at once.
-type answer struct {
+// collected is one choice of an answer that is sent at once.
+type collected struct {
 	text    strings.Builder
 	thought strings.Builder
 	calls   []toolCall
@@ -22,8 +22,8 @@ type answer struct {
 
 // collect reads all of runs; choice i of run k is answer k·n+i. edit, if there is one, says
 // what of each part counts.
-func collect(ctx context.Context, runs *generate.Runs, count, n int, edit func(*generate.Part)) ([]answer, error) {
-	answers := make([]answer, count)
+func collect(ctx context.Context, runs *generate.Runs, count, n int, edit func(*generate.Part)) ([]collected, error) {
+	answers := make([]collected, count)
 	for {
 		p, err := runs.Next(ctx)
 		if errors.Is(err, io.EOF) {

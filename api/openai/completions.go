@@ -16,25 +16,12 @@ const maxPrompts = 1024
 // completionRequest is the body of POST /v1/completions.
 type completionRequest struct {
 	common
-	id      string
-	created int64
-	model   *generate.Model
 	prompts []generate.Request // one a prompt
 	texts   []string           // of the prompts, for echo
 	echo    bool
 }
 
-// completion is the answer, and a chunk of it.
-type completion struct {
-	ID      string             `json:"id"`
-	Object  string             `json:"object"`
-	Created int64              `json:"created"`
-	Model   string             `json:"model"`
-	Choices []completionChoice `json:"choices"`
-	// Usage is left out where it is nil. A nil *usage is shown as null.
-	Usage any `json:"usage,omitzero"`
-}
-
+// completionChoice is a choice of an answer, or what it has gained.
 type completionChoice struct {
 	Index     int                 `json:"index"`
 	Text      string              `json:"text"`
@@ -46,48 +33,14 @@ type completionChoice struct {
 
 // Completions is POST /v1/completions.
 func (s *Server) Completions(w http.ResponseWriter, r *http.Request) {
-	q, err := s.readCompletion(r)
-	if err != nil {
-		respond(w, err)
-		return
-	}
-	runs, err := q.model.StartAll(r.Context(), q.prompts)
-	if err != nil {
-		respond(w, err)
-		return
-	}
-	defer runs.Close()
-	if q.Stream {
-		respond(w, s.streamCompletion(r.Context(), w, q, runs))
-		return
-	}
-	answer, err := q.collect(r.Context(), runs)
-	if err != nil {
-		respond(w, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, answer)
+	answer(s, w, r, decodeCompletion)
 }
 
-func (s *Server) readCompletion(r *http.Request) (*completionRequest, error) {
-	f, m, err := s.read(r)
-	if err != nil {
-		return nil, err
-	}
-	q, err := decodeCompletion(f, m)
-	if err != nil {
-		return nil, err
-	}
-	q.id, q.created = newID("cmpl-"), s.now().Unix()
-	return q, nil
-}
-
-// refusedCompletion are fields of completions that cannot be honoured.
-var refusedCompletion = [][2]string{{"suffix", "the model only continues."}}
+var refusedCompletion = []unsupported{{"suffix", "the model only continues."}}
 
 func decodeCompletion(f *fields, m *generate.Model) (*completionRequest, error) {
 	const usualTokens = 16
-	q := &completionRequest{common: decodeCommon(f, m), model: m}
+	q := &completionRequest{common: decodeCommon(f, m, "cmpl-")}
 	q.Param, q.Continues = "prompt", true
 	if _, given := f.get("max_tokens"); !given {
 		q.MaxTokens, q.Trim = usualTokens, true
@@ -193,16 +146,17 @@ func (q *completionRequest) before(i int) string {
 	return q.texts[i/q.N]
 }
 
-func (q *completionRequest) envelope() completion {
-	return completion{ID: q.id, Object: "text_completion", Created: q.created, Model: q.model.Name, Choices: []completionChoice{}}
-}
+func (q *completionRequest) requests() []generate.Request { return q.prompts }
 
-func (q *completionRequest) collect(ctx context.Context, runs *generate.Runs) (*completion, error) {
+// typeCompletion is the object of answers and chunks.
+const typeCompletion = "text_completion"
+
+func (q *completionRequest) collect(ctx context.Context, runs *generate.Runs) (any, error) {
 	answers, err := collect(ctx, runs, len(q.prompts)*q.N, q.N, nil)
 	if err != nil {
 		return nil, err
 	}
-	out := q.envelope()
+	out := body[completionChoice]{envelope: q.envelope(typeCompletion), Usage: newUsage(runs.Usage())}
 	for i := range answers {
 		a := &answers[i]
 		c := completionChoice{Index: i, Text: q.before(i) + a.text.String(), Finish: &a.finish}
@@ -214,8 +168,7 @@ func (q *completionRequest) collect(ctx context.Context, runs *generate.Runs) (*
 		}
 		out.Choices = append(out.Choices, c)
 	}
-	out.Usage = newUsage(runs.Usage())
-	return &out, nil
+	return out, nil
 }
 
 func (q *completionRequest) logProbs(i int, prompt, tokens []generate.Token) *completionLogProbs {
@@ -228,27 +181,15 @@ func (q *completionRequest) logProbs(i int, prompt, tokens []generate.Token) *co
 // completionStream sends one answer in chunks.
 type completionStream struct {
 	*completionRequest
-	out   *events
+	chunks[completionChoice]
 	begun []bool // of each choice
 }
 
-func (s *Server) streamCompletion(ctx context.Context, w http.ResponseWriter, q *completionRequest, runs *generate.Runs) error {
-	st := &completionStream{q, newEvents(w), make([]bool, len(q.prompts)*q.N)}
-	if err := st.out.each(ctx, runs, s.keepAlive, st.part); err != nil {
-		return err
-	}
-	if q.IncludeUsage {
-		end := q.envelope()
-		end.Usage = newUsage(runs.Usage())
-		if err := st.out.send(end); err != nil {
-			return errSent
-		}
-	}
-	_ = st.out.done() // the last thing that is sent
-	return nil
+func (q *completionRequest) stream(out *events) stream {
+	return &completionStream{q, newChunks[completionChoice](&q.common, typeCompletion, out), make([]bool, len(q.prompts)*q.N)}
 }
 
-// part sends what one choice has gained, and apart from it that it has ended.
+// part implements stream.
 func (s *completionStream) part(p generate.Part) error {
 	i := p.Run*s.N + p.Choice
 	c := completionChoice{Index: i, Text: p.Text}
@@ -276,13 +217,4 @@ func (s *completionStream) part(p generate.Part) error {
 	}
 	finish := string(p.Finish)
 	return s.send(completionChoice{Index: i, Finish: &finish})
-}
-
-func (s *completionStream) send(c completionChoice) error {
-	chunk := s.envelope()
-	chunk.Choices = append(chunk.Choices, c)
-	if s.IncludeUsage {
-		chunk.Usage = (*usage)(nil)
-	}
-	return s.out.send(chunk)
 }

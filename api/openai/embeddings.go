@@ -47,11 +47,7 @@ type embeddingUsage struct {
 // Embeddings is POST /v1/embeddings.
 func (s *Server) Embeddings(w http.ResponseWriter, r *http.Request) {
 	answer, err := s.embed(r)
-	if err != nil {
-		respond(w, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, answer)
+	reply(w, answer, err)
 }
 
 func (s *Server) embed(r *http.Request) (*embeddings, error) {

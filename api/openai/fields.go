@@ -163,11 +163,14 @@ func (f *fields) object(name string) (*fields, bool) {
 	return in, true
 }
 
+// unsupported is a field that would change the answer and cannot be honoured.
+type unsupported struct{ field, reason string }
+
 // refuse says that fields are not supported: those that are there and neither null, false
 // nor empty.
-func (f *fields) refuse(list [][2]string) {
-	for _, r := range list {
-		raw, ok := f.get(r[0])
+func (f *fields) refuse(list []unsupported) {
+	for _, u := range list {
+		raw, ok := f.get(u.field)
 		if !ok {
 			continue
 		}
@@ -175,7 +178,7 @@ func (f *fields) refuse(list [][2]string) {
 		case "false", "[]", "{}", `""`, "0":
 			continue
 		}
-		f.fail(r[0], "'%s' is not supported: %s", r[0], r[1])
+		f.fail(u.field, "'%s' is not supported: %s", u.field, u.reason)
 	}
 }
 

@@ -74,9 +74,8 @@ func decodeMessages(f *fields, r *chat.Request) {
 }
 
 func checkMessage(f *fields, at string, v chat.Value) {
-	m, ok := v.(*chat.Dict)
+	m, ok := object(f, at, v)
 	if !ok {
-		f.fail(at, "Invalid type for '%s': expected an object.", at)
 		return
 	}
 	role, ok := m.Get("role")
@@ -109,9 +108,8 @@ func checkMessage(f *fields, at string, v chat.Value) {
 func checkParts(f *fields, at string, parts *chat.List) {
 	for i, v := range parts.Items {
 		at := fmt.Sprintf("%s[%d]", at, i)
-		p, ok := v.(*chat.Dict)
+		p, ok := object(f, at, v)
 		if !ok {
-			f.fail(at, "Invalid type for '%s': expected an object.", at)
 			return
 		}
 		kind, _ := p.Get("type")
@@ -150,9 +148,8 @@ func decodeContinuation(f *fields, r *chat.Request) {
 func decodeKwargs(f *fields, r *chat.Request) {
 	kwargs := chat.NewDict()
 	if v, ok := f.value("chat_template_kwargs"); ok {
-		d, ok := v.(*chat.Dict)
+		d, ok := object(f, "chat_template_kwargs", v)
 		if !ok {
-			f.fail("chat_template_kwargs", "Invalid type for 'chat_template_kwargs': expected an object.")
 			return
 		}
 		kwargs = d

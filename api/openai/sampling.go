@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/internal/sample"
@@ -18,8 +19,8 @@ const (
 	maxStops    = 64
 )
 
-// refused are fields that would change the answer and cannot be honoured, with the reason.
-var refused = [][2]string{
+// refused are the unsupported fields of both endpoints.
+var refused = []unsupported{
 	{"use_beam_search", "there is no beam search."},
 	{"guided_json", "answers cannot be constrained."},
 	{"guided_regex", "answers cannot be constrained."},
@@ -34,16 +35,24 @@ var refused = [][2]string{
 // common is what completions and chat completions have in common.
 type common struct {
 	generate.Request
-	Model        string
+	id           string
+	created      time.Time
+	model        *generate.Model
 	Stream       bool
 	IncludeUsage bool
 	ReturnIDs    bool
 }
 
+func (c *common) base() *common { return c }
+
+func (c *common) envelope(object string) envelope {
+	return envelope{ID: c.id, Object: object, Created: c.created.Unix(), Model: c.model.Name}
+}
+
 // decodeCommon reads the fields that say how tokens are chosen and shown. m gives the
-// defaults.
-func decodeCommon(f *fields, m *generate.Model) common {
-	c := common{Model: m.Name}
+// defaults. The request's id begins with prefix.
+func decodeCommon(f *fields, m *generate.Model, prefix string) common {
+	c := common{id: newID(prefix), created: time.Now(), model: m}
 	c.N, c.Seed = 1, rand.Uint64()
 	c.Params, c.MaxTokens = m.Defaults()
 	decodeParams(f, &c.Params)

@@ -13,14 +13,13 @@ import (
 // Server answers for a list of models. Its methods are safe for concurrent use.
 type Server struct {
 	models    []*generate.Model
-	now       func() time.Time
 	keepAlive time.Duration
 }
 
 // New serves models, of which there is at least one. The first is that of requests that
 // name none.
 func New(models []*generate.Model) *Server {
-	return &Server{models: models, now: time.Now, keepAlive: keepAlive}
+	return &Server{models: models, keepAlive: keepAlive}
 }
 
 // model finds a model by its name.
@@ -53,7 +52,16 @@ func (s *Server) read(r *http.Request) (*fields, *generate.Model, error) {
 	return f, m, err
 }
 
-// respond is the end of every endpoint that may fail.
+// reply is the end of an endpoint: it answers with v, or with what went wrong.
+func reply(w http.ResponseWriter, v any, err error) {
+	if err != nil {
+		respond(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, v)
+}
+
+// respond answers with what went wrong, if anything did and the client does not know yet.
 func respond(w http.ResponseWriter, err error) {
 	if err != nil && !errors.Is(err, errSent) {
 		WriteError(w, err)

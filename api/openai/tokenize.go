@@ -18,11 +18,7 @@ type tokens struct {
 // Tokenize is POST /tokenize: a prompt, or messages, to ids.
 func (s *Server) Tokenize(w http.ResponseWriter, r *http.Request) {
 	t, err := s.tokenize(r)
-	if err != nil {
-		respond(w, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, t)
+	reply(w, t, err)
 }
 
 func (s *Server) tokenize(r *http.Request) (*tokens, error) {
@@ -80,11 +76,7 @@ type detokenized struct {
 // Detokenize is POST /detokenize: ids to text.
 func (s *Server) Detokenize(w http.ResponseWriter, r *http.Request) {
 	d, err := s.detokenize(r)
-	if err != nil {
-		respond(w, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, d)
+	reply(w, d, err)
 }
 
 func (s *Server) detokenize(r *http.Request) (*detokenized, error) {

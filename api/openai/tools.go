@@ -13,31 +13,31 @@ func checkCalls(f *fields, at string, message *chat.Dict) {
 	if calls == nil {
 		return
 	}
+	at += ".tool_calls"
 	list, ok := calls.(*chat.List)
 	if !ok {
-		f.fail(at+".tool_calls", "Invalid type for '%s.tool_calls': expected a list.", at)
+		f.fail(at, "Invalid type for '%s': expected a list.", at)
 		return
 	}
 	for i, v := range list.Items {
-		at := fmt.Sprintf("%s.tool_calls[%d]", at, i)
-		call, ok := v.(*chat.Dict)
-		if !ok {
-			f.fail(at, "Invalid type for '%s': expected an object.", at)
-			return
-		}
-		optionalText(f, at, call, "id")
-		checkType(f, at, call)
-		at += ".function"
-		fn, ok := requiredObject(f, at, call, "function")
-		if !ok {
-			return
-		}
-		requiredText(f, at, fn, "name")
-		switch arguments, _ := fn.Get("arguments"); arguments.(type) {
-		case nil, string, *chat.Dict:
-		default:
-			f.fail(at+".arguments", "Invalid type for '%s.arguments': expected a string.", at)
-		}
+		checkCall(f, fmt.Sprintf("%s[%d]", at, i), v)
+	}
+}
+
+func checkCall(f *fields, at string, v chat.Value) {
+	call, ok := object(f, at, v)
+	if !ok {
+		return
+	}
+	optionalText(f, at, call, "id")
+	at, fn, ok := checkFunction(f, at, call)
+	if !ok {
+		return
+	}
+	switch arguments, _ := fn.Get("arguments"); arguments.(type) {
+	case nil, string, *chat.Dict:
+	default:
+		f.fail(at+".arguments", "Invalid type for '%s.arguments': expected a string.", at)
 	}
 }
 
@@ -74,41 +74,42 @@ func decodeTools(f *fields, r *chat.Request) {
 }
 
 func checkTool(f *fields, at string, v chat.Value) {
-	tool, ok := v.(*chat.Dict)
+	tool, ok := object(f, at, v)
 	if !ok {
-		f.fail(at, "Invalid type for '%s': expected an object.", at)
 		return
 	}
 	requiredText(f, at, tool, "type")
-	checkType(f, at, tool)
-	at += ".function"
-	fn, ok := requiredObject(f, at, tool, "function")
+	at, fn, ok := checkFunction(f, at, tool)
 	if !ok {
 		return
 	}
-	requiredText(f, at, fn, "name")
 	optionalText(f, at, fn, "description")
 	if parameters, _ := fn.Get("parameters"); parameters != nil {
-		if _, ok := parameters.(*chat.Dict); !ok {
-			f.fail(at+".parameters", "Invalid type for '%s.parameters': expected an object.", at)
-		}
+		object(f, at+".parameters", parameters)
 	}
 }
 
-// checkType refuses other kinds of tools than functions.
-func checkType(f *fields, at string, d *chat.Dict) {
+// checkFunction checks that a tool, or a call of one, is of a function that has a name. It
+// returns the function and its path.
+func checkFunction(f *fields, at string, d *chat.Dict) (string, *chat.Dict, bool) {
 	if kind, _ := d.Get("type"); kind != nil && kind != typeFunction {
 		f.fail(at+".type", "Invalid value for '%s.type': expected \"function\".", at)
 	}
-}
-
-// requiredObject is the object that d has under name, which is the path at.
-func requiredObject(f *fields, at string, d *chat.Dict, name string) (*chat.Dict, bool) {
-	v, _ := d.Get(name)
+	at += ".function"
+	v, _ := d.Get("function")
 	if v == nil {
 		f.fail(at, "Missing required parameter: '%s'.", at)
-		return nil, false
+		return at, nil, false
 	}
+	fn, ok := object(f, at, v)
+	if ok {
+		requiredText(f, at, fn, "name")
+	}
+	return at, fn, ok
+}
+
+// object is v, whose path is at, if it is an object.
+func object(f *fields, at string, v chat.Value) (*chat.Dict, bool) {
 	o, ok := v.(*chat.Dict)
 	if !ok {
 		f.fail(at, "Invalid type for '%s': expected an object.", at)

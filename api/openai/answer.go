@@ -1,0 +1,111 @@
+package openai
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/heftai/heft/api/generate"
+)
+
+// envelope is what an answer of generated text, and each chunk of one, begins with.
+type envelope struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	Model   string `json:"model"`
+}
+
+// body is an answer of generated text, or a chunk of one, whose choices are of type C.
+type body[C any] struct {
+	envelope
+	Choices []C `json:"choices"`
+	// Usage is left out where it is nil. A nil *usage is shown as null.
+	Usage any `json:"usage,omitzero"`
+}
+
+// generation is a request that text is generated for: it knows how its answer is written.
+type generation interface {
+	base() *common
+	requests() []generate.Request // one a prompt
+	// collect reads all of runs and returns the body of an answer that is sent at once.
+	collect(ctx context.Context, runs *generate.Runs) (any, error)
+	// stream returns what sends the answer in chunks.
+	stream(*events) stream
+}
+
+// stream sends an answer in chunks.
+type stream interface {
+	// part sends what one choice has gained, and apart from it that it has ended.
+	part(generate.Part) error
+	// end sends what follows the last part.
+	end(generate.Usage) error
+}
+
+// answer is an endpoint that generates text for the requests that decode makes.
+func answer[G generation](s *Server, w http.ResponseWriter, r *http.Request, decode func(*fields, *generate.Model) (G, error)) {
+	f, m, err := s.read(r)
+	if err != nil {
+		respond(w, err)
+		return
+	}
+	g, err := decode(f, m)
+	if err != nil {
+		respond(w, err)
+		return
+	}
+	respond(w, s.generate(r.Context(), w, g))
+}
+
+// generate answers g, at once or in chunks.
+func (s *Server) generate(ctx context.Context, w http.ResponseWriter, g generation) error {
+	runs, err := g.base().model.StartAll(ctx, g.requests())
+	if err != nil {
+		return err
+	}
+	defer runs.Close()
+	if !g.base().Stream {
+		whole, err := g.collect(ctx, runs)
+		if err != nil {
+			return err
+		}
+		writeJSON(w, http.StatusOK, whole)
+		return nil
+	}
+	out := newEvents(w)
+	chunks := g.stream(out)
+	if err := out.each(ctx, runs, s.keepAlive, chunks.part); err != nil {
+		return err
+	}
+	_ = chunks.end(runs.Usage()) // a client that has gone away misses nothing
+	return nil
+}
+
+// chunks writes the chunks of one answer.
+type chunks[C any] struct {
+	envelope
+	out       *events
+	withUsage bool // null in every chunk but one of its own, the last
+}
+
+func newChunks[C any](c *common, object string, out *events) chunks[C] {
+	return chunks[C]{c.envelope(object), out, c.IncludeUsage}
+}
+
+// send sends what one choice has gained.
+func (c *chunks[C]) send(choice C) error {
+	b := body[C]{envelope: c.envelope, Choices: []C{choice}}
+	if c.withUsage {
+		b.Usage = (*usage)(nil)
+	}
+	return c.out.send(b)
+}
+
+// end implements stream.
+func (c *chunks[C]) end(u generate.Usage) error {
+	if c.withUsage {
+		if err := c.out.send(body[C]{envelope: c.envelope, Choices: []C{}, Usage: newUsage(u)}); err != nil {
+			return err
+		}
+	}
+	return c.out.done()
+}
