@@ -111,3 +111,38 @@ func (m *toy) ddpMicro(ctx context.Context, ids []int, w *ddpTrace) error {
 			near("weight", w.Weight, m.weight()))
 	}, m.w)
 }
+
+// triggerRank is a rank of two passes on y², of which the second is triggered within NoSync.
+type triggerRank struct {
+	Inputs    []float32
+	Local     *float64 `json:"grad_after_first_backward_no_sync"`
+	Triggered *float64 `json:"grad_after_triggered_sync"`
+}
+
+func triggerSync(ctx context.Context, ranks []triggerRank) error {
+	return Launch(ctx, len(ranks), func(ctx context.Context, w *World) error {
+		want := ranks[w.Rank()]
+		m, err := newToy(Config{World: w}, 1, 1e-2, 0)
+		if err != nil {
+			return err
+		}
+		return m.a.NoSync(m.w, func() error {
+			for i, x := range want.Inputs {
+				pass := func() error { return m.a.Backward(ctx, m.loss([]float32{x}, []float32{0})) }
+				if i < len(want.Inputs)-1 {
+					if err := pass(); err != nil {
+						return err
+					}
+					if err := near("the rank's gradient", want.Local, m.grad()); err != nil {
+						return err
+					}
+					continue
+				}
+				if err := m.a.TriggerSyncInBackward(m.w, pass); err != nil {
+					return err
+				}
+			}
+			return near("the gradient of all", want.Triggered, m.grad())
+		})
+	})
+}

@@ -191,8 +191,15 @@ func TestGoldenAccumulate(t *testing.T) {
 	n := 0
 	t.Cleanup(func() { golden.Count(t, "train/accumulate", n) })
 	for _, path := range golden.Glob(t, "train/accumulate/*.json") {
-		var file struct{ Cases []accumulateCase }
+		var file struct {
+			Cases   []accumulateCase
+			Trigger []triggerRank `json:"trigger_sync_in_backward"`
+		}
 		golden.JSON(t, path, &file)
+		if len(file.Trigger) > 0 {
+			n++
+			t.Run("trigger_sync_in_backward", func(t *testing.T) { report(t, triggerSync(t.Context(), file.Trigger)) })
+		}
 		for i := range file.Cases {
 			c := &file.Cases[i]
 			n++

@@ -19,12 +19,20 @@ import (
 func TestGoldenLoRA(t *testing.T) {
 	cases := 0
 	defer func() { golden.Count(t, "train/lora (files, merge)", cases) }()
+	var trace struct {
+		Base string `json:"base_weights"`
+	}
+	golden.JSON(t, golden.Path(t, "train", "lora", "trace.json"), &trace)
+	weights := golden.Path(t, "train", "lora", filepath.FromSlash(trace.Base))
 	for _, file := range golden.Glob(t, "train/lora/*/*/"+ConfigFile) {
+		if _, err := os.Stat(weights); err != nil {
+			break // the base model is not among these fixtures
+		}
 		dir := filepath.Dir(file)
 		run := filepath.Dir(dir)
 		cases++
 		t.Run(filepath.Base(run)+"/"+filepath.Base(dir), func(t *testing.T) {
-			model := base(t)
+			model := base(t, weights)
 			a, err := Open(dir, model.Root)
 			if err != nil {
 				t.Fatal(err)
@@ -32,15 +40,16 @@ func TestGoldenLoRA(t *testing.T) {
 			defer a.Close()
 			saved(t, a, dir)
 			if filepath.Base(dir) == "final" {
-				merged(t, a, model, filepath.Join(run, "merged.safetensors"))
+				merged(t, a, model, weights, filepath.Join(run, "merged.safetensors"))
 			}
 		})
 	}
 }
 
-func base(t *testing.T) *meta.Model {
+// base is the skeleton of the model whose weights these are.
+func base(t *testing.T, weights string) *meta.Model {
 	t.Helper()
-	text, err := golden.Read(golden.Path(t, "train", "models", "llama", "config.json"))
+	text, err := golden.Read(filepath.Join(filepath.Dir(weights), "config.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,8 +109,8 @@ func open(t *testing.T, path string) *loader.Checkpoint {
 }
 
 // merged merges, compares, and takes the adapter out again.
-func merged(t *testing.T, a *Adapter, model *meta.Model, path string) {
-	original := opened(t, model, golden.Path(t, "train", "models", "llama", "init.safetensors"))
+func merged(t *testing.T, a *Adapter, model *meta.Model, weights, path string) {
+	original := opened(t, model, weights)
 	tensors, err := a.Merge(model, original)
 	if err != nil {
 		t.Fatal(err)

@@ -11,37 +11,26 @@ import (
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/lora"
 	"github.com/heftai/heft/loader"
-	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/rng"
 	"github.com/heftai/heft/train/tensor"
 )
 
-// frozenBase is the base of the adapter fixtures, all of it in the checkpoint.
+// smallLlama is the folder of a small model that is always there, whatever fixtures are read.
+func smallLlama(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(golden.Module(t), "testdata", "golden", "train", "models", "llama")
+}
+
+// frozenBase is the small model, all of it in the checkpoint.
 func frozenBase(t testing.TB) *Model {
 	t.Helper()
-	dir := golden.Path(t, "train", "models", "llama")
-	text, err := golden.Read(filepath.Join(dir, "config.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := meta.ReadConfig(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ck, err := loader.Open(filepath.Join(dir, "init.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ck.Close() })
-	skeleton, err := meta.New(config, ck)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := loader.Bind(ck, skeleton)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := Load(skeleton, b, Freeze(func(string) bool { return true }))
+	return frozenModel(t, filepath.Join(smallLlama(t), "init.safetensors"))
+}
+
+// frozenModel is the model of a checkpoint with its config beside it, all of it in the checkpoint.
+func frozenModel(t testing.TB, path string) *Model {
+	t.Helper()
+	m, err := openFile(t, filepath.Dir(path), path, Freeze(func(string) bool { return true }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,12 +44,19 @@ func TestGoldenLoRATraces(t *testing.T) {
 	cases := 0
 	defer func() { golden.Count(t, "train/lora (training)", cases) }()
 	for _, path := range golden.Glob(t, "train/lora/trace.json") {
-		var trace struct{ Runs []traceRun }
+		var trace struct {
+			Base string `json:"base_weights"`
+			Data string
+			Runs []traceRun
+		}
 		var data struct {
 			Micro []microBatch `json:"micro_batches"`
 		}
 		golden.JSON(t, path, &trace)
-		golden.JSON(t, golden.Path(t, "train", "models", "llama", "data.json"), &data)
+		base := filepath.Join(filepath.Dir(path), filepath.FromSlash(trace.Base))
+		if !golden.JSON(t, filepath.Join(filepath.Dir(path), filepath.FromSlash(trace.Data)), &data) {
+			continue // the base model is not among these fixtures
+		}
 		for _, r := range trace.Runs {
 			for _, recompute := range []bool{false, true} {
 				name := r.Run
@@ -70,7 +66,7 @@ func TestGoldenLoRATraces(t *testing.T) {
 				t.Run(name, func(t *testing.T) {
 					cases++
 					dir := filepath.Join(filepath.Dir(path), r.Run)
-					m := frozenBase(t)
+					m := frozenModel(t, base)
 					if err := m.LoadAdapter(filepath.Join(dir, "init")); err != nil {
 						t.Fatal(err)
 					}
@@ -196,7 +192,7 @@ func spread(m *Model) {
 // TestAdapterGradientsAreSlopes compares them with differences of losses, on a base whose
 // parameters are on the heap: these get none, and stay what they are.
 func TestAdapterGradientsAreSlopes(t *testing.T) {
-	m := open(t, golden.Path(t, "train", "models", "llama"))
+	m := open(t, smallLlama(t))
 	err := m.AddLoRA(LoRAConfig{R: 2, Alpha: 6, RSLoRA: true, AllLinear: true, Exclude: []string{"up_proj"}, Ranks: []LoRAOverride{{"v_proj", 5}}}, rng.New(5))
 	if err != nil {
 		t.Fatal(err)

@@ -42,7 +42,11 @@ type traceStep struct {
 	Loss    float64
 	Norm    json.RawMessage `json:"grad_norm"`
 	Items   float64         `json:"num_items_in_batch"`
-	Weights map[string]struct{ Sum, L2 float64 }
+	Weights map[string]struct {
+		Sum   *float64
+		L2    float64
+		First []float64 `json:"first4"`
+	}
 }
 
 // TestGoldenTraces trains: losses, norms and weights of every step of every run; of those
@@ -208,18 +212,43 @@ func (r *replay) close(what string, step int, got, want, tolerance float64) {
 	}
 }
 
-// weights compares the lengths of the tensors after a step.
+// weights compares tensors after a step by their lengths, sums and first elements,
+// under the names of checkpoints, of modules or of PEFT.
 func (r *replay) weights(i int, step traceStep) {
-	for name, v := range r.tensors() {
-		want, ok := step.Weights[name]
+	all := r.tensors()
+	for name, p := range r.m.Parameters() {
+		all[name] = p.Data
+		if stem, ok := strings.CutSuffix(name, ".weight"); ok && r.m.Adapted() {
+			all["base_model.model."+stem+".default.weight"] = p.Data
+		}
+	}
+	far := 3e-6
+	if r.run.Optimizer.Name != "SGD" {
+		far = 3e-4
+	}
+	for name, want := range step.Weights {
+		v, ok := all[name]
 		if !ok {
+			v, ok = all[strings.Replace(strings.TrimPrefix(name, "base_model.model."), ".base_layer.", ".", 1)]
+		}
+		if !ok {
+			r.Errorf("step %d: no tensor %s", i, name)
 			continue
 		}
-		var squares float64
+		var sum, squares float64
 		for _, x := range v {
-			squares += float64(x) * float64(x)
+			sum, squares = sum+float64(x), squares+float64(x)*float64(x)
 		}
 		r.close(name+" l2", i, math.Sqrt(squares), want.L2, 1e-4*(1+want.L2))
+		if strings.HasSuffix(name, "c_attn.bias") {
+			continue // its middle third is noise
+		}
+		if want.Sum != nil {
+			r.close(name+" sum", i, sum, *want.Sum, 1e-5*(1+float64(len(v))))
+		}
+		for k, w := range want.First {
+			r.close(name+" first elements", i, float64(v[k]), w, far)
+		}
 	}
 }
 
