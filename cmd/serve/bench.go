@@ -8,6 +8,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/probe"
 	"github.com/heftai/heft/loader"
 )
@@ -27,13 +28,13 @@ type benchCmd struct {
 }
 
 // Run measures one model: each prompt alone, then all sequences as they decode together.
-func (c *benchCmd) Run(ctx context.Context, out output) error {
+func (c *benchCmd) Run(ctx context.Context, out cmdline.Output) error {
 	if err := c.check(); err != nil {
 		return err
 	}
 	other, err := readOther(c.Compare)
 	if err != nil {
-		return useErrorf("--compare %s: %w", c.Compare, err)
+		return cmdline.Misusef("--compare %s: %w", c.Compare, err)
 	}
 	c.MaxBatch = max(c.MaxBatch, c.Batch)
 	model, checkpoint, err := c.load()
@@ -43,7 +44,7 @@ func (c *benchCmd) Run(ctx context.Context, out output) error {
 	defer checkpoint.Close()
 	defer model.Close()
 	if need := c.PromptTokens + c.DecodeTokens; need > model.Context() {
-		return useErrorf("%d tokens are more than the context of %d", need, model.Context())
+		return cmdline.Misusef("%d tokens are more than the context of %d", need, model.Context())
 	}
 	result, err := c.measure(ctx, model, checkpoint)
 	if err != nil {
@@ -60,13 +61,13 @@ func (c *benchCmd) Run(ctx context.Context, out output) error {
 
 func (c *benchCmd) check() error {
 	if c.PromptTokens < 0 || c.DecodeTokens < 0 || c.PromptTokens+c.DecodeTokens == 0 {
-		return useErrorf("--prompt-tokens and --decode-tokens are at least 0, one of them at least 1")
+		return cmdline.Misusef("--prompt-tokens and --decode-tokens are at least 0, one of them at least 1")
 	}
 	if c.Weights == "mapped" && c.Quantize != "none" {
-		return useErrorf("--weights mapped: what --quantize converts is not used where it is mapped")
+		return cmdline.Misusef("--weights mapped: what --quantize converts is not used where it is mapped")
 	}
 	if c.Batch < 1 {
-		return useErrorf("--batch is at least 1")
+		return cmdline.Misusef("--batch is at least 1")
 	}
 	return nil
 }
@@ -106,7 +107,7 @@ func (c *benchCmd) load() (*dispatch.Model, *loader.Checkpoint, error) {
 	}
 	_ = checkpoint.Close() // the error tells more
 	if refused(err) {
-		err = useError{err}
+		err = cmdline.Misuse(err)
 	}
 	return nil, nil, err
 }

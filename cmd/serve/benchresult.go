@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/probe"
 	"github.com/heftai/heft/meta"
 )
@@ -159,7 +160,7 @@ func ratios(r *benchResult, other map[string]any) (map[string]float64, error) {
 	return out, nil
 }
 
-func (r *benchResult) print(out output) error {
+func (r *benchResult) print(out cmdline.Output) error {
 	line := func(format string, v *float64, scale float64, more string) {
 		if v != nil {
 			fmt.Fprintf(out, format+more+"\n", *v/scale)

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/heftai/heft/internal/cmdline"
 )
 
 // completionCmd is serve completion: a script that teaches a shell the commands and flags.
@@ -15,7 +17,7 @@ type completionCmd struct {
 }
 
 // Run prints the script: source <(serve completion bash).
-func (c *completionCmd) Run(k *kong.Kong, out output) error {
+func (c *completionCmd) Run(k *kong.Kong, out cmdline.Output) error {
 	words := completions(k.Model.Node)
 	switch c.Shell {
 	case "fish":

@@ -9,6 +9,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/probe"
 )
@@ -49,7 +50,7 @@ type memoryInfo struct {
 }
 
 // Run looks at the machine. GPUs are of builds that have them.
-func (c *devicesCmd) Run(ctx context.Context, out output) error {
+func (c *devicesCmd) Run(ctx context.Context, out cmdline.Output) error {
 	h := dispatch.DescribeHost()
 	m := machine{
 		System: runtime.GOOS + "/" + runtime.GOARCH,
@@ -96,7 +97,7 @@ func (m *machine) processors() string {
 	return s
 }
 
-func (m *machine) print(out output) error {
+func (m *machine) print(out cmdline.Output) error {
 	size := func(n *int64, none string) string {
 		if n == nil {
 			return none

@@ -9,6 +9,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/meta"
 )
 
@@ -55,13 +56,13 @@ type training struct {
 }
 
 // Run estimates from config.json alone.
-func (c *estimateCmd) Run(out output) error {
+func (c *estimateCmd) Run(out cmdline.Output) error {
 	path, err := c.path()
 	if err != nil {
 		return err
 	}
 	if c.MaxModelLen < 0 {
-		return useErrorf("--max-model-len is %d; it is at least 0", c.MaxModelLen)
+		return cmdline.Misusef("--max-model-len is %d; it is at least 0", c.MaxModelLen)
 	}
 	skeleton, checkpoint, err := skeletonAt(path)
 	if err != nil {
@@ -163,7 +164,7 @@ func setFloat32(fields map[string]any) {
 	fields["dtype"] = "float32"
 }
 
-func (e *estimate) print(out output) error {
+func (e *estimate) print(out cmdline.Output) error {
 	size := func(bytes float64) string { return devicemap.FormatSize(int64(bytes)) }
 	fmt.Fprintf(out, "%s: %s, %d parameters\n\n", e.Model, e.ModelType, e.Parameters)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)

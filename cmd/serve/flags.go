@@ -8,6 +8,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/meta"
 )
 
@@ -20,7 +21,7 @@ type modelFlags struct {
 // path is the model that was asked for; "" is the demo.
 func (f *modelFlags) path() (string, error) {
 	if f.Model != "" && f.M != "" && f.Model != f.M {
-		return "", useErrorf("the model was given twice: %s and --model %s", f.M, f.Model)
+		return "", cmdline.Misusef("the model was given twice: %s and --model %s", f.M, f.Model)
 	}
 	if f.Model == "" {
 		return f.M, nil
@@ -41,17 +42,17 @@ func (f *placeFlags) placement() (dispatch.Placement, error) {
 	if strings.HasSuffix(text, ".json") {
 		b, err := os.ReadFile(text)
 		if err != nil {
-			return p, useErrorf("--device-map: %w", err)
+			return p, cmdline.Misusef("--device-map: %w", err)
 		}
 		text = string(b)
 	}
 	var err error
 	if p.Policy, err = devicemap.ParseMap(text); err != nil {
-		return p, useErrorf("--device-map: %w", err)
+		return p, cmdline.Misusef("--device-map: %w", err)
 	}
 	if f.MaxMemory != "" {
 		if p.MaxMemory, err = devicemap.ParseMaxMemory(f.MaxMemory); err != nil {
-			return p, useErrorf("--max-memory: %w", err)
+			return p, cmdline.Misusef("--max-memory: %w", err)
 		}
 	}
 	return p, nil
@@ -74,7 +75,7 @@ func (f *sizeFlags) options() (dispatch.Options, error) {
 	o := dispatch.Options{Threads: f.Threads, Variant: f.CPU, Context: f.MaxModelLen, MaxSequences: f.MaxBatch}
 	var ok bool
 	if o.Quantize, ok = meta.ParseQuantize(f.Quantize); !ok {
-		return o, useErrorf("--quantize %s: q8_0 and q4_0 are supported", f.Quantize)
+		return o, cmdline.Misusef("--quantize %s: q8_0 and q4_0 are supported", f.Quantize)
 	}
 	if o.Quantize != meta.QuantNone {
 		o.CacheDir = cacheDir(f.CacheDir)
@@ -91,7 +92,7 @@ func (f *sizeFlags) options() (dispatch.Options, error) {
 		least int
 	}{{"--max-model-len", f.MaxModelLen, 0}, {"--max-batch", f.MaxBatch, 1}, {"--threads", f.Threads, 0}} {
 		if n.value < n.least {
-			return o, useErrorf("%s is %d; it is at least %d", n.name, n.value, n.least)
+			return o, cmdline.Misusef("%s is %d; it is at least %d", n.name, n.value, n.least)
 		}
 	}
 	return o, nil
@@ -117,7 +118,7 @@ func (f *sizeFlags) checkDtype(skeleton *meta.Model) error {
 	if f.Dtype == "auto" || f.Dtype == skeleton.Config.DType.String() {
 		return nil
 	}
-	return useErrorf("--dtype %s: the weights are %s and are used in place, as they are stored", f.Dtype, skeleton.Config.DType)
+	return cmdline.Misusef("--dtype %s: the weights are %s and are used in place, as they are stored", f.Dtype, skeleton.Config.DType)
 }
 
 // gib prints an amount of memory.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/cmdline"
 )
 
 // adapters are the folders that --lora names. base is the model's own name.
@@ -17,9 +18,9 @@ func (c *runCmd) adapters(base string) ([]dispatch.Adapter, error) {
 		name, dir, ok := strings.Cut(text, "=")
 		switch {
 		case !ok || name == "" || dir == "":
-			return nil, useErrorf("--lora %s: it reads NAME=DIR", text)
+			return nil, cmdline.Misusef("--lora %s: it reads NAME=DIR", text)
 		case taken[name]:
-			return nil, useErrorf("--lora %s: the name %s is taken", text, name)
+			return nil, cmdline.Misusef("--lora %s: the name %s is taken", text, name)
 		}
 		taken[name] = true
 		list = append(list, dispatch.Adapter{Name: name, Dir: dir})

@@ -13,13 +13,13 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/heftai/heft/internal/cmdline"
 )
 
 // version is set by the release build.
@@ -43,62 +43,15 @@ type cli struct {
 
 type versionCmd struct{}
 
-func (versionCmd) Run(out output) error {
+func (versionCmd) Run(out cmdline.Output) error {
 	_, err := fmt.Fprintln(out, "heft", version)
 	return err
 }
-
-// output is standard output, injected into the commands.
-type output struct{ io.Writer }
-
-// useError is a mistake in the command line, found after parsing.
-type useError struct{ err error }
-
-func (e useError) Error() string { return e.err.Error() }
-func (e useError) Unwrap() error { return e.err }
-
-func useErrorf(format string, args ...any) error { return useError{fmt.Errorf(format, args...)} }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run is main with its surroundings as arguments. It returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
-	var c cli
-	status := -1
-	parser, err := kong.New(&c,
-		kong.Name("serve"),
-		kong.Description("Serve language models that are bigger than the memory they run on."),
-		kong.Configuration(yamlResolver),
-		kong.DefaultEnvars("HEFT"),
-		kong.Writers(stdout, stderr),
-		kong.Exit(func(code int) { status = code }),
-		kong.UsageOnError(),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
-		kong.BindTo(context.Background(), (*context.Context)(nil)),
-		kong.Bind(output{stdout}, diagnostics{stderr}),
-	)
-	if err != nil {
-		fmt.Fprintln(stderr, "serve:", err)
-		return 1
-	}
-	parsed, err := parser.Parse(args)
-	if status >= 0 {
-		return status // --help
-	}
-	if err != nil {
-		fmt.Fprintf(stderr, "serve: %v (see serve --help)\n", err)
-		return 2
-	}
-	err = parsed.Run()
-	var use useError
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &use):
-		fmt.Fprintln(stderr, "serve:", err)
-		return 2
-	default:
-		fmt.Fprintln(stderr, "serve:", err)
-		return 1
-	}
+	p := cmdline.Program{Name: "serve", Description: "Serve language models that are bigger than the memory they run on.", Grammar: new(cli)}
+	return p.Run(args, stdout, stderr)
 }

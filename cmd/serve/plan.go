@@ -10,6 +10,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/cmdline"
 )
 
 // planCmd is serve plan.
@@ -24,7 +25,7 @@ type planCmd struct {
 }
 
 // Run plans from config.json and, where they are there, the shards' headers.
-func (c *planCmd) Run(ctx context.Context, out output) error {
+func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	path, err := c.path()
 	if err != nil {
 		return err
@@ -79,7 +80,7 @@ func noWeights(s source) bool {
 }
 
 // terminal says whether out is a terminal that shows colours, and how wide it is.
-func terminal(out output) (color bool, width int) {
+func terminal(out cmdline.Output) (color bool, width int) {
 	const usual = 100
 	f, ok := out.Writer.(*os.File)
 	if !ok {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -40,7 +41,7 @@ func skeletonAt(path string) (*meta.Model, *loader.Checkpoint, error) {
 }
 
 // printJSON prints one indented object.
-func printJSON(out output, v any) error {
+func printJSON(out cmdline.Output, v any) error {
 	e := json.NewEncoder(out)
 	e.SetIndent("", "  ")
 	return e.Encode(v)

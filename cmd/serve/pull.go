@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
 
+	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/hub"
 )
 
@@ -24,24 +24,21 @@ type pullCmd struct {
 	JSON        bool     `name:"json" help:"Print one JSON object."`
 }
 
-// diagnostics is standard error, injected into the commands that show progress.
-type diagnostics struct{ io.Writer }
-
 // Run pulls, shows how it goes on stderr, and prints the snapshot's folder.
-func (c *pullCmd) Run(ctx context.Context, out output, diagnostics diagnostics) error {
+func (c *pullCmd) Run(ctx context.Context, out cmdline.Output, diagnostics cmdline.Diagnostics) error {
 	path, err := c.path()
 	if err != nil {
 		return err
 	}
 	if path == "" {
-		return useErrorf("which model? serve pull ORG/NAME")
+		return cmdline.Misusef("which model? serve pull ORG/NAME")
 	}
 	repo, revision, err := hub.ParseRepo(path)
 	if err != nil {
-		return useError{err}
+		return cmdline.Misuse(err)
 	}
 	if revision != "" && c.Revision != "" && revision != c.Revision {
-		return useErrorf("the revision was given twice: %s and --revision %s", revision, c.Revision)
+		return cmdline.Misusef("the revision was given twice: %s and --revision %s", revision, c.Revision)
 	}
 	if c.Revision != "" {
 		revision = c.Revision
@@ -62,7 +59,7 @@ func (c *pullCmd) Run(ctx context.Context, out output, diagnostics diagnostics) 
 	case ctx.Err() != nil:
 		return errors.New("interrupted; pull again to go on from here")
 	case hub.Is(err, hub.BadName):
-		return useError{err}
+		return cmdline.Misuse(err)
 	case err != nil:
 		return err
 	case c.JSON:

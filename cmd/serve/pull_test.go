@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/demo"
 	"github.com/heftai/heft/internal/hub"
 )
@@ -138,7 +139,7 @@ func TestPullRefuses(t *testing.T) {
 func TestPullViewOnATerminal(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(0, 0)
-	v := newPullView(diagnostics{&out})
+	v := newPullView(cmdline.Diagnostics{Writer: &out})
 	v.terminal, v.since, v.drawn = true, now, now
 	v.now = func() time.Time { now = now.Add(500 * time.Millisecond); return now }
 	long := strings.Repeat("x", 60) + "-00001-of-00002.safetensors"

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/hub"
 )
 
@@ -32,9 +33,9 @@ const (
 	report = 10 * time.Second
 )
 
-func newPullView(out diagnostics) *pullView {
+func newPullView(out cmdline.Diagnostics) *pullView {
 	v := &pullView{out: out, now: time.Now}
-	v.terminal, _ = terminal(output(out))
+	v.terminal, _ = terminal(cmdline.Output(out))
 	v.since = v.now()
 	v.drawn = v.since
 	return v

@@ -19,6 +19,7 @@ import (
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/chat/toolcall"
+	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/loader"
 )
@@ -76,7 +77,7 @@ func (c *runCmd) Run(ctx context.Context) error {
 func (c *runCmd) log() error {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
-		return useErrorf("--log-level: %w", err)
+		return cmdline.Misusef("--log-level: %w", err)
 	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
 	return nil
@@ -172,7 +173,7 @@ func (c *runCmd) build() (*service, error) {
 	if err != nil {
 		s.close()
 		if refused(err) {
-			err = useError{err}
+			err = cmdline.Misuse(err)
 		}
 		return nil, err
 	}
@@ -185,7 +186,7 @@ func (c *runCmd) build() (*service, error) {
 func (c *runCmd) family(words text) (*toolcall.Family, error) {
 	family, err := generate.Family(words.chat, words.tokenizer, c.ToolCallParser, c.ReasoningParser)
 	if err != nil {
-		return nil, useErrorf("--tool-call-parser, --reasoning-parser: %w", err)
+		return nil, cmdline.Misusef("--tool-call-parser, --reasoning-parser: %w", err)
 	}
 	return family, nil
 }

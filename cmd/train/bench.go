@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
@@ -60,13 +61,13 @@ type benchResult struct {
 }
 
 // Run trains on random tokens.
-func (c *benchCmd) Run(out output) error {
+func (c *benchCmd) Run(out cmdline.Output) error {
 	if c.Batch < 1 || c.Sequence < 2 || c.Steps < 1 {
-		return useErrorf("--batch and --steps are at least 1, --sequence at least 2")
+		return cmdline.Misusef("--batch and --steps are at least 1, --sequence at least 2")
 	}
 	set, err := kernels.Select(c.CPU)
 	if err != nil {
-		return useErrorf("--cpu: %w", err)
+		return cmdline.Misusef("--cpu: %w", err)
 	}
 	b, err := c.open(set.Name)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/train"
 	"github.com/heftai/heft/train/data"
 	"github.com/heftai/heft/train/optim"
@@ -40,7 +41,7 @@ var checks = []check{
 }
 
 // Run checks that training works on this machine, as accelerate test does.
-func (c *testCmd) Run(ctx context.Context, out output) error {
+func (c *testCmd) Run(ctx context.Context, out cmdline.Output) error {
 	found, path, err := findConfig(c.File)
 	if err != nil {
 		return err
@@ -48,7 +49,7 @@ func (c *testCmd) Run(ctx context.Context, out output) error {
 	ranks := c.NumProcesses
 	if found != nil {
 		if err := found.supported(); err != nil {
-			return useErrorf("%s: %w", path, err)
+			return cmdline.Misusef("%s: %w", path, err)
 		}
 		if ranks == 0 {
 			ranks = max(1, found.number("num_processes"))
@@ -58,7 +59,7 @@ func (c *testCmd) Run(ctx context.Context, out output) error {
 		ranks = 2
 	}
 	if ranks < 0 {
-		return useErrorf("--num-processes is %d; it is at least 1", ranks)
+		return cmdline.Misusef("--num-processes is %d; it is at least 1", ranks)
 	}
 	dir, err := os.MkdirTemp("", "heft-train-test-")
 	if err != nil {

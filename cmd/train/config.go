@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/heftai/heft/internal/cmdline"
 )
 
 // kind is the type of a key's values.
@@ -246,11 +248,11 @@ func findConfig(path string) (config, string, error) {
 			continue
 		}
 		if err != nil {
-			return nil, p, useError{err}
+			return nil, p, cmdline.Misuse(err)
 		}
 		c, err := parseConfig(b, p)
 		if err != nil {
-			return nil, p, useError{err}
+			return nil, p, cmdline.Misuse(err)
 		}
 		return c, p, nil
 	}
@@ -267,7 +269,7 @@ type configCmd struct {
 }
 
 // Run writes the configuration that train launch reads, as accelerate launch does.
-func (c *configCmd) Run(out output) error {
+func (c *configCmd) Run(out cmdline.Output) error {
 	path := c.File
 	if c.Show {
 		found, where, err := findConfig(path)
@@ -284,13 +286,13 @@ func (c *configCmd) Run(out output) error {
 		return err
 	}
 	if c.NumProcesses < 1 {
-		return useErrorf("--num-processes is %d; it is at least 1", c.NumProcesses)
+		return cmdline.Misusef("--num-processes is %d; it is at least 1", c.NumProcesses)
 	}
 	if path == "" {
 		path = filepath.Join(configFolder(), "default_config.yaml")
 	}
 	if _, err := os.Stat(path); err == nil && !c.Force {
-		return useErrorf("%s is there already; --force replaces it", path)
+		return cmdline.Misusef("%s is there already; --force replaces it", path)
 	}
 	b, err := basicConfig(c.NumProcesses, c.MixedPrecision).encode(path)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/data"
 )
@@ -63,7 +64,7 @@ func (j *job) read() error {
 		t.tokens += learned(s.Labels)
 	}
 	if t.tokens == 0 {
-		return useErrorf("--data has nothing to learn")
+		return cmdline.Misusef("--data has nothing to learn")
 	}
 	if j.EvalData != "" {
 		if t.eval, err = j.tokenize(j.EvalData, tokenizer, o, true); err != nil {
@@ -93,7 +94,7 @@ func (j *job) fitContext(config *meta.Config) error {
 func (j *job) tokenize(path string, tokenizer *data.Tokenizer, o data.TextOptions, cuts bool) (data.Slice[data.Sequence], error) {
 	records, err := data.OpenJSONL(path)
 	if err != nil {
-		return nil, useError{err}
+		return nil, cmdline.Misuse(err)
 	}
 	defer records.Close()
 	sequences := make([]data.Sequence, records.Len())

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/kernels"
 )
 
@@ -24,7 +25,7 @@ type envCmd struct {
 }
 
 // Run prints what a report of a problem should say.
-func (c *envCmd) Run(out output) error {
+func (c *envCmd) Run(out cmdline.Output) error {
 	host := dispatch.DescribeHost()
 	rows := [][2]string{
 		{"Heft version", version},

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train"
@@ -109,7 +110,7 @@ func (j *job) student(w *train.World) (*student, error) {
 		Project:    train.ProjectConfiguration{ProjectDir: j.Output, LoggingDir: j.LoggingDir, SkipFrozen: true},
 	})
 	if err != nil {
-		return nil, useError{err}
+		return nil, cmdline.Misuse(err)
 	}
 	acc.SetSeed(j.Seed, true)
 	s := &student{job: j, acc: acc, tape: acc.NewTape(tensor.Options{Threads: j.threads})}
@@ -176,7 +177,7 @@ func (s *student) warmup(loader *data.Loader[data.TokenBatch]) int {
 func (s *student) optimizer() (optim.Optimizer, error) {
 	adam, err := optim.NewAdamW(nil, optim.AdamOptions{LR: s.rate(), WeightDecay: s.WeightDecay})
 	if err != nil {
-		return nil, useError{err}
+		return nil, cmdline.Misuse(err)
 	}
 	var matrices, vectors []optim.Param
 	for _, p := range s.model.Parameters() {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train"
@@ -46,14 +47,14 @@ func parseLoRA(s string) (model.LoRAConfig, error) {
 				c.Layers = append(c.Layers, layer)
 			}
 		default:
-			return c, useErrorf("--lora: %q is none of r, alpha, dropout, rslora, targets, parameters, exclude, layers", name)
+			return c, cmdline.Misusef("--lora: %q is none of r, alpha, dropout, rslora, targets, parameters, exclude, layers", name)
 		}
 		if err != nil {
-			return c, useErrorf("--lora: %s=%s: %w", name, value, err)
+			return c, cmdline.Misusef("--lora: %s=%s: %w", name, value, err)
 		}
 	}
 	if c.R < 1 || c.Alpha < 0 || c.Dropout < 0 || c.Dropout >= 1 {
-		return c, useErrorf("--lora %s: a rank r of at least 1, an alpha of at least 0 and a dropout below 1 are wanted", s)
+		return c, cmdline.Misusef("--lora %s: a rank r of at least 1, an alpha of at least 0 and a dropout below 1 are wanted", s)
 	}
 	if c.Alpha == 0 {
 		c.Alpha = float64(c.R)

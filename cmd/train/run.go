@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/hub"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/train"
@@ -30,21 +31,21 @@ func (f *modelFlags) folder() (string, error) {
 	name := f.Model
 	switch {
 	case name != "" && f.M != "" && name != f.M:
-		return "", useErrorf("the model was given twice: %s and --model %s", f.M, name)
+		return "", cmdline.Misusef("the model was given twice: %s and --model %s", f.M, name)
 	case name == "" && f.M == "":
-		return "", useErrorf("--model is missing")
+		return "", cmdline.Misusef("--model is missing")
 	case name == "":
 		name = f.M
 	}
 	if info, err := os.Stat(name); err == nil {
 		if !info.IsDir() {
-			return "", useErrorf("--model %s: a folder is wanted, with config.json and tokenizer.json beside the weights", name)
+			return "", cmdline.Misusef("--model %s: a folder is wanted, with config.json and tokenizer.json beside the weights", name)
 		}
 		return loader.Folder(name)
 	}
 	repo, revision, err := hub.ParseRepo(name)
 	if err != nil {
-		return "", useErrorf("there is no folder %s", name)
+		return "", cmdline.Misusef("there is no folder %s", name)
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -61,7 +62,7 @@ func (f *modelFlags) folder() (string, error) {
 	defer client.Close()
 	dir, err := client.Cached(repo, revision)
 	if hub.Is(err, hub.NotCached) {
-		err = useErrorf("%w (serve pull %s fetches it)", err, name)
+		err = cmdline.Misusef("%w (serve pull %s fetches it)", err, name)
 	}
 	return dir, err
 }
@@ -92,7 +93,7 @@ type runCmd struct {
 }
 
 // Run trains, and leaves a folder that serve opens.
-func (c *runCmd) Run(ctx context.Context, out output, diag diagnostics) error {
+func (c *runCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Diagnostics) error {
 	j, err := c.job(diag)
 	if err != nil {
 		return err
@@ -129,7 +130,7 @@ type runResult struct {
 	Stopped bool               `json:"stopped"` // by a signal, with a checkpoint: the same command goes on
 }
 
-func (j *job) report(out output) error {
+func (j *job) report(out cmdline.Output) error {
 	r := &j.result
 	var err error
 	switch {
@@ -170,13 +171,13 @@ type job struct {
 	ranks   int
 	threads int // of one rank
 	log     *slog.Logger
-	diag    diagnostics
+	diag    cmdline.Diagnostics
 	data    *texts
 	stop    atomic.Bool
 	result  runResult // of rank 0
 }
 
-func (c *runCmd) job(diag diagnostics) (*job, error) {
+func (c *runCmd) job(diag cmdline.Diagnostics) (*job, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
@@ -207,17 +208,17 @@ func (c *runCmd) check() error {
 		{"--warmup-ratio", c.WarmupRatio, 0}, {"--weight-decay", c.WeightDecay, 0}, {"--save-steps", float64(c.SaveSteps), -1}, {"--eval-steps", float64(c.EvalSteps), -1},
 		{"--save-total-limit", float64(c.SaveTotalLimit), 0}, {"--log-steps", float64(c.LogSteps), 0}} {
 		if !(n.value >= n.least) {
-			return useErrorf("%s is %v; it is at least %v", n.name, n.value, n.least)
+			return cmdline.Misusef("%s is %v; it is at least %v", n.name, n.value, n.least)
 		}
 	}
 	if c.WarmupRatio > 1 {
-		return useErrorf("--warmup-ratio is %v; it is at most 1", c.WarmupRatio)
+		return cmdline.Misusef("--warmup-ratio is %v; it is at most 1", c.WarmupRatio)
 	}
 	if c.Epochs == 0 && c.MaxSteps == 0 {
-		return useErrorf("--epochs is 0 and --max-steps is not given")
+		return cmdline.Misusef("--epochs is 0 and --max-steps is not given")
 	}
 	if c.LoRA == "" && c.Merge {
-		return useErrorf("--merge is for --lora")
+		return cmdline.Misusef("--merge is for --lora")
 	}
 	if c.LoRA != "" {
 		if _, err := parseLoRA(c.LoRA); err != nil {
@@ -249,7 +250,7 @@ func (j *job) begin() error {
 		return err
 	}
 	if os.SameFile(from, to) {
-		return useErrorf("--output is the folder of the model that is to be trained")
+		return cmdline.Misusef("--output is the folder of the model that is to be trained")
 	}
 	stale := []string{".checkpoint-*.tmp", ".checkpoint-*.gone"} // of a process that died
 	if j.Resume == "never" {
@@ -289,14 +290,14 @@ type launchCmd struct {
 
 // Run is train run with the ranks and the precision of Accelerate's configuration, where
 // flags say nothing else.
-func (c *launchCmd) Run(ctx context.Context, out output, diag diagnostics) error {
+func (c *launchCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Diagnostics) error {
 	found, path, err := findConfig(c.File)
 	if err != nil {
 		return err
 	}
 	if found != nil {
 		if err := found.supported(); err != nil {
-			return useErrorf("%s: %w", path, err)
+			return cmdline.Misusef("%s: %w", path, err)
 		}
 		if c.NumProcesses == 0 {
 			c.NumProcesses = max(0, found.number("num_processes"))
@@ -305,7 +306,7 @@ func (c *launchCmd) Run(ctx context.Context, out output, diag diagnostics) error
 			c.MixedPrecision = found.precision()
 		}
 		if !slices.Contains([]string{"no", "bf16", "fp16"}, c.MixedPrecision) {
-			return useErrorf("%s: mixed_precision %s is not supported: no, bf16, fp16 are", path, c.MixedPrecision)
+			return cmdline.Misusef("%s: mixed_precision %s is not supported: no, bf16, fp16 are", path, c.MixedPrecision)
 		}
 	}
 	return c.runCmd.Run(ctx, out, diag)

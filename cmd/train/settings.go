@@ -13,6 +13,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/heftai/heft/internal/cmdline"
 )
 
 // runFile is where the output folder keeps what its checkpoints are of.
@@ -53,7 +55,7 @@ func (j *job) settings() (settings, error) {
 	for _, path := range j.Data {
 		sum, err := digest(path)
 		if err != nil {
-			return s, useError{err}
+			return s, cmdline.Misuse(err)
 		}
 		s.Data = append(s.Data, sum)
 	}
@@ -91,7 +93,7 @@ func (j *job) settle(goesOn bool) error {
 				return fmt.Errorf("%s: %w", path, err)
 			}
 			if names := different(was, now); len(names) > 0 {
-				return useErrorf("the checkpoints in %s are of a run with another %s; --resume never starts anew", j.Output, strings.Join(names, ", "))
+				return cmdline.Misusef("the checkpoints in %s are of a run with another %s; --resume never starts anew", j.Output, strings.Join(names, ", "))
 			}
 			return nil
 		}

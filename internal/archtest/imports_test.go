@@ -45,6 +45,7 @@ var allowed = map[string][]string{
 	"api":                        {"api/generate", "api/openai", "devicemap", "dispatch", "internal/engine"},
 	"cmd/serve":                  {"*"},
 	"cmd/train":                  {"*"},
+	"internal/cmdline":           {},                                                                                                                         // what the commands have in common
 	"internal/demo":              {},                                                                                                                         // the embedded demo model's bytes
 	"internal/demo/generate":     {"meta", "loader", "internal/tokenizer", "train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor"}, // its trainer
 	"internal/hub":               {},
@@ -75,7 +76,7 @@ var homes = map[string][]string{
 	"golang.org/x/exp/mmap":             {"loader"},
 	"golang.org/x/sys/unix":             {"internal/hostmem", "internal/kernels", "internal/topology"},
 	"gorgonia.org/cu":                   {"internal/backend/cuda"},
-	"github.com/alecthomas/kong":        {"cmd"},
+	"github.com/alecthomas/kong":        {"cmd", "internal/cmdline"},
 	"github.com/prometheus":             {"api"},
 }
 

@@ -1,4 +1,4 @@
-package main
+package cmdline
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// yamlResolver reads flags from a YAML mapping: "learning-rate: 1e-4". A list is
+// yamlResolver reads flags from a YAML mapping: "max-memory: cpu=30GiB". A list is
 // joined by commas. A key that is no flag of the command at hand is left to the others.
 func yamlResolver(r io.Reader) (kong.Resolver, error) {
 	name := "the configuration file"

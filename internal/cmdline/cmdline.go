@@ -1,0 +1,84 @@
+// Package cmdline is what Heft's commands have in common: the sources of their flags (the
+// command line, HEFT_* variables, the YAML file of --config), their streams and their
+// exit statuses. It knows no command.
+package cmdline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/alecthomas/kong"
+)
+
+// Output is standard output, injected into the Run methods of commands.
+type Output struct{ io.Writer }
+
+// Diagnostics is standard error, injected likewise.
+type Diagnostics struct{ io.Writer }
+
+// The exit statuses.
+const (
+	statusDone   = 0
+	statusFailed = 1
+	statusMisuse = 2
+)
+
+// misuse is a mistake in the command line, found after parsing.
+type misuse struct{ err error }
+
+func (e misuse) Error() string { return e.err.Error() }
+func (e misuse) Unwrap() error { return e.err }
+
+// Misuse says that err is a mistake in the command line.
+func Misuse(err error) error { return misuse{err} }
+
+// Misusef is a mistake in the command line.
+func Misusef(format string, args ...any) error { return misuse{fmt.Errorf(format, args...)} }
+
+// Program is a command line.
+type Program struct {
+	Name, Description string
+	// Grammar is a pointer to a struct with kong's tags, which is filled. Its commands have
+	// Run methods, that may ask for a context.Context, Output and Diagnostics.
+	Grammar any
+}
+
+// Run parses args and runs the command that they name. It returns the exit status: 2 for a
+// mistake in the command line, 1 for any other error, which is written to stderr.
+func (p Program) Run(args []string, stdout, stderr io.Writer) int {
+	exit := -1
+	parser, err := kong.New(p.Grammar,
+		kong.Name(p.Name),
+		kong.Description(p.Description),
+		kong.Configuration(yamlResolver),
+		kong.DefaultEnvars("HEFT"),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(status int) { exit = status }),
+		kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
+		kong.BindTo(context.Background(), (*context.Context)(nil)),
+		kong.Bind(Output{stdout}, Diagnostics{stderr}),
+	)
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
+		return statusFailed
+	}
+	parsed, err := parser.Parse(args)
+	if exit >= 0 {
+		return exit // --help
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v (see %[1]s --help)\n", p.Name, err)
+		return statusMisuse
+	}
+	if err := parsed.Run(); err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
+		if errors.As(err, new(misuse)) {
+			return statusMisuse
+		}
+		return statusFailed
+	}
+	return statusDone
+}
