@@ -14,13 +14,6 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-type goldenModel struct {
-	Prompts []struct {
-		InputIDs  []int32 `json:"input_ids"`
-		GreedyIDs []int32 `json:"greedy_ids"`
-	} `json:"prompts"`
-}
-
 func open(t testing.TB, dir string) (*meta.Model, *loader.Checkpoint) {
 	t.Helper()
 	checkpoint, err := loader.Open(dir)
@@ -70,12 +63,9 @@ func maps(skeleton *meta.Model) map[string]devicemap.Map {
 
 func TestGoldenModelsUnderFiveMaps(t *testing.T) {
 	cases := 0
-	for _, file := range golden.Glob(t, "infer/models/*/golden.json") {
-		var g goldenModel
-		golden.JSON(t, file, &g)
-		dir := filepath.Dir(file)
-		t.Run(filepath.Base(dir), func(t *testing.T) {
-			skeleton, checkpoint := open(t, dir)
+	for g := range golden.Models(t) {
+		t.Run(g.Name(), func(t *testing.T) {
+			skeleton, checkpoint := open(t, g.Dir)
 			var want [][]float32
 			for _, name := range []string{"cpu", "disk", "alternating", "head on disk", "by hand", "promoted"} {
 				model, err := dispatch.New(skeleton, checkpoint, maps(skeleton)[name], dispatch.Options{Threads: 2, Precision: dispatch.PrecisionHigh})
@@ -86,9 +76,9 @@ func TestGoldenModelsUnderFiveMaps(t *testing.T) {
 					promote(t, model)
 				}
 				for i, p := range g.Prompts {
-					got, logits := greedy(t, model, p.InputIDs, len(p.GreedyIDs))
-					if !slices.Equal(got, p.GreedyIDs) {
-						t.Errorf("%s: prompt %d: greedy ids %v, want %v", name, i, got, p.GreedyIDs)
+					got, logits := greedy(t, model, p.IDs, len(p.Greedy))
+					if !slices.Equal(got, p.Greedy) {
+						t.Errorf("%s: prompt %d: greedy ids %v, want %v", name, i, got, p.Greedy)
 					}
 					if name == "cpu" {
 						want = append(want, logits)

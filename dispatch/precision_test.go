@@ -3,7 +3,6 @@ package dispatch_test
 import (
 	"context"
 	"math"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -69,12 +68,9 @@ func sameLogits(t *testing.T, what string, got, want [][]float32) {
 // mixes prompts with generated tokens, and for any number of threads.
 func TestPrecisionAuto(t *testing.T) {
 	cases := 0
-	for _, file := range golden.Glob(t, "infer/models/*/golden.json") {
-		var g goldenModel
-		golden.JSON(t, file, &g)
-		dir := filepath.Dir(file)
-		t.Run(filepath.Base(dir), func(t *testing.T) {
-			skeleton, checkpoint := open(t, dir)
+	for g := range golden.Models(t) {
+		t.Run(g.Name(), func(t *testing.T) {
+			skeleton, checkpoint := open(t, g.Dir)
 			everything := devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU})
 			model := func(variant string, threads int, p dispatch.Precision) *dispatch.Model {
 				m, err := dispatch.New(skeleton, checkpoint, everything, dispatch.Options{Threads: threads, Variant: variant, Precision: p, KVTokens: 4096})
@@ -91,18 +87,18 @@ func TestPrecisionAuto(t *testing.T) {
 				}
 			}
 			p := g.Prompts[0]
-			ids := append(slices.Clone(p.InputIDs), p.GreedyIDs...)
-			high := forced(t, model("", 2, dispatch.PrecisionHigh), ids, len(p.InputIDs), len(ids))
+			ids := append(slices.Clone(p.IDs), p.Greedy...)
+			high := forced(t, model("", 2, dispatch.PrecisionHigh), ids, len(p.IDs), len(ids))
 			for _, variant := range kernels.Names() {
 				if variant == "go" || variant == "avx2" {
 					continue // they do not round, and are slow
 				}
 				m := model(variant, 2, dispatch.PrecisionAuto)
-				auto := forced(t, m, ids, len(p.InputIDs), len(ids))
+				auto := forced(t, m, ids, len(p.IDs), len(ids))
 				within(t, variant, auto, high, tolerance)
-				sameLogits(t, variant+" in chunks", forced(t, m, ids, len(p.InputIDs), 3), auto)
-				sameLogits(t, variant+" on one thread", forced(t, model(variant, 1, dispatch.PrecisionAuto), ids, len(p.InputIDs), len(ids)), auto)
-				mixed(t, variant, m, ids, len(p.InputIDs), auto)
+				sameLogits(t, variant+" in chunks", forced(t, m, ids, len(p.IDs), 3), auto)
+				sameLogits(t, variant+" on one thread", forced(t, model(variant, 1, dispatch.PrecisionAuto), ids, len(p.IDs), len(ids)), auto)
+				mixed(t, variant, m, ids, len(p.IDs), auto)
 			}
 		})
 		cases++

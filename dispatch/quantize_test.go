@@ -404,12 +404,9 @@ func medianError(got, want [][]float32) float64 {
 // those of the weights as they are stored.
 func TestGoldenQuantize(t *testing.T) {
 	cases := 0
-	for _, file := range golden.Glob(t, "infer/models/*/golden.json") {
-		var g goldenModel
-		golden.JSON(t, file, &g)
-		dir := filepath.Dir(file)
-		t.Run(filepath.Base(dir), func(t *testing.T) {
-			skeleton, checkpoint := open(t, dir)
+	for g := range golden.Models(t) {
+		t.Run(g.Name(), func(t *testing.T) {
+			skeleton, checkpoint := open(t, g.Dir)
 			if len(skeleton.Root.Quantized()) == 0 {
 				return
 			}
@@ -426,8 +423,8 @@ func TestGoldenQuantize(t *testing.T) {
 				return m
 			}
 			model := func(f meta.QuantFormat) *dispatch.Model { return placed(f, everything) }
-			ids := append(slices.Clone(g.Prompts[0].InputIDs), g.Prompts[0].GreedyIDs...)
-			prompt := len(g.Prompts[0].InputIDs)
+			ids := append(slices.Clone(g.Prompts[0].IDs), g.Prompts[0].Greedy...)
+			prompt := len(g.Prompts[0].IDs)
 			want := forced(t, model(meta.QuantNone), ids, prompt, len(ids))
 			for _, format := range []meta.QuantFormat{meta.QuantQ8, meta.QuantQ4} {
 				lazy, eager := model(format), model(format)

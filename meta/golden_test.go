@@ -161,15 +161,10 @@ func sameLines(t *testing.T, what string, got, want []string) {
 // TestGoldenModelConfigs reads the configs of the golden models, in both dialects.
 func TestGoldenModelConfigs(t *testing.T) {
 	cases := 0
-	for _, file := range golden.Glob(t, "infer/models/*/golden.json") {
+	for want := range golden.Models(t) {
 		cases++
-		dir := path.Dir(file)
-		t.Run(path.Base(dir), func(t *testing.T) {
-			var want struct {
-				NumParameters int64 `json:"num_parameters"`
-			}
-			golden.JSON(t, file, &want)
-			cfg, err := ReadConfigFile(path.Join(dir, "config.json"))
+		t.Run(want.Name(), func(t *testing.T) {
+			cfg, err := ReadConfigFile(path.Join(want.Dir, "config.json"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -183,7 +178,7 @@ func TestGoldenModelConfigs(t *testing.T) {
 			if c := m.Root.Spec.(*CausalLMSpec).Context; c < 64 {
 				t.Errorf("context %d is shorter than the prompts with their answers", c)
 			}
-			g, err := ReadGenerationConfigFile(path.Join(dir, "generation_config.json"))
+			g, err := ReadGenerationConfigFile(path.Join(want.Dir, "generation_config.json"))
 			if err != nil {
 				t.Fatal(err)
 			}

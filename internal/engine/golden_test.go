@@ -263,35 +263,28 @@ func TestGoldenGenerate(t *testing.T) {
 // continuations are those of each alone.
 func TestGoldenModelsBatched(t *testing.T) {
 	n := 0
-	for _, file := range golden.Glob(t, "infer/models/*/golden.json") {
-		var g struct {
-			Prompts []struct {
-				InputIDs  []int32 `json:"input_ids"`
-				GreedyIDs []int32 `json:"greedy_ids"`
-			} `json:"prompts"`
-		}
-		golden.JSON(t, file, &g)
+	for g := range golden.Models(t) {
 		longest := 0
 		for _, p := range g.Prompts {
-			longest = max(longest, len(p.InputIDs)+len(p.GreedyIDs))
+			longest = max(longest, len(p.IDs)+len(p.Greedy))
 		}
-		m := openModel(t, filepath.Dir(file), 2*longest)
+		m := openModel(t, g.Dir, 2*longest)
 		if m == nil {
 			continue
 		}
 		n++
-		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
+		t.Run(g.Name(), func(t *testing.T) {
 			e := engine.New(engine.ForDispatch(m), engine.Options{MaxBatchTokens: 24, ChunkTokens: 5})
 			defer e.Close()
 			var streams []*engine.Stream
 			for _, p := range g.Prompts {
-				streams = append(streams, submit(t, e, engine.Request{Prompt: p.InputIDs, MaxTokens: len(p.GreedyIDs), N: 2}))
+				streams = append(streams, submit(t, e, engine.Request{Prompt: p.IDs, MaxTokens: len(p.Greedy), N: 2}))
 			}
 			for i, s := range streams {
 				got, err := collect(s, 2)
 				for c := range got {
-					if err != nil || !slices.Equal(got[c].tokens, g.Prompts[i].GreedyIDs) {
-						t.Errorf("prompt %d, choice %d: %v (%v), want %v", i, c, got[c].tokens, err, g.Prompts[i].GreedyIDs)
+					if err != nil || !slices.Equal(got[c].tokens, g.Prompts[i].Greedy) {
+						t.Errorf("prompt %d, choice %d: %v (%v), want %v", i, c, got[c].tokens, err, g.Prompts[i].Greedy)
 					}
 				}
 			}

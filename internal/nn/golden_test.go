@@ -14,51 +14,10 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-type goldenModel struct {
-	Tolerance struct {
-		Atol float64 `json:"logits_atol"`
-		Rtol float64 `json:"logits_rtol"`
-	} `json:"tolerance"`
-	Prompts []goldenPrompt `json:"prompts"`
-	Padding *struct {
-		IDs  [][]int32 `json:"input_ids"`
-		Mask [][]int32 `json:"attention_mask"`
-	} `json:"padding"`
-}
-
-type goldenPrompt struct {
-	IDs            []int32     `json:"input_ids"`
-	Last           []float64   `json:"last_logits"`
-	Top5IDs        [][]int32   `json:"top5_ids"`
-	Top5           [][]float64 `json:"top5_logits"`
-	Logprobs       []float64   `json:"token_logprobs"`
-	LogprobSum     *float64    `json:"logprob_sum"`
-	Greedy         []int32     `json:"greedy_ids"`
-	GreedyLogprobs []float64   `json:"greedy_logprobs"`
-	Hidden         *struct {
-		Embeddings *goldenHidden  `json:"embeddings"`
-		Layers     []goldenHidden `json:"layers"`
-		Norm       *goldenHidden  `json:"final_norm"`
-	} `json:"hidden"`
-}
-
-type goldenHidden struct {
-	Mean  float64   `json:"mean"`
-	Std   float64   `json:"std"`
-	Last  []float64 `json:"last_pos_first8"`
-	First []float64 `json:"first_pos_first8"`
-}
-
 func TestGoldenModels(t *testing.T) {
 	cases := 0
-	for _, file := range golden.Glob(t, filepath.Join("infer", "models", "*", "golden.json")) {
-		var g goldenModel
-		if !golden.JSON(t, file, &g) {
-			continue
-		}
-		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
-			cases += goldenCases(t, filepath.Dir(file), &g)
-		})
+	for g := range golden.Models(t) {
+		t.Run(g.Name(), func(t *testing.T) { cases += goldenCases(t, g) })
 	}
 	golden.Count(t, "infer/models", cases)
 }
@@ -82,15 +41,15 @@ func openGolden(t testing.TB, dir string, rows int) *machine {
 }
 
 // goldenCases runs one model and says how many cases it has.
-func goldenCases(t *testing.T, dir string, g *goldenModel) int {
+func goldenCases(t *testing.T, g *golden.Model) int {
 	rows := 1
 	for _, p := range g.Prompts {
 		rows += len(p.IDs) + len(p.Greedy)
 	}
-	m := openGolden(t, dir, rows)
+	m := openGolden(t, g.Dir, rows)
 	near := func(t *testing.T, what string, got, want float64) {
 		t.Helper()
-		if !(math.Abs(got-want) <= g.Tolerance.Atol+g.Tolerance.Rtol*math.Abs(want)) {
+		if !g.Tolerance.Holds(got, want) {
 			t.Errorf("%s = %v, want %v", what, got, want)
 		}
 	}
@@ -112,7 +71,7 @@ func goldenCases(t *testing.T, dir string, g *goldenModel) int {
 
 type nearFunc func(t *testing.T, what string, got, want float64)
 
-func checkPrompt(t *testing.T, m *machine, p *goldenPrompt, near nearFunc) {
+func checkPrompt(t *testing.T, m *machine, p *golden.Prompt, near nearFunc) {
 	seq := m.cache.NewSequence(0)
 	defer seq.Free()
 	hidden := &hiddenTrace{}
@@ -129,27 +88,27 @@ func checkPrompt(t *testing.T, m *machine, p *goldenPrompt, near nearFunc) {
 		}
 	}
 	sum := 0.0
-	for i, want := range p.Logprobs {
+	for i, want := range p.LogProbs {
 		lp := logprob(logits.Row(i), p.IDs[i+1])
 		sum += lp
 		near(t, fmt.Sprintf("log-probability of token %d", i+1), lp, want)
 	}
-	if p.LogprobSum != nil {
-		near(t, "sum of log-probabilities", sum, *p.LogprobSum)
+	if p.LogProbSum != nil {
+		near(t, "sum of log-probabilities", sum, *p.LogProbSum)
 	}
 	hidden.check(t, p, near)
 	greedy(t, m, seq, p, last, near)
 }
 
 // greedy continues from the last logits of a prompt with the cache that it left.
-func greedy(t *testing.T, m *machine, seq *kvcache.Sequence, p *goldenPrompt, last []float32, near nearFunc) {
+func greedy(t *testing.T, m *machine, seq *kvcache.Sequence, p *golden.Prompt, last []float32, near nearFunc) {
 	ids := slices.Clone(p.IDs)
 	var got []int32
 	for i := range p.Greedy {
 		next := descending(last)[0]
 		got = append(got, next)
-		if i < len(p.GreedyLogprobs) {
-			near(t, fmt.Sprintf("log-probability of greedy token %d", i), logprob(last, next), p.GreedyLogprobs[i])
+		if i < len(p.GreedyLogProbs) {
+			near(t, fmt.Sprintf("log-probability of greedy token %d", i), logprob(last, next), p.GreedyLogProbs[i])
 		}
 		ids = append(ids, next)
 		if m.program.Restarts(len(ids)-1, len(ids)) {
@@ -189,7 +148,7 @@ func checkChunks(t *testing.T, m *machine, ids []int32) {
 
 // checkBatch compares all prompts in one pass with each alone, bit by bit, and each
 // next step likewise.
-func checkBatch(t *testing.T, m *machine, prompts []goldenPrompt) {
+func checkBatch(t *testing.T, m *machine, prompts []golden.Prompt) {
 	var first, second []work
 	var alone [2][][]float32
 	for _, p := range prompts {
@@ -215,7 +174,7 @@ func checkBatch(t *testing.T, m *machine, prompts []goldenPrompt) {
 
 // checkPadding runs the padded rows without their padding: that is what the reference
 // asserts equal.
-func checkPadding(t *testing.T, m *machine, g *goldenModel, near nearFunc) {
+func checkPadding(t *testing.T, m *machine, g *golden.Model, near nearFunc) {
 	var works []work
 	var want [][]float64
 	for i, ids := range g.Padding.IDs {
@@ -266,11 +225,11 @@ func (h *hiddenTrace) Trace(at Point, _ string, x tensor.Tensor) {
 	}
 }
 
-func (h *hiddenTrace) check(t *testing.T, p *goldenPrompt, near nearFunc) {
+func (h *hiddenTrace) check(t *testing.T, p *golden.Prompt, near nearFunc) {
 	if p.Hidden == nil {
 		return
 	}
-	one := func(what string, got [][]float32, want *goldenHidden) {
+	one := func(what string, got [][]float32, want *golden.Hidden) {
 		if want == nil {
 			return
 		}

@@ -1,8 +1,6 @@
 package model
 
 import (
-	"math"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,23 +12,11 @@ import (
 // training are those of serving. Quantised ones stay in their files.
 func TestGoldenServedModels(t *testing.T) {
 	cases := 0
-	for _, path := range golden.Glob(t, "infer/models/*/golden.json") {
-		var g struct {
-			Tolerance struct {
-				Atol float64 `json:"logits_atol"`
-				Rtol float64 `json:"logits_rtol"`
-			}
-			Prompts []struct {
-				IDs  []int     `json:"input_ids"`
-				Last []float64 `json:"last_logits"`
-			}
-		}
-		golden.JSON(t, path, &g)
-		dir := filepath.Dir(path)
-		t.Run(filepath.Base(dir), func(t *testing.T) {
-			m, err := openFile(t, dir, dir)
+	for g := range golden.Models(t) {
+		t.Run(g.Name(), func(t *testing.T) {
+			m, err := openFile(t, g.Dir, g.Dir)
 			if err != nil && strings.Contains(err.Error(), "no values to be copied") {
-				m, err = openFile(t, dir, dir, Freeze(func(string) bool { return true }))
+				m, err = openFile(t, g.Dir, g.Dir, Freeze(func(string) bool { return true }))
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -39,13 +25,13 @@ func TestGoldenServedModels(t *testing.T) {
 			cases++
 			tp := tensor.NewTape(tensor.Options{})
 			for _, p := range g.Prompts {
-				logits, err := m.Logits(tp, Batch{IDs: p.IDs, Length: len(p.IDs)})
+				logits, err := m.Logits(tp, Batch{IDs: widened(p.IDs), Length: len(p.IDs)})
 				if err != nil {
 					t.Fatal(err)
 				}
 				last := logits.Data()[logits.Len()-len(p.Last):]
 				for i, w := range p.Last {
-					if d := math.Abs(float64(last[i]) - w); !(d <= g.Tolerance.Atol+g.Tolerance.Rtol*math.Abs(w)) {
+					if !g.Tolerance.Holds(float64(last[i]), w) {
 						t.Errorf("%d tokens: logit %d is %g, want %g", len(p.IDs), i, last[i], w)
 						break
 					}
@@ -55,4 +41,12 @@ func TestGoldenServedModels(t *testing.T) {
 		})
 	}
 	golden.Count(t, "infer/models on a tape", cases)
+}
+
+func widened(ids []int32) []int {
+	out := make([]int, len(ids))
+	for i, id := range ids {
+		out[i] = int(id)
+	}
+	return out
 }

@@ -2,7 +2,6 @@ package model
 
 import (
 	"math"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -18,10 +17,9 @@ import (
 // are computed again give the same bits.
 func TestGoldenModelsTakeAdapters(t *testing.T) {
 	cases := 0
-	for _, path := range golden.Glob(t, "infer/models/*/golden.json") {
-		dir := filepath.Dir(path)
-		t.Run(filepath.Base(dir), func(t *testing.T) {
-			m, err := openFile(t, dir, dir, Freeze(func(string) bool { return true }))
+	for g := range golden.Models(t) {
+		t.Run(g.Name(), func(t *testing.T) {
+			m, err := openFile(t, g.Dir, g.Dir, Freeze(func(string) bool { return true }))
 			if err != nil {
 				t.Fatal(err)
 			}
