@@ -35,13 +35,13 @@ func TestGoldenGatherForMetrics(t *testing.T) {
 type metricsCase struct {
 	Dataset   string
 	N         float64
-	BatchSize float64 `json:"batch_size"`
-	Split     bool    `json:"split_batches"`
-	Even      *bool   `json:"even_batches"`
-	Drop      bool    `json:"drop_last"`
-	Dispatch  *bool   `json:"dispatch_batches"`
-	World     float64 `json:"num_processes"`
-	Skip      float64 `json:"skip_first_batches"`
+	BatchSize float64  `json:"batch_size"`
+	Split     bool     `json:"split_batches"`
+	Even      *bool    `json:"even_batches"`
+	Drop      bool     `json:"drop_last"`
+	Dispatch  *bool    `json:"dispatch_batches"`
+	World     float64  `json:"num_processes"`
+	Skip      *float64 `json:"skip_first_batches"` // 0 is not none: it hides the remainder
 
 	Gathered   [][]float64       `json:"gather"`
 	ForMetrics [][]float64       `json:"gather_for_metrics"`
@@ -95,8 +95,8 @@ func (c *metricsCase) run(ctx context.Context) error {
 		if err := a.Prepare(l); err != nil {
 			return err
 		}
-		if c.Skip > 0 {
-			l = SkipFirstBatches(l, int(c.Skip))
+		if c.Skip != nil {
+			l = SkipFirstBatches(l, int(*c.Skip))
 		}
 		want, i := c.Ranks[w.Rank()], 0
 		for b, err := range l.All(ctx) {

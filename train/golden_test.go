@@ -129,7 +129,7 @@ func near(what string, want *float64, got float64) error {
 }
 
 func close2(want, got float64) bool {
-	return math.Abs(want-got) <= 1e-6+2e-5*math.Abs(want) || math.IsNaN(want) && math.IsNaN(got)
+	return want == got || math.Abs(want-got) <= 1e-6+2e-5*math.Abs(want) || math.IsNaN(want) && math.IsNaN(got)
 }
 
 func first(errs ...error) error {

@@ -273,7 +273,7 @@ func (f *flat64) UnmarshalJSON(b []byte) error {
 
 func (c tableCase) check(t *testing.T) {
 	d := build(t, "SGD", optimizerOptions{LR: &c.LR}, &Vector{Value: []float32{1}})
-	for i := 1; i < int(c.Groups); i++ { // the reference's next group has half the rate
+	for i := 1; i < int(c.Groups); i++ {
 		if err := d.AddGroup([]Param{&Vector{Value: []float32{1}}}, func(g *Group) { g.LR = c.groupLR(i) }); err != nil {
 			t.Fatal(err)
 		}
@@ -300,16 +300,15 @@ func (c tableCase) check(t *testing.T) {
 	}
 }
 
-// groupLR is the rate of a group: the largest of its rates, for no schedule of the
-// tables exceeds the initial one and all of several groups reach it.
+// groupLR is the rate that a group began with: schedules by name scale the rates of all
+// groups alike.
 func (c tableCase) groupLR(i int) float64 {
-	most := 0.0
 	for _, r := range c.Rates {
-		if i < len(r) {
-			most = max(most, r[i])
+		if i < len(r) && r[0] != 0 {
+			return c.LR * r[i] / r[0]
 		}
 	}
-	return most
+	return 0
 }
 
 type plateauCase struct {
