@@ -39,17 +39,6 @@ func (s *Sizes) Of(path string) (bytes float64, ok bool) {
 	return s.t.nodes[i].size, true
 }
 
-// All are the sizes by path.
-func (s *Sizes) All() map[string]float64 {
-	all := make(map[string]float64, len(s.t.nodes))
-	for i := range s.t.nodes {
-		if n := &s.t.nodes[i]; n.counted {
-			all[n.path] = n.size
-		}
-	}
-	return all
-}
-
 // Total is the size of the model in bytes.
 func (s *Sizes) Total() float64 { return s.t.nodes[0].size }
 

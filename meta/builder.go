@@ -52,9 +52,6 @@ func (b *Builder) Build() (*Module, error) {
 // Module is the node of this scope.
 func (b *Builder) Module() *Module { return b.node }
 
-// Path is the dotted path of this scope's node.
-func (b *Builder) Path() string { return b.path }
-
 // Child adds a module below this one and returns its scope.
 func (b *Builder) Child(name, class string) *Builder {
 	child := &Module{Name: name, Class: class, NoSplit: class == b.tree.noSplit}

@@ -67,9 +67,6 @@ func WindowSize(off, n int64) int64 {
 	return (off+n+directAlign-1)&^(directAlign-1) - begin
 }
 
-// MaxWindowSize is the largest WindowSize of n bytes at any offset.
-func MaxWindowSize(n int64) int64 { return WindowSize(directAlign-1, n) }
-
 // ReadAt reads n bytes at off into buf and returns the part of buf that holds them.
 // buf must begin on a 4096-byte boundary, as blocks do, and hold WindowSize(off, n)
 // bytes. A file that ends before off+n gives io.ErrUnexpectedEOF, wrapped with the path.

@@ -6,10 +6,9 @@
 // counted in a ledger; a [Mapping] is a file mapped read-only, whose bytes are used in
 // place; a [DirectFile] reads past the page cache where the system can.
 //
-// The flow: the process makes one Ledger and passes it to whoever allocates. Blocks
-// and mappings carry a use count that begins at 1: [Block.Retain] adds a user,
-// [Block.Release] lets go, the last release gives the memory back. Touching bytes
-// after that is a fault, as with any unmapped address.
+// The flow: the process makes one Ledger and passes it to whoever allocates. A block or
+// mapping has one owner, whose release gives the memory back. Touching bytes after that is
+// a fault, as with any unmapped address.
 //
 // This is the only home of mmap, madvise and O_DIRECT. It knows nothing of tensors,
 // layers or checkpoints, and has no state of its own: no ledger is global. On systems

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"testing"
@@ -36,7 +37,7 @@ func TestBlock(t *testing.T) {
 		if len(b.Bytes()) != test.n || cap(b.Bytes()) != test.n {
 			t.Errorf("block of %d: len %d, cap %d", test.n, len(b.Bytes()), cap(b.Bytes()))
 		}
-		if l.Held(KV) != test.held || l.Total() != test.held || b.Size() != test.held {
+		if l.Held(KV) != test.held || l.Total() != test.held {
 			t.Errorf("block of %d: held %d, total %d, want %d", test.n, l.Held(KV), l.Total(), test.held)
 		}
 		if test.n > 0 {
@@ -63,36 +64,6 @@ func TestBlock(t *testing.T) {
 	}
 }
 
-func TestBlockUses(t *testing.T) {
-	var l Ledger
-	b, err := Alloc(&l, Staging, 100)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const users = 8
-	for range users {
-		b.Retain()
-	}
-	var wg sync.WaitGroup
-	for range users {
-		wg.Go(func() {
-			if b.Bytes()[0] != 0 {
-				t.Error("not zero")
-			}
-			if err := b.Release(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if b.Uses() != 1 || l.Held(Staging) == 0 {
-		t.Fatalf("uses %d, held %d after the users let go", b.Uses(), l.Held(Staging))
-	}
-	if err := b.Release(); err != nil || l.Held(Staging) != 0 {
-		t.Fatalf("%v, held %d", err, l.Held(Staging))
-	}
-}
-
 func TestReleasedMemoryIsUnmapped(t *testing.T) {
 	b, err := Alloc(nil, Other, 1<<16)
 	if err != nil {
@@ -110,31 +81,6 @@ func TestReleasedMemoryIsUnmapped(t *testing.T) {
 	}()
 	_ = stale[100] + stale[200]
 	t.Logf("%d", stale[1])
-}
-
-func TestArena(t *testing.T) {
-	b, err := Alloc(nil, Activations, 200)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Release()
-	a := NewArena(b)
-	for _, n := range []int{3, 64, 1} {
-		s, err := a.Take(n)
-		if err != nil || len(s) != n || address(s)%Align != 0 {
-			t.Fatalf("take %d: len %d at %#x, %v", n, len(s), address(s), err)
-		}
-	}
-	if _, err := a.Take(9); err == nil {
-		t.Error("the arena gave more than it has")
-	}
-	if _, err := a.Take(-1); err == nil {
-		t.Error("the arena gave a negative slice")
-	}
-	a.Reset()
-	if s, err := a.Take(200); err != nil || len(s) != 200 {
-		t.Errorf("after reset: %d bytes, %v", len(s), err)
-	}
 }
 
 func TestLedger(t *testing.T) {
@@ -183,9 +129,9 @@ func TestMapping(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range []Advice{WillNeed, Sequential, DontNeed} {
+	for _, a := range []Advice{WillNeed, Populate, DontNeed} {
 		for _, r := range [][2]int64{{0, 20_001}, {1, 1}, {5000, 9000}, {20_001, 0}} {
-			if err := m.Advise(r[0], r[1], a); err != nil {
+			if err := m.Advise(r[0], r[1], a); err != nil && (a != Populate || runtime.GOOS == "linux") {
 				t.Errorf("advice %d on %v: %v", a, r, err)
 			}
 		}
@@ -198,12 +144,11 @@ func TestMapping(t *testing.T) {
 	if !bytes.Equal(m.Bytes(), data) {
 		t.Error("mapped bytes differ from the file")
 	}
-	m.Retain()
-	if err := errors.Join(m.Release(), m.Release()); err != nil {
+	if err := m.Release(); err != nil {
 		t.Error(err)
 	}
 	if err := m.Release(); !errors.Is(err, ErrReleased) {
-		t.Errorf("third release: %v", err)
+		t.Errorf("second release: %v", err)
 	}
 }
 
@@ -284,9 +229,6 @@ func TestWindowSize(t *testing.T) {
 	for _, test := range [][3]int64{{0, 0, 0}, {0, 1, 4096}, {4095, 2, 8192}, {4096, 4096, 4096}, {1, 4096, 8192}} {
 		if got := WindowSize(test[0], test[1]); got != test[2] {
 			t.Errorf("WindowSize(%d, %d) = %d, want %d", test[0], test[1], got, test[2])
-		}
-		if most := MaxWindowSize(test[1]); test[1] > 0 && most < test[2] {
-			t.Errorf("MaxWindowSize(%d) = %d < %d", test[1], most, test[2])
 		}
 	}
 }

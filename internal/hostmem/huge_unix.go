@@ -2,5 +2,9 @@
 
 package hostmem
 
+import "errors"
+
 // adviseHuge does nothing: only Linux is asked.
 func adviseHuge([]byte) {}
+
+func populate([]byte) error { return errors.ErrUnsupported }

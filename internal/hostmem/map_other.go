@@ -20,6 +20,11 @@ func mapFile(*os.File, int) ([]byte, error) { return nil, errors.ErrUnsupported 
 
 func unmap([]byte) error { return nil }
 
-func advise([]byte, Advice) error { return nil }
+func advise(_ []byte, a Advice) error {
+	if a == Populate {
+		return errors.ErrUnsupported
+	}
+	return nil
+}
 
 func fileSize(int) (int64, error) { return 0, errors.ErrUnsupported }

@@ -65,6 +65,6 @@ func advise(b []byte, a Advice) error {
 	case DontNeed:
 		return unix.Madvise(b, unix.MADV_DONTNEED)
 	default:
-		return unix.Madvise(b, unix.MADV_SEQUENTIAL)
+		return populate(b)
 	}
 }

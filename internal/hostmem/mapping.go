@@ -15,8 +15,9 @@ const (
 	WillNeed Advice = iota
 	// DontNeed lets go of the range's pages; touching them reads them again.
 	DontNeed
-	// Sequential makes read-ahead larger.
-	Sequential
+	// Populate reads the range and maps its pages before it returns. The system may be too old
+	// for it, and the file too short: its error says so.
+	Populate
 )
 
 // A Mapping is a file mapped read-only. Its bytes are the page cache's own: nothing is
@@ -26,14 +27,13 @@ const (
 // goroutine that called debug.SetPanicOnFault(true) gets a panic whose value has
 // Addr() uintptr; any other dies with the process.
 type Mapping struct {
-	file *os.File
-	fd   int
-	data []byte
-	uses atomic.Int32
+	file     *os.File
+	fd       int
+	data     []byte
+	released atomic.Bool
 }
 
-// Map maps the whole of the regular file at path. The caller holds the mapping's one
-// use. The error is an *fs.PathError, or wraps errors.ErrUnsupported on systems without
+// Map maps the whole of the regular file at path. The caller owns the mapping. The error is an *fs.PathError, or wraps errors.ErrUnsupported on systems without
 // mmap.
 func Map(path string) (*Mapping, error) {
 	f, err := os.Open(path)
@@ -57,7 +57,6 @@ func mapOpen(f *os.File, path string) (*Mapping, error) {
 		return nil, &os.PathError{Op: "map", Path: path, Err: fmt.Errorf("not a regular file")}
 	}
 	m := &Mapping{file: f, fd: int(f.Fd())}
-	m.uses.Store(1)
 	size := info.Size()
 	if size == 0 {
 		return m, nil
@@ -72,12 +71,12 @@ func mapOpen(f *os.File, path string) (*Mapping, error) {
 }
 
 // Bytes is the file's bytes, read-only: writing to them faults. They are valid until
-// the last release.
+// the release.
 func (m *Mapping) Bytes() []byte { return m.data }
 
-// Advise tells the system about n bytes at off. WillNeed is widened to whole pages;
-// DontNeed is narrowed to them, so that neighbours keep theirs. It is a hint: an error
-// says only that the range is outside the mapping or the system refused.
+// Advise tells the system about n bytes at off. WillNeed and Populate are
+// widened to whole pages; DontNeed is narrowed to them, so that neighbours keep theirs. It is
+// a hint: an error says only that the range is outside the mapping or the system refused.
 func (m *Mapping) Advise(off, n int64, a Advice) error {
 	size := int64(len(m.data))
 	if off < 0 || n < 0 || off > size || n > size-off {
@@ -107,18 +106,14 @@ func (m *Mapping) Whole() bool {
 	return err == nil && size >= int64(len(m.data))
 }
 
-// Retain adds a user. It must be called by one who knows the mapping is held.
-func (m *Mapping) Retain() { m.uses.Add(1) }
-
-// Release lets go of one use; the last one unmaps the file. A release too many is
-// ErrReleased and changes nothing.
+// Release unmaps the file. A second release is ErrReleased and changes nothing.
 func (m *Mapping) Release() error {
-	last, err := release(&m.uses)
-	if !last {
-		return err
+	if m.released.Swap(true) {
+		return ErrReleased
 	}
 	data := m.data
 	m.data = nil
+	var err error
 	if len(data) > 0 {
 		err = unmap(data)
 	}
