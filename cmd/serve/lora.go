@@ -10,8 +10,13 @@ import (
 	"github.com/heftai/heft/internal/cmdline"
 )
 
+// adapterFlags name the adapters that are served beside the model.
+type adapterFlags struct {
+	Lora []string `help:"An adapter in PEFT's files, chosen by its name as the model of a request; may be given again." placeholder:"NAME=DIR" aliases:"lora-modules"`
+}
+
 // adapters are the folders that --lora names. base is the model's own name.
-func (c *runCmd) adapters(base string) ([]dispatch.Adapter, error) {
+func (c *adapterFlags) adapters(base string) ([]dispatch.Adapter, error) {
 	var list []dispatch.Adapter
 	taken := map[string]bool{base: true}
 	for _, text := range c.Lora {

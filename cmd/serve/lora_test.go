@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/loader"
 )
 
@@ -217,5 +218,28 @@ func TestLoRAErrors(t *testing.T) {
 		if status != c.status || !strings.Contains(stderr, c.want) {
 			t.Errorf("%v: status %d, %s; want %d, %q", c.args, status, stderr, c.status, c.want)
 		}
+	}
+}
+
+// TestPlanCountsAdapters: plan --lora says what serve --lora will hold.
+func TestPlanCountsAdapters(t *testing.T) {
+	runs := golden.Glob(t, "train/lora/*/final/adapter_config.json")
+	testenv.Need(t, "golden", len(runs) > 0, "the fixtures have no adapters")
+	base := baseFolder(t)
+	activations := func(args ...string) int64 {
+		var plan struct {
+			Devices []struct {
+				Activations int64 `json:"activation_bytes"`
+			}
+		}
+		parse(t, &plan, append([]string{"plan", base, "--json", "--no-probe"}, args...)...)
+		return plan.Devices[0].Activations
+	}
+	adapter := filepath.Dir(runs[0])
+	if alone, with := activations(), activations("--lora", "a="+adapter); with <= alone {
+		t.Errorf("activations take %d bytes with an adapter, %d without", with, alone)
+	}
+	if _, stderr := command(t, 2, "plan", base, "--lora", adapter); !strings.Contains(stderr, "NAME=DIR") {
+		t.Errorf("an adapter without a name: %s", stderr)
 	}
 }

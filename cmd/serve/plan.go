@@ -18,6 +18,7 @@ type planCmd struct {
 	modelFlags
 	placeFlags
 	sizeFlags
+	adapterFlags
 	NoSplit        string `help:"Classes that are never split over devices; without it, the model's own." placeholder:"CLASS,…"`
 	OffloadBuffers bool   `help:"Let buffers of offloaded layers stay with them (Accelerate's policies)."`
 	NoProbe        bool   `help:"Do not measure this machine (0.4 s) to predict speeds."`
@@ -36,6 +37,9 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	}
 	o, err := c.options()
 	if err != nil {
+		return err
+	}
+	if o.Adapters, err = c.adapters(""); err != nil {
 		return err
 	}
 	skeleton, checkpoint, err := skeletonAt(path)
@@ -68,8 +72,8 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	if err := plan.Render(out, color, width); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "\n%sroom for %d tokens of keys and values; the least memory that works is %s\n%s",
-		plan.Explain(), o.KVTokens, gib(plan.Least), predictedLine(report.Predicted))
+	_, err = fmt.Fprintf(out, "\n%sroom for %d tokens of keys and values\n%s",
+		plan.Explain(), o.KVTokens, predictedLine(report.Predicted))
 	return err
 }
 

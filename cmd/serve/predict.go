@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
@@ -63,18 +62,29 @@ func known(s dispatch.Speeds, err error) dispatch.Speeds {
 // predictedLine says for people what is predicted; what is not known is left out.
 func predictedLine(r dispatch.Rates) string {
 	var parts []string
-	add := func(format string, v *float64) {
+	add := func(v *float64, what string) {
 		if v != nil {
-			parts = append(parts, fmt.Sprintf(format, *v))
+			parts = append(parts, figure(*v)+what)
 		}
 	}
-	add("%.3g s to load", r.LoadSeconds)
-	add("%.3g s to the first token of a cold prompt of 8", r.FirstTokenSeconds)
-	add("%.3g tokens/s", r.TokensPerSecond)
-	if r.DiskBytesPerToken != nil {
-		parts = append(parts, devicemap.FormatSize(int64(*r.DiskBytesPerToken))+" from the disk a token")
+	add(r.LoadSeconds, " s to load")
+	add(r.FirstTokenSeconds, " s to the first token of a cold prompt of 8")
+	add(r.TokensPerSecond, " tokens/s")
+	if disk := r.DiskBytesPerToken; disk != nil && *disk > 0 {
+		parts = append(parts, devicemap.FormatSize(int64(*disk))+" from the disk a token")
+	}
+	if parts == nil {
+		return ""
 	}
 	return "predicted for this machine: " + strings.Join(parts, ", ") + "\n"
+}
+
+// figure prints a prediction with what is worth reading of it.
+func figure(v float64) string {
+	if v >= 100 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
 }
 
 // loadedAs is what [dispatch.Predict] calls the weights' form: the format that they are
@@ -84,30 +94,4 @@ func loadedAs(f meta.QuantFormat, dtype string) string {
 		return f.String()
 	}
 	return dtype
-}
-
-// A reporter answers GET /plan. The machine is measured when somebody first asks for it,
-// so that the start, and the first tokens, have it to themselves.
-type reporter struct {
-	model  *dispatch.Model
-	room   int64 // bytes that the plan leaves free
-	once   sync.Once
-	report *dispatch.Report
-}
-
-// leastRoom is what the probe takes in any case, out of the runtime's own share.
-const leastRoom = 32 << 20
-
-func newReporter(model *dispatch.Model, plan devicemap.Plan) *reporter {
-	host := plan.Device(devicemap.CPU)
-	return &reporter{model: model, room: max(host.LimitBytes-host.Used(), leastRoom), report: dispatch.NewReport(plan)}
-}
-
-// now is the plan with what is predicted and what was measured so far.
-func (r *reporter) now() any {
-	r.once.Do(func() {
-		speeds := known(r.model.Probe(context.Background(), r.room)) // ends within half a second
-		r.report.Predicted = dispatch.Predict(r.model.Skeleton(), r.report.Plan, loadedAs(r.model.Quantized(), ""), speeds)
-	})
-	return r.report.With(r.model.Measured())
 }

@@ -1,15 +1,17 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
-	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/demo"
 )
@@ -55,14 +57,21 @@ func TestPlanPredicts(t *testing.T) {
 	}
 }
 
-// TestServerReports asks a served model for its plan, before and after it has run.
-func TestServerReports(t *testing.T) {
+// demoService is the demo model, wired, without a listener.
+func demoService(t *testing.T) *service {
+	t.Helper()
 	c := runCmd{placeFlags: placeFlags{DeviceMap: "auto"}, sizeFlags: sizeFlags{Dtype: "auto", KVDtype: "auto", Precision: "auto", MaxBatch: 2}, MaxQueue: 8}
 	s, err := c.build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.close()
+	t.Cleanup(s.close)
+	return s
+}
+
+// TestServerReports asks a served model for its plan, before and after it has run.
+func TestServerReports(t *testing.T) {
+	s := demoService(t)
 	ask := func(method, path, body string) []byte {
 		t.Helper()
 		w := httptest.NewRecorder()
@@ -72,30 +81,75 @@ func TestServerReports(t *testing.T) {
 		}
 		return w.Body.Bytes()
 	}
-	var before, after struct{ Predicted, Measured rates }
-	if err := json.Unmarshal(ask(http.MethodGet, "/plan", ""), &before); err != nil {
-		t.Fatal(err)
+	type report struct{ Predicted, Measured rates }
+	plan := func() (r report) {
+		t.Helper()
+		if err := json.Unmarshal(ask(http.MethodGet, "/plan", ""), &r); err != nil {
+			t.Fatal(err)
+		}
+		return r
 	}
-	if before.Predicted["tokens_per_second"] == nil || before.Measured["tokens_per_second"] != nil {
-		t.Errorf("before: %v", before)
+	if before := plan(); before.Predicted["tokens_per_second"] != nil || before.Measured["tokens_per_second"] != nil {
+		t.Errorf("before anything was measured: %v", before)
 	}
+	s.model.Warm(t.Context())
+	s.model.Promote(t.Context())
+	s.report.start()
 	ask(http.MethodPost, "/v1/completions", `{"model":"`+s.name+`","prompt":[1,2,3],"max_tokens":6,"ignore_eos":true}`)
-	if err := json.Unmarshal(ask(http.MethodGet, "/plan", ""), &after); err != nil {
-		t.Fatal(err)
+	after := plan()
+	for end := time.Now().Add(20 * time.Second); after.Predicted["tokens_per_second"] == nil && time.Now().Before(end); after = plan() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if after.Predicted["tokens_per_second"] == nil {
+		t.Error("nothing is predicted")
 	}
 	for _, field := range []string{"first_token_seconds", "tokens_per_second", "disk_bytes_per_token"} {
 		if after.Measured[field] == nil {
 			t.Errorf("measured %s is not known after a request", field)
 		}
 	}
-	if *after.Predicted["tokens_per_second"] != *before.Predicted["tokens_per_second"] {
-		t.Error("the prediction changed: the machine was measured twice")
+}
+
+// TestMeasuringGivesWayToRequests: a probe that a request disturbs is broken off, and made
+// again once the server is idle; GET /plan waits for none.
+func TestMeasuringGivesWayToRequests(t *testing.T) {
+	s := demoService(t)
+	var busy atomic.Bool
+	r := s.report
+	r.settle, r.busy = time.Millisecond, busy.Load
+	probes := make(chan struct{})
+	r.probe = func(ctx context.Context) (dispatch.Speeds, error) {
+		probes <- struct{}{}
+		select {
+		case <-ctx.Done():
+			return dispatch.Speeds{}, ctx.Err()
+		case <-probes:
+			return dispatch.Speeds{MemoryBytes: 1e9}, nil
+		}
+	}
+	r.start()
+	<-probes
+	r.now() // returns while the probe runs
+	busy.Store(true)
+	time.Sleep(4 * glance)
+	busy.Store(false)
+	<-probes // the second time
+	probes <- struct{}{}
+	<-r.done
+	if r.report.Predicted.TokensPerSecond == nil {
+		t.Error("nothing is predicted after the second probe")
 	}
 }
 
 func TestPredictedLineLeavesOutTheUnknown(t *testing.T) {
-	report := dispatch.NewReport(devicemap.Plan{DiskBytesPerToken: 2048})
-	if got, want := predictedLine(report.Predicted), "predicted for this machine: 2.00 KiB from the disk a token\n"; got != want {
-		t.Errorf("%q, want %q", got, want)
+	some := func(v float64) *float64 { return &v }
+	for want, r := range map[string]dispatch.Rates{
+		"predicted for this machine: 2.00 KiB from the disk a token\n":   {DiskBytesPerToken: some(2048)},
+		"predicted for this machine: 0.0123 s to load, 12346 tokens/s\n": {LoadSeconds: some(0.01234), TokensPerSecond: some(12345.6), DiskBytesPerToken: some(0)},
+		"": {DiskBytesPerToken: some(0)},
+	} {
+		if got := predictedLine(r); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

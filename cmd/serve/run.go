@@ -29,14 +29,14 @@ type runCmd struct {
 	modelFlags
 	placeFlags
 	sizeFlags
+	adapterFlags
 	ServedModelName string        `help:"The name in /v1/models; without it, the folder's." placeholder:"S"`
-	Lora            []string      `help:"An adapter in PEFT's files, chosen by its name as the model of a request; may be given again." placeholder:"NAME=DIR" aliases:"lora-modules"`
 	Host            string        `help:"Address to listen on." default:"127.0.0.1"`
 	Port            int           `help:"Port to listen on; 0 chooses a free one." default:"8000"`
 	APIKey          string        `name:"api-key" help:"Keys of which a request must bring one, separated by commas." placeholder:"K"`
 	MaxQueue        int           `help:"Requests that may wait; more are refused with 503." default:"1024"`
 	ShutdownTimeout time.Duration `help:"Time that running requests get after SIGTERM." default:"30s"`
-	ToolCallParser  string        `help:"How the model writes calls of tools: hermes, llama, mistral, …; without it, its chat template tells." placeholder:"NAME"`
+	ToolCallParser  string        `help:"How the model writes calls of tools: hermes, llama, mistral, …, or by vLLM's names; without it, its chat template tells." placeholder:"NAME"`
 	ReasoningParser string        `help:"How it writes its reasoning: a name as above, or none, which leaves it in the answer." placeholder:"NAME|none"`
 	LogLevel        string        `help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info"`
 }
@@ -65,6 +65,7 @@ func (c *runCmd) Run(ctx context.Context) error {
 	slog.Info("serving", "model", s.name, "at", "http://"+listener.Addr().String())
 	s.model.Warm(ctx)
 	s.model.Promote(ctx)
+	s.report.start()
 	select {
 	case err := <-failed:
 		return err
@@ -105,10 +106,14 @@ type service struct {
 	model      *dispatch.Model
 	engine     *engine.Engine
 	family     *toolcall.Family
+	report     *reporter
 	handler    http.Handler
 }
 
 func (s *service) close() {
+	if s.report != nil {
+		s.report.close()
+	}
 	if s.engine != nil {
 		s.engine.Close()
 	}
@@ -195,7 +200,7 @@ func (c *runCmd) family(words text) (*toolcall.Family, error) {
 func (c *runCmd) wire(s *service, src source, words text, plan devicemap.Plan, adapters []dispatch.Adapter) {
 	metrics := api.NewMetrics(s.name)
 	s.engine = engine.New(engine.ForDispatch(s.model), engine.Options{MaxBatch: c.MaxBatch, MaxQueue: c.MaxQueue, Observer: metrics})
-	report := newReporter(s.model, plan)
+	s.report = newReporter(s.model, s.engine, plan)
 	pooling := src.pooling()
 	model := func(name string, created time.Time) *generate.Model {
 		return &generate.Model{
@@ -211,7 +216,7 @@ func (c *runCmd) wire(s *service, src source, words text, plan devicemap.Plan, a
 		models = append(models, m)
 	}
 	s.handler = api.New(api.Options{
-		Models: models, Metrics: metrics, Status: s.model.Status, Plan: report.now, Version: version, APIKeys: keys(c.APIKey),
+		Models: models, Metrics: metrics, Status: s.model.Status, Plan: s.report.now, Version: version, APIKeys: keys(c.APIKey),
 	})
 }
 

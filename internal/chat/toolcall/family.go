@@ -47,10 +47,12 @@ func Detect(template string, specialTokens ...string) *Family {
 	return newFamily(&plain, template+"\n"+tokens)
 }
 
-// ByName returns the family of that name, with all its reasoning.
+// ByName returns the family of that name, or of the name that vLLM has for it, with all
+// its reasoning.
 func ByName(name string) (*Family, error) {
+	own := canonical(name)
 	for _, s := range specs() {
-		if s.name == name {
+		if s.name == own {
 			return newFamily(s, ""), nil
 		}
 	}

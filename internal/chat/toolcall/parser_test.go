@@ -3,6 +3,7 @@ package toolcall
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -212,6 +213,23 @@ func TestDetect(t *testing.T) {
 	}
 	if len(Names()) != len(specs()) {
 		t.Errorf("%d names of %d families", len(Names()), len(specs()))
+	}
+}
+
+// TestNamesOfVLLM: a command line that worked there names families that there are.
+func TestNamesOfVLLM(t *testing.T) {
+	for name, own := range aliases {
+		if f, err := ByName(name); err != nil || f.Name() != own {
+			t.Errorf("%s: not the family %s: %v", name, own, err)
+		}
+		if own != name && slices.Contains(Names(), name) {
+			t.Errorf("%s is a family's own name", name)
+		}
+	}
+	for _, name := range []string{"hermes", "llama3_json", "mistral", "qwen3_coder", "deepseek_r1", "qwen3", "granite", "openai_gptoss"} {
+		if _, err := ByName(name); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/engine"
+)
+
+// A reporter answers GET /plan, at once. What the machine can do is measured in the
+// background when the model is loaded and nobody has asked for anything for a moment; a
+// request that comes meanwhile ends the measurement, and it is made later. Until then
+// speeds are not predicted.
+type reporter struct {
+	model  *dispatch.Model
+	probe  func(context.Context) (dispatch.Speeds, error)
+	busy   func() bool // the machine has better things to do
+	settle time.Duration
+
+	stop context.CancelFunc
+	done chan struct{}
+
+	mu     sync.Mutex
+	report *dispatch.Report
+}
+
+const (
+	// leastRoom is what the probe takes in any case, out of the runtime's own share.
+	leastRoom = 32 << 20
+	// settled is how long nothing happens before the machine is measured.
+	settled = 500 * time.Millisecond
+	// glance is how soon a measurement gives way to a request.
+	glance = 5 * time.Millisecond
+)
+
+func newReporter(model *dispatch.Model, e *engine.Engine, plan devicemap.Plan) *reporter {
+	host := plan.Device(devicemap.CPU)
+	room := max(host.LimitBytes-host.Used(), leastRoom) // bytes that the plan leaves free
+	return &reporter{
+		model: model, settle: settled, report: dispatch.NewReport(plan),
+		probe: func(ctx context.Context) (dispatch.Speeds, error) { return model.Probe(ctx, room) },
+		busy: func() bool {
+			load, work := model.Status(), e.Stats()
+			loading := !load.Loading.Done || !load.Promoted && load.PromoteErr == nil
+			return loading || work.Running+work.Waiting > 0
+		},
+	}
+}
+
+// start begins to wait for a moment to measure in.
+func (r *reporter) start() {
+	var ctx context.Context
+	ctx, r.stop = context.WithCancel(context.Background())
+	r.done = make(chan struct{})
+	go func() {
+		defer close(r.done)
+		for r.quiet(ctx) && !r.measure(ctx) {
+		}
+	}()
+}
+
+// close ends a measurement, and waits for its end. The model is used no more.
+func (r *reporter) close() {
+	if r.stop != nil {
+		r.stop()
+		<-r.done
+	}
+}
+
+// quiet waits until nothing has happened for a while; it is false if ctx has ended first.
+func (r *reporter) quiet(ctx context.Context) bool {
+	for since := time.Now(); ; {
+		if r.busy() {
+			since = time.Now()
+		} else if time.Since(since) >= r.settle {
+			return ctx.Err() == nil
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(r.settle / 4):
+		}
+	}
+}
+
+// measure predicts from what the machine does. It is false if a request came in between.
+func (r *reporter) measure(ctx context.Context) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		for ctx.Err() == nil {
+			if r.busy() {
+				cancel()
+			}
+			time.Sleep(glance)
+		}
+	}()
+	speeds, err := r.probe(ctx)
+	disturbed := ctx.Err() != nil
+	cancel()
+	<-watched
+	if disturbed {
+		return false
+	}
+	predicted := dispatch.Predict(r.model.Skeleton(), r.report.Plan, loadedAs(r.model.Quantized(), ""), known(speeds, err))
+	r.mu.Lock()
+	r.report.Predicted = predicted
+	r.mu.Unlock()
+	return true
+}
+
+// now is the plan with what is predicted and what was measured so far.
+func (r *reporter) now() any {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.report.With(r.model.Measured())
+}
