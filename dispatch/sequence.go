@@ -42,6 +42,11 @@ func (s *Sequence) pages(promptLen int) *kvcache.Sequence {
 	return s.kv
 }
 
+// Expect says how long the prompt is that the sequence begins with, which decides what
+// pages it may share. Without it, the first of [Sequence.Reuse], [Sequence.Reserve] and
+// [Model.Forward] tells.
+func (s *Sequence) Expect(promptLen int) { s.pages(promptLen) }
+
 // Len is the number of tokens whose keys and values are computed.
 func (s *Sequence) Len() int {
 	if s.kv == nil {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 
 	"github.com/heftai/heft/dispatch"
 )
@@ -29,7 +28,9 @@ func (d *dispatched) KV() KV {
 }
 
 func (d *dispatched) NewSequence(promptLen int) Sequence {
-	return &dispatchedSequence{Sequence: d.Model.NewSequence(), prompt: promptLen}
+	s := d.Model.NewSequence()
+	s.Expect(promptLen)
+	return s
 }
 
 func (d *dispatched) NewAdaptedSequence(promptLen int, name string) (Sequence, error) {
@@ -37,18 +38,19 @@ func (d *dispatched) NewAdaptedSequence(promptLen int, name string) (Sequence, e
 	if err != nil {
 		return nil, err
 	}
-	return &dispatchedSequence{Sequence: s, prompt: promptLen}, nil
+	s.Expect(promptLen)
+	return s, nil
 }
 
 func (d *dispatched) Forward(ctx context.Context, rows []Row) (Logits, error) {
 	d.batch.Rows = d.batch.Rows[:0]
 	for _, r := range rows {
 		d.batch.Rows = append(d.batch.Rows, dispatch.Row{
-			Sequence:  r.Sequence.(*dispatchedSequence).Sequence,
+			Sequence:  r.Sequence.(*dispatch.Sequence),
 			Tokens:    r.Tokens,
 			PromptLen: r.PromptLen,
-			Logits:    dispatch.LogitsMode(r.Logits),
-			Hidden:    dispatch.HiddenMode(r.Hidden),
+			Logits:    r.Logits,
+			Hidden:    r.Hidden,
 			Sum:       r.Sum,
 		})
 	}
@@ -57,32 +59,4 @@ func (d *dispatched) Forward(ctx context.Context, rows []Row) (Logits, error) {
 		return nil, err
 	}
 	return logits, nil
-}
-
-// dispatchedSequence knows the length of its prompt, which dispatch learns from the
-// first call: from Reuse, or else from a reservation of just as many tokens.
-type dispatchedSequence struct {
-	*dispatch.Sequence
-	prompt int
-	known  bool
-}
-
-func (s *dispatchedSequence) Reuse(prompt []int32) int {
-	s.known = true
-	return s.Sequence.Reuse(prompt)
-}
-
-func (s *dispatchedSequence) Reserve(n int) error {
-	var err error
-	if !s.known {
-		s.known = true
-		err = s.Sequence.Reserve(s.prompt)
-	}
-	if err == nil {
-		err = s.Sequence.Reserve(n)
-	}
-	if errors.Is(err, dispatch.ErrKVFull) {
-		return ErrKVFull
-	}
-	return err
 }

@@ -2,11 +2,12 @@ package engine
 
 import (
 	"context"
-	"errors"
+
+	"github.com/heftai/heft/dispatch"
 )
 
 // ErrKVFull is what Sequence.Reserve returns when no page is free.
-var ErrKVFull = errors.New("engine: no page of keys and values is free")
+var ErrKVFull = dispatch.ErrKVFull
 
 // Model is what the engine asks of a model. All methods are called from the engine's
 // goroutine, Vocab, Context and KV before it starts as well.
@@ -45,24 +46,24 @@ type Sequence interface {
 }
 
 // LogitsMode says which logits of a row are wanted.
-type LogitsMode uint8
+type LogitsMode = dispatch.LogitsMode
 
 // The modes.
 const (
-	LogitsNone LogitsMode = iota // a chunk that is not the end
-	LogitsLast                   // of the last token
-	LogitsAll                    // of every token
+	LogitsNone = dispatch.LogitsNone
+	LogitsLast = dispatch.LogitsLast
+	LogitsAll  = dispatch.LogitsAll
 )
 
 // HiddenMode says which hidden state of a row, after the final norm, is wanted.
-type HiddenMode uint8
+type HiddenMode = dispatch.HiddenMode
 
 // The modes.
 const (
-	HiddenNone  HiddenMode = iota
-	HiddenFirst            // of the first token
-	HiddenLast             // of the last token
-	HiddenSum              // the sum that Row.Sum is, if any, and those of all tokens
+	HiddenNone  = dispatch.HiddenNone
+	HiddenFirst = dispatch.HiddenFirst
+	HiddenLast  = dispatch.HiddenLast
+	HiddenSum   = dispatch.HiddenSum
 )
 
 // Row is what one sequence adds to a forward pass.
