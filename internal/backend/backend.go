@@ -9,7 +9,8 @@
 // Exactness. For one backend and variant, each element of a result is summed in one
 // fixed order, whatever the number of rows in the call, their place among them, the
 // threads, and whether the weights are aligned. All operations keep activations in
-// float32 but [Backend.LinearRounded], whose order depends on the role of the rows too.
+// float32 but [Backend.LinearRounded] and [Backend.Attention] for the rows of prompts, whose
+// order depends on the role of the rows too.
 //
 // backendtest holds the suite that every implementation passes.
 package backend
@@ -133,8 +134,27 @@ type Part struct {
 
 // KV is one layer's keys and values in pages.
 type KV struct {
-	K, V       tensor.Tensor // [pages, PageTokens, kvHeads·dim]; V may be a view of K
+	// K and V are [pages, PageTokens, KVRow(dtype, kvHeads, dim)]; V may be a view of K.
+	K, V       tensor.Tensor
 	PageTokens int
+	// Heads is kvHeads; it is looked at where heads are stored in blocks of their own.
+	Heads int
+}
+
+// Blocks of q8_0, the format of keys and values that Int8 stands for.
+const (
+	kvBlock      = 32 // elements
+	kvBlockBytes = 34
+)
+
+// KVRow is the number of elements of a row of keys or values of dtype d. That of Int8 is of
+// bytes: each head is a series of GGUF's blocks of q8_0, 32 signed codes behind a scale of
+// float16, the last of which is filled up with zeros.
+func KVRow(d meta.DType, heads, dim int) int {
+	if d == meta.Int8 {
+		return heads * ((dim + kvBlock - 1) / kvBlock) * kvBlockBytes
+	}
+	return heads * dim
 }
 
 // A Span is the rows of one sequence in a batch: Rows rows from First on, at positions
@@ -153,6 +173,10 @@ type AttentionArgs struct {
 	Window                        int           // 0: all
 	Softcap                       float32       // 0: none
 	Sinks                         tensor.Tensor // [heads] or absent
+	// Prompts says of each row of q whether it is a token of a prompt, where queries and
+	// weights may be rounded to bfloat16, and keys and values that are stored in less than
+	// float32: in an order of its own. nil: no row.
+	Prompts []bool
 }
 
 // FaultError says that memory of a weight could not be read: the file behind a mapping

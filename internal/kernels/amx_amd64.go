@@ -14,3 +14,6 @@ func amxRows1(w unsafe.Pointer, ws int64, wb int64, x unsafe.Pointer, xs int64, 
 
 //go:noescape
 func amxRows2(w unsafe.Pointer, ws int64, wb int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, groups int64, add int64)
+
+//go:noescape
+func amxCouple(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, groups int64, add int64)

@@ -77,6 +77,7 @@ type ops interface {
 	sumSquares(x []float32, shift float32) float32
 	widen(dst []float32, src []byte, f Format)
 	columns(dst Floats, w Weights, rows, cols int)
+	unpackRows(dst Floats, w []byte, stride, rows, blocks int)
 }
 
 // Names lists the variants this processor can run, best first.

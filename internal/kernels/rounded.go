@@ -35,6 +35,12 @@ type rounder interface {
 	tileRows(c Floats, w Weights, x []uint32, xs, panels, rows, blocks int)
 	tilePack(c Floats, w, x []uint32, xs, panels, blocks int, add bool)
 	turn(y, c Floats, bias []float32, rows, tokens int)
+	// of attention
+	softmax(p []uint32, c Floats, keys, base int, by float32, o *Online, whole bool)
+	scaleLanes(x Floats, rows int, by *[PanelTokens]float32)
+	packTurned(dst []uint32, apart int, w, next Weights, cols int) (finite bool)
+	couple(c Floats, w []uint32, ws int, x []uint32, xs, blocks, groups int, add bool)
+	narrowRows(dst []byte, apart int, w []byte, stride, rows, blocks int)
 }
 
 // Rounds reports whether s has the kernels for rounded activations: Narrow, MulPairs,

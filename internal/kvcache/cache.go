@@ -25,25 +25,36 @@ type LayerShape struct {
 	// VWidth is heads of values times their dimension; 0 where a value is the beginning
 	// of its key and takes no memory.
 	VWidth int
+	// Heads is how many heads of keys, and of values, there are; 0 stands for one. It counts
+	// where each is stored in blocks of its own.
+	Heads int
 	// Window is how many tokens a token sees, itself among them; 0 means all.
 	Window int
 }
 
 // Config sizes a cache.
 type Config struct {
-	Layers     []LayerShape
-	DType      meta.DType // of keys and values
-	PageTokens int        // tokens in a page; 0 means DefaultPageTokens
-	Pages      int        // pages in all, at least one
+	Layers []LayerShape
+	// DType is that of keys and values: of floats, or Int8 for blocks of q8_0, see
+	// [backend.KVRow].
+	DType      meta.DType
+	PageTokens int // tokens in a page; 0 means DefaultPageTokens
+	Pages      int // pages in all, at least one
 }
 
 // BytesPerToken is what one token that every layer sees takes over all layers.
 func (c Config) BytesPerToken() int64 {
 	var n int64
 	for _, l := range c.Layers {
-		n += c.DType.Bytes(int64(l.KWidth)) + c.DType.Bytes(int64(l.VWidth))
+		n += c.DType.Bytes(int64(c.row(l, l.KWidth) + c.row(l, l.VWidth)))
 	}
 	return n
+}
+
+// row is the number of stored elements of the keys or values of a token.
+func (c Config) row(l LayerShape, width int) int {
+	heads := max(l.Heads, 1)
+	return backend.KVRow(c.DType, heads, width/heads)
 }
 
 // PageBytes is what one page takes, over the layers that share it.
@@ -68,13 +79,13 @@ func (c Config) check() error {
 		return fmt.Errorf("kvcache: %d pages of %d tokens", c.Pages, c.pageTokens())
 	case c.PageTokens < 0:
 		return fmt.Errorf("kvcache: page of %d tokens", c.PageTokens)
-	case !c.DType.Float():
+	case !c.DType.Float() && c.DType != meta.Int8:
 		return fmt.Errorf("kvcache: keys and values of dtype %v", c.DType)
 	}
 	for i, l := range c.Layers {
-		if l.KWidth < 1 || l.VWidth < 0 || l.Window < 0 {
-			return fmt.Errorf("kvcache: layer %d has keys of width %d, values of width %d and a window of %d",
-				i, l.KWidth, l.VWidth, l.Window)
+		if heads := max(l.Heads, 1); l.KWidth < 1 || l.VWidth < 0 || l.Window < 0 || l.KWidth%heads != 0 || l.VWidth%heads != 0 {
+			return fmt.Errorf("kvcache: layer %d has keys of width %d, values of width %d in %d heads and a window of %d",
+				i, l.KWidth, l.VWidth, heads, l.Window)
 		}
 	}
 	return nil
@@ -166,14 +177,14 @@ func New(memory backend.Memory, config Config) (*Cache, error) {
 }
 
 func (c *Cache) allocate(l LayerShape) (kv backend.KV, err error) {
-	kv.PageTokens = c.config.PageTokens
-	if kv.K, err = c.memory.New(c.config.DType, c.config.Pages, c.config.PageTokens, l.KWidth); err != nil {
+	kv.PageTokens, kv.Heads = c.config.PageTokens, max(l.Heads, 1)
+	if kv.K, err = c.memory.New(c.config.DType, c.config.Pages, c.config.PageTokens, c.config.row(l, l.KWidth)); err != nil {
 		return kv, err
 	}
 	if kv.V = kv.K; l.VWidth == 0 {
 		return kv, nil
 	}
-	kv.V, err = c.memory.New(c.config.DType, c.config.Pages, c.config.PageTokens, l.VWidth)
+	kv.V, err = c.memory.New(c.config.DType, c.config.Pages, c.config.PageTokens, c.config.row(l, l.VWidth))
 	return kv, err
 }
 

@@ -294,12 +294,27 @@ func TestConfig(t *testing.T) {
 	if got := c.PagesFor(33); got != 3 {
 		t.Errorf("PagesFor(33) = %d", got)
 	}
+	// Blocks of 32 take 34 bytes, and each head has its own.
+	c = Config{Layers: []LayerShape{{KWidth: 64, VWidth: 64, Heads: 2}, {KWidth: 160, VWidth: 80, Heads: 2}, {KWidth: 576}}, DType: meta.Int8, Pages: 3}
+	if got, want := c.BytesPerToken(), int64(34*(2+2)+34*(2*3+2*2)+34*18); got != want {
+		t.Errorf("BytesPerToken of q8_0 = %d, want %d", got, want)
+	}
+	memory := &heap{}
+	cache, err := New(memory, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kv := cache.Layers()[1]; kv.Heads != 2 || kv.K.Dims[2] != 34*6 || kv.V.Dims[2] != 34*4 {
+		t.Errorf("layer of q8_0 is %v and %v of %d heads", kv.K.Shape(), kv.V.Shape(), kv.Heads)
+	}
+	cache.Close()
 	for name, bad := range map[string]Config{
 		"no pages":      {DType: meta.Float32},
 		"negative page": {DType: meta.Float32, Pages: 1, PageTokens: -1},
 		"no dtype":      {Pages: 1},
-		"integers":      {Pages: 1, DType: meta.Int8},
+		"integers":      {Pages: 1, DType: meta.Int16},
 		"no keys":       {Pages: 1, DType: meta.Float32, Layers: []LayerShape{{VWidth: 1}}},
+		"half a head":   {Pages: 1, DType: meta.Float32, Layers: []LayerShape{{KWidth: 3, VWidth: 4, Heads: 2}}},
 		"window":        {Pages: 1, DType: meta.Float32, Layers: []LayerShape{{KWidth: 1, Window: -1}}},
 		"too many":      {Pages: 1 << 30, DType: meta.Float32},
 	} {

@@ -52,7 +52,8 @@ func (c Config) windows() []int {
 
 func (c Config) uniform() bool {
 	for _, l := range c.Layers {
-		if l.KWidth != c.Layers[0].KWidth || l.VWidth != c.Layers[0].VWidth {
+		first := c.Layers[0]
+		if l.KWidth != first.KWidth || l.VWidth != first.VWidth || !c.DType.Float() && l.Heads != first.Heads {
 			return false
 		}
 	}
@@ -68,7 +69,8 @@ func (c Config) divide(windows []int) layout {
 	size := groupSize(windows, count)
 	l := layout{slots: make([]LayerShape, size), places: make([]place, len(c.Layers))}
 	for i := range l.slots {
-		l.slots[i] = LayerShape{KWidth: c.Layers[0].KWidth, VWidth: c.Layers[0].VWidth}
+		l.slots[i] = c.Layers[0]
+		l.slots[i].Window = 0
 	}
 	for i, window := range windows {
 		first, n := len(l.windows), 0

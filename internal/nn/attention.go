@@ -54,7 +54,7 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 			return nil, err
 		}
 	}
-	return a, c.cache(n.Path, s.Layer, kvcache.LayerShape{KWidth: a.kw, VWidth: a.vw, Window: s.Window})
+	return a, c.cache(n.Path, s.Layer, kvcache.LayerShape{KWidth: a.kw, VWidth: a.vw, Heads: s.KVHeads, Window: s.Window})
 }
 
 // projections compiles what makes queries, keys and values, and the way out.
@@ -108,7 +108,7 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 	y := c.arena.take(rows, s.Heads*s.ValueDim)
 	c.backend.Attention(y, q, kv.KV, group.Spans, backend.AttentionArgs{
 		Heads: s.Heads, KVHeads: s.KVHeads, Dim: s.HeadDim, ValueDim: s.ValueDim,
-		Scale: s.Scale, Window: s.Window, Softcap: s.Softcap, Sinks: sinks,
+		Scale: s.Scale, Window: s.Window, Softcap: s.Softcap, Sinks: sinks, Prompts: c.in.Prompts,
 	})
 	a.out.forward(c, dst, y)
 	c.arena.used = mark

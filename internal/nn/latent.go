@@ -58,7 +58,7 @@ func (c *compiler) latent(n Node, s *meta.AttentionSpec, in int) (*latent, error
 		return nil, err
 	}
 	c.program.heads = max(c.program.heads, s.Heads)
-	return a, c.cache(n.Path, s.Layer, kvcache.LayerShape{KWidth: a.rank + a.rotated, Window: s.Window})
+	return a, c.cache(n.Path, s.Layer, kvcache.LayerShape{KWidth: a.rank + a.rotated, Heads: 1, Window: s.Window})
 }
 
 func (c *compiler) latentQueries(n Node, a *latent, in int) (err error) {
@@ -100,7 +100,7 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 	y := c.arena.take(rows, s.Heads*a.rank)
 	c.backend.Attention(y, absorbed, kv.KV, group.Spans, backend.AttentionArgs{
 		Heads: s.Heads, KVHeads: 1, Dim: a.rank + a.rotated, ValueDim: a.rank,
-		Scale: s.Scale, Window: s.Window, Softcap: s.Softcap,
+		Scale: s.Scale, Window: s.Window, Softcap: s.Softcap, Prompts: c.in.Prompts,
 	})
 	values := c.arena.take(rows, s.Heads*s.ValueDim)
 	for h := range s.Heads {

@@ -78,7 +78,7 @@ func TestUnitsNameTheirModules(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("units %q, want %q", got, want)
 	}
-	if want := []kvcache.LayerShape{{KWidth: 12, VWidth: 12}, {KWidth: 12, VWidth: 12}}; !slices.Equal(p.KV(), want) {
+	if want := []kvcache.LayerShape{{KWidth: 12, VWidth: 12, Heads: 2}, {KWidth: 12, VWidth: 12, Heads: 2}}; !slices.Equal(p.KV(), want) {
 		t.Errorf("KV %v, want %v", p.KV(), want)
 	}
 	if p.Vocab() != 32 {

@@ -33,17 +33,10 @@ func newCache(e *env, a backend.AttentionArgs, d meta.DType, pageTokens int, len
 		pages += (n + pageTokens - 1) / pageTokens
 	}
 	kw, vw := a.KVHeads*a.Dim, a.KVHeads*a.ValueDim
-	nan := func(n int) []float32 {
-		v := make([]float32, n)
-		for i := range v {
-			v[i] = float32(math.NaN())
-		}
-		return v
-	}
 	c.kv = backend.KV{
-		K:          e.place(d, nan(pages*pageTokens*kw), 0, pages, pageTokens, kw),
-		V:          e.place(d, nan(pages*pageTokens*vw), 0, pages, pageTokens, vw),
-		PageTokens: pageTokens,
+		K:          e.pagesOf(d, pages, pageTokens, a.KVHeads, a.Dim),
+		V:          e.pagesOf(d, pages, pageTokens, a.KVHeads, a.ValueDim),
+		PageTokens: pageTokens, Heads: a.KVHeads,
 	}
 	order := e.random.Perm(pages)
 	for _, n := range lengths {
@@ -57,7 +50,7 @@ func newCache(e *env, a backend.AttentionArgs, d meta.DType, pageTokens int, len
 			slots = append(slots, s.pages[i/pageTokens]*int32(pageTokens)+int32(i%pageTokens))
 		}
 		e.StoreKV(c.kv, e.floats(s.k, n, kw), e.floats(s.v, n, vw), slots)
-		s.k, s.v = rounded(d, s.k), rounded(d, s.v)
+		s.k, s.v = stored(d, s.k, a.Dim), stored(d, s.v, a.ValueDim)
 		c.seqs = append(c.seqs, s)
 	}
 	if !a.Sinks.IsZero() {
@@ -66,19 +59,70 @@ func newCache(e *env, a backend.AttentionArgs, d meta.DType, pageTokens int, len
 	return c
 }
 
+// pagesOf are pages of NaN.
+func (e *env) pagesOf(d meta.DType, pages, tokens, heads, dim int) tensor.Tensor {
+	e.Helper()
+	row := backend.KVRow(d, heads, dim)
+	if d == meta.Int8 {
+		return e.place(d, nil, 0, pages, tokens, row)
+	}
+	v := make([]float32, pages*tokens*row)
+	for i := range v {
+		v[i] = float32(math.NaN())
+	}
+	return e.place(d, v, 0, pages, tokens, row)
+}
+
+// stored is what pages of dtype d keep of heads of dim channels: Int8 is blocks of q8_0.
+func stored(d meta.DType, v []float32, dim int) []float32 {
+	if d != meta.Int8 {
+		return rounded(d, v)
+	}
+	const size = 32
+	out := make([]float32, 0, len(v))
+	for ; len(v) > 0; v = v[dim:] {
+		for begin := 0; begin < dim; begin += size {
+			block := v[begin:min(begin+size, dim)]
+			top := 0.0
+			for _, x := range block {
+				top = math.Max(top, math.Abs(float64(x)))
+			}
+			scale := float64(rounded(meta.Float16, []float32{float32(top) / 127})[0])
+			for _, x := range block {
+				code := 0.0
+				if scale != 0 {
+					code = math.RoundToEven(float64(x * float32(1/scale)))
+				}
+				out = append(out, float32(scale*max(min(code, 127), -127)))
+			}
+		}
+	}
+	return out
+}
+
 // run computes rows [begin, end) of each sequence in one call.
 func (c *cache) run(begin, end []int) [][]float32 {
 	c.e.Helper()
+	return c.runAs(nil, begin, end)
+}
+
+// runAs is run where the first prompt tokens of each sequence are rows of a prompt.
+func (c *cache) runAs(prompt, begin, end []int) [][]float32 {
+	c.e.Helper()
+	a := c.a
 	var q []float32
 	var spans []backend.Span
 	width := c.a.Heads * c.a.Dim
 	for i, s := range c.seqs {
 		spans = append(spans, backend.Span{First: len(q) / width, Rows: end[i] - begin[i], Start: begin[i], Pages: s.pages})
 		q = append(q, s.q[begin[i]*width:end[i]*width]...)
+		for t := begin[i]; prompt != nil && t < end[i]; t++ {
+			a.Prompts = append(a.Prompts, t < prompt[i])
+		}
 	}
 	n := len(q) / width
 	dst := c.e.empty(n, c.a.Heads*c.a.ValueDim)
-	c.e.Attention(dst, c.e.strided(q, n, width, 3), c.kv, spans, c.a)
+	c.e.Attention(dst, c.e.strided(q, n, width, 3), c.kv, spans, a)
 	all := c.e.read(dst)
 	var out [][]float32
 	for _, s := range spans {
@@ -151,26 +195,85 @@ func attentionCases(e *env) []backend.AttentionArgs {
 // testAttention has all options against the reference, three sequences in a call.
 func testAttention(e *env) {
 	for i, a := range attentionCases(e) {
-		for _, d := range dtypes {
+		for _, d := range kvTypes {
 			c := newCache(e, a, d, []int{1, 4, 16, 32}[i%4], 1, 19, 45)
 			for j, got := range c.run([]int{0, 0, 0}, []int{1, 19, 45}) {
 				close64(e, name("attention", i, d, "sequence", j), got, c.reference(c.seqs[j]), 1e-5, 1)
+			}
+			// Weights of prompts are rounded, as queries and keys may be: scores are about 1.
+			for j, got := range c.runAs([]int{1, 19, 45}, []int{0, 0, 0}, []int{1, 19, 45}) {
+				close64(e, name("attention of a prompt", i, d, "sequence", j), got, c.reference(c.seqs[j]), 0.02, 1)
 			}
 		}
 	}
 }
 
+// kvTypes are those of keys and values.
+var kvTypes = append(dtypes[:len(dtypes):len(dtypes)], meta.Int8)
+
 // testAttentionChunks: a row has the same bits alone, in chunks and in the whole.
 func testAttentionChunks(e *env) {
 	for i, a := range attentionCases(e) {
 		const n = 42
-		c := newCache(e, a, dtypes[i%3], 8, n)
-		whole := c.run([]int{0}, []int{n})[0]
-		width := a.Heads * a.ValueDim
-		for _, chunk := range []int{1, 2, 7, 30} {
-			for begin := 0; begin < n; begin += chunk {
-				end := min(begin+chunk, n)
-				sameBits(e, name("attention", i, "rows", begin, end), c.run([]int{begin}, []int{end})[0], whole[begin*width:end*width])
+		c := newCache(e, a, kvTypes[i%4], 8, n)
+		for _, prompt := range [][]int{nil, {n}, {13}} {
+			whole := c.runAs(prompt, []int{0}, []int{n})[0]
+			width := a.Heads * a.ValueDim
+			for _, chunk := range []int{1, 2, 7, 30} {
+				for begin := 0; begin < n; begin += chunk {
+					end := min(begin+chunk, n)
+					sameBits(e, name("attention", i, prompt, "rows", begin, end), c.runAs(prompt, []int{begin}, []int{end})[0], whole[begin*width:end*width])
+				}
+			}
+		}
+	}
+}
+
+// testAttentionLong has sequences of many blocks of keys, in chunks and beside each other.
+func testAttentionLong(e *env) {
+	for i, a := range []backend.AttentionArgs{
+		{Heads: 4, KVHeads: 2, Dim: 32, ValueDim: 32, Scale: 0.3},
+		{Heads: 2, KVHeads: 1, Dim: 40, ValueDim: 24, Scale: 0.3, Window: 300},
+	} {
+		const n = 600
+		c := newCache(e, a, kvTypes[3*i%4], 16, n, 270)
+		prompt, width := []int{n, 270}, a.Heads*a.ValueDim
+		whole := c.runAs(prompt, []int{0, 0}, []int{n, 270})
+		for j := range whole {
+			close64(e, name("long attention", i, "sequence", j), whole[j], c.reference(c.seqs[j]), 0.02, 1)
+		}
+		for _, cuts := range [][2]int{{1, 1}, {255, 3}, {256, 257}, {511, 269}, {599, 100}} {
+			for j, got := range c.runAs(prompt, cuts[:], []int{n, 270}) {
+				sameBits(e, name("long attention", i, "sequence", j, "from", cuts[j]), got, whole[j][cuts[j]*width:])
+			}
+		}
+	}
+}
+
+// testAttentionNonFinite: a key or value that is not finite reaches the tokens that see it, and no
+// other.
+func testAttentionNonFinite(e *env) {
+	for _, d := range kvTypes {
+		for _, bad := range []float64{math.NaN(), math.Inf(1)} {
+			a := backend.AttentionArgs{Heads: 4, KVHeads: 2, Dim: 32, ValueDim: 32, Scale: 0.3, Window: 20}
+			const n, at = 50, 17
+			c := newCache(e, a, d, 8, n)
+			clean := c.runAs([]int{n}, []int{0}, []int{n})[0]
+			s, width := c.seqs[0], a.Heads*a.ValueDim
+			row := append([]float32(nil), s.v[at*a.KVHeads*a.ValueDim:][:a.KVHeads*a.ValueDim]...)
+			row[3] = float32(bad)
+			slot := []int32{s.pages[at/8]*8 + at%8}
+			e.StoreKV(c.kv, e.floats(s.k[at*a.KVHeads*a.Dim:][:a.KVHeads*a.Dim], 1, a.KVHeads*a.Dim), e.floats(row, 1, len(row)), slot)
+			for _, begin := range []int{0, 10, 30} {
+				got := c.runAs([]int{n}, []int{begin}, []int{n})[0]
+				for t := begin; t < n; t++ {
+					own, want := got[(t-begin)*width:][:width], clean[t*width:][:width]
+					if t < at || t >= at+a.Window {
+						sameBits(e, name("attention", d, bad, "row", t), own, want)
+					} else if own[3]-own[3] == 0 {
+						e.Errorf("attention %v: row %d sees %g, but is %g", d, t, bad, own[3])
+					}
+				}
 			}
 		}
 	}
@@ -179,16 +282,26 @@ func testAttentionChunks(e *env) {
 // testAttentionSharedPages: values may be the first channels of the keys.
 func testAttentionSharedPages(e *env) {
 	a := backend.AttentionArgs{Heads: 4, KVHeads: 1, Dim: 24, ValueDim: 16, Scale: 0.2}
+	for _, d := range kvTypes {
+		sharedPages(e, a, d)
+	}
+}
+
+func sharedPages(e *env, a backend.AttentionArgs, d meta.DType) {
 	const n, pageTokens = 21, 8
-	k := e.place(meta.Float32, make([]float32, 3*pageTokens*a.Dim), 0, 3, pageTokens, a.Dim)
-	c := &cache{e: e, a: a, kv: backend.KV{K: k, V: k, PageTokens: pageTokens}}
+	k := e.pagesOf(d, 3, pageTokens, 1, a.Dim)
+	c := &cache{e: e, a: a, kv: backend.KV{K: k, V: k, PageTokens: pageTokens, Heads: 1}}
 	s := &sequence{n: n, q: e.values(n * a.Heads * a.Dim), k: e.values(n * a.Dim), pages: []int32{2, 0, 1}}
 	var slots []int32
 	for i := range n {
 		slots = append(slots, s.pages[i/pageTokens]*pageTokens+int32(i%pageTokens))
-		s.v = append(s.v, s.k[i*a.Dim:i*a.Dim+a.ValueDim]...)
 	}
 	e.StoreKV(c.kv, e.floats(s.k, n, a.Dim), tensor.Tensor{}, slots)
+	s.k = stored(d, s.k, a.Dim)
+	for i := range n {
+		s.v = append(s.v, s.k[i*a.Dim:i*a.Dim+a.ValueDim]...)
+	}
 	c.seqs = append(c.seqs, s)
-	close64(e, "attention over shared pages", c.run([]int{0}, []int{n})[0], c.reference(s), 1e-5, 1)
+	close64(e, name("attention over shared pages", d), c.run([]int{0}, []int{n})[0], c.reference(s), 1e-5, 1)
+	close64(e, name("attention over shared pages of a prompt", d), c.runAs([]int{n}, []int{0}, []int{n})[0], c.reference(s), 0.02, 1)
 }

@@ -39,6 +39,8 @@ func Run(t *testing.T, open func() backend.Backend) {
 		{"Attention", testAttention},
 		{"AttentionChunks", testAttentionChunks},
 		{"AttentionSharedPages", testAttentionSharedPages},
+		{"AttentionLong", testAttentionLong},
+		{"AttentionNonFinite", testAttentionNonFinite},
 		{"Gate", testGate},
 		{"GateExtremes", testGateExtremes},
 		{"Rows", testRows},

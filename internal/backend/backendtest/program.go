@@ -42,9 +42,11 @@ func program(e *env) map[string][]float32 {
 	e.Rope(x, 40, angles, angles, true)
 	out["rope"] = e.read(x)
 	a := backend.AttentionArgs{Heads: 8, KVHeads: 2, Dim: 32, ValueDim: 32, Scale: 0.2, Window: 50}
-	c := newCache(e, a, meta.BFloat16, 16, 5, 120)
-	for _, rows := range c.run([]int{4, 0}, []int{5, 120}) {
-		out["attention"] = append(out["attention"], rows...)
+	for _, d := range kvTypes {
+		c := newCache(e, a, d, 16, 5, 120)
+		for _, rows := range append(c.run([]int{4, 0}, []int{5, 120}), c.runAs([]int{0, 110}, []int{4, 0}, []int{5, 120})...) {
+			out["attention"] = append(out["attention"], rows...)
+		}
 	}
 	experts, weights := make([]int32, 4*tokens), make([]float32, 4*tokens)
 	e.Route(experts, weights, dst, tensor.Tensor{}, &meta.MoESpec{TopK: 4, Renormalise: true})

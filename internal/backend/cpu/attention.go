@@ -6,7 +6,6 @@ import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/tensor"
-	"github.com/heftai/heft/meta"
 )
 
 const (
@@ -22,23 +21,14 @@ type attention struct {
 	dst, q kernels.Floats
 	k, v   pages
 	spans  []backend.Span
+	rounds []bool // of each span
 	sinks  []float32
 	a      backend.AttentionArgs
-	group  int // query heads of a key/value head
-	heads  int // of a tile
-	tokens int // of a tile
-	pitch  int // of a row of scores
-}
-
-// pages are the keys or the values of one layer.
-type pages struct {
-	data   []byte
-	format kernels.Format
-	tokens int // of a page
-	page   int // bytes from a page to the next
-	row    int // bytes from a token to the next
-	head   int // bytes from a head to the next
-	count  int
+	group  int    // query heads of a key/value head
+	cuts   [2]cut // of exact spans, and of rounded ones
+	pitch  int    // of a row of scores
+	// zeros are added to rounded results: which zero one is would depend on its tile.
+	zeros [kernels.PackRows]float32
 }
 
 // Attention computes, for each query by itself, all scores of its visible keys, then
@@ -55,8 +45,8 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 	}
 	query, ok1 := b.floats("attention", "query", q, n, a.Heads*a.Dim)
 	out, ok2 := b.floats("attention", "result", dst, n, a.Heads*a.ValueDim)
-	keys, ok3 := b.pages("keys", kv.K, kv.PageTokens, a.KVHeads, a.Dim)
-	values, ok4 := b.pages("values", kv.V, kv.PageTokens, a.KVHeads, a.ValueDim)
+	keys, ok3 := b.pages("keys", &kv, kv.K, a.KVHeads, a.Dim)
+	values, ok4 := b.pages("values", &kv, kv.V, a.KVHeads, a.ValueDim)
 	sinks, ok5 := b.vector("attention", "sinks", a.Sinks, slotSinks, a.Heads)
 	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 {
 		return
@@ -65,27 +55,45 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 	if !ok {
 		return
 	}
-	b.attention = attention{set: b.set, dst: out, q: query, k: keys, v: values, spans: spans, sinks: sinks, a: a}
+	b.parted.cut(spans, b.promptsOf(&keys, &values, n, a.Prompts))
+	b.attention = attention{set: b.set, dst: out, q: query, k: keys, v: values, spans: b.parted.spans, rounds: b.parted.rounds, sinks: sinks, a: a}
 	op := &b.attention
 	op.pitch = longest
-	op.plan(len(b.pool.workers))
-	if !b.reserve(op.tokens*op.heads*(op.pitch+a.Dim+a.ValueDim+1) + keyBlock*a.Dim) {
+	op.group = a.Heads / a.KVHeads
+	if !b.reserve(op.plan(len(b.pool.workers))) {
 		return
 	}
 	b.run(op, op.units(), rows*longest*a.Heads)
 }
 
-// pages checks the keys or values of a layer.
-func (b *Backend) pages(name string, t tensor.Tensor, tokens, heads, dim int) (pages, bool) {
-	f, ok := format(t.DType)
-	if !ok || t.Rank != 3 || t.Dims[1] != tokens || tokens <= 0 || t.Dims[2]%heads != 0 || t.Dims[2]/heads < dim {
-		b.fail("attention: %s are %v %v with pages of %d tokens and %d heads of %d", name, t.DType, t.Shape(), tokens, heads, dim)
-		return pages{}, false
+// promptsOf says which of n rows may be rounded: none where that is not faster.
+func (b *Backend) promptsOf(k, v *pages, n int, prompts []bool) []bool {
+	if len(prompts) < n || !b.set.Rounds() || b.set.SlowPairs || !k.rounds() || !v.rounds() {
+		return nil
 	}
-	return pages{
-		data: t.Data, format: f, tokens: tokens, count: t.Dims[0],
-		page: t.RowStride() * f.Size(), row: t.Dims[2] * f.Size(), head: t.Dims[2] / heads * f.Size(),
-	}, true
+	return prompts
+}
+
+// parted are spans whose rows are of one role each.
+type parted struct {
+	spans  []backend.Span
+	rounds []bool
+}
+
+func (p *parted) cut(spans []backend.Span, prompts []bool) {
+	p.spans, p.rounds = p.spans[:0], p.rounds[:0]
+	for _, s := range spans {
+		for s.Rows > 0 {
+			n, part := s.Rows, s
+			if prompts != nil {
+				for n = 1; n < s.Rows && prompts[s.First+n] == prompts[s.First]; n++ {
+				}
+			}
+			part.Rows = n
+			p.spans, p.rounds = append(p.spans, part), append(p.rounds, prompts != nil && prompts[s.First])
+			s.First, s.Rows, s.Start = s.First+n, s.Rows-n, s.Start+n
+		}
+	}
 }
 
 // checkSpans returns the most keys that one query may see and the number of rows.
@@ -108,42 +116,71 @@ func (b *Backend) checkSpans(spans []backend.Span, n, pages, pageTokens int) (lo
 	return longest, rows, true
 }
 
+// cut is the size of tiles: tokens of a span, and heads of those that share keys.
+type cut struct{ tokens, heads int }
+
 // plan sizes the tiles: as many rows as pass the keys well together, but no fewer tiles
-// than keep the threads busy where heads can be split.
-func (op *attention) plan(threads int) {
-	op.group = op.a.Heads / op.a.KVHeads
-	op.heads = min(op.group, tileRows)
-	op.tokens = max(1, min(tileRows, tileScores/max(op.pitch, 1))/op.heads)
-	for op.heads > 1 && op.units() < 2*threads {
-		op.heads = ceil(op.heads, 2)
+// than keep the threads busy where heads can be split. It returns the scratch that one needs.
+func (op *attention) plan(threads int) int {
+	queries := [2]int{tileRows, op.roundedQueries()}
+	for i, n := range queries {
+		op.cuts[i] = cut{heads: min(op.group, n)}
 	}
+	op.cuts[0].tokens = max(1, min(tileRows, tileScores/max(op.pitch, 1))/op.cuts[0].heads)
+	op.cuts[1].tokens = max(1, queries[1]/op.cuts[1].heads)
+	for (op.cuts[0].heads > 1 || op.cuts[1].heads > 1) && op.units() < 2*threads {
+		for i := range op.cuts {
+			op.cuts[i].heads = ceil(op.cuts[i].heads, 2)
+		}
+	}
+	scratch := 0
+	for _, rounds := range op.rounds {
+		if rounds {
+			scratch = max(scratch, op.roundedScratch())
+		} else {
+			c := op.cuts[0]
+			scratch = max(scratch, c.tokens*c.heads*(op.pitch+op.a.Dim+op.a.ValueDim+1)+keyBlock*op.a.Dim+max(op.k.widened(), op.v.widened()))
+		}
+	}
+	return scratch
+}
+
+// cutOf is the size of tiles of span i.
+func (op *attention) cutOf(i int) cut {
+	if op.rounds[i] {
+		return op.cuts[1]
+	}
+	return op.cuts[0]
 }
 
 func (op *attention) units() int {
 	n := 0
 	for i := range op.spans {
-		n += ceil(op.spans[i].Rows, op.tokens)
+		c := op.cutOf(i)
+		n += ceil(op.spans[i].Rows, c.tokens) * op.a.KVHeads * ceil(op.group, c.heads)
 	}
-	return n * op.a.KVHeads * ceil(op.group, op.heads)
+	return n
 }
 
 func (op *attention) run(w *worker, unit int) {
-	parts := ceil(op.group, op.heads)
-	part, unit := unit%parts, unit/parts
-	kvHead, tile := unit%op.a.KVHeads, unit/op.a.KVHeads
 	for i := range op.spans {
-		s := &op.spans[i]
-		tiles := ceil(s.Rows, op.tokens)
-		if tile >= tiles {
-			tile -= tiles
+		s, c := &op.spans[i], op.cutOf(i)
+		parts, tiles := ceil(op.group, c.heads), ceil(s.Rows, c.tokens)
+		if n := tiles * op.a.KVHeads * parts; unit >= n {
+			unit -= n
 			continue
 		}
+		part, kvHead := unit%parts, unit/parts%op.a.KVHeads
 		// Late tiles see more keys and go first, so that the threads end together.
-		first := (tiles - 1 - tile) * op.tokens
-		t := tileOf{span: s, kvHead: kvHead, first: first, tokens: min(op.tokens, s.Rows-first)}
-		t.head = kvHead*op.group + part*op.heads
-		t.heads = min(op.heads, op.group-part*op.heads)
-		op.tile(w.scratch.v, &t)
+		first := (tiles - 1 - unit/parts/op.a.KVHeads) * c.tokens
+		t := tileOf{span: s, kvHead: kvHead, first: first, tokens: min(c.tokens, s.Rows-first)}
+		t.head = kvHead*op.group + part*c.heads
+		t.heads = min(c.heads, op.group-part*c.heads)
+		if op.rounds[i] {
+			op.roundedTile(w.scratch.v, &t)
+		} else {
+			op.tile(w.scratch.v, &t)
+		}
 		return
 	}
 }
@@ -174,19 +211,21 @@ func (op *attention) tile(scratch []float32, t *tileOf) {
 	sum, scratch := scratch[:m*width], scratch[m*width:]
 	inverse, scratch := scratch[:m], scratch[m:]
 	block, scratch := scratch[:keyBlock*dim], scratch[keyBlock*dim:]
+	widened := max(op.k.widened(), op.v.widened())
+	wide, scratch := scratch[:widened], scratch[widened:]
 	for i := range t.tokens {
 		copy(q[i*t.heads*dim:][:t.heads*dim], op.q.V[(s.First+t.first+i)*op.q.Stride+t.head*dim:])
 	}
 	lo, _ := op.visible(s, t.first)
 	_, hi := op.visible(s, t.first+t.tokens-1)
 	scores := kernels.Floats{V: scratch[:m*op.pitch], Stride: op.pitch}
-	op.score(scores, kernels.Floats{V: q, Stride: dim}, block, t, lo, hi)
+	op.score(scores, kernels.Floats{V: q, Stride: dim}, block, wide, t, lo, hi)
 	for i := range m {
 		own, end := op.visible(s, t.first+i/t.heads)
 		inverse[i] = op.exponentials(row(scores, i, op.pitch)[own-lo:end-lo], t.head+i%t.heads)
 	}
 	clear(sum)
-	op.weigh(kernels.Floats{V: sum, Stride: width}, scores, t, lo)
+	op.weigh(kernels.Floats{V: sum, Stride: width}, scores, wide, t, lo)
 	for i := range m {
 		op.set.ScaleMax(sum[i*width:][:width], inverse[i])
 	}
@@ -199,7 +238,7 @@ func (op *attention) tile(scratch []float32, t *tileOf) {
 // score sets the products of a tile's queries with the keys of [lo, hi), each of which adds
 // up in ascending order of the channels. Keys are turned into columns, so that a vector has
 // the products of as many keys; the queries share what that costs.
-func (op *attention) score(scores, q kernels.Floats, block []float32, t *tileOf, lo, hi int) {
+func (op *attention) score(scores, q kernels.Floats, block, wide []float32, t *tileOf, lo, hi int) {
 	m, dim := t.tokens*t.heads, op.a.Dim
 	for i := range m {
 		clear(row(scores, i, hi-lo))
@@ -207,7 +246,7 @@ func (op *attention) score(scores, q kernels.Floats, block []float32, t *tileOf,
 	for base := lo; base < hi; base += keyBlock {
 		end := min(base+keyBlock, hi)
 		op.k.each(t.span.Pages, base, end, func(position, n int, k []byte) {
-			op.set.Columns(kernels.Floats{V: block[position-base:], Stride: keyBlock}, op.k.headOf(k, t.kvHead), n, dim)
+			op.set.Columns(kernels.Floats{V: block[position-base:], Stride: keyBlock}, op.k.headRows(op.set, k, t.kvHead, n, wide), n, dim)
 		})
 		op.set.Mix(from(scores, 0, base-lo), q, 1, weightsOf(block, keyBlock), dim, m, end-base)
 	}
@@ -216,14 +255,14 @@ func (op *attention) score(scores, q kernels.Floats, block []float32, t *tileOf,
 // weigh sums the values of a tile, whose scores begin at position base. Positions that
 // all tokens see are summed together, those before and after for each token by itself:
 // for each token in ascending order.
-func (op *attention) weigh(sum, scores kernels.Floats, t *tileOf, base int) {
+func (op *attention) weigh(sum, scores kernels.Floats, wide []float32, t *tileOf, base int) {
 	commonLo, _ := op.visible(t.span, t.first+t.tokens-1)
 	_, commonHi := op.visible(t.span, t.first)
 	commonLo = min(commonLo, commonHi)
 	part := func(lo, hi, token, count int) {
 		op.v.each(t.span.Pages, lo, hi, func(position, n int, v []byte) {
 			at := token * t.heads
-			op.set.Mix(from(sum, at, 0), from(scores, at, position-base), 1, op.v.headOf(v, t.kvHead), n, count*t.heads, op.a.ValueDim)
+			op.set.Mix(from(sum, at, 0), from(scores, at, position-base), 1, op.v.headRows(op.set, v, t.kvHead, n, wide), n, count*t.heads, op.a.ValueDim)
 		})
 	}
 	for i := range t.tokens {
@@ -259,75 +298,4 @@ func (op *attention) exponentials(x []float32, head int) (inverse float32) {
 		sink = float32(math.Exp(float64(op.sinks[head] - top)))
 	}
 	return 1 / (op.set.ExpSum(x, top) + sink)
-}
-
-// each calls f for every run of positions in [lo, hi) that one page holds, with the bytes
-// from the first one on.
-func (p *pages) each(table []int32, lo, hi int, f func(position, n int, data []byte)) {
-	for lo < hi {
-		offset := lo % p.tokens
-		n := min(p.tokens-offset, hi-lo)
-		f(lo, n, p.data[int(table[lo/p.tokens])*p.page+offset*p.row:])
-		lo += n
-	}
-}
-
-type storeKV struct {
-	set   *kernels.Set
-	kv    backend.KV
-	k, v  kernels.Floats
-	slots []int32
-}
-
-// StoreKV rounds to the dtype of kv. An absent v leaves the values alone, for a kv
-// whose values are a view of its keys.
-func (b *Backend) StoreKV(kv backend.KV, k, v tensor.Tensor, slots []int32) {
-	if b.failed.Load() {
-		return
-	}
-	keys, ok := b.storable("keys", kv.K, k, kv.PageTokens, slots)
-	if !ok {
-		return
-	}
-	var values kernels.Floats
-	if !v.IsZero() {
-		if values, ok = b.storable("values", kv.V, v, kv.PageTokens, slots); !ok {
-			return
-		}
-	}
-	b.store = storeKV{set: b.set, kv: kv, k: keys, v: values, slots: slots}
-	b.run(&b.store, len(slots), len(slots)*k.Cols())
-}
-
-// storable checks rows x against the pages of t which they go to.
-func (b *Backend) storable(name string, t, x tensor.Tensor, pageTokens int, slots []int32) (kernels.Floats, bool) {
-	if _, ok := format(t.DType); !ok || t.Rank != 3 || t.Dims[1] != pageTokens || pageTokens <= 0 {
-		b.fail("store: %s are %v %v with pages of %d tokens", name, t.DType, t.Shape(), pageTokens)
-		return kernels.Floats{}, false
-	}
-	for _, slot := range slots {
-		if slot < 0 || int(slot) >= t.Dims[0]*pageTokens {
-			b.fail("store: slot %d of %d pages of %d tokens", slot, t.Dims[0], pageTokens)
-			return kernels.Floats{}, false
-		}
-	}
-	return b.floats("store", name, x, len(slots), t.Dims[2])
-}
-
-func (op *storeKV) run(_ *worker, unit int) {
-	op.put(op.kv.K, op.k, unit)
-	if op.v.V != nil {
-		op.put(op.kv.V, op.v, unit)
-	}
-}
-
-func (op *storeKV) put(t tensor.Tensor, x kernels.Floats, i int) {
-	slot, width := int(op.slots[i]), t.Dims[2]
-	at := slot/op.kv.PageTokens*t.RowStride() + slot%op.kv.PageTokens*width
-	to, from := t.Data[t.DType.Bytes(int64(at)):], row(x, i, width)
-	if t.DType == meta.BFloat16 {
-		op.set.NarrowBFloat16(to, from)
-		return
-	}
-	narrow(to, t.DType, from)
 }

@@ -2,6 +2,7 @@ package cpu_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/heftai/heft/internal/backend"
@@ -141,41 +142,64 @@ func benchmarkLayer(b *testing.B, variant string, tokens int, rounded bool, role
 	b.ReportMetric(2*l.multiplications*float64(tokens)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
 }
 
-// BenchmarkAttention is a prompt, and one token behind it, with TinyLlama's heads and with as
-// many of keys as of queries.
+// BenchmarkAttention is the end of a prompt, and one token behind it, with TinyLlama's heads and
+// with as many of keys as of queries.
 func BenchmarkAttention(b *testing.B) {
-	const context, pageTokens = 2048, 16
+	const context = 4096
 	for _, kvHeads := range []int{4, 32} {
-		a := backend.AttentionArgs{Heads: 32, KVHeads: kvHeads, Dim: 64, ValueDim: 64, Scale: 0.125}
-		for _, dtype := range []meta.DType{meta.BFloat16, meta.Float32} {
+		for _, dtype := range []meta.DType{meta.Int8, meta.BFloat16, meta.Float32} {
 			for _, rows := range []int{1, 512} {
-				b.Run(fmt.Sprintf("%v/%d/%d", dtype, kvHeads, rows), func(b *testing.B) {
-					host := open(b, 2, "")
-					defer host.Close()
-					kv := backend.KV{PageTokens: pageTokens}
-					for _, t := range []*tensor.Tensor{&kv.K, &kv.V} {
-						var err error
-						if *t, err = host.New(dtype, context/pageTokens, pageTokens, kvHeads*64); err != nil {
-							b.Fatal(err)
-						}
+				for _, prompt := range []bool{false, true} {
+					if prompt && (rows == 1 || dtype == meta.Float32) {
+						continue
 					}
-					var pages []int32
-					for i := range context / pageTokens {
-						pages = append(pages, int32(i))
-					}
-					q, dst := zeros(rows, 2048), zeros(rows, 2048)
-					spans := []backend.Span{{Rows: rows, Start: context - rows, Pages: pages}}
-					for b.Loop() {
-						host.Attention(dst, q, kv, spans, a)
-					}
-					if err := host.Sync(); err != nil {
-						b.Fatal(err)
-					}
-					b.ReportMetric(4*2048*float64(rows*context)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
-				})
+					b.Run(fmt.Sprintf("%v/heads=%d/rows=%d/prompt=%v", dtype, kvHeads, rows, prompt), func(b *testing.B) {
+						benchmarkAttention(b, kvHeads, dtype, rows, context, prompt)
+					})
+				}
 			}
 		}
 	}
+}
+
+// benchmarkAttention goes through as many layers as no cache holds.
+func benchmarkAttention(b *testing.B, kvHeads int, dtype meta.DType, rows, context int, prompt bool) {
+	const layers, pageTokens = 8, 16
+	host := open(b, 2, "")
+	defer host.Close()
+	a := backend.AttentionArgs{Heads: 32, KVHeads: kvHeads, Dim: 64, ValueDim: 64, Scale: 0.125, Prompts: slices.Repeat([]bool{prompt}, rows)}
+	var kv [layers]backend.KV
+	var bytes int64
+	for i := range kv {
+		kv[i] = backend.KV{PageTokens: pageTokens, Heads: kvHeads}
+		for _, t := range []*tensor.Tensor{&kv[i].K, &kv[i].V} {
+			var err error
+			if *t, err = host.New(dtype, context/pageTokens, pageTokens, backend.KVRow(dtype, kvHeads, 64)); err != nil {
+				b.Fatal(err)
+			}
+			for j := range t.Data {
+				t.Data[j] = []byte{byte(j % 61), 0x3c}[j%2] // about a hundredth as a float
+			}
+			bytes += t.Bytes()
+		}
+	}
+	var pages []int32
+	for i := range context / pageTokens {
+		pages = append(pages, int32(i))
+	}
+	q, dst := zeros(rows, 2048), zeros(rows, 2048)
+	spans := []backend.Span{{Rows: rows, Start: context - rows, Pages: pages}}
+	b.SetBytes(bytes)
+	for b.Loop() {
+		for i := range kv {
+			host.Attention(dst, q, kv[i], spans, a)
+		}
+	}
+	if err := host.Sync(); err != nil {
+		b.Fatal(err)
+	}
+	products := 4 * 64 * 32 * float64(rows*context-rows*rows/2) * layers
+	b.ReportMetric(products*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
 }
 
 // BenchmarkSmall is what an operation costs beside its arithmetic.

@@ -49,6 +49,7 @@ type Backend struct {
 	rounded   rounded
 	ints      ints
 	attention attention
+	parted    parted
 	norm      norm
 	rope      rope
 	gate      gate

@@ -150,13 +150,13 @@ func (b *Backend) StoreKVGrad(dkv backend.KV, dk, dv tensor.Tensor, slots []int3
 	if b.failed.Load() {
 		return
 	}
-	keys, ok := b.storable("gradient of keys", dkv.K, dk, dkv.PageTokens, slots)
+	keys, ok := b.storable("gradient of keys", &dkv, dkv.K, dk, slots)
 	if !ok {
 		return
 	}
 	var values kernels.Floats
 	if !dv.IsZero() {
-		if values, ok = b.storable("gradient of values", dkv.V, dv, dkv.PageTokens, slots); !ok {
+		if values, ok = b.storable("gradient of values", &dkv, dkv.V, dv, slots); !ok {
 			return
 		}
 	}

@@ -12,6 +12,7 @@ import (
 // key/value head, in order, since they add to the gradients of the same keys.
 type attentionGrad struct {
 	attention
+	cut    // of all spans
 	dq, dy kernels.Floats
 	dk, dv pages
 	dsinks []float32 // of each span and head, or nil
@@ -29,25 +30,25 @@ func (b *Backend) AttentionGrad(dq tensor.Tensor, dkv backend.KV, dsinks, dy, q 
 	op.q, ok[0] = b.floats(name, "query", q, n, a.Heads*a.Dim)
 	op.dy, ok[1] = b.floats(name, "result", dy, n, a.Heads*a.ValueDim)
 	op.dq, ok[2] = b.floats(name, "query's gradient", dq, n, a.Heads*a.Dim)
-	op.k, ok[3] = b.pages("keys", kv.K, kv.PageTokens, a.KVHeads, a.Dim)
-	op.v, ok[4] = b.pages("values", kv.V, kv.PageTokens, a.KVHeads, a.ValueDim)
-	op.dk, ok[5] = b.pages("gradients of keys", dkv.K, kv.PageTokens, a.KVHeads, a.Dim)
-	op.dv, ok[6] = b.pages("gradients of values", dkv.V, kv.PageTokens, a.KVHeads, a.ValueDim)
+	op.k, ok[3] = b.pages("keys", &kv, kv.K, a.KVHeads, a.Dim)
+	op.v, ok[4] = b.pages("values", &kv, kv.V, a.KVHeads, a.ValueDim)
+	op.dk, ok[5] = b.pages("gradients of keys", &dkv, dkv.K, a.KVHeads, a.Dim)
+	op.dv, ok[6] = b.pages("gradients of values", &dkv, dkv.V, a.KVHeads, a.ValueDim)
 	op.sinks, ok[7] = b.vector(name, "sinks", a.Sinks, slotSinks, a.Heads)
 	into, _, ok8 := b.gradient(name, "gradient of sinks", dsinks, a.Heads)
 	ok[8] = ok8
 	if ok != [9]bool{true, true, true, true, true, true, true, true, true} {
 		return
 	}
-	if op.dk.format != kernels.Float32 || op.dv.format != kernels.Float32 {
-		b.fail("attention gradient: gradients of keys and values that are not float32")
+	if op.dk.format != kernels.Float32 || op.dv.format != kernels.Float32 || op.k.blocks+op.v.blocks > 0 {
+		b.fail("attention gradient: keys and values in blocks, or gradients of them that are not float32")
 		return
 	}
 	longest, rows, good := b.checkSpans(spans, n, min(op.k.count, op.v.count, op.dk.count, op.dv.count), kv.PageTokens)
 	if !good {
 		return
 	}
-	op.heads = min(op.group, tileRows)
+	op.cut = cut{heads: min(op.group, tileRows)}
 	op.tokens, op.pitch = max(1, tileRows/op.heads), longest
 	if into != nil {
 		op.dsinks = make([]float32, len(spans)*a.Heads)

@@ -86,3 +86,44 @@ INLINE void rows(int panels, const uint8_t *w, int64_t ws, int64_t wb, const uin
 #define ROWS_ARGS const uint8_t *w, int64_t ws, int64_t wb, const uint8_t *x, int64_t xs, uint8_t *c, int64_t cs, int64_t blocks, int64_t groups, int64_t add
 KERNEL amxRows1(ROWS_ARGS) { rows(1, w, ws, wb, x, xs, c, cs, blocks, groups, add); }
 KERNEL amxRows2(ROWS_ARGS) { rows(2, w, ws, wb, x, xs, c, cs, blocks, groups, add); }
+
+// Couple is Tile for groups of 32 rows, in packs ws bytes apart, and one couple of panels.
+KERNEL amxCouple(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *c, int64_t cs, int64_t blocks, int64_t groups, int64_t add) {
+  _tile_loadconfig(&config);
+  ROLLED for (; groups > 0; groups--) {
+    uint8_t *low = c + times(cs, 16);
+    if (add) {
+      _tile_loadd(0, c, cs);
+      _tile_loadd(1, c + 64, cs);
+      _tile_loadd(2, low, cs);
+      _tile_loadd(3, low + 64, cs);
+    } else {
+      _tile_zero(0);
+      _tile_zero(1);
+      _tile_zero(2);
+      _tile_zero(3);
+    }
+    int64_t left = blocks;
+    ROLLED do {
+      OPAQUE(w), OPAQUE(x);
+      _tile_loadd(4, w, 64);
+      _tile_loadd(6, x, 64);
+      _tile_loadd(7, x + xs, 64);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(5, w + ws, 64);
+      _tile_dpbf16ps(1, 4, 7);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+      w += 1024, x += 1024, left--;
+      OPAQUE(left);
+    } while (left > 0);
+    _tile_stored(0, c, cs);
+    _tile_stored(1, c + 64, cs);
+    low = c + times(cs, 16);
+    _tile_stored(2, low, cs);
+    _tile_stored(3, low + 64, cs);
+    const int64_t back = times(blocks, 1024);
+    w += times(ws, 2) - back, x -= back, c += times(cs, 32);
+  }
+  _tile_release();
+}

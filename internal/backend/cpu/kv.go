@@ -1,0 +1,159 @@
+package cpu
+
+import (
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// pages are the keys or the values of one layer.
+type pages struct {
+	data   []byte
+	format kernels.Format
+	// blocks is set instead of format where heads are stored as so many blocks of q8_0.
+	blocks int
+	tokens int // of a page
+	page   int // bytes from a page to the next
+	row    int // bytes from a token to the next
+	head   int // bytes from a head to the next
+	count  int
+}
+
+// pages checks the keys or values of a layer.
+func (b *Backend) pages(name string, kv *backend.KV, t tensor.Tensor, heads, dim int) (pages, bool) {
+	f, ok := format(t.DType)
+	p := pages{data: t.Data, format: f, tokens: kv.PageTokens, count: t.Dims[0]}
+	size := f.Size()
+	if t.DType == meta.Int8 {
+		size, ok = 1, kv.Heads == heads
+		p.blocks = ceil(dim, kernels.BlockColumns)
+	}
+	least := backend.KVRow(t.DType, heads, dim)
+	if !ok || t.Rank != 3 || t.Dims[1] != p.tokens || p.tokens <= 0 || t.Dims[2]%heads != 0 || t.Dims[2] < least {
+		b.fail("attention: %s are %v %v with pages of %d tokens and %d heads of %d", name, t.DType, t.Shape(), p.tokens, heads, dim)
+		return pages{}, false
+	}
+	p.page, p.row, p.head = t.RowStride()*size, t.Dims[2]*size, t.Dims[2]/heads*size
+	return p, true
+}
+
+// each calls f for every run of positions in [lo, hi) that one page holds, with the bytes
+// from the first one on.
+func (p *pages) each(table []int32, lo, hi int, f func(position, n int, data []byte)) {
+	for lo < hi {
+		offset := lo % p.tokens
+		n := min(p.tokens-offset, hi-lo)
+		f(lo, n, p.data[int(table[lo/p.tokens])*p.page+offset*p.row:])
+		lo += n
+	}
+}
+
+// headRows is what a head has from the bytes of a token on, of n tokens. What is stored in blocks
+// is widened to scratch.
+func (p *pages) headRows(set *kernels.Set, data []byte, head, n int, scratch []float32) kernels.Weights {
+	if p.blocks == 0 {
+		return p.headOf(data, head)
+	}
+	data = data[head*p.head:]
+	width := p.blocks * kernels.BlockColumns
+	set.UnpackRows(kernels.Floats{V: scratch, Stride: width}, data, p.row, n, p.blocks)
+	return weightsOf(scratch[:n*width], width)
+}
+
+// widened is the scratch of headRows.
+func (p *pages) widened() int { return min(p.tokens, keyBlock) * p.blocks * kernels.BlockColumns }
+
+type storeKV struct {
+	set   *kernels.Set
+	kv    backend.KV
+	k, v  kernels.Floats
+	slots []int32
+	// what a token has of each
+	kwidth, vwidth int
+}
+
+// StoreKV rounds to the dtype of kv; numbers that are not finite make NaN of their block, where
+// there are blocks. An absent v leaves the values alone, for a kv
+// whose values are a view of its keys.
+func (b *Backend) StoreKV(kv backend.KV, k, v tensor.Tensor, slots []int32) {
+	if b.failed.Load() {
+		return
+	}
+	keys, ok := b.storable("keys", &kv, kv.K, k, slots)
+	if !ok {
+		return
+	}
+	var values kernels.Floats
+	if !v.IsZero() {
+		if values, ok = b.storable("values", &kv, kv.V, v, slots); !ok {
+			return
+		}
+	}
+	b.store = storeKV{set: b.set, kv: kv, k: keys, v: values, slots: slots, kwidth: k.Cols()}
+	if values.V != nil {
+		b.store.vwidth = v.Cols()
+	}
+	if !b.reserve(kernels.BlockColumns) {
+		return
+	}
+	b.run(&b.store, len(slots), len(slots)*k.Cols())
+}
+
+// storable checks rows x against the pages of t which they go to.
+func (b *Backend) storable(name string, kv *backend.KV, t, x tensor.Tensor, slots []int32) (kernels.Floats, bool) {
+	_, ok := format(t.DType)
+	width, pageTokens := t.Dims[2], kv.PageTokens
+	if t.DType == meta.Int8 && kv.Heads > 0 {
+		width = x.Cols()
+		ok = width%kv.Heads == 0 && backend.KVRow(t.DType, kv.Heads, width/kv.Heads) == t.Dims[2]
+	}
+	if !ok || t.Rank != 3 || t.Dims[1] != pageTokens || pageTokens <= 0 {
+		b.fail("store: %s are %v %v with pages of %d tokens", name, t.DType, t.Shape(), pageTokens)
+		return kernels.Floats{}, false
+	}
+	for _, slot := range slots {
+		if slot < 0 || int(slot) >= t.Dims[0]*pageTokens {
+			b.fail("store: slot %d of %d pages of %d tokens", slot, t.Dims[0], pageTokens)
+			return kernels.Floats{}, false
+		}
+	}
+	return b.floats("store", name, x, len(slots), width)
+}
+
+func (op *storeKV) run(w *worker, unit int) {
+	op.put(op.kv.K, op.k, op.kwidth, unit, w.scratch.v)
+	if op.v.V != nil {
+		op.put(op.kv.V, op.v, op.vwidth, unit, w.scratch.v)
+	}
+}
+
+func (op *storeKV) put(t tensor.Tensor, x kernels.Floats, width, i int, scratch []float32) {
+	slot := int(op.slots[i])
+	at := slot/op.kv.PageTokens*t.RowStride() + slot%op.kv.PageTokens*t.Dims[2]
+	to, from := t.Data[t.DType.Bytes(int64(at)):], row(x, i, width)
+	switch t.DType {
+	case meta.BFloat16:
+		op.set.NarrowBFloat16(to, from)
+	case meta.Int8:
+		op.blocks(to[:t.Dims[2]], from, scratch[:kernels.BlockColumns])
+	default:
+		narrow(to, t.DType, from)
+	}
+}
+
+// blocks stores the heads of a token as blocks, each head by itself.
+func (op *storeKV) blocks(to []byte, from, last []float32) {
+	each, dim := len(to)/op.kv.Heads, len(from)/op.kv.Heads
+	whole := dim &^ (kernels.BlockColumns - 1)
+	for ; len(to) > 0; to, from = to[each:], from[dim:] {
+		head := to[:each]
+		if whole > 0 {
+			op.set.PackBlocks(kernels.Q8, head, from[:whole])
+		}
+		if whole < dim {
+			clear(last[copy(last, from[whole:dim]):])
+			op.set.PackBlocks(kernels.Q8, head[whole/kernels.BlockColumns*kernels.Q8.BlockBytes():], last)
+		}
+	}
+}
