@@ -17,9 +17,6 @@ type Adapter struct {
 	Dir  string // the folder of adapter_config.json and adapter_model.safetensors
 }
 
-// ErrNoAdapter says that a model has no adapter of some name.
-var ErrNoAdapter = errors.New("dispatch: no such adapter")
-
 // adapter is one that is in memory. Keys and values that it made are shared only among
 // sequences of the same number.
 type adapter struct {

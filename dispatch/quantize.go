@@ -7,19 +7,6 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A QuantizeError says that weights to be converted do not all lie on the cpu.
-type QuantizeError struct {
-	Format meta.QuantFormat
-	Path   string           // of the first parameter elsewhere
-	Device devicemap.Device // where it is; "" for several
-	Bytes  int64            // that all converted weights take
-}
-
-func (e *QuantizeError) Error() string {
-	return fmt.Sprintf("dispatch: %s is not on the cpu, where alone weights are converted to %v without a folder for converted ones, in %s for all: give the cpu more memory, name such a folder, or use the weights as they are stored",
-		e.Path, e.Format, devicemap.FormatSize(e.Bytes))
-}
-
 // Quantized is the format that the model's weights are converted to, or QuantNone.
 func (m *Model) Quantized() meta.QuantFormat { return m.options.Quantize }
 

@@ -7,10 +7,6 @@ import (
 	"github.com/heftai/heft/internal/kvcache"
 )
 
-// ErrKVFull says that no page of keys and values is free. Nothing was taken; wait until
-// another sequence is freed, or free one.
-var ErrKVFull = errors.New("dispatch: no page of keys and values is free")
-
 // firstTokens is how long a sequence gets before its list of tokens grows.
 const firstTokens = 4096
 

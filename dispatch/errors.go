@@ -1,0 +1,63 @@
+package dispatch
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// ErrKVFull says that no page of keys and values is free. Nothing was taken; wait until
+// another sequence is freed, or free one.
+var ErrKVFull = errors.New("dispatch: no page of keys and values is free")
+
+// ErrNoAdapter says that a model has no adapter of some name.
+var ErrNoAdapter = errors.New("dispatch: no such adapter")
+
+// A WeightError says which part of a model could not be brought or read. The model lives
+// on, and what does not need that part still runs.
+type WeightError struct {
+	Path string // of the module; "" where the fault was found after a pass
+	File string // the shard at fault, where that is known
+	Err  error
+}
+
+func (e *WeightError) Error() string {
+	if e.Path == "" {
+		return fmt.Sprintf("dispatch: weights cannot be read: %v", e.Err)
+	}
+	if e.File != "" {
+		return fmt.Sprintf("dispatch: %s: the weights in %s cannot be read: %v", e.Path, e.File, e.Err)
+	}
+	return fmt.Sprintf("dispatch: %s: %v", e.Path, e.Err)
+}
+
+func (e *WeightError) Unwrap() error { return e.Err }
+
+// weightError asks the checkpoint what has happened to its files where memory could not be
+// read.
+func (m *Model) weightError(path string, err error) error {
+	out := &WeightError{Path: path, Err: err}
+	var broken *loader.Error
+	if verdict := m.checkpoint.Verify(); errors.As(verdict, &broken) {
+		out.File, out.Err = broken.File, verdict
+	} else if errors.As(err, &broken) {
+		out.File = broken.File
+	}
+	return out
+}
+
+// A QuantizeError says that weights to be converted do not all lie on the cpu.
+type QuantizeError struct {
+	Format meta.QuantFormat
+	Path   string           // of the first parameter elsewhere
+	Device devicemap.Device // where it is; "" for several
+	Bytes  int64            // that all converted weights take
+}
+
+func (e *QuantizeError) Error() string {
+	return fmt.Sprintf("dispatch: %s is not on the cpu, where alone weights are converted to %v without a folder for converted ones, in %s for all: give the cpu more memory, name such a folder, or use the weights as they are stored",
+		e.Path, e.Format, devicemap.FormatSize(e.Bytes))
+}
