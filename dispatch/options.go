@@ -48,8 +48,9 @@ type Options struct {
 	MaxSequences int
 	// Context is the most tokens of a sequence; 0 means what the config allows.
 	Context int
-	// KVDType is the dtype of keys and values: float32 or bfloat16. NoDType means
-	// float32 with PrecisionHigh or float32 weights, else bfloat16.
+	// KVDType is the dtype of keys and values: float32, bfloat16, or Int8 for blocks of q8_0,
+	// half of what bfloat16 takes. NoDType means float32 with PrecisionHigh or float32 weights,
+	// else bfloat16.
 	KVDType meta.DType
 	// KVTokens is the number of tokens that all sequences together can hold, however they
 	// are divided. Layers with a window keep no more of a sequence than they see, so that

@@ -197,6 +197,11 @@ func TestNeedsOf(t *testing.T) {
 	if n.Activations <= 0 || n.Least >= n.All || n.Least <= n.Activations+64*perToken {
 		t.Errorf("least: %+v", n)
 	}
+	blocks, err := dispatch.NeedsOf(m, dispatch.Options{Context: 64, MaxBatchTokens: 8, KVDType: meta.Int8}, "")
+	full, err2 := dispatch.NeedsOf(m, dispatch.Options{Context: 64, MaxBatchTokens: 8, KVDType: meta.Float32}, "")
+	if heads := full.KVPerToken; err != nil || err2 != nil || blocks.KVPerToken >= heads || blocks.KVPerToken%34 != 0 || full.All-blocks.All < 64*(heads-blocks.KVPerToken) {
+		t.Errorf("keys and values in q8_0 take %d bytes a token of %d, in all %d of %d (%v, %v)", blocks.KVPerToken, heads, blocks.All, full.All, err, err2)
+	}
 	small, err := dispatch.NeedsOf(m, dispatch.Options{Context: 64, MaxBatchTokens: 8}, "int4")
 	if err != nil || small.All >= n.All || small.Least >= n.Least {
 		t.Errorf("int4: %+v, error %v; bfloat16: %+v", small, err, n)

@@ -64,7 +64,7 @@ type sizeFlags struct {
 	Quantize    string `help:"Convert the weights as they are loaded: none, q8_0 (8.5 bits a weight) or q4_0 (4.5)." enum:"none,q8_0,q4_0" default:"none"`
 	CacheDir    string `name:"cache-dir" help:"Folder where --quantize keeps converted weights for the disk tier and the next start; none keeps none; without it, heft in the user's cache folder." placeholder:"DIR|none"`
 	Precision   string `help:"high: activations, sums, keys and values in float32; auto: as the weights." enum:"auto,high" default:"auto"`
-	KVDtype     string `name:"kv-dtype" help:"Dtype of keys and values: auto, float32 or bfloat16." enum:"auto,float32,bfloat16" default:"auto"`
+	KVDtype     string `name:"kv-dtype" help:"How keys and values are kept: auto (bfloat16, or float32 with --precision high or float32 weights), float32, bfloat16, or q8_0, half of bfloat16." enum:"auto,float32,bfloat16,q8_0" default:"auto"`
 	MaxModelLen int    `help:"Most tokens of a prompt and its answer." placeholder:"N"`
 	MaxBatch    int    `help:"Most sequences that run at once." default:"16"`
 	Threads     int    `help:"Threads that compute; 0 is one per core." default:"0"`
@@ -83,8 +83,11 @@ func (f *sizeFlags) options() (dispatch.Options, error) {
 	if f.Precision == "high" {
 		o.Precision = dispatch.PrecisionHigh
 	}
-	if f.KVDtype != "auto" {
-		o.KVDType, _ = meta.ParseDType(f.KVDtype) // one of the two that kong lets through
+	switch f.KVDtype {
+	case "q8_0":
+		o.KVDType = meta.Int8
+	case "float32", "bfloat16":
+		o.KVDType, _ = meta.ParseDType(f.KVDtype)
 	}
 	for _, n := range []struct {
 		name  string
