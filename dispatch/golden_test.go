@@ -3,7 +3,6 @@ package dispatch_test
 import (
 	"context"
 	"math"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -16,19 +15,11 @@ import (
 
 func open(t testing.TB, dir string) (*meta.Model, *loader.Checkpoint) {
 	t.Helper()
-	checkpoint, err := loader.Open(dir)
+	skeleton, checkpoint, err := loader.OpenModel(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { checkpoint.Close() })
-	config, err := meta.ReadConfigFile(filepath.Join(dir, "config.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	skeleton, err := meta.New(config, checkpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
 	return skeleton, checkpoint
 }
 

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/nn"
@@ -137,31 +136,19 @@ func Budgets(limits []devicemap.Memory) ([]devicemap.Budget, error) {
 // takes, builds its skeleton, plans and binds. No weight is read. Close on the model closes
 // the checkpoint too.
 func LoadCheckpointAndDispatch(path string, p Placement, o Options) (*Model, error) {
-	checkpoint, err := loader.Open(path)
+	skeleton, checkpoint, err := loader.OpenModel(path)
 	if err != nil {
 		return nil, err
 	}
-	m, err := load(checkpoint, p, o)
+	var m *Model
+	plan, o, err := Plan(skeleton, o, p)
+	if err == nil {
+		m, err = New(skeleton, checkpoint, plan.Map, o)
+	}
 	if err != nil {
 		_ = checkpoint.Close() // the error tells more
 		return nil, err
 	}
 	m.owned = true
 	return m, nil
-}
-
-func load(checkpoint *loader.Checkpoint, p Placement, o Options) (*Model, error) {
-	config, err := meta.ReadConfigFile(filepath.Join(checkpoint.Dir(), "config.json"))
-	if err != nil {
-		return nil, err
-	}
-	skeleton, err := meta.New(config, checkpoint)
-	if err != nil {
-		return nil, err
-	}
-	plan, o, err := Plan(skeleton, o, p)
-	if err != nil {
-		return nil, err
-	}
-	return New(skeleton, checkpoint, plan.Map, o)
 }

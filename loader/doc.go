@@ -6,7 +6,8 @@
 // bytes when asked; a [Binding] joins a model's parameters to the tensors that fill them.
 //
 // The flow: [Open] takes a folder, a single file, a sharded index or a folder of the hub
-// cache and reads headers only; [OpenBytes] does the same for files in memory. [Bind]
+// cache and reads headers only; [OpenBytes] does the same for files in memory, and
+// [OpenModel] builds the skeleton that config.json describes as well. [Bind]
 // resolves every source of every parameter and reports what is missing, misshapen or
 // left over, all at once. [Tensor.Bytes] maps a file on first use and hands out its bytes
 // in place. [Save] writes a checkpoint that transformers opens; [OpenOffload] and

@@ -72,19 +72,11 @@ func TestGoldenEmbeddings(t *testing.T) {
 
 func openEngine(t *testing.T, dir string) *engine.Engine {
 	t.Helper()
-	config, err := meta.ReadConfigFile(filepath.Join(dir, "config.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkpoint, err := loader.Open(dir)
+	skeleton, checkpoint, err := loader.OpenModel(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = checkpoint.Close() })
-	skeleton, err := meta.New(config, checkpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
 	bound, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU}),
 		dispatch.Options{Threads: 1, Precision: dispatch.PrecisionHigh})
 	if err != nil {

@@ -10,13 +10,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
 	"log"
 	"os"
 
 	"github.com/heftai/heft/internal/demo"
 	"github.com/heftai/heft/loader"
-	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train"
 	"github.com/heftai/heft/train/data"
 	"github.com/heftai/heft/train/model"
@@ -38,24 +36,6 @@ const (
 	steps = 60
 	rate  = 0.01
 )
-
-// open binds the embedded model, which stays as it is.
-func open() (*meta.Model, *loader.Checkpoint, error) {
-	text, err := fs.ReadFile(demo.Files(), "config.json")
-	if err != nil {
-		return nil, nil, err
-	}
-	config, err := meta.ReadConfig(text)
-	if err != nil {
-		return nil, nil, err
-	}
-	checkpoint, err := loader.OpenFS(demo.Name, demo.Files())
-	if err != nil {
-		return nil, nil, err
-	}
-	skeleton, err := meta.New(config, checkpoint)
-	return skeleton, checkpoint, err
-}
 
 // batch is all lessons as the model's chat template writes them; the answers are learned.
 func batch() (model.Batch, error) {
@@ -92,7 +72,7 @@ func batch() (model.Batch, error) {
 
 // teach trains an adapter and saves it in dir.
 func teach(ctx context.Context, to io.Writer, dir string) error {
-	skeleton, checkpoint, err := open()
+	skeleton, checkpoint, err := loader.OpenModelFS(demo.Name, demo.Files())
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func serve(dir string) (s *server, err error) {
 			s.close()
 		}
 	}()
-	skeleton, checkpoint, err := open()
+	skeleton, checkpoint, err := loader.OpenModelFS(demo.Name, demo.Files())
 	if err != nil {
 		return s, err
 	}

@@ -194,11 +194,6 @@ func (c *generateCase) check(t *testing.T, o outcome) {
 // kvTokens; nil if its architecture is not in meta's table.
 func openModel(t *testing.T, dir string, kvTokens int) *dispatch.Model {
 	t.Helper()
-	checkpoint, err := loader.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { checkpoint.Close() })
 	config, err := meta.ReadConfigFile(filepath.Join(dir, "config.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -206,10 +201,11 @@ func openModel(t *testing.T, dir string, kvTokens int) *dispatch.Model {
 	if !slices.Contains(meta.Architectures(), config.ModelType) {
 		return nil
 	}
-	skeleton, err := meta.New(config, checkpoint)
+	skeleton, checkpoint, err := loader.OpenModel(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { checkpoint.Close() })
 	m, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU}),
 		dispatch.Options{Threads: 2, Precision: dispatch.PrecisionHigh, KVTokens: kvTokens})
 	if err != nil {

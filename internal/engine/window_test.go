@@ -10,26 +10,17 @@ import (
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/loader"
-	"github.com/heftai/heft/meta"
 )
 
 // TestWindowsServeLongRequestsInFewPages: with pages for the windows of one sequence, the
 // limit is the model's context, and requests that share those pages end as each alone.
 func TestWindowsServeLongRequestsInFewPages(t *testing.T) {
 	dir := filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models", "small-starcoder2-window-bf16")
-	checkpoint, err := loader.Open(dir)
+	skeleton, checkpoint, err := loader.OpenModel(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = checkpoint.Close() })
-	config, err := meta.ReadConfigFile(filepath.Join(dir, "config.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	skeleton, err := meta.New(config, checkpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
 	serve := func(o dispatch.Options) *engine.Engine {
 		o.Threads, o.Precision = 1, dispatch.PrecisionHigh
 		m, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU}), o)

@@ -3,7 +3,6 @@ package nn
 import (
 	"fmt"
 	"math"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/loader"
-	"github.com/heftai/heft/meta"
 )
 
 func TestGoldenModels(t *testing.T) {
@@ -24,19 +22,11 @@ func TestGoldenModels(t *testing.T) {
 
 func openGolden(t testing.TB, dir string, rows int) *machine {
 	t.Helper()
-	cfg, err := meta.ReadConfigFile(filepath.Join(dir, "config.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ck, err := loader.Open(dir)
+	model, ck, err := loader.OpenModel(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ck.Close() })
-	model, err := meta.New(cfg, ck)
-	if err != nil {
-		t.Fatal(err)
-	}
 	return newMachine(t, model.Root, newCheckpoint(t, ck, model), Limits{Rows: rows, Outputs: rows}, 64+rows/4)
 }
 

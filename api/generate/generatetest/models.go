@@ -28,21 +28,16 @@ var Created = time.Unix(1_700_000_000, 0)
 // ends.
 func Demo(t testing.TB, o engine.Options) (*generate.Model, *dispatch.Model, devicemap.Plan) {
 	t.Helper()
-	files := demo.Files()
-	config, err := meta.ReadConfig(read(t, files, "config.json"))
-	check(t, err)
-	checkpoint, err := loader.OpenFS(demo.Name, files)
+	skeleton, checkpoint, err := loader.OpenModelFS(demo.Name, demo.Files())
 	check(t, err)
 	t.Cleanup(func() { _ = checkpoint.Close() })
-	skeleton, err := meta.New(config, checkpoint)
-	check(t, err)
 	plan, options, err := dispatch.Plan(skeleton, dispatch.Options{Threads: 1, KVTokens: 4096}, dispatch.Placement{})
 	check(t, err)
 	bound, err := dispatch.New(skeleton, checkpoint, plan.Map, options)
 	check(t, err)
 	t.Cleanup(bound.Close)
 	m := WithText(t, demo.Name)
-	m.Config = config
+	m.Config = skeleton.Config
 	m.Engine = engine.New(engine.ForDispatch(bound), o)
 	t.Cleanup(m.Engine.Close)
 	return m, bound, plan

@@ -1,0 +1,47 @@
+package loader
+
+import (
+	"io/fs"
+	"path/filepath"
+
+	"github.com/heftai/heft/meta"
+)
+
+// OpenModel opens the checkpoint at path as [Open] does and builds the skeleton that the
+// config.json beside it describes. The caller closes the checkpoint.
+func OpenModel(path string) (*meta.Model, *Checkpoint, error) {
+	c, err := Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	config, err := meta.ReadConfigFile(filepath.Join(c.Dir(), "config.json"))
+	return c.skeleton(config, err)
+}
+
+// OpenModelFS is OpenModel for what stands at the root of fsys; see [OpenFS].
+func OpenModelFS(name string, fsys fs.FS) (*meta.Model, *Checkpoint, error) {
+	c, err := OpenFS(name, fsys)
+	if err != nil {
+		return nil, nil, err
+	}
+	var config *meta.Config
+	text, err := fs.ReadFile(fsys, "config.json")
+	if err == nil {
+		config, err = meta.ReadConfig(text)
+	}
+	return c.skeleton(config, err)
+}
+
+// skeleton builds the skeleton of what c holds, unless there is an error already, and
+// closes c where there is any.
+func (c *Checkpoint) skeleton(config *meta.Config, err error) (*meta.Model, *Checkpoint, error) {
+	var m *meta.Model
+	if err == nil {
+		m, err = meta.New(config, c)
+	}
+	if err != nil {
+		_ = c.Close() // the error tells more
+		return nil, nil, err
+	}
+	return m, c, nil
+}
