@@ -155,6 +155,8 @@ func TestBenchRefuses(t *testing.T) {
 		{"--prompt-tokens", "1000000"},
 		{"--compare", "gone.json"},
 		{"--quantize", "q5_0"},
+		{"--threads", "-1"},
+		{"--threads", "100000"}, // once spun for minutes, deaf to signals
 		{"--quantize", "q8_0", "--weights", "mapped"},
 		{"--quantize", "q8_0", "--device-map", "disk", "--cache-dir", "none"},
 	} {
