@@ -1,5 +1,7 @@
 package tensor
 
+import "slices"
+
 // Add is a + b, element by element. Dimensions are aligned at the last one; those that
 // are missing or 1 are repeated.
 func (tp *Tape) Add(a, b *Tensor) *Tensor {
@@ -61,19 +63,28 @@ func (tp *Tape) broadcast(name string, a, b *Tensor) (*Tensor, *walk) {
 	if !tp.ready(name, a, b) {
 		return tp.void(), nil
 	}
-	n := max(a.dims(), b.dims())
-	w := &walk{tp: tp, same: a.is(b.shape...), shape: make([]int, n), a: make([]int, n), b: make([]int, n)}
+	w := tp.pair(a.shape, b.shape)
+	if w == nil {
+		return tp.fail("%s: the shapes %v and %v do not go together", name, a, b), nil
+	}
+	return tp.result(w.shape, a, b), w
+}
+
+// pair aligns two shapes at their last dimensions; nil if they do not go together.
+func (tp *Tape) pair(a, b []int) *walk {
+	n := max(len(a), len(b))
+	w := &walk{tp: tp, same: slices.Equal(a, b), shape: make([]int, n), a: make([]int, n), b: make([]int, n)}
 	stepA, stepB := 1, 1
 	for back := 1; back <= n; back++ {
 		da, db := 1, 1
-		if back <= a.dims() {
-			da = a.shape[a.dims()-back]
+		if back <= len(a) {
+			da = a[len(a)-back]
 		}
-		if back <= b.dims() {
-			db = b.shape[b.dims()-back]
+		if back <= len(b) {
+			db = b[len(b)-back]
 		}
 		if da != db && da != 1 && db != 1 {
-			return tp.fail("%s: the shapes %v and %v do not go together", name, a, b), nil
+			return nil
 		}
 		d := n - back
 		w.shape[d] = da
@@ -87,7 +98,7 @@ func (tp *Tape) broadcast(name string, a, b *Tensor) (*Tensor, *walk) {
 		}
 		stepA, stepB = stepA*da, stepB*db
 	}
-	return tp.result(w.shape, a, b), w
+	return w
 }
 
 // each calls f with the positions of each element in the result and in the operands, on

@@ -76,42 +76,54 @@ func (tp *Tape) Conv1D(x, weight, bias *Tensor) *Tensor {
 	})
 }
 
-// MatMul is the product over the last two dimensions: a is […, n, k], b […, k, m]. Of
-// the leading dimensions, which stand for a batch, b may have none or the same as a.
+// MatMul is the product over the last two dimensions: a is […, n, k], b […, k, m]. The
+// leading dimensions stand for a batch; those that are missing or 1 are repeated, as in Add.
 func (tp *Tape) MatMul(a, b *Tensor) *Tensor {
 	if !tp.ready("matmul", a, b) {
 		return tp.void()
 	}
 	da, db := a.dims(), b.dims()
-	if da < 2 || db < 2 || a.last() != b.shape[db-2] || db > 2 && !slices.Equal(a.shape[:da-2], b.shape[:db-2]) {
-		return tp.fail("matmul: a has shape %v, b %v: want [… n k] and [… k m] or [k m]", a, b)
+	var w *walk
+	if da >= 2 && db >= 2 && a.last() == b.shape[db-2] {
+		w = tp.pair(a.shape[:da-2], b.shape[:db-2])
+	}
+	if w == nil {
+		return tp.fail("matmul: a has shape %v, b %v: want [… n k] and [… k m]", a, b)
 	}
 	if tp.autocast != Float32 {
 		return tp.lowered(func(in []*Tensor) *Tensor { return tp.MatMul(in[0], in[1]) }, a, b)
 	}
 	n, k, m := a.shape[da-2], a.shape[da-1], b.last()
-	batch := count(a.shape[:da-2])
+	out := tp.blank(append(slices.Clone(w.shape), n, m), a, b)
 	if db == 2 { // one product with more rows
-		n, batch = n*batch, 1
+		n, w = count(a.shape[:da-1]), &walk{same: true, shape: []int{1}}
 	}
-	out := tp.blank(append(slices.Clone(a.shape[:da-1]), m), a, b)
-	for i := range batch {
-		x, w, y := a.data[i*n*k:], b.data[i*k*m:], out.data[i*n*m:]
-		tp.gemm.Mul(dense(y, m), gemm.Rows(x, k), gemm.Rows(w, m), n, m, k, false)
-	}
+	batch := count(w.shape)
+	w.span(0, batch, func(y, i, j int) {
+		tp.gemm.Mul(dense(out.data[y*n*m:], m), gemm.Rows(a.data[i*n*k:], k), gemm.Rows(b.data[j*k*m:], m), n, m, k, false)
+	})
 	return tp.record(out, func(grad []float32) {
-		ga, addA := tp.into(a)
-		gb, addB := tp.into(b)
-		for i := range batch {
-			x, w, gy := a.data[i*n*k:], b.data[i*k*m:], gemm.Rows(grad[i*n*m:], m)
+		ga, addA := intoRepeated(tp, a, batch*n*k)
+		gb, addB := intoRepeated(tp, b, batch*k*m)
+		w.span(0, batch, func(y, i, j int) {
+			gy := gemm.Rows(grad[y*n*m:], m)
 			if ga != nil {
-				tp.gemm.Mul(dense(ga[i*n*k:], k), gy, gemm.Columns(w, m), n, k, m, addA)
+				tp.gemm.Mul(dense(ga[i*n*k:], k), gy, gemm.Columns(b.data[j*k*m:], m), n, k, m, addA)
 			}
 			if gb != nil {
-				tp.gemm.Mul(dense(gb[i*k*m:], m), gemm.Columns(x, k), gy, k, m, n, addB)
+				tp.gemm.Mul(dense(gb[j*k*m:], m), gemm.Columns(a.data[i*n*k:], k), gy, k, m, n, addB)
 			}
-		}
+		})
 	})
+}
+
+// intoRepeated is into for an operand of which used numbers are read: where some are read
+// more than once, or none, its gradient starts at zero and is added to.
+func intoRepeated(tp *Tape, t *Tensor, used int) (g []float32, add bool) {
+	if t.Len() == used {
+		return tp.into(t)
+	}
+	return tp.gradient(t), true
 }
 
 func dense(v []float32, width int) kernels.Floats { return kernels.Floats{V: v, Stride: width} }

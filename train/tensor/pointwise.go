@@ -24,18 +24,19 @@ func (tp *Tape) SiLU(x *Tensor) *Tensor {
 	return tp.unary("silu", x,
 		func(dst, x []float32) { tp.set.Gate(dst, x, nil, 1, 0) },
 		func(dx, grad, x, _ []float32) {
-			tp.sigmoids(x, 1, 0, func(at int, sigma []float32) {
+			tp.sigmoids(x, 1, 0, func(at int, sigma, rest []float32) {
 				for i, s := range sigma {
 					v := x[at+i]
-					dx[at+i] += grad[at+i] * s * (1 + v*(1-s))
+					dx[at+i] += grad[at+i] * s * (1 + v*rest[i])
 				}
 			})
 		})
 }
 
-// sigmoids gives f pieces of σ(x·(c1 + c3·x²)).
-func (tp *Tape) sigmoids(x []float32, c1, c3 float32, f func(at int, sigma []float32)) {
-	var buf [pieces]float32
+// sigmoids gives f pieces of σ(x·(c1 + c3·x²)) and of what they lack to 1, which keeps its
+// precision where σ is close to it.
+func (tp *Tape) sigmoids(x []float32, c1, c3 float32, f func(at int, sigma, rest []float32)) {
+	var buf, lack [pieces]float32
 	for at := 0; at < len(x); at += pieces {
 		part := x[at:min(at+pieces, len(x))]
 		e := buf[:len(part)]
@@ -43,10 +44,14 @@ func (tp *Tape) sigmoids(x []float32, c1, c3 float32, f func(at int, sigma []flo
 			e[i] = -v * (c1 + c3*v*v)
 		}
 		tp.set.ExpSum(e, 0)
+		rest := lack[:len(part)]
 		for i, v := range e {
 			e[i] = 1 / (1 + v)
+			if rest[i] = 1 - e[i]; v < 1 {
+				rest[i] = v * e[i]
+			}
 		}
-		f(at, e)
+		f(at, e, rest)
 	}
 }
 
@@ -54,7 +59,7 @@ func (tp *Tape) sigmoids(x []float32, c1, c3 float32, f func(at int, sigma []flo
 func (tp *Tape) Sigmoid(x *Tensor) *Tensor {
 	return tp.unary("sigmoid", x,
 		func(dst, x []float32) {
-			tp.sigmoids(x, 1, 0, func(at int, sigma []float32) { copy(dst[at:], sigma) })
+			tp.sigmoids(x, 1, 0, func(at int, sigma, _ []float32) { copy(dst[at:], sigma) })
 		},
 		func(dx, grad, _, y []float32) {
 			for i, s := range y {
@@ -130,10 +135,10 @@ func (tp *Tape) GELUTanh(x *Tensor) *Tensor {
 	return tp.unary("gelu_tanh", x,
 		func(dst, x []float32) { tp.set.Gate(dst, x, nil, c1, c3) },
 		func(dx, grad, x, _ []float32) {
-			tp.sigmoids(x, c1, c3, func(at int, sigma []float32) {
+			tp.sigmoids(x, c1, c3, func(at int, sigma, rest []float32) {
 				for i, s := range sigma {
 					v := x[at+i]
-					dx[at+i] += grad[at+i] * s * (1 + v*(1-s)*(c1+3*c3*v*v))
+					dx[at+i] += grad[at+i] * s * (1 + v*rest[i]*(c1+3*c3*v*v))
 				}
 			})
 		})
@@ -170,11 +175,11 @@ func (tp *Tape) SwiGLU(gate, up *Tensor) *Tensor {
 		gg, gu := tp.gradient(gate), tp.gradient(up)
 		tp.ranges(len(grad), func(lo, hi int) {
 			x, u, g := gate.data[lo:hi], up.data[lo:hi], grad[lo:hi]
-			tp.sigmoids(x, 1, 0, func(at int, sigma []float32) {
+			tp.sigmoids(x, 1, 0, func(at int, sigma, rest []float32) {
 				if gg != nil {
 					dx := gg[lo+at : lo+at+len(sigma)]
 					for i, s := range sigma {
-						dx[i] += g[at+i] * u[at+i] * s * (1 + x[at+i]*(1-s))
+						dx[i] += g[at+i] * u[at+i] * s * (1 + x[at+i]*rest[i])
 					}
 				}
 				if gu != nil {
