@@ -15,7 +15,7 @@ type attention struct {
 	fused        *linear
 	out          *linear
 	qNorm, kNorm *norm
-	sinks        *meta.Param
+	sinks        param
 	rope         int // table, -1 for none
 	qw, kw, vw   int // widths of queries, keys and values
 }
@@ -45,7 +45,7 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 		return nil, err
 	}
 	if s.Sinks != "" {
-		if a.sinks, err = c.param(n, s.Sinks, false, s.Heads); err != nil {
+		if a.sinks, err = c.param(n, s.Sinks, s.Heads); err != nil {
 			return nil, err
 		}
 	}
@@ -93,7 +93,7 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 	if a.kNorm != nil {
 		a.kNorm.forward(c, k, k)
 	}
-	sinks := c.vector(a.path, s.Sinks, a.sinks)
+	sinks := c.vector(a.sinks)
 	if c.err != nil {
 		return
 	}

@@ -89,20 +89,33 @@ func spec[T any](n Node, kind meta.Kind) (*T, error) {
 	return s, nil
 }
 
-// param is the parameter called name, resolved. It is nil where it is optional and not
-// there.
-func (c *compiler) param(n Node, name string, optional bool, shape ...int) (*meta.Param, error) {
-	p := n.Module.Param(name)
-	if p == nil {
-		if optional {
-			return nil, nil
-		}
-		return nil, at(n.Path, "no parameter %q", name)
+// A param is a resolved parameter that knows its path. Its Param is nil where it is optional
+// and not there.
+type param struct {
+	*meta.Param
+	path string
+}
+
+// param is the parameter called name.
+func (c *compiler) param(n Node, name string, shape ...int) (param, error) {
+	p, err := c.optional(n, name, shape...)
+	if err == nil && p.Param == nil {
+		err = at(n.Path, "no parameter %q", name)
+	}
+	return p, err
+}
+
+// optional is the parameter called name, if there is one.
+func (c *compiler) optional(n Node, name string, shape ...int) (param, error) {
+	p := param{n.Module.Param(name), meta.Join(n.Path, name)}
+	if p.Param == nil {
+		return p, nil
 	}
 	if !slices.Equal(p.Shape, shape) {
-		return nil, at(meta.Join(n.Path, name), "parameter of shape %v, wanted %v", p.Shape, shape)
+		return p, at(p.path, "parameter of shape %v, wanted %v", p.Shape, shape)
 	}
-	return p.Resolve(), nil
+	p.Param = p.Resolve()
+	return p, nil
 }
 
 // rule compiles any module that maps hidden states of width in.

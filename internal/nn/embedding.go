@@ -8,7 +8,7 @@ import (
 // embedding is a table of vectors.
 type embedding struct {
 	path   string
-	weight *meta.Param
+	weight param
 	rows   int
 	dim    int
 }
@@ -22,7 +22,7 @@ func (c *compiler) embedding(n Node) (*embedding, error) {
 		return nil, at(n.Path, "an embedding of %d rows of %d", s.Rows, s.Dim)
 	}
 	r := &embedding{path: n.Path, rows: s.Rows, dim: s.Dim}
-	r.weight, err = c.param(n, "weight", false, s.Rows, s.Dim)
+	r.weight, err = c.param(n, "weight", s.Rows, s.Dim)
 	return r, err
 }
 
@@ -34,8 +34,7 @@ func (r *embedding) lookup(c *Context, dst tensor.Tensor, ids []int32, scale flo
 			return
 		}
 	}
-	table, ok := c.whole(r.path, "weight", r.weight)
-	if ok {
+	if table, ok := c.whole(r.weight); ok {
 		c.backend.Embed(dst, table, ids, scale)
 	}
 }

@@ -48,7 +48,7 @@ func (c *compiler) latent(n Node, s *meta.AttentionSpec, in int) (*latent, error
 	if a.kvUp, err = c.linearNamed(n, "expansion", m.KVUp, a.rank, s.Heads*(a.nope+s.ValueDim)); err != nil {
 		return nil, err
 	}
-	if a.kvUp.bias != nil || a.kvUp.transposed {
+	if a.kvUp.bias.Param != nil || a.kvUp.transposed {
 		return nil, at(a.kvUp.path, "an expansion of latent attention that has a bias or is transposed")
 	}
 	if a.out, err = c.linearNamed(n, "output", s.Out, s.Heads*s.ValueDim, 0); err != nil {
@@ -86,7 +86,7 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 		a.kvNorm.forward(c, compressed, compressed)
 	}
 	q := a.queries(c, x)
-	up, ok := c.whole(a.kvUp.path, "weight", a.kvUp.weight)
+	up, ok := c.whole(a.kvUp.weight)
 	if !ok {
 		return
 	}

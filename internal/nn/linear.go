@@ -8,15 +8,15 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// linear is y = x·Wᵀ + b.
+// linear is y = x·Wᵀ + b, or a stack of such maps, one for each expert.
 type linear struct {
-	path         string
-	weight, bias *meta.Param
+	path         string // that adapters name it by
+	weight, bias param
 	transposed   bool // the parameter is [in, out]
 	in, out      int
 	exact        bool // its input is never rounded
 	number       int  // in Program.linears, from 1 on; 0: no adapter can be added to it
-	experts      int  // of a stack, which is known to adapters only; else 0
+	experts      int  // of a stack, else 0
 }
 
 // linear compiles a Linear of inputs of width in.
@@ -52,10 +52,10 @@ func (c *compiler) affine(n Node, in, out int, transposed bool) (*linear, error)
 		shape = []int{in, out}
 	}
 	var err error
-	if r.weight, err = c.param(n, "weight", false, shape...); err != nil {
+	if r.weight, err = c.param(n, "weight", shape...); err != nil {
 		return nil, err
 	}
-	r.bias, err = c.param(n, "bias", true, out)
+	r.bias, err = c.optional(n, "bias", out)
 	return r, err
 }
 
@@ -72,28 +72,60 @@ func (c *compiler) linearNamed(n Node, role, name string, in, out int) (*linear,
 	return r, err
 }
 
-func (r *linear) forward(c *Context, dst, x tensor.Tensor) {
-	w := affine{path: r.path, transposed: r.transposed, out: r.out, exact: r.exact}
-	w.weight = c.parts(r.path, "weight", r.weight, -1)
-	if r.bias != nil {
-		w.bias = c.parts(r.path, "bias", r.bias, -1)
-	}
+func (r *linear) forward(c *Context, dst, x tensor.Tensor) { r.forwardExpert(c, dst, x, 0) }
+
+// forwardExpert is forward of one expert, where r is a stack.
+func (r *linear) forwardExpert(c *Context, dst, x tensor.Tensor, expert int) {
+	w := r.affine(c, expert)
 	w.apply(c, dst, x)
 	if len(c.lowRank.groups) > 0 {
-		c.adapt(r.number, dst, x, 0, 1)
+		c.adaptPart(part{number: r.number, step: 1, expert: expert}, dst, x)
 	}
+}
+
+// gates computes both halves of a fused gate, of one expert's where r is a stack.
+func (r *linear) gates(c *Context, x tensor.Tensor, expert int, interleaved bool) (gate, up tensor.Tensor) {
+	rows, inner := x.Rows(), r.out/2
+	second, step := inner, 1
+	w := r.affine(c, expert)
+	if interleaved {
+		second, step = 1, 2
+		gate, up = c.arena.take(rows, inner), c.arena.take(rows, inner)
+		w.step = step
+		w.apply(c, gate, x)
+		w.first = second
+		w.apply(c, up, x)
+	} else {
+		both := c.arena.take(rows, r.out)
+		w.apply(c, both, x)
+		gate, up = both.Columns(0, inner), both.Columns(inner, r.out)
+	}
+	if len(c.lowRank.groups) > 0 {
+		c.adaptPart(part{number: r.number, step: step, expert: expert}, gate, x)
+		c.adaptPart(part{number: r.number, first: second, step: step, expert: expert}, up, x)
+	}
+	return gate, up
+}
+
+// affine brings what r is made of.
+func (r *linear) affine(c *Context, expert int) affine {
+	if r.experts == 0 {
+		expert = -1
+	}
+	w := affine{linear: r, weight: c.parts(r.weight, expert)}
+	if r.bias.Param != nil {
+		w.bias = c.parts(r.bias, expert)
+	}
+	return w
 }
 
 func (r *linear) scratch(int) int { return 0 }
 func (r *linear) cols() int       { return r.out }
 
-// affine is a weight and a bias as the pieces that a checkpoint has of them.
+// affine is a linear map, its weight and bias as the pieces that a checkpoint has of them.
 type affine struct {
-	path         string
+	*linear
 	weight, bias []backend.Part
-	transposed   bool
-	exact        bool
-	out          int
 	// first and step take rows first, first+step, … of the whole; step 0 means all.
 	first, step int
 }
@@ -111,7 +143,7 @@ func (a *affine) apply(c *Context, dst, x tensor.Tensor) {
 			return
 		}
 		if begin != next {
-			c.fail("%s.weight: a piece fills rows from %d on, where row %d is next", a.path, begin, next)
+			c.fail("%s: a piece fills rows from %d on, where row %d is next", a.linear.weight.path, begin, next)
 			return
 		}
 		next = end
@@ -122,7 +154,7 @@ func (a *affine) apply(c *Context, dst, x tensor.Tensor) {
 		a.piece(c, dst, x, p.Matrix, begin, end)
 	}
 	if next != a.out {
-		c.fail("%s.weight: pieces fill %d of %d rows", a.path, next, a.out)
+		c.fail("%s: pieces fill %d of %d rows", a.linear.weight.path, next, a.out)
 	}
 }
 
@@ -130,14 +162,14 @@ func (a *affine) apply(c *Context, dst, x tensor.Tensor) {
 // which rows of the result it computes.
 func (a *affine) place(c *Context, p backend.Part, in int) (begin, end int, ok bool) {
 	if p.Rank != 2 {
-		c.fail("%s.weight: a piece of shape %v", a.path, p.Shape())
+		c.fail("%s: a piece of shape %v", a.linear.weight.path, p.Shape())
 		return 0, 0, false
 	}
 	rows, cols := p.OutRows(), p.InCols()
 	if a.transposed {
 		rows, cols = cols, rows
 		if !p.Into.IsAll() {
-			c.fail("%s.weight: a transposed weight in pieces", a.path)
+			c.fail("%s: a transposed weight in pieces", a.linear.weight.path)
 			return 0, 0, false
 		}
 	}
@@ -146,7 +178,7 @@ func (a *affine) place(c *Context, p backend.Part, in int) (begin, end int, ok b
 		begin, end = p.Into.Begin, p.Into.End
 	}
 	if cols != in || rows != end-begin || end > a.out {
-		c.fail("%s.weight: a piece of shape [%d %d] for rows %d to %d of %d columns", a.path, rows, cols, begin, end, in)
+		c.fail("%s: a piece of shape [%d %d] for rows %d to %d of %d columns", a.linear.weight.path, rows, cols, begin, end, in)
 		return 0, 0, false
 	}
 	return begin, end, true
@@ -171,14 +203,14 @@ func (a *affine) piece(c *Context, dst, x tensor.Tensor, w backend.Matrix, begin
 			continue
 		}
 		if b.Rank != 1 || b.Dims[0] != hi-lo {
-			c.fail("%s.bias: a piece of shape %v for rows %d to %d", a.path, b.Shape(), lo, hi)
+			c.fail("%s: a piece of shape %v for rows %d to %d", a.linear.bias.path, b.Shape(), lo, hi)
 			return
 		}
 		a.product(c, columns(dst, from, to), x, rowsOf(w, from-begin, to-begin), b.Slice(from-lo, to-lo))
 		from = to
 	}
 	if from != end {
-		c.fail("%s.bias: no piece for rows %d to %d", a.path, from, end)
+		c.fail("%s: no piece for rows %d to %d", a.linear.bias.path, from, end)
 	}
 }
 
@@ -187,7 +219,7 @@ func (a *affine) strided(c *Context, dst, x tensor.Tensor, p backend.Part) {
 	w := p.Matrix
 	w.Transposed = w.Transposed != a.transposed
 	if !p.Into.IsAll() && p.Into != (meta.Rows{End: a.out}) || w.RowStep > 1 || len(a.bias) > 1 {
-		c.fail("%s.weight: interleaved rows of a weight in pieces", a.path)
+		c.fail("%s: interleaved rows of a weight in pieces", a.linear.weight.path)
 		return
 	}
 	var bias tensor.Tensor
@@ -227,38 +259,39 @@ func columns(t tensor.Tensor, begin, end int) tensor.Tensor {
 	return t.Columns(begin, end)
 }
 
-// parts are the pieces of a parameter. Without them the pass fails.
-func (c *Context) parts(path, name string, p *meta.Param, expert int) []backend.Part {
+// parts are the pieces of a parameter, or of an expert's slab of it. Without them the pass
+// fails.
+func (c *Context) parts(p param, expert int) []backend.Part {
 	if c.err != nil {
 		return nil
 	}
-	parts := c.weights.Parts(p, expert)
+	parts := c.weights.Parts(p.Param, expert)
 	if len(parts) == 0 {
-		c.fail("%s: its values are not there", meta.Join(path, name))
+		c.fail("%s: its values are not there", p.path)
 	}
 	return parts
 }
 
 // whole is a matrix that the checkpoint has in one piece.
-func (c *Context) whole(path, name string, p *meta.Param) (backend.Matrix, bool) {
-	parts := c.parts(path, name, p, -1)
+func (c *Context) whole(p param) (backend.Matrix, bool) {
+	parts := c.parts(p, -1)
 	if c.err != nil {
 		return backend.Matrix{}, false
 	}
 	if m := parts[0].Matrix; len(parts) == 1 && m.Rank == 2 && m.OutRows() == p.Shape[0] && m.InCols() == p.Shape[1] {
 		return m, true
 	}
-	c.fail("%s: %d pieces, the first of shape %v, wanted one of %v", meta.Join(path, name), len(parts), parts[0].Shape(), p.Shape)
+	c.fail("%s: %d pieces, the first of shape %v, wanted one of %v", p.path, len(parts), parts[0].Shape(), p.Shape)
 	return backend.Matrix{}, false
 }
 
 // vector is a parameter of one dimension, or one of more in the order of its elements;
-// absent where p is nil.
-func (c *Context) vector(path, name string, p *meta.Param) tensor.Tensor {
-	if p == nil {
+// absent where p is.
+func (c *Context) vector(p param) tensor.Tensor {
+	if p.Param == nil {
 		return tensor.Tensor{}
 	}
-	parts := c.parts(path, name, p, -1)
+	parts := c.parts(p, -1)
 	if c.err != nil {
 		return tensor.Tensor{}
 	}
@@ -272,6 +305,6 @@ func (c *Context) vector(path, name string, p *meta.Param) tensor.Tensor {
 			return t
 		}
 	}
-	c.fail("%s: %d pieces, the first of shape %v, wanted one of %v", meta.Join(path, name), len(parts), parts[0].Shape(), p.Shape)
+	c.fail("%s: %d pieces, the first of shape %v, wanted one of %v", p.path, len(parts), parts[0].Shape(), p.Shape)
 	return tensor.Tensor{}
 }

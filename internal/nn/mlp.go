@@ -49,15 +49,7 @@ func (m *mlp) forward(c *Context, dst, x tensor.Tensor) {
 	var gate, up tensor.Tensor
 	switch rows := x.Rows(); {
 	case m.fused != nil:
-		w := affine{path: m.fused.path, transposed: m.fused.transposed, out: m.fused.out}
-		w.weight = c.parts(w.path, "weight", m.fused.weight, -1)
-		if m.fused.bias != nil {
-			w.bias = c.parts(w.path, "bias", m.fused.bias, -1)
-		}
-		gate, up = w.gates(c, x, m.interleaved)
-		if len(c.lowRank.groups) > 0 {
-			c.adaptGates(m.fused, gate, up, x, 0, m.interleaved)
-		}
+		gate, up = m.fused.gates(c, x, 0, m.interleaved)
 	case m.gate != nil:
 		gate, up = c.arena.take(rows, m.inner), c.arena.take(rows, m.inner)
 		m.gate.forward(c, gate, x)
@@ -72,33 +64,6 @@ func (m *mlp) forward(c *Context, dst, x tensor.Tensor) {
 	}
 	m.down.forward(c, dst, y)
 	c.arena.used = mark
-}
-
-// gates computes both halves of a fused gate.
-func (a affine) gates(c *Context, x tensor.Tensor, interleaved bool) (gate, up tensor.Tensor) {
-	rows, inner := x.Rows(), a.out/2
-	if !interleaved {
-		both := c.arena.take(rows, a.out)
-		a.apply(c, both, x)
-		return both.Columns(0, inner), both.Columns(inner, a.out)
-	}
-	gate, up = c.arena.take(rows, inner), c.arena.take(rows, inner)
-	a.step = 2
-	a.apply(c, gate, x)
-	a.first = 1
-	a.apply(c, up, x)
-	return gate, up
-}
-
-// adaptGates adds what adapters add to the halves of a fused gate, of an expert's where r
-// is a stack.
-func (c *Context) adaptGates(r *linear, gate, up, x tensor.Tensor, expert int, interleaved bool) {
-	second, step := r.out/2, 1
-	if interleaved {
-		second, step = 1, 2
-	}
-	c.adaptPart(part{number: r.number, step: step, expert: expert}, gate, x)
-	c.adaptPart(part{number: r.number, first: second, step: step, expert: expert}, up, x)
 }
 
 func (m *mlp) scratch(rows int) int {

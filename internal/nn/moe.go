@@ -12,12 +12,8 @@ type moe struct {
 	router     *linear
 	correction *meta.Buffer
 	stack      Node
-	gateUp     *meta.Param
-	gateUpBias *meta.Param
-	down       *meta.Param
-	gateUpMap  *linear // what adapters know of the two
-	downMap    *linear
-	downBias   *meta.Param
+	gateUp     *linear // of all experts
+	down       *linear
 	inner      int
 	width      int
 	shared     rule
@@ -108,23 +104,23 @@ func (c *compiler) stackOf(n Node, m *moe) (err error) {
 	if s.Transposed {
 		up, down = []int{s.Count, m.width, both}, []int{s.Count, m.inner, m.width}
 	}
-	if m.gateUp, err = c.param(m.stack, s.GateUp, false, up...); err != nil {
+	m.gateUp = &linear{in: m.width, out: both, transposed: s.Transposed, experts: s.Count}
+	if err := c.stacked(m.stack, m.gateUp, s.GateUp, up, s.GateUpBias); err != nil {
 		return err
 	}
-	if m.down, err = c.param(m.stack, s.Down, false, down...); err != nil {
+	m.down = &linear{in: m.inner, out: m.width, transposed: s.Transposed, experts: s.Count}
+	return c.stacked(m.stack, m.down, s.Down, down, s.DownBias)
+}
+
+// stacked finds the parameters of a stack's linear maps; bias may be "".
+func (c *compiler) stacked(stack Node, r *linear, weight string, shape []int, bias string) (err error) {
+	if r.weight, err = c.param(stack, weight, shape...); err != nil {
 		return err
 	}
-	m.gateUpMap = &linear{path: meta.Join(m.stack.Path, s.GateUp), in: m.width, out: both, experts: s.Count}
-	m.downMap = &linear{path: meta.Join(m.stack.Path, s.Down), in: m.inner, out: m.width, experts: s.Count}
-	c.adaptable(m.gateUpMap)
-	c.adaptable(m.downMap)
-	if s.GateUpBias != "" {
-		if m.gateUpBias, err = c.param(m.stack, s.GateUpBias, false, s.Count, both); err != nil {
-			return err
-		}
-	}
-	if s.DownBias != "" {
-		m.downBias, err = c.param(m.stack, s.DownBias, false, s.Count, m.width)
+	r.path = r.weight.path
+	c.adaptable(r)
+	if bias != "" {
+		r.bias, err = c.param(stack, bias, r.experts, r.out)
 	}
 	return err
 }
@@ -220,30 +216,14 @@ func (m *moe) expert(c *Context, dst, x tensor.Tensor, e int, rows []int32, shar
 	c.backend.Gather(in, x, rows)
 	c.subset = rows
 	defer func() { c.subset = nil }()
-	w := affine{path: m.stack.Path, transposed: m.spec.Transposed, out: 2 * m.inner}
-	w.weight = c.parts(m.stack.Path, m.spec.GateUp, m.gateUp, e)
-	if m.gateUpBias != nil {
-		w.bias = c.parts(m.stack.Path, m.spec.GateUpBias, m.gateUpBias, e)
-	}
-	gate, up := w.gates(c, in, m.spec.GateOrder == meta.GateInterleaved)
+	gate, up := m.gateUp.gates(c, in, e, m.spec.GateOrder == meta.GateInterleaved)
 	if c.err != nil {
 		return
 	}
-	if len(c.lowRank.groups) > 0 {
-		c.adaptGates(m.gateUpMap, gate, up, in, e, m.spec.GateOrder == meta.GateInterleaved)
-	}
 	gated := c.arena.spare(gate)
 	c.backend.Gate(gated, gate, up, m.spec.Act, m.spec.Limit)
-	w = affine{path: m.stack.Path, transposed: m.spec.Transposed, out: m.width}
-	w.weight = c.parts(m.stack.Path, m.spec.Down, m.down, e)
-	if m.downBias != nil {
-		w.bias = c.parts(m.stack.Path, m.spec.DownBias, m.downBias, e)
-	}
 	y := c.arena.spare(in) // no longer read
-	w.apply(c, y, gated)
-	if len(c.lowRank.groups) > 0 {
-		c.adaptPart(part{number: m.downMap.number, step: 1, expert: e}, y, gated)
-	}
+	m.down.forwardExpert(c, y, gated, e)
 	if c.err == nil {
 		c.backend.ScatterAdd(dst, y, rows, shares)
 	}

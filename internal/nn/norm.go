@@ -9,7 +9,7 @@ import (
 type norm struct {
 	path         string
 	spec         *meta.NormSpec
-	weight, bias *meta.Param
+	weight, bias param
 	each         []*norm // of each head, where they are modules of their own
 	width        int
 }
@@ -32,10 +32,10 @@ func (c *compiler) norm(n Node, in int) (*norm, error) {
 	if s.Heads > 0 {
 		shape = []int{s.Heads, s.Dim}
 	}
-	if r.weight, err = c.param(n, "weight", true, shape...); err != nil {
+	if r.weight, err = c.optional(n, "weight", shape...); err != nil {
 		return nil, err
 	}
-	r.bias, err = c.param(n, "bias", true, shape...)
+	r.bias, err = c.optional(n, "bias", shape...)
 	return r, err
 }
 
@@ -78,7 +78,7 @@ func (r *norm) forward(c *Context, dst, x tensor.Tensor) {
 		}
 		return
 	}
-	weight, bias := c.vector(r.path, "weight", r.weight), c.vector(r.path, "bias", r.bias)
+	weight, bias := c.vector(r.weight), c.vector(r.bias)
 	if c.err == nil {
 		c.backend.Norm(dst, x, weight, bias, *r.spec)
 	}
