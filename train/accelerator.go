@@ -136,6 +136,11 @@ func (a *Accelerator) prepare(x Preparable) error {
 // PrepareDataLoader deals a loader to the ranks as [DataLoaderConfig] says, in place,
 // and from then on knows when it is at its end.
 func (a *Accelerator) PrepareDataLoader(l DataLoader) error {
+	return a.deal(l, a.dealing())
+}
+
+// dealing is how [DataLoaderConfig] deals.
+func (a *Accelerator) dealing() data.PrepareOptions {
 	c := a.cfg.DataLoader
 	dispatch := data.DispatchStreams
 	if c.DispatchBatches != nil {
@@ -144,7 +149,7 @@ func (a *Accelerator) PrepareDataLoader(l DataLoader) error {
 			dispatch = data.DispatchAlways
 		}
 	}
-	err := l.Prepare(data.PrepareOptions{
+	return data.PrepareOptions{
 		Comm:               a.comm,
 		SplitBatches:       c.SplitBatches,
 		UnevenBatches:      !on(c.EvenBatches),
@@ -152,7 +157,11 @@ func (a *Accelerator) PrepareDataLoader(l DataLoader) error {
 		UseSeedableSampler: c.UseSeedableSampler,
 		DataSeed:           c.DataSeed,
 		Observer:           &a.state,
-	})
+	}
+}
+
+func (a *Accelerator) deal(l DataLoader, o data.PrepareOptions) error {
+	err := l.Prepare(o)
 	if err == nil {
 		a.loaders = append(a.loaders, l)
 	}

@@ -216,11 +216,22 @@ func (t *Trainer[B]) count() error {
 
 func (t *Trainer[B]) prepare() error {
 	t.opt, t.sched = t.c.Optimizer, t.c.Scheduler
-	things := []Preparable{t.c.Model, &t.opt, t.c.Train}
-	if t.c.Eval != nil {
-		things = append(things, t.c.Eval)
+	err := t.acc.Prepare(t.c.Model, &t.opt, t.c.Train)
+	if err != nil || t.c.Eval == nil {
+		return err
 	}
-	return t.acc.Prepare(things...)
+	if !t.evaluatesSums() {
+		return t.acc.Prepare(t.c.Eval)
+	}
+	o := t.acc.dealing()
+	o.UnevenBatches, o.Dispatch = true, data.DispatchNever
+	if t.c.Eval.Streams() { // which are dealt with padding only: see share
+		o.Comm, o.SplitBatches = nil, false
+	}
+	if err := t.acc.deal(t.c.Eval, o); err != nil {
+		return fmt.Errorf("train: trainer: the evaluation data: %w", err)
+	}
+	return nil
 }
 
 // length finds how many steps there are, and makes the schedule.

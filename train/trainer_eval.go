@@ -79,7 +79,8 @@ type tally struct {
 // Evaluate walks the evaluation data on all ranks, which must all call it, and returns
 // eval_loss (the mean over items), eval_perplexity, eval_accuracy where predictions are
 // known, what ComputeMetrics makes of those, and how long it took. Samples that were
-// repeated to fill the last batch do not count, as [GatherForMetrics] has it.
+// repeated to fill the last batch do not count, as [GatherForMetrics] has it; where
+// ComputeLoss gives sums over Items none are repeated.
 func (t *Trainer[B]) Evaluate(ctx context.Context) (map[string]float64, error) {
 	if t.c.Eval == nil {
 		return nil, errors.New("train: trainer: there is nothing to evaluate on")
@@ -87,24 +88,11 @@ func (t *Trainer[B]) Evaluate(ctx context.Context) (map[string]float64, error) {
 	begin := time.Now()
 	t.setTraining(false)
 	defer t.setTraining(true)
-	var sum tally
-	for batch, err := range t.c.Eval.All(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		e, err := t.evaluateBatch(ctx, batch)
-		if err != nil {
-			return nil, err
-		}
-		if e.Items == nil {
-			e.Items = slices.Repeat([]int{1}, len(e.Losses))
-		}
-		if e, err = GatherForMetrics(ctx, t.acc, e); err != nil {
-			return nil, err
-		}
-		sum.add(&e)
+	sum, err := t.tally(ctx)
+	if err != nil {
+		return nil, err
 	}
-	metrics := t.metrics(&sum)
+	metrics := t.metrics(sum)
 	passed := max(1e-9, time.Since(begin).Seconds())
 	metrics["eval_runtime"] = passed
 	metrics["eval_samples_per_second"] = float64(sum.samples) / passed
@@ -123,6 +111,62 @@ func (t *Trainer[B]) Evaluate(ctx context.Context) (map[string]float64, error) {
 		}
 	}
 	return metrics, t.trigger(ctx, Moment{Event: Evaluated, Metrics: metrics})
+}
+
+// tally adds up the evaluation data's batches on all ranks.
+func (t *Trainer[B]) tally(ctx context.Context) (*tally, error) {
+	if t.evaluatesSums() {
+		return t.tallySums(ctx)
+	}
+	sum := new(tally)
+	for batch, err := range t.c.Eval.All(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		e, err := t.evaluateBatch(ctx, batch)
+		if err != nil {
+			return nil, err
+		}
+		if e.Items == nil {
+			e.Items = slices.Repeat([]int{1}, len(e.Losses))
+		}
+		if e, err = GatherForMetrics(ctx, t.acc, e); err != nil {
+			return nil, err
+		}
+		sum.add(&e)
+	}
+	return sum, nil
+}
+
+// evaluatesSums reports whether evaluation has but the sum over a batch's items, from which
+// repeated samples cannot be cut: its data is dealt without any.
+func (t *Trainer[B]) evaluatesSums() bool { return t.c.EvaluateBatch == nil && t.c.Items != nil }
+
+// tallySums adds up each rank's own batches, of which some may have one more, and then those
+// of all ranks. Of a stream, which every rank reads, each takes its turn.
+func (t *Trainer[B]) tallySums(ctx context.Context) (*tally, error) {
+	own, i, turns := new(tally), 0, 1
+	if t.c.Eval.Streams() {
+		turns = t.acc.NumProcesses()
+	}
+	for batch, err := range t.c.Eval.All(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if i++; turns > 1 && (i-1)%turns != t.acc.ProcessIndex() {
+			continue
+		}
+		e, err := t.evaluateBatch(ctx, batch)
+		if err != nil {
+			return nil, err
+		}
+		own.add(&e)
+	}
+	all, err := Reduce(ctx, t.acc, []float64{own.loss, float64(own.items), float64(own.samples), float64(own.steps)}, ReduceSum)
+	if err != nil {
+		return nil, err
+	}
+	return &tally{loss: all[0], items: int(all[1]), samples: int(all[2]), steps: int(all[3])}, nil
 }
 
 func (s *tally) add(e *Evaluation) {

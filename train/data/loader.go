@@ -175,6 +175,9 @@ func (l *Loader[B]) Remainder() int        { return l.remainder }
 // Dispatches says that rank 0 reads and hands out the batches.
 func (l *Loader[B]) Dispatches() bool { return l.mode == dispatched }
 
+// Streams reports whether samples come from a [Stream], in an order of its own.
+func (l *Loader[B]) Streams() bool { return l.src.streams() }
+
 // Iteration counts the epochs that were walked to their end; it is the epoch that the
 // next walk sets.
 func (l *Loader[B]) Iteration() int { return l.iteration }
