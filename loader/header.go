@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"math/bits"
 	"slices"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/heftai/heft/meta"
@@ -37,12 +40,12 @@ func readHeader(r io.ReaderAt, size int64) (*header, error) {
 		return nil, failf("", "", "%d bytes are too few for a safetensors file", size)
 	}
 	if _, err := r.ReadAt(length[:], 0); err != nil {
-		return nil, &Error{Reason: "reading the header's length", Err: err}
+		return nil, unread("reading the header's length", err)
 	}
 	n := binary.LittleEndian.Uint64(length[:])
 	if n > maxHeader {
-		if string(length[:4]) == "GGUF" {
-			return nil, failf("", "", "%s", ggufAdvice)
+		if advice := foreign(string(length[:])); advice != "" {
+			return nil, failf("", "", "%s", advice)
 		}
 		return nil, failf("", "", "header of %d bytes, at most %d are allowed", n, maxHeader)
 	}
@@ -51,9 +54,32 @@ func readHeader(r io.ReaderAt, size int64) (*header, error) {
 	}
 	text := make([]byte, n)
 	if _, err := r.ReadAt(text, lengthSize); err != nil && !(err == io.EOF && n == 0) {
-		return nil, &Error{Reason: "reading the header", Err: err}
+		return nil, unread("reading the header", err)
 	}
 	return parseHeader(text, lengthSize+int64(n), size)
+}
+
+// unread is why part of a header cannot be read, in the file's own words where it has some.
+func unread(what string, err error) error {
+	var own *Error
+	if errors.As(err, &own) {
+		return own
+	}
+	return &Error{Reason: what, Err: err}
+}
+
+// foreign says what a file is whose first bytes are the text begin, and what to do. It is
+// empty for bytes that are no text: a header's length ends with zeros.
+func foreign(begin string) string {
+	switch {
+	case strings.HasPrefix(begin, "GGUF"):
+		return ggufAdvice
+	case strings.HasPrefix(begin, "version "):
+		return lfsAdvice
+	case strings.ContainsFunc(begin, func(c rune) bool { return c > unicode.MaxASCII || !unicode.IsPrint(c) && !unicode.IsSpace(c) }):
+		return ""
+	}
+	return fmt.Sprintf("no safetensors file: it begins with the text %q", begin)
 }
 
 // parseHeader parses a header's text. Data begins at byte data of a file of size bytes.

@@ -16,6 +16,7 @@ const (
 	indexSuffix       = ".safetensors.index.json"
 
 	ggufAdvice = "GGUF files are not read: take the model's safetensors folder instead"
+	lfsAdvice  = "a pointer of Git LFS stands in the file's place: fetch the file itself, as with `git lfs pull`"
 	binAdvice  = "PyTorch pickle files are not read, since loading one runs code in it: " +
 		"take the model's safetensors files, or save it again with safe_serialization=True"
 )

@@ -256,6 +256,38 @@ func TestHubCache(t *testing.T) {
 	}
 }
 
+// TestForeignFilesAreNamed: what is no safetensors file is said to be none, and not to have
+// a header of 2336927755350992246 bytes.
+func TestForeignFilesAreNamed(t *testing.T) {
+	for text, want := range map[string]string{
+		"version https://git-lfs.github.com/spec/v1\noid sha256:00\n": "Git LFS",
+		"<!DOCTYPE html><html>Access denied</html>":                   `begins with the text "<!DOCTYP"`,
+		"{\n  \"architectures\": []}":                                 "begins with the text",
+		"GGUF\x03\x00\x00\x00\x00":                                    "GGUF",
+		"\xff\xff\xff\xff\xff\xff\xff\xff\x00":                        "header of 18446744073709551615 bytes",
+	} {
+		path := filepath.Join(t.TempDir(), "model.safetensors")
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Open(path)
+		if err == nil {
+			c.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%.10q: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// TestUnreadableFileIsNamedOnce: the error of a file without permission says so once.
+func TestUnreadableFileIsNamedOnce(t *testing.T) {
+	err := unread("reading the header", &Error{File: "x", Reason: "cannot be opened", Err: fs.ErrPermission})
+	if text := err.Error(); strings.Count(text, "loader") != 1 || !strings.Contains(text, "permission") {
+		t.Error(text)
+	}
+}
+
 func TestTruncatedFile(t *testing.T) {
 	path := filepath.Join(save(t, 0, raw("w", meta.Float32, 1<<16)), "model.safetensors")
 	early, late, gone := open(t, path), open(t, path), open(t, path)

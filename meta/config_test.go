@@ -60,7 +60,7 @@ func TestConfigTokens(t *testing.T) {
 // TestConfigErrors: every error names the file and the field.
 func TestConfigErrors(t *testing.T) {
 	for _, c := range []struct{ config, want string }{
-		{``, "meta: config.json: EOF"},
+		{``, "meta: config.json: the JSON object does not end: 0 bytes are there"},
 		{`[]`, "meta: config.json: not a JSON object"},
 		{`null`, "meta: config.json: null instead of a JSON object"},
 		{"{\n\n\"a\": }", "meta: config.json: line 3: invalid character"},

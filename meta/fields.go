@@ -65,6 +65,9 @@ func readFields(file string, data []byte) (*fields, error) {
 		if errors.As(err, &kind) {
 			return nil, bad("not a JSON object")
 		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, bad(fmt.Sprintf("the JSON object does not end: %d bytes are there; was the file fetched whole?", len(data)))
+		}
 		return nil, bad(err.Error())
 	}
 	if _, err := dec.Token(); err != io.EOF {

@@ -139,6 +139,9 @@ func (f *fields) quantisation() quantised {
 	q := quantised{rows: 128, columns: 128, zeroBias: 1}
 	c, ok := f.values[name].(map[string]any)
 	if !ok {
+		if f.has(name) {
+			f.fail(name, "%s instead of an object", kindOf(f.values[name]))
+		}
 		return q
 	}
 	method, _ := c["quant_method"].(string)

@@ -140,6 +140,7 @@ func TestStoredIsWhatMatrixInverts(t *testing.T) {
 // TestQuantisationRefused: what no kernel reads is refused with its field.
 func TestQuantisationRefused(t *testing.T) {
 	for _, test := range []struct{ quantisation, field string }{
+		{`5`, "quantization_config"},
 		{`{"quant_method": "bitsandbytes"}`, "quantization_config.quant_method"},
 		{`{"bits": 4}`, "quantization_config.quant_method"},
 		{`{"quant_method": "fp8", "fmt": "e5m2"}`, "quantization_config.fmt"},

@@ -121,6 +121,8 @@ func testOnly(p pkg) bool {
 	return slices.Contains([]string{"internal/golden", "internal/testenv", "internal/archtest"}, p.path)
 }
 
+// Folders that hold no Go, such as bin and the models of README's commands, are the user's
+// own.
 func TestTopLevelHoldsOnlyTheDesign(t *testing.T) {
 	want := []string{"go.mod", "go.sum", "cmd", "meta", "dispatch", "loader", "devicemap", "train", "api", "README.md",
 		"internal", "docs", "deploy", "examples", "scripts", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md",

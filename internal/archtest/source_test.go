@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"bytes"
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -99,7 +100,20 @@ func topLevel(t *testing.T) []string {
 	}
 	var names []string
 	for _, e := range entries {
-		names = append(names, e.Name())
+		if !e.IsDir() || holdsGo(filepath.Join(golden.Module(t), e.Name())) {
+			names = append(names, e.Name())
+		}
 	}
 	return names
+}
+
+// holdsGo reports whether a Go file is somewhere below dir.
+func holdsGo(dir string) bool {
+	found := errors.New("found")
+	return errors.Is(filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(path) == ".go" {
+			return found
+		}
+		return err
+	}), found)
 }
