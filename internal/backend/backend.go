@@ -137,7 +137,9 @@ type KV struct {
 	// K and V are [pages, PageTokens, KVRow(dtype, kvHeads, dim)]; V may be a view of K.
 	K, V       tensor.Tensor
 	PageTokens int
-	// Heads is kvHeads; it is looked at where heads are stored in blocks of their own.
+	// Heads is kvHeads where a page has the tokens of one head after those of another, which a
+	// generated token reads fastest; 0 where it has the heads of one token after those of
+	// another. Int8 needs it.
 	Heads int
 }
 

@@ -35,6 +35,9 @@ func (b *Backend) pages(name string, kv *backend.KV, t tensor.Tensor, heads, dim
 		return pages{}, false
 	}
 	p.page, p.row, p.head = t.RowStride()*size, t.Dims[2]*size, t.Dims[2]/heads*size
+	if kv.Heads == heads {
+		p.row, p.head = p.head, p.head*p.tokens
+	}
 	return p, true
 }
 
@@ -104,9 +107,9 @@ func (b *Backend) StoreKV(kv backend.KV, k, v tensor.Tensor, slots []int32) {
 func (b *Backend) storable(name string, kv *backend.KV, t, x tensor.Tensor, slots []int32) (kernels.Floats, bool) {
 	_, ok := format(t.DType)
 	width, pageTokens := t.Dims[2], kv.PageTokens
-	if t.DType == meta.Int8 && kv.Heads > 0 {
+	if heads := max(kv.Heads, 1); kv.Heads > 0 {
 		width = x.Cols()
-		ok = width%kv.Heads == 0 && backend.KVRow(t.DType, kv.Heads, width/kv.Heads) == t.Dims[2]
+		ok = (ok || t.DType == meta.Int8) && width%heads == 0 && backend.KVRow(t.DType, heads, width/heads) == t.Dims[2]
 	}
 	if !ok || t.Rank != 3 || t.Dims[1] != pageTokens || pageTokens <= 0 {
 		b.fail("store: %s are %v %v with pages of %d tokens", name, t.DType, t.Shape(), pageTokens)
@@ -128,32 +131,31 @@ func (op *storeKV) run(w *worker, unit int) {
 	}
 }
 
+// put stores what a token has, head by head where a page is divided so.
 func (op *storeKV) put(t tensor.Tensor, x kernels.Floats, width, i int, scratch []float32) {
-	slot := int(op.slots[i])
-	at := slot/op.kv.PageTokens*t.RowStride() + slot%op.kv.PageTokens*t.Dims[2]
-	to, from := t.Data[t.DType.Bytes(int64(at)):], row(x, i, width)
-	switch t.DType {
-	case meta.BFloat16:
-		op.set.NarrowBFloat16(to, from)
-	case meta.Int8:
-		op.blocks(to[:t.Dims[2]], from, scratch[:kernels.BlockColumns])
-	default:
-		narrow(to, t.DType, from)
+	heads, tokens := max(op.kv.Heads, 1), op.kv.PageTokens
+	slot, each, dim := int(op.slots[i]), t.Dims[2]/heads, width/heads
+	from := row(x, i, width)
+	for h := range heads {
+		at := slot/tokens*t.RowStride() + (h*tokens+slot%tokens)*each
+		to := t.Data[t.DType.Bytes(int64(at)):][:t.DType.Bytes(int64(each))]
+		switch part := from[h*dim:][:dim]; t.DType {
+		case meta.BFloat16:
+			op.set.NarrowBFloat16(to, part)
+		case meta.Int8:
+			op.blocks(to, part, scratch[:kernels.BlockColumns])
+		default:
+			narrow(to, t.DType, part)
+		}
 	}
 }
 
-// blocks stores the heads of a token as blocks, each head by itself.
+// blocks stores a head as blocks, the last of which is filled up with zeros.
 func (op *storeKV) blocks(to []byte, from, last []float32) {
-	each, dim := len(to)/op.kv.Heads, len(from)/op.kv.Heads
-	whole := dim &^ (kernels.BlockColumns - 1)
-	for ; len(to) > 0; to, from = to[each:], from[dim:] {
-		head := to[:each]
-		if whole > 0 {
-			op.set.PackBlocks(kernels.Q8, head, from[:whole])
-		}
-		if whole < dim {
-			clear(last[copy(last, from[whole:dim]):])
-			op.set.PackBlocks(kernels.Q8, head[whole/kernels.BlockColumns*kernels.Q8.BlockBytes():], last)
-		}
+	whole := len(from) &^ (kernels.BlockColumns - 1)
+	op.set.PackBlocks(kernels.Q8, to, from[:whole])
+	if whole < len(from) {
+		clear(last[copy(last, from[whole:]):])
+		op.set.PackBlocks(kernels.Q8, to[whole/kernels.BlockColumns*kernels.Q8.BlockBytes():], last)
 	}
 }
