@@ -40,6 +40,9 @@ func (m *Multiplier) read(x Matrix, i, j, lines, n int, buf *scratch) kernels.Fl
 	return kernels.Floats{V: buf.wide, Stride: n}
 }
 
+// halves reports whether the numbers are bfloat16 as they lie.
+func (x Matrix) halves() bool { return x.Stored.Data != nil && x.Stored.Format == kernels.BFloat16 }
+
 // scratch is what one unit needs for itself.
 type scratch struct {
 	wide []float32
@@ -64,7 +67,6 @@ type Multiplier struct {
 	p   product
 	// round makes panels of numbers rounded to bfloat16.
 	round bool
-	parts int // of numbers that are cut in parts
 
 	left, right   []float32
 	packs, panels []uint32  // of parts
@@ -77,11 +79,13 @@ func New(set *kernels.Set, run Run) *Multiplier {
 }
 
 // The blocks of a product: rows and columns whose panels are held at a time, and how much
-// of a sum.
+// of a sum is added up before the next block of it. Panels of several such blocks are held,
+// so that threads meet seldom and a unit's results stay in its cache.
 const (
 	blockRows = 2048
 	blockCols = 2048
 	blockSum  = 320
+	heldSum   = 960
 )
 
 // The units of work: rows and columns computed, rows or columns packed.
@@ -98,71 +102,96 @@ type product struct {
 
 	row, col, k      int // where the block begins
 	rows, cols, n    int // and its size
+	depth            int // of n, what is added up before the rest
 	packLeft, packed int // units that pack a, and all that pack
 	across           int // units of a row of units
+	parts            [2]int
 }
+
+// sums is how a sum is cut: at multiples of whole, evenly, in blocks of at most most; held
+// of it is worked on at a time.
+type sums struct{ most, whole, held int }
 
 // Mul sets c = a·b, or adds that to c where add is true: a is rows by n, b is n by cols. An
 // empty sum is 0.
 func (m *Multiplier) Mul(c kernels.Floats, a, b Matrix, rows, cols, n int, add bool) {
+	m.p = product{c: c, a: a, b: b, add: add}
 	if m.inParts(kernels.FloatParts, n) {
-		m.mulParts(kernels.FloatParts, c, a, b, rows, cols, n, add)
+		m.p.parts = [2]int{kernels.FloatParts, kernels.FloatParts}
+		if b.halves() {
+			m.p.parts[1] = kernels.RoundedParts
+		}
+		m.each(rows, cols, n, floatSums, m.partsBlock)
 		return
 	}
-	m.each(c, a, b, rows, cols, n, add, blockSum, 1, m.block)
+	m.each(rows, cols, n, panelSums, m.block)
 }
 
 // MulRounded is Mul of operands rounded to bfloat16. Sums and results are float32.
 func (m *Multiplier) MulRounded(c kernels.Floats, a, b Matrix, rows, cols, n int, add bool) {
+	m.p = product{c: c, a: a, b: b, add: add}
 	if m.inParts(kernels.RoundedParts, n) {
-		m.mulParts(kernels.RoundedParts, c, a, b, rows, cols, n, add)
+		m.p.parts = [2]int{kernels.RoundedParts, kernels.RoundedParts}
+		m.each(rows, cols, n, roundedSums, m.partsBlock)
 		return
 	}
 	m.round = true
-	m.each(c, a, b, rows, cols, n, add, blockSum, 1, m.block)
+	m.each(rows, cols, n, panelSums, m.block)
 	m.round = false
 }
 
-// each calls block for each block of a product. Sums are cut evenly, at multiples of whole.
-func (m *Multiplier) each(c kernels.Floats, a, b Matrix, rows, cols, n int, add bool, most, whole int, block func()) {
-	if n <= 0 && !add {
+var panelSums = sums{most: blockSum, whole: 1, held: heldSum}
+
+// each calls block for each block of a product.
+func (m *Multiplier) each(rows, cols, n int, cut sums, block func()) {
+	p := &m.p
+	if n <= 0 && !p.add {
 		for i := range rows {
-			clear(c.V[i*c.Stride:][:cols])
+			clear(p.c.V[i*p.c.Stride:][:cols])
 		}
 	}
-	if rows <= 0 || cols <= 0 || n <= 0 {
-		return
-	}
-	m.p = product{c: c, a: a, b: b}
-	p := &m.p
-	parts := (n + most - 1) / most
-	depth := roundUp((n+parts-1)/parts, whole)
-	for p.k = 0; p.k < n; p.k += depth {
-		p.n, p.add = min(depth, n-p.k), add || p.k > 0
-		for p.col = 0; p.col < cols; p.col += blockCols {
-			p.cols = min(blockCols, cols-p.col)
-			for p.row = 0; p.row < rows; p.row += blockRows {
-				p.rows = min(blockRows, rows-p.row)
-				block()
+	if rows > 0 && cols > 0 && n > 0 {
+		blocks, add := units(n, cut.most), p.add
+		p.depth = roundUp(units(n, blocks), cut.whole)
+		held := max(cut.held/p.depth, 1) * p.depth
+		for p.k = 0; p.k < n; p.k += held {
+			p.n, p.add = min(held, n-p.k), add || p.k > 0
+			for p.col = 0; p.col < cols; p.col += blockCols {
+				p.cols = min(blockCols, cols-p.col)
+				for p.row = 0; p.row < rows; p.row += blockRows {
+					p.rows = min(blockRows, rows-p.row)
+					p.plan(rows)
+					block()
+				}
 			}
 		}
 	}
 	m.p = product{}
 }
 
-// block packs a block's operands and multiplies them. Those of b stay over blocks of rows.
+// plan counts the units that pack: panels stay over blocks that need them again.
+func (p *product) plan(rows int) {
+	high, wide := unitRows, unitCols
+	if p.parts[0] > 0 {
+		high, wide = partsRows, partsCols
+	}
+	p.packLeft, p.across = units(p.rows, high), units(p.cols, wide)
+	if p.col > 0 && rows <= blockRows {
+		p.packLeft = 0
+	}
+	if p.packed = p.packLeft; p.row == 0 {
+		p.packed += p.across
+	}
+}
+
+// block packs a block's operands and multiplies them.
 func (m *Multiplier) block() {
 	p, lanes := &m.p, m.set.PanelLanes()
-	left, right := units(p.rows, unitRows), units(p.cols, unitCols)
 	size := p.n * lanes
 	m.left = atLeast(m.left, (blockPanels(p.rows, m.set.PanelRows())+1)*size)
 	m.right = atLeast(m.right, (blockPanels(p.cols, lanes)+1)*size)
-	p.packLeft, p.packed, p.across = left, left, right
-	if p.row == 0 {
-		p.packed += right
-	}
 	m.run(p.packed, m.pack)
-	m.run(left*right, m.multiply)
+	m.run(units(p.rows, unitRows)*p.across, m.multiply)
 }
 
 // packSum is how much of a sum is packed at a time for all panels of a unit, where the
@@ -212,15 +241,19 @@ func (m *Multiplier) panel(dst []float32, x Matrix, left bool, first, width, k, 
 	}
 }
 
-// multiply computes a unit of the result.
+// multiply computes a unit of the result, one block of the sums after another.
 func (m *Multiplier) multiply(unit int) {
 	p, lanes := &m.p, m.set.PanelLanes()
-	i, j := unit/p.across*unitRows, unit%p.across*unitCols
-	rows := min(unitRows, p.rows-i)
-	left := m.left[i/m.set.PanelRows()*p.n*lanes:]
-	for end := min(j+unitCols, p.cols); j < end; j += 2 * lanes {
-		c := kernels.Floats{V: p.c.V[(p.row+i)*p.c.Stride+p.col+j:], Stride: p.c.Stride}
-		m.set.MulPanels(c, left, m.right[j/lanes*p.n*lanes:], rows, min(2*lanes, end-j), p.n, p.add)
+	i, first := unit/p.across*unitRows, unit%p.across*unitCols
+	rows, end, size := min(unitRows, p.rows-i), min(first+unitCols, p.cols), p.n*lanes
+	left := m.left[i/m.set.PanelRows()*size:]
+	for k := 0; k < p.n; k += p.depth {
+		n, add := min(p.depth, p.n-k), p.add || k > 0
+		a := kernels.Floats{V: left[k*lanes:], Stride: size}
+		for j := first; j < end; j += 2 * lanes {
+			c := kernels.Floats{V: p.c.V[(p.row+i)*p.c.Stride+p.col+j:], Stride: p.c.Stride}
+			m.set.MulPanels(c, a, kernels.Floats{V: m.right[j/lanes*size+k*lanes:], Stride: size}, rows, min(2*lanes, end-j), n, add)
+		}
 	}
 }
 

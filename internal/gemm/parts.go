@@ -3,13 +3,11 @@ package gemm
 import "github.com/heftai/heft/internal/kernels"
 
 // Where the processor has tiles, or fast products of bfloat16 alone, operands are cut in parts of bfloat16: one part where they
-// are rounded; with tiles three where they are not, of which the six products that matter
-// are summed: that is as right as products of floats and takes half their time.
+// are rounded, or are such numbers; with tiles three where they are not, of which the six products that matter (three, by one
+// part) are summed: that is as right as products of floats and takes half their time.
 
-// The blocks and units of products of parts: how much of a sum of n parts is held at a
-// time, and the rows and columns computed or packed.
+// The units of products of parts: rows and columns computed or packed.
 const (
-	partsSum  = 768
 	partsRows = 160 // a multiple of 32
 	partsCols = 256
 	// partsLines is packSum: a multiple of a block.
@@ -18,28 +16,22 @@ const (
 	leastParts = 48
 )
 
+var (
+	floatSums   = sums{most: 192, whole: kernels.BlockK, held: 768}
+	roundedSums = sums{most: 768, whole: kernels.BlockK, held: 1536}
+)
+
 // inParts reports whether sums of n products are those of parts. It depends on n alone.
 func (m *Multiplier) inParts(parts, n int) bool { return n >= leastParts && m.set.HasParts(parts) }
-
-func (m *Multiplier) mulParts(parts int, c kernels.Floats, a, b Matrix, rows, cols, n int, add bool) {
-	most := partsSum / (parts + parts/2) // 768 or 192
-	m.parts = parts
-	m.each(c, a, b, rows, cols, n, add, most, kernels.BlockK, m.partsBlock)
-}
 
 // partsBlock is block for parts.
 func (m *Multiplier) partsBlock() {
 	p := &m.p
-	size := m.parts * kernels.PanelWords(p.n)
-	left, right := units(p.rows, partsRows), units(p.cols, partsCols)
-	m.packs = atLeast(m.packs, units(p.rows, 2*kernels.PackRows)*2*size)
-	m.panels = atLeast(m.panels, units(p.cols, 2*kernels.PanelTokens)*2*size)
-	p.packLeft, p.packed, p.across = left, left, right
-	if p.row == 0 {
-		p.packed += right
-	}
+	words := kernels.PanelWords(p.n)
+	m.packs = atLeast(m.packs, units(p.rows, 2*kernels.PackRows)*2*p.parts[0]*words)
+	m.panels = atLeast(m.panels, units(p.cols, 2*kernels.PanelTokens)*2*p.parts[1]*words)
 	m.run(p.packed, m.packParts)
-	m.run(left*right, m.multiplyParts)
+	m.run(units(p.rows, partsRows)*p.across, m.multiplyParts)
 }
 
 // packParts is pack for parts.
@@ -47,79 +39,96 @@ func (m *Multiplier) packParts(unit int) {
 	p := &m.p
 	buf := m.scratches.Get().(*scratch)
 	defer m.scratches.Put(buf)
-	x, dst, at, first, end, size := p.a, m.packs, p.row, unit*partsRows, p.rows, partsRows
+	x, dst, at, first, end, size, parts := p.a, m.packs, p.row, unit*partsRows, p.rows, partsRows, p.parts[0]
 	left := unit < p.packLeft
 	if !left {
 		first = (unit - p.packLeft) * partsCols
-		x, dst, at, end, size = p.b, m.panels, p.col, p.cols, partsCols
+		x, dst, at, end, size, parts = p.b, m.panels, p.col, p.cols, partsCols, p.parts[1]
 	}
 	end = min(first+size, end)
 	lines, step := left == x.Turned, p.n
 	if lines {
 		step = partsLines
 	}
-	part := kernels.PanelWords(p.n)
+	words := kernels.PanelWords(p.n)
 	last := first + roundUp(end-first, 2*kernels.PackRows)
 	for k := 0; k < p.n; k += step {
 		n := min(step, p.n-k)
 		for i := first; i < last; i += kernels.PackRows {
-			width := min(kernels.PackRows, end-i)
 			row, col := p.k+k, at+i
 			if left {
 				row, col = col, row
 			}
-			var from kernels.Floats
-			switch {
-			case width <= 0:
-			case lines:
-				from = m.read(x, row, col, n, width, buf)
-			default:
-				from = m.read(x, row, col, width, n, buf)
-			}
-			to := dst[i/kernels.PackRows*m.parts*part+kernels.PanelWords(k):]
-			m.set.PackParts(to, part, from, !left, lines, m.parts, width, n)
+			to := dst[i/kernels.PackRows*parts*words+kernels.PanelWords(k):]
+			m.packPart(to, words, x, !left, lines, parts, row, col, min(kernels.PackRows, end-i), n, buf)
 		}
+	}
+}
+
+// packPart packs width rows of a left operand, or columns of a right one, n terms of each,
+// from element (i, j) of x on; zeros where width is none.
+func (m *Multiplier) packPart(dst []uint32, apart int, x Matrix, right, lines bool, parts, i, j, width, n int, buf *scratch) {
+	high, wide := width, n
+	if lines {
+		high, wide = n, width
+	}
+	switch {
+	case width <= 0:
+		m.set.PackParts(dst, apart, kernels.Floats{}, right, lines, parts, 0, n)
+	case parts == kernels.RoundedParts && x.halves():
+		if x.Turned {
+			i, j = j, i
+		}
+		w := x.Stored
+		w.Data = w.Data[i*w.Stride+2*j:]
+		m.set.PackHalves(dst, w, right, lines, width, n)
+	default:
+		m.set.PackParts(dst, apart, m.read(x, i, j, high, wide, buf), right, lines, parts, width, n)
 	}
 }
 
 // multiplyParts is multiply for parts. What is no whole tile goes through scratch.
 func (m *Multiplier) multiplyParts(unit int) {
 	p := &m.p
-	size := m.parts * kernels.PanelWords(p.n)
-	blocks := units(p.n, kernels.BlockK)
-	i, j := unit/p.across*partsRows, unit%p.across*partsCols
+	words := kernels.PanelWords(p.n)
+	a, b := kernels.Packs{V: m.packs, Parts: p.parts[0], Words: words}, kernels.Packs{V: m.panels, Parts: p.parts[1], Words: words}
+	first, j := unit/p.across*partsRows, unit%p.across*partsCols
 	cols := min(partsCols, p.cols-j)
 	whole := cols / (2 * kernels.PanelTokens)
-	right := m.panels[j/kernels.PanelTokens*size:]
-	for end := min(i+partsRows, p.rows); i < end; i += 2 * kernels.PackRows {
-		rows := min(2*kernels.PackRows, end-i)
-		left := m.packs[i/kernels.PackRows*size:]
-		c := kernels.Floats{V: p.c.V[(p.row+i)*p.c.Stride+p.col+j:], Stride: p.c.Stride}
-		done := 0
-		if rows == 2*kernels.PackRows && whole > 0 {
-			m.set.MulParts(c, left, right, m.parts, blocks, whole, p.add)
-			done = whole * 2 * kernels.PanelTokens
-		}
-		if done < cols {
-			c.V = c.V[done:]
-			m.edge(c, left, right[done/kernels.PanelTokens*size:], rows, cols-done, blocks)
+	done := whole * 2 * kernels.PanelTokens
+	for k := 0; k < p.n; k += p.depth {
+		block, blocks, add := k/kernels.BlockK, units(min(p.depth, p.n-k), kernels.BlockK), p.add || k > 0
+		right := b.From(j/kernels.PanelTokens, block)
+		for i, end := first, min(first+partsRows, p.rows); i < end; i += 2 * kernels.PackRows {
+			rows := min(2*kernels.PackRows, end-i)
+			left := a.From(i/kernels.PackRows, block)
+			c := kernels.Floats{V: p.c.V[(p.row+i)*p.c.Stride+p.col+j:], Stride: p.c.Stride}
+			if rows < 2*kernels.PackRows {
+				m.edge(c, left, right, rows, cols, blocks, add)
+				continue
+			}
+			m.set.MulParts(c, left, right, blocks, whole, add)
+			if done < cols {
+				c.V = c.V[done:]
+				m.edge(c, left, right.From(done/kernels.PanelTokens, 0), rows, cols-done, blocks, add)
+			}
 		}
 	}
 }
 
 // edge computes a part of the result that is no whole number of tiles.
-func (m *Multiplier) edge(c kernels.Floats, left, right []uint32, rows, cols, blocks int) {
+func (m *Multiplier) edge(c kernels.Floats, left, right kernels.Packs, rows, cols, blocks int, add bool) {
 	buf := m.scratches.Get().(*scratch)
 	defer m.scratches.Put(buf)
 	couples := units(cols, 2*kernels.PanelTokens)
 	stride := couples * 2 * kernels.PanelTokens
 	buf.tile = atLeast(buf.tile, 2*kernels.PackRows*stride)
-	if m.p.add {
+	if add {
 		for r := range rows {
 			copy(buf.tile[r*stride:][:cols], c.V[r*c.Stride:])
 		}
 	}
-	m.set.MulParts(kernels.Floats{V: buf.tile, Stride: stride}, left, right, m.parts, blocks, couples, m.p.add)
+	m.set.MulParts(kernels.Floats{V: buf.tile, Stride: stride}, left, right, blocks, couples, add)
 	for r := range rows {
 		copy(c.V[r*c.Stride:][:cols], buf.tile[r*stride:])
 	}

@@ -7,4 +7,10 @@ package kernels
 import "unsafe"
 
 //go:noescape
-func amxParts(a unsafe.Pointer, b unsafe.Pointer, size int64, c unsafe.Pointer, cs int64, blocks int64, couples int64, list unsafe.Pointer)
+func amxRounded(a unsafe.Pointer, as int64, b unsafe.Pointer, bs int64, part int64, c unsafe.Pointer, cs int64, blocks int64, couples int64, add int64)
+
+//go:noescape
+func amxMixed(a unsafe.Pointer, as int64, b unsafe.Pointer, bs int64, part int64, c unsafe.Pointer, cs int64, blocks int64, couples int64, add int64)
+
+//go:noescape
+func amxFloats(a unsafe.Pointer, as int64, b unsafe.Pointer, bs int64, part int64, c unsafe.Pointer, cs int64, blocks int64, couples int64, add int64)

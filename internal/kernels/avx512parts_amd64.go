@@ -7,19 +7,22 @@ package kernels
 import "unsafe"
 
 //go:noescape
-func avx512PartColumns0(dst unsafe.Pointer, x unsafe.Pointer, xs int64, width int64, n int64, turn int64)
+func avx512ColumnParts1(dst unsafe.Pointer, apart int64, x unsafe.Pointer, xs int64, width int64, n int64)
 
 //go:noescape
-func avx512PartColumns1(dst unsafe.Pointer, x unsafe.Pointer, xs int64, width int64, n int64, turn int64)
+func avx512ColumnParts3(dst unsafe.Pointer, apart int64, x unsafe.Pointer, xs int64, width int64, n int64)
 
 //go:noescape
-func avx512PartColumns2(dst unsafe.Pointer, x unsafe.Pointer, xs int64, width int64, n int64, turn int64)
+func avx512LineParts1(dst unsafe.Pointer, apart int64, x unsafe.Pointer, xs int64, width int64, n int64)
 
 //go:noescape
-func avx512PartLines0(dst unsafe.Pointer, x unsafe.Pointer, xs int64, width int64, n int64, turn int64)
+func avx512LineParts3(dst unsafe.Pointer, apart int64, x unsafe.Pointer, xs int64, width int64, n int64)
 
 //go:noescape
-func avx512PartLines1(dst unsafe.Pointer, x unsafe.Pointer, xs int64, width int64, n int64, turn int64)
+func avx512HalfColumns(dst unsafe.Pointer, x unsafe.Pointer, xs int64, width int64, n int64)
 
 //go:noescape
-func avx512PartLines2(dst unsafe.Pointer, x unsafe.Pointer, xs int64, width int64, n int64, turn int64)
+func avx512HalfLines(dst unsafe.Pointer, x unsafe.Pointer, xs int64, width int64, n int64)
+
+//go:noescape
+func avx512TurnParts(dst unsafe.Pointer, blocks int64)

@@ -95,7 +95,12 @@ func partsStayInside(t *testing.T, set *Set, parts, n int) {
 	pack := words(2 * size)
 	set.PackParts(pack, PanelWords(n), Floats{guardedFloats(t, width*n), n}, n%2 == 0, false, parts, width, n)
 	set.PackParts(pack, PanelWords(n), Floats{guardedFloats(t, n*width), width}, n%2 == 0, true, parts, width, n)
-	set.MulParts(Floats{guardedFloats(t, 32*32), 32}, pack, words(2*size), parts, ceil(n, BlockK), 1, true)
+	set.PackHalves(pack, Weights{guarded(t, 2*width*n), 2 * n, BFloat16}, n%2 == 0, false, width, n)
+	set.PackHalves(pack, Weights{guarded(t, 2*width*n), 2 * width, BFloat16}, n%2 == 0, true, width, n)
+	set.MulParts(Floats{guardedFloats(t, 32*32), 32}, packsOf(pack, parts, n), packsOf(words(2*size), parts, n), ceil(n, BlockK), 1, true)
+	if parts == FloatParts {
+		set.MulParts(Floats{guardedFloats(t, 32*32), 32}, packsOf(pack, parts, n), packsOf(words(2*PanelWords(n)), RoundedParts, n), ceil(n, BlockK), 1, true)
+	}
 }
 
 // panelsStayInside packs and multiplies matrices at the end of memory.
@@ -105,8 +110,8 @@ func panelsStayInside(t *testing.T, set *Set, n int) {
 	a, b := guardedFloats(t, n*lanes), guardedFloats(t, 2*n*lanes)
 	set.PackColumns(a, Floats{guardedFloats(t, rows*n), n}, rows, n)
 	set.PackLines(a, Floats{guardedFloats(t, n*cols), cols}, cols, n)
-	set.MulPanels(Floats{guardedFloats(t, rows*cols), cols}, a, b, rows, cols, n, true)
-	set.MulPanels(Floats{guardedFloats(t, rows*(cols+lanes)), cols + lanes}, a, b, rows, cols+lanes, n, false)
+	set.MulPanels(Floats{guardedFloats(t, rows*cols), cols}, panelsOf(set, a, n), panelsOf(set, b, n), rows, cols, n, true)
+	set.MulPanels(Floats{guardedFloats(t, rows*(cols+lanes)), cols + lanes}, panelsOf(set, a, n), panelsOf(set, b, n), rows, cols+lanes, n, false)
 }
 
 // groupsStayInside packs and multiplies groups of rows and tokens at the end of memory.

@@ -9,7 +9,7 @@ type panels interface {
 	panelRows() int
 	packLines(dst []float32, x Floats, width, n int)
 	packColumns(dst []float32, x Floats, width, n int)
-	mulPanels(c Floats, a []float32, b []float32, rows, cols, n int, add bool)
+	mulPanels(c, a, b Floats, rows, cols, n int, add bool)
 }
 
 // PanelLanes is how many numbers a panel has for each k.
@@ -42,16 +42,16 @@ func (s *Set) PackColumns(dst []float32, x Floats, width, n int) {
 }
 
 // MulPanels computes c[i][j] = Σ_k a(i, k) · b(k, j) for i < rows, j < cols, k < n, in
-// ascending order of k. a are panels of PanelRows rows one after another, b two panels of
+// ascending order of k. a are panels of PanelRows rows, a.Stride apart, b two panels of
 // which cols may fill less. With add the sums are added to what c has.
-func (s *Set) MulPanels(c Floats, a, b []float32, rows, cols, n int, add bool) {
+func (s *Set) MulPanels(c, a, b Floats, rows, cols, n int, add bool) {
 	if rows <= 0 || cols <= 0 || n <= 0 {
 		return
 	}
 	size := n * s.PanelLanes()
 	c.check(rows, cols)
-	_ = b[:2*size]
-	_ = a[:ceil(rows, s.PanelRows())*size]
+	b.check(2, size)
+	a.check(ceil(rows, s.PanelRows()), size)
 	s.ops.mulPanels(c, a, b, rows, min(cols, 2*s.PanelLanes()), n, add)
 }
 
@@ -83,11 +83,11 @@ func (goOps) packColumns(dst []float32, x Floats, width, n int) {
 	}
 }
 
-func (goOps) mulPanels(c Floats, a, b []float32, rows, cols, n int, add bool) {
+func (goOps) mulPanels(c, a, b Floats, rows, cols, n int, add bool) {
 	for i := range rows {
-		left := a[i/goPanelRows*n*goPanelLanes+i%goPanelRows:]
+		left := a.V[i/goPanelRows*a.Stride+i%goPanelRows:]
 		for j := 0; j < cols; j += goPanelLanes {
-			sums := goLine(left, b[j*n:][:n*goPanelLanes])
+			sums := goLine(left, b.V[j/goPanelLanes*b.Stride:][:n*goPanelLanes])
 			for l, to := range c.V[i*c.Stride+j:][:min(goPanelLanes, cols-j)] {
 				if add {
 					sums[l] += to

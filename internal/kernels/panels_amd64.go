@@ -2,8 +2,6 @@
 
 package kernels
 
-import "unsafe"
-
 // panelPiece bounds the multiplications and additions of one call of a product.
 const panelPiece = 1 << 22
 
@@ -39,7 +37,7 @@ func (a *asm) packColumns(dst []float32, x Floats, width, n int) {
 	}
 }
 
-func (a *asm) mulPanels(c Floats, left, right []float32, rows, cols, n int, add bool) {
+func (a *asm) mulPanels(c, left, right Floats, rows, cols, n int, add bool) {
 	high, lanes := a.panelRows(), a.panelLanes()
 	goOn := int64(0)
 	if add {
@@ -47,16 +45,16 @@ func (a *asm) mulPanels(c Floats, left, right []float32, rows, cols, n int, add 
 	}
 	step := max(panelPiece/(high*2*lanes*n), 1) * high
 	for r := 0; r < rows; r += step {
-		a.product(ptr(left[r/high*n*lanes:]), ptr(right), 4*n*lanes, ptr(c.V[r*c.Stride:]), 4*c.Stride, n, min(step, rows-r), cols, goOn)
+		a.product(Floats{left.V[r/high*left.Stride:], left.Stride}, right, Floats{c.V[r*c.Stride:], c.Stride}, n, min(step, rows-r), cols, goOn)
 	}
 }
 
 //go:noinline
-func (a *asm) product(left, right unsafe.Pointer, panel int, c unsafe.Pointer, cs, n, rows, cols int, add int64) {
-	p, s := int64(panel), int64(cs)
+func (a *asm) product(left, right, c Floats, n, rows, cols int, add int64) {
+	ls, rs, cs := int64(4*left.Stride), int64(4*right.Stride), int64(4*c.Stride)
 	if a.wide {
-		avx512Product(left, p, right, p, c, s, int64(n), int64(rows), int64(cols), add)
+		avx512Product(ptr(left.V), ls, ptr(right.V), rs, ptr(c.V), cs, int64(n), int64(rows), int64(cols), add)
 	} else {
-		avx2Product(left, p, right, p, c, s, int64(n), int64(rows), int64(cols), add)
+		avx2Product(ptr(left.V), ls, ptr(right.V), rs, ptr(c.V), cs, int64(n), int64(rows), int64(cols), add)
 	}
 }

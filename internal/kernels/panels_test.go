@@ -24,6 +24,9 @@ func pack(set *Set, x Floats, turned bool, height, rows, n int) []float32 {
 	return dst
 }
 
+// panelsOf are panels of n terms one after another.
+func panelsOf(set *Set, v []float32, n int) Floats { return Floats{v, n * set.PanelLanes()} }
+
 func TestMulPanels(t *testing.T) {
 	eachSet(t, func(t *testing.T, set *Set) {
 		r := rand.New(rand.NewPCG(1, 1))
@@ -32,8 +35,8 @@ func TestMulPanels(t *testing.T) {
 			a, b, c := random(r, rows*n), random(r, n*cols), random(r, rows*(cols+3))
 			before := append([]float32{}, c...)
 			add := n%2 == 0
-			set.MulPanels(Floats{c, cols + 3}, pack(set, Floats{a, n}, true, set.PanelRows(), rows, n),
-				pack(set, Floats{b, cols}, false, set.PanelLanes(), cols, n), rows, cols, n, add)
+			set.MulPanels(Floats{c, cols + 3}, panelsOf(set, pack(set, Floats{a, n}, true, set.PanelRows(), rows, n), n),
+				panelsOf(set, pack(set, Floats{b, cols}, false, set.PanelLanes(), cols, n), n), rows, cols, n, add)
 			for i := range rows {
 				for j := range cols + 3 {
 					got, want, size := c[i*(cols+3)+j], 0.0, 0.0
@@ -90,7 +93,8 @@ func TestMulPanelsKeepsNaN(t *testing.T) {
 		const rows, cols, n = 9, 11, 5
 		a, b, c := make([]float32, rows*n), make([]float32, n*cols), make([]float32, rows*cols)
 		a[3*n+2], b[4*cols+7] = float32(math.NaN()), float32(math.NaN())
-		set.MulPanels(Floats{c, cols}, pack(set, Floats{a, n}, true, set.PanelRows(), rows, n), pack(set, Floats{b, cols}, false, set.PanelLanes(), cols, n), rows, cols, n, false)
+		set.MulPanels(Floats{c, cols}, panelsOf(set, pack(set, Floats{a, n}, true, set.PanelRows(), rows, n), n),
+			panelsOf(set, pack(set, Floats{b, cols}, false, set.PanelLanes(), cols, n), n), rows, cols, n, false)
 		for i, v := range c {
 			if is, want := v != v, i/cols == 3 || i%cols == 7; is != want {
 				t.Errorf("element %d %d is %g", i/cols, i%cols, v)
@@ -111,7 +115,7 @@ func BenchmarkMulPanels(b *testing.B) {
 		c := make([]float32, rows*cols)
 		b.Run(set.Name, func(b *testing.B) {
 			for b.Loop() {
-				set.MulPanels(Floats{c, cols}, left, right, rows, cols, n, true)
+				set.MulPanels(Floats{c, cols}, panelsOf(&set, left, n), panelsOf(&set, right, n), rows, cols, n, true)
 			}
 			b.ReportMetric(2*float64(rows*cols*n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOPS")
 		})

@@ -19,6 +19,9 @@ func eachParter(t *testing.T, test func(*testing.T, *Set, int)) {
 	})
 }
 
+// packsOf is what packAll made.
+func packsOf(v []uint32, parts, n int) Packs { return Packs{v, parts, PanelWords(n)} }
+
 // packAll makes packs or panels of all rows of x, or with lines of all columns; an even
 // number of them.
 func packAll(set *Set, x Floats, panel, lines bool, parts, rows, n int) []uint32 {
@@ -62,7 +65,7 @@ func TestMulParts(t *testing.T) {
 				for i := range c {
 					c[i] = 1
 				}
-				set.MulParts(Floats{c, 32 * couples}, a, b, parts, ceil(n, BlockK), couples, form == 3)
+				set.MulParts(Floats{c, 32 * couples}, packsOf(a, parts, n), packsOf(b, parts, n), ceil(n, BlockK), couples, form == 3)
 				for i := range rows {
 					for j := range cols {
 						u, v := x[i*n:(i+1)*n], y[j*n:(j+1)*n]
@@ -105,7 +108,7 @@ func TestPartsOfExtremes(t *testing.T) {
 			a := packAll(set, Floats{[]float32{c.x}, 1}, false, false, FloatParts, 1, 1)
 			b := packAll(set, Floats{[]float32{c.y}, 1}, true, false, FloatParts, 1, 1)
 			out := make([]float32, 32*32)
-			set.MulParts(Floats{out, 32}, a, b, FloatParts, 1, 1, false)
+			set.MulParts(Floats{out, 32}, packsOf(a, FloatParts, 1), packsOf(b, FloatParts, 1), 1, 1, false)
 			finite := out[0]-out[0] == 0
 			switch {
 			case c.want == inf && finite:
@@ -122,27 +125,32 @@ func TestPartsOfExtremes(t *testing.T) {
 	})
 }
 
+// BenchmarkMulParts multiplies a unit of packed operands, over all terms at once and in blocks of
+// so many of them as the nearest cache holds.
 func BenchmarkMulParts(b *testing.B) {
 	set, err := Select("")
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, parts := range []int{RoundedParts, FloatParts} {
-		if !set.HasParts(parts) {
+	for _, parts := range [][2]int{{RoundedParts, RoundedParts}, {FloatParts, RoundedParts}, {FloatParts, FloatParts}} {
+		if !set.HasParts(parts[0]) {
 			continue
 		}
-		n := 768 / (parts + parts/2)
-		const couples, rows = 8, 160
-		size := parts * PanelWords(n)
-		left, right := make([]uint32, rows/16*size), make([]uint32, 2*couples*size)
-		c := make([]float32, rows*32*couples)
-		b.Run(fmt.Sprint(parts), func(b *testing.B) {
-			for b.Loop() {
-				for i := 0; i < rows; i += 32 {
-					set.MulParts(Floats{c[i*32*couples:], 32 * couples}, left[i/16*size:], right, parts, ceil(n, BlockK), couples, true)
+		for _, sum := range []int{64, 96, 128, 192, 256, 384} {
+			const couples, rows, n = 8, 160, 768
+			left, right := Packs{nil, parts[0], PanelWords(n)}, Packs{nil, parts[1], PanelWords(n)}
+			left.V, right.V = make([]uint32, rows/16*left.Size()), make([]uint32, 2*couples*right.Size())
+			c := make([]float32, rows*32*couples)
+			b.Run(fmt.Sprintf("%d%d/%d", parts[0], parts[1], sum), func(b *testing.B) {
+				for b.Loop() {
+					for k := 0; k < n; k += sum {
+						for i := 0; i < rows; i += 32 {
+							set.MulParts(Floats{c[i*32*couples:], 32 * couples}, left.From(i/16, k/32), right.From(0, k/32), sum/BlockK, couples, true)
+						}
+					}
 				}
-			}
-			b.ReportMetric(2*float64(rows*32*couples*n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOPS")
-		})
+				b.ReportMetric(2*float64(rows*32*couples*n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOPS")
+			})
+		}
 	}
 }

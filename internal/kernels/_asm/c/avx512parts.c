@@ -2,79 +2,115 @@
 // bfloat16: x = x0 + x1 + x2, each part the nearest to what those before it leave.
 #include "wide.h"
 
-#define PART_ARGS uint8_t *dst, const uint8_t *x, int64_t xs, int64_t width, int64_t n, int64_t turn
+#define PART_ARGS uint8_t *dst, int64_t apart, const uint8_t *x, int64_t xs, int64_t width, int64_t n
 
-// part is part p of x. Nothing is left of what is not finite.
-INLINE __m512 rest(__m512 x, int p) {
+// rest is what rounded halves leave of x. Nothing is left of what is not finite.
+INLINE __m512 rest(__m512 x, __m256i rounded) {
   const __m512 inf = _mm512_castsi512_ps(_mm512_set1_epi32(0x7f800000));
-  UNROLL for (int i = 0; i < p; i++) {
-    const __m512i h = _mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(x)), 16);
-    x = _mm512_maskz_sub_ps(_mm512_cmp_ps_mask(_mm512_abs_ps((__m512)h), inf, _CMP_LT_OQ), x, (__m512)h);
-  }
-  return x;
+  const __m512 h = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(rounded), 16));
+  return _mm512_maskz_sub_ps(_mm512_cmp_ps_mask(_mm512_abs_ps(h), inf, _CMP_LT_OQ), x, h);
 }
 
-// store writes 16 lines of 16 words, turned where turn is not 0.
-INLINE void store(uint8_t *dst, __m512i v[16], int64_t turn) {
-  if (turn) turn16(v);
-  UNROLL for (int i = 0; i < 16; i++) _mm512_storeu_si512(dst + 64 * i, v[i]);
+#define LOW(v) _mm512_castsi512_si256(v)
+#define HIGH(v) _mm512_extracti64x4_epi64(v, 1)
+
+// put writes the parts of a and b, each a line of 32 halves: those of a, then those of b,
+// or in pairs. It returns where the next line begins.
+INLINE uint8_t *put(int parts, int pairs, uint8_t *to, int64_t apart, __m512 a, __m512 b) {
+  UNROLL for (int p = 0; p < parts; p++) {
+    const __m512i v = (__m512i)_mm512_cvtne2ps_pbh(b, a);
+    __m512i line = v;
+    if (pairs) line = _mm512_or_si512(_mm512_cvtepu16_epi32(LOW(v)), _mm512_slli_epi32(_mm512_cvtepu16_epi32(HIGH(v)), 16));
+    _mm512_storeu_si512(to, line);
+    if (p < parts - 1) {
+      a = rest(a, LOW(v)), b = rest(b, HIGH(v));
+      to += apart;
+      OPAQUE(to);
+    }
+  }
+  return to - times(apart, parts - 1) + 64;
 }
 
 // columns takes up to 16 rows of x, n numbers each, in blocks of 32: of each row the pairs
-// of a block, or turned, of each pair that of all rows. Part p of it.
-INLINE void columns(int p, PART_ARGS) {
+// of a block. Parts are apart bytes apart. The lines of rows that are not there stay.
+INLINE void columns(int parts, PART_ARGS) {
   ROLLED for (; n > 0; OPAQUE(n)) {
     const __mmask16 first = low(n > 16 ? 16 : n), second = low(n > 32 ? 16 : n > 16 ? n - 16 : 0);
     const uint8_t *row = x;
     uint8_t *to = dst;
     int64_t left = width;
     ROLLED for (; left > 0; left--) {
-      const __m512 a = rest(_mm512_maskz_loadu_ps(first, row), p), b = rest(_mm512_maskz_loadu_ps(second, row + 64), p);
-      _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(b, a));
-      row += xs, to += 64;
+      to = put(parts, 0, to, apart, _mm512_maskz_loadu_ps(first, row), _mm512_maskz_loadu_ps(second, row + 64));
+      row += xs;
       OPAQUE(left);
-    }
-    for (left = 16 - width; left > 0; left--) {
-      _mm512_storeu_si512(to, _mm512_setzero_si512());
-      to += 64;
-      OPAQUE(left);
-    }
-    if (turn) {
-      __m512i v[16];
-      UNROLL for (int i = 0; i < 16; i++) v[i] = _mm512_loadu_si512(dst + 64 * i);
-      store(dst, v, 1);
     }
     dst += 1024, x += 128, n -= 32;
   }
 }
 
 // lines takes n rows of x of up to 16 numbers: of each pair of rows the pairs of their
-// numbers, or turned, of each number the pairs of a block of 32 rows.
-INLINE void lines(int p, PART_ARGS) {
+// numbers.
+INLINE void lines(int parts, PART_ARGS) {
   const __mmask16 m = low(width);
   ROLLED for (; n > 0; OPAQUE(n)) {
     uint8_t *to = dst;
     int64_t left = n < 32 ? n : 32, pairs = 16;
     ROLLED for (; pairs > 0; pairs--) {
       const __mmask16 m0 = left > 0 ? m : 0, m1 = left > 1 ? m : 0;
-      const __m512 a = rest(_mm512_maskz_loadu_ps(m0, x), p), b = rest(_mm512_maskz_loadu_ps(m1, x + xs), p);
-      const __m512i even = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(a)), odd = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(b));
-      _mm512_storeu_si512(to, _mm512_or_si512(even, _mm512_slli_epi32(odd, 16)));
-      x += times(xs, 2), to += 64, left -= 2;
+      to = put(parts, 1, to, apart, _mm512_maskz_loadu_ps(m0, x), _mm512_maskz_loadu_ps(m1, x + xs));
+      x += times(xs, 2), left -= 2;
       OPAQUE(left);
-    }
-    if (turn) {
-      __m512i v[16];
-      UNROLL for (int i = 0; i < 16; i++) v[i] = _mm512_loadu_si512(dst + 64 * i);
-      store(dst, v, 1);
     }
     dst += 1024, n -= 32;
   }
 }
 
-KERNEL avx512PartColumns0(PART_ARGS) { columns(0, dst, x, xs, width, n, turn); }
-KERNEL avx512PartColumns1(PART_ARGS) { columns(1, dst, x, xs, width, n, turn); }
-KERNEL avx512PartColumns2(PART_ARGS) { columns(2, dst, x, xs, width, n, turn); }
-KERNEL avx512PartLines0(PART_ARGS) { lines(0, dst, x, xs, width, n, turn); }
-KERNEL avx512PartLines1(PART_ARGS) { lines(1, dst, x, xs, width, n, turn); }
-KERNEL avx512PartLines2(PART_ARGS) { lines(2, dst, x, xs, width, n, turn); }
+KERNEL avx512ColumnParts1(PART_ARGS) { columns(1, dst, apart, x, xs, width, n); }
+KERNEL avx512ColumnParts3(PART_ARGS) { columns(3, dst, apart, x, xs, width, n); }
+KERNEL avx512LineParts1(PART_ARGS) { lines(1, dst, apart, x, xs, width, n); }
+KERNEL avx512LineParts3(PART_ARGS) { lines(3, dst, apart, x, xs, width, n); }
+
+// HalfColumns is columns of numbers in bfloat16, of one part.
+KERNEL avx512HalfColumns(uint8_t *dst, const uint8_t *x, int64_t xs, int64_t width, int64_t n) {
+  ROLLED for (; n > 0; OPAQUE(n)) {
+    const __mmask32 m = _bzhi_u32(-1u, (uint32_t)(n > 32 ? 32 : n));
+    const uint8_t *row = x;
+    uint8_t *to = dst;
+    int64_t left = width;
+    ROLLED for (; left > 0; left--) {
+      _mm512_storeu_si512(to, _mm512_maskz_loadu_epi16(m, row));
+      row += xs, to += 64;
+      OPAQUE(left);
+    }
+    dst += 1024, x += 64, n -= 32;
+  }
+}
+
+// HalfLines is lines of numbers in bfloat16, of one part.
+KERNEL avx512HalfLines(uint8_t *dst, const uint8_t *x, int64_t xs, int64_t width, int64_t n) {
+  const __mmask16 m = low(width);
+  ROLLED for (; n > 0; OPAQUE(n)) {
+    int64_t left = n < 32 ? n : 32, pairs = 16;
+    ROLLED for (; pairs > 0; pairs--) {
+      const __mmask16 m0 = left > 0 ? m : 0, m1 = left > 1 ? m : 0;
+      const __m512i even = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m0, x)), odd = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m1, x + xs));
+      _mm512_storeu_si512(dst, _mm512_or_si512(even, _mm512_slli_epi32(odd, 16)));
+      x += times(xs, 2), dst += 64, left -= 2;
+      OPAQUE(left);
+    }
+    n -= 32;
+  }
+}
+
+// Turn turns blocks of 16 lines of 16 words: what columns has of each row the pairs of becomes
+// of each pair that of all rows, and the other way round what lines has.
+KERNEL avx512TurnParts(uint8_t *dst, int64_t blocks) {
+  ROLLED for (; blocks > 0; blocks--) {
+    __m512i v[16];
+    UNROLL for (int i = 0; i < 16; i++) v[i] = _mm512_loadu_si512(dst + 64 * i);
+    turn16(v);
+    UNROLL for (int i = 0; i < 16; i++) _mm512_storeu_si512(dst + 64 * i, v[i]);
+    dst += 1024;
+    OPAQUE(blocks);
+  }
+}
