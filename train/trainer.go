@@ -102,6 +102,10 @@ type TrainerConfig[B any] struct {
 	ComputeMetrics func(predicted, labels []int) map[string]float64
 	// Callbacks are told of everything, in order.
 	Callbacks []Callback
+	// From is the folder of the model that is trained: its config and the files of its
+	// tokenizer are put into every checkpoint, so that each is a folder of a model. Empty
+	// puts none.
+	From string
 	// Observer measures norms; nil measures them over the trainable parameters of Model.
 	Observer  Observer
 	Arguments TrainingArguments

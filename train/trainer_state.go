@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/track"
 )
 
@@ -79,7 +80,7 @@ func (t *Trainer[B]) Save(ctx context.Context) error {
 	return t.trigger(ctx, Moment{Event: Saved, Folder: dir})
 }
 
-// writeState adds the trainer's state to a checkpoint.
+// writeState adds the trainer's state to a checkpoint, and what makes it a model's folder.
 func (t *Trainer[B]) writeState(dir string) error {
 	if !t.acc.IsMainProcess() {
 		return nil
@@ -93,7 +94,10 @@ func (t *Trainer[B]) writeState(dir string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, trainerStateFile), append(b, '\n'), 0o666)
+	if err := os.WriteFile(filepath.Join(dir, trainerStateFile), append(b, '\n'), 0o666); err != nil || t.c.From == "" {
+		return err
+	}
+	return copyBeside(dir, t.c.From, meta.Float32)
 }
 
 // rotate removes old checkpoints, but never the best one.

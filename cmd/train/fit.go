@@ -139,6 +139,13 @@ func (s *student) trainer() (*train.Trainer[data.TokenBatch], error) {
 	if s.Resume != "auto" && s.Resume != "never" {
 		c.Arguments.ResumeFrom = s.Resume
 	}
+	if s.LoRA == "" {
+		c.From = s.job.model
+	} else {
+		s.acc.RegisterSaveStatePreHook(func(dir string) error {
+			return s.acc.OnMainProcess(func() error { return s.model.SaveAdapter(dir) })
+		})
+	}
 	if len(s.data.eval) > 0 {
 		if c.Eval, err = data.NewLoader(s.data.eval, collate, data.Options{BatchSize: s.Batch}); err != nil {
 			return nil, err

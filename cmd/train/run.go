@@ -73,7 +73,7 @@ type runCmd struct {
 	dataFlags
 	optimFlags
 	Output string `help:"Folder for the trained model and, while it trains, checkpoints." required:"" placeholder:"DIR"`
-	LoRA   string `name:"lora" help:"Train an adapter of low rank in place of all weights: r=16,alpha=32[,dropout=0.1][,rslora][,targets=q_proj+v_proj]." placeholder:"r=N,…"`
+	LoRA   string `name:"lora" help:"Train an adapter of low rank in place of all weights: r=16,alpha=32[,dropout=0.1][,rslora][,targets=q_proj+v_proj]. Without alpha it is r; without targets all linear maps but the head are adapted." placeholder:"r=N,…"`
 	Merge  bool   `help:"With --lora: write the whole model with the adapter in it, in place of the adapter."`
 	Dtype  string `help:"Dtype of the weights that are written: auto (the model's), float32, bfloat16, float16." enum:"auto,float32,bfloat16,float16" default:"auto"`
 

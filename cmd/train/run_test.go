@@ -233,11 +233,42 @@ func TestRunLeavesAFolderThatOpens(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	// A checkpoint is a model's folder, too.
+	next := filepath.Join(t.TempDir(), "next")
+	if status, stdout, stderr := command(t, "run", "--model", filepath.Join(out, "checkpoint-3"), "--data", text, "--output", next, "--max-steps", "1"); status != 0 {
+		t.Errorf("a run on from a checkpoint: %d: %s%s", status, stdout, stderr)
+	}
+	if config, err := readConfig(filepath.Join(out, "checkpoint-3")); err != nil || config.DType != meta.Float32 {
+		t.Errorf("config of the checkpoint: %v, %v", config, err)
+	}
 	again, stdout, stderr := command(t, append(args, "--json")...)
 	var r runResult
 	if err := json.Unmarshal([]byte(stdout), &r); again != 0 || err != nil || r.Steps != 3 || r.Loss != nil || r.Stopped || r.Output != out {
 		t.Errorf("a run that is done: %d: %+v, %s%s", again, r, stdout, stderr)
 	}
+}
+
+// lastAdapter is the adapter of a folder, read and written again.
+func lastAdapter(t *testing.T, base, dir string) []byte {
+	t.Helper()
+	config, err := readConfig(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	skeleton, err := meta.New(config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := lora.Open(dir, skeleton.Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	again := t.TempDir()
+	if err := a.Save(again); err != nil {
+		t.Fatal(err)
+	}
+	return weightsOf(t, again)
 }
 
 func TestRunWithAnAdapter(t *testing.T) {
@@ -251,6 +282,9 @@ func TestRunWithAnAdapter(t *testing.T) {
 		status, stdout, stderr := command(t, args...)
 		if status != 0 {
 			t.Fatalf("%d: %s%s", status, stdout, stderr)
+		}
+		if inside := filepath.Join(out, "checkpoint-2"); !bytes.Equal(weightsOf(t, inside), lastAdapter(t, dir, inside)) {
+			t.Error("the adapter in the checkpoint is not what was trained")
 		}
 		b, err := os.ReadFile(filepath.Join(out, lora.ConfigFile))
 		if merge != (err != nil) {
