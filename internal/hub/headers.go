@@ -206,36 +206,23 @@ func (p *pull) fetchHead(ctx context.Context, f file) (head []byte, fetched int6
 // bytes are those of [begin, end) of a file, and the ETag that they came with.
 func (c *Client) bytes(ctx context.Context, f file, begin, end int64) (b []byte, tag string, err error) {
 	header := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", begin, end-1)}}
-	err = c.try(ctx, func() (bool, error) {
-		release, err := c.slot(ctx)
-		if err != nil {
-			return false, err
-		}
-		defer release()
-		watched := c.watch(ctx)
-		defer watched.stop()
-		a, err := c.send(watched.ctx, http.MethodGet, c.place(f.repo, f.commit, f.name), header)
-		if err != nil {
-			return false, err
-		}
-		defer a.Body.Close()
+	err = c.ask(ctx, http.MethodGet, c.place(f.repo, f.commit, f.name), header, func(a *answer, body io.Reader) error {
 		if err := c.accept(a, f, begin, end); err != nil {
-			return false, err
+			return err
 		}
 		skip := int64(0)
 		if a.StatusCode == http.StatusOK { // the server ignores ranges: the rest is not read
 			skip = begin
 		}
-		body := watched.reader(a.Body)
 		if _, err := io.CopyN(io.Discard, body, skip); err != nil {
-			return false, cut(err)
+			return cut(err)
 		}
 		var got bytes.Buffer
 		if _, err := io.CopyN(&got, body, end-begin); err != nil {
-			return false, cut(err)
+			return cut(err)
 		}
 		b, tag = got.Bytes(), a.Header.Get("ETag")
-		return false, nil
+		return nil
 	})
 	return b, tag, err
 }

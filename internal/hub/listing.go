@@ -94,31 +94,19 @@ func (c *Client) list(ctx context.Context, repo Repo, revision string) (*listing
 	parts := append([]string{"api", "models"}, strings.Split(repo.String(), "/")...)
 	at := c.address("blobs=true", append(parts, "revision", revision)...)
 	var l *listing
-	err := c.try(ctx, func() (bool, error) {
-		release, err := c.slot(ctx)
-		if err != nil {
-			return false, err
-		}
-		defer release()
-		watched := c.watch(ctx)
-		defer watched.stop()
-		a, err := c.send(watched.ctx, http.MethodGet, at, nil)
-		if err != nil {
-			return false, err
-		}
+	err := c.ask(ctx, http.MethodGet, at, nil, func(a *answer, body io.Reader) error {
 		if a.StatusCode != http.StatusOK {
-			return false, c.refusal(a, repo)
+			return c.refusal(a, repo)
 		}
-		defer a.Body.Close()
-		text, err := io.ReadAll(io.LimitReader(watched.reader(a.Body), maxListing+1))
+		text, err := io.ReadAll(io.LimitReader(body, maxListing+1))
 		if err != nil {
-			return false, cut(err)
+			return cut(err)
 		}
 		if len(text) > maxListing {
-			return false, failf(Corrupt, "the listing of files is longer than %d bytes", maxListing)
+			return failf(Corrupt, "the listing of files is longer than %d bytes", maxListing)
 		}
 		l, err = parseListing(text)
-		return false, err
+		return err
 	})
 	if err == nil && isCommit(revision) && l.commit != revision {
 		err = failf(Corrupt, "asked for commit %s, the hub lists %s", revision, l.commit)
@@ -139,24 +127,12 @@ type file struct {
 func (c *Client) stat(ctx context.Context, repo Repo, commit string, e entry) (file, error) {
 	f := file{repo: repo, commit: commit, name: e.name}
 	var known facts
-	err := c.try(ctx, func() (bool, error) {
-		release, err := c.slot(ctx)
-		if err != nil {
-			return false, err
-		}
-		defer release()
-		watched := c.watch(ctx)
-		defer watched.stop()
-		a, err := c.send(watched.ctx, http.MethodHead, c.place(repo, commit, e.name), nil)
-		if err != nil {
-			return false, err
-		}
-		defer a.Body.Close()
+	err := c.ask(ctx, http.MethodHead, c.place(repo, commit, e.name), nil, func(a *answer, _ io.Reader) error {
 		if a.StatusCode != http.StatusOK && !a.facts.linked {
-			return false, c.refusal(a, repo)
+			return c.refusal(a, repo)
 		}
 		known = a.facts
-		return false, nil
+		return nil
 	})
 	if err != nil {
 		return f, inFile(err, repo, e.name)

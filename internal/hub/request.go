@@ -55,6 +55,26 @@ func number(s string) int64 {
 // maxRedirects is how often one request is sent on.
 const maxRedirects = 10
 
+// ask sends a request, again where it fails for a moment, and hands the answer to use. body
+// is the answer's, which must not be silent for too long.
+func (c *Client) ask(ctx context.Context, method string, at *url.URL, header http.Header, use func(a *answer, body io.Reader) error) error {
+	return c.try(ctx, func() (progress bool, err error) {
+		release, err := c.slot(ctx)
+		if err != nil {
+			return false, err
+		}
+		defer release()
+		watched := c.watch(ctx)
+		defer watched.stop()
+		a, err := c.send(watched.ctx, method, at, header)
+		if err != nil {
+			return false, err
+		}
+		defer a.Body.Close()
+		return false, use(a, watched.reader(a.Body))
+	})
+}
+
 // send makes one request and follows its redirects. The token goes along only where the
 // endpoint itself is asked. The caller closes the body.
 func (c *Client) send(ctx context.Context, method string, at *url.URL, header http.Header) (*answer, error) {
