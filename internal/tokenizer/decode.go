@@ -300,17 +300,8 @@ func (p *parser) decoder(raw rawPart, path string, depth int) (decoder, error) {
 	}
 	switch spec.Type {
 	case "Sequence":
-		list := decoders{}
-		for i, raw := range spec.Decoders {
-			one, err := p.decoder(raw, index(path, "decoders", i), depth+1)
-			if err != nil {
-				return nil, err
-			}
-			if one != nil {
-				list = append(list, one)
-			}
-		}
-		return list, nil
+		list, err := sequence(spec.Decoders, path, "decoders", depth, p.decoder)
+		return decoders(list), err
 	case "ByteLevel":
 		return byteLevelDecoder{}, nil
 	case "ByteFallback":

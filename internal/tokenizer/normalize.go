@@ -171,17 +171,8 @@ func (p *parser) normalizer(raw rawPart, path string, depth int) (normalizer, er
 	}
 	switch spec.Type {
 	case "Sequence":
-		var list normalizers
-		for i, raw := range spec.Normalizers {
-			n, err := p.normalizer(raw, index(path, "normalizers", i), depth+1)
-			if err != nil {
-				return nil, err
-			}
-			if n != nil {
-				list = append(list, n)
-			}
-		}
-		return list, nil
+		list, err := sequence(spec.Normalizers, path, "normalizers", depth, p.normalizer)
+		return normalizers(list), err
 	case "Lowercase":
 		return normalizeFunc(lowercase), nil
 	case "Strip":

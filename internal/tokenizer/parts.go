@@ -33,6 +33,22 @@ func (p *parser) part(raw rawPart, path string, depth int, spec any) (ok bool, e
 	return true, nil
 }
 
+// sequence builds the parts of a Sequence, the member of the part at path; those that are
+// null are left out. T is an interface.
+func sequence[T any](raws []rawPart, path, member string, depth int, build func(raw rawPart, path string, depth int) (T, error)) ([]T, error) {
+	var list []T
+	for i, raw := range raws {
+		one, err := build(raw, index(path, member, i), depth+1)
+		if err != nil {
+			return nil, err
+		}
+		if any(one) != nil {
+			list = append(list, one)
+		}
+	}
+	return list, nil
+}
+
 // decodeError names the member that has the wrong type.
 func decodeError(path string, err error) error {
 	var wrong *json.UnmarshalTypeError

@@ -171,17 +171,8 @@ func (p *parser) postProcessor(raw rawPart, path string, depth int) (postProcess
 	}
 	switch spec.Type {
 	case "Sequence":
-		var list postProcessors
-		for i, raw := range spec.Processors {
-			one, err := p.postProcessor(raw, index(path, "processors", i), depth+1)
-			if err != nil {
-				return nil, err
-			}
-			if one != nil {
-				list = append(list, one)
-			}
-		}
-		return list, nil
+		list, err := sequence(spec.Processors, path, "processors", depth, p.postProcessor)
+		return postProcessors(list), err
 	case "ByteLevel":
 		if !either(spec.TrimOffsets, true) {
 			return postProcessors{}, nil
