@@ -72,19 +72,25 @@ type Result struct {
 //
 // It fails on unknown devices and dtypes and on trees that contain themselves.
 func InferAutoDeviceMap(root *meta.Module, o Options) (*Result, error) {
-	sizes, err := accelerateSizing(o.DType, o.SpecialDTypes)
-	if err != nil {
-		return nil, err
-	}
-	memory, err := MaxMemory(o.MaxMemory, o.Available)
-	if err != nil {
-		return nil, err
-	}
-	t, err := newTable(root, sizes)
+	t, memory, err := o.measure(root)
 	if err != nil {
 		return nil, err
 	}
 	return infer(t, memory, o)
+}
+
+// measure is the table of root's sizes as Accelerate counts them, and the memory in order.
+func (o *Options) measure(root *meta.Module) (*table, []Memory, error) {
+	sizes, err := accelerateSizing(o.DType, o.SpecialDTypes)
+	if err != nil {
+		return nil, nil, err
+	}
+	memory, err := MaxMemory(o.MaxMemory, o.Available)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := newTable(root, sizes)
+	return t, memory, err
 }
 
 // infer is InferAutoDeviceMap on a table, with the memory in order.

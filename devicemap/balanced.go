@@ -42,15 +42,7 @@ func MaxMemory(memory, available []Memory) ([]Memory, error) {
 // Accelerate fails on a disk in the memory and on lowZero with a gap in the GPUs'
 // numbers; here the disk is as it was, and all other GPUs count.
 func BalancedMemory(root *meta.Module, o Options, lowZero bool) ([]Memory, error) {
-	sizes, err := accelerateSizing(o.DType, o.SpecialDTypes)
-	if err != nil {
-		return nil, err
-	}
-	memory, err := MaxMemory(o.MaxMemory, o.Available)
-	if err != nil {
-		return nil, err
-	}
-	t, err := newTable(root, sizes)
+	t, memory, err := o.measure(root)
 	if err != nil {
 		return nil, err
 	}
