@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -67,7 +68,7 @@ type sizeFlags struct {
 	Precision   string `help:"high: activations, sums, keys and values in float32; auto: as the weights." enum:"auto,high" default:"auto"`
 	KVDtype     string `name:"kv-dtype" help:"How keys and values are kept: auto (bfloat16, or float32 with --precision high or float32 weights), float32, bfloat16, or q8_0, half of bfloat16." enum:"auto,float32,bfloat16,q8_0" default:"auto"`
 	MaxModelLen int    `help:"Most tokens of a prompt and its answer." placeholder:"N"`
-	MaxBatch    int    `help:"Most sequences that run at once." default:"16"`
+	MaxBatch    int    `help:"Most sequences that run at once." default:"16" aliases:"max-num-seqs"`
 	Threads     int    `help:"Threads that compute; 0 is one per core." default:"0"`
 	CPU         string `name:"cpu" env:"HEFT_CPU" help:"Pin the kernels' instruction set: go, avx2, avx512." hidden:""`
 }
@@ -94,9 +95,10 @@ func (f *sizeFlags) options() (dispatch.Options, error) {
 		name  string
 		value int
 		least int
-	}{{"--max-model-len", f.MaxModelLen, 0}, {"--max-batch", f.MaxBatch, 1}, {"--threads", f.Threads, 0}} {
-		if n.value < n.least {
-			return o, cmdline.Misusef("%s is %d; it is at least %d", n.name, n.value, n.least)
+		most  int
+	}{{"--max-model-len", f.MaxModelLen, 0, math.MaxInt32}, {"--max-batch", f.MaxBatch, 1, 1 << 20}, {"--threads", f.Threads, 0, 1024}} {
+		if n.value < n.least || n.value > n.most {
+			return o, cmdline.Misusef("%s is %d; it is between %d and %d", n.name, n.value, n.least, n.most)
 		}
 	}
 	if most := mostThreads(); f.Threads > most {

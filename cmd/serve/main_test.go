@@ -27,6 +27,16 @@ func TestErrorsAreOneLineWithTheirStatus(t *testing.T) {
 	}
 	unknown := write("config.json", `{"model_type":"mamba9"}`)
 	badMap := write("map.json", `{"model": `)
+	typo := write("typo.yaml", "max-memroy: cpu=1GiB")
+	bare, half := filepath.Join(dir, "bare"), filepath.Join(dir, "half")
+	for folder, config := range map[string]string{bare: "", half: `{"model_type": `} {
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if config != "" {
+			write(filepath.Join(filepath.Base(folder), "config.json"), config)
+		}
+	}
 	badYAML := write("bad.yaml", "port: [1, {")
 	for _, c := range []struct {
 		args   string
@@ -40,6 +50,15 @@ func TestErrorsAreOneLineWithTheirStatus(t *testing.T) {
 		{"plan --device-map " + badMap, 2, "--device-map"},
 		{"plan --max-memory cpu=lots", 2, "--max-memory"},
 		{"--max-batch 0", 2, "--max-batch"},
+		{"--threads 100000", 2, "--threads"}, // which hung
+		{"--max-queue=-1", 2, "--max-queue"},
+		{"--port 99999", 2, "65535"},
+		{"--shutdown-timeout=-1s", 2, "--shutdown-timeout"},
+		{"--api-key ,", 2, "no key"}, // which let everybody in
+		{"--max-memory 0=1GiB", 2, "computes on the CPU"},
+		{"--config " + typo, 2, "max-memroy"}, // which was ignored
+		{"--model " + bare, 1, bare + " has no config.json"},
+		{"--model " + half, 1, half},
 		{"--tool-call-parser nope", 2, "there are apertus"},
 		{"--reasoning-parser nope", 2, "--reasoning-parser"},
 		{"--dtype float16", 2, "used in place"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,9 +21,10 @@ import (
 
 // A source is a model's files: a folder on disk, or the embedded demo.
 type source struct {
-	name  string // how the model is called
-	files fs.FS
-	path  string // what loader.Open takes; "" for the demo
+	name   string // how the model is called
+	files  fs.FS
+	folder string // where the files are, for messages; "" for the demo
+	path   string // what loader.Open takes; "" for the demo
 }
 
 // newSource finds the files of the model that the user named.
@@ -36,6 +38,9 @@ func newSource(path string) (source, error) {
 			return source{}, err
 		}
 		info, err = os.Stat(path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return source{}, fmt.Errorf("there is no model %s: a model is a folder with config.json and *.safetensors, one such file, or ORG/NAME on the hub: %w", path, fs.ErrNotExist)
 	}
 	if err != nil {
 		return source{}, err
@@ -52,7 +57,7 @@ func newSource(path string) (source, error) {
 	if err != nil {
 		return source{}, err
 	}
-	return source{name: modelName(absolute, info.IsDir()), files: os.DirFS(folder), path: path}, nil
+	return source{name: modelName(absolute, info.IsDir()), files: os.DirFS(folder), folder: folder, path: path}, nil
 }
 
 // modelName is the folder's name; in a hub cache, ORG/NAME.
@@ -70,11 +75,21 @@ func modelName(path string, dir bool) string {
 
 func (s source) config() (*meta.Config, error) {
 	b, err := fs.ReadFile(s.files, "config.json")
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.name, err)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s has no config.json: take the model's whole folder, as the hub has it", s.where())
 	}
-	return meta.ReadConfig(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.where(), err)
+	}
+	c, err := meta.ReadConfig(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.where(), err)
+	}
+	return c, nil
 }
+
+// where is the folder, for messages.
+func (s source) where() string { return cmp.Or(s.folder, s.name) }
 
 func (s source) checkpoint() (*loader.Checkpoint, error) {
 	if s.path == "" {
@@ -113,17 +128,12 @@ type text struct {
 // token ids; a broken one is an error.
 // A broken template is none before somebody chats.
 func (s source) text() (t text, err error) {
-	t.tokenizer, err = tokenizer.LoadFS(s.files, s.name)
-	if errors.Is(err, fs.ErrNotExist) {
-		slog.Warn("no tokenizer.json: prompts are token ids", "model", s.name)
-	} else if err != nil {
+	t.tokenizer, err = tokenizer.LoadFS(s.files, s.where())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return t, err
 	}
 	if t.chat, err = chat.Load(s.files); err != nil {
-		return t, fmt.Errorf("%s: %w", s.name, err)
-	}
-	if err := t.chat.Broken(); err != nil {
-		slog.Warn("a chat template cannot be used", "model", s.name, "reason", err)
+		return t, fmt.Errorf("%s: %w", s.where(), err)
 	}
 	b, err := fs.ReadFile(s.files, "generation_config.json")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -132,7 +142,20 @@ func (s source) text() (t text, err error) {
 	if err == nil {
 		t.generation, err = meta.ReadGenerationConfig(b)
 	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", s.where(), err)
+	}
 	return t, err
+}
+
+// warn says what the model called name cannot do.
+func (t text) warn(name string) {
+	if t.tokenizer == nil {
+		slog.Warn("no tokenizer.json: prompts are token ids", "model", name)
+	}
+	if err := t.chat.Broken(); err != nil {
+		slog.Warn("a chat template cannot be used", "model", name, "reason", err)
+	}
 }
 
 // pooling is how the model makes embeddings. Broken files are no reason not to generate.

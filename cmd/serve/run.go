@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -44,12 +45,10 @@ type runCmd struct {
 // Run listens at once, makes the model ready without loading it, serves, and drains on
 // SIGTERM or SIGINT.
 func (c *runCmd) Run(ctx context.Context) error {
-	if err := c.log(); err != nil {
+	if err := errors.Join(c.check(), c.log()); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	listener, err := net.Listen("tcp", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)))
+	listener, err := c.listen()
 	if err != nil {
 		return err
 	}
@@ -59,7 +58,10 @@ func (c *runCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
-	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: 10 * time.Second}
+	// From here on there is something to drain; a signal before ends the process at once.
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	slog.Info("serving", "model", s.name, "at", "http://"+listener.Addr().String())
@@ -73,6 +75,32 @@ func (c *runCmd) Run(ctx context.Context) error {
 	}
 	stop() // a second signal ends the process at once
 	return c.drain(server, s.engine)
+}
+
+// check refuses values that have no meaning.
+func (c *runCmd) check() error {
+	switch {
+	case c.Port < 0 || c.Port > 65535:
+		return cmdline.Misusef("--port %d: it is between 0 and 65535", c.Port)
+	case c.MaxQueue < 0:
+		return cmdline.Misusef("--max-queue is %d; it is at least 0", c.MaxQueue)
+	case c.ShutdownTimeout < 0:
+		return cmdline.Misusef("--shutdown-timeout is %v; it is at least 0s", c.ShutdownTimeout)
+	case c.APIKey != "" && len(keys(c.APIKey)) == 0:
+		return cmdline.Misusef("--api-key %q holds no key", c.APIKey)
+	}
+	return nil
+}
+
+func (c *runCmd) listen() (net.Listener, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)))
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		err = fmt.Errorf("%w: stop what listens there, or choose another --port (0 is any that is free)", err)
+	case errors.Is(err, fs.ErrPermission):
+		err = fmt.Errorf("%w: choose a --port from 1024 up", err)
+	}
+	return l, err
 }
 
 func (c *runCmd) log() error {
@@ -166,6 +194,9 @@ func (c *runCmd) build() (*service, error) {
 	}
 	plan, options, err := dispatch.Plan(skeleton, options, placement)
 	if err == nil {
+		err = checkDevices(plan)
+	}
+	if err == nil {
 		warnPlan(plan)
 		s.model, err = dispatch.New(skeleton, checkpoint, plan.Map, options)
 	}
@@ -173,6 +204,7 @@ func (c *runCmd) build() (*service, error) {
 		err = <-read
 	}
 	if err == nil {
+		words.warn(s.name)
 		s.family, err = c.family(words)
 	}
 	if err != nil {
@@ -199,7 +231,7 @@ func (c *runCmd) family(words text) (*toolcall.Family, error) {
 // wire puts the engine and the HTTP handler on the model.
 func (c *runCmd) wire(s *service, src source, words text, plan devicemap.Plan, adapters []dispatch.Adapter) {
 	metrics := api.NewMetrics(s.name)
-	s.engine = engine.New(engine.ForDispatch(s.model), engine.Options{MaxBatch: c.MaxBatch, MaxQueue: c.MaxQueue, Observer: metrics})
+	s.engine = engine.New(engine.ForDispatch(s.model), engine.Options{MaxBatch: c.MaxBatch, MaxQueue: queue(c.MaxQueue), Observer: metrics})
 	s.report = newReporter(s.model, s.engine, plan)
 	pooling := src.pooling()
 	model := func(name string, created time.Time) *generate.Model {
@@ -220,6 +252,15 @@ func (c *runCmd) wire(s *service, src source, words text, plan devicemap.Plan, a
 	})
 }
 
+// queue is what the engine takes for n places to wait in: there 0 is its default, and less
+// is none.
+func queue(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
 func keys(list string) []string {
 	var out []string
 	for k := range strings.SplitSeq(list, ",") {
@@ -230,14 +271,23 @@ func keys(list string) []string {
 	return out
 }
 
+// checkDevices refuses plans for devices that this build does not compute on.
+func checkDevices(plan devicemap.Plan) error {
+	for _, d := range plan.Devices {
+		if d.WeightsBytes > 0 && d.Device != devicemap.CPU && d.Device != devicemap.Disk {
+			return cmdline.Misusef("device %s: this build computes on the CPU; leave the device out of --device-map and --max-memory (serve plan shows where it would help)", d.Device)
+		}
+	}
+	return nil
+}
+
 // warnPlan says what the plan could not keep to.
 func warnPlan(plan devicemap.Plan) {
-	if plan.BelowLeast {
-		slog.Warn("the memory limit is below the least that works; running with the least",
-			"limit", gib(plan.Device(devicemap.CPU).LimitBytes), "least", gib(plan.Least))
-	}
 	for _, w := range plan.Warnings {
 		slog.Warn(w)
+	}
+	if plan.BelowLeast {
+		slog.Warn("running with the least that works: raise --max-memory, or ask for less with --max-model-len", "least", gib(plan.Least))
 	}
 	for _, d := range plan.Devices {
 		if d.WeightsBytes > 0 {

@@ -3,6 +3,8 @@ package cmdline
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -10,7 +12,8 @@ import (
 )
 
 // yamlResolver reads flags from a YAML mapping: "max-memory: cpu=30GiB". A list is
-// joined by commas. A key that is no flag of the command at hand is left to the others.
+// joined by commas. A key that is no flag of the command at hand is left to the others; one
+// that is no flag of any is a mistake.
 func yamlResolver(r io.Reader) (kong.Resolver, error) {
 	name := "the configuration file"
 	if f, ok := r.(interface{ Name() string }); ok {
@@ -20,24 +23,64 @@ func yamlResolver(r io.Reader) (kong.Resolver, error) {
 	if err := yaml.NewDecoder(r).Decode(&values); err != nil && err != io.EOF {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-		v, ok := values[flag.Name]
-		if !ok {
-			v, ok = values[strings.ReplaceAll(flag.Name, "-", "_")]
+	return settings{name, values}, nil
+}
+
+// settings are the values of a configuration file by the names of flags, with - or _.
+type settings struct {
+	file   string
+	values map[string]any
+}
+
+// Resolve gives the value of a flag, nil where the file has none.
+func (s settings) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	switch v := s.of(flag).(type) {
+	case nil:
+		return nil, nil
+	case []any:
+		texts := make([]string, len(v))
+		for i := range v {
+			texts[i] = fmt.Sprint(v[i])
 		}
-		if !ok || v == nil {
-			return nil, nil
-		}
-		switch v := v.(type) {
-		case []any:
-			texts := make([]string, len(v))
-			for i := range v {
-				texts[i] = fmt.Sprint(v[i])
-			}
-			return strings.Join(texts, ","), nil
-		case map[string]any:
-			return nil, fmt.Errorf("%s: %s is a mapping, where a value is wanted", name, flag.Name)
-		}
+		return strings.Join(texts, ","), nil
+	case map[string]any:
+		return nil, fmt.Errorf("%s: %s is a mapping, where a value is wanted", s.file, flag.Name)
+	default:
 		return fmt.Sprint(v), nil
-	}), nil
+	}
+}
+
+// of is the value under a flag's name, or under an alias of it.
+func (s settings) of(flag *kong.Flag) any {
+	for _, name := range append([]string{flag.Name}, flag.Aliases...) {
+		for _, key := range []string{name, strings.ReplaceAll(name, "-", "_")} {
+			if v, ok := s.values[key]; ok {
+				return v
+			}
+		}
+	}
+	return nil
+}
+
+// Validate refuses keys that are flags of no command.
+func (s settings) Validate(app *kong.Application) error {
+	known := map[string]bool{}
+	var walk func(n *kong.Node)
+	walk = func(n *kong.Node) {
+		for _, flag := range n.Flags {
+			for _, name := range append([]string{flag.Name}, flag.Aliases...) {
+				known[strings.ReplaceAll(name, "_", "-")] = true
+			}
+		}
+		for _, child := range n.Children {
+			walk(child)
+		}
+	}
+	walk(app.Node)
+	for _, key := range slices.Sorted(maps.Keys(s.values)) {
+		if !known[strings.ReplaceAll(key, "_", "-")] {
+			return fmt.Errorf("%s: %s is no flag of %s", s.file, key, app.Name)
+		}
+	}
+	return nil
 }
