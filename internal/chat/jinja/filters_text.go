@@ -109,7 +109,7 @@ func filterCenter(st *state, v Value, c *args) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := pad(st, s, " ", width, true, true)
+	out, err := pad(st, s, " ", width, bothSides)
 	return like(v, out), err
 }
 

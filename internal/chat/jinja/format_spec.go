@@ -151,7 +151,7 @@ func (f spec) pad(st *state, prefix, s, align string) (string, error) {
 		}
 	}
 	if align == "=" {
-		body, err := pad(st, s, fill, int64(f.width-utf8.RuneCountInString(prefix)), true, false)
+		body, err := pad(st, s, fill, int64(f.width-utf8.RuneCountInString(prefix)), leftSide)
 		return prefix + body, err
 	}
 	s = prefix + s

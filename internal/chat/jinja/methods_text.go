@@ -45,11 +45,11 @@ func stringMethod(name string) textMethod {
 func editMethod(name string) textMethod {
 	switch name {
 	case "strip":
-		return strip(true, true)
+		return strip(bothSides)
 	case "lstrip":
-		return strip(true, false)
+		return strip(leftSide)
 	case "rstrip":
-		return strip(false, true)
+		return strip(rightSide)
 	case "split":
 		return split(fields, strings.SplitN)
 	case "rsplit":
@@ -65,11 +65,11 @@ func editMethod(name string) textMethod {
 	case "join":
 		return methodJoin
 	case "center":
-		return justify(true, true)
+		return justify(bothSides)
 	case "ljust":
-		return justify(false, true)
+		return justify(rightSide)
 	case "rjust":
-		return justify(true, false)
+		return justify(leftSide)
 	case "zfill":
 		return methodZfill
 	case "expandtabs":
@@ -100,7 +100,7 @@ func plain(f func(string) string) textMethod {
 }
 
 // trim strips characters of chars, or white space if chars is None or missing.
-func trim(s string, chars Value, left, right bool) (string, error) {
+func trim(s string, chars Value, from sides) (string, error) {
 	drop := IsSpace
 	if chars != missing && chars != nil {
 		set, err := textArg(chars, "")
@@ -116,16 +116,16 @@ func trim(s string, chars Value, left, right bool) (string, error) {
 			drop = func(r rune) bool { return known[r] }
 		}
 	}
-	if left {
+	if from&leftSide != 0 {
 		s = strings.TrimLeftFunc(s, drop)
 	}
-	if right {
+	if from&rightSide != 0 {
 		s = strings.TrimRightFunc(s, drop)
 	}
 	return s, nil
 }
 
-func strip(left, right bool) textMethod {
+func strip(from sides) textMethod {
 	return func(st *state, v Value, s string, c *args) (Value, error) {
 		if err := c.positional(0, 1); err != nil {
 			return nil, err
@@ -136,7 +136,7 @@ func strip(left, right bool) textMethod {
 				return nil, err
 			}
 		}
-		out, err := trim(s, chars, left, right)
+		out, err := trim(s, chars, from)
 		if err == nil {
 			err = st.work((len(s) - len(out)) / 4)
 		}
@@ -296,7 +296,8 @@ func joinTexts(st *state, parts []string, sep string) (string, error) {
 	return strings.Join(parts, sep), nil
 }
 
-func justify(left, right bool) textMethod {
+// justify fills a text up to a width with characters on some sides.
+func justify(on sides) textMethod {
 	return func(st *state, v Value, s string, c *args) (Value, error) {
 		if err := c.positional(1, 2); err != nil {
 			return nil, err
@@ -312,7 +313,7 @@ func justify(left, right bool) textMethod {
 		if utf8.RuneCountInString(fill) != 1 {
 			return nil, typeErrorf("The fill character must be exactly one character long")
 		}
-		out, err := pad(st, s, fill, width, left, right)
+		out, err := pad(st, s, fill, width, on)
 		return like(v, out), err
 	}
 }
@@ -329,7 +330,7 @@ func methodZfill(st *state, v Value, s string, c *args) (Value, error) {
 	if s != "" && (s[0] == '-' || s[0] == '+') {
 		sign, s = s[:1], s[1:]
 	}
-	out, err := pad(st, s, "0", width-int64(len(sign)), true, false)
+	out, err := pad(st, s, "0", width-int64(len(sign)), leftSide)
 	return like(v, sign+out), err
 }
 

@@ -181,8 +181,17 @@ func splitFromEnd(s, sep string, limit int) []string {
 	return append([]string{head}, parts[len(parts)-limit:]...)
 }
 
-// pad fills s with fill up to width characters: on the left, right, or both.
-func pad(st *state, s, fill string, width int64, left, right bool) (string, error) {
+// sides are the ends of a text.
+type sides uint8
+
+const (
+	leftSide sides = 1 << iota
+	rightSide
+	bothSides = leftSide | rightSide
+)
+
+// pad fills s with fill on some sides, up to width characters.
+func pad(st *state, s, fill string, width int64, on sides) (string, error) {
 	n := width - int64(utf8.RuneCountInString(s))
 	if n <= 0 {
 		return s, nil
@@ -194,10 +203,10 @@ func pad(st *state, s, fill string, width int64, left, right bool) (string, erro
 		return "", err
 	}
 	before := int64(0)
-	switch {
-	case left && right: // the odd one goes left if the width is odd
+	switch on {
+	case bothSides: // the odd one goes left if the width is odd
 		before = n/2 + n&width&1
-	case left:
+	case leftSide:
 		before = n
 	}
 	return strings.Repeat(fill, int(before)) + s + strings.Repeat(fill, int(n-before)), nil
