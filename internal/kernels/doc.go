@@ -18,6 +18,10 @@
 // fused multiply-add, the Go variant does not: variants differ from each other in the last
 // bits, never inside themselves.
 //
+// [Set.SumPanels] has another order, which is faster for many tokens: one sum for each element,
+// in ascending k. It wants tokens and rows of weights packed in panels, each k of which is a
+// vector.
+//
 // The last two variants have the kernels of avx512 and others that multiply bfloat16
 // weights by activations rounded to bfloat16 ([Set.Rounds]). [Set.MulPairs] is a dot product
 // for few tokens and reads weights where they lie; [Set.Tile] is for many tokens and wants

@@ -58,6 +58,7 @@ func TestStaysInside(t *testing.T) {
 				set.PackBlocks(p, packed.Codes, x)
 			}
 			panelsStayInside(t, set, n)
+			promptStaysInside(t, set, n)
 			groupsStayInside(t, set, n)
 			for _, parts := range []int{RoundedParts, FloatParts} {
 				if set.HasParts(parts) {

@@ -50,7 +50,7 @@ type Set struct {
 	WidenAt int
 	// GroupTokens is the number of tokens that a group packs together; 0: see [Set.Groups].
 	GroupTokens int
-	// SlowPairs says that MulPairs and Tile are slower than Mul and MulGroups: this processor
+	// SlowPairs says that MulPairs and Tile are slower than Mul and SumPanels: this processor
 	// multiplies half as many pairs of bfloat16 as float32 numbers at a time.
 	SlowPairs bool
 
@@ -65,6 +65,7 @@ type ops interface {
 	pointwise
 	unpacker
 	panels
+	prompter
 	trainer
 	mul(y Floats, w Weights, x Floats, rows, tokens, n int)
 	mix(y, p Floats, step int, v Weights, keys, tokens, cols int)

@@ -80,6 +80,20 @@ func testLinearRoundedAlone(e *env) {
 			inner := backend.Matrix{Tensor: wide.Columns(2, 2+s.cols)}
 			sameBits(e, name("rounded linear", s, "role", role, "strided"), e.linearRounded(in, inner, tensor.Tensor{}, role), alone)
 			testRoundedSteps(e, s.rows, s.cols, in, m, alone, role)
+			testRoundedTurned(e, v, s.rows, s.cols, in, role)
+		}
+	}
+}
+
+// testRoundedTurned reads the weight where it is stored transposed.
+func testRoundedTurned(e *env, v []float32, rows, cols int, in tensor.Tensor, role backend.Role) {
+	e.Helper()
+	m := backend.Matrix{Tensor: e.place(meta.BFloat16, turned(v, rows, cols), 0, cols, rows), Transposed: true}
+	all := e.linearRounded(in, m, tensor.Tensor{}, role)
+	for _, n := range []int{1, 2, 7, 15, 40} {
+		for t := 0; t+n <= in.Rows(); t += 29 {
+			got := e.linearRounded(in.Slice(t, t+n), m, tensor.Tensor{}, role)
+			sameBits(e, name("rounded linear, transposed", rows, cols, "role", role, n, "tokens"), got, all[t*rows:][:n*rows])
 		}
 	}
 }

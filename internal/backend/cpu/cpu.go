@@ -48,6 +48,7 @@ type Backend struct {
 	linear    linear
 	rounded   rounded
 	ints      ints
+	outer     outer
 	attention attention
 	parted    parted
 	norm      norm

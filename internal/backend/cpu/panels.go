@@ -1,0 +1,166 @@
+package cpu
+
+import "github.com/heftai/heft/internal/kernels"
+
+// Sizes of a unit of outer.
+const (
+	outerRows = 128
+	// The tokens of a prompt of so many bytes stay in the second-level cache while rows of weights
+	// are packed by steps of k, each of which then stays in the first. Of more tokens a larger step
+	// of k stays there, while all rows of the unit are packed for it one after another.
+	outerBytes = 1 << 20
+	outerStep  = 256
+	outerLong  = 704
+	outerFew   = 28 // tokens up to which a step is as large as outerShort
+	outerShort = 128
+	// linePad keeps lines from falling into one set of the cache.
+	linePad = 16
+)
+
+// outer is a Linear by outer products of panels: for each k a vector of rows of the weight
+// times each token. Nothing is folded, and a sum lies in one lane only: that is the fastest
+// order for many tokens, and the one of all prompts.
+type outer struct {
+	linear
+	size  int  // of a panel of tokens
+	step  int  // of k
+	long  bool // k goes before the rows of a unit
+	lines int  // floats of scratch for weights that cannot be packed as they lie
+}
+
+// linearOuter computes the product op of prompt tokens.
+func (b *Backend) linearOuter(op linear) {
+	b.outer = outer{linear: op}
+	o := &b.outer
+	panels, scratch := o.plan(len(b.pool.workers))
+	if err := b.input.grow(b.ledger, panels*o.size); err != nil {
+		b.fail("linear: %w", err)
+		return
+	}
+	o.groups.x = b.input.v[:panels*o.size]
+	b.run(o, panels, op.tokens*op.w.cols)
+
+	o.packed = true
+	if !b.reserve(scratch) {
+		return
+	}
+	b.run(o, ceil(op.w.rows, o.unitRows), op.w.rows*op.w.cols*op.tokens)
+}
+
+// plan cuts the operation into units. It returns the panels of tokens, and the scratch of a
+// unit of rows.
+func (op *outer) plan(threads int) (panels, scratch int) {
+	m, lanes := &op.w, op.set.PanelLanes()
+	width := 2 * lanes
+	panels, op.size = ceil(op.tokens, op.set.PanelRows()), lanes*m.cols
+	switch {
+	case 4*panels*op.size > outerBytes:
+		op.step, op.long = outerLong, true
+	case op.tokens <= outerFew:
+		op.step = outerShort
+	default:
+		op.step = outerStep
+	}
+	step := min(op.step, m.cols)
+	op.unitRows = ceil(min(outerRows, ceil(m.rows, 4*threads)), width) * width
+	switch {
+	case m.transposed:
+		op.lines = step * ((lanes-1)*m.step + 1)
+	case m.isPacked():
+		op.lines = lanes * (step + linePad)
+	}
+	return panels, step*width + op.lines + m.unpackScratch()
+}
+
+func (op *outer) run(w *worker, unit int) {
+	if !op.packed {
+		op.tokenPanel(unit)
+		return
+	}
+	r := unit * op.unitRows
+	rows := min(op.unitRows, op.w.rows-r)
+	op.product(w.scratch.v, r, rows)
+	if op.bias == nil {
+		return
+	}
+	for t := range op.tokens {
+		op.set.AddRounded(row(from(op.y, t, r), 0, rows), op.bias[r:][:rows], 1)
+	}
+}
+
+// tokenPanel packs the tokens of a panel.
+func (op *outer) tokenPanel(unit int) {
+	high := op.set.PanelRows()
+	t := unit * high
+	op.set.PackColumns(op.groups.x[unit*op.size:], from(op.x, t, 0), min(high, op.tokens-t), op.w.cols)
+}
+
+// product computes rows from r on.
+func (op *outer) product(scratch []float32, r, rows int) {
+	both := 2 * op.set.PanelLanes()
+	if op.long {
+		for k := 0; k < op.w.cols; k += op.step {
+			for i := 0; i < rows; i += both {
+				next := both * op.w.Stride
+				if i+both >= rows {
+					next = op.step*op.w.Format.Size() - i*op.w.Stride
+				}
+				op.tile(scratch, r+i, min(both, rows-i), k, next)
+			}
+		}
+		return
+	}
+	for i := 0; i < rows; i += both {
+		for k := 0; k < op.w.cols; k += op.step {
+			next := op.step * op.w.Format.Size()
+			if k+op.step >= op.w.cols {
+				next = both*op.w.Stride - k*op.w.Format.Size()
+			}
+			op.tile(scratch, r+i, min(both, rows-i), k, next)
+		}
+	}
+}
+
+// tile adds a step from k on of two panels of rows, or of less, from r on. What is packed next
+// lies next bytes further on.
+func (op *outer) tile(scratch []float32, r, rows, k, next int) {
+	lanes, n := op.set.PanelLanes(), min(op.step, op.w.cols-k)
+	both, rest := scratch[:2*lanes*n], scratch[2*lanes*n:]
+	op.weightPanel(both[:lanes*n], rest, r, min(rows, lanes), k, n, next)
+	op.weightPanel(both[lanes*n:], rest, r+lanes, max(0, rows-lanes), k, n, next)
+	op.set.SumPanels(from(op.y, 0, r), op.groups.x[k*lanes:], op.size, both, op.tokens, rows, n, k > 0)
+}
+
+// weightPanel is n elements from k on of the rows of a panel from r on.
+func (op *outer) weightPanel(dst, scratch []float32, r, rows, k, n, next int) {
+	m := &op.w
+	lines, scratch := scratch[:op.lines], scratch[op.lines:]
+	switch {
+	case rows == 0:
+		clear(dst)
+	case m.transposed:
+		width := (rows-1)*m.step + 1
+		m.unpack(op.set, kernels.Floats{V: lines, Stride: width}, k, r*m.step, n, width, scratch)
+		if m.step == 1 {
+			op.set.PackLines(dst, kernels.Floats{V: lines, Stride: width}, rows, n)
+			return
+		}
+		lanes := op.set.PanelLanes()
+		clear(dst)
+		for j := range n {
+			for i := range rows {
+				dst[j*lanes+i] = lines[j*width+i*m.step]
+			}
+		}
+	case m.isPacked():
+		stride := n + linePad
+		for i := range rows {
+			m.unpack(op.set, kernels.Floats{V: lines[i*stride:], Stride: stride}, (r+i)*m.step, k, 1, n, scratch)
+		}
+		op.set.WidenColumns(dst, weightsOf(lines, stride), rows, n, 0)
+	default:
+		w := op.at(r)
+		w.Data = w.Data[k*m.Format.Size():]
+		op.set.WidenColumns(dst, w, rows, n, next)
+	}
+}
