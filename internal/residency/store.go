@@ -424,6 +424,23 @@ func (s *Store) Release() {
 		s.ring.release(u.load)
 	}
 	s.releaseExpert()
+	u.letGo()
+}
+
+// letGo unmaps the rows that were looked up in tables of the disk tier, which a long run
+// would come to hold whole. The system's cache keeps them, so that they are soon back.
+func (u *unit) letGo() {
+	for i := range u.wants {
+		w := &u.wants[i]
+		if !w.gather || w.device != devicemap.Disk {
+			continue
+		}
+		for k := range w.pieces {
+			for _, r := range w.pieces[k].ranges {
+				_ = r.tensor.Advise(r.begin, r.size, loader.DontNeed) // only a hint
+			}
+		}
+	}
 }
 
 // Parts are the pieces of p, or of one expert's slab of it: see nn.Weights.
