@@ -115,19 +115,23 @@ func meanSquare(tape *tensor.Tape, w *tensor.Parameter, batch []sample) *tensor.
 }
 
 func write(ctx context.Context, to io.Writer) error {
-	eight := samples(8)
-	fmt.Fprintln(to, "eight samples, learning rate 0.02")
+	bare, m := tensor.NewParameter([]float32{0}, 1, 1), &linear{tensor.NewParameter([]float32{0}, 1, 1)}
+	if err := eight(ctx, to, "a module that has a weight", m, m.weight); err != nil {
+		return err
+	}
+	if err := eight(ctx, to, "a bare parameter as the model", bare, bare); err != nil {
+		return err
+	}
+	fmt.Fprintln(to, "the same on ranks")
 	for _, c := range []struct {
 		what string
 		run
 	}{
-		{"w/ accumulation", run{1, 4, 2, false}},
-		{"w/o accumulation", run{1, 1, 8, false}},
 		{"two ranks", run{2, 2, 2, false}},
 		{"two ranks, a window cut short", run{2, 4, 2, false}},
 		{"the same, corrected", run{2, 4, 2, true}},
 	} {
-		steps, err := c.fit(ctx, eight, 0.02)
+		steps, err := c.fit(ctx, samples(8), 0.02)
 		if err != nil {
 			return err
 		}
