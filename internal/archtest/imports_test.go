@@ -27,9 +27,9 @@ var allowed = map[string][]string{
 	"devicemap":                    {"meta"},
 	"loader":                       {"meta", "internal/hostmem"},
 	"internal/tensor":              {"meta"},
-	"internal/backend":             {"meta", "devicemap", "internal/tensor"},                                                                                                   // meta: the specs of norms and routers are the operations' arguments
-	"internal/backend/cpu":         {"meta", "devicemap", "internal/backend", "internal/tensor", "internal/kernels", "internal/gemm", "internal/hostmem", "internal/topology"}, // topology: threads keep to their processors
-	"internal/backend/backendtest": {"meta", "devicemap", "internal/backend", "internal/tensor", "internal/kernels"},
+	"internal/backend":             {"meta", "internal/tensor"},                                                                                                   // meta: the specs of norms and routers are the operations' arguments
+	"internal/backend/cpu":         {"meta", "internal/backend", "internal/tensor", "internal/kernels", "internal/gemm", "internal/hostmem", "internal/topology"}, // topology: threads keep to their processors
+	"internal/backend/backendtest": {"meta", "internal/backend", "internal/tensor", "internal/kernels"},
 	"internal/backend/record":      {"meta", "internal/backend", "internal/tensor"},
 	"internal/kvcache":             {"meta", "internal/backend", "internal/tensor"},
 	"internal/lora":                {"meta", "loader", "internal/tensor", "internal/kernels"}, // kernels: merging rounds to the dtype of the weights

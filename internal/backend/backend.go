@@ -16,7 +16,6 @@
 package backend
 
 import (
-	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -75,8 +74,6 @@ const (
 
 // Memory is the memory of one device.
 type Memory interface {
-	// Device is where the memory lies.
-	Device() devicemap.Device
 	// New allocates a tensor of zeros, aligned to 64 bytes; Free gives it back.
 	New(dtype meta.DType, dims ...int) (tensor.Tensor, error)
 	Free(t tensor.Tensor)

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/gemm"
 	"github.com/heftai/heft/internal/hostmem"
@@ -83,9 +82,6 @@ func (b *Backend) Variant() string { return b.set.Name }
 
 // Threads is the number of threads that share an operation.
 func (b *Backend) Threads() int { return len(b.pool.workers) }
-
-// Device is devicemap.CPU.
-func (b *Backend) Device() devicemap.Device { return devicemap.CPU }
 
 // New allocates off the Go heap, in whole pages.
 func (b *Backend) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
