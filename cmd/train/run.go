@@ -16,6 +16,7 @@ import (
 
 	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/hub"
+	"github.com/heftai/heft/internal/lora"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/train"
 )
@@ -252,7 +253,7 @@ func (j *job) begin() error {
 	if os.SameFile(from, to) {
 		return cmdline.Misusef("--output is the folder of the model that is to be trained")
 	}
-	stale := []string{".checkpoint-*.tmp", ".checkpoint-*.gone"} // of a process that died
+	stale := []string{".checkpoint-*.tmp", ".checkpoint-*.gone", "." + lora.ConfigFile + "-*"} // of a process that died
 	if j.Resume == "never" {
 		stale = append(stale, "checkpoint-*")
 	}
