@@ -59,6 +59,32 @@ func TestPageChatsInABrowser(t *testing.T) {
 	if !asked || len(strings.TrimSpace(answer)) < 10 {
 		t.Errorf("the conversation reads %q", log)
 	}
+	if err := chromedp.Do(tab, chromedp.Reload()); err != nil {
+		t.Fatal(err)
+	}
+	if again := shows(t, tab, `document.querySelectorAll('.turn.assistant').length === 1 && document.getElementById('log').innerText`); !strings.Contains(again, "What is a token?") {
+		t.Errorf("after a reload the conversation reads %q", again)
+	}
+}
+
+// TestPageOffersAdapters: with several models the page asks the one that was chosen.
+func TestPageOffersAdapters(t *testing.T) {
+	tab := browser(t)
+	base := generatetest.Speaking(t, generatetest.Speaker{Template: hermesTemplate, Says: "I am the base."}, engine.Options{})
+	other := generatetest.Speaking(t, generatetest.Speaker{Template: hermesTemplate, Says: "I am the other."}, engine.Options{})
+	other.Name = "other"
+	s := serveWith(t, api.Options{Models: []*generate.Model{base, other}})
+	if err := chromedp.Do(tab, chromedp.Navigate(s.URL+"/")); err != nil {
+		t.Fatal(err)
+	}
+	shows(t, tab, `document.querySelectorAll('#model option').length === 2 && 'both'`)
+	shows(t, tab, `$('model').value = 'other', $('model').onchange(), 'chosen'`)
+	if err := chromedp.Do(tab, chromedp.SendKeys("#text", "Who?\r")); err != nil {
+		t.Fatal(err)
+	}
+	if log := shows(t, tab, `document.querySelector('.note') && document.getElementById('log').innerText`); !strings.Contains(log, "I am the other.") {
+		t.Errorf("the conversation reads %q", log)
+	}
 }
 
 // TestPageShowsThoughts: reasoning stands before the answer, and is no part of it.

@@ -24,6 +24,10 @@ var badInputs = []struct {
 	code       any
 	message    string // a part of it
 }{
+	{"no JSON at a place", completions, `{"prompt": "a",}`, 400, nil, nil, "(byte 16 of 16)"},
+	{"max_tokens beyond 64 bits", completions, `{"prompt": "a", "max_tokens": 99999999999999999999}`, 400, "max_tokens", nil, "is not between 0 and 2147483647"},
+	{"seed beyond 64 bits", completions, `{"prompt": "a", "seed": 99999999999999999999}`, 400, "seed", nil, "does not fit 64 bits"},
+	{"prompt of no ids, in words", completions, `{"prompt": [[]]}`, 400, "prompt", nil, "Invalid value for 'prompt': it is empty."},
 	{"no JSON", chat, "{oops", 400, nil, nil, "could not parse the JSON body"},
 	{"nothing", completions, "", 400, nil, nil, "could not parse the JSON body"},
 	{"two values", completions, "{} {}", 400, nil, nil, "could not parse the JSON body"},

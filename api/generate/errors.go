@@ -69,7 +69,7 @@ func AsError(err error, param string) *Error {
 		if request.Field != "prompt" {
 			param = request.Field
 		}
-		return &Error{Kind: Invalid, Param: param, Message: request.Err.Error(), Err: err}
+		return &Error{Kind: Invalid, Param: param, Message: fmt.Sprintf("Invalid value for '%s': %v.", param, request.Err), Err: err}
 	case errors.As(err, &words):
 		return &Error{Kind: Invalid, Param: param, Message: words.Message, Err: err}
 	case errors.Is(err, tokenizer.ErrTooSlow), errors.Is(err, tokenizer.ErrTooLong):

@@ -34,11 +34,13 @@ func readFields(body io.Reader) (*fields, error) {
 }
 
 func parseFields(b []byte) (*fields, error) {
-	if !json.Valid(b) {
-		return nil, generate.Invalidf("", "We could not parse the JSON body of your request.")
-	}
 	f := &fields{}
-	if err := json.Unmarshal(b, &f.raw); err != nil || f.raw == nil {
+	err := json.Unmarshal(b, &f.raw)
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return nil, generate.Invalidf("", "We could not parse the JSON body of your request: %v (byte %d of %d).", err, syntax.Offset, len(b))
+	}
+	if err != nil || f.raw == nil {
 		return nil, generate.Invalidf("", "The JSON body of your request must be an object, it is %s.", jsonType(b))
 	}
 	return f, nil
@@ -99,6 +101,10 @@ func (f *fields) integer(name string, to *int, least, most int) {
 		return
 	}
 	v, err := wholeNumber(raw)
+	if errors.Is(err, errTooLarge) {
+		f.fail(name, "Invalid value for '%s': %.40s is not between %d and %d.", name, raw, least, most)
+		return
+	}
 	if err != nil {
 		f.wrongType(name, "an integer", raw)
 		return
@@ -110,7 +116,10 @@ func (f *fields) integer(name string, to *int, least, most int) {
 	*to = int(v)
 }
 
-var errNotWhole = errors.New("openai: not a whole number")
+var (
+	errNotWhole = errors.New("openai: not a whole number")
+	errTooLarge = errors.New("openai: not within 64 bits")
+)
 
 // wholeNumber takes 3 and 3.0, as Python clients write both.
 func wholeNumber(raw json.RawMessage) (int64, error) {
@@ -120,11 +129,17 @@ func wholeNumber(raw json.RawMessage) (int64, error) {
 	}
 	var v float64
 	if err := json.Unmarshal(raw, &v); err != nil {
+		if jsonType(raw) == "an integer" {
+			return 0, errTooLarge // even for a float
+		}
 		return 0, err
 	}
 	const exact = 1 << 53
-	if v != math.Trunc(v) || math.Abs(v) > exact {
+	switch {
+	case v != math.Trunc(v):
 		return 0, errNotWhole
+	case math.Abs(v) > exact:
+		return 0, errTooLarge
 	}
 	return int64(v), nil
 }

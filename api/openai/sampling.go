@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -111,6 +112,10 @@ func decodeSeed(f *fields, to *uint64) {
 		return
 	}
 	v, err := wholeNumber(raw)
+	if errors.Is(err, errTooLarge) {
+		f.fail("seed", "Invalid value for 'seed': %.40s does not fit 64 bits.", raw)
+		return
+	}
 	if err != nil {
 		f.wrongType("seed", "an integer", raw)
 		return

@@ -1,7 +1,7 @@
 'use strict';
 const $ = id => document.getElementById(id);
 const log = $('log'), text = $('text');
-let key = sessionStorage.getItem('key') || '', messages = [], running = null;
+let key = sessionStorage.getItem('key') || '', chosen = sessionStorage.getItem('model') || '', messages = [], running = null;
 
 const headers = () => key ? {Authorization: 'Bearer ' + key} : {};
 
@@ -49,11 +49,14 @@ async function showModel() {
   try {
     const [list, plan] = await Promise.all([get('/v1/models'), get('/plan')]);
     const m = list.data[0];
-    $('model').textContent = m.id;
+    $('model').replaceChildren(...list.data.map(m => make('option', '', m.id)));
+    $('model').value = list.data.some(m => m.id === chosen) ? chosen : m.id;
+    $('model').hidden = false;
+    $('model').disabled = list.data.length < 2;
     $('about').textContent = 'Context of ' + m.max_model_len.toLocaleString() + ' tokens.';
     showPlan(plan);
   } catch (e) {
-    $('about').textContent = key || $('keyform').hidden ? String(e.message || e) : 'The plan shows with a key.';
+    $('about').textContent = $('keyform').hidden ? String(e.message || e) : key ? 'The server does not take this key.' : 'The plan shows with a key.';
   }
 }
 
@@ -135,7 +138,7 @@ async function failure(r) {
 async function answer(out, signal) {
   const r = await fetch('/v1/chat/completions', {
     method: 'POST', signal, headers: {'Content-Type': 'application/json', ...headers()},
-    body: JSON.stringify({messages, stream: true, stream_options: {include_usage: true}}),
+    body: JSON.stringify({model: $('model').value || undefined, messages, stream: true, stream_options: {include_usage: true}}),
   });
   if (!r.ok) throw new Error(await failure(r));
   const begin = performance.now();
@@ -150,9 +153,9 @@ async function answer(out, signal) {
       const {content, reasoning_content} = choice.delta;
       if (reasoning_content) {
         if (!thought) out.before(thought = make('div', 'turn thought'));
-        thought.textContent += reasoning_content;
+        thought.append(reasoning_content);
       }
-      if (content) out.textContent += content;
+      if (content) out.append(content);
     }
     follow();
   }
@@ -184,10 +187,21 @@ async function send() {
   $('send').hidden = false;
   $('stop').hidden = true;
   if (out.textContent) messages.push({role: 'assistant', content: out.textContent});
-  else { out.remove(); messages.pop(); if (error || note === 'stopped') text.value ||= content; }
+  else { out.remove(); messages.pop(); if ((error || note === 'stopped') && !text.value.trim()) text.value = content; }
+  keep();
   if (note) add('note', note);
   if (error) add('error', error).setAttribute('role', 'alert');
   text.focus();
+}
+
+// keep lets the conversation outlive a reload of the page.
+function keep() {
+  try { sessionStorage.setItem('messages', JSON.stringify(messages)); } catch { /* too long to keep */ }
+}
+
+function recall() {
+  try { messages = JSON.parse(sessionStorage.getItem('messages')) || []; } catch { /* none */ }
+  for (const m of messages) add('turn ' + m.role, m.content);
 }
 
 function stop() { if (running) running.abort(); }
@@ -203,6 +217,7 @@ $('clear').onclick = () => {
   stop();
   running = null;
   messages = [];
+  keep();
   log.replaceChildren();
   $('send').hidden = false;
   $('stop').hidden = true;
@@ -214,5 +229,8 @@ text.onkeydown = e => {
 };
 document.addEventListener('keydown', e => { if (e.key === 'Escape') stop(); });
 
+$('model').onchange = () => { chosen = $('model').value; sessionStorage.setItem('model', chosen); };
+
+recall();
 showModel();
 watch();

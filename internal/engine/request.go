@@ -122,11 +122,11 @@ const maxChoices = 1024
 // check refuses a request that the model cannot run, vocab ids wide, limit tokens long.
 func (r *Request) check(vocab, limit int) error {
 	if len(r.Prompt) == 0 {
-		return badRequest("prompt", "empty")
+		return badRequest("prompt", "it is empty")
 	}
 	for i, id := range r.Prompt {
 		if id < 0 || int(id) >= vocab {
-			return badRequest("prompt", "id %d at %d is outside the vocabulary of %d", id, i, vocab)
+			return badRequest("prompt", "token id %d at %d is outside the vocabulary of %d", id, i, vocab)
 		}
 	}
 	need := len(r.Prompt) + 1
