@@ -271,8 +271,15 @@ func FuzzReadJSONL(f *testing.F) {
 	f.Add([]byte("{\"messages\":[3,null]}\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for r, err := range ReadJSONL(strings.NewReader(string(b))) {
-			if err == nil {
-				_, _ = r.Tokenize(letters{}, chatty{}, TextOptions{}) // an error or a sequence, no panic
+			if err != nil {
+				if !strings.HasPrefix(err.Error(), "data: line ") {
+					t.Errorf("an error without a place: %v", err)
+				}
+				continue
+			}
+			s, err := r.Tokenize(letters{}, chatty{}, TextOptions{})
+			if err == nil && (len(s.IDs) == 0 || len(s.Labels) != len(s.IDs)) {
+				t.Errorf("%d ids and %d labels of %q", len(s.IDs), len(s.Labels), b)
 			}
 		}
 	})
