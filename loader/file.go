@@ -203,7 +203,8 @@ func (f *File) whole() error {
 	return nil
 }
 
-func (f *File) advise(off, n int64, a Advice) error {
+// Advise is [Tensor.Advise] for any range of the file, as of tensors that lie side by side.
+func (f *File) Advise(off, n int64, a Advice) error {
 	if f.inMemory() {
 		return nil
 	}
@@ -211,7 +212,7 @@ func (f *File) advise(off, n int64, a Advice) error {
 	switch {
 	case f.mapErr == nil:
 		return f.mapping.Load().Advise(off, n, a.host())
-	case errors.Is(f.mapErr, errors.ErrUnsupported):
+	case errors.Is(f.mapErr, errors.ErrUnsupported) && a != Populate:
 		return nil
 	}
 	return f.mapErr

@@ -82,7 +82,7 @@ func (t *Tensor) Advise(off, n int64, a Advice) error {
 	if off < 0 || n < 0 || off > t.Size || n > t.Size-off {
 		return t.fault(fmt.Errorf("advice about bytes [%d, %d) of %d", off, off+n, t.Size))
 	}
-	if err := t.File.advise(t.Offset+off, n, a); err != nil {
+	if err := t.File.Advise(t.Offset+off, n, a); err != nil {
 		return t.fault(err)
 	}
 	return nil
@@ -105,11 +105,16 @@ const (
 	WillNeed Advice = iota
 	// DontNeed lets go of pages; they are read again when touched.
 	DontNeed
+	// Populate reads and maps now, and fails where the system cannot.
+	Populate
 )
 
 func (a Advice) host() hostmem.Advice {
-	if a == DontNeed {
+	switch a {
+	case DontNeed:
 		return hostmem.DontNeed
+	case Populate:
+		return hostmem.Populate
 	}
 	return hostmem.WillNeed
 }

@@ -5,7 +5,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/heftai/heft/devicemap"
@@ -101,15 +100,8 @@ func (f *sizeFlags) options() (dispatch.Options, error) {
 			return o, cmdline.Misusef("%s is %d; it is between %d and %d", n.name, n.value, n.least, n.most)
 		}
 	}
-	if most := mostThreads(); f.Threads > most {
-		return o, cmdline.Misusef("--threads is %d; on this machine %d is the most that makes sense", f.Threads, most)
-	}
 	return o, nil
 }
-
-// mostThreads is where more only wait for each other: several for each processor, and enough
-// to try out on a small machine what a large one does.
-func mostThreads() int { return max(64, 4*runtime.NumCPU()) }
 
 // cacheDir is the folder for converted weights that the user asked for, "" for none.
 func cacheDir(asked string) string {

@@ -53,7 +53,7 @@ func (c *runCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer listener.Close()
-	s, err := c.build()
+	s, err := c.build(ctx)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,6 @@ func (c *runCmd) Run(ctx context.Context) error {
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	slog.Info("serving", "model", s.name, "at", "http://"+listener.Addr().String())
-	s.model.Warm(ctx)
 	s.model.Promote(ctx)
 	s.report.start()
 	select {
@@ -151,8 +150,9 @@ func (s *service) close() {
 	_ = s.checkpoint.Close() // opened for reading
 }
 
-// build reads config, headers and tokenizer, plans and wires. No weight is read.
-func (c *runCmd) build() (*service, error) {
+// build reads config, headers and tokenizer, plans and wires. No weight is read but in the
+// background, where reading them has begun when it returns.
+func (c *runCmd) build(ctx context.Context) (*service, error) {
 	path, err := c.path()
 	if err != nil {
 		return nil, err
@@ -201,6 +201,7 @@ func (c *runCmd) build() (*service, error) {
 		s.model, err = dispatch.New(skeleton, checkpoint, plan.Map, options)
 	}
 	if err == nil {
+		s.model.Warm(ctx) // beside what is left
 		err = <-read
 	}
 	if err == nil {

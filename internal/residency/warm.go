@@ -1,9 +1,11 @@
 package residency
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,10 +15,11 @@ import (
 )
 
 const (
-	// warmWindow is how far ahead of touching it the disk is asked for what comes next.
+	// warmWindow is how far ahead of a conversion the disk is asked for what comes next.
 	warmWindow = 128 << 20
-	// warmStep is what is asked for, and touched, at a time.
-	warmStep = 32 << 20
+	// warmStep is what is brought at a time: so much that the reader, which waits for a
+	// processor whenever it comes back, seldom does.
+	warmStep = 64 << 20
 )
 
 // Progress says how much of the cpu tier has been read. It may be read from any
@@ -40,9 +43,40 @@ type progress struct {
 	total   int64
 	count   int
 	mu      sync.Mutex
+	changed sync.Cond // an entry was brought, or the end came
 	err     error
-	end     bool
+	end     bool // without an error
+	over    bool
 	started bool
+}
+
+// The states of an entry that Warm brings. One that computes waits for it rather than
+// fault its pages in one by one, in the way of the reader: both go in the order of use.
+const (
+	warmLater = 1 + iota
+	warmNow
+)
+
+// await returns when Warm, where it runs, has brought e.
+func (w *progress) await(e *entry) {
+	if e.warm.Load() != warmLater {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for e.warm.Load() == warmLater && !w.over {
+		w.changed.Wait()
+	}
+}
+
+// brought notes that entries are in memory.
+func (w *progress) brought(entries []*entry) {
+	w.mu.Lock()
+	for _, e := range entries {
+		e.warm.Store(warmNow)
+	}
+	w.mu.Unlock()
+	w.changed.Broadcast()
 }
 
 // Warm reads the cpu tier in the order of use, in the background, and converts what is to
@@ -54,12 +88,19 @@ func (s *Store) Warm(ctx context.Context) {
 	w.cancel, w.done, w.start, w.started = cancel, make(chan struct{}), time.Now(), true
 	w.total, w.count = s.tiers[devicemap.CPU], len(s.units)
 	w.mu.Unlock()
+	visits := s.visits()
+	for i := range visits {
+		for _, e := range visits[i].entries {
+			e.warm.Store(warmLater)
+		}
+	}
 	go func() {
 		defer close(w.done)
-		err := s.warmAll(ctx)
+		err := s.warmAll(ctx, visits)
 		w.mu.Lock()
-		w.err, w.end, w.took = err, err == nil, time.Since(w.start)
+		w.err, w.end, w.over, w.took = err, err == nil, true, time.Since(w.start)
 		w.mu.Unlock()
+		w.changed.Broadcast()
 	}()
 }
 
@@ -101,45 +142,62 @@ func (w *progress) stop() {
 	}
 }
 
-// A visit is what Warm brings at a time: pieces to touch, or an entry or an expert to convert.
+// A visit is what Warm brings at a time: what a unit or an expert uses as it is stored, or an
+// entry or an expert to convert.
 type visit struct {
 	unit    int // whose last visit ends it
+	entries []*entry
 	pieces  []piece
-	convert func(ctx context.Context) (*conversion, error) // nil for pieces to touch
+	convert func(ctx context.Context) (*conversion, error) // nil for pieces as they are stored
 }
 
-// visits are the weights of the cpu tier in the order of use. Tables come last: the rows that
-// a lookup wants are few, and the mapping brings them by itself.
+func (v *visit) add(e *entry) {
+	v.entries, v.pieces = append(v.entries, e), append(v.pieces, e.pieces...)
+}
+
+// visits are the weights of the cpu tier in the order of use, but for experts, of which a
+// token uses a few, and tables, of which it uses a row: they come last, and the mapping brings
+// what is wanted before.
 func (s *Store) visits() []visit {
 	type use struct {
 		*entry
 		convert bool
 	}
-	var out, tables []visit
+	var out, experts, tables []visit
 	seen := map[use]bool{}
 	for i := range s.units {
 		u := &s.units[i]
+		stored, table := visit{unit: i}, visit{unit: i}
+		var convert []visit
 		for _, w := range u.wants {
 			this := use{w.entry, w.convert}
 			if w.device != devicemap.CPU || seen[this] {
 				continue
 			}
 			seen[this] = true
-			v := visit{unit: i, pieces: w.pieces}
-			if w.convert {
-				v.convert = func(ctx context.Context) (*conversion, error) { return s.convertEntry(ctx, w.entry) }
+			switch {
+			case w.convert:
+				convert = append(convert, visit{unit: i, pieces: w.pieces, convert: func(ctx context.Context) (*conversion, error) {
+					return s.convertEntry(ctx, w.entry)
+				}})
+			case w.gather:
+				table.add(w.entry)
+			default:
+				stored.add(w.entry)
 			}
-			if w.gather {
-				tables = append(tables, v)
-			} else {
-				out = append(out, v)
-			}
+		}
+		if len(stored.entries) > 0 {
+			out = append(out, stored)
+		}
+		out = append(out, convert...)
+		if len(table.entries) > 0 {
+			tables = append(tables, table)
 		}
 		for _, n := range u.Experts {
-			out = s.expertVisits(out, i, s.stacks[n.Module])
+			experts = s.expertVisits(experts, i, s.stacks[n.Module])
 		}
 	}
-	return append(out, tables...)
+	return slices.Concat(out, experts, tables)
 }
 
 // expertVisits adds those of a stack's experts that live in memory. It looks their pieces up
@@ -169,8 +227,7 @@ func (s *Store) expertVisits(to []visit, unit int, st *stack) []visit {
 	return to
 }
 
-func (s *Store) warmAll(ctx context.Context) error {
-	visits := s.visits()
+func (s *Store) warmAll(ctx context.Context, visits []visit) error {
 	left := make([]int, len(s.units))
 	for i := range visits {
 		left[visits[i].unit]++
@@ -205,11 +262,12 @@ func (s *Store) bringVisit(ctx context.Context, v *visit, ahead *readAhead) erro
 	if err := s.makePieces(ctx, v.pieces); err != nil {
 		return err
 	}
-	for i := range v.pieces {
-		if err := s.touch(ctx, &v.pieces[i], ahead); err != nil {
+	for _, x := range spans(v.pieces) {
+		if err := s.touch(ctx, x); err != nil {
 			return err
 		}
 	}
+	s.warm.brought(v.entries)
 	return nil
 }
 
@@ -220,15 +278,65 @@ func sizeOf(pieces []piece) (n int64) {
 	return n
 }
 
-// touch brings the pages of a piece into memory.
-func (s *Store) touch(ctx context.Context, p *piece, ahead *readAhead) error {
-	for _, r := range p.ranges {
+// A span is ranges that lie side by side in a file.
+type span struct {
+	ranges    []byteRange
+	off, size int64 // in the file
+}
+
+// spans lays the ranges of pieces out as their files have them: what is read in one go comes
+// faster than tensor by tensor.
+func spans(pieces []piece) []span {
+	var out []span
+	for i := range pieces {
+		for _, r := range pieces[i].ranges {
+			out = append(out, span{[]byteRange{r}, r.tensor.Offset + r.begin, r.size})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b span) int {
+		return cmp.Or(cmp.Compare(a.file().Path, b.file().Path), cmp.Compare(a.off, b.off))
+	})
+	n := 0
+	for _, x := range out {
+		if n > 0 && out[n-1].file() == x.file() && out[n-1].off+out[n-1].size == x.off {
+			last := &out[n-1]
+			last.ranges, last.size = append(last.ranges, x.ranges...), last.size+x.size
+			continue
+		}
+		out[n] = x
+		n++
+	}
+	return out[:n]
+}
+
+func (x *span) file() *loader.File { return x.ranges[0].tensor.File }
+
+// touch brings the pages of a span into memory.
+func (s *Store) touch(ctx context.Context, x span) error {
+	for done := int64(0); done < x.size; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(warmStep, x.size-done)
+		if x.file().Advise(x.off+done, n, loader.Populate) != nil {
+			s.warm.bytes.Add(-done)
+			return s.touchRanges(ctx, x.ranges)
+		}
+		s.warm.bytes.Add(n)
+		done += n
+	}
+	return nil
+}
+
+// touchRanges is touch where the system cannot, or where a file was cut, which it tells.
+func (s *Store) touchRanges(ctx context.Context, ranges []byteRange) error {
+	for _, r := range ranges {
 		for off := int64(0); off < r.size; off += warmStep {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
 			n := min(warmStep, r.size-off)
-			ahead.pass(n)
+			_ = r.tensor.Advise(r.begin+off, n, loader.WillNeed) // only a hint
 			if err := touchPages(r.tensor, r.begin+off, n); err != nil {
 				return err
 			}
@@ -238,8 +346,8 @@ func (s *Store) touch(ctx context.Context, p *piece, ahead *readAhead) error {
 	return nil
 }
 
-// A readAhead asks the system for what comes next, across the bounds of tensors, so that the
-// disk never waits.
+// A readAhead asks the system for what is converted next, across the bounds of tensors, so
+// that the disk never waits.
 type readAhead struct {
 	ranges []byteRange // what has not been asked for, in order
 	lead   int64       // bytes asked for beyond those passed
@@ -248,6 +356,9 @@ type readAhead struct {
 func newReadAhead(visits []visit) *readAhead {
 	a := &readAhead{}
 	for i := range visits {
+		if visits[i].convert == nil {
+			continue // brought in one go
+		}
 		for k := range visits[i].pieces {
 			a.ranges = append(a.ranges, visits[i].pieces[k].ranges...)
 		}
