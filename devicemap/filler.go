@@ -1,0 +1,213 @@
+package devicemap
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// A filler places the units that are free.
+type filler struct {
+	units   []unit
+	budgets []Budget
+	room    []int64 // left for weights, by budget
+	free    []int   // units without a place, most wanted first
+	needs   []int64 // what each unit streams, with parts of it that are pinned to the disk
+}
+
+func (f *filler) index(d Device) int {
+	return slices.IndexFunc(f.budgets, func(b Budget) bool { return b.Device == d })
+}
+
+// rank orders the free units by what a token reads of each of their bytes.
+func (f *filler) rank() {
+	for i, u := range f.units {
+		if u.at == "" && u.home < 0 {
+			f.free = append(f.free, i)
+		}
+	}
+	slices.SortStableFunc(f.free, func(a, b int) int {
+		return cmp.Compare(f.units[b].density(), f.units[a].density())
+	})
+}
+
+func (u *unit) density() float64 {
+	if u.bytes == 0 {
+		return 1
+	}
+	return float64(u.reads) / float64(u.bytes)
+}
+
+// fillGPUs fills the accelerators one after the other, never going back within units of
+// one density, so that neighbours share a device.
+func (f *filler) fillGPUs(host int) {
+	at, density := 0, -1.0
+	var rest []int
+	for _, i := range f.free {
+		u := &f.units[i]
+		if d := u.density(); d != density {
+			at, density = 0, d
+		}
+		for at < len(f.budgets) && f.budgets[at].Device.accelerator() && (u.bytes > f.room[at] || at == host) {
+			at++
+		}
+		if at == len(f.budgets) || !f.budgets[at].Device.accelerator() {
+			rest = append(rest, i)
+			continue
+		}
+		u.at = f.budgets[at].Device
+		f.room[at] -= u.bytes
+	}
+	f.free = rest
+}
+
+// fillHost chooses what of the rest stays on the host, with as much room for streaming as
+// makes a token read least. It reports whether there is a way within the room.
+func (f *filler) fillHost(host int) bool {
+	best := choice{}
+	for _, c := range f.choices() {
+		if c = f.try(f.room[host], c); c.ok && c.better(best) {
+			best = c
+		}
+	}
+	for _, i := range best.stay {
+		f.units[i].at = f.budgets[host].Device
+	}
+	return best.ok
+}
+
+// choices are the sizes that the room for streaming may have, the smallest first.
+func (f *filler) choices() []choice {
+	pinned, pinnedExpert := f.pinnedStreams()
+	fixed, expert := slices.Max(append(pinned, 0)), pinnedExpert
+	f.needs = make([]int64, len(f.units))
+	sizes := []int64{fixed}
+	for _, i := range f.free {
+		u := &f.units[i]
+		f.needs[i] = u.stream
+		if u.stream > 0 {
+			f.needs[i] += pinned[u.wholeOr(i)]
+		}
+		sizes = append(sizes, max(f.needs[i], fixed))
+		expert = max(expert, u.expert)
+	}
+	var list []choice
+	for _, size := range distinct(sizes) {
+		for _, expert := range distinct([]int64{pinnedExpert, expert}) {
+			list = append(list, choice{stream: size, expert: expert})
+		}
+	}
+	return list
+}
+
+// pinnedStreams is what of each unit must stream, with its parts, and the largest expert
+// that must.
+func (f *filler) pinnedStreams() (units []int64, expert int64) {
+	units = make([]int64, len(f.units))
+	for i := range f.units {
+		if u := &f.units[i]; u.at == Disk {
+			units[u.wholeOr(i)] += u.stream
+			expert = max(expert, u.expert)
+		}
+	}
+	return units, expert
+}
+
+// distinct sorts sizes and leaves out what repeats, and of very many all but some.
+func distinct(sizes []int64) []int64 {
+	const most = 64
+	slices.Sort(sizes)
+	sizes = slices.Compact(sizes)
+	for len(sizes) > most {
+		half := sizes[:0:0]
+		for i := len(sizes) - 1; i >= 0; i -= 2 { // the largest stays
+			half = append(half, sizes[i])
+		}
+		slices.Reverse(half)
+		sizes = half
+	}
+	return sizes
+}
+
+// A choice is one size of the room for streaming and what comes of it.
+type choice struct {
+	stream, expert int64 // the largest unit and expert that may stream
+	stay           []int // units on the host
+	reads, disk    int64 // what a token reads from disk, what lies there
+	ok             bool
+}
+
+// better prefers fewer bytes read for a token, then more on the host, then what came
+// first, which is the smaller room.
+func (c choice) better(o choice) bool {
+	return !o.ok || cmp.Or(cmp.Compare(c.reads, o.reads), cmp.Compare(c.disk, o.disk)) < 0
+}
+
+// must reports whether unit i is too large to stream.
+func (f *filler) must(i int, c choice) bool {
+	return f.needs[i] > c.stream || f.units[i].expert > c.expert
+}
+
+// staging is the room that the choice streams through.
+func (c choice) staging() int64 { return 2 * (c.stream + c.expert) }
+
+// try keeps on the host what is too large to stream, then whatever fits.
+func (f *filler) try(room int64, c choice) choice {
+	room -= c.staging()
+	c.ok = room >= 0
+	for pass := range 2 {
+		for _, i := range f.free {
+			u := &f.units[i]
+			must := f.must(i, c)
+			if must != (pass == 0) {
+				continue
+			}
+			if u.bytes <= room {
+				room -= u.bytes
+				c.stay = append(c.stay, i)
+				continue
+			}
+			c.ok = c.ok && !must
+			c.reads += u.reads
+			c.disk += u.bytes
+		}
+	}
+	return c
+}
+
+// leastMemory is the least that the units outside of accelerators run in, with those that
+// are pinned to the disk streaming and all others free.
+func leastMemory(units []unit) int64 {
+	f := filler{units: slices.Clone(units)}
+	for i := range f.units {
+		switch u := &f.units[i]; {
+		case u.at.accelerator():
+			u.stream, u.expert = 0, 0
+		case u.pin == Disk:
+			u.at = Disk
+		default:
+			f.free = append(f.free, i)
+			u.at = ""
+		}
+	}
+	least := int64(math.MaxInt64)
+	for _, c := range f.choices() {
+		need := c.staging()
+		for _, i := range f.free {
+			if f.must(i, c) {
+				need += f.units[i].bytes
+			}
+		}
+		least = min(least, need)
+	}
+	return least
+}
+
+// restToDisk puts what has no place yet on the disk.
+func (f *filler) restToDisk() {
+	for _, i := range f.free {
+		if f.units[i].at == "" {
+			f.units[i].at = Disk
+		}
+	}
+}
