@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,6 +19,7 @@ type Client struct {
 	endpoint *url.URL
 	http     *http.Client
 	slots    chan struct{} // one a request in progress
+	reached  atomic.Bool   // something has answered
 	system   system
 }
 

@@ -186,11 +186,16 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestNobodyThere: a hub that cannot be reached is given up soon; a path that was misspelt,
+// models/mine, would else be looked for on a hub for a quarter of a minute.
 func TestNobodyThere(t *testing.T) {
 	h := newHub(t, tiny())
 	c := h.client("")
 	h.server.Close()
 	_, err := c.Pull(t.Context(), repo, PullOptions{})
+	wantKind(t, err, Unreachable, "asking 127.0.0.1", "tried 2 times")
+	c.reached.Store(true) // in the midst of things the network may come back
+	_, err = c.Pull(t.Context(), repo, PullOptions{})
 	wantKind(t, err, Unreachable, "asking 127.0.0.1", "tried 6 times")
 }
 

@@ -100,6 +100,7 @@ func (c *Client) send(ctx context.Context, method string, at *url.URL, header ht
 			}
 			return nil, &transient{err: &Error{Kind: Unreachable, Reason: "asking " + at.Host, Err: plain(err)}}
 		}
+		c.reached.Store(true)
 		if ours {
 			known.take(response)
 		}

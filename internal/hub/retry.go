@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -46,7 +47,7 @@ func (c *Client) try(ctx context.Context, step func() (progress bool, err error)
 		if progress {
 			wait, failures = firstWait, 0
 		}
-		if failures++; failures >= c.config.Retries {
+		if failures++; failures >= c.patience(t) {
 			return given(t, "tried "+strconv.Itoa(failures)+" times")
 		}
 		if t.after > mostAsked {
@@ -62,6 +63,19 @@ func (c *Client) try(ctx context.Context, step func() (progress bool, err error)
 		}
 		wait = min(2*wait, mostWait)
 	}
+}
+
+// blindRetries are the failures in a row after which a hub is given up that never answered.
+const blindRetries = 2
+
+// patience is how many failures in a row are one too many. A hub that cannot be reached at
+// all, as without a network or behind a name that is none, is not waited for.
+func (c *Client) patience(t *transient) int {
+	var dial *net.OpError
+	if !c.reached.Load() && errors.As(t.err, &dial) && dial.Op == "dial" {
+		return min(blindRetries, c.config.Retries)
+	}
+	return c.config.Retries
 }
 
 // given is the error of giving up.
