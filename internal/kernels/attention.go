@@ -106,3 +106,79 @@ func (goOps) unpackRows(dst Floats, w []byte, stride, rows, blocks int) {
 		blocksGo(Q8, dst.V[r*dst.Stride:][:blocks*BlockColumns], w[r*stride:])
 	}
 }
+
+// PagedTokens is the number of tokens of pages that [Set.Scores] and [Set.Weigh] take.
+const PagedTokens = 16
+
+// Paged is what pages have of one head: a page begins Page bytes after the one before, and a token
+// Row bytes. Blocks says that tokens are blocks of Q8; else Format counts.
+type Paged struct {
+	Data      []byte
+	Page, Row int
+	Format    Format
+	Blocks    bool
+}
+
+// bytes is what n columns of a token take.
+func (p *Paged) bytes(n int) int {
+	if p.Blocks {
+		return ceil(n, BlockColumns) * q8Bytes
+	}
+	return n * p.Format.Size()
+}
+
+// pager is what a variant implements that reads pages in one go. Bounds have been checked.
+type pager interface {
+	scores(y Floats, q []float32, queries int, p *Paged, pages []int32, dim int)
+	weigh(y, w Floats, queries int, p *Paged, pages []int32, at, keys, cols int)
+}
+
+// Pages reports whether s has Scores and Weigh for tokens like those of p.
+func (s *Set) Pages(p *Paged) bool { return s.pager != nil && (p.Blocks || p.Format != Float16) }
+
+// pagedWork is the most products of a call of a kernel, for the sake of who waits for it.
+const pagedWork = 1 << 20
+
+// Scores sets y[h][j] to the product of query h with key j of some pages, each summed in ascending
+// order of the channels, which is that of Columns and Mix. There are 1, 2, 4 or 8 queries; channel
+// c of query h is at q[c·queries+h], with zeros behind dim up to a multiple of 32.
+func (s *Set) Scores(y Floats, q []float32, queries int, p *Paged, pages []int32, dim int) {
+	q = q[:ceil(dim, BlockColumns)*BlockColumns*queries]
+	for most := max(1, pagedWork/(PagedTokens*len(q))); len(pages) > 0; {
+		n := min(most, len(pages))
+		y.check(queries, n*PagedTokens)
+		p.check(pages[:n], dim)
+		s.pager.scores(y, q, queries, p, pages[:n], dim)
+		if pages = pages[n:]; len(pages) > 0 {
+			y.V = y.V[n*PagedTokens:]
+		}
+	}
+}
+
+// Weigh adds y[h][c] += Σ_j w[h][j] · v[j][c] in ascending order of j, as Mix does, over keys
+// tokens from position first of the first page on, for 1, 2 or 4 queries. y has room for a multiple
+// of 32 columns.
+func (s *Set) Weigh(y, w Floats, queries int, p *Paged, pages []int32, first, keys, cols int) {
+	most := max(1, pagedWork/(PagedTokens*queries*max(cols, 1))) * PagedTokens
+	for keys > 0 {
+		n := min(keys, most)
+		if first > 0 {
+			n = min(keys, PagedTokens-first)
+		}
+		y.check(queries, ceil(cols, BlockColumns)*BlockColumns)
+		w.check(queries, n)
+		p.check(pages[:ceil(first+n, PagedTokens)], cols)
+		s.pager.weigh(y, w, queries, p, pages, first, n, cols)
+		pages, keys, first = pages[(first+n)/PagedTokens:], keys-n, 0
+		if keys > 0 {
+			w.V = w.V[n:]
+		}
+	}
+}
+
+// check panics where a page is not all there.
+func (p *Paged) check(pages []int32, n int) {
+	for _, page := range pages {
+		_ = p.Data[int(page)*p.Page+(PagedTokens-1)*p.Row+p.bytes(n)-1]
+	}
+}

@@ -8,3 +8,93 @@ import "unsafe"
 
 //go:noescape
 func avx512UnpackRowsQ8(dst unsafe.Pointer, ds int64, src unsafe.Pointer, ss int64, rows int64, blocks int64)
+
+//go:noescape
+func avx512ScoresBF16x1(y unsafe.Pointer, ys int64, q unsafe.Pointer, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, dim int64, count int64)
+
+//go:noescape
+func avx512ScoresBF16x2(y unsafe.Pointer, ys int64, q unsafe.Pointer, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, dim int64, count int64)
+
+//go:noescape
+func avx512ScoresBF16x4(y unsafe.Pointer, ys int64, q unsafe.Pointer, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, dim int64, count int64)
+
+//go:noescape
+func avx512ScoresBF16x8(y unsafe.Pointer, ys int64, q unsafe.Pointer, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, dim int64, count int64)
+
+//go:noescape
+func avx512ScoresF32x1(y unsafe.Pointer, ys int64, q unsafe.Pointer, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, dim int64, count int64)
+
+//go:noescape
+func avx512ScoresF32x2(y unsafe.Pointer, ys int64, q unsafe.Pointer, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, dim int64, count int64)
+
+//go:noescape
+func avx512ScoresF32x4(y unsafe.Pointer, ys int64, q unsafe.Pointer, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, dim int64, count int64)
+
+//go:noescape
+func avx512ScoresF32x8(y unsafe.Pointer, ys int64, q unsafe.Pointer, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, dim int64, count int64)
+
+//go:noescape
+func avx512ScoresQ8x1(y unsafe.Pointer, ys int64, q unsafe.Pointer, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, dim int64, count int64)
+
+//go:noescape
+func avx512ScoresQ8x2(y unsafe.Pointer, ys int64, q unsafe.Pointer, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, dim int64, count int64)
+
+//go:noescape
+func avx512ScoresQ8x4(y unsafe.Pointer, ys int64, q unsafe.Pointer, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, dim int64, count int64)
+
+//go:noescape
+func avx512ScoresQ8x8(y unsafe.Pointer, ys int64, q unsafe.Pointer, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, dim int64, count int64)
+
+//go:noescape
+func avx512WeighBF16x1(y unsafe.Pointer, ys int64, p unsafe.Pointer, ss int64, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, keys int64, cols int64)
+
+//go:noescape
+func avx512WeighRestBF16x1(y unsafe.Pointer, ys int64, p unsafe.Pointer, ss int64, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, keys int64, cols int64)
+
+//go:noescape
+func avx512WeighBF16x2(y unsafe.Pointer, ys int64, p unsafe.Pointer, ss int64, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, keys int64, cols int64)
+
+//go:noescape
+func avx512WeighRestBF16x2(y unsafe.Pointer, ys int64, p unsafe.Pointer, ss int64, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, keys int64, cols int64)
+
+//go:noescape
+func avx512WeighBF16x4(y unsafe.Pointer, ys int64, p unsafe.Pointer, ss int64, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, keys int64, cols int64)
+
+//go:noescape
+func avx512WeighRestBF16x4(y unsafe.Pointer, ys int64, p unsafe.Pointer, ss int64, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, keys int64, cols int64)
+
+//go:noescape
+func avx512WeighF32x1(y unsafe.Pointer, ys int64, p unsafe.Pointer, ss int64, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, keys int64, cols int64)
+
+//go:noescape
+func avx512WeighRestF32x1(y unsafe.Pointer, ys int64, p unsafe.Pointer, ss int64, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, keys int64, cols int64)
+
+//go:noescape
+func avx512WeighF32x2(y unsafe.Pointer, ys int64, p unsafe.Pointer, ss int64, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, keys int64, cols int64)
+
+//go:noescape
+func avx512WeighRestF32x2(y unsafe.Pointer, ys int64, p unsafe.Pointer, ss int64, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, keys int64, cols int64)
+
+//go:noescape
+func avx512WeighF32x4(y unsafe.Pointer, ys int64, p unsafe.Pointer, ss int64, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, keys int64, cols int64)
+
+//go:noescape
+func avx512WeighRestF32x4(y unsafe.Pointer, ys int64, p unsafe.Pointer, ss int64, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, keys int64, cols int64)
+
+//go:noescape
+func avx512WeighQ8x1(y unsafe.Pointer, ys int64, p unsafe.Pointer, ss int64, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, keys int64, cols int64)
+
+//go:noescape
+func avx512WeighRestQ8x1(y unsafe.Pointer, ys int64, p unsafe.Pointer, ss int64, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, keys int64, cols int64)
+
+//go:noescape
+func avx512WeighQ8x2(y unsafe.Pointer, ys int64, p unsafe.Pointer, ss int64, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, keys int64, cols int64)
+
+//go:noescape
+func avx512WeighRestQ8x2(y unsafe.Pointer, ys int64, p unsafe.Pointer, ss int64, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, keys int64, cols int64)
+
+//go:noescape
+func avx512WeighQ8x4(y unsafe.Pointer, ys int64, p unsafe.Pointer, ss int64, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, keys int64, cols int64)
+
+//go:noescape
+func avx512WeighRestQ8x4(y unsafe.Pointer, ys int64, p unsafe.Pointer, ss int64, w unsafe.Pointer, pages unsafe.Pointer, ps int64, ws int64, keys int64, cols int64)

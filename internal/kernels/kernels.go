@@ -58,6 +58,7 @@ type Set struct {
 	grouper  grouper  // nil: there are no groups
 	rounder  rounder  // nil: activations are never rounded
 	integers integers // nil: nor to integers
+	pager    pager    // nil: pages are read a piece at a time
 }
 
 // ops is what a variant implements. Bounds have been checked.

@@ -215,7 +215,7 @@ var kvTypes = append(dtypes[:len(dtypes):len(dtypes)], meta.Int8)
 func testAttentionChunks(e *env) {
 	for i, a := range attentionCases(e) {
 		const n = 42
-		c := newCache(e, a, kvTypes[i%4], 8, n)
+		c := newCache(e, a, kvTypes[i%4], []int{8, 16}[(i+i/4)%2], n)
 		for _, prompt := range [][]int{nil, {n}, {13}} {
 			whole := c.runAs(prompt, []int{0}, []int{n})[0]
 			width := a.Heads * a.ValueDim
@@ -245,6 +245,12 @@ func testAttentionLong(e *env) {
 		for _, cuts := range [][2]int{{1, 1}, {255, 3}, {256, 257}, {511, 269}, {599, 100}} {
 			for j, got := range c.runAs(prompt, cuts[:], []int{n, 270}) {
 				sameBits(e, name("long attention", i, "sequence", j, "from", cuts[j]), got, whole[j][cuts[j]*width:])
+			}
+		}
+		exact := c.run([]int{0, 0}, []int{n, 270})
+		for _, t := range [][2]int{{0, 0}, {15, 16}, {333, 31}, {599, 269}} {
+			for j, got := range c.run(t[:], []int{t[0] + 1, t[1] + 1}) {
+				sameBits(e, name("long attention", i, "sequence", j, "token", t[j]), got, exact[j][t[j]*width:][:width])
 			}
 		}
 	}

@@ -26,6 +26,7 @@ type attention struct {
 	a      backend.AttentionArgs
 	group  int    // query heads of a key/value head
 	cuts   [2]cut // of exact spans, and of rounded ones
+	paged  bool   // tiles of one exact token go from page to page
 	pitch  int    // of a row of scores
 	// zeros are added to rounded results: which zero one is would depend on its tile.
 	zeros [kernels.PackRows]float32
@@ -59,7 +60,7 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 	b.attention = attention{set: b.set, dst: out, q: query, k: keys, v: values, spans: b.parted.spans, rounds: b.parted.rounds, sinks: sinks, a: a}
 	op := &b.attention
 	op.pitch = longest
-	op.group = a.Heads / a.KVHeads
+	op.group, op.paged = a.Heads/a.KVHeads, op.pagedTiles()
 	if !b.reserve(op.plan(len(b.pool.workers))) {
 		return
 	}
@@ -139,7 +140,7 @@ func (op *attention) plan(threads int) int {
 			scratch = max(scratch, op.roundedScratch())
 		} else {
 			c := op.cuts[0]
-			scratch = max(scratch, c.tokens*c.heads*(op.pitch+op.a.Dim+op.a.ValueDim+1)+keyBlock*op.a.Dim+max(op.k.widened(), op.v.widened()))
+			scratch = max(scratch, c.tokens*c.heads*(op.pitch+op.a.Dim+op.a.ValueDim+1)+keyBlock*op.a.Dim+max(op.k.widened(), op.v.widened()), op.pagedScratch())
 		}
 	}
 	return scratch
@@ -176,9 +177,12 @@ func (op *attention) run(w *worker, unit int) {
 		t := tileOf{span: s, kvHead: kvHead, first: first, tokens: min(c.tokens, s.Rows-first)}
 		t.head = kvHead*op.group + part*c.heads
 		t.heads = min(c.heads, op.group-part*c.heads)
-		if op.rounds[i] {
+		switch {
+		case op.rounds[i]:
 			op.roundedTile(w.scratch.v, &t)
-		} else {
+		case op.paged && t.tokens == 1:
+			op.pagedTile(w, &t)
+		default:
 			op.tile(w.scratch.v, &t)
 		}
 		return

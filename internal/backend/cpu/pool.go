@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/topology"
 )
 
@@ -18,6 +19,7 @@ type task interface {
 // of its own.
 type worker struct {
 	scratch scratch
+	paged   kernels.Paged // of the head at hand, for a kernel
 	index   int
 	wake    chan struct{}
 
