@@ -54,14 +54,10 @@ func (s *Store) addStack(n Node) error {
 	}
 	st.experts = make([]expert, count)
 	for e := range st.experts {
-		device, ok := s.devices.Device(expertKey(n.Path, e))
-		if !ok {
-			return fmt.Errorf("residency: the device map has no place for %s", expertKey(n.Path, e))
+		var err error
+		if st.experts[e].device, err = s.tier(expertKey(n.Path, e)); err != nil {
+			return err
 		}
-		if device != devicemap.CPU && device != devicemap.Disk {
-			return fmt.Errorf("residency: %s is placed on device %s, which this build cannot run", expertKey(n.Path, e), device)
-		}
-		st.experts[e].device = device
 	}
 	for i, p := range st.params {
 		s.slabs[p] = slab{st, i}

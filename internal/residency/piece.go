@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"runtime/debug"
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/tensor"
@@ -144,4 +145,20 @@ func bufferValues(b *loader.Binding, buf *meta.Buffer) (tensor.Tensor, bool, err
 		}
 	}
 	return tensor.Floats(values, buf.Shape...), true, nil
+}
+
+// reading calls f, which reads mapped bytes of t. A file that was cut short is an error.
+func reading(t *loader.Tensor, f func()) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case interface{ Addr() uintptr }:
+			err = fmt.Errorf("%s could not be read: its file was cut short or its disk failed", t.Name)
+		default:
+			err = fmt.Errorf("reading %s: %v", t.Name, r)
+		}
+	}()
+	f()
+	return nil
 }

@@ -3,7 +3,6 @@ package residency
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"sync"
 
 	"github.com/heftai/heft/devicemap"
@@ -33,8 +32,8 @@ type promoter struct {
 // Promote copies the weights of the cpu tier, in the order of use and in the background,
 // from the checkpoint's mapping to memory of our own, where they are read faster, and lets
 // the mapped pages go. It takes no more than the cpu tier's bytes. Results stay bitwise the
-// same. What is converted is converted, unless Warm has done it. It returns at once and begins when Warm is done, where that was called before.
-// Call it once.
+// same. What is to be converted is converted, unless Warm has done it. It returns at once
+// and begins when Warm is done, where that was called before. Call it once.
 func (s *Store) Promote(ctx context.Context) {
 	p := &s.promoter
 	ctx, cancel := context.WithCancel(ctx)
@@ -72,7 +71,7 @@ func (p *promoter) stop() {
 		<-done
 	}
 	for _, b := range p.blocks {
-		_ = b.Release() // held once each
+		_ = b.Release() // released nowhere else
 	}
 	p.blocks = nil
 }
@@ -172,20 +171,13 @@ func (s *Store) promote(ctx context.Context, pieces []piece) (*promotion, error)
 	return made, nil
 }
 
-// copy copies mapped bytes. A file that was cut short is an error.
-func (r byteRange) copy(to []byte) (err error) {
+// copy copies mapped bytes.
+func (r byteRange) copy(to []byte) error {
 	data, err := r.tensor.Bytes()
 	if err != nil {
 		return err
 	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if recover() != nil {
-			err = fmt.Errorf("%s could not be read: its file was cut short or its disk failed", r.tensor.Name)
-		}
-	}()
-	copy(to, data[r.begin:r.begin+r.size])
-	return nil
+	return reading(r.tensor, func() { copy(to, data[r.begin:r.begin+r.size]) })
 }
 
 // takeUp points parts to the promoted bytes and lets the mapped pages go.

@@ -3,7 +3,6 @@ package residency
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
@@ -205,11 +204,15 @@ func (q *quantizer) convert(ctx context.Context, to []byte, r byteRange, part *b
 		return err
 	}
 	_ = r.tensor.Advise(r.begin, r.size, loader.WillNeed) // only a hint
-	w := conversionWork{q: q, ctx: ctx, to: to, from: data[r.begin : r.begin+r.size], name: r.tensor.Name, rows: part.Dims[0], cols: part.Dims[1]}
+	w := conversionWork{q: q, ctx: ctx, to: to, from: data[r.begin : r.begin+r.size], tensor: r.tensor, rows: part.Dims[0], cols: part.Dims[1]}
 	w.format, _ = convertible(part.DType) // partOf has looked
 	var group sync.WaitGroup
 	for range q.threads {
-		group.Go(w.run)
+		group.Go(func() {
+			if err := reading(w.tensor, w.run); err != nil {
+				w.fail(err)
+			}
+		})
 	}
 	group.Wait()
 	if err := w.err.Load(); err != nil {
@@ -225,23 +228,16 @@ type conversionWork struct {
 	to, from   []byte
 	rows, cols int
 	format     kernels.Format
-	name       string
+	tensor     *loader.Tensor // that from is of
 	next       atomic.Int64
 	err        atomic.Pointer[error]
 }
 
-func (w *conversionWork) fail(format string, args ...any) {
-	err := fmt.Errorf(format, args...)
-	w.err.CompareAndSwap(nil, &err)
-}
+// fail keeps the first error.
+func (w *conversionWork) fail(err error) { w.err.CompareAndSwap(nil, &err) }
 
+// run converts bands until none is left.
 func (w *conversionWork) run() {
-	debug.SetPanicOnFault(true) // the goroutine is its own
-	defer func() {
-		if recover() != nil {
-			w.fail("%s could not be read: its file was cut short or its disk failed", w.name)
-		}
-	}()
 	most := min(chunk, w.cols)
 	values := make([]float32, most)
 	blocks := make([]byte, kernels.BandRows*most/kernels.BlockColumns*w.q.packing.BlockBytes())
@@ -267,7 +263,7 @@ func (w *conversionWork) band(values []float32, blocks []byte, first, col int) {
 		begin := (first+r)*w.cols + col
 		w.q.set.Widen(values, w.from[begin*size:], w.format)
 		if !w.q.set.PackBlocks(w.q.packing, blocks[r*stride:], values) {
-			w.fail("%s has a value between elements %d and %d that %v cannot hold", w.name, begin, begin+len(values), w.q.format)
+			w.fail(fmt.Errorf("%s has a value between elements %d and %d that %v cannot hold", w.tensor.Name, begin, begin+len(values), w.q.format))
 			return
 		}
 	}
@@ -278,7 +274,7 @@ func (w *conversionWork) band(values []float32, blocks []byte, first, col int) {
 // release gives the converted copies back.
 func (q *quantizer) release() {
 	for _, b := range q.blocks {
-		_ = b.Release() // held once each
+		_ = b.Release() // released nowhere else
 	}
 	q.blocks = nil
 }

@@ -122,12 +122,9 @@ func (s *Store) entry(p *meta.Param) (*entry, error) {
 		return e, nil
 	}
 	e := &entry{path: s.paths[p]}
-	device, ok := s.devices.Device(e.path)
-	if !ok {
-		return nil, fmt.Errorf("residency: the device map has no place for %s", e.path)
-	}
-	if e.device = device; device != devicemap.CPU && device != devicemap.Disk {
-		return nil, fmt.Errorf("residency: %s is placed on device %s, which this build cannot run", e.path, device)
+	var err error
+	if e.device, err = s.tier(e.path); err != nil {
+		return nil, err
 	}
 	for _, part := range s.binding.Parts(p) {
 		e.pieces = append(e.pieces, newPiece(part))
@@ -136,9 +133,21 @@ func (s *Store) entry(p *meta.Param) (*entry, error) {
 	if s.quantizer.takes(p) {
 		size = s.quantizer.size(p)
 	}
-	s.tiers[device] += size
+	s.tiers[e.device] += size
 	s.entries[p] = e
 	return e, nil
+}
+
+// tier is where the device map places what has a path, the cpu or the disk.
+func (s *Store) tier(path string) (devicemap.Device, error) {
+	device, ok := s.devices.Device(path)
+	if !ok {
+		return "", fmt.Errorf("residency: the device map has no place for %s", path)
+	}
+	if device != devicemap.CPU && device != devicemap.Disk {
+		return "", fmt.Errorf("residency: %s is placed on device %s, which this build cannot run", path, device)
+	}
+	return device, nil
 }
 
 // convertedEntry is p as the file of converted weights has it, beside e, which is p as stored.

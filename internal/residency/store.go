@@ -336,7 +336,7 @@ func (s *Store) Close() {
 		}
 	}
 	for _, b := range s.blocks {
-		_ = b.Release() // held once each
+		_ = b.Release() // released nowhere else
 	}
 	s.blocks = nil
 	s.quantizer.release()

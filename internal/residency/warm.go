@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -380,23 +379,22 @@ func (a *readAhead) pass(n int64) {
 	}
 }
 
-// touchPages reads a byte of each page. A file that was cut short is an error.
-func touchPages(t *loader.Tensor, off, n int64) (err error) {
+// touchPages reads a byte of each page.
+func touchPages(t *loader.Tensor, off, n int64) error {
 	data, err := t.Bytes()
 	if err != nil {
 		return err
 	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if recover() != nil {
-			err = fmt.Errorf("residency: %s could not be read: its file was cut short or its disk failed", t.Name)
+	err = reading(t, func() {
+		var sum byte
+		for i := off; i < off+n; i += blockSize {
+			sum += data[i]
 		}
-	}()
-	var sum byte
-	for i := off; i < off+n; i += blockSize {
-		sum += data[i]
+		touched.Store(uint32(sum))
+	})
+	if err != nil {
+		return fmt.Errorf("residency: %w", err)
 	}
-	touched.Store(uint32(sum))
 	return nil
 }
 
