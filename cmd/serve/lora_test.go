@@ -26,7 +26,7 @@ func baseFolder(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for from, to := range map[string]string{"config.json": "config.json", "init.safetensors": "model.safetensors"} {
-		data, err := golden.Read(golden.Path(t, "train", "models", "llama", from))
+		data, err := golden.Read(filepath.Join(filepath.Dir(golden.AdapterBase(t)), from))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, to), data, 0o666)
 		}
