@@ -70,8 +70,8 @@ func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options
 		return plan, o, err
 	}
 	if plan.BelowLeast && p.Strict {
-		return plan, o, fmt.Errorf("dispatch: a limit of %d bytes on the cpu is less than the %d that this model needs to run",
-			plan.Device(devicemap.CPU).LimitBytes, plan.Least)
+		return plan, o, fmt.Errorf("dispatch: a limit of %s on the cpu is less than the %s that this model needs to run; a shorter context needs less",
+			devicemap.FormatSize(plan.Device(devicemap.CPU).LimitBytes), devicemap.FormatSize(plan.Least))
 	}
 	if err := checkQuantize(skeleton, &plan, &o); err != nil {
 		return plan, o, err

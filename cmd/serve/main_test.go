@@ -57,7 +57,7 @@ func TestErrorsAreOneLineWithTheirStatus(t *testing.T) {
 		{"--api-key ,", 2, "no key"}, // which let everybody in
 		{"--max-memory 0=1GiB", 2, "computes on the CPU"},
 		{"--config " + typo, 2, "max-memroy"}, // which was ignored
-		{"--model " + bare, 1, bare + " has no config.json"},
+		{"--model " + bare, 1, bare + ": there is no config.json"},
 		{"--model " + half, 1, half},
 		{"--tool-call-parser nope", 2, "there are apertus"},
 		{"--reasoning-parser nope", 2, "--reasoning-parser"},
@@ -66,6 +66,7 @@ func TestErrorsAreOneLineWithTheirStatus(t *testing.T) {
 		{"--device-map model.layer.0=disk", 2, "model.layers"},
 		{"--config " + badYAML, 2, "bad.yaml"},
 		{"plan " + unknown, 1, "qwen2"},
+		{"plan " + unknown, 1, unknown},
 		{"plan " + filepath.Join(dir, "missing"), 1, "missing"},
 		{"--model " + dir, 1, "no safetensors"},
 		{"--max-memory cpu=50KB --strict-memory", 1, "less than"},

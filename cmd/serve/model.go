@@ -76,16 +76,12 @@ func modelName(path string, dir bool) string {
 func (s source) config() (*meta.Config, error) {
 	b, err := fs.ReadFile(s.files, "config.json")
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s has no config.json: take the model's whole folder, as the hub has it", s.where())
+		return nil, errors.New("there is no config.json: take the model's whole folder, as the hub has it")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.where(), err)
+		return nil, err
 	}
-	c, err := meta.ReadConfig(b)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.where(), err)
-	}
-	return c, nil
+	return meta.ReadConfig(b)
 }
 
 // where is the folder, for messages.
@@ -102,7 +98,7 @@ func (s source) checkpoint() (*loader.Checkpoint, error) {
 func (s source) open() (*meta.Model, *loader.Checkpoint, error) {
 	config, err := s.config()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("%s: %w", s.where(), err)
 	}
 	checkpoint, err := s.checkpoint()
 	if err != nil {
@@ -111,7 +107,7 @@ func (s source) open() (*meta.Model, *loader.Checkpoint, error) {
 	skeleton, err := meta.New(config, checkpoint)
 	if err != nil {
 		_ = checkpoint.Close() // the error tells more
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("%s: %w", s.where(), err)
 	}
 	return skeleton, checkpoint, nil
 }

@@ -17,15 +17,9 @@ import (
 // skeletonAt is a model's shape, from a bare config.json or with the shards' headers. The
 // checkpoint is nil where there are no shards; the caller closes it.
 func skeletonAt(path string) (*meta.Model, *loader.Checkpoint, error) {
-	bare := func(config *meta.Config, err error) (*meta.Model, *loader.Checkpoint, error) {
-		if err != nil {
-			return nil, nil, err
-		}
-		skeleton, err := meta.New(config, nil)
-		return skeleton, nil, err
-	}
 	if strings.HasSuffix(path, ".json") && !strings.HasSuffix(path, ".safetensors.index.json") {
-		return bare(meta.ReadConfigFile(path))
+		config, err := meta.ReadConfigFile(path)
+		return shapeOf(path, config, err)
 	}
 	s, err := newSource(path)
 	if err != nil {
@@ -34,9 +28,22 @@ func skeletonAt(path string) (*meta.Model, *loader.Checkpoint, error) {
 	}
 	skeleton, checkpoint, err := s.open()
 	if err != nil && noWeights(s) {
-		return bare(s.config())
+		config, err := s.config()
+		return shapeOf(s.where(), config, err)
 	}
 	return skeleton, checkpoint, err
+}
+
+// shapeOf is the shape that a config from where alone describes.
+func shapeOf(where string, config *meta.Config, err error) (*meta.Model, *loader.Checkpoint, error) {
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", where, err)
+	}
+	skeleton, err := meta.New(config, nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", where, err)
+	}
+	return skeleton, nil, nil
 }
 
 // printJSON prints one indented object.
