@@ -122,7 +122,7 @@ func (e *EarlyStopping) On(_ context.Context, m *Moment) error {
 	if !ok {
 		return fmt.Errorf("early stopping watches %q, which was not measured", evalName(e.Metric))
 	}
-	better := e.best == nil || e.GreaterIsBetter && v > *e.best || !e.GreaterIsBetter && v < *e.best
+	better := !math.IsNaN(v) && (e.best == nil || e.GreaterIsBetter && v > *e.best || !e.GreaterIsBetter && v < *e.best)
 	if better && (e.best == nil || math.Abs(v-*e.best) > e.Threshold) {
 		e.bad = 0
 	} else {

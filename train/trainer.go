@@ -63,7 +63,8 @@ type TrainingArguments struct {
 	MetricForBest string
 	// GreaterIsBetter says so of that metric.
 	GreaterIsBetter bool
-	// LoadBestAtEnd goes back to the weights of the best checkpoint.
+	// LoadBestAtEnd goes back to the weights of the best checkpoint. Checkpoints must be made
+	// where evaluations are: both at the end of each epoch, or SaveSteps a multiple of EvalSteps.
 	LoadBestAtEnd bool
 	// Resume goes on from the checkpoint of OutputDir with the highest number, if there
 	// is one; ResumeFrom from that very folder.
@@ -151,6 +152,9 @@ func NewTrainer[B any](c TrainerConfig[B]) (*Trainer[B], error) {
 	case c.Items != nil && t.args.Unit == Batches:
 		return nil, errors.New("train: trainer: Items weights windows, which Batches does not read ahead")
 	}
+	if err := t.args.findsBest(c.Eval != nil); err != nil {
+		return nil, err
+	}
 	if t.acc == nil {
 		var err error
 		if t.acc, err = New(Config{GradientAccumulationSteps: t.args.GradientAccumulationSteps}); err != nil {
@@ -172,6 +176,19 @@ func NewTrainer[B any](c TrainerConfig[B]) (*Trainer[B], error) {
 		return nil, err
 	}
 	return t, t.length()
+}
+
+// findsBest refuses to go back to a best checkpoint that there cannot be.
+func (a *TrainingArguments) findsBest(evaluates bool) error {
+	switch {
+	case !a.LoadBestAtEnd:
+		return nil
+	case a.OutputDir == "" || !evaluates:
+		return errors.New("train: trainer: LoadBestAtEnd needs an OutputDir and evaluation data")
+	case a.SaveSteps == 0 && a.EvalSteps == 0 || a.EvalSteps > 0 && a.SaveSteps > 0 && a.SaveSteps%a.EvalSteps == 0:
+		return nil
+	}
+	return fmt.Errorf("train: trainer: LoadBestAtEnd needs checkpoints where evaluations are: SaveSteps is %d, EvalSteps %d", a.SaveSteps, a.EvalSteps)
 }
 
 // count finds the window's length from the loader as it is for one device.

@@ -196,7 +196,11 @@ func readTrainerState(dir string) (*TrainerState, error) {
 // loadBest goes back to the weights of the best checkpoint.
 func (t *Trainer[B]) loadBest(ctx context.Context) error {
 	best := t.state.BestModelCheckpoint
-	if !t.args.LoadBestAtEnd || best == nil {
+	if !t.args.LoadBestAtEnd {
+		return nil
+	}
+	if best == nil {
+		t.acc.Logger().WarnContext(ctx, "there is no checkpoint of the best evaluation: the weights are the last ones")
 		return nil
 	}
 	r := &reading{dir: *best}

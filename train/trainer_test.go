@@ -132,6 +132,7 @@ func TestTrainerStopsEarly(t *testing.T) {
 	}{
 		{[]float64{3, 2, 1, 1, 1, 0}, 5},
 		{[]float64{3, 2.95, 2.9, 0}, 3}, // better, but not by enough
+		{[]float64{math.NaN(), 3, 2, 2, 2, 0}, 5},
 		{[]float64{3, 4, 2, 3, 1, 2, 0}, 8},
 	} {
 		stop := &EarlyStopping{Patience: 2, Threshold: 0.1}
@@ -235,6 +236,10 @@ func TestTrainerRefuses(t *testing.T) {
 		{TrainingArguments{Strategy: "hours"}, `strategy "hours"`},
 		{TrainingArguments{Strategy: optim.BySteps}, "0 steps"},
 		{TrainingArguments{Epochs: -1}, "-1 epochs"},
+		{TrainingArguments{LoadBestAtEnd: true}, "needs an OutputDir"},
+		{TrainingArguments{LoadBestAtEnd: true, OutputDir: "out", EvalSteps: 2}, "SaveSteps is 0, EvalSteps 2"},
+		{TrainingArguments{LoadBestAtEnd: true, OutputDir: "out", EvalSteps: 2, SaveSteps: 5}, "SaveSteps is 5, EvalSteps 2"},
+		{TrainingArguments{LoadBestAtEnd: true, OutputDir: "out", EvalSteps: 2, SaveSteps: -1}, "SaveSteps is -1"},
 	} {
 		if _, err := newWave(nil, c.args); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.args, err, c.want)
