@@ -69,6 +69,7 @@ func (c *benchCmd) Run(out cmdline.Output) error {
 	if err != nil {
 		return cmdline.Misusef("--cpu: %w", err)
 	}
+	keepLittle()
 	b, err := c.open(set.Name)
 	if err != nil {
 		return err

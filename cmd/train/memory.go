@@ -1,6 +1,8 @@
 package main
 
 import (
+	"runtime/debug"
+
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/meta"
 )
@@ -53,3 +55,7 @@ func (j *job) recomputes(m *meta.Model) bool {
 	}
 	return int64(j.Batch*j.ranks*longest)*activationBytes(m) > limit
 }
+
+// keepLittle lets the garbage collector run when a tenth of what is in use is garbage: what is
+// in use are weights, gradients and the optimizer's state, which it need not look into.
+func keepLittle() { debug.SetGCPercent(10) }

@@ -87,7 +87,7 @@ type runCmd struct {
 	SaveTotalLimit int      `help:"Checkpoints that stay; 0 is all." default:"2"`
 	EvalSteps      int      `help:"Steps between evaluations; 0 is the end of each epoch." default:"0"`
 	LogSteps       int      `help:"Steps between logs." default:"10"`
-	LogWith        []string `help:"Trackers: tensorboard, jsonl, csv, curve, or all." placeholder:"NAME,…"`
+	LogWith        []string `help:"Trackers: tensorboard, jsonl, csv, curve (a PNG of the loss, drawn in the terminal at the end, too), or all." placeholder:"NAME,…"`
 	LoggingDir     string   `help:"Folder of the trackers; without it, --output." placeholder:"DIR"`
 	JSON           bool     `name:"json" help:"Print one JSON object at the end."`
 	Resume         string   `help:"auto goes on from the last checkpoint in --output if there is one, never starts anew, or a checkpoint to go on from." default:"auto" placeholder:"auto|never|DIR"`
@@ -95,6 +95,7 @@ type runCmd struct {
 
 // Run trains, and leaves a folder that serve opens.
 func (c *runCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Diagnostics) error {
+	keepLittle()
 	j, err := c.job(diag)
 	if err != nil {
 		return err

@@ -20,11 +20,12 @@ type Gradients interface {
 	// infinity.
 	Round(x tensor.Tensor, dtype meta.DType)
 	// Product is Linear for many rows, with an order of summation of its own that
-	// depends on the shape alone. With rounded, x may be rounded to the dtype of w.
+	// depends on the shape alone. With rounded, x may be rounded to the dtype of w, or both
+	// to bfloat16 where w is float32.
 	Product(dst, x tensor.Tensor, w Matrix, bias tensor.Tensor, rounded bool)
 	// LinearGrad: dx += dy·W, dw += dyᵀ·x, dbias += Σ dy. dw is a float32 view laid out as
 	// w is (Transposed, RowStep, row stride); dbias may have a Stride. With rounded, dy
-	// and x may be rounded to the dtype of w.
+	// and x may be rounded to the dtype of w, or all three to bfloat16 where w is float32.
 	LinearGrad(dx tensor.Tensor, dw Matrix, dbias, dy, x tensor.Tensor, w Matrix, rounded bool)
 	// EmbedGrad: dtable[ids[i]] += scale · dy[i], in the order of i.
 	EmbedGrad(dtable Matrix, dy tensor.Tensor, ids []int32, scale float32)

@@ -8,20 +8,20 @@ import "math"
 // trainer is what a variant implements for training. Lengths are equal and not 0; c are
 // the constants of a call.
 type trainer interface {
-	addScaled(y, x []float32, c *[9]float32)
+	addScaled(y, x []float32, c [9]float32)
 	sum(y, a, b []float32)
-	scaleShift(x []float32, c *[9]float32)
+	scaleShift(x []float32, c [9]float32)
 	round(x []float32)
 	dot64(a, b []float32) float64
 	gateGrad(dgate, dup, dy, gate, up []float32, tanh bool)
-	softmaxGrad(g, p []float32, c *[9]float32)
-	normal(y, x, w []float32, c *[9]float32)
-	normSums(dy, x, w []float32, c *[9]float32) (along, level float64)
-	normGrad(dx, dy, x, w []float32, c *[9]float32)
-	normWeight(dw, dy, x []float32, c *[9]float32)
-	turnHalves(a, b, cosine, sine []float32, c *[9]float32)
-	adam(w, m, v, g []float32, c *[9]float32)
-	momentum(w, buf, g []float32, c *[9]float32)
+	softmaxGrad(g, p []float32, c [9]float32)
+	normal(y, x, w []float32, c [9]float32)
+	normSums(dy, x, w []float32, c [9]float32) (along, level float64)
+	normGrad(dx, dy, x, w []float32, c [9]float32)
+	normWeight(dw, dy, x []float32, c [9]float32)
+	turnHalves(a, b, cosine, sine []float32, c [9]float32)
+	adam(w, m, v, g []float32, c [9]float32)
+	momentum(w, buf, g []float32, c [9]float32)
 }
 
 // trainPiece is how many elements one call of a kernel gets: some microseconds of work.
@@ -32,7 +32,7 @@ func (s *Set) AddScaled(y, x []float32, by float32) {
 	x = x[:len(y)]
 	for at := 0; at < len(y); at += trainPiece {
 		end := min(at+trainPiece, len(y))
-		s.ops.addScaled(y[at:end], x[at:end], &[9]float32{by})
+		s.ops.addScaled(y[at:end], x[at:end], [9]float32{by})
 	}
 }
 
@@ -48,7 +48,7 @@ func (s *Set) Sum(y, a, b []float32) {
 // ScaleShift sets x = x·by − shift.
 func (s *Set) ScaleShift(x []float32, by, shift float32) {
 	for at := 0; at < len(x); at += trainPiece {
-		s.ops.scaleShift(x[at:min(at+trainPiece, len(x))], &[9]float32{by, shift})
+		s.ops.scaleShift(x[at:min(at+trainPiece, len(x))], [9]float32{by, shift})
 	}
 }
 
@@ -101,14 +101,14 @@ func (s *Set) SoftmaxGrad(g, p []float32, mean, scale float32) {
 	p = p[:len(g)]
 	for at := 0; at < len(g); at += trainPiece {
 		end := min(at+trainPiece, len(g))
-		s.ops.softmaxGrad(g[at:end], p[at:end], &[9]float32{mean, scale})
+		s.ops.softmaxGrad(g[at:end], p[at:end], [9]float32{mean, scale})
 	}
 }
 
 // Normal sets y = (x − mean)·by·w, one row of a norm.
 func (s *Set) Normal(y, x, w []float32, mean, by float32) {
 	if len(y) > 0 {
-		s.ops.normal(y, x[:len(y)], w[:len(y)], &[9]float32{mean, by})
+		s.ops.normal(y, x[:len(y)], w[:len(y)], [9]float32{mean, by})
 	}
 }
 
@@ -120,7 +120,7 @@ func (s *Set) NormGrad(dx, dy, x, w []float32, mean, by float32, centred bool) {
 		return
 	}
 	dy, x, w = dy[:len(dx)], x[:len(dx)], w[:len(dx)]
-	c := &[9]float32{mean, by}
+	c := [9]float32{mean, by}
 	along, level := s.ops.normSums(dy, x, w, c)
 	n := float64(len(dx))
 	if centred {
@@ -133,7 +133,7 @@ func (s *Set) NormGrad(dx, dy, x, w []float32, mean, by float32, centred bool) {
 // NormWeightGrad adds dy·(x − mean)·by to dw.
 func (s *Set) NormWeightGrad(dw, dy, x []float32, mean, by float32) {
 	if len(dw) > 0 {
-		s.ops.normWeight(dw, dy[:len(dw)], x[:len(dw)], &[9]float32{mean, by})
+		s.ops.normWeight(dw, dy[:len(dw)], x[:len(dw)], [9]float32{mean, by})
 	}
 }
 
@@ -141,7 +141,7 @@ func (s *Set) NormWeightGrad(dw, dy, x []float32, mean, by float32) {
 // back where sign is −1.
 func (s *Set) TurnHalves(a, b, cosine, sine []float32, sign float32) {
 	if n := len(a); n > 0 {
-		s.ops.turnHalves(a, b[:n], cosine[:n], sine[:n], &[9]float32{sign})
+		s.ops.turnHalves(a, b[:n], cosine[:n], sine[:n], [9]float32{sign})
 	}
 }
 
@@ -154,7 +154,7 @@ type AdamStep struct{ Shrink, Decay, Sign, Near, Keep, Take, Size, Root, Eps flo
 func (s *Set) Adam(w, m, v, g []float32, a AdamStep) {
 	n := len(w)
 	m, v, g = m[:n], v[:n], g[:n]
-	c := &[9]float32{a.Shrink, a.Decay, a.Sign, a.Near, a.Keep, a.Take, a.Size, a.Root, a.Eps}
+	c := [9]float32{a.Shrink, a.Decay, a.Sign, a.Near, a.Keep, a.Take, a.Size, a.Root, a.Eps}
 	for at := 0; at < n; at += trainPiece {
 		end := min(at+trainPiece, n)
 		s.ops.adam(w[at:end], m[at:end], v[at:end], g[at:end], c)
@@ -173,7 +173,7 @@ type MomentumStep struct {
 func (s *Set) Momentum(w, buf, g []float32, a MomentumStep) {
 	n := len(w)
 	buf, g = buf[:n], g[:n]
-	c := &[9]float32{a.LR, a.Decay, a.Sign, a.Keep, a.Take}
+	c := [9]float32{a.LR, a.Decay, a.Sign, a.Keep, a.Take}
 	if a.Nesterov {
 		c[5] = 1
 	}
@@ -185,7 +185,7 @@ func (s *Set) Momentum(w, buf, g []float32, a MomentumStep) {
 
 // The Go variant. Products are rounded before they are added, as everywhere.
 
-func (goOps) addScaled(y, x []float32, c *[9]float32) {
+func (goOps) addScaled(y, x []float32, c [9]float32) {
 	for i := range y {
 		y[i] += float32(c[0] * x[i])
 	}
@@ -197,7 +197,7 @@ func (goOps) sum(y, a, b []float32) {
 	}
 }
 
-func (goOps) scaleShift(x []float32, c *[9]float32) {
+func (goOps) scaleShift(x []float32, c [9]float32) {
 	for i, v := range x {
 		x[i] = float32(v*c[0]) - c[1]
 	}
@@ -247,19 +247,19 @@ func (goOps) gateGrad(dgate, dup, dy, gate, up []float32, tanh bool) {
 	}
 }
 
-func (goOps) softmaxGrad(g, p []float32, c *[9]float32) {
+func (goOps) softmaxGrad(g, p []float32, c [9]float32) {
 	for i, v := range p {
 		g[i] = float32(v*(g[i]-c[0])) * c[1]
 	}
 }
 
-func (goOps) normal(y, x, w []float32, c *[9]float32) {
+func (goOps) normal(y, x, w []float32, c [9]float32) {
 	for i, v := range x {
 		y[i] = float32((v-c[0])*c[1]) * w[i]
 	}
 }
 
-func (goOps) normSums(dy, x, w []float32, c *[9]float32) (along, level float64) {
+func (goOps) normSums(dy, x, w []float32, c [9]float32) (along, level float64) {
 	for i, v := range x {
 		h := float32(dy[i] * w[i])
 		along += float64(float32(h * (v - c[0])))
@@ -268,19 +268,19 @@ func (goOps) normSums(dy, x, w []float32, c *[9]float32) (along, level float64) 
 	return along, level
 }
 
-func (goOps) normGrad(dx, dy, x, w []float32, c *[9]float32) {
+func (goOps) normGrad(dx, dy, x, w []float32, c [9]float32) {
 	for i, v := range x {
 		dx[i] += float32(c[1] * (float32(dy[i]*w[i]) - c[2] - float32((v-c[0])*c[3])))
 	}
 }
 
-func (goOps) normWeight(dw, dy, x []float32, c *[9]float32) {
+func (goOps) normWeight(dw, dy, x []float32, c [9]float32) {
 	for i, v := range x {
 		dw[i] += float32(float32(dy[i]*(v-c[0])) * c[1])
 	}
 }
 
-func (goOps) turnHalves(a, b, cosine, sine []float32, c *[9]float32) {
+func (goOps) turnHalves(a, b, cosine, sine []float32, c [9]float32) {
 	for i, cos := range cosine {
 		s, u, v := float32(c[0]*sine[i]), a[i], b[i]
 		a[i] = float32(u*cos) - float32(v*s)
@@ -288,7 +288,7 @@ func (goOps) turnHalves(a, b, cosine, sine []float32, c *[9]float32) {
 	}
 }
 
-func (goOps) adam(w, m, v, g []float32, c *[9]float32) {
+func (goOps) adam(w, m, v, g []float32, c [9]float32) {
 	for i := range w {
 		x := float32(w[i] * c[0])
 		d := float32(c[2]*g[i]) + float32(c[1]*x)
@@ -299,7 +299,7 @@ func (goOps) adam(w, m, v, g []float32, c *[9]float32) {
 	}
 }
 
-func (goOps) momentum(w, buf, g []float32, c *[9]float32) {
+func (goOps) momentum(w, buf, g []float32, c [9]float32) {
 	for i := range w {
 		d := float32(c[2]*g[i]) + float32(c[1]*w[i])
 		b := float32(c[3]*buf[i]) + float32(c[4]*d)

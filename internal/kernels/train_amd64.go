@@ -7,11 +7,11 @@ import "unsafe"
 // The functions below are not inlined: see callMul.
 
 //go:noinline
-func (a *asm) addScaled(y, x []float32, c *[9]float32) {
+func (a *asm) addScaled(y, x []float32, c [9]float32) {
 	if a.wide {
-		avx512AddScaled(ptr(y), ptr(x), int64(len(y)), unsafe.Pointer(c))
+		avx512AddScaled(ptr(y), ptr(x), int64(len(y)), unsafe.Pointer(&c))
 	} else {
-		avx2AddScaled(ptr(y), ptr(x), int64(len(y)), unsafe.Pointer(c))
+		avx2AddScaled(ptr(y), ptr(x), int64(len(y)), unsafe.Pointer(&c))
 	}
 }
 
@@ -25,11 +25,11 @@ func (a *asm) sum(y, l, r []float32) {
 }
 
 //go:noinline
-func (a *asm) scaleShift(x []float32, c *[9]float32) {
+func (a *asm) scaleShift(x []float32, c [9]float32) {
 	if a.wide {
-		avx512ScaleShift(ptr(x), int64(len(x)), unsafe.Pointer(c))
+		avx512ScaleShift(ptr(x), int64(len(x)), unsafe.Pointer(&c))
 	} else {
-		avx2ScaleShift(ptr(x), int64(len(x)), unsafe.Pointer(c))
+		avx2ScaleShift(ptr(x), int64(len(x)), unsafe.Pointer(&c))
 	}
 }
 
@@ -76,80 +76,80 @@ func (a *asm) gateGrad(dgate, dup, dy, gate, up []float32, tanh bool) {
 }
 
 //go:noinline
-func (a *asm) softmaxGrad(g, p []float32, c *[9]float32) {
+func (a *asm) softmaxGrad(g, p []float32, c [9]float32) {
 	if a.wide {
-		avx512SoftmaxGrad(ptr(g), ptr(p), int64(len(g)), unsafe.Pointer(c))
+		avx512SoftmaxGrad(ptr(g), ptr(p), int64(len(g)), unsafe.Pointer(&c))
 	} else {
-		avx2SoftmaxGrad(ptr(g), ptr(p), int64(len(g)), unsafe.Pointer(c))
+		avx2SoftmaxGrad(ptr(g), ptr(p), int64(len(g)), unsafe.Pointer(&c))
 	}
 }
 
 //go:noinline
-func (a *asm) normal(y, x, w []float32, c *[9]float32) {
+func (a *asm) normal(y, x, w []float32, c [9]float32) {
 	if a.wide {
-		avx512Normal(ptr(y), ptr(x), ptr(w), int64(len(y)), unsafe.Pointer(c))
+		avx512Normal(ptr(y), ptr(x), ptr(w), int64(len(y)), unsafe.Pointer(&c))
 	} else {
-		avx2Normal(ptr(y), ptr(x), ptr(w), int64(len(y)), unsafe.Pointer(c))
+		avx2Normal(ptr(y), ptr(x), ptr(w), int64(len(y)), unsafe.Pointer(&c))
 	}
 }
 
 //go:noinline
-func (a *asm) normSums(dy, x, w []float32, c *[9]float32) (along, level float64) {
+func (a *asm) normSums(dy, x, w []float32, c [9]float32) (along, level float64) {
 	var s [2]float64
 	if a.wide {
-		avx512NormSums(ptr(dy), ptr(x), ptr(w), int64(len(dy)), unsafe.Pointer(c), unsafe.Pointer(&s))
+		avx512NormSums(ptr(dy), ptr(x), ptr(w), int64(len(dy)), unsafe.Pointer(&c), unsafe.Pointer(&s))
 	} else {
-		avx2NormSums(ptr(dy), ptr(x), ptr(w), int64(len(dy)), unsafe.Pointer(c), unsafe.Pointer(&s))
+		avx2NormSums(ptr(dy), ptr(x), ptr(w), int64(len(dy)), unsafe.Pointer(&c), unsafe.Pointer(&s))
 	}
 	return s[0], s[1]
 }
 
 //go:noinline
-func (a *asm) normGrad(dx, dy, x, w []float32, c *[9]float32) {
+func (a *asm) normGrad(dx, dy, x, w []float32, c [9]float32) {
 	if a.wide {
-		avx512NormGrad(ptr(dx), ptr(dy), ptr(x), ptr(w), int64(len(dx)), unsafe.Pointer(c))
+		avx512NormGrad(ptr(dx), ptr(dy), ptr(x), ptr(w), int64(len(dx)), unsafe.Pointer(&c))
 	} else {
-		avx2NormGrad(ptr(dx), ptr(dy), ptr(x), ptr(w), int64(len(dx)), unsafe.Pointer(c))
+		avx2NormGrad(ptr(dx), ptr(dy), ptr(x), ptr(w), int64(len(dx)), unsafe.Pointer(&c))
 	}
 }
 
 //go:noinline
-func (a *asm) normWeight(dw, dy, x []float32, c *[9]float32) {
+func (a *asm) normWeight(dw, dy, x []float32, c [9]float32) {
 	if a.wide {
-		avx512NormWeight(ptr(dw), ptr(dy), ptr(x), int64(len(dw)), unsafe.Pointer(c))
+		avx512NormWeight(ptr(dw), ptr(dy), ptr(x), int64(len(dw)), unsafe.Pointer(&c))
 	} else {
-		avx2NormWeight(ptr(dw), ptr(dy), ptr(x), int64(len(dw)), unsafe.Pointer(c))
+		avx2NormWeight(ptr(dw), ptr(dy), ptr(x), int64(len(dw)), unsafe.Pointer(&c))
 	}
 }
 
 //go:noinline
-func (a *asm) turnHalves(u, v, cosine, sine []float32, c *[9]float32) {
+func (a *asm) turnHalves(u, v, cosine, sine []float32, c [9]float32) {
 	if a.wide {
-		avx512TurnHalves(ptr(u), ptr(v), ptr(cosine), ptr(sine), int64(len(u)), unsafe.Pointer(c))
+		avx512TurnHalves(ptr(u), ptr(v), ptr(cosine), ptr(sine), int64(len(u)), unsafe.Pointer(&c))
 	} else {
-		avx2TurnHalves(ptr(u), ptr(v), ptr(cosine), ptr(sine), int64(len(u)), unsafe.Pointer(c))
+		avx2TurnHalves(ptr(u), ptr(v), ptr(cosine), ptr(sine), int64(len(u)), unsafe.Pointer(&c))
 	}
 }
 
 // adam leaves what is no whole vector to the Go variant, which computes the same.
 //
 //go:noinline
-func (a *asm) adam(w, m, v, g []float32, c *[9]float32) {
+func (a *asm) adam(w, m, v, g []float32, c [9]float32) {
 	lanes := a.panelLanes()
 	n := len(w) / lanes * lanes
 	if a.wide {
-		avx512Adam(ptr(w), ptr(m), ptr(v), ptr(g), int64(n), unsafe.Pointer(c))
+		avx512Adam(ptr(w), ptr(m), ptr(v), ptr(g), int64(n), unsafe.Pointer(&c))
 	} else {
-		avx2Adam(ptr(w), ptr(m), ptr(v), ptr(g), int64(n), unsafe.Pointer(c))
+		avx2Adam(ptr(w), ptr(m), ptr(v), ptr(g), int64(n), unsafe.Pointer(&c))
 	}
 	goOps{}.adam(w[n:], m[n:], v[n:], g[n:], c)
 }
 
 //go:noinline
-func (a *asm) momentum(w, buf, g []float32, c *[9]float32) {
+func (a *asm) momentum(w, buf, g []float32, c [9]float32) {
 	if a.wide {
-		avx512Momentum(ptr(w), ptr(buf), ptr(g), int64(len(w)), unsafe.Pointer(c))
+		avx512Momentum(ptr(w), ptr(buf), ptr(g), int64(len(w)), unsafe.Pointer(&c))
 	} else {
-		avx2Momentum(ptr(w), ptr(buf), ptr(g), int64(len(w)), unsafe.Pointer(c))
+		avx2Momentum(ptr(w), ptr(buf), ptr(g), int64(len(w)), unsafe.Pointer(&c))
 	}
 }

@@ -28,7 +28,7 @@ func (a *arena) take(rows, cols int) tensor.Tensor {
 }
 
 // passing is take for what no reverse reads again, whoever records: a result that is added
-// to something, or stored elsewhere.
+// to something, or stored elsewhere, or easily made again.
 func (a *arena) passing(rows, cols int) tensor.Tensor {
 	begin := a.used
 	a.used += floats(rows, cols)
@@ -45,11 +45,11 @@ func matrix(t tensor.Tensor, rows, cols int) tensor.Tensor {
 	return t
 }
 
-// spare is memory for a result that may take the place of x: x itself, unless a recorder
-// has to keep it.
+// spare is memory for a result that may take the place of x, which was taken: x itself,
+// unless a recorder has to keep it. Then x lies elsewhere, and what was meant for it is free.
 func (a *arena) spare(x tensor.Tensor) tensor.Tensor {
 	if a.recorder != nil && a.recorder.Recording() {
-		return a.recorder.Take(x.Rows(), x.Cols())
+		return a.passing(x.Rows(), x.Cols())
 	}
 	return x
 }

@@ -81,7 +81,7 @@ func (c *Context) add(dst, x tensor.Tensor, scale float32) {
 func (b *branch) forward(c *Context, dst, x tensor.Tensor) {
 	mark := c.arena.used
 	if b.pre != nil {
-		y := c.arena.take(x.Rows(), b.pre.cols())
+		y := c.arena.passing(x.Rows(), b.pre.cols())
 		b.pre.forward(c, y, x)
 		x = y
 	}

@@ -11,18 +11,18 @@ import (
 // roundElements is how many elements one goroutine rounds at a time.
 const roundElements = 1 << 20
 
-// round makes copies of all matrices in dtype d. It reports whether there are new ones.
-func (w *weights) round(d meta.DType) (moved bool) {
+// round makes copies of all matrices in float16. It reports whether there are new ones.
+func (w *weights) round() (moved bool) {
 	var all sync.WaitGroup
 	for p, t := range w.model.trained {
 		if len(p.Shape) < 2 || len(t.Data) == 0 {
 			continue
 		}
 		h := w.params[p]
-		if h.rounded == nil || h.rounded.whole[0].DType != d {
+		if h.rounded == nil {
 			h.memory = make([]byte, 2*len(t.Data))
 			h.rounded = &parts{}
-			dense := view.Tensor{DType: d, Rank: len(p.Shape), Data: h.memory}
+			dense := view.Tensor{DType: meta.Float16, Rank: len(p.Shape), Data: h.memory}
 			copy(dense.Dims[:], p.Shape)
 			h.rounded.show(dense, w.model.stacked[p])
 			h.rounded.keepVectors(h)
@@ -30,7 +30,7 @@ func (w *weights) round(d meta.DType) (moved bool) {
 		}
 		for at := 0; at < len(t.Data); at += roundElements {
 			src, dst := t.Data[at:min(at+roundElements, len(t.Data))], h.memory[2*at:]
-			all.Go(func() { narrow(dst, src, d) })
+			all.Go(func() { kernels.NarrowFloat16(dst[:2*len(src)], src) })
 		}
 	}
 	all.Wait()
@@ -42,12 +42,4 @@ func (h *parts) keepVectors(from *parts) {
 	if len(h.experts) > 0 && h.experts[0][0].Rank == 1 {
 		h.experts = from.experts
 	}
-}
-
-func narrow(dst []byte, src []float32, d meta.DType) {
-	if d == meta.BFloat16 {
-		kernels.NarrowBFloat16(dst[:2*len(src)], src)
-		return
-	}
-	kernels.NarrowFloat16(dst[:2*len(src)], src)
 }

@@ -36,7 +36,7 @@ type weights struct {
 type parts struct {
 	whole   []backend.Part
 	experts [][]backend.Part // of a stack, or its rows
-	// rounded are the same in the dtype of products under autocast.
+	// rounded are the same in float16, for products under autocast.
 	rounded *parts
 	memory  []byte // of rounded
 	seen    *float32
@@ -54,7 +54,7 @@ func newWeights(m *parameters) *weights {
 }
 
 // begin looks where parameters lie now, and rounds those of products to cast where it is
-// not float32.
+// float16.
 func (w *weights) begin(cast meta.DType) error {
 	w.cast, w.err = cast, nil
 	moved := false
@@ -76,8 +76,8 @@ func (w *weights) begin(cast meta.DType) error {
 		w.params[p] = f.parts
 	}
 	moved = w.adapted() || moved
-	if cast != meta.Float32 {
-		moved = w.round(cast) || moved
+	if cast == meta.Float16 { // to bfloat16 they are rounded while products read them
+		moved = w.round() || moved
 	}
 	if moved {
 		w.index()
@@ -171,8 +171,9 @@ func (w *weights) adopt(b backend.Backend, scale float32) {
 	for p, g := range early {
 		t := view.Floats(g, len(g), 1)
 		if p.Grad == nil {
-			p.Grad = g
-			b.Scale(t, scale, 0)
+			if p.Grad = g; scale != 1 {
+				b.Scale(t, scale, 0)
+			}
 			continue
 		}
 		b.Add(view.Floats(p.Grad, len(g), 1), t, scale)
@@ -186,7 +187,7 @@ func (w *weights) Parts(p *meta.Param, expert int) []backend.Part {
 	if h == nil {
 		return nil
 	}
-	if h.rounded != nil && w.cast != meta.Float32 && w.unit > 0 {
+	if h.rounded != nil && w.cast == meta.Float16 && w.unit > 0 {
 		h = h.rounded
 	}
 	switch {

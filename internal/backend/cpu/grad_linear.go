@@ -18,8 +18,9 @@ func (b *Backend) Product(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Te
 		return
 	}
 	m, ok := op.w.turned()
+	rounded = rounded && rounds(w.DType)
 	switch {
-	case ok && op.tokens*op.w.rows*op.w.cols >= fewProducts:
+	case ok && (rounded || op.tokens*op.w.rows*op.w.cols >= fewProducts):
 		b.multiply(rounded, op.y, gemm.Rows(op.x.V, op.x.Stride), m, op.tokens, op.w.rows, op.w.cols, false)
 		if op.bias != nil {
 			b.each(op.tokens, op.w.rows, func(_ *worker, r int) { b.set.AddScaled(row(op.y, r, op.w.rows), op.bias, 1) })
@@ -30,6 +31,10 @@ func (b *Backend) Product(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Te
 		b.Linear(dst, x, w, bias)
 	}
 }
+
+// rounds reports whether products of a weight that may be rounded are: to bfloat16, where
+// that leaves its numbers as they are, or they are as exact as those of the other operand.
+func rounds(d meta.DType) bool { return d == meta.BFloat16 || d == meta.Float32 }
 
 // turned is the transposed of a weight as gemm takes it; not of one in blocks, nor of one
 // whose columns lie apart.
@@ -60,7 +65,7 @@ func (b *Backend) LinearGrad(dx tensor.Tensor, dw backend.Matrix, dbias, dy, x t
 	if b.failed.Load() || dy.Rows() == 0 {
 		return
 	}
-	rounded = rounded && w.DType == meta.BFloat16
+	rounded = rounded && rounds(w.DType)
 	grad, ok := b.floats("linear gradient", "result", dy, dy.Rows(), dy.Cols())
 	if !ok {
 		return

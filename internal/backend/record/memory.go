@@ -32,6 +32,7 @@ type block struct {
 	memory tensor.Tensor
 	shadow tensor.Tensor // absent until somebody asks
 	chunk  bool
+	idle   bool // the shadow is zeros that nobody waits for
 }
 
 func (m *memory) alloc(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
@@ -77,7 +78,11 @@ func (m *memory) blockOf(at uintptr) *block {
 
 func (m *memory) free(t tensor.Tensor) {
 	if i, ok := m.find(address(t)); ok {
-		if s := m.blocks[i].shadow; !s.IsZero() {
+		s := m.blocks[i].shadow
+		if s.IsZero() {
+			s = m.takeSpare(t.Elements())
+		}
+		if !s.IsZero() {
 			m.backend.Free(s)
 		}
 		m.blocks = slices.Delete(m.blocks, i, i+1)
@@ -112,13 +117,19 @@ func (m *memory) shadow(t tensor.Tensor) (tensor.Tensor, error) {
 // shade gives a block a shadow of zeros.
 func (m *memory) shade(b *block) (err error) {
 	n := b.memory.Elements()
-	if i := slices.IndexFunc(m.spare, func(t tensor.Tensor) bool { return t.Elements() == n }); b.chunk && i >= 0 {
-		b.shadow = m.spare[i]
-		m.spare = slices.Delete(m.spare, i, i+1)
-		return nil
+	if b.shadow = m.takeSpare(n); b.shadow.IsZero() {
+		b.shadow, err = m.backend.New(meta.Float32, n)
 	}
-	b.shadow, err = m.backend.New(meta.Float32, n)
 	return err
+}
+
+// takeSpare takes a shadow of n elements that nobody uses, if there is one.
+func (m *memory) takeSpare(n int) (t tensor.Tensor) {
+	if i := slices.IndexFunc(m.spare, func(t tensor.Tensor) bool { return t.Elements() == n }); i >= 0 {
+		t = m.spare[i]
+		m.spare = slices.Delete(m.spare, i, i+1)
+	}
+	return t
 }
 
 // take cuts a matrix off the chunk at hand, or the next that it fits in.
@@ -141,13 +152,18 @@ func (m *memory) take(rows, cols int) (tensor.Tensor, error) {
 	return t, nil
 }
 
-// fit brings a chunk of at least n floats to the place at hand.
+// fit brings the smallest chunk of at least n floats to the place at hand.
 func (m *memory) fit(n int) error {
+	best := -1
 	for i := m.chunk; i < len(m.chunks); i++ {
-		if m.chunks[i].memory.Elements() >= n {
-			m.chunks[i], m.chunks[m.chunk] = m.chunks[m.chunk], m.chunks[i]
-			return nil
+		size := m.chunks[i].memory.Elements()
+		if size >= n && (best < 0 || size < m.chunks[best].memory.Elements()) {
+			best = i
 		}
+	}
+	if best >= 0 {
+		m.chunks[best], m.chunks[m.chunk] = m.chunks[m.chunk], m.chunks[best]
+		return nil
 	}
 	m.replaceLargest()
 	t, err := m.alloc(meta.Float32, max(n+n/8, chunkFloats)) // the next batch may be longer
@@ -169,28 +185,48 @@ func (m *memory) replaceLargest() {
 	}
 	largest := slices.MaxFunc(unused, func(a, b *block) int { return cmp.Compare(a.memory.Elements(), b.memory.Elements()) })
 	m.chunks = slices.DeleteFunc(m.chunks, func(b *block) bool { return b == largest })
-	n := largest.memory.Elements()
 	m.free(largest.memory)
-	if i := slices.IndexFunc(m.spare, func(t tensor.Tensor) bool { return t.Elements() == n }); i >= 0 {
-		m.backend.Free(m.spare[i])
-		m.spare = slices.Delete(m.spare, i, i+1)
-	}
 }
 
 // rewind makes what was taken since free again. Shadows, which are zeros then, may serve
-// other chunks.
+// other blocks.
 func (m *memory) rewind(chunk, used int) {
 	first := chunk
 	if used > 0 {
 		first++
 	}
 	for _, b := range m.chunks[min(first, len(m.chunks)):] {
-		if !b.shadow.IsZero() {
-			m.spare = append(m.spare, b.shadow)
-			b.shadow = tensor.Tensor{}
-		}
+		m.lend(b)
 	}
 	m.chunk, m.used = chunk, used
+}
+
+// lend lets a block's shadow, zeros, serve other blocks.
+func (m *memory) lend(b *block) {
+	if !b.shadow.IsZero() {
+		m.spare = append(m.spare, b.shadow)
+		b.shadow = tensor.Tensor{}
+	}
+}
+
+// lendIdle lends the shadows that are idle.
+func (m *memory) lendIdle() {
+	for _, b := range m.blocks {
+		if b.idle {
+			b.idle = false
+			m.lend(b)
+		}
+	}
+}
+
+// idle tells whether the gradients in a block are all zero until a reverse adds to them.
+func (m *memory) idle(t tensor.Tensor, is bool) {
+	if t.IsZero() {
+		return
+	}
+	if b := m.blockOf(address(t)); b != nil {
+		b.idle = is
+	}
 }
 
 // clearShadows makes all gradients 0.

@@ -56,6 +56,7 @@ func (r *Recorder) Norm(dst, x, weight, bias tensor.Tensor, a meta.NormSpec) {
 	in := r.keep(x)
 	r.write(dst)
 	r.Backend.Norm(dst, r.value(in), weight, bias, a)
+	r.made(dst, func(to tensor.Tensor) { r.Backend.Norm(to, r.value(in), weight, bias, a) })
 	r.push(dst, func(dy tensor.Tensor) {
 		r.compute.NormGrad(r.Gradient(x), r.gradientOf(weight), r.gradientOf(bias), dy, r.value(in), weight, a)
 	}, x)
@@ -121,6 +122,8 @@ func (r *Recorder) StoreKV(kv backend.KV, k, v tensor.Tensor, slots []int32) {
 	slots = slices.Clone(slots)
 	r.reverse = append(r.reverse, func() {
 		r.compute.StoreKVGrad(r.kvGradient(kv), r.Gradient(k), r.Gradient(v), slots)
+		r.idle(kv.K, true)
+		r.idle(kv.V, true)
 	})
 }
 
@@ -142,6 +145,8 @@ func (r *Recorder) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backen
 		spans[i].Pages = slices.Clone(spans[i].Pages)
 	}
 	r.push(dst, func(dy tensor.Tensor) {
+		r.idle(kv.K, false)
+		r.idle(kv.V, false)
 		r.compute.AttentionGrad(r.Gradient(q), r.kvGradient(kv), r.gradientOf(a.Sinks), dy, r.value(in), kv, spans, a)
 	})
 }
@@ -155,6 +160,7 @@ func (r *Recorder) Gate(dst, gate, up tensor.Tensor, act meta.Activation, limit 
 	g, u := r.keep(gate), r.keep(up)
 	r.write(dst)
 	r.Backend.Gate(dst, r.value(g), r.value(u), act, limit)
+	r.made(dst, func(to tensor.Tensor) { r.Backend.Gate(to, r.value(g), r.value(u), act, limit) })
 	r.push(dst, func(dy tensor.Tensor) {
 		r.compute.GateGrad(r.Gradient(gate), r.Gradient(up), dy, r.value(g), r.value(u), act, limit)
 	}, gate, up)

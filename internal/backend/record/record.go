@@ -29,6 +29,8 @@ type Recorder struct {
 	reverse []func()
 	values  []value
 	live    []int // values that lie where they were, and could be overwritten
+	recipes []recipe
+	remade  []int // values that were made again, by age
 	hosts   []host
 	memory
 	iota []int32
@@ -50,15 +52,15 @@ func (r *Recorder) Pause() { r.on = false }
 func (r *Recorder) Recording() bool { return r.on }
 
 // Mark is the present end of the record. What Take gave before it is not written again, so
-// that values there need no more watching. Values elsewhere are copied now: a copy made
-// behind the mark would be forgotten before them.
+// that values there need no more watching. Values elsewhere are copied now, or to be made
+// again: a copy made behind the mark would be forgotten before them.
 func (r *Recorder) Mark() backend.Mark {
 	for _, i := range r.live {
 		if b := r.blockOf(r.values[i].lo); b != nil && !b.chunk { // nor is the host's
-			r.move(i)
+			r.rescue(i)
 		}
 	}
-	r.live = r.live[:0]
+	r.live, r.recipes = r.live[:0], r.recipes[:0]
 	return backend.Mark{Operations: len(r.reverse), Values: len(r.values), Hosts: len(r.hosts), Chunk: r.chunk, Used: r.used}
 }
 
@@ -72,6 +74,7 @@ func (r *Recorder) Reverse(to backend.Mark) {
 	}
 	r.on = on
 	r.drop(to)
+	r.lendIdle()
 }
 
 // Forget drops the record as far as to without running it.
@@ -97,6 +100,8 @@ func (r *Recorder) drop(to backend.Mark) {
 	clear(r.hosts[to.Hosts:])
 	r.hosts = r.hosts[:to.Hosts]
 	r.live = slices.DeleteFunc(r.live, func(i int) bool { return i >= to.Values })
+	r.recipes = r.recipes[:0]
+	r.forgetRemade(0)
 	r.replaced.lo, r.replaced.hi = 0, 0
 	r.rewind(to.Chunk, to.Used)
 }
@@ -151,6 +156,9 @@ func (r *Recorder) Sync() error {
 type value struct {
 	t      tensor.Tensor
 	lo, hi uintptr
+	// remake makes it again; nil where that is dearer than its memory.
+	remake func(to tensor.Tensor)
+	gone   bool // until it is made again
 }
 
 // keep remembers an operand and returns its number, -1 for an absent one.
@@ -164,7 +172,7 @@ func (r *Recorder) keep(t tensor.Tensor) int {
 		}
 	}
 	lo, hi := extent(t)
-	r.values = append(r.values, value{t, lo, hi})
+	r.values = append(r.values, value{t: t, lo: lo, hi: hi, remake: r.recipeOf(t)})
 	r.live = append(r.live, len(r.values)-1)
 	return len(r.values) - 1
 }
@@ -173,20 +181,33 @@ func (r *Recorder) value(i int) tensor.Tensor {
 	if i < 0 {
 		return tensor.Tensor{}
 	}
+	if r.values[i].gone {
+		r.makeAgain(i)
+	}
 	return r.values[i].t
 }
 
-// write copies the values that an operation is about to overwrite.
+// write rescues the values that an operation is about to overwrite.
 func (r *Recorder) write(dst tensor.Tensor) {
 	lo, hi := extent(dst)
+	r.recipes = slices.DeleteFunc(r.recipes, func(x recipe) bool { return x.lo < hi && lo < x.hi })
 	r.live = slices.DeleteFunc(r.live, func(i int) bool {
 		v := &r.values[i]
 		if v.hi <= lo || hi <= v.lo {
 			return false
 		}
-		r.move(i)
+		r.rescue(i)
 		return true
 	})
+}
+
+// rescue lets a value's memory go: it is copied, or made again when it is read.
+func (r *Recorder) rescue(i int) {
+	if v := &r.values[i]; v.remake != nil {
+		v.gone = true
+		return
+	}
+	r.move(i)
 }
 
 // move copies a value to memory that stays as it is.
@@ -210,11 +231,12 @@ func (r *Recorder) push(dst tensor.Tensor, reverse func(dy tensor.Tensor), opera
 		switch {
 		case dy.IsZero():
 		case inPlace:
-			chunk, used := r.chunk, r.used
+			chunk, used, made := r.chunk, r.used, len(r.remade)
 			moved := r.Take(dy.Rows(), dy.Cols())
 			r.compute.Gather(moved, dy, r.count(dy.Rows()))
 			r.compute.Zero(dy)
 			reverse(moved)
+			r.forgetRemade(made)
 			r.rewind(chunk, used)
 		default:
 			reverse(dy)

@@ -170,3 +170,51 @@ func TestMemoryGrowsWithTheLargest(t *testing.T) {
 		t.Errorf("%d MiB are held", held>>20)
 	}
 }
+
+// TestEasyResultsAreMadeAgain: norms and gates whose memory was written anew take none, and
+// the gradients are those of a record that kept them, bit by bit.
+func TestEasyResultsAreMadeAgain(t *testing.T) {
+	r := open(t)
+	closing(t, r)
+	spec := meta.NormSpec{Dim: 4, Eps: 1e-6}
+	w := matrix(t, r, 1, 2, 3, 4)
+	w.Rank, w.Dims = 1, [tensor.MaxRank]int{4}
+	var want []float32
+	for _, again := range []bool{false, true} {
+		x := matrix(t, r, 0.5, -1, 2, 3)
+		y, z, sum := matrix(t, r, 0, 0, 0, 0), matrix(t, r, 0, 0, 0, 0), matrix(t, r, 0, 0, 0, 0)
+		r.Record()
+		begin := r.Mark()
+		r.Norm(y, x, w, tensor.Tensor{}, spec)
+		r.Gate(z, y, y, meta.ActSiLU, 0)
+		r.Gate(sum, z, y, meta.ActSiLU, 0)
+		if again { // the second is made again of the first, which is too
+			before := r.Mark()
+			r.Gather(y, w4(w), []int32{0})
+			r.Gather(z, w4(w), []int32{0})
+			if used := r.Mark(); used.Used != before.Used || used.Chunk != before.Chunk {
+				t.Errorf("copies were made: %v, then %v", before, used)
+			}
+			copy(r.Gradient(y).F32(), []float32{0, 0, 0, 0})
+		}
+		r.Pause()
+		copy(r.Gradient(sum).F32(), []float32{1, 2, 3, 4})
+		r.Reverse(begin)
+		got := slices.Clone(r.Gradient(x).F32())
+		if want == nil {
+			want = got
+		}
+		if !slices.Equal(got, want) || slices.Equal(got, make([]float32, 4)) {
+			t.Errorf("made again %v: gradient %v, want %v", again, got, want)
+		}
+	}
+	if err := r.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// w4 is a vector as a row.
+func w4(w tensor.Tensor) tensor.Tensor {
+	w.Rank, w.Dims = 2, [tensor.MaxRank]int{1, w.Elements()}
+	return w
+}
