@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/heftai/heft/dispatch"
@@ -19,6 +20,7 @@ import (
 	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/rng"
 	"github.com/heftai/heft/train/tensor"
+	"github.com/heftai/heft/train/track"
 )
 
 // optimFlags say how it is learned.
@@ -100,7 +102,19 @@ func (j *job) rank(ctx context.Context, w *train.World) error {
 	if err := s.save(ctx, s.Output); err != nil {
 		return err
 	}
+	if err := s.showCurve(); err != nil {
+		return err
+	}
 	return s.acc.EndTraining()
+}
+
+// showCurve draws the loss in the terminal, where the tracker of curves is on and saw some.
+func (s *student) showCurve() error {
+	c, ok := s.acc.Tracker("curve").(*track.Curve)
+	if !ok || !slices.ContainsFunc(c.Curves(), func(line track.Series) bool { return len(line.X) > 1 }) {
+		return nil
+	}
+	return c.WriteText(s.diag)
 }
 
 func (j *job) student(w *train.World) (*student, error) {

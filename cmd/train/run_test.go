@@ -204,10 +204,13 @@ func TestARunThatIsStoppedSaves(t *testing.T) {
 func TestRunLeavesAFolderThatOpens(t *testing.T) {
 	dir, text, out := tinyModel(t), lessons(t, 8), filepath.Join(t.TempDir(), "out")
 	args := []string{"run", dir, "--data", text, "--eval-data", text, "--output", out, "--max-steps", "3", "--batch", "3", "--dtype", "bfloat16",
-		"--log-steps", "1", "--log-with", "jsonl,csv", "--pack", "--sequence", "32", "--recompute", "on"}
+		"--log-steps", "1", "--log-with", "jsonl,csv,curve", "--pack", "--sequence", "32", "--recompute", "on"}
 	status, stdout, stderr := command(t, args...)
 	if status != 0 || !strings.Contains(stdout, "3 steps") || !strings.Contains(stderr, "eval_loss") {
 		t.Fatalf("%d: %s%s", status, stdout, stderr)
+	}
+	if !strings.Contains(stderr, "└──") {
+		t.Errorf("no curve in the terminal:\n%s", stderr)
 	}
 	config, err := readConfig(out)
 	if err != nil || config.DType != meta.BFloat16 {
@@ -232,7 +235,7 @@ func TestRunLeavesAFolderThatOpens(t *testing.T) {
 	if _, err := model.Load(skeleton, binding); err != nil {
 		t.Error(err)
 	}
-	for _, name := range []string{"tokenizer.json", "metrics.jsonl", "checkpoint-3/trainer_state.json"} {
+	for _, name := range []string{"tokenizer.json", "metrics.jsonl", "loss.png", "checkpoint-3/trainer_state.json"} {
 		if _, err := os.Stat(filepath.Join(out, name)); err != nil {
 			t.Error(err)
 		}
