@@ -31,10 +31,11 @@ var allowed = map[string][]string{
 	"internal/backend/cpu":         {"meta", "internal/backend", "internal/tensor", "internal/kernels", "internal/gemm", "internal/hostmem", "internal/topology"}, // topology: threads keep to their processors
 	"internal/backend/backendtest": {"meta", "internal/backend", "internal/tensor", "internal/kernels"},
 	"internal/backend/record":      {"meta", "internal/backend", "internal/tensor"},
+	"internal/stored":              {"meta", "loader", "internal/backend", "internal/tensor"},
 	"internal/kvcache":             {"meta", "internal/backend", "internal/tensor"},
 	"internal/lora":                {"meta", "loader", "internal/tensor", "internal/kernels"}, // kernels: merging rounds to the dtype of the weights
 	"internal/nn":                  {"meta", "internal/backend", "internal/tensor", "internal/kvcache", "internal/lora"},
-	"internal/residency":           {"meta", "devicemap", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/kernels"}, // kernels: weights are converted when they are loaded
+	"internal/residency":           {"meta", "devicemap", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/kernels", "internal/stored"}, // kernels: weights are converted when they are loaded
 	"dispatch": {"meta", "devicemap", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/tensor",
 		"internal/kvcache", "internal/residency", "internal/hostmem", "internal/sample", "internal/probe", "internal/topology"}, // topology: how many threads, and whose memory weights are put in
 	"internal/engine":            {"dispatch", "internal/sample"},
@@ -55,8 +56,8 @@ var allowed = map[string][]string{
 	"train/optim":                {"internal/kernels"},
 	"train/tensor":               {"internal/kernels", "internal/gemm"},
 	"train/track":                {},
-	"train/model":                {"meta", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/record", "internal/kernels", "internal/kvcache", "internal/tensor", "train/rng", "train/tensor"}, // kernels: weights are rounded for autocast
-	"train":                      {"meta", "loader", "internal/collective", "train/data", "train/optim", "train/rng", "train/tensor", "train/track"},                                                                                                // loader, meta: checkpoints are safetensors
+	"train/model":                {"meta", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/record", "internal/kernels", "internal/kvcache", "internal/stored", "internal/tensor", "train/rng", "train/tensor"}, // kernels: weights are rounded for autocast
+	"train":                      {"meta", "loader", "internal/collective", "train/data", "train/optim", "train/rng", "train/tensor", "train/track"},                                                                                                                   // loader, meta: checkpoints are safetensors
 	"examples/accumulate":        {"train", "train/data", "train/optim", "train/tensor"},
 	"examples":                   {}, // a test that runs the programs below
 	"examples/causallm":          {"train", "train/data", "train/optim", "train/rng", "train/tensor"},

@@ -8,6 +8,7 @@ import (
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/stored"
 	"github.com/heftai/heft/meta"
 )
 
@@ -26,7 +27,7 @@ type stack struct {
 type expert struct {
 	device devicemap.Device
 	known  bool
-	pieces []piece
+	pieces []stored.Piece
 	parts  [][]backend.Part // by parameter
 
 	promoted atomic.Pointer[promotion] // made by the promoter
@@ -103,7 +104,7 @@ func (s *Store) largestExpert() (largest int64, streamed int) {
 		var size int64
 		for _, p := range st.params {
 			for _, piece := range s.expertPieces(p, 0) {
-				size += piece.size + int64(len(piece.ranges))*(2*blockSize+readGap) // the ends of direct reads, and gaps between them
+				size += piece.Size + int64(len(piece.Ranges))*(2*blockSize+readGap) // the ends of direct reads, and gaps between them
 			}
 		}
 		largest = max(largest, int64(hostmem.Up(int(size), blockSize)))
@@ -121,7 +122,7 @@ func (s *Store) know(st *stack, e int) *expert {
 	for i, param := range st.params {
 		for _, p := range s.expertPieces(param, e) {
 			x.pieces = append(x.pieces, p)
-			x.parts[i] = append(x.parts[i], p.part)
+			x.parts[i] = append(x.parts[i], p.Part)
 		}
 	}
 	x.known = true
@@ -130,7 +131,7 @@ func (s *Store) know(st *stack, e int) *expert {
 
 // expertPieces are the pieces of expert e's slab of p, as stored or of the file of converted
 // weights.
-func (s *Store) expertPieces(p *meta.Param, e int) []piece {
+func (s *Store) expertPieces(p *meta.Param, e int) []stored.Piece {
 	if s.sidecar != nil && s.quantizer.takes(p) {
 		return s.sidecar.pieces[sideKey{p, e}]
 	}
@@ -139,14 +140,14 @@ func (s *Store) expertPieces(p *meta.Param, e int) []piece {
 
 // sourcePieces are the pieces of expert e's slab of p as stored: tensors of its own, or a slab
 // of a tensor that holds the stack.
-func (s *Store) sourcePieces(p *meta.Param, e int) []piece {
-	var out []piece
+func (s *Store) sourcePieces(p *meta.Param, e int) []stored.Piece {
+	var out []stored.Piece
 	for _, part := range s.binding.Expert(p, e) {
-		out = append(out, newPiece(part))
+		out = append(out, stored.New(part))
 	}
 	if out == nil {
 		for _, part := range s.binding.Parts(p) {
-			out = append(out, newPiece(part).slab(e))
+			out = append(out, stored.New(part).Slab(e))
 		}
 	}
 	return out
@@ -178,7 +179,7 @@ func (s *Store) prepare(st *stack, e int) *load {
 	x := s.know(st, e)
 	var regions []region
 	for i := range x.pieces {
-		regions = x.pieces[i].regions(regions)
+		regions = addRegions(regions, &x.pieces[i])
 	}
 	l := newLoad(regions)
 	l.jobs = s.loadJobs(regions)
@@ -214,16 +215,16 @@ func (s *Store) HoldExpert(m *meta.Module, e int) error {
 		for j := range x.parts[i] {
 			p, part := &x.pieces[k], &x.parts[i][j]
 			if l != nil {
-				p.inSlot(part, slot, l.places[at:])
+				inSlot(p, part, slot, l.places[at:])
 			} else if part.Data == nil {
 				if err := s.makePieces(context.Background(), x.pieces[k:k+1]); err != nil {
 					return err
 				}
-				if err := p.inPlace(part); err != nil {
+				if err := p.InPlace(part); err != nil {
 					return err
 				}
 			}
-			k, at = k+1, at+len(p.ranges)
+			k, at = k+1, at+len(p.Ranges)
 		}
 	}
 	return nil

@@ -7,120 +7,26 @@ import (
 	"runtime/debug"
 
 	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/stored"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
 
-// A piece is a range of a checkpoint tensor that fills a part of a parameter, with the
-// ranges of scales and zeros where it is quantised: they are brought together.
-type piece struct {
-	ranges []byteRange
-	size   int64        // of all ranges
-	part   backend.Part // without Data
-}
-
-// A byteRange is bytes of a checkpoint tensor.
-type byteRange struct {
-	tensor      *loader.Tensor
-	begin, size int64
-}
-
-// newPiece is what a loader's part selects.
-func newPiece(p loader.Part) piece {
-	shape := p.Tensor.Shape
-	if !p.From.IsAll() && len(shape) > 0 {
-		shape = append([]int{p.From.End - p.From.Begin}, shape[1:]...)
-	}
-	begin, size := p.Span()
-	out := piece{ranges: []byteRange{{p.Tensor, begin, size}}, size: size}
-	m := backend.Matrix{Transposed: p.Transposed}
-	if p.Quant != nil {
-		shape = p.Quant.Matrix(shape)
-		q := &backend.Quant{Quant: p.Quant, Width: shape[len(shape)-1]}
-		for _, beside := range []struct {
-			from *loader.Tensor
-			to   *tensor.Tensor
-		}{{p.Scales, &q.Scales}, {p.Zeros, &q.Zeros}, {p.Index, &q.Index}} {
-			if beside.from != nil {
-				*beside.to = view(beside.from.DType, []int{int(beside.from.Elements())})
-				out.ranges = append(out.ranges, byteRange{beside.from, 0, beside.from.Size})
-				out.size += beside.from.Size
-			}
-		}
-		m.Quant = q
-	}
-	m.Tensor = view(p.Tensor.DType, shape)
-	out.part = backend.Part{Matrix: m, Into: p.Into}
-	return out
-}
-
-// view is a tensor without its bytes.
-func view(d meta.DType, shape []int) tensor.Tensor {
-	t := tensor.Tensor{DType: d, Rank: min(len(shape), tensor.MaxRank)}
-	copy(t.Dims[:], shape)
-	return t
-}
-
-// slab is expert e of a piece that holds a whole stack, [experts, …].
-func (p piece) slab(e int) piece {
-	shape := p.part.Shape()
-	out := piece{part: p.part}
-	out.part.Tensor = view(p.part.DType, shape[1:])
-	if q := p.part.Quant; q != nil {
-		own := *q
-		out.part.Quant = &own
-	}
-	for _, r := range p.ranges {
-		r.size /= int64(shape[0])
-		r.begin += int64(e) * r.size
-		out.ranges = append(out.ranges, r)
-		out.size += r.size
-	}
-	return out
-}
-
-func (p *piece) regions(to []region) []region {
-	for _, r := range p.ranges {
-		to = append(to, newRegion(r.tensor, r.begin, r.size))
+// addRegions adds the ranges of a piece as a load brings them.
+func addRegions(to []region, p *stored.Piece) []region {
+	for _, r := range p.Ranges {
+		to = append(to, newRegion(r.Tensor, r.Begin, r.Size))
 	}
 	return to
 }
 
-// inSlot points part to the bytes of the piece in a slot, where places are those of its
+// inSlot points part to the bytes of a piece in a slot, where places are those of its
 // ranges.
-func (p *piece) inSlot(part *backend.Part, slot []byte, places []int64) {
-	for i, r := range p.ranges {
-		*data(part, i) = slot[places[i] : places[i]+r.size]
+func inSlot(p *stored.Piece, part *backend.Part, slot []byte, places []int64) {
+	for i, r := range p.Ranges {
+		stored.Set(part, i, slot[places[i]:places[i]+r.Size])
 	}
-}
-
-// inPlace points part to the checkpoint.
-func (p *piece) inPlace(part *backend.Part) error {
-	for i, r := range p.ranges {
-		b, err := r.tensor.Bytes()
-		if err != nil {
-			return err
-		}
-		*data(part, i) = b[r.begin : r.begin+r.size]
-	}
-	return nil
-}
-
-// data is where the bytes of range i of a piece belong: codes or values, then what the
-// format has beside them, in the order of newPiece.
-func data(part *backend.Part, i int) *[]byte {
-	if i == 0 {
-		return &part.Data
-	}
-	for _, t := range []*tensor.Tensor{&part.Quant.Scales, &part.Quant.Zeros, &part.Quant.Index} {
-		if t.Rank > 0 {
-			if i--; i == 0 {
-				return &t.Data
-			}
-		}
-	}
-	return nil
 }
 
 // bufferValues reads a persistent buffer, which is small, as float32.

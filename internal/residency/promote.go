@@ -8,6 +8,7 @@ import (
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/stored"
 	"github.com/heftai/heft/loader"
 )
 
@@ -121,7 +122,7 @@ func (s *Store) promoteExperts(ctx context.Context, st *stack) error {
 			}
 			continue
 		}
-		var pieces []piece // looked up anew: the expert's own belong to another goroutine
+		var pieces []stored.Piece // looked up anew: the expert's own belong to another goroutine
 		for _, p := range st.params {
 			pieces = append(pieces, s.expertPieces(p, e)...)
 		}
@@ -138,18 +139,18 @@ func (s *Store) promoteExperts(ctx context.Context, st *stack) error {
 }
 
 // promote copies pieces. Bytes that lie in memory already are left where they are: nil.
-func (s *Store) promote(ctx context.Context, pieces []piece) (*promotion, error) {
+func (s *Store) promote(ctx context.Context, pieces []stored.Piece) (*promotion, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	size, made := 0, &promotion{}
 	for i := range pieces {
-		for _, r := range pieces[i].ranges {
-			if path, _, _ := r.tensor.Source(); path == "" {
+		for _, r := range pieces[i].Ranges {
+			if path, _, _ := r.Tensor.Source(); path == "" {
 				return nil, nil
 			}
 			made.places = append(made.places, int64(size))
-			size += hostmem.Up(int(r.size), hostmem.Align)
+			size += hostmem.Up(int(r.Size), hostmem.Align)
 		}
 	}
 	block, err := hostmem.Alloc(s.ledger, hostmem.Weights, max(size, 1))
@@ -160,9 +161,9 @@ func (s *Store) promote(ctx context.Context, pieces []piece) (*promotion, error)
 	made.slot = block.Bytes()
 	k := 0
 	for i := range pieces {
-		for _, r := range pieces[i].ranges {
-			settle(made.slot, int(made.places[k]), int(r.size), s.homes)
-			if err := r.copy(made.slot[made.places[k]:]); err != nil {
+		for _, r := range pieces[i].Ranges {
+			settle(made.slot, int(made.places[k]), int(r.Size), s.homes)
+			if err := copyRange(made.slot[made.places[k]:], r); err != nil {
 				return nil, err
 			}
 			k++
@@ -171,23 +172,23 @@ func (s *Store) promote(ctx context.Context, pieces []piece) (*promotion, error)
 	return made, nil
 }
 
-// copy copies mapped bytes.
-func (r byteRange) copy(to []byte) error {
-	data, err := r.tensor.Bytes()
+// copyRange copies mapped bytes.
+func copyRange(to []byte, r stored.Range) error {
+	data, err := r.Tensor.Bytes()
 	if err != nil {
 		return err
 	}
-	return reading(r.tensor, func() { copy(to, data[r.begin:r.begin+r.size]) })
+	return reading(r.Tensor, func() { copy(to, data[r.Begin:r.Begin+r.Size]) })
 }
 
 // takeUp points parts to the promoted bytes and lets the mapped pages go.
-func (m *promotion) takeUp(pieces []piece, part func(k int) *backend.Part) {
+func (m *promotion) takeUp(pieces []stored.Piece, part func(k int) *backend.Part) {
 	at := 0
 	for k := range pieces {
-		pieces[k].inSlot(part(k), m.slot, m.places[at:])
-		at += len(pieces[k].ranges)
-		for _, r := range pieces[k].ranges {
-			_ = r.tensor.Advise(r.begin, r.size, loader.DontNeed) // only a hint
+		inSlot(&pieces[k], part(k), m.slot, m.places[at:])
+		at += len(pieces[k].Ranges)
+		for _, r := range pieces[k].Ranges {
+			_ = r.Tensor.Advise(r.Begin, r.Size, loader.DontNeed) // only a hint
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/stored"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -119,7 +120,7 @@ func (s *Store) convertExpert(ctx context.Context, st *stack, e int) (*conversio
 	if made := x.converted.Load(); made != nil {
 		return made, nil
 	}
-	var pieces []piece
+	var pieces []stored.Piece
 	var takes []bool
 	for _, p := range st.params {
 		own := s.expertPieces(p, e)
@@ -138,7 +139,7 @@ func (s *Store) convertExpert(ctx context.Context, st *stack, e int) (*conversio
 
 // convert converts the pieces that takes names into one block of memory. keep leaves the
 // mapped pages of them.
-func (s *Store) convert(ctx context.Context, pieces []piece, takes func(k int) bool, keep bool) (*conversion, error) {
+func (s *Store) convert(ctx context.Context, pieces []stored.Piece, takes func(k int) bool, keep bool) (*conversion, error) {
 	q := s.quantizer
 	made := &conversion{parts: make([]backend.Part, len(pieces))}
 	places, size := make([]int, len(pieces)), 0
@@ -161,7 +162,7 @@ func (s *Store) convert(ctx context.Context, pieces []piece, takes func(k int) b
 	for k := range pieces {
 		if takes(k) {
 			to := block.Bytes()[places[k]:][:q.sizeOf(&pieces[k])]
-			if err := q.convert(ctx, to, pieces[k].ranges[0], &pieces[k].part); err != nil {
+			if err := q.convert(ctx, to, pieces[k].Ranges[0], &pieces[k].Part); err != nil {
 				_ = block.Release() // the error tells more
 				return nil, err
 			}
@@ -170,9 +171,9 @@ func (s *Store) convert(ctx context.Context, pieces []piece, takes func(k int) b
 	}
 	q.blocks = append(q.blocks, block)
 	for k := range pieces {
-		for _, r := range pieces[k].ranges {
+		for _, r := range pieces[k].Ranges {
 			if takes(k) && !keep {
-				_ = r.tensor.Advise(r.begin, r.size, loader.DontNeed) // only a hint
+				_ = r.Tensor.Advise(r.Begin, r.Size, loader.DontNeed) // only a hint
 			}
 		}
 	}
@@ -180,31 +181,31 @@ func (s *Store) convert(ctx context.Context, pieces []piece, takes func(k int) b
 }
 
 // partOf is the part of a converted piece, without Data, and the bytes that it takes.
-func (q *quantizer) partOf(p *piece) (backend.Part, int, error) {
-	part := p.part
+func (q *quantizer) partOf(p *stored.Piece) (backend.Part, int, error) {
+	part := p.Part
 	_, floats := convertible(part.DType)
 	if !floats || part.Quant != nil || part.Rank != 2 || part.Dims[1]%kernels.BlockColumns != 0 {
-		return part, 0, fmt.Errorf("%s of %v %v cannot be converted to %v", p.ranges[0].tensor.Name, part.DType, part.Shape(), q.format)
+		return part, 0, fmt.Errorf("%s of %v %v cannot be converted to %v", p.Ranges[0].Tensor.Name, part.DType, part.Shape(), q.format)
 	}
-	part.Tensor = view(meta.Uint8, part.Shape())
+	part.Tensor = stored.View(meta.Uint8, part.Shape())
 	part.Quant = &backend.Quant{Quant: &meta.Quant{Format: q.format, Rows: 1, Columns: kernels.BlockColumns}, Width: part.Dims[1], Height: part.Dims[0]}
 	return part, q.sizeOf(p), nil
 }
 
 // sizeOf is the bytes of a converted piece.
-func (q *quantizer) sizeOf(p *piece) int {
-	return int(p.part.Elements()) / kernels.BlockColumns * q.packing.BlockBytes()
+func (q *quantizer) sizeOf(p *stored.Piece) int {
+	return int(p.Part.Elements()) / kernels.BlockColumns * q.packing.BlockBytes()
 }
 
 // convert converts the matrix that r is to bands, with all threads. Each has memory for the
 // bands of one chunk of columns.
-func (q *quantizer) convert(ctx context.Context, to []byte, r byteRange, part *backend.Part) error {
-	data, err := r.tensor.Bytes()
+func (q *quantizer) convert(ctx context.Context, to []byte, r stored.Range, part *backend.Part) error {
+	data, err := r.Tensor.Bytes()
 	if err != nil {
 		return err
 	}
-	_ = r.tensor.Advise(r.begin, r.size, loader.WillNeed) // only a hint
-	w := conversionWork{q: q, ctx: ctx, to: to, from: data[r.begin : r.begin+r.size], tensor: r.tensor, rows: part.Dims[0], cols: part.Dims[1]}
+	_ = r.Tensor.Advise(r.Begin, r.Size, loader.WillNeed) // only a hint
+	w := conversionWork{q: q, ctx: ctx, to: to, from: data[r.Begin : r.Begin+r.Size], tensor: r.Tensor, rows: part.Dims[0], cols: part.Dims[1]}
 	w.format, _ = convertible(part.DType) // partOf has looked
 	var group sync.WaitGroup
 	for range q.threads {

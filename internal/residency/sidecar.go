@@ -14,6 +14,7 @@ import (
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/stored"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -28,7 +29,7 @@ type sidecar struct {
 	folder     string
 	final      string // the name that it gets when it is whole
 	checkpoint *loader.Checkpoint
-	pieces     map[sideKey][]piece
+	pieces     map[sideKey][]stored.Piece
 	jobs       map[*loader.Tensor]*sideJob
 	order      []*sideJob
 	sums       *loader.Tensor // those of a whole file; nil while it is first written
@@ -49,7 +50,7 @@ type sideKey struct {
 type sideJob struct {
 	index  int
 	name   string
-	source piece
+	source stored.Piece
 	target *loader.Tensor
 	done   atomic.Bool
 }
@@ -116,7 +117,7 @@ func (s *Store) holdSidecar() error {
 func (s *Store) sideList(units []Unit) (list []sideEntry, onDisk bool, err error) {
 	experts := map[*meta.Module]bool{}
 	seen := map[*meta.Param]bool{}
-	add := func(p *meta.Param, path string, expert int, pieces []piece) error {
+	add := func(p *meta.Param, path string, expert int, pieces []stored.Piece) error {
 		device, _ := s.devices.Device(path)
 		onDisk = onDisk || device == devicemap.Disk
 		for k := range pieces {
@@ -150,9 +151,9 @@ func (s *Store) sideList(units []Unit) (list []sideEntry, onDisk bool, err error
 						continue
 					}
 					seen[p] = true
-					var pieces []piece
+					var pieces []stored.Piece
 					for _, part := range s.binding.Parts(p) {
-						pieces = append(pieces, newPiece(part))
+						pieces = append(pieces, stored.New(part))
 					}
 					if err := add(p, s.paths[p], -1, pieces); err != nil {
 						return nil, false, err
@@ -168,13 +169,13 @@ func (s *Store) sideList(units []Unit) (list []sideEntry, onDisk bool, err error
 type sideEntry struct {
 	key    sideKey
 	name   string
-	source piece
+	source stored.Piece
 	size   int64 // converted
 }
 
 // take makes the pieces that show the file's tensors.
 func (c *sidecar) take(list []sideEntry, q *quantizer) error {
-	c.pieces, c.jobs = map[sideKey][]piece{}, map[*loader.Tensor]*sideJob{}
+	c.pieces, c.jobs = map[sideKey][]stored.Piece{}, map[*loader.Tensor]*sideJob{}
 	if sums, ok := c.checkpoint.Lookup(sideSums); ok && c.writing == nil {
 		c.sums = sums
 	}
@@ -187,7 +188,7 @@ func (c *sidecar) take(list []sideEntry, q *quantizer) error {
 		if err != nil {
 			return err
 		}
-		c.pieces[e.key] = append(c.pieces[e.key], piece{ranges: []byteRange{{t, 0, t.Size}}, size: t.Size, part: part})
+		c.pieces[e.key] = append(c.pieces[e.key], stored.Piece{Ranges: []stored.Range{{Tensor: t, Size: t.Size}}, Size: t.Size, Part: part})
 		j := &sideJob{index: i, name: e.name, source: e.source, target: t}
 		c.jobs[t], c.order = j, append(c.order, j)
 	}
@@ -196,13 +197,13 @@ func (c *sidecar) take(list []sideEntry, q *quantizer) error {
 
 // makePieces converts what pieces show, where that was not done yet, and compares what was
 // done by an earlier start.
-func (s *Store) makePieces(ctx context.Context, pieces []piece) error {
+func (s *Store) makePieces(ctx context.Context, pieces []stored.Piece) error {
 	if s.sidecar == nil {
 		return nil
 	}
 	for i := range pieces {
-		for _, r := range pieces[i].ranges {
-			if j := s.sidecar.jobs[r.tensor]; j != nil && !j.done.Load() {
+		for _, r := range pieces[i].Ranges {
+			if j := s.sidecar.jobs[r.Tensor]; j != nil && !j.done.Load() {
 				if err := s.make(ctx, j, nil); err != nil {
 					return err
 				}
@@ -235,8 +236,8 @@ func (s *Store) make(ctx context.Context, j *sideJob, read []byte) error {
 	if err != nil {
 		return fmt.Errorf("residency: converting %s: %w", j.name, err)
 	}
-	r := j.source.ranges[0]
-	_ = r.tensor.Advise(r.begin, r.size, loader.DontNeed) // only a hint
+	r := j.source.Ranges[0]
+	_ = r.Tensor.Advise(r.Begin, r.Size, loader.DontNeed) // only a hint
 	j.done.Store(true)
 	if c.left--; c.left <= 0 {
 		c.err = c.writing.finish(c.final)
@@ -316,18 +317,18 @@ const convertedBytes = 8 << 20
 
 // convertTo converts a matrix, some bands of rows at a time, and writes it at an offset.
 // It returns the checksum.
-func (q *quantizer) convertTo(ctx context.Context, to *sideFile, offset int64, p *piece) (sum uint32, err error) {
-	rows, cols := p.part.Dims[0], p.part.Dims[1]
-	stored := p.ranges[0]
-	elem := stored.size / int64(rows) // bytes of a row as stored
+func (q *quantizer) convertTo(ctx context.Context, to *sideFile, offset int64, p *stored.Piece) (sum uint32, err error) {
+	rows, cols := p.Part.Dims[0], p.Part.Dims[1]
+	whole := p.Ranges[0]
+	elem := whole.Size / int64(rows) // bytes of a row as stored
 	each := cols / kernels.BlockColumns * q.packing.BlockBytes()
 	group := min(rows, max(convertedBytes/each/kernels.BandRows, 1)*kernels.BandRows)
 	buffer := make([]byte, group*each)
 	for first := 0; first < rows; first += group {
 		n := min(group, rows-first)
-		part := backend.Part{Matrix: p.part.Matrix}
+		part := backend.Part{Matrix: p.Part.Matrix}
 		part.Dims[0] = n
-		r := byteRange{stored.tensor, stored.begin + int64(first)*elem, int64(n) * elem}
+		r := stored.Range{Tensor: whole.Tensor, Begin: whole.Begin + int64(first)*elem, Size: int64(n) * elem}
 		if err := q.convert(ctx, buffer[:n*each], r, &part); err != nil {
 			return 0, err
 		}

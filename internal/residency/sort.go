@@ -6,6 +6,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/stored"
 	"github.com/heftai/heft/meta"
 )
 
@@ -31,7 +32,7 @@ type want struct {
 type entry struct {
 	path    string
 	device  devicemap.Device
-	pieces  []piece
+	pieces  []stored.Piece
 	parts   []backend.Part // what Parts returns: stored, or those of the conversion
 	stored  []backend.Part
 	present bool // stored show the mapping, or the promoted copy
@@ -109,7 +110,7 @@ func (s *Store) addModule(m *meta.Module, u *unit, regions *[]region) error {
 		e.gathered = e.gathered || w.gather
 		if w.streamed {
 			for i := range w.pieces {
-				*regions = w.pieces[i].regions(*regions)
+				*regions = addRegions(*regions, &w.pieces[i])
 			}
 		}
 		u.wants = append(u.wants, w)
@@ -127,7 +128,7 @@ func (s *Store) entry(p *meta.Param) (*entry, error) {
 		return nil, err
 	}
 	for _, part := range s.binding.Parts(p) {
-		e.pieces = append(e.pieces, newPiece(part))
+		e.pieces = append(e.pieces, stored.New(part))
 	}
 	size := e.show()
 	if s.quantizer.takes(p) {
@@ -165,8 +166,8 @@ func (s *Store) convertedEntry(p *meta.Param, e *entry) *entry {
 func (e *entry) show() (size int64) {
 	e.stored = make([]backend.Part, len(e.pieces))
 	for i := range e.pieces {
-		e.stored[i] = e.pieces[i].part
-		size += e.pieces[i].size
+		e.stored[i] = e.pieces[i].Part
+		size += e.pieces[i].Size
 	}
 	e.parts = e.stored
 	return size

@@ -254,9 +254,9 @@ func (s *Store) bring(w *want, load int, slot []byte) error {
 	for k := range e.pieces {
 		p := &e.pieces[k]
 		if w.streamed {
-			p.inSlot(&e.stored[k], slot, s.ring.loads[load].places[first:])
-			first += len(p.ranges)
-		} else if err := p.inPlace(&e.stored[k]); err != nil {
+			inSlot(p, &e.stored[k], slot, s.ring.loads[load].places[first:])
+			first += len(p.Ranges)
+		} else if err := p.InPlace(&e.stored[k]); err != nil {
 			return err
 		}
 	}
@@ -287,8 +287,8 @@ func (u *unit) letGo() {
 			continue
 		}
 		for k := range w.pieces {
-			for _, r := range w.pieces[k].ranges {
-				_ = r.tensor.Advise(r.begin, r.size, loader.DontNeed) // only a hint
+			for _, r := range w.pieces[k].Ranges {
+				_ = r.Tensor.Advise(r.Begin, r.Size, loader.DontNeed) // only a hint
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/stored"
 	"github.com/heftai/heft/loader"
 )
 
@@ -146,7 +147,7 @@ func (w *progress) stop() {
 type visit struct {
 	unit    int // whose last visit ends it
 	entries []*entry
-	pieces  []piece
+	pieces  []stored.Piece
 	convert func(ctx context.Context) (*conversion, error) // nil for pieces as they are stored
 }
 
@@ -166,7 +167,7 @@ func (s *Store) visits() []visit {
 	seen := map[use]bool{}
 	for i := range s.units {
 		u := &s.units[i]
-		stored, table := visit{unit: i}, visit{unit: i}
+		plain, table := visit{unit: i}, visit{unit: i}
 		var convert []visit
 		for _, w := range u.wants {
 			this := use{w.entry, w.convert}
@@ -182,11 +183,11 @@ func (s *Store) visits() []visit {
 			case w.gather:
 				table.add(w.entry)
 			default:
-				stored.add(w.entry)
+				plain.add(w.entry)
 			}
 		}
-		if len(stored.entries) > 0 {
-			out = append(out, stored)
+		if len(plain.entries) > 0 {
+			out = append(out, plain)
 		}
 		out = append(out, convert...)
 		if len(table.entries) > 0 {
@@ -206,7 +207,7 @@ func (s *Store) expertVisits(to []visit, unit int, st *stack) []visit {
 		if st.experts[e].device != devicemap.CPU {
 			continue
 		}
-		var convert, touch []piece
+		var convert, touch []stored.Piece
 		for _, p := range st.params {
 			if s.converts(p) {
 				convert = append(convert, s.expertPieces(p, e)...)
@@ -270,26 +271,26 @@ func (s *Store) bringVisit(ctx context.Context, v *visit, ahead *readAhead) erro
 	return nil
 }
 
-func sizeOf(pieces []piece) (n int64) {
+func sizeOf(pieces []stored.Piece) (n int64) {
 	for i := range pieces {
-		n += pieces[i].size
+		n += pieces[i].Size
 	}
 	return n
 }
 
 // A span is ranges that lie side by side in a file.
 type span struct {
-	ranges    []byteRange
+	ranges    []stored.Range
 	off, size int64 // in the file
 }
 
 // spans lays the ranges of pieces out as their files have them: what is read in one go comes
 // faster than tensor by tensor.
-func spans(pieces []piece) []span {
+func spans(pieces []stored.Piece) []span {
 	var out []span
 	for i := range pieces {
-		for _, r := range pieces[i].ranges {
-			out = append(out, span{[]byteRange{r}, r.tensor.Offset + r.begin, r.size})
+		for _, r := range pieces[i].Ranges {
+			out = append(out, span{[]stored.Range{r}, r.Tensor.Offset + r.Begin, r.Size})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b span) int {
@@ -308,7 +309,7 @@ func spans(pieces []piece) []span {
 	return out[:n]
 }
 
-func (x *span) file() *loader.File { return x.ranges[0].tensor.File }
+func (x *span) file() *loader.File { return x.ranges[0].Tensor.File }
 
 // touch brings the pages of a span into memory.
 func (s *Store) touch(ctx context.Context, x span) error {
@@ -328,15 +329,15 @@ func (s *Store) touch(ctx context.Context, x span) error {
 }
 
 // touchRanges is touch where the system cannot, or where a file was cut, which it tells.
-func (s *Store) touchRanges(ctx context.Context, ranges []byteRange) error {
+func (s *Store) touchRanges(ctx context.Context, ranges []stored.Range) error {
 	for _, r := range ranges {
-		for off := int64(0); off < r.size; off += warmStep {
+		for off := int64(0); off < r.Size; off += warmStep {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			n := min(warmStep, r.size-off)
-			_ = r.tensor.Advise(r.begin+off, n, loader.WillNeed) // only a hint
-			if err := touchPages(r.tensor, r.begin+off, n); err != nil {
+			n := min(warmStep, r.Size-off)
+			_ = r.Tensor.Advise(r.Begin+off, n, loader.WillNeed) // only a hint
+			if err := touchPages(r.Tensor, r.Begin+off, n); err != nil {
 				return err
 			}
 			s.warm.bytes.Add(n)
@@ -348,8 +349,8 @@ func (s *Store) touchRanges(ctx context.Context, ranges []byteRange) error {
 // A readAhead asks the system for what is converted next, across the bounds of tensors, so
 // that the disk never waits.
 type readAhead struct {
-	ranges []byteRange // what has not been asked for, in order
-	lead   int64       // bytes asked for beyond those passed
+	ranges []stored.Range // what has not been asked for, in order
+	lead   int64          // bytes asked for beyond those passed
 }
 
 func newReadAhead(visits []visit) *readAhead {
@@ -359,7 +360,7 @@ func newReadAhead(visits []visit) *readAhead {
 			continue // brought in one go
 		}
 		for k := range visits[i].pieces {
-			a.ranges = append(a.ranges, visits[i].pieces[k].ranges...)
+			a.ranges = append(a.ranges, visits[i].pieces[k].Ranges...)
 		}
 	}
 	return a
@@ -369,11 +370,11 @@ func newReadAhead(visits []visit) *readAhead {
 func (a *readAhead) pass(n int64) {
 	for a.lead -= n; a.lead < warmWindow && len(a.ranges) > 0; {
 		r := &a.ranges[0]
-		part := min(r.size, warmStep)
-		_ = r.tensor.Advise(r.begin, part, loader.WillNeed) // only a hint
+		part := min(r.Size, warmStep)
+		_ = r.Tensor.Advise(r.Begin, part, loader.WillNeed) // only a hint
 		a.lead += part
-		r.begin, r.size = r.begin+part, r.size-part
-		if r.size == 0 {
+		r.Begin, r.Size = r.Begin+part, r.Size-part
+		if r.Size == 0 {
 			a.ranges = a.ranges[1:]
 		}
 	}

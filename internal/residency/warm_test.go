@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/heftai/heft/internal/stored"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -37,12 +38,12 @@ func savedTensors(t *testing.T, sizes ...int) (*loader.Checkpoint, []*loader.Ten
 // TestSpans: what lies side by side is one span, in any order of use; gaps part them.
 func TestSpans(t *testing.T) {
 	_, all := savedTensors(t, 4096, 10, 5000, 64, 100)
-	whole := func(i int) byteRange { return byteRange{all[i], 0, all[i].Size} }
-	got := spans([]piece{
-		{ranges: []byteRange{whole(1)}},
-		{ranges: []byteRange{whole(0)}},
-		{ranges: []byteRange{{all[2], 0, 3000}}},
-		{ranges: []byteRange{whole(4), whole(3)}},
+	whole := func(i int) stored.Range { return stored.Range{Tensor: all[i], Begin: 0, Size: all[i].Size} }
+	got := spans([]stored.Piece{
+		{Ranges: []stored.Range{whole(1)}},
+		{Ranges: []stored.Range{whole(0)}},
+		{Ranges: []stored.Range{{Tensor: all[2], Begin: 0, Size: 3000}}},
+		{Ranges: []stored.Range{whole(4), whole(3)}},
 	})
 	want := []struct {
 		ranges    int
@@ -63,7 +64,7 @@ func TestSpans(t *testing.T) {
 func TestTouchTellsOfACutFile(t *testing.T) {
 	_, all := savedTensors(t, 1<<20, 1<<20)
 	var s Store
-	x := spans([]piece{{ranges: []byteRange{{all[0], 0, all[0].Size}, {all[1], 0, all[1].Size}}}})[0]
+	x := spans([]stored.Piece{{Ranges: []stored.Range{{Tensor: all[0], Size: all[0].Size}, {Tensor: all[1], Size: all[1].Size}}}})[0]
 	if err := s.touch(context.Background(), x); err != nil || s.warm.bytes.Load() != 2<<20 {
 		t.Fatalf("%d bytes of a whole file: %v", s.warm.bytes.Load(), err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/stored"
 	view "github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
@@ -23,24 +24,30 @@ type frozen struct {
 func newFrozen(b *loader.Binding, p *meta.Param, stacked bool) (*frozen, error) {
 	f := &frozen{parts: &parts{}, sources: b.Parts(p)}
 	f.read = func() (meta.DType, []byte, error) { return b.Values(p) }
-	for _, part := range f.sources {
-		piece, err := inPlace(part)
-		if err != nil {
-			return nil, fmt.Errorf("model: %w", err)
-		}
-		switch {
-		case part.Expert >= 0:
-			if f.experts == nil {
-				f.experts = make([][]backend.Part, p.Shape[0])
-			}
-			f.experts[part.Expert] = append(f.experts[part.Expert], piece)
-		case len(p.Shape) == 3:
+	for _, source := range f.sources {
+		piece := stored.New(source)
+		if source.Expert < 0 && len(p.Shape) == 3 {
 			for e := range p.Shape[0] {
-				f.experts = append(f.experts, []backend.Part{slab(piece, e, p.Shape[0])})
+				part, err := inPlace(piece.Slab(e))
+				if err != nil {
+					return nil, err
+				}
+				f.experts = append(f.experts, []backend.Part{part})
 			}
-		default:
-			f.whole = append(f.whole, piece)
+			continue
 		}
+		part, err := inPlace(piece)
+		if err != nil {
+			return nil, err
+		}
+		if source.Expert < 0 {
+			f.whole = append(f.whole, part)
+			continue
+		}
+		if f.experts == nil {
+			f.experts = make([][]backend.Part, p.Shape[0])
+		}
+		f.experts[source.Expert] = append(f.experts[source.Expert], part)
 	}
 	if stacked && len(p.Shape) == 2 && len(f.whole) == 1 { // biases
 		for e := range f.whole[0].Dims[0] {
@@ -50,56 +57,13 @@ func newFrozen(b *loader.Binding, p *meta.Param, stacked bool) (*frozen, error) 
 	return f, nil
 }
 
-// inPlace is a part of a checkpoint as operations take it.
-func inPlace(p loader.Part) (backend.Part, error) {
-	data, err := p.Bytes()
-	if err != nil {
-		return backend.Part{}, err
+// inPlace is a piece as operations take it, in the checkpoint.
+func inPlace(p stored.Piece) (backend.Part, error) {
+	part := p.Part
+	if err := p.InPlace(&part); err != nil {
+		return part, fmt.Errorf("model: %w", err)
 	}
-	shape := append([]int(nil), p.Tensor.Shape...)
-	if !p.From.IsAll() && len(shape) > 0 {
-		shape[0] = p.From.End - p.From.Begin
-	}
-	m := backend.Matrix{Transposed: p.Transposed}
-	if p.Quant != nil {
-		shape = p.Quant.Matrix(shape)
-		m.Quant = &backend.Quant{Quant: p.Quant, Width: shape[len(shape)-1]}
-		for from, to := range map[*loader.Tensor]*view.Tensor{p.Scales: &m.Quant.Scales, p.Zeros: &m.Quant.Zeros, p.Index: &m.Quant.Index} {
-			if from == nil {
-				continue
-			}
-			beside, err := from.Bytes()
-			if err != nil {
-				return backend.Part{}, err
-			}
-			*to = view.Tensor{DType: from.DType, Data: beside, Rank: 1, Dims: [view.MaxRank]int{int(from.Elements())}}
-		}
-	}
-	m.Tensor = view.Tensor{DType: p.Tensor.DType, Data: data, Rank: min(len(shape), view.MaxRank)}
-	copy(m.Dims[:], shape)
-	return backend.Part{Matrix: m, Into: p.Into}, nil
-}
-
-// slab is expert e of a piece that holds all of n.
-func slab(p backend.Part, e, n int) backend.Part {
-	out := p
-	cut := func(t view.Tensor) []byte {
-		size := len(t.Data) / n
-		return t.Data[e*size : (e+1)*size]
-	}
-	out.Data = cut(p.Tensor)
-	out.Rank, out.Dims = p.Rank-1, [view.MaxRank]int{p.Dims[1], p.Dims[2]}
-	if q := p.Quant; q != nil {
-		own := *q
-		for _, t := range []*view.Tensor{&own.Scales, &own.Zeros, &own.Index} {
-			if !t.IsZero() {
-				t.Data = cut(*t)
-				t.Dims[0] /= n
-			}
-		}
-		out.Quant = &own
-	}
-	return out
+	return part, nil
 }
 
 // want asks for the parameter's pages to be read ahead.
