@@ -59,6 +59,7 @@ func TestStaysInside(t *testing.T) {
 			}
 			panelsStayInside(t, set, n)
 			promptStaysInside(t, set, n)
+			halvesStayInside(t, set, n)
 			groupsStayInside(t, set, n)
 			for _, parts := range []int{RoundedParts, FloatParts} {
 				if set.HasParts(parts) {

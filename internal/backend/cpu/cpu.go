@@ -48,6 +48,7 @@ type Backend struct {
 	rounded   rounded
 	ints      ints
 	outer     outer
+	halves    halves
 	attention attention
 	parted    parted
 	norm      norm

@@ -47,10 +47,13 @@ type linear struct {
 // Linear reads each weight once for up to 96 tokens, and for a prompt once for a call, in
 // the order of summation that package kernels fixes, whatever the weight's layout.
 func (b *Backend) Linear(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) {
-	op, ok := b.linearOf(dst, x, w, bias)
-	if !ok {
-		return
+	if op, ok := b.linearOf(dst, x, w, bias); ok {
+		b.linearDots(op)
 	}
+}
+
+// linearDots computes the product op by dot products.
+func (b *Backend) linearDots(op linear) {
 	b.linear = op
 	l := &b.linear
 	scratch := l.plan(len(b.pool.workers))

@@ -34,7 +34,7 @@ type rounded struct {
 
 // LinearRounded rounds the input where the weights are bfloat16 and products of that are
 // the fastest this processor has, or where they are blocks of integers, see roundsToInts.
-// Other prompts are products of panels, see outer; other generated tokens are those of Linear.
+// Other prompts are products of panels, see outer; other generated tokens dot products.
 func (b *Backend) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, role backend.Role) {
 	if b.roundsToInts(w, role) {
 		if op, ok := b.linearOf(dst, x, w, bias); ok {
@@ -42,17 +42,18 @@ func (b *Backend) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias ten
 		}
 		return
 	}
-	pairs := b.roundsToPairs(w, role)
-	if !pairs && (role != backend.Prompt || w.InCols() == 0) {
-		b.Linear(dst, x, w, bias)
-		return
-	}
 	op, ok := b.linearOf(dst, x, w, bias)
-	if !ok {
+	switch pairs := b.roundsToPairs(w, role); {
+	case !ok:
 		return
-	}
-	if !pairs {
+	case !pairs && role == backend.Prompt && op.w.cols > 0:
 		b.linearOuter(op)
+		return
+	case !pairs && b.byHalves(&op, role):
+		b.linearHalves(op)
+		return
+	case !pairs:
+		b.linearDots(op)
 		return
 	}
 	b.rounded = rounded{linear: op, tiled: role == backend.Prompt || b.set.TilesRows()}

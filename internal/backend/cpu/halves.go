@@ -1,0 +1,97 @@
+package cpu
+
+import (
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kernels"
+)
+
+// Sizes of a unit of halves.
+const (
+	halfRows  = 12       // a multiple of what all kernels take at a time
+	halfBytes = 24 << 10 // of tokens: a piece of k that the first-level cache holds
+)
+
+// halves is a Linear of bfloat16 weights and few tokens, see kernels.MulHalves.
+type halves struct{ linear }
+
+// byHalves reports whether LinearRounded computes a product with w by halves where it rounds
+// nothing: for generated tokens and bfloat16 weights.
+func (b *Backend) byHalves(op *linear, role backend.Role) bool {
+	m := &op.w
+	return role == backend.Generated && b.set.Halves() && !m.transposed && !m.isPacked() && m.Format == kernels.BFloat16 && m.cols > 0
+}
+
+// linearHalves computes the product op.
+func (b *Backend) linearHalves(op linear) {
+	b.halves = halves{linear: op}
+	h := &b.halves
+	size := op.tokens * op.set.SplitFloats(op.w.cols)
+	if err := b.input.grow(b.ledger, size); err != nil {
+		b.fail("linear: %w", err)
+		return
+	}
+	h.groups.x = b.input.v[:size]
+	b.run(h, op.tokens, op.tokens*op.w.cols)
+
+	h.packed = true
+	if !b.reserve(h.plan(len(b.pool.workers))) {
+		return
+	}
+	b.run(h, ceil(op.w.rows, h.unitRows), op.w.rows*op.w.cols*op.tokens)
+}
+
+// plan cuts the weight into units and returns the scratch that one needs.
+func (op *halves) plan(threads int) int {
+	fit := min(unitBytes/max(2*op.w.cols, 1), ceil(op.w.rows, 4*threads))
+	op.unitRows = min(max(fit/halfRows, 1)*halfRows, op.w.rows)
+	return op.set.HalvesSums(op.unitRows, op.set.HalvesTokens(op.tokens))
+}
+
+func (op *halves) run(w *worker, unit int) {
+	set, cols := op.set, op.w.cols
+	if !op.packed {
+		if t, group := op.groupOf(unit); t == unit {
+			set.SplitTokens(op.groups.x[t*set.SplitFloats(cols):], from(op.x, t, 0), group, cols)
+		}
+		return
+	}
+	r := unit * op.unitRows
+	rows := min(op.unitRows, op.w.rows-r)
+	for t := 0; t < op.tokens; {
+		group := set.HalvesTokens(op.tokens - t)
+		op.product(w.scratch.v, r, rows, t, group)
+		t += group
+	}
+	if op.bias == nil {
+		return
+	}
+	for t := range op.tokens {
+		set.AddRounded(from(op.y, t, r).V[:rows], op.bias[r:][:rows], 1)
+	}
+}
+
+// groupOf is the first token of the group that has token i, and how many it has.
+func (op *halves) groupOf(i int) (first, group int) {
+	for {
+		group = op.set.HalvesTokens(op.tokens - first)
+		if i < first+group {
+			return first, group
+		}
+		first += group
+	}
+}
+
+// product computes rows from r on for a group of tokens from t on.
+func (op *halves) product(sums []float32, r, rows, t, group int) {
+	set, cols, w := op.set, op.w.cols, op.at(r)
+	x := op.groups.x[t*set.SplitFloats(cols):]
+	step := max(halfBytes/(4*group)/kernels.HalvesBlock, 1) * kernels.HalvesBlock
+	if group <= 2 {
+		step = cols // the sums would cost more than the tokens
+	}
+	for k := 0; k < cols; k += step {
+		n, part := min(step, cols-k), w
+		part.Data = w.Data[2*k:]
+		set.MulHalves(from(op.y, t, r), part, x[k*group:], sums, rows, group, n, k == 0, k+n == cols)
+	}
+}

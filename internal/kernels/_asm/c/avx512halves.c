@@ -1,0 +1,131 @@
+// AVX-512: dot products of bfloat16 weights where they lie with a few tokens in float32. A word of
+// two weights is widened by a shift and by a mask, and tokens are laid out to meet that: see
+// halves.go.
+#include "wide.h"
+
+// fold8 is fold of eight vectors at once, with the same additions: quarter q has the sums of
+// v[q] and v[4 + q] in its elements 0 and 2.
+INLINE __m512 fold8(const __m512 v[8]) {
+  __m512 h[4], q[2];
+  UNROLL for (int i = 0; i < 4; i++) {
+    const __m512 a = v[2 * i], b = v[2 * i + 1];
+    h[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+  }
+  UNROLL for (int i = 0; i < 2; i++) {
+    const __m512 a = h[2 * i], b = h[2 * i + 1];
+    q[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+  }
+  const __m512 p = _mm512_add_ps(_mm512_shuffle_ps(q[0], q[1], 0x44), _mm512_shuffle_ps(q[0], q[1], 0xee));
+  return _mm512_add_ps(p, _mm512_movehdup_ps(p));
+}
+
+// ends writes the sums of R rows and T tokens.
+INLINE void ends(int R, int T, __m512 acc[4][8], uint8_t *y, int64_t ys) {
+  if (R == 3 && T == 8) {
+    const __m512 a = fold8(acc[0]), b = fold8(acc[1]), c = fold8(acc[2]);
+    __m512 sums[2] = {_mm512_shuffle_ps(_mm512_unpacklo_ps(a, b), c, 0x04), _mm512_shuffle_ps(_mm512_unpackhi_ps(a, b), c, 0x24)};
+    UNROLL for (int t = 0; t < 8; t++) {
+      _mm_mask_storeu_ps(y, 7, _mm512_castps512_ps128(sums[t / 4]));
+      sums[t / 4] = _mm512_shuffle_f32x4(sums[t / 4], sums[t / 4], 0x39); // the next quarter
+      y += ys;
+      OPAQUE(y);
+    }
+    return;
+  }
+  UNROLL for (int t = 0; t < T; t++) {
+    if (R == 4) _mm_storeu_ps((float *)y, folds(acc[0][t], acc[1][t], acc[2][t], acc[3][t]));
+    else *(float *)y = fold(acc[0][t]);
+    y += ys;
+    OPAQUE(y);
+  }
+}
+
+// halves_rows adds n columns of R rows for T tokens to sums, of which flags say that they begin at
+// 0 (1) and that they end (2). Meanwhile the rows from next on are fetched.
+// It returns the address of the weights of the next rows.
+INLINE const uint8_t *halves_rows(int R, int T, const uint8_t *w, int64_t ws, const uint8_t **tokens, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t flags, const uint8_t *next) {
+  const __mmask16 keep = flags & 1 ? 0 : 0xffff;
+  const __m512i high = _mm512_set1_epi32((int)0xffff0000);
+  const int64_t ws3 = times(ws, 3);
+  const uint8_t *x = *tokens;
+  int64_t left = n;
+  __m512 acc[4][8];
+  UNROLL for (int i = 0; i < R * T; i++) acc[i % R][i / R] = _mm512_maskz_loadu_ps(keep, sums + 64 * i);
+#define ROW(r) (w + ((r) == 3 ? ws3 : (r) * ws))
+  ROLLED for (; left >= 32; left -= 32, OPAQUE(left)) {
+    __m512 a[4];
+    UNROLL for (int half = 0; half < 2; half++) {
+      OPAQUE(w), OPAQUE(x);
+      UNROLL for (int r = 0; r < R; r++) {
+        const __m512i v = _mm512_loadu_si512(ROW(r));
+        a[r] = (__m512)(half ? _mm512_and_si512(v, high) : _mm512_slli_epi32(v, 16));
+      }
+      UNROLL for (int t = 0; t < T; t++) {
+        const __m512 in = _mm512_loadu_ps(x + 128 * t + 64 * half);
+        UNROLL for (int r = 0; r < R; r++) acc[r][t] = _mm512_fmadd_ps(a[r], in, acc[r][t]);
+      }
+    }
+    OPAQUE(next);
+    UNROLL for (int r = 0; r < R; r++) _mm_prefetch(ROW(r) - w + next, _MM_HINT_T0);
+    w += 64, x += 128 * T, next += 64;
+  }
+  if (left > 0) {
+    const __mmask32 m = _bzhi_u32(0xffffffff, (uint32_t)left);
+    UNROLL for (int half = 0; half < 2; half++) {
+      __m512 a[4];
+      const uint8_t *row = w;
+      UNROLL for (int r = 0; r < R; r++) {
+        OPAQUE(row);
+        const __m512i v = _mm512_maskz_loadu_epi16(m, row);
+        a[r] = (__m512)(half ? _mm512_and_si512(v, high) : _mm512_slli_epi32(v, 16));
+        row += ws;
+      }
+      UNROLL for (int t = 0; t < T; t++) {
+        const __m512 in = _mm512_loadu_ps(x + 128 * t + 64 * half);
+        UNROLL for (int r = 0; r < R; r++) acc[r][t] = _mm512_fmadd_ps(a[r], in, acc[r][t]);
+      }
+    }
+  }
+  if (flags & 2) {
+    ends(R, T, acc, y, ys);
+  } else {
+    UNROLL for (int i = 0; i < R * T; i++) _mm512_storeu_ps(sums + 64 * i, acc[i % R][i / R]);
+  }
+  // Going back costs no register across the loop.
+  OPAQUE(n);
+  n &= ~31;
+  *tokens = x - n * (4 * T);
+  return w - n * 2 + times(ws, R);
+}
+
+// halves computes rows of weights for a group of T tokens.
+INLINE void halves(int T, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t rows, int64_t flags) {
+  const int R = T == 8 ? 3 : 4;
+  ROLLED for (; rows >= R; rows -= R, OPAQUE(rows)) {
+    w = halves_rows(R, T, w, ws, &x, sums, y, ys, n, flags, w + times(ws, R));
+    sums += 64 * R * T, y += 4 * R;
+  }
+  ROLLED for (; rows > 0; rows--, OPAQUE(rows)) {
+    w = halves_rows(1, T, w, ws, &x, sums, y, ys, n, flags, w + ws);
+    sums += 64 * T, y += 4;
+  }
+}
+
+#define HALVES(T)                                                                                                                                                                 \
+  KERNEL avx512Halves##T(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t rows, int64_t flags) { \
+    halves(T, w, ws, x, sums, y, ys, n, rows, flags);                                                                                                                       \
+  }
+HALVES(1) HALVES(2) HALVES(4) HALVES(8)
+
+// Split writes blocks of 32 elements, step bytes apart: 16 of even numbers, then the odd ones.
+// Zeros fill up the last.
+KERNEL avx512Split(uint8_t *dst, int64_t step, const uint8_t *src, int64_t n) {
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+  ROLLED for (; n > 0; n -= 32, OPAQUE(n)) {
+    const __m512 a = _mm512_maskz_loadu_ps(low(n > 16 ? 16 : n), src), b = _mm512_maskz_loadu_ps(low(n > 32 ? 16 : n > 16 ? n - 16 : 0), src + 64);
+    _mm512_storeu_ps(dst, _mm512_permutex2var_ps(a, even, b));
+    _mm512_storeu_ps(dst + 64, _mm512_permutex2var_ps(a, odd, b));
+    dst += step, src += 128;
+  }
+}
