@@ -3,7 +3,6 @@ package optim
 import (
 	"errors"
 	"math"
-	"slices"
 
 	"github.com/heftai/heft/internal/kernels"
 )
@@ -120,13 +119,4 @@ func ClipValue(params []Param, limit float64) {
 			g[i] = max(-bound, min(bound, v))
 		}
 	}
-}
-
-// All are the parameters of an optimizer's groups.
-func All(o Optimizer) []Param {
-	var all []Param
-	for _, g := range o.Groups() {
-		all = slices.Concat(all, g.Params)
-	}
-	return all
 }
