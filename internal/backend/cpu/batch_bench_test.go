@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
 
@@ -35,5 +36,45 @@ func BenchmarkBatch(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkExperts is what a mixture's experts do for so many tokens each: weights that no cache
+// holds, read once.
+func BenchmarkExperts(b *testing.B) {
+	const hidden, inner, experts = 1024, 2048, 16
+	for _, tokens := range []int{8, 32, 48, 64, 96, 128, 256} {
+		b.Run(fmt.Sprint(tokens), func(b *testing.B) {
+			host := open(b, 2, "")
+			defer host.Close()
+			var up, down [experts]backend.Matrix
+			for i := range up {
+				for _, m := range []*backend.Matrix{&up[i], &down[i]} {
+					rows, cols := 2*inner, hidden
+					if m == &down[i] {
+						rows, cols = hidden, inner
+					}
+					t, err := host.New(meta.BFloat16, rows, cols)
+					if err != nil {
+						b.Fatal(err)
+					}
+					for j := range t.Data {
+						t.Data[j] = []byte{byte(j % 61), 0x3c}[j%2]
+					}
+					m.Tensor = t
+				}
+			}
+			x, wide, y := zeros(tokens, hidden), zeros(tokens, 2*inner), zeros(tokens, hidden)
+			for b.Loop() {
+				for i := range up {
+					host.LinearRounded(wide, x, up[i], tensor.Tensor{}, backend.Prompt)
+					host.LinearRounded(y, wide.Columns(0, inner), down[i], tensor.Tensor{}, backend.Prompt)
+				}
+			}
+			if err := host.Sync(); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(2*3*hidden*inner*experts*float64(tokens*b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
+		})
 	}
 }

@@ -20,6 +20,7 @@ const (
 	packRows    = 2 * kernels.PackRows
 	callBytes   = 256 << 10 // of weights in a call that reads them where they lie
 	coupleRows  = 2 * kernels.PanelTokens
+	smallTokens = 4 * coupleRows // up to which weights are read where they lie
 )
 
 // rounded is a Linear of bfloat16 weights and activations rounded to bfloat16.
@@ -170,7 +171,7 @@ func (op *rounded) dots(r int) {
 
 // small reports whether the tokens are so few that weights are not worth packing.
 func (op *rounded) small() bool {
-	return op.tokens <= coupleRows && op.set.TilesRows() && !op.w.isPacked()
+	return op.tokens <= smallTokens && op.set.TilesRows() && !op.w.isPacked()
 }
 
 // tiles computes a unit for many tokens, which pass packs of rows.
@@ -199,29 +200,37 @@ func (op *rounded) callRows() int {
 }
 
 // tilesOfFew computes a unit for few tokens, with weights as they lie but for those at the
-// edges.
+// edges. A call's weights stay in the second-level cache while all tokens pass.
 func (op *rounded) tilesOfFew(scratch []float32, r int) {
-	pack, c := words(scratch[:op.words]), kernels.Floats{V: scratch[op.words:], Stride: coupleRows}
-	panels, blocks := ceil(op.tokens, kernels.PanelTokens), op.w.cols/kernels.BlockK
 	for end := min(r+op.unitRows, op.w.rows); r < end; {
 		rows := min(op.callRows(), (end-r)&^(kernels.PackRows-1))
-		if rows > 0 && blocks > 0 {
-			op.set.TileRows(c, op.at(r), op.panels, op.words, panels, rows, blocks)
-		}
-		k := blocks * kernels.BlockK
+		blocks := op.w.cols / kernels.BlockK
 		if rows == 0 { // fewer than 16 at the end
-			rows, k = end-r, 0
+			rows, blocks = end-r, 0
 		}
-		if n := op.w.cols - k; n > 0 {
-			for i := 0; i < rows; i += kernels.PackRows {
-				op.pack(pack, r+i, k, n, nil)
-				x := op.panels[k/2*kernels.PanelTokens:]
-				op.set.TilePack(from(c, i, 0), pack, x, op.words, panels, ceil(n, kernels.BlockK), k > 0)
-			}
+		for t := 0; t < op.tokens; t += coupleRows {
+			op.rowsOfFew(scratch, r, rows, blocks, t, min(coupleRows, op.tokens-t))
 		}
-		op.turn(c, r, rows, 0, op.tokens)
 		r += rows
 	}
+}
+
+// rowsOfFew computes rows from r on for a couple of panels of tokens from t on: blocks of k as the
+// weights lie, the rest packed.
+func (op *rounded) rowsOfFew(scratch []float32, r, rows, blocks, t, tokens int) {
+	pack, c := words(scratch[:op.words]), kernels.Floats{V: scratch[op.words:], Stride: coupleRows}
+	panels, x := ceil(tokens, kernels.PanelTokens), op.panels[t/kernels.PanelTokens*op.words:]
+	if blocks > 0 {
+		op.set.TileRows(c, op.at(r), x, op.words, panels, rows, blocks)
+	}
+	k := blocks * kernels.BlockK
+	if n := op.w.cols - k; n > 0 {
+		for i := 0; i < rows; i += kernels.PackRows {
+			op.pack(pack, r+i, k, n, nil)
+			op.set.TilePack(from(c, i, 0), pack, x[k/2*kernels.PanelTokens:], op.words, panels, ceil(n, kernels.BlockK), k > 0)
+		}
+	}
+	op.turn(c, r, rows, t, tokens)
 }
 
 // pack packs n elements from k on of up to 16 rows from r on. lines is scratch for those of a
