@@ -150,49 +150,60 @@ func (s *service) close() {
 	_ = s.checkpoint.Close() // opened for reading
 }
 
+// A wish is what the command line asks to be served.
+type wish struct {
+	source    source
+	name      string
+	placement dispatch.Placement
+	options   dispatch.Options
+}
+
+// wish reads the flags and finds the model's files.
+func (c *runCmd) wish() (w wish, err error) {
+	path, err := c.path()
+	if err != nil {
+		return w, err
+	}
+	if w.placement, err = c.placement(); err != nil {
+		return w, err
+	}
+	if w.options, err = c.options(); err != nil {
+		return w, err
+	}
+	if w.source, err = newSource(path); err != nil {
+		return w, err
+	}
+	if w.name = w.source.name; c.ServedModelName != "" {
+		w.name = c.ServedModelName
+	}
+	w.options.Adapters, err = c.adapters(w.name)
+	return w, err
+}
+
 // build reads config, headers and tokenizer, plans and wires. No weight is read but in the
 // background, where reading them has begun when it returns.
 func (c *runCmd) build(ctx context.Context) (*service, error) {
-	path, err := c.path()
+	w, err := c.wish()
 	if err != nil {
-		return nil, err
-	}
-	placement, err := c.placement()
-	if err != nil {
-		return nil, err
-	}
-	options, err := c.options()
-	if err != nil {
-		return nil, err
-	}
-	src, err := newSource(path)
-	if err != nil {
-		return nil, err
-	}
-	name := src.name
-	if c.ServedModelName != "" {
-		name = c.ServedModelName
-	}
-	if options.Adapters, err = c.adapters(name); err != nil {
 		return nil, err
 	}
 	read := make(chan error, 1)
 	var words text
 	go func() { // beside the headers: a large vocabulary takes as long as they do
 		var err error
-		words, err = src.text()
+		words, err = w.source.text()
 		read <- err
 	}()
-	skeleton, checkpoint, err := src.open()
+	skeleton, checkpoint, err := w.source.open()
 	if err != nil {
 		return nil, err
 	}
-	s := &service{name: name, checkpoint: checkpoint}
+	s := &service{name: w.name, checkpoint: checkpoint}
 	if err := c.checkDtype(skeleton); err != nil {
 		s.close()
 		return nil, err
 	}
-	plan, options, err := dispatch.Plan(skeleton, options, placement)
+	plan, options, err := dispatch.Plan(skeleton, w.options, w.placement)
 	if err == nil {
 		err = checkDevices(plan)
 	}
@@ -216,7 +227,7 @@ func (c *runCmd) build(ctx context.Context) (*service, error) {
 		return nil, err
 	}
 	warnUnexpected(s.model)
-	c.wire(s, src, words, plan, options.Adapters)
+	c.wire(s, w.source, words, plan, options.Adapters)
 	return s, nil
 }
 
