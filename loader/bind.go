@@ -287,18 +287,18 @@ func match(pattern, name string) bool {
 			return false
 		}
 		name, pattern = name[star:], pattern[star+1:]
-		any := strings.HasPrefix(pattern, "*")
-		if any {
+		deep := strings.HasPrefix(pattern, "*")
+		if deep {
 			pattern = pattern[1:]
 		}
 		if pattern == "" {
-			return any || !strings.Contains(name, ".")
+			return deep || !strings.Contains(name, ".")
 		}
 		for n := 0; ; n++ {
 			if match(pattern, name[n:]) {
 				return true
 			}
-			if n == len(name) || !any && name[n] == '.' {
+			if n == len(name) || !deep && name[n] == '.' {
 				return false
 			}
 		}
