@@ -2,7 +2,7 @@
 # Measures serve bench in turn with llama.cpp and, where it is there, torch, on one model and one machine, and prints
 # medians and ratios: a shared machine's speed wanders, so that only runs beside each other compare.
 #
-#   scripts/bench-peers.sh [--rounds 5] [--only decode,prefill,server,torch,amx] [--json OUT]
+#   scripts/bench-peers.sh [--rounds 5] [--only decode,prefill,server,torch,amx] [--row NAME] [--json OUT]
 #
 # PEERS_DIR     has bin/llama-bench, bin/llama-server, hf/SIZE and gguf/SIZE-{bf16,q8_0,q4_0}.gguf
 # PEERS_BIN     where llama-bench and llama-server are, $PEERS_DIR/bin without it

@@ -40,7 +40,7 @@ def call(command, amx=False):
 
 
 def heft(serve, kind, threads, fmt, weights="promoted", amx=False):
-    tokens = ["--prompt-tokens", "512", "--decode-tokens", "0"] if kind == "prefill" else ["--prompt-tokens", "0", "--decode-tokens", "48"]
+    tokens = ["--prompt-tokens", "512", "--decode-tokens", "0"] if kind == "prefill" else ["--prompt-tokens", "0", "--decode-tokens", "32"]
     out = call([serve, "bench", "--model", MODEL, "--json", "--threads", str(threads), "--weights", weights] + tokens
                + (["--quantize", fmt] if fmt != "bf16" else []), amx)
     if kind == "prefill":
@@ -49,7 +49,7 @@ def heft(serve, kind, threads, fmt, weights="promoted", amx=False):
 
 
 def llama(kind, threads, fmt):
-    tokens = ["-p", "512", "-n", "0"] if kind == "prefill" else ["-p", "0", "-n", "48"]
+    tokens = ["-p", "512", "-n", "0"] if kind == "prefill" else ["-p", "0", "-n", "32"]
     out = call([f"{BIN}/llama-bench", "-m", f"{PEERS}/gguf/{SIZE}-{fmt}.gguf", "-t", str(threads), "-r", "1", "-o", "json"] + tokens)
     return out[0]["avg_ts"], None
 
@@ -122,11 +122,12 @@ def main():
     parser.add_argument("--serve", required=True)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="decode,prefill,server,torch,amx")
+    parser.add_argument("--row", default="", help="only rows whose names have this in them")
     parser.add_argument("--json", default="")
     args = parser.parse_args()
     args.only = args.only.split(",")
     print("| tokens/s, medians | heft | peer | ratio | of rounds | share of roof |\n|---|---|---|---|---|---|")
-    out = [measure(name, ours, theirs, args.rounds) for name, ours, theirs in rows(args)]
+    out = [measure(name, ours, theirs, args.rounds) for name, ours, theirs in rows(args) if args.row in name]
     if "server" in args.only:
         own = Server([args.serve, "--model", MODEL, "--served-model-name", "m", "--threads", "2", "--max-model-len", "1024"])
         other = Server([f"{BIN}/llama-server", "-m", f"{PEERS}/gguf/{SIZE}-bf16.gguf", "-t", "2", "-tb", "2", "-c", "8192", "--parallel", "8", "--host", "127.0.0.1", "--log-disable"])

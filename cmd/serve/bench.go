@@ -196,7 +196,7 @@ func (c *benchCmd) prompts(ctx context.Context, m *dispatch.Model, r *benchResul
 	rng := rand.New(rand.NewPCG(1, 1))
 	rows := make([]dispatch.Row, c.Batch)
 	for i := range rows {
-		rows[i] = dispatch.Row{Sequence: m.NewSequence(), Tokens: []int32{1}, PromptLen: c.PromptTokens, Logits: dispatch.LogitsLast}
+		rows[i] = dispatch.Row{Sequence: m.NewSequence(), Tokens: []int32{1}, PromptLen: max(c.PromptTokens, 1), Logits: dispatch.LogitsLast}
 	}
 	if c.PromptTokens == 0 {
 		return rows, nil

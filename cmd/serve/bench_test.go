@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/heftai/heft/internal/demo"
 )
 
 func TestBenchPrintsAllFields(t *testing.T) {
@@ -56,6 +58,23 @@ func TestBenchStreams(t *testing.T) {
 	parse(t, &got, "bench", "--json", "--no-probe", "--decode-tokens", "4", "--device-map", "disk")
 	if got.Weights != "streamed" || *got.DiskBytesPerToken < 0 || got.WeightBytesPerToken <= 0 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestBenchStreamsFiles: of layers in files on the disk tier, all that concerns the disk is
+// measured.
+func TestBenchStreamsFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, demo.Files()); err != nil {
+		t.Fatal(err)
+	}
+	var got benchResult
+	parse(t, &got, "bench", "--json", "--model", dir, "--prompt-tokens", "3", "--decode-tokens", "4", "--device-map", "model.layers.1=disk")
+	if got.DiskBytesPerToken == nil || got.DiskBytesPerSecond == nil || got.DiskProbeBytesPerSecond == nil || *got.DiskProbeBytesPerSecond <= 0 {
+		t.Errorf("of the disk: %+v", got)
+	}
+	if got.DecodeRoofShare == nil || *got.AllocationsPerToken != 0 {
+		t.Errorf("share %v, allocations %v", got.DecodeRoofShare, *got.AllocationsPerToken)
 	}
 }
 
