@@ -23,6 +23,7 @@ type DirectFile struct {
 	direct   *os.File // nil where refused at open
 	buffered *os.File
 	refused  atomic.Bool
+	read     func(f *os.File, buf []byte, off int64) (int, error) // readDirect, or a test's
 }
 
 // OpenDirect opens the regular file at path. The error is an *fs.PathError.
@@ -39,7 +40,7 @@ func OpenDirect(path string) (*DirectFile, error) {
 		buffered.Close()
 		return nil, err
 	}
-	f := &DirectFile{path: path, size: info.Size(), buffered: buffered}
+	f := &DirectFile{path: path, size: info.Size(), buffered: buffered, read: readDirect}
 	if f.direct, err = openDirect(path); err != nil {
 		f.direct = nil
 		f.refused.Store(true)
@@ -97,7 +98,7 @@ func (f *DirectFile) ReadAt(buf []byte, off, n int64) ([]byte, error) {
 func (f *DirectFile) fill(buf []byte, off, enough int64) (int64, error) {
 	var got int64
 	for got < enough && !f.refused.Load() {
-		n, err := readDirect(f.direct, buf[got:], off+got)
+		n, err := f.read(f.direct, buf[got:], off+got)
 		if err != nil && refusesDirect(err) {
 			f.refused.Store(true)
 			break
@@ -107,7 +108,7 @@ func (f *DirectFile) fill(buf []byte, off, enough int64) (int64, error) {
 		}
 		got += int64(n)
 		if n%directAlign != 0 || n == 0 {
-			return got, nil // only the end of the file is not a whole block
+			break // the file's end, or a read that a network cut short: what follows is not aligned
 		}
 	}
 	if got >= enough {

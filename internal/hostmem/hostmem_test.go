@@ -243,3 +243,42 @@ func BenchmarkAllocRelease(b *testing.B) {
 		block.Release()
 	}
 }
+
+// TestShortDirectReadsAreNotTheEnd: file systems over a network may read less than was asked,
+// and not in whole blocks; only what a buffered read finds missing is missing.
+func TestShortDirectReadsAreNotTheEnd(t *testing.T) {
+	want := make([]byte, 64<<10+100)
+	for i := range want {
+		want[i] = byte(i * 7 >> 3)
+	}
+	path := filepath.Join(t.TempDir(), "x")
+	if err := os.WriteFile(path, want, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := OpenDirect(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	f.refused.Store(false)
+	for _, most := range []int{1, 1000, 4096, 8192, 10000} {
+		f.read = func(_ *os.File, buf []byte, off int64) (int, error) {
+			n := copy(buf[:min(len(buf), most)], want[min(off, int64(len(want))):])
+			return n, nil
+		}
+		b, err := Alloc(nil, Other, int(WindowSize(5, int64(len(want)))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := f.ReadAt(b.Bytes(), 5, int64(len(want))-5)
+		if err != nil || !bytes.Equal(got, want[5:]) {
+			t.Errorf("reads of %d bytes: %d of %d bytes, %v", most, len(got), len(want)-5, err)
+		}
+		if _, err := f.ReadAt(b.Bytes(), 5, int64(len(want))); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("reads of %d bytes: past the end: %v", most, err)
+		}
+		if err := b.Release(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
