@@ -6,12 +6,12 @@
 #
 # PYTHON has torch and transformers. TORCH_BENCH is the program that runs torch's loop
 # (../shared/peers/bench_train.py): bench_train.py DIR --modes fp32|bf16 --steps N.
-# ROUNDS (3) and STEPS (5) say how much; VARIANT is train bench's --cpu. AMX=0 turns the tiles
+# ROUNDS (5), STEPS (5) and MODES (fp32 bf16) say how much; VARIANT is train bench's --cpu. AMX=0 turns the tiles
 # off on both sides (avx512bf16, and oneDNN's AVX512_CORE_BF16). RUN is put before each command
 # (for example "taskset -c 0,1").
 set -eu
 cd "$(dirname "$0")/.."
-: "${PYTHON:=python3}" "${TORCH_BENCH:=../shared/peers/bench_train.py}" "${ROUNDS:=3}" "${STEPS:=5}" "${VARIANT:=}" "${AMX:=1}" "${RUN:=}"
+: "${PYTHON:=python3}" "${TORCH_BENCH:=../shared/peers/bench_train.py}" "${ROUNDS:=5}" "${STEPS:=5}" "${MODES:=fp32 bf16}" "${VARIANT:=}" "${AMX:=1}" "${RUN:=}"
 [ $# -gt 0 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 if [ "$AMX" = 0 ]; then
   : "${VARIANT:=avx512bf16}"
@@ -24,7 +24,7 @@ for dir in "$@"; do
   round=0
   while [ $round -lt "$ROUNDS" ]; do
     round=$((round + 1))
-    for mode in fp32 bf16; do
+    for mode in $MODES; do
       dtype=float32
       [ $mode = fp32 ] || dtype=bfloat16
       echo "$(basename "$dir") $mode, round $round of $ROUNDS" >&2

@@ -18,10 +18,12 @@ import (
 type trained struct {
 	*random
 	grads map[*meta.Param][]float32
+	held  [][2]int // the units that were held, each with the next one
+	lent  int      // and not released
 }
 
 func newTrained(root *meta.Module, cut int) *trained {
-	w := &trained{newRandom(root), map[*meta.Param][]float32{}}
+	w := &trained{random: newRandom(root), grads: map[*meta.Param][]float32{}}
 	w.cut = cut
 	for p, v := range w.values {
 		w.grads[p] = make([]float32, len(v))
@@ -29,8 +31,13 @@ func newTrained(root *meta.Module, cut int) *trained {
 	return w
 }
 
-func (w *trained) Hold(int, int) error { return nil }
-func (w *trained) Release(int)         {}
+func (w *trained) Hold(i, next int) error {
+	w.held = append(w.held, [2]int{i, next})
+	w.lent++
+	return nil
+}
+
+func (w *trained) Release(int) { w.lent-- }
 
 func (w *trained) Gradient(t tensor.Tensor) (tensor.Tensor, bool) {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))
@@ -164,6 +171,40 @@ func TestBlocksAreReversed(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestUnitsAreHeldInReverse: backward reads the units from the last to the first, each with
+// the one before it ahead, and ends where nothing below is trained.
+func TestUnitsAreHeldInReverse(t *testing.T) {
+	const n = 2
+	root := build(t, func(b *meta.Builder) {
+		b.Runs(meta.KindSequential, nil)
+		for i := range 4 {
+			b.Linear(string(rune('0'+i)), testWidth, testWidth, true)
+		}
+	})
+	w := newTrained(root, 0)
+	training, in := newTrainingOf(t, root, w, n)
+	in.Hidden = tensor.Floats(noise("input", n*testWidth, 1, 0), n, testWidth)
+	for _, way := range []Way{Remember, Recompute} {
+		for first, want := range [][][2]int{{{3, 2}, {2, 1}, {1, 0}, {0, -1}}, {{3, 2}, {2, 1}, {1, -1}}} {
+			w.held = nil
+			if err := training.Forward(in, way, first); err != nil {
+				t.Fatal(err)
+			}
+			if want := [][2]int{{0, 1}, {1, 2}, {2, 3}, {3, -1}}; !slices.Equal(w.held, want) {
+				t.Errorf("forward held %v, want %v", w.held, want)
+			}
+			w.held = nil
+			training.HiddenGradient()
+			if err := training.Backward(); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(w.held, want) || w.lent != 0 {
+				t.Errorf("way %d from unit %d: backward held %v and kept %d, want %v", way, first, w.held, w.lent, want)
+			}
+		}
 	}
 }
 
