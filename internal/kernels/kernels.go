@@ -65,6 +65,7 @@ type Set struct {
 // ops is what a variant implements. Bounds have been checked.
 type ops interface {
 	pointwise
+	rower
 	unpacker
 	panels
 	prompter

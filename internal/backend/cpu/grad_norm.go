@@ -118,7 +118,7 @@ func (b *Backend) RopeGrad(dx tensor.Tensor, dim int, cos, sin tensor.Tensor, in
 		}
 		for h := 0; h < cols; h += dim {
 			if interleaved {
-				rotatePairs(x[h:h+2*half], cosine, opposite)
+				b.set.TurnInterleaved(x[h:h+2*half], cosine, opposite)
 			} else {
 				b.set.TurnHalves(x[h:h+half], x[h+half:h+2*half], cosine, sine, -1)
 			}

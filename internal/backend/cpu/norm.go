@@ -131,18 +131,10 @@ func (op *rope) run(_ *worker, unit int) {
 		cos, sin := row(op.cos, r, op.half), row(op.sin, r, op.half)
 		for h := 0; h < len(x); h += op.dim {
 			if op.interleaved {
-				rotatePairs(x[h:h+2*op.half], cos, sin)
+				op.set.TurnInterleaved(x[h:h+2*op.half], cos, sin)
 			} else {
 				op.set.TurnPairs(x[h:h+op.half], x[h+op.half:h+2*op.half], cos, sin)
 			}
 		}
-	}
-}
-
-func rotatePairs(x, cos, sin []float32) {
-	for i, c := range cos {
-		u, v, s := x[2*i], x[2*i+1], sin[i]
-		x[2*i] = float32(u*c) - float32(v*s)
-		x[2*i+1] = float32(v*c) + float32(u*s)
 	}
 }

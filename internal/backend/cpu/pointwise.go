@@ -19,7 +19,7 @@ type gate struct {
 	limit      float32
 }
 
-// Gate computes ReLU and the plain sigmoid one element at a time, the others in vectors.
+// Gate computes the plain sigmoid one element at a time, the others in vectors.
 func (b *Backend) Gate(dst, g, up tensor.Tensor, act meta.Activation, limit float32) {
 	if b.failed.Load() {
 		return
@@ -79,6 +79,8 @@ func (op *gate) row(dst, g, up, scratch []float32) {
 	switch op.act {
 	case meta.ActGELU:
 		op.set.GELU(dst, g)
+	case meta.ActReLU:
+		op.set.ReLU(dst, g)
 	case meta.ActTanh:
 		copy(dst, g)
 		op.set.Tanh(dst, 1, 1)
@@ -88,9 +90,7 @@ func (op *gate) row(dst, g, up, scratch []float32) {
 		}
 	}
 	if up != nil {
-		for i, v := range up[:len(dst)] {
-			dst[i] *= v
-		}
+		op.set.Times(dst, up)
 	}
 }
 
@@ -101,25 +101,18 @@ func (op *gate) clamped(dst, g, up, buf []float32) {
 	if limit <= 0 {
 		limit = float32(math.Inf(1))
 	}
-	for i, v := range g {
-		buf[i] = min(v, limit)
-	}
+	op.set.AtMost(buf, g, limit)
 	op.set.Gate(buf, buf, nil, 1.702, 0)
 	if up == nil {
 		copy(dst, buf)
 		return
 	}
-	for i, v := range buf {
-		dst[i] = v * (max(min(up[i], limit), -limit) + 1)
-	}
+	op.set.TimesClamped(dst, buf, up, limit)
 }
 
 // activate are the activations that have no vector form.
 func activate(act meta.Activation, x float64) float64 {
-	switch act {
-	case meta.ActReLU:
-		return max(x, 0)
-	case meta.ActSigmoid:
+	if act == meta.ActSigmoid {
 		return 1 / (1 + math.Exp(-x))
 	}
 	return x

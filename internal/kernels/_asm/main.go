@@ -43,6 +43,7 @@ var sources = []struct {
 	{"avx512blocks", avx512},
 	{"avx512bands", avx512},
 	{"avx2kv", avx2},
+	{"avx2rows", avx2},
 	{"avx512kv", avx512},
 	{"avx2gemm", avx2},
 	{"avx512gemm", avx512},
