@@ -10,10 +10,10 @@ race:       ## the concurrent packages under the race detector
 	$(GO) test -race ./internal/engine ./internal/residency ./internal/backend/... ./internal/kvcache ./dispatch ./api/...
 golden:     ## the reference fixtures, with counts
 	$(GO) test ./... -run Golden -v | grep -E '^golden|^---|FAIL'
-generate:   ## generated files: kernels (needs clang-19, lld-19), demo model, tables
+generate:   ## generated files: kernels (needs clang-19, lld-19), the demo's vocabulary, tables
 	$(GO) generate ./...
-demo:       ## the embedded demo model
-	$(GO) generate ./internal/demo
+demo:       ## train the embedded demo model on the texts beside its generator
+	cd internal/demo && $(GO) run ./generate -o model -train
 lint:
 	gofmt -l . && $(GO) vet ./... && staticcheck ./...
 check:      ## what CI runs

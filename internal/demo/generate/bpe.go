@@ -1,9 +1,6 @@
 package main
 
-import (
-	"sort"
-	"strings"
-)
+import "strings"
 
 // A vocabulary is a byte-level BPE: tokens by id and the merges that make them.
 type vocabulary struct {
@@ -29,7 +26,8 @@ func byteNames() [256]string {
 
 // learn makes a vocabulary of size tokens that starts with the specials and the bytes:
 // the commonest pair of neighbours in the words of text is merged until it is full. Ties
-// go to the pair that sorts first, so that the result is reproducible.
+// go to the pair that sorts first, so that the result is reproducible. Digits stay apart,
+// which makes sums easier to learn.
 func learn(text string, specials []string, size int) vocabulary {
 	names := byteNames()
 	v := vocabulary{tokens: append([]string(nil), specials...)}
@@ -39,10 +37,6 @@ func learn(text string, specials []string, size int) vocabulary {
 		counts["\x20"+w]++
 		counts[w]++
 	}
-	type word struct {
-		parts []string
-		n     int
-	}
 	var words []word
 	for w, n := range counts {
 		var parts []string
@@ -51,42 +45,51 @@ func learn(text string, specials []string, size int) vocabulary {
 		}
 		words = append(words, word{parts, n})
 	}
+	pairs := map[[2]string]int{}
+	for _, w := range words {
+		w.count(pairs, 1)
+	}
 	for len(v.tokens) < size {
-		pairs := map[[2]string]int{}
-		for _, w := range words {
-			for i := range len(w.parts) - 1 {
-				pairs[[2]string{w.parts[i], w.parts[i+1]}] += w.n
-			}
-		}
 		best, ok := commonest(pairs)
 		if !ok {
 			break
 		}
 		v.merges = append(v.merges, best)
 		v.tokens = append(v.tokens, best[0]+best[1])
-		for i := range words {
-			words[i].parts = merge(words[i].parts, best)
+		for i, w := range words {
+			if parts := merge(w.parts, best); len(parts) < len(w.parts) {
+				w.count(pairs, -1)
+				words[i].parts = parts
+				words[i].count(pairs, 1)
+			}
 		}
 	}
 	return v
 }
 
-func commonest(pairs map[[2]string]int) (best [2]string, ok bool) {
-	keys := make([][2]string, 0, len(pairs))
-	for p := range pairs {
-		keys = append(keys, p)
-	}
-	sort.Slice(keys, func(i, j int) bool {
-		a, b := keys[i], keys[j]
-		if pairs[a] != pairs[b] {
-			return pairs[a] > pairs[b]
+// A word is what it is made of and how often it occurs.
+type word struct {
+	parts []string
+	n     int
+}
+
+// count adds the word's pairs of neighbours to pairs, sign times.
+func (w word) count(pairs map[[2]string]int, sign int) {
+	for i := range len(w.parts) - 1 {
+		if !strings.ContainsAny(w.parts[i]+w.parts[i+1], "0123456789") {
+			pairs[[2]string{w.parts[i], w.parts[i+1]}] += sign * w.n
 		}
-		return a[0] < b[0] || a[0] == b[0] && a[1] < b[1]
-	})
-	if len(keys) == 0 {
-		return best, false
 	}
-	return keys[0], true
+}
+
+func commonest(pairs map[[2]string]int) (best [2]string, ok bool) {
+	most := 0
+	for p, n := range pairs {
+		if n > most || n == most && n > 0 && (p[0] < best[0] || p[0] == best[0] && p[1] < best[1]) {
+			best, most = p, n
+		}
+	}
+	return best, most > 0
 }
 
 func merge(parts []string, pair [2]string) []string {

@@ -9,20 +9,23 @@ import (
 )
 
 const (
-	hidden       = 128
-	layers       = 4
-	heads        = 4
+	hidden       = 192
+	layers       = 5
+	heads        = 6
 	kvHeads      = 2
-	intermediate = 352
+	intermediate = 512
 	vocabSize    = 1024
-	context      = 2048
+	maxPositions = 2048
 )
 
 var specials = []string{"<|pad|>", "<|bos|>", "<|user|>", "<|assistant|>", "<|system|>", "<|end|>"}
 
 const (
-	bosID = 1
-	endID = 5
+	bosID       = 1
+	userID      = 2
+	assistantID = 3
+	systemID    = 4
+	endID       = 5
 )
 
 const chatTemplate = `{{- bos_token }}
@@ -41,7 +44,7 @@ func config() map[string]any {
 		"architectures": []string{"LlamaForCausalLM"}, "model_type": "llama",
 		"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kvHeads,
 		"head_dim": hidden / heads, "intermediate_size": intermediate, "vocab_size": vocabSize,
-		"max_position_embeddings": context, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu",
+		"max_position_embeddings": maxPositions, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu",
 		"attention_bias": false, "mlp_bias": false, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
 		"bos_token_id": bosID, "eos_token_id": endID, "pad_token_id": 0,
 	}
@@ -49,15 +52,15 @@ func config() map[string]any {
 
 func generationConfig() map[string]any {
 	return map[string]any{"bos_token_id": bosID, "eos_token_id": []int{endID}, "pad_token_id": 0,
-		"do_sample": true, "temperature": 0.8, "top_p": 0.95}
+		"do_sample": true, "temperature": 0.4, "top_p": 0.9}
 }
 
 func tokenizerConfig() map[string]any {
 	return map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<|bos|>", "eos_token": "<|end|>",
-		"pad_token": "<|pad|>", "model_max_length": context, "chat_template": chatTemplate}
+		"pad_token": "<|pad|>", "model_max_length": maxPositions, "chat_template": chatTemplate}
 }
 
-func tokenizer(v vocabulary) map[string]any {
+func tokenizerFile(v vocabulary) map[string]any {
 	ids := map[string]int{}
 	for id, t := range v.tokens {
 		ids[t] = id

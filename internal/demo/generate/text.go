@@ -1,24 +1,96 @@
 package main
 
-// corpus is what the demo's vocabulary is learnt from.
-const corpus = `Hello! I am the demo model of Heft, a small llama with random weights. I have read nothing yet, so what I say makes no sense,
-but every part of the way is real: the tokenizer, the chat template, the plan, the mapped weights, the kernels, the sampler and the stream.
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"strings"
+)
 
-Heft serves language models that are bigger than the memory they run on. It reads the config and the headers of a checkpoint, builds the
-skeleton of the model without a single weight, and plans where each layer lives: first on the GPU, then in memory, then on disk. It listens
-at once. When a request comes, the first layer is brought to where it runs, then the second, and while one layer computes, the next one is
-read. What was used is let go again. The answer is the same wherever the layers live.
+// The texts that the demo model learns, in the form that [parse] reads.
+//
+//go:embed text/*.txt
+var texts embed.FS
 
-How do I place a model? Say serve, then model, then the folder of the checkpoint, then device map auto. If you want a limit, say max memory
-and a number for each device: zero is twenty gigabytes, cpu is thirty gigabytes. If you want to see the plan first, say serve plan. What you
-place by hand stays where you put it, and the rest is placed around it.
+// A turn is the ways to say something and the answers to it, of which each is as good
+// as the others.
+type turn struct{ questions, answers []string }
 
-What is a device map? A list of the modules of a model, and the device of each one: the number of a graphics card, the word cpu, or the word disk.
-What is a checkpoint? A folder with a config, one or more files of weights, and a tokenizer. What is a token? A piece of text that the model
-knows by its number. What is a layer? An attention and a feed forward network, with a norm before each and a residual around each.
+// A talk is turns of which each follows from the one before.
+type talk []turn
 
-Why does the elephant not fit into the memory? Because nobody told it about the disk. What did the first layer say to the last layer? I will
-be streamed before you are. Why is the cache always happy? It keeps what it loves and forgets the rest. Good morning, good evening, good night,
-thank you, you are welcome, see you soon. One two three four five six seven eight nine ten. Monday Tuesday Wednesday Thursday Friday Saturday
-Sunday. Red green blue yellow black white. The quick brown fox jumps over the lazy dog and the model answers with a smile.
-`
+// parse reads talks: blocks of lines parted by empty ones. "Q:" begins a turn with ways
+// to ask, parted by " | "; each "A:" after it is an answer. What stands before the first
+// block of a file is a comment.
+func parse(name, text string) ([]talk, error) {
+	var talks []talk
+	fresh := true
+	for i, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(line)
+		kind, rest, _ := strings.Cut(line, ": ")
+		switch {
+		case line == "":
+			fresh = true
+		case kind == "Q":
+			if fresh {
+				talks = append(talks, nil)
+			}
+			t := &talks[len(talks)-1]
+			*t = append(*t, turn{questions: strings.Split(rest, " | ")})
+			fresh = false
+		case kind == "A" && !fresh:
+			t := talks[len(talks)-1]
+			t[len(t)-1].answers = append(t[len(t)-1].answers, rest)
+		case len(talks) > 0:
+			return nil, fmt.Errorf("%s:%d: neither a question nor an answer: %q", name, i+1, line)
+		}
+	}
+	for _, t := range talks {
+		for _, u := range t {
+			if len(u.answers) == 0 {
+				return nil, fmt.Errorf("%s: no answer to %q", name, u.questions[0])
+			}
+		}
+	}
+	return talks, nil
+}
+
+// read parses all texts, in the order of their names. sum stands for what they say.
+func read() (talks []talk, sum string, err error) {
+	names, err := fs.Glob(texts, "text/*.txt")
+	if err != nil {
+		return nil, "", err
+	}
+	h := sha256.New()
+	for _, name := range names {
+		b, err := texts.ReadFile(name)
+		if err != nil {
+			return nil, "", err
+		}
+		h.Write(b)
+		more, err := parse(name, string(b))
+		if err != nil {
+			return nil, "", err
+		}
+		talks = append(talks, more...)
+	}
+	return talks, hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// spoken is everything that is said in talks, for the vocabulary.
+func spoken(talks []talk) string {
+	var b strings.Builder
+	for _, t := range talks {
+		for _, u := range t {
+			for _, list := range [][]string{u.questions, u.answers} {
+				for _, s := range list {
+					b.WriteString(s)
+					b.WriteByte('\n')
+				}
+			}
+		}
+	}
+	return b.String()
+}
