@@ -20,6 +20,8 @@ type Options struct {
 	Plan    func() any             // the JSON of GET /plan
 	Version string
 	APIKeys []string // of which a request must bring one; empty: everyone may ask
+	// Timeouts are what clients are given; Server keeps all of them, New that for stalling.
+	Timeouts Timeouts
 }
 
 // adapters is how many of the models are adapters.
@@ -39,7 +41,7 @@ const maxBody = 32 << 20
 // New is the handler of all paths.
 func New(o Options) http.Handler {
 	r := chi.NewRouter()
-	r.Use(identify, logAccess, recoverPanic, secure, limitBody(maxBody), guard(o.APIKeys), middleware.GetHead)
+	r.Use(patient(o.Timeouts.Stall), identify, logAccess, recoverPanic, secure, limitBody(maxBody), guard(o.APIKeys), middleware.GetHead)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) { openai.WriteError(w, openai.NoRoute(r)) })
 	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) { openai.WriteError(w, openai.NoMethod(r)) })
 

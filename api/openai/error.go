@@ -85,6 +85,9 @@ func WriteError(w http.ResponseWriter, err error) {
 	if e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(e.RetryAfter))
 	}
+	if e.Status == http.StatusRequestTimeout {
+		w.Header().Set("Connection", "close") // its rest would be taken for the next request
+	}
 	writeJSON(w, e.Status, e)
 }
 

@@ -27,6 +27,10 @@ func readFields(body io.Reader) (*fields, error) {
 		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Type: typeInvalid, Code: "request_too_large",
 			Message: "The body of your request is larger than this server takes."}
 	}
+	var own *Error
+	if errors.As(err, &own) {
+		return nil, own
+	}
 	if err != nil {
 		return nil, &generate.Error{Kind: generate.Interrupted, Message: "The body of your request ended early.", Err: err}
 	}

@@ -81,3 +81,9 @@ func NoKey() *Error {
 func Crashed() *Error {
 	return &Error{Status: http.StatusInternalServerError, Type: typeServer, Message: "The server had an error while processing your request."}
 }
+
+// TooSlow is the error for a body that does not come.
+func TooSlow() *Error {
+	return &Error{Status: http.StatusRequestTimeout, Type: typeInvalid, Code: "request_timeout",
+		Message: "The body of your request came too slowly."}
+}

@@ -75,7 +75,7 @@ func TestServerReports(t *testing.T) {
 	ask := func(method, path, body string) []byte {
 		t.Helper()
 		w := httptest.NewRecorder()
-		s.handler.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+		s.server.Handler.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
 		if w.Code != http.StatusOK {
 			t.Fatalf("%s: status %d: %s", path, w.Code, w.Body)
 		}

@@ -37,6 +37,7 @@ type runCmd struct {
 	APIKey          string        `name:"api-key" help:"Keys of which a request must bring one, separated by commas." placeholder:"K"`
 	MaxQueue        int           `help:"Requests that may wait; more are refused with 503." default:"1024"`
 	ShutdownTimeout time.Duration `help:"Time that running requests get after SIGTERM." default:"30s"`
+	ClientTimeout   time.Duration `help:"Time after which a client that neither sends of its request nor takes of its answer is let go; 0s waits for ever. It does not bound an answer." default:"60s"`
 	ToolCallParser  string        `help:"How the model writes calls of tools: hermes, llama, mistral, …, or by vLLM's names; without it, its chat template tells." placeholder:"NAME"`
 	ReasoningParser string        `help:"How it writes its reasoning: a name as above, or none, which leaves it in the answer." placeholder:"NAME|none"`
 	LogLevel        string        `help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info"`
@@ -61,9 +62,8 @@ func (c *runCmd) Run(ctx context.Context) error {
 	// From here on there is something to drain; a signal before ends the process at once.
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
+	go func() { failed <- s.server.Serve(listener) }()
 	slog.Info("serving", "model", s.name, "at", "http://"+listener.Addr().String())
 	s.model.Promote(ctx)
 	s.report.start()
@@ -73,7 +73,7 @@ func (c *runCmd) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	stop() // a second signal ends the process at once
-	return c.drain(server, s.engine)
+	return c.drain(s.server, s.engine)
 }
 
 // check refuses values that have no meaning.
@@ -85,6 +85,8 @@ func (c *runCmd) check() error {
 		return cmdline.Misusef("--max-queue is %d; it is at least 0", c.MaxQueue)
 	case c.ShutdownTimeout < 0:
 		return cmdline.Misusef("--shutdown-timeout is %v; it is at least 0s", c.ShutdownTimeout)
+	case c.ClientTimeout < 0:
+		return cmdline.Misusef("--client-timeout is %v; it is at least 0s", c.ClientTimeout)
 	case c.APIKey != "" && len(keys(c.APIKey)) == 0:
 		return cmdline.Misusef("--api-key %q holds no key", c.APIKey)
 	}
@@ -134,7 +136,7 @@ type service struct {
 	engine     *engine.Engine
 	family     *toolcall.Family
 	report     *reporter
-	handler    http.Handler
+	server     *http.Server
 }
 
 func (s *service) close() {
@@ -259,8 +261,10 @@ func (c *runCmd) wire(s *service, src source, words text, plan devicemap.Plan, a
 		m.Adapter, m.Parent = a.Name, s.name
 		models = append(models, m)
 	}
-	s.handler = api.New(api.Options{
-		Models: models, Metrics: metrics, Status: s.model.Status, Plan: s.report.now, Version: version, APIKeys: keys(c.APIKey),
+	timeouts := api.DefaultTimeouts
+	timeouts.Stall = c.ClientTimeout
+	s.server = api.Server(api.Options{
+		Models: models, Metrics: metrics, Status: s.model.Status, Plan: s.report.now, Version: version, APIKeys: keys(c.APIKey), Timeouts: timeouts,
 	})
 }
 

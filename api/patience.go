@@ -1,0 +1,138 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/heftai/heft/api/openai"
+)
+
+// Timeouts are what clients are given. A zero waits for ever.
+type Timeouts struct {
+	Header time.Duration // to send a request's header
+	Idle   time.Duration // between two requests of a connection
+	// Stall is how long a client may neither send of its body nor take of its answer. It
+	// does not bound how long an answer takes to make.
+	Stall time.Duration
+}
+
+// DefaultTimeouts are those of a server on a network that is slow at times.
+var DefaultTimeouts = Timeouts{Header: 10 * time.Second, Idle: 2 * time.Minute, Stall: time.Minute}
+
+// Server is an HTTP server of New(o) that lets go of clients that stall.
+func Server(o Options) *http.Server {
+	t := o.Timeouts
+	return &http.Server{Handler: New(o), ReadHeaderTimeout: t.Header, IdleTimeout: t.Idle}
+}
+
+const (
+	// leastRate is how many bytes a second a body must bring after the first Timeouts.Stall.
+	leastRate = 1 << 10
+	// piece is the most that is written under one deadline.
+	piece = 64 << 10
+)
+
+// patient lets go of clients that stall: a body must go on and be faster than leastRate on
+// the whole, and what is written must be taken. A connection's deadlines are moved with
+// each read and write, so that a model may be silent as long as it likes.
+func patient(stall time.Duration) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		if stall <= 0 {
+			return next
+		}
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			out := &patientWriter{ResponseWriter: w, connection: http.NewResponseController(w), stall: stall}
+			if r.Body != nil && r.Body != http.NoBody {
+				b := &patientBody{body: r.Body, connection: out.connection, begin: time.Now(), stall: stall}
+				b.extend() // for those who never read it, too
+				r.Body, out.body = b, b
+			}
+			defer out.extend() // what is buffered is sent when the handler has returned
+			next.ServeHTTP(out, r)
+		})
+	}
+}
+
+// patientWriter renews the deadline with every piece that it writes. A connection that has
+// no deadlines, as in tests without one, is written to without.
+type patientWriter struct {
+	http.ResponseWriter
+	connection *http.ResponseController
+	stall      time.Duration
+	body       *patientBody // nil for none
+}
+
+// extend gives time for the next piece, and for what is left of the body, which net/http
+// reads before it answers.
+func (w *patientWriter) extend() {
+	next := time.Now().Add(w.stall)
+	if w.body != nil && !w.body.ended {
+		next = next.Add(w.stall)
+	}
+	_ = w.connection.SetWriteDeadline(next)
+}
+
+// Write implements http.ResponseWriter.
+func (w *patientWriter) Write(b []byte) (int, error) {
+	done := 0
+	for {
+		w.extend()
+		n, err := w.ResponseWriter.Write(b[done:min(done+piece, len(b))])
+		if done += n; err != nil || done == len(b) {
+			return done, err
+		}
+	}
+}
+
+// FlushError is what http.ResponseController looks for.
+func (w *patientWriter) FlushError() error {
+	w.extend()
+	return w.connection.Flush()
+}
+
+// Flush implements http.Flusher.
+func (w *patientWriter) Flush() { _ = w.FlushError() } // the next write tells
+
+// Unwrap is for http.ResponseController.
+func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// patientBody moves the deadline with what it reads.
+type patientBody struct {
+	body       io.ReadCloser
+	connection *http.ResponseController
+	begin      time.Time
+	stall      time.Duration
+	read       int64
+	ended      bool
+}
+
+// extend gives time for the next read: stall from now, and on the whole that of leastRate.
+func (b *patientBody) extend() {
+	whole := b.begin.Add(b.stall + time.Duration(b.read)*time.Second/leastRate)
+	if next := time.Now().Add(b.stall); next.Before(whole) {
+		whole = next
+	}
+	_ = b.connection.SetReadDeadline(whole)
+}
+
+// Read implements io.Reader. When the body has ended there is no deadline: the connection
+// is then read to see whether the client goes away.
+func (b *patientBody) Read(p []byte) (int, error) {
+	b.extend()
+	n, err := b.body.Read(p)
+	b.read += int64(n)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return n, openai.TooSlow()
+	case errors.Is(err, io.EOF):
+		b.ended = true
+		_ = b.connection.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *patientBody) Close() error { return b.body.Close() }

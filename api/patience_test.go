@@ -1,0 +1,220 @@
+package api_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/heftai/heft/api"
+	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/generate/generatetest"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/engine"
+	"github.com/heftai/heft/internal/engine/enginetest"
+)
+
+// smallBuffers is a listener whose connections hold little of what the client does not take.
+type smallBuffers struct{ net.Listener }
+
+func (l smallBuffers) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		err = c.(*net.TCPConn).SetWriteBuffer(4 << 10)
+	}
+	return c, err
+}
+
+// hasty serves m to clients who have little time, and returns its address.
+func hasty(t *testing.T, m *generate.Model, limits api.Timeouts) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := api.Server(api.Options{Models: []*generate.Model{m}, Metrics: api.NewMetrics(m.Name), Timeouts: limits,
+		Status: func() dispatch.Status { return dispatch.Status{} }})
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(smallBuffers{l}) }()
+	t.Cleanup(func() {
+		_ = s.Close()
+		<-done
+	})
+	return l.Addr().String()
+}
+
+// dial opens a connection that takes little of what it does not read.
+func dial(t *testing.T, address string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if err := c.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func head(path string, length int) string {
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: heft\r\nContent-Length: %d\r\n\r\n", path, length)
+}
+
+const short = 100 * time.Millisecond
+
+// TestAClientThatSendsNoHeaderIsLetGo: connections that say nothing, or not all, held a
+// goroutine each.
+func TestAClientThatSendsNoHeaderIsLetGo(t *testing.T) {
+	m := generatetest.Fake(t, &enginetest.Model{}, engine.Options{})
+	address := hasty(t, m, api.Timeouts{Header: short, Idle: short, Stall: short})
+	for name, said := range map[string]string{
+		"nothing":         "",
+		"half a header":   "POST /v1/completions HTTP/1.1\r\nHost:",
+		"and then silent": "GET /health HTTP/1.1\r\nHost: heft\r\n\r\n",
+	} {
+		c := dial(t, address)
+		if _, err := io.WriteString(c, said); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, c); err != nil { // until the server closes it
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestABodyThatStallsIsAnError: a body of which nothing more came, or a byte now and then,
+// held a goroutine for ever.
+func TestABodyThatStallsIsAnError(t *testing.T) {
+	m := generatetest.Fake(t, &enginetest.Model{}, engine.Options{})
+	address := hasty(t, m, api.Timeouts{Stall: short})
+	for name, every := range map[string]time.Duration{"silent": time.Hour, "drop by drop": short / 4} {
+		for _, path := range []string{completions, "/health", "/nowhere"} {
+			t.Run(name+path, func(t *testing.T) {
+				c := dial(t, address)
+				ctx, cancel := context.WithCancel(t.Context())
+				dropped := make(chan struct{})
+				go func() {
+					defer close(dropped)
+					_, err := io.WriteString(c, head(path, 1000)+`{"prompt":`)
+					for err == nil {
+						select {
+						case <-ctx.Done():
+							return
+						case <-time.After(every):
+							_, err = io.WriteString(c, " ")
+						}
+					}
+				}()
+				begin := time.Now()
+				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+				cancel()
+				<-dropped
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer resp.Body.Close()
+				if took := time.Since(begin); took > 10*time.Second {
+					t.Errorf("it took %v", took)
+				}
+				if path == completions {
+					checkError(t, resp.StatusCode, decodeBody(t, resp), 408, nil, "request_timeout", "slowly")
+				}
+				if !resp.Close {
+					t.Error("the connection is kept")
+				}
+			})
+		}
+	}
+}
+
+// TestASlowUploadMayTakeLong: what is slow and goes on is not cut, however long it takes.
+func TestASlowUploadMayTakeLong(t *testing.T) {
+	m := generatetest.Fake(t, &enginetest.Model{}, engine.Options{})
+	c := dial(t, hasty(t, m, api.Timeouts{Stall: short}))
+	body := `{"prompt":[1,2,3],"max_tokens":2,"return_token_ids":true}` + strings.Repeat(" ", 4000)
+	if _, err := io.WriteString(c, head(completions, len(body))); err != nil {
+		t.Fatal(err)
+	}
+	for at := 0; at < len(body); at += 200 { // about 5000 bytes a second
+		if _, err := io.WriteString(c, body[at:min(at+200, len(body))]); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(short * 2 / 5)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != 200 {
+		t.Errorf("status %d: %v", resp.StatusCode, decodeBody(t, resp))
+	}
+}
+
+// TestAClientThatReadsNothingFreesItsPlace: its connection is open, but it takes nothing of
+// its stream; the request ran on and kept its pages.
+func TestAClientThatReadsNothingFreesItsPlace(t *testing.T) {
+	m := generatetest.Fake(t, &enginetest.Model{MaxLen: 1 << 16, Pages: 1 << 15, Delay: time.Millisecond}, engine.Options{})
+	c := dial(t, hasty(t, m, api.Timeouts{Stall: short}))
+	body := mustJSON(t, obj{"prompt": []int{1, 2, 3}, "max_tokens": 50_000, "stream": true, "return_token_ids": true, "ignore_eos": true, "logprobs": 5})
+	if _, err := io.WriteString(c, head(completions, len(body))+body); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the request runs", func() bool { return m.Engine.Stats().Running > 0 })
+	eventually(t, "its place is free", func() bool {
+		st := m.Engine.Stats()
+		return st.Running+st.Waiting+st.KV.Used == 0
+	})
+}
+
+// TestAClientThatTakesNoAnswerIsLetGo: of an answer that is sent at once, too.
+func TestAClientThatTakesNoAnswerIsLetGo(t *testing.T) {
+	m := generatetest.Spoken(t, &enginetest.Model{}, engine.Options{})
+	c := dial(t, hasty(t, m, api.Timeouts{Stall: short}))
+	body := mustJSON(t, obj{"prompt": strings.Repeat("a ", 2<<20)})
+	go func() { _, _ = io.WriteString(c, head("/tokenize", len(body))+body) }()
+	time.Sleep(10 * short)
+	begin := time.Now()
+	n, _ := io.Copy(io.Discard, c) // ends where the server has let go, before all has come
+	if n > 4<<20 || time.Since(begin) > 10*time.Second {
+		t.Errorf("%d bytes came, in %v", n, time.Since(begin))
+	}
+}
+
+// TestAModelMayThinkLongerThanAClientMayStall: between two tokens, and before the first.
+func TestAModelMayThinkLongerThanAClientMayStall(t *testing.T) {
+	g := make(gate)
+	m := generatetest.Fake(t, &enginetest.Model{BeforePass: g.pass}, engine.Options{})
+	for _, stream := range []bool{false, true} {
+		c := dial(t, hasty(t, m, api.Timeouts{Header: short, Idle: short, Stall: short}))
+		body := mustJSON(t, obj{"prompt": []int{1, 2, 3}, "max_tokens": 3, "stream": stream, "return_token_ids": true, "ignore_eos": true})
+		if _, err := io.WriteString(c, head(completions, len(body))+body); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for range 3 {
+				time.Sleep(3 * short)
+				g <- struct{}{}
+			}
+		}()
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != 200 || stream && !bytes.HasSuffix(b, []byte("data: [DONE]\n\n")) {
+			t.Errorf("stream %t: status %d, %v: %s", stream, resp.StatusCode, err, b)
+		}
+	}
+}
