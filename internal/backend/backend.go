@@ -38,6 +38,10 @@ type Backend interface {
 	// weights in blocks of integers to blocks of 32 integers of eight bits. Each
 	// role has its own order of summation. A backend that does not round calls Linear.
 	LinearRounded(dst, x tensor.Tensor, w Matrix, bias tensor.Tensor, role Role)
+	// Products computes each of ps, with the bits of Linear or LinearRounded, in one operation:
+	// for products that do not wait for one another. No result overlaps an operand or another
+	// result.
+	Products(ps []Product)
 	// Rope rotates each head of x [n, heads·dim] in place: cos and sin are [n, rot/2]
 	// with rot ≤ dim; the channels from rot on stay.
 	Rope(x tensor.Tensor, dim int, cos, sin tensor.Tensor, interleaved bool)
@@ -59,6 +63,15 @@ type Backend interface {
 	// Route chooses a.TopK experts for each row of logits: the experts' numbers and
 	// weights, row by row, best first. correction is absent or [experts].
 	Route(experts []int32, weights []float32, logits, correction tensor.Tensor, a *meta.MoESpec)
+}
+
+// A Product is the operands of a Linear, or of a LinearRounded.
+type Product struct {
+	Dst, X  tensor.Tensor
+	W       Matrix
+	Bias    tensor.Tensor
+	Rounded bool
+	Role    Role // where Rounded
 }
 
 // Role is what the rows of a [Backend.LinearRounded] are. It decides the order of

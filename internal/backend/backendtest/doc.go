@@ -31,6 +31,7 @@ func Run(t *testing.T, open func() backend.Backend) {
 		{"LinearNonFinite", testLinearNonFinite},
 		{"LinearRounded", testLinearRounded},
 		{"LinearRoundedAlone", testLinearRoundedAlone},
+		{"Products", testProducts},
 		{"Quantised", testQuantised},
 		{"QuantisedRounded", testQuantisedRounded},
 		{"QuantisedNaN", testQuantisedNaN},

@@ -28,6 +28,15 @@ func program(e *env) map[string][]float32 {
 		}
 	}
 	wide := e.floats(out[name("linear", meta.BFloat16, tokens, false)], tokens, inner)
+	var ps []backend.Product
+	for i := range 5 {
+		w := backend.Matrix{Tensor: e.place(meta.BFloat16, e.values((20+i)*width), 0, 20+i, width)}
+		ps = append(ps, backend.Product{Dst: e.empty(tokens, 20+i), X: x, W: w, Rounded: i > 0, Role: roles[i%2]})
+	}
+	e.Products(ps)
+	for _, p := range ps {
+		out["products"] = append(out["products"], e.read(p.Dst)...)
+	}
 	dst := e.empty(tokens, inner)
 	e.Gate(dst, wide, wide, meta.ActSiLU, 0)
 	out["gate"] = e.read(dst)

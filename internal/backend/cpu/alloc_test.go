@@ -39,6 +39,10 @@ func TestOperationsAllocateNothing(t *testing.T) {
 		meta.QuantGPTQ:  {Format: meta.QuantGPTQ, Rows: 32, Columns: 1},
 		meta.QuantAWQ:   {Format: meta.QuantAWQ, Rows: 32, Columns: 1},
 	}
+	several := []backend.Product{
+		{Dst: wide, X: y, W: w, Bias: bias, Rounded: true}, {Dst: zeros(n, rows), X: y, W: w, Rounded: true, Role: backend.Prompt},
+		{Dst: zeros(n, rows), X: y, W: turned, Bias: bias},
+	}
 	for _, threads := range []int{1, 2} {
 		b := open(t, threads, "")
 		defer b.Close()
@@ -47,6 +51,7 @@ func TestOperationsAllocateNothing(t *testing.T) {
 			b.Norm(y, x, weight, weight, meta.NormSpec{Dim: dim, Eps: 1e-6})
 			b.Linear(wide, y, w, bias)
 			b.Linear(wide, y, turned, bias)
+			b.Products(several)
 			b.Linear(wide.Slice(0, 1), y.Slice(0, 1), turned, none)
 			for f := meta.QuantFP8; f <= meta.QuantAWQ; f++ {
 				quantised.Quant.Quant = &formats[f]

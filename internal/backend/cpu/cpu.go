@@ -24,9 +24,9 @@ type Options struct {
 	Threads int             // 0 means 1
 	Variant string          // of the kernels; "" is the best one this processor has
 	Ledger  *hostmem.Ledger // counts the memory; nil counts nothing
-	// Places are the threads' processors: each thread keeps to those of its place's memory
-	// node. nil leaves the threads to the system.
-	Places []topology.CPU
+	// Layout is where the threads go: all but the caller's keep to their nodes. nil leaves
+	// them to the system.
+	Layout *topology.Layout
 }
 
 // Backend computes on the host. See the package comment.
@@ -44,11 +44,7 @@ type Backend struct {
 	input   scratch    // of an input that was rounded
 	gemm    *gemm.Multiplier
 	// The operations, whose values live here so that a call allocates nothing.
-	linear    linear
-	rounded   rounded
-	ints      ints
-	outer     outer
-	halves    halves
+	products  products
 	attention attention
 	parted    parted
 	norm      norm
@@ -71,7 +67,7 @@ func New(o Options) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{set: set, ledger: o.Ledger, blocks: map[*byte]*hostmem.Block{}}
-	b.pool = newPool(o.Threads, o.Places, b.recovered)
+	b.pool = newPool(o.Threads, o.Layout, b.recovered)
 	b.gemm = gemm.New(set, func(units int, f func(int)) {
 		b.run(taskFunc(func(_ *worker, unit int) { f(unit) }), units, worthSharing)
 	})

@@ -39,19 +39,6 @@ func (op *linear) planGroups(threads int) int {
 	return set.GroupFloats(op.unitRows, min(groupStep, op.w.cols)) + kept + op.panelScratch()
 }
 
-// packGroups packs the tokens of l.
-func (b *Backend) packGroups(l *linear) bool {
-	count := ceil(l.tokens, l.set.GroupTokens)
-	if err := b.input.grow(b.ledger, count*l.groups.size); err != nil {
-		b.fail("linear: %w", err)
-		return false
-	}
-	l.groups.x = b.input.v[:count*l.groups.size]
-	b.run(l, count, l.tokens*l.w.cols)
-	l.packed = true
-	return true
-}
-
 func (op *linear) packGroup(unit int) {
 	t := unit * op.set.GroupTokens
 	op.set.PackGroup(op.groups.x[unit*op.groups.size:], from(op.x, t, 0), min(op.set.GroupTokens, op.tokens-t), op.w.cols)

@@ -21,23 +21,9 @@ func (b *Backend) byHalves(op *linear, role backend.Role) bool {
 	return role == backend.Generated && b.set.Halves() && !m.transposed && !m.isPacked() && m.Format == kernels.BFloat16 && m.cols > 0
 }
 
-// linearHalves computes the product op.
-func (b *Backend) linearHalves(op linear) {
-	b.halves = halves{linear: op}
-	h := &b.halves
-	size := op.tokens * op.set.SplitFloats(op.w.cols)
-	if err := b.input.grow(b.ledger, size); err != nil {
-		b.fail("linear: %w", err)
-		return
-	}
-	h.groups.x = b.input.v[:size]
-	b.run(h, op.tokens, op.tokens*op.w.cols)
-
-	h.packed = true
-	if !b.reserve(h.plan(len(b.pool.workers))) {
-		return
-	}
-	b.run(h, ceil(op.w.rows, h.unitRows), op.w.rows*op.w.cols*op.tokens)
+func (op *halves) prepare(threads int) needs {
+	scratch := op.plan(threads)
+	return needs{input: op.tokens * op.set.SplitFloats(op.w.cols), packs: op.tokens, units: ceil(op.w.rows, op.unitRows), scratch: scratch}
 }
 
 // plan cuts the weight into units and returns the scratch that one needs.

@@ -18,8 +18,7 @@ const (
 // ints is a Linear of weights in blocks of integers, whose inputs are rounded to such blocks.
 type ints struct {
 	linear
-	in     kernels.Pairs
-	packed bool // x is in blocks: the units are rows of the weight
+	in kernels.Pairs
 }
 
 // roundsToInts reports whether LinearRounded rounds the input of a product with w to integers:
@@ -39,24 +38,13 @@ func inBlocks(w backend.Matrix) bool {
 	return p.BlockBytes() > 0
 }
 
-// linearInts computes the product op, whose weight roundsToInts has seen.
-func (b *Backend) linearInts(op linear) {
-	b.ints = ints{linear: op}
-	r := &b.ints
-	each := op.set.IntWords(op.w.packed.Packing, op.w.cols)
-	if err := b.input.grow(b.ledger, op.tokens*each); err != nil {
-		b.fail("linear: %w", err)
-		return
-	}
-	r.in = kernels.Pairs{V: words(b.input.v[:op.tokens*each]), Stride: each}
-	b.run(r, op.tokens, op.tokens*op.w.cols)
-
-	r.packed = true
-	if !b.reserve(r.plan(len(b.pool.workers))) {
-		return
-	}
-	b.run(r, ceil(op.w.rows, r.unitRows), op.w.rows*op.w.cols*op.tokens)
+func (op *ints) prepare(threads int) needs {
+	scratch := op.plan(threads)
+	op.in.Stride = op.set.IntWords(op.w.packed.Packing, op.w.cols)
+	return needs{input: op.tokens * op.in.Stride, packs: op.tokens, units: ceil(op.w.rows, op.unitRows), scratch: scratch}
 }
+
+func (op *ints) take(input []float32) { op.in.V = words(input) }
 
 // plan cuts the weight into units and returns the scratch that one needs.
 func (op *ints) plan(threads int) int {

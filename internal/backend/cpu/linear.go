@@ -47,35 +47,42 @@ type linear struct {
 // Linear reads each weight once for up to 96 tokens, and for a prompt once for a call, in
 // the order of summation that package kernels fixes, whatever the weight's layout.
 func (b *Backend) Linear(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) {
-	if op, ok := b.linearOf(dst, x, w, bias); ok {
-		b.linearDots(op)
-	}
+	b.single(backend.Product{Dst: dst, X: x, W: w, Bias: bias})
 }
 
-// linearDots computes the product op by dot products.
-func (b *Backend) linearDots(op linear) {
-	b.linear = op
-	l := &b.linear
-	scratch := l.plan(len(b.pool.workers))
-	if l.groups.tokens > 0 && !b.packGroups(l) || !b.reserve(scratch) {
-		return
+// prepare has packed groups of tokens where there are many, and none else.
+func (op *linear) prepare(threads int) needs {
+	n := needs{scratch: op.plan(threads)}
+	n.units = ceil(op.w.rows, op.unitRows) * op.tokenUnits
+	if op.groups.tokens > 0 {
+		n.packs = ceil(op.tokens, op.set.GroupTokens)
+		n.input = n.packs * op.groups.size
 	}
-	b.run(l, ceil(op.w.rows, l.unitRows)*l.tokenUnits, op.w.rows*op.w.cols*op.tokens)
+	return n
 }
+
+func (op *linear) take(input []float32) { op.groups.x = input }
+func (op *linear) ready()               { op.packed = true }
+func (op *linear) base() *linear        { return op }
 
 // linearOf checks the operands. It reports false where there is nothing to do.
 func (b *Backend) linearOf(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) (linear, bool) {
+	return b.linearAt(&backend.Product{Dst: dst, X: x, W: w, Bias: bias}, 0)
+}
+
+// linearAt is linearOf with a place for the bias among those of other products.
+func (b *Backend) linearAt(p *backend.Product, place int) (linear, bool) {
 	if b.failed.Load() {
 		return linear{}, false
 	}
-	m, ok := b.weight("linear", w)
+	m, ok := b.weight("linear", p.W)
 	if !ok {
 		return linear{}, false
 	}
-	tokens := x.Rows()
-	in, ok1 := b.floats("linear", "input", x, tokens, m.cols)
-	out, ok2 := b.floats("linear", "result", dst, tokens, m.rows)
-	v, ok3 := b.vector("linear", "bias", bias, slotBias, m.rows)
+	tokens := p.X.Rows()
+	in, ok1 := b.floats("linear", "input", p.X, tokens, m.cols)
+	out, ok2 := b.floats("linear", "result", p.Dst, tokens, m.rows)
+	v, ok3 := b.vectorAt("linear", "bias", p.Bias, slotBias, place, m.rows)
 	ok = ok1 && ok2 && ok3 && tokens > 0 && m.rows > 0
 	return linear{set: b.set, y: out, x: in, w: m, bias: v, tokens: tokens}, ok
 }

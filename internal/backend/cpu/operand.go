@@ -88,6 +88,11 @@ const (
 // vector is t as float32, n elements, or nil where t is absent. The result is valid
 // until the slot is used again.
 func (b *Backend) vector(op, name string, t tensor.Tensor, slot, n int) ([]float32, bool) {
+	return b.vectorAt(op, name, t, slot, 0, n)
+}
+
+// vectorAt is vector at a place in the slot, which has grown to hold it if at is not 0.
+func (b *Backend) vectorAt(op, name string, t tensor.Tensor, slot, at, n int) ([]float32, bool) {
 	if t.IsZero() {
 		return nil, true
 	}
@@ -104,13 +109,14 @@ func (b *Backend) vector(op, name string, t tensor.Tensor, slot, n int) ([]float
 		return t.F32()[:n], true
 	}
 	s := &b.vectors[slot]
-	if err := s.grow(b.ledger, n); err != nil {
+	if err := s.grow(b.ledger, at+n); err != nil {
 		b.fail("%s: %w", op, err)
 		return nil, false
 	}
-	b.widen = widen{set: b.set, dst: s.v[:n], src: t.Data, format: f, stride: stride}
+	dst := s.v[at:][:n]
+	b.widen = widen{set: b.set, dst: dst, src: t.Data, format: f, stride: stride}
 	b.run(&b.widen, 1, n)
-	return s.v[:n], true
+	return dst, true
 }
 
 // widen converts a vector where a fault is caught.

@@ -28,23 +28,9 @@ type outer struct {
 	lines int  // floats of scratch for weights that cannot be packed as they lie
 }
 
-// linearOuter computes the product op of prompt tokens.
-func (b *Backend) linearOuter(op linear) {
-	b.outer = outer{linear: op}
-	o := &b.outer
-	panels, scratch := o.plan(len(b.pool.workers))
-	if err := b.input.grow(b.ledger, panels*o.size); err != nil {
-		b.fail("linear: %w", err)
-		return
-	}
-	o.groups.x = b.input.v[:panels*o.size]
-	b.run(o, panels, op.tokens*op.w.cols)
-
-	o.packed = true
-	if !b.reserve(scratch) {
-		return
-	}
-	b.run(o, ceil(op.w.rows, o.unitRows), op.w.rows*op.w.cols*op.tokens)
+func (op *outer) prepare(threads int) needs {
+	panels, scratch := op.plan(threads)
+	return needs{input: panels * op.size, packs: panels, units: ceil(op.w.rows, op.unitRows), scratch: scratch}
 }
 
 // plan cuts the operation into units. It returns the panels of tokens, and the scratch of a

@@ -37,42 +37,18 @@ type rounded struct {
 // the fastest this processor has, or where they are blocks of integers, see roundsToInts.
 // Other prompts are products of panels, see outer; other generated tokens dot products.
 func (b *Backend) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, role backend.Role) {
-	if b.roundsToInts(w, role) {
-		if op, ok := b.linearOf(dst, x, w, bias); ok {
-			b.linearInts(op)
-		}
-		return
-	}
-	op, ok := b.linearOf(dst, x, w, bias)
-	switch pairs := b.roundsToPairs(w, role); {
-	case !ok:
-		return
-	case !pairs && role == backend.Prompt && op.w.cols > 0:
-		b.linearOuter(op)
-		return
-	case !pairs && b.byHalves(&op, role):
-		b.linearHalves(op)
-		return
-	case !pairs:
-		b.linearDots(op)
-		return
-	}
-	b.rounded = rounded{linear: op, tiled: role == backend.Prompt || b.set.TilesRows()}
-	r := &b.rounded
-	units, work := r.planInput()
-	if err := b.input.grow(b.ledger, units*r.words); err != nil {
-		b.fail("linear: %w", err)
-		return
-	}
-	in := words(b.input.v[:units*r.words])
-	r.pairs, r.panels = kernels.Pairs{V: in, Stride: r.words}, in
-	b.run(r, units, work)
+	b.single(backend.Product{Dst: dst, X: x, W: w, Bias: bias, Rounded: true, Role: role})
+}
 
-	r.packed = true
-	if !b.reserve(r.planRows(len(b.pool.workers))) {
-		return
-	}
-	b.run(r, ceil(op.w.rows, r.unitRows), op.w.rows*op.w.cols*op.tokens)
+func (op *rounded) prepare(threads int) needs {
+	packs := op.planInput()
+	scratch := op.planRows(threads)
+	return needs{input: packs * op.words, packs: packs, units: ceil(op.w.rows, op.unitRows), scratch: scratch}
+}
+
+func (op *rounded) take(input []float32) {
+	in := words(input)
+	op.pairs, op.panels = kernels.Pairs{V: in, Stride: op.words}, in
 }
 
 // roundsToPairs reports whether LinearRounded rounds the input of a product with w to
@@ -92,18 +68,17 @@ func words(v []float32) []uint32 {
 	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(v))), len(v))
 }
 
-// planInput says in how many units the input is rounded and what work that is.
-func (op *rounded) planInput() (units, work int) {
-	work = op.tokens * op.w.cols
+// planInput says in how many units the input is rounded.
+func (op *rounded) planInput() int {
 	if !op.tiled {
 		op.words = kernels.PairWords(op.w.cols)
-		return op.tokens, work
+		return op.tokens
 	}
 	op.words = kernels.PanelWords(op.w.cols)
 	if op.small() {
-		return ceil(op.tokens, kernels.PanelTokens), work
+		return ceil(op.tokens, kernels.PanelTokens)
 	}
-	return 2 * ceil(op.tokens, coupleRows), work
+	return 2 * ceil(op.tokens, coupleRows)
 }
 
 // planRows cuts the weight into units and returns the scratch that one needs.

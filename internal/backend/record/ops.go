@@ -74,6 +74,14 @@ func (r *Recorder) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias te
 	r.product(dst, x, w, bias, true)
 }
 
+// Products are computed one by one.
+func (r *Recorder) Products(ps []backend.Product) {
+	for i := range ps {
+		p := &ps[i]
+		r.product(p.Dst, p.X, p.W, p.Bias, p.Rounded)
+	}
+}
+
 func (r *Recorder) product(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, rounded bool) {
 	if r.on {
 		r.write(dst)

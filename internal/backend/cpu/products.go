@@ -1,0 +1,288 @@
+package cpu
+
+import (
+	"sort"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kernels"
+)
+
+// A product is one Linear in some order of summation. Its units are rows of the weight; before,
+// its tokens may have to be packed, in units too. Which of them run is told by ready.
+type product interface {
+	task
+	// prepare plans for so many threads.
+	prepare(threads int) needs
+	// take gives it the memory of its packed tokens.
+	take(input []float32)
+	// ready says that the tokens are packed.
+	ready()
+	base() *linear
+}
+
+// needs are what a product takes.
+type needs struct {
+	input   int // floats of packed tokens
+	packs   int // units that pack them; 0 for none
+	units   int
+	scratch int // floats of each thread
+}
+
+// products are those of one operation. Values of each kind are used again from call to call.
+type products struct {
+	list    []product
+	sources []source
+	from    []int // the source of each product, or -1
+	packing together
+	rows    together
+	one     [1]backend.Product
+
+	dots    stock[linear]
+	rounded stock[rounded]
+	outer   stock[outer]
+	halves  stock[halves]
+	ints    stock[ints]
+}
+
+// A source is tokens as some products want them packed, from a float of the input's memory on.
+type source struct {
+	kind   productKind
+	first  *float32
+	stride int
+	tokens int
+	cols   int
+	needs  needs
+	at     int
+}
+
+// productKind tells products apart whose tokens are packed otherwise.
+type productKind struct {
+	order   uint8
+	packing kernels.Packing // of ints
+}
+
+const (
+	byDots uint8 = iota
+	byPairs
+	byTiles
+	byOuter
+	byHalves
+	byInts
+)
+
+// single is Products of one.
+func (b *Backend) single(p backend.Product) {
+	b.products.one[0] = p
+	b.Products(b.products.one[:])
+}
+
+// Products packs tokens once for all products that want them in the same way, and then shares
+// all rows of all weights among the threads: each has a run of rows of each weight, as it has of
+// a single one.
+func (b *Backend) Products(ps []backend.Product) {
+	op := &b.products
+	op.reset()
+	if !b.placeBiases(ps) {
+		return
+	}
+	place, work, packWork := 0, 0, 0
+	for i := range ps {
+		l, ok := b.linearAt(&ps[i], place)
+		if !ok {
+			if b.failed.Load() {
+				return
+			}
+			continue
+		}
+		place += ps[i].Bias.Elements()
+		op.list = append(op.list, op.order(b, &ps[i], l))
+		work += l.w.rows * l.w.cols * l.tokens
+		packWork += l.tokens * l.w.cols
+	}
+	if !b.planProducts() {
+		return
+	}
+	b.runAll(&op.packing, packWork)
+	for _, p := range op.list {
+		p.ready()
+	}
+	b.runAll(&op.rows, work)
+}
+
+func (op *products) reset() {
+	op.list, op.sources, op.from = op.list[:0], op.sources[:0], op.from[:0]
+	op.packing.reset()
+	op.rows.reset()
+	op.dots.used, op.rounded.used, op.outer.used, op.halves.used, op.ints.used = 0, 0, 0, 0, 0
+}
+
+// placeBiases makes room for all biases that may have to be widened.
+func (b *Backend) placeBiases(ps []backend.Product) bool {
+	n := 0
+	for i := range ps {
+		n += ps[i].Bias.Elements()
+	}
+	if err := b.vectors[slotBias].grow(b.ledger, n); err != nil {
+		b.fail("linear: %w", err)
+		return false
+	}
+	return true
+}
+
+// order chooses the order of summation of p: it rounds the input where the weights are bfloat16
+// and products of that are the fastest this processor has, or where they are blocks of integers,
+// see roundsToInts. Other prompts are products of panels, see outer; other generated tokens dot
+// products.
+func (op *products) order(b *Backend, p *backend.Product, l linear) product {
+	switch {
+	case !p.Rounded:
+	case b.roundsToInts(p.W, p.Role):
+		x := op.ints.next()
+		*x = ints{linear: l}
+		return x
+	case b.roundsToPairs(p.W, p.Role):
+		x := op.rounded.next()
+		*x = rounded{linear: l, tiled: p.Role == backend.Prompt || b.set.TilesRows()}
+		return x
+	case p.Role == backend.Prompt && l.w.cols > 0:
+		x := op.outer.next()
+		*x = outer{linear: l}
+		return x
+	case b.byHalves(&l, p.Role):
+		x := op.halves.next()
+		*x = halves{linear: l}
+		return x
+	}
+	x := op.dots.next()
+	*x = l
+	return x
+}
+
+// planProducts gives the products their memory. It reports whether there is anything to do.
+func (b *Backend) planProducts() bool {
+	op := &b.products
+	if len(op.list) == 0 {
+		return false
+	}
+	threads := ceil(len(b.pool.workers), len(op.list))
+	input, scratch := 0, 0
+	for _, p := range op.list {
+		n := p.prepare(threads)
+		op.rows.add(p, n.units)
+		scratch = max(scratch, n.scratch)
+		from := -1
+		if s := sourceOf(p, n); n.packs > 0 {
+			if from = op.find(s); from < 0 {
+				from, s.at = len(op.sources), input
+				op.sources = append(op.sources, s)
+				op.packing.add(p, n.packs)
+				input += (n.input + 15) &^ 15
+			}
+		}
+		op.from = append(op.from, from)
+	}
+	if err := b.input.grow(b.ledger, input); err != nil {
+		b.fail("linear: %w", err)
+		return false
+	}
+	for i, p := range op.list {
+		if from := op.from[i]; from >= 0 {
+			s := &op.sources[from]
+			p.take(b.input.v[s.at:][:s.needs.input])
+		}
+	}
+	return b.reserve(scratch)
+}
+
+// sourceOf is what p packs.
+func sourceOf(p product, n needs) source {
+	l := p.base()
+	s := source{stride: l.x.Stride, tokens: l.tokens, cols: l.w.cols, needs: needs{input: n.input, packs: n.packs}}
+	if len(l.x.V) > 0 {
+		s.first = &l.x.V[0]
+	}
+	switch p := p.(type) {
+	case *rounded:
+		s.kind.order = byPairs
+		if p.tiled {
+			s.kind.order = byTiles
+		}
+	case *outer:
+		s.kind.order = byOuter
+	case *halves:
+		s.kind.order = byHalves
+	case *ints:
+		s.kind = productKind{byInts, l.w.packed.Packing}
+	}
+	return s
+}
+
+// find is the number of the source that is s but for its place, or -1, among the last few: products
+// with one input follow one another.
+func (op *products) find(s source) int {
+	for i := len(op.sources) - 1; i >= max(0, len(op.sources)-4); i-- {
+		if s.at = op.sources[i].at; s == op.sources[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+// A stock is values that are used again.
+type stock[T any] struct {
+	all  []*T
+	used int
+}
+
+func (s *stock[T]) next() *T {
+	if s.used == len(s.all) {
+		s.all = append(s.all, new(T))
+	}
+	s.used++
+	return s.all[s.used-1]
+}
+
+// together is some tasks as one, whose units follow one another in shares: the first share of
+// the units of each, then the second of each, and so on, one for each thread.
+type together struct {
+	tasks  []product
+	counts []int
+	shares int
+	starts []int // of share s of task i, at s·tasks + i
+	units  int
+}
+
+func (t *together) reset() { t.tasks, t.counts = t.tasks[:0], t.counts[:0] }
+
+func (t *together) add(p product, units int) {
+	t.tasks, t.counts = append(t.tasks, p), append(t.counts, units)
+}
+
+// share divides the units into so many shares.
+func (t *together) share(shares int) {
+	t.shares, t.starts, t.units = shares, t.starts[:0], 0
+	for s := range shares {
+		for _, n := range t.counts {
+			t.starts = append(t.starts, t.units)
+			t.units += n*(s+1)/shares - n*s/shares
+		}
+	}
+}
+
+func (t *together) run(w *worker, unit int) {
+	at := sort.SearchInts(t.starts, unit+1) - 1 // the last that begins here or before
+	s, i := at/len(t.tasks), at%len(t.tasks)
+	t.tasks[i].run(w, t.counts[i]*s/t.shares+unit-t.starts[at])
+}
+
+// runAll runs the units of all tasks, whose steps are work together.
+func (b *Backend) runAll(t *together, work int) {
+	switch len(t.tasks) {
+	case 0:
+	case 1:
+		b.run(t.tasks[0], t.counts[0], work)
+	default:
+		t.share(len(b.pool.workers))
+		b.run(t, t.units, work)
+	}
+}
