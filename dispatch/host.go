@@ -8,14 +8,36 @@ import (
 
 // A Host is what the machine offers to this process.
 type Host struct {
-	TotalBytes     int64   // of memory; 0 where the machine does not say
-	LimitBytes     int64   // of the process's control groups, the least; 0 for none
-	AvailableBytes int64   // see HostMemory
-	CPUs           int     // that the machine lets the process run on
-	Threads        int     // that compute unless Options say otherwise
-	Cores          int     // physical ones that the process may use, with one thread of two or both
-	Nodes          []int   // of memory, that these cores belong to
+	TotalBytes     int64 // of memory; 0 where the machine does not say
+	LimitBytes     int64 // of the process's control groups, the least; 0 for none
+	AvailableBytes int64 // see HostMemory
+	CPUs           int   // that the machine lets the process run on
+	Threads        int   // that compute unless Options say otherwise
+	Cores          int   // physical ones that the process may use, with one thread of two or both
+	Nodes          []HostNode
 	Quota          float64 // processors' time that the control groups allow; 0 for no limit
+}
+
+// A HostNode is memory that some processors have near.
+type HostNode struct {
+	ID    int
+	CPUs  int   // that the process may use
+	Bytes int64 // of memory; 0 for none, or where the machine does not say
+}
+
+// hostNodes are all nodes of m.
+func hostNodes(m *topology.Machine) []HostNode {
+	var out []HostNode
+	for _, n := range m.Memory {
+		node := HostNode{ID: n.ID, Bytes: n.Bytes}
+		for _, c := range m.CPUs {
+			if c.Node == n.ID {
+				node.CPUs++
+			}
+		}
+		out = append(out, node)
+	}
+	return out
 }
 
 // DescribeHost looks at the machine.
@@ -25,7 +47,7 @@ func DescribeHost() Host { return describeHost("/") }
 func describeHost(root string) Host {
 	m := topology.Here()
 	h := Host{TotalBytes: meminfo(filepath.Join(root, "proc/meminfo"), "MemTotal:"), AvailableBytes: hostMemory(root),
-		CPUs: len(m.CPUs), Threads: defaultThreads(m), Cores: m.Cores(), Nodes: m.Nodes(), Quota: m.Quota}
+		CPUs: len(m.CPUs), Threads: defaultThreads(m), Cores: m.Cores(), Nodes: hostNodes(&m), Quota: m.Quota}
 	for _, g := range memoryGroups(root) {
 		if h.LimitBytes == 0 || g.limit < h.LimitBytes {
 			h.LimitBytes = g.limit

@@ -10,7 +10,6 @@ import (
 	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/internal/residency"
-	"github.com/heftai/heft/internal/topology"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -67,8 +66,13 @@ func New(skeleton *meta.Model, checkpoint *loader.Checkpoint, devices devicemap.
 
 // take takes memory and threads.
 func (m *Model) take(binding *loader.Binding) error {
-	places, homes := homes(topology.Here(), m.options.Threads)
-	b, err := cpu.New(cpu.Options{Threads: m.options.Threads, Variant: m.options.Variant, Ledger: m.ledger, Places: places})
+	here := m.options.here()
+	layout := here.Layout(m.options.Threads)
+	var homes []int
+	if layout != nil {
+		homes = layout.Homes
+	}
+	b, err := cpu.New(cpu.Options{Threads: m.options.Threads, Variant: m.options.Variant, Ledger: m.ledger, Layout: layout})
 	if err != nil {
 		return err
 	}
@@ -94,20 +98,6 @@ func (m *Model) take(binding *loader.Binding) error {
 	}
 	m.pass.logits.vocab = m.program.Vocab()
 	return m.takeAdapters()
-}
-
-// homes are the processors of the threads and the memory nodes of these, where there are
-// several nodes; else none, as then threads and weights are well wherever they are.
-func homes(m topology.Machine, threads int) ([]topology.CPU, []int) {
-	if len(m.Nodes()) < 2 {
-		return nil, nil
-	}
-	places := m.Places(threads)
-	nodes := make([]int, len(places))
-	for i, p := range places {
-		nodes[i] = p.Node
-	}
-	return places, nodes
 }
 
 // units are the program's units in the terms of residency.

@@ -66,6 +66,15 @@ type Options struct {
 	Adapters []Adapter
 	// Ledger counts the memory that the model takes. nil means a new one.
 	Ledger *Ledger
+
+	machine *topology.Machine // in tests, another than this one
+}
+
+func (o *Options) here() topology.Machine {
+	if o.machine != nil {
+		return *o.machine
+	}
+	return topology.Here()
 }
 
 // A Ledger counts the host memory of one or more models by purpose. Its zero value is
@@ -91,7 +100,7 @@ func (o *Options) ledger() *hostmem.Ledger {
 
 func (o Options) withDefaults(skeleton *meta.Model) Options {
 	if o.Threads <= 0 {
-		o.Threads = defaultThreads(topology.Here())
+		o.Threads = defaultThreads(o.here())
 	}
 	if o.MaxBatchTokens <= 0 {
 		o.MaxBatchTokens = 512

@@ -28,7 +28,7 @@ type machine struct {
 	Memory  memoryInfo      `json:"memory"`
 	CPUs    int             `json:"cpus"`    // that the process may run on
 	Cores   int             `json:"cores"`   // physical ones among them
-	Nodes   []int           `json:"nodes"`   // of memory, that these belong to
+	Nodes   []nodeInfo      `json:"nodes"`   // of memory
 	Quota   *float64        `json:"quota"`   // processors' time that the control group allows; null for no limit
 	Threads int             `json:"threads"` // that compute unless --threads says otherwise
 	Kernels []string        `json:"kernels"` // that this processor runs, best first
@@ -40,6 +40,13 @@ type machine struct {
 type deviceInfo struct {
 	Device         devicemap.Device `json:"device"`
 	AvailableBytes *int64           `json:"available_bytes"` // null: no limit, or not known
+}
+
+// nodeInfo is memory that some processors have near. Threads on several nodes keep to theirs.
+type nodeInfo struct {
+	ID    int    `json:"id"`
+	CPUs  int    `json:"cpus"` // that the process may run on
+	Bytes *int64 `json:"memory_bytes"`
 }
 
 // memoryInfo is the host's memory in bytes; null is not known, or no limit.
@@ -57,7 +64,10 @@ func (c *devicesCmd) Run(ctx context.Context, out cmdline.Output) error {
 		Devices: []deviceInfo{
 			{Device: devicemap.CPU, AvailableBytes: positive(h.AvailableBytes)}, {Device: devicemap.Disk}},
 		Memory: memoryInfo{Total: positive(h.TotalBytes), Available: positive(h.AvailableBytes), Limit: positive(h.LimitBytes)},
-		CPUs:   h.CPUs, Cores: h.Cores, Nodes: h.Nodes, Threads: h.Threads, Kernels: kernels.Names(), Builds: map[string]bool{"cuda": false},
+		CPUs:   h.CPUs, Cores: h.Cores, Threads: h.Threads, Kernels: kernels.Names(), Builds: map[string]bool{"cuda": false},
+	}
+	for _, n := range h.Nodes {
+		m.Nodes = append(m.Nodes, nodeInfo{ID: n.ID, CPUs: n.CPUs, Bytes: positive(n.Bytes)})
 	}
 	if h.Quota > 0 {
 		m.Quota = &h.Quota
@@ -85,11 +95,11 @@ func positive(n int64) *int64 {
 	return &n
 }
 
-// processors says what the threads run on: "16 of 32 processors on 2 memory nodes".
+// processors says what the threads run on: "16 cores of 32 processors beside 2 memory nodes".
 func (m *machine) processors() string {
 	s := fmt.Sprintf("%d cores of %d processors", m.Cores, m.CPUs)
 	if len(m.Nodes) > 1 {
-		s += fmt.Sprintf(" on %d memory nodes", len(m.Nodes))
+		s += fmt.Sprintf(" beside %d memory nodes", len(m.Nodes))
 	}
 	if m.Quota != nil {
 		s += fmt.Sprintf(", with the time of %.3g", *m.Quota)
@@ -108,6 +118,11 @@ func (m *machine) print(out cmdline.Output) error {
 	fmt.Fprintf(w, "cpu\tmemory\t%s, %s available to this process\n", size(m.Memory.Total, "unknown"), size(m.Memory.Available, "unknown"))
 	fmt.Fprintf(w, "\tcontrol group\t%s\n", size(m.Memory.Limit, "no limit"))
 	fmt.Fprintf(w, "\tthreads\t%d on %s\n", m.Threads, m.processors())
+	for _, n := range m.Nodes {
+		if len(m.Nodes) > 1 {
+			fmt.Fprintf(w, "\tnode %d\t%d processors, %s\n", n.ID, n.CPUs, size(n.Bytes, "no memory"))
+		}
+	}
 	fmt.Fprintf(w, "\tkernels\t%s (%s)\n", strings.Join(m.Kernels, ", "), m.System)
 	if m.Rates != nil {
 		for _, r := range m.Rates.Memory {

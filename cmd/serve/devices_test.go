@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/heftai/heft/internal/cmdline"
 )
 
 func TestDevices(t *testing.T) {
@@ -20,6 +22,21 @@ func TestDevices(t *testing.T) {
 	for _, want := range []string{"cpu", "kernels", "gpu", "none", "disk"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the table lacks %q:\n%s", want, text)
+		}
+	}
+}
+
+// TestDevicesShowsNodes: memory nodes are shown where there are several.
+func TestDevicesShowsNodes(t *testing.T) {
+	big := int64(64 << 30)
+	m := machine{CPUs: 64, Cores: 32, Threads: 32, Nodes: []nodeInfo{{ID: 0, CPUs: 64, Bytes: &big}, {ID: 2}}}
+	var out strings.Builder
+	if err := m.print(cmdline.Output{Writer: &out}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"node 0         64 processors, 64", "node 2         0 processors, no memory", "beside 2 memory nodes"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in:\n%s", want, &out)
 		}
 	}
 }

@@ -162,6 +162,7 @@ func (s *Store) convert(ctx context.Context, pieces []stored.Piece, takes func(k
 	for k := range pieces {
 		if takes(k) {
 			to := block.Bytes()[places[k]:][:q.sizeOf(&pieces[k])]
+			settle(block.Bytes(), places[k], len(to), s.homes)
 			if err := q.convert(ctx, to, pieces[k].Ranges[0], &pieces[k].Part); err != nil {
 				_ = block.Release() // the error tells more
 				return nil, err

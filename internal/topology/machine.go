@@ -24,6 +24,8 @@ type Machine struct {
 	CPUs []CPU `json:"cpus"`
 	// Offline is how many more the machine has that do not run or that are not allowed.
 	Offline int `json:"unavailable"`
+	// Memory is all nodes that run, in order of ID. It is never empty in what [Here] returns.
+	Memory []Node `json:"-"`
 	// Quota is the processors' time that the control groups allow, in processors; 0 is no
 	// limit.
 	Quota float64 `json:"quota"`
@@ -34,6 +36,7 @@ type Machine struct {
 func Here() Machine {
 	m := Read(os.DirFS("/"), affinity())
 	if len(m.CPUs) == 0 {
+		m.Memory = []Node{{Memory: true}}
 		for i := range runtime.NumCPU() {
 			m.CPUs = append(m.CPUs, CPU{ID: i, Core: i, Speed: 1})
 		}

@@ -3,6 +3,7 @@ package topology
 import (
 	"fmt"
 	"io/fs"
+	"iter"
 	"math"
 	"path"
 	"slices"
@@ -17,21 +18,22 @@ const (
 )
 
 // Read is the machine whose /proc and /sys are in root, for a process that is allowed on the
-// processors given; nil allows all. What cannot be read or makes no sense is taken as not
-// said; without a list of processors there are none.
+// processors given, and whose control groups allow it on them; nil allows all. What cannot be
+// read or makes no sense is taken as not said; without a list of processors there are none.
 func Read(root fs.FS, allowed []int) Machine {
 	online := list(text(root, cpus+"/online"))
-	m := Machine{Quota: quota(root)}
+	m := Machine{Quota: quota(root), Memory: readNodes(root)}
+	inGroup := cpuset(root)
 	all := len(list(text(root, cpus+"/present")))
 	place := map[int]int{}
-	for _, n := range list(text(root, nodes+"/online")) {
-		for _, c := range list(text(root, fmt.Sprintf("%s/node%d/cpulist", nodes, n))) {
-			place[c] = n
+	for _, n := range m.Memory {
+		for _, c := range list(text(root, fmt.Sprintf("%s/node%d/cpulist", nodes, n.ID))) {
+			place[c] = n.ID
 		}
 	}
 	fastest := 0.0
 	for _, id := range online {
-		if allowed != nil && !slices.Contains(allowed, id) {
+		if allowed != nil && !slices.Contains(allowed, id) || inGroup != nil && !slices.Contains(inGroup, id) {
 			continue
 		}
 		c := CPU{ID: id, Core: core(root, id), Node: place[id], Speed: speed(root, id)}
@@ -69,27 +71,43 @@ func speed(root fs.FS, id int) float64 {
 	return v
 }
 
-// quota is the least that the control groups above the process allow (version 2, and the
-// cpu controller of version 1), in processors; 0 is no limit.
-func quota(root fs.FS) float64 {
-	least := 0.0
+// group is a control group of the process, as the folder that it may be in below several
+// bases, since containers see their own group as the root.
+type group struct {
+	bases   []string
+	dir     string
+	version int
+}
+
+// groups are the process's control groups of a controller: version 2's one group, and
+// version 1's own.
+func groups(root fs.FS, controller string) (out []group) {
 	for line := range strings.Lines(text(root, "proc/self/cgroup")) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(parts) != 3 {
 			continue
 		}
-		var bases []string
-		read := quota2
-		switch controllers := strings.Split(parts[1], ","); {
+		g := group{dir: path.Clean("/" + parts[2]), version: 1}
+		switch {
 		case parts[1] == "":
-			bases = []string{"sys/fs/cgroup", "sys/fs/cgroup/unified"}
-		case slices.Contains(controllers, "cpu"):
-			bases, read = []string{"sys/fs/cgroup/cpu", "sys/fs/cgroup/" + parts[1]}, quota1
+			g.bases, g.version = []string{"sys/fs/cgroup", "sys/fs/cgroup/unified"}, 2
+		case slices.Contains(strings.Split(parts[1], ","), controller):
+			g.bases = []string{"sys/fs/cgroup/" + controller, "sys/fs/cgroup/" + parts[1]}
+		default:
+			continue
 		}
-		for _, base := range bases {
-			for dir := path.Clean("/" + parts[2]); ; dir = path.Dir(dir) {
-				if q := read(root, path.Join(base, dir)); q > 0 && (least == 0 || q < least) {
-					least = q
+		out = append(out, g)
+	}
+	return out
+}
+
+// folders are where the group and those above it may be, the innermost first.
+func (g *group) folders() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, base := range g.bases {
+			for dir := g.dir; ; dir = path.Dir(dir) {
+				if !yield(path.Join(base, dir)) {
+					return
 				}
 				if dir == "/" {
 					break
@@ -97,7 +115,41 @@ func quota(root fs.FS) float64 {
 			}
 		}
 	}
+}
+
+// quota is the least that the control groups above the process allow (version 2, and the
+// cpu controller of version 1), in processors; 0 is no limit.
+func quota(root fs.FS) float64 {
+	least := 0.0
+	for _, g := range groups(root, "cpu") {
+		read := quota1
+		if g.version == 2 {
+			read = quota2
+		}
+		for dir := range g.folders() {
+			if q := read(root, dir); q > 0 && (least == 0 || q < least) {
+				least = q
+			}
+		}
+	}
 	return least
+}
+
+// cpuset are the processors that the innermost control group with a list of them allows;
+// nil where none says.
+func cpuset(root fs.FS) []int {
+	for _, g := range groups(root, "cpuset") {
+		name := "cpuset.cpus.effective"
+		if g.version == 1 {
+			name = "cpuset.effective_cpus"
+		}
+		for dir := range g.folders() {
+			if l := list(text(root, path.Join(dir, name))); l != nil {
+				return l
+			}
+		}
+	}
+	return nil
 }
 
 // quota2 reads "QUOTA PERIOD" or "max PERIOD".

@@ -51,6 +51,33 @@ func with(base map[string]string, more ...string) map[string]string {
 	return base
 }
 
+// eight has eight nodes of eight cores, near in pairs; node 3 has no memory, and one more has
+// no processors.
+func eight() map[string]string {
+	f := map[string]string{cpus + "/online": "0-63", cpus + "/present": "0-63", nodes + "/online": "0-8", nodes + "/has_memory": "0-2,4-8"}
+	for n := range 9 {
+		if n < 8 {
+			f[fmt.Sprintf("%s/node%d/cpulist", nodes, n)] = fmt.Sprintf("%d-%d", 8*n, 8*n+7)
+		}
+		line := ""
+		for other := range 9 {
+			switch {
+			case other == n:
+				line += " 10"
+			case other == 8 || n == 8:
+				line += " 28"
+			case other/2 == n/2:
+				line += " 12"
+			default:
+				line += " 32"
+			}
+		}
+		f[fmt.Sprintf("%s/node%d/distance", nodes, n)] = line
+		f[fmt.Sprintf("%s/node%d/meminfo", nodes, n)] = fmt.Sprintf("Node %d MemTotal: %d kB\nNode %d MemFree: 1 kB", n, 1<<25, n)
+	}
+	return f
+}
+
 // flat are n cores of one thread on a machine that says nothing else.
 func flat(n int) map[string]string {
 	return map[string]string{cpus + "/online": fmt.Sprintf("0-%d", n-1), cpus + "/present": fmt.Sprintf("0-%d", n-1)}
@@ -89,6 +116,13 @@ func TestMachines(t *testing.T) {
 		"version 1 without a limit": {files: with(flat(8), "proc/self/cgroup", "4:cpu:/",
 			"sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1", "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000"),
 			cpus: 8, cores: 8, threads: 8, node: 1},
+		"a group's processors, version 2": {files: with(server(), "proc/self/cgroup", "0::/box/job", "sys/fs/cgroup/box/cpuset.cpus.effective", "0-7,32-39"),
+			allowed: evens, cpus: 8, offline: 120, cores: 8, threads: 8, node: 2},
+		"a group's processors, version 1": {files: with(server(), "proc/self/cgroup", "3:cpuset:/docker/x", "sys/fs/cgroup/cpuset/cpuset.effective_cpus", "40-43,104-107"),
+			cpus: 8, offline: 120, cores: 4, threads: 4, node: 1},
+		"8 nodes":            {files: eight(), cpus: 64, cores: 64, threads: 64, node: 8},
+		"a node is offline":  {files: with(eight(), cpus+"/online", "0-7,16-63", nodes+"/online", "0,2-7"), cpus: 56, offline: 8, cores: 56, threads: 56, node: 7},
+		"half a core sleeps": {files: with(server(), cpus+"/online", "0-64"), cpus: 65, offline: 63, cores: 64, threads: 64, node: 2},
 		"a period of nothing": {files: with(flat(2), "proc/self/cgroup", "0::/", "sys/fs/cgroup/cpu.max", "5 0"),
 			cpus: 2, cores: 2, threads: 2, node: 1},
 	} {
@@ -121,6 +155,7 @@ func TestPlaces(t *testing.T) {
 		"fast cores first":               {hybrid(), 3, []int{0, 2, 4}},
 		"hybrid, one thread a core":      {hybrid(), 6, []int{0, 2, 4, 5, 6, 7}},
 		"hybrid, then second threads":    {hybrid(), 8, []int{0, 2, 4, 5, 6, 7, 1, 3}},
+		"one on each of eight nodes":     {eight(), 8, []int{0, 8, 16, 24, 32, 40, 48, 56}},
 		"none where nothing can be said": {nil, 2, nil},
 	} {
 		m := Read(files(c.files), nil)
@@ -138,9 +173,70 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+func TestNear(t *testing.T) {
+	damaged := with(eight(), nodes+"/node2/distance", "10 x", nodes+"/node5/distance", "10 20")
+	for name, c := range map[string]struct {
+		files      map[string]string
+		node, home int
+		want       []int
+	}{
+		"nothing said":                {nil, 0, 0, []int{0}},
+		"one node":                    {flat(4), 0, 0, []int{0}},
+		"two without distances":       {server(), 1, 1, []int{1, 0}},
+		"the neighbour, then in turn": {eight(), 4, 4, []int{4, 5, 8, 0, 1, 2, 3, 6, 7}},
+		"without memory":              {eight(), 3, 2, []int{3, 2, 8, 0, 1, 4, 5, 6, 7}},
+		"a damaged distance":          {damaged, 2, 2, []int{2, 0, 1, 3, 4, 5, 6, 7, 8}},
+		"too few distances":           {damaged, 5, 5, []int{5, 0, 1, 2, 3, 4, 6, 7, 8}},
+	} {
+		m := Read(files(c.files), nil)
+		if got := m.Near(c.node); !slices.Equal(got, c.want) {
+			t.Errorf("%s: near node %d are %v, want %v", name, c.node, got, c.want)
+		}
+		if got := m.Home(c.node); got != c.home {
+			t.Errorf("%s: node %d's memory is of node %d, want %d", name, c.node, got, c.home)
+		}
+	}
+	m := Read(files(eight()), nil)
+	if n := m.Memory; len(n) != 9 || n[2].Bytes != 32<<30 || n[3].Memory || !n[8].Memory {
+		t.Errorf("nodes %+v", n)
+	}
+}
+
+func TestLayout(t *testing.T) {
+	one := Read(files(flat(4)), nil)
+	two, many := Read(files(server()), nil), Read(files(eight()), nil)
+	if one.Layout(4) != nil || two.Layout(1) != nil {
+		t.Error("threads of one node are placed")
+	}
+	var none *Layout
+	if got := none.Helped(3, 4); !slices.Equal(got, []Span{{0, 4}}) || none.Keep(3) != nil {
+		t.Errorf("without a layout thread 3 of 4 helps %v", got)
+	}
+	l := two.Layout(64)
+	if !slices.Equal(l.Homes, append(slices.Repeat([]int{0}, 32), slices.Repeat([]int{1}, 32)...)) {
+		t.Errorf("homes of two nodes of 32: %v", l.Homes)
+	}
+	if keep := l.Keep(40); len(keep) != 32 || keep[0] != 32 || keep[31] != 63 {
+		t.Errorf("thread 40 keeps to %v", keep)
+	}
+	if got := l.Helped(40, 64); !slices.Equal(got, []Span{{32, 64}, {0, 32}}) {
+		t.Errorf("thread 40 helps %v", got)
+	}
+	l = many.Layout(16)
+	if want := []int{0, 0, 1, 1, 2, 2, 2, 2, 4, 4, 5, 5, 6, 6, 7, 7}; !slices.Equal(l.Homes, want) {
+		t.Errorf("homes of eight nodes, of which 3 has no memory: %v, want %v", l.Homes, want)
+	}
+	if got := l.Helped(8, 16); !slices.Equal(got, []Span{{8, 10}, {10, 12}, {0, 2}, {2, 4}, {4, 6}, {6, 8}, {12, 14}, {14, 16}}) {
+		t.Errorf("thread 8 of node 4 helps %v", got)
+	}
+	if keep := two.Layout(400).Keep(399); len(keep) != 64 {
+		t.Errorf("of more threads than processors, the last keeps to %d of 64", len(keep))
+	}
+}
+
 func TestHere(t *testing.T) {
 	m := Here()
-	if len(m.CPUs) == 0 || m.Cores() < 1 || m.Threads() < 1 || m.Threads() > len(m.CPUs) || len(m.Nodes()) < 1 {
+	if len(m.CPUs) == 0 || m.Cores() < 1 || m.Threads() < 1 || m.Threads() > len(m.CPUs) || len(m.Nodes()) < 1 || len(m.Memory) < 1 {
 		t.Errorf("this machine: %+v", m)
 	}
 	if len(m.CPUs) > runtime.NumCPU() {

@@ -21,6 +21,7 @@ type worker struct {
 	scratch scratch
 	paged   kernels.Paged // of the head at hand, for a kernel
 	index   int
+	helped  []topology.Span // whose units it takes when it has done its own; its node's first
 	wake    chan struct{}
 
 	_      [128]byte
@@ -67,22 +68,21 @@ type pool struct {
 	fail    func(recovered any)
 }
 
-// newPool starts the workers of a pool of so many threads. Where places are given, each
-// worker keeps to the processors of its place's memory node. fail is told of panics.
-func newPool(threads int, places []topology.CPU, fail func(any)) *pool {
+// newPool starts the workers of a pool of so many threads. With a layout, which is of as many
+// threads, each worker keeps to the processors of its memory node. The caller's thread is
+// left to the system, which finds the place that the workers leave. fail is told of panics.
+func newPool(threads int, layout *topology.Layout, fail func(any)) *pool {
+	threads = max(threads, 1)
 	crowds := max(1, threads/crowd)
 	p := &pool{done: make(chan struct{}, 1), fail: fail, looks: looks * crowds, yields: max(4, yields/crowds)}
-	for i := range max(threads, 1) {
-		p.workers = append(p.workers, &worker{index: i, wake: make(chan struct{}, 1)})
+	for i := range threads {
+		p.workers = append(p.workers, &worker{index: i, helped: layout.Helped(i, threads), wake: make(chan struct{}, 1)})
 	}
 	if threads > 1 {
 		prime()
 	}
-	for i, w := range p.workers[1:] {
-		var keep []int
-		if len(places) > i+1 {
-			keep = onNode(places, places[i+1].Node)
-		}
+	for _, w := range p.workers[1:] {
+		keep := layout.Keep(w.index)
 		p.ended.Go(func() { p.loop(w, keep) })
 	}
 	return p
@@ -100,17 +100,6 @@ func prime() {
 	runtime.Gosched() // so that they wait
 	close(gate)
 	all.Wait()
-}
-
-// onNode are the processors of a node.
-func onNode(places []topology.CPU, node int) []int {
-	var ids []int
-	for _, c := range places {
-		if c.Node == node {
-			ids = append(ids, c.ID)
-		}
-	}
-	return ids
 }
 
 // run calls t.run for each unit and returns when all are done. With share false the

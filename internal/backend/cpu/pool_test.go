@@ -1,12 +1,10 @@
 package cpu
 
 import (
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/heftai/heft/internal/topology"
 	"go.uber.org/goleak"
 )
 
@@ -105,11 +103,7 @@ func TestPoolTakesFromTheSlow(t *testing.T) {
 // units than shares count one by one.
 func TestPoolOfManyWorkers(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	var places []topology.CPU
-	for i := range 64 {
-		places = append(places, topology.CPU{ID: i % 2, Node: i / 32, Speed: 1})
-	}
-	p := newPool(64, places, func(r any) { t.Errorf("recovered %v", r) })
+	p := newPool(64, onTwoNodes(64), func(r any) { t.Errorf("recovered %v", r) })
 	defer p.close()
 	for _, n := range []int{2, 63, 64, 65, 1000, 3*mostGroups + 5} {
 		c := &counted{ran: make([]atomic.Int32, n), panic: -1}
@@ -118,6 +112,28 @@ func TestPoolOfManyWorkers(t *testing.T) {
 			if got := c.ran[u].Load(); got != 1 {
 				t.Fatalf("%d units: unit %d ran %d times", n, u, got)
 			}
+		}
+	}
+}
+
+// TestPoolTakesNearUnitsFirst: threads of a node do the units of their own node, as long as
+// these have any, and then those of others.
+func TestPoolTakesNearUnitsFirst(t *testing.T) {
+	p := newPool(4, onTwoNodes(4), func(r any) { t.Errorf("recovered %v", r) })
+	defer p.close()
+	u := newUnits(1, 400, 4)
+	p.units = u
+	// Worker 3 takes alone: first its own units, then those of its node, then the others'.
+	var order []int
+	for begin, _, ok := p.take(p.workers[3]); ok; begin, _, ok = p.take(p.workers[3]) {
+		order = append(order, begin/100)
+	}
+	if len(order) != 400 {
+		t.Fatalf("%d units of 400 were taken", len(order))
+	}
+	for i, owner := range order {
+		if want := map[int]bool{0: owner == 3, 1: owner == 2}[i/100]; i < 200 && !want {
+			t.Fatalf("as its unit %d thread 3 took one of thread %d", i, owner)
 		}
 	}
 }
@@ -152,22 +168,3 @@ func TestPoolAllocatesNothing(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkPoolTask is what it costs to share a task of no work.
-func BenchmarkPoolTask(b *testing.B) {
-	for _, threads := range []int{1, 2} {
-		b.Run(fmt.Sprintf("threads=%d", threads), func(b *testing.B) {
-			p := newPool(threads, nil, func(r any) { b.Errorf("recovered %v", r) })
-			defer p.close()
-			task := new(nothing)
-			b.ReportAllocs()
-			for b.Loop() {
-				p.run(task, 8, true)
-			}
-		})
-	}
-}
-
-type nothing struct{}
-
-func (*nothing) run(*worker, int) {}

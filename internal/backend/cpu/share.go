@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // The units of a task are divided among the workers, each of which has a run of neighbours:
 // rows of a matrix that it has near, and that it reads on from where it stopped. One that
-// has done its own takes half of what another has left. Who computes a unit changes nothing
+// has done its own takes half of what another has left, of its memory node if it can. Who computes a unit changes nothing
 // in what is computed.
 //
 // A worker's share is one word: generation<<32 | begin<<16 | end, in groups of units. One of
@@ -61,13 +61,21 @@ func (p *pool) take(w *worker) (begin, end int, ok bool) {
 		begin, end = u.span(g, g+1)
 		return begin, end, true
 	}
-	n := len(p.workers)
-	for k := 1; k < n && !p.failed.Load(); k++ {
-		victim := p.workers[(w.index+k)%n]
-		if a, b, ok := u.half(&victim.share, victim.index); ok {
-			w.share.Store(u.word(a+1, b)) // empty so far, so that nobody else changes it
-			begin, end = u.span(a, a+1)
-			return begin, end, true
+	for i, near := range w.helped {
+		n, first, count := near.End-near.Begin, w.index, near.End-near.Begin
+		if i == 0 { // its own, of which it is one itself
+			first, count = w.index-near.Begin+1, n-1
+		}
+		for k := range count {
+			if p.failed.Load() {
+				return 0, 0, false
+			}
+			victim := p.workers[near.Begin+(first+k)%n]
+			if a, b, ok := u.half(&victim.share, victim.index); ok {
+				w.share.Store(u.word(a+1, b)) // empty so far, so that nobody else changes it
+				begin, end = u.span(a, a+1)
+				return begin, end, true
+			}
 		}
 	}
 	return 0, 0, false

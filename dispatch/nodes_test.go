@@ -1,0 +1,40 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/topology"
+	"github.com/heftai/heft/meta"
+)
+
+// twoNodes is this machine as if its processors were on two nodes of memory, by turns.
+func twoNodes() *topology.Machine {
+	m := &topology.Machine{Memory: []topology.Node{{ID: 0, Memory: true}, {ID: 1, Memory: true}}}
+	here := topology.Here()
+	for i := range max(2, len(here.CPUs)) {
+		id := here.CPUs[i%len(here.CPUs)].ID
+		m.CPUs = append(m.CPUs, topology.CPU{ID: id, Core: i, Node: i % 2, Speed: 1})
+	}
+	return m
+}
+
+// TestNodesChangeNoAnswer: on a machine of two nodes, with threads that keep to theirs and
+// weights that are put beside them, logits have the bits that one thread gives.
+func TestNodesChangeNoAnswer(t *testing.T) {
+	dir := lawFolder(t)
+	ids, prompt := lawIDs()
+	for _, format := range []meta.QuantFormat{meta.QuantNone, meta.QuantQ8, meta.QuantQ4} {
+		alone := forced(t, cpuModel(t, dir, dispatch.Options{Threads: 1, Quantize: format}), ids, prompt, prompt)
+		for _, threads := range []int{2, 3, 8} {
+			m := cpuModel(t, dir, dispatch.Options{Threads: threads, Quantize: format}.On(twoNodes()))
+			sameLogits(t, fmt.Sprintf("%v, %d threads", format, threads), forced(t, m, ids, prompt, prompt), alone)
+			m.Warm(context.Background())
+			m.Promote(context.Background())
+			await(t, m)
+			sameLogits(t, fmt.Sprintf("%v, %d threads, promoted", format, threads), forced(t, m, ids, prompt, 5), alone)
+		}
+	}
+}
