@@ -52,8 +52,8 @@ type (
 var (
 	foursQ8 = []bandsTile{{2, avx512vnniMulQ84x2}, {1, avx512vnniMulQ84x1}}
 	foursQ4 = []bandsTile{{2, avx512vnniMulQ44x2}, {1, avx512vnniMulQ44x1}}
-	pairsQ8 = []bandsTile{{6, avx512vnniMulQ82x6}, {4, avx512vnniMulQ82x4}, {2, avx512vnniMulQ82x2}, {1, avx512vnniMulQ82x1}}
-	pairsQ4 = []bandsTile{{6, avx512vnniMulQ42x6}, {4, avx512vnniMulQ42x4}, {2, avx512vnniMulQ42x2}, {1, avx512vnniMulQ42x1}}
+	pairsQ8 = []bandsTile{{8, avx512vnniMulQ82x8}, {6, avx512vnniMulQ82x6}, {4, avx512vnniMulQ82x4}, {2, avx512vnniMulQ82x2}, {1, avx512vnniMulQ82x1}}
+	pairsQ4 = []bandsTile{{8, avx512vnniMulQ42x8}, {6, avx512vnniMulQ42x6}, {4, avx512vnniMulQ42x4}, {2, avx512vnniMulQ42x2}, {1, avx512vnniMulQ42x1}}
 	bandsQ8 = []bandTile{{2, avx2intsMulQ82}, {1, avx2intsMulQ81}}
 	bandsQ4 = []bandTile{{2, avx2intsMulQ42}, {1, avx2intsMulQ41}}
 )

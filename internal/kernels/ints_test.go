@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 )
 
@@ -244,6 +245,46 @@ func BenchmarkMulInts(b *testing.B) {
 					}
 					b.ReportMetric(2*rows*width*float64(tokens)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GOPS")
 				})
+			}
+		}
+	}
+}
+
+// BenchmarkMulIntsMemory is tokens through weights that no cache holds, on one and two threads,
+// in units as the cpu backend cuts them.
+func BenchmarkMulIntsMemory(b *testing.B) {
+	const size, unit = 1 << 28, 64
+	for _, s := range available() {
+		if !s.Integers() || s.Name == "amx" || s.Name == "avx512" { // which have those of others
+			continue
+		}
+		for name, packing := range blockPackings {
+			for _, width := range []int{2048, 5632} {
+				rows := size / width / unit * unit
+				p := &Packed{Packing: packing, Codes: make([]byte, rows*width/32*packing.BlockBytes()), Width: width, Height: rows}
+				for i := range p.Codes {
+					p.Codes[i] = byte(i * 7 % 113)
+				}
+				for _, tokens := range []int{1, 2, 4, 8, 16} {
+					x := Pairs{V: make([]uint32, tokens*s.IntWords(packing, width)), Stride: s.IntWords(packing, width)}
+					for _, threads := range []int{1, 2} {
+						b.Run(fmt.Sprintf("%s/%d/%s/%d/%d", name, width, s.Name, tokens, threads), func(b *testing.B) {
+							b.SetBytes(int64(len(p.Codes)))
+							for b.Loop() {
+								var all sync.WaitGroup
+								for i := range threads {
+									all.Go(func() {
+										y := Floats{V: make([]float32, tokens*unit), Stride: unit}
+										for u := i * rows / unit / threads; u < (i+1)*rows/unit/threads; u++ {
+											s.MulInts(y, p, u*unit, 1, 0, unit, x, tokens, width, false)
+										}
+									})
+								}
+								all.Wait()
+							}
+						})
+					}
+				}
 			}
 		}
 	}

@@ -9,6 +9,8 @@
 #define UNROLL _Pragma("clang loop unroll(full)")
 // OPAQUE keeps the compiler from spreading one pointer over many registers.
 #define OPAQUE(p) ({ __asm__ volatile("" : "+r"(p)); })
+// AFTER keeps what is read by p behind the making of v, which the compiler would not see else.
+#define AFTER(p, v) ({ __asm__ volatile("" : "+r"(p) : "v"(v)); })
 #define ROLLED _Pragma("clang loop unroll(disable)")
 
 enum { BF16, F16, F32 };
