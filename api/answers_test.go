@@ -112,7 +112,7 @@ func TestSeedsAndZeroTemperature(t *testing.T) {
 // said is a server whose model always answers text.
 func said(t *testing.T, text string) (*server, *generate.Model, []int32) {
 	words := generatetest.WithText(t, "")
-	ids, err := words.Encode(text, false)
+	ids, err := words.Encode(t.Context(), text, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestCompletionLogProbs(t *testing.T) {
 	if values[0] != nil || top[0] != nil || values[1] == nil || top[1] == nil {
 		t.Errorf("the first of the prompt: %v, %v; the next: %v, %v", values[0], top[0], values[1], top[1])
 	}
-	promptIDs, err := m.Encode(prompt, false)
+	promptIDs, err := m.Encode(t.Context(), prompt, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -241,7 +241,7 @@ func TestBrokenCalls(t *testing.T) {
 		t.Errorf("broken: %+v", got)
 	}
 	m := generatetest.Speaking(t, speaker(t, "llama"), engine.Options{})
-	ids, err := m.Encode(`{"name": "weather", "parameters": {"city": "Os`, false)
+	ids, err := m.Encode(t.Context(), `{"name": "weather", "parameters": {"city": "Os`, false)
 	if err != nil {
 		t.Fatal(err)
 	}

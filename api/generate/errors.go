@@ -59,12 +59,16 @@ func AsError(err error, param string) *Error {
 		request *engine.RequestError
 		busy    *engine.OverloadedError
 		words   *chat.Error
+		many    *tokenizer.TooManyError
 	)
 	switch {
 	case errors.As(err, &own):
 		return own
 	case errors.As(err, &long):
 		return tooLong(param, long.Prompt, 0, long.Limit)
+	case errors.As(err, &many):
+		return &Error{Kind: TooLong, Param: param, Err: err, Message: fmt.Sprintf(
+			"This model's maximum context length is %d tokens, your prompt has at least %d.", many.Max, many.AtLeast)}
 	case errors.As(err, &request):
 		if request.Field != "prompt" {
 			param = request.Field

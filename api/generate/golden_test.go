@@ -72,7 +72,7 @@ func checkChatCase(t *testing.T, m *generate.Model, c chatCase, now time.Time) {
 	if c.Prompt != nil && prompt != *c.Prompt {
 		t.Fatalf("prompt %q\nwant   %q", prompt, *c.Prompt)
 	}
-	ids, err := m.Encode(prompt, false)
+	ids, err := m.Encode(t.Context(), prompt, false)
 	if err != nil {
 		t.Fatal(err)
 	}

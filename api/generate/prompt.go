@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"context"
 	"errors"
 	"regexp"
 	"slices"
@@ -10,13 +11,23 @@ import (
 	"github.com/heftai/heft/internal/tokenizer"
 )
 
-// Encode turns a prompt into ids. special adds what the tokenizer puts around a text, such
-// as the token that begins one; a chat template has written that itself.
-func (m *Model) Encode(text string, special bool) ([]int32, error) {
+// Encode turns a text into ids. special adds what the tokenizer puts around a text, such
+// as the token that begins one; a chat template has written that itself. It ends when ctx does.
+func (m *Model) Encode(ctx context.Context, text string, special bool) ([]int32, error) {
+	return m.encode(text, tokenizer.EncodeOptions{AddSpecialTokens: special, Stop: ctx.Err})
+}
+
+// EncodePrompt is Encode for a prompt. What has more tokens than Limit is an error as soon as
+// that is certain.
+func (m *Model) EncodePrompt(ctx context.Context, text string, special bool) ([]int32, error) {
+	return m.encode(text, tokenizer.EncodeOptions{AddSpecialTokens: special, Stop: ctx.Err, MaxTokens: m.Limit()})
+}
+
+func (m *Model) encode(text string, o tokenizer.EncodeOptions) ([]int32, error) {
 	if m.Tokenizer == nil {
 		return nil, Invalidf("prompt", "The model %s has no tokenizer: the prompt must be a list of token ids.", m.Name)
 	}
-	return m.Tokenizer.EncodeIDs(text, tokenizer.EncodeOptions{AddSpecialTokens: special})
+	return m.Tokenizer.EncodeIDs(text, o)
 }
 
 // FromClient is a client's conversation as the model's template for it wants it: a tool call's

@@ -64,7 +64,7 @@ func readAll(t *testing.T, m *generate.Model, r generate.Request) ([]result, gen
 
 func encode(t *testing.T, m *generate.Model, text string) []int32 {
 	t.Helper()
-	ids, err := m.Encode(text, false)
+	ids, err := m.Encode(t.Context(), text, false)
 	if err != nil {
 		t.Fatal(err)
 	}

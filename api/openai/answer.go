@@ -42,13 +42,13 @@ type stream interface {
 }
 
 // answer is an endpoint that generates text for the requests that decode makes.
-func answer[G generation](s *Server, w http.ResponseWriter, r *http.Request, decode func(*fields, *generate.Model) (G, error)) {
+func answer[G generation](s *Server, w http.ResponseWriter, r *http.Request, decode func(context.Context, *fields, *generate.Model) (G, error)) {
 	f, m, err := s.read(r)
 	if err != nil {
 		respond(w, err)
 		return
 	}
-	g, err := decode(f, m)
+	g, err := decode(r.Context(), f, m)
 	if err != nil {
 		respond(w, err)
 		return

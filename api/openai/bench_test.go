@@ -25,7 +25,7 @@ func (d discard) FlushError() error           { return nil }
 func BenchmarkStream(b *testing.B) {
 	const tokens = 500
 	words := generatetest.WithText(b, "")
-	ids, err := words.Encode("the boat went over the river and far away ", false)
+	ids, err := words.Encode(b.Context(), "the boat went over the river and far away ", false)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -66,7 +66,7 @@ var refusedChat = []unsupported{
 	{"audio", "the model has no voice."},
 }
 
-func decodeChat(f *fields, m *generate.Model) (*chatRequest, error) {
+func decodeChat(ctx context.Context, f *fields, m *generate.Model) (*chatRequest, error) {
 	q := &chatRequest{common: decodeCommon(f, m, "chatcmpl-"), thought: true}
 	q.Param, q.Trim = "messages", true
 	for _, name := range []string{"max_tokens", "max_completion_tokens"} {
@@ -99,7 +99,7 @@ func decodeChat(f *fields, m *generate.Model) (*chatRequest, error) {
 	field := conversation.ContinueField
 	q.Continues = field != ""
 	q.Parse = &toolcall.Options{Prompt: prompt, InReasoning: field != "" && field != "content", Tools: conversation.Tools}
-	if q.Prompt, err = m.Encode(prompt, special); err != nil {
+	if q.Prompt, err = m.EncodePrompt(ctx, prompt, special); err != nil {
 		return nil, generate.AsError(err, "messages")
 	}
 	return q, nil

@@ -38,7 +38,7 @@ func (s *Server) Completions(w http.ResponseWriter, r *http.Request) {
 
 var refusedCompletion = []unsupported{{"suffix", "the model only continues."}}
 
-func decodeCompletion(f *fields, m *generate.Model) (*completionRequest, error) {
+func decodeCompletion(ctx context.Context, f *fields, m *generate.Model) (*completionRequest, error) {
 	const usualTokens = 16
 	q := &completionRequest{common: decodeCommon(f, m, "cmpl-")}
 	q.Param, q.Continues = "prompt", true
@@ -65,11 +65,11 @@ func decodeCompletion(f *fields, m *generate.Model) (*completionRequest, error) 
 	if f.err != nil {
 		return nil, f.err
 	}
-	return q, q.decodePrompts(raw, special)
+	return q, q.decodePrompts(ctx, raw, special)
 }
 
 // decodePrompts reads a string, strings, ids or lists of ids.
-func (q *completionRequest) decodePrompts(raw json.RawMessage, special bool) error {
+func (q *completionRequest) decodePrompts(ctx context.Context, raw json.RawMessage, special bool) error {
 	texts, lists, ok := promptsOf(raw)
 	if !ok {
 		return generate.Invalidf("prompt", "Invalid type for 'prompt': expected a string, a list of strings, a list of token ids or a list of such lists.")
@@ -78,7 +78,7 @@ func (q *completionRequest) decodePrompts(raw json.RawMessage, special bool) err
 		return generate.Invalidf("prompt", "Invalid value for 'prompt': %d prompts, expected 1 to %d.", n, maxPrompts)
 	}
 	for _, t := range texts {
-		list, err := q.model.Encode(t, special)
+		list, err := q.model.EncodePrompt(ctx, t, special)
 		if err != nil {
 			return generate.AsError(err, "prompt")
 		}

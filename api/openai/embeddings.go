@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -55,7 +56,7 @@ func (s *Server) embed(r *http.Request) (*embeddings, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := decodeEmbedding(f, m)
+	q, err := decodeEmbedding(r.Context(), f, m)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +84,7 @@ func inBase64(v []float32) string {
 	return base64.StdEncoding.EncodeToString(b)
 }
 
-func decodeEmbedding(f *fields, m *generate.Model) (*embeddingRequest, error) {
+func decodeEmbedding(ctx context.Context, f *fields, m *generate.Model) (*embeddingRequest, error) {
 	q := &embeddingRequest{model: m}
 	q.Param = "input"
 	format, special := "float", true
@@ -102,11 +103,11 @@ func decodeEmbedding(f *fields, m *generate.Model) (*embeddingRequest, error) {
 	if f.err != nil {
 		return nil, f.err
 	}
-	return q, q.decodeInput(raw, special)
+	return q, q.decodeInput(ctx, raw, special)
 }
 
 // decodeInput reads a string, strings, ids or lists of ids.
-func (q *embeddingRequest) decodeInput(raw json.RawMessage, special bool) error {
+func (q *embeddingRequest) decodeInput(ctx context.Context, raw json.RawMessage, special bool) error {
 	texts, lists, ok := promptsOf(raw)
 	if !ok {
 		return generate.Invalidf("input", "Invalid type for 'input': expected a string, a list of strings, a list of token ids or a list of such lists.")
@@ -118,7 +119,7 @@ func (q *embeddingRequest) decodeInput(raw json.RawMessage, special bool) error 
 		if text == "" {
 			return generate.Invalidf("input", "Invalid value for 'input': input %d is an empty string.", i)
 		}
-		list, err := q.model.Encode(text, special)
+		list, err := q.model.EncodePrompt(ctx, text, special)
 		if err != nil {
 			e := *generate.AsError(err, "input")
 			if e.Param == "prompt" {

@@ -18,7 +18,7 @@ func FuzzEmbeddingRequest(f *testing.F) {
 			checkRefusal(t, err)
 			return
 		}
-		q, err := decodeEmbedding(in, m)
+		q, err := decodeEmbedding(t.Context(), in, m)
 		if err != nil {
 			checkRefusal(t, err)
 			return

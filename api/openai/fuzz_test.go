@@ -46,7 +46,7 @@ func FuzzCompletionRequest(f *testing.F) {
 			checkRefusal(t, err)
 			return
 		}
-		q, err := decodeCompletion(in, m)
+		q, err := decodeCompletion(t.Context(), in, m)
 		if err != nil {
 			checkRefusal(t, err)
 			return
@@ -83,7 +83,7 @@ func FuzzChatRequest(f *testing.F) {
 			checkRefusal(t, err)
 			return
 		}
-		q, err := decodeChat(in, m)
+		q, err := decodeChat(t.Context(), in, m)
 		if err != nil {
 			checkRefusal(t, err)
 			return

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"context"
 	"math"
 	"net/http"
 
@@ -26,7 +27,7 @@ func (s *Server) tokenize(r *http.Request) (*tokens, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, param, err := tokenizePrompt(f, m)
+	list, param, err := tokenizePrompt(r.Context(), f, m)
 	if err != nil {
 		return nil, generate.AsError(err, param)
 	}
@@ -41,7 +42,7 @@ func (s *Server) tokenize(r *http.Request) (*tokens, error) {
 	return t, f.err
 }
 
-func tokenizePrompt(f *fields, m *generate.Model) (list []int32, param string, err error) {
+func tokenizePrompt(ctx context.Context, f *fields, m *generate.Model) (list []int32, param string, err error) {
 	_, chat := f.get("messages")
 	special := !chat
 	f.boolean("add_special_tokens", &special)
@@ -63,7 +64,7 @@ func tokenizePrompt(f *fields, m *generate.Model) (list []int32, param string, e
 		err = f.err
 	}
 	if err == nil {
-		list, err = m.Encode(prompt, special)
+		list, err = m.Encode(ctx, prompt, special)
 	}
 	return list, param, err
 }
@@ -73,7 +74,8 @@ type detokenized struct {
 	Prompt string `json:"prompt"`
 }
 
-// Detokenize is POST /detokenize: ids to text.
+// Detokenize is POST /detokenize: ids to text. An id that the tokenizer does not have is an
+// error: a text that leaves it out would be another.
 func (s *Server) Detokenize(w http.ResponseWriter, r *http.Request) {
 	d, err := s.detokenize(r)
 	reply(w, d, err)
@@ -93,6 +95,11 @@ func (s *Server) detokenize(r *http.Request) (*detokenized, error) {
 	}
 	if m.Tokenizer == nil {
 		return nil, generate.Invalidf("tokens", "The model %s has no tokenizer.", m.Name)
+	}
+	for i, id := range list {
+		if _, known := m.Tokenizer.Token(id); !known {
+			return nil, generate.Invalidf("tokens", "Invalid value for 'tokens': tokens[%d] is %d, which is no token of %s.", i, id, m.Name)
+		}
 	}
 	return &detokenized{m.Tokenizer.Decode(list, false)}, nil
 }

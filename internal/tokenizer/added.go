@@ -91,7 +91,7 @@ func (a *addedVocab) enter(special bool) {
 }
 
 // cut emits p with the tokens of t cut out of it.
-func (a *addedVocab) cut(p piece, t *trie, splitSpecial bool, emit func(piece)) error {
+func (a *addedVocab) cut(p piece, t *trie, splitSpecial bool, emit func(piece) error) error {
 	from := 0
 	steps := stepsBase + stepsPerByte*len(p.s)
 	for at := 0; ; {
@@ -114,17 +114,21 @@ func (a *addedVocab) cut(p piece, t *trie, splitSpecial bool, emit func(piece)) 
 			end = len(p.s) - len(strings.TrimLeftFunc(p.s[end:], unicode.IsSpace))
 		}
 		if from < start {
-			emit(p.cut(from, start))
+			if err := emit(p.cut(from, start)); err != nil {
+				return err
+			}
 		}
 		c := p.cut(start, end)
 		c.added = tok.ID
-		emit(c)
+		if err := emit(c); err != nil {
+			return err
+		}
 		// A token inside white space that was just stripped is still matched next, as
 		// the reference does.
 		from = end
 	}
 	if from < len(p.s) {
-		emit(p.cut(from, len(p.s)))
+		return emit(p.cut(from, len(p.s)))
 	}
 	return nil
 }

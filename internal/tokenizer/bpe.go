@@ -3,7 +3,9 @@ package tokenizer
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -28,6 +30,9 @@ type bpe struct {
 	// separator begins words that no merge reaches across from the left: "▁" in
 	// most SentencePiece vocabularies. "" if there is none.
 	separator string
+
+	reached sync.Once // fills reach
+	reach   reach
 }
 
 func parseBPE(spec modelSpec) (model, error) {
@@ -189,16 +194,37 @@ func (b *bpe) whole(word string) int32 {
 	return b.id(word)
 }
 
-func (b *bpe) appendIDs(dst []int32, word string) ([]int32, error) {
+// least implements model: where not every byte has a token, unknown characters vanish or
+// become one in any number.
+func (b *bpe) least(word string) int {
+	if !b.raw && (!b.byteFallback || slices.Contains(b.fallback[:], -1)) {
+		return 0
+	}
+	b.reached.Do(func() {
+		for _, token := range b.tokens {
+			spelt := []byte(token)
+			if b.raw {
+				spelt = appendTokenBytes(nil, token)
+			}
+			b.reach.add(spelt)
+		}
+	})
+	return b.reach.least(word)
+}
+
+func (b *bpe) appendIDs(dst []int32, word string, limits *bounds) ([]int32, error) {
 	if b.separator == "" {
-		return b.appendCached(dst, word), nil
+		return b.appendCached(dst, word, limits)
 	}
 	if id := b.whole(word); id >= 0 {
 		return append(dst, id), nil
 	}
 	for word != "" {
 		n := b.nextWord(word)
-		dst = b.appendCached(dst, word[:n])
+		var err error
+		if dst, err = b.appendCached(dst, word[:n], limits); err != nil {
+			return dst, err
+		}
 		word = word[n:]
 	}
 	return dst, nil
@@ -217,34 +243,41 @@ func (b *bpe) nextWord(text string) int {
 	return len(text)
 }
 
-func (b *bpe) appendCached(dst []int32, word string) []int32 {
+func (b *bpe) appendCached(dst []int32, word string, limits *bounds) ([]int32, error) {
 	if len(word) > cacheMaxWord {
-		return b.appendMerged(dst, word)
+		if err := limits.check(b, len(dst), word); err != nil {
+			return dst, err
+		}
+		return b.appendMerged(dst, word, limits)
 	}
 	slot := b.cache.slot(word)
 	if hit := slot.Load(); hit != nil && hit.word == word {
-		return append(dst, hit.ids...)
+		return append(dst, hit.ids...), limits.step()
 	}
 	from := len(dst)
-	dst = b.appendMerged(dst, word)
-	b.cache.put(slot, word, dst[from:])
-	return dst
+	dst, err := b.appendMerged(dst, word, limits)
+	if err == nil {
+		b.cache.put(slot, word, dst[from:])
+	}
+	return dst, err
 }
 
-func (b *bpe) appendMerged(dst []int32, word string) []int32 {
+func (b *bpe) appendMerged(dst []int32, word string, limits *bounds) ([]int32, error) {
 	if b.separator == "" {
 		if id := b.whole(word); id >= 0 {
-			return append(dst, id)
+			return append(dst, id), nil
 		}
 	}
 	w := workWords.Get().(*workWord)
 	defer workWords.Put(w)
 	b.symbols(w, word)
-	w.merge(b.merges)
+	if err := w.merge(b.merges, limits); err != nil {
+		return dst, err
+	}
 	for i := w.first(); i >= 0; i = w.syms[i].next {
 		dst = append(dst, w.syms[i].id)
 	}
-	return dst
+	return dst, nil
 }
 
 func (b *bpe) appendTokens(dst []token, word string) ([]token, error) {
@@ -259,7 +292,7 @@ func (b *bpe) appendTokens(dst []token, word string) ([]token, error) {
 			n = b.nextWord(word[from:])
 		}
 		b.symbols(w, word[from:from+n])
-		w.merge(b.merges)
+		_ = w.merge(b.merges, nil) // without bounds there is no error
 		at := from
 		for i := w.first(); i >= 0; i = w.syms[i].next {
 			end := at + int(w.syms[i].size)

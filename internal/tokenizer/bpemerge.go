@@ -39,13 +39,13 @@ func (w *workWord) first() int32 {
 const smallWord = 24
 
 // merge merges neighbours, lowest rank first and leftmost first among equals, until
-// no pair has a merge.
-func (w *workWord) merge(merges *pairTable) {
-	if len(w.syms) <= smallWord {
-		w.mergeSmall(merges)
-	} else {
-		w.mergeQueued(merges)
+// no pair has a merge. b may end the work on a long word.
+func (w *workWord) merge(merges *pairTable, b *bounds) error {
+	if len(w.syms) > smallWord {
+		return w.mergeQueued(merges, b)
 	}
+	w.mergeSmall(merges)
+	return b.step()
 }
 
 const noRank = 1<<31 - 1
@@ -102,12 +102,18 @@ type candidate struct {
 }
 
 // mergeQueued takes time n log n in the number of symbols.
-func (w *workWord) mergeQueued(merges *pairTable) {
+func (w *workWord) mergeQueued(merges *pairTable, b *bounds) error {
 	w.queue = w.queue[:0]
 	for i := range w.syms {
+		if err := b.step(); err != nil {
+			return err
+		}
 		w.offer(merges, int32(i))
 	}
 	for len(w.queue) > 0 {
+		if err := b.step(); err != nil {
+			return err
+		}
 		c := w.pop()
 		i := int32(uint32(c.order))
 		s := &w.syms[i]
@@ -120,6 +126,7 @@ func (w *workWord) mergeQueued(merges *pairTable) {
 			w.offer(merges, s.prev)
 		}
 	}
+	return nil
 }
 
 // offer queues the merge of the symbol at i with the next one, if there is one.

@@ -15,6 +15,11 @@ type EncodeOptions struct {
 	// SplitSpecial treats special tokens in the text as ordinary text, so that users
 	// cannot smuggle them in. Added tokens that are not special are still found.
 	SplitSpecial bool
+	// MaxTokens, if positive, ends the work with a [TooManyError] as soon as it is certain
+	// that the text has more tokens, those of AddSpecialTokens apart.
+	MaxTokens int
+	// Stop, if set, is asked again and again; its error ends the work. A context's Err is one.
+	Stop func() error
 }
 
 // Encoding is an encoded text. All slices have the same length.
@@ -35,7 +40,8 @@ func (e *Encoding) clone() Encoding {
 }
 
 // Encode turns text into tokens with their places. Invalid UTF-8 counts as U+FFFD.
-// The errors are [ErrTooSlow] and faults of the file that only a text brings out.
+// The errors are [ErrTooSlow], [TooManyError], what opts.Stop returns, and faults of the file
+// that only a text brings out.
 func (t *Tokenizer) Encode(text string, opts EncodeOptions) (Encoding, error) {
 	return t.encode(opts, true, text)
 }
@@ -93,55 +99,48 @@ func (t *Tokenizer) encode(opts EncodeOptions, full bool, texts ...string) (Enco
 type walk struct {
 	t     *Tokenizer
 	opts  EncodeOptions
-	word  func(piece)
-	sinks []func(piece) // what each pre-tokenizer emits to
-	err   error
+	word  func(piece) error
+	sinks []func(piece) error // what each pre-tokenizer emits to
 }
 
-// words walks text, which is valid UTF-8.
-func (t *Tokenizer) words(text string, opts EncodeOptions, track bool, word func(piece)) error {
+// words walks text, which is valid UTF-8, within limits.
+func (t *Tokenizer) words(text string, opts EncodeOptions, limits *bounds, track bool, word func(piece) error) error {
 	if text == "" {
 		return nil
 	}
 	w := &walk{t: t, opts: opts, word: word}
 	for i := range t.pre {
-		w.sinks = append(w.sinks, func(p piece) { w.pretokenize(i+1, p) })
+		w.sinks = append(w.sinks, func(p piece) error { return w.pretokenize(i+1, p) })
 	}
-	w.check(t.added.cut(whole(text, track || t.trackFirst), &t.added.raw, opts.SplitSpecial, w.normalize))
-	return w.err
-}
-
-// check keeps the first error, after which nothing more is done.
-func (w *walk) check(err error) {
-	if w.err == nil {
-		w.err = err
-	}
+	p := whole(text, track || t.trackFirst)
+	p.bounds = limits
+	return t.added.cut(p, &t.added.raw, opts.SplitSpecial, w.normalize)
 }
 
 // normalize takes what lies between the added tokens of the text as given.
-func (w *walk) normalize(p piece) {
-	if p.added < 0 && w.t.norm != nil && w.err == nil {
+func (w *walk) normalize(p piece) error {
+	if p.added < 0 && w.t.norm != nil {
 		var err error
-		p, err = w.t.norm.normalize(p)
-		w.check(err)
+		if p, err = w.t.norm.normalize(p); err != nil {
+			return err
+		}
 	}
 	if p.added >= 0 || len(w.t.added.afterNorm.nodes) == 0 {
-		w.pretokenize(0, p)
-		return
+		return w.pretokenize(0, p)
 	}
-	first := func(p piece) { w.pretokenize(0, p) }
-	w.check(w.t.added.cut(p, &w.t.added.afterNorm, w.opts.SplitSpecial, first))
+	first := func(p piece) error { return w.pretokenize(0, p) }
+	return w.t.added.cut(p, &w.t.added.afterNorm, w.opts.SplitSpecial, first)
 }
 
 // pretokenize hands p to the pre-tokenizers from the given one on.
-func (w *walk) pretokenize(from int, p piece) {
+func (w *walk) pretokenize(from int, p piece) error {
 	switch {
-	case w.err != nil || p.s == "":
+	case p.s == "":
+		return nil
 	case p.added >= 0 || from == len(w.t.pre):
-		w.word(p)
-	default:
-		w.check(w.t.pre[from].cut(p, w.sinks[from]))
+		return w.word(p)
 	}
+	return w.t.pre[from].cut(p, w.sinks[from])
 }
 
 // valid replaces invalid UTF-8.
@@ -154,19 +153,25 @@ func valid(text string) string {
 
 func (t *Tokenizer) appendIDs(ids []int32, text string, opts EncodeOptions) ([]int32, error) {
 	text = valid(text)
-	ids = slices.Grow(ids, len(text)/4+8)
-	var failed error
-	err := t.words(text, opts, false, func(p piece) {
+	limits := &bounds{most: opts.MaxTokens, stop: opts.Stop}
+	guess := len(text)/4 + 8
+	if opts.MaxTokens > 0 {
+		guess = min(guess, opts.MaxTokens)
+	}
+	ids = slices.Grow(ids, guess)
+	err := t.words(text, opts, limits, false, func(p piece) error {
+		var err error
 		if p.added >= 0 {
 			ids = append(ids, p.added)
-			return
+		} else if err = limits.check(t.model, len(ids), p.s); err == nil {
+			ids, err = t.model.appendIDs(ids, p.s, limits)
 		}
-		var err error
-		if ids, err = t.model.appendIDs(ids, p.s); err != nil && failed == nil {
-			failed = err
+		if err != nil {
+			return err
 		}
+		return limits.check(t.model, len(ids), "")
 	})
-	return ids, errors.Join(err, failed)
+	return ids, err
 }
 
 // sequence encodes text with tokens and offsets.
@@ -175,15 +180,15 @@ func (t *Tokenizer) sequence(text string, opts EncodeOptions) (Encoding, error) 
 	chars := newCharIndex(text)
 	var e Encoding
 	var tokens []token
-	var failed error
-	err := t.words(text, opts, true, func(p piece) {
+	limits := &bounds{most: opts.MaxTokens, stop: opts.Stop}
+	err := t.words(text, opts, limits, true, func(p piece) error {
 		tokens = tokens[:0]
 		if p.added >= 0 {
 			tokens = append(tokens, token{p.added, 0, len(p.s), strings.Clone(p.s)})
 		} else {
 			var err error
-			if tokens, err = t.model.appendTokens(tokens, p.s); err != nil && failed == nil {
-				failed = err
+			if tokens, err = t.model.appendTokens(tokens, p.s); err != nil {
+				return err
 			}
 		}
 		for _, tok := range tokens {
@@ -195,8 +200,9 @@ func (t *Tokenizer) sequence(text string, opts EncodeOptions) (Encoding, error) 
 			e.Tokens = append(e.Tokens, name)
 			e.Offsets = append(e.Offsets, chars.chars(p.origin(tok)))
 		}
+		return errors.Join(limits.step(), limits.check(t.model, len(e.IDs), ""))
 	})
-	return e, errors.Join(err, failed)
+	return e, err
 }
 
 // origin is where a token of p lies in the original text.

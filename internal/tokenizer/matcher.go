@@ -10,28 +10,33 @@ import (
 // matcher finds the places of a text that a pattern names.
 type matcher interface {
 	// each calls found for each match from left to right; matches do not overlap.
-	// The only error is ErrTooSlow.
-	each(s string, found func(start, end int)) error
+	// The errors are ErrTooSlow and found's, which ends the search.
+	each(s string, found func(start, end int) error) error
 }
 
 // literal matches its own text.
 type literal string
 
-func (l literal) each(s string, found func(start, end int)) error {
+func (l literal) each(s string, found func(start, end int) error) error {
 	if l == "" { // an empty pattern matches between all characters
-		found(0, 0)
+		err := found(0, 0)
 		for i, r := range s {
+			if err != nil {
+				return err
+			}
 			end := i + utf8.RuneLen(r)
-			found(end, end)
+			err = found(end, end)
 		}
-		return nil
+		return err
 	}
 	for at := 0; ; {
 		i := strings.Index(s[at:], string(l))
 		if i < 0 {
 			return nil
 		}
-		found(at+i, at+i+len(l))
+		if err := found(at+i, at+i+len(l)); err != nil {
+			return err
+		}
 		at += i + len(l)
 	}
 }
@@ -39,10 +44,13 @@ func (l literal) each(s string, found func(start, end int)) error {
 // runeMatcher matches each character it accepts, one at a time.
 type runeMatcher func(r rune) bool
 
-func (f runeMatcher) each(s string, found func(start, end int)) error {
+func (f runeMatcher) each(s string, found func(start, end int) error) error {
 	for i, r := range s {
-		if f(r) {
-			found(i, i+utf8.RuneLen(r))
+		if !f(r) {
+			continue
+		}
+		if err := found(i, i+utf8.RuneLen(r)); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -94,15 +102,16 @@ type stretch struct {
 	match      bool
 }
 
-// stretches covers s with the matches of m and what lies between them.
-func stretches(s string, m matcher, invert bool, out []stretch) ([]stretch, error) {
-	at := 0
-	err := m.each(s, func(start, end int) {
+// stretches covers p with the matches of m and what lies between them.
+func stretches(p piece, m matcher, invert bool, out []stretch) ([]stretch, error) {
+	at, s := 0, p.s
+	err := m.each(s, func(start, end int) error {
 		if at < start {
 			out = append(out, stretch{at, start, invert})
 		}
 		out = append(out, stretch{start, end, !invert})
 		at = end
+		return p.bounds.step()
 	})
 	if at < len(s) {
 		out = append(out, stretch{at, len(s), invert})
@@ -111,32 +120,36 @@ func stretches(s string, m matcher, invert bool, out []stretch) ([]stretch, erro
 }
 
 // split cuts p at the matches of m and emits the pieces.
-func split(p piece, m matcher, how behavior, invert bool, emit func(piece)) error {
+func split(p piece, m matcher, how behavior, invert bool, emit func(piece) error) error {
 	if how == isolated {
 		return isolate(p, m, emit)
 	}
-	list, err := stretches(p.s, m, invert, nil)
+	list, err := stretches(p, m, invert, nil)
 	if err != nil {
 		return err
 	}
 	for _, x := range how.join(list) {
-		emit(p.cut(x.start, x.end))
+		if err := emit(p.cut(x.start, x.end)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 // isolate is split with behavior Isolated, where all that counts is the cuts.
-func isolate(p piece, m matcher, emit func(piece)) error {
+func isolate(p piece, m matcher, emit func(piece) error) error {
 	at := 0
-	err := m.each(p.s, func(start, end int) {
+	err := m.each(p.s, func(start, end int) error {
 		if at < start {
-			emit(p.cut(at, start))
+			if err := emit(p.cut(at, start)); err != nil {
+				return err
+			}
 		}
-		emit(p.cut(start, end))
 		at = end
+		return emit(p.cut(start, end))
 	})
 	if err == nil && at < len(p.s) {
-		emit(p.cut(at, len(p.s)))
+		err = emit(p.cut(at, len(p.s)))
 	}
 	return err
 }

@@ -9,10 +9,13 @@ import (
 // model turns one word into tokens. A model is one file: a type with these methods
 // and a line in [parser.parseModel]. Models are safe for concurrent use.
 type model interface {
-	// appendIDs appends the ids of word.
-	appendIDs(dst []int32, word string) ([]int32, error)
+	// appendIDs appends the ids of word. b may end the work on a long one.
+	appendIDs(dst []int32, word string, b *bounds) ([]int32, error)
 	// appendTokens appends the tokens of word with their places.
 	appendTokens(dst []token, word string) ([]token, error)
+	// least is a number of tokens that word has at least; 0 where it takes as long to tell
+	// as to cut it.
+	least(word string) int
 	// id returns the id of a token, or -1.
 	id(token string) int32
 	token(id int32) (string, bool)

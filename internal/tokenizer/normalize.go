@@ -53,7 +53,7 @@ func (r replacer) normalize(p piece) (piece, error) {
 		return p, nil
 	}
 	var w *rewriter
-	err := r.pattern.each(p.s, func(start, end int) {
+	err := r.pattern.each(p.s, func(start, end int) error {
 		if w == nil {
 			w = rewrite(p)
 		}
@@ -61,6 +61,7 @@ func (r replacer) normalize(p piece) (piece, error) {
 			w.keep(start)
 			w.replace(end, r.content)
 		}
+		return p.bounds.step()
 	})
 	if w == nil || err != nil {
 		return p, err

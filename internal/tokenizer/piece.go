@@ -15,6 +15,8 @@ type piece struct {
 	added int32  // the id, if the piece is an added token, else -1
 	first bool   // it begins where the text begins
 	limit int    // the length that normalizers must not make of it
+
+	bounds *bounds // of the work on the text; nil for none
 }
 
 // Normalizers may lengthen a text by this much; a file that asks for more is hostile.
@@ -46,7 +48,7 @@ func whole(text string, track bool) piece {
 
 // cut returns the bytes start to end of p as a piece of their own.
 func (p piece) cut(start, end int) piece {
-	c := piece{s: p.s[start:end], added: -1, first: p.first && start == 0, limit: p.limit}
+	c := piece{s: p.s[start:end], added: -1, first: p.first && start == 0, limit: p.limit, bounds: p.bounds}
 	if p.align != nil {
 		c.align = p.align[start:end]
 		c.first = start < end && c.align[0].start == 0

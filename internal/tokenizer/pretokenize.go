@@ -7,9 +7,9 @@ import (
 )
 
 // preTokenizer cuts a piece into words and emits them in order; empty ones do not
-// count. The only error is [ErrTooSlow].
+// count. The errors are [ErrTooSlow] and emit's, which ends the work.
 type preTokenizer interface {
-	cut(p piece, emit func(piece)) error
+	cut(p piece, emit func(piece) error) error
 }
 
 // splitter cuts at the matches of a pattern.
@@ -19,7 +19,7 @@ type splitter struct {
 	invert  bool
 }
 
-func (s splitter) cut(p piece, emit func(piece)) error {
+func (s splitter) cut(p piece, emit func(piece) error) error {
 	return split(p, s.pattern, s.how, s.invert, emit)
 }
 
@@ -34,17 +34,16 @@ type byteLevel struct {
 	raw         bool
 }
 
-func (b *byteLevel) cut(p piece, emit func(piece)) error {
+func (b *byteLevel) cut(p piece, emit func(piece) error) error {
 	if b.prefixSpace && !strings.HasPrefix(p.s, " ") {
 		p = prepend(p, " ")
 	}
 	word := emit
 	if !b.raw {
-		word = func(p piece) { emit(byteChars(p)) }
+		word = func(p piece) error { return emit(byteChars(p)) }
 	}
 	if b.pattern == nil {
-		word(p)
-		return nil
+		return word(p)
 	}
 	return isolate(p, b.pattern, word)
 }
@@ -64,7 +63,7 @@ const (
 	prependNever
 )
 
-func (m *metaspace) cut(p piece, emit func(piece)) error {
+func (m *metaspace) cut(p piece, emit func(piece) error) error {
 	p, err := replacer{literal(" "), m.mark}.normalize(p)
 	if err != nil {
 		return err
@@ -77,24 +76,24 @@ func (m *metaspace) cut(p piece, emit func(piece)) error {
 	if m.split {
 		return split(p, literal(m.mark), mergedWithNext, false, emit)
 	}
-	emit(p)
-	return nil
+	return emit(p)
 }
 
 // fixedLength cuts after every so many characters.
 type fixedLength int
 
-func (n fixedLength) cut(p piece, emit func(piece)) error {
+func (n fixedLength) cut(p piece, emit func(piece) error) error {
 	start, count := 0, 0
 	for i := range p.s {
 		if count == int(n) {
-			emit(p.cut(start, i))
+			if err := emit(p.cut(start, i)); err != nil {
+				return err
+			}
 			start, count = i, 0
 		}
 		count++
 	}
-	emit(p.cut(start, len(p.s)))
-	return nil
+	return emit(p.cut(start, len(p.s)))
 }
 
 // preTokenizerSpec is the JSON of any pre-tokenizer.

@@ -49,7 +49,10 @@ func TestRegexMatches(t *testing.T) {
 			continue
 		}
 		var got []string
-		if err := re.each(c.text, func(start, end int) { got = append(got, c.text[start:end]) }); err != nil || !slices.Equal(got, c.want) {
+		if err := re.each(c.text, func(start, end int) error {
+			got = append(got, c.text[start:end])
+			return nil
+		}); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s in %q: %q (%v), want %q", c.pattern, c.text, got, err, c.want)
 		}
 	}
@@ -128,11 +131,12 @@ func FuzzRegex(f *testing.F) {
 			return
 		}
 		text, at := valid(text), 0
-		_ = re.each(text, func(start, end int) {
+		_ = re.each(text, func(start, end int) error {
 			if start < at || end < start || end > len(text) {
 				t.Errorf("match %d:%d behind %d of %d", start, end, at, len(text))
 			}
 			at = end
+			return nil
 		})
 	})
 }

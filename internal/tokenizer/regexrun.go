@@ -34,7 +34,7 @@ var machines = sync.Pool{New: func() any { return new(machine) }}
 
 // each calls found for every match in s from left to right, as Oniguruma's iterator
 // finds them: an empty match right behind the one before it does not count.
-func (re *regex) each(s string, found func(start, end int)) error {
+func (re *regex) each(s string, found func(start, end int) error) error {
 	m := machines.Get().(*machine)
 	defer m.release()
 	m.re, m.s, m.steps = re, s, stepsBase+stepsPerByte*len(s)
@@ -52,7 +52,9 @@ func (re *regex) each(s string, found func(start, end int)) error {
 			at += max(n, 1)
 			continue
 		}
-		found(start, end)
+		if err := found(start, end); err != nil {
+			return err
+		}
 		at, last = end, end
 	}
 	return nil

@@ -3,7 +3,9 @@ package tokenizer
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -18,6 +20,9 @@ type unigram struct {
 	byteFallback bool
 	fallback     [256]int32
 	cache        *wordCache
+
+	reached sync.Once // fills reach
+	reach   reach
 }
 
 // unkPenalty is how much worse than the worst token an unknown character is.
@@ -99,13 +104,16 @@ type pathNode struct {
 }
 
 // stretches cuts word along the best path; unknown neighbours become one.
-func (u *unigram) stretches(word string) ([]span, error) {
+func (u *unigram) stretches(word string, b *bounds) ([]span, error) {
 	best := make([]pathNode, len(word)+1)
 	for i := range best {
 		best[i].start = -1
 	}
 	steps := stepsBase + stepsPerByte*len(word)
 	for at, r := range word {
+		if err := b.step(); err != nil {
+			return nil, err
+		}
 		size := utf8.RuneLen(r)
 		here, single := best[at].score, false
 		offer := func(end int, id int32, score float64) {
@@ -158,8 +166,27 @@ func (u *unigram) path(best []pathNode) []span {
 	return out
 }
 
+// least implements model: unknown neighbours of any number become one token, unless there is
+// one for each byte.
+func (u *unigram) least(word string) int {
+	if !u.byteFallback || slices.Contains(u.fallback[:], -1) {
+		return 0
+	}
+	u.reached.Do(func() {
+		for _, token := range u.tokens {
+			u.reach.add([]byte(token))
+		}
+	})
+	return u.reach.least(word)
+}
+
 func (u *unigram) appendTokens(dst []token, word string) ([]token, error) {
-	list, err := u.stretches(word)
+	return u.cut(dst, word, nil)
+}
+
+// cut appends the tokens of word.
+func (u *unigram) cut(dst []token, word string, b *bounds) ([]token, error) {
+	list, err := u.stretches(word, b)
 	if err != nil {
 		return dst, err
 	}
@@ -192,7 +219,7 @@ func (u *unigram) hasBytes(s string) bool {
 	return true
 }
 
-func (u *unigram) appendIDs(dst []int32, word string) ([]int32, error) {
+func (u *unigram) appendIDs(dst []int32, word string, b *bounds) ([]int32, error) {
 	short := len(word) <= cacheMaxWord
 	slot := u.cache.slot(word[:min(len(word), cacheMaxWord)])
 	if short {
@@ -201,7 +228,7 @@ func (u *unigram) appendIDs(dst []int32, word string) ([]int32, error) {
 		}
 	}
 	var buf [32]token
-	tokens, err := u.appendTokens(buf[:0], word)
+	tokens, err := u.cut(buf[:0], word, b)
 	if err != nil {
 		return dst, err
 	}

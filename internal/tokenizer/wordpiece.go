@@ -55,7 +55,7 @@ func parseWordPiece(spec modelSpec) (model, error) {
 	return w, nil
 }
 
-func (w *wordPiece) appendIDs(dst []int32, word string) ([]int32, error) {
+func (w *wordPiece) appendIDs(dst []int32, word string, _ *bounds) ([]int32, error) {
 	var buf [32]token
 	tokens, err := w.appendTokens(buf[:0], word)
 	for _, t := range tokens {
@@ -63,6 +63,9 @@ func (w *wordPiece) appendIDs(dst []int32, word string) ([]int32, error) {
 	}
 	return dst, err
 }
+
+// least implements model: a word of any length may be one unknown token.
+func (w *wordPiece) least(string) int { return 0 }
 
 func (w *wordPiece) appendTokens(dst []token, word string) ([]token, error) {
 	from := len(dst)
@@ -130,7 +133,7 @@ func parseWordLevel(spec modelSpec) (model, error) {
 	return &wordLevel{v, unk}, err
 }
 
-func (w *wordLevel) appendIDs(dst []int32, word string) ([]int32, error) {
+func (w *wordLevel) appendIDs(dst []int32, word string, _ *bounds) ([]int32, error) {
 	id := w.id(word)
 	if id < 0 {
 		if id = w.id(w.unk); id < 0 {
@@ -140,8 +143,11 @@ func (w *wordLevel) appendIDs(dst []int32, word string) ([]int32, error) {
 	return append(dst, id), nil
 }
 
+// least implements model: a word is one token.
+func (w *wordLevel) least(string) int { return 1 }
+
 func (w *wordLevel) appendTokens(dst []token, word string) ([]token, error) {
-	ids, err := w.appendIDs(nil, word)
+	ids, err := w.appendIDs(nil, word, nil)
 	if err != nil {
 		return dst, err
 	}

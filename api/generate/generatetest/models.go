@@ -107,7 +107,7 @@ func Speaking(t testing.TB, s Speaker, o engine.Options) *generate.Model {
 	m.Chat, err = chat.Load(fstest.MapFS{"chat_template.jinja": {Data: []byte(s.Template)}, "tokenizer_config.json": {Data: tokens}})
 	check(t, err)
 	m.Tokenizer = wordsWith(t, append(s.Special, speakerEnd))
-	script, err := m.Encode(s.Says+speakerEnd, false)
+	script, err := m.Encode(t.Context(), s.Says+speakerEnd, false)
 	check(t, err)
 	fake := &enginetest.Model{Width: m.Tokenizer.VocabSize(), MaxLen: 4096, Delay: s.Delay}
 	m.Engine = engine.New(&Script{fake, script}, o)

@@ -1,0 +1,55 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/api/generate/generatetest"
+	"github.com/heftai/heft/internal/engine"
+	"github.com/heftai/heft/internal/engine/enginetest"
+)
+
+// TestAPromptThatCannotFitIsNotTokenized: megabytes took seconds, and a word of that
+// size gigabytes, before they were refused.
+func TestAPromptThatCannotFitIsNotTokenized(t *testing.T) {
+	s := serveDemo(t)
+	for name, text := range map[string]string{
+		"words":    strings.Repeat("one word and another. ", 300_000),
+		"one word": strings.Repeat("a", 7_000_000),
+	} {
+		for path, body := range map[string]obj{
+			completions:      {"prompt": text},
+			chat:             {"messages": []obj{{"role": "user", "content": text}}},
+			"/v1/embeddings": {"input": text},
+		} {
+			status, got := s.object("POST", path, body)
+			param := map[string]string{completions: "prompt", chat: "messages", "/v1/embeddings": "input"}[path]
+			t.Logf("%s, %s: %v", path, name, at(got, "error", "message"))
+			checkError(t, status, got, 400, param, "context_length_exceeded", "your prompt has at least ")
+		}
+	}
+}
+
+// TestTokenizingEndsWithTheRequest: a client that has gone away left its text behind, and a
+// processor to it.
+func TestTokenizingEndsWithTheRequest(t *testing.T) {
+	m := generatetest.Spoken(t, &enginetest.Model{}, engine.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := m.Encode(ctx, strings.Repeat("one word and another. ", 1000), false); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestDetokenizeNamesUnknownIDs: they were left out without a word.
+func TestDetokenizeNamesUnknownIDs(t *testing.T) {
+	m := generatetest.Spoken(t, &enginetest.Model{}, engine.Options{})
+	s := serve(t, m, nil)
+	status, got := s.object("POST", "/detokenize", obj{"tokens": []int{5, 6, m.Tokenizer.VocabSize()}})
+	checkError(t, status, got, 400, "tokens", nil, "tokens[2] is ")
+	if status, text := s.object("POST", "/detokenize", obj{"tokens": []int{}}); status != 200 || text["prompt"] != "" {
+		t.Errorf("no tokens: status %d, %v", status, text)
+	}
+}
