@@ -233,6 +233,7 @@ func (c *Context) adaptPart(m part, dst, x tensor.Tensor) {
 		if p.a.IsZero() {
 			continue
 		}
+		c.computeWaiting() // what is added to
 		rows := g.rows
 		if c.subset != nil {
 			n := 0

@@ -119,9 +119,11 @@ func (a *attention) project(c *Context, x tensor.Tensor) (q, k, v tensor.Tensor)
 	rows := x.Rows()
 	if a.fused == nil {
 		q, k, v = c.arena.take(rows, a.qw), c.arena.passing(rows, a.kw), c.arena.passing(rows, a.vw)
+		c.collect()
 		a.q.forward(c, q, x)
 		a.k.forward(c, k, x)
 		a.v.forward(c, v, x)
+		c.compute()
 		return q, k, v
 	}
 	all := c.arena.take(rows, a.qw+a.kw+a.vw)

@@ -86,6 +86,9 @@ type Context struct {
 	zero   tensor.Tensor // [1, Program.zeros], all 0
 	ropes  []ropeTable
 
+	products   []backend.Product // that wait for one another's company
+	collecting bool
+
 	subset    []int32 // the rows of the pass that a rule has gathered; nil means all
 	positions []int32
 	iota      []int32 // 0, 1, 2, …
@@ -143,6 +146,7 @@ func (c *Context) Begin(in *Input) error {
 		return err
 	}
 	c.in, c.rows, c.err, c.subset = *in, rows, nil, nil
+	c.products, c.collecting = c.products[:0], false
 	if err := c.beginAdapters(); err != nil {
 		return err
 	}

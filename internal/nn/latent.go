@@ -80,12 +80,11 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 	mark := c.arena.used
 	rows, s := x.Rows(), a.spec
 	key := c.arena.take(rows, a.rank+a.rotated)
-	a.kvDown.forward(c, key, x)
+	q := a.queries(c, key, x)
 	if a.kvNorm != nil {
 		compressed := key.Columns(0, a.rank)
 		a.kvNorm.forward(c, compressed, compressed)
 	}
-	q := a.queries(c, x)
 	up, ok := c.whole(a.kvUp.weight)
 	if !ok {
 		return
@@ -103,25 +102,30 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 		Scale: s.Scale, Window: s.Window, Softcap: s.Softcap, Prompts: c.in.Prompts,
 	})
 	values := c.arena.take(rows, s.Heads*s.ValueDim)
+	c.collect()
 	for h := range s.Heads {
 		first := h*(a.nope+s.ValueDim) + a.nope
-		c.backend.Linear(values.Columns(h*s.ValueDim, (h+1)*s.ValueDim), y.Columns(h*a.rank, (h+1)*a.rank),
-			rowsOf(up, first, first+s.ValueDim), tensor.Tensor{})
+		c.product(backend.Product{Dst: values.Columns(h*s.ValueDim, (h+1)*s.ValueDim), X: y.Columns(h*a.rank, (h+1)*a.rank),
+			W: rowsOf(up, first, first+s.ValueDim)})
 	}
+	c.compute()
 	a.adaptValues(c, values, y)
 	a.out.forward(c, dst, values)
 	c.arena.used = mark
 }
 
-// queries computes the heads before any rotation.
-func (a *latent) queries(c *Context, x tensor.Tensor) tensor.Tensor {
+// queries computes the heads before any rotation, and beside them the compression of x.
+func (a *latent) queries(c *Context, compressed, x tensor.Tensor) tensor.Tensor {
 	q := c.arena.take(x.Rows(), a.spec.Heads*a.spec.HeadDim)
 	mark := c.arena.used
+	c.collect()
+	a.kvDown.forward(c, compressed, x)
 	if a.qDown != nil {
 		y := c.arena.take(x.Rows(), a.qDown.out)
 		a.qDown.forward(c, y, x)
 		x = y
 	}
+	c.compute()
 	if a.qNorm != nil {
 		y := c.arena.take(x.Rows(), a.qNorm.cols())
 		a.qNorm.forward(c, y, x)
@@ -137,12 +141,14 @@ func (a *latent) queries(c *Context, x tensor.Tensor) tensor.Tensor {
 func (a *latent) absorb(c *Context, q tensor.Tensor, up backend.Matrix) tensor.Tensor {
 	rows, heads, dim, width := q.Rows(), a.spec.Heads, a.spec.HeadDim, a.rank+a.rotated
 	absorbed := c.arena.take(rows, heads*width)
+	c.collect()
 	for h := range heads {
 		first := h * (a.nope + a.spec.ValueDim)
 		w := rowsOf(up, first, first+a.nope)
 		w.Transposed = !w.Transposed
-		c.backend.Linear(absorbed.Columns(h*width, h*width+a.rank), q.Columns(h*dim, h*dim+a.nope), w, tensor.Tensor{})
+		c.product(backend.Product{Dst: absorbed.Columns(h*width, h*width+a.rank), X: q.Columns(h*dim, h*dim+a.nope), W: w})
 	}
+	c.compute()
 	a.adaptQueries(c, absorbed, q)
 	mark := c.arena.used
 	turned := c.arena.take(rows, heads*a.rotated)

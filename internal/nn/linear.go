@@ -83,28 +83,46 @@ func (r *linear) forwardExpert(c *Context, dst, x tensor.Tensor, expert int) {
 	}
 }
 
-// gates computes both halves of a fused gate, of one expert's where r is a stack.
-func (r *linear) gates(c *Context, x tensor.Tensor, expert int, interleaved bool) (gate, up tensor.Tensor) {
-	rows, inner := x.Rows(), r.out/2
-	second, step := inner, 1
-	w := r.affine(c, expert)
+// gates are both halves of a fused gate, which lie side by side unless they are stored
+// interleaved.
+type gates struct{ both, gate, up tensor.Tensor }
+
+// takeGates takes memory for rows of a fused gate.
+func (r *linear) takeGates(c *Context, rows int, interleaved bool) gates {
+	inner := r.out / 2
 	if interleaved {
+		return gates{gate: c.arena.take(rows, inner), up: c.arena.take(rows, inner)}
+	}
+	both := c.arena.take(rows, r.out)
+	return gates{both: both, gate: both.Columns(0, inner), up: both.Columns(inner, r.out)}
+}
+
+// slice is rows [begin, end).
+func (g gates) slice(begin, end int) gates {
+	g.gate, g.up = g.gate.Slice(begin, end), g.up.Slice(begin, end)
+	if !g.both.IsZero() {
+		g.both = g.both.Slice(begin, end)
+	}
+	return g
+}
+
+// gates computes a fused gate, of one expert's where r is a stack.
+func (r *linear) gates(c *Context, to gates, x tensor.Tensor, expert int) {
+	second, step := r.out/2, 1
+	w := r.affine(c, expert)
+	if to.both.IsZero() {
 		second, step = 1, 2
-		gate, up = c.arena.take(rows, inner), c.arena.take(rows, inner)
 		w.step = step
-		w.apply(c, gate, x)
+		w.apply(c, to.gate, x)
 		w.first = second
-		w.apply(c, up, x)
+		w.apply(c, to.up, x)
 	} else {
-		both := c.arena.take(rows, r.out)
-		w.apply(c, both, x)
-		gate, up = both.Columns(0, inner), both.Columns(inner, r.out)
+		w.apply(c, to.both, x)
 	}
 	if len(c.lowRank.groups) > 0 {
-		c.adaptPart(part{number: r.number, step: step, expert: expert}, gate, x)
-		c.adaptPart(part{number: r.number, first: second, step: step, expert: expert}, up, x)
+		c.adaptPart(part{number: r.number, step: step, expert: expert}, to.gate, x)
+		c.adaptPart(part{number: r.number, first: second, step: step, expert: expert}, to.up, x)
 	}
-	return gate, up
 }
 
 // affine brings what r is made of.

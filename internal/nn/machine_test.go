@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/heftai/heft/internal/backend"
@@ -141,7 +142,7 @@ type checkpoint struct {
 	parts   map[*meta.Param][]backend.Part
 	experts map[*meta.Param][][]backend.Part
 	buffers map[*meta.Buffer]tensor.Tensor
-	held    int
+	held    []int32
 }
 
 var _ Weights = (*checkpoint)(nil)
@@ -150,15 +151,18 @@ func (c *checkpoint) Parts(p *meta.Param, expert int) []backend.Part {
 	if expert < 0 {
 		return c.parts[p]
 	}
-	if expert != c.held {
+	if !slices.Contains(c.held, int32(expert)) {
 		return nil
 	}
 	return c.experts[p][expert]
 }
 
-func (c *checkpoint) Buffer(b *meta.Buffer) tensor.Tensor    { return c.buffers[b] }
-func (c *checkpoint) WantExperts(*meta.Module, []int32)      {}
-func (c *checkpoint) HoldExpert(_ *meta.Module, e int) error { c.held = e; return nil }
+func (c *checkpoint) Buffer(b *meta.Buffer) tensor.Tensor { return c.buffers[b] }
+func (c *checkpoint) WantExperts(*meta.Module, []int32)   {}
+func (c *checkpoint) HoldExperts(_ *meta.Module, experts []int32) (int, error) {
+	c.held = experts
+	return len(experts), nil
+}
 
 // newCheckpoint binds model to ck.
 func newCheckpoint(t testing.TB, ck *loader.Checkpoint, model *meta.Model) *checkpoint {
@@ -167,7 +171,7 @@ func newCheckpoint(t testing.TB, ck *loader.Checkpoint, model *meta.Model) *chec
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &checkpoint{parts: map[*meta.Param][]backend.Part{}, experts: map[*meta.Param][][]backend.Part{}, buffers: map[*meta.Buffer]tensor.Tensor{}, held: -1}
+	c := &checkpoint{parts: map[*meta.Param][]backend.Part{}, experts: map[*meta.Param][][]backend.Part{}, buffers: map[*meta.Buffer]tensor.Tensor{}}
 	for _, p := range model.Root.AllParams() {
 		if p.SameAs != nil {
 			continue

@@ -46,10 +46,20 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 
 func (m *mlp) forward(c *Context, dst, x tensor.Tensor) {
 	mark := c.arena.used
-	var gate, up tensor.Tensor
+	c.collect()
+	gate, up := m.open(c, x)
+	c.compute()
+	m.close(c, dst, gate, up)
+	c.arena.used = mark
+}
+
+// open computes what the activation is of. up may be absent.
+func (m *mlp) open(c *Context, x tensor.Tensor) (gate, up tensor.Tensor) {
 	switch rows := x.Rows(); {
 	case m.fused != nil:
-		gate, up = m.fused.gates(c, x, 0, m.interleaved)
+		to := m.fused.takeGates(c, rows, m.interleaved)
+		m.fused.gates(c, to, x, 0)
+		return to.gate, to.up
 	case m.gate != nil:
 		gate, up = c.arena.take(rows, m.inner), c.arena.take(rows, m.inner)
 		m.gate.forward(c, gate, x)
@@ -58,12 +68,16 @@ func (m *mlp) forward(c *Context, dst, x tensor.Tensor) {
 		gate = c.arena.take(rows, m.inner)
 		m.up.forward(c, gate, x)
 	}
+	return gate, up
+}
+
+// close computes dst of what open has computed.
+func (m *mlp) close(c *Context, dst, gate, up tensor.Tensor) {
 	y := c.arena.spare(gate)
 	if c.err == nil {
 		c.backend.Gate(y, gate, up, m.act, 0)
 	}
 	m.down.forward(c, dst, y)
-	c.arena.used = mark
 }
 
 func (m *mlp) scratch(rows int) int {

@@ -16,7 +16,7 @@ type moe struct {
 	down       *linear
 	inner      int
 	width      int
-	shared     rule
+	shared     *mlp
 	sharedGate *linear
 }
 
@@ -43,7 +43,7 @@ func (c *compiler) moe(n Node, in int) (*moe, error) {
 		if err != nil {
 			return nil, err
 		}
-		if m.shared, err = c.rule(child, in); err != nil {
+		if m.shared, err = c.mlp(child, in); err != nil {
 			return nil, err
 		}
 		if m.shared.cols() != in {
@@ -126,56 +126,84 @@ func (c *compiler) stacked(stack Node, r *linear, weight string, shape []int, bi
 }
 
 // forward sums, for each token, the shared expert and then its experts by ascending
-// number. That order is the token's own: it does not depend on the other rows.
+// number. That order is the token's own: it does not depend on the other rows. Products that do
+// not wait for one another are one operation: the router and the shared expert's first maps, then
+// its last and the experts' first, then the experts' last.
 func (m *moe) forward(c *Context, dst, x tensor.Tensor) {
 	mark := c.arena.used
-	m.begin(c, dst, x)
+	c.collect()
+	s := m.openShared(c, x)
 	m.route(c, x)
-	if c.err != nil {
-		return
-	}
 	r := &c.routing
-	c.weights.WantExperts(m.stack.Module, r.hit)
-	for _, e := range r.hit {
-		if err := c.weights.HoldExpert(m.stack.Module, int(e)); err != nil {
-			c.fail("%s: expert %d: %w", m.stack.Path, e, err)
+	if c.err == nil {
+		c.weights.WantExperts(m.stack.Module, r.hit)
+	}
+	c.collect()
+	m.closeShared(c, dst, &s)
+	for hit := r.hit; len(hit) > 0 && c.err == nil; {
+		n, err := c.weights.HoldExperts(m.stack.Module, r.lot(hit, lotRows(x.Rows(), m.spec.TopK)))
+		if err != nil {
+			c.fail("%s: expert %d: %w", m.stack.Path, hit[0], err)
 			return
 		}
-		begin, end := r.begin[e], r.begin[e+1]
-		m.expert(c, dst, x, int(e), r.rows[begin:end], r.shares[begin:end])
-		if !c.sync(m.stack.Path) { // the next expert may take this one's place
-			return
-		}
+		c.collect()
+		m.experts(c, dst, x, hit[:n], &s)
+		c.sync(m.stack.Path) // the next experts may take these ones' place
+		hit = hit[n:]
 	}
 	c.arena.used = mark
 }
 
-// begin sets dst to what the experts are added to.
-func (m *moe) begin(c *Context, dst, x tensor.Tensor) {
-	if m.shared != nil && m.sharedGate == nil {
-		m.shared.forward(c, dst, x)
-		return
-	}
-	rows := x.Rows()
-	zero := matrix(c.zero, 1, m.width)
-	c.backend.Gather(dst, zero, c.nothing[:rows])
+// sharing is what the shared expert has computed.
+type sharing struct {
+	gate, up tensor.Tensor
+	y, share tensor.Tensor // where it has a gate of its own
+}
+
+// openShared computes the first maps of the shared expert.
+func (m *moe) openShared(c *Context, x tensor.Tensor) (s sharing) {
 	if m.shared == nil {
+		return s
+	}
+	if m.sharedGate != nil {
+		s.y, s.share = c.arena.take(x.Rows(), m.width), c.arena.take(x.Rows(), 1)
+		m.sharedGate.forward(c, s.share, x)
+	}
+	s.gate, s.up = m.shared.open(c, x)
+	return s
+}
+
+// closeShared computes what dst begins with, or what is added to it first.
+func (m *moe) closeShared(c *Context, dst tensor.Tensor, s *sharing) {
+	if c.err != nil {
 		return
 	}
-	mark := c.arena.used
-	y, gate := c.arena.take(rows, m.width), c.arena.take(rows, 1)
-	m.shared.forward(c, y, x)
-	m.sharedGate.forward(c, gate, x)
-	if c.err == nil {
-		shares, sigmoid := c.routing.shares[:rows], c.arena.spare(gate)
-		c.backend.Gate(sigmoid, gate, tensor.Tensor{}, meta.ActSigmoid, 0)
-		if err := c.backend.Copy(tensor.Floats(shares, rows, 1), sigmoid); err != nil {
-			c.fail("%s: %w", m.sharedGate.path, err)
-			return
-		}
-		c.backend.ScatterAdd(dst, y, c.iota[:rows], shares)
+	if m.shared == nil || m.sharedGate != nil {
+		c.backend.Gather(dst, matrix(c.zero, 1, m.width), c.nothing[:dst.Rows()])
 	}
-	c.arena.used = mark
+	switch {
+	case m.shared == nil:
+	case m.sharedGate == nil:
+		m.shared.close(c, dst, s.gate, s.up)
+	default:
+		m.shared.close(c, s.y, s.gate, s.up)
+	}
+}
+
+// addShared adds the shared expert to dst, where it has a gate.
+func (m *moe) addShared(c *Context, dst tensor.Tensor, s *sharing) {
+	if s.y.IsZero() || c.err != nil {
+		return
+	}
+	rows := dst.Rows()
+	shares, sigmoid := c.routing.gates[:rows], c.arena.spare(s.share)
+	c.backend.Gate(sigmoid, s.share, tensor.Tensor{}, meta.ActSigmoid, 0)
+	if err := c.backend.Copy(tensor.Floats(shares, rows, 1), sigmoid); err != nil {
+		c.fail("%s: %w", m.sharedGate.path, err)
+		return
+	}
+	c.backend.ScatterAdd(dst, s.y, c.iota[:rows], shares)
+	s.y = tensor.Tensor{}
 }
 
 // route chooses the experts and sorts the rows by them.
@@ -183,6 +211,7 @@ func (m *moe) route(c *Context, x tensor.Tensor) {
 	mark := c.arena.used
 	logits := c.arena.take(x.Rows(), m.spec.Count)
 	m.router.forward(c, logits, x)
+	c.compute()
 	c.trace(PointRouter, m.router.path, logits)
 	var correction tensor.Tensor
 	if m.correction != nil {
@@ -209,41 +238,67 @@ func (m *moe) route(c *Context, x tensor.Tensor) {
 	}
 }
 
-// expert adds what expert e makes of some rows.
-func (m *moe) expert(c *Context, dst, x tensor.Tensor, e int, rows []int32, shares []float32) {
-	mark := c.arena.used
+// experts adds what some experts that follow one another make of their rows. Products that wait
+// are computed beside them.
+func (m *moe) experts(c *Context, dst, x tensor.Tensor, hit []int32, s *sharing) {
+	mark, r := c.arena.used, &c.routing
+	first, last := r.begin[hit[0]], r.begin[hit[len(hit)-1]+1]
+	rows, shares := r.rows[first:last], r.shares[first:last]
 	in := c.arena.take(len(rows), m.width)
 	c.backend.Gather(in, x, rows)
-	c.subset = rows
-	defer func() { c.subset = nil }()
-	gate, up := m.gateUp.gates(c, in, e, m.spec.GateOrder == meta.GateInterleaved)
+	to := m.gateUp.takeGates(c, len(rows), m.spec.GateOrder == meta.GateInterleaved)
+	m.each(c, hit, func(e, begin, end int) { m.gateUp.gates(c, to.slice(begin, end), in.Slice(begin, end), e) })
+	c.compute()
+	m.addShared(c, dst, s)
 	if c.err != nil {
 		return
 	}
-	gated := c.arena.spare(gate)
-	c.backend.Gate(gated, gate, up, m.spec.Act, m.spec.Limit)
+	gated := c.arena.spare(to.gate)
+	c.backend.Gate(gated, to.gate, to.up, m.spec.Act, m.spec.Limit)
 	y := c.arena.spare(in) // no longer read
-	m.down.forwardExpert(c, y, gated, e)
+	c.collect()
+	m.each(c, hit, func(e, begin, end int) { m.down.forwardExpert(c, y.Slice(begin, end), gated.Slice(begin, end), e) })
+	c.compute()
 	if c.err == nil {
 		c.backend.ScatterAdd(dst, y, rows, shares)
 	}
 	c.arena.used = mark
 }
 
-func (m *moe) scratch(rows int) int {
-	gates := floats(rows, 2*m.inner)
-	if m.spec.GateOrder == meta.GateInterleaved {
-		gates = 2 * floats(rows, m.inner)
+// each calls f for each expert with the range of its rows among those of all of them.
+func (m *moe) each(c *Context, hit []int32, f func(e, begin, end int)) {
+	r := &c.routing
+	first := r.begin[hit[0]]
+	for _, e := range hit {
+		begin, end := r.begin[e], r.begin[e+1]
+		c.subset = r.rows[begin:end]
+		f(int(e), int(begin-first), int(end-first))
 	}
-	n := max(floats(rows, m.spec.Count), floats(rows, m.width)+gates)
+	c.subset = nil
+}
+
+// fewRows is how many rows experts may take together however few a pass has.
+const fewRows = 256
+
+// lotRows is how many rows experts take together, in a pass of some rows: all of them where that
+// does not take much memory, and at least those of one expert.
+func lotRows(rows, topK int) int { return min(rows*topK, max(2*rows, fewRows)) }
+
+func (m *moe) scratch(rows int) int {
+	lot := lotRows(rows, m.spec.TopK)
+	gates := floats(lot, 2*m.inner)
+	if m.spec.GateOrder == meta.GateInterleaved {
+		gates = 2 * floats(lot, m.inner)
+	}
+	n := max(floats(rows, m.spec.Count), floats(lot, m.width)+gates)
 	if m.shared == nil {
 		return n
 	}
-	shared := m.shared.scratch(rows)
+	n += m.shared.scratch(rows)
 	if m.sharedGate != nil {
-		shared += floats(rows, m.width) + floats(rows, 1)
+		n += floats(rows, m.width) + floats(rows, 1)
 	}
-	return max(n, shared)
+	return n
 }
 
 func (m *moe) cols() int { return m.width }
@@ -258,6 +313,7 @@ type routing struct {
 	places  []int32   // where they are among the weights
 	hit     []int32   // experts that were chosen, ascending
 	next    []int32
+	gates   []float32 // of the rows, for the shared expert
 }
 
 func (r *routing) init(p *Program, l Limits) {
@@ -268,6 +324,7 @@ func (r *routing) init(p *Program, l Limits) {
 	*r = routing{
 		experts: make([]int32, n), weights: make([]float32, n),
 		rows: make([]int32, n), shares: make([]float32, n), places: make([]int32, n),
+		gates: make([]float32, l.Rows),
 		begin: make([]int32, p.experts+1), next: make([]int32, p.experts), hit: make([]int32, 0, p.experts),
 	}
 }
@@ -296,4 +353,13 @@ func (r *routing) sort(n, topK, count int) bool {
 		r.rows[at], r.shares[at], r.places[at] = int32(i/topK), r.weights[i], int32(i)
 	}
 	return true
+}
+
+// lot is the first of some experts that were chosen, which have at most so many rows together.
+func (r *routing) lot(hit []int32, rows int) []int32 {
+	n, first := 1, int(r.begin[hit[0]])
+	for n < len(hit) && int(r.begin[hit[n]+1])-first <= rows {
+		n++
+	}
+	return hit[:n]
 }

@@ -15,14 +15,14 @@ type Weights interface {
 	// of the slab) whatever its stored order: where the checkpoint has it transposed,
 	// Transposed is set. A vector is a Matrix whose Tensor has rank 1. The result and
 	// the memory it shows are valid until Run returns, an expert's until the next
-	// HoldExpert. It is nil where p was not brought.
+	// HoldExperts. It is nil where p was not brought.
 	Parts(p *meta.Param, expert int) []backend.Part
 	// Buffer is a buffer's values as they are stored; absent where they were not brought.
 	Buffer(b *meta.Buffer) tensor.Tensor
 	// WantExperts says which experts of the stack m the rule is going to hold, in
 	// order, so that they can be read ahead. The slice is the rule's own.
 	WantExperts(m *meta.Module, experts []int32)
-	// HoldExpert makes expert e of the stack m present and lets go of the one before,
-	// whose operations are done.
-	HoldExpert(m *meta.Module, e int) error
+	// HoldExperts makes the first n of experts of the stack m present, at least one, and lets
+	// go of those before, whose operations are done. An error is about the first.
+	HoldExperts(m *meta.Module, experts []int32) (n int, err error)
 }

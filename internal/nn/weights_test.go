@@ -4,6 +4,7 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/tensor"
@@ -17,9 +18,10 @@ type random struct {
 	// cut serves matrices and vectors in pieces of so many rows; 0 in one.
 	cut   int
 	whole map[*meta.Param]bool // never cut: norms
-	held  int
+	held  []int32
 	want  []int32 // the last WantExperts
 	fail  func(expert int) error
+	most  int // that were held last
 
 	served  map[served][]backend.Part
 	missing *meta.Param // is not there
@@ -31,7 +33,7 @@ type served struct {
 }
 
 func newRandom(root *meta.Module) *random {
-	w := &random{values: map[*meta.Param][]float32{}, buffers: map[*meta.Buffer][]float32{}, served: map[served][]backend.Part{}, whole: map[*meta.Param]bool{}, held: -1}
+	w := &random{values: map[*meta.Param][]float32{}, buffers: map[*meta.Buffer][]float32{}, served: map[served][]backend.Part{}, whole: map[*meta.Param]bool{}}
 	for path, p := range root.AllParams() {
 		if p.SameAs != nil {
 			continue
@@ -77,7 +79,7 @@ func (w *random) slab(p *meta.Param, expert int) ([]float32, []int) {
 }
 
 func (w *random) Parts(p *meta.Param, expert int) []backend.Part {
-	if p == w.missing || expert >= 0 && expert != w.held {
+	if p == w.missing || expert >= 0 && !slices.Contains(w.held, int32(expert)) {
 		return nil
 	}
 	key := served{p, expert}
@@ -106,12 +108,16 @@ func (w *random) WantExperts(_ *meta.Module, experts []int32) {
 	w.want = append(w.want[:0], experts...)
 }
 
-func (w *random) HoldExpert(_ *meta.Module, e int) error {
-	if w.fail != nil {
-		if err := w.fail(e); err != nil {
-			return err
+// HoldExperts holds one, then two, and so on, if there are as many.
+func (w *random) HoldExperts(_ *meta.Module, experts []int32) (int, error) {
+	w.most, w.held = w.most%3+1, w.held[:0]
+	for _, e := range experts[:min(len(experts), w.most)] {
+		if w.fail != nil {
+			if err := w.fail(int(e)); err != nil {
+				return 0, err
+			}
 		}
+		w.held = append(w.held, e)
 	}
-	w.held = e
-	return nil
+	return len(w.held), nil
 }

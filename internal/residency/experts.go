@@ -20,7 +20,6 @@ type stack struct {
 	experts []expert
 	convert bool // some of the parameters, to the store's format
 	first   int  // id of expert 0 in the ring
-	held    int  // expert between HoldExpert and the next, or -1
 }
 
 // An expert is one slab of each parameter of its stack, looked up when first used.
@@ -43,7 +42,7 @@ type slab struct {
 }
 
 func (s *Store) addStack(n Node) error {
-	st := &stack{Node: n, held: -1, first: s.expertLoads()}
+	st := &stack{Node: n, first: s.expertLoads()}
 	count := 0
 	for _, p := range n.Module.Params {
 		p = p.Resolve()
@@ -187,44 +186,80 @@ func (s *Store) prepare(st *stack, e int) *load {
 	return s.experts.loads[id]
 }
 
-// HoldExpert makes expert e of m present and lets go of the one before.
-func (s *Store) HoldExpert(m *meta.Module, e int) error {
+// HoldExperts makes the first of some experts of m present and lets go of those before: all of
+// them where they are in memory, else those that have been read, while the next ones are.
+func (s *Store) HoldExperts(m *meta.Module, experts []int32) (int, error) {
 	st := s.stacks[m]
-	if st == nil || e < 0 || e >= len(st.experts) {
-		return fmt.Errorf("residency: no expert %d of such a stack", e)
-	}
-	s.releaseExpert()
-	x := s.know(st, e)
-	var slot []byte
-	var l *load
-	if x.device == devicemap.Disk {
-		l = s.prepare(st, e)
-		var err error
-		if slot, err = s.experts.hold(st.first + e); err != nil {
-			return fmt.Errorf("residency: %s: %w", expertKey(st.Path, e), err)
+	s.releaseExperts()
+	n := 0
+	for n < len(experts) {
+		e := int(experts[n])
+		if st == nil || e < 0 || e >= len(st.experts) {
+			return 0, fmt.Errorf("residency: no expert %d of such a stack", e)
 		}
-		s.wanted = after(s.wanted, st.first+e)
-		s.heldStack, st.held = st, e
+		ok, err := s.holdExpert(st, e, n == 0)
+		if err != nil && n == 0 {
+			return 0, err
+		}
+		if err != nil || !ok { // perhaps the next time, when it is the first
+			break
+		}
+		n++
+	}
+	if len(s.heldExperts) > 0 {
+		s.wanted = after(s.wanted, s.heldExperts[len(s.heldExperts)-1])
 		s.experts.wish(s.wanted)
 	}
-	if err := s.takeUpExpert(st, x, e); err != nil {
-		return err
+	return n, nil
+}
+
+// holdExpert makes expert e of st present, or reports that it is not there yet, where the caller
+// does not wait.
+func (s *Store) holdExpert(st *stack, e int, wait bool) (bool, error) {
+	x := s.know(st, e)
+	if x.device != devicemap.Disk {
+		return true, s.expertInMemory(st, x, e)
 	}
+	l, id := s.prepare(st, e), st.first+e
+	if !wait && len(s.heldExperts)+1 >= len(s.experts.slots) { // one is left to be read into
+		return false, nil
+	}
+	slot, err := s.experts.hold(id, wait)
+	if err != nil {
+		return false, fmt.Errorf("residency: %s: %w", expertKey(st.Path, e), err)
+	}
+	if slot == nil {
+		return false, nil
+	}
+	s.heldExperts = append(s.heldExperts, id)
 	k, at := 0, 0
 	for i := range x.parts {
 		for j := range x.parts[i] {
-			p, part := &x.pieces[k], &x.parts[i][j]
-			if l != nil {
-				inSlot(p, part, slot, l.places[at:])
-			} else if part.Data == nil {
+			inSlot(&x.pieces[k], &x.parts[i][j], slot, l.places[at:])
+			at += len(x.pieces[k].Ranges)
+			k++
+		}
+	}
+	return true, nil
+}
+
+// expertInMemory points the parts of x, expert e of st, to where they are.
+func (s *Store) expertInMemory(st *stack, x *expert, e int) error {
+	if err := s.takeUpExpert(st, x, e); err != nil {
+		return err
+	}
+	k := 0
+	for i := range x.parts {
+		for j := range x.parts[i] {
+			if part := &x.parts[i][j]; part.Data == nil {
 				if err := s.makePieces(context.Background(), x.pieces[k:k+1]); err != nil {
 					return err
 				}
-				if err := p.InPlace(part); err != nil {
+				if err := x.pieces[k].InPlace(part); err != nil {
 					return err
 				}
 			}
-			k, at = k+1, at+len(p.Ranges)
+			k++
 		}
 	}
 	return nil
@@ -275,11 +310,11 @@ func after(wishes []int, id int) []int {
 	return wishes
 }
 
-func (s *Store) releaseExpert() {
-	if st := s.heldStack; st != nil {
-		s.experts.release(st.first + st.held)
-		s.heldStack, st.held = nil, -1
+func (s *Store) releaseExperts() {
+	for _, id := range s.heldExperts {
+		s.experts.release(id)
 	}
+	s.heldExperts = s.heldExperts[:0]
 }
 
 func (s *Store) expertParts(p *meta.Param, e int) []backend.Part {

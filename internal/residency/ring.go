@@ -79,8 +79,9 @@ func (r *ring) wish(ids []int) {
 }
 
 // hold waits until load id is in a slot and keeps it there until release. The bytes
-// are those of the slot; their layout is the load's.
-func (r *ring) hold(id int) ([]byte, error) {
+// are those of the slot; their layout is the load's. Without wait they are nil where it is in
+// none yet.
+func (r *ring) hold(id int, wait bool) ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var since time.Time
@@ -88,7 +89,9 @@ func (r *ring) hold(id int) ([]byte, error) {
 		if r.closed {
 			return nil, errClosed
 		}
-		if at := r.where[id]; at >= 0 {
+		if at := r.where[id]; !wait && (at < 0 || r.slots[at].state != slotReady) {
+			return nil, nil
+		} else if at >= 0 {
 			s := &r.slots[at]
 			switch s.state {
 			case slotReady:

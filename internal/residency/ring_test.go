@@ -41,7 +41,7 @@ func newTestRing(t *testing.T, n, slots int, fail func(i int) error) (*ring, *at
 
 func hold(t *testing.T, r *ring, id int) {
 	t.Helper()
-	b, err := r.hold(id)
+	b, err := r.hold(id, true)
 	if err != nil {
 		t.Fatalf("hold %d: %v", id, err)
 	}
@@ -96,7 +96,7 @@ func TestRingReportsAFailedReadAndReadsAgain(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := r.hold(1); !errors.Is(err, broken) {
+	if _, err := r.hold(1, true); !errors.Is(err, broken) {
 		t.Fatalf("hold of a failed read: %v", err)
 	}
 	hold(t, r, 1)
@@ -135,7 +135,7 @@ func TestRingCloseWakesHolders(t *testing.T) {
 	})
 	got := make(chan error)
 	go func() {
-		_, err := r.hold(0)
+		_, err := r.hold(0, true)
 		got <- err
 	}()
 	<-started

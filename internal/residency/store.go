@@ -70,8 +70,8 @@ type Store struct {
 
 	stackOrder   []*stack
 	slabs        map[*meta.Param]slab
-	heldStack    *stack // whose expert is held
-	wanted       []int  // what is left of expertWishes
+	heldExperts  []int // of the disk tier: their ids in the ring
+	wanted       []int // what is left of expertWishes
 	expertWishes []int
 
 	blocks   []*hostmem.Block
@@ -206,7 +206,7 @@ func (s *Store) Acquire(i int) error {
 	if u.load >= 0 {
 		s.ring.wish(s.ahead(i))
 		var err error
-		if slot, err = s.ring.hold(u.load); err != nil {
+		if slot, err = s.ring.hold(u.load, true); err != nil {
 			return fmt.Errorf("residency: %s: %w", u.Path, err)
 		}
 	}
@@ -274,7 +274,7 @@ func (s *Store) Release() {
 	if u.load >= 0 {
 		s.ring.release(u.load)
 	}
-	s.releaseExpert()
+	s.releaseExperts()
 	u.letGo()
 }
 

@@ -201,7 +201,7 @@ func (s *Store) visits() []visit {
 }
 
 // expertVisits adds those of a stack's experts that live in memory. It looks their pieces up
-// for itself, as what HoldExpert keeps belongs to another goroutine.
+// for itself, as what HoldExperts keeps belongs to another goroutine.
 func (s *Store) expertVisits(to []visit, unit int, st *stack) []visit {
 	for e := range st.experts {
 		if st.experts[e].device != devicemap.CPU {

@@ -205,8 +205,8 @@ func (w *weights) Buffer(b *meta.Buffer) view.Tensor { return w.model.buffers[b]
 // WantExperts has nothing to do: experts lie where they are.
 func (w *weights) WantExperts(*meta.Module, []int32) {}
 
-// HoldExpert has nothing to do.
-func (w *weights) HoldExpert(*meta.Module, int) error { return nil }
+// HoldExperts has nothing to do.
+func (w *weights) HoldExperts(_ *meta.Module, experts []int32) (int, error) { return len(experts), nil }
 
 // Hold asks for the pages of the next unit.
 func (w *weights) Hold(i, next int) error {
