@@ -109,7 +109,7 @@ func (s *Store) convertEntry(ctx context.Context, e *entry) (*conversion, error)
 }
 
 // convertExpert is convertEntry for expert e of st. It looks the pieces up for itself, as
-// those that HoldExpert keeps belong to another goroutine.
+// those that HoldExperts keeps belong to another goroutine.
 func (s *Store) convertExpert(ctx context.Context, st *stack, e int) (*conversion, error) {
 	x := &st.experts[e]
 	if made := x.converted.Load(); made != nil {
