@@ -13,16 +13,34 @@ func avx2intsNarrowQ8(dst unsafe.Pointer, src unsafe.Pointer, blocks int64)
 func avx2intsNarrowQ4(dst unsafe.Pointer, src unsafe.Pointer, blocks int64)
 
 //go:noescape
-func avx2intsMulQ82(w unsafe.Pointer, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx2intsMulQ84x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx2intsMulQ81(w unsafe.Pointer, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx2intsMulQ84x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx2intsMulQ42(w unsafe.Pointer, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx2intsMulQ81x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx2intsMulQ41(w unsafe.Pointer, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx2intsMulQ81x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+
+//go:noescape
+func avx2intsMulQ44x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+
+//go:noescape
+func avx2intsMulQ41x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+
+//go:noescape
+func avx2intsMulQ44x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+
+//go:noescape
+func avx2intsMulQ44x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+
+//go:noescape
+func avx2intsMulQ41x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+
+//go:noescape
+func avx2intsMulQ41x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
 func avx2intsEdgeQ8(w unsafe.Pointer, codes int64, rows int64, take int64, x unsafe.Pointer, y unsafe.Pointer, blocks int64)

@@ -2,11 +2,22 @@
 // ints.go. Needs AVX2, FMA and F16C.
 #include "common.h"
 
-// A block of activations for Q4 is 32 signed codes, the scale, and the sum of the codes times
-// -zero. For Q8 the codes are words, those of even columns of four before those of odd ones.
-enum { SCALE4 = 32, SCALE8 = 64 };
+// Both kinds of codes are multiplied as unsigned bytes by signed ones, pairs of products into words.
+// For Q8 that would overflow, so each activation is 16 times one small number plus another, which
+// are multiplied apart. All words of a block's sums begin with what the weights' codes are too
+// large by, so that they end as sums of the values: 16 products of at most 2^10 (2^7 times 8, or
+// 2^3 times 127), whatever they overflow to meanwhile.
+//
+// A block of activations is 32 codes, for Q8 the high ones and behind them the low ones; the scale;
+// and the two words that the sums begin with, columns 0 and 1 (mod 4) and 2 and 3, of high and low.
 
-INLINE int scale_at(int bits) { return bits == 8 ? SCALE8 : SCALE4; }
+INLINE int parts_of(int bits) { return bits == 8 ? 2 : 1; }
+INLINE int scale_at(int bits) { return 32 * parts_of(bits); }
+INLINE int begin_at(int bits, int part) { return scale_at(bits) + 4 + 4 * part; }
+INLINE int block_of(int bits) { return begin_at(bits, parts_of(bits)); }
+
+// second_at is where the low codes of a block begin, or those that meet the high halves of bytes.
+INLINE int second_at(int bits) { return 4 * bits; }
 
 // magnitude is the larger of m and the bits of v without sign.
 INLINE __m256i magnitude(__m256i m, __m256 v) {
@@ -15,7 +26,17 @@ INLINE __m256i magnitude(__m256i m, __m256 v) {
 
 INLINE __m256 eight(const uint8_t *src, int i) { return _mm256_loadu_ps((const float *)src + 8 * i); }
 
+INLINE __m128i bytes_of(__m256i words) { return _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)); }
+
+// begin is what the sums of a part begin with, from the sums of pairs of its codes.
+INLINE void begin(uint8_t *dst, __m256i pairs, int zero) {
+  __m128i q = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
+  q = _mm_mullo_epi32(_mm_add_epi32(q, _mm_unpackhi_epi64(q, q)), _mm_set1_epi32(-zero));
+  *(int *)dst = _mm_cvtsi128_si32(_mm_packs_epi32(q, q));
+}
+
 INLINE void narrow(int bits, uint8_t *dst, const uint8_t *src, int64_t blocks) {
+  const __m256i ones = _mm256_set1_epi16(1);
   ROLLED for (; blocks > 0; blocks--) {
     __m256i m = _mm256_setzero_si256();
     UNROLL for (int i = 0; i < 4; i++) m = magnitude(m, eight(src, i));
@@ -30,24 +51,23 @@ INLINE void narrow(int bits, uint8_t *dst, const uint8_t *src, int64_t blocks) {
       if (largest > 0x1p-100f) by = 127 / largest;
     }
     const __m256 factor = _mm256_set1_ps(by);
-    __m256i all = _mm256_setzero_si256();
+    __m256i pairs[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
     UNROLL for (int i = 0; i < 4; i += 2) {
       __m256i a = _mm256_cvtps_epi32(_mm256_mul_ps(eight(src, i), factor)), b = _mm256_cvtps_epi32(_mm256_mul_ps(eight(src, i + 1), factor));
-      all = _mm256_add_epi32(all, _mm256_add_epi32(a, b));
-      __m256i w = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8);
+      __m256i codes = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8);
       if (bits == 8) {
-        const __m256i order = _mm256_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15, 0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
-        _mm256_storeu_si256((__m256i *)(dst + 16 * i), _mm256_shuffle_epi8(w, order));
-      } else {
-        _mm_storeu_si128((__m128i *)(dst + 8 * i), _mm_packs_epi16(_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1)));
+        const __m256i high = _mm256_srai_epi16(_mm256_add_epi16(codes, _mm256_set1_epi16(8)), 4);
+        codes = _mm256_sub_epi16(codes, _mm256_slli_epi16(high, 4));
+        _mm_storeu_si128((__m128i *)(dst + 8 * i), bytes_of(high));
+        pairs[1] = _mm256_add_epi32(pairs[1], _mm256_madd_epi16(high, ones));
       }
+      _mm_storeu_si128((__m128i *)(dst + scale_at(bits) - 32 + 8 * i), bytes_of(codes));
+      pairs[0] = _mm256_add_epi32(pairs[0], _mm256_madd_epi16(codes, ones));
     }
-    q = _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
-    q = _mm_add_epi32(q, _mm_unpackhi_epi64(q, q));
-    q = _mm_add_epi32(q, _mm_shuffle_epi32(q, 1));
     *(float *)(dst + scale_at(bits)) = d;
-    *(int *)(dst + scale_at(bits) + 4) = (bits == 8 ? -128 : -8) * _mm_cvtsi128_si32(q);
-    dst += scale_at(bits) + 8, src += 128;
+    if (bits == 8) begin(dst + begin_at(8, 0), pairs[1], 128), begin(dst + begin_at(8, 1), pairs[0], 128);
+    else begin(dst + begin_at(4, 0), pairs[0], 8);
+    dst += block_of(bits), src += 128;
   }
 }
 
@@ -56,60 +76,106 @@ KERNEL avx2intsNarrowQ4(uint8_t *dst, const uint8_t *src, int64_t blocks) { narr
 
 INLINE __m256i every(const uint8_t *p) { return _mm256_set1_epi32(*(const int *)p); }
 
-// eights adds to acc the products of eight rows' codes c of four columns, or of Q4 of eight, to
-// acc: as words for Q4, of which a block's sums are small enough. x is chunk j of a block.
-INLINE __m256i eights(int bits, __m256i acc, __m256i c, const uint8_t *x, int j) {
-  if (bits == 8) {
-    acc = _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_and_si256(c, _mm256_set1_epi16(255)), every(x + 8 * j)));
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_srli_epi16(c, 8), every(x + 8 * j + 4)));
-  }
-  const __m256i low = _mm256_set1_epi8(15);
-  acc = _mm256_add_epi16(acc, _mm256_maddubs_epi16(_mm256_and_si256(c, low), every(x + 4 * j)));
-  return _mm256_add_epi16(acc, _mm256_maddubs_epi16(_mm256_and_si256(_mm256_srli_epi16(c, 4), low), every(x + 4 * j + 16)));
+// nibbles are the low or the high half of bytes.
+INLINE __m256i nibbles(__m256i v, int high) { return _mm256_and_si256(high ? _mm256_srli_epi16(v, 4) : v, _mm256_set1_epi8(15)); }
+
+INLINE __m256i pairs(__m256i acc, __m256i codes, __m256i x) { return _mm256_add_epi16(acc, _mm256_maddubs_epi16(codes, x)); }
+
+// scaled adds the sums of eight rows of a block, d times the token's scale.
+INLINE __m256 scaled(int bits, __m256 sum, const __m256i *acc, __m256 d, const uint8_t *x) {
+  __m256i all = _mm256_madd_epi16(acc[0], _mm256_set1_epi16(bits == 8 ? 16 : 1));
+  if (bits == 8) all = _mm256_add_epi32(all, _mm256_madd_epi16(acc[1], _mm256_set1_epi16(1)));
+  return _mm256_fmadd_ps(_mm256_cvtepi32_ps(all), _mm256_mul_ps(d, _mm256_broadcast_ss((const float *)(x + scale_at(bits)))), sum);
 }
 
-// scaled adds a block's sums, d times the token's scale.
-INLINE __m256 scaled(int bits, __m256 sum, __m256i acc, __m256 d, const uint8_t *x) {
-  if (bits == 4) acc = _mm256_madd_epi16(acc, _mm256_set1_epi16(1));
-  acc = _mm256_add_epi32(acc, every(x + scale_at(bits) + 4));
-  return _mm256_fmadd_ps(_mm256_cvtepi32_ps(acc), _mm256_mul_ps(d, _mm256_broadcast_ss((const float *)(x + scale_at(bits)))), sum);
-}
+INLINE __m256 scales(const uint8_t *w) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)w)); }
 
-// mul computes the rows of a band for T tokens. A lane is a row: it adds the products of a
-// block as integers, which are scaled and added block by block.
-INLINE void mul(int bits, int T, const uint8_t *w, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) {
-  __m256 sum[2][2];
-  UNROLL for (int t = 0; t < T; t++) UNROLL for (int h = 0; h < 2; h++) {
-    sum[h][t] = _mm256_setzero_ps();
-    if (add) sum[h][t] = _mm256_loadu_ps((const float *)(y + t * ys) + 8 * h);
+// AHEAD is how many blocks ahead weights are fetched: the processor's own reading ahead stops at
+// the end of a page.
+enum { AHEAD = 16 };
+
+// DONE keeps the compiler from putting additions off: registers are few.
+#define DONE(v) __asm__ volatile("" : "+x"(v))
+
+// A place is what goes through the blocks: bands from w on, w3 is the fourth; a token's block, and
+// its sums.
+struct place {
+  const uint8_t *w, *w3, *x;
+  uint8_t *y;
+};
+
+// BAND is band g of p, which begins ws bytes after the one before.
+#define BAND(g) ((g) == 3 ? p->w3 : p->w + (g) * ws)
+
+// step adds a block of bands first to first + G - 1 for T tokens.
+INLINE void step(int bits, int first, int G, int T, struct place *p, int64_t ws, int64_t ahead, int64_t xs, int64_t ys) {
+  const int parts = parts_of(bits);
+  __m256i acc[8][4][2]; // of half a band, token, part
+  UNROLL for (int t = 0; t < T; t++) UNROLL for (int i = 0; i < parts; i++) {
+    const __m256i from = every(p->x + t * xs + begin_at(bits, i));
+    UNROLL for (int r = 0; r < 2 * G; r++) acc[r][t][i] = from;
   }
-  ROLLED for (; blocks > 0; blocks--) {
-    __m256i acc[2][2];
-    UNROLL for (int t = 0; t < T; t++) UNROLL for (int h = 0; h < 2; h++) acc[h][t] = _mm256_setzero_si256();
-    UNROLL for (int j = 0; j < bits; j++) {
-      _mm_prefetch(w + 4096 + 64 * j, _MM_HINT_T0);
-      UNROLL for (int h = 0; h < 2; h++) {
-        OPAQUE(w), OPAQUE(x); // or all loads would come first
-        __m256i c = _mm256_loadu_si256((const __m256i *)(w + 32 + 64 * j + 32 * h));
-        UNROLL for (int t = 0; t < T; t++) acc[h][t] = eights(bits, acc[h][t], c, x + t * xs, j);
+  UNROLL for (int j = 0; j < bits; j++) {
+    OPAQUE(p->x); // or all loads would come first
+    __m256i in[4][2];
+    if (T < 4) UNROLL for (int t = 0; t < T; t++) UNROLL for (int i = 0; i < 2; i++) in[t][i] = every(p->x + t * xs + 4 * j + i * second_at(bits));
+    UNROLL for (int r = 0; r < 2 * G; r++) {
+      OPAQUE(p->w), OPAQUE(p->w3);
+      const uint8_t *codes = BAND(first + r / 2) + 32 + 64 * j + 32 * (r % 2);
+      if (r % 2 == 0) _mm_prefetch(codes + ahead, _MM_HINT_T0);
+      const __m256i c = _mm256_loadu_si256((const __m256i *)codes);
+      UNROLL for (int i = 0; i < 2; i++) {
+        const __m256i v = bits == 8 ? c : nibbles(c, i);
+        UNROLL for (int t = 0; t < T; t++) {
+          if (T == 4) in[t][i] = every(p->x + t * xs + 4 * j + i * second_at(bits));
+          acc[r][t][i % parts] = pairs(acc[r][t][i % parts], v, in[t][i]);
+          DONE(acc[r][t][i % parts]);
+        }
       }
     }
-    UNROLL for (int h = 0; h < 2; h++) {
-      OPAQUE(w), OPAQUE(x);
-      const __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(w + 16 * h)));
-      UNROLL for (int t = 0; t < T; t++) sum[h][t] = scaled(bits, sum[h][t], acc[h][t], d, x + t * xs);
-    }
-    w += 32 + 64 * bits, x += scale_at(bits) + 8;
-    OPAQUE(w), OPAQUE(x);
   }
-  UNROLL for (int t = 0; t < T; t++) UNROLL for (int h = 0; h < 2; h++) _mm256_storeu_ps((float *)(y + t * ys) + 8 * h, sum[h][t]);
+  UNROLL for (int r = 0; r < 2 * G; r++) {
+    OPAQUE(p->w), OPAQUE(p->w3), OPAQUE(p->x), OPAQUE(p->y);
+    const __m256 d = scales(BAND(first + r / 2) + 16 * (r % 2));
+    UNROLL for (int t = 0; t < T; t++) {
+      float *to = (float *)(p->y + t * ys) + 16 * first + 8 * r;
+      _mm256_storeu_ps(to, scaled(bits, _mm256_loadu_ps(to), acc[r][t], d, p->x + t * xs));
+    }
+  }
 }
 
-#define MUL_BAND const uint8_t *w, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add
-KERNEL avx2intsMulQ82(MUL_BAND) { mul(8, 2, w, x, xs, y, ys, blocks, add); }
-KERNEL avx2intsMulQ81(MUL_BAND) { mul(8, 1, w, x, xs, y, ys, blocks, add); }
-KERNEL avx2intsMulQ42(MUL_BAND) { mul(4, 2, w, x, xs, y, ys, blocks, add); }
-KERNEL avx2intsMulQ41(MUL_BAND) { mul(4, 1, w, x, xs, y, ys, blocks, add); }
+// mul computes the rows of S bands for T tokens, G of them at a time. A lane is a row: it adds the
+// products of a block as integers, which are scaled and added block by block, to sums that lie at
+// y. Memory gives more to four bands that are read in turn than to one.
+INLINE void mul(int bits, int S, int G, int T, const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) {
+  if (!add) {
+    uint8_t *to = y;
+    UNROLL for (int t = 0; t < T; t++) {
+      UNROLL for (int i = 0; i < 2 * S; i++) _mm256_storeu_ps((float *)to + 8 * i, _mm256_setzero_ps());
+      to += ys;
+      OPAQUE(to);
+    }
+  }
+  const int size = 32 + 64 * bits;
+  struct place p = {w, w + times(ws, 3), x, y};
+  int64_t ahead = AHEAD * size - 32;
+  ROLLED for (; blocks > 0; blocks--, OPAQUE(blocks)) {
+    if (blocks == AHEAD) ahead += times(ws, S - 1); // from here on the next bands
+    step(bits, 0, G, T, &p, ws, ahead, xs, ys);
+    if (S > G) step(bits, G, G, T, &p, ws, ahead, xs, ys);
+    if (S > 2 * G) step(bits, 2 * G, G, T, &p, ws, ahead, xs, ys);
+    if (S > 3 * G) step(bits, 3 * G, G, T, &p, ws, ahead, xs, ys);
+    p.w += size, p.w3 += size, p.x += block_of(bits);
+  }
+}
+
+#define MUL(Q, B, S, G, T)                                                                                                                        \
+  KERNEL avx2intsMul##Q##S##x##T(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { \
+    mul(B, S, G, T, w, ws, x, xs, y, ys, blocks, add);                                                                                            \
+  }
+MUL(Q8, 8, 4, 2, 1) MUL(Q8, 8, 4, 1, 2) MUL(Q8, 8, 1, 1, 2) MUL(Q8, 8, 1, 1, 1)
+MUL(Q4, 4, 4, 1, 4) MUL(Q4, 4, 1, 1, 4)
+MUL(Q4, 4, 4, 4, 1) MUL(Q4, 4, 4, 2, 2) MUL(Q4, 4, 1, 1, 2) MUL(Q4, 4, 1, 1, 1)
 
 // edge is mul of up to eight rows of a band of some rows for one token, from w on, where their
 // scales begin; codes lie behind all scales. y has what is added to.
@@ -117,16 +183,21 @@ INLINE void edge(int bits, const uint8_t *w, int64_t codes, int64_t rows, int64_
   const __m256i m = _mm256_cmpgt_epi32(_mm256_set1_epi32((int)take), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   __m256 sum = _mm256_loadu_ps((const float *)y);
   ROLLED for (; blocks > 0; blocks--) {
-    __m256i acc = _mm256_setzero_si256();
-    const uint8_t *c = w + codes;
+    __m256i acc[2];
+    UNROLL for (int p = 0; p < parts_of(bits); p++) acc[p] = every(x + begin_at(bits, p));
+    const uint8_t *from = w + codes;
     UNROLL for (int j = 0; j < bits; j++) {
-      acc = eights(bits, acc, _mm256_maskload_epi32((const int *)c, m), x, j);
-      c += 4 * rows;
-      OPAQUE(c);
+      const __m256i c = _mm256_maskload_epi32((const int *)from, m);
+      UNROLL for (int p = 0; p < 2; p++) {
+        __m256i *sums = acc + p % parts_of(bits);
+        *sums = pairs(*sums, bits == 8 ? c : nibbles(c, p), every(x + 4 * j + p * second_at(bits)));
+      }
+      from += 4 * rows;
+      OPAQUE(from);
     }
     // Sixteen bytes of a block are always there; what is no scale meets zeros that are not kept.
-    sum = scaled(bits, sum, acc, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)w)), x);
-    w += times(rows, 2 + 4 * bits), x += scale_at(bits) + 8;
+    sum = scaled(bits, sum, acc, scales(w), x);
+    w += times(rows, 2 + 4 * bits), x += block_of(bits);
     OPAQUE(w), OPAQUE(x);
   }
   _mm256_storeu_ps((float *)y, sum);
