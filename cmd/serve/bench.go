@@ -18,6 +18,7 @@ type benchCmd struct {
 	modelFlags
 	placeFlags
 	sizeFlags
+	adapterFlags
 	PromptTokens int    `help:"Tokens of the prompt; 0 begins with an empty context." default:"128"`
 	DecodeTokens int    `help:"Tokens to generate after it; 0 measures the prompt alone." default:"32"`
 	Batch        int    `help:"Sequences that decode together." default:"1"`
@@ -86,6 +87,9 @@ func (c *benchCmd) load() (*dispatch.Model, *loader.Checkpoint, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if o.Adapters, err = c.adapters(""); err != nil {
+		return nil, nil, err
+	}
 	s, err := newSource(path)
 	if err != nil {
 		return nil, nil, err
@@ -94,7 +98,7 @@ func (c *benchCmd) load() (*dispatch.Model, *loader.Checkpoint, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err = c.checkDtype(skeleton); err == nil {
+	if err = c.applyDtype(skeleton, &o); err == nil {
 		var plan devicemap.Plan
 		plan, o, err = dispatch.Plan(skeleton, o, placement)
 		if err == nil {
@@ -134,6 +138,35 @@ func (c *benchCmd) measure(ctx context.Context, m *dispatch.Model, checkpoint *l
 	if err := c.roof(ctx, r, checkpoint); err != nil {
 		return nil, err
 	}
+	if err := c.alone(ctx, m, r); err != nil {
+		return nil, err
+	}
+	if err = c.generate(ctx, m, r); err == nil {
+		err = c.roof(ctx, r, checkpoint)
+	}
+	r.share(m.Skeleton())
+	return r, err
+}
+
+// alone measures the base without its adapters, for their cost to be seen.
+func (c *benchCmd) alone(ctx context.Context, m *dispatch.Model, r *benchResult) error {
+	adapters, err := c.adapters("")
+	if err != nil || len(adapters) == 0 {
+		return err
+	}
+	base := &benchResult{}
+	if err := c.generate(ctx, m, base); err != nil {
+		return err
+	}
+	r.Base = &baseRates{base.PromptTokensPerSecond, base.DecodeTokensPerSecond}
+	for _, a := range adapters {
+		r.Adapters = append(r.Adapters, a.Name)
+	}
+	return nil
+}
+
+// generate computes the prompts and generates behind them.
+func (c *benchCmd) generate(ctx context.Context, m *dispatch.Model, r *benchResult) error {
 	rows, err := c.prompts(ctx, m, r)
 	for i := range rows {
 		defer rows[i].Sequence.Free()
@@ -141,11 +174,7 @@ func (c *benchCmd) measure(ctx context.Context, m *dispatch.Model, checkpoint *l
 	if err == nil && c.DecodeTokens > 0 {
 		err = c.decode(ctx, m, rows, r)
 	}
-	if err == nil {
-		err = c.roof(ctx, r, checkpoint)
-	}
-	r.share(m.Skeleton())
-	return r, err
+	return err
 }
 
 func (c *benchCmd) name() string {
@@ -196,7 +225,11 @@ func (c *benchCmd) prompts(ctx context.Context, m *dispatch.Model, r *benchResul
 	rng := rand.New(rand.NewPCG(1, 1))
 	rows := make([]dispatch.Row, c.Batch)
 	for i := range rows {
-		rows[i] = dispatch.Row{Sequence: m.NewSequence(), Tokens: []int32{1}, PromptLen: max(c.PromptTokens, 1), Logits: dispatch.LogitsLast}
+		s, err := m.NewAdaptedSequence(r.adapter(i))
+		if err != nil {
+			return rows[:i], err
+		}
+		rows[i] = dispatch.Row{Sequence: s, Tokens: []int32{1}, PromptLen: max(c.PromptTokens, 1), Logits: dispatch.LogitsLast}
 	}
 	if c.PromptTokens == 0 {
 		return rows, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/heftai/heft/devicemap"
@@ -59,9 +60,27 @@ type benchResult struct {
 
 	AllocationsPerToken *float64 `json:"allocations_per_token"`
 
+	// Adapters are those that the sequences have in turn, and Base the rates without them.
+	Adapters []string   `json:"adapters,omitempty"`
+	Base     *baseRates `json:"base,omitempty"`
+
 	// Roofs are the machine's rates before and after, of which those above are means.
 	Roofs  []*probe.Rates     `json:"roofs"`
 	Ratios map[string]float64 `json:"ratios,omitempty"` // to those of --compare
+}
+
+// baseRates are those of a model without its adapters, measured just before them.
+type baseRates struct {
+	Prompt *float64 `json:"prompt_tokens_per_second"`
+	Decode *float64 `json:"decode_tokens_per_second"`
+}
+
+// adapter is that of sequence i, "" for none.
+func (r *benchResult) adapter(i int) string {
+	if len(r.Adapters) == 0 {
+		return ""
+	}
+	return r.Adapters[i%len(r.Adapters)]
 }
 
 func pointer(v float64) *float64 { return &v }
@@ -160,6 +179,14 @@ func ratios(r *benchResult, other map[string]any) (map[string]float64, error) {
 	return out, nil
 }
 
+// beside says what share of base's rate is left with adapters.
+func beside(with, base *float64) string {
+	if with == nil || base == nil {
+		return ""
+	}
+	return fmt.Sprintf(", %.3f of it with adapters", *with / *base)
+}
+
 func (r *benchResult) print(out cmdline.Output) error {
 	line := func(format string, v *float64, scale float64, more string) {
 		if v != nil {
@@ -183,6 +210,11 @@ func (r *benchResult) print(out cmdline.Output) error {
 	line("  disk reads  %9.2f GB/s", r.DiskProbeBytesPerSecond, 1e9, "")
 	line("  waited      %9.2f s for the disk", r.StallSeconds, 1, "")
 	line("  allocations %9.1f a token", r.AllocationsPerToken, 1, "")
+	if b := r.Base; b != nil {
+		fmt.Fprintf(out, "with adapters: %s; the base alone:\n", strings.Join(r.Adapters, ", "))
+		line("  prompt      %9.1f tokens/s", b.Prompt, 1, beside(r.PromptTokensPerSecond, b.Prompt))
+		line("  decode      %9.2f tokens/s", b.Decode, 1, beside(r.DecodeTokensPerSecond, b.Decode))
+	}
 	for _, name := range compared {
 		if v, ok := r.Ratios[name]; ok {
 			fmt.Fprintf(out, "%9.3f times the other's %s\n", v, name)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -61,7 +62,7 @@ func (f *placeFlags) placement() (dispatch.Placement, error) {
 
 // sizeFlags size the model.
 type sizeFlags struct {
-	Dtype       string `help:"Dtype of the weights: auto (as stored)." enum:"auto,bfloat16,float16,float32" default:"auto"`
+	Dtype       string `help:"Dtype of the weights: auto, or what they are stored in, as which they are used; float32 with weights of 16 bits is --precision high." enum:"auto,bfloat16,float16,float32,half,float" default:"auto" placeholder:"auto|bfloat16|float16|float32"`
 	Quantize    string `help:"Convert the weights as they are loaded: none, q8_0 (8.5 bits a weight) or q4_0 (4.5)." enum:"none,q8_0,q4_0" default:"none"`
 	CacheDir    string `name:"cache-dir" help:"Folder where --quantize keeps converted weights for the disk tier and the next start; none keeps none; without it, heft in the user's cache folder." placeholder:"DIR|none"`
 	Precision   string `help:"high: activations, sums, keys and values in float32; auto: as the weights." enum:"auto,high" default:"auto"`
@@ -118,12 +119,46 @@ func cacheDir(asked string) string {
 	return filepath.Join(dir, "heft", "converted")
 }
 
-// checkDtype refuses to convert weights, which are used as they are stored.
-func (f *sizeFlags) checkDtype(skeleton *meta.Model) error {
-	if f.Dtype == "auto" || f.Dtype == skeleton.Config.DType.String() {
+// dtypeNames are the names that vLLM has besides torch's.
+var dtypeNames = map[string]string{"half": "float16", "float": "float32"}
+
+// dtype is what --dtype asks for, by torch's name, or auto.
+func (f *sizeFlags) dtype() string {
+	if name, ok := dtypeNames[f.Dtype]; ok {
+		return name
+	}
+	return f.Dtype
+}
+
+// applyDtype is what --dtype means for weights that are used in place, as they are stored. Of
+// those in 16 bits float32 holds the same values, so that it asks for the arithmetic alone:
+// kernels widen them, and o gets the precision. Other dtypes would need other weights.
+func (f *sizeFlags) applyDtype(skeleton *meta.Model, o *dispatch.Options) error {
+	want, stored := f.dtype(), storedDtype(skeleton)
+	switch {
+	case want == "auto" || want == stored.String():
+		return nil
+	case want == "float32" && (stored == meta.BFloat16 || stored == meta.Float16):
+		o.Precision = dispatch.PrecisionHigh
+		slog.Info("--dtype float32 is --precision high: the weights stay as they are stored, and their values are the same", "stored", stored)
 		return nil
 	}
-	return cmdline.Misusef("--dtype %s: the weights are %s and are used in place, as they are stored", f.Dtype, skeleton.Config.DType)
+	return cmdline.Misusef("--dtype %s: the weights are %s and are used in place, as they are stored; leave it out, or let --quantize q8_0 or q4_0 make them smaller", f.Dtype, stored)
+}
+
+// storedDtype is the dtype of most of the parameters.
+func storedDtype(skeleton *meta.Model) meta.DType {
+	count := map[meta.DType]int64{}
+	most := meta.NoDType
+	for _, p := range skeleton.Root.AllParams() {
+		if p.SameAs != nil {
+			continue
+		}
+		if count[p.DType] += meta.Elements(p.Shape); count[p.DType] > count[most] {
+			most = p.DType
+		}
+	}
+	return most
 }
 
 // gib prints an amount of memory.

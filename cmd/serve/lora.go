@@ -12,14 +12,14 @@ import (
 
 // adapterFlags name the adapters that are served beside the model.
 type adapterFlags struct {
-	Lora []string `help:"An adapter in PEFT's files, chosen by its name as the model of a request; may be given again." placeholder:"NAME=DIR" aliases:"lora-modules"`
+	Lora []string `help:"An adapter in PEFT's files, chosen by its name as the model of a request. Repeat for several (a list in --config, lines in HEFT_LORA)." placeholder:"NAME=DIR" aliases:"lora-modules" sep:"none"`
 }
 
 // adapters are the folders that --lora names. base is the model's own name.
 func (c *adapterFlags) adapters(base string) ([]dispatch.Adapter, error) {
 	var list []dispatch.Adapter
 	taken := map[string]bool{base: true}
-	for _, text := range c.Lora {
+	for _, text := range c.given() {
 		name, dir, ok := strings.Cut(text, "=")
 		switch {
 		case !ok || name == "" || dir == "":
@@ -31,6 +31,23 @@ func (c *adapterFlags) adapters(base string) ([]dispatch.Adapter, error) {
 		list = append(list, dispatch.Adapter{Name: name, Dir: dir})
 	}
 	return list, nil
+}
+
+// given are the values of --lora. In the environment there is a line for each.
+func (c *adapterFlags) given() []string {
+	var list []string
+	for _, text := range c.Lora {
+		if !strings.Contains(text, "\n") {
+			list = append(list, text)
+			continue
+		}
+		for line := range strings.Lines(text) {
+			if line = strings.TrimSpace(line); line != "" {
+				list = append(list, line)
+			}
+		}
+	}
+	return list
 }
 
 // changed is when an adapter was last changed, which /v1/models shows.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -203,6 +204,10 @@ func (p *process) listed(t *testing.T, base string, adapters int) {
 // TestLoRAErrors are those of the command line.
 func TestLoRAErrors(t *testing.T) {
 	empty := t.TempDir()
+	list := filepath.Join(t.TempDir(), "list.yaml")
+	if err := os.WriteFile(list, []byte("lora: [x="+empty+", x="+empty+"]\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args   []string
 		status int
@@ -210,7 +215,7 @@ func TestLoRAErrors(t *testing.T) {
 	}{
 		{[]string{"--lora", "x"}, 2, "NAME=DIR"},
 		{[]string{"--lora", "x=" + empty, "--lora", "x=" + empty}, 2, "taken"},
-		{[]string{"--lora", "x=" + empty + ",x=" + empty}, 2, "taken"}, // as a list of the configuration file
+		{[]string{"--config", list}, 2, "taken"},
 		{[]string{"--served-model-name", "x", "--lora", "x=" + empty}, 2, "taken"},
 		{[]string{"--lora", "x=" + empty}, 1, "adapter_config.json"},
 	} {
@@ -218,6 +223,53 @@ func TestLoRAErrors(t *testing.T) {
 		if status != c.status || !strings.Contains(stderr, c.want) {
 			t.Errorf("%v: status %d, %s; want %d, %q", c.args, status, stderr, c.status, c.want)
 		}
+	}
+}
+
+// TestAdaptersMayLieAnywhere: a comma in a folder's name parted it, wherever it was given.
+func TestAdaptersMayLieAnywhere(t *testing.T) {
+	runs := golden.Glob(t, "train/lora/*/final/adapter_config.json")
+	testenv.Need(t, "golden", len(runs) > 0, "the fixtures have no adapters")
+	base := baseFolder(t)
+	odd := filepath.Join(t.TempDir(), "r=16,alpha=32, of today")
+	if err := os.CopyFS(odd, os.DirFS(filepath.Dir(runs[0]))); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(t.TempDir(), "serve.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(config, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan := func(args ...string) {
+		t.Helper()
+		command(t, 0, append([]string{"plan", base, "--json", "--no-probe"}, args...)...)
+	}
+	plan("--lora", "a="+odd, "--lora", "b="+odd)
+	write("lora: 'a=" + odd + "'\n")
+	plan("--config", config)
+	write("lora:\n- a=" + odd + "\n- b=" + odd + "\n")
+	plan("--config", config)
+	t.Setenv("HEFT_LORA", "a="+odd+"\nb="+odd+"\n")
+	plan()
+}
+
+// TestBenchMeasuresAdapters: what adapters cost beside the base alone.
+func TestBenchMeasuresAdapters(t *testing.T) {
+	runs := golden.Glob(t, "train/lora/*/final/adapter_config.json")
+	testenv.Need(t, "golden", len(runs) > 0, "the fixtures have no adapters")
+	adapter := filepath.Dir(runs[0])
+	var got benchResult
+	parse(t, &got, "bench", baseFolder(t), "--json", "--no-probe", "--threads", "1", "--prompt-tokens", "4", "--decode-tokens", "3", "--batch", "3",
+		"--lora", "a="+adapter, "--lora", "b="+adapter)
+	if !slices.Equal(got.Adapters, []string{"a", "b"}) || got.Base == nil || got.Base.Prompt == nil || got.Base.Decode == nil || got.DecodeTokensPerSecond == nil {
+		t.Errorf("%+v", got)
+	}
+	var plain benchResult
+	parse(t, &plain, "bench", baseFolder(t), "--json", "--no-probe", "--threads", "1", "--prompt-tokens", "4", "--decode-tokens", "0")
+	if len(plain.Adapters) != 0 || plain.Base != nil {
+		t.Errorf("without adapters: %+v", plain)
 	}
 }
 

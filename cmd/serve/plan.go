@@ -52,8 +52,8 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	if c.NoSplit != "" {
 		placement.Policy.NoSplit = strings.Split(c.NoSplit, ",")
 	}
-	if c.Dtype != "auto" {
-		placement.Policy.DType = c.Dtype
+	if want := c.dtype(); want != "auto" {
+		placement.Policy.DType = want
 	}
 	placement.Policy.OffloadBuffers = c.OffloadBuffers
 	plan, o, err := dispatch.Plan(skeleton, o, placement)

@@ -201,7 +201,7 @@ func (c *runCmd) build(ctx context.Context) (*service, error) {
 		return nil, err
 	}
 	s := &service{name: w.name, checkpoint: checkpoint}
-	if err := c.checkDtype(skeleton); err != nil {
+	if err := c.applyDtype(skeleton, &w.options); err != nil {
 		s.close()
 		return nil, err
 	}

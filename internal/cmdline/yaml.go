@@ -11,8 +11,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// yamlResolver reads flags from a YAML mapping: "max-memory: cpu=30GiB". A list is
-// joined by commas. A key that is no flag of the command at hand is left to the others; one
+// yamlResolver reads flags from a YAML mapping: "max-memory: cpu=30GiB". A list is joined by
+// commas, or, for a flag that is given again for each value, taken item by item. A key that is no flag of the command at hand is left to the others; one
 // that is no flag of any is a mistake.
 func yamlResolver(r io.Reader) (kong.Resolver, error) {
 	name := "the configuration file"
@@ -38,11 +38,16 @@ func (s settings) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, 
 	case nil:
 		return nil, nil
 	case []any:
-		texts := make([]string, len(v))
+		texts := make([]any, len(v))
+		joined := make([]string, len(v))
 		for i := range v {
-			texts[i] = fmt.Sprint(v[i])
+			joined[i] = fmt.Sprint(v[i])
+			texts[i] = joined[i]
 		}
-		return strings.Join(texts, ","), nil
+		if flag.IsSlice() && flag.Tag.Sep < 0 {
+			return texts, nil
+		}
+		return strings.Join(joined, ","), nil
 	case map[string]any:
 		return nil, fmt.Errorf("%s: %s is a mapping, where a value is wanted", s.file, flag.Name)
 	default:
