@@ -186,14 +186,11 @@ func (b *Backend) recovered(r any) {
 	b.setError(fmt.Errorf("backend: operation failed: %v\n%s", r, debug.Stack()))
 }
 
-// worthSharing is the number of elementary steps from which a second thread pays.
-const worthSharing = 1 << 15
-
 // run does an operation unless an earlier one failed. work is the number of steps of
 // all units together.
 func (b *Backend) run(t task, units, work int) {
 	if !b.failed.Load() {
-		b.pool.run(t, units, work >= worthSharing)
+		b.pool.run(t, units, work)
 	}
 }
 

@@ -22,26 +22,29 @@ import (
 func BenchmarkPauses(b *testing.B) {
 	b.Run("nothing", func(b *testing.B) {
 		pauses(b, "go", func(be *Backend, _ *pauseMemory) func() {
-			return func() { be.run(taskFunc(func(*worker, int) { spun.Store(int64(spin())) }), 64, worthSharing) }
+			return func() { be.run(taskFunc(func(*worker, int) { spun.Store(int64(spin())) }), 64, 64*20_000) }
 		})
 	})
 	for _, variant := range kernels.Names() {
-		for name, ops := range map[string]func(*Backend, *pauseMemory) func(){
-			"decode": func(be *Backend, m *pauseMemory) func() {
-				return func() { be.Linear(m.y.Slice(0, 1), m.x.Slice(0, 1), m.w, tensor.Tensor{}) }
-			},
-			"prompt": func(be *Backend, m *pauseMemory) func() {
-				return func() { be.LinearRounded(m.y, m.x, m.w, tensor.Tensor{}, backend.Prompt) }
-			},
-			"context": func(be *Backend, m *pauseMemory) func() {
-				return func() {
-					be.Attention(m.heads, m.heads, m.kv, m.spans, backend.AttentionArgs{Heads: 32, KVHeads: 4, Dim: 64, ValueDim: 64, Scale: 1})
-				}
-			},
-		} {
+		for name, ops := range pauseOps {
 			b.Run(variant+"/"+name, func(b *testing.B) { pauses(b, variant, ops) })
 		}
 	}
+}
+
+// pauseOps are what computes meanwhile.
+var pauseOps = map[string]func(*Backend, *pauseMemory) func(){
+	"decode": func(be *Backend, m *pauseMemory) func() {
+		return func() { be.Linear(m.y.Slice(0, 1), m.x.Slice(0, 1), m.w, tensor.Tensor{}) }
+	},
+	"prompt": func(be *Backend, m *pauseMemory) func() {
+		return func() { be.LinearRounded(m.y, m.x, m.w, tensor.Tensor{}, backend.Prompt) }
+	},
+	"context": func(be *Backend, m *pauseMemory) func() {
+		return func() {
+			be.Attention(m.heads, m.heads, m.kv, m.spans, backend.AttentionArgs{Heads: 32, KVHeads: 4, Dim: 64, ValueDim: 64, Scale: 1})
+		}
+	},
 }
 
 // spun keeps the work of spin from being left out.

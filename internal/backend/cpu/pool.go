@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/topology"
@@ -30,6 +31,9 @@ type worker struct {
 	_      [128]byte
 	share  atomic.Uint64 // what is left of its units; see share.go
 	_      [128]byte
+
+	steps  int           // since it looked at the clock
+	rested time.Duration // when it let others run, since the pool began
 }
 
 // A thread that waits looks at one word again and again, lets others run now and then, and
@@ -42,6 +46,17 @@ const (
 	crowd = 8
 )
 
+// A thread that computes lets others run once in restEvery where there are as many threads as
+// processors: goroutines that have a signal, a request or a token to hand on would wait for
+// the scheduler's own patience, tens of milliseconds. It looks at the clock once in glanceSteps.
+const (
+	restEvery   = 500 * time.Microsecond
+	glanceSteps = 1 << 19
+)
+
+// worthSharing is the number of elementary steps from which a second thread pays.
+const worthSharing = 1 << 15
+
 // pool runs tasks on the caller and a fixed number of workers. One goroutine calls run
 // at a time.
 //
@@ -53,8 +68,10 @@ type pool struct {
 	workers []*worker // the first is the caller's
 	task    task
 	units   units
+	steps   int // of a unit, about
 	looks   int // between two yields
 	yields  int // before parking
+	began   time.Time
 
 	_       [128]byte
 	open    atomic.Uint64 // the generation that may be joined, 0 for none
@@ -74,7 +91,7 @@ type pool struct {
 func newPool(threads int, layout *topology.Layout, fail func(any)) *pool {
 	threads = max(threads, 1)
 	crowds := max(1, threads/crowd)
-	p := &pool{done: make(chan struct{}, 1), fail: fail, looks: looks * crowds, yields: max(4, yields/crowds)}
+	p := &pool{done: make(chan struct{}, 1), fail: fail, began: time.Now(), looks: looks * crowds, yields: max(4, yields/crowds)}
 	for i := range threads {
 		p.workers = append(p.workers, &worker{index: i, helped: layout.Helped(i, threads), wake: make(chan struct{}, 1)})
 	}
@@ -102,10 +119,12 @@ func prime() {
 	all.Wait()
 }
 
-// run calls t.run for each unit and returns when all are done. With share false the
-// caller does them alone, which is quicker for little work.
-func (p *pool) run(t task, count int, share bool) {
-	if !share || count < 2 || len(p.workers) == 1 {
+// run calls t.run for each unit and returns when all are done. steps is the number of
+// elementary steps of all units; where they are few the caller does them alone, which is
+// quicker.
+func (p *pool) run(t task, count, steps int) {
+	p.steps = steps/max(count, 1) + 1
+	if steps < worthSharing || count < 2 || len(p.workers) == 1 {
 		p.alone(t, count)
 		p.reset()
 		return
@@ -141,6 +160,7 @@ func (p *pool) alone(t task, count int) {
 	defer p.recovered()
 	for unit := range count {
 		t.run(p.workers[0], unit)
+		p.worked(p.workers[0], 1)
 	}
 }
 
@@ -265,6 +285,21 @@ func (p *pool) work(w *worker) {
 	for begin, end, ok := p.take(w); ok; begin, end, ok = p.take(w) {
 		for unit := begin; unit < end && !p.failed.Load(); unit++ {
 			t.run(w, unit)
+		}
+		p.worked(w, end-begin)
+	}
+}
+
+// worked lets others run now and then: w has done so many units.
+func (p *pool) worked(w *worker, units int) {
+	if w.steps += units * p.steps; w.steps < glanceSteps {
+		return
+	}
+	w.steps = 0
+	if now := time.Since(p.began); now-w.rested >= restEvery {
+		w.rested = now
+		if len(p.workers) >= runtime.GOMAXPROCS(0) { // else there is a processor for them
+			runtime.Gosched()
 		}
 	}
 }

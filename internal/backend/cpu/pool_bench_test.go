@@ -36,7 +36,7 @@ func BenchmarkPoolTask(b *testing.B) {
 				task := new(nothing)
 				b.ReportAllocs()
 				for b.Loop() {
-					p.run(task, 8, true)
+					p.run(task, 8, worthSharing)
 				}
 			})
 		}
@@ -53,7 +53,7 @@ func BenchmarkManyThreads(b *testing.B) {
 				defer p.close()
 				task := taskFunc(func(*worker, int) { spun.Store(int64(spin())) })
 				for b.Loop() {
-					p.run(task, 128, true)
+					p.run(task, 128, 128*20_000)
 				}
 			})
 		}
@@ -75,7 +75,7 @@ func BenchmarkUneven(b *testing.B) {
 		}
 	})
 	for b.Loop() {
-		p.run(task, units, true)
+		p.run(task, units, worthSharing)
 	}
 	rate := 1/fast.Seconds() + 1/slow.Seconds()
 	b.ReportMetric(units/rate*float64(b.N)/b.Elapsed().Seconds(), "best")

@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,7 +31,7 @@ func TestPoolRunsEachUnitOnce(t *testing.T) {
 		p := newPool(threads, nil, func(r any) { t.Errorf("recovered %v", r) })
 		for i := range 3000 {
 			c := &counted{ran: make([]atomic.Int32, 1+i%40), panic: -1}
-			p.run(c, len(c.ran), i%7 != 0)
+			p.run(c, len(c.ran), i%7*worthSharing)
 			for u := range c.ran {
 				if n := c.ran[u].Load(); n != 1 {
 					t.Fatalf("%d threads, task %d: unit %d ran %d times", threads, i, u, n)
@@ -49,13 +51,13 @@ func TestPoolSurvivesPanic(t *testing.T) {
 	p := newPool(3, nil, func(any) { failures.Add(1) })
 	defer p.close()
 	for range 200 {
-		p.run(&counted{ran: make([]atomic.Int32, 64), panic: 31}, 64, true)
+		p.run(&counted{ran: make([]atomic.Int32, 64), panic: 31}, 64, worthSharing)
 	}
 	if failures.Load() != 200 {
 		t.Errorf("%d of 200 panics were reported", failures.Load())
 	}
 	whole := &counted{ran: make([]atomic.Int32, 64), panic: -1}
-	p.run(whole, 64, true)
+	p.run(whole, 64, worthSharing)
 	for u := range whole.ran {
 		if whole.ran[u].Load() != 1 {
 			t.Fatalf("unit %d did not run after the panics", u)
@@ -82,7 +84,7 @@ func TestPoolTakesFromTheSlow(t *testing.T) {
 	defer p.close()
 	task := &uneven{by: make([]atomic.Int32, 400)}
 	for _, task.slow = range []int{0, 399} {
-		p.run(task, 400, true)
+		p.run(task, 400, worthSharing)
 		slow, own := task.by[task.slow].Load(), 0
 		for u := range task.by {
 			switch task.by[u].Load() {
@@ -107,12 +109,47 @@ func TestPoolOfManyWorkers(t *testing.T) {
 	defer p.close()
 	for _, n := range []int{2, 63, 64, 65, 1000, 3*mostGroups + 5} {
 		c := &counted{ran: make([]atomic.Int32, n), panic: -1}
-		p.run(c, n, true)
+		p.run(c, n, worthSharing)
 		for u := range c.ran {
 			if got := c.ran[u].Load(); got != 1 {
 				t.Fatalf("%d units: unit %d ran %d times", n, u, got)
 			}
 		}
+	}
+}
+
+// TestPoolLetsOthersRun: while all processors compute, one more goroutine waits for its turn far
+// shorter than the scheduler alone would let it, 10 ms.
+func TestPoolLetsOthersRun(t *testing.T) {
+	threads := runtime.GOMAXPROCS(0)
+	p := newPool(threads, nil, func(r any) { t.Errorf("recovered %v", r) })
+	defer p.close()
+	var waits []time.Duration
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				begin := time.Now()
+				runtime.Gosched()
+				if wait := time.Since(begin); wait > 100*time.Microsecond { // all are busy
+					waits = append(waits, wait)
+				}
+			}
+		}
+	}()
+	p.run(taskFunc(func(*worker, int) {
+		for until := time.Now().Add(200 * time.Microsecond); time.Now().Before(until); {
+		}
+	}), 500*threads, 500*threads*glanceSteps)
+	close(stop)
+	<-stopped
+	slices.Sort(waits)
+	if n := len(waits); n > 0 && waits[n/2] > 5*time.Millisecond {
+		t.Errorf("another goroutine waited %v for its turn, as the middle one of %d times", waits[n/2], n)
 	}
 }
 
@@ -147,7 +184,7 @@ func TestPoolCountsGenerationsAnew(t *testing.T) {
 		p.last = lastGeneration - 5
 		for i := range 20 {
 			c := &counted{ran: make([]atomic.Int32, 2+i), panic: -1}
-			p.run(c, len(c.ran), true)
+			p.run(c, len(c.ran), worthSharing)
 			for u := range c.ran {
 				if got := c.ran[u].Load(); got != 1 {
 					t.Fatalf("task %d: unit %d ran %d times", i, u, got)
@@ -162,9 +199,9 @@ func TestPoolAllocatesNothing(t *testing.T) {
 	p := newPool(2, nil, func(r any) { t.Errorf("recovered %v", r) })
 	defer p.close()
 	c := &counted{ran: make([]atomic.Int32, 64), panic: -1}
-	for _, share := range []bool{true, false} {
-		if n := testing.AllocsPerRun(200, func() { p.run(c, 64, share) }); n != 0 {
-			t.Errorf("share %t: %v allocations a task", share, n)
+	for _, steps := range []int{worthSharing, 0} {
+		if n := testing.AllocsPerRun(200, func() { p.run(c, 64, steps) }); n != 0 {
+			t.Errorf("%d steps: %v allocations a task", steps, n)
 		}
 	}
 }
