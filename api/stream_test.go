@@ -145,6 +145,18 @@ func TestErrorsBeforeAndWithinAStream(t *testing.T) {
 	}
 }
 
+// TestChangedWeightsAreUnavailable: it is the server's files that are wrong, which a balancer
+// is to know.
+func TestChangedWeightsAreUnavailable(t *testing.T) {
+	changed := &engine.WeightError{Err: errTorn}
+	m := &enginetest.Model{BeforePass: func(context.Context, []engine.Row) error { return changed }}
+	s := serve(t, generatetest.Spoken(t, m, engine.Options{}), nil)
+	for _, path := range []string{completions, chat, "/v1/embeddings"} {
+		status, got := s.object("POST", path, obj{"prompt": "a", "input": "a", "messages": hello})
+		checkError(t, status, got, 503, nil, "model_unavailable", errTorn.Error())
+	}
+}
+
 func TestOverloadAndDraining(t *testing.T) {
 	g := make(gate)
 	m := generatetest.Fake(t, &enginetest.Model{BeforePass: g.pass}, engine.Options{MaxBatch: 1, MaxQueue: -1})

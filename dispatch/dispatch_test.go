@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
@@ -157,6 +158,7 @@ func TestTruncatedShardFailsTheRequestOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		written := modTime(t, shard)
 		if err := os.Truncate(shard, 65536); err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +173,7 @@ func TestTruncatedShardFailsTheRequestOnly(t *testing.T) {
 		if m.KV().Used != 0 {
 			t.Errorf("%s: %d pages are held after the failure", text, m.KV().Used)
 		}
-		if err := overwrite(shard, whole); err != nil {
+		if err := overwrite(shard, whole, written); err != nil {
 			t.Fatal(err)
 		}
 		if got := collect(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3}); !slices.Equal(got, want) {
@@ -181,14 +183,91 @@ func TestTruncatedShardFailsTheRequestOnly(t *testing.T) {
 	}
 }
 
-// overwrite writes into the same inode, which is mapped.
-func overwrite(name string, b []byte) error {
+func modTime(t *testing.T, name string) time.Time {
+	t.Helper()
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.ModTime()
+}
+
+// overwrite writes into the same inode, which is mapped, and dates it.
+func overwrite(name string, b []byte, written time.Time) error {
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(b)
-	return errors.Join(err, f.Close())
+	return errors.Join(err, f.Close(), os.Chtimes(name, written, written))
+}
+
+// TestAnOverwrittenShardIsNoticed: a file of the same size was written over one in use, and
+// answers were made of both.
+func TestAnOverwrittenShardIsNoticed(t *testing.T) {
+	for _, text := range []string{"cpu", "disk"} {
+		dir := demoFolder(t)
+		shard := filepath.Join(dir, "model.safetensors")
+		policy, _ := devicemap.ParseMap(text)
+		whole, err := os.ReadFile(shard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		written := modTime(t, shard)
+		m, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{Policy: policy}, dispatch.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := collect(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3})
+		other := slices.Clone(whole)
+		clear(other[len(other)/2:])
+		if err := overwrite(shard, other, written.Add(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		var failure error
+		for _, err := range m.Generate(context.Background(), []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3}) {
+			failure = err
+		}
+		var weight *dispatch.WeightError
+		if !errors.As(failure, &weight) || !errors.Is(failure, dispatch.ErrChanged) || !strings.Contains(failure.Error(), shard) {
+			t.Errorf("%s: an overwritten shard gave %v", text, failure)
+		}
+		if err := m.Status().Loading.Err; !errors.Is(err, dispatch.ErrChanged) {
+			t.Errorf("%s: the status says %v", text, err)
+		}
+		if err := overwrite(shard, whole, written); err != nil {
+			t.Fatal(err)
+		}
+		if got := collect(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3}); !slices.Equal(got, want) || m.Status().Loading.Err != nil {
+			t.Errorf("%s: the file is what it was: %v, want %v; the status says %v", text, got, want, m.Status().Loading.Err)
+		}
+		m.Close()
+	}
+}
+
+// TestAReplacedShardIsNotMixedIn: a file that takes a shard's place by its name leaves the one
+// in use as it is.
+func TestAReplacedShardIsNotMixedIn(t *testing.T) {
+	for _, text := range []string{"cpu", "disk"} {
+		dir := demoFolder(t)
+		shard := filepath.Join(dir, "model.safetensors")
+		policy, _ := devicemap.ParseMap(text)
+		m, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{Policy: policy}, dispatch.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := collect(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3})
+		if err := os.WriteFile(shard+".new", make([]byte, 1<<20), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(shard+".new", shard); err != nil {
+			t.Fatal(err)
+		}
+		if got := collect(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3}); !slices.Equal(got, want) {
+			t.Errorf("%s: after another file took the name: %v, want %v", text, got, want)
+		}
+		m.Close()
+	}
 }
 
 func TestForwardUndoesAFailedBatch(t *testing.T) {

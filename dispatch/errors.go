@@ -16,6 +16,10 @@ var ErrKVFull = errors.New("dispatch: no page of keys and values is free")
 // ErrNoAdapter says that a model has no adapter of some name.
 var ErrNoAdapter = errors.New("dispatch: no such adapter")
 
+// ErrChanged is behind a *WeightError where a file of the model was written to while it was in
+// use. It stays so until the model is opened anew, or the file is what it was.
+var ErrChanged = loader.ErrChanged
+
 // A WeightError says which part of a model could not be brought or read. The model lives
 // on, and what does not need that part still runs.
 type WeightError struct {
@@ -45,6 +49,10 @@ func (m *Model) weightError(path string, err error) error {
 		out.File, out.Err = broken.File, verdict
 	} else if errors.As(err, &broken) {
 		out.File = broken.File
+	}
+	if errors.Is(out, ErrChanged) {
+		var status error = out
+		m.changed.Store(&status)
 	}
 	return out
 }

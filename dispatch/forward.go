@@ -70,11 +70,14 @@ func (m *Model) forward(ctx context.Context, b *Batch) (*Logits, error) {
 	return &m.pass.logits, nil
 }
 
-// verify notices a shard that was cut within its last page, which reads as zeros and
-// faults nowhere.
+// verify notices a shard that was cut within its last page, or overwritten: what is in place
+// reads as something else and faults nowhere.
 func (m *Model) verify() error {
-	if err := m.checkpoint.Whole(); err != nil {
+	if err := m.checkpoint.Unchanged(); err != nil {
 		return m.weightError("", err)
+	}
+	if m.changed.Load() != nil {
+		m.changed.Store(nil) // what was there is there again
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
@@ -35,6 +36,7 @@ type Model struct {
 	adapters []*adapter
 	hooks    []Hook
 	measured recorder
+	changed  atomic.Pointer[error] // why passes fail since a file was changed, if one was
 
 	pass pass
 }

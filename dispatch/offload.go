@@ -67,6 +67,9 @@ type Loading struct {
 func (m *Model) Status() Status {
 	st, p := m.weights.Stats(), m.weights.Warming()
 	promoted, promoteErr := m.weights.Promoted()
+	if broken := m.changed.Load(); broken != nil {
+		p.Err = *broken
+	}
 	return Status{
 		Loading: Loading{BlocksDone: p.UnitsDone, BlocksTotal: p.UnitsTotal, BytesDone: p.BytesDone,
 			BytesTotal: p.BytesTotal, SecondsLeft: p.SecondsLeft, Done: p.Done, Err: p.Err},

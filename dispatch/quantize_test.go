@@ -266,7 +266,7 @@ func TestQuantizeCutShard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cut := false
+	cut, written := false, modTime(t, shard)
 	m.AddHook(dispatch.Hook{Pre: func(p *dispatch.Pass) {
 		if p.Path == "model.layers.1" && !cut {
 			cut = true
@@ -282,7 +282,7 @@ func TestQuantizeCutShard(t *testing.T) {
 	if _, err := m.Forward(context.Background(), batch); !errors.As(err, &weight) {
 		t.Errorf("a shard that was cut: %v", err)
 	}
-	if err := overwrite(shard, whole); err != nil {
+	if err := overwrite(shard, whole, written); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := m.Forward(context.Background(), batch); err != nil {

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -38,6 +39,10 @@ func (e *Error) Error() string {
 
 // Unwrap is the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// ErrChanged is behind the error of a file that was cut, overwritten or replaced while it was in
+// use: nothing that is read of it any more belongs to what was read before.
+var ErrChanged = errors.New("a model cannot change while it is used, start again with the new files")
 
 func failf(file, tensor, format string, args ...any) *Error {
 	return &Error{File: file, Tensor: tensor, Reason: fmt.Sprintf(format, args...)}

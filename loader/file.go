@@ -25,6 +25,7 @@ type File struct {
 	folder string // what messages put before Name in memory
 	data   []byte // in memory
 	info   fs.FileInfo
+	stamp  hostmem.Stamp // when it was opened
 
 	// reader is the portable way to the bytes: headers and copies. mapping is the
 	// same page cache once more, for bytes in place. Each is made on first use.
@@ -34,6 +35,10 @@ type File struct {
 	mapOnce  sync.Once
 	mapping  atomic.Pointer[hostmem.Mapping]
 	mapErr   error
+
+	watchOnce sync.Once
+	watched   *os.File // to ask for its stamp where nothing is mapped
+	watchErr  error
 }
 
 // errNotRegular is why a folder, a device or a pipe is not opened.
@@ -48,7 +53,11 @@ func openFile(path, name string) (*File, error) {
 	if !info.Mode().IsRegular() {
 		return nil, &Error{File: path, Reason: "cannot be opened", Err: errNotRegular}
 	}
-	return &File{Name: name, Path: path, Size: info.Size(), info: info}, nil
+	stamp, err := hostmem.StampAt(path)
+	if err != nil {
+		return nil, &Error{File: path, Reason: "cannot be opened", Err: unpath(err)}
+	}
+	return &File{Name: name, Path: path, Size: info.Size(), info: info, stamp: stamp}, nil
 }
 
 // inMemory reports whether the file has no path.
@@ -173,10 +182,15 @@ func (f *File) mapInPlace() {
 }
 
 func (f *File) changed(size int64) *Error {
-	if size < f.Size {
-		return failf(f.label(), "", "the file was cut to %d bytes since it was opened with %d", size, f.Size)
+	e := failf(f.label(), "", "the file was replaced since it was opened")
+	switch {
+	case size < f.Size:
+		e = failf(f.label(), "", "the file was cut to %d bytes since it was opened with %d", size, f.Size)
+	case size == f.Size:
+		e = failf(f.label(), "", "the file was overwritten since it was opened")
 	}
-	return failf(f.label(), "", "the file was replaced since it was opened")
+	e.Err = ErrChanged
+	return e
 }
 
 // Verify compares the file on disk with what was opened, by size and identity, without
@@ -189,18 +203,47 @@ func (f *File) Verify() error {
 	if err != nil {
 		return &Error{File: f.Path, Reason: "the file is gone since it was opened", Err: unpath(err)}
 	}
-	if info.Size() != f.Size || !os.SameFile(info, f.info) {
+	switch {
+	case !os.SameFile(info, f.info):
+		e := failf(f.label(), "", "the file was replaced since it was opened")
+		e.Err = ErrChanged
+		return e
+	case info.Size() != f.Size:
 		return f.changed(info.Size())
 	}
 	return nil
 }
 
-// whole looks at the size of a mapped file. It allocates nothing.
-func (f *File) whole() error {
-	if m := f.mapping.Load(); m != nil && !m.Whole() {
+// Unchanged reports as an *Error what was written to the file since it was opened, which its
+// size need not show: the bytes in place are then others, and those that are read as well. A
+// file that took its place by its name is another one, and does not matter once this one is
+// open. It allocates nothing but the first time.
+func (f *File) Unchanged() error {
+	if f.inMemory() {
+		return nil
+	}
+	now, err := f.now()
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
 		return f.Verify()
+	case err != nil:
+		return &Error{File: f.Path, Reason: "cannot be asked for", Err: unpath(err)}
+	case now != f.stamp:
+		return f.changed(now.Size())
 	}
 	return nil
+}
+
+// now is the stamp of what is open of the file.
+func (f *File) now() (hostmem.Stamp, error) {
+	if m := f.mapping.Load(); m != nil {
+		return m.Stamp()
+	}
+	f.watchOnce.Do(func() { f.watched, f.watchErr = os.Open(f.Path) })
+	if f.watchErr != nil {
+		return hostmem.Stamp{}, f.watchErr
+	}
+	return hostmem.StampOf(f.watched)
 }
 
 // Advise is [Tensor.Advise] for any range of the file, as of tensors that lie side by side.
@@ -241,6 +284,9 @@ func (f *File) close() error {
 		if e := f.reader.Close(); err == nil {
 			err = e
 		}
+	}
+	if f.watched != nil {
+		_ = f.watched.Close() // nothing was read of it
 	}
 	return err
 }

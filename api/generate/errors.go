@@ -23,6 +23,7 @@ const (
 	Overloaded              // come back after RetryAfter
 	Draining                // the server is going away
 	Interrupted             // the client has gone away
+	Unavailable             // the model's files cannot be read any more
 )
 
 // Error says why there is no answer, or no more of it.
@@ -60,6 +61,7 @@ func AsError(err error, param string) *Error {
 		busy    *engine.OverloadedError
 		words   *chat.Error
 		many    *tokenizer.TooManyError
+		weights *engine.WeightError
 	)
 	switch {
 	case errors.As(err, &own):
@@ -74,6 +76,8 @@ func AsError(err error, param string) *Error {
 			param = request.Field
 		}
 		return &Error{Kind: Invalid, Param: param, Message: fmt.Sprintf("Invalid value for '%s': %v.", param, request.Err), Err: err}
+	case errors.As(err, &weights):
+		return &Error{Kind: Unavailable, Message: weights.Error(), Err: err}
 	case errors.As(err, &words):
 		return &Error{Kind: Invalid, Param: param, Message: words.Message, Err: err}
 	case errors.Is(err, tokenizer.ErrTooSlow), errors.Is(err, tokenizer.ErrTooLong):

@@ -60,6 +60,7 @@ var kinds = map[generate.Kind]Error{
 	generate.NoModel:     {Status: http.StatusNotFound, Type: typeInvalid, Code: "model_not_found"},
 	generate.Overloaded:  {Status: http.StatusServiceUnavailable, Type: typeServer, Code: "overloaded"},
 	generate.Draining:    {Status: http.StatusServiceUnavailable, Type: typeServer, Code: "shutting_down"},
+	generate.Unavailable: {Status: http.StatusServiceUnavailable, Type: typeServer, Code: "model_unavailable"},
 	generate.Interrupted: {Status: statusClosed, Type: typeInvalid, Code: "request_cancelled"},
 }
 
@@ -76,10 +77,15 @@ func AsError(err error) *Error {
 	return &out
 }
 
+// ours reports whether the server's operator has to do something about it.
+func (e *Error) ours() bool {
+	return e.Status == http.StatusInternalServerError || e.Code == kinds[generate.Unavailable].Code
+}
+
 // WriteError answers with the error object. What is the server's fault is logged.
 func WriteError(w http.ResponseWriter, err error) {
 	e := AsError(err)
-	if e.Status == http.StatusInternalServerError {
+	if e.ours() {
 		slog.Error("a request failed", "reason", err)
 	}
 	if e.RetryAfter > 0 {

@@ -115,7 +115,7 @@ func (e *events) fail(err error) error {
 		return err
 	}
 	wire := AsError(err)
-	if wire.Status == http.StatusInternalServerError {
+	if wire.ours() {
 		slog.Error("a stream failed", "reason", err)
 	}
 	_ = e.send(wire) // a client that has gone away misses nothing

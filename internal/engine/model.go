@@ -9,6 +9,9 @@ import (
 // ErrKVFull is what Sequence.Reserve returns when no page is free.
 var ErrKVFull = dispatch.ErrKVFull
 
+// A WeightError says that weights of the model cannot be read, and why.
+type WeightError = dispatch.WeightError
+
 // Model is what the engine asks of a model. All methods are called from the engine's
 // goroutine, Vocab, Context and KV before it starts as well.
 type Model interface {

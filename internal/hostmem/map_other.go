@@ -27,4 +27,13 @@ func advise(_ []byte, a Advice) error {
 	return nil
 }
 
-func fileSize(int) (int64, error) { return 0, errors.ErrUnsupported }
+func stampOf(int) (Stamp, error) { return Stamp{}, errors.ErrUnsupported }
+
+// StampAt is the stamp of the file at path.
+func StampAt(path string) (Stamp, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return Stamp{}, err
+	}
+	return Stamp{size: info.Size(), changed: info.ModTime().UnixNano()}, nil
+}

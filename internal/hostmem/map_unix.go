@@ -48,10 +48,23 @@ func mapFile(f *os.File, size int) ([]byte, error) {
 	return unsafe.Slice((*byte)(p), size), nil
 }
 
-func fileSize(fd int) (int64, error) {
+func stampOf(fd int) (Stamp, error) {
 	var st unix.Stat_t
 	err := unix.Fstat(fd, &st)
-	return st.Size, err
+	return newStamp(&st), err
+}
+
+// StampAt is the stamp of the file at path.
+func StampAt(path string) (Stamp, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return Stamp{}, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return newStamp(&st), nil
+}
+
+func newStamp(st *unix.Stat_t) Stamp {
+	return Stamp{device: uint64(st.Dev), inode: uint64(st.Ino), size: st.Size, changed: st.Mtim.Nano()}
 }
 
 func unmap(region []byte) error {

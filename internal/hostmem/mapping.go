@@ -98,13 +98,24 @@ func (m *Mapping) Advise(off, n int64, a Advice) error {
 	return advise(m.data[begin:end], a)
 }
 
-// Whole reports whether the file is still as long as it was when it was mapped. A file that
-// was cut within its last page reads as zeros there and faults nowhere; this call, which
-// allocates nothing, tells.
-func (m *Mapping) Whole() bool {
-	size, err := fileSize(m.fd)
-	return err == nil && size >= int64(len(m.data))
+// A Stamp is what a file is known by without reading it: which one it is, its size, and when
+// it was last written to. Equal stamps are of one file with the same contents, as far as the
+// system tells.
+type Stamp struct {
+	device, inode uint64
+	size, changed int64
 }
+
+// Size is the file's size.
+func (s Stamp) Size() int64 { return s.size }
+
+// Stamp is the mapped file's now. A file that was cut within its last page reads as zeros there
+// and one that was overwritten as something else, and neither faults; this call, which
+// allocates nothing, tells.
+func (m *Mapping) Stamp() (Stamp, error) { return stampOf(m.fd) }
+
+// StampOf is the stamp of an open file. It allocates nothing.
+func StampOf(f *os.File) (Stamp, error) { return stampOf(int(f.Fd())) }
 
 // Release unmaps the file. A second release is ErrReleased and changes nothing.
 func (m *Mapping) Release() error {

@@ -106,12 +106,12 @@ func (e *extent) lead() int64 {
 }
 
 // fill reads the extent into slot.
-func (e *extent) fill(slot []byte, open func(path string) (*hostmem.DirectFile, error)) error {
+func (e *extent) fill(slot []byte, open func(e *extent) (*hostmem.DirectFile, error)) error {
 	if e.path == "" {
 		_, err := e.tensor.ReadAt(slot[e.at:e.at+e.size], e.off)
 		return err
 	}
-	f, err := open(e.path)
+	f, err := open(e)
 	if err != nil {
 		return err
 	}
@@ -142,12 +142,26 @@ func (s *Store) fill(l *load, slot []byte) error {
 	return s.readLoad(l, slot)
 }
 
+// open is the file of an extent, which must be the one whose header was read.
+func (s *Store) open(e *extent) (*hostmem.DirectFile, error) {
+	verify := e.tensor.File.Verify
+	if s.sidecar.holds(e.tensor) {
+		verify = nil // it is ours, and gets its name while it is used
+	}
+	return s.files.get(e.path, verify)
+}
+
 func (s *Store) readLoad(l *load, slot []byte) error {
 	for i := range l.extents {
-		if err := l.extents[i].fill(slot, s.files.get); err != nil {
+		e := &l.extents[i]
+		err := e.fill(slot, s.open)
+		if err == nil && !s.sidecar.holds(e.tensor) {
+			err = e.tensor.File.Unchanged() // what was read belongs to the rest
+		}
+		if err != nil {
 			return err
 		}
-		s.read.Add(l.extents[i].size)
+		s.read.Add(e.size)
 	}
 	return nil
 }

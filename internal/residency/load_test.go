@@ -33,7 +33,7 @@ func TestLoadPlacesEveryRegion(t *testing.T) {
 		}
 		f := files{open: map[string]*hostmem.DirectFile{}}
 		for i := range l.extents {
-			if err := l.extents[i].fill(block.Bytes()[:l.slot], f.get); err != nil {
+			if err := l.extents[i].fill(block.Bytes()[:l.slot], func(e *extent) (*hostmem.DirectFile, error) { return f.get(e.path, nil) }); err != nil {
 				t.Fatalf("regions %v: %v", regions, err)
 			}
 		}

@@ -40,6 +40,9 @@ type sidecar struct {
 	err     error      // that its name could not be given
 }
 
+// holds reports whether t is of the sidecar, which is written while it is used.
+func (c *sidecar) holds(t *loader.Tensor) bool { return c != nil && c.jobs[t] != nil }
+
 // A sideKey is a parameter, or one expert's slab of it.
 type sideKey struct {
 	param  *meta.Param
@@ -105,7 +108,7 @@ func (s *Store) startSidecar(units []Unit, folder string) error {
 // holdSidecar opens the file in all ways while it has the name that it was found by.
 func (s *Store) holdSidecar() error {
 	t := s.sidecar.order[0].target
-	if _, err := s.files.get(t.File.Path); err != nil {
+	if _, err := s.files.get(t.File.Path, nil); err != nil {
 		return &SidecarError{Dir: s.sidecar.folder, Err: err}
 	}
 	_, err := t.Bytes()

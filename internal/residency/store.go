@@ -350,7 +350,8 @@ type files struct {
 	open map[string]*hostmem.DirectFile
 }
 
-func (f *files) get(path string) (*hostmem.DirectFile, error) {
+// get opens the file at path, and asks verify, if there is one, what was opened.
+func (f *files) get(path string, verify func() error) (*hostmem.DirectFile, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if d := f.open[path]; d != nil {
@@ -359,6 +360,12 @@ func (f *files) get(path string) (*hostmem.DirectFile, error) {
 	d, err := hostmem.OpenDirect(path)
 	if err != nil {
 		return nil, err
+	}
+	if verify != nil {
+		if err := verify(); err != nil {
+			_ = d.Close() // opened for reading
+			return nil, err
+		}
 	}
 	f.open[path] = d
 	return d, nil
