@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -73,6 +74,7 @@ func lawIDs() (ids []int32, prompt int) {
 // are, and whether its weights have moved.
 func TestPlacementNeverChangesTheAnswer(t *testing.T) {
 	dir := lawFolder(t)
+	runAtOnce(t, 4)
 	for _, variant := range kernels.Names() {
 		for name, o := range map[string]dispatch.Options{
 			"bfloat16": {}, "keys of eight bits": {KVDType: meta.Int8}, "q8_0": {Quantize: meta.QuantQ8}, "q4_0": {Quantize: meta.QuantQ4},
@@ -85,6 +87,12 @@ func TestPlacementNeverChangesTheAnswer(t *testing.T) {
 			t.Run(variant+"/"+name+"/high", func(t *testing.T) { holdsLaw(t, dir, o) })
 		}
 	}
+}
+
+// runAtOnce lets Go run so many threads or more at once, for a test of as many that compute.
+func runAtOnce(t *testing.T, threads int) {
+	before := runtime.GOMAXPROCS(max(threads, runtime.GOMAXPROCS(0)))
+	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 }
 
 func holdsLaw(t *testing.T, dir string, o dispatch.Options) {

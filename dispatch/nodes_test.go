@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/heftai/heft/dispatch"
@@ -21,10 +22,20 @@ func twoNodes() *topology.Machine {
 	return m
 }
 
+// TestThreadsThatRunAtOnce: of far more threads than Go runs at once no more are started, as
+// these would hold each other up.
+func TestThreadsThatRunAtOnce(t *testing.T) {
+	m := cpuModel(t, lawFolder(t), dispatch.Options{Threads: 64 * runtime.GOMAXPROCS(0)})
+	if threads, _ := m.Machine(); threads != runtime.GOMAXPROCS(0) {
+		t.Errorf("%d threads, where Go runs %d at once", threads, runtime.GOMAXPROCS(0))
+	}
+}
+
 // TestNodesChangeNoAnswer: on a machine of two nodes, with threads that keep to theirs and
 // weights that are put beside them, logits have the bits that one thread gives.
 func TestNodesChangeNoAnswer(t *testing.T) {
 	dir := lawFolder(t)
+	runAtOnce(t, 8)
 	ids, prompt := lawIDs()
 	for _, format := range []meta.QuantFormat{meta.QuantNone, meta.QuantQ8, meta.QuantQ4} {
 		alone := forced(t, cpuModel(t, dir, dispatch.Options{Threads: 1, Quantize: format}), ids, prompt, prompt)

@@ -26,8 +26,9 @@ const (
 
 // Options size a model. The zero value works.
 type Options struct {
-	// Threads that compute; 0 means one for each physical core that the process may use, no
-	// more than the quota of its control group uses up, nor than Go uses (GOMAXPROCS).
+	// Threads that compute, no more than Go runs at once (GOMAXPROCS), as more would only wait
+	// for each other. 0 means one for each physical core that the process may use, no more
+	// than the quota of its control group uses up.
 	Threads int
 	// Variant pins the kernels' instruction set ("go", "avx2", …); "" chooses the best.
 	Variant   string
@@ -102,6 +103,7 @@ func (o Options) withDefaults(skeleton *meta.Model) Options {
 	if o.Threads <= 0 {
 		o.Threads = defaultThreads(o.here())
 	}
+	o.Threads = min(o.Threads, runtime.GOMAXPROCS(0))
 	if o.MaxBatchTokens <= 0 {
 		o.MaxBatchTokens = 512
 	}

@@ -69,7 +69,7 @@ type sizeFlags struct {
 	KVDtype     string `name:"kv-dtype" help:"How keys and values are kept: auto (bfloat16, or float32 with --precision high or float32 weights), float32, bfloat16, or q8_0, half of bfloat16." enum:"auto,float32,bfloat16,q8_0" default:"auto"`
 	MaxModelLen int    `help:"Most tokens of a prompt and its answer." placeholder:"N"`
 	MaxBatch    int    `help:"Most sequences that run at once." default:"16" aliases:"max-num-seqs"`
-	Threads     int    `help:"Threads that compute; 0 is one per core." default:"0"`
+	Threads     int    `help:"Threads that compute, no more than may run at once; 0 is one per core." default:"0"`
 	CPU         string `name:"cpu" env:"HEFT_CPU" help:"Pin the kernels' instruction set: go, avx2, avx512." hidden:""`
 }
 
