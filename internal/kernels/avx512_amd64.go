@@ -7,9 +7,6 @@ package kernels
 import "unsafe"
 
 //go:noescape
-func avx512MulBF161(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
-
-//go:noescape
 func avx512MulBF162(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
 
 //go:noescape
@@ -22,9 +19,6 @@ func avx512MulBF166(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y un
 func avx512MulBF168(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
 
 //go:noescape
-func avx512MulF161(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
-
-//go:noescape
 func avx512MulF162(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
 
 //go:noescape
@@ -35,9 +29,6 @@ func avx512MulF166(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y uns
 
 //go:noescape
 func avx512MulF168(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
-
-//go:noescape
-func avx512MulF321(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
 
 //go:noescape
 func avx512MulF322(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)

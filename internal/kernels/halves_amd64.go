@@ -12,6 +12,10 @@ func (shifts) split(dst []float32, step int, src []float32) {
 
 //go:noinline
 func (shifts) mulHalves(y Floats, w Weights, x, sums []float32, rows, tokens, n int, first, last bool) {
+	if tokens == 1 && first && last {
+		avx512HalvesOne(bytePtr(w.Data), int64(w.Stride), ptr(x), ptr(y.V), int64(n), int64(rows))
+		return
+	}
 	var flags int64
 	if first {
 		flags |= 1

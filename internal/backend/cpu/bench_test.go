@@ -2,8 +2,11 @@ package cpu_test
 
 import (
 	"fmt"
+	"os"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
@@ -15,13 +18,16 @@ import (
 // layer are the weights of one decoder layer of a llama of 1.1 billion parameters
 // (TinyLlama's shape), and its activations.
 type layer struct {
-	b                        *cpu.Backend
-	q, kv, o, up, down       backend.Matrix
-	x, h, wide, narrow, gate tensor.Tensor
-	role                     backend.Role
-	rounded                  bool
-	bytes                    int64
-	multiplications          float64
+	b                *cpu.Backend
+	q, k, v, o       backend.Matrix
+	inner, up, down  backend.Matrix
+	x, h, wide, gate tensor.Tensor
+	narrow, narrow2  tensor.Tensor
+	products         [3]backend.Product
+	role             backend.Role
+	rounded          bool
+	bytes            int64
+	multiplications  float64
 }
 
 func newLayer(t testing.TB, b *cpu.Backend, dtype meta.DType, tokens int) *layer {
@@ -33,75 +39,109 @@ func newLayer(t testing.TB, b *cpu.Backend, dtype meta.DType, tokens int) *layer
 			t.Fatal(err)
 		}
 		size := int(dtype.Bytes(1))
-		for i := range w.Data {
+		for i := range w.Data[:61*size] {
 			w.Data[i] = byte(i % 61)
 			if i%size == size-1 {
 				w.Data[i] |= 0x30 // no number is so small that it costs more than others
 			}
+		}
+		for n := 61 * size; n < len(w.Data); n *= 2 {
+			copy(w.Data[n:], w.Data[:n])
 		}
 		l.bytes += w.Bytes()
 		l.multiplications += float64(rows * cols)
 		return backend.Matrix{Tensor: w}
 	}
 	const hidden, inner, kv = 2048, 5632, 512
-	l.q, l.kv, l.o = matrix(hidden, hidden), matrix(kv, hidden), matrix(hidden, hidden)
-	l.up, l.down = matrix(inner, hidden), matrix(hidden, inner)
-	l.x, l.h, l.narrow = zeros(tokens, hidden), zeros(tokens, hidden), zeros(tokens, kv)
+	l.q, l.k, l.v, l.o = matrix(hidden, hidden), matrix(kv, hidden), matrix(kv, hidden), matrix(hidden, hidden)
+	l.inner, l.up, l.down = matrix(inner, hidden), matrix(inner, hidden), matrix(hidden, inner)
+	l.x, l.h, l.narrow, l.narrow2 = zeros(tokens, hidden), zeros(tokens, hidden), zeros(tokens, kv), zeros(tokens, kv)
 	l.wide, l.gate = zeros(tokens, inner), zeros(tokens, inner)
-	// k and v, and gate and up, are as large as one another.
-	l.bytes += l.kv.Bytes() + l.up.Bytes()
-	l.multiplications += float64(kv*hidden + inner*hidden)
 	return l
 }
 
 // run is a layer without attention.
 func (l *layer) run() {
 	none := tensor.Tensor{}
-	linear := l.b.Linear
-	if l.rounded {
-		linear = func(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) {
-			l.b.LinearRounded(dst, x, w, bias, l.role)
-		}
+	product := func(dst, x tensor.Tensor, w backend.Matrix) backend.Product {
+		return backend.Product{Dst: dst, X: x, W: w, Rounded: l.rounded, Role: l.role}
 	}
 	spec := meta.NormSpec{Dim: 2048, Eps: 1e-5}
 	l.b.Norm(l.h, l.x, none, none, spec)
-	linear(l.x, l.h, l.q, none)
-	linear(l.narrow, l.h, l.kv, none)
-	linear(l.narrow, l.h, l.kv, none)
-	linear(l.x, l.h, l.o, none)
+	l.b.Products(append(l.products[:0], product(l.x, l.h, l.q), product(l.narrow, l.h, l.k), product(l.narrow2, l.h, l.v)))
+	l.b.Products(append(l.products[:0], product(l.x, l.h, l.o)))
 	l.b.Norm(l.h, l.x, none, none, spec)
-	linear(l.gate, l.h, l.up, none)
-	linear(l.wide, l.h, l.up, none)
+	l.b.Products(append(l.products[:0], product(l.gate, l.h, l.inner), product(l.wide, l.h, l.up)))
 	l.b.Gate(l.gate, l.gate, l.wide, meta.ActSiLU, 0)
-	linear(l.x, l.gate, l.down, none)
+	l.b.Products(append(l.products[:0], product(l.x, l.gate, l.down)))
 }
 
-// BenchmarkDecode is one token through layers which no cache holds, in bytes of weights.
+// BenchmarkDecode is one token through layers which no cache holds, in bytes of weights, and as a
+// share of the rate at which as many threads read such weights and do nothing else.
 func BenchmarkDecode(b *testing.B) {
 	for _, threads := range []int{1, 2} {
-		for _, dtype := range []meta.DType{meta.BFloat16, meta.Float32} {
-			b.Run(fmt.Sprintf("%v/%d", dtype, threads), func(b *testing.B) {
-				host := open(b, threads, "")
-				defer host.Close()
-				var layers []*layer
-				size := int64(0)
-				for range 5 {
-					l := newLayer(b, host, dtype, 1)
-					layers = append(layers, l)
-					size += l.bytes
+		for _, dtype := range []meta.DType{meta.BFloat16, meta.Float16, meta.Float32} {
+			for _, rounded := range []bool{true, false} {
+				if rounded && dtype != meta.BFloat16 {
+					continue
 				}
-				b.SetBytes(size)
-				for b.Loop() {
-					for _, l := range layers {
-						l.run()
-					}
-				}
-				if err := host.Sync(); err != nil {
-					b.Fatal(err)
-				}
-			})
+				b.Run(fmt.Sprintf("%v/rounded=%v/%d", dtype, rounded, threads), func(b *testing.B) {
+					benchmarkDecode(b, threads, dtype, rounded)
+				})
+			}
 		}
 	}
+}
+
+func benchmarkDecode(b *testing.B, threads int, dtype meta.DType, rounded bool) {
+	host := open(b, threads, os.Getenv("HEFT_CPU"))
+	defer host.Close()
+	var layers []*layer
+	size := int64(0)
+	for range 5 {
+		l := newLayer(b, host, dtype, 1)
+		l.rounded, l.role = rounded, backend.Generated
+		layers = append(layers, l)
+		size += l.bytes
+	}
+	b.SetBytes(size)
+	var decode, read time.Duration
+	for b.Loop() {
+		start := time.Now()
+		for _, l := range layers {
+			l.run()
+		}
+		middle := time.Now()
+		for _, l := range layers {
+			l.read(threads)
+		}
+		decode, read = decode+middle.Sub(start), read+time.Since(middle)
+	}
+	if err := host.Sync(); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(size)*float64(b.N)/decode.Seconds()/1e9, "decoded-GB/s")
+	b.ReportMetric(float64(size)*float64(b.N)/read.Seconds()/1e9, "read-GB/s")
+	b.ReportMetric(read.Seconds()/decode.Seconds(), "share")
+}
+
+// read reads what run reads, each thread a part of each weight.
+func (l *layer) read(threads int) {
+	const piece = 1 << 20
+	var all sync.WaitGroup
+	for i := range threads {
+		all.Go(func() {
+			for _, w := range []backend.Matrix{l.q, l.k, l.v, l.o, l.inner, l.up, l.down} {
+				n := len(w.Data)
+				for own := w.Data[n*i/threads : n*(i+1)/threads]; len(own) > 0; {
+					some := own[:min(piece, len(own))]
+					kernels.ReadMemory(some)
+					own = own[len(some):]
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 // BenchmarkPrefill is a prompt through one layer, in operations on its weights.
@@ -220,8 +260,8 @@ func BenchmarkSmall(b *testing.B) {
 	}
 }
 
-// BenchmarkDecodeTransposed is one token through weights that are stored transposed.
-func BenchmarkDecodeTransposed(b *testing.B) {
+// BenchmarkTransposedDecode is one token through weights that are stored transposed.
+func BenchmarkTransposedDecode(b *testing.B) {
 	for _, threads := range []int{1, 2} {
 		b.Run(fmt.Sprint(threads), func(b *testing.B) {
 			host := open(b, threads, "")

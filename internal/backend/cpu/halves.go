@@ -29,7 +29,11 @@ func (op *halves) prepare(threads int) needs {
 // plan cuts the weight into units and returns the scratch that one needs.
 func (op *halves) plan(threads int) int {
 	fit := min(unitBytes/max(2*op.w.cols, 1), ceil(op.w.rows, 4*threads))
-	op.unitRows = min(max(fit/halfRows, 1)*halfRows, op.w.rows)
+	if op.tokens == 1 {
+		op.unitRows = op.oneTokenRows(fit)
+	} else {
+		op.unitRows = min(max(fit/halfRows, 1)*halfRows, op.w.rows)
+	}
 	return op.set.HalvesSums(op.unitRows, op.set.HalvesTokens(op.tokens))
 }
 

@@ -109,6 +109,9 @@ func (op *linear) plan(threads int) int {
 		fit &^= 15
 	}
 	op.unitRows, op.unitTokens = min(max(fit, 4), m.rows), min(op.tokens, unitTokens)
+	if op.access == inPlace && op.tokens == 1 && !m.isPacked() {
+		op.unitRows = op.oneTokenRows(fit)
+	}
 	if op.access == turned || op.access == widened {
 		op.unitTokens = op.tokens // a panel is made once
 	}
@@ -122,6 +125,17 @@ func (op *linear) plan(threads int) int {
 		return op.unitRows*(op.set.Lanes*op.tokens+packedLines) + m.unpackScratch()
 	}
 	return op.panelScratch()
+}
+
+// oneTokenRows is how many rows a unit has for one token where so many fit: as many streams as the
+// kernels read at once, or half of them where rows are long.
+func (op *linear) oneTokenRows(fit int) int {
+	const streams = 8
+	rows := max(fit/streams, 1) * streams
+	if rows*op.w.cols*op.w.Format.Size() > callBytes {
+		rows = streams / 2
+	}
+	return min(rows, op.w.rows)
 }
 
 // chooseAccess says how units get at their weights, and the bytes that an element then

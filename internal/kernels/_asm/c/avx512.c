@@ -1,19 +1,6 @@
 // AVX-512 kernels: 16 lanes. Needs F, BW, DQ and VL, and BMI2.
 #include "wide.h"
 
-INLINE __m512 load(int f, const uint8_t *p) {
-  if (f == BF16) return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
-  if (f == F16) return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
-  return _mm512_loadu_ps(p);
-}
-
-INLINE __m512 load_mask(int f, const uint8_t *p, __mmask16 m) {
-  if (f == F32) return _mm512_maskz_loadu_ps(m, p);
-  __m256i h = _mm256_maskz_loadu_epi16(m, p);
-  if (f == F16) return _mm512_cvtph_ps(h);
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
-}
-
 // mul_block computes R rows for T tokens: y[t][r] = sum over k of w[r][k] x[t][k].
 // It returns the address of the weights of the next rows.
 INLINE const uint8_t *mul_block(int f, int R, int T, const uint8_t *w, int64_t ws, const uint8_t **tokens, int64_t xs, uint8_t *y, int64_t ys, int64_t n) {
@@ -112,25 +99,10 @@ INLINE void mul(int f, int T, MUL_ARGS) {
 
 #define MUL(F, T) \
   KERNEL avx512Mul##F##T(MUL_ARGS) { mul(F, T, w, ws, x, xs, y, ys, n, rows); }
-MUL(BF16, 1) MUL(BF16, 2) MUL(BF16, 4) MUL(BF16, 6) MUL(BF16, 8)
-MUL(F16, 1) MUL(F16, 2) MUL(F16, 4) MUL(F16, 6) MUL(F16, 8)
-MUL(F32, 1) MUL(F32, 2) MUL(F32, 4) MUL(F32, 6) MUL(F32, 8)
+MUL(BF16, 2) MUL(BF16, 4) MUL(BF16, 6) MUL(BF16, 8)
+MUL(F16, 2) MUL(F16, 4) MUL(F16, 6) MUL(F16, 8)
+MUL(F32, 2) MUL(F32, 4) MUL(F32, 6) MUL(F32, 8)
 
-// fold8 is fold of eight vectors at once, with the same additions: quarter q has the sums of
-// v[q] and v[4 + q] in its elements 0 and 2.
-INLINE __m512 fold8(const __m512 v[8]) {
-  __m512 h[4], q[2];
-  UNROLL for (int i = 0; i < 4; i++) {
-    const __m512 a = v[2 * i], b = v[2 * i + 1];
-    h[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
-  }
-  UNROLL for (int i = 0; i < 2; i++) {
-    const __m512 a = h[2 * i], b = h[2 * i + 1];
-    q[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
-  }
-  const __m512 p = _mm512_add_ps(_mm512_shuffle_ps(q[0], q[1], 0x44), _mm512_shuffle_ps(q[0], q[1], 0xee));
-  return _mm512_add_ps(p, _mm512_movehdup_ps(p));
-}
 
 // Groups adds n elements of k, a multiple of 16, to the sums of dot products of groups of 3
 // rows with 8 tokens. Both are packed: for each 16 k those of each row, of each token. Between

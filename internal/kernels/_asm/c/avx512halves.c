@@ -3,22 +3,6 @@
 // halves.go.
 #include "wide.h"
 
-// fold8 is fold of eight vectors at once, with the same additions: quarter q has the sums of
-// v[q] and v[4 + q] in its elements 0 and 2.
-INLINE __m512 fold8(const __m512 v[8]) {
-  __m512 h[4], q[2];
-  UNROLL for (int i = 0; i < 4; i++) {
-    const __m512 a = v[2 * i], b = v[2 * i + 1];
-    h[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
-  }
-  UNROLL for (int i = 0; i < 2; i++) {
-    const __m512 a = h[2 * i], b = h[2 * i + 1];
-    q[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
-  }
-  const __m512 p = _mm512_add_ps(_mm512_shuffle_ps(q[0], q[1], 0x44), _mm512_shuffle_ps(q[0], q[1], 0xee));
-  return _mm512_add_ps(p, _mm512_movehdup_ps(p));
-}
-
 // ends writes the sums of R rows and T tokens.
 INLINE void ends(int R, int T, __m512 acc[4][8], uint8_t *y, int64_t ys) {
   if (R == 3 && T == 8) {

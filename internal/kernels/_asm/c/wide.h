@@ -1,8 +1,22 @@
-// What the variants with 16 lanes share: masks and the ends of dot products.
+// What the variants with 16 lanes share: loads and the ends of dot products.
 #include "common.h"
 
 // low has the lanes below n < 256.
 INLINE __mmask16 low(int64_t n) { return (__mmask16)_bzhi_u32(0xffff, (uint32_t)n); }
+
+// load widens 16 elements of format f.
+INLINE __m512 load(int f, const uint8_t *p) {
+  if (f == BF16) return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+  if (f == F16) return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+  return _mm512_loadu_ps(p);
+}
+
+INLINE __m512 load_mask(int f, const uint8_t *p, __mmask16 m) {
+  if (f == F32) return _mm512_maskz_loadu_ps(m, p);
+  __m256i h = _mm256_maskz_loadu_epi16(m, p);
+  if (f == F16) return _mm512_cvtph_ps(h);
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
 
 // fold adds the lanes in halves.
 INLINE __m128 fold4(__m512 v) {
@@ -22,6 +36,22 @@ INLINE __m128 folds(__m512 v0, __m512 v1, __m512 v2, __m512 v3) {
   __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
   __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
   return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
+}
+
+// fold8 is fold of eight vectors at once, with the same additions: quarter q has the sums of
+// v[q] and v[4 + q] in its elements 0 and 2.
+INLINE __m512 fold8(const __m512 v[8]) {
+  __m512 h[4], q[2];
+  UNROLL for (int i = 0; i < 4; i++) {
+    const __m512 a = v[2 * i], b = v[2 * i + 1];
+    h[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+  }
+  UNROLL for (int i = 0; i < 2; i++) {
+    const __m512 a = h[2 * i], b = h[2 * i + 1];
+    q[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+  }
+  const __m512 p = _mm512_add_ps(_mm512_shuffle_ps(q[0], q[1], 0x44), _mm512_shuffle_ps(q[0], q[1], 0xee));
+  return _mm512_add_ps(p, _mm512_movehdup_ps(p));
 }
 
 // turn16 transposes 16 vectors of 16 words.

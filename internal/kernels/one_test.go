@@ -1,0 +1,109 @@
+//go:build linux
+
+package kernels
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestOneTokenInLongRows: a token alone has the bits that it has among others, and nothing
+// past the weights is read, for rows that are fetched ahead in part or whole and for any number
+// of them beside the streams.
+func TestOneTokenInLongRows(t *testing.T) {
+	eachSet(t, func(t *testing.T, set *Set) {
+		r := rand.New(rand.NewPCG(8, 1))
+		for i, n := range []int{31, 32, 63, 64, 65, 512, 513, 541, 1023, 1024, 1087, 1600} {
+			rows, pad := 1+(7*i+5)%29, 2*(i%3)
+			for f := range formats {
+				data, _ := store(f, random(r, rows*(n+pad)), 0)
+				lies := guarded(t, len(data)-pad*f.Size())
+				copy(lies, data)
+				w, x := Weights{lies, (n + pad) * f.Size(), f}, Floats{random(r, 2*n), n}
+				both, alone := make([]float32, 2*rows), make([]float32, rows)
+				set.Mul(Floats{both, rows}, w, x, rows, 2, n)
+				set.Mul(Floats{alone, rows}, w, x, rows, 1, n)
+				sameBits(t, fmt.Sprintf("format %d, %d rows of %d", f, rows, n), alone, both[:rows])
+				if f == BFloat16 && set.Halves() {
+					both, alone = byHalves(set, w, x, rows, 2, n, n), byHalves(set, w, x, rows, 1, n, n)
+					sameBits(t, fmt.Sprintf("halves, %d rows of %d", rows, n), alone, both[:rows])
+				}
+			}
+		}
+	})
+}
+
+func sameBits(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	for i, v := range got {
+		if math.Float32bits(v) != math.Float32bits(want[i]) {
+			t.Fatalf("%s: element %d is %g alone, %g among others", what, i, v, want[i])
+		}
+	}
+}
+
+// BenchmarkOneToken is products of one token with weights that no cache holds, as a share of the
+// rate at which the same memory is read by a loop that does nothing else.
+func BenchmarkOneToken(b *testing.B) {
+	const size, unit = 512 << 20, 128 << 10
+	data, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer unix.Munmap(data)
+	_ = unix.Madvise(data, unix.MADV_HUGEPAGE)
+	for i := range data {
+		data[i] = 0x3c
+	}
+	one := func(b *testing.B, n, each int, mul func(w []byte, rows int)) {
+		rows := max(unit/each, 1)
+		if rows > 8 {
+			rows &^= 7
+		}
+		var took, read time.Duration
+		b.SetBytes(size)
+		for b.Loop() {
+			for at := 0; at < size; at += 64 << 20 { // in turn, as rates wander
+				start := time.Now()
+				for w := data[at:][:64<<20]; len(w) >= rows*each; w = w[rows*each:] {
+					mul(w[:rows*each], rows)
+				}
+				middle := time.Now()
+				for w := data[(at+size/2)%size:][:64<<20]; len(w) > 0; w = w[1<<20:] {
+					ReadMemory(w[:1<<20])
+				}
+				took, read = took+middle.Sub(start), read+time.Since(middle)
+			}
+		}
+		b.ReportMetric(float64(read)/float64(took), "share")
+	}
+	for _, set := range available() {
+		if set.Name != "avx512" && set.Name != "avx2" {
+			continue
+		}
+		for _, n := range []int{512, 2048, 5632} {
+			x, y := make([]float32, n+HalvesBlock), make([]float32, unit)
+			for f, name := range []string{BFloat16: "bfloat16", Float16: "float16", Float32: "float32"} {
+				each := n * Format(f).Size()
+				b.Run(fmt.Sprintf("%s/%s/%d", set.Name, name, n), func(b *testing.B) {
+					one(b, n, each, func(w []byte, rows int) {
+						set.Mul(Floats{y, rows}, Weights{w, each, Format(f)}, Floats{x, n}, rows, 1, n)
+					})
+				})
+			}
+			if set.Halves() {
+				sums := make([]float32, set.HalvesSums(unit/(2*n)+8, 1))
+				b.Run(fmt.Sprintf("%s/halves/%d", set.Name, n), func(b *testing.B) {
+					one(b, n, 2*n, func(w []byte, rows int) {
+						set.MulHalves(Floats{y, rows}, Weights{w, 2 * n, BFloat16}, x, sums, rows, 1, n, true, true)
+					})
+				})
+			}
+		}
+	}
+}
