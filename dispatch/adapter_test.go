@@ -14,6 +14,7 @@ import (
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -64,7 +65,7 @@ func TestGoldenLoRALogits(t *testing.T) {
 			adapters := []dispatch.Adapter{{Name: "final", Dir: filepath.Join(run, "final")}, {Name: "init", Dir: filepath.Join(run, "init")}}
 			var first [][]float32
 			for name, placed := range maps(skeleton) {
-				m, err := dispatch.New(skeleton, checkpoint, placed, dispatch.Options{Threads: 2, Precision: dispatch.PrecisionHigh, Adapters: adapters, KVTokens: 4096})
+				m, err := dispatch.New(skeleton, checkpoint, placed, dispatch.Options{Threads: 2, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh, Adapters: adapters, KVTokens: 4096})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -81,7 +82,7 @@ func TestGoldenLoRALogits(t *testing.T) {
 				m.Close()
 			}
 			skeleton, checkpoint = base(t, filepath.Join(run, "merged.safetensors"))
-			m, err := dispatch.New(skeleton, checkpoint, maps(skeleton)["cpu"], dispatch.Options{Threads: 2, Precision: dispatch.PrecisionHigh})
+			m, err := dispatch.New(skeleton, checkpoint, maps(skeleton)["cpu"], dispatch.Options{Threads: 2, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -59,7 +60,7 @@ func TestGoldenModelsUnderFiveMaps(t *testing.T) {
 			skeleton, checkpoint := open(t, g.Dir)
 			var want [][]float32
 			for _, name := range []string{"cpu", "disk", "alternating", "head on disk", "by hand", "promoted"} {
-				model, err := dispatch.New(skeleton, checkpoint, maps(skeleton)[name], dispatch.Options{Threads: 2, Precision: dispatch.PrecisionHigh})
+				model, err := dispatch.New(skeleton, checkpoint, maps(skeleton)[name], dispatch.Options{Threads: 2, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh})
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}

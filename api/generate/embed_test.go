@@ -17,6 +17,7 @@ import (
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
 	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -78,7 +79,7 @@ func openEngine(t *testing.T, dir string) *engine.Engine {
 	}
 	t.Cleanup(func() { _ = checkpoint.Close() })
 	bound, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU}),
-		dispatch.Options{Threads: 1, Precision: dispatch.PrecisionHigh})
+		dispatch.Options{Threads: 1, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh})
 	if err != nil {
 		t.Fatal(err)
 	}

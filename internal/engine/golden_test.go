@@ -17,6 +17,7 @@ import (
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/sample"
+	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -207,7 +208,7 @@ func openModel(t *testing.T, dir string, kvTokens int) *dispatch.Model {
 	}
 	t.Cleanup(func() { checkpoint.Close() })
 	m, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU}),
-		dispatch.Options{Threads: 2, Precision: dispatch.PrecisionHigh, KVTokens: kvTokens})
+		dispatch.Options{Threads: 2, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh, KVTokens: kvTokens})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -31,7 +32,7 @@ func newMachine(t testing.TB, root *meta.Module, w Weights, l Limits, pages int)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := cpu.New(cpu.Options{Threads: 2})
+	b, err := cpu.New(cpu.Options{Threads: 2, Variant: testenv.Variant()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,3 +31,7 @@ func Required(what string) bool {
 	list := strings.Split(os.Getenv("HEFT_REQUIRE"), ",")
 	return slices.Contains(list, what) || slices.Contains(list, "all")
 }
+
+// Variant is the variant of the kernels that HEFT_CPU names, with which golden tests of models
+// run; "" is the best one that the processor has.
+func Variant() string { return os.Getenv("HEFT_CPU") }
