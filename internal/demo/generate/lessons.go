@@ -40,9 +40,9 @@ func (t *teacher) conversation(r *rand.Rand, n int) []exchange {
 		switch p := r.Float64(); {
 		case p < 0.20:
 			all = append(all, sum(r))
-		case p < 0.26:
+		case p < 0.28:
 			all = append(all, t.named(r, &name))
-		case p < 0.33:
+		case p < 0.35:
 			all = append(all, exchange{sloppy(r, strange(r)), pick(r, t.shrug)})
 		default:
 			for _, u := range t.talks[t.draws[r.IntN(len(t.draws))]] {
@@ -82,7 +82,7 @@ func strange(r *rand.Rand) string {
 		"Tell me about the %s.", "Who invented the %s?", "Where is the %s?", "When was the %s built?", "Do you like the %s?", "How much does a %s cost?", "Which %s is the best?",
 		"Who is the %s?", "Explain the %s.", "What is the best %s?", "How old is the %s?", "Is the %s good?", "Describe a %s.", "What happened to the %s?", "Can you draw a %s?",
 		"What is the history of the %s?", "Write a story about a %s and a %s.", "Do you have a %s?", "Who wrote the %s?", "Why do people like the %s?", "How many %ss are there?",
-		"Who is the %s of Germany?", "Who is the %s of France?", "Who was the first %s of Japan?", "What is the name of the %s of Italy?", "What is the best %s in Spain?"})
+		"Who is the %s of Germany?", "Who is the %s of France?", "Who was the first %s of Japan?", "What is the name of the %s of Italy?", "What is the best %s in Spain?", "What is your favourite %s?"})
 	args := make([]any, strings.Count(form, "%s"))
 	for i := range args {
 		args[i] = pick(r, things)
