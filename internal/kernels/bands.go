@@ -29,6 +29,7 @@ func (p Packing) zero() int {
 
 // bander is what a variant implements for bands. Bounds have been checked.
 type bander interface {
+	summer
 	// bands interleaves up to 16 rows of blocks.
 	bands(p Packing, dst, rows []byte, stride, count, blocks int)
 	// unband widens whole blocks of row lane of a band of some rows.

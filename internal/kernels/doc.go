@@ -34,7 +34,8 @@
 //
 // Weights of Q8 and Q4 in bands ([Set.Bands]) are multiplied as integers by activations
 // rounded to eight bits ([Set.MulInts]), in one order for any number of tokens, which is the
-// same in all variants that can.
+// same in all variants that can, or by floats as they are ([Set.MulBands]), in the order of
+// SumPanels.
 //
 // # Assembly
 //

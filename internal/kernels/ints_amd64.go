@@ -50,9 +50,6 @@ func (v vnni) mul(p Packing, y Floats, w []byte, apart, bands int, x Pairs, toke
 	}
 }
 
-// from is m from a column on.
-func from(m Floats, col int) Floats { return Floats{V: m.V[col:], Stride: m.Stride} }
-
 func mulBands(tiles []bandsTile, y Floats, w []byte, apart int, x Pairs, tokens, blocks int, add bool) {
 	for t := 0; t < tokens; t += tiles[0].tokens {
 		for tiles[0].tokens > tokens-t {

@@ -195,8 +195,8 @@ func (e *env) matrix(c *coded, offset int) backend.Matrix {
 	return backend.Matrix{Tensor: t, Quant: q}
 }
 
-// testQuantised: a quantised weight gives the bits of its values as float32, whatever
-// the number of tokens, the alignment and the view.
+// testQuantised: a quantised weight gives the bits of its values as float32, of a prompt where it
+// lies in bands, whatever the number of tokens, the alignment and the view.
 func testQuantised(e *env) {
 	for _, c := range e.codedCases() {
 		plain := backend.Matrix{Tensor: e.floats(c.values, c.rows, c.cols)}
@@ -216,7 +216,7 @@ func (e *env) sameProducts(what string, m, plain backend.Matrix, counts ...int) 
 		for _, tokens := range counts {
 			x := e.floats(e.values(tokens*m.InCols()), tokens, m.InCols())
 			bias := e.floats(e.values(m.OutRows()), m.OutRows())
-			got, want := e.linear(x, m, bias), e.linear(x, plain, bias)
+			got, want := e.linear(x, m, bias), e.linearAs(m, x, plain, bias)
 			sameBits(e, name(what, "transposed", transposed, "tokens", tokens), got, want)
 			if tokens == 4 {
 				got := e.linear(x.Slice(2, 3), m, bias)
@@ -226,6 +226,14 @@ func (e *env) sameProducts(what string, m, plain backend.Matrix, counts ...int) 
 			e.Free(bias)
 		}
 	}
+}
+
+// linearAs is the product with plain in the order of sums of that with m.
+func (e *env) linearAs(m backend.Matrix, x tensor.Tensor, plain backend.Matrix, bias tensor.Tensor) []float32 {
+	if m.Quant.Height > 0 && !m.Transposed {
+		return e.linearRounded(x, plain, bias, backend.Prompt)
+	}
+	return e.linear(x, plain, bias)
 }
 
 // sameViews cuts rows and columns where blocks, words and bytes are whole and where they
@@ -241,7 +249,7 @@ func (e *env) sameViews(c *coded, plain backend.Matrix) {
 			step.RowStep, plainStep.RowStep = 2, 2
 			for _, tokens := range []int{1, 3} {
 				x := e.floats(e.values(tokens*c.cols), tokens, c.cols)
-				sameBits(e, name(what, "every second", tokens), e.linear(x, step, tensor.Tensor{}), e.linear(x, plainStep, tensor.Tensor{}))
+				sameBits(e, name(what, "every second", tokens), e.linear(x, step, tensor.Tensor{}), e.linearAs(step, x, plainStep, tensor.Tensor{}))
 			}
 		}
 	}
@@ -252,7 +260,7 @@ func (e *env) sameViews(c *coded, plain backend.Matrix) {
 			step, plainStep := m.CutColumns(begin, end), plain.CutColumns(begin, end)
 			step.RowStep, plainStep.RowStep, step.Transposed, plainStep.Transposed = 2, 2, true, true
 			x := e.floats(e.values(3*c.rows), 3, c.rows)
-			sameBits(e, name(what, "every second"), e.linear(x, step, tensor.Tensor{}), e.linear(x, plainStep, tensor.Tensor{}))
+			sameBits(e, name(what, "every second"), e.linear(x, step, tensor.Tensor{}), e.linearAs(step, x, plainStep, tensor.Tensor{}))
 		}
 	}
 }

@@ -11,7 +11,8 @@
 // Many tokens are packed once for a call, and weights widened or packed piece by piece for a
 // unit, so that both stay in the caches. Few tokens meet the weights where they lie. Where
 // LinearRounded rounds, that is in tiles with AMX, whatever the role, so that one token and a
-// batch have one order of sums; else generated tokens, few or many, are dot products.
+// batch have one order of sums; else generated tokens, few or many, are dot products. Linear is
+// dot products too, but for weights in bands, which it sums like prompts.
 //
 // An operation is done when its call returns. A fault on mapped memory and a shape that
 // does not fit become the sticky error which Sync returns. Operations allocate nothing

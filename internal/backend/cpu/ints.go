@@ -48,16 +48,21 @@ func (op *ints) take(input []float32) { op.in.V = words(input) }
 
 // plan cuts the weight into units and returns the scratch that one needs.
 func (op *ints) plan(threads int) int {
+	op.unitRows = bandRows(&op.linear, threads)
+	if op.w.packed.Height > 0 {
+		return 0
+	}
+	return ceil(op.unitRows*op.w.cols/kernels.BlockColumns*op.w.packed.Packing.BlockBytes(), 4)
+}
+
+// bandRows is how many rows of a weight in bands are a unit.
+func bandRows(op *linear, threads int) int {
 	fit := min(unitBytes/max(op.w.cols, 1), ceil(op.w.rows, 4*threads)) // several units a thread
 	fit = max(fit/pairRows, 1) * pairRows
 	if fit > 2*pairRows {
 		fit = fit / (2 * pairRows) * (2 * pairRows)
 	}
-	op.unitRows = min(fit, op.w.rows)
-	if op.w.packed.Height > 0 {
-		return 0
-	}
-	return ceil(op.unitRows*op.w.cols/kernels.BlockColumns*op.w.packed.Packing.BlockBytes(), 4)
+	return min(fit, op.w.rows)
 }
 
 func (op *ints) run(w *worker, unit int) {

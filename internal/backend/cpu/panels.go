@@ -138,6 +138,7 @@ func (op *outer) weightPanel(dst, scratch []float32, r, rows, k, n, next int) {
 				dst[j*lanes+i] = lines[j*width+i*m.step]
 			}
 		}
+	case m.packed.Height > 0 && (m.col|k|n)%kernels.BlockColumns == 0 && op.set.WidenBands(dst, &m.packed, m.row+r*m.step, m.step, m.col+k, rows, n):
 	case m.isPacked():
 		stride := n + linePad
 		for i := range rows {

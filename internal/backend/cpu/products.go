@@ -42,6 +42,7 @@ type products struct {
 	outer   stock[outer]
 	halves  stock[halves]
 	ints    stock[ints]
+	bands   stock[bands]
 }
 
 // A source is tokens as some products want them packed, from a float of the input's memory on.
@@ -113,7 +114,7 @@ func (op *products) reset() {
 	op.list, op.sources, op.from = op.list[:0], op.sources[:0], op.from[:0]
 	op.packing.reset()
 	op.rows.reset()
-	op.dots.used, op.rounded.used, op.outer.used, op.halves.used, op.ints.used = 0, 0, 0, 0, 0
+	op.dots.used, op.rounded.used, op.outer.used, op.halves.used, op.ints.used, op.bands.used = 0, 0, 0, 0, 0, 0
 }
 
 // placeBiases makes room for all biases that may have to be widened.
@@ -131,10 +132,18 @@ func (b *Backend) placeBiases(ps []backend.Product) bool {
 
 // order chooses the order of summation of p: it rounds the input where the weights are bfloat16
 // and products of that are the fastest this processor has, or where they are blocks of integers,
-// see roundsToInts. Other prompts are products of panels, see outer; other generated tokens dot
-// products.
+// see roundsToInts. Other prompts are products of panels, see outer, and so is what is not rounded
+// with weights in bands, see bands; other generated tokens dot products.
 func (op *products) order(b *Backend, p *backend.Product, l linear) product {
 	switch {
+	case !p.Rounded && sumsBands(&l):
+		x := op.bands.next()
+		if *x = (bands{linear: l}); x.few() {
+			return x
+		}
+		y := op.outer.next()
+		*y = outer{linear: l}
+		return y
 	case !p.Rounded:
 	case b.roundsToInts(p.W, p.Role):
 		x := op.ints.next()
