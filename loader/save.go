@@ -25,6 +25,9 @@ type NamedTensor struct {
 	// Bytes gives the elements, little-endian and dense. It is called once, when the
 	// tensor is written, and what it returned may be reused after the next call.
 	Bytes func() ([]byte, error)
+	// Exact says that the elements are not to be rounded to another dtype: they are no
+	// parameter, but a buffer that decides something.
+	Exact bool
 }
 
 // Named is t as a tensor to be written.

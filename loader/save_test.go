@@ -23,7 +23,7 @@ func floats(name string, values ...float32) NamedTensor {
 	for _, v := range values {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
 	}
-	return NamedTensor{name, meta.Float32, []int{len(values)}, func() ([]byte, error) { return b, nil }}
+	return NamedTensor{Name: name, DType: meta.Float32, Shape: []int{len(values)}, Bytes: func() ([]byte, error) { return b, nil }}
 }
 
 // raw is a tensor of n bytes that differ by name and position.

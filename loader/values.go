@@ -96,7 +96,7 @@ func transpose(dst, src []byte, shape []int, dtype meta.DType) {
 //
 // value gives the dtype and the elements of the parameter or persistent buffer at a
 // dotted path, dense and in its shape; elements is called once for each tensor that is cut
-// from it, when that is written.
+// from it, when that is written. Tensors of buffers are Exact.
 func Unbind(model *meta.Model, value func(path string) (dtype meta.DType, elements func() ([]byte, error))) (iter.Seq[NamedTensor], error) {
 	u := unbinder{value: value, at: map[string]int{}}
 	for path, m := range model.Root.Walk() {
@@ -106,13 +106,13 @@ func Unbind(model *meta.Model, value func(path string) (dtype meta.DType, elemen
 		for _, p := range m.Params {
 			if p.SameAs == nil {
 				name := meta.Join(path, p.Name)
-				u.add(name, bind(name, p.Shape, p.Sources))
+				u.add(name, bind(name, p.Shape, p.Sources), false)
 			}
 		}
 		for _, b := range m.Buffers {
 			if b.Persistent {
 				name := meta.Join(path, b.Name)
-				u.add(name, bind(name, b.Shape, b.Sources))
+				u.add(name, bind(name, b.Shape, b.Sources), true)
 			}
 		}
 	}
@@ -142,6 +142,7 @@ type piece struct {
 type unbound struct {
 	name   string
 	dtype  meta.DType
+	exact  bool
 	pieces []piece
 }
 
@@ -152,7 +153,7 @@ type unbinder struct {
 	err     error
 }
 
-func (u *unbinder) add(path string, e *bound) {
+func (u *unbinder) add(path string, e *bound, exact bool) {
 	dtype, elements := u.value(path)
 	if u.err == nil && (dtype.Bits() == 0 || dtype.Bits()%8 != 0) {
 		u.err = failf("", path, "%v cannot be cut into tensors", dtype)
@@ -177,17 +178,17 @@ func (u *unbinder) add(path string, e *bound) {
 			p := piece{shape: shape, from: s.From, flip: s.Transposed, elements: elements}
 			p.off, p.size = window(e.shape, slab, s.Into, dtype)
 			buf = appendName(buf[:0], s, i)
-			u.put(string(buf), dtype, p)
+			u.put(string(buf), dtype, exact, p)
 		}
 	}
 }
 
-func (u *unbinder) put(name string, dtype meta.DType, p piece) {
+func (u *unbinder) put(name string, dtype meta.DType, exact bool, p piece) {
 	at, has := u.at[name]
 	if !has {
 		at = len(u.tensors)
 		u.at[name] = at
-		u.tensors = append(u.tensors, unbound{name: name, dtype: dtype})
+		u.tensors = append(u.tensors, unbound{name: name, dtype: dtype, exact: exact})
 	}
 	t := &u.tensors[at]
 	if t.dtype != dtype && u.err == nil {
@@ -199,7 +200,7 @@ func (u *unbinder) put(name string, dtype meta.DType, p piece) {
 // named is the tensor to be written. Its pieces must follow each other without a gap.
 func (t unbound) named() (NamedTensor, error) {
 	first := t.pieces[0]
-	named := NamedTensor{Name: t.name, DType: t.dtype, Shape: slices.Clone(first.shape)}
+	named := NamedTensor{Name: t.name, DType: t.dtype, Shape: slices.Clone(first.shape), Exact: t.exact}
 	if first.from.IsAll() {
 		if len(t.pieces) > 1 {
 			return named, failf("", t.name, "is filled whole by two parameters")

@@ -97,9 +97,10 @@ func modelTensors(m Module, dtype meta.DType) (iter.Seq[loader.NamedTensor], err
 	}, nil
 }
 
-// rounded is a float32 tensor as another dtype, made when it is written. Others stay.
+// rounded is a float32 tensor as another dtype, made when it is written. Others stay, and so
+// does what is exact.
 func rounded(t loader.NamedTensor, to meta.DType, buf *[]byte) loader.NamedTensor {
-	if t.DType != meta.Float32 || to == meta.Float32 {
+	if t.DType != meta.Float32 || to == meta.Float32 || t.Exact {
 		return t
 	}
 	wide := t.Bytes

@@ -289,6 +289,9 @@ func (s *student) open() error {
 	if err != nil {
 		return err
 	}
+	if err := s.checkStored(skeleton); err != nil {
+		return err
+	}
 	s.recompute = s.recomputes(skeleton)
 	if s.LoRA != "" {
 		return s.adapt(skeleton, binding)
@@ -299,6 +302,22 @@ func (s *student) open() error {
 	err = s.checkpoint.Close() // all of it is read
 	s.checkpoint = nil
 	return err
+}
+
+// checkStored refuses what weights that are quantised cannot be: trained, or added to.
+func (s *student) checkStored(skeleton *meta.Model) error {
+	for path, p := range skeleton.Root.AllParams() {
+		for _, source := range p.Sources {
+			switch q := source.Quant; {
+			case q == nil:
+			case s.LoRA == "":
+				return cmdline.Misusef("%s is stored as %v, which cannot be trained: train an adapter beside it, as with --lora r=16", path, q.Format)
+			case s.Merge:
+				return cmdline.Misusef("--merge: %s is stored as %v, which no adapter can be added to: leave --merge out, and serve the adapter beside the model", path, q.Format)
+			}
+		}
+	}
+	return nil
 }
 
 // adapt leaves all weights in the checkpoint and adds an adapter, the same on all ranks.

@@ -38,8 +38,15 @@ const tinyConfig = `{"architectures": ["LlamaForCausalLM"], "model_type": "llama
 // tinyModel is a folder with a model of random weights and a tokenizer.
 func tinyModel(t *testing.T) string {
 	t.Helper()
+	return modelOf(t, tinyConfig)
+}
+
+// modelOf is tinyModel of another config. What the checkpoint holds beside the parameters is
+// not zero.
+func modelOf(t *testing.T, text string) string {
+	t.Helper()
 	dir := t.TempDir()
-	config, err := meta.ReadConfig([]byte(tinyConfig))
+	config, err := meta.ReadConfig([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,6 +66,9 @@ func tinyModel(t *testing.T) string {
 			}
 		}
 	}
+	for _, values := range m.Buffers() {
+		random.Normal(values, 0, 0.3)
+	}
 	acc, err := train.New(train.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +80,7 @@ func tinyModel(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, b := range map[string][]byte{"config.json": []byte(tinyConfig), "tokenizer.json": words} {
+	for name, b := range map[string][]byte{"config.json": []byte(text), "tokenizer.json": words} {
 		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -93,6 +93,9 @@ func (m *Model) start(tp *tensor.Tape, b Batch, o Options, auxiliary bool) (*pas
 		}
 		err = p.training.Forward(&p.input, p.way, first)
 	}
+	if err == nil {
+		err = m.unchanged()
+	}
 	if err != nil {
 		p.leave()
 		return nil, m.explain(err)
@@ -143,7 +146,11 @@ func (p *pass) backward(scale float32) error {
 	if p.routers != nil {
 		p.routers.reverse(scale * p.m.auxiliary)
 	}
-	if err := p.training.Backward(); err != nil {
+	err := p.training.Backward()
+	if err == nil {
+		err = p.m.unchanged()
+	}
+	if err != nil {
 		return p.m.explain(err)
 	}
 	return nil

@@ -1,14 +1,17 @@
 package model
 
 import (
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/train/tensor"
 )
 
@@ -204,6 +207,30 @@ func TestCutFileWhileMapped(t *testing.T) {
 		if _, err := m.Loss(tp, someBatch(3, 9, 4), Options{}); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("got %v", err)
 		}
+	}
+}
+
+// TestAFrozenBaseThatIsOverwrittenIsNoticed: a run went on with gradients of two models.
+func TestAFrozenBaseThatIsOverwrittenIsNoticed(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(ownModel(t, "granite"))); err != nil {
+		t.Fatal(err)
+	}
+	m, err := openFile(t, dir, dir, Freeze(func(path string) bool { return path != "lm_head.weight" }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	tp := tensor.NewTape(tensor.Options{})
+	if _, err := m.Loss(tp, someBatch(3, 9, 4), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "model.safetensors")
+	if err := os.Chtimes(path, time.Time{}, time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Loss(tp, someBatch(3, 9, 4), Options{}); !errors.Is(err, loader.ErrChanged) || !strings.Contains(err.Error(), path) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -80,19 +80,43 @@ func (f *frozen) advise(a loader.Advice) {
 	}
 }
 
-// bufferValues is a persistent buffer as float32, zeros where the checkpoint has none.
-func bufferValues(b *loader.Binding, buffer *meta.Buffer) (view.Tensor, error) {
-	values := make([]float32, meta.Elements(buffer.Shape))
+// bufferValues is a persistent buffer as float32, zeros where the checkpoint has none, and the
+// dtype that it is stored in.
+func bufferValues(b *loader.Binding, buffer *meta.Buffer) (view.Tensor, meta.DType, error) {
+	values, stored := make([]float32, meta.Elements(buffer.Shape)), meta.Float32
 	if b != nil && len(b.BufferParts(buffer)) > 0 {
 		dtype, data, err := b.BufferValues(buffer)
 		if err == nil {
 			err = widen(values, data, dtype)
 		}
 		if err != nil {
-			return view.Tensor{}, fmt.Errorf("model: buffer %s: %w", buffer.Name, err)
+			return view.Tensor{}, stored, fmt.Errorf("model: buffer %s: %w", buffer.Name, err)
 		}
+		stored = dtype
 	}
-	return view.Floats(values, buffer.Shape...), nil
+	return view.Floats(values, buffer.Shape...), stored, nil
+}
+
+// narrow is the elements of a buffer in the dtype that widen made them of.
+func narrow(values []float32, dtype meta.DType) []byte {
+	b := make([]byte, dtype.Bytes(int64(len(values))))
+	switch dtype {
+	case meta.BFloat16:
+		kernels.NarrowBFloat16(b, values)
+	case meta.Float16:
+		kernels.NarrowFloat16(b, values)
+	default:
+		b = floatBytes(values)
+	}
+	return b
+}
+
+func floatBytes(values []float32) []byte {
+	b := make([]byte, 0, 4*len(values))
+	for _, x := range values {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+	}
+	return b
 }
 
 // widen converts elements of a checkpoint to float32, exactly.

@@ -1,10 +1,8 @@
 package model
 
 import (
-	"encoding/binary"
 	"fmt"
 	"iter"
-	"math"
 	"runtime"
 
 	"github.com/heftai/heft/internal/nn"
@@ -138,6 +136,24 @@ func (m *Model) Parameters() iter.Seq2[string, *tensor.Parameter] {
 	}
 }
 
+// Buffers are the numbers that the checkpoint holds beside the parameters, such as what a
+// router adds to its scores, by path. They are not trained, and belong to what a whole model
+// is; of one whose parameters stay in their checkpoint there are none.
+func (m *Model) Buffers() iter.Seq2[string, []float32] {
+	return func(yield func(string, []float32) bool) {
+		if len(m.frozen) > 0 {
+			return
+		}
+		for path, node := range m.meta.Root.Walk() {
+			for _, b := range node.Buffers {
+				if b.Persistent && !yield(meta.Join(path, b.Name), m.buffers[b].F32()) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // Meta is the skeleton.
 func (m *Model) Meta() *meta.Model { return m.meta }
 
@@ -146,7 +162,7 @@ func (m *Model) Meta() *meta.Model { return m.meta }
 func (m *Model) SetAuxiliary(weight float32) { m.auxiliary = weight }
 
 // Checkpoint yields the parameters as the tensors of a checkpoint under the names of the
-// files the model came from: float32, but frozen ones in their dtype. The elements are read
+// files the model came from: float32, but frozen ones and buffers in their dtype. The elements are read
 // when they are written.
 func (m *Model) Checkpoint() (iter.Seq[loader.NamedTensor], error) {
 	return m.unbind(func(p *tensor.Parameter) []float32 { return p.Data }, asItIs)
@@ -180,7 +196,7 @@ func (m *Model) unbind(values func(*tensor.Parameter) []float32, change func(pat
 	for name, p := range m.Parameters() {
 		byName[name] = p
 	}
-	frozen, buffers := map[string]*frozen{}, map[string][]float32{}
+	frozen, buffers := map[string]*frozen{}, map[string]*meta.Buffer{}
 	for path, node := range m.meta.Root.Walk() {
 		for _, p := range node.Params {
 			if f := m.frozen[p]; f != nil {
@@ -188,7 +204,7 @@ func (m *Model) unbind(values func(*tensor.Parameter) []float32, change func(pat
 			}
 		}
 		for _, b := range node.Buffers {
-			buffers[meta.Join(path, b.Name)] = m.buffers[b].F32()
+			buffers[meta.Join(path, b.Name)] = b
 		}
 	}
 	return loader.Unbind(m.meta, func(path string) (meta.DType, func() ([]byte, error)) {
@@ -201,19 +217,16 @@ func (m *Model) unbind(values func(*tensor.Parameter) []float32, change func(pat
 				return change(path, dtype, data)
 			}
 		}
+		if b := buffers[path]; b != nil {
+			dtype := m.dtypes[b]
+			return dtype, func() ([]byte, error) { return change(path, dtype, narrow(m.buffers[b].F32(), dtype)) }
+		}
 		return meta.Float32, func() ([]byte, error) {
-			v, ok := buffers[path]
-			if p := byName[path]; p != nil {
-				v, ok = values(p), true
-			}
-			if !ok {
+			p := byName[path]
+			if p == nil {
 				return nil, fmt.Errorf("model: %s is no parameter", path)
 			}
-			b := make([]byte, 0, 4*len(v))
-			for _, x := range v {
-				b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
-			}
-			return change(path, meta.Float32, b)
+			return change(path, meta.Float32, floatBytes(values(p)))
 		}
 	})
 }

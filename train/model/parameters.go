@@ -17,7 +17,8 @@ type parameters struct {
 	trained map[*meta.Param]*tensor.Parameter // on the heap, trainable or not
 	frozen  map[*meta.Param]*frozen           // in the checkpoint
 	buffers map[*meta.Buffer]view.Tensor
-	stacked map[*meta.Param]bool // of experts
+	dtypes  map[*meta.Buffer]meta.DType // in the checkpoint
+	stacked map[*meta.Param]bool        // of experts
 	units   []unitParameters
 	adapter *adapter           // low-rank pairs beside them; nil for none
 	release bool               // pages of the checkpoint are dropped behind each unit
@@ -34,7 +35,7 @@ type unitParameters struct {
 // freeze names stay in b.
 func newParameters(m *meta.Model, p *nn.Program, b *loader.Binding, freeze func(path string) bool) (*parameters, error) {
 	out := &parameters{trained: map[*meta.Param]*tensor.Parameter{}, frozen: map[*meta.Param]*frozen{},
-		buffers: map[*meta.Buffer]view.Tensor{}, stacked: map[*meta.Param]bool{}}
+		buffers: map[*meta.Buffer]view.Tensor{}, dtypes: map[*meta.Buffer]meta.DType{}, stacked: map[*meta.Param]bool{}}
 	if b != nil {
 		out.source = b.Checkpoint()
 	}
@@ -58,11 +59,11 @@ func newParameters(m *meta.Model, p *nn.Program, b *loader.Binding, freeze func(
 			}
 		}
 		for _, buffer := range node.Buffers {
-			t, err := bufferValues(b, buffer)
+			t, dtype, err := bufferValues(b, buffer)
 			if err != nil {
 				return nil, err
 			}
-			out.buffers[buffer] = t
+			out.buffers[buffer], out.dtypes[buffer] = t, dtype
 		}
 	}
 	for _, u := range p.Units {
@@ -89,6 +90,15 @@ func (ps *parameters) add(p *meta.Param, b *loader.Binding, freeze bool) (err er
 		return fmt.Errorf("model: %w", err)
 	}
 	return nil
+}
+
+// unchanged reports files of frozen parameters that were written to: what a pass has made of
+// them is of no use.
+func (ps *parameters) unchanged() error {
+	if ps.source == nil || len(ps.frozen) == 0 {
+		return nil
+	}
+	return ps.source.Unchanged()
 }
 
 // explain names the file where an error is a fault of its memory.
