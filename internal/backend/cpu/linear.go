@@ -128,11 +128,17 @@ func (op *linear) plan(threads int) int {
 }
 
 // oneTokenRows is how many rows a unit has for one token where so many fit: as many streams as the
-// kernels read at once, or half of them where rows are long.
+// kernels read at once, each of an odd number of rows, as memory gives less where streams are powers
+// of two apart; or half the streams where rows are long.
 func (op *linear) oneTokenRows(fit int) int {
 	const streams = 8
-	rows := max(fit/streams, 1) * streams
-	if rows*op.w.cols*op.w.Format.Size() > callBytes {
+	each := op.w.cols * op.w.Format.Size()
+	rows := max(fit/streams, 1) | 1
+	if rows > 1 && rows*streams*each > callBytes {
+		rows -= 2
+	}
+	rows *= streams
+	if rows*each > callBytes {
 		rows = streams / 2
 	}
 	return min(rows, op.w.rows)
