@@ -71,6 +71,9 @@ type (
 
 const blockFormat = formats // stands for blocks in the tables below
 
+// wideLanes reads pages with AVX-512.
+type wideLanes struct{}
+
 var (
 	scoresKernels = [formats + 1][4]scoresKernel{
 		BFloat16:    {avx512ScoresBF16x1, avx512ScoresBF16x2, avx512ScoresBF16x4, avx512ScoresBF16x8},
@@ -100,12 +103,12 @@ func (p *Paged) kind() Format {
 // wideColumns is how many columns a kernel takes that does not take the rest.
 const wideColumns = 64
 
-func (a *asm) scores(y Floats, q []float32, queries int, p *Paged, pages []int32, dim int) {
+func (wideLanes) scores(y Floats, q []float32, queries int, p *Paged, pages []int32, dim int) {
 	k := scoresKernels[p.kind()][log2(queries)]
 	callScores(k, y, q, p, pages, dim)
 }
 
-func (a *asm) weigh(y, w Floats, queries int, p *Paged, pages []int32, first, keys, cols int) {
+func (wideLanes) weigh(y, w Floats, queries int, p *Paged, pages []int32, first, keys, cols int) {
 	kind, i := p.kind(), log2(queries)
 	rest := 16
 	if p.Blocks {

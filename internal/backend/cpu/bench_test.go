@@ -187,19 +187,25 @@ func benchmarkLayer(b *testing.B, variant string, tokens int, rounded bool, role
 }
 
 // BenchmarkAttention is the end of a prompt, and one token behind it, with TinyLlama's heads and
-// with as many of keys as of queries.
+// with as many of keys as of queries, in the best variant and with AVX2.
 func BenchmarkAttention(b *testing.B) {
 	const context = 4096
-	for _, kvHeads := range []int{4, 32} {
-		for _, dtype := range []meta.DType{meta.Int8, meta.BFloat16, meta.Float32} {
-			for _, rows := range []int{1, 512} {
-				for _, prompt := range []bool{false, true} {
-					if prompt && (rows == 1 || dtype == meta.Float32) {
-						continue
+	names := kernels.Names()
+	for i, variant := range names {
+		if i > 0 && variant != "avx2" {
+			continue
+		}
+		for _, kvHeads := range []int{4, 32} {
+			for _, dtype := range []meta.DType{meta.Int8, meta.BFloat16, meta.Float32} {
+				for _, rows := range []int{1, 512} {
+					for _, prompt := range []bool{false, true} {
+						if prompt && (rows == 1 || dtype == meta.Float32) {
+							continue
+						}
+						b.Run(fmt.Sprintf("%s/%v/heads=%d/rows=%d/prompt=%v", variant, dtype, kvHeads, rows, prompt), func(b *testing.B) {
+							benchmarkAttention(b, variant, kvHeads, dtype, rows, context, prompt)
+						})
 					}
-					b.Run(fmt.Sprintf("%v/heads=%d/rows=%d/prompt=%v", dtype, kvHeads, rows, prompt), func(b *testing.B) {
-						benchmarkAttention(b, kvHeads, dtype, rows, context, prompt)
-					})
 				}
 			}
 		}
@@ -207,9 +213,9 @@ func BenchmarkAttention(b *testing.B) {
 }
 
 // benchmarkAttention goes through as many layers as no cache holds.
-func benchmarkAttention(b *testing.B, kvHeads int, dtype meta.DType, rows, context int, prompt bool) {
+func benchmarkAttention(b *testing.B, variant string, kvHeads int, dtype meta.DType, rows, context int, prompt bool) {
 	const layers, pageTokens = 8, 16
-	host := open(b, 2, "")
+	host := open(b, 2, variant)
 	defer host.Close()
 	a := backend.AttentionArgs{Heads: 32, KVHeads: kvHeads, Dim: 64, ValueDim: 64, Scale: 0.125, Prompts: slices.Repeat([]bool{prompt}, rows)}
 	var kv [layers]backend.KV

@@ -45,6 +45,7 @@ var sources = []struct {
 	{"avx512bands", avx512},
 	{"avx512bandsums", avx512},
 	{"avx2kv", avx2},
+	{"avx2pages", avx2},
 	{"avx2rows", avx2},
 	{"avx512kv", avx512},
 	{"avx2gemm", avx2},
