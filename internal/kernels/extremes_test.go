@@ -1,0 +1,295 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// A way is one of the roads to the products of rows of weights with tokens.
+type way struct {
+	name string
+	// takes reports whether set has it for weights of a format.
+	takes func(set *Set, f Format) bool
+	// rounds says that activations are rounded to bfloat16, with subnormals as zero.
+	rounds bool
+	// products are y[t][r]; v are the weights' values, which f holds exactly.
+	products func(set *Set, f Format, v, x []float32, rows, tokens, n int) []float32
+}
+
+func always(*Set, Format) bool { return true }
+
+// turnedTo are v's values as a stored matrix of columns.
+func turnedTo(f Format, v []float32, rows, n int) Weights {
+	data, _ := store(f, turnedOf(v, rows, n), 5)
+	return Weights{data, rows * f.Size(), f}
+}
+
+func ways() []way {
+	bfloat16 := func(has func(*Set) bool) func(*Set, Format) bool {
+		return func(set *Set, f Format) bool { return f == BFloat16 && has(set) }
+	}
+	lying := func(f Format, v []float32, n int) Weights {
+		data, _ := store(f, v, 3)
+		return Weights{data, n * f.Size(), f}
+	}
+	return []way{
+		{name: "Mul", takes: always, products: func(set *Set, f Format, v, x []float32, rows, tokens, n int) []float32 {
+			y := make([]float32, tokens*rows)
+			set.Mul(Floats{y, rows}, lying(f, v, n), Floats{x, n}, rows, tokens, n)
+			return y
+		}},
+		{name: "AddLanes", takes: always, products: func(set *Set, f Format, v, x []float32, rows, tokens, n int) []float32 {
+			var y []float32
+			for t := range tokens {
+				lanes := make([]float32, set.Lanes*rows)
+				set.AddLanes(lanes, x[t*n:][:n], turnedTo(f, v, rows, n), rows)
+				set.FoldLanes(lanes, rows)
+				y = append(y, lanes[:rows]...)
+			}
+			return y
+		}},
+		{name: "Mix", takes: always, products: func(set *Set, f Format, v, x []float32, rows, tokens, n int) []float32 {
+			y := make([]float32, tokens*rows)
+			set.Mix(Floats{y, rows}, Floats{x, n}, 1, turnedTo(f, v, rows, n), n, tokens, rows)
+			return y
+		}},
+		{name: "groups", takes: func(set *Set, _ Format) bool { return set.Groups() },
+			products: func(set *Set, f Format, v, x []float32, rows, tokens, n int) []float32 {
+				return grouped(set, lying(f, v, n), Floats{x, n}, rows, tokens, n, 2)
+			}},
+		{name: "halves", takes: bfloat16((*Set).Halves), products: func(set *Set, f Format, v, x []float32, rows, tokens, n int) []float32 {
+			return byHalves(set, lying(f, v, n), Floats{x, n}, rows, tokens, n, HalvesBlock)
+		}},
+		{name: "panels", takes: always, products: summed},
+		{name: "pairs", takes: bfloat16((*Set).Rounds), rounds: true, products: func(set *Set, f Format, v, x []float32, rows, tokens, n int) []float32 {
+			y, in := make([]float32, tokens*rows), Pairs{make([]uint32, tokens*PairWords(n)), PairWords(n)}
+			for t := range tokens {
+				set.Narrow(in.V[t*in.Stride:], x[t*n:][:n])
+			}
+			set.MulPairs(Floats{y, rows}, lying(f, v, n), in, rows, tokens, n)
+			return y
+		}},
+		{name: "tiles", takes: bfloat16((*Set).Rounds), rounds: true, products: func(set *Set, f Format, v, x []float32, rows, tokens, n int) []float32 {
+			return tiled(set, lying(f, v, n).Data, x, nil, rows, tokens, n, 1)
+		}},
+	}
+}
+
+// summed are products by panels of widened rows.
+func summed(set *Set, f Format, v, x []float32, rows, tokens, n int) []float32 {
+	lanes := set.PanelLanes()
+	data, _ := store(f, v, 1)
+	left, y := pack(set, Floats{x, n}, true, set.PanelRows(), tokens, n), make([]float32, tokens*rows)
+	for r := 0; r < rows; r += 2 * lanes {
+		both := make([]float32, 2*lanes*n)
+		for half := range 2 {
+			at := min(r+half*lanes, rows)
+			set.WidenColumns(both[half*lanes*n:], Weights{data[at*n*f.Size():], n * f.Size(), f}, min(lanes, rows-at), n, 0)
+		}
+		set.SumPanels(Floats{y[r:], rows}, left, n*lanes, both, tokens, min(2*lanes, rows-r), n, false)
+	}
+	return y
+}
+
+// eachWay runs test for every way of every variant and format, over sizes and tails.
+func eachWay(t *testing.T, test func(t *testing.T, what string, set *Set, w way, f Format, rows, tokens, n int)) {
+	eachSet(t, func(t *testing.T, set *Set) {
+		for _, w := range ways() {
+			for f := range formats {
+				if !w.takes(set, f) {
+					continue
+				}
+				for _, n := range []int{1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 130} {
+					rows, tokens := 1+n*5%37, 1+n*3%19
+					test(t, fmt.Sprintf("%s, format %d, %d rows, %d tokens, n %d", w.name, f, rows, tokens, n), set, w, f, rows, tokens, n)
+				}
+			}
+		}
+	})
+}
+
+// held is v as f holds it.
+func held(f Format, v []float32) []float32 {
+	_, out := store(f, v, 0)
+	return out
+}
+
+// TestProductsOfOddNumbers mixes NaN, infinities, zeros of either sign and subnormals among
+// weights and activations: each product is not a number, infinite or near exactly where it is so
+// by the numbers of its own row and token.
+func TestProductsOfOddNumbers(t *testing.T) {
+	inf := math.Inf(1)
+	eachWay(t, func(t *testing.T, what string, set *Set, w way, f Format, rows, tokens, n int) {
+		r := rand.New(rand.NewPCG(uint64(n), uint64(f)))
+		odd := []float64{math.NaN(), inf, -inf, 0, math.Copysign(0, -1)}
+		if !w.rounds {
+			odd = append(odd, 0x1p-149, -0x1p-130, 0x1p-24, -0x1p-15) // subnormals of each format
+		}
+		strew := func(v []float32, every int) []float32 {
+			for i := range v {
+				if r.IntN(every) == 0 {
+					v[i] = float32(odd[r.IntN(len(odd))])
+				}
+			}
+			return v
+		}
+		v, x := held(f, strew(random(r, rows*n), 4*n)), strew(random(r, tokens*n), 4*n)
+		in := x
+		if w.rounds {
+			in = rounded(x)
+		}
+		for i, got := range w.products(set, f, v, x, rows, tokens, n) {
+			row, token := i%rows, i/rows
+			want, size := 0.0, 0.0
+			for k := range n {
+				p := float64(v[row*n+k]) * float64(in[token*n+k])
+				want, size = want+p, size+math.Abs(p)
+			}
+			g := float64(got)
+			switch {
+			case math.IsNaN(want) != math.IsNaN(g), math.IsInf(want, 0) && g != want:
+				t.Fatalf("%s: row %d, token %d is %g, want %g", what, row, token, g, want)
+			case !math.IsNaN(want) && !math.IsInf(want, 0):
+				near(t, fmt.Sprintf("%s: row %d, token %d", what, row, token), got, want, size)
+			}
+		}
+	})
+}
+
+// TestProductsOfSubnormals: weights, activations and products that are subnormal count as what
+// they are; where activations are rounded they count so or as zero.
+func TestProductsOfSubnormals(t *testing.T) {
+	least := [formats]float64{BFloat16: 0x1p-133, Float16: 0x1p-24, Float32: 0x1p-149} // of each format
+	eachWay(t, func(t *testing.T, what string, set *Set, w way, f Format, rows, tokens, n int) {
+		for name, c := range map[string]struct{ w, x float64 }{
+			"weights": {least[f], 1024}, "activations": {1024, 0x1p-133}, "products": {0x1p-14, 0x1p-126},
+		} {
+			r := rand.New(rand.NewPCG(uint64(n), 7))
+			v, x := make([]float32, rows*n), make([]float32, tokens*n)
+			for i := range v {
+				v[i] = float32(c.w * float64(1+r.IntN(3)))
+			}
+			for i := range x {
+				x[i] = float32(c.x * float64(1+r.IntN(2)))
+			}
+			for i, got := range w.products(set, f, v, x, rows, tokens, n) {
+				row, token, want := i%rows, i/rows, 0.0
+				for k := range n {
+					want += float64(v[row*n+k]) * float64(x[token*n+k])
+				}
+				within := 1e-6*want + float64(n)*0x1p-149
+				if d := math.Abs(float64(got) - want); !(d <= within || w.rounds && got == 0) {
+					t.Fatalf("%s: subnormal %s: row %d, token %d is %g, want %g", what, name, row, token, got, want)
+				}
+			}
+		}
+	})
+}
+
+// TestProductsOverflow: what no float32 holds is infinite, on its own row and token alone.
+func TestProductsOverflow(t *testing.T) {
+	largest := [formats]float64{BFloat16: 0x1.fep127, Float16: 65504, Float32: math.MaxFloat32}
+	eachWay(t, func(t *testing.T, what string, set *Set, w way, f Format, rows, tokens, n int) {
+		v, x := make([]float32, rows*n), make([]float32, tokens*n)
+		row, token, k := rows/2, tokens/3, n-1
+		v[row*n+k], x[token*n+k] = float32(largest[f]), float32(-0x1p127)
+		for i, got := range w.products(set, f, v, x, rows, tokens, n) {
+			if own := i%rows == row && i/rows == token; own != math.IsInf(float64(got), -1) || !own && got != 0 {
+				t.Fatalf("%s: row %d, token %d is %g", what, i%rows, i/rows, got)
+			}
+		}
+	})
+}
+
+// TestGateOfOddNumbers: all variants give what is not a number, infinite or zero as Go does.
+func TestGateOfOddNumbers(t *testing.T) {
+	reference := goSet()
+	eachSet(t, func(t *testing.T, set *Set) {
+		r := rand.New(rand.NewPCG(9, 1))
+		odd := []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), 0, 1e-40, -1e-40, 3e38, -3e38, 88, -88, 105, -105}
+		for n := range 70 {
+			gate, up := random(r, n), random(r, n)
+			for i := range gate {
+				if r.IntN(3) == 0 {
+					gate[i] = odd[r.IntN(len(odd))]
+				}
+				if r.IntN(6) == 0 {
+					up[i] = odd[r.IntN(len(odd))]
+				}
+			}
+			for _, c := range [][2]float32{{1, 0}, {1.702, 0}, {1.5957691, 0.0713548}} {
+				for _, u := range [][]float32{up, nil} {
+					got, want := make([]float32, n), make([]float32, n)
+					set.Gate(got, gate, u, c[0], c[1])
+					reference.Gate(want, gate, u, c[0], c[1])
+					for i, g := range got {
+						a, b := float64(g), float64(want[i])
+						if a == b || math.IsNaN(a) && math.IsNaN(b) {
+							continue
+						}
+						if d := math.Abs(a - b); !(d <= 4e-6*math.Abs(b)+1e-37) {
+							t.Fatalf("curve %v of %g, up %v: %g, in Go %g", c, gate[i], u != nil, g, want[i])
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestBlocksOfOddScales: a scale that is NaN, infinite, subnormal or the largest of Q8 and Q4
+// is unpacked to the same bits by all variants, and reaches no other row.
+func TestBlocksOfOddScales(t *testing.T) {
+	const rows, width, blocks = 21, 96, 3
+	random := rand.New(rand.NewPCG(31, 32))
+	for name, packing := range blockPackings {
+		for _, scale := range []uint16{0x7e00, 0xfe01, 0x7c00, 0xfc00, 0x0001, 0x8003, 0x03ff, 0x7bff, 0xfbff, 0x8000} {
+			plain := randomBlocks(random, packing, rows*blocks)
+			odd := append([]byte{}, plain...)
+			at := (7*blocks + 1) * packing.BlockBytes() // the second block of row 7
+			odd[at], odd[at+1] = byte(scale), byte(scale>>8)
+			want := make([]float32, rows*width)
+			blocksGo(packing, want, odd)
+			reference := goSet()
+			bands := func(codes []byte) *Packed {
+				p := &Packed{Packing: packing, Codes: make([]byte, len(codes)), Width: width, Height: rows, Rows: 1, Columns: 32}
+				reference.Bands(packing, p.Codes, codes, blocks*packing.BlockBytes(), rows, blocks)
+				return p
+			}
+			lying := &Packed{Packing: packing, Codes: odd, Width: width, Rows: 1, Columns: 32}
+			x := make([]float32, 2*width)
+			for i := range x {
+				x[i] = float32(random.NormFloat64())
+			}
+			for _, s := range available() {
+				what := fmt.Sprintf("%s, %s, scale %#x", name, s.Name, scale)
+				for _, p := range []*Packed{lying, bands(odd)} {
+					got := make([]float32, rows*width)
+					s.Unpack(Floats{got, width}, p, 0, 0, rows, width, nil)
+					same(t, what, got, want)
+				}
+				if s.DotsPacked(lying, 0) {
+					got, mul := make([]float32, rows), make([]float32, rows)
+					s.DotPacked(got, lying, 0, 1, x[:width], nil)
+					s.Mul(Floats{mul, rows}, Weights{floatBytes(want), 4 * width, Float32}, Floats{x, width}, rows, 1, width)
+					same(t, what+": products", got, mul)
+				}
+				if s.Integers() {
+					a := multiplied(&s, bands(odd), 0, 1, 0, rows, x, 2, width, width)
+					b := multiplied(&s, bands(plain), 0, 1, 0, rows, x, 2, width, width)
+					finite := scale&0x7c00 != 0x7c00
+					for i := range a {
+						switch {
+						case i%rows != 7 && math.Float32bits(a[i]) != math.Float32bits(b[i]):
+							t.Fatalf("%s: integers of row %d are %g, beside another row %g", what, i%rows, a[i], b[i])
+						case i%rows == 7 && finite != (a[i]-a[i] == 0):
+							t.Fatalf("%s: integers of its row are %g", what, a[i])
+						}
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,53 @@
+//go:build linux
+
+package kernels
+
+import "testing"
+
+// TestRoundedStaysInside is TestStaysInside for products of rounded activations.
+func TestRoundedStaysInside(t *testing.T) {
+	eachRounder(t, func(t *testing.T, set *Set) {
+		for n := 1; n <= 70; n++ {
+			rows, tokens, size := 1+n%PackRows, 1+n%PanelTokens, PanelWords(n)
+			w := Weights{guarded(t, rows*2*n), 2 * n, BFloat16}
+			pairs, x := Pairs{guardedWords(t, tokens*PairWords(n)), PairWords(n)}, Floats{guardedFloats(t, tokens*n), n}
+			for i := range tokens {
+				set.Narrow(pairs.V[i*pairs.Stride:], x.V[i*n:][:n])
+			}
+			y := Floats{guardedFloats(t, tokens*rows), rows}
+			set.MulPairs(y, w, pairs, rows, tokens, n)
+			packs, panels := guardedWords(t, 2*size), guardedWords(t, 2*size)
+			for i := range 2 {
+				set.PackWeights(packs[i*size:], w, rows, n)
+				set.PackTokens(panels[i*size:], x, tokens, n)
+			}
+			blocks := ceil(n, BlockK)
+			c := Floats{guardedFloats(t, 2*PackRows*2*PanelTokens), 2 * PanelTokens}
+			one := Floats{guardedFloats(t, PackRows*PanelTokens), PanelTokens}
+			for _, add := range []bool{false, true} {
+				set.Tile(c, packs, size, panels, size, blocks, 1, add)
+				set.Couple(c, packs, size, panels, size, blocks, 1, add)
+				if set.TilesRows() {
+					set.TilePack(c, packs[size:], panels, size, 2, blocks, add)
+					set.TilePack(one, packs[size:], panels[size:], size, 1, blocks, add)
+				}
+			}
+			set.Turn(y, one, nil, rows, tokens)
+			set.Turn(y, one, guardedFloats(t, rows), rows, tokens)
+		}
+	})
+}
+
+// TestRowLoopsStayInside is TestStaysInside for loops over rows.
+func TestRowLoopsStayInside(t *testing.T) {
+	eachSet(t, func(t *testing.T, set *Set) {
+		for n := 1; n <= 70; n++ {
+			a, b, c := guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n)
+			set.AtMost(a, b, 7)
+			set.TimesClamped(a, b, c, 7)
+			set.Times(a, b)
+			set.ReLU(a, c)
+			set.TurnInterleaved(guardedFloats(t, 2*n), b, c)
+		}
+	})
+}
