@@ -116,6 +116,22 @@ func held(f Format, v []float32) []float32 {
 	return out
 }
 
+// nearOdd is near for a product of w and x, which may be no number or infinite.
+func nearOdd(t *testing.T, what string, got float32, w, x []float32) {
+	t.Helper()
+	want, size, g := 0.0, 0.0, float64(got)
+	for k := range w {
+		p := float64(w[k]) * float64(x[k])
+		want, size = want+p, size+math.Abs(p)
+	}
+	switch {
+	case math.IsNaN(want) != math.IsNaN(g), math.IsInf(want, 0) && g != want:
+		t.Fatalf("%s is %g, want %g", what, g, want)
+	case !math.IsNaN(want) && !math.IsInf(want, 0):
+		near(t, what, got, want, size)
+	}
+}
+
 // TestProductsOfOddNumbers mixes NaN, infinities, zeros of either sign and subnormals among
 // weights and activations: each product is not a number, infinite or near exactly where it is so
 // by the numbers of its own row and token.
@@ -142,18 +158,7 @@ func TestProductsOfOddNumbers(t *testing.T) {
 		}
 		for i, got := range w.products(set, f, v, x, rows, tokens, n) {
 			row, token := i%rows, i/rows
-			want, size := 0.0, 0.0
-			for k := range n {
-				p := float64(v[row*n+k]) * float64(in[token*n+k])
-				want, size = want+p, size+math.Abs(p)
-			}
-			g := float64(got)
-			switch {
-			case math.IsNaN(want) != math.IsNaN(g), math.IsInf(want, 0) && g != want:
-				t.Fatalf("%s: row %d, token %d is %g, want %g", what, row, token, g, want)
-			case !math.IsNaN(want) && !math.IsInf(want, 0):
-				near(t, fmt.Sprintf("%s: row %d, token %d", what, row, token), got, want, size)
-			}
+			nearOdd(t, fmt.Sprintf("%s: row %d, token %d", what, row, token), got, v[row*n:][:n], in[token*n:][:n])
 		}
 	})
 }
@@ -275,6 +280,11 @@ func TestBlocksOfOddScales(t *testing.T) {
 					s.DotPacked(got, lying, 0, 1, x[:width], nil)
 					s.Mul(Floats{mul, rows}, Weights{floatBytes(want), 4 * width, Float32}, Floats{x, width}, rows, 1, width)
 					same(t, what+": products", got, mul)
+				}
+				sums := make([]float32, rows)
+				s.MulBands(Floats{sums, rows}, bands(odd), 0, 1, 0, rows, Floats{x, width}, 1, width, false)
+				for i, got := range sums {
+					nearOdd(t, fmt.Sprintf("%s: floats of row %d", what, i), got, want[i*width:][:width], x[:width])
 				}
 				if s.Integers() {
 					a := multiplied(&s, bands(odd), 0, 1, 0, rows, x, 2, width, width)

@@ -2,7 +2,10 @@
 
 package kernels
 
-import "testing"
+import (
+	"math/rand/v2"
+	"testing"
+)
 
 // TestRoundedStaysInside is TestStaysInside for products of rounded activations.
 func TestRoundedStaysInside(t *testing.T) {
@@ -48,6 +51,31 @@ func TestRowLoopsStayInside(t *testing.T) {
 			set.Times(a, b)
 			set.ReLU(a, c)
 			set.TurnInterleaved(guardedFloats(t, 2*n), b, c)
+		}
+	})
+}
+
+// TestBandSumsStayInside is TestStaysInside for floats that meet weights in bands.
+func TestBandSumsStayInside(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	eachSet(t, func(t *testing.T, set *Set) {
+		for _, rows := range []int{1, 3, 8, 15, 16, 17, 32, 48, 75} {
+			for blocks := 1; blocks <= 3; blocks++ {
+				for _, packing := range []Packing{Q8, Q4} {
+					lies, _ := inBands(random, packing, rows, 32*blocks)
+					p := *lies
+					p.Codes = guarded(t, len(lies.Codes))
+					copy(p.Codes, lies.Codes)
+					for _, tokens := range []int{1, 2, 5, 8, 9} {
+						x, y := guardedFloats(t, tokens*p.Width), guardedFloats(t, tokens*rows)
+						set.MulBands(Floats{y, rows}, &p, 0, 1, 0, rows, Floats{x, p.Width}, tokens, p.Width, false)
+						set.MulBands(Floats{y, rows}, &p, rows/2, 1, 0, rows-rows/2, Floats{x, p.Width}, tokens, p.Width, true)
+						set.MulBands(Floats{y, rows}, &p, 0, 2, 0, ceil(rows, 2), Floats{x, p.Width}, tokens, p.Width, true)
+					}
+					last := max(0, (rows-1)/BandRows*BandRows)
+					set.WidenBands(guardedFloats(t, set.PanelLanes()*p.Width), &p, last, 1, 0, min(rows-last, set.PanelLanes()), p.Width)
+				}
+			}
 		}
 	})
 }
