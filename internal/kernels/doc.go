@@ -19,7 +19,7 @@
 // bits, never inside themselves.
 //
 // [Set.MulHalves] is a dot product too, for few tokens and bfloat16 weights: its lane l adds the
-// products 2l and 2l+1 (mod 32), since both weights of a word are widened at once.
+// products 2l and 2l+1 (mod twice the lanes), since both weights of a word are widened at once.
 //
 // [Set.SumPanels] has another order, which is faster for many tokens: one sum for each element,
 // in ascending k. It wants tokens and rows of weights packed in panels, each k of which is a

@@ -9,6 +9,7 @@ const HalvesBlock = 32
 
 // halver is what a variant implements for that. Bounds have been checked.
 type halver interface {
+	most() int // tokens of a group
 	split(dst []float32, step int, src []float32)
 	mulHalves(y Floats, w Weights, x, sums []float32, rows, tokens, n int, first, last bool)
 }
@@ -16,9 +17,10 @@ type halver interface {
 // Halves reports whether s has SplitTokens and MulHalves.
 func (s *Set) Halves() bool { return s.halver != nil }
 
-// HalvesTokens is how many of so many tokens make the next group: 8, 4, 2 or 1.
+// HalvesTokens is how many of so many tokens make the next group: 8, where the variant has as many
+// registers, 4, 2 or 1.
 func (s *Set) HalvesTokens(tokens int) int {
-	group := 8
+	group := s.halver.most()
 	for group > tokens {
 		group /= 2
 	}
@@ -42,8 +44,8 @@ func (s *Set) SplitTokens(dst []float32, x Floats, tokens, n int) {
 func (s *Set) HalvesSums(rows, tokens int) int { return rows * tokens * s.Lanes }
 
 // MulHalves adds n elements of each row and token to y[t][r] = Σ_k w[r][k] · x[t][k], from where
-// bfloat16 weights and a group of tokens begin. Lane l of 16 adds the products 2l and 2l+1 (mod
-// 32) in ascending order; the lanes are added in halves. Between the first and the last piece of
+// bfloat16 weights and a group of tokens begin. Lane l adds the products 2l and 2l+1 (mod twice
+// the lanes) in ascending order; the lanes are added in halves. Between the first and the last piece of
 // k they are kept in sums; all pieces but the last are whole blocks.
 func (s *Set) MulHalves(y Floats, w Weights, x, sums []float32, rows, tokens, n int, first, last bool) {
 	if rows <= 0 || tokens <= 0 || n <= 0 {

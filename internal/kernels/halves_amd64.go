@@ -5,6 +5,8 @@ package kernels
 // shifts is AVX-512.
 type shifts struct{}
 
+func (shifts) most() int { return 8 }
+
 //go:noinline
 func (shifts) split(dst []float32, step int, src []float32) {
 	avx512Split(ptr(dst), int64(4*step), ptr(src), int64(len(src)))

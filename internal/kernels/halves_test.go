@@ -78,12 +78,12 @@ func halvesStayInside(t *testing.T, set *Set, n int) {
 // BenchmarkMulHalves is products of weights in the caches.
 func BenchmarkMulHalves(b *testing.B) {
 	for _, set := range available() {
-		if set.Name != "avx512" {
+		if set.Name != "avx512" && set.Name != "avx2" {
 			continue
 		}
 		const rows, n = 24, 704
-		for _, tokens := range []int{1, 2, 4, 8} {
-			b.Run(fmt.Sprint(tokens), func(b *testing.B) {
+		for tokens := 1; tokens <= set.HalvesTokens(8); tokens *= 2 {
+			b.Run(fmt.Sprintf("%s/%d", set.Name, tokens), func(b *testing.B) {
 				w := Weights{make([]byte, rows*n*2), n * 2, BFloat16}
 				x, y, sums := make([]float32, tokens*n), make([]float32, rows*tokens), make([]float32, set.HalvesSums(rows, tokens))
 				for b.Loop() {

@@ -46,6 +46,7 @@ var sources = []struct {
 	{"avx512bandsums", avx512},
 	{"avx2kv", avx2},
 	{"avx2pages", avx2},
+	{"avx2halves", avx2},
 	{"avx2rows", avx2},
 	{"avx512kv", avx512},
 	{"avx2gemm", avx2},

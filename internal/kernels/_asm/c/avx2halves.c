@@ -1,0 +1,215 @@
+// AVX2: dot products of bfloat16 weights where they lie with a few tokens in float32. A word of two
+// weights is widened by a shift and by a mask, and tokens are laid out to meet that: see halves.go.
+// Needs AVX2 and FMA.
+#include "common.h"
+
+enum { AHEAD = 1024 }; // bytes, how far ahead weights are fetched
+
+// low has the lanes below n.
+INLINE __m256i low(int64_t n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+// fold adds the lanes in halves.
+INLINE __m128 fold4(__m256 v) { return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)); }
+
+INLINE float fold(__m256 v) {
+  __m128 q = fold4(v);
+  q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+  return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
+}
+
+// folds is fold of four vectors at once, with the same additions.
+INLINE __m128 folds(__m256 v0, __m256 v1, __m256 v2, __m256 v3) {
+  __m128 a = fold4(v0), b = fold4(v1), c = fold4(v2), d = fold4(v3);
+  __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
+  __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
+  return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
+}
+
+// half has the weights of even k of 16 as numbers, or those of odd k.
+INLINE __m256 half(__m256i words, int odd) {
+  return (__m256)(odd ? _mm256_and_si256(words, _mm256_set1_epi32((int)0xffff0000)) : _mm256_slli_epi32(words, 16));
+}
+
+// add is acc += a b as it stands here: without the compiler's wish to move sums from register to
+// register twelve of them fit.
+INLINE void add(__m256 *acc, __m256 a, __m256 b) { __asm__ volatile("vfmadd231ps %2, %1, %0" : "+x"(*acc) : "x"(a), "x"(b)); }
+
+#define ROW(r) (w + ((r) == 3 ? ws3 : (r) * ws))
+
+// rows_of adds n columns, whole blocks, of R rows for T tokens to sums, of which flags say that they begin at 0
+// (1) and that they end (2). It returns the address of the weights of the next rows.
+INLINE const uint8_t *rows_of(int R, int T, const uint8_t *w, int64_t ws, const uint8_t **tokens, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t flags) {
+  const int64_t ws3 = times(ws, 3);
+  const uint8_t *x = *tokens;
+  int64_t left = n;
+  __m256 acc[12]; // row r of token t is t R + r
+  if (flags & 1) {
+    UNROLL for (int i = 0; i < R * T; i++) acc[i] = _mm256_setzero_ps();
+  } else {
+    UNROLL for (int i = 0; i < R * T; i++) acc[i] = _mm256_loadu_ps((const float *)sums + 8 * i);
+  }
+  ROLLED for (; left > 0; left -= 32, OPAQUE(left)) {
+    UNROLL for (int i = 0; i < 4; i++) {
+      OPAQUE(w), OPAQUE(x);
+      __m256 a[4];
+      UNROLL for (int r = 0; r < R; r++) {
+        a[r] = half(_mm256_loadu_si256((const __m256i *)(ROW(r) + i / 2 * 32)), i % 2);
+        if (i == 0) _mm_prefetch(ROW(r) + AHEAD, _MM_HINT_T0);
+      }
+      UNROLL for (int t = 0; t < T; t++) {
+        const __m256 in = _mm256_loadu_ps((const float *)(x + 128 * t + i % 2 * 64 + i / 2 * 32));
+        UNROLL for (int r = 0; r < R; r++) add(&acc[t * R + r], a[r], in);
+      }
+    }
+    w += 64, x += 128 * T;
+  }
+  if (flags & 2) {
+    UNROLL for (int t = 0; t < T; t++) {
+      __m256 *own = acc + t * R;
+      if (R == 4) _mm_storeu_ps((float *)y, folds(own[0], own[1], own[2], own[3]));
+      else if (R == 3) _mm_maskstore_ps((float *)y, _mm_setr_epi32(-1, -1, -1, 0), folds(own[0], own[1], own[2], own[2]));
+      else *(float *)y = fold(own[0]);
+      y += ys;
+      OPAQUE(y);
+    }
+  } else {
+    UNROLL for (int i = 0; i < R * T; i++) _mm256_storeu_ps((float *)sums + 8 * i, acc[i]);
+  }
+  // Going back costs no register across the loop.
+  OPAQUE(n);
+  *tokens = x - n * (4 * T);
+  return w - n * 2 + times(ws, R);
+}
+
+// halves computes rows of weights for a group of T tokens.
+INLINE void halves(int T, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t rows, int64_t flags) {
+  const int R = T == 4 ? 3 : T == 2 ? 4 : 1; // One has whole rows of one token
+  ROLLED for (; rows >= R; rows -= R, OPAQUE(rows)) {
+    w = rows_of(R, T, w, ws, &x, sums, y, ys, n, flags);
+    sums += 32 * R * T, y += 4 * R;
+  }
+  ROLLED for (; rows > 0; rows--, OPAQUE(rows)) {
+    w = rows_of(1, T, w, ws, &x, sums, y, ys, n, flags);
+    sums += 32 * T, y += 4;
+  }
+}
+
+#define HALVES(T)                                                                                                                                       \
+  KERNEL avx2Halves##T(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t rows, int64_t flags) { \
+    halves(T, w, ws, x, sums, y, ys, n, rows, flags);                                                                                                   \
+  }
+HALVES(1) HALVES(2) HALVES(4)
+
+// Split is that of AVX-512.
+KERNEL avx2Split(uint8_t *dst, int64_t step, const uint8_t *src, int64_t n) {
+  ROLLED for (; n > 0; n -= 32, OPAQUE(n)) {
+    UNROLL for (int i = 0; i < 2; i++) {
+      const float *from = (const float *)src + 16 * i;
+      const __m256 a = _mm256_maskload_ps(from, low(n - 16 * i)), b = _mm256_maskload_ps(from + 8, low(n - 16 * i - 8));
+      const __m256 even = _mm256_shuffle_ps(a, b, 0x88), odd = _mm256_shuffle_ps(a, b, 0xdd);
+      _mm256_storeu_ps((float *)dst + 8 * i, (__m256)_mm256_permute4x64_epi64((__m256i)even, 0xd8));
+      _mm256_storeu_ps((float *)dst + 16 + 8 * i, (__m256)_mm256_permute4x64_epi64((__m256i)odd, 0xd8));
+    }
+    dst += step, src += 128;
+  }
+}
+
+// One is Halves of one token, whole blocks from the first k to the last. Little is computed for each byte there,
+// so all depends on how memory is read: as 8 streams at once, each of neighbouring rows, see
+// avx512one.c. A line is 64 bytes of a row; each is asked for AHEAD bytes early, over the ends of
+// rows, and where the streams end, so are those of as many rows behind.
+enum { STREAMS = 8, LAST = AHEAD / 64 };
+
+// What is not needed for a while is put away in a vector register.
+INLINE __m128i away(int64_t v) {
+  __m128i s = _mm_cvtsi64_si128(v);
+  __asm__ volatile("" : "+x"(s));
+  return s;
+}
+
+INLINE int64_t back(__m128i s) {
+  __asm__ volatile("" : "+x"(s));
+  return _mm_cvtsi128_si64(s);
+}
+
+// lines are those of n weights, and last those at the end with which the next row is
+// fetched.
+INLINE int64_t lines(int64_t n) {
+  OPAQUE(n);
+  return (int64_t)((uint64_t)n >> 5);
+}
+
+INLINE int64_t last(int64_t n) {
+  n = lines(n);
+  return n < LAST ? n : LAST;
+}
+
+#define STREAM(p, r) ((p) + ((r) == 7 ? ss7 : (r) == 6 ? 2 * ss3 : (r) == 5 ? ss5 : (r) == 3 ? ss3 : (r) * ss))
+
+// row computes a row of each of R streams, ss bytes apart, of which count are left. What follows
+// from n is made anew, as there are no registers to keep it.
+INLINE const uint8_t *row(int R, const uint8_t *w, int64_t ws, int64_t ss, __m128i count, const uint8_t **token, int64_t n, __m256 acc[8]) {
+  int64_t ss3 = times(ss, 3);
+  const int64_t ss5 = times(ss, 5), ss7 = times(ss, 7);
+  const uint8_t *x = *token;
+  UNROLL for (int r = 0; r < R; r++) acc[r] = _mm256_setzero_ps();
+#define LINES                                                                                                       \
+  ROLLED for (; left > 0; left--, OPAQUE(left)) {                                                                   \
+    UNROLL for (int i = 0; i < 2; i++) {                                                                            \
+      OPAQUE(w), OPAQUE(x), OPAQUE(next), OPAQUE(ss), OPAQUE(ss3); /* or multiples of them are kept */             \
+      const __m256 even = _mm256_loadu_ps((const float *)x + 8 * i), odd = _mm256_loadu_ps((const float *)x + 16 + 8 * i); \
+      UNROLL for (int r = 0; r < R; r++) {                                                                          \
+        if (i == 0) _mm_prefetch(STREAM(next, r), _MM_HINT_T0);                                                     \
+        const __m256i v = _mm256_loadu_si256((const __m256i *)(STREAM(w, r) + 32 * i));                             \
+        add(&acc[r], half(v, 0), even);                                                                             \
+        add(&acc[r], half(v, 1), odd);                                                                              \
+      }                                                                                                             \
+    }                                                                                                               \
+    w += 64, next += 64, x += 128;                                                                                  \
+  }
+  const uint8_t *next = w + 64 * last(n);
+  int64_t left = lines(n) - last(n);
+  LINES
+  left = last(n);
+  next = w + 64 * left - 64 * lines(n) + (R == 4 ? 4 * ws : R > 1 && back(count) == 1 ? ws + ss7 : ws);
+  LINES
+  left = 64 * lines(n);
+  *token = x - 2 * left;
+  return w - left + ws;
+}
+
+KERNEL avx2HalvesOne(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t n, int64_t rows) {
+  __m256 acc[8];
+  const __m128i all = away(rows);
+  ROLLED for (int64_t i = rows >> 3; i > 0; i--, OPAQUE(i)) {
+    const __m128i out = away((int64_t)y), count = away(i);
+    w = row(STREAMS, w, ws, times(ws, 1) * (back(all) >> 3), count, &x, n, acc);
+    uint8_t *to = (uint8_t *)back(out);
+    i = back(count);
+    const int64_t ys = back(all) >> 3 << 2;
+    y = to + 4;
+    UNROLL for (int r = 0; r < 8; r += 4) {
+      __m128 sums = folds(acc[r], acc[r + 1], acc[r + 2], acc[r + 3]);
+      UNROLL for (int k = 0; k < 4; k++) {
+        _mm_store_ss((float *)to, sums);
+        sums = _mm_shuffle_ps(sums, sums, 0x39); // the next
+        to += ys;
+        OPAQUE(to);
+      }
+    }
+  }
+  rows = back(all);
+  w += times(ws, 7) * (rows >> 3), y += 28 * (rows >> 3);
+  if (rows & 4) {
+    row(4, w, ws, ws, all, &x, n, acc);
+    _mm_storeu_ps((float *)y, folds(acc[0], acc[1], acc[2], acc[3]));
+    w += 4 * ws, y += 16;
+  }
+  ROLLED for (rows &= 3; rows > 0; rows--, OPAQUE(rows)) {
+    w = row(1, w, ws, ws, all, &x, n, acc);
+    *(float *)y = fold(acc[0]);
+    y += 4;
+  }
+}
