@@ -2,28 +2,14 @@
 // registers. Nothing is computed that anybody wants.
 #include "common.h"
 
+#define WIDTH 64
+#include "roofread.h"
+
 // HELD keeps the compiler from seeing through an accumulator.
 #define HELD(v) ({ __asm__ volatile("" : "+v"(v)); })
 #define ACCUMULATORS 12
 
-// roofRead reads n bytes, a multiple of 1024, as four streams that a kernel on four rows
-// would make, and stores their exclusive or, 64 bytes, at out.
-KERNEL roofRead(const uint8_t *p, int64_t n, uint8_t *out) {
-  __m512i a[8];
-  UNROLL for (int i = 0; i < 8; i++) a[i] = _mm512_setzero_si512();
-  const int64_t q = n / 4;
-  ROLLED for (int64_t i = 0; i < q; i += 128) {
-    UNROLL for (int s = 0; s < 4; s++) {
-      const uint8_t *at = p + times(q, s) + i;
-      _mm_prefetch((const char *)at + 1024, _MM_HINT_T0);
-      _mm_prefetch((const char *)at + 1088, _MM_HINT_T0);
-      a[2 * s] = _mm512_xor_si512(a[2 * s], _mm512_loadu_si512(at));
-      a[2 * s + 1] = _mm512_xor_si512(a[2 * s + 1], _mm512_loadu_si512(at + 64));
-    }
-  }
-  UNROLL for (int i = 1; i < 8; i++) a[0] = _mm512_xor_si512(a[0], a[i]);
-  _mm512_storeu_si512(out, a[0]);
-}
+KERNEL roofRead(const uint8_t *p, int64_t n, uint8_t *out) { read_all(p, n, out); }
 
 // The kernels below make steps times ACCUMULATORS products of registers.
 KERNEL roofFloat(int64_t steps) {

@@ -1,0 +1,43 @@
+// Reading memory as fast as a processor can, with vectors of WIDTH bytes. Included by roof.c and
+// roof2.c.
+
+typedef long long vector __attribute__((vector_size(WIDTH)));
+typedef long long stored __attribute__((vector_size(WIDTH), aligned(1)));
+
+// Each block is 8 streams, which memory gives more to than to fewer; APART is no power of two, nor
+// are lines of all streams in the same sets of the caches then. Lines are asked for AHEAD bytes
+// early, over the ends of blocks.
+enum { STREAMS = 8, APART = 24 << 10, AHEAD = 1024 };
+
+// read_all reads n bytes, a multiple of 1024, and stores their exclusive or, 64 bytes, at out.
+INLINE void read_all(const uint8_t *p, int64_t n, uint8_t *out) {
+  vector a[STREAMS][64 / WIDTH] = {0};
+#define STREAM(p, s) ((p) + ((s) == 7 ? apart7 : (s) == 6 ? 2 * apart3 : (s) == 5 ? apart5 : (s) == 3 ? apart3 : (s) * apart))
+  ROLLED for (; n > 0; OPAQUE(n)) {
+    int64_t apart = n < STREAMS * APART ? n / STREAMS : APART, apart3 = times(apart, 3);
+    const int64_t apart5 = times(apart, 5), apart7 = times(apart, 7);
+    const int64_t last = apart < AHEAD ? apart / 64 : AHEAD / 64;
+    int64_t left = apart / 64 - last;
+    const uint8_t *next = p + 64 * last;
+    n -= 8 * apart;
+    ROLLED for (int part = 0; part < 2; part++) {
+      ROLLED for (; left > 0; left--, OPAQUE(left)) {
+        OPAQUE(p), OPAQUE(next), OPAQUE(apart), OPAQUE(apart3);
+        UNROLL for (int s = 0; s < STREAMS; s++) {
+          _mm_prefetch(STREAM(next, s), _MM_HINT_T0);
+          UNROLL for (int i = 0; i < 64 / WIDTH; i++) a[s][i] ^= *(const stored *)(STREAM(p, s) + i * WIDTH);
+        }
+        p += 64, next += 64;
+      }
+      left = last;
+      next += apart7;
+      OPAQUE(left);
+    }
+    p += apart7;
+  }
+  UNROLL for (int i = 0; i < 64 / WIDTH; i++) {
+    vector sum = a[0][i];
+    UNROLL for (int s = 1; s < STREAMS; s++) sum ^= a[s][i];
+    *(stored *)(out + i * WIDTH) = sum;
+  }
+}
