@@ -13,6 +13,7 @@ const (
 	PanelTokens = 16
 	PackRows    = 16
 	BlockK      = 32
+	MostPanels  = 4 // of a call of [Set.TileRows]
 )
 
 // PanelWords is the length in words of a panel or a pack of n elements a row.
@@ -32,7 +33,7 @@ type rounder interface {
 	// packBand stores a row of a pack from whole blocks of row lane of a band of some rows.
 	packBand(p Packing, dst []uint32, band []byte, rows, lane, blocks int)
 	tile(c Floats, w []uint32, ws int, x []uint32, xs, blocks, couples int, add bool)
-	tileRows(c Floats, w Weights, x []uint32, xs, panels, rows, blocks int)
+	tileRows(c Floats, w Weights, x []uint32, xs, panels, rows, blocks int, cached bool)
 	tilePack(c Floats, w, x []uint32, xs, panels, blocks int, add bool)
 	turn(y, c Floats, bias []float32, rows, tokens int)
 	// of attention
@@ -103,19 +104,20 @@ func (s *Set) Tile(c Floats, w []uint32, ws int, x []uint32, xs, blocks, couples
 }
 
 // TileRows computes c[r][t] for rows of bfloat16 weights as they lie, a multiple of 16, and
-// one or two panels of tokens, which begin xs words apart. It reads each weight once. Its
-// sums have the bits of Tile.
-func (s *Set) TileRows(c Floats, w Weights, x []uint32, xs, panels, rows, blocks int) {
+// up to MostPanels panels of tokens, which begin xs words apart. It reads each weight once. Its
+// sums have the bits of Tile. cached says that the weights have been read just now, so that they
+// are in the caches.
+func (s *Set) TileRows(c Floats, w Weights, x []uint32, xs, panels, rows, blocks int, cached bool) {
 	if rows <= 0 || panels <= 0 || blocks <= 0 {
 		return
 	}
 	c.check(rows, PanelTokens*panels)
 	w.check(rows, blocks*BlockK)
 	_ = x[:(panels-1)*xs+blocks*BlockK/2*PanelTokens]
-	s.rounder.tileRows(c, w, x, xs, panels, rows, blocks)
+	s.rounder.tileRows(c, w, x, xs, panels, rows, blocks, cached)
 }
 
-// TilePack is TileRows for the 16 rows of a pack. With add it goes on from what c has.
+// TilePack is TileRows for the 16 rows of a pack and one or two panels. With add it goes on from what c has.
 func (s *Set) TilePack(c Floats, w, x []uint32, xs, panels, blocks int, add bool) {
 	if panels <= 0 || blocks <= 0 {
 		return

@@ -60,25 +60,54 @@ func (b bf16) tile(c Floats, w []uint32, ws int, x []uint32, xs, blocks, couples
 	}
 }
 
-func (bf16) tileRows(c Floats, w Weights, x []uint32, xs, panels, rows, blocks int) {
-	callRows(bytePtr(w.Data), w.Stride, BlockK*2, x, xs, c, panels, rows, blocks, false)
-}
-
-func (bf16) tilePack(c Floats, w, x []uint32, xs, panels, blocks int, add bool) {
-	callRows(wordPtr(w), BlockK*2, BlockK*2*PackRows, x, xs, c, panels, PackRows, blocks, add)
+func (bf16) tileRows(c Floats, w Weights, x []uint32, xs, panels, rows, blocks int, cached bool) {
+	if !cached || panels != 2 {
+		callLying(c, w, x, xs, panels, rows, blocks)
+		return
+	}
+	both := rows &^ (2*PackRows - 1)
+	callBoth(c, w, x, xs, both, blocks)
+	if both < rows {
+		c.V, w.Data = c.V[both*c.Stride:], w.Data[both*w.Stride:]
+		callLying(c, w, x, xs, panels, rows-both, blocks)
+	}
 }
 
 //go:noinline
-func callRows(w unsafe.Pointer, ws, step int, x []uint32, xs int, c Floats, panels, rows, blocks int, add bool) {
+func callBoth(c Floats, w Weights, x []uint32, xs, rows, blocks int) {
+	amxBoth(bytePtr(w.Data), int64(w.Stride), wordPtr(x), int64(4*xs), ptr(c.V), int64(4*c.Stride), int64(blocks), int64(rows/(2*PackRows)))
+}
+
+// callLying reads 16 streams of neighbouring rows.
+//
+//go:noinline
+func callLying(c Floats, w Weights, x []uint32, xs, panels, rows, blocks int) {
+	n := rows / PackRows
+	data, ws, in, words, out, cs := bytePtr(w.Data), int64(w.Stride), wordPtr(x), int64(4*xs), ptr(c.V), int64(4*c.Stride)
+	apart, below := int64(n)*ws, int64(n)*cs
+	switch panels {
+	case 1:
+		amxLying1(data, apart, ws, in, words, out, below, cs, int64(blocks), int64(n))
+	case 2:
+		amxLying2(data, apart, ws, in, words, out, below, cs, int64(blocks), int64(n))
+	case 3:
+		amxLying3(data, apart, ws, in, words, out, below, cs, int64(blocks), int64(n))
+	case 4:
+		amxLying4(data, apart, ws, in, words, out, below, cs, int64(blocks), int64(n))
+	}
+}
+
+//go:noinline
+func (bf16) tilePack(c Floats, w, x []uint32, xs, panels, blocks int, add bool) {
 	var goOn int64
 	if add {
 		goOn = 1
 	}
 	if panels > 1 {
-		amxRows2(w, int64(ws), int64(step), wordPtr(x), int64(4*xs), ptr(c.V), int64(4*c.Stride), int64(blocks), int64(rows/PackRows), goOn)
-	} else {
-		amxRows1(w, int64(ws), int64(step), wordPtr(x), int64(4*xs), ptr(c.V), int64(4*c.Stride), int64(blocks), int64(rows/PackRows), goOn)
+		amxRows2(wordPtr(w), BlockK*2, BlockK*2*PackRows, wordPtr(x), int64(4*xs), ptr(c.V), int64(4*c.Stride), int64(blocks), 1, goOn)
+		return
 	}
+	amxRows1(wordPtr(w), BlockK*2, BlockK*2*PackRows, wordPtr(x), int64(4*xs), ptr(c.V), int64(4*c.Stride), int64(blocks), 1, goOn)
 }
 
 //go:noinline

@@ -143,9 +143,9 @@ func TestTileRows(t *testing.T) {
 			return
 		}
 		r := rand.New(rand.NewPCG(3, 9))
-		const rows, n, most = 3 * PackRows, 5 * BlockK, 2 * PanelTokens
+		const rows, n, most = 3 * PackRows, 5 * BlockK, MostPanels * PanelTokens
 		data, _ := store(BFloat16, random(r, rows*n), 3)
-		for _, tokens := range []int{1, 16, 19, 32} {
+		for _, tokens := range []int{1, 16, 19, 32, 41, 64} {
 			x, panels := random(r, tokens*n), ceil(tokens, PanelTokens)
 			want := tiled(set, data, x, nil, rows, tokens, n, 1)
 			size := PanelWords(n)
@@ -165,13 +165,20 @@ func TestTileRows(t *testing.T) {
 					}
 				}
 			}
-			check("rows", func(c Floats) { set.TileRows(c, Weights{data, 2 * n, BFloat16}, in, size, panels, rows, n/BlockK) })
+			for _, cached := range []bool{false, true} {
+				check("rows", func(c Floats) {
+					set.TileRows(c, Weights{data, 2 * n, BFloat16}, in, size, panels, rows, n/BlockK, cached)
+				})
+			}
 			check("packs", func(c Floats) {
 				for i := 0; i < rows; i += PackRows {
 					own := Floats{c.V[i*c.Stride:], c.Stride}
 					set.PackWeights(pack, Weights{data[i*2*n:], 2 * n, BFloat16}, PackRows, n)
-					set.TilePack(own, pack, in, size, panels, 2, false)
-					set.TilePack(own, pack[2*BlockK/2*PackRows:], in[2*BlockK/2*PanelTokens:], size, panels, 3, true)
+					for p := 0; p < panels; p += 2 {
+						own, in := Floats{own.V[p*PanelTokens:], most}, in[p*size:]
+						set.TilePack(own, pack, in, size, min(2, panels-p), 2, false)
+						set.TilePack(own, pack[2*BlockK/2*PackRows:], in[2*BlockK/2*PanelTokens:], size, min(2, panels-p), 3, true)
+					}
 				}
 			})
 		}
@@ -233,6 +240,38 @@ func BenchmarkRounded(b *testing.B) {
 				}
 				report(b, rows*tokens)
 			})
+		}
+	}
+}
+
+// BenchmarkTiles is Tile on weights of so many blocks of k and couples of panels, in the caches,
+// and TileRows on weights as they lie.
+func BenchmarkTiles(b *testing.B) {
+	for _, set := range available() {
+		if !set.TilesRows() {
+			continue
+		}
+		for _, c := range []struct{ blocks, couples int }{{4, 1}, {16, 1}, {16, 8}, {32, 1}, {32, 8}, {64, 4}} {
+			size := PanelWords(c.blocks * BlockK)
+			w, x := make([]uint32, 2*size), make([]uint32, 2*c.couples*size)
+			out := Floats{make([]float32, 2*PackRows*2*c.couples*PanelTokens), 2 * c.couples * PanelTokens}
+			b.Run(fmt.Sprintf("packed/blocks=%d/couples=%d", c.blocks, c.couples), func(b *testing.B) {
+				for b.Loop() {
+					set.Tile(out, w, size, x, size, c.blocks, c.couples, false)
+				}
+				b.ReportMetric(float64(2*2*PackRows*2*PanelTokens*c.couples*c.blocks*BlockK)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
+			})
+			const rows = 128
+			lying := Weights{make([]byte, rows*c.blocks*2*BlockK), c.blocks * 2 * BlockK, BFloat16}
+			wide := Floats{make([]float32, rows*2*PanelTokens), 2 * PanelTokens}
+			for _, cached := range []bool{false, true} {
+				b.Run(fmt.Sprintf("lying/blocks=%d/cached=%v", c.blocks, cached), func(b *testing.B) {
+					for b.Loop() {
+						set.TileRows(wide, lying, x, size, 2, rows, c.blocks, cached)
+					}
+					b.ReportMetric(float64(2*rows*2*PanelTokens*c.blocks*BlockK)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
+				})
+			}
 		}
 	}
 }

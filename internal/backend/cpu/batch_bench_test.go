@@ -43,7 +43,7 @@ func BenchmarkBatch(b *testing.B) {
 // holds, read once.
 func BenchmarkExperts(b *testing.B) {
 	const hidden, inner, experts = 1024, 2048, 16
-	for _, tokens := range []int{8, 32, 48, 64, 96, 128, 256} {
+	for _, tokens := range []int{8, 32, 48, 64, 96, 128, 256, 512} {
 		b.Run(fmt.Sprint(tokens), func(b *testing.B) {
 			host := open(b, 2, "")
 			defer host.Close()

@@ -15,12 +15,16 @@ const (
 	packBytes   = 1 << 20
 	panelBytes  = 128 << 10
 	panelTokens = 256 // at most
-	stepBlocks  = 16  // blocks of k
+	stepBlocks  = 64  // blocks of k
 	stepK       = stepBlocks * kernels.BlockK
 	packRows    = 2 * kernels.PackRows
 	callBytes   = 256 << 10 // of weights in a call that reads them where they lie
 	coupleRows  = 2 * kernels.PanelTokens
-	smallTokens = 4 * coupleRows // up to which weights are read where they lie
+	firstTokens = kernels.MostPanels * kernels.PanelTokens // that pass weights as they come from memory
+	// Weights are read where they lie for so many tokens, or for tokens of so many bytes, which stay in
+	// the second-level cache.
+	smallTokens = 4 * coupleRows
+	smallBytes  = 1 << 20
 )
 
 // rounded is a Linear of bfloat16 weights and activations rounded to bfloat16.
@@ -94,7 +98,7 @@ func (op *rounded) planRows(threads int) int {
 	}
 	if op.small() {
 		op.unitRows = max(1, each/kernels.PackRows) * kernels.PackRows
-		return op.words + op.callRows()*coupleRows
+		return op.words + op.callRows()*firstTokens
 	}
 	pack := 4 * op.words
 	op.unitRows = max(1, min(packBytes/pack*kernels.PackRows, each)/packRows) * packRows
@@ -146,7 +150,8 @@ func (op *rounded) dots(r int) {
 
 // small reports whether the tokens are so few that weights are not worth packing.
 func (op *rounded) small() bool {
-	return op.tokens <= smallTokens && op.set.TilesRows() && !op.w.isPacked()
+	few := op.tokens <= smallTokens || 2*op.tokens*op.w.cols <= smallBytes
+	return few && op.set.TilesRows() && !op.w.isPacked()
 }
 
 // tiles computes a unit for many tokens, which pass packs of rows.
@@ -175,7 +180,8 @@ func (op *rounded) callRows() int {
 }
 
 // tilesOfFew computes a unit for few tokens, with weights as they lie but for those at the
-// edges. A call's weights stay in the second-level cache while all tokens pass.
+// edges. The first tokens of a call, more than pass at a time later, bring its weights to the
+// second-level cache, where they stay while the others pass.
 func (op *rounded) tilesOfFew(scratch []float32, r int) {
 	for end := min(r+op.unitRows, op.w.rows); r < end; {
 		rows := min(op.callRows(), (end-r)&^(kernels.PackRows-1))
@@ -183,26 +189,30 @@ func (op *rounded) tilesOfFew(scratch []float32, r int) {
 		if rows == 0 { // fewer than 16 at the end
 			rows, blocks = end-r, 0
 		}
-		for t := 0; t < op.tokens; t += coupleRows {
+		op.rowsOfFew(scratch, r, rows, blocks, 0, min(firstTokens, op.tokens))
+		for t := firstTokens; t < op.tokens; t += coupleRows {
 			op.rowsOfFew(scratch, r, rows, blocks, t, min(coupleRows, op.tokens-t))
 		}
 		r += rows
 	}
 }
 
-// rowsOfFew computes rows from r on for a couple of panels of tokens from t on: blocks of k as the
-// weights lie, the rest packed.
+// rowsOfFew computes rows from r on for some panels of tokens from t on: blocks of k as the weights
+// lie, the rest packed.
 func (op *rounded) rowsOfFew(scratch []float32, r, rows, blocks, t, tokens int) {
-	pack, c := words(scratch[:op.words]), kernels.Floats{V: scratch[op.words:], Stride: coupleRows}
+	pack, c := words(scratch[:op.words]), kernels.Floats{V: scratch[op.words:], Stride: firstTokens}
 	panels, x := ceil(tokens, kernels.PanelTokens), op.panels[t/kernels.PanelTokens*op.words:]
 	if blocks > 0 {
-		op.set.TileRows(c, op.at(r), x, op.words, panels, rows, blocks)
+		op.set.TileRows(c, op.at(r), x, op.words, panels, rows, blocks, t > 0)
 	}
 	k := blocks * kernels.BlockK
 	if n := op.w.cols - k; n > 0 {
 		for i := 0; i < rows; i += kernels.PackRows {
 			op.pack(pack, r+i, k, n, nil)
-			op.set.TilePack(from(c, i, 0), pack, x[k/2*kernels.PanelTokens:], op.words, panels, ceil(n, kernels.BlockK), k > 0)
+			for p := 0; p < panels; p += 2 {
+				own := x[p*op.words+k/2*kernels.PanelTokens:]
+				op.set.TilePack(from(c, i, p*kernels.PanelTokens), pack, own, op.words, min(2, panels-p), ceil(n, kernels.BlockK), k > 0)
+			}
 		}
 	}
 	op.turn(c, r, rows, t, tokens)
