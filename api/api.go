@@ -35,13 +35,10 @@ func (o *Options) adapters() int {
 	return n
 }
 
-// maxBody bounds a request's body: a prompt of a million ids fits.
-const maxBody = 32 << 20
-
 // New is the handler of all paths.
 func New(o Options) http.Handler {
 	r := chi.NewRouter()
-	r.Use(patient(o.Timeouts.Stall), identify, logAccess, recoverPanic, secure, limitBody(maxBody), guard(o.APIKeys), middleware.GetHead)
+	r.Use(patient(o.Timeouts.Stall), identify, logAccess, recoverPanic, secure, guard(o.APIKeys), (&bodies{most: maxBodies, wait: roomWait}).bound, middleware.GetHead)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) { openai.WriteError(w, openai.NoRoute(r)) })
 	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) { openai.WriteError(w, openai.NoMethod(r)) })
 

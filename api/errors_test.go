@@ -68,6 +68,7 @@ var badInputs = []struct {
 	{"presence_penalty", completions, obj{"prompt": "a", "presence_penalty": 3}, 400, "presence_penalty", nil, "not between -2 and 2"},
 	{"frequency_penalty", completions, obj{"prompt": "a", "frequency_penalty": -3}, 400, "frequency_penalty", nil, "not between -2 and 2"},
 	{"repetition_penalty", completions, obj{"prompt": "a", "repetition_penalty": 0}, 400, "repetition_penalty", nil, "must be above 0"},
+	{"min_tokens beyond max_tokens", completions, obj{"prompt": "a", "min_tokens": 9, "max_tokens": 8}, 400, "min_tokens", nil, "9 is more than the 8"},
 	{"min_tokens", completions, obj{"prompt": "a", "min_tokens": -1}, 400, "min_tokens", nil, "not between 0"},
 	{"n zero", completions, obj{"prompt": "a", "n": 0}, 400, "n", nil, "not between 1 and 128"},
 	{"n too many", completions, obj{"prompt": "a", "n": 129}, 400, "n", nil, "not between 1 and 128"},

@@ -86,15 +86,6 @@ func secure(next http.Handler) http.Handler {
 	})
 }
 
-func limitBody(most int64) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			r.Body = http.MaxBytesReader(w, r.Body, most)
-			next.ServeHTTP(w, r)
-		})
-	}
-}
-
 // open are the paths that neither compute nor reveal: no key is asked for there.
 var open = map[string]bool{"/": true, "/health": true, "/ready": true, "/metrics": true, "/version": true}
 

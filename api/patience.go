@@ -30,7 +30,7 @@ func Server(o Options) *http.Server {
 
 const (
 	// leastRate is how many bytes a second a body must bring after the first Timeouts.Stall.
-	leastRate = 1 << 10
+	leastRate = 16 << 10
 	// piece is the most that is written under one deadline.
 	piece = 64 << 10
 )

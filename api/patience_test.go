@@ -141,12 +141,12 @@ func TestABodyThatStallsIsAnError(t *testing.T) {
 func TestASlowUploadMayTakeLong(t *testing.T) {
 	m := generatetest.Fake(t, &enginetest.Model{}, engine.Options{})
 	c := dial(t, hasty(t, m, api.Timeouts{Stall: short}))
-	body := `{"prompt":[1,2,3],"max_tokens":2,"return_token_ids":true}` + strings.Repeat(" ", 4000)
+	body := `{"prompt":[1,2,3],"max_tokens":2,"return_token_ids":true}` + strings.Repeat(" ", 40_000)
 	if _, err := io.WriteString(c, head(completions, len(body))); err != nil {
 		t.Fatal(err)
 	}
-	for at := 0; at < len(body); at += 200 { // about 5000 bytes a second
-		if _, err := io.WriteString(c, body[at:min(at+200, len(body))]); err != nil {
+	for at := 0; at < len(body); at += 2000 { // about 50000 bytes a second
+		if _, err := io.WriteString(c, body[at:min(at+2000, len(body))]); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(short * 2 / 5)

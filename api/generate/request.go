@@ -107,6 +107,9 @@ func (m *Model) Start(ctx context.Context, r Request) (*Run, error) {
 	if !r.Trim && r.MaxTokens > 0 && len(r.Prompt)+r.MaxTokens > m.Limit() {
 		return nil, tooLong(r.Param, len(r.Prompt), r.MaxTokens, m.Limit())
 	}
+	if r.MaxTokens >= 0 && r.Params.MinTokens > r.MaxTokens {
+		return nil, Invalidf("min_tokens", "Invalid value for 'min_tokens': %d is more than the %d that the answer may have.", r.Params.MinTokens, r.MaxTokens)
+	}
 	if len(r.Stop) > 0 && m.Tokenizer == nil {
 		return nil, Invalidf("stop", "The model %s has no tokenizer: use stop_token_ids in place of strings.", m.Name)
 	}

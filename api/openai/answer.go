@@ -43,12 +43,11 @@ type stream interface {
 
 // answer is an endpoint that generates text for the requests that decode makes.
 func answer[G generation](s *Server, w http.ResponseWriter, r *http.Request, decode func(context.Context, *fields, *generate.Model) (G, error)) {
-	f, m, err := s.read(r)
-	if err != nil {
-		respond(w, err)
-		return
-	}
-	g, err := decode(r.Context(), f, m)
+	var g G
+	err := s.read(r, func(ctx context.Context, f *fields, m *generate.Model) (err error) {
+		g, err = decode(ctx, f, m)
+		return err
+	})
 	if err != nil {
 		respond(w, err)
 		return

@@ -52,14 +52,15 @@ func (s *Server) Embeddings(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) embed(r *http.Request) (*embeddings, error) {
-	f, m, err := s.read(r)
+	var q *embeddingRequest
+	err := s.read(r, func(ctx context.Context, f *fields, m *generate.Model) (err error) {
+		q, err = decodeEmbedding(ctx, f, m)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	q, err := decodeEmbedding(r.Context(), f, m)
-	if err != nil {
-		return nil, err
-	}
+	m := q.model
 	vectors, usage, err := m.Embed(r.Context(), q.EmbedRequest)
 	if err != nil {
 		return nil, err

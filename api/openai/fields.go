@@ -19,8 +19,8 @@ type fields struct {
 	err error
 }
 
-// readFields reads a body. The error is of type *Error or *generate.Error.
-func readFields(body io.Reader) (*fields, error) {
+// readBody reads a body. The error is of type *Error or *generate.Error.
+func readBody(body io.Reader) ([]byte, error) {
 	b, err := io.ReadAll(body)
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
@@ -34,9 +34,10 @@ func readFields(body io.Reader) (*fields, error) {
 	if err != nil {
 		return nil, &generate.Error{Kind: generate.Interrupted, Message: "The body of your request ended early.", Err: err}
 	}
-	return parseFields(b)
+	return b, nil
 }
 
+// parseFields takes a body apart. The error is of type *generate.Error.
 func parseFields(b []byte) (*fields, error) {
 	f := &fields{}
 	err := json.Unmarshal(b, &f.raw)

@@ -87,3 +87,9 @@ func TooSlow() *Error {
 	return &Error{Status: http.StatusRequestTimeout, Type: typeInvalid, Code: "request_timeout",
 		Message: "The body of your request came too slowly."}
 }
+
+// Full is the error for a body that there is no memory for.
+func Full() *Error {
+	return &Error{Status: http.StatusServiceUnavailable, Type: typeServer, Code: "overloaded", RetryAfter: 1,
+		Message: "The server has as many large requests as it can hold; retry after 1 s."}
+}

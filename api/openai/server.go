@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"net/http"
@@ -14,12 +15,20 @@ import (
 type Server struct {
 	models    []*generate.Model
 	keepAlive time.Duration
+	large     chan struct{} // holds one for each large request that is being decoded
 }
+
+const (
+	// largeBody is the size of a request from which on what is made of it until it is ids,
+	// several times its size, is worth counting; mostLarge are decoded at a time.
+	largeBody = 1 << 20
+	mostLarge = 2
+)
 
 // New serves models, of which there is at least one. The first is that of requests that
 // name none.
 func New(models []*generate.Model) *Server {
-	return &Server{models: models, keepAlive: keepAlive}
+	return &Server{models: models, keepAlive: keepAlive, large: make(chan struct{}, mostLarge)}
 }
 
 // model finds a model by its name.
@@ -42,14 +51,31 @@ func (s *Server) modelOf(f *fields) (*generate.Model, error) {
 	return s.model(name)
 }
 
-// read decodes a request's fields and finds the model that it names.
-func (s *Server) read(r *http.Request) (*fields, *generate.Model, error) {
-	f, err := readFields(r.Body)
+// read hands a request's fields, and the model that it names, to decode. Large requests take
+// turns. When decode has returned the body is let go.
+func (s *Server) read(r *http.Request, decode func(context.Context, *fields, *generate.Model) error) error {
+	defer r.Body.Close()
+	b, err := readBody(r.Body)
 	if err != nil {
-		return nil, nil, err
+		return err
+	}
+	if len(b) > largeBody {
+		select {
+		case s.large <- struct{}{}:
+			defer func() { <-s.large }()
+		case <-r.Context().Done():
+			return context.Cause(r.Context())
+		}
+	}
+	f, err := parseFields(b)
+	if err != nil {
+		return err
 	}
 	m, err := s.modelOf(f)
-	return f, m, err
+	if err != nil {
+		return err
+	}
+	return decode(r.Context(), f, m)
 }
 
 // reply is the end of an endpoint: it answers with v, or with what went wrong.

@@ -22,12 +22,16 @@ func (s *Server) Tokenize(w http.ResponseWriter, r *http.Request) {
 	reply(w, t, err)
 }
 
-func (s *Server) tokenize(r *http.Request) (*tokens, error) {
-	f, m, err := s.read(r)
-	if err != nil {
-		return nil, err
-	}
-	list, param, err := tokenizePrompt(r.Context(), f, m)
+func (s *Server) tokenize(r *http.Request) (t *tokens, err error) {
+	err = s.read(r, func(ctx context.Context, f *fields, m *generate.Model) (err error) {
+		t, err = tokenize(ctx, f, m)
+		return err
+	})
+	return t, err
+}
+
+func tokenize(ctx context.Context, f *fields, m *generate.Model) (*tokens, error) {
+	list, param, err := tokenizePrompt(ctx, f, m)
 	if err != nil {
 		return nil, generate.AsError(err, param)
 	}
@@ -81,11 +85,15 @@ func (s *Server) Detokenize(w http.ResponseWriter, r *http.Request) {
 	reply(w, d, err)
 }
 
-func (s *Server) detokenize(r *http.Request) (*detokenized, error) {
-	f, m, err := s.read(r)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) detokenize(r *http.Request) (d *detokenized, err error) {
+	err = s.read(r, func(_ context.Context, f *fields, m *generate.Model) (err error) {
+		d, err = detokenize(f, m)
+		return err
+	})
+	return d, err
+}
+
+func detokenize(f *fields, m *generate.Model) (*detokenized, error) {
 	var list []int32
 	if f.ids("tokens", &list, math.MaxInt32); list == nil {
 		f.fail("tokens", "Missing required parameter: 'tokens'.")

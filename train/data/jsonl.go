@@ -25,6 +25,7 @@ type Record struct {
 const maxLine = 64 << 20
 
 func parseRecord(line []byte) (Record, error) {
+	line = bytes.TrimPrefix(line, []byte("\ufeff")) // which some editors begin a file with
 	var r Record
 	if err := json.Unmarshal(line, &r); err != nil {
 		return r, err

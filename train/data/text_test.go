@@ -203,6 +203,19 @@ const records = `{"text":"one"}
 {"prompt":"p","completion":"c","more":1}
 {"messages":[{"role":"user","content":"u"}]}`
 
+// TestJSONLWithAMark: files of some editors begin with a byte order mark, which was no JSON.
+func TestJSONLWithAMark(t *testing.T) {
+	n := 0
+	for r, err := range ReadJSONL(strings.NewReader("\ufeff{\"text\": \"a\"}\r\n{\"text\": \"b\"}\r\n")) {
+		if n++; err != nil || r.Text == nil {
+			t.Errorf("record %d: %v", n, err)
+		}
+	}
+	if n != 2 {
+		t.Errorf("%d records", n)
+	}
+}
+
 func TestJSONL(t *testing.T) {
 	var forms []string
 	for r, err := range ReadJSONL(strings.NewReader(records)) {
