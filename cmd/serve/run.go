@@ -59,6 +59,8 @@ func (c *runCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
+	threads, _ := s.model.Machine()
+	leaveRoom(threads)
 	// From here on there is something to drain; a signal before ends the process at once.
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
