@@ -185,6 +185,28 @@ func TestOverloadAndDraining(t *testing.T) {
 	}
 }
 
+// TestMoreThanAllPlacesIsNoOverload: what could never be accepted asked to be tried again, and
+// embeddings of a few texts needed a place each.
+func TestMoreThanAllPlacesIsNoOverload(t *testing.T) {
+	m := generatetest.Fake(t, &enginetest.Model{}, engine.Options{MaxBatch: 2, MaxQueue: 1})
+	s := serve(t, m, nil)
+	prompts := [][]int{{1}, {2}, {3}, {4}}
+	for _, c := range []struct {
+		prompts, n, status int
+	}{{3, 1, 200}, {4, 1, 400}, {1, 9, 200}, {2, 3, 400}} {
+		status, got := s.object("POST", completions, obj{"prompt": prompts[:c.prompts], "n": c.n, "max_tokens": 1})
+		if status != c.status {
+			t.Errorf("%d prompts of %d: %v", c.prompts, c.n, got)
+		}
+		if status == 400 {
+			checkError(t, status, got, 400, "prompt", nil, "3 answers at a time")
+		}
+	}
+	if status, got := s.object("POST", "/v1/embeddings", obj{"input": prompts}); status != 200 {
+		t.Errorf("embeddings: %v", got)
+	}
+}
+
 func decodeBody(t *testing.T, resp *http.Response) obj {
 	t.Helper()
 	b, err := io.ReadAll(resp.Body)

@@ -28,6 +28,9 @@ type part struct {
 
 // StartAll starts all of requests or none. They end when ctx does; the caller closes them.
 func (m *Model) StartAll(ctx context.Context, requests []Request) (*Runs, error) {
+	if err := m.roomFor(requests); err != nil {
+		return nil, err
+	}
 	ctx, stop := context.WithCancel(ctx)
 	rs := &Runs{stop: stop}
 	for _, r := range requests {
@@ -50,6 +53,20 @@ func (m *Model) StartAll(ctx context.Context, requests []Request) (*Runs, error)
 		close(rs.out)
 	}()
 	return rs, nil
+}
+
+// roomFor refuses what would find no place however often it were tried: a prompt is accepted
+// where those before it have left one.
+func (m *Model) roomFor(requests []Request) error {
+	before, places := 0, m.Engine.Places()
+	for i, r := range requests {
+		if i > 0 && before >= places {
+			return Invalidf(r.Param, "Your request has %d prompts, of %d answers each; this server takes %d answers at a time: send fewer together.",
+				len(requests), max(r.N, 1), places)
+		}
+		before += max(r.N, 1)
+	}
+	return nil
 }
 
 // pump hands on what one run says.

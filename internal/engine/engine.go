@@ -115,6 +115,9 @@ func New(model Model, options Options) *Engine {
 // model's context, or what the pages hold if that is less.
 func (e *Engine) Limit() int { return e.limit }
 
+// Places is how many choices may run and wait together: beyond, Submit is overloaded.
+func (e *Engine) Places() int { return e.options.MaxBatch + e.options.MaxQueue }
+
 // Submit queues a request. It ends when ctx does. Errors: *RequestError and
 // *ContextError for what can never run, *OverloadedError when the queue is full,
 // ErrDraining, ErrClosed, or ctx's.
@@ -133,7 +136,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 		return nil, ErrDraining
 	case e.closed:
 		return nil, ErrClosed
-	case e.open >= e.options.MaxBatch+e.options.MaxQueue:
+	case e.open >= e.Places():
 		return nil, e.overloaded()
 	}
 	e.open += r.choices()
