@@ -24,6 +24,7 @@
 // [Set.SumPanels] has another order, which is faster for many tokens: one sum for each element,
 // in ascending k. It wants tokens and rows of weights packed in panels, each k of which is a
 // vector.
+// [Set.SumFew] has the same order, for few tokens and bfloat16 weights as they lie.
 //
 // The last two variants have the kernels of avx512 and others that multiply bfloat16
 // weights by activations rounded to bfloat16 ([Set.Rounds]). [Set.MulPairs] is a dot product

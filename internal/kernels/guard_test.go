@@ -58,6 +58,7 @@ func TestStaysInside(t *testing.T) {
 				set.PackBlocks(p, packed.Codes, x)
 			}
 			panelsStayInside(t, set, n)
+			fewStaysInside(t, set, n)
 			promptStaysInside(t, set, n)
 			halvesStayInside(t, set, n)
 			groupsStayInside(t, set, n)

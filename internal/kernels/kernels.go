@@ -57,6 +57,7 @@ type Set struct {
 	ops      ops
 	grouper  grouper  // nil: there are no groups
 	halver   halver   // nil: nor halves
+	fewer    fewer    // nil: nor products of few tokens with weights that are turned meanwhile
 	rounder  rounder  // nil: activations are never rounded
 	integers integers // nil: nor to integers
 	pager    pager    // nil: pages are read a piece at a time

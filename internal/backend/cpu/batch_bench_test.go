@@ -5,36 +5,48 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
 
-// BenchmarkBatch is sequences that decode together, through layers which no cache holds, in
-// bytes of weights.
+// BenchmarkBatch is sequences that decode together, and short prompts, through layers which no cache
+// holds, in bytes of weights.
 func BenchmarkBatch(b *testing.B) {
-	for _, rounded := range []bool{true, false} {
-		for _, tokens := range []int{1, 2, 4, 8, 16} {
-			b.Run(fmt.Sprintf("rounded=%v/%d", rounded, tokens), func(b *testing.B) {
-				host := open(b, 2, "")
-				defer host.Close()
-				var layers []*layer
-				size := int64(0)
-				for range 5 {
-					l := newLayer(b, host, meta.BFloat16, tokens)
-					l.rounded, l.role = rounded, backend.Generated
-					layers = append(layers, l)
-					size += l.bytes
+	for _, variant := range kernels.Names() {
+		if variant != "amx" && variant != "avx512bf16" {
+			continue
+		}
+		for _, role := range []backend.Role{backend.Generated, backend.Prompt} {
+			for _, tokens := range []int{1, 2, 4, 8, 12, 16} {
+				name := "decode"
+				if role == backend.Prompt {
+					name = "prompt"
 				}
-				b.SetBytes(size)
-				for b.Loop() {
-					for _, l := range layers {
-						l.run()
+				b.Run(fmt.Sprintf("%s/%s/%d", variant, name, tokens), func(b *testing.B) {
+					host := open(b, 2, variant)
+					defer host.Close()
+					var layers []*layer
+					size, products := int64(0), 0.0
+					for range 8 {
+						l := newLayer(b, host, meta.BFloat16, tokens)
+						l.rounded, l.role = true, role
+						layers = append(layers, l)
+						size += l.bytes
+						products += l.multiplications * float64(tokens)
 					}
-				}
-				if err := host.Sync(); err != nil {
-					b.Fatal(err)
-				}
-			})
+					b.SetBytes(size)
+					for b.Loop() {
+						for _, l := range layers {
+							l.run()
+						}
+					}
+					if err := host.Sync(); err != nil {
+						b.Fatal(err)
+					}
+					b.ReportMetric(2*products*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
+				})
+			}
 		}
 	}
 }

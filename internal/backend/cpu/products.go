@@ -41,6 +41,7 @@ type products struct {
 	rounded stock[rounded]
 	outer   stock[outer]
 	halves  stock[halves]
+	few     stock[few]
 	ints    stock[ints]
 	bands   stock[bands]
 }
@@ -68,6 +69,7 @@ const (
 	byTiles
 	byOuter
 	byHalves
+	byFew
 	byInts
 )
 
@@ -114,7 +116,7 @@ func (op *products) reset() {
 	op.list, op.sources, op.from = op.list[:0], op.sources[:0], op.from[:0]
 	op.packing.reset()
 	op.rows.reset()
-	op.dots.used, op.rounded.used, op.outer.used, op.halves.used, op.ints.used, op.bands.used = 0, 0, 0, 0, 0, 0
+	op.dots.used, op.rounded.used, op.outer.used, op.halves.used, op.few.used, op.ints.used, op.bands.used = 0, 0, 0, 0, 0, 0, 0
 }
 
 // placeBiases makes room for all biases that may have to be widened.
@@ -152,6 +154,10 @@ func (op *products) order(b *Backend, p *backend.Product, l linear) product {
 	case b.roundsToPairs(p.W, p.Role):
 		x := op.rounded.next()
 		*x = rounded{linear: l, tiled: p.Role == backend.Prompt || b.set.TilesRows()}
+		return x
+	case b.byFew(&l, p.Role):
+		x := op.few.next()
+		*x = few{linear: l}
 		return x
 	case p.Role == backend.Prompt && l.w.cols > 0:
 		x := op.outer.next()
@@ -220,6 +226,8 @@ func sourceOf(p product, n needs) source {
 		s.kind.order = byOuter
 	case *halves:
 		s.kind.order = byHalves
+	case *few:
+		s.kind.order = byFew
 	case *ints:
 		s.kind = productKind{byInts, l.w.packed.Packing}
 	}

@@ -57,6 +57,7 @@ var sources = []struct {
 	{"avx512prompt", avx512},
 	{"avx512halves", avx512},
 	{"avx512one", avx512},
+	{"avx512few", avx512},
 	{"avx512bf16", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
 	{"bf16attention", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
 	{"bf16bands", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
