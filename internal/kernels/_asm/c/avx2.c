@@ -188,7 +188,7 @@ KERNEL avx2SpreadF32(uint8_t *dst, int64_t step, const uint8_t *src, int64_t n) 
 // for one column where C is 0.
 INLINE void mix_block(int f, int T, int C, uint8_t *y, int64_t ys, const uint8_t **weights, int64_t ps, int64_t step, const uint8_t **values, int64_t vs, int64_t keys) {
   const int vectors = C ? C : 1;
-  __m256 acc[2][4];
+  __m256 acc[4][4];
   uint8_t *out = y;
   UNROLL for (int t = 0; t < T; t++) {
     if (t > 0) out += ys, OPAQUE(out);
@@ -198,9 +198,13 @@ INLINE void mix_block(int f, int T, int C, uint8_t *y, int64_t ys, const uint8_t
   int64_t left = keys;
   ROLLED do {
     OPAQUE(p), OPAQUE(v);
-    UNROLL for (int c = 0; c < vectors; c++) {
-      __m256 a = C ? load(f, v + c * 8 * size_of(f)) : load_one(f, v);
-      UNROLL for (int t = 0; t < T; t++) acc[t][c] = _mm256_fmadd_ps(a, _mm256_broadcast_ss((const float *)(p + t * ps)), acc[t][c]);
+    const uint8_t *next = p + ps;
+    if (T > 2) OPAQUE(next);
+    __m256 a[4];
+    UNROLL for (int c = 0; c < vectors; c++) a[c] = C ? load(f, v + c * 8 * size_of(f)) : load_one(f, v);
+    UNROLL for (int t = 0; t < T; t++) {
+      const __m256 by = _mm256_broadcast_ss((const float *)(t == 3 ? next + 2 * ps : p + t * ps));
+      UNROLL for (int c = 0; c < vectors; c++) acc[t][c] = _mm256_fmadd_ps(a[c], by, acc[t][c]);
     }
     v += vs, p += step, left--;
     OPAQUE(left);
@@ -218,9 +222,10 @@ INLINE void mix_block(int f, int T, int C, uint8_t *y, int64_t ys, const uint8_t
 }
 
 INLINE void mix(int f, int T, MIX_ARGS) {
-  ROLLED for (; cols >= 32; OPAQUE(cols)) {
-    mix_block(f, T, 4, y, ys, &p, ps, step, &v, vs, keys);
-    y += 128, v += 32 * size_of(f), cols -= 32;
+  const int C = T > 2 ? 2 : 4;
+  ROLLED for (; cols >= 8 * C; OPAQUE(cols)) {
+    mix_block(f, T, C, y, ys, &p, ps, step, &v, vs, keys);
+    y += 32 * C, v += 8 * C * size_of(f), cols -= 8 * C;
   }
   ROLLED for (; cols >= 8; OPAQUE(cols)) {
     mix_block(f, T, 1, y, ys, &p, ps, step, &v, vs, keys);
@@ -234,9 +239,9 @@ INLINE void mix(int f, int T, MIX_ARGS) {
 
 #define MIX(F, T) \
   KERNEL avx2Mix##F##T(MIX_ARGS) { mix(F, T, y, ys, p, ps, step, v, vs, keys, cols); }
-MIX(BF16, 1) MIX(BF16, 2)
-MIX(F16, 1) MIX(F16, 2)
-MIX(F32, 1) MIX(F32, 2)
+MIX(BF16, 1) MIX(BF16, 2) MIX(BF16, 4)
+MIX(F16, 1) MIX(F16, 2) MIX(F16, 4)
+MIX(F32, 1) MIX(F32, 2) MIX(F32, 4)
 
 // add_lanes adds lanes[j mod 8][c] += x[j] v[j][c]: a dot product down each column.
 INLINE void add_lanes(int f, uint8_t *lanes, const uint8_t *x, const uint8_t *v, int64_t vs, int64_t keys, int64_t cols) {

@@ -47,6 +47,16 @@ INLINE __m256i edge(int64_t n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)n), lanes);
 }
 
+// step adds the products of one k.
+INLINE void step(int R, __m256 acc[6][2], const uint8_t *x, const uint8_t *b, int64_t bs) {
+  const __m256 b0 = _mm256_loadu_ps((const float *)b), b1 = _mm256_loadu_ps((const float *)(b + bs));
+  UNROLL for (int r = 0; r < R; r++) {
+    const __m256 v = _mm256_broadcast_ss((const float *)x + r);
+    acc[r][0] = _mm256_fmadd_ps(v, b0, acc[r][0]);
+    acc[r][1] = _mm256_fmadd_ps(v, b1, acc[r][1]);
+  }
+}
+
 // sum_panels is that of AVX-512 for panels of up to 6 rows and 8 columns.
 INLINE void sum_panels(int R, const uint8_t *a, int64_t as, const uint8_t *b, int64_t bs, uint8_t *c, int64_t cs, int64_t n, int64_t rows, int64_t cols, int64_t add) {
   ROLLED for (; rows > 0; rows -= R) {
@@ -54,6 +64,7 @@ INLINE void sum_panels(int R, const uint8_t *a, int64_t as, const uint8_t *b, in
     uint8_t *to = c;
     UNROLL for (int r = 0; r < R; r++) {
       acc[r][0] = acc[r][1] = _mm256_setzero_ps();
+      OPAQUE(rows);
       if (add && rows > r) {
         OPAQUE(cols);
         acc[r][0] = _mm256_maskload_ps((const float *)to, edge(cols));
@@ -69,18 +80,22 @@ INLINE void sum_panels(int R, const uint8_t *a, int64_t as, const uint8_t *b, in
     }
     const uint8_t *x = a;
     int64_t left = n;
-    ROLLED for (; left > 0; left--) {
+    // Two k a round: counting takes the ports that multiply.
+    ROLLED for (; left > 1; left -= 2, OPAQUE(left)) {
       OPAQUE(x), OPAQUE(b);
-      const __m256 b0 = _mm256_loadu_ps((const float *)b), b1 = _mm256_loadu_ps((const float *)(b + bs));
-      UNROLL for (int r = 0; r < R; r++) {
-        const __m256 v = _mm256_broadcast_ss((const float *)x + r);
-        acc[r][0] = _mm256_fmadd_ps(v, b0, acc[r][0]);
-        acc[r][1] = _mm256_fmadd_ps(v, b1, acc[r][1]);
-      }
+      step(R, acc, x, b, bs);
+      OPAQUE(x), OPAQUE(b);
+      step(R, acc, x + 32, b + 32, bs);
+      x += 64, b += 64;
+    }
+    if (left > 0) {
+      OPAQUE(x), OPAQUE(b);
+      step(R, acc, x, b, bs);
       x += 32, b += 32;
     }
     b -= times(n, 32);
     UNROLL for (int r = 0; r < R; r++) {
+      OPAQUE(rows);
       if (rows > r) {
         OPAQUE(cols);
         _mm256_maskstore_ps((float *)c, edge(cols), acc[r][0]);
