@@ -8,12 +8,13 @@ type Layout struct {
 	Places []CPU         // of the threads, in order of node
 	Homes  []int         // of the threads: nodes of memory
 	Near   map[int][]int // of each node of Places: all nodes, the nearest first
+	CPUs   map[int][]int // of each node of Places: the processors that may be used
 }
 
 // Layout is how so many threads go on m; nil where they are all on one node, as then threads
 // and memory are well wherever the system puts them.
 func (m *Machine) Layout(threads int) *Layout {
-	l := &Layout{Places: m.Places(threads), Near: map[int][]int{}}
+	l := &Layout{Places: m.Places(threads), Near: map[int][]int{}, CPUs: map[int][]int{}}
 	for _, p := range l.Places {
 		l.Homes = append(l.Homes, m.Home(p.Node))
 		if l.Near[p.Node] == nil {
@@ -23,22 +24,21 @@ func (m *Machine) Layout(threads int) *Layout {
 	if len(l.Near) < 2 {
 		return nil
 	}
+	for _, c := range m.CPUs {
+		if l.Near[c.Node] != nil {
+			l.CPUs[c.Node] = append(l.CPUs[c.Node], c.ID)
+		}
+	}
 	return l
 }
 
-// Keep are the processors that thread i keeps to: those of its node that threads are for. A
-// nil layout has none, which is all.
+// Keep are the processors that thread i keeps to: all of its node, among which the system puts
+// it where least is going on. A nil layout has none, which is all.
 func (l *Layout) Keep(i int) []int {
 	if l == nil {
 		return nil
 	}
-	var ids []int
-	for _, c := range l.Places {
-		if c.Node == l.Places[i].Node && !slices.Contains(ids, c.ID) {
-			ids = append(ids, c.ID)
-		}
-	}
-	return ids
+	return l.CPUs[l.Places[i].Node]
 }
 
 // A Span is threads in order, of which End is the first that does not belong to it.

@@ -16,7 +16,10 @@ func (*nothing) run(*worker, int) {}
 // are there.
 func onTwoNodes(threads int) *topology.Layout {
 	here := topology.Here()
-	l := &topology.Layout{Near: map[int][]int{0: {0, 1}, 1: {1, 0}}}
+	l := &topology.Layout{Near: map[int][]int{0: {0, 1}, 1: {1, 0}}, CPUs: map[int][]int{}}
+	for i := range max(2, len(here.CPUs)) {
+		l.CPUs[i%2] = append(l.CPUs[i%2], here.CPUs[i%len(here.CPUs)].ID)
+	}
 	for i := range threads {
 		node := 2 * i / threads
 		l.Places = append(l.Places, topology.CPU{ID: here.CPUs[i%len(here.CPUs)].ID, Node: node, Speed: 1})
