@@ -102,9 +102,9 @@ var avx2 = asm{
 		Float32:  {{2, avx2MulF322}, {1, avx2MulF321}},
 	},
 	mixes: [formats][]mixTile{
-		BFloat16: {{4, avx2MixBF164}, {2, avx2MixBF162}, {1, avx2MixBF161}},
-		Float16:  {{4, avx2MixF164}, {2, avx2MixF162}, {1, avx2MixF161}},
-		Float32:  {{4, avx2MixF324}, {2, avx2MixF322}, {1, avx2MixF321}},
+		BFloat16: {{6, avx2MixBF166}, {4, avx2MixBF164}, {2, avx2MixBF162}, {1, avx2MixBF161}},
+		Float16:  {{6, avx2MixF166}, {4, avx2MixF164}, {2, avx2MixF162}, {1, avx2MixF161}},
+		Float32:  {{6, avx2MixF326}, {4, avx2MixF324}, {2, avx2MixF322}, {1, avx2MixF321}},
 	},
 	lanes:    [formats]lanesKernel{BFloat16: avx2AddLanesBF16, Float16: avx2AddLanesF16, Float32: avx2AddLanesF32},
 	widens:   [formats]widenKernel{BFloat16: avx2WidenBF16, Float16: avx2WidenF16, Float32: avx2WidenF32},

@@ -46,6 +46,9 @@ func avx2MixBF162(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps int64, step i
 func avx2MixBF164(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps int64, step int64, v unsafe.Pointer, vs int64, keys int64, cols int64)
 
 //go:noescape
+func avx2MixBF166(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps int64, step int64, v unsafe.Pointer, vs int64, keys int64, cols int64)
+
+//go:noescape
 func avx2MixF161(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps int64, step int64, v unsafe.Pointer, vs int64, keys int64, cols int64)
 
 //go:noescape
@@ -55,6 +58,9 @@ func avx2MixF162(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps int64, step in
 func avx2MixF164(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps int64, step int64, v unsafe.Pointer, vs int64, keys int64, cols int64)
 
 //go:noescape
+func avx2MixF166(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps int64, step int64, v unsafe.Pointer, vs int64, keys int64, cols int64)
+
+//go:noescape
 func avx2MixF321(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps int64, step int64, v unsafe.Pointer, vs int64, keys int64, cols int64)
 
 //go:noescape
@@ -62,6 +68,9 @@ func avx2MixF322(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps int64, step in
 
 //go:noescape
 func avx2MixF324(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps int64, step int64, v unsafe.Pointer, vs int64, keys int64, cols int64)
+
+//go:noescape
+func avx2MixF326(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps int64, step int64, v unsafe.Pointer, vs int64, keys int64, cols int64)
 
 //go:noescape
 func avx2AddLanesBF16(lanes unsafe.Pointer, x unsafe.Pointer, v unsafe.Pointer, vs int64, keys int64, cols int64)

@@ -188,7 +188,7 @@ KERNEL avx2SpreadF32(uint8_t *dst, int64_t step, const uint8_t *src, int64_t n) 
 // for one column where C is 0.
 INLINE void mix_block(int f, int T, int C, uint8_t *y, int64_t ys, const uint8_t **weights, int64_t ps, int64_t step, const uint8_t **values, int64_t vs, int64_t keys) {
   const int vectors = C ? C : 1;
-  __m256 acc[4][4];
+  __m256 acc[6][4];
   uint8_t *out = y;
   UNROLL for (int t = 0; t < T; t++) {
     if (t > 0) out += ys, OPAQUE(out);
@@ -203,7 +203,7 @@ INLINE void mix_block(int f, int T, int C, uint8_t *y, int64_t ys, const uint8_t
     __m256 a[4];
     UNROLL for (int c = 0; c < vectors; c++) a[c] = C ? load(f, v + c * 8 * size_of(f)) : load_one(f, v);
     UNROLL for (int t = 0; t < T; t++) {
-      const __m256 by = _mm256_broadcast_ss((const float *)(t == 3 ? next + 2 * ps : p + t * ps));
+      const __m256 by = _mm256_broadcast_ss((const float *)(t == 3 || t == 5 ? next + (t - 1) * ps : p + t * ps));
       UNROLL for (int c = 0; c < vectors; c++) acc[t][c] = _mm256_fmadd_ps(a[c], by, acc[t][c]);
     }
     v += vs, p += step, left--;
@@ -239,9 +239,9 @@ INLINE void mix(int f, int T, MIX_ARGS) {
 
 #define MIX(F, T) \
   KERNEL avx2Mix##F##T(MIX_ARGS) { mix(F, T, y, ys, p, ps, step, v, vs, keys, cols); }
-MIX(BF16, 1) MIX(BF16, 2) MIX(BF16, 4)
-MIX(F16, 1) MIX(F16, 2) MIX(F16, 4)
-MIX(F32, 1) MIX(F32, 2) MIX(F32, 4)
+MIX(BF16, 1) MIX(BF16, 2) MIX(BF16, 4) MIX(BF16, 6)
+MIX(F16, 1) MIX(F16, 2) MIX(F16, 4) MIX(F16, 6)
+MIX(F32, 1) MIX(F32, 2) MIX(F32, 4) MIX(F32, 6)
 
 // add_lanes adds lanes[j mod 8][c] += x[j] v[j][c]: a dot product down each column.
 INLINE void add_lanes(int f, uint8_t *lanes, const uint8_t *x, const uint8_t *v, int64_t vs, int64_t keys, int64_t cols) {
