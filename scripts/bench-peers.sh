@@ -12,11 +12,14 @@
 # TORCH_PYTHON  a python with torch and transformers; without one torch is not measured
 # RUN           a command that runs each timing, as a lock that keeps the machine quiet
 #
-# Without AMX: serve bench runs with HEFT_CPU=avx512bf16, torch with ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16. llama.cpp
+# Without AMX: serve bench runs with HEFT_CPU=avx512bf16 unless that is set, torch with ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16. llama.cpp
 # chooses when it is built. With GGML_NATIVE its compiler enables AMX whatever its GGML_AMX_* options say, so rebuild
 # after its configuration with the flags behind -march=native, and give the result as PEERS_BIN:
 #
 #   sed -i 's/-march=native/& -mno-amx-tile -mno-amx-int8 -mno-amx-bf16/' build.ninja && ninja llama-bench llama-server
+#
+# HEFT_CPU=avx2 compares the AVX2 variant, with a llama.cpp that was built with -DGGML_NATIVE=OFF -DGGML_AVX2=ON
+# -DGGML_FMA=ON -DGGML_F16C=ON.
 #
 # bench-peers.sh refuses a llama-bench with AMX instructions on a machine that has them, but for --with-amx.
 set -euo pipefail

@@ -14,7 +14,7 @@ import urllib.request
 PEERS, BIN, SIZE = os.environ["PEERS_DIR"], os.environ["PEERS_BIN"], os.environ["SIZE"]
 MODEL = f"{PEERS}/hf/{SIZE}"
 RUN = shlex.split(os.environ.get("RUN", ""))
-NO_AMX = {"HEFT_CPU": "avx512bf16", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
+NO_AMX = {"HEFT_CPU": os.environ.get("HEFT_CPU", "avx512bf16"), "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
 
 TORCH = """
 import json, sys, time, torch
