@@ -52,6 +52,12 @@ func avx512vnniMulQ82x8(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, 
 func avx512vnniMulQ42x8(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
+func avx512vnniMulQ88x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+
+//go:noescape
+func avx512vnniMulQ48x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+
+//go:noescape
 func avx512vnniEdgeQ8(w unsafe.Pointer, rows int64, x unsafe.Pointer, y unsafe.Pointer, blocks int64)
 
 //go:noescape

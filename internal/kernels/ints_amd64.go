@@ -23,9 +23,11 @@ type (
 	}
 )
 
-// Tiles stand in falling order of tokens; the last has one. Fours are for as many bands, where
-// tokens are few.
+// Tiles stand in falling order of tokens; the last has one. Eights and fours are for as many bands,
+// where tokens are few.
 var (
+	eightsQ8 = []bandsTile{{1, avx512vnniMulQ88x1}}
+	eightsQ4 = []bandsTile{{1, avx512vnniMulQ48x1}}
 	foursQ8 = []bandsTile{{2, avx512vnniMulQ84x2}, {1, avx512vnniMulQ84x1}}
 	foursQ4 = []bandsTile{{2, avx512vnniMulQ44x2}, {1, avx512vnniMulQ44x1}}
 	pairsQ8 = []bandsTile{{8, avx512vnniMulQ82x8}, {6, avx512vnniMulQ82x6}, {4, avx512vnniMulQ82x4}, {2, avx512vnniMulQ82x2}, {1, avx512vnniMulQ82x1}}
@@ -33,11 +35,14 @@ var (
 )
 
 func (v vnni) mul(p Packing, y Floats, w []byte, apart, bands int, x Pairs, tokens, blocks int, add bool) {
-	fours, pairs := foursQ8, pairsQ8
+	eights, fours, pairs := eightsQ8, foursQ8, pairsQ8
 	if p == Q4 {
-		fours, pairs = foursQ4, pairsQ4
+		eights, fours, pairs = eightsQ4, foursQ4, pairsQ4
 	}
 	b := 0
+	for ; tokens == 1 && b+8 <= bands; b += 8 {
+		mulBands(eights, from(y, b*BandRows), w[b*apart:], apart, x, tokens, blocks, add)
+	}
 	for ; tokens <= fours[0].tokens && b+4 <= bands; b += 4 {
 		mulBands(fours, from(y, b*BandRows), w[b*apart:], apart, x, tokens, blocks, add)
 	}

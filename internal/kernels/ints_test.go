@@ -253,13 +253,14 @@ func BenchmarkMulInts(b *testing.B) {
 // BenchmarkMulIntsMemory is tokens through weights that no cache holds, on one and two threads,
 // in units as the cpu backend cuts them.
 func BenchmarkMulIntsMemory(b *testing.B) {
-	const size, unit = 1 << 28, 64
+	const size = 1 << 28
 	for _, s := range available() {
 		if !s.Integers() || s.Name == "amx" || s.Name == "avx512" { // which have those of others
 			continue
 		}
 		for name, packing := range blockPackings {
 			for _, width := range []int{2048, 5632} {
+				unit := 128
 				rows := size / width / unit * unit
 				p := &Packed{Packing: packing, Codes: make([]byte, rows*width/32*packing.BlockBytes()), Width: width, Height: rows}
 				for i := range p.Codes {

@@ -64,7 +64,7 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 	if !b.reserve(op.plan(len(b.pool.workers))) {
 		return
 	}
-	b.run(op, op.units(), rows*longest*a.Heads)
+	b.run(op, op.units(), rows*longest*a.Heads*max(1, a.Dim/8))
 }
 
 // promptsOf says which of n rows may be rounded: none where that is not faster.

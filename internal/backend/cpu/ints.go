@@ -9,10 +9,11 @@ import (
 // Sizes of a unit of ints. A step of columns of two bands stays in the first-level cache while
 // tokens pass, and these in the second.
 const (
-	pairRows  = 2 * kernels.BandRows
-	intStep   = 512 // columns
-	intTokens = 256
-	intFew    = 16 // tokens up to which all columns are one step
+	pairRows   = 2 * kernels.BandRows
+	streamRows = 8 * kernels.BandRows
+	intStep    = 512 // columns
+	intTokens  = 256
+	intFew     = 16 // tokens up to which all columns are one step
 )
 
 // ints is a Linear of weights in blocks of integers, whose inputs are rounded to such blocks.
@@ -59,7 +60,10 @@ func (op *ints) plan(threads int) int {
 func bandRows(op *linear, threads int) int {
 	fit := min(unitBytes/max(op.w.cols, 1), ceil(op.w.rows, 4*threads)) // several units a thread
 	fit = max(fit/pairRows, 1) * pairRows
-	if fit > 2*pairRows {
+	switch {
+	case op.w.rows >= 4*threads*streamRows: // which is where one token reads fastest
+		fit = max(fit/streamRows, 1) * streamRows
+	case fit > 2*pairRows:
 		fit = fit / (2 * pairRows) * (2 * pairRows)
 	}
 	return min(fit, op.w.rows)

@@ -154,6 +154,44 @@ INLINE void eight(int bits, const uint8_t *w, int64_t ws, const uint8_t *x, int6
 KERNEL avx512vnniMulQ82x8(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { eight(8, w, ws, x, xs, y, ys, blocks, add); }
 KERNEL avx512vnniMulQ42x8(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { eight(4, w, ws, x, xs, y, ys, blocks, add); }
 
+// STREAM is band g of eight from p on, three of which lie at p3 and p6 too.
+#define STREAM(p, p3, p6, g) ((g) < 3 ? p + (g) * ws : (g) == 6 ? p6 : p3 + ((g) - 3) * ws)
+
+// eights is mul of eight bands for one token, which is bound by memory: it gives more to eight
+// streams than to four. Each is fetched over its end to where it goes on behind the eight.
+INLINE void eights(int bits, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t blocks, int64_t add) {
+  const int size = 32 + 64 * bits;
+  __m512 sum[8];
+  UNROLL for (int g = 0; g < 8; g++) sum[g] = add ? _mm512_loadu_ps(y + 64 * g) : _mm512_setzero_ps();
+  const uint8_t *w3 = w + times(ws, 3), *w6 = w3 + times(ws, 3);
+  const uint8_t *next = w + AHEAD * size, *next3 = w3 + AHEAD * size, *next6 = w6 + AHEAD * size;
+  ROLLED for (; blocks > 0; blocks--) {
+    if (blocks == AHEAD) next += times(ws, 7), next3 += times(ws, 7), next6 += times(ws, 7);
+    __m512i acc[8];
+    UNROLL for (int g = 0; g < 8; g++) acc[g] = every(x + SHIFT);
+    UNROLL for (int j = 0; j < bits; j++) {
+      UNROLL for (int g = 0; g < 8; g++) {
+        _mm_prefetch(STREAM(next, next3, next6, g) + 64 * j, _MM_HINT_T0);
+        const __m512i c = _mm512_loadu_si512(STREAM(w, w3, w6, g) + 32 + 64 * j);
+        UNROLL for (int h = 0; h < 8 / bits; h++) acc[g] = _mm512_dpbusd_epi32(acc[g], bits == 8 ? c : nibbles(c, h), every(x + 4 * j + 16 * h));
+      }
+      UNROLL for (int g = 0; g < 8; g++) AFTER(w, acc[g]), AFTER(x, acc[g]);
+      AFTER(w3, acc[0]), AFTER(w6, acc[0]);
+    }
+    const __m512 scale = _mm512_set1_ps(*(const float *)(x + SCALE));
+    UNROLL for (int g = 0; g < 8; g++) {
+      const __m512 d = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)STREAM(w, w3, w6, g)));
+      sum[g] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[g]), _mm512_mul_ps(d, scale), sum[g]);
+    }
+    w += size, w3 += size, w6 += size, next += size, next3 += size, next6 += size, x += BLOCK;
+    OPAQUE(w), OPAQUE(w3), OPAQUE(w6), OPAQUE(next), OPAQUE(next3), OPAQUE(next6), OPAQUE(x);
+  }
+  UNROLL for (int g = 0; g < 8; g++) _mm512_storeu_ps(y + 64 * g, sum[g]);
+}
+
+KERNEL avx512vnniMulQ88x1(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { eights(8, w, ws, x, y, blocks, add); }
+KERNEL avx512vnniMulQ48x1(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { eights(4, w, ws, x, y, blocks, add); }
+
 // edge is mul of one band of up to 16 rows for one token; y has what is added to.
 INLINE void edge(int bits, const uint8_t *w, int64_t rows, const uint8_t *x, uint8_t *y, int64_t blocks) {
   const __mmask16 m = low(rows);
