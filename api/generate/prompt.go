@@ -3,6 +3,7 @@ package generate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -55,10 +56,10 @@ func (m *Model) ChatPrompt(r chat.Request) (string, error) {
 	}
 	r.SpecialTokens = m.Chat.SpecialTokens
 	template, err := m.Chat.Template(r.Tools)
-	var prompt string
-	if err == nil {
-		prompt, err = template.Render(r)
+	if err != nil {
+		return "", &Error{Kind: Invalid, Param: "messages", Message: fmt.Sprintf("The chat template of %s cannot be used: %v", m.Name, err), Err: err}
 	}
+	prompt, err := template.Render(r)
 	var refused *chat.Error
 	if errors.As(err, &refused) {
 		return "", &Error{Kind: Invalid, Param: "messages", Message: refused.Message, Err: err}

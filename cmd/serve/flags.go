@@ -11,6 +11,7 @@ import (
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/internal/hub"
 	"github.com/heftai/heft/meta"
 )
 
@@ -26,9 +27,9 @@ func (f *modelFlags) path() (string, error) {
 		return "", cmdline.Misusef("the model was given twice: %s and --model %s", f.M, f.Model)
 	}
 	if f.Model == "" {
-		return f.M, nil
+		return hub.FromPage(f.M), nil
 	}
-	return f.Model, nil
+	return hub.FromPage(f.Model), nil
 }
 
 // placeFlags say where weights go.

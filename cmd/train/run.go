@@ -38,6 +38,7 @@ func (f *modelFlags) folder() (string, error) {
 	case name == "":
 		name = f.M
 	}
+	name = hub.FromPage(name)
 	if info, err := os.Stat(name); err == nil {
 		if !info.IsDir() {
 			return "", cmdline.Misusef("--model %s: a folder is wanted, with config.json and tokenizer.json beside the weights", name)

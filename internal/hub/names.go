@@ -25,6 +25,21 @@ func (r Repo) folder() string {
 	return "models--" + r.Org + "--" + r.Name
 }
 
+// FromPage makes ORG/NAME, or ORG/NAME@REVISION, of the address of a model's page on the hub,
+// which people copy. Anything else stays as it is.
+func FromPage(s string) string {
+	page, ok := strings.CutPrefix(s, DefaultEndpoint+"/")
+	if !ok {
+		return s
+	}
+	page, _, _ = strings.Cut(page, "?")
+	name, revision, _ := strings.Cut(strings.Trim(page, "/"), "/tree/")
+	if revision != "" {
+		name += "@" + revision
+	}
+	return name
+}
+
 // ParseRepo reads ORG/NAME or ORG/NAME@REVISION. Without a revision, revision is empty.
 // What a hub would not take as a name is an [Error] of kind [BadName].
 func ParseRepo(s string) (repo Repo, revision string, err error) {

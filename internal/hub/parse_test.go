@@ -10,6 +10,22 @@ import (
 	"time"
 )
 
+// TestFromPage: the address of a model's page was no model.
+func TestFromPage(t *testing.T) {
+	for text, want := range map[string]string{
+		DefaultEndpoint + "/acme/tiny":                       "acme/tiny",
+		DefaultEndpoint + "/acme/tiny/":                      "acme/tiny",
+		DefaultEndpoint + "/acme/tiny/tree/main":             "acme/tiny@main",
+		DefaultEndpoint + "/acme/tiny/tree/refs/pr/1?x=y":    "acme/tiny@refs/pr/1",
+		DefaultEndpoint + "/acme/tiny/blob/main/config.json": "acme/tiny/blob/main/config.json", // no model's name
+		"acme/tiny": "acme/tiny", "./tree/main": "./tree/main", "https://example.org/acme/tiny": "https://example.org/acme/tiny",
+	} {
+		if got := FromPage(text); got != want {
+			t.Errorf("%s is %s, want %s", text, got, want)
+		}
+	}
+}
+
 func TestParseRepo(t *testing.T) {
 	for text, want := range map[string]string{
 		"acme/tiny":                    "acme tiny ",
