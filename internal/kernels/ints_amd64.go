@@ -28,10 +28,10 @@ type (
 var (
 	eightsQ8 = []bandsTile{{1, avx512vnniMulQ88x1}}
 	eightsQ4 = []bandsTile{{1, avx512vnniMulQ48x1}}
-	foursQ8 = []bandsTile{{2, avx512vnniMulQ84x2}, {1, avx512vnniMulQ84x1}}
-	foursQ4 = []bandsTile{{2, avx512vnniMulQ44x2}, {1, avx512vnniMulQ44x1}}
-	pairsQ8 = []bandsTile{{8, avx512vnniMulQ82x8}, {6, avx512vnniMulQ82x6}, {4, avx512vnniMulQ82x4}, {2, avx512vnniMulQ82x2}, {1, avx512vnniMulQ82x1}}
-	pairsQ4 = []bandsTile{{8, avx512vnniMulQ42x8}, {6, avx512vnniMulQ42x6}, {4, avx512vnniMulQ42x4}, {2, avx512vnniMulQ42x2}, {1, avx512vnniMulQ42x1}}
+	foursQ8  = []bandsTile{{2, avx512vnniMulQ84x2}, {1, avx512vnniMulQ84x1}}
+	foursQ4  = []bandsTile{{2, avx512vnniMulQ44x2}, {1, avx512vnniMulQ44x1}}
+	pairsQ8  = []bandsTile{{8, avx512vnniMulQ82x8}, {6, avx512vnniMulQ82x6}, {4, avx512vnniMulQ82x4}, {2, avx512vnniMulQ82x2}, {1, avx512vnniMulQ82x1}}
+	pairsQ4  = []bandsTile{{8, avx512vnniMulQ42x8}, {6, avx512vnniMulQ42x6}, {4, avx512vnniMulQ42x4}, {2, avx512vnniMulQ42x2}, {1, avx512vnniMulQ42x1}}
 )
 
 func (v vnni) mul(p Packing, y Floats, w []byte, apart, bands int, x Pairs, tokens, blocks int, add bool) {
