@@ -56,7 +56,7 @@ func (m *Model) generate(ctx context.Context, prompt []int32, o GenerateOptions,
 		return err
 	}
 	defer s.Free()
-	sampler, source := sample.New(m.Vocab()), sample.NewSource(o.Seed, 0)
+	sampler, source := sample.New(m.Vocab(), m.variant), sample.NewSource(o.Seed, 0)
 	logits, err := m.prompt(ctx, s, prompt)
 	if err != nil {
 		return err

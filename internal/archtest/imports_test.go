@@ -23,7 +23,7 @@ var allowed = map[string][]string{
 	"internal/chat":                {"internal/chat/jinja"},
 	"internal/chat/jinja":          {},
 	"internal/chat/toolcall":       {"internal/chat"},
-	"internal/sample":              {}, // apart from the engine, so that dispatch.Generate chooses tokens by the same code
+	"internal/sample":              {"internal/kernels"}, // apart from the engine, so that dispatch.Generate chooses tokens by the same code
 	"devicemap":                    {"meta"},
 	"loader":                       {"meta", "internal/hostmem"},
 	"internal/tensor":              {"meta"},

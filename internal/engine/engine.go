@@ -91,10 +91,19 @@ type Engine struct {
 	totals   totals
 }
 
+// variant is that of the kernels that model computes with, where it says so.
+func variant(model Model) string {
+	if m, ok := model.(interface{ Machine() (int, string) }); ok {
+		_, name := m.Machine()
+		return name
+	}
+	return ""
+}
+
 // New starts an engine on model, which nobody else uses until Close has returned.
 func New(model Model, options Options) *Engine {
 	e := &Engine{model: model, options: options.withDefaults(model.Limits()), vocab: model.Vocab(),
-		wake: make(chan struct{}, 1), exited: make(chan struct{}), sampler: sample.New(model.Vocab())}
+		wake: make(chan struct{}, 1), exited: make(chan struct{}), sampler: sample.New(model.Vocab(), variant(model))}
 	kv := model.KV()
 	e.limit = model.Context()
 	held := kv.Capacity

@@ -49,7 +49,7 @@ func collect(s *engine.Stream, n int) ([]result, error) {
 
 // alone is what choice i of r must return on m, computed without an engine.
 func alone(t interface{ Fatal(...any) }, m *enginetest.Model, limit int, r engine.Request, i int) (tokens []int32, why engine.Reason) {
-	src, s := sample.NewSource(r.Seed, i), sample.New(m.Vocab())
+	src, s := sample.NewSource(r.Seed, i), sample.New(m.Vocab(), "")
 	all := slices.Clone(r.Prompt)
 	for {
 		if len(all) == limit || len(tokens) == r.MaxTokens {
@@ -293,7 +293,7 @@ func TestLogProbs(t *testing.T) {
 		if len(first.Prompt) != 21 || first.Token != engine.NoToken {
 			t.Fatalf("the first event is %+v", first)
 		}
-		s := sample.New(m.Vocab())
+		s := sample.New(m.Vocab(), "")
 		check := func(what string, before []int32, token int32, own float32, top []sample.LogProb) {
 			wantOwn, wantTop, _ := s.LogProbs(nil, m.After(before), token, 2)
 			if own != wantOwn || !slices.Equal(top, wantTop) {

@@ -70,6 +70,7 @@ type ops interface {
 	unpacker
 	panels
 	prompter
+	sampler
 	trainer
 	mul(y Floats, w Weights, x Floats, rows, tokens, n int)
 	mix(y, p Floats, step int, v Weights, keys, tokens, cols int)

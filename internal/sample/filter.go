@@ -13,18 +13,20 @@ func (s *Sampler) shape(p *Params, row []float32, best float32) {
 	if s.all == nil {
 		s.all = make([]candidate, len(s.work))
 	}
-	scale := max(float32(1/p.Temperature), 1e-37) // not 0, which makes NaN of -Inf
+	scale := p.scale()
 	switch {
 	case p.TopH > 0 && p.TopH < 1:
-		s.fill(row, best, scale, negInf)
+		s.fill(row, best, scale, s.kthBest(row, topHWidth))
 		s.topH(p.TopH)
 		if p.TopK > 0 {
 			s.topK(p.TopK)
 		}
 	case p.TopK > 0 && p.TopK < len(row):
-		s.fill(row, best, scale, kthBest(s.all, row, p.TopK))
+		s.fill(row, best, scale, s.kthBest(row, p.TopK))
 	case p.TopP > 0 && p.TopP < 1:
 		s.fillLikely(row, best, scale, p.TopP)
+	case p.MinP > 0:
+		s.fill(row, best, scale, best+float32(math.Log(p.MinP)-1e-3)/scale)
 	default:
 		s.fill(row, best, scale, negInf)
 	}
@@ -42,18 +44,32 @@ func (s *Sampler) shape(p *Params, row []float32, best float32) {
 	}
 }
 
+// filters reports whether p cuts the distribution over so many ids.
+func (p *Params) filters(vocab int) bool {
+	within := func(v float64) bool { return v > 0 && v < 1 }
+	return within(p.TopH) || p.TopK > 0 && p.TopK < vocab || within(p.TopP) || p.MinP > 0 || within(p.TypicalP) || p.EpsilonCutoff > 0
+}
+
+// scale is what logits are multiplied by: not 0, which makes NaN of -Inf.
+func (p *Params) scale() float32 { return max(float32(1/p.Temperature), 1e-37) }
+
 // fill makes candidates of the logits at or above least that are not forbidden.
 func (s *Sampler) fill(row []float32, best, scale, least float32) {
 	n, total := 0, 0.0
-	for id, v := range row {
-		if v < least || v == negInf {
+	for b, peak := range s.peaks {
+		if peak < least {
 			continue
 		}
-		x := (v - best) * scale
-		w := expNeg(x)
-		s.all[n] = candidate{int32(id), x, w}
-		total += float64(w)
-		n++
+		for i, v := range of(row, b) {
+			if v < least || v == negInf {
+				continue
+			}
+			x := (v - best) * scale
+			w := expNeg(x)
+			s.all[n] = candidate{int32(b*block + i), x, w}
+			total += float64(w)
+			n++
+		}
 	}
 	s.cands, s.total = s.all[:n], total
 }
@@ -61,26 +77,21 @@ func (s *Sampler) fill(row []float32, best, scale, least float32) {
 // fillLikely leaves out what top_p is sure to remove: fewer than V ids, each with a
 // share below (1-p)/V, cannot reach 1-p together. total still counts them.
 func (s *Sampler) fillLikely(row []float32, best, scale float32, p float64) {
-	total := 0.0
-	// What lies below cut adds a millionth of 1-p at most: no exponential is spent on it.
-	cut := float32(math.Log(1e-6 * (1 - p) / float64(len(row))))
-	for i, v := range row {
-		w := float32(0)
-		if x := (v - best) * scale; x > cut {
-			w = expNeg(x)
-		}
-		s.work[i] = w // row may be work itself: v was read
-		total += float64(w)
-	}
-	least := float32(0.999 * (1 - p) / float64(len(row)) * total)
+	s.weigh(row, best, scale)
+	least := float32(0.999 * (1 - p) / float64(len(row)) * s.total)
 	n := 0
-	for id, w := range s.work {
-		if w >= least && w > 0 {
-			s.all[n] = candidate{int32(id), w, w}
-			n++
+	for b, peak := range s.peaks {
+		if 1.001*expNeg((peak-best)*scale) < least {
+			continue
+		}
+		for i, w := range of(s.work, b) {
+			if w >= least && w > 0 {
+				s.all[n] = candidate{int32(b*block + i), w, w}
+				n++
+			}
 		}
 	}
-	s.cands, s.total = s.all[:n], total
+	s.cands = s.all[:n]
 }
 
 // keep shortens the candidates to the first n.
@@ -156,13 +167,17 @@ func (s *Sampler) epsilonCutoff(epsilon float64) {
 func (s *Sampler) typicalP(p float64) {
 	entropy := 0.0
 	for i := range s.cands {
-		entropy -= plogp(float64(s.cands[i].w) / s.total)
+		c := &s.cands[i]
+		if c.x = negInf; c.w > 0 {
+			share := float64(c.w) / s.total
+			surprise := -math.Log(share)
+			entropy += share * surprise
+			c.x = float32(surprise)
+		}
 	}
 	for i := range s.cands {
-		c := &s.cands[i]
-		c.x = negInf
-		if c.w > 0 {
-			c.x = float32(-math.Abs(-math.Log(float64(c.w)/s.total) - entropy))
+		if c := &s.cands[i]; c.w > 0 {
+			c.x = float32(-math.Abs(float64(c.x) - entropy))
 		}
 	}
 	n := frontMass(s.cands, p*s.total)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/internal/testenv"
 )
 
 type goldenStep struct {
@@ -100,7 +101,7 @@ func segments(t *testing.T, steps []goldenStep) []Params {
 // returns the probability of every id, NaN for removed ones.
 func (c *goldenCase) distribution(t *testing.T) []float64 {
 	t.Helper()
-	s := New(len(c.Logits))
+	s := New(len(c.Logits), testenv.Variant())
 	logits := c.Logits
 	probs := make([]float64, len(logits))
 	for _, p := range segments(t, c.Steps) {
@@ -115,7 +116,7 @@ func (c *goldenCase) distribution(t *testing.T) []float64 {
 		for id, v := range row {
 			next[id] = float32(float64(v) / p.Temperature)
 		}
-		best, err := argmax(row)
+		best, err := s.argmax(row)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,9 @@
 package sample
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // LogProb is an id with the natural logarithm of its probability.
 type LogProb struct {
@@ -8,30 +11,24 @@ type LogProb struct {
 	LogProb float32
 }
 
-// negligible is where a logit below the best adds nothing that float32 shows, were there
-// a million of them.
-const negligible = -32
-
 // LogProbs returns log p(id) under the unprocessed logits, and appends to top the n
 // most likely ids, best first, the lower id first of equals. A -Inf logit has the
 // log-probability -Inf. Errors: ErrNotFinite, ErrNoCandidate.
 func (s *Sampler) LogProbs(top []LogProb, logits []float32, id int32, n int) (float32, []LogProb, error) {
-	at, err := argmax(logits)
+	if len(logits) > len(s.work) {
+		return 0, top, fmt.Errorf("sample: %d logits for a vocabulary of %d", len(logits), len(s.work))
+	}
+	at, err := s.argmax(logits)
 	if err != nil {
 		return 0, top, err
 	}
-	best, sum := logits[at], 0.0
-	for _, v := range logits {
-		if x := v - best; x > negligible {
-			sum += float64(expNeg(x))
-		}
-	}
-	norm := float64(best) + math.Log(sum)
+	s.weigh(logits, logits[at], 1)
+	norm := float64(logits[at]) + math.Log(s.total)
 	own := float32(math.Inf(-1))
 	if uint(id) < uint(len(logits)) {
 		own = float32(float64(logits[id]) - norm)
 	}
-	top = topLogits(top, logits, n)
+	top = s.topLogits(top, logits, n)
 	for i := len(top) - min(n, len(logits)); i < len(top); i++ {
 		top[i].LogProb = float32(float64(top[i].LogProb) - norm)
 	}
@@ -39,26 +36,37 @@ func (s *Sampler) LogProbs(top []LogProb, logits []float32, id int32, n int) (fl
 }
 
 // topLogits appends the n largest logits in order by insertion: n is small.
-func topLogits(dst []LogProb, logits []float32, n int) []LogProb {
+func (s *Sampler) topLogits(dst []LogProb, logits []float32, n int) []LogProb {
 	if n <= 0 {
 		return dst
 	}
 	start, n := len(dst), min(n, len(logits))
-	for id, v := range logits {
-		list := dst[start:]
-		if len(list) == n {
-			if !(v > list[n-1].LogProb) {
-				continue
-			}
-			list = list[:n-1]
+	for b, peak := range s.peaks {
+		if list := dst[start:]; len(list) == n && peak <= list[n-1].LogProb {
+			continue
 		}
-		i := len(list)
-		dst = append(dst[:start+i], LogProb{})
-		list = dst[start:]
-		for ; i > 0 && list[i-1].LogProb < v; i-- {
-			list[i] = list[i-1]
+		for i, v := range of(logits, b) {
+			dst = insert(dst, start, n, LogProb{int32(b*block + i), v})
 		}
-		list[i] = LogProb{int32(id), v}
 	}
+	return dst
+}
+
+// insert puts l in its place among the n best, which begin at start.
+func insert(dst []LogProb, start, n int, l LogProb) []LogProb {
+	list := dst[start:]
+	if len(list) == n {
+		if !(l.LogProb > list[n-1].LogProb) {
+			return dst
+		}
+		list = list[:n-1]
+	}
+	i := len(list)
+	dst = append(dst[:start+i], LogProb{})
+	list = dst[start:]
+	for ; i > 0 && list[i-1].LogProb < l.LogProb; i-- {
+		list[i] = list[i-1]
+	}
+	list[i] = l
 	return dst
 }

@@ -1,10 +1,17 @@
 package sample
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/heftai/heft/internal/kernels"
+)
 
 // Sampler holds scratch for one vocabulary. One call at a time; requests may share it.
 type Sampler struct {
-	work  []float32   // the logits of this step, adjusted
+	set   *kernels.Set
+	work  []float32   // the logits of this step, adjusted; then weights
+	peaks []float32   // the largest of each block of the row at hand
+	sums  []float64   // the sum of each block's weights
 	cands []candidate // what may still be chosen
 	all   []candidate // their memory, as large as the vocabulary
 	total float64     // sum of the candidates' weights
@@ -21,9 +28,18 @@ type candidate struct {
 }
 
 // New makes a Sampler for rows of vocab logits. Memory for filters (12 bytes an id)
-// comes with the first request that needs it.
-func New(vocab int) *Sampler {
-	return &Sampler{work: make([]float32, vocab), seen: make([]uint32, vocab)}
+// comes with the first request that needs it. variant is that of the kernels which weigh ids; "",
+// or one that this processor lacks, stands for the best.
+func New(vocab int, variant string) *Sampler {
+	set, err := kernels.Select(variant)
+	if err != nil {
+		set, _ = kernels.Select("") // there is always one
+	}
+	blocks := (vocab + block - 1) / block
+	return &Sampler{
+		set: set, work: make([]float32, vocab), seen: make([]uint32, vocab),
+		peaks: make([]float32, blocks), sums: make([]float64, blocks),
+	}
 }
 
 // Next chooses an id. logits, one row of the vocabulary, is left as it is. Params
@@ -34,9 +50,13 @@ func (s *Sampler) Next(p *Params, src *Source, step Step, logits []float32) (int
 	if err != nil {
 		return -1, err
 	}
-	best, err := argmax(row)
+	best, err := s.argmax(row)
 	if err != nil || p.Greedy() {
 		return best, err
+	}
+	if !p.filters(len(row)) {
+		s.weigh(row, row[best], p.scale())
+		return s.drawAny(src.uniform()), nil
 	}
 	s.shape(p, row, row[best])
 	return s.draw(src.uniform()), nil
@@ -73,23 +93,4 @@ func (s *Sampler) draw(u float64) int32 {
 		}
 	}
 	return last
-}
-
-// argmax is the id of the largest value, the lowest id of equals.
-func argmax(row []float32) (int32, error) {
-	best, at := negInf, -1
-	for i, v := range row {
-		if v > best {
-			best, at = v, i
-		} else if v != v {
-			return -1, ErrNotFinite
-		}
-	}
-	if at < 0 {
-		return -1, ErrNoCandidate
-	}
-	if best > maxFloat {
-		return -1, ErrNotFinite
-	}
-	return int32(at), nil
 }

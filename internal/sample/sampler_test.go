@@ -15,7 +15,7 @@ var nan, inf = float32(math.NaN()), float32(math.Inf(1))
 // choose runs one Next on a fresh Sampler.
 func choose(p Params, seed uint64, step Step, logits []float32) (int32, error) {
 	src := NewSource(seed, 0)
-	return New(len(logits)).Next(&p, &src, step, logits)
+	return New(len(logits), "").Next(&p, &src, step, logits)
 }
 
 func TestNextRefusesBrokenLogits(t *testing.T) {
@@ -37,10 +37,10 @@ func TestNextRefusesBrokenLogits(t *testing.T) {
 			t.Errorf("%s: id %d, error %v, want %v", c.name, id, err, c.want)
 		}
 	}
-	if _, err := New(3).Next(&Params{}, nil, Step{}, []float32{1, 2}); err == nil {
+	if _, err := New(3, "").Next(&Params{}, nil, Step{}, []float32{1, 2}); err == nil {
 		t.Error("logits of another length are taken")
 	}
-	if _, err := New(65).Next(&Params{}, nil, Step{Mask: []uint64{1}}, make([]float32, 65)); err == nil {
+	if _, err := New(65, "").Next(&Params{}, nil, Step{Mask: []uint64{1}}, make([]float32, 65)); err == nil {
 		t.Error("a mask too short for the vocabulary is taken")
 	}
 }
@@ -82,7 +82,7 @@ func TestGreedyProcessors(t *testing.T) {
 
 func TestDrawFollowsProbabilities(t *testing.T) {
 	logits := []float32{float32(math.Log(0.5)), float32(math.Log(0.3)), negInf, float32(math.Log(0.2))}
-	p, src, s := Default(), NewSource(7, 0), New(4)
+	p, src, s := Default(), NewSource(7, 0), New(4, "")
 	const draws = 20000
 	var count [4]int
 	for range draws {
@@ -115,14 +115,14 @@ func TestSeedDecidesAlone(t *testing.T) {
 		}
 		return ids
 	}
-	alone := run(New(500), 0, func() {})
-	s := New(500)
+	alone := run(New(500, ""), 0, func() {})
+	s := New(500, "")
 	other, mates := NewSource(9, 0), Params{Temperature: 2, PresencePenalty: 1}
 	among := run(s, 0, func() { s.Next(&mates, &other, Step{Generated: []int32{3}}, logits) })
 	if !slices.Equal(alone, among) {
 		t.Errorf("alone %v, among others %v", alone, among)
 	}
-	if slices.Equal(alone, run(New(500), 1, func() {})) {
+	if slices.Equal(alone, run(New(500, ""), 1, func() {})) {
 		t.Error("two streams of a seed draw the same ids")
 	}
 }
@@ -167,7 +167,7 @@ func TestLogProbs(t *testing.T) {
 		sum += math.Exp(float64(v) - 50)
 	}
 	want := func(id int) float32 { return float32(float64(logits[id]) - 50 - math.Log(sum)) }
-	s := New(1000)
+	s := New(1000, "")
 	own, top, err := s.LogProbs([]LogProb{{ID: 77}}, logits, 9, 4)
 	if err != nil || math.Abs(float64(own-want(9))) > 1e-5 {
 		t.Errorf("log p(9) = %v (%v), want %v", own, err, want(9))
@@ -230,7 +230,7 @@ func TestSelectionAgreesWithSort(t *testing.T) {
 			t.Fatalf("front(%d) differs from a sort", n)
 		}
 		if n < len(c) {
-			if kth := kthBest(make([]candidate, len(c)), row, n); kth != sorted[n-1].x {
+			if kth := kthOf(row, n); kth != sorted[n-1].x {
 				t.Fatalf("kthBest(%d) = %v, want %v", n, kth, sorted[n-1].x)
 			}
 		}
@@ -247,13 +247,22 @@ func TestSelectionAgreesWithSort(t *testing.T) {
 	})
 }
 
+// kthOf is kthBest of a row by itself.
+func kthOf(row []float32, k int) float32 {
+	s := New(len(row), "")
+	s.all = make([]candidate, len(row))
+	s.argmax(row)
+	return s.kthBest(row, k)
+}
+
 // The short cut of fillLikely must not change what top_p keeps.
 func TestTopPShortCut(t *testing.T) {
 	for seed := range uint64(20) {
 		row := randomLogits(seed, 3000)
 		for _, p := range []float64{1e-6, 0.1, 0.5, 0.9, 0.999} {
-			a, b := New(len(row)), New(len(row))
-			best, _ := argmax(row)
+			a, b := New(len(row), ""), New(len(row), "")
+			best, _ := a.argmax(row)
+			b.argmax(row)
 			a.shape(&Params{Temperature: 0.8, TopP: p}, row, row[best])
 			b.shape(&Params{Temperature: 0.8, TopK: len(row) - 1, TopP: p}, row, row[best])
 			if len(a.cands) != len(b.cands) && p < 0.99 {
@@ -265,7 +274,7 @@ func TestTopPShortCut(t *testing.T) {
 
 func TestNextAllocatesNothing(t *testing.T) {
 	logits := randomLogits(1, 4000)
-	s, src := New(len(logits)), NewSource(1, 0)
+	s, src := New(len(logits), ""), NewSource(1, 0)
 	step := Step{Prompt: []int32{1, 2, 3, 1}, Generated: []int32{4, 4, 5}}
 	top := make([]LogProb, 0, 20)
 	for name, p := range variants() {
@@ -312,7 +321,7 @@ func BenchmarkNext(b *testing.B) {
 	step := Step{Prompt: make([]int32, 2000), Generated: make([]int32, 500)}
 	for name, p := range variants() {
 		b.Run(name, func(b *testing.B) {
-			s, src := New(vocab), NewSource(1, 0)
+			s, src := New(vocab, ""), NewSource(1, 0)
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := s.Next(&p, &src, step, logits); err != nil {
@@ -322,9 +331,44 @@ func BenchmarkNext(b *testing.B) {
 		})
 	}
 	b.Run("logprobs", func(b *testing.B) {
-		s, top := New(vocab), make([]LogProb, 0, 20)
+		s, top := New(vocab, ""), make([]LogProb, 0, 20)
 		for b.Loop() {
 			s.LogProbs(top[:0], logits, 3, 20)
 		}
 	})
+}
+
+// TestDrawAnyAcrossBlocks: without filters each id is drawn in its share, the first and the last of
+// all and of a block too, and none that is forbidden, however near to 1 the number is.
+func TestDrawAnyAcrossBlocks(t *testing.T) {
+	const n = 3*block + 7
+	row := make([]float32, n)
+	allowed := []int32{0, block - 1, block, 2*block + 5, n - 1}
+	for i := range row {
+		row[i] = negInf
+	}
+	for i, id := range allowed {
+		row[id] = float32(math.Log(float64(i + 1)))
+	}
+	s := New(n, "")
+	best, err := s.argmax(row)
+	if err != nil || best != n-1 {
+		t.Fatalf("the best is %d (%v)", best, err)
+	}
+	s.weigh(row, row[best], 1)
+	if math.Abs(s.total-3) > 1e-6 { // (1+2+3+4+5)/5
+		t.Fatalf("total weight %v, want 3", s.total)
+	}
+	for i, sum := range []float64{0, 1, 3, 6, 10} {
+		for _, u := range []float64{sum + 1e-3, sum + float64(i+1) - 1e-3} {
+			if got := s.drawAny(u / 15); got != allowed[i] {
+				t.Errorf("u = %v draws %d, want %d", u/15, got, allowed[i])
+			}
+		}
+	}
+	for _, u := range []float64{0, math.Nextafter(1, 0), 1} {
+		if got := s.drawAny(u); !slices.Contains(allowed, got) {
+			t.Errorf("u = %v draws %d, which is forbidden", u, got)
+		}
+	}
 }

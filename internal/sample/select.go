@@ -96,26 +96,34 @@ func partition(c []candidate) int {
 // heapK is the largest k for which a heap of the best beats a partition of all.
 const heapK = 2048
 
-// kthBest is the k-th largest value of row, k < len(row). scratch has row's length.
-func kthBest(scratch []candidate, row []float32, k int) float32 {
+// kthBest is the k-th largest value of row, whose peaks are known; -Inf where there are fewer.
+func (s *Sampler) kthBest(row []float32, k int) float32 {
+	if k >= len(row) {
+		return negInf
+	}
 	if k > heapK {
 		for id, v := range row {
-			scratch[id] = candidate{id: int32(id), x: v}
+			s.all[id] = candidate{id: int32(id), x: v}
 		}
-		front(scratch[:len(row)], k)
-		return lastOf(scratch[:k]).x
+		front(s.all[:len(row)], k)
+		return lastOf(s.all[:k]).x
 	}
-	h := scratch[:k] // a heap of the best so far, the least on top
+	h := s.all[:k] // a heap of the best so far, the least on top
 	for i := range h {
 		h[i] = candidate{x: row[i]}
 	}
 	for i := k/2 - 1; i >= 0; i-- {
 		sink(h, i)
 	}
-	for _, v := range row[k:] {
-		if v > h[0].x {
-			h[0].x = v
-			sink(h, 0)
+	for b := k / block; b < len(s.peaks); b++ {
+		if s.peaks[b] <= h[0].x {
+			continue
+		}
+		for _, v := range row[max(k, b*block):min((b+1)*block, len(row))] {
+			if v > h[0].x {
+				h[0].x = v
+				sink(h, 0)
+			}
 		}
 	}
 	return h[0].x

@@ -55,6 +55,8 @@ var sources = []struct {
 	{"avx512train", avx512},
 	{"avx2prompt", avx2},
 	{"avx512prompt", avx512},
+	{"avx2sample", avx2},
+	{"avx512sample", avx512},
 	{"avx512halves", avx512},
 	{"avx512one", avx512},
 	{"avx512few", avx512},
