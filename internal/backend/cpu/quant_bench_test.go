@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// BenchmarkQuantised is a token, and a prompt, through a stack of weights of 4096 × 4096 in
+// BenchmarkQuantised is a token, eight of them, and a prompt, through a stack of weights of 4096 × 4096 in
 // each format, on one thread. Bytes are those that are stored.
 func BenchmarkQuantised(b *testing.B) {
 	const n, layers = 4096, 8
@@ -25,7 +25,7 @@ func BenchmarkQuantised(b *testing.B) {
 		{meta.Quant{Format: meta.QuantQ8, Rows: 1, Columns: 32}, 9}, // 8.5
 		{meta.Quant{Format: meta.QuantQ4, Rows: 1, Columns: 32}, 5}, // 4.5
 	} {
-		for _, tokens := range []int{1, 128} {
+		for _, tokens := range []int{1, 8, 128} {
 			b.Run(fmt.Sprintf("%v/%d", f.Format, tokens), func(b *testing.B) {
 				host := open(b, 1, "")
 				defer host.Close()
