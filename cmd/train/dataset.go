@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -76,13 +77,17 @@ func (j *job) read() error {
 	return nil
 }
 
-// fitContext lets sequences be no longer than the model takes.
+// fitContext lets sequences be no longer than the model takes, and notes how many ids it has.
 func (j *job) fitContext(config *meta.Config) error {
 	skeleton, err := meta.New(config, nil)
 	if err != nil {
 		return err
 	}
-	if s, ok := skeleton.Root.Spec.(*meta.CausalLMSpec); ok && s.Context > 0 && j.Sequence > s.Context {
+	s, ok := skeleton.Root.Spec.(*meta.CausalLMSpec)
+	if !ok {
+		return nil
+	}
+	if j.vocab = s.Vocab; s.Context > 0 && j.Sequence > s.Context {
 		j.log.Info("sequences are cut to what the model takes", "tokens", s.Context)
 		j.Sequence = s.Context
 	}
@@ -105,6 +110,9 @@ func (j *job) tokenize(path string, tokenizer *data.Tokenizer, o data.TextOption
 		}
 		if sequences[i], err = r.Tokenize(tokenizer, tokenizer, o); err != nil {
 			return fmt.Errorf("%s: record %d: %w", path, i+1, err)
+		}
+		if id := slices.Max(append([]int32{0}, sequences[i].IDs...)); j.vocab > 0 && int(id) >= j.vocab {
+			return fmt.Errorf("%s: record %d: the tokenizer makes id %d of it, and the model has %d: are they of one model?", path, i+1, id, j.vocab)
 		}
 		return nil
 	})

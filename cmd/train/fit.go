@@ -58,6 +58,7 @@ type student struct {
 	checkpoint *loader.Checkpoint // where frozen weights stay; nil if all are trained
 	router     float32            // weight of the routers' loss, 0 for none
 	recompute  bool
+	diverged   bool // and said so
 }
 
 func (s *student) close() error {
@@ -168,8 +169,17 @@ func (s *student) trainer() (*train.Trainer[data.TokenBatch], error) {
 	if s.acc.IsMainProcess() {
 		c.Callbacks = append(c.Callbacks, train.ShowProgress(s.diag))
 	}
-	c.Callbacks = append(c.Callbacks, train.OnEvent(train.StepEnd, s.interrupt))
+	c.Callbacks = append(c.Callbacks, train.OnEvent(train.StepEnd, s.watch), train.OnEvent(train.StepEnd, s.interrupt))
 	return train.NewTrainer(c)
+}
+
+// watch says once that the loss has become what no weights come back from.
+func (s *student) watch(_ context.Context, m *train.Moment) error {
+	if loss := m.Result.Loss; !s.diverged && s.acc.IsMainProcess() && (math.IsNaN(loss) || math.IsInf(loss, 0)) {
+		s.diverged = true
+		s.log.Warn("the loss is not a number: if it stays so the weights are lost, and an earlier checkpoint, a lower --lr or a --max-grad-norm is wanted", "step", m.State.GlobalStep)
+	}
+	return nil
 }
 
 // interrupt ends the run after a step, with a checkpoint, on all ranks alike.

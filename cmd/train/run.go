@@ -175,6 +175,7 @@ type job struct {
 	threads int // of one rank
 	log     *slog.Logger
 	diag    cmdline.Diagnostics
+	vocab   int // ids that the model has, 0 where that is not known
 	data    *texts
 	stop    atomic.Bool
 	result  runResult // of rank 0

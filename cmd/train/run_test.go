@@ -419,3 +419,38 @@ func TestLoRAFlags(t *testing.T) {
 		t.Errorf("without alpha: %+v, %v", c, err)
 	}
 }
+
+// TestWhatIsWrongIsSaidAtOnce: ids that the model has not showed in the first step that met
+// them, without the text's place, and a loss that is no number not at all.
+func TestWhatIsWrongIsSaidAtOnce(t *testing.T) {
+	dir, text := tinyModel(t), lessons(t, 8)
+	base := []string{"run", "--model", dir, "--batch", "2", "--max-steps", "3", "--threads", "1"}
+	status, _, stderr := command(t, slices.Concat(base, []string{"--data", text, "--output", filepath.Join(t.TempDir(), "out"), "--lr", "1e30", "--max-grad-norm", "0"})...)
+	if status != 0 || strings.Count(stderr, "the loss is not a number") != 1 {
+		t.Errorf("a loss that is no number: %d, %s", status, stderr)
+	}
+	words, err := os.ReadFile(filepath.Join(dir, "tokenizer.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file map[string]any
+	if err := json.Unmarshal(words, &file); err != nil {
+		t.Fatal(err)
+	}
+	file["added_tokens"] = append(file["added_tokens"].([]any), map[string]any{"id": 9999, "content": "<other>", "special": true,
+		"single_word": false, "lstrip": false, "rstrip": false, "normalized": false})
+	words, err = json.Marshal(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	odd := filepath.Join(t.TempDir(), "odd.jsonl")
+	for path, b := range map[string][]byte{filepath.Join(dir, "tokenizer.json"): words, odd: []byte("{\"text\": \"one\"}\n{\"text\": \"an <other> one\"}\n")} {
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status, _, stderr = command(t, slices.Concat(base, []string{"--data", odd, "--output", filepath.Join(t.TempDir(), "out")})...)
+	if status == 0 || !strings.Contains(stderr, "odd.jsonl: record 2: the tokenizer makes id") {
+		t.Errorf("another model's tokenizer: %d, %s", status, stderr)
+	}
+}
