@@ -107,3 +107,27 @@ func BenchmarkOneToken(b *testing.B) {
 		}
 	}
 }
+
+// TestTileOne: tiles of one token give the bits of tiles of many, for rows fetched ahead in part or
+// whole and for any number of them beside the streams, and read nothing past the weights.
+func TestTileOne(t *testing.T) {
+	eachSet(t, func(t *testing.T, set *Set) {
+		if !set.TilesRows() {
+			return
+		}
+		r := rand.New(rand.NewPCG(8, 2))
+		for i, blocks := range []int{1, 2, 15, 16, 17, 40} {
+			for rows := 1 + i%3; rows < 40; rows += 3 {
+				n := blocks * BlockK
+				data, _ := store(BFloat16, random(r, rows*n), 0)
+				lies, x := guarded(t, len(data)), random(r, n)
+				copy(lies, data)
+				want := tiled(set, data, x, nil, rows, 1, n, 1000)
+				pairs, y := make([]uint32, PairWords(n)), make([]float32, rows)
+				set.Narrow(pairs, x)
+				set.TileOne(y, Weights{lies, 2 * n, BFloat16}, pairs, rows, blocks)
+				sameBits(t, fmt.Sprintf("%d rows of %d blocks", rows, blocks), y, want)
+			}
+		}
+	})
+}

@@ -35,6 +35,7 @@ type rounder interface {
 	tile(c Floats, w []uint32, ws int, x []uint32, xs, blocks, couples int, add bool)
 	tileRows(c Floats, w Weights, x []uint32, xs, panels, rows, blocks int, cached bool)
 	tilePack(c Floats, w, x []uint32, xs, panels, blocks int, add bool)
+	tileOne(y []float32, w Weights, x []uint32, rows, blocks int)
 	turn(y, c Floats, bias []float32, rows, tokens int)
 	// of attention
 	softmax(p []uint32, c Floats, keys, base int, by float32, o *Online, whole bool)
@@ -49,7 +50,7 @@ type rounder interface {
 // be normal count as zero.
 func (s *Set) Rounds() bool { return s.rounder != nil }
 
-// TilesRows reports whether s has TileRows and TilePack.
+// TilesRows reports whether s has TileRows, TilePack and TileOne.
 func (s *Set) TilesRows() bool { return s.Rounds() && s.rounder.tilesRows() }
 
 // Narrow rounds src to bfloat16, two in a word.
@@ -126,6 +127,16 @@ func (s *Set) TilePack(c Floats, w, x []uint32, xs, panels, blocks int, add bool
 	_ = w[:blocks*BlockK/2*PackRows]
 	_ = x[:(panels-1)*xs+blocks*BlockK/2*PanelTokens]
 	s.rounder.tilePack(c, w, x, xs, panels, blocks, add)
+}
+
+// TileOne computes y[r] for rows of bfloat16 weights as they lie and one token, a row of Pairs, over
+// blocks of 32 k. Its sums have the bits of Tile.
+func (s *Set) TileOne(y []float32, w Weights, x []uint32, rows, blocks int) {
+	if rows <= 0 || blocks <= 0 {
+		return
+	}
+	w.check(rows, blocks*BlockK)
+	s.rounder.tileOne(y[:rows], w, x[:blocks*BlockK/2], rows, blocks)
 }
 
 // Turn sets y[t][r] = c[r][t] + bias[r] for up to 16 rows; bias may be nil. c has 16 rows

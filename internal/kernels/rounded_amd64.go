@@ -111,6 +111,11 @@ func (bf16) tilePack(c Floats, w, x []uint32, xs, panels, blocks int, add bool) 
 }
 
 //go:noinline
+func (bf16) tileOne(y []float32, w Weights, x []uint32, rows, blocks int) {
+	amxOne(bytePtr(w.Data), int64(w.Stride), wordPtr(x), ptr(y), int64(blocks), int64(rows))
+}
+
+//go:noinline
 func (bf16) turn(y, c Floats, bias []float32, rows, tokens int) {
 	avx512bf16Turn(ptr(y.V), int64(4*y.Stride), ptr(c.V), int64(4*c.Stride), ptr(bias), int64(rows), int64(tokens))
 }

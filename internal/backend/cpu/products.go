@@ -153,7 +153,7 @@ func (op *products) order(b *Backend, p *backend.Product, l linear) product {
 		return x
 	case b.roundsToPairs(p.W, p.Role):
 		x := op.rounded.next()
-		*x = rounded{linear: l, tiled: p.Role == backend.Prompt || b.set.TilesRows()}
+		*x = rounded{linear: l, tiled: (p.Role == backend.Prompt || b.set.TilesRows()) && !b.tilesOne(&l)}
 		return x
 	case b.byFew(&l, p.Role):
 		x := op.few.next()

@@ -30,7 +30,7 @@ const (
 // rounded is a Linear of bfloat16 weights and activations rounded to bfloat16.
 type rounded struct {
 	linear
-	tiled  bool          // by panels of tokens, else by dot products
+	tiled  bool          // by panels of tokens, else by dot products or for one token
 	pairs  kernels.Pairs // tokens for dot products
 	panels []uint32      // tokens for tiles
 	words  int           // of a panel, or a pack
@@ -67,6 +67,12 @@ func (b *Backend) roundsToPairs(w backend.Matrix, role backend.Role) bool {
 	return w.DType == meta.BFloat16
 }
 
+// tilesOne reports whether a product is of one token and a weight whose blocks are whole: tiles
+// take these as they lie, and the result has the bits of any other tile.
+func (b *Backend) tilesOne(op *linear) bool {
+	return op.tokens == 1 && b.set.TilesRows() && !op.w.isPacked() && op.w.cols > 0 && op.w.cols%kernels.BlockK == 0
+}
+
 // words is scratch memory as words.
 func words(v []float32) []uint32 {
 	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(v))), len(v))
@@ -90,6 +96,10 @@ func (op *rounded) planRows(threads int) int {
 	each := ceil(op.w.rows, 4*threads) // several units a thread
 	if !op.tiled {
 		fit := min(unitBytes/max(2*op.w.cols, 1), each)
+		if op.set.TilesRows() {
+			op.unitRows = op.oneTokenRows(fit)
+			return 0
+		}
 		if fit > 4 {
 			fit &^= 3
 		}
@@ -132,13 +142,17 @@ func (op *rounded) panel(unit int) {
 	op.set.PackTokens(op.panels[unit*op.words:], x, n, op.w.cols)
 }
 
-// dots computes a unit for generated tokens, which are few.
+// dots computes a unit for generated tokens, which are few, or for one by tiles.
 func (op *rounded) dots(r int) {
 	rows := min(op.unitRows, op.w.rows-r)
 	for t := 0; t < op.tokens; t += unitTokens {
 		n := min(unitTokens, op.tokens-t)
-		x := kernels.Pairs{V: op.pairs.V[t*op.words:], Stride: op.words}
-		op.set.MulPairs(from(op.y, t, r), op.at(r), x, rows, n, op.w.cols)
+		x, y := kernels.Pairs{V: op.pairs.V[t*op.words:], Stride: op.words}, from(op.y, t, r)
+		if op.set.TilesRows() {
+			op.set.TileOne(y.V, op.at(r), x.V, rows, op.w.cols/kernels.BlockK)
+			continue
+		}
+		op.set.MulPairs(y, op.at(r), x, rows, n, op.w.cols)
 	}
 	if op.bias == nil {
 		return

@@ -66,6 +66,7 @@ var sources = []struct {
 	{"avx512vnni", append(avx512[:len(avx512):len(avx512)], "-mavx512vnni")},
 	{"avx512parts", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
 	{"amx", []string{"-mamx-tile", "-mamx-bf16"}},
+	{"amxone", []string{"-mamx-tile", "-mamx-bf16"}},
 	{"amxparts", []string{"-mamx-tile", "-mamx-bf16"}},
 	{"roof", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16", "-mavx512vnni", "-mamx-tile", "-mamx-bf16", "-mamx-int8")},
 	{"roof2", avx2},

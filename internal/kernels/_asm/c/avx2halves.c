@@ -122,18 +122,6 @@ KERNEL avx2Split(uint8_t *dst, int64_t step, const uint8_t *src, int64_t n) {
 // rows, and where the streams end, so are those of as many rows behind.
 enum { STREAMS = 8, LAST = AHEAD / 64 };
 
-// What is not needed for a while is put away in a vector register.
-INLINE __m128i away(int64_t v) {
-  __m128i s = _mm_cvtsi64_si128(v);
-  __asm__ volatile("" : "+x"(s));
-  return s;
-}
-
-INLINE int64_t back(__m128i s) {
-  __asm__ volatile("" : "+x"(s));
-  return _mm_cvtsi128_si64(s);
-}
-
 // lines are those of n weights, and last those at the end with which the next row is
 // fetched.
 INLINE int64_t lines(int64_t n) {

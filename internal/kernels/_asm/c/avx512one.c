@@ -9,18 +9,6 @@
 
 enum { STREAMS = 8, AHEAD = 1024, HALVES = F32 + 1 };
 
-// What is not needed for a while is put away in a vector register, of which there are more.
-INLINE __m128i away(int64_t v) {
-  __m128i s = _mm_cvtsi64_si128(v);
-  __asm__ volatile("" : "+v"(s));
-  return s;
-}
-
-INLINE int64_t back(__m128i s) {
-  __asm__ volatile("" : "+v"(s));
-  return _mm_cvtsi128_si64(s);
-}
-
 // A line is 64 bytes of a row. lines has so many of n elements whole, and last are those at the end
 // with which the next row is fetched.
 INLINE int64_t lines(int f, int64_t n) {

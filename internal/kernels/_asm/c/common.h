@@ -23,6 +23,18 @@ INLINE int64_t times(int64_t a, int n) {
   return a * n;
 }
 
+// What is not needed for a while is put away in a vector register, of which there are more.
+INLINE __m128i away(int64_t v) {
+  __m128i s = _mm_cvtsi64_si128(v);
+  __asm__ volatile("" : "+x"(s));
+  return s;
+}
+
+INLINE int64_t back(__m128i s) {
+  __asm__ volatile("" : "+x"(s));
+  return _mm_cvtsi128_si64(s);
+}
+
 // The polynomial of exp on |r| <= ln 2 / 2 and the reduction; see exp32 in go.go.
 #define LOG2E 1.44269504088896340736f
 #define LN2_HI 0.693359375f
