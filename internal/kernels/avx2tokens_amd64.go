@@ -12,7 +12,8 @@ func (halvesAVX2) split(dst []float32, step int, src []float32) {
 	avx2Split(ptr(dst), int64(4*step), ptr(src), int64(len(src)))
 }
 
-func (h halvesAVX2) mulHalves(y Floats, w Weights, x, sums []float32, rows, tokens, n int, first, last bool) {
+func (h halvesAVX2) mulHalves(y Floats, w Weights, x, sums []float32, rows, tokens, n, k int, last bool) {
+	first := k == 0
 	whole := n &^ (HalvesBlock - 1)
 	if whole == n {
 		h.blocks(y, w, x, sums, rows, tokens, n, first, last)

@@ -11,7 +11,7 @@ const HalvesBlock = 32
 type halver interface {
 	most() int // tokens of a group
 	split(dst []float32, step int, src []float32)
-	mulHalves(y Floats, w Weights, x, sums []float32, rows, tokens, n int, first, last bool)
+	mulHalves(y Floats, w Weights, x, sums []float32, rows, tokens, n, k int, last bool)
 }
 
 // Halves reports whether s has SplitTokens and MulHalves.
@@ -44,15 +44,16 @@ func (s *Set) SplitTokens(dst []float32, x Floats, tokens, n int) {
 func (s *Set) HalvesSums(rows, tokens int) int { return rows * tokens * s.Lanes }
 
 // MulHalves adds n elements of each row and token to y[t][r] = Σ_k w[r][k] · x[t][k], from where
-// bfloat16 weights and a group of tokens begin. Lane l adds the products 2l and 2l+1 (mod twice
-// the lanes) in ascending order; the lanes are added in halves. Between the first and the last piece of
-// k they are kept in sums; all pieces but the last are whole blocks.
-func (s *Set) MulHalves(y Floats, w Weights, x, sums []float32, rows, tokens, n int, first, last bool) {
+// bfloat16 weights and a group of tokens have element k. Lane l adds the products 2l and 2l+1 (mod
+// twice the lanes) in ascending order; the lanes are added in halves. Between the first and the last
+// piece of k they are kept in sums; all pieces but the last are whole blocks. As many rows as there
+// are behind these may be fetched meanwhile.
+func (s *Set) MulHalves(y Floats, w Weights, x, sums []float32, rows, tokens, n, k int, last bool) {
 	if rows <= 0 || tokens <= 0 || n <= 0 {
 		return
 	}
 	y.check(tokens, rows)
 	w.check(rows, n)
 	x, sums = x[:tokens*s.SplitFloats(n)], sums[:s.HalvesSums(rows, tokens)]
-	s.halver.mulHalves(y, w, x, sums, rows, tokens, n, first, last)
+	s.halver.mulHalves(y, w, x, sums, rows, tokens, n, k, last)
 }

@@ -17,7 +17,7 @@ func byHalves(set *Set, w Weights, x Floats, rows, tokens, n, step int) []float3
 		for k := 0; k < n; k += step {
 			part := w
 			part.Data = w.Data[2*k:]
-			set.MulHalves(Floats{y[t*rows:], rows}, part, split[k*group:], sums, rows, group, min(step, n-k), k == 0, k+step >= n)
+			set.MulHalves(Floats{y[t*rows:], rows}, part, split[k*group:], sums, rows, group, min(step, n-k), k, k+step >= n)
 		}
 		t += group
 	}
@@ -71,8 +71,8 @@ func halvesStayInside(t *testing.T, set *Set, n int) {
 	split := guardedFloats(t, tokens*set.SplitFloats(n))
 	set.SplitTokens(split, Floats{guardedFloats(t, tokens*n), n}, tokens, n)
 	w, sums := Weights{guarded(t, rows*n*2), n * 2, BFloat16}, guardedFloats(t, set.HalvesSums(rows, tokens))
-	set.MulHalves(Floats{guardedFloats(t, tokens*rows), rows}, w, split, sums, rows, tokens, n, true, false)
-	set.MulHalves(Floats{guardedFloats(t, tokens*rows), rows}, w, split, sums, rows, tokens, n, false, true)
+	set.MulHalves(Floats{guardedFloats(t, tokens*rows), rows}, w, split, sums, rows, tokens, n, 0, false)
+	set.MulHalves(Floats{guardedFloats(t, tokens*rows), rows}, w, split, sums, rows, tokens, n, 32, true)
 }
 
 // BenchmarkMulHalves is products of weights in the caches.
@@ -87,7 +87,7 @@ func BenchmarkMulHalves(b *testing.B) {
 				w := Weights{make([]byte, rows*n*2), n * 2, BFloat16}
 				x, y, sums := make([]float32, tokens*n), make([]float32, rows*tokens), make([]float32, set.HalvesSums(rows, tokens))
 				for b.Loop() {
-					set.MulHalves(Floats{y, rows}, w, x, sums, rows, tokens, n, false, false)
+					set.MulHalves(Floats{y, rows}, w, x, sums, rows, tokens, n, 32, false)
 				}
 				b.ReportMetric(2*float64(rows*tokens*n)/float64(b.Elapsed().Nanoseconds())*float64(b.N), "GFLOPS")
 			})

@@ -100,7 +100,7 @@ func BenchmarkOneToken(b *testing.B) {
 				sums := make([]float32, set.HalvesSums(unit/(2*n)+8, 1))
 				b.Run(fmt.Sprintf("%s/halves/%d", set.Name, n), func(b *testing.B) {
 					one(b, n, 2*n, func(w []byte, rows int) {
-						set.MulHalves(Floats{y, rows}, Weights{w, 2 * n, BFloat16}, x, sums, rows, 1, n, true, true)
+						set.MulHalves(Floats{y, rows}, Weights{w, 2 * n, BFloat16}, x, sums, rows, 1, n, 0, true)
 					})
 				})
 			}

@@ -7,8 +7,9 @@ import (
 
 // Sizes of a unit of halves.
 const (
-	halfRows  = 12       // a multiple of what all kernels take at a time
-	halfBytes = 24 << 10 // of tokens: a piece of k that the first-level cache holds
+	halfRows  = 12        // a multiple of what all kernels take at a time
+	halfUnit  = 192 << 10 // of weights, while as many are fetched
+	halfBytes = 24 << 10  // of tokens: a piece of k that the first-level cache holds
 )
 
 // halves is a Linear of bfloat16 weights and few tokens, see kernels.MulHalves.
@@ -32,6 +33,7 @@ func (op *halves) plan(threads int) int {
 	if op.tokens == 1 {
 		op.unitRows = op.oneTokenRows(fit)
 	} else {
+		fit = min(halfUnit/max(2*op.w.cols, 1), ceil(op.w.rows, 4*threads))
 		op.unitRows = min(max(fit/halfRows, 1)*halfRows, op.w.rows)
 	}
 	return op.set.HalvesSums(op.unitRows, op.set.HalvesTokens(op.tokens))
@@ -82,6 +84,6 @@ func (op *halves) product(sums []float32, r, rows, t, group int) {
 	for k := 0; k < cols; k += step {
 		n, part := min(step, cols-k), w
 		part.Data = w.Data[2*k:]
-		set.MulHalves(from(op.y, t, r), part, x[k*group:], sums, rows, group, n, k == 0, k+n == cols)
+		set.MulHalves(from(op.y, t, r), part, x[k*group:], sums, rows, group, n, k, k+n == cols)
 	}
 }

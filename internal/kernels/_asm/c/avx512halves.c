@@ -24,14 +24,14 @@ INLINE void ends(int R, int T, __m512 acc[4][8], uint8_t *y, int64_t ys) {
   }
 }
 
-// halves_rows adds n columns of R rows for T tokens to sums, of which flags say that they begin at
-// 0 (1) and that they end (2). Meanwhile the rows from next on are fetched.
+// halves_rows adds n columns of R rows for T tokens to sums. counts, of which the kernels'
+// is rows * 4, says that the sums begin at 0 (1) and that they end (2). Meanwhile as many lines are fetched, of streams that lie sp bytes apart.
 // It returns the address of the weights of the next rows.
-INLINE const uint8_t *halves_rows(int R, int T, const uint8_t *w, int64_t ws, const uint8_t **tokens, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t flags, const uint8_t *next) {
-  const __mmask16 keep = flags & 1 ? 0 : 0xffff;
+INLINE const uint8_t *halves_rows(int R, int T, const uint8_t *w, int64_t ws, const uint8_t **tokens, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t counts, const uint8_t **streams, int64_t sp) {
+  const __mmask16 keep = counts & 1 ? 0 : 0xffff;
   const __m512i high = _mm512_set1_epi32((int)0xffff0000);
-  const int64_t ws3 = times(ws, 3);
-  const uint8_t *x = *tokens;
+  const int64_t ws3 = R == 4 ? times(ws, 3) : 0;
+  const uint8_t *x = *tokens, *far = *streams;
   int64_t left = n;
   __m512 acc[4][8];
   UNROLL for (int i = 0; i < R * T; i++) acc[i % R][i / R] = _mm512_maskz_loadu_ps(keep, sums + 64 * i);
@@ -49,9 +49,9 @@ INLINE const uint8_t *halves_rows(int R, int T, const uint8_t *w, int64_t ws, co
         UNROLL for (int r = 0; r < R; r++) acc[r][t] = _mm512_fmadd_ps(a[r], in, acc[r][t]);
       }
     }
-    OPAQUE(next);
-    UNROLL for (int r = 0; r < R; r++) _mm_prefetch(ROW(r) - w + next, _MM_HINT_T0);
-    w += 64, x += 128 * T, next += 64;
+    OPAQUE(far);
+    UNROLL for (int r = 0; r < R; r++) _mm_prefetch(R == 4 ? far + r / 2 * sp + r % 2 * 64 : far + r * sp, _MM_HINT_T1);
+    w += 64, x += 128 * T, far += R == 4 ? 128 : 64;
   }
   if (left > 0) {
     const __mmask32 m = _bzhi_u32(0xffffffff, (uint32_t)left);
@@ -70,34 +70,40 @@ INLINE const uint8_t *halves_rows(int R, int T, const uint8_t *w, int64_t ws, co
       }
     }
   }
-  if (flags & 2) {
+  if (counts & 2) {
     ends(R, T, acc, y, ys);
   } else {
     UNROLL for (int i = 0; i < R * T; i++) _mm512_storeu_ps(sums + 64 * i, acc[i % R][i / R]);
   }
   // Going back costs no register across the loop.
   OPAQUE(n);
-  n &= ~31;
-  *tokens = x - n * (4 * T);
-  return w - n * 2 + times(ws, R);
+  n = (n & ~31) * 2;
+  w -= n;
+  OPAQUE(w), OPAQUE(n);
+  n *= 2 * T;
+  x -= n;
+  OPAQUE(x);
+  *tokens = x, *streams = far;
+  return w + times(ws, R);
 }
 
 // halves computes rows of weights for a group of T tokens.
-INLINE void halves(int T, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t rows, int64_t flags) {
+INLINE void halves(int T, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t counts, int64_t far, int64_t sp) {
   const int R = T == 8 ? 3 : 4;
-  ROLLED for (; rows >= R; rows -= R, OPAQUE(rows)) {
-    w = halves_rows(R, T, w, ws, &x, sums, y, ys, n, flags, w + times(ws, R));
+  const uint8_t *streams = w + far;
+  ROLLED for (; counts >= 4 * R; counts -= 4 * R, OPAQUE(counts)) {
+    w = halves_rows(R, T, w, ws, &x, sums, y, ys, n, counts, &streams, sp);
     sums += 64 * R * T, y += 4 * R;
   }
-  ROLLED for (; rows > 0; rows--, OPAQUE(rows)) {
-    w = halves_rows(1, T, w, ws, &x, sums, y, ys, n, flags, w + ws);
+  ROLLED for (; counts >= 4; counts -= 4, OPAQUE(counts)) {
+    w = halves_rows(1, T, w, ws, &x, sums, y, ys, n, counts, &streams, sp);
     sums += 64 * T, y += 4;
   }
 }
 
 #define HALVES(T)                                                                                                                                                                 \
-  KERNEL avx512Halves##T(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t rows, int64_t flags) { \
-    halves(T, w, ws, x, sums, y, ys, n, rows, flags);                                                                                                                       \
+  KERNEL avx512Halves##T(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t counts, int64_t far, int64_t sp) { \
+    halves(T, w, ws, x, sums, y, ys, n, counts, far, sp);                                                                                                                       \
   }
 HALVES(1) HALVES(2) HALVES(4) HALVES(8)
 
