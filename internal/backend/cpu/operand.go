@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"encoding/binary"
+	"math"
 	"unsafe"
 
 	"github.com/heftai/heft/internal/backend"
@@ -133,8 +135,16 @@ func (t *widen) run(_ *worker, _ int) {
 		t.set.Widen(t.dst, t.src, t.format)
 		return
 	}
+	step := t.stride * t.format.Size()
 	for i := range t.dst {
-		t.set.Widen(t.dst[i:i+1], t.src[i*t.stride*t.format.Size():], t.format)
+		switch p := t.src[i*step:]; t.format {
+		case kernels.BFloat16:
+			t.dst[i] = kernels.FromBFloat16(binary.LittleEndian.Uint16(p))
+		case kernels.Float16:
+			t.dst[i] = kernels.FromFloat16(binary.LittleEndian.Uint16(p))
+		default:
+			t.dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(p))
+		}
 	}
 }
 
