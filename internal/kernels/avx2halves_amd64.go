@@ -16,6 +16,9 @@ func avx2Halves2(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Point
 func avx2Halves4(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, flags int64)
 
 //go:noescape
+func avx2Halves8(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, flags int64)
+
+//go:noescape
 func avx2Split(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)
 
 //go:noescape

@@ -5,7 +5,7 @@ package kernels
 // halvesAVX2 are dot products with few tokens in AVX2. Its kernels take whole blocks of k.
 type halvesAVX2 struct{}
 
-func (halvesAVX2) most() int { return 4 }
+func (halvesAVX2) most() int { return 8 }
 
 //go:noinline
 func (halvesAVX2) split(dst []float32, step int, src []float32) {
@@ -49,7 +49,9 @@ func (halvesAVX2) blocks(y Floats, w Weights, x, sums []float32, rows, tokens, n
 		avx2Halves1(bytePtr(w.Data), int64(w.Stride), ptr(x), ptr(sums), ptr(y.V), int64(4*y.Stride), int64(n), int64(rows), flags)
 	case 2:
 		avx2Halves2(bytePtr(w.Data), int64(w.Stride), ptr(x), ptr(sums), ptr(y.V), int64(4*y.Stride), int64(n), int64(rows), flags)
-	default:
+	case 4:
 		avx2Halves4(bytePtr(w.Data), int64(w.Stride), ptr(x), ptr(sums), ptr(y.V), int64(4*y.Stride), int64(n), int64(rows), flags)
+	default:
+		avx2Halves8(bytePtr(w.Data), int64(w.Stride), ptr(x), ptr(sums), ptr(y.V), int64(4*y.Stride), int64(n), int64(rows), flags)
 	}
 }

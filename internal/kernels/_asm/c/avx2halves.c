@@ -39,10 +39,12 @@ INLINE void add(__m256 *acc, __m256 a, __m256 b) { __asm__ volatile("vfmadd231ps
 #define ROW(r) (w + ((r) == 3 ? ws3 : (r) * ws))
 
 // rows_of adds n columns, whole blocks, of R rows for T tokens to sums, of which flags say that they begin at 0
-// (1) and that they end (2). It returns the address of the weights of the next rows.
-INLINE const uint8_t *rows_of(int R, int T, const uint8_t *w, int64_t ws, const uint8_t **tokens, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t flags) {
+// (1) and that they end (2). The tokens are those of a group of G from number begin on. Meanwhile
+// the next rows are fetched, half of them by each half of a group.
+// It returns the address of the weights of the next rows.
+INLINE const uint8_t *rows_of(int R, int T, int G, int begin, const uint8_t *w, int64_t ws, const uint8_t **tokens, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t flags) {
   const int64_t ws3 = times(ws, 3);
-  const uint8_t *x = *tokens;
+  const uint8_t *x = *tokens, *next = w + ws3;
   int64_t left = n;
   __m256 acc[12]; // row r of token t is t R + r
   if (flags & 1) {
@@ -53,17 +55,18 @@ INLINE const uint8_t *rows_of(int R, int T, const uint8_t *w, int64_t ws, const 
   ROLLED for (; left > 0; left -= 32, OPAQUE(left)) {
     UNROLL for (int i = 0; i < 4; i++) {
       OPAQUE(w), OPAQUE(x);
+      if (G > T) OPAQUE(next);
       __m256 a[4];
       UNROLL for (int r = 0; r < R; r++) {
         a[r] = half(_mm256_loadu_si256((const __m256i *)(ROW(r) + i / 2 * 32)), i % 2);
-        if (i == 0) _mm_prefetch(ROW(r) + AHEAD, _MM_HINT_T0);
+        if (G == T ? i == 0 : begin ? i == 0 && r == 2 : i == r && r < 2) _mm_prefetch(G == T ? ROW(r) + AHEAD : next + r * ws, _MM_HINT_T0);
       }
       UNROLL for (int t = 0; t < T; t++) {
-        const __m256 in = _mm256_loadu_ps((const float *)(x + 128 * t + i % 2 * 64 + i / 2 * 32));
+        const __m256 in = _mm256_loadu_ps((const float *)(x + 128 * (begin + t) + i % 2 * 64 + i / 2 * 32));
         UNROLL for (int r = 0; r < R; r++) add(&acc[t * R + r], a[r], in);
       }
     }
-    w += 64, x += 128 * T;
+    w += 64, x += 128 * G, next += 64;
   }
   if (flags & 2) {
     UNROLL for (int t = 0; t < T; t++) {
@@ -79,19 +82,29 @@ INLINE const uint8_t *rows_of(int R, int T, const uint8_t *w, int64_t ws, const 
   }
   // Going back costs no register across the loop.
   OPAQUE(n);
-  *tokens = x - n * (4 * T);
+  *tokens = x - n * (4 * G);
   return w - n * 2 + times(ws, R);
+}
+
+// group computes R rows of weights for a group of G tokens, four at a time.
+INLINE const uint8_t *group(int R, int G, const uint8_t *w, int64_t ws, const uint8_t **x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t flags) {
+  if (G == 8) {
+    rows_of(R, 4, G, 0, w, ws, x, sums, y, ys, n, flags);
+    OPAQUE(ws);
+    return rows_of(R, 4, G, 4, w, ws, x, sums + 128 * R, y + times(ys, 4), ys, n, flags);
+  }
+  return rows_of(R, G, G, 0, w, ws, x, sums, y, ys, n, flags);
 }
 
 // halves computes rows of weights for a group of T tokens.
 INLINE void halves(int T, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t rows, int64_t flags) {
-  const int R = T == 4 ? 3 : T == 2 ? 4 : 1; // One has whole rows of one token
+  const int R = T >= 4 ? 3 : T == 2 ? 4 : 1; // One has whole rows of one token
   ROLLED for (; rows >= R; rows -= R, OPAQUE(rows)) {
-    w = rows_of(R, T, w, ws, &x, sums, y, ys, n, flags);
+    w = group(R, T, w, ws, &x, sums, y, ys, n, flags);
     sums += 32 * R * T, y += 4 * R;
   }
   ROLLED for (; rows > 0; rows--, OPAQUE(rows)) {
-    w = rows_of(1, T, w, ws, &x, sums, y, ys, n, flags);
+    w = group(1, T, w, ws, &x, sums, y, ys, n, flags);
     sums += 32 * T, y += 4;
   }
 }
@@ -100,7 +113,7 @@ INLINE void halves(int T, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_
   KERNEL avx2Halves##T(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t rows, int64_t flags) { \
     halves(T, w, ws, x, sums, y, ys, n, rows, flags);                                                                                                   \
   }
-HALVES(1) HALVES(2) HALVES(4)
+HALVES(1) HALVES(2) HALVES(4) HALVES(8)
 
 // Split is that of AVX-512.
 KERNEL avx2Split(uint8_t *dst, int64_t step, const uint8_t *src, int64_t n) {
