@@ -140,16 +140,16 @@ func TestABodyThatStallsIsAnError(t *testing.T) {
 // TestASlowUploadMayTakeLong: what is slow and goes on is not cut, however long it takes.
 func TestASlowUploadMayTakeLong(t *testing.T) {
 	m := generatetest.Fake(t, &enginetest.Model{}, engine.Options{})
-	c := dial(t, hasty(t, m, api.Timeouts{Stall: short}))
-	body := `{"prompt":[1,2,3],"max_tokens":2,"return_token_ids":true}` + strings.Repeat(" ", 40_000)
+	c := dial(t, hasty(t, m, api.Timeouts{Stall: 5 * short}))
+	body := `{"prompt":[1,2,3],"max_tokens":2,"return_token_ids":true}` + strings.Repeat(" ", 100_000)
 	if _, err := io.WriteString(c, head(completions, len(body))); err != nil {
 		t.Fatal(err)
 	}
-	for at := 0; at < len(body); at += 2000 { // about 50000 bytes a second
-		if _, err := io.WriteString(c, body[at:min(at+2000, len(body))]); err != nil {
+	for at := 0; at < len(body); at += 10_000 { // three times as long as a client may stall
+		if _, err := io.WriteString(c, body[at:min(at+10_000, len(body))]); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(short * 2 / 5)
+		time.Sleep(short * 3 / 2)
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
@@ -183,6 +183,9 @@ func TestAClientThatTakesNoAnswerIsLetGo(t *testing.T) {
 	c := dial(t, hasty(t, m, api.Timeouts{Stall: short}))
 	body := mustJSON(t, obj{"prompt": strings.Repeat("a ", 2<<20)})
 	go func() { _, _ = io.WriteString(c, head("/tokenize", len(body))+body) }()
+	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil { // the answer has begun
+		t.Fatal(err)
+	}
 	time.Sleep(10 * short)
 	begin := time.Now()
 	n, _ := io.Copy(io.Discard, c) // ends where the server has let go, before all has come
@@ -196,14 +199,14 @@ func TestAModelMayThinkLongerThanAClientMayStall(t *testing.T) {
 	g := make(gate)
 	m := generatetest.Fake(t, &enginetest.Model{BeforePass: g.pass}, engine.Options{})
 	for _, stream := range []bool{false, true} {
-		c := dial(t, hasty(t, m, api.Timeouts{Header: short, Idle: short, Stall: short}))
-		body := mustJSON(t, obj{"prompt": []int{1, 2, 3}, "max_tokens": 3, "stream": stream, "return_token_ids": true, "ignore_eos": true})
+		c := dial(t, hasty(t, m, api.Timeouts{Header: 5 * short, Idle: 5 * short, Stall: 5 * short}))
+		body := mustJSON(t, obj{"prompt": []int{1, 2, 3}, "max_tokens": 2, "stream": stream, "return_token_ids": true, "ignore_eos": true})
 		if _, err := io.WriteString(c, head(completions, len(body))+body); err != nil {
 			t.Fatal(err)
 		}
 		go func() {
-			for range 3 {
-				time.Sleep(3 * short)
+			for range 2 {
+				time.Sleep(6 * short)
 				g <- struct{}{}
 			}
 		}()
