@@ -14,6 +14,9 @@
 // batch have one order of sums; else generated tokens, few or many, are dot products. Linear is
 // dot products too, but for weights in bands, which it sums like prompts.
 //
+// Products that do not wait for one another are one operation: each thread has a run of rows of
+// each weight, and tokens that several weights want packed in the same way are packed once.
+//
 // An operation is done when its call returns. A fault on mapped memory and a shape that
 // does not fit become the sticky error which Sync returns. Operations allocate nothing
 // once their scratch has grown to the largest shape seen.
