@@ -26,6 +26,7 @@ type (
 // Tiles stand in falling order of tokens; the last has one. Eights and fours are for as many bands,
 // where tokens are few.
 var (
+	quadsQ8  = []bandsTile{{8, avx512vnniMulQ84x8}}
 	eightsQ8 = []bandsTile{{1, avx512vnniMulQ88x1}}
 	eightsQ4 = []bandsTile{{1, avx512vnniMulQ48x1}}
 	foursQ8  = []bandsTile{{2, avx512vnniMulQ84x2}, {1, avx512vnniMulQ84x1}}
@@ -42,6 +43,9 @@ func (v vnni) mul(p Packing, y Floats, w []byte, apart, bands int, x Pairs, toke
 	b := 0
 	for ; tokens == 1 && b+8 <= bands; b += 8 {
 		mulBands(eights, from(y, b*BandRows), w[b*apart:], apart, x, tokens, blocks, add)
+	}
+	for ; p == Q8 && tokens == 8 && b+4 <= bands; b += 4 {
+		mulBands(quadsQ8, from(y, b*BandRows), w[b*apart:], apart, x, tokens, blocks, add)
 	}
 	for ; tokens <= fours[0].tokens && b+4 <= bands; b += 4 {
 		mulBands(fours, from(y, b*BandRows), w[b*apart:], apart, x, tokens, blocks, add)

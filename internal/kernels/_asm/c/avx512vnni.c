@@ -103,56 +103,69 @@ INLINE void mul(int bits, int G, int T, const uint8_t *w, int64_t ws, const uint
 MUL(Q8, 8, 2, 6) MUL(Q8, 8, 2, 4) MUL(Q8, 8, 2, 2) MUL(Q8, 8, 2, 1) MUL(Q8, 8, 4, 2) MUL(Q8, 8, 4, 1)
 MUL(Q4, 4, 2, 6) MUL(Q4, 4, 2, 4) MUL(Q4, 4, 2, 2) MUL(Q4, 4, 2, 1) MUL(Q4, 4, 4, 2) MUL(Q4, 4, 4, 1)
 
-// eight is mul of two bands for 8 tokens, whose sums stay in y: registers hold what a block adds.
+// eight is mul of two bands for 8 tokens, or of two and two, whose sums stay in y: registers hold
+// what a block adds to two. Of Q8 four bands are read faster; Q4 is bound by arithmetic.
 INLINE const uint8_t *of8(const uint8_t *p, const uint8_t *three, const uint8_t *six, int64_t s, int t) {
   return t < 3 ? p + t * s : t == 6 ? six : three + (t - 3) * s;
 }
 
-INLINE void eight(int bits, const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) {
+INLINE void eight(int bits, int G, const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) {
   const int size = 32 + 64 * bits;
   const uint8_t *x3 = x + times(xs, 3), *x6 = x3 + times(xs, 3), *next = w + AHEAD * size;
   uint8_t *y3 = y + times(ys, 3), *y6 = y3 + times(ys, 3);
 #define X(t) of8(x, x3, x6, xs, t)
 #define Y(t, g) ((uint8_t *)of8(y, y3, y6, ys, t) + 64 * (g))
   if (!add) {
-    UNROLL for (int t = 0; t < 8; t++) UNROLL for (int g = 0; g < 2; g++) _mm512_storeu_ps(Y(t, g), _mm512_setzero_ps());
+    UNROLL for (int t = 0; t < 8; t++) UNROLL for (int g = 0; g < G; g++) _mm512_storeu_ps(Y(t, g), _mm512_setzero_ps());
   }
   ROLLED for (; blocks > 0; blocks--) {
-    if (blocks == AHEAD) next += ws; // behind whole rows come those of two other bands
-    __m512i acc[2][8];
-    UNROLL for (int t = 0; t < 8; t++) UNROLL for (int g = 0; g < 2; g++) acc[g][t] = every(X(t) + SHIFT);
-    UNROLL for (int j = 0; j < bits; j++) {
-      __m512i c[2];
-      UNROLL for (int g = 0; g < 2; g++) {
-        _mm_prefetch(next + g * ws + 64 * j, _MM_HINT_T0);
-        c[g] = _mm512_loadu_si512(w + g * ws + 32 + 64 * j);
-      }
-      UNROLL for (int h = 0; h < 8 / bits; h++) {
-        __m512i v[2];
-        UNROLL for (int g = 0; g < 2; g++) v[g] = bits == 8 ? c[g] : nibbles(c[g], h);
-        UNROLL for (int t = 0; t < 8; t++) {
-          __m512i in = every(X(t) + 4 * j + 16 * h);
-          UNROLL for (int g = 0; g < 2; g++) acc[g][t] = _mm512_dpbusd_epi32(acc[g][t], v[g], in);
-        }
-        UNROLL for (int t = 0; t < 8; t++) UNROLL for (int g = 0; g < 2; g++) AFTER(x, acc[g][t]), AFTER(w, acc[g][t]);
-        AFTER(x3, acc[1][7]), AFTER(x6, acc[1][7]);
-      }
+    if (blocks == AHEAD) UNROLL for (int g = 1; g < G; g++) { // behind whole rows come those of other bands
+      next += ws;
+      OPAQUE(next);
     }
-    UNROLL for (int g = 0; g < 2; g++) {
-      AFTER(y, acc[1][7]), AFTER(y3, acc[1][7]), AFTER(y6, acc[1][7]);
-      const __m512 d = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(w + g * ws)));
-      UNROLL for (int t = 0; t < 8; t++) {
-        __m512 scale = _mm512_mul_ps(d, _mm512_set1_ps(*(const float *)(X(t) + SCALE)));
-        _mm512_storeu_ps(Y(t, g), _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[g][t]), scale, _mm512_loadu_ps(Y(t, g))));
+    UNROLL for (int pair = 0; pair < G / 2; pair++) {
+      __m512i acc[2][8];
+      UNROLL for (int t = 0; t < 8; t++) UNROLL for (int g = 0; g < 2; g++) acc[g][t] = every(X(t) + SHIFT);
+      UNROLL for (int j = 0; j < bits; j++) {
+        __m512i c[2];
+        UNROLL for (int g = 0; g < 2; g++) {
+          _mm_prefetch(next + g * ws + 64 * j, _MM_HINT_T0);
+          c[g] = _mm512_loadu_si512(w + g * ws + 32 + 64 * j);
+        }
+        UNROLL for (int h = 0; h < 8 / bits; h++) {
+          __m512i v[2];
+          UNROLL for (int g = 0; g < 2; g++) v[g] = bits == 8 ? c[g] : nibbles(c[g], h);
+          UNROLL for (int t = 0; t < 8; t++) {
+            __m512i in = every(X(t) + 4 * j + 16 * h);
+            UNROLL for (int g = 0; g < 2; g++) acc[g][t] = _mm512_dpbusd_epi32(acc[g][t], v[g], in);
+          }
+          UNROLL for (int t = 0; t < 8; t++) UNROLL for (int g = 0; g < 2; g++) AFTER(x, acc[g][t]), AFTER(w, acc[g][t]);
+          AFTER(x3, acc[1][7]), AFTER(x6, acc[1][7]);
+        }
       }
+      UNROLL for (int g = 0; g < 2; g++) {
+        AFTER(y, acc[1][7]), AFTER(y3, acc[1][7]), AFTER(y6, acc[1][7]);
+        const __m512 d = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(w + g * ws)));
+        UNROLL for (int t = 0; t < 8; t++) {
+          __m512 scale = _mm512_mul_ps(d, _mm512_set1_ps(*(const float *)(X(t) + SCALE)));
+          _mm512_storeu_ps(Y(t, 2 * pair + g), _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[g][t]), scale, _mm512_loadu_ps(Y(t, 2 * pair + g))));
+        }
+      }
+      if (pair == 0 && G > 2) w += 2 * ws, next += 2 * ws;
+      OPAQUE(w), OPAQUE(next), OPAQUE(x), OPAQUE(x3), OPAQUE(x6);
+    }
+    UNROLL for (int g = 2; g < G; g++) {
+      w -= ws, next -= ws;
+      OPAQUE(w), OPAQUE(next);
     }
     w += size, next += size, x += BLOCK, x3 += BLOCK, x6 += BLOCK;
     OPAQUE(w), OPAQUE(next), OPAQUE(x), OPAQUE(x3), OPAQUE(x6);
   }
 }
 
-KERNEL avx512vnniMulQ82x8(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { eight(8, w, ws, x, xs, y, ys, blocks, add); }
-KERNEL avx512vnniMulQ42x8(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { eight(4, w, ws, x, xs, y, ys, blocks, add); }
+KERNEL avx512vnniMulQ84x8(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { eight(8, 4, w, ws, x, xs, y, ys, blocks, add); }
+KERNEL avx512vnniMulQ82x8(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { eight(8, 2, w, ws, x, xs, y, ys, blocks, add); }
+KERNEL avx512vnniMulQ42x8(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { eight(4, 2, w, ws, x, xs, y, ys, blocks, add); }
 
 // STREAM is band g of eight from p on, three of which lie at p3 and p6 too.
 #define STREAM(p, p3, p6, g) ((g) < 3 ? p + (g) * ws : (g) == 6 ? p6 : p3 + ((g) - 3) * ws)
