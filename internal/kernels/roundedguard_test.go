@@ -41,6 +41,27 @@ func TestRoundedStaysInside(t *testing.T) {
 	})
 }
 
+// TestTileRowsStaysInside is TestStaysInside for tiles of weights as they lie, which are fetched
+// ahead.
+func TestTileRowsStaysInside(t *testing.T) {
+	eachRounder(t, func(t *testing.T, set *Set) {
+		if !set.TilesRows() {
+			return
+		}
+		for _, rows := range []int{16, 32, 48, 128, 144} {
+			for _, blocks := range []int{1, 2, 3, 15, 16, 17, 33} {
+				n, size := blocks*BlockK, PanelWords(blocks*BlockK)
+				w := Weights{guarded(t, rows*2*n), 2 * n, BFloat16}
+				for panels := 1; panels <= MostPanels; panels++ {
+					x, c := guardedWords(t, panels*size), Floats{guardedFloats(t, rows*PanelTokens*panels), PanelTokens * panels}
+					set.TileRows(c, w, x, size, panels, rows, blocks, false)
+					set.TileRows(c, w, x, size, panels, rows, blocks, true)
+				}
+			}
+		}
+	})
+}
+
 // TestRowLoopsStayInside is TestStaysInside for loops over rows.
 func TestRowLoopsStayInside(t *testing.T) {
 	eachSet(t, func(t *testing.T, set *Set) {
@@ -51,6 +72,8 @@ func TestRowLoopsStayInside(t *testing.T) {
 			set.Times(a, b)
 			set.ReLU(a, c)
 			set.TurnInterleaved(guardedFloats(t, 2*n), b, c)
+			set.Peak(a)
+			set.Below(b, c, 1, 2)
 		}
 	})
 }
