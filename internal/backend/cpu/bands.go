@@ -34,10 +34,5 @@ func (op *bands) run(_ *worker, unit int) {
 		n := min(step, m.cols-k)
 		op.set.MulBands(from(op.y, 0, r), &m.packed, m.row+r*m.step, m.step, m.col+k, rows, from(op.x, 0, k), op.tokens, n, k > 0)
 	}
-	if op.bias == nil {
-		return
-	}
-	for t := range op.tokens {
-		op.set.AddRounded(from(op.y, t, r).V[:rows], op.bias[r:][:rows], 1)
-	}
+	op.addBias(0, op.tokens, r, rows)
 }

@@ -44,10 +44,5 @@ func (op *few) run(_ *worker, unit int) {
 	w, ahead := op.at(r), op.unitRows*op.w.Stride
 	next := w.Data[min(ahead, len(w.Data)):]
 	set.SumFew(from(op.y, 0, r), w, op.groups.x, rows, op.tokens, cols, next[:min(ahead, len(next))])
-	if op.bias == nil {
-		return
-	}
-	for t := range op.tokens {
-		set.AddRounded(row(from(op.y, t, r), 0, rows), op.bias[r:][:rows], 1)
-	}
+	op.addBias(0, op.tokens, r, rows)
 }

@@ -29,12 +29,11 @@ func (op *halves) prepare(threads int) needs {
 
 // plan cuts the weight into units and returns the scratch that one needs.
 func (op *halves) plan(threads int) int {
-	fit := min(unitBytes/max(2*op.w.cols, 1), ceil(op.w.rows, 4*threads))
+	fit := func(bytes int) int { return min(bytes/max(2*op.w.cols, 1), ceil(op.w.rows, 4*threads)) }
 	if op.tokens == 1 {
-		op.unitRows = op.oneTokenRows(fit)
+		op.unitRows = op.oneTokenRows(fit(unitBytes))
 	} else {
-		fit = min(halfUnit/max(2*op.w.cols, 1), ceil(op.w.rows, 4*threads))
-		op.unitRows = min(max(fit/halfRows, 1)*halfRows, op.w.rows)
+		op.unitRows = min(max(fit(halfUnit)/halfRows, 1)*halfRows, op.w.rows)
 	}
 	return op.set.HalvesSums(op.unitRows, op.set.HalvesTokens(op.tokens))
 }
@@ -54,12 +53,7 @@ func (op *halves) run(w *worker, unit int) {
 		op.product(w.scratch.v, r, rows, t, group)
 		t += group
 	}
-	if op.bias == nil {
-		return
-	}
-	for t := range op.tokens {
-		set.AddRounded(from(op.y, t, r).V[:rows], op.bias[r:][:rows], 1)
-	}
+	op.addBias(0, op.tokens, r, rows)
 }
 
 // groupOf is the first token of the group that has token i, and how many it has.

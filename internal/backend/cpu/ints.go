@@ -90,12 +90,7 @@ func (op *ints) run(w *worker, unit int) {
 	for i := 0; i < rows; i += part {
 		op.mul(&bands, r+i, first+i*step, step, col, min(part, rows-i))
 	}
-	if op.bias == nil {
-		return
-	}
-	for t := range op.tokens {
-		axpy(from(op.y, t, r).V[:rows], op.bias[r:][:rows], 1)
-	}
+	op.addBias(0, op.tokens, r, rows)
 }
 
 // mul computes rows of the result from r on, of which the first is in row first of bands.

@@ -200,11 +200,16 @@ func (op *linear) run(w *worker, unit int) {
 			op.set.Mul(from(y, begin, 0), panel, from(x, begin, 0), rows, min(unitTokens, tokens-begin), op.w.cols)
 		}
 	}
+	op.addBias(t, tokens, r, rows)
+}
+
+// addBias adds the bias, if there is one, to rows from r on of tokens from t on.
+func (op *linear) addBias(t, tokens, r, rows int) {
 	if op.bias == nil {
 		return
 	}
 	for i := range tokens {
-		op.set.AddRounded(row(y, i, rows), op.bias[r:][:rows], 1)
+		op.set.AddRounded(row(from(op.y, t, r), i, rows), op.bias[r:][:rows], 1)
 	}
 }
 

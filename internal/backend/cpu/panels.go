@@ -66,12 +66,7 @@ func (op *outer) run(w *worker, unit int) {
 	r := unit * op.unitRows
 	rows := min(op.unitRows, op.w.rows-r)
 	op.product(w.scratch.v, r, rows)
-	if op.bias == nil {
-		return
-	}
-	for t := range op.tokens {
-		op.set.AddRounded(row(from(op.y, t, r), 0, rows), op.bias[r:][:rows], 1)
-	}
+	op.addBias(0, op.tokens, r, rows)
 }
 
 // tokenPanel packs the tokens of a panel.

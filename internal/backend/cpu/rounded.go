@@ -154,12 +154,7 @@ func (op *rounded) dots(r int) {
 		}
 		op.set.MulPairs(y, op.at(r), x, rows, n, op.w.cols)
 	}
-	if op.bias == nil {
-		return
-	}
-	for t := range op.tokens {
-		op.set.AddRounded(from(op.y, t, r).V[:rows], op.bias[r:][:rows], 1)
-	}
+	op.addBias(0, op.tokens, r, rows)
 }
 
 // small reports whether the tokens are so few that weights are not worth packing.
