@@ -1,5 +1,6 @@
 // AVX2 kernels: 8 lanes. Needs AVX2, FMA and F16C.
 #include "common.h"
+#include "folds.h"
 
 INLINE __m256 load(int f, const uint8_t *p) {
   if (f == BF16) return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
@@ -26,23 +27,6 @@ INLINE __m256i low(int64_t n) {
 // have the sign in the others.
 static const float masks[30] = {0,    0,    0,    0,    0,    0,    0,    MASK(-1), 0,    0,    0,    0,    0,    0,    0,
                                 -0.f, -0.f, -0.f, -0.f, -0.f, -0.f, -0.f, 0,        -0.f, -0.f, -0.f, -0.f, -0.f, -0.f, -0.f};
-
-// fold adds the lanes in halves.
-INLINE __m128 fold4(__m256 v) { return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)); }
-
-INLINE float fold(__m256 v) {
-  __m128 q = fold4(v);
-  q = _mm_add_ps(q, _mm_movehl_ps(q, q));
-  return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
-}
-
-// folds is fold of four vectors at once, with the same additions.
-INLINE __m128 folds(__m256 v0, __m256 v1, __m256 v2, __m256 v3) {
-  __m128 a = fold4(v0), b = fold4(v1), c = fold4(v2), d = fold4(v3);
-  __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
-  __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
-  return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
-}
 
 // mul_block computes R rows for T tokens: y[t][r] = sum over k of w[r][k] x[t][k].
 // It returns the address of the weights of the next rows.

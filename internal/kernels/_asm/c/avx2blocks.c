@@ -1,5 +1,6 @@
 // AVX2 kernels of weights in blocks: see blocks.go for the formats. Needs AVX2, FMA and F16C.
 #include "common.h"
+#include "folds.h"
 
 INLINE __m256 scale(const uint8_t *block) { return _mm256_cvtph_ps(_mm_set1_epi16(*(const short *)block)); }
 
@@ -24,23 +25,6 @@ INLINE void unpack(int bits, uint8_t *dst, const uint8_t *src, int64_t blocks) {
 
 KERNEL avx2UnpackQ8(uint8_t *dst, const uint8_t *src, int64_t blocks) { unpack(8, dst, src, blocks); }
 KERNEL avx2UnpackQ4(uint8_t *dst, const uint8_t *src, int64_t blocks) { unpack(4, dst, src, blocks); }
-
-// fold adds the lanes in halves.
-INLINE __m128 fold4(__m256 v) { return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)); }
-
-INLINE float fold(__m256 v) {
-  __m128 q = fold4(v);
-  q = _mm_add_ps(q, _mm_movehl_ps(q, q));
-  return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
-}
-
-// folds is fold of four vectors at once, with the same additions.
-INLINE __m128 folds(__m256 v0, __m256 v1, __m256 v2, __m256 v3) {
-  __m128 a = fold4(v0), b = fold4(v1), c = fold4(v2), d = fold4(v3);
-  __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
-  __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
-  return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
-}
 
 // dot computes R rows: y[r] = sum over k of w[r][k] x[k], in the order of Mul. halves has the
 // value of every float16: loads are free here, conversions are not.

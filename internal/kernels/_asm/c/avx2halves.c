@@ -2,29 +2,13 @@
 // weights is widened by a shift and by a mask, and tokens are laid out to meet that: see halves.go.
 // Needs AVX2 and FMA.
 #include "common.h"
+#include "folds.h"
 
 enum { AHEAD = 1024 }; // bytes, how far ahead weights are fetched
 
 // low has the lanes below n.
 INLINE __m256i low(int64_t n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-}
-
-// fold adds the lanes in halves.
-INLINE __m128 fold4(__m256 v) { return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)); }
-
-INLINE float fold(__m256 v) {
-  __m128 q = fold4(v);
-  q = _mm_add_ps(q, _mm_movehl_ps(q, q));
-  return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
-}
-
-// folds is fold of four vectors at once, with the same additions.
-INLINE __m128 folds(__m256 v0, __m256 v1, __m256 v2, __m256 v3) {
-  __m128 a = fold4(v0), b = fold4(v1), c = fold4(v2), d = fold4(v3);
-  __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
-  __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
-  return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
 }
 
 // half has the weights of even k of 16 as numbers, or those of odd k.
