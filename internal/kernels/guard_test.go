@@ -39,6 +39,7 @@ func TestStaysInside(t *testing.T) {
 	eachSet(t, func(t *testing.T, set *Set) {
 		for n := 1; n <= 40; n++ {
 			rows, tokens := 1+n%6, 1+n%9
+			columnsStayInside(t, set, n)
 			for f := range formats {
 				w := Weights{guarded(t, rows*n*f.Size()), n * f.Size(), f}
 				x, y := guardedFloats(t, tokens*n), guardedFloats(t, tokens*rows)
@@ -46,7 +47,6 @@ func TestStaysInside(t *testing.T) {
 				set.Mix(Floats{x, n}, Floats{y, rows}, 1, w, rows, tokens, n)
 				set.AddLanes(guardedFloats(t, set.Lanes*n), y[:rows], w, n)
 				set.Widen(x[:n], w.Data, f)
-				set.Columns(Floats{guardedFloats(t, rows*n), rows}, w, rows, n)
 			}
 			for _, p := range []Packing{Q8, Q4} {
 				packed := &Packed{Packing: p, Codes: guarded(t, rows*((n+1)/2)*p.BlockBytes()), Width: (n + 1) / 2 * 32, Rows: 1, Columns: 32}
@@ -73,8 +73,10 @@ func TestStaysInside(t *testing.T) {
 			set.Dot64(guardedFloats(t, n), guardedFloats(t, n))
 			set.NormGrad(guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n), 0, 1, true)
 			a, b, c := guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n)
-			set.Gate(a, b, c, 1, 0)
-			set.Gate(a, b, nil, 1, 2)
+			for _, cubic := range []float32{0, 2} {
+				set.Gate(a, b, c, 1, cubic)
+				set.Gate(a, b, nil, 1, cubic)
+			}
 			set.ExpSum(a, 1)
 			set.GELU(a, b)
 			set.Tanh(c, 1, 2)
@@ -86,6 +88,15 @@ func TestStaysInside(t *testing.T) {
 			set.SumSquares(c, 0)
 		}
 	})
+}
+
+// columnsStayInside turns matrices of as many rows as a block has, and of more and less.
+func columnsStayInside(t *testing.T, set *Set, n int) {
+	for f := range formats {
+		for _, rows := range []int{1 + n%6, 8 + n%13, 16} {
+			set.Columns(Floats{guardedFloats(t, rows*n), rows}, Weights{guarded(t, rows*n*f.Size()), n * f.Size(), f}, rows, n)
+		}
+	}
 }
 
 // partsStayInside is panelsStayInside for parts.

@@ -8,11 +8,12 @@ import (
 	"unsafe"
 )
 
-// TestIntsStayInside is TestStaysInside for weights in bands and products of integers.
+// TestIntsStayInside is TestStaysInside for weights in bands and products of integers, by as many
+// bands and tokens as any kernel passes at once.
 func TestIntsStayInside(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	eachSet(t, func(t *testing.T, set *Set) {
-		for _, rows := range []int{1, 3, 8, 9, 15, 16, 17, 31, 32, 48, 75} {
+		for _, rows := range []int{1, 3, 8, 9, 15, 16, 17, 31, 32, 48, 75, 139} {
 			for blocks := 1; blocks <= 3; blocks++ {
 				for _, packing := range []Packing{Q8, Q4} {
 					width, each := 32*blocks, blocks*packing.BlockBytes()
@@ -28,19 +29,24 @@ func TestIntsStayInside(t *testing.T) {
 					if !set.Integers() {
 						continue
 					}
-					tokens := 1 + (rows+blocks)%9
-					x := guardedWords(t, tokens*set.IntWords(packing, width))
-					in := guardedFloats(t, width)
-					for i := range tokens {
-						set.NarrowInts(packing, x[i*len(x)/tokens:], in)
+					for _, tokens := range []int{1, 2, 4, 6, 8, 9} {
+						intsStayInside(t, set, p, rows, tokens)
 					}
-					y := guardedFloats(t, tokens*rows)
-					set.MulInts(Floats{y, rows}, p, 0, 1, 0, rows, Pairs{x, len(x) / tokens}, tokens, width, false)
-					set.MulInts(Floats{y, rows}, p, 0, 2, 0, ceil(rows, 2), Pairs{x, len(x) / tokens}, tokens, width, true)
 				}
 			}
 		}
 	})
+}
+
+func intsStayInside(t *testing.T, set *Set, p *Packed, rows, tokens int) {
+	words := set.IntWords(p.Packing, p.Width)
+	x, in := guardedWords(t, tokens*words), guardedFloats(t, p.Width)
+	for i := range tokens {
+		set.NarrowInts(p.Packing, x[i*words:], in)
+	}
+	y := guardedFloats(t, tokens*rows)
+	set.MulInts(Floats{y, rows}, p, 0, 1, 0, rows, Pairs{x, words}, tokens, p.Width, false)
+	set.MulInts(Floats{y, rows}, p, 0, 2, 0, ceil(rows, 2), Pairs{x, words}, tokens, p.Width, true)
 }
 
 func guardedWords(t *testing.T, n int) []uint32 {
