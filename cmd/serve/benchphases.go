@@ -97,9 +97,9 @@ func promptRoofs(variant, quantize string, bits int) []string {
 	}
 	if variant == "amx" || variant == "avx512bf16" {
 		roofs = append(roofs, "bf16")
-		if quantize != "none" {
-			roofs = append(roofs, "vnni")
-		}
+	}
+	if variant != "avx2" && quantize != "none" {
+		roofs = append(roofs, "vnni")
 	}
 	return roofs
 }

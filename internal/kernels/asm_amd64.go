@@ -15,11 +15,11 @@ func available() []Set {
 	fused := x.HasAVX2 && x.HasFMA && x.HasF16C
 	if fused && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasBMI2 {
 		set := Set{Name: "avx512", Lanes: 16, GroupTokens: 8, ops: &avx512, grouper: &avx512, halver: shifts{}, fewer: &avx512, integers: maddubs{}, pager: wideLanes{}}
+		if x.HasAVX512VNNI { // which processors have that know no bfloat16, too
+			set.integers = vnni{}
+		}
 		if x.HasAVX512BF16 {
 			rounded := set
-			if x.HasAVX512VNNI {
-				rounded.integers = vnni{}
-			}
 			if x.HasAMXTile && x.HasAMXBF16 && tilesAllowed() {
 				rounded.Name, rounded.rounder = "amx", bf16{tiles: true}
 				sets = append(sets, rounded)
