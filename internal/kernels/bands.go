@@ -78,24 +78,6 @@ func (p *Packed) unpackBand(ops ops, dst []float32, row, col int) {
 	}
 }
 
-// PackBands is PackWeights of rows row, row+step, … of p, a matrix in bands, rounded to
-// bfloat16: n columns from col on, both multiples of 32. It has the bits of Unpack and Narrow.
-func (s *Set) PackBands(dst []uint32, p *Packed, row, step, col, rows, n int) {
-	dst = dst[:PanelWords(n)]
-	if rows < PackRows {
-		clear(dst)
-	}
-	if n <= 0 {
-		return
-	}
-	blocks := n / BlockColumns
-	for i := range min(rows, PackRows) {
-		at, height, lane := p.band(row+i*step, col)
-		band := p.Codes[at : at+blocks*height*p.Packing.BlockBytes()]
-		s.rounder.packBand(p.Packing, dst[i*BlockK/2:], band, height, lane, blocks)
-	}
-}
-
 func (goOps) bands(p Packing, dst, rows []byte, stride, count, blocks int) {
 	size, flip := p.BlockBytes(), p.unsigned()
 	for b := range blocks {

@@ -29,13 +29,3 @@ func (a *asm) unband(p Packing, dst []float32, band []byte, rows, lane int) {
 		avx2UnbandQ4(to, scales, codes, step, each, n)
 	}
 }
-
-//go:noinline
-func (bf16) packBand(p Packing, dst []uint32, band []byte, rows, lane, blocks int) {
-	scales, codes := bytePtr(band[2*lane:]), bytePtr(band[2*rows+4*lane:])
-	if p == Q8 {
-		bf16PackBandQ8(wordPtr(dst), scales, codes, int64(4*rows), int64(rows*p.BlockBytes()), int64(blocks))
-	} else {
-		bf16PackBandQ4(wordPtr(dst), scales, codes, int64(4*rows), int64(rows*p.BlockBytes()), int64(blocks))
-	}
-}

@@ -7,7 +7,7 @@ package kernels
 import "unsafe"
 
 //go:noescape
-func bf16PackBandQ8(dst unsafe.Pointer, w unsafe.Pointer, codes unsafe.Pointer, step int64, each int64, blocks int64)
+func bf16PackBandsQ8(dst unsafe.Pointer, band unsafe.Pointer, blocks int64, room unsafe.Pointer)
 
 //go:noescape
-func bf16PackBandQ4(dst unsafe.Pointer, w unsafe.Pointer, codes unsafe.Pointer, step int64, each int64, blocks int64)
+func bf16PackBandsQ4(dst unsafe.Pointer, band unsafe.Pointer, blocks int64, room unsafe.Pointer)

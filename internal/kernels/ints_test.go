@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 )
@@ -121,35 +120,6 @@ func nearProducts(t *testing.T, p *Packed, row, step, col, rows int, values []fl
 		}
 		if math.Abs(float64(y)-want) > 1e-6*size {
 			t.Fatalf("%v: token %d, row %d from column %d is %g, want %g", p.Packing, i/rows, row+i%rows*step, col, y, want)
-		}
-	}
-}
-
-// TestPackBands: packs of weights in bands are those of the rounded values.
-func TestPackBands(t *testing.T) {
-	const height, width = 37, 160
-	random := rand.New(rand.NewPCG(21, 22))
-	for _, s := range available() {
-		if !s.Rounds() {
-			continue
-		}
-		for name, packing := range blockPackings {
-			p, values := inBands(random, packing, height, width)
-			for _, c := range []struct{ row, step, col, rows, n int }{{0, 1, 0, 16, width}, {16, 1, 32, 16, 96}, {32, 1, 0, 5, 64}, {3, 2, 64, 16, 32}, {36, 1, 128, 1, 32}, {0, 1, 0, 0, 32}} {
-				narrow := make([]uint32, c.rows*PairWords(c.n)+1)
-				for i := range c.rows {
-					s.Narrow(narrow[i*PairWords(c.n):], values[(c.row+i*c.step)*width+c.col:][:c.n])
-				}
-				want, got := make([]uint32, PanelWords(c.n)), make([]uint32, PanelWords(c.n))
-				for i := range got {
-					got[i] = 1
-				}
-				s.PackWeights(want, Weights{Data: bytesOfWords(narrow), Stride: 4 * PairWords(c.n), Format: BFloat16}, c.rows, c.n)
-				s.PackBands(got, p, c.row, c.step, c.col, c.rows, c.n)
-				if !slices.Equal(got, want) {
-					t.Fatalf("%s, %s, %+v: the pack is not that of the values", s.Name, name, c)
-				}
-			}
 		}
 	}
 }

@@ -24,7 +24,7 @@ func TestIntsStayInside(t *testing.T) {
 					values := guardedFloats(t, rows*width)
 					set.Unpack(Floats{values, width}, p, 0, 0, rows, width, nil)
 					if set.Rounds() {
-						set.PackBands(guardedWords(t, PanelWords(width)), p, 0, 1, 0, min(rows, PackRows), width)
+						set.PackQuantised(guardedWords(t, PanelWords(width)), p, 0, 1, 0, rows, width, nil)
 					}
 					if !set.Integers() {
 						continue
@@ -61,6 +61,7 @@ func TestQuantisedStaysInside(t *testing.T) {
 			rows := 1 + n%6
 			for _, p := range []*Packed{
 				{Packing: E4M3, Width: 19 * n, Rows: 128, Columns: 64},
+				{Packing: E4M3, Width: 32 * n, Rows: 128, Columns: 64},
 				{Packing: MXFP4, Width: 32 * n, Rows: 1, Columns: 32},
 				{Packing: NibbleRows, Width: 8 * n, Rows: 32, Columns: 1},
 				{Packing: NibbleColumns, Width: 8 * n, Rows: 32, Columns: 1},
@@ -82,6 +83,9 @@ func TestQuantisedStaysInside(t *testing.T) {
 				dst, x, scratch := guardedFloats(t, rows*p.Width), guardedFloats(t, p.Width), make([]float32, UnpackScratch)
 				set.Unpack(Floats{dst, p.Width}, p, 0, 0, rows, p.Width, scratch)
 				set.Unpack(Floats{dst, p.Width}, p, rows-1, p.Width-1, 1, 1, scratch)
+				if set.Rounds() {
+					set.PackQuantised(guardedWords(t, PanelWords(p.Width)), p, 0, 1, 0, rows, p.Width, scratch)
+				}
 				if set.DotsPacked(p, 0) {
 					set.DotPacked(guardedFloats(t, rows), p, 0, 1, x, scratch)
 					set.DotPacked(guardedFloats(t, ceil(rows, 2)), p, 0, 2, x, scratch)

@@ -30,8 +30,7 @@ type rounder interface {
 	mulPairs(y Floats, w Weights, x Pairs, rows, tokens, n int)
 	packTokens(dst []uint32, x Floats, tokens, n int)
 	packRows(dst []uint32, w Weights, rows, n int)
-	// packBand stores a row of a pack from whole blocks of row lane of a band of some rows.
-	packBand(p Packing, dst []uint32, band []byte, rows, lane, blocks int)
+	packer
 	tile(c Floats, w []uint32, ws int, x []uint32, xs, blocks, couples int, add bool)
 	tileRows(c Floats, w Weights, x []uint32, xs, panels, rows, blocks int, cached bool)
 	tilePack(c Floats, w, x []uint32, xs, panels, blocks int, add bool)

@@ -9,10 +9,11 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// BenchmarkQuantised is a token, eight of them, and a prompt, through a stack of weights of 4096 × 4096 in
-// each format, on one thread. Bytes are those that are stored.
+// BenchmarkQuantised is a token, eight of them, and prompts of 128 and, with inputs rounded where that is
+// faster, of 512, through a stack of weights of 4096 × 4096 in each format, on one thread. Bytes are those that are stored.
 func BenchmarkQuantised(b *testing.B) {
 	const n, layers = 4096, 8
+	const rounded = 512 // tokens of a prompt whose inputs may be rounded
 	for _, f := range []struct {
 		meta.Quant
 		bits int
@@ -25,7 +26,7 @@ func BenchmarkQuantised(b *testing.B) {
 		{meta.Quant{Format: meta.QuantQ8, Rows: 1, Columns: 32}, 9}, // 8.5
 		{meta.Quant{Format: meta.QuantQ4, Rows: 1, Columns: 32}, 5}, // 4.5
 	} {
-		for _, tokens := range []int{1, 8, 128} {
+		for _, tokens := range []int{1, 8, 128, rounded} {
 			b.Run(fmt.Sprintf("%v/%d", f.Format, tokens), func(b *testing.B) {
 				host := open(b, 1, "")
 				defer host.Close()
@@ -48,9 +49,16 @@ func BenchmarkQuantised(b *testing.B) {
 						w := backend.Matrix{Tensor: tensor.Tensor{DType: meta.BFloat16, Rank: 2, Dims: [tensor.MaxRank]int{n, n}, Data: t.Data}}
 						if f.Format != meta.QuantNone {
 							w.Quant = &backend.Quant{Quant: &f.Quant, Width: n, Scales: scales, Zeros: offsets}
+							if f.Format == meta.QuantQ8 || f.Format == meta.QuantQ4 {
+								w.Quant.Height = n // in bands
+							}
 							w.Transposed = f.Format == meta.QuantGPTQ || f.Format == meta.QuantAWQ
 						}
-						host.Linear(y, x, w, tensor.Tensor{})
+						if tokens == rounded {
+							host.LinearRounded(y, x, w, tensor.Tensor{}, backend.Prompt)
+						} else {
+							host.Linear(y, x, w, tensor.Tensor{})
+						}
 					}
 				}
 				if err := host.Sync(); err != nil {

@@ -56,13 +56,13 @@ func (op *rounded) take(input []float32) {
 }
 
 // roundsToPairs reports whether LinearRounded rounds the input of a product with w to
-// bfloat16: for weights of it, and for prompts with blocks of integers, which it holds well.
+// bfloat16: for weights of it, and for prompts with quantised ones, which it holds well.
 func (b *Backend) roundsToPairs(w backend.Matrix, role backend.Role) bool {
 	if !b.set.Rounds() || b.set.SlowPairs || w.Transposed {
 		return false
 	}
 	if w.Quant != nil {
-		return role == backend.Prompt && inBlocks(w)
+		return role == backend.Prompt
 	}
 	return w.DType == meta.BFloat16
 }
@@ -113,7 +113,7 @@ func (op *rounded) planRows(threads int) int {
 	pack := 4 * op.words
 	op.unitRows = max(1, min(packBytes/pack*kernels.PackRows, each)/packRows) * packRows
 	op.few = max(1, min(panelTokens, panelBytes/pack*kernels.PanelTokens, op.tokens+coupleRows-1)/coupleRows) * coupleRows
-	return op.unitRows/kernels.PackRows*op.words + packRows*op.few + op.lineWords()
+	return op.unitRows/kernels.PackRows*op.words + packRows*op.few + op.w.unpackScratch()
 }
 
 func (op *rounded) run(w *worker, unit int) {
@@ -168,9 +168,9 @@ func (op *rounded) tiles(scratch []float32, r int) {
 	rows := min(op.unitRows, op.w.rows-r)
 	packs := words(scratch[:op.unitRows/kernels.PackRows*op.words])
 	c := kernels.Floats{V: scratch[len(packs):][:packRows*op.few], Stride: op.few}
-	lines := scratch[len(packs)+len(c.V):]
+	rest := scratch[len(packs)+len(c.V):]
 	for i := 0; i < ceil(rows, packRows)*packRows; i += kernels.PackRows {
-		op.pack(packs[i/kernels.PackRows*op.words:], r+i, 0, op.w.cols, lines)
+		op.pack(packs[i/kernels.PackRows*op.words:], r+i, 0, op.w.cols, rest)
 	}
 	for t := 0; t < op.tokens; t += op.few {
 		tokens := min(op.few, op.tokens-t)
@@ -227,42 +227,20 @@ func (op *rounded) rowsOfFew(scratch []float32, r, rows, blocks, t, tokens int) 
 	op.turn(c, r, rows, t, tokens)
 }
 
-// pack packs n elements from k on of up to 16 rows from r on. lines is scratch for those of a
-// quantised weight, whose values are rounded to bfloat16.
-func (op *rounded) pack(dst []uint32, r, k, n int, lines []float32) {
+// pack packs n elements from k on of up to 16 rows from r on. scratch is that of a quantised weight,
+// whose values are rounded to bfloat16.
+func (op *rounded) pack(dst []uint32, r, k, n int, scratch []float32) {
 	rows := max(0, min(kernels.PackRows, op.w.rows-r))
-	var w kernels.Weights
-	switch col := op.w.col + k; {
-	case op.w.packed.Height > 0 && col%kernels.BlockColumns == 0 && n%kernels.BlockColumns == 0:
-		op.set.PackBands(dst, &op.w.packed, op.w.row+r*op.w.step, op.w.step, col, rows, n)
+	if op.w.isPacked() {
+		op.set.PackQuantised(dst, &op.w.packed, op.w.row+r*op.w.step, op.w.step, op.w.col+k, rows, n, scratch)
 		return
-	case op.w.isPacked():
-		w = op.narrowed(lines, r, k, rows, n)
-	case rows > 0:
+	}
+	var w kernels.Weights
+	if rows > 0 {
 		w = op.at(r)
 		w.Data = w.Data[2*k:]
 	}
 	op.set.PackWeights(dst, w, rows, n)
-}
-
-// lineWords is the scratch of narrowed.
-func (op *rounded) lineWords() int {
-	if !op.w.isPacked() {
-		return 0
-	}
-	return kernels.PackRows*kernels.PairWords(op.w.cols) + op.w.cols + op.w.unpackScratch()
-}
-
-// narrowed is n elements from k on of rows of a quantised weight, rounded to bfloat16.
-func (op *rounded) narrowed(scratch []float32, r, k, rows, n int) kernels.Weights {
-	each := kernels.PairWords(n)
-	out, rest := words(scratch[:kernels.PackRows*each]), scratch[kernels.PackRows*each:]
-	values := rest[:n]
-	for i := range rows {
-		op.w.unpack(op.set, kernels.Floats{V: values, Stride: n}, (r+i)*op.w.step, k, 1, n, rest[n:])
-		op.set.Narrow(out[i*each:], values)
-	}
-	return kernels.Weights{Data: unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(out))), 4*len(out)), Stride: 4 * each, Format: kernels.BFloat16}
 }
 
 // tile adds a step from k on of two packs of rows, ws words apart, for tokens from t on.

@@ -63,6 +63,7 @@ var sources = []struct {
 	{"avx512bf16", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
 	{"bf16attention", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
 	{"bf16bands", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
+	{"bf16packs", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
 	{"avx512vnni", append(avx512[:len(avx512):len(avx512)], "-mavx512vnni")},
 	{"avx512parts", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
 	{"amx", []string{"-mamx-tile", "-mamx-bf16"}},

@@ -1,35 +1,70 @@
-// Packs of bfloat16 from weights in bands: see bands.go and rounded.go. Needs AVX-512 BF16, BW,
-// DQ and VL.
+// Packs of bfloat16 from weights in bands: see bands.go, packs.go and rounded.go. Needs AVX-512 BF16,
+// BW, DQ and VL.
 #include "wide.h"
 
-// A row of a pack is 64 bytes of each block, which begin PACK bytes apart.
+// A pack has 16 rows of 64 bytes for each block.
 enum { PACK = 1024 };
 
-INLINE void store(uint8_t *dst, __m512i first, __m512i second, __m512 d) {
-  __m512 a = _mm512_mul_ps(_mm512_cvtepi32_ps(first), d), b = _mm512_mul_ps(_mm512_cvtepi32_ps(second), d);
-  _mm512_storeu_si512(dst, (__m512i)_mm512_cvtne2ps_pbh(b, a));
+// lanes turns four vectors of a word of each row into four with the words of row 4q + i in quarter q
+// of vector i.
+INLINE void lanes(__m512i v[4]) {
+  __m512i a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
+  __m512i c = _mm512_unpacklo_epi32(v[2], v[3]), d = _mm512_unpackhi_epi32(v[2], v[3]);
+  v[0] = _mm512_unpacklo_epi64(a, c), v[1] = _mm512_unpackhi_epi64(a, c);
+  v[2] = _mm512_unpacklo_epi64(b, d), v[3] = _mm512_unpackhi_epi64(b, d);
 }
 
-// PackBand rounds one row as avx512Unband widens it.
-KERNEL bf16PackBandQ8(uint8_t *dst, const uint8_t *w, const uint8_t *codes, int64_t step, int64_t each, int64_t blocks) {
-  const __m256i at = _mm256_mullo_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32((int)step));
+// spread stores 16 bytes of codes of each row, xor flip, at room. Those of row r lie at OF_ROW(r).
+INLINE void spread(uint8_t *room, const uint8_t *codes, __m512i flip) {
+  __m512i v[4];
+  UNROLL for (int i = 0; i < 4; i++) v[i] = _mm512_xor_si512(_mm512_loadu_si512(codes + 64 * i), flip);
+  lanes(v);
+  UNROLL for (int i = 0; i < 4; i++) _mm512_store_si512(room + 64 * i, v[i]);
+}
+
+#define OF_ROW(r) (64 * ((r) % 4) + 16 * ((r) / 4))
+
+INLINE void scales(uint8_t *room, const uint8_t *band) {
+  _mm512_store_ps(room, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)band)));
+}
+
+INLINE __m512 of_row(const uint8_t *scales, int r) { return _mm512_set1_ps(*(const float *)(scales + 4 * r)); }
+
+INLINE __m512 widened(const uint8_t *codes) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128((const __m128i *)codes)));
+}
+
+// PackBands rounds whole blocks of a band of 16 rows as avx512Unband widens them. room is 576 bytes,
+// aligned to 64.
+KERNEL bf16PackBandsQ8(uint8_t *dst, const uint8_t *band, int64_t blocks, uint8_t *room) {
+  const __m512i flip = _mm512_set1_epi8((char)0x80);
+  uint8_t *d = room + 512;
   ROLLED for (; blocks > 0; blocks--) {
-    const __m512 d = _mm512_cvtph_ps(_mm256_set1_epi16(*(const short *)w));
-    __m256i c = _mm256_xor_si256(_mm256_i32gather_epi32((const int *)codes, at, 1), _mm256_set1_epi8((char)0x80));
-    store(dst, _mm512_cvtepi8_epi32(_mm256_castsi256_si128(c)), _mm512_cvtepi8_epi32(_mm256_extracti128_si256(c, 1)), d);
-    dst += PACK, w += each, codes += each;
+    scales(d, band);
+    spread(room, band + 32, flip);
+    spread(room + 256, band + 32 + 256, flip);
+    UNROLL for (int r = 0; r < 16; r++) {
+      __m512 a = _mm512_mul_ps(widened(room + OF_ROW(r)), of_row(d, r)), b = _mm512_mul_ps(widened(room + 256 + OF_ROW(r)), of_row(d, r));
+      _mm512_storeu_si512(dst + 64 * r, (__m512i)_mm512_cvtne2ps_pbh(b, a));
+    }
+    dst += PACK, band += 16 * 34;
   }
 }
 
-// The values of a row's codes are a table, of which both halves of a byte are indices.
-KERNEL bf16PackBandQ4(uint8_t *dst, const uint8_t *w, const uint8_t *codes, int64_t step, int64_t each, int64_t blocks) {
-  const __m128i at = _mm_mullo_epi32(_mm_setr_epi32(0, 1, 2, 3), _mm_set1_epi32((int)step));
+// The values of a row's codes are a table, twice: only the low four bits of an index count.
+KERNEL bf16PackBandsQ4(uint8_t *dst, const uint8_t *band, int64_t blocks, uint8_t *room) {
   const __m512 values = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+  const __m512i down = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(4), 1);
+  uint8_t *d = room + 512;
   ROLLED for (; blocks > 0; blocks--) {
-    __m256i table = (__m256i)_mm512_cvtneps_pbh(_mm512_mul_ps(values, _mm512_cvtph_ps(_mm256_set1_epi16(*(const short *)w))));
-    __m256i c = _mm256_cvtepu8_epi16(_mm_i32gather_epi32((const int *)codes, at, 1));
-    _mm256_storeu_si256((__m256i *)dst, _mm256_permutexvar_epi16(c, table));
-    _mm256_storeu_si256((__m256i *)(dst + 32), _mm256_permutexvar_epi16(_mm256_srli_epi16(c, 4), table));
-    dst += PACK, w += each, codes += each;
+    scales(d, band);
+    spread(room, band + 32, _mm512_setzero_si512());
+    UNROLL for (int r = 0; r < 16; r++) {
+      __m512 t = _mm512_mul_ps(values, of_row(d, r));
+      __m512i codes = _mm512_cvtepu8_epi16(_mm256_broadcastsi128_si256(_mm_load_si128((const __m128i *)(room + OF_ROW(r)))));
+      __m512i v = _mm512_permutexvar_epi16(_mm512_srlv_epi16(codes, down), (__m512i)_mm512_cvtne2ps_pbh(t, t));
+      _mm512_storeu_si512(dst + 64 * r, v);
+    }
+    dst += PACK, band += 16 * 18;
   }
 }
