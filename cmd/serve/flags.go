@@ -12,6 +12,7 @@ import (
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/hub"
+	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/meta"
 )
 
@@ -71,7 +72,7 @@ type sizeFlags struct {
 	MaxModelLen int    `help:"Most tokens of a prompt and its answer." placeholder:"N"`
 	MaxBatch    int    `help:"Most sequences that run at once." default:"16" aliases:"max-num-seqs"`
 	Threads     int    `help:"Threads that compute, no more than may run at once; 0 is one per core." default:"0"`
-	CPU         string `name:"cpu" env:"HEFT_CPU" help:"Pin the kernels' instruction set: go, avx2, avx512." hidden:""`
+	CPU         string `name:"cpu" env:"HEFT_CPU" help:"Variant of the kernels, of those that serve devices lists; the best one unless given." placeholder:"amx|avx512bf16|avx512|avx2|go"`
 }
 
 func (f *sizeFlags) options() (dispatch.Options, error) {
@@ -101,6 +102,9 @@ func (f *sizeFlags) options() (dispatch.Options, error) {
 		if n.value < n.least || n.value > n.most {
 			return o, cmdline.Misusef("%s is %d; it is between %d and %d", n.name, n.value, n.least, n.most)
 		}
+	}
+	if _, err := kernels.Select(f.CPU); err != nil {
+		return o, cmdline.Misusef("HEFT_CPU: %w", err)
 	}
 	return o, nil
 }
