@@ -25,18 +25,45 @@ func (shifts) mulHalves(y Floats, w Weights, x, sums []float32, rows, tokens, n,
 	if last {
 		counts |= 2
 	}
-	// The kernels fetch the rows behind these from the second level on, as this many streams of
-	// neighbours; each piece of k goes on with them.
-	kernel, high, streams := avx512Halves1, 4, 2
+	kernel := avx512Halves1
 	switch tokens {
 	case 2:
 		kernel = avx512Halves2
 	case 4:
 		kernel = avx512Halves4
 	case 8:
-		kernel, high, streams = avx512Halves8, 3, 3
+		kernel = avx512Halves8
 	}
-	apart := rows * w.Stride / streams &^ 63
-	far := rows*w.Stride - 2*k + rows/high*(high/streams)*2*k
+	far, apart := ahead(tokens, rows, w.Stride, k)
 	kernel(bytePtr(w.Data), int64(w.Stride), ptr(x), ptr(sums), ptr(y.V), int64(4*y.Stride), int64(n), counts, int64(far), int64(apart))
+}
+
+// ahead is where the kernels fetch the rows behind these, piece by piece of k: streams that lie
+// apart, from far on. With 8 tokens each 32 columns of three rows take a line of three streams of
+// six, by turns; with fewer each of four rows takes two lines of two. The processor reads ahead by
+// itself in a page of memory when it has seen some ten lines of it asked for, of which each holds a
+// fill buffer for as long as memory takes: so no two streams should come to new pages together.
+func ahead(tokens, rows, stride, k int) (far, apart int) {
+	const page, sixth = 4096, 4096 / 6 &^ 63
+	far = rows*stride - 2*k
+	if tokens < 8 {
+		return far + rows/4*(k/HalvesBlock)*128, rows * stride / 2 &^ 63
+	}
+	apart = rows * stride / 6 &^ 63
+	switch in := apart % page; {
+	case in < sixth:
+		apart += sixth - in
+	case in > page-sixth:
+		apart -= in - (page - sixth)
+	case in > 2*sixth && in <= page/2:
+		apart -= in - 2*sixth
+	case in > page/2 && in < page-2*sixth:
+		apart += page - 2*sixth - in
+	}
+	columns := rows / 3 * (k / HalvesBlock)
+	far += 32 * columns
+	if columns%2 == 1 { // the turn of the last three
+		return far + 5*apart, -apart
+	}
+	return far, apart
 }

@@ -24,15 +24,16 @@ INLINE void ends(int R, int T, __m512 acc[4][8], uint8_t *y, int64_t ys) {
   }
 }
 
-// halves_rows adds n columns of R rows for T tokens to sums. counts, of which the kernels'
-// is rows * 4, says that the sums begin at 0 (1) and that they end (2). Meanwhile as many lines are fetched, of streams that lie sp bytes apart.
-// It returns the address of the weights of the next rows.
-INLINE const uint8_t *halves_rows(int R, int T, const uint8_t *w, int64_t ws, const uint8_t **tokens, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t counts, const uint8_t **streams, int64_t sp) {
+// halves_rows adds n columns of R rows for T tokens to sums. counts, of which the kernels' is
+// rows * 4, says that the sums begin at 0 (1) and that they end (2). Meanwhile as many lines are
+// fetched, of two streams that lie apart, or for 8 tokens of six: by turns of the first three, and
+// of the last from the end. It returns the address of the weights of the next rows.
+INLINE const uint8_t *halves_rows(int R, int T, const uint8_t *w, int64_t ws, const uint8_t **tokens, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t counts, const uint8_t **streams, int64_t *apart) {
   const __mmask16 keep = counts & 1 ? 0 : 0xffff;
   const __m512i high = _mm512_set1_epi32((int)0xffff0000);
   const int64_t ws3 = R == 4 ? times(ws, 3) : 0;
   const uint8_t *x = *tokens, *far = *streams;
-  int64_t left = n;
+  int64_t left = n, sp = *apart;
   __m512 acc[4][8];
   UNROLL for (int i = 0; i < R * T; i++) acc[i % R][i / R] = _mm512_maskz_loadu_ps(keep, sums + 64 * i);
 #define ROW(r) (w + ((r) == 3 ? ws3 : (r) * ws))
@@ -49,9 +50,11 @@ INLINE const uint8_t *halves_rows(int R, int T, const uint8_t *w, int64_t ws, co
         UNROLL for (int r = 0; r < R; r++) acc[r][t] = _mm512_fmadd_ps(a[r], in, acc[r][t]);
       }
     }
+    w += 64, x += 128 * T;
     OPAQUE(far);
-    UNROLL for (int r = 0; r < R; r++) _mm_prefetch(R == 4 ? far + r / 2 * sp + r % 2 * 64 : far + r * sp, _MM_HINT_T1);
-    w += 64, x += 128 * T, far += R == 4 ? 128 : 64;
+    UNROLL for (int r = 0; r < R; r++) _mm_prefetch(T == 8 ? far + r * sp : far + r / 2 * sp + r % 2 * 64, _MM_HINT_T1);
+    far += T == 8 ? 5 * sp + 32 : 128;
+    if (T == 8) sp = -sp;
   }
   if (left > 0) {
     const __mmask32 m = _bzhi_u32(0xffffffff, (uint32_t)left);
@@ -83,7 +86,7 @@ INLINE const uint8_t *halves_rows(int R, int T, const uint8_t *w, int64_t ws, co
   n *= 2 * T;
   x -= n;
   OPAQUE(x);
-  *tokens = x, *streams = far;
+  *tokens = x, *streams = far, *apart = sp;
   return w + times(ws, R);
 }
 
@@ -92,18 +95,18 @@ INLINE void halves(int T, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_
   const int R = T == 8 ? 3 : 4;
   const uint8_t *streams = w + far;
   ROLLED for (; counts >= 4 * R; counts -= 4 * R, OPAQUE(counts)) {
-    w = halves_rows(R, T, w, ws, &x, sums, y, ys, n, counts, &streams, sp);
+    w = halves_rows(R, T, w, ws, &x, sums, y, ys, n, counts, &streams, &sp);
     sums += 64 * R * T, y += 4 * R;
   }
   ROLLED for (; counts >= 4; counts -= 4, OPAQUE(counts)) {
-    w = halves_rows(1, T, w, ws, &x, sums, y, ys, n, counts, &streams, sp);
+    w = halves_rows(1, T, w, ws, &x, sums, y, ys, n, counts, &streams, &sp);
     sums += 64 * T, y += 4;
   }
 }
 
-#define HALVES(T)                                                                                                                                                                 \
+#define HALVES(T)                                                                                                                                                     \
   KERNEL avx512Halves##T(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t counts, int64_t far, int64_t sp) { \
-    halves(T, w, ws, x, sums, y, ys, n, counts, far, sp);                                                                                                                       \
+    halves(T, w, ws, x, sums, y, ys, n, counts, far, sp);                                                                                                             \
   }
 HALVES(1) HALVES(2) HALVES(4) HALVES(8)
 
