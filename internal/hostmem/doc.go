@@ -4,7 +4,8 @@
 //
 // The nouns: a [Ledger] counts bytes by [Purpose]; a [Block] is anonymous memory
 // counted in a ledger; a [Mapping] is a file mapped read-only, whose bytes are used in
-// place; a [DirectFile] reads past the page cache where the system can.
+// place; a [DirectFile] reads past the page cache where the system can; [Claim] tells other
+// processes that a file is in use.
 //
 // The flow: the process makes one Ledger and passes it to whoever allocates. A block or
 // mapping has one owner, whose release gives the memory back. Touching bytes after that is
@@ -15,3 +16,8 @@
 // without mmap blocks come from the Go heap, and [Map] fails with
 // errors.ErrUnsupported.
 package hostmem
+
+import "errors"
+
+// ErrClaimed says that another process, or another part of this one, uses a file.
+var ErrClaimed = errors.New("hostmem: the file is in use")

@@ -25,7 +25,9 @@ const (
 	sideSums = "heft.checksums"
 	// sideAside ends the name of a file that is being written.
 	sideAside = ".part"
-	// sideForgotten is how old an unfinished file is that nobody writes any more.
+	// sideFresh is how old an unfinished file is that its writer must have claimed, and
+	// sideForgotten one that nobody writes any more where files cannot be claimed.
+	sideFresh     = 10 * time.Second
 	sideForgotten = time.Hour
 )
 
@@ -117,6 +119,7 @@ func beginSidecar(folder, final, key string, list []sideEntry) (*sideFile, *load
 	if err != nil {
 		return nil, nil, err
 	}
+	_ = hostmem.Claim(f) // where that cannot be done its age protects it
 	s := &sideFile{f: f, path: f.Name(), sums: int64(len(header)) + size - int64(4*len(list))}
 	err = hostmem.Extend(f, int64(len(header))+size)
 	if err == nil {
@@ -163,14 +166,34 @@ func sideHeader(key string, list []sideEntry) (header []byte, size int64, err er
 	return header, size, nil
 }
 
-// forget removes unfinished files that nobody writes any more.
+// forget removes unfinished files that nobody writes any more: their processes were killed.
 func forget(folder string) {
 	names, _ := filepath.Glob(filepath.Join(folder, "*"+sideAside+".safetensors")) // the pattern is well formed
 	for _, name := range names {
-		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > sideForgotten {
+		if forgotten(name) {
 			_ = os.Remove(name) // or the next start does
 		}
 	}
+}
+
+func forgotten(name string) bool {
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	age := time.Since(info.ModTime())
+	switch err := hostmem.Claim(f); {
+	case err == nil:
+		return age > sideFresh
+	case errors.Is(err, hostmem.ErrClaimed):
+		return false
+	}
+	return age > sideForgotten
 }
 
 func (s *sideFile) write(b []byte, off int64) error {
