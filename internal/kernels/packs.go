@@ -12,6 +12,9 @@ type packer interface {
 	packE4M3(dst []uint32, codes []byte, stride int, scales *[PackRows * packBlocks]float32, rows, blocks int)
 	// packMXFP4 packs rows whose codes and scales begin stride and apart bytes apart.
 	packMXFP4(dst []uint32, codes []byte, stride int, scales []byte, apart, rows, blocks int)
+	// packNibbles packs 16 columns, with one scale and zero each, of stored rows whose words begin stride
+	// bytes apart: those of 8 rows of NibbleRows, else of one.
+	packNibbles(p Packing, dst []uint32, words []byte, stride int, scale, zero *[PackRows]float32, blocks int)
 }
 
 // packBlocks is how many blocks of a row are packed before those of the next: the first-level cache
@@ -110,5 +113,58 @@ func (s *Set) packMXFP4(dst []uint32, p *Packed, row, step, col, rows, blocks in
 		codes := p.Codes[row*stride+first*BlockK/2 : last*stride+(first+n)*BlockK/2]
 		scales := p.Scales[row*apart+first : last*apart+first+n]
 		s.rounder.packMXFP4(dst[b*BlockK/2*PackRows:], codes, step*stride, scales, step*apart, rows, n)
+	}
+}
+
+// PackQuantisedTurned is PackQuantised of the transposed: rows of the pack are columns col, col+step, … of p,
+// and n rows of p from row on are its columns. scratch is [TurnScratch] long.
+func (s *Set) PackQuantisedTurned(dst []uint32, p *Packed, row, col, step, rows, n int, scratch []float32) {
+	dst, rows = dst[:PanelWords(n)], min(rows, PackRows)
+	if rows == PackRows && step == 1 && p.nibblesTurn(row, col, n) {
+		s.packNibbles(dst, p, row, col, n)
+		return
+	}
+	clear(dst)
+	if rows <= 0 {
+		return
+	}
+	width := (rows-1)*step + 1
+	lines, scratch := scratch[:BlockK*width], scratch[BlockK*width:]
+	var values [BlockK]float32
+	for k := 0; k < n; k += BlockK {
+		m := min(BlockK, n-k)
+		s.Unpack(Floats{V: lines, Stride: width}, p, row+k, col, m, width, scratch)
+		for i := range rows {
+			for j := range m {
+				values[j] = lines[j*width+i*step]
+			}
+			s.Narrow(dst[k/2*PackRows+i*BlockK/2:], values[:m])
+		}
+	}
+}
+
+// TurnScratch is the length of the scratch of [Set.PackQuantisedTurned].
+func TurnScratch(step int) int { return BlockK*((PackRows-1)*step+1) + UnpackScratch }
+
+// nibblesTurn reports whether each block of 32 rows from row on has one group, and columns from col on
+// whole words.
+func (p *Packed) nibblesTurn(row, col, n int) bool {
+	return (p.Packing == NibbleRows || p.Packing == NibbleColumns) && p.Index == nil && p.Rows%BlockK == 0 && (row|n)%BlockK == 0 && col%8 == 0
+}
+
+func (s *Set) packNibbles(dst []uint32, p *Packed, row, col, n int) {
+	var scale, zero [PackRows]float32
+	for k := 0; k < n; {
+		group := (row + k) / p.Rows
+		m := min(n, (group+1)*p.Rows-row) - k
+		p.decodeGroup(s.ops, scale[:], zero[:], group, col)
+		first, stride, lines, size := (row+k)*p.Width+col, p.Width/2, m, PackRows/2
+		first /= 2
+		if p.Packing == NibbleRows {
+			first, stride, lines, size = ((row+k)/8*p.Width+col)*4, 4*p.Width, m/8, 4*PackRows
+		}
+		words := p.Codes[first:][:(lines-1)*stride+size]
+		s.rounder.packNibbles(p.Packing, dst[k/2*PackRows:], words, stride, &scale, &zero, m/BlockK)
+		k += m
 	}
 }

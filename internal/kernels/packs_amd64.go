@@ -28,6 +28,17 @@ func (bf16) packMXFP4(dst []uint32, codes []byte, stride int, scales []byte, apa
 	bf16PackMXFP4(wordPtr(dst), bytePtr(codes), int64(stride), bytePtr(scales), int64(apart), int64(rows), int64(blocks), wordPtr(mxfp4Values()))
 }
 
+//go:noinline
+func (bf16) packNibbles(p Packing, dst []uint32, words []byte, stride int, scale, zero *[PackRows]float32, blocks int) {
+	var room [1280 + 64]byte
+	own := bytePtr(room[-uintptr(unsafe.Pointer(&room))&63:])
+	if p == NibbleRows {
+		bf16PackNibbleRows(wordPtr(dst), bytePtr(words), int64(stride), unsafe.Pointer(scale), unsafe.Pointer(zero), int64(blocks), own)
+	} else {
+		bf16PackNibbleColumns(wordPtr(dst), bytePtr(words), int64(stride), unsafe.Pointer(scale), unsafe.Pointer(zero), int64(blocks), own)
+	}
+}
+
 // mxfp4Values has for each scale of MXFP4 the values of all codes, rounded to bfloat16.
 var mxfp4Values = sync.OnceValue(func() []uint32 {
 	const codes = 16

@@ -77,6 +77,59 @@ func TestPackQuantised(t *testing.T) {
 	}
 }
 
+// TestPackQuantisedTurned: packs of columns are those of their values, rounded.
+func TestPackQuantisedTurned(t *testing.T) {
+	const rows, width = 96, 64
+	random := rand.New(rand.NewPCG(23, 24))
+	bytes := func(n int) []byte {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(random.Uint32())
+		}
+		return b
+	}
+	cases := map[string]*Packed{"e4m3": {Packing: E4M3, Codes: bytes(rows * width), Width: width, Scales: bytesOf([]float32{3}), ScaleFormat: Float32, Rows: rows, Columns: width}}
+	for _, packing := range []Packing{NibbleRows, NibbleColumns} {
+		for _, group := range []int{32, 64, 96, 24} {
+			n := ceil(rows, group) * width
+			p := &Packed{Packing: packing, Codes: bytes(rows * width / 2), Width: width, Scales: bytes(2 * n), ScaleFormat: Float16, Rows: group, Columns: 1, Zeros: bytes(n / 2), ZeroBias: group % 3}
+			cases[fmt.Sprint(packing, " ", group)] = p
+		}
+	}
+	scratch := make([]float32, TurnScratch(3))
+	values := make([]float32, rows*width)
+	for _, s := range available() {
+		if !s.Rounds() {
+			continue
+		}
+		for name, p := range cases {
+			for _, c := range []struct{ row, col, step, rows, n int }{
+				{0, 0, 1, 16, 96}, {32, 48, 1, 16, 64}, {0, 8, 1, 16, 32}, {64, 40, 1, 16, 32}, {32, 16, 1, 16, 40}, {5, 16, 1, 16, 32}, {0, 3, 1, 16, 64},
+				{0, 48, 1, 7, 96}, {64, 1, 3, 16, 17}, {0, 0, 1, 0, 32},
+			} {
+				wide := max(0, (c.rows-1)*c.step+1)
+				s.Unpack(Floats{values, width}, p, c.row, c.col, c.n, wide, scratch)
+				turned := make([]float32, c.rows*c.n)
+				for i := range turned {
+					turned[i] = values[i%c.n*width+i/c.n*c.step]
+				}
+				got, want, narrow := make([]uint32, PanelWords(c.n)), make([]uint32, PanelWords(c.n)), make([]uint32, c.rows*PairWords(c.n)+1)
+				for i := range got {
+					got[i] = 1
+				}
+				for i := range c.rows {
+					s.Narrow(narrow[i*PairWords(c.n):], turned[i*c.n:][:c.n])
+				}
+				s.PackWeights(want, Weights{Data: bytesOfWords(narrow), Stride: 4 * PairWords(c.n), Format: BFloat16}, c.rows, c.n)
+				s.PackQuantisedTurned(got, p, c.row, c.col, c.step, c.rows, c.n, scratch)
+				if err := samePacks(got, want); err != nil {
+					t.Fatalf("%s, %s, %+v: %v", s.Name, name, c, err)
+				}
+			}
+		}
+	}
+}
+
 // TestPackMXFP4Scales has every code at every scale.
 func TestPackMXFP4Scales(t *testing.T) {
 	p := &Packed{Packing: MXFP4, Codes: make([]byte, 256*16), Scales: make([]byte, 256), Width: 256 * 32, Rows: 1, Columns: 32}
@@ -106,7 +159,7 @@ func BenchmarkPackQuantised(b *testing.B) {
 	for i := range codes {
 		codes[i] = byte(i % 47)
 	}
-	dst, scratch := make([]uint32, rows/PackRows*PanelWords(width)), make([]float32, UnpackScratch)
+	dst, scratch := make([]uint32, rows/PackRows*PanelWords(width)), make([]float32, TurnScratch(1))
 	for _, s := range available() {
 		if !s.Rounds() {
 			continue
@@ -130,6 +183,12 @@ func BenchmarkPackQuantised(b *testing.B) {
 			p.Codes, p.Scales, p.Zeros, p.Width, p.Rows = codes, scales, codes, width, 128
 			run([]string{E4M3: "e4m3", MXFP4: "mxfp4", Q8: "q8", Q4: "q4"}[p.Packing], func(dst []uint32, row int) {
 				s.PackQuantised(dst, p, row, 1, 0, PackRows, width, scratch)
+			})
+		}
+		for _, packing := range []Packing{NibbleRows, NibbleColumns} {
+			p := &Packed{Packing: packing, Codes: codes, Scales: scales, Zeros: codes, ScaleFormat: Float16, Width: rows, Rows: 128, Columns: 1}
+			run([]string{NibbleRows: "nibble rows", NibbleColumns: "nibble columns"}[packing], func(dst []uint32, row int) {
+				s.PackQuantisedTurned(dst, p, 0, row, 1, PackRows, width, scratch)
 			})
 		}
 	}

@@ -94,3 +94,22 @@ func TestQuantisedStaysInside(t *testing.T) {
 		}
 	})
 }
+
+// TestNibblesStayInside is TestStaysInside for packs of whole blocks of weights of four bits.
+func TestNibblesStayInside(t *testing.T) {
+	eachSet(t, func(t *testing.T, set *Set) {
+		if !set.Rounds() {
+			return
+		}
+		for _, packing := range []Packing{NibbleRows, NibbleColumns} {
+			for rows := BlockK; rows <= 3*BlockK; rows += BlockK {
+				for width := PackRows; width <= 40; width += 8 {
+					groups := ceil(rows, 2*BlockK)
+					p := &Packed{Packing: packing, Width: width, Rows: 2 * BlockK, Columns: 1, ScaleFormat: Float16}
+					p.Codes, p.Scales, p.Zeros = guarded(t, rows*width/2), guarded(t, 2*groups*width), guarded(t, groups*width/2)
+					set.PackQuantisedTurned(guardedWords(t, PanelWords(rows)), p, 0, width-PackRows, 1, PackRows, rows, nil)
+				}
+			}
+		}
+	})
+}

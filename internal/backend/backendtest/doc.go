@@ -34,6 +34,7 @@ func Run(t *testing.T, open func() backend.Backend) {
 		{"Products", testProducts},
 		{"Quantised", testQuantised},
 		{"QuantisedRounded", testQuantisedRounded},
+		{"QuantisedPrompts", testQuantisedPrompts},
 		{"QuantisedNaN", testQuantisedNaN},
 		{"QuantisedErrors", testQuantisedErrors},
 		{"Rope", testRope},

@@ -109,3 +109,57 @@ func testRoundedSteps(e *env, rows, cols int, in tensor.Tensor, m backend.Matrix
 	}
 	sameBits(e, name("rounded linear", rows, cols, "role", role, "every second row"), got, want)
 }
+
+// testQuantisedPrompts: prompts of weights as they are published may be rounded, the weights too; a
+// token's result has the same bits alone and in a prompt.
+func testQuantisedPrompts(e *env) {
+	for _, c := range e.codedCases() {
+		if c.spec.Format == meta.QuantQ8 || c.spec.Format == meta.QuantQ4 {
+			continue // see testQuantisedRounded
+		}
+		plain, sizes := backend.Matrix{Tensor: e.floats(c.values, c.rows, c.cols)}, backend.Matrix{Tensor: e.floats(magnitudes(c.values), c.rows, c.cols)}
+		for i, view := range []func(m backend.Matrix) backend.Matrix{
+			func(m backend.Matrix) backend.Matrix { return m },
+			func(m backend.Matrix) backend.Matrix { return m.CutRows(c.rows/2, c.rows) },
+			func(m backend.Matrix) backend.Matrix { return m.CutColumns(c.cols/4, c.cols) },
+		} {
+			for step := 1; step <= 2; step++ {
+				for _, transposed := range []bool{false, true} {
+					cut := func(m backend.Matrix) backend.Matrix {
+						m = view(m)
+						m.Transposed, m.RowStep = transposed, step
+						return m
+					}
+					what := name("a prompt of", c.name, "view", i, "step", step, "transposed", transposed)
+					e.closePrompts(what, cut(e.matrix(&c, 7*i)), cut(plain), cut(sizes))
+				}
+			}
+		}
+	}
+}
+
+func magnitudes(v []float32) []float32 {
+	out := make([]float32, len(v))
+	for i, x := range v {
+		out[i] = float32(math.Abs(float64(x)))
+	}
+	return out
+}
+
+// closePrompts compares products with m and with its values, whose magnitudes are sizes.
+func (e *env) closePrompts(what string, m, plain, sizes backend.Matrix) {
+	e.Helper()
+	const tokens = 37
+	rows, v := m.OutRows(), e.values(tokens*m.InCols())
+	x, bias := e.floats(v, tokens, m.InCols()), e.floats(e.values(rows), rows)
+	got, want := e.linearRounded(x, m, bias, backend.Prompt), e.linear(x, plain, bias)
+	most := e.linear(e.floats(magnitudes(v), tokens, m.InCols()), sizes, tensor.Tensor{})
+	for i, w := range want {
+		if diff := math.Abs(float64(got[i] - w)); !(diff <= 0x1p-7*float64(most[i])+1e-6) {
+			e.Fatalf("%s: token %d, row %d is %g, want %g", what, i/rows, i%rows, got[i], w)
+		}
+	}
+	for _, t := range []int{0, tokens - 1} {
+		sameBits(e, name(what, "token", t, "alone"), e.linearRounded(x.Slice(t, t+1), m, bias, backend.Prompt), got[t*rows:][:rows])
+	}
+}

@@ -18,6 +18,7 @@ const (
 	stepBlocks  = 64  // blocks of k
 	stepK       = stepBlocks * kernels.BlockK
 	packRows    = 2 * kernels.PackRows
+	turnedStep  = 512       // of k, of weights that are stored turned
 	callBytes   = 256 << 10 // of weights in a call that reads them where they lie
 	coupleRows  = 2 * kernels.PanelTokens
 	firstTokens = kernels.MostPanels * kernels.PanelTokens // that pass weights as they come from memory
@@ -58,13 +59,20 @@ func (op *rounded) take(input []float32) {
 // roundsToPairs reports whether LinearRounded rounds the input of a product with w to
 // bfloat16: for weights of it, and for prompts with quantised ones, which it holds well.
 func (b *Backend) roundsToPairs(w backend.Matrix, role backend.Role) bool {
-	if !b.set.Rounds() || b.set.SlowPairs || w.Transposed {
+	if !b.set.Rounds() || b.set.SlowPairs {
 		return false
 	}
 	if w.Quant != nil {
-		return role == backend.Prompt
+		return role == backend.Prompt && (!w.Transposed || packsTurned(w))
 	}
-	return w.DType == meta.BFloat16
+	return w.DType == meta.BFloat16 && !w.Transposed
+}
+
+// packsTurned reports whether packs are made of a quantised weight that is stored turned: of four bits,
+// in groups of neighbouring rows.
+func packsTurned(w backend.Matrix) bool {
+	nibbles := w.Quant.Format == meta.QuantGPTQ || w.Quant.Format == meta.QuantAWQ
+	return nibbles && w.Quant.Index.IsZero()
 }
 
 // tilesOne reports whether a product is of one token and a weight whose blocks are whole: tiles
@@ -113,7 +121,7 @@ func (op *rounded) planRows(threads int) int {
 	pack := 4 * op.words
 	op.unitRows = max(1, min(packBytes/pack*kernels.PackRows, each)/packRows) * packRows
 	op.few = max(1, min(panelTokens, panelBytes/pack*kernels.PanelTokens, op.tokens+coupleRows-1)/coupleRows) * coupleRows
-	return op.unitRows/kernels.PackRows*op.words + packRows*op.few + op.w.unpackScratch()
+	return op.unitRows/kernels.PackRows*op.words + packRows*op.few + op.packScratch()
 }
 
 func (op *rounded) run(w *worker, unit int) {
@@ -169,9 +177,7 @@ func (op *rounded) tiles(scratch []float32, r int) {
 	packs := words(scratch[:op.unitRows/kernels.PackRows*op.words])
 	c := kernels.Floats{V: scratch[len(packs):][:packRows*op.few], Stride: op.few}
 	rest := scratch[len(packs)+len(c.V):]
-	for i := 0; i < ceil(rows, packRows)*packRows; i += kernels.PackRows {
-		op.pack(packs[i/kernels.PackRows*op.words:], r+i, 0, op.w.cols, rest)
-	}
+	op.packAll(packs, r, rows, rest)
 	for t := 0; t < op.tokens; t += op.few {
 		tokens := min(op.few, op.tokens-t)
 		for i := 0; i < rows; i += packRows {
@@ -231,6 +237,10 @@ func (op *rounded) rowsOfFew(scratch []float32, r, rows, blocks, t, tokens int) 
 // whose values are rounded to bfloat16.
 func (op *rounded) pack(dst []uint32, r, k, n int, scratch []float32) {
 	rows := max(0, min(kernels.PackRows, op.w.rows-r))
+	if op.w.transposed {
+		op.set.PackQuantisedTurned(dst, &op.w.packed, op.w.row+k, op.w.col+r*op.w.step, op.w.step, rows, n, scratch)
+		return
+	}
 	if op.w.isPacked() {
 		op.set.PackQuantised(dst, &op.w.packed, op.w.row+r*op.w.step, op.w.step, op.w.col+k, rows, n, scratch)
 		return
@@ -241,6 +251,28 @@ func (op *rounded) pack(dst []uint32, r, k, n int, scratch []float32) {
 		w.Data = w.Data[2*k:]
 	}
 	op.set.PackWeights(dst, w, rows, n)
+}
+
+// packAll packs rows from r on, pairs of packs. Of a turned weight the second-level cache keeps the lines
+// that packs share.
+func (op *rounded) packAll(packs []uint32, r, rows int, scratch []float32) {
+	step := op.w.cols
+	if op.w.transposed {
+		step = turnedStep
+	}
+	for k := 0; k < op.w.cols; k += step {
+		for i := 0; i < ceil(rows, packRows)*packRows; i += kernels.PackRows {
+			op.pack(packs[i/kernels.PackRows*op.words+k/2*kernels.PackRows:], r+i, k, min(step, op.w.cols-k), scratch)
+		}
+	}
+}
+
+// packScratch is the scratch of pack.
+func (op *rounded) packScratch() int {
+	if op.w.transposed {
+		return kernels.TurnScratch(op.w.step)
+	}
+	return op.w.unpackScratch()
 }
 
 // tile adds a step from k on of two packs of rows, ws words apart, for tokens from t on.

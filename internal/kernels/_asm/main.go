@@ -64,6 +64,7 @@ var sources = []struct {
 	{"bf16attention", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
 	{"bf16bands", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
 	{"bf16packs", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
+	{"bf16nibbles", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
 	{"avx512vnni", append(avx512[:len(avx512):len(avx512)], "-mavx512vnni")},
 	{"avx512parts", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
 	{"amx", []string{"-mamx-tile", "-mamx-bf16"}},
