@@ -32,8 +32,8 @@ type promoter struct {
 
 // Promote copies the weights of the cpu tier, in the order of use and in the background,
 // from the checkpoint's mapping to memory of our own, where they are read faster, and lets
-// the mapped pages go. It takes no more than the cpu tier's bytes. Results stay bitwise the
-// same. What is to be converted is converted, unless Warm has done it. It returns at once
+// the mapped pages go as it goes on, whether somebody computes or not: beside the cpu tier's
+// bytes it takes those of one parameter. Results stay bitwise the same. What is to be converted is converted, unless Warm has done it. It returns at once
 // and begins when Warm is done, where that was called before. Call it once.
 func (s *Store) Promote(ctx context.Context) {
 	p := &s.promoter
@@ -169,7 +169,17 @@ func (s *Store) promote(ctx context.Context, pieces []stored.Piece) (*promotion,
 			k++
 		}
 	}
+	letGo(pieces) // whoever uses them at this moment finds them in the page cache
 	return made, nil
+}
+
+// letGo gives the mapped pages of pieces back.
+func letGo(pieces []stored.Piece) {
+	for i := range pieces {
+		for _, r := range pieces[i].Ranges {
+			_ = r.Tensor.Advise(r.Begin, r.Size, loader.DontNeed) // only a hint
+		}
+	}
 }
 
 // copyRange copies mapped bytes.
@@ -181,14 +191,12 @@ func copyRange(to []byte, r stored.Range) error {
 	return reading(r.Tensor, func() { copy(to, data[r.Begin:r.Begin+r.Size]) })
 }
 
-// takeUp points parts to the promoted bytes and lets the mapped pages go.
+// takeUp points parts to the promoted bytes and lets go what a pass has mapped again meanwhile.
 func (m *promotion) takeUp(pieces []stored.Piece, part func(k int) *backend.Part) {
 	at := 0
 	for k := range pieces {
 		inSlot(&pieces[k], part(k), m.slot, m.places[at:])
 		at += len(pieces[k].Ranges)
-		for _, r := range pieces[k].Ranges {
-			_ = r.Tensor.Advise(r.Begin, r.Size, loader.DontNeed) // only a hint
-		}
 	}
+	letGo(pieces)
 }
