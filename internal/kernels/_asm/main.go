@@ -70,6 +70,7 @@ var sources = []struct {
 	{"amx", []string{"-mamx-tile", "-mamx-bf16"}},
 	{"amxone", []string{"-mamx-tile", "-mamx-bf16"}},
 	{"amxparts", []string{"-mamx-tile", "-mamx-bf16"}},
+	{"amxblocks", append(avx512[:len(avx512):len(avx512)], "-mamx-tile", "-mamx-int8")},
 	{"roof", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16", "-mavx512vnni", "-mamx-tile", "-mamx-bf16", "-mamx-int8")},
 	{"roof2", avx2},
 }
