@@ -79,6 +79,11 @@ func (p *promoter) stop() {
 
 func (s *Store) promoteAll(ctx context.Context) error {
 	seen := map[*entry]bool{}
+	var moved []stored.Piece
+	defer func() { // once more, see quantizer.letGo
+		letGo(moved)
+		s.quantizer.letGo()
+	}()
 	for i := range s.units {
 		u := &s.units[i]
 		for _, w := range u.wants {
@@ -101,6 +106,9 @@ func (s *Store) promoteAll(ctx context.Context) error {
 				return fmt.Errorf("residency: promoting %s: %w", w.path, err)
 			}
 			w.promoted.Store(made)
+			if made != nil {
+				moved = append(moved, w.pieces...)
+			}
 		}
 		for _, n := range u.Experts {
 			if err := s.promoteExperts(ctx, s.stacks[n.Module]); err != nil {

@@ -26,8 +26,9 @@ type quantizer struct {
 	threads int
 	bytes   map[*meta.Param]int64 // of the parameters to convert, as they are held
 
-	mu     sync.Mutex // one conversion at a time, with all threads; guards blocks
+	mu     sync.Mutex // one conversion at a time, with all threads; guards what follows
 	blocks []*hostmem.Block
+	gone   []stored.Piece // converted, whose mapped pages were let go
 }
 
 // convertible is the kernels' name of a dtype that is converted.
@@ -171,14 +172,22 @@ func (s *Store) convert(ctx context.Context, pieces []stored.Piece, takes func(k
 		}
 	}
 	q.blocks = append(q.blocks, block)
+	begin := len(q.gone)
 	for k := range pieces {
-		for _, r := range pieces[k].Ranges {
-			if takes(k) && !keep {
-				_ = r.Tensor.Advise(r.Begin, r.Size, loader.DontNeed) // only a hint
-			}
+		if takes(k) && !keep {
+			q.gone = append(q.gone, pieces[k])
 		}
 	}
+	letGo(q.gone[begin:])
 	return made, nil
+}
+
+// letGo lets go what reading the neighbours of what was converted has mapped again: the system
+// maps whole huge pages of a file.
+func (q *quantizer) letGo() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	letGo(q.gone)
 }
 
 // partOf is the part of a converted piece, without Data, and the bytes that it takes.

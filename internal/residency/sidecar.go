@@ -239,8 +239,7 @@ func (s *Store) make(ctx context.Context, j *sideJob, read []byte) error {
 	if err != nil {
 		return fmt.Errorf("residency: converting %s: %w", j.name, err)
 	}
-	r := j.source.Ranges[0]
-	_ = r.Tensor.Advise(r.Begin, r.Size, loader.DontNeed) // only a hint
+	letGo([]stored.Piece{j.source})
 	j.done.Store(true)
 	if c.left--; c.left <= 0 {
 		c.err = c.writing.finish(c.final)
@@ -293,6 +292,9 @@ func (s *Store) finishSidecar(ctx context.Context) error {
 		if err := s.make(ctx, j, nil); err != nil {
 			return err
 		}
+	}
+	for _, j := range c.order { // once more, see quantizer.letGo
+		letGo([]stored.Piece{j.source})
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

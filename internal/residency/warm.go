@@ -247,6 +247,7 @@ func (s *Store) warmAll(ctx context.Context, visits []visit) error {
 			s.warm.units.Add(1)
 		}
 	}
+	s.quantizer.letGo()
 	return s.finishSidecar(ctx)
 }
 
