@@ -37,8 +37,12 @@ func (c *benchCmd) Run(ctx context.Context, out cmdline.Output) error {
 	if err != nil {
 		return cmdline.Misusef("--compare %s: %w", c.Compare, err)
 	}
+	adapters, err := c.adapters("")
+	if err != nil {
+		return err
+	}
 	c.MaxBatch = max(c.MaxBatch, c.Batch)
-	model, checkpoint, err := c.load()
+	model, checkpoint, err := c.load(adapters)
 	if err != nil {
 		return err
 	}
@@ -47,7 +51,7 @@ func (c *benchCmd) Run(ctx context.Context, out cmdline.Output) error {
 	if need := c.PromptTokens + c.DecodeTokens; need > model.Context() {
 		return cmdline.Misusef("%d tokens are more than the context of %d", need, model.Context())
 	}
-	result, err := c.measure(ctx, model, checkpoint)
+	result, err := c.measure(ctx, model, checkpoint, adapters)
 	if err != nil {
 		return err
 	}
@@ -74,7 +78,7 @@ func (c *benchCmd) check() error {
 }
 
 // load places and binds the model. The caller closes both.
-func (c *benchCmd) load() (*dispatch.Model, *loader.Checkpoint, error) {
+func (c *benchCmd) load(adapters []dispatch.Adapter) (*dispatch.Model, *loader.Checkpoint, error) {
 	path, err := c.path()
 	if err != nil {
 		return nil, nil, err
@@ -87,9 +91,7 @@ func (c *benchCmd) load() (*dispatch.Model, *loader.Checkpoint, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if o.Adapters, err = c.adapters(""); err != nil {
-		return nil, nil, err
-	}
+	o.Adapters = adapters
 	s, err := newSource(path)
 	if err != nil {
 		return nil, nil, err
@@ -117,7 +119,7 @@ func (c *benchCmd) load() (*dispatch.Model, *loader.Checkpoint, error) {
 }
 
 // measure loads the weights and runs a pass, then measures between two looks at the roofs.
-func (c *benchCmd) measure(ctx context.Context, m *dispatch.Model, checkpoint *loader.Checkpoint) (*benchResult, error) {
+func (c *benchCmd) measure(ctx context.Context, m *dispatch.Model, checkpoint *loader.Checkpoint, adapters []dispatch.Adapter) (*benchResult, error) {
 	weights, err := dispatch.BytesPerToken(m.Skeleton(), loadedAs(m.Quantized(), ""))
 	if err != nil {
 		return nil, err
@@ -138,7 +140,7 @@ func (c *benchCmd) measure(ctx context.Context, m *dispatch.Model, checkpoint *l
 	if err := c.roof(ctx, r, checkpoint); err != nil {
 		return nil, err
 	}
-	if err := c.alone(ctx, m, r); err != nil {
+	if err := c.alone(ctx, m, r, adapters); err != nil {
 		return nil, err
 	}
 	if err = c.generate(ctx, m, r); err == nil {
@@ -149,10 +151,9 @@ func (c *benchCmd) measure(ctx context.Context, m *dispatch.Model, checkpoint *l
 }
 
 // alone measures the base without its adapters, for their cost to be seen.
-func (c *benchCmd) alone(ctx context.Context, m *dispatch.Model, r *benchResult) error {
-	adapters, err := c.adapters("")
-	if err != nil || len(adapters) == 0 {
-		return err
+func (c *benchCmd) alone(ctx context.Context, m *dispatch.Model, r *benchResult, adapters []dispatch.Adapter) error {
+	if len(adapters) == 0 {
+		return nil
 	}
 	base := &benchResult{}
 	if err := c.generate(ctx, m, base); err != nil {
