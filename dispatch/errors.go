@@ -66,6 +66,6 @@ type QuantizeError struct {
 }
 
 func (e *QuantizeError) Error() string {
-	return fmt.Sprintf("dispatch: %s is not on the cpu, where alone weights are converted to %v without a folder for converted ones, in %s for all: give the cpu more memory, name such a folder, or use the weights as they are stored",
+	return fmt.Sprintf("dispatch: %s is not on the cpu: elsewhere weights converted to %v come from a folder, and none is named; name one (--cache-dir), give the cpu the %s that all of them take, or use the weights as they are stored",
 		e.Path, e.Format, devicemap.FormatSize(e.Bytes))
 }

@@ -176,7 +176,7 @@ func TestBenchRefuses(t *testing.T) {
 		{"--quantize", "q5_0"},
 		{"--threads", "-1"},
 		{"--threads", "100000"}, // once spun for minutes, deaf to signals
-		{"--cpu", "avx3"}, // HEFT_CPU is its twin
+		{"--cpu", "avx3"},       // HEFT_CPU is its twin
 		{"--quantize", "q8_0", "--weights", "mapped"},
 		{"--quantize", "q8_0", "--device-map", "disk", "--cache-dir", "none"},
 	} {

@@ -58,6 +58,8 @@ func TestErrorsAreOneLineWithTheirStatus(t *testing.T) {
 		{"--max-memory 0=1GiB", 2, "computes on the CPU"},
 		{"--config " + typo, 2, "max-memroy"}, // which was ignored
 		{"--model " + bare, 1, bare + ": there is no config.json"},
+		{"--model " + write("bare/model.gguf", "GGUF\x03\x00\x00\x00"), 1, "GGUF files are not read"}, // which wanted a config.json
+		{"plan " + write("bare/notes.md", "# Notes on models"), 1, "no safetensors file"},
 		{"--model " + half, 1, half},
 		{"--tool-call-parser nope", 2, "there are apertus"},
 		{"--reasoning-parser nope", 2, "--reasoning-parser"},
@@ -70,7 +72,7 @@ func TestErrorsAreOneLineWithTheirStatus(t *testing.T) {
 		{"plan " + filepath.Join(dir, "missing"), 1, "missing"},
 		{"--model " + dir, 1, "no safetensors"},
 		{"--max-memory cpu=50KB --strict-memory", 1, "less than"},
-		{"--cpu z80", 1, "z80"},
+		{"--cpu z80", 2, "z80"},
 	} {
 		status, _, stderr := invoke(strings.Fields(c.args)...)
 		if status != c.status {

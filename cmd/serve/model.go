@@ -76,7 +76,7 @@ func modelName(path string, dir bool) string {
 func (s source) config() (*meta.Config, error) {
 	b, err := fs.ReadFile(s.files, "config.json")
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.New("there is no config.json: take the model's whole folder, as the hub has it")
+		return nil, s.withoutConfig()
 	}
 	if err != nil {
 		return nil, err
@@ -84,8 +84,21 @@ func (s source) config() (*meta.Config, error) {
 	return meta.ReadConfig(b)
 }
 
-// where is the folder, for messages.
-func (s source) where() string { return cmp.Or(s.folder, s.name) }
+// withoutConfig is why a model without its config is none. A file of another kind is that rather
+// than its lack.
+func (s source) withoutConfig() error {
+	if s.path != s.folder {
+		checkpoint, err := s.checkpoint()
+		if err != nil {
+			return err
+		}
+		_ = checkpoint.Close() // opened for reading
+	}
+	return errors.New("there is no config.json: take the model's whole folder, as the hub has it")
+}
+
+// where is the folder or file, for messages.
+func (s source) where() string { return cmp.Or(s.path, s.name) }
 
 func (s source) checkpoint() (*loader.Checkpoint, error) {
 	if s.path == "" {
