@@ -1,14 +1,9 @@
 // AVX2: packed products of float32 matrices, in tiles of 6 rows by 16 columns. A panel has,
 // for each k, 8 lanes.
 #include "common.h"
+#include "avx2panels.h"
 
 enum { ROWS = 6 };
-
-// edge has the lanes below n.
-INLINE __m256i edge(int64_t n) {
-  const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-  return _mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)n), lanes);
-}
 
 // Product is avx512Product for panels of 6 rows and up to 16 columns.
 KERNEL avx2Product(const uint8_t *a, int64_t as, const uint8_t *b, int64_t bs, uint8_t *c, int64_t cs, int64_t n, int64_t rows, int64_t cols, int64_t add) {
@@ -21,19 +16,7 @@ KERNEL avx2Product(const uint8_t *a, int64_t as, const uint8_t *b, int64_t bs, u
       to += cs;
       OPAQUE(to);
     }
-    const uint8_t *x = a;
-    int64_t left = n;
-    ROLLED for (; left > 0; left--) {
-      OPAQUE(x), OPAQUE(b);
-      const __m256 b0 = _mm256_loadu_ps((const float *)b), b1 = _mm256_loadu_ps((const float *)(b + bs));
-      UNROLL for (int r = 0; r < ROWS; r++) {
-        const __m256 v = _mm256_broadcast_ss((const float *)x + r);
-        acc[r][0] = _mm256_fmadd_ps(v, b0, acc[r][0]);
-        acc[r][1] = _mm256_fmadd_ps(v, b1, acc[r][1]);
-      }
-      x += 32, b += 32;
-    }
-    b -= times(n, 32);
+    b = steps(ROWS, acc, a, b, bs, n);
     OPAQUE(cols);
     UNROLL for (int r = 0; r < ROWS; r++) {
       if (rows > r) {

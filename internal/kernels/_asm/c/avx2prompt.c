@@ -1,5 +1,6 @@
 // AVX2: panels from rows of weights, and sums of products of panels. See prompt.go.
 #include "common.h"
+#include "avx2panels.h"
 
 INLINE __m256 load(int f, const uint8_t *p) {
   if (f == BF16) return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
@@ -41,22 +42,6 @@ KERNEL avx2WidenColumnsBF16(COLUMNS_ARGS) { widen_columns(BF16, dst, w, ws, rows
 KERNEL avx2WidenColumnsF16(COLUMNS_ARGS) { widen_columns(F16, dst, w, ws, rows, n, ahead); }
 KERNEL avx2WidenColumnsF32(COLUMNS_ARGS) { widen_columns(F32, dst, w, ws, rows, n, ahead); }
 
-// edge has the lanes below n.
-INLINE __m256i edge(int64_t n) {
-  const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-  return _mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)n), lanes);
-}
-
-// step adds the products of one k.
-INLINE void step(int R, __m256 acc[6][2], const uint8_t *x, const uint8_t *b, int64_t bs) {
-  const __m256 b0 = _mm256_loadu_ps((const float *)b), b1 = _mm256_loadu_ps((const float *)(b + bs));
-  UNROLL for (int r = 0; r < R; r++) {
-    const __m256 v = _mm256_broadcast_ss((const float *)x + r);
-    acc[r][0] = _mm256_fmadd_ps(v, b0, acc[r][0]);
-    acc[r][1] = _mm256_fmadd_ps(v, b1, acc[r][1]);
-  }
-}
-
 // sum_panels is that of AVX-512 for panels of up to 6 rows and 8 columns.
 INLINE void sum_panels(int R, const uint8_t *a, int64_t as, const uint8_t *b, int64_t bs, uint8_t *c, int64_t cs, int64_t n, int64_t rows, int64_t cols, int64_t add) {
   ROLLED for (; rows > 0; rows -= R) {
@@ -78,22 +63,7 @@ INLINE void sum_panels(int R, const uint8_t *a, int64_t as, const uint8_t *b, in
       to += cs;
       OPAQUE(to);
     }
-    const uint8_t *x = a;
-    int64_t left = n;
-    // Two k a round: counting takes the ports that multiply.
-    ROLLED for (; left > 1; left -= 2, OPAQUE(left)) {
-      OPAQUE(x), OPAQUE(b);
-      step(R, acc, x, b, bs);
-      OPAQUE(x), OPAQUE(b);
-      step(R, acc, x + 32, b + 32, bs);
-      x += 64, b += 64;
-    }
-    if (left > 0) {
-      OPAQUE(x), OPAQUE(b);
-      step(R, acc, x, b, bs);
-      x += 32, b += 32;
-    }
-    b -= times(n, 32);
+    b = steps(R, acc, a, b, bs, n);
     UNROLL for (int r = 0; r < R; r++) {
       OPAQUE(rows);
       if (rows > r) {
