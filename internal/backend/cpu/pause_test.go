@@ -40,6 +40,17 @@ var pauseOps = map[string]func(*Backend, *pauseMemory) func(){
 	"prompt": func(be *Backend, m *pauseMemory) func() {
 		return func() { be.LinearRounded(m.y, m.x, m.w, tensor.Tensor{}, backend.Prompt) }
 	},
+	"decode q8_0": func(be *Backend, m *pauseMemory) func() {
+		return func() {
+			be.LinearRounded(m.y.Slice(0, 1), m.x.Slice(0, 1), m.bands, tensor.Tensor{}, backend.Generated)
+		}
+	},
+	"prompt q8_0": func(be *Backend, m *pauseMemory) func() {
+		return func() { be.LinearRounded(m.y, m.x, m.bands, tensor.Tensor{}, backend.Prompt) }
+	},
+	"prompt q8_0 high": func(be *Backend, m *pauseMemory) func() {
+		return func() { be.Linear(m.y, m.x, m.bands, tensor.Tensor{}) }
+	},
 	"context": func(be *Backend, m *pauseMemory) func() {
 		return func() {
 			be.Attention(m.heads, m.heads, m.kv, m.spans, backend.AttentionArgs{Heads: 32, KVHeads: 4, Dim: 64, ValueDim: 64, Scale: 1})
@@ -60,9 +71,11 @@ func spin() (sum int) {
 	return sum
 }
 
-// pauseMemory is what operations work on: a matrix, 128 rows, and 16384 tokens of context.
+// pauseMemory is what operations work on: a matrix, the same converted, 128 rows, and 16384 tokens
+// of context.
 type pauseMemory struct {
 	w     backend.Matrix
+	bands backend.Matrix
 	x, y  tensor.Tensor
 	heads tensor.Tensor
 	kv    backend.KV
@@ -81,8 +94,13 @@ func newPauseMemory(b *testing.B, be *Backend) *pauseMemory {
 	m := &pauseMemory{w: backend.Matrix{Tensor: memory(meta.BFloat16, rows, cols)},
 		x: memory(meta.Float32, tokens, cols), y: memory(meta.Float32, tokens, rows), heads: memory(meta.Float32, 1, 32*64),
 		kv: backend.KV{K: memory(meta.BFloat16, context/page, page, 4*64), V: memory(meta.BFloat16, context/page, page, 4*64), PageTokens: page, Heads: 4}}
-	for i := range m.w.Data {
-		m.w.Data[i] = 1
+	m.bands.Tensor = m.w.Tensor
+	m.bands.Data = memory(meta.Uint8, rows*cols/32, 34).Data
+	m.bands.Quant = &backend.Quant{Quant: &meta.Quant{Format: meta.QuantQ8, Rows: 1, Columns: 32}, Width: cols, Height: rows}
+	for _, w := range []backend.Matrix{m.w, m.bands} {
+		for i := range w.Data {
+			w.Data[i] = 1
+		}
 	}
 	span := backend.Span{Rows: 1, Start: context - 1}
 	for i := range context / page {
