@@ -98,6 +98,30 @@ func TestMulInts(t *testing.T) {
 	}
 }
 
+// TestMulIntsMany: many tokens have the bits of each alone, over many blocks.
+func TestMulIntsMany(t *testing.T) {
+	const tokens, width, height = 43, 32 * 19, 61
+	random := rand.New(rand.NewPCG(13, 14))
+	x := make([]float32, tokens*width)
+	for i := range x {
+		x[i] = float32(random.NormFloat64())
+	}
+	for name, packing := range blockPackings {
+		p, _ := inBands(random, packing, height, width)
+		for _, s := range available() {
+			if !s.Integers() {
+				continue
+			}
+			for _, half := range []int{width, 32 * 9} {
+				all := multiplied(&s, p, 0, 1, 0, height, x, tokens, width, half)
+				for i := range tokens {
+					sameFloats(t, fmt.Sprintf("%s by %s, token %d", name, s.Name, i), all[i*height:][:height], multiplied(&s, p, 0, 1, 0, height, x[i*width:][:width], 1, width, width))
+				}
+			}
+		}
+	}
+}
+
 func sameFloats(t *testing.T, what string, got, want []float32) {
 	t.Helper()
 	for i := range want {

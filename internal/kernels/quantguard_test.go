@@ -29,7 +29,7 @@ func TestIntsStayInside(t *testing.T) {
 					if !set.Integers() {
 						continue
 					}
-					for _, tokens := range []int{1, 2, 4, 6, 8, 9} {
+					for _, tokens := range []int{1, 2, 4, 6, 8, 9, 24} {
 						intsStayInside(t, set, p, rows, tokens)
 					}
 				}

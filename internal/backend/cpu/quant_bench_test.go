@@ -2,6 +2,7 @@ package cpu_test
 
 import (
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/heftai/heft/internal/backend"
@@ -28,7 +29,7 @@ func BenchmarkQuantised(b *testing.B) {
 	} {
 		for _, tokens := range []int{1, 8, 128, rounded} {
 			b.Run(fmt.Sprintf("%v/%d", f.Format, tokens), func(b *testing.B) {
-				host := open(b, 1, "")
+				host := open(b, 1, os.Getenv("HEFT_CPU"))
 				defer host.Close()
 				stack, err := host.New(meta.Uint8, layers, n*n*f.bits/8)
 				if err != nil {
