@@ -58,6 +58,29 @@ func (p *Packed) band(row, col int) (at, rows, lane int) {
 	return (first*p.Width + col*rows) / BlockColumns * size, rows, row - first
 }
 
+// A stretch is some rows of a matrix in bands that a kernel takes at once: whole bands, or lanes of
+// one.
+type stretch struct {
+	rows   int
+	bands  int    // whole ones; 0 for lanes
+	height int    // of the band whose lanes they are
+	lane   int    // the first
+	w      []byte // from the first block on
+}
+
+// stretch is what a kernel takes at once of rows row, row+step, … and blocks from column col on.
+func (p *Packed) stretch(row, step, col, rows, blocks int) stretch {
+	at, height, lane := p.band(row, col)
+	size := p.Packing.BlockBytes()
+	if bands := rows / BandRows; step == 1 && lane == 0 && bands > 0 {
+		return stretch{rows: bands * BandRows, bands: bands, w: p.Codes[at : at+(bands-1)*p.apart()+blocks*BandRows*size]}
+	}
+	return stretch{rows: min(rows, ceil(height-lane, step)), height: height, lane: lane, w: p.Codes[at : at+blocks*height*size]}
+}
+
+// apart is how far whole bands are from each other.
+func (p *Packed) apart() int { return p.Width / BlockColumns * BandRows * p.Packing.BlockBytes() }
+
 // unpackBand unpacks columns of a row from col on.
 func (p *Packed) unpackBand(ops ops, dst []float32, row, col int) {
 	lead := col % BlockColumns

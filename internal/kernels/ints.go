@@ -44,22 +44,16 @@ func (s *Set) MulInts(y Floats, p *Packed, row, step, col, rows int, x Pairs, to
 	}
 	y.check(tokens, rows)
 	_ = x.V[:(tokens-1)*x.Stride+s.IntWords(p.Packing, n)]
-	blocks, size := n/BlockColumns, p.Packing.BlockBytes()
-	apart := p.Width / BlockColumns * BandRows * size
+	blocks := n / BlockColumns
 	for i := 0; i < rows; {
-		at, height, lane := p.band(row+i*step, col)
-		to := Floats{V: y.V[i:], Stride: y.Stride}
-		if bands := (rows - i) / BandRows; step == 1 && lane == 0 && bands > 0 {
-			w := p.Codes[at : at+(bands-1)*apart+blocks*BandRows*size]
-			s.integers.mul(p.Packing, to, w, apart, bands, x, tokens, blocks, add)
-			i += bands * BandRows
-			continue
+		at, to := p.stretch(row+i*step, step, col, rows-i, blocks), from(y, i)
+		if at.bands > 0 {
+			s.integers.mul(p.Packing, to, at.w, p.apart(), at.bands, x, tokens, blocks, add)
+		} else {
+			for t := range tokens {
+				s.integers.edge(p.Packing, to.V[t*y.Stride:][:at.rows], at.w, at.height, at.lane, step, x.V[t*x.Stride:], blocks, add)
+			}
 		}
-		lanes := min(rows-i, ceil(height-lane, step))
-		w := p.Codes[at : at+blocks*height*size]
-		for t := range tokens {
-			s.integers.edge(p.Packing, to.V[t*y.Stride:][:lanes], w, height, lane, step, x.V[t*x.Stride:], blocks, add)
-		}
-		i += lanes
+		i += at.rows
 	}
 }
