@@ -1,6 +1,9 @@
 package kernels
 
-import "math"
+import (
+	"math"
+	"unsafe"
+)
 
 // Attention of prompts with rounded operands goes through the keys in blocks: [Set.Couple]
 // makes the scores of 32 queries from packed keys, a row a key; [Set.Softmax] turns them into
@@ -110,13 +113,30 @@ func (goOps) unpackRows(dst Floats, w []byte, stride, rows, blocks int) {
 // PagedTokens is the number of tokens of pages that [Set.Scores] and [Set.Weigh] take.
 const PagedTokens = 16
 
-// Paged is what pages have of one head: a page begins Page bytes after the one before, and a token
-// Row bytes. Blocks says that tokens are blocks of Q8; else Format counts.
+// Paged is what pages have of some heads: a page begins Page bytes after the one before, a head in it
+// Head bytes after the one before, and a token of a head Row bytes. Blocks says that tokens are blocks
+// of Q8; else Format counts.
 type Paged struct {
-	Data      []byte
-	Page, Row int
-	Format    Format
-	Blocks    bool
+	Data            []byte
+	Page, Head, Row int
+	Heads           int
+	Format          Format
+	Blocks          bool
+	arguments       pagesArguments // of the kernel at work, which would be allocated elsewhere
+}
+
+// pagesArguments are those of the kernels in avx512pages.c, which says more; kept is theirs.
+type pagesArguments struct {
+	y          unsafe.Pointer
+	ys         int64
+	x          unsafe.Pointer
+	xs         int64
+	w          unsafe.Pointer
+	pages      unsafe.Pointer
+	ps, hs, ws int64
+	heads      int64
+	n, keys    int64
+	kept       [13]int64
 }
 
 // bytes is what n columns of a token take.
@@ -131,6 +151,7 @@ func (p *Paged) bytes(n int) int {
 type pager interface {
 	scores(y Floats, q []float32, queries int, p *Paged, pages []int32, dim int)
 	weigh(y, w Floats, queries int, p *Paged, pages []int32, at, keys, cols int)
+	mostWeighed() int
 }
 
 // Pages reports whether s has Scores and Weigh for tokens like those of p.
@@ -139,14 +160,15 @@ func (s *Set) Pages(p *Paged) bool { return s.pager != nil && (p.Blocks || p.For
 // pagedWork is the most products of a call of a kernel, for the sake of who waits for it.
 const pagedWork = 1 << 20
 
-// Scores sets y[h][j] to the product of query h with key j of some pages, each summed in ascending
-// order of the channels, which is that of Columns and Mix. There are 1, 2, 4 or 8 queries; channel
-// c of query h is at q[c·queries+h], with zeros behind dim up to a multiple of 32.
+// Scores sets y[h·queries+i][j] to the product of query i of head h with key j of some pages, each
+// summed in ascending order of the channels, which is that of Columns and Mix. A head has 1, 2, 4 or 8
+// queries; channel c of query i of head h is at q[(h·width+c)·queries+i], where width is dim rounded up
+// to a multiple of 32, with zeros behind dim.
 func (s *Set) Scores(y Floats, q []float32, queries int, p *Paged, pages []int32, dim int) {
-	q = q[:ceil(dim, BlockColumns)*BlockColumns*queries]
+	q = q[:ceil(dim, BlockColumns)*BlockColumns*queries*p.Heads]
 	for most := max(1, pagedWork/(PagedTokens*len(q))); len(pages) > 0; {
 		n := min(most, len(pages))
-		y.check(queries, n*PagedTokens)
+		y.check(queries*p.Heads, n*PagedTokens)
 		p.check(pages[:n], dim)
 		s.pager.scores(y, q, queries, p, pages[:n], dim)
 		if pages = pages[n:]; len(pages) > 0 {
@@ -155,18 +177,22 @@ func (s *Set) Scores(y Floats, q []float32, queries int, p *Paged, pages []int32
 	}
 }
 
-// Weigh adds y[h][c] += Σ_j w[h][j] · v[j][c] in ascending order of j, as Mix does, over keys
-// tokens from position first of the first page on, for 1, 2 or 4 queries. y has room for a multiple
-// of 32 columns.
+// MostWeighed is how many queries of a head pass values in one call of Weigh.
+func (s *Set) MostWeighed() int { return s.pager.mostWeighed() }
+
+// Weigh adds y[h·queries+i][c] += Σ_j w[h·queries+i][j] · v[j][c] of head h in ascending order of j, as
+// Mix does, over keys tokens from position first of the first page on, for 1, 2, 4 or 8 queries a head,
+// at most MostWeighed. y has room for a multiple of 32 columns.
 func (s *Set) Weigh(y, w Floats, queries int, p *Paged, pages []int32, first, keys, cols int) {
-	most := max(1, pagedWork/(PagedTokens*queries*max(cols, 1))) * PagedTokens
+	rows := queries * p.Heads
+	most := max(1, pagedWork/(PagedTokens*rows*max(cols, 1))) * PagedTokens
 	for keys > 0 {
 		n := min(keys, most)
 		if first > 0 {
 			n = min(keys, PagedTokens-first)
 		}
-		y.check(queries, ceil(cols, BlockColumns)*BlockColumns)
-		w.check(queries, n)
+		y.check(rows, ceil(cols, BlockColumns)*BlockColumns)
+		w.check(rows, n)
 		p.check(pages[:ceil(first+n, PagedTokens)], cols)
 		s.pager.weigh(y, w, queries, p, pages, first, n, cols)
 		pages, keys, first = pages[(first+n)/PagedTokens:], keys-n, 0
@@ -179,6 +205,6 @@ func (s *Set) Weigh(y, w Floats, queries int, p *Paged, pages []int32, first, ke
 // check panics where a page is not all there.
 func (p *Paged) check(pages []int32, n int) {
 	for _, page := range pages {
-		_ = p.Data[int(page)*p.Page+(PagedTokens-1)*p.Row+p.bytes(n)-1]
+		_ = p.Data[int(page)*p.Page+(p.Heads-1)*p.Head+(PagedTokens-1)*p.Row+p.bytes(n)-1]
 	}
 }

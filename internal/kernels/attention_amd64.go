@@ -63,32 +63,24 @@ func callCouple(c Floats, w []uint32, ws int, x []uint32, xs, blocks, groups int
 	amxCouple(wordPtr(w), int64(4*ws), wordPtr(x), int64(4*xs), ptr(c.V), int64(4*c.Stride), int64(blocks), int64(groups), goOn)
 }
 
-// The kernels of pages, by the number of queries: 1, 2, 4 and 8.
-type (
-	scoresKernel func(y unsafe.Pointer, ys int64, q, w, pages unsafe.Pointer, ps, ws, dim, count int64)
-	weighKernel  func(y unsafe.Pointer, ys int64, p unsafe.Pointer, ss int64, w, pages unsafe.Pointer, ps, ws, keys, cols int64)
-)
+// pagesKernel is a kernel of pages with AVX-512.
+type pagesKernel func(a unsafe.Pointer)
 
 const blockFormat = formats // stands for blocks in the tables below
 
-// wideLanes reads pages with AVX-512.
+// wideLanes reads pages with AVX-512. The kernels are for 1, 2, 4 and 8 queries.
 type wideLanes struct{}
 
 var (
-	scoresKernels = [formats + 1][4]scoresKernel{
+	scoresKernels = [formats + 1][4]pagesKernel{
 		BFloat16:    {avx512ScoresBF16x1, avx512ScoresBF16x2, avx512ScoresBF16x4, avx512ScoresBF16x8},
 		Float32:     {avx512ScoresF32x1, avx512ScoresF32x2, avx512ScoresF32x4, avx512ScoresF32x8},
 		blockFormat: {avx512ScoresQ8x1, avx512ScoresQ8x2, avx512ScoresQ8x4, avx512ScoresQ8x8},
 	}
-	weighKernels = [formats + 1][3]weighKernel{
-		BFloat16:    {avx512WeighBF16x1, avx512WeighBF16x2, avx512WeighBF16x4},
-		Float32:     {avx512WeighF32x1, avx512WeighF32x2, avx512WeighF32x4},
-		blockFormat: {avx512WeighQ8x1, avx512WeighQ8x2, avx512WeighQ8x4},
-	}
-	restKernels = [formats + 1][3]weighKernel{
-		BFloat16:    {avx512WeighRestBF16x1, avx512WeighRestBF16x2, avx512WeighRestBF16x4},
-		Float32:     {avx512WeighRestF32x1, avx512WeighRestF32x2, avx512WeighRestF32x4},
-		blockFormat: {avx512WeighRestQ8x1, avx512WeighRestQ8x2, avx512WeighRestQ8x4},
+	weighKernels = [formats + 1][4]pagesKernel{
+		BFloat16:    {avx512WeighBF16x1, avx512WeighBF16x2, avx512WeighBF16x4, avx512WeighBF16x8},
+		Float32:     {avx512WeighF32x1, avx512WeighF32x2, avx512WeighF32x4, avx512WeighF32x8},
+		blockFormat: {avx512WeighQ8x1, avx512WeighQ8x2, avx512WeighQ8x4, avx512WeighQ8x8},
 	}
 )
 
@@ -100,38 +92,32 @@ func (p *Paged) kind() Format {
 	return p.Format
 }
 
-// wideColumns is how many columns a kernel takes that does not take the rest.
-const wideColumns = 64
+func (wideLanes) mostWeighed() int { return 8 }
 
 func (wideLanes) scores(y Floats, q []float32, queries int, p *Paged, pages []int32, dim int) {
-	k := scoresKernels[p.kind()][log2(queries)]
-	callScores(k, y, q, p, pages, dim)
+	a := argumentsOf(y, p, pages)
+	a.x, a.xs = ptr(q), int64(4*queries*ceil(dim, BlockColumns)*BlockColumns)
+	a.n, a.keys = int64(dim), int64(len(pages)*PagedTokens)
+	callPages(scoresKernels[p.kind()][log2(queries)], a)
 }
 
 func (wideLanes) weigh(y, w Floats, queries int, p *Paged, pages []int32, first, keys, cols int) {
-	kind, i := p.kind(), log2(queries)
-	rest := 16
-	if p.Blocks {
-		rest = BlockColumns
-	}
-	for c := 0; c < cols; {
-		k, n := weighKernels[kind][i], wideColumns
-		if cols-c < wideColumns {
-			k, n = restKernels[kind][i], min(rest, cols-c)
-		}
-		callWeigh(k, Floats{V: y.V[c:], Stride: y.Stride}, w, bytePtr(p.Data[p.bytes(c)+first*p.Row:]), p, pages, keys, n)
-		c += n
-	}
+	a := argumentsOf(y, p, pages)
+	a.x, a.xs = ptr(w.V), int64(4*w.Stride)
+	a.w = bytePtr(p.Data[first*p.Row:])
+	a.n, a.keys = int64(cols), int64(keys)
+	callPages(weighKernels[p.kind()][log2(queries)], a)
 }
 
 func log2(n int) int { return mathbits.Len(uint(n)) - 1 }
 
-//go:noinline
-func callScores(k scoresKernel, y Floats, q []float32, p *Paged, pages []int32, dim int) {
-	k(ptr(y.V), int64(4*y.Stride), ptr(q), bytePtr(p.Data), unsafe.Pointer(unsafe.SliceData(pages)), int64(p.Page), int64(p.Row), int64(dim), int64(len(pages)))
+func argumentsOf(y Floats, p *Paged, pages []int32) *pagesArguments {
+	p.arguments = pagesArguments{
+		y: ptr(y.V), ys: int64(4 * y.Stride), w: bytePtr(p.Data), pages: unsafe.Pointer(unsafe.SliceData(pages)),
+		ps: int64(p.Page), hs: int64(p.Head), ws: int64(p.Row), heads: int64(p.Heads),
+	}
+	return &p.arguments
 }
 
 //go:noinline
-func callWeigh(k weighKernel, y, w Floats, v unsafe.Pointer, p *Paged, pages []int32, keys, cols int) {
-	k(ptr(y.V), int64(4*y.Stride), ptr(w.V), int64(4*w.Stride), v, unsafe.Pointer(unsafe.SliceData(pages)), int64(p.Page), int64(p.Row), int64(keys), int64(cols))
-}
+func callPages(k pagesKernel, a *pagesArguments) { k(unsafe.Pointer(a)) }

@@ -19,69 +19,78 @@ func TestPaged(t *testing.T) {
 					continue
 				}
 				for _, queries := range []int{1, 2, 4, 8} {
-					pagedCase(t, set, r, p, queries, dim, i%4+1)
+					pagedCase(t, set, r, p, queries, dim, i%4+1, (i+queries)%3+1)
 				}
 			}
 		}
 	})
 }
 
-func pagedCase(t *testing.T, set *Set, r *rand.Rand, p Paged, queries, dim, count int) {
+// pagedCase has heads one behind another, which are compared one by one.
+func pagedCase(t *testing.T, set *Set, r *rand.Rand, p Paged, queries, dim, count, heads int) {
 	t.Helper()
-	what := fmt.Sprintf("%d queries, %d channels, %d pages, %+v", queries, dim, count, p.kindName())
-	width := ceil(dim, BlockColumns) * BlockColumns
-	p.Row = p.bytes(dim)
-	p.Page = PagedTokens * p.Row
+	what := fmt.Sprintf("%d queries, %d channels, %d pages, %d heads, %+v", queries, dim, count, heads, p.kindName())
+	width, keys := ceil(dim, BlockColumns)*BlockColumns, count*PagedTokens
+	p.Row, p.Heads = p.bytes(dim), heads
+	p.Head, p.Page = PagedTokens*p.Row, heads*PagedTokens*p.Row
 	p.Data = guarded(t, (count+1)*p.Page)
-	values := Weights{Data: make([]byte, 4*count*PagedTokens*width), Stride: 4 * width, Format: Float32}
 	var pages []int32
 	for _, page := range r.Perm(count + 1)[:count] {
+		pages = append(pages, int32(page))
+	}
+	q, turned := random(r, heads*queries*dim), guardedFloats(t, heads*queries*width)
+	for i, v := range q {
+		h, query, c := i/dim/queries, i/dim%queries, i%dim
+		turned[(h*width+c)*queries+query] = v
+	}
+	rows := heads * queries
+	want, got := Floats{make([]float32, rows*keys), keys}, Floats{guardedFloats(t, rows*keys), keys}
+	sum, sums := Floats{make([]float32, rows*width), width}, Floats{guardedFloats(t, rows*width), width}
+	first := r.IntN(PagedTokens)
+	n := 1 + r.IntN(keys-first)
+	for h := range heads {
+		values := fillHead(set, r, &p, pages, h, dim)
+		columns := Floats{make([]float32, dim*keys), keys}
+		set.Columns(columns, values, keys, dim)
+		data, _ := store(Float32, columns.V, 0)
+		own := Floats{want.V[h*queries*keys:], keys}
+		set.Mix(own, Floats{q[h*queries*dim:], dim}, 1, Weights{data, 4 * keys, Float32}, dim, queries, keys)
+		values.Data = values.Data[first*values.Stride:]
+		set.Mix(Floats{sum.V[h*queries*width:], width}, Floats{own.V[first:], keys}, 1, values, n, queries, width)
+	}
+	set.Scores(got, turned, queries, &p, pages, dim)
+	sameFloats(t, what+": scores", got.V, want.V)
+	if queries > set.MostWeighed() {
+		return
+	}
+	set.Weigh(sums, Floats{want.V[first:], keys}, queries, &p, pages, first, n, dim)
+	for r := range rows {
+		sameFloats(t, what+": sums", sums.V[r*width:][:dim], sum.V[r*width:][:dim])
+	}
+}
+
+// fillHead stores random tokens of a head in pages and returns them as they are rounded.
+func fillHead(set *Set, r *rand.Rand, p *Paged, pages []int32, head, dim int) Weights {
+	width := ceil(dim, BlockColumns) * BlockColumns
+	values := Weights{Stride: 4 * width, Format: Float32}
+	for _, page := range pages {
 		for j := range PagedTokens {
-			x := make([]float32, width)
+			x, out := make([]float32, width), make([]float32, width)
 			copy(x, random(r, dim))
-			to := p.Data[page*p.Page+j*p.Row:][:p.Row]
-			out := make([]float32, width)
-			switch {
-			case p.Blocks:
+			to := p.Data[int(page)*p.Page+head*p.Head+j*p.Row:][:p.Row]
+			if p.Blocks {
 				set.PackBlocks(Q8, to, x)
 				blocksGo(Q8, out, to)
-			default:
+			} else {
 				data, rounded := store(p.Format, x[:dim], 0)
 				copy(to, data)
 				copy(out, rounded)
 			}
 			data, _ := store(Float32, out, 0)
-			copy(values.Data[(len(pages)*PagedTokens+j)*values.Stride:], data)
+			values.Data = append(values.Data, data...)
 		}
-		pages = append(pages, int32(page))
 	}
-	keys := count * PagedTokens
-	q, turned := random(r, queries*dim), guardedFloats(t, queries*width)
-	for i, v := range q {
-		turned[i%dim*queries+i/dim] = v
-	}
-	columns, want := Floats{make([]float32, dim*keys), keys}, Floats{make([]float32, queries*keys), keys}
-	set.Columns(columns, values, keys, dim)
-	data, _ := store(Float32, columns.V, 0)
-	set.Mix(want, Floats{q, dim}, 1, Weights{data, 4 * keys, Float32}, dim, queries, keys)
-	got := Floats{guardedFloats(t, queries*keys), keys}
-	set.Scores(got, turned, queries, &p, pages, dim)
-	sameFloats(t, what+": scores", got.V, want.V)
-
-	if queries > 4 {
-		return
-	}
-	first := r.IntN(PagedTokens)
-	n := 1 + r.IntN(keys-first)
-	sums, sum := Floats{guardedFloats(t, queries*width), width}, Floats{make([]float32, queries*width), width}
-	part := values
-	part.Data = part.Data[first*part.Stride:]
-	weights := Floats{want.V[first:], keys}
-	set.Mix(sum, weights, 1, part, n, queries, width)
-	set.Weigh(sums, weights, queries, &p, pages, first, n, dim)
-	for h := range queries {
-		sameFloats(t, what+": sums", sums.V[h*width:][:dim], sum.V[h*width:][:dim])
-	}
+	return values
 }
 
 func (p *Paged) kindName() string {

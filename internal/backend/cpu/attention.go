@@ -25,8 +25,8 @@ type attention struct {
 	sinks  []float32
 	a      backend.AttentionArgs
 	group  int    // query heads of a key/value head
-	cuts   [2]cut // of exact spans, and of rounded ones
-	paged  bool   // tiles of one exact token go from page to page
+	cuts   [3]cut // of exact spans, of rounded ones, and of one exact token that goes from page to page
+	paged  bool   // there are such
 	pitch  int    // of a row of scores
 	// zeros are added to rounded results: which zero one is would depend on its tile.
 	zeros [kernels.PackRows]float32
@@ -117,30 +117,34 @@ func (b *Backend) checkSpans(spans []backend.Span, n, pages, pageTokens int) (lo
 	return longest, rows, true
 }
 
-// cut is the size of tiles: tokens of a span, and heads of those that share keys.
-type cut struct{ tokens, heads int }
+// cut is the size of tiles: tokens of a span, heads of keys and values, and queries of each.
+type cut struct{ tokens, kvHeads, heads int }
 
 // plan sizes the tiles: as many rows as pass the keys well together, but no fewer tiles
 // than keep the threads busy where heads can be split. It returns the scratch that one needs.
 func (op *attention) plan(threads int) int {
 	queries := [2]int{tileRows, op.roundedQueries()}
 	for i, n := range queries {
-		op.cuts[i] = cut{heads: min(op.group, n)}
+		op.cuts[i] = cut{kvHeads: 1, heads: min(op.group, n)}
 	}
+	op.cuts[2] = cut{1, 1, op.cuts[0].heads}
 	op.cuts[0].tokens = max(1, min(tileRows, tileScores/max(op.pitch, 1))/op.cuts[0].heads)
 	op.cuts[1].tokens = max(1, queries[1]/op.cuts[1].heads)
-	for (op.cuts[0].heads > 1 || op.cuts[1].heads > 1) && op.units() < 2*threads {
+	for max(op.cuts[0].heads, op.cuts[1].heads) > 1 && op.units() < 2*threads {
 		for i := range op.cuts {
 			op.cuts[i].heads = ceil(op.cuts[i].heads, 2)
 		}
 	}
+	op.widenPaged(threads)
 	scratch := 0
-	for _, rounds := range op.rounds {
-		if rounds {
+	for i, rounds := range op.rounds {
+		switch c := op.cutOf(i); {
+		case rounds:
 			scratch = max(scratch, op.roundedScratch())
-		} else {
-			c := op.cuts[0]
-			scratch = max(scratch, c.tokens*c.heads*(op.pitch+op.a.Dim+op.a.ValueDim+1)+keyBlock*op.a.Dim+max(op.k.widened(), op.v.widened()), op.pagedScratch())
+		case op.goesPaged(i):
+			scratch = max(scratch, op.pagedScratch())
+		default:
+			scratch = max(scratch, c.tokens*c.heads*(op.pitch+op.a.Dim+op.a.ValueDim+1)+keyBlock*op.a.Dim+max(op.k.widened(), op.v.widened()))
 		}
 	}
 	return scratch
@@ -148,8 +152,11 @@ func (op *attention) plan(threads int) int {
 
 // cutOf is the size of tiles of span i.
 func (op *attention) cutOf(i int) cut {
-	if op.rounds[i] {
+	switch {
+	case op.rounds[i]:
 		return op.cuts[1]
+	case op.goesPaged(i):
+		return op.cuts[2]
 	}
 	return op.cuts[0]
 }
@@ -158,7 +165,7 @@ func (op *attention) units() int {
 	n := 0
 	for i := range op.spans {
 		c := op.cutOf(i)
-		n += ceil(op.spans[i].Rows, c.tokens) * op.a.KVHeads * ceil(op.group, c.heads)
+		n += ceil(op.spans[i].Rows, c.tokens) * ceil(op.a.KVHeads, c.kvHeads) * ceil(op.group, c.heads)
 	}
 	return n
 }
@@ -166,21 +173,21 @@ func (op *attention) units() int {
 func (op *attention) run(w *worker, unit int) {
 	for i := range op.spans {
 		s, c := &op.spans[i], op.cutOf(i)
-		parts, tiles := ceil(op.group, c.heads), ceil(s.Rows, c.tokens)
-		if n := tiles * op.a.KVHeads * parts; unit >= n {
+		parts, kvs, tiles := ceil(op.group, c.heads), ceil(op.a.KVHeads, c.kvHeads), ceil(s.Rows, c.tokens)
+		if n := tiles * kvs * parts; unit >= n {
 			unit -= n
 			continue
 		}
-		part, kvHead := unit%parts, unit/parts%op.a.KVHeads
+		part, kvHead := unit%parts, unit/parts%kvs*c.kvHeads
 		// Late tiles see more keys and go first, so that the threads end together.
-		first := (tiles - 1 - unit/parts/op.a.KVHeads) * c.tokens
-		t := tileOf{span: s, kvHead: kvHead, first: first, tokens: min(c.tokens, s.Rows-first)}
+		first := (tiles - 1 - unit/parts/kvs) * c.tokens
+		t := tileOf{span: s, kvHead: kvHead, kvHeads: min(c.kvHeads, op.a.KVHeads-kvHead), first: first, tokens: min(c.tokens, s.Rows-first)}
 		t.head = kvHead*op.group + part*c.heads
 		t.heads = min(c.heads, op.group-part*c.heads)
 		switch {
 		case op.rounds[i]:
 			op.roundedTile(w.scratch.v, &t)
-		case op.paged && t.tokens == 1:
+		case op.goesPaged(i):
 			op.pagedTile(w, &t)
 		default:
 			op.tile(w.scratch.v, &t)
@@ -189,13 +196,13 @@ func (op *attention) run(w *worker, unit int) {
 	}
 }
 
-// tileOf is tokens rows of a span from first on, for heads query heads from head on,
-// which share a key/value head.
+// tileOf is tokens rows of a span from first on, for heads query heads from head on, which share a
+// key/value head, and for as many of each other key/value head.
 type tileOf struct {
-	span          *backend.Span
-	kvHead        int
-	head, heads   int
-	first, tokens int
+	span            *backend.Span
+	kvHead, kvHeads int
+	head, heads     int
+	first, tokens   int
 }
 
 // visible is the range of positions that row i of s sees.

@@ -1,21 +1,27 @@
 package cpu
 
-import "github.com/heftai/heft/internal/kernels"
+import (
+	"math/bits"
 
-// Most queries of a tile that pass keys, and values, in one call of a kernel.
-const (
-	scoreQueries = 8
-	weighQueries = 4
+	"github.com/heftai/heft/internal/kernels"
 )
 
-// paged is a page's part of one key/value head for kernels that go from page to page.
-func (p *pages) paged(head int) kernels.Paged {
-	return kernels.Paged{Data: p.data[head*p.head:], Page: p.page, Row: p.row, Format: p.format, Blocks: p.blocks > 0}
+// Sizes of a tile of one token.
+const (
+	mostQueries = 8         // of a head that pass keys in one call of a kernel
+	mostHeads   = 16 << 10  // bytes that heads of a page have together
+	mostScores  = 128 << 10 // floats of several heads
+	pagedBytes  = 256 << 10 // of pages that all queries pass, where they are too many for one call
+)
+
+// paged is a page's part of some key/value heads for kernels that go from page to page.
+func (p *pages) paged(head, heads int) kernels.Paged {
+	return kernels.Paged{Data: p.data[head*p.head:], Page: p.page, Head: p.head, Row: p.row, Heads: heads, Format: p.format, Blocks: p.blocks > 0}
 }
 
 // pagedTiles reports whether tiles of one token can go from page to page.
 func (op *attention) pagedTiles() bool {
-	k, v := op.k.paged(0), op.v.paged(0)
+	k, v := op.k.paged(0, 1), op.v.paged(0, 1)
 	return op.k.tokens == kernels.PagedTokens && op.v.tokens == kernels.PagedTokens && op.set.Pages(&k) && op.set.Pages(&v)
 }
 
@@ -26,63 +32,112 @@ func (op *attention) pagedPitch() int {
 	return (ceil(op.pitch, kernels.PagedTokens) + 1) * kernels.PagedTokens
 }
 
+// goesPaged reports whether span i is one exact token that goes from page to page.
+func (op *attention) goesPaged(i int) bool {
+	return op.paged && !op.rounds[i] && op.spans[i].Rows == 1
+}
+
+// widenPaged gives tiles of one token several heads of keys and values, which are neighbours in a page:
+// memory gives more where more of it is read in a row.
+func (op *attention) widenPaged(threads int) {
+	c := &op.cuts[2]
+	queries := padded(c.heads)
+	if !op.paged || queries > op.set.MostWeighed() {
+		return
+	}
+	for wide := 2; wide <= op.a.KVHeads && wide*max(op.k.head, op.v.head) <= mostHeads && wide*queries*op.pagedPitch() <= mostScores; wide *= 2 {
+		narrow := c.kvHeads
+		if c.kvHeads = wide; op.units() < 4*threads {
+			c.kvHeads = narrow
+			return
+		}
+	}
+}
+
+// padded is how many queries pass keys for n that are there, in powers of two up to mostQueries.
+func padded(n int) int {
+	whole, rest := n/mostQueries*mostQueries, n%mostQueries
+	if rest == 0 {
+		return whole
+	}
+	return whole + 1<<bits.Len(uint(rest-1))
+}
+
 func (op *attention) pagedScratch() int {
-	return op.cuts[0].heads*(op.pagedPitch()+wholeBlocks(op.a.ValueDim)) + scoreQueries*wholeBlocks(op.a.Dim)
+	c := op.cuts[2]
+	return c.kvHeads * padded(c.heads) * (op.pagedPitch() + wholeBlocks(op.a.ValueDim) + wholeBlocks(op.a.Dim) + 1)
 }
 
-// pagedTile is tile for one token, with the same sums in the same order. Its queries, which are of
-// as many heads, read pages where they lie; keys beside those that it sees get scores that nobody
-// looks at.
+// pagedTile is tile for one token and some heads of keys, with the same sums in the same order. Its
+// queries read pages where they lie; keys beside those that it sees get scores that nobody looks at.
 func (op *attention) pagedTile(w *worker, t *tileOf) {
-	s, dim, width, pitch := t.span, op.a.Dim, wholeBlocks(op.a.ValueDim), op.pagedPitch()
-	scratch := w.scratch.v
-	scores := kernels.Floats{V: scratch[:t.heads*pitch], Stride: pitch}
-	sums := kernels.Floats{V: scratch[len(scores.V):][:t.heads*width], Stride: width}
-	turned := scratch[len(scores.V)+len(sums.V):][:scoreQueries*wholeBlocks(dim)]
-	lo, hi := op.visible(s, t.first)
+	dim, width, pitch := wholeBlocks(op.a.Dim), wholeBlocks(op.a.ValueDim), op.pagedPitch()
+	rows, scratch := t.kvHeads*padded(t.heads), w.scratch.v
+	scores, scratch := kernels.Floats{V: scratch[:rows*pitch], Stride: pitch}, scratch[rows*pitch:]
+	sums, scratch := kernels.Floats{V: scratch[:rows*width], Stride: width}, scratch[rows*width:]
+	turned, inverse := scratch[:rows*dim], scratch[rows*dim:][:rows]
+	lo, hi := op.visible(t.span, t.first)
 	first := lo / kernels.PagedTokens
-	at, pages := lo-first*kernels.PagedTokens, s.Pages[first:ceil(hi, kernels.PagedTokens)]
-	q := op.q.V[(s.First+t.first)*op.q.Stride+t.head*dim:]
+	at, end := lo-first*kernels.PagedTokens, hi-first*kernels.PagedTokens
+	pages := t.span.Pages[first:ceil(hi, kernels.PagedTokens)]
 
-	w.paged = op.k.paged(t.kvHead)
-	for h := 0; h < t.heads; {
-		n := atMost(scoreQueries, t.heads-h)
-		turnQueries(turned[:n*wholeBlocks(dim)], q[h*dim:], n, dim)
-		op.set.Scores(from(scores, h, 0), turned, n, &w.paged, pages, dim)
-		h += n
-	}
+	w.paged = op.k.paged(t.kvHead, t.kvHeads)
+	clear(turned)
+	t.eachQuery(op.group, func(row, column, n, head int) {
+		q := op.q.V[(t.span.First+t.first)*op.q.Stride+head*op.a.Dim:][:op.a.Dim]
+		for c, v := range q {
+			turned[row*dim+c*n+column] = v
+		}
+	})
+	t.eachCall(pages, op.k.page, func(base int, pages []int32, row, n, _ int) {
+		op.set.Scores(from(scores, row, base), turned[row*dim:], n, &w.paged, pages, op.a.Dim)
+	})
 	clear(sums.V)
-	w.paged = op.v.paged(t.kvHead)
-	var inverse [weighQueries]float32
-	for h := 0; h < t.heads; {
-		n := atMost(weighQueries, t.heads-h)
-		for i := range n {
-			inverse[i] = op.exponentials(row(scores, h+i, at+hi-lo)[at:], t.head+h+i)
+	t.eachQuery(op.group, func(first, column, _, head int) {
+		r := first + column
+		inverse[r] = op.exponentials(row(scores, r, end)[at:], head)
+	})
+	w.paged = op.v.paged(t.kvHead, t.kvHeads)
+	most := op.set.MostWeighed()
+	t.eachCall(pages, op.v.page, func(base int, pages []int32, row, n, used int) {
+		begin, end := max(at, base), min(end, base+len(pages)*kernels.PagedTokens)
+		for i := 0; i < used; i += most {
+			op.set.Weigh(from(sums, row+i, 0), from(scores, row+i, begin), min(n, most), &w.paged, pages, begin-base, end-begin, op.a.ValueDim)
 		}
-		op.set.Weigh(from(sums, h, 0), from(scores, h, at), n, &w.paged, pages, at, hi-lo, op.a.ValueDim)
-		for i := range n {
-			sum := row(sums, h+i, op.a.ValueDim)
-			op.set.ScaleMax(sum, inverse[i])
-			copy(op.dst.V[(s.First+t.first)*op.dst.Stride+(t.head+h+i)*op.a.ValueDim:], sum)
+	})
+	t.eachQuery(op.group, func(first, column, _, head int) {
+		sum := row(sums, first+column, op.a.ValueDim)
+		op.set.ScaleMax(sum, inverse[first+column])
+		copy(op.dst.V[(t.span.First+t.first)*op.dst.Stride+head*op.a.ValueDim:], sum)
+	})
+}
+
+// eachCall calls f for some pages, of which the first key is that of a column of the scores, and for
+// the queries of a call of a kernel: n for each head of keys, in rows of the scores from row on, of
+// which used are there. Where queries take several calls, pages wait for them in the second-level cache.
+func (t *tileOf) eachCall(pages []int32, bytes int, f func(base int, pages []int32, row, n, used int)) {
+	block := len(pages)
+	if t.heads > mostQueries {
+		block = max(1, pagedBytes/bytes)
+	}
+	for p := 0; p < len(pages); p += block {
+		for h := 0; h < t.heads; h += mostQueries {
+			used := min(mostQueries, t.heads-h)
+			f(p*kernels.PagedTokens, pages[p:min(p+block, len(pages))], h*t.kvHeads, padded(used), used)
 		}
-		h += n
 	}
 }
 
-// atMost is the largest power of two up to both.
-func atMost(most, n int) int {
-	for most > n {
-		most /= 2
-	}
-	return most
-}
-
-// turnQueries lays n queries channel by channel, with zeros behind the last.
-func turnQueries(dst, q []float32, n, dim int) {
-	for h := range n {
-		for c, v := range q[h*dim:][:dim] {
-			dst[c*n+h] = v
+// eachQuery calls f for each query: head of them, which is in row first + column of the scores, of n
+// from first on which belong to one head of keys.
+func (t *tileOf) eachQuery(group int, f func(first, column, n, head int)) {
+	for h := 0; h < t.heads; h += mostQueries {
+		used := min(mostQueries, t.heads-h)
+		n := padded(used)
+		for k := range t.kvHeads {
+			for i := range used {
+				f(h*t.kvHeads+k*n, i, n, t.head+k*group+h+i)
+			}
 		}
 	}
-	clear(dst[dim*n:])
 }

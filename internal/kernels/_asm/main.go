@@ -49,6 +49,7 @@ var sources = []struct {
 	{"avx2halves", avx2},
 	{"avx2rows", avx2},
 	{"avx512kv", avx512},
+	{"avx512pages", avx512},
 	{"avx2gemm", avx2},
 	{"avx512gemm", avx512},
 	{"avx2train", avx2},
