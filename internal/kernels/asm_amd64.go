@@ -14,7 +14,7 @@ func available() []Set {
 	x := &cpu.X86
 	fused := x.HasAVX2 && x.HasFMA && x.HasF16C
 	if fused && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasBMI2 {
-		set := Set{Name: "avx512", Lanes: 16, GroupTokens: 8, ops: &avx512, grouper: &avx512, halver: shifts{}, fewer: &avx512, integers: maddubs{}, pager: wideLanes{}}
+		set := Set{Name: "avx512", Lanes: 16, GroupTokens: 8, ops: &avx512, grouper: &avx512, halver: shifts{}, coder: wideCodes{}, fewer: &avx512, integers: maddubs{}, pager: wideLanes{}}
 		if x.HasAVX512VNNI { // which processors have that know no bfloat16, too
 			set.integers = vnni{}
 		}

@@ -57,6 +57,7 @@ type Set struct {
 	ops      ops
 	grouper  grouper  // nil: there are no groups
 	halver   halver   // nil: nor halves
+	coder    coder    // nil: nor products with codes
 	fewer    fewer    // nil: nor products of few tokens with weights that are turned meanwhile
 	rounder  rounder  // nil: activations are never rounded
 	integers integers // nil: nor to integers

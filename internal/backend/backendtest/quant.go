@@ -195,37 +195,71 @@ func (e *env) matrix(c *coded, offset int) backend.Matrix {
 	return backend.Matrix{Tensor: t, Quant: q}
 }
 
+// A twin is what a quantised weight stands for: its values as float32, and their absolute values.
+type twin struct{ plain, size backend.Matrix }
+
+func (t twin) each(f func(backend.Matrix) backend.Matrix) twin { return twin{f(t.plain), f(t.size)} }
+
 // testQuantised: a quantised weight gives the bits of its values as float32, of a prompt where it
-// lies in bands, whatever the number of tokens, the alignment and the view.
+// lies in bands, whatever the number of tokens, the alignment and the view. Scales of floats of eight
+// and four bits may be applied to sums: there it is the same but for roundings.
 func testQuantised(e *env) {
 	for _, c := range e.codedCases() {
-		plain := backend.Matrix{Tensor: e.floats(c.values, c.rows, c.cols)}
+		size := make([]float32, len(c.values))
+		for i, v := range c.values {
+			size[i] = abs(v)
+		}
+		plain := twin{backend.Matrix{Tensor: e.floats(c.values, c.rows, c.cols)}, backend.Matrix{Tensor: e.floats(size, c.rows, c.cols)}}
 		for _, offset := range []int{0, 7} {
 			e.sameProducts(c.name, e.matrix(&c, offset), plain, 1, 2, 4, 5, 40)
 		}
 		e.sameViews(&c, plain)
-		e.sameRows(&c, plain)
+		e.sameRows(&c, plain.plain)
 	}
 }
 
+func abs(v float32) float32 { return float32(math.Abs(float64(v))) }
+
 // sameProducts multiplies with both, as they are and transposed, by numbers of tokens.
-func (e *env) sameProducts(what string, m, plain backend.Matrix, counts ...int) {
+func (e *env) sameProducts(what string, m backend.Matrix, plain twin, counts ...int) {
 	e.Helper()
 	for _, transposed := range []bool{false, true} {
-		m.Transposed, plain.Transposed = transposed, transposed
+		m.Transposed, plain.plain.Transposed, plain.size.Transposed = transposed, transposed, transposed
 		for _, tokens := range counts {
 			x := e.floats(e.values(tokens*m.InCols()), tokens, m.InCols())
 			bias := e.floats(e.values(m.OutRows()), m.OutRows())
-			got, want := e.linear(x, m, bias), e.linearAs(m, x, plain, bias)
-			sameBits(e, name(what, "transposed", transposed, "tokens", tokens), got, want)
+			got := e.linear(x, m, bias)
+			e.sameProduct(name(what, "transposed", transposed, "tokens", tokens), got, m, x, plain, bias)
 			if tokens == 4 {
 				got := e.linear(x.Slice(2, 3), m, bias)
+				want := e.linear(x, m, bias)
 				sameBits(e, name(what, "transposed", transposed, "a token alone"), got, want[2*m.OutRows():3*m.OutRows()])
 			}
 			e.Free(x)
 			e.Free(bias)
 		}
 	}
+}
+
+// sameProduct compares a product of x and m with that of what m stands for.
+func (e *env) sameProduct(what string, got []float32, m backend.Matrix, x tensor.Tensor, plain twin, bias tensor.Tensor) {
+	e.Helper()
+	want := e.linearAs(m, x, plain.plain, bias)
+	if f := m.Quant.Format; f != meta.QuantFP8 && f != meta.QuantMXFP4 || m.Transposed {
+		sameBits(e, what, got, want)
+		return
+	}
+	sizes := e.read(x)
+	for i, v := range sizes {
+		sizes[i] = abs(v)
+	}
+	in := e.floats(sizes, x.Rows(), x.Cols())
+	for i, size := range e.linear(in, plain.size, tensor.Tensor{}) {
+		if d := abs(got[i] - want[i]); d > 3e-6*(size+abs(want[i]))+0x1p-140 {
+			e.Fatalf("%s: element %d is %v, want %v", what, i, got[i], want[i])
+		}
+	}
+	e.Free(in)
 }
 
 // linearAs is the product with plain in the order of sums of that with m.
@@ -238,29 +272,31 @@ func (e *env) linearAs(m backend.Matrix, x tensor.Tensor, plain backend.Matrix, 
 
 // sameViews cuts rows and columns where blocks, words and bytes are whole and where they
 // are not, and takes every second row.
-func (e *env) sameViews(c *coded, plain backend.Matrix) {
+func (e *env) sameViews(c *coded, plain twin) {
 	e.Helper()
 	m := e.matrix(c, 0)
+	everySecond := func(m backend.Matrix) backend.Matrix { m.RowStep = 2; return m }
 	for _, begin := range []int{1, 2, c.rows / 2, c.rows - 1} {
 		if begin < c.rows {
 			what := name(c.name, "from row", begin)
-			e.sameProducts(what, m.CutRows(begin, c.rows), plain.CutRows(begin, c.rows), 1, 5)
-			step, plainStep := m.CutRows(begin, c.rows), plain.CutRows(begin, c.rows)
-			step.RowStep, plainStep.RowStep = 2, 2
+			cut := func(m backend.Matrix) backend.Matrix { return m.CutRows(begin, c.rows) }
+			e.sameProducts(what, cut(m), plain.each(cut), 1, 5)
+			step, plainStep := everySecond(cut(m)), plain.each(cut).each(everySecond)
 			for _, tokens := range []int{1, 3} {
 				x := e.floats(e.values(tokens*c.cols), tokens, c.cols)
-				sameBits(e, name(what, "every second", tokens), e.linear(x, step, tensor.Tensor{}), e.linearAs(step, x, plainStep, tensor.Tensor{}))
+				e.sameProduct(name(what, "every second", tokens), e.linear(x, step, tensor.Tensor{}), step, x, plainStep, tensor.Tensor{})
 			}
 		}
 	}
 	for _, begin := range []int{1, 3, 8, c.cols / 2, c.cols - 1} {
 		if end := c.cols - begin/3; begin < end {
 			what := name(c.name, "columns", begin, end)
-			e.sameProducts(what, m.CutColumns(begin, end), plain.CutColumns(begin, end), 1, 5)
-			step, plainStep := m.CutColumns(begin, end), plain.CutColumns(begin, end)
-			step.RowStep, plainStep.RowStep, step.Transposed, plainStep.Transposed = 2, 2, true, true
+			cut := func(m backend.Matrix) backend.Matrix { return m.CutColumns(begin, end) }
+			e.sameProducts(what, cut(m), plain.each(cut), 1, 5)
+			turn := func(m backend.Matrix) backend.Matrix { m.Transposed = true; return m }
+			step, plainStep := turn(everySecond(cut(m))), plain.each(cut).each(everySecond).each(turn)
 			x := e.floats(e.values(3*c.rows), 3, c.rows)
-			sameBits(e, name(what, "every second"), e.linear(x, step, tensor.Tensor{}), e.linearAs(step, x, plainStep, tensor.Tensor{}))
+			e.sameProduct(name(what, "every second"), e.linear(x, step, tensor.Tensor{}), step, x, plainStep, tensor.Tensor{})
 		}
 	}
 }

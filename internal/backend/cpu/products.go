@@ -44,6 +44,7 @@ type products struct {
 	few     stock[few]
 	ints    stock[ints]
 	bands   stock[bands]
+	codes   stock[codes]
 }
 
 // A source is tokens as some products want them packed, from a float of the input's memory on.
@@ -60,7 +61,7 @@ type source struct {
 // productKind tells products apart whose tokens are packed otherwise.
 type productKind struct {
 	order   uint8
-	packing kernels.Packing // of ints
+	packing kernels.Packing // of ints and codes
 }
 
 const (
@@ -71,6 +72,7 @@ const (
 	byHalves
 	byFew
 	byInts
+	byCodes
 )
 
 // single is Products of one.
@@ -116,7 +118,7 @@ func (op *products) reset() {
 	op.list, op.sources, op.from = op.list[:0], op.sources[:0], op.from[:0]
 	op.packing.reset()
 	op.rows.reset()
-	op.dots.used, op.rounded.used, op.outer.used, op.halves.used, op.few.used, op.ints.used, op.bands.used = 0, 0, 0, 0, 0, 0, 0
+	op.dots.used, op.rounded.used, op.outer.used, op.halves.used, op.few.used, op.ints.used, op.bands.used, op.codes.used = 0, 0, 0, 0, 0, 0, 0, 0
 }
 
 // placeBiases makes room for all biases that may have to be widened.
@@ -146,6 +148,10 @@ func (op *products) order(b *Backend, p *backend.Product, l linear) product {
 		y := op.outer.next()
 		*y = outer{linear: l}
 		return y
+	case b.byCodes(&l, p):
+		x := op.codes.next()
+		*x = codes{linear: l}
+		return x
 	case !p.Rounded:
 	case b.roundsToInts(p.W, p.Role):
 		x := op.ints.next()
@@ -230,6 +236,8 @@ func sourceOf(p product, n needs) source {
 		s.kind.order = byFew
 	case *ints:
 		s.kind = productKind{byInts, l.w.packed.Packing}
+	case *codes:
+		s.kind = productKind{byCodes, l.w.packed.Packing}
 	}
 	return s
 }

@@ -61,6 +61,8 @@ var sources = []struct {
 	{"avx512halves", avx512},
 	{"avx512one", avx512},
 	{"avx512few", avx512},
+	{"avx512codes", avx512},
+	{"avx512codesfew", avx512},
 	{"avx512bf16", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
 	{"bf16attention", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
 	{"bf16bands", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},

@@ -1,0 +1,28 @@
+//go:build linux
+
+package kernels
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// TestCodesStayInside is TestStaysInside for products with codes: codes, scales, tokens, scratch and
+// results end where memory ends.
+func TestCodesStayInside(t *testing.T) {
+	codesCases(t, func(t *testing.T, _ string, set *Set, p *Packed, row, step, rows, n int) {
+		if n > 1100 {
+			return
+		}
+		p.Codes = append(guarded(t, len(p.Codes))[:0], p.Codes...)
+		p.Scales = append(guarded(t, len(p.Scales))[:0], p.Scales...)
+		r := rand.New(rand.NewPCG(5, 9))
+		for tokens := 1; tokens <= set.CodesTokens(8); tokens *= 2 {
+			x := guardedFloats(t, tokens*n)
+			copy(x, random(r, len(x)))
+			packed := guardedFloats(t, tokens*set.CodesFloats(p, n))
+			set.PackCodes(packed, p, Floats{x, n}, tokens, n)
+			set.MulCodes(Floats{guardedFloats(t, tokens*rows), rows}, p, row, step, rows, packed, guardedFloats(t, set.CodesScratch(p, rows, tokens, n)), tokens, n)
+		}
+	})
+}
