@@ -10,25 +10,10 @@ import "unsafe"
 func amxTile(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, couples int64, add int64)
 
 //go:noescape
-func amxRows1(w unsafe.Pointer, ws int64, wb int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, groups int64, add int64)
+func amxPack1(w unsafe.Pointer, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, add int64)
 
 //go:noescape
-func amxRows2(w unsafe.Pointer, ws int64, wb int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, groups int64, add int64)
-
-//go:noescape
-func amxLying1(w unsafe.Pointer, ws int64, wn int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, cn int64, blocks int64, groups int64)
-
-//go:noescape
-func amxLying2(w unsafe.Pointer, ws int64, wn int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, cn int64, blocks int64, groups int64)
-
-//go:noescape
-func amxLying3(w unsafe.Pointer, ws int64, wn int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, cn int64, blocks int64, groups int64)
-
-//go:noescape
-func amxLying4(w unsafe.Pointer, ws int64, wn int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, cn int64, blocks int64, groups int64)
-
-//go:noescape
-func amxBoth(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, groups int64)
+func amxPack2(w unsafe.Pointer, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, add int64)
 
 //go:noescape
 func amxCouple(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, groups int64, add int64)

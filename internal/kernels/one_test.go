@@ -108,6 +108,54 @@ func BenchmarkOneToken(b *testing.B) {
 	}
 }
 
+// BenchmarkFewTokens is products of tiles with weights that no cache holds, of so many tokens, as a
+// share of the rate at which the same memory is read.
+func BenchmarkFewTokens(b *testing.B) {
+	set := &available()[0]
+	if !set.TilesRows() {
+		b.Skip("no tiles")
+	}
+	const size = 512 << 20
+	data, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer unix.Munmap(data)
+	_ = unix.Madvise(data, unix.MADV_HUGEPAGE)
+	for i := range data {
+		data[i] = 0x3c
+	}
+	for _, n := range []int{1024, 2048, 5632} {
+		for _, tokens := range []int{16, 32, 64, 128} {
+			b.Run(fmt.Sprintf("%d/%d", n, tokens), func(b *testing.B) {
+				rows, words := max((256<<10)/(2*n)/CoupleTokens, 1)*CoupleTokens, PanelWords(n)
+				x, c := make([]uint32, tokens/PanelTokens*words), make([]float32, rows*CoupleTokens)
+				var took, read time.Duration
+				b.SetBytes(size)
+				for b.Loop() {
+					for at := 0; at < size; at += 64 << 20 { // in turn, as rates wander
+						start := time.Now()
+						for w := data[at:][:64<<20]; len(w) >= 2*rows*n; w = w[2*rows*n:] {
+							f := Fetch{Next: w[2*rows*n:]}
+							for t := 0; t < tokens; t += CoupleTokens {
+								f.Quarters = max(4/ceil(tokens, CoupleTokens), 1)
+								set.TileRows(c, Weights{w, 2 * n, BFloat16}, x[t/PanelTokens*words:], words, min(2, (tokens-t)/PanelTokens), rows, n/BlockK, f)
+								f.Done += f.Quarters
+							}
+						}
+						middle := time.Now()
+						for w := data[(at+size/2)%size:][:64<<20]; len(w) > 0; w = w[1<<20:] {
+							ReadMemory(w[:1<<20])
+						}
+						took, read = took+middle.Sub(start), read+time.Since(middle)
+					}
+				}
+				b.ReportMetric(float64(read)/float64(took), "share")
+			})
+		}
+	}
+}
+
 // TestTileOne: tiles of one token give the bits of tiles of many, for rows fetched ahead in part or
 // whole and for any number of them beside the streams, and read nothing past the weights.
 func TestTileOne(t *testing.T) {

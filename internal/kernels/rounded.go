@@ -13,7 +13,6 @@ const (
 	PanelTokens = 16
 	PackRows    = 16
 	BlockK      = 32
-	MostPanels  = 4 // of a call of [Set.TileRows]
 )
 
 // PanelWords is the length in words of a panel or a pack of n elements a row.
@@ -32,7 +31,7 @@ type rounder interface {
 	packRows(dst []uint32, w Weights, rows, n int)
 	packer
 	tile(c Floats, w []uint32, ws int, x []uint32, xs, blocks, couples int, add bool)
-	tileRows(c Floats, w Weights, x []uint32, xs, panels, rows, blocks int, cached bool)
+	tileRows(c []float32, w Weights, x []uint32, xs, panels, rows, blocks int, f Fetch)
 	tilePack(c Floats, w, x []uint32, xs, panels, blocks int, add bool)
 	tileOne(y []float32, w Weights, x []uint32, rows, blocks int)
 	turn(y, c Floats, bias []float32, rows, tokens int)
@@ -103,21 +102,29 @@ func (s *Set) Tile(c Floats, w []uint32, ws int, x []uint32, xs, blocks, couples
 	s.rounder.tile(c, w, ws, x, xs, blocks, couples, add)
 }
 
-// TileRows computes c[r][t] for rows of bfloat16 weights as they lie, a multiple of 16, and
-// up to MostPanels panels of tokens, which begin xs words apart. It reads each weight once. Its
-// sums have the bits of Tile. cached says that the weights have been read just now, so that they
-// are in the caches.
-func (s *Set) TileRows(c Floats, w Weights, x []uint32, xs, panels, rows, blocks int, cached bool) {
+// Fetch is what a kernel asks of memory while it computes: of what Next begins with, as much as it has
+// weights itself, so many quarters behind those that are done.
+type Fetch struct {
+	Next           []byte
+	Done, Quarters int
+}
+
+// CoupleTokens is how many tokens pass weights together, and the sums of a row in [Set.TileRows].
+const CoupleTokens = 2 * PanelTokens
+
+// TileRows computes c[r][t] for rows of bfloat16 weights as they lie, a multiple of 16, and one or
+// two panels of tokens, which begin xs words apart. Rows of c have CoupleTokens sums. Its sums have
+// the bits of Tile. Weights that no cache holds should have been fetched by the call before.
+func (s *Set) TileRows(c []float32, w Weights, x []uint32, xs, panels, rows, blocks int, f Fetch) {
 	if rows <= 0 || panels <= 0 || blocks <= 0 {
 		return
 	}
-	c.check(rows, PanelTokens*panels)
 	w.check(rows, blocks*BlockK)
 	_ = x[:(panels-1)*xs+blocks*BlockK/2*PanelTokens]
-	s.rounder.tileRows(c, w, x, xs, panels, rows, blocks, cached)
+	s.rounder.tileRows(c[:rows*CoupleTokens], w, x, xs, panels, rows, blocks, f)
 }
 
-// TilePack is TileRows for the 16 rows of a pack and one or two panels. With add it goes on from what c has.
+// TilePack is Tile for the 16 rows of a pack and one or two panels.
 func (s *Set) TilePack(c Floats, w, x []uint32, xs, panels, blocks int, add bool) {
 	if panels <= 0 || blocks <= 0 {
 		return

@@ -60,41 +60,47 @@ func (b bf16) tile(c Floats, w []uint32, ws int, x []uint32, xs, blocks, couples
 	}
 }
 
-func (bf16) tileRows(c Floats, w Weights, x []uint32, xs, panels, rows, blocks int, cached bool) {
-	if !cached || panels != 2 {
-		callLying(c, w, x, xs, panels, rows, blocks)
+func (bf16) tileRows(c []float32, w Weights, x []uint32, xs, panels, rows, blocks int, f Fetch) {
+	from, apart := f.streams(rows * w.Stride)
+	both := 0
+	if panels > 1 && f.Quarters <= 2 {
+		if both = rows / CoupleTokens; both > 0 {
+			callBoth(c, w, x, xs, both, blocks, from, apart, f.Quarters)
+		}
+	}
+	if left := rows - both*CoupleTokens; left > 0 {
+		c, w.Data = c[both*CoupleTokens*CoupleTokens:], w.Data[both*CoupleTokens*w.Stride:]
+		callTileRows(c, w, x, xs, panels, left/PackRows, blocks, from, apart, f.Quarters/2)
+	}
+}
+
+// streams is where a kernel with so many bytes of weights asks for more: 8 streams of neighbouring
+// lines, which come to their pages one after another, as the first lines of each take their time.
+func (f *Fetch) streams(bytes int) (from unsafe.Pointer, apart int) {
+	const streams, page = 8, 4096
+	each := bytes / streams
+	if apart = each; each >= page {
+		apart = (each+page/2)/page*page + page/streams
+	}
+	if len(f.Next) == 0 {
+		f.Quarters = 0
+		return nil, 0
+	}
+	return unsafe.Add(bytePtr(f.Next), each/4*f.Done), apart
+}
+
+//go:noinline
+func callBoth(c []float32, w Weights, x []uint32, xs, groups, blocks int, from unsafe.Pointer, apart, lines int) {
+	amxBoth(bytePtr(w.Data), int64(w.Stride), wordPtr(x), int64(4*xs), ptr(c), int64(blocks), int64(groups), from, int64(apart), int64(lines))
+}
+
+//go:noinline
+func callTileRows(c []float32, w Weights, x []uint32, xs, panels, groups, blocks int, from unsafe.Pointer, apart, lines int) {
+	if panels > 1 {
+		amxRows2(bytePtr(w.Data), int64(w.Stride), wordPtr(x), int64(4*xs), ptr(c), int64(blocks), int64(groups), from, int64(apart), int64(lines))
 		return
 	}
-	both := rows &^ (2*PackRows - 1)
-	callBoth(c, w, x, xs, both, blocks)
-	if both < rows {
-		c.V, w.Data = c.V[both*c.Stride:], w.Data[both*w.Stride:]
-		callLying(c, w, x, xs, panels, rows-both, blocks)
-	}
-}
-
-//go:noinline
-func callBoth(c Floats, w Weights, x []uint32, xs, rows, blocks int) {
-	amxBoth(bytePtr(w.Data), int64(w.Stride), wordPtr(x), int64(4*xs), ptr(c.V), int64(4*c.Stride), int64(blocks), int64(rows/(2*PackRows)))
-}
-
-// callLying reads 16 streams of neighbouring rows.
-//
-//go:noinline
-func callLying(c Floats, w Weights, x []uint32, xs, panels, rows, blocks int) {
-	n := rows / PackRows
-	data, ws, in, words, out, cs := bytePtr(w.Data), int64(w.Stride), wordPtr(x), int64(4*xs), ptr(c.V), int64(4*c.Stride)
-	apart, below := int64(n)*ws, int64(n)*cs
-	switch panels {
-	case 1:
-		amxLying1(data, apart, ws, in, words, out, below, cs, int64(blocks), int64(n))
-	case 2:
-		amxLying2(data, apart, ws, in, words, out, below, cs, int64(blocks), int64(n))
-	case 3:
-		amxLying3(data, apart, ws, in, words, out, below, cs, int64(blocks), int64(n))
-	case 4:
-		amxLying4(data, apart, ws, in, words, out, below, cs, int64(blocks), int64(n))
-	}
+	amxRows1(bytePtr(w.Data), int64(w.Stride), wordPtr(x), int64(4*xs), ptr(c), int64(blocks), int64(groups), from, int64(apart), int64(lines))
 }
 
 //go:noinline
@@ -104,10 +110,10 @@ func (bf16) tilePack(c Floats, w, x []uint32, xs, panels, blocks int, add bool) 
 		goOn = 1
 	}
 	if panels > 1 {
-		amxRows2(wordPtr(w), BlockK*2, BlockK*2*PackRows, wordPtr(x), int64(4*xs), ptr(c.V), int64(4*c.Stride), int64(blocks), 1, goOn)
+		amxPack2(wordPtr(w), wordPtr(x), int64(4*xs), ptr(c.V), int64(4*c.Stride), int64(blocks), goOn)
 		return
 	}
-	amxRows1(wordPtr(w), BlockK*2, BlockK*2*PackRows, wordPtr(x), int64(4*xs), ptr(c.V), int64(4*c.Stride), int64(blocks), 1, goOn)
+	amxPack1(wordPtr(w), wordPtr(x), int64(4*xs), ptr(c.V), int64(4*c.Stride), int64(blocks), goOn)
 }
 
 //go:noinline

@@ -143,9 +143,9 @@ func TestTileRows(t *testing.T) {
 			return
 		}
 		r := rand.New(rand.NewPCG(3, 9))
-		const rows, n, most = 3 * PackRows, 5 * BlockK, MostPanels * PanelTokens
+		const rows, n, most = 5 * PackRows, 5 * BlockK, CoupleTokens
 		data, _ := store(BFloat16, random(r, rows*n), 3)
-		for _, tokens := range []int{1, 16, 19, 32, 41, 64} {
+		for _, tokens := range []int{1, 8, 16, 19, 32} {
 			x, panels := random(r, tokens*n), ceil(tokens, PanelTokens)
 			want := tiled(set, data, x, nil, rows, tokens, n, 1)
 			size := PanelWords(n)
@@ -165,10 +165,12 @@ func TestTileRows(t *testing.T) {
 					}
 				}
 			}
-			for _, cached := range []bool{false, true} {
-				check("rows", func(c Floats) {
-					set.TileRows(c, Weights{data, 2 * n, BFloat16}, in, size, panels, rows, n/BlockK, cached)
-				})
+			for quarters := range 5 {
+				for _, next := range [][]byte{nil, data} {
+					check(fmt.Sprintf("rows, %d quarters", quarters), func(c Floats) {
+						set.TileRows(c.V, Weights{data, 2 * n, BFloat16}, in, size, panels, rows, n/BlockK, Fetch{next, 4 - quarters, quarters})
+					})
+				}
 			}
 			check("packs", func(c Floats) {
 				for i := 0; i < rows; i += PackRows {
@@ -263,13 +265,13 @@ func BenchmarkTiles(b *testing.B) {
 			})
 			const rows = 128
 			lying := Weights{make([]byte, rows*c.blocks*2*BlockK), c.blocks * 2 * BlockK, BFloat16}
-			wide := Floats{make([]float32, rows*2*PanelTokens), 2 * PanelTokens}
-			for _, cached := range []bool{false, true} {
-				b.Run(fmt.Sprintf("lying/blocks=%d/cached=%v", c.blocks, cached), func(b *testing.B) {
+			wide := make([]float32, rows*CoupleTokens)
+			for _, quarters := range []int{0, 4} {
+				b.Run(fmt.Sprintf("lying/blocks=%d/quarters=%d", c.blocks, quarters), func(b *testing.B) {
 					for b.Loop() {
-						set.TileRows(wide, lying, x, size, 2, rows, c.blocks, cached)
+						set.TileRows(wide, lying, x, size, 2, rows, c.blocks, Fetch{lying.Data, 0, quarters})
 					}
-					b.ReportMetric(float64(2*rows*2*PanelTokens*c.blocks*BlockK)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
+					b.ReportMetric(float64(2*rows*CoupleTokens*c.blocks*BlockK)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
 				})
 			}
 		}

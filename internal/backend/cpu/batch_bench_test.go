@@ -3,6 +3,7 @@ package cpu_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
@@ -11,14 +12,14 @@ import (
 )
 
 // BenchmarkBatch is sequences that decode together, and short prompts, through layers which no cache
-// holds, in bytes of weights.
+// holds, in operations, and as a share of the rate at which as many threads read such weights.
 func BenchmarkBatch(b *testing.B) {
 	for _, variant := range kernels.Names() {
 		if variant != "amx" && variant != "avx512bf16" {
 			continue
 		}
 		for _, role := range []backend.Role{backend.Generated, backend.Prompt} {
-			for _, tokens := range []int{1, 2, 4, 8, 12, 16} {
+			for _, tokens := range []int{1, 2, 4, 8, 16, 32, 64, 128} {
 				name := "decode"
 				if role == backend.Prompt {
 					name = "prompt"
@@ -36,15 +37,23 @@ func BenchmarkBatch(b *testing.B) {
 						products += l.multiplications * float64(tokens)
 					}
 					b.SetBytes(size)
+					var took, read time.Duration
 					for b.Loop() {
+						start := time.Now()
 						for _, l := range layers {
 							l.run()
 						}
+						middle := time.Now()
+						for _, l := range layers {
+							l.read(2)
+						}
+						took, read = took+middle.Sub(start), read+time.Since(middle)
 					}
 					if err := host.Sync(); err != nil {
 						b.Fatal(err)
 					}
-					b.ReportMetric(2*products*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
+					b.ReportMetric(2*products*float64(b.N)/float64(took.Nanoseconds()), "GFLOPS")
+					b.ReportMetric(read.Seconds()/took.Seconds(), "share")
 				})
 			}
 		}

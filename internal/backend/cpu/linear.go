@@ -64,6 +64,7 @@ func (op *linear) prepare(threads int) needs {
 func (op *linear) take(input []float32) { op.groups.x = input }
 func (op *linear) ready()               { op.packed = true }
 func (op *linear) base() *linear        { return op }
+func (op *linear) lies(int) []byte      { return nil }
 
 // linearOf checks the operands. It reports false where there is nothing to do.
 func (b *Backend) linearOf(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) (linear, bool) {

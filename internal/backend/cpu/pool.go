@@ -20,6 +20,7 @@ type task interface {
 // of its own.
 type worker struct {
 	scratch scratch
+	next    []byte        // what its next unit reads from memory; see together
 	paged   kernels.Paged // of the head at hand, for a kernel
 	index   int
 	helped  []topology.Span // whose units it takes when it has done its own; its node's first

@@ -18,6 +18,8 @@ type product interface {
 	// ready says that the tokens are packed.
 	ready()
 	base() *linear
+	// lies is what a unit reads from memory first and would have fetched, or nil.
+	lies(unit int) []byte
 }
 
 // needs are what a product takes.
@@ -296,17 +298,32 @@ func (t *together) share(shares int) {
 
 func (t *together) run(w *worker, unit int) {
 	at := sort.SearchInts(t.starts, unit+1) - 1 // the last that begins here or before
+	w.next = t.follows(at, unit+1)
+	i, own := t.unit(at, unit)
+	t.tasks[i].run(w, own)
+}
+
+// unit is the task of a unit of range at, and which of its own units it is.
+func (t *together) unit(at, unit int) (task, own int) {
 	s, i := at/len(t.tasks), at%len(t.tasks)
-	t.tasks[i].run(w, t.counts[i]*s/t.shares+unit-t.starts[at])
+	return i, t.counts[i]*s/t.shares + unit - t.starts[at]
+}
+
+// follows is what a unit behind one of range at reads, where that is of the same share.
+func (t *together) follows(at, unit int) []byte {
+	s := at / len(t.tasks)
+	for at++; at < len(t.starts) && t.starts[at] <= unit; at++ {
+	}
+	if at--; unit == t.units || at/len(t.tasks) != s {
+		return nil
+	}
+	i, own := t.unit(at, unit)
+	return t.tasks[i].lies(own)
 }
 
 // runAll runs the units of all tasks, whose steps are work together.
 func (b *Backend) runAll(t *together, work int) {
-	switch len(t.tasks) {
-	case 0:
-	case 1:
-		b.run(t.tasks[0], t.counts[0], work)
-	default:
+	if len(t.tasks) > 0 {
 		t.share(len(b.pool.workers))
 		b.run(t, t.units, work)
 	}

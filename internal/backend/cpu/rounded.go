@@ -18,14 +18,8 @@ const (
 	stepBlocks  = 64  // blocks of k
 	stepK       = stepBlocks * kernels.BlockK
 	packRows    = 2 * kernels.PackRows
-	turnedStep  = 512       // of k, of weights that are stored turned
-	callBytes   = 256 << 10 // of weights in a call that reads them where they lie
-	coupleRows  = 2 * kernels.PanelTokens
-	firstTokens = kernels.MostPanels * kernels.PanelTokens // that pass weights as they come from memory
-	// Weights are read where they lie for so many tokens, or for tokens of so many bytes, which stay in
-	// the second-level cache.
-	smallTokens = 4 * coupleRows
-	smallBytes  = 1 << 20
+	turnedStep  = 512 // of k, of weights that are stored turned
+	coupleRows  = kernels.CoupleTokens
 )
 
 // rounded is a Linear of bfloat16 weights and activations rounded to bfloat16.
@@ -116,7 +110,7 @@ func (op *rounded) planRows(threads int) int {
 	}
 	if op.small() {
 		op.unitRows = max(1, each/kernels.PackRows) * kernels.PackRows
-		return op.words + op.callRows()*firstTokens
+		return op.words + op.callRows()*coupleRows
 	}
 	pack := 4 * op.words
 	op.unitRows = max(1, min(packBytes/pack*kernels.PackRows, each)/packRows) * packRows
@@ -127,7 +121,7 @@ func (op *rounded) planRows(threads int) int {
 func (op *rounded) run(w *worker, unit int) {
 	switch {
 	case op.packed && op.tiled && op.small():
-		op.tilesOfFew(w.scratch.v, unit*op.unitRows)
+		op.tilesOfFew(w.scratch.v, unit*op.unitRows, w.next)
 	case op.packed && op.tiled:
 		op.tiles(w.scratch.v, unit*op.unitRows)
 	case op.packed:
@@ -165,12 +159,6 @@ func (op *rounded) dots(r int) {
 	op.addBias(0, op.tokens, r, rows)
 }
 
-// small reports whether the tokens are so few that weights are not worth packing.
-func (op *rounded) small() bool {
-	few := op.tokens <= smallTokens || 2*op.tokens*op.w.cols <= smallBytes
-	return few && op.set.TilesRows() && !op.w.isPacked()
-}
-
 // tiles computes a unit for many tokens, which pass packs of rows.
 func (op *rounded) tiles(scratch []float32, r int) {
 	rows := min(op.unitRows, op.w.rows-r)
@@ -187,50 +175,6 @@ func (op *rounded) tiles(scratch []float32, r int) {
 			op.turn(c, r+i, min(packRows, rows-i), t, tokens)
 		}
 	}
-}
-
-// callRows is how many rows one call of a kernel has of weights as they lie.
-func (op *rounded) callRows() int {
-	return max(1, callBytes/max(2*op.w.cols, 1)/kernels.PackRows) * kernels.PackRows
-}
-
-// tilesOfFew computes a unit for few tokens, with weights as they lie but for those at the
-// edges. The first tokens of a call, more than pass at a time later, bring its weights to the
-// second-level cache, where they stay while the others pass.
-func (op *rounded) tilesOfFew(scratch []float32, r int) {
-	for end := min(r+op.unitRows, op.w.rows); r < end; {
-		rows := min(op.callRows(), (end-r)&^(kernels.PackRows-1))
-		blocks := op.w.cols / kernels.BlockK
-		if rows == 0 { // fewer than 16 at the end
-			rows, blocks = end-r, 0
-		}
-		op.rowsOfFew(scratch, r, rows, blocks, 0, min(firstTokens, op.tokens))
-		for t := firstTokens; t < op.tokens; t += coupleRows {
-			op.rowsOfFew(scratch, r, rows, blocks, t, min(coupleRows, op.tokens-t))
-		}
-		r += rows
-	}
-}
-
-// rowsOfFew computes rows from r on for some panels of tokens from t on: blocks of k as the weights
-// lie, the rest packed.
-func (op *rounded) rowsOfFew(scratch []float32, r, rows, blocks, t, tokens int) {
-	pack, c := words(scratch[:op.words]), kernels.Floats{V: scratch[op.words:], Stride: firstTokens}
-	panels, x := ceil(tokens, kernels.PanelTokens), op.panels[t/kernels.PanelTokens*op.words:]
-	if blocks > 0 {
-		op.set.TileRows(c, op.at(r), x, op.words, panels, rows, blocks, t > 0)
-	}
-	k := blocks * kernels.BlockK
-	if n := op.w.cols - k; n > 0 {
-		for i := 0; i < rows; i += kernels.PackRows {
-			op.pack(pack, r+i, k, n, nil)
-			for p := 0; p < panels; p += 2 {
-				own := x[p*op.words+k/2*kernels.PanelTokens:]
-				op.set.TilePack(from(c, i, p*kernels.PanelTokens), pack, own, op.words, min(2, panels-p), ceil(n, kernels.BlockK), k > 0)
-			}
-		}
-	}
-	op.turn(c, r, rows, t, tokens)
 }
 
 // pack packs n elements from k on of up to 16 rows from r on. scratch is that of a quantised weight,

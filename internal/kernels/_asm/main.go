@@ -71,6 +71,7 @@ var sources = []struct {
 	{"avx512vnni", append(avx512[:len(avx512):len(avx512)], "-mavx512vnni")},
 	{"avx512parts", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
 	{"amx", []string{"-mamx-tile", "-mamx-bf16"}},
+	{"amxrows", []string{"-mamx-tile", "-mamx-bf16"}},
 	{"amxone", []string{"-mamx-tile", "-mamx-bf16"}},
 	{"amxparts", []string{"-mamx-tile", "-mamx-bf16"}},
 	{"amxblocks", append(avx512[:len(avx512):len(avx512)], "-mamx-tile", "-mamx-int8")},

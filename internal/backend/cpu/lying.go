@@ -1,0 +1,85 @@
+package cpu
+
+import (
+	"github.com/heftai/heft/internal/kernels"
+)
+
+// Sizes of a product of tiles with weights where they lie.
+const (
+	callBytes = 256 << 10 // of weights in a call, while as many are fetched
+	// Weights are read where they lie for so many tokens, or for tokens of so many bytes, which stay in
+	// the second-level cache.
+	smallTokens = 4 * coupleRows
+	smallBytes  = 1 << 20
+)
+
+// small reports whether the tokens are so few that weights are not worth packing.
+func (op *rounded) small() bool {
+	few := op.tokens <= smallTokens || 2*op.tokens*op.w.cols <= smallBytes
+	return few && op.set.TilesRows() && !op.w.isPacked()
+}
+
+// callRows is how many rows one call of a kernel has of weights as they lie.
+func (op *rounded) callRows() int {
+	return max(1, callBytes/max(2*op.w.cols, 1)/coupleRows) * coupleRows
+}
+
+// lies is the weight from a unit on, where it is read where it lies.
+func (op *rounded) lies(unit int) []byte {
+	if !op.packed || !op.tiled || !op.small() {
+		return nil
+	}
+	return op.at(unit * op.unitRows).Data
+}
+
+// tilesOfFew computes a unit for few tokens, with weights as they lie but for those at the edges. While
+// the tokens pass some rows, those that follow are fetched to the second-level cache: after the last
+// of the unit next.
+func (op *rounded) tilesOfFew(scratch []float32, r int, next []byte) {
+	for end := min(r+op.unitRows, op.w.rows); r < end; {
+		rows := min(op.callRows(), (end-r)&^(kernels.PackRows-1))
+		blocks := op.w.cols / kernels.BlockK
+		if rows == 0 { // fewer than 16 at the end
+			rows, blocks = end-r, 0
+		}
+		f := kernels.Fetch{Next: next}
+		if r+rows < end {
+			f.Next = op.at(r + rows).Data
+		}
+		for t := 0; t < op.tokens; t += coupleRows {
+			f.Quarters = op.quarters(t, f.Done)
+			op.rowsOfFew(scratch, r, rows, blocks, t, f)
+			f.Done += f.Quarters
+		}
+		r += rows
+	}
+}
+
+// quarters is how much of what follows is fetched while tokens from t on pass: a fair part of what is
+// left, which the last 16 need not take.
+func (op *rounded) quarters(t, done int) int {
+	couples := (op.tokens - t + kernels.PanelTokens - 1) / coupleRows
+	if op.tokens <= coupleRows || couples == 0 {
+		return 4 - done
+	}
+	return min(2, ceil(4-done, couples))
+}
+
+// rowsOfFew computes rows from r on for up to 32 tokens from t on: blocks of k as the weights lie, the
+// rest packed.
+func (op *rounded) rowsOfFew(scratch []float32, r, rows, blocks, t int, f kernels.Fetch) {
+	tokens := min(coupleRows, op.tokens-t)
+	pack, c := words(scratch[:op.words]), kernels.Floats{V: scratch[op.words:], Stride: coupleRows}
+	panels, x := ceil(tokens, kernels.PanelTokens), op.panels[t/kernels.PanelTokens*op.words:]
+	if blocks > 0 {
+		op.set.TileRows(c.V, op.at(r), x, op.words, panels, rows, blocks, f)
+	}
+	k := blocks * kernels.BlockK
+	if n := op.w.cols - k; n > 0 {
+		for i := 0; i < rows; i += kernels.PackRows {
+			op.pack(pack, r+i, k, n, nil)
+			op.set.TilePack(from(c, i, 0), pack, x[k/2*kernels.PanelTokens:], op.words, panels, ceil(n, kernels.BlockK), k > 0)
+		}
+	}
+	op.turn(c, r, rows, t, tokens)
+}

@@ -1,0 +1,110 @@
+// AMX: products of bfloat16 weights where they lie with panels of tokens, in the order of Tile. Weights
+// are in the second-level cache, to which the call before has brought them: while it computes, a kernel
+// asks for what the next one reads, in 8 streams that are apart bytes from one another, so many lines of
+// each at a block of k. Memory and tiles so work at the same time.
+#include "common.h"
+
+// Eight tiles of 16 rows of 64 bytes.
+static const struct __attribute__((aligned(64))) {
+  uint8_t palette, start, reserved[14];
+  uint16_t bytes[16];
+  uint8_t rows[16];
+} config = {1, 0, {0}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+
+#define FETCH(p)                            \
+  _mm_prefetch((p), _MM_HINT_T1);           \
+  _mm_prefetch((p) + apart, _MM_HINT_T1);   \
+  _mm_prefetch((p) + apart * 2, _MM_HINT_T1); \
+  _mm_prefetch((p) + apart3, _MM_HINT_T1)
+
+// rows takes groups of 16 rows and one or two panels, xs bytes apart. A row of sums has 128 bytes.
+INLINE void rows(int panels, const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *c, int64_t blocks, int64_t groups, const uint8_t *next, int64_t apart, int64_t lines) {
+  _tile_loadconfig(&config);
+  const int64_t apart3 = times(apart, 3);
+  const uint8_t *high = next + times(apart, 4);
+  const __m128i step = away(times(ws, 16));
+  ROLLED for (; groups > 0; groups--, OPAQUE(groups)) {
+    _tile_zero(0);
+    if (panels > 1) _tile_zero(1);
+    const __m128i count = away(groups), sums = away((int64_t)c), all = away(blocks), begin = away((int64_t)w), panel = away((int64_t)x);
+    ROLLED for (; blocks > 0; blocks--, OPAQUE(blocks)) {
+      OPAQUE(w), OPAQUE(x), OPAQUE(next), OPAQUE(high), OPAQUE(lines);
+      _tile_loadd(4, w, ws);
+      if (lines > 0) {
+        FETCH(next);
+        FETCH(high);
+        next += 64, high += 64;
+      }
+      _tile_loadd(6, x, 64);
+      if (panels > 1) _tile_loadd(7, x + xs, 64);
+      _tile_dpbf16ps(0, 4, 6);
+      if (lines > 1) {
+        FETCH(next);
+        FETCH(high);
+        next += 64, high += 64;
+      }
+      if (panels > 1) _tile_dpbf16ps(1, 4, 7);
+      w += 64, x += 1024;
+    }
+    c = (uint8_t *)back(sums);
+    int64_t line = 128;
+    OPAQUE(line);
+    _tile_stored(0, c, line);
+    if (panels > 1) _tile_stored(1, c + 64, line);
+    c += 2048, OPAQUE(c);
+    blocks = back(all), groups = back(count), w = (const uint8_t *)(back(begin) + back(step)), x = (const uint8_t *)back(panel);
+  }
+  _tile_release();
+}
+
+#define ROWS_ARGS const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *c, int64_t blocks, int64_t groups, const uint8_t *next, int64_t apart, int64_t lines
+KERNEL amxRows1(ROWS_ARGS) { rows(1, w, ws, x, xs, c, blocks, groups, next, apart, lines); }
+KERNEL amxRows2(ROWS_ARGS) { rows(2, w, ws, x, xs, c, blocks, groups, next, apart, lines); }
+
+// Both takes groups of 32 rows and two panels.
+KERNEL amxBoth(ROWS_ARGS) {
+  _tile_loadconfig(&config);
+  const int64_t apart3 = times(apart, 3);
+  const uint8_t *high = next + times(apart, 4);
+  const __m128i step = away(times(ws, 32));
+  ROLLED for (; groups > 0; groups--, OPAQUE(groups)) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    const __m128i count = away(groups), sums = away((int64_t)c), all = away(blocks), begin = away((int64_t)w), panel = away((int64_t)x);
+    const uint8_t *low = w + times(ws, 16);
+    ROLLED for (; blocks > 0; blocks--, OPAQUE(blocks)) {
+      OPAQUE(w), OPAQUE(low), OPAQUE(x), OPAQUE(next), OPAQUE(high), OPAQUE(lines);
+      _tile_loadd(4, w, ws);
+      if (lines > 0) {
+        FETCH(next);
+        FETCH(high);
+        next += 64, high += 64;
+      }
+      _tile_loadd(6, x, 64);
+      _tile_loadd(7, x + xs, 64);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(5, low, ws);
+      if (lines > 1) {
+        FETCH(next);
+        FETCH(high);
+        next += 64, high += 64;
+      }
+      _tile_dpbf16ps(1, 4, 7);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+      w += 64, low += 64, x += 1024;
+    }
+    c = (uint8_t *)back(sums);
+    int64_t line = 128;
+    OPAQUE(line);
+    _tile_stored(0, c, line);
+    _tile_stored(1, c + 64, line);
+    _tile_stored(2, c + 2048, line);
+    _tile_stored(3, c + 2112, line);
+    c += 4096, OPAQUE(c);
+    blocks = back(all), groups = back(count), w = (const uint8_t *)(back(begin) + back(step)), x = (const uint8_t *)back(panel);
+  }
+  _tile_release();
+}
