@@ -6,16 +6,13 @@
 #   scripts/check-lora-memory.sh MODEL_FOLDER [LIMIT_GIB] [STEPS]
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/lora-run.sh
 [ $# -ge 1 ] || { sed -n 2,6p "$0"; exit 2; }
 model=$1 limit=${2:-4} steps=${3:-2}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-CGO_ENABLED=0 go build -o "$dir/train" ./cmd/train
-for i in 1 2 3 4; do
-	printf '{"text": "%s"}\n' "$(for k in $(seq 200); do printf 'word %d of text %d, ' $((k * i)) "$i"; done)"
-done >"$dir/text.jsonl"
-"$dir/train" run --model "$model" --data "$dir/text.jsonl" --output "$dir/out" --lora r=16,alpha=32,targets=all-linear \
-	--batch 1 --sequence 256 --max-steps "$steps" --recompute on &
+lora_prepare "$dir"
+(lora_run "$dir" "$model" "$dir/out" "$steps") &
 pid=$!
 peak=0
 while kill -0 "$pid" 2>/dev/null; do

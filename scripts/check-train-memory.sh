@@ -7,6 +7,7 @@
 # without one the script says so and ends with status 3.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/lora-run.sh
 [ $# -ge 1 ] || { sed -n 2,7p "$0"; exit 2; }
 model=$(cd "$1" && pwd) steps=${3:-2}
 weights=0
@@ -29,20 +30,13 @@ fi
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"; rmdir "$group" 2>/dev/null || true' EXIT
 
-CGO_ENABLED=0 go build -o "$dir/train" ./cmd/train
-for i in 1 2 3 4; do
-	printf '{"text": "%s"}\n' "$(for k in $(seq 200); do printf 'word %d of text %d, ' $((k * i)) "$i"; done)"
-done >"$dir/text.jsonl"
-run() { # OUTPUT
-	exec "$dir/train" run --model "$model" --data "$dir/text.jsonl" --output "$1" --lora r=16,alpha=32,targets=all-linear \
-		--batch 1 --sequence 256 --max-steps "$steps" --save-steps=-1 --recompute on
-}
+lora_prepare "$dir"
 evict() { # what others have in the page cache is charged to them
 	for file in "$model"/*.safetensors; do dd if="$file" iflag=nocache count=0 status=none; done
 }
 seconds() { local start=$EPOCHREALTIME; "$@" >"$dir/log" 2>&1 || { cat "$dir/log" >&2; exit 1; }; awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }'; }
-free() { (run "$dir/free"); }
-bound() { (echo "$BASHPID" >"$group/cgroup.procs"; run "$dir/bound"); }
+free() { (lora_run "$dir" "$model" "$dir/free" "$steps"); }
+bound() { (echo "$BASHPID" >"$group/cgroup.procs"; lora_run "$dir" "$model" "$dir/bound" "$steps"); }
 
 evict
 alone=$(seconds free)
