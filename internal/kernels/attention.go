@@ -125,7 +125,8 @@ type Paged struct {
 	arguments       pagesArguments // of the kernel at work, which would be allocated elsewhere
 }
 
-// pagesArguments are those of the kernels in avx512pages.c, which says more; kept is theirs.
+// pagesArguments are those of the kernels in avx512pages.c, which says more. kept is theirs: no pointers
+// to the collector, as they go past the ends of what they are into.
 type pagesArguments struct {
 	y          unsafe.Pointer
 	ys         int64
@@ -136,7 +137,7 @@ type pagesArguments struct {
 	ps, hs, ws int64
 	heads      int64
 	n, keys    int64
-	kept       [13]int64
+	kept       [16]int64
 }
 
 // bytes is what n columns of a token take.

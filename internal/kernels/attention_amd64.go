@@ -120,4 +120,7 @@ func argumentsOf(y Floats, p *Paged, pages []int32) *pagesArguments {
 }
 
 //go:noinline
-func callPages(k pagesKernel, a *pagesArguments) { k(unsafe.Pointer(a)) }
+func callPages(k pagesKernel, a *pagesArguments) {
+	k(unsafe.Pointer(a))
+	*a = pagesArguments{} // so that nothing is kept from the collector
+}

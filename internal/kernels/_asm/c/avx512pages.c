@@ -7,7 +7,8 @@
 enum { PAGE = 16 }; // tokens
 enum { Q8 = F32 + 1 };
 
-// Pages are the arguments, and behind them what a kernel keeps, as there are not registers enough.
+// Pages are the arguments, which stay as they are, and behind them what a kernel keeps, as there are
+// not registers enough.
 typedef struct {
   uint8_t *y;       // results
   int64_t ys;       // from a query to the next
@@ -15,8 +16,11 @@ typedef struct {
   int64_t xs;       // of queries: from a head to the next; of weights: from a query to the next
   const uint8_t *w; // keys or values
   const int32_t *pages;
-  int64_t ps, hs, ws;  // from a page, a head and a token to the next
+  int64_t ps, hs, ws;     // from a page, a head and a token to the next
   int64_t heads, n, keys; // n: channels or columns of a head
+
+  const int32_t *page;
+  int64_t keys_left, done; // done: bytes of a row of scores
   uint8_t *to, *out;
   const uint8_t *from, *at, *part, *fetch;
   int64_t left, count, columns;
@@ -39,6 +43,7 @@ INLINE void advance(Pages *a) {
 }
 
 INLINE void begin(Pages *a) {
+  a->page = a->pages, a->keys_left = a->keys, a->done = 0;
   a->next_page = a->pages, a->next_keys = a->keys, a->next_left = a->heads;
   a->next = a->w + *a->pages * a->ps;
   UNROLL for (int i = 0; i < AHEAD; i++) advance(a);
@@ -148,8 +153,8 @@ INLINE void score_blocks(int H, uint8_t *y, int64_t ys, const uint8_t *q, const 
 
 INLINE void scores(int f, int H, Pages *a) {
   begin(a);
-  ROLLED for (; a->keys > 0; a->keys -= PAGE, a->pages++, a->y += 4 * PAGE) {
-    a->at = a->w + *a->pages * a->ps, a->to = a->y, a->from = a->x;
+  ROLLED for (; a->keys_left > 0; a->keys_left -= PAGE, a->page++, a->done += 4 * PAGE) {
+    a->at = a->w + *a->page * a->ps, a->to = a->y + a->done, a->from = a->x;
     ROLLED for (a->left = a->heads; a->left > 0; a->left--) {
       KEPT;
       if (f == Q8) score_blocks(H, a->to, a->ys, a->from, a->at, a->ws, a->n, a->next);
@@ -219,9 +224,9 @@ INLINE void weigh_page(int f, int H, int C, __mmask16 m, Pages *a) {
 INLINE void weigh(int f, int H, int C, Pages *a) {
   const int last = f == Q8 ? 2 : 1;
   begin(a);
-  ROLLED for (; a->keys > 0; a->keys -= PAGE, a->pages++, a->x += 4 * PAGE) {
-    a->at = a->w + *a->pages * a->ps, a->to = a->y, a->from = a->x;
-    a->count = a->keys < PAGE ? a->keys : PAGE;
+  ROLLED for (; a->keys_left > 0; a->keys_left -= PAGE, a->page++, a->done += 4 * PAGE) {
+    a->at = a->w + *a->page * a->ps, a->to = a->y, a->from = a->x + a->done;
+    a->count = a->keys_left < PAGE ? a->keys_left : PAGE;
     ROLLED for (a->left = a->heads; a->left > 0; a->left--) {
       a->out = a->to, a->part = a->at, a->fetch = a->next;
       ROLLED for (a->columns = a->n; a->columns >= 16 * C; a->columns -= 16 * C) weigh_page(f, H, C, 0xffff, a);
