@@ -8,8 +8,10 @@ import (
 // Sizes of a unit of halves.
 const (
 	halfRows  = 12        // a multiple of what all kernels take at a time
-	halfUnit  = 192 << 10 // of weights, while as many are fetched
+	halfUnit  = 288 << 10 // of weights, while as many are fetched
 	halfBytes = 24 << 10  // of tokens: a piece of k that the first-level cache holds
+
+	splitColumns = 32 * kernels.HalvesBlock // of a unit that lays out tokens
 )
 
 // halves is a Linear of bfloat16 weights and few tokens, see kernels.MulHalves.
@@ -24,7 +26,7 @@ func (b *Backend) byHalves(op *linear, role backend.Role) bool {
 
 func (op *halves) prepare(threads int) needs {
 	scratch := op.plan(threads)
-	return needs{input: op.tokens * op.set.SplitFloats(op.w.cols), packs: op.tokens, units: ceil(op.w.rows, op.unitRows), scratch: scratch}
+	return needs{input: op.tokens * op.set.SplitFloats(op.w.cols), packs: ceil(op.w.cols, splitColumns), units: ceil(op.w.rows, op.unitRows), scratch: scratch}
 }
 
 // plan cuts the weight into units and returns the scratch that one needs.
@@ -39,31 +41,27 @@ func (op *halves) plan(threads int) int {
 }
 
 func (op *halves) run(w *worker, unit int) {
-	set, cols := op.set, op.w.cols
 	if !op.packed {
-		if t, group := op.groupOf(unit); t == unit {
-			set.SplitTokens(op.groups.x[t*set.SplitFloats(cols):], from(op.x, t, 0), group, cols)
-		}
+		op.split(unit * splitColumns)
 		return
 	}
 	r := unit * op.unitRows
 	rows := min(op.unitRows, op.w.rows-r)
 	for t := 0; t < op.tokens; {
-		group := set.HalvesTokens(op.tokens - t)
+		group := op.set.HalvesTokens(op.tokens - t)
 		op.product(w.scratch.v, r, rows, t, group)
 		t += group
 	}
 	op.addBias(0, op.tokens, r, rows)
 }
 
-// groupOf is the first token of the group that has token i, and how many it has.
-func (op *halves) groupOf(i int) (first, group int) {
-	for {
-		group = op.set.HalvesTokens(op.tokens - first)
-		if i < first+group {
-			return first, group
-		}
-		first += group
+// split lays out columns from k on of all groups of tokens.
+func (op *halves) split(k int) {
+	set, n := op.set, min(splitColumns, op.w.cols-k)
+	for t := 0; t < op.tokens; {
+		group := set.HalvesTokens(op.tokens - t)
+		set.SplitTokens(op.groups.x[t*set.SplitFloats(op.w.cols)+k*group:], from(op.x, t, k), group, n)
+		t += group
 	}
 }
 
@@ -71,7 +69,8 @@ func (op *halves) groupOf(i int) (first, group int) {
 func (op *halves) product(sums []float32, r, rows, t, group int) {
 	set, cols, w := op.set, op.w.cols, op.at(r)
 	x := op.groups.x[t*set.SplitFloats(cols):]
-	step := max(halfBytes/(4*group)/kernels.HalvesBlock, 1) * kernels.HalvesBlock
+	blocks := ceil(cols, kernels.HalvesBlock)
+	step := ceil(blocks, ceil(blocks, halfBytes/(4*group*kernels.HalvesBlock))) * kernels.HalvesBlock
 	if group <= 2 {
 		step = cols // the sums would cost more than the tokens
 	}

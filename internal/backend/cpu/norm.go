@@ -42,7 +42,7 @@ func (b *Backend) Norm(dst, x, weight, bias tensor.Tensor, a meta.NormSpec) {
 		return
 	}
 	b.norm = op
-	b.run(&b.norm, ceil(rows, rowsPerUnit(cols)), 2*rows*cols)
+	b.run(&b.norm, ceil(rows, rowsPerUnit(cols)), rows*cols)
 }
 
 // width is the number of weights that t must have.
