@@ -67,7 +67,7 @@ func TestPlacementNeverChangesTheAnswerOfAnyFormat(t *testing.T) {
 			prompt = append(prompt, prompt...)
 		}
 		prompt = prompt[:18:18]
-		ids := append(prompt, other(prompt[:8], 1, 100)...)
+		ids := append(prompt, other(prompt[:8], 1, int(slices.Max(prompt))+1)...)
 		for _, precision := range []dispatch.Precision{dispatch.PrecisionAuto, dispatch.PrecisionHigh} {
 			o := dispatch.Options{Variant: variant, Precision: precision, KVTokens: 4096}
 			holdsLawOn(t, g.Dir, o, ids, len(prompt), []int{1, 3})
