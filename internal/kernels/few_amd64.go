@@ -22,20 +22,21 @@ func (a *asm) sumFew(c Floats, w Weights, x []float32, rows, tokens, n int, next
 	for fewWidths[i] < tokens {
 		i++
 	}
-	stream := len(next) / 2 &^ 63
+	const streams = 8
+	apart := staggered(len(next)/streams, streams)
 	for r, far := 0, 0; r < rows; {
 		kernel, part := fewTwo[i], 2*FewRows
 		if kernel == nil || rows-r < part {
 			kernel, part = fewOne[i], FewRows
 		}
 		r = min(r, rows-part) // the last rows again, with the same bits
-		callFew(kernel, w.Data[r*w.Stride:], w.Stride, x, c.V[r:], c.Stride, n, tokens, next[min(far, len(next)):], stream)
+		callFew(kernel, w.Data[r*w.Stride:], w.Stride, x, c.V[r:], c.Stride, n, tokens, next[min(far, len(next)):], apart)
 		r += part
-		far += part / FewRows * (n / FewColumns) * (FewRows / 2 * 64)
+		far += part / FewRows * (n / FewColumns) * (FewRows / streams * 64)
 	}
 }
 
 //go:noinline
-func callFew(k fewKernel, w []byte, ws int, x, c []float32, cs, n, tokens int, next []byte, stream int) {
-	k(bytePtr(w), int64(ws), ptr(x), ptr(c), int64(4*cs), int64(n), int64(tokens), bytePtr(next), int64(stream))
+func callFew(k fewKernel, w []byte, ws int, x, c []float32, cs, n, tokens int, next []byte, apart int) {
+	k(bytePtr(w), int64(ws), ptr(x), ptr(c), int64(4*cs), int64(n), int64(tokens), bytePtr(next), int64(apart))
 }

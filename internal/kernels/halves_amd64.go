@@ -40,30 +40,33 @@ func (shifts) mulHalves(y Floats, w Weights, x, sums []float32, rows, tokens, n,
 
 // ahead is where the kernels fetch the rows behind these, piece by piece of k: streams that lie
 // apart, from far on. With 8 tokens each 32 columns of three rows take a line of three streams of
-// six, by turns; with fewer each of four rows takes two lines of two. The processor reads ahead by
-// itself in a page of memory when it has seen some ten lines of it asked for, of which each holds a
-// fill buffer for as long as memory takes: so no two streams should come to new pages together.
+// six, by turns; with fewer each of four rows takes two lines of two.
 func ahead(tokens, rows, stride, k int) (far, apart int) {
-	const page, sixth = 4096, 4096 / 6 &^ 63
 	far = rows*stride - 2*k
 	if tokens < 8 {
 		return far + rows/4*(k/HalvesBlock)*128, rows * stride / 2 &^ 63
 	}
-	apart = rows * stride / 6 &^ 63
-	switch in := apart % page; {
-	case in < sixth:
-		apart += sixth - in
-	case in > page-sixth:
-		apart -= in - (page - sixth)
-	case in > 2*sixth && in <= page/2:
-		apart -= in - 2*sixth
-	case in > page/2 && in < page-2*sixth:
-		apart += page - 2*sixth - in
-	}
+	const streams = 6
+	apart = staggered(rows*stride/streams, streams)
 	columns := rows / 3 * (k / HalvesBlock)
 	far += 32 * columns
 	if columns%2 == 1 { // the turn of the last three
 		return far + 5*apart, -apart
 	}
 	return far, apart
+}
+
+// staggered is the distance next to apart at which six or eight streams do not come to new pages of
+// memory together. The processor reads ahead by itself in a page when it has seen some ten lines of
+// it asked for, and each of those holds one of few fill buffers for as long as memory takes.
+func staggered(apart, streams int) int {
+	const page, most = 4096, 4096 * 3 / 8
+	least, in := page/streams&^63, apart%page&^63
+	apart = apart &^ (page - 1)
+	switch {
+	case in <= page/2:
+		return apart + min(max(in, least), most)
+	default:
+		return apart + max(min(in, page-least), page-most)
+	}
 }

@@ -24,8 +24,9 @@ INLINE void few_words(int T, const __m512i u[4], const uint8_t *x, __m512 *acc) 
 }
 
 // few_block adds 32 columns of 16 rows, the second eight of which begin at w[1], to the sums of T tokens.
-// Of two streams, which lie sp bytes apart, 16 lines are fetched.
-INLINE void few_block(int T, const uint8_t *w[2], int64_t ws, const uint8_t *x, __m512 *acc, const uint8_t *far, int64_t sp) {
+// Two lines each of eight streams, which lie sp bytes apart, are fetched.
+INLINE void few_block(int T, const uint8_t *w[2], int64_t ws, const uint8_t *x, __m512 *acc, const uint8_t **next, int64_t sp) {
+  const uint8_t *far = *next;
   UNROLL for (int half = 0; half < 2; half++) {
     __m512i u[2][4];
     UNROLL for (int m = 0; m < 4; m++) {
@@ -34,15 +35,20 @@ INLINE void few_block(int T, const uint8_t *w[2], int64_t ws, const uint8_t *x, 
       UNROLL for (int i = 0; i < 2; i++) {
         w[i] += ws;
         OPAQUE(w[i]);
-        _mm_prefetch(far + 256 * half + 64 * m + i * sp, _MM_HINT_T1);
+        _mm_prefetch(far, _MM_HINT_T1);
+        far += sp;
+        OPAQUE(far);
       }
     }
+    far += 64 - times(sp, 8);
+    OPAQUE(far);
     UNROLL for (int q = 0; q < 2; q++) few_words(T, u[q], x + 64 * T * half + 32 * T * q, acc);
     UNROLL for (int i = 0; i < 2; i++) {
       w[i] -= times(ws, 4);
       OPAQUE(w[i]);
     }
   }
+  *next = far;
 }
 
 // few computes y[t][i] = sum over k of w[i][k] x[k][t] for R blocks of 16 rows of weights, n columns,
@@ -53,10 +59,8 @@ INLINE void few(int R, int T, const uint8_t *w, int64_t ws, const uint8_t *x, ui
   UNROLL for (int i = 0; i < R * T; i++) acc[i % R][i / R] = _mm512_setzero_ps();
   ROLLED for (; n > 0; n -= 32) {
     UNROLL for (int r = 0; r < R; r++) {
-      few_block(T, half, ws, x, acc[r], far, sp);
+      few_block(T, half, ws, x, acc[r], &far, sp);
       UNROLL for (int i = 0; i < 2; i++) half[i] += r < R - 1 ? times(ws, 16) : 64 - times(ws, 16 * (R - 1));
-      far += 512;
-      OPAQUE(far);
     }
     x += 128 * T;
   }
