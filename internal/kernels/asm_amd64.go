@@ -31,7 +31,7 @@ func available() []Set {
 		sets = append(sets, set)
 	}
 	if fused {
-		sets = append(sets, Set{Name: "avx2", Lanes: 8, GroupTokens: 4, ops: &avx2, grouper: &avx2, halver: halvesAVX2{}, integers: maddubs{}, pager: narrowLanes{}})
+		sets = append(sets, Set{Name: "avx2", Lanes: 8, GroupTokens: 4, ops: &avx2, grouper: &avx2, halver: halvesAVX2{}, coder: narrowCodes{}, integers: maddubs{}, pager: narrowLanes{}})
 	}
 	return append(sets, goSet())
 }

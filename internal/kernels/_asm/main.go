@@ -35,6 +35,7 @@ var sources = []struct {
 }{
 	{"avx2", avx2},
 	{"avx2quant", avx2},
+	{"avx2codes", avx2},
 	{"avx2blocks", avx2},
 	{"avx2bands", avx2},
 	{"avx2bandsums", avx2},
