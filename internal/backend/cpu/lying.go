@@ -6,7 +6,7 @@ import (
 
 // Sizes of a product of tiles with weights where they lie.
 const (
-	callBytes = 256 << 10 // of weights in a call, while as many are fetched
+	callBytes = 128 << 10 // of weights in a call, while as many are fetched
 	// Weights are read where they lie for so many tokens, or for tokens of so many bytes, which stay in
 	// the second-level cache.
 	smallTokens = 4 * coupleRows

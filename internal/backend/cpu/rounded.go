@@ -109,7 +109,7 @@ func (op *rounded) planRows(threads int) int {
 		return 0
 	}
 	if op.small() {
-		op.unitRows = max(1, each/kernels.PackRows) * kernels.PackRows
+		op.unitRows = min(max(1, each/kernels.PackRows)*kernels.PackRows, op.callRows())
 		return op.words + op.callRows()*coupleRows
 	}
 	pack := 4 * op.words
