@@ -42,6 +42,7 @@ func TestTilesOfBlocks(t *testing.T) {
 	random := rand.New(rand.NewPCG(31, 32))
 	for groups := 1; groups <= 3; groups++ {
 		b := newBlockTiles(groups)
+		b.x, b.w, b.y = guarded(t, len(b.x)), guarded(t, len(b.w)), guardedFloats(t, len(b.y)) // where memory ends
 		for i := range b.x {
 			b.x[i] = byte(random.Uint32())
 		}

@@ -31,7 +31,7 @@ KERNEL bf16PackNibbleRows(uint8_t *dst, const uint8_t *words, int64_t stride, co
     __m512i v[4];
     UNROLL for (int i = 0; i < 4; i++) {
       OPAQUE(words);
-      _mm_prefetch(words + times(stride, 32), _MM_HINT_T0);
+      _mm_prefetch(words + 64, _MM_HINT_T0); // of the next pack
       v[i] = _mm512_loadu_si512(words);
       words += stride;
     }
@@ -54,8 +54,15 @@ KERNEL bf16PackNibbleRows(uint8_t *dst, const uint8_t *words, int64_t stride, co
 KERNEL bf16PackNibbleColumns(uint8_t *dst, const uint8_t *words, int64_t stride, const float *scale, const float *zero, int64_t blocks, uint8_t *room) {
   const __m512i lane = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   const __m512i even = _mm512_mullo_epi32(lane, _mm512_set1_epi32((int)stride)), odd = _mm512_add_epi32(even, _mm512_set1_epi32((int)stride));
+  // Packs share lines: each fetches its part of the next ones.
+  const uint8_t *next = words + 64 + ((int64_t)words >> 3 & 7) * 4 * stride;
   tables(room, scale, zero);
   ROLLED for (; blocks > 0; blocks--) {
+    UNROLL for (int i = 0; i < 4; i++) {
+      _mm_prefetch(next, _MM_HINT_T0);
+      next += stride;
+    }
+    next += times(stride, 28);
     UNROLL for (int h = 0; h < 2; h++) {
       const __m512i a = _mm512_i32gather_epi32(even, words + 4 * h, 1), b = _mm512_i32gather_epi32(odd, words + 4 * h, 1);
       // The low words of all rows, and the high ones.

@@ -3,13 +3,15 @@
 #include "wide.h"
 
 // A row of a pack is 64 bytes of each block, which begin PACK bytes apart.
-enum { PACK = 1024, SCALES = 16 };
+enum { PACK = 1024, SCALES = 16, NEXT = 16 };
 
-// Rows lie stride bytes apart, and each has SCALES scales, for one block each, times 2^8.
+// Rows lie stride bytes apart, and what comes next in each is fetched. Each has SCALES scales, for one
+// block each, times 2^8.
 KERNEL bf16PackE4M3(uint8_t *dst, const uint8_t *src, int64_t stride, const float *scales, int64_t rows, int64_t blocks) {
   const __m512i all = _mm512_set1_epi16(0x3f80), keep = _mm512_set1_epi16((short)0xbf80), exponent = _mm512_set1_epi16(0x7c00);
   ROLLED for (; rows > 0; rows--) {
     ROLLED for (int64_t b = 0; b < blocks; b++, OPAQUE(b)) {
+      _mm_prefetch(src + 32 * (b + NEXT), _MM_HINT_T0);
       // Codes as float16, which are too small by 2^8.
       __m512i h = _mm512_slli_epi16(_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(src + 32 * b))), 7);
       h = _mm512_and_si512(h, keep);
@@ -30,6 +32,7 @@ KERNEL bf16PackMXFP4(uint8_t *dst, const uint8_t *src, int64_t stride, const uin
   const __m512i down = _mm512_set1_epi32(4 << 16);
   ROLLED for (; rows > 0; rows--) {
     ROLLED for (int64_t b = 0; b < blocks; b++, OPAQUE(b)) {
+      _mm_prefetch(src + 16 * (b + NEXT), _MM_HINT_T0);
       // Each byte is an even column and an odd one. Only the low four bits of an index count: the
       // table stands there twice.
       __m512i codes = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(src + 16 * b))), four);
