@@ -13,7 +13,7 @@ func (s *Sampler) shape(p *Params, row []float32, best float32) {
 	if s.all == nil {
 		s.all = make([]candidate, len(s.work))
 	}
-	scale := p.scale()
+	scale, likely := p.scale(), false
 	switch {
 	case p.TopH > 0 && p.TopH < 1:
 		s.fill(row, best, scale, s.kthBest(row, topHWidth))
@@ -25,10 +25,11 @@ func (s *Sampler) shape(p *Params, row []float32, best float32) {
 		s.fill(row, best, scale, s.kthBest(row, p.TopK))
 	case p.TopP > 0 && p.TopP < 1:
 		s.fillLikely(row, best, scale, p.TopP)
+		likely = true
 	case p.MinP > 0:
 		s.fill(row, best, scale, best+float32(math.Log(p.MinP)-1e-3)/scale)
 	default:
-		s.fill(row, best, scale, negInf)
+		s.fillAll(row, best, scale)
 	}
 	if p.TopP > 0 && p.TopP < 1 {
 		s.topP(p.TopP)
@@ -37,7 +38,7 @@ func (s *Sampler) shape(p *Params, row []float32, best float32) {
 		s.minP(p.MinP)
 	}
 	if p.TypicalP > 0 && p.TypicalP < 1 {
-		s.typicalP(p.TypicalP)
+		s.typicalP(p.TypicalP, !likely)
 	}
 	if p.EpsilonCutoff > 0 {
 		s.epsilonCutoff(p.EpsilonCutoff)
@@ -69,6 +70,25 @@ func (s *Sampler) fill(row []float32, best, scale, least float32) {
 			s.all[n] = candidate{int32(b*block + i), x, w}
 			total += float64(w)
 			n++
+		}
+	}
+	s.cands, s.total = s.all[:n], total
+}
+
+// fillAll makes candidates of all logits that are not forbidden.
+func (s *Sampler) fillAll(row []float32, best, scale float32) {
+	n, total := 0, 0.0
+	for b := range s.peaks {
+		part := of(row, b)
+		x, w := s.block[0][:len(part)], s.block[1][:len(part)]
+		s.set.Below(x, part, best, scale)
+		copy(w, x)
+		total += float64(s.set.ExpSum(w, 0))
+		for i, x := range x {
+			if x != negInf {
+				s.all[n] = candidate{int32(b*block + i), x, w[i]}
+				n++
+			}
 		}
 	}
 	s.cands, s.total = s.all[:n], total
@@ -161,27 +181,68 @@ func (s *Sampler) epsilonCutoff(epsilon float64) {
 	s.keepHeavier(min(epsilon*s.total, float64(s.heaviest())))
 }
 
-// typicalP replaces x by how near a candidate's surprise is to the entropy
-// (Meister et al. 2022), takes the nearest until they hold p, and what ties with
-// the last of them.
-func (s *Sampler) typicalP(p float64) {
-	entropy := 0.0
-	for i := range s.cands {
-		c := &s.cands[i]
-		if c.x = negInf; c.w > 0 {
-			share := float64(c.w) / s.total
-			surprise := -math.Log(share)
-			entropy += share * surprise
-			c.x = float32(surprise)
-		}
-	}
+// Surprises are told apart by eighths first, as far as a weight that is not 0 can have one.
+const (
+	surpriseSteps = 8
+	surprises     = 128 * surpriseSteps
+)
+
+// typicalP replaces x, the logarithm of the weight if logs says so, by how near a candidate's surprise is
+// to the entropy (Meister et al. 2022), takes the nearest until they hold p, and what ties with the
+// last of them. A surprise is log total - x, and their mean the entropy.
+func (s *Sampler) typicalP(p float64, logs bool) {
+	moment := 0.0
 	for i := range s.cands {
 		if c := &s.cands[i]; c.w > 0 {
-			c.x = float32(-math.Abs(float64(c.x) - entropy))
+			if !logs {
+				c.x = float32(math.Log(float64(c.w)))
+			}
+			moment += float64(c.w) * float64(c.x)
 		}
 	}
-	n := frontMass(s.cands, p*s.total)
-	s.keepFrom(lastOf(s.cands[:n]).x)
+	mean := moment / s.total
+	var masses [surprises]float64
+	for i := range s.cands {
+		c := &s.cands[i]
+		if c.w > 0 {
+			c.x = float32(-math.Abs(float64(c.x) - mean))
+			masses[surprise(c.x)] += float64(c.w)
+		} else {
+			c.x = negInf
+		}
+	}
+	left := p * s.total
+	for step, mass := range masses {
+		if mass >= left && mass > 0 {
+			c := s.surprising(step)
+			s.keepFrom(lastOf(c[:frontMass(c, left)]).x)
+			return
+		}
+		left -= mass
+	}
+}
+
+// surprise is the step of a candidate that is x away from the entropy, with the sign changed.
+func surprise(x float32) int { return min(int(-surpriseSteps*x), surprises-1) }
+
+// surprising drops what is farther from the entropy than a step, and returns what is in it.
+func (s *Sampler) surprising(step int) []candidate {
+	near, n := 0, 0
+	for _, c := range s.cands {
+		if c.x == negInf {
+			continue
+		}
+		if at := surprise(c.x); at <= step {
+			s.cands[n] = c
+			if at < step {
+				s.cands[n], s.cands[near] = s.cands[near], s.cands[n]
+				near++
+			}
+			n++
+		}
+	}
+	s.cands = s.cands[:n]
+	return s.cands[near:]
 }
 
 func plogp(p float64) float64 {

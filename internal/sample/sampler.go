@@ -9,12 +9,13 @@ import (
 // Sampler holds scratch for one vocabulary. One call at a time; requests may share it.
 type Sampler struct {
 	set   *kernels.Set
-	work  []float32   // the logits of this step, adjusted; then weights
-	peaks []float32   // the largest of each block of the row at hand
-	sums  []float64   // the sum of each block's weights
-	cands []candidate // what may still be chosen
-	all   []candidate // their memory, as large as the vocabulary
-	total float64     // sum of the candidates' weights
+	work  []float32         // the logits of this step, adjusted; then weights
+	peaks []float32         // the largest of each block of the row at hand
+	block [2][block]float32 // at hand: exponents and weights
+	sums  []float64         // the sum of each block's weights
+	cands []candidate       // what may still be chosen
+	all   []candidate       // their memory, as large as the vocabulary
+	total float64           // sum of the candidates' weights
 
 	seen  []uint32 // epoch in which an id was last met
 	epoch uint32
