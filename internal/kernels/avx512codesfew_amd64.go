@@ -40,4 +40,4 @@ func avx512MXFP4Few8(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer,
 func avx512PackMXFP4(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)
 
 //go:noescape
-func avx512Scale(dst unsafe.Pointer, src unsafe.Pointer, n int64, by unsafe.Pointer)
+func avx512ScaleBlocks(dst unsafe.Pointer, src unsafe.Pointer, n int64, each int64, scales unsafe.Pointer)

@@ -11,7 +11,7 @@ type wideCodes struct{}
 const (
 	// codesBytes are those of the tokens and the widened weights that meet at a time: what the
 	// first-level cache holds.
-	codesBytes = 36 << 10
+	codesBytes = 24 << 10
 	// codesOut are floats for the results of a kernel; all of scratch is in whole lines of the cache.
 	codesOut = 32
 )
@@ -72,13 +72,16 @@ func codesSums(rows, tokens int) int {
 	return groups*high*tokens*16 + codesOut
 }
 
+// codesScales is room for the scales of a row of blocks.
+func codesScales(p *Packed, n int) int { return ceil(ceil(n, p.Columns), 16) * 16 }
+
 func (c wideCodes) codesScratch(p *Packed, rows, tokens, n int) int {
 	need, piece := 0, c.codesFloats(p, pieceOf(tokens, n))
 	if tokens > 1 {
 		need = codesSums(rows, tokens) + codesRows(tokens)*piece
 	}
 	if p.Packing == E4M3 {
-		need += tokens * piece
+		need += tokens*piece + codesScales(p, n)
 	}
 	return need
 }
@@ -100,11 +103,12 @@ func (wideCodes) mulCodes(y Floats, p *Packed, row, step, rows int, x, scratch [
 		}
 		return
 	}
-	op.scales = true
+	size := p.ScaleFormat.Size()
+	op.scales, scratch = cut(scratch, codesScales(p, n))
 	for rows > 0 {
 		block := row / p.Rows
 		count := min(rows, ceil((block+1)*p.Rows-row, step))
-		op.first = block * chunks
+		avx512.widen(op.scales[:ceil(n, p.Columns)], p.Scales[block*chunks*size:][:ceil(n, p.Columns)*size], p.ScaleFormat)
 		op.rows(y, row, count, scratch)
 		y.V, row, rows = y.V[min(count, len(y.V)):], row+count*step, rows-count
 	}
@@ -116,23 +120,24 @@ type codesProduct struct {
 	step      int
 	x         []float32
 	tokens, n int
-	scales    bool // the tokens take those of a row of blocks, from first on
-	first     int
+	scales    []float32 // of a row of blocks, which the tokens take; nil for none
 }
 
 // scaled sets dst to n columns of the packed tokens from k on, times their scales.
 //
 //go:noinline
 func (op *codesProduct) scaled(dst []float32, k, n int) []float32 {
-	line, at := codesLine(op.p), 0
+	tokens, block := op.tokens, op.p.Columns
+	out, line := dst[:tokens*n], codesLine(op.p)
+	clear(dst[tokens*n : tokens*ceil(n, line)*line])
 	for end := k + n; k < end; {
-		b := k / op.p.Columns
-		cols := min(end, (b+1)*op.p.Columns) - k
-		by := op.p.scale(op.first + b)
-		avx512Scale(ptr(dst[at:]), ptr(op.x[op.tokens*k:]), int64(op.tokens*cols), unsafe.Pointer(&by))
-		at, k = at+op.tokens*cols, k+cols
+		cols := end - k // all, but for what is left of a block
+		if k%block > 0 {
+			cols = min(cols, block-k%block)
+		}
+		avx512ScaleBlocks(ptr(out), ptr(op.x[tokens*k:]), int64(tokens*cols), int64(tokens*block), ptr(op.scales[k/block:]))
+		out, k = out[tokens*cols:], k+cols
 	}
-	clear(dst[at : op.tokens*ceil(n, line)*line])
 	return dst
 }
 
@@ -148,7 +153,7 @@ func (op *codesProduct) rows(y Floats, row, rows int, scratch []float32) {
 	w, ws := p.Codes[row*p.Width*bits/8:], op.step*p.Width*bits/8
 	if op.tokens == 1 {
 		x := op.x
-		if op.scales {
+		if op.scales != nil {
 			x = op.scaled(scratch, 0, op.n)
 		}
 		if p.Packing == MXFP4 {
@@ -163,7 +168,7 @@ func (op *codesProduct) rows(y Floats, row, rows int, scratch []float32) {
 	room, scratch := cut(scratch, high*ceil(piece, codesLine(p))*codesLine(p))
 	for k := 0; k < op.n; k += piece {
 		n, flags, x := min(piece, op.n-k), 0, op.x[op.tokens*k:]
-		if op.scales {
+		if op.scales != nil {
 			x = op.scaled(scratch, k, n)
 		}
 		if k == 0 {

@@ -123,11 +123,16 @@ KERNEL avx512PackMXFP4(uint8_t *dst, int64_t step, const uint8_t *src, int64_t n
   }
 }
 
-// Scale multiplies n floats, a multiple of 16.
-KERNEL avx512Scale(uint8_t *dst, const uint8_t *src, int64_t n, const float *by) {
-  const __m512 s = _mm512_set1_ps(*by);
-  ROLLED for (; n > 0; n -= 16, OPAQUE(n)) {
-    _mm512_storeu_ps(dst, _mm512_mul_ps(_mm512_loadu_ps(src), s));
-    dst += 64, src += 64;
+// ScaleBlocks multiplies n floats by scales, each that of so many. All are multiples of 32.
+KERNEL avx512ScaleBlocks(uint8_t *dst, const uint8_t *src, int64_t n, int64_t each, const uint8_t *scales) {
+  ROLLED while (n > 0) {
+    const __m512 by = _mm512_set1_ps(*(const float *)scales);
+    int64_t left = n < each ? n : each;
+    n -= left, scales += 4;
+    ROLLED for (; left > 0; left -= 32, OPAQUE(left)) {
+      _mm512_storeu_ps(dst, _mm512_mul_ps(_mm512_loadu_ps(src), by));
+      _mm512_storeu_ps(dst + 64, _mm512_mul_ps(_mm512_loadu_ps(src + 64), by));
+      dst += 128, src += 128;
+    }
   }
 }
