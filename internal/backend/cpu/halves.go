@@ -8,7 +8,7 @@ import (
 // Sizes of a unit of halves.
 const (
 	halfRows  = 12        // a multiple of what all kernels take at a time
-	halfUnit  = 288 << 10 // of weights, while as many are fetched
+	halfUnit  = 192 << 10 // of weights, while as many are fetched; half as many again where vectors are wide
 	halfBytes = 24 << 10  // of tokens: a piece of k that the first-level cache holds
 
 	splitColumns = 32 * kernels.HalvesBlock // of a unit that lays out tokens
@@ -35,7 +35,11 @@ func (op *halves) plan(threads int) int {
 	if op.tokens == 1 {
 		op.unitRows = op.oneTokenRows(fit(unitBytes))
 	} else {
-		op.unitRows = min(max(fit(halfUnit)/halfRows, 1)*halfRows, op.w.rows)
+		unit := halfUnit
+		if op.set.Lanes == 16 {
+			unit += halfUnit / 2
+		}
+		op.unitRows = min(max(fit(unit)/halfRows, 1)*halfRows, op.w.rows)
 	}
 	return op.set.HalvesSums(op.unitRows, op.set.HalvesTokens(op.tokens))
 }
