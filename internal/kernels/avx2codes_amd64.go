@@ -19,12 +19,6 @@ func avx2CodesE4M3x4x2(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Poi
 func avx2CodesMXFP4x4x2(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
 
 //go:noescape
-func avx2CodesE4M3x2x4(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
-
-//go:noescape
-func avx2CodesMXFP4x2x4(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
-
-//go:noescape
 func avx2CodesE4M3x1x8(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
 
 //go:noescape
@@ -47,6 +41,18 @@ func avx2CodesE4M3x1x4(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Poi
 
 //go:noescape
 func avx2CodesMXFP4x1x4(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+
+//go:noescape
+func avx2CodesE4M3x3x4(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+
+//go:noescape
+func avx2CodesMXFP4x3x4(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+
+//go:noescape
+func avx2CodesE4M3x3x8(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+
+//go:noescape
+func avx2CodesMXFP4x3x8(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
 
 //go:noescape
 func avx2CodesFold(y unsafe.Pointer, yr int64, ys int64, sums unsafe.Pointer, rows int64, tokens int64, by unsafe.Pointer)

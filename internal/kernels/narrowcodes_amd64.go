@@ -15,14 +15,13 @@ type narrowCodes struct{}
 
 // Sizes of its pieces.
 const (
-	narrowMost    = 8
-	narrowStreams = 4        // rows read at a time, each of a stream of neighbours
-	narrowPiece   = 24 << 10 // of tokens, which the first-level cache holds while rows pass
-	narrowKept    = 80       // floats of scratch that kernels use
+	narrowMost  = 8
+	narrowPiece = 24 << 10 // of tokens, which the first-level cache holds while rows pass
+	narrowKept  = 464      // floats of scratch that kernels use
 )
 
 // A narrowCodesKernel computes some rows a distance apart: see avx2codes.c. A tile has a kernel for so
-// many rows at a time, and one for one.
+// many, each of a stream of neighbours, and one for one.
 type (
 	narrowCodesKernel func(w unsafe.Pointer, ws, rows int64, scales unsafe.Pointer, each int64, x, sums unsafe.Pointer, n, chunk int64, scratch unsafe.Pointer, ahead int64)
 	narrowCodesTile   struct {
@@ -35,11 +34,11 @@ type (
 var (
 	narrowE4M3 = [...]narrowCodesTile{
 		1: {4, avx2CodesE4M3x4x1, avx2CodesE4M3x1x1}, 2: {4, avx2CodesE4M3x4x2, avx2CodesE4M3x1x2},
-		4: {2, avx2CodesE4M3x2x4, avx2CodesE4M3x1x4}, 8: {1, avx2CodesE4M3x1x8, avx2CodesE4M3x1x8},
+		4: {3, avx2CodesE4M3x3x4, avx2CodesE4M3x1x4}, 8: {3, avx2CodesE4M3x3x8, avx2CodesE4M3x1x8},
 	}
 	narrowMXFP4 = [...]narrowCodesTile{
 		1: {4, avx2CodesMXFP4x4x1, avx2CodesMXFP4x1x1}, 2: {4, avx2CodesMXFP4x4x2, avx2CodesMXFP4x1x2},
-		4: {2, avx2CodesMXFP4x2x4, avx2CodesMXFP4x1x4}, 8: {1, avx2CodesMXFP4x1x8, avx2CodesMXFP4x1x8},
+		4: {3, avx2CodesMXFP4x3x4, avx2CodesMXFP4x1x4}, 8: {3, avx2CodesMXFP4x3x8, avx2CodesMXFP4x1x8},
 	}
 )
 
@@ -103,18 +102,20 @@ type narrowProduct struct {
 	kept, sums  []float32
 	scales      []float32
 	each, chunk int
+	tile        *narrowCodesTile
 	ahead       int // bytes from these rows to the next
 }
 
 func (c narrowCodes) mulCodes(y Floats, p *Packed, row, step, rows int, x, scratch []float32, tokens, n int) {
 	op := narrowProduct{p: p, width: p.Width, row: row, step: step, tokens: tokens, n: n, x: x, each: c.scales(p, n), chunk: c.chunk(p, n)}
+	op.tile = &narrowE4M3[tokens]
 	if p.Packing == MXFP4 {
-		op.width /= 2
+		op.width, op.tile = p.Width/2, &narrowMXFP4[tokens]
 	}
 	op.ahead = rows * step * op.width
 	op.kept, scratch = scratch[:narrowKept], scratch[narrowKept:]
 	op.sums, op.scales = scratch[:8*rows*tokens], scratch[8*rows*tokens:][:rows*op.each]
-	clear(op.kept)
+	op.kept[64], op.kept[65] = 0, 0
 	clear(op.sums)
 	for i := range rows {
 		to, r := op.scales[i*op.each:][:op.each], row+i*step
@@ -128,23 +129,19 @@ func (c narrowCodes) mulCodes(y Floats, p *Packed, row, step, rows int, x, scrat
 	if tokens <= 2 {
 		piece = n
 	}
-	stream := rows / narrowStreams
+	streams, stream := op.tile.rows, rows/op.tile.rows
 	for k := 0; k < n; k += piece {
 		for i := range stream {
-			op.mul(narrowStreams*i, i, stream, narrowStreams, k, min(piece, n-k))
+			op.mul(op.tile.some, streams*i, i, stream, streams, k, min(piece, n-k))
 		}
-		if done := stream * narrowStreams; done < rows {
-			op.mul(done, done, 1, rows-done, k, min(piece, n-k))
+		if done := stream * streams; done < rows {
+			op.mul(op.tile.one, done, done, 1, rows-done, k, min(piece, n-k))
 		}
-	}
-	by := float32(1)
-	if p.Packing == E4M3 {
-		by = 256 // codes read as halves are too small by that
 	}
 	for i := range stream {
-		op.fold(y, narrowStreams*i, i, stream, narrowStreams, by)
+		op.fold(y, streams*i, i, stream, streams)
 	}
-	op.fold(y, stream*narrowStreams, stream*narrowStreams, 1, rows-stream*narrowStreams, by)
+	op.fold(y, stream*streams, stream*streams, 1, rows-stream*streams)
 	if math.Float32bits(op.kept[64]) != 0 {
 		op.notNumbers(y, rows)
 	}
@@ -152,22 +149,21 @@ func (c narrowCodes) mulCodes(y Floats, p *Packed, row, step, rows int, x, scrat
 
 // mul adds n columns from k on of some rows, from at on, apart rows from each other, whose sums begin at
 // sum.
-func (op *narrowProduct) mul(sum, at, apart, rows, k, n int) {
-	tile := &narrowMXFP4[op.tokens]
+func (op *narrowProduct) mul(kernel narrowCodesKernel, sum, at, apart, rows, k, n int) {
 	begin, first := k/2, k/32
 	if op.p.Packing == E4M3 {
-		tile, begin, first = &narrowE4M3[op.tokens], k, k/op.chunk
-	}
-	kernel := tile.some
-	if rows%tile.rows != 0 {
-		kernel = tile.one
+		begin, first = k, k/op.chunk
 	}
 	codes, scales := op.p.Codes[(op.row+at*op.step)*op.width+begin:], op.scales[at*op.each+first:]
 	callCodes(kernel, codes, apart*op.step*op.width, rows, scales, apart*op.each, op.x[k*op.tokens:], op.sums[8*op.tokens*sum:], n, op.chunk, op.kept, op.ahead)
 }
 
 // fold adds the lanes of rows.
-func (op *narrowProduct) fold(y Floats, sum, at, apart, rows int, by float32) {
+func (op *narrowProduct) fold(y Floats, sum, at, apart, rows int) {
+	by := float32(1)
+	if op.p.Packing == E4M3 {
+		by = 256 // codes read as halves are too small by that
+	}
 	if rows > 0 {
 		callCodesFold(y.V[at:], apart, y.Stride, op.sums[8*op.tokens*sum:], rows, op.tokens, by)
 	}
