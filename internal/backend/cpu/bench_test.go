@@ -293,3 +293,21 @@ func BenchmarkTransposedDecode(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkRoute chooses 8 of 128 experts for the rows of a prompt.
+func BenchmarkRoute(b *testing.B) {
+	const rows, experts, k = 512, 128, 8
+	host := open(b, 1, "")
+	defer host.Close()
+	logits, chosen, weights := zeros(rows, experts), make([]int32, rows*k), make([]float32, rows*k)
+	for i := range logits.F32() {
+		logits.F32()[i] = float32(i*7919%1009) / 200
+	}
+	spec := &meta.MoESpec{Count: experts, TopK: k, Score: meta.ScoreSoftmax, Renormalise: true}
+	for b.Loop() {
+		host.Route(chosen, weights, logits, tensor.Tensor{}, spec)
+	}
+	if err := host.Sync(); err != nil {
+		b.Fatal(err)
+	}
+}

@@ -70,9 +70,9 @@ func (op *route) run(w *worker, unit int) {
 		op.keepGroups(ranks, groups)
 	}
 	experts, weights := op.experts[unit*k:][:k], op.weights[unit*k:][:k]
-	for i := range k {
-		e := best(ranks, experts[:i])
-		experts[i], weights[i] = int32(e), scores[e]
+	highest(experts, ranks)
+	for i, e := range experts {
+		weights[i] = scores[e]
 	}
 	op.weigh(weights)
 }
@@ -103,11 +103,13 @@ func (op *route) keepGroups(ranks, groups []float32) {
 	size := op.n / len(groups)
 	for g := range groups {
 		part := ranks[g*size:][:size]
-		first := best(part, nil)
-		groups[g] = part[first]
+		var two [2]int32
 		if op.spec.Score == meta.ScoreSigmoid && size > 1 {
-			taken := [1]int32{int32(first)}
-			groups[g] += part[best(part, taken[:])]
+			highest(two[:], part)
+			groups[g] = part[two[0]] + part[two[1]]
+		} else {
+			highest(two[:1], part)
+			groups[g] = part[two[0]]
 		}
 	}
 	for g := range groups {
@@ -122,15 +124,20 @@ func (op *route) keepGroups(ranks, groups []float32) {
 // above reports whether rank a comes before b.
 func above(a, b float32) bool { return a > b || a != a && b == b }
 
-// best is the first of the highest ranks that is not taken.
-func best(ranks []float32, taken []int32) int {
-	top := -1
+// highest fills top with the places of the highest ranks, at least as many, in falling order.
+func highest(top []int32, ranks []float32) {
+	n := 0
 	for i, v := range ranks {
-		if (top < 0 || above(v, ranks[top])) && !slices.Contains(taken, int32(i)) {
-			top = i
+		if n == len(top) && !above(v, ranks[top[n-1]]) {
+			continue
 		}
+		n = min(n+1, len(top))
+		at := n - 1
+		for ; at > 0 && above(v, ranks[top[at-1]]); at-- {
+			top[at] = top[at-1]
+		}
+		top[at] = int32(i)
 	}
-	return top
 }
 
 // place is the number of ranks that come before rank i.
@@ -146,12 +153,20 @@ func place(ranks []float32, i int) int {
 
 // softmax is over x in float64, in ascending order.
 func softmax(x []float32) {
+	var kept [256]float64 // exponentials, which cost most
 	top := slices.Max(x)
 	total := 0.0
-	for _, v := range x {
-		total += math.Exp(float64(v) - float64(top))
+	for i, v := range x {
+		e := math.Exp(float64(v) - float64(top))
+		if total += e; i < len(kept) {
+			kept[i] = e
+		}
 	}
 	for i, v := range x {
-		x[i] = float32(math.Exp(float64(v)-float64(top)) / total)
+		if i < len(kept) {
+			x[i] = float32(kept[i] / total)
+		} else {
+			x[i] = float32(math.Exp(float64(v)-float64(top)) / total)
+		}
 	}
 }
