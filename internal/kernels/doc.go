@@ -38,6 +38,9 @@
 // same in all variants that can, or by floats as they are ([Set.MulBands]), in the order of
 // SumPanels.
 //
+// Weights of E4M3 and MXFP4 codes are multiplied where they lie by groups of tokens laid out for
+// that ([Set.MulCodes]), scales apart, in one order for any number of tokens.
+//
 // # Assembly
 //
 // _asm holds C with intrinsics and the generator which turns it into Go assembly with a

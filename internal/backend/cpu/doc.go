@@ -12,7 +12,8 @@
 // unit, so that both stay in the caches. Few tokens meet the weights where they lie. Where
 // LinearRounded rounds, that is in tiles with AMX, whatever the role, so that one token and a
 // batch have one order of sums; else generated tokens, few or many, are dot products. Linear is
-// dot products too, but for weights in bands, which it sums like prompts.
+// dot products too, but for weights in bands, which it sums like prompts. FP8 and MXFP4 weights
+// that meet tokens as they are have an order of their own in both.
 //
 // Products that do not wait for one another are one operation: each thread has a run of rows of
 // each weight, and tokens that several weights want packed in the same way are packed once.
