@@ -85,7 +85,6 @@ func (e *Engine) pool(c *choice, i int, logits Logits) error {
 			ev.Embedding[k] /= float32(c.prompt)
 		}
 	}
-	c.stream.emit(ev)
-	e.end(c, FinishStop, nil)
+	e.conclude(c, ev)
 	return nil
 }

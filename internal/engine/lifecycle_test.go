@@ -99,6 +99,24 @@ func TestOverload(t *testing.T) {
 	})
 }
 
+// TestThePlaceIsFreeWhenTheLastEventComes: a client that asked again the moment it had its answer
+// was told that the server was overloaded.
+func TestThePlaceIsFreeWhenTheLastEventComes(t *testing.T) {
+	e := engine.New(&enginetest.Model{}, engine.Options{MaxBatch: 1, MaxQueue: -1})
+	defer e.Close()
+	for range 2000 {
+		s, err := e.Submit(t.Context(), engine.Request{Prompt: prompt(1, 2), MaxTokens: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for ev := (engine.Event{}); ev.Finish == ""; {
+			if ev, err = s.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 func TestShutdownFinishesWhatWasAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := engine.New(&enginetest.Model{Delay: time.Second}, engine.Options{MaxBatch: 1})

@@ -39,27 +39,31 @@ func (e *Engine) complete(c *choice) {
 	if c.index == 0 && c.generated() == 0 {
 		ev.Prompt = c.stream.scores
 	}
-	c.stream.emit(ev)
-	e.end(c, FinishLength, nil)
+	e.conclude(c, ev)
 }
 
-// end frees what c holds and, with the last choice, ends the stream. The caller takes c
-// out of its list.
+// conclude hands out c's last event and ends c. Its place is free before the reader knows: whoever
+// asks again at once finds it.
+func (e *Engine) conclude(c *choice, ev Event) {
+	e.release(c, ev.Finish)
+	c.stream.emit(ev)
+	c.stream.left(nil)
+}
+
+// end ends c without a last event. The caller takes c out of its list.
 func (e *Engine) end(c *choice, why Reason, err error) {
 	if c.ended {
 		return
 	}
+	e.release(c, why)
+	c.stream.left(err)
+}
+
+// release gives back what c holds.
+func (e *Engine) release(c *choice, why Reason) {
 	c.ended = true
 	if c.seq != nil {
 		e.free(c)
-	}
-	s := c.stream
-	s.open--
-	switch {
-	case err != nil:
-		s.finish(err)
-	case s.open == 0:
-		s.finish(done)
 	}
 	e.account(c, why)
 }

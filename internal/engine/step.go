@@ -171,9 +171,10 @@ func (e *Engine) choose(c *choice, logits []float32, now time.Time) error {
 	}
 	c.last = now
 	e.totals.generated++
-	s.emit(ev)
 	if ev.Finish != "" {
-		e.end(c, ev.Finish, nil)
+		e.conclude(c, ev)
+	} else {
+		s.emit(ev)
 	}
 	return nil
 }

@@ -119,6 +119,17 @@ func (s *Stream) emit(ev Event) {
 	s.notify()
 }
 
+// left notes that a choice has ended, and with the last one or an error ends s.
+func (s *Stream) left(err error) {
+	s.open--
+	switch {
+	case err != nil:
+		s.finish(err)
+	case s.open == 0:
+		s.finish(done)
+	}
+}
+
 // finish says that no event will come.
 func (s *Stream) finish(err error) {
 	s.unhook()
