@@ -191,6 +191,7 @@ func TestFailedPassFailsItsRequestsOnly(t *testing.T) {
 		if got, err := collect(b, 1); err != nil || len(got[0].tokens) != 5 {
 			t.Errorf("the one that waited: %v, %v", got, err)
 		}
+		synctest.Wait() // a pass is counted after its events
 		if st := e.Stats(); st.KV.Used != 0 || st.Finished[engine.FinishError] != 2 {
 			t.Errorf("%+v", st)
 		}
