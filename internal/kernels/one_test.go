@@ -47,40 +47,59 @@ func sameBits(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// BenchmarkOneToken is products of one token with weights that no cache holds, as a share of the
-// rate at which the same memory is read by a loop that does nothing else.
-func BenchmarkOneToken(b *testing.B) {
-	const size, unit = 512 << 20, 128 << 10
-	data, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+// Weights of a benchmark that no cache holds.
+const (
+	benchWeights = 512 << 20
+	benchPart    = 64 << 20 // of them in turn
+)
+
+// besideReads times products with weights that no cache holds, in parts, and reports the share of the rate
+// at which the same memory is read by a loop that does nothing else.
+func besideReads(b *testing.B, data []byte, products func(w []byte)) {
+	var took, read time.Duration
+	b.SetBytes(benchWeights)
+	for b.Loop() {
+		for at := 0; at < benchWeights; at += benchPart { // in turn, as rates wander
+			start := time.Now()
+			products(data[at:][:benchPart])
+			middle := time.Now()
+			for w := data[(at+benchWeights/2)%benchWeights:][:benchPart]; len(w) > 0; w = w[1<<20:] {
+				ReadMemory(w[:1<<20])
+			}
+			took, read = took+middle.Sub(start), read+time.Since(middle)
+		}
+	}
+	b.ReportMetric(float64(read)/float64(took), "share")
+}
+
+// uncached is the memory of besideReads.
+func uncached(b *testing.B) []byte {
+	data, err := unix.Mmap(-1, 0, benchWeights, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer unix.Munmap(data)
+	b.Cleanup(func() { _ = unix.Munmap(data) })
 	_ = unix.Madvise(data, unix.MADV_HUGEPAGE)
 	for i := range data {
 		data[i] = 0x3c
 	}
-	one := func(b *testing.B, n, each int, mul func(w []byte, rows int)) {
+	return data
+}
+
+// BenchmarkOneToken is products of one token.
+func BenchmarkOneToken(b *testing.B) {
+	const unit = 128 << 10
+	data := uncached(b)
+	one := func(b *testing.B, each int, mul func(w []byte, rows int)) {
 		rows := max(unit/each, 1)
 		if rows > 8 {
 			rows &^= 7
 		}
-		var took, read time.Duration
-		b.SetBytes(size)
-		for b.Loop() {
-			for at := 0; at < size; at += 64 << 20 { // in turn, as rates wander
-				start := time.Now()
-				for w := data[at:][:64<<20]; len(w) >= rows*each; w = w[rows*each:] {
-					mul(w[:rows*each], rows)
-				}
-				middle := time.Now()
-				for w := data[(at+size/2)%size:][:64<<20]; len(w) > 0; w = w[1<<20:] {
-					ReadMemory(w[:1<<20])
-				}
-				took, read = took+middle.Sub(start), read+time.Since(middle)
+		besideReads(b, data, func(w []byte) {
+			for ; len(w) >= rows*each; w = w[rows*each:] {
+				mul(w[:rows*each], rows)
 			}
-		}
-		b.ReportMetric(float64(read)/float64(took), "share")
+		})
 	}
 	for _, set := range available() {
 		if set.Name != "avx512" && set.Name != "avx2" {
@@ -91,7 +110,7 @@ func BenchmarkOneToken(b *testing.B) {
 			for f, name := range []string{BFloat16: "bfloat16", Float16: "float16", Float32: "float32"} {
 				each := n * Format(f).Size()
 				b.Run(fmt.Sprintf("%s/%s/%d", set.Name, name, n), func(b *testing.B) {
-					one(b, n, each, func(w []byte, rows int) {
+					one(b, each, func(w []byte, rows int) {
 						set.Mul(Floats{y, rows}, Weights{w, each, Format(f)}, Floats{x, n}, rows, 1, n)
 					})
 				})
@@ -99,7 +118,7 @@ func BenchmarkOneToken(b *testing.B) {
 			if set.Halves() {
 				sums := make([]float32, set.HalvesSums(unit/(2*n)+8, 1))
 				b.Run(fmt.Sprintf("%s/halves/%d", set.Name, n), func(b *testing.B) {
-					one(b, n, 2*n, func(w []byte, rows int) {
+					one(b, 2*n, func(w []byte, rows int) {
 						set.MulHalves(Floats{y, rows}, Weights{w, 2 * n, BFloat16}, x, sums, rows, 1, n, 0, true)
 					})
 				})
@@ -108,34 +127,20 @@ func BenchmarkOneToken(b *testing.B) {
 	}
 }
 
-// BenchmarkFewTokens is products of tiles with weights that no cache holds, of so many tokens, as a
-// share of the rate at which the same memory is read.
+// BenchmarkFewTokens is products of tiles of so many tokens, of the variants that have such tiles.
 func BenchmarkFewTokens(b *testing.B) {
-	set := &available()[0]
-	if !set.TilesRows() {
-		b.Skip("no tiles")
-	}
-	const size = 512 << 20
-	data, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer unix.Munmap(data)
-	_ = unix.Madvise(data, unix.MADV_HUGEPAGE)
-	for i := range data {
-		data[i] = 0x3c
-	}
-	for _, n := range []int{1024, 2048, 5632} {
-		for _, tokens := range []int{16, 32, 64, 128} {
-			b.Run(fmt.Sprintf("%d/%d", n, tokens), func(b *testing.B) {
-				rows, words := max((256<<10)/(2*n)/CoupleTokens, 1)*CoupleTokens, PanelWords(n)
-				x, c := make([]uint32, tokens/PanelTokens*words), make([]float32, rows*CoupleTokens)
-				var took, read time.Duration
-				b.SetBytes(size)
-				for b.Loop() {
-					for at := 0; at < size; at += 64 << 20 { // in turn, as rates wander
-						start := time.Now()
-						for w := data[at:][:64<<20]; len(w) >= 2*rows*n; w = w[2*rows*n:] {
+	data := uncached(b)
+	for _, set := range available() {
+		if !set.TilesRows() {
+			continue
+		}
+		for _, n := range []int{1024, 2048, 5632} {
+			for _, tokens := range []int{16, 32, 64, 128} {
+				b.Run(fmt.Sprintf("%s/%d/%d", set.Name, n, tokens), func(b *testing.B) {
+					rows, words := max((256<<10)/(2*n)/CoupleTokens, 1)*CoupleTokens, PanelWords(n)
+					x, c := make([]uint32, tokens/PanelTokens*words), make([]float32, rows*CoupleTokens)
+					besideReads(b, data, func(w []byte) {
+						for ; len(w) >= 2*rows*n; w = w[2*rows*n:] {
 							f := Fetch{Next: w[2*rows*n:]}
 							for t := 0; t < tokens; t += CoupleTokens {
 								f.Quarters = max(4/ceil(tokens, CoupleTokens), 1)
@@ -143,15 +148,9 @@ func BenchmarkFewTokens(b *testing.B) {
 								f.Done += f.Quarters
 							}
 						}
-						middle := time.Now()
-						for w := data[(at+size/2)%size:][:64<<20]; len(w) > 0; w = w[1<<20:] {
-							ReadMemory(w[:1<<20])
-						}
-						took, read = took+middle.Sub(start), read+time.Since(middle)
-					}
-				}
-				b.ReportMetric(float64(read)/float64(took), "share")
-			})
+					})
+				})
+			}
 		}
 	}
 }
