@@ -25,6 +25,7 @@ const (
 	Unreachable             // the hub did not answer, or not to the end
 	Corrupt                 // what the server says or sends contradicts itself
 	Disk                    // the cache cannot be written or read
+	Busy                    // another process is pulling the model
 )
 
 // An Error says what went wrong with which file of which repository. Its text begins
