@@ -5,6 +5,8 @@
 //	serve estimate M                          what memory it takes, dtype by dtype
 //	serve bench M                             measure prompt and decode speed
 //	serve pull ORG/NAME                       fetch a model from the hub into its cache
+//	serve list                                show the models in the cache
+//	serve rm ORG/NAME                         delete a model from the cache
 //	serve devices                             what this machine has to run models on
 //
 // This package reads flags, HEFT_* variables and the file of --config, turns them into
@@ -27,12 +29,15 @@ var version = "0.1.0-dev"
 
 // cli is the command line.
 type cli struct {
-	Config kong.ConfigFlag `help:"Read flags from a YAML file." placeholder:"FILE.yaml" env:"HEFT_CONFIG"`
+	Config      kong.ConfigFlag  `help:"Read flags from a YAML file." placeholder:"FILE.yaml" env:"HEFT_CONFIG"`
+	ShowVersion kong.VersionFlag `name:"version" env:"-" help:"Print the version and exit."`
 
 	Run   runCmd   `cmd:"" default:"withargs" help:"Serve a model (this is what serve does without a command)."`
 	Plan  planCmd  `cmd:"" help:"Show where a model's layers would live, without loading it."`
 	Bench benchCmd `cmd:"" help:"Measure prompt and decode speed of a model."`
 	Pull  pullCmd  `cmd:"" help:"Fetch a model from the hub into its cache."`
+	List  listCmd  `cmd:"" aliases:"ls" help:"List the models in the cache."`
+	Rm    rmCmd    `cmd:"" aliases:"remove" help:"Delete a model, or a revision of it, from the cache."`
 
 	Estimate estimateCmd `cmd:"" help:"Estimate the memory that a model takes, dtype by dtype."`
 	Devices  devicesCmd  `cmd:"" help:"Show what this machine has to run models on."`
@@ -52,6 +57,9 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run is main with its surroundings as arguments. It returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
-	p := cmdline.Program{Name: "serve", Description: "Serve language models that are bigger than the memory they run on.", Grammar: new(cli)}
+	p := cmdline.Program{
+		Name: "serve", Version: "heft " + version, Description: "Serve language models that are bigger than the memory they run on.",
+		Grammar: new(cli), Hints: hints,
+	}
 	return p.Run(args, stdout, stderr)
 }

@@ -33,11 +33,15 @@ func newSource(path string) (source, error) {
 		return source{name: demo.Name, files: demo.Files()}, nil
 	}
 	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) && namesHub(path) {
-		if path, err = pulled(path); err != nil {
-			return source{}, err
+	if errors.Is(err, fs.ErrNotExist) {
+		folder, missing := pulled(path)
+		if missing != nil && namesHub(path) {
+			return source{}, missing
 		}
-		info, err = os.Stat(path)
+		if missing == nil {
+			path = folder
+			info, err = os.Stat(path)
+		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return source{}, fmt.Errorf("there is no model %s: a model is a folder with config.json and *.safetensors, one such file, or ORG/NAME on the hub: %w", path, fs.ErrNotExist)

@@ -61,7 +61,11 @@ func TestPlanPredicts(t *testing.T) {
 func demoService(t *testing.T) *service {
 	t.Helper()
 	c := runCmd{placeFlags: placeFlags{DeviceMap: "auto"}, sizeFlags: sizeFlags{Dtype: "auto", KVDtype: "auto", Precision: "auto", MaxBatch: 2}, MaxQueue: 8}
-	s, err := c.build(t.Context())
+	w, err := c.request()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.build(t.Context(), w)
 	if err != nil {
 		t.Fatal(err)
 	}

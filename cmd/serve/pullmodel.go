@@ -30,20 +30,24 @@ func hubClient(connections int) (*hub.Client, error) {
 	return hub.New(config)
 }
 
-// An unpulledError is a model of a hub that the cache does not hold. Nothing is fetched
-// unasked.
+// An unpulledError reports a hub's model that is not in the cache. Only serve pull and a yes on
+// a terminal fetch it.
 type unpulledError struct {
 	repo     hub.Repo
 	revision string // empty: main
 	err      error
 }
 
-func (e *unpulledError) Error() string {
-	model := e.repo.String()
-	if e.revision != "" {
-		model += "@" + e.revision
+// model is ORG/NAME or ORG/NAME@REVISION.
+func (e *unpulledError) model() string {
+	if e.revision == "" {
+		return e.repo.String()
 	}
-	return fmt.Sprintf("there is no folder %s, and the model is not in the cache; fetch it with: serve pull %[1]s (%v)", model, e.err)
+	return e.repo.String() + "@" + e.revision
+}
+
+func (e *unpulledError) Error() string {
+	return fmt.Sprintf("there is no folder %s, and the model is not in the cache; fetch it with: serve pull %[1]s (%v)", e.model(), e.err)
 }
 
 func (e *unpulledError) Unwrap() error { return e.err }
@@ -55,7 +59,7 @@ func namesHub(model string) bool {
 	return strings.Count(name, "/") == 1 && !strings.HasPrefix(name, ".")
 }
 
-// pulled is the folder of a model ORG/NAME or ORG/NAME@REVISION in the hub's cache.
+// pulled is the folder of a model ORG/NAME, NAME or ORG/NAME@REVISION in the hub's cache.
 func pulled(model string) (string, error) {
 	repo, revision, err := hub.ParseRepo(model)
 	if err != nil {

@@ -10,10 +10,13 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/heftai/heft/api"
 	"github.com/heftai/heft/api/generate"
@@ -31,10 +34,10 @@ type runCmd struct {
 	placeFlags
 	sizeFlags
 	adapterFlags
-	ServedModelName string        `help:"The name in /v1/models; without it, the folder's." placeholder:"S"`
+	ServedModelName string        `help:"Name in /v1/models; without it, the folder's." placeholder:"S"`
 	Host            string        `help:"Address to listen on." default:"127.0.0.1"`
 	Port            int           `help:"Port to listen on; 0 chooses a free one." default:"8000"`
-	APIKey          string        `name:"api-key" help:"Keys of which a request must bring one, separated by commas." placeholder:"K"`
+	APIKey          string        `name:"api-key" help:"Keys, separated by commas; a request must send one. Other users of this machine see command lines: prefer HEFT_API_KEY." placeholder:"K"`
 	MaxQueue        int           `help:"Requests that may wait; more are refused with 503." default:"1024"`
 	ShutdownTimeout time.Duration `help:"Time that running requests get after SIGTERM." default:"30s"`
 	ClientTimeout   time.Duration `help:"Time after which a client that neither sends of its request nor takes of its answer is let go; 0s waits for ever. It does not bound an answer." default:"60s"`
@@ -43,22 +46,27 @@ type runCmd struct {
 	LogLevel        string        `help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info"`
 }
 
-// Run listens at once, makes the model ready without loading it, serves, and drains on
-// SIGTERM or SIGINT.
-func (c *runCmd) Run(ctx context.Context) error {
+// Run makes the model ready without loading it, listens, serves, and drains on SIGTERM or
+// SIGINT. It takes the port only once flags, config, headers and tokenizer are known to be
+// good.
+func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	if err := errors.Join(c.check(), c.log()); err != nil {
 		return err
 	}
+	w, err := c.find(ctx, k)
+	if err != nil {
+		return err
+	}
+	s, err := c.build(ctx, w)
+	if err != nil {
+		return err
+	}
+	defer s.close()
 	listener, err := c.listen()
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	s, err := c.build(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
 	threads, _ := s.model.Machine()
 	leaveRoom(threads)
 	// From here on there is something to drain; a signal before ends the process at once.
@@ -154,16 +162,33 @@ func (s *service) close() {
 	_ = s.checkpoint.Close() // opened for reading
 }
 
-// A wish is what the command line asks to be served.
-type wish struct {
+// A request is what the command line asks to be served.
+type request struct {
 	source    source
 	name      string
 	placement dispatch.Placement
 	options   dispatch.Options
 }
 
-// wish reads the flags and finds the model's files.
-func (c *runCmd) wish() (w wish, err error) {
+// find reads the flags and finds the model's files. On a terminal it offers to pull a model
+// that is not in the hub's cache.
+func (c *runCmd) find(ctx context.Context, k *kong.Context) (request, error) {
+	w, err := c.request()
+	var missing *unpulledError
+	switch term, ok := onTerminal(); {
+	case errors.As(err, &missing) && ok:
+		if err := offerPull(ctx, term, err); err != nil {
+			return w, err
+		}
+		return c.request()
+	case errors.Is(err, fs.ErrNotExist) && isWord(c.M) && !slices.Contains(k.Args, "run"):
+		return w, unknownCommand(c.M, k.Model.Children)
+	}
+	return w, err
+}
+
+// request reads the flags and finds the model's files.
+func (c *runCmd) request() (w request, err error) {
 	path, err := c.path()
 	if err != nil {
 		return w, err
@@ -186,11 +211,7 @@ func (c *runCmd) wish() (w wish, err error) {
 
 // build reads config, headers and tokenizer, plans and wires. No weight is read but in the
 // background, where reading them has begun when it returns.
-func (c *runCmd) build(ctx context.Context) (*service, error) {
-	w, err := c.wish()
-	if err != nil {
-		return nil, err
-	}
+func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 	read := make(chan error, 1)
 	var words text
 	go func() { // beside the headers: a large vocabulary takes as long as they do

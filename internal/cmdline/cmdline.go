@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/alecthomas/kong"
 )
@@ -40,6 +41,9 @@ func Misusef(format string, args ...any) error { return misuse{fmt.Errorf(format
 // Program is a command line.
 type Program struct {
 	Name, Description string
+	Version           string // what a flag of type kong.VersionFlag prints
+	// Hints maps flags that users of other programs try, such as -m, to what to do instead.
+	Hints map[string]string
 	// Grammar is a pointer to a struct with kong's tags, which is filled. Its commands have
 	// Run methods, that may ask for a context.Context, Output and Diagnostics.
 	Grammar any
@@ -60,6 +64,7 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
 		kong.BindTo(context.Background(), (*context.Context)(nil)),
 		kong.Bind(Output{stdout}, Diagnostics{stderr}),
+		kong.Vars{"version": p.Version},
 	)
 	if err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
@@ -70,7 +75,7 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 		return exit // --help
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "%s: %v (see %[1]s --help)\n", p.Name, err)
+		fmt.Fprintf(stderr, "%s: %s\n", p.Name, p.explain(args, err))
 		return statusMisuse
 	}
 	if err := parsed.Run(); err != nil {
@@ -81,4 +86,17 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 		return statusFailed
 	}
 	return statusDone
+}
+
+// explain says what was not understood in a command line, and what to do instead.
+func (p Program) explain(args []string, err error) string {
+	if strings.Contains(err.Error(), "unknown flag") {
+		for _, arg := range args {
+			flag, _, _ := strings.Cut(arg, "=")
+			if hint, ok := p.Hints[flag]; ok {
+				return "unknown flag " + flag + ": " + hint
+			}
+		}
+	}
+	return fmt.Sprintf("%v (see %s --help)", err, p.Name)
 }

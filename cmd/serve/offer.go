@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/internal/hub"
+)
+
+// A prompter asks the user on a terminal.
+type prompter struct {
+	in  io.Reader
+	out io.Writer
+}
+
+// onTerminal returns the terminal that the process was started from; ok is false where
+// standard input or standard error is something else, such as a file or a service manager's
+// pipe.
+func onTerminal() (p prompter, ok bool) {
+	for _, f := range []*os.File{os.Stdin, os.Stderr} {
+		if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+			return p, false
+		}
+	}
+	return prompter{os.Stdin, os.Stderr}, true
+}
+
+// yes asks a question. Anything but an explicit yes is a no.
+func (p prompter) yes(question string) bool {
+	fmt.Fprintf(p.out, "%s [y/N] ", question)
+	line, err := bufio.NewReader(p.in).ReadString('\n')
+	if err != nil {
+		return false
+	}
+	line = strings.ToLower(strings.TrimSpace(line))
+	return line == "y" || line == "yes"
+}
+
+// offerPull pulls the model that err says is not in the cache, if the user of the terminal
+// agrees. It returns nil once the model is in the cache, else err or why pulling failed.
+func offerPull(ctx context.Context, p prompter, err error) error {
+	var missing *unpulledError
+	if !errors.As(err, &missing) {
+		return err
+	}
+	client, failed := hubClient(0)
+	if failed != nil {
+		return failed
+	}
+	defer client.Close()
+	size, failed := client.PullSize(ctx, missing.repo, missing.revision)
+	if failed != nil {
+		return fmt.Errorf("%w; the hub cannot be asked either: %w", err, failed)
+	}
+	if !p.yes(fmt.Sprintf("%s is not in the cache. Pull it (%s)?", missing.model(), gib(size))) {
+		return err
+	}
+	view := newPullView(cmdline.Diagnostics{Writer: p.out})
+	snapshot, failed := client.Pull(ctx, missing.repo, hub.PullOptions{Revision: missing.revision, Progress: view.tell})
+	view.end(snapshot)
+	return failed
+}

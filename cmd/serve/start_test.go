@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestFlagsAndModelAreCheckedBeforeThePortIsTaken: while another server had the port, every
+// mistake was reported as "address already in use".
+func TestFlagsAndModelAreCheckedBeforeThePortIsTaken(t *testing.T) {
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	port := strconv.Itoa(other.Addr().(*net.TCPAddr).Port)
+	missing := filepath.Join(t.TempDir(), "missing")
+	for _, c := range []struct {
+		status int
+		says   string
+		args   []string
+	}{
+		{2, "--max-memory", []string{"--max-memory", "cpu=lots"}},
+		{2, "there are", []string{"--tool-call-parser", "nope"}},
+		{1, missing, []string{"--model", missing}},
+		{1, "address already in use", nil},
+	} {
+		status, _, stderr := invoke(append(c.args, "--port", port)...)
+		if status != c.status || !strings.Contains(stderr, c.says) {
+			t.Errorf("serve %v: status %d, %s; want status %d and %q", c.args, status, stderr, c.status, c.says)
+		}
+	}
+}
+
+func TestAnUnknownCommandIsNotTakenForAModel(t *testing.T) {
+	for args, says := range map[string]string{
+		"plna":       "did you mean plan?",
+		"lst":        "did you mean list?",
+		"frobnicate": "the commands are run, plan",
+	} {
+		if _, stderr := command(t, 2, args); !strings.Contains(stderr, `unknown command "`+args+`"`) || !strings.Contains(stderr, says) {
+			t.Errorf("serve %s: %s", args, stderr)
+		}
+	}
+	for _, args := range [][]string{{"run", "frobnicate"}, {"./frobnicate"}, {"--model", "frobnicate"}} {
+		if _, stderr := command(t, 1, args...); !strings.Contains(stderr, "there is no model") {
+			t.Errorf("serve %v: %s", args, stderr)
+		}
+	}
+}
+
+func TestFlagsOfOtherServersGetAHint(t *testing.T) {
+	for args, says := range map[string]string{
+		"-m model.gguf":            "use --model",
+		"-c 4096":                  "use --max-model-len",
+		"--ctx-size=4096":          "use --max-model-len",
+		"-ngl 99":                  "use --device-map",
+		"--trust-remote-code":      "never run",
+		"plan --ctx-size 4096":     "use --max-model-len",
+		"--tensor-parallel-size=2": "layers are placed whole",
+	} {
+		if _, stderr := command(t, 2, strings.Fields(args)...); !strings.Contains(stderr, says) {
+			t.Errorf("serve %s: %s", args, stderr)
+		}
+	}
+	if _, stderr := command(t, 2, "--nope"); !strings.Contains(stderr, "see serve --help") {
+		t.Errorf("serve --nope: %s", stderr)
+	}
+}
+
+func TestVersionIsAFlagToo(t *testing.T) {
+	t.Setenv("HEFT_VERSION", "1") // is no flag's variable
+	flag, _ := command(t, 0, "--version")
+	if word, _ := command(t, 0, "version"); flag != word || !strings.HasPrefix(flag, "heft ") {
+		t.Errorf("--version prints %q, version %q", flag, word)
+	}
+}
+
+func TestServeOffersToPullOnATerminal(t *testing.T) {
+	startHub(t)
+	_, missing := newSource("acme/demo")
+	if missing == nil {
+		t.Fatal("the model is in the cache")
+	}
+	var out bytes.Buffer
+	ask := func(answer string) error {
+		out.Reset()
+		return offerPull(context.Background(), prompter{strings.NewReader(answer), &out}, missing)
+	}
+	for _, no := range []string{"", "\n", "n\n", "maybe\n"} {
+		if err := ask(no); !errors.Is(err, missing) {
+			t.Errorf("after %q: %v, want the error that names serve pull", no, err)
+		}
+	}
+	if !strings.Contains(out.String(), "acme/demo is not in the cache. Pull it (4.") {
+		t.Errorf("the question is %q", out.String())
+	}
+	if err := ask("Y\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newSource("acme/demo"); err != nil {
+		t.Errorf("after a yes: %v", err)
+	}
+	if err := offerPull(context.Background(), prompter{}, context.Canceled); !errors.Is(err, context.Canceled) {
+		t.Errorf("another error became %v", err)
+	}
+}
+
+func TestListAndRemovePulledModels(t *testing.T) {
+	startHub(t)
+	if out, _ := command(t, 0, "list"); !strings.Contains(out, "serve pull") {
+		t.Errorf("an empty cache lists %q", out)
+	}
+	command(t, 1, "rm", "acme/demo")
+	command(t, 0, "pull", "acme/demo")
+	var list struct {
+		Models []struct {
+			Model    string
+			Complete bool
+			Bytes    int64
+		}
+	}
+	parse(t, &list, "list", "--json")
+	if len(list.Models) != 1 || list.Models[0].Model != "acme/demo" || !list.Models[0].Complete || list.Models[0].Bytes < 1<<20 {
+		t.Errorf("list --json: %+v", list)
+	}
+	if out, _ := command(t, 0, "list"); !strings.Contains(out, "acme/demo  main (0123456)  ") {
+		t.Errorf("list: %q", out)
+	}
+	command(t, 2, "rm")
+	command(t, 1, "rm", "acme/demo@v9")
+	if out, _ := command(t, 0, "rm", "acme/demo"); !strings.Contains(out, "removed acme/demo, ") {
+		t.Errorf("rm: %q", out)
+	}
+	parse(t, &list, "list", "--json")
+	if len(list.Models) != 0 {
+		t.Errorf("after rm: %+v", list)
+	}
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/heftai/heft/internal/cmdline"
+)
+
+// isWord reports whether a model's name could be a mistyped command: it names no path and no
+// model with an organisation.
+func isWord(m string) bool {
+	return m != "" && !strings.ContainsAny(m, `/\.@:`)
+}
+
+// unknownCommand is the error of a word that is neither a command nor a model.
+func unknownCommand(word string, commands []*kong.Node) error {
+	names := make([]string, 0, len(commands))
+	closest, distance := "", 3 // further than two letters is no misspelling
+	for _, c := range commands {
+		if c.Hidden {
+			continue
+		}
+		names = append(names, c.Name)
+		for _, name := range append([]string{c.Name}, c.Aliases...) {
+			if d := editDistance(word, name); d < distance {
+				closest, distance = c.Name, d
+			}
+		}
+	}
+	advice := "the commands are " + strings.Join(names, ", ")
+	if closest != "" {
+		advice = "did you mean " + closest + "?"
+	}
+	return cmdline.Misusef("unknown command %q: %s (there is no model folder of that name either)", word, advice)
+}
+
+// editDistance is the Levenshtein distance of two words.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
