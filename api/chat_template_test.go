@@ -31,3 +31,32 @@ func TestToolUseTemplateIsUsed(t *testing.T) {
 		}
 	}
 }
+
+// TestToolLoopWithoutContent: the second leg of a tool loop sends a client's copy of the
+// model's own message, with calls and without content, which was a 400 with templates that
+// read the content of every assistant message.
+func TestToolLoopWithoutContent(t *testing.T) {
+	m := generatetest.Spoken(t, &enginetest.Model{MaxLen: 64}, engine.Options{})
+	var err error
+	m.Chat, err = templates.Load(fstest.MapFS{"chat_template.jinja": {Data: []byte(
+		`{% for m in messages %}{% if m.role in ["system", "user", "assistant", "tool"] %}[{{ m.role }}]{{ m.content.strip() }}{% endif %}{% endfor %}`)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, m, nil)
+	calls := []obj{{"id": "call_1", "type": "function", "function": obj{"name": "f", "arguments": "{}"}}}
+	for name, answer := range map[string]obj{
+		"null":   {"role": "assistant", "content": nil, "tool_calls": calls},
+		"absent": {"role": "assistant", "tool_calls": calls},
+		"empty":  {"role": "assistant", "content": "", "tool_calls": calls},
+	} {
+		messages := []obj{
+			{"role": "developer", "content": "be brief"}, {"role": "user", "content": "hi"}, answer,
+			{"role": "tool", "tool_call_id": "call_1", "content": "4"},
+		}
+		_, got := s.object("POST", "/tokenize", obj{"messages": messages})
+		if _, text := s.object("POST", "/detokenize", obj{"tokens": got["tokens"]}); text["prompt"] != "[system]be brief[user]hi[assistant][tool]4" {
+			t.Errorf("%s: prompt %v", name, text["prompt"])
+		}
+	}
+}

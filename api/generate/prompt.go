@@ -31,15 +31,20 @@ func (m *Model) encode(text string, o tokenizer.EncodeOptions) ([]int32, error) 
 	return m.Tokenizer.EncodeIDs(text, o)
 }
 
-// FromClient is a client's conversation as the model's template for it wants it: a tool call's
-// arguments are objects, and parts of text are joined where the template knows no parts. What is
+// FromClient adapts a client's conversation to the model's chat template, see
+// [chat.Template.Adapt]. It joins parts of text if the template takes no parts. The request
 // given is not changed.
 func (m *Model) FromClient(r chat.Request) chat.Request {
-	r.Messages = chat.ParseArguments(r.Messages)
 	if m.Chat == nil {
 		return r
 	}
-	if template, err := m.Chat.Template(r.Tools); err == nil && !takesParts.MatchString(template.Source()) {
+	template, err := m.Chat.Template(r.Tools)
+	if err != nil {
+		return r // ChatPrompt reports it
+	}
+	r.SpecialTokens = m.Chat.SpecialTokens
+	r = template.Adapt(r)
+	if !takesParts.MatchString(template.Source()) {
 		r.Messages = joinParts(r.Messages)
 	}
 	return r

@@ -3,6 +3,7 @@ package chat
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/heftai/heft/internal/chat/jinja"
@@ -77,7 +78,11 @@ func fromEngine(err error) error {
 }
 
 // Template is a chat template. It is safe for concurrent use.
-type Template struct{ t *jinja.Template }
+type Template struct {
+	t      *jinja.Template
+	once   sync.Once // guards traits, see Adapt
+	traits traits
+}
 
 // Parse reads a chat template. The error is an [Error] of [KindSyntax].
 func Parse(template string) (*Template, error) {
@@ -85,7 +90,7 @@ func Parse(template string) (*Template, error) {
 	if err != nil {
 		return nil, fromEngine(err)
 	}
-	return &Template{t}, nil
+	return &Template{t: t}, nil
 }
 
 // Source is the template's text.

@@ -11,8 +11,8 @@
 //
 // [Load] finds a model's templates and special tokens among its files.
 //
-// Clients send a tool call's arguments as a string and most templates want an
-// object: a server passes messages through [ParseArguments] first.
+// Clients write conversations for an API and templates expect a few things otherwise,
+// such as arguments as objects: a server passes requests through [Template.Adapt] first.
 //
 // An [Error] tells the client's or the template's fault by its kind; all of them
 // mean that this conversation has no prompt. The template language itself is

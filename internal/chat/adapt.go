@@ -1,0 +1,168 @@
+package chat
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Adapt returns the request with its messages as the template takes them. Clients write
+// conversations for an API, and templates expect a few things otherwise:
+//
+//   - Arguments of tool calls become objects, see [ParseArguments].
+//   - An assistant message that calls tools and has no content gets the content "", unless
+//     the template takes only messages without it.
+//   - The role developer becomes system, unless the template treats developer as a role of
+//     its own. If the template has no place for a system message there, the text joins the
+//     system message at the start.
+//
+// The request given is not changed. The first call renders a few conversations to find out
+// what the template does; later calls cost a walk over the messages.
+func (t *Template) Adapt(r Request) Request {
+	r.Messages = ParseArguments(r.Messages)
+	t.once.Do(func() { t.traits = t.probe(r.SpecialTokens) })
+	if !t.traits.refusesEmpty {
+		r.Messages = fillContent(r.Messages)
+	}
+	if !t.traits.developer {
+		r.Messages = t.traits.withoutDeveloper(r.Messages)
+	}
+	return r
+}
+
+// traits are what a template does with conversations that templates differ about.
+type traits struct {
+	developer    bool // has a form of its own for the role developer
+	laterSystem  bool // shows system messages that are not the first
+	refusesEmpty bool // fails at calls with content "", and not at calls without content
+}
+
+// probeTools is a tool for templates that fail without any.
+var probeTools = NewList(NewDict("type", "function", "function", NewDict("name", "probe", "description", "A probe.",
+	"parameters", NewDict("type", "object", "properties", NewDict("a", NewDict("type", "string", "description", "A value."))))))
+
+func (t *Template) probe(special map[string]string) traits {
+	const first, later = "first-probe", "later-probe"
+	user, answer := NewDict("role", "user", "content", "hi"), NewDict("role", "assistant", "content", "hello")
+	render := func(messages ...Value) (string, bool) {
+		for _, tools := range []Value{nil, probeTools} {
+			text, err := t.Render(Request{Messages: messages, Tools: tools, AddGenerationPrompt: true, SpecialTokens: special, Now: time.Unix(0, 0)})
+			if err == nil {
+				return text, true
+			}
+		}
+		return "", false
+	}
+	said := func(role string) (string, bool) {
+		text, ok := render(NewDict("role", role, "content", later), user)
+		return text, ok && strings.Contains(text, later)
+	}
+	var out traits
+	// A template that writes any role as it is given knows none of them, and one that writes
+	// developer as system needs no developer.
+	const unknown = "unheard"
+	text, shown := said("developer")
+	system, _ := said("system")
+	other, _ := said(unknown)
+	out.developer = shown && text != system && text != strings.ReplaceAll(other, unknown, "developer")
+
+	text, ok := render(NewDict("role", "system", "content", first), user, answer, NewDict("role", "system", "content", later), user)
+	out.laterSystem = ok && strings.Contains(text, first) && strings.Contains(text, later)
+
+	calls := func() *Dict {
+		call := NewDict("id", "abcdefghi", "type", "function", "function", NewDict("name", "probe", "arguments", NewDict("a", "b")))
+		return NewDict("role", "assistant", "tool_calls", NewList(call))
+	}
+	empty := calls()
+	empty.Set("content", "")
+	if _, ok := render(user, empty); !ok {
+		_, out.refusesEmpty = render(user, calls())
+	}
+	return out
+}
+
+// fillContent gives messages with tool calls and no content an empty one.
+func fillContent(messages []Value) []Value {
+	for i, v := range messages {
+		m, ok := v.(*Dict)
+		if !ok {
+			continue
+		}
+		calls, _ := m.Get("tool_calls")
+		list, _ := calls.(*List)
+		content, _ := m.Get("content")
+		if list == nil || len(list.Items) == 0 || content != nil {
+			continue
+		}
+		filled := m.Clone()
+		filled.Set("content", "")
+		messages[i] = filled
+	}
+	return messages
+}
+
+// withoutDeveloper makes system messages of the messages of the role developer.
+func (t traits) withoutDeveloper(messages []Value) []Value {
+	var found []int
+	for i, v := range messages {
+		if m, ok := v.(*Dict); ok && roleOf(m) == "developer" {
+			system := m.Clone()
+			system.Set("role", "system")
+			messages[i] = system
+			found = append(found, i)
+		}
+	}
+	if len(found) == 0 || t.laterSystem {
+		return messages
+	}
+	// The first message takes the texts of the others.
+	first := NewDict("role", "system")
+	if m, ok := messages[0].(*Dict); ok && roleOf(m) == "system" {
+		first = m.Clone()
+		found = slices.DeleteFunc(found, func(i int) bool { return i == 0 })
+	} else {
+		messages = slices.Insert(messages, 0, Value(nil))
+		for k := range found {
+			found[k]++
+		}
+	}
+	content, _ := first.Get("content")
+	for _, i := range found {
+		more, _ := messages[i].(*Dict).Get("content")
+		content = joinContents(content, more)
+	}
+	first.Set("content", content)
+	messages[0] = first
+	for _, i := range slices.Backward(found) {
+		messages = slices.Delete(messages, i, i+1)
+	}
+	return messages
+}
+
+// joinContents is the content of two messages in one: a text, or parts if either has parts.
+func joinContents(a, b Value) Value {
+	if a == nil {
+		return b
+	}
+	first, text := a.(string)
+	second, both := b.(string)
+	if text && both {
+		return first + "\n\n" + second
+	}
+	joined := &List{}
+	for _, v := range []Value{a, b} {
+		switch v := v.(type) {
+		case string:
+			joined.Items = append(joined.Items, NewDict("type", "text", "text", v))
+		case *List:
+			joined.Items = append(joined.Items, v.Items...)
+		}
+	}
+	return joined
+}
+
+func roleOf(m *Dict) string {
+	role, _ := m.Get("role")
+	s, _ := role.(string)
+	return s
+}
