@@ -21,4 +21,4 @@
 // built and safe for concurrent reading.
 package meta
 
-//go:generate go run ../scripts/supported -readme ../README.md
+//go:generate go run ../scripts/supported -page ../docs/models.md

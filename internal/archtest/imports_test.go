@@ -66,7 +66,7 @@ var allowed = map[string][]string{
 		"train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor"}, // trains, then serves
 	"examples/resnet":         {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
 	"examples/trainstep":      {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
-	"scripts/supported":       {"meta"}, // writes README's table
+	"scripts/supported":       {"meta"}, // writes the table of docs/models.md
 	"scripts/benchtokenizers": {"internal/tokenizer"},
 }
 

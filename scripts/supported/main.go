@@ -1,4 +1,4 @@
-// Command supported writes the table of supported architectures into README.md, between the
+// Command supported writes the table of supported architectures into docs/models.md, between the
 // two comments that mark its place, from meta's own table.
 package main
 
@@ -19,9 +19,9 @@ const (
 
 func main() {
 	log.SetFlags(0)
-	readme := flag.String("readme", "README.md", "file to rewrite")
+	page := flag.String("page", "docs/models.md", "file to rewrite")
 	flag.Parse()
-	if err := rewrite(*readme); err != nil {
+	if err := rewrite(*page); err != nil {
 		log.Fatal("supported: ", err)
 	}
 }
