@@ -9,6 +9,7 @@ import (
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/openai"
+	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/dispatch"
 )
 
@@ -35,12 +36,16 @@ func (o *Options) adapters() int {
 	return n
 }
 
-// New is the handler of all paths.
+// New returns the handler of all paths.
 func New(o Options) http.Handler {
+	ds := dialects{openAI(openai.New(o.Models))}
+	fail := func(w http.ResponseWriter, r *http.Request, err error) { ds.errorsOf(r)(w, err) }
 	r := chi.NewRouter()
-	r.Use(patient(o.Timeouts.Stall), identify, logAccess, recoverPanic, secure, guard(o.APIKeys), (&bodies{most: maxBodies, wait: roomWait}).bound, middleware.GetHead)
-	r.NotFound(func(w http.ResponseWriter, r *http.Request) { openai.WriteError(w, openai.NoRoute(r)) })
-	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) { openai.WriteError(w, openai.NoMethod(r)) })
+	r.Use(patient(o.Timeouts.Stall), identify, logAccess, recoverPanic(fail), secure, guard(o.APIKeys, fail), wire.NewBodies().Limit(ds.errorsOf), middleware.GetHead)
+	r.NotFound(func(w http.ResponseWriter, r *http.Request) { fail(w, r, wire.NoSuchRoute(r)) })
+	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		fail(w, r, &wire.Error{Kind: wire.NoMethod, Message: "Method not allowed: " + r.Method + " " + r.URL.Path})
+	})
 
 	r.Get("/", servePage())
 	r.Get("/health", o.health)
@@ -48,17 +53,12 @@ func New(o Options) http.Handler {
 	r.Get("/version", o.version)
 	r.Method(http.MethodGet, "/metrics", o.Metrics.handler(o.Models[0].Engine, o.adapters(), o.Status))
 	r.Get("/plan", o.plan)
-
-	s := openai.New(o.Models)
-	r.Get("/v1/models", s.ListModels)
-	r.Get("/v1/models/*", s.Model)
-	r.Post("/v1/completions", s.Completions)
-	r.Post("/v1/chat/completions", s.ChatCompletions)
-	r.Post("/v1/embeddings", s.Embeddings)
-	r.Post("/tokenize", s.Tokenize)
-	r.Post("/detokenize", s.Detokenize)
+	ds.mount(r)
 	return r
 }
+
+// failure answers a request with an error, in the dialect of the request's path.
+type failure func(http.ResponseWriter, *http.Request, error)
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")

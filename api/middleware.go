@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-chi/chi/v5/middleware"
 
-	"github.com/heftai/heft/api/openai"
+	"github.com/heftai/heft/api/wire"
 )
 
 // requestID is the header that ties a client's log to ours.
@@ -58,24 +58,26 @@ func logAccess(next http.Handler) http.Handler {
 
 // recoverPanic answers a panic with an error object, or by cutting the connection where an
 // answer has begun.
-func recoverPanic(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seen := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
-		defer func() {
-			p := recover()
-			if p == nil {
-				return
-			}
-			if p != http.ErrAbortHandler {
-				slog.Error("panic", "what", p, "path", r.URL.Path, "stack", string(debug.Stack()))
-			}
-			if seen.Status() != 0 || p == http.ErrAbortHandler {
-				panic(http.ErrAbortHandler)
-			}
-			openai.WriteError(w, openai.Crashed())
-		}()
-		next.ServeHTTP(seen, r)
-	})
+func recoverPanic(fail failure) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			seen := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+			defer func() {
+				p := recover()
+				if p == nil {
+					return
+				}
+				if p != http.ErrAbortHandler {
+					slog.Error("panic", "what", p, "path", r.URL.Path, "stack", string(debug.Stack()))
+				}
+				if seen.Status() != 0 || p == http.ErrAbortHandler {
+					panic(http.ErrAbortHandler)
+				}
+				fail(w, r, &wire.Error{Message: "The server had an error while processing your request."})
+			}()
+			next.ServeHTTP(seen, r)
+		})
+	}
 }
 
 // secure forbids browsers to guess types.
@@ -90,7 +92,7 @@ func secure(next http.Handler) http.Handler {
 var open = map[string]bool{"/": true, "/health": true, "/ready": true, "/metrics": true, "/version": true}
 
 // guard lets requests pass that bring one of keys. Without keys everyone may pass.
-func guard(keys []string) func(http.Handler) http.Handler {
+func guard(keys []string, fail failure) func(http.Handler) http.Handler {
 	sums := make([][sha256.Size]byte, len(keys))
 	for i, k := range keys {
 		sums[i] = sha256.Sum256([]byte(k))
@@ -99,7 +101,7 @@ func guard(keys []string) func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if len(sums) > 0 && !open[r.URL.Path] && !bringsKey(r, sums) {
 				w.Header().Set("WWW-Authenticate", "Bearer")
-				openai.WriteError(w, openai.NoKey())
+				fail(w, r, &wire.Error{Kind: wire.Unauthorized, Message: "Incorrect API key: send one as Authorization: Bearer KEY."})
 				return
 			}
 			next.ServeHTTP(w, r)

@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/heftai/heft/api/openai"
+	"github.com/heftai/heft/api/wire"
 )
 
 // Timeouts are what clients are given. A zero waits for ever.
@@ -126,7 +126,7 @@ func (b *patientBody) Read(p []byte) (int, error) {
 	b.read += int64(n)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return n, openai.TooSlow()
+		return n, &wire.Error{Kind: wire.TooSlow, Message: "The body of your request came too slowly."}
 	case errors.Is(err, io.EOF):
 		b.ended = true
 		_ = b.connection.SetReadDeadline(time.Time{})

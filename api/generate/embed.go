@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 
+	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/meta"
 )
@@ -26,10 +27,10 @@ var poolings = map[meta.PoolingMode]engine.Pooling{
 }
 
 // Embed returns an embedding for each prompt, in their order. It ends when ctx does. Errors
-// are of type *Error, or ctx's.
+// are of type *wire.Error, or ctx's.
 func (m *Model) Embed(ctx context.Context, r EmbedRequest) (vectors [][]float32, usage Usage, err error) {
 	if what := m.Pooling.Unsupported; what != "" {
-		return nil, usage, Invalidf("model", "The model %s makes embeddings in a way that this server does not support: %s.", m.Name, what)
+		return nil, usage, wire.Invalidf("model", "The model %s makes embeddings in a way that this server does not support: %s.", m.Name, what)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // lets go of what was submitted
@@ -47,10 +48,10 @@ func (m *Model) Embed(ctx context.Context, r EmbedRequest) (vectors [][]float32,
 			return nil, usage, m.embedError(ctx, err, r.Param)
 		}
 		if !finite(vector) {
-			return nil, usage, &Error{Kind: Internal, Message: "The model's hidden states are not finite."}
+			return nil, usage, &wire.Error{Kind: wire.Internal, Message: "The model's hidden states are not finite."}
 		}
 		if r.Dimensions > len(vector) {
-			return nil, usage, Invalidf("dimensions", "Invalid value for 'dimensions': %d; the embeddings of %s have %d.", r.Dimensions, m.Name, len(vector))
+			return nil, usage, wire.Invalidf("dimensions", "Invalid value for 'dimensions': %d; the embeddings of %s have %d.", r.Dimensions, m.Name, len(vector))
 		}
 		if r.Dimensions > 0 {
 			vector = vector[:r.Dimensions]

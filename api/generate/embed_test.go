@@ -12,6 +12,7 @@ import (
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/generate/generatetest"
+	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/engine"
@@ -120,19 +121,19 @@ func TestEmbedErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		model *generate.Model
 		r     generate.EmbedRequest
-		kind  generate.Kind
+		kind  wire.Kind
 		param string
 	}{
-		"too many dimensions": {m, generate.EmbedRequest{Prompts: one, Dimensions: 5}, generate.Invalid, "dimensions"},
-		"too long":            {m, generate.EmbedRequest{Prompts: [][]int32{{1}, make([]int32, 9)}, Param: "input"}, generate.TooLong, "input"},
-		"no such id":          {m, generate.EmbedRequest{Prompts: [][]int32{{1 << 20}}, Param: "input"}, generate.Invalid, "input"},
-		"unsupported":         {odd, generate.EmbedRequest{Prompts: one}, generate.Invalid, "model"},
+		"too many dimensions": {m, generate.EmbedRequest{Prompts: one, Dimensions: 5}, wire.Invalid, "dimensions"},
+		"too long":            {m, generate.EmbedRequest{Prompts: [][]int32{{1}, make([]int32, 9)}, Param: "input"}, wire.TooLong, "input"},
+		"no such id":          {m, generate.EmbedRequest{Prompts: [][]int32{{1 << 20}}, Param: "input"}, wire.Invalid, "input"},
+		"unsupported":         {odd, generate.EmbedRequest{Prompts: one}, wire.Invalid, "model"},
 		"no hidden states": {generatetest.Fake(t, &enginetest.Model{Mute: true}, engine.Options{}),
-			generate.EmbedRequest{Prompts: one}, generate.Internal, ""},
+			generate.EmbedRequest{Prompts: one}, wire.Internal, ""},
 	} {
 		_, _, err := test.model.Embed(t.Context(), test.r)
-		var own *generate.Error
-		if !errors.As(err, &own) || own.Kind != test.kind || own.Param != test.param {
+		var own *wire.Error
+		if !errors.As(err, &own) || own.Kind != test.kind || own.Field != test.param {
 			t.Errorf("%s: %#v", name, err)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"sync"
+
+	"github.com/heftai/heft/api/wire"
 )
 
 // Runs are the runs of one client's request, one a prompt. They are read as they come.
@@ -61,7 +63,7 @@ func (m *Model) roomFor(requests []Request) error {
 	before, places := 0, m.Engine.Places()
 	for i, r := range requests {
 		if i > 0 && before >= places {
-			return Invalidf(r.Param, "Your request has %d prompts, of %d answers each; this server takes %d answers at a time: send fewer together.",
+			return wire.Invalidf(r.Param, "Your request has %d prompts, of %d answers each; this server takes %d answers at a time: send fewer together.",
 				len(requests), max(r.N, 1), places)
 		}
 		before += max(r.N, 1)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/internal/chat"
 	"github.com/heftai/heft/internal/tokenizer"
 )
@@ -26,7 +27,7 @@ func (m *Model) EncodePrompt(ctx context.Context, text string, special bool) ([]
 
 func (m *Model) encode(text string, o tokenizer.EncodeOptions) ([]int32, error) {
 	if m.Tokenizer == nil {
-		return nil, Invalidf("prompt", "The model %s has no tokenizer: the prompt must be a list of token ids.", m.Name)
+		return nil, wire.Invalidf("prompt", "The model %s has no tokenizer: the prompt must be a list of token ids.", m.Name)
 	}
 	return m.Tokenizer.EncodeIDs(text, o)
 }
@@ -55,19 +56,19 @@ func (m *Model) FromClient(r chat.Request) chat.Request {
 func (m *Model) ChatPrompt(r chat.Request) (string, error) {
 	switch {
 	case m.Tokenizer == nil:
-		return "", Invalidf("messages", "The model %s has no tokenizer: it has no chat, only completions of token ids.", m.Name)
+		return "", wire.Invalidf("messages", "The model %s has no tokenizer: it has no chat, only completions of token ids.", m.Name)
 	case m.Chat == nil || len(m.Chat.Names()) == 0:
-		return "", Invalidf("messages", "The model %s has no chat template: use /v1/completions.", m.Name)
+		return "", wire.Invalidf("messages", "The model %s has no chat template: use /v1/completions.", m.Name)
 	}
 	r.SpecialTokens = m.Chat.SpecialTokens
 	template, err := m.Chat.Template(r.Tools)
 	if err != nil {
-		return "", &Error{Kind: Invalid, Param: "messages", Message: fmt.Sprintf("The chat template of %s cannot be used: %v", m.Name, err), Err: err}
+		return "", &wire.Error{Kind: wire.Invalid, Field: "messages", Message: fmt.Sprintf("The chat template of %s cannot be used: %v", m.Name, err), Err: err}
 	}
 	prompt, err := template.Render(r)
 	var refused *chat.Error
 	if errors.As(err, &refused) {
-		return "", &Error{Kind: Invalid, Param: "messages", Message: refused.Message, Err: err}
+		return "", &wire.Error{Kind: wire.Invalid, Field: "messages", Message: refused.Message, Err: err}
 	}
 	return prompt, err
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/internal/chat/toolcall"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/sample"
@@ -108,10 +109,10 @@ func (m *Model) Start(ctx context.Context, r Request) (*Run, error) {
 		return nil, tooLong(r.Param, len(r.Prompt), r.MaxTokens, m.Limit())
 	}
 	if r.MaxTokens >= 0 && r.Params.MinTokens > r.MaxTokens {
-		return nil, Invalidf("min_tokens", "Invalid value for 'min_tokens': %d is more than the %d that the answer may have.", r.Params.MinTokens, r.MaxTokens)
+		return nil, wire.Invalidf("min_tokens", "Invalid value for 'min_tokens': %d is more than the %d that the answer may have.", r.Params.MinTokens, r.MaxTokens)
 	}
 	if len(r.Stop) > 0 && m.Tokenizer == nil {
-		return nil, Invalidf("stop", "The model %s has no tokenizer: use stop_token_ids in place of strings.", m.Name)
+		return nil, wire.Invalidf("stop", "The model %s has no tokenizer: use stop_token_ids in place of strings.", m.Name)
 	}
 	r.N = max(r.N, 1)
 	if !r.IgnoreEOS {

@@ -111,7 +111,7 @@ func (m *Model) decoder(r *Request, skipSpecial bool) *tokenizer.Stream {
 }
 
 // Next waits for the next delta. It returns io.EOF when all choices have finished, or an
-// error of type *Error; ctx's error, as it is, if that ends first.
+// error of type *wire.Error; ctx's error, as it is, if that ends first.
 func (r *Run) Next(ctx context.Context) (Delta, error) {
 	for {
 		if len(r.ready) > 0 {

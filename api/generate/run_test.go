@@ -13,6 +13,7 @@ import (
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/generate/generatetest"
+	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
 	"github.com/heftai/heft/internal/sample"
@@ -205,19 +206,19 @@ func TestErrorsOfARequest(t *testing.T) {
 		name  string
 		m     *generate.Model
 		r     generate.Request
-		kind  generate.Kind
+		kind  wire.Kind
 		param string
 	}{
-		{"an empty prompt", m, generate.Request{Param: "prompt"}, generate.Invalid, "prompt"},
-		{"an id too high", mute, generate.Request{Param: "prompt", Prompt: []int32{64}}, generate.Invalid, "prompt"},
-		{"a prompt too long", mute, generate.Request{Param: "prompt", Prompt: make([]int32, 10), MaxTokens: -1}, generate.TooLong, "prompt"},
-		{"an answer too long", mute, generate.Request{Param: "messages", Prompt: make([]int32, 5), MaxTokens: 6}, generate.TooLong, "messages"},
-		{"stop strings without text", mute, generate.Request{Prompt: []int32{1}, Stop: []string{"a"}}, generate.Invalid, "stop"},
-		{"too many likeliest", mute, generate.Request{Prompt: []int32{1}, TopLogProbs: 65}, generate.Invalid, "top_logprobs"},
+		{"an empty prompt", m, generate.Request{Param: "prompt"}, wire.Invalid, "prompt"},
+		{"an id too high", mute, generate.Request{Param: "prompt", Prompt: []int32{64}}, wire.Invalid, "prompt"},
+		{"a prompt too long", mute, generate.Request{Param: "prompt", Prompt: make([]int32, 10), MaxTokens: -1}, wire.TooLong, "prompt"},
+		{"an answer too long", mute, generate.Request{Param: "messages", Prompt: make([]int32, 5), MaxTokens: 6}, wire.TooLong, "messages"},
+		{"stop strings without text", mute, generate.Request{Prompt: []int32{1}, Stop: []string{"a"}}, wire.Invalid, "stop"},
+		{"too many likeliest", mute, generate.Request{Prompt: []int32{1}, TopLogProbs: 65}, wire.Invalid, "top_logprobs"},
 	} {
 		_, err := c.m.Start(context.Background(), c.r)
-		var e *generate.Error
-		if !errors.As(err, &e) || e.Kind != c.kind || e.Param != c.param || e.Message == "" {
+		var e *wire.Error
+		if !errors.As(err, &e) || e.Kind != c.kind || e.Field != c.param || e.Message == "" {
 			t.Errorf("%s: %#v", c.name, err)
 		}
 	}

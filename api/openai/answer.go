@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/wire"
 )
 
 // envelope is what an answer of generated text, and each chunk of one, begins with.
@@ -30,7 +31,7 @@ type generation interface {
 	// collect reads all of runs and returns the body of an answer that is sent at once.
 	collect(ctx context.Context, runs *generate.Runs) (any, error)
 	// stream returns what sends the answer in chunks.
-	stream(*events) stream
+	stream(*wire.Events) stream
 }
 
 // stream sends an answer in chunks.
@@ -42,9 +43,9 @@ type stream interface {
 }
 
 // answer is an endpoint that generates text for the requests that decode makes.
-func answer[G generation](s *Server, w http.ResponseWriter, r *http.Request, decode func(context.Context, *fields, *generate.Model) (G, error)) {
+func answer[G generation](s *Server, w http.ResponseWriter, r *http.Request, decode func(context.Context, *wire.Fields, *generate.Model) (G, error)) {
 	var g G
-	err := s.read(r, func(ctx context.Context, f *fields, m *generate.Model) (err error) {
+	err := s.read(r, func(ctx context.Context, f *wire.Fields, m *generate.Model) (err error) {
 		g, err = decode(ctx, f, m)
 		return err
 	})
@@ -67,13 +68,13 @@ func (s *Server) generate(ctx context.Context, w http.ResponseWriter, g generati
 		if err != nil {
 			return err
 		}
-		writeJSON(w, http.StatusOK, whole)
+		wire.WriteJSON(w, http.StatusOK, whole)
 		return nil
 	}
-	out := newEvents(w)
+	out := wire.NewEvents(w)
 	chunks := g.stream(out)
-	if err := out.each(ctx, runs, s.keepAlive, chunks.part); err != nil {
-		return err
+	if err := wire.Each(ctx, out, s.keepAlive, runs.Next, chunks.part); err != nil {
+		return failStream(out, err)
 	}
 	_ = chunks.end(runs.Usage()) // a client that has gone away misses nothing
 	return nil
@@ -82,11 +83,11 @@ func (s *Server) generate(ctx context.Context, w http.ResponseWriter, g generati
 // chunks writes the chunks of one answer.
 type chunks[C any] struct {
 	envelope
-	out       *events
+	out       *wire.Events
 	withUsage bool // null in every chunk but one of its own, the last
 }
 
-func newChunks[C any](c *common, object string, out *events) chunks[C] {
+func newChunks[C any](c *common, object string, out *wire.Events) chunks[C] {
 	return chunks[C]{c.envelope(object), out, c.IncludeUsage}
 }
 
@@ -96,15 +97,15 @@ func (c *chunks[C]) send(choice C) error {
 	if c.withUsage {
 		b.Usage = (*usage)(nil)
 	}
-	return c.out.send(b)
+	return c.out.Send(b)
 }
 
 // end implements stream.
 func (c *chunks[C]) end(u generate.Usage) error {
 	if c.withUsage {
-		if err := c.out.send(body[C]{envelope: c.envelope, Choices: []C{}, Usage: newUsage(u)}); err != nil {
+		if err := c.out.Send(body[C]{envelope: c.envelope, Choices: []C{}, Usage: newUsage(u)}); err != nil {
 			return err
 		}
 	}
-	return c.out.done()
+	return c.out.Line("data: [DONE]")
 }

@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/heftai/heft/api/generate"
-	"github.com/heftai/heft/internal/chat/toolcall"
+	"github.com/heftai/heft/api/wire"
 )
 
 // chatRequest is the body of POST /v1/chat/completions.
@@ -60,61 +60,49 @@ type chatDelta struct {
 // ChatCompletions is POST /v1/chat/completions.
 func (s *Server) ChatCompletions(w http.ResponseWriter, r *http.Request) { answer(s, w, r, decodeChat) }
 
-var refusedChat = []unsupported{
-	{"functions", "use tools."},
-	{"function_call", "use tools."},
-	{"audio", "the model has no voice."},
+var refusedChat = []wire.Unsupported{
+	{Field: "functions", Reason: "use tools."},
+	{Field: "function_call", Reason: "use tools."},
+	{Field: "audio", Reason: "the model has no voice."},
 }
 
-func decodeChat(ctx context.Context, f *fields, m *generate.Model) (*chatRequest, error) {
+func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRequest, error) {
 	q := &chatRequest{common: decodeCommon(f, m, "chatcmpl-"), thought: true}
 	q.Param, q.Trim = "messages", true
 	for _, name := range []string{"max_tokens", "max_completion_tokens"} {
-		if _, given := f.get(name); given {
+		if _, given := f.Raw(name); given {
 			q.Trim = false
-			f.integer(name, &q.MaxTokens, 1, 1<<31-1)
+			f.Integer(name, &q.MaxTokens, 1, 1<<31-1)
 		}
 	}
-	f.boolean("logprobs", &q.LogProbs)
-	f.integer("top_logprobs", &q.TopLogProbs, 0, maxLogProbs)
+	f.Bool("logprobs", &q.LogProbs)
+	f.Integer("top_logprobs", &q.TopLogProbs, 0, maxLogProbs)
 	if q.TopLogProbs > 0 && !q.LogProbs {
-		f.fail("top_logprobs", "'top_logprobs' has a meaning only with 'logprobs': true.")
+		f.Fail("top_logprobs", "'top_logprobs' has a meaning only with 'logprobs': true.")
 	}
-	f.boolean("include_reasoning", &q.thought)
+	f.Bool("include_reasoning", &q.thought)
 	parallel := true
-	f.boolean("parallel_tool_calls", &parallel)
+	f.Bool("parallel_tool_calls", &parallel)
 	q.single = !parallel
 	checkResponseFormat(f)
-	f.refuse(refusedChat)
+	f.Refuse(refusedChat)
 	conversation := decodeConversation(f)
-	special := false
-	f.boolean("add_special_tokens", &special)
-	if f.err != nil {
-		return nil, f.err
+	if f.Err() != nil {
+		return nil, f.Err()
 	}
-	prompt, err := m.ChatPrompt(m.FromClient(*conversation))
-	if err != nil {
-		return nil, generate.AsError(err, "messages")
-	}
-	field := conversation.ContinueField
-	q.Continues = field != ""
-	q.Parse = &toolcall.Options{Prompt: prompt, InReasoning: field != "" && field != "content", Tools: conversation.Tools}
-	if q.Prompt, err = m.EncodePrompt(ctx, prompt, special); err != nil {
-		return nil, generate.AsError(err, "messages")
-	}
-	return q, nil
+	return q, m.Converse(ctx, *conversation, &q.Request)
 }
 
-func checkResponseFormat(f *fields) {
-	o, ok := f.object("response_format")
+func checkResponseFormat(f *wire.Fields) {
+	o, ok := f.Object("response_format")
 	if !ok {
 		return
 	}
 	var kind string
-	if o.text("type", &kind); o.err != nil || kind == "" {
-		f.fail("response_format.type", "Missing or invalid 'response_format.type': expected a string.")
+	if o.String("type", &kind); o.Err() != nil || kind == "" {
+		f.Fail("response_format.type", "Missing or invalid 'response_format.type': expected a string.")
 	} else if kind != "text" {
-		f.fail("response_format", "'response_format' of type %q is not supported: answers cannot be constrained.", kind)
+		f.Fail("response_format", "'response_format' of type %q is not supported: answers cannot be constrained.", kind)
 	}
 }
 
@@ -170,7 +158,7 @@ type chatStream struct {
 	ends  []outcome // of each choice
 }
 
-func (q *chatRequest) stream(out *events) stream {
+func (q *chatRequest) stream(out *wire.Events) stream {
 	return &chatStream{chatRequest: q, chunks: newChunks[chatChunkChoice](&q.common, "chat.completion.chunk", out), ends: make([]outcome, q.N)}
 }
 

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/wire"
 )
 
 // maxPrompts bounds the prompts of one request.
@@ -36,34 +37,34 @@ func (s *Server) Completions(w http.ResponseWriter, r *http.Request) {
 	answer(s, w, r, decodeCompletion)
 }
 
-var refusedCompletion = []unsupported{{"suffix", "the model only continues."}}
+var refusedCompletion = []wire.Unsupported{{Field: "suffix", Reason: "the model only continues."}}
 
-func decodeCompletion(ctx context.Context, f *fields, m *generate.Model) (*completionRequest, error) {
+func decodeCompletion(ctx context.Context, f *wire.Fields, m *generate.Model) (*completionRequest, error) {
 	const usualTokens = 16
 	q := &completionRequest{common: decodeCommon(f, m, "cmpl-")}
 	q.Param, q.Continues = "prompt", true
-	if _, given := f.get("max_tokens"); !given {
+	if _, given := f.Raw("max_tokens"); !given {
 		q.MaxTokens, q.Trim = usualTokens, true
 	}
-	f.integer("max_tokens", &q.MaxTokens, 0, 1<<31-1)
-	f.boolean("echo", &q.echo)
-	if _, given := f.get("logprobs"); given {
-		f.integer("logprobs", &q.TopLogProbs, 0, maxLogProbs)
+	f.Integer("max_tokens", &q.MaxTokens, 0, 1<<31-1)
+	f.Bool("echo", &q.echo)
+	if _, given := f.Raw("logprobs"); given {
+		f.Integer("logprobs", &q.TopLogProbs, 0, maxLogProbs)
 		q.LogProbs, q.PromptLogProbs = true, q.echo
 	}
 	best := q.N
-	if f.integer("best_of", &best, 1, maxN); best != q.N {
-		f.fail("best_of", "'best_of' is not supported unless it equals 'n'.")
+	if f.Integer("best_of", &best, 1, maxN); best != q.N {
+		f.Fail("best_of", "'best_of' is not supported unless it equals 'n'.")
 	}
 	special := true
-	f.boolean("add_special_tokens", &special)
-	f.refuse(refusedCompletion)
-	raw, ok := f.get("prompt")
+	f.Bool("add_special_tokens", &special)
+	f.Refuse(refusedCompletion)
+	raw, ok := f.Raw("prompt")
 	if !ok {
-		f.fail("prompt", "Missing required parameter: 'prompt'.")
+		f.Fail("prompt", "Missing required parameter: 'prompt'.")
 	}
-	if f.err != nil {
-		return nil, f.err
+	if f.Err() != nil {
+		return nil, f.Err()
 	}
 	return q, q.decodePrompts(ctx, raw, special)
 }
@@ -72,10 +73,10 @@ func decodeCompletion(ctx context.Context, f *fields, m *generate.Model) (*compl
 func (q *completionRequest) decodePrompts(ctx context.Context, raw json.RawMessage, special bool) error {
 	texts, lists, ok := promptsOf(raw)
 	if !ok {
-		return generate.Invalidf("prompt", "Invalid type for 'prompt': expected a string, a list of strings, a list of token ids or a list of such lists.")
+		return wire.Invalidf("prompt", "Invalid type for 'prompt': expected a string, a list of strings, a list of token ids or a list of such lists.")
 	}
 	if n := len(texts) + len(lists); n == 0 || n > maxPrompts {
-		return generate.Invalidf("prompt", "Invalid value for 'prompt': %d prompts, expected 1 to %d.", n, maxPrompts)
+		return wire.Invalidf("prompt", "Invalid value for 'prompt': %d prompts, expected 1 to %d.", n, maxPrompts)
 	}
 	for _, t := range texts {
 		list, err := q.model.EncodePrompt(ctx, t, special)
@@ -185,7 +186,7 @@ type completionStream struct {
 	begun []bool // of each choice
 }
 
-func (q *completionRequest) stream(out *events) stream {
+func (q *completionRequest) stream(out *wire.Events) stream {
 	return &completionStream{q, newChunks[completionChoice](&q.common, typeCompletion, out), make([]bool, len(q.prompts)*q.N)}
 }
 

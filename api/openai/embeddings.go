@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/wire"
 )
 
 const (
@@ -53,7 +54,7 @@ func (s *Server) Embeddings(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) embed(r *http.Request) (*embeddings, error) {
 	var q *embeddingRequest
-	err := s.read(r, func(ctx context.Context, f *fields, m *generate.Model) (err error) {
+	err := s.read(r, func(ctx context.Context, f *wire.Fields, m *generate.Model) (err error) {
 		q, err = decodeEmbedding(ctx, f, m)
 		return err
 	})
@@ -85,24 +86,24 @@ func inBase64(v []float32) string {
 	return base64.StdEncoding.EncodeToString(b)
 }
 
-func decodeEmbedding(ctx context.Context, f *fields, m *generate.Model) (*embeddingRequest, error) {
+func decodeEmbedding(ctx context.Context, f *wire.Fields, m *generate.Model) (*embeddingRequest, error) {
 	q := &embeddingRequest{model: m}
 	q.Param = "input"
 	format, special := "float", true
-	f.text("encoding_format", &format)
+	f.String("encoding_format", &format)
 	if q.base64 = format == "base64"; !q.base64 && format != "float" {
-		f.fail("encoding_format", "Invalid value for 'encoding_format': '%s', expected 'float' or 'base64'.", format)
+		f.Fail("encoding_format", "Invalid value for 'encoding_format': '%s', expected 'float' or 'base64'.", format)
 	}
-	if _, given := f.get("dimensions"); given {
-		f.integer("dimensions", &q.Dimensions, 1, maxDimensions)
+	if _, given := f.Raw("dimensions"); given {
+		f.Integer("dimensions", &q.Dimensions, 1, maxDimensions)
 	}
-	f.boolean("add_special_tokens", &special)
-	raw, ok := f.get("input")
+	f.Bool("add_special_tokens", &special)
+	raw, ok := f.Raw("input")
 	if !ok {
-		f.fail("input", "Missing required parameter: 'input'.")
+		f.Fail("input", "Missing required parameter: 'input'.")
 	}
-	if f.err != nil {
-		return nil, f.err
+	if f.Err() != nil {
+		return nil, f.Err()
 	}
 	return q, q.decodeInput(ctx, raw, special)
 }
@@ -111,20 +112,20 @@ func decodeEmbedding(ctx context.Context, f *fields, m *generate.Model) (*embedd
 func (q *embeddingRequest) decodeInput(ctx context.Context, raw json.RawMessage, special bool) error {
 	texts, lists, ok := promptsOf(raw)
 	if !ok {
-		return generate.Invalidf("input", "Invalid type for 'input': expected a string, a list of strings, a list of token ids or a list of such lists.")
+		return wire.Invalidf("input", "Invalid type for 'input': expected a string, a list of strings, a list of token ids or a list of such lists.")
 	}
 	if n := len(texts) + len(lists); n == 0 || n > maxInputs {
-		return generate.Invalidf("input", "Invalid value for 'input': %d inputs, expected 1 to %d.", n, maxInputs)
+		return wire.Invalidf("input", "Invalid value for 'input': %d inputs, expected 1 to %d.", n, maxInputs)
 	}
 	for i, text := range texts {
 		if text == "" {
-			return generate.Invalidf("input", "Invalid value for 'input': input %d is an empty string.", i)
+			return wire.Invalidf("input", "Invalid value for 'input': input %d is an empty string.", i)
 		}
 		list, err := q.model.EncodePrompt(ctx, text, special)
 		if err != nil {
 			e := *generate.AsError(err, "input")
-			if e.Param == "prompt" {
-				e.Param = "input"
+			if e.Field == "prompt" {
+				e.Field = "input"
 			}
 			return &e
 		}
@@ -132,7 +133,7 @@ func (q *embeddingRequest) decodeInput(ctx context.Context, raw json.RawMessage,
 	}
 	for i, list := range lists {
 		if len(list) == 0 {
-			return generate.Invalidf("input", "Invalid value for 'input': input %d has no tokens.", i)
+			return wire.Invalidf("input", "Invalid value for 'input': input %d has no tokens.", i)
 		}
 	}
 	q.Prompts = lists

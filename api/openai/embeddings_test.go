@@ -1,6 +1,10 @@
 package openai
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/heftai/heft/api/wire"
+)
 
 func FuzzEmbeddingRequest(f *testing.F) {
 	for _, seed := range []string{
@@ -13,7 +17,7 @@ func FuzzEmbeddingRequest(f *testing.F) {
 	}
 	m := fuzzed(f)
 	f.Fuzz(func(t *testing.T, body string) {
-		in, err := parseFields([]byte(body))
+		in, err := wire.ParseFields([]byte(body))
 		if err != nil {
 			checkRefusal(t, err)
 			return

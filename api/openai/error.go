@@ -1,45 +1,51 @@
 package openai
 
 import (
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/wire"
 )
 
-// Error is OpenAI's error object with its HTTP status. Param and Code are null where they
-// are empty.
-type Error struct {
-	Status  int
-	Type    string
-	Code    string
-	Param   string
-	Message string
-	// RetryAfter is the header of that name, in seconds; 0 for none.
-	RetryAfter int
+// errorObject is OpenAI's error object. Param and Code are null where they are empty.
+type errorObject struct {
+	Message string  `json:"message"`
+	Type    string  `json:"type"`
+	Param   *string `json:"param"`
+	Code    *string `json:"code"`
 }
 
-// The types of errors.
-const (
-	typeInvalid = "invalid_request_error"
-	typeServer  = "server_error"
-)
+// errorBody is the body of an answer, or an event, that carries an error.
+type errorBody struct {
+	Error errorObject `json:"error"`
+}
 
-// Error is the message.
-func (e *Error) Error() string { return "openai: " + e.Message }
+// codes are OpenAI's codes of the kinds of errors.
+var codes = map[wire.Kind]string{
+	wire.TooLong:      "context_length_exceeded",
+	wire.NoModel:      "model_not_found",
+	wire.Overloaded:   "overloaded",
+	wire.Draining:     "shutting_down",
+	wire.Unavailable:  "model_unavailable",
+	wire.Interrupted:  "request_cancelled",
+	wire.NoMethod:     "method_not_allowed",
+	wire.Unauthorized: "invalid_api_key",
+	wire.Forbidden:    "forbidden",
+	wire.TooLarge:     "request_too_large",
+	wire.TooSlow:      "request_timeout",
+}
 
-// MarshalJSON is the body of an answer: {"error": {…}}.
-func (e *Error) MarshalJSON() ([]byte, error) {
-	type object struct {
-		Message string  `json:"message"`
-		Type    string  `json:"type"`
-		Param   *string `json:"param"`
-		Code    *string `json:"code"`
+// newErrorBody renders e in OpenAI's shape.
+func newErrorBody(e *wire.Error) errorBody {
+	kind := "invalid_request_error"
+	if e.Kind.Status() >= http.StatusInternalServerError {
+		kind = "server_error"
 	}
-	return json.Marshal(map[string]object{"error": {e.Message, e.Type, orNull(e.Param), orNull(e.Code)}})
+	return errorBody{errorObject{e.Message, kind, orNull(e.Field), orNull(codes[e.Kind])}}
 }
 
 func orNull(s string) *string {
@@ -49,56 +55,31 @@ func orNull(s string) *string {
 	return &s
 }
 
-// statusClosed is what access logs say of a client that went away.
-const statusClosed = 499
-
-// kinds are the statuses of generate's errors.
-var kinds = map[generate.Kind]Error{
-	generate.Internal:    {Status: http.StatusInternalServerError, Type: typeServer},
-	generate.Invalid:     {Status: http.StatusBadRequest, Type: typeInvalid},
-	generate.TooLong:     {Status: http.StatusBadRequest, Type: typeInvalid, Code: "context_length_exceeded"},
-	generate.NoModel:     {Status: http.StatusNotFound, Type: typeInvalid, Code: "model_not_found"},
-	generate.Overloaded:  {Status: http.StatusServiceUnavailable, Type: typeServer, Code: "overloaded"},
-	generate.Draining:    {Status: http.StatusServiceUnavailable, Type: typeServer, Code: "shutting_down"},
-	generate.Unavailable: {Status: http.StatusServiceUnavailable, Type: typeServer, Code: "model_unavailable"},
-	generate.Interrupted: {Status: statusClosed, Type: typeInvalid, Code: "request_cancelled"},
-}
-
-// AsError makes an *Error of any error.
-func AsError(err error) *Error {
-	var own *Error
-	if errors.As(err, &own) {
-		return own
-	}
-	e := generate.AsError(err, "")
-	out := kinds[e.Kind]
-	out.Message, out.Param = e.Message, e.Param
-	out.RetryAfter = int(e.RetryAfter.Seconds())
-	return &out
-}
-
-// ours reports whether the server's operator has to do something about it.
-func (e *Error) ours() bool {
-	return e.Status == http.StatusInternalServerError || e.Code == kinds[generate.Unavailable].Code
-}
-
-// WriteError answers with the error object. What is the server's fault is logged.
+// WriteError is the wire.ErrorWriter of this dialect. It logs errors that the operator must act on.
 func WriteError(w http.ResponseWriter, err error) {
-	e := AsError(err)
-	if e.ours() {
+	e := generate.AsError(err, "")
+	if e.Kind.Operators() {
 		slog.Error("a request failed", "reason", err)
 	}
 	if e.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(e.RetryAfter))
+		w.Header().Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
 	}
-	if e.Status == http.StatusRequestTimeout {
-		w.Header().Set("Connection", "close") // its rest would be taken for the next request
+	switch e.Kind {
+	case wire.TooSlow, wire.TooLarge: // the rest of the body would be read as the next request
+		w.Header().Set("Connection", "close")
 	}
-	writeJSON(w, e.Status, e)
+	wire.WriteJSON(w, e.Kind.Status(), newErrorBody(e))
 }
 
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = encode(w, v) // a client that has gone away misses nothing
+// failStream ends a stream with err: as an answer if nothing was sent, else as an event.
+func failStream(e *wire.Events, err error) error {
+	if !e.Started() || errors.Is(err, wire.ErrGone) {
+		return err
+	}
+	neutral := generate.AsError(err, "")
+	if neutral.Kind.Operators() {
+		slog.Error("a stream failed", "reason", err)
+	}
+	_ = e.Send(newErrorBody(neutral)) // the client may have disconnected
+	return wire.ErrGone
 }

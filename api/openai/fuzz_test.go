@@ -11,6 +11,7 @@ import (
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/generate/generatetest"
+	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
 )
@@ -23,8 +24,8 @@ func fuzzed(f *testing.F) *generate.Model {
 // checkRefusal fails unless err blames the request.
 func checkRefusal(t *testing.T, err error) {
 	t.Helper()
-	var own *generate.Error
-	if !errors.As(err, &own) || AsError(err).Status/100 != 4 || own.Message == "" {
+	var own *wire.Error
+	if !errors.As(err, &own) || own.Kind.Status()/100 != 4 || own.Message == "" {
 		t.Errorf("not the client's error: %#v", err)
 	}
 }
@@ -41,7 +42,7 @@ func FuzzCompletionRequest(f *testing.F) {
 	}
 	m := fuzzed(f)
 	f.Fuzz(func(t *testing.T, body string) {
-		in, err := parseFields([]byte(body))
+		in, err := wire.ParseFields([]byte(body))
 		if err != nil {
 			checkRefusal(t, err)
 			return
@@ -78,7 +79,7 @@ func FuzzChatRequest(f *testing.F) {
 	}
 	m := fuzzed(f)
 	f.Fuzz(func(t *testing.T, body string) {
-		in, err := parseFields([]byte(body))
+		in, err := wire.ParseFields([]byte(body))
 		if err != nil {
 			checkRefusal(t, err)
 			return
@@ -131,8 +132,9 @@ func TestHiddenThoughtsShowThatTheyLive(t *testing.T) {
 
 // TestServerErrorsHideNothing: an error of unknown kind is the server's, with its reason.
 func TestServerErrorsHideNothing(t *testing.T) {
-	e := AsError(errors.New("torn"))
-	if e.Status != 500 || e.Type != typeServer || e.Message != "torn" {
-		t.Errorf("%+v", e)
+	w := httptest.NewRecorder()
+	WriteError(w, errors.New("torn"))
+	if body := w.Body.String(); w.Code != 500 || !strings.Contains(body, `"type":"server_error"`) || !strings.Contains(body, `"message":"torn"`) {
+		t.Errorf("status %d, body %s", w.Code, body)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/wire"
 )
 
 // modelList is the answer of GET /v1/models.
@@ -30,7 +31,7 @@ func (s *Server) ListModels(w http.ResponseWriter, r *http.Request) {
 	for _, m := range s.models {
 		list.Data = append(list.Data, card(m))
 	}
-	writeJSON(w, http.StatusOK, list)
+	wire.WriteJSON(w, http.StatusOK, list)
 }
 
 // Model is GET /v1/models/{id}, where the route's "*" is the id: it may have slashes,
@@ -41,7 +42,7 @@ func (s *Server) Model(w http.ResponseWriter, r *http.Request) {
 		id = plain
 	}
 	if id == "" {
-		respond(w, NoRoute(r))
+		respond(w, wire.NoSuchRoute(r))
 		return
 	}
 	m, err := s.model(id)
@@ -49,7 +50,7 @@ func (s *Server) Model(w http.ResponseWriter, r *http.Request) {
 		respond(w, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, card(m))
+	wire.WriteJSON(w, http.StatusOK, card(m))
 }
 
 func card(m *generate.Model) modelCard {
@@ -58,38 +59,4 @@ func card(m *generate.Model) modelCard {
 		c.Parent = &m.Parent
 	}
 	return c
-}
-
-// NoRoute is the error for a path that is not served.
-func NoRoute(r *http.Request) *Error {
-	return &Error{Status: http.StatusNotFound, Type: typeInvalid, Message: "Invalid URL (" + r.Method + " " + r.URL.Path + ")"}
-}
-
-// NoMethod is the error for a path that is served by other methods.
-func NoMethod(r *http.Request) *Error {
-	return &Error{Status: http.StatusMethodNotAllowed, Type: typeInvalid, Code: "method_not_allowed",
-		Message: "Method not allowed: " + r.Method + " " + r.URL.Path}
-}
-
-// NoKey is the error for a request that brings no key, or a wrong one.
-func NoKey() *Error {
-	return &Error{Status: http.StatusUnauthorized, Type: typeInvalid, Code: "invalid_api_key",
-		Message: "Incorrect API key: send one as Authorization: Bearer KEY."}
-}
-
-// Crashed is the error for a panic.
-func Crashed() *Error {
-	return &Error{Status: http.StatusInternalServerError, Type: typeServer, Message: "The server had an error while processing your request."}
-}
-
-// TooSlow is the error for a body that does not come.
-func TooSlow() *Error {
-	return &Error{Status: http.StatusRequestTimeout, Type: typeInvalid, Code: "request_timeout",
-		Message: "The body of your request came too slowly."}
-}
-
-// Full is the error for a body that there is no memory for.
-func Full() *Error {
-	return &Error{Status: http.StatusServiceUnavailable, Type: typeServer, Code: "overloaded", RetryAfter: 1,
-		Message: "The server has as many large requests as it can hold; retry after 1 s."}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/wire"
 )
 
 // Server answers for a list of models. Its methods are safe for concurrent use.
@@ -28,7 +29,7 @@ const (
 // New serves models, of which there is at least one. The first is that of requests that
 // name none.
 func New(models []*generate.Model) *Server {
-	return &Server{models: models, keepAlive: keepAlive, large: make(chan struct{}, mostLarge)}
+	return &Server{models: models, keepAlive: wire.KeepAlive, large: make(chan struct{}, mostLarge)}
 }
 
 // model finds a model by its name.
@@ -38,24 +39,24 @@ func (s *Server) model(name string) (*generate.Model, error) {
 			return m, nil
 		}
 	}
-	return nil, &generate.Error{Kind: generate.NoModel, Message: "The model `" + name + "` does not exist."}
+	return nil, &wire.Error{Kind: wire.NoModel, Message: "The model `" + name + "` does not exist."}
 }
 
 // modelOf finds the model that a request names.
-func (s *Server) modelOf(f *fields) (*generate.Model, error) {
+func (s *Server) modelOf(f *wire.Fields) (*generate.Model, error) {
 	var name string
-	f.text("model", &name)
-	if f.err != nil {
-		return nil, f.err
+	f.String("model", &name)
+	if f.Err() != nil {
+		return nil, f.Err()
 	}
 	return s.model(name)
 }
 
 // read hands a request's fields, and the model that it names, to decode. Large requests take
 // turns. When decode has returned the body is let go.
-func (s *Server) read(r *http.Request, decode func(context.Context, *fields, *generate.Model) error) error {
+func (s *Server) read(r *http.Request, decode func(context.Context, *wire.Fields, *generate.Model) error) error {
 	defer r.Body.Close()
-	b, err := readBody(r.Body)
+	b, err := wire.ReadBody(r.Context(), r.Body)
 	if err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ func (s *Server) read(r *http.Request, decode func(context.Context, *fields, *ge
 			return context.Cause(r.Context())
 		}
 	}
-	f, err := parseFields(b)
+	f, err := wire.ParseFields(b)
 	if err != nil {
 		return err
 	}
@@ -84,12 +85,12 @@ func reply(w http.ResponseWriter, v any, err error) {
 		respond(w, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, v)
+	wire.WriteJSON(w, http.StatusOK, v)
 }
 
 // respond answers with what went wrong, if anything did and the client does not know yet.
 func respond(w http.ResponseWriter, err error) {
-	if err != nil && !errors.Is(err, errSent) {
+	if err != nil && !errors.Is(err, wire.ErrGone) {
 		WriteError(w, err)
 	}
 }

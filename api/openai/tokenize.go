@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/wire"
 )
 
 // tokens is the answer of POST /tokenize, vLLM's.
@@ -23,54 +24,51 @@ func (s *Server) Tokenize(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) tokenize(r *http.Request) (t *tokens, err error) {
-	err = s.read(r, func(ctx context.Context, f *fields, m *generate.Model) (err error) {
+	err = s.read(r, func(ctx context.Context, f *wire.Fields, m *generate.Model) (err error) {
 		t, err = tokenize(ctx, f, m)
 		return err
 	})
 	return t, err
 }
 
-func tokenize(ctx context.Context, f *fields, m *generate.Model) (*tokens, error) {
+func tokenize(ctx context.Context, f *wire.Fields, m *generate.Model) (*tokens, error) {
 	list, param, err := tokenizePrompt(ctx, f, m)
 	if err != nil {
 		return nil, generate.AsError(err, param)
 	}
 	t := &tokens{Count: len(list), MaxModelLen: m.Limit(), Tokens: append([]int32{}, list...)}
 	var names bool
-	if f.boolean("return_token_strs", &names); names {
+	if f.Bool("return_token_strs", &names); names {
 		t.Strings = make([]string, len(list))
 		for i, id := range list {
 			t.Strings[i], _ = m.Tokenizer.Token(id)
 		}
 	}
-	return t, f.err
+	return t, f.Err()
 }
 
-func tokenizePrompt(ctx context.Context, f *fields, m *generate.Model) (list []int32, param string, err error) {
-	_, chat := f.get("messages")
-	special := !chat
-	f.boolean("add_special_tokens", &special)
-	var prompt string
-	switch _, given := f.get("prompt"); {
-	case chat:
-		param = "messages"
+func tokenizePrompt(ctx context.Context, f *wire.Fields, m *generate.Model) (list []int32, param string, err error) {
+	if f.Has("messages") {
 		conversation := decodeConversation(f)
-		if f.err == nil {
-			prompt, err = m.ChatPrompt(m.FromClient(*conversation))
+		if f.Err() != nil {
+			return nil, "messages", f.Err()
 		}
-	case given:
-		param = "prompt"
-		f.text("prompt", &prompt)
-	default:
-		f.fail("prompt", "Missing required parameter: 'prompt' or 'messages'.")
+		text, err := m.Render(*conversation)
+		if err == nil {
+			list, err = m.Encode(ctx, text, conversation.AddSpecial)
+		}
+		return list, "messages", err
 	}
-	if f.err != nil {
-		err = f.err
+	special, text := true, ""
+	f.Bool("add_special_tokens", &special)
+	if f.String("prompt", &text); !f.Has("prompt") {
+		f.Fail("prompt", "Missing required parameter: 'prompt' or 'messages'.")
 	}
-	if err == nil {
-		list, err = m.Encode(ctx, prompt, special)
+	if f.Err() != nil {
+		return nil, "prompt", f.Err()
 	}
-	return list, param, err
+	list, err = m.Encode(ctx, text, special)
+	return list, "prompt", err
 }
 
 // detokenized is the answer of POST /detokenize, vLLM's.
@@ -86,27 +84,27 @@ func (s *Server) Detokenize(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) detokenize(r *http.Request) (d *detokenized, err error) {
-	err = s.read(r, func(_ context.Context, f *fields, m *generate.Model) (err error) {
+	err = s.read(r, func(_ context.Context, f *wire.Fields, m *generate.Model) (err error) {
 		d, err = detokenize(f, m)
 		return err
 	})
 	return d, err
 }
 
-func detokenize(f *fields, m *generate.Model) (*detokenized, error) {
+func detokenize(f *wire.Fields, m *generate.Model) (*detokenized, error) {
 	var list []int32
-	if f.ids("tokens", &list, math.MaxInt32); list == nil {
-		f.fail("tokens", "Missing required parameter: 'tokens'.")
+	if f.IDs("tokens", &list, math.MaxInt32); list == nil {
+		f.Fail("tokens", "Missing required parameter: 'tokens'.")
 	}
-	if f.err != nil {
-		return nil, f.err
+	if f.Err() != nil {
+		return nil, f.Err()
 	}
 	if m.Tokenizer == nil {
-		return nil, generate.Invalidf("tokens", "The model %s has no tokenizer.", m.Name)
+		return nil, wire.Invalidf("tokens", "The model %s has no tokenizer.", m.Name)
 	}
 	for i, id := range list {
 		if _, known := m.Tokenizer.Token(id); !known {
-			return nil, generate.Invalidf("tokens", "Invalid value for 'tokens': tokens[%d] is %d, which is no token of %s.", i, id, m.Name)
+			return nil, wire.Invalidf("tokens", "Invalid value for 'tokens': tokens[%d] is %d, which is no token of %s.", i, id, m.Name)
 		}
 	}
 	return &detokenized{m.Tokenizer.Decode(list, false)}, nil

@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/internal/chat"
 )
 
 // checkCalls checks the calls that a message of the model has made.
-func checkCalls(f *fields, at string, message *chat.Dict) {
+func checkCalls(f *wire.Fields, at string, message *chat.Dict) {
 	calls, _ := message.Get("tool_calls")
 	if calls == nil {
 		return
@@ -16,7 +18,7 @@ func checkCalls(f *fields, at string, message *chat.Dict) {
 	at += ".tool_calls"
 	list, ok := calls.(*chat.List)
 	if !ok {
-		f.fail(at, "Invalid type for '%s': expected a list.", at)
+		f.Fail(at, "Invalid type for '%s': expected a list.", at)
 		return
 	}
 	for i, v := range list.Items {
@@ -24,7 +26,7 @@ func checkCalls(f *fields, at string, message *chat.Dict) {
 	}
 }
 
-func checkCall(f *fields, at string, v chat.Value) {
+func checkCall(f *wire.Fields, at string, v chat.Value) {
 	call, ok := object(f, at, v)
 	if !ok {
 		return
@@ -37,43 +39,41 @@ func checkCall(f *fields, at string, v chat.Value) {
 	switch arguments, _ := fn.Get("arguments"); arguments.(type) {
 	case nil, string, *chat.Dict:
 	default:
-		f.fail(at+".arguments", "Invalid type for '%s.arguments': expected a string.", at)
+		f.Fail(at+".arguments", "Invalid type for '%s.arguments': expected a string.", at)
 	}
 }
 
-// decodeTools reads the tools, which the template shows to the model unless it may not
-// call any.
-func decodeTools(f *fields, r *chat.Request) {
-	hidden := false
-	if raw, ok := f.get("tool_choice"); ok {
+// decodeTools reads the tools and whether the model may call them.
+func decodeTools(f *wire.Fields, c *generate.Conversation) {
+	if raw, ok := f.Raw("tool_choice"); ok {
 		var choice string
 		_ = json.Unmarshal(raw, &choice) // an object names a function to call
 		switch choice {
 		case "auto":
 		case "none":
-			hidden = true
+			c.ToolChoice = generate.ToolsNone
 		default:
-			f.fail("tool_choice", "'tool_choice' may be \"auto\" or \"none\": a call cannot be forced.")
+			f.Fail("tool_choice", "'tool_choice' may be \"auto\" or \"none\": a call cannot be forced.")
 		}
 	}
-	tools, ok := f.value("tools")
+	tools, ok := value(f, "tools")
 	if !ok {
 		return
 	}
 	list, ok := tools.(*chat.List)
 	if !ok {
-		f.fail("tools", "Invalid type for 'tools': expected a list.")
+		f.Fail("tools", "Invalid type for 'tools': expected a list.")
 		return
 	}
 	for i, v := range list.Items {
 		checkTool(f, fmt.Sprintf("tools[%d]", i), v)
 	}
-	if len(list.Items) > 0 && !hidden {
-		r.Tools = list
+	if len(list.Items) > 0 {
+		c.Tools = list
 	}
 }
 
-func checkTool(f *fields, at string, v chat.Value) {
+func checkTool(f *wire.Fields, at string, v chat.Value) {
 	tool, ok := object(f, at, v)
 	if !ok {
 		return
@@ -91,14 +91,14 @@ func checkTool(f *fields, at string, v chat.Value) {
 
 // checkFunction checks that a tool, or a call of one, is of a function that has a name. It
 // returns the function and its path.
-func checkFunction(f *fields, at string, d *chat.Dict) (string, *chat.Dict, bool) {
+func checkFunction(f *wire.Fields, at string, d *chat.Dict) (string, *chat.Dict, bool) {
 	if kind, _ := d.Get("type"); kind != nil && kind != typeFunction {
-		f.fail(at+".type", "Invalid value for '%s.type': expected \"function\".", at)
+		f.Fail(at+".type", "Invalid value for '%s.type': expected \"function\".", at)
 	}
 	at += ".function"
 	v, _ := d.Get("function")
 	if v == nil {
-		f.fail(at, "Missing required parameter: '%s'.", at)
+		f.Fail(at, "Missing required parameter: '%s'.", at)
 		return at, nil, false
 	}
 	fn, ok := object(f, at, v)
@@ -109,29 +109,29 @@ func checkFunction(f *fields, at string, d *chat.Dict) (string, *chat.Dict, bool
 }
 
 // object is v, whose path is at, if it is an object.
-func object(f *fields, at string, v chat.Value) (*chat.Dict, bool) {
+func object(f *wire.Fields, at string, v chat.Value) (*chat.Dict, bool) {
 	o, ok := v.(*chat.Dict)
 	if !ok {
-		f.fail(at, "Invalid type for '%s': expected an object.", at)
+		f.Fail(at, "Invalid type for '%s': expected an object.", at)
 	}
 	return o, ok
 }
 
 // requiredText checks that d has a text under name that is not empty.
-func requiredText(f *fields, at string, d *chat.Dict, name string) {
+func requiredText(f *wire.Fields, at string, d *chat.Dict, name string) {
 	switch v, _ := d.Get(name); v {
 	case nil:
-		f.fail(at+"."+name, "Missing required parameter: '%s.%s'.", at, name)
+		f.Fail(at+"."+name, "Missing required parameter: '%s.%s'.", at, name)
 	case "":
-		f.fail(at+"."+name, "Invalid value for '%s.%s': it is empty.", at, name)
+		f.Fail(at+"."+name, "Invalid value for '%s.%s': it is empty.", at, name)
 	default:
 		optionalText(f, at, d, name)
 	}
 }
 
 // optionalText checks that what d has under name, if anything, is a text.
-func optionalText(f *fields, at string, d *chat.Dict, name string) {
+func optionalText(f *wire.Fields, at string, d *chat.Dict, name string) {
 	if v, _ := d.Get(name); v != nil && !isString(v) {
-		f.fail(at+"."+name, "Invalid type for '%s.%s': expected a string.", at, name)
+		f.Fail(at+"."+name, "Invalid type for '%s.%s': expected a string.", at, name)
 	}
 }

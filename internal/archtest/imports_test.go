@@ -40,10 +40,11 @@ var allowed = map[string][]string{
 		"internal/kvcache", "internal/residency", "internal/hostmem", "internal/sample", "internal/probe", "internal/topology"}, // topology: how many threads, and whose memory weights are put in
 	"internal/engine":            {"dispatch", "internal/sample"},
 	"internal/engine/enginetest": {"internal/engine"}, // a model without weights, for tests
-	"api/generate":               {"meta", "internal/engine", "internal/sample", "internal/tokenizer", "internal/chat", "internal/chat/toolcall"},
+	"api/wire":                   {},                  // what all HTTP dialects share
+	"api/generate":               {"api/wire", "meta", "internal/engine", "internal/sample", "internal/tokenizer", "internal/chat", "internal/chat/toolcall"},
 	"api/generate/generatetest":  {"api/generate", "devicemap", "dispatch", "loader", "meta", "internal/chat", "internal/demo", "internal/engine", "internal/engine/enginetest", "internal/tokenizer"}, // models for tests
-	"api/openai":                 {"api/generate", "internal/sample", "internal/chat", "internal/chat/toolcall"},
-	"api":                        {"api/generate", "api/openai", "devicemap", "dispatch", "internal/engine"},
+	"api/openai":                 {"api/wire", "api/generate", "internal/sample", "internal/chat"},
+	"api":                        {"api/wire", "api/generate", "api/openai", "devicemap", "dispatch", "internal/engine"},
 	"cmd/serve":                  {"*"},
 	"cmd/train":                  {"*"},
 	"internal/cmdline":           {},                                                                                                                         // what the commands have in common

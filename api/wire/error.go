@@ -1,0 +1,93 @@
+package wire
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// Kind is the class of an Error. Each kind has an HTTP status; a dialect adds its own names.
+type Kind uint8
+
+// The kinds.
+const (
+	Internal     Kind = iota // the server failed
+	Invalid                  // the request is wrong
+	TooLong                  // prompt and answer exceed the context
+	NoModel                  // no model has the requested name
+	Overloaded               // the server is full; retry after RetryAfter
+	Draining                 // the server is shutting down
+	Interrupted              // the client disconnected
+	Unavailable              // the model's files can no longer be read
+	NoRoute                  // no endpoint has the requested path
+	NoMethod                 // the endpoint does not have the requested method
+	Unauthorized             // the request has no valid API key
+	Forbidden                // the request comes from a page or a host that is not allowed
+	TooLarge                 // the body exceeds the limit
+	TooSlow                  // the body arrived too slowly
+)
+
+// StatusClientClosed is the status of Interrupted. Only access logs show it.
+const StatusClientClosed = 499
+
+var statuses = [...]int{
+	Internal:     http.StatusInternalServerError,
+	Invalid:      http.StatusBadRequest,
+	TooLong:      http.StatusBadRequest,
+	NoModel:      http.StatusNotFound,
+	Overloaded:   http.StatusServiceUnavailable,
+	Draining:     http.StatusServiceUnavailable,
+	Interrupted:  StatusClientClosed,
+	Unavailable:  http.StatusServiceUnavailable,
+	NoRoute:      http.StatusNotFound,
+	NoMethod:     http.StatusMethodNotAllowed,
+	Unauthorized: http.StatusUnauthorized,
+	Forbidden:    http.StatusForbidden,
+	TooLarge:     http.StatusRequestEntityTooLarge,
+	TooSlow:      http.StatusRequestTimeout,
+}
+
+// Status returns the HTTP status of k.
+func (k Kind) Status() int {
+	if int(k) >= len(statuses) {
+		return http.StatusInternalServerError
+	}
+	return statuses[k]
+}
+
+// Operators reports whether the server's operator must act on an error of kind k.
+func (k Kind) Operators() bool { return k == Internal || k == Unavailable }
+
+// An Error says why there is no answer, or why an answer ends early. It belongs to no dialect.
+type Error struct {
+	Kind       Kind
+	Field      string // path of the field at fault, in the client's names; "" if none
+	Message    string // for the client
+	RetryAfter time.Duration
+	Err        error // the cause; may be nil
+}
+
+// Error returns the message with the field in front.
+func (e *Error) Error() string {
+	if e.Field != "" {
+		return "request: " + e.Field + ": " + e.Message
+	}
+	return "request: " + e.Message
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Invalidf returns an error about one field of a request; field is "" for the body as a whole.
+func Invalidf(field, format string, args ...any) *Error {
+	return &Error{Kind: Invalid, Field: field, Message: fmt.Sprintf(format, args...)}
+}
+
+// An ErrorWriter answers with err in the shape of one dialect. It is called before anything
+// else was written.
+type ErrorWriter func(w http.ResponseWriter, err error)
+
+// NoSuchRoute returns the error for a path that no endpoint has.
+func NoSuchRoute(r *http.Request) *Error {
+	return &Error{Kind: NoRoute, Message: "Invalid URL (" + r.Method + " " + r.URL.Path + ")"}
+}

@@ -1,0 +1,210 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+)
+
+// Fields reads the fields of a JSON object. Each method reads one field into its argument, and
+// leaves the argument alone if the field is missing or null. The first error is kept with the
+// field's path; after it nothing is read. Objects inside the object share that error.
+//
+// A Fields is for one goroutine.
+type Fields struct {
+	raw  map[string]json.RawMessage
+	path string // of the object; "" for the body
+	err  *error // shared with the objects inside
+}
+
+// ParseFields parses a body. It fails with an *Error if the body is not a JSON object.
+func ParseFields(body []byte) (*Fields, error) {
+	f := &Fields{err: new(error)}
+	err := json.Unmarshal(body, &f.raw)
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return nil, Invalidf("", "We could not parse the JSON body of your request: %v (byte %d of %d).", err, syntax.Offset, len(body))
+	}
+	if err != nil || f.raw == nil {
+		return nil, Invalidf("", "The JSON body of your request must be an object, it is %s.", TypeName(body))
+	}
+	return f, nil
+}
+
+// Err returns the first error, an *Error, or nil.
+func (f *Fields) Err() error { return *f.err }
+
+// Path returns the path of a field, such as stream_options.include_usage.
+func (f *Fields) Path(name string) string {
+	if f.path == "" {
+		return name
+	}
+	return f.path + "." + name
+}
+
+// Names returns the names of the object's fields, in no order.
+func (f *Fields) Names() []string {
+	names := make([]string, 0, len(f.raw))
+	for name := range f.raw {
+		names = append(names, name)
+	}
+	return names
+}
+
+// Raw returns a field that is neither missing nor null. After an error there is none.
+func (f *Fields) Raw(name string) (json.RawMessage, bool) {
+	raw, ok := f.raw[name]
+	return raw, ok && *f.err == nil && !IsNull(raw)
+}
+
+// Has reports whether Raw returns a field.
+func (f *Fields) Has(name string) bool {
+	_, ok := f.Raw(name)
+	return ok
+}
+
+// Null reports whether the field is there and null.
+func (f *Fields) Null(name string) bool {
+	raw, ok := f.raw[name]
+	return ok && IsNull(raw)
+}
+
+// FailAt keeps an error about the field at path, if it is the first. The path begins at the body.
+func (f *Fields) FailAt(path, format string, args ...any) {
+	if *f.err == nil {
+		*f.err = Invalidf(path, format, args...)
+	}
+}
+
+// Fail keeps an error about a field, if it is the first. In format, {} is the path in quotes.
+func (f *Fields) Fail(name, format string, args ...any) {
+	path := f.Path(name)
+	f.FailAt(path, strings.ReplaceAll(format, "{}", "'"+escapePercent(path)+"'"), args...)
+}
+
+func escapePercent(s string) string { return strings.ReplaceAll(s, "%", "%%") }
+
+// WrongType keeps an error about a field that has the wrong type; want is such as "a string".
+func (f *Fields) WrongType(name, want string) {
+	f.Fail(name, "Invalid type for {}: expected %s, but got %s.", want, TypeName(f.raw[name]))
+}
+
+// Bool reads true or false.
+func (f *Fields) Bool(name string, to *bool) {
+	if raw, ok := f.Raw(name); ok && json.Unmarshal(raw, to) != nil {
+		f.WrongType(name, "a boolean")
+	}
+}
+
+// String reads a string.
+func (f *Fields) String(name string, to *string) {
+	if raw, ok := f.Raw(name); ok && json.Unmarshal(raw, to) != nil {
+		f.WrongType(name, "a string")
+	}
+}
+
+// Number reads a number from least to most.
+func (f *Fields) Number(name string, to *float64, least, most float64) {
+	raw, ok := f.Raw(name)
+	if !ok {
+		return
+	}
+	v := math.NaN()
+	if err := json.Unmarshal(raw, &v); err != nil {
+		f.WrongType(name, "a number")
+		return
+	}
+	if v < least || v > most {
+		f.Fail(name, "Invalid value for {}: %v is not between %v and %v.", v, least, most)
+		return
+	}
+	*to = v
+}
+
+// Integer reads a whole number from least to most. It takes 3 and 3.0.
+func (f *Fields) Integer(name string, to *int, least, most int) {
+	raw, ok := f.Raw(name)
+	if !ok {
+		return
+	}
+	v, err := WholeNumber(raw)
+	if errors.Is(err, ErrNumberTooLarge) {
+		f.Fail(name, "Invalid value for {}: %.40s is not between %d and %d.", raw, least, most)
+		return
+	}
+	if err != nil {
+		f.WrongType(name, "an integer")
+		return
+	}
+	if v < int64(least) || v > int64(most) {
+		f.Fail(name, "Invalid value for {}: %d is not between %d and %d.", v, least, most)
+		return
+	}
+	*to = int(v)
+}
+
+var (
+	errNotWhole = errors.New("wire: the number is not whole")
+	// ErrNumberTooLarge says that a whole number does not fit 64 bits.
+	ErrNumberTooLarge = errors.New("wire: the number does not fit 64 bits")
+)
+
+// WholeNumber parses 3 and 3.0, because Python clients write both. It fails with
+// ErrNumberTooLarge, or with another error if raw is not a whole number.
+func WholeNumber(raw json.RawMessage) (int64, error) {
+	var n int64
+	if json.Unmarshal(raw, &n) == nil {
+		return n, nil
+	}
+	var v float64
+	if err := json.Unmarshal(raw, &v); err != nil {
+		if TypeName(raw) == "an integer" {
+			return 0, ErrNumberTooLarge // for a float64, too
+		}
+		return 0, err
+	}
+	const exact = 1 << 53
+	switch {
+	case v != math.Trunc(v):
+		return 0, errNotWhole
+	case math.Abs(v) > exact:
+		return 0, ErrNumberTooLarge
+	}
+	return int64(v), nil
+}
+
+// IDs reads a list of token ids below vocab.
+func (f *Fields) IDs(name string, to *[]int32, vocab int) {
+	raw, ok := f.Raw(name)
+	if !ok {
+		return
+	}
+	var list []int32
+	if json.Unmarshal(raw, &list) != nil || bytes.Contains(raw, []byte("null")) {
+		f.WrongType(name, "a list of token ids")
+		return
+	}
+	for _, id := range list {
+		if id < 0 || int(id) >= vocab {
+			f.Fail(name, "Invalid value for {}: %d is not one of the %d token ids.", id, vocab)
+			return
+		}
+	}
+	*to = list
+}
+
+// Object reads a field that is an object. The result shares f's error.
+func (f *Fields) Object(name string) (*Fields, bool) {
+	raw, ok := f.Raw(name)
+	if !ok {
+		return nil, false
+	}
+	in := &Fields{path: f.Path(name), err: f.err}
+	if json.Unmarshal(raw, &in.raw) != nil {
+		f.WrongType(name, "an object")
+		return nil, false
+	}
+	return in, true
+}

@@ -1,0 +1,103 @@
+package wire
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func fieldsOf(t *testing.T, body string) *Fields {
+	t.Helper()
+	f, err := ParseFields([]byte(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestErrorsNameTheFieldByItsPath: the error of a field inside an object has the whole path,
+// and is the error of the body.
+func TestErrorsNameTheFieldByItsPath(t *testing.T) {
+	f := fieldsOf(t, `{"a": {"b": {"c": 3.5}}, "d": "x"}`)
+	a, ok := f.Object("a")
+	if !ok {
+		t.Fatal("no a")
+	}
+	b, ok := a.Object("b")
+	if !ok {
+		t.Fatal("no a.b")
+	}
+	var c, d int
+	b.Integer("c", &c, 0, 9)
+	f.Integer("d", &d, 0, 9) // after an error nothing is read
+	var e *Error
+	if !errors.As(f.Err(), &e) || e.Kind != Invalid || e.Field != "a.b.c" {
+		t.Fatalf("got %#v, want an error about a.b.c", f.Err())
+	}
+	if want := "Invalid type for 'a.b.c': expected an integer, but got a number."; e.Message != want {
+		t.Errorf("got message %q, want %q", e.Message, want)
+	}
+	if f.Has("d") {
+		t.Error("a field is read after an error")
+	}
+}
+
+func TestFieldsTakeWhatPythonClientsWrite(t *testing.T) {
+	f := fieldsOf(t, `{"i": 3.0, "n": null, "x": 2, "b": true, "s": "a%sb", "ids": [1, 2]}`)
+	i, n, x, b, s := 0, 7, 0.0, false, ""
+	var ids []int32
+	f.Integer("i", &i, 0, 9)
+	f.Integer("n", &n, 0, 9)
+	f.Integer("missing", &n, 0, 9)
+	f.Number("x", &x, 0, 9)
+	f.Bool("b", &b)
+	f.String("s", &s)
+	f.IDs("ids", &ids, 3)
+	if f.Err() != nil || i != 3 || n != 7 || x != 2 || !b || s != "a%sb" || len(ids) != 2 {
+		t.Errorf("got %d %d %v %v %q %v, error %v", i, n, x, b, s, ids, f.Err())
+	}
+	if !f.Null("n") || f.Null("missing") || f.Null("i") {
+		t.Error("Null does not tell null from missing")
+	}
+}
+
+func TestFieldsRejectWrongValues(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"v": "1"}`:                   "Invalid type for 'v': expected an integer, but got a string.",
+		`{"v": 1.5}`:                   "Invalid type for 'v': expected an integer, but got a number.",
+		`{"v": 10}`:                    "Invalid value for 'v': 10 is not between 0 and 9.",
+		`{"v": 123456789012345678901}`: "Invalid value for 'v': 123456789012345678901 is not between 0 and 9.",
+		`{"v": 1e30}`:                  "Invalid value for 'v': 1e30 is not between 0 and 9.",
+	} {
+		f, v := fieldsOf(t, body), 0
+		f.Integer("v", &v, 0, 9)
+		var e *Error
+		if !errors.As(f.Err(), &e) || e.Message != want {
+			t.Errorf("%s: got %v, want %q", body, f.Err(), want)
+		}
+	}
+	for _, body := range []string{`[]`, `null`, `"a"`, `{"a":`, ``, `{} {}`} {
+		if f, err := ParseFields([]byte(body)); err == nil {
+			t.Errorf("%q is parsed: %v", body, f)
+		}
+	}
+}
+
+// TestUnsupportedParametersPassWhereTheyAreOff: clients send the defaults of other servers.
+func TestUnsupportedParametersPassWhereTheyAreOff(t *testing.T) {
+	list := []Unsupported{{Field: "p", Reason: "use q.", Off: []string{"0", "-1", `"auto"`}}}
+	for _, v := range []string{`null`, `0`, `0.0`, `-1`, `false`, `""`, `[ ]`, `{}`, `"auto"`} {
+		f := fieldsOf(t, `{"p": `+v+`}`)
+		if f.Refuse(list); f.Err() != nil {
+			t.Errorf("%s: %v", v, f.Err())
+		}
+	}
+	for _, v := range []string{`1`, `true`, `"a"`, `[0]`, `{"a": 1}`, `0.5`, `"` + strings.Repeat(" ", 100) + `"`} {
+		f := fieldsOf(t, `{"p": `+v+`}`)
+		f.Refuse(list)
+		var e *Error
+		if !errors.As(f.Err(), &e) || e.Field != "p" || e.Message != "'p' is not supported: use q." {
+			t.Errorf("%s: got %v", v, f.Err())
+		}
+	}
+}

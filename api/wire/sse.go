@@ -1,0 +1,116 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+)
+
+// KeepAlive is how long a stream may be silent before a comment is sent. A prompt may take
+// minutes where weights come from disk.
+const KeepAlive = 15 * time.Second
+
+// Events writes server-sent events and flushes each. The header is sent with the first event,
+// so an error before it still gets a status of its own. An Events is for one goroutine.
+type Events struct {
+	w       http.ResponseWriter
+	flush   func() error
+	buf     bytes.Buffer
+	started bool
+	last    time.Time // of the last write, or of NewEvents
+}
+
+// NewEvents returns a stream of events to w. It writes nothing.
+func NewEvents(w http.ResponseWriter) *Events {
+	return &Events{w: w, flush: http.NewResponseController(w).Flush, last: time.Now()}
+}
+
+// Started reports whether anything was sent.
+func (e *Events) Started() bool { return e.started }
+
+func (e *Events) write() error {
+	if !e.started {
+		h := e.w.Header()
+		h.Set("Content-Type", "text/event-stream; charset=utf-8")
+		h.Set("Cache-Control", "no-cache")
+		h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+		e.started = true
+		e.w.WriteHeader(http.StatusOK)
+	}
+	e.last = time.Now()
+	if _, err := e.w.Write(e.buf.Bytes()); err != nil {
+		return err
+	}
+	return e.flush()
+}
+
+// Send sends v as JSON in an event without a name. It fails if the client has disconnected.
+func (e *Events) Send(v any) error { return e.SendNamed("", v) }
+
+// SendNamed sends v as JSON in an event with a name. It fails if the client has disconnected.
+func (e *Events) SendNamed(name string, v any) error {
+	e.buf.Reset()
+	if name != "" {
+		e.buf.WriteString("event: ")
+		e.buf.WriteString(name)
+		e.buf.WriteByte('\n')
+	}
+	e.buf.WriteString("data: ")
+	if err := Encode(&e.buf, v); err != nil {
+		return err
+	}
+	e.buf.WriteByte('\n') // after the newline of Encode
+	return e.write()
+}
+
+// Line sends one line of text, such as "data: [DONE]" or ": a comment", as an event.
+func (e *Events) Line(s string) error {
+	e.buf.Reset()
+	e.buf.WriteString(s)
+	e.buf.WriteString("\n\n")
+	return e.write()
+}
+
+// comment shows that the connection is alive. Clients ignore it.
+func (e *Events) comment() error { return e.Line(": still at work") }
+
+// ErrGone says that the client has disconnected or already knows the error.
+var ErrGone = errors.New("wire: the client has disconnected")
+
+// Each calls send for each value of next until next returns io.EOF. It sends a comment when the
+// stream was silent for the time every. It returns next's error, or ErrGone if a write failed.
+func Each[T any](ctx context.Context, e *Events, every time.Duration, next func(context.Context) (T, error), send func(T) error) error {
+	for {
+		v, err := nextOrComment(ctx, e, every, next)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if send(v) != nil {
+			return ErrGone
+		}
+		if time.Since(e.last) > every && e.comment() != nil { // send shows nothing of some values
+			return ErrGone
+		}
+	}
+}
+
+// nextOrComment waits for the next value and sends comments meanwhile.
+func nextOrComment[T any](ctx context.Context, e *Events, every time.Duration, next func(context.Context) (T, error)) (T, error) {
+	for {
+		wait, cancel := context.WithTimeout(ctx, every)
+		v, err := next(wait)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return v, err
+		}
+		if e.comment() != nil {
+			return v, ErrGone
+		}
+	}
+}
