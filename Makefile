@@ -13,7 +13,7 @@ golden:     ## the reference fixtures, with counts
 generate:   ## generated files: kernels (needs clang-19, lld-19), the demo's vocabulary, tables
 	$(GO) generate ./...
 demo:       ## train the embedded demo model on the texts beside its generator
-	cd internal/demo && $(GO) run ./generate -o model -train
+	$(GO) run ./internal/demo/generate -o loader/demo/model -train
 lint:
 	gofmt -l . && $(GO) vet ./... && staticcheck ./...
 check:      ## what CI runs

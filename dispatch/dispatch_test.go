@@ -15,8 +15,8 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
-	"github.com/heftai/heft/internal/demo"
 	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/loader/demo"
 	"github.com/heftai/heft/meta"
 	"go.uber.org/goleak"
 )

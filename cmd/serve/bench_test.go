@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/heftai/heft/internal/demo"
+	"github.com/heftai/heft/loader/demo"
 )
 
 func TestBenchPrintsAllFields(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/heftai/heft/dispatch"
-	"github.com/heftai/heft/internal/demo"
+	"github.com/heftai/heft/loader/demo"
 )
 
 type rates map[string]*float64

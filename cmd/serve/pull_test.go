@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/heftai/heft/internal/cmdline"
-	"github.com/heftai/heft/internal/demo"
 	"github.com/heftai/heft/internal/hub"
+	"github.com/heftai/heft/loader/demo"
 )
 
 // startHub is a hub on the loopback that has the demo model as acme/demo, and the

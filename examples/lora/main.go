@@ -13,8 +13,8 @@ import (
 	"log"
 	"os"
 
-	"github.com/heftai/heft/internal/demo"
 	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/loader/demo"
 	"github.com/heftai/heft/train"
 	"github.com/heftai/heft/train/data"
 	"github.com/heftai/heft/train/model"

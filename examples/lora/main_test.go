@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/heftai/heft/internal/demo"
+	"github.com/heftai/heft/loader/demo"
 )
 
 // TestExample: the adapter gives the answers that it was taught, and the base does not.

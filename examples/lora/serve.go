@@ -13,10 +13,10 @@ import (
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/chat"
-	"github.com/heftai/heft/internal/demo"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/tokenizer"
 	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/loader/demo"
 )
 
 // server is the demo model and an adapter of it behind HTTP, on a port of the loopback.

@@ -23,6 +23,7 @@ var allowed = map[string][]string{
 	"internal/chat":                {"internal/chat/jinja"},
 	"internal/chat/jinja":          {},
 	"internal/chat/toolcall":       {"internal/chat"},
+	"text":                         {"internal/tokenizer", "internal/chat", "internal/chat/toolcall"},
 	"internal/sample":              {"internal/kernels"}, // apart from the engine, so that dispatch.Generate chooses tokens by the same code
 	"devicemap":                    {"meta"},
 	"loader":                       {"meta", "internal/hostmem"},
@@ -42,18 +43,18 @@ var allowed = map[string][]string{
 	"internal/engine/enginetest": {"internal/engine"}, // a model without weights, for tests
 	"api/wire":                   {},                  // what all HTTP dialects share
 	"api/generate":               {"api/wire", "meta", "internal/engine", "internal/sample", "internal/tokenizer", "internal/chat", "internal/chat/toolcall"},
-	"api/generate/generatetest":  {"api/generate", "devicemap", "dispatch", "loader", "meta", "internal/chat", "internal/demo", "internal/engine", "internal/engine/enginetest", "internal/tokenizer"}, // models for tests
+	"api/generate/generatetest":  {"api/generate", "devicemap", "dispatch", "loader", "meta", "internal/chat", "loader/demo", "internal/engine", "internal/engine/enginetest", "internal/tokenizer"}, // models for tests
 	"api/openai":                 {"api/wire", "api/generate", "internal/sample", "internal/chat"},
 	"api":                        {"api/wire", "api/generate", "api/openai", "devicemap", "dispatch", "internal/engine"},
 	"cmd/serve":                  {"*"},
 	"cmd/train":                  {"*"},
 	"internal/cmdline":           {},                                                                                                                         // what the commands have in common
-	"internal/demo":              {},                                                                                                                         // the embedded demo model's bytes
+	"loader/demo":                {},                                                                                                                         // the embedded demo model's bytes
 	"internal/demo/generate":     {"meta", "loader", "internal/tokenizer", "train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor"}, // its trainer
 	"internal/hub":               {},
 	"internal/collective":        {},
 	"train/rng":                  {}, // apart from data: tensors start their weights and drop by it too
-	"train/data":                 {"train/rng", "internal/tokenizer", "internal/chat"},
+	"train/data":                 {"train/rng", "text"},
 	"train/optim":                {"internal/kernels"},
 	"train/tensor":               {"internal/kernels", "internal/gemm"},
 	"train/track":                {},
@@ -63,7 +64,7 @@ var allowed = map[string][]string{
 	"examples":                   {}, // a test that runs the programs below
 	"examples/causallm":          {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
 	"examples/evaluate":          {"train", "train/data", "train/rng", "train/tensor"},
-	"examples/lora": {"api", "api/generate", "dispatch", "internal/chat", "internal/demo", "internal/engine", "internal/tokenizer", "loader",
+	"examples/lora": {"api", "api/generate", "dispatch", "internal/chat", "loader/demo", "internal/engine", "internal/tokenizer", "loader",
 		"train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor"}, // trains, then serves
 	"examples/resnet":         {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
 	"examples/trainstep":      {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
@@ -133,7 +134,7 @@ func testOnly(p pkg) bool {
 // Folders that hold no Go, such as bin and the models of README's commands, are the user's
 // own.
 func TestTopLevelHoldsOnlyTheDesign(t *testing.T) {
-	want := []string{"go.mod", "go.sum", "cmd", "meta", "dispatch", "loader", "devicemap", "train", "api", "README.md",
+	want := []string{"go.mod", "go.sum", "cmd", "meta", "dispatch", "loader", "devicemap", "train", "api", "text", "README.md",
 		"internal", "docs", "deploy", "examples", "scripts", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md",
 		"LICENSE", "Makefile", "testdata"}
 	for _, name := range topLevel(t) {

@@ -6,15 +6,14 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/heftai/heft/internal/chat"
-	"github.com/heftai/heft/internal/tokenizer"
+	"github.com/heftai/heft/text"
 )
 
 // Tokenizer is a model folder's tokenizer and chat template: an [Encoder] and a
 // [Template]. It is safe for concurrent use.
 type Tokenizer struct {
-	text *tokenizer.Tokenizer
-	chat *chat.Set
+	text *text.Tokenizer
+	chat *text.Chat
 }
 
 var (
@@ -22,27 +21,25 @@ var (
 	_ Template = (*Tokenizer)(nil)
 )
 
+// NewTokenizer joins a tokenizer and a chat that are open already.
+func NewTokenizer(t *text.Tokenizer, c *text.Chat) *Tokenizer { return &Tokenizer{t, c} }
+
 // OpenTokenizer reads tokenizer.json of a model's folder, and what there is of chat
 // templates and special tokens beside it.
 func OpenTokenizer(dir string) (*Tokenizer, error) { return OpenTokenizerFS(os.DirFS(dir)) }
 
 // OpenTokenizerFS is OpenTokenizer of any file system.
 func OpenTokenizerFS(dir fs.FS) (*Tokenizer, error) {
-	text, err := tokenizer.LoadFS(dir, tokenizer.FileName)
+	t, c, err := text.OpenFS(dir, "tokenizer.json")
 	if err != nil {
 		return nil, fmt.Errorf("data: %w", err)
 	}
-	set, err := chat.Load(dir)
-	if err != nil {
-		return nil, fmt.Errorf("data: %w", err)
-	}
-	return &Tokenizer{text, set}, nil
+	return &Tokenizer{t, c}, nil
 }
 
 // Encode implements [Encoder].
-func (t *Tokenizer) Encode(text string, special bool) ([]int32, [][2]int, error) {
-	e, err := t.text.Encode(text, tokenizer.EncodeOptions{AddSpecialTokens: special})
-	return e.IDs, e.Offsets, err
+func (t *Tokenizer) Encode(s string, special bool) ([]int32, [][2]int, error) {
+	return t.text.EncodeSpans(s, text.EncodeOptions{AddSpecialTokens: special})
 }
 
 // Decode turns ids back into text, special tokens included.
@@ -50,8 +47,8 @@ func (t *Tokenizer) Decode(ids []int32) string { return t.text.Decode(ids, false
 
 // Special is the id of the token with a role, as in "eos_token" or "pad_token".
 func (t *Tokenizer) Special(role string) (int32, bool) {
-	name, ok := t.chat.SpecialTokens[role]
-	if !ok {
+	name := t.chat.SpecialToken(role)
+	if name == "" {
 		return 0, false
 	}
 	return t.text.ID(name)
@@ -59,25 +56,16 @@ func (t *Tokenizer) Special(role string) (int32, bool) {
 
 // Render implements [Template]. A model without a chat template is an error.
 func (t *Tokenizer) Render(messages []json.RawMessage, tools json.RawMessage, prompt bool) (string, error) {
-	r := chat.Request{AddGenerationPrompt: prompt, SpecialTokens: t.chat.SpecialTokens}
+	c := text.Conversation{AddGenerationPrompt: prompt, Messages: make([]text.Message, len(messages))}
 	for i, m := range messages {
-		v, err := chat.Decode(m)
-		if err != nil {
+		if err := c.Messages[i].UnmarshalJSON(m); err != nil {
 			return "", fmt.Errorf("data: message %d: %w", i, err)
 		}
-		r.Messages = append(r.Messages, v)
 	}
 	if len(tools) > 0 {
-		v, err := chat.Decode(tools)
-		if err != nil {
+		if err := json.Unmarshal(tools, &c.Tools); err != nil {
 			return "", fmt.Errorf("data: tools: %w", err)
 		}
-		r.Tools = v
 	}
-	template, err := t.chat.Template(r.Tools)
-	if err != nil {
-		return "", fmt.Errorf("data: %w", err)
-	}
-	r.Messages = chat.ParseArguments(r.Messages)
-	return template.Render(r)
+	return t.chat.Render(c)
 }

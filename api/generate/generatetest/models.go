@@ -13,11 +13,11 @@ import (
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/chat"
-	"github.com/heftai/heft/internal/demo"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
 	"github.com/heftai/heft/internal/tokenizer"
 	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/loader/demo"
 	"github.com/heftai/heft/meta"
 )
 

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/heftai/heft/internal/demo"
 	"github.com/heftai/heft/internal/tokenizer"
 	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/loader/demo"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/data"
 )

@@ -1,0 +1,172 @@
+package text
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/heftai/heft/internal/chat"
+	"github.com/heftai/heft/internal/chat/toolcall"
+)
+
+// A Chat has a model's chat templates and special tokens, and knows how the model writes
+// reasoning and tool calls. It does not change and may be used by any number of goroutines.
+type Chat struct {
+	set    *chat.Set
+	family func() *toolcall.Family // found when first needed
+}
+
+func newChat(set *chat.Set, t *Tokenizer) *Chat {
+	return &Chat{set, sync.OnceValue(func() *toolcall.Family {
+		var source string
+		if template, err := set.Template(chat.NewList()); err == nil { // the one for tools, where there are two
+			source = template.Source()
+		}
+		var special []string
+		if t != nil {
+			for _, a := range t.t.AddedTokens() {
+				if a.Special {
+					special = append(special, a.Content)
+				}
+			}
+		}
+		return toolcall.Detect(source, special...)
+	})}
+}
+
+// HasTemplate reports whether the model has a chat template. Without one it has no chat.
+func (c *Chat) HasTemplate() bool { return len(c.set.Names()) > 0 }
+
+// Err is why a template does not parse, or nil.
+func (c *Chat) Err() error { return public(c.set.Broken()) }
+
+// SpecialTokens are the model's special tokens by role: bos_token, eos_token, pad_token and so on.
+func (c *Chat) SpecialTokens() map[string]string { return maps.Clone(c.set.SpecialTokens) }
+
+// SpecialToken is the special token of a role, such as "eos_token"; "" if the model has none.
+func (c *Chat) SpecialToken(role string) string { return c.set.SpecialTokens[role] }
+
+// Render writes a conversation as the model's prompt. It adapts the conversation to what the
+// template expects: arguments of tool calls become objects, a call without content gets the content
+// "", the role developer becomes system where the template does not know it, and text parts of a
+// content are joined where the template knows no parts. The conversation is not changed. Errors are
+// a [*TemplateError], or about JSON in the conversation.
+func (c *Chat) Render(conv Conversation) (string, error) {
+	if !c.HasTemplate() {
+		return "", &TemplateError{Message: "the model has no chat template"}
+	}
+	r, err := conv.request()
+	if err != nil {
+		return "", err
+	}
+	template, err := c.set.Template(r.Tools)
+	if err != nil {
+		return "", public(err)
+	}
+	r.SpecialTokens = c.set.SpecialTokens
+	r = template.Adapt(r)
+	if !takesParts.MatchString(template.Source()) {
+		r.Messages = joinParts(r.Messages)
+	}
+	prompt, err := template.Render(r)
+	return prompt, public(err)
+}
+
+// request decodes the conversation.
+func (conv Conversation) request() (chat.Request, error) {
+	r := chat.Request{AddGenerationPrompt: conv.AddGenerationPrompt, ContinueField: conv.ContinueFinalMessage}
+	r.Messages = make([]chat.Value, len(conv.Messages))
+	for i, m := range conv.Messages {
+		r.Messages[i] = m.object()
+	}
+	tools, err := toolList(conv.Tools)
+	if err != nil {
+		return r, err
+	}
+	r.Tools = tools
+	if conv.Documents != nil {
+		list := chat.NewList()
+		for i, d := range conv.Documents {
+			v, err := valueOf(d)
+			if err != nil {
+				return r, fmt.Errorf("text: document %d: %w", i, err)
+			}
+			list.Items = append(list.Items, v)
+		}
+		r.Documents = list
+	}
+	if conv.Arguments != nil {
+		r.Kwargs = chat.NewDict()
+		for _, name := range slices.Sorted(maps.Keys(conv.Arguments)) {
+			v, err := valueOf(conv.Arguments[name])
+			if err != nil {
+				return r, fmt.Errorf("text: argument %s: %w", name, err)
+			}
+			r.Kwargs.Set(name, v)
+		}
+	}
+	return r, nil
+}
+
+// toolList is the array of tools; nil stays nil.
+func toolList(tools []Tool) (chat.Value, error) {
+	if tools == nil {
+		return nil, nil
+	}
+	list := chat.NewList()
+	for _, t := range tools {
+		d, err := t.object()
+		if err != nil {
+			return nil, err
+		}
+		list.Items = append(list.Items, d)
+	}
+	return list, nil
+}
+
+// takesParts finds a template's loop over the parts of a content. It matches neither prose about
+// content nor a count of it.
+var takesParts = regexp.MustCompile(`\{%[-+]?\s*for\s+\w+\s+in\s+\(?[\w.\[\]'"-]*content\b`)
+
+// joinParts joins contents that are lists of text parts, with a line break between two as other
+// servers do. The messages given are not changed.
+func joinParts(messages []chat.Value) []chat.Value {
+	out := slices.Clone(messages)
+	for i, v := range messages {
+		m, ok := v.(*chat.Dict)
+		if !ok {
+			continue
+		}
+		content, _ := m.Get("content")
+		list, ok := content.(*chat.List)
+		if !ok {
+			continue
+		}
+		if text, ok := joinTexts(list); ok {
+			joined := m.Clone()
+			joined.Set("content", text)
+			out[i] = joined
+		}
+	}
+	return out
+}
+
+func joinTexts(parts *chat.List) (string, bool) {
+	texts := make([]string, 0, len(parts.Items))
+	for _, p := range parts.Items {
+		d, ok := p.(*chat.Dict)
+		if !ok {
+			return "", false
+		}
+		text, _ := d.Get("text")
+		s, ok := text.(string)
+		if !ok {
+			return "", false
+		}
+		texts = append(texts, s)
+	}
+	return strings.Join(texts, "\n"), true
+}

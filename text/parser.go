@@ -1,0 +1,154 @@
+package text
+
+import (
+	"fmt"
+
+	"github.com/heftai/heft/internal/chat/toolcall"
+)
+
+// ParseOptions are what is known of an answer before it is generated.
+type ParseOptions struct {
+	// Prompt is the prompt that the answer continues. Its end tells whether the answer begins
+	// inside reasoning.
+	Prompt string
+	// InReasoning says that it does although the prompt's end does not tell: the answer continues
+	// the reasoning of the last message.
+	InReasoning bool
+	// Tools are those of the conversation. Without any, calls are not looked for.
+	Tools []Tool
+}
+
+func (o ParseOptions) internal() (toolcall.Options, error) {
+	tools, err := toolList(o.Tools)
+	return toolcall.Options{Prompt: o.Prompt, InReasoning: o.InReasoning, Tools: tools}, err
+}
+
+// An EventKind says what an [Event] brings.
+type EventKind uint8
+
+// The kinds of events.
+const (
+	ContentEvent       EventKind = iota // a piece of the content
+	ReasoningEvent                      // a piece of the reasoning
+	CallStartEvent                      // a call begins: Index, Name, and ID if it is known by then
+	CallArgumentsEvent                  // a piece of the arguments of call Index
+	CallEndEvent                        // call Index is complete, or broken
+)
+
+// An Event is one step of an answer. Calls do not overlap.
+type Event struct {
+	Kind EventKind
+	// Text is the content, reasoning or arguments that the event brings. The arguments of a call
+	// joined are a JSON object, whatever the model's notation.
+	Text     string
+	Index    int    // of the call, from 0
+	Name, ID string // of the call; ID is "" where the model writes none
+	// Broken says at CallEndEvent that the arguments are not a complete JSON object.
+	Broken bool
+}
+
+// Parse splits a whole answer into content, reasoning and tool calls: a message of the role
+// "assistant". The answer is decoded with special tokens, which may be markers. A call that is cut
+// off or broken stays in the content as the model wrote it. The ids of calls are the model's or
+// made here. Tools whose parameters are no JSON count as tools without parameters.
+func (c *Chat) Parse(answer string, o ParseOptions) Message {
+	options, err := o.internal()
+	if err != nil {
+		options, _ = o.withoutParameters().internal() // names alone can be written
+	}
+	family := c.family()
+	parsed := family.Parse(answer, options)
+	m := Message{Role: "assistant", Content: parsed.Content, Reasoning: parsed.Reasoning}
+	for i, call := range parsed.Calls {
+		if call.ID == "" {
+			call.ID = family.NewCallID(call.Name, i)
+		}
+		m.ToolCalls = append(m.ToolCalls, ToolCall(call))
+	}
+	return m
+}
+
+func (o ParseOptions) withoutParameters() ParseOptions {
+	tools := make([]Tool, len(o.Tools))
+	for i, t := range o.Tools {
+		tools[i] = Tool{Name: t.Name}
+	}
+	o.Tools = tools
+	return o
+}
+
+// A Parser splits an answer while it is generated. One goroutine uses it.
+type Parser struct {
+	p      *toolcall.Parser
+	events []Event
+}
+
+// NewParser returns a parser for one answer. It fails if the parameters of a tool are no JSON.
+func (c *Chat) NewParser(o ParseOptions) (*Parser, error) {
+	options, err := o.internal()
+	if err != nil {
+		return nil, err
+	}
+	return &Parser{p: c.family().NewParser(options)}, nil
+}
+
+// Feed takes the next piece of the answer and returns what is certain now. How an answer is cut
+// into pieces changes how events are cut and nothing else. The events are valid until the next
+// call.
+func (p *Parser) Feed(piece string) []Event { return p.take(p.p.Feed(piece)) }
+
+// Finish ends the answer and returns what was held back. The parser cannot be used afterwards.
+func (p *Parser) Finish() []Event { return p.take(p.p.Finish()) }
+
+func (p *Parser) take(events []toolcall.Event) []Event {
+	p.events = p.events[:0]
+	for _, e := range events {
+		p.events = append(p.events, Event{Kind: EventKind(e.Kind), Text: e.Text, Index: e.Index, Name: e.Name, ID: e.ID, Broken: e.Broken})
+	}
+	return p.events
+}
+
+// ParserName is the name of the notation in which the model writes reasoning and tool calls.
+func (c *Chat) ParserName() string { return c.family().Name() }
+
+// ParsesCalls reports whether that notation has tool calls.
+func (c *Chat) ParsesCalls() bool { return c.family().Calls() }
+
+// Visible reports whether a special token must be part of the text that is parsed, as it marks
+// reasoning or a call.
+func (c *Chat) Visible(token string) bool { return c.family().Visible(token) }
+
+// NewCallID makes an id for the call of that index in its message, in the form that the model's
+// template accepts.
+func (c *Chat) NewCallID(name string, index int) string { return c.family().NewCallID(name, index) }
+
+// ParserNames lists the notations that [Chat.WithParsers] takes.
+func ParserNames() []string { return toolcall.Names() }
+
+// WithParsers returns c with the notations of tool calls and reasoning called so, by the names of
+// [ParserNames] or by vLLM's. "" leaves what the template tells; the reasoning "none" leaves
+// thoughts in the content. An unknown name is an error.
+func (c *Chat) WithParsers(calls, reasoning string) (*Chat, error) {
+	if calls == "" && reasoning == "" {
+		return c, nil
+	}
+	family := c.family()
+	var err error
+	if calls != "" {
+		if family, err = toolcall.ByName(calls); err != nil {
+			return nil, fmt.Errorf("text: %w", err)
+		}
+	}
+	switch reasoning {
+	case "":
+	case "none":
+		family = family.WithReasoning(nil)
+	default:
+		thoughts, err := toolcall.ByName(reasoning)
+		if err != nil {
+			return nil, fmt.Errorf("text: %w", err)
+		}
+		family = family.WithReasoning(thoughts)
+	}
+	return &Chat{c.set, func() *toolcall.Family { return family }}, nil
+}

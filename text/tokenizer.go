@@ -1,0 +1,98 @@
+package text
+
+import "github.com/heftai/heft/internal/tokenizer"
+
+// A Tokenizer turns text into token ids and back, as a model's tokenizer.json says. It does not
+// change and may be used by any number of goroutines.
+type Tokenizer struct{ t *tokenizer.Tokenizer }
+
+// EncodeOptions say how a text is encoded. The zero value encodes the text alone and finds
+// special tokens in it.
+type EncodeOptions struct {
+	// AddSpecialTokens adds the tokens that the model expects around a text, such as the one
+	// that begins it. A prompt of [Chat.Render] needs none.
+	AddSpecialTokens bool
+	// SplitSpecialTokens encodes special tokens in the text as ordinary text, so that a user
+	// cannot inject them.
+	SplitSpecialTokens bool
+	// MaxTokens, if positive, ends the work with a [*TooManyTokensError] as soon as it is
+	// certain that the text has more tokens.
+	MaxTokens int
+	// Stop, if set, is called regularly while a long text is encoded. Its error ends the work:
+	// set it to a context's Err.
+	Stop func() error
+}
+
+func (o EncodeOptions) internal() tokenizer.EncodeOptions {
+	return tokenizer.EncodeOptions{AddSpecialTokens: o.AddSpecialTokens, SplitSpecial: o.SplitSpecialTokens, MaxTokens: o.MaxTokens, Stop: o.Stop}
+}
+
+// Encode returns the token ids of text. Invalid UTF-8 counts as U+FFFD. It fails with
+// [ErrTooSlow], [ErrTooLong], [*TooManyTokensError] or the error of o.Stop.
+func (t *Tokenizer) Encode(text string, o EncodeOptions) ([]int32, error) {
+	ids, err := t.t.EncodeIDs(text, o.internal())
+	return ids, public(err)
+}
+
+// EncodeSpans is [Tokenizer.Encode] with the place of each token: a half-open range of code
+// points in text. A token that was added around the text has the span [0 0]. It takes several
+// times as long.
+func (t *Tokenizer) EncodeSpans(text string, o EncodeOptions) (ids []int32, spans [][2]int, err error) {
+	e, err := t.t.Encode(text, o.internal())
+	return e.IDs, e.Offsets, public(err)
+}
+
+// Decode returns the text of ids. It leaves out ids that are not in the vocabulary and, with
+// skipSpecial, special tokens. Bytes that do not form characters become U+FFFD.
+func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string { return t.t.Decode(ids, skipSpecial) }
+
+// ID returns the id of a token by its name in the vocabulary.
+func (t *Tokenizer) ID(token string) (id int32, ok bool) { return t.t.ID(token) }
+
+// Token returns the name of an id in the vocabulary. Byte-level vocabularies spell bytes as
+// characters; [Tokenizer.TokenBytes] returns the bytes themselves.
+func (t *Tokenizer) Token(id int32) (token string, ok bool) { return t.t.Token(id) }
+
+// TokenBytes returns the bytes that id stands for inside a text, which may be a part of a
+// character. ok is false for an id that is not in the vocabulary, and where the bytes depend on
+// the neighbours (WordPiece).
+func (t *Tokenizer) TokenBytes(id int32) (b []byte, ok bool) { return t.t.TokenBytes(id) }
+
+// IsSpecial reports whether id is a special token, such as the one that ends a text.
+func (t *Tokenizer) IsSpecial(id int32) bool { return t.t.IsSpecial(id) }
+
+// VocabSize is one more than the largest id. A model may have more logits than that.
+func (t *Tokenizer) VocabSize() int { return t.t.VocabSize() }
+
+// SpecialTokens returns the special tokens by id.
+func (t *Tokenizer) SpecialTokens() map[int32]string {
+	special := map[int32]string{}
+	for _, a := range t.t.AddedTokens() {
+		if a.Special {
+			special[a.ID] = a.Content
+		}
+	}
+	return special
+}
+
+// NewDecoder returns a decoder for one text that comes id by id. With skipSpecial special tokens
+// give no text.
+func (t *Tokenizer) NewDecoder(skipSpecial bool) *Decoder {
+	return &Decoder{t.t.NewStream(skipSpecial)}
+}
+
+// A Decoder decodes one text id by id while it is generated. Its results joined are those of
+// [Tokenizer.Decode]. It never returns a part of a character. One goroutine uses it.
+type Decoder struct{ s *tokenizer.Stream }
+
+// Next adds an id and returns the text that is certain now; ok is false if there is none yet. A
+// few tokenizers change earlier text when a later id comes. That is a [*RetractedError]; the
+// decoder goes on behind the text that it has returned.
+func (d *Decoder) Next(id int32) (text string, ok bool, err error) {
+	text, ok, err = d.s.Next(id)
+	return text, ok, public(err)
+}
+
+// Flush ends the text and returns what was held back; an unfinished character becomes U+FFFD.
+// The decoder can then begin another text.
+func (d *Decoder) Flush() string { return d.s.Flush() }
