@@ -19,12 +19,12 @@ type benchCmd struct {
 	placeFlags
 	sizeFlags
 	adapterFlags
-	PromptTokens int    `help:"Tokens of the prompt; 0 begins with an empty context." default:"128"`
-	DecodeTokens int    `help:"Tokens to generate after it; 0 measures the prompt alone." default:"32"`
-	Batch        int    `help:"Sequences that decode together." default:"1"`
-	Compare      string `help:"Print ratios to what an earlier --json printed." placeholder:"OTHER.json" type:"existingfile"`
-	Weights      string `help:"Measure weights of the cpu tier as they are promoted, or in place." enum:"promoted,mapped" default:"promoted"`
-	NoProbe      bool   `help:"Do not measure the machine before and after."`
+	PromptTokens int    `help:"Process a prompt of N tokens; 0 begins with an empty context (default ${default})." default:"128" placeholder:"N"`
+	DecodeTokens int    `help:"Generate N tokens; 0 measures the prompt alone (default ${default})." default:"32" placeholder:"N"`
+	Batch        int    `help:"Decode N sequences together (default ${default})." default:"1" placeholder:"N"`
+	Compare      string `help:"Print ratios to the results of an earlier --json run." type:"existingfile"`
+	Weights      string `help:"Measure CPU-tier weights promoted to memory or mapped (default ${default})." enum:"promoted,mapped" default:"promoted" placeholder:"promoted|mapped"`
+	NoProbe      bool   `help:"Skip measuring the machine."`
 	JSON         bool   `name:"json" help:"Print one JSON object."`
 }
 

@@ -17,7 +17,7 @@ import (
 // devicesCmd is serve devices.
 type devicesCmd struct {
 	Probe     bool   `help:"Measure memory and arithmetic (0.4 s)."`
-	ProbeFile string `help:"Measure them and the disk that holds this file of some size." placeholder:"FILE"`
+	ProbeFile string `help:"Measure them, and the disk that holds this large file."`
 	JSON      bool   `name:"json" help:"Print one JSON object."`
 }
 

@@ -16,8 +16,8 @@ import (
 // estimateCmd is serve estimate.
 type estimateCmd struct {
 	modelFlags
-	Dtypes      []string `help:"Dtypes of the weights to estimate for." enum:"float32,bfloat16,float16,int8,int4" default:"float32,bfloat16,float16,int8,int4" placeholder:"DTYPE,…"`
-	MaxModelLen int      `help:"Tokens of the keys and values that the host columns hold; without it the model's context, 4096 at most." placeholder:"N"`
+	Dtypes      []string `help:"Estimate for these dtypes of weights (default all)." enum:"float32,bfloat16,float16,int8,int4" default:"float32,bfloat16,float16,int8,int4" placeholder:"DTYPE,…"`
+	MaxModelLen int      `help:"Count a KV cache of N tokens (default: the model's context, at most 4096)." placeholder:"N"`
 	JSON        bool     `name:"json" help:"Print one JSON object."`
 }
 

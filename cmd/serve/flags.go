@@ -18,7 +18,7 @@ import (
 
 // modelFlags name the model. A positional M means the same as --model.
 type modelFlags struct {
-	Model string `help:"The model: a Hugging Face folder, a .safetensors file, or ORG/NAME[@REVISION] in the hub's cache. Without one: the embedded demo model." placeholder:"M"`
+	Model string `help:"Serve this folder, .safetensors file or ORG/NAME[@REVISION] (default: a demo)." placeholder:"M"`
 	M     string `arg:"" optional:"" help:"The same as --model."`
 }
 
@@ -35,9 +35,9 @@ func (f *modelFlags) path() (string, error) {
 
 // placeFlags say where weights go.
 type placeFlags struct {
-	DeviceMap    string `help:"auto, balanced, balanced_low_0, sequential, cpu, disk, a GPU's number, FILE.json, or PATH=DEVICE,…" default:"auto"`
-	MaxMemory    string `help:"Limits by device: 0=20GiB,cpu=30GiB." placeholder:"DEVICE=SIZE,…"`
-	StrictMemory bool   `help:"Refuse a limit below the least that works, instead of exceeding it."`
+	DeviceMap    string `help:"Place weights: auto, cpu, disk, balanced, sequential, FILE.json, PATH=DEVICE,… (default ${default})." default:"auto" placeholder:"MAP"`
+	MaxMemory    string `help:"Limit memory by device: 0=20GiB,cpu=30GiB (default: what is available)." placeholder:"DEVICE=SIZE,…"`
+	StrictMemory bool   `help:"Exit if a limit is below the minimum, instead of exceeding it."`
 }
 
 func (f *placeFlags) placement() (dispatch.Placement, error) {
@@ -64,15 +64,15 @@ func (f *placeFlags) placement() (dispatch.Placement, error) {
 
 // sizeFlags size the model.
 type sizeFlags struct {
-	Dtype       string `help:"Dtype of the weights: auto, or what they are stored in, as which they are used; float32 with weights of 16 bits is --precision high." enum:"auto,bfloat16,float16,float32,half,float" default:"auto" placeholder:"auto|bfloat16|float16|float32"`
-	Quantize    string `help:"Convert the weights as they are loaded: none, q8_0 (8.5 bits a weight) or q4_0 (4.5)." enum:"none,q8_0,q4_0" default:"none"`
-	CacheDir    string `name:"cache-dir" help:"Folder where --quantize keeps converted weights for the disk tier and the next start; none keeps none; without it, heft in the user's cache folder." placeholder:"DIR|none"`
-	Precision   string `help:"high: activations, sums, keys and values in float32; auto: as the weights." enum:"auto,high" default:"auto"`
-	KVDtype     string `name:"kv-dtype" help:"How keys and values are kept: auto (bfloat16, or float32 with --precision high or float32 weights), float32, bfloat16, or q8_0, half of bfloat16." enum:"auto,float32,bfloat16,q8_0" default:"auto"`
-	MaxModelLen int    `help:"Most tokens of a prompt and its answer." placeholder:"N"`
-	MaxBatch    int    `help:"Most sequences that run at once." default:"16" aliases:"max-num-seqs"`
-	Threads     int    `help:"Threads that compute, no more than may run at once; 0 is one per core." default:"0"`
-	CPU         string `name:"cpu" env:"HEFT_CPU" help:"Variant of the kernels, of those that serve devices lists; the best one unless given." placeholder:"amx|avx512bf16|avx512|avx2|go"`
+	Dtype       string `help:"Require this dtype of weights; auto uses the stored dtype (default ${default})." enum:"auto,bfloat16,float16,float32,half,float" default:"auto" placeholder:"auto|bfloat16|float16|float32"`
+	Quantize    string `help:"Convert weights while loading: q8_0 (8.5 bits a weight) or q4_0 (4.5 bits) (default ${default})." enum:"none,q8_0,q4_0" default:"none" placeholder:"none|q8_0|q4_0"`
+	CacheDir    string `name:"cache-dir" help:"Keep converted weights in this folder (default: heft in the user cache)." placeholder:"DIR|none"`
+	Precision   string `help:"Compute in float32 with high; auto may round activations (default ${default})." enum:"auto,high" default:"auto" placeholder:"auto|high"`
+	KVDtype     string `name:"kv-dtype" help:"Store the KV cache in this dtype; auto follows the weights (default ${default})." enum:"auto,float32,bfloat16,q8_0" default:"auto" placeholder:"auto|float32|bfloat16|q8_0"`
+	MaxModelLen int    `help:"Limit a prompt and its answer to N tokens (default: as many as fit)." placeholder:"N"`
+	MaxBatch    int    `help:"Run at most N sequences at once (default ${default})." default:"16" aliases:"max-num-seqs" placeholder:"N"`
+	Threads     int    `help:"Compute with N threads; 0 is one per core (default ${default})." default:"0" placeholder:"N"`
+	CPU         string `name:"cpu" env:"HEFT_CPU" help:"Use this variant of the kernels (default: the best one)." placeholder:"amx|avx512bf16|avx512|avx2|go"`
 }
 
 func (f *sizeFlags) options() (dispatch.Options, error) {

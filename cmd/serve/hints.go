@@ -40,7 +40,6 @@ var hints = map[string]string{
 	"--jinja":                   "leave it out: the model's chat template is always used",
 	"--max-loras":               "use --lora NAME=FOLDER for each adapter",
 	"--enable-lora":             "use --lora NAME=FOLDER for each adapter",
-	"--lora-modules":            "use --lora NAME=FOLDER for each adapter",
 	"--enable-prefix-caching":   "leave it out: prefixes are always reused",
 	"--mlock":                   "leave it out: --max-memory says what stays in memory",
 	"--no-mmap":                 "leave it out: --max-memory says what stays in memory",

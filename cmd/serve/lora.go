@@ -12,7 +12,7 @@ import (
 
 // adapterFlags name the adapters that are served beside the model.
 type adapterFlags struct {
-	Lora []string `help:"An adapter in PEFT's files, chosen by its name as the model of a request. Repeat for several (a list in --config, lines in HEFT_LORA)." placeholder:"NAME=DIR" aliases:"lora-modules" sep:"none"`
+	Lora []string `help:"Serve this PEFT adapter as model NAME; repeat for several." aliases:"lora-modules" sep:"none" placeholder:"NAME=DIR"`
 }
 
 // adapters are the folders that --lora names. base is the model's own name.

@@ -7,6 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/heftai/heft/internal/golden"
 )
 
 // invoke runs the command line and returns its status and what it printed.
@@ -147,5 +152,40 @@ func TestPlanOfABareConfig(t *testing.T) {
 	status, out, stderr := invoke("plan", file, "--max-memory", "0=80GiB,cpu=200GiB", "--no-split", "LlamaDecoderLayer", "--offload-buffers", "--no-probe")
 	if status != 0 || !strings.Contains(out, "model.layers") || !strings.Contains(out, "disk") {
 		t.Errorf("status %d\n%s%s", status, out, stderr)
+	}
+}
+
+// TestHelpTextsAreShort: the help of a flag is one imperative of at most 80 characters, then the
+// default.
+func TestHelpTextsAreShort(t *testing.T) {
+	k, err := kong.New(new(cli), kong.Vars{"version": version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range append(k.Model.Children, k.Model.Node) {
+		for _, flag := range command.Flags {
+			text, _, _ := strings.Cut(flag.Help, " (default")
+			if n := utf8.RuneCountInString(text); n == 0 || n > 80 {
+				t.Errorf("serve %s --%s: the help has %d characters, want 1 to 80", command.Name, flag.Name, n)
+			}
+		}
+	}
+}
+
+// TestConfigurationPageNamesEveryFlag: docs/configuration.md or the page of a command names each
+// flag of serve run.
+func TestConfigurationPageNamesEveryFlag(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(golden.Module(t), "docs", "configuration.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := kong.New(new(cli), kong.Vars{"version": version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, flag := range k.Model.DefaultCmd.Flags {
+		if !flag.Hidden && !bytes.Contains(page, []byte("`--"+flag.Name)) {
+			t.Errorf("docs/configuration.md has no line for --%s", flag.Name)
+		}
 	}
 }

@@ -19,9 +19,9 @@ type planCmd struct {
 	placeFlags
 	sizeFlags
 	adapterFlags
-	NoSplit        string `help:"Classes that are never split over devices; without it, the model's own." placeholder:"CLASS,…"`
-	OffloadBuffers bool   `help:"Let buffers of offloaded layers stay with them (Accelerate's policies)."`
-	NoProbe        bool   `help:"Do not measure this machine (0.4 s) to predict speeds."`
+	NoSplit        string `help:"Never split these classes over devices (default: the model's own)." placeholder:"CLASS,…"`
+	OffloadBuffers bool   `help:"Offload buffers with their layers (Accelerate's policies)."`
+	NoProbe        bool   `help:"Skip measuring this machine (0.4 s); no speeds are predicted."`
 	JSON           bool   `name:"json" help:"Print one JSON object."`
 }
 

@@ -17,10 +17,10 @@ import (
 // HF_HUB_OFFLINE set.
 type pullCmd struct {
 	modelFlags
-	Revision    string   `help:"Branch, tag or commit; without it, main." placeholder:"R"`
-	Include     []string `help:"Pull the files that match, instead of those that serving needs: *.json, onnx/." placeholder:"PATTERN,…"`
-	Exclude     []string `help:"Do not pull files that match." placeholder:"PATTERN,…"`
-	Connections int      `help:"Most requests at a time." default:"8"`
+	Revision    string   `help:"Pull this branch, tag or commit (default: main)." placeholder:"R"`
+	Include     []string `help:"Pull files that match, instead of those that serving needs: *.json, onnx/." placeholder:"PATTERN,…"`
+	Exclude     []string `help:"Skip files that match." placeholder:"PATTERN,…"`
+	Connections int      `help:"Send at most N requests at a time (default ${default})." default:"8" placeholder:"N"`
 	JSON        bool     `name:"json" help:"Print one JSON object."`
 }
 

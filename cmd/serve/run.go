@@ -34,16 +34,16 @@ type runCmd struct {
 	placeFlags
 	sizeFlags
 	adapterFlags
-	ServedModelName string        `help:"Name in /v1/models; without it, the folder's." placeholder:"S"`
-	Host            string        `help:"Address to listen on." default:"127.0.0.1"`
-	Port            int           `help:"Port to listen on; 0 chooses a free one." default:"8000"`
-	APIKey          string        `name:"api-key" help:"Keys, separated by commas; a request must send one. Other users of this machine see command lines: prefer HEFT_API_KEY." placeholder:"K"`
-	MaxQueue        int           `help:"Requests that may wait; more are refused with 503." default:"1024"`
-	ShutdownTimeout time.Duration `help:"Time that running requests get after SIGTERM." default:"30s"`
-	ClientTimeout   time.Duration `help:"Time after which a client that neither sends of its request nor takes of its answer is let go; 0s waits for ever. It does not bound an answer." default:"60s"`
-	ToolCallParser  string        `help:"How the model writes calls of tools: hermes, llama, mistral, …, or by vLLM's names; without it, its chat template tells." placeholder:"NAME"`
-	ReasoningParser string        `help:"How it writes its reasoning: a name as above, or none, which leaves it in the answer." placeholder:"NAME|none"`
-	LogLevel        string        `help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info"`
+	ServedModelName string        `help:"Show this name in /v1/models (default: the folder's name)." placeholder:"S"`
+	Host            string        `help:"Listen on this address (default ${default})." default:"127.0.0.1" placeholder:"A"`
+	Port            int           `help:"Listen on this port; 0 chooses a free one (default ${default})." default:"8000" placeholder:"N"`
+	APIKey          string        `name:"api-key" help:"Require one of these keys; use HEFT_API_KEY, as other users see command lines." placeholder:"K,…"`
+	MaxQueue        int           `help:"Let N requests wait; reject further ones with 503 (default ${default})." default:"1024" placeholder:"N"`
+	ShutdownTimeout time.Duration `help:"Give running requests this long after SIGTERM (default ${default})." default:"30s" placeholder:"D"`
+	ClientTimeout   time.Duration `help:"Disconnect clients that make no progress for this long; 0s never does (default ${default})." default:"60s" placeholder:"D"`
+	ToolCallParser  string        `help:"Parse tool calls in this notation (default: the chat template's)." placeholder:"NAME"`
+	ReasoningParser string        `help:"Parse reasoning in this notation; none does not (default: the template's)." placeholder:"NAME|none"`
+	LogLevel        string        `help:"Log at this level and above (default ${default})." enum:"debug,info,warn,error" default:"info" placeholder:"debug|info|warn|error"`
 }
 
 // Run makes the model ready without loading it, listens, serves, and drains on SIGTERM or
