@@ -12,6 +12,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/meta"
 )
 
@@ -66,7 +67,7 @@ func TestQuantizedDiskTier(t *testing.T) {
 		}
 		m.Close() // early, with little converted
 		for _, name := range files(t, cache) {
-			if strings.Contains(name, ".part") {
+			if atomicfile.IsTemp(name) {
 				t.Errorf("%s is left of a start that ended early", name)
 			}
 		}

@@ -231,13 +231,16 @@ func WriteOffload(dir string, tensors iter.Seq[NamedTensor]) error {
 	if err != nil {
 		return err
 	}
-	staged := staging{dir: dir}
+	staged, err := newStaging(dir)
+	if err != nil {
+		return err
+	}
 	defer staged.discard()
 	for t := range tensors {
 		if reason := unoffloadable(t); reason != "" {
 			return failf(dir, t.Name, "cannot be offloaded: %s", reason)
 		}
-		if err := staged.write(t.Name+datSuffix, t.writeDat); err != nil {
+		if _, err := staged.write(t.Name+datSuffix, t.writeDat); err != nil {
 			return err
 		}
 		index.set(t)
@@ -245,7 +248,7 @@ func WriteOffload(dir string, tensors iter.Seq[NamedTensor]) error {
 	if len(index.names) == 0 {
 		return nil
 	}
-	if err := staged.write(offloadIndex, index.write); err != nil {
+	if _, err := staged.write(offloadIndex, index.write); err != nil {
 		return err
 	}
 	return staged.commit()
@@ -253,8 +256,7 @@ func WriteOffload(dir string, tensors iter.Seq[NamedTensor]) error {
 
 // unoffloadable says why Accelerate could not read t back; empty where it can.
 func unoffloadable(t NamedTensor) string {
-	// The name that is written first is longer than the final one.
-	if reason := plainName(tempName(t.Name + datSuffix)); reason != "" {
+	if reason := plainName(t.Name + datSuffix); reason != "" {
 		return "the name " + reason
 	}
 	if !utf8.ValidString(t.Name) {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/heftai/heft/internal/atomicfile"
 )
 
 const (
@@ -211,11 +213,10 @@ func openFolder(from folder) (*Checkpoint, error) {
 	return nil, failf(from.label(), "", "no safetensors file in it")
 }
 
-// isStagedIndex reports whether name is an index that a save has written and that has
-// not taken its place.
+// isStagedIndex reports whether name is the temporary name of an index. Where a save is
+// interrupted between two renames it tells that the shards do not belong together.
 func isStagedIndex(name string) bool {
-	inner, ok := strings.CutPrefix(name, ".")
-	return ok && strings.HasSuffix(inner, indexSuffix+".tmp")
+	return atomicfile.IsTemp(name) && strings.HasSuffix(name, indexSuffix)
 }
 
 // openNamed opens the file called name.

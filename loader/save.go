@@ -77,9 +77,12 @@ func Save(dir string, tensors iter.Seq[NamedTensor], opts SaveOptions) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return &Error{File: dir, Reason: "cannot be made", Err: unpath(err)}
 	}
-	staged := staging{dir: dir}
+	staged, err := newStaging(dir)
+	if err != nil {
+		return err
+	}
 	defer staged.discard()
-	if err := s.write(&staged, shards); err != nil {
+	if err := s.write(staged, shards); err != nil {
 		return err
 	}
 	if len(shards) > 1 {
@@ -89,7 +92,7 @@ func Save(dir string, tensors iter.Seq[NamedTensor], opts SaveOptions) error {
 			return &Error{File: index, Reason: "cannot be replaced", Err: unpath(err)}
 		}
 	}
-	keep := slices.Clone(staged.names)
+	keep := staged.batch.Names()
 	if err := staged.commit(); err != nil {
 		return err
 	}
@@ -157,12 +160,13 @@ func (s *saver) write(staged *staging, shards [][]NamedTensor) error {
 			index.Metadata.TotalSize += t.Size()
 		}
 	}
-	return staged.write(s.stem+indexSuffix, func(w io.Writer) error {
+	_, err := staged.write(s.stem+indexSuffix, func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		e.SetEscapeHTML(false)
 		return e.Encode(index)
 	})
+	return err
 }
 
 type shardIndex struct {
@@ -174,7 +178,7 @@ type shardIndex struct {
 
 // writeShard stages one safetensors file and reads its header back.
 func (s *saver) writeShard(staged *staging, name string, tensors []NamedTensor) error {
-	err := staged.write(name, func(w io.Writer) error {
+	temp, err := staged.write(name, func(w io.Writer) error {
 		if views, ok := libraryViews(tensors); ok {
 			return writeViews(w, views, s.metadata)
 		}
@@ -183,7 +187,7 @@ func (s *saver) writeShard(staged *staging, name string, tensors []NamedTensor) 
 	if err != nil {
 		return err
 	}
-	f, h, err := openHeader(diskFolder(s.dir), tempName(name))
+	f, h, err := openHeader(diskFolder(s.dir), temp)
 	if f != nil {
 		f.close()
 	}

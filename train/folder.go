@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/heftai/heft/internal/atomicfile"
 )
 
 // aside writes a folder beside its place and then puts it there whole: who looks for the
@@ -48,7 +50,7 @@ func settle(target string) error {
 	if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
 		for _, from := range []string{ready, old} {
 			if _, err := os.Stat(from); err == nil {
-				return os.Rename(from, target)
+				return atomicfile.Rename(from, target)
 			}
 		}
 	}
@@ -114,10 +116,9 @@ func (f *aside) commit() error {
 		if err := f.change("rename %s", filepath.Base(m.from)); err != nil {
 			return err
 		}
-		if err := os.Rename(m.from, m.to); err != nil && (m.from != f.target || !errors.Is(err, fs.ErrNotExist)) {
+		if err := atomicfile.Rename(m.from, m.to); err != nil && (m.from != f.target || !errors.Is(err, fs.ErrNotExist)) {
 			return err
 		}
-		syncFolder(filepath.Dir(f.target))
 	}
 	if err := f.change("remove .old"); err != nil {
 		return err
@@ -146,19 +147,10 @@ func (f *aside) sync() error {
 	}
 	return filepath.WalkDir(f.temp(), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
-			syncFolder(path)
+			err = atomicfile.SyncDir(path)
 		}
 		return err
 	})
-}
-
-// syncFolder brings a folder's names to disk, where the file system can: the files
-// themselves are synced, and errors are theirs.
-func syncFolder(dir string) {
-	if d, err := os.Open(dir); err == nil {
-		_ = d.Sync()
-		_ = d.Close()
-	}
 }
 
 // discard removes what was written, after an error.
@@ -171,7 +163,7 @@ func removeFolder(dir string) error {
 	if err := os.RemoveAll(gone); err != nil {
 		return err
 	}
-	if err := os.Rename(dir, gone); err != nil {
+	if err := atomicfile.Rename(dir, gone); err != nil {
 		return err
 	}
 	return os.RemoveAll(gone)

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/optim"
@@ -145,13 +146,12 @@ func copyBeside(dir, from string, dtype meta.DType) error {
 			b, err = configWithDType(b, dtype)
 		}
 		if err == nil {
-			err = replaceFile(filepath.Join(dir, name), b)
+			err = atomicfile.WriteFile(filepath.Join(dir, name), b)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	syncFolder(dir)
 	return nil
 }
 
@@ -193,22 +193,4 @@ func configWithDType(b []byte, dtype meta.DType) ([]byte, error) {
 	e.SetEscapeHTML(false)
 	err := e.Encode(config)
 	return out.Bytes(), err
-}
-
-// replaceFile writes a file beside its place, brings it to disk and puts it there.
-func replaceFile(path string, b []byte) error {
-	temp := beside(path, ".tmp")
-	f, err := os.Create(temp)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		_ = os.Remove(temp)
-		return err
-	}
-	return os.Rename(temp, path)
 }

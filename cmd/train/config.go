@@ -15,6 +15,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/internal/cmdline"
 )
 
@@ -301,7 +302,7 @@ func (c *configCmd) Run(out cmdline.Output) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
 	}
-	if err := os.WriteFile(path, b, 0o666); err != nil {
+	if err := atomicfile.WriteFile(path, b); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "The configuration is in %s.\n", path)

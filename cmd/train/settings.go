@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/internal/cmdline"
 )
 
@@ -102,11 +103,7 @@ func (j *job) settle(goesOn bool) error {
 	if err != nil {
 		return err
 	}
-	temp := path + ".tmp"
-	if err := os.WriteFile(temp, append(b, '\n'), 0o666); err != nil {
-		return err
-	}
-	return os.Rename(temp, path)
+	return atomicfile.WriteFile(path, append(b, '\n'))
 }
 
 // different names the settings that two runs do not share.

@@ -26,7 +26,9 @@ var allowed = map[string][]string{
 	"text":                         {"internal/tokenizer", "internal/chat", "internal/chat/toolcall"},
 	"internal/sample":              {"internal/kernels"}, // apart from the engine, so that dispatch.Generate chooses tokens by the same code
 	"devicemap":                    {"meta"},
-	"loader":                       {"meta", "internal/hostmem"},
+	"internal/filelock":            {},
+	"internal/atomicfile":          {"internal/filelock"}, // writers lock their temporary files
+	"loader":                       {"meta", "internal/hostmem", "internal/atomicfile"},
 	"internal/tensor":              {"meta"},
 	"internal/backend":             {"meta", "internal/tensor"},                                                                                                   // meta: the specs of norms and routers are the operations' arguments
 	"internal/backend/cpu":         {"meta", "internal/backend", "internal/tensor", "internal/kernels", "internal/gemm", "internal/hostmem", "internal/topology"}, // topology: threads keep to their processors
@@ -34,9 +36,9 @@ var allowed = map[string][]string{
 	"internal/backend/record":      {"meta", "internal/backend", "internal/tensor"},
 	"internal/stored":              {"meta", "loader", "internal/backend", "internal/tensor"},
 	"internal/kvcache":             {"meta", "internal/backend", "internal/tensor"},
-	"internal/lora":                {"meta", "loader", "internal/tensor", "internal/kernels"}, // kernels: merging rounds to the dtype of the weights
+	"internal/lora":                {"meta", "loader", "internal/tensor", "internal/kernels", "internal/atomicfile"}, // kernels: merging rounds to the dtype of the weights
 	"internal/nn":                  {"meta", "internal/backend", "internal/tensor", "internal/kvcache", "internal/lora"},
-	"internal/residency":           {"meta", "devicemap", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/kernels", "internal/stored"}, // kernels: weights are converted when they are loaded
+	"internal/residency":           {"meta", "devicemap", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/kernels", "internal/stored", "internal/atomicfile"}, // kernels: weights are converted when they are loaded
 	"dispatch": {"meta", "devicemap", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/tensor",
 		"internal/kvcache", "internal/residency", "internal/hostmem", "internal/sample", "internal/probe", "internal/topology"}, // topology: how many threads, and whose memory weights are put in
 	"internal/engine":            {"dispatch", "internal/sample"},
@@ -48,18 +50,18 @@ var allowed = map[string][]string{
 	"api":                        {"api/wire", "api/generate", "api/openai", "devicemap", "dispatch", "internal/engine"},
 	"cmd/serve":                  {"*"},
 	"cmd/train":                  {"*"},
-	"internal/cmdline":           {},                                                                                                                         // what the commands have in common
-	"loader/demo":                {},                                                                                                                         // the embedded demo model's bytes
-	"internal/demo/generate":     {"meta", "loader", "internal/tokenizer", "train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor"}, // its trainer
-	"internal/hub":               {},
+	"internal/cmdline":           {},                                                                                                                                                // what the commands have in common
+	"loader/demo":                {},                                                                                                                                                // the embedded demo model's bytes
+	"internal/demo/generate":     {"internal/atomicfile", "meta", "loader", "internal/tokenizer", "train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor"}, // its trainer
+	"internal/hub":               {"internal/atomicfile", "internal/filelock"},
 	"internal/collective":        {},
 	"train/rng":                  {}, // apart from data: tensors start their weights and drop by it too
 	"train/data":                 {"train/rng", "text"},
 	"train/optim":                {"internal/kernels"},
 	"train/tensor":               {"internal/kernels", "internal/gemm"},
-	"train/track":                {},
+	"train/track":                {"internal/atomicfile"},
 	"train/model":                {"meta", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/record", "internal/kernels", "internal/kvcache", "internal/stored", "internal/tensor", "train/rng", "train/tensor"}, // kernels: weights are rounded for autocast
-	"train":                      {"meta", "loader", "internal/collective", "train/data", "train/optim", "train/rng", "train/tensor", "train/track"},                                                                                                                   // loader, meta: checkpoints are safetensors
+	"train":                      {"meta", "loader", "internal/atomicfile", "internal/collective", "train/data", "train/optim", "train/rng", "train/tensor", "train/track"},                                                                                            // loader, meta: checkpoints are safetensors
 	"examples/accumulate":        {"train", "train/data", "train/optim", "train/tensor"},
 	"examples":                   {}, // a test that runs the programs below
 	"examples/causallm":          {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
@@ -68,7 +70,7 @@ var allowed = map[string][]string{
 		"train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor"}, // trains, then serves
 	"examples/resnet":         {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
 	"examples/trainstep":      {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
-	"scripts/supported":       {"meta"}, // writes the table of docs/models.md
+	"scripts/supported":       {"internal/atomicfile", "meta"}, // writes the table of docs/models.md
 	"scripts/benchtokenizers": {"internal/tokenizer"},
 }
 

@@ -16,8 +16,3 @@
 // without mmap blocks come from the Go heap, and [Map] fails with
 // errors.ErrUnsupported.
 package hostmem
-
-import "errors"
-
-// ErrClaimed says that another process, or another part of this one, uses a file.
-var ErrClaimed = errors.New("hostmem: the file is in use")

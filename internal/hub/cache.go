@@ -2,13 +2,13 @@ package hub
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/heftai/heft/internal/atomicfile"
 )
 
 // paths is where a repository's things stand in the cache.
@@ -88,22 +88,14 @@ func replace(path string, text []byte) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return disk("making a folder", err)
 	}
-	temp := spare(path)
-	if err := os.WriteFile(temp, text, 0o666); err != nil {
-		_ = os.Remove(temp)
+	if err := atomicfile.WriteFile(path, text); err != nil {
 		return disk("writing", err)
 	}
-	return rename(temp, path)
-}
-
-// spare is a name beside path that no file has, for what takes path's place when it is
-// whole.
-func spare(path string) string {
-	return filepath.Join(filepath.Dir(path), fmt.Sprintf(".heft-%016x.tmp", rand.Uint64()))
+	return nil
 }
 
 func rename(from, to string) error {
-	if err := os.Rename(from, to); err != nil {
+	if err := atomicfile.Rename(from, to); err != nil {
 		_ = os.Remove(from)
 		return disk("putting a file in its place", err)
 	}
@@ -126,14 +118,14 @@ func (c *Client) point(f file) error {
 	if err != nil {
 		return disk("making the snapshot's link", err)
 	}
-	temp := spare(pointer)
-	if c.system.symlink(target, temp) != nil && c.system.link(blob, temp) != nil {
-		if err := copyFile(blob, temp); err != nil {
-			_ = os.Remove(temp)
-			return disk("copying a file into the snapshot", err)
-		}
+	temp := atomicfile.TempName(pointer)
+	if c.system.symlink(target, temp) == nil || c.system.link(blob, temp) == nil {
+		return rename(temp, pointer)
 	}
-	return rename(temp, pointer)
+	if err := copyFile(blob, pointer); err != nil {
+		return disk("copying a file into the snapshot", err)
+	}
+	return nil
 }
 
 func copyFile(from, to string) error {
@@ -142,12 +134,10 @@ func copyFile(from, to string) error {
 		return err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
+	return atomicfile.Write(to, func(w io.Writer) error {
+		_, err := io.Copy(w, in)
 		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
+	})
 }
 
 // Cached is the folder of a snapshot that the cache holds whole: config.json and all

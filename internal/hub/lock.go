@@ -6,13 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/heftai/heft/internal/filelock"
 )
 
 // lockPoll is how often a lock that another process holds is asked for.
 const lockPoll = 100 * time.Millisecond
-
-// errLocked is why a lock is not taken now.
-var errLocked = errors.New("another process holds the lock")
 
 // lock takes the lock file at path, waiting while another process or goroutine has it.
 // It excludes the Python package as well, which locks the same file the same way.
@@ -25,7 +24,7 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 		if err == nil {
 			return unlock, nil
 		}
-		if !errors.Is(err, errLocked) {
+		if !errors.Is(err, filelock.ErrLocked) {
 			return nil, disk("locking", err)
 		}
 		if err := sleep(ctx, lockPoll); err != nil {
@@ -34,29 +33,18 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// tryLock takes the lock now or not at all.
+// tryLock takes the lock now or not at all. A file system that has no locks is used without: two
+// processes then fetch the same bytes to the same places.
 func tryLock(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o664)
-	if err != nil {
-		return nil, err
-	}
-	if err := lockFile(f); err != nil {
-		f.Close()
-		return nil, err
-	}
-	// Who held it may have removed the file meanwhile: then ours is another's no more.
-	held, err := f.Stat()
-	if err == nil {
-		var there os.FileInfo
-		if there, err = os.Stat(path); err == nil && !os.SameFile(held, there) {
-			err = errLocked
-		} else if errors.Is(err, os.ErrNotExist) {
-			err = errLocked
+	f, err := filelock.Open(path, func(f *os.File) error {
+		err := filelock.TryFirstByte(f)
+		if errors.Is(err, errors.ErrUnsupported) {
+			return nil
 		}
-	}
+		return err
+	})
 	if err != nil {
-		f.Close()
 		return nil, err
 	}
-	return func() { f.Close() }, nil // closing lets go of it
+	return func() { f.Close() }, nil // closing releases it
 }

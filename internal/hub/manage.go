@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/heftai/heft/internal/filelock"
 )
 
 // A CachedModel is a snapshot of a model in the cache.
@@ -208,7 +210,7 @@ func (p paths) lockAll() (unlock func(), err error) {
 	}
 	for _, e := range entries {
 		one, err := tryLock(filepath.Join(p.locks, e.Name()))
-		if errors.Is(err, errLocked) {
+		if errors.Is(err, filelock.ErrLocked) {
 			unlock()
 			return nil, failf(Busy, "another process is pulling it")
 		}

@@ -12,6 +12,8 @@ import (
 	"os"
 	"strings"
 	"sync"
+
+	"github.com/heftai/heft/internal/atomicfile"
 )
 
 // A partial is a blob that is being fetched: a file with holes, and beside it the state
@@ -220,7 +222,7 @@ func (p *partial) finish(blob string) error {
 	if err := p.file.Close(); err != nil {
 		return disk("writing", err)
 	}
-	if err := os.Rename(p.path, blob); err != nil {
+	if err := atomicfile.Rename(p.path, blob); err != nil {
 		return disk("putting the blob in its place", err)
 	}
 	_ = os.Remove(p.statePath)

@@ -3,10 +3,10 @@ package lora
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
+	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
@@ -30,7 +30,7 @@ func (a *Adapter) Save(dir string) error {
 	}
 	text, err := a.json()
 	if err == nil {
-		err = replace(filepath.Join(dir, ConfigFile), text)
+		err = atomicfile.WriteFile(filepath.Join(dir, ConfigFile), text)
 	}
 	if err != nil {
 		return fmt.Errorf("lora: %w", err)
@@ -42,31 +42,6 @@ func named(name string, t tensor.Tensor) loader.NamedTensor {
 	return loader.NamedTensor{Name: name, DType: t.DType, Shape: t.Shape(),
 		Bytes: func() ([]byte, error) { return t.Data[:t.Bytes()], nil }}
 }
-
-// replace writes a file under a temporary name and renames it when it is on disk.
-func replace(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // nothing is there after the rename
-	if _, err = f.Write(data); err == nil {
-		err = f.Chmod(0o666 &^ umask)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	return err
-}
-
-// umask is taken off the mode of a file that replaces another: others may read it.
-const umask = 0o022
 
 // json is the config as PEFT writes it: all of its fields, sorted. All linear maps are
 // written as the list that they stand for.

@@ -242,7 +242,7 @@ func (s *Store) make(ctx context.Context, j *sideJob, read []byte) error {
 	letGo([]stored.Piece{j.source})
 	j.done.Store(true)
 	if c.left--; c.left <= 0 {
-		c.err = c.writing.finish(c.final)
+		c.err = c.writing.finish()
 	}
 	return nil
 }

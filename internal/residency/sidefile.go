@@ -5,14 +5,12 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"os"
 	"path/filepath"
-	"strings"
-	"time"
 
+	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
@@ -23,12 +21,6 @@ const (
 	sideVersion = "heft converted weights 1: bands of 16 rows"
 	// sideSums is the tensor of the matrices' checksums, four bytes each, in their order.
 	sideSums = "heft.checksums"
-	// sideAside ends the name of a file that is being written.
-	sideAside = ".part"
-	// sideFresh is how old an unfinished file is that its writer must have claimed, and
-	// sideForgotten one that nobody writes any more where files cannot be claimed.
-	sideFresh     = 10 * time.Second
-	sideForgotten = time.Hour
 )
 
 var sideTable = crc32.MakeTable(crc32.Castagnoli)
@@ -101,8 +93,8 @@ func openSidecar(path, key string) (*loader.Checkpoint, error) {
 // A sideFile is the file while it is written.
 type sideFile struct {
 	f    *os.File
-	path string // "" once it has its name
-	sums int64  // offset of the checksums
+	temp *atomicfile.File // nil if f has its final name
+	sums int64            // offset of the checksums
 }
 
 // beginSidecar lays the file out under a name aside, with room for everything, and opens it.
@@ -110,24 +102,23 @@ func beginSidecar(folder, final, key string, list []sideEntry) (*sideFile, *load
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, nil, err
 	}
-	forget(folder)
+	atomicfile.RemoveStale(folder)
 	header, size, err := sideHeader(key, list)
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := os.CreateTemp(folder, strings.TrimSuffix(filepath.Base(final), ".safetensors")+"-*"+sideAside+".safetensors")
+	temp, err := atomicfile.Create(final)
 	if err != nil {
 		return nil, nil, err
 	}
-	_ = hostmem.Claim(f) // where that cannot be done its age protects it
-	s := &sideFile{f: f, path: f.Name(), sums: int64(len(header)) + size - int64(4*len(list))}
-	err = hostmem.Extend(f, int64(len(header))+size)
+	s := &sideFile{f: temp.File, temp: temp, sums: int64(len(header)) + size - int64(4*len(list))}
+	err = hostmem.Extend(s.f, int64(len(header))+size)
 	if err == nil {
-		_, err = f.WriteAt(header, 0)
+		_, err = s.f.WriteAt(header, 0)
 	}
 	var c *loader.Checkpoint
 	if err == nil {
-		c, err = loader.Open(s.path)
+		c, err = loader.Open(temp.Name())
 	}
 	if err != nil {
 		s.abandon()
@@ -166,36 +157,6 @@ func sideHeader(key string, list []sideEntry) (header []byte, size int64, err er
 	return header, size, nil
 }
 
-// forget removes unfinished files that nobody writes any more: their processes were killed.
-func forget(folder string) {
-	names, _ := filepath.Glob(filepath.Join(folder, "*"+sideAside+".safetensors")) // the pattern is well formed
-	for _, name := range names {
-		if forgotten(name) {
-			_ = os.Remove(name) // or the next start does
-		}
-	}
-}
-
-func forgotten(name string) bool {
-	f, err := os.OpenFile(name, os.O_RDWR, 0)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	age := time.Since(info.ModTime())
-	switch err := hostmem.Claim(f); {
-	case err == nil:
-		return age > sideFresh
-	case errors.Is(err, hostmem.ErrClaimed):
-		return false
-	}
-	return age > sideForgotten
-}
-
 func (s *sideFile) write(b []byte, off int64) error {
 	_, err := s.f.WriteAt(b, off)
 	return err
@@ -206,29 +167,19 @@ func (s *sideFile) note(i int, sum uint32) error {
 	return s.write(binary.LittleEndian.AppendUint32(nil, sum), s.sums+int64(4*i))
 }
 
-// finish makes the file last under its name.
-func (s *sideFile) finish(final string) error {
-	if err := s.f.Sync(); err != nil {
-		return err
+// finish syncs the file and gives it its final name.
+func (s *sideFile) finish() error {
+	if s.temp == nil {
+		return s.f.Sync() // it has been mended
 	}
-	if s.path == "" {
-		return nil // it has been mended
-	}
-	if err := os.Rename(s.path, final); err != nil {
-		return err
-	}
-	s.path = ""
-	d, err := os.Open(filepath.Dir(final))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return s.temp.Commit()
 }
 
-// abandon closes the file and removes it where it is not whole.
+// abandon closes the file and removes it if it is not complete.
 func (s *sideFile) abandon() {
-	_ = s.f.Close() // synced where that matters
-	if s.path != "" {
-		_ = os.Remove(s.path) // or a later start does
+	if s.temp != nil {
+		s.temp.Discard()
+		return
 	}
+	_ = s.f.Close() // synced where that matters
 }

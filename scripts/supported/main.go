@@ -9,6 +9,7 @@ import (
 	"log"
 	"os"
 
+	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/meta"
 )
 
@@ -42,5 +43,5 @@ func rewrite(name string) error {
 		fmt.Fprintf(&out, "| %s | `%s` |\n", meta.RootClass(t), t)
 	}
 	out.Write(text[to:])
-	return os.WriteFile(name, out.Bytes(), 0o644)
+	return atomicfile.WriteFile(name, out.Bytes())
 }

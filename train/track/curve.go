@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/heftai/heft/internal/atomicfile"
 )
 
 // Curve collects numbers by name and draws them to a PNG file: at most every few seconds
@@ -91,12 +93,7 @@ func (c *Curve) draw() error {
 	if err := DrawPNG(&b, c.Plot, c.Curves()...); err != nil {
 		return err
 	}
-	aside := c.path + ".new"
-	err := os.WriteFile(aside, b.Bytes(), 0o644)
-	if err == nil {
-		err = os.Rename(aside, c.path)
-	}
-	if err != nil {
+	if err := atomicfile.WriteFile(c.path, b.Bytes()); err != nil {
 		return fmt.Errorf("track: %w", err)
 	}
 	return nil

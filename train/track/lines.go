@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+
+	"github.com/heftai/heft/internal/atomicfile"
 )
 
 // JSONL writes one JSON object a record, with the step under "step" ([JSONValues]).
@@ -226,29 +228,17 @@ func (c *CSV) widen(row Values) error {
 	return nil
 }
 
-// replace writes the table aside and renames it.
+// replace writes a new table in place of the file. The old file is closed first, because Windows
+// does not replace an open one.
 func (c *CSV) replace(table [][]string) error {
-	aside, err := os.CreateTemp(filepath.Dir(c.path), ".metrics-*.csv")
-	if err != nil {
+	closed := c.file.Close()
+	err := atomicfile.Write(c.path, func(w io.Writer) error { return csv.NewWriter(w).WriteAll(table) })
+	var opened error
+	c.file, opened = openAppend(c.path)
+	if err := errors.Join(closed, err); err != nil {
 		return fmt.Errorf("track: %w", err)
 	}
-	err = c.write(aside, table)
-	if e := aside.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Chmod(aside.Name(), 0o644)
-	}
-	if err == nil {
-		err = os.Rename(aside.Name(), c.path)
-	}
-	if err != nil {
-		os.Remove(aside.Name())
-		return fmt.Errorf("track: %w", err)
-	}
-	c.file.Close()
-	c.file, err = openAppend(c.path)
-	return err
+	return opened
 }
 
 func (c *CSV) write(to io.Writer, rows [][]string) error {

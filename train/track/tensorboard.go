@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/heftai/heft/internal/atomicfile"
 )
 
 // TensorBoard writes event files. Numbers become scalars, texts text, and the numbers of
@@ -62,7 +64,7 @@ func (t *TensorBoard) Configure(settings Values) error {
 		return err
 	}
 	defer f.file.Close()
-	if err := os.WriteFile(filepath.Join(dir, "hparams.yml"), []byte(yaml.String()), 0o644); err != nil {
+	if err := atomicfile.WriteFile(filepath.Join(dir, "hparams.yml"), []byte(yaml.String())); err != nil {
 		return fmt.Errorf("track: %w", err)
 	}
 	return f.write(summaryEvent(wall, 0, settingsValue(wall, list)), summaryEvent(wall, 0, endValue(wall)))

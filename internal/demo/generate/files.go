@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
+
+	"github.com/heftai/heft/internal/atomicfile"
 )
 
 const (
@@ -103,5 +104,5 @@ func writeJSON(dir, name string, v any) error {
 	if err := e.Encode(v); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	return os.WriteFile(filepath.Join(dir, name), b.Bytes(), 0o644)
+	return atomicfile.WriteFile(filepath.Join(dir, name), b.Bytes())
 }
