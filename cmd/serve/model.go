@@ -139,7 +139,7 @@ type text struct {
 
 // text reads the tokenizer and what stands beside it. A folder without a tokenizer serves
 // token ids; a broken one is an error.
-// A broken template is none before somebody chats.
+// A broken template is an error of the chats that need it.
 func (s source) text() (t text, err error) {
 	t.tokenizer, err = tokenizer.LoadFS(s.files, s.where())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// TestInterruptEndsASlowStart: files that are slow to come, here a pipe that nobody writes,
+// TestInterruptEndsASlowStart: files that are slow to come, here a pipe without a writer,
 // do not keep Ctrl-C from ending the process.
 func TestInterruptEndsASlowStart(t *testing.T) {
 	dir := t.TempDir()

@@ -10,10 +10,9 @@ import (
 	"github.com/heftai/heft/internal/engine"
 )
 
-// A reporter answers GET /plan, at once. What the machine can do is measured in the
-// background when the model is loaded and nobody has asked for anything for a moment; a
-// request that comes meanwhile ends the measurement, and it is made later. Until then
-// speeds are not predicted.
+// A reporter answers GET /plan at once. It measures the machine in the background once the
+// model is loaded and the server has been idle for a moment. A request interrupts the
+// measurement, which is then repeated later. Until it is done no speeds are predicted.
 type reporter struct {
 	model  *dispatch.Model
 	probe  func(context.Context) (dispatch.Speeds, error)

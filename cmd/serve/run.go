@@ -320,13 +320,13 @@ func checkDevices(plan devicemap.Plan) error {
 	return nil
 }
 
-// warnPlan says what the plan could not keep to.
+// warnPlan logs the plan's warnings and what each device holds.
 func warnPlan(plan devicemap.Plan) {
 	for _, w := range plan.Warnings {
 		slog.Warn(w)
 	}
 	if plan.BelowLeast {
-		slog.Warn("running with the least that works: raise --max-memory, or ask for less with --max-model-len", "least", gib(plan.Least))
+		slog.Warn("running with the minimum memory: raise --max-memory, or lower --max-model-len", "minimum", gib(plan.Least))
 	}
 	for _, d := range plan.Devices {
 		if d.WeightsBytes > 0 {

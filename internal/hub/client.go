@@ -93,7 +93,7 @@ func New(config Config) (*Client, error) {
 	}, nil
 }
 
-// Close lets go of idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // slot waits until one more request may run. The caller gives it back.
