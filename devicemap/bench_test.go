@@ -73,7 +73,7 @@ func BenchmarkSolveLargest(b *testing.B) {
 	budgets := []Budget{{Device: GPU(0), Limit: int64(total / 3)}, {Device: CPU, Limit: int64(total / 4), KV: 1 << 30}}
 	for _, text := range []string{"auto", "model.layers[3:9]=disk", "balanced", "disk"} {
 		b.Run(name+"/"+text, func(b *testing.B) {
-			p, err := ParseMap(text)
+			p, err := ParsePolicy(text)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -6,7 +6,7 @@
 // keys and values and activations take of it; a [Plan] is a map with the memory it
 // needs on each device and the reasons for it.
 //
-// The flow: [ParseMap] and [ParseMaxMemory] read what the user wrote, [Solve] fits
+// The flow: [ParsePolicy] and [ParseMaxMemory] read what the user wrote, [Solve] fits
 // a model into budgets and returns a plan, which prints itself as text
 // ([Plan.Explain]), as a picture ([Plan.Render]) and as JSON. What the user placed by
 // hand stays where it is; the rest is fitted around it.

@@ -21,7 +21,7 @@ func ExampleSolve() {
 		fmt.Println(err)
 		return
 	}
-	policy, err := devicemap.ParseMap("model.layers.0=disk")
+	policy, err := devicemap.ParsePolicy("model.layers.0=disk")
 	if err != nil {
 		fmt.Println(err)
 		return

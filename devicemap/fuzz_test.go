@@ -10,9 +10,9 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// FuzzParseMap: whatever the text, a policy that can be written and read again, or an
+// FuzzParsePolicy: whatever the text, a policy that can be written and read again, or an
 // error; and a model says what is wrong with its paths.
-func FuzzParseMap(f *testing.F) {
+func FuzzParsePolicy(f *testing.F) {
 	for _, seed := range []string{"auto", "cpu", "0", "a=cpu,b.c[0:3]=disk", `{"a": 0, "": "cpu"}`,
 		`[["a.b", "disk"]]`, `[0:2]=cpu`, "a=cuda:1", `{"a": "`, "model.layers.9999999999=0", "x[=cpu"} {
 		f.Add(seed)
@@ -20,7 +20,7 @@ func FuzzParseMap(f *testing.F) {
 	root := &meta.Module{Children: []*meta.Module{{Name: "a", Params: []*meta.Param{{Name: "w", Shape: []int{3}, DType: meta.Float32}}},
 		{Name: "b", Children: []*meta.Module{{Name: "experts", Params: []*meta.Param{{Name: "up", Shape: []int{4, 2, 2}, DType: meta.Float32}}}}}}}
 	f.Fuzz(func(t *testing.T, text string) {
-		p, err := ParseMap(text)
+		p, err := ParsePolicy(text)
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "devicemap: ") {
 				t.Errorf("error without its package: %v", err)

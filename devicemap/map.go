@@ -141,7 +141,7 @@ func (m Map) Devices() []Device {
 	return list
 }
 
-// String is the map on one line, as ParseMap reads it: "PATH=DEVICE,PATH=DEVICE".
+// String is the map on one line, as ParsePolicy reads it: "PATH=DEVICE,PATH=DEVICE".
 func (m Map) String() string {
 	var b strings.Builder
 	for i, e := range m.entries {

@@ -94,7 +94,7 @@ func TestClean(t *testing.T) {
 		{"a[0:2]=cpu,a.2=cpu,b=0", "a=cpu,b=0", "a[0:2]=cpu,a.2=cpu,b=0"},
 		{"a[0:2]=cpu,a.1.x=0,a.1.y=0", "a[0:2]=cpu,a.1.x=0,a.1.y=0", "a[0:2]=cpu,a=0"},
 	} {
-		p, err := ParseMap(c.in)
+		p, err := ParsePolicy(c.in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +218,7 @@ func TestCheckPaths(t *testing.T) {
 		"layers.1=cpu": nil, "layers[0:2]=cpu": nil, "layers.1.experts.3=cpu": nil, "layers.1.experts[0:4]=cpu": nil,
 		"layer.1=cpu": {"layers.1", "layers", "layers.0"}, "experts=cpu": {"layers.1.experts"}, "layers.1.experts.4=cpu": {}, "layers[1:3]=cpu": {},
 	} {
-		p, err := ParseMap(text)
+		p, err := ParsePolicy(text)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -126,7 +126,7 @@ func runPlan(models map[string]*meta.Model, text string) string {
 		}
 		return b.String()
 	case "map":
-		p, err := ParseMap(input)
+		p, err := ParsePolicy(input)
 		if err != nil {
 			return "error: " + err.Error()
 		}
@@ -181,7 +181,7 @@ func runSolve(models map[string]*meta.Model, args map[string]string, lines []str
 	policy := Policy{}
 	if text := args["map"]; text != "" {
 		var err error
-		if policy, err = ParseMap(text); err != nil {
+		if policy, err = ParsePolicy(text); err != nil {
 			return Plan{}, err
 		}
 	}

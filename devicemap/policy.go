@@ -49,7 +49,7 @@ type Policy struct {
 	OffloadBuffers bool
 }
 
-// ParseMap reads what users write for a device map:
+// ParsePolicy reads a device map as users write it and returns the policy that it names:
 //
 //	auto, balanced, balanced_low_0, sequential    a policy
 //	cpu, disk, N                                  the whole model on one device
@@ -58,7 +58,7 @@ type Policy struct {
 //
 // PATH is a module or a tensor of the model, or one of the forms that [Map] describes.
 // Whether the paths are there and cover the model is for [Solve] to say.
-func ParseMap(text string) (Policy, error) {
+func ParsePolicy(text string) (Policy, error) {
 	p, err := parseMap(strings.TrimSpace(text))
 	if err != nil {
 		return Policy{}, fmt.Errorf("devicemap: %w", err)

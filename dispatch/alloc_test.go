@@ -27,7 +27,7 @@ func TestDecodingAllocatesNothing(t *testing.T) {
 	} {
 		for _, promoted := range []bool{false, true} {
 			c.o.Threads, c.o.MaxSequences = 2, 8
-			policy, err := devicemap.ParseMap(c.place)
+			policy, err := devicemap.ParsePolicy(c.place)
 			if err != nil {
 				t.Fatal(err)
 			}

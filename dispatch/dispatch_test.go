@@ -49,7 +49,7 @@ func TestLoadCheckpointAndDispatchGenerates(t *testing.T) {
 	dir := demoFolder(t)
 	var want []int32
 	for _, text := range []string{"cpu", "disk", "auto", "model.layers.1=disk,lm_head=cpu"} {
-		policy, err := devicemap.ParseMap(text)
+		policy, err := devicemap.ParsePolicy(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func TestHookMayChangeHiddenStates(t *testing.T) {
 func TestTruncatedShardFailsTheRequestOnly(t *testing.T) {
 	for _, text := range []string{"cpu", "disk"} {
 		dir := demoFolder(t)
-		policy, _ := devicemap.ParseMap(text)
+		policy, _ := devicemap.ParsePolicy(text)
 		m, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{Policy: policy}, dispatch.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -208,7 +208,7 @@ func TestAnOverwrittenShardIsNoticed(t *testing.T) {
 	for _, text := range []string{"cpu", "disk"} {
 		dir := demoFolder(t)
 		shard := filepath.Join(dir, "model.safetensors")
-		policy, _ := devicemap.ParseMap(text)
+		policy, _ := devicemap.ParsePolicy(text)
 		whole, err := os.ReadFile(shard)
 		if err != nil {
 			t.Fatal(err)
@@ -251,7 +251,7 @@ func TestAReplacedShardIsNotMixedIn(t *testing.T) {
 	for _, text := range []string{"cpu", "disk"} {
 		dir := demoFolder(t)
 		shard := filepath.Join(dir, "model.safetensors")
-		policy, _ := devicemap.ParseMap(text)
+		policy, _ := devicemap.ParsePolicy(text)
 		m, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{Policy: policy}, dispatch.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -348,7 +348,7 @@ func TestPlacementErrorsNameThePlace(t *testing.T) {
 		"0":                  "device 0",
 		`{"model": "cpu", "model.layers.0": 1, "lm_head": "cpu"}`: "device 1",
 	} {
-		policy, err := devicemap.ParseMap(text)
+		policy, err := devicemap.ParsePolicy(text)
 		if err == nil {
 			_, err = dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{Policy: policy}, dispatch.Options{})
 		}

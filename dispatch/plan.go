@@ -12,7 +12,7 @@ import (
 
 // Placement says how a model is to be placed.
 type Placement struct {
-	// Policy is what [devicemap.ParseMap] read; zero is devicemap.Auto.
+	// Policy is what [devicemap.ParsePolicy] read; zero is devicemap.Auto.
 	Policy devicemap.Policy
 	// MaxMemory are the user's limits. Without one for the cpu it is what the host has.
 	MaxMemory []devicemap.Memory

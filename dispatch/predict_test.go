@@ -30,7 +30,7 @@ func mixture(t *testing.T) *meta.Model {
 
 func planFor(t *testing.T, m *meta.Model, text string) devicemap.Plan {
 	t.Helper()
-	policy, err := devicemap.ParseMap(text)
+	policy, err := devicemap.ParsePolicy(text)
 	if err != nil {
 		t.Fatal(err)
 	}

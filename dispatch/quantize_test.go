@@ -235,7 +235,7 @@ func TestQuantizeCountsBytes(t *testing.T) {
 // TestQuantizeRefusesTheDisk: what is not on the cpu is not converted, and the error says so.
 func TestQuantizeRefusesTheDisk(t *testing.T) {
 	dir := demoFolder(t)
-	policy, _ := devicemap.ParseMap("model.layers.1=disk")
+	policy, _ := devicemap.ParsePolicy("model.layers.1=disk")
 	var refused *dispatch.QuantizeError
 	_, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{Policy: policy}, dispatch.Options{Quantize: meta.QuantQ8})
 	if !errors.As(err, &refused) || !strings.HasPrefix(refused.Path, "model.layers.1.") || refused.Device != devicemap.Disk {

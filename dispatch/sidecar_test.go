@@ -19,7 +19,7 @@ import (
 // converted is a model with quantised weights that a policy places, and its logits.
 func converted(t *testing.T, dir, policy string, o dispatch.Options, warm bool) [][]float32 {
 	t.Helper()
-	p, err := devicemap.ParseMap(policy)
+	p, err := devicemap.ParsePolicy(policy)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestQuantizedDiskTierWithoutAFolder(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, _ := devicemap.ParseMap("disk")
+	p, _ := devicemap.ParsePolicy("disk")
 	_, err := dispatch.LoadCheckpointAndDispatch(demoFolder(t), dispatch.Placement{Policy: p},
 		dispatch.Options{Quantize: meta.QuantQ8, CacheDir: filepath.Join(file, "sub")})
 	if err == nil {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/exp/mmap"
 
 	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/smallfile"
 )
 
 // A File is one safetensors file of a checkpoint, on disk or in memory.
@@ -41,9 +42,6 @@ type File struct {
 	watchErr  error
 }
 
-// errNotRegular is why a folder, a device or a pipe is not opened.
-var errNotRegular = errors.New("not a regular file")
-
 // openFile finds the regular file at path. Nothing of it is read.
 func openFile(path, name string) (*File, error) {
 	info, err := os.Stat(path) // before opening: a pipe would block
@@ -51,7 +49,7 @@ func openFile(path, name string) (*File, error) {
 		return nil, &Error{File: path, Reason: "cannot be opened", Err: unpath(err)}
 	}
 	if !info.Mode().IsRegular() {
-		return nil, &Error{File: path, Reason: "cannot be opened", Err: errNotRegular}
+		return nil, &Error{File: path, Reason: "cannot be opened", Err: smallfile.ErrNotRegular}
 	}
 	stamp, err := hostmem.StampAt(path)
 	if err != nil {

@@ -24,11 +24,7 @@ func OpenModelFS(name string, fsys fs.FS) (*meta.Model, *Checkpoint, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	var config *meta.Config
-	text, err := fs.ReadFile(fsys, "config.json")
-	if err == nil {
-		config, err = meta.ReadConfig(text)
-	}
+	config, err := meta.ReadConfigFS(fsys)
 	return c.skeleton(config, err)
 }
 

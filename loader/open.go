@@ -2,7 +2,6 @@ package loader
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/heftai/heft/internal/atomicfile"
+	"github.com/heftai/heft/internal/smallfile"
 )
 
 const (
@@ -112,26 +112,11 @@ func (d diskFolder) read(name string, limit int64) ([]byte, error) {
 	return readSmall(filepath.Join(string(d), name), limit)
 }
 
-// readSmall is the whole of a regular file of at most limit bytes.
+// readSmall returns the contents of a regular file of at most limit bytes.
 func readSmall(path string, limit int64) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err == nil && !info.Mode().IsRegular() {
-		err = errNotRegular
-	}
+	b, err := smallfile.Read(path, limit)
 	if err != nil {
 		return nil, &Error{File: path, Reason: "cannot be read", Err: unpath(err)}
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, &Error{File: path, Reason: "cannot be read", Err: unpath(err)}
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, &Error{File: path, Reason: "cannot be read", Err: unpath(err)}
-	}
-	if int64(len(b)) > limit {
-		return nil, failf(path, "", "more than %d bytes", limit)
 	}
 	return b, nil
 }

@@ -27,6 +27,8 @@ func architectures() []architecture {
 		{"gpt_neox", "GPTNeoXForCausalLM", "gpt_neox", "GPTNeoXLayer", 0, 2, gptNeoX},
 		{"gpt_oss", "GptOssForCausalLM", "model", "GptOssDecoderLayer", -1, -1, gptOSS},
 		{"granite", "GraniteForCausalLM", "model", "GraniteDecoderLayer", 1, 2, granite},
+		// Kimi K2's config is DeepSeek-V3's to the letter.
+		{"kimi_k2", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, 1, deepseekV3},
 		{"llama", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, 2, llama},
 		{"mistral", "MistralForCausalLM", "model", "MistralDecoderLayer", 1, 2, mistral},
 		{"mixtral", "MixtralForCausalLM", "model", "MixtralDecoderLayer", 1, 2, mixtral},

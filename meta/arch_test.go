@@ -1,6 +1,8 @@
 package meta
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"runtime"
@@ -427,5 +429,32 @@ func TestQwen3MoELayers(t *testing.T) {
 	}
 	if want := []Kind{KindMLP, KindMoE, KindMLP, KindMLP}; !slices.Equal(kinds, want) {
 		t.Errorf("%v, want %v", kinds, want)
+	}
+}
+
+// TestKimiK2IsDeepseekV3: the config of Kimi K2 has a model_type of its own and is otherwise
+// DeepSeek-V3's, so both give one tree.
+func TestKimiK2IsDeepseekV3(t *testing.T) {
+	const fields = `"num_hidden_layers": 3, "first_k_dense_replace": 1, "n_routed_experts": 8, "n_group": 1, "topk_group": 1, "hidden_size": 64, "vocab_size": 100}`
+	trees := map[string][]byte{}
+	for _, name := range []string{"deepseek_v3", "kimi_k2"} {
+		cfg, err := ReadConfig([]byte(`{"architectures": ["DeepseekV3ForCausalLM"], "model_type": "` + name + `", ` + fields))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := New(cfg, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if trees[name], err = json.Marshal(m.Root); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(trees["kimi_k2"], trees["deepseek_v3"]) {
+		t.Error("the trees differ")
+	}
+	cfg, err := ReadConfig([]byte(`{"architectures": ["DeepseekV3ForCausalLM"]}`))
+	if err != nil || cfg.ModelType != "deepseek_v3" {
+		t.Errorf("without a model_type: %v, %v", cfg, err)
 	}
 }

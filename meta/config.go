@@ -2,9 +2,10 @@ package meta
 
 import (
 	"fmt"
-	"io"
-	"os"
+	"io/fs"
 	"slices"
+
+	"github.com/heftai/heft/internal/smallfile"
 )
 
 // A Config is a parsed config.json, in the dialect of published models
@@ -68,9 +69,18 @@ func ReadConfig(data []byte) (*Config, error) {
 
 // ReadConfigFile reads the config.json at path.
 func ReadConfigFile(path string) (*Config, error) {
-	data, err := readSmallFile(path)
+	data, err := smallfile.Read(path, smallfile.Config)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("meta: %w", err)
+	}
+	return ReadConfig(data)
+}
+
+// ReadConfigFS reads the config.json at the root of fsys.
+func ReadConfigFS(fsys fs.FS) (*Config, error) {
+	data, err := smallfile.ReadFS(fsys, "config.json", smallfile.Config)
+	if err != nil {
+		return nil, fmt.Errorf("meta: %w", err)
 	}
 	return ReadConfig(data)
 }
@@ -85,18 +95,4 @@ func (c *Config) Field(name string) any { return c.values[name] }
 
 func (c *Config) fields() *fields {
 	return &fields{values: c.values, errs: &fieldErrors{file: "config.json"}}
-}
-
-// readSmallFile reads a configuration file, refusing what is too long for one.
-func readSmallFile(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("meta: %w", err)
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxConfigBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("meta: %w", err)
-	}
-	return data, nil
 }

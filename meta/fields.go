@@ -8,6 +8,8 @@ import (
 	"io"
 	"math"
 	"strconv"
+
+	"github.com/heftai/heft/internal/smallfile"
 )
 
 // A ConfigError says which field of a configuration file is bad, and why.
@@ -24,9 +26,8 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("meta: %s: %s: %s", e.File, e.Field, e.Reason)
 }
 
-// maxConfigBytes bounds a configuration file. The longest published ones, with
-// label maps, have some hundred kilobytes.
-const maxConfigBytes = 16 << 20
+// maxConfigBytes bounds a configuration file.
+const maxConfigBytes = smallfile.Config
 
 // maxSize bounds every size that a config may state. Products of two stay far
 // below the range of an int64; the builder checks products of more.

@@ -1,5 +1,12 @@
 package meta
 
+import (
+	"fmt"
+	"io/fs"
+
+	"github.com/heftai/heft/internal/smallfile"
+)
+
 // A GenerationConfig is a parsed generation_config.json: the defaults that a
 // model's authors give to sampling. Pointers are nil, and lists empty, where the
 // file says nothing.
@@ -71,9 +78,19 @@ func ReadGenerationConfig(data []byte) (*GenerationConfig, error) {
 
 // ReadGenerationConfigFile reads the generation_config.json at path.
 func ReadGenerationConfigFile(path string) (*GenerationConfig, error) {
-	data, err := readSmallFile(path)
+	data, err := smallfile.Read(path, smallfile.Config)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("meta: %w", err)
+	}
+	return ReadGenerationConfig(data)
+}
+
+// ReadGenerationConfigFS reads the generation_config.json at the root of fsys. The error wraps
+// fs.ErrNotExist where there is none.
+func ReadGenerationConfigFS(fsys fs.FS) (*GenerationConfig, error) {
+	data, err := smallfile.ReadFS(fsys, "generation_config.json", smallfile.Config)
+	if err != nil {
+		return nil, fmt.Errorf("meta: %w", err)
 	}
 	return ReadGenerationConfig(data)
 }

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+
+	"github.com/heftai/heft/internal/smallfile"
 )
 
 // A Pooling says how final hidden states become an embedding.
@@ -57,7 +59,7 @@ func ReadPooling(files fs.FS) (Pooling, error) {
 
 // readFile is a file's bytes, nil if it is not there.
 func readFile(files fs.FS, name string) ([]byte, error) {
-	b, err := fs.ReadFile(files, name)
+	b, err := smallfile.ReadFS(files, name, smallfile.Config)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

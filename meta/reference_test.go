@@ -61,6 +61,9 @@ func TestReferenceTrees(t *testing.T) {
 		}
 	}
 	for _, name := range Architectures() {
+		if name == "kimi_k2" { // not of transformers: TestKimiK2IsDeepseekV3 compares it
+			continue
+		}
 		if !seen[name] {
 			t.Errorf("no case of %s", name)
 		}

@@ -48,8 +48,10 @@ type Request struct {
 // of config.json and the tokenizer's own.
 func (m *Model) EOS() []int32 {
 	var ids []int32
+	seen := map[int]bool{}
 	add := func(id int) {
-		if id >= 0 && id <= math.MaxInt32 && !slices.Contains(ids, int32(id)) {
+		if id >= 0 && id <= math.MaxInt32 && !seen[id] {
+			seen[id] = true
 			ids = append(ids, int32(id))
 		}
 	}

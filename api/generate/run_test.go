@@ -159,6 +159,19 @@ func TestEOSEndsAndIsNotShown(t *testing.T) {
 	}
 }
 
+// TestMergingOfEOSIsLinear: a generation_config.json of 300,000 ids is merged in one pass, not by
+// comparing each with all before.
+func TestMergingOfEOSIsLinear(t *testing.T) {
+	g := &meta.GenerationConfig{}
+	for i := range 600_000 {
+		g.EOS = append(g.EOS, i/2)
+	}
+	m := &generate.Model{Generation: g}
+	if got := m.EOS(); len(got) != 300_000 || got[7] != 7 {
+		t.Errorf("%d ids", len(got))
+	}
+}
+
 func TestEOSIsOfGenerationConfigFirst(t *testing.T) {
 	m := generatetest.WithText(t, "")
 	m.Config = &meta.Config{EOS: []int{3, 4}}

@@ -51,7 +51,7 @@ func (f *placeFlags) placement() (dispatch.Placement, error) {
 		text = string(b)
 	}
 	var err error
-	if p.Policy, err = devicemap.ParseMap(text); err != nil {
+	if p.Policy, err = devicemap.ParsePolicy(text); err != nil {
 		return p, cmdline.Misusef("--device-map: %w", err)
 	}
 	if f.MaxMemory != "" {

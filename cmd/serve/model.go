@@ -78,14 +78,11 @@ func modelName(path string, dir bool) string {
 }
 
 func (s source) config() (*meta.Config, error) {
-	b, err := fs.ReadFile(s.files, "config.json")
+	config, err := meta.ReadConfigFS(s.files)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, s.withoutConfig()
 	}
-	if err != nil {
-		return nil, err
-	}
-	return meta.ReadConfig(b)
+	return config, err
 }
 
 // withoutConfig is why a model without its config is none. A file of another kind is that rather
@@ -148,12 +145,9 @@ func (s source) text() (t text, err error) {
 	if t.chat, err = chat.Load(s.files); err != nil {
 		return t, fmt.Errorf("%s: %w", s.where(), err)
 	}
-	b, err := fs.ReadFile(s.files, "generation_config.json")
+	t.generation, err = meta.ReadGenerationConfigFS(s.files)
 	if errors.Is(err, fs.ErrNotExist) {
 		return t, nil
-	}
-	if err == nil {
-		t.generation, err = meta.ReadGenerationConfig(b)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", s.where(), err)

@@ -3,46 +3,30 @@
 package main
 
 import (
-	"context"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
-// TestInterruptEndsASlowStart: files that are slow to come, here a pipe without a writer,
-// do not keep Ctrl-C from ending the process.
-func TestInterruptEndsASlowStart(t *testing.T) {
-	dir := t.TempDir()
-	pipe := filepath.Join(dir, "config.json")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	executable, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	p := exec.CommandContext(ctx, executable, underTest, "--port", "0", "--model", dir)
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	writer, err := os.OpenFile(pipe, os.O_WRONLY, 0) // returns once the server reads
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer writer.Close()
-	if err := p.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	_ = p.Wait() // by the signal
-	if ctx.Err() != nil {
-		t.Error("the server went on")
+// TestAPipeAsConfigIsRefused: a config.json or tokenizer.json that is a named pipe or a link to a
+// device ends the start with an error that names it, instead of blocking or filling memory.
+func TestAPipeAsConfigIsRefused(t *testing.T) {
+	for _, name := range []string{"config.json", "tokenizer.json"} {
+		dir := demoOnDisk(t)
+		file := filepath.Join(dir, name)
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Mkfifo(file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		status, _, stderr := invoke("--port", "0", "--model", dir)
+		if status != 1 || !strings.Contains(stderr, name) || !strings.Contains(stderr, "not a regular file") {
+			t.Errorf("%s: status %d: %s", name, status, stderr)
+		}
 	}
 }
 

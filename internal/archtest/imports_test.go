@@ -13,14 +13,15 @@ const module = "github.com/heftai/heft"
 // package that is not named here may not exist. "…/" stands for a folder's packages.
 // A new edge is a design change: it comes with its reason here and there.
 var allowed = map[string][]string{
-	"meta":                         {},
+	"meta":                         {"internal/smallfile"},
+	"internal/smallfile":           {}, // configs and tokenizers, read with a limit
 	"internal/kernels":             {},
 	"internal/hostmem":             {},
 	"internal/gemm":                {"internal/kernels"},
 	"internal/topology":            {},
 	"internal/probe":               {"internal/kernels", "internal/hostmem"},
-	"internal/tokenizer":           {},
-	"internal/chat":                {"internal/chat/jinja"},
+	"internal/tokenizer":           {"internal/smallfile"},
+	"internal/chat":                {"internal/chat/jinja", "internal/smallfile"},
 	"internal/chat/jinja":          {},
 	"internal/chat/toolcall":       {"internal/chat"},
 	"text":                         {"internal/tokenizer", "internal/chat", "internal/chat/toolcall"},
@@ -28,7 +29,7 @@ var allowed = map[string][]string{
 	"devicemap":                    {"meta"},
 	"internal/filelock":            {},
 	"internal/atomicfile":          {"internal/filelock"}, // writers lock their temporary files
-	"loader":                       {"meta", "internal/hostmem", "internal/atomicfile"},
+	"loader":                       {"meta", "internal/hostmem", "internal/atomicfile", "internal/smallfile"},
 	"internal/tensor":              {"meta"},
 	"internal/backend":             {"meta", "internal/tensor"},                                                                                                   // meta: the specs of norms and routers are the operations' arguments
 	"internal/backend/cpu":         {"meta", "internal/backend", "internal/tensor", "internal/kernels", "internal/gemm", "internal/hostmem", "internal/topology"}, // topology: threads keep to their processors
@@ -36,7 +37,7 @@ var allowed = map[string][]string{
 	"internal/backend/record":      {"meta", "internal/backend", "internal/tensor"},
 	"internal/stored":              {"meta", "loader", "internal/backend", "internal/tensor"},
 	"internal/kvcache":             {"meta", "internal/backend", "internal/tensor"},
-	"internal/lora":                {"meta", "loader", "internal/tensor", "internal/kernels", "internal/atomicfile"}, // kernels: merging rounds to the dtype of the weights
+	"internal/lora":                {"meta", "loader", "internal/tensor", "internal/kernels", "internal/atomicfile", "internal/smallfile"}, // kernels: merging rounds to the dtype of the weights
 	"internal/nn":                  {"meta", "internal/backend", "internal/tensor", "internal/kvcache", "internal/lora"},
 	"internal/residency":           {"meta", "devicemap", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/kernels", "internal/stored", "internal/atomicfile"}, // kernels: weights are converted when they are loaded
 	"dispatch": {"meta", "devicemap", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/tensor",

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+
+	"github.com/heftai/heft/internal/smallfile"
 )
 
 // Set is what a model's files say about chat: its templates by name, most often one
@@ -51,7 +53,7 @@ func Load(files fs.FS) (*Set, error) {
 
 func (s *Set) findTemplates(files fs.FS, config *Dict) error {
 	for name, file := range map[string]string{"default": "chat_template.jinja", "tool_use": "additional_chat_templates/tool_use.jinja"} {
-		source, err := fs.ReadFile(files, file)
+		source, err := smallfile.ReadFS(files, file, smallfile.Config)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("chat: %s: %w", file, err)
 		}
@@ -74,7 +76,7 @@ func (s *Set) findTemplates(files fs.FS, config *Dict) error {
 
 // readObject reads a JSON object; a file that is not there is an empty one.
 func readObject(files fs.FS, file string) (*Dict, error) {
-	data, err := fs.ReadFile(files, file)
+	data, err := smallfile.ReadFS(files, file, smallfile.Config)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &Dict{}, nil
 	}

@@ -3,7 +3,6 @@ package lora
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/heftai/heft/internal/smallfile"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
@@ -22,9 +22,6 @@ const (
 	stem        = "adapter_model"
 	weightsFile = stem + ".safetensors"
 )
-
-// maxConfig bounds the size of a config.
-const maxConfig = 1 << 24
 
 // An Adapter is the matrices of all targets of a config, in the order of the tree.
 type Adapter struct {
@@ -72,17 +69,9 @@ func Open(dir string, root *meta.Module) (*Adapter, error) {
 }
 
 func readConfigFile(path string) (*Config, error) {
-	f, err := os.Open(path)
+	data, err := smallfile.Read(path, smallfile.Config)
 	if err != nil {
 		return nil, fmt.Errorf("lora: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
-	if err != nil {
-		return nil, fmt.Errorf("lora: %w", err)
-	}
-	if len(data) > maxConfig {
-		return nil, fmt.Errorf("lora: %s: larger than %d bytes", path, maxConfig)
 	}
 	c, err := ReadConfig(data)
 	if err != nil {

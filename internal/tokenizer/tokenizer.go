@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"unicode/utf8"
+
+	"github.com/heftai/heft/internal/smallfile"
 )
 
 // Tokenizer turns text into ids and back. It does not change after [Parse] and is
@@ -34,7 +36,7 @@ func Load(dir string) (*Tokenizer, error) { return LoadFS(os.DirFS(dir), dir) }
 
 // LoadFS is [Load] for a file system; name is what errors call it.
 func LoadFS(fsys fs.FS, name string) (*Tokenizer, error) {
-	data, err := fs.ReadFile(fsys, FileName)
+	data, err := smallfile.ReadFS(fsys, FileName, smallfile.Tokenizer)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: %s: %w", name, err)
 	}
