@@ -97,7 +97,7 @@ func (j *job) rank(ctx context.Context, w *train.World) error {
 			s.result.Loss = &loss
 		}
 	}
-	if s.stop.Load() && trainer.State().GlobalStep < trainer.State().MaxSteps {
+	if s.stop.Load() != 0 && trainer.State().GlobalStep < trainer.State().MaxSteps {
 		return errInterrupted
 	}
 	if err := s.save(ctx, s.Output); err != nil {
@@ -184,7 +184,7 @@ func (s *student) watch(_ context.Context, m *train.Moment) error {
 
 // interrupt ends the run after a step, with a checkpoint, on all ranks alike.
 func (s *student) interrupt(ctx context.Context, m *train.Moment) error {
-	if s.stop.Load() {
+	if s.stop.Load() != 0 {
 		s.acc.SetTrigger()
 	}
 	stop, err := s.acc.CheckTrigger(ctx)

@@ -8,7 +8,9 @@
 //	train env                 print what a report of a problem should say
 //
 // This package reads flags, HEFT_* variables and the file of --config, turns them into
-// values and wires the packages together. Use errors end with status 2, all others with 1.
+// values and wires the packages together. The exit status is 2 for a mistake in the command line,
+// 130 for a run that Ctrl-C stopped and 143 for one that SIGTERM stopped, both after saving, and 1
+// for any other error.
 package main
 
 import (

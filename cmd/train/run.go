@@ -14,9 +14,10 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/internal/filelock"
 	"github.com/heftai/heft/internal/hub"
-	"github.com/heftai/heft/internal/lora"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/train"
 )
@@ -101,6 +102,11 @@ func (c *runCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Diagn
 	if err != nil {
 		return err
 	}
+	unlock, err := j.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if err := j.begin(); err != nil {
 		return err
 	}
@@ -114,13 +120,15 @@ func (c *runCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Diagn
 	} else {
 		err = train.Launch(ctx, j.ranks, j.rank)
 	}
-	switch {
-	case errors.Is(err, errInterrupted):
-		j.result.Stopped = true
-	case err != nil:
+	interrupted := errors.Is(err, errInterrupted)
+	if err != nil && !interrupted {
 		return err
 	}
-	return j.report(out)
+	j.result.Stopped = interrupted
+	if err := j.report(out); err != nil || !interrupted {
+		return err
+	}
+	return cmdline.Stopped(syscall.Signal(j.stop.Load()))
 }
 
 // runResult is what train run --json prints.
@@ -151,15 +159,16 @@ func (j *job) report(out cmdline.Output) error {
 
 var errInterrupted = errors.New("interrupted")
 
-// watch sets stop at the first SIGINT or SIGTERM; the second ends the process.
-func watch(stop *atomic.Bool) func() {
+// watch sets stop to the number of the first SIGINT or SIGTERM. A second signal ends the process.
+func watch(stop *atomic.Int32) func() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	done := make(chan struct{})
 	go func() {
 		select {
-		case <-signals:
-			stop.Store(true)
+		case s := <-signals:
+			number, _ := s.(syscall.Signal) // os.Interrupt is one on every system
+			stop.Store(int32(number))
 			signal.Stop(signals)
 		case <-done:
 		}
@@ -177,8 +186,8 @@ type job struct {
 	diag    cmdline.Diagnostics
 	vocab   int // ids that the model has, 0 where that is not known
 	data    *texts
-	stop    atomic.Bool
-	result  runResult // of rank 0
+	stop    atomic.Int32 // the signal that ends the run after its step, 0 for none
+	result  runResult    // of rank 0
 }
 
 func (c *runCmd) job(diag cmdline.Diagnostics) (*job, error) {
@@ -240,11 +249,36 @@ func (c *runCmd) name() string {
 	return c.M
 }
 
-// begin makes the output folder and looks whether what is there is of the same run.
-func (j *job) begin() error {
+// lockFile is locked in the output folder while a run writes to it.
+const lockFile = ".heft-train.lock"
+
+// lock makes the output folder and takes its lock, so that no other run writes to it. A run that
+// was killed leaves no lock. Without locks in the file system it warns and goes on.
+func (j *job) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(j.Output, 0o777); err != nil {
-		return err
+		return nil, err
 	}
+	lock, err := filelock.Acquire(filepath.Join(j.Output, lockFile))
+	var held *filelock.HeldError
+	switch {
+	case errors.As(err, &held):
+		return nil, fmt.Errorf("--output %s: another train run, process %d, writes to this folder: wait for it or use another folder", j.Output, held.PID)
+	case errors.Is(err, errors.ErrUnsupported):
+		j.log.Warn("the file system has no locks: make sure that no other run writes to the output folder", "output", j.Output)
+		return func() {}, nil
+	case err != nil:
+		return nil, fmt.Errorf("--output %s: locking: %w", j.Output, err)
+	}
+	return func() {
+		if err := lock.Release(); err != nil {
+			j.log.Warn("the lock of the output folder was not released", "error", err)
+		}
+	}, nil
+}
+
+// begin checks that checkpoints in the output folder belong to the same run, and removes what
+// killed runs left.
+func (j *job) begin() error {
 	from, err := os.Stat(j.model)
 	if err != nil {
 		return err
@@ -256,7 +290,8 @@ func (j *job) begin() error {
 	if os.SameFile(from, to) {
 		return cmdline.Misusef("--output is the folder of the model that is to be trained")
 	}
-	stale := []string{".checkpoint-*.tmp", ".checkpoint-*.gone", "." + lora.ConfigFile + "-*"} // of a process that died
+	atomicfile.RemoveStale(j.Output)
+	stale := []string{".checkpoint-*.tmp", ".checkpoint-*.gone"} // of a process that died
 	if j.Resume == "never" {
 		stale = append(stale, "checkpoint-*")
 	}

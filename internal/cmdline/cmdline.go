@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 )
@@ -38,6 +39,16 @@ func Misuse(err error) error { return misuse{err} }
 // Misusef is a mistake in the command line.
 func Misusef(format string, args ...any) error { return misuse{fmt.Errorf(format, args...)} }
 
+// stopped ends a command that was asked to stop.
+type stopped struct{ status int }
+
+func (e stopped) Error() string { return fmt.Sprintf("stopped, status %d", e.status) }
+
+// Stopped is the error of a command that a signal ended in order, after it printed what there is to
+// say. [Program.Run] returns the status that shells give a process that the signal ended: 128 plus
+// its number, 130 for SIGINT and 143 for SIGTERM.
+func Stopped(by syscall.Signal) error { return stopped{128 + int(by)} }
+
 // Program is a command line.
 type Program struct {
 	Name, Description string
@@ -50,7 +61,8 @@ type Program struct {
 }
 
 // Run parses args and runs the command that they name. It returns the exit status: 2 for a
-// mistake in the command line, 1 for any other error, which is written to stderr.
+// mistake in the command line, 128 plus the signal's number for a command that was [Stopped], 1
+// for any other error, which is written to stderr.
 func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 	exit := -1
 	parser, err := kong.New(p.Grammar,
@@ -79,6 +91,10 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 		return statusMisuse
 	}
 	if err := parsed.Run(); err != nil {
+		var s stopped
+		if errors.As(err, &s) {
+			return s.status
+		}
 		fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
 		if errors.As(err, new(misuse)) {
 			return statusMisuse
