@@ -10,22 +10,23 @@ import (
 // choice is one continuation of a request. What says nothing else is
 // the engine's goroutine's.
 type choice struct {
-	stream  *Stream
-	index   int
-	ticket  uint64 // order of arrival: the highest is the youngest
-	tokens  []int32
-	prompt  int // how many of tokens are the prompt
-	max     int // how many tokens there may be in all
-	src     sample.Source
-	seq     Sequence  // nil unless running
-	chunk   int       // tokens of this step
-	most    int       // tokens that this step may have
-	scored  int       // tokens of the prompt whose log-probability is known
-	pooled  []float32 // of an embedding, so far
-	ended   bool
-	stopped atomic.Bool // by the reader
-	inStep  bool        // guarded by engine.mu
-	dropped bool        // nobody waits for it any more; guarded by engine.mu
+	stream     *Stream
+	index      int
+	ticket     uint64 // order of arrival: the highest is the youngest
+	tokens     []int32
+	prompt     int // how many of tokens are the prompt
+	max        int // how many tokens there may be in all
+	src        sample.Source
+	constraint Constraint // nil: any id may follow
+	seq        Sequence   // nil unless running
+	chunk      int        // tokens of this step
+	most       int        // tokens that this step may have
+	scored     int        // tokens of the prompt whose log-probability is known
+	pooled     []float32  // of an embedding, so far
+	ended      bool
+	stopped    atomic.Bool // by the reader
+	inStep     bool        // guarded by engine.mu
+	dropped    bool        // nobody waits for it any more; guarded by engine.mu
 
 	admitted, first, last time.Time // of the slot, the first and the last token
 	queued                time.Duration
@@ -44,6 +45,7 @@ func (c *choice) init(s *Stream, index, limit int) {
 	c.tokens = make([]int32, c.prompt, min(c.max, c.prompt+reserveTokens))
 	copy(c.tokens, r.Prompt)
 	c.src = sample.NewSource(r.Seed, index)
+	c.constrain()
 	c.scored = 1
 	if index > 0 || !r.PromptLogProbs {
 		c.scored = c.prompt

@@ -26,6 +26,10 @@ type Request struct {
 	PromptLogProbs bool // of the prompt's tokens, for echo; turns prefix reuse off
 	TopLogProbs    int  // likeliest ids beside each of them
 
+	// Constrain makes the constraint of a choice. It is called once for each choice, by Submit.
+	// nil: any id may follow.
+	Constrain func(choice int) Constraint
+
 	// Adapter is the name of an adapter that the tokens go through; "" is the model alone.
 	Adapter string
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/heftai/heft/internal/sample"
 )
 
 // forward runs one pass over the planned rows and hands out what it gives.
@@ -182,8 +180,10 @@ func (e *Engine) choose(c *choice, logits []float32, now time.Time) error {
 // next chooses a token. Log-probabilities come first: they are of the logits as they are.
 func (e *Engine) next(c *choice, logits []float32) (Event, error) {
 	s, r := c.stream, &c.stream.request
-	step := sample.Step{Prompt: c.tokens[:c.prompt], Generated: c.tokens[c.prompt:]}
-	id, err := e.sampler.Next(&r.Params, &c.src, step, logits)
+	id, err := e.sampler.Next(&r.Params, &c.src, c.choosable(), logits)
+	if err == nil {
+		err = c.accept(id)
+	}
 	ev := Event{Choice: c.index, Token: id}
 	if err == nil && r.LogProbs {
 		ev.LogProb, ev.Top, err = e.sampler.LogProbs(s.top(r.TopLogProbs), logits, id, r.TopLogProbs)

@@ -68,7 +68,7 @@ func (s *Sampler) adjusted(p *Params, step *Step, logits []float32) ([]float32, 
 	if len(logits) != len(s.work) {
 		return nil, fmt.Errorf("sample: %d logits for a vocabulary of %d", len(logits), len(s.work))
 	}
-	if len(step.Mask) > 0 && len(step.Mask) < (len(logits)+63)/64 {
+	if step.Mask != nil && len(step.Mask) < (len(logits)+63)/64 {
 		return nil, fmt.Errorf("sample: a mask of %d words for a vocabulary of %d", len(step.Mask), len(s.work))
 	}
 	if !p.adjusts(step) {
