@@ -1,8 +1,10 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"time"
@@ -22,10 +24,22 @@ type Timeouts struct {
 // DefaultTimeouts are those of a server on a network that is slow at times.
 var DefaultTimeouts = Timeouts{Header: 10 * time.Second, Idle: 2 * time.Minute, Stall: time.Minute}
 
-// Server is an HTTP server of New(o) that lets go of clients that stall.
+// Server returns an HTTP server of New(o) that disconnects clients that stall.
 func Server(o Options) *http.Server {
 	t := o.Timeouts
-	return &http.Server{Handler: New(o), ReadHeaderTimeout: t.Header, IdleTimeout: t.Idle}
+	return &http.Server{Handler: New(o), ReadHeaderTimeout: t.Header, IdleTimeout: t.Idle, ConnContext: limitBuffer}
+}
+
+// sendBuffer is what the system may buffer of an answer, per connection, in bytes. The default of
+// Linux grows to several MiB, so that a client that does not read is noticed late.
+const sendBuffer = 256 << 10
+
+// limitBuffer sets the send buffer of a connection.
+func limitBuffer(ctx context.Context, c net.Conn) context.Context {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetWriteBuffer(sendBuffer) // the system's default works too
+	}
+	return ctx
 }
 
 const (

@@ -40,6 +40,7 @@ func hasty(t *testing.T, m *generate.Model, limits api.Timeouts) string {
 	}
 	s := api.Server(api.Options{Models: []*generate.Model{m}, Metrics: api.NewMetrics(m.Name), Timeouts: limits,
 		Status: func() dispatch.Status { return dispatch.Status{} }})
+	s.ConnContext = nil // the listener's buffers are smaller
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(smallBuffers{l}) }()
 	t.Cleanup(func() {

@@ -75,21 +75,32 @@ func (e *Engine) free(c *choice) {
 	e.freed = true
 }
 
-// admit moves waiting choices into the batch, in order of arrival, until no slot or no
-// page is free.
+// admit moves waiting choices into the batch, in order of arrival, until no slot or no page is
+// free. Choices of stalled streams give their slots and pages up first.
 func (e *Engine) admit() {
-	if e.blocked && !e.freed {
+	if e.blocked && !e.freed && e.stalled() < 0 {
 		return // what did not fit before does not fit now
 	}
 	e.blocked, e.freed = false, false
-	for i := 0; i < len(e.waiting) && len(e.running) < e.options.MaxBatch; {
+	for i := 0; i < len(e.waiting); {
 		c := e.waiting[i]
-		if c.ended || c.follows() {
+		if c.ended || c.stream.stalled.Load() || c.follows() {
 			i++
+			continue
+		}
+		if len(e.running) >= e.options.MaxBatch {
+			if !e.park() {
+				return
+			}
+			i = 0 // the parked choice is in the list
 			continue
 		}
 		err := e.start(c)
 		if errors.Is(err, ErrKVFull) && len(e.running) > 0 { // those that end make room
+			if e.park() {
+				i = 0
+				continue
+			}
 			e.blocked, e.freed = true, false
 			return
 		}
@@ -100,6 +111,28 @@ func (e *Engine) admit() {
 		}
 		e.insert(&e.running, c)
 	}
+}
+
+// stalled returns the index of the youngest running choice whose stream is stalled, or -1.
+func (e *Engine) stalled() int {
+	for i := len(e.running) - 1; i >= 0; i-- {
+		if c := e.running[i]; c.seq != nil && c.stream.stalled.Load() {
+			return i
+		}
+	}
+	return -1
+}
+
+// park sends a running choice of a stalled stream back to wait. It returns false if there is none.
+func (e *Engine) park() bool {
+	i := e.stalled()
+	if i < 0 {
+		return false
+	}
+	c := e.running[i]
+	e.running = slices.Delete(e.running, i, i+1)
+	e.unseat(c)
+	return true
 }
 
 // insert keeps a list in order of arrival.
@@ -146,10 +179,11 @@ func (e *Engine) plan() bool {
 	decoding, logitRows := 0, max(e.options.MaxLogitRows-(len(e.running)-1), 1) // one for each other
 	for i := 0; i < len(e.running); i++ {                                       // room may shorten the list from its end
 		c := e.running[i]
-		if c.ended {
+		c.chunk = 0
+		if c.seq == nil || c.stream.stalled.Load() {
 			continue
 		}
-		c.chunk, c.most = 0, c.pending()
+		c.most = c.pending()
 		switch {
 		case c.most == 1:
 			if e.room(c, 1) {
@@ -169,11 +203,12 @@ func (e *Engine) plan() bool {
 	}
 	e.share(budget)
 	for i := 0; i < len(e.running); i++ {
-		if c := e.running[i]; !c.ended && c.chunk > 0 && e.room(c, c.chunk) {
+		if c := e.running[i]; c.seq != nil && c.chunk > 0 && e.room(c, c.chunk) {
 			e.planned = append(e.planned, c)
 			e.rows = append(e.rows, c.row())
 		}
 	}
+	e.running = slices.DeleteFunc(e.running, func(c *choice) bool { return c.seq == nil && !c.ended }) // see room
 	return len(e.rows) > 0
 }
 
@@ -202,8 +237,9 @@ func (e *Engine) share(budget int) {
 	}
 }
 
-// room makes sure of pages for n more tokens of c, at the cost of younger choices. It
-// is false if c cannot be in this step, or has ended.
+// room makes sure of pages for n more tokens of c, at the cost of choices whose streams are
+// stalled, then of younger ones. It is false if c cannot be in this step, or has ended. A stalled
+// choice stays in the list of running ones, without a sequence, until the plan is made.
 func (e *Engine) room(c *choice, n int) bool {
 	for {
 		err := c.seq.Reserve(n)
@@ -213,6 +249,10 @@ func (e *Engine) room(c *choice, n int) bool {
 		case !errors.Is(err, ErrKVFull):
 			e.fail(c.stream, fmt.Errorf("engine: reserve %d tokens: %w", n, err))
 			return false
+		}
+		if i := e.stalled(); i >= 0 {
+			e.unseat(e.running[i])
+			continue
 		}
 		youngest := e.running[len(e.running)-1]
 		if youngest == c && len(e.running) == 1 {
@@ -229,9 +269,13 @@ func (e *Engine) room(c *choice, n int) bool {
 // preempt sends the last of the running back to wait; it keeps its tokens.
 func (e *Engine) preempt(c *choice) {
 	e.running = e.running[:len(e.running)-1]
-	if c.ended {
-		return
+	if c.seq != nil {
+		e.unseat(c)
 	}
+}
+
+// unseat frees the pages of c and lets it wait. Its caller takes it out of the running ones.
+func (e *Engine) unseat(c *choice) {
 	e.free(c)
 	c.chunk = 0
 	e.insert(&e.waiting, c)

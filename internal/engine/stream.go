@@ -10,9 +10,11 @@ import (
 	"github.com/heftai/heft/internal/sample"
 )
 
-// Stream is a request on its way. Next is for one goroutine; Stop and Close may be
-// called from any. A reader that no longer reads calls Close or cancels the context of
-// Submit: until then the request goes on, and its events are kept.
+// Stream is a submitted request. Next is for one goroutine; Stop and Close may be called from
+// any. Events that were not read are buffered, up to bufferBytes. A stream with a full buffer is
+// stalled: the engine generates no more for it until its reader takes the events, and gives its
+// places in the batch to requests that wait. A reader that no longer reads calls Close or
+// cancels the context of Submit.
 type Stream struct {
 	engine   *Engine
 	request  Request
@@ -24,9 +26,11 @@ type Stream struct {
 	scores   []Scored    // of the prompt; the engine's
 	arena    []sample.LogProb
 	canceled atomic.Bool
+	stalled  atomic.Bool // the buffer is full; written under mu, set by the engine alone
 
 	mu      sync.Mutex
 	pending []Event // written by the engine, not yet taken
+	bytes   int     // of pending
 	err     error   // set when all has ended: io.EOF or what went wrong
 	ready   chan struct{}
 
@@ -61,9 +65,13 @@ func (s *Stream) Next(ctx context.Context) (Event, error) {
 		}
 		s.next = 0
 		s.mu.Lock()
-		s.batch, s.pending = s.pending, s.batch[:0]
+		s.batch, s.pending, s.bytes = s.pending, s.batch[:0], 0
+		goOn := s.stalled.Swap(false)
 		err := s.err
 		s.mu.Unlock()
+		if goOn {
+			s.engine.wakeUp()
+		}
 		if len(s.batch) > 0 {
 			continue
 		}
@@ -111,10 +119,17 @@ func (s *Stream) cancel() {
 	s.engine.wakeUp()
 }
 
+// bufferBytes is the size of the events that a stream may buffer. A reader on a busy machine
+// lags by less, and a thousand unread streams take less than 100 MiB.
+const bufferBytes = 64 << 10
+
 // emit hands an event to the reader.
 func (s *Stream) emit(ev Event) {
 	s.mu.Lock()
 	s.pending = append(s.pending, ev)
+	if s.bytes += ev.bytes(); s.bytes >= bufferBytes {
+		s.stalled.Store(true)
+	}
 	s.mu.Unlock()
 	s.notify()
 }
@@ -161,4 +176,14 @@ func (s *Stream) top(n int) []sample.LogProb {
 	at := len(s.arena)
 	s.arena = s.arena[:at+n]
 	return s.arena[at : at : at+n]
+}
+
+// bytes is about the memory of ev.
+func (ev *Event) bytes() int {
+	const event, scored, logProb = 128, 32, 8
+	n := event + len(ev.Top)*logProb + len(ev.Embedding)*4
+	for i := range ev.Prompt {
+		n += scored + len(ev.Prompt[i].Top)*logProb
+	}
+	return n
 }
