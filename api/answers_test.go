@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/api/generate"
-	"github.com/heftai/heft/api/generate/generatetest"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
+	"github.com/heftai/heft/internal/generatetest"
 )
 
 // answers posts a body and returns the choices.
@@ -117,7 +117,7 @@ func said(t *testing.T, text string) (*server, *generate.Model, []int32) {
 		t.Fatal(err)
 	}
 	m := generatetest.Saying(t, &enginetest.Model{}, ids, engine.Options{})
-	return serve(t, m, nil), m, ids
+	return serve(t, m), m, ids
 }
 
 func TestCompletionLogProbs(t *testing.T) {
@@ -192,7 +192,7 @@ func TestChatLogProbsHaveBytes(t *testing.T) {
 }
 
 func TestTokenIDsWithoutATokenizer(t *testing.T) {
-	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}), nil)
+	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}))
 	body := obj{"prompt": []int{5, 6}, "max_tokens": 4, "temperature": 0, "ignore_eos": true, "return_token_ids": true, "logprobs": 2, "echo": true}
 	c := s.answers(completions, body)[0]
 	ids := at(c, "token_ids").([]any)
@@ -229,7 +229,7 @@ func TestTokenIDsOfAChat(t *testing.T) {
 	if fmt.Sprint(tokenized["tokens"]) != fmt.Sprint(at(c, "prompt_token_ids")) {
 		t.Errorf("tokenized %v, prompt %v", tokenized["tokens"], at(c, "prompt_token_ids"))
 	}
-	if first := at(tokenized, "token_strs", 0); first != m.Chat.SpecialTokens["bos_token"] {
+	if first := at(tokenized, "token_strs", 0); first != m.Chat.SpecialToken("bos_token") {
 		t.Errorf("the prompt begins with %v", first)
 	}
 	_, text := s.object("POST", "/detokenize", obj{"tokens": ids})
@@ -318,7 +318,7 @@ func TestScoringAPrompt(t *testing.T) {
 func TestModels(t *testing.T) {
 	m := generatetest.Fake(t, &enginetest.Model{MaxLen: 77}, engine.Options{})
 	m.Name = "org/name.v1"
-	s := serve(t, m, nil)
+	s := serve(t, m)
 	for _, path := range []string{"/v1/models/org/name.v1", "/v1/models/org%2Fname.v1"} {
 		status, got := s.object("GET", path, nil)
 		if status != 200 || got["id"] != "org/name.v1" || mustInt(t, got["max_model_len"]) != 77 || mustInt(t, got["created"]) != 1_700_000_000 {

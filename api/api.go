@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
@@ -11,24 +12,48 @@ import (
 	"github.com/heftai/heft/api/openai"
 	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/engine/holder"
 )
 
-// Options is what New serves.
+// Options say how a model is served. The zero value works.
 type Options struct {
-	Models  []*generate.Model      // at least one; the first answers requests that name none
-	Metrics *Metrics               // the engine's observer too
-	Status  func() dispatch.Status // how loading stands, what the tiers hold
-	Plan    func() any             // the JSON of GET /plan
-	Version string
-	APIKeys []string // of which a request must bring one; empty: everyone may ask
-	// Timeouts are what clients are given; Server keeps all of them, New that for stalling.
+	Models  []*generate.Model // further models, each under its name
+	Version string            // shown by GET /version
+	APIKeys []string          // of which a request must bring one; empty: requests need none
+	// Timeouts limit how long clients may take; New itself keeps only the one for stalling.
 	Timeouts Timeouts
+	// ShutdownTimeout is how long Serve lets requests run after its context has ended; 0 means
+	// 30 seconds.
+	ShutdownTimeout time.Duration
+	// Status and Plan are what /health, /metrics and GET /plan show; nil: those of the model.
+	Status func() dispatch.Status
+	Plan   func() any
+}
+
+// A service is what the handlers share.
+type service struct {
+	models []*generate.Model // the first answers requests that name none
+	Options
+}
+
+func newService(m *generate.Model, o Options) *service {
+	s := &service{models: append(append([]*generate.Model{m}, m.Adapters()...), o.Models...), Options: o}
+	if d := m.Dispatched(); d != nil {
+		if s.Status == nil {
+			s.Status = d.Status
+		}
+		if s.Plan == nil {
+			s.Plan = func() any { return dispatch.NewReport(d.Plan()).With(d.Measured()) }
+		}
+	}
+	s.Timeouts = s.Timeouts.withDefaults()
+	return s
 }
 
 // adapters is how many of the models are adapters.
-func (o *Options) adapters() int {
+func (s *service) adapters() int {
 	n := 0
-	for _, m := range o.Models {
+	for _, m := range s.models {
 		if m.Adapter != "" {
 			n++
 		}
@@ -36,9 +61,14 @@ func (o *Options) adapters() int {
 	return n
 }
 
-// New returns the handler of all paths.
-func New(o Options) http.Handler {
-	ds := dialects{openAI(openai.New(o.Models))}
+// New returns the handler that serves m and its adapters on all paths. Requests that name no model
+// go to m. Any number of handlers may serve one model.
+func New(m *generate.Model, options Options) http.Handler {
+	o := newService(m, options)
+	metrics := newMetrics(m.Name)
+	e := holder.Engine(m)
+	e.Observe(metrics)
+	ds := dialects{openAI(openai.New(o.models))}
 	fail := func(w http.ResponseWriter, r *http.Request, err error) { ds.errorsOf(r)(w, err) }
 	r := chi.NewRouter()
 	r.Use(patient(o.Timeouts.Stall), identify, logAccess, recoverPanic(fail), secure, guard(o.APIKeys, fail), wire.NewBodies().Limit(ds.errorsOf), middleware.GetHead)
@@ -51,7 +81,7 @@ func New(o Options) http.Handler {
 	r.Get("/health", o.health)
 	r.Get("/ready", o.ready)
 	r.Get("/version", o.version)
-	r.Method(http.MethodGet, "/metrics", o.Metrics.handler(o.Models[0].Engine, o.adapters(), o.Status))
+	r.Method(http.MethodGet, "/metrics", metrics.handler(e, o.adapters(), o.Status))
 	r.Get("/plan", o.plan)
 	ds.mount(r)
 	return r

@@ -11,9 +11,9 @@ import (
 
 	"github.com/heftai/heft/api"
 	"github.com/heftai/heft/api/generate"
-	"github.com/heftai/heft/api/generate/generatetest"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/engine"
+	"github.com/heftai/heft/internal/generatetest"
 	"github.com/heftai/heft/internal/testenv"
 )
 
@@ -91,7 +91,7 @@ func TestPageOffersAdapters(t *testing.T) {
 func TestPageShowsThoughts(t *testing.T) {
 	tab := browser(t)
 	model := generatetest.Speaking(t, generatetest.Speaker{Template: hermesTemplate, Says: "<think>Let me see.</think>Four."}, engine.Options{})
-	s := serve(t, model, nil)
+	s := serve(t, model)
 	if err := chromedp.Do(tab, chromedp.Navigate(s.URL+"/"), chromedp.SendKeys("#text", "2+2?\r")); err != nil {
 		t.Fatal(err)
 	}

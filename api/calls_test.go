@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/api/generate"
-	"github.com/heftai/heft/api/generate/generatetest"
 	"github.com/heftai/heft/internal/engine"
+	"github.com/heftai/heft/internal/generatetest"
 )
 
 // The templates of made-up models, each with the markers of one family.
@@ -148,7 +148,7 @@ func asked(more obj) obj {
 // hear asks for an answer at once and in chunks, which must say the same.
 func hear(t *testing.T, m *generate.Model, body obj) spoken {
 	t.Helper()
-	s := serve(t, m, nil)
+	s := serve(t, m)
 	got := whole(t, s.answers(chat, maps.Clone(body))[0])
 	if streamed := pieced(t, s.stream(chat, maps.Clone(body))); !reflect.DeepEqual(streamed, got) {
 		t.Errorf("streamed %+v\nat once  %+v", streamed, got)
@@ -200,7 +200,7 @@ func TestWhatOfAnAnswerIsShown(t *testing.T) {
 	if got, want := hear(t, m, asked(obj{"include_reasoning": false})), (spoken{all.Content, "", all.Calls, "tool_calls"}); !reflect.DeepEqual(got, want) {
 		t.Errorf("no reasoning: %+v", got)
 	}
-	s := serve(t, m, nil)
+	s := serve(t, m)
 	_, got := s.object("POST", chat, asked(obj{"n": 2, "logprobs": true, "return_token_ids": true}))
 	for i := range 2 {
 		choice := at(got, "choices", i)
@@ -253,7 +253,7 @@ func TestBrokenCalls(t *testing.T) {
 
 // TestLateIDs: an id behind the arguments is the call's where nothing has been sent yet.
 func TestLateIDs(t *testing.T) {
-	s := serve(t, generatetest.Speaking(t, speaker(t, "mistral"), engine.Options{}), nil)
+	s := serve(t, generatetest.Speaking(t, speaker(t, "mistral"), engine.Options{}))
 	if id := at(s.answers(chat, asked(nil))[0], "message", "tool_calls", 0, "id"); id != "abcdefghi" {
 		t.Errorf("id %v", id)
 	}
@@ -267,7 +267,7 @@ func TestLateIDs(t *testing.T) {
 // TestTemplatesSeeTheRequest: arguments of the template, and what earlier turns have said.
 func TestTemplatesSeeTheRequest(t *testing.T) {
 	m := generatetest.Speaking(t, generatetest.Speaker{Template: hermesTemplate, Says: "Fine."}, engine.Options{})
-	s := serve(t, m, nil)
+	s := serve(t, m)
 	for _, c := range []struct {
 		body obj
 		want string
@@ -313,7 +313,7 @@ func TestPinnedFamilies(t *testing.T) {
 	} {
 		m := generatetest.Speaking(t, says, engine.Options{})
 		var err error
-		if m.Family, err = generate.Family(m.Chat, m.Tokenizer, c.calls, c.reasoning); err != nil {
+		if m.Chat, err = m.Chat.WithParsers(c.calls, c.reasoning); err != nil {
 			t.Fatal(err)
 		}
 		if got := hear(t, m, asked(nil)); !reflect.DeepEqual(got, c.want) {
@@ -321,7 +321,7 @@ func TestPinnedFamilies(t *testing.T) {
 		}
 	}
 	for _, names := range [][2]string{{"nope", ""}, {"", "nope"}} {
-		if _, err := generate.Family(nil, nil, names[0], names[1]); err == nil || !strings.Contains(err.Error(), "hermes") {
+		if _, err := generatetest.WithText(t, "").Chat.WithParsers(names[0], names[1]); err == nil || !strings.Contains(err.Error(), "hermes") {
 			t.Errorf("%q: %v", names, err)
 		}
 	}

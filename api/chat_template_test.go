@@ -4,10 +4,10 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/heftai/heft/api/generate/generatetest"
-	templates "github.com/heftai/heft/internal/chat"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
+	"github.com/heftai/heft/internal/generatetest"
+	words "github.com/heftai/heft/text"
 )
 
 // TestToolUseTemplateIsUsed: a model may have a template of its own for conversations with
@@ -15,14 +15,14 @@ import (
 func TestToolUseTemplateIsUsed(t *testing.T) {
 	m := generatetest.Spoken(t, &enginetest.Model{MaxLen: 64}, engine.Options{})
 	var err error
-	m.Chat, err = templates.Load(fstest.MapFS{
+	m.Chat, err = words.ReadChat(fstest.MapFS{
 		"chat_template.jinja":                      {Data: []byte("plain")},
 		"additional_chat_templates/tool_use.jinja": {Data: []byte("tools")},
-	})
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := serve(t, m, nil)
+	s := serve(t, m)
 	tools := []obj{{"type": "function", "function": obj{"name": "f"}}}
 	for want, body := range map[string]obj{"plain": {"messages": hello}, "tools": {"messages": hello, "tools": tools}} {
 		_, got := s.object("POST", "/tokenize", body)
@@ -38,12 +38,12 @@ func TestToolUseTemplateIsUsed(t *testing.T) {
 func TestToolLoopWithoutContent(t *testing.T) {
 	m := generatetest.Spoken(t, &enginetest.Model{MaxLen: 64}, engine.Options{})
 	var err error
-	m.Chat, err = templates.Load(fstest.MapFS{"chat_template.jinja": {Data: []byte(
-		`{% for m in messages %}{% if m.role in ["system", "user", "assistant", "tool"] %}[{{ m.role }}]{{ m.content.strip() }}{% endif %}{% endfor %}`)}})
+	m.Chat, err = words.ReadChat(fstest.MapFS{"chat_template.jinja": {Data: []byte(
+		`{% for m in messages %}{% if m.role in ["system", "user", "assistant", "tool"] %}[{{ m.role }}]{{ m.content.strip() }}{% endif %}{% endfor %}`)}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := serve(t, m, nil)
+	s := serve(t, m)
 	calls := []obj{{"id": "call_1", "type": "function", "function": obj{"name": "f", "arguments": "{}"}}}
 	for name, answer := range map[string]obj{
 		"null":   {"role": "assistant", "content": nil, "tool_calls": calls},

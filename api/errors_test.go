@@ -5,9 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/heftai/heft/api/generate/generatetest"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
+	"github.com/heftai/heft/internal/engine/holder"
+	"github.com/heftai/heft/internal/generatetest"
 )
 
 const (
@@ -205,13 +206,13 @@ func TestPathsAndMethods(t *testing.T) {
 }
 
 func TestBodyTooLarge(t *testing.T) {
-	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}), nil)
+	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}))
 	status, got := s.object("POST", completions, `{"prompt": "`+strings.Repeat("a", 33<<20)+`"}`)
 	checkError(t, status, got, http.StatusRequestEntityTooLarge, nil, "request_too_large", "larger")
 }
 
 func TestWithoutATokenizer(t *testing.T) {
-	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}), nil)
+	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}))
 	for _, c := range []struct {
 		name, path, param, message string
 		body                       obj
@@ -228,13 +229,13 @@ func TestWithoutATokenizer(t *testing.T) {
 	}
 	m := generatetest.WithText(t, "no-chat")
 	m.Chat = nil
-	m.Engine = generatetest.Fake(t, &enginetest.Model{}, engine.Options{}).Engine
-	status, got := serve(t, m, nil).object("POST", chat, obj{"messages": hello})
+	holder.SetEngine(m, generatetest.Engine(generatetest.Fake(t, &enginetest.Model{}, engine.Options{})))
+	status, got := serve(t, m).object("POST", chat, obj{"messages": hello})
 	checkError(t, status, got, 400, "messages", nil, "has no chat template")
 }
 
 func TestKeys(t *testing.T) {
-	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}), nil, "first", "second")
+	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}), "first", "second")
 	for _, key := range []string{"", "third", "firs", "first "} {
 		s.key = key
 		want := 401
@@ -265,7 +266,7 @@ func TestKeys(t *testing.T) {
 }
 
 func TestAnotherSchemeIsNoKey(t *testing.T) {
-	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}), nil, "first")
+	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}), "first")
 	for header, want := range map[string]int{"first": 401, "Basic first": 401, "Bearer": 401, "bearer first": 200, "Bearer first": 200} {
 		req, err := http.NewRequestWithContext(t.Context(), "GET", s.URL+"/v1/models", nil)
 		if err != nil {

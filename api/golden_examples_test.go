@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/heftai/heft/api/generate/generatetest"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
+	"github.com/heftai/heft/internal/generatetest"
 	"github.com/heftai/heft/internal/golden"
 )
 
@@ -72,7 +72,7 @@ func checkExchange(t *testing.T, e exchange, body any) {
 	if e.Status == 401 {
 		keys = []string{"the-key"}
 	}
-	s := serve(t, m, nil, keys...)
+	s := serve(t, m, keys...)
 	want := obj{}
 	if len(e.Response) > 0 {
 		want = parse(t, string(e.Response))

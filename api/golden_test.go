@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/heftai/heft/api/generate/generatetest"
 	"github.com/heftai/heft/internal/engine"
+	"github.com/heftai/heft/internal/generatetest"
 	"github.com/heftai/heft/internal/golden"
 )
 
@@ -171,7 +171,7 @@ func goldenChat(t *testing.T, s *server, sh *shapes) int {
 	}
 	for _, c := range speakers {
 		t.Run(c.name, func(t *testing.T) {
-			checkChat(t, serve(t, generatetest.Speaking(t, c.speaker, engine.Options{}), nil), sh, asked(nil))
+			checkChat(t, serve(t, generatetest.Speaking(t, c.speaker, engine.Options{})), sh, asked(nil))
 		})
 	}
 	return 2 * (len(chatShape) + len(speakers))

@@ -11,10 +11,10 @@ import (
 	"github.com/heftai/heft/internal/engine"
 )
 
-// Metrics collects what /metrics shows of one model, under vLLM's names where vLLM has
+// metrics collects what /metrics shows of one model, under vLLM's names where vLLM has
 // one. It is the engine's Observer: histograms grow with what happens; counters and gauges
 // are read off the engine when they are asked for.
-type Metrics struct {
+type metrics struct {
 	labels prometheus.Labels
 
 	firstToken, nextToken, total     prometheus.Histogram
@@ -22,7 +22,7 @@ type Metrics struct {
 	iteration, promptLen, answersLen prometheus.Histogram
 }
 
-var _ engine.Observer = (*Metrics)(nil)
+var _ engine.Observer = (*metrics)(nil)
 
 // Buckets in seconds: of a first token, of one token after another, and of a request.
 var (
@@ -33,9 +33,9 @@ var (
 	batchBuckets = []float64{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}
 )
 
-// NewMetrics makes the metrics of one model.
-func NewMetrics(modelName string) *Metrics {
-	m := &Metrics{labels: prometheus.Labels{"model_name": modelName, "engine": "0"}}
+// newMetrics makes the metrics of one model.
+func newMetrics(modelName string) *metrics {
+	m := &metrics{labels: prometheus.Labels{"model_name": modelName, "engine": "0"}}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "vllm:" + name, Help: help, ConstLabels: m.labels, Buckets: buckets})
@@ -53,21 +53,21 @@ func NewMetrics(modelName string) *Metrics {
 }
 
 // Queued implements engine.Observer.
-func (m *Metrics) Queued(d time.Duration) { m.queue.Observe(d.Seconds()) }
+func (m *metrics) Queued(d time.Duration) { m.queue.Observe(d.Seconds()) }
 
 // FirstToken implements engine.Observer.
-func (m *Metrics) FirstToken(d time.Duration) { m.firstToken.Observe(d.Seconds()) }
+func (m *metrics) FirstToken(d time.Duration) { m.firstToken.Observe(d.Seconds()) }
 
 // NextToken implements engine.Observer.
-func (m *Metrics) NextToken(d time.Duration) { m.nextToken.Observe(d.Seconds()) }
+func (m *metrics) NextToken(d time.Duration) { m.nextToken.Observe(d.Seconds()) }
 
 // Step implements engine.Observer.
-func (m *Metrics) Step(s engine.StepStats) {
+func (m *metrics) Step(s engine.StepStats) {
 	m.iteration.Observe(float64(s.PromptTokens + s.GeneratedTokens))
 }
 
 // Finished implements engine.Observer.
-func (m *Metrics) Finished(s engine.ChoiceStats) {
+func (m *metrics) Finished(s engine.ChoiceStats) {
 	m.total.Observe(s.Total.Seconds())
 	if s.Generated > 0 {
 		m.prefill.Observe(s.Prefill.Seconds())
@@ -78,7 +78,7 @@ func (m *Metrics) Finished(s engine.ChoiceStats) {
 }
 
 // handler is GET /metrics, from a registry of its own.
-func (m *Metrics) handler(e *engine.Engine, adapters int, status func() dispatch.Status) http.Handler {
+func (m *metrics) handler(e *engine.Engine, adapters int, status func() dispatch.Status) http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(m.firstToken, m.nextToken, m.total, m.queue, m.prefill, m.decode, m.iteration, m.promptLen, m.answersLen,
 		newCollector(m.labels, e, adapters, status))

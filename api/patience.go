@@ -12,22 +12,26 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// Timeouts are what clients are given. A zero waits for ever.
+// Timeouts limit how long a client may take. 0 means the default; a negative value sets no limit.
 type Timeouts struct {
-	Header time.Duration // to send a request's header
-	Idle   time.Duration // between two requests of a connection
-	// Stall is how long a client may neither send of its body nor take of its answer. It
-	// does not bound how long an answer takes to make.
+	Header time.Duration // to send a request's header; 10 seconds
+	Idle   time.Duration // between two requests of a connection; 2 minutes
+	// Stall is how long a client may make no progress in sending its body or taking its answer; 1
+	// minute. It does not limit how long the model computes.
 	Stall time.Duration
 }
 
-// DefaultTimeouts are those of a server on a network that is slow at times.
-var DefaultTimeouts = Timeouts{Header: 10 * time.Second, Idle: 2 * time.Minute, Stall: time.Minute}
-
-// Server returns an HTTP server of New(o) that disconnects clients that stall.
-func Server(o Options) *http.Server {
-	t := o.Timeouts
-	return &http.Server{Handler: New(o), ReadHeaderTimeout: t.Header, IdleTimeout: t.Idle, ConnContext: limitBuffer}
+func (t Timeouts) withDefaults() Timeouts {
+	for _, d := range []struct {
+		value *time.Duration
+		usual time.Duration
+	}{{&t.Header, 10 * time.Second}, {&t.Idle, 2 * time.Minute}, {&t.Stall, time.Minute}} {
+		if *d.value == 0 {
+			*d.value = d.usual
+		}
+		*d.value = max(*d.value, 0)
+	}
+	return t
 }
 
 // sendBuffer is what the system may buffer of an answer, per connection, in bytes. The default of

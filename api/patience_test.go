@@ -14,10 +14,10 @@ import (
 
 	"github.com/heftai/heft/api"
 	"github.com/heftai/heft/api/generate"
-	"github.com/heftai/heft/api/generate/generatetest"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
+	"github.com/heftai/heft/internal/generatetest"
 )
 
 // smallBuffers is a listener whose connections hold little of what the client does not take.
@@ -38,7 +38,7 @@ func hasty(t *testing.T, m *generate.Model, limits api.Timeouts) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := api.Server(api.Options{Models: []*generate.Model{m}, Metrics: api.NewMetrics(m.Name), Timeouts: limits,
+	s := api.NewServer(m, api.Options{Timeouts: limits,
 		Status: func() dispatch.Status { return dispatch.Status{} }})
 	s.ConnContext = nil // the listener's buffers are smaller
 	done := make(chan error, 1)
@@ -171,9 +171,9 @@ func TestAClientThatReadsNothingFreesItsPlace(t *testing.T) {
 	if _, err := io.WriteString(c, head(completions, len(body))+body); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the request runs", func() bool { return m.Engine.Stats().Running > 0 })
+	eventually(t, "the request runs", func() bool { return generatetest.Engine(m).Stats().Running > 0 })
 	eventually(t, "its place is free", func() bool {
-		st := m.Engine.Stats()
+		st := generatetest.Engine(m).Stats()
 		return st.Running+st.Waiting+st.KV.Used == 0
 	})
 }

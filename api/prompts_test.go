@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/heftai/heft/api/generate/generatetest"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
+	"github.com/heftai/heft/internal/generatetest"
 )
 
 // TestAPromptThatCannotFitIsNotTokenized: megabytes took seconds, and a word of that
@@ -46,7 +46,7 @@ func TestTokenizingEndsWithTheRequest(t *testing.T) {
 // TestDetokenizeNamesUnknownIDs: they were left out without a word.
 func TestDetokenizeNamesUnknownIDs(t *testing.T) {
 	m := generatetest.Spoken(t, &enginetest.Model{}, engine.Options{})
-	s := serve(t, m, nil)
+	s := serve(t, m)
 	status, got := s.object("POST", "/detokenize", obj{"tokens": []int{5, 6, m.Tokenizer.VocabSize()}})
 	checkError(t, status, got, 400, "tokens", nil, "tokens[2] is ")
 	if status, text := s.object("POST", "/detokenize", obj{"tokens": []int{}}); status != 200 || text["prompt"] != "" {

@@ -14,10 +14,10 @@ import (
 
 	"github.com/heftai/heft/api"
 	"github.com/heftai/heft/api/generate"
-	"github.com/heftai/heft/api/generate/generatetest"
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/engine"
+	"github.com/heftai/heft/internal/generatetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,16 +30,13 @@ type server struct {
 }
 
 // serve serves m with what is fixed in tests.
-func serve(t testing.TB, m *generate.Model, metrics *api.Metrics, keys ...string) *server {
+func serve(t testing.TB, m *generate.Model, keys ...string) *server {
 	t.Helper()
-	return serveWith(t, api.Options{Models: []*generate.Model{m}, Metrics: metrics, APIKeys: keys})
+	return serveWith(t, api.Options{Models: []*generate.Model{m}, APIKeys: keys})
 }
 
 func serveWith(t testing.TB, o api.Options) *server {
 	t.Helper()
-	if o.Metrics == nil {
-		o.Metrics = api.NewMetrics(o.Models[0].Name)
-	}
 	if o.Status == nil {
 		o.Status = func() dispatch.Status {
 			return dispatch.Status{Loading: dispatch.Loading{Done: true, BlocksDone: 3, BlocksTotal: 3},
@@ -51,7 +48,9 @@ func serveWith(t testing.TB, o api.Options) *server {
 		o.Plan = func() any { return map[string]any{"device_map": [][2]string{{"", "cpu"}}} }
 	}
 	o.Version = "test"
-	s := &server{httptest.NewServer(api.New(o)), t, ""}
+	m := o.Models[0]
+	o.Models = o.Models[1:]
+	s := &server{httptest.NewServer(api.New(m, o)), t, ""}
 	t.Cleanup(func() {
 		s.CloseClientConnections()
 		s.Close()
@@ -62,10 +61,9 @@ func serveWith(t testing.TB, o api.Options) *server {
 // serveDemo serves the embedded model, from weights to text.
 func serveDemo(t testing.TB, keys ...string) *server {
 	t.Helper()
-	metrics := api.NewMetrics("heft-demo")
-	m, bound, plan := generatetest.Demo(t, engine.Options{Observer: metrics})
+	m, bound, plan := generatetest.Demo(t, engine.Options{})
 	report := dispatch.NewReport(plan)
-	return serveWith(t, api.Options{Models: []*generate.Model{m}, Metrics: metrics, APIKeys: keys,
+	return serveWith(t, api.Options{Models: []*generate.Model{m}, APIKeys: keys,
 		Status: bound.Status, Plan: func() any { return report }})
 }
 

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/heftai/heft/api"
-	"github.com/heftai/heft/api/generate/generatetest"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
+	"github.com/heftai/heft/internal/generatetest"
 )
 
 // TestClientsThatDoNotReadHoldNoPlaces: 16 clients that asked for many log-probabilities and read

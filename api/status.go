@@ -14,13 +14,13 @@ type state struct {
 }
 
 // health says that requests are accepted, and how far loading is.
-func (o *Options) health(w http.ResponseWriter, r *http.Request) {
+func (o *service) health(w http.ResponseWriter, r *http.Request) {
 	loading := o.Status().Loading
 	writeJSON(w, http.StatusOK, state{Status: "ok", Loading: loading, Error: reason(loading.Err)})
 }
 
 // ready says whether answers come at full speed: the cpu tier is in memory.
-func (o *Options) ready(w http.ResponseWriter, r *http.Request) {
+func (o *service) ready(w http.ResponseWriter, r *http.Request) {
 	loading := o.Status().Loading
 	s := state{Status: "ready", Loading: loading, Error: reason(loading.Err)}
 	code := http.StatusOK
@@ -38,9 +38,9 @@ func (o *Options) ready(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, code, s)
 }
 
-func (o *Options) draining() bool {
-	for _, m := range o.Models {
-		if m.Engine.Draining() {
+func (o *service) draining() bool {
+	for _, m := range o.models {
+		if m.Draining() {
 			return true
 		}
 	}
@@ -54,11 +54,11 @@ func reason(err error) string {
 	return err.Error()
 }
 
-func (o *Options) version(w http.ResponseWriter, r *http.Request) {
+func (o *service) version(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"version": o.Version})
 }
 
 // plan shows where each block lives, beside what was measured.
-func (o *Options) plan(w http.ResponseWriter, r *http.Request) {
+func (o *service) plan(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, o.Plan())
 }

@@ -11,10 +11,10 @@ import (
 
 	"github.com/heftai/heft/api"
 	"github.com/heftai/heft/api/generate"
-	"github.com/heftai/heft/api/generate/generatetest"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
+	"github.com/heftai/heft/internal/generatetest"
 )
 
 func TestHealthAndReady(t *testing.T) {
@@ -110,9 +110,9 @@ var sample = regexp.MustCompile(`^[a-z_:0-9]+(\{[a-z_]+="(\\.|[^"\\])*"(,[a-z_]+
 
 // TestMetricsAreWellFormed also for a name that has to be escaped.
 func TestMetricsAreWellFormed(t *testing.T) {
-	metrics := api.NewMetrics("a\"b\\c\nd")
-	m := generatetest.Fake(t, &enginetest.Model{}, engine.Options{Observer: metrics})
-	s := serve(t, m, metrics)
+	m := generatetest.Fake(t, &enginetest.Model{}, engine.Options{})
+	m.Name = "a\"b\\c\nd"
+	s := serve(t, m)
 	s.answers(completions, obj{"prompt": []int{1, 2}, "max_tokens": 3})
 	seen := map[string]bool{}
 	name := ""
@@ -178,7 +178,7 @@ func TestPage(t *testing.T) {
 }
 
 func TestRequestIDs(t *testing.T) {
-	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}), nil)
+	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}))
 	for given, kept := range map[string]bool{"abc-1": true, "": false, "a b": false, strings.Repeat("x", 129): false} {
 		req, err := http.NewRequestWithContext(t.Context(), "GET", s.URL+"/version", nil)
 		if err != nil {
@@ -210,7 +210,7 @@ func TestAccessLog(t *testing.T) {
 		defer mu.Unlock()
 		return log.Write(b)
 	}), &slog.HandlerOptions{Level: slog.LevelDebug})))
-	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}), nil, "secret-key")
+	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}), "secret-key")
 	s.key = "secret-key"
 	s.stream(completions, obj{"prompt": []int{1}, "max_tokens": 2})
 	eventually(t, "the request is logged", func() bool {

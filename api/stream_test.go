@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/heftai/heft/api/generate"
-	"github.com/heftai/heft/api/generate/generatetest"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
+	"github.com/heftai/heft/internal/generatetest"
 )
 
 // gate lets passes through one by one.
@@ -51,7 +51,7 @@ func TestChunksLeaveAtOnce(t *testing.T) {
 	} {
 		t.Run(c.path, func(t *testing.T) {
 			g := make(gate)
-			s := serve(t, generatetest.Spoken(t, &enginetest.Model{BeforePass: g.pass}, engine.Options{}), nil)
+			s := serve(t, generatetest.Spoken(t, &enginetest.Model{BeforePass: g.pass}, engine.Options{}))
 			go func() { g <- struct{}{} }() // the prompt's pass, and no other
 			resp := s.do("POST", c.path, c.body)
 			r := bufio.NewReader(resp.Body)
@@ -76,7 +76,7 @@ func TestAClientThatGoesAwayFreesItsPlace(t *testing.T) {
 		{"prompt": [][]int{{1, 2, 3}, {4}}, "max_tokens": 900, "n": 2},
 	} {
 		m := generatetest.Fake(t, &enginetest.Model{Delay: 2 * time.Millisecond}, engine.Options{})
-		s := serve(t, m, nil)
+		s := serve(t, m)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -91,10 +91,10 @@ func TestAClientThatGoesAwayFreesItsPlace(t *testing.T) {
 				_ = resp.Body.Close()
 			}
 		}()
-		eventually(t, "the request runs", func() bool { return m.Engine.Stats().Running > 0 })
+		eventually(t, "the request runs", func() bool { return generatetest.Engine(m).Stats().Running > 0 })
 		cancel()
 		eventually(t, "its place is free", func() bool {
-			st := m.Engine.Stats()
+			st := generatetest.Engine(m).Stats()
 			return st.Running+st.Waiting+st.KV.Used == 0
 		})
 		<-done
@@ -129,13 +129,13 @@ func TestErrorsBeforeAndWithinAStream(t *testing.T) {
 			return obj{"prompt": "a", "messages": hello, "max_tokens": 20, "ignore_eos": true, "return_token_ids": true}
 		}
 		for _, stream := range []bool{false, true} {
-			s := serve(t, generatetest.Spoken(t, failing(0), engine.Options{}), nil)
+			s := serve(t, generatetest.Spoken(t, failing(0), engine.Options{}))
 			b := body()
 			b["stream"] = stream
 			status, got := s.object("POST", path, b)
 			checkError(t, status, got, 500, nil, nil, errTorn.Error())
 		}
-		s := serve(t, generatetest.Spoken(t, failing(3), engine.Options{}), nil)
+		s := serve(t, generatetest.Spoken(t, failing(3), engine.Options{}))
 		data := s.stream(path, body())
 		last := parse(t, data[len(data)-1])
 		checkError(t, 500, last, 500, nil, nil, errTorn.Error())
@@ -150,7 +150,7 @@ func TestErrorsBeforeAndWithinAStream(t *testing.T) {
 func TestChangedWeightsAreUnavailable(t *testing.T) {
 	changed := &engine.WeightError{Err: errTorn}
 	m := &enginetest.Model{BeforePass: func(context.Context, []engine.Row) error { return changed }}
-	s := serve(t, generatetest.Spoken(t, m, engine.Options{}), nil)
+	s := serve(t, generatetest.Spoken(t, m, engine.Options{}))
 	for _, path := range []string{completions, chat, "/v1/embeddings"} {
 		status, got := s.object("POST", path, obj{"prompt": "a", "input": "a", "messages": hello})
 		checkError(t, status, got, 503, nil, "model_unavailable", errTorn.Error())
@@ -160,7 +160,7 @@ func TestChangedWeightsAreUnavailable(t *testing.T) {
 func TestOverloadAndDraining(t *testing.T) {
 	g := make(gate)
 	m := generatetest.Fake(t, &enginetest.Model{BeforePass: g.pass}, engine.Options{MaxBatch: 1, MaxQueue: -1})
-	s := serve(t, m, nil)
+	s := serve(t, m)
 	running, err := m.Start(t.Context(), generate.Request{Prompt: []int32{1}, MaxTokens: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -172,8 +172,8 @@ func TestOverloadAndDraining(t *testing.T) {
 		t.Error("no Retry-After")
 	}
 	drained := make(chan error, 1)
-	go func() { drained <- m.Engine.Shutdown(t.Context()) }()
-	eventually(t, "the server drains", m.Engine.Draining)
+	go func() { drained <- generatetest.Engine(m).Shutdown(t.Context()) }()
+	eventually(t, "the server drains", generatetest.Engine(m).Draining)
 	resp = s.do("POST", completions, obj{"prompt": []int{1}})
 	checkError(t, resp.StatusCode, decodeBody(t, resp), 503, nil, "shutting_down", "shutting down")
 	if status, ready := s.object("GET", "/ready", nil); status != 503 || ready["status"] != "draining" {
@@ -189,7 +189,7 @@ func TestOverloadAndDraining(t *testing.T) {
 // embeddings of a few texts needed a place each.
 func TestMoreThanAllPlacesIsNoOverload(t *testing.T) {
 	m := generatetest.Fake(t, &enginetest.Model{}, engine.Options{MaxBatch: 2, MaxQueue: 1})
-	s := serve(t, m, nil)
+	s := serve(t, m)
 	prompts := [][]int{{1}, {2}, {3}, {4}}
 	for _, c := range []struct {
 		prompts, n, status int

@@ -17,6 +17,9 @@ type Adapter struct {
 	Dir  string // the folder of adapter_config.json and adapter_model.safetensors
 }
 
+// Adapters are the adapters that the model was opened with. The slice is not to be changed.
+func (m *Model) Adapters() []Adapter { return m.options.Adapters }
+
 // adapter is one that is in memory. Keys and values that it made are shared only among
 // sequences of the same number.
 type adapter struct {

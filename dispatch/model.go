@@ -21,6 +21,7 @@ type Model struct {
 	skeleton   *meta.Model
 	checkpoint *loader.Checkpoint
 	devices    devicemap.Map
+	plan       devicemap.Plan
 	options    Options
 	unexpected []string
 	owned      bool // the checkpoint is closed with the model
@@ -59,12 +60,18 @@ func New(skeleton *meta.Model, checkpoint *loader.Checkpoint, devices devicemap.
 	o = o.withDefaults(skeleton)
 	m := &Model{skeleton: skeleton, checkpoint: checkpoint, devices: devices, options: o, unexpected: binding.Unexpected(),
 		ledger: o.ledger(), program: program}
+	if m.plan, err = m.planOf(devices); err != nil {
+		return nil, err
+	}
 	if err := m.take(binding); err != nil {
 		m.Close()
 		return nil, err
 	}
 	return m, nil
 }
+
+// Checkpoint is what the model's weights are read from.
+func (m *Model) Checkpoint() *loader.Checkpoint { return m.checkpoint }
 
 // take takes memory and threads.
 func (m *Model) take(binding *loader.Binding) error {

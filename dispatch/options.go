@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"github.com/heftai/heft/devicemap"
 	"runtime"
 	"slices"
 
@@ -68,6 +69,7 @@ type Options struct {
 	// Ledger counts the memory that the model takes. nil means a new one.
 	Ledger *Ledger
 
+	planned *devicemap.Plan   // what Plan made these options for
 	machine *topology.Machine // in tests, another than this one
 }
 

@@ -82,6 +82,7 @@ func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options
 	if o.KVBytes = max(host.KVBytes, sequence); o.KVBytes > 0 && !askedKV {
 		o.KVTokens = cache.SharedTokens(int(o.KVBytes/cache.PageBytes()), o.MaxSequences, o.MaxBatchTokens, o.MaxSequences*o.Context)
 	}
+	o.planned = &plan
 	return plan, o, nil
 }
 

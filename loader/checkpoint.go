@@ -1,10 +1,14 @@
 package loader
 
 import (
+	"io/fs"
 	"iter"
 	"maps"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/heftai/heft/meta"
@@ -15,6 +19,7 @@ import (
 type Checkpoint struct {
 	name     string // as it was asked for, for messages
 	dir      string
+	fsys     fs.FS // beside the shards; nil where only shards are known
 	files    []*File
 	tensors  []Tensor // by file, then by offset
 	index    map[string]int32
@@ -72,6 +77,44 @@ func (c *Checkpoint) Files() []*File { return c.files }
 // Dir is the folder that holds the files, where config.json stands as well; empty in
 // memory.
 func (c *Checkpoint) Dir() string { return c.dir }
+
+// Name is what the model is called: the base name of its folder, ORG/NAME in a hub cache, or the
+// name that a checkpoint in memory was given.
+func (c *Checkpoint) Name() string {
+	if c.dir == "" {
+		return c.name
+	}
+	dir, err := filepath.Abs(c.dir)
+	if err != nil {
+		dir = c.dir
+	}
+	for p := dir; p != filepath.Dir(p); p = filepath.Dir(p) {
+		if rest, ok := strings.CutPrefix(filepath.Base(p), "models--"); ok {
+			return strings.ReplaceAll(rest, "--", "/")
+		}
+	}
+	return filepath.Base(dir)
+}
+
+// FS is the folder that holds the files, with config.json and tokenizer.json, as a file system. It
+// is what [OpenFS] was given, and empty after [OpenBytes].
+func (c *Checkpoint) FS() fs.FS {
+	switch {
+	case c.fsys != nil:
+		return c.fsys
+	case c.dir != "":
+		return os.DirFS(c.dir)
+	}
+	return nothing{}
+}
+
+// nothing is an empty file system.
+type nothing struct{}
+
+// Open implements fs.FS.
+func (nothing) Open(name string) (fs.File, error) {
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}
 
 // Metadata is the text that the first file carries beside its tensors, such as
 // {"format": "pt"}; it may be nil.

@@ -74,7 +74,12 @@ func OpenFS(name string, fsys fs.FS) (*Checkpoint, error) {
 			return nil, &Error{File: name + "/" + e.Name(), Reason: "cannot be read", Err: unpath(err)}
 		}
 	}
-	return OpenBytes(name, files)
+	c, err := OpenBytes(name, files)
+	if err != nil {
+		return nil, err
+	}
+	c.fsys = fsys
+	return c, nil
 }
 
 // A folder is where the files of a checkpoint are found by base name.

@@ -49,14 +49,14 @@ func (c *Chat) SpecialTokens() map[string]string { return maps.Clone(c.set.Speci
 // SpecialToken is the special token of a role, such as "eos_token"; "" if the model has none.
 func (c *Chat) SpecialToken(role string) string { return c.set.SpecialTokens[role] }
 
-// Render writes a conversation as the model's prompt. It adapts the conversation to what the
-// template expects: arguments of tool calls become objects, a call without content gets the content
+// Render writes a conversation as the model's prompt. Unless conv.Exact is set, it adapts the
+// messages to what the template expects, as servers do: arguments of tool calls become objects, a call without content gets the content
 // "", the role developer becomes system where the template does not know it, and text parts of a
 // content are joined where the template knows no parts. The conversation is not changed. Errors are
 // a [*TemplateError], or about JSON in the conversation.
 func (c *Chat) Render(conv Conversation) (string, error) {
 	if !c.HasTemplate() {
-		return "", &TemplateError{Message: "the model has no chat template"}
+		return "", &TemplateError{Message: "the model has no chat template", Unusable: true}
 	}
 	r, err := conv.request()
 	if err != nil {
@@ -67,9 +67,11 @@ func (c *Chat) Render(conv Conversation) (string, error) {
 		return "", public(err)
 	}
 	r.SpecialTokens = c.set.SpecialTokens
-	r = template.Adapt(r)
-	if !takesParts.MatchString(template.Source()) {
-		r.Messages = joinParts(r.Messages)
+	if !conv.Exact {
+		r = template.Adapt(r)
+		if !takesParts.MatchString(template.Source()) {
+			r.Messages = joinParts(r.Messages)
+		}
 	}
 	prompt, err := template.Render(r)
 	return prompt, public(err)
@@ -77,7 +79,7 @@ func (c *Chat) Render(conv Conversation) (string, error) {
 
 // request decodes the conversation.
 func (conv Conversation) request() (chat.Request, error) {
-	r := chat.Request{AddGenerationPrompt: conv.AddGenerationPrompt, ContinueField: conv.ContinueFinalMessage}
+	r := chat.Request{AddGenerationPrompt: conv.AddGenerationPrompt, ContinueField: conv.ContinueFinalMessage, Now: conv.Now}
 	r.Messages = make([]chat.Value, len(conv.Messages))
 	for i, m := range conv.Messages {
 		r.Messages[i] = m.object()
@@ -99,14 +101,15 @@ func (conv Conversation) request() (chat.Request, error) {
 		r.Documents = list
 	}
 	if conv.Arguments != nil {
-		r.Kwargs = chat.NewDict()
+		kwargs := chat.NewDict()
 		for _, name := range slices.Sorted(maps.Keys(conv.Arguments)) {
 			v, err := valueOf(conv.Arguments[name])
 			if err != nil {
 				return r, fmt.Errorf("text: argument %s: %w", name, err)
 			}
-			r.Kwargs.Set(name, v)
+			kwargs.Set(name, v)
 		}
+		return r, public(r.SetKwargs(kwargs))
 	}
 	return r, nil
 }

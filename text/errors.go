@@ -53,7 +53,9 @@ func (e *RetractedError) Unwrap() error { return e.err }
 type TemplateError struct {
 	Line    int    // of the template; 0 if no line is at fault
 	Message string // may be shown to the client; a template's own message where it rejects
-	err     error
+	// Unusable says that no conversation has a prompt: there is no template or it does not parse.
+	Unusable bool
+	err      error
 }
 
 // Error implements error.
@@ -81,7 +83,7 @@ func public(err error) error {
 	case errors.As(err, &retracted):
 		return &RetractedError{retracted.ID, retracted.Sent, retracted.Decoded, err}
 	case errors.As(err, &template):
-		return &TemplateError{template.Line, template.Message, err}
+		return &TemplateError{template.Line, template.Message, template.Kind == chat.KindSyntax, err}
 	}
 	return err
 }

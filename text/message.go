@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"time"
 
 	"github.com/heftai/heft/internal/chat"
 )
@@ -63,8 +64,14 @@ type Conversation struct {
 	// ContinueFinalMessage names a field of the last message that the model continues, usually
 	// "content"; "" for none. It excludes AddGenerationPrompt.
 	ContinueFinalMessage string
-	// Arguments are further variables of the template, such as enable_thinking.
+	// Arguments are further variables of the template, such as enable_thinking, and the arguments
+	// of apply_chat_template by their names there, such as add_generation_prompt.
 	Arguments map[string]any
+	// Now is the time that templates with a date write; zero means the present, in local time.
+	Now time.Time
+	// Exact renders the messages as they are, as transformers' apply_chat_template does. Without
+	// it [Chat.Render] adapts them to the template.
+	Exact bool
 }
 
 // MessageOf makes a message of a JSON object: a Message, a json.RawMessage or []byte, or any value

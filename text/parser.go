@@ -18,9 +18,12 @@ type ParseOptions struct {
 	Tools []Tool
 }
 
-func (o ParseOptions) internal() (toolcall.Options, error) {
+func (o ParseOptions) internal() toolcall.Options {
 	tools, err := toolList(o.Tools)
-	return toolcall.Options{Prompt: o.Prompt, InReasoning: o.InReasoning, Tools: tools}, err
+	if err != nil {
+		tools, _ = toolList(withoutParameters(o.Tools)) // names alone can be written
+	}
+	return toolcall.Options{Prompt: o.Prompt, InReasoning: o.InReasoning, Tools: tools}
 }
 
 // An EventKind says what an [Event] brings.
@@ -52,12 +55,8 @@ type Event struct {
 // off or broken stays in the content as the model wrote it. The ids of calls are the model's or
 // made here. Tools whose parameters are no JSON count as tools without parameters.
 func (c *Chat) Parse(answer string, o ParseOptions) Message {
-	options, err := o.internal()
-	if err != nil {
-		options, _ = o.withoutParameters().internal() // names alone can be written
-	}
 	family := c.family()
-	parsed := family.Parse(answer, options)
+	parsed := family.Parse(answer, o.internal())
 	m := Message{Role: "assistant", Content: parsed.Content, Reasoning: parsed.Reasoning}
 	for i, call := range parsed.Calls {
 		if call.ID == "" {
@@ -68,13 +67,12 @@ func (c *Chat) Parse(answer string, o ParseOptions) Message {
 	return m
 }
 
-func (o ParseOptions) withoutParameters() ParseOptions {
-	tools := make([]Tool, len(o.Tools))
-	for i, t := range o.Tools {
-		tools[i] = Tool{Name: t.Name}
+func withoutParameters(tools []Tool) []Tool {
+	out := make([]Tool, len(tools))
+	for i, t := range tools {
+		out[i] = Tool{Name: t.Name}
 	}
-	o.Tools = tools
-	return o
+	return out
 }
 
 // A Parser splits an answer while it is generated. One goroutine uses it.
@@ -83,14 +81,15 @@ type Parser struct {
 	events []Event
 }
 
-// NewParser returns a parser for one answer. It fails if the parameters of a tool are no JSON.
-func (c *Chat) NewParser(o ParseOptions) (*Parser, error) {
-	options, err := o.internal()
-	if err != nil {
-		return nil, err
-	}
-	return &Parser{p: c.family().NewParser(options)}, nil
+// NewParser returns a parser for one answer. Tools whose parameters are no JSON count as tools
+// without parameters.
+func (c *Chat) NewParser(o ParseOptions) *Parser {
+	return &Parser{p: c.family().NewParser(o.internal())}
 }
+
+// Parses reports whether an answer may hold anything but content. If it does not, there is no need
+// to parse it.
+func (c *Chat) Parses(o ParseOptions) bool { return c.family().Active(o.internal().Tools) }
 
 // Feed takes the next piece of the answer and returns what is certain now. How an answer is cut
 // into pieces changes how events are cut and nothing else. The events are valid until the next

@@ -148,10 +148,7 @@ func TestParserCutsAlike(t *testing.T) {
 		t.Fatalf("got %+v", want)
 	}
 	for size := 1; size < len(answer); size += 5 {
-		p, err := chat.NewParser(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := chat.NewParser(o)
 		var content, arguments string
 		take := func(events []Event) {
 			for _, e := range events {

@@ -2,19 +2,17 @@ package generate
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
-	"github.com/heftai/heft/internal/chat"
-	"github.com/heftai/heft/internal/chat/toolcall"
+	"github.com/heftai/heft/api/wire"
+	"github.com/heftai/heft/text"
 )
 
-// Conversation is what a chat endpoint asks the model to answer, in the form of no dialect.
-//
-// Messages and Tools have the form that chat templates are written for: a message is an object
-// with a role and content, and perhaps tool_calls, tool_call_id and reasoning_content; a tool is
-// an object of type function. Objects keep the client's order of keys, because templates show it
-// to the model. A dialect with other messages converts them.
+// Conversation is what a chat endpoint asks the model to answer, in the form of no dialect: a
+// dialect with other messages converts them.
 type Conversation struct {
-	chat.Request
+	text.Conversation
 	ToolChoice ToolChoice
 	// AddSpecial adds the tokenizer's special tokens around the rendered text. Templates
 	// usually write them.
@@ -31,7 +29,7 @@ const (
 )
 
 // tools returns the tools that the model sees.
-func (c *Conversation) tools() chat.Value {
+func (c *Conversation) tools() []text.Tool {
 	if c.ToolChoice == ToolsNone {
 		return nil
 	}
@@ -40,25 +38,35 @@ func (c *Conversation) tools() chat.Value {
 
 // Render returns the text of c by the model's chat template. Errors are of type *wire.Error.
 func (m *Model) Render(c Conversation) (string, error) {
+	switch {
+	case m.Tokenizer == nil:
+		return "", wire.Invalidf("messages", "The model %s has no tokenizer: it has no chat, only completions of token ids.", m.Name)
+	case m.Chat == nil || !m.Chat.HasTemplate():
+		return "", wire.Invalidf("messages", "The model %s has no chat template: use /v1/completions.", m.Name)
+	}
 	c.Tools = c.tools()
-	text, err := m.ChatPrompt(m.FromClient(c.Request))
-	if err != nil {
+	prompt, err := m.Chat.Render(c.Conversation)
+	var template *text.TemplateError
+	switch {
+	case errors.As(err, &template) && template.Unusable:
+		return "", &wire.Error{Kind: wire.Invalid, Field: "messages", Message: fmt.Sprintf("The chat template of %s cannot be used: %v", m.Name, err), Err: err}
+	case err != nil:
 		return "", AsError(err, "messages")
 	}
-	return text, nil
+	return prompt, nil
 }
 
 // Converse makes r the request for the next message of c: its prompt, and how the answer is
 // parsed. It ends when ctx does. Errors are of type *wire.Error.
 func (m *Model) Converse(ctx context.Context, c Conversation, r *Request) error {
-	text, err := m.Render(c)
+	prompt, err := m.Render(c)
 	if err != nil {
 		return err
 	}
-	field := c.ContinueField
+	field := c.ContinueFinalMessage
 	r.Continues = field != ""
-	r.Parse = &toolcall.Options{Prompt: text, InReasoning: field != "" && field != "content", Tools: c.tools()}
-	if r.Prompt, err = m.EncodePrompt(ctx, text, c.AddSpecial); err != nil {
+	r.Parse = &text.ParseOptions{Prompt: prompt, InReasoning: field != "" && field != "content", Tools: c.tools()}
+	if r.Prompt, err = m.EncodePrompt(ctx, prompt, c.AddSpecial); err != nil {
 		return AsError(err, "messages")
 	}
 	return nil

@@ -36,8 +36,8 @@ func (m *Model) Embed(ctx context.Context, r EmbedRequest) (vectors [][]float32,
 	defer cancel() // lets go of what was submitted
 	var streams []*engine.Stream
 	for i := range r.Prompts {
-		for next := len(streams); next < min(i+min(inFlight, m.Engine.Places()), len(r.Prompts)); next++ {
-			s, err := m.Engine.Submit(ctx, engine.Request{Adapter: m.Adapter, Prompt: r.Prompts[next], Embed: poolings[m.Pooling.Mode]})
+		for next := len(streams); next < min(i+min(inFlight, m.engine.Places()), len(r.Prompts)); next++ {
+			s, err := m.engine.Submit(ctx, engine.Request{Adapter: m.Adapter, Prompt: r.Prompts[next], Embed: poolings[m.Pooling.Mode]})
 			if err != nil {
 				return nil, usage, m.embedError(ctx, err, r.Param)
 			}

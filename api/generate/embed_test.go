@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/heftai/heft/api/generate"
-	"github.com/heftai/heft/api/generate/generatetest"
 	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
+	"github.com/heftai/heft/internal/engine/holder"
+	"github.com/heftai/heft/internal/generatetest"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/loader"
@@ -54,7 +55,8 @@ func TestGoldenEmbeddings(t *testing.T) {
 			engines[c.Model] = e
 		}
 		t.Run(fmt.Sprintf("%d %s %s", i, c.Model, c.Pooling), func(t *testing.T) {
-			m := &generate.Model{Name: c.Model, Engine: e, Pooling: meta.Pooling{Mode: poolingModes[c.Pooling], Normalise: c.Normalise}}
+			m := &generate.Model{Name: c.Model, Text: generate.Text{Pooling: meta.Pooling{Mode: poolingModes[c.Pooling], Normalise: c.Normalise}}}
+			holder.SetEngine(m, e)
 			vectors, usage, err := m.Embed(t.Context(), generate.EmbedRequest{Prompts: [][]int32{c.IDs}, Dimensions: c.Dimensions})
 			if err != nil {
 				t.Fatal(err)
@@ -117,7 +119,8 @@ func TestEmbedKeepsTheOrder(t *testing.T) {
 func TestEmbedErrors(t *testing.T) {
 	m := generatetest.Fake(t, &enginetest.Model{MaxLen: 8}, engine.Options{})
 	one := [][]int32{{1, 2, 3}}
-	odd := &generate.Model{Engine: m.Engine, Pooling: meta.Pooling{Unsupported: "pooling by max_tokens"}}
+	odd := &generate.Model{Text: generate.Text{Pooling: meta.Pooling{Unsupported: "pooling by max_tokens"}}}
+	holder.SetEngine(odd, generatetest.Engine(m))
 	for name, test := range map[string]struct {
 		model *generate.Model
 		r     generate.EmbedRequest

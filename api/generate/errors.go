@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"github.com/heftai/heft/api/wire"
-	"github.com/heftai/heft/internal/chat"
 	"github.com/heftai/heft/internal/engine"
-	"github.com/heftai/heft/internal/tokenizer"
+	"github.com/heftai/heft/text"
 )
 
 // AsError converts errors of the engine, the tokenizer and the chat template to the neutral
@@ -20,8 +19,8 @@ func AsError(err error, param string) *wire.Error {
 		long    *engine.ContextError
 		request *engine.RequestError
 		busy    *engine.OverloadedError
-		words   *chat.Error
-		many    *tokenizer.TooManyError
+		words   *text.TemplateError
+		many    *text.TooManyTokensError
 		weights *engine.WeightError
 	)
 	switch {
@@ -41,7 +40,7 @@ func AsError(err error, param string) *wire.Error {
 		return &wire.Error{Kind: wire.Unavailable, Message: weights.Error(), Err: err}
 	case errors.As(err, &words):
 		return &wire.Error{Kind: wire.Invalid, Field: param, Message: words.Message, Err: err}
-	case errors.Is(err, tokenizer.ErrTooSlow), errors.Is(err, tokenizer.ErrTooLong):
+	case errors.Is(err, text.ErrTooSlow), errors.Is(err, text.ErrTooLong):
 		return &wire.Error{Kind: wire.Invalid, Field: param, Message: err.Error(), Err: err}
 	case errors.As(err, &busy):
 		return &wire.Error{Kind: wire.Overloaded, RetryAfter: busy.RetryAfter, Err: err,

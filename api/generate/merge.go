@@ -60,7 +60,7 @@ func (m *Model) StartAll(ctx context.Context, requests []Request) (*Runs, error)
 // roomFor refuses what would find no place however often it were tried: a prompt is accepted
 // where those before it have left one.
 func (m *Model) roomFor(requests []Request) error {
-	before, places := 0, m.Engine.Places()
+	before, places := 0, m.engine.Places()
 	for i, r := range requests {
 		if i > 0 && before >= places {
 			return wire.Invalidf(r.Param, "Your request has %d prompts, of %d answers each; this server takes %d answers at a time: send fewer together.",

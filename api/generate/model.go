@@ -1,39 +1,131 @@
 package generate
 
 import (
+	"context"
 	"sync"
 	"time"
 
-	"github.com/heftai/heft/internal/chat"
-	"github.com/heftai/heft/internal/chat/toolcall"
+	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/engine"
-	"github.com/heftai/heft/internal/tokenizer"
+	"github.com/heftai/heft/internal/engine/holder"
 	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/text"
 )
 
-// Model is what answers requests: an engine and what turns text into its ids and back. It
-// is not changed after the first request; its methods may be called from any goroutine.
+// A Model generates text: a dispatched model with its tokenizer, its chat templates and an engine
+// that runs many requests at once. [New] makes one. Its exported fields are not changed after the
+// first request; its methods may be called from any goroutine.
 type Model struct {
 	Name    string    // as requests call it
 	Created time.Time // shown in lists of models
-	Engine  *engine.Engine
-	// Adapter is what Engine calls the adapter that this model is, of the model called
-	// Parent; both are "" for one that stands alone.
+	// Adapter is the name of the LoRA adapter that this model is, of the model called Parent; both
+	// are "" for one that stands alone.
 	Adapter, Parent string
 
 	Config *meta.Config // for the ids that end a text; nil: none are known
+	Text
+
+	engine     *engine.Engine
+	dispatched *dispatch.Model // nil in tests
+	formatOnce sync.Once
+	format     format // see answers
+}
+
+// Text is what a model's folder has for text. A missing file leaves its field nil.
+type Text struct {
 	// Tokenizer may be nil: then prompts are token ids and answers have no text.
-	Tokenizer *tokenizer.Tokenizer
-	// Chat has the chat templates and the special tokens; nil: then there is no chat.
-	Chat *chat.Set
-	// Family is how the model writes reasoning and calls of tools; nil: what the
-	// template tells, see the function Family.
-	Family *toolcall.Family
+	Tokenizer *text.Tokenizer
+	// Chat has the chat templates and special tokens, and parses answers; nil: then there is no chat.
+	Chat *text.Chat
 	// Generation has the defaults of sampling; nil: none.
 	Generation *meta.GenerationConfig
 	// Pooling says how embeddings are made.
 	Pooling meta.Pooling
-
-	formatOnce sync.Once
-	format     format // see answers
 }
+
+func init() {
+	holder.Register(func(m any) *engine.Engine { return m.(*Model).engine },
+		func(m any, e *engine.Engine) { m.(*Model).engine = e })
+}
+
+// Options are what [New] is told about a model. The zero value works.
+type Options struct {
+	// Name is what requests call the model; "" is the name of its folder.
+	Name string
+	// Text is the tokenizer and the files beside it; nil: New reads them from the folder of the
+	// model's weights.
+	Text *Text
+	// ToolCallParser and ReasoningParser name the notations of tool calls and reasoning, see
+	// [text.Chat.WithParsers]; "": the chat template tells.
+	ToolCallParser, ReasoningParser string
+	// MaxBatch is the most sequences that run at once; 0 means 16. MaxQueue is the most that wait
+	// beyond those; 0 means 1024, below 0 none. A request beyond both is an error of kind
+	// Overloaded.
+	MaxBatch, MaxQueue int
+}
+
+// New starts an engine on m, which the caller does not use directly until [Model.Close] has
+// returned, except for methods that any goroutine may call. No weight is read. It fails if the
+// tokenizer or the files beside it are broken or a parser is unknown.
+func New(m *dispatch.Model, o Options) (*Model, error) {
+	files := m.Checkpoint().FS()
+	if o.Name == "" {
+		o.Name = m.Checkpoint().Name()
+	}
+	if o.Text == nil {
+		t, err := ReadText(files, o.Name)
+		if err != nil {
+			return nil, err
+		}
+		o.Text = &t
+	}
+	g := &Model{Name: o.Name, Created: modified(files, "config.json"), Config: m.Skeleton().Config, Text: *o.Text, dispatched: m}
+	if g.Chat != nil {
+		var err error
+		if g.Chat, err = g.Chat.WithParsers(o.ToolCallParser, o.ReasoningParser); err != nil {
+			return nil, err
+		}
+	}
+	g.engine = engine.New(engine.ForDispatch(m), engine.Options{MaxBatch: o.MaxBatch, MaxQueue: o.MaxQueue})
+	return g, nil
+}
+
+// Adapters are the model's LoRA adapters (dispatch.Options.Adapters) as models of their own, each
+// under the adapter's name. They share the engine of m and are closed with it.
+func (m *Model) Adapters() []*Model {
+	if m.dispatched == nil {
+		return nil
+	}
+	var list []*Model
+	for _, a := range m.dispatched.Adapters() {
+		list = append(list, &Model{Name: a.Name, Adapter: a.Name, Parent: m.Name, Created: modifiedAt(a.Dir), Config: m.Config, Text: m.Text,
+			engine: m.engine, dispatched: m.dispatched})
+	}
+	return list
+}
+
+// Dispatched is the model that computes. Only its methods that any goroutine may call are used
+// while m is open. It is nil for a model that has none, as in tests.
+func (m *Model) Dispatched() *dispatch.Model { return m.dispatched }
+
+// Vocab is the number of token ids: those of requests are below it.
+func (m *Model) Vocab() int { return m.engine.Vocab() }
+
+// Load is how many sequences run and how many wait.
+func (m *Model) Load() (l Load) {
+	s := m.engine.Stats()
+	return Load{Running: s.Running, Waiting: s.Waiting}
+}
+
+// Load counts sequences of requests.
+type Load struct{ Running, Waiting int }
+
+// Draining reports whether Shutdown or Close was called: new requests are rejected.
+func (m *Model) Draining() bool { return m.engine.Draining() }
+
+// Shutdown rejects new requests and waits until the running ones have ended, or until ctx ends,
+// whose error it returns.
+func (m *Model) Shutdown(ctx context.Context) error { return m.engine.Shutdown(ctx) }
+
+// Close ends all requests and waits for the engine to stop. The dispatched model stays open.
+func (m *Model) Close() { m.engine.Close() }

@@ -1,6 +1,6 @@
 package generate
 
-import "github.com/heftai/heft/internal/chat/toolcall"
+import "github.com/heftai/heft/text"
 
 // Call is what one call of a tool has gained. The first of each call has its name and an
 // id, of the model or made here; the calls of an answer come one after the other.
@@ -14,25 +14,25 @@ type Call struct {
 
 // parse adds what the parser has found to d and tells whether a stop string has ended the
 // answer.
-func (c *text) parse(d *Delta, events []toolcall.Event) bool {
+func (c *choice) parse(d *Delta, events []text.Event) bool {
 	for _, e := range events {
 		switch e.Kind {
-		case toolcall.Content:
+		case text.ContentEvent:
 			if c.say(d, e.Text) {
 				return true
 			}
-		case toolcall.Reasoning:
+		case text.ReasoningEvent:
 			d.Reasoning += e.Text
-		case toolcall.CallStart:
+		case text.CallStartEvent:
 			d.Text += c.stop.flush() // no stop string reaches across a call
 			id := e.ID
 			if id == "" {
-				id = c.format.NewCallID(e.Name, e.Index)
+				id = c.model.Chat.NewCallID(e.Name, e.Index)
 			}
 			d.Calls = append(d.Calls, Call{Index: e.Index, ID: id, Name: e.Name})
-		case toolcall.CallArguments:
+		case text.CallArgumentsEvent:
 			d.call(e.Index).Arguments += e.Text
-		case toolcall.CallEnd:
+		case text.CallEndEvent:
 			call := d.call(e.Index)
 			call.Ended, call.Broken = true, e.Broken
 			if e.ID != "" {
@@ -53,7 +53,7 @@ func (d *Delta) call(i int) *Call {
 
 // thought counts the tokens that became reasoning. A token that has shown nothing yet goes
 // with what shows next.
-func (c *text) thought(d *Delta) int {
+func (c *choice) thought(d *Delta) int {
 	c.unseen += len(d.Tokens)
 	n := 0
 	switch {

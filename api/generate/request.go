@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/heftai/heft/api/wire"
-	"github.com/heftai/heft/internal/chat/toolcall"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/sample"
+	"github.com/heftai/heft/text"
 )
 
 // Request is a prompt and how it is to be continued. The zero value of each field but
@@ -19,7 +19,7 @@ type Request struct {
 	Param string
 	// Params says how tokens are chosen; Params.Stop are the client's own stop ids, to
 	// which the model's are added unless IgnoreEOS.
-	Params    sample.Params
+	Params    Params
 	IgnoreEOS bool
 	// MaxTokens bounds the answer; negative: what the context holds. It is an error to
 	// ask for more than that, unless Trim.
@@ -37,7 +37,7 @@ type Request struct {
 	Continues bool
 	// Parse, if set, parts the answer into reasoning, content and calls of tools, as the
 	// model's family writes them. Stop strings are then looked for in the content alone.
-	Parse *toolcall.Options
+	Parse *text.ParseOptions
 
 	LogProbs       bool // of generated tokens
 	PromptLogProbs bool // of the prompt's
@@ -67,7 +67,7 @@ func (m *Model) EOS() []int32 {
 		}
 	}
 	if m.Tokenizer != nil && m.Chat != nil {
-		if id, ok := m.Tokenizer.ID(m.Chat.SpecialTokens["eos_token"]); ok {
+		if id, ok := m.Tokenizer.ID(m.Chat.SpecialToken("eos_token")); ok {
 			add(int(id))
 		}
 	}
@@ -77,8 +77,8 @@ func (m *Model) EOS() []int32 {
 // Defaults are how tokens are chosen where a request is silent: OpenAI's, changed by the
 // fields of generation_config.json that vLLM takes. maxTokens is negative where nothing
 // bounds an answer but the context.
-func (m *Model) Defaults() (params sample.Params, maxTokens int) {
-	params, maxTokens = sample.Default(), -1
+func (m *Model) Defaults() (params Params, maxTokens int) {
+	params, maxTokens = Params{Temperature: sample.Default().Temperature}, -1
 	g := m.Generation
 	if g == nil {
 		return params, maxTokens
@@ -102,7 +102,7 @@ func (m *Model) Defaults() (params sample.Params, maxTokens int) {
 }
 
 // Limit is the most tokens that a prompt and its answer may have together.
-func (m *Model) Limit() int { return m.Engine.Limit() }
+func (m *Model) Limit() int { return m.engine.Limit() }
 
 // Start submits a request. It ends when ctx does; the caller closes the Run. Errors are of
 // type *Error.
@@ -120,8 +120,8 @@ func (m *Model) Start(ctx context.Context, r Request) (*Run, error) {
 	if !r.IgnoreEOS {
 		r.Params.Stop = slices.Concat(r.Params.Stop, m.EOS())
 	}
-	stream, err := m.Engine.Submit(ctx, engine.Request{
-		Adapter: m.Adapter, Prompt: r.Prompt, Params: r.Params, MaxTokens: r.MaxTokens, N: r.N, Seed: r.Seed,
+	stream, err := m.engine.Submit(ctx, engine.Request{
+		Adapter: m.Adapter, Prompt: r.Prompt, Params: r.Params.internal(), MaxTokens: r.MaxTokens, N: r.N, Seed: r.Seed,
 		LogProbs: r.LogProbs, PromptLogProbs: r.PromptLogProbs, TopLogProbs: r.TopLogProbs,
 	})
 	if err != nil {

@@ -5,10 +5,8 @@ import (
 	"io"
 	"unicode/utf8"
 
-	"github.com/heftai/heft/internal/chat/toolcall"
 	"github.com/heftai/heft/internal/engine"
-	"github.com/heftai/heft/internal/sample"
-	"github.com/heftai/heft/internal/tokenizer"
+	"github.com/heftai/heft/text"
 )
 
 // Delta is what one choice has gained.
@@ -25,15 +23,15 @@ type Delta struct {
 	// first delta of every choice. The first token has no log-probability.
 	Prompt []Token
 	// Finish is set in a choice's last delta.
-	Finish engine.Reason
+	Finish Reason
 }
 
 // Token is an id of an answer or a prompt.
 type Token struct {
 	ID      int32
-	LogProb float32          // if asked for
-	Top     []sample.LogProb // if asked for, likeliest first
-	Offset  int              // in code points, where its text begins in that of its choice or prompt
+	LogProb float32   // if asked for
+	Top     []LogProb // if asked for, likeliest first
+	Offset  int       // in code points, where its text begins in that of its choice or prompt
 }
 
 // Usage counts tokens.
@@ -49,15 +47,16 @@ type Run struct {
 	model   *Model
 	request Request
 	stream  *engine.Stream
-	choices []text
+	choices []choice
 	open    int
 	usage   Usage
 	ready   []Delta // not yet returned
 }
 
-// text is one choice's.
-type text struct {
-	decode    *tokenizer.Stream // nil without a tokenizer
+// choice is one answer to a request.
+type choice struct {
+	model     *Model
+	decode    *text.Decoder // nil without a tokenizer
 	stop      stopper
 	runes     int // decoded
 	generated int
@@ -66,23 +65,24 @@ type text struct {
 
 	// Of answers that are parsed.
 	format *format
-	parser *toolcall.Parser // or nil
-	unseen int              // tokens that have shown nothing yet
+	parser *text.Parser // or nil
+	unseen int          // tokens that have shown nothing yet
 }
 
 func newRun(m *Model, r Request, s *engine.Stream) *Run {
-	run := &Run{model: m, request: r, stream: s, choices: make([]text, r.N), open: r.N}
+	run := &Run{model: m, request: r, stream: s, choices: make([]choice, r.N), open: r.N}
 	run.usage.Prompt = len(r.Prompt)
 	for i := range run.choices {
 		c := &run.choices[i]
+		c.model = m
 		c.stop = stopper{stops: r.Stop, include: r.IncludeStop}
 		c.minTokens = r.Params.MinTokens
 		if m.Tokenizer == nil {
 			continue
 		}
-		if r.Parse != nil && m.answers().Active(r.Parse.Tools) {
+		if r.Parse != nil && m.Chat != nil && m.Chat.Parses(*r.Parse) {
 			c.format = m.answers()
-			c.parser = c.format.NewParser(*r.Parse)
+			c.parser = m.Chat.NewParser(*r.Parse)
 		}
 		c.decode = m.decoder(&r, !r.ShowSpecial && c.parser == nil)
 	}
@@ -94,8 +94,8 @@ const primed = 8
 
 // decoder decodes the answer's ids. Decoders that treat the beginning of a text in a way
 // of their own (dropping a space) are shown the end of the prompt.
-func (m *Model) decoder(r *Request, skipSpecial bool) *tokenizer.Stream {
-	s := m.Tokenizer.NewStream(skipSpecial)
+func (m *Model) decoder(r *Request, skipSpecial bool) *text.Decoder {
+	s := m.Tokenizer.NewDecoder(skipSpecial)
 	if !r.Continues {
 		return s
 	}
@@ -105,7 +105,7 @@ func (m *Model) decoder(r *Request, skipSpecial bool) *tokenizer.Stream {
 		clean = err == nil && (ok || m.Tokenizer.IsSpecial(id))
 	}
 	if !clean { // the prompt ends in half a character
-		return m.Tokenizer.NewStream(skipSpecial)
+		return m.Tokenizer.NewDecoder(skipSpecial)
 	}
 	return s
 }
@@ -158,10 +158,10 @@ func (r *Run) take(ev engine.Event) {
 	if c.finished {
 		return
 	}
-	d := Delta{Choice: ev.Choice, Finish: ev.Finish}
+	d := Delta{Choice: ev.Choice, Finish: Reason(ev.Finish)}
 	stopped := false
 	if ev.Token != engine.NoToken {
-		d.Tokens = []Token{{ID: ev.Token, LogProb: ev.LogProb, Top: ev.Top, Offset: c.runes}}
+		d.Tokens = []Token{{ID: ev.Token, LogProb: ev.LogProb, Top: logProbs(ev.Top), Offset: c.runes}}
 		c.generated++
 		r.usage.Completion++
 		stopped = r.decode(c, ev, &d)
@@ -173,7 +173,7 @@ func (r *Run) take(ev engine.Event) {
 		r.usage.Reasoning += c.thought(&d)
 	}
 	if stopped {
-		d.Finish = engine.FinishStop
+		d.Finish = FinishStop
 		r.stream.Stop(ev.Choice)
 	}
 	if d.Finish != "" {
@@ -185,7 +185,7 @@ func (r *Run) take(ev engine.Event) {
 
 // decode adds the text that an event's token makes certain to d and tells whether a stop
 // string ended it.
-func (r *Run) decode(c *text, ev engine.Event, d *Delta) bool {
+func (r *Run) decode(c *choice, ev engine.Event, d *Delta) bool {
 	hidden := ev.Finish == engine.FinishStop && !r.request.IncludeStop
 	if c.parser != nil && !r.request.ShowSpecial && c.format.hidden[ev.Token] {
 		hidden = true
@@ -199,7 +199,7 @@ func (r *Run) decode(c *text, ev engine.Event, d *Delta) bool {
 }
 
 // finish adds what was held back at the end.
-func (c *text) finish(d *Delta) bool {
+func (c *choice) finish(d *Delta) bool {
 	if c.decode == nil {
 		return false
 	}
@@ -214,7 +214,7 @@ func (c *text) finish(d *Delta) bool {
 }
 
 // add takes decoded text.
-func (c *text) add(d *Delta, s string) bool {
+func (c *choice) add(d *Delta, s string) bool {
 	if s == "" {
 		return false
 	}
@@ -226,7 +226,7 @@ func (c *text) add(d *Delta, s string) bool {
 }
 
 // say adds content to d, up to a stop string.
-func (c *text) say(d *Delta, s string) bool {
+func (c *choice) say(d *Delta, s string) bool {
 	if c.generated <= c.minTokens && c.minTokens > 0 {
 		d.Text += c.stop.pass(s)
 		return false
@@ -239,14 +239,14 @@ func (c *text) say(d *Delta, s string) bool {
 // promptTokens joins the prompt's ids with their log-probabilities and offsets.
 func (r *Run) promptTokens(scores []engine.Scored) []Token {
 	out := make([]Token, len(scores))
-	var decode *tokenizer.Stream
+	var decode *text.Decoder
 	if r.model.Tokenizer != nil {
-		decode = r.model.Tokenizer.NewStream(!r.request.ShowSpecial)
+		decode = r.model.Tokenizer.NewDecoder(!r.request.ShowSpecial)
 	}
 	at := 0
 	for i, s := range scores {
 		id := r.request.Prompt[i]
-		out[i] = Token{ID: id, LogProb: s.LogProb, Top: s.Top, Offset: at}
+		out[i] = Token{ID: id, LogProb: s.LogProb, Top: logProbs(s.Top), Offset: at}
 		if decode != nil {
 			text, _, _ := decode.Next(id)
 			at += utf8.RuneCountInString(text)

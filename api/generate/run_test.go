@@ -12,11 +12,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/heftai/heft/api/generate"
-	"github.com/heftai/heft/api/generate/generatetest"
 	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
-	"github.com/heftai/heft/internal/sample"
+	"github.com/heftai/heft/internal/generatetest"
 	"github.com/heftai/heft/meta"
 )
 
@@ -28,7 +27,7 @@ type result struct {
 	pieces []string
 	tokens []generate.Token
 	prompt []generate.Token
-	finish engine.Reason
+	finish generate.Reason
 }
 
 func readAll(t *testing.T, m *generate.Model, r generate.Request) ([]result, generate.Usage) {
@@ -89,7 +88,7 @@ func TestTextIsThatOfTheIDs(t *testing.T) {
 			t.Errorf("piece %q has half a character", p)
 		}
 	}
-	if got[0].finish != engine.FinishLength || usage != (generate.Usage{Prompt: 2, Completion: len(ids)}) {
+	if got[0].finish != generate.FinishLength || usage != (generate.Usage{Prompt: 2, Completion: len(ids)}) {
 		t.Errorf("finish %q, usage %+v", got[0].finish, usage)
 	}
 }
@@ -119,8 +118,8 @@ func TestStopStringEndsWithItsToken(t *testing.T) {
 			c.min = len(encode(t, m, "one two three"))
 		}
 		got, usage := readAll(t, m, generate.Request{Prompt: []int32{7}, MaxTokens: len(ids), Stop: c.stop, IncludeStop: c.include,
-			Params: sample.Params{MinTokens: c.min}})
-		if got[0].text != c.want || got[0].finish != engine.FinishStop {
+			Params: generate.Params{MinTokens: c.min}})
+		if got[0].text != c.want || got[0].finish != generate.FinishStop {
 			t.Errorf("stop %q: text %q, finish %q; want %q", c.stop, got[0].text, got[0].finish, c.want)
 		}
 		if n := len(got[0].tokens); usage.Completion != n || n == 0 {
@@ -143,13 +142,13 @@ func TestEOSEndsAndIsNotShown(t *testing.T) {
 		r      generate.Request
 		text   string
 		tokens int
-		finish engine.Reason
+		finish generate.Reason
 	}{
-		{generate.Request{}, "hi", len(hi) + 1, engine.FinishStop},
-		{generate.Request{ShowSpecial: true}, "hi", len(hi) + 1, engine.FinishStop},
-		{generate.Request{ShowSpecial: true, IncludeStop: true}, "hi<|end|>", len(hi) + 1, engine.FinishStop},
-		{generate.Request{IgnoreEOS: true}, "hi" + words.Tokenizer.Decode(hi[:1], true), len(script), engine.FinishLength},
-		{generate.Request{Params: sample.Params{Stop: hi[:1]}}, "", 1, engine.FinishStop},
+		{generate.Request{}, "hi", len(hi) + 1, generate.FinishStop},
+		{generate.Request{ShowSpecial: true}, "hi", len(hi) + 1, generate.FinishStop},
+		{generate.Request{ShowSpecial: true, IncludeStop: true}, "hi<|end|>", len(hi) + 1, generate.FinishStop},
+		{generate.Request{IgnoreEOS: true}, "hi" + words.Tokenizer.Decode(hi[:1], true), len(script), generate.FinishLength},
+		{generate.Request{Params: generate.Params{Stop: hi[:1]}}, "", 1, generate.FinishStop},
 	} {
 		c.r.Prompt, c.r.MaxTokens = []int32{7}, len(script)
 		got, _ := readAll(t, m, c.r)
@@ -166,7 +165,7 @@ func TestMergingOfEOSIsLinear(t *testing.T) {
 	for i := range 600_000 {
 		g.EOS = append(g.EOS, i/2)
 	}
-	m := &generate.Model{Generation: g}
+	m := &generate.Model{Text: generate.Text{Generation: g}}
 	if got := m.EOS(); len(got) != 300_000 || got[7] != 7 {
 		t.Errorf("%d ids", len(got))
 	}
@@ -207,7 +206,7 @@ func TestPromptIsScoredOnce(t *testing.T) {
 func TestScoringAlone(t *testing.T) {
 	m, _ := saying(t, "one")
 	got, usage := readAll(t, m, generate.Request{Prompt: []int32{7, 8, 9}, PromptLogProbs: true})
-	if len(got[0].prompt) != 3 || len(got[0].tokens) != 0 || got[0].finish != engine.FinishLength || usage.Completion != 0 {
+	if len(got[0].prompt) != 3 || len(got[0].tokens) != 0 || got[0].finish != generate.FinishLength || usage.Completion != 0 {
 		t.Errorf("%+v, usage %+v", got[0], usage)
 	}
 }
@@ -304,10 +303,10 @@ func TestClosedRunsFreeTheirPlaces(t *testing.T) {
 func waitIdle(t *testing.T, m *generate.Model) {
 	t.Helper()
 	for range 1000 {
-		if s := m.Engine.Stats(); s.Running+s.Waiting+s.KV.Used == 0 {
+		if s := generatetest.Engine(m).Stats(); s.Running+s.Waiting+s.KV.Used == 0 {
 			return
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
-	t.Fatalf("still at work: %+v", m.Engine.Stats())
+	t.Fatalf("still at work: %+v", generatetest.Engine(m).Stats())
 }

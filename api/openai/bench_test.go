@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/api/generate"
-	"github.com/heftai/heft/api/generate/generatetest"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
+	"github.com/heftai/heft/internal/generatetest"
 )
 
 // discard is a client that reads nothing.

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/heftai/heft/api/generate"
-	"github.com/heftai/heft/api/generate/generatetest"
 	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
+	"github.com/heftai/heft/internal/generatetest"
 )
 
 // fuzzed is a quick model with text.
@@ -58,7 +58,7 @@ func FuzzCompletionRequest(f *testing.F) {
 		if q.echo && len(q.texts) != len(q.prompts) {
 			t.Errorf("%d texts of %d prompts", len(q.texts), len(q.prompts))
 		}
-		if err := q.Params.Validate(m.Engine.Vocab()); err != nil {
+		if err := q.Params.Validate(m.Vocab()); err != nil {
 			t.Errorf("params that the engine refuses: %v", err)
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/heftai/heft/api/generate"
-	"github.com/heftai/heft/internal/sample"
 )
 
 // usage counts the tokens of an answer.
@@ -108,7 +107,7 @@ type tokenLogProb struct {
 func newChatLogProbs(m *generate.Model, tokens []generate.Token) *chatLogProbs {
 	l := &chatLogProbs{Content: make([]chatToken, len(tokens))}
 	for i, t := range tokens {
-		c := chatToken{tokenLogProb: newTokenLogProb(m, sample.LogProb{ID: t.ID, LogProb: t.LogProb}), Top: make([]tokenLogProb, len(t.Top))}
+		c := chatToken{tokenLogProb: newTokenLogProb(m, generate.LogProb{ID: t.ID, LogProb: t.LogProb}), Top: make([]tokenLogProb, len(t.Top))}
 		for k, p := range t.Top {
 			c.Top[k] = newTokenLogProb(m, p)
 		}
@@ -117,7 +116,7 @@ func newChatLogProbs(m *generate.Model, tokens []generate.Token) *chatLogProbs {
 	return l
 }
 
-func newTokenLogProb(m *generate.Model, p sample.LogProb) tokenLogProb {
+func newTokenLogProb(m *generate.Model, p generate.LogProb) tokenLogProb {
 	text, raw, _ := m.TokenText(p.ID)
 	t := tokenLogProb{Token: text, LogProb: logProb(p.LogProb)}
 	if raw != nil {

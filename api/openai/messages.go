@@ -7,15 +7,16 @@ import (
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/internal/chat"
+	"github.com/heftai/heft/text"
 )
 
 // decodeConversation reads the messages and everything else that the template sees. It returns
 // nil after an error.
 func decodeConversation(f *wire.Fields) *generate.Conversation {
-	c := &generate.Conversation{Request: chat.Request{AddGenerationPrompt: true}}
-	r := &c.Request
+	c := &generate.Conversation{}
+	r := &chat.Request{AddGenerationPrompt: true}
 	decodeMessages(f, r)
-	decodeTools(f, c)
+	decodeTools(f, c, r)
 	decodeKwargs(f, r)
 	if documents, ok := value(f, "documents"); ok {
 		if _, list := documents.(*chat.List); !list {
@@ -33,6 +34,35 @@ func decodeConversation(f *wire.Fields) *generate.Conversation {
 	f.Bool("add_special_tokens", &c.AddSpecial)
 	if f.Err() != nil {
 		return nil
+	}
+	c.Conversation = neutral(r)
+	return c
+}
+
+// neutral is a conversation whose parts were checked.
+func neutral(r *chat.Request) text.Conversation {
+	c := text.Conversation{AddGenerationPrompt: r.AddGenerationPrompt, ContinueFinalMessage: r.ContinueField}
+	for _, v := range r.Messages {
+		m, _ := text.MessageOf(v) // an object
+		c.Messages = append(c.Messages, m)
+	}
+	if tools, ok := r.Tools.(*chat.List); ok {
+		for _, v := range tools.Items {
+			t, _ := text.ToolOf(v) // an object
+			c.Tools = append(c.Tools, t)
+		}
+	}
+	if documents, ok := r.Documents.(*chat.List); ok {
+		c.Documents = []any{}
+		for _, v := range documents.Items {
+			c.Documents = append(c.Documents, v)
+		}
+	}
+	if r.Kwargs != nil {
+		c.Arguments = map[string]any{}
+		for name, v := range r.Kwargs.All() {
+			c.Arguments[name] = v
+		}
 	}
 	return c
 }
@@ -81,12 +111,12 @@ func checkMessage(f *wire.Fields, at string, v chat.Value) {
 		return
 	}
 	role, ok := m.Get("role")
-	name, text := role.(string)
+	name, isText := role.(string)
 	if !ok {
 		f.Fail(at+".role", "Missing required parameter: '%s.role'.", at)
 		return
 	}
-	if !text {
+	if !isText {
 		f.Fail(at+".role", "Invalid type for '%s.role': expected a string.", at)
 		return
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/wire"
-	"github.com/heftai/heft/internal/sample"
 )
 
 // Bounds of what a request may ask for.
@@ -61,7 +60,7 @@ func decodeCommon(f *wire.Fields, m *generate.Model, prefix string) common {
 	f.Integer("n", &c.N, 1, maxN)
 	decodeSeed(f, &c.Seed)
 	decodeStop(f, &c.Stop)
-	vocab := m.Engine.Vocab()
+	vocab := m.Vocab()
 	decodeBias(f, vocab, &c.Params.Bias)
 	f.IDs("stop_token_ids", &c.Params.Stop, vocab)
 	f.IDs("allowed_token_ids", &c.Params.Allow, vocab)
@@ -85,7 +84,7 @@ func decodeCommon(f *wire.Fields, m *generate.Model, prefix string) common {
 	return c
 }
 
-func decodeParams(f *wire.Fields, p *sample.Params) {
+func decodeParams(f *wire.Fields, p *generate.Params) {
 	f.Number("temperature", &p.Temperature, 0, 2)
 	f.Number("top_p", &p.TopP, 0, 1)
 	f.Integer("top_k", &p.TopK, -1, math.MaxInt32)
@@ -148,7 +147,7 @@ func decodeStop(f *wire.Fields, to *[]string) {
 }
 
 // decodeBias reads {"ID": bias}. The order of ids does not matter: each stands once.
-func decodeBias(f *wire.Fields, vocab int, to *[]sample.Bias) {
+func decodeBias(f *wire.Fields, vocab int, to *[]generate.Bias) {
 	raw, ok := f.Raw("logit_bias")
 	if !ok {
 		return
@@ -168,7 +167,7 @@ func decodeBias(f *wire.Fields, vocab int, to *[]sample.Bias) {
 			f.Fail("logit_bias", "Invalid value in 'logit_bias': %v is not between -100 and 100.", v)
 			return
 		}
-		*to = append(*to, sample.Bias{ID: int32(id), Value: float32(v)})
+		*to = append(*to, generate.Bias{ID: int32(id), Value: float32(v)})
 	}
-	slices.SortFunc(*to, func(a, b sample.Bias) int { return int(a.ID) - int(b.ID) })
+	slices.SortFunc(*to, func(a, b generate.Bias) int { return int(a.ID) - int(b.ID) })
 }

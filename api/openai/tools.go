@@ -44,7 +44,7 @@ func checkCall(f *wire.Fields, at string, v chat.Value) {
 }
 
 // decodeTools reads the tools and whether the model may call them.
-func decodeTools(f *wire.Fields, c *generate.Conversation) {
+func decodeTools(f *wire.Fields, c *generate.Conversation, r *chat.Request) {
 	if raw, ok := f.Raw("tool_choice"); ok {
 		var choice string
 		_ = json.Unmarshal(raw, &choice) // an object names a function to call
@@ -69,7 +69,7 @@ func decodeTools(f *wire.Fields, c *generate.Conversation) {
 		checkTool(f, fmt.Sprintf("tools[%d]", i), v)
 	}
 	if len(list.Items) > 0 {
-		c.Tools = list
+		r.Tools = list
 	}
 }
 

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/cmdline"
@@ -48,12 +45,4 @@ func (c *adapterFlags) given() []string {
 		}
 	}
 	return list
-}
-
-// changed is when an adapter was last changed, which /v1/models shows.
-func changed(a dispatch.Adapter) time.Time {
-	if info, err := os.Stat(filepath.Join(a.Dir, "adapter_config.json")); err == nil {
-		return info.ModTime()
-	}
-	return time.Now()
 }

@@ -9,11 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
+	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/dispatch"
-	"github.com/heftai/heft/internal/chat"
-	"github.com/heftai/heft/internal/tokenizer"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/loader/demo"
 	"github.com/heftai/heft/meta"
@@ -126,53 +124,17 @@ func (s source) open() (*meta.Model, *loader.Checkpoint, error) {
 	return skeleton, checkpoint, nil
 }
 
-// text is what turns text into ids and conversations into text. Parts that the folder
-// lacks are nil.
-type text struct {
-	tokenizer  *tokenizer.Tokenizer
-	chat       *chat.Set
-	generation *meta.GenerationConfig
-}
-
-// text reads the tokenizer and what stands beside it. A folder without a tokenizer serves
-// token ids; a broken one is an error.
-// A broken template is an error of the chats that need it.
-func (s source) text() (t text, err error) {
-	t.tokenizer, err = tokenizer.LoadFS(s.files, s.where())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return t, err
-	}
-	if t.chat, err = chat.Load(s.files); err != nil {
-		return t, fmt.Errorf("%s: %w", s.where(), err)
-	}
-	t.generation, err = meta.ReadGenerationConfigFS(s.files)
-	if errors.Is(err, fs.ErrNotExist) {
-		return t, nil
-	}
-	if err != nil {
-		err = fmt.Errorf("%s: %w", s.where(), err)
-	}
-	return t, err
-}
-
-// warn says what the model called name cannot do.
-func (t text) warn(name string) {
-	if t.tokenizer == nil {
+// warnText says what the model called name cannot do.
+func warnText(t generate.Text, name string) {
+	if t.Tokenizer == nil {
 		slog.Warn("no tokenizer.json: prompts are token ids", "model", name)
 	}
-	if err := t.chat.Broken(); err != nil {
+	if err := t.Chat.Err(); err != nil {
 		slog.Warn("a chat template cannot be used", "model", name, "reason", err)
 	}
-}
-
-// pooling is how the model makes embeddings. Broken files are no reason not to generate.
-func (s source) pooling() meta.Pooling {
-	p, err := meta.ReadPooling(s.files)
-	if err != nil {
-		slog.Warn("no embeddings", "model", s.name, "reason", err)
-		p.Unsupported = err.Error()
+	if t.Pooling.Unsupported != "" {
+		slog.Warn("no embeddings", "model", name, "reason", t.Pooling.Unsupported)
 	}
-	return p
 }
 
 // warnUnexpected lists tensors that the skeleton does not use, once.
@@ -183,13 +145,4 @@ func warnUnexpected(m *dispatch.Model) {
 	}
 	shown := names[:min(len(names), 5)]
 	slog.Warn("the checkpoint has tensors that this architecture does not use", "count", len(names), "first", shown)
-}
-
-// created is when the model's config was last changed, which /v1/models shows; for the demo,
-// which has no such time, now.
-func (s source) created() time.Time {
-	if info, err := fs.Stat(s.files, "config.json"); err == nil && !info.ModTime().IsZero() {
-		return info.ModTime()
-	}
-	return time.Now()
 }

@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
-	"github.com/heftai/heft/internal/engine"
 )
 
 // A reporter answers GET /plan at once. It measures the machine in the background once the
@@ -35,14 +35,14 @@ const (
 	glance = 5 * time.Millisecond
 )
 
-func newReporter(model *dispatch.Model, e *engine.Engine, plan devicemap.Plan) *reporter {
+func newReporter(model *dispatch.Model, g *generate.Model, plan devicemap.Plan) *reporter {
 	host := plan.Device(devicemap.CPU)
 	room := max(host.LimitBytes-host.Used(), leastRoom) // bytes that the plan leaves free
 	return &reporter{
 		model: model, settle: settled, report: dispatch.NewReport(plan),
 		probe: func(ctx context.Context) (dispatch.Speeds, error) { return model.Probe(ctx, room) },
 		busy: func() bool {
-			load, work := model.Status(), e.Stats()
+			load, work := model.Status(), g.Load()
 			loading := !load.Loading.Done || !load.Promoted && load.PromoteErr == nil
 			return loading || work.Running+work.Waiting > 0
 		},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,9 +23,7 @@ import (
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
-	"github.com/heftai/heft/internal/chat/toolcall"
 	"github.com/heftai/heft/internal/cmdline"
-	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/loader"
 )
 
@@ -83,7 +82,7 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	case <-ctx.Done():
 	}
 	stop() // a second signal ends the process at once
-	return c.drain(s.server, s.engine)
+	return c.drain(s.server, s.generator)
 }
 
 // check refuses values that have no meaning.
@@ -124,13 +123,13 @@ func (c *runCmd) log() error {
 }
 
 // drain refuses new requests and waits for those that run.
-func (c *runCmd) drain(server *http.Server, e *engine.Engine) error {
+func (c *runCmd) drain(server *http.Server, m *generate.Model) error {
 	slog.Info("draining", "timeout", c.ShutdownTimeout)
 	ctx, cancel := context.WithTimeout(context.Background(), c.ShutdownTimeout)
 	defer cancel()
-	if err := e.Shutdown(ctx); err != nil {
+	if err := m.Shutdown(ctx); err != nil {
 		slog.Warn("requests were cut off", "reason", err)
-		e.Close()
+		m.Close()
 	}
 	if err := server.Shutdown(ctx); err != nil {
 		return errors.Join(fmt.Errorf("draining: %w", err), server.Close())
@@ -143,8 +142,7 @@ type service struct {
 	name       string
 	checkpoint *loader.Checkpoint
 	model      *dispatch.Model
-	engine     *engine.Engine
-	family     *toolcall.Family
+	generator  *generate.Model
 	report     *reporter
 	server     *http.Server
 }
@@ -153,8 +151,8 @@ func (s *service) close() {
 	if s.report != nil {
 		s.report.close()
 	}
-	if s.engine != nil {
-		s.engine.Close()
+	if s.generator != nil {
+		s.generator.Close()
 	}
 	if s.model != nil {
 		s.model.Close()
@@ -213,10 +211,10 @@ func (c *runCmd) request() (w request, err error) {
 // background, where reading them has begun when it returns.
 func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 	read := make(chan error, 1)
-	var words text
+	var words generate.Text
 	go func() { // beside the headers: a large vocabulary takes as long as they do
 		var err error
-		words, err = w.source.text()
+		words, err = generate.ReadText(w.source.files, w.source.where())
 		read <- err
 	}()
 	skeleton, checkpoint, err := w.source.open()
@@ -241,8 +239,8 @@ func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 		err = <-read
 	}
 	if err == nil {
-		words.warn(s.name)
-		s.family, err = c.family(words)
+		warnText(words, s.name)
+		s.generator, err = c.generator(s, words)
 	}
 	if err != nil {
 		s.close()
@@ -252,42 +250,25 @@ func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 		return nil, err
 	}
 	warnUnexpected(s.model)
-	c.wire(s, w.source, words, plan, options.Adapters)
+	c.wire(s, plan)
 	return s, nil
 }
 
-// family is how the model writes reasoning and calls.
-func (c *runCmd) family(words text) (*toolcall.Family, error) {
-	family, err := generate.Family(words.chat, words.tokenizer, c.ToolCallParser, c.ReasoningParser)
+// generator joins the model and its text. The engine runs then.
+func (c *runCmd) generator(s *service, words generate.Text) (*generate.Model, error) {
+	m, err := generate.New(s.model, generate.Options{Name: s.name, Text: &words, MaxBatch: c.MaxBatch, MaxQueue: queue(c.MaxQueue),
+		ToolCallParser: c.ToolCallParser, ReasoningParser: c.ReasoningParser})
 	if err != nil {
 		return nil, cmdline.Misusef("--tool-call-parser, --reasoning-parser: %w", err)
 	}
-	return family, nil
+	return m, nil
 }
 
-// wire puts the engine and the HTTP handler on the model.
-func (c *runCmd) wire(s *service, src source, words text, plan devicemap.Plan, adapters []dispatch.Adapter) {
-	metrics := api.NewMetrics(s.name)
-	s.engine = engine.New(engine.ForDispatch(s.model), engine.Options{MaxBatch: c.MaxBatch, MaxQueue: queue(c.MaxQueue), Observer: metrics})
-	s.report = newReporter(s.model, s.engine, plan)
-	pooling := src.pooling()
-	model := func(name string, created time.Time) *generate.Model {
-		return &generate.Model{
-			Name: name, Created: created, Engine: s.engine, Config: s.model.Skeleton().Config,
-			Tokenizer: words.tokenizer, Chat: words.chat, Generation: words.generation,
-			Family: s.family, Pooling: pooling,
-		}
-	}
-	models := []*generate.Model{model(s.name, src.created())}
-	for _, a := range adapters {
-		m := model(a.Name, changed(a))
-		m.Adapter, m.Parent = a.Name, s.name
-		models = append(models, m)
-	}
-	timeouts := api.DefaultTimeouts
-	timeouts.Stall = c.ClientTimeout
-	s.server = api.Server(api.Options{
-		Models: models, Metrics: metrics, Status: s.model.Status, Plan: s.report.now, Version: version, APIKeys: keys(c.APIKey), Timeouts: timeouts,
+// wire puts the HTTP handler on the model.
+func (c *runCmd) wire(s *service, plan devicemap.Plan) {
+	s.report = newReporter(s.model, s.generator, plan)
+	s.server = api.NewServer(s.generator, api.Options{
+		Plan: s.report.now, Version: version, APIKeys: keys(c.APIKey), Timeouts: api.Timeouts{Stall: cmp.Or(c.ClientTimeout, -1)},
 	})
 }
 

@@ -7,26 +7,19 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"time"
 
 	"github.com/heftai/heft/api"
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/dispatch"
-	"github.com/heftai/heft/internal/chat"
-	"github.com/heftai/heft/internal/engine"
-	"github.com/heftai/heft/internal/tokenizer"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/loader/demo"
 )
 
-// server is the demo model and an adapter of it behind HTTP, on a port of the loopback.
-// It is what serve --lora parrot=DIR wires.
+// server is the demo model and an adapter of it behind HTTP, on a port of the loopback. It is what
+// serve --lora parrot=DIR runs.
 type server struct {
-	checkpoint *loader.Checkpoint
-	model      *dispatch.Model
-	engine     *engine.Engine
-	http       *http.Server
-	url        string
+	url     string
+	closing []func()
 }
 
 func serve(dir string) (s *server, err error) {
@@ -40,47 +33,31 @@ func serve(dir string) (s *server, err error) {
 	if err != nil {
 		return s, err
 	}
-	s.checkpoint = checkpoint
-	options := dispatch.Options{KVTokens: 4096, Adapters: []dispatch.Adapter{{Name: name, Dir: dir}}}
-	plan, options, err := dispatch.Plan(skeleton, options, dispatch.Placement{})
+	s.closing = append(s.closing, func() { _ = checkpoint.Close() }) // opened for reading
+	plan, options, err := dispatch.Plan(skeleton, dispatch.Options{KVTokens: 4096, Adapters: []dispatch.Adapter{{Name: name, Dir: dir}}}, dispatch.Placement{})
 	if err != nil {
 		return s, err
 	}
-	if s.model, err = dispatch.New(skeleton, checkpoint, plan.Map, options); err != nil {
-		return s, err
-	}
-	metrics := api.NewMetrics(demo.Name)
-	s.engine = engine.New(engine.ForDispatch(s.model), engine.Options{Observer: metrics})
-	models, err := s.models()
+	model, err := dispatch.New(skeleton, checkpoint, plan.Map, options)
 	if err != nil {
 		return s, err
 	}
+	s.closing = append(s.closing, model.Close)
+	generator, err := generate.New(model, generate.Options{})
+	if err != nil {
+		return s, err
+	}
+	s.closing = append(s.closing, generator.Close)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return s, err
 	}
 	s.url = "http://" + listener.Addr().String()
-	s.http = &http.Server{ReadHeaderTimeout: time.Second, Handler: api.New(api.Options{
-		Models: models, Metrics: metrics, Status: s.model.Status, Plan: func() any { return plan }})}
-	go func() { _ = s.http.Serve(listener) }() // it ends with close
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- api.Serve(ctx, listener, generator, api.Options{}) }()
+	s.closing = append(s.closing, func() { stop(); <-served })
 	return s, nil
-}
-
-// models are two names for one engine.
-func (s *server) models() ([]*generate.Model, error) {
-	words, err := tokenizer.LoadFS(demo.Files(), demo.Name)
-	if err != nil {
-		return nil, err
-	}
-	templates, err := chat.Load(demo.Files())
-	if err != nil {
-		return nil, err
-	}
-	named := func(name, adapter, parent string) *generate.Model {
-		return &generate.Model{Name: name, Adapter: adapter, Parent: parent, Created: time.Now(), Engine: s.engine,
-			Config: s.model.Skeleton().Config, Tokenizer: words, Chat: templates}
-	}
-	return []*generate.Model{named(demo.Name, "", ""), named(name, name, demo.Name)}, nil
 }
 
 // ask puts a question to one of the two.
@@ -113,16 +90,7 @@ func (s *server) ask(ctx context.Context, who, question string) (string, error) 
 }
 
 func (s *server) close() {
-	if s.http != nil {
-		_ = s.http.Close()
-	}
-	if s.engine != nil {
-		s.engine.Close()
-	}
-	if s.model != nil {
-		s.model.Close()
-	}
-	if s.checkpoint != nil {
-		_ = s.checkpoint.Close() // opened for reading
+	for i := len(s.closing) - 1; i >= 0; i-- {
+		s.closing[i]()
 	}
 }

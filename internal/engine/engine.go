@@ -39,9 +39,6 @@ func (o Options) withDefaults(most Limits) Options {
 	bound(&o.MaxLogitRows, o.MaxBatch, orAny(most.LogitRows))
 	o.ChunkTokens = max(o.ChunkTokens, 1)
 	o.MaxQueue = max(o.MaxQueue, 0)
-	if o.Observer == nil {
-		o.Observer = noObserver{}
-	}
 	return o
 }
 
@@ -54,10 +51,11 @@ func orAny(limit int) int {
 
 // Engine runs requests on a model. Its methods may be called from any goroutine.
 type Engine struct {
-	model   Model
-	options Options
-	limit   int // tokens of one choice
-	vocab   int
+	model     Model
+	options   Options
+	observers observers
+	limit     int // tokens of one choice
+	vocab     int
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -116,6 +114,9 @@ func New(model Model, options Options) *Engine {
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.step, e.cancelStep = context.WithCancel(e.ctx)
 	e.publish(kv)
+	if options.Observer != nil {
+		e.Observe(options.Observer)
+	}
 	go e.run()
 	return e
 }

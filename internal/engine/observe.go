@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+)
 
 // Observer is told what happens, for histograms. It is called from the engine's
 // goroutine between passes and must not block. Nil means nobody.
@@ -106,13 +110,53 @@ func (e *Engine) account(c *choice, why Reason) {
 		e.service += (now.Sub(c.admitted) - e.service) / 8
 	}
 	e.mu.Unlock()
-	e.options.Observer.Finished(st)
+	e.observers.Finished(st)
 }
 
-type noObserver struct{}
+// observers tells each of a list. Observers are added while the engine runs.
+type observers struct{ list atomic.Pointer[[]Observer] }
 
-func (noObserver) Queued(time.Duration)     {}
-func (noObserver) FirstToken(time.Duration) {}
-func (noObserver) NextToken(time.Duration)  {}
-func (noObserver) Step(StepStats)           {}
-func (noObserver) Finished(ChoiceStats)     {}
+// Observe adds an observer. What happens from now on is told to it.
+func (e *Engine) Observe(o Observer) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	list := append(slices.Clone(e.observers.all()), o)
+	e.observers.list.Store(&list)
+}
+
+func (l *observers) all() []Observer {
+	if list := l.list.Load(); list != nil {
+		return *list
+	}
+	return nil
+}
+
+func (l *observers) Queued(d time.Duration) {
+	for _, o := range l.all() {
+		o.Queued(d)
+	}
+}
+
+func (l *observers) FirstToken(d time.Duration) {
+	for _, o := range l.all() {
+		o.FirstToken(d)
+	}
+}
+
+func (l *observers) NextToken(d time.Duration) {
+	for _, o := range l.all() {
+		o.NextToken(d)
+	}
+}
+
+func (l *observers) Step(s StepStats) {
+	for _, o := range l.all() {
+		o.Step(s)
+	}
+}
+
+func (l *observers) Finished(s ChoiceStats) {
+	for _, o := range l.all() {
+		o.Finished(s)
+	}
+}

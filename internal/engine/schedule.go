@@ -165,7 +165,7 @@ func (e *Engine) start(c *choice) error {
 	if c.admitted.IsZero() {
 		c.admitted = time.Now()
 		c.queued = c.admitted.Sub(c.stream.submit)
-		e.options.Observer.Queued(c.queued)
+		e.observers.Queued(c.queued)
 		if c.index == 0 {
 			c.stream.cached.Store(int64(reused))
 		}

@@ -32,7 +32,7 @@ func (e *Engine) forward() {
 	}
 	e.totals.prompt += int64(step.PromptTokens)
 	step.GeneratedTokens = int(e.totals.generated - before)
-	e.options.Observer.Step(step)
+	e.observers.Step(step)
 }
 
 // take hands row i of a pass to the choice that it is of.
@@ -163,9 +163,9 @@ func (e *Engine) choose(c *choice, logits []float32, now time.Time) error {
 	}
 	if c.last.IsZero() {
 		c.first = now
-		e.options.Observer.FirstToken(now.Sub(s.submit))
+		e.observers.FirstToken(now.Sub(s.submit))
 	} else {
-		e.options.Observer.NextToken(now.Sub(c.last))
+		e.observers.NextToken(now.Sub(c.last))
 	}
 	c.last = now
 	e.totals.generated++

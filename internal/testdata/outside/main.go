@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"github.com/heftai/heft/api"
+	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/loader"
@@ -31,7 +32,7 @@ var (
 	_ func(*meta.Config, meta.Header) (*meta.Model, error)                                          = meta.New
 	_ func(string) (*loader.Checkpoint, error)                                                      = loader.Open
 	_ func(*meta.Model, *loader.Binding, ...model.Option) (*model.Model, error)                     = model.Load
-	_ func(api.Options) http.Handler                                                                = api.New
+	_ func(*generate.Model, api.Options) http.Handler                                               = api.New
 	_ func(context.Context, *train.Accelerator, train.Module, string, train.SaveModelOptions) error = train.SaveModel
 )
 

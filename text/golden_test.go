@@ -1,4 +1,4 @@
-package generate_test
+package text_test
 
 import (
 	"encoding/json"
@@ -11,10 +11,8 @@ import (
 	"testing/fstest"
 	"time"
 
-	"github.com/heftai/heft/api/generate"
-	"github.com/heftai/heft/internal/chat"
 	"github.com/heftai/heft/internal/golden"
-	"github.com/heftai/heft/internal/tokenizer"
+	"github.com/heftai/heft/text"
 )
 
 type chatFile struct {
@@ -44,12 +42,12 @@ func TestGoldenChatIDs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	models := map[string]*generate.Model{}
+	models := map[string]goldenModel{}
 	for i, c := range file.Cases {
 		t.Run(fmt.Sprintf("%d/%s/%s", i, c.Tokenizer, c.Conversation), func(t *testing.T) {
 			key := c.Tokenizer + "\n" + c.Template
-			if models[key] == nil {
-				models[key] = goldenModel(t, c.Tokenizer, c.Template)
+			if models[key].chat == nil {
+				models[key] = openGolden(t, c.Tokenizer, c.Template)
 			}
 			checkChatCase(t, models[key], c, now)
 		})
@@ -57,22 +55,26 @@ func TestGoldenChatIDs(t *testing.T) {
 	golden.Count(t, "text/chat_ids", len(file.Cases))
 }
 
-func checkChatCase(t *testing.T, m *generate.Model, c chatCase, now time.Time) {
-	messages := decodeValue(t, c.Messages).(*chat.List)
-	r := chat.Request{Messages: messages.Items, Tools: decodeValue(t, c.Tools), Now: now}
-	if kwargs, ok := decodeValue(t, c.Kwargs).(*chat.Dict); ok {
-		if err := r.SetKwargs(kwargs); err != nil {
-			t.Fatal(err)
+func checkChatCase(t *testing.T, m goldenModel, c chatCase, now time.Time) {
+	conv := text.Conversation{Now: now, Exact: true}
+	decode(t, c.Messages, &conv.Messages)
+	decode(t, c.Tools, &conv.Tools)
+	var kwargs map[string]json.RawMessage
+	decode(t, c.Kwargs, &kwargs)
+	for name, v := range kwargs {
+		if conv.Arguments == nil {
+			conv.Arguments = map[string]any{}
 		}
+		conv.Arguments[name] = v
 	}
-	prompt, err := m.ChatPrompt(r)
+	prompt, err := m.chat.Render(conv)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.Prompt != nil && prompt != *c.Prompt {
 		t.Fatalf("prompt %q\nwant   %q", prompt, *c.Prompt)
 	}
-	ids, err := m.Encode(t.Context(), prompt, false)
+	ids, err := m.tokenizer.Encode(prompt, text.EncodeOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,20 +83,23 @@ func checkChatCase(t *testing.T, m *generate.Model, c chatCase, now time.Time) {
 	}
 }
 
-func decodeValue(t *testing.T, raw json.RawMessage) chat.Value {
+func decode(t *testing.T, raw json.RawMessage, to any) {
 	t.Helper()
 	if len(raw) == 0 {
-		return nil
+		return
 	}
-	v, err := chat.Decode(raw)
-	if err != nil {
+	if err := json.Unmarshal(raw, to); err != nil {
 		t.Fatal(err)
 	}
-	return v
 }
 
-// goldenModel puts a tokenizer and a template together.
-func goldenModel(t *testing.T, name, template string) *generate.Model {
+type goldenModel struct {
+	tokenizer *text.Tokenizer
+	chat      *text.Chat
+}
+
+// openGolden puts a tokenizer and a template together.
+func openGolden(t *testing.T, name, template string) goldenModel {
 	t.Helper()
 	folder := fstest.MapFS{}
 	for _, file := range []string{"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"} {
@@ -107,18 +112,14 @@ func goldenModel(t *testing.T, name, template string) *generate.Model {
 		}
 		folder[file] = &fstest.MapFile{Data: b}
 	}
-	words, err := tokenizer.LoadFS(folder, name)
-	if err != nil {
-		t.Fatal(err)
-	}
 	source, err := golden.Read(golden.Path(t, "text", "templates", "files", filepath.Base(template)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	folder["chat_template.jinja"] = &fstest.MapFile{Data: source}
-	templates, err := chat.Load(folder)
+	tokenizer, chat, err := text.OpenFS(folder, name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &generate.Model{Name: name, Tokenizer: words, Chat: templates}
+	return goldenModel{tokenizer, chat}
 }

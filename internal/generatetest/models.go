@@ -12,13 +12,13 @@ import (
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
-	"github.com/heftai/heft/internal/chat"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
-	"github.com/heftai/heft/internal/tokenizer"
+	"github.com/heftai/heft/internal/engine/holder"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/loader/demo"
 	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/text"
 )
 
 // Created is when all models of this package were made.
@@ -38,16 +38,25 @@ func Demo(t testing.TB, o engine.Options) (*generate.Model, *dispatch.Model, dev
 	t.Cleanup(bound.Close)
 	m := WithText(t, demo.Name)
 	m.Config = skeleton.Config
-	m.Engine = engine.New(engine.ForDispatch(bound), o)
-	t.Cleanup(m.Engine.Close)
+	run(t, m, engine.ForDispatch(bound), o)
 	return m, bound, plan
 }
+
+// run gives m an engine until the test ends.
+func run(t testing.TB, m *generate.Model, on engine.Model, o engine.Options) {
+	e := engine.New(on, o)
+	t.Cleanup(e.Close)
+	holder.SetEngine(m, e)
+}
+
+// Engine is the engine of a model of this package.
+func Engine(m *generate.Model) *engine.Engine { return holder.Engine(m) }
 
 // Fake is a model whose logits are a hash of its tokens, without text.
 func Fake(t testing.TB, fake *enginetest.Model, o engine.Options) *generate.Model {
 	t.Helper()
-	m := &generate.Model{Name: "fake", Created: Created, Engine: engine.New(fake, o)}
-	t.Cleanup(m.Engine.Close)
+	m := &generate.Model{Name: "fake", Created: Created}
+	run(t, m, fake, o)
 	return m
 }
 
@@ -55,14 +64,10 @@ func Fake(t testing.TB, fake *enginetest.Model, o engine.Options) *generate.Mode
 // defaults.
 func WithText(t testing.TB, name string) *generate.Model {
 	t.Helper()
-	files := demo.Files()
-	words, err := tokenizer.LoadFS(files, demo.Name)
+	words, err := generate.ReadText(demo.Files(), demo.Name)
 	check(t, err)
-	templates, err := chat.Load(files)
-	check(t, err)
-	defaults, err := meta.ReadGenerationConfig(read(t, files, "generation_config.json"))
-	check(t, err)
-	return &generate.Model{Name: name, Created: Created, Tokenizer: words, Chat: templates, Generation: defaults}
+	words.Pooling = meta.Pooling{}
+	return &generate.Model{Name: name, Created: Created, Text: words}
 }
 
 // Spoken is a fake with the demo's words: quick, and with text.
@@ -70,8 +75,7 @@ func Spoken(t testing.TB, fake *enginetest.Model, o engine.Options) *generate.Mo
 	t.Helper()
 	m := WithText(t, "fake")
 	fake.Width = m.Tokenizer.VocabSize()
-	m.Engine = engine.New(fake, o)
-	t.Cleanup(m.Engine.Close)
+	run(t, m, fake, o)
 	return m
 }
 
@@ -80,8 +84,7 @@ func Saying(t testing.TB, fake *enginetest.Model, tokens []int32, o engine.Optio
 	t.Helper()
 	m := WithText(t, "fake")
 	fake.Width = m.Tokenizer.VocabSize()
-	m.Engine = engine.New(&Script{fake, tokens}, o)
-	t.Cleanup(m.Engine.Close)
+	run(t, m, &Script{fake, tokens}, o)
 	return m
 }
 
@@ -102,34 +105,33 @@ func Speaking(t testing.TB, s Speaker, o engine.Options) *generate.Model {
 	t.Helper()
 	m := WithText(t, "fake")
 	m.Generation = nil
-	tokens, err := json.Marshal(map[string]string{"bos_token": m.Chat.SpecialTokens["bos_token"], "eos_token": speakerEnd})
-	check(t, err)
-	m.Chat, err = chat.Load(fstest.MapFS{"chat_template.jinja": {Data: []byte(s.Template)}, "tokenizer_config.json": {Data: tokens}})
+	tokens, err := json.Marshal(map[string]string{"bos_token": m.Chat.SpecialToken("bos_token"), "eos_token": speakerEnd})
 	check(t, err)
 	m.Tokenizer = wordsWith(t, append(s.Special, speakerEnd))
+	m.Chat, err = text.ReadChat(fstest.MapFS{"chat_template.jinja": {Data: []byte(s.Template)}, "tokenizer_config.json": {Data: tokens}}, m.Tokenizer)
+	check(t, err)
 	script, err := m.Encode(t.Context(), s.Says+speakerEnd, false)
 	check(t, err)
 	fake := &enginetest.Model{Width: m.Tokenizer.VocabSize(), MaxLen: 4096, Delay: s.Delay}
-	m.Engine = engine.New(&Script{fake, script}, o)
-	t.Cleanup(m.Engine.Close)
+	run(t, m, &Script{fake, script}, o)
 	return m
 }
 
 // wordsWith is the demo's tokenizer with more special tokens.
-func wordsWith(t testing.TB, special []string) *tokenizer.Tokenizer {
+func wordsWith(t testing.TB, special []string) *text.Tokenizer {
 	t.Helper()
 	var file map[string]any
 	check(t, json.Unmarshal(read(t, demo.Files(), "tokenizer.json"), &file))
 	added := file["added_tokens"].([]any)
 	next := WithText(t, "").Tokenizer.VocabSize()
-	for i, text := range special {
-		added = append(added, map[string]any{"id": next + i, "content": text, "special": true,
+	for i, content := range special {
+		added = append(added, map[string]any{"id": next + i, "content": content, "special": true,
 			"single_word": false, "lstrip": false, "rstrip": false, "normalized": false})
 	}
 	file["added_tokens"] = added
 	b, err := json.Marshal(file)
 	check(t, err)
-	words, err := tokenizer.Parse(b)
+	words, err := text.ParseTokenizer(b)
 	check(t, err)
 	return words
 }

@@ -1,0 +1,45 @@
+package generate
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/text"
+)
+
+// ReadText reads tokenizer, chat templates, generation_config.json and the pooling of embeddings
+// at the root of files. A missing file is no error; a broken one is, except for pooling, which
+// then has Unsupported set. Errors call the model name.
+func ReadText(files fs.FS, name string) (t Text, err error) {
+	if t.Tokenizer, err = text.ReadTokenizer(files, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return t, err
+	}
+	if t.Chat, err = text.ReadChat(files, t.Tokenizer); err != nil {
+		return t, fmt.Errorf("generate: %s: %w", name, err)
+	}
+	b, err := fs.ReadFile(files, "generation_config.json")
+	if err == nil {
+		t.Generation, err = meta.ReadGenerationConfig(b)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return t, fmt.Errorf("generate: %s: %w", name, err)
+	}
+	if t.Pooling, err = meta.ReadPooling(files); err != nil {
+		t.Pooling.Unsupported = err.Error()
+	}
+	return t, nil
+}
+
+// modified is when a file was last changed; now for one without a time.
+func modified(files fs.FS, name string) time.Time {
+	if info, err := fs.Stat(files, name); err == nil && !info.ModTime().IsZero() {
+		return info.ModTime()
+	}
+	return time.Now()
+}
+
+func modifiedAt(adapter string) time.Time { return modified(os.DirFS(adapter), "adapter_config.json") }

@@ -1,0 +1,48 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/heftai/heft/api/generate"
+)
+
+// NewServer returns an HTTP server of New(m, o) that disconnects clients that stall. It does not
+// listen yet.
+func NewServer(m *generate.Model, o Options) *http.Server {
+	t := o.Timeouts.withDefaults()
+	return &http.Server{Handler: New(m, o), ReadHeaderTimeout: t.Header, IdleTimeout: t.Idle, ConnContext: limitBuffer}
+}
+
+// Serve serves m on l until ctx ends. Then it rejects new requests with 503, lets the running ones
+// end within o.ShutdownTimeout, and returns nil; requests that take longer are cut off, which is an
+// error. It closes l. The caller closes m.
+func Serve(ctx context.Context, l net.Listener, m *generate.Model, o Options) error {
+	s := NewServer(m, o)
+	failed := make(chan error, 1)
+	go func() { failed <- s.Serve(l) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("api: serve: %w", err)
+	case <-ctx.Done():
+	}
+	limit := o.ShutdownTimeout
+	if limit == 0 {
+		limit = 30 * time.Second
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	err := m.Shutdown(drain)
+	if err != nil {
+		err = fmt.Errorf("api: shutdown: requests were cut off: %w", err)
+		m.Close()
+	}
+	if e := s.Shutdown(drain); e != nil {
+		err = errors.Join(err, fmt.Errorf("api: shutdown: %w", e), s.Close())
+	}
+	return err
+}

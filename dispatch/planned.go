@@ -1,0 +1,38 @@
+package dispatch
+
+import "github.com/heftai/heft/devicemap"
+
+// Plan is the plan that the model was bound by: where its weights live, what each device holds, and
+// warnings, such as a limit that is below the minimum. For a model of [New] with a map of one's own
+// it is what that map takes; its devices then have no limits. Any goroutine may ask.
+func (m *Model) Plan() devicemap.Plan { return m.plan }
+
+// planOf is the plan of a map that no solver made.
+func (m *Model) planOf(devices devicemap.Map) (devicemap.Plan, error) {
+	if p := m.options.planned; p != nil && p.Map.String() == devices.String() {
+		return *p, nil
+	}
+	const plenty = 1 << 60
+	budgets := []devicemap.Budget{{Device: devicemap.CPU, Limit: plenty}}
+	for _, d := range devices.Devices() {
+		if d != devicemap.CPU && d != devicemap.Disk {
+			budgets = append(budgets, devicemap.Budget{Device: d, Limit: plenty})
+		}
+	}
+	var kv int64
+	if layers := m.program.KV(); len(layers) > 0 {
+		cache := m.options.cache(layers)
+		kv = int64(cache.Pages) * cache.PageBytes()
+	}
+	for i := range budgets {
+		if b := &budgets[i]; b.Device == devicemap.CPU {
+			b.KV, b.Activations = kv, m.program.ScratchBytes(m.options.limits())
+		}
+	}
+	plan, err := devicemap.Solve(m.skeleton, budgets, devicemap.Policy{Kind: devicemap.Manual, Pins: devices,
+		Loaded: m.skeleton.Root.LoadedBytes(m.options.Quantize, true)})
+	for i := range plan.Devices {
+		plan.Devices[i].LimitBytes = 0
+	}
+	return plan, err
+}
