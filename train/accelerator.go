@@ -207,7 +207,7 @@ func (a *Accelerator) find(m Module) *prepared {
 func (a *Accelerator) sameWeights(p *prepared) error {
 	var shapes [][]int
 	for _, param := range p.params {
-		shapes = append(shapes, append([]int{len(param.Data), b2i(param.Trainable)}, param.Shape()...))
+		shapes = append(shapes, append([]int{param.Len(), b2i(param.Trainable)}, param.Shape()...))
 	}
 	ctx := a.cfg.World.context()
 	all, err := collective.AllGather(ctx, a.comm, shapes)
@@ -229,7 +229,10 @@ func (a *Accelerator) share(ctx context.Context, p *prepared, root int) error {
 		if !param.Trainable {
 			continue
 		}
-		if err := broadcastFloats(ctx, a.comm, root, param.Data); err != nil {
+		err := param.Access(a.comm.Rank() != root, func(values []float32) error {
+			return broadcastFloats(ctx, a.comm, root, values)
+		})
+		if err != nil {
 			return err
 		}
 	}

@@ -93,8 +93,8 @@ func TestPrepareGivesEveryRankTheSameWeights(t *testing.T) {
 		if err := a.Prepare(w); err != nil {
 			return err
 		}
-		if w.Data[0] != 0.5 || !math.Signbit(float64(w.Data[1])) {
-			return fmt.Errorf("rank %d has %v", a.ProcessIndex(), w.Data)
+		if w.Data()[0] != 0.5 || !math.Signbit(float64(w.Data()[1])) {
+			return fmt.Errorf("rank %d has %v", a.ProcessIndex(), w.Data())
 		}
 		return nil
 	})
@@ -104,7 +104,7 @@ func TestPrepareGivesEveryRankTheSameWeights(t *testing.T) {
 		if err := a.Prepare(frozen); err != nil {
 			return err
 		}
-		if frozen.Data[0] != float32(a.ProcessIndex()) {
+		if frozen.Data()[0] != float32(a.ProcessIndex()) {
 			return errors.New("a frozen parameter was written to")
 		}
 		return nil
@@ -139,14 +139,14 @@ func TestBackwardAveragesWhatItReaches(t *testing.T) {
 		if err := a.Backward(ctx, product(tape, v, 3*r)); err != nil {
 			return err
 		}
-		if u.Grad[0] != r || v.Grad[0] != 3 {
-			return fmt.Errorf("rank %v: gradients %v and %v, want %v and 3", r, u.Grad, v.Grad, r)
+		if u.Grad()[0] != r || v.Grad()[0] != 3 {
+			return fmt.Errorf("rank %v: gradients %v and %v, want %v and 3", r, u.Grad(), v.Grad(), r)
 		}
 		err = a.NoSync(u, func() error {
 			return a.TriggerSyncInBackward(u, func() error { return a.Backward(ctx, product(tape, u, r)) })
 		})
-		if err == nil && u.Grad[0] != 2 {
-			err = fmt.Errorf("rank %v: gradient %v, want the mean 2", r, u.Grad)
+		if err == nil && u.Grad()[0] != 2 {
+			err = fmt.Errorf("rank %v: gradient %v, want the mean 2", r, u.Grad())
 		}
 		return err
 	})
@@ -167,8 +167,8 @@ func TestBackwardWithoutAGradientOnOneRank(t *testing.T) {
 		if err := a.Backward(ctx, product(tape, used, 4)); err != nil {
 			return err
 		}
-		if m.w1.Grad[0] != 2 || m.w2.Grad[0] != 2 || m.b1.Grad != nil {
-			return fmt.Errorf("gradients %v, %v, %v", m.w1.Grad, m.w2.Grad, m.b1.Grad)
+		if m.w1.Grad()[0] != 2 || m.w2.Grad()[0] != 2 || m.b1.Grad() != nil {
+			return fmt.Errorf("gradients %v, %v, %v", m.w1.Grad(), m.w2.Grad(), m.b1.Grad())
 		}
 		return nil
 	})
@@ -238,8 +238,8 @@ func TestJoinLetsARankHaveNothing(t *testing.T) {
 			}
 			return nil
 		})
-		if err == nil && w.Data[0] != 1-2-1 {
-			err = fmt.Errorf("rank %d ends with %v, want -2", a.ProcessIndex(), w.Data)
+		if err == nil && w.Data()[0] != 1-2-1 {
+			err = fmt.Errorf("rank %d ends with %v, want -2", a.ProcessIndex(), w.Data())
 		}
 		return err
 	})
@@ -268,17 +268,17 @@ func TestLocalSGD(t *testing.T) {
 		var seen []float32
 		err := a.LocalSGD(ctx, w, 2, func(step func() error) error {
 			for range 3 {
-				w.Data[0] += float32(2 * a.ProcessIndex())
+				w.Data()[0] += float32(2 * a.ProcessIndex())
 				if err := step(); err != nil {
 					return err
 				}
-				seen = append(seen, w.Data[0])
+				seen = append(seen, w.Data()[0])
 			}
 			return nil
 		})
 		want := [][]float32{{0, 2, 2}, {2, 2, 4}}[a.ProcessIndex()]
-		if err == nil && (!slices.Equal(seen, want) || w.Data[0] != 3) {
-			err = fmt.Errorf("rank %d saw %v and ends with %v, want %v and 3", a.ProcessIndex(), seen, w.Data, want)
+		if err == nil && (!slices.Equal(seen, want) || w.Data()[0] != 3) {
+			err = fmt.Errorf("rank %d saw %v and ends with %v, want %v and 3", a.ProcessIndex(), seen, w.Data(), want)
 		}
 		return err
 	})
@@ -395,8 +395,8 @@ func TestFreeMemoryAndSeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.a.FreeMemory()
-	if m.w.Grad != nil || m.a.state.step != 0 || !m.a.SyncGradients() {
-		t.Errorf("left over: gradient %v, step %d", m.w.Grad, m.a.state.step)
+	if m.w.Grad() != nil || m.a.state.step != 0 || !m.a.SyncGradients() {
+		t.Errorf("left over: gradient %v, step %d", m.w.Grad(), m.a.state.step)
 	}
 	if err := m.a.Prepare(m.w); err != nil {
 		t.Errorf("preparing anew: %v", err)

@@ -190,8 +190,9 @@ func (a *Accelerator) divisor() int {
 		by := float32(a.accum.Steps) / float32(s.window)
 		for _, p := range a.modules {
 			for _, param := range p.params {
-				for i := range param.Grad {
-					param.Grad[i] *= by
+				grad := param.Grad()
+				for i := range grad {
+					grad[i] *= by
 				}
 			}
 		}

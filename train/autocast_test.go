@@ -205,8 +205,8 @@ func TestOptimizersTakeTurnsUnderAScale(t *testing.T) {
 			if v < 100 {
 				want[i] -= v
 			}
-			if w.Data[0] != want[i] {
-				t.Errorf("step %d: weight %d is %v, want %v", step, i, w.Data, want[i])
+			if w.Data()[0] != want[i] {
+				t.Errorf("step %d: weight %d is %v, want %v", step, i, w.Data(), want[i])
 			}
 		}
 	}

@@ -57,7 +57,7 @@ func ExampleAccelerator_Accumulate() {
 			return
 		}
 	}
-	fmt.Printf("w/ accumulation, the final model weight is %.5f\n", model.Data[0])
+	fmt.Printf("w/ accumulation, the final model weight is %.5f\n", model.Data()[0])
 	// Output: w/ accumulation, the final model weight is 2.04000
 }
 

@@ -229,7 +229,7 @@ func (c *llamaCase) micro(ctx context.Context, a *Accelerator, m *llama, tape *t
 	}
 	opt.ZeroGrad()
 	for name, want := range w.Weights {
-		x := m.params[name].Data
+		x := m.params[name].Data()
 		sum, l2 := 0.0, 0.0
 		for _, v := range x {
 			sum += float64(v)
@@ -256,13 +256,13 @@ func (c *llamaCase) final(want map[string]*tensor.Parameter, m *llama) error {
 	far, all := 0, 0
 	for name, p := range want {
 		x, ok := m.params[name]
-		if !ok || len(x.Data) != len(p.Data) {
+		if !ok || len(x.Data()) != len(p.Data()) {
 			return fmt.Errorf("no parameter %s of %v", name, p)
 		}
-		for i, v := range p.Data {
-			d := math.Abs(float64(v) - float64(x.Data[i]))
+		for i, v := range p.Data() {
+			d := math.Abs(float64(v) - float64(x.Data()[i]))
 			if !(d <= 3e-4) {
-				return fmt.Errorf("%s[%d] ends as %v, want %v", name, i, x.Data[i], v)
+				return fmt.Errorf("%s[%d] ends as %v, want %v", name, i, x.Data()[i], v)
 			}
 			if all++; d > 2e-5 {
 				far++

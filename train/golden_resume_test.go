@@ -141,7 +141,7 @@ func (c *resumeCase) check(t *testing.T, ck *loader.Checkpoint) {
 	again := c.run(t, c.model(t, nil), project)
 	for i, p := range again.model.params {
 		again.model.names[i] = first.model.names[i]
-		clear(p.Data)
+		clear(p.Data())
 	}
 	again.acc.SetSeed(123, false)
 	if err := again.acc.LoadState(t.Context(), ""); err != nil {
@@ -160,8 +160,8 @@ func (c *resumeCase) check(t *testing.T, ck *loader.Checkpoint) {
 		t.Error("the generators differ")
 	}
 	for i, p := range again.model.params {
-		if !slices.Equal(p.Data, first.model.params[i].Data) || (p.Grad != nil) != c.Pending {
-			t.Errorf("%s is %v with gradient %v, want %v", again.model.names[i], p.Data, p.Grad, first.model.params[i].Data)
+		if !slices.Equal(p.Data(), first.model.params[i].Data()) || (p.Grad() != nil) != c.Pending {
+			t.Errorf("%s is %v with gradient %v, want %v", again.model.names[i], p.Data(), p.Grad(), first.model.params[i].Data())
 		}
 	}
 	if !reflect.DeepEqual(first.adam.State(), again.adam.State()) {
@@ -206,7 +206,7 @@ func (r *resumeRun) train(t *testing.T, c *resumeCase) {
 	tape := tensor.NewTape(tensor.Options{Threads: 1})
 	weights := make([][]float32, len(r.model.params))
 	for i, p := range r.model.params {
-		weights[i] = slices.Clone(p.Data)
+		weights[i] = slices.Clone(p.Data())
 	}
 	for range c.Losses {
 		err := r.acc.Accumulate(t.Context(), func(ctx context.Context) error {
@@ -235,7 +235,7 @@ func (r *resumeRun) train(t *testing.T, c *resumeCase) {
 		state.Params[i].Step = int64(want.Step)
 		state.Params[i].Slots["exp_avg"], _ = flattened(want.M)
 		state.Params[i].Slots["exp_avg_sq"], _ = flattened(want.V)
-		copy(r.model.params[i].Data, weights[i])
+		copy(r.model.params[i].Data(), weights[i])
 	}
 	if err := r.adam.LoadState(state); err != nil {
 		t.Fatal(err)

@@ -276,10 +276,10 @@ func (c *itemsCase) run(ctx context.Context, loop func(context.Context, *pair, *
 			return err
 		}
 		want := &c.Ranks[w.Rank()]
-		err = first(nearAll("initial weight", want.Initial, p.w.Data), loop(ctx, p, want), nearAll("final weight", want.Final, p.w.Data))
+		err = first(nearAll("initial weight", want.Initial, p.w.Data()), loop(ctx, p, want), nearAll("final weight", want.Final, p.w.Data()))
 		if err == nil && len(want.Printed) == 2 {
 			packed := strings.ReplaceAll(want.Printed[1], " ", "")
-			err = check("print", &packed, fmt.Sprintf("tensor([%.4f,%.4f])", p.w.Data[0], p.w.Data[1]))
+			err = check("print", &packed, fmt.Sprintf("tensor([%.4f,%.4f])", p.w.Data()[0], p.w.Data()[1]))
 		}
 		return err
 	})
@@ -304,7 +304,7 @@ func (c *itemsCase) windows(ctx context.Context, p *pair, want *itemsRank) error
 			if _, err := w.Each(ctx, func(_ context.Context, b texts) (*tensor.Tensor, error) { return p.sum(b), nil }); err != nil {
 				return err
 			}
-			if err := first(p.opt.Step(), nearAll("weight after", u.After, p.w.Data)); err != nil {
+			if err := first(p.opt.Step(), nearAll("weight after", u.After, p.w.Data())); err != nil {
 				return err
 			}
 			p.opt.ZeroGrad()
@@ -345,11 +345,11 @@ func (c *itemsCase) recipe(ctx context.Context, p *pair, want *itemsRank) error 
 				total += n
 			}
 			err = first(check("local items", u.LocalItems, float64(local)), check("items", u.TotalItems, float64(total)),
-				nearAll("weight before", u.Before, p.w.Data), p.micros(ctx, window, total, u.Micro))
+				nearAll("weight before", u.Before, p.w.Data()), p.micros(ctx, window, total, u.Micro))
 			if err != nil {
 				return fmt.Errorf("update %d: %w", k-1, err)
 			}
-			if err := first(p.opt.Step(), nearAll("weight after", u.After, p.w.Data)); err != nil {
+			if err := first(p.opt.Step(), nearAll("weight after", u.After, p.w.Data())); err != nil {
 				return err
 			}
 			p.opt.ZeroGrad()
@@ -366,7 +366,7 @@ func (p *pair) micros(ctx context.Context, window []texts, total int, want []ite
 			loss := p.tape.Scale(sum, p.a.ItemScale(total))
 			value, scaled := float64(sum.Item()), float64(loss.Item())
 			return first(p.a.Backward(ctx, loss), near("sum", w.LossSum, value), near("scaled loss", w.Scaled, scaled),
-				near("loss of backward", w.Backward, scaled/float64(p.a.GradientAccumulationSteps())), nearAll("gradient", w.Grad, p.w.Grad))
+				near("loss of backward", w.Backward, scaled/float64(p.a.GradientAccumulationSteps())), nearAll("gradient", w.Grad, p.w.Grad()))
 		}
 		var err error
 		if w.NoSync {

@@ -81,13 +81,13 @@ func (m *toy) loss(x, y []float32) *tensor.Tensor {
 }
 
 func (m *toy) grad() float64 {
-	if m.w.Grad == nil {
+	if m.w.Grad() == nil {
 		return 0
 	}
-	return float64(m.w.Grad[0])
+	return float64(m.w.Grad()[0])
 }
 
-func (m *toy) weight() float64 { return float64(m.w.Data[0]) }
+func (m *toy) weight() float64 { return float64(m.w.Data()[0]) }
 
 // microTrace is one micro step as fixtures record it; nil is not recorded.
 type microTrace struct {

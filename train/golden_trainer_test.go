@@ -84,7 +84,7 @@ func (c *stepCase) trainer(ctx context.Context) error {
 		for _, v := range slices.Concat(want.Final.W2...) {
 			w2 = append(w2, float64(v))
 		}
-		return first(check("micro steps", want.Micro, step), check("steps", new(len(want.Steps)), step), nearAll("fc1.weight", w1, m.w1.Data), nearAll("fc2.weight", w2, m.w2.Data))
+		return first(check("micro steps", want.Micro, step), check("steps", new(len(want.Steps)), step), nearAll("fc1.weight", w1, m.w1.Data()), nearAll("fc2.weight", w2, m.w2.Data()))
 	})
 }
 
@@ -92,7 +92,7 @@ func (w *stepTrace) check(moment *Moment, m *mlp) error {
 	r := moment.Result
 	ids, _ := moment.Batch.([]int)
 	err := first(sameFloats("batch", w.IDs, ids), check("whether to synchronize", w.ShouldSync, r.Synced), near("loss", w.Loss, r.Loss),
-		near("norm of the weights", w.WeightNorm, r.WeightNorm), near("learning rate", w.LR, r.LR), nearAll("fc2.bias", w.B2, m.b2.Data),
+		near("norm of the weights", w.WeightNorm, r.WeightNorm), near("learning rate", w.LR, r.LR), nearAll("fc2.bias", w.B2, m.b2.Data()),
 		check("norms before clipping are known", new(w.Pre != nil), r.Synced))
 	if err == nil && r.Synced {
 		err = first(near("norm before clipping", w.Pre, r.GradNormPreClip), near("norm after clipping", w.Post, r.GradNormPostClip))
@@ -193,7 +193,7 @@ func (c *trainerCase) run(ctx context.Context) error {
 	}
 	moved := t.sched.(*optim.PreparedScheduler).State().LastEpoch
 	err = first(check("max steps", &c.MaxSteps, float64(t.state.MaxSteps)), check("steps", &c.GlobalStep, float64(t.state.GlobalStep)),
-		check("the schedule's steps", &c.Last, float64(moved)), near("epoch", &c.Epoch, t.state.Epoch), near("weight", &c.Weight, float64(w.Data[0])))
+		check("the schedule's steps", &c.Last, float64(moved)), near("epoch", &c.Epoch, t.state.Epoch), near("weight", &c.Weight, float64(w.Data()[0])))
 	if err != nil {
 		return err
 	}

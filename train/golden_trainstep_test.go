@@ -133,7 +133,7 @@ func (c *stepCase) run(ctx context.Context) error {
 			w2 = append(w2, float64(v))
 		}
 		return first(check("micro steps", want.Micro, s.step), check("steps of the schedule", want.Taken, float64(s.moved.LastEpoch())),
-			nearAll("fc1.weight", w1, s.m.w1.Data), nearAll("fc2.weight", w2, s.m.w2.Data))
+			nearAll("fc1.weight", w1, s.m.w1.Data()), nearAll("fc2.weight", w2, s.m.w2.Data()))
 	})
 }
 
@@ -187,7 +187,7 @@ func (s *stepLoop) train(ctx context.Context, ids []int, w *stepTrace) error {
 	}
 	params := Params(s.m)
 	err = first(err, sameFloats("batch", w.IDs, ids), check("whether to synchronize", w.ShouldSync, sync), near("loss", w.Loss, loss),
-		near("norm", w.Norm, optim.Norm(params, 2)), nearAll("gradient of fc2.bias", w.GradB2, s.m.b2.Grad))
+		near("norm", w.Norm, optim.Norm(params, 2)), nearAll("gradient of fc2.bias", w.GradB2, s.m.b2.Grad()))
 	if err != nil {
 		return err
 	}
@@ -208,5 +208,5 @@ func (s *stepLoop) train(ctx context.Context, ids []int, w *stepTrace) error {
 		weights = append(weights, &optim.Vector{Gradient: p.Data()})
 	}
 	return first(near("norm of the weights", w.WeightNorm, optim.Norm(weights, 2)), near("learning rate", w.LR, s.sched.LastLR()[0]),
-		check("the schedule's epoch", w.Last, float64(s.moved.LastEpoch())), nearAll("fc2.bias", w.B2, s.m.b2.Data))
+		check("the schedule's epoch", w.Last, float64(s.moved.LastEpoch())), nearAll("fc2.bias", w.B2, s.m.b2.Data()))
 }

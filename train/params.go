@@ -15,19 +15,14 @@ func Params(modules ...Module) []optim.Param {
 		for _, p := range m.Parameters() {
 			if p != nil && p.Trainable && !seen[p] {
 				seen[p] = true
-				all = append(all, weight{p})
+				all = append(all, p)
 			}
 		}
 	}
 	return all
 }
 
-// weight lets an optimizer step a tensor's parameter. Two of one parameter are equal.
-type weight struct{ p *tensor.Parameter }
-
-func (w weight) Data() []float32 { return w.p.Data }
-func (w weight) Grad() []float32 { return w.p.Grad }
-func (w weight) ZeroGrad()       { w.p.ZeroGrad() }
+var _ optim.Stored = (*tensor.Parameter)(nil)
 
 // prepareOptimizer wraps what *o holds.
 func (a *Accelerator) prepareOptimizer(o *optim.Optimizer) error {

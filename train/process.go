@@ -158,7 +158,10 @@ func (a *Accelerator) LocalSGD(ctx context.Context, m Module, steps int, f func(
 			if !param.Trainable {
 				continue
 			}
-			if err := collective.AllReduce(ctx, a.comm, collective.Mean, param.Data); err != nil {
+			err := param.Access(true, func(values []float32) error {
+				return collective.AllReduce(ctx, a.comm, collective.Mean, values)
+			})
+			if err != nil {
 				return wrap("local SGD", err)
 			}
 		}

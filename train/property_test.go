@@ -66,11 +66,11 @@ func (s runShape) train(ctx context.Context) (weights []float32, steps [][]int, 
 		mu.Lock()
 		defer mu.Unlock()
 		if weights == nil {
-			weights = p.w.Data
+			weights = p.w.Data()
 		}
 		for i := range weights {
-			if weights[i] != p.w.Data[i] {
-				return fmt.Errorf("rank %d ends with %v, another with %v", w.Rank(), p.w.Data, weights)
+			if weights[i] != p.w.Data()[i] {
+				return fmt.Errorf("rank %d ends with %v, another with %v", w.Rank(), p.w.Data(), weights)
 			}
 		}
 		return nil
@@ -130,8 +130,8 @@ func TestWindowsEqualOneBigBatch(t *testing.T) {
 			big.opt.ZeroGrad()
 		}
 		for i := range weights {
-			if d := math.Abs(float64(weights[i] - big.w.Data[i])); d > 2e-5 {
-				rt.Fatalf("weights %v, in one big batch %v", weights, big.w.Data)
+			if d := math.Abs(float64(weights[i] - big.w.Data()[i])); d > 2e-5 {
+				rt.Fatalf("weights %v, in one big batch %v", weights, big.w.Data())
 			}
 		}
 	})

@@ -52,7 +52,7 @@ func TestSaveModelRoundsAndSavesTiedOnesOnce(t *testing.T) {
 		if err != nil || w.DType != c.dtype || len(b) != int(c.dtype.Bytes(6)) {
 			t.Fatalf("%v of %d bytes, %v", w.DType, len(b), err)
 		}
-		for i, v := range n.first.Data {
+		for i, v := range n.first.Data() {
 			if got := elementAt(b, i, c.dtype); got != c.round(v) {
 				t.Errorf("%v: %v is %v, want %v", c.dtype, v, got, c.round(v))
 			}

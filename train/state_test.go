@@ -173,7 +173,7 @@ func goesOn(t *testing.T, ranks, stop int) {
 		}
 		got[w.Rank()] = r
 		r.acc.SetSeed(99, true)
-		r.net.moments[0], r.net.frozen.Data[0] = 9, 9
+		r.net.moments[0], r.net.frozen.Data()[0] = 9, 9
 		if err := r.acc.LoadState(ctx, dir); err != nil {
 			return err
 		}
@@ -321,14 +321,14 @@ func TestABrokenCheckpointChangesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			other.net.first.Data[0] = 77
+			other.net.first.Data()[0] = 77
 			if f.Name() == customFile(0) {
 				continue // what an object says about its own state comes last
 			}
 			if err := other.acc.LoadState(t.Context(), dir); err == nil || !strings.Contains(err.Error(), f.Name()) {
 				t.Errorf("%s broken: %v", f.Name(), err)
 			}
-			if other.net.first.Data[0] != 77 {
+			if other.net.first.Data()[0] != 77 {
 				t.Errorf("%s broken: weights were loaded", f.Name())
 			}
 		}
@@ -384,8 +384,8 @@ func TestSkipFrozenLeavesTheBaseOut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.net.frozen.Data[0] = 5
-	if err := r.acc.LoadState(t.Context(), dir); err != nil || r.net.frozen.Data[0] != 5 || hooked != 3 {
-		t.Errorf("%v, %v, %d hooks", err, r.net.frozen.Data, hooked)
+	r.net.frozen.Data()[0] = 5
+	if err := r.acc.LoadState(t.Context(), dir); err != nil || r.net.frozen.Data()[0] != 5 || hooked != 3 {
+		t.Errorf("%v, %v, %d hooks", err, r.net.frozen.Data(), hooked)
 	}
 }

@@ -27,12 +27,43 @@ type Buffered interface {
 	Buffers() iter.Seq2[string, []float32]
 }
 
-// namedFloats is an array of a checkpoint and where it is in memory.
+// namedFloats is an array of a checkpoint.
 type namedFloats struct {
 	name  string
 	shape []int
-	data  []float32
-	param *tensor.Parameter // nil for what is no parameter
+	data  []float32         // nil for the numbers of param
+	param *tensor.Parameter // nil for arrays that are not of a parameter
+}
+
+// read calls f with the numbers.
+func (x *namedFloats) read(f func([]float32) error) error {
+	if x.data == nil && x.param != nil {
+		return x.param.Access(false, f)
+	}
+	return f(x.data)
+}
+
+// set changes the numbers to those of src. It writes only if some are different: frozen weights may
+// be in memory that cannot be written.
+func (x *namedFloats) set(src []byte) error {
+	differ := false
+	err := x.read(func(values []float32) error {
+		for i, v := range values {
+			if binary.LittleEndian.Uint32(src[4*i:]) != math.Float32bits(v) {
+				differ = true
+				break
+			}
+		}
+		return nil
+	})
+	write := func(values []float32) error { setFloats(values, src); return nil }
+	switch {
+	case err != nil || !differ:
+		return err
+	case x.data == nil && x.param != nil:
+		return x.param.Access(true, write)
+	}
+	return write(x.data)
 }
 
 // weights are the arrays of a module, tied ones once. A bare parameter is called weight.
@@ -51,7 +82,7 @@ func moduleArrays(m Module, trainableOnly bool) []namedFloats {
 		if name == "" {
 			name = "weight"
 		}
-		all = append(all, namedFloats{name, p.Shape(), p.Data, p})
+		all = append(all, namedFloats{name: name, shape: p.Shape(), param: p})
 	}
 	if b, ok := m.(Buffered); ok {
 		for name, x := range b.Buffers() {
@@ -77,11 +108,14 @@ func toSave(arrays []namedFloats) []loader.NamedTensor {
 	all := make([]loader.NamedTensor, len(arrays))
 	for i, x := range arrays {
 		all[i] = loader.NamedTensor{Name: x.name, DType: meta.Float32, Shape: x.shape, Bytes: func() ([]byte, error) {
-			buf = slices.Grow(buf[:0], 4*len(x.data))
-			for _, v := range x.data {
-				buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v))
-			}
-			return buf, nil
+			err := x.read(func(values []float32) error {
+				buf = slices.Grow(buf[:0], 4*len(values))
+				for _, v := range values {
+					buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v))
+				}
+				return nil
+			})
+			return buf, err
 		}}
 	}
 	return all
@@ -126,7 +160,9 @@ func readTensors(r *reading, name string, arrays []namedFloats, frozen map[strin
 			if err != nil {
 				return err
 			}
-			setFloats(x.data, b)
+			if err := x.set(b); err != nil {
+				return err
+			}
 		}
 		return nil
 	}, nil
@@ -176,8 +212,8 @@ func (a *Accelerator) writeOptimizer(f *aside, name string, o *optim.Prepared) e
 		for _, slot := range slices.Sorted(maps.Keys(p.Slots)) {
 			x := namedFloats{name: fmt.Sprintf("%d.%s", i, slot), shape: []int{len(p.Slots[slot])}, data: p.Slots[slot]}
 			if i < len(params) {
-				if w, ok := params[i].(weight); ok && len(w.p.Data) == len(x.data) {
-					x.shape = w.p.Shape()
+				if p, ok := params[i].(*tensor.Parameter); ok && p.Len() == len(x.data) {
+					x.shape = p.Shape()
 				}
 			}
 			arrays = append(arrays, x)
@@ -237,8 +273,8 @@ func (a *Accelerator) writeGradients(f *aside) error {
 	}
 	var arrays []namedFloats
 	for _, g := range a.gradients() {
-		if g.param.Grad != nil {
-			g.data = g.param.Grad
+		if g.param.Grad() != nil {
+			g.data = g.param.Grad()
 			arrays = append(arrays, g)
 		}
 	}
@@ -278,11 +314,11 @@ func (a *Accelerator) readGradients(r *reading) error {
 		if err != nil {
 			return err
 		}
-		if t.DType != meta.Float32 || len(b) != 4*len(g.param.Data) {
-			return fmt.Errorf("%s: tensor %q has %d bytes, want %d", filepath.Base(path), g.name, len(b), 4*len(g.param.Data))
+		if t.DType != meta.Float32 || len(b) != 4*g.param.Len() {
+			return fmt.Errorf("%s: tensor %q has %d bytes, want %d", filepath.Base(path), g.name, len(b), 4*g.param.Len())
 		}
 		grad := floatsOf(b)
-		r.then(func() error { g.param.Grad = grad; return nil })
+		r.then(func() error { g.param.SetGrad(grad); return nil })
 	}
 	return nil
 }

@@ -32,8 +32,7 @@ func (a *Accelerator) setAside() [][][]float32 {
 	grads := make([][][]float32, len(a.modules))
 	for i, p := range a.modules {
 		for _, param := range p.params {
-			grads[i] = append(grads[i], param.Grad)
-			param.Grad = nil
+			grads[i] = append(grads[i], param.TakeGrad())
 		}
 	}
 	return grads
@@ -50,7 +49,7 @@ func (a *Accelerator) putBack(before [][][]float32) []bool {
 	}
 	for i, p := range a.modules {
 		for j, param := range p.params {
-			was, is := before[i][j], param.Grad
+			was, is := before[i][j], param.Grad()
 			if is != nil {
 				reached[i] = true
 			}
@@ -58,7 +57,7 @@ func (a *Accelerator) putBack(before [][][]float32) []bool {
 				for k := range is {
 					was[k] += is[k]
 				}
-				param.Grad = was
+				param.SetGrad(was)
 			}
 		}
 	}
@@ -77,7 +76,7 @@ func (a *Accelerator) average(ctx context.Context, reached []bool) error {
 			flag := float32(0)
 			if reached[i] && p.sync {
 				any = true
-				if param.Grad != nil {
+				if param.Grad() != nil {
 					flag = 1
 				}
 			}
@@ -93,10 +92,10 @@ func (a *Accelerator) average(ctx context.Context, reached []bool) error {
 		}
 	}
 	return a.exchange(ctx, has, func(p *tensor.Parameter) []float32 {
-		if p.Grad == nil {
-			p.Grad = make([]float32, len(p.Data))
+		if p.Grad() == nil {
+			p.SetGrad(make([]float32, p.Len()))
 		}
-		return p.Grad
+		return p.Grad()
 	})
 }
 
@@ -171,7 +170,7 @@ func (a *Accelerator) shadow(ctx context.Context) error {
 		n += len(p.params)
 	}
 	return a.exchange(ctx, make([]float32, n), func(p *tensor.Parameter) []float32 {
-		return make([]float32, len(p.Data))
+		return make([]float32, p.Len())
 	})
 }
 

@@ -342,13 +342,7 @@ type norms []optim.Param
 
 func (n norms) GradientNorm() float64 { return optim.Norm(n, 2) }
 
-func (n norms) WeightNorm() float64 {
-	weights := make([]optim.Param, len(n))
-	for i, p := range n {
-		weights[i] = &optim.Vector{Gradient: p.Data()}
-	}
-	return optim.Norm(weights, 2)
-}
+func (n norms) WeightNorm() float64 { return optim.WeightNorm(n, 2) }
 
 // setTraining tells the model what is done with it.
 func (t *Trainer[B]) setTraining(on bool) {

@@ -37,8 +37,8 @@ func newWave(w *World, args TrainingArguments, callbacks ...Callback) (*wave, er
 	g := rng.New(9)
 	m := &mlp{tensor.NewParameter(make([]float32, 12), 6, 2), tensor.NewParameter(make([]float32, 6)),
 		tensor.NewParameter(make([]float32, 12), 2, 6), tensor.NewParameter(make([]float32, 2))}
-	g.Linear(m.w1.Data, m.b1.Data, 2)
-	g.Linear(m.w2.Data, m.b2.Data, 6)
+	g.Linear(m.w1.Data(), m.b1.Data(), 2)
+	g.Linear(m.w2.Data(), m.b2.Data(), 6)
 	x, y := make([]float32, 2*22), make([]int, 22)
 	for i := range y {
 		x[2*i], x[2*i+1] = float32(math.Sin(float64(i))), float32(math.Cos(3*float64(i)))
@@ -87,7 +87,7 @@ func newWave(w *World, args TrainingArguments, callbacks ...Callback) (*wave, er
 func (w *wave) weights() string {
 	var b strings.Builder
 	for name, p := range w.model.Parameters() {
-		fmt.Fprintf(&b, "%s %x\n", name, p.Data)
+		fmt.Fprintf(&b, "%s %x\n", name, p.Data())
 	}
 	return b.String()
 }
@@ -289,7 +289,7 @@ func TestTrainerWeightsItems(t *testing.T) {
 		if _, err := tr.Train(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		return w.Data[0]
+		return w.Data()[0]
 	}
 	whole := fit(7, 1)
 	for batch := 1; batch < 7; batch++ {
@@ -367,11 +367,11 @@ func TestTrainerUnscalesBeforeItClips(t *testing.T) {
 			}
 			return l, err
 		}
-		before := w.Data[0]
+		before := w.Data()[0]
 		if _, err := tr.Train(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if w.Data[0] == before {
+		if w.Data()[0] == before {
 			t.Error("the weight did not move")
 		}
 		moved := tr.Scheduler().State().LastEpoch

@@ -169,11 +169,11 @@ func drawn(cfg *meta.Config, random *rng.Generator) (*model.Model, error) {
 		switch {
 		case strings.HasSuffix(name, "bias"): // zeros, as they are
 		case len(p.Shape()) < 2:
-			for i := range p.Data {
-				p.Data[i] = 1
+			for i := range p.Data() {
+				p.Data()[i] = 1
 			}
 		default:
-			random.Normal(p.Data, 0, 0.02)
+			random.Normal(p.Data(), 0, 0.02)
 		}
 	}
 	return m, nil

@@ -309,9 +309,9 @@ func checkTraining(ctx context.Context, w *train.World, _ string) error {
 	if err := errors.Join(alone.epoch(ctx, nothing), many.epoch(ctx, nothing)); err != nil {
 		return err
 	}
-	for i, want := range alone.weight.Data {
-		if got := many.weight.Data[i]; math.Abs(float64(got-want)) > 1e-4 {
-			return fmt.Errorf("weights %v, want %v", many.weight.Data, alone.weight.Data)
+	for i, want := range alone.weight.Data() {
+		if got := many.weight.Data()[i]; math.Abs(float64(got-want)) > 1e-4 {
+			return fmt.Errorf("weights %v, want %v", many.weight.Data(), alone.weight.Data())
 		}
 	}
 	return nil
@@ -342,8 +342,8 @@ func checkState(ctx context.Context, w *train.World, dir string) error {
 	if err := again.epoch(ctx, func(int) error { return nil }); err != nil {
 		return err
 	}
-	if !slices.Equal(whole.weight.Data, again.weight.Data) {
-		return fmt.Errorf("weights %v, want %v", again.weight.Data, whole.weight.Data)
+	if !slices.Equal(whole.weight.Data(), again.weight.Data()) {
+		return fmt.Errorf("weights %v, want %v", again.weight.Data(), whole.weight.Data())
 	}
 	return nil
 }

@@ -60,9 +60,9 @@ func modelOf(t *testing.T, text string) string {
 	}
 	random := rng.New(3)
 	for _, p := range m.Parameters() {
-		if random.Normal(p.Data, 0, 0.2); len(p.Shape()) < 2 {
-			for i := range p.Data {
-				p.Data[i] = 1
+		if random.Normal(p.Data(), 0, 0.2); len(p.Shape()) < 2 {
+			for i := range p.Data() {
+				p.Data()[i] = 1
 			}
 		}
 	}

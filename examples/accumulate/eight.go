@@ -40,7 +40,7 @@ func eight(ctx context.Context, to io.Writer, what string, model train.Module, w
 	if err := acc.Prepare(model, &opt, loader); err != nil {
 		return err
 	}
-	fmt.Fprintf(to, "%s\n  initial model weight is %.5f\n  initial model weight is %.5f\n", what, weight.Data[0], clone.Data[0])
+	fmt.Fprintf(to, "%s\n  initial model weight is %.5f\n  initial model weight is %.5f\n", what, weight.Data()[0], clone.Data()[0])
 	tape, i := tensor.NewTape(tensor.Options{}), 0
 	for batch, err := range loader.All(ctx) {
 		if err != nil {
@@ -72,6 +72,6 @@ func eight(ctx context.Context, to io.Writer, what string, model train.Module, w
 	if err := whole.Step(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(to, "  w/ accumulation, the final model weight is %.5f\n  w/o accumulation, the final model weight is %.5f\n", weight.Data[0], clone.Data[0])
+	_, err = fmt.Fprintf(to, "  w/ accumulation, the final model weight is %.5f\n  w/o accumulation, the final model weight is %.5f\n", weight.Data()[0], clone.Data()[0])
 	return err
 }

@@ -96,7 +96,7 @@ func (r run) fit(ctx context.Context, s data.Slice[sample], rate float64) ([]ste
 			}
 			losses, batches = 0, 0
 			if acc.IsMainProcess() {
-				steps = append(steps, step{mean[0], float64(model.Data[0])})
+				steps = append(steps, step{mean[0], float64(model.Data()[0])})
 			}
 		}
 		return nil

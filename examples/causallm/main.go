@@ -86,7 +86,7 @@ func crossEntropy(tape *tensor.Tape, w *tensor.Parameter, b texts, r tensor.Redu
 	return tape.CrossEntropy(logits, b.labels, tensor.CrossEntropyOptions{Reduction: r})
 }
 
-func show(w *tensor.Parameter) string { return fmt.Sprintf("[%.4f, %.4f]", w.Data[0], w.Data[1]) }
+func show(w *tensor.Parameter) string { return fmt.Sprintf("[%.4f, %.4f]", w.Data()[0], w.Data()[1]) }
 
 // accumulate trains one epoch, a single step, on the rank of acc.
 func accumulate(ctx context.Context, acc *train.Accelerator, say func(format string, args ...any)) error {

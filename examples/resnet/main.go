@@ -100,7 +100,7 @@ func fit(ctx context.Context, width, iterations int, due func(idx int) bool) ([]
 		} else if err := acc.NoSync(model, pass); err != nil { // gradients stay here and add up
 			return nil, err
 		}
-		r.first = slices.Clone(model.params["conv1.weight"].Data[:10])
+		r.first = slices.Clone(model.params["conv1.weight"].Data()[:10])
 		rows = append(rows, r)
 	}
 	return rows, nil

@@ -35,7 +35,7 @@ func TestFullModel(t *testing.T) {
 	}
 	m, n := newResNet18(64, classes, rng.New(0)), 0
 	for _, p := range m.Parameters() {
-		n += len(p.Data)
+		n += len(p.Data())
 	}
 	if n != 11_181_642 {
 		t.Errorf("%d parameters, want 11181642", n)

@@ -34,8 +34,8 @@ type net struct{ w1, b1, w2, b2 *tensor.Parameter }
 func newNet(g *rng.Generator) *net {
 	n := &net{tensor.NewParameter(make([]float32, hidden*features), hidden, features), tensor.NewParameter(make([]float32, hidden)),
 		tensor.NewParameter(make([]float32, classes*hidden), classes, hidden), tensor.NewParameter(make([]float32, classes))}
-	g.Linear(n.w1.Data, n.b1.Data, features)
-	g.Linear(n.w2.Data, n.b2.Data, hidden)
+	g.Linear(n.w1.Data(), n.b1.Data(), features)
+	g.Linear(n.w2.Data(), n.b2.Data(), hidden)
 	return n
 }
 

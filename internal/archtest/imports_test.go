@@ -60,7 +60,8 @@ var allowed = map[string][]string{
 	"train/rng":                  {}, // apart from data: tensors start their weights and drop by it too
 	"train/data":                 {"train/rng", "text"},
 	"train/optim":                {"internal/kernels"},
-	"train/tensor":               {"internal/kernels", "internal/gemm"},
+	"train/tensor":               {"meta", "internal/kernels", "internal/gemm"}, // meta: dtypes of stored parameters
+	"train/tensor/tensortest":    {"meta"},                                      // a storage for tests
 	"train/track":                {"internal/atomicfile"},
 	"train/model":                {"meta", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/record", "internal/kernels", "internal/kvcache", "internal/stored", "internal/tensor", "train/rng", "train/tensor"}, // kernels: weights are rounded for autocast
 	"train":                      {"meta", "loader", "internal/atomicfile", "internal/collective", "train/data", "train/optim", "train/rng", "train/tensor", "train/track"},                                                                                            // loader, meta: checkpoints are safetensors

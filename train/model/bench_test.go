@@ -26,8 +26,8 @@ func BenchmarkStep(b *testing.B) {
 	}
 	k := 0
 	for _, p := range m.Parameters() {
-		for i := range p.Data {
-			p.Data[i] = float32(k*2654435761%1000)/5000 - 0.1
+		for i := range p.Data() {
+			p.Data()[i] = float32(k*2654435761%1000)/5000 - 0.1
 			k++
 		}
 	}

@@ -163,15 +163,16 @@ func reads(u *nn.Unit, path string) bool {
 func (a *adapter) bind(p *nn.Program) error {
 	same := a.bound != nil
 	for i, t := range a.params {
-		if len(t.Data) == 0 || len(t.Data) != t.Shape()[0]*t.Shape()[1] {
-			return fmt.Errorf("model: %s has %d numbers for the shape %v", a.names[i], len(t.Data), t.Shape())
+		values := t.Data()
+		if len(values) == 0 || len(values) != t.Shape()[0]*t.Shape()[1] {
+			return fmt.Errorf("model: %s has %d numbers for the shape %v", a.names[i], len(values), t.Shape())
 		}
 		to := &a.Pairs[i/2].A
 		if i%2 == 1 {
 			to = &a.Pairs[i/2].B
 		}
-		if same = same && &t.Data[0] == &to.F32()[0]; !same {
-			*to = view.Floats(t.Data, t.Shape()...)
+		if same = same && &values[0] == &to.F32()[0]; !same {
+			*to = view.Floats(values, t.Shape()...)
 		}
 	}
 	if same {
@@ -196,13 +197,25 @@ func (m *Model) SaveAdapter(dir string) error {
 	if m.adapter == nil {
 		return errNoAdapter
 	}
-	if err := m.adapter.bind(m.program); err != nil {
-		return err
-	}
-	if err := m.adapter.Save(dir); err != nil {
+	err := m.adapter.access(func() error {
+		if err := m.adapter.bind(m.program); err != nil {
+			return err
+		}
+		return m.adapter.Save(dir)
+	})
+	if err != nil {
 		return fmt.Errorf("model: %w", err)
 	}
 	return nil
+}
+
+// access calls f while the numbers of all pairs are in memory.
+func (a *adapter) access(f func() error) error {
+	for _, p := range a.params {
+		inner := f
+		f = func() error { return p.Access(false, func([]float32) error { return inner() }) }
+	}
+	return f()
 }
 
 // MergeAdapter yields the tensors of a checkpoint that says alone what the model says with
@@ -212,7 +225,7 @@ func (m *Model) MergeAdapter() (iter.Seq[loader.NamedTensor], error) {
 	if m.adapter == nil {
 		return nil, errNoAdapter
 	}
-	if err := m.adapter.bind(m.program); err != nil {
+	if err := m.adapter.access(func() error { return m.adapter.bind(m.program) }); err != nil {
 		return nil, err
 	}
 	pairs := map[string]*lora.Pair{}
@@ -223,12 +236,17 @@ func (m *Model) MergeAdapter() (iter.Seq[loader.NamedTensor], error) {
 		}
 		pairs[meta.Join(p.Path, p.Param)] = p
 	}
-	return m.unbind(func(p *tensor.Parameter) []float32 { return p.Data }, func(path string, dtype meta.DType, data []byte) ([]byte, error) {
+	return m.unbind(numbers, func(path string, dtype meta.DType, data []byte) ([]byte, error) {
 		p := pairs[path]
 		if p == nil {
 			return data, nil
 		}
 		data = slices.Clone(data)
-		return data, p.Add(data, dtype, 1)
+		return data, m.adapter.access(func() error {
+			if err := m.adapter.bind(m.program); err != nil {
+				return err
+			}
+			return p.Add(data, dtype, 1)
+		})
 	})
 }

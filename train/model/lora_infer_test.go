@@ -60,9 +60,9 @@ func along(t *testing.T, m *Model, direction map[string][]float32, by float64) f
 	t.Helper()
 	kept := map[string][]float32{}
 	for name, p := range m.Parameters() {
-		kept[name] = slices.Clone(p.Data)
+		kept[name] = slices.Clone(p.Data())
 		for i, v := range direction[name] {
-			p.Data[i] += float32(by) * v
+			p.Data()[i] += float32(by) * v
 		}
 	}
 	tp := tensor.NewTape(tensor.Options{})
@@ -73,7 +73,7 @@ func along(t *testing.T, m *Model, direction map[string][]float32, by float64) f
 		t.Fatal(err)
 	}
 	for name, p := range m.Parameters() {
-		copy(p.Data, kept[name])
+		copy(p.Data(), kept[name])
 	}
 	return float64(loss.Item())
 }

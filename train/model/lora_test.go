@@ -141,8 +141,8 @@ func adapterGradients(t *testing.T, m *Model, o Options) map[string][]float32 {
 	out := map[string][]float32{}
 	for name, p := range m.Parameters() {
 		if p.Trainable {
-			out[name] = slices.Clone(p.Grad)
-		} else if p.Grad != nil {
+			out[name] = slices.Clone(p.Grad())
+		} else if p.Grad() != nil {
 			t.Errorf("%s is frozen and has a gradient", name)
 		}
 	}
@@ -184,7 +184,7 @@ func spread(m *Model) {
 	g := rng.New(77)
 	for name, p := range m.Parameters() {
 		if strings.HasSuffix(name, "lora_B.weight") {
-			g.Uniform(p.Data, -0.2, 0.2)
+			g.Uniform(p.Data(), -0.2, 0.2)
 		}
 	}
 }
@@ -221,13 +221,13 @@ func TestAdapterGradientsAreSlopes(t *testing.T) {
 			t.Errorf("%s has shape %v, wanted rank 5", name, p.Shape())
 		}
 		const h = 2e-2
-		i := len(p.Data) / 3
-		old := p.Data[i]
-		p.Data[i] = old + h
+		i := len(p.Data()) / 3
+		old := p.Data()[i]
+		p.Data()[i] = old + h
 		up := loss()
-		p.Data[i] = old - h
+		p.Data()[i] = old - h
 		slope := (up - loss()) / (2 * h)
-		p.Data[i] = old
+		p.Data()[i] = old
 		if d := math.Abs(slope - float64(grads[name][i])); d > 2e-3*(1+math.Abs(slope)) {
 			t.Errorf("%s[%d]: gradient %g, slope %g", name, i, grads[name][i], slope)
 		}

@@ -165,7 +165,7 @@ func (m *Model) SetAuxiliary(weight float32) { m.auxiliary = weight }
 // files the model came from: float32, but frozen ones and buffers in their dtype. The elements are read
 // when they are written.
 func (m *Model) Checkpoint() (iter.Seq[loader.NamedTensor], error) {
-	return m.unbind(func(p *tensor.Parameter) []float32 { return p.Data }, asItIs)
+	return m.unbind(numbers, asItIs)
 }
 
 // Gradients yields the gradients under the checkpoint's names; zeros where there is none.
@@ -174,11 +174,11 @@ func (m *Model) Gradients() (iter.Seq[loader.NamedTensor], error) {
 	for name := range m.Parameters() {
 		trained[name] = true
 	}
-	return m.unbind(func(p *tensor.Parameter) []float32 {
-		if p.Grad == nil {
-			return make([]float32, len(p.Data))
+	return m.unbind(func(p *tensor.Parameter) ([]byte, error) {
+		if p.Grad() == nil {
+			return make([]byte, 4*p.Len()), nil
 		}
-		return p.Grad
+		return floatBytes(p.Grad()), nil
 	}, func(path string, _ meta.DType, data []byte) ([]byte, error) {
 		if !trained[path] {
 			return make([]byte, len(data)), nil
@@ -189,9 +189,18 @@ func (m *Model) Gradients() (iter.Seq[loader.NamedTensor], error) {
 
 func asItIs(_ string, _ meta.DType, data []byte) ([]byte, error) { return data, nil }
 
+// numbers returns the bytes of a parameter's numbers.
+func numbers(p *tensor.Parameter) (b []byte, err error) {
+	err = p.Access(false, func(values []float32) error {
+		b = floatBytes(values)
+		return nil
+	})
+	return b, err
+}
+
 // unbind cuts values into the tensors of a checkpoint; change makes others of a parameter's
 // elements.
-func (m *Model) unbind(values func(*tensor.Parameter) []float32, change func(path string, dtype meta.DType, data []byte) ([]byte, error)) (iter.Seq[loader.NamedTensor], error) {
+func (m *Model) unbind(values func(*tensor.Parameter) ([]byte, error), change func(path string, dtype meta.DType, data []byte) ([]byte, error)) (iter.Seq[loader.NamedTensor], error) {
 	byName := map[string]*tensor.Parameter{}
 	for name, p := range m.Parameters() {
 		byName[name] = p
@@ -226,7 +235,11 @@ func (m *Model) unbind(values func(*tensor.Parameter) []float32, change func(pat
 			if p == nil {
 				return nil, fmt.Errorf("model: %s is no parameter", path)
 			}
-			return change(path, meta.Float32, floatBytes(values(p)))
+			b, err := values(p)
+			if err != nil {
+				return nil, err
+			}
+			return change(path, meta.Float32, b)
 		}
 	})
 }

@@ -15,12 +15,13 @@ const roundElements = 1 << 20
 func (w *weights) round() (moved bool) {
 	var all sync.WaitGroup
 	for p, t := range w.model.trained {
-		if len(p.Shape) < 2 || len(t.Data) == 0 {
+		values := t.Data()
+		if len(p.Shape) < 2 || len(values) == 0 {
 			continue
 		}
 		h := w.params[p]
 		if h.rounded == nil {
-			h.memory = make([]byte, 2*len(t.Data))
+			h.memory = make([]byte, 2*len(values))
 			h.rounded = &parts{}
 			dense := view.Tensor{DType: meta.Float16, Rank: len(p.Shape), Data: h.memory}
 			copy(dense.Dims[:], p.Shape)
@@ -28,8 +29,8 @@ func (w *weights) round() (moved bool) {
 			h.rounded.keepVectors(h)
 			moved = true
 		}
-		for at := 0; at < len(t.Data); at += roundElements {
-			src, dst := t.Data[at:min(at+roundElements, len(t.Data))], h.memory[2*at:]
+		for at := 0; at < len(values); at += roundElements {
+			src, dst := values[at:min(at+roundElements, len(values))], h.memory[2*at:]
 			all.Go(func() { kernels.NarrowFloat16(dst[:2*len(src)], src) })
 		}
 	}

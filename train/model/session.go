@@ -47,6 +47,7 @@ type lease struct {
 func (l *lease) end() {
 	l.ended.Do(func() {
 		l.weights.early = nil
+		l.weights.release()
 		l.all.mu.Lock()
 		defer l.all.mu.Unlock()
 		l.all.lent--
@@ -94,7 +95,11 @@ func (m *Model) enter(tp *tensor.Tape, b Batch, way nn.Way) (*lease, error) {
 		return nil, err
 	}
 	l := &lease{session: s, all: m.sessions}
-	if err := s.fit(b, way, m.spec.Vocab); err != nil {
+	err = s.weights.acquire()
+	if err == nil {
+		err = s.fit(b, way, m.spec.Vocab)
+	}
+	if err != nil {
 		l.end()
 		return nil, err
 	}

@@ -84,8 +84,8 @@ type replay struct {
 // param lets an optimizer step a parameter.
 type param struct{ *tensor.Parameter }
 
-func (p param) Data() []float32 { return p.Parameter.Data }
-func (p param) Grad() []float32 { return p.Parameter.Grad }
+func (p param) Data() []float32 { return p.Parameter.Data() }
+func (p param) Grad() []float32 { return p.Parameter.Grad() }
 
 func (r *replay) optimizer() (optim.Optimizer, []optim.Param) {
 	var all, decayed, others []optim.Param
@@ -217,9 +217,9 @@ func (r *replay) close(what string, step int, got, want, tolerance float64) {
 func (r *replay) weights(i int, step traceStep) {
 	all := r.tensors()
 	for name, p := range r.m.Parameters() {
-		all[name] = p.Data
+		all[name] = p.Data()
 		if stem, ok := strings.CutSuffix(name, ".weight"); ok && r.m.Adapted() {
-			all["base_model.model."+stem+".default.weight"] = p.Data
+			all["base_model.model."+stem+".default.weight"] = p.Data()
 		}
 	}
 	far := 3e-6

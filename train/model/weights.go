@@ -29,6 +29,7 @@ type weights struct {
 	// early, while not nil, is where gradients go that come before Backward.
 	early map[*tensor.Parameter][]float32
 	spare map[*tensor.Parameter][]float32 // memory for it to use again
+	held  []*tensor.Parameter             // acquired for the pass
 	err   error
 }
 
@@ -53,22 +54,57 @@ func newWeights(m *parameters) *weights {
 	return &weights{model: m, params: map[*meta.Param]*parts{}, spare: map[*tensor.Parameter][]float32{}}
 }
 
+// acquire brings the numbers of all parameters into memory until release.
+func (w *weights) acquire() error {
+	hold := func(p *tensor.Parameter) error {
+		if _, err := p.Acquire(false); err != nil {
+			return err
+		}
+		w.held = append(w.held, p)
+		return nil
+	}
+	for _, p := range w.model.trained {
+		if err := hold(p); err != nil {
+			return err
+		}
+	}
+	if a := w.model.adapter; a != nil {
+		for _, p := range a.params {
+			if err := hold(p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// release ends the use of the numbers. A storage that fails to release what was only read fails
+// the next acquire.
+func (w *weights) release() {
+	for _, p := range w.held {
+		_ = p.Release(false)
+	}
+	clear(w.held)
+	w.held = w.held[:0]
+}
+
 // begin looks where parameters lie now, and rounds those of products to cast where it is
 // float16.
 func (w *weights) begin(cast meta.DType) error {
 	w.cast, w.err = cast, nil
 	moved := false
 	for p, t := range w.model.trained {
-		if len(t.Data) != int(p.Elements()) {
-			return fmt.Errorf("model: a parameter of shape %v with %d numbers", p.Shape, len(t.Data))
+		values, grad := t.Data(), t.Grad()
+		if len(values) != int(p.Elements()) {
+			return fmt.Errorf("model: a parameter of shape %v with %d numbers", p.Shape, len(values))
 		}
-		if t.Grad != nil && len(t.Grad) != len(t.Data) {
-			return fmt.Errorf("model: a parameter of %d numbers with a gradient of %d", len(t.Data), len(t.Grad))
+		if grad != nil && len(grad) != len(values) {
+			return fmt.Errorf("model: a parameter of %d numbers with a gradient of %d", len(values), len(grad))
 		}
 		h := w.params[p]
-		if h == nil || h.seen != unsafe.SliceData(t.Data) {
-			w.params[p] = &parts{seen: unsafe.SliceData(t.Data)}
-			w.params[p].show(view.Floats(t.Data, p.Shape...), w.model.stacked[p])
+		if h == nil || h.seen != unsafe.SliceData(values) {
+			w.params[p] = &parts{seen: unsafe.SliceData(values)}
+			w.params[p].show(view.Floats(values, p.Shape...), w.model.stacked[p])
 			moved = true
 		}
 	}
@@ -110,21 +146,25 @@ func (h *parts) show(t view.Tensor, stacked bool) {
 func (w *weights) index() {
 	w.spans = w.spans[:0]
 	for p, t := range w.model.trained {
-		if len(t.Data) == 0 {
+		values := t.Data()
+		if len(values) == 0 {
 			continue
 		}
-		lo := uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))
-		w.spans = append(w.spans, span{lo, lo + uintptr(4*len(t.Data)), 4, t})
+		w.spans = append(w.spans, spanOf(t, values))
 		if m := w.params[p].memory; m != nil {
-			lo = uintptr(unsafe.Pointer(unsafe.SliceData(m)))
-			w.spans = append(w.spans, span{lo, lo + uintptr(len(m)), len(m) / len(t.Data), t})
+			lo := uintptr(unsafe.Pointer(unsafe.SliceData(m)))
+			w.spans = append(w.spans, span{lo, lo + uintptr(len(m)), len(m) / len(values), t})
 		}
 	}
 	for _, t := range w.pairs {
-		lo := uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))
-		w.spans = append(w.spans, span{lo, lo + uintptr(4*len(t.Data)), 4, t})
+		w.spans = append(w.spans, spanOf(t, t.Data()))
 	}
 	slices.SortFunc(w.spans, func(a, b span) int { return cmp.Compare(a.lo, b.lo) })
+}
+
+func spanOf(p *tensor.Parameter, values []float32) span {
+	lo := uintptr(unsafe.Pointer(unsafe.SliceData(values)))
+	return span{lo, lo + uintptr(4*len(values)), 4, p}
 }
 
 // Gradient is where the gradient of a view of a trainable parameter adds up.
@@ -146,10 +186,10 @@ func (w *weights) Gradient(t view.Tensor) (view.Tensor, bool) {
 // target is the gradient of a parameter, from zeros on.
 func (w *weights) target(p *tensor.Parameter) []float32 {
 	if w.early == nil {
-		if p.Grad == nil {
-			p.Grad = p.NewGrad()
+		if p.Grad() == nil {
+			p.SetGrad(p.NewGrad())
 		}
-		return p.Grad
+		return p.Grad()
 	}
 	g := w.early[p]
 	if g == nil {
@@ -170,13 +210,13 @@ func (w *weights) adopt(b backend.Backend, scale float32) {
 	w.early = nil
 	for p, g := range early {
 		t := view.Floats(g, len(g), 1)
-		if p.Grad == nil {
-			if p.Grad = g; scale != 1 {
+		if p.Grad() == nil {
+			if p.SetGrad(g); scale != 1 {
 				b.Scale(t, scale, 0)
 			}
 			continue
 		}
-		b.Add(view.Floats(p.Grad, len(g), 1), t, scale)
+		b.Add(view.Floats(p.Grad(), len(g), 1), t, scale)
 		w.spare[p] = g
 	}
 }

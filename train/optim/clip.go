@@ -14,18 +14,42 @@ var ErrNotFinite = errors.New("optim: the norm of the gradients is not finite")
 // a gradient are passed over.
 func Norm(params []Param, p float64) float64 {
 	var norms []float64
-	set, _ := kernels.Select("") // there is always one
 	for _, x := range params {
-		g := x.Grad()
-		switch {
-		case g == nil:
-		case p == 2:
-			norms = append(norms, float64(float32(math.Sqrt(squareSum(set, g)))))
-		default:
-			norms = append(norms, float64(float32(norm(g, p))))
+		if g := x.Grad(); g != nil {
+			norms = append(norms, arrayNorm(g, p))
 		}
 	}
 	return float64(float32(norm(norms, p)))
+}
+
+// WeightNorm is the p-norm of all parameters' numbers together. It is NaN if the numbers of a
+// [Stored] parameter cannot be read.
+func WeightNorm(params []Param, p float64) float64 {
+	var norms []float64
+	for _, x := range params {
+		if s, ok := x.(Stored); ok {
+			values, err := s.Acquire(false)
+			if err != nil {
+				return math.NaN()
+			}
+			norms = append(norms, arrayNorm(values, p))
+			if s.Release(false) != nil {
+				return math.NaN()
+			}
+		} else if w := x.Data(); w != nil {
+			norms = append(norms, arrayNorm(w, p))
+		}
+	}
+	return float64(float32(norm(norms, p)))
+}
+
+// arrayNorm is the p-norm of one array, rounded to float32.
+func arrayNorm(x []float32, p float64) float64 {
+	if p != 2 {
+		return float64(float32(norm(x, p)))
+	}
+	set, _ := kernels.Select("") // there is always one
+	return float64(float32(math.Sqrt(squareSum(set, x))))
 }
 
 // squareSum is the sum of the squares of x: of parts of one size, whatever the threads, which

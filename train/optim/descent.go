@@ -8,13 +8,48 @@ import (
 	"sync"
 )
 
-// Param is what an optimizer steps. Both slices stay the parameter's; Grad is nil while
-// there is none, and such a parameter is passed over.
+// Param is what an optimizer steps, such as a *tensor.Parameter. Both slices stay the parameter's.
+// Optimizers skip a parameter whose Grad is nil.
 type Param interface {
 	Data() []float32
 	Grad() []float32
 	// ZeroGrad drops the gradient: Grad is nil afterwards.
 	ZeroGrad()
+}
+
+// Stored is a Param whose numbers may be elsewhere than in memory, as those of a *tensor.Parameter
+// may. Optimizers bring them to memory one parameter at a time.
+type Stored interface {
+	Param
+	// Len is the number of elements.
+	Len() int
+	// Acquire brings the numbers into memory until the matching Release; write is to change them.
+	Acquire(write bool) ([]float32, error)
+	// Release ends an Acquire and, after a write, stores the numbers.
+	Release(write bool) error
+}
+
+// size is the number of elements of p.
+func size(p Param) int {
+	if s, ok := p.(Stored); ok {
+		return s.Len()
+	}
+	return len(p.Data())
+}
+
+// change calls f with the numbers of p, to change them.
+func change(p Param, f func(values []float32)) error {
+	s, ok := p.(Stored)
+	if !ok {
+		f(p.Data())
+		return nil
+	}
+	values, err := s.Acquire(true)
+	if err != nil {
+		return err
+	}
+	f(values)
+	return s.Release(true)
 }
 
 // Vector is a Param in memory.
@@ -162,19 +197,20 @@ func (d *Descent) ZeroGrad() {
 	}
 }
 
-// Step steps every parameter that has a gradient. Where a gradient has another length
-// than its parameter, nothing is stepped.
+// Step steps every parameter that has a gradient. If a gradient has another length than its
+// parameter, Step fails and steps nothing. If the numbers of a [Stored] parameter cannot be read or
+// written, it fails after it stepped those before.
 func (d *Descent) Step() error {
 	for i, g := range d.groups {
 		for j, p := range g.Params {
-			if n := len(p.Grad()); p.Grad() != nil && n != len(p.Data()) {
-				return fmt.Errorf("optim: group %d, parameter %d: %d gradients for %d numbers", i, j, n, len(p.Data()))
+			if n := len(p.Grad()); p.Grad() != nil && n != size(p) {
+				return fmt.Errorf("optim: group %d, parameter %d: got %d gradients, want %d", i, j, n, size(p))
 			}
 		}
 	}
-	for _, g := range d.groups {
+	for i, g := range d.groups {
 		names := d.rule.slots(g)
-		for _, p := range g.Params {
+		for j, p := range g.Params {
 			if p.Grad() == nil {
 				continue
 			}
@@ -182,9 +218,12 @@ func (d *Descent) Step() error {
 			m.step++
 			slots := make([][]float32, len(names))
 			for i, name := range names {
-				slots[i] = d.slot(m, name, len(p.Data()))
+				slots[i] = d.slot(m, name, size(p))
 			}
-			stepAll(d.rule.update(g, m.step), p.Data(), p.Grad(), slots)
+			err := change(p, func(values []float32) { stepAll(d.rule.update(g, m.step), values, p.Grad(), slots) })
+			if err != nil {
+				return fmt.Errorf("optim: group %d, parameter %d: %w", i, j, err)
+			}
 		}
 	}
 	return nil
@@ -278,8 +317,8 @@ func (d *Descent) LoadState(s State) error {
 				return errors.New("optim: a state with fewer parameters than its groups say")
 			}
 			for name, x := range s.Params[n-1].Slots {
-				if len(x) != len(p.Data()) {
-					return fmt.Errorf("optim: group %d, parameter %d: %s has %d numbers, want %d", i, j, name, len(x), len(p.Data()))
+				if len(x) != size(p) {
+					return fmt.Errorf("optim: group %d, parameter %d: %s has %d numbers, want %d", i, j, name, len(x), size(p))
 				}
 			}
 		}

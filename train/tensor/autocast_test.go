@@ -61,8 +61,8 @@ func TestAutocastRoundsProducts(t *testing.T) {
 			if y.Data()[0] != want {
 				t.Errorf("%v, %s: %v, want %v (%v)", p, name, y.Data(), want, tape.Err())
 			}
-			if err := tape.Backward(tape.Sum(y), 1); err != nil || w.Grad[0] != 1 || w.Data[0] != third {
-				t.Errorf("%v, %s: gradient %v of %v (%v)", p, name, w.Grad, w.Data, err)
+			if err := tape.Backward(tape.Sum(y), 1); err != nil || w.Grad()[0] != 1 || w.Data()[0] != third {
+				t.Errorf("%v, %s: gradient %v of %v (%v)", p, name, w.Grad(), w.Data(), err)
 			}
 		}
 	}
@@ -96,11 +96,11 @@ func TestGradientsOverflowInFloat16(t *testing.T) {
 			t.Fatal(err)
 		}
 		sum := 0.0
-		for _, g := range w.Grad {
+		for _, g := range w.Grad() {
 			sum += float64(g)
 		}
 		if (math.IsInf(sum, 0) || math.IsNaN(sum)) != infinite {
-			t.Errorf("%v: gradients %v", p, w.Grad)
+			t.Errorf("%v: gradients %v", p, w.Grad())
 		}
 	}
 }

@@ -3,6 +3,7 @@ package tensor
 import (
 	"encoding"
 	"fmt"
+	"slices"
 )
 
 // Checkpoint is f of inputs, of which only the inputs and the result are kept: Backward
@@ -36,6 +37,9 @@ func (tp *Tape) Checkpoint(f func(tp *Tape, in []*Tensor) *Tensor, sources []Rew
 	if first != nil && first.tape == inner {
 		own = first.base == nil && first.lent
 		first.root().lent = false
+		if p := first.root().param; p != nil && p.memory == nil {
+			first.data = slices.Clone(first.data) // the storage may move p when inner is reset
+		}
 	}
 	if err := inner.Reset(); err != nil || first == nil || first.tape != inner {
 		return tp.fail("checkpoint: %w", cause(err))

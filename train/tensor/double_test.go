@@ -35,7 +35,7 @@ func TestDoubleIsTheSameButForRounding(t *testing.T) {
 			if err := tp.Backward(tp.Mean(tp.Mul(y, y)), 1); err != nil {
 				t.Fatal(err)
 			}
-			grads[k] = w.Grad
+			grads[k] = w.Grad()
 		}
 		for what, pair := range map[string][2][]float32{"result": results, "gradient": grads} {
 			for i, v := range pair[0] {

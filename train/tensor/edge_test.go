@@ -42,8 +42,8 @@ func TestSlopesOfGatesKeepTheirPrecision(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, v := range x {
-				if want := c.slope(float64(v)); !(math.Abs(float64(p.Grad[i])-want) <= 4e-7) {
-					t.Errorf("%s (%s) at %v: slope %v, want %v", c.name, variant, v, p.Grad[i], want)
+				if want := c.slope(float64(v)); !(math.Abs(float64(p.Grad()[i])-want) <= 4e-7) {
+					t.Errorf("%s (%s) at %v: slope %v, want %v", c.name, variant, v, p.Grad()[i], want)
 					break
 				}
 			}
@@ -71,14 +71,14 @@ func TestMatMulRepeatsBatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, v := range []float32{3, 4, 3, 4} {
-		if a.Grad[i] != v {
-			t.Errorf("gradient of a %v, want [3 4 3 4]", a.Grad)
+		if a.Grad()[i] != v {
+			t.Errorf("gradient of a %v, want [3 4 3 4]", a.Grad())
 			break
 		}
 	}
 	for i, v := range []float32{4, 6, 4, 6, 4, 6} {
-		if b.Grad[i] != v {
-			t.Errorf("gradient of b %v, want 4 and 6 in turn", b.Grad)
+		if b.Grad()[i] != v {
+			t.Errorf("gradient of b %v, want 4 and 6 in turn", b.Grad())
 			break
 		}
 	}

@@ -22,7 +22,7 @@ func ExampleTape_Backward() {
 				fmt.Println(err)
 			}
 		}
-		return w.Data[0] - 0.02*w.Grad[0]
+		return w.Data()[0] - 0.02*w.Grad()[0]
 	}
 	fmt.Printf("w/ accumulation, the final weight is %.5f\n", step(2))
 	fmt.Printf("w/o accumulation, the final weight is %.5f\n", step(8))
@@ -49,9 +49,9 @@ func ExampleTape_CrossEntropy() {
 			fmt.Println(err)
 		}
 	}
-	for i := range w.Data {
-		w.Data[i] -= 0.08 * w.Grad[i]
+	for i := range w.Data() {
+		w.Data()[i] -= 0.08 * w.Grad()[i]
 	}
-	fmt.Printf("%.4f\n", w.Data)
+	fmt.Printf("%.4f\n", w.Data())
 	// Output: [0.0953 0.4337]
 }

@@ -114,7 +114,7 @@ func (g *goldenRun) check() {
 		if name == "out" {
 			got = out.Data()
 		} else if p, ok := strings.CutPrefix(name, "grad_"); ok {
-			got = g.params[p].Grad
+			got = g.params[p].Grad()
 		}
 		g.compare(name, got)
 	}
@@ -205,7 +205,7 @@ func (g *goldenRun) runSmall() *Tensor {
 		}
 		return tp.Dropout(x, g.num("p", 0), constant(0.999))
 	case "dropout_mask":
-		return tp.DropoutMask(x, g.params["mask"].Data, g.num("p", 0))
+		return tp.DropoutMask(x, g.params["mask"].Data(), g.num("p", 0))
 	case "residual_add":
 		return tp.Add(x, g.in("y"))
 	case "mul":
@@ -213,7 +213,7 @@ func (g *goldenRun) runSmall() *Tensor {
 	case "conv2d":
 		return tp.Conv2D(x, g.in("weight"), g.in("bias"), ConvOptions{Stride: size("stride"), Padding: size("padding"), Dilation: size("dilation"), Groups: size("groups")})
 	case "batchnorm2d":
-		s := &BatchNorm{Mean: slices.Clone(g.params["running_mean"].Data), Var: slices.Clone(g.params["running_var"].Data),
+		s := &BatchNorm{Mean: slices.Clone(g.params["running_mean"].Data()), Var: slices.Clone(g.params["running_var"].Data()),
 			Momentum: g.num("momentum", 0.1), Eps: g.num("eps", 1e-5), Training: g.flag("training")}
 		g.after["running_mean_after"], g.after["running_var_after"] = s.Mean, s.Var
 		return tp.BatchNorm2D(x, g.in("weight"), g.in("bias"), s)

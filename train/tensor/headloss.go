@@ -138,10 +138,10 @@ func (h *head) row(row []float32, label int) float32 {
 // ahead is memory for a gradient that is computed before Backward: what a parameter has to
 // spare, or scratch.
 func (tp *Tape) ahead(t *Tensor) []float32 {
-	if p := t.param; p != nil && p.Grad == nil && len(p.spare) == len(t.data) {
-		g := p.spare
-		p.spare = nil
-		return g
+	if p := t.param; p != nil && p.grad == nil {
+		if g := p.takeSpare(len(t.data)); g != nil {
+			return g
+		}
 	}
 	return tp.borrow(len(t.data))
 }
@@ -152,8 +152,8 @@ func (tp *Tape) adopt(t *Tensor, src []float32, by float32) {
 	switch {
 	case !t.needs:
 		return
-	case t.param != nil && t.param.Grad == nil:
-		t.param.Grad = src
+	case t.param != nil && t.param.grad == nil:
+		t.param.grad = src
 	case t.param == nil && t.base == nil && t.grad == nil:
 		t.grad = src
 	default:

@@ -50,18 +50,18 @@ func checkGradients(t *rapid.T, params []*Parameter, f func(tp *Tape, in []*Tens
 		return sum
 	}
 	for k, p := range params {
-		for _, i := range []int{0, len(p.Data) / 2, len(p.Data) - 1} {
+		for _, i := range []int{0, len(p.Data()) / 2, len(p.Data()) - 1} {
 			const h = 1.0 / 128
-			at := p.Data[i]
+			at := p.Data()[i]
 			rise := func(h float32) float64 {
-				p.Data[i] = at + h
+				p.Data()[i] = at + h
 				above := value()
-				p.Data[i] = at - h
+				p.Data()[i] = at - h
 				below := value()
-				p.Data[i] = at
+				p.Data()[i] = at
 				return above - below
 			}
-			slope, got := (8*rise(h)-rise(2*h))/(12*h), float64(p.Grad[i])
+			slope, got := (8*rise(h)-rise(2*h))/(12*h), float64(p.Grad()[i])
 			if math.Abs(slope-got) > 2e-3*(1+math.Abs(slope)) {
 				t.Fatalf("parameter %d, element %d: the gradient is %g, the slope %g", k, i, got, slope)
 			}
@@ -94,8 +94,8 @@ func product(shapes func(n, k, m int) [3][]int) func(t *rapid.T) []*Parameter {
 
 func image(t *rapid.T) []*Parameter {
 	x := draw(t, "x", 1, size(t, "batch"), 2, 2+size(t, "height"), 2+size(t, "width"))
-	for i := range x.Data { // apart from each other, for the maximum
-		x.Data[i] = float32((i*7919)%97) / 20
+	for i := range x.Data() { // apart from each other, for the maximum
+		x.Data()[i] = float32((i*7919)%97) / 20
 	}
 	return []*Parameter{x, draw(t, "weight", 1, 2, 1, 2, 2), draw(t, "bias", 1, 2)}
 }

@@ -70,8 +70,8 @@ func TestGoldenResnet(t *testing.T) {
 					}
 					near(t, "running mean", want.Mean, net.norms["bn1"].Mean)
 					near(t, "running variance", want.Variance, net.norms["bn1"].Var)
-					near(t, "first weights", want.Conv1, net.params["conv1.weight"].Data[:len(want.Conv1)])
-					near(t, "last bias", want.Bias, net.params["fc.bias"].Data)
+					near(t, "first weights", want.Conv1, net.params["conv1.weight"].Data()[:len(want.Conv1)])
+					near(t, "last bias", want.Bias, net.params["fc.bias"].Data())
 				}
 				if c.Final != "" {
 					net.sameWeights(t, dir+"/"+c.Final)
@@ -105,7 +105,7 @@ func (r *resnet) sameGradients(t *testing.T, file string, window float64) {
 		}
 		worst, largest := 0.0, 0.0
 		for k, w := range want.v {
-			worst, largest = max(worst, math.Abs(window*float64(p.Grad[k])-w)), max(largest, math.Abs(w))
+			worst, largest = max(worst, math.Abs(window*float64(p.Grad()[k])-w)), max(largest, math.Abs(w))
 		}
 		if worst > 1e-4*largest {
 			t.Errorf("gradient of %s is %g off, of %g", name, worst, largest)
@@ -116,7 +116,7 @@ func (r *resnet) sameGradients(t *testing.T, file string, window float64) {
 func (r *resnet) sameWeights(t *testing.T, file string) {
 	for name, want := range readArrays(t, file) {
 		if p := r.params[name]; p != nil {
-			near(t, name, want.v, p.Data)
+			near(t, name, want.v, p.Data())
 		}
 	}
 }
@@ -158,8 +158,8 @@ type resnet struct {
 // stepped lets an optimizer step a parameter.
 type stepped struct{ *Parameter }
 
-func (p stepped) Data() []float32 { return p.Parameter.Data }
-func (p stepped) Grad() []float32 { return p.Parameter.Grad }
+func (p stepped) Data() []float32 { return p.Parameter.Data() }
+func (p stepped) Grad() []float32 { return p.Parameter.Grad() }
 
 func newResnet(init map[string]goldenArray) *resnet {
 	r := &resnet{params: map[string]*Parameter{}, norms: map[string]*BatchNorm{}}

@@ -36,6 +36,7 @@ type Tape struct {
 	ops      []op
 	frees    []func() // of Functions, when the record is freed
 	uses     map[used]*Tensor
+	acquired []*Parameter   // of uses, whose numbers are not always in memory
 	spare    map[int]*shelf // memory to use again, by length
 	scope    int            // depth of Within
 	lent     []*Tensor      // memory that comes back at the end of the pass
@@ -81,6 +82,9 @@ func (tp *Tape) Reset() error {
 	clear(tp.frees)
 	tp.frees = tp.frees[:0]
 	clear(tp.uses)
+	if e := tp.release(); err == nil {
+		err = e
+	}
 	tp.tidy()
 	tp.pass++
 	return err

@@ -73,7 +73,7 @@ func (s *small) pass(t *testing.T, o Options, again bool) float32 {
 func (s *small) grads() [][]float32 {
 	var all [][]float32
 	for _, p := range s.all() {
-		all = append(all, p.Grad)
+		all = append(all, p.Grad())
 	}
 	return all
 }
@@ -120,7 +120,7 @@ func TestFusedLossIsTheLossOfLogits(t *testing.T) {
 			if err := tp.Backward(loss, 0.25); err != nil {
 				t.Fatal(err)
 			}
-			return loss.Item(), [][]float32{x.Grad, w.Grad}
+			return loss.Item(), [][]float32{x.Grad(), w.Grad()}
 		}
 		want, wantGrads := run(tp.CrossEntropy(tp.Linear(tp.Use(x), tp.Use(w), nil), labels, o))
 		got, grads := run(tp.LinearCrossEntropy(tp.Use(x), tp.Use(w), labels, o))
@@ -146,10 +146,10 @@ func TestGradientsAddUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if w.Grad[0] != 6 {
-		t.Errorf("three passes add up to %g, want 6", w.Grad[0])
+	if w.Grad()[0] != 6 {
+		t.Errorf("three passes add up to %g, want 6", w.Grad()[0])
 	}
-	if w.ZeroGrad(); w.Grad != nil {
+	if w.ZeroGrad(); w.Grad() != nil {
 		t.Error("ZeroGrad leaves a gradient")
 	}
 }
@@ -162,7 +162,7 @@ func TestFrozenParametersGetNoGradient(t *testing.T) {
 	if err := tp.Backward(tp.Sum(y), 1); err != nil {
 		t.Fatal(err)
 	}
-	if frozen.Grad != nil || w.Grad == nil {
+	if frozen.Grad() != nil || w.Grad() == nil {
 		t.Error("want a gradient of the trainable parameter only")
 	}
 }

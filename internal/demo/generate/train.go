@@ -181,14 +181,14 @@ func fresh(dir string, seed uint64) (*model.Model, error) {
 	g := rng.New(seed)
 	for name, p := range m.Parameters() {
 		if len(p.Shape()) == 1 {
-			copy(p.Data, slices.Repeat([]float32{1}, len(p.Data)))
+			copy(p.Data(), slices.Repeat([]float32{1}, len(p.Data())))
 			continue
 		}
 		deviation := 0.02
 		if strings.HasSuffix(name, ".o_proj.weight") || strings.HasSuffix(name, ".down_proj.weight") {
 			deviation /= math.Sqrt(2 * layers)
 		}
-		g.Normal(p.Data, 0, float32(deviation))
+		g.Normal(p.Data(), 0, float32(deviation))
 	}
 	return m, nil
 }

@@ -113,5 +113,5 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("y = %.4fx + %.4f\n", m.w.Data[0], m.b.Data[0])
+	fmt.Printf("y = %.4fx + %.4f\n", m.w.Data()[0], m.b.Data()[0])
 }
