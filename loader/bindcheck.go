@@ -92,8 +92,6 @@ func bind(name string, shape []int, sources []meta.Source) *bound {
 	return &bound{shape: shape, sources: sources}
 }
 
-func (e entry) float() bool { return e.param != nil && e.param.DType.Float() }
-
 // A checker goes through all entries of a binding and collects what does not fit.
 type checker struct {
 	*Binding
@@ -143,10 +141,8 @@ func (c *checker) check(e entry, ties []string) {
 			c.use(t)
 			if !fits(t.Shape, want, s.From) {
 				c.problem(t.Name, "has shape %v, wanted %s%v", short(t.Shape), rowsText(s.From), want)
-			} else if e.float() && !t.DType.Float() {
-				c.problem(t.Name, "holds %v, wanted floating point", t.DType)
-			} else if e.float() && t.DType.Bits() < 16 {
-				c.problem(t.Name, "holds %v without scales that are known", t.DType)
+			} else if reason := e.unreadable(t.DType); reason != "" {
+				c.problem(t.Name, "holds %v%s in %s, want %s", t.DType, reason, t.File.Name, dtypeList(meta.QuantNone.Row().Codes.DTypes))
 			}
 		}
 	}
@@ -170,16 +166,38 @@ func (c *checker) quantised(e entry, s meta.Source) {
 			switch {
 			case !single && !slices.Equal(t.Shape, want.Shape):
 				c.problem(t.Name, "has shape %v, wanted %v for weights stored as %v", short(t.Shape), want.Shape, s.Quant.Format)
-			case t.DType != want.DType || k == 1 && !scale(s.Quant.Format, t.DType):
-				c.problem(t.Name, "holds %v, which %v does not", t.DType, s.Quant.Format)
+			case t.DType != want.DType || !slices.Contains(want.Reads, t.DType):
+				c.problem(t.Name, "holds %v in %s, want %s for weights stored as %v", t.DType, t.File.Name, dtypeList(want.Reads), s.Quant.Format)
 			}
 		}
 	}
 }
 
-// scale reports whether the scales of a format may be stored as d.
-func scale(f meta.QuantFormat, d meta.DType) bool {
-	return f == meta.QuantMXFP4 || d == meta.Float32 || d == meta.BFloat16 || d == meta.Float16
+// unreadable says why no kernel reads a parameter in dtype d; empty where one does. Buffers are
+// converted when they are read, from any floating-point dtype.
+func (e entry) unreadable(d meta.DType) string {
+	switch {
+	case e.param == nil && (d.Float() || !e.buffer.DType.Float()), e.param != nil && meta.QuantNone.Row().Codes.Reads(d):
+		return ""
+	case d.Float() && d.Bits() < 16:
+		return " without scales"
+	}
+	return " (no kernel reads it)"
+}
+
+// dtypeList is "a, b or c".
+func dtypeList(list []meta.DType) string {
+	text := ""
+	for i, d := range list {
+		switch {
+		case i > 0 && i == len(list)-1:
+			text += " or "
+		case i > 0:
+			text += ", "
+		}
+		text += d.String()
+	}
+	return text
 }
 
 // tied is the tensor that stands under another name of a tied parameter.

@@ -19,6 +19,10 @@ type Builder struct {
 	tree *tree
 	node *Module
 	path string
+	// inBlock and experts say that the scope lies within a decoder block, and that it is the
+	// module that stacks the experts of spec.
+	inBlock bool
+	experts *MoESpec
 }
 
 // tree is what the scopes of one tree share.
@@ -56,7 +60,23 @@ func (b *Builder) Module() *Module { return b.node }
 func (b *Builder) Child(name, class string) *Builder {
 	child := &Module{Name: name, Class: class, NoSplit: class == b.tree.noSplit}
 	b.node.Children = append(b.node.Children, child)
-	return &Builder{tree: b.tree, node: child, path: Join(b.path, name)}
+	scope := &Builder{tree: b.tree, node: child, path: Join(b.path, name), inBlock: b.inBlock || b.node.Kind == KindBlock}
+	if spec, ok := b.node.Spec.(*MoESpec); ok && name == spec.Experts {
+		scope.experts = spec
+	}
+	return scope
+}
+
+// weightPlace says where parameter name of this scope, of the given shape, stands.
+func (b *Builder) weightPlace(name string, shape []int) weightPlace {
+	w := weightPlace{inBlock: b.inBlock}
+	switch spec, ok := b.node.Spec.(*LinearSpec); {
+	case ok && name == "weight":
+		w.linear, w.inOut = true, spec.Transposed
+	case b.experts != nil && len(shape) == 3:
+		w.expert, w.inOut = true, b.experts.Transposed
+	}
+	return w
 }
 
 // Runs states how this scope's module runs.
@@ -75,8 +95,7 @@ func (b *Builder) Param(name string, shape ...int) *Param {
 // first way whose first tensor is there is taken.
 func (b *Builder) ParamFrom(name string, shape []int, sources []Source, others ...[]Source) *Param {
 	p := &Param{Name: name, Shape: shape, DType: b.tree.dtype}
-	linear, ok := b.node.Spec.(*LinearSpec)
-	b.tree.resolve(p, sources, others, ok && linear.Transposed)
+	b.tree.resolve(p, sources, others, b.weightPlace(name, shape))
 	b.tree.count(Join(b.path, name), shape)
 	b.node.Params = append(b.node.Params, p)
 	return p
@@ -136,15 +155,23 @@ func (t *tree) count(path string, shape []int) {
 }
 
 // resolve fills p from the sources that the checkpoint has, under the names they have
-// there, with the dtype they are stored in. inOut says that p is [inputs, outputs].
-func (t *tree) resolve(p *Param, sources []Source, others [][]Source, inOut bool) {
+// there, with the dtype they are stored in. Without a header the sources are those that a
+// published checkpoint with this config has.
+func (t *tree) resolve(p *Param, sources []Source, others [][]Source, w weightPlace) {
 	p.Sources = sources
 	if t.header == nil {
+		if len(t.formats) > 0 && (w.linear || w.expert) {
+			p.Sources = slices.Clone(sources)
+			for i := range p.Sources {
+				t.assume(&p.Sources[i], p.Shape, w)
+			}
+			p.Stored = t.stored(p.Sources, p.Shape, p.DType)
+		}
 		return
 	}
-	found, dtype := t.find(sources, p.Shape, inOut)
+	found, dtype := t.find(sources, p.Shape, w.inOut)
 	if found == nil {
-		found, dtype = t.findAny(others, p.Shape, inOut)
+		found, dtype = t.findAny(others, p.Shape, w.inOut)
 	}
 	if found == nil {
 		return

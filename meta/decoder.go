@@ -164,7 +164,7 @@ func (b *Builder) head(embed *Builder, hidden, vocab int, tied bool, names ...st
 			if _, _, both := header.Tensor(table.Sources[0].Tensor); both {
 				tied = false
 			} else {
-				b.tree.resolve(table, sources, nil, false)
+				b.tree.resolve(table, sources, nil, weightPlace{})
 			}
 		}
 	}

@@ -3,67 +3,17 @@ package meta
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
 
-// A QuantFormat is a published way to store a matrix in fewer bits than a float: codes,
-// and in tensors of their own what turns them back into values. Only weights are stored
-// so; activations stay floats.
-type QuantFormat uint8
-
-const (
-	// QuantNone stores values.
-	QuantNone QuantFormat = iota
-	// QuantFP8 has a float8_e4m3fn for each element of [rows, columns], times a scale
-	// for each block of Rows × Columns, of which the last ones may be partial.
-	QuantFP8
-	// QuantMXFP4 has blocks of 32 columns: [rows, columns/32, 16] bytes of two
-	// float4_e2m1 each, the even column in the low half, times 2^(scale-127) for a byte
-	// of scales [rows, columns/32].
-	QuantMXFP4
-	// QuantGPTQ has integers of 4 bits for [inputs, outputs], eight inputs in an int32
-	// of [inputs/8, outputs], lowest first: (q - zero) · scale with scales [groups,
-	// outputs] and zeros [groups, outputs/8], packed along the outputs. Input i belongs
-	// to group i/Rows, or to Index[i].
-	QuantGPTQ
-	// QuantAWQ is QuantGPTQ with eight outputs in an int32 of [inputs, outputs/8]: bits
-	// 4i hold output 0, 2, 4, 6, 1, 3, 5, 7 of the eight. So are the zeros.
-	QuantAWQ
-	// QuantQ8 has blocks of 32 columns, as GGUF's Q8_0: a scale as float16, then 32 signed
-	// bytes; code · scale. No checkpoint that is read has it: weights are converted to it.
-	QuantQ8
-	// QuantQ4 has blocks of 32 columns, as GGUF's Q4_0: a scale as float16, then 16 bytes of
-	// which byte i holds column i in its low half and column i+16 in its high half;
-	// (code - 8) · scale. Weights are converted to it too.
-	QuantQ4
-)
-
-// String is the name that quantization_config.quant_method has for f, or GGUF.
-func (f QuantFormat) String() string {
-	return [...]string{"none", "fp8", "mxfp4", "gptq", "awq", "q8_0", "q4_0"}[min(f, QuantQ4)]
-}
-
-// A Quant says that a source's tensor holds codes, and where the rest stands. Rows and
-// columns are those of the matrix as it is stored, which is [inputs, outputs] for
-// QuantGPTQ and QuantAWQ.
-type Quant struct {
-	Format QuantFormat
-	// Scales, Zeros and Index name tensors as Source.Tensor does; "" where the format
-	// has none.
-	Scales, Zeros, Index string
-	ScaleDType           DType
-	// Rows and Columns share a scale.
-	Rows, Columns int
-	// ZeroBias is what is added to a stored zero.
-	ZeroBias int
-}
-
-// A StoredTensor is one of the tensors of a source, as they lie in the file.
+// A StoredTensor is one of the tensors of a source, as the file has it.
 type StoredTensor struct {
 	Tensor string // as Source.Tensor
 	Shape  []int
-	DType  DType // NoDType for a source of values: that of the parameter
+	DType  DType   // NoDType for a source of values: that of the parameter
+	Reads  []DType // the dtypes in which kernels read it
 }
 
 // Stored lists the tensors of s for a parameter of the given shape: that of the values,
@@ -73,70 +23,51 @@ func (s *Source) Stored(param []int) (tensors []StoredTensor, reason string) {
 	shape := s.Shape(param)
 	q := s.Quant
 	if q == nil {
-		return []StoredTensor{{s.Tensor, shape, NoDType}}, ""
+		return []StoredTensor{{s.Tensor, shape, NoDType, valueDTypes}}, ""
 	}
 	n := len(shape)
 	if n < 2 || !s.From.IsAll() {
 		return nil, fmt.Sprintf("rows %v of shape %v cannot be stored as %v", s.From, shape, q.Format)
 	}
-	rows, columns := shape[n-2], shape[n-1]
-	of := func(dims ...int) []int { return append(slices.Clone(shape[:n-2]), dims...) }
-	groups := []int{ceil(rows, q.Rows), ceil(columns, q.Columns)}
-	packed := true // whole words
-	switch q.Format {
-	case QuantFP8:
-		tensors = []StoredTensor{{s.Tensor, shape, Float8E4M3}, {q.Scales, of(groups...), q.ScaleDType}}
-	case QuantMXFP4:
-		packed = columns%32 == 0
-		tensors = []StoredTensor{{s.Tensor, of(rows, columns/32, 16), Uint8}, {q.Scales, of(rows, columns/32), Uint8}}
-	case QuantGPTQ, QuantAWQ:
-		codes := of(rows/8, columns)
-		packed = columns%8 == 0 && rows%8 == 0
-		if q.Format == QuantAWQ {
-			codes, packed = of(rows, columns/8), columns%8 == 0
-		}
-		tensors = []StoredTensor{{s.Tensor, codes, Int32}, {q.Scales, of(groups...), q.ScaleDType}, {q.Zeros, of(groups[0], columns/8), Int32}}
-		if q.Index != "" {
-			tensors = append(tensors, StoredTensor{q.Index, of(rows), Int32})
-		}
-	}
-	if !packed {
+	stack, rows, columns := shape[:n-2], shape[n-2], shape[n-1]
+	row := q.Format.Row()
+	if !row.Codes.divides(rows, columns) || row.Zeros.exists() && columns%8 != 0 {
 		return nil, fmt.Sprintf("shape %v cannot be stored as %v", shape, q.Format)
+	}
+	tensors = []StoredTensor{{s.Tensor, row.Codes.shape(stack, rows, columns), row.Codes.DTypes[0], row.Codes.DTypes}}
+	for _, c := range []struct {
+		*Companion
+		tensor string
+		dtype  DType
+	}{{&row.Scales, q.Scales, q.ScaleDType}, {&row.Zeros, q.Zeros, Int32}, {&row.Index, q.Index, Int32}} {
+		if !c.exists() || c.Optional && c.tensor == "" {
+			continue
+		}
+		i, j := c.size(q, rows, columns)
+		dims := append(slices.Clone(stack), i)
+		if j > 0 {
+			dims = append(dims, j)
+		}
+		tensors = append(tensors, StoredTensor{c.tensor, dims, c.dtype, c.DTypes})
 	}
 	return tensors, ""
 }
 
-// Matrix is the shape of the matrix whose codes are a tensor of shape codes: the inverse
-// of what [Source.Stored] says of them.
-func (q *Quant) Matrix(codes []int) []int {
-	n := len(codes)
-	shape := slices.Clone(codes)
-	switch {
-	case q.Format == QuantMXFP4 && n >= 3:
-		shape[n-2] *= 32
-		return shape[:n-1]
-	case q.Format == QuantGPTQ && n >= 2:
-		shape[n-2] *= 8
-	case q.Format == QuantAWQ && n >= 2:
-		shape[n-1] *= 8
-	}
-	return shape
-}
-
-func ceil(a, b int) int { return (a + b - 1) / max(b, 1) }
-
-// quantised is what a config says about the formats of weights. Which weights have
-// them is told by the checkpoint's tensors alone.
+// quantised is what a config says about the formats of weights. Where the checkpoint's headers
+// are known, they say which weights are quantised; the config gives sizes and conventions only.
 type quantised struct {
-	rows, columns int // of a block of QuantFP8; 0: one scale for all
-	group         int // inputs that share a scale of QuantGPTQ or QuantAWQ; 0: all
-	zeroBias      int
+	formats       []QuantFormat // that the method may stand for; empty without quantization_config
+	rows, columns int           // of a block of QuantFP8; 0: one scale for all
+	inputs        int           // that share a scale of QuantGPTQ or QuantAWQ; 0: all
+	bias          int           // of QuantGPTQ's zeros
+	excluded      []exclusion   // modules that are not quantised
+	head          bool          // lm_head is quantised as well
 }
 
 // quantisation reads quantization_config.
 func (f *fields) quantisation() quantised {
 	const name = "quantization_config"
-	q := quantised{rows: 128, columns: 128, zeroBias: 1}
+	q := quantised{rows: 128, columns: 128, bias: 1}
 	c, ok := f.values[name].(map[string]any)
 	if !ok {
 		if f.has(name) {
@@ -145,34 +76,48 @@ func (f *fields) quantisation() quantised {
 		return q
 	}
 	method, _ := c["quant_method"].(string)
-	switch method {
-	case "mxfp4":
-	case "fp8":
-		if format, ok := c["fmt"].(string); ok && format != "e4m3" {
-			f.fail(name+".fmt", "%.40q is not supported (e4m3)", format)
-		}
-		q.block(f, name+".weight_block_size", c["weight_block_size"])
-	case "gptq", "awq":
-		if group, ok := c["group_size"].(json.Number); ok {
-			n, err := group.Int64()
-			if err != nil || n < -1 || n == 0 || n > maxSize {
-				f.fail(name+".group_size", "%.20s is no size", group)
-			}
-			q.group = int(max(n, 0))
-		}
-		if bits, ok := c["bits"].(json.Number); ok && bits != "4" {
-			f.fail(name+".bits", "%.20s instead of 4 is not supported", bits)
-		}
-		if c["checkpoint_format"] == "gptq_v2" {
-			q.zeroBias = 0
-		}
-		if version, ok := c["version"].(string); ok && method == "awq" && !strings.EqualFold(version, "gemm") {
-			f.fail(name+".version", "%.40q is not supported (gemm)", version)
-		}
-	default:
-		f.fail(name+".quant_method", "%.40q is not supported (supported: awq, fp8, gptq, mxfp4)", method)
+	list, methods := formatsOf(method)
+	if len(list) == 0 {
+		f.fail(name+".quant_method", "%.40q is not supported (supported: %s)", method, strings.Join(methods, ", "))
+		return q
+	}
+	q.formats = list
+	q.exclude(c)
+	if read := list[0].Row().read; read != nil {
+		read(&q, f, c)
 	}
 	return q
+}
+
+const quantField = "quantization_config."
+
+// readFP8 reads the fields of fine-grained FP8.
+func (q *quantised) readFP8(f *fields, c map[string]any) {
+	if format, ok := c["fmt"].(string); ok && format != "e4m3" {
+		f.fail(quantField+"fmt", "%.40q is not supported (e4m3)", format)
+	}
+	q.block(f, quantField+"weight_block_size", c["weight_block_size"])
+}
+
+// readNibbles reads the fields of GPTQ and AWQ.
+func (q *quantised) readNibbles(f *fields, c map[string]any) {
+	if group, ok := c["group_size"].(json.Number); ok {
+		n, err := group.Int64()
+		if err != nil || n < -1 || n == 0 || n > maxSize {
+			f.fail(quantField+"group_size", "%.20s is no size", group)
+		}
+		q.inputs = int(max(n, 0))
+	}
+	if bits, ok := c["bits"].(json.Number); ok && bits != "4" {
+		f.fail(quantField+"bits", "%.20s instead of 4 is not supported", bits)
+	}
+	if c["checkpoint_format"] == "gptq_v2" {
+		q.bias = 0
+	}
+	q.head, _ = c["lm_head"].(bool)
+	if version, ok := c["version"].(string); ok && q.formats[0] == QuantAWQ && !strings.EqualFold(version, "gemm") {
+		f.fail(quantField+"version", "%.40q is not supported (gemm)", version)
+	}
 }
 
 // block reads the size of the blocks that share a scale.
@@ -197,88 +142,199 @@ func (q *quantised) block(f *fields, name string, value any) {
 	q.rows, q.columns = int(sizes[0]), int(sizes[1])
 }
 
+// blockOrAll is the block of QuantFP8.
+func (q *quantised) blockOrAll(rows, columns int, _ []int) (int, int) {
+	if q.rows == 0 {
+		return rows, columns
+	}
+	return q.rows, q.columns
+}
+
+// groupOfInputs is the group of QuantGPTQ and QuantAWQ. The last one may be partial: then only
+// the config tells the size.
+func (q *quantised) groupOfInputs(inputs, _ int, scales []int) (int, int) {
+	group := q.inputs
+	if scales == nil && group > 0 {
+		return group, 1
+	}
+	if len(scales) != 2 || scales[0] <= 0 {
+		return inputs, 1
+	}
+	if group == 0 || ceil(inputs, group) != scales[0] {
+		group = ceil(inputs, scales[0])
+	}
+	return group, 1
+}
+
+func (q *quantised) gptqBias() int { return q.bias }
+
+// An exclusion is an entry of modules_to_not_convert: as in transformers a regular expression
+// that the module's path begins with, or a name that stands at its end or among its parts.
+type exclusion struct {
+	name    string
+	pattern *regexp.Regexp // nil where name is none
+}
+
+// maxExclusions bounds the list; the longest published one has some 500 names.
+const maxExclusions = 1 << 14
+
+// exclude reads the modules that stay as they are.
+func (q *quantised) exclude(c map[string]any) {
+	list, _ := c["modules_to_not_convert"].([]any)
+	for _, v := range list[:min(len(list), maxExclusions)] {
+		name, ok := v.(string)
+		if !ok || name == "" || len(name) > 500 {
+			continue
+		}
+		e := exclusion{name: name}
+		if strings.ContainsAny(name, `*+?[](){}|^$\`) {
+			e.pattern, _ = regexp.Compile("^(?:" + name + ")") // else it is a name
+		}
+		q.excluded = append(q.excluded, e)
+	}
+}
+
+func (e *exclusion) matches(module string) bool {
+	if e.pattern != nil {
+		return e.pattern.MatchString(module)
+	}
+	rest, found := strings.CutPrefix(module, e.name)
+	return found && (rest == "" || rest[0] == '.') || strings.HasSuffix(module, "."+e.name) ||
+		strings.Contains(module, "."+e.name+".")
+}
+
+// A weightPlace is where a parameter stands in the tree.
+type weightPlace struct {
+	linear  bool // the weight of a linear map
+	expert  bool // a stack of experts' matrices
+	inBlock bool // within a decoder block
+	inOut   bool // the parameter is [inputs, outputs]
+}
+
+func (w weightPlace) linearOrExperts() bool { return w.linear || w.expert }
+func (w weightPlace) experts() bool         { return w.expert }
+
+// assume makes s what a published checkpoint with the config's method would hold, where no
+// header tells.
+func (t *tree) assume(s *Source, shape []int, w weightPlace) {
+	head := w.linear && !w.inBlock
+	if head && !t.quantised.head {
+		return // transformers quantises the head only where the config says so
+	}
+	module := strings.TrimSuffix(s.at(0), ".weight")
+	if slices.ContainsFunc(t.excluded, func(e exclusion) bool { return e.matches(module) }) {
+		return
+	}
+	for _, f := range t.formats {
+		if row := f.Row(); row.weights == nil || !row.weights(w) {
+			continue
+		}
+		coded, ok := t.coded(*s, f, shape, w.inOut, nil)
+		if !ok {
+			continue
+		}
+		if _, reason := coded.Stored(shape); reason == "" {
+			*s = coded
+			return
+		}
+	}
+}
+
 // quantise finds out how the checkpoint stores what s names, for a parameter of the
 // given shape. It reports whether the tensor is there, and its dtype: that of values, or
 // NoDType for codes.
 func (t *tree) quantise(s *Source, shape []int, inOut bool) (DType, bool) {
-	_, dtype, ok := t.first(*s)
-	if len(shape) < 2 || ok && dtype != Float8E4M3 {
-		return dtype, ok
+	_, dtype, there := t.first(*s)
+	if len(shape) < 2 || there && !codesOf(dtype) {
+		return dtype, there
 	}
-	if ok {
-		t.fp8(s, shape)
-	} else if !t.mxfp4(s, shape) && !t.packed(s, shape, inOut) {
-		return NoDType, false
+	var found *Source
+	for f := QuantNone + 1; f < quantFormats; f++ {
+		row := f.Row()
+		base, ok := row.names(s.Tensor)
+		if !ok || row.Method == "" {
+			continue
+		}
+		stored, d, ok := t.first(s.with(base + row.Codes.Suffix))
+		if !ok || !row.Codes.Reads(d) {
+			continue
+		}
+		coded, ok := t.coded(*s, f, shape, inOut, t.header)
+		if !ok {
+			continue
+		}
+		if tensors, _ := coded.Stored(shape); tensors != nil && slices.Equal(tensors[0].Shape, stored) {
+			found = &coded
+			break
+		}
+		if found == nil { // a malformed one, which Bind reports
+			found = &coded
+		}
 	}
-	if s.Quant == nil {
-		return dtype, true
+	if found == nil {
+		return dtype, there
 	}
+	*s = *found
 	return NoDType, true
 }
 
-// fp8 takes the scales beside a matrix of QuantFP8.
-func (t *tree) fp8(s *Source, shape []int) {
-	scales := s.Tensor + "_scale_inv"
-	_, dtype, ok := t.first(s.with(scales))
-	if !ok {
-		return
-	}
-	q := &Quant{Format: QuantFP8, Scales: scales, ScaleDType: dtype, Rows: t.quantised.rows, Columns: t.quantised.columns}
-	if stored := s.Shape(shape); q.Rows == 0 && len(stored) >= 2 {
-		q.Rows, q.Columns = stored[len(stored)-2], stored[len(stored)-1]
-	}
-	s.Quant = q
-}
-
-// mxfp4 takes the blocks and scales of QuantMXFP4. Rows are the outputs, while the
-// parameter is [inputs, outputs] in memory; one of [outputs, inputs] is told by its shape.
-func (t *tree) mxfp4(s *Source, shape []int) bool {
-	blocks := s.with(s.Tensor + "_blocks")
-	stored, _, ok := t.first(blocks)
-	if !ok {
-		return false
-	}
-	n, rows := len(stored), 0
-	if n >= 3 {
-		rows = stored[n-3]
-	}
-	blocks.Quant = &Quant{Format: QuantMXFP4, Scales: s.Tensor + "_scales", ScaleDType: Uint8, Rows: 1, Columns: 32}
-	blocks.Transposed = shape[len(shape)-1] == rows
-	*s = blocks
-	return true
-}
-
-// packed takes the tensors of QuantGPTQ or QuantAWQ. inOut says that the parameter is
-// [inputs, outputs], as they are.
-func (t *tree) packed(s *Source, shape []int, inOut bool) bool {
-	base, ok := strings.CutSuffix(s.Tensor, ".weight")
-	codes := s.with(base + ".qweight")
-	stored, _, found := t.first(codes)
-	if !ok || !found {
-		return false
-	}
-	q := &Quant{Format: QuantGPTQ, Scales: base + ".scales", Zeros: base + ".qzeros", Columns: 1, ZeroBias: t.quantised.zeroBias}
-	codes.Quant, codes.Transposed = q, !inOut
-	whole := codes.Shape(shape)
-	inputs := whole[len(whole)-2]
-	if len(stored) == 2 && stored[0] == inputs {
-		q.Format, q.ZeroBias = QuantAWQ, 0
-	}
-	scales, dtype, _ := t.first(s.with(q.Scales))
-	q.ScaleDType, q.Rows = dtype, inputs
-	if len(scales) == 2 && scales[0] > 0 {
-		// The last group may be partial: then only the config tells the size.
-		if q.Rows = t.quantised.group; q.Rows == 0 || ceil(inputs, q.Rows) != scales[0] {
-			q.Rows = ceil(inputs, scales[0])
+// codesOf reports whether d is the dtype of codes that stand under the parameter's own name.
+func codesOf(d DType) bool {
+	for f := QuantNone + 1; f < quantFormats; f++ {
+		if p := &f.Row().Codes; p.Suffix == "" && f.Row().Method != "" && p.Reads(d) {
+			return true
 		}
 	}
-	if index := base + ".g_idx"; q.Format == QuantGPTQ {
-		if _, _, ok := t.first(s.with(index)); ok {
-			q.Index = index
+	return false
+}
+
+// coded is s as format f stores it. ok is false where the header has no such tensors; without
+// a header they are assumed to be there.
+func (t *tree) coded(s Source, f QuantFormat, shape []int, inOut bool, header Header) (Source, bool) {
+	row := f.Row()
+	base, ok := row.names(s.Tensor)
+	if !ok {
+		return s, false
+	}
+	out := s.with(base + row.Codes.Suffix)
+	q := &Quant{Format: f, Scales: base + row.Scales.Suffix, ScaleDType: row.Scales.assumed()}
+	switch row.Layout {
+	case InputsFirst:
+		out.Transposed = !inOut
+	case OutputsFirst:
+		out.Transposed = inOut
+	}
+	if row.Zeros.exists() {
+		q.Zeros = base + row.Zeros.Suffix
+	}
+	if row.Index.exists() {
+		q.Index = base + row.Index.Suffix
+	}
+	var scales []int
+	if header != nil {
+		var d DType
+		if scales, d, ok = t.first(s.with(q.Scales)); ok {
+			q.ScaleDType = d
+		} else if row.Codes.Suffix == "" {
+			return s, false // a dtype without scales, which is no format
+		}
+		if _, _, ok := t.first(s.with(q.Index)); !ok {
+			q.Index = ""
+		}
+		if scales == nil {
+			scales = []int{}
 		}
 	}
-	*s = codes
-	return true
+	out.Quant = q
+	whole := out.Shape(shape)
+	if len(whole) < 2 {
+		return s, false
+	}
+	q.Rows, q.Columns = row.group(&t.quantised, whole[len(whole)-2], whole[len(whole)-1], scales)
+	if row.zeroBias != nil {
+		q.ZeroBias = row.zeroBias(&t.quantised)
+	}
+	return out, true
 }
 
 // first is what the checkpoint has of the first tensor that s stands for.

@@ -1,33 +1,7 @@
 package meta
 
-// ParseQuantize is the format that weights are to be converted to, by its name in GGUF:
-// QuantQ8 or QuantQ4; QuantNone for "" and "none".
-func ParseQuantize(name string) (QuantFormat, bool) {
-	switch name {
-	case "", QuantNone.String():
-		return QuantNone, true
-	case QuantQ8.String():
-		return QuantQ8, true
-	case QuantQ4.String():
-		return QuantQ4, true
-	}
-	return QuantNone, false
-}
-
-// BlockBytes is the size of a block of 32 columns of QuantQ8 or QuantQ4; 0 for formats whose
-// scales lie apart.
-func (f QuantFormat) BlockBytes() int64 {
-	switch f {
-	case QuantQ8:
-		return 2 + 32
-	case QuantQ4:
-		return 2 + 16
-	}
-	return 0
-}
-
-// blockColumns is the number of columns of a block.
-const blockColumns = 32
+// convertColumns is the number of columns of a block of every format that Heft converts to.
+const convertColumns = 32
 
 // Quantized lists the parameters below m that can be converted to QuantQ8 or QuantQ4, with
 // their elements: the matrices of linear maps and of stacked experts, as far as they are
@@ -64,15 +38,12 @@ func (p *Param) quantizeTo(out map[*Param]int64, rank int) {
 	for i := range p.Sources {
 		s := &p.Sources[i]
 		shape := s.Shape(p.Shape)
-		if s.Quant != nil || len(shape) < 2 || shape[len(shape)-1]%blockColumns != 0 {
+		if s.Quant != nil || len(shape) < 2 || shape[len(shape)-1]%convertColumns != 0 {
 			return
 		}
 	}
-	switch p.DType {
-	case BFloat16, Float16, Float32:
-		if len(p.Sources) > 0 || p.Shape[rank-1]%blockColumns == 0 {
-			out[p] = p.Elements()
-		}
+	if QuantNone.Row().Codes.Reads(p.DType) && (len(p.Sources) > 0 || p.Shape[rank-1]%convertColumns == 0) {
+		out[p] = p.Elements()
 	}
 }
 
@@ -80,12 +51,12 @@ func (p *Param) quantizeTo(out map[*Param]int64, rank int) {
 // loaded. One that is looked up too, a tied table, is kept as it is beside it where whole
 // is set.
 func (m *Module) LoadedBytes(f QuantFormat, whole bool) map[*Param]int64 {
-	if f.BlockBytes() == 0 {
+	if !f.Row().Convert {
 		return nil
 	}
 	out := m.Quantized()
 	for p, elements := range out {
-		out[p] = elements / blockColumns * f.BlockBytes()
+		out[p] = elements / int64(f.BlockColumns()) * f.BlockBytes()
 	}
 	if !whole {
 		return out

@@ -1,0 +1,291 @@
+package meta
+
+import (
+	"slices"
+	"strings"
+)
+
+// A QuantFormat is a way to store a matrix: as values, or in fewer bits than a float, as codes
+// with scales that turn them back into values. Only weights are stored so; activations stay
+// floats. What is known of a format is its row in the table; see [QuantFormat.Row].
+type QuantFormat uint8
+
+const (
+	// QuantNone stores values.
+	QuantNone QuantFormat = iota
+	// QuantFP8 has a float8_e4m3fn for each element of [rows, columns], times a scale
+	// for each block of Rows × Columns. The last blocks may be partial.
+	QuantFP8
+	// QuantMXFP4 has blocks of 32 columns: [rows, columns/32, 16] bytes of two
+	// float4_e2m1 each, the even column in the low half, times 2^(scale-127) for a byte
+	// of scales [rows, columns/32].
+	QuantMXFP4
+	// QuantGPTQ has integers of 4 bits for [inputs, outputs], eight inputs in an int32
+	// of [inputs/8, outputs], lowest first: (q - zero) · scale with scales [groups,
+	// outputs] and zeros [groups, outputs/8], packed along the outputs. Input i belongs
+	// to group i/Rows, or to Index[i].
+	QuantGPTQ
+	// QuantAWQ is QuantGPTQ with eight outputs in an int32 of [inputs, outputs/8]: bits
+	// 4i hold output 0, 2, 4, 6, 1, 3, 5, 7 of the eight. So are the zeros.
+	QuantAWQ
+	// QuantQ8 has blocks of 32 columns, as GGUF's Q8_0: a scale as float16, then 32 signed
+	// bytes; code · scale. Heft converts weights to it; no checkpoint that it reads has it.
+	QuantQ8
+	// QuantQ4 has blocks of 32 columns, as GGUF's Q4_0: a scale as float16, then 16 bytes.
+	// Byte i holds column i in its low half and column i+16 in its high half;
+	// (code - 8) · scale. Heft converts weights to it.
+	QuantQ4
+	quantFormats
+)
+
+// A Format is a row of the table of stored formats: everything that packages other than the
+// kernels know about one. A new format is a row here, a reader of its quantization_config
+// ([quantised]) and kernels.
+//
+// The table speaks of a matrix of rows × columns as it is stored, which is [inputs, outputs]
+// for a format of layout [InputsFirst].
+type Format struct {
+	// Name is the format's name in messages and flags, Method the one in
+	// quantization_config.quant_method, "" where no published config names it.
+	Name, Method string
+	// Trim and Codes make the name of the tensor of codes from that of the parameter: Trim is
+	// cut from its end, Codes.Suffix appended. Names of companions are made likewise.
+	Trim string
+	// Layout says which way round the matrix is stored.
+	Layout Layout
+	// Codes is the tensor of codes, or of values. A format without Scales has them inside the
+	// blocks of codes.
+	Codes                Packed
+	Scales, Zeros, Index Companion
+	// Convert reports that Heft can convert floats to the format (--quantize).
+	Convert bool
+
+	// group is how many rows and columns share a scale, for a matrix of rows × columns whose
+	// scales have the given shape, nil where no header tells.
+	group func(c *quantised, rows, columns int, scales []int) (int, int)
+	// zeroBias is what is added to stored zeros.
+	zeroBias func(c *quantised) int
+	// weights reports whether a published config of this method quantises a weight that it
+	// does not exclude, where no header tells.
+	weights func(w weightPlace) bool
+	// read reads the method's own fields of quantization_config.
+	read func(c *quantised, f *fields, values map[string]any)
+}
+
+// A Layout is the order of a stored matrix's dimensions.
+type Layout uint8
+
+// The layouts.
+const (
+	AsParameter  Layout = iota // that of the parameter
+	InputsFirst                // [inputs, outputs]
+	OutputsFirst               // [outputs, inputs]
+)
+
+// Packed is how a tensor holds a matrix: an entry of the tensor stands for Rows × Columns
+// elements of it. With Bytes, the tensor has one dimension more, of that size.
+type Packed struct {
+	Suffix        string
+	DTypes        []DType
+	Rows, Columns int
+	Bytes         int
+}
+
+// A Companion is a tensor that a format has besides its codes. The zero Companion is none.
+type Companion struct {
+	Suffix string
+	// DTypes are those that kernels read; the first is assumed where no header tells.
+	DTypes   []DType
+	Optional bool
+	// size is the shape [n, m], or [n] where m is 0, for a matrix of rows × columns.
+	size func(q *Quant, rows, columns int) (n, m int)
+}
+
+// valueDTypes are the dtypes of values that kernels read.
+var valueDTypes = []DType{Float32, BFloat16, Float16}
+
+var (
+	perBlock = func(q *Quant, rows, columns int) (int, int) { return ceil(rows, q.Rows), ceil(columns, q.Columns) }
+	perRow   = func(_ *Quant, rows, _ int) (int, int) { return rows, 0 }
+	// nibbles are eight integers of 4 bits in an int32, for each group of rows.
+	nibbles = func(q *Quant, rows, columns int) (int, int) { return ceil(rows, q.Rows), columns / 8 }
+)
+
+// formats is the table.
+var formats = [quantFormats]Format{
+	QuantNone: {Name: "none", Codes: Packed{DTypes: valueDTypes, Rows: 1, Columns: 1}},
+	QuantFP8: {
+		Name: "fp8", Method: "fp8",
+		Codes:  Packed{DTypes: []DType{Float8E4M3}, Rows: 1, Columns: 1},
+		Scales: Companion{Suffix: "_scale_inv", DTypes: valueDTypes, size: perBlock},
+		group:  (*quantised).blockOrAll, weights: weightPlace.linearOrExperts, read: (*quantised).readFP8,
+	},
+	QuantMXFP4: {
+		Name: "mxfp4", Method: "mxfp4", Layout: OutputsFirst,
+		Codes:  Packed{Suffix: "_blocks", DTypes: []DType{Uint8}, Rows: 1, Columns: 32, Bytes: 16},
+		Scales: Companion{Suffix: "_scales", DTypes: []DType{Uint8}, size: perBlock},
+		group:  func(*quantised, int, int, []int) (int, int) { return 1, 32 }, weights: weightPlace.experts,
+	},
+	QuantGPTQ: {
+		Name: "gptq", Method: "gptq", Trim: ".weight", Layout: InputsFirst,
+		Codes:  Packed{Suffix: ".qweight", DTypes: []DType{Int32}, Rows: 8, Columns: 1},
+		Scales: Companion{Suffix: ".scales", DTypes: halfFirst, size: perBlock},
+		Zeros:  Companion{Suffix: ".qzeros", DTypes: []DType{Int32}, size: nibbles},
+		Index:  Companion{Suffix: ".g_idx", DTypes: []DType{Int32}, Optional: true, size: perRow},
+		group:  (*quantised).groupOfInputs, zeroBias: (*quantised).gptqBias,
+		weights: weightPlace.linearOrExperts, read: (*quantised).readNibbles,
+	},
+	QuantAWQ: {
+		Name: "awq", Method: "awq", Trim: ".weight", Layout: InputsFirst,
+		Codes:  Packed{Suffix: ".qweight", DTypes: []DType{Int32}, Rows: 1, Columns: 8},
+		Scales: Companion{Suffix: ".scales", DTypes: halfFirst, size: perBlock},
+		Zeros:  Companion{Suffix: ".qzeros", DTypes: []DType{Int32}, size: nibbles},
+		group:  (*quantised).groupOfInputs, weights: weightPlace.linearOrExperts, read: (*quantised).readNibbles,
+	},
+	QuantQ8: {Name: "q8_0", Convert: true, Codes: Packed{DTypes: []DType{Uint8}, Rows: 1, Columns: 32, Bytes: 2 + 32}},
+	QuantQ4: {Name: "q4_0", Convert: true, Codes: Packed{DTypes: []DType{Uint8}, Rows: 1, Columns: 32, Bytes: 2 + 16}},
+}
+
+// halfFirst are valueDTypes with the one that GPTQ and AWQ are published with first.
+var halfFirst = []DType{Float16, BFloat16, Float32}
+
+// Row is f's row of the table, or that of QuantNone for a number that is no format.
+func (f QuantFormat) Row() *Format {
+	if f >= quantFormats {
+		f = QuantNone
+	}
+	return &formats[f]
+}
+
+// String is the name that quantization_config.quant_method has for f, or GGUF.
+func (f QuantFormat) String() string { return f.Row().Name }
+
+// BlockBytes is the size of a block of codes with its scale inside, such as the 34 bytes for 32
+// columns of QuantQ8; 0 for formats whose scales are tensors of their own.
+func (f QuantFormat) BlockBytes() int64 {
+	if row := f.Row(); !row.Scales.exists() {
+		return int64(row.Codes.Bytes)
+	}
+	return 0
+}
+
+// BlockColumns is the number of columns that a block of codes stands for; 1 where there are no
+// blocks.
+func (f QuantFormat) BlockColumns() int { return f.Row().Codes.Columns }
+
+// ParseQuantize returns the format that Heft converts weights to by its name in GGUF: QuantQ8
+// or QuantQ4, QuantNone for "" and "none". ok is false for other names.
+func ParseQuantize(name string) (f QuantFormat, ok bool) {
+	if name == "" {
+		return QuantNone, true
+	}
+	for f := range quantFormats {
+		if row := f.Row(); row.Name == name && (row.Convert || f == QuantNone) {
+			return f, true
+		}
+	}
+	return QuantNone, false
+}
+
+// formatsOf are the formats that quant_method names, and the names of all methods.
+func formatsOf(method string) (list []QuantFormat, methods []string) {
+	for f := range quantFormats {
+		row := f.Row()
+		if row.Method != "" {
+			methods = append(methods, row.Method)
+		}
+		if row.Method == method && method != "" {
+			list = append(list, f)
+		}
+	}
+	slices.Sort(methods)
+	return list, methods
+}
+
+func (c *Companion) exists() bool { return c.size != nil }
+
+// assumed is the dtype of the companion where no header tells.
+func (c *Companion) assumed() DType {
+	if len(c.DTypes) == 0 {
+		return NoDType
+	}
+	return c.DTypes[0]
+}
+
+// Reads reports whether kernels read the companion in d.
+func (c *Companion) Reads(d DType) bool { return slices.Contains(c.DTypes, d) }
+
+// Reads reports whether kernels read the tensor of codes or values in d.
+func (p *Packed) Reads(d DType) bool { return slices.Contains(p.DTypes, d) }
+
+// divides reports whether rows × columns are whole entries of the tensor.
+func (p *Packed) divides(rows, columns int) bool { return rows%p.Rows == 0 && columns%p.Columns == 0 }
+
+// shape is the shape of the tensor that holds rows × columns, behind the dimensions of a stack.
+func (p *Packed) shape(stack []int, rows, columns int) []int {
+	shape := append(slices.Clone(stack), rows/p.Rows, columns/p.Columns)
+	if p.Bytes > 0 {
+		shape = append(shape, p.Bytes)
+	}
+	return shape
+}
+
+// names makes the names of the format's tensors for the parameter whose own tensor would be
+// called name. ok is false where name does not have the ending that the format replaces.
+func (r *Format) names(name string) (base string, ok bool) {
+	base, ok = strings.CutSuffix(name, r.Trim)
+	return base, ok
+}
+
+// A Quant says that a source's tensor holds codes, and which tensors complete it. Rows and
+// columns are those of the matrix as it is stored, which is [inputs, outputs] for
+// QuantGPTQ and QuantAWQ.
+type Quant struct {
+	Format QuantFormat
+	// Scales, Zeros and Index name tensors as Source.Tensor does; "" where the format
+	// has none.
+	Scales, Zeros, Index string
+	ScaleDType           DType
+	// Rows and Columns share a scale.
+	Rows, Columns int
+	// ZeroBias is what is added to a stored zero.
+	ZeroBias int
+}
+
+// Sizes are the bytes that a matrix of rows × columns takes in each of its tensors, 0 for those
+// that the format does not have. It allocates nothing.
+func (q *Quant) Sizes(rows, columns int) (codes, scales, zeros, index int64) {
+	row := q.Format.Row()
+	p := &row.Codes
+	codes = int64(ceil(rows, p.Rows)) * int64(ceil(columns, p.Columns)) * int64(max(p.Bytes, 1)) * p.DTypes[0].Bytes(1)
+	of := func(c *Companion, d DType) int64 {
+		if !c.exists() {
+			return 0
+		}
+		n, m := c.size(q, rows, columns)
+		return d.Bytes(int64(n) * int64(max(m, 1)))
+	}
+	scales, zeros = of(&row.Scales, q.ScaleDType), of(&row.Zeros, Int32)
+	if q.Index != "" {
+		index = of(&row.Index, Int32)
+	}
+	return codes, scales, zeros, index
+}
+
+// Matrix is the shape of the matrix whose codes are a tensor of shape codes: the inverse
+// of what [Source.Stored] says of them.
+func (q *Quant) Matrix(codes []int) []int {
+	p := &q.Format.Row().Codes
+	n := len(codes)
+	if p.Bytes > 0 && n >= 3 {
+		n--
+	}
+	shape := slices.Clone(codes[:n])
+	if n >= 2 {
+		shape[n-2] *= p.Rows
+		shape[n-1] *= p.Columns
+	}
+	return shape
+}
+
+func ceil(a, b int) int { return (a + b - 1) / max(b, 1) }

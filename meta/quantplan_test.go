@@ -1,0 +1,168 @@
+package meta
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Configs as they were published, without the fields that do not size a model.
+const (
+	deepseekV3Config = `{"model_type": "deepseek_v3", "torch_dtype": "bfloat16", "num_hidden_layers": 61, "num_nextn_predict_layers": 1,
+		"quantization_config": {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]}}`
+	kimiK2Config = `{"model_type": "kimi_k2", "torch_dtype": "bfloat16", "num_hidden_layers": 61, "num_attention_heads": 64, "num_key_value_heads": 64,
+		"n_routed_experts": 384, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "vocab_size": 163840, "num_nextn_predict_layers": 0,
+		"quantization_config": {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]}}`
+	gptOSS120bConfig = `{"model_type": "gpt_oss", "num_hidden_layers": 36, "num_local_experts": 128, "num_experts_per_tok": 4,
+		"hidden_size": 2880, "intermediate_size": 2880, "vocab_size": 201088, "torch_dtype": "bfloat16",
+		"quantization_config": {"modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"], "quant_method": "mxfp4"}}`
+	qwen3FP8Config = `{"model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 2, "num_attention_heads": 16,
+		"num_key_value_heads": 8, "head_dim": 128, "vocab_size": 1000, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
+		"quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128],
+		"modules_to_not_convert": ["lm_head", "model.layers.0.input_layernorm", "model.layers.1.mlp.down_proj"]}}`
+	awqConfig  = `{"model_type": "qwen2", "hidden_size": 1024, "intermediate_size": 2048, "num_hidden_layers": 2, "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 1000, "torch_dtype": "float16", "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm", "zero_point": true, "modules_to_not_convert": null}}`
+	gptqConfig = `{"model_type": "llama", "hidden_size": 1024, "intermediate_size": 2048, "num_hidden_layers": 2, "num_attention_heads": 16, "vocab_size": 1000, "torch_dtype": "float16", "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": true, "sym": true}}`
+)
+
+func modelOf(t *testing.T, config string, header Header) *Model {
+	t.Helper()
+	cfg, err := ReadConfig([]byte(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := New(cfg, header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func bytesOf(m *Model) (n int64) {
+	for _, p := range m.Root.AllParams() {
+		if p.SameAs == nil {
+			n += p.Bytes()
+		}
+	}
+	return n
+}
+
+// TestPlanOfABareConfigCountsQuantizedWeights: without headers a quantized model has the size of
+// its published files, less what Heft does not read of them.
+func TestPlanOfABareConfigCountsQuantizedWeights(t *testing.T) {
+	const gib = 1 << 30
+	for name, c := range map[string]struct {
+		config string
+		want   float64 // GiB
+	}{
+		// 641.3 GiB are published: 14.4 of them are the layer that predicts two tokens ahead.
+		"DeepSeek-V3":  {deepseekV3Config, 626.9},
+		"Kimi-K2":      {kimiK2Config, 958.5},
+		"gpt-oss-120b": {gptOSS120bConfig, 60.77},
+	} {
+		got := float64(bytesOf(modelOf(t, c.config, nil))) / gib
+		if got < c.want*0.999 || got > c.want*1.001 {
+			t.Errorf("%s takes %.2f GiB, want %.2f", name, got, c.want)
+		}
+	}
+}
+
+// TestABareConfigHasTheTensorsOfItsHeaders: the tensors that a bare config is planned with,
+// taken for a checkpoint's headers, give the same sources and bytes.
+func TestABareConfigHasTheTensorsOfItsHeaders(t *testing.T) {
+	for name, config := range map[string]string{"fp8": qwen3FP8Config, "awq": awqConfig, "gptq": gptqConfig,
+		"mxfp4":          smallGPTOSS[:len(smallGPTOSS)-1] + `, "quantization_config": {"quant_method": "mxfp4"}}`,
+		"experts in fp8": smallMixtral[:len(smallMixtral)-1] + `, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}`} {
+		bare := modelOf(t, config, nil)
+		header := shapedHeader{}
+		quantized := 0
+		for _, e := range bare.Root.CheckpointEntries() {
+			header.add(e.Name, e.DType, e.Shape...)
+		}
+		headed := map[string]string{}
+		for path, p := range modelOf(t, config, header).Root.AllParams() {
+			headed[path] = sourcesText(p)
+		}
+		for path, p := range bare.Root.AllParams() {
+			if got := sourcesText(p); got != headed[path] {
+				t.Errorf("%s: %s: %s, with headers %s", name, path, got, headed[path])
+			}
+			if p.Stored > 0 {
+				quantized++
+			}
+		}
+		if quantized == 0 {
+			t.Errorf("%s: nothing is quantized", name)
+		}
+	}
+}
+
+func sourcesText(p *Param) string {
+	text := fmt.Sprint(p.Bytes())
+	for _, s := range p.Sources {
+		text += fmt.Sprintf(" %s/%d/%v", s.Tensor, s.Stack, s.Transposed)
+		if s.Quant != nil {
+			text += fmt.Sprintf("%+v", *s.Quant)
+		}
+	}
+	return text
+}
+
+// TestExcludedModulesStayAsTheyAre: modules_to_not_convert names ends, parts and patterns.
+func TestExcludedModulesStayAsTheyAre(t *testing.T) {
+	m := modelOf(t, qwen3FP8Config, nil)
+	for path, want := range map[string]bool{"model.layers.0.mlp.down_proj": true, "model.layers.1.mlp.down_proj": false,
+		"model.layers.1.mlp.up_proj": true, "model.embed_tokens": false} {
+		if got := m.Root.Find(path).Param("weight").Stored > 0; got != want {
+			t.Errorf("%s is quantized: %v, want %v", path, got, want)
+		}
+	}
+	for _, c := range []struct {
+		name, module string
+		want         bool
+	}{
+		{"lm_head", "lm_head", true}, {"gate", "model.layers.3.mlp.gate", true}, {"gate", "model.layers.3.mlp.gate_proj", false},
+		{"self_attn", "model.layers.3.self_attn.q_proj", true}, {"model.layers.1", "model.layers.10.mlp.up_proj", false},
+		{"model.layers.*.self_attn", "model.layers.10.self_attn.q_proj", true}, {"model.layers.*.self_attn", "model.layers.10.mlp.up_proj", false},
+		{"a[", "model.a[", true}, {"", "model", false},
+	} {
+		q := quantised{}
+		q.exclude(map[string]any{"modules_to_not_convert": []any{c.name}})
+		if got := len(q.excluded) > 0 && q.excluded[0].matches(c.module); got != c.want {
+			t.Errorf("%q excludes %s: %v", c.name, c.module, got)
+		}
+	}
+}
+
+// TestEveryFormatHasAWholeRow: the fields that packages ask a row for are there, and what Sizes
+// says of a matrix is what Stored lists.
+func TestEveryFormatHasAWholeRow(t *testing.T) {
+	names := map[string]bool{}
+	for f := range quantFormats {
+		row := f.Row()
+		if row.Name == "" || names[row.Name] || len(row.Codes.DTypes) == 0 || row.Codes.Rows < 1 || row.Codes.Columns < 1 {
+			t.Errorf("the row of %v: %+v", f, row)
+		}
+		names[row.Name] = true
+		if row.Method == "" {
+			continue
+		}
+		q := &Quant{Format: f, Scales: "s", ScaleDType: row.Scales.assumed(), Rows: 32, Columns: 32}
+		if row.Index.exists() {
+			q.Index = "i"
+		}
+		tensors, reason := (&Source{Tensor: "t", Quant: q}).Stored([]int{64, 96})
+		if reason != "" {
+			t.Fatal(reason)
+		}
+		var want, got int64
+		for _, tensor := range tensors {
+			want += tensor.DType.Bytes(Elements(tensor.Shape))
+		}
+		codes, scales, zeros, index := q.Sizes(64, 96)
+		if got = codes + scales + zeros + index; got != want {
+			t.Errorf("%v: %d bytes, its tensors have %d", f, got, want)
+		}
+		if n := testing.AllocsPerRun(10, func() { q.Sizes(64, 96) }); n != 0 {
+			t.Errorf("%v: Sizes allocates %v times", f, n)
+		}
+	}
+}
