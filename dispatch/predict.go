@@ -153,11 +153,11 @@ func experts(skeleton *meta.Model, n int) float64 {
 	return more
 }
 
-// bytesOfWeight is what one weight of the matrices takes, which are all alike in a model.
+// bytesOfWeight is the mean size of one weight of the matrices.
 func bytesOfWeight(skeleton *meta.Model, dtype string) float64 {
 	size := storedBytes(skeleton)
 	if f, ok := quantized(dtype); ok {
-		return float64(f.BlockBytes()) / 32
+		return float64(f.BlockBytes()) / float64(f.BlockColumns())
 	}
 	if loaded, err := devicemap.DTypeByteSize(dtype); dtype != "" && err == nil {
 		size = min(size, loaded)
@@ -165,13 +165,19 @@ func bytesOfWeight(skeleton *meta.Model, dtype string) float64 {
 	return size
 }
 
+// storedBytes is the mean size of one weight of the matrices as the checkpoint stores them, codes
+// with their scales.
 func storedBytes(skeleton *meta.Model) float64 {
+	var bytes, elements int64
 	for _, p := range skeleton.Root.AllParams() {
-		if len(p.Shape) >= 2 && p.DType.Bits() > 0 {
-			return float64(p.DType.Bits()) / 8
+		if len(p.Shape) >= 2 && p.SameAs == nil {
+			bytes, elements = bytes+p.Bytes(), elements+p.Elements()
 		}
 	}
-	return 4
+	if bytes == 0 || elements == 0 {
+		return 4
+	}
+	return float64(bytes) / float64(elements)
 }
 
 // scale is what loading as dtype makes of the bytes as stored.

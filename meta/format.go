@@ -252,24 +252,21 @@ type Quant struct {
 	ZeroBias int
 }
 
-// Sizes are the bytes that a matrix of rows × columns takes in each of its tensors, 0 for those
-// that the format does not have. It allocates nothing.
-func (q *Quant) Sizes(rows, columns int) (codes, scales, zeros, index int64) {
+// Entries are the elements that the format's tensors have for a matrix of rows × columns, 0 for
+// tensors that the format does not have. It allocates nothing.
+func (q *Quant) Entries(rows, columns int) (codes, scales, zeros, index int) {
 	row := q.Format.Row()
 	p := &row.Codes
-	codes = int64(ceil(rows, p.Rows)) * int64(ceil(columns, p.Columns)) * int64(max(p.Bytes, 1)) * p.DTypes[0].Bytes(1)
-	of := func(c *Companion, d DType) int64 {
-		if !c.exists() {
-			return 0
-		}
-		n, m := c.size(q, rows, columns)
-		return d.Bytes(int64(n) * int64(max(m, 1)))
+	codes = ceil(rows, p.Rows) * ceil(columns, p.Columns) * max(p.Bytes, 1)
+	return codes, row.Scales.entries(q, rows, columns), row.Zeros.entries(q, rows, columns), row.Index.entries(q, rows, columns)
+}
+
+func (c *Companion) entries(q *Quant, rows, columns int) int {
+	if !c.exists() {
+		return 0
 	}
-	scales, zeros = of(&row.Scales, q.ScaleDType), of(&row.Zeros, Int32)
-	if q.Index != "" {
-		index = of(&row.Index, Int32)
-	}
-	return codes, scales, zeros, index
+	n, m := c.size(q, rows, columns)
+	return n * max(m, 1)
 }
 
 // Matrix is the shape of the matrix whose codes are a tensor of shape codes: the inverse

@@ -30,14 +30,15 @@ var allowed = map[string][]string{
 	"internal/filelock":            {},
 	"internal/atomicfile":          {"internal/filelock"}, // writers lock their temporary files
 	"loader":                       {"meta", "internal/hostmem", "internal/atomicfile", "internal/smallfile"},
-	"internal/tensor":              {"meta"},
+	"internal/floats":              {}, // scalars of short formats
+	"internal/tensor":              {"meta", "internal/floats"},
 	"internal/backend":             {"meta", "internal/tensor"},                                                                                                   // meta: the specs of norms and routers are the operations' arguments
 	"internal/backend/cpu":         {"meta", "internal/backend", "internal/tensor", "internal/kernels", "internal/gemm", "internal/hostmem", "internal/topology"}, // topology: threads keep to their processors
 	"internal/backend/backendtest": {"meta", "internal/backend", "internal/tensor", "internal/kernels"},
 	"internal/backend/record":      {"meta", "internal/backend", "internal/tensor"},
 	"internal/stored":              {"meta", "loader", "internal/backend", "internal/tensor"},
 	"internal/kvcache":             {"meta", "internal/backend", "internal/tensor"},
-	"internal/lora":                {"meta", "loader", "internal/tensor", "internal/kernels", "internal/atomicfile", "internal/smallfile"}, // kernels: merging rounds to the dtype of the weights
+	"internal/lora":                {"meta", "loader", "internal/tensor", "internal/atomicfile", "internal/smallfile"},
 	"internal/nn":                  {"meta", "internal/backend", "internal/tensor", "internal/kvcache", "internal/lora"},
 	"internal/residency":           {"meta", "devicemap", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/kernels", "internal/stored", "internal/atomicfile"}, // kernels: weights are converted when they are loaded
 	"dispatch": {"meta", "devicemap", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/tensor",

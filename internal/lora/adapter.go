@@ -196,11 +196,37 @@ func matrix(file *loader.Checkpoint, name string, rows, cols int) (tensor.Tensor
 	default:
 		return tensor.Tensor{}, fmt.Errorf("tensor %s is %v; float32, bfloat16 and float16 are run", name, t.DType)
 	}
+	if err := finite(t); err != nil {
+		return tensor.Tensor{}, err
+	}
 	data, err := t.Bytes()
 	if err != nil {
 		return tensor.Tensor{}, err
 	}
 	return tensor.Of(data, t.DType, rows, cols)
+}
+
+// finite fails where t has an infinity or a NaN: every answer of the adapter would be one. It
+// reads the whole tensor, some kilobytes at a time.
+func finite(t *loader.Tensor) error {
+	const most = 1 << 14
+	values, bytes := make([]float32, most), make([]byte, t.DType.Bytes(most))
+	for at := int64(0); at < t.Elements(); at += most {
+		n := min(t.Elements()-at, most)
+		chunk := bytes[:t.DType.Bytes(n)]
+		if _, err := t.ReadAt(chunk, t.DType.Bytes(at)); err != nil {
+			return err
+		}
+		if err := tensor.Widen(values[:n], chunk, t.DType); err != nil {
+			return fmt.Errorf("tensor %s: %w", t.Name, err)
+		}
+		for i, v := range values[:n] {
+			if v-v != 0 { // an infinity or a NaN
+				return fmt.Errorf("tensor %s: element %d is %v, want a finite number", t.Name, at+int64(i), v)
+			}
+		}
+	}
+	return nil
 }
 
 // New starts an adapter of float32 matrices in memory of its own: A uniform within ±1/√In as

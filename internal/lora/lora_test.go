@@ -304,7 +304,7 @@ func same(t *testing.T, a, b *Adapter) {
 	}
 	for i := range a.Pairs {
 		x, y := &a.Pairs[i], &b.Pairs[i]
-		if x.Target != y.Target || !slices.Equal(floats(x.A), floats(y.A)) || !slices.Equal(floats(x.B), floats(y.B)) {
+		if x.Target != y.Target || !slices.Equal(valuesOf(t, x.A), valuesOf(t, y.A)) || !slices.Equal(valuesOf(t, x.B), valuesOf(t, y.B)) {
 			t.Errorf("%+v and %+v differ", x.Target, y.Target)
 		}
 	}
@@ -383,7 +383,7 @@ func TestMergeTransposed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, v := range floats(narrow) {
+		for i, v := range valuesOf(t, narrow) {
 			if d := math.Abs(float64(v - weight[i])); d > tolerance*math.Abs(float64(weight[i]))+1e-7 {
 				t.Fatalf("%v: element %d is %v, want %v", dtype, i, v, weight[i])
 			}
@@ -434,4 +434,42 @@ func opened(t *testing.T, m *meta.Model, path string) *loader.Binding {
 		t.Fatal(err)
 	}
 	return b
+}
+
+func valuesOf(t *testing.T, m tensor.Tensor) []float32 {
+	t.Helper()
+	v, err := elements(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// TestAnAdapterOfNaNsIsRefused: an adapter with an infinity or a NaN, at any place and in any
+// dtype, is an error at load that names the tensor.
+func TestAnAdapterOfNaNsIsRefused(t *testing.T) {
+	config, err := ReadConfig([]byte(`{"peft_type": "LORA", "r": 4, "target_modules": ["q_proj"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := skeleton(t, mixtral).Root
+	for i, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
+		a, err := config.New(root, rng.New(1).Uniform)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := a.Pairs[i%2].B.F32()
+		v[len(v)-1] = bad
+		dir := t.TempDir()
+		if err := a.Save(dir); err != nil {
+			t.Fatal(err)
+		}
+		opened, err := Open(dir, root)
+		if err == nil {
+			_ = opened.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "lora_B.weight: element") || !strings.Contains(err.Error(), "want a finite number") {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
 }

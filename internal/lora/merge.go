@@ -1,13 +1,10 @@
 package lora
 
 import (
-	"encoding/binary"
 	"fmt"
 	"iter"
-	"math"
 	"slices"
 
-	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
@@ -83,16 +80,27 @@ func (p *Pair) Add(weight []byte, dtype meta.DType, sign float32) error {
 	default:
 		return fmt.Errorf("lora: %s.%s is %v: it cannot be added to", p.Path, p.Param, dtype)
 	}
-	a, b := floats(p.A), floats(p.B)
+	a, err := elements(p.A)
+	if err != nil {
+		return fmt.Errorf("lora: %s: %w", p.Name("A"), err)
+	}
+	b, err := elements(p.B)
+	if err != nil {
+		return fmt.Errorf("lora: %s: %w", p.Name("B"), err)
+	}
 	for e := range p.maps() {
-		p.addOne(weight[int64(e)*size:][:size], dtype, sign, a[e*p.Rank*p.In:], b[e*p.Out*p.Rank:])
+		if err := p.addOne(weight[int64(e)*size:][:size], dtype, sign, a[e*p.Rank*p.In:], b[e*p.Out*p.Rank:]); err != nil {
+			return fmt.Errorf("lora: %s.%s: %w", p.Path, p.Param, err)
+		}
 	}
 	return nil
 }
 
 // addOne adds to one matrix.
-func (p *Pair) addOne(weight []byte, dtype meta.DType, sign float32, a, b []float32) {
-	row := make([]float32, p.In)
+func (p *Pair) addOne(weight []byte, dtype meta.DType, sign float32, a, b []float32) error {
+	row, stored := make([]float32, p.In), make([]float32, p.In)
+	size := int(dtype.Bytes(1))
+	bytes := make([]byte, size*p.In)
 	for o := range p.Out {
 		clear(row)
 		for r, w := range b[o*p.Rank : (o+1)*p.Rank] {
@@ -100,43 +108,31 @@ func (p *Pair) addOne(weight []byte, dtype meta.DType, sign float32, a, b []floa
 				row[i] += w * v
 			}
 		}
-		first, step := o*p.In, 1
+		at := func(i int) []byte { return weight[(o*p.In+i)*size:][:size] }
 		if p.Transposed {
-			first, step = o, p.Out
+			at = func(i int) []byte { return weight[(i*p.Out+o)*size:][:size] }
+		}
+		for i := range row {
+			copy(bytes[i*size:], at(i))
+		}
+		if err := tensor.Widen(stored, bytes, dtype); err != nil {
+			return err
 		}
 		for i, v := range row {
-			addTo(weight, dtype, first+i*step, sign*p.Scale*v)
+			stored[i] += float32(sign * p.Scale * v)
+		}
+		if err := tensor.Narrow(bytes, stored, dtype); err != nil {
+			return err
+		}
+		for i := range row {
+			copy(at(i), bytes[i*size:])
 		}
 	}
+	return nil
 }
 
-// addTo adds v to element i.
-func addTo(data []byte, dtype meta.DType, i int, v float32) {
-	switch dtype {
-	case meta.Float32:
-		e := data[4*i : 4*i+4]
-		binary.LittleEndian.PutUint32(e, math.Float32bits(math.Float32frombits(binary.LittleEndian.Uint32(e))+v))
-	case meta.BFloat16:
-		e := data[2*i : 2*i+2]
-		binary.LittleEndian.PutUint16(e, kernels.ToBFloat16(kernels.FromBFloat16(binary.LittleEndian.Uint16(e))+v))
-	case meta.Float16:
-		e := data[2*i : 2*i+2]
-		binary.LittleEndian.PutUint16(e, kernels.ToFloat16(kernels.FromFloat16(binary.LittleEndian.Uint16(e))+v))
-	}
-}
-
-// floats is the elements of a dense matrix as float32, in memory of their own.
-func floats(t tensor.Tensor) []float32 {
+// elements are those of a dense matrix as float32, in memory of their own.
+func elements(t tensor.Tensor) ([]float32, error) {
 	out := make([]float32, t.Elements())
-	for i := range out {
-		switch t.DType {
-		case meta.Float32:
-			out[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
-		case meta.BFloat16:
-			out[i] = kernels.FromBFloat16(binary.LittleEndian.Uint16(t.Data[2*i:]))
-		case meta.Float16:
-			out[i] = kernels.FromFloat16(binary.LittleEndian.Uint16(t.Data[2*i:]))
-		}
-	}
-	return out
+	return out, tensor.Widen(out, t.Data[:t.Bytes()], t.DType)
 }

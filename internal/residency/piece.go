@@ -1,9 +1,7 @@
 package residency
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
 	"runtime/debug"
 
 	"github.com/heftai/heft/internal/backend"
@@ -29,7 +27,8 @@ func inSlot(p *stored.Piece, part *backend.Part, slot []byte, places []int64) {
 	}
 }
 
-// bufferValues reads a persistent buffer, which is small, as float32.
+// bufferValues reads a persistent buffer, which is small, as float32, from any floating-point
+// dtype.
 func bufferValues(b *loader.Binding, buf *meta.Buffer) (tensor.Tensor, bool, error) {
 	parts := b.BufferParts(buf)
 	if len(parts) != 1 {
@@ -40,15 +39,13 @@ func bufferValues(b *loader.Binding, buf *meta.Buffer) (tensor.Tensor, bool, err
 		return tensor.Tensor{}, false, err
 	}
 	values := make([]float32, meta.Elements(buf.Shape))
-	for i := range values {
-		switch t := parts[0].Tensor; t.DType {
-		case meta.Float32:
-			values[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
-		case meta.BFloat16:
-			values[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(data[2*i:])) << 16)
-		default:
-			return tensor.Tensor{}, false, fmt.Errorf("residency: buffer %s is %v; float32 and bfloat16 are read", t.Name, t.DType)
-		}
+	t := parts[0].Tensor
+	var failed error
+	if err := reading(t, func() { failed = tensor.Widen(values, data, t.DType) }); err != nil {
+		return tensor.Tensor{}, false, fmt.Errorf("residency: %w", err)
+	}
+	if failed != nil {
+		return tensor.Tensor{}, false, fmt.Errorf("residency: buffer %s in %s: %w", t.Name, t.File.Name, failed)
 	}
 	return tensor.Floats(values, buf.Shape...), true, nil
 }

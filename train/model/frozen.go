@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"github.com/heftai/heft/internal/backend"
-	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/stored"
 	view "github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/loader"
@@ -87,7 +86,7 @@ func bufferValues(b *loader.Binding, buffer *meta.Buffer) (view.Tensor, meta.DTy
 	if b != nil && len(b.BufferParts(buffer)) > 0 {
 		dtype, data, err := b.BufferValues(buffer)
 		if err == nil {
-			err = widen(values, data, dtype)
+			err = view.Widen(values, data, dtype)
 		}
 		if err != nil {
 			return view.Tensor{}, stored, fmt.Errorf("model: buffer %s: %w", buffer.Name, err)
@@ -97,16 +96,15 @@ func bufferValues(b *loader.Binding, buffer *meta.Buffer) (view.Tensor, meta.DTy
 	return view.Floats(values, buffer.Shape...), stored, nil
 }
 
-// narrow is the elements of a buffer in the dtype that widen made them of.
+// narrow converts a buffer to the dtype that the checkpoint has it in, or to float32 where that
+// is no float of 16 bits.
 func narrow(values []float32, dtype meta.DType) []byte {
+	if dtype != meta.BFloat16 && dtype != meta.Float16 {
+		return floatBytes(values)
+	}
 	b := make([]byte, dtype.Bytes(int64(len(values))))
-	switch dtype {
-	case meta.BFloat16:
-		kernels.NarrowBFloat16(b, values)
-	case meta.Float16:
-		kernels.NarrowFloat16(b, values)
-	default:
-		b = floatBytes(values)
+	if err := view.Narrow(b, values, dtype); err != nil {
+		panic(err) // not met: b has the room, and the dtype is one of two
 	}
 	return b
 }
@@ -117,24 +115,4 @@ func floatBytes(values []float32) []byte {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
 	}
 	return b
-}
-
-// widen converts elements of a checkpoint to float32, exactly.
-func widen(dst []float32, src []byte, dtype meta.DType) error {
-	if int64(len(src)) != dtype.Bytes(int64(len(dst))) {
-		return fmt.Errorf("%d bytes of %v for %d elements", len(src), dtype, len(dst))
-	}
-	for i := range dst {
-		switch dtype {
-		case meta.Float32:
-			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
-		case meta.BFloat16:
-			dst[i] = kernels.FromBFloat16(binary.LittleEndian.Uint16(src[2*i:]))
-		case meta.Float16:
-			dst[i] = kernels.FromFloat16(binary.LittleEndian.Uint16(src[2*i:]))
-		default:
-			return fmt.Errorf("%v cannot be trained", dtype)
-		}
-	}
-	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/internal/golden"
+	view "github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/tensor"
@@ -169,7 +170,7 @@ func named(t testing.TB, of func() (iter.Seq[loader.NamedTensor], error)) map[st
 			t.Fatal(err)
 		}
 		all[n.Name] = make([]float32, n.Size()/int64(n.DType.Bits()/8))
-		if err := widen(all[n.Name], data, n.DType); err != nil {
+		if err := view.Widen(all[n.Name], data, n.DType); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -108,7 +108,7 @@ func (m *Model) LoadAdapter(dir string) error {
 	for i := range from.Pairs {
 		for _, t := range []*view.Tensor{&from.Pairs[i].A, &from.Pairs[i].B} {
 			values := make([]float32, t.Elements())
-			if err := widen(values, t.Data[:t.Bytes()], t.DType); err != nil {
+			if err := view.Widen(values, t.Data[:t.Bytes()], t.DType); err != nil {
 				return errors.Join(fmt.Errorf("model: adapter of %s: %w", from.Pairs[i].Path, err), file.Close())
 			}
 			*t = view.Floats(values, t.Rows(), t.Cols())

@@ -84,7 +84,7 @@ func (ps *parameters) add(p *meta.Param, b *loader.Binding, freeze bool) (err er
 	}
 	dtype, data, err := b.Values(p)
 	if err == nil {
-		err = widen(t.Data(), data, dtype)
+		err = view.Widen(t.Data(), data, dtype)
 	}
 	if err != nil {
 		return fmt.Errorf("model: %w", err)
