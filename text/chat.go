@@ -21,10 +21,6 @@ type Chat struct {
 
 func newChat(set *chat.Set, t *Tokenizer) *Chat {
 	return &Chat{set, sync.OnceValue(func() *toolcall.Family {
-		var source string
-		if template, err := set.Template(chat.NewList()); err == nil { // the one for tools, where there are two
-			source = template.Source()
-		}
 		var special []string
 		if t != nil {
 			for _, a := range t.t.AddedTokens() {
@@ -33,7 +29,7 @@ func newChat(set *chat.Set, t *Tokenizer) *Chat {
 				}
 			}
 		}
-		return toolcall.Detect(source, special...)
+		return toolcall.Find(set, special...)
 	})}
 }
 

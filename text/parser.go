@@ -121,6 +121,10 @@ func (c *Chat) Visible(token string) bool { return c.family().Visible(token) }
 // template accepts.
 func (c *Chat) NewCallID(name string, index int) string { return c.family().NewCallID(name, index) }
 
+// UnreadCalls reports whether the template takes tools and no known notation reads the calls
+// that it writes. Calls are then part of the content; [Chat.WithParsers] names a notation.
+func (c *Chat) UnreadCalls() bool { return c.family().Unread() }
+
 // ParserNames lists the notations that [Chat.WithParsers] takes.
 func ParserNames() []string { return toolcall.Names() }
 

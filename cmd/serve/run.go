@@ -25,6 +25,7 @@ import (
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/text"
 )
 
 // runCmd is serve without a command.
@@ -260,6 +261,10 @@ func (c *runCmd) generator(s *service, words generate.Text) (*generate.Model, er
 		ToolCallParser: c.ToolCallParser, ReasoningParser: c.ReasoningParser})
 	if err != nil {
 		return nil, cmdline.Misusef("--tool-call-parser, --reasoning-parser: %w", err)
+	}
+	if m.Chat != nil && m.Chat.UnreadCalls() {
+		slog.Warn("tool calls are not parsed and stay in the content: the chat template has an unknown notation; name one with --tool-call-parser",
+			"model", s.name, "known", strings.Join(text.ParserNames(), ", "))
 	}
 	return m, nil
 }

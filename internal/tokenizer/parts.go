@@ -12,10 +12,7 @@ import (
 type rawPart = json.RawMessage
 
 // parser builds a [Tokenizer] from the members of tokenizer.json.
-type parser struct {
-	model    model
-	patterns int // parts that match patterns
-}
+type parser struct{ model model }
 
 // maxDepth bounds Sequences inside Sequences.
 const maxDepth = 16

@@ -11,7 +11,6 @@ import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/kernels"
-	"github.com/heftai/heft/internal/kernels/roof"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -136,7 +135,7 @@ func (l *layer) read(threads int) {
 				n := len(w.Data)
 				for own := w.Data[n*i/threads : n*(i+1)/threads]; len(own) > 0; {
 					some := own[:min(piece, len(own))]
-					roof.ReadMemory(some)
+					kernels.ReadMemory(some)
 					own = own[len(some):]
 				}
 			}

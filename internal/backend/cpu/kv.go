@@ -3,8 +3,6 @@ package cpu
 import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
-	"github.com/heftai/heft/internal/kernels/mat"
-	"github.com/heftai/heft/internal/kernels/quant"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -12,7 +10,7 @@ import (
 // pages are the keys or the values of one layer.
 type pages struct {
 	data   []byte
-	format mat.Format
+	format kernels.Format
 	// blocks is set instead of format where heads are stored as so many blocks of q8_0.
 	blocks int
 	tokens int // of a page
@@ -29,7 +27,7 @@ func (b *Backend) pages(name string, kv *backend.KV, t tensor.Tensor, heads, dim
 	size := f.Size()
 	if t.DType == meta.Int8 {
 		size, ok = 1, kv.Heads == heads
-		p.blocks = ceil(dim, quant.BlockColumns)
+		p.blocks = ceil(dim, kernels.BlockColumns)
 	}
 	least := backend.KVRow(t.DType, heads, dim)
 	if !ok || t.Rank != 3 || t.Dims[1] != p.tokens || p.tokens <= 0 || t.Dims[2]%heads != 0 || t.Dims[2] < least {
@@ -56,23 +54,23 @@ func (p *pages) each(table []int32, lo, hi int, f func(position, n int, data []b
 
 // headRows is what a head has from the bytes of a token on, of n tokens. What is stored in blocks
 // is widened to scratch.
-func (p *pages) headRows(set *kernels.Set, data []byte, head, n int, scratch []float32) mat.Weights {
+func (p *pages) headRows(set *kernels.Set, data []byte, head, n int, scratch []float32) kernels.Weights {
 	if p.blocks == 0 {
 		return p.headOf(data, head)
 	}
 	data = data[head*p.head:]
-	width := p.blocks * quant.BlockColumns
-	set.Attention.UnpackRows(mat.Floats{V: scratch, Stride: width}, data, p.row, n, p.blocks)
+	width := p.blocks * kernels.BlockColumns
+	set.UnpackRows(kernels.Floats{V: scratch, Stride: width}, data, p.row, n, p.blocks)
 	return weightsOf(scratch[:n*width], width)
 }
 
 // widened is the scratch of headRows.
-func (p *pages) widened() int { return min(p.tokens, keyBlock) * p.blocks * quant.BlockColumns }
+func (p *pages) widened() int { return min(p.tokens, keyBlock) * p.blocks * kernels.BlockColumns }
 
 type storeKV struct {
 	set   *kernels.Set
 	kv    backend.KV
-	k, v  mat.Floats
+	k, v  kernels.Floats
 	slots []int32
 	// what a token has of each
 	kwidth, vwidth int
@@ -89,7 +87,7 @@ func (b *Backend) StoreKV(kv backend.KV, k, v tensor.Tensor, slots []int32) {
 	if !ok {
 		return
 	}
-	var values mat.Floats
+	var values kernels.Floats
 	if !v.IsZero() {
 		if values, ok = b.storable("values", &kv, kv.V, v, slots); !ok {
 			return
@@ -99,14 +97,14 @@ func (b *Backend) StoreKV(kv backend.KV, k, v tensor.Tensor, slots []int32) {
 	if values.V != nil {
 		b.store.vwidth = v.Cols()
 	}
-	if !b.reserve(quant.BlockColumns) {
+	if !b.reserve(kernels.BlockColumns) {
 		return
 	}
 	b.run(&b.store, len(slots), len(slots)*k.Cols())
 }
 
 // storable checks rows x against the pages of t which they go to.
-func (b *Backend) storable(name string, kv *backend.KV, t, x tensor.Tensor, slots []int32) (mat.Floats, bool) {
+func (b *Backend) storable(name string, kv *backend.KV, t, x tensor.Tensor, slots []int32) (kernels.Floats, bool) {
 	_, ok := format(t.DType)
 	width, pageTokens := t.Dims[2], kv.PageTokens
 	if heads := max(kv.Heads, 1); kv.Heads > 0 {
@@ -115,12 +113,12 @@ func (b *Backend) storable(name string, kv *backend.KV, t, x tensor.Tensor, slot
 	}
 	if !ok || t.Rank != 3 || t.Dims[1] != pageTokens || pageTokens <= 0 {
 		b.fail("store: %s are %v %v with pages of %d tokens", name, t.DType, t.Shape(), pageTokens)
-		return mat.Floats{}, false
+		return kernels.Floats{}, false
 	}
 	for _, slot := range slots {
 		if slot < 0 || int(slot) >= t.Dims[0]*pageTokens {
 			b.fail("store: slot %d of %d pages of %d tokens", slot, t.Dims[0], pageTokens)
-			return mat.Floats{}, false
+			return kernels.Floats{}, false
 		}
 	}
 	return b.floats("store", name, x, len(slots), width)
@@ -134,7 +132,7 @@ func (op *storeKV) run(w *worker, unit int) {
 }
 
 // put stores what a token has, head by head where a page is divided so.
-func (op *storeKV) put(t tensor.Tensor, x mat.Floats, width, i int, scratch []float32) {
+func (op *storeKV) put(t tensor.Tensor, x kernels.Floats, width, i int, scratch []float32) {
 	heads, tokens := max(op.kv.Heads, 1), op.kv.PageTokens
 	slot, each, dim := int(op.slots[i]), t.Dims[2]/heads, width/heads
 	from := row(x, i, width)
@@ -143,9 +141,9 @@ func (op *storeKV) put(t tensor.Tensor, x mat.Floats, width, i int, scratch []fl
 		to := t.Data[t.DType.Bytes(int64(at)):][:t.DType.Bytes(int64(each))]
 		switch part := from[h*dim:][:dim]; t.DType {
 		case meta.BFloat16:
-			op.set.Vector.NarrowBFloat16(to, part)
+			op.set.NarrowBFloat16(to, part)
 		case meta.Int8:
-			op.blocks(to, part, scratch[:quant.BlockColumns])
+			op.blocks(to, part, scratch[:kernels.BlockColumns])
 		default:
 			narrow(to, t.DType, part)
 		}
@@ -154,10 +152,10 @@ func (op *storeKV) put(t tensor.Tensor, x mat.Floats, width, i int, scratch []fl
 
 // blocks stores a head as blocks, the last of which is filled up with zeros.
 func (op *storeKV) blocks(to []byte, from, last []float32) {
-	whole := len(from) &^ (quant.BlockColumns - 1)
-	op.set.Quant.PackBlocks(quant.Q8, to, from[:whole])
+	whole := len(from) &^ (kernels.BlockColumns - 1)
+	op.set.PackBlocks(kernels.Q8, to, from[:whole])
 	if whole < len(from) {
 		clear(last[copy(last, from[whole:]):])
-		op.set.Quant.PackBlocks(quant.Q8, to[whole/quant.BlockColumns*quant.Q8.BlockBytes():], last)
+		op.set.PackBlocks(kernels.Q8, to[whole/kernels.BlockColumns*kernels.Q8.BlockBytes():], last)
 	}
 }

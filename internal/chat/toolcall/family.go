@@ -29,12 +29,13 @@ type Family struct {
 	content *markers // with calls
 	answer  *markers // without
 	thought []*markers
+	unread  bool // see Unread
 }
 
-// Detect finds the family of a chat template by markers in its source and, if no
-// family's are there, among the texts of the model's special tokens. The last
-// resort is the family "plain", which has no calls. Reasoning is looked for if the
-// template mentions its markers.
+// Detect returns the first family in the table whose markers stand in the source of a chat
+// template or, if there is none, among the texts of the model's special tokens. It returns
+// the family "plain", which has no calls, if neither has markers. The family reads reasoning
+// whose markers the template mentions. Detect does not render the template; [Find] does.
 func Detect(template string, specialTokens ...string) *Family {
 	tokens := strings.Join(specialTokens, "\n")
 	for _, source := range []string{template, tokens} {
@@ -114,7 +115,7 @@ func newFamily(s *spec, source string) *Family {
 // WithReasoning is f with the reasoning of another family in place of its own; nil
 // for none, which leaves thoughts in the content as the model writes them.
 func (f *Family) WithReasoning(of *Family) *Family {
-	out := &Family{spec: f.spec, drops: f.drops}
+	out := &Family{spec: f.spec, drops: f.drops, unread: f.unread}
 	if of != nil {
 		out.thinks = of.thinks
 	}
@@ -129,8 +130,8 @@ func (f *Family) prepare() {
 		answer = append(answer, marker{text: text, act: actDrop})
 	}
 	for i, t := range f.thinks {
-		answer = append(answer, marker{text: t.open, act: actThink, think: i})
-		thought := []marker{{text: t.close, act: actThought}}
+		answer = append(answer, marker{text: t.open, act: actThink, think: i}, marker{text: t.close, act: actStray})
+		thought := []marker{{text: t.close, act: actThought}, {text: t.open, act: actStray}}
 		for _, text := range t.implied {
 			thought = append(thought, marker{text: text, act: actImplied})
 		}
@@ -165,9 +166,7 @@ func (f *Family) Markers() []string {
 			list = append(list, t.open, t.key, t.close)
 			list = append(list, t.value...)
 		}
-		if form.body == bodyGemma {
-			list = append(list, gemmaQuote)
-		}
+		list = append(list, form.quote)
 	}
 	slices.Sort(list)
 	list = slices.Compact(list)

@@ -8,6 +8,6 @@ var gemma4 = spec{
 	thinks: []think{{open: "<|channel>thought", close: "<channel|>", implied: []string{"<|tool_call>"}}},
 	forms: []form{{
 		open: "<|tool_call>call:", head: []field{{kind: nameField, until: "{"}},
-		body: bodyGemma, end: "<tool_call|>",
+		body: bodyBare, quote: `<|"|>`, end: "<tool_call|>",
 	}},
 }

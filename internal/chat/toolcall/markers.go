@@ -14,6 +14,7 @@ const (
 	actImplied         // reasoning ends before the marker
 	actSection         // a form's section begins
 	actBareCall        // a form's call begins, without a section
+	actStray           // reasoning begins or ends again, before anything else has come
 )
 
 // A marker is a text that ends a stretch of plain text.

@@ -171,11 +171,11 @@ func (p *Parser) sectionByte(c byte) bool {
 			return true
 		case c == '{' && f.objects && p.list != closedList:
 			p.at, p.id = inObject, ""
-			p.object.start(f.keyed, f.peek != "")
+			p.object.start(f.keyed, f.peek != "", f.keys)
 			return true
 		}
 	}
-	which, ver := p.lit.push(c, f.call, f.close, p.fenceWord())
+	which, ver := p.lit.push(c, f.call, f.close, p.fenceWord(), f.objectEnd())
 	switch {
 	case ver == more:
 		return true
@@ -184,7 +184,7 @@ func (p *Parser) sectionByte(c byte) bool {
 		return p.back()
 	case ver == bad:
 		return p.fail()
-	case which == 0:
+	case which == 0 && f.head != nil:
 		p.beginHead()
 	case which == 1:
 		p.leave()
@@ -211,8 +211,9 @@ func (p *Parser) beginArguments() {
 		p.tags.start(p.form.tags, p.form.end, func(parameter string) types { return tools.types(name, parameter) })
 	case bodyPython:
 		p.value.startInside(pythonFlavor, 'k')
-	case bodyGemma:
-		p.value.startInside(gemmaFlavor, 'g')
+	case bodyBare:
+		p.value.bare = p.form.quote
+		p.value.startInside(bareFlavor, 'g')
 	}
 }
 

@@ -9,8 +9,9 @@ import (
 // may come in any order and under the names that models use; other keys are passed
 // over. Arguments may be JSON in a string.
 type object struct {
-	keyed  bool // the only key is the name, its value the arguments
-	strict bool // no key that is not known, and arguments must be there
+	keyed  bool            // the only key is the name, its value the arguments
+	strict bool            // no key that is not known, and arguments must be there
+	keys   map[string]role // of the form, before the usual ones
 	state  objectState
 	role   role
 	depth  int
@@ -70,8 +71,8 @@ func roleOf(key string) role {
 const maxName = 512
 
 // start makes o ready for what follows "{".
-func (o *object) start(keyed, strict bool) {
-	*o = object{keyed: keyed, strict: strict, depth: 1, key: o.key[:0], value: o.value, junk: o.junk}
+func (o *object) start(keyed, strict bool, keys map[string]role) {
+	*o = object{keyed: keyed, strict: strict, keys: keys, depth: 1, key: o.key[:0], value: o.value, junk: o.junk}
 }
 
 // push takes a byte and appends to out what it adds to the arguments.
@@ -177,7 +178,11 @@ func (o *object) endKey() verdict {
 		o.name, o.role = string(o.key), argumentsRole
 		return more
 	}
-	o.role = roleOf(string(o.key))
+	if r, ok := o.keys[string(o.key)]; ok {
+		o.role = r
+	} else {
+		o.role = roleOf(string(o.key))
+	}
 	again := o.role == nameRole && o.name != "" || o.role == argumentsRole && o.begun
 	if again || o.strict && o.role == otherRole {
 		return bad

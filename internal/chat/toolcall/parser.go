@@ -40,6 +40,7 @@ type Parser struct {
 	source  string // the piece that is read, with what was pending before it
 	skip    bool   // white space follows a marker
 	fresh   bool   // the answer has no text yet
+	blank   bool   // the reasoning has no text yet
 	final   bool   // no more text comes
 
 	markup
@@ -81,7 +82,7 @@ func (p *Parser) answer() {
 
 // think makes p ready for reasoning of kind i.
 func (p *Parser) think(i int) {
-	p.kind, p.marks, p.skip = Reasoning, p.family.thought[i], true
+	p.kind, p.marks, p.skip, p.blank = Reasoning, p.family.thought[i], true, true
 }
 
 // Feed takes the next piece of the answer and returns what is certain by now. The
@@ -151,7 +152,7 @@ func (p *Parser) text(s string) string {
 	}
 	for i := p.marks.next(s, 0); i < len(s); i = p.marks.next(s, i+1) {
 		m, partial := p.marks.match(s[i:], p.final)
-		if m != nil {
+		if m != nil && (m.act != actStray || p.stray(s[:i])) {
 			return p.enter(s, i, m)
 		}
 		if partial {
@@ -161,6 +162,16 @@ func (p *Parser) text(s string) string {
 	}
 	p.hold(s, len(s)-spaceBefore(s, len(s)))
 	return ""
+}
+
+// stray tells whether a marker of reasoning after before says again what is known: models
+// repeat the marker with which the prompt ends.
+func (p *Parser) stray(before string) bool {
+	fresh := p.fresh
+	if p.kind == Reasoning {
+		fresh = p.blank
+	}
+	return fresh && strings.TrimLeft(before, " \t\r\n") == ""
 }
 
 // join puts what was held back before s, or says it if s shows that it is text.
@@ -252,8 +263,11 @@ func (p *Parser) say(kind Kind, text string, pos int) {
 	if text == "" {
 		return
 	}
-	if p.fresh && kind == Content {
-		p.fresh = strings.TrimLeft(text, " \t\r\n") == ""
+	blank := strings.TrimLeft(text, " \t\r\n") == ""
+	if kind == Content {
+		p.fresh = p.fresh && blank
+	} else {
+		p.blank = p.blank && blank
 	}
 	p.events = append(p.events, Event{Kind: kind, Text: text})
 }

@@ -74,7 +74,7 @@ func TestGoldenToolCalls(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".jinja"), func(t *testing.T) {
-			n += roundTrips(t, string(data))
+			n += roundTrips(t, string(data), familyOf(t, string(data)))
 		})
 	}
 	golden.Count(t, "text/templates (tool round trips)", n)
@@ -96,47 +96,73 @@ func TestOwnTemplates(t *testing.T) {
 			if got := Detect(string(data)).Name(); got != name {
 				t.Errorf("Detect = %s, want %s", got, name)
 			}
-			if n := roundTrips(t, string(data)); n < 2*len(shapes)/3 {
+			if n := roundTrips(t, string(data), Detect(string(data))); n < 2*len(shapes)/3 {
 				t.Errorf("%d cases only", n)
 			}
 		})
 	}
 }
 
-// roundTrips reads back all shapes that template can write, under every setting of
-// reasoning, and returns how many there were.
-func roundTrips(t *testing.T, source string) int {
+// roundTrips reads back all shapes that the template writes and returns how many there were.
+func roundTrips(t *testing.T, source string, family *Family) int {
+	n, calls := 0, 0
+	for _, a := range answersOf(t, source, family) {
+		n++
+		t.Run(a.String(), func(t *testing.T) { calls += check(t, family, a.shape, a.prompt, a.text, a.tools) })
+	}
+	t.Logf("family %s: %d answers, %d calls", family.Name(), n, calls)
+	return n
+}
+
+// familyOf is what a server finds.
+func familyOf(t *testing.T, source string) *Family {
+	t.Helper()
 	template, err := chat.Parse(source)
 	if err != nil {
 		t.Fatal(err)
 	}
-	family := Detect(source)
+	return find(template, nil, Detect(source))
+}
+
+// A written is an answer as a template writes it.
+type written struct {
+	shape
+	variant
+	prompt, text string
+	tools        chat.Value
+}
+
+func (w written) String() string { return fmt.Sprintf("%s/%+v", w.name, w.variant) }
+
+// answersOf are all shapes that a template can write, under every setting of reasoning.
+func answersOf(t *testing.T, source string, family *Family) []written {
+	template, err := chat.Parse(source)
+	if err != nil {
+		t.Fatal(err)
+	}
 	tools, err := chat.Decode([]byte(toolsJSON))
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, calls, seen := 0, 0, map[string]bool{}
+	var out []written
+	seen := map[string]bool{}
 	for _, s := range shapes {
-		written := false
+		done := false
 		for _, v := range variants {
-			if v.textArguments && written {
+			if v.textArguments && done {
 				continue
 			}
 			prompt, text, ok := generate(t, family, template, s, tools, v)
 			ok = ok && !python(family, text)
-			written = written || ok
+			done = done || ok
 			if !ok || seen[prompt+"\x00"+text] {
 				continue
 			}
 			seen[prompt+"\x00"+text] = true
-			n++
-			t.Run(fmt.Sprintf("%s/%+v", s.name, v), func(t *testing.T) {
-				calls += check(t, family, s, prompt, text, tools)
-			})
+			out = append(out, written{s, v, prompt, text, tools})
 		}
 	}
-	t.Logf("family %s: %d answers, %d calls", family.Name(), n, calls)
-	return n
+	return out
 }
 
 // A variant is a way to ask a template for a prompt. Some templates fail at what
@@ -340,15 +366,8 @@ func check(t *testing.T, family *Family, s shape, prompt, text string, tools cha
 	t.Helper()
 	o := Options{Prompt: prompt, Tools: tools}
 	got := family.Parse(text, o)
-	want := expected(family, s, prompt, text, got)
-	if strings.TrimSpace(got.Content) != strings.TrimSpace(want.Content) {
-		t.Errorf("content %q, want %q", got.Content, want.Content)
-	}
-	if got.Reasoning != want.Reasoning {
-		t.Errorf("reasoning %q, want %q", got.Reasoning, want.Reasoning)
-	}
-	if !sameCalls(got.Calls, want.Calls) {
-		t.Errorf("calls %+v\nwant  %+v", got.Calls, want.Calls)
+	if err := differs(family, s, prompt, text, got); err != nil {
+		t.Errorf("%v\nfamily %s, prompt …%q, text:\n%s", err, family.Name(), prompt[max(0, len(prompt)-40):], text)
 	}
 	whole := events(family, o, text)
 	for i := range len(text) {
@@ -362,10 +381,21 @@ func check(t *testing.T, family *Family, s shape, prompt, text string, tools cha
 			t.Fatalf("cut at random: %+v\nwhole: %+v", pieces, whole)
 		}
 	}
-	if t.Failed() {
-		t.Logf("family %s, prompt …%q, text:\n%s", family.Name(), prompt[max(0, len(prompt)-40):], text)
-	}
 	return len(got.Calls)
+}
+
+// differs says where got is not what s says.
+func differs(family *Family, s shape, prompt, text string, got Message) error {
+	want := expected(family, s, prompt, text, got)
+	switch {
+	case strings.TrimSpace(got.Content) != strings.TrimSpace(want.Content):
+		return fmt.Errorf("content %q, want %q", got.Content, want.Content)
+	case got.Reasoning != want.Reasoning:
+		return fmt.Errorf("reasoning %q, want %q", got.Reasoning, want.Reasoning)
+	case !sameCalls(got.Calls, want.Calls):
+		return fmt.Errorf("calls %+v, want %+v", got.Calls, want.Calls)
+	}
+	return nil
 }
 
 // sameCalls compares calls, their arguments as JSON values.

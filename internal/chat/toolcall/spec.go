@@ -13,6 +13,9 @@ type spec struct {
 	forms  []form
 	// drops are markers of the answer's frame that mean nothing by themselves.
 	drops []string
+	// ends are drops that end content, and may end reasoning, too; for notations that are
+	// learned.
+	ends []string
 	// frames are drops that count only if the template mentions them.
 	frames []string
 	// seeds are ends of a prompt that belong to what the model writes: the answer
@@ -54,6 +57,18 @@ type form struct {
 	objects bool
 	// keyed objects have one key, the name, and the arguments as its value.
 	keyed bool
+	// keys are the meanings of keys of objects, beside the usual ones.
+	keys map[string]role
+	// quote stands around the strings of bodyBare.
+	quote string
+}
+
+// objectEnd closes a call that is an object and has a marker of its own.
+func (f *form) objectEnd() string {
+	if f.objects && f.head == nil && f.call != "" {
+		return f.end
+	}
+	return ""
 }
 
 // A field is text that ends at until, which is taken, or at a byte of stop, which
@@ -81,7 +96,7 @@ const (
 	bodyJSON   body = iota // a JSON object, in a code fence perhaps
 	bodyTags               // parameters between tags
 	bodyPython             // keyword arguments, up to ")"
-	bodyGemma              // Gemma's object, after its "{"
+	bodyBare               // an object with bare keys and strings between quotes of its own, after its "{"
 )
 
 // tags are how parameters are written that stand between tags:
@@ -91,6 +106,7 @@ type tags struct {
 	open  string
 	key   string   // ends the key
 	value []string // stands before the text, in one of these ways; nil for nothing
+	json  bool     // values are JSON, strings too
 	typed bool     // value[0] says that the text is a string, value[1] that it is JSON
 	close string
 	lines bool // the text stands on lines of its own: a newline at each end is markup

@@ -131,6 +131,9 @@ func (r *tagReader) keyByte(c byte, out []byte) ([]byte, verdict) {
 	}
 	out = append(out, `": `...)
 	r.allowed = r.types(string(key))
+	if r.tags.json {
+		r.allowed = anyType // a string has quotes
+	}
 	r.word = r.word[:0]
 	if r.tags.value != nil {
 		r.state = tagGap
@@ -185,7 +188,7 @@ func (r *tagReader) addText(c byte, out []byte) []byte {
 		return appendEscaped(out, c)
 	}
 	r.text = append(r.text, c)
-	if r.allowed != stringType && len(r.text) <= maxValue && (len(r.text) > 1 || r.allowed&stringType == 0 || maybeValue(c)) {
+	if r.allowed != stringType && len(r.text) <= maxValue && (len(r.text) > 1 || r.allowed&stringType == 0 || r.tags.json || maybeValue(c)) {
 		return out
 	}
 	r.typed = false
@@ -202,6 +205,11 @@ func (r *tagReader) endText(out []byte) []byte {
 		return append(out, '"')
 	case r.allowed == stringType: // and no byte came
 		return append(out, `""`...)
+	}
+	if r.tags.json {
+		if value, ok := convert(r.text, jsonFlavor); ok {
+			return append(out, value...)
+		}
 	}
 	return appendTyped(out, r.text, r.allowed)
 }

@@ -46,8 +46,8 @@ func appendEscaped(out []byte, c byte) []byte {
 
 func (v *value) stringByte(c byte, out []byte) ([]byte, verdict) {
 	switch {
-	case v.quote == '<':
-		return v.gemmaByte(c, out)
+	case v.quote == 0:
+		return v.quotedByte(c, out)
 	case c == v.quote:
 		return v.endString(out)
 	case c == '\\':
@@ -69,16 +69,16 @@ func (v *value) endString(out []byte) ([]byte, verdict) {
 	return v.ended(out)
 }
 
-// gemmaByte takes a byte of a string that ends with gemmaQuote: what may be the
+// quotedByte takes a byte of a string that ends with v.bare: what may be the
 // quote's beginning waits in v.word.
-func (v *value) gemmaByte(c byte, out []byte) ([]byte, verdict) {
+func (v *value) quotedByte(c byte, out []byte) ([]byte, verdict) {
 	v.word = append(v.word, c)
 	for len(v.word) > 0 {
-		if string(v.word) == gemmaQuote {
+		if string(v.word) == v.bare {
 			v.word = v.word[:0]
 			return v.endString(out)
 		}
-		if string(v.word) == gemmaQuote[:len(v.word)] {
+		if strings.HasPrefix(v.bare, string(v.word)) {
 			break
 		}
 		out = appendEscaped(out, v.word[0])

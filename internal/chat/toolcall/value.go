@@ -1,6 +1,9 @@
 package toolcall
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
 // A verdict is what a machine says of a byte.
 type verdict uint8
@@ -20,11 +23,9 @@ const (
 	jsonFlavor flavor = iota
 	// pythonFlavor is what Python's repr prints: either quote, True, None, tuples.
 	pythonFlavor
-	// gemmaFlavor has bare keys and strings between <|"|>.
-	gemmaFlavor
+	// bareFlavor has bare keys and strings between quotes of its own.
+	bareFlavor
 )
-
-const gemmaQuote = `<|"|>`
 
 type valueState uint8
 
@@ -40,7 +41,7 @@ const (
 	inEscape // after a backslash
 	inHex    // digits of \u, \x or \U
 	inToken  // a number or a word
-	inQuote  // Gemma's quote of several bytes
+	inQuote  // a quote of several bytes
 	inBareKey
 )
 
@@ -55,15 +56,16 @@ type value struct {
 	flavor flavor
 	state  valueState
 	isKey  bool   // the string is a key
-	quote  byte   // ends the string; '<' is gemmaQuote
+	quote  byte   // ends the string; 0 is bare
+	bare   string // the quote of bareFlavor
 	hex    int    // digits still to come
-	stack  []byte // open containers: { [ and ( for a tuple, k for keyword arguments, g for Gemma's
+	stack  []byte // open containers: { [ and ( for a tuple, k for keyword arguments, g for an object whose brace has come
 	word   []byte // token, bare key, escape or part of a quote
 }
 
 // start makes v ready for a value.
 func (v *value) start(f flavor) {
-	*v = value{flavor: f, stack: v.stack[:0], word: v.word[:0]}
+	*v = value{flavor: f, bare: v.bare, stack: v.stack[:0], word: v.word[:0]}
 }
 
 // startInside makes v ready for the inside of a container of kind k or g.
@@ -85,10 +87,10 @@ func (v *value) push(c byte, out []byte) ([]byte, verdict) {
 	case inQuote:
 		v.word = append(v.word, c)
 		switch {
-		case string(v.word) == gemmaQuote:
+		case string(v.word) == v.bare:
 			v.word, v.state = v.word[:0], inString
 			return append(out, '"'), more
-		case bytes.HasPrefix([]byte(gemmaQuote), v.word):
+		case strings.HasPrefix(v.bare, string(v.word)):
 			return out, more
 		}
 		v.word = v.word[:len(v.word)-1]
@@ -195,9 +197,12 @@ func (v *value) beginValue(c byte, out []byte) ([]byte, verdict) {
 	case c == '"' || c == '\'' && loose:
 		v.state, v.quote, v.isKey = inString, c, false
 		return append(out, '"'), more
-	case c == '<' && v.flavor == gemmaFlavor:
-		v.state, v.quote, v.isKey = inQuote, c, false
-		v.word = append(v.word[:0], c)
+	case v.flavor == bareFlavor && c == v.bare[0]:
+		v.beginQuote(c)
+		v.isKey = false
+		if v.state == inString {
+			out = append(out, '"')
+		}
 		return out, more
 	case isTokenByte(c):
 		v.state = inToken
@@ -224,11 +229,14 @@ func (v *value) beginKey(c byte, out []byte) ([]byte, verdict) {
 	case c == '"' && kind != 'k' || c == '\'' && v.flavor == pythonFlavor && kind != 'k':
 		v.state, v.quote = inString, c
 		return append(v.print(out, 0, prefix), '"'), more
-	case v.flavor == gemmaFlavor && c == '<':
-		v.state, v.quote = inQuote, c
-		v.word = append(v.word[:0], c)
-		return v.print(out, 0, prefix), more
-	case v.flavor == gemmaFlavor && c != ',' && c != ':', v.flavor == pythonFlavor && isTokenByte(c):
+	case v.flavor == bareFlavor && c == v.bare[0]:
+		v.beginQuote(c)
+		out = v.print(out, 0, prefix)
+		if v.state == inString {
+			out = append(out, '"')
+		}
+		return out, more
+	case v.flavor == bareFlavor && c != ',' && c != ':', v.flavor == pythonFlavor && isTokenByte(c):
 		if v.state == atFirstKey {
 			v.quote = '{'
 		} else {
@@ -239,6 +247,15 @@ func (v *value) beginKey(c byte, out []byte) ([]byte, verdict) {
 		return out, more
 	}
 	return out, bad
+}
+
+// beginQuote takes the first byte of the quote of bareFlavor.
+func (v *value) beginQuote(c byte) {
+	v.state, v.quote = inQuote, 0
+	v.word = append(v.word[:0], c)
+	if len(v.bare) == 1 {
+		v.state, v.word = inString, v.word[:0]
+	}
 }
 
 // bareKeyByte takes a byte of a key without quotes. Nothing is written before its

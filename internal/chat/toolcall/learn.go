@@ -1,0 +1,158 @@
+package toolcall
+
+import (
+	"strings"
+
+	"github.com/heftai/heft/internal/chat"
+)
+
+// A style is the way in which a call is written, found by rendering one.
+type style uint8
+
+const (
+	objectStyle style = iota // a JSON object holds the name and the arguments
+	jsonStyle                // a name, then a JSON object
+	pythonStyle              // name(key="text")
+	bareStyle                // name{key:QUOTEtextQUOTE}
+	tagStyle                 // a name, then each key and its text between tags
+)
+
+// A lesson is what one template teaches about calls.
+type lesson struct {
+	*answers
+	style style
+	form  form
+	list  bool // the calls are items of a list
+	fence bool // in a code fence
+	ids   idStyle
+	turn  string // ends a turn of calls
+	join  string // stands between calls, besides their markers
+}
+
+// A finding is what the template teaches.
+type finding struct {
+	spec   *spec    // the best notation; nil if none reads back what the template writes
+	score  int      // trials that it reads back
+	all    bool     // that is all of them
+	writes *answers // the first way in which the template writes calls, or nil
+}
+
+// learn finds the notation of calls that a template writes.
+func learn(t *chat.Template, special map[string]string) (best finding) {
+	for _, s := range settings {
+		p := newProber(t, special)
+		p.setting = s
+		a, ok := newAnswers(p)
+		if !ok {
+			continue
+		}
+		text, ok := a.answer("", "", newProbeCall(0, probeArguments))
+		if !ok || !strings.Contains(text, probeNames[0]) || !strings.Contains(text, "zqvalue") {
+			continue
+		}
+		if best.writes == nil {
+			best.writes = a
+		}
+		for _, s := range []style{objectStyle, jsonStyle, pythonStyle, bareStyle, tagStyle} {
+			l := &lesson{answers: a, style: s}
+			if !l.learnForm(text) {
+				continue
+			}
+			out := &spec{name: learnedName, forms: []form{l.form}, ids: l.ids}
+			l.learnFrame(out)
+			l.learnThoughts(out)
+			out.withoutEmptyThoughts()
+			out.tidy()
+			if good, written := a.readBack(newFamily(out, "")); good > best.score {
+				best = finding{out, good, good == written, a}
+			}
+		}
+		if best.all {
+			break
+		}
+	}
+	return best
+}
+
+// learnedName is the name of notations that are learned.
+const learnedName = "template"
+
+// settings are tried in this order.
+var settings = []setting{
+	{}, {textArguments: true}, {noContent: true}, {noContent: true, textArguments: true},
+	{namedIDs: true}, {noTools: true}, {thinking: true}, {thinking: false},
+}
+
+// probeArguments are those of the call that is looked at first.
+const probeArguments = `{"zqa": "zqvalue", "zqb": "zqmore"}`
+
+// learnForm finds the form of the call that text holds, if it is of the lesson's style.
+func (l *lesson) learnForm(text string) bool {
+	one := newProbeCall(0, probeArguments)
+	at, ok := l.find(text, one)
+	if !ok {
+		return false
+	}
+	open, ok := l.opening(text, at, one)
+	if !ok {
+		return false
+	}
+	return l.head(text, at, one) && l.frame(open, l.between(), text[at.end:])
+}
+
+// A span is where a call stands in a text.
+type span struct {
+	start int // of the object, or of the first of id and name
+	name  int
+	body  int // after the name: where the arguments begin
+	end   int // after the arguments
+}
+
+// opening is the text before a call that belongs to it: what stands there whether or not
+// content comes before.
+func (l *lesson) opening(text string, at span, one probeCall) (string, bool) {
+	alone := strings.TrimPrefix(text[:at.start], strings.TrimSpace(l.opened)) // as an empty thought
+	if both, ok := l.answer(probeContent, "", one); ok {
+		if _, after, ok := strings.Cut(both, probeContent); ok {
+			if at, ok := l.find(after, one); ok {
+				after = after[:at.start]
+				open := commonSuffix(alone, after)
+				if strings.TrimSpace(open) == "" && strings.TrimSpace(after) != "" {
+					return after, l.seeded(after)
+				}
+				return open, true
+			}
+		}
+	}
+	// Tags that stand before content, too, are none of the call's.
+	shared := tag.FindAllStringIndex(commonPrefix(alone, l.answers.frame), -1)
+	if n := len(shared); n > 0 {
+		alone = alone[shared[n-1][1]:]
+	}
+	return alone, true
+}
+
+// seeded tells whether the prompt has written marker already.
+func (l *lesson) seeded(marker string) bool {
+	return strings.HasSuffix(strings.TrimSpace(l.header), strings.TrimSpace(marker))
+}
+
+// between is what stands between two calls, or "" and false where a template writes one.
+func (l *lesson) between() *string {
+	one, two := newProbeCall(0, probeArguments), newProbeCall(1, probeArguments)
+	text, ok := l.answer("", "", one, two)
+	if !ok {
+		return nil
+	}
+	first, ok := l.find(text, one)
+	if !ok {
+		return nil
+	}
+	rest := text[first.end:]
+	second, ok := l.find(rest, two)
+	if !ok {
+		return nil
+	}
+	rest = rest[:second.start]
+	return &rest
+}

@@ -1,0 +1,162 @@
+package toolcall
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// find locates the call in the text by the lesson's style.
+func (l *lesson) find(text string, c probeCall) (span, bool) {
+	name := strings.Index(text, c.name)
+	if name < 0 {
+		return span{}, false
+	}
+	if l.style == objectStyle {
+		return l.findObject(text, name, c)
+	}
+	at := span{start: name, name: name}
+	keys := probeKeys(c.arguments)
+	if key := strings.Index(text, keys[0].key); key > name {
+		at.name = strings.LastIndex(text[:key], c.name)
+	}
+	if id := strings.Index(text, l.id(c)); id >= 0 && id < at.start {
+		at.start = id
+	}
+	after := at.name + len(c.name)
+	if l.namedIDs && strings.HasPrefix(text[at.start:], l.id(c)) {
+		after = at.start + len(l.id(c))
+	}
+	last := keys[len(keys)-1]
+	switch l.style {
+	case jsonStyle:
+		open := strings.IndexByte(text[after:], '{')
+		if open < 0 {
+			return at, false
+		}
+		at.body = after + open
+		n, v := decodeAt(text[at.body:])
+		m, ok := v.(map[string]any)
+		at.end = at.body + n
+		return at, ok && len(m) == len(keys) && m["zqa"] != nil
+	case pythonStyle:
+		at.body = after
+		rest := text[after:]
+		end := strings.Index(rest, last.value)
+		if !strings.HasPrefix(rest, "("+keys[0].key+"=") || end < 0 {
+			return at, false
+		}
+		closing := strings.IndexByte(rest[end:], ')')
+		at.end = after + end + closing + 1
+		return at, closing >= 0
+	case bareStyle:
+		at.body = after
+		rest := text[after:]
+		end := strings.Index(rest, last.value)
+		if !strings.HasPrefix(rest, "{"+keys[0].key+":") || end < 0 {
+			return at, false
+		}
+		closing := strings.IndexByte(rest[end:], '}')
+		at.end = after + end + closing + 1
+		return at, closing >= 0
+	}
+	at.body, at.end = after, after
+	for _, k := range keys {
+		for _, word := range []string{k.key, k.value} {
+			i := strings.Index(text[at.end:], word)
+			if i < 0 {
+				return at, false
+			}
+			at.end += i + len(word)
+		}
+	}
+	return at, true
+}
+
+// A pair is an argument of a call that is looked at.
+type pair struct{ key, value string }
+
+// probeKeys are the arguments in their order. Values are words or numbers.
+func probeKeys(arguments string) []pair {
+	var out []pair
+	for _, part := range strings.Split(strings.Trim(arguments, "{}"), ", ") {
+		key, value, _ := strings.Cut(part, ": ")
+		out = append(out, pair{strings.Trim(key, `"`), strings.Trim(value, `"`)})
+	}
+	return out
+}
+
+// decodeAt decodes the JSON value that text begins with and returns its length.
+func decodeAt(text string) (int, any) {
+	d := json.NewDecoder(strings.NewReader(text))
+	var v any
+	if d.Decode(&v) != nil {
+		return 0, nil
+	}
+	return int(d.InputOffset()), v
+}
+
+// findObject finds the outermost JSON object that is a call.
+func (l *lesson) findObject(text string, name int, c probeCall) (span, bool) {
+	for start := range name {
+		if text[start] != '{' {
+			continue
+		}
+		n, v := decodeAt(text[start:])
+		m, ok := v.(map[string]any)
+		if !ok || start+n <= name {
+			continue
+		}
+		keys, keyed, ok := objectKeys(m, c, l.id(c))
+		if !ok {
+			continue
+		}
+		l.form.objects, l.form.keyed, l.form.keys = true, keyed, keys
+		return span{start: start, name: name, body: start, end: start + n}, true
+	}
+	return span{}, false
+}
+
+// objectKeys finds what the keys of a call's object mean.
+func objectKeys(m map[string]any, c probeCall, id string) (keys map[string]role, keyed, ok bool) {
+	if v, has := m[c.name]; has && len(m) == 1 {
+		return nil, true, isArguments(v)
+	}
+	keys = map[string]role{}
+	var name, arguments bool
+	for key, v := range m {
+		switch {
+		case v == c.name:
+			keys[key], name = nameRole, true
+		case v == id:
+			keys[key] = idRole
+		case isArguments(v):
+			keys[key], arguments = argumentsRole, true
+		}
+	}
+	if name && arguments {
+		return keys, false, true
+	}
+	for key, v := range m {
+		inner, _ := v.(map[string]any)
+		if inner == nil {
+			continue
+		}
+		if more, keyed, ok := objectKeys(inner, c, id); ok && !keyed {
+			more[key] = functionRole
+			for k, r := range keys {
+				more[k] = r
+			}
+			return more, false, true
+		}
+	}
+	return nil, false, false
+}
+
+// isArguments tells whether v is the arguments of a call, as an object or in a string.
+func isArguments(v any) bool {
+	if s, ok := v.(string); ok {
+		_, v = decodeAt(s)
+	}
+	m, ok := v.(map[string]any)
+	return ok && m["zqa"] == "zqvalue"
+}

@@ -1,0 +1,223 @@
+package toolcall
+
+import (
+	"strings"
+)
+
+// head finds the fields between the marker of a call and its arguments, and how the
+// arguments are written.
+func (l *lesson) head(text string, at span, one probeCall) bool {
+	switch l.style {
+	case objectStyle:
+		return true
+	case bareStyle:
+		rest := text[at.body:]
+		_, rest, _ = strings.Cut(rest, ":")
+		quote, _, ok := strings.Cut(rest, "zqvalue")
+		l.form.body, l.form.quote = bodyBare, quote
+		return ok && quote != "" && l.fields(text, at, one, "{")
+	case pythonStyle:
+		l.form.body = bodyPython
+		return l.fields(text, at, one, "(")
+	case jsonStyle:
+		l.form.body = bodyJSON
+		sep := strings.TrimSpace(text[at.body-l.gap(text, at, one) : at.body])
+		sep, l.fence = strings.CutSuffix(sep, "```json")
+		if !l.fence {
+			sep, l.fence = strings.CutSuffix(sep, "```")
+		}
+		sep = strings.TrimSpace(sep)
+		if other, ok := l.secondGap(); ok && other != sep { // a number, perhaps
+			before, after := commonPrefix(sep, other), commonSuffix(sep, other)
+			return before != "" && after != "" && l.fields(text, at, one, strings.TrimSpace(before)) && l.addField(skipField, strings.TrimSpace(after))
+		}
+		return l.fields(text, at, one, sep)
+	}
+	return l.learnTags(text, at, one)
+}
+
+// gap is the length of what stands between the head and the body.
+func (l *lesson) gap(text string, at span, one probeCall) int {
+	end := at.name + len(one.name)
+	if id := strings.Index(text[at.start:], l.id(one)); id >= 0 {
+		end = max(end, at.start+id+len(l.id(one)))
+	}
+	return max(0, at.body-end)
+}
+
+// secondGap is what stands between the head and the body of the second of two calls.
+func (l *lesson) secondGap() (string, bool) {
+	one, two := newProbeCall(0, probeArguments), newProbeCall(1, probeArguments)
+	text, ok := l.answer("", "", one, two)
+	if !ok {
+		return "", false
+	}
+	first, ok := l.find(text, one)
+	if !ok {
+		return "", false
+	}
+	text = text[first.end:]
+	second, ok := l.find(text, two)
+	if !ok {
+		return "", false
+	}
+	gap := strings.TrimSpace(text[second.body-l.gap(text, second, two) : second.body])
+	for _, fence := range []string{"```json", "```"} {
+		gap = strings.TrimSpace(strings.TrimSuffix(gap, fence))
+	}
+	return gap, true
+}
+
+// fields writes the head: the name and perhaps the id, in the order of the text. until ends
+// the last.
+func (l *lesson) fields(text string, at span, one probeCall, until string) bool {
+	id := strings.Index(text[at.start:at.body], l.id(one))
+	kind := nameField
+	if strings.HasPrefix(text[at.start:at.name], one.name) { // it is written twice
+		if !l.addField(nameField, strings.TrimSpace(text[at.start+len(one.name):at.name])) {
+			return false
+		}
+	}
+	switch {
+	case l.namedIDs && id >= 0:
+		kind, l.ids = idNameField, kimiID
+		return l.addField(kind, until)
+	case id < 0 || at.start+id > at.body:
+		return l.addField(kind, until)
+	case at.start+id < at.name:
+		between := text[at.start+id+len(l.id(one)) : at.name]
+		return l.addField(idField, strings.TrimSpace(between)) && l.addField(nameField, until)
+	}
+	between := text[at.name+len(one.name) : at.start+id]
+	return l.addField(nameField, strings.TrimSpace(between)) && l.addField(idField, until)
+}
+
+func (l *lesson) addField(kind fieldKind, until string) bool {
+	f := field{kind: kind, until: until}
+	if until == "" {
+		f.stop = "{`\r\n\t "
+		if l.style == tagStyle {
+			f.stop = "<[\r\n\t "
+		}
+	}
+	l.form.head = append(l.form.head, f)
+	return true
+}
+
+// frame finds the markers around calls: open stands before the first, between (if a
+// template writes several) between two, after follows the last.
+func (l *lesson) frame(open string, between *string, after string) bool {
+	f := &l.form
+	if l.style == tagStyle {
+		text := func(s string) string {
+			if f.tags.json {
+				s = strings.TrimPrefix(s, `"`)
+			}
+			return strings.TrimSpace(strings.TrimPrefix(s, cdataClose))
+		}
+		var ok bool
+		if after, ok = strings.CutPrefix(text(after), f.tags.close); !ok {
+			return false
+		}
+		if between != nil {
+			rest, ok := strings.CutPrefix(text(*between), f.tags.close)
+			if !ok {
+				return false
+			}
+			between = &rest
+		}
+	}
+	open, after = strings.TrimSpace(open), strings.TrimSpace(after)
+	if l.style == objectStyle || l.style == pythonStyle {
+		if o, ok := cutSuffixTrimmed(open, "["); ok && strings.HasPrefix(after, "]") {
+			open, after, l.list = o, strings.TrimSpace(after[1:]), true
+		}
+		if o, ok := cutSuffixTrimmed(open, "```json"); ok && o != "" {
+			open = o
+		} else if o, ok := cutSuffixTrimmed(open, "```"); ok && o != "" {
+			open = o
+		}
+	}
+	join := ""
+	if between != nil {
+		join = strings.TrimSpace(*between)
+	}
+	if l.style == jsonStyle && l.fence {
+		after = strings.TrimSpace(strings.TrimPrefix(after, "```"))
+		join = strings.TrimSpace(strings.TrimPrefix(join, "```"))
+	}
+	if turn := strings.TrimSpace(l.answers.end); turn != "" && strings.Contains(join, turn) {
+		join, between = "", nil // each call is a message: an answer has one
+	}
+	switch {
+	case between == nil || join == "" || join == "," || join == ";":
+		l.single(open, join, after, between != nil)
+	default:
+		if !l.several(open, join, after) {
+			return false
+		}
+	}
+	if f.open == "" {
+		return l.unmarked()
+	}
+	return true
+}
+
+// single is the frame of a section with calls that nothing but a comma parts, or of one
+// call.
+func (l *lesson) single(open, join, after string, several bool) {
+	f := &l.form
+	f.open, f.close = open, after
+	if l.style == objectStyle || several && l.style == pythonStyle || several && join == "" && f.body != bodyTags {
+		return
+	}
+	f.end, f.close = after, ""
+}
+
+// several is the frame of calls with markers of their own.
+func (l *lesson) several(open, join, after string) bool {
+	f := &l.form
+	call := commonSuffix(open, join)
+	if open == "" && l.seeded(join) { // the prompt ends with the marker of the first call
+		call, open = join, join
+	}
+	if call == "" {
+		return false
+	}
+	end := strings.TrimSpace(join[:len(join)-len(call)])
+	call = strings.TrimSpace(call)
+	section, _ := cutSuffixTrimmed(open, call)
+	rest, closed := strings.CutPrefix(after, end)
+	if !closed {
+		shared := commonPrefix(end, after)
+		l.join = strings.TrimSpace(end[len(shared):])
+		end, rest = strings.TrimSpace(shared), after[len(shared):]
+	}
+	rest = strings.TrimSpace(rest)
+	if section == "" {
+		f.open, f.end, f.close = call, end, ""
+		if l.style == objectStyle {
+			f.end, f.close = "", end
+		}
+		l.turn = rest
+		return true
+	}
+	f.open, f.call, f.end, f.close = section, call, end, rest
+	f.bare = tag.MatchString(call)
+	return true
+}
+
+// unmarked is for calls that begin an answer without a marker.
+func (l *lesson) unmarked() bool {
+	switch {
+	case l.form.call != "":
+		return false
+	case l.list && (l.style == objectStyle || l.style == pythonStyle):
+		l.form.peek = "["
+	case l.style == objectStyle:
+		l.form.peek = "{"
+	default:
+		return false
+	}
+	return true
+}

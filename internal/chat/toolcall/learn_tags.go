@@ -1,0 +1,74 @@
+package toolcall
+
+import (
+	"regexp"
+	"strings"
+)
+
+// betweenTags finds where one tag ends and the next begins.
+var betweenTags = regexp.MustCompile(`^(.*?>)\s*(<.*)$`)
+
+// learnTags finds how parameters are written that stand between tags:
+//
+//	NAME a KEY b TEXT c KEY b TEXT …
+func (l *lesson) learnTags(text string, at span, one probeCall) bool {
+	rest := text[at.body:]
+	a, rest, ok1 := strings.Cut(rest, "zqa")
+	b, rest, ok2 := strings.Cut(rest, "zqvalue")
+	c, rest, ok3 := strings.Cut(rest, "zqb")
+	again, _, ok4 := strings.Cut(rest, "zqmore")
+	if !(ok1 && ok2 && ok3 && ok4) || again != b {
+		return false
+	}
+	if before, ok := strings.CutSuffix(b, cdataOpen); ok {
+		b, c = before, strings.TrimPrefix(c, cdataClose)
+	}
+	opening := commonSuffix(a, c)
+	t := &tags{open: strings.TrimSpace(opening), close: strings.TrimSpace(c[:len(c)-len(opening)])}
+	if t.open == "" || t.close == "" {
+		return false
+	}
+	t.lines = strings.HasSuffix(b, "\n") && strings.HasPrefix(c, "\n")
+	number, ok := l.beforeNumber(one)
+	if !ok {
+		number = b
+	}
+	number = strings.TrimSuffix(number, cdataOpen)
+	key := strings.TrimSpace(b)
+	switch n := strings.TrimSpace(number); {
+	case n == key:
+	case key == n+`"`: // a string has its quotes, as all values are JSON
+		key, t.json = n, true
+		t.close = strings.TrimPrefix(t.close, `"`)
+	default:
+		shared := commonPrefix(key, n)
+		if strings.TrimSpace(shared) == "" || len(shared) == len(key) || len(shared) == len(n) {
+			return false
+		}
+		t.typed, t.value = true, []string{key[len(shared):], n[len(shared):]}
+		key = strings.TrimSpace(shared)
+	}
+	if parts := betweenTags.FindStringSubmatch(key); parts != nil && !t.typed {
+		key, t.value = parts[1], []string{parts[2]}
+	}
+	if t.key = key; key == "" {
+		return false
+	}
+	if marked, ok := l.answer("", "", newProbeCall(0, `{"zqa": "<zq>&"}`)); ok {
+		t.cdata = strings.Contains(marked, cdataOpen)
+	}
+	l.form.body, l.form.tags = bodyTags, t
+	return l.fields(text, at, one, strings.TrimSpace(a[:len(a)-len(opening)]))
+}
+
+// beforeNumber is what stands between the key and the text of a number.
+func (l *lesson) beforeNumber(one probeCall) (string, bool) {
+	one.arguments = `{"zqa": "zqvalue", "zqn": 70}`
+	text, ok := l.answer("", "", one)
+	if !ok {
+		return "", false
+	}
+	_, text, ok = strings.Cut(text, "zqn")
+	b, _, found := strings.Cut(text, "70")
+	return b, ok && found
+}

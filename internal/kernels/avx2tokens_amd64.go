@@ -1,0 +1,57 @@
+//go:build !purego
+
+package kernels
+
+// halvesAVX2 are dot products with few tokens in AVX2. Its kernels take whole blocks of k.
+type halvesAVX2 struct{}
+
+func (halvesAVX2) most() int { return 8 }
+
+//go:noinline
+func (halvesAVX2) split(dst []float32, step int, src []float32) {
+	avx2Split(ptr(dst), int64(4*step), ptr(src), int64(len(src)))
+}
+
+func (h halvesAVX2) mulHalves(y Floats, w Weights, x, sums []float32, rows, tokens, n, k int, last bool) {
+	first := k == 0
+	whole := n &^ (HalvesBlock - 1)
+	if whole == n {
+		h.blocks(y, w, x, sums, rows, tokens, n, first, last)
+		return
+	}
+	if whole > 0 {
+		h.blocks(y, w, x, sums, rows, tokens, whole, first, false)
+	}
+	// What is left of a row is filled up with zeros, as tokens are, for as many rows as all kernels
+	// take at a time.
+	const some = 12
+	var block [some * 2 * HalvesBlock]byte
+	rest := Weights{Data: block[:], Stride: 2 * HalvesBlock, Format: BFloat16}
+	for r := 0; r < rows; r += some {
+		part := min(some, rows-r)
+		for i := range part {
+			copy(block[i*rest.Stride:], w.Data[(r+i)*w.Stride+2*whole:][:2*(n-whole)])
+		}
+		to := Floats{V: y.V[r:], Stride: y.Stride}
+		h.blocks(to, rest, x[whole*tokens:], sums[r*tokens*8:], part, tokens, HalvesBlock, first && whole == 0, last)
+	}
+}
+
+//go:noinline
+func (halvesAVX2) blocks(y Floats, w Weights, x, sums []float32, rows, tokens, n int, first, last bool) {
+	if tokens == 1 && first && last {
+		avx2HalvesOne(bytePtr(w.Data), int64(w.Stride), ptr(x), ptr(y.V), int64(n), int64(rows))
+		return
+	}
+	flags := flag(first) | 2*flag(last)
+	switch tokens {
+	case 1:
+		avx2Halves1(bytePtr(w.Data), int64(w.Stride), ptr(x), ptr(sums), ptr(y.V), int64(4*y.Stride), int64(n), int64(rows), flags)
+	case 2:
+		avx2Halves2(bytePtr(w.Data), int64(w.Stride), ptr(x), ptr(sums), ptr(y.V), int64(4*y.Stride), int64(n), int64(rows), flags)
+	case 4:
+		avx2Halves4(bytePtr(w.Data), int64(w.Stride), ptr(x), ptr(sums), ptr(y.V), int64(4*y.Stride), int64(n), int64(rows), flags)
+	default:
+		avx2Halves8(bytePtr(w.Data), int64(w.Stride), ptr(x), ptr(sums), ptr(y.V), int64(4*y.Stride), int64(n), int64(rows), flags)
+	}
+}

@@ -1,7 +1,0 @@
-//go:build !amd64 || purego
-
-package optimizer
-
-import "github.com/heftai/heft/internal/kernels/isa"
-
-func opsOf(isa.Variant) ops { return goOps{} }
