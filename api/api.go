@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -20,6 +21,7 @@ type Options struct {
 	Models  []*generate.Model // further models, each under its name
 	Version string            // shown by GET /version
 	APIKeys []string          // of which a request must bring one; empty: requests need none
+	Access  Access            // which web pages and host names may use the server
 	// Timeouts limit how long clients may take; New itself keeps only the one for stalling.
 	Timeouts Timeouts
 	// ShutdownTimeout is how long Serve lets requests run after its context has ended; 0 means
@@ -65,16 +67,17 @@ func (s *service) adapters() int {
 // go to m. Any number of handlers may serve one model.
 func New(m *generate.Model, options Options) http.Handler {
 	o := newService(m, options)
-	metrics := newMetrics(m.Name)
+	metrics := newMetrics(m.Name, m.Limit())
 	e := holder.Engine(m)
 	e.Observe(metrics)
 	ds := dialects{openAI(openai.New(o.models))}
 	fail := func(w http.ResponseWriter, r *http.Request, err error) { ds.errorsOf(r)(w, err) }
 	r := chi.NewRouter()
-	r.Use(patient(o.Timeouts.Stall), identify, logAccess, recoverPanic(fail), secure, guard(o.APIKeys, fail), wire.NewBodies().Limit(ds.errorsOf), middleware.GetHead)
+	r.Use(patient(o.Timeouts.Stall), identify, logAccess, recoverPanic(fail), secure, newGate(o.Access, fail).protect, guard(o.APIKeys, fail), wire.NewBodies().Limit(ds.errorsOf), middleware.GetHead)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) { fail(w, r, wire.NoSuchRoute(r)) })
-	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
-		fail(w, r, &wire.Error{Kind: wire.NoMethod, Message: "Method not allowed: " + r.Method + " " + r.URL.Path})
+	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Allow", strings.Join(methodsOf(r, req.URL.Path), ", "))
+		fail(w, req, &wire.Error{Kind: wire.NoMethod, Message: "Method not allowed: " + req.Method + " " + req.URL.Path})
 	})
 
 	r.Get("/", servePage())
@@ -85,6 +88,20 @@ func New(m *generate.Model, options Options) http.Handler {
 	r.Get("/plan", o.plan)
 	ds.mount(r)
 	return r
+}
+
+// methodsOf returns the methods that r has for path.
+func methodsOf(r chi.Routes, path string) []string {
+	var methods []string
+	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		if r.Match(chi.NewRouteContext(), m, path) {
+			methods = append(methods, m)
+			if m == http.MethodGet {
+				methods = append(methods, http.MethodHead)
+			}
+		}
+	}
+	return methods
 }
 
 // failure answers a request with an error, in the dialect of the request's path.

@@ -21,6 +21,7 @@ type collector struct {
 	running, waiting, kvUsage, kvConfig    *prometheus.Desc
 	prefixQueries, prefixHits, preemptions *prometheus.Desc
 	promptTokens, answerTokens, success    *prometheus.Desc
+	cachedTokens, promptSources            *prometheus.Desc
 	tierBytes, tierRead, stall, memory     *prometheus.Desc
 	lora                                   *prometheus.Desc
 }
@@ -38,6 +39,8 @@ func newCollector(labels prometheus.Labels, e *engine.Engine, adapters int, stat
 		prefixHits:    desc("vllm:prefix_cache_hits_total", "Tokens of prompts that were found there."),
 		preemptions:   desc("vllm:num_preemptions_total", "Requests that gave their pages to older ones."),
 		promptTokens:  desc("vllm:prompt_tokens_total", "Tokens of prompts that were computed."),
+		cachedTokens:  desc("vllm:prompt_tokens_cached_total", "Tokens of prompts whose cached keys and values were reused."),
+		promptSources: desc("vllm:prompt_tokens_by_source_total", "Tokens of prompts, by where their keys and values come from.", "source"),
 		answerTokens:  desc("vllm:generation_tokens_total", "Tokens that were generated."),
 		success:       desc("vllm:request_success_total", "Requests that have ended, by reason.", "finished_reason"),
 		tierBytes:     desc("heft_tier_bytes", "Bytes of weights that live on a tier.", "tier"),
@@ -69,6 +72,10 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	counter(c.prefixHits, float64(s.KV.Hits))
 	counter(c.preemptions, float64(s.Preemptions))
 	counter(c.promptTokens, float64(s.PromptTokens))
+	counter(c.cachedTokens, float64(s.KV.Hits))
+	counter(c.promptSources, float64(s.PromptTokens), "local_compute")
+	counter(c.promptSources, float64(s.KV.Hits), "local_cache_hit")
+	counter(c.promptSources, 0, "external_kv_transfer") // there is none; dashboards expect the label
 	counter(c.answerTokens, float64(s.GeneratedTokens))
 	for reason, n := range s.Finished {
 		counter(c.success, float64(n), string(reason))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/heftai/heft/dispatch"
@@ -19,22 +20,39 @@ type metrics struct {
 
 	firstToken, nextToken, total     prometheus.Histogram
 	queue, prefill, decode           prometheus.Histogram
+	inference, perToken              prometheus.Histogram
 	iteration, promptLen, answersLen prometheus.Histogram
+	n, maxTokens, longest, computed  prometheus.Histogram
 }
 
 var _ engine.Observer = (*metrics)(nil)
 
 // Buckets in seconds: of a first token, of one token after another, and of a request.
 var (
-	firstBuckets = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
-	tokenBuckets = []float64{.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
-	totalBuckets = []float64{.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
-	countBuckets = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000}
-	batchBuckets = []float64{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}
+	firstBuckets  = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
+	tokenBuckets  = []float64{.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
+	totalBuckets  = []float64{.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
+	choiceBuckets = []float64{1, 2, 5, 10, 20}
+	batchBuckets  = []float64{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}
 )
 
-// newMetrics makes the metrics of one model.
-func newMetrics(modelName string) *metrics {
+// countBuckets are 1, 2, 5, 10, … up to most.
+func countBuckets(most int) []float64 {
+	var buckets []float64
+	for power := 1; ; power *= 10 {
+		for _, digit := range []int{1, 2, 5} {
+			if digit*power > most {
+				return buckets
+			}
+			buckets = append(buckets, float64(digit*power))
+		}
+	}
+}
+
+// newMetrics returns the metrics of a model whose prompt and answer have at most maxTokens tokens
+// together, as its engine's Limit says.
+func newMetrics(modelName string, maxTokens int) *metrics {
+	counts := countBuckets(max(maxTokens, 1))
 	m := &metrics{labels: prometheus.Labels{"model_name": modelName, "engine": "0"}}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -47,9 +65,21 @@ func newMetrics(modelName string) *metrics {
 	m.prefill = histogram("request_prefill_time_seconds", "From its place in the batch to its first token.", totalBuckets)
 	m.decode = histogram("request_decode_time_seconds", "From a request's first token to its last.", totalBuckets)
 	m.iteration = histogram("iteration_tokens_total", "Tokens of one forward pass.", batchBuckets)
-	m.promptLen = histogram("request_prompt_tokens", "Tokens of a prompt.", countBuckets)
-	m.answersLen = histogram("request_generation_tokens", "Tokens of an answer.", countBuckets)
+	m.promptLen = histogram("request_prompt_tokens", "Tokens of a prompt.", counts)
+	m.answersLen = histogram("request_generation_tokens", "Tokens of an answer.", counts)
+	m.inference = histogram("request_inference_time_seconds", "From a request's place in the batch to its last token.", totalBuckets)
+	m.perToken = histogram("request_time_per_output_token_seconds", "Mean time per token of a request after its first.", tokenBuckets)
+	m.n = histogram("request_params_n", "The parameter n of a request.", choiceBuckets)
+	m.maxTokens = histogram("request_params_max_tokens", "The parameter max_tokens of a request.", counts)
+	m.longest = histogram("request_max_num_generation_tokens", "Tokens of the longest answer of a request.", counts)
+	m.computed = histogram("request_prefill_kv_computed_tokens", "Tokens of a prompt that were computed, without cached ones.", counts)
 	return m
+}
+
+// histograms are all of m.
+func (m *metrics) histograms() []prometheus.Collector {
+	return []prometheus.Collector{m.firstToken, m.nextToken, m.total, m.queue, m.prefill, m.decode, m.inference, m.perToken,
+		m.iteration, m.promptLen, m.answersLen, m.n, m.maxTokens, m.longest, m.computed}
 }
 
 // Queued implements engine.Observer.
@@ -72,15 +102,26 @@ func (m *metrics) Finished(s engine.ChoiceStats) {
 	if s.Generated > 0 {
 		m.prefill.Observe(s.Prefill.Seconds())
 		m.decode.Observe(s.Decode.Seconds())
+		m.inference.Observe((s.Prefill + s.Decode).Seconds())
+		m.perToken.Observe(s.Decode.Seconds() / float64(max(s.Generated-1, 1)))
 	}
 	m.promptLen.Observe(float64(s.Prompt))
 	m.answersLen.Observe(float64(s.Generated))
+	m.computed.Observe(float64(s.Prompt - s.Cached))
+	if s.MaxTokens > 0 {
+		m.maxTokens.Observe(float64(s.MaxTokens))
+	}
+	if s.Choices > 0 {
+		m.n.Observe(float64(s.Choices))
+		m.longest.Observe(float64(s.LongestGenerated))
+	}
 }
 
 // handler is GET /metrics, from a registry of its own.
 func (m *metrics) handler(e *engine.Engine, adapters int, status func() dispatch.Status) http.Handler {
 	r := prometheus.NewRegistry()
-	r.MustRegister(m.firstToken, m.nextToken, m.total, m.queue, m.prefill, m.decode, m.iteration, m.promptLen, m.answersLen,
-		newCollector(m.labels, e, adapters, status))
+	r.MustRegister(m.histograms()...)
+	r.MustRegister(newCollector(m.labels, e, adapters, status),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }

@@ -37,23 +37,40 @@ func sane(id string) bool {
 	return id != "" && len(id) <= 128 && !strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' })
 }
 
-// logAccess logs every request at level debug.
+// logAccess logs one line for each request at level info: never the query, a header or the body,
+// which may have keys and prompts.
 func logAccess(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !slog.Default().Enabled(r.Context(), slog.LevelDebug) {
+		if !slog.Default().Enabled(r.Context(), slog.LevelInfo) {
 			next.ServeHTTP(w, r)
 			return
 		}
 		begin := time.Now()
-		counted := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		seen := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		ctx, tokens := wire.WithRecord(r.Context())
 		defer func() {
-			slog.LogAttrs(context.WithoutCancel(r.Context()), slog.LevelDebug, "request",
-				slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("status", counted.Status()),
-				slog.Int("bytes", counted.BytesWritten()), slog.Duration("took", time.Since(begin)),
-				slog.String("id", r.Header.Get(requestID)), slog.String("from", r.RemoteAddr))
+			line := []slog.Attr{slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("status", statusOf(seen, r)),
+				slog.Duration("duration", time.Since(begin)), slog.Int("bytes", seen.BytesWritten())}
+			if tokens.Counted {
+				line = append(line, slog.Int("prompt_tokens", tokens.PromptTokens), slog.Int("completion_tokens", tokens.Completion))
+			}
+			line = append(line, slog.String("id", r.Header.Get(requestID)), slog.String("from", r.RemoteAddr))
+			slog.LogAttrs(context.WithoutCancel(ctx), slog.LevelInfo, "request", line...)
 		}()
-		next.ServeHTTP(counted, r)
+		next.ServeHTTP(seen, r.WithContext(ctx))
 	})
+}
+
+// statusOf is the status that the client got. Without an answer it disconnected, or the connection
+// was cut.
+func statusOf(w middleware.WrapResponseWriter, r *http.Request) int {
+	switch {
+	case w.Status() != 0:
+		return w.Status()
+	case r.Context().Err() != nil:
+		return wire.StatusClientClosed
+	}
+	return http.StatusOK
 }
 
 // recoverPanic answers a panic with an error object, or by cutting the connection where an
@@ -101,7 +118,7 @@ func guard(keys []string, fail failure) func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if len(sums) > 0 && !open[r.URL.Path] && !bringsKey(r, sums) {
 				w.Header().Set("WWW-Authenticate", "Bearer")
-				fail(w, r, &wire.Error{Kind: wire.Unauthorized, Message: "Incorrect API key: send one as Authorization: Bearer KEY."})
+				fail(w, r, &wire.Error{Kind: wire.Unauthorized, Message: "Incorrect API key: send one as Authorization: Bearer KEY or X-API-Key: KEY."})
 				return
 			}
 			next.ServeHTTP(w, r)
@@ -109,16 +126,27 @@ func guard(keys []string, fail failure) func(http.Handler) http.Handler {
 	}
 }
 
-// bringsKey compares in a time that depends neither on the keys nor on which one fits.
+// bringsKey reports whether r has a key, as "Authorization: Bearer KEY" or "X-API-Key: KEY". It takes
+// the same time whatever the keys are and whichever one fits.
 func bringsKey(r *http.Request, sums [][sha256.Size]byte) bool {
-	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return false
-	}
-	given := sha256.Sum256([]byte(strings.TrimSpace(key)))
 	found := 0
-	for i := range sums {
-		found |= subtle.ConstantTimeCompare(given[:], sums[i][:])
+	for _, key := range keysOf(r) {
+		given := sha256.Sum256([]byte(key))
+		for i := range sums {
+			found |= subtle.ConstantTimeCompare(given[:], sums[i][:])
+		}
 	}
 	return found == 1
+}
+
+// keysOf returns the keys that r brings.
+func keysOf(r *http.Request) []string {
+	var keys []string
+	if scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
+		keys = append(keys, strings.TrimSpace(key))
+	}
+	if key := strings.TrimSpace(r.Header.Get("X-Api-Key")); key != "" {
+		keys = append(keys, key)
+	}
+	return keys
 }

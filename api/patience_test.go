@@ -68,7 +68,7 @@ func dial(t *testing.T, address string) net.Conn {
 }
 
 func head(path string, length int) string {
-	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: heft\r\nContent-Length: %d\r\n\r\n", path, length)
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", path, length)
 }
 
 const short = 100 * time.Millisecond
@@ -81,7 +81,7 @@ func TestAClientThatSendsNoHeaderIsLetGo(t *testing.T) {
 	for name, said := range map[string]string{
 		"nothing":         "",
 		"half a header":   "POST /v1/completions HTTP/1.1\r\nHost:",
-		"and then silent": "GET /health HTTP/1.1\r\nHost: heft\r\n\r\n",
+		"and then silent": "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
 	} {
 		c := dial(t, address)
 		if _, err := io.WriteString(c, said); err != nil {

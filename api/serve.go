@@ -15,7 +15,8 @@ import (
 // listen yet.
 func NewServer(m *generate.Model, o Options) *http.Server {
 	t := o.Timeouts.withDefaults()
-	return &http.Server{Handler: New(m, o), ReadHeaderTimeout: t.Header, IdleTimeout: t.Idle, ConnContext: limitBuffer}
+	return &http.Server{Handler: New(m, o), ReadHeaderTimeout: t.Header, IdleTimeout: t.Idle,
+		BaseContext: noteListener, ConnContext: limitBuffer}
 }
 
 // Serve serves m on l until ctx ends. Then it rejects new requests with 503, lets the running ones

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"regexp"
@@ -86,6 +87,19 @@ func TestMetrics(t *testing.T) {
 		`heft_tier_read_bytes_total#tier="disk"`:      "0",
 		`heft_memory_bytes#purpose="kv"`:              "",
 		`vllm:time_to_first_token_seconds_bucket#Inf`: "1",
+
+		"vllm:request_time_per_output_token_seconds_count":                 "1",
+		"vllm:request_inference_time_seconds_count":                        "1",
+		`vllm:request_params_n_bucket#le="1"`:                              "1",
+		`vllm:request_params_n_bucket#le="20"`:                             "1",
+		"vllm:request_params_max_tokens_sum":                               "4",
+		`vllm:request_params_max_tokens_bucket#le="2000"`:                  "1",
+		"vllm:request_max_num_generation_tokens_sum":                       "4",
+		"vllm:request_prefill_kv_computed_tokens_count":                    "1",
+		"vllm:prompt_tokens_cached_total":                                  "0",
+		`vllm:prompt_tokens_by_source_total#source="local_compute"`:        "",
+		`vllm:prompt_tokens_by_source_total#source="local_cache_hit"`:      "0",
+		`vllm:prompt_tokens_by_source_total#source="external_kv_transfer"`: "0",
 	} {
 		name, label, _ := strings.Cut(name, "#")
 		found := false
@@ -101,6 +115,36 @@ func TestMetrics(t *testing.T) {
 		}
 		if !found {
 			t.Errorf("no line of %s with %q in\n%s", name, label, text)
+		}
+	}
+	for _, name := range []string{"go_goroutines", "go_memstats_heap_alloc_bytes", "process_cpu_seconds_total", "process_resident_memory_bytes"} {
+		if !strings.Contains(text, "\n"+name+" ") {
+			t.Errorf("no line of %s", name)
+		}
+	}
+	if strings.Contains(text, `request_params_max_tokens_bucket{engine="0",model_name="heft-demo",le="5000"}`) {
+		t.Error("the buckets of token counts go beyond the context")
+	}
+}
+
+// TestMetricsCountARequestOfSeveralChoicesOnce: n and the longest answer are of the request.
+func TestMetricsCountARequestOfSeveralChoicesOnce(t *testing.T) {
+	m := generatetest.Fake(t, &enginetest.Model{}, engine.Options{})
+	m.Name = "m"
+	s := serve(t, m)
+	s.answers(completions, obj{"prompt": []int{1, 2, 3, 4, 5, 6}, "max_tokens": 7, "n": 3, "ignore_eos": true})
+	var text string
+	eventually(t, "the request has ended", func() bool {
+		_, text = s.text("GET", "/metrics", nil)
+		return strings.Contains(text, `vllm:request_params_n_count{engine="0",model_name="m"} 1`+"\n")
+	})
+	for _, want := range []string{
+		`vllm:request_params_n_sum{engine="0",model_name="m"} 3`, `vllm:request_max_num_generation_tokens_sum{engine="0",model_name="m"} 7`,
+		`vllm:request_max_num_generation_tokens_count{engine="0",model_name="m"} 1`, `vllm:request_params_max_tokens_count{engine="0",model_name="m"} 3`,
+		`vllm:request_prefill_kv_computed_tokens_count{engine="0",model_name="m"} 3`, `vllm:request_prefill_kv_computed_tokens_sum{engine="0",model_name="m"} 10`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("no line %s", want)
 		}
 	}
 }
@@ -199,29 +243,66 @@ func TestRequestIDs(t *testing.T) {
 	}
 }
 
-// TestAccessLog: a line a request at level debug, without keys.
-func TestAccessLog(t *testing.T) {
+// logged runs f with a log in JSON at level info and returns its lines about requests.
+func logged(t *testing.T, f func(lines func() []obj)) string {
+	t.Helper()
 	var log strings.Builder
 	var mu sync.Mutex
 	before := slog.Default()
-	t.Cleanup(func() { slog.SetDefault(before) })
-	slog.SetDefault(slog.New(slog.NewTextHandler(writerFunc(func(b []byte) (int, error) {
+	defer slog.SetDefault(before)
+	slog.SetDefault(slog.New(slog.NewJSONHandler(writerFunc(func(b []byte) (int, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		return log.Write(b)
-	}), &slog.HandlerOptions{Level: slog.LevelDebug})))
-	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}), "secret-key")
-	s.key = "secret-key"
-	s.stream(completions, obj{"prompt": []int{1}, "max_tokens": 2})
-	eventually(t, "the request is logged", func() bool {
+	}), nil)))
+	text := func() string {
 		mu.Lock()
 		defer mu.Unlock()
-		return strings.Contains(log.String(), "path=/v1/completions status=200")
+		return log.String()
+	}
+	f(func() (lines []obj) {
+		for line := range strings.Lines(text()) {
+			if o := parse(t, line); o["msg"] == "request" {
+				lines = append(lines, o)
+			}
+		}
+		return lines
 	})
-	mu.Lock()
-	defer mu.Unlock()
-	if strings.Contains(log.String(), "secret") {
-		t.Errorf("the log has the key: %s", log.String())
+	return text()
+}
+
+// TestOneLogLineARequest: at level info, with status and tokens, without key and prompt.
+func TestOneLogLineARequest(t *testing.T) {
+	text := logged(t, func(lines func() []obj) {
+		s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}), "secret-key")
+		s.key = "secret-key"
+		s.stream(completions, obj{"prompt": []int{1, 2, 61, 60, 59}, "max_tokens": 2, "ignore_eos": true})
+		eventually(t, "the stream is logged", func() bool { return len(lines()) == 1 })
+		s.text("POST", completions+"?key=secret-key", obj{"prompt": [][]int{{1, 2, 3}, {4}}, "max_tokens": 2, "ignore_eos": true})
+		eventually(t, "the answer is logged", func() bool { return len(lines()) == 2 })
+		s.text("POST", completions, obj{"prompt": "secret text"})
+		eventually(t, "the error is logged", func() bool { return len(lines()) == 3 })
+		s.text("GET", "/v1/models", nil)
+		eventually(t, "the list is logged", func() bool { return len(lines()) == 4 })
+		for i, want := range []struct {
+			method, path, status string
+			prompt, answer       any
+		}{
+			{"POST", completions, "200", "5", "2"}, {"POST", completions, "200", "4", "4"}, {"POST", completions, "400", nil, nil}, {"GET", "/v1/models", "200", nil, nil},
+		} {
+			got := lines()[i]
+			if got["method"] != want.method || got["path"] != want.path || fmt.Sprint(got["status"]) != want.status || got["level"] != "INFO" || got["duration"] == nil {
+				t.Errorf("line %d: %v", i, got)
+			}
+			for key, n := range map[string]any{"prompt_tokens": want.prompt, "completion_tokens": want.answer} {
+				if (got[key] == nil) != (n == nil) || n != nil && fmt.Sprint(got[key]) != n {
+					t.Errorf("line %d: %s is %v, want %v", i, key, got[key], n)
+				}
+			}
+		}
+	})
+	if strings.Contains(text, "secret") || strings.Contains(text, "61") && strings.Contains(text, "59]") {
+		t.Errorf("the log has a key or a prompt: %s", text)
 	}
 }
 

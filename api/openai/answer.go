@@ -68,6 +68,7 @@ func (s *Server) generate(ctx context.Context, w http.ResponseWriter, g generati
 		if err != nil {
 			return err
 		}
+		record(ctx, runs.Usage())
 		wire.WriteJSON(w, http.StatusOK, whole)
 		return nil
 	}
@@ -76,25 +77,49 @@ func (s *Server) generate(ctx context.Context, w http.ResponseWriter, g generati
 	if err := wire.Each(ctx, out, s.keepAlive, runs.Next, chunks.part); err != nil {
 		return failStream(out, err)
 	}
-	_ = chunks.end(runs.Usage()) // a client that has gone away misses nothing
+	record(ctx, runs.Usage())
+	_ = chunks.end(runs.Usage()) // the client may have disconnected
 	return nil
 }
+
+// record tells the access log of an answer.
+func record(ctx context.Context, u generate.Usage) { wire.RecordTokens(ctx, u.Prompt, u.Completion) }
 
 // chunks writes the chunks of one answer.
 type chunks[C any] struct {
 	envelope
 	out       *wire.Events
 	withUsage bool // null in every chunk but one of its own, the last
+	// running is the usage so far, shown in every chunk; nil unless the client asked for it.
+	running *usage
 }
 
-func newChunks[C any](c *common, object string, out *wire.Events) chunks[C] {
-	return chunks[C]{c.envelope(object), out, c.IncludeUsage}
+func newChunks[C any](c *common, object string, out *wire.Events, requests []generate.Request) chunks[C] {
+	chunks := chunks[C]{envelope: c.envelope(object), out: out, withUsage: c.IncludeUsage}
+	if c.IncludeUsage && c.ContinuousUsage {
+		chunks.running = &usage{}
+		for _, r := range requests {
+			chunks.running.Prompt += len(r.Prompt)
+		}
+	}
+	return chunks
+}
+
+// count adds the tokens of a part to the running usage.
+func (c *chunks[C]) count(p *generate.Part) {
+	if c.running != nil {
+		c.running.Completion += len(p.Tokens)
+	}
 }
 
 // send sends what one choice has gained.
 func (c *chunks[C]) send(choice C) error {
 	b := body[C]{envelope: c.envelope, Choices: []C{choice}}
-	if c.withUsage {
+	switch {
+	case c.running != nil:
+		c.running.Total = c.running.Prompt + c.running.Completion
+		b.Usage = c.running
+	case c.withUsage:
 		b.Usage = (*usage)(nil)
 	}
 	return c.out.Send(b)

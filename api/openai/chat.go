@@ -159,7 +159,7 @@ type chatStream struct {
 }
 
 func (q *chatRequest) stream(out *wire.Events) stream {
-	return &chatStream{chatRequest: q, chunks: newChunks[chatChunkChoice](&q.common, "chat.completion.chunk", out), ends: make([]outcome, q.N)}
+	return &chatStream{chatRequest: q, chunks: newChunks[chatChunkChoice](&q.common, "chat.completion.chunk", out, q.requests()), ends: make([]outcome, q.N)}
 }
 
 // part implements stream.
@@ -170,6 +170,7 @@ func (s *chatStream) part(p generate.Part) error {
 			return err
 		}
 	}
+	s.count(&p)
 	s.edit(&p)
 	s.ends[p.Choice].add(p.Calls)
 	c := chatChunkChoice{Index: p.Choice, Delta: delta(&p)}

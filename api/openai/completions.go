@@ -187,11 +187,12 @@ type completionStream struct {
 }
 
 func (q *completionRequest) stream(out *wire.Events) stream {
-	return &completionStream{q, newChunks[completionChoice](&q.common, typeCompletion, out), make([]bool, len(q.prompts)*q.N)}
+	return &completionStream{q, newChunks[completionChoice](&q.common, typeCompletion, out, q.requests()), make([]bool, len(q.prompts)*q.N)}
 }
 
 // part implements stream.
 func (s *completionStream) part(p generate.Part) error {
+	s.count(&p)
 	i := p.Run*s.N + p.Choice
 	c := completionChoice{Index: i, Text: p.Text}
 	first := !s.begun[i]

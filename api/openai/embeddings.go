@@ -66,6 +66,7 @@ func (s *Server) embed(r *http.Request) (*embeddings, error) {
 	if err != nil {
 		return nil, err
 	}
+	record(r.Context(), usage)
 	answer := &embeddings{Object: "list", Data: []embedding{}, Model: m.Name, Usage: embeddingUsage{usage.Prompt, usage.Prompt}}
 	for i, v := range vectors {
 		e := embedding{Object: "embedding", Index: i, Embedding: v}

@@ -8,10 +8,10 @@ import (
 
 // usage counts the tokens of an answer.
 type usage struct {
-	Prompt     int           `json:"prompt_tokens"`
-	Completion int           `json:"completion_tokens"`
-	Total      int           `json:"total_tokens"`
-	Details    promptDetails `json:"prompt_tokens_details"`
+	Prompt     int            `json:"prompt_tokens"`
+	Completion int            `json:"completion_tokens"`
+	Total      int            `json:"total_tokens"`
+	Details    *promptDetails `json:"prompt_tokens_details,omitzero"` // left out while the answer is made
 	// Answer is there if a part of the answer is reasoning.
 	Answer *answerDetails `json:"completion_tokens_details,omitzero"`
 }
@@ -25,7 +25,7 @@ type answerDetails struct {
 }
 
 func newUsage(u generate.Usage) *usage {
-	out := &usage{Prompt: u.Prompt, Completion: u.Completion, Total: u.Prompt + u.Completion, Details: promptDetails{u.Cached}}
+	out := &usage{Prompt: u.Prompt, Completion: u.Completion, Total: u.Prompt + u.Completion, Details: &promptDetails{u.Cached}}
 	if u.Reasoning > 0 {
 		out.Answer = &answerDetails{u.Reasoning}
 	}

@@ -36,12 +36,13 @@ var refused = []wire.Unsupported{
 // common is what completions and chat completions have in common.
 type common struct {
 	generate.Request
-	id           string
-	created      time.Time
-	model        *generate.Model
-	Stream       bool
-	IncludeUsage bool
-	ReturnIDs    bool
+	id              string
+	created         time.Time
+	model           *generate.Model
+	Stream          bool
+	IncludeUsage    bool
+	ContinuousUsage bool // in every chunk, with IncludeUsage
+	ReturnIDs       bool
 }
 
 func (c *common) base() *common { return c }
@@ -73,12 +74,10 @@ func decodeCommon(f *wire.Fields, m *generate.Model, prefix string) common {
 	f.Bool("stream", &c.Stream)
 	if o, ok := f.Object("stream_options"); ok {
 		if !c.Stream {
-			f.Fail("stream_options", "'stream_options' has a meaning only with 'stream'.")
+			f.Fail("stream_options", "{} has a meaning only with 'stream'.")
 		}
 		o.Bool("include_usage", &c.IncludeUsage)
-		if o.Err() != nil {
-			f.Fail("stream_options.include_usage", "Invalid type for 'stream_options.include_usage': expected a boolean.")
-		}
+		o.Bool("continuous_usage_stats", &c.ContinuousUsage)
 	}
 	f.Refuse(refused)
 	return c

@@ -34,10 +34,10 @@ type runCmd struct {
 	placeFlags
 	sizeFlags
 	adapterFlags
+	accessFlags
 	ServedModelName string        `help:"Show this name in /v1/models (default: the folder's name)." placeholder:"S"`
 	Host            string        `help:"Listen on this address (default ${default})." default:"127.0.0.1" placeholder:"A"`
 	Port            int           `help:"Listen on this port; 0 chooses a free one (default ${default})." default:"8000" placeholder:"N"`
-	APIKey          string        `name:"api-key" help:"Require one of these keys; use HEFT_API_KEY, as other users see command lines." placeholder:"K,…"`
 	MaxQueue        int           `help:"Let N requests wait; reject further ones with 503 (default ${default})." default:"1024" placeholder:"N"`
 	ShutdownTimeout time.Duration `help:"Give running requests this long after SIGTERM (default ${default})." default:"30s" placeholder:"D"`
 	ClientTimeout   time.Duration `help:"Disconnect clients that make no progress for this long; 0s never does (default ${default})." default:"60s" placeholder:"D"`
@@ -74,6 +74,7 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	defer stop()
 	failed := make(chan error, 1)
 	go func() { failed <- s.server.Serve(listener) }()
+	c.warn()
 	slog.Info("serving", "model", s.name, "at", "http://"+listener.Addr().String())
 	s.model.Promote(ctx)
 	s.report.start()
@@ -97,10 +98,8 @@ func (c *runCmd) check() error {
 		return cmdline.Misusef("--shutdown-timeout is %v; it is at least 0s", c.ShutdownTimeout)
 	case c.ClientTimeout < 0:
 		return cmdline.Misusef("--client-timeout is %v; it is at least 0s", c.ClientTimeout)
-	case c.APIKey != "" && len(keys(c.APIKey)) == 0:
-		return cmdline.Misusef("--api-key %q holds no key", c.APIKey)
 	}
-	return nil
+	return c.accessFlags.check()
 }
 
 func (c *runCmd) listen() (net.Listener, error) {
@@ -119,7 +118,7 @@ func (c *runCmd) log() error {
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return cmdline.Misusef("--log-level: %w", err)
 	}
-	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
+	slog.SetDefault(slog.New(c.handler(level)))
 	return nil
 }
 
@@ -273,7 +272,7 @@ func (c *runCmd) generator(s *service, words generate.Text) (*generate.Model, er
 func (c *runCmd) wire(s *service, plan devicemap.Plan) {
 	s.report = newReporter(s.model, s.generator, plan)
 	s.server = api.NewServer(s.generator, api.Options{
-		Plan: s.report.now, Version: version, APIKeys: keys(c.APIKey), Timeouts: api.Timeouts{Stall: cmp.Or(c.ClientTimeout, -1)},
+		Plan: s.report.now, Version: version, APIKeys: c.keys(), Access: c.access(c.Host), Timeouts: api.Timeouts{Stall: cmp.Or(c.ClientTimeout, -1)},
 	})
 }
 
@@ -284,16 +283,6 @@ func queue(n int) int {
 		return -1
 	}
 	return n
-}
-
-func keys(list string) []string {
-	var out []string
-	for k := range strings.SplitSeq(list, ",") {
-		if k = strings.TrimSpace(k); k != "" {
-			out = append(out, k)
-		}
-	}
-	return out
 }
 
 // checkDevices refuses plans for devices that this build does not compute on.

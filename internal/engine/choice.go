@@ -21,6 +21,7 @@ type choice struct {
 	seq        Sequence   // nil unless running
 	chunk      int        // tokens of this step
 	most       int        // tokens that this step may have
+	reused     int        // tokens of the prompt that were not computed, at first
 	scored     int        // tokens of the prompt whose log-probability is known
 	pooled     []float32  // of an embedding, so far
 	ended      bool

@@ -229,7 +229,8 @@ func TestObserver(t *testing.T) {
 		if want := (engine.StepStats{Rows: 1, PromptTokens: 4, GeneratedTokens: 1, Duration: s}); rec.steps[0] != want || len(rec.steps) != 4 {
 			t.Errorf("steps %+v", rec.steps)
 		}
-		want := engine.ChoiceStats{Reason: engine.FinishLength, Prompt: 4, Generated: 3, Total: 3 * s, Prefill: s, Decode: 2 * s}
+		want := engine.ChoiceStats{Reason: engine.FinishLength, Prompt: 4, Generated: 3, MaxTokens: 3, Total: 3 * s, Prefill: s, Decode: 2 * s,
+			Choices: 1, LongestGenerated: 3}
 		if rec.finished[0] != want {
 			t.Errorf("finished %+v, want %+v", rec.finished[0], want)
 		}

@@ -33,11 +33,16 @@ type StepStats struct {
 type ChoiceStats struct {
 	Reason    Reason
 	Prompt    int // tokens
+	Cached    int // tokens of the prompt whose cached keys and values were reused
 	Generated int
+	MaxTokens int           // the most that it could generate
 	Total     time.Duration // since Submit
 	Queue     time.Duration // until it got a slot
 	Prefill   time.Duration // from there to the first token
 	Decode    time.Duration // from there to the last
+	// Of the whole request, in the stats of its last choice; else 0.
+	Choices          int
+	LongestGenerated int // tokens of its longest choice
 }
 
 // Stats is a snapshot, taken after the last step.
@@ -94,7 +99,12 @@ func (e *Engine) publish(kv KV) {
 func (e *Engine) account(c *choice, why Reason) {
 	now := time.Now()
 	st := ChoiceStats{Reason: why, Prompt: c.prompt, Generated: c.generated(),
-		Total: now.Sub(c.stream.submit), Queue: c.queued}
+		Total: now.Sub(c.stream.submit), Queue: c.queued, Cached: c.reused, MaxTokens: c.max - c.prompt}
+	s := c.stream
+	s.longest = max(s.longest, st.Generated)
+	if s.open == 1 { // the others have left
+		st.Choices, st.LongestGenerated = len(s.choices), s.longest
+	}
 	if !c.last.IsZero() {
 		st.Prefill = c.first.Sub(c.admitted)
 		st.Decode = c.last.Sub(c.first)

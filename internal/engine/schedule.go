@@ -165,6 +165,7 @@ func (e *Engine) start(c *choice) error {
 	if c.admitted.IsZero() {
 		c.admitted = time.Now()
 		c.queued = c.admitted.Sub(c.stream.submit)
+		c.reused = reused
 		e.observers.Queued(c.queued)
 		if c.index == 0 {
 			c.stream.cached.Store(int64(reused))

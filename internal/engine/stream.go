@@ -23,6 +23,7 @@ type Stream struct {
 	cached   atomic.Int64
 	unhook   func() bool // detaches from the context of Submit
 	open     int         // choices that have not ended; the engine's
+	longest  int         // tokens of the longest choice that has ended; the engine's
 	scores   []Scored    // of the prompt; the engine's
 	arena    []sample.LogProb
 	canceled atomic.Bool

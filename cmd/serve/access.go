@@ -1,0 +1,75 @@
+package main
+
+import (
+	"log/slog"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/heftai/heft/api"
+	"github.com/heftai/heft/internal/cmdline"
+)
+
+// accessFlags say who may use the server.
+type accessFlags struct {
+	APIKey      *string `name:"api-key" help:"Require one of these keys; use HEFT_API_KEY, as other users see command lines." placeholder:"K,…"`
+	AllowedHost string  `name:"allowed-host" help:"On a loopback address, answer to these host names too; * is any." placeholder:"NAME,…"`
+	CORSOrigin  string  `name:"cors-origin" help:"Let web pages of these origins use the server; * is any." placeholder:"ORIGIN,…"`
+	LogFormat   string  `name:"log-format" help:"Write the log in this format (default ${default})." enum:"text,json" default:"text" placeholder:"text|json"`
+}
+
+// keys are the keys of --api-key.
+func (f *accessFlags) keys() []string {
+	if f.APIKey == nil {
+		return nil
+	}
+	return split(*f.APIKey)
+}
+
+// access returns what the flags allow. The name in --host is always allowed.
+func (f *accessFlags) access(host string) api.Access {
+	a := api.Access{Origins: split(f.CORSOrigin), Hosts: split(f.AllowedHost)}
+	if _, err := netip.ParseAddr(host); err != nil && host != "" {
+		a.Hosts = append(a.Hosts, host)
+	}
+	return a
+}
+
+// check refuses values that have no meaning.
+func (f *accessFlags) check() error {
+	if f.APIKey != nil && *f.APIKey != "" && len(f.keys()) == 0 {
+		return cmdline.Misusef("--api-key %q holds no key", *f.APIKey)
+	}
+	a := f.access("")
+	if err := a.Check(); err != nil {
+		return cmdline.Misusef("--cors-origin, --allowed-host: %w", err)
+	}
+	return nil
+}
+
+// warn says that an empty key is no key: a script whose variable was not set expects one.
+func (f *accessFlags) warn() {
+	if f.APIKey != nil && *f.APIKey == "" {
+		slog.Warn("--api-key is empty: the server asks for no key")
+	}
+}
+
+// handler is the log on standard error.
+func (f *accessFlags) handler(level slog.Level) slog.Handler {
+	options := &slog.HandlerOptions{Level: level}
+	if f.LogFormat == "json" {
+		return slog.NewJSONHandler(os.Stderr, options)
+	}
+	return slog.NewTextHandler(os.Stderr, options)
+}
+
+// split returns the entries of a list with commas, without empty ones.
+func split(list string) []string {
+	var out []string
+	for e := range strings.SplitSeq(list, ",") {
+		if e = strings.TrimSpace(e); e != "" {
+			out = append(out, e)
+		}
+	}
+	return out
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestAnEmptyKeyWarns: a script whose variable was not set believed that a key was asked for.
+func TestAnEmptyKeyWarns(t *testing.T) {
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	empty, some, none := "", "a,b", (*string)(nil)
+	for _, c := range []struct {
+		key   *string
+		warns bool
+		keys  []string
+	}{{&empty, true, nil}, {&some, false, []string{"a", "b"}}, {none, false, nil}} {
+		var log bytes.Buffer
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+		f := accessFlags{APIKey: c.key}
+		f.warn()
+		if got := strings.Contains(log.String(), "--api-key is empty"); got != c.warns || !slices.Equal(f.keys(), c.keys) {
+			t.Errorf("got warning %t and keys %v, want %t and %v", got, f.keys(), c.warns, c.keys)
+		}
+	}
+}
+
+// TestTheNameInHostIsAllowed: on a loopback address the server answers to it.
+func TestTheNameInHostIsAllowed(t *testing.T) {
+	f := accessFlags{AllowedHost: "box.example, other", CORSOrigin: "https://a.example,http://b.example:3000"}
+	if err := f.check(); err != nil {
+		t.Fatal(err)
+	}
+	a := f.access("my.machine")
+	if !slices.Equal(a.Hosts, []string{"box.example", "other", "my.machine"}) || !slices.Equal(a.Origins, []string{"https://a.example", "http://b.example:3000"}) {
+		t.Errorf("got %+v", a)
+	}
+	if a := f.access("::1"); slices.Contains(a.Hosts, "::1") {
+		t.Errorf("got %+v", a)
+	}
+	for _, args := range []string{"--cors-origin a.example", "--allowed-host http://x", "--log-format xml", "--api-key ,"} {
+		if status, _, said := invoke(strings.Fields(args)...); status != 2 {
+			t.Errorf("%s: got status %d: %s", args, status, said)
+		}
+	}
+}
