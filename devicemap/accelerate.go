@@ -15,6 +15,8 @@ import (
 type Memory struct {
 	Device Device
 	Bytes  float64
+	// Warning says what may surprise about the size as the user wrote it; "" most often.
+	Warning string
 }
 
 // Options are the arguments of InferAutoDeviceMap. The zero value has no memory
@@ -223,7 +225,7 @@ func (s *solver) step(i int32) error {
 		}
 	}
 	if d.used == 0 {
-		s.minimum = append(s.minimum, Memory{d.device, tied + kept})
+		s.minimum = append(s.minimum, Memory{Device: d.device, Bytes: tied + kept})
 	}
 	d.used += kept
 	s.at++

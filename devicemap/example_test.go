@@ -40,7 +40,7 @@ func ExampleSolve() {
 	//       model.layers.1-2, model.norm, model.rotary_emb
 	// disk  weights 18.0 MiB, of which a token reads 14.0 MiB
 	//       model.embed_tokens, model.layers.0, model.layers.3, lm_head
-	// least 13.0 MiB on the host: room for what streams, one sequence of keys and values, activations
+	// minimum 13.0 MiB on the host: staging for streamed weights, the KV cache of one sequence, activations
 }
 
 func ExamplePlan_Render() {
@@ -72,5 +72,5 @@ func ExamplePlan_Render() {
 	//         [▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓sssssssssssssssss]
 	// disk             -  8.00 MiB       0 B         0 B       0 B         -
 	//
-	// least on the host 4.00 MiB, each token reads 8.00 MiB from the disk
+	// minimum on the host 4.00 MiB, each token reads 8.00 MiB from the disk
 }

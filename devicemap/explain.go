@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Explain says in a few lines what lies where and why that much: for each device its
-// memory by purpose and the paths on it, then the least that works and the warnings.
+// Explain describes the plan in a few lines: for each device its memory by purpose and the
+// paths on it, then the minimum memory. It leaves out the warnings, which the caller prints.
 func (p Plan) Explain() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "policy %s\n", p.Policy)
@@ -23,10 +23,7 @@ func (p Plan) Explain() string {
 		}
 	}
 	if p.Least > 0 {
-		fmt.Fprintf(&b, "least %s on the host: room for what streams, one sequence of keys and values, activations\n", FormatSize(p.Least))
-	}
-	for _, w := range p.Warnings {
-		fmt.Fprintf(&b, "warning: %s\n", w)
+		fmt.Fprintf(&b, "minimum %s on the host: staging for streamed weights, the KV cache of one sequence, activations\n", FormatSize(p.Least))
 	}
 	return b.String()
 }

@@ -64,7 +64,7 @@ func (m *goldenMemory) UnmarshalJSON(b []byte) error {
 		if err := json.Unmarshal(row, &[]any{&d, &a}); err != nil {
 			return err
 		}
-		*m = append(*m, Memory{Device(d), float64(a)})
+		*m = append(*m, Memory{Device: Device(d), Bytes: float64(a)})
 	}
 	return nil
 }
@@ -415,7 +415,7 @@ func checkMax(t *testing.T, input []byte, want goldenAnswer) {
 	if err := json.Unmarshal(input, &in); err != nil {
 		t.Fatal(err)
 	}
-	got, err := MaxMemory(in, []Memory{{CPU, 1}})
+	got, err := MaxMemory(in, []Memory{{Device: CPU, Bytes: 1}})
 	if want.Error != "" || err != nil {
 		sameAnswer(t, nil, err, want)
 		return

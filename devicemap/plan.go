@@ -52,8 +52,10 @@ type Plan struct {
 	// keep to it.
 	BelowLeast bool `json:"below_least,omitempty"`
 	// DiskBytesPerToken is what one token reads from the disk.
-	DiskBytesPerToken int64    `json:"disk_bytes_per_token"`
-	Warnings          []string `json:"warnings,omitempty"`
+	DiskBytesPerToken int64 `json:"disk_bytes_per_token"`
+	// Warnings are one sentence each. Neither Render nor Explain prints them: the caller does,
+	// once.
+	Warnings []string `json:"warnings,omitempty"`
 
 	units []unit
 }
@@ -134,7 +136,7 @@ func (p *Plan) warn(host int, largest string) {
 	for i, d := range p.Devices {
 		switch {
 		case i == host && p.BelowLeast:
-			p.Warnings = append(p.Warnings, fmt.Sprintf("%s: %s is below the least that works, %s",
+			p.Warnings = append(p.Warnings, fmt.Sprintf("%s: a limit of %s is below the minimum, %s; the plan takes the minimum: raise --max-memory or lower --max-model-len",
 				d.Device, FormatSize(d.LimitBytes), FormatSize(p.Least)))
 		case d.Device != Disk && d.Used() > d.LimitBytes:
 			w := fmt.Sprintf("%s: the plan takes %s, %s more than the limit", d.Device, FormatSize(d.Used()), FormatSize(d.Used()-d.LimitBytes))

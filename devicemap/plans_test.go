@@ -116,7 +116,11 @@ func runPlan(models map[string]*meta.Model, text string) string {
 			return "error: " + err.Error()
 		}
 		if fields[0] == "plan" {
-			return plan.Explain()
+			text := plan.Explain()
+			for _, w := range plan.Warnings {
+				text += "warning: " + w + "\n"
+			}
+			return text
 		}
 		var b strings.Builder
 		width := 72
@@ -136,10 +140,15 @@ func runPlan(models map[string]*meta.Model, text string) string {
 		if err != nil {
 			return "error: " + err.Error()
 		}
-		for i := range m {
-			input = fmt.Sprintf("%s%s %.0f\n", strings.Repeat(input, min(i, 1)), m[i].Device, m[i].Bytes)
+		var b strings.Builder
+		for _, m := range m {
+			fmt.Fprintf(&b, "%s %.0f", m.Device, m.Bytes)
+			if m.Warning != "" {
+				fmt.Fprintf(&b, " (%s)", m.Warning)
+			}
+			b.WriteByte('\n')
 		}
-		return input
+		return b.String()
 	}
 	return "unknown command " + fields[0]
 }

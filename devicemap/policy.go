@@ -139,7 +139,8 @@ func parsePins(text string) (Map, error) {
 }
 
 // ParseMaxMemory reads "DEVICE=SIZE,DEVICE=SIZE", as in "0=20GiB,cpu=30GiB", in the
-// order given. A size is as ParseSize takes it, or a plain number of bytes.
+// order given. A size is as ParseSize takes it, or a plain number of bytes. One without a
+// device is the CPU's. A size in bits, as "8gb" is for Accelerate, carries a warning.
 func ParseMaxMemory(text string) ([]Memory, error) {
 	var list []Memory
 	for item := range strings.SplitSeq(text, ",") {
@@ -158,7 +159,7 @@ func ParseMaxMemory(text string) ([]Memory, error) {
 func parseMemory(item string) (Memory, error) {
 	name, amount, ok := strings.Cut(item, "=")
 	if !ok {
-		return Memory{}, fmt.Errorf("want DEVICE=SIZE, like cpu=30GiB")
+		name, amount = string(CPU), item
 	}
 	d, err := parseDevice(name)
 	if err != nil {
@@ -172,7 +173,19 @@ func parseMemory(item string) (Memory, error) {
 	if err == nil && size < 0 {
 		err = sizeError(amount, "it is negative")
 	}
-	return Memory{d, float64(size)}, err
+	if err != nil && !ok {
+		err = fmt.Errorf("want DEVICE=SIZE or SIZE, like cpu=30GiB")
+	}
+	return Memory{Device: d, Bytes: float64(size), Warning: bitsWarning(amount, size)}, err
+}
+
+// bitsWarning warns of a unit with a lower-case b, which means bits as in Accelerate.
+func bitsWarning(amount string, size int64) string {
+	stem, found := strings.CutSuffix(amount, "b")
+	if !found || strings.HasSuffix(strings.ToLower(amount), "ib") {
+		return ""
+	}
+	return fmt.Sprintf("%s is %s: a lower-case b means bits, as in Accelerate; write %sB for bytes", amount, FormatSize(size), strings.ToUpper(stem))
 }
 
 // An UnknownPathError is a path of a device map that the model does not have.

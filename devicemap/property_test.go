@@ -199,7 +199,7 @@ func TestInferProperties(t *testing.T) {
 		o := Options{NoSplitModuleClasses: []string{"Block"}, FallbackAllocation: rapid.Bool().Draw(t, "fallback"), MaxMemory: []Memory{}}
 		for _, d := range []Device{GPU(0), GPU(1), MPS, CPU} {
 			if rapid.Bool().Draw(t, "has "+string(d)) {
-				o.MaxMemory = append(o.MaxMemory, Memory{d, size.Draw(t, "memory")})
+				o.MaxMemory = append(o.MaxMemory, Memory{Device: d, Bytes: size.Draw(t, "memory")})
 			}
 		}
 		if rapid.Bool().Draw(t, "balanced") {

@@ -11,18 +11,12 @@ import (
 // Render draws the plan for a terminal of the given width in columns: a row of cells for
 // each series of blocks, one cell a block, marked by its device, then a table of the
 // devices with a bar of what fills each. With color the marks are coloured by tier.
-// The error is that of w.
+// It leaves out the warnings, which the caller prints. The error is that of w.
 func (p Plan) Render(w io.Writer, color bool, width int) error {
 	r := &renderer{w: bufio.NewWriter(w), color: color, width: max(width, 40)}
 	r.legend(p.Map.Devices())
 	r.blocks(p.series())
 	r.devices(p)
-	for _, warning := range p.Warnings {
-		fmt.Fprintf(r.w, "\n%s %s", r.paint("warning:", "33"), warning)
-	}
-	if len(p.Warnings) > 0 {
-		fmt.Fprintln(r.w)
-	}
 	return r.w.Flush()
 }
 
@@ -121,7 +115,7 @@ func (r *renderer) devices(p Plan) {
 			fmt.Fprintf(r.w, "        %s\n", r.bar(d, min(r.width, 70)-10))
 		}
 	}
-	fmt.Fprintf(r.w, "\nleast on the host %s", FormatSize(p.Least))
+	fmt.Fprintf(r.w, "\nminimum on the host %s", FormatSize(p.Least))
 	if p.DiskBytesPerToken > 0 {
 		fmt.Fprintf(r.w, ", each token reads %s from the disk", FormatSize(p.DiskBytesPerToken))
 	}

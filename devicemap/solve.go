@@ -227,7 +227,7 @@ func solveAccelerate(root *meta.Module, t *table, budgets []Budget, p Policy) (P
 	o.MaxMemory = []Memory{}
 	for _, b := range budgets {
 		if b.Device != Disk {
-			o.MaxMemory = append(o.MaxMemory, Memory{b.Device, float64(max(0, b.room(b.KV)))})
+			o.MaxMemory = append(o.MaxMemory, Memory{Device: b.Device, Bytes: float64(max(0, b.room(b.KV)))})
 		}
 	}
 	sizes, err := accelerateSizing(p.DType, nil)

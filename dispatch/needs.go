@@ -9,6 +9,7 @@ import (
 // Needs are what serving a model takes on the host, in bytes.
 type Needs struct {
 	KVPerToken  int64 // keys and values of a token that every layer sees
+	KVPer1K     int64 // those of a sequence of 1000 tokens, layers with a window counted at their window
 	KVTokens    int   // tokens that All and Least hold: the context, 4096 at most unless o asks
 	Activations int64
 	// All is the process with every weight in memory, Least the one that streams what it
@@ -49,6 +50,7 @@ func NeedsOf(skeleton *meta.Model, o Options, dtype string) (Needs, error) {
 	}
 	return Needs{
 		KVPerToken:  cache.BytesPerToken(),
+		KVPer1K:     cache.TokensBytes(1000),
 		KVTokens:    tokens,
 		Activations: host.ActivationBytes,
 		All:         host.WeightsBytes + host.KVBytes + host.ActivationBytes + runtimeOverhead,

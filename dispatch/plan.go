@@ -69,6 +69,11 @@ func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options
 	if err != nil {
 		return plan, o, err
 	}
+	for _, m := range p.MaxMemory {
+		if m.Warning != "" {
+			plan.Warnings = append(plan.Warnings, m.Warning)
+		}
+	}
 	if plan.BelowLeast && p.Strict {
 		return plan, o, fmt.Errorf("dispatch: a limit of %s on the cpu is less than the %s that this model needs to run; a shorter context needs less",
 			devicemap.FormatSize(plan.Device(devicemap.CPU).LimitBytes), devicemap.FormatSize(plan.Least))

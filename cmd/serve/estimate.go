@@ -2,8 +2,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -16,7 +19,7 @@ import (
 // estimateCmd is serve estimate.
 type estimateCmd struct {
 	modelFlags
-	Dtypes      []string `help:"Estimate for these dtypes of weights (default all)." enum:"float32,bfloat16,float16,int8,int4" default:"float32,bfloat16,float16,int8,int4" placeholder:"DTYPE,…"`
+	Dtypes      []string `help:"Estimate for these dtypes of weights (default all)." enum:"stored,float32,bfloat16,float16,int8,int4" default:"stored,float32,bfloat16,float16,int8,int4" placeholder:"DTYPE,…"`
 	MaxModelLen int      `help:"Count a KV cache of N tokens (default: the model's context, at most 4096)." placeholder:"N"`
 	JSON        bool     `name:"json" help:"Print one JSON object."`
 }
@@ -34,7 +37,8 @@ type estimate struct {
 }
 
 type dtypeEstimate struct {
-	DType        string    `json:"dtype"`
+	DType        string    `json:"dtype"`            // "stored": as the checkpoint has the weights
+	Stored       string    `json:"stored,omitempty"` // the formats of a stored row: "mxfp4, bfloat16"
 	LargestLayer float64   `json:"largest_layer_bytes"`
 	Total        float64   `json:"total_bytes"`
 	Training     *float64  `json:"training_bytes"` // with Adam; null for integers
@@ -96,6 +100,12 @@ func (c *estimateCmd) estimate(stored *meta.Model) (*estimate, error) {
 	layer, names := sizes.LargestLayer(skeleton.NoSplitClasses)
 	e := &estimate{ModelType: stored.Config.ModelType, Parameters: skeleton.Root.NumParameters(), LargestLayers: names}
 	for _, dtype := range c.Dtypes {
+		if dtype == "stored" {
+			if err := c.addStored(e, stored, sizes.Total()); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		size, err := devicemap.DTypeByteSize(dtype)
 		if err != nil {
 			return nil, err
@@ -110,11 +120,55 @@ func (c *estimateCmd) estimate(stored *meta.Model) (*estimate, error) {
 		}
 		e.KVTokens = needs.KVTokens
 		d := dtypeEstimate{DType: dtype, LargestLayer: layer * size / 4, Total: sizes.Total() * size / 4,
-			KVPer1K: 1000 * needs.KVPerToken, Activations: needs.Activations, Host: needs.All, Least: needs.Least}
+			KVPer1K: needs.KVPer1K, Activations: needs.Activations, Host: needs.All, Least: needs.Least}
 		d.Parts, d.Training = trainingOf(sizes.Total(), dtype)
 		e.DTypes = append(e.DTypes, d)
 	}
 	return e, nil
+}
+
+// addStored adds the row of the model as its checkpoint stores it: by the headers, or without
+// them as its config says. float32 is its size in float32.
+func (c *estimateCmd) addStored(e *estimate, stored *meta.Model, float32 float64) error {
+	sizes, err := devicemap.ComputeModuleSizes(stored.Root, "", nil)
+	if err != nil {
+		return err
+	}
+	layer, _ := sizes.LargestLayer(stored.NoSplitClasses)
+	needs, err := dispatch.NeedsOf(stored, dispatch.Options{Context: c.MaxModelLen, MaxSequences: servedSequences}, "")
+	if err != nil {
+		return err
+	}
+	e.KVTokens = needs.KVTokens
+	formats := storedFormats(stored.Root)
+	d := dtypeEstimate{DType: "stored", Stored: strings.Join(formats, ", "), LargestLayer: layer, Total: sizes.Total(),
+		KVPer1K: needs.KVPer1K, Activations: needs.Activations, Host: needs.All, Least: needs.Least}
+	if len(formats) == 1 {
+		d.Parts, d.Training = trainingOf(float32, formats[0])
+	}
+	e.DTypes = append(e.DTypes, d)
+	return nil
+}
+
+// storedFormats are the formats and dtypes that a model's matrices are stored in, the one with
+// most bytes first.
+func storedFormats(root *meta.Module) []string {
+	bytes := map[string]int64{}
+	for _, p := range root.AllParams() {
+		if p.SameAs != nil || len(p.Shape) < 2 {
+			continue
+		}
+		name := p.DType.String()
+		for i := range p.Sources {
+			if q := p.Sources[i].Quant; q != nil {
+				name = q.Format.String()
+			}
+		}
+		bytes[name] += p.Bytes()
+	}
+	return slices.SortedFunc(maps.Keys(bytes), func(a, b string) int {
+		return cmp.Or(cmp.Compare(bytes[b], bytes[a]), strings.Compare(a, b))
+	})
 }
 
 // servedSequences is the default of --max-batch.
@@ -174,7 +228,11 @@ func (e *estimate) print(out cmdline.Output) error {
 		if d.Training != nil {
 			adam = size(*d.Training)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", d.DType, size(d.LargestLayer), size(d.Total), adam,
+		name := d.DType
+		if d.Stored != "" {
+			name += " (" + d.Stored + ")"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name, size(d.LargestLayer), size(d.Total), adam,
 			size(float64(d.KVPer1K)), size(float64(d.Activations)), size(float64(d.Host)), size(float64(d.Least)))
 	}
 	if err := w.Flush(); err != nil {

@@ -72,9 +72,18 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	if err := plan.Render(out, color, width); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "\n%sroom for %d tokens of keys and values\n%s",
-		plan.Explain(), o.KVTokens, predictedLine(report.Predicted))
+	_, err = fmt.Fprintf(out, "\n%sroom for %d tokens of keys and values\n%s%s",
+		plan.Explain(), o.KVTokens, predictedLine(report.Predicted), warningLines(plan.Warnings))
 	return err
+}
+
+// warningLines are a plan's warnings for people.
+func warningLines(warnings []string) string {
+	text := ""
+	for _, w := range warnings {
+		text += "warning: " + w + "\n"
+	}
+	return text
 }
 
 // noWeights reports whether a folder has a config and no weights, which is enough to plan.

@@ -300,9 +300,6 @@ func warnPlan(plan devicemap.Plan) {
 	for _, w := range plan.Warnings {
 		slog.Warn(w)
 	}
-	if plan.BelowLeast {
-		slog.Warn("running with the minimum memory: raise --max-memory, or lower --max-model-len", "minimum", gib(plan.Least))
-	}
 	for _, d := range plan.Devices {
 		if d.WeightsBytes > 0 {
 			slog.Info("plan", "device", d.Device, "weights", gib(d.WeightsBytes), "kv", gib(d.KVBytes))

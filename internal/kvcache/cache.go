@@ -51,6 +51,20 @@ func (c Config) BytesPerToken() int64 {
 	return n
 }
 
+// TokensBytes is what n tokens of one sequence take over all layers, those with a window counted
+// at their window. It leaves pages out of account.
+func (c Config) TokensBytes(n int) int64 {
+	var total int64
+	for _, l := range c.Layers {
+		held := n
+		if l.Window > 0 {
+			held = min(n, l.Window)
+		}
+		total += int64(held) * c.DType.Bytes(int64(c.row(l, l.KWidth)+c.row(l, l.VWidth)))
+	}
+	return total
+}
+
 // row is the number of stored elements of the keys or values of a token.
 func (c Config) row(l LayerShape, width int) int {
 	heads := max(l.Heads, 1)
