@@ -13,6 +13,7 @@ import (
 
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -35,7 +36,7 @@ func lawFolder(t *testing.T) string {
 	add := func(name string, scale, centre float64, shape ...int) {
 		var b []byte
 		for range meta.Elements(shape) {
-			b = binary.LittleEndian.AppendUint16(b, kernels.ToBFloat16(float32(centre+scale*rng.NormFloat64())))
+			b = binary.LittleEndian.AppendUint16(b, mat.ToBFloat16(float32(centre+scale*rng.NormFloat64())))
 		}
 		tensors = append(tensors, loader.NamedTensor{Name: name, DType: meta.BFloat16, Shape: shape, Bytes: func() ([]byte, error) { return b, nil }})
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -183,9 +184,9 @@ func (s shape) bytes(r *rand.Rand, n int, scale, centre float64) (b []byte) {
 		v := float32(centre + scale*r.NormFloat64())
 		switch s.dtype {
 		case meta.BFloat16:
-			b = binary.LittleEndian.AppendUint16(b, kernels.ToBFloat16(v))
+			b = binary.LittleEndian.AppendUint16(b, mat.ToBFloat16(v))
 		case meta.Float16:
-			b = binary.LittleEndian.AppendUint16(b, kernels.ToFloat16(v))
+			b = binary.LittleEndian.AppendUint16(b, mat.ToFloat16(v))
 		default:
 			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
 		}

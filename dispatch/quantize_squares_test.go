@@ -10,6 +10,8 @@ import (
 
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
 	"github.com/heftai/heft/internal/tokenizer"
 )
 
@@ -30,9 +32,9 @@ func TestQuantizeLeastSquares(t *testing.T) {
 	chosen := rewritten(t, func(name string, shape []int, v []float32) {
 		if blocks(name, shape) {
 			packed := make([]byte, len(v)/32*18)
-			set.PackBlocks(kernels.Q4, packed, v)
-			p := kernels.Packed{Packing: kernels.Q4, Codes: packed, Width: len(v), Rows: 1, Columns: 32}
-			set.Unpack(kernels.Floats{V: v, Stride: len(v)}, &p, 0, 0, 1, len(v), nil)
+			set.Quant.PackBlocks(quant.Q4, packed, v)
+			p := quant.Packed{Packing: quant.Q4, Codes: packed, Width: len(v), Rows: 1, Columns: 32}
+			set.Quant.Unpack(mat.Floats{V: v, Stride: len(v)}, &p, 0, 0, 1, len(v), nil)
 		}
 	})
 	want := answers(t, cpuModel(t, demoFolder(t), dispatch.Options{}))
@@ -127,7 +129,7 @@ func nearest(v []float32) {
 			m = x
 		}
 	}
-	d := kernels.FromFloat16(kernels.ToFloat16(m / -8))
+	d := mat.FromFloat16(mat.ToFloat16(m / -8))
 	if d == 0 {
 		return
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/golden"
-	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
@@ -317,7 +317,7 @@ func rewritten(t *testing.T, change func(name string, shape []int, v []float32))
 			b, err := x.Bytes()
 			v := make([]float32, x.Elements())
 			for i := range v {
-				v[i] = kernels.FromBFloat16(binary.LittleEndian.Uint16(b[2*i:]))
+				v[i] = mat.FromBFloat16(binary.LittleEndian.Uint16(b[2*i:]))
 			}
 			change(x.Name, x.Shape, v)
 			var out []byte

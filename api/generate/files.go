@@ -18,6 +18,7 @@ func ReadText(files fs.FS, name string) (t Text, err error) {
 	if t.Tokenizer, err = text.ReadTokenizer(files, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return t, err
 	}
+	t.Missing = err
 	if t.Chat, err = text.ReadChat(files, t.Tokenizer); err != nil {
 		return t, fmt.Errorf("generate: %s: %w", name, err)
 	}

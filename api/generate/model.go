@@ -35,6 +35,8 @@ type Model struct {
 type Text struct {
 	// Tokenizer may be nil: then prompts are token ids and answers have no text.
 	Tokenizer *text.Tokenizer
+	// Missing says why Tokenizer is nil; nil if nothing was looked for.
+	Missing error
 	// Chat has the chat templates and special tokens, and parses answers; nil: then there is no chat.
 	Chat *text.Chat
 	// Generation has the defaults of sampling; nil: none.

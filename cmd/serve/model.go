@@ -127,7 +127,7 @@ func (s source) open() (*meta.Model, *loader.Checkpoint, error) {
 // warnText says what the model called name cannot do.
 func warnText(t generate.Text, name string) {
 	if t.Tokenizer == nil {
-		slog.Warn("no tokenizer.json: prompts are token ids", "model", name)
+		slog.Warn("no tokenizer.json: prompts are token ids", "model", name, "reason", t.Missing)
 	}
 	if err := t.Chat.Err(); err != nil {
 		slog.Warn("a chat template cannot be used", "model", name, "reason", err)

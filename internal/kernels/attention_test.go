@@ -5,54 +5,59 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/heftai/heft/internal/kernels/attention"
+	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
 )
 
 // packTurned packs 32 rows that lie one after another.
 func packTurned(set *Set, dst []uint32, apart int, w []byte, cols int) bool {
-	first := Weights{w, 2 * cols, BFloat16}
-	return set.PackTurned(dst, apart, first, Weights{w[2*cols*PackRows:], 2 * cols, BFloat16}, cols)
+	first := mat.Weights{Data: w, Stride: 2 * cols, Format: mat.BFloat16}
+	return set.Attention.PackTurned(dst, apart, first, mat.Weights{Data: w[2*cols*gemm.PackRows:], Stride: 2 * cols, Format: mat.BFloat16}, cols)
 }
 
 // attended is the attention of 32 queries over keys of dim and values of width channels, by
 // blocks of some keys, with the range of keys that each query sees.
 func attended(set *Set, q []float32, k, v []byte, keys, dim, width, block int, by float32, seen [][2]int) []float32 {
-	const queries = 2 * PanelTokens
-	size, groups := PanelWords(dim), ceil(width, 2*PackRows)
+	const queries = 2 * gemm.PanelTokens
+	size, groups := gemm.PanelWords(dim), mat.CeilDiv(width, 2*gemm.PackRows)
 	panels := make([]uint32, 2*size)
 	for i := range 2 {
-		set.PackTokens(panels[i*size:], Floats{q[i*PanelTokens*dim:], dim}, PanelTokens, dim)
+		set.GEMM.PackTokens(panels[i*size:], mat.Floats{V: q[i*gemm.PanelTokens*dim:], Stride: dim}, gemm.PanelTokens, dim)
 	}
-	var state [2]Online
+	var state [2]attention.Online
 	for i := range state {
 		state[i].Reset()
 	}
 	for i, s := range seen {
-		state[i/PanelTokens].First[i%PanelTokens], state[i/PanelTokens].Count[i%PanelTokens] = int32(s[0]), int32(s[1]-s[0])
+		state[i/gemm.PanelTokens].First[i%gemm.PanelTokens], state[i/gemm.PanelTokens].Count[i%gemm.PanelTokens] = int32(s[0]), int32(s[1]-s[0])
 	}
-	out := Floats{make([]float32, groups*2*PackRows*queries), queries}
-	apart := PanelWords(block)
+	out := mat.Floats{V: make([]float32, groups*2*gemm.PackRows*queries), Stride: queries}
+	apart := gemm.PanelWords(block)
 	for base := 0; base < keys; base += block {
-		packs, scores := make([]uint32, ceil(block, PackRows)*size), Floats{make([]float32, block*queries), queries}
-		for i := 0; i < block; i += PackRows {
-			set.PackWeights(packs[i/PackRows*size:], Weights{k[(base+i)*2*dim:], 2 * dim, BFloat16}, PackRows, dim)
+		packs, scores := make([]uint32, mat.CeilDiv(block, gemm.PackRows)*size), mat.Floats{V: make([]float32, block*queries), Stride: queries}
+		for i := 0; i < block; i += gemm.PackRows {
+			set.GEMM.PackWeights(packs[i/gemm.PackRows*size:], mat.Weights{Data: k[(base+i)*2*dim:], Stride: 2 * dim, Format: mat.BFloat16}, gemm.PackRows, dim)
 		}
-		set.Couple(scores, packs, size, panels, size, ceil(dim, BlockK), block/(2*PackRows), false)
+		set.GEMM.Couple(scores, packs, size, panels, size, mat.CeilDiv(dim, gemm.BlockK), block/(2*gemm.PackRows), false)
 		values, weights := make([]uint32, 2*groups*apart), make([]uint32, 2*apart)
-		for i := 0; i < block; i += BlockK {
-			packTurned(set, values[i/2*PackRows:], apart, v[(base+i)*2*width:], width)
+		for i := 0; i < block; i += gemm.BlockK {
+			packTurned(set, values[i/2*gemm.PackRows:], apart, v[(base+i)*2*width:], width)
 		}
 		for i := range state {
-			set.Softmax(weights[i*apart:], Floats{scores.V[i*PanelTokens:], queries}, block, base, by, &state[i])
+			set.Attention.Softmax(weights[i*apart:], mat.Floats{V: scores.V[i*gemm.PanelTokens:], Stride: queries}, block, base, by, &state[i])
 			if base > 0 {
-				set.ScaleLanes(Floats{out.V[i*PanelTokens:], queries}, groups*2*PackRows, &state[i].Factor)
+				set.Attention.ScaleLanes(mat.Floats{V: out.V[i*gemm.PanelTokens:], Stride: queries}, groups*2*gemm.PackRows, &state[i].Factor)
 			}
 		}
-		set.Couple(out, values, apart, weights, apart, block/BlockK, groups, base > 0)
+		set.GEMM.Couple(out, values, apart, weights, apart, block/gemm.BlockK, groups, base > 0)
 	}
 	result := make([]float32, queries*width)
 	for i := range queries {
 		for c := range width {
-			result[i*width+c] = out.V[c*queries+i] / state[i/PanelTokens].Sum[i%PanelTokens]
+			result[i*width+c] = out.V[c*queries+i] / state[i/gemm.PanelTokens].Sum[i%gemm.PanelTokens]
 		}
 	}
 	return result
@@ -65,8 +70,8 @@ func TestRoundedAttention(t *testing.T) {
 		r := rand.New(rand.NewPCG(7, 5))
 		for _, c := range [][4]int{{32, 64, 64, 32}, {64, 64, 64, 32}, {256, 40, 24, 64}, {128, 128, 96, 128}, {96, 7, 33, 32}} {
 			keys, dim, width, block := c[0], c[1], c[2], c[3]
-			k, kv := store(BFloat16, random(r, keys*dim), 0)
-			v, vv := store(BFloat16, random(r, keys*width), 0)
+			k, kv := store(mat.BFloat16, random(r, keys*dim), 0)
+			v, vv := store(mat.BFloat16, random(r, keys*width), 0)
 			q := rounded(random(r, 32*dim))
 			seen := make([][2]int, 32)
 			for i := range seen {
@@ -106,29 +111,29 @@ func TestRoundedAttention(t *testing.T) {
 func TestSoftmaxBlocks(t *testing.T) {
 	eachRounder(t, func(t *testing.T, set *Set) {
 		r := rand.New(rand.NewPCG(2, 5))
-		scores := Floats{random(r, 64*PanelTokens), PanelTokens}
-		run := func(extra float32, keys int) (Online, []uint32) {
-			var o Online
+		scores := mat.Floats{V: random(r, 64*gemm.PanelTokens), Stride: gemm.PanelTokens}
+		run := func(extra float32, keys int) (attention.Online, []uint32) {
+			var o attention.Online
 			o.Reset()
 			for i := range o.Count {
 				o.First[i], o.Count[i] = 3, int32(i+1)
 			}
-			s := Floats{append([]float32(nil), scores.V...), PanelTokens}
+			s := mat.Floats{V: append([]float32(nil), scores.V...), Stride: gemm.PanelTokens}
 			for j := range 64 {
-				for i := range PanelTokens {
+				for i := range gemm.PanelTokens {
 					if j < 3 || j >= 4+i {
-						s.V[j*PanelTokens+i] = extra
+						s.V[j*gemm.PanelTokens+i] = extra
 					}
 				}
 			}
-			p := make([]uint32, keys/2*PanelTokens)
-			set.Softmax(p, s, keys, 0, 1.25, &o)
+			p := make([]uint32, keys/2*gemm.PanelTokens)
+			set.Attention.Softmax(p, s, keys, 0, 1.25, &o)
 			before := o.Sum
-			set.Softmax(make([]uint32, 16*PanelTokens), Floats{s.V[32*PanelTokens:], PanelTokens}, 32, 64, 1.25, &o)
+			set.Attention.Softmax(make([]uint32, 16*gemm.PanelTokens), mat.Floats{V: s.V[32*gemm.PanelTokens:], Stride: gemm.PanelTokens}, 32, 64, 1.25, &o)
 			if o.Sum != before {
 				t.Fatalf("a block that nobody sees changes the sums %v to %v", before, o.Sum)
 			}
-			return o, p[:16*PanelTokens]
+			return o, p[:16*gemm.PanelTokens]
 		}
 		o, p := run(0, 32)
 		for _, extra := range []float32{float32(math.NaN()), float32(math.Inf(1)), 1e30, -4} {
@@ -145,18 +150,18 @@ func TestPackTurnedFinite(t *testing.T) {
 	eachRounder(t, func(t *testing.T, set *Set) {
 		r := rand.New(rand.NewPCG(3, 5))
 		for _, cols := range []int{1, 16, 31, 32, 45, 64, 100} {
-			packs := ceil(cols, 32) * 2
+			packs := mat.CeilDiv(cols, 32) * 2
 			dst := make([]uint32, packs*300)
 			values := random(r, 32*cols)
-			data, rounded := store(BFloat16, values, 0)
+			data, rounded := store(mat.BFloat16, values, 0)
 			if !packTurned(set, dst, 300, data, cols) {
 				t.Errorf("%d columns: finite numbers are said not to be", cols)
 			}
 			for c := range cols {
 				for k := range 32 {
 					got := uint16(dst[c/16*300+c%16*16+k/2] >> (16 * (k % 2)))
-					if FromBFloat16(got) != rounded[k*cols+c] {
-						t.Fatalf("%d columns: row %d of column %d is %g, want %g", cols, k, c, FromBFloat16(got), rounded[k*cols+c])
+					if mat.FromBFloat16(got) != rounded[k*cols+c] {
+						t.Fatalf("%d columns: row %d of column %d is %g, want %g", cols, k, c, mat.FromBFloat16(got), rounded[k*cols+c])
 					}
 				}
 			}
@@ -164,7 +169,7 @@ func TestPackTurnedFinite(t *testing.T) {
 				at := r.IntN(len(values))
 				old := values[at]
 				values[at] = float32(bad)
-				data, _ = store(BFloat16, values, 0)
+				data, _ = store(mat.BFloat16, values, 0)
 				if values[at] = old; packTurned(set, dst, 300, data, cols) {
 					t.Errorf("%d columns: %g at %d is not noticed", cols, bad, at)
 				}
@@ -179,27 +184,27 @@ func TestUnpackRows(t *testing.T) {
 		r := rand.New(rand.NewPCG(4, 5))
 		for _, blocks := range []int{1, 2, 3, 5} {
 			const rows, beside = 4, 7
-			n, stride := blocks*BlockColumns, blocks*q8Bytes+beside
+			n, stride := blocks*quant.BlockColumns, blocks*quant.Q8Bytes+beside
 			w := make([]byte, rows*stride-beside)
 			x := random(r, rows*n)
 			x[n+3], x[2*n+1] = float32(math.NaN()), 1e20
-			want, got := make([]float32, rows*n), Floats{make([]float32, rows*(n+1)-1), n + 1}
+			want, got := make([]float32, rows*n), mat.Floats{V: make([]float32, rows*(n+1)-1), Stride: n + 1}
 			for i := range rows {
-				set.PackBlocks(Q8, w[i*stride:][:blocks*q8Bytes], x[i*n:][:n])
-				blocksGo(Q8, want[i*n:][:n], w[i*stride:])
+				set.Quant.PackBlocks(quant.Q8, w[i*stride:][:blocks*quant.Q8Bytes], x[i*n:][:n])
+				quant.UnpackBlocks(quant.Q8, want[i*n:][:n], w[i*stride:])
 			}
-			set.UnpackRows(got, w, stride, rows, blocks)
+			set.Attention.UnpackRows(got, w, stride, rows, blocks)
 			for i := range rows {
 				sameFloats(t, fmt.Sprintf("%d blocks, row %d", blocks, i), got.V[i*(n+1):][:n], want[i*n:][:n])
 			}
-			if !set.Rounds() {
+			if !set.BF16 {
 				continue
 			}
 			narrow := make([]byte, rows*2*n)
-			set.NarrowRows(narrow, 2*n, w, stride, rows, blocks)
+			set.Attention.NarrowRows(narrow, 2*n, w, stride, rows, blocks)
 			for i, v := range want {
-				h := FromBFloat16(uint16(narrow[2*i]) | uint16(narrow[2*i+1])<<8)
-				if v == v && h != FromBFloat16(ToBFloat16(v)) || v != v && h == h {
+				h := mat.FromBFloat16(uint16(narrow[2*i]) | uint16(narrow[2*i+1])<<8)
+				if v == v && h != mat.FromBFloat16(mat.ToBFloat16(v)) || v != v && h == h {
 					t.Fatalf("%d blocks: element %d is %g, want %g rounded", blocks, i, h, v)
 				}
 			}
@@ -210,29 +215,29 @@ func TestUnpackRows(t *testing.T) {
 func BenchmarkRoundedAttention(b *testing.B) {
 	for _, name := range Names() {
 		set, _ := Select(name)
-		if !set.Rounds() {
+		if !set.BF16 {
 			continue
 		}
 		b.Run(name, func(b *testing.B) {
 			const keys, dim = 256, 64
-			scores, p := Floats{make([]float32, keys*32), 32}, make([]uint32, 2*PanelWords(keys))
-			size, apart := PanelWords(dim), PanelWords(keys)
+			scores, p := mat.Floats{V: make([]float32, keys*32), Stride: 32}, make([]uint32, 2*gemm.PanelWords(keys))
+			size, apart := gemm.PanelWords(dim), gemm.PanelWords(keys)
 			packs, panels := make([]uint32, keys/16*size), make([]uint32, 2*size)
-			values, out := make([]uint32, dim/16*apart), Floats{make([]float32, dim*32), 32}
-			var state [2]Online
+			values, out := make([]uint32, dim/16*apart), mat.Floats{V: make([]float32, dim*32), Stride: 32}
+			var state [2]attention.Online
 			for i := range state {
 				state[i].Reset()
-				for j := range PanelTokens {
+				for j := range gemm.PanelTokens {
 					state[i].Count[j] = keys
 				}
 			}
 			for b.Loop() {
-				set.Couple(scores, packs, size, panels, size, dim/BlockK, keys/32, false)
+				set.GEMM.Couple(scores, packs, size, panels, size, dim/gemm.BlockK, keys/32, false)
 				for i := range state {
-					set.Softmax(p[i*apart:], Floats{scores.V[i*PanelTokens:], 32}, keys, 0, 1, &state[i])
-					set.ScaleLanes(Floats{out.V[i*PanelTokens:], 32}, dim, &state[i].Factor)
+					set.Attention.Softmax(p[i*apart:], mat.Floats{V: scores.V[i*gemm.PanelTokens:], Stride: 32}, keys, 0, 1, &state[i])
+					set.Attention.ScaleLanes(mat.Floats{V: out.V[i*gemm.PanelTokens:], Stride: 32}, dim, &state[i].Factor)
 				}
-				set.Couple(out, values, apart, p, apart, keys/BlockK, dim/32, true)
+				set.GEMM.Couple(out, values, apart, p, apart, keys/gemm.BlockK, dim/32, true)
 			}
 			b.ReportMetric(4*32*keys*dim*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
 		})

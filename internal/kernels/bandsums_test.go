@@ -6,17 +6,20 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
 )
 
 // panelSums are products by SumPanels of rows of values with x.
 func panelSums(s *Set, values []float32, width, row, step, col, rows int, x []float32, tokens, n int) []float32 {
-	lanes := s.PanelLanes()
-	y := Floats{V: make([]float32, tokens*rows), Stride: rows}
-	panels, apart := ceil(tokens, s.PanelRows()), lanes*n
+	lanes := s.GEMM.PanelLanes()
+	y := mat.Floats{V: make([]float32, tokens*rows), Stride: rows}
+	panels, apart := mat.CeilDiv(tokens, s.GEMM.PanelRows()), lanes*n
 	left := make([]float32, panels*apart)
 	for i := range panels {
-		t := i * s.PanelRows()
-		s.PackColumns(left[i*apart:], Floats{V: x[t*n:], Stride: n}, min(s.PanelRows(), tokens-t), n)
+		t := i * s.GEMM.PanelRows()
+		s.GEMM.PackColumns(left[i*apart:], mat.Floats{V: x[t*n:], Stride: n}, min(s.GEMM.PanelRows(), tokens-t), n)
 	}
 	for r := 0; r < rows; r += 2 * lanes {
 		right := make([]float32, 2*apart)
@@ -25,7 +28,7 @@ func panelSums(s *Set, values []float32, width, row, step, col, rows int, x []fl
 				right[i/lanes*apart+k*lanes+i%lanes] = values[(row+(r+i)*step)*width+col+k]
 			}
 		}
-		s.SumPanels(from(y, r), left, apart, right, tokens, min(2*lanes, rows-r), n, false)
+		s.GEMM.SumPanels(from(y, r), left, apart, right, tokens, min(2*lanes, rows-r), n, false)
 	}
 	return y.V
 }
@@ -48,14 +51,14 @@ func TestMulBands(t *testing.T) {
 				for k := range x {
 					x[k] = float32(random.NormFloat64() * math.Ldexp(1, k/c.n*5-40))
 				}
-				for _, s := range available() {
+				for _, s := range variants() {
 					what := fmt.Sprintf("%s by %s, %d rows, %+v", name, s.Name, height, c)
 					want := panelSums(&s, values, width, c.row, c.step, c.col, c.rows, x, tokens, c.n)
-					in := Floats{V: x, Stride: c.n}
+					in := mat.Floats{V: x, Stride: c.n}
 					for _, some := range []int{tokens, 1, 2, 3, 4, 7, 8} {
-						y := Floats{V: make([]float32, some*c.rows), Stride: c.rows}
-						s.MulBands(y, p, c.row, c.step, c.col, c.rows, in, some, 32, false)
-						s.MulBands(y, p, c.row, c.step, c.col+32, c.rows, from(in, min(32, len(x)-1)), some, c.n-32, true)
+						y := mat.Floats{V: make([]float32, some*c.rows), Stride: c.rows}
+						s.QGEMM.MulBands(y, p, c.row, c.step, c.col, c.rows, in, some, 32, false)
+						s.QGEMM.MulBands(y, p, c.row, c.step, c.col+32, c.rows, from(in, min(32, len(x)-1)), some, c.n-32, true)
 						sameFloats(t, what, y.V, want[:some*c.rows])
 					}
 				}
@@ -66,13 +69,13 @@ func TestMulBands(t *testing.T) {
 
 // TestMulBandsNonFinite: a product with what is not finite is not finite either.
 func TestMulBandsNonFinite(t *testing.T) {
-	for _, s := range available() {
+	for _, s := range variants() {
 		for name, packing := range blockPackings {
 			p, _ := inBands(rand.New(rand.NewPCG(1, 1)), packing, 16, 64)
 			for _, v := range []float64{math.Inf(1), math.Inf(-1), math.NaN(), 1e-42} {
 				x, y := make([]float32, 64), make([]float32, 16)
 				x[45] = float32(v)
-				s.MulBands(Floats{V: y, Stride: 16}, p, 0, 1, 0, 16, Floats{V: x, Stride: 64}, 1, 64, false)
+				s.QGEMM.MulBands(mat.Floats{V: y, Stride: 16}, p, 0, 1, 0, 16, mat.Floats{V: x, Stride: 64}, 1, 64, false)
 				if finite := math.Abs(v) < 1; finite != (math.Abs(float64(y[3])) < 1e-36) {
 					t.Errorf("%s, %s: an input of %v gives %v", s.Name, name, v, y[3])
 				}
@@ -85,16 +88,16 @@ func TestMulBandsNonFinite(t *testing.T) {
 func TestWidenBands(t *testing.T) {
 	const height, width = 37, 160
 	random := rand.New(rand.NewPCG(41, 42))
-	for _, s := range available() {
+	for _, s := range variants() {
 		for name, packing := range blockPackings {
 			p, values := inBands(random, packing, height, width)
-			lanes := s.PanelLanes()
+			lanes := s.GEMM.PanelLanes()
 			for _, c := range []struct {
 				row, step, col, rows, n int
 				done                    bool
 			}{{0, 1, 0, lanes, width, true}, {16, 1, 32, 16, 96, true}, {32, 1, 0, 5, 64, false}, {3, 1, 64, 16, 32, false}, {0, 2, 0, 16, 32, false}, {0, 1, 0, lanes - 1, 32, false}} {
 				got, want := make([]float32, c.n*lanes), make([]float32, c.n*lanes)
-				if done := s.WidenBands(got, p, c.row, c.step, c.col, c.rows, c.n); done != c.done {
+				if done := s.QGEMM.WidenBands(got, p, c.row, c.step, c.col, c.rows, c.n); done != c.done {
 					t.Fatalf("%s, %s, %+v: done is %v", s.Name, name, c, done)
 				}
 				for i := range lanes {
@@ -116,18 +119,18 @@ func TestWidenBands(t *testing.T) {
 // of weights.
 func BenchmarkMulBands(b *testing.B) {
 	const size, width, unit = 1 << 28, 2048, 64
-	for _, s := range available() {
+	for _, s := range variants() {
 		if s.Name != "avx512" && s.Name != "avx2" { // the others have theirs
 			continue
 		}
 		for name, packing := range blockPackings {
 			rows := size / width / unit * unit
-			p := &Packed{Packing: packing, Codes: make([]byte, rows*width/32*packing.BlockBytes()), Width: width, Height: rows}
+			p := &quant.Packed{Packing: packing, Codes: make([]byte, rows*width/32*packing.BlockBytes()), Width: width, Height: rows}
 			for i := range p.Codes {
 				p.Codes[i] = byte(i * 7 % 113)
 			}
 			for _, tokens := range []int{1, 2, 4, 8} {
-				x := Floats{V: make([]float32, tokens*width), Stride: width}
+				x := mat.Floats{V: make([]float32, tokens*width), Stride: width}
 				for _, threads := range []int{1, 2} {
 					b.Run(fmt.Sprintf("%s/%s/%d/%d", name, s.Name, tokens, threads), func(b *testing.B) {
 						b.SetBytes(int64(len(p.Codes)))
@@ -135,9 +138,9 @@ func BenchmarkMulBands(b *testing.B) {
 							var all sync.WaitGroup
 							for i := range threads {
 								all.Go(func() {
-									y := Floats{V: make([]float32, tokens*unit), Stride: unit}
+									y := mat.Floats{V: make([]float32, tokens*unit), Stride: unit}
 									for u := i * rows / unit / threads; u < (i+1)*rows/unit/threads; u++ {
-										s.MulBands(y, p, u*unit, 1, 0, unit, x, tokens, width, false)
+										s.QGEMM.MulBands(y, p, u*unit, 1, 0, unit, x, tokens, width, false)
 									}
 								})
 							}

@@ -3,11 +3,13 @@ package kernels
 import (
 	"fmt"
 	"testing"
+
+	"github.com/heftai/heft/internal/kernels/mat"
 )
 
 // BenchmarkRead is the roof of BenchmarkGEMV: it reads as much memory and adds it up.
 func BenchmarkRead(b *testing.B) {
-	set := &available()[0]
+	set := &variants()[0]
 	x := make([]float32, 1<<25)
 	for i := range x {
 		x[i] = 1
@@ -15,7 +17,7 @@ func BenchmarkRead(b *testing.B) {
 	b.SetBytes(int64(4 * len(x)))
 	for b.Loop() {
 		for i := 0; i < len(x); i += 1 << 15 {
-			set.SumSquares(x[i:i+1<<15], 0)
+			set.Vector.SumSquares(x[i:i+1<<15], 0)
 		}
 	}
 }
@@ -24,10 +26,10 @@ func BenchmarkRead(b *testing.B) {
 // 128 KiB.
 func BenchmarkGEMV(b *testing.B) {
 	const n, rows = 2048, 1 << 15
-	for _, set := range available() {
-		for f := range formats {
+	for _, set := range variants() {
+		for f := range mat.Formats {
 			b.Run(fmt.Sprintf("%s/%d", set.Name, f), func(b *testing.B) {
-				w := Weights{Data: make([]byte, rows*n*f.Size()), Stride: n * f.Size(), Format: f}
+				w := mat.Weights{Data: make([]byte, rows*n*f.Size()), Stride: n * f.Size(), Format: f}
 				for i := range w.Data {
 					w.Data[i] = byte(i)
 				}
@@ -36,8 +38,8 @@ func BenchmarkGEMV(b *testing.B) {
 				b.SetBytes(int64(len(w.Data)))
 				for b.Loop() {
 					for r := 0; r < rows; r += chunk {
-						part := Weights{w.Data[r*w.Stride:], w.Stride, f}
-						set.Mul(Floats{y[r:], rows}, part, Floats{x, n}, chunk, 1, n)
+						part := mat.Weights{Data: w.Data[r*w.Stride:], Stride: w.Stride, Format: f}
+						set.GEMV.Mul(mat.Floats{V: y[r:], Stride: rows}, part, mat.Floats{V: x, Stride: n}, chunk, 1, n)
 					}
 				}
 			})
@@ -48,13 +50,13 @@ func BenchmarkGEMV(b *testing.B) {
 // BenchmarkTile is the work of prefill on weights and activations in the caches.
 func BenchmarkTile(b *testing.B) {
 	const n, rows, tokens = 2048, 32, 96
-	for _, set := range available() {
-		for f := range formats {
+	for _, set := range variants() {
+		for f := range mat.Formats {
 			b.Run(fmt.Sprintf("%s/%d", set.Name, f), func(b *testing.B) {
-				w := Weights{Data: make([]byte, rows*n*f.Size()), Stride: n * f.Size(), Format: f}
+				w := mat.Weights{Data: make([]byte, rows*n*f.Size()), Stride: n * f.Size(), Format: f}
 				x, y := make([]float32, n*tokens), make([]float32, rows*tokens)
 				for b.Loop() {
-					set.Mul(Floats{y, rows}, w, Floats{x, n}, rows, tokens, n)
+					set.GEMV.Mul(mat.Floats{V: y, Stride: rows}, w, mat.Floats{V: x, Stride: n}, rows, tokens, n)
 				}
 				b.ReportMetric(2*n*rows*tokens/float64(b.Elapsed().Nanoseconds())*float64(b.N), "GFLOPS")
 			})
@@ -64,30 +66,30 @@ func BenchmarkTile(b *testing.B) {
 
 // BenchmarkPointwise are the kernels with exp.
 func BenchmarkPointwise(b *testing.B) {
-	for _, set := range available() {
+	for _, set := range variants() {
 		x, y := make([]float32, 4096), make([]float32, 4096)
 		b.Run(set.Name+"/gate", func(b *testing.B) {
 			for b.Loop() {
-				set.Gate(y, x, x, 1, 0)
+				set.Vector.Gate(y, x, x, 1, 0)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(x)), "ns/elem")
 		})
 		b.Run(set.Name+"/gelu", func(b *testing.B) {
 			for b.Loop() {
-				set.GELU(y, x)
+				set.Vector.GELU(y, x)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(x)), "ns/elem")
 		})
 		b.Run(set.Name+"/tanh", func(b *testing.B) {
 			for b.Loop() {
-				set.Tanh(x, 1, 1)
+				set.Vector.Tanh(x, 1, 1)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(x)), "ns/elem")
 		})
 		b.Run(set.Name+"/expsum", func(b *testing.B) {
 			for b.Loop() {
 				clear(x)
-				set.ExpSum(x, 1)
+				set.Vector.ExpSum(x, 1)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(x)), "ns/elem")
 		})

@@ -5,12 +5,16 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/heftai/heft/internal/kernels/isa"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-var blockPackings = map[string]Packing{"q8": Q8, "q4": Q4}
+var blockPackings = map[string]quant.Packing{"q8": quant.Q8, "q4": quant.Q4}
 
 // randomBlocks has scales of all magnitudes, zeros and subnormals.
-func randomBlocks(random *rand.Rand, p Packing, n int) []byte {
+func randomBlocks(random *rand.Rand, p quant.Packing, n int) []byte {
 	b := make([]byte, n*p.BlockBytes())
 	for i := range b {
 		b[i] = byte(random.Uint32())
@@ -29,14 +33,14 @@ func TestBlocksVariants(t *testing.T) {
 	const rows, width = 11, 160
 	random := rand.New(rand.NewPCG(5, 6))
 	for name, packing := range blockPackings {
-		p := &Packed{Packing: packing, Codes: randomBlocks(random, packing, rows*width/32), Width: width, Rows: 1, Columns: 32}
+		p := &quant.Packed{Packing: packing, Codes: randomBlocks(random, packing, rows*width/32), Width: width, Rows: 1, Columns: 32}
 		want := make([]float32, rows*width)
-		blocksGo(packing, want, p.Codes)
-		for _, s := range available() {
+		quant.UnpackBlocks(packing, want, p.Codes)
+		for _, s := range variants() {
 			for _, r := range [][4]int{{0, 0, rows, width}, {1, 0, 10, 1}, {3, 5, 8, 17}, {2, 63, 2, 97}, {10, 31, 1, 129}, {0, 159, 11, 1}} {
 				row, col, n, cols := r[0], r[1], r[2], r[3]
 				got := make([]float32, n*cols)
-				s.Unpack(Floats{V: got, Stride: cols}, p, row, col, n, cols, nil)
+				s.Quant.Unpack(mat.Floats{V: got, Stride: cols}, p, row, col, n, cols, nil)
 				for i, g := range got {
 					if w := want[(row+i/cols)*width+col+i%cols]; math.Float32bits(g) != math.Float32bits(w) {
 						t.Fatalf("%s, %s: element %d of range %v is %v, want %v", name, s.Name, i, r, g, w)
@@ -50,21 +54,21 @@ func TestBlocksVariants(t *testing.T) {
 }
 
 // sameBands: all variants store the same bands, from which ranges widen to the same bits.
-func sameBands(t *testing.T, s *Set, p *Packed, values []float32) {
+func sameBands(t *testing.T, s *Set, p *quant.Packed, values []float32) {
 	t.Helper()
-	reference, size := goSet(), p.Width/32*p.Packing.BlockBytes()
+	reference, size := *For(isa.Portable()), p.Width/32*p.Packing.BlockBytes()
 	for _, rows := range []int{1, 7, 9, 11} {
-		bands := Packed{Packing: p.Packing, Codes: make([]byte, rows*size), Width: p.Width, Height: rows}
+		bands := quant.Packed{Packing: p.Packing, Codes: make([]byte, rows*size), Width: p.Width, Height: rows}
 		got := make([]byte, len(bands.Codes))
-		reference.Bands(p.Packing, bands.Codes, p.Codes, size, rows, p.Width/32)
-		s.Bands(p.Packing, got, p.Codes, size, rows, p.Width/32)
+		reference.Quant.Bands(p.Packing, bands.Codes, p.Codes, size, rows, p.Width/32)
+		s.Quant.Bands(p.Packing, got, p.Codes, size, rows, p.Width/32)
 		if !bytes.Equal(got, bands.Codes) {
 			t.Fatalf("%v, %s: bands of %d rows are not those of the reference", p.Packing, s.Name, rows)
 		}
 		for _, r := range [][4]int{{0, 0, rows, p.Width}, {rows - 1, 5, 1, 97}, {rows / 2, 63, rows - rows/2, 33}, {0, 159, rows, 1}} {
 			row, col, n, cols := r[0], r[1], r[2], r[3]
 			got := make([]float32, n*cols)
-			s.Unpack(Floats{V: got, Stride: cols}, &bands, row, col, n, cols, nil)
+			s.Quant.Unpack(mat.Floats{V: got, Stride: cols}, &bands, row, col, n, cols, nil)
 			for i, g := range got {
 				if w := values[(row+i/cols)*p.Width+col+i%cols]; math.Float32bits(g) != math.Float32bits(w) {
 					t.Fatalf("%v, %s: element %d of range %v of bands is %v, want %v", p.Packing, s.Name, i, r, g, w)
@@ -74,9 +78,9 @@ func sameBands(t *testing.T, s *Set, p *Packed, values []float32) {
 	}
 }
 
-func sameDots(t *testing.T, s *Set, p *Packed, values []float32, random *rand.Rand) {
+func sameDots(t *testing.T, s *Set, p *quant.Packed, values []float32, random *rand.Rand) {
 	t.Helper()
-	if !s.DotsPacked(p, 0) {
+	if !s.Quant.DotsPacked(p, 0) {
 		return
 	}
 	for _, n := range []int{p.Width, 32} {
@@ -86,11 +90,11 @@ func sameDots(t *testing.T, s *Set, p *Packed, values []float32, random *rand.Ra
 		}
 		for _, r := range [][3]int{{0, 1, 11}, {1, 2, 5}, {10, 1, 1}, {2, 3, 3}} {
 			got := make([]float32, r[2])
-			s.DotPacked(got, p, r[0], r[1], x, nil)
+			s.Quant.DotPacked(got, p, r[0], r[1], x, nil)
 			for i, g := range got {
 				row := values[(r[0]+i*r[1])*p.Width:][:n]
 				var y [1]float32
-				s.Mul(Floats{y[:], 1}, Weights{Data: bytesOf(row), Stride: 4 * n, Format: Float32}, Floats{x, n}, 1, 1, n)
+				s.GEMV.Mul(mat.Floats{V: y[:], Stride: 1}, mat.Weights{Data: bytesOf(row), Stride: 4 * n, Format: mat.Float32}, mat.Floats{V: x, Stride: n}, 1, 1, n)
 				if math.Float32bits(g) != math.Float32bits(y[0]) {
 					t.Fatalf("%v, %s: product %d of rows %v in %d columns is %v, want %v", p.Packing, s.Name, i, r, n, g, y[0])
 				}
@@ -142,11 +146,11 @@ func TestPackBlocksVariants(t *testing.T) {
 	x := packInputs()
 	for name, p := range blockPackings {
 		want := make([]byte, len(x)/32*p.BlockBytes())
-		reference := goSet()
-		reference.PackBlocks(p, want, x)
-		for _, s := range available() {
+		reference := *For(isa.Portable())
+		reference.Quant.PackBlocks(p, want, x)
+		for _, s := range variants() {
 			got := make([]byte, len(want))
-			s.PackBlocks(p, got, x)
+			s.Quant.PackBlocks(p, got, x)
 			if !bytes.Equal(got, want) {
 				for i := range want {
 					if b := i / p.BlockBytes(); got[i] != want[i] {
@@ -162,17 +166,17 @@ func TestPackBlocksVariants(t *testing.T) {
 func TestPackBlocksNonFinite(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for name, p := range blockPackings {
-		for _, s := range available() {
+		for _, s := range variants() {
 			for _, v := range []float32{inf, -inf, float32(math.NaN()), 1e9, -1e9} {
 				for _, at := range []int{0, 31, 32 + 17} {
 					x := make([]float32, 64)
 					x[at] = v
-					if s.PackBlocks(p, make([]byte, 2*p.BlockBytes()), x) {
+					if s.Quant.PackBlocks(p, make([]byte, 2*p.BlockBytes()), x) {
 						t.Errorf("%s, %s: %v was taken", name, s.Name, v)
 					}
 				}
 			}
-			if !s.PackBlocks(p, make([]byte, p.BlockBytes()), make([]float32, 32)) {
+			if !s.Quant.PackBlocks(p, make([]byte, p.BlockBytes()), make([]float32, 32)) {
 				t.Errorf("%s, %s: zeros were refused", name, s.Name)
 			}
 		}
@@ -180,10 +184,10 @@ func TestPackBlocksNonFinite(t *testing.T) {
 }
 
 // squared is the error of x as p, in squares.
-func squared(s *Set, p Packing, x []float32) float64 {
+func squared(s *Set, p quant.Packing, x []float32) float64 {
 	packed, back := make([]byte, len(x)/32*p.BlockBytes()), make([]float32, len(x))
-	s.PackBlocks(p, packed, x)
-	blocksGo(p, back, packed)
+	s.Quant.PackBlocks(p, packed, x)
+	quant.UnpackBlocks(p, back, packed)
 	return distance(x, back)
 }
 
@@ -206,7 +210,7 @@ func nearest(x []float32) []float32 {
 				m = v
 			}
 		}
-		d := FromFloat16(ToFloat16(m / -8))
+		d := mat.FromFloat16(mat.ToFloat16(m / -8))
 		for i := b; i < b+32; i++ {
 			out[i] = d * float32(max(-8, min(7, math.RoundToEven(float64(x[i]/d)))))
 		}
@@ -231,12 +235,12 @@ func TestQ4LeastSquares(t *testing.T) {
 		for i := range x {
 			x[i] = float32(c.draw() * 0.02)
 		}
-		for _, s := range available() {
-			got, plain := squared(&s, Q4, x), distance(x, nearest(x))
+		for _, s := range variants() {
+			got, plain := squared(&s, quant.Q4, x), distance(x, nearest(x))
 			if got > c.most*plain {
 				t.Errorf("%s, %s: squared error is %.3f of that of round-to-nearest, more than %v", c.name, s.Name, got/plain, c.most)
 			}
-			if q8 := squared(&s, Q8, x); q8 > got/100 {
+			if q8 := squared(&s, quant.Q8, x); q8 > got/100 {
 				t.Errorf("%s, %s: squared error of q8 is %.4f of that of q4", c.name, s.Name, q8/got)
 			}
 		}
@@ -247,10 +251,10 @@ func BenchmarkPackBlocks(b *testing.B) {
 	x := packInputs()[:32*256]
 	for name, p := range blockPackings {
 		dst := make([]byte, 256*p.BlockBytes())
-		for _, s := range available() {
+		for _, s := range variants() {
 			b.Run(name+"/"+s.Name, func(b *testing.B) {
 				for b.Loop() {
-					s.PackBlocks(p, dst, x)
+					s.Quant.PackBlocks(p, dst, x)
 				}
 				b.ReportMetric(float64(len(x))*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "elements/ns")
 			})
@@ -263,15 +267,15 @@ func BenchmarkDotBlocks(b *testing.B) {
 	random := rand.New(rand.NewPCG(1, 1))
 	x, y := make([]float32, width), make([]float32, rows)
 	for name, packing := range blockPackings {
-		p := &Packed{Packing: packing, Codes: randomBlocks(random, packing, rows*width/32), Width: width, Rows: 1, Columns: 32}
-		for _, s := range available() {
-			if !s.DotsPacked(p, 0) {
+		p := &quant.Packed{Packing: packing, Codes: randomBlocks(random, packing, rows*width/32), Width: width, Rows: 1, Columns: 32}
+		for _, s := range variants() {
+			if !s.Quant.DotsPacked(p, 0) {
 				continue
 			}
 			b.Run(name+"/"+s.Name, func(b *testing.B) {
 				b.SetBytes(int64(len(p.Codes)))
 				for b.Loop() {
-					s.DotPacked(y, p, 0, 1, x, nil)
+					s.Quant.DotPacked(y, p, 0, 1, x, nil)
 				}
 			})
 		}

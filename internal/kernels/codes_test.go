@@ -6,19 +6,23 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/heftai/heft/internal/kernels/isa"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
 )
 
 // codesCase is a matrix of random codes with scales around 1.
-func codesCase(r *rand.Rand, packing Packing, rows, width, blockRows, blockColumns int) *Packed {
-	p := &Packed{Packing: packing, Width: width, Rows: blockRows, Columns: blockColumns}
-	if packing == MXFP4 {
+func codesCase(r *rand.Rand, packing quant.Packing, rows, width, blockRows, blockColumns int) *quant.Packed {
+	p := &quant.Packed{Packing: packing, Width: width, Rows: blockRows, Columns: blockColumns}
+	if packing == quant.MXFP4 {
 		p.Codes, p.Scales = make([]byte, rows*width/2), make([]byte, rows*width/32)
 		for i := range p.Scales {
 			p.Scales[i] = byte(120 + r.IntN(10))
 		}
 	} else {
-		p.Codes, p.Scales = make([]byte, rows*width), make([]byte, 4*ceil(rows, blockRows)*ceil(width, blockColumns))
-		p.ScaleFormat = Float32
+		p.Codes, p.Scales = make([]byte, rows*width), make([]byte, 4*mat.CeilDiv(rows, blockRows)*mat.CeilDiv(width, blockColumns))
+		p.ScaleFormat = mat.Float32
 		for i := 0; i < len(p.Scales); i += 4 {
 			binary.LittleEndian.PutUint32(p.Scales[i:], math.Float32bits(0.5+r.Float32()))
 		}
@@ -32,37 +36,37 @@ func codesCase(r *rand.Rand, packing Packing, rows, width, blockRows, blockColum
 }
 
 // byCodes are the products of tokens with every step-th row from row on.
-func byCodes(set *Set, p *Packed, row, step, rows int, x Floats, tokens, n int) []float32 {
+func byCodes(set *Set, p *quant.Packed, row, step, rows int, x mat.Floats, tokens, n int) []float32 {
 	y := make([]float32, tokens*rows)
 	for t := 0; t < tokens; {
-		group := set.CodesTokens(tokens - t)
-		packed, scratch := make([]float32, group*set.CodesFloats(p, n)), make([]float32, set.CodesScratch(p, rows, group, n))
+		group := set.QGEMM.CodesTokens(tokens - t)
+		packed, scratch := make([]float32, group*set.QGEMM.CodesFloats(p, n)), make([]float32, set.QGEMM.CodesScratch(p, rows, group, n))
 		for i := range scratch {
 			scratch[i] = float32(math.NaN())
 		}
-		set.PackCodes(packed, p, Floats{x.V[t*x.Stride:], x.Stride}, group, n)
-		set.MulCodes(Floats{y[t*rows:], rows}, p, row, step, rows, packed, scratch, group, n)
+		set.QGEMM.PackCodes(packed, p, mat.Floats{V: x.V[t*x.Stride:], Stride: x.Stride}, group, n)
+		set.QGEMM.MulCodes(mat.Floats{V: y[t*rows:], Stride: rows}, p, row, step, rows, packed, scratch, group, n)
 		t += group
 	}
 	return y
 }
 
 // codesCases runs test over packings, blocks and sizes that Codes takes.
-func codesCases(t *testing.T, test func(t *testing.T, what string, set *Set, p *Packed, row, step, rows, n int)) {
+func codesCases(t *testing.T, test func(t *testing.T, what string, set *Set, p *quant.Packed, row, step, rows, n int)) {
 	eachSet(t, func(t *testing.T, set *Set) {
 		r := rand.New(rand.NewPCG(7, 3))
 		for i, n := range []int{32, 64, 96, 128, 160, 256, 320, 416, 1024, 1056, 1120, 2880} {
 			rows, row, step := 1+i*7%29, i%5, 1+i%2
 			width := n + i%3*32
 			all := row + (rows-1)*step + 1
-			for _, p := range []*Packed{
-				codesCase(r, MXFP4, all, width, 1, 32),
-				codesCase(r, E4M3, all, width, 128, 128),
-				codesCase(r, E4M3, all, width, 6, 32),
-				codesCase(r, E4M3, all, width, 1, width),
-				codesCase(r, E4M3, all, width, all, width+5),
+			for _, p := range []*quant.Packed{
+				codesCase(r, quant.MXFP4, all, width, 1, 32),
+				codesCase(r, quant.E4M3, all, width, 128, 128),
+				codesCase(r, quant.E4M3, all, width, 6, 32),
+				codesCase(r, quant.E4M3, all, width, 1, width),
+				codesCase(r, quant.E4M3, all, width, all, width+5),
 			} {
-				if set.Codes(p, 0, n) {
+				if set.QGEMM.Codes(p, 0, n) {
 					test(t, fmt.Sprintf("packing %d in blocks of %d × %d, %d rows of %d from %d by %d", p.Packing, p.Rows, p.Columns, rows, n, row, step), set, p, row, step, rows, n)
 				}
 			}
@@ -73,14 +77,14 @@ func codesCases(t *testing.T, test func(t *testing.T, what string, set *Set, p *
 // TestMulCodes: products are right, with the same bits in a group of any size and whatever the rows.
 func TestMulCodes(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 9))
-	reference := goSet()
-	codesCases(t, func(t *testing.T, what string, set *Set, p *Packed, row, step, rows, n int) {
+	reference := *For(isa.Portable())
+	codesCases(t, func(t *testing.T, what string, set *Set, p *quant.Packed, row, step, rows, n int) {
 		const tokens = 15
-		x := Floats{random(r, tokens*(n+3)), n + 3}
+		x := mat.Floats{V: random(r, tokens*(n+3)), Stride: n + 3}
 		got := byCodes(set, p, row, step, rows, x, tokens, n)
 		values := make([]float32, n)
 		for j := range rows {
-			reference.Unpack(Floats{values, n}, p, row+j*step, 0, 1, n, make([]float32, UnpackScratch))
+			reference.Quant.Unpack(mat.Floats{V: values, Stride: n}, p, row+j*step, 0, 1, n, make([]float32, quant.UnpackScratch))
 			for i := range tokens {
 				sum, size := 0.0, 0.0
 				for k, v := range values {
@@ -91,7 +95,7 @@ func TestMulCodes(t *testing.T) {
 			}
 		}
 		for i := range tokens {
-			for j, v := range byCodes(set, p, row, step, rows, Floats{x.V[i*x.Stride:], x.Stride}, 1, n) {
+			for j, v := range byCodes(set, p, row, step, rows, mat.Floats{V: x.V[i*x.Stride:], Stride: x.Stride}, 1, n) {
 				if math.Float32bits(v) != math.Float32bits(got[i*rows+j]) {
 					t.Fatalf("%s: token %d, row %d is %g alone, %g among others", what, i, j, v, got[i*rows+j])
 				}
@@ -116,16 +120,16 @@ func TestMulCodesHasEveryCode(t *testing.T) {
 	eachSet(t, func(t *testing.T, set *Set) {
 		r := rand.New(rand.NewPCG(5, 9))
 		for round := range 256 {
-			p := &Packed{Packing: E4M3, Codes: make([]byte, rows*n), Width: n, Scales: make([]byte, 4*2), ScaleFormat: Float32, Rows: 128, Columns: n}
+			p := &quant.Packed{Packing: quant.E4M3, Codes: make([]byte, rows*n), Width: n, Scales: make([]byte, 4*2), ScaleFormat: mat.Float32, Rows: 128, Columns: n}
 			if round%2 == 0 {
-				p = &Packed{Packing: MXFP4, Codes: make([]byte, rows*n/2), Width: n, Scales: make([]byte, rows*n/32), Rows: 1, Columns: 32}
+				p = &quant.Packed{Packing: quant.MXFP4, Codes: make([]byte, rows*n/2), Width: n, Scales: make([]byte, rows*n/32), Rows: 1, Columns: 32}
 			}
-			if !set.Codes(p, 0, n) {
+			if !set.QGEMM.Codes(p, 0, n) {
 				return
 			}
 			at, tokens := r.IntN(n), 1+r.IntN(8)
 			for i := range rows {
-				if p.Packing == E4M3 {
+				if p.Packing == quant.E4M3 {
 					p.Codes[i*n+at] = byte(i)
 					binary.LittleEndian.PutUint32(p.Scales[i/128*4:], math.Float32bits(scales[(round/2+i/128)%len(scales)]))
 				} else {
@@ -139,9 +143,9 @@ func TestMulCodesHasEveryCode(t *testing.T) {
 			for i := range tokens {
 				x[i*n+at] = float32(i + 1)
 			}
-			for i, g := range byCodes(set, p, 0, 1, rows, Floats{x, n}, tokens, n) {
+			for i, g := range byCodes(set, p, 0, 1, rows, mat.Floats{V: x, Stride: n}, tokens, n) {
 				row, token := i%rows, i/rows
-				set.Unpack(Floats{want, 1}, p, row, at, 1, 1, nil)
+				set.Quant.Unpack(mat.Floats{V: want, Stride: 1}, p, row, at, 1, 1, nil)
 				if w := want[0] * float32(token+1); g != w && !(g != g && w != w) {
 					t.Fatalf("packing %d, code %#x at column %d, token %d of %d: %v, want %v", p.Packing, row, at, token, tokens, g, w)
 				}
@@ -154,18 +158,18 @@ func TestMulCodesHasEveryCode(t *testing.T) {
 func BenchmarkMulCodes(b *testing.B) {
 	const rows, n = 24, 4096
 	r := rand.New(rand.NewPCG(5, 9))
-	for _, set := range available() {
-		for _, p := range []*Packed{codesCase(r, E4M3, rows, n, 128, 128), codesCase(r, MXFP4, rows, n, 1, 32)} {
-			if set.Name == "amx" || !set.Codes(p, 0, n) {
+	for _, set := range variants() {
+		for _, p := range []*quant.Packed{codesCase(r, quant.E4M3, rows, n, 128, 128), codesCase(r, quant.MXFP4, rows, n, 1, 32)} {
+			if set.Name == "amx" || !set.QGEMM.Codes(p, 0, n) {
 				continue
 			}
-			for tokens := 1; tokens <= set.CodesTokens(8); tokens *= 2 {
+			for tokens := 1; tokens <= set.QGEMM.CodesTokens(8); tokens *= 2 {
 				b.Run(fmt.Sprintf("%s/%d/%d", set.Name, p.Packing, tokens), func(b *testing.B) {
-					x, y := make([]float32, tokens*set.CodesFloats(p, n)), make([]float32, tokens*rows)
-					scratch := make([]float32, set.CodesScratch(p, rows, tokens, n))
+					x, y := make([]float32, tokens*set.QGEMM.CodesFloats(p, n)), make([]float32, tokens*rows)
+					scratch := make([]float32, set.QGEMM.CodesScratch(p, rows, tokens, n))
 					b.SetBytes(int64(len(p.Codes)))
 					for b.Loop() {
-						set.MulCodes(Floats{y, rows}, p, 0, 1, rows, x, scratch, tokens, n)
+						set.QGEMM.MulCodes(mat.Floats{V: y, Stride: rows}, p, 0, 1, rows, x, scratch, tokens, n)
 					}
 					b.ReportMetric(2*float64(rows*tokens*n)/float64(b.Elapsed().Nanoseconds())*float64(b.N), "GFLOPS")
 				})

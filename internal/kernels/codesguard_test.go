@@ -5,24 +5,27 @@ package kernels
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
 )
 
 // TestCodesStayInside is TestStaysInside for products with codes: codes, scales, tokens, scratch and
 // results end where memory ends.
 func TestCodesStayInside(t *testing.T) {
-	codesCases(t, func(t *testing.T, _ string, set *Set, p *Packed, row, step, rows, n int) {
+	codesCases(t, func(t *testing.T, _ string, set *Set, p *quant.Packed, row, step, rows, n int) {
 		if n > 1100 {
 			return
 		}
 		p.Codes = append(guarded(t, len(p.Codes))[:0], p.Codes...)
 		p.Scales = append(guarded(t, len(p.Scales))[:0], p.Scales...)
 		r := rand.New(rand.NewPCG(5, 9))
-		for tokens := 1; tokens <= set.CodesTokens(8); tokens *= 2 {
+		for tokens := 1; tokens <= set.QGEMM.CodesTokens(8); tokens *= 2 {
 			x := guardedFloats(t, tokens*n)
 			copy(x, random(r, len(x)))
-			packed := guardedFloats(t, tokens*set.CodesFloats(p, n))
-			set.PackCodes(packed, p, Floats{x, n}, tokens, n)
-			set.MulCodes(Floats{guardedFloats(t, tokens*rows), rows}, p, row, step, rows, packed, guardedFloats(t, set.CodesScratch(p, rows, tokens, n)), tokens, n)
+			packed := guardedFloats(t, tokens*set.QGEMM.CodesFloats(p, n))
+			set.QGEMM.PackCodes(packed, p, mat.Floats{V: x, Stride: n}, tokens, n)
+			set.QGEMM.MulCodes(mat.Floats{V: guardedFloats(t, tokens*rows), Stride: rows}, p, row, step, rows, packed, guardedFloats(t, set.QGEMM.CodesScratch(p, rows, tokens, n)), tokens, n)
 		}
 	})
 }

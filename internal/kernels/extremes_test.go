@@ -5,99 +5,105 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/gemv"
+	"github.com/heftai/heft/internal/kernels/isa"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
 )
 
 // A way is one of the roads to the products of rows of weights with tokens.
 type way struct {
 	name string
 	// takes reports whether set has it for weights of a format.
-	takes func(set *Set, f Format) bool
+	takes func(set *Set, f mat.Format) bool
 	// rounds says that activations are rounded to bfloat16, with subnormals as zero.
 	rounds bool
 	// products are y[t][r]; v are the weights' values, which f holds exactly.
-	products func(set *Set, f Format, v, x []float32, rows, tokens, n int) []float32
+	products func(set *Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32
 }
 
-func always(*Set, Format) bool { return true }
+func always(*Set, mat.Format) bool { return true }
 
 // turnedTo are v's values as a stored matrix of columns.
-func turnedTo(f Format, v []float32, rows, n int) Weights {
+func turnedTo(f mat.Format, v []float32, rows, n int) mat.Weights {
 	data, _ := store(f, turnedOf(v, rows, n), 5)
-	return Weights{data, rows * f.Size(), f}
+	return mat.Weights{Data: data, Stride: rows * f.Size(), Format: f}
 }
 
 func ways() []way {
-	bfloat16 := func(has func(*Set) bool) func(*Set, Format) bool {
-		return func(set *Set, f Format) bool { return f == BFloat16 && has(set) }
+	bfloat16 := func(has func(*Set) bool) func(*Set, mat.Format) bool {
+		return func(set *Set, f mat.Format) bool { return f == mat.BFloat16 && has(set) }
 	}
-	lying := func(f Format, v []float32, n int) Weights {
+	lying := func(f mat.Format, v []float32, n int) mat.Weights {
 		data, _ := store(f, v, 3)
-		return Weights{data, n * f.Size(), f}
+		return mat.Weights{Data: data, Stride: n * f.Size(), Format: f}
 	}
 	return []way{
-		{name: "Mul", takes: always, products: func(set *Set, f Format, v, x []float32, rows, tokens, n int) []float32 {
+		{name: "Mul", takes: always, products: func(set *Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
 			y := make([]float32, tokens*rows)
-			set.Mul(Floats{y, rows}, lying(f, v, n), Floats{x, n}, rows, tokens, n)
+			set.GEMV.Mul(mat.Floats{V: y, Stride: rows}, lying(f, v, n), mat.Floats{V: x, Stride: n}, rows, tokens, n)
 			return y
 		}},
-		{name: "AddLanes", takes: always, products: func(set *Set, f Format, v, x []float32, rows, tokens, n int) []float32 {
+		{name: "AddLanes", takes: always, products: func(set *Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
 			var y []float32
 			for t := range tokens {
 				lanes := make([]float32, set.Lanes*rows)
-				set.AddLanes(lanes, x[t*n:][:n], turnedTo(f, v, rows, n), rows)
-				set.FoldLanes(lanes, rows)
+				set.GEMV.AddLanes(lanes, x[t*n:][:n], turnedTo(f, v, rows, n), rows)
+				set.GEMV.FoldLanes(lanes, rows)
 				y = append(y, lanes[:rows]...)
 			}
 			return y
 		}},
-		{name: "Mix", takes: always, products: func(set *Set, f Format, v, x []float32, rows, tokens, n int) []float32 {
+		{name: "Mix", takes: always, products: func(set *Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
 			y := make([]float32, tokens*rows)
-			set.Mix(Floats{y, rows}, Floats{x, n}, 1, turnedTo(f, v, rows, n), n, tokens, rows)
+			set.GEMV.Mix(mat.Floats{V: y, Stride: rows}, mat.Floats{V: x, Stride: n}, 1, turnedTo(f, v, rows, n), n, tokens, rows)
 			return y
 		}},
-		{name: "groups", takes: func(set *Set, _ Format) bool { return set.Groups() },
-			products: func(set *Set, f Format, v, x []float32, rows, tokens, n int) []float32 {
-				return grouped(set, lying(f, v, n), Floats{x, n}, rows, tokens, n, 2)
+		{name: "groups", takes: func(set *Set, _ mat.Format) bool { return set.GEMM.Groups() },
+			products: func(set *Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
+				return grouped(set, lying(f, v, n), mat.Floats{V: x, Stride: n}, rows, tokens, n, 2)
 			}},
-		{name: "halves", takes: bfloat16((*Set).Halves), products: func(set *Set, f Format, v, x []float32, rows, tokens, n int) []float32 {
-			return byHalves(set, lying(f, v, n), Floats{x, n}, rows, tokens, n, HalvesBlock)
+		{name: "halves", takes: bfloat16(func(s *Set) bool { return s.GEMV.Halves() }), products: func(set *Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
+			return byHalves(set, lying(f, v, n), mat.Floats{V: x, Stride: n}, rows, tokens, n, gemv.HalvesBlock)
 		}},
 		{name: "panels", takes: always, products: summed},
-		{name: "pairs", takes: bfloat16((*Set).Rounds), rounds: true, products: func(set *Set, f Format, v, x []float32, rows, tokens, n int) []float32 {
-			y, in := make([]float32, tokens*rows), Pairs{make([]uint32, tokens*PairWords(n)), PairWords(n)}
+		{name: "pairs", takes: bfloat16(func(s *Set) bool { return s.BF16 }), rounds: true, products: func(set *Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
+			y, in := make([]float32, tokens*rows), mat.Pairs{V: make([]uint32, tokens*mat.PairWords(n)), Stride: mat.PairWords(n)}
 			for t := range tokens {
-				set.Narrow(in.V[t*in.Stride:], x[t*n:][:n])
+				set.Vector.Narrow(in.V[t*in.Stride:], x[t*n:][:n])
 			}
-			set.MulPairs(Floats{y, rows}, lying(f, v, n), in, rows, tokens, n)
+			set.GEMV.MulPairs(mat.Floats{V: y, Stride: rows}, lying(f, v, n), in, rows, tokens, n)
 			return y
 		}},
-		{name: "tiles", takes: bfloat16((*Set).Rounds), rounds: true, products: func(set *Set, f Format, v, x []float32, rows, tokens, n int) []float32 {
+		{name: "tiles", takes: bfloat16(func(s *Set) bool { return s.BF16 }), rounds: true, products: func(set *Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
 			return tiled(set, lying(f, v, n).Data, x, nil, rows, tokens, n, 1)
 		}},
 	}
 }
 
 // summed are products by panels of widened rows.
-func summed(set *Set, f Format, v, x []float32, rows, tokens, n int) []float32 {
-	lanes := set.PanelLanes()
+func summed(set *Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
+	lanes := set.GEMM.PanelLanes()
 	data, _ := store(f, v, 1)
-	left, y := pack(set, Floats{x, n}, true, set.PanelRows(), tokens, n), make([]float32, tokens*rows)
+	left, y := pack(set, mat.Floats{V: x, Stride: n}, true, set.GEMM.PanelRows(), tokens, n), make([]float32, tokens*rows)
 	for r := 0; r < rows; r += 2 * lanes {
 		both := make([]float32, 2*lanes*n)
 		for half := range 2 {
 			at := min(r+half*lanes, rows)
-			set.WidenColumns(both[half*lanes*n:], Weights{data[at*n*f.Size():], n * f.Size(), f}, min(lanes, rows-at), n, 0)
+			set.GEMM.WidenColumns(both[half*lanes*n:], mat.Weights{Data: data[at*n*f.Size():], Stride: n * f.Size(), Format: f}, min(lanes, rows-at), n, 0)
 		}
-		set.SumPanels(Floats{y[r:], rows}, left, n*lanes, both, tokens, min(2*lanes, rows-r), n, false)
+		set.GEMM.SumPanels(mat.Floats{V: y[r:], Stride: rows}, left, n*lanes, both, tokens, min(2*lanes, rows-r), n, false)
 	}
 	return y
 }
 
 // eachWay runs test for every way of every variant and format, over sizes and tails.
-func eachWay(t *testing.T, test func(t *testing.T, what string, set *Set, w way, f Format, rows, tokens, n int)) {
+func eachWay(t *testing.T, test func(t *testing.T, what string, set *Set, w way, f mat.Format, rows, tokens, n int)) {
 	eachSet(t, func(t *testing.T, set *Set) {
 		for _, w := range ways() {
-			for f := range formats {
+			for f := range mat.Formats {
 				if !w.takes(set, f) {
 					continue
 				}
@@ -111,7 +117,7 @@ func eachWay(t *testing.T, test func(t *testing.T, what string, set *Set, w way,
 }
 
 // held is v as f holds it.
-func held(f Format, v []float32) []float32 {
+func held(f mat.Format, v []float32) []float32 {
 	_, out := store(f, v, 0)
 	return out
 }
@@ -137,7 +143,7 @@ func nearOdd(t *testing.T, what string, got float32, w, x []float32) {
 // by the numbers of its own row and token.
 func TestProductsOfOddNumbers(t *testing.T) {
 	inf := math.Inf(1)
-	eachWay(t, func(t *testing.T, what string, set *Set, w way, f Format, rows, tokens, n int) {
+	eachWay(t, func(t *testing.T, what string, set *Set, w way, f mat.Format, rows, tokens, n int) {
 		r := rand.New(rand.NewPCG(uint64(n), uint64(f)))
 		odd := []float64{math.NaN(), inf, -inf, 0, math.Copysign(0, -1)}
 		if !w.rounds {
@@ -166,8 +172,8 @@ func TestProductsOfOddNumbers(t *testing.T) {
 // TestProductsOfSubnormals: weights, activations and products that are subnormal count as what
 // they are; where activations are rounded they count so or as zero.
 func TestProductsOfSubnormals(t *testing.T) {
-	least := [formats]float64{BFloat16: 0x1p-133, Float16: 0x1p-24, Float32: 0x1p-149} // of each format
-	eachWay(t, func(t *testing.T, what string, set *Set, w way, f Format, rows, tokens, n int) {
+	least := [mat.Formats]float64{mat.BFloat16: 0x1p-133, mat.Float16: 0x1p-24, mat.Float32: 0x1p-149} // of each format
+	eachWay(t, func(t *testing.T, what string, set *Set, w way, f mat.Format, rows, tokens, n int) {
 		for name, c := range map[string]struct{ w, x float64 }{
 			"weights": {least[f], 1024}, "activations": {1024, 0x1p-133}, "products": {0x1p-14, 0x1p-126},
 		} {
@@ -195,8 +201,8 @@ func TestProductsOfSubnormals(t *testing.T) {
 
 // TestProductsOverflow: what no float32 holds is infinite, on its own row and token alone.
 func TestProductsOverflow(t *testing.T) {
-	largest := [formats]float64{BFloat16: 0x1.fep127, Float16: 65504, Float32: math.MaxFloat32}
-	eachWay(t, func(t *testing.T, what string, set *Set, w way, f Format, rows, tokens, n int) {
+	largest := [mat.Formats]float64{mat.BFloat16: 0x1.fep127, mat.Float16: 65504, mat.Float32: math.MaxFloat32}
+	eachWay(t, func(t *testing.T, what string, set *Set, w way, f mat.Format, rows, tokens, n int) {
 		v, x := make([]float32, rows*n), make([]float32, tokens*n)
 		row, token, k := rows/2, tokens/3, n-1
 		v[row*n+k], x[token*n+k] = float32(largest[f]), float32(-0x1p127)
@@ -210,7 +216,7 @@ func TestProductsOverflow(t *testing.T) {
 
 // TestGateOfOddNumbers: all variants give what is not a number, infinite or zero as Go does.
 func TestGateOfOddNumbers(t *testing.T) {
-	reference := goSet()
+	reference := *For(isa.Portable())
 	eachSet(t, func(t *testing.T, set *Set) {
 		r := rand.New(rand.NewPCG(9, 1))
 		odd := []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), 0, 1e-40, -1e-40, 3e38, -3e38, 88, -88, 105, -105}
@@ -227,8 +233,8 @@ func TestGateOfOddNumbers(t *testing.T) {
 			for _, c := range [][2]float32{{1, 0}, {1.702, 0}, {1.5957691, 0.0713548}} {
 				for _, u := range [][]float32{up, nil} {
 					got, want := make([]float32, n), make([]float32, n)
-					set.Gate(got, gate, u, c[0], c[1])
-					reference.Gate(want, gate, u, c[0], c[1])
+					set.Vector.Gate(got, gate, u, c[0], c[1])
+					reference.Vector.Gate(want, gate, u, c[0], c[1])
 					for i, g := range got {
 						a, b := float64(g), float64(want[i])
 						if a == b || math.IsNaN(a) && math.IsNaN(b) {
@@ -256,37 +262,37 @@ func TestBlocksOfOddScales(t *testing.T) {
 			at := (7*blocks + 1) * packing.BlockBytes() // the second block of row 7
 			odd[at], odd[at+1] = byte(scale), byte(scale>>8)
 			want := make([]float32, rows*width)
-			blocksGo(packing, want, odd)
-			reference := goSet()
-			bands := func(codes []byte) *Packed {
-				p := &Packed{Packing: packing, Codes: make([]byte, len(codes)), Width: width, Height: rows, Rows: 1, Columns: 32}
-				reference.Bands(packing, p.Codes, codes, blocks*packing.BlockBytes(), rows, blocks)
+			quant.UnpackBlocks(packing, want, odd)
+			reference := *For(isa.Portable())
+			bands := func(codes []byte) *quant.Packed {
+				p := &quant.Packed{Packing: packing, Codes: make([]byte, len(codes)), Width: width, Height: rows, Rows: 1, Columns: 32}
+				reference.Quant.Bands(packing, p.Codes, codes, blocks*packing.BlockBytes(), rows, blocks)
 				return p
 			}
-			lying := &Packed{Packing: packing, Codes: odd, Width: width, Rows: 1, Columns: 32}
+			lying := &quant.Packed{Packing: packing, Codes: odd, Width: width, Rows: 1, Columns: 32}
 			x := make([]float32, 2*width)
 			for i := range x {
 				x[i] = float32(random.NormFloat64())
 			}
-			for _, s := range available() {
+			for _, s := range variants() {
 				what := fmt.Sprintf("%s, %s, scale %#x", name, s.Name, scale)
-				for _, p := range []*Packed{lying, bands(odd)} {
+				for _, p := range []*quant.Packed{lying, bands(odd)} {
 					got := make([]float32, rows*width)
-					s.Unpack(Floats{got, width}, p, 0, 0, rows, width, nil)
+					s.Quant.Unpack(mat.Floats{V: got, Stride: width}, p, 0, 0, rows, width, nil)
 					same(t, what, got, want)
 				}
-				if s.DotsPacked(lying, 0) {
+				if s.Quant.DotsPacked(lying, 0) {
 					got, mul := make([]float32, rows), make([]float32, rows)
-					s.DotPacked(got, lying, 0, 1, x[:width], nil)
-					s.Mul(Floats{mul, rows}, Weights{floatBytes(want), 4 * width, Float32}, Floats{x, width}, rows, 1, width)
+					s.Quant.DotPacked(got, lying, 0, 1, x[:width], nil)
+					s.GEMV.Mul(mat.Floats{V: mul, Stride: rows}, mat.Weights{Data: asm.FloatBytes(want), Stride: 4 * width, Format: mat.Float32}, mat.Floats{V: x, Stride: width}, rows, 1, width)
 					same(t, what+": products", got, mul)
 				}
 				sums := make([]float32, rows)
-				s.MulBands(Floats{sums, rows}, bands(odd), 0, 1, 0, rows, Floats{x, width}, 1, width, false)
+				s.QGEMM.MulBands(mat.Floats{V: sums, Stride: rows}, bands(odd), 0, 1, 0, rows, mat.Floats{V: x, Stride: width}, 1, width, false)
 				for i, got := range sums {
 					nearOdd(t, fmt.Sprintf("%s: floats of row %d", what, i), got, want[i*width:][:width], x[:width])
 				}
-				if s.Integers() {
+				if s.QGEMM.Integers() {
 					a := multiplied(&s, bands(odd), 0, 1, 0, rows, x, 2, width, width)
 					b := multiplied(&s, bands(plain), 0, 1, 0, rows, x, 2, width, width)
 					finite := scale&0x7c00 != 0x7c00

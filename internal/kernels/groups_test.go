@@ -5,22 +5,26 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/mat"
 )
 
 // grouped is Mul by way of groups, with k cut into pieces of so many rounds of the lanes.
-func grouped(set *Set, w Weights, x Floats, rows, tokens, n, rounds int) []float32 {
+func grouped(set *Set, w mat.Weights, x mat.Floats, rows, tokens, n, rounds int) []float32 {
 	y := make([]float32, tokens*rows)
-	group, step := make([]float32, set.GroupFloats(set.GroupTokens, n)), rounds*set.Lanes
-	sums, packed := make([]float32, set.SumFloats(rows)), make([]float32, set.GroupFloats(ceil(rows, GroupRows)*GroupRows, step))
-	for t := 0; t < tokens; t += set.GroupTokens {
-		count := min(set.GroupTokens, tokens-t)
-		set.PackGroup(group, Floats{x.V[t*x.Stride:], x.Stride}, count, n)
+	group, step := make([]float32, set.GEMM.GroupFloats(set.GEMM.GroupTokens, n)), rounds*set.Lanes
+	sums, packed := make([]float32, set.GEMM.SumFloats(rows)), make([]float32, set.GEMM.GroupFloats(mat.CeilDiv(rows, gemm.GroupRows)*gemm.GroupRows, step))
+	for t := 0; t < tokens; t += set.GEMM.GroupTokens {
+		count := min(set.GEMM.GroupTokens, tokens-t)
+		set.GEMM.PackGroup(group, mat.Floats{V: x.V[t*x.Stride:], Stride: x.Stride}, count, n)
 		for k := 0; k < n; k += step {
 			part := w
 			part.Data = w.Data[k*w.Format.Size():]
-			set.PackGroups(packed, part, rows, min(step, n-k))
-			out := Floats{y[t*rows:], rows}
-			set.MulGroups(out, packed, group[k*set.GroupTokens:], nil, sums, rows, count, min(step, n-k), k == 0, k+step >= n)
+			set.GEMM.PackGroups(packed, part, rows, min(step, n-k))
+			out := mat.Floats{V: y[t*rows:], Stride: rows}
+			set.GEMM.MulGroups(out, packed, group[k*set.GEMM.GroupTokens:], nil, sums, rows, count, min(step, n-k), k == 0, k+step >= n)
 		}
 	}
 	return y
@@ -28,7 +32,7 @@ func grouped(set *Set, w Weights, x Floats, rows, tokens, n, rounds int) []float
 
 func eachGrouper(t *testing.T, test func(*testing.T, *Set)) {
 	eachSet(t, func(t *testing.T, set *Set) {
-		if set.Groups() {
+		if set.GEMM.Groups() {
 			test(t, set)
 		}
 	})
@@ -39,12 +43,12 @@ func TestGroups(t *testing.T) {
 	eachGrouper(t, func(t *testing.T, set *Set) {
 		r := rand.New(rand.NewPCG(5, 1))
 		for n := 1; n < 150; n += 1 + n/40 {
-			for f := range formats {
+			for f := range mat.Formats {
 				rows, tokens := 1+n%11, 1+n%19
 				data, _ := store(f, random(r, rows*n), n%5)
-				w, x := Weights{data, n * f.Size(), f}, Floats{random(r, tokens*(n+3)), n + 3}
+				w, x := mat.Weights{Data: data, Stride: n * f.Size(), Format: f}, mat.Floats{V: random(r, tokens*(n+3)), Stride: n + 3}
 				want := make([]float32, tokens*rows)
-				set.Mul(Floats{want, rows}, w, x, rows, tokens, n)
+				set.GEMV.Mul(mat.Floats{V: want, Stride: rows}, w, x, rows, tokens, n)
 				for _, rounds := range []int{1, 3, 100} {
 					for i, v := range grouped(set, w, x, rows, tokens, n, rounds) {
 						if math.Float32bits(v) != math.Float32bits(want[i]) {
@@ -72,8 +76,8 @@ func TestGroupsExtremes(t *testing.T) {
 				x[i] = tiny // products vanish as −0
 			}
 			v[2*n+n-1], x[3*n+n-1] = odd, odd
-			w, in, want := Weights{floatBytes(v), 4 * n, Float32}, Floats{x, n}, make([]float32, tokens*rows)
-			set.Mul(Floats{want, rows}, w, in, rows, tokens, n)
+			w, in, want := mat.Weights{Data: asm.FloatBytes(v), Stride: 4 * n, Format: mat.Float32}, mat.Floats{V: x, Stride: n}, make([]float32, tokens*rows)
+			set.GEMV.Mul(mat.Floats{V: want, Stride: rows}, w, in, rows, tokens, n)
 			for i, got := range grouped(set, w, in, rows, tokens, n, 2) {
 				if got != got && want[i] != want[i] {
 					continue
@@ -89,20 +93,20 @@ func TestGroupsExtremes(t *testing.T) {
 // BenchmarkGroups is the work of a prompt on packed operands, one piece of k at a time.
 func BenchmarkGroups(b *testing.B) {
 	const rows, tokens, n = 48, 64, 2048
-	for _, set := range available() {
-		if !set.Groups() || set.Rounds() {
+	for _, set := range variants() {
+		if !set.GEMM.Groups() || set.BF16 {
 			continue
 		}
 		for _, step := range []int{256, 512, 1024} {
 			b.Run(fmt.Sprintf("%s/%d", set.Name, step), func(b *testing.B) {
-				w, x := make([]float32, set.GroupFloats(rows, step)), make([]float32, set.GroupFloats(tokens, n))
-				size := set.SumFloats(rows)
-				sums, y := make([]float32, tokens/set.GroupTokens*size), make([]float32, tokens*rows)
+				w, x := make([]float32, set.GEMM.GroupFloats(rows, step)), make([]float32, set.GEMM.GroupFloats(tokens, n))
+				size := set.GEMM.SumFloats(rows)
+				sums, y := make([]float32, tokens/set.GEMM.GroupTokens*size), make([]float32, tokens*rows)
 				for b.Loop() {
 					for k := 0; k < n; k += step {
-						for t := 0; t < tokens; t += set.GroupTokens {
-							own := sums[t/set.GroupTokens*size:][:size]
-							set.MulGroups(Floats{y[t*rows:], rows}, w, x[t*n+k*set.GroupTokens:], nil, own, rows, set.GroupTokens, step, k == 0, k+step == n)
+						for t := 0; t < tokens; t += set.GEMM.GroupTokens {
+							own := sums[t/set.GEMM.GroupTokens*size:][:size]
+							set.GEMM.MulGroups(mat.Floats{V: y[t*rows:], Stride: rows}, w, x[t*n+k*set.GEMM.GroupTokens:], nil, own, rows, set.GEMM.GroupTokens, step, k == 0, k+step == n)
 						}
 					}
 				}

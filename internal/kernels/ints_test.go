@@ -7,6 +7,10 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+
+	"github.com/heftai/heft/internal/kernels/isa"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
 )
 
 // roundedInts is x as NarrowInts rounds it.
@@ -25,25 +29,25 @@ func roundedInts(x []float32) []float64 {
 }
 
 // inBands is a matrix in bands, with its values.
-func inBands(random *rand.Rand, packing Packing, rows, width int) (*Packed, []float32) {
+func inBands(random *rand.Rand, packing quant.Packing, rows, width int) (*quant.Packed, []float32) {
 	blocks, values := randomBlocks(random, packing, rows*width/32), make([]float32, rows*width)
-	blocksGo(packing, values, blocks)
-	p := &Packed{Packing: packing, Codes: make([]byte, len(blocks)), Width: width, Height: rows, Rows: 1, Columns: 32}
-	reference := goSet()
-	reference.Bands(packing, p.Codes, blocks, width/32*packing.BlockBytes(), rows, width/32)
+	quant.UnpackBlocks(packing, values, blocks)
+	p := &quant.Packed{Packing: packing, Codes: make([]byte, len(blocks)), Width: width, Height: rows, Rows: 1, Columns: 32}
+	reference := *For(isa.Portable())
+	reference.Quant.Bands(packing, p.Codes, blocks, width/32*packing.BlockBytes(), rows, width/32)
 	return p, values
 }
 
 // multiplied is MulInts of rows of p with x, cut into two calls at column half.
-func multiplied(s *Set, p *Packed, row, step, col, rows int, x []float32, tokens, n, half int) []float32 {
-	in := Pairs{V: make([]uint32, tokens*s.IntWords(p.Packing, n)), Stride: s.IntWords(p.Packing, n)}
+func multiplied(s *Set, p *quant.Packed, row, step, col, rows int, x []float32, tokens, n, half int) []float32 {
+	in := mat.Pairs{V: make([]uint32, tokens*s.QGEMM.IntWords(p.Packing, n)), Stride: s.QGEMM.IntWords(p.Packing, n)}
 	for i := range tokens {
-		s.NarrowInts(p.Packing, in.V[i*in.Stride:], x[i*n:][:n])
+		s.QGEMM.NarrowInts(p.Packing, in.V[i*in.Stride:], x[i*n:][:n])
 	}
-	y := Floats{V: make([]float32, tokens*rows), Stride: rows}
-	s.MulInts(y, p, row, step, col, rows, in, tokens, half, false)
-	in.V = in.V[s.IntWords(p.Packing, half):]
-	s.MulInts(y, p, row, step, col+half, rows, in, tokens, n-half, true)
+	y := mat.Floats{V: make([]float32, tokens*rows), Stride: rows}
+	s.QGEMM.MulInts(y, p, row, step, col, rows, in, tokens, half, false)
+	in.V = in.V[s.QGEMM.IntWords(p.Packing, half):]
+	s.QGEMM.MulInts(y, p, row, step, col+half, rows, in, tokens, n-half, true)
 	return y.V
 }
 
@@ -71,8 +75,8 @@ func TestMulInts(t *testing.T) {
 					in = append(in, roundedInts(x[i*c.n:][:c.n])...)
 				}
 				var first []float32
-				for _, s := range available() {
-					if !s.Integers() {
+				for _, s := range variants() {
+					if !s.QGEMM.Integers() {
 						continue
 					}
 					got := multiplied(&s, p, c.row, c.step, c.col, c.rows, x, tokens, c.n, c.n)
@@ -108,8 +112,8 @@ func TestMulIntsMany(t *testing.T) {
 	}
 	for name, packing := range blockPackings {
 		p, _ := inBands(random, packing, height, width)
-		for _, s := range available() {
-			if !s.Integers() {
+		for _, s := range variants() {
+			if !s.QGEMM.Integers() {
 				continue
 			}
 			for _, half := range []int{width, 32 * 9} {
@@ -132,7 +136,7 @@ func sameFloats(t *testing.T, what string, got, want []float32) {
 }
 
 // nearProducts checks products with rounded inputs.
-func nearProducts(t *testing.T, p *Packed, row, step, col, rows int, values []float32, in []float64, got []float32) {
+func nearProducts(t *testing.T, p *quant.Packed, row, step, col, rows int, values []float32, in []float64, got []float32) {
 	t.Helper()
 	n := len(in) * rows / len(got)
 	for i, y := range got {
@@ -167,15 +171,15 @@ func TestMulIntsExtremes(t *testing.T) {
 				}
 			}
 			value := float64(int8(code))
-			if packing == Q4 {
+			if packing == quant.Q4 {
 				value = (float64(code&15) + float64(code>>4) - 16) / 2
 			}
-			for _, s := range available() {
-				if !s.Integers() {
+			for _, s := range variants() {
+				if !s.QGEMM.Integers() {
 					continue
 				}
-				p := &Packed{Packing: packing, Codes: make([]byte, len(blocks)), Width: 32, Height: 16}
-				s.Bands(packing, p.Codes, blocks, packing.BlockBytes(), 16, 1)
+				p := &quant.Packed{Packing: packing, Codes: make([]byte, len(blocks)), Width: 32, Height: 16}
+				s.Quant.Bands(packing, p.Codes, blocks, packing.BlockBytes(), 16, 1)
 				for _, v := range []float32{127, -127} {
 					x := make([]float32, 32)
 					for i := range x {
@@ -194,8 +198,8 @@ func TestMulIntsExtremes(t *testing.T) {
 
 // TestMulIntsNonFinite: what is not finite makes NaN of the products, zeros zero.
 func TestMulIntsNonFinite(t *testing.T) {
-	for _, s := range available() {
-		if !s.Integers() {
+	for _, s := range variants() {
+		if !s.QGEMM.Integers() {
 			continue
 		}
 		for name, packing := range blockPackings {
@@ -217,23 +221,23 @@ func TestMulIntsNonFinite(t *testing.T) {
 func BenchmarkMulInts(b *testing.B) {
 	const rows, width = 64, 2048
 	random := rand.New(rand.NewPCG(1, 1))
-	for _, s := range available() {
-		if !s.Integers() || s.Name == "amx" || s.Name == "avx512" { // which have those of others
+	for _, s := range variants() {
+		if !s.QGEMM.Integers() || s.Name == "amx" || s.Name == "avx512" { // which have those of others
 			continue
 		}
 		for name, packing := range blockPackings {
 			p, _ := inBands(random, packing, rows, width)
 			for _, tokens := range []int{1, 2, 8, 64} {
-				x := Pairs{V: make([]uint32, tokens*s.IntWords(packing, width)), Stride: s.IntWords(packing, width)}
-				y := Floats{V: make([]float32, tokens*rows), Stride: rows}
+				x := mat.Pairs{V: make([]uint32, tokens*s.QGEMM.IntWords(packing, width)), Stride: s.QGEMM.IntWords(packing, width)}
+				y := mat.Floats{V: make([]float32, tokens*rows), Stride: rows}
 				b.Run(fmt.Sprintf("%s/%s/%d", name, s.Name, tokens), func(b *testing.B) {
 					b.SetBytes(int64(len(p.Codes)))
 					for b.Loop() {
 						const part = 512 // columns
 						for k := 0; k < width; k += part {
-							in := Pairs{V: x.V[s.IntWords(packing, k):], Stride: x.Stride}
+							in := mat.Pairs{V: x.V[s.QGEMM.IntWords(packing, k):], Stride: x.Stride}
 							for r := 0; r < rows; r += 32 {
-								s.MulInts(Floats{V: y.V[r:], Stride: rows}, p, r, 1, k, 32, in, tokens, part, k > 0)
+								s.QGEMM.MulInts(mat.Floats{V: y.V[r:], Stride: rows}, p, r, 1, k, 32, in, tokens, part, k > 0)
 							}
 						}
 					}
@@ -248,20 +252,20 @@ func BenchmarkMulInts(b *testing.B) {
 // in units as the cpu backend cuts them.
 func BenchmarkMulIntsMemory(b *testing.B) {
 	const size = 1 << 28
-	for _, s := range available() {
-		if !s.Integers() || s.Name == "amx" || s.Name == "avx512" { // which have those of others
+	for _, s := range variants() {
+		if !s.QGEMM.Integers() || s.Name == "amx" || s.Name == "avx512" { // which have those of others
 			continue
 		}
 		for name, packing := range blockPackings {
 			for _, width := range []int{2048, 5632} {
 				unit := 128
 				rows := size / width / unit * unit
-				p := &Packed{Packing: packing, Codes: make([]byte, rows*width/32*packing.BlockBytes()), Width: width, Height: rows}
+				p := &quant.Packed{Packing: packing, Codes: make([]byte, rows*width/32*packing.BlockBytes()), Width: width, Height: rows}
 				for i := range p.Codes {
 					p.Codes[i] = byte(i * 7 % 113)
 				}
 				for _, tokens := range []int{1, 2, 4, 8, 16} {
-					x := Pairs{V: make([]uint32, tokens*s.IntWords(packing, width)), Stride: s.IntWords(packing, width)}
+					x := mat.Pairs{V: make([]uint32, tokens*s.QGEMM.IntWords(packing, width)), Stride: s.QGEMM.IntWords(packing, width)}
 					for _, threads := range []int{1, 2} {
 						b.Run(fmt.Sprintf("%s/%d/%s/%d/%d", name, width, s.Name, tokens, threads), func(b *testing.B) {
 							b.SetBytes(int64(len(p.Codes)))
@@ -269,9 +273,9 @@ func BenchmarkMulIntsMemory(b *testing.B) {
 								var all sync.WaitGroup
 								for i := range threads {
 									all.Go(func() {
-										y := Floats{V: make([]float32, tokens*unit), Stride: unit}
+										y := mat.Floats{V: make([]float32, tokens*unit), Stride: unit}
 										for u := i * rows / unit / threads; u < (i+1)*rows/unit/threads; u++ {
-											s.MulInts(y, p, u*unit, 1, 0, unit, x, tokens, width, false)
+											s.QGEMM.MulInts(y, p, u*unit, 1, 0, unit, x, tokens, width, false)
 										}
 									})
 								}

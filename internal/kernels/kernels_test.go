@@ -7,6 +7,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/heftai/heft/internal/kernels/isa"
+	"github.com/heftai/heft/internal/kernels/mat"
 )
 
 // random are n numbers about 1 in size.
@@ -20,26 +23,26 @@ func random(r *rand.Rand, n int) []float32 {
 
 // store is v as weights of format f, offset bytes from an aligned address, and v as f
 // holds it.
-func store(f Format, v []float32, offset int) (data []byte, held []float32) {
+func store(f mat.Format, v []float32, offset int) (data []byte, held []float32) {
 	data = make([]byte, offset+len(v)*f.Size())[offset:]
 	switch f {
-	case BFloat16:
-		NarrowBFloat16(data, v)
-	case Float16:
-		NarrowFloat16(data, v)
-	case Float32:
+	case mat.BFloat16:
+		mat.NarrowBFloat16(data, v)
+	case mat.Float16:
+		mat.NarrowFloat16(data, v)
+	case mat.Float32:
 		for i, x := range v {
 			binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(x))
 		}
 	}
 	held = make([]float32, len(v))
-	widenGo(held, data, f)
+	mat.Widen(held, data, f)
 	return data, held
 }
 
 // eachSet runs test for every variant of this processor.
 func eachSet(t *testing.T, test func(*testing.T, *Set)) {
-	for _, set := range available() {
+	for _, set := range variants() {
 		t.Run(set.Name, func(t *testing.T) { test(t, &set) })
 	}
 }
@@ -73,11 +76,11 @@ func TestMul(t *testing.T) {
 	eachSet(t, func(t *testing.T, set *Set) {
 		r := rand.New(rand.NewPCG(1, 1))
 		for n := range 70 {
-			for f := range formats {
+			for f := range mat.Formats {
 				rows, tokens, offset := 1+n%9, 1+n%14, n%5
 				w, held := store(f, random(r, rows*n), offset)
 				x, y := random(r, tokens*(n+3)), make([]float32, tokens*(rows+2))
-				set.Mul(Floats{y, rows + 2}, Weights{w, n * f.Size(), f}, Floats{x, n + 3}, rows, tokens, n)
+				set.GEMV.Mul(mat.Floats{V: y, Stride: rows + 2}, mat.Weights{Data: w, Stride: n * f.Size(), Format: f}, mat.Floats{V: x, Stride: n + 3}, rows, tokens, n)
 				for tok := range tokens {
 					for row := range rows {
 						want, size := 0.0, 0.0
@@ -102,7 +105,7 @@ func TestMulOrder(t *testing.T) {
 	eachSet(t, func(t *testing.T, set *Set) {
 		r := rand.New(rand.NewPCG(2, 1))
 		for _, n := range []int{1, 7, 8, 16, 31, 100, 1000} {
-			for f := range formats {
+			for f := range mat.Formats {
 				for _, rows := range []int{1, 5, 37, 100} {
 					v := random(r, rows*n)
 					w, _ := store(f, v, 1)
@@ -112,15 +115,15 @@ func TestMulOrder(t *testing.T) {
 					}
 					c, _ := store(f, turned, 3)
 					x, want := random(r, n), make([]float32, rows)
-					set.Mul(Floats{want, rows}, Weights{w, n * f.Size(), f}, Floats{x, n}, rows, 1, n)
+					set.GEMV.Mul(mat.Floats{V: want, Stride: rows}, mat.Weights{Data: w, Stride: n * f.Size(), Format: f}, mat.Floats{V: x, Stride: n}, rows, 1, n)
 					added, mixed := make([]float32, set.Lanes*rows), make([]float32, set.Lanes*rows)
-					set.AddLanes(added, x, Weights{c, rows * f.Size(), f}, rows)
+					set.GEMV.AddLanes(added, x, mat.Weights{Data: c, Stride: rows * f.Size(), Format: f}, rows)
 					for l := range min(set.Lanes, n) {
-						part := Weights{c[l*rows*f.Size():], set.Lanes * rows * f.Size(), f}
-						set.Mix(Floats{mixed[l*rows:], rows}, Floats{x[l:], n}, set.Lanes, part, (n-l+set.Lanes-1)/set.Lanes, 1, rows)
+						part := mat.Weights{Data: c[l*rows*f.Size():], Stride: set.Lanes * rows * f.Size(), Format: f}
+						set.GEMV.Mix(mat.Floats{V: mixed[l*rows:], Stride: rows}, mat.Floats{V: x[l:], Stride: n}, set.Lanes, part, (n-l+set.Lanes-1)/set.Lanes, 1, rows)
 					}
-					set.FoldLanes(added, rows)
-					set.FoldLanes(mixed, rows)
+					set.GEMV.FoldLanes(added, rows)
+					set.GEMV.FoldLanes(mixed, rows)
 					for i, w := range want {
 						if math.Float32bits(added[i]) != math.Float32bits(w) || math.Float32bits(mixed[i]) != math.Float32bits(w) {
 							t.Fatalf("format %d, n %d, row %d: Mul gives %g, AddLanes %g, Mix %g", f, n, i, w, added[i], mixed[i])
@@ -136,12 +139,12 @@ func TestMix(t *testing.T) {
 	eachSet(t, func(t *testing.T, set *Set) {
 		r := rand.New(rand.NewPCG(3, 1))
 		for cols := 1; cols < 150; cols++ {
-			f := Format(cols) % formats
+			f := mat.Format(cols) % mat.Formats
 			keys, tokens, step := 1+cols%11, 1+cols%13, 1+cols%3
 			v, held := store(f, random(r, keys*cols), cols%4)
 			p, y := random(r, tokens*keys*step), random(r, tokens*(cols+1))
 			before := slices.Clone(y)
-			set.Mix(Floats{y, cols + 1}, Floats{p, keys * step}, step, Weights{v, cols * f.Size(), f}, keys, tokens, cols)
+			set.GEMV.Mix(mat.Floats{V: y, Stride: cols + 1}, mat.Floats{V: p, Stride: keys * step}, step, mat.Weights{Data: v, Stride: cols * f.Size(), Format: f}, keys, tokens, cols)
 			for tok := range tokens {
 				for c := range cols {
 					i := tok*(cols+1) + c
@@ -174,7 +177,7 @@ func TestExpSum(t *testing.T) {
 			x = append(x, v)
 		}
 		y := slices.Clone(x)
-		set.ExpSum(y, 0)
+		set.Vector.ExpSum(y, 0)
 		for i, v := range x {
 			if want := math.Exp(float64(v)); ulps(y[i], want) > 2 {
 				t.Fatalf("exp(%g) is %g, want %g", v, y[i], want)
@@ -182,7 +185,7 @@ func TestExpSum(t *testing.T) {
 		}
 		for n := range 50 {
 			x := random(rand.New(rand.NewPCG(4, uint64(n))), n)
-			sum, want := set.ExpSum(x, 0.5), 0.0
+			sum, want := set.Vector.ExpSum(x, 0.5), 0.0
 			for _, e := range x {
 				want += float64(e)
 			}
@@ -190,7 +193,7 @@ func TestExpSum(t *testing.T) {
 		}
 		inf := float32(math.Inf(1))
 		edge := []float32{inf, -inf, float32(math.NaN()), 89, -88, -100, -104, -3e38, 3e38}
-		set.ExpSum(edge, 0)
+		set.Vector.ExpSum(edge, 0)
 		for i, want := range []float64{math.Inf(1), 0, math.NaN(), math.Inf(1), 6.0546e-39, 3.78e-44, 0, 0, math.Inf(1)} {
 			g := float64(edge[i])
 			if !(g == want || math.IsNaN(g) && math.IsNaN(want) || math.Abs(g-want) < 3e-45+1e-4*want) {
@@ -209,19 +212,19 @@ func TestScaleMaxAndSumSquares(t *testing.T) {
 				want += (float64(v) - 0.25) * (float64(v) - 0.25)
 				size += float64(v) * float64(v)
 			}
-			near(t, fmt.Sprintf("squares of %d", n), set.SumSquares(x, 0.25), want, size)
+			near(t, fmt.Sprintf("squares of %d", n), set.Vector.SumSquares(x, 0.25), want, size)
 			top := float32(math.Inf(-1))
 			y := slices.Clone(x)
 			for i := range y {
 				y[i] *= -2
 				top = max(top, y[i])
 			}
-			if got := set.ScaleMax(x, -2); got != top || !slices.Equal(x, y) {
+			if got := set.Vector.ScaleMax(x, -2); got != top || !slices.Equal(x, y) {
 				t.Fatalf("n %d: largest %g, want %g", n, got, top)
 			}
 		}
 		nan := float32(math.NaN())
-		if got := set.ScaleMax([]float32{nan, 1, nan, 2, nan}, 1); got != 2 {
+		if got := set.Vector.ScaleMax([]float32{nan, 1, nan, 2, nan}, 1); got != 2 {
 			t.Errorf("the largest beside NaN is %g", got)
 		}
 	})
@@ -233,11 +236,11 @@ func TestWiden(t *testing.T) {
 		for i := range 1 << 16 {
 			binary.LittleEndian.PutUint16(data[2*i:], uint16(i))
 		}
-		for f := range formats {
+		for f := range mat.Formats {
 			n := len(data) / f.Size()
 			got, want := make([]float32, n), make([]float32, n)
-			set.Widen(got, data, f)
-			widenGo(want, data, f)
+			set.Vector.Widen(got, data, f)
+			mat.Widen(want, data, f)
 			for i := range want {
 				if math.Float32bits(got[i]) != math.Float32bits(want[i]) && !(got[i] != got[i] && want[i] != want[i]) {
 					t.Fatalf("format %d: %#x is %g, want %g", f, i, got[i], want[i])
@@ -251,11 +254,11 @@ func TestColumns(t *testing.T) {
 	eachSet(t, func(t *testing.T, set *Set) {
 		r := rand.New(rand.NewPCG(7, 1))
 		for n := 1; n < 40; n++ {
-			for f := range formats {
+			for f := range mat.Formats {
 				rows, cols := n, 1+n*7%43
 				w, held := store(f, random(r, rows*(cols+2)), n%3)
-				dst := Floats{make([]float32, cols*(rows+1)), rows + 1}
-				set.Columns(dst, Weights{w, (cols + 2) * f.Size(), f}, rows, cols)
+				dst := mat.Floats{V: make([]float32, cols*(rows+1)), Stride: rows + 1}
+				set.Vector.Columns(dst, mat.Weights{Data: w, Stride: (cols + 2) * f.Size(), Format: f}, rows, cols)
 				for i := range rows {
 					for c := range cols {
 						if got, want := dst.V[c*dst.Stride+i], held[i*(cols+2)+c]; got != want {
@@ -274,30 +277,30 @@ func TestColumns(t *testing.T) {
 // TestConversionsRoundTrip: every 16-bit value comes back, and halfway cases go to even.
 func TestConversionsRoundTrip(t *testing.T) {
 	for i := range 1 << 16 {
-		if f := FromFloat16(uint16(i)); f == f && ToFloat16(f) != uint16(i) {
-			t.Fatalf("float16 %#x is %g, which is %#x", i, f, ToFloat16(f))
+		if f := mat.FromFloat16(uint16(i)); f == f && mat.ToFloat16(f) != uint16(i) {
+			t.Fatalf("float16 %#x is %g, which is %#x", i, f, mat.ToFloat16(f))
 		}
-		if f := FromBFloat16(uint16(i)); f == f && ToBFloat16(f) != uint16(i) {
-			t.Fatalf("bfloat16 %#x is %g, which is %#x", i, f, ToBFloat16(f))
+		if f := mat.FromBFloat16(uint16(i)); f == f && mat.ToBFloat16(f) != uint16(i) {
+			t.Fatalf("bfloat16 %#x is %g, which is %#x", i, f, mat.ToBFloat16(f))
 		}
 	}
 	for i := uint16(0); i < 0x7bff; i++ {
-		a, b := FromFloat16(i), FromFloat16(i+1)
+		a, b := mat.FromFloat16(i), mat.FromFloat16(i+1)
 		middle := (a + b) / 2 // exact
-		if want := i + i&1; ToFloat16(middle) != want || ToFloat16(math.Nextafter32(middle, 0)) != i || ToFloat16(math.Nextafter32(middle, b)) != i+1 {
-			t.Fatalf("%g between %#x and its neighbour is rounded to %#x", middle, i, ToFloat16(middle))
+		if want := i + i&1; mat.ToFloat16(middle) != want || mat.ToFloat16(math.Nextafter32(middle, 0)) != i || mat.ToFloat16(math.Nextafter32(middle, b)) != i+1 {
+			t.Fatalf("%g between %#x and its neighbour is rounded to %#x", middle, i, mat.ToFloat16(middle))
 		}
 	}
 	for v, want := range map[float32]uint16{65504: 0x7bff, 65519: 0x7bff, 65520: 0x7c00, 1e9: 0x7c00, -65520: 0xfc00} {
-		if got := ToFloat16(v); got != want {
+		if got := mat.ToFloat16(v); got != want {
 			t.Errorf("%g is %#x, want %#x", v, got, want)
 		}
 	}
 	nan := float32(math.NaN())
-	if f, b := FromFloat16(ToFloat16(nan)), FromBFloat16(ToBFloat16(nan)); f == f || b == b {
+	if f, b := mat.FromFloat16(mat.ToFloat16(nan)), mat.FromBFloat16(mat.ToBFloat16(nan)); f == f || b == b {
 		t.Error("NaN is lost")
 	}
-	if FromBFloat16(ToBFloat16(math.MaxFloat32)) != float32(math.Inf(1)) {
+	if mat.FromBFloat16(mat.ToBFloat16(math.MaxFloat32)) != float32(math.Inf(1)) {
 		t.Error("the largest float32 does not round to an infinite bfloat16")
 	}
 }
@@ -314,8 +317,8 @@ func TestCurves(t *testing.T) {
 		}
 		x = append(x, 0, float32(math.Inf(1)), float32(math.NaN()), 3e38, -3e38)
 		gelu, tanh := make([]float32, len(x)), slices.Clone(x)
-		set.GELU(gelu, x)
-		set.Tanh(tanh, 0.5, 3)
+		set.Vector.GELU(gelu, x)
+		set.Vector.Tanh(tanh, 0.5, 3)
 		for i, v := range x {
 			a := float64(v)
 			curve(t, "gelu", v, gelu[i], 0.5*a*math.Erfc(-a/math.Sqrt2))
@@ -323,7 +326,7 @@ func TestCurves(t *testing.T) {
 		}
 		for n := range 40 {
 			part := slices.Clone(x[:n])
-			set.GELU(part, part)
+			set.Vector.GELU(part, part)
 			if !slices.Equal(part, gelu[:n]) {
 				t.Fatalf("gelu in place of %d elements differs", n)
 			}
@@ -340,3 +343,15 @@ func curve(t *testing.T, name string, x, got float32, want float64) {
 		t.Errorf("%s of %g is %g, want %g", name, x, got, want)
 	}
 }
+
+// variants are the kernels of all variants, best first.
+func variants() []Set {
+	var all []Set
+	for _, v := range isa.Available() {
+		all = append(all, *For(v))
+	}
+	return all
+}
+
+// from is m from a column on.
+func from(m mat.Floats, col int) mat.Floats { return mat.Floats{V: m.V[col:], Stride: m.Stride} }

@@ -5,38 +5,42 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/heftai/heft/internal/kernels/mat"
 )
 
 // pack packs rows of x, or its columns, into panels of height rows.
-func pack(set *Set, x Floats, turned bool, height, rows, n int) []float32 {
-	size := n * set.PanelLanes()
-	panels := ceil(rows, height)
+func pack(set *Set, x mat.Floats, turned bool, height, rows, n int) []float32 {
+	size := n * set.GEMM.PanelLanes()
+	panels := mat.CeilDiv(rows, height)
 	dst := make([]float32, (panels+panels%2)*size)
 	for p := range panels {
 		width := min(height, rows-p*height)
 		to := dst[p*size:][:size]
 		if turned {
-			set.PackColumns(to, Floats{x.V[p*height*x.Stride:], x.Stride}, width, n)
+			set.GEMM.PackColumns(to, mat.Floats{V: x.V[p*height*x.Stride:], Stride: x.Stride}, width, n)
 		} else {
-			set.PackLines(to, Floats{x.V[p*height:], x.Stride}, width, n)
+			set.GEMM.PackLines(to, mat.Floats{V: x.V[p*height:], Stride: x.Stride}, width, n)
 		}
 	}
 	return dst
 }
 
 // panelsOf are panels of n terms one after another.
-func panelsOf(set *Set, v []float32, n int) Floats { return Floats{v, n * set.PanelLanes()} }
+func panelsOf(set *Set, v []float32, n int) mat.Floats {
+	return mat.Floats{V: v, Stride: n * set.GEMM.PanelLanes()}
+}
 
 func TestMulPanels(t *testing.T) {
 	eachSet(t, func(t *testing.T, set *Set) {
 		r := rand.New(rand.NewPCG(1, 1))
 		for n := 1; n < 40; n++ {
-			rows, cols := 1+n*3%37, 1+n*5%(2*set.PanelLanes())
+			rows, cols := 1+n*3%37, 1+n*5%(2*set.GEMM.PanelLanes())
 			a, b, c := random(r, rows*n), random(r, n*cols), random(r, rows*(cols+3))
 			before := append([]float32{}, c...)
 			add := n%2 == 0
-			set.MulPanels(Floats{c, cols + 3}, panelsOf(set, pack(set, Floats{a, n}, true, set.PanelRows(), rows, n), n),
-				panelsOf(set, pack(set, Floats{b, cols}, false, set.PanelLanes(), cols, n), n), rows, cols, n, add)
+			set.GEMM.MulPanels(mat.Floats{V: c, Stride: cols + 3}, panelsOf(set, pack(set, mat.Floats{V: a, Stride: n}, true, set.GEMM.PanelRows(), rows, n), n),
+				panelsOf(set, pack(set, mat.Floats{V: b, Stride: cols}, false, set.GEMM.PanelLanes(), cols, n), n), rows, cols, n, add)
 			for i := range rows {
 				for j := range cols + 3 {
 					got, want, size := c[i*(cols+3)+j], 0.0, 0.0
@@ -58,7 +62,7 @@ func TestMulPanels(t *testing.T) {
 // TestPanelsPack compares the two ways to the same panel.
 func TestPanelsPack(t *testing.T) {
 	eachSet(t, func(t *testing.T, set *Set) {
-		r, lanes := rand.New(rand.NewPCG(1, 1)), set.PanelLanes()
+		r, lanes := rand.New(rand.NewPCG(1, 1)), set.GEMM.PanelLanes()
 		for n := 1; n < 40; n++ {
 			for width := 1; width <= lanes; width++ {
 				x := random(r, n*width)
@@ -69,8 +73,8 @@ func TestPanelsPack(t *testing.T) {
 					}
 				}
 				lines, columns := random(r, n*lanes), random(r, n*lanes)
-				set.PackLines(lines, Floats{x, width}, width, n)
-				set.PackColumns(columns, Floats{turned, n}, width, n)
+				set.GEMM.PackLines(lines, mat.Floats{V: x, Stride: width}, width, n)
+				set.GEMM.PackColumns(columns, mat.Floats{V: turned, Stride: n}, width, n)
 				for k := range n {
 					for i := range lanes {
 						want := float32(0)
@@ -93,8 +97,8 @@ func TestMulPanelsKeepsNaN(t *testing.T) {
 		const rows, cols, n = 9, 11, 5
 		a, b, c := make([]float32, rows*n), make([]float32, n*cols), make([]float32, rows*cols)
 		a[3*n+2], b[4*cols+7] = float32(math.NaN()), float32(math.NaN())
-		set.MulPanels(Floats{c, cols}, panelsOf(set, pack(set, Floats{a, n}, true, set.PanelRows(), rows, n), n),
-			panelsOf(set, pack(set, Floats{b, cols}, false, set.PanelLanes(), cols, n), n), rows, cols, n, false)
+		set.GEMM.MulPanels(mat.Floats{V: c, Stride: cols}, panelsOf(set, pack(set, mat.Floats{V: a, Stride: n}, true, set.GEMM.PanelRows(), rows, n), n),
+			panelsOf(set, pack(set, mat.Floats{V: b, Stride: cols}, false, set.GEMM.PanelLanes(), cols, n), n), rows, cols, n, false)
 		for i, v := range c {
 			if is, want := v != v, i/cols == 3 || i%cols == 7; is != want {
 				t.Errorf("element %d %d is %g", i/cols, i%cols, v)
@@ -105,17 +109,17 @@ func TestMulPanelsKeepsNaN(t *testing.T) {
 
 // BenchmarkMulPanels is one thread's rate with operands that its caches hold.
 func BenchmarkMulPanels(b *testing.B) {
-	for _, set := range available() {
+	for _, set := range variants() {
 		if set.Name == "amx" || set.Name == "avx512bf16" {
 			continue // avx512
 		}
 		const rows, n = 168, 256
-		cols := 2 * set.PanelLanes()
-		left, right := make([]float32, ceil(rows, set.PanelRows())*n*set.PanelLanes()), make([]float32, n*cols)
+		cols := 2 * set.GEMM.PanelLanes()
+		left, right := make([]float32, mat.CeilDiv(rows, set.GEMM.PanelRows())*n*set.GEMM.PanelLanes()), make([]float32, n*cols)
 		c := make([]float32, rows*cols)
 		b.Run(set.Name, func(b *testing.B) {
 			for b.Loop() {
-				set.MulPanels(Floats{c, cols}, panelsOf(&set, left, n), panelsOf(&set, right, n), rows, cols, n, true)
+				set.GEMM.MulPanels(mat.Floats{V: c, Stride: cols}, panelsOf(&set, left, n), panelsOf(&set, right, n), rows, cols, n, true)
 			}
 			b.ReportMetric(2*float64(rows*cols*n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOPS")
 		})

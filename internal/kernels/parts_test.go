@@ -5,14 +5,19 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/mat"
 )
 
 // eachParter runs test for every variant that has parts, and for each number of them.
 func eachParter(t *testing.T, test func(*testing.T, *Set, int)) {
 	eachSet(t, func(t *testing.T, set *Set) {
-		set.SlowPairs = false // here only speed
-		for _, parts := range []int{RoundedParts, FloatParts} {
-			if set.HasParts(parts) {
+		v := set.Variant
+		v.SlowPairs = false // here only speed
+		set = For(v)
+		for _, parts := range []int{gemm.RoundedParts, gemm.FloatParts} {
+			if set.GEMM.HasParts(parts) {
 				t.Run(fmt.Sprint(parts), func(t *testing.T) { test(t, set, parts) })
 			}
 		}
@@ -20,25 +25,27 @@ func eachParter(t *testing.T, test func(*testing.T, *Set, int)) {
 }
 
 // packsOf is what packAll made.
-func packsOf(v []uint32, parts, n int) Packs { return Packs{v, parts, PanelWords(n)} }
+func packsOf(v []uint32, parts, n int) gemm.Packs {
+	return gemm.Packs{V: v, Parts: parts, Words: gemm.PanelWords(n)}
+}
 
 // packAll makes packs or panels of all rows of x, or with lines of all columns; an even
 // number of them.
-func packAll(set *Set, x Floats, panel, lines bool, parts, rows, n int) []uint32 {
-	words := parts * PanelWords(n)
-	count := ceil(rows, 2*PackRows) * 2
+func packAll(set *Set, x mat.Floats, panel, lines bool, parts, rows, n int) []uint32 {
+	words := parts * gemm.PanelWords(n)
+	count := mat.CeilDiv(rows, 2*gemm.PackRows) * 2
 	dst := make([]uint32, count*words)
 	for i := range count {
-		width := min(PackRows, rows-i*PackRows)
-		from := Floats{Stride: x.Stride}
+		width := min(gemm.PackRows, rows-i*gemm.PackRows)
+		from := mat.Floats{Stride: x.Stride}
 		if width > 0 {
-			at := i * PackRows * x.Stride
+			at := i * gemm.PackRows * x.Stride
 			if lines {
-				at = i * PackRows
+				at = i * gemm.PackRows
 			}
 			from.V = x.V[at:]
 		}
-		set.PackParts(dst[i*words:], PanelWords(n), from, panel, lines, parts, width, n)
+		set.GEMM.PackParts(dst[i*words:], gemm.PanelWords(n), from, panel, lines, parts, width, n)
 	}
 	return dst
 }
@@ -51,25 +58,25 @@ func TestMulParts(t *testing.T) {
 			rows, cols := 1+n%32, 1+n*5%64
 			x, y := random(r, rows*n), random(r, cols*n)
 			turnX, turnY := turnedOf(x, rows, n), turnedOf(y, cols, n)
-			couples := ceil(cols, 32)
+			couples := mat.CeilDiv(cols, 32)
 			for form := range 4 {
-				a := packAll(set, Floats{x, n}, false, false, parts, rows, n)
+				a := packAll(set, mat.Floats{V: x, Stride: n}, false, false, parts, rows, n)
 				if form&1 != 0 {
-					a = packAll(set, Floats{turnX, rows}, false, true, parts, rows, n)
+					a = packAll(set, mat.Floats{V: turnX, Stride: rows}, false, true, parts, rows, n)
 				}
-				b := packAll(set, Floats{y, n}, true, false, parts, cols, n)
+				b := packAll(set, mat.Floats{V: y, Stride: n}, true, false, parts, cols, n)
 				if form&2 != 0 {
-					b = packAll(set, Floats{turnY, cols}, true, true, parts, cols, n)
+					b = packAll(set, mat.Floats{V: turnY, Stride: cols}, true, true, parts, cols, n)
 				}
 				c := make([]float32, 32*32*couples)
 				for i := range c {
 					c[i] = 1
 				}
-				set.MulParts(Floats{c, 32 * couples}, packsOf(a, parts, n), packsOf(b, parts, n), ceil(n, BlockK), couples, form == 3)
+				set.GEMM.MulParts(mat.Floats{V: c, Stride: 32 * couples}, packsOf(a, parts, n), packsOf(b, parts, n), mat.CeilDiv(n, gemm.BlockK), couples, form == 3)
 				for i := range rows {
 					for j := range cols {
 						u, v := x[i*n:(i+1)*n], y[j*n:(j+1)*n]
-						if parts == RoundedParts {
+						if parts == gemm.RoundedParts {
 							u, v = rounded(u), rounded(v)
 						}
 						got := c[i*32*couples+j]
@@ -98,17 +105,17 @@ func turnedOf(x []float32, rows, n int) []float32 {
 // TestPartsOfExtremes: large numbers keep their products, and what is not finite shows.
 func TestPartsOfExtremes(t *testing.T) {
 	eachParter(t, func(t *testing.T, set *Set, parts int) {
-		if parts != FloatParts {
+		if parts != gemm.FloatParts {
 			return
 		}
 		inf := float32(math.Inf(1))
 		for _, c := range []struct{ x, y, want float32 }{
 			{1e30, 1e-30, 1}, {1e-20, 1e-10, 1e-30}, {16777215, 16777215, 16777215 * 16777215}, {inf, 2, inf}, {float32(math.NaN()), 0, inf}, {3e38, 3e38, inf},
 		} {
-			a := packAll(set, Floats{[]float32{c.x}, 1}, false, false, FloatParts, 1, 1)
-			b := packAll(set, Floats{[]float32{c.y}, 1}, true, false, FloatParts, 1, 1)
+			a := packAll(set, mat.Floats{V: []float32{c.x}, Stride: 1}, false, false, gemm.FloatParts, 1, 1)
+			b := packAll(set, mat.Floats{V: []float32{c.y}, Stride: 1}, true, false, gemm.FloatParts, 1, 1)
 			out := make([]float32, 32*32)
-			set.MulParts(Floats{out, 32}, packsOf(a, FloatParts, 1), packsOf(b, FloatParts, 1), 1, 1, false)
+			set.GEMM.MulParts(mat.Floats{V: out, Stride: 32}, packsOf(a, gemm.FloatParts, 1), packsOf(b, gemm.FloatParts, 1), 1, 1, false)
 			finite := out[0]-out[0] == 0
 			switch {
 			case c.want == inf && finite:
@@ -132,20 +139,20 @@ func BenchmarkMulParts(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, parts := range [][2]int{{RoundedParts, RoundedParts}, {FloatParts, RoundedParts}, {FloatParts, FloatParts}} {
-		if !set.HasParts(parts[0]) {
+	for _, parts := range [][2]int{{gemm.RoundedParts, gemm.RoundedParts}, {gemm.FloatParts, gemm.RoundedParts}, {gemm.FloatParts, gemm.FloatParts}} {
+		if !set.GEMM.HasParts(parts[0]) {
 			continue
 		}
 		for _, sum := range []int{64, 96, 128, 192, 256, 384} {
 			const couples, rows, n = 8, 160, 768
-			left, right := Packs{nil, parts[0], PanelWords(n)}, Packs{nil, parts[1], PanelWords(n)}
+			left, right := gemm.Packs{V: nil, Parts: parts[0], Words: gemm.PanelWords(n)}, gemm.Packs{V: nil, Parts: parts[1], Words: gemm.PanelWords(n)}
 			left.V, right.V = make([]uint32, rows/16*left.Size()), make([]uint32, 2*couples*right.Size())
 			c := make([]float32, rows*32*couples)
 			b.Run(fmt.Sprintf("%d%d/%d", parts[0], parts[1], sum), func(b *testing.B) {
 				for b.Loop() {
 					for k := 0; k < n; k += sum {
 						for i := 0; i < rows; i += 32 {
-							set.MulParts(Floats{c[i*32*couples:], 32 * couples}, left.From(i/16, k/32), right.From(0, k/32), sum/BlockK, couples, true)
+							set.GEMM.MulParts(mat.Floats{V: c[i*32*couples:], Stride: 32 * couples}, left.From(i/16, k/32), right.From(0, k/32), sum/gemm.BlockK, couples, true)
 						}
 					}
 				}

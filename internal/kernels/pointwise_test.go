@@ -6,13 +6,16 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/heftai/heft/internal/kernels/isa"
+	"github.com/heftai/heft/internal/kernels/mat"
 )
 
 // TestPointwise: every variant gives the bits of Go, for all lengths, with NaN, infinities
 // and numbers too small to be normal among them.
 func TestPointwise(t *testing.T) {
 	odd := []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), 1e-41, -3e-42, 0, float32(math.Copysign(0, -1))}
-	reference := goSet()
+	reference := *For(isa.Portable())
 	eachSet(t, func(t *testing.T, set *Set) {
 		r := rand.New(rand.NewPCG(8, 1))
 		for n := range 70 {
@@ -21,12 +24,12 @@ func TestPointwise(t *testing.T) {
 				x[r.IntN(n)], y[r.IntN(n)] = odd[n%len(odd)], odd[n/3%len(odd)]
 			}
 			for name, run := range map[string]func(s *Set, x, y []float32){
-				"AddRounded":    func(s *Set, x, y []float32) { s.AddRounded(x, y, 0.7) },
-				"Norm":          func(s *Set, x, y []float32) { s.Norm(x, x, nil, nil, 0.1, 0.3, 0) },
-				"Norm weighted": func(s *Set, x, y []float32) { s.Norm(x, x, y, nil, 0.1, 0.3, 1) },
-				"Norm biased":   func(s *Set, x, y []float32) { s.Norm(x, x, nil, y, 0.1, 0.3, 1) },
-				"Norm both":     func(s *Set, x, y []float32) { s.Norm(x, x, u, y, 0.1, 0.3, 1) },
-				"TurnPairs":     func(s *Set, x, y []float32) { s.TurnPairs(x, y, u, v) },
+				"AddRounded":    func(s *Set, x, y []float32) { s.Vector.AddRounded(x, y, 0.7) },
+				"Norm":          func(s *Set, x, y []float32) { s.Vector.Norm(x, x, nil, nil, 0.1, 0.3, 0) },
+				"Norm weighted": func(s *Set, x, y []float32) { s.Vector.Norm(x, x, y, nil, 0.1, 0.3, 1) },
+				"Norm biased":   func(s *Set, x, y []float32) { s.Vector.Norm(x, x, nil, y, 0.1, 0.3, 1) },
+				"Norm both":     func(s *Set, x, y []float32) { s.Vector.Norm(x, x, u, y, 0.1, 0.3, 1) },
+				"TurnPairs":     func(s *Set, x, y []float32) { s.Vector.TurnPairs(x, y, u, v) },
 			} {
 				a, b, c, d := slices.Clone(x), slices.Clone(y), slices.Clone(x), slices.Clone(y)
 				run(set, a, b)
@@ -36,8 +39,8 @@ func TestPointwise(t *testing.T) {
 				}
 			}
 			got, want := make([]byte, 2*n), make([]byte, 2*n)
-			set.NarrowBFloat16(got, x)
-			NarrowBFloat16(want, x)
+			set.Vector.NarrowBFloat16(got, x)
+			mat.NarrowBFloat16(want, x)
 			if !bytes.Equal(got, want) {
 				t.Fatalf("%v became %x, want %x", x, got, want)
 			}

@@ -5,18 +5,20 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/heftai/heft/internal/kernels/mat"
 )
 
 // TestWidenColumns: a panel is the transpose of rows, exactly, with zeros beyond them.
 func TestWidenColumns(t *testing.T) {
 	eachSet(t, func(t *testing.T, set *Set) {
-		r, lanes := rand.New(rand.NewPCG(1, 2)), set.PanelLanes()
+		r, lanes := rand.New(rand.NewPCG(1, 2)), set.GEMM.PanelLanes()
 		for n := 1; n < 100; n += 1 + n/20 {
-			for f := range formats {
+			for f := range mat.Formats {
 				rows := n % (lanes + 1)
 				data, values := store(f, random(r, max(rows, 1)*(n+3)), n%5)
 				dst := random(r, n*lanes)
-				set.WidenColumns(dst, Weights{data, (n + 3) * f.Size(), f}, rows, n, 64*n)
+				set.GEMM.WidenColumns(dst, mat.Weights{Data: data, Stride: (n + 3) * f.Size(), Format: f}, rows, n, 64*n)
 				for k := range n {
 					for i := range lanes {
 						want := float32(0)
@@ -37,13 +39,13 @@ func TestWidenColumns(t *testing.T) {
 // and is right.
 func TestSumPanels(t *testing.T) {
 	eachSet(t, func(t *testing.T, set *Set) {
-		r, lanes, high := rand.New(rand.NewPCG(3, 1)), set.PanelLanes(), set.PanelRows()
+		r, lanes, high := rand.New(rand.NewPCG(3, 1)), set.GEMM.PanelLanes(), set.GEMM.PanelRows()
 		for n := 1; n < 40; n += 3 {
 			rows, cols := 1+n*7%45, 2*lanes
 			a, b := random(r, rows*n), random(r, n*cols)
-			left, right := pack(set, Floats{a, n}, true, high, rows, n), pack(set, Floats{b, cols}, false, lanes, cols, n)
+			left, right := pack(set, mat.Floats{V: a, Stride: n}, true, high, rows, n), pack(set, mat.Floats{V: b, Stride: cols}, false, lanes, cols, n)
 			want := make([]float32, rows*cols)
-			set.SumPanels(Floats{want, cols}, left, n*lanes, right, rows, cols, n, false)
+			set.GEMM.SumPanels(mat.Floats{V: want, Stride: cols}, left, n*lanes, right, rows, cols, n, false)
 			for i := range rows {
 				for j := range cols {
 					sum, size := 0.0, 0.0
@@ -61,7 +63,7 @@ func TestSumPanels(t *testing.T) {
 				for k := 0; k < n; k += part {
 					m := min(part, n-k)
 					piece := append(append([]float32{}, right[k*lanes:][:m*lanes]...), right[(n+k)*lanes:][:m*lanes]...)
-					set.SumPanels(Floats{got, less + 1}, left[k*lanes:], n*lanes, piece, few, less, m, k > 0)
+					set.GEMM.SumPanels(mat.Floats{V: got, Stride: less + 1}, left[k*lanes:], n*lanes, piece, few, less, m, k > 0)
 				}
 				for i := range few {
 					for j := range less {
@@ -79,38 +81,38 @@ func TestSumPanels(t *testing.T) {
 }
 
 func promptStaysInside(t *testing.T, set *Set, n int) {
-	lanes, high := set.PanelLanes(), set.PanelRows()
+	lanes, high := set.GEMM.PanelLanes(), set.GEMM.PanelRows()
 	rows, cols := 1+n%lanes, 1+n%(2*lanes)
-	for f := range formats {
-		set.WidenColumns(guardedFloats(t, n*lanes), Weights{guarded(t, rows*n*f.Size()), n * f.Size(), f}, rows, n, 1<<20)
+	for f := range mat.Formats {
+		set.GEMM.WidenColumns(guardedFloats(t, n*lanes), mat.Weights{Data: guarded(t, rows*n*f.Size()), Stride: n * f.Size(), Format: f}, rows, n, 1<<20)
 	}
-	a, b := guardedFloats(t, ceil(n, high)*lanes*5), guardedFloats(t, 2*lanes*5)
+	a, b := guardedFloats(t, mat.CeilDiv(n, high)*lanes*5), guardedFloats(t, 2*lanes*5)
 	for _, add := range []bool{false, true} {
-		set.SumPanels(Floats{guardedFloats(t, n*cols), cols}, a, 5*lanes, b, n, cols, 5, add)
+		set.GEMM.SumPanels(mat.Floats{V: guardedFloats(t, n*cols), Stride: cols}, a, 5*lanes, b, n, cols, 5, add)
 	}
 }
 
 // BenchmarkSumPanels is a step of prompts of many and few tokens with their weights packed, in
 // the share of time that is not packing too.
 func BenchmarkSumPanels(b *testing.B) {
-	for _, set := range available() {
+	for _, set := range variants() {
 		if set.Name == "amx" || set.Name == "avx512bf16" {
 			continue // avx512
 		}
 		const n = 256
-		lanes, high := set.PanelLanes(), set.PanelRows()
+		lanes, high := set.GEMM.PanelLanes(), set.GEMM.PanelRows()
 		for _, tokens := range []int{1, 8, 24, 168} {
 			b.Run(fmt.Sprintf("%s/%d", set.Name, tokens), func(b *testing.B) {
-				w := Weights{make([]byte, 2*lanes*n*2), n * 2, BFloat16}
-				x, panels := make([]float32, ceil(tokens, high)*n*lanes), make([]float32, 2*lanes*n)
+				w := mat.Weights{Data: make([]byte, 2*lanes*n*2), Stride: n * 2, Format: mat.BFloat16}
+				x, panels := make([]float32, mat.CeilDiv(tokens, high)*n*lanes), make([]float32, 2*lanes*n)
 				y := make([]float32, tokens*2*lanes)
 				for b.Loop() {
 					for half := range 2 {
 						part := w
 						part.Data = w.Data[half*lanes*w.Stride:]
-						set.WidenColumns(panels[half*lanes*n:], part, lanes, n, 0)
+						set.GEMM.WidenColumns(panels[half*lanes*n:], part, lanes, n, 0)
 					}
-					set.SumPanels(Floats{y, 2 * lanes}, x, n*lanes, panels, tokens, 2*lanes, n, true)
+					set.GEMM.SumPanels(mat.Floats{V: y, Stride: 2 * lanes}, x, n*lanes, panels, tokens, 2*lanes, n, true)
 				}
 				b.ReportMetric(2*float64(tokens*2*lanes*n)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
 			})

@@ -6,6 +6,10 @@ import (
 	"math/rand/v2"
 	"testing"
 	"unsafe"
+
+	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
 )
 
 // TestIntsStayInside is TestStaysInside for weights in bands and products of integers, by as many
@@ -15,18 +19,18 @@ func TestIntsStayInside(t *testing.T) {
 	eachSet(t, func(t *testing.T, set *Set) {
 		for _, rows := range []int{1, 3, 8, 9, 15, 16, 17, 31, 32, 48, 75, 139} {
 			for blocks := 1; blocks <= 3; blocks++ {
-				for _, packing := range []Packing{Q8, Q4} {
+				for _, packing := range []quant.Packing{quant.Q8, quant.Q4} {
 					width, each := 32*blocks, blocks*packing.BlockBytes()
 					lying := guarded(t, rows*each)
 					copy(lying, randomBlocks(random, packing, rows*blocks))
-					p := &Packed{Packing: packing, Codes: guarded(t, rows*each), Width: width, Height: rows}
-					set.Bands(packing, p.Codes, lying, each, rows, blocks)
+					p := &quant.Packed{Packing: packing, Codes: guarded(t, rows*each), Width: width, Height: rows}
+					set.Quant.Bands(packing, p.Codes, lying, each, rows, blocks)
 					values := guardedFloats(t, rows*width)
-					set.Unpack(Floats{values, width}, p, 0, 0, rows, width, nil)
-					if set.Rounds() {
-						set.PackQuantised(guardedWords(t, PanelWords(width)), p, 0, 1, 0, rows, width, nil)
+					set.Quant.Unpack(mat.Floats{V: values, Stride: width}, p, 0, 0, rows, width, nil)
+					if set.BF16 {
+						set.QGEMM.PackQuantised(guardedWords(t, gemm.PanelWords(width)), p, 0, 1, 0, rows, width, nil)
 					}
-					if !set.Integers() {
+					if !set.QGEMM.Integers() {
 						continue
 					}
 					for _, tokens := range []int{1, 2, 4, 6, 8, 9, 24} {
@@ -38,15 +42,15 @@ func TestIntsStayInside(t *testing.T) {
 	})
 }
 
-func intsStayInside(t *testing.T, set *Set, p *Packed, rows, tokens int) {
-	words := set.IntWords(p.Packing, p.Width)
+func intsStayInside(t *testing.T, set *Set, p *quant.Packed, rows, tokens int) {
+	words := set.QGEMM.IntWords(p.Packing, p.Width)
 	x, in := guardedWords(t, tokens*words), guardedFloats(t, p.Width)
 	for i := range tokens {
-		set.NarrowInts(p.Packing, x[i*words:], in)
+		set.QGEMM.NarrowInts(p.Packing, x[i*words:], in)
 	}
 	y := guardedFloats(t, tokens*rows)
-	set.MulInts(Floats{y, rows}, p, 0, 1, 0, rows, Pairs{x, words}, tokens, p.Width, false)
-	set.MulInts(Floats{y, rows}, p, 0, 2, 0, ceil(rows, 2), Pairs{x, words}, tokens, p.Width, true)
+	set.QGEMM.MulInts(mat.Floats{V: y, Stride: rows}, p, 0, 1, 0, rows, mat.Pairs{V: x, Stride: words}, tokens, p.Width, false)
+	set.QGEMM.MulInts(mat.Floats{V: y, Stride: rows}, p, 0, 2, 0, mat.CeilDiv(rows, 2), mat.Pairs{V: x, Stride: words}, tokens, p.Width, true)
 }
 
 func guardedWords(t *testing.T, n int) []uint32 {
@@ -59,36 +63,36 @@ func TestQuantisedStaysInside(t *testing.T) {
 	eachSet(t, func(t *testing.T, set *Set) {
 		for n := 1; n <= 9; n++ {
 			rows := 1 + n%6
-			for _, p := range []*Packed{
-				{Packing: E4M3, Width: 19 * n, Rows: 128, Columns: 64},
-				{Packing: E4M3, Width: 32 * n, Rows: 128, Columns: 64},
-				{Packing: MXFP4, Width: 32 * n, Rows: 1, Columns: 32},
-				{Packing: NibbleRows, Width: 8 * n, Rows: 32, Columns: 1},
-				{Packing: NibbleColumns, Width: 8 * n, Rows: 32, Columns: 1},
+			for _, p := range []*quant.Packed{
+				{Packing: quant.E4M3, Width: 19 * n, Rows: 128, Columns: 64},
+				{Packing: quant.E4M3, Width: 32 * n, Rows: 128, Columns: 64},
+				{Packing: quant.MXFP4, Width: 32 * n, Rows: 1, Columns: 32},
+				{Packing: quant.NibbleRows, Width: 8 * n, Rows: 32, Columns: 1},
+				{Packing: quant.NibbleColumns, Width: 8 * n, Rows: 32, Columns: 1},
 			} {
 				size := rows * p.Width / 2
 				switch p.Packing {
-				case E4M3:
+				case quant.E4M3:
 					size = rows * p.Width
-					p.Scales, p.ScaleFormat = guarded(t, 4*ceil(p.Width, 64)), Float32
-				case MXFP4:
+					p.Scales, p.ScaleFormat = guarded(t, 4*mat.CeilDiv(p.Width, 64)), mat.Float32
+				case quant.MXFP4:
 					p.Scales = guarded(t, rows*n)
-				case NibbleRows:
-					size = ceil(rows, 8) * p.Width * 4
+				case quant.NibbleRows:
+					size = mat.CeilDiv(rows, 8) * p.Width * 4
 					fallthrough
-				case NibbleColumns:
-					p.Scales, p.ScaleFormat, p.Zeros = guarded(t, 2*p.Width), Float16, guarded(t, p.Width/2)
+				case quant.NibbleColumns:
+					p.Scales, p.ScaleFormat, p.Zeros = guarded(t, 2*p.Width), mat.Float16, guarded(t, p.Width/2)
 				}
 				p.Codes = guarded(t, size)
-				dst, x, scratch := guardedFloats(t, rows*p.Width), guardedFloats(t, p.Width), make([]float32, UnpackScratch)
-				set.Unpack(Floats{dst, p.Width}, p, 0, 0, rows, p.Width, scratch)
-				set.Unpack(Floats{dst, p.Width}, p, rows-1, p.Width-1, 1, 1, scratch)
-				if set.Rounds() {
-					set.PackQuantised(guardedWords(t, PanelWords(p.Width)), p, 0, 1, 0, rows, p.Width, scratch)
+				dst, x, scratch := guardedFloats(t, rows*p.Width), guardedFloats(t, p.Width), make([]float32, quant.UnpackScratch)
+				set.Quant.Unpack(mat.Floats{V: dst, Stride: p.Width}, p, 0, 0, rows, p.Width, scratch)
+				set.Quant.Unpack(mat.Floats{V: dst, Stride: p.Width}, p, rows-1, p.Width-1, 1, 1, scratch)
+				if set.BF16 {
+					set.QGEMM.PackQuantised(guardedWords(t, gemm.PanelWords(p.Width)), p, 0, 1, 0, rows, p.Width, scratch)
 				}
-				if set.DotsPacked(p, 0) {
-					set.DotPacked(guardedFloats(t, rows), p, 0, 1, x, scratch)
-					set.DotPacked(guardedFloats(t, ceil(rows, 2)), p, 0, 2, x, scratch)
+				if set.Quant.DotsPacked(p, 0) {
+					set.Quant.DotPacked(guardedFloats(t, rows), p, 0, 1, x, scratch)
+					set.Quant.DotPacked(guardedFloats(t, mat.CeilDiv(rows, 2)), p, 0, 2, x, scratch)
 				}
 			}
 		}
@@ -98,16 +102,16 @@ func TestQuantisedStaysInside(t *testing.T) {
 // TestNibblesStayInside is TestStaysInside for packs of whole blocks of weights of four bits.
 func TestNibblesStayInside(t *testing.T) {
 	eachSet(t, func(t *testing.T, set *Set) {
-		if !set.Rounds() {
+		if !set.BF16 {
 			return
 		}
-		for _, packing := range []Packing{NibbleRows, NibbleColumns} {
-			for rows := BlockK; rows <= 3*BlockK; rows += BlockK {
-				for width := PackRows; width <= 40; width += 8 {
-					groups := ceil(rows, 2*BlockK)
-					p := &Packed{Packing: packing, Width: width, Rows: 2 * BlockK, Columns: 1, ScaleFormat: Float16}
+		for _, packing := range []quant.Packing{quant.NibbleRows, quant.NibbleColumns} {
+			for rows := gemm.BlockK; rows <= 3*gemm.BlockK; rows += gemm.BlockK {
+				for width := gemm.PackRows; width <= 40; width += 8 {
+					groups := mat.CeilDiv(rows, 2*gemm.BlockK)
+					p := &quant.Packed{Packing: packing, Width: width, Rows: 2 * gemm.BlockK, Columns: 1, ScaleFormat: mat.Float16}
 					p.Codes, p.Scales, p.Zeros = guarded(t, rows*width/2), guarded(t, 2*groups*width), guarded(t, groups*width/2)
-					set.PackQuantisedTurned(guardedWords(t, PanelWords(rows)), p, 0, width-PackRows, 1, PackRows, rows, nil)
+					set.QGEMM.PackQuantisedTurned(guardedWords(t, gemm.PanelWords(rows)), p, 0, width-gemm.PackRows, 1, gemm.PackRows, rows, nil)
 				}
 			}
 		}

@@ -5,12 +5,15 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/mat"
 )
 
 // eachRounder runs test for every variant that rounds activations.
 func eachRounder(t *testing.T, test func(*testing.T, *Set)) {
 	eachSet(t, func(t *testing.T, set *Set) {
-		if set.Rounds() {
+		if set.BF16 {
 			test(t, set)
 		}
 	})
@@ -20,7 +23,7 @@ func eachRounder(t *testing.T, test func(*testing.T, *Set)) {
 func rounded(x []float32) []float32 {
 	out := make([]float32, len(x))
 	for i, v := range x {
-		out[i] = FromBFloat16(ToBFloat16(v))
+		out[i] = mat.FromBFloat16(mat.ToBFloat16(v))
 	}
 	return out
 }
@@ -31,11 +34,11 @@ func TestNarrow(t *testing.T) {
 		for n := 1; n < 70; n++ {
 			x := random(r, n)
 			x[n/2] = float32(math.Inf(n%3 - 1))
-			got := make([]uint32, PairWords(n))
-			set.Narrow(got, x)
+			got := make([]uint32, mat.PairWords(n))
+			set.Vector.Narrow(got, x)
 			for i, v := range x {
-				if h := uint16(got[i/2] >> (16 * (i % 2))); h != ToBFloat16(v) {
-					t.Fatalf("n %d: %g became %#x, want %#x", n, v, h, ToBFloat16(v))
+				if h := uint16(got[i/2] >> (16 * (i % 2))); h != mat.ToBFloat16(v) {
+					t.Fatalf("n %d: %g became %#x, want %#x", n, v, h, mat.ToBFloat16(v))
 				}
 			}
 		}
@@ -58,18 +61,18 @@ func TestMulPairs(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 1))
 		for n := 1; n < 100; n++ {
 			rows, tokens := 1+n%9, 1+n%14
-			data, w := store(BFloat16, random(r, rows*n), n%5)
+			data, w := store(mat.BFloat16, random(r, rows*n), n%5)
 			x := rounded(random(r, tokens*n))
-			pairs := Pairs{Stride: PairWords(n) + 1}
+			pairs := mat.Pairs{Stride: mat.PairWords(n) + 1}
 			pairs.V = make([]uint32, tokens*pairs.Stride)
 			for i := range tokens {
-				set.Narrow(pairs.V[i*pairs.Stride:], x[i*n:][:n])
+				set.Vector.Narrow(pairs.V[i*pairs.Stride:], x[i*n:][:n])
 			}
 			y, alone := make([]float32, tokens*rows), make([]float32, rows)
-			weights := Weights{data, 2 * n, BFloat16}
-			set.MulPairs(Floats{y, rows}, weights, pairs, rows, tokens, n)
+			weights := mat.Weights{Data: data, Stride: 2 * n, Format: mat.BFloat16}
+			set.GEMV.MulPairs(mat.Floats{V: y, Stride: rows}, weights, pairs, rows, tokens, n)
 			for i := range tokens {
-				set.MulPairs(Floats{alone, rows}, weights, Pairs{pairs.V[i*pairs.Stride:], pairs.Stride}, rows, 1, n)
+				set.GEMV.MulPairs(mat.Floats{V: alone, Stride: rows}, weights, mat.Pairs{V: pairs.V[i*pairs.Stride:], Stride: pairs.Stride}, rows, 1, n)
 				for row := range rows {
 					what := fmt.Sprintf("n %d, row %d of %d, token %d of %d", n, row, rows, i, tokens)
 					product(t, what, y[i*rows+row], w[row*n:][:n], x[i*n:][:n])
@@ -84,30 +87,30 @@ func TestMulPairs(t *testing.T) {
 
 // tiled is a product by way of packs and panels, with k cut into steps of some blocks.
 func tiled(set *Set, data []byte, x, bias []float32, rows, tokens, n, step int) []float32 {
-	couples, size := ceil(tokens, 2*PanelTokens), PanelWords(n)
+	couples, size := mat.CeilDiv(tokens, 2*gemm.PanelTokens), gemm.PanelWords(n)
 	panels, packs := make([]uint32, 2*couples*size), make([]uint32, 2*size)
 	for i := range 2 * couples {
-		count := max(0, min(PanelTokens, tokens-i*PanelTokens))
-		set.PackTokens(panels[i*size:], Floats{x[min(i*PanelTokens, tokens)*n:], n}, count, n)
+		count := max(0, min(gemm.PanelTokens, tokens-i*gemm.PanelTokens))
+		set.GEMM.PackTokens(panels[i*size:], mat.Floats{V: x[min(i*gemm.PanelTokens, tokens)*n:], Stride: n}, count, n)
 	}
 	y := make([]float32, tokens*rows)
-	c := Floats{make([]float32, 2*PackRows*2*PanelTokens*couples), 2 * PanelTokens * couples}
-	for r := 0; r < rows; r += 2 * PackRows {
+	c := mat.Floats{V: make([]float32, 2*gemm.PackRows*2*gemm.PanelTokens*couples), Stride: 2 * gemm.PanelTokens * couples}
+	for r := 0; r < rows; r += 2 * gemm.PackRows {
 		for i := range 2 {
-			at := min(r+i*PackRows, rows)
-			set.PackWeights(packs[i*size:], Weights{data[at*2*n:], 2 * n, BFloat16}, min(PackRows, rows-at), n)
+			at := min(r+i*gemm.PackRows, rows)
+			set.GEMM.PackWeights(packs[i*size:], mat.Weights{Data: data[at*2*n:], Stride: 2 * n, Format: mat.BFloat16}, min(gemm.PackRows, rows-at), n)
 		}
-		for b := 0; b < ceil(n, BlockK); b += step {
-			at := b * BlockK / 2 * PackRows
-			set.Tile(c, packs[at:], size, panels[at:], size, min(step, ceil(n, BlockK)-b), couples, b > 0)
+		for b := 0; b < mat.CeilDiv(n, gemm.BlockK); b += step {
+			at := b * gemm.BlockK / 2 * gemm.PackRows
+			set.GEMM.Tile(c, packs[at:], size, panels[at:], size, min(step, mat.CeilDiv(n, gemm.BlockK)-b), couples, b > 0)
 		}
-		for i := r; i < min(r+2*PackRows, rows); i += PackRows {
+		for i := r; i < min(r+2*gemm.PackRows, rows); i += gemm.PackRows {
 			var own []float32
 			if bias != nil {
 				own = bias[i:]
 			}
-			part := Floats{c.V[(i-r)*c.Stride:], c.Stride}
-			set.Turn(Floats{y[i:], rows}, part, own, min(PackRows, rows-i), tokens)
+			part := mat.Floats{V: c.V[(i-r)*c.Stride:], Stride: c.Stride}
+			set.GEMM.Turn(mat.Floats{V: y[i:], Stride: rows}, part, own, min(gemm.PackRows, rows-i), tokens)
 		}
 	}
 	return y
@@ -118,7 +121,7 @@ func TestTile(t *testing.T) {
 		r := rand.New(rand.NewPCG(3, 1))
 		for _, s := range [][3]int{{1, 1, 1}, {16, 16, 32}, {17, 3, 33}, {32, 32, 64}, {5, 40, 100}, {50, 70, 31}, {33, 17, 200}} {
 			rows, tokens, n := s[0], s[1], s[2]
-			data, w := store(BFloat16, random(r, rows*n), n%3)
+			data, w := store(mat.BFloat16, random(r, rows*n), n%3)
 			x, bias := random(r, tokens*n), random(r, rows)
 			got, halves := rounded(x), tiled(set, data, x, bias, rows, tokens, n, 2)
 			y := tiled(set, data, x, nil, rows, tokens, n, 1000)
@@ -139,25 +142,25 @@ func TestTile(t *testing.T) {
 // TestTileRows: weights as they lie and single packs give the bits of couples of packs.
 func TestTileRows(t *testing.T) {
 	eachRounder(t, func(t *testing.T, set *Set) {
-		if !set.TilesRows() {
+		if !set.AMX {
 			return
 		}
 		r := rand.New(rand.NewPCG(3, 9))
-		const rows, n, most = 5 * PackRows, 5 * BlockK, CoupleTokens
-		data, _ := store(BFloat16, random(r, rows*n), 3)
+		const rows, n, most = 5 * gemm.PackRows, 5 * gemm.BlockK, gemm.CoupleTokens
+		data, _ := store(mat.BFloat16, random(r, rows*n), 3)
 		for _, tokens := range []int{1, 8, 16, 19, 32} {
-			x, panels := random(r, tokens*n), ceil(tokens, PanelTokens)
+			x, panels := random(r, tokens*n), mat.CeilDiv(tokens, gemm.PanelTokens)
 			want := tiled(set, data, x, nil, rows, tokens, n, 1)
-			size := PanelWords(n)
+			size := gemm.PanelWords(n)
 			in, pack := make([]uint32, panels*size), make([]uint32, size)
 			for i := range panels {
-				set.PackTokens(in[i*size:], Floats{x[i*PanelTokens*n:], n}, min(PanelTokens, tokens-i*PanelTokens), n)
+				set.GEMM.PackTokens(in[i*size:], mat.Floats{V: x[i*gemm.PanelTokens*n:], Stride: n}, min(gemm.PanelTokens, tokens-i*gemm.PanelTokens), n)
 			}
-			check := func(what string, run func(c Floats)) {
-				c, y := Floats{make([]float32, rows*most), most}, make([]float32, tokens*rows)
+			check := func(what string, run func(c mat.Floats)) {
+				c, y := mat.Floats{V: make([]float32, rows*most), Stride: most}, make([]float32, tokens*rows)
 				run(c)
-				for i := 0; i < rows; i += PackRows {
-					set.Turn(Floats{y[i:], rows}, Floats{c.V[i*c.Stride:], c.Stride}, nil, PackRows, tokens)
+				for i := 0; i < rows; i += gemm.PackRows {
+					set.GEMM.Turn(mat.Floats{V: y[i:], Stride: rows}, mat.Floats{V: c.V[i*c.Stride:], Stride: c.Stride}, nil, gemm.PackRows, tokens)
 				}
 				for i := range y {
 					if y[i] != want[i] {
@@ -167,19 +170,19 @@ func TestTileRows(t *testing.T) {
 			}
 			for quarters := range 5 {
 				for _, next := range [][]byte{nil, data} {
-					check(fmt.Sprintf("rows, %d quarters", quarters), func(c Floats) {
-						set.TileRows(c.V, Weights{data, 2 * n, BFloat16}, in, size, panels, rows, n/BlockK, Fetch{next, 4 - quarters, quarters})
+					check(fmt.Sprintf("rows, %d quarters", quarters), func(c mat.Floats) {
+						set.GEMM.TileRows(c.V, mat.Weights{Data: data, Stride: 2 * n, Format: mat.BFloat16}, in, size, panels, rows, n/gemm.BlockK, gemm.Fetch{Next: next, Done: 4 - quarters, Quarters: quarters})
 					})
 				}
 			}
-			check("packs", func(c Floats) {
-				for i := 0; i < rows; i += PackRows {
-					own := Floats{c.V[i*c.Stride:], c.Stride}
-					set.PackWeights(pack, Weights{data[i*2*n:], 2 * n, BFloat16}, PackRows, n)
+			check("packs", func(c mat.Floats) {
+				for i := 0; i < rows; i += gemm.PackRows {
+					own := mat.Floats{V: c.V[i*c.Stride:], Stride: c.Stride}
+					set.GEMM.PackWeights(pack, mat.Weights{Data: data[i*2*n:], Stride: 2 * n, Format: mat.BFloat16}, gemm.PackRows, n)
 					for p := 0; p < panels; p += 2 {
-						own, in := Floats{own.V[p*PanelTokens:], most}, in[p*size:]
-						set.TilePack(own, pack, in, size, min(2, panels-p), 2, false)
-						set.TilePack(own, pack[2*BlockK/2*PackRows:], in[2*BlockK/2*PanelTokens:], size, min(2, panels-p), 3, true)
+						own, in := mat.Floats{V: own.V[p*gemm.PanelTokens:], Stride: most}, in[p*size:]
+						set.GEMM.TilePack(own, pack, in, size, min(2, panels-p), 2, false)
+						set.GEMM.TilePack(own, pack[2*gemm.BlockK/2*gemm.PackRows:], in[2*gemm.BlockK/2*gemm.PanelTokens:], size, min(2, panels-p), 3, true)
 					}
 				}
 			})
@@ -195,7 +198,7 @@ func TestRoundedNonFinite(t *testing.T) {
 		for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1))} {
 			v, x := random(r, rows*n), random(r, tokens*n)
 			v[3*n+33], x[2*n+39] = bad, bad
-			data, _ := store(BFloat16, v, 0)
+			data, _ := store(mat.BFloat16, v, 0)
 			for i, got := range tiled(set, data, x, nil, rows, tokens, n, 1) {
 				finite := !math.IsNaN(float64(got)) && !math.IsInf(float64(got), 0)
 				if own := i%rows == 3 || i/rows == 2; finite == own {
@@ -210,8 +213,8 @@ func TestRoundedNonFinite(t *testing.T) {
 // batch of sequences that decode.
 func BenchmarkRounded(b *testing.B) {
 	const n = 2048
-	for _, set := range available() {
-		if !set.Rounds() {
+	for _, set := range variants() {
+		if !set.BF16 {
 			continue
 		}
 		report := func(b *testing.B, steps int) {
@@ -221,11 +224,11 @@ func BenchmarkRounded(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/tile/%d", set.Name, step), func(b *testing.B) {
 				const couples, size = 4, 16 * n / 2
 				packs, panels := make([]uint32, 2*size), make([]uint32, 2*couples*size)
-				c := Floats{make([]float32, 32*32*couples), 32 * couples}
+				c := mat.Floats{V: make([]float32, 32*32*couples), Stride: 32 * couples}
 				for b.Loop() {
-					for k := 0; k < n/BlockK; k += step {
-						at := k * BlockK / 2 * PackRows
-						set.Tile(c, packs[at:], size, panels[at:], size, step, couples, k > 0)
+					for k := 0; k < n/gemm.BlockK; k += step {
+						at := k * gemm.BlockK / 2 * gemm.PackRows
+						set.GEMM.Tile(c, packs[at:], size, panels[at:], size, step, couples, k > 0)
 					}
 				}
 				report(b, 32*32*couples)
@@ -234,11 +237,11 @@ func BenchmarkRounded(b *testing.B) {
 		for _, tokens := range []int{1, 2, 4, 6, 8} {
 			b.Run(fmt.Sprintf("%s/dot/%d", set.Name, tokens), func(b *testing.B) {
 				const rows = 32
-				w := Weights{make([]byte, 2*rows*n), 2 * n, BFloat16}
-				x := Pairs{make([]uint32, tokens*n/2), n / 2}
+				w := mat.Weights{Data: make([]byte, 2*rows*n), Stride: 2 * n, Format: mat.BFloat16}
+				x := mat.Pairs{V: make([]uint32, tokens*n/2), Stride: n / 2}
 				y := make([]float32, rows*tokens)
 				for b.Loop() {
-					set.MulPairs(Floats{y, rows}, w, x, rows, tokens, n)
+					set.GEMV.MulPairs(mat.Floats{V: y, Stride: rows}, w, x, rows, tokens, n)
 				}
 				report(b, rows*tokens)
 			})
@@ -249,29 +252,29 @@ func BenchmarkRounded(b *testing.B) {
 // BenchmarkTiles is Tile on weights of so many blocks of k and couples of panels, in the caches,
 // and TileRows on weights as they lie.
 func BenchmarkTiles(b *testing.B) {
-	for _, set := range available() {
-		if !set.TilesRows() {
+	for _, set := range variants() {
+		if !set.AMX {
 			continue
 		}
 		for _, c := range []struct{ blocks, couples int }{{4, 1}, {16, 1}, {16, 8}, {32, 1}, {32, 8}, {64, 4}} {
-			size := PanelWords(c.blocks * BlockK)
+			size := gemm.PanelWords(c.blocks * gemm.BlockK)
 			w, x := make([]uint32, 2*size), make([]uint32, 2*c.couples*size)
-			out := Floats{make([]float32, 2*PackRows*2*c.couples*PanelTokens), 2 * c.couples * PanelTokens}
+			out := mat.Floats{V: make([]float32, 2*gemm.PackRows*2*c.couples*gemm.PanelTokens), Stride: 2 * c.couples * gemm.PanelTokens}
 			b.Run(fmt.Sprintf("packed/blocks=%d/couples=%d", c.blocks, c.couples), func(b *testing.B) {
 				for b.Loop() {
-					set.Tile(out, w, size, x, size, c.blocks, c.couples, false)
+					set.GEMM.Tile(out, w, size, x, size, c.blocks, c.couples, false)
 				}
-				b.ReportMetric(float64(2*2*PackRows*2*PanelTokens*c.couples*c.blocks*BlockK)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
+				b.ReportMetric(float64(2*2*gemm.PackRows*2*gemm.PanelTokens*c.couples*c.blocks*gemm.BlockK)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
 			})
 			const rows = 128
-			lying := Weights{make([]byte, rows*c.blocks*2*BlockK), c.blocks * 2 * BlockK, BFloat16}
-			wide := make([]float32, rows*CoupleTokens)
+			lying := mat.Weights{Data: make([]byte, rows*c.blocks*2*gemm.BlockK), Stride: c.blocks * 2 * gemm.BlockK, Format: mat.BFloat16}
+			wide := make([]float32, rows*gemm.CoupleTokens)
 			for _, quarters := range []int{0, 4} {
 				b.Run(fmt.Sprintf("lying/blocks=%d/quarters=%d", c.blocks, quarters), func(b *testing.B) {
 					for b.Loop() {
-						set.TileRows(wide, lying, x, size, 2, rows, c.blocks, Fetch{lying.Data, 0, quarters})
+						set.GEMM.TileRows(wide, lying, x, size, 2, rows, c.blocks, gemm.Fetch{Next: lying.Data, Done: 0, Quarters: quarters})
 					}
-					b.ReportMetric(float64(2*rows*CoupleTokens*c.blocks*BlockK)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
+					b.ReportMetric(float64(2*rows*gemm.CoupleTokens*c.blocks*gemm.BlockK)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
 				})
 			}
 		}

@@ -4,12 +4,14 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/heftai/heft/internal/kernels/isa"
 )
 
 // TestRows holds that every variant has the bits of Go, for numbers of all kinds and tails of all
 // lengths, in memory that ends with the operands.
 func TestRows(t *testing.T) {
-	reference := goSet()
+	reference := *For(isa.Portable())
 	eachSet(t, func(t *testing.T, set *Set) {
 		r := rand.New(rand.NewPCG(6, 6))
 		odd := []float32{0, float32(math.Copysign(0, -1)), float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), 1e-42, 7, -7, 7.5}
@@ -21,12 +23,12 @@ func TestRows(t *testing.T) {
 				}
 			}
 			for i, f := range []func(s *Set, dst, x, y, z []float32){
-				func(s *Set, dst, x, y, z []float32) { copy(dst, x); s.TurnInterleaved(dst, y[:n/2], z[:n/2]) },
-				func(s *Set, dst, x, _, _ []float32) { s.AtMost(dst, x, 7) },
-				func(s *Set, dst, x, y, _ []float32) { s.TimesClamped(dst, y, x, 7) },
-				func(s *Set, dst, x, y, _ []float32) { s.TimesClamped(dst, y, x, float32(math.Inf(1))) },
-				func(s *Set, dst, x, y, _ []float32) { copy(dst, x); s.Times(dst, y) },
-				func(s *Set, dst, x, _, _ []float32) { s.ReLU(dst, x) },
+				func(s *Set, dst, x, y, z []float32) { copy(dst, x); s.Vector.TurnInterleaved(dst, y[:n/2], z[:n/2]) },
+				func(s *Set, dst, x, _, _ []float32) { s.Vector.AtMost(dst, x, 7) },
+				func(s *Set, dst, x, y, _ []float32) { s.Vector.TimesClamped(dst, y, x, 7) },
+				func(s *Set, dst, x, y, _ []float32) { s.Vector.TimesClamped(dst, y, x, float32(math.Inf(1))) },
+				func(s *Set, dst, x, y, _ []float32) { copy(dst, x); s.Vector.Times(dst, y) },
+				func(s *Set, dst, x, _, _ []float32) { s.Vector.ReLU(dst, x) },
 			} {
 				got, want := make([]float32, n), make([]float32, n)
 				f(set, got, x, y, z)
@@ -47,9 +49,9 @@ func BenchmarkRows(b *testing.B) {
 		const n = 4096
 		x, y, z := make([]float32, n), make([]float32, n), make([]float32, n)
 		for what, f := range map[string]func(){
-			"turn interleaved": func() { set.TurnInterleaved(x, y[:n/2], z[:n/2]) },
-			"clamped":          func() { set.TimesClamped(x, y, z, 7) },
-			"relu":             func() { set.ReLU(x, y) },
+			"turn interleaved": func() { set.Vector.TurnInterleaved(x, y[:n/2], z[:n/2]) },
+			"clamped":          func() { set.Vector.TimesClamped(x, y, z, 7) },
+			"relu":             func() { set.Vector.ReLU(x, y) },
 		} {
 			b.Run(name+"/"+what, func(b *testing.B) {
 				b.SetBytes(4 * n)

@@ -4,24 +4,27 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/heftai/heft/internal/kernels/isa"
 )
 
 // TestPeakAndBelow: all variants have the bits of the first, at all lengths, wherever a NaN stands.
 func TestPeakAndBelow(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	r := rand.New(rand.NewPCG(5, 1))
+	reference := For(isa.Portable())
 	eachSet(t, func(t *testing.T, set *Set) {
 		for n := range 70 {
 			x := random(r, n)
 			if n > 3 {
 				x[n/2] = -inf
 			}
-			if got, want := set.Peak(x), (goOps{}).peak(x); got != want {
+			if got, want := set.Sampling.Peak(x), reference.Sampling.Peak(x); got != want {
 				t.Fatalf("peak of %d is %g, want %g", n, got, want)
 			}
 			got, want := make([]float32, n), make([]float32, n)
-			set.Below(got, x, 1.25, 0.7)
-			goOps{}.below(want, x, 1.25, 0.7)
+			set.Sampling.Below(got, x, 1.25, 0.7)
+			reference.Sampling.Below(want, x, 1.25, 0.7)
 			for i := range got {
 				if got[i] != want[i] {
 					t.Fatalf("element %d of %d is %g, want %g", i, n, got[i], want[i])
@@ -30,10 +33,10 @@ func TestPeakAndBelow(t *testing.T) {
 			for i := range x {
 				v := x[i]
 				x[i] = nan
-				if got := set.Peak(x); got == got {
+				if got := set.Sampling.Peak(x); got == got {
 					t.Fatalf("peak of %d with a NaN at %d is %g", n, i, got)
 				}
-				if x[i] = inf; set.Peak(x) != inf {
+				if x[i] = inf; set.Sampling.Peak(x) != inf {
 					t.Fatalf("peak of %d overlooks an infinity at %d", n, i)
 				}
 				x[i] = v

@@ -5,40 +5,43 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/heftai/heft/internal/kernels/isa"
+	"github.com/heftai/heft/internal/kernels/optimizer"
 )
 
 // trainLoops are the loops of elements, which have the bits of the Go variant. Each gets
 // five operands of one length and changes the first three.
 var trainLoops = map[string]func(s *Set, a, b, c, d, e []float32){
-	"AddScaled":  func(s *Set, a, b, _, _, _ []float32) { s.AddScaled(a, b, 0.3) },
-	"Sum":        func(s *Set, a, b, c, _, _ []float32) { s.Sum(a, b, c) },
-	"SumInPlace": func(s *Set, a, b, _, _, _ []float32) { s.Sum(a, a, b) },
-	"ScaleShift": func(s *Set, a, _, _, _, _ []float32) { s.ScaleShift(a, 1.7, 0.2) },
-	"Round":      func(s *Set, a, _, _, _, _ []float32) { s.RoundBFloat16(a) },
-	"SiLUGrad":   func(s *Set, a, b, c, d, e []float32) { s.SiLUGrad(a, b, c, d, e) },
-	"SiLUAlone":  func(s *Set, a, _, c, d, _ []float32) { s.SiLUGrad(a, nil, c, d, nil) },
-	"GELUGrad":   func(s *Set, a, b, c, d, e []float32) { s.GELUTanhGrad(a, b, c, d, e) },
-	"GELUAlone":  func(s *Set, a, _, c, d, _ []float32) { s.GELUTanhGrad(a, nil, c, d, nil) },
-	"Softmax":    func(s *Set, a, b, _, _, _ []float32) { s.SoftmaxGrad(a, b, 0.1, 0.5) },
-	"Normal":     func(s *Set, a, b, c, _, _ []float32) { s.Normal(a, b, c, 0.1, 3) },
-	"NormWeight": func(s *Set, a, b, c, _, _ []float32) { s.NormWeightGrad(a, b, c, 0.1, 3) },
-	"TurnHalves": func(s *Set, a, b, c, d, _ []float32) { s.TurnHalves(a, b, c, d, -1) },
+	"AddScaled":  func(s *Set, a, b, _, _, _ []float32) { s.Vector.AddScaled(a, b, 0.3) },
+	"Sum":        func(s *Set, a, b, c, _, _ []float32) { s.Vector.Sum(a, b, c) },
+	"SumInPlace": func(s *Set, a, b, _, _, _ []float32) { s.Vector.Sum(a, a, b) },
+	"ScaleShift": func(s *Set, a, _, _, _, _ []float32) { s.Vector.ScaleShift(a, 1.7, 0.2) },
+	"Round":      func(s *Set, a, _, _, _, _ []float32) { s.Vector.RoundBFloat16(a) },
+	"SiLUGrad":   func(s *Set, a, b, c, d, e []float32) { s.Grad.SiLUGrad(a, b, c, d, e) },
+	"SiLUAlone":  func(s *Set, a, _, c, d, _ []float32) { s.Grad.SiLUGrad(a, nil, c, d, nil) },
+	"GELUGrad":   func(s *Set, a, b, c, d, e []float32) { s.Grad.GELUTanhGrad(a, b, c, d, e) },
+	"GELUAlone":  func(s *Set, a, _, c, d, _ []float32) { s.Grad.GELUTanhGrad(a, nil, c, d, nil) },
+	"Softmax":    func(s *Set, a, b, _, _, _ []float32) { s.Grad.SoftmaxGrad(a, b, 0.1, 0.5) },
+	"Normal":     func(s *Set, a, b, c, _, _ []float32) { s.Grad.Normal(a, b, c, 0.1, 3) },
+	"NormWeight": func(s *Set, a, b, c, _, _ []float32) { s.Grad.NormWeightGrad(a, b, c, 0.1, 3) },
+	"TurnHalves": func(s *Set, a, b, c, d, _ []float32) { s.Grad.TurnHalves(a, b, c, d, -1) },
 	"Adam": func(s *Set, a, b, c, d, _ []float32) {
 		for i, v := range c {
 			c[i] = v * v
 		}
-		s.Adam(a, b, c, d, AdamStep{Shrink: 0.999, Decay: 0.1, Sign: -1, Near: 0.1, Keep: 0.9, Take: 0.1, Size: 0.01, Root: 0.3, Eps: 1e-8})
+		s.Optimizer.Adam(a, b, c, d, optimizer.AdamStep{Shrink: 0.999, Decay: 0.1, Sign: -1, Near: 0.1, Keep: 0.9, Take: 0.1, Size: 0.01, Root: 0.3, Eps: 1e-8})
 	},
 	"Momentum": func(s *Set, a, b, c, _, _ []float32) {
-		s.Momentum(a, b, c, MomentumStep{LR: 0.1, Decay: 0.01, Sign: 1, Keep: 0.9, Take: 0.8})
+		s.Optimizer.Momentum(a, b, c, optimizer.MomentumStep{LR: 0.1, Decay: 0.01, Sign: 1, Keep: 0.9, Take: 0.8})
 	},
 	"Nesterov": func(s *Set, a, b, c, _, _ []float32) {
-		s.Momentum(a, b, c, MomentumStep{LR: 0.1, Decay: 0.01, Sign: 1, Keep: 0.9, Take: 1, Nesterov: true})
+		s.Optimizer.Momentum(a, b, c, optimizer.MomentumStep{LR: 0.1, Decay: 0.01, Sign: 1, Keep: 0.9, Take: 1, Nesterov: true})
 	},
 }
 
 func TestTrainLoops(t *testing.T) {
-	reference := goSet()
+	reference := *For(isa.Portable())
 	eachSet(t, func(t *testing.T, set *Set) {
 		for name, loop := range trainLoops {
 			r := rand.New(rand.NewPCG(1, 1))
@@ -82,15 +85,15 @@ func TestTrainSums(t *testing.T) {
 			for i := range a {
 				want += float64(a[i]) * float64(b[i])
 			}
-			if got := set.Dot64(a, b); math.Abs(got-want) > 1e-11*float64(n) {
+			if got := set.Vector.Dot64(a, b); math.Abs(got-want) > 1e-11*float64(n) {
 				t.Errorf("n %d: the dot product is %g, want %g", n, got, want)
 			}
-			if n == 0 || n > trainPiece {
+			if n == 0 || n > 8192 {
 				continue
 			}
 			for _, centred := range []bool{true, false} {
 				got := make([]float32, n)
-				set.NormGrad(got, a, b, w, 0.25, 0.5, centred)
+				set.Grad.NormGrad(got, a, b, w, 0.25, 0.5, centred)
 				normGradient(t, got, a, b, w, 0.25, 0.5, centred)
 			}
 		}

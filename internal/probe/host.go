@@ -9,6 +9,8 @@ import (
 
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/roof"
 )
 
 // piece is what is read between two looks at the clock: some tens of microseconds.
@@ -78,7 +80,7 @@ func read(ctx context.Context, data []byte, n int, slice time.Duration) float64 
 				at = 0
 			}
 			own := part[at:min(at+piece, len(part))]
-			sum ^= kernels.ReadMemory(own)
+			sum ^= roof.ReadMemory(own)
 			done += int64(len(own))
 			if !time.Now().Before(deadline) || ctx.Err() != nil {
 				runtime.KeepAlive(sum) // so that the reads are wanted
@@ -89,7 +91,7 @@ func read(ctx context.Context, data []byte, n int, slice time.Duration) float64 
 }
 
 // peak is the rate of operations of n threads at one of the processor's roofs.
-func peak(ctx context.Context, roof *kernels.Roof, n int) float64 {
+func peak(ctx context.Context, roof *roof.Roof, n int) float64 {
 	const steps = 2000 // some microseconds
 	deadline := time.Now().Add(peakSlice)
 	return together(n, func(int) (done int64) {
@@ -113,23 +115,23 @@ const (
 
 // compute is the rate of operations of n threads on weights of format f. Weights that the
 // variant widens before their use are widened each time.
-func compute(ctx context.Context, set *kernels.Set, f kernels.Format, n int) float64 {
+func compute(ctx context.Context, set *kernels.Set, f mat.Format, n int) float64 {
 	deadline := time.Now().Add(computeSlice)
 	return together(n, func(int) (done int64) {
-		w := kernels.Weights{Data: make([]byte, tileRows*tileCols*f.Size()), Stride: tileCols * f.Size(), Format: f}
-		x := kernels.Floats{V: make([]float32, tileTokens*tileCols), Stride: tileCols}
-		y := kernels.Floats{V: make([]float32, tileTokens*tileRows), Stride: tileRows}
+		w := mat.Weights{Data: make([]byte, tileRows*tileCols*f.Size()), Stride: tileCols * f.Size(), Format: f}
+		x := mat.Floats{V: make([]float32, tileTokens*tileCols), Stride: tileCols}
+		y := mat.Floats{V: make([]float32, tileTokens*tileRows), Stride: tileRows}
 		var panel []float32
-		if f != kernels.Float32 && set.WidenAt > 0 && set.WidenAt <= tileTokens {
+		if f != mat.Float32 && set.GEMV.WidenAt > 0 && set.GEMV.WidenAt <= tileTokens {
 			panel = make([]float32, tileRows*tileCols)
 		}
 		for {
 			use := w
 			if panel != nil {
-				set.Widen(panel, w.Data, f)
+				set.Vector.Widen(panel, w.Data, f)
 				use = widened(panel)
 			}
-			set.Mul(y, use, x, tileRows, tileTokens, tileCols)
+			set.GEMV.Mul(y, use, x, tileRows, tileTokens, tileCols)
 			done += 2 * tileRows * tileCols * tileTokens
 			if !time.Now().Before(deadline) || ctx.Err() != nil {
 				return done
@@ -139,7 +141,7 @@ func compute(ctx context.Context, set *kernels.Set, f kernels.Format, n int) flo
 }
 
 // widened is a panel of float32 as weights.
-func widened(panel []float32) kernels.Weights {
+func widened(panel []float32) mat.Weights {
 	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(panel))), 4*len(panel))
-	return kernels.Weights{Data: data, Stride: 4 * tileCols, Format: kernels.Float32}
+	return mat.Weights{Data: data, Stride: 4 * tileCols, Format: mat.Float32}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/roof"
 )
 
 // Limit is what Run takes at most, but for delays of the machine's own. The slices add up
@@ -143,11 +145,11 @@ func Run(ctx context.Context, o Options) (*Rates, error) {
 		return nil, err
 	}
 	most := o.Threads[len(o.Threads)-1]
-	for _, f := range []format{{"float32", kernels.Float32}, {"bfloat16", kernels.BFloat16}} {
+	for _, f := range []format{{"float32", mat.Float32}, {"bfloat16", mat.BFloat16}} {
 		rate := compute(ctx, set, f.format, most)
 		r.Compute = append(r.Compute, ComputeRate{Weights: f.name, Variant: set.Name, Threads: most, OperationsPerSecond: rate})
 	}
-	for _, roof := range kernels.Roofs() {
+	for _, roof := range roof.Roofs() {
 		r.Peaks = append(r.Peaks, PeakRate{Name: roof.Name, Threads: most, OperationsPerSecond: peak(ctx, &roof, most)})
 	}
 	if len(o.Files) > 0 {
@@ -163,7 +165,7 @@ func Run(ctx context.Context, o Options) (*Rates, error) {
 
 type format struct {
 	name   string
-	format kernels.Format
+	format mat.Format
 }
 
 // Counts are 1, 2, 4 and so on up to n, and n.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/roof"
 	"go.uber.org/goleak"
 )
 
@@ -53,7 +54,7 @@ func TestRates(t *testing.T) {
 	for _, p := range r.Peaks {
 		plausible(p.Name, r.PeakOf(p.Name))
 	}
-	if len(r.Peaks) != len(kernels.Roofs()) || r.PeakOf("abacus") != 0 {
+	if len(r.Peaks) != len(roof.Roofs()) || r.PeakOf("abacus") != 0 {
 		t.Errorf("peaks: %+v", r.Peaks)
 	}
 	if r.Compute[0].Threads != 2 || r.Compute[0].Variant != kernels.Names()[0] {

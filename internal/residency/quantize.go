@@ -10,6 +10,8 @@ import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
 	"github.com/heftai/heft/internal/stored"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
@@ -21,7 +23,7 @@ import (
 // held is the converted copy; the mapped pages are let go.
 type quantizer struct {
 	format  meta.QuantFormat
-	packing kernels.Packing
+	packing quant.Packing
 	set     *kernels.Set
 	threads int
 	bytes   map[*meta.Param]int64 // of the parameters to convert, as they are held
@@ -32,14 +34,14 @@ type quantizer struct {
 }
 
 // convertible is the kernels' name of a dtype that is converted.
-func convertible(d meta.DType) (kernels.Format, bool) {
+func convertible(d meta.DType) (mat.Format, bool) {
 	switch d {
 	case meta.BFloat16:
-		return kernels.BFloat16, true
+		return mat.BFloat16, true
 	case meta.Float16:
-		return kernels.Float16, true
+		return mat.Float16, true
 	case meta.Float32:
-		return kernels.Float32, true
+		return mat.Float32, true
 	}
 	return 0, false
 }
@@ -54,9 +56,9 @@ func newQuantizer(root *meta.Module, o Options) (*quantizer, error) {
 	case meta.QuantNone:
 		return q, nil
 	case meta.QuantQ8:
-		q.packing = kernels.Q8
+		q.packing = quant.Q8
 	case meta.QuantQ4:
-		q.packing = kernels.Q4
+		q.packing = quant.Q4
 	default:
 		return nil, fmt.Errorf("residency: weights cannot be converted to %v", o.Quantize)
 	}
@@ -194,17 +196,17 @@ func (q *quantizer) letGo() {
 func (q *quantizer) partOf(p *stored.Piece) (backend.Part, int, error) {
 	part := p.Part
 	_, floats := convertible(part.DType)
-	if !floats || part.Quant != nil || part.Rank != 2 || part.Dims[1]%kernels.BlockColumns != 0 {
+	if !floats || part.Quant != nil || part.Rank != 2 || part.Dims[1]%quant.BlockColumns != 0 {
 		return part, 0, fmt.Errorf("%s of %v %v cannot be converted to %v", p.Ranges[0].Tensor.Name, part.DType, part.Shape(), q.format)
 	}
 	part.Tensor = stored.View(meta.Uint8, part.Shape())
-	part.Quant = &backend.Quant{Quant: &meta.Quant{Format: q.format, Rows: 1, Columns: kernels.BlockColumns}, Width: part.Dims[1], Height: part.Dims[0]}
+	part.Quant = &backend.Quant{Quant: &meta.Quant{Format: q.format, Rows: 1, Columns: quant.BlockColumns}, Width: part.Dims[1], Height: part.Dims[0]}
 	return part, q.sizeOf(p), nil
 }
 
 // sizeOf is the bytes of a converted piece.
 func (q *quantizer) sizeOf(p *stored.Piece) int {
-	return int(p.Part.Elements()) / kernels.BlockColumns * q.packing.BlockBytes()
+	return int(p.Part.Elements()) / quant.BlockColumns * q.packing.BlockBytes()
 }
 
 // convert converts the matrix that r is to bands, with all threads. Each has memory for the
@@ -238,7 +240,7 @@ type conversionWork struct {
 	ctx        context.Context
 	to, from   []byte
 	rows, cols int
-	format     kernels.Format
+	format     mat.Format
 	tensor     *loader.Tensor // that from is of
 	next       atomic.Int64
 	err        atomic.Pointer[error]
@@ -251,9 +253,9 @@ func (w *conversionWork) fail(err error) { w.err.CompareAndSwap(nil, &err) }
 func (w *conversionWork) run() {
 	most := min(chunk, w.cols)
 	values := make([]float32, most)
-	blocks := make([]byte, kernels.BandRows*most/kernels.BlockColumns*w.q.packing.BlockBytes())
+	blocks := make([]byte, quant.BandRows*most/quant.BlockColumns*w.q.packing.BlockBytes())
 	for {
-		first := int(w.next.Add(kernels.BandRows)) - kernels.BandRows
+		first := int(w.next.Add(quant.BandRows)) - quant.BandRows
 		if first >= w.rows {
 			return
 		}
@@ -268,18 +270,18 @@ func (w *conversionWork) run() {
 
 // band converts len(values) columns from col on of the band that begins at row first.
 func (w *conversionWork) band(values []float32, blocks []byte, first, col int) {
-	rows, size, each := min(kernels.BandRows, w.rows-first), w.format.Size(), w.q.packing.BlockBytes()
-	stride := len(values) / kernels.BlockColumns * each
+	rows, size, each := min(quant.BandRows, w.rows-first), w.format.Size(), w.q.packing.BlockBytes()
+	stride := len(values) / quant.BlockColumns * each
 	for r := range rows {
 		begin := (first+r)*w.cols + col
-		w.q.set.Widen(values, w.from[begin*size:], w.format)
-		if !w.q.set.PackBlocks(w.q.packing, blocks[r*stride:], values) {
+		w.q.set.Vector.Widen(values, w.from[begin*size:], w.format)
+		if !w.q.set.Quant.PackBlocks(w.q.packing, blocks[r*stride:], values) {
 			w.fail(fmt.Errorf("%s has a value between elements %d and %d that %v cannot hold", w.tensor.Name, begin, begin+len(values), w.q.format))
 			return
 		}
 	}
-	at := (first*w.cols + col*rows) / kernels.BlockColumns * each
-	w.q.set.Bands(w.q.packing, w.to[at:], blocks, stride, rows, len(values)/kernels.BlockColumns)
+	at := (first*w.cols + col*rows) / quant.BlockColumns * each
+	w.q.set.Quant.Bands(w.q.packing, w.to[at:], blocks, stride, rows, len(values)/quant.BlockColumns)
 }
 
 // release gives the converted copies back.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
-	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/quant"
 	"github.com/heftai/heft/internal/stored"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
@@ -326,8 +326,8 @@ func (q *quantizer) convertTo(ctx context.Context, to *sideFile, offset int64, p
 	rows, cols := p.Part.Dims[0], p.Part.Dims[1]
 	whole := p.Ranges[0]
 	elem := whole.Size / int64(rows) // bytes of a row as stored
-	each := cols / kernels.BlockColumns * q.packing.BlockBytes()
-	group := min(rows, max(convertedBytes/each/kernels.BandRows, 1)*kernels.BandRows)
+	each := cols / quant.BlockColumns * q.packing.BlockBytes()
+	group := min(rows, max(convertedBytes/each/quant.BandRows, 1)*quant.BandRows)
 	buffer := make([]byte, group*each)
 	for first := 0; first < rows; first += group {
 		n := min(group, rows-first)

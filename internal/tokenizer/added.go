@@ -33,11 +33,12 @@ type addedVocab struct {
 }
 
 // newAddedVocab gives the tokens their ids as the reference does: that of the
-// model's vocabulary if the token is in it, else the next free one; the ids in the
-// file are not looked at.
+// model's vocabulary if the token is in it, else one more than the largest id of the
+// added tokens so far, and at least the number of tokens of the model. It does not look at
+// the ids in the file.
 func newAddedVocab(list []AddedToken, m model, norm normalizer) (*addedVocab, error) {
 	a := &addedVocab{byID: map[int32]int{}, byContent: map[string]int{}}
-	next := int32(m.count())
+	top := int32(-1) // the largest id of an added token
 	for _, t := range list {
 		if t.Content == "" {
 			continue
@@ -48,17 +49,27 @@ func newAddedVocab(list []AddedToken, m model, norm normalizer) (*addedVocab, er
 			continue
 		}
 		if t.ID = m.id(t.Content); t.ID < 0 {
-			t.ID = next
-			next++
+			next := max(int(top)+1, m.count())
+			if next > maxID {
+				return nil, fmt.Errorf("added_tokens: no id is left for %q", t.Content)
+			}
+			t.ID = int32(next)
 		}
+		top = max(top, t.ID)
 		a.byContent[t.Content], a.byID[t.ID] = len(a.tokens), len(a.tokens)
 		a.tokens = append(a.tokens, t)
 	}
-	special := map[string]bool{}
+	special, bytes := map[string]bool{}, 0
+	for _, t := range a.tokens {
+		bytes += len(t.Content)
+	}
+	limits := &bounds{steps: manyPatterns * allowance(bytes)}
 	for _, t := range a.tokens {
 		name := t.Content
 		if t.Normalized && norm != nil {
-			p, err := norm.normalize(newPiece(name))
+			p := newPiece(name)
+			p.bounds = limits
+			p, err := norm.normalize(p)
 			if err != nil {
 				return nil, fmt.Errorf("added_tokens: %q: %w", t.Content, err)
 			}
@@ -108,10 +119,14 @@ func (a *addedVocab) cut(p piece, t *trie, splitSpecial bool, emit func(piece) e
 			continue
 		}
 		if tok.LStrip {
-			start = max(from, len(strings.TrimRightFunc(p.s[:start], unicode.IsSpace)))
+			if start < from {
+				start = from
+			} else {
+				start = from + len(strings.TrimRightFunc(p.s[from:start], unicode.IsSpace))
+			}
 		}
-		if tok.RStrip {
-			end = len(p.s) - len(strings.TrimLeftFunc(p.s[end:], unicode.IsSpace))
+		if tok.RStrip { // from end to from there is space, if anything
+			end = len(p.s) - len(strings.TrimLeftFunc(p.s[max(from, end):], unicode.IsSpace))
 		}
 		if from < start {
 			if err := emit(p.cut(from, start)); err != nil {

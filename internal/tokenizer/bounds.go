@@ -18,7 +18,47 @@ type bounds struct {
 	most  int          // tokens; 0: any number
 	stop  func() error // nil: never
 	until int          // steps until stop is asked again
+	first int          // ids before those of the text, which do not count
+	steps int          // that the patterns of the file may still take, all pieces together
+
+	reserve  func(n int) error // nil: there is memory for any text
+	reserved int               // bytes
 }
+
+// newBounds are the bounds of the work on a text of n bytes.
+func (t *Tokenizer) newBounds(opts EncodeOptions, n int) *bounds {
+	return &bounds{most: opts.MaxTokens, stop: opts.Stop, reserve: opts.Reserve, steps: min(t.patterns, manyPatterns) * allowance(n)}
+}
+
+// manyPatterns is how many patterns of a file may each take all the steps that one may.
+const manyPatterns = 8
+
+// work takes n bytes of work from the steps. Below zero the error is ErrTooSlow.
+func (b *bounds) work(n int) error {
+	if b == nil {
+		return nil
+	}
+	if b.steps -= 1 + n>>4; b.steps < 0 {
+		return ErrTooSlow
+	}
+	return nil
+}
+
+// memory is called before the work on a word takes n bytes. Words come one after the other,
+// so only the largest counts.
+func (b *bounds) memory(n int) error {
+	if b == nil || b.reserve == nil || n <= b.reserved {
+		return nil
+	}
+	if err := b.reserve(n - b.reserved); err != nil {
+		return err
+	}
+	b.reserved = n
+	return nil
+}
+
+// allowance is how many steps one pattern may take on n bytes of text.
+func allowance(n int) int { return stepsBase + stepsPerByte*n }
 
 // askEvery is how many steps, some tens of nanoseconds each, pass between two looks at stop.
 const askEvery = 1 << 12
@@ -43,6 +83,7 @@ func (b *bounds) check(m model, have int, word string) error {
 	if b == nil || b.most <= 0 {
 		return nil
 	}
+	have -= b.first
 	if len(word) >= longWord {
 		have += m.least(word)
 	}

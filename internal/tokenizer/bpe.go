@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ type bpe struct {
 	byteFallback   bool
 	fallback       [256]int32 // ids of <0x00> to <0xFF>, -1 where missing
 
+	widest  int        // bytes of the longest token's name
 	raw     bool       // words are raw bytes, one symbol each
 	byteIDs [256]int32 // ids of the byte-level characters, -1 where missing
 
@@ -44,6 +46,9 @@ func parseBPE(spec modelSpec) (model, error) {
 	var err error
 	if b.vocab, err = parseVocab(s); err != nil {
 		return nil, fmt.Errorf("model.vocab: %w", err)
+	}
+	for _, token := range b.tokens.all() {
+		b.widest = max(b.widest, len(token))
 	}
 	for name, to := range map[string]*string{"continuing_subword_prefix": &b.prefix, "end_of_word_suffix": &b.suffix} {
 		if *to, err = spec.str(name); err != nil {
@@ -184,7 +189,7 @@ func (b *bpe) useRawBytes() bool {
 
 // whole looks the word up in the vocabulary, where that comes before merging.
 func (b *bpe) whole(word string) int32 {
-	if !b.ignoreMerges {
+	if !b.ignoreMerges || len(word) > b.widest {
 		return -1
 	}
 	if b.raw {
@@ -194,6 +199,24 @@ func (b *bpe) whole(word string) int32 {
 	return b.id(word)
 }
 
+// longest implements model. A token's name is at least as long as what it stands for.
+func (b *bpe) longest() int {
+	n := 0
+	switch {
+	case b.raw:
+		for _, token := range b.tokens.all() {
+			n = max(n, spelledBytes(token))
+		}
+		return n
+	case b.byteFallback && !slices.Contains(b.fallback[:], -1):
+	case b.unk >= 0 && !b.fuseUnk:
+		n = utf8.UTFMax
+	default:
+		return 0
+	}
+	return max(n, b.widest)
+}
+
 // least implements model: where not every byte has a token, unknown characters vanish or
 // become one in any number.
 func (b *bpe) least(word string) int {
@@ -201,7 +224,7 @@ func (b *bpe) least(word string) int {
 		return 0
 	}
 	b.reached.Do(func() {
-		for _, token := range b.tokens {
+		for _, token := range b.tokens.all() {
 			spelt := []byte(token)
 			if b.raw {
 				spelt = appendTokenBytes(nil, token)
@@ -268,11 +291,23 @@ func (b *bpe) appendMerged(dst []int32, word string, limits *bounds) ([]int32, e
 			return append(dst, id), nil
 		}
 	}
+	if len(word) > math.MaxInt32/4 {
+		return dst, ErrTooLong
+	}
 	w := workWords.Get().(*workWord)
-	defer workWords.Put(w)
-	b.symbols(w, word)
+	defer w.release()
+	if err := b.symbols(w, word, limits); err != nil {
+		return dst, err
+	}
 	if err := w.merge(b.merges, limits); err != nil {
 		return dst, err
+	}
+	if len(w.syms) > longWord {
+		count := 0
+		for i := w.first(); i >= 0; i = w.syms[i].next {
+			count++
+		}
+		dst = slices.Grow(dst, count)
 	}
 	for i := w.first(); i >= 0; i = w.syms[i].next {
 		dst = append(dst, w.syms[i].id)
@@ -285,13 +320,15 @@ func (b *bpe) appendTokens(dst []token, word string) ([]token, error) {
 		return append(dst, token{id: id, end: len(word)}), nil
 	}
 	w := workWords.Get().(*workWord)
-	defer workWords.Put(w)
+	defer w.release()
 	for from := 0; from < len(word); {
 		n := len(word) - from
 		if b.separator != "" {
 			n = b.nextWord(word[from:])
 		}
-		b.symbols(w, word[from:from+n])
+		if err := b.symbols(w, word[from:from+n], nil); err != nil {
+			return dst, err
+		}
 		_ = w.merge(b.merges, nil) // without bounds there is no error
 		at := from
 		for i := w.first(); i >= 0; i = w.syms[i].next {
@@ -304,9 +341,32 @@ func (b *bpe) appendTokens(dst []token, word string) ([]token, error) {
 	return dst, nil
 }
 
-// symbols cuts word into the symbols that merging starts from.
-func (b *bpe) symbols(w *workWord, word string) {
+// symbols cuts word into the symbols that merging starts from. The errors are ErrTooLong
+// and what limits say about memory.
+func (b *bpe) symbols(w *workWord, word string, limits *bounds) error {
 	w.syms = w.syms[:0]
+	if len(word) > longWord { // memory for as many as there are, not for twice as many
+		w.counting, w.count = true, 0
+		b.cut(w, word)
+		w.counting = false
+		if w.count > growBase+growPerByte*len(word) {
+			return ErrTooLong
+		}
+		if err := limits.memory(w.count * symbolBytes); err != nil {
+			return err
+		}
+		w.syms = slices.Grow(w.syms, w.count)
+	}
+	b.cut(w, word)
+	return nil
+}
+
+// cut adds the symbols of word to w.
+func (b *bpe) cut(w *workWord, word string) {
+	if w.counting && b.raw {
+		w.count = len(word)
+		return
+	}
 	if b.raw {
 		for i := range len(word) {
 			w.add(b.byteIDs[word[i]], 1)

@@ -1,24 +1,48 @@
 package tokenizer
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
-// workWord is a word while it is being merged: a doubly linked list of symbols.
+// workWord is a word while it is being merged: a doubly linked list of symbols. A long
+// one takes symbolBytes of memory for each symbol.
 type workWord struct {
 	syms  []symbol
-	queue []candidate
+	queue []uint64 // a heap of merges that may be possible: rank, then place
+	fused [smallWord]int32
+
+	counting bool // add counts only
+	count    int
 }
 
-// symbol is a token so far. One that was merged into its left neighbour has id -1.
+// symbolBytes is the memory for a symbol of a long word, with its share of the queue and its
+// id at the end.
+const symbolBytes = 20 + 9 + 4
+
+// symbol is a token so far. One that was merged into its left neighbour has no rank and is
+// in no list.
 type symbol struct {
 	id, size   int32
 	prev, next int32 // places in the list, -1 at the ends
-	rank       int32 // of the merge with the next symbol, in the simple method
-	fused      int32
+	rank       int32 // of the merge with the next symbol, noRank for none
 }
 
 var workWords = sync.Pool{New: func() any { return new(workWord) }}
 
+// release puts w back into the pool, unless it has grown large: memory that a long word
+// needed is garbage at once.
+func (w *workWord) release() {
+	if cap(w.syms) <= longWord {
+		workWords.Put(w)
+	}
+}
+
 func (w *workWord) add(id, size int32) {
+	if w.counting {
+		w.count++
+		return
+	}
 	n := int32(len(w.syms))
 	if n > 0 {
 		w.syms[n-1].next = n
@@ -56,7 +80,7 @@ func (w *workWord) rate(merges *pairTable, i int32) {
 	s.rank = noRank
 	if s.next >= 0 {
 		if rank, fused, ok := merges.get(s.id, w.syms[s.next].id); ok {
-			s.rank, s.fused = rank, fused
+			s.rank, w.fused[i] = rank, fused
 		}
 	}
 }
@@ -75,7 +99,7 @@ func (w *workWord) mergeSmall(merges *pairTable) {
 		if at < 0 {
 			return
 		}
-		w.join(at, w.syms[at].fused)
+		w.join(at, w.fused[at])
 		w.rate(merges, at)
 		if prev := w.syms[at].prev; prev >= 0 {
 			w.rate(merges, prev)
@@ -88,21 +112,19 @@ func (w *workWord) join(i, fused int32) {
 	s := &w.syms[i]
 	gone := &w.syms[s.next]
 	s.id, s.size, s.next = fused, s.size+gone.size, gone.next
-	gone.id = -1
+	gone.rank = noRank
 	if s.next >= 0 {
 		w.syms[s.next].prev = i
 	}
 }
 
-// candidate is a merge that may be possible: it is stale if the symbols at its
-// place have changed since.
-type candidate struct {
-	order              uint64 // rank, then place
-	left, right, fused int32
-}
-
-// mergeQueued takes time n log n in the number of symbols.
+// mergeQueued takes time n log n in the number of symbols. An entry of the queue is stale
+// if the symbol at its place has another rank by now: no two pairs have the same rank, and
+// no pair comes back to a place.
 func (w *workWord) mergeQueued(merges *pairTable, b *bounds) error {
+	if n := len(w.syms); cap(w.queue) < n+n/8+16 {
+		w.queue = make([]uint64, 0, n+n/8+16)
+	}
 	w.queue = w.queue[:0]
 	for i := range w.syms {
 		if err := b.step(); err != nil {
@@ -114,13 +136,14 @@ func (w *workWord) mergeQueued(merges *pairTable, b *bounds) error {
 		if err := b.step(); err != nil {
 			return err
 		}
-		c := w.pop()
-		i := int32(uint32(c.order))
+		order := w.pop()
+		i := int32(uint32(order))
 		s := &w.syms[i]
-		if s.id != c.left || s.next < 0 || w.syms[s.next].id != c.right {
+		if s.rank != int32(order>>32) {
 			continue
 		}
-		w.join(i, c.fused)
+		_, fused, _ := merges.get(s.id, w.syms[s.next].id)
+		w.join(i, fused)
 		w.offer(merges, i)
 		if s.prev >= 0 {
 			w.offer(merges, s.prev)
@@ -132,27 +155,44 @@ func (w *workWord) mergeQueued(merges *pairTable, b *bounds) error {
 // offer queues the merge of the symbol at i with the next one, if there is one.
 func (w *workWord) offer(merges *pairTable, i int32) {
 	s := &w.syms[i]
+	s.rank = noRank
 	if s.next < 0 {
 		return
 	}
-	right := w.syms[s.next].id
-	rank, fused, ok := merges.get(s.id, right)
+	rank, _, ok := merges.get(s.id, w.syms[s.next].id)
 	if !ok {
 		return
 	}
-	q := append(w.queue, candidate{})
+	s.rank = rank
+	if len(w.queue) == cap(w.queue) {
+		w.dropStale()
+	}
+	q := append(w.queue, 0)
 	k := len(q) - 1
-	c := candidate{uint64(rank)<<32 | uint64(uint32(i)), s.id, right, fused}
-	for k > 0 && q[(k-1)/2].order > c.order {
+	order := uint64(rank)<<32 | uint64(uint32(i))
+	for k > 0 && q[(k-1)/2] > order {
 		q[k] = q[(k-1)/2]
 		k = (k - 1) / 2
 	}
-	q[k] = c
+	q[k] = order
 	w.queue = q
 }
 
-// pop takes the candidate of the lowest order from the heap.
-func (w *workWord) pop() candidate {
+// dropStale makes room in a full queue. Entries that are not stale are fewer than symbols,
+// of which each merge leaves one less, so that this happens a few times at most.
+func (w *workWord) dropStale() {
+	q := w.queue[:0]
+	for _, order := range w.queue {
+		if w.syms[uint32(order)].rank == int32(order>>32) {
+			q = append(q, order)
+		}
+	}
+	slices.Sort(q) // a sorted list is a heap
+	w.queue = q
+}
+
+// pop takes the lowest entry from the heap.
+func (w *workWord) pop() uint64 {
 	q := w.queue
 	top, last := q[0], q[len(q)-1]
 	q = q[:len(q)-1]
@@ -162,10 +202,10 @@ func (w *workWord) pop() candidate {
 		if child >= len(q) {
 			break
 		}
-		if child+1 < len(q) && q[child+1].order < q[child].order {
+		if child+1 < len(q) && q[child+1] < q[child] {
 			child++
 		}
-		if q[child].order >= last.order {
+		if q[child] >= last {
 			break
 		}
 		q[k] = q[child]

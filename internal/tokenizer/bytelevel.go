@@ -45,6 +45,18 @@ func appendByteChars(dst []byte, word string) []byte {
 	return dst
 }
 
+// spelledBytes is how many bytes appendTokenBytes appends.
+func spelledBytes(token string) int {
+	n := 0
+	for _, r := range token {
+		if _, ok := runeToByte(r); !ok {
+			return len(token)
+		}
+		n++
+	}
+	return n
+}
+
 // appendTokenBytes appends the bytes that a byte-level token stands for. If one of
 // its characters stands for no byte the token is taken as it is.
 func appendTokenBytes(dst []byte, token string) []byte {

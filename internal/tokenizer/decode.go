@@ -2,19 +2,54 @@ package tokenizer
 
 import (
 	"bytes"
+	"errors"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 )
 
 // decoder turns the names of tokens into text: the strings it returns are joined.
-// It may change tokens in place.
+// It may change tokens in place. It takes its work from budget; tokens for which nothing is
+// left stay as they are.
 type decoder interface {
-	decode(tokens []string) []string
+	decode(tokens []string, budget *decodeBudget) []string
 	// tokenBytes is what one token stands for inside a text; ok is false if that
 	// depends on its neighbours.
-	tokenBytes(token string) (b []byte, ok bool)
+	tokenBytes(token string, budget *decodeBudget) (b []byte, ok bool)
 }
+
+// decodeBudget bounds what all decoders of a file together may do for some tokens. Only
+// hostile files use it up: with decoders that lengthen a text again and again, patterns that
+// backtrack without end, or thousands of decoders.
+type decodeBudget struct {
+	steps int // see stepsPerByte
+	room  int // bytes by which replacements may lengthen the text
+}
+
+// What any text may take, and what it may take for each byte of its tokens beside
+// stepsPerByte. A stream decodes a token or two at a time.
+const (
+	decodeSteps = 1 << 14
+	decodeRoom  = 1 << 12
+	roomPerByte = 16
+)
+
+func newDecodeBudget(bytes int) *decodeBudget {
+	return &decodeBudget{steps: decodeSteps + stepsPerByte*bytes, room: decodeRoom + roomPerByte*bytes}
+}
+
+// spend takes the work of one decoder on tokens, and reports whether it may be done.
+func (b *decodeBudget) spend(tokens []string) bool {
+	n := 0
+	for _, t := range tokens {
+		n += len(t)
+	}
+	b.steps -= len(tokens) + n>>4
+	return b.steps >= 0
+}
+
+// used reports whether there was less than what was needed.
+func (b *decodeBudget) used() bool { return b.steps <= 0 || b.room <= 0 }
 
 // Decode turns ids into text. Ids that are not in the vocabulary are left out; with
 // skipSpecial so are special tokens. Bytes that do not form characters become
@@ -34,15 +69,15 @@ func (t *Tokenizer) appendText(dst []byte, ids []int32) []byte {
 	if t.fast != nil {
 		return t.fast.appendText(dst, ids)
 	}
-	tokens := make([]string, 0, len(ids))
+	tokens, bytes := make([]string, 0, len(ids)), 0
 	for _, id := range ids {
 		token, _ := t.Token(id)
-		tokens = append(tokens, token)
+		tokens, bytes = append(tokens, token), bytes+len(token)
 	}
 	if t.dec == nil {
 		return append(dst, strings.Join(tokens, " ")...)
 	}
-	for _, text := range t.dec.decode(tokens) {
+	for _, text := range t.dec.decode(tokens, newDecodeBudget(bytes)) {
 		dst = append(dst, text...)
 	}
 	return dst
@@ -60,18 +95,24 @@ func (t *Tokenizer) shown(id int32, skipSpecial bool) bool {
 // decoders applies each in turn.
 type decoders []decoder
 
-func (list decoders) decode(tokens []string) []string {
+func (list decoders) decode(tokens []string, budget *decodeBudget) []string {
 	for _, d := range list {
-		tokens = d.decode(tokens)
+		if !budget.spend(tokens) {
+			break
+		}
+		tokens = d.decode(tokens, budget)
 	}
 	return tokens
 }
 
-func (list decoders) tokenBytes(token string) ([]byte, bool) {
+func (list decoders) tokenBytes(token string, budget *decodeBudget) ([]byte, bool) {
 	b := []byte(token)
 	for _, d := range list {
+		if !budget.spend([]string{string(b)}) {
+			break
+		}
 		var ok bool
-		if b, ok = d.tokenBytes(string(b)); !ok {
+		if b, ok = d.tokenBytes(string(b), budget); !ok {
 			return nil, false
 		}
 	}
@@ -81,7 +122,7 @@ func (list decoders) tokenBytes(token string) ([]byte, bool) {
 // byteLevelDecoder turns byte-level characters back into bytes.
 type byteLevelDecoder struct{}
 
-func (byteLevelDecoder) decode(tokens []string) []string {
+func (byteLevelDecoder) decode(tokens []string, _ *decodeBudget) []string {
 	var buf []byte
 	for _, t := range tokens {
 		buf = appendTokenBytes(buf, t)
@@ -89,7 +130,7 @@ func (byteLevelDecoder) decode(tokens []string) []string {
 	return []string{lossy(buf)}
 }
 
-func (byteLevelDecoder) tokenBytes(token string) ([]byte, bool) {
+func (byteLevelDecoder) tokenBytes(token string, _ *decodeBudget) ([]byte, bool) {
 	return appendTokenBytes(nil, token), true
 }
 
@@ -107,7 +148,7 @@ func byteToken(token string) (byte, bool) {
 	return byte(b), err == nil
 }
 
-func (byteFallback) decode(tokens []string) []string {
+func (byteFallback) decode(tokens []string, _ *decodeBudget) []string {
 	out := make([]string, 0, len(tokens))
 	var run []byte
 	flush := func() {
@@ -134,7 +175,7 @@ func (byteFallback) decode(tokens []string) []string {
 	return out
 }
 
-func (byteFallback) tokenBytes(token string) ([]byte, bool) {
+func (byteFallback) tokenBytes(token string, _ *decodeBudget) ([]byte, bool) {
 	if b, ok := byteToken(token); ok {
 		return []byte{b}, true
 	}
@@ -144,9 +185,11 @@ func (byteFallback) tokenBytes(token string) ([]byte, bool) {
 // fuse joins all tokens into one.
 type fuse struct{}
 
-func (fuse) decode(tokens []string) []string { return []string{strings.Join(tokens, "")} }
+func (fuse) decode(tokens []string, _ *decodeBudget) []string {
+	return []string{strings.Join(tokens, "")}
+}
 
-func (fuse) tokenBytes(token string) ([]byte, bool) { return []byte(token), true }
+func (fuse) tokenBytes(token string, _ *decodeBudget) ([]byte, bool) { return []byte(token), true }
 
 // stripDecoder removes up to start and stop times content at the ends of tokens.
 type stripDecoder struct {
@@ -154,7 +197,7 @@ type stripDecoder struct {
 	start, stop int
 }
 
-func (d stripDecoder) decode(tokens []string) []string {
+func (d stripDecoder) decode(tokens []string, _ *decodeBudget) []string {
 	for i, t := range tokens {
 		for n := 0; n < d.start && strings.HasPrefix(t, d.content); n++ {
 			t = t[len(d.content):]
@@ -167,37 +210,43 @@ func (d stripDecoder) decode(tokens []string) []string {
 	return tokens
 }
 
-func (d stripDecoder) tokenBytes(token string) ([]byte, bool) { return []byte(token), true }
+func (d stripDecoder) tokenBytes(token string, _ *decodeBudget) ([]byte, bool) {
+	return []byte(token), true
+}
 
 // replaceDecoder puts content in the place of each match.
 type replaceDecoder struct{ replacer }
 
-// maxReplaced bounds how far a replacement may lengthen the tokens of a text; only
-// hostile files go that far, and the tokens beyond it stay as they are.
-const maxReplaced = 1 << 20
-
-func (d replaceDecoder) decode(tokens []string) []string {
-	room := maxReplaced
+func (d replaceDecoder) decode(tokens []string, budget *decodeBudget) []string {
 	for i, t := range tokens {
-		to := d.one(t)
-		if room -= max(0, len(to)-len(t)); room < 0 {
-			break
-		}
-		tokens[i] = to
+		tokens[i] = d.one(t, budget)
 	}
 	return tokens
 }
 
-// one rewrites a token. A pattern that is too slow even for that leaves it alone.
-func (d replaceDecoder) one(token string) string {
-	p, err := d.normalize(newPiece(token))
+// one rewrites a token.
+func (d replaceDecoder) one(token string, budget *decodeBudget) string {
+	if budget.used() {
+		return token
+	}
+	p := newPiece(token)
+	p.limit = len(token) + budget.room
+	p.bounds = &bounds{steps: budget.steps}
+	p, err := d.normalize(p)
+	budget.steps = p.bounds.steps
+	if errors.Is(err, ErrTooLong) {
+		budget.room = 0
+	}
 	if err != nil {
 		return token
 	}
+	budget.room -= max(0, len(p.s)-len(token))
 	return p.s
 }
 
-func (d replaceDecoder) tokenBytes(token string) ([]byte, bool) { return []byte(d.one(token)), true }
+func (d replaceDecoder) tokenBytes(token string, budget *decodeBudget) ([]byte, bool) {
+	return []byte(d.one(token, budget)), true
+}
 
 // metaspaceDecoder turns the mark back into spaces; that of the first token goes if
 // the encoder put one there.
@@ -206,7 +255,7 @@ type metaspaceDecoder struct {
 	prepend prependScheme
 }
 
-func (d metaspaceDecoder) decode(tokens []string) []string {
+func (d metaspaceDecoder) decode(tokens []string, _ *decodeBudget) []string {
 	for i, t := range tokens {
 		space := " "
 		if i == 0 && d.prepend != prependNever {
@@ -217,14 +266,14 @@ func (d metaspaceDecoder) decode(tokens []string) []string {
 	return tokens
 }
 
-func (d metaspaceDecoder) tokenBytes(token string) ([]byte, bool) {
+func (d metaspaceDecoder) tokenBytes(token string, _ *decodeBudget) ([]byte, bool) {
 	return []byte(strings.ReplaceAll(token, d.mark, " ")), true
 }
 
 // bpeDecoder turns the suffix that ends words into spaces.
 type bpeDecoder struct{ suffix string }
 
-func (d bpeDecoder) decode(tokens []string) []string {
+func (d bpeDecoder) decode(tokens []string, _ *decodeBudget) []string {
 	for i, t := range tokens {
 		space := " "
 		if i == len(tokens)-1 {
@@ -235,7 +284,7 @@ func (d bpeDecoder) decode(tokens []string) []string {
 	return tokens
 }
 
-func (d bpeDecoder) tokenBytes(token string) ([]byte, bool) {
+func (d bpeDecoder) tokenBytes(token string, _ *decodeBudget) ([]byte, bool) {
 	return bytes.ReplaceAll([]byte(token), []byte(d.suffix), []byte(" ")), true
 }
 
@@ -246,7 +295,7 @@ type wordPieceDecoder struct {
 	cleanup bool
 }
 
-func (d wordPieceDecoder) decode(tokens []string) []string {
+func (d wordPieceDecoder) decode(tokens []string, _ *decodeBudget) []string {
 	for i, t := range tokens {
 		if i > 0 {
 			if rest, ok := strings.CutPrefix(t, d.prefix); ok {
@@ -263,7 +312,7 @@ func (d wordPieceDecoder) decode(tokens []string) []string {
 	return tokens
 }
 
-func (d wordPieceDecoder) tokenBytes(string) ([]byte, bool) { return nil, false }
+func (d wordPieceDecoder) tokenBytes(string, *decodeBudget) ([]byte, bool) { return nil, false }
 
 // cleanUp removes the spaces that English does not write, one rule after the other.
 func cleanUp(s string) string {

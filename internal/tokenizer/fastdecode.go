@@ -10,13 +10,19 @@ import (
 // nearly all published files: ByteLevel alone, and SentencePiece's sequence of
 // Replace, ByteFallback, Fuse and Strip.
 type fastDecoder struct {
-	texts     []string       // by id: the token's bytes, all but joined
+	tokens    idTable[fastToken]
 	byteLevel bool           // texts are raw bytes, not characters
-	isByte    []bool         // by id: a byte token, for ByteFallback
 	strips    []stripDecoder // of the whole text
 }
 
-// newFastDecoder returns nil if t's decoder is of another shape.
+// fastToken is a token whose text is all but joined.
+type fastToken struct {
+	text   string
+	isByte bool // a byte token, for ByteFallback
+}
+
+// newFastDecoder returns nil if t's decoder is of another shape, or if it would need too much
+// time or memory for all tokens.
 func newFastDecoder(t *Tokenizer) *fastDecoder {
 	f := &fastDecoder{}
 	var replacers []replaceDecoder
@@ -31,13 +37,14 @@ func newFastDecoder(t *Tokenizer) *fastDecoder {
 	default:
 		return nil
 	}
-	f.texts, f.isByte = make([]string, t.size), make([]bool, t.size)
+	f.tokens = newIDTable[fastToken](t.model.count()+len(t.added.tokens), int32(t.size-1))
+	budget := decodeBudget{steps: stepsBase, room: growBase}
+	for _, token := range t.names() {
+		budget.steps += stepsPerByte * len(token)
+		budget.room += roomPerByte * len(token)
+	}
 	var buf []byte
-	for id := range f.texts {
-		token, ok := t.Token(int32(id))
-		if !ok {
-			continue
-		}
+	for id, token := range t.names() {
 		text := token
 		if f.byteLevel {
 			buf = appendTokenBytes(buf[:0], token)
@@ -46,12 +53,16 @@ func newFastDecoder(t *Tokenizer) *fastDecoder {
 			}
 		}
 		for _, r := range replacers {
-			text = r.one(text)
+			text = r.one(text, &budget)
+			if budget.steps--; budget.used() {
+				return nil
+			}
 		}
-		if b, ok := byteToken(text); ok && !f.byteLevel {
-			text, f.isByte[id] = string([]byte{b}), true
+		b, isByte := byteToken(text)
+		if isByte = isByte && !f.byteLevel; isByte {
+			text = string([]byte{b})
 		}
-		f.texts[id] = text
+		f.tokens.set(id, fastToken{text, isByte})
 	}
 	return f
 }
@@ -84,12 +95,13 @@ func (list decoders) sentencePiece() (replacers []replaceDecoder, strips []strip
 func (f *fastDecoder) appendText(dst []byte, ids []int32) []byte {
 	from, run := len(dst), -1 // run is where the byte tokens at the end of dst begin
 	for _, id := range ids {
-		if f.isByte[id] && run < 0 {
+		t := f.tokens.get(id)
+		if t.isByte && run < 0 {
 			run = len(dst)
-		} else if !f.isByte[id] && run >= 0 {
+		} else if !t.isByte && run >= 0 {
 			dst, run = closeRun(dst, run), -1
 		}
-		dst = append(dst, f.texts[id]...)
+		dst = append(dst, t.text...)
 	}
 	if run >= 0 {
 		dst = closeRun(dst, run)

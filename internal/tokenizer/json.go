@@ -208,9 +208,9 @@ func (s *scanner) number() (string, error) {
 // id decodes a token id: a whole number from 0 that fits an int32.
 func (s *scanner) id() (int32, error) {
 	s.peek()
-	start, n := s.at, 0
+	start, n := s.at, int64(0)
 	for s.at < len(s.b) && s.b[s.at] >= '0' && s.b[s.at] <= '9' && n <= maxID {
-		n = n*10 + int(s.b[s.at]-'0')
+		n = n*10 + int64(s.b[s.at]-'0')
 		s.at++
 	}
 	if start == s.at || n > maxID {

@@ -9,15 +9,16 @@ import (
 
 // matcher finds the places of a text that a pattern names.
 type matcher interface {
-	// each calls found for each match from left to right; matches do not overlap.
-	// The errors are ErrTooSlow and found's, which ends the search.
-	each(s string, found func(start, end int) error) error
+	// each calls found for each match from left to right; matches do not overlap. It takes
+	// the steps of its work from what is left of a text's, nil for any number. The errors are
+	// ErrTooSlow and found's, which ends the search.
+	each(s string, left *int, found func(start, end int) error) error
 }
 
 // literal matches its own text.
 type literal string
 
-func (l literal) each(s string, found func(start, end int) error) error {
+func (l literal) each(s string, _ *int, found func(start, end int) error) error {
 	if l == "" { // an empty pattern matches between all characters
 		err := found(0, 0)
 		for i, r := range s {
@@ -44,7 +45,7 @@ func (l literal) each(s string, found func(start, end int) error) error {
 // runeMatcher matches each character it accepts, one at a time.
 type runeMatcher func(r rune) bool
 
-func (f runeMatcher) each(s string, found func(start, end int) error) error {
+func (f runeMatcher) each(s string, _ *int, found func(start, end int) error) error {
 	for i, r := range s {
 		if !f(r) {
 			continue
@@ -102,44 +103,43 @@ type stretch struct {
 	match      bool
 }
 
-// stretches covers p with the matches of m and what lies between them.
-func stretches(p piece, m matcher, invert bool, out []stretch) ([]stretch, error) {
-	at, s := 0, p.s
-	err := m.each(s, func(start, end int) error {
+// stretches emits what covers p: the matches of m and what lies between them, in order.
+func stretches(p piece, m matcher, invert bool, emit func(stretch) error) error {
+	at := 0
+	err := m.each(p.s, p.steps(), func(start, end int) error {
 		if at < start {
-			out = append(out, stretch{at, start, invert})
+			if err := emit(stretch{at, start, invert}); err != nil {
+				return err
+			}
 		}
-		out = append(out, stretch{start, end, !invert})
 		at = end
-		return p.bounds.step()
+		if err := p.bounds.step(); err != nil {
+			return err
+		}
+		return emit(stretch{start, end, !invert})
 	})
-	if at < len(s) {
-		out = append(out, stretch{at, len(s), invert})
+	if err == nil && at < len(p.s) {
+		err = emit(stretch{at, len(p.s), invert})
 	}
-	return out, err
+	return err
 }
 
-// split cuts p at the matches of m and emits the pieces.
+// split cuts p at the matches of m and emits the pieces. It holds two of them at a time.
 func split(p piece, m matcher, how behavior, invert bool, emit func(piece) error) error {
 	if how == isolated {
 		return isolate(p, m, emit)
 	}
-	list, err := stretches(p, m, invert, nil)
-	if err != nil {
+	j := joiner{how: how, emit: func(x stretch) error { return emit(p.cut(x.start, x.end)) }}
+	if err := stretches(p, m, invert, j.add); err != nil {
 		return err
 	}
-	for _, x := range how.join(list) {
-		if err := emit(p.cut(x.start, x.end)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return j.end()
 }
 
-// isolate is split with behavior Isolated, where all that counts is the cuts.
+// isolate is split with behavior Isolated, where only the cuts count.
 func isolate(p piece, m matcher, emit func(piece) error) error {
 	at := 0
-	err := m.each(p.s, func(start, end int) error {
+	err := m.each(p.s, p.steps(), func(start, end int) error {
 		if at < start {
 			if err := emit(p.cut(at, start)); err != nil {
 				return err
@@ -154,46 +154,67 @@ func isolate(p piece, m matcher, emit func(piece) error) error {
 	return err
 }
 
-// join applies the behavior to the stretches of a text, in place.
-func (how behavior) join(list []stretch) []stretch {
-	out := list[:0]
-	before := false // the stretch before was a match
-	switch how {
-	case removed:
-		for _, x := range list {
-			if !x.match {
-				out = append(out, x)
-			}
+// joiner applies a behavior to the stretches of a text as they come.
+type joiner struct {
+	how  behavior
+	emit func(stretch) error
+
+	next   stretch // added and not yet worked on, as its successor may matter
+	out    stretch // to be emitted once nothing joins it any more
+	queued bool    // next is there
+	held   bool    // out is there
+	before bool    // see put
+}
+
+// add takes the next stretch.
+func (j *joiner) add(x stretch) error {
+	if j.how == removed {
+		if x.match {
+			return nil
 		}
+		return j.emit(x)
+	}
+	var err error
+	if j.queued {
+		err = j.put(j.next, x.match)
+	}
+	j.next, j.queued = x, true
+	return err
+}
+
+// put joins x to the stretch before it, or emits that one. match says whether a match
+// follows x.
+func (j *joiner) put(x stretch, match bool) error {
+	var joins bool
+	switch j.how {
 	case contiguous:
-		for _, x := range list {
-			if n := len(out); n > 0 && x.match == before {
-				out[n-1].end = x.end
-			} else {
-				out = append(out, x)
-			}
-			before = x.match
-		}
+		joins, j.before = x.match == j.before, x.match
 	case mergedWithPrevious:
-		for _, x := range list {
-			if n := len(out); n > 0 && x.match && !before {
-				out[n-1].end = x.end
-			} else {
-				out = append(out, x)
-			}
-			before = x.match
-		}
-	case mergedWithNext:
-		for i, x := range list {
-			next := i+1 < len(list) && list[i+1].match
-			// A match joins what follows it, unless that is a match too.
-			if n := len(out); n > 0 && before && !x.match {
-				out[n-1].end = x.end
-			} else {
-				out = append(out, x)
-			}
-			before = x.match && !next
+		joins, j.before = x.match && !j.before, x.match
+	case mergedWithNext: // a match joins what follows it, unless that is a match too
+		joins, j.before = j.before && !x.match, x.match && !match
+	}
+	if j.held && joins {
+		j.out.end = x.end
+		return nil
+	}
+	last, emit := j.out, j.held
+	j.out, j.held = x, true
+	if emit {
+		return j.emit(last)
+	}
+	return nil
+}
+
+// end emits what is left.
+func (j *joiner) end() error {
+	if j.queued {
+		if err := j.put(j.next, false); err != nil {
+			return err
 		}
 	}
-	return out
+	if j.held {
+		return j.emit(j.out)
+	}
+	return nil
 }

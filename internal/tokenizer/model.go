@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"iter"
 )
 
 // model turns one word into tokens. A model is one file: a type with these methods
@@ -16,9 +17,13 @@ type model interface {
 	// least is a number of tokens that word has at least; 0 where it takes as long to tell
 	// as to cut it.
 	least(word string) int
+	// longest is how many bytes of a word a token stands for at most; 0 is any number.
+	longest() int
 	// id returns the id of a token, or -1.
 	id(token string) int32
 	token(id int32) (string, bool)
+	// all yields every id that may have a token.
+	all() iter.Seq2[int32, string]
 	// size is one more than the largest id, count the number of tokens.
 	size() int
 	count() int

@@ -22,12 +22,35 @@ type normalizeFunc func(p piece) piece
 
 func (f normalizeFunc) normalize(p piece) (piece, error) { return f(p), nil }
 
+// unicodeForm is a Unicode normal form.
+type unicodeForm norm.Form
+
+func (f unicodeForm) normalize(p piece) (piece, error) { return normalForm(p, norm.Form(f)), nil }
+
+// lowercaser is the function lowercase.
+type lowercaser struct{}
+
+func (lowercaser) normalize(p piece) (piece, error) { return lowercase(p), nil }
+
+// spelling is the function byteChars.
+type spelling struct{}
+
+func (spelling) normalize(p piece) (piece, error) { return byteChars(p), nil }
+
+// prepender puts itself before a text.
+type prepender string
+
+func (s prepender) normalize(p piece) (piece, error) { return prepend(p, string(s)), nil }
+
 // normalizers applies each in turn.
 type normalizers []normalizer
 
 func (list normalizers) normalize(p piece) (piece, error) {
 	for _, n := range list {
-		var err error
+		err := p.bounds.work(len(p.s))
+		if err != nil {
+			return p, err
+		}
 		if p, err = n.normalize(p); err != nil {
 			return p, err
 		}
@@ -53,7 +76,7 @@ func (r replacer) normalize(p piece) (piece, error) {
 		return p, nil
 	}
 	var w *rewriter
-	err := r.pattern.each(p.s, func(start, end int) error {
+	err := r.pattern.each(p.s, p.steps(), func(start, end int) error {
 		if w == nil {
 			w = rewrite(p)
 		}
@@ -168,14 +191,14 @@ func (p *parser) normalizer(raw rawPart, path string, depth int) (normalizer, er
 	}
 	forms := map[string]norm.Form{"NFC": norm.NFC, "NFD": norm.NFD, "NFKC": norm.NFKC, "NFKD": norm.NFKD}
 	if form, ok := forms[spec.Type]; ok {
-		return normalizeFunc(func(p piece) piece { return normalForm(p, form) }), nil
+		return unicodeForm(form), nil
 	}
 	switch spec.Type {
 	case "Sequence":
 		list, err := sequence(spec.Normalizers, path, "normalizers", depth, p.normalizer)
 		return normalizers(list), err
 	case "Lowercase":
-		return normalizeFunc(lowercase), nil
+		return lowercaser{}, nil
 	case "Strip":
 		return stripper(spec.StripLeft, spec.StripRight), nil
 	case "StripAccents":
@@ -183,9 +206,9 @@ func (p *parser) normalizer(raw rawPart, path string, depth int) (normalizer, er
 	case "Nmt":
 		return normalizeFunc(nmt), nil
 	case "ByteLevel":
-		return normalizeFunc(byteChars), nil
+		return spelling{}, nil
 	case "Prepend":
-		return normalizeFunc(func(p piece) piece { return prepend(p, spec.Prepend) }), nil
+		return prepender(spec.Prepend), nil
 	case "BertNormalizer":
 		lower := either(spec.Lowercase, true)
 		return bertNormalizer{either(spec.CleanText, true), either(spec.Chinese, true), either(spec.StripAccents, lower), lower}, nil
@@ -195,6 +218,7 @@ func (p *parser) normalizer(raw rawPart, path string, depth int) (normalizer, er
 		}
 		return parsePrecompiled(spec.Charsmap, path)
 	case "Replace":
+		p.patterns++
 		m, err := spec.Pattern.compile(path)
 		return replacer{m, spec.Content}, err
 	}

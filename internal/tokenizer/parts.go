@@ -12,7 +12,10 @@ import (
 type rawPart = json.RawMessage
 
 // parser builds a [Tokenizer] from the members of tokenizer.json.
-type parser struct{ model model }
+type parser struct {
+	model    model
+	patterns int // parts that match patterns
+}
 
 // maxDepth bounds Sequences inside Sequences.
 const maxDepth = 16

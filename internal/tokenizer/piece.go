@@ -46,6 +46,14 @@ func whole(text string, track bool) piece {
 	return p
 }
 
+// steps is what is left of the text's steps for patterns; nil outside of a text.
+func (p *piece) steps() *int {
+	if p.bounds == nil {
+		return nil
+	}
+	return &p.bounds.steps
+}
+
 // cut returns the bytes start to end of p as a piece of their own.
 func (p piece) cut(start, end int) piece {
 	c := piece{s: p.s[start:end], added: -1, first: p.first && start == 0, limit: p.limit, bounds: p.bounds}

@@ -78,52 +78,74 @@ func jump(unit uint32) uint32 { return unit >> 10 << (unit & (1 << 9) >> 6) }
 const maxCluster = 6
 
 func (p *precompiled) normalize(in piece) (piece, error) {
-	var out []mark
-	modified := false
+	w := substituter{w: rewrite(in)}
 	for at := 0; at < len(in.s); {
+		if err := in.bounds.step(); err != nil {
+			return in, err
+		}
 		n := clusterLen(in.s[at:])
 		cluster := in.s[at : at+n]
 		at += n
 		if n < maxCluster {
 			if to, ok := p.transform(cluster); ok {
-				out, modified = substitute(out, cluster, to), true
+				w.substitute(cluster, to)
 				continue
 			}
 		}
 		for _, r := range cluster {
 			if to, ok := p.transform(string(r)); ok {
-				out, modified = substitute(out, string(r), to), true
+				w.substitute(string(r), to)
 			} else {
-				out = append(out, mark{r: r})
+				w.put(mark{r: r})
 			}
 		}
 	}
-	if !modified {
+	if !w.modified {
 		return in, nil
-	}
-	w := rewrite(in)
-	for _, m := range out {
-		w.put(m.r, m.change)
 	}
 	return w.piece(), nil
 }
 
-// substitute appends to in the place of old, aligned character by character: what
+// substituter writes characters and substitutes of others. It holds the last one back, as it
+// may yet stand for a removal.
+type substituter struct {
+	w        *rewriter
+	last     mark
+	held     bool // last is there
+	modified bool // something was substituted
+}
+
+func (s *substituter) put(m mark) {
+	if s.held {
+		s.w.put(s.last.r, s.last.change)
+	}
+	s.last, s.held = m, true
+}
+
+// substitute writes to in the place of old, aligned character by character: what
 // is too much is inserted, and the last character, be it one from before, stands
 // for what is too little. (The reference does so; a removal at the very start of a
 // text therefore shifts what follows.)
-func substitute(out []mark, old, to string) []mark {
-	before, after := utf8.RuneCountInString(old), utf8.RuneCountInString(to)
+func (s *substituter) substitute(old, to string) {
+	s.modified = true
+	before := utf8.RuneCountInString(old) // that nothing stands for yet
 	for _, r := range to {
-		out = append(out, mark{r: r})
+		m := mark{r: r}
+		if before--; before < 0 {
+			m.change = 1
+		}
+		s.put(m)
 	}
-	for i := range max(0, after-before) {
-		out[len(out)-1-i].change = 1
+	if before > 0 && s.held {
+		s.last.change -= before
 	}
-	if after < before && len(out) > 0 {
-		out[len(out)-1].change += after - before
+}
+
+func (s *substituter) piece() piece {
+	if s.held {
+		s.w.put(s.last.r, s.last.change)
 	}
-	return out
+	return s.w.piece()
 }
 
 // clusterLen is the length of the grapheme cluster that begins s, as far as it

@@ -137,6 +137,7 @@ func (p *parser) preTokenizers(raw rawPart, path string, depth int) ([]preTokeni
 			splitter{runeMatcher(isPunct), isolated, false},
 		}, nil
 	}
+	p.patterns++
 	one, err := spec.build(path)
 	if err != nil {
 		return nil, err

@@ -49,7 +49,7 @@ func TestRegexMatches(t *testing.T) {
 			continue
 		}
 		var got []string
-		if err := re.each(c.text, func(start, end int) error {
+		if err := re.each(c.text, nil, func(start, end int) error {
 			got = append(got, c.text[start:end])
 			return nil
 		}); err != nil || !slices.Equal(got, c.want) {
@@ -117,7 +117,7 @@ func TestHostileFiles(t *testing.T) {
 		}
 	}
 	decoder := `"decoder":{"type":"Sequence","decoders":[` + strings.TrimSuffix(double, ",") + `]}`
-	if got := build(t, decoder).Decode([]int32{1}, false); len(got) > 2*maxReplaced {
+	if got := build(t, decoder).Decode([]int32{1}, false); len(got) > 2*decodeRoom {
 		t.Errorf("a decoder made %d bytes of one token", len(got))
 	}
 }
@@ -131,7 +131,7 @@ func FuzzRegex(f *testing.F) {
 			return
 		}
 		text, at := valid(text), 0
-		_ = re.each(text, func(start, end int) error {
+		_ = re.each(text, nil, func(start, end int) error {
 			if start < at || end < start || end > len(text) {
 				t.Errorf("match %d:%d behind %d of %d", start, end, at, len(text))
 			}

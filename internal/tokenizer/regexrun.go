@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"errors"
+	"math"
 	"sync"
 	"unicode/utf8"
 )
@@ -16,17 +17,19 @@ const (
 	stepsBase    = 1 << 20
 	stepsPerByte = 1 << 8
 	maxOpen      = 1 << 20
+	openBase     = 1 << 12 // ways that any text may have open; a long one has as many as bytes
 )
 
 // retry is a way of matching that is still open: go on at pc from pos, or from any
 // earlier character down to low.
-type retry struct{ pc, pos, low int }
+type retry struct{ pc, pos, low int32 }
 
 // machine runs a program over one text.
 type machine struct {
 	re    *regex
 	s     string
 	steps int
+	open  int // the most ways that may be open
 	stack []retry
 }
 
@@ -34,10 +37,18 @@ var machines = sync.Pool{New: func() any { return new(machine) }}
 
 // each calls found for every match in s from left to right, as Oniguruma's iterator
 // finds them: an empty match right behind the one before it does not count.
-func (re *regex) each(s string, found func(start, end int) error) error {
+func (re *regex) each(s string, left *int, found func(start, end int) error) error {
+	if len(s) > math.MaxInt32 {
+		return ErrTooLong
+	}
 	m := machines.Get().(*machine)
 	defer m.release()
-	m.re, m.s, m.steps = re, s, stepsBase+stepsPerByte*len(s)
+	may := stepsBase + stepsPerByte*len(s)
+	if left != nil {
+		may = min(may, *left)
+		defer func() { *left -= may - max(m.steps, 0) }()
+	}
+	m.re, m.s, m.steps, m.open = re, s, may, min(maxOpen, openBase+len(s))
 	last := -1
 	for at := 0; at <= len(s); {
 		start, end, ok := m.search(at)
@@ -102,7 +113,7 @@ func (m *machine) run(pc, pos int) (int, bool) {
 	base := len(m.stack)
 	prog := m.re.prog
 	for {
-		if m.steps--; m.steps < 0 || len(m.stack) > maxOpen {
+		if m.steps--; m.steps < 0 || len(m.stack) > m.open {
 			m.steps = -1
 			m.stack = m.stack[:base]
 			return 0, false
@@ -119,10 +130,10 @@ func (m *machine) run(pc, pos int) (int, bool) {
 		case opRepeat:
 			var low int
 			if pos, low, ok = m.many(i, pos); ok && low < pos && !i.only && prog[pc].op != opMatch {
-				m.stack = append(m.stack, retry{pc, pos, low})
+				m.stack = append(m.stack, retry{int32(pc), int32(pos), int32(low)})
 			}
 		case opSplit:
-			m.stack = append(m.stack, retry{i.y, pos, pos})
+			m.stack = append(m.stack, retry{int32(i.y), int32(pos), int32(pos)})
 			pc = i.x
 		case opJump:
 			pc = i.x
@@ -154,14 +165,14 @@ func (m *machine) back(base int) (pc, pos int, ok bool) {
 		return 0, 0, false
 	}
 	top := &m.stack[n-1]
-	pc, pos = top.pc, top.pos
+	pc, pos = int(top.pc), int(top.pos)
 	if top.low == top.pos { // a split, not a repeat
 		m.stack = m.stack[:n-1]
 		return pc, pos, true
 	}
 	_, size := utf8.DecodeLastRuneInString(m.s[:pos])
 	pos -= size
-	if top.pos = pos; pos <= top.low {
+	if top.pos = int32(pos); top.pos <= top.low {
 		m.stack = m.stack[:n-1]
 	}
 	return pc, pos, true

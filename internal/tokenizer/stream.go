@@ -26,6 +26,7 @@ type Stream struct {
 	prefix []byte
 	last   []byte // the text of ids
 	fresh  bool   // last is that of ids as they are
+	again  int    // not 0: so many ids there must be before they are decoded again
 	run    []byte // the byte tokens at the end of ids
 	broken bool   // run is not valid UTF-8 as it stands
 }
@@ -54,7 +55,7 @@ func (s *Stream) Next(id int32) (text string, ok bool, err error) {
 		return "", false, nil
 	}
 	if s.byteLevel() {
-		s.held = append(s.held, s.t.fast.texts[id]...)
+		s.held = append(s.held, s.t.fast.tokens.get(id).text...)
 		if len(s.held) == 0 || open(s.held) {
 			return "", false, nil
 		}
@@ -73,9 +74,14 @@ func open(b []byte) bool {
 // byteLevel reports whether every token is a string of bytes and nothing more.
 func (s *Stream) byteLevel() bool { return s.t.fast != nil && s.t.fast.byteLevel }
 
+// manySilent is how many tokens without text are decoded again with each more. Where a file's
+// decoder makes no text of more than these, they are decoded when they are a quarter more, so
+// that the whole takes time in proportion to its length. Text may then come later.
+const manySilent = 64
+
 // next follows the reference step by step, see the fields of [Stream].
 func (s *Stream) next(id int32) (string, bool, error) {
-	if len(s.prefix) == 0 && len(s.ids) > 0 && !s.broken {
+	if len(s.prefix) == 0 && len(s.ids) > 0 && !s.broken && s.again == 0 {
 		if text := s.text(); !open(text) {
 			s.prefix, s.sent = append(s.prefix, text...), len(s.ids)
 		}
@@ -85,10 +91,17 @@ func (s *Stream) next(id int32) (string, bool, error) {
 	if s.broken = s.pending(id); s.broken {
 		return "", false, nil
 	}
-	text := s.text()
-	if len(text) <= len(s.prefix) || open(text) {
+	if len(s.ids) < s.again {
 		return "", false, nil
 	}
+	text := s.text()
+	if len(text) <= len(s.prefix) || open(text) {
+		if n := len(s.ids); n > manySilent {
+			s.again = n + n/4
+		}
+		return "", false, nil
+	}
+	s.again = 0
 	var err error
 	var rest string
 	if tail, ok := bytes.CutPrefix(text, s.prefix); ok {
@@ -109,7 +122,8 @@ func (s *Stream) pending(id int32) bool {
 	if s.t.fast == nil {
 		return false
 	}
-	if !s.t.fast.isByte[id] {
+	token := s.t.fast.tokens.get(id)
+	if !token.isByte {
 		s.run = s.run[:0]
 		return false
 	}
@@ -117,7 +131,7 @@ func (s *Stream) pending(id int32) bool {
 	if len(s.run) > utf8.UTFMax {
 		return true
 	}
-	s.run = append(s.run, s.t.fast.texts[id]...)
+	s.run = append(s.run, token.text...)
 	for len(s.run) > 0 && utf8.FullRune(s.run) {
 		r, n := utf8.DecodeRune(s.run)
 		if r == utf8.RuneError {

@@ -2,8 +2,10 @@ package tokenizer
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"unicode/utf8"
@@ -21,6 +23,9 @@ type Tokenizer struct {
 	post  postProcessor // nil: none
 	dec   decoder       // nil: tokens joined with spaces
 
+	frames     [2]frame // without special tokens and with them
+	spread     spread
+	patterns   int          // parts that match patterns, at least 1
 	trackFirst bool         // words need alignment to know whether they begin the text
 	fast       *fastDecoder // nil: ask dec
 	size       int
@@ -29,14 +34,18 @@ type Tokenizer struct {
 // FileName is the file that [Load] reads.
 const FileName = "tokenizer.json"
 
-// Load reads tokenizer.json in dir. A missing file is an error for which
+// Load reads tokenizer.json in dir, a regular file. A missing file is an error for which
 // errors.Is(err, fs.ErrNotExist) holds: a model without a tokenizer can still be
-// used with token ids.
+// used with token ids. Where dir has a vocabulary in another format, the error names that
+// file and says how to convert it.
 func Load(dir string) (*Tokenizer, error) { return LoadFS(os.DirFS(dir), dir) }
 
 // LoadFS is [Load] for a file system; name is what errors call it.
 func LoadFS(fsys fs.FS, name string) (*Tokenizer, error) {
 	data, err := smallfile.ReadFS(fsys, FileName, smallfile.Tokenizer)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, missing(fsys, name)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: %s: %w", name, err)
 	}
@@ -127,6 +136,7 @@ func (p *parser) assemble(parts map[string]rawPart) (*Tokenizer, error) {
 	if t.added, err = newAddedVocab(list, p.model, t.norm); err != nil {
 		return nil, err
 	}
+	t.patterns = max(p.patterns, 1)
 	t.size = p.model.size()
 	for _, a := range t.added.tokens {
 		t.size = max(t.size, int(a.ID)+1)
@@ -148,6 +158,8 @@ func (t *Tokenizer) wire() {
 		}
 	}
 	t.fast = newFastDecoder(t)
+	t.frames = [2]frame{t.newFrame(false), t.newFrame(true)}
+	t.spread = t.newSpread()
 }
 
 // addedTokens decodes the list of added tokens.
@@ -188,6 +200,25 @@ func (t *Tokenizer) Token(id int32) (string, bool) {
 	return t.model.token(id)
 }
 
+// names yields the names of all tokens by id, added tokens included, in no order.
+func (t *Tokenizer) names() iter.Seq2[int32, string] {
+	return func(yield func(int32, string) bool) {
+		for id := range t.model.all() {
+			if _, added := t.added.byID[id]; added {
+				continue
+			}
+			if name, ok := t.model.token(id); ok && !yield(id, name) {
+				return
+			}
+		}
+		for k := range t.added.tokens {
+			if !yield(t.added.tokens[k].ID, t.added.names[k]) {
+				return
+			}
+		}
+	}
+}
+
 // ID returns the id of a token by its name in the vocabulary.
 func (t *Tokenizer) ID(token string) (int32, bool) {
 	if k, ok := t.added.byContent[token]; ok {
@@ -222,5 +253,5 @@ func (t *Tokenizer) TokenBytes(id int32) (b []byte, ok bool) {
 	if t.dec == nil {
 		return []byte(token), true
 	}
-	return t.dec.tokenBytes(token)
+	return t.dec.tokenBytes(token, newDecodeBudget(len(token)))
 }

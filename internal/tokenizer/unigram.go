@@ -42,8 +42,8 @@ func parseUnigram(spec modelSpec) (model, error) {
 		return nil, err
 	}
 	if s := spec.scan("unk_id"); s != nil {
-		if u.unk, err = s.id(); err == nil && int(u.unk) >= len(u.tokens) {
-			err = fmt.Errorf("%d is beyond the vocabulary of %d", u.unk, len(u.tokens))
+		if u.unk, err = s.id(); err == nil && int(u.unk) >= u.size() {
+			err = fmt.Errorf("%d is beyond the vocabulary of %d", u.unk, u.size())
 		}
 		if err != nil {
 			return nil, fmt.Errorf("model.unk_id: %w", err)
@@ -55,7 +55,8 @@ func parseUnigram(spec modelSpec) (model, error) {
 	lowest := math.Inf(1)
 	for id, score := range u.scores {
 		lowest = min(lowest, score)
-		u.trie.add(u.tokens[id], u.id(u.tokens[id]))
+		token := u.tokens.get(int32(id))
+		u.trie.add(token, u.id(token))
 	}
 	u.unkScore = lowest - unkPenalty
 	return u, nil
@@ -63,9 +64,9 @@ func parseUnigram(spec modelSpec) (model, error) {
 
 // parseVocab reads a list of [token, score]; a token's place is its id.
 func (u *unigram) parseVocab(s *scanner) error {
-	u.vocab = &vocab{ids: make(map[string]int32, len(s.b)/24)}
+	u.vocab = &vocab{ids: make(map[string]int32, len(s.b)/24), top: -1}
 	return s.array(func(i int) error {
-		if i > maxID {
+		if i >= maxID {
 			return s.fail("more than %d tokens", maxID)
 		}
 		parts := 0
@@ -74,8 +75,8 @@ func (u *unigram) parseVocab(s *scanner) error {
 			if k == 0 {
 				name, err := s.str()
 				token := string(name)
-				u.tokens = append(u.tokens, token)
-				u.ids[token] = int32(i)
+				u.tokens.push(token)
+				u.ids[token], u.top = int32(i), int32(i)
 				return err
 			}
 			text, err := s.number()
@@ -103,8 +104,16 @@ type pathNode struct {
 	id    int32
 }
 
-// stretches cuts word along the best path; unknown neighbours become one.
-func (u *unigram) stretches(word string, b *bounds) ([]span, error) {
+// pathBytes is the memory for a byte of a long word: a place of the path, and an id.
+const pathBytes = 16 + 4
+
+// best finds the best way to each place of word.
+func (u *unigram) best(word string, b *bounds) ([]pathNode, error) {
+	if len(word) > longWord {
+		if err := b.memory(len(word) * pathBytes); err != nil {
+			return nil, err
+		}
+	}
 	best := make([]pathNode, len(word)+1)
 	for i := range best {
 		best[i].start = -1
@@ -143,7 +152,7 @@ func (u *unigram) stretches(word string, b *bounds) ([]span, error) {
 			offer(at+size, u.unk, here+u.unkScore)
 		}
 	}
-	return u.path(best), nil
+	return best, nil
 }
 
 // path walks best from the end and returns the stretches in order.
@@ -166,6 +175,18 @@ func (u *unigram) path(best []pathNode) []span {
 	return out
 }
 
+// longest implements model.
+func (u *unigram) longest() int {
+	if !u.byteFallback || slices.Contains(u.fallback[:], -1) {
+		return 0
+	}
+	n := 0
+	for _, token := range u.tokens.all() {
+		n = max(n, len(token))
+	}
+	return n
+}
+
 // least implements model: unknown neighbours of any number become one token, unless there is
 // one for each byte.
 func (u *unigram) least(word string) int {
@@ -173,7 +194,7 @@ func (u *unigram) least(word string) int {
 		return 0
 	}
 	u.reached.Do(func() {
-		for _, token := range u.tokens {
+		for _, token := range u.tokens.all() {
 			u.reach.add([]byte(token))
 		}
 	})
@@ -181,16 +202,11 @@ func (u *unigram) least(word string) int {
 }
 
 func (u *unigram) appendTokens(dst []token, word string) ([]token, error) {
-	return u.cut(dst, word, nil)
-}
-
-// cut appends the tokens of word.
-func (u *unigram) cut(dst []token, word string, b *bounds) ([]token, error) {
-	list, err := u.stretches(word, b)
+	best, err := u.best(word, nil)
 	if err != nil {
 		return dst, err
 	}
-	for _, at := range list {
+	for _, at := range u.path(best) {
 		text := word[at.start:at.end]
 		if id := u.id(text); id >= 0 {
 			dst = append(dst, token{id: id, start: at.start, end: at.end})
@@ -227,19 +243,56 @@ func (u *unigram) appendIDs(dst []int32, word string, b *bounds) ([]int32, error
 			return append(dst, hit.ids...), nil
 		}
 	}
-	var buf [32]token
-	tokens, err := u.cut(buf[:0], word, b)
-	if err != nil {
-		return dst, err
-	}
 	from := len(dst)
-	for _, t := range tokens {
-		dst = append(dst, t.id)
+	dst, err := u.appendBest(dst, word, b)
+	if err != nil {
+		return dst[:from], err
 	}
 	if short {
 		u.cache.put(slot, word, dst[from:])
 	}
 	return dst, nil
+}
+
+// appendBest appends the ids along the best path, for which it needs no more memory than
+// that path and the ids. It walks from the end, and turns what it has appended round.
+func (u *unigram) appendBest(dst []int32, word string, b *bounds) ([]int32, error) {
+	best, err := u.best(word, b)
+	if err != nil {
+		return dst, err
+	}
+	from := len(dst)
+	for end := len(best) - 1; end > 0; {
+		n := best[end]
+		start := int(n.start)
+		if u.unk >= 0 && n.id == u.unk {
+			for start > 0 && best[start].id == u.unk { // unknown neighbours become one
+				start = int(best[start].start)
+			}
+			if dst, err = u.appendUnknown(dst, word[start:end]); err != nil {
+				return dst, err
+			}
+		} else {
+			dst = append(dst, n.id)
+		}
+		end = start
+	}
+	slices.Reverse(dst[from:])
+	return dst, nil
+}
+
+// appendUnknown appends the ids of a stretch without tokens, the last one first.
+func (u *unigram) appendUnknown(dst []int32, text string) ([]int32, error) {
+	if id := u.id(text); id >= 0 {
+		return append(dst, id), nil
+	}
+	if u.byteFallback && u.hasBytes(text) {
+		for i := len(text) - 1; i >= 0; i-- {
+			dst = append(dst, u.fallback[text[i]])
+		}
+		return dst, nil
+	}
+	return append(dst, u.unk), nil
 }
 
 // edgeTrie is a trie of many strings whose edges are in one hash table: node and

@@ -1,19 +1,20 @@
 package tokenizer
 
-import "fmt"
+import (
+	"fmt"
+	"iter"
+	"math"
+)
 
-// maxID is the largest id a vocabulary may use: ids index a slice, so a hostile
-// file must not be able to ask for an arbitrary amount of memory.
-const maxID = 1 << 24
-
-// sparse is how far ids may run ahead of the number of tokens.
-const sparse = 1 << 16
+// maxID is the largest id that a vocabulary may use: ids are int32 everywhere in Heft.
+const maxID = math.MaxInt32
 
 // vocab is a model's own vocabulary: tokens and ids both ways. It does not change
 // after it is built.
 type vocab struct {
 	ids    map[string]int32
-	tokens []string // by id; "" where no token has the id, or for the empty token
+	tokens idTable[string] // "" where no token has the id, or for the empty token
+	top    int32           // the largest id, -1 for none
 }
 
 // id returns the id of token, or -1.
@@ -34,10 +35,7 @@ func (v *vocab) bytesID(token []byte) int32 {
 
 // token returns the token with the given id.
 func (v *vocab) token(id int32) (string, bool) {
-	if id < 0 || int(id) >= len(v.tokens) {
-		return "", false
-	}
-	t := v.tokens[id]
+	t := v.tokens.get(id)
 	if t == "" {
 		empty, ok := v.ids[""]
 		return "", ok && empty == id
@@ -45,13 +43,17 @@ func (v *vocab) token(id int32) (string, bool) {
 	return t, true
 }
 
+// all yields every id that may have a token, in no order.
+func (v *vocab) all() iter.Seq2[int32, string] { return v.tokens.all() }
+
 // size is one more than the largest id.
-func (v *vocab) size() int { return len(v.tokens) }
+func (v *vocab) size() int { return int(v.top) + 1 }
 
 // count is the number of tokens.
 func (v *vocab) count() int { return len(v.ids) }
 
-// parseVocab reads an object of token: id. All tokens share one backing string.
+// parseVocab reads an object of token: id. All tokens share one backing string. Memory
+// grows with the number of tokens, not with the largest id.
 func parseVocab(s *scanner) (*vocab, error) {
 	type entry struct{ end, id int32 }
 	arena := make([]byte, 0, len(s.b)/2)
@@ -59,6 +61,9 @@ func parseVocab(s *scanner) (*vocab, error) {
 	top := int32(-1)
 	err := s.object(func(key []byte) error {
 		arena = append(arena, key...)
+		if len(arena) > math.MaxInt32 {
+			return s.fail("the tokens have more than %d bytes", math.MaxInt32)
+		}
 		id, err := s.id()
 		if err != nil {
 			return err
@@ -70,14 +75,12 @@ func parseVocab(s *scanner) (*vocab, error) {
 	if err != nil {
 		return nil, err
 	}
-	if int(top) > 2*len(entries)+sparse {
-		return nil, fmt.Errorf("the id %d in a vocabulary of %d", top, len(entries))
-	}
-	v := &vocab{ids: make(map[string]int32, len(entries)), tokens: make([]string, top+1)}
+	v := &vocab{ids: make(map[string]int32, len(entries)), tokens: newIDTable[string](len(entries), top), top: top}
 	all, start := string(arena), int32(0)
 	for _, e := range entries {
 		token := all[start:e.end]
-		v.ids[token], v.tokens[e.id] = e.id, token
+		v.ids[token] = e.id
+		v.tokens.set(e.id, token)
 		start = e.end
 	}
 	return v, nil

@@ -17,7 +17,7 @@ type wordPiece struct {
 	unk     string
 	prefix  string // of tokens that do not begin a word
 	maxRune int    // words with more characters are unknown
-	longest int    // bytes of the longest token
+	widest  int    // bytes of the longest token
 }
 
 var errNoUnk = errors.New("tokenizer: the text has characters that the vocabulary has not, and the file names no token for them")
@@ -50,53 +50,78 @@ func parseWordPiece(spec modelSpec) (model, error) {
 		}
 	}
 	for token := range w.ids {
-		w.longest = max(w.longest, len(token))
+		w.widest = max(w.widest, len(token))
 	}
 	return w, nil
 }
 
 func (w *wordPiece) appendIDs(dst []int32, word string, _ *bounds) ([]int32, error) {
-	var buf [32]token
-	tokens, err := w.appendTokens(buf[:0], word)
-	for _, t := range tokens {
-		dst = append(dst, t.id)
+	from := len(dst)
+	known, err := w.each(word, func(id int32, _, _ int) { dst = append(dst, id) })
+	if known || err != nil {
+		return dst, err
 	}
-	return dst, err
+	id, err := w.unknown()
+	return append(dst[:from], id), err
 }
 
-// least implements model: a word of any length may be one unknown token.
+// longest implements model: a word of any length may be one unknown token.
+func (w *wordPiece) longest() int { return 0 }
+
+// least implements model, as longest.
 func (w *wordPiece) least(string) int { return 0 }
 
 func (w *wordPiece) appendTokens(dst []token, word string) ([]token, error) {
 	from := len(dst)
-	if utf8.RuneCountInString(word) > w.maxRune {
-		return w.unknown(dst, word)
-	}
-	for start := 0; start < len(word); {
-		id, end := w.longestAt(word, start)
-		if id < 0 {
-			return w.unknown(dst[:from], word)
-		}
+	known, err := w.each(word, func(id int32, start, end int) {
 		dst = append(dst, token{id: id, start: start, end: end})
-		start = end
+	})
+	if known || err != nil {
+		return dst, err
 	}
-	return dst, nil
+	id, err := w.unknown()
+	return append(dst[:from], token{id: id, end: len(word)}), err
 }
 
-// longestAt returns the longest token that stands at start, id -1 if there is none.
-func (w *wordPiece) longestAt(word string, start int) (id int32, end int) {
+// each calls found for each token of word; known is false where the word is unknown as a
+// whole.
+func (w *wordPiece) each(word string, found func(id int32, start, end int)) (known bool, err error) {
+	if utf8.RuneCountInString(word) > w.maxRune {
+		return false, nil
+	}
+	steps := allowance(len(word))
+	for start := 0; start < len(word); {
+		id, end := w.longestAt(word, start, &steps)
+		if steps < 0 {
+			return false, ErrTooSlow
+		}
+		if id < 0 {
+			return false, nil
+		}
+		found(id, start, end)
+		start = end
+	}
+	return true, nil
+}
+
+// longestAt returns the longest token that stands at start, id -1 if there is none. It takes
+// its work from steps and gives up below zero.
+func (w *wordPiece) longestAt(word string, start int, steps *int) (id int32, end int) {
 	var buf [128]byte
 	key := buf[:0]
 	if start > 0 {
 		key = append(key, w.prefix...)
 	}
 	lead := len(key)
-	end = min(len(word), start+max(0, w.longest-lead))
+	end = min(len(word), start+max(0, w.widest-lead))
 	for end < len(word) && !utf8.RuneStart(word[end]) {
 		end--
 	}
 	key = append(key, word[start:end]...)
 	for end > start {
+		if *steps -= 1 + (lead+end-start)>>4; *steps < 0 {
+			break
+		}
 		if id := w.bytesID(key[:lead+end-start]); id >= 0 {
 			return id, end
 		}
@@ -106,12 +131,13 @@ func (w *wordPiece) longestAt(word string, start int) (id int32, end int) {
 	return -1, start
 }
 
-func (w *wordPiece) unknown(dst []token, word string) ([]token, error) {
+// unknown is the id of unknown words.
+func (w *wordPiece) unknown() (int32, error) {
 	id := w.id(w.unk)
 	if id < 0 {
-		return dst, errNoUnk
+		return id, errNoUnk
 	}
-	return append(dst, token{id: id, end: len(word)}), nil
+	return id, nil
 }
 
 // wordLevel knows whole words only.
@@ -143,7 +169,10 @@ func (w *wordLevel) appendIDs(dst []int32, word string, _ *bounds) ([]int32, err
 	return append(dst, id), nil
 }
 
-// least implements model: a word is one token.
+// longest implements model: a word is one token.
+func (w *wordLevel) longest() int { return 0 }
+
+// least implements model.
 func (w *wordLevel) least(string) int { return 1 }
 
 func (w *wordLevel) appendTokens(dst []token, word string) ([]token, error) {

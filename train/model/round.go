@@ -3,7 +3,7 @@ package model
 import (
 	"sync"
 
-	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
 	view "github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -31,7 +31,7 @@ func (w *weights) round() (moved bool) {
 		}
 		for at := 0; at < len(values); at += roundElements {
 			src, dst := values[at:min(at+roundElements, len(values))], h.memory[2*at:]
-			all.Go(func() { kernels.NarrowFloat16(dst[:2*len(src)], src) })
+			all.Go(func() { mat.NarrowFloat16(dst[:2*len(src)], src) })
 		}
 	}
 	all.Wait()

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/optimizer"
 )
 
 // AdamOptions are torch.optim.Adam's and AdamW's. Zeroes of LR, Beta1, Beta2 and Eps
@@ -78,8 +79,8 @@ func (a adam) update(g *Group, step int64) func(w, grad []float32, slots [][]flo
 	sign := sign(a.o.Maximize)
 	far := near >= 0.5 // torch then rounds the mean from its other end
 	if !far && !a.o.AMSGrad {
-		step := kernels.AdamStep{Shrink: shrink, Decay: decay, Sign: sign, Near: near, Keep: keep, Take: take, Size: size, Root: root, Eps: eps}
-		return func(w, grad []float32, slots [][]float32) { a.set.Adam(w, slots[0], slots[1], grad, step) }
+		step := optimizer.AdamStep{Shrink: shrink, Decay: decay, Sign: sign, Near: near, Keep: keep, Take: take, Size: size, Root: root, Eps: eps}
+		return func(w, grad []float32, slots [][]float32) { a.set.Optimizer.Adam(w, slots[0], slots[1], grad, step) }
 	}
 	return func(w, grad []float32, slots [][]float32) {
 		m, v, grad := slots[0][:len(w)], slots[1][:len(w)], grad[:len(w)]

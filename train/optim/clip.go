@@ -59,7 +59,7 @@ func squareSum(set *kernels.Set, x []float32) float64 {
 	inParts(len(x), func(lo, hi int) {
 		for ; lo < hi; lo += share {
 			part := x[lo:min(lo+share, hi)]
-			sums[lo/share] = set.Dot64(part, part)
+			sums[lo/share] = set.Vector.Dot64(part, part)
 		}
 	})
 	sum := 0.0
@@ -119,7 +119,7 @@ func ClipNorm(params []Param, limit, p float64) float64 {
 	set, _ := kernels.Select("")
 	for _, x := range params {
 		if g := x.Grad(); scale != 1 {
-			inParts(len(g), func(lo, hi int) { set.ScaleShift(g[lo:hi], scale, 0) })
+			inParts(len(g), func(lo, hi int) { set.Vector.ScaleShift(g[lo:hi], scale, 0) })
 		}
 	}
 	return n

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/optimizer"
 )
 
 // SGDOptions are torch.optim.SGD's.
@@ -55,8 +56,8 @@ func (s sgd) update(g *Group, step int64) func(w, grad []float32, slots [][]floa
 	}
 	keep, take := float32(g.Momentum), float32(1-s.o.Dampening)
 	if step > 1 {
-		how := kernels.MomentumStep{LR: lr, Decay: decay, Sign: sign, Keep: keep, Take: take, Nesterov: s.o.Nesterov}
-		return func(w, grad []float32, slots [][]float32) { s.set.Momentum(w, slots[0], grad, how) }
+		how := optimizer.MomentumStep{LR: lr, Decay: decay, Sign: sign, Keep: keep, Take: take, Nesterov: s.o.Nesterov}
+		return func(w, grad []float32, slots [][]float32) { s.set.Optimizer.Momentum(w, slots[0], grad, how) }
 	}
 	return func(w, grad []float32, slots [][]float32) {
 		buf := slots[0][:len(w)]

@@ -3,7 +3,7 @@ package tensor
 import (
 	"math"
 
-	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
 )
 
 // AttentionOptions of [Tape.Attention].
@@ -75,9 +75,9 @@ func (a *attention) reach(t, n int) (lo, hi int) {
 func (a *attention) sees(t int) (lo, hi int) { return a.reach(t, 1) }
 
 // of views one head of a tensor [batch, length, heads, width] from place t on.
-func (a *attention) of(v []float32, heads, head, t int) kernels.Floats {
+func (a *attention) of(v []float32, heads, head, t int) mat.Floats {
 	batch := head / heads
-	return kernels.Floats{V: v[((batch*a.length+t)*heads+head%heads)*a.width:], Stride: heads * a.width}
+	return mat.Floats{V: v[((batch*a.length+t)*heads+head%heads)*a.width:], Stride: heads * a.width}
 }
 
 // group is the head of k and v that a head reads, counted through the batch.
@@ -88,7 +88,7 @@ func (a *attention) group(head int) int {
 // scores sets p[i][j] to the product of query t+i and key lo+j.
 func (a *attention) scores(p []float32, head, t, n, lo, hi int) {
 	keys := a.of(a.k.data, a.groups, a.group(head), lo)
-	a.tp.set.Mul(dense(p, hi-lo), stored(keys.V, keys.Stride), a.of(a.q.data, a.heads, head, t), hi-lo, n, a.width)
+	a.tp.set.GEMV.Mul(dense(p, hi-lo), stored(keys.V, keys.Stride), a.of(a.q.data, a.heads, head, t), hi-lo, n, a.width)
 }
 
 // forward computes the output of queries [t, t+attentionRows) of a head.
@@ -104,13 +104,13 @@ func (a *attention) forward(head, t int) {
 		clear(row[:first-lo])
 		clear(row[end-lo:])
 		seen := row[first-lo : end-lo]
-		top := a.tp.set.ScaleMax(seen, a.scale)
-		sum := a.tp.set.ExpSum(seen, top)
+		top := a.tp.set.Vector.ScaleMax(seen, a.scale)
+		sum := a.tp.set.Vector.ExpSum(seen, top)
 		scaleBy(seen, 1/sum)
 		a.lse[head*a.length+t+i] = top + float32(math.Log(float64(sum)))
 	}
 	values := a.of(a.v.data, a.groups, a.group(head), lo)
-	a.tp.set.Mix(a.of(a.out.data, a.heads, head, t), dense(p, span), 1, stored(values.V, values.Stride), span, n, a.width)
+	a.tp.set.GEMV.Mix(a.of(a.out.data, a.heads, head, t), dense(p, span), 1, stored(values.V, values.Stride), span, n, a.width)
 }
 
 // backward takes the heads of one group after another, since they share the gradients
@@ -139,7 +139,7 @@ func (a *attention) backRows(scratch, grad, gq, gk, gv []float32, head, t int) {
 	dy, y := a.of(grad, a.heads, head, t), a.of(a.out.data, a.heads, head, t)
 	values := a.of(a.v.data, a.groups, g, lo)
 	a.scores(p, head, t, n, lo, hi)
-	set.Mul(dense(dp, span), stored(values.V, values.Stride), dy, span, n, a.width)
+	set.GEMV.Mul(dense(dp, span), stored(values.V, values.Stride), dy, span, n, a.width)
 	for i := range n {
 		first, end := a.sees(t + i)
 		row := p[i*span : (i+1)*span]
@@ -147,10 +147,10 @@ func (a *attention) backRows(scratch, grad, gq, gk, gv []float32, head, t int) {
 		clear(row[end-lo:])
 		seen := row[first-lo : end-lo]
 		scaleBy(seen, a.scale)
-		set.ExpSum(seen, a.lse[head*a.length+t+i])
+		set.Vector.ExpSum(seen, a.lse[head*a.length+t+i])
 	}
 	if gv != nil {
-		set.Mix(a.of(gv, a.groups, g, lo), kernels.Floats{V: p, Stride: 1}, span, stored(dy.V, dy.Stride), n, span, a.width)
+		set.GEMV.Mix(a.of(gv, a.groups, g, lo), mat.Floats{V: p, Stride: 1}, span, stored(dy.V, dy.Stride), n, span, a.width)
 	}
 	for i := range n {
 		var dot float64
@@ -164,10 +164,10 @@ func (a *attention) backRows(scratch, grad, gq, gk, gv []float32, head, t int) {
 	}
 	if gq != nil {
 		keys := a.of(a.k.data, a.groups, g, lo)
-		set.Mix(a.of(gq, a.heads, head, t), dense(dp, span), 1, stored(keys.V, keys.Stride), span, n, a.width)
+		set.GEMV.Mix(a.of(gq, a.heads, head, t), dense(dp, span), 1, stored(keys.V, keys.Stride), span, n, a.width)
 	}
 	if gk != nil {
 		queries := a.of(a.q.data, a.heads, head, t)
-		set.Mix(a.of(gk, a.groups, g, lo), kernels.Floats{V: dp, Stride: 1}, span, stored(queries.V, queries.Stride), n, span, a.width)
+		set.GEMV.Mix(a.of(gk, a.groups, g, lo), mat.Floats{V: dp, Stride: 1}, span, stored(queries.V, queries.Stride), n, span, a.width)
 	}
 }

@@ -1,6 +1,6 @@
 package tensor
 
-import "github.com/heftai/heft/internal/gemm"
+import "github.com/heftai/heft/internal/kernels/matmul"
 
 // ConvOptions of [Tape.Conv2D], the same for height and width. Zeros stand for stride 1,
 // no padding, dilation 1 and one group.
@@ -126,8 +126,8 @@ func (c *convolution) backward(grad []float32) {
 		for u := range c.images * c.o.Groups { // the images in order, each on all threads
 			unfold(c, image, c.image(c.x.data, u))
 			at := u % c.o.Groups * c.out * c.taps
-			dy := gemm.Rows(grad[u*c.out*c.places:(u+1)*c.out*c.places], c.places)
-			c.tp.gemm.Mul(dense(g[at:at+c.out*c.taps], c.taps), dy, gemm.Columns(image, c.places), c.out, c.taps, c.places, true)
+			dy := matmul.Rows(grad[u*c.out*c.places:(u+1)*c.out*c.places], c.places)
+			c.tp.gemm.Mul(dense(g[at:at+c.out*c.taps], c.taps), dy, matmul.Columns(image, c.places), c.out, c.taps, c.places, true)
 		}
 		c.tp.giveBack(image)
 	}

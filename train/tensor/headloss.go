@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/heftai/heft/internal/gemm"
-	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/matmul"
 )
 
 // headLogits bounds the logits that LinearCrossEntropy holds at a time, in elements.
@@ -58,7 +58,7 @@ type head struct {
 	width, classes int
 	w, dx, dw      []float32
 	begun          bool // dw has the sum of some rows
-	mul            func(c kernels.Floats, a, b gemm.Matrix, rows, cols, n int, add bool)
+	mul            func(c mat.Floats, a, b matmul.Matrix, rows, cols, n int, add bool)
 }
 
 // run takes the rows that have a label, some at a time.
@@ -92,7 +92,7 @@ func (h *head) run(x []float32, labels []int) {
 func (h *head) chunk(logits, x, back []float32, rows, labels []int) {
 	n, tp := len(rows), h.tp
 	losses := make([]float32, n)
-	h.mul(dense(logits, h.classes), gemm.Rows(x, h.width), gemm.Columns(h.w, h.width), n, h.classes, h.width, false)
+	h.mul(dense(logits, h.classes), matmul.Rows(x, h.width), matmul.Columns(h.w, h.width), n, h.classes, h.width, false)
 	tp.rows(n, h.classes, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			losses[i] = h.row(logits[i*h.classes:(i+1)*h.classes], labels[rows[i]])
@@ -102,13 +102,13 @@ func (h *head) chunk(logits, x, back []float32, rows, labels []int) {
 		h.sum += float64(v)
 	}
 	if h.dx != nil {
-		h.mul(dense(back, h.width), gemm.Rows(logits, h.classes), gemm.Rows(h.w, h.width), n, h.width, h.classes, false)
+		h.mul(dense(back, h.width), matmul.Rows(logits, h.classes), matmul.Rows(h.w, h.width), n, h.width, h.classes, false)
 		for i, r := range rows {
 			copy(h.dx[r*h.width:(r+1)*h.width], back[i*h.width:])
 		}
 	}
 	if h.dw != nil {
-		h.mul(dense(h.dw, h.width), gemm.Columns(logits, h.classes), gemm.Rows(x, h.width), h.classes, h.width, n, h.begun)
+		h.mul(dense(h.dw, h.width), matmul.Columns(logits, h.classes), matmul.Rows(x, h.width), h.classes, h.width, n, h.begun)
 		h.begun = true
 	}
 }
@@ -122,8 +122,8 @@ func (h *head) row(row []float32, label int) float32 {
 		}
 		level /= float64(len(row))
 	}
-	top := h.tp.set.ScaleMax(row, 1)
-	sum := h.tp.set.ExpSum(row, top)
+	top := h.tp.set.Vector.ScaleMax(row, 1)
+	sum := h.tp.set.Vector.ExpSum(row, top)
 	lse := float64(top) + math.Log(float64(sum))
 	if h.dx != nil || h.dw != nil {
 		by, spread := float32(1/(h.div*float64(sum))), float32(h.o.Smoothing/(h.div*float64(len(row))))

@@ -3,8 +3,8 @@ package tensor
 import (
 	"slices"
 
-	"github.com/heftai/heft/internal/gemm"
-	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/matmul"
 )
 
 // Linear is x·weightᵀ + bias over the last dimension: x is […, in], weight [out, in],
@@ -25,21 +25,21 @@ func (tp *Tape) Linear(x, weight, bias *Tensor) *Tensor {
 	rows, n, m := x.outer(), x.last(), weight.shape[0]
 	out := tp.blank(append(slices.Clone(x.shape[:x.dims()-1]), m), x, weight, bias)
 	mul := tp.products()
-	mul(dense(out.data, m), gemm.Rows(x.data, n), gemm.Columns(weight.data, n), rows, m, n, false)
+	mul(dense(out.data, m), matmul.Rows(x.data, n), matmul.Columns(weight.data, n), rows, m, n, false)
 	tp.addRow(out.data, bias)
 	return tp.record(out, func(grad []float32) {
 		if g, add := tp.into(x); g != nil {
-			mul(dense(g, n), gemm.Rows(grad, m), gemm.Rows(weight.data, n), rows, n, m, add)
+			mul(dense(g, n), matmul.Rows(grad, m), matmul.Rows(weight.data, n), rows, n, m, add)
 		}
 		if g, add := tp.into(weight); g != nil {
-			mul(dense(g, n), gemm.Columns(grad, m), gemm.Rows(x.data, n), m, n, rows, add)
+			mul(dense(g, n), matmul.Columns(grad, m), matmul.Rows(x.data, n), m, n, rows, add)
 		}
 		tp.sumRows(tp.gradient(bias), grad)
 	})
 }
 
 // products is the multiplication of layers, in the precision that is now asked for.
-func (tp *Tape) products() func(c kernels.Floats, a, b gemm.Matrix, rows, cols, n int, add bool) {
+func (tp *Tape) products() func(c mat.Floats, a, b matmul.Matrix, rows, cols, n int, add bool) {
 	if tp.autocast == BFloat16 {
 		return tp.gemm.MulRounded
 	}
@@ -63,14 +63,14 @@ func (tp *Tape) Conv1D(x, weight, bias *Tensor) *Tensor {
 	rows, n, m := x.outer(), x.last(), weight.shape[1]
 	out := tp.blank(append(slices.Clone(x.shape[:x.dims()-1]), m), x, weight, bias)
 	mul := tp.products()
-	mul(dense(out.data, m), gemm.Rows(x.data, n), gemm.Rows(weight.data, m), rows, m, n, false)
+	mul(dense(out.data, m), matmul.Rows(x.data, n), matmul.Rows(weight.data, m), rows, m, n, false)
 	tp.addRow(out.data, bias)
 	return tp.record(out, func(grad []float32) {
 		if g, add := tp.into(x); g != nil {
-			mul(dense(g, n), gemm.Rows(grad, m), gemm.Columns(weight.data, m), rows, n, m, add)
+			mul(dense(g, n), matmul.Rows(grad, m), matmul.Columns(weight.data, m), rows, n, m, add)
 		}
 		if g, add := tp.into(weight); g != nil {
-			mul(dense(g, m), gemm.Columns(x.data, n), gemm.Rows(grad, m), n, m, rows, add)
+			mul(dense(g, m), matmul.Columns(x.data, n), matmul.Rows(grad, m), n, m, rows, add)
 		}
 		tp.sumRows(tp.gradient(bias), grad)
 	})
@@ -100,18 +100,18 @@ func (tp *Tape) MatMul(a, b *Tensor) *Tensor {
 	}
 	batch := count(w.shape)
 	w.span(0, batch, func(y, i, j int) {
-		tp.gemm.Mul(dense(out.data[y*n*m:], m), gemm.Rows(a.data[i*n*k:], k), gemm.Rows(b.data[j*k*m:], m), n, m, k, false)
+		tp.gemm.Mul(dense(out.data[y*n*m:], m), matmul.Rows(a.data[i*n*k:], k), matmul.Rows(b.data[j*k*m:], m), n, m, k, false)
 	})
 	return tp.record(out, func(grad []float32) {
 		ga, addA := intoRepeated(tp, a, batch*n*k)
 		gb, addB := intoRepeated(tp, b, batch*k*m)
 		w.span(0, batch, func(y, i, j int) {
-			gy := gemm.Rows(grad[y*n*m:], m)
+			gy := matmul.Rows(grad[y*n*m:], m)
 			if ga != nil {
-				tp.gemm.Mul(dense(ga[i*n*k:], k), gy, gemm.Columns(b.data[j*k*m:], m), n, k, m, addA)
+				tp.gemm.Mul(dense(ga[i*n*k:], k), gy, matmul.Columns(b.data[j*k*m:], m), n, k, m, addA)
 			}
 			if gb != nil {
-				tp.gemm.Mul(dense(gb[j*k*m:], m), gemm.Columns(a.data[i*n*k:], k), gy, k, m, n, addB)
+				tp.gemm.Mul(dense(gb[j*k*m:], m), matmul.Columns(a.data[i*n*k:], k), gy, k, m, n, addB)
 			}
 		})
 	})
@@ -126,7 +126,7 @@ func intoRepeated(tp *Tape, t *Tensor, used int) (g []float32, add bool) {
 	return tp.gradient(t), true
 }
 
-func dense(v []float32, width int) kernels.Floats { return kernels.Floats{V: v, Stride: width} }
+func dense(v []float32, width int) mat.Floats { return mat.Floats{V: v, Stride: width} }
 
 // addRow adds a bias, if there is one, to each row.
 func (tp *Tape) addRow(y []float32, bias *Tensor) {

@@ -3,7 +3,7 @@ package tensor
 import (
 	"unsafe"
 
-	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
 )
 
 const (
@@ -20,8 +20,8 @@ type panel struct {
 }
 
 // stored views v as the kernels' stored matrix of rows of stride elements.
-func stored(v []float32, stride int) kernels.Weights {
-	w := kernels.Weights{Stride: 4 * stride, Format: kernels.Float32}
+func stored(v []float32, stride int) mat.Weights {
+	w := mat.Weights{Stride: 4 * stride, Format: mat.Float32}
 	if len(v) > 0 {
 		w.Data = unsafe.Slice((*byte)(unsafe.Pointer(&v[0])), 4*len(v))
 	}
@@ -29,12 +29,12 @@ func stored(v []float32, stride int) kernels.Weights {
 }
 
 // skip drops the first elements of a stored matrix: row r and then column c.
-func skip(w kernels.Weights, r, c int) kernels.Weights {
+func skip(w mat.Weights, r, c int) mat.Weights {
 	w.Data = w.Data[r*w.Stride+c*w.Format.Size():]
 	return w
 }
 
-func skipFloats(m kernels.Floats, r, c int) kernels.Floats {
+func skipFloats(m mat.Floats, r, c int) mat.Floats {
 	m.V = m.V[r*m.Stride+c:]
 	return m
 }
@@ -43,7 +43,7 @@ func skipFloats(m kernels.Floats, r, c int) kernels.Floats {
 // the caller's thread, for convolutions, whose rounding errors decide between neighbours
 // in pools: sums of sumKeys terms are added up, so that errors grow with the root of what
 // they would.
-func (tp *Tape) mixUnits(y, p kernels.Floats, step int, v kernels.Weights, keys, tokens, cols int) {
+func (tp *Tape) mixUnits(y, p mat.Floats, step int, v mat.Weights, keys, tokens, cols int) {
 	if cols == 0 || keys == 0 {
 		return
 	}
@@ -53,7 +53,7 @@ func (tp *Tape) mixUnits(y, p kernels.Floats, step int, v kernels.Weights, keys,
 		for j := 0; j < keys; j += sumKeys {
 			sum := part[:n*cols]
 			clear(sum)
-			weights := kernels.Floats{V: p.V[t*p.Stride+j*step:], Stride: p.Stride}
+			weights := mat.Floats{V: p.V[t*p.Stride+j*step:], Stride: p.Stride}
 			tp.mixUnit(dense(sum, cols), weights, step, skip(v, j, 0), min(sumKeys, keys-j), n, cols)
 			for i := range n {
 				addTo(y.V[(t+i)*y.Stride:][:cols], sum[i*cols:(i+1)*cols])
@@ -64,13 +64,13 @@ func (tp *Tape) mixUnits(y, p kernels.Floats, step int, v kernels.Weights, keys,
 
 // mixUnit is one thread's part. What is read more than once with a stride is packed:
 // strides that are powers of two fall on few lines of a cache.
-func (tp *Tape) mixUnit(y, p kernels.Floats, step int, v kernels.Weights, keys, tokens, cols int) {
+func (tp *Tape) mixUnit(y, p mat.Floats, step int, v mat.Weights, keys, tokens, cols int) {
 	pack := tp.panels.Get().(*panel)
 	defer tp.panels.Put(pack)
 	size := v.Format.Size()
 	for j := 0; j < keys; j += tileKeys {
 		nj := min(tileKeys, keys-j)
-		weights := kernels.Floats{V: p.V[j*step:], Stride: p.Stride}
+		weights := mat.Floats{V: p.V[j*step:], Stride: p.Stride}
 		if step != 1 {
 			weights = packWeights(pack.weights[:], weights, step, nj, tokens)
 		}
@@ -78,19 +78,19 @@ func (tp *Tape) mixUnit(y, p kernels.Floats, step int, v kernels.Weights, keys, 
 			nc := min(tileCols, cols-c)
 			tile := skip(v, j, c)
 			if tokens > 24 {
-				packed := kernels.Weights{Data: pack.values[:], Stride: nc * size, Format: v.Format}
+				packed := mat.Weights{Data: pack.values[:], Stride: nc * size, Format: v.Format}
 				for i := range nj {
 					copy(packed.Data[i*packed.Stride:(i+1)*packed.Stride], tile.Data[i*v.Stride:])
 				}
 				tile = packed
 			}
-			tp.set.Mix(skipFloats(y, 0, c), weights, 1, tile, nj, tokens, nc)
+			tp.set.GEMV.Mix(skipFloats(y, 0, c), weights, 1, tile, nj, tokens, nc)
 		}
 	}
 }
 
 // packWeights lays p(t, j) out by rows of t.
-func packWeights(dst []float32, p kernels.Floats, step, keys, tokens int) kernels.Floats {
+func packWeights(dst []float32, p mat.Floats, step, keys, tokens int) mat.Floats {
 	const lines = 16 // rows of dst that are written at a time
 	for begin := 0; begin < tokens; begin += lines {
 		end := min(begin+lines, tokens)
@@ -102,5 +102,5 @@ func packWeights(dst []float32, p kernels.Floats, step, keys, tokens int) kernel
 			}
 		}
 	}
-	return kernels.Floats{V: dst, Stride: tileKeys}
+	return mat.Floats{V: dst, Stride: tileKeys}
 }

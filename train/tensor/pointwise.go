@@ -22,7 +22,7 @@ func (tp *Tape) unary(name string, x *Tensor, forward func(dst, x []float32), ba
 // SiLU is x·σ(x).
 func (tp *Tape) SiLU(x *Tensor) *Tensor {
 	return tp.unary("silu", x,
-		func(dst, x []float32) { tp.set.Gate(dst, x, nil, 1, 0) },
+		func(dst, x []float32) { tp.set.Vector.Gate(dst, x, nil, 1, 0) },
 		func(dx, grad, x, _ []float32) {
 			tp.sigmoids(x, 1, 0, func(at int, sigma, rest []float32) {
 				for i, s := range sigma {
@@ -43,7 +43,7 @@ func (tp *Tape) sigmoids(x []float32, c1, c3 float32, f func(at int, sigma, rest
 		for i, v := range part {
 			e[i] = -v * (c1 + c3*v*v)
 		}
-		tp.set.ExpSum(e, 0)
+		tp.set.Vector.ExpSum(e, 0)
 		rest := lack[:len(part)]
 		for i, v := range e {
 			e[i] = 1 / (1 + v)
@@ -133,7 +133,7 @@ func (tp *Tape) GELUTanh(x *Tensor) *Tensor {
 	const c1 = 1.5957691216057308 // 2√(2/π)
 	const c3 = 0.044715 * c1
 	return tp.unary("gelu_tanh", x,
-		func(dst, x []float32) { tp.set.Gate(dst, x, nil, c1, c3) },
+		func(dst, x []float32) { tp.set.Vector.Gate(dst, x, nil, c1, c3) },
 		func(dx, grad, x, _ []float32) {
 			tp.sigmoids(x, c1, c3, func(at int, sigma, rest []float32) {
 				for i, s := range sigma {
@@ -169,7 +169,7 @@ func (tp *Tape) SwiGLU(gate, up *Tensor) *Tensor {
 	}
 	out := tp.result(gate.shape, gate, up)
 	tp.ranges(len(out.data), func(lo, hi int) {
-		tp.set.Gate(out.data[lo:hi], gate.data[lo:hi], up.data[lo:hi], 1, 0)
+		tp.set.Vector.Gate(out.data[lo:hi], gate.data[lo:hi], up.data[lo:hi], 1, 0)
 	})
 	return tp.record(out, func(grad []float32) {
 		gg, gu := tp.gradient(gate), tp.gradient(up)

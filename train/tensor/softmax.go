@@ -69,7 +69,7 @@ func (tp *Tape) softmax(name string, x *Tensor, dim int, forward func(row []floa
 
 // exponentials replaces a row by exp(x - max) and returns the sum.
 func exponentials(tp *Tape, row []float32) float32 {
-	return tp.set.ExpSum(row, tp.set.ScaleMax(row, 1))
+	return tp.set.Vector.ExpSum(row, tp.set.Vector.ScaleMax(row, 1))
 }
 
 // logSumExp is the logarithm of the sum of exponentials of a row, which it leaves.
@@ -77,12 +77,12 @@ func (tp *Tape) logSumExp(row []float32) float32 {
 	var buf [pieces]float32
 	top := float32(math.Inf(-1))
 	for at := 0; at < len(row); at += pieces {
-		top = max(top, tp.set.ScaleMax(buf[:copy(buf[:], row[at:])], 1))
+		top = max(top, tp.set.Vector.ScaleMax(buf[:copy(buf[:], row[at:])], 1))
 	}
 	var sum float64
 	for at := 0; at < len(row); at += pieces {
 		part := buf[:copy(buf[:], row[at:])]
-		sum += float64(tp.set.ExpSum(part, top))
+		sum += float64(tp.set.Vector.ExpSum(part, top))
 	}
 	return top + float32(math.Log(sum))
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/heftai/heft/internal/gemm"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/matmul"
 )
 
 // Options of a [Tape]. The zero value is good.
@@ -25,7 +25,7 @@ type Options struct {
 type Tape struct {
 	threads int
 	set     *kernels.Set
-	gemm    *gemm.Multiplier
+	gemm    *matmul.Multiplier
 	panels  sync.Pool // of *panel
 	err     error
 	silent  int // depth of NoGrad
@@ -59,7 +59,7 @@ func NewTape(o Options) *Tape {
 	if tp.set, tp.err = kernels.Select(o.Kernels); tp.err != nil {
 		tp.err = fmt.Errorf("tensor: %w", tp.err)
 	}
-	tp.gemm = gemm.New(tp.set, tp.parallel)
+	tp.gemm = matmul.New(tp.set, tp.parallel)
 	return tp
 }
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/internal/backend"
-	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -53,9 +53,9 @@ func encode(d meta.DType, v []float32) []byte {
 	out := make([]byte, d.Bytes(int64(len(v))))
 	switch d {
 	case meta.BFloat16:
-		kernels.NarrowBFloat16(out, v)
+		mat.NarrowBFloat16(out, v)
 	case meta.Float16:
-		kernels.NarrowFloat16(out, v)
+		mat.NarrowFloat16(out, v)
 	default:
 		for i, x := range v {
 			binary.LittleEndian.PutUint32(out[4*i:], math.Float32bits(x))
@@ -70,9 +70,9 @@ func decode(d meta.DType, b []byte) []float32 {
 	for i := range out {
 		switch d {
 		case meta.BFloat16:
-			out[i] = kernels.FromBFloat16(binary.LittleEndian.Uint16(b[2*i:]))
+			out[i] = mat.FromBFloat16(binary.LittleEndian.Uint16(b[2*i:]))
 		case meta.Float16:
-			out[i] = kernels.FromFloat16(binary.LittleEndian.Uint16(b[2*i:]))
+			out[i] = mat.FromFloat16(binary.LittleEndian.Uint16(b[2*i:]))
 		default:
 			out[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
 		}

@@ -5,6 +5,8 @@ import (
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/tensor"
 )
 
@@ -16,9 +18,9 @@ const (
 
 // attention is one call. A unit is a tile: some tokens of one span with some or all of
 // the query heads of one key/value head.
-type attention struct {
+type attentionOp struct {
 	set    *kernels.Set
-	dst, q kernels.Floats
+	dst, q mat.Floats
 	k, v   pages
 	spans  []backend.Span
 	rounds []bool // of each span
@@ -29,7 +31,7 @@ type attention struct {
 	paged  bool   // there are such
 	pitch  int    // of a row of scores
 	// zeros are added to rounded results: which zero one is would depend on its tile.
-	zeros [kernels.PackRows]float32
+	zeros [gemm.PackRows]float32
 }
 
 // Attention computes, for each query by itself, all scores of its visible keys, then
@@ -57,7 +59,7 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 		return
 	}
 	b.parted.cut(spans, b.promptsOf(&keys, &values, n, a.Prompts))
-	b.attention = attention{set: b.set, dst: out, q: query, k: keys, v: values, spans: b.parted.spans, rounds: b.parted.rounds, sinks: sinks, a: a}
+	b.attention = attentionOp{set: b.set, dst: out, q: query, k: keys, v: values, spans: b.parted.spans, rounds: b.parted.rounds, sinks: sinks, a: a}
 	op := &b.attention
 	op.pitch = longest
 	op.group, op.paged = a.Heads/a.KVHeads, op.pagedTiles()
@@ -69,7 +71,7 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 
 // promptsOf says which of n rows may be rounded: none where that is not faster.
 func (b *Backend) promptsOf(k, v *pages, n int, prompts []bool) []bool {
-	if len(prompts) < n || !b.set.Rounds() || b.set.SlowPairs || !k.rounds() || !v.rounds() {
+	if len(prompts) < n || !b.set.BF16 || b.set.SlowPairs || !k.rounds() || !v.rounds() {
 		return nil
 	}
 	return prompts
@@ -122,7 +124,7 @@ type cut struct{ tokens, kvHeads, heads int }
 
 // plan sizes the tiles: as many rows as pass the keys well together, but no fewer tiles
 // than keep the threads busy where heads can be split. It returns the scratch that one needs.
-func (op *attention) plan(threads int) int {
+func (op *attentionOp) plan(threads int) int {
 	queries := [2]int{tileRows, op.roundedQueries()}
 	for i, n := range queries {
 		op.cuts[i] = cut{kvHeads: 1, heads: min(op.group, n)}
@@ -151,7 +153,7 @@ func (op *attention) plan(threads int) int {
 }
 
 // cutOf is the size of tiles of span i.
-func (op *attention) cutOf(i int) cut {
+func (op *attentionOp) cutOf(i int) cut {
 	switch {
 	case op.rounds[i]:
 		return op.cuts[1]
@@ -161,7 +163,7 @@ func (op *attention) cutOf(i int) cut {
 	return op.cuts[0]
 }
 
-func (op *attention) units() int {
+func (op *attentionOp) units() int {
 	n := 0
 	for i := range op.spans {
 		c := op.cutOf(i)
@@ -170,7 +172,7 @@ func (op *attention) units() int {
 	return n
 }
 
-func (op *attention) run(w *worker, unit int) {
+func (op *attentionOp) run(w *worker, unit int) {
 	for i := range op.spans {
 		s, c := &op.spans[i], op.cutOf(i)
 		parts, kvs, tiles := ceil(op.group, c.heads), ceil(op.a.KVHeads, c.kvHeads), ceil(s.Rows, c.tokens)
@@ -206,7 +208,7 @@ type tileOf struct {
 }
 
 // visible is the range of positions that row i of s sees.
-func (op *attention) visible(s *backend.Span, i int) (lo, hi int) {
+func (op *attentionOp) visible(s *backend.Span, i int) (lo, hi int) {
 	hi = s.Start + i + 1
 	if op.a.Window > 0 {
 		lo = max(0, hi-op.a.Window)
@@ -215,7 +217,7 @@ func (op *attention) visible(s *backend.Span, i int) (lo, hi int) {
 }
 
 // tile computes the rows of one tile, token by token and head by head.
-func (op *attention) tile(scratch []float32, t *tileOf) {
+func (op *attentionOp) tile(scratch []float32, t *tileOf) {
 	dim, width, s := op.a.Dim, op.a.ValueDim, t.span
 	m := t.tokens * t.heads
 	q, scratch := scratch[:m*dim], scratch[m*dim:]
@@ -229,16 +231,16 @@ func (op *attention) tile(scratch []float32, t *tileOf) {
 	}
 	lo, _ := op.visible(s, t.first)
 	_, hi := op.visible(s, t.first+t.tokens-1)
-	scores := kernels.Floats{V: scratch[:m*op.pitch], Stride: op.pitch}
-	op.score(scores, kernels.Floats{V: q, Stride: dim}, block, wide, t, lo, hi)
+	scores := mat.Floats{V: scratch[:m*op.pitch], Stride: op.pitch}
+	op.score(scores, mat.Floats{V: q, Stride: dim}, block, wide, t, lo, hi)
 	for i := range m {
 		own, end := op.visible(s, t.first+i/t.heads)
 		inverse[i] = op.exponentials(row(scores, i, op.pitch)[own-lo:end-lo], t.head+i%t.heads)
 	}
 	clear(sum)
-	op.weigh(kernels.Floats{V: sum, Stride: width}, scores, wide, t, lo)
+	op.weigh(mat.Floats{V: sum, Stride: width}, scores, wide, t, lo)
 	for i := range m {
-		op.set.ScaleMax(sum[i*width:][:width], inverse[i])
+		op.set.Vector.ScaleMax(sum[i*width:][:width], inverse[i])
 	}
 	for i := range t.tokens {
 		to := op.dst.V[(s.First+t.first+i)*op.dst.Stride+t.head*width:]
@@ -249,7 +251,7 @@ func (op *attention) tile(scratch []float32, t *tileOf) {
 // score sets the products of a tile's queries with the keys of [lo, hi), each of which adds
 // up in ascending order of the channels. Keys are turned into columns, so that a vector has
 // the products of as many keys; the queries share what that costs.
-func (op *attention) score(scores, q kernels.Floats, block, wide []float32, t *tileOf, lo, hi int) {
+func (op *attentionOp) score(scores, q mat.Floats, block, wide []float32, t *tileOf, lo, hi int) {
 	m, dim := t.tokens*t.heads, op.a.Dim
 	for i := range m {
 		clear(row(scores, i, hi-lo))
@@ -257,23 +259,23 @@ func (op *attention) score(scores, q kernels.Floats, block, wide []float32, t *t
 	for base := lo; base < hi; base += keyBlock {
 		end := min(base+keyBlock, hi)
 		op.k.each(t.span.Pages, base, end, func(position, n int, k []byte) {
-			op.set.Columns(kernels.Floats{V: block[position-base:], Stride: keyBlock}, op.k.headRows(op.set, k, t.kvHead, n, wide), n, dim)
+			op.set.Vector.Columns(mat.Floats{V: block[position-base:], Stride: keyBlock}, op.k.headRows(op.set, k, t.kvHead, n, wide), n, dim)
 		})
-		op.set.Mix(from(scores, 0, base-lo), q, 1, weightsOf(block, keyBlock), dim, m, end-base)
+		op.set.GEMV.Mix(from(scores, 0, base-lo), q, 1, weightsOf(block, keyBlock), dim, m, end-base)
 	}
 }
 
 // weigh sums the values of a tile, whose scores begin at position base. Positions that
 // all tokens see are summed together, those before and after for each token by itself:
 // for each token in ascending order.
-func (op *attention) weigh(sum, scores kernels.Floats, wide []float32, t *tileOf, base int) {
+func (op *attentionOp) weigh(sum, scores mat.Floats, wide []float32, t *tileOf, base int) {
 	commonLo, _ := op.visible(t.span, t.first+t.tokens-1)
 	_, commonHi := op.visible(t.span, t.first)
 	commonLo = min(commonLo, commonHi)
 	part := func(lo, hi, token, count int) {
 		op.v.each(t.span.Pages, lo, hi, func(position, n int, v []byte) {
 			at := token * t.heads
-			op.set.Mix(from(sum, at, 0), from(scores, at, position-base), 1, op.v.headRows(op.set, v, t.kvHead, n, wide), n, count*t.heads, op.a.ValueDim)
+			op.set.GEMV.Mix(from(sum, at, 0), from(scores, at, position-base), 1, op.v.headRows(op.set, v, t.kvHead, n, wide), n, count*t.heads, op.a.ValueDim)
 		})
 	}
 	for i := range t.tokens {
@@ -288,25 +290,25 @@ func (op *attention) weigh(sum, scores kernels.Floats, wide []float32, t *tileOf
 }
 
 // softmax turns the scores of one query into weights.
-func (op *attention) softmax(x []float32, head int) {
+func (op *attentionOp) softmax(x []float32, head int) {
 	inverse := op.exponentials(x, head)
-	op.set.ScaleMax(x, inverse)
+	op.set.Vector.ScaleMax(x, inverse)
 }
 
 // exponentials turns the scores of one query into weights that are not divided by their
 // sum, and returns its inverse.
-func (op *attention) exponentials(x []float32, head int) (inverse float32) {
+func (op *attentionOp) exponentials(x []float32, head int) (inverse float32) {
 	var top float32
 	if softcap := op.a.Softcap; softcap > 0 {
-		op.set.Tanh(x, op.a.Scale/softcap, softcap)
-		top = op.set.ScaleMax(x, 1)
+		op.set.Vector.Tanh(x, op.a.Scale/softcap, softcap)
+		top = op.set.Vector.ScaleMax(x, 1)
 	} else {
-		top = op.set.ScaleMax(x, op.a.Scale)
+		top = op.set.Vector.ScaleMax(x, op.a.Scale)
 	}
 	var sink float32
 	if op.sinks != nil {
 		top = max(top, op.sinks[head])
 		sink = float32(math.Exp(float64(op.sinks[head] - top)))
 	}
-	return 1 / (op.set.ExpSum(x, top) + sink)
+	return 1 / (op.set.Vector.ExpSum(x, top) + sink)
 }

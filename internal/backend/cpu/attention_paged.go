@@ -3,7 +3,9 @@ package cpu
 import (
 	"math/bits"
 
-	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/attention"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
 )
 
 // Sizes of a tile of one token.
@@ -15,34 +17,34 @@ const (
 )
 
 // paged is a page's part of some key/value heads for kernels that go from page to page.
-func (p *pages) paged(head, heads int) kernels.Paged {
-	return kernels.Paged{Data: p.data[head*p.head:], Page: p.page, Head: p.head, Row: p.row, Heads: heads, Format: p.format, Blocks: p.blocks > 0}
+func (p *pages) paged(head, heads int) attention.Paged {
+	return attention.Paged{Data: p.data[head*p.head:], Page: p.page, Head: p.head, Row: p.row, Heads: heads, Format: p.format, Blocks: p.blocks > 0}
 }
 
 // pagedTiles reports whether tiles of one token can go from page to page.
-func (op *attention) pagedTiles() bool {
+func (op *attentionOp) pagedTiles() bool {
 	k, v := op.k.paged(0, 1), op.v.paged(0, 1)
-	return op.k.tokens == kernels.PagedTokens && op.v.tokens == kernels.PagedTokens && op.set.Pages(&k) && op.set.Pages(&v)
+	return op.k.tokens == attention.PagedTokens && op.v.tokens == attention.PagedTokens && op.set.Attention.Pages(&k) && op.set.Attention.Pages(&v)
 }
 
-func wholeBlocks(n int) int { return ceil(n, kernels.BlockColumns) * kernels.BlockColumns }
+func wholeBlocks(n int) int { return ceil(n, quant.BlockColumns) * quant.BlockColumns }
 
 // pagedPitch is that of scores which begin with a page and end with one.
-func (op *attention) pagedPitch() int {
-	return (ceil(op.pitch, kernels.PagedTokens) + 1) * kernels.PagedTokens
+func (op *attentionOp) pagedPitch() int {
+	return (ceil(op.pitch, attention.PagedTokens) + 1) * attention.PagedTokens
 }
 
 // goesPaged reports whether span i is one exact token that goes from page to page.
-func (op *attention) goesPaged(i int) bool {
+func (op *attentionOp) goesPaged(i int) bool {
 	return op.paged && !op.rounds[i] && op.spans[i].Rows == 1
 }
 
 // widenPaged gives tiles of one token several heads of keys and values, which are neighbours in a page:
 // memory gives more where more of it is read in a row.
-func (op *attention) widenPaged(threads int) {
+func (op *attentionOp) widenPaged(threads int) {
 	c := &op.cuts[2]
 	queries := padded(c.heads)
-	if !op.paged || queries > op.set.MostWeighed() {
+	if !op.paged || queries > op.set.Attention.MostWeighed() {
 		return
 	}
 	for wide := 2; wide <= op.a.KVHeads && wide*max(op.k.head, op.v.head) <= mostHeads && wide*queries*op.pagedPitch() <= mostScores; wide *= 2 {
@@ -63,23 +65,23 @@ func padded(n int) int {
 	return whole + 1<<bits.Len(uint(rest-1))
 }
 
-func (op *attention) pagedScratch() int {
+func (op *attentionOp) pagedScratch() int {
 	c := op.cuts[2]
 	return c.kvHeads * padded(c.heads) * (op.pagedPitch() + wholeBlocks(op.a.ValueDim) + wholeBlocks(op.a.Dim) + 1)
 }
 
 // pagedTile is tile for one token and some heads of keys, with the same sums in the same order. Its
 // queries read pages where they lie; keys beside those that it sees get scores that nobody looks at.
-func (op *attention) pagedTile(w *worker, t *tileOf) {
+func (op *attentionOp) pagedTile(w *worker, t *tileOf) {
 	dim, width, pitch := wholeBlocks(op.a.Dim), wholeBlocks(op.a.ValueDim), op.pagedPitch()
 	rows, scratch := t.kvHeads*padded(t.heads), w.scratch.v
-	scores, scratch := kernels.Floats{V: scratch[:rows*pitch], Stride: pitch}, scratch[rows*pitch:]
-	sums, scratch := kernels.Floats{V: scratch[:rows*width], Stride: width}, scratch[rows*width:]
+	scores, scratch := mat.Floats{V: scratch[:rows*pitch], Stride: pitch}, scratch[rows*pitch:]
+	sums, scratch := mat.Floats{V: scratch[:rows*width], Stride: width}, scratch[rows*width:]
 	turned, inverse := scratch[:rows*dim], scratch[rows*dim:][:rows]
 	lo, hi := op.visible(t.span, t.first)
-	first := lo / kernels.PagedTokens
-	at, end := lo-first*kernels.PagedTokens, hi-first*kernels.PagedTokens
-	pages := t.span.Pages[first:ceil(hi, kernels.PagedTokens)]
+	first := lo / attention.PagedTokens
+	at, end := lo-first*attention.PagedTokens, hi-first*attention.PagedTokens
+	pages := t.span.Pages[first:ceil(hi, attention.PagedTokens)]
 
 	w.paged = op.k.paged(t.kvHead, t.kvHeads)
 	clear(turned)
@@ -90,7 +92,7 @@ func (op *attention) pagedTile(w *worker, t *tileOf) {
 		}
 	})
 	t.eachCall(pages, op.k.page, func(base int, pages []int32, row, n, _ int) {
-		op.set.Scores(from(scores, row, base), turned[row*dim:], n, &w.paged, pages, op.a.Dim)
+		op.set.Attention.Scores(from(scores, row, base), turned[row*dim:], n, &w.paged, pages, op.a.Dim)
 	})
 	clear(sums.V)
 	t.eachQuery(op.group, func(first, column, _, head int) {
@@ -98,16 +100,16 @@ func (op *attention) pagedTile(w *worker, t *tileOf) {
 		inverse[r] = op.exponentials(row(scores, r, end)[at:], head)
 	})
 	w.paged = op.v.paged(t.kvHead, t.kvHeads)
-	most := op.set.MostWeighed()
+	most := op.set.Attention.MostWeighed()
 	t.eachCall(pages, op.v.page, func(base int, pages []int32, row, n, used int) {
-		begin, end := max(at, base), min(end, base+len(pages)*kernels.PagedTokens)
+		begin, end := max(at, base), min(end, base+len(pages)*attention.PagedTokens)
 		for i := 0; i < used; i += most {
-			op.set.Weigh(from(sums, row+i, 0), from(scores, row+i, begin), min(n, most), &w.paged, pages, begin-base, end-begin, op.a.ValueDim)
+			op.set.Attention.Weigh(from(sums, row+i, 0), from(scores, row+i, begin), min(n, most), &w.paged, pages, begin-base, end-begin, op.a.ValueDim)
 		}
 	})
 	t.eachQuery(op.group, func(first, column, _, head int) {
 		sum := row(sums, first+column, op.a.ValueDim)
-		op.set.ScaleMax(sum, inverse[first+column])
+		op.set.Vector.ScaleMax(sum, inverse[first+column])
 		copy(op.dst.V[(t.span.First+t.first)*op.dst.Stride+head*op.a.ValueDim:], sum)
 	})
 }
@@ -123,7 +125,7 @@ func (t *tileOf) eachCall(pages []int32, bytes int, f func(base int, pages []int
 	for p := 0; p < len(pages); p += block {
 		for h := 0; h < t.heads; h += mostQueries {
 			used := min(mostQueries, t.heads-h)
-			f(p*kernels.PagedTokens, pages[p:min(p+block, len(pages))], h*t.kvHeads, padded(used), used)
+			f(p*attention.PagedTokens, pages[p:min(p+block, len(pages))], h*t.kvHeads, padded(used), used)
 		}
 	}
 }

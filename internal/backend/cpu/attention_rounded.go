@@ -5,6 +5,10 @@ import (
 	"unsafe"
 
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/attention"
+	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
 )
 
 // Sizes of a tile of rounded attention: queries that pass the keys together, which share what
@@ -14,15 +18,15 @@ const (
 	roundedQueries = 256
 	roundedKeys    = 256
 	roundedBytes   = 768 << 10 // of queries and sums
-	couple         = 2 * kernels.PanelTokens
-	stateFloats    = int(unsafe.Sizeof(kernels.Online{})) / 4
+	couple         = 2 * gemm.PanelTokens
+	stateFloats    = int(unsafe.Sizeof(attention.Online{})) / 4
 )
 
 // rounds reports whether a page holds no more than bfloat16 tells.
-func (p *pages) rounds() bool { return p.blocks > 0 || p.format == kernels.BFloat16 }
+func (p *pages) rounds() bool { return p.blocks > 0 || p.format == mat.BFloat16 }
 
 // roundedQueries is how many queries a tile may have.
-func (op *attention) roundedQueries() int {
+func (op *attentionOp) roundedQueries() int {
 	n := roundedQueries
 	for n > couple && n*(2*op.a.Dim+4*op.a.ValueDim) > roundedBytes {
 		n /= 2
@@ -39,17 +43,17 @@ type rooms struct {
 	keys      []uint32
 	values    []uint32
 	weights   []uint32
-	scores    kernels.Floats // of a couple, a row a key
-	sums      []float32      // of all couples, each a row a column
-	rows      []float32      // queries or results of a couple
-	states    []float32      // of all panels
-	lines     []byte         // two times 16 keys or values as bfloat16
-	lineBytes int            // of a line
+	scores    mat.Floats // of a couple, a row a key
+	sums      []float32  // of all couples, each a row a column
+	rows      []float32  // queries or results of a couple
+	states    []float32  // of all panels
+	lines     []byte     // two times 16 keys or values as bfloat16
+	lineBytes int        // of a line
 }
 
 // layout gives each room its place in scratch, in whole cache lines, and returns what all take.
 // Without scratch it only counts.
-func (op *attention) layout(r *rooms, scratch []float32, couples int) (floats int) {
+func (op *attentionOp) layout(r *rooms, scratch []float32, couples int) (floats int) {
 	take := func(n int) []float32 {
 		begin := floats
 		floats += ceil(n, 16) * 16
@@ -59,35 +63,35 @@ func (op *attention) layout(r *rooms, scratch []float32, couples int) (floats in
 		return scratch[begin:][:n]
 	}
 	dim, width := op.a.Dim, op.a.ValueDim
-	r.columns = ceil(width, 2*kernels.PackRows) * 2 * kernels.PackRows
-	r.panelSize, r.blockSize = kernels.PanelWords(dim), kernels.PanelWords(roundedKeys)
-	r.lineBytes = 2 * ceil(max(dim, width), kernels.BlockColumns) * kernels.BlockColumns
+	r.columns = ceil(width, 2*gemm.PackRows) * 2 * gemm.PackRows
+	r.panelSize, r.blockSize = gemm.PanelWords(dim), gemm.PanelWords(roundedKeys)
+	r.lineBytes = 2 * ceil(max(dim, width), quant.BlockColumns) * quant.BlockColumns
 	r.panels = words(take(2 * couples * r.panelSize))
-	r.keys = words(take(roundedKeys / kernels.PackRows * r.panelSize))
-	r.values = words(take(r.columns / kernels.PackRows * r.blockSize))
+	r.keys = words(take(roundedKeys / gemm.PackRows * r.panelSize))
+	r.values = words(take(r.columns / gemm.PackRows * r.blockSize))
 	r.weights = words(take(2 * r.blockSize))
-	r.scores = kernels.Floats{V: take(roundedKeys * couple), Stride: couple}
+	r.scores = mat.Floats{V: take(roundedKeys * couple), Stride: couple}
 	r.sums = take(couples * r.columns * couple)
 	r.rows = take(couple * max(dim, width))
 	r.states = take(2 * couples * stateFloats)
-	lines := take(2 * kernels.PackRows * r.lineBytes / 4)
+	lines := take(2 * gemm.PackRows * r.lineBytes / 4)
 	r.lines = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(lines))), 4*len(lines))
 	return floats
 }
 
-func (op *attention) roundedScratch() int {
+func (op *attentionOp) roundedScratch() int {
 	c := op.cuts[1]
 	return op.layout(new(rooms), nil, ceil(c.tokens*c.heads, couple))
 }
 
 // state is that of panel i of queries.
-func (r *rooms) state(i int) *kernels.Online {
-	return (*kernels.Online)(unsafe.Pointer(&r.states[i*stateFloats]))
+func (r *rooms) state(i int) *attention.Online {
+	return (*attention.Online)(unsafe.Pointer(&r.states[i*stateFloats]))
 }
 
 // roundedTile computes a tile block by block of keys. What is not finite among the values would
 // reach queries that do not see it, with a weight of zero; then each token has a tile of its own.
-func (op *attention) roundedTile(scratch []float32, t *tileOf) {
+func (op *attentionOp) roundedTile(scratch []float32, t *tileOf) {
 	var r rooms
 	op.layout(&r, scratch, ceil(t.tokens*t.heads, couple))
 	if op.attend(&r, t) {
@@ -103,7 +107,7 @@ func (op *attention) roundedTile(scratch []float32, t *tileOf) {
 }
 
 // attend reports false where the tile has several tokens and values that are not finite.
-func (op *attention) attend(r *rooms, t *tileOf) bool {
+func (op *attentionOp) attend(r *rooms, t *tileOf) bool {
 	op.loadQueries(r, t)
 	lo, _ := op.visible(t.span, t.first)
 	_, hi := op.visible(t.span, t.first+t.tokens-1)
@@ -113,8 +117,8 @@ func (op *attention) attend(r *rooms, t *tileOf) bool {
 	}
 	couples := ceil(t.tokens*t.heads, couple)
 	for base := lo / roundedKeys * roundedKeys; base < hi; base += roundedKeys {
-		begin := max(base, lo&^(kernels.BlockK-1))
-		n := ceil(min(hi, base+roundedKeys)-begin, kernels.BlockK) * kernels.BlockK
+		begin := max(base, lo&^(gemm.BlockK-1))
+		n := ceil(min(hi, base+roundedKeys)-begin, gemm.BlockK) * gemm.BlockK
 		if finite := op.loadKeys(r, t, begin, n, lo, hi); !finite && t.tokens > 1 {
 			return false
 		}
@@ -130,7 +134,7 @@ func (op *attention) attend(r *rooms, t *tileOf) bool {
 
 // loadQueries packs the queries of a tile, token by token and head by head, and notes what each
 // sees.
-func (op *attention) loadQueries(r *rooms, t *tileOf) {
+func (op *attentionOp) loadQueries(r *rooms, t *tileOf) {
 	m, dim := t.tokens*t.heads, op.a.Dim
 	clear(r.sums)
 	for c := 0; c < m; c += couple {
@@ -138,11 +142,11 @@ func (op *attention) loadQueries(r *rooms, t *tileOf) {
 			q := op.q.V[(t.span.First+t.first+i/t.heads)*op.q.Stride+(t.head+i%t.heads)*dim:]
 			copy(r.rows[(i-c)*dim:][:dim], q)
 		}
-		for p := c / kernels.PanelTokens; p < (c+couple)/kernels.PanelTokens; p++ {
-			first := p * kernels.PanelTokens
-			tokens, state := max(0, min(m-first, kernels.PanelTokens)), r.state(p)
+		for p := c / gemm.PanelTokens; p < (c+couple)/gemm.PanelTokens; p++ {
+			first := p * gemm.PanelTokens
+			tokens, state := max(0, min(m-first, gemm.PanelTokens)), r.state(p)
 			at := min(first-c, couple-1) * dim
-			op.set.PackTokens(r.panels[p*r.panelSize:], kernels.Floats{V: r.rows[at:], Stride: dim}, tokens, dim)
+			op.set.GEMM.PackTokens(r.panels[p*r.panelSize:], mat.Floats{V: r.rows[at:], Stride: dim}, tokens, dim)
 			state.Reset()
 			for i := range tokens {
 				lo, hi := op.visible(t.span, t.first+(first+i)/t.heads)
@@ -154,17 +158,17 @@ func (op *attention) loadQueries(r *rooms, t *tileOf) {
 
 // loadKeys packs n keys and values from position begin on, where those outside of [lo, hi) are
 // zeros. It reports whether the values are finite.
-func (op *attention) loadKeys(r *rooms, t *tileOf, begin, n, lo, hi int) (finite bool) {
+func (op *attentionOp) loadKeys(r *rooms, t *tileOf, begin, n, lo, hi int) (finite bool) {
 	finite = true
 	half := len(r.lines) / 2
-	for i := 0; i < n; i += kernels.BlockK {
-		for j := i; j < i+kernels.BlockK; j += kernels.PackRows {
+	for i := 0; i < n; i += gemm.BlockK {
+		for j := i; j < i+gemm.BlockK; j += gemm.PackRows {
 			w := op.k.lines(op.set, t, begin+j, lo, hi, op.a.Dim, r.lines[:half], r.lineBytes)
-			op.set.PackWeights(r.keys[j/kernels.PackRows*r.panelSize:], w, kernels.PackRows, op.a.Dim)
+			op.set.GEMM.PackWeights(r.keys[j/gemm.PackRows*r.panelSize:], w, gemm.PackRows, op.a.Dim)
 		}
 		first := op.v.lines(op.set, t, begin+i, lo, hi, op.a.ValueDim, r.lines[:half], r.lineBytes)
-		next := op.v.lines(op.set, t, begin+i+kernels.PackRows, lo, hi, op.a.ValueDim, r.lines[half:], r.lineBytes)
-		if !op.set.PackTurned(r.values[i/2*kernels.PackRows:], r.blockSize, first, next, op.a.ValueDim) {
+		next := op.v.lines(op.set, t, begin+i+gemm.PackRows, lo, hi, op.a.ValueDim, r.lines[half:], r.lineBytes)
+		if !op.set.Attention.PackTurned(r.values[i/2*gemm.PackRows:], r.blockSize, first, next, op.a.ValueDim) {
 			finite = false
 		}
 	}
@@ -173,11 +177,11 @@ func (op *attention) loadKeys(r *rooms, t *tileOf, begin, n, lo, hi int) (finite
 
 // lines are 16 keys or values of a tile's head from a position on as bfloat16: where they lie,
 // if they can be used so, else in room, with zeros outside of [lo, hi).
-func (p *pages) lines(set *kernels.Set, t *tileOf, at, lo, hi, dim int, room []byte, stride int) kernels.Weights {
-	const n = kernels.PackRows
+func (p *pages) lines(set *kernels.Set, t *tileOf, at, lo, hi, dim int, room []byte, stride int) mat.Weights {
+	const n = gemm.PackRows
 	if p.blocks == 0 && p.tokens%n == 0 && at%n == 0 && lo <= at && at+n <= hi {
 		data := p.data[int(t.span.Pages[at/p.tokens])*p.page+at%p.tokens*p.row+t.kvHead*p.head:]
-		return kernels.Weights{Data: data, Stride: p.row, Format: kernels.BFloat16}
+		return mat.Weights{Data: data, Stride: p.row, Format: mat.BFloat16}
 	}
 	if at < lo || at+n > hi {
 		clear(room)
@@ -185,61 +189,61 @@ func (p *pages) lines(set *kernels.Set, t *tileOf, at, lo, hi, dim int, room []b
 	p.each(t.span.Pages, max(at, lo), min(at+n, hi), func(position, count int, data []byte) {
 		to, data := room[(position-at)*stride:], data[t.kvHead*p.head:]
 		if p.blocks > 0 {
-			set.NarrowRows(to, stride, data, p.row, count, p.blocks)
+			set.Attention.NarrowRows(to, stride, data, p.row, count, p.blocks)
 			return
 		}
 		for i := range count {
 			copy(to[i*stride:][:2*dim], data[i*p.row:])
 		}
 	})
-	return kernels.Weights{Data: room, Stride: stride, Format: kernels.BFloat16}
+	return mat.Weights{Data: room, Stride: stride, Format: mat.BFloat16}
 }
 
 // addBlock adds what couple c of queries sees of n keys from position begin on.
-func (op *attention) addBlock(r *rooms, t *tileOf, c, begin, n int, by float32) {
+func (op *attentionOp) addBlock(r *rooms, t *tileOf, c, begin, n int, by float32) {
 	if last := min((c+1)*couple, t.tokens*t.heads) - 1; op.unseen(t, c*couple/t.heads, last/t.heads, begin, begin+n) {
 		return
 	}
 	set, dim := op.set, op.a.Dim
-	panels, sums := r.panels[2*c*r.panelSize:], kernels.Floats{V: r.sums[c*r.columns*couple:][:r.columns*couple], Stride: couple}
-	set.Couple(r.scores, r.keys, r.panelSize, panels, r.panelSize, ceil(dim, kernels.BlockK), n/(2*kernels.PackRows), false)
+	panels, sums := r.panels[2*c*r.panelSize:], mat.Floats{V: r.sums[c*r.columns*couple:][:r.columns*couple], Stride: couple}
+	set.GEMM.Couple(r.scores, r.keys, r.panelSize, panels, r.panelSize, ceil(dim, gemm.BlockK), n/(2*gemm.PackRows), false)
 	if softcap := op.a.Softcap; softcap > 0 {
-		set.Tanh(r.scores.V[:n*couple], op.a.Scale/softcap, softcap)
+		set.Vector.Tanh(r.scores.V[:n*couple], op.a.Scale/softcap, softcap)
 	}
 	for i := range 2 {
 		state := r.state(2*c + i)
-		set.Softmax(r.weights[i*r.blockSize:], from(r.scores, 0, i*kernels.PanelTokens), n, begin, by, state)
-		set.ScaleLanes(from(sums, 0, i*kernels.PanelTokens), r.columns, &state.Factor)
+		set.Attention.Softmax(r.weights[i*r.blockSize:], from(r.scores, 0, i*gemm.PanelTokens), n, begin, by, state)
+		set.Attention.ScaleLanes(from(sums, 0, i*gemm.PanelTokens), r.columns, &state.Factor)
 	}
-	set.Couple(sums, r.values, r.blockSize, r.weights, r.blockSize, n/kernels.BlockK, r.columns/(2*kernels.PackRows), true)
+	set.GEMM.Couple(sums, r.values, r.blockSize, r.weights, r.blockSize, n/gemm.BlockK, r.columns/(2*gemm.PackRows), true)
 }
 
 // unseen reports whether no token from first to last of a tile sees a key of [begin, end).
-func (op *attention) unseen(t *tileOf, first, last, begin, end int) bool {
+func (op *attentionOp) unseen(t *tileOf, first, last, begin, end int) bool {
 	lo, _ := op.visible(t.span, t.first+first)
 	_, hi := op.visible(t.span, t.first+last)
 	return end <= lo || hi <= begin
 }
 
 // finish divides the sums of couple c by those of the weights and stores them.
-func (op *attention) finish(r *rooms, t *tileOf, c int) {
+func (op *attentionOp) finish(r *rooms, t *tileOf, c int) {
 	width, m := op.a.ValueDim, t.tokens*t.heads
-	sums := kernels.Floats{V: r.sums[c*r.columns*couple:][:r.columns*couple], Stride: couple}
+	sums := mat.Floats{V: r.sums[c*r.columns*couple:][:r.columns*couple], Stride: couple}
 	for i := range 2 {
 		state := r.state(2*c + i)
 		for j := range state.Factor {
 			total := float64(state.Sum[j])
 			if op.sinks != nil {
-				sink := float64(op.sinks[t.head+(c*couple+i*kernels.PanelTokens+j)%t.heads])
+				sink := float64(op.sinks[t.head+(c*couple+i*gemm.PanelTokens+j)%t.heads])
 				total += math.Exp2(sink*math.Log2E - float64(state.Top[j]))
 			}
 			state.Factor[j] = float32(1 / total)
 		}
-		op.set.ScaleLanes(from(sums, 0, i*kernels.PanelTokens), r.columns, &state.Factor)
+		op.set.Attention.ScaleLanes(from(sums, 0, i*gemm.PanelTokens), r.columns, &state.Factor)
 	}
-	for at := 0; at < width; at += kernels.PackRows {
-		rows := min(kernels.PackRows, width-at)
-		op.set.Turn(kernels.Floats{V: r.rows[at:], Stride: width}, from(sums, at, 0), op.zeros[:], rows, couple)
+	for at := 0; at < width; at += gemm.PackRows {
+		rows := min(gemm.PackRows, width-at)
+		op.set.GEMM.Turn(mat.Floats{V: r.rows[at:], Stride: width}, from(sums, at, 0), op.zeros[:], rows, couple)
 	}
 	for i := c * couple; i < min((c+1)*couple, m); i++ {
 		to := op.dst.V[(t.span.First+t.first+i/t.heads)*op.dst.Stride+(t.head+i%t.heads)*width:]

@@ -1,6 +1,6 @@
 package cpu
 
-import "github.com/heftai/heft/internal/kernels"
+import "github.com/heftai/heft/internal/kernels/quant"
 
 // bandBytes is how much of the tokens passes a unit of bands at a time: what the first-level cache
 // holds beside weights.
@@ -18,7 +18,7 @@ func sumsBands(op *linear) bool {
 
 // few reports whether the tokens are so few that weights are used where they lie.
 func (op *bands) few() bool {
-	return op.tokens <= op.set.BandTokens() && (op.w.col|op.w.cols)%kernels.BlockColumns == 0
+	return op.tokens <= op.set.QGEMM.BandTokens() && (op.w.col|op.w.cols)%quant.BlockColumns == 0
 }
 
 func (op *bands) prepare(threads int) needs {
@@ -29,10 +29,10 @@ func (op *bands) prepare(threads int) needs {
 func (op *bands) run(_ *worker, unit int) {
 	m, r := &op.w, unit*op.unitRows
 	rows := min(op.unitRows, m.rows-r)
-	step := max(bandBytes/(4*op.tokens)/kernels.BlockColumns, 1) * kernels.BlockColumns
+	step := max(bandBytes/(4*op.tokens)/quant.BlockColumns, 1) * quant.BlockColumns
 	for k := 0; k < m.cols; k += step {
 		n := min(step, m.cols-k)
-		op.set.MulBands(from(op.y, 0, r), &m.packed, m.row+r*m.step, m.step, m.col+k, rows, from(op.x, 0, k), op.tokens, n, k > 0)
+		op.set.QGEMM.MulBands(from(op.y, 0, r), &m.packed, m.row+r*m.step, m.step, m.col+k, rows, from(op.x, 0, k), op.tokens, n, k > 0)
 	}
 	op.addBias(0, op.tokens, r, rows)
 }

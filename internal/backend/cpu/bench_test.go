@@ -11,6 +11,7 @@ import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/roof"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -135,7 +136,7 @@ func (l *layer) read(threads int) {
 				n := len(w.Data)
 				for own := w.Data[n*i/threads : n*(i+1)/threads]; len(own) > 0; {
 					some := own[:min(piece, len(own))]
-					kernels.ReadMemory(some)
+					roof.ReadMemory(some)
 					own = own[len(some):]
 				}
 			}

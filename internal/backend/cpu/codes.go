@@ -2,7 +2,7 @@ package cpu
 
 import (
 	"github.com/heftai/heft/internal/backend"
-	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/quant"
 )
 
 // Sizes of a unit of codes.
@@ -18,7 +18,7 @@ type codes struct{ linear }
 
 // byCodes reports whether a product is one of codes.
 func (b *Backend) byCodes(op *linear, p *backend.Product) bool {
-	if m := &op.w; m.transposed || !m.isPacked() || !b.set.Codes(&m.packed, m.col, m.cols) {
+	if m := &op.w; m.transposed || !m.isPacked() || !b.set.QGEMM.Codes(&m.packed, m.col, m.cols) {
 		return false
 	}
 	return !p.Rounded || p.Role == backend.Generated
@@ -26,7 +26,7 @@ func (b *Backend) byCodes(op *linear, p *backend.Product) bool {
 
 func (op *codes) prepare(threads int) needs {
 	scratch := op.plan(threads)
-	return needs{input: op.tokens * op.set.CodesFloats(&op.w.packed, op.w.cols), packs: op.tokens, units: ceil(op.w.rows, op.unitRows), scratch: scratch}
+	return needs{input: op.tokens * op.set.QGEMM.CodesFloats(&op.w.packed, op.w.cols), packs: op.tokens, units: ceil(op.w.rows, op.unitRows), scratch: scratch}
 }
 
 // plan cuts the weight into units and returns the scratch that one needs. As in oneTokenRows, the
@@ -34,7 +34,7 @@ func (op *codes) prepare(threads int) needs {
 func (op *codes) plan(threads int) int {
 	m := &op.w
 	each := m.cols
-	if m.packed.Packing == kernels.MXFP4 {
+	if m.packed.Packing == quant.MXFP4 {
 		each /= 2
 	}
 	share := ceil(m.rows, 4*threads) // several units a thread
@@ -45,26 +45,26 @@ func (op *codes) plan(threads int) int {
 	}
 	op.unitRows = min(op.unitRows, m.rows)
 	scratch := 0
-	for group := op.set.CodesTokens(op.tokens); group > 0; group /= 2 {
-		scratch = max(scratch, op.set.CodesScratch(&m.packed, op.unitRows, group, m.cols))
+	for group := op.set.QGEMM.CodesTokens(op.tokens); group > 0; group /= 2 {
+		scratch = max(scratch, op.set.QGEMM.CodesScratch(&m.packed, op.unitRows, group, m.cols))
 	}
 	return scratch
 }
 
 func (op *codes) run(w *worker, unit int) {
 	set, m := op.set, &op.w
-	size := set.CodesFloats(&m.packed, m.cols)
+	size := set.QGEMM.CodesFloats(&m.packed, m.cols)
 	if !op.packed {
 		if t, group := op.groupOf(unit); t == unit {
-			set.PackCodes(op.groups.x[t*size:], &m.packed, from(op.x, t, 0), group, m.cols)
+			set.QGEMM.PackCodes(op.groups.x[t*size:], &m.packed, from(op.x, t, 0), group, m.cols)
 		}
 		return
 	}
 	r := unit * op.unitRows
 	rows := min(op.unitRows, m.rows-r)
 	for t := 0; t < op.tokens; {
-		group := set.CodesTokens(op.tokens - t)
-		set.MulCodes(from(op.y, t, r), &m.packed, m.row+r*m.step, m.step, rows, op.groups.x[t*size:], w.scratch.v, group, m.cols)
+		group := set.QGEMM.CodesTokens(op.tokens - t)
+		set.QGEMM.MulCodes(from(op.y, t, r), &m.packed, m.row+r*m.step, m.step, rows, op.groups.x[t*size:], w.scratch.v, group, m.cols)
 		t += group
 	}
 	op.addBias(0, op.tokens, r, rows)
@@ -72,9 +72,9 @@ func (op *codes) run(w *worker, unit int) {
 
 // groupOf is the first token of the group that has token i, and how many it has.
 func (op *codes) groupOf(i int) (first, group int) {
-	most := op.set.CodesTokens(op.tokens)
+	most := op.set.QGEMM.CodesTokens(op.tokens)
 	first = i / most * most
-	for group = op.set.CodesTokens(op.tokens - first); i >= first+group; group = op.set.CodesTokens(op.tokens - first) {
+	for group = op.set.QGEMM.CodesTokens(op.tokens - first); i >= first+group; group = op.set.QGEMM.CodesTokens(op.tokens - first) {
 		first += group
 	}
 	return first, group

@@ -9,9 +9,9 @@ import (
 	"unsafe"
 
 	"github.com/heftai/heft/internal/backend"
-	"github.com/heftai/heft/internal/gemm"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/matmul"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/internal/topology"
 	"github.com/heftai/heft/meta"
@@ -42,10 +42,10 @@ type Backend struct {
 
 	vectors [4]scratch // of operands that had to be widened
 	input   scratch    // of an input that was rounded
-	gemm    *gemm.Multiplier
+	gemm    *matmul.Multiplier
 	// The operations, whose values live here so that a call allocates nothing.
 	products  products
-	attention attention
+	attention attentionOp
 	parted    parted
 	norm      norm
 	rope      rope
@@ -68,7 +68,7 @@ func New(o Options) (*Backend, error) {
 	}
 	b := &Backend{set: set, ledger: o.Ledger, blocks: map[*byte]*hostmem.Block{}}
 	b.pool = newPool(o.Threads, o.Layout, b.recovered)
-	b.gemm = gemm.New(set, func(units int, f func(int)) {
+	b.gemm = matmul.New(set, func(units int, f func(int)) {
 		b.run(taskFunc(func(_ *worker, unit int) { f(unit) }), units, worthSharing)
 	})
 	return b, nil

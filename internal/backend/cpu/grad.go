@@ -2,7 +2,7 @@ package cpu
 
 import (
 	"github.com/heftai/heft/internal/backend"
-	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -25,9 +25,9 @@ func (b *Backend) each(rows, cols int, f func(w *worker, r int)) {
 }
 
 // optional is floats where t may be absent: V is nil then.
-func (b *Backend) optional(op, name string, t tensor.Tensor, rows, cols int) (kernels.Floats, bool) {
+func (b *Backend) optional(op, name string, t tensor.Tensor, rows, cols int) (mat.Floats, bool) {
 	if t.IsZero() {
-		return kernels.Floats{}, true
+		return mat.Floats{}, true
 	}
 	return b.floats(op, name, t, rows, cols)
 }
@@ -88,7 +88,7 @@ func (b *Backend) Round(x tensor.Tensor, dtype meta.DType) {
 	b.each(rows, cols, func(w *worker, r int) {
 		part := tensor.Floats(w.scratch.v[:ceil(cols, 2)], ceil(cols, 2)).Data[:2*cols]
 		narrow(part, dtype, row(m, r, cols))
-		b.set.Widen(row(m, r, cols), part, f)
+		b.set.Vector.Widen(row(m, r, cols), part, f)
 	})
 }
 
@@ -127,7 +127,7 @@ func (b *Backend) ScatterAddGrad(dx tensor.Tensor, dweights []float32, dy, x ten
 	if !ok1 || !ok2 || !b.inside("scatter gradient", rows, dy.Rows()) {
 		return
 	}
-	var in kernels.Floats
+	var in mat.Floats
 	if dweights != nil {
 		var ok bool
 		if in, ok = b.floats("scatter gradient", "operand", x, n, cols); !ok {
@@ -154,7 +154,7 @@ func (b *Backend) StoreKVGrad(dkv backend.KV, dk, dv tensor.Tensor, slots []int3
 	if !ok {
 		return
 	}
-	var values kernels.Floats
+	var values mat.Floats
 	if !dv.IsZero() {
 		if values, ok = b.storable("gradient of values", &dkv, dkv.V, dv, slots); !ok {
 			return

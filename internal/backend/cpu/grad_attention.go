@@ -4,16 +4,16 @@ import (
 	"math"
 
 	"github.com/heftai/heft/internal/backend"
-	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/tensor"
 )
 
 // attentionGrad is one reverse of Attention. A unit is all queries of a span that share a
 // key/value head, in order, since they add to the gradients of the same keys.
 type attentionGrad struct {
-	attention
+	attentionOp
 	cut    // of all spans
-	dq, dy kernels.Floats
+	dq, dy mat.Floats
 	dk, dv pages
 	dsinks []float32 // of each span and head, or nil
 }
@@ -24,7 +24,7 @@ func (b *Backend) AttentionGrad(dq tensor.Tensor, dkv backend.KV, dsinks, dy, q 
 		return
 	}
 	n := q.Rows()
-	op := &attentionGrad{attention: attention{set: b.set, spans: spans, a: a, group: a.Heads / a.KVHeads}}
+	op := &attentionGrad{attentionOp: attentionOp{set: b.set, spans: spans, a: a, group: a.Heads / a.KVHeads}}
 	const name = "attention gradient"
 	var ok [9]bool
 	op.q, ok[0] = b.floats(name, "query", q, n, a.Heads*a.Dim)
@@ -40,7 +40,7 @@ func (b *Backend) AttentionGrad(dq tensor.Tensor, dkv backend.KV, dsinks, dy, q 
 	if ok != [9]bool{true, true, true, true, true, true, true, true, true} {
 		return
 	}
-	if op.dk.format != kernels.Float32 || op.dv.format != kernels.Float32 || op.k.blocks+op.v.blocks > 0 {
+	if op.dk.format != mat.Float32 || op.dv.format != mat.Float32 || op.k.blocks+op.v.blocks > 0 {
 		b.fail("attention gradient: keys and values in blocks, or gradients of them that are not float32")
 		return
 	}
@@ -84,8 +84,8 @@ func (op *attentionGrad) tile(scratch []float32, t *tileOf, span int) {
 		return v
 	}
 	q, dq, dy := take(m*dim), take(m*dim), take(m*width)
-	scores := kernels.Floats{V: take(m * op.pitch), Stride: op.pitch}
-	grads := kernels.Floats{V: take(m * op.pitch), Stride: op.pitch}
+	scores := mat.Floats{V: take(m * op.pitch), Stride: op.pitch}
+	grads := mat.Floats{V: take(m * op.pitch), Stride: op.pitch}
 	for i := range t.tokens {
 		r := t.span.First + t.first + i
 		copy(q[i*t.heads*dim:][:t.heads*dim], op.q.V[r*op.q.Stride+t.head*dim:])
@@ -95,22 +95,22 @@ func (op *attentionGrad) tile(scratch []float32, t *tileOf, span int) {
 	lo, _ := op.visible(t.span, t.first)
 	_, hi := op.visible(t.span, t.first+t.tokens-1)
 	op.k.each(t.span.Pages, lo, hi, func(position, n int, k []byte) {
-		op.set.Mul(from(scores, 0, position-lo), op.k.headOf(k, t.kvHead), kernels.Floats{V: q, Stride: dim}, n, m, dim)
+		op.set.GEMV.Mul(from(scores, 0, position-lo), op.k.headOf(k, t.kvHead), mat.Floats{V: q, Stride: dim}, n, m, dim)
 	})
 	op.v.each(t.span.Pages, lo, hi, func(position, n int, v []byte) {
-		op.set.Mul(from(grads, 0, position-lo), op.v.headOf(v, t.kvHead), kernels.Floats{V: dy, Stride: width}, n, m, width)
+		op.set.GEMV.Mul(from(grads, 0, position-lo), op.v.headOf(v, t.kvHead), mat.Floats{V: dy, Stride: width}, n, m, width)
 	})
 	for i := range m {
 		own, end := op.visible(t.span, t.first+i/t.heads)
 		op.query(row(scores, i, hi-lo), row(grads, i, hi-lo), own-lo, end-lo, t.head+i%t.heads, span)
 	}
 	op.k.each(t.span.Pages, lo, hi, func(position, n int, k []byte) {
-		op.set.Mix(kernels.Floats{V: dq, Stride: dim}, from(grads, 0, position-lo), 1, op.k.headOf(k, t.kvHead), n, m, dim)
+		op.set.GEMV.Mix(mat.Floats{V: dq, Stride: dim}, from(grads, 0, position-lo), 1, op.k.headOf(k, t.kvHead), n, m, dim)
 	})
-	op.intoPages(op.dk, t, lo, hi, grads, kernels.Floats{V: q, Stride: dim}, dim)
-	op.intoPages(op.dv, t, lo, hi, scores, kernels.Floats{V: dy, Stride: width}, width)
+	op.intoPages(op.dk, t, lo, hi, grads, mat.Floats{V: q, Stride: dim}, dim)
+	op.intoPages(op.dv, t, lo, hi, scores, mat.Floats{V: dy, Stride: width}, width)
 	for i := range t.tokens {
-		op.set.AddScaled(op.dq.V[(t.span.First+t.first+i)*op.dq.Stride+t.head*dim:][:t.heads*dim], dq[i*t.heads*dim:], 1)
+		op.set.Vector.AddScaled(op.dq.V[(t.span.First+t.first+i)*op.dq.Stride+t.head*dim:][:t.heads*dim], dq[i*t.heads*dim:], 1)
 	}
 }
 
@@ -131,7 +131,7 @@ func (op *attentionGrad) query(scores, grads []float32, lo, hi, head, span int) 
 		}
 	}
 	op.softmax(p, head)
-	mean := op.set.Dot64(p, g)
+	mean := op.set.Vector.Dot64(p, g)
 	if op.dsinks != nil {
 		rest := 1.0
 		for _, v := range p {
@@ -139,23 +139,23 @@ func (op *attentionGrad) query(scores, grads []float32, lo, hi, head, span int) 
 		}
 		op.dsinks[span*op.a.Heads+head] -= float32(rest * mean)
 	}
-	op.set.SoftmaxGrad(g, p, float32(mean), op.a.Scale)
+	op.set.Grad.SoftmaxGrad(g, p, float32(mean), op.a.Scale)
 	for i, v := range capped {
 		g[i] *= v
 	}
 }
 
 // intoPages adds the products of weights and rows to the pages of positions [lo, hi).
-func (op *attentionGrad) intoPages(to pages, t *tileOf, lo, hi int, weights, rows kernels.Floats, cols int) {
+func (op *attentionGrad) intoPages(to pages, t *tileOf, lo, hi int, weights, rows mat.Floats, cols int) {
 	to.each(t.span.Pages, lo, hi, func(position, n int, data []byte) {
 		w := to.headOf(data, t.kvHead)
 		y := tensor.Tensor{Data: w.Data}.F32()
-		op.set.Mix(kernels.Floats{V: y, Stride: w.Stride / 4}, kernels.Floats{V: weights.V[position-lo:], Stride: 1}, weights.Stride,
+		op.set.GEMV.Mix(mat.Floats{V: y, Stride: w.Stride / 4}, mat.Floats{V: weights.V[position-lo:], Stride: 1}, weights.Stride,
 			weightsOf(rows.V, rows.Stride), t.tokens*t.heads, n, cols)
 	})
 }
 
 // headOf is one head of the tokens from the first byte of data on.
-func (p *pages) headOf(data []byte, head int) kernels.Weights {
-	return kernels.Weights{Data: data[head*p.head:], Stride: p.row, Format: p.format}
+func (p *pages) headOf(data []byte, head int) mat.Weights {
+	return mat.Weights{Data: data[head*p.head:], Stride: p.row, Format: p.format}
 }

@@ -2,8 +2,8 @@ package cpu
 
 import (
 	"github.com/heftai/heft/internal/backend"
-	"github.com/heftai/heft/internal/gemm"
-	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/matmul"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -21,9 +21,9 @@ func (b *Backend) Product(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Te
 	rounded = rounded && rounds(w.DType)
 	switch {
 	case ok && (rounded || op.tokens*op.w.rows*op.w.cols >= fewProducts):
-		b.multiply(rounded, op.y, gemm.Rows(op.x.V, op.x.Stride), m, op.tokens, op.w.rows, op.w.cols, false)
+		b.multiply(rounded, op.y, matmul.Rows(op.x.V, op.x.Stride), m, op.tokens, op.w.rows, op.w.cols, false)
 		if op.bias != nil {
-			b.each(op.tokens, op.w.rows, func(_ *worker, r int) { b.set.AddScaled(row(op.y, r, op.w.rows), op.bias, 1) })
+			b.each(op.tokens, op.w.rows, func(_ *worker, r int) { b.set.Vector.AddScaled(row(op.y, r, op.w.rows), op.bias, 1) })
 		}
 	case rounded:
 		b.LinearRounded(dst, x, w, bias, backend.Prompt)
@@ -38,21 +38,21 @@ func rounds(d meta.DType) bool { return d == meta.BFloat16 || d == meta.Float32 
 
 // turned is the transposed of a weight as gemm takes it; not of one in blocks, nor of one
 // whose columns lie apart.
-func (m *matrix) turned() (gemm.Matrix, bool) {
+func (m *matrix) turned() (matmul.Matrix, bool) {
 	return packable(m.Weights, !m.transposed), !m.isPacked() && (!m.transposed || m.step == 1)
 }
 
 // packable is a weight as it lies. Floats are not copied.
-func packable(w kernels.Weights, turned bool) gemm.Matrix {
-	if w.Format == kernels.Float32 && address(w.Data)%4 == 0 && w.Stride%4 == 0 {
-		return gemm.Matrix{V: tensor.Tensor{Data: w.Data}.F32(), Stride: w.Stride / 4, Turned: turned}
+func packable(w mat.Weights, turned bool) matmul.Matrix {
+	if w.Format == mat.Float32 && address(w.Data)%4 == 0 && w.Stride%4 == 0 {
+		return matmul.Matrix{V: tensor.Tensor{Data: w.Data}.F32(), Stride: w.Stride / 4, Turned: turned}
 	}
-	return gemm.Matrix{Stored: w, Turned: turned}
+	return matmul.Matrix{Stored: w, Turned: turned}
 }
 
 // multiply is c = a·b, or c += a·b. Operands are rounded where that is asked for and the
 // kernels round: to bfloat16.
-func (b *Backend) multiply(rounded bool, c kernels.Floats, l, r gemm.Matrix, rows, cols, n int, add bool) {
+func (b *Backend) multiply(rounded bool, c mat.Floats, l, r matmul.Matrix, rows, cols, n int, add bool) {
 	if rounded {
 		b.gemm.MulRounded(c, l, r, rows, cols, n, add)
 	} else {
@@ -86,7 +86,7 @@ func (b *Backend) LinearGrad(dx tensor.Tensor, dw backend.Matrix, dbias, dy, x t
 const panelRows = 256
 
 // inputGrad is dx += dy·W.
-func (b *Backend) inputGrad(dx tensor.Tensor, dy kernels.Floats, w backend.Matrix, rounded bool) {
+func (b *Backend) inputGrad(dx tensor.Tensor, dy mat.Floats, w backend.Matrix, rounded bool) {
 	m, ok := b.weight("linear gradient", w)
 	if !ok {
 		return
@@ -98,7 +98,7 @@ func (b *Backend) inputGrad(dx tensor.Tensor, dy kernels.Floats, w backend.Matri
 	}
 	if t, ok := m.turned(); ok {
 		t.Turned = !t.Turned
-		b.multiply(rounded, out, gemm.Rows(dy.V, dy.Stride), t, tokens, m.cols, m.rows, true)
+		b.multiply(rounded, out, matmul.Rows(dy.V, dy.Stride), t, tokens, m.cols, m.rows, true)
 		return
 	}
 	op := linear{set: b.set, w: m, access: widened}
@@ -114,9 +114,9 @@ func (b *Backend) inputGrad(dx tensor.Tensor, dy kernels.Floats, w backend.Matri
 	}
 	for r := 0; r < m.rows; r += panelRows {
 		n := min(panelRows, m.rows-r)
-		var panel kernels.Weights
+		var panel mat.Weights
 		b.run(taskFunc(func(wk *worker, _ int) { panel = op.panel(wk.scratch.v, r, n) }), 1, 0)
-		b.multiply(rounded, out, gemm.Rows(dy.V[r:], dy.Stride), packable(panel, false), tokens, m.cols, n, true)
+		b.multiply(rounded, out, matmul.Rows(dy.V[r:], dy.Stride), packable(panel, false), tokens, m.cols, n, true)
 	}
 }
 
@@ -130,8 +130,8 @@ func (b *Backend) weightGrad(dw backend.Matrix, dy, x tensor.Tensor, rounded boo
 		return
 	}
 	rows, cols := dw.OutRows(), dw.InCols()
-	outer := func(dst, l, r kernels.Floats, rows, cols int, add bool) {
-		b.multiply(rounded, dst, gemm.Columns(l.V, l.Stride), gemm.Rows(r.V, r.Stride), rows, cols, n, add)
+	outer := func(dst, l, r mat.Floats, rows, cols int, add bool) {
+		b.multiply(rounded, dst, matmul.Columns(l.V, l.Stride), matmul.Rows(r.V, r.Stride), rows, cols, n, add)
 	}
 	switch step := max(dw.RowStep, 1); {
 	case !dw.Transposed:
@@ -140,7 +140,7 @@ func (b *Backend) weightGrad(dw backend.Matrix, dy, x tensor.Tensor, rounded boo
 	case step == 1:
 		outer(into, in, grad, cols, rows, true)
 	default:
-		part := kernels.Floats{V: make([]float32, rows*cols), Stride: rows}
+		part := mat.Floats{V: make([]float32, rows*cols), Stride: rows}
 		outer(part, in, grad, cols, rows, false)
 		b.each(cols, rows, func(_ *worker, r int) {
 			to := into.V[r*into.Stride:]
@@ -152,9 +152,9 @@ func (b *Backend) weightGrad(dw backend.Matrix, dy, x tensor.Tensor, rounded boo
 }
 
 // sumRows is v[c·stride] += Σ_r x[r][c], in order of r.
-func (b *Backend) sumRows(v []float32, stride int, x kernels.Floats, rows, cols int) {
+func (b *Backend) sumRows(v []float32, stride int, x mat.Floats, rows, cols int) {
 	b.columns(cols, rows, func(sum []float32, r, c int) {
-		b.set.AddScaled(sum, from(x, r, c).V, 1)
+		b.set.Vector.AddScaled(sum, from(x, r, c).V, 1)
 	}, func(sum []float32, c int) {
 		for i, s := range sum {
 			v[(c+i)*stride] += s

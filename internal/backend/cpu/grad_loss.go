@@ -132,7 +132,7 @@ func (b *Backend) CrossEntropy(losses []float32, dlogits, logits tensor.Tensor, 
 			copy(g, x)
 			losses[r] = crossEntropy(b.set, g, label, scale, smoothing)
 			if out.V != nil {
-				b.set.AddScaled(row(out, r, n), g, 1)
+				b.set.Vector.AddScaled(row(out, r, n), g, 1)
 			}
 		}
 	})
@@ -145,11 +145,11 @@ func crossEntropy(set *kernels.Set, x []float32, label int, scale, smoothing flo
 	if smoothing > 0 {
 		level = sum(x) / float64(len(x))
 	}
-	top := set.ScaleMax(x, 1)
-	total := set.ExpSum(x, top)
+	top := set.Vector.ScaleMax(x, 1)
+	total := set.Vector.ExpSum(x, top)
 	lse := float64(top) + math.Log(float64(total))
 	by, spread := float32(float64(scale)/float64(total)), float32(share*float64(scale)/float64(len(x)))
-	set.ScaleShift(x, by, spread)
+	set.Vector.ScaleShift(x, by, spread)
 	x[label] -= float32((1 - share) * float64(scale))
 	return float32(lse - (1-share)*at - share*level)
 }

@@ -3,7 +3,7 @@ package cpu
 import (
 	"math"
 
-	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -11,7 +11,7 @@ import (
 // normGrad is one reverse of Norm.
 type normGrad struct {
 	norm
-	dx, dy  kernels.Floats
+	dx, dy  mat.Floats
 	moments []float32 // of each group: the mean and the reciprocal deviation
 	factors []float32 // what is multiplied by, as wide as weight, or a group of ones
 }
@@ -57,7 +57,7 @@ func (b *Backend) NormGrad(dx, dweight, dbias, dy, x, weight tensor.Tensor, a me
 	if db != nil {
 		b.columns(n, rows, func(sum []float32, r, c int) {
 			for at := c; at < cols; at += n {
-				b.set.AddScaled(sum, from(op.dy, r, at).V, 1)
+				b.set.Vector.AddScaled(sum, from(op.dy, r, at).V, 1)
 			}
 		}, func(sum []float32, c int) { axpy(db[c:c+len(sum)], sum, 1) })
 	}
@@ -71,12 +71,12 @@ func (op *normGrad) row(r int) {
 		if op.spec.Layer {
 			mean = float32(sum(v) / float64(dim))
 		}
-		squares := float64(op.set.SumSquares(v, mean)) / float64(dim)
+		squares := float64(op.set.Vector.SumSquares(v, mean)) / float64(dim)
 		inverse := float32(1 / math.Sqrt(squares+float64(op.spec.Eps)))
 		m := op.moments[2*(r*op.cols+c)/dim:]
 		m[0], m[1] = mean, inverse
 		if op.dx.V != nil {
-			op.set.NormGrad(row(op.dx, r, op.cols)[c:c+dim], dy[c:c+dim], v, op.part(op.factors, c), mean, inverse, op.spec.Layer)
+			op.set.Grad.NormGrad(row(op.dx, r, op.cols)[c:c+dim], dy[c:c+dim], v, op.part(op.factors, c), mean, inverse, op.spec.Layer)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (op *normGrad) addWeight(sum []float32, r, c, n int) {
 		dy, x := from(op.dy, r, at).V, from(op.x, r, at).V
 		for i := 0; i < len(sum); { // group by group
 			m, n := op.moments[2*((r*op.cols+at+i)/dim):], min(dim-(at+i)%dim, len(sum)-i)
-			op.set.NormWeightGrad(sum[i:i+n], dy[i:], x[i:], m[0], m[1])
+			op.set.Grad.NormWeightGrad(sum[i:i+n], dy[i:], x[i:], m[0], m[1])
 			i += n
 		}
 	}
@@ -118,9 +118,9 @@ func (b *Backend) RopeGrad(dx tensor.Tensor, dim int, cos, sin tensor.Tensor, in
 		}
 		for h := 0; h < cols; h += dim {
 			if interleaved {
-				b.set.TurnInterleaved(x[h:h+2*half], cosine, opposite)
+				b.set.Vector.TurnInterleaved(x[h:h+2*half], cosine, opposite)
 			} else {
-				b.set.TurnHalves(x[h:h+half], x[h+half:h+2*half], cosine, sine, -1)
+				b.set.Grad.TurnHalves(x[h:h+half], x[h+half:h+2*half], cosine, sine, -1)
 			}
 		}
 	})

@@ -50,9 +50,9 @@ func (b *Backend) GateGrad(dgate, dup, dy, g, up tensor.Tensor, act meta.Activat
 				toUp = row(du, r, cols)
 			}
 			if act == meta.ActSiLU {
-				b.set.SiLUGrad(toGate, toUp, dy, row(in, r, cols), u)
+				b.set.Grad.SiLUGrad(toGate, toUp, dy, row(in, r, cols), u)
 			} else {
-				b.set.GELUTanhGrad(toGate, toUp, dy, row(in, r, cols), u)
+				b.set.Grad.GELUTanhGrad(toGate, toUp, dy, row(in, r, cols), u)
 			}
 			return
 		}
@@ -120,7 +120,7 @@ func (op *gateGrad) sigmoid(value, slope, sigma, x []float32, c1, c3 float32) {
 	for i, v := range x {
 		sigma[i] = -v * (c1 + c3*v*v)
 	}
-	op.set.ExpSum(sigma, 0)
+	op.set.Vector.ExpSum(sigma, 0)
 	for i, e := range sigma {
 		s, v := 1/(1+e), x[i]
 		rest := 1 - s
@@ -179,6 +179,6 @@ func (b *Backend) ScaleGrad(dx, y tensor.Tensor, by, softcap float32) {
 				g[i] *= 1 - t*t
 			}
 		}
-		b.set.ScaleShift(g, by, 0)
+		b.set.Vector.ScaleShift(g, by, 0)
 	})
 }

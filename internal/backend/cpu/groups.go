@@ -1,6 +1,9 @@
 package cpu
 
-import "github.com/heftai/heft/internal/kernels"
+import (
+	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/mat"
+)
 
 // Sizes of a unit of Linear for many tokens. A piece of k of the unit's weights, widened
 // and packed, stays in the second-level cache while the tokens pass, with the lanes of all
@@ -21,7 +24,7 @@ type groups struct {
 
 // groupable reports whether the operation has enough tokens to be worth packing.
 func (op *linear) groupable() bool {
-	if !op.set.Groups() || op.tokens < groupFrom*op.set.GroupTokens || op.w.cols == 0 {
+	if !op.set.GEMM.Groups() || op.tokens < groupFrom*op.set.GEMM.GroupTokens || op.w.cols == 0 {
 		return false
 	}
 	return op.access == inPlace || op.access == widened || op.access == turned
@@ -30,38 +33,38 @@ func (op *linear) groupable() bool {
 // planGroups is plan for packed groups.
 func (op *linear) planGroups(threads int) int {
 	set := op.set
-	op.unitRows = ceil(min(groupRows, ceil(op.w.rows, 4*threads)), kernels.GroupRows) * kernels.GroupRows
+	op.unitRows = ceil(min(groupRows, ceil(op.w.rows, 4*threads)), gemm.GroupRows) * gemm.GroupRows
 	op.unitTokens, op.tokenUnits = op.tokens, 1
-	each := set.SumFloats(op.unitRows)
-	op.groups.size = set.GroupFloats(set.GroupTokens, op.w.cols)
-	op.groups.tokens = max(1, sumBytes/(4*each)) * set.GroupTokens
-	kept := ceil(min(op.groups.tokens, op.tokens), set.GroupTokens) * each
-	return set.GroupFloats(op.unitRows, min(groupStep, op.w.cols)) + kept + op.panelScratch()
+	each := set.GEMM.SumFloats(op.unitRows)
+	op.groups.size = set.GEMM.GroupFloats(set.GEMM.GroupTokens, op.w.cols)
+	op.groups.tokens = max(1, sumBytes/(4*each)) * set.GEMM.GroupTokens
+	kept := ceil(min(op.groups.tokens, op.tokens), set.GEMM.GroupTokens) * each
+	return set.GEMM.GroupFloats(op.unitRows, min(groupStep, op.w.cols)) + kept + op.panelScratch()
 }
 
 func (op *linear) packGroup(unit int) {
-	t := unit * op.set.GroupTokens
-	op.set.PackGroup(op.groups.x[unit*op.groups.size:], from(op.x, t, 0), min(op.set.GroupTokens, op.tokens-t), op.w.cols)
+	t := unit * op.set.GEMM.GroupTokens
+	op.set.GEMM.PackGroup(op.groups.x[unit*op.groups.size:], from(op.x, t, 0), min(op.set.GEMM.GroupTokens, op.tokens-t), op.w.cols)
 }
 
 // mulGroups computes a unit: piece by piece of k, for as many tokens as sums are kept.
 func (op *linear) mulGroups(scratch []float32, r, rows int) {
 	set, cols := op.set, op.w.cols
 	w, scratch := op.source(scratch, r, rows)
-	size := set.GroupFloats(op.unitRows, min(groupStep, cols))
-	packed, sums, each := scratch[:size], scratch[size:], set.SumFloats(rows)
+	size := set.GEMM.GroupFloats(op.unitRows, min(groupStep, cols))
+	packed, sums, each := scratch[:size], scratch[size:], set.GEMM.SumFloats(rows)
 	for t := 0; t < op.tokens; t += op.groups.tokens {
 		end := min(t+op.groups.tokens, op.tokens)
 		for k := 0; k < cols; k += groupStep {
 			n := min(groupStep, cols-k)
 			part := w
 			part.Data = w.Data[k*w.Format.Size():]
-			set.PackGroups(packed, part, rows, n)
-			for i := t; i < end; i += set.GroupTokens {
-				x := op.groups.x[i/set.GroupTokens*op.groups.size+k*set.GroupTokens:]
-				own := sums[(i-t)/set.GroupTokens*each:]
+			set.GEMM.PackGroups(packed, part, rows, n)
+			for i := t; i < end; i += set.GEMM.GroupTokens {
+				x := op.groups.x[i/set.GEMM.GroupTokens*op.groups.size+k*set.GEMM.GroupTokens:]
+				own := sums[(i-t)/set.GEMM.GroupTokens*each:]
 				next := x[min(op.groups.size, len(x)):]
-				set.MulGroups(from(op.y, i, r), packed, x, next, own, rows, min(set.GroupTokens, end-i), n, k == 0, k+n == cols)
+				set.GEMM.MulGroups(from(op.y, i, r), packed, x, next, own, rows, min(set.GEMM.GroupTokens, end-i), n, k == 0, k+n == cols)
 			}
 		}
 	}
@@ -69,7 +72,7 @@ func (op *linear) mulGroups(scratch []float32, r, rows int) {
 
 // source is rows of the weight from r on, by way of a panel where they cannot be packed as
 // they lie, and the rest of the scratch.
-func (op *linear) source(scratch []float32, r, rows int) (kernels.Weights, []float32) {
+func (op *linear) source(scratch []float32, r, rows int) (mat.Weights, []float32) {
 	if op.access == inPlace {
 		return op.at(r), scratch
 	}

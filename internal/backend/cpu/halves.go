@@ -2,7 +2,8 @@ package cpu
 
 import (
 	"github.com/heftai/heft/internal/backend"
-	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/gemv"
+	"github.com/heftai/heft/internal/kernels/mat"
 )
 
 // Sizes of a unit of halves.
@@ -11,7 +12,7 @@ const (
 	halfUnit  = 192 << 10 // of weights, while as many are fetched; half as many again where vectors are wide
 	halfBytes = 24 << 10  // of tokens: a piece of k that the first-level cache holds
 
-	splitColumns = 32 * kernels.HalvesBlock // of a unit that lays out tokens
+	splitColumns = 32 * gemv.HalvesBlock // of a unit that lays out tokens
 )
 
 // halves is a Linear of bfloat16 weights and few tokens, see kernels.MulHalves.
@@ -21,12 +22,12 @@ type halves struct{ linear }
 // nothing: for generated tokens and bfloat16 weights.
 func (b *Backend) byHalves(op *linear, role backend.Role) bool {
 	m := &op.w
-	return role == backend.Generated && b.set.Halves() && !m.transposed && !m.isPacked() && m.Format == kernels.BFloat16 && m.cols > 0
+	return role == backend.Generated && b.set.GEMV.Halves() && !m.transposed && !m.isPacked() && m.Format == mat.BFloat16 && m.cols > 0
 }
 
 func (op *halves) prepare(threads int) needs {
 	scratch := op.plan(threads)
-	return needs{input: op.tokens * op.set.SplitFloats(op.w.cols), packs: ceil(op.w.cols, splitColumns), units: ceil(op.w.rows, op.unitRows), scratch: scratch}
+	return needs{input: op.tokens * op.set.GEMV.SplitFloats(op.w.cols), packs: ceil(op.w.cols, splitColumns), units: ceil(op.w.rows, op.unitRows), scratch: scratch}
 }
 
 // plan cuts the weight into units and returns the scratch that one needs.
@@ -41,7 +42,7 @@ func (op *halves) plan(threads int) int {
 		}
 		op.unitRows = min(max(fit(unit)/halfRows, 1)*halfRows, op.w.rows)
 	}
-	return op.set.HalvesSums(op.unitRows, op.set.HalvesTokens(op.tokens))
+	return op.set.GEMV.HalvesSums(op.unitRows, op.set.GEMV.HalvesTokens(op.tokens))
 }
 
 func (op *halves) run(w *worker, unit int) {
@@ -52,7 +53,7 @@ func (op *halves) run(w *worker, unit int) {
 	r := unit * op.unitRows
 	rows := min(op.unitRows, op.w.rows-r)
 	for t := 0; t < op.tokens; {
-		group := op.set.HalvesTokens(op.tokens - t)
+		group := op.set.GEMV.HalvesTokens(op.tokens - t)
 		op.product(w.scratch.v, r, rows, t, group)
 		t += group
 	}
@@ -63,8 +64,8 @@ func (op *halves) run(w *worker, unit int) {
 func (op *halves) split(k int) {
 	set, n := op.set, min(splitColumns, op.w.cols-k)
 	for t := 0; t < op.tokens; {
-		group := set.HalvesTokens(op.tokens - t)
-		set.SplitTokens(op.groups.x[t*set.SplitFloats(op.w.cols)+k*group:], from(op.x, t, k), group, n)
+		group := set.GEMV.HalvesTokens(op.tokens - t)
+		set.GEMV.SplitTokens(op.groups.x[t*set.GEMV.SplitFloats(op.w.cols)+k*group:], from(op.x, t, k), group, n)
 		t += group
 	}
 }
@@ -72,15 +73,15 @@ func (op *halves) split(k int) {
 // product computes rows from r on for a group of tokens from t on.
 func (op *halves) product(sums []float32, r, rows, t, group int) {
 	set, cols, w := op.set, op.w.cols, op.at(r)
-	x := op.groups.x[t*set.SplitFloats(cols):]
-	blocks := ceil(cols, kernels.HalvesBlock)
-	step := ceil(blocks, ceil(blocks, halfBytes/(4*group*kernels.HalvesBlock))) * kernels.HalvesBlock
+	x := op.groups.x[t*set.GEMV.SplitFloats(cols):]
+	blocks := ceil(cols, gemv.HalvesBlock)
+	step := ceil(blocks, ceil(blocks, halfBytes/(4*group*gemv.HalvesBlock))) * gemv.HalvesBlock
 	if group <= 2 {
 		step = cols // the sums would cost more than the tokens
 	}
 	for k := 0; k < cols; k += step {
 		n, part := min(step, cols-k), w
 		part.Data = w.Data[2*k:]
-		set.MulHalves(from(op.y, t, r), part, x[k*group:], sums, rows, group, n, k, k+n == cols)
+		set.GEMV.MulHalves(from(op.y, t, r), part, x[k*group:], sums, rows, group, n, k, k+n == cols)
 	}
 }

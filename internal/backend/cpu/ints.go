@@ -2,15 +2,16 @@ package cpu
 
 import (
 	"github.com/heftai/heft/internal/backend"
-	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
 	"github.com/heftai/heft/internal/tensor"
 )
 
 // Sizes of a unit of ints. A step of columns of two bands stays in the first-level cache while
 // tokens pass, and these in the second.
 const (
-	pairRows   = 2 * kernels.BandRows
-	streamRows = 8 * kernels.BandRows
+	pairRows   = 2 * quant.BandRows
+	streamRows = 8 * quant.BandRows
 	intStep    = 512 // columns
 	intTokens  = 256
 	intFew     = 16 // tokens up to which all columns are one step
@@ -19,7 +20,7 @@ const (
 // ints is a Linear of weights in blocks of integers, whose inputs are rounded to such blocks.
 type ints struct {
 	linear
-	in kernels.Pairs
+	in mat.Pairs
 }
 
 // roundsToInts reports whether LinearRounded rounds the input of a product with w to integers:
@@ -27,10 +28,10 @@ type ints struct {
 // integers would have to be scaled block by block, which takes longer than widening weights
 // to bfloat16 once for all tokens.
 func (b *Backend) roundsToInts(w backend.Matrix, role backend.Role) bool {
-	if w.Quant == nil || w.Transposed || !b.set.Integers() || w.Rank != 2 || role == backend.Prompt && b.set.TilesRows() {
+	if w.Quant == nil || w.Transposed || !b.set.QGEMM.Integers() || w.Rank != 2 || role == backend.Prompt && b.set.AMX {
 		return false
 	}
-	return inBlocks(w) && w.Col%kernels.BlockColumns == 0 && w.Dims[1]%kernels.BlockColumns == 0
+	return inBlocks(w) && w.Col%quant.BlockColumns == 0 && w.Dims[1]%quant.BlockColumns == 0
 }
 
 // inBlocks reports whether a quantised weight is in blocks of integers.
@@ -41,7 +42,7 @@ func inBlocks(w backend.Matrix) bool {
 
 func (op *ints) prepare(threads int) needs {
 	scratch := op.plan(threads)
-	op.in.Stride = op.set.IntWords(op.w.packed.Packing, op.w.cols)
+	op.in.Stride = op.set.QGEMM.IntWords(op.w.packed.Packing, op.w.cols)
 	return needs{input: op.tokens * op.in.Stride, packs: op.tokens, units: ceil(op.w.rows, op.unitRows), scratch: scratch}
 }
 
@@ -53,7 +54,7 @@ func (op *ints) plan(threads int) int {
 	if op.w.packed.Height > 0 {
 		return 0
 	}
-	return ceil(op.unitRows*op.w.cols/kernels.BlockColumns*op.w.packed.Packing.BlockBytes(), 4)
+	return ceil(op.unitRows*op.w.cols/quant.BlockColumns*op.w.packed.Packing.BlockBytes(), 4)
 }
 
 // bandRows is how many rows of a weight in bands are a unit.
@@ -72,7 +73,7 @@ func bandRows(op *linear, threads int) int {
 func (op *ints) run(w *worker, unit int) {
 	m := &op.w
 	if !op.packed {
-		op.set.NarrowInts(m.packed.Packing, op.in.V[unit*op.in.Stride:], row(op.x, unit, m.cols))
+		op.set.QGEMM.NarrowInts(m.packed.Packing, op.in.V[unit*op.in.Stride:], row(op.x, unit, m.cols))
 		return
 	}
 	r := unit * op.unitRows
@@ -94,7 +95,7 @@ func (op *ints) run(w *worker, unit int) {
 }
 
 // mul computes rows of the result from r on, of which the first is in row first of bands.
-func (op *ints) mul(bands *kernels.Packed, r, first, step, col, rows int) {
+func (op *ints) mul(bands *quant.Packed, r, first, step, col, rows int) {
 	columns := op.w.cols
 	if op.tokens > intFew {
 		columns = intStep
@@ -102,19 +103,19 @@ func (op *ints) mul(bands *kernels.Packed, r, first, step, col, rows int) {
 	for t := 0; t < op.tokens; t += intTokens {
 		tokens := min(intTokens, op.tokens-t)
 		for k := 0; k < op.w.cols; k += columns {
-			x := kernels.Pairs{V: op.in.V[t*op.in.Stride+op.set.IntWords(bands.Packing, k):], Stride: op.in.Stride}
-			op.set.MulInts(from(op.y, t, r), bands, first, step, col+k, rows, x, tokens, min(columns, op.w.cols-k), k > 0)
+			x := mat.Pairs{V: op.in.V[t*op.in.Stride+op.set.QGEMM.IntWords(bands.Packing, k):], Stride: op.in.Stride}
+			op.set.QGEMM.MulInts(from(op.y, t, r), bands, first, step, col+k, rows, x, tokens, min(columns, op.w.cols-k), k > 0)
 		}
 	}
 }
 
 // bands brings rows of a weight in rows, from row first of what is stored, into bands.
-func (op *ints) bands(scratch []float32, first, rows int) kernels.Packed {
+func (op *ints) bands(scratch []float32, first, rows int) quant.Packed {
 	p, size := op.w.packed, op.w.packed.Packing.BlockBytes()
-	out := kernels.Packed{Packing: p.Packing, Width: op.w.cols, Height: rows}
-	each := p.Width / kernels.BlockColumns * size
-	at := first*each + op.w.col/kernels.BlockColumns*size
-	out.Codes = tensor.Floats(scratch, len(scratch)).Data[:rows*op.w.cols/kernels.BlockColumns*size]
-	op.set.Bands(p.Packing, out.Codes, p.Codes[at:], op.w.step*each, rows, op.w.cols/kernels.BlockColumns)
+	out := quant.Packed{Packing: p.Packing, Width: op.w.cols, Height: rows}
+	each := p.Width / quant.BlockColumns * size
+	at := first*each + op.w.col/quant.BlockColumns*size
+	out.Codes = tensor.Floats(scratch, len(scratch)).Data[:rows*op.w.cols/quant.BlockColumns*size]
+	op.set.Quant.Bands(p.Packing, out.Codes, p.Codes[at:], op.w.step*each, rows, op.w.cols/quant.BlockColumns)
 	return out
 }

@@ -3,6 +3,8 @@ package cpu
 import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -10,7 +12,7 @@ import (
 // pages are the keys or the values of one layer.
 type pages struct {
 	data   []byte
-	format kernels.Format
+	format mat.Format
 	// blocks is set instead of format where heads are stored as so many blocks of q8_0.
 	blocks int
 	tokens int // of a page
@@ -27,7 +29,7 @@ func (b *Backend) pages(name string, kv *backend.KV, t tensor.Tensor, heads, dim
 	size := f.Size()
 	if t.DType == meta.Int8 {
 		size, ok = 1, kv.Heads == heads
-		p.blocks = ceil(dim, kernels.BlockColumns)
+		p.blocks = ceil(dim, quant.BlockColumns)
 	}
 	least := backend.KVRow(t.DType, heads, dim)
 	if !ok || t.Rank != 3 || t.Dims[1] != p.tokens || p.tokens <= 0 || t.Dims[2]%heads != 0 || t.Dims[2] < least {
@@ -54,23 +56,23 @@ func (p *pages) each(table []int32, lo, hi int, f func(position, n int, data []b
 
 // headRows is what a head has from the bytes of a token on, of n tokens. What is stored in blocks
 // is widened to scratch.
-func (p *pages) headRows(set *kernels.Set, data []byte, head, n int, scratch []float32) kernels.Weights {
+func (p *pages) headRows(set *kernels.Set, data []byte, head, n int, scratch []float32) mat.Weights {
 	if p.blocks == 0 {
 		return p.headOf(data, head)
 	}
 	data = data[head*p.head:]
-	width := p.blocks * kernels.BlockColumns
-	set.UnpackRows(kernels.Floats{V: scratch, Stride: width}, data, p.row, n, p.blocks)
+	width := p.blocks * quant.BlockColumns
+	set.Attention.UnpackRows(mat.Floats{V: scratch, Stride: width}, data, p.row, n, p.blocks)
 	return weightsOf(scratch[:n*width], width)
 }
 
 // widened is the scratch of headRows.
-func (p *pages) widened() int { return min(p.tokens, keyBlock) * p.blocks * kernels.BlockColumns }
+func (p *pages) widened() int { return min(p.tokens, keyBlock) * p.blocks * quant.BlockColumns }
 
 type storeKV struct {
 	set   *kernels.Set
 	kv    backend.KV
-	k, v  kernels.Floats
+	k, v  mat.Floats
 	slots []int32
 	// what a token has of each
 	kwidth, vwidth int
@@ -87,7 +89,7 @@ func (b *Backend) StoreKV(kv backend.KV, k, v tensor.Tensor, slots []int32) {
 	if !ok {
 		return
 	}
-	var values kernels.Floats
+	var values mat.Floats
 	if !v.IsZero() {
 		if values, ok = b.storable("values", &kv, kv.V, v, slots); !ok {
 			return
@@ -97,14 +99,14 @@ func (b *Backend) StoreKV(kv backend.KV, k, v tensor.Tensor, slots []int32) {
 	if values.V != nil {
 		b.store.vwidth = v.Cols()
 	}
-	if !b.reserve(kernels.BlockColumns) {
+	if !b.reserve(quant.BlockColumns) {
 		return
 	}
 	b.run(&b.store, len(slots), len(slots)*k.Cols())
 }
 
 // storable checks rows x against the pages of t which they go to.
-func (b *Backend) storable(name string, kv *backend.KV, t, x tensor.Tensor, slots []int32) (kernels.Floats, bool) {
+func (b *Backend) storable(name string, kv *backend.KV, t, x tensor.Tensor, slots []int32) (mat.Floats, bool) {
 	_, ok := format(t.DType)
 	width, pageTokens := t.Dims[2], kv.PageTokens
 	if heads := max(kv.Heads, 1); kv.Heads > 0 {
@@ -113,12 +115,12 @@ func (b *Backend) storable(name string, kv *backend.KV, t, x tensor.Tensor, slot
 	}
 	if !ok || t.Rank != 3 || t.Dims[1] != pageTokens || pageTokens <= 0 {
 		b.fail("store: %s are %v %v with pages of %d tokens", name, t.DType, t.Shape(), pageTokens)
-		return kernels.Floats{}, false
+		return mat.Floats{}, false
 	}
 	for _, slot := range slots {
 		if slot < 0 || int(slot) >= t.Dims[0]*pageTokens {
 			b.fail("store: slot %d of %d pages of %d tokens", slot, t.Dims[0], pageTokens)
-			return kernels.Floats{}, false
+			return mat.Floats{}, false
 		}
 	}
 	return b.floats("store", name, x, len(slots), width)
@@ -132,7 +134,7 @@ func (op *storeKV) run(w *worker, unit int) {
 }
 
 // put stores what a token has, head by head where a page is divided so.
-func (op *storeKV) put(t tensor.Tensor, x kernels.Floats, width, i int, scratch []float32) {
+func (op *storeKV) put(t tensor.Tensor, x mat.Floats, width, i int, scratch []float32) {
 	heads, tokens := max(op.kv.Heads, 1), op.kv.PageTokens
 	slot, each, dim := int(op.slots[i]), t.Dims[2]/heads, width/heads
 	from := row(x, i, width)
@@ -141,9 +143,9 @@ func (op *storeKV) put(t tensor.Tensor, x kernels.Floats, width, i int, scratch 
 		to := t.Data[t.DType.Bytes(int64(at)):][:t.DType.Bytes(int64(each))]
 		switch part := from[h*dim:][:dim]; t.DType {
 		case meta.BFloat16:
-			op.set.NarrowBFloat16(to, part)
+			op.set.Vector.NarrowBFloat16(to, part)
 		case meta.Int8:
-			op.blocks(to, part, scratch[:kernels.BlockColumns])
+			op.blocks(to, part, scratch[:quant.BlockColumns])
 		default:
 			narrow(to, t.DType, part)
 		}
@@ -152,10 +154,10 @@ func (op *storeKV) put(t tensor.Tensor, x kernels.Floats, width, i int, scratch 
 
 // blocks stores a head as blocks, the last of which is filled up with zeros.
 func (op *storeKV) blocks(to []byte, from, last []float32) {
-	whole := len(from) &^ (kernels.BlockColumns - 1)
-	op.set.PackBlocks(kernels.Q8, to, from[:whole])
+	whole := len(from) &^ (quant.BlockColumns - 1)
+	op.set.Quant.PackBlocks(quant.Q8, to, from[:whole])
 	if whole < len(from) {
 		clear(last[copy(last, from[whole:]):])
-		op.set.PackBlocks(kernels.Q8, to[whole/kernels.BlockColumns*kernels.Q8.BlockBytes():], last)
+		op.set.Quant.PackBlocks(quant.Q8, to[whole/quant.BlockColumns*quant.Q8.BlockBytes():], last)
 	}
 }

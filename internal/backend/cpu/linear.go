@@ -3,6 +3,7 @@ package cpu
 import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/tensor"
 )
 
@@ -32,7 +33,7 @@ const (
 
 type linear struct {
 	set        *kernels.Set
-	y, x       kernels.Floats
+	y, x       mat.Floats
 	w          matrix
 	bias       []float32
 	tokens     int
@@ -55,7 +56,7 @@ func (op *linear) prepare(threads int) needs {
 	n := needs{scratch: op.plan(threads)}
 	n.units = ceil(op.w.rows, op.unitRows) * op.tokenUnits
 	if op.groups.tokens > 0 {
-		n.packs = ceil(op.tokens, op.set.GroupTokens)
+		n.packs = ceil(op.tokens, op.set.GEMM.GroupTokens)
 		n.input = n.packs * op.groups.size
 	}
 	return n
@@ -157,7 +158,7 @@ func (op *linear) chooseAccess() int {
 		op.access = columns
 	case m.transposed:
 		op.access, elem = turned, 4
-	case m.Format != kernels.Float32 && op.set.WidenAt > 0 && op.tokens >= op.set.WidenAt:
+	case m.Format != mat.Float32 && op.set.GEMV.WidenAt > 0 && op.tokens >= op.set.GEMV.WidenAt:
 		op.access, elem = widened, 4
 	default:
 		op.access = inPlace
@@ -198,7 +199,7 @@ func (op *linear) run(w *worker, unit int) {
 	default:
 		panel := op.panel(w.scratch.v, r, rows)
 		for begin := 0; begin < tokens; begin += unitTokens {
-			op.set.Mul(from(y, begin, 0), panel, from(x, begin, 0), rows, min(unitTokens, tokens-begin), op.w.cols)
+			op.set.GEMV.Mul(from(y, begin, 0), panel, from(x, begin, 0), rows, min(unitTokens, tokens-begin), op.w.cols)
 		}
 	}
 	op.addBias(t, tokens, r, rows)
@@ -210,41 +211,41 @@ func (op *linear) addBias(t, tokens, r, rows int) {
 		return
 	}
 	for i := range tokens {
-		op.set.AddRounded(row(from(op.y, t, r), i, rows), op.bias[r:][:rows], 1)
+		op.set.Vector.AddRounded(row(from(op.y, t, r), i, rows), op.bias[r:][:rows], 1)
 	}
 }
 
 // mulInPlace computes rows of a weight as they lie.
-func (op *linear) mulInPlace(y, x kernels.Floats, scratch []float32, r, rows, tokens int) {
+func (op *linear) mulInPlace(y, x mat.Floats, scratch []float32, r, rows, tokens int) {
 	if m := &op.w; m.isPacked() { // one token
-		op.set.DotPacked(y.V[:rows], &m.packed, m.row+r*m.step, m.step, row(x, 0, m.cols), scratch)
+		op.set.Quant.DotPacked(y.V[:rows], &m.packed, m.row+r*m.step, m.step, row(x, 0, m.cols), scratch)
 		return
 	}
-	op.set.Mul(y, op.at(r), x, rows, tokens, op.w.cols)
+	op.set.GEMV.Mul(y, op.at(r), x, rows, tokens, op.w.cols)
 }
 
 // at is the weight from row r on.
-func (op *linear) at(r int) kernels.Weights {
+func (op *linear) at(r int) mat.Weights {
 	w := op.w.Weights
 	w.Data = w.Data[r*w.Stride:]
 	return w
 }
 
 // addColumns computes rows of a transposed weight as they lie.
-func (op *linear) addColumns(y, x kernels.Floats, lanes []float32, r, rows, tokens int) {
+func (op *linear) addColumns(y, x mat.Floats, lanes []float32, r, rows, tokens int) {
 	w := op.w.Weights
 	w.Data = w.Data[r*w.Format.Size():]
 	lanes = lanes[:op.set.Lanes*rows]
 	for t := range tokens {
 		clear(lanes)
-		op.set.AddLanes(lanes, row(x, t, op.w.cols), w, rows)
-		op.set.FoldLanes(lanes, rows)
+		op.set.GEMV.AddLanes(lanes, row(x, t, op.w.cols), w, rows)
+		op.set.GEMV.FoldLanes(lanes, rows)
 		copy(row(y, t, rows), lanes)
 	}
 }
 
 // panel is rows of the logical matrix from r on as float32, in scratch.
-func (op *linear) panel(scratch []float32, r, rows int) kernels.Weights {
+func (op *linear) panel(scratch []float32, r, rows int) mat.Weights {
 	stride := op.w.cols
 	if op.access == turned {
 		stride += panelPad
@@ -252,14 +253,14 @@ func (op *linear) panel(scratch []float32, r, rows int) kernels.Weights {
 	panel, rest := scratch[:rows*stride], scratch[rows*stride:]
 	if op.access == widened {
 		for i := range rows {
-			op.w.unpack(op.set, kernels.Floats{V: panel[i*stride:], Stride: stride}, (r+i)*op.w.step, 0, 1, op.w.cols, rest)
+			op.w.unpack(op.set, mat.Floats{V: panel[i*stride:], Stride: stride}, (r+i)*op.w.step, 0, 1, op.w.cols, rest)
 		}
 		return weightsOf(panel, stride)
 	}
 	width := (rows-1)*op.w.step + 1
 	for k := 0; k < op.w.cols; k += turnLines {
 		n := min(turnLines, op.w.cols-k)
-		op.w.unpack(op.set, kernels.Floats{V: rest, Stride: width}, k, r*op.w.step, n, width, rest[turnLines*width:])
+		op.w.unpack(op.set, mat.Floats{V: rest, Stride: width}, k, r*op.w.step, n, width, rest[turnLines*width:])
 		for i := range rows {
 			to := panel[i*stride+k:][:n]
 			for j := range to {
@@ -271,6 +272,6 @@ func (op *linear) panel(scratch []float32, r, rows int) kernels.Weights {
 }
 
 // weightsOf is a matrix of float32 as weights.
-func weightsOf(v []float32, stride int) kernels.Weights {
-	return kernels.Weights{Data: tensor.Floats(v, len(v)).Data, Stride: 4 * stride, Format: kernels.Float32}
+func weightsOf(v []float32, stride int) mat.Weights {
+	return mat.Weights{Data: tensor.Floats(v, len(v)).Data, Stride: 4 * stride, Format: mat.Float32}
 }

@@ -1,7 +1,8 @@
 package cpu
 
 import (
-	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/mat"
 )
 
 // Sizes of a product of tiles with weights where they lie.
@@ -16,7 +17,7 @@ const (
 // small reports whether the tokens are so few that weights are not worth packing.
 func (op *rounded) small() bool {
 	few := op.tokens <= smallTokens || 2*op.tokens*op.w.cols <= smallBytes
-	return few && op.set.TilesRows() && !op.w.isPacked()
+	return few && op.set.AMX && !op.w.isPacked()
 }
 
 // callRows is how many rows one call of a kernel has of weights as they lie.
@@ -37,12 +38,12 @@ func (op *rounded) lies(unit int) []byte {
 // of the unit next.
 func (op *rounded) tilesOfFew(scratch []float32, r int, next []byte) {
 	for end := min(r+op.unitRows, op.w.rows); r < end; {
-		rows := min(op.callRows(), (end-r)&^(kernels.PackRows-1))
-		blocks := op.w.cols / kernels.BlockK
+		rows := min(op.callRows(), (end-r)&^(gemm.PackRows-1))
+		blocks := op.w.cols / gemm.BlockK
 		if rows == 0 { // fewer than 16 at the end
 			rows, blocks = end-r, 0
 		}
-		f := kernels.Fetch{Next: next}
+		f := gemm.Fetch{Next: next}
 		if r+rows < end {
 			f.Next = op.at(r + rows).Data
 		}
@@ -58,7 +59,7 @@ func (op *rounded) tilesOfFew(scratch []float32, r int, next []byte) {
 // quarters is how much of what follows is fetched while tokens from t on pass: a fair part of what is
 // left, which the last 16 need not take.
 func (op *rounded) quarters(t, done int) int {
-	couples := (op.tokens - t + kernels.PanelTokens - 1) / coupleRows
+	couples := (op.tokens - t + gemm.PanelTokens - 1) / coupleRows
 	if op.tokens <= coupleRows || couples == 0 {
 		return 4 - done
 	}
@@ -67,18 +68,18 @@ func (op *rounded) quarters(t, done int) int {
 
 // rowsOfFew computes rows from r on for up to 32 tokens from t on: blocks of k as the weights lie, the
 // rest packed.
-func (op *rounded) rowsOfFew(scratch []float32, r, rows, blocks, t int, f kernels.Fetch) {
+func (op *rounded) rowsOfFew(scratch []float32, r, rows, blocks, t int, f gemm.Fetch) {
 	tokens := min(coupleRows, op.tokens-t)
-	pack, c := words(scratch[:op.words]), kernels.Floats{V: scratch[op.words:], Stride: coupleRows}
-	panels, x := ceil(tokens, kernels.PanelTokens), op.panels[t/kernels.PanelTokens*op.words:]
+	pack, c := words(scratch[:op.words]), mat.Floats{V: scratch[op.words:], Stride: coupleRows}
+	panels, x := ceil(tokens, gemm.PanelTokens), op.panels[t/gemm.PanelTokens*op.words:]
 	if blocks > 0 {
-		op.set.TileRows(c.V, op.at(r), x, op.words, panels, rows, blocks, f)
+		op.set.GEMM.TileRows(c.V, op.at(r), x, op.words, panels, rows, blocks, f)
 	}
-	k := blocks * kernels.BlockK
+	k := blocks * gemm.BlockK
 	if n := op.w.cols - k; n > 0 {
-		for i := 0; i < rows; i += kernels.PackRows {
+		for i := 0; i < rows; i += gemm.PackRows {
 			op.pack(pack, r+i, k, n, nil)
-			op.set.TilePack(from(c, i, 0), pack, x[k/2*kernels.PanelTokens:], op.words, panels, ceil(n, kernels.BlockK), k > 0)
+			op.set.GEMM.TilePack(from(c, i, 0), pack, x[k/2*gemm.PanelTokens:], op.words, panels, ceil(n, gemm.BlockK), k > 0)
 		}
 	}
 	op.turn(c, r, rows, t, tokens)

@@ -4,13 +4,14 @@ import (
 	"math"
 
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
 
 type norm struct {
 	set          *kernels.Set
-	dst, x       kernels.Floats
+	dst, x       mat.Floats
 	weight, bias []float32 // for all groups, or one for each
 	rows, cols   int
 	spec         meta.NormSpec
@@ -69,9 +70,9 @@ func (op *norm) group(dst, x []float32, c int) {
 	if op.spec.Layer {
 		mean = float32(sum(x) / float64(len(x)))
 	}
-	squares := float64(op.set.SumSquares(x, mean)) / float64(len(x))
+	squares := float64(op.set.Vector.SumSquares(x, mean)) / float64(len(x))
 	inverse := float32(1 / math.Sqrt(squares+float64(op.spec.Eps)))
-	op.set.Norm(dst, x, op.part(op.weight, c), op.part(op.bias, c), mean, inverse, op.spec.Offset)
+	op.set.Vector.Norm(dst, x, op.part(op.weight, c), op.part(op.bias, c), mean, inverse, op.spec.Offset)
 }
 
 // part is the part of a weight that belongs to the group at column c; of none it is none.
@@ -93,7 +94,7 @@ func sum(x []float32) float64 {
 
 type rope struct {
 	set              *kernels.Set
-	x, cos, sin      kernels.Floats
+	x, cos, sin      mat.Floats
 	rows, heads, dim int
 	half             int // rotated pairs
 	interleaved      bool
@@ -131,9 +132,9 @@ func (op *rope) run(_ *worker, unit int) {
 		cos, sin := row(op.cos, r, op.half), row(op.sin, r, op.half)
 		for h := 0; h < len(x); h += op.dim {
 			if op.interleaved {
-				op.set.TurnInterleaved(x[h:h+2*op.half], cos, sin)
+				op.set.Vector.TurnInterleaved(x[h:h+2*op.half], cos, sin)
 			} else {
-				op.set.TurnPairs(x[h:h+op.half], x[h+op.half:h+2*op.half], cos, sin)
+				op.set.Vector.TurnPairs(x[h:h+op.half], x[h+op.half:h+2*op.half], cos, sin)
 			}
 		}
 	}

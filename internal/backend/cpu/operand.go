@@ -7,19 +7,21 @@ import (
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
 
 // format is the kernels' name of a dtype.
-func format(d meta.DType) (kernels.Format, bool) {
+func format(d meta.DType) (mat.Format, bool) {
 	switch d {
 	case meta.BFloat16:
-		return kernels.BFloat16, true
+		return mat.BFloat16, true
 	case meta.Float16:
-		return kernels.Float16, true
+		return mat.Float16, true
 	case meta.Float32:
-		return kernels.Float32, true
+		return mat.Float32, true
 	}
 	return 0, false
 }
@@ -27,7 +29,7 @@ func format(d meta.DType) (kernels.Format, bool) {
 func address(data []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(data))) }
 
 // floats checks that t is a float32 matrix [rows, cols] of op and returns it.
-func (b *Backend) floats(op, name string, t tensor.Tensor, rows, cols int) (kernels.Floats, bool) {
+func (b *Backend) floats(op, name string, t tensor.Tensor, rows, cols int) (mat.Floats, bool) {
 	stride := t.RowStride()
 	switch {
 	case t.DType != meta.Float32 || t.Rank == 0 || t.Rows() != rows || t.Cols() != cols || stride < cols:
@@ -37,21 +39,21 @@ func (b *Backend) floats(op, name string, t tensor.Tensor, rows, cols int) (kern
 	case address(t.Data)%4 != 0:
 		b.fail("%s: %s lies at an odd address", op, name)
 	default:
-		return kernels.Floats{V: t.F32(), Stride: stride}, true
+		return mat.Floats{V: t.F32(), Stride: stride}, true
 	}
-	return kernels.Floats{}, false
+	return mat.Floats{}, false
 }
 
 // matrix is a weight as the kernels see it: element (r, c) of the logical matrix lies
 // in row r, column c, or where transposed in row c, column r·step.
 type matrix struct {
-	kernels.Weights
+	mat.Weights
 	rows, cols int
 	transposed bool
 	step       int // of the columns, where transposed
 	// packed is set instead of Weights where the weight is quantised. The view begins at
 	// row and col of it, and step is that of its rows where not transposed.
-	packed   kernels.Packed
+	packed   quant.Packed
 	row, col int
 }
 
@@ -67,7 +69,7 @@ func (b *Backend) weight(op string, m backend.Matrix) (matrix, bool) {
 	}
 	stride := m.RowStride()
 	out := matrix{rows: m.OutRows(), cols: m.InCols(), transposed: m.Transposed, step: max(m.RowStep, 1)}
-	out.Weights = kernels.Weights{Data: m.Data, Stride: stride * f.Size(), Format: f}
+	out.Weights = mat.Weights{Data: m.Data, Stride: stride * f.Size(), Format: f}
 	if !m.Transposed {
 		out.Stride *= out.step
 		out.step = 1
@@ -107,7 +109,7 @@ func (b *Backend) vectorAt(op, name string, t tensor.Tensor, slot, at, n int) ([
 		b.fail("%s: %s is %v %v, not %d floats", op, name, t.DType, t.Shape(), n)
 		return nil, false
 	}
-	if f == kernels.Float32 && address(t.Data)%4 == 0 && stride == 1 {
+	if f == mat.Float32 && address(t.Data)%4 == 0 && stride == 1 {
 		return t.F32()[:n], true
 	}
 	s := &b.vectors[slot]
@@ -126,22 +128,22 @@ type widen struct {
 	set    *kernels.Set
 	dst    []float32
 	src    []byte
-	format kernels.Format
+	format mat.Format
 	stride int
 }
 
 func (t *widen) run(_ *worker, _ int) {
 	if t.stride == 1 {
-		t.set.Widen(t.dst, t.src, t.format)
+		t.set.Vector.Widen(t.dst, t.src, t.format)
 		return
 	}
 	step := t.stride * t.format.Size()
 	for i := range t.dst {
 		switch p := t.src[i*step:]; t.format {
-		case kernels.BFloat16:
-			t.dst[i] = kernels.FromBFloat16(binary.LittleEndian.Uint16(p))
-		case kernels.Float16:
-			t.dst[i] = kernels.FromFloat16(binary.LittleEndian.Uint16(p))
+		case mat.BFloat16:
+			t.dst[i] = mat.FromBFloat16(binary.LittleEndian.Uint16(p))
+		case mat.Float16:
+			t.dst[i] = mat.FromFloat16(binary.LittleEndian.Uint16(p))
 		default:
 			t.dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(p))
 		}
@@ -149,13 +151,13 @@ func (t *widen) run(_ *worker, _ int) {
 }
 
 // from is the part of m that starts at row r, column c.
-func from(m kernels.Floats, r, c int) kernels.Floats {
+func from(m mat.Floats, r, c int) mat.Floats {
 	m.V = m.V[r*m.Stride+c:]
 	return m
 }
 
 // row is n elements of row r.
-func row(m kernels.Floats, r, n int) []float32 { return m.V[r*m.Stride:][:n] }
+func row(m mat.Floats, r, n int) []float32 { return m.V[r*m.Stride:][:n] }
 
 // ceil is a/b rounded up.
 func ceil(a, b int) int { return (a + b - 1) / b }

@@ -1,6 +1,9 @@
 package cpu
 
-import "github.com/heftai/heft/internal/kernels"
+import (
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
+)
 
 // Sizes of a unit of outer.
 const (
@@ -36,9 +39,9 @@ func (op *outer) prepare(threads int) needs {
 // plan cuts the operation into units. It returns the panels of tokens, and the scratch of a
 // unit of rows.
 func (op *outer) plan(threads int) (panels, scratch int) {
-	m, lanes := &op.w, op.set.PanelLanes()
+	m, lanes := &op.w, op.set.GEMM.PanelLanes()
 	width := 2 * lanes
-	panels, op.size = ceil(op.tokens, op.set.PanelRows()), lanes*m.cols
+	panels, op.size = ceil(op.tokens, op.set.GEMM.PanelRows()), lanes*m.cols
 	switch {
 	case 4*panels*op.size > outerBytes:
 		op.step, op.long = outerLong, true
@@ -71,14 +74,14 @@ func (op *outer) run(w *worker, unit int) {
 
 // tokenPanel packs the tokens of a panel.
 func (op *outer) tokenPanel(unit int) {
-	high := op.set.PanelRows()
+	high := op.set.GEMM.PanelRows()
 	t := unit * high
-	op.set.PackColumns(op.groups.x[unit*op.size:], from(op.x, t, 0), min(high, op.tokens-t), op.w.cols)
+	op.set.GEMM.PackColumns(op.groups.x[unit*op.size:], from(op.x, t, 0), min(high, op.tokens-t), op.w.cols)
 }
 
 // product computes rows from r on.
 func (op *outer) product(scratch []float32, r, rows int) {
-	both := 2 * op.set.PanelLanes()
+	both := 2 * op.set.GEMM.PanelLanes()
 	if op.long {
 		for k := 0; k < op.w.cols; k += op.step {
 			for i := 0; i < rows; i += both {
@@ -105,11 +108,11 @@ func (op *outer) product(scratch []float32, r, rows int) {
 // tile adds a step from k on of two panels of rows, or of less, from r on. What is packed next
 // lies next bytes further on.
 func (op *outer) tile(scratch []float32, r, rows, k, next int) {
-	lanes, n := op.set.PanelLanes(), min(op.step, op.w.cols-k)
+	lanes, n := op.set.GEMM.PanelLanes(), min(op.step, op.w.cols-k)
 	both, rest := scratch[:2*lanes*n], scratch[2*lanes*n:]
 	op.weightPanel(both[:lanes*n], rest, r, min(rows, lanes), k, n, next)
 	op.weightPanel(both[lanes*n:], rest, r+lanes, max(0, rows-lanes), k, n, next)
-	op.set.SumPanels(from(op.y, 0, r), op.groups.x[k*lanes:], op.size, both, op.tokens, rows, n, k > 0)
+	op.set.GEMM.SumPanels(from(op.y, 0, r), op.groups.x[k*lanes:], op.size, both, op.tokens, rows, n, k > 0)
 }
 
 // weightPanel is n elements from k on of the rows of a panel from r on.
@@ -121,28 +124,28 @@ func (op *outer) weightPanel(dst, scratch []float32, r, rows, k, n, next int) {
 		clear(dst)
 	case m.transposed:
 		width := (rows-1)*m.step + 1
-		m.unpack(op.set, kernels.Floats{V: lines, Stride: width}, k, r*m.step, n, width, scratch)
+		m.unpack(op.set, mat.Floats{V: lines, Stride: width}, k, r*m.step, n, width, scratch)
 		if m.step == 1 {
-			op.set.PackLines(dst, kernels.Floats{V: lines, Stride: width}, rows, n)
+			op.set.GEMM.PackLines(dst, mat.Floats{V: lines, Stride: width}, rows, n)
 			return
 		}
-		lanes := op.set.PanelLanes()
+		lanes := op.set.GEMM.PanelLanes()
 		clear(dst)
 		for j := range n {
 			for i := range rows {
 				dst[j*lanes+i] = lines[j*width+i*m.step]
 			}
 		}
-	case m.packed.Height > 0 && (m.col|k|n)%kernels.BlockColumns == 0 && op.set.WidenBands(dst, &m.packed, m.row+r*m.step, m.step, m.col+k, rows, n):
+	case m.packed.Height > 0 && (m.col|k|n)%quant.BlockColumns == 0 && op.set.QGEMM.WidenBands(dst, &m.packed, m.row+r*m.step, m.step, m.col+k, rows, n):
 	case m.isPacked():
 		stride := n + linePad
 		for i := range rows {
-			m.unpack(op.set, kernels.Floats{V: lines[i*stride:], Stride: stride}, (r+i)*m.step, k, 1, n, scratch)
+			m.unpack(op.set, mat.Floats{V: lines[i*stride:], Stride: stride}, (r+i)*m.step, k, 1, n, scratch)
 		}
-		op.set.WidenColumns(dst, weightsOf(lines, stride), rows, n, 0)
+		op.set.GEMM.WidenColumns(dst, weightsOf(lines, stride), rows, n, 0)
 	default:
 		w := op.at(r)
 		w.Data = w.Data[k*m.Format.Size():]
-		op.set.WidenColumns(dst, w, rows, n, next)
+		op.set.GEMM.WidenColumns(dst, w, rows, n, next)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -13,7 +14,7 @@ func rowsPerUnit(cols int) int { return max(1, 8192/max(cols, 1)) }
 
 type gate struct {
 	set        *kernels.Set
-	dst, g, up kernels.Floats
+	dst, g, up mat.Floats
 	rows, cols int
 	act        meta.Activation
 	limit      float32
@@ -67,10 +68,10 @@ const geluScale = 1.5957691216057307117
 func (op *gate) row(dst, g, up, scratch []float32) {
 	switch op.act {
 	case meta.ActSiLU:
-		op.set.Gate(dst, g, up, 1, 0)
+		op.set.Vector.Gate(dst, g, up, 1, 0)
 		return
 	case meta.ActGELUTanh:
-		op.set.Gate(dst, g, up, geluScale, geluScale*0.044715)
+		op.set.Vector.Gate(dst, g, up, geluScale, geluScale*0.044715)
 		return
 	case meta.ActClampedSwiGLU:
 		op.clamped(dst, g, up, scratch[:op.cols])
@@ -78,19 +79,19 @@ func (op *gate) row(dst, g, up, scratch []float32) {
 	}
 	switch op.act {
 	case meta.ActGELU:
-		op.set.GELU(dst, g)
+		op.set.Vector.GELU(dst, g)
 	case meta.ActReLU:
-		op.set.ReLU(dst, g)
+		op.set.Vector.ReLU(dst, g)
 	case meta.ActTanh:
 		copy(dst, g)
-		op.set.Tanh(dst, 1, 1)
+		op.set.Vector.Tanh(dst, 1, 1)
 	default:
 		for i, v := range g {
 			dst[i] = float32(activate(op.act, float64(v)))
 		}
 	}
 	if up != nil {
-		op.set.Times(dst, up)
+		op.set.Vector.Times(dst, up)
 	}
 }
 
@@ -101,13 +102,13 @@ func (op *gate) clamped(dst, g, up, buf []float32) {
 	if limit <= 0 {
 		limit = float32(math.Inf(1))
 	}
-	op.set.AtMost(buf, g, limit)
-	op.set.Gate(buf, buf, nil, 1.702, 0)
+	op.set.Vector.AtMost(buf, g, limit)
+	op.set.Vector.Gate(buf, buf, nil, 1.702, 0)
 	if up == nil {
 		copy(dst, buf)
 		return
 	}
-	op.set.TimesClamped(dst, buf, up, limit)
+	op.set.Vector.TimesClamped(dst, buf, up, limit)
 }
 
 // activate are the activations that have no vector form.
@@ -120,7 +121,7 @@ func activate(act meta.Activation, x float64) float64 {
 
 type scale struct {
 	set        *kernels.Set
-	x          kernels.Floats
+	x          mat.Floats
 	rows, cols int
 	scale, cap float32
 }
@@ -143,16 +144,16 @@ func (op *scale) run(_ *worker, unit int) {
 	parts := ceil(op.cols, 8192)
 	begin := unit % parts * 8192
 	x := row(op.x, unit/parts, op.cols)[begin:min(begin+8192, op.cols)]
-	op.set.ScaleMax(x, op.scale)
+	op.set.Vector.ScaleMax(x, op.scale)
 	if op.cap > 0 {
-		op.set.Tanh(x, 1/op.cap, op.cap)
+		op.set.Vector.Tanh(x, 1/op.cap, op.cap)
 	}
 }
 
 // moveRows are the operations that handle whole rows: Add and Gather.
 type moveRows struct {
 	set        *kernels.Set
-	dst, x     kernels.Floats
+	dst, x     mat.Floats
 	from       []int32 // of Gather
 	rows, cols int
 	scale      float32
@@ -203,7 +204,7 @@ func (op *moveRows) run(_ *worker, unit int) {
 		if op.from != nil {
 			copy(dst, row(op.x, int(op.from[r]), op.cols))
 		} else {
-			op.set.AddRounded(dst, row(op.x, r, op.cols), op.scale)
+			op.set.Vector.AddRounded(dst, row(op.x, r, op.cols), op.scale)
 		}
 	}
 }
@@ -224,7 +225,7 @@ func axpy(dst, x []float32, a float32) {
 
 type scatterAdd struct {
 	set     *kernels.Set
-	dst, x  kernels.Floats
+	dst, x  mat.Floats
 	rows    []int32
 	weights []float32
 	cols    int
@@ -256,6 +257,6 @@ func (op *scatterAdd) run(_ *worker, unit int) {
 	begin := unit * scatterCols
 	n := min(scatterCols, op.cols-begin)
 	for i, r := range op.rows {
-		op.set.AddRounded(from(op.dst, int(r), begin).V[:n], from(op.x, i, begin).V[:n], op.weights[i])
+		op.set.Vector.AddRounded(from(op.dst, int(r), begin).V[:n], from(op.x, i, begin).V[:n], op.weights[i])
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/attention"
 	"github.com/heftai/heft/internal/topology"
 )
 
@@ -20,8 +20,8 @@ type task interface {
 // of its own.
 type worker struct {
 	scratch scratch
-	next    []byte        // what its next unit reads from memory; see together
-	paged   kernels.Paged // of the head at hand, for a kernel
+	next    []byte          // what its next unit reads from memory; see together
+	paged   attention.Paged // of the head at hand, for a kernel
 	index   int
 	helped  []topology.Span // whose units it takes when it has done its own; its node's first
 	wake    chan struct{}

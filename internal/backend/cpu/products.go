@@ -4,7 +4,7 @@ import (
 	"sort"
 
 	"github.com/heftai/heft/internal/backend"
-	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/quant"
 )
 
 // A product is one Linear in some order of summation. Its units are rows of the weight; before,
@@ -63,7 +63,7 @@ type source struct {
 // productKind tells products apart whose tokens are packed otherwise.
 type productKind struct {
 	order   uint8
-	packing kernels.Packing // of ints and codes
+	packing quant.Packing // of ints and codes
 }
 
 const (
@@ -161,7 +161,7 @@ func (op *products) order(b *Backend, p *backend.Product, l linear) product {
 		return x
 	case b.roundsToPairs(p.W, p.Role):
 		x := op.rounded.next()
-		*x = rounded{linear: l, tiled: (p.Role == backend.Prompt || b.set.TilesRows()) && !b.tilesOne(&l)}
+		*x = rounded{linear: l, tiled: (p.Role == backend.Prompt || b.set.AMX) && !b.tilesOne(&l)}
 		return x
 	case b.byFew(&l, p.Role):
 		x := op.few.next()

@@ -3,24 +3,26 @@ package cpu
 import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
 	"github.com/heftai/heft/meta"
 )
 
 // packing is the kernels' name of a format.
-func packing(f meta.QuantFormat) (kernels.Packing, bool) {
+func packing(f meta.QuantFormat) (quant.Packing, bool) {
 	switch f {
 	case meta.QuantFP8:
-		return kernels.E4M3, true
+		return quant.E4M3, true
 	case meta.QuantMXFP4:
-		return kernels.MXFP4, true
+		return quant.MXFP4, true
 	case meta.QuantGPTQ:
-		return kernels.NibbleRows, true
+		return quant.NibbleRows, true
 	case meta.QuantAWQ:
-		return kernels.NibbleColumns, true
+		return quant.NibbleColumns, true
 	case meta.QuantQ8:
-		return kernels.Q8, true
+		return quant.Q8, true
 	case meta.QuantQ4:
-		return kernels.Q4, true
+		return quant.Q4, true
 	}
 	return 0, false
 }
@@ -37,7 +39,7 @@ func (b *Backend) quantised(op string, m backend.Matrix) (matrix, bool) {
 	}
 	p.Codes, p.Width, p.Height, p.Rows, p.Columns, p.ZeroBias = m.Data, q.Width, q.Height, q.Rows, q.Columns, q.ZeroBias
 	p.Scales, p.Zeros, p.Index = q.Scales.Data, q.Zeros.Data, q.Index.Data
-	if p.Packing != kernels.MXFP4 && p.Packing.BlockBytes() == 0 {
+	if p.Packing != quant.MXFP4 && p.Packing.BlockBytes() == 0 {
 		if p.ScaleFormat, ok = format(q.Scales.DType); !ok {
 			b.fail("%s: scales of dtype %v cannot be used by the cpu", op, q.Scales.DType)
 			return matrix{}, false
@@ -52,28 +54,28 @@ func (b *Backend) quantised(op string, m backend.Matrix) (matrix, bool) {
 }
 
 // holds reports whether p has as many rows.
-func holds(p *kernels.Packed, rows int) bool {
+func holds(p *quant.Packed, rows int) bool {
 	size := p.ScaleFormat.Size()
 	switch p.Packing {
-	case kernels.E4M3:
+	case quant.E4M3:
 		return len(p.Codes) >= rows*p.Width && len(p.Scales) >= size*ceil(rows, p.Rows)*ceil(p.Width, p.Columns)
-	case kernels.MXFP4:
+	case quant.MXFP4:
 		return p.Width%32 == 0 && len(p.Codes) >= rows*p.Width/2 && len(p.Scales) >= rows*p.Width/32
-	case kernels.Q8, kernels.Q4:
+	case quant.Q8, quant.Q4:
 		if p.Height > 0 {
 			if p.Height < rows {
 				return false
 			}
 			rows = p.Height
 		}
-		return p.Width%kernels.BlockColumns == 0 && len(p.Codes) >= rows*p.Width/kernels.BlockColumns*p.Packing.BlockBytes()
+		return p.Width%quant.BlockColumns == 0 && len(p.Codes) >= rows*p.Width/quant.BlockColumns*p.Packing.BlockBytes()
 	}
 	groups := ceil(rows, p.Rows)
 	if p.Index != nil {
 		groups = 1 // what the index says is checked when it is used
 	}
 	codes := rows * p.Width / 2
-	if p.Packing == kernels.NibbleRows {
+	if p.Packing == quant.NibbleRows {
 		codes = ceil(rows, 8) * 4 * p.Width
 	}
 	return p.Width%8 == 0 && len(p.Codes) >= codes && len(p.Scales) >= size*groups*p.Width &&
@@ -81,13 +83,13 @@ func holds(p *kernels.Packed, rows int) bool {
 }
 
 // unpack widens stored rows × cols elements from (row, col) of the view on to dst.
-func (m *matrix) unpack(set *kernels.Set, dst kernels.Floats, row, col, rows, cols int, scratch []float32) {
+func (m *matrix) unpack(set *kernels.Set, dst mat.Floats, row, col, rows, cols int, scratch []float32) {
 	if m.isPacked() {
-		set.Unpack(dst, &m.packed, m.row+row, m.col+col, rows, cols, scratch)
+		set.Quant.Unpack(dst, &m.packed, m.row+row, m.col+col, rows, cols, scratch)
 		return
 	}
 	for i := range rows {
-		set.Widen(dst.V[i*dst.Stride:][:cols], m.Data[(row+i)*m.Stride+col*m.Format.Size():], m.Format)
+		set.Vector.Widen(dst.V[i*dst.Stride:][:cols], m.Data[(row+i)*m.Stride+col*m.Format.Size():], m.Format)
 	}
 }
 
@@ -96,7 +98,7 @@ func (m *matrix) isPacked() bool { return m.packed.Packing != 0 }
 // unpackScratch is the scratch that unpack and the kernels of whole rows need.
 func (m *matrix) unpackScratch() int {
 	if m.isPacked() {
-		return max(kernels.UnpackScratch, m.packed.DotScratch())
+		return max(quant.UnpackScratch, m.packed.DotScratch())
 	}
 	return 0
 }
@@ -125,27 +127,27 @@ func (m *matrix) packedAccess(set *kernels.Set, tokens int) (access, int) {
 
 // dots reports whether there is a kernel for whole rows of a quantised weight.
 func (m *matrix) dots(set *kernels.Set) bool {
-	whole := m.packed.Packing == kernels.E4M3 || m.cols%32 == 0
-	return whole && set.DotsPacked(&m.packed, m.col)
+	whole := m.packed.Packing == quant.E4M3 || m.cols%32 == 0
+	return whole && set.Quant.DotsPacked(&m.packed, m.col)
 }
 
 // addUnpacked is addColumns of a quantised weight: some stored rows at a time are
 // widened, which the tokens share.
-func (op *linear) addUnpacked(y, x kernels.Floats, scratch []float32, r, rows, tokens int) {
+func (op *linear) addUnpacked(y, x mat.Floats, scratch []float32, r, rows, tokens int) {
 	lanes, rest := scratch[:op.set.Lanes*rows*tokens], scratch[op.set.Lanes*rows*tokens:]
 	weights := weightsOf(rest[:packedLines*rows], rows)
-	block := kernels.Floats{V: rest, Stride: rows}
+	block := mat.Floats{V: rest, Stride: rows}
 	clear(lanes)
 	for k := 0; k < op.w.cols; k += packedLines { // whole rounds of the lanes
 		n := min(packedLines, op.w.cols-k)
 		op.w.unpack(op.set, block, k, r, n, rows, rest[packedLines*rows:])
 		for t := range tokens {
-			op.set.AddLanes(lanes[t*op.set.Lanes*rows:][:op.set.Lanes*rows], row(x, t, op.w.cols)[k:k+n], weights, rows)
+			op.set.GEMV.AddLanes(lanes[t*op.set.Lanes*rows:][:op.set.Lanes*rows], row(x, t, op.w.cols)[k:k+n], weights, rows)
 		}
 	}
 	for t := range tokens {
 		own := lanes[t*op.set.Lanes*rows:][:op.set.Lanes*rows]
-		op.set.FoldLanes(own, rows)
+		op.set.GEMV.FoldLanes(own, rows)
 		copy(row(y, t, rows), own)
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"unsafe"
 
 	"github.com/heftai/heft/internal/backend"
-	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/qgemm"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -16,20 +18,20 @@ const (
 	panelBytes  = 128 << 10
 	panelTokens = 256 // at most
 	stepBlocks  = 64  // blocks of k
-	stepK       = stepBlocks * kernels.BlockK
-	packRows    = 2 * kernels.PackRows
+	stepK       = stepBlocks * gemm.BlockK
+	packRows    = 2 * gemm.PackRows
 	turnedStep  = 512 // of k, of weights that are stored turned
-	coupleRows  = kernels.CoupleTokens
+	coupleRows  = gemm.CoupleTokens
 )
 
 // rounded is a Linear of bfloat16 weights and activations rounded to bfloat16.
 type rounded struct {
 	linear
-	tiled  bool          // by panels of tokens, else by dot products or for one token
-	pairs  kernels.Pairs // tokens for dot products
-	panels []uint32      // tokens for tiles
-	words  int           // of a panel, or a pack
-	few    int           // tokens that pass the packs together
+	tiled  bool      // by panels of tokens, else by dot products or for one token
+	pairs  mat.Pairs // tokens for dot products
+	panels []uint32  // tokens for tiles
+	words  int       // of a panel, or a pack
+	few    int       // tokens that pass the packs together
 }
 
 // LinearRounded rounds the input where the weights are bfloat16 and products of that are
@@ -47,13 +49,13 @@ func (op *rounded) prepare(threads int) needs {
 
 func (op *rounded) take(input []float32) {
 	in := words(input)
-	op.pairs, op.panels = kernels.Pairs{V: in, Stride: op.words}, in
+	op.pairs, op.panels = mat.Pairs{V: in, Stride: op.words}, in
 }
 
 // roundsToPairs reports whether LinearRounded rounds the input of a product with w to
 // bfloat16: for weights of it, and for prompts with quantised ones, which it holds well.
 func (b *Backend) roundsToPairs(w backend.Matrix, role backend.Role) bool {
-	if !b.set.Rounds() || b.set.SlowPairs {
+	if !b.set.BF16 || b.set.SlowPairs {
 		return false
 	}
 	if w.Quant != nil {
@@ -72,7 +74,7 @@ func packsTurned(w backend.Matrix) bool {
 // tilesOne reports whether a product is of one token and a weight whose blocks are whole: tiles
 // take these as they lie, and the result has the bits of any other tile.
 func (b *Backend) tilesOne(op *linear) bool {
-	return op.tokens == 1 && b.set.TilesRows() && !op.w.isPacked() && op.w.cols > 0 && op.w.cols%kernels.BlockK == 0
+	return op.tokens == 1 && b.set.AMX && !op.w.isPacked() && op.w.cols > 0 && op.w.cols%gemm.BlockK == 0
 }
 
 // words is scratch memory as words.
@@ -83,12 +85,12 @@ func words(v []float32) []uint32 {
 // planInput says in how many units the input is rounded.
 func (op *rounded) planInput() int {
 	if !op.tiled {
-		op.words = kernels.PairWords(op.w.cols)
+		op.words = mat.PairWords(op.w.cols)
 		return op.tokens
 	}
-	op.words = kernels.PanelWords(op.w.cols)
+	op.words = gemm.PanelWords(op.w.cols)
 	if op.small() {
-		return ceil(op.tokens, kernels.PanelTokens)
+		return ceil(op.tokens, gemm.PanelTokens)
 	}
 	return 2 * ceil(op.tokens, coupleRows)
 }
@@ -98,7 +100,7 @@ func (op *rounded) planRows(threads int) int {
 	each := ceil(op.w.rows, 4*threads) // several units a thread
 	if !op.tiled {
 		fit := min(unitBytes/max(2*op.w.cols, 1), each)
-		if op.set.TilesRows() {
+		if op.set.AMX {
 			op.unitRows = op.oneTokenRows(fit)
 			return 0
 		}
@@ -109,13 +111,13 @@ func (op *rounded) planRows(threads int) int {
 		return 0
 	}
 	if op.small() {
-		op.unitRows = min(max(1, each/kernels.PackRows)*kernels.PackRows, op.callRows())
+		op.unitRows = min(max(1, each/gemm.PackRows)*gemm.PackRows, op.callRows())
 		return op.words + op.callRows()*coupleRows
 	}
 	pack := 4 * op.words
-	op.unitRows = max(1, min(packBytes/pack*kernels.PackRows, each)/packRows) * packRows
-	op.few = max(1, min(panelTokens, panelBytes/pack*kernels.PanelTokens, op.tokens+coupleRows-1)/coupleRows) * coupleRows
-	return op.unitRows/kernels.PackRows*op.words + packRows*op.few + op.packScratch()
+	op.unitRows = max(1, min(packBytes/pack*gemm.PackRows, each)/packRows) * packRows
+	op.few = max(1, min(panelTokens, panelBytes/pack*gemm.PanelTokens, op.tokens+coupleRows-1)/coupleRows) * coupleRows
+	return op.unitRows/gemm.PackRows*op.words + packRows*op.few + op.packScratch()
 }
 
 func (op *rounded) run(w *worker, unit int) {
@@ -127,7 +129,7 @@ func (op *rounded) run(w *worker, unit int) {
 	case op.packed:
 		op.dots(unit * op.unitRows)
 	case !op.tiled:
-		op.set.Narrow(op.pairs.V[unit*op.words:], row(op.x, unit, op.w.cols))
+		op.set.Vector.Narrow(op.pairs.V[unit*op.words:], row(op.x, unit, op.w.cols))
 	default:
 		op.panel(unit)
 	}
@@ -135,13 +137,13 @@ func (op *rounded) run(w *worker, unit int) {
 
 // panel rounds 16 tokens, or fewer at the end, where a panel may have none.
 func (op *rounded) panel(unit int) {
-	t := unit * kernels.PanelTokens
-	var x kernels.Floats
-	n := max(0, min(kernels.PanelTokens, op.tokens-t))
+	t := unit * gemm.PanelTokens
+	var x mat.Floats
+	n := max(0, min(gemm.PanelTokens, op.tokens-t))
 	if n > 0 {
 		x = from(op.x, t, 0)
 	}
-	op.set.PackTokens(op.panels[unit*op.words:], x, n, op.w.cols)
+	op.set.GEMM.PackTokens(op.panels[unit*op.words:], x, n, op.w.cols)
 }
 
 // dots computes a unit for generated tokens, which are few, or for one by tiles.
@@ -149,12 +151,12 @@ func (op *rounded) dots(r int) {
 	rows := min(op.unitRows, op.w.rows-r)
 	for t := 0; t < op.tokens; t += unitTokens {
 		n := min(unitTokens, op.tokens-t)
-		x, y := kernels.Pairs{V: op.pairs.V[t*op.words:], Stride: op.words}, from(op.y, t, r)
-		if op.set.TilesRows() {
-			op.set.TileOne(y.V, op.at(r), x.V, rows, op.w.cols/kernels.BlockK)
+		x, y := mat.Pairs{V: op.pairs.V[t*op.words:], Stride: op.words}, from(op.y, t, r)
+		if op.set.AMX {
+			op.set.GEMV.TileOne(y.V, op.at(r), x.V, rows, op.w.cols/gemm.BlockK)
 			continue
 		}
-		op.set.MulPairs(y, op.at(r), x, rows, n, op.w.cols)
+		op.set.GEMV.MulPairs(y, op.at(r), x, rows, n, op.w.cols)
 	}
 	op.addBias(0, op.tokens, r, rows)
 }
@@ -162,15 +164,15 @@ func (op *rounded) dots(r int) {
 // tiles computes a unit for many tokens, which pass packs of rows.
 func (op *rounded) tiles(scratch []float32, r int) {
 	rows := min(op.unitRows, op.w.rows-r)
-	packs := words(scratch[:op.unitRows/kernels.PackRows*op.words])
-	c := kernels.Floats{V: scratch[len(packs):][:packRows*op.few], Stride: op.few}
+	packs := words(scratch[:op.unitRows/gemm.PackRows*op.words])
+	c := mat.Floats{V: scratch[len(packs):][:packRows*op.few], Stride: op.few}
 	rest := scratch[len(packs)+len(c.V):]
 	op.packAll(packs, r, rows, rest)
 	for t := 0; t < op.tokens; t += op.few {
 		tokens := min(op.few, op.tokens-t)
 		for i := 0; i < rows; i += packRows {
 			for k := 0; k < op.w.cols; k += stepK {
-				op.tile(c, packs[i/kernels.PackRows*op.words+k/2*kernels.PackRows:], op.words, t, tokens, k)
+				op.tile(c, packs[i/gemm.PackRows*op.words+k/2*gemm.PackRows:], op.words, t, tokens, k)
 			}
 			op.turn(c, r+i, min(packRows, rows-i), t, tokens)
 		}
@@ -180,21 +182,21 @@ func (op *rounded) tiles(scratch []float32, r int) {
 // pack packs n elements from k on of up to 16 rows from r on. scratch is that of a quantised weight,
 // whose values are rounded to bfloat16.
 func (op *rounded) pack(dst []uint32, r, k, n int, scratch []float32) {
-	rows := max(0, min(kernels.PackRows, op.w.rows-r))
+	rows := max(0, min(gemm.PackRows, op.w.rows-r))
 	if op.w.transposed {
-		op.set.PackQuantisedTurned(dst, &op.w.packed, op.w.row+k, op.w.col+r*op.w.step, op.w.step, rows, n, scratch)
+		op.set.QGEMM.PackQuantisedTurned(dst, &op.w.packed, op.w.row+k, op.w.col+r*op.w.step, op.w.step, rows, n, scratch)
 		return
 	}
 	if op.w.isPacked() {
-		op.set.PackQuantised(dst, &op.w.packed, op.w.row+r*op.w.step, op.w.step, op.w.col+k, rows, n, scratch)
+		op.set.QGEMM.PackQuantised(dst, &op.w.packed, op.w.row+r*op.w.step, op.w.step, op.w.col+k, rows, n, scratch)
 		return
 	}
-	var w kernels.Weights
+	var w mat.Weights
 	if rows > 0 {
 		w = op.at(r)
 		w.Data = w.Data[2*k:]
 	}
-	op.set.PackWeights(dst, w, rows, n)
+	op.set.GEMM.PackWeights(dst, w, rows, n)
 }
 
 // packAll packs rows from r on, pairs of packs. Of a turned weight the second-level cache keeps the lines
@@ -205,8 +207,8 @@ func (op *rounded) packAll(packs []uint32, r, rows int, scratch []float32) {
 		step = turnedStep
 	}
 	for k := 0; k < op.w.cols; k += step {
-		for i := 0; i < ceil(rows, packRows)*packRows; i += kernels.PackRows {
-			op.pack(packs[i/kernels.PackRows*op.words+k/2*kernels.PackRows:], r+i, k, min(step, op.w.cols-k), scratch)
+		for i := 0; i < ceil(rows, packRows)*packRows; i += gemm.PackRows {
+			op.pack(packs[i/gemm.PackRows*op.words+k/2*gemm.PackRows:], r+i, k, min(step, op.w.cols-k), scratch)
 		}
 	}
 }
@@ -214,26 +216,26 @@ func (op *rounded) packAll(packs []uint32, r, rows int, scratch []float32) {
 // packScratch is the scratch of pack.
 func (op *rounded) packScratch() int {
 	if op.w.transposed {
-		return kernels.TurnScratch(op.w.step)
+		return qgemm.TurnScratch(op.w.step)
 	}
 	return op.w.unpackScratch()
 }
 
 // tile adds a step from k on of two packs of rows, ws words apart, for tokens from t on.
-func (op *rounded) tile(c kernels.Floats, packs []uint32, ws, t, tokens, k int) {
-	panels := op.panels[t/kernels.PanelTokens*op.words+k/2*kernels.PanelTokens:]
-	blocks := ceil(min(stepK, op.w.cols-k), kernels.BlockK)
-	op.set.Tile(c, packs, ws, panels, op.words, blocks, ceil(tokens, coupleRows), k > 0)
+func (op *rounded) tile(c mat.Floats, packs []uint32, ws, t, tokens, k int) {
+	panels := op.panels[t/gemm.PanelTokens*op.words+k/2*gemm.PanelTokens:]
+	blocks := ceil(min(stepK, op.w.cols-k), gemm.BlockK)
+	op.set.GEMM.Tile(c, packs, ws, panels, op.words, blocks, ceil(tokens, coupleRows), k > 0)
 }
 
 // turn stores rows from r on for tokens from t on.
-func (op *rounded) turn(c kernels.Floats, r, rows, t, tokens int) {
-	for i := 0; i < rows; i += kernels.PackRows {
-		n := min(kernels.PackRows, rows-i)
+func (op *rounded) turn(c mat.Floats, r, rows, t, tokens int) {
+	for i := 0; i < rows; i += gemm.PackRows {
+		n := min(gemm.PackRows, rows-i)
 		var bias []float32
 		if op.bias != nil {
 			bias = op.bias[r+i:][:n]
 		}
-		op.set.Turn(from(op.y, t, r+i), from(c, i, 0), bias, n, tokens)
+		op.set.GEMM.Turn(from(op.y, t, r+i), from(c, i, 0), bias, n, tokens)
 	}
 }

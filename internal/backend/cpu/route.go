@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -15,7 +15,7 @@ const leastSum = 1e-20
 type route struct {
 	experts    []int32
 	weights    []float32
-	logits     kernels.Floats
+	logits     mat.Floats
 	correction []float32
 	spec       *meta.MoESpec
 	rows, n    int

@@ -7,13 +7,14 @@ import (
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
 
 type embed struct {
 	set   *kernels.Set
-	dst   kernels.Floats
+	dst   mat.Floats
 	table matrix
 	ids   []int32
 	scale float32
@@ -45,9 +46,9 @@ func (b *Backend) Embed(dst tensor.Tensor, table backend.Matrix, ids []int32, sc
 
 func (op *embed) run(w *worker, unit int) {
 	dst := row(op.dst, unit, op.table.cols)
-	op.table.unpack(op.set, kernels.Floats{V: dst, Stride: len(dst)}, int(op.ids[unit]), 0, 1, len(dst), w.scratch.v)
+	op.table.unpack(op.set, mat.Floats{V: dst, Stride: len(dst)}, int(op.ids[unit]), 0, 1, len(dst), w.scratch.v)
 	if op.scale != 1 {
-		op.set.ScaleMax(dst, op.scale)
+		op.set.Vector.ScaleMax(dst, op.scale)
 	}
 }
 
@@ -55,9 +56,9 @@ func (op *embed) run(w *worker, unit int) {
 func narrow(dst []byte, d meta.DType, x []float32) {
 	switch d {
 	case meta.BFloat16:
-		kernels.NarrowBFloat16(dst, x)
+		mat.NarrowBFloat16(dst, x)
 	case meta.Float16:
-		kernels.NarrowFloat16(dst, x)
+		mat.NarrowFloat16(dst, x)
 	default:
 		dst = dst[:4*len(x)]
 		for i, v := range x {

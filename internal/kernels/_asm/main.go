@@ -2,6 +2,8 @@
 //
 //	go -C internal/kernels/_asm run . -out ..
 //
+// c/gemv/avx2_dot.c becomes gemv/avx2_dot_amd64.s, with its Go declarations beside it.
+//
 // Each function of a C file is compiled by clang 19 with the calling convention
 // preserve_none, linked alone at address zero with its constants behind it, and emitted
 // as data words in a TEXT block whose arguments are loaded from the Go frame. Because a
@@ -26,64 +28,24 @@ import (
 var (
 	avx2   = []string{"-mavx2", "-mfma", "-mf16c"}
 	avx512 = []string{"-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c", "-mbmi2", "-mprefer-vector-width=512"}
+	bf16   = append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")
+	vnni   = append(avx512[:len(avx512):len(avx512)], "-mavx512vnni")
+	amx    = []string{"-mamx-tile", "-mamx-bf16"}
 )
 
-// sources are the files of the variants with the instruction sets they may use.
-var sources = []struct {
-	name string
-	isa  []string
-}{
-	{"avx2", avx2},
-	{"avx2quant", avx2},
-	{"avx2codes", avx2},
-	{"avx2blocks", avx2},
-	{"avx2bands", avx2},
-	{"avx2bandsums", avx2},
-	{"avx2ints", avx2},
-	{"avx512", avx512},
-	{"avx512quant", avx512},
-	{"avx512blocks", avx512},
-	{"avx512bands", avx512},
-	{"avx512bandsums", avx512},
-	{"avx2kv", avx2},
-	{"avx2pages", avx2},
-	{"avx2halves", avx2},
-	{"avx2rows", avx2},
-	{"avx512kv", avx512},
-	{"avx512pages", avx512},
-	{"avx2gemm", avx2},
-	{"avx512gemm", avx512},
-	{"avx2train", avx2},
-	{"avx512train", avx512},
-	{"avx2prompt", avx2},
-	{"avx512prompt", avx512},
-	{"avx2sample", avx2},
-	{"avx512sample", avx512},
-	{"avx512halves", avx512},
-	{"avx512one", avx512},
-	{"avx512few", avx512},
-	{"avx512codes", avx512},
-	{"avx512codesfew", avx512},
-	{"avx512bf16", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
-	{"bf16attention", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
-	{"bf16bands", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
-	{"bf16packs", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
-	{"bf16nibbles", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
-	{"avx512vnni", append(avx512[:len(avx512):len(avx512)], "-mavx512vnni")},
-	{"avx512parts", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")},
-	{"amx", []string{"-mamx-tile", "-mamx-bf16"}},
-	{"amxrows", []string{"-mamx-tile", "-mamx-bf16"}},
-	{"amxone", []string{"-mamx-tile", "-mamx-bf16"}},
-	{"amxparts", []string{"-mamx-tile", "-mamx-bf16"}},
-	{"amxblocks", append(avx512[:len(avx512):len(avx512)], "-mamx-tile", "-mamx-int8")},
-	{"roof", append(avx512[:len(avx512):len(avx512)], "-mavx512bf16", "-mavx512vnni", "-mamx-tile", "-mamx-bf16", "-mamx-int8")},
-	{"roof2", avx2},
+// instructions are the instruction sets that a C file may use: its name begins with one of these, up to
+// the first underscore.
+var instructions = map[string][]string{"avx2": avx2, "avx512": avx512, "avx512bf16": bf16, "avx512vnni": vnni, "amx": amx}
+
+// exceptions are files that may use more. The roof of a processor is measured with whatever it has.
+var exceptions = map[string][]string{
+	"roof/avx512_roof": append(bf16[:len(bf16):len(bf16)], "-mavx512vnni", "-mamx-tile", "-mamx-bf16", "-mamx-int8"),
 }
 
 var flags = []string{
 	"-O3", "-ffreestanding", "-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-mno-red-zone",
 	"-fno-jump-tables", "-ffunction-sections", "-fomit-frame-pointer", "-fno-math-errno", "-ffp-contract=off",
-	"-Wall", "-Werror", "-Wno-unused-function",
+	"-Wall", "-Werror", "-Wno-unused-function", "-Ic",
 }
 
 // registers are those of the arguments of preserve_none, in order.
@@ -107,7 +69,7 @@ type function struct {
 
 func main() {
 	log.SetFlags(0)
-	out := flag.String("out", "..", "folder of the Go package")
+	out := flag.String("out", "..", "folder of the packages")
 	suffix := flag.String("suffix", "-19", "suffix of the names of the clang and LLVM tools")
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "kernels")
@@ -115,16 +77,32 @@ func main() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	for _, s := range sources {
-		g := generator{dir: dir, suffix: *suffix}
-		functions, err := g.compile(s.name, s.isa)
-		if err == nil {
-			err = write(*out, s.name, functions)
-		}
-		if err != nil {
-			log.Fatalf("%s: %v", s.name, err)
+	sources, err := filepath.Glob("c/*/*.c")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, source := range sources {
+		name := strings.TrimSuffix(strings.TrimPrefix(filepath.ToSlash(source), "c/"), ".c")
+		if err := generate(generator{dir: dir, suffix: *suffix}, *out, name); err != nil {
+			log.Fatalf("%s: %v", source, err)
 		}
 	}
+}
+
+// generate compiles c/NAME.c. The folder of NAME is the Go package.
+func generate(g generator, out, name string) error {
+	isa := exceptions[name]
+	if isa == nil {
+		prefix, _, _ := strings.Cut(filepath.Base(name), "_")
+		if isa = instructions[prefix]; isa == nil {
+			return fmt.Errorf("no instruction set is called %q", prefix)
+		}
+	}
+	functions, err := g.compile(name, isa)
+	if err != nil {
+		return err
+	}
+	return write(out, name, functions)
 }
 
 type generator struct{ dir, suffix string }
@@ -142,7 +120,7 @@ func (g generator) tool(name string, args ...string) ([]byte, error) {
 
 // compile returns the functions of one C file in its order.
 func (g generator) compile(name string, isa []string) ([]function, error) {
-	source, object := filepath.Join("c", name+".c"), filepath.Join(g.dir, name+".o")
+	source, object := filepath.Join("c", name+".c"), filepath.Join(g.dir, "o")
 	options := append(append([]string{}, flags...), isa...)
 	text, err := g.tool("clang", append(options, "-E", "-P", source)...)
 	if err != nil {
@@ -195,12 +173,12 @@ func (g generator) link(object, name string) ([]byte, error) {
 	return os.ReadFile(bin)
 }
 
-// write writes NAME_amd64.s and NAME_amd64.go.
+// write writes NAME_amd64.s and NAME_amd64.go, of the package that is NAME's folder.
 func write(out, name string, functions []function) error {
 	var asm, stubs bytes.Buffer
 	header := "// Code generated by _asm from " + name + ".c; DO NOT EDIT.\n\n//go:build !purego\n\n"
 	asm.WriteString(header + "#include \"textflag.h\"\n")
-	stubs.WriteString(header + "package kernels\n\nimport \"unsafe\"\n")
+	stubs.WriteString(header + "package " + filepath.Base(filepath.Dir(name)) + "\n\nimport \"unsafe\"\n")
 	for _, f := range functions {
 		emit(&asm, &stubs, f)
 	}

@@ -1,0 +1,72 @@
+// AVX-512 BF16: dot products of bfloat16 with bfloat16, added up in float32.
+#include "wide.h"
+
+INLINE __m512bh pairs(__m512i v) { return (__m512bh)v; }
+
+// dot_block computes R rows for T tokens: y[t][r] = sum over k of w[r][k] x[t][k]. Lane l
+// has the products of k = 2l and 2l+1 (mod 32).
+INLINE const uint8_t *dot_block(int R, int T, const uint8_t *w, int64_t ws, const uint8_t **tokens, int64_t xs, uint8_t *y, int64_t ys, int64_t n) {
+  __m512 acc[4][6];
+  UNROLL for (int r = 0; r < R; r++) UNROLL for (int t = 0; t < T; t++) acc[r][t] = _mm512_setzero_ps();
+  const uint8_t *x = *tokens;
+  const int64_t ws3 = times(ws, 3), xs3 = times(xs, 3), xs5 = times(xs, 5);
+#define ROW(r) (w + ((r) == 3 ? ws3 : (r) * ws))
+#define TOKEN(t) (x + ((t) == 3 ? xs3 : (t) == 5 ? xs5 : (t) * xs))
+  int64_t left = n;
+  // The next rows are fetched while these are used.
+  const uint8_t *next = w + times(ws, 4);
+  ROLLED for (; left >= 32; OPAQUE(left)) {
+    OPAQUE(w), OPAQUE(x);
+    if (T <= 2) OPAQUE(next);
+    __m512i in[6];
+    UNROLL for (int t = 0; t < T; t++) in[t] = _mm512_loadu_si512(TOKEN(t));
+    UNROLL for (int r = 0; r < R; r++) {
+      if (T <= 2) _mm_prefetch(ROW(r) - w + next, _MM_HINT_T0);
+      __m512i a = _mm512_loadu_si512(ROW(r));
+      UNROLL for (int t = 0; t < T; t++) acc[r][t] = _mm512_dpbf16_ps(acc[r][t], pairs(a), pairs(in[t]));
+    }
+    w += 64, next += 64, x += 64, left -= 32;
+  }
+  OPAQUE(w), OPAQUE(x);
+  if (left > 0) {
+    const __mmask32 m = _bzhi_u32(0xffffffff, (uint32_t)left);
+    const uint8_t *row = w, *token = x;
+    __m512i in[6];
+    UNROLL for (int t = 0; t < T; t++, token += xs, OPAQUE(token)) in[t] = _mm512_maskz_loadu_epi16(m, token);
+    UNROLL for (int r = 0; r < R; r++, row += ws, OPAQUE(row)) {
+      __m512i a = _mm512_maskz_loadu_epi16(m, row);
+      UNROLL for (int t = 0; t < T; t++) acc[r][t] = _mm512_dpbf16_ps(acc[r][t], pairs(a), pairs(in[t]));
+    }
+  }
+  UNROLL for (int t = 0; t < T; t++) {
+    if (R == 4) {
+      _mm_storeu_ps((float *)y, folds(acc[0][t], acc[1][t], acc[2][t], acc[3][t]));
+    } else {
+      *(float *)y = fold(acc[0][t]);
+    }
+    y += ys;
+    OPAQUE(y);
+  }
+  // Going back costs no register across the loop.
+  int64_t back = n;
+  OPAQUE(back);
+  back &= ~31;
+  *tokens = x - back * 2;
+  return w - back * 2 + times(ws, R);
+}
+
+INLINE void dot(int T, MUL_ARGS) {
+  ROLLED for (; rows >= 4; OPAQUE(rows)) {
+    w = dot_block(4, T, w, ws, &x, xs, y, ys, n);
+    y += 16, rows -= 4;
+  }
+  ROLLED for (; rows > 0; OPAQUE(rows)) {
+    w = dot_block(1, T, w, ws, &x, xs, y, ys, n);
+    y += 4, rows--;
+  }
+}
+
+KERNEL avx512bf16Dot1(MUL_ARGS) { dot(1, w, ws, x, xs, y, ys, n, rows); }
+KERNEL avx512bf16Dot2(MUL_ARGS) { dot(2, w, ws, x, xs, y, ys, n, rows); }
+KERNEL avx512bf16Dot4(MUL_ARGS) { dot(4, w, ws, x, xs, y, ys, n, rows); }
+KERNEL avx512bf16Dot6(MUL_ARGS) { dot(6, w, ws, x, xs, y, ys, n, rows); }

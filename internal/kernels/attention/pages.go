@@ -1,0 +1,125 @@
+// Package attention has the kernels of attention: scores and weighted sums over the paged KV cache in
+// float32, bfloat16 and blocks of q8_0, and the softmax of prompts with operands rounded to bfloat16.
+package attention
+
+import (
+	"unsafe"
+
+	"github.com/heftai/heft/internal/kernels/isa"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
+)
+
+// PagedTokens is the number of tokens of pages that [Kernels.Scores] and [Kernels.Weigh] take.
+const PagedTokens = 16
+
+// Paged is what pages have of some heads: a page begins Page bytes after the one before, a head in it
+// Head bytes after the one before, and a token of a head Row bytes. Blocks says that tokens are blocks
+// of Q8; else Format counts.
+type Paged struct {
+	Data            []byte
+	Page, Head, Row int
+	Heads           int
+	Format          mat.Format
+	Blocks          bool
+	arguments       pagesArguments // of the kernel at work, which would be allocated elsewhere
+}
+
+// pagesArguments are those of the kernels in avx512pages.c, which says more. kept is theirs: no pointers
+// to the collector, as they go past the ends of what they are into.
+type pagesArguments struct {
+	y          unsafe.Pointer
+	ys         int64
+	x          unsafe.Pointer
+	xs         int64
+	w          unsafe.Pointer
+	pages      unsafe.Pointer
+	ps, hs, ws int64
+	heads      int64
+	n, keys    int64
+	kept       [16]int64
+}
+
+// Bytes is what n columns of a token take.
+func (p *Paged) Bytes(n int) int {
+	if p.Blocks {
+		return mat.CeilDiv(n, quant.BlockColumns) * quant.Q8Bytes
+	}
+	return n * p.Format.Size()
+}
+
+// pager is what a variant implements that reads pages in one go. Bounds have been checked.
+type pager interface {
+	scores(y mat.Floats, q []float32, queries int, p *Paged, pages []int32, dim int)
+	weigh(y, w mat.Floats, queries int, p *Paged, pages []int32, at, keys, cols int)
+	mostWeighed() int
+}
+
+// Pages reports whether s has Scores and Weigh for tokens like those of p.
+func (s *Kernels) Pages(p *Paged) bool {
+	return s.pager != nil && (p.Blocks || p.Format != mat.Float16)
+}
+
+// pagedWork is the most products of a call of a kernel, for the sake of who waits for it.
+const pagedWork = 1 << 20
+
+// Scores sets y[h·queries+i][j] to the product of query i of head h with key j of some pages, each
+// summed in ascending order of the channels, which is that of Columns and Mix. A head has 1, 2, 4 or 8
+// queries; channel c of query i of head h is at q[(h·width+c)·queries+i], where width is dim rounded up
+// to a multiple of 32, with zeros behind dim.
+func (s *Kernels) Scores(y mat.Floats, q []float32, queries int, p *Paged, pages []int32, dim int) {
+	q = q[:mat.CeilDiv(dim, quant.BlockColumns)*quant.BlockColumns*queries*p.Heads]
+	for most := max(1, pagedWork/(PagedTokens*len(q))); len(pages) > 0; {
+		n := min(most, len(pages))
+		y.Check(queries*p.Heads, n*PagedTokens)
+		p.check(pages[:n], dim)
+		s.pager.scores(y, q, queries, p, pages[:n], dim)
+		if pages = pages[n:]; len(pages) > 0 {
+			y.V = y.V[n*PagedTokens:]
+		}
+	}
+}
+
+// MostWeighed is how many queries of a head pass values in one call of Weigh.
+func (s *Kernels) MostWeighed() int { return s.pager.mostWeighed() }
+
+// Weigh adds y[h·queries+i][c] += Σ_j w[h·queries+i][j] · v[j][c] of head h in ascending order of j, as
+// Mix does, over keys tokens from position first of the first page on, for 1, 2, 4 or 8 queries a head,
+// at most MostWeighed. y has room for a multiple of 32 columns.
+func (s *Kernels) Weigh(y, w mat.Floats, queries int, p *Paged, pages []int32, first, keys, cols int) {
+	rows := queries * p.Heads
+	most := max(1, pagedWork/(PagedTokens*rows*max(cols, 1))) * PagedTokens
+	for keys > 0 {
+		n := min(keys, most)
+		if first > 0 {
+			n = min(keys, PagedTokens-first)
+		}
+		y.Check(rows, mat.CeilDiv(cols, quant.BlockColumns)*quant.BlockColumns)
+		w.Check(rows, n)
+		p.check(pages[:mat.CeilDiv(first+n, PagedTokens)], cols)
+		s.pager.weigh(y, w, queries, p, pages, first, n, cols)
+		pages, keys, first = pages[(first+n)/PagedTokens:], keys-n, 0
+		if keys > 0 {
+			w.V = w.V[n:]
+		}
+	}
+}
+
+// check panics where a page is not all there.
+func (p *Paged) check(pages []int32, n int) {
+	for _, page := range pages {
+		_ = p.Data[int(page)*p.Page+(p.Heads-1)*p.Head+(PagedTokens-1)*p.Row+p.Bytes(n)-1]
+	}
+}
+
+// Kernels are those of one variant. They have no state: any number of goroutines may use them at once.
+type Kernels struct {
+	ops     unpacker
+	pager   pager   // nil: pages are read a piece at a time
+	rounder rounder // nil: operands are never rounded
+}
+
+// For returns the kernels of v.
+func For(v isa.Variant) Kernels {
+	return Kernels{ops: opsOf(v), pager: pagerOf(v), rounder: rounderOf(v)}
+}

@@ -1,0 +1,107 @@
+//go:build !purego
+
+package attention
+
+import (
+	"unsafe"
+
+	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
+)
+
+// The kernels of pages with AVX2, by the number of queries: 1, 2, 4 and 8 scores, up to 4 sums.
+type (
+	scoresKernel func(y unsafe.Pointer, ys int64, q, w, pages unsafe.Pointer, ps, ws, dim, count int64)
+	weighKernel  func(y unsafe.Pointer, ys int64, p unsafe.Pointer, ss int64, w, pages unsafe.Pointer, ps, ws, keys, cols int64)
+)
+
+// narrowLanes reads pages with AVX2, head by head.
+type narrowLanes struct{}
+
+var scoresAVX2 = [mat.Formats + 1][4]scoresKernel{
+	mat.BFloat16: {avx2ScoresBF16x1, avx2ScoresBF16x2, avx2ScoresBF16x4, avx2ScoresBF16x8},
+	mat.Float32:  {avx2ScoresF32x1, avx2ScoresF32x2, avx2ScoresF32x4, avx2ScoresF32x8},
+	blockFormat:  {avx2ScoresQ8x1, avx2ScoresQ8x2, avx2ScoresQ8x4, avx2ScoresQ8x8},
+}
+
+// A strip is a number of columns and the kernel for them, or one for each half.
+type strip struct {
+	columns      int
+	kernel, half weighKernel
+}
+
+// Strips stand in falling order of columns; the last fits whatever is left.
+var weighAVX2 = [mat.Formats + 1][3][]strip{
+	mat.BFloat16: {
+		{{64, avx2WeighBF16x1by64, nil}, {8, avx2WeighBF16x1by8, nil}, {1, avx2WeighBF16x1by1, nil}},
+		{{32, avx2WeighBF16x2by32, nil}, {8, avx2WeighBF16x2by8, nil}, {1, avx2WeighBF16x2by1, nil}},
+		{{16, avx2WeighBF16x4by16, nil}, {8, avx2WeighBF16x4by8, nil}, {1, avx2WeighBF16x4by1, nil}},
+	},
+	mat.Float32: {
+		{{64, avx2WeighF32x1by64, nil}, {8, avx2WeighF32x1by8, nil}, {1, avx2WeighF32x1by1, nil}},
+		{{32, avx2WeighF32x2by32, nil}, {8, avx2WeighF32x2by8, nil}, {1, avx2WeighF32x2by1, nil}},
+		{{16, avx2WeighF32x4by16, nil}, {8, avx2WeighF32x4by8, nil}, {1, avx2WeighF32x4by1, nil}},
+	},
+	blockFormat: {
+		{{64, avx2WeighQ8x1by64, nil}, {32, avx2WeighQ8x1by32, nil}},
+		{{32, avx2WeighQ8x2by32, nil}},
+		{{32, avx2WeighQ8x4by16, avx2WeighQ8x4next16}},
+	},
+}
+
+func (narrowLanes) scores(y mat.Floats, q []float32, queries int, p *Paged, pages []int32, dim int) {
+	k, size := scoresAVX2[p.kind()][log2(queries)], queries*mat.CeilDiv(dim, quant.BlockColumns)*quant.BlockColumns
+	for h := range p.Heads {
+		callScores(k, mat.Floats{V: y.V[h*queries*y.Stride:], Stride: y.Stride}, q[h*size:], p, h*p.Head, pages, dim)
+	}
+}
+
+// strippedBytes is how much of values passes all strips of columns before the next pages do: the
+// first-level cache holds it.
+const strippedBytes = 16 << 10
+
+func (narrowLanes) mostWeighed() int { return 4 }
+
+func (l narrowLanes) weigh(y, w mat.Floats, queries int, p *Paged, pages []int32, first, keys, cols int) {
+	for h := range p.Heads {
+		rows := h * queries
+		l.weighHead(mat.Floats{V: y.V[rows*y.Stride:], Stride: y.Stride}, mat.Floats{V: w.V[rows*w.Stride:], Stride: w.Stride}, queries, p, h*p.Head+first*p.Row, pages, keys, cols)
+	}
+}
+
+// weighHead is weigh for the head that begins at a byte of p's data.
+func (narrowLanes) weighHead(y, w mat.Floats, queries int, p *Paged, at int, pages []int32, keys, cols int) {
+	strips := weighAVX2[p.kind()][log2(queries)]
+	if p.Blocks {
+		cols = mat.CeilDiv(cols, quant.BlockColumns) * quant.BlockColumns
+	}
+	most := max(1, strippedBytes/(PagedTokens*p.Bytes(cols))) * PagedTokens
+	for keys > 0 {
+		n, left := min(keys, most), strips
+		for c := 0; c < cols; {
+			for left[0].columns > cols-c {
+				left = left[1:]
+			}
+			s, v := &left[0], asm.Bytes(p.Data[at+p.Bytes(c):])
+			callWeigh(s.kernel, mat.Floats{V: y.V[c:], Stride: y.Stride}, w, v, p, pages, n, 0)
+			if s.half != nil {
+				callWeigh(s.half, mat.Floats{V: y.V[c+s.columns/2:], Stride: y.Stride}, w, v, p, pages, n, 0)
+			}
+			c += s.columns
+		}
+		if keys -= n; keys > 0 { // which then began with a page
+			pages, w.V = pages[n/PagedTokens:], w.V[n:]
+		}
+	}
+}
+
+//go:noinline
+func callScores(k scoresKernel, y mat.Floats, q []float32, p *Paged, at int, pages []int32, dim int) {
+	k(asm.Floats(y.V), int64(4*y.Stride), asm.Floats(q), asm.Bytes(p.Data[at:]), unsafe.Pointer(unsafe.SliceData(pages)), int64(p.Page), int64(p.Row), int64(dim), int64(len(pages)))
+}
+
+//go:noinline
+func callWeigh(k weighKernel, y, w mat.Floats, v unsafe.Pointer, p *Paged, pages []int32, keys, cols int) {
+	k(asm.Floats(y.V), int64(4*y.Stride), asm.Floats(w.V), int64(4*w.Stride), v, unsafe.Pointer(unsafe.SliceData(pages)), int64(p.Page), int64(p.Row), int64(keys), int64(cols))
+}

@@ -1,0 +1,47 @@
+//go:build !purego
+
+package gemm
+
+import (
+	"unsafe"
+
+	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+type fewKernel func(w unsafe.Pointer, ws int64, x, y unsafe.Pointer, ys, n, tokens int64, far unsafe.Pointer, sp int64)
+
+// The kernels for one block of rows, and for two: of few tokens, two hide how long a sum takes.
+var (
+	fewOne = [len(fewWidths)]fewKernel{avx512Few1x1, avx512Few1x2, avx512Few1x4, avx512Few1x6, avx512Few1x8, avx512Few1x12, avx512Few1x16}
+	fewTwo = [len(fewWidths)]fewKernel{avx512Few2x1, avx512Few2x2, avx512Few2x4}
+)
+
+//go:noinline
+func (a *simd) side(dst []float32, x mat.Floats, tokens, width, n int) {
+	avx512Side(asm.Floats(dst), asm.Floats(x.V), int64(4*x.Stride), int64(tokens), int64(width), int64(n))
+}
+
+func (a *simd) sumFew(c mat.Floats, w mat.Weights, x []float32, rows, tokens, n int, next []byte) {
+	i := 0
+	for fewWidths[i] < tokens {
+		i++
+	}
+	const streams = 8
+	apart := asm.Stagger(len(next)/streams, streams)
+	for r, far := 0, 0; r < rows; {
+		kernel, part := fewTwo[i], 2*FewRows
+		if kernel == nil || rows-r < part {
+			kernel, part = fewOne[i], FewRows
+		}
+		r = min(r, rows-part) // the last rows again, with the same bits
+		callFew(kernel, w.Data[r*w.Stride:], w.Stride, x, c.V[r:], c.Stride, n, tokens, next[min(far, len(next)):], apart)
+		r += part
+		far += part / FewRows * (n / FewColumns) * (FewRows / streams * 64)
+	}
+}
+
+//go:noinline
+func callFew(k fewKernel, w []byte, ws int, x, c []float32, cs, n, tokens int, next []byte, apart int) {
+	k(asm.Bytes(w), int64(ws), asm.Floats(x), asm.Floats(c), int64(4*cs), int64(n), int64(tokens), asm.Bytes(next), int64(apart))
+}

@@ -1,0 +1,66 @@
+// Package gemm multiplies matrices whose operands are packed: panels of float32, groups of rows and tokens
+// for dot products, and packs and panels of bfloat16 for AVX-512 BF16 and the tiles of AMX.
+//
+// # Order of summation
+//
+// [Kernels.SumPanels] and [Kernels.SumFew] have one sum for each element, in ascending k, whatever the calls
+// that it is cut into. [Kernels.MulGroups] gives the bits of a dot product (package gemv), and is fastest for
+// many tokens where that order is asked for. [Kernels.Tile] multiplies activations rounded to bfloat16, in an
+// order of its own that depends on the length alone; with AMX [Kernels.TileRows] reads weights where they
+// lie, in the order of Tile. [Kernels.MulParts] splits float32 numbers into three of bfloat16 for the
+// products of training.
+package gemm
+
+import (
+	"github.com/heftai/heft/internal/kernels/isa"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/vector"
+)
+
+// Kernels are the products of one variant. They have no state: any number of goroutines may use them at
+// once.
+type Kernels struct {
+	// GroupTokens is the number of tokens that a group packs together; 0: see [Kernels.Groups].
+	GroupTokens int
+
+	variant isa.Variant
+	vector  vector.Kernels
+	ops     ops
+	grouper grouper // nil: there are no groups
+	fewer   fewer   // nil: nor products of few tokens with weights that are transposed in registers
+	rounder rounder // nil: activations are never rounded
+}
+
+// For returns the products of v.
+func For(v isa.Variant) Kernels {
+	k := Kernels{variant: v, vector: vector.For(v), ops: opsOf(v), grouper: grouperOf(v), fewer: fewerOf(v), rounder: rounderOf(v)}
+	switch v.Level {
+	case isa.AVX512:
+		k.GroupTokens = 8
+	case isa.AVX2:
+		k.GroupTokens = 4
+	}
+	return k
+}
+
+// ops is what a variant implements. Bounds have been checked.
+type ops interface {
+	panels
+	prompter
+}
+
+// goOps is the reference. Products are rounded before they are added (the conversions to float32 forbid
+// fusing), so that every GOARCH computes the same bits.
+type goOps struct{}
+
+// rounder is what a variant that multiplies bfloat16 by bfloat16 implements. Bounds have been checked.
+type rounder interface {
+	packTokens(dst []uint32, x mat.Floats, tokens, n int)
+	packRows(dst []uint32, w mat.Weights, rows, n int)
+	tile(c mat.Floats, w []uint32, ws int, x []uint32, xs, blocks, couples int, add bool)
+	tileRows(c []float32, w mat.Weights, x []uint32, xs, panels, rows, blocks int, f Fetch)
+	tilePack(c mat.Floats, w, x []uint32, xs, panels, blocks int, add bool)
+	turn(y, c mat.Floats, bias []float32, rows, tokens int)
+	couple(c mat.Floats, w []uint32, ws int, x []uint32, xs, blocks, groups int, add bool)
+	parter
+}

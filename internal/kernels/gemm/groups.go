@@ -1,0 +1,86 @@
+package gemm
+
+import (
+	"math"
+
+	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+// GroupRows is the number of rows of weights that a group packs together.
+const GroupRows = 3
+
+// grouper is what a variant implements that multiplies packed groups. Bounds have been
+// checked, and n is a multiple of the lanes.
+type grouper interface {
+	spread(dst []float32, step int, src []byte, n int, f mat.Format)
+	groups(y mat.Floats, w, x, next, sums []float32, rows, tokens, n int, first, last bool)
+}
+
+// Groups reports whether s has the kernels for packed groups of rows and tokens:
+// PackGroup, PackGroups and MulGroups. They are Mul for many tokens, with its bits.
+func (s *Kernels) Groups() bool { return s.GroupTokens > 0 }
+
+// GroupFloats is the length of a group of count rows of n elements, which are filled up to
+// whole rounds of the lanes.
+func (s *Kernels) GroupFloats(count, n int) int {
+	return count * mat.CeilDiv(n, s.variant.Lanes) * s.variant.Lanes
+}
+
+// PackGroup packs up to GroupTokens rows of x: for each round of the lanes the elements of
+// each token. The rest is zeros.
+func (s *Kernels) PackGroup(dst []float32, x mat.Floats, tokens, n int) {
+	x.Check(tokens, n)
+	dst = dst[:s.GroupFloats(s.GroupTokens, n)]
+	clear(dst)
+	for t := range tokens {
+		s.spread(dst[t*s.variant.Lanes:], s.GroupTokens, asm.FloatBytes(x.V[t*x.Stride:][:n]), n, mat.Float32, 0)
+	}
+}
+
+// PackGroups packs rows of w in groups of GroupRows: for each round of the lanes the
+// elements of each row, as float32. Elements beyond n are −0, whose product with a token's
+// 0 changes no sum; rows beyond the last are left alone.
+func (s *Kernels) PackGroups(dst []float32, w mat.Weights, rows, n int) {
+	w.Check(rows, n)
+	size := s.GroupFloats(GroupRows, n)
+	dst = dst[:mat.CeilDiv(rows, GroupRows)*size]
+	for r := range rows {
+		s.spread(dst[r/GroupRows*size+r%GroupRows*s.variant.Lanes:], GroupRows, w.Data[r*w.Stride:], n, w.Format, float32(math.Copysign(0, -1)))
+	}
+}
+
+// spread widens n elements of src into every of-th round of dst and fills up the last one.
+func (s *Kernels) spread(dst []float32, of int, src []byte, n int, f mat.Format, fill float32) {
+	whole := n / s.variant.Lanes * s.variant.Lanes
+	if whole > 0 {
+		s.grouper.spread(dst[:(whole-s.variant.Lanes)*of+s.variant.Lanes], of*s.variant.Lanes, src[:whole*f.Size()], whole, f)
+	}
+	if whole < n {
+		last := dst[whole*of:][:s.variant.Lanes]
+		s.vector.Widen(last[:n-whole], src[whole*f.Size():], f)
+		for i := n - whole; i < s.variant.Lanes; i++ {
+			last[i] = fill
+		}
+	}
+}
+
+// SumFloats is what MulGroups needs to keep the sums of rows and one group of tokens.
+func (s *Kernels) SumFloats(rows int) int {
+	return mat.CeilDiv(rows, GroupRows) * GroupRows * s.GroupTokens * s.variant.Lanes
+}
+
+// MulGroups adds n elements of each row and token to y[t][r], from where packed weights and
+// one packed group of up to GroupTokens tokens begin. Between the first and the last piece
+// of k the lanes are kept in sums; y is set with the last. All pieces but the last are whole
+// rounds of the lanes. next is the group that comes next, which the processor is told to
+// fetch; it may be nil.
+func (s *Kernels) MulGroups(y mat.Floats, w, x, next, sums []float32, rows, tokens, n int, first, last bool) {
+	if rows <= 0 || tokens <= 0 || n <= 0 {
+		return
+	}
+	y.Check(tokens, rows)
+	n = mat.CeilDiv(n, s.variant.Lanes) * s.variant.Lanes
+	_, _, _ = w[:mat.CeilDiv(rows, GroupRows)*GroupRows*n], x[:s.GroupTokens*n], sums[:s.SumFloats(rows)]
+	s.grouper.groups(y, w, x, next, sums, rows, min(tokens, s.GroupTokens), n, first, last)
+}

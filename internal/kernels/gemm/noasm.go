@@ -1,0 +1,13 @@
+//go:build !amd64 || purego
+
+package gemm
+
+import "github.com/heftai/heft/internal/kernels/isa"
+
+func opsOf(isa.Variant) ops { return goOps{} }
+
+func grouperOf(isa.Variant) grouper { return nil }
+
+func fewerOf(isa.Variant) fewer { return nil }
+
+func rounderOf(isa.Variant) rounder { return nil }

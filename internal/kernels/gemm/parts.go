@@ -1,0 +1,109 @@
+package gemm
+
+import (
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+// A float32 is the sum of three numbers in bfloat16: the nearest one, the nearest to what
+// that leaves, and so on. Tiles multiply bfloat16 so much faster than floats that six
+// products of parts, those that matter, take less time than one of floats. Operands lie in
+// packs of 16 rows and panels of 16 columns, as for [Kernels.Tile], one part after another.
+
+// The parts of a number that operands are made of.
+const (
+	RoundedParts = 1 // rounds to bfloat16, and is all of a number that is one
+	FloatParts   = 3 // leaves the numbers as they are, to 24 bits
+)
+
+// parter is what a variant with tiles for parts implements. Bounds have been checked.
+type parter interface {
+	packParts(dst []uint32, apart int, x mat.Floats, columns, turn bool, parts, width, n int)
+	packHalves(dst []uint32, w mat.Weights, columns, turn bool, width, n int)
+	mulParts(c mat.Floats, a, b Packs, blocks, couples int, add bool)
+}
+
+// Packs are packs of a left operand or panels of a right one, one after another. Each has
+// Parts parts of Words words, which PanelWords tells for the terms it holds.
+type Packs struct {
+	V            []uint32
+	Parts, Words int
+}
+
+// Size is the length in words of a pack.
+func (p Packs) Size() int { return p.Parts * p.Words }
+
+// From is p from a pack on, and of all packs from a block of terms on.
+func (p Packs) From(pack, block int) Packs {
+	p.V = p.V[pack*p.Size()+block*blockWords:]
+	return p
+}
+
+// blockWords is the length of a block of a part.
+const blockWords = BlockK / 2 * PackRows
+
+// check panics unless blocks of the first packs lie inside.
+func (p Packs) Check(packs, blocks int) {
+	_ = p.V[:packs*p.Size()-p.Words+blocks*blockWords]
+}
+
+// HasParts reports whether PackParts and MulParts of so many parts are the fastest way to
+// multiply; where those of FloatParts are, those with a right operand of RoundedParts are
+// too. Sums are float32 in them; parts too small to be normal count as zero, and an
+// infinity makes NaNs.
+func (s *Kernels) HasParts(parts int) bool {
+	return s.rounder != nil && (s.variant.AMX || parts == RoundedParts && !s.variant.SlowPairs)
+}
+
+// PackParts makes parts of up to 16 rows of a left operand, a pack, or with panel of up to
+// 16 columns of a right one. They are rows of x, of n numbers each, or with lines columns of
+// n rows. Zeros fill up. Each part has PanelWords(n) words; they begin apart words from one
+// another.
+func (s *Kernels) PackParts(dst []uint32, apart int, x mat.Floats, panel, lines bool, parts, width, n int) {
+	words := PanelWords(n)
+	dst = dst[:(parts-1)*apart+words]
+	if !lines && width < PackRows || width <= 0 { // the kernels write what is there
+		for part := range parts {
+			clear(dst[part*apart:][:words])
+		}
+	}
+	switch {
+	case width <= 0 || n <= 0:
+		return
+	case lines:
+		x.Check(n, width)
+	default:
+		x.Check(width, n)
+	}
+	s.rounder.packParts(dst, apart, x, !lines, lines != panel, parts, min(width, PackRows), n)
+}
+
+// PackHalves is PackParts of numbers in bfloat16, which are one part of themselves.
+func (s *Kernels) PackHalves(dst []uint32, w mat.Weights, panel, lines bool, width, n int) {
+	dst = dst[:PanelWords(n)]
+	if !lines && width < PackRows || width <= 0 {
+		clear(dst)
+	}
+	switch {
+	case width <= 0 || n <= 0:
+		return
+	case lines:
+		w.Check(n, width)
+	default:
+		w.Check(width, n)
+	}
+	s.rounder.packHalves(dst, w, !lines, lines != panel, min(width, PackRows), n)
+}
+
+// MulParts computes c for the 32 rows of two packs one after another and 32 · couples
+// columns, in panels one after another, over blocks of 32 terms of a sum. With add the sums
+// are added to what c has. The products of small parts come first. Parts of both operands
+// are as many, or those of b one.
+func (s *Kernels) MulParts(c mat.Floats, a, b Packs, blocks, couples int, add bool) {
+	if blocks <= 0 || couples <= 0 {
+		return
+	}
+	c.Check(2*PackRows, 2*PanelTokens*couples)
+	a.Check(2, blocks)
+	b.Check(2*couples, blocks)
+	s.rounder.mulParts(c, a, b, blocks, couples, add)
+}

@@ -1,0 +1,57 @@
+//go:build !purego
+
+package gemm
+
+import (
+	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+//go:noinline
+func (bf16) packParts(dst []uint32, apart int, x mat.Floats, columns, turn bool, parts, width, n int) {
+	to, step, from, stride, w, terms := asm.Words(dst), int64(4*apart), asm.Floats(x.V), int64(4*x.Stride), int64(width), int64(n)
+	switch {
+	case columns && parts == RoundedParts:
+		avx512ColumnParts1(to, step, from, stride, w, terms)
+	case columns:
+		avx512ColumnParts3(to, step, from, stride, w, terms)
+	case parts == RoundedParts:
+		avx512LineParts1(to, step, from, stride, w, terms)
+	default:
+		avx512LineParts3(to, step, from, stride, w, terms)
+	}
+	for part := 0; turn && part < parts; part++ {
+		avx512TurnParts(asm.Words(dst[part*apart:]), int64(mat.CeilDiv(n, BlockK)))
+	}
+}
+
+//go:noinline
+func (bf16) packHalves(dst []uint32, w mat.Weights, columns, turn bool, width, n int) {
+	if columns {
+		avx512HalfColumns(asm.Words(dst), asm.Bytes(w.Data), int64(w.Stride), int64(width), int64(n))
+	} else {
+		avx512HalfLines(asm.Words(dst), asm.Bytes(w.Data), int64(w.Stride), int64(width), int64(n))
+	}
+	if turn {
+		avx512TurnParts(asm.Words(dst), int64(mat.CeilDiv(n, BlockK)))
+	}
+}
+
+//go:noinline
+func (t bf16) mulParts(c mat.Floats, a, b Packs, blocks, couples int, add bool) {
+	if !t.tiles { // of one part
+		t.tile(c, a.V, a.Words, b.V, b.Words, blocks, couples, add)
+		return
+	}
+	kernel, goOn := amxRounded, int64(0)
+	switch {
+	case b.Parts == FloatParts:
+		kernel = amxFloats
+	case a.Parts == FloatParts:
+		kernel = amxMixed
+	}
+	if add {
+		goOn = 1
+	}
+	kernel(asm.Words(a.V), int64(4*a.Size()), asm.Words(b.V), int64(4*b.Size()), int64(4*a.Words), asm.Floats(c.V), int64(4*c.Stride), int64(blocks), int64(couples), goOn)
+}

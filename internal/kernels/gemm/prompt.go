@@ -1,0 +1,70 @@
+package gemm
+
+import (
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+// The products of prompts are those of panels, see [Kernels.PanelLanes]: of tokens, which are the
+// left operand, and of rows of weights, the right one.
+
+// prompter is what a variant implements for them. Bounds have been checked.
+type prompter interface {
+	widenColumns(dst []float32, w mat.Weights, rows, n, ahead int)
+	sumPanels(c mat.Floats, a []float32, apart int, b []float32, rows, cols, n int, add bool)
+}
+
+// WidenColumns fills a panel with rows of weights: dst[k·lanes+i] = w[i][k] as float32 for k < n,
+// i < rows, and zeros from rows on. The processor is told to fetch what lies ahead bytes behind
+// what is read.
+func (s *Kernels) WidenColumns(dst []float32, w mat.Weights, rows, n, ahead int) {
+	if n <= 0 {
+		return
+	}
+	if rows > 0 {
+		w.Check(rows, n)
+	}
+	s.ops.widenColumns(dst[:n*s.PanelLanes()], w, min(rows, s.PanelLanes()), n, ahead)
+}
+
+// SumPanels computes c[i][j] = Σ_k a(i, k) · b(k, j) for i < rows, j < cols, k < n. a are panels
+// of PanelRows rows, which begin apart elements from each other, b two panels one after another
+// of which cols may fill less. With add it goes on from what c has: each element is one sum in
+// ascending order of k, whatever the calls it is cut into and the rows and columns beside it.
+func (s *Kernels) SumPanels(c mat.Floats, a []float32, apart int, b []float32, rows, cols, n int, add bool) {
+	if rows <= 0 || cols <= 0 || n <= 0 {
+		return
+	}
+	size := n * s.PanelLanes()
+	c.Check(rows, cols)
+	_ = b[:2*size]
+	_ = a[:(mat.CeilDiv(rows, s.PanelRows())-1)*apart+size]
+	s.ops.sumPanels(c, a, apart, b, rows, min(cols, 2*s.PanelLanes()), n, add)
+}
+
+func (goOps) widenColumns(dst []float32, w mat.Weights, rows, n, _ int) {
+	if rows < GoPanelLanes {
+		clear(dst)
+	}
+	mat.Transpose(mat.Floats{V: dst, Stride: GoPanelLanes}, w, 0, rows, 0, n)
+}
+
+func (goOps) sumPanels(c mat.Floats, a []float32, apart int, b []float32, rows, cols, n int, add bool) {
+	var sums [GoPanelLanes]float32
+	for i := range rows {
+		left := a[i/goPanelRows*apart+i%goPanelRows:]
+		for j := 0; j < cols; j += GoPanelLanes {
+			to, right := c.V[i*c.Stride+j:][:min(GoPanelLanes, cols-j)], b[j*n:]
+			clear(sums[:])
+			if add {
+				copy(sums[:], to)
+			}
+			for k := range n {
+				v, row := left[k*GoPanelLanes], (*[GoPanelLanes]float32)(right[k*GoPanelLanes:])
+				for l := range sums {
+					sums[l] += float32(v * row[l])
+				}
+			}
+			copy(to, sums[:])
+		}
+	}
+}

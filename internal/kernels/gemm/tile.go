@@ -1,0 +1,106 @@
+package gemm
+
+import (
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+// Couple is [Kernels.Tile] for groups of 32 rows, whose packs begin ws words apart, and 32 tokens.
+func (s *Kernels) Couple(c mat.Floats, w []uint32, ws int, x []uint32, xs, blocks, groups int, add bool) {
+	if blocks <= 0 || groups <= 0 {
+		return
+	}
+	c.Check(2*PackRows*groups, 2*PanelTokens)
+	_ = w[:(2*groups-1)*ws+blocks*BlockK/2*PackRows]
+	_ = x[:xs+blocks*BlockK/2*PanelTokens]
+	s.rounder.couple(c, w, ws, x, xs, blocks, groups, add)
+}
+
+// The shapes of packs and panels. A panel holds 16 tokens, a pack 16 rows of weights, and
+// both are filled up with zeros to whole blocks of k.
+const (
+	PanelTokens = 16
+	PackRows    = 16
+	BlockK      = 32
+)
+
+// PanelWords is the length in words of a panel or a pack of n elements a row.
+func PanelWords(n int) int { return mat.CeilDiv(n, BlockK) * BlockK / 2 * PanelTokens }
+
+// PackTokens rounds up to 16 rows of x into a panel: for each pair of k the pairs of all
+// tokens. With fewer the rest is zeros; tokens may be 0.
+func (s *Kernels) PackTokens(dst []uint32, x mat.Floats, tokens, n int) {
+	if tokens > 0 {
+		x.Check(tokens, n)
+	}
+	s.rounder.packTokens(dst[:PanelWords(n)], x, tokens, n)
+}
+
+// PackWeights copies up to 16 rows of bfloat16 weights into a pack: for each block of 32
+// k the rows' pairs. With fewer the rest is zeros; rows may be 0.
+func (s *Kernels) PackWeights(dst []uint32, w mat.Weights, rows, n int) {
+	if rows > 0 {
+		w.Check(rows, n)
+	}
+	s.rounder.packRows(dst[:PanelWords(n)], w, rows, n)
+}
+
+// Tile computes c[r][t] for the 32 rows of two packs, which begin ws words apart, and 32 ·
+// couples tokens, whose panels begin xs words apart, over blocks of 32 k from where w and
+// x begin. With add it goes on from what c has: each element is one sum in ascending
+// order of the blocks, whatever the calls it is cut into.
+func (s *Kernels) Tile(c mat.Floats, w []uint32, ws int, x []uint32, xs, blocks, couples int, add bool) {
+	if blocks <= 0 || couples <= 0 {
+		return
+	}
+	c.Check(2*PackRows, 2*PanelTokens*couples)
+	_ = w[:ws+blocks*BlockK/2*PackRows]
+	_ = x[:(2*couples-1)*xs+blocks*BlockK/2*PanelTokens]
+	s.rounder.tile(c, w, ws, x, xs, blocks, couples, add)
+}
+
+// Fetch is what a kernel asks of memory while it computes: of what Next begins with, as much as it has
+// weights itself, so many quarters behind those that are done.
+type Fetch struct {
+	Next           []byte
+	Done, Quarters int
+}
+
+// CoupleTokens is how many tokens pass weights together, and the sums of a row in [Kernels.TileRows].
+const CoupleTokens = 2 * PanelTokens
+
+// TileRows computes c[r][t] for rows of bfloat16 weights as they lie, a multiple of 16, and one or
+// two panels of tokens, which begin xs words apart. Rows of c have CoupleTokens sums. Its sums have
+// the bits of Tile. Weights that no cache holds should have been fetched by the call before.
+func (s *Kernels) TileRows(c []float32, w mat.Weights, x []uint32, xs, panels, rows, blocks int, f Fetch) {
+	if rows <= 0 || panels <= 0 || blocks <= 0 {
+		return
+	}
+	w.Check(rows, blocks*BlockK)
+	_ = x[:(panels-1)*xs+blocks*BlockK/2*PanelTokens]
+	s.rounder.tileRows(c[:rows*CoupleTokens], w, x, xs, panels, rows, blocks, f)
+}
+
+// TilePack is Tile for the 16 rows of a pack and one or two panels.
+func (s *Kernels) TilePack(c mat.Floats, w, x []uint32, xs, panels, blocks int, add bool) {
+	if panels <= 0 || blocks <= 0 {
+		return
+	}
+	c.Check(PackRows, PanelTokens*panels)
+	_ = w[:blocks*BlockK/2*PackRows]
+	_ = x[:(panels-1)*xs+blocks*BlockK/2*PanelTokens]
+	s.rounder.tilePack(c, w, x, xs, panels, blocks, add)
+}
+
+// Turn sets y[t][r] = c[r][t] + bias[r] for up to 16 rows; bias may be nil. c has 16 rows
+// of tokens filled up to a multiple of 16.
+func (s *Kernels) Turn(y, c mat.Floats, bias []float32, rows, tokens int) {
+	if rows <= 0 || tokens <= 0 {
+		return
+	}
+	y.Check(tokens, rows)
+	c.Check(PackRows, mat.CeilDiv(tokens, PanelTokens)*PanelTokens)
+	if bias != nil {
+		bias = bias[:rows]
+	}
+	s.rounder.turn(y, c, bias, rows, tokens)
+}

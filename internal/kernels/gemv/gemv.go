@@ -1,0 +1,98 @@
+// Package gemv multiplies weights as a checkpoint stores them by few tokens: dot products of rows, sums of
+// columns, and attention's products over keys and values.
+//
+// # Order of summation
+//
+// Within one variant every sum has one order, which depends on its length alone. A dot product of length
+// n has [Kernels.Lanes] partial sums; lane l adds the products k ≡ l (mod lanes) in ascending k; then the
+// lanes are added in halves: lane i and lane i+lanes/2, and so on down to one. [Kernels.Mix] adds in
+// ascending order of the keys. So a result does not depend on how many rows or tokens share a call, nor
+// on where the bytes lie. [Kernels.AddLanes] gives the bits of [Kernels.Mul] for a transposed matrix. The
+// assembly uses fused multiply-add, the Go variant does not: variants differ from each other in the last
+// bits, never inside themselves.
+//
+// [Kernels.MulHalves] is a dot product for bfloat16 weights: its lane l adds the products 2l and 2l+1 (mod
+// twice the lanes), since both weights of a word are widened at once. [Kernels.MulPairs] multiplies
+// bfloat16 weights by activations rounded to bfloat16.
+package gemv
+
+import (
+	"github.com/heftai/heft/internal/kernels/isa"
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+// Mul sets y[t][r] = Σ_k w[r][k] · x[t][k] for r < rows, t < tokens, k < n: a dot
+// product for each element.
+func (s *Kernels) Mul(y mat.Floats, w mat.Weights, x mat.Floats, rows, tokens, n int) {
+	if rows <= 0 || tokens <= 0 {
+		return
+	}
+	y.Check(tokens, rows)
+	w.Check(rows, n)
+	x.Check(tokens, n)
+	s.ops.mul(y, w, x, rows, tokens, n)
+}
+
+// Mix adds y[t][c] += Σ_j p[t][j·step] · v[j][c] for c < cols, t < tokens, j < keys, in
+// ascending order of j.
+func (s *Kernels) Mix(y, p mat.Floats, step int, v mat.Weights, keys, tokens, cols int) {
+	if keys <= 0 || tokens <= 0 || cols <= 0 {
+		return
+	}
+	y.Check(tokens, cols)
+	p.Check(tokens, (keys-1)*step+1)
+	v.Check(keys, cols)
+	s.ops.mix(y, p, step, v, keys, tokens, cols)
+}
+
+// AddLanes adds the partial sums of a dot product down each column of v: x[j] · v[j][c]
+// is added to lanes[l·cols+c] with l = j mod s.Lanes, in ascending order of j.
+// [Kernels.FoldLanes] ends it.
+func (s *Kernels) AddLanes(lanes, x []float32, v mat.Weights, cols int) {
+	if len(x) == 0 || cols <= 0 {
+		return
+	}
+	v.Check(len(x), cols)
+	s.ops.addLanes(lanes[:s.Lanes*cols], x, v, cols)
+}
+
+// FoldLanes adds s.Lanes vectors of n elements, which lie one after another in lanes,
+// in the order of a dot product. The sum is left in lanes[:n].
+func (s *Kernels) FoldLanes(lanes []float32, n int) {
+	for half := s.Lanes / 2; half > 0; half /= 2 {
+		a, b := lanes[:half*n], lanes[half*n:2*half*n]
+		for i := range a {
+			a[i] += b[i]
+		}
+	}
+}
+
+// Kernels are the products of one variant. They have no state: any number of goroutines may use them at
+// once.
+type Kernels struct {
+	// Lanes is the number of partial sums of a dot product.
+	Lanes int
+	// WidenAt is the number of tokens from which it pays to widen 16-bit weights to
+	// float32 before Mul; 0 means never.
+	WidenAt int
+
+	ops    ops
+	halver halver // nil: there are no halves
+	pairs  pairer // nil: activations are never rounded
+}
+
+// For returns the products of v.
+func For(v isa.Variant) Kernels {
+	k := Kernels{Lanes: v.Lanes, ops: opsOf(v), halver: halverOf(v), pairs: pairsOf(v)}
+	if v.Level == isa.Go {
+		k.WidenAt = 2
+	}
+	return k
+}
+
+// ops is what a variant implements. Bounds have been checked.
+type ops interface {
+	mul(y mat.Floats, w mat.Weights, x mat.Floats, rows, tokens, n int)
+	mix(y, p mat.Floats, step int, v mat.Weights, keys, tokens, cols int)
+	addLanes(lanes, x []float32, v mat.Weights, cols int)
+}

@@ -1,0 +1,36 @@
+package gemv
+
+import (
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+// MulPairs is Mul of bfloat16 weights and rounded activations. Lane l of 16 adds the products
+// 2l and 2l+1 (mod 32) of a row; the lanes are added in halves.
+func (s *Kernels) MulPairs(y mat.Floats, w mat.Weights, x mat.Pairs, rows, tokens, n int) {
+	if rows <= 0 || tokens <= 0 {
+		return
+	}
+	y.Check(tokens, rows)
+	w.Check(rows, n)
+	_ = x.V[:(tokens-1)*x.Stride+mat.PairWords(n)]
+	s.pairs.mulPairs(y, w, x, rows, tokens, n)
+}
+
+// TileOne computes y[r] for rows of bfloat16 weights as they lie and one token, a row of Pairs, over
+// blocks of 32 k. Its sums have the bits of Tile.
+func (s *Kernels) TileOne(y []float32, w mat.Weights, x []uint32, rows, blocks int) {
+	if rows <= 0 || blocks <= 0 {
+		return
+	}
+	w.Check(rows, blocks*tileK)
+	s.pairs.tileOne(y[:rows], w, x[:blocks*tileK/2], rows, blocks)
+}
+
+// tileK is the terms of a step of a tile.
+const tileK = 32
+
+// pairer is what a variant that multiplies bfloat16 by bfloat16 implements. Bounds have been checked.
+type pairer interface {
+	mulPairs(y mat.Floats, w mat.Weights, x mat.Pairs, rows, tokens, n int)
+	tileOne(y []float32, w mat.Weights, x []uint32, rows, blocks int)
+}

@@ -1,0 +1,26 @@
+//go:build !purego
+
+package gemv
+
+import (
+	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+var dots = []mulTile{{6, avx512bf16Dot6}, {4, avx512bf16Dot4}, {2, avx512bf16Dot2}, {1, avx512bf16Dot1}}
+
+func (bf16) mulPairs(y mat.Floats, w mat.Weights, x mat.Pairs, rows, tokens, n int) {
+	tiles := dots
+	for t := 0; t < tokens; {
+		for tiles[0].tokens > tokens-t {
+			tiles = tiles[1:]
+		}
+		callMul(tiles[0].kernel, asm.Bytes(w.Data), w.Stride, asm.Words(x.V[t*x.Stride:]), x.Stride, asm.Floats(y.V[t*y.Stride:]), y.Stride, n, rows)
+		t += tiles[0].tokens
+	}
+}
+
+//go:noinline
+func (bf16) tileOne(y []float32, w mat.Weights, x []uint32, rows, blocks int) {
+	amxOne(asm.Bytes(w.Data), int64(w.Stride), asm.Words(x), asm.Floats(y), int64(blocks), int64(rows))
+}

@@ -1,0 +1,147 @@
+//go:build !purego
+
+package gemv
+
+import (
+	"unsafe"
+
+	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/isa"
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+// The shapes of the generated functions that tables hold. Strides are in bytes.
+type (
+	mulKernel   func(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys, n, rows int64)
+	mixKernel   func(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps, step int64, v unsafe.Pointer, vs, keys, cols int64)
+	lanesKernel func(lanes, x, v unsafe.Pointer, vs, keys, cols int64)
+)
+
+// A mulTile handles a number of tokens at a time, and so does a mixTile.
+type (
+	mulTile struct {
+		tokens int
+		kernel mulKernel
+	}
+	mixTile struct {
+		tokens int
+		kernel mixKernel
+	}
+)
+
+func (a *simd) mul(y mat.Floats, w mat.Weights, x mat.Floats, rows, tokens, n int) {
+	tiles := a.muls[w.Format]
+	for t := 0; t < tokens; {
+		for tiles[0].tokens > tokens-t {
+			tiles = tiles[1:]
+		}
+		callMul(tiles[0].kernel, asm.Bytes(w.Data), w.Stride, asm.Floats(x.V[t*x.Stride:]), x.Stride, asm.Floats(y.V[t*y.Stride:]), y.Stride, n, rows)
+		t += tiles[0].tokens
+	}
+}
+
+func (a *simd) mix(y, p mat.Floats, step int, v mat.Weights, keys, tokens, cols int) {
+	tiles := a.mixes[v.Format]
+	for t := 0; t < tokens; {
+		for tiles[0].tokens > tokens-t {
+			tiles = tiles[1:]
+		}
+		callMix(tiles[0].kernel, asm.Floats(y.V[t*y.Stride:]), y.Stride, asm.Floats(p.V[t*p.Stride:]), p.Stride, step, asm.Bytes(v.Data), v.Stride, keys, cols)
+		t += tiles[0].tokens
+	}
+}
+
+// lanePiece is how many bytes of weights one call of a lanes kernel gets.
+const lanePiece = 128 << 10
+
+func (a *simd) addLanes(lanes, x []float32, v mat.Weights, cols int) {
+	// Whole rounds of the lanes, so that each call begins with the first.
+	keys := max(lanePiece/(16*cols*v.Format.Size()), 1) * 16
+	for begin := 0; begin < len(x); begin += keys {
+		n := min(keys, len(x)-begin)
+		callLanes(a.lanes[v.Format], asm.Floats(lanes), asm.Floats(x[begin:]), asm.Bytes(v.Data[begin*v.Stride:]), v.Stride, n, cols)
+	}
+}
+
+// The functions below are not inlined: their prologue is where the scheduler can stop a
+// loop of kernels, since it cannot inside one.
+
+//go:noinline
+func callMul(k mulKernel, w unsafe.Pointer, ws int, x unsafe.Pointer, xs int, y unsafe.Pointer, ys, n, rows int) {
+	k(w, int64(ws), x, int64(4*xs), y, int64(4*ys), int64(n), int64(rows))
+}
+
+//go:noinline
+func callMix(k mixKernel, y unsafe.Pointer, ys int, p unsafe.Pointer, ps, step int, v unsafe.Pointer, vs, keys, cols int) {
+	k(y, int64(4*ys), p, int64(4*ps), int64(4*step), v, int64(vs), int64(keys), int64(cols))
+}
+
+//go:noinline
+func callLanes(k lanesKernel, lanes, x, v unsafe.Pointer, vs, keys, cols int) {
+	k(lanes, x, v, int64(vs), int64(keys), int64(cols))
+}
+
+// simd is a variant in assembly. Tiles stand in falling order of tokens; the last has one.
+type simd struct {
+	muls  [mat.Formats][]mulTile
+	mixes [mat.Formats][]mixTile
+	lanes [mat.Formats]lanesKernel
+}
+
+var avx512 = simd{
+	muls: [mat.Formats][]mulTile{
+		mat.BFloat16: {{8, avx512MulBF168}, {6, avx512MulBF166}, {4, avx512MulBF164}, {2, avx512MulBF162}, {1, avx512MulBF161}},
+		mat.Float16:  {{8, avx512MulF168}, {6, avx512MulF166}, {4, avx512MulF164}, {2, avx512MulF162}, {1, avx512MulF161}},
+		mat.Float32:  {{8, avx512MulF328}, {6, avx512MulF326}, {4, avx512MulF324}, {2, avx512MulF322}, {1, avx512MulF321}},
+	},
+	mixes: [mat.Formats][]mixTile{
+		mat.BFloat16: {{6, avx512MixBF166}, {4, avx512MixBF164}, {2, avx512MixBF162}, {1, avx512MixBF161}},
+		mat.Float16:  {{6, avx512MixF166}, {4, avx512MixF164}, {2, avx512MixF162}, {1, avx512MixF161}},
+		mat.Float32:  {{6, avx512MixF326}, {4, avx512MixF324}, {2, avx512MixF322}, {1, avx512MixF321}},
+	},
+	lanes: [mat.Formats]lanesKernel{mat.BFloat16: avx512AddLanesBF16, mat.Float16: avx512AddLanesF16, mat.Float32: avx512AddLanesF32},
+}
+
+var avx2 = simd{
+	muls: [mat.Formats][]mulTile{
+		mat.BFloat16: {{2, avx2MulBF162}, {1, avx2MulBF161}},
+		mat.Float16:  {{2, avx2MulF162}, {1, avx2MulF161}},
+		mat.Float32:  {{2, avx2MulF322}, {1, avx2MulF321}},
+	},
+	mixes: [mat.Formats][]mixTile{
+		mat.BFloat16: {{6, avx2MixBF166}, {4, avx2MixBF164}, {2, avx2MixBF162}, {1, avx2MixBF161}},
+		mat.Float16:  {{6, avx2MixF166}, {4, avx2MixF164}, {2, avx2MixF162}, {1, avx2MixF161}},
+		mat.Float32:  {{6, avx2MixF326}, {4, avx2MixF324}, {2, avx2MixF322}, {1, avx2MixF321}},
+	},
+	lanes: [mat.Formats]lanesKernel{mat.BFloat16: avx2AddLanesBF16, mat.Float16: avx2AddLanesF16, mat.Float32: avx2AddLanesF32},
+}
+
+func opsOf(v isa.Variant) ops {
+	switch v.Level {
+	case isa.AVX512:
+		return &avx512
+	case isa.AVX2:
+		return &avx2
+	}
+	return goOps{}
+}
+
+func halverOf(v isa.Variant) halver {
+	switch v.Level {
+	case isa.AVX512:
+		return shifts{}
+	case isa.AVX2:
+		return halvesAVX2{}
+	}
+	return nil
+}
+
+// bf16 is AVX-512 BF16, and AMX for single tokens.
+type bf16 struct{}
+
+func pairsOf(v isa.Variant) pairer {
+	if v.BF16 {
+		return bf16{}
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+//go:build !purego
+
+package gemv
+
+import (
+	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+// halvesAVX2 are dot products with few tokens in AVX2. Its kernels take whole blocks of k.
+type halvesAVX2 struct{}
+
+func (halvesAVX2) most() int { return 8 }
+
+//go:noinline
+func (halvesAVX2) split(dst []float32, step int, src []float32) {
+	avx2Split(asm.Floats(dst), int64(4*step), asm.Floats(src), int64(len(src)))
+}
+
+func (h halvesAVX2) mulHalves(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n, k int, last bool) {
+	first := k == 0
+	whole := n &^ (HalvesBlock - 1)
+	if whole == n {
+		h.blocks(y, w, x, sums, rows, tokens, n, first, last)
+		return
+	}
+	if whole > 0 {
+		h.blocks(y, w, x, sums, rows, tokens, whole, first, false)
+	}
+	// What is left of a row is filled up with zeros, as tokens are, for as many rows as all kernels
+	// take at a time.
+	const some = 12
+	var block [some * 2 * HalvesBlock]byte
+	rest := mat.Weights{Data: block[:], Stride: 2 * HalvesBlock, Format: mat.BFloat16}
+	for r := 0; r < rows; r += some {
+		part := min(some, rows-r)
+		for i := range part {
+			copy(block[i*rest.Stride:], w.Data[(r+i)*w.Stride+2*whole:][:2*(n-whole)])
+		}
+		to := mat.Floats{V: y.V[r:], Stride: y.Stride}
+		h.blocks(to, rest, x[whole*tokens:], sums[r*tokens*8:], part, tokens, HalvesBlock, first && whole == 0, last)
+	}
+}
+
+//go:noinline
+func (halvesAVX2) blocks(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n int, first, last bool) {
+	if tokens == 1 && first && last {
+		avx2HalvesOne(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
+		return
+	}
+	flags := asm.Flag(first) | 2*asm.Flag(last)
+	switch tokens {
+	case 1:
+		avx2Halves1(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(sums), asm.Floats(y.V), int64(4*y.Stride), int64(n), int64(rows), flags)
+	case 2:
+		avx2Halves2(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(sums), asm.Floats(y.V), int64(4*y.Stride), int64(n), int64(rows), flags)
+	case 4:
+		avx2Halves4(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(sums), asm.Floats(y.V), int64(4*y.Stride), int64(n), int64(rows), flags)
+	default:
+		avx2Halves8(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(sums), asm.Floats(y.V), int64(4*y.Stride), int64(n), int64(rows), flags)
+	}
+}

@@ -1,0 +1,62 @@
+//go:build !purego
+
+package gemv
+
+import (
+	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+// shifts is AVX-512.
+type shifts struct{}
+
+func (shifts) most() int { return 8 }
+
+//go:noinline
+func (shifts) split(dst []float32, step int, src []float32) {
+	avx512Split(asm.Floats(dst), int64(4*step), asm.Floats(src), int64(len(src)))
+}
+
+//go:noinline
+func (shifts) mulHalves(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n, k int, last bool) {
+	if tokens == 1 && k == 0 && last {
+		avx512HalvesOne(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
+		return
+	}
+	counts := int64(4 * rows)
+	if k == 0 {
+		counts |= 1
+	}
+	if last {
+		counts |= 2
+	}
+	kernel := avx512Halves1
+	switch tokens {
+	case 2:
+		kernel = avx512Halves2
+	case 4:
+		kernel = avx512Halves4
+	case 8:
+		kernel = avx512Halves8
+	}
+	far, apart := ahead(tokens, rows, w.Stride, k)
+	kernel(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(sums), asm.Floats(y.V), int64(4*y.Stride), int64(n), counts, int64(far), int64(apart))
+}
+
+// ahead is where the kernels fetch the rows behind these, piece by piece of k: streams that lie
+// apart, from far on. With 8 tokens each 32 columns of three rows take a line of three streams of
+// six, by turns; with fewer each of four rows takes two lines of two.
+func ahead(tokens, rows, stride, k int) (far, apart int) {
+	far = rows*stride - 2*k
+	if tokens < 8 {
+		return far + rows/4*(k/HalvesBlock)*128, rows * stride / 2 &^ 63
+	}
+	const streams = 6
+	apart = asm.Stagger(rows*stride/streams, streams)
+	columns := rows / 3 * (k / HalvesBlock)
+	far += 32 * columns
+	if columns%2 == 1 { // the turn of the last three
+		return far + 5*apart, -apart
+	}
+	return far, apart
+}

@@ -1,0 +1,18 @@
+//go:build !purego
+
+package isa
+
+import (
+	"syscall"
+)
+
+// TilesAllowed asks the operating system for the tile registers of AMX, which it grants to the whole
+// process and for good. They are empty again when a kernel returns.
+func TilesAllowed() bool {
+	const (
+		requestPermission = 0x1023 // ARCH_REQ_XCOMP_PERM
+		tileData          = 18
+	)
+	_, _, errno := syscall.RawSyscall(syscall.SYS_ARCH_PRCTL, requestPermission, tileData, 0)
+	return errno == 0
+}

@@ -1,0 +1,274 @@
+package matmul
+
+import (
+	"sync"
+
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+// Matrix is numbers as they lie. Element (i, j) is number i·stride+j, or j·stride+i where
+// the matrix is Turned: it then lies by columns.
+type Matrix struct {
+	V      []float32
+	Stride int
+	// Stored is used instead of V and Stride where it has Data: numbers of any format, the
+	// stride in bytes.
+	Stored mat.Weights
+	Turned bool
+}
+
+// Rows is a matrix that lies by rows of stride elements.
+func Rows(v []float32, stride int) Matrix { return Matrix{V: v, Stride: stride} }
+
+// Columns is a matrix that lies by columns of stride elements.
+func Columns(v []float32, stride int) Matrix { return Matrix{V: v, Stride: stride, Turned: true} }
+
+// read is rows lines of n numbers as they lie, from element (i, j) of the matrix on; those
+// that are stored in another way are widened into buf.
+func (m *Multiplier) read(x Matrix, i, j, lines, n int, buf *scratch) mat.Floats {
+	if x.Turned {
+		i, j = j, i
+	}
+	if x.Stored.Data == nil {
+		return mat.Floats{V: x.V[i*x.Stride+j:], Stride: x.Stride}
+	}
+	w := x.Stored
+	buf.wide = atLeast(buf.wide, lines*n)
+	for l := range lines {
+		m.set.Vector.Widen(buf.wide[l*n:(l+1)*n], w.Data[(i+l)*w.Stride+j*w.Format.Size():], w.Format)
+	}
+	return mat.Floats{V: buf.wide, Stride: n}
+}
+
+// halves reports whether the numbers are bfloat16 as they lie.
+func (x Matrix) halves() bool { return x.Stored.Data != nil && x.Stored.Format == mat.BFloat16 }
+
+// scratch is what one unit needs for itself.
+type scratch struct {
+	wide []float32
+	tile []float32
+}
+
+// Run calls f for each unit, in any order and on any threads, and returns when all calls
+// have.
+type Run func(units int, f func(unit int))
+
+// Serial runs units one after another.
+func Serial(units int, f func(unit int)) {
+	for i := range units {
+		f(i)
+	}
+}
+
+// Multiplier has the panels of one product at a time.
+type Multiplier struct {
+	set *kernels.Set
+	run Run
+	p   product
+	// round makes panels of numbers rounded to bfloat16.
+	round bool
+
+	left, right   []float32
+	packs, panels []uint32  // of parts
+	scratches     sync.Pool // of *scratch
+}
+
+// New makes a multiplier whose work run shares among threads.
+func New(set *kernels.Set, run Run) *Multiplier {
+	return &Multiplier{set: set, run: run, scratches: sync.Pool{New: func() any { return new(scratch) }}}
+}
+
+// The blocks of a product: rows and columns whose panels are held at a time, and how much
+// of a sum is added up before the next block of it. Panels of several such blocks are held,
+// so that threads meet seldom and a unit's results stay in its cache.
+const (
+	blockRows = 2048
+	blockCols = 2048
+	blockSum  = 320
+	heldSum   = 960
+)
+
+// The units of work: rows and columns computed, rows or columns packed.
+const (
+	unitRows = 168 // a multiple of 14 and of 6
+	unitCols = 256
+)
+
+// product is one call, and the block of it that is being worked on.
+type product struct {
+	c    mat.Floats
+	a, b Matrix
+	add  bool
+
+	row, col, k      int // where the block begins
+	rows, cols, n    int // and its size
+	depth            int // of n, what is added up before the rest
+	packLeft, packed int // units that pack a, and all that pack
+	across           int // units of a row of units
+	parts            [2]int
+}
+
+// sums is how a sum is cut: at multiples of whole, evenly, in blocks of at most most; held
+// of it is worked on at a time.
+type sums struct{ most, whole, held int }
+
+// Mul sets c = a·b, or adds that to c where add is true: a is rows by n, b is n by cols. An
+// empty sum is 0.
+func (m *Multiplier) Mul(c mat.Floats, a, b Matrix, rows, cols, n int, add bool) {
+	m.p = product{c: c, a: a, b: b, add: add}
+	if m.inParts(gemm.FloatParts, n) {
+		m.p.parts = [2]int{gemm.FloatParts, gemm.FloatParts}
+		if b.halves() {
+			m.p.parts[1] = gemm.RoundedParts
+		}
+		m.each(rows, cols, n, floatSums, m.partsBlock)
+		return
+	}
+	m.each(rows, cols, n, panelSums, m.block)
+}
+
+// MulRounded is Mul of operands rounded to bfloat16. Sums and results are float32.
+func (m *Multiplier) MulRounded(c mat.Floats, a, b Matrix, rows, cols, n int, add bool) {
+	m.p = product{c: c, a: a, b: b, add: add}
+	if m.inParts(gemm.RoundedParts, n) {
+		m.p.parts = [2]int{gemm.RoundedParts, gemm.RoundedParts}
+		m.each(rows, cols, n, roundedSums, m.partsBlock)
+		return
+	}
+	m.round = true
+	m.each(rows, cols, n, panelSums, m.block)
+	m.round = false
+}
+
+var panelSums = sums{most: blockSum, whole: 1, held: heldSum}
+
+// each calls block for each block of a product.
+func (m *Multiplier) each(rows, cols, n int, cut sums, block func()) {
+	p := &m.p
+	if n <= 0 && !p.add {
+		for i := range rows {
+			clear(p.c.V[i*p.c.Stride:][:cols])
+		}
+	}
+	if rows > 0 && cols > 0 && n > 0 {
+		blocks, add := units(n, cut.most), p.add
+		p.depth = roundUp(units(n, blocks), cut.whole)
+		held := max(cut.held/p.depth, 1) * p.depth
+		for p.k = 0; p.k < n; p.k += held {
+			p.n, p.add = min(held, n-p.k), add || p.k > 0
+			for p.col = 0; p.col < cols; p.col += blockCols {
+				p.cols = min(blockCols, cols-p.col)
+				for p.row = 0; p.row < rows; p.row += blockRows {
+					p.rows = min(blockRows, rows-p.row)
+					p.plan(rows)
+					block()
+				}
+			}
+		}
+	}
+	m.p = product{}
+}
+
+// plan counts the units that pack: panels stay over blocks that need them again.
+func (p *product) plan(rows int) {
+	high, wide := unitRows, unitCols
+	if p.parts[0] > 0 {
+		high, wide = partsRows, partsCols
+	}
+	p.packLeft, p.across = units(p.rows, high), units(p.cols, wide)
+	if p.col > 0 && rows <= blockRows {
+		p.packLeft = 0
+	}
+	if p.packed = p.packLeft; p.row == 0 {
+		p.packed += p.across
+	}
+}
+
+// block packs a block's operands and multiplies them.
+func (m *Multiplier) block() {
+	p, lanes := &m.p, m.set.GEMM.PanelLanes()
+	size := p.n * lanes
+	m.left = atLeast(m.left, (blockPanels(p.rows, m.set.GEMM.PanelRows())+1)*size)
+	m.right = atLeast(m.right, (blockPanels(p.cols, lanes)+1)*size)
+	m.run(p.packed, m.pack)
+	m.run(units(p.rows, unitRows)*p.across, m.multiply)
+}
+
+// packSum is how much of a sum is packed at a time for all panels of a unit, where the
+// panels share lines of memory.
+const packSum = 16
+
+// pack packs the rows of a, or the columns of b, of a unit.
+func (m *Multiplier) pack(unit int) {
+	p := &m.p
+	buf := m.scratches.Get().(*scratch)
+	defer m.scratches.Put(buf)
+	x, dst, at, first, end, high := p.a, m.left, p.row, unit*unitRows, p.rows, m.set.GEMM.PanelRows()
+	left := unit < p.packLeft
+	if left {
+		end = min(end, first+unitRows)
+	} else {
+		first = (unit - p.packLeft) * unitCols
+		x, dst, at, end, high = p.b, m.right, p.col, min(p.cols, first+unitCols), m.set.GEMM.PanelLanes()
+	}
+	step := p.n
+	if left == x.Turned {
+		step = packSum
+	}
+	for k := 0; k < p.n; k += step {
+		n := min(step, p.n-k)
+		for i := first; i < end; i += high {
+			to := dst[(i/high*p.n+k)*m.set.GEMM.PanelLanes():]
+			m.panel(to[:n*m.set.GEMM.PanelLanes()], x, left, at+i, min(high, end-i), p.k+k, n, buf)
+		}
+	}
+}
+
+// panel packs width rows of a left operand, or columns of a right one, from first on: n
+// terms of the sum from k on.
+func (m *Multiplier) panel(dst []float32, x Matrix, left bool, first, width, k, n int, buf *scratch) {
+	i, j := k, first
+	if left {
+		i, j = j, i
+	}
+	if left != x.Turned {
+		m.set.GEMM.PackColumns(dst, m.read(x, i, j, width, n, buf), width, n)
+	} else {
+		m.set.GEMM.PackLines(dst, m.read(x, i, j, n, width, buf), width, n)
+	}
+	if m.round {
+		m.set.Vector.RoundBFloat16(dst)
+	}
+}
+
+// multiply computes a unit of the result, one block of the sums after another.
+func (m *Multiplier) multiply(unit int) {
+	p, lanes := &m.p, m.set.GEMM.PanelLanes()
+	i, first := unit/p.across*unitRows, unit%p.across*unitCols
+	rows, end, size := min(unitRows, p.rows-i), min(first+unitCols, p.cols), p.n*lanes
+	left := m.left[i/m.set.GEMM.PanelRows()*size:]
+	for k := 0; k < p.n; k += p.depth {
+		n, add := min(p.depth, p.n-k), p.add || k > 0
+		a := mat.Floats{V: left[k*lanes:], Stride: size}
+		for j := first; j < end; j += 2 * lanes {
+			c := mat.Floats{V: p.c.V[(p.row+i)*p.c.Stride+p.col+j:], Stride: p.c.Stride}
+			m.set.GEMM.MulPanels(c, a, mat.Floats{V: m.right[j/lanes*size+k*lanes:], Stride: size}, rows, min(2*lanes, end-j), n, add)
+		}
+	}
+}
+
+func units(n, each int) int { return (n + each - 1) / each }
+
+func blockPanels(n, height int) int { return (n + height - 1) / height }
+
+func roundUp(n, whole int) int { return (n + whole - 1) / whole * whole }
+
+// atLeast is buf, or a longer one.
+func atLeast[T any](buf []T, n int) []T {
+	if len(buf) < n {
+		return make([]T, n)
+	}
+	return buf
+}

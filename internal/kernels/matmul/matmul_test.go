@@ -1,0 +1,213 @@
+package matmul
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+func random(r *rand.Rand, n int) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(r.NormFloat64())
+	}
+	return v
+}
+
+// at is element (i, j).
+func (m Matrix) at(i, j int) float32 {
+	if m.Turned {
+		i, j = j, i
+	}
+	if w := m.Stored; w.Data != nil {
+		return mat.FromBFloat16(binary.LittleEndian.Uint16(w.Data[i*w.Stride+2*j:]))
+	}
+	return m.V[i*m.Stride+j]
+}
+
+// stored is m in bfloat16.
+func stored(m Matrix) Matrix {
+	data := make([]byte, 2*len(m.V))
+	mat.NarrowBFloat16(data, m.V)
+	return Matrix{Stored: mat.Weights{Data: data, Stride: 2 * m.Stride, Format: mat.BFloat16}, Turned: m.Turned}
+}
+
+// threads runs units on n goroutines.
+func threads(n int) Run {
+	return func(units int, f func(int)) {
+		var all sync.WaitGroup
+		for t := range n {
+			all.Go(func() {
+				for i := t; i < units; i += n {
+					f(i)
+				}
+			})
+		}
+		all.Wait()
+	}
+}
+
+// operands are a (rows by n) and b (n by cols), by rows or by columns.
+func operands(r *rand.Rand, rows, cols, n int, turnA, turnB bool) (a, b Matrix) {
+	a, b = Rows(random(r, rows*(n+1)), n+1), Rows(random(r, n*(cols+2)), cols+2)
+	if turnA {
+		a = Columns(random(r, n*(rows+1)), rows+1)
+	}
+	if turnB {
+		b = Columns(random(r, cols*(n+3)), n+3)
+	}
+	return a, b
+}
+
+func eachSet(t *testing.T, test func(t *testing.T, set *kernels.Set)) {
+	for _, name := range kernels.Names() {
+		set, err := kernels.Select(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(name, func(t *testing.T) { test(t, set) })
+		if set.SlowPairs { // they are used elsewhere
+			fast := *set
+			fast.SlowPairs = false
+			t.Run(name+" with pairs", func(t *testing.T) { test(t, &fast) })
+		}
+	}
+}
+
+var sizes = [][3]int{{1, 1, 1}, {3, 17, 5}, {14, 32, 16}, {15, 33, 321}, {30, 7, 700}, {200, 40, 33}, {5, 270, 64}, {2060, 9, 3}, {4, 2100, 2}}
+
+func TestMul(t *testing.T) {
+	eachSet(t, func(t *testing.T, set *kernels.Set) {
+		r := rand.New(rand.NewPCG(1, 2))
+		m := New(set, threads(3))
+		for _, s := range sizes {
+			rows, cols, n := s[0], s[1], s[2]
+			for form := range 16 {
+				a, b := operands(r, rows, cols, n, form&1 != 0, form&2 != 0)
+				add := form&4 != 0
+				if form&8 != 0 {
+					b = stored(b)
+				}
+				c := random(r, rows*(cols+1))
+				before := append([]float32{}, c...)
+				m.Mul(mat.Floats{V: c, Stride: cols + 1}, a, b, rows, cols, n, add)
+				what := fmt.Sprintf("%d by %d by %d, form %d", rows, cols, n, form)
+				compare(t, what, c, before, a, b, rows, cols, n, add, 2e-6, nil)
+				copy(c, before)
+				m.MulRounded(mat.Floats{V: c, Stride: cols + 1}, a, b, rows, cols, n, add)
+				compare(t, what+" rounded", c, before, a, b, rows, cols, n, add, 2e-6, func(v float32) float32 {
+					return mat.FromBFloat16(mat.ToBFloat16(v))
+				})
+			}
+		}
+	})
+}
+
+// compare checks c, whose rows have one element more than cols, against float64.
+func compare(t *testing.T, what string, c, before []float32, a, b Matrix, rows, cols, n int, add bool, tolerance float64, round func(float32) float32) {
+	t.Helper()
+	if round == nil {
+		round = func(v float32) float32 { return v }
+	}
+	for i := range rows {
+		for j := range cols + 1 {
+			at := i*(cols+1) + j
+			want, size := 0.0, 0.0
+			if add || j == cols {
+				want = float64(before[at])
+			}
+			for k := 0; k < n && j < cols; k++ {
+				p := float64(round(a.at(i, k))) * float64(round(b.at(k, j)))
+				want, size = want+p, size+math.Abs(p)
+			}
+			if d := math.Abs(float64(c[at]) - want); !(d <= tolerance*(size+1)) {
+				t.Fatalf("%s: element %d %d is %g, want %g", what, i, j, c[at], want)
+			}
+		}
+	}
+}
+
+func TestMulOfNothing(t *testing.T) {
+	set, err := kernels.Select("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, c := New(set, Serial), []float32{1, 2, 3}
+	m.Mul(mat.Floats{V: c, Stride: 2}, Matrix{}, Matrix{}, 0, 2, 3, false)
+	m.Mul(mat.Floats{V: c, Stride: 2}, Matrix{}, Matrix{}, 1, 2, 0, true)
+	if c[0] != 1 || c[1] != 2 {
+		t.Errorf("an empty product changed the result: %v", c)
+	}
+	m.Mul(mat.Floats{V: c, Stride: 2}, Matrix{}, Matrix{}, 1, 2, 0, false)
+	if c[0] != 0 || c[1] != 0 || c[2] != 3 {
+		t.Errorf("an empty sum is %v, want zeros and 3", c)
+	}
+}
+
+// TestThreadsAndRowsChangeNothing: every element has the bits it has alone.
+func TestThreadsAndRowsChangeNothing(t *testing.T) {
+	eachSet(t, func(t *testing.T, set *kernels.Set) {
+		const rows, cols, n = 190, 300, 650
+		r := rand.New(rand.NewPCG(1, 2))
+		a, b := operands(r, rows, cols, n, false, true)
+		products := map[string]func(m *Multiplier, c mat.Floats, a Matrix, rows int){
+			"float32": func(m *Multiplier, c mat.Floats, a Matrix, rows int) { m.Mul(c, a, b, rows, cols, n, false) },
+			"rounded": func(m *Multiplier, c mat.Floats, a Matrix, rows int) { m.MulRounded(c, a, b, rows, cols, n, false) },
+		}
+		for name, mul := range products {
+			want := make([]float32, rows*cols)
+			mul(New(set, Serial), mat.Floats{V: want, Stride: cols}, a, rows)
+			got := make([]float32, rows*cols)
+			mul(New(set, threads(3)), mat.Floats{V: got, Stride: cols}, a, rows)
+			row := make([]float32, cols)
+			mul(New(set, Serial), mat.Floats{V: row, Stride: cols}, Rows(a.V[77*a.Stride:], a.Stride), 1)
+			for i, v := range got {
+				if v != want[i] {
+					t.Fatalf("%s: element %d is %g with threads, %g alone", name, i, v, want[i])
+				}
+			}
+			for j, v := range row {
+				if v != want[77*cols+j] {
+					t.Fatalf("%s: element %d of a row is %g alone, %g among others", name, j, v, want[77*cols+j])
+				}
+			}
+		}
+	})
+}
+
+func BenchmarkMul(b *testing.B) {
+	names := []string{"NT", "NN", "TN"}
+	for _, s := range [][3]int{{2048, 288, 288}, {2048, 768, 288}, {2048, 768, 768}, {2048, 2048, 768}, {2048, 4096, 4096}} {
+		for form, name := range names {
+			set, err := kernels.Select("")
+			if err != nil {
+				b.Fatal(err)
+			}
+			rows, cols, n := s[0], s[1], s[2]
+			x, y := make([]float32, rows*n), make([]float32, n*cols)
+			left, right := Rows(x, n), Rows(y, cols)
+			if form == 0 {
+				right = Columns(y, n)
+			}
+			if form == 2 {
+				left = Columns(x, rows)
+			}
+			c := mat.Floats{V: make([]float32, rows*cols), Stride: cols}
+			for _, th := range []int{1, 2} {
+				m := New(set, threads(th))
+				b.Run(fmt.Sprintf("%s/%dx%dx%d/threads=%d", name, rows, cols, n, th), func(b *testing.B) {
+					for b.Loop() {
+						m.Mul(c, left, right, rows, cols, n, false)
+					}
+					b.ReportMetric(2*float64(rows)*float64(cols)*float64(n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOPS")
+				})
+			}
+		}
+	}
+}

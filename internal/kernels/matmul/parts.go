@@ -1,0 +1,138 @@
+package matmul
+
+import (
+	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+// Where the processor has tiles, or fast products of bfloat16 alone, operands are cut in parts of bfloat16: one part where they
+// are rounded, or are such numbers; with tiles three where they are not, of which the six products that matter (three, by one
+// part) are summed: that is as right as products of floats and takes half their time.
+
+// The units of products of parts: rows and columns computed or packed.
+const (
+	partsRows = 160 // a multiple of 32
+	partsCols = 256
+	// partsLines is packSum: a multiple of a block.
+	partsLines = 32
+	// leastParts is the length of sums that are worth it.
+	leastParts = 48
+)
+
+var (
+	floatSums   = sums{most: 192, whole: gemm.BlockK, held: 768}
+	roundedSums = sums{most: 768, whole: gemm.BlockK, held: 1536}
+)
+
+// inParts reports whether sums of n products are those of parts. It depends on n alone.
+func (m *Multiplier) inParts(parts, n int) bool { return n >= leastParts && m.set.GEMM.HasParts(parts) }
+
+// partsBlock is block for parts.
+func (m *Multiplier) partsBlock() {
+	p := &m.p
+	words := gemm.PanelWords(p.n)
+	m.packs = atLeast(m.packs, units(p.rows, 2*gemm.PackRows)*2*p.parts[0]*words)
+	m.panels = atLeast(m.panels, units(p.cols, 2*gemm.PanelTokens)*2*p.parts[1]*words)
+	m.run(p.packed, m.packParts)
+	m.run(units(p.rows, partsRows)*p.across, m.multiplyParts)
+}
+
+// packParts is pack for parts.
+func (m *Multiplier) packParts(unit int) {
+	p := &m.p
+	buf := m.scratches.Get().(*scratch)
+	defer m.scratches.Put(buf)
+	x, dst, at, first, end, size, parts := p.a, m.packs, p.row, unit*partsRows, p.rows, partsRows, p.parts[0]
+	left := unit < p.packLeft
+	if !left {
+		first = (unit - p.packLeft) * partsCols
+		x, dst, at, end, size, parts = p.b, m.panels, p.col, p.cols, partsCols, p.parts[1]
+	}
+	end = min(first+size, end)
+	lines, step := left == x.Turned, p.n
+	if lines {
+		step = partsLines
+	}
+	words := gemm.PanelWords(p.n)
+	last := first + roundUp(end-first, 2*gemm.PackRows)
+	for k := 0; k < p.n; k += step {
+		n := min(step, p.n-k)
+		for i := first; i < last; i += gemm.PackRows {
+			row, col := p.k+k, at+i
+			if left {
+				row, col = col, row
+			}
+			to := dst[i/gemm.PackRows*parts*words+gemm.PanelWords(k):]
+			m.packPart(to, words, x, !left, lines, parts, row, col, min(gemm.PackRows, end-i), n, buf)
+		}
+	}
+}
+
+// packPart packs width rows of a left operand, or columns of a right one, n terms of each,
+// from element (i, j) of x on; zeros where width is none.
+func (m *Multiplier) packPart(dst []uint32, apart int, x Matrix, right, lines bool, parts, i, j, width, n int, buf *scratch) {
+	high, wide := width, n
+	if lines {
+		high, wide = n, width
+	}
+	switch {
+	case width <= 0:
+		m.set.GEMM.PackParts(dst, apart, mat.Floats{}, right, lines, parts, 0, n)
+	case parts == gemm.RoundedParts && x.halves():
+		if x.Turned {
+			i, j = j, i
+		}
+		w := x.Stored
+		w.Data = w.Data[i*w.Stride+2*j:]
+		m.set.GEMM.PackHalves(dst, w, right, lines, width, n)
+	default:
+		m.set.GEMM.PackParts(dst, apart, m.read(x, i, j, high, wide, buf), right, lines, parts, width, n)
+	}
+}
+
+// multiplyParts is multiply for parts. What is no whole tile goes through scratch.
+func (m *Multiplier) multiplyParts(unit int) {
+	p := &m.p
+	words := gemm.PanelWords(p.n)
+	a, b := gemm.Packs{V: m.packs, Parts: p.parts[0], Words: words}, gemm.Packs{V: m.panels, Parts: p.parts[1], Words: words}
+	first, j := unit/p.across*partsRows, unit%p.across*partsCols
+	cols := min(partsCols, p.cols-j)
+	whole := cols / (2 * gemm.PanelTokens)
+	done := whole * 2 * gemm.PanelTokens
+	for k := 0; k < p.n; k += p.depth {
+		block, blocks, add := k/gemm.BlockK, units(min(p.depth, p.n-k), gemm.BlockK), p.add || k > 0
+		right := b.From(j/gemm.PanelTokens, block)
+		for i, end := first, min(first+partsRows, p.rows); i < end; i += 2 * gemm.PackRows {
+			rows := min(2*gemm.PackRows, end-i)
+			left := a.From(i/gemm.PackRows, block)
+			c := mat.Floats{V: p.c.V[(p.row+i)*p.c.Stride+p.col+j:], Stride: p.c.Stride}
+			if rows < 2*gemm.PackRows {
+				m.edge(c, left, right, rows, cols, blocks, add)
+				continue
+			}
+			m.set.GEMM.MulParts(c, left, right, blocks, whole, add)
+			if done < cols {
+				c.V = c.V[done:]
+				m.edge(c, left, right.From(done/gemm.PanelTokens, 0), rows, cols-done, blocks, add)
+			}
+		}
+	}
+}
+
+// edge computes a part of the result that is no whole number of tiles.
+func (m *Multiplier) edge(c mat.Floats, left, right gemm.Packs, rows, cols, blocks int, add bool) {
+	buf := m.scratches.Get().(*scratch)
+	defer m.scratches.Put(buf)
+	couples := units(cols, 2*gemm.PanelTokens)
+	stride := couples * 2 * gemm.PanelTokens
+	buf.tile = atLeast(buf.tile, 2*gemm.PackRows*stride)
+	if add {
+		for r := range rows {
+			copy(buf.tile[r*stride:][:cols], c.V[r*c.Stride:])
+		}
+	}
+	m.set.GEMM.MulParts(mat.Floats{V: buf.tile, Stride: stride}, left, right, blocks, couples, add)
+	for r := range rows {
+		copy(c.V[r*c.Stride:][:cols], buf.tile[r*stride:])
+	}
+}

@@ -1,0 +1,107 @@
+package qgemm
+
+import (
+	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
+)
+
+// Weights in bands are multiplied by floats as their values are: each element of a product is one
+// sum in ascending order of the columns, the same as of [Kernels.SumPanels] with the values as
+// float32. Few tokens meet the bands where they lie, and many panels of them.
+
+// summer is what a variant implements for that. Bounds have been checked.
+type summer interface {
+	bandTokens() int
+	// sumBands computes the rows of whole bands, which begin apart bytes from each other.
+	sumBands(p quant.Packing, y mat.Floats, w []byte, apart, bands int, x mat.Floats, tokens, blocks int, add bool)
+	// sumEdge computes for one token the lanes lane, lane+step, … of a band of some rows.
+	sumEdge(p quant.Packing, y []float32, w []byte, rows, lane, step int, x []float32, blocks int, add bool)
+	// panelBand fills a panel with rows of a whole band from row lane on.
+	panelBand(p quant.Packing, dst []float32, band []byte, lane, blocks int)
+}
+
+// BandTokens is the number of tokens up to which MulBands is faster than widening weights first.
+func (s *Kernels) BandTokens() int { return s.ops.bandTokens() }
+
+// MulBands sets y[t][i] to the product of x[t], n columns, with row + i·step of p, a matrix in
+// bands, from column col on, for i < rows and t < tokens. n and col are multiples of 32. With add
+// it goes on from what y has: a sum has the same bits whatever the calls it is cut into.
+func (s *Kernels) MulBands(y mat.Floats, p *quant.Packed, row, step, col, rows int, x mat.Floats, tokens, n int, add bool) {
+	if rows <= 0 || tokens <= 0 || n <= 0 {
+		return
+	}
+	y.Check(tokens, rows)
+	x.Check(tokens, n)
+	blocks := n / quant.BlockColumns
+	for i := 0; i < rows; {
+		at, to := stretchOf(p, row+i*step, step, col, rows-i, blocks), from(y, i)
+		if at.bands > 0 {
+			s.ops.sumBands(p.Packing, to, at.w, apart(p), at.bands, x, tokens, blocks, add)
+		} else {
+			for t := range tokens {
+				s.ops.sumEdge(p.Packing, to.V[t*y.Stride:][:at.rows], at.w, at.height, at.lane, step, x.V[t*x.Stride:][:n], blocks, add)
+			}
+		}
+		i += at.rows
+	}
+}
+
+// WidenBands fills a panel with rows of p, a matrix in bands, as WidenColumns does: n columns from
+// col on, both multiples of 32. It reports false and does nothing where the panel's rows are not
+// neighbours in a whole band.
+func (s *Kernels) WidenBands(dst []float32, p *quant.Packed, row, step, col, rows, n int) bool {
+	lanes := s.gemm.PanelLanes()
+	at, height, lane := p.Band(row, col)
+	if step != 1 || rows < lanes || lane%lanes != 0 || height != quant.BandRows {
+		return false
+	}
+	if blocks := n / quant.BlockColumns; blocks > 0 {
+		s.ops.panelBand(p.Packing, dst[:n*lanes], p.Codes[at:at+blocks*quant.BandRows*p.Packing.BlockBytes()], lane, blocks)
+	}
+	return true
+}
+
+// from is m from a column on.
+func from(m mat.Floats, col int) mat.Floats { return mat.Floats{V: m.V[col:], Stride: m.Stride} }
+
+func (goOps) bandTokens() int { return 1 }
+
+func (o goOps) sumBands(p quant.Packing, y mat.Floats, w []byte, apart, bands int, x mat.Floats, tokens, blocks int, add bool) {
+	for b := range bands {
+		for t := range tokens {
+			o.sumEdge(p, y.V[t*y.Stride+b*quant.BandRows:][:quant.BandRows], w[b*apart:], quant.BandRows, 0, 1, x.V[t*x.Stride:], blocks, add)
+		}
+	}
+}
+
+func (goOps) sumEdge(p quant.Packing, y []float32, w []byte, rows, lane, step int, x []float32, blocks int, add bool) {
+	each := rows * p.BlockBytes()
+	var values [quant.BlockColumns]float32
+	for i := range y {
+		sum := float32(0)
+		if add {
+			sum = y[i]
+		}
+		for b := range blocks {
+			quant.UnpackInterleaved(p, values[:], w[b*each:][:each], rows, lane+i*step)
+			for k, v := range values {
+				sum += float32(v * x[b*quant.BlockColumns+k])
+			}
+		}
+		y[i] = sum
+	}
+}
+
+func (goOps) panelBand(p quant.Packing, dst []float32, band []byte, lane, blocks int) {
+	each := quant.BandRows * p.BlockBytes()
+	var values [quant.BlockColumns]float32
+	for b := range blocks {
+		for i := range gemm.GoPanelLanes {
+			quant.UnpackInterleaved(p, values[:], band[b*each:][:each], quant.BandRows, lane+i)
+			for k, v := range values {
+				dst[(b*quant.BlockColumns+k)*gemm.GoPanelLanes+i] = v
+			}
+		}
+	}
+}

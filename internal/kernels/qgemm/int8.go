@@ -1,0 +1,66 @@
+package qgemm
+
+import (
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
+)
+
+// Activations rounded to eight bits are blocks of 32 as the weights of Q8 and Q4 have them:
+// signed codes for a scale that makes the largest magnitude 127. The product with a block of
+// weights in bands is a sum of integers, exact, times both scales; the sum of a row adds them
+// in ascending order of the blocks with fused multiply-add. All variants that have such
+// products have the same bits, for any number of rows and tokens.
+
+// integers is what a variant that multiplies integers of eight bits implements. Bounds have
+// been checked.
+type integers interface {
+	// words is the length in words of a block of activations: its codes, the scale and the
+	// sum of its codes times what the weights' codes are too large by.
+	words(p quant.Packing) int
+	narrow(p quant.Packing, dst []uint32, src []float32)
+	// mul computes the rows of whole bands, which begin apart bytes from each other.
+	mul(p quant.Packing, y mat.Floats, w []byte, apart, bands int, x mat.Pairs, tokens, blocks int, add bool)
+	// edge computes for one token the lanes lane, lane+step, … of a band of some rows.
+	edge(p quant.Packing, y []float32, w []byte, rows, lane, step int, x []uint32, blocks int, add bool)
+}
+
+// Integers reports whether s has NarrowInts and MulInts.
+func (s *Kernels) Integers() bool { return s.integers != nil }
+
+// IntWords is the length in words of a row of n rounded activations, a multiple of 32, for
+// products with weights of p.
+func (s *Kernels) IntWords(p quant.Packing, n int) int {
+	return n / quant.BlockColumns * s.integers.words(p)
+}
+
+// NarrowInts rounds src, whole blocks, for products with weights of p. A block with a value
+// that is not finite becomes NaN.
+func (s *Kernels) NarrowInts(p quant.Packing, dst []uint32, src []float32) {
+	if len(src) > 0 {
+		s.integers.narrow(p, dst[:s.IntWords(p, len(src))], src)
+	}
+}
+
+// MulInts sets y[t][i] to the product of x[t], n columns that NarrowInts rounded, with row +
+// i·step of p, a matrix in bands, from column col on, for i < rows and t < tokens. n and col
+// are multiples of 32. With add it goes on from what y has: a sum has the same bits whatever
+// the calls it is cut into.
+func (s *Kernels) MulInts(y mat.Floats, p *quant.Packed, row, step, col, rows int, x mat.Pairs, tokens, n int, add bool) {
+	if rows <= 0 || tokens <= 0 || n <= 0 {
+		return
+	}
+	y.Check(tokens, rows)
+	_ = x.V[:(tokens-1)*x.Stride+s.IntWords(p.Packing, n)]
+	blocks := n / quant.BlockColumns
+	for i := 0; i < rows; {
+		at, to := stretchOf(p, row+i*step, step, col, rows-i, blocks), from(y, i)
+		if at.bands > 0 {
+			s.integers.mul(p.Packing, to, at.w, apart(p), at.bands, x, tokens, blocks, add)
+		} else {
+			for t := range tokens {
+				s.integers.edge(p.Packing, to.V[t*y.Stride:][:at.rows], at.w, at.height, at.lane, step, x.V[t*x.Stride:], blocks, add)
+			}
+		}
+		i += at.rows
+	}
+}

@@ -1,0 +1,109 @@
+//go:build !purego
+
+package qgemm
+
+import (
+	"unsafe"
+
+	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
+)
+
+// vnni is AVX-512 VNNI.
+type vnni struct{}
+
+func (vnni) words(quant.Packing) int { return 10 }
+
+//go:noinline
+func (vnni) narrow(p quant.Packing, dst []uint32, src []float32) {
+	avx512vnniNarrow(asm.Words(dst), asm.Floats(src), int64(len(src)/quant.BlockColumns), int64(p.Zero()))
+}
+
+// A bandsKernel computes some bands for a number of tokens.
+type (
+	bandsKernel func(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys, blocks, add int64)
+	bandsTile   struct {
+		tokens int
+		kernel bandsKernel
+	}
+)
+
+// Tiles stand in falling order of tokens; the last has one. Eights and fours are for as many bands,
+// where tokens are few.
+var (
+	quadsQ8  = []bandsTile{{8, avx512vnniMulQ84x8}}
+	eightsQ8 = []bandsTile{{1, avx512vnniMulQ88x1}}
+	eightsQ4 = []bandsTile{{1, avx512vnniMulQ48x1}}
+	foursQ8  = []bandsTile{{2, avx512vnniMulQ84x2}, {1, avx512vnniMulQ84x1}}
+	foursQ4  = []bandsTile{{2, avx512vnniMulQ44x2}, {1, avx512vnniMulQ44x1}}
+	pairsQ8  = []bandsTile{{8, avx512vnniMulQ82x8}, {6, avx512vnniMulQ82x6}, {4, avx512vnniMulQ82x4}, {2, avx512vnniMulQ82x2}, {1, avx512vnniMulQ82x1}}
+	pairsQ4  = []bandsTile{{8, avx512vnniMulQ42x8}, {6, avx512vnniMulQ42x6}, {4, avx512vnniMulQ42x4}, {2, avx512vnniMulQ42x2}, {1, avx512vnniMulQ42x1}}
+)
+
+func (v vnni) mul(p quant.Packing, y mat.Floats, w []byte, apart, bands int, x mat.Pairs, tokens, blocks int, add bool) {
+	eights, fours, pairs := eightsQ8, foursQ8, pairsQ8
+	if p == quant.Q4 {
+		eights, fours, pairs = eightsQ4, foursQ4, pairsQ4
+	}
+	b := 0
+	for ; tokens == 1 && b+8 <= bands; b += 8 {
+		mulBands(eights, from(y, b*quant.BandRows), w[b*apart:], apart, x, tokens, blocks, add)
+	}
+	for ; p == quant.Q8 && tokens == 8 && b+4 <= bands; b += 4 {
+		mulBands(quadsQ8, from(y, b*quant.BandRows), w[b*apart:], apart, x, tokens, blocks, add)
+	}
+	for ; tokens <= fours[0].tokens && b+4 <= bands; b += 4 {
+		mulBands(fours, from(y, b*quant.BandRows), w[b*apart:], apart, x, tokens, blocks, add)
+	}
+	for ; b+2 <= bands; b += 2 {
+		mulBands(pairs, from(y, b*quant.BandRows), w[b*apart:], apart, x, tokens, blocks, add)
+	}
+	for t := 0; t < tokens && b < bands; t++ {
+		to := y.V[t*y.Stride+b*quant.BandRows:][:quant.BandRows]
+		v.edge(p, to, w[b*apart:], quant.BandRows, 0, 1, x.V[t*x.Stride:], blocks, add)
+	}
+}
+
+func mulBands(tiles []bandsTile, y mat.Floats, w []byte, apart int, x mat.Pairs, tokens, blocks int, add bool) {
+	for t := 0; t < tokens; t += tiles[0].tokens {
+		for tiles[0].tokens > tokens-t {
+			tiles = tiles[1:]
+		}
+		callBands(tiles[0].kernel, asm.Bytes(w), apart, asm.Words(x.V[t*x.Stride:]), x.Stride, asm.Floats(y.V[t*y.Stride:]), y.Stride, blocks, add)
+	}
+}
+
+//go:noinline
+func callBands(k bandsKernel, w unsafe.Pointer, ws int, x unsafe.Pointer, xs int, y unsafe.Pointer, ys, blocks int, add bool) {
+	k(w, int64(ws), x, int64(4*xs), y, int64(4*ys), int64(blocks), asm.Flag(add))
+}
+
+// lanes are the sums of a band's rows, of which y has some.
+type lanes [quant.BandRows]float32
+
+func (l *lanes) take(y []float32, lane, step int) {
+	for i, v := range y {
+		l[lane+i*step] = v
+	}
+}
+
+func (l *lanes) give(y []float32, lane, step int) {
+	for i := range y {
+		y[i] = l[lane+i*step]
+	}
+}
+
+//go:noinline
+func (vnni) edge(p quant.Packing, y []float32, w []byte, rows, lane, step int, x []uint32, blocks int, add bool) {
+	var sums lanes
+	if add {
+		sums.take(y, lane, step)
+	}
+	if p == quant.Q8 {
+		avx512vnniEdgeQ8(asm.Bytes(w), int64(rows), asm.Words(x), unsafe.Pointer(&sums), int64(blocks))
+	} else {
+		avx512vnniEdgeQ4(asm.Bytes(w), int64(rows), asm.Words(x), unsafe.Pointer(&sums), int64(blocks))
+	}
+	sums.give(y, lane, step)
+}

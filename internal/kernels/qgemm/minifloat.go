@@ -1,0 +1,76 @@
+package qgemm
+
+import (
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
+)
+
+// Few tokens meet weights of [E4M3] and [MXFP4] codes where they lie: a code is widened, without its
+// scale, once for a group of tokens. Scales are applied to the tokens before, to the sum of a block or to
+// the result, which rounds as often as scaling each weight would, but in other places: so these products
+// have an order of sums of their own, one for each variant, whatever the number of tokens.
+
+// coder is what a variant implements for that. Bounds have been checked.
+type coder interface {
+	// codesMost is the tokens of the largest group.
+	codesMost() int
+	// codesFloats is the length of a packed token of n elements.
+	codesFloats(p *quant.Packed, n int) int
+	// packCodes lays out a group of tokens for p.
+	packCodes(dst []float32, p *quant.Packed, x mat.Floats, tokens, n int)
+	// codesScratch is what mulCodes needs.
+	codesScratch(p *quant.Packed, rows, tokens, n int) int
+	// mulCodes is [Kernels.MulCodes].
+	mulCodes(y mat.Floats, p *quant.Packed, row, step, rows int, x, scratch []float32, tokens, n int)
+}
+
+// codesBlock is what rows, and blocks with a scale, have a multiple of.
+const codesBlock = 32
+
+// Codes reports whether s has PackCodes and MulCodes for n columns of p from column col on.
+func (s *Kernels) Codes(p *quant.Packed, col, n int) bool {
+	if s.coder == nil || col != 0 || n <= 0 || n%codesBlock != 0 {
+		return false
+	}
+	return p.Packing == quant.MXFP4 || p.Packing == quant.E4M3 && (p.Columns >= n || p.Columns%codesBlock == 0)
+}
+
+// CodesTokens is how many of so many tokens make the next group: 8, 4, 2 or 1.
+func (s *Kernels) CodesTokens(tokens int) int {
+	group := s.coder.codesMost()
+	for group > tokens {
+		group /= 2
+	}
+	return group
+}
+
+// CodesFloats is the length of a token of n elements that PackCodes lays out for p.
+func (s *Kernels) CodesFloats(p *quant.Packed, n int) int { return s.coder.codesFloats(p, n) }
+
+// PackCodes lays out a group of tokens of n elements for p.
+func (s *Kernels) PackCodes(dst []float32, p *quant.Packed, x mat.Floats, tokens, n int) {
+	x.Check(tokens, n)
+	s.coder.packCodes(dst[:tokens*s.CodesFloats(p, n)], p, x, tokens, n)
+}
+
+// CodesScratch is the length of the scratch of MulCodes.
+func (s *Kernels) CodesScratch(p *quant.Packed, rows, tokens, n int) int {
+	return s.coder.codesScratch(p, rows, tokens, n)
+}
+
+// MulCodes sets y[t][i] = Σ_k w[row + i·step][k] · x[t][k] for i < rows, the tokens of a packed group and
+// n columns of p, for which Codes holds. As many rows as there are behind these may be fetched meanwhile.
+func (s *Kernels) MulCodes(y mat.Floats, p *quant.Packed, row, step, rows int, x, scratch []float32, tokens, n int) {
+	if rows <= 0 || tokens <= 0 {
+		return
+	}
+	y.Check(tokens, rows)
+	x, scratch = x[:tokens*s.CodesFloats(p, n)], scratch[:s.CodesScratch(p, rows, tokens, n)]
+	last := row + (rows-1)*step
+	if p.Packing == quant.MXFP4 {
+		_, _ = p.Codes[:last*p.Width/2+n/2], p.Scales[:last*p.Width/codesBlock+n/codesBlock]
+	} else {
+		_, _ = p.Codes[:last*p.Width+n], p.Scales[:p.ScaleFormat.Size()*((last/p.Rows)*mat.CeilDiv(p.Width, p.Columns)+mat.CeilDiv(n, p.Columns))]
+	}
+	s.coder.mulCodes(y, p, row, step, rows, x, scratch, tokens, n)
+}

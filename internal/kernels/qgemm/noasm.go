@@ -1,0 +1,13 @@
+//go:build !amd64 || purego
+
+package qgemm
+
+import "github.com/heftai/heft/internal/kernels/isa"
+
+func summerOf(isa.Variant) summer { return goOps{} }
+
+func coderOf(isa.Variant) coder { return nil }
+
+func integersOf(isa.Variant) integers { return nil }
+
+func packerOf(isa.Variant) packer { return nil }

@@ -1,0 +1,176 @@
+package qgemm
+
+import (
+	"math"
+
+	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
+)
+
+// packer is what a variant that rounds implements for packs of quantised weights. Bounds have been
+// checked. Each block of a pack is 16 rows of 32 columns; missing rows are zeros already.
+type packer interface {
+	// packBands packs whole blocks of a band of 16 rows.
+	packBands(p quant.Packing, dst []uint32, band []byte, blocks int)
+	// packE4M3 packs rows which begin stride bytes apart. Row i has scale j of its blocks, times 2^8, at
+	// i·packBlocks + j.
+	packE4M3(dst []uint32, codes []byte, stride int, scales *[gemm.PackRows * packBlocks]float32, rows, blocks int)
+	// packMXFP4 packs rows whose codes and scales begin stride and apart bytes apart.
+	packMXFP4(dst []uint32, codes []byte, stride int, scales []byte, apart, rows, blocks int)
+	// packNibbles packs 16 columns, with one scale and zero each, of stored rows whose words begin stride
+	// bytes apart: those of 8 rows of NibbleRows, else of one.
+	packNibbles(p quant.Packing, dst []uint32, words []byte, stride int, scale, zero *[gemm.PackRows]float32, blocks int)
+}
+
+// packBlocks is how many blocks of a row are packed before those of the next: the first-level cache
+// holds as many of all rows.
+const packBlocks = 16
+
+// PackQuantised is PackWeights of rows row, row+step, … of p, rounded to bfloat16: n columns from col
+// on. It has the bits of Unpack and Narrow. Whole blocks of 32 columns are fastest, of weights in
+// bands those of all rows of one. scratch is that of Unpack.
+func (s *Kernels) PackQuantised(dst []uint32, p *quant.Packed, row, step, col, rows, n int, scratch []float32) {
+	dst, rows = dst[:gemm.PanelWords(n)], min(rows, gemm.PackRows)
+	whole := (col|n)%gemm.BlockK == 0
+	if rows < gemm.PackRows || !whole {
+		clear(dst)
+	}
+	if rows <= 0 || n <= 0 {
+		return
+	}
+	blocks := n / gemm.BlockK
+	switch {
+	case !whole:
+	case p.Height > 0 && row%quant.BandRows == 0 && rows == quant.BandRows && step == 1:
+		at, _, _ := p.Band(row, col)
+		s.packer.packBands(p.Packing, dst, p.Codes[at:][:blocks*quant.BandRows*p.Packing.BlockBytes()], blocks)
+		return
+	case p.Packing == quant.E4M3 && (p.Columns%gemm.BlockK == 0 || p.Columns >= p.Width):
+		if s.packE4M3(dst, p, row, step, col, rows, blocks) {
+			return
+		}
+	case p.Packing == quant.MXFP4:
+		s.packMXFP4(dst, p, row, step, col, rows, blocks)
+		return
+	}
+	s.packValues(dst, p, row, step, col, rows, n, scratch)
+}
+
+// packValues packs rows of any format, some columns at a time, which the first-level cache holds.
+func (s *Kernels) packValues(dst []uint32, p *quant.Packed, row, step, col, rows, n int, scratch []float32) {
+	const part = packBlocks * gemm.BlockK
+	var values [part]float32
+	var narrow [part / 2]uint32
+	for k := 0; k < n; k += part {
+		m := min(part, n-k)
+		words, to := mat.PairWords(m), dst[k/2*gemm.PackRows:]
+		for i := range rows {
+			s.quant.Unpack(mat.Floats{V: values[:m], Stride: m}, p, row+i*step, col+k, 1, m, scratch)
+			s.vector.Narrow(narrow[:], values[:m])
+			for j := 0; j < words; j += gemm.BlockK / 2 {
+				copy(to[j*gemm.PackRows+i*gemm.BlockK/2:], narrow[j:min(j+gemm.BlockK/2, words)])
+			}
+		}
+	}
+}
+
+// packE4M3 reports whether the kernel takes scales so large.
+func (s *Kernels) packE4M3(dst []uint32, p *quant.Packed, row, step, col, rows, blocks int) bool {
+	var scales [gemm.PackRows * packBlocks]float32
+	for b := 0; b < blocks; b += packBlocks {
+		n, first := min(packBlocks, blocks-b), col+b*gemm.BlockK
+		for i := range rows {
+			own := scales[i*packBlocks:][:n]
+			if r := row + i*step; i > 0 && r/p.Rows == (r-step)/p.Rows {
+				copy(own, scales[(i-1)*packBlocks:])
+			} else if !blockScales(p, own, r, first) {
+				return false
+			}
+		}
+		codes := p.Codes[row*p.Width+first : (row+(rows-1)*step)*p.Width+first+n*gemm.BlockK]
+		s.packer.packE4M3(dst[b*gemm.BlockK/2*gemm.PackRows:], codes, step*p.Width, &scales, rows, n)
+	}
+	return true
+}
+
+// blockScales are those of blocks of 32 columns of a row from col on, times 2^8. It reports whether
+// they are finite.
+func blockScales(p *quant.Packed, dst []float32, row, col int) bool {
+	first := row / p.Rows * mat.CeilDiv(p.Width, p.Columns)
+	for i := 0; i < len(dst); {
+		block := (col + i*gemm.BlockK) / p.Columns
+		v := p.Scale(first+block) * 256
+		if math.IsInf(float64(v), 0) {
+			return false
+		}
+		for end := min(len(dst), mat.CeilDiv((block+1)*p.Columns-col, gemm.BlockK)); i < end; i++ {
+			dst[i] = v
+		}
+	}
+	return true
+}
+
+func (s *Kernels) packMXFP4(dst []uint32, p *quant.Packed, row, step, col, rows, blocks int) {
+	stride, apart := p.Width/2, p.Width/gemm.BlockK
+	last := row + (rows-1)*step
+	for b := 0; b < blocks; b += packBlocks {
+		n, first := min(packBlocks, blocks-b), col/gemm.BlockK+b
+		codes := p.Codes[row*stride+first*gemm.BlockK/2 : last*stride+(first+n)*gemm.BlockK/2]
+		scales := p.Scales[row*apart+first : last*apart+first+n]
+		s.packer.packMXFP4(dst[b*gemm.BlockK/2*gemm.PackRows:], codes, step*stride, scales, step*apart, rows, n)
+	}
+}
+
+// PackQuantisedTurned is PackQuantised of the transposed: rows of the pack are columns col, col+step, … of p,
+// and n rows of p from row on are its columns. scratch is [TurnScratch] long.
+func (s *Kernels) PackQuantisedTurned(dst []uint32, p *quant.Packed, row, col, step, rows, n int, scratch []float32) {
+	dst, rows = dst[:gemm.PanelWords(n)], min(rows, gemm.PackRows)
+	if rows == gemm.PackRows && step == 1 && nibblesTurn(p, row, col, n) {
+		s.packNibbles(dst, p, row, col, n)
+		return
+	}
+	clear(dst)
+	if rows <= 0 {
+		return
+	}
+	width := (rows-1)*step + 1
+	lines, scratch := scratch[:gemm.BlockK*width], scratch[gemm.BlockK*width:]
+	var values [gemm.BlockK]float32
+	for k := 0; k < n; k += gemm.BlockK {
+		m := min(gemm.BlockK, n-k)
+		s.quant.Unpack(mat.Floats{V: lines, Stride: width}, p, row+k, col, m, width, scratch)
+		for i := range rows {
+			for j := range m {
+				values[j] = lines[j*width+i*step]
+			}
+			s.vector.Narrow(dst[k/2*gemm.PackRows+i*gemm.BlockK/2:], values[:m])
+		}
+	}
+}
+
+// TurnScratch is the length of the scratch of [Kernels.PackQuantisedTurned].
+func TurnScratch(step int) int { return gemm.BlockK*((gemm.PackRows-1)*step+1) + quant.UnpackScratch }
+
+// nibblesTurn reports whether each block of 32 rows from row on has one group, and columns from col on
+// whole words.
+func nibblesTurn(p *quant.Packed, row, col, n int) bool {
+	return (p.Packing == quant.NibbleRows || p.Packing == quant.NibbleColumns) && p.Index == nil && p.Rows%gemm.BlockK == 0 && (row|n)%gemm.BlockK == 0 && col%8 == 0
+}
+
+func (s *Kernels) packNibbles(dst []uint32, p *quant.Packed, row, col, n int) {
+	var scale, zero [gemm.PackRows]float32
+	for k := 0; k < n; {
+		group := (row + k) / p.Rows
+		m := min(n, (group+1)*p.Rows-row) - k
+		s.quant.DecodeGroup(p, scale[:], zero[:], group, col)
+		first, stride, lines, size := (row+k)*p.Width+col, p.Width/2, m, gemm.PackRows/2
+		first /= 2
+		if p.Packing == quant.NibbleRows {
+			first, stride, lines, size = ((row+k)/8*p.Width+col)*4, 4*p.Width, m/8, 4*gemm.PackRows
+		}
+		words := p.Codes[first:][:(lines-1)*stride+size]
+		s.packer.packNibbles(p.Packing, dst[k/2*gemm.PackRows:], words, stride, &scale, &zero, m/gemm.BlockK)
+		k += m
+	}
+}

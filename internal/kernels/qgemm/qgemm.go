@@ -1,0 +1,39 @@
+// Package qgemm multiplies quantised weights without widening them in memory first: interleaved blocks of
+// q8_0 and q4_0 by floats or by activations rounded to eight bits, and FP8 and MXFP4 codes by few tokens.
+// It also packs quantised weights for the bfloat16 products of package gemm.
+//
+// # Order of summation
+//
+// [Kernels.MulBands] has the order of gemm's SumPanels. [Kernels.MulInts] has one order for any number of
+// tokens, the same in all variants. [Kernels.MulCodes] has one order for any number of tokens.
+package qgemm
+
+import (
+	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/isa"
+	"github.com/heftai/heft/internal/kernels/quant"
+	"github.com/heftai/heft/internal/kernels/vector"
+)
+
+// Kernels are the products of one variant. They have no state: any number of goroutines may use them at
+// once.
+type Kernels struct {
+	ops      summer
+	coder    coder    // nil: there are no products with codes
+	integers integers // nil: activations are never rounded to integers
+	packer   packer   // nil: nor to bfloat16
+	quant    quant.Kernels
+	vector   vector.Kernels
+	gemm     gemm.Kernels
+}
+
+// For returns the products of v.
+func For(v isa.Variant) Kernels {
+	return Kernels{
+		ops: summerOf(v), coder: coderOf(v), integers: integersOf(v), packer: packerOf(v),
+		quant: quant.For(v), vector: vector.For(v), gemm: gemm.For(v),
+	}
+}
+
+// goOps is the reference.
+type goOps struct{}

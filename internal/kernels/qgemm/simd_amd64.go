@@ -1,0 +1,49 @@
+//go:build !purego
+
+package qgemm
+
+import (
+	"github.com/heftai/heft/internal/kernels/gemv"
+	"github.com/heftai/heft/internal/kernels/isa"
+	"github.com/heftai/heft/internal/kernels/vector"
+)
+
+// simd is a variant in assembly.
+type simd struct{ wide bool } // wide: AVX-512
+
+func summerOf(v isa.Variant) summer {
+	if v.Level == isa.Go {
+		return goOps{}
+	}
+	return &simd{wide: v.Level == isa.AVX512}
+}
+
+func coderOf(v isa.Variant) coder {
+	switch v.Level {
+	case isa.AVX512:
+		return &wideCodes{gemv: gemv.For(v), vector: vector.For(v)}
+	case isa.AVX2:
+		return &narrowCodes{gemv: gemv.For(v)}
+	}
+	return nil
+}
+
+func integersOf(v isa.Variant) integers {
+	switch {
+	case v.VNNI:
+		return vnni{}
+	case v.Level != isa.Go:
+		return maddubs{}
+	}
+	return nil
+}
+
+// bf16 is AVX-512 BF16.
+type bf16 struct{}
+
+func packerOf(v isa.Variant) packer {
+	if v.BF16 {
+		return bf16{}
+	}
+	return nil
+}

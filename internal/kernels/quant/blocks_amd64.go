@@ -1,0 +1,115 @@
+//go:build !purego
+
+package quant
+
+import (
+	"sync"
+	"unsafe"
+
+	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+// dotRows is how many rows one call of a kernel takes.
+const dotRows = 4
+
+// halves are the values of all float16, of which a model's scales need few.
+var halves = sync.OnceValue(func() []float32 {
+	v := make([]float32, 1<<16)
+	for i := range v {
+		v[i] = mat.FromFloat16(uint16(i))
+	}
+	return v
+})
+
+// The functions below are not inlined, as those of asm_amd64.go.
+
+//go:noinline
+func (a *simd) unpackBlocks(p Packing, dst []float32, blocks []byte) {
+	to, from, n := asm.Floats(dst), asm.Bytes(blocks), int64(len(dst)/BlockColumns)
+	switch {
+	case a.wide && p == Q8:
+		avx512UnpackQ8(to, from, n)
+	case a.wide:
+		avx512UnpackQ4(to, from, n)
+	case p == Q8:
+		avx2UnpackQ8(to, from, n)
+	default:
+		avx2UnpackQ4(to, from, n)
+	}
+}
+
+//go:noinline
+func (a *simd) packBlocks(p Packing, dst []byte, x []float32) {
+	to, from, n := asm.Bytes(dst), asm.Floats(x), int64(len(x)/BlockColumns)
+	switch {
+	case a.wide && p == Q8:
+		avx512PackQ8(to, from, n)
+	case a.wide:
+		packQ4Wide(dst, x)
+	case p == Q8:
+		avx2PackQ8(to, from, n)
+	default:
+		avx2PackQ4(to, from, n)
+	}
+}
+
+// packQ4Wide has a kernel for groups of blocks.
+func packQ4Wide(dst []byte, x []float32) {
+	const group, size = 16, 4 * 16 * BlockColumns
+	n := len(x) / BlockColumns
+	if groups := n / group; groups > 0 {
+		var room [size + 64]byte
+		values := room[-uintptr(unsafe.Pointer(&room))&63:]
+		avx512PackQ4x16(asm.Bytes(dst), asm.Floats(x), int64(groups), asm.Bytes(values))
+		dst, x, n = dst[groups*group*Q4Bytes:], x[groups*group*BlockColumns:], n%group
+	}
+	if n > 0 {
+		avx512PackQ4(asm.Bytes(dst), asm.Floats(x), int64(n))
+	}
+}
+
+func (a *simd) dotBlocks(p Packing, y []float32, blocks []byte, stride int, x []float32) {
+	for len(y) > 0 {
+		n := dotRows
+		if len(y) >= dotRows {
+			a.dotFour(p, y, blocks, stride, x)
+		} else {
+			n = 1
+			a.dotOne(p, y, blocks, x)
+		}
+		if y = y[n:]; len(y) > 0 {
+			blocks = blocks[n*stride:]
+		}
+	}
+}
+
+//go:noinline
+func (a *simd) dotFour(p Packing, y []float32, blocks []byte, stride int, x []float32) {
+	w, in, out, n, h := asm.Bytes(blocks), asm.Floats(x), asm.Floats(y), int64(len(x)/BlockColumns), asm.Floats(halves())
+	switch {
+	case a.wide && p == Q8:
+		avx512DotQ84(w, int64(stride), in, out, n, h)
+	case a.wide:
+		avx512DotQ44(w, int64(stride), in, out, n, h)
+	case p == Q8:
+		avx2DotQ84(w, int64(stride), in, out, n, h)
+	default:
+		avx2DotQ44(w, int64(stride), in, out, n, h)
+	}
+}
+
+//go:noinline
+func (a *simd) dotOne(p Packing, y []float32, blocks []byte, x []float32) {
+	w, in, out, n, h := asm.Bytes(blocks), asm.Floats(x), asm.Floats(y), int64(len(x)/BlockColumns), asm.Floats(halves())
+	switch {
+	case a.wide && p == Q8:
+		avx512DotQ81(w, 0, in, out, n, h)
+	case a.wide:
+		avx512DotQ41(w, 0, in, out, n, h)
+	case p == Q8:
+		avx2DotQ81(w, 0, in, out, n, h)
+	default:
+		avx2DotQ41(w, 0, in, out, n, h)
+	}
+}

@@ -1,0 +1,117 @@
+package quant
+
+import (
+	"encoding/binary"
+
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+// A matrix of Q8 or Q4 in bands is the same blocks in another order, so that a lane of a
+// vector is a row. A band is 16 rows, fewer at the end of the matrix. For each 32 columns it
+// has the scales of all rows and behind them four bytes of codes of each row in turn until
+// they end. The codes of Q8 are unsigned there: 128 is added. A matrix in bands is as long as
+// in rows.
+
+// BandRows is the rows of a band.
+const BandRows = 16
+
+// Offset is what makes the codes of p in bands differ from those in rows.
+func (p Packing) Offset() byte {
+	if p == Q8 {
+		return 128
+	}
+	return 0
+}
+
+// Zero is what the codes of p in bands are above the values.
+func (p Packing) Zero() int {
+	if p == Q8 {
+		return 128
+	}
+	return 8
+}
+
+// bander is what a variant implements for bands. Bounds have been checked.
+type bander interface {
+	// bands interleaves up to 16 rows of blocks.
+	bands(p Packing, dst, rows []byte, stride, count, blocks int)
+	// unband widens whole blocks of row lane of a band of some rows.
+	unband(p Packing, dst []float32, band []byte, rows, lane int)
+}
+
+// Bands stores rows of blocks of p, which begin stride bytes apart, as bands at dst.
+func (s *Kernels) Bands(p Packing, dst, rows []byte, stride, count, blocks int) {
+	size := blocks * p.BlockBytes()
+	for count > 0 && blocks > 0 {
+		n := min(BandRows, count)
+		s.ops.bands(p, dst[:n*size], rows[:(n-1)*stride+size], stride, n, blocks)
+		dst, count = dst[n*size:], count-n
+		if count > 0 {
+			rows = rows[n*stride:]
+		}
+	}
+}
+
+// Band is where the blocks begin of the band that row is in, from column col on, a multiple
+// of 32, the number of its rows and row's lane.
+func (p *Packed) Band(row, col int) (at, rows, lane int) {
+	first := row / BandRows * BandRows
+	rows = min(BandRows, p.Height-first)
+	size := p.Packing.BlockBytes()
+	return (first*p.Width + col*rows) / BlockColumns * size, rows, row - first
+}
+
+// unpackBand unpacks columns of a row from col on.
+func (p *Packed) unpackBand(ops ops, dst []float32, row, col int) {
+	lead := col % BlockColumns
+	at, rows, lane := p.Band(row, col-lead)
+	each := rows * p.Packing.BlockBytes()
+	blocks := p.Codes[at : at+mat.CeilDiv(lead+len(dst), BlockColumns)*each]
+	var part [BlockColumns]float32
+	for len(dst) > 0 {
+		n := len(dst) / BlockColumns
+		if lead != 0 || n == 0 {
+			UnpackInterleaved(p.Packing, part[:], blocks[:each], rows, lane)
+			n = copy(dst, part[lead:])
+			dst, lead, blocks = dst[n:], 0, blocks[each:]
+			continue
+		}
+		ops.unband(p.Packing, dst[:n*BlockColumns], blocks[:n*each], rows, lane)
+		dst, blocks = dst[n*BlockColumns:], blocks[n*each:]
+	}
+}
+
+func (goOps) bands(p Packing, dst, rows []byte, stride, count, blocks int) {
+	size, flip := p.BlockBytes(), p.Offset()
+	for b := range blocks {
+		out := dst[b*count*size:][:count*size]
+		for r := range count {
+			block := rows[r*stride+b*size:][:size]
+			copy(out[2*r:2*r+2], block)
+			for i, code := range block[2:] {
+				out[2*count+i/4*4*count+4*r+i%4] = code ^ flip
+			}
+		}
+	}
+}
+
+func (goOps) unband(p Packing, dst []float32, band []byte, rows, lane int) {
+	UnpackInterleaved(p, dst, band, rows, lane)
+}
+
+// UnpackInterleaved widens whole blocks of row lane of a band of some rows.
+func UnpackInterleaved(p Packing, dst []float32, band []byte, rows, lane int) {
+	each := rows * p.BlockBytes()
+	for ; len(dst) >= BlockColumns; dst, band = dst[BlockColumns:], band[each:] {
+		d := mat.FromFloat16(binary.LittleEndian.Uint16(band[2*lane:]))
+		codes := band[2*rows+4*lane:]
+		for i := range BlockColumns {
+			if p == Q8 {
+				dst[i] = (float32(codes[i/4*4*rows+i%4]) - 128) * d
+				continue
+			}
+			code := codes[i%16/4*4*rows+i%4] >> (i / 16 * 4) & 15
+			dst[i] = (float32(code) - 8) * d
+		}
+	}
+}

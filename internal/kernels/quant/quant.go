@@ -1,0 +1,332 @@
+// Package quant has the stored formats of quantised weights: how their codes and scales lie, unpacking to
+// float32, quantising to blocks, and interleaving the rows of blocks.
+//
+// A [Packed] is a matrix as a checkpoint or a side-car stores it. An element is one rounded product of a
+// code and a scale, whatever the range that is unpacked and whatever the variant.
+package quant
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/heftai/heft/internal/kernels/isa"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/vector"
+)
+
+// Packing is how a quantised matrix is stored.
+type Packing uint8
+
+// The packings. Rows and columns are those of the matrix as it is stored.
+const (
+	// E4M3 has a byte for an element: a float of 4 exponent and 3 mantissa bits without
+	// infinities, times the scale of its block.
+	E4M3 Packing = iota + 1
+	// MXFP4 has blocks of 32 columns in 16 bytes, the even column in the low half: a
+	// float of 2 exponent bits and 1 mantissa bit, times 2^(scale-127).
+	MXFP4
+	// NibbleRows has 8 rows in a little-endian word, the first in the lowest bits:
+	// (code - zero) · scale of the row's group. Zeros are packed along the columns.
+	NibbleRows
+	// NibbleColumns has 8 columns in a word: bits 4i hold column 0, 2, 4, 6, 1, 3, 5, 7.
+	// So have the zeros.
+	NibbleColumns
+	// Q8 and Q4 have scales among the codes: see BlockColumns.
+	Q8
+	Q4
+)
+
+// Packed is a quantised matrix as it is stored, from its first element on. No alignment
+// is asked for.
+type Packed struct {
+	Packing Packing
+	Codes   []byte
+	Width   int // columns
+	// Height is the rows of a matrix of Q8 or Q4 in bands; 0 for rows one after another.
+	Height int
+	// Scales are one for each Rows × Columns elements, row by row; exponents for MXFP4.
+	Scales        []byte
+	ScaleFormat   mat.Format
+	Rows, Columns int
+	// Zeros are codes for each scale, to which ZeroBias is added; nil for none.
+	Zeros    []byte
+	ZeroBias int
+	// Index is the group of each row as little-endian int32; nil where Rows tells it.
+	Index []byte
+}
+
+// unpacker is what a variant implements for [Kernels.Unpack]. Bounds have been checked.
+type unpacker interface {
+	blocker
+	bander
+	// e4m3: dst[i] = src[i] · scale.
+	e4m3(dst []float32, src []byte, scale float32)
+	// mxfp4 unpacks whole blocks: len(scales) of them.
+	mxfp4(dst []float32, src, scales []byte)
+	// nibbles: dst[i] = (bits shift to shift+3 of word i - zero[i]) · scale[i]. The words
+	// that lie ahead bytes further on come next.
+	nibbles(dst []float32, words []byte, shift int, scale, zero []float32, ahead int)
+	// interleaved: dst[i] = (nibble of NibbleColumns i - zero[i]) · scale[i], in whole
+	// words.
+	interleaved(dst []float32, words []byte, scale, zero []float32, ahead int)
+	// dots reports whether the variant has dot for a packing.
+	dots(p *Packed) bool
+	// dot sets y[i] to the product of x and row + i·step, of which all have the same
+	// scales. scratch is as long as a row has scales.
+	dot(y []float32, p *Packed, row, step int, x, scratch []float32)
+}
+
+// groupColumns is how many columns' scales are decoded at a time, a multiple of 8.
+const groupColumns = 128
+
+// aheadRows is how many rows further on nibbles are fetched: those of one range of columns
+// are too far apart for the processor to see that more is coming.
+const aheadRows = 32
+
+// UnpackScratch is the length of the scratch of [Kernels.Unpack].
+const UnpackScratch = 3 * (groupColumns + 8)
+
+// Unpack sets dst to rows × cols elements of p from (row, col) on. Each is one rounded
+// product, the same whatever the range. Where columns share words or blocks a range
+// that starts inside one costs more.
+func (s *Kernels) Unpack(dst mat.Floats, p *Packed, row, col, rows, cols int, scratch []float32) {
+	if rows <= 0 || cols <= 0 {
+		return
+	}
+	dst.Check(rows, cols)
+	switch p.Packing {
+	case E4M3:
+		for r := range rows {
+			p.unpackE4M3(s.ops, dst.V[r*dst.Stride:][:cols], row+r, col)
+		}
+	case MXFP4:
+		for r := range rows {
+			p.unpackMXFP4(s.ops, dst.V[r*dst.Stride:][:cols], row+r, col)
+		}
+	case Q8, Q4:
+		for r := range rows {
+			if to := dst.V[r*dst.Stride:][:cols]; p.Height > 0 {
+				p.unpackBand(s.ops, to, row+r, col)
+			} else {
+				p.unpackRow(s.ops, to, row+r, col)
+			}
+		}
+	default:
+		for begin := 0; begin < cols; begin += groupColumns {
+			part := mat.Floats{V: dst.V[begin:], Stride: dst.Stride}
+			s.unpackNibbles(p, part, row, col+begin, rows, min(groupColumns, cols-begin), scratch)
+		}
+	}
+}
+
+// DotsPacked reports whether [Kernels.DotPacked] takes p and columns of it from col on: else there is
+// [Kernels.Unpack] and [Kernels.Mul], which give the same bits.
+func (s *Kernels) DotsPacked(p *Packed, col int) bool { return col == 0 && s.ops.dots(p) }
+
+// DotPacked sets y[i] to the product of x, whole columns from the first on, with row + i·step
+// of p. scratch is [Packed.DotScratch] long.
+func (s *Kernels) DotPacked(y []float32, p *Packed, row, step int, x, scratch []float32) {
+	if len(y) == 0 || len(x) == 0 {
+		return
+	}
+	if p.Packing.BlockBytes() > 0 {
+		p.dotRows(s.ops, y, row, step, x)
+		return
+	}
+	if p.Packing != E4M3 {
+		s.ops.dot(y, p, row, step, x, scratch)
+		return
+	}
+	for len(y) > 0 {
+		end := (row/p.Rows + 1) * p.Rows
+		n := min(len(y), mat.CeilDiv(end-row, step))
+		s.ops.dot(y[:n], p, row, step, x, scratch)
+		y, row = y[n:], row+n*step
+	}
+}
+
+// DotScratch is the length of the scratch of [Kernels.DotPacked].
+func (p *Packed) DotScratch() int { return mat.CeilDiv(p.Width, max(p.Columns, 1)) }
+
+func (goOps) dots(*Packed) bool { return false }
+
+func (goOps) dot([]float32, *Packed, int, int, []float32, []float32) {}
+
+func (p *Packed) unpackE4M3(ops ops, dst []float32, row, col int) {
+	scales := row / p.Rows * mat.CeilDiv(p.Width, p.Columns)
+	codes := p.Codes[row*p.Width+col:][:len(dst)]
+	for len(dst) > 0 {
+		block := col / p.Columns
+		n := min(len(dst), (block+1)*p.Columns-col)
+		ops.e4m3(dst[:n], codes[:n], p.Scale(scales+block))
+		dst, codes, col = dst[n:], codes[n:], col+n
+	}
+}
+
+func (p *Packed) unpackMXFP4(ops ops, dst []float32, row, col int) {
+	codes, scales := p.Codes[row*p.Width/2:][:p.Width/2], p.Scales[row*p.Width/32:][:p.Width/32]
+	var block [32]float32
+	for len(dst) > 0 {
+		b := col / 32
+		if col%32 == 0 && len(dst) >= 32 {
+			n := len(dst) / 32
+			ops.mxfp4(dst[:32*n], codes[16*b:], scales[b:b+n])
+			dst, col = dst[32*n:], col+32*n
+			continue
+		}
+		mxfp4Go(block[:], codes[16*b:][:16], scales[b:b+1])
+		n := copy(dst, block[col%32:])
+		dst, col = dst[n:], col+n
+	}
+}
+
+func (s *Kernels) unpackNibbles(p *Packed, dst mat.Floats, row, col, rows, cols int, scratch []float32) {
+	// Whole words: head columns are unpacked for nothing.
+	head := col % 8
+	n := (head + cols + 7) &^ 7
+	scale, zero, whole := scratch[:n], scratch[n:2*n], scratch[2*n:3*n]
+	group := -1
+	for r := row; r < row+rows; r++ {
+		if g := p.group(r); g != group {
+			group = g
+			s.DecodeGroup(p, scale, zero, g, col-head)
+		}
+		out := dst.V[(r-row)*dst.Stride:][:cols]
+		if p.Packing == NibbleRows {
+			words := p.Codes[4*(r/8*p.Width+col):][:4*cols]
+			ahead := 0 // the words of eight rows are brought once
+			if r%8 == 0 {
+				ahead = aheadRows / 2 * p.Width
+			}
+			s.ops.nibbles(out, words, r%8*4, scale[head:][:cols], zero[head:][:cols], ahead)
+			continue
+		}
+		words := p.Codes[(r*p.Width+col-head)/2:][:n/2]
+		if n == cols {
+			s.ops.interleaved(out, words, scale, zero, aheadRows/2*p.Width)
+			continue
+		}
+		s.ops.interleaved(whole, words, scale, zero, aheadRows/2*p.Width)
+		copy(out, whole[head:])
+	}
+}
+
+// group is the row of scales that row r has.
+func (p *Packed) group(r int) int {
+	if p.Index != nil {
+		return int(int32(binary.LittleEndian.Uint32(p.Index[4*r:])))
+	}
+	return r / p.Rows
+}
+
+// DecodeGroup reads scales and zeros of a group, from column col on, the first of a word.
+func (s *Kernels) DecodeGroup(p *Packed, scale, zero []float32, group, col int) {
+	first := group*p.Width + col
+	size := p.ScaleFormat.Size()
+	s.vector.Widen(scale, p.Scales[first*size:][:len(scale)*size], p.ScaleFormat)
+	words := p.Zeros[first/2:][:len(zero)/2]
+	for ; len(zero) > 0; zero, words = zero[8:], words[4:] {
+		word, to := binary.LittleEndian.Uint32(words), (*[8]float32)(zero)
+		if p.Packing == NibbleColumns {
+			for i := range to {
+				to[i] = float32(int(word>>interleave(i)&15) + p.ZeroBias)
+			}
+			continue
+		}
+		for i := range to {
+			to[i] = float32(int(word>>(4*i)&15) + p.ZeroBias)
+		}
+	}
+}
+
+// interleave is where column i of a word of NibbleColumns begins, in bits.
+func interleave(i int) int { return i%8/2*4 + i%2*16 }
+
+// Scale is scale i as float32.
+func (p *Packed) Scale(i int) float32 {
+	switch p.ScaleFormat {
+	case mat.BFloat16:
+		return mat.FromBFloat16(binary.LittleEndian.Uint16(p.Scales[2*i:]))
+	case mat.Float16:
+		return mat.FromFloat16(binary.LittleEndian.Uint16(p.Scales[2*i:]))
+	}
+	return math.Float32frombits(binary.LittleEndian.Uint32(p.Scales[4*i:]))
+}
+
+// FromE4M3 widens a float of 4 exponent and 3 mantissa bits, subnormals included. Codes
+// with all of these bits set are NaN.
+func FromE4M3(code byte) float32 {
+	if code&0x7f == 0x7f {
+		return float32(math.NaN())
+	}
+	// The bits read as a half are too small by the difference of the biases.
+	return mat.FromFloat16(uint16(code&0x80)<<8|uint16(code&0x7f)<<7) * 256
+}
+
+// FromE2M1 widens the low four bits of code.
+func FromE2M1(code byte) float32 {
+	v := [8]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}[code&7]
+	if code&8 != 0 {
+		return -v
+	}
+	return v
+}
+
+// FromE8M0 is the power of two 2^(code-127); the last code is NaN.
+func FromE8M0(code byte) float32 {
+	switch code {
+	case 0:
+		return 0x1p-127
+	case 255:
+		return float32(math.NaN())
+	}
+	return math.Float32frombits(uint32(code) << 23)
+}
+
+func (goOps) e4m3(dst []float32, src []byte, scale float32) {
+	for i, code := range src[:len(dst)] {
+		dst[i] = FromE4M3(code) * scale
+	}
+}
+
+func (goOps) mxfp4(dst []float32, src, scales []byte) { mxfp4Go(dst, src, scales) }
+
+func mxfp4Go(dst []float32, src, scales []byte) {
+	for b, s := range scales {
+		scale := FromE8M0(s)
+		for i, code := range src[16*b:][:16] {
+			dst[32*b+2*i] = FromE2M1(code) * scale
+			dst[32*b+2*i+1] = FromE2M1(code>>4) * scale
+		}
+	}
+}
+
+func (goOps) nibbles(dst []float32, words []byte, shift int, scale, zero []float32, _ int) {
+	for i := range dst {
+		code := binary.LittleEndian.Uint32(words[4*i:]) >> shift & 15
+		dst[i] = (float32(code) - zero[i]) * scale[i]
+	}
+}
+
+func (goOps) interleaved(dst []float32, words []byte, scale, zero []float32, _ int) {
+	for i := range dst {
+		code := binary.LittleEndian.Uint32(words[i/8*4:]) >> interleave(i) & 15
+		dst[i] = (float32(code) - zero[i]) * scale[i]
+	}
+}
+
+// Kernels unpack and pack in one variant. They have no state: any number of goroutines may use them at
+// once.
+type Kernels struct {
+	ops    ops
+	vector vector.Kernels
+}
+
+// For returns the kernels of v.
+func For(v isa.Variant) Kernels { return Kernels{ops: opsOf(v), vector: vector.For(v)} }
+
+// ops is what a variant implements.
+type ops = unpacker
+
+// goOps is the reference.
+type goOps struct{}

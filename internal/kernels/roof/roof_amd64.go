@@ -1,0 +1,56 @@
+//go:build !purego
+
+package roof
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+
+	"github.com/heftai/heft/internal/kernels/isa"
+)
+
+// Roofs are what this processor has. 12 registers are added to in a step, and 4 tiles of 16
+// by 16 sums.
+func Roofs() []Roof {
+	x := &cpu.X86
+	if !hasAVX512() {
+		if !x.HasAVX2 || !x.HasFMA {
+			return nil
+		}
+		return []Roof{{"fma", 12 * 8 * 2, roofFloat2}}
+	}
+	roofs := []Roof{{"fma", 12 * 16 * 2, roofFloat}}
+	if x.HasAVX512BF16 {
+		roofs = append(roofs, Roof{"bf16", 12 * 16 * 4, roofBFloat})
+	}
+	if x.HasAVX512VNNI {
+		roofs = append(roofs, Roof{"vnni", 12 * 16 * 8, roofInts})
+	}
+	if x.HasAMXTile && isa.TilesAllowed() {
+		if x.HasAMXBF16 {
+			roofs = append(roofs, Roof{"amx_bf16", 4 * 16 * 16 * 32 * 2, roofTilesBFloat})
+		}
+		if x.HasAMXInt8 {
+			roofs = append(roofs, Roof{"amx_int8", 4 * 16 * 16 * 64 * 2, roofTilesInts})
+		}
+	}
+	return roofs
+}
+
+func hasAVX512() bool {
+	x := &cpu.X86
+	return x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL
+}
+
+func readMemory(b []byte, out *[64]byte) {
+	p, n := unsafe.Pointer(unsafe.SliceData(b)), int64(len(b))
+	switch {
+	case hasAVX512():
+		roofRead(p, n, unsafe.Pointer(out))
+	case cpu.X86.HasAVX2:
+		roofRead2(p, n, unsafe.Pointer(out))
+	default:
+		readPlain(b, out)
+	}
+}

@@ -1,0 +1,49 @@
+// Package sampling has the inner loops that choose a token from logits. All variants compute the same
+// bits.
+package sampling
+
+import (
+	"math"
+
+	"github.com/heftai/heft/internal/kernels/isa"
+)
+
+// ops is what a variant implements to choose tokens. Results have the same bits in every
+// variant. Lengths are equal.
+type ops interface {
+	peak(x []float32) float32
+	below(dst, x []float32, top, by float32)
+}
+
+// Peak is the largest element of x, −Inf for none and NaN where one is.
+func (s *Kernels) Peak(x []float32) float32 { return s.ops.peak(x) }
+
+// Below sets dst[i] = (x[i] − top) · by. dst may be x.
+func (s *Kernels) Below(dst, x []float32, top, by float32) { s.ops.below(dst, x[:len(dst)], top, by) }
+
+func (goOps) peak(x []float32) float32 {
+	top := float32(math.Inf(-1))
+	for _, v := range x {
+		if v != v {
+			return v
+		}
+		top = max(top, v)
+	}
+	return top
+}
+
+func (goOps) below(dst, x []float32, top, by float32) {
+	for i, v := range x {
+		dst[i] = float32(v-top) * by
+	}
+}
+
+// Kernels are the loops of one variant. They have no state: any number of goroutines may use them at
+// once.
+type Kernels struct{ ops ops }
+
+// For returns the loops of v.
+func For(v isa.Variant) Kernels { return Kernels{ops: opsOf(v)} }
+
+// goOps is the reference.
+type goOps struct{}

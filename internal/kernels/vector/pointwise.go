@@ -1,0 +1,67 @@
+package vector
+
+import (
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+// pointwise is what a variant implements of the operations below, whose results have the same
+// bits in every variant. Lengths are equal.
+type pointwise interface {
+	addRounded(dst, x []float32, a float32)
+	norm(dst, x, w, b []float32, mean, by, offset float32)
+	turn(a, b, cos, sin []float32)
+	narrowBFloat16(dst []byte, x []float32)
+}
+
+// AddRounded sets dst[i] += a·x[i], where the product is rounded first.
+func (s *Kernels) AddRounded(dst, x []float32, a float32) { s.ops.addRounded(dst, x[:len(dst)], a) }
+
+// Norm sets dst[i] = (x[i] − mean) · by · (offset + w[i]) + b[i]. Without w there is no such
+// factor, without b nothing is added. dst may be x.
+func (s *Kernels) Norm(dst, x, w, b []float32, mean, by, offset float32) {
+	x = x[:len(dst)]
+	if w != nil {
+		w = w[:len(dst)]
+	}
+	if b != nil {
+		b = b[:len(dst)]
+	}
+	s.ops.norm(dst, x, w, b, mean, by, offset)
+}
+
+// TurnPairs turns the pairs (a[i], b[i]) by angles with the given cosines and sines.
+func (s *Kernels) TurnPairs(a, b, cos, sin []float32) {
+	s.ops.turn(a, b[:len(a)], cos[:len(a)], sin[:len(a)])
+}
+
+// NarrowBFloat16 stores x rounded to bfloat16 at dst, as the function of that name.
+func (s *Kernels) NarrowBFloat16(dst []byte, x []float32) { s.ops.narrowBFloat16(dst[:2*len(x)], x) }
+
+func (goOps) addRounded(dst, x []float32, a float32) {
+	for i, v := range x {
+		dst[i] += float32(a * v)
+	}
+}
+
+func (goOps) norm(dst, x, w, b []float32, mean, by, offset float32) {
+	for i, v := range x {
+		v = (v - mean) * by
+		if w != nil {
+			v = float32(v * (offset + w[i]))
+		}
+		if b != nil {
+			v += b[i]
+		}
+		dst[i] = v
+	}
+}
+
+func (goOps) turn(a, b, cos, sin []float32) {
+	for i, u := range a {
+		v, c, s := b[i], cos[i], sin[i]
+		a[i] = float32(u*c) - float32(v*s)
+		b[i] = float32(v*c) + float32(u*s)
+	}
+}
+
+func (goOps) narrowBFloat16(dst []byte, x []float32) { mat.NarrowBFloat16(dst, x) }

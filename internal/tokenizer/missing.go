@@ -1,0 +1,73 @@
+package tokenizer
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+)
+
+// How to make a tokenizer.json of another format, with the packages that it takes.
+const (
+	viaAuto = `pip install transformers sentencepiece tiktoken && ` +
+		`python -c "from transformers import AutoTokenizer as T; T.from_pretrained('DIR').save_pretrained('DIR')"`
+	viaTikToken = `pip install transformers tiktoken && ` +
+		`python -c "from transformers.convert_slow_tokenizer import TikTokenConverter as C; C('DIR/tiktoken.model').converted().save('DIR/tokenizer.json')"` +
+		` (give C the pattern and the extra_special_tokens of the model's own tokenizer class)`
+	viaMistral = `pip install transformers tiktoken && ` +
+		`python -c "from transformers.integrations.mistral.tokenizer import MistralConverter as C; C('DIR/tekken.json').converted().save('DIR/tokenizer.json')"`
+)
+
+// otherFormats are the files that hold a vocabulary where there is no tokenizer.json.
+var otherFormats = []struct {
+	files   []string // all of them
+	convert string
+}{
+	{[]string{"tekken.json"}, viaMistral},
+	{[]string{"tiktoken.model"}, viaTikToken},
+	{[]string{"tokenizer.model"}, viaAuto},
+	{[]string{"vocab.json", "merges.txt"}, viaAuto},
+	{[]string{"vocab.json"}, viaAuto},
+	{[]string{"vocab.txt"}, viaAuto},
+	{[]string{"spiece.model"}, viaAuto},
+	{[]string{"sentencepiece.bpe.model"}, viaAuto},
+}
+
+// A MissingError says that a folder has no tokenizer.json. It is fs.ErrNotExist.
+type MissingError struct {
+	Folder  string
+	Files   []string // that hold a vocabulary in another format; empty for none
+	Convert string   // the command that makes a tokenizer.json of them, with DIR for the folder
+}
+
+// Error implements error.
+func (e *MissingError) Error() string {
+	if len(e.Files) == 0 {
+		return fmt.Sprintf("tokenizer: %s has no %s", e.Folder, FileName)
+	}
+	return fmt.Sprintf("tokenizer: %s has %s, which is not supported, and no %s: convert it with: %s", e.Folder, e.found(), FileName, e.Convert)
+}
+
+// found lists the files.
+func (e *MissingError) found() string {
+	if len(e.Files) == 2 {
+		return e.Files[0] + " with " + e.Files[1]
+	}
+	return e.Files[0]
+}
+
+// Unwrap makes the error one for a missing file.
+func (e *MissingError) Unwrap() error { return fs.ErrNotExist }
+
+// missing looks for a vocabulary in another format.
+func missing(fsys fs.FS, name string) error {
+	lacks := func(file string) bool {
+		_, err := fs.Stat(fsys, file)
+		return err != nil
+	}
+	for _, o := range otherFormats {
+		if !slices.ContainsFunc(o.files, lacks) {
+			return &MissingError{Folder: name, Files: o.files, Convert: o.convert}
+		}
+	}
+	return &MissingError{Folder: name}
+}
