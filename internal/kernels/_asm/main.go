@@ -39,7 +39,7 @@ var instructions = map[string][]string{"avx2": avx2, "avx512": avx512, "avx512bf
 
 // exceptions are files that may use more. The roof of a processor is measured with whatever it has.
 var exceptions = map[string][]string{
-	"roof/avx512_roof": append(bf16[:len(bf16):len(bf16)], "-mavx512vnni", "-mamx-tile", "-mamx-bf16", "-mamx-int8"),
+	"roof/avx512_roof": append(bf16[:len(bf16):len(bf16)], "-mavx512vnni", "-mamx-tile", "-mamx-bf16", "-mamx-int8", "-mclflushopt"),
 }
 
 var flags = []string{
@@ -65,12 +65,15 @@ type function struct {
 	name string
 	args []argument
 	code []byte
+	// plain is code with no-operations in place of its prefetches; nil where it has none.
+	plain []byte
 }
 
 func main() {
 	log.SetFlags(0)
 	out := flag.String("out", "..", "folder of the packages")
 	suffix := flag.String("suffix", "-19", "suffix of the names of the clang and LLVM tools")
+	only := flag.String("only", "", "compile just this C file, such as gemv/avx2_dot")
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "kernels")
 	if err != nil {
@@ -83,6 +86,9 @@ func main() {
 	}
 	for _, source := range sources {
 		name := strings.TrimSuffix(strings.TrimPrefix(filepath.ToSlash(source), "c/"), ".c")
+		if *only != "" && name != *only {
+			continue
+		}
 		if err := generate(generator{dir: dir, suffix: *suffix}, *out, name); err != nil {
 			log.Fatalf("%s: %v", source, err)
 		}
@@ -139,38 +145,47 @@ func (g generator) compile(name string, isa []string) ([]function, error) {
 		if len(f.args) > len(registers) {
 			return nil, fmt.Errorf("%s has more than %d arguments", f.name, len(registers))
 		}
-		if f.code, err = g.link(object, f.name); err != nil {
+		var prefetches []span
+		if f.code, prefetches, err = g.link(object, f.name); err != nil {
 			return nil, err
+		}
+		if len(prefetches) > 0 && !strings.HasPrefix(f.name, "amx") {
+			f.plain = without(f.code, prefetches)
 		}
 		functions = append(functions, f)
 	}
 	return functions, nil
 }
 
-// link returns the code of one function with its constants.
-func (g generator) link(object, name string) ([]byte, error) {
+// link returns the code of one function with its constants, and the places of its prefetches.
+func (g generator) link(object, name string) ([]byte, []span, error) {
 	script, elf, bin := filepath.Join(g.dir, "ld"), filepath.Join(g.dir, "elf"), filepath.Join(g.dir, "bin")
 	layout := "SECTIONS { . = 0; .text : { *(.text." + name + ") . = ALIGN(64); *(.rodata*) } /DISCARD/ : { *(.text.*) *(.comment) *(.note*) *(.llvm*) *(.eh_frame*) } }"
 	if err := os.WriteFile(script, []byte(layout), 0o600); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if _, err := g.tool("ld.lld", "-T", script, "-e", name, "-o", elf, object); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	listing, err := g.tool("llvm-objdump", "-d", "--section=.text."+name, "--no-show-raw-insn", object)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if bad := stackUse.FindAll(listing, 4); bad != nil {
-		return nil, fmt.Errorf("%s uses the stack:\n%s", name, bytes.Join(bad, []byte("\n")))
+		return nil, nil, fmt.Errorf("%s uses the stack:\n%s", name, bytes.Join(bad, []byte("\n")))
 	}
 	if !bytes.Contains(listing, []byte("ret")) {
-		return nil, fmt.Errorf("%s: no code was found", name)
+		return nil, nil, fmt.Errorf("%s: no code was found", name)
 	}
 	if _, err := g.tool("llvm-objcopy", "-O", "binary", "-j", ".text", elf, bin); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return os.ReadFile(bin)
+	prefetches, err := prefetchesOf(listing)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %v", name, err)
+	}
+	code, err := os.ReadFile(bin)
+	return code, prefetches, err
 }
 
 // write writes NAME_amd64.s and NAME_amd64.go, of the package that is NAME's folder.
@@ -203,8 +218,19 @@ func emit(asm, stubs *bytes.Buffer, f function) {
 	for i, a := range f.args {
 		fmt.Fprintf(asm, "\tMOVQ %s+%d(FP), %s\n", a.name, 8*i, registers[i])
 	}
+	if f.plain == nil {
+		emitCode(asm, f.code)
+		return
+	}
+	// The plain code is a function of its own: the assembler may loop over a jump across PCALIGN.
+	fmt.Fprintf(asm, "\tCMPB %s+%d(SB), $0\n\tJEQ 2(PC)\n\tJMP %sPlain<>(SB)\n", plainFlags, roleOf(f.name), f.name)
+	emitCode(asm, f.code)
+	fmt.Fprintf(asm, "\nTEXT %sPlain<>(SB), NOSPLIT|NOFRAME, $0-%d\n", f.name, 8*len(f.args))
+	emitCode(asm, f.plain)
+}
+
+func emitCode(asm *bytes.Buffer, code []byte) {
 	asm.WriteString("\tPCALIGN $64\n")
-	code := f.code
 	for len(code)%8 != 0 {
 		code = append(code, 0xcc)
 	}

@@ -10,16 +10,25 @@ import "unsafe"
 func avx2MulBF161(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
 
 //go:noescape
+func avx2MulBF161x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
+
+//go:noescape
 func avx2MulBF162(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
 
 //go:noescape
 func avx2MulF161(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
 
 //go:noescape
+func avx2MulF161x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
+
+//go:noescape
 func avx2MulF162(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
 
 //go:noescape
 func avx2MulF321(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
+
+//go:noescape
+func avx2MulF321x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
 
 //go:noescape
 func avx2MulF322(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)

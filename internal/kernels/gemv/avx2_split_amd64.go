@@ -22,4 +22,10 @@ func avx2Halves8(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Point
 func avx2Split(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)
 
 //go:noescape
-func avx2HalvesOne(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
+func avx2HalvesOnex8(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
+
+//go:noescape
+func avx2HalvesOnex4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
+
+//go:noescape
+func avx2HalvesOnex1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)

@@ -10,6 +10,9 @@ import "unsafe"
 func avx512bf16Dot1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
 
 //go:noescape
+func avx512bf16Dot1x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
+
+//go:noescape
 func avx512bf16Dot2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
 
 //go:noescape

@@ -4,19 +4,28 @@ package gemv
 
 import (
 	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/fetch"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-var dots = []mulTile{{6, avx512bf16Dot6}, {4, avx512bf16Dot4}, {2, avx512bf16Dot2}, {1, avx512bf16Dot1}}
+var (
+	dots = []mulTile{{6, avx512bf16Dot6}, {4, avx512bf16Dot4}, {2, avx512bf16Dot2}}
+	// dotOnes are for one token.
+	dotOnes = fetch.Forms[mulKernel]{Eight: avx512bf16Dot1, Four: avx512bf16Dot1, One: avx512bf16Dot1x1}
+)
 
 func (bf16) mulPairs(y mat.Floats, w mat.Weights, x mat.Pairs, rows, tokens, n int) {
 	tiles := dots
 	for t := 0; t < tokens; {
-		for tiles[0].tokens > tokens-t {
+		for len(tiles) > 0 && tiles[0].tokens > tokens-t {
 			tiles = tiles[1:]
 		}
-		callMul(tiles[0].kernel, asm.Bytes(w.Data), w.Stride, asm.Words(x.V[t*x.Stride:]), x.Stride, asm.Floats(y.V[t*y.Stride:]), y.Stride, n, rows)
-		t += tiles[0].tokens
+		tile := mulTile{1, dotOnes.For(fetch.Pairs)}
+		if len(tiles) > 0 {
+			tile = tiles[0]
+		}
+		callMul(tile.kernel, asm.Bytes(w.Data), w.Stride, asm.Words(x.V[t*x.Stride:]), x.Stride, asm.Floats(y.V[t*y.Stride:]), y.Stride, n, rows)
+		t += tile.tokens
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/fetch"
 	"github.com/heftai/heft/internal/kernels/isa"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
@@ -32,11 +33,15 @@ type (
 func (a *simd) mul(y mat.Floats, w mat.Weights, x mat.Floats, rows, tokens, n int) {
 	tiles := a.muls[w.Format]
 	for t := 0; t < tokens; {
-		for tiles[0].tokens > tokens-t {
+		for len(tiles) > 0 && tiles[0].tokens > tokens-t {
 			tiles = tiles[1:]
 		}
-		callMul(tiles[0].kernel, asm.Bytes(w.Data), w.Stride, asm.Floats(x.V[t*x.Stride:]), x.Stride, asm.Floats(y.V[t*y.Stride:]), y.Stride, n, rows)
-		t += tiles[0].tokens
+		tile := mulTile{1, a.ones[w.Format].For(fetch.Floats)}
+		if len(tiles) > 0 {
+			tile = tiles[0]
+		}
+		callMul(tile.kernel, asm.Bytes(w.Data), w.Stride, asm.Floats(x.V[t*x.Stride:]), x.Stride, asm.Floats(y.V[t*y.Stride:]), y.Stride, n, rows)
+		t += tile.tokens
 	}
 }
 
@@ -81,18 +86,24 @@ func callLanes(k lanesKernel, lanes, x, v unsafe.Pointer, vs, keys, cols int) {
 	k(lanes, x, v, int64(vs), int64(keys), int64(cols))
 }
 
-// simd is a variant in assembly. Tiles stand in falling order of tokens; the last has one.
+// simd is a variant in assembly. Tiles stand in falling order of tokens.
 type simd struct {
+	ones  [mat.Formats]fetch.Forms[mulKernel] // of one token
 	muls  [mat.Formats][]mulTile
 	mixes [mat.Formats][]mixTile
 	lanes [mat.Formats]lanesKernel
 }
 
 var avx512 = simd{
+	ones: [mat.Formats]fetch.Forms[mulKernel]{
+		mat.BFloat16: {Eight: avx512MulBF161x8, Four: avx512MulBF161x4, One: avx512MulBF161x1},
+		mat.Float16:  {Eight: avx512MulF161x8, Four: avx512MulF161x4, One: avx512MulF161x1},
+		mat.Float32:  {Eight: avx512MulF321x8, Four: avx512MulF321x4, One: avx512MulF321x1},
+	},
 	muls: [mat.Formats][]mulTile{
-		mat.BFloat16: {{8, avx512MulBF168}, {6, avx512MulBF166}, {4, avx512MulBF164}, {2, avx512MulBF162}, {1, avx512MulBF161}},
-		mat.Float16:  {{8, avx512MulF168}, {6, avx512MulF166}, {4, avx512MulF164}, {2, avx512MulF162}, {1, avx512MulF161}},
-		mat.Float32:  {{8, avx512MulF328}, {6, avx512MulF326}, {4, avx512MulF324}, {2, avx512MulF322}, {1, avx512MulF321}},
+		mat.BFloat16: {{8, avx512MulBF168}, {6, avx512MulBF166}, {4, avx512MulBF164}, {2, avx512MulBF162}},
+		mat.Float16:  {{8, avx512MulF168}, {6, avx512MulF166}, {4, avx512MulF164}, {2, avx512MulF162}},
+		mat.Float32:  {{8, avx512MulF328}, {6, avx512MulF326}, {4, avx512MulF324}, {2, avx512MulF322}},
 	},
 	mixes: [mat.Formats][]mixTile{
 		mat.BFloat16: {{6, avx512MixBF166}, {4, avx512MixBF164}, {2, avx512MixBF162}, {1, avx512MixBF161}},
@@ -103,10 +114,15 @@ var avx512 = simd{
 }
 
 var avx2 = simd{
+	ones: [mat.Formats]fetch.Forms[mulKernel]{
+		mat.BFloat16: {Eight: avx2MulBF161, Four: avx2MulBF161, One: avx2MulBF161x1},
+		mat.Float16:  {Eight: avx2MulF161, Four: avx2MulF161, One: avx2MulF161x1},
+		mat.Float32:  {Eight: avx2MulF321, Four: avx2MulF321, One: avx2MulF321x1},
+	},
 	muls: [mat.Formats][]mulTile{
-		mat.BFloat16: {{2, avx2MulBF162}, {1, avx2MulBF161}},
-		mat.Float16:  {{2, avx2MulF162}, {1, avx2MulF161}},
-		mat.Float32:  {{2, avx2MulF322}, {1, avx2MulF321}},
+		mat.BFloat16: {{2, avx2MulBF162}},
+		mat.Float16:  {{2, avx2MulF162}},
+		mat.Float32:  {{2, avx2MulF322}},
 	},
 	mixes: [mat.Formats][]mixTile{
 		mat.BFloat16: {{6, avx2MixBF166}, {4, avx2MixBF164}, {2, avx2MixBF162}, {1, avx2MixBF161}},

@@ -4,8 +4,11 @@ package gemv
 
 import (
 	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/fetch"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
+
+var halvesOneAVX2 = fetch.Forms[halvesOneKernel]{Eight: avx2HalvesOnex8, Four: avx2HalvesOnex4, One: avx2HalvesOnex1}
 
 // halvesAVX2 are dot products with few tokens in AVX2. Its kernels take whole blocks of k.
 type halvesAVX2 struct{}
@@ -45,7 +48,7 @@ func (h halvesAVX2) mulHalves(y mat.Floats, w mat.Weights, x, sums []float32, ro
 //go:noinline
 func (halvesAVX2) blocks(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n int, first, last bool) {
 	if tokens == 1 && first && last {
-		avx2HalvesOne(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
+		halvesOneAVX2.For(fetch.Floats)(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
 		return
 	}
 	flags := asm.Flag(first) | 2*asm.Flag(last)

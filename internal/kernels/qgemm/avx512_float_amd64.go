@@ -13,6 +13,9 @@ func avx512BandSumsQ84x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64,
 func avx512BandSumsQ82x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
+func avx512BandSumsQ81x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+
+//go:noescape
 func avx512BandSumsQ82x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
@@ -26,6 +29,9 @@ func avx512BandSumsQ44x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64,
 
 //go:noescape
 func avx512BandSumsQ42x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+
+//go:noescape
+func avx512BandSumsQ41x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
 func avx512BandSumsQ42x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)

@@ -28,6 +28,9 @@ func avx512vnniMulQ84x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, 
 func avx512vnniMulQ84x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
+func avx512vnniMulQ81x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+
+//go:noescape
 func avx512vnniMulQ42x6(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
@@ -44,6 +47,9 @@ func avx512vnniMulQ44x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, 
 
 //go:noescape
 func avx512vnniMulQ44x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+
+//go:noescape
+func avx512vnniMulQ41x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
 func avx512vnniMulQ84x8(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/fetch"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/quant"
 )
@@ -18,8 +19,8 @@ type sumsTile struct {
 
 // Tiles stand in falling order of tokens, and of bands for one token.
 var (
-	avx512SumsQ8 = []sumsTile{{2, 8, avx512BandSumsQ82x8}, {2, 4, avx512BandSumsQ82x4}, {2, 2, avx512BandSumsQ82x2}, {4, 1, avx512BandSumsQ84x1}, {2, 1, avx512BandSumsQ82x1}}
-	avx512SumsQ4 = []sumsTile{{2, 8, avx512BandSumsQ42x8}, {2, 4, avx512BandSumsQ42x4}, {2, 2, avx512BandSumsQ42x2}, {4, 1, avx512BandSumsQ44x1}, {2, 1, avx512BandSumsQ42x1}}
+	avx512SumsQ8 = []sumsTile{{2, 8, avx512BandSumsQ82x8}, {2, 4, avx512BandSumsQ82x4}, {2, 2, avx512BandSumsQ82x2}, {4, 1, avx512BandSumsQ84x1}, {2, 1, avx512BandSumsQ82x1}, {1, 1, avx512BandSumsQ81x1}}
+	avx512SumsQ4 = []sumsTile{{2, 8, avx512BandSumsQ42x8}, {2, 4, avx512BandSumsQ42x4}, {2, 2, avx512BandSumsQ42x2}, {4, 1, avx512BandSumsQ44x1}, {2, 1, avx512BandSumsQ42x1}, {1, 1, avx512BandSumsQ41x1}}
 	avx2SumsQ8   = []sumsTile{{1, 4, avx2BandSumsQ81x4}, {1, 2, avx2BandSumsQ81x2}, {2, 1, avx2BandSumsQ82x1}, {1, 1, avx2BandSumsQ81x1}}
 	avx2SumsQ4   = []sumsTile{{1, 4, avx2BandSumsQ41x4}, {1, 2, avx2BandSumsQ41x2}, {2, 1, avx2BandSumsQ42x1}, {1, 1, avx2BandSumsQ41x1}}
 )
@@ -42,6 +43,9 @@ func (a *simd) bandTokens() int { return a.sumTiles(quant.Q8)[0].tokens }
 func (a *simd) sumBands(p quant.Packing, y mat.Floats, w []byte, apart, bands int, x mat.Floats, tokens, blocks int, add bool) {
 	for b := 0; b < bands; {
 		tiles, count := a.sumTiles(p), bands-b // at most; the first tile says how many
+		if tokens == 1 {
+			count = min(count, fetch.Rows(p.FetchRole()))
+		}
 		for t := 0; t < tokens; t += tiles[0].tokens {
 			for tiles[0].tokens > tokens-t || tiles[0].bands > count {
 				if tiles = tiles[1:]; len(tiles) == 0 {

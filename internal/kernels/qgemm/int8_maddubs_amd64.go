@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/fetch"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/quant"
 )
@@ -43,7 +44,7 @@ func (maddubs) mul(p quant.Packing, y mat.Floats, w []byte, apart, bands int, x 
 		fours, ones = maddubsFoursQ4, maddubsOnesQ4
 	}
 	b := 0
-	for ; b+4 <= bands; b += 4 {
+	for ; (tokens > 1 || fetch.Rows(p.FetchRole()) > 1) && b+4 <= bands; b += 4 {
 		mulBands(fours, from(y, b*quant.BandRows), w[b*apart:], apart, x, tokens, blocks, add)
 	}
 	for ; b < bands; b++ {

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/fetch"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/quant"
 )
@@ -30,8 +31,10 @@ type (
 )
 
 // Tiles stand in falling order of tokens; the last has one. Eights and fours are for as many bands,
-// where tokens are few.
+// where tokens are few; singles are for one band.
 var (
+	singleQ8 = []bandsTile{{1, avx512vnniMulQ81x1}}
+	singleQ4 = []bandsTile{{1, avx512vnniMulQ41x1}}
 	quadsQ8  = []bandsTile{{8, avx512vnniMulQ84x8}}
 	eightsQ8 = []bandsTile{{1, avx512vnniMulQ88x1}}
 	eightsQ4 = []bandsTile{{1, avx512vnniMulQ48x1}}
@@ -42,12 +45,15 @@ var (
 )
 
 func (v vnni) mul(p quant.Packing, y mat.Floats, w []byte, apart, bands int, x mat.Pairs, tokens, blocks int, add bool) {
-	eights, fours, pairs := eightsQ8, foursQ8, pairsQ8
+	eights, fours, pairs, singles := eightsQ8, foursQ8, pairsQ8, singleQ8
 	if p == quant.Q4 {
-		eights, fours, pairs = eightsQ4, foursQ4, pairsQ4
+		eights, fours, pairs, singles = eightsQ4, foursQ4, pairsQ4, singleQ4
 	}
-	b := 0
-	for ; tokens == 1 && b+8 <= bands; b += 8 {
+	b, most := 0, fetch.Rows(p.FetchRole())
+	for ; tokens == 1 && most == 1 && b < bands; b++ {
+		mulBands(singles, from(y, b*quant.BandRows), w[b*apart:], apart, x, tokens, blocks, add)
+	}
+	for ; tokens == 1 && most == 8 && b+8 <= bands; b += 8 {
 		mulBands(eights, from(y, b*quant.BandRows), w[b*apart:], apart, x, tokens, blocks, add)
 	}
 	for ; p == quant.Q8 && tokens == 8 && b+4 <= bands; b += 4 {

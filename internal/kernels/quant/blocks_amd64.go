@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/fetch"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
@@ -72,7 +73,7 @@ func packQ4Wide(dst []byte, x []float32) {
 func (a *simd) dotBlocks(p Packing, y []float32, blocks []byte, stride int, x []float32) {
 	for len(y) > 0 {
 		n := dotRows
-		if len(y) >= dotRows {
+		if len(y) >= dotRows && fetch.Rows(p.FetchRole()) > 1 {
 			a.dotFour(p, y, blocks, stride, x)
 		} else {
 			n = 1

@@ -7,7 +7,13 @@ package roof
 import "unsafe"
 
 //go:noescape
-func roofRead2(p unsafe.Pointer, n int64, out unsafe.Pointer)
+func roofRead2x8(p unsafe.Pointer, n int64, out unsafe.Pointer)
+
+//go:noescape
+func roofRead2x1(p unsafe.Pointer, n int64, out unsafe.Pointer)
+
+//go:noescape
+func roofFlush2(p unsafe.Pointer, n int64)
 
 //go:noescape
 func roofFloat2(steps int64)

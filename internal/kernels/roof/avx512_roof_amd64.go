@@ -7,7 +7,13 @@ package roof
 import "unsafe"
 
 //go:noescape
-func roofRead(p unsafe.Pointer, n int64, out unsafe.Pointer)
+func roofReadx8(p unsafe.Pointer, n int64, out unsafe.Pointer)
+
+//go:noescape
+func roofReadx1(p unsafe.Pointer, n int64, out unsafe.Pointer)
+
+//go:noescape
+func roofFlush(p unsafe.Pointer, n int64)
 
 //go:noescape
 func roofFloat(steps int64)

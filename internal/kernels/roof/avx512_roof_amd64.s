@@ -4,11 +4,14 @@
 
 #include "textflag.h"
 
-// func roofRead(p unsafe.Pointer, n int64, out unsafe.Pointer)
-TEXT ·roofRead(SB), NOSPLIT|NOFRAME, $0-24
+// func roofReadx8(p unsafe.Pointer, n int64, out unsafe.Pointer)
+TEXT ·roofReadx8(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ p+0(FP), R12
 	MOVQ n+8(FP), R13
 	MOVQ out+16(FP), R14
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+7(SB), $0
+	JEQ 2(PC)
+	JMP roofReadx8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0fed854dc0eff9c5
 	QUAD $0x6000b80000012c8e
@@ -55,6 +58,200 @@ TEXT ·roofRead(SB), NOSPLIT|NOFRAME, $0-24
 	QUAD $0xcccccccccccccccc
 	QUAD $0xcccccccccccccccc
 	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccc0da24260
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0x0000000000000001
+	QUAD $0x0000000000000000
+	QUAD $0x0040004000400040
+	QUAD $0x0040004000400040
+	QUAD $0x0000000000000000
+	QUAD $0x0000000000000000
+	QUAD $0x1010101010101010
+	QUAD $0x0000000000000000
+	RET
+
+TEXT roofReadx8Plain<>(SB), NOSPLIT|NOFRAME, $0-24
+	PCALIGN $64
+	QUAD $0x0fed854dc0eff9c5
+	QUAD $0x6000b80000012c8e
+	QUAD $0xe9c5c9eff1c50000
+	QUAD $0xd9c5dbefe1c5d2ef
+	QUAD $0xc9c5edefd1c5e4ef
+	QUAD $0x9066ffefc1c5f6ef
+	QUAD $0x4903e9c148e9894c
+	QUAD $0x0f4800030000fd81
+	QUAD $0x148d48ca8948c843
+	QUAD $0xb63c8d48ce894852
+	QUAD $0x00c5348d4ac88949
+	QUAD $0x8949c6294c000000
+	QUAD $0xf9814806ebc149cb
+	QUAD $0x0010b84100000400
+	QUAD $0x294dc3420f4d0000
+	QUAD $0x06e1c149c1894dc3
+	QUAD $0x00cd148d4ce1014d
+	QUAD $0x906beb01b3000000
+	QUAD $0x48c5d16200401f0f
+	QUAD $0x0000441f0f243cef
+	QUAD $0x0f0c34ef48cdd162
+	QUAD $0x48d5d1620000441f
+	QUAD $0x0000441f0f4c2cef
+	QUAD $0x0f1424ef48ddd162
+	QUAD $0x48e5d1620000441f
+	QUAD $0x0000441f0f8c1cef
+	QUAD $0x0f3c14ef48edd162
+	QUAD $0x48f5d1620000441f
+	QUAD $0x0000441f0f540cef
+	QUAD $0x493404ef48fdd162
+	QUAD $0x4940c1834940c483
+	QUAD $0x49917fdb854dcbff
+	QUAD $0x01c3f6c3894df101
+	QUAD $0x4deb7500000000bb
+	QUAD $0xed854df40149d529
+	QUAD $0xf162ffffff128f0f
+	QUAD $0x48d5f362f7ef48cd
+	QUAD $0x2548e5f36296e625
+	QUAD $0xc22548f5f36296d4
+	QUAD $0xc5067f48fed16296
+	QUAD $0xccccccccccc377f8
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccc0da24260
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0x0000000000000001
+	QUAD $0x0000000000000000
+	QUAD $0x0040004000400040
+	QUAD $0x0040004000400040
+	QUAD $0x0000000000000000
+	QUAD $0x0000000000000000
+	QUAD $0x1010101010101010
+	QUAD $0x0000000000000000
+	RET
+
+// func roofReadx1(p unsafe.Pointer, n int64, out unsafe.Pointer)
+TEXT ·roofReadx1(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ p+0(FP), R12
+	MOVQ n+8(FP), R13
+	MOVQ out+16(FP), R14
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+7(SB), $0
+	JEQ 2(PC)
+	JMP roofReadx1Plain<>(SB)
+	PCALIGN $64
+	QUAD $0xc481497f7eed854d
+	QUAD $0xc0eff9c5000004c0
+	QUAD $0xd2efe9c5c9eff1c5
+	QUAD $0x00401f0fdbefe1c5
+	QUAD $0xffff40248c180f41
+	QUAD $0x245cef48e5d162ff
+	QUAD $0x6280244c180f41ed
+	QUAD $0x41ee2454ef48edd1
+	QUAD $0xf5d162c0244c180f
+	QUAD $0x180f41ef244cef48
+	QUAD $0x44ef48fdd162240c
+	QUAD $0xffff00c58149f024
+	QUAD $0x00000100c48149ff
+	QUAD $0xedf162b37fed854d
+	QUAD $0x2548edf362d3ef48
+	QUAD $0x067f48fed16296c1
+	QUAD $0xc057f8c5c377f8c5
+	QUAD $0xf8c50611487cd162
+	QUAD $0xccccccccccccc377
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccc0da24260
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0x0000000000000001
+	QUAD $0x0000000000000000
+	QUAD $0x0040004000400040
+	QUAD $0x0040004000400040
+	QUAD $0x0000000000000000
+	QUAD $0x0000000000000000
+	QUAD $0x1010101010101010
+	QUAD $0x0000000000000000
+	RET
+
+TEXT roofReadx1Plain<>(SB), NOSPLIT|NOFRAME, $0-24
+	PCALIGN $64
+	QUAD $0xc481497f7eed854d
+	QUAD $0xc0eff9c5000004c0
+	QUAD $0xd2efe9c5c9eff1c5
+	QUAD $0x00401f0fdbefe1c5
+	QUAD $0x00000000841f0f66
+	QUAD $0x245cef48e5d16200
+	QUAD $0x620000441f0f66ed
+	QUAD $0x66ee2454ef48edd1
+	QUAD $0xf5d1620000441f0f
+	QUAD $0x441f0fef244cef48
+	QUAD $0x44ef48fdd1620000
+	QUAD $0xffff00c58149f024
+	QUAD $0x00000100c48149ff
+	QUAD $0xedf162b37fed854d
+	QUAD $0x2548edf362d3ef48
+	QUAD $0x067f48fed16296c1
+	QUAD $0xc057f8c5c377f8c5
+	QUAD $0xf8c50611487cd162
+	QUAD $0xccccccccccccc377
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccc0da24260
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0x0000000000000001
+	QUAD $0x0000000000000000
+	QUAD $0x0040004000400040
+	QUAD $0x0040004000400040
+	QUAD $0x0000000000000000
+	QUAD $0x0000000000000000
+	QUAD $0x1010101010101010
+	QUAD $0x0000000000000000
+	RET
+
+// func roofFlush(p unsafe.Pointer, n int64)
+TEXT ·roofFlush(SB), NOSPLIT|NOFRAME, $0-16
+	MOVQ p+0(FP), R12
+	MOVQ n+8(FP), R13
+	PCALIGN $64
+	QUAD $0xc583491f7eed854d
+	QUAD $0x00000000801f0f40
+	QUAD $0x8349243cae0f4166
+	QUAD $0x8349c0c5834940c4
+	QUAD $0xc3f8ae0fec7740fd
 	QUAD $0xcccccccccccccccc
 	QUAD $0xcccccccccccccccc
 	QUAD $0xcccccccccccccccc

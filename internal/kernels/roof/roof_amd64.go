@@ -7,7 +7,15 @@ import (
 
 	"golang.org/x/sys/cpu"
 
+	"github.com/heftai/heft/internal/kernels/fetch"
 	"github.com/heftai/heft/internal/kernels/isa"
+)
+
+type readKernel func(p unsafe.Pointer, n int64, out unsafe.Pointer)
+
+var (
+	roofReads  = fetch.Forms[readKernel]{Eight: roofReadx8, Four: roofReadx8, One: roofReadx1}
+	roofReads2 = fetch.Forms[readKernel]{Eight: roofRead2x8, Four: roofRead2x8, One: roofRead2x1}
 )
 
 // Roofs are what this processor has. 12 registers are added to in a step, and 4 tiles of 16
@@ -47,10 +55,25 @@ func readMemory(b []byte, out *[64]byte) {
 	p, n := unsafe.Pointer(unsafe.SliceData(b)), int64(len(b))
 	switch {
 	case hasAVX512():
-		roofRead(p, n, unsafe.Pointer(out))
+		roofReads.For(fetch.Roof)(p, n, unsafe.Pointer(out))
 	case cpu.X86.HasAVX2:
-		roofRead2(p, n, unsafe.Pointer(out))
+		roofReads2.For(fetch.Roof)(p, n, unsafe.Pointer(out))
 	default:
 		readPlain(b, out)
 	}
+}
+
+// flush takes whole lines of b out of all caches. Every processor with these parts of AVX-512 has
+// CLFLUSHOPT, and every one of this architecture has CLFLUSH, which is slower.
+func flush(b []byte) bool {
+	p, n := unsafe.Pointer(unsafe.SliceData(b)), int64(len(b)&^63)
+	switch {
+	case hasAVX512():
+		roofFlush(p, n)
+	case cpu.X86.HasAVX2:
+		roofFlush2(p, n)
+	default:
+		return false
+	}
+	return true
 }

@@ -21,7 +21,7 @@ func TestRoofsOfLessRun(t *testing.T) {
 	}
 	var want, got [64]byte
 	readPlain(b, &want)
-	roofRead2(asm.Bytes(b), int64(len(b)), asm.Bytes(got[:]))
+	roofRead2x8(asm.Bytes(b), int64(len(b)), asm.Bytes(got[:]))
 	fold := func(v [64]byte) (x byte) {
 		for _, b := range v {
 			x ^= b

@@ -41,3 +41,16 @@ INLINE void read_all(const uint8_t *p, int64_t n, uint8_t *out) {
     *(stored *)(out + i * WIDTH) = sum;
   }
 }
+
+// read_on is read_all as one stream.
+INLINE void read_on(const uint8_t *p, int64_t n, uint8_t *out) {
+  vector a[4][64 / WIDTH] = {0};
+  ROLLED for (; n > 0; n -= 256, OPAQUE(n)) {
+    UNROLL for (int line = 0; line < 4; line++) {
+      _mm_prefetch(p + AHEAD + 64 * line, _MM_HINT_T0);
+      UNROLL for (int i = 0; i < 64 / WIDTH; i++) a[line][i] ^= *(const stored *)(p + 64 * line + i * WIDTH);
+    }
+    p += 256;
+  }
+  UNROLL for (int i = 0; i < 64 / WIDTH; i++) *(stored *)(out + i * WIDTH) = a[0][i] ^ a[1][i] ^ a[2][i] ^ a[3][i];
+}

@@ -81,8 +81,9 @@ INLINE const uint8_t *mul_block(int f, int R, int T, const uint8_t *w, int64_t w
   return w - back * size_of(f) + times(ws, R);
 }
 
-INLINE void mul(int f, int T, MUL_ARGS) {
-  ROLLED for (; rows >= 4; OPAQUE(rows)) {
+// mul computes all rows, as many as at most at a time.
+INLINE void mul(int f, int most, int T, MUL_ARGS) {
+  if (most == 4) ROLLED for (; rows >= 4; OPAQUE(rows)) {
     w = mul_block(f, 4, T, w, ws, &x, xs, y, ys, n);
     y += 16, rows -= 4;
   }
@@ -92,11 +93,11 @@ INLINE void mul(int f, int T, MUL_ARGS) {
   }
 }
 
-#define MUL(F, T) \
-  KERNEL avx2Mul##F##T(MUL_ARGS) { mul(F, T, w, ws, x, xs, y, ys, n, rows); }
-MUL(BF16, 1) MUL(BF16, 2)
-MUL(F16, 1) MUL(F16, 2)
-MUL(F32, 1) MUL(F32, 2)
+#define MUL(F)                                                                         \
+  KERNEL avx2Mul##F##1(MUL_ARGS) { mul(F, 4, 1, w, ws, x, xs, y, ys, n, rows); }   \
+  KERNEL avx2Mul##F##1x1(MUL_ARGS) { mul(F, 1, 1, w, ws, x, xs, y, ys, n, rows); } \
+  KERNEL avx2Mul##F##2(MUL_ARGS) { mul(F, 4, 2, w, ws, x, xs, y, ys, n, rows); }
+MUL(BF16) MUL(F16) MUL(F32)
 
 // mix_block adds y[t][c] += sum over j of p[t][j] v[j][c] for C vectors of columns, or
 // for one column where C is 0.

@@ -165,10 +165,11 @@ INLINE const uint8_t *row(int R, const uint8_t *w, int64_t ws, int64_t ss, __m12
   return w - left + ws;
 }
 
-KERNEL avx2HalvesOne(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t n, int64_t rows) {
+// one computes all rows, as many as at most at a time.
+INLINE void one(int most, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t n, int64_t rows) {
   __m256 acc[8];
   const __m128i all = away(rows);
-  ROLLED for (int64_t i = rows >> 3; i > 0; i--, OPAQUE(i)) {
+  if (most == 8) ROLLED for (int64_t i = rows >> 3; i > 0; i--, OPAQUE(i)) {
     const __m128i out = away((int64_t)y), count = away(i);
     w = row(STREAMS, w, ws, times(ws, 1) * (back(all) >> 3), count, &x, n, acc);
     uint8_t *to = (uint8_t *)back(out);
@@ -186,15 +187,28 @@ KERNEL avx2HalvesOne(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y,
     }
   }
   rows = back(all);
-  w += times(ws, 7) * (rows >> 3), y += 28 * (rows >> 3);
-  if (rows & 4) {
+  if (most == 8) w += times(ws, 7) * (rows >> 3), y += 28 * (rows >> 3);
+  if (most == 8 && rows & 4) {
     row(4, w, ws, ws, all, &x, n, acc);
     _mm_storeu_ps((float *)y, folds(acc[0], acc[1], acc[2], acc[3]));
     w += 4 * ws, y += 16;
   }
-  ROLLED for (rows &= 3; rows > 0; rows--, OPAQUE(rows)) {
+  if (most == 4) ROLLED for (rows >>= 2; rows > 0; rows--, OPAQUE(rows)) {
+    const __m128i out = away((int64_t)y), count = away(rows);
+    w = row(4, w, ws, ws, all, &x, n, acc);
+    y = (uint8_t *)back(out), rows = back(count);
+    _mm_storeu_ps((float *)y, folds(acc[0], acc[1], acc[2], acc[3]));
+    w += times(ws, 3), y += 16;
+  }
+  rows = back(all);
+  if (most > 1) rows &= 3;
+  ROLLED for (; rows > 0; rows--, OPAQUE(rows)) {
     w = row(1, w, ws, ws, all, &x, n, acc);
     *(float *)y = fold(acc[0]);
     y += 4;
   }
 }
+
+#define ONE(R) \
+  KERNEL avx2HalvesOne##x##R(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t n, int64_t rows) { one(R, w, ws, x, y, n, rows); }
+ONE(8) ONE(4) ONE(1)

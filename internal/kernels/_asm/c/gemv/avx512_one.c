@@ -1,8 +1,9 @@
-// AVX-512: dot products of weights where they lie with one token. Little is computed for each byte
-// here, so all depends on how memory is read: as 8 streams at once, each of neighbouring rows.
-// Memory gives more to 8 streams than to 4, and where rows are short, processors that read ahead by
-// themselves take neighbours for one stream and fetch nothing. Each line is asked for AHEAD bytes
-// early, over the ends of rows, and where the streams end, so are those of as many rows behind.
+// AVX-512: dot products of weights in place with one token. Little is computed per byte here, so speed
+// depends on how memory is read, and processors differ in that. Each kernel has forms of 8 streams,
+// each of neighbouring rows, of 4 neighbouring rows and of 1. Where rows are short, the prefetchers
+// of some processors take neighbouring rows for one stream and read nothing ahead; 8 streams far
+// apart and software prefetch help these. Each line is prefetched AHEAD bytes early, over the ends
+// of rows and of streams. Package fetch chooses the form.
 //
 // The order of sums is that of the kernels for more tokens: see avx512.c and avx512halves.c.
 #include "wide.h"
@@ -81,10 +82,11 @@ INLINE const uint8_t *row(int f, int R, const uint8_t *w, int64_t ws, int64_t ss
   return w - left + ws;
 }
 
-INLINE void one(int f, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t n, int64_t rows) {
+// one computes all rows, as many as at most at a time.
+INLINE void one(int f, int most, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t n, int64_t rows) {
   __m512 acc[8];
   const __m128i all = away(rows);
-  ROLLED for (int64_t i = rows >> 3; i > 0; i--, OPAQUE(i)) {
+  if (most == 8) ROLLED for (int64_t i = rows >> 3; i > 0; i--, OPAQUE(i)) {
     const __m128i out = away((int64_t)y), count = away(i);
     w = row(f, STREAMS, w, ws, times(ws, 1) * (back(all) >> 3), count, &x, n, acc);
     uint8_t *to = (uint8_t *)back(out);
@@ -102,22 +104,33 @@ INLINE void one(int f, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *
     }
   }
   rows = back(all);
-  w += times(ws, 7) * (rows >> 3), y += 28 * (rows >> 3);
-  if (rows & 4) {
+  if (most == 8) w += times(ws, 7) * (rows >> 3), y += 28 * (rows >> 3);
+  if (most == 8 && rows & 4) {
     row(f, 4, w, ws, ws, all, &x, n, acc);
     _mm_storeu_ps((float *)y, folds(acc[0], acc[1], acc[2], acc[3]));
     w += 4 * ws, y += 16;
   }
-  ROLLED for (rows &= 3; rows > 0; rows--, OPAQUE(rows)) {
+  if (most == 4) ROLLED for (rows >>= 2; rows > 0; rows--, OPAQUE(rows)) {
+    const __m128i out = away((int64_t)y), count = away(rows);
+    w = row(f, 4, w, ws, ws, all, &x, n, acc);
+    y = (uint8_t *)back(out), rows = back(count);
+    _mm_storeu_ps((float *)y, folds(acc[0], acc[1], acc[2], acc[3]));
+    w += times(ws, 3), y += 16;
+  }
+  rows = back(all);
+  if (most > 1) rows &= 3;
+  ROLLED for (; rows > 0; rows--, OPAQUE(rows)) {
     w = row(f, 1, w, ws, ws, all, &x, n, acc);
     *(float *)y = fold(acc[0]);
     y += 4;
   }
 }
 
-KERNEL avx512MulBF161(MUL_ARGS) { one(BF16, w, ws, x, y, n, rows); }
-KERNEL avx512MulF161(MUL_ARGS) { one(F16, w, ws, x, y, n, rows); }
-KERNEL avx512MulF321(MUL_ARGS) { one(F32, w, ws, x, y, n, rows); }
-
-// HalvesOne is Halves of one token from the first k to the last.
-KERNEL avx512HalvesOne(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t n, int64_t rows) { one(HALVES, w, ws, x, y, n, rows); }
+// HalvesOne is Halves of one token from the first k to the last. The number behind x is that of the
+// rows at once.
+#define ONE(R)                                                                                                                                            \
+  KERNEL avx512MulBF161x##R(MUL_ARGS) { one(BF16, R, w, ws, x, y, n, rows); }                                                                             \
+  KERNEL avx512MulF161x##R(MUL_ARGS) { one(F16, R, w, ws, x, y, n, rows); }                                                                               \
+  KERNEL avx512MulF321x##R(MUL_ARGS) { one(F32, R, w, ws, x, y, n, rows); }                                                                               \
+  KERNEL avx512HalvesOne##x##R(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t n, int64_t rows) { one(HALVES, R, w, ws, x, y, n, rows); }
+ONE(8) ONE(4) ONE(1)

@@ -55,8 +55,9 @@ INLINE const uint8_t *dot_block(int R, int T, const uint8_t *w, int64_t ws, cons
   return w - back * 2 + times(ws, R);
 }
 
-INLINE void dot(int T, MUL_ARGS) {
-  ROLLED for (; rows >= 4; OPAQUE(rows)) {
+// dot computes all rows, as many as at most at a time.
+INLINE void dot(int most, int T, MUL_ARGS) {
+  if (most == 4) ROLLED for (; rows >= 4; OPAQUE(rows)) {
     w = dot_block(4, T, w, ws, &x, xs, y, ys, n);
     y += 16, rows -= 4;
   }
@@ -66,7 +67,8 @@ INLINE void dot(int T, MUL_ARGS) {
   }
 }
 
-KERNEL avx512bf16Dot1(MUL_ARGS) { dot(1, w, ws, x, xs, y, ys, n, rows); }
-KERNEL avx512bf16Dot2(MUL_ARGS) { dot(2, w, ws, x, xs, y, ys, n, rows); }
-KERNEL avx512bf16Dot4(MUL_ARGS) { dot(4, w, ws, x, xs, y, ys, n, rows); }
-KERNEL avx512bf16Dot6(MUL_ARGS) { dot(6, w, ws, x, xs, y, ys, n, rows); }
+KERNEL avx512bf16Dot1(MUL_ARGS) { dot(4, 1, w, ws, x, xs, y, ys, n, rows); }
+KERNEL avx512bf16Dot1x1(MUL_ARGS) { dot(1, 1, w, ws, x, xs, y, ys, n, rows); }
+KERNEL avx512bf16Dot2(MUL_ARGS) { dot(4, 2, w, ws, x, xs, y, ys, n, rows); }
+KERNEL avx512bf16Dot4(MUL_ARGS) { dot(4, 4, w, ws, x, xs, y, ys, n, rows); }
+KERNEL avx512bf16Dot6(MUL_ARGS) { dot(4, 6, w, ws, x, xs, y, ys, n, rows); }

@@ -100,8 +100,8 @@ INLINE void mul(int bits, int G, int T, const uint8_t *w, int64_t ws, const uint
   KERNEL avx512vnniMul##Q##G##x##T(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { \
     mul(B, G, T, w, ws, x, xs, y, ys, blocks, add);                                                                                           \
   }
-MUL(Q8, 8, 2, 6) MUL(Q8, 8, 2, 4) MUL(Q8, 8, 2, 2) MUL(Q8, 8, 2, 1) MUL(Q8, 8, 4, 2) MUL(Q8, 8, 4, 1)
-MUL(Q4, 4, 2, 6) MUL(Q4, 4, 2, 4) MUL(Q4, 4, 2, 2) MUL(Q4, 4, 2, 1) MUL(Q4, 4, 4, 2) MUL(Q4, 4, 4, 1)
+MUL(Q8, 8, 2, 6) MUL(Q8, 8, 2, 4) MUL(Q8, 8, 2, 2) MUL(Q8, 8, 2, 1) MUL(Q8, 8, 4, 2) MUL(Q8, 8, 4, 1) MUL(Q8, 8, 1, 1)
+MUL(Q4, 4, 2, 6) MUL(Q4, 4, 2, 4) MUL(Q4, 4, 2, 2) MUL(Q4, 4, 2, 1) MUL(Q4, 4, 4, 2) MUL(Q4, 4, 4, 1) MUL(Q4, 4, 1, 1)
 
 // eight is mul of two bands for 8 tokens, or of two and two, whose sums stay in y: registers hold
 // what a block adds to two. Of Q8 four bands are read faster; Q4 is bound by arithmetic.

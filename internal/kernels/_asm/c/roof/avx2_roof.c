@@ -7,7 +7,13 @@
 #define HELD(v) ({ __asm__ volatile("" : "+x"(v)); })
 #define ACCUMULATORS 12
 
-KERNEL roofRead2(const uint8_t *p, int64_t n, uint8_t *out) { read_all(p, n, out); }
+KERNEL roofRead2x8(const uint8_t *p, int64_t n, uint8_t *out) { read_all(p, n, out); }
+KERNEL roofRead2x1(const uint8_t *p, int64_t n, uint8_t *out) { read_on(p, n, out); }
+
+KERNEL roofFlush2(const uint8_t *p, int64_t n) {
+  ROLLED for (; n > 0; n -= 64, p += 64) _mm_clflush(p);
+  _mm_sfence();
+}
 
 KERNEL roofFloat2(int64_t steps) {
   __m256 a[ACCUMULATORS], x = _mm256_set1_ps(1e-30f), y = x;

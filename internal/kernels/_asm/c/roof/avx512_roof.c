@@ -9,7 +9,14 @@
 #define HELD(v) ({ __asm__ volatile("" : "+v"(v)); })
 #define ACCUMULATORS 12
 
-KERNEL roofRead(const uint8_t *p, int64_t n, uint8_t *out) { read_all(p, n, out); }
+KERNEL roofReadx8(const uint8_t *p, int64_t n, uint8_t *out) { read_all(p, n, out); }
+KERNEL roofReadx1(const uint8_t *p, int64_t n, uint8_t *out) { read_on(p, n, out); }
+
+// Flush takes n bytes, whole lines, out of all caches.
+KERNEL roofFlush(const uint8_t *p, int64_t n) {
+  ROLLED for (; n > 0; n -= 64, p += 64) _mm_clflushopt(p);
+  _mm_sfence();
+}
 
 // The kernels below make steps times ACCUMULATORS products of registers.
 KERNEL roofFloat(int64_t steps) {

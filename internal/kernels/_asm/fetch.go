@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strconv"
+)
+
+// A kernel that prefetches is emitted twice behind one entry point: as compiled, and with
+// no-operations in place of the prefetches. A byte of plainFlags, that of the kernel's role, says
+// which one runs. The arithmetic is the same code, and so are its results.
+const plainFlags = "github·com∕heftai∕heft∕internal∕kernels∕fetch·plain"
+
+// roles are the roles of package fetch in its order, with the names of the kernels. The first match
+// counts; a kernel that matches none has the role of several tokens. AMX kernels always prefetch: the
+// processors that have AMX are Intel's.
+var roles = []struct {
+	role    int
+	kernels *regexp.Regexp
+}{
+	{7, regexp.MustCompile(`^roofRead`)},
+	{5, regexp.MustCompile(`E4M3|MXFP4`)},
+	{6, regexp.MustCompile(`Scores|Weigh|AddLanes`)},
+	{0, regexp.MustCompile(`^avx\d+(Mul(BF16|F16|F32)1|Halves1|HalvesOne|Few\dx1)(x\d)?$`)},
+	{1, regexp.MustCompile(`^avx512bf16Dot1`)},
+	{2, regexp.MustCompile(`(Mul|BandSums)Q8\dx1$|DotQ8`)},
+	{3, regexp.MustCompile(`(Mul|BandSums)Q4\dx1$|DotQ4`)},
+}
+
+const severalTokens = 4
+
+func roleOf(kernel string) int {
+	for _, r := range roles {
+		if r.kernels.MatchString(kernel) {
+			return r.role
+		}
+	}
+	return severalTokens
+}
+
+// instruction is a line of a listing: the address and the name of the operation.
+var instruction = regexp.MustCompile(`(?m)^ *([0-9a-f]+):\s+(\w+)`)
+
+// A span is the place of one instruction in a function.
+type span struct{ from, to int }
+
+// nops are the instructions without effect of 1 to 9 bytes.
+var nops = [...]string{
+	1: "\x90", 2: "\x66\x90", 3: "\x0f\x1f\x00", 4: "\x0f\x1f\x40\x00", 5: "\x0f\x1f\x44\x00\x00",
+	6: "\x66\x0f\x1f\x44\x00\x00", 7: "\x0f\x1f\x80\x00\x00\x00\x00", 8: "\x0f\x1f\x84\x00\x00\x00\x00\x00",
+	9: "\x66\x0f\x1f\x84\x00\x00\x00\x00\x00",
+}
+
+// without is code whose instructions at some places do nothing.
+func without(code []byte, places []span) []byte {
+	code = bytes.Clone(code)
+	for _, s := range places {
+		copy(code[s.from:s.to], nops[s.to-s.from])
+	}
+	return code
+}
+
+// prefetchesOf finds the prefetches in a listing.
+func prefetchesOf(listing []byte) ([]span, error) {
+	var spans []span
+	open := -1 // where a prefetch begins
+	for _, m := range instruction.FindAllSubmatch(listing, -1) {
+		at, err := strconv.ParseInt(string(m[1]), 16, 32)
+		if err != nil {
+			return nil, err
+		}
+		if open >= 0 {
+			if length := int(at) - open; length >= len(nops) {
+				return nil, fmt.Errorf("a prefetch of %d bytes, want at most %d", length, len(nops)-1)
+			}
+			spans, open = append(spans, span{open, int(at)}), -1
+		}
+		if bytes.HasPrefix(m[2], []byte("prefetch")) {
+			open = int(at)
+		}
+	}
+	return spans, nil
+}

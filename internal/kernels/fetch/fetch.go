@@ -1,0 +1,171 @@
+// Package fetch says how kernels read weights from memory: how many rows at once,
+// and whether they prefetch by software.
+//
+// A [Pattern] is one way to read, a [Role] is a group of kernels that read alike, and a
+// [Plan] has one pattern for each role. The pattern changes how fast a kernel runs and not
+// one bit of its results, so a plan may change at any time, also while kernels run. The fastest
+// pattern depends on the processor: 8 rows with prefetch on Intel's Sapphire Rapids, 1 row
+// without on AMD's Zen 4. Package tune measures which one it is.
+//
+// The plan is one for the process, since all threads share one memory. Kernels read it at
+// each call: those in Go by [Rows], generated assembly by the flags in this package.
+package fetch
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// A Role is a group of kernels that read memory alike.
+type Role uint8
+
+// The roles. The generator of the assembly knows their order.
+const (
+	Floats Role = iota // bfloat16, float16 and float32 weights, one token
+	Pairs              // bfloat16 weights times activations rounded to bfloat16, one token
+	Q8                 // Q8 weights, one token
+	Q4                 // Q4 weights, one token
+	Tokens             // weights of these formats with several tokens, packing, training
+	Codes              // FP8 and MXFP4 weights
+	Cache              // cached keys and values
+	Roof               // the probe that reads memory and computes nothing
+	Roles
+)
+
+var roleNames = [Roles]string{"floats", "pairs", "q8", "q4", "tokens", "codes", "cache", "roof"}
+
+// String returns the name of r in files and in JSON.
+func (r Role) String() string {
+	if r >= Roles {
+		return fmt.Sprintf("Role(%d)", uint8(r))
+	}
+	return roleNames[r]
+}
+
+// A Pattern is one way to read weights.
+type Pattern struct {
+	// Rows is how many rows, or packed blocks of rows, are read at once: 8, 4 or 1. It is 0 for roles
+	// whose kernels have one number of rows only.
+	Rows int `json:"rows,omitempty"`
+	// Prefetch says that each cache line is prefetched by software before it is used, about 1 KiB ahead.
+	Prefetch bool `json:"prefetch"`
+}
+
+// String returns text such as "8 rows, prefetch".
+func (p Pattern) String() string {
+	rows := ""
+	switch p.Rows {
+	case 0:
+	case 1:
+		rows = "1 row, "
+	default:
+		rows = fmt.Sprintf("%d rows, ", p.Rows)
+	}
+	if p.Prefetch {
+		return rows + "prefetch"
+	}
+	return rows + "no prefetch"
+}
+
+// A Plan has a pattern for each role.
+type Plan [Roles]Pattern
+
+// candidates are the patterns that the kernels of each role have, the default for Intel first.
+var candidates = [Roles][]Pattern{
+	Floats: {{8, true}, {8, false}, {4, true}, {4, false}, {1, true}, {1, false}},
+	Pairs:  {{4, true}, {4, false}, {1, true}, {1, false}},
+	Q8:     {{8, true}, {8, false}, {4, true}, {4, false}, {1, true}, {1, false}},
+	Q4:     {{8, true}, {8, false}, {4, true}, {4, false}, {1, true}, {1, false}},
+	Tokens: {{0, true}, {0, false}},
+	Codes:  {{0, true}, {0, false}},
+	Cache:  {{0, true}, {0, false}},
+	Roof:   {{8, true}, {8, false}, {1, true}, {1, false}},
+}
+
+// Candidates returns the patterns that the kernels of r have.
+func Candidates(r Role) []Pattern { return slices.Clone(candidates[r]) }
+
+// Default returns the plan for processors of a vendor, named as CPUID names it, that nobody has
+// measured: 1 row without prefetch for one token on AMD, as Zen 4 reads fastest, and
+// many rows with prefetch elsewhere.
+func Default(vendor string) Plan {
+	var p Plan
+	for r := range Roles {
+		p[r] = candidates[r][0]
+	}
+	if vendor == "AuthenticAMD" {
+		for _, r := range []Role{Floats, Pairs, Q8, Q4, Roof} {
+			p[r] = Pattern{Rows: 1}
+		}
+	}
+	return p
+}
+
+// Check returns an error where a role's kernels lack the pattern of p.
+func (p Plan) Check() error {
+	for r, pattern := range p {
+		if !slices.Contains(candidates[r], pattern) {
+			return fmt.Errorf("fetch: %s: got the pattern %q, want one of %q", Role(r), pattern, candidates[r])
+		}
+	}
+	return nil
+}
+
+var (
+	mu    sync.Mutex
+	inUse Plan
+	rows  [Roles]atomic.Uint32
+	// plain is read by the assembly: 1 is no prefetch. It is written under mu.
+	plain [Roles]uint8
+)
+
+func init() { set(Default("")) }
+
+// Use makes p the plan of this process, for kernel calls from now on. It panics where p has a pattern
+// that kernels lack. It may be called at any time by any goroutine.
+func Use(p Plan) {
+	if err := p.Check(); err != nil {
+		panic(err)
+	}
+	set(p)
+}
+
+func set(p Plan) {
+	mu.Lock()
+	defer mu.Unlock()
+	inUse = p
+	for r, pattern := range p {
+		rows[r].Store(uint32(pattern.Rows))
+		plain[r] = 1
+		if pattern.Prefetch {
+			plain[r] = 0
+		}
+	}
+}
+
+// Current returns the plan of this process.
+func Current() Plan {
+	mu.Lock()
+	defer mu.Unlock()
+	return inUse
+}
+
+// Rows returns how many rows the kernels of r read at once.
+func Rows(r Role) int { return int(rows[r].Load()) }
+
+// Forms are the forms of a kernel for 8, 4 and 1 rows at once. A kernel that lacks a form has
+// that for the nearest number in its place.
+type Forms[K any] struct{ Eight, Four, One K }
+
+// For returns the form that the plan has for r. It allocates nothing.
+func (f *Forms[K]) For(r Role) K {
+	switch Rows(r) {
+	case 1:
+		return f.One
+	case 4:
+		return f.Four
+	}
+	return f.Eight
+}

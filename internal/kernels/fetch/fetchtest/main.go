@@ -1,0 +1,46 @@
+// Package fetchtest runs tests of kernels with several fetch plans.
+package fetchtest
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+
+	"github.com/heftai/heft/internal/kernels/fetch"
+)
+
+// Plans returns plans that together have all forms of all kernels: the pattern i of every role, or
+// the last where it has fewer.
+func Plans() []fetch.Plan {
+	most := 0
+	for r := range fetch.Roles {
+		most = max(most, len(fetch.Candidates(r)))
+	}
+	plans := make([]fetch.Plan, most)
+	for i := range plans {
+		for r := range fetch.Roles {
+			c := fetch.Candidates(r)
+			plans[i][r] = c[min(i, len(c)-1)]
+		}
+	}
+	return plans
+}
+
+// Main is TestMain of a package with kernels. It runs all tests with the default plan,
+// and again with plans of 4 rows and of 1 row without prefetch, and returns the exit status.
+// Benchmarks run with the default plan only.
+func Main(m *testing.M) int {
+	if code := m.Run(); code != 0 || flag.Lookup("test.bench").Value.String() != "" || flag.Lookup("test.list").Value.String() != "" {
+		return code
+	}
+	defer fetch.Use(fetch.Current())
+	plans := Plans()
+	for _, p := range []fetch.Plan{plans[3], plans[len(plans)-1]} {
+		fetch.Use(p)
+		if code := m.Run(); code != 0 {
+			fmt.Printf("the tests above ran with the fetch plan %v\n", p)
+			return code
+		}
+	}
+	return 0
+}

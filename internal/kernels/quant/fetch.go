@@ -1,0 +1,11 @@
+package quant
+
+import "github.com/heftai/heft/internal/kernels/fetch"
+
+// FetchRole returns the role of kernels that multiply weights of p, Q8 or Q4, by one token.
+func (p Packing) FetchRole() fetch.Role {
+	if p == Q4 {
+		return fetch.Q4
+	}
+	return fetch.Q8
+}
