@@ -4,7 +4,11 @@
 
 package attention
 
-import "unsafe"
+import (
+	"unsafe"
+
+	_ "github.com/heftai/heft/internal/kernels/fetch" // its flags
+)
 
 //go:noescape
 func avx512ScoresBF16x1(a unsafe.Pointer)

@@ -4,7 +4,11 @@
 
 package gemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	_ "github.com/heftai/heft/internal/kernels/fetch" // its flags
+)
 
 //go:noescape
 func avx2Product(a unsafe.Pointer, as int64, b unsafe.Pointer, bs int64, c unsafe.Pointer, cs int64, n int64, rows int64, cols int64, add int64)

@@ -4,7 +4,11 @@
 
 package gemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	_ "github.com/heftai/heft/internal/kernels/fetch" // its flags
+)
 
 //go:noescape
 func avx512Few2x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, tokens int64, far unsafe.Pointer, sp int64)

@@ -4,7 +4,11 @@
 
 package gemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	_ "github.com/heftai/heft/internal/kernels/fetch" // its flags
+)
 
 //go:noescape
 func avx512Groups(w unsafe.Pointer, x unsafe.Pointer, next unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, tokens int64, flags int64)

@@ -4,7 +4,11 @@
 
 package gemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	_ "github.com/heftai/heft/internal/kernels/fetch" // its flags
+)
 
 //go:noescape
 func avx512WidenColumnsBF16(dst unsafe.Pointer, w unsafe.Pointer, ws int64, rows int64, n int64, ahead int64)

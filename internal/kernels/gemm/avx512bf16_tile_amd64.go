@@ -4,7 +4,11 @@
 
 package gemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	_ "github.com/heftai/heft/internal/kernels/fetch" // its flags
+)
 
 //go:noescape
 func avx512bf16PackTokens(dst unsafe.Pointer, x unsafe.Pointer, xs int64, tokens int64, n int64)

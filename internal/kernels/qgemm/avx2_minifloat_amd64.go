@@ -4,7 +4,11 @@
 
 package qgemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	_ "github.com/heftai/heft/internal/kernels/fetch" // its flags
+)
 
 //go:noescape
 func avx2CodesE4M3x4x1(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)

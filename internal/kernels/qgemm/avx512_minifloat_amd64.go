@@ -4,7 +4,11 @@
 
 package qgemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	_ "github.com/heftai/heft/internal/kernels/fetch" // its flags
+)
 
 //go:noescape
 func avx512E4M3Widen3(w unsafe.Pointer, ws int64, room unsafe.Pointer, n int64)

@@ -4,7 +4,11 @@
 
 package qgemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	_ "github.com/heftai/heft/internal/kernels/fetch" // its flags
+)
 
 //go:noescape
 func avx512E4M3One(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)

@@ -4,7 +4,11 @@
 
 package qgemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	_ "github.com/heftai/heft/internal/kernels/fetch" // its flags
+)
 
 //go:noescape
 func bf16PackBandsQ8(dst unsafe.Pointer, band unsafe.Pointer, blocks int64, room unsafe.Pointer)

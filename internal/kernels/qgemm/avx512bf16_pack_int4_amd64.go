@@ -4,7 +4,11 @@
 
 package qgemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	_ "github.com/heftai/heft/internal/kernels/fetch" // its flags
+)
 
 //go:noescape
 func bf16PackNibbleRows(dst unsafe.Pointer, words unsafe.Pointer, stride int64, scale unsafe.Pointer, zero unsafe.Pointer, blocks int64, room unsafe.Pointer)

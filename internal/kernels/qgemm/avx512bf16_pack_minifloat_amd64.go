@@ -4,7 +4,11 @@
 
 package qgemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	_ "github.com/heftai/heft/internal/kernels/fetch" // its flags
+)
 
 //go:noescape
 func bf16PackE4M3(dst unsafe.Pointer, src unsafe.Pointer, stride int64, scales unsafe.Pointer, rows int64, blocks int64)

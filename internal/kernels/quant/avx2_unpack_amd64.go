@@ -4,7 +4,11 @@
 
 package quant
 
-import "unsafe"
+import (
+	"unsafe"
+
+	_ "github.com/heftai/heft/internal/kernels/fetch" // its flags
+)
 
 //go:noescape
 func avx2UnpackE4M3(dst unsafe.Pointer, src unsafe.Pointer, n int64, scale unsafe.Pointer)

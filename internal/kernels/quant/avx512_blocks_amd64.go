@@ -4,7 +4,11 @@
 
 package quant
 
-import "unsafe"
+import (
+	"unsafe"
+
+	_ "github.com/heftai/heft/internal/kernels/fetch" // its flags
+)
 
 //go:noescape
 func avx512UnpackQ8(dst unsafe.Pointer, src unsafe.Pointer, blocks int64)

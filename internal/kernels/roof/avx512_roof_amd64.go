@@ -4,7 +4,11 @@
 
 package roof
 
-import "unsafe"
+import (
+	"unsafe"
+
+	_ "github.com/heftai/heft/internal/kernels/fetch" // its flags
+)
 
 //go:noescape
 func roofReadx8(p unsafe.Pointer, n int64, out unsafe.Pointer)

@@ -1,4 +1,6 @@
-// Package fetchtest runs tests of kernels with several fetch plans.
+// Package fetchtest runs tests of kernels with several fetch plans. A [fetch.Plan] selects one form
+// of each kernel; [Plans] has plans that together have all forms, and [Main] runs a package's tests with
+// the default plan and two others.
 package fetchtest
 
 import (
