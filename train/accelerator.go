@@ -1,15 +1,15 @@
 package train
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
-	"slices"
 
 	"github.com/heftai/heft/internal/collective"
 	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/internal/accumulation"
+	"github.com/heftai/heft/train/internal/replicas"
 	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/rng"
 	"github.com/heftai/heft/train/tensor"
@@ -39,9 +39,8 @@ type Accelerator struct {
 	accum      GradientAccumulation
 	comm       collective.Comm
 	precision  tensor.Precision
-	state      gradientState
-	modules    []*prepared
-	joining    bool
+	state      accumulation.State
+	group      *replicas.Group
 	trigger    bool
 	generator  *rng.Generator
 	base       *slog.Logger
@@ -57,13 +56,6 @@ type Accelerator struct {
 	beforeChange         func(change string) error // of tests, see aside
 }
 
-// prepared is a module and whether Backward averages its gradients.
-type prepared struct {
-	module Module
-	params []*tensor.Parameter
-	sync   bool
-}
-
 // New makes the accelerator of one rank. It fails if accumulation is configured twice, and
 // on a mixed precision that is not known.
 func New(c Config) (*Accelerator, error) {
@@ -75,14 +67,14 @@ func New(c Config) (*Accelerator, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Accelerator{cfg: c, accum: accum, comm: c.World.transport(), generator: rng.New(0), base: c.Logger, project: c.Project, precision: precision}
+	a := &Accelerator{cfg: c, accum: accum, comm: c.World.transport(), group: &replicas.Group{Comm: c.World.transport()}, generator: rng.New(0), base: c.Logger, project: c.Project, precision: precision}
 	if err := a.prepareScaler(); err != nil {
 		return nil, err
 	}
 	if a.project.ProjectDir == "" {
 		a.project.ProjectDir = c.ProjectDir
 	}
-	a.state.sync, a.state.ended = true, true
+	a.state.Sync, a.state.Ended = true, true
 	if a.base == nil {
 		a.base = slog.Default()
 	}
@@ -172,70 +164,19 @@ func (a *Accelerator) prepareModule(m Module) error {
 	if !reflect.TypeOf(m).Comparable() {
 		return errors.New("has no identity: give a pointer")
 	}
-	if a.find(m) != nil {
+	if a.group.Find(m) != nil {
 		return errPrepared
 	}
-	p := &prepared{module: m, sync: true}
-	for name, param := range m.Parameters() {
-		if param == nil {
-			return fmt.Errorf("parameter %q is nil", name)
-		}
-		if !slices.Contains(p.params, param) { // tied ones come under several names
-			p.params = append(p.params, param)
-		}
-	}
-	if a.comm.Size() > 1 {
-		if err := a.sameWeights(p); err != nil {
-			return err
-		}
-	}
-	a.modules = append(a.modules, p)
-	return nil
-}
-
-func (a *Accelerator) find(m Module) *prepared {
-	for _, p := range a.modules {
-		if p.module == m {
-			return p
-		}
-	}
-	return nil
-}
-
-// sameWeights copies rank 0's trainable weights, after it is clear that all ranks have
-// the same parameters.
-func (a *Accelerator) sameWeights(p *prepared) error {
-	var shapes [][]int
-	for _, param := range p.params {
-		shapes = append(shapes, append([]int{param.Len(), b2i(param.Trainable)}, param.Shape()...))
-	}
-	ctx := a.cfg.World.context()
-	all, err := collective.AllGather(ctx, a.comm, shapes)
+	p, err := replicas.NewModule(m)
 	if err != nil {
 		return err
 	}
-	for r, s := range all {
-		if !slices.EqualFunc(s, shapes, slices.Equal) {
-			return fmt.Errorf("the parameters of rank %d are not those of rank %d", r, a.comm.Rank())
-		}
-	}
-	return a.share(ctx, p, 0)
-}
-
-// share copies the trainable weights of rank root to all. Frozen ones stay where they
-// are, which may be a checkpoint that nobody may write to.
-func (a *Accelerator) share(ctx context.Context, p *prepared, root int) error {
-	for _, param := range p.params {
-		if !param.Trainable {
-			continue
-		}
-		err := param.Access(a.comm.Rank() != root, func(values []float32) error {
-			return broadcastFloats(ctx, a.comm, root, values)
-		})
-		if err != nil {
+	if a.comm.Size() > 1 {
+		if err := a.group.Equal(a.cfg.World.context(), p); err != nil {
 			return err
 		}
 	}
+	a.group.Modules = append(a.group.Modules, p)
 	return nil
 }
 
@@ -245,13 +186,13 @@ func (a *Accelerator) UnwrapModel(m Module) Module { return m }
 // FreeMemory forgets all that was prepared, gradients included, and starts the count of
 // batches anew. What the caller holds no more, the collector takes.
 func (a *Accelerator) FreeMemory() {
-	for _, p := range a.modules {
-		for _, param := range p.params {
+	for _, p := range a.group.Modules {
+		for _, param := range p.Params {
 			param.ZeroGrad()
 		}
 	}
-	a.modules, a.optimizers, a.schedulers, a.loaders = nil, nil, nil, nil
-	a.state = gradientState{sync: true}
+	a.group.Modules, a.optimizers, a.schedulers, a.loaders = nil, nil, nil, nil
+	a.state = accumulation.State{Sync: true}
 }
 
 // Clear is [Accelerator.FreeMemory], under the reference's other name.

@@ -4,72 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
-	"github.com/heftai/heft/train/data"
 	"github.com/heftai/heft/train/tensor"
 )
-
-// gradientState knows where in a window of accumulation the loop is. Loaders tell it
-// when they begin and end.
-type gradientState struct {
-	step    int  // batches since the last end of a loader
-	window  int  // batches since the last step
-	sync    bool // this batch ends its window
-	ended   bool // the batch before did: the next begins a window
-	cut     bool // gradients of this window are divided by window already
-	loaders []data.State
-}
-
-var _ data.Observer = (*gradientState)(nil)
-
-// BeginLoader makes l the active loader until it ends or another begins.
-func (s *gradientState) BeginLoader(l data.State) {
-	s.EndLoader(l)
-	s.loaders = append(s.loaders, l)
-}
-
-// EndLoader makes the loader that was active before l the active one again.
-func (s *gradientState) EndLoader(l data.State) {
-	s.loaders = slices.DeleteFunc(s.loaders, func(x data.State) bool { return x == l })
-}
-
-// active is the loader begun last that has not ended. One that the loop broke out of
-// has not: its flags go on to count, as in the reference.
-func (s *gradientState) active() data.State {
-	if len(s.loaders) == 0 {
-		return nil
-	}
-	return s.loaders[len(s.loaders)-1]
-}
-
-func (s *gradientState) atEnd() bool {
-	l := s.active()
-	return l != nil && l.EndOfDataloader()
-}
-
-func (s *gradientState) remainder() int {
-	if l := s.active(); l != nil {
-		return l.Remainder()
-	}
-	return -1
-}
-
-// advance goes on to the next batch.
-func (s *gradientState) advance(g *GradientAccumulation) {
-	if s.ended {
-		s.window = 0
-	}
-	s.window++
-	s.cut = false
-	if on(g.SyncWithDataloader) && s.atEnd() {
-		s.step, s.sync = 0, true
-	} else {
-		s.step++
-		s.sync = s.step%g.Steps == 0
-	}
-	s.ended = s.sync
-}
 
 // Accumulate runs fn, one forward and backward pass over one batch with the steps of
 // optimizer and scheduler after it. Until the window's last batch those steps do
@@ -80,8 +17,8 @@ func (a *Accelerator) Accumulate(ctx context.Context, fn func(context.Context) e
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	a.state.advance(&a.accum)
-	if a.state.sync || a.accum.SyncEachBatch {
+	a.state.Advance(a.accum.Steps, on(a.accum.SyncWithDataloader))
+	if a.state.Sync || a.accum.SyncEachBatch {
 		return fn(ctx)
 	}
 	return a.setSync(modules, false, func() error { return fn(ctx) })
@@ -101,32 +38,32 @@ func (a *Accelerator) TriggerSyncInBackward(m Module, f func() error) error {
 
 func (a *Accelerator) setSync(modules []Module, sync bool, f func() error) error {
 	for _, m := range modules {
-		p := a.find(m)
+		p := a.group.Find(m)
 		if p == nil {
 			if a.comm.Size() > 1 {
 				return fmt.Errorf("train: a module of type %T was not prepared", m)
 			}
 			continue
 		}
-		defer func(was bool) { p.sync = was }(p.sync)
-		p.sync = sync
+		defer func(was bool) { p.Sync = was }(p.Sync)
+		p.Sync = sync
 	}
 	return f()
 }
 
 // SyncGradients reports whether this batch ends its window: when gradients are whole,
 // to be clipped and logged. It is true outside [Accelerator.Accumulate].
-func (a *Accelerator) SyncGradients() bool { return a.state.sync }
+func (a *Accelerator) SyncGradients() bool { return a.state.Sync }
 
 // EndOfDataloader reports whether the active loader is at its last batch.
-func (a *Accelerator) EndOfDataloader() bool { return a.state.atEnd() }
+func (a *Accelerator) EndOfDataloader() bool { return a.state.AtEnd() }
 
 // Remainder is how many samples of the active loader's last global batch are no
 // padding: 0 if it is full, -1 if that is not known or no loader is active.
-func (a *Accelerator) Remainder() int { return a.state.remainder() }
+func (a *Accelerator) Remainder() int { return a.state.Remainder() }
 
 // InDataloader reports whether a prepared loader has begun and not ended.
-func (a *Accelerator) InDataloader() bool { return a.state.active() != nil }
+func (a *Accelerator) InDataloader() bool { return a.state.Active() != nil }
 
 // GradientAccumulationSteps is the number of batches of a window.
 func (a *Accelerator) GradientAccumulationSteps() int { return a.accum.Steps }
@@ -182,14 +119,14 @@ func (a *Accelerator) settleScale() error {
 // gradients that were gathered under another divisor are brought to this one.
 func (a *Accelerator) divisor() int {
 	s := &a.state
-	if !a.cfg.Corrections.ShortWindow || !s.sync || s.window == 0 || s.window >= a.accum.Steps {
+	if !a.cfg.Corrections.ShortWindow || !s.Sync || s.Window == 0 || s.Window >= a.accum.Steps {
 		return a.accum.Steps
 	}
-	if !s.cut {
-		s.cut = true
-		by := float32(a.accum.Steps) / float32(s.window)
-		for _, p := range a.modules {
-			for _, param := range p.params {
+	if !s.Cut {
+		s.Cut = true
+		by := float32(a.accum.Steps) / float32(s.Window)
+		for _, p := range a.group.Modules {
+			for _, param := range p.Params {
 				grad := param.Grad()
 				for i := range grad {
 					grad[i] *= by
@@ -197,5 +134,5 @@ func (a *Accelerator) divisor() int {
 			}
 		}
 	}
-	return s.window
+	return s.Window
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 
+	"github.com/heftai/heft/train/internal/evaluation"
 	"github.com/heftai/heft/train/track"
 )
 
@@ -118,9 +119,9 @@ func (e *EarlyStopping) On(_ context.Context, m *Moment) error {
 	if m.Event != Evaluated {
 		return nil
 	}
-	v, ok := m.Metrics[evalName(e.Metric)]
+	v, ok := m.Metrics[evaluation.MetricName(e.Metric)]
 	if !ok {
-		return fmt.Errorf("early stopping watches %q, which was not measured", evalName(e.Metric))
+		return fmt.Errorf("early stopping watches %q, which was not measured", evaluation.MetricName(e.Metric))
 	}
 	better := !math.IsNaN(v) && (e.best == nil || e.GreaterIsBetter && v > *e.best || !e.GreaterIsBetter && v < *e.best)
 	if better && (e.best == nil || math.Abs(v-*e.best) > e.Threshold) {

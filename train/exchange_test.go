@@ -19,8 +19,8 @@ type outputs struct {
 func TestGatherNested(t *testing.T) {
 	world(t, 2, func(ctx context.Context, a *Accelerator) error {
 		r := a.ProcessIndex()
-		x := outputs{[]int{r, r + 10}, Array{[]float32{float32(r)}, []int{1, 1}}, map[string][]bool{"b": {r == 0}, "a": {true}}}
-		want := outputs{[]int{0, 10, 1, 11}, Array{[]float32{0, 1}, []int{2, 1}}, map[string][]bool{"b": {true, false}, "a": {true, true}}}
+		x := outputs{[]int{r, r + 10}, Array{Data: []float32{float32(r)}, Shape: []int{1, 1}}, map[string][]bool{"b": {r == 0}, "a": {true}}}
+		want := outputs{[]int{0, 10, 1, 11}, Array{Data: []float32{0, 1}, Shape: []int{2, 1}}, map[string][]bool{"b": {true, false}, "a": {true, true}}}
 		got, err := Gather(ctx, a, x)
 		if err := first(err, sameValue(want, got)); err != nil {
 			return err
@@ -65,7 +65,7 @@ func TestExchangesRefuse(t *testing.T) {
 			return err
 		}, `"median"`},
 		"an array that is not whole": {func(ctx context.Context, a *Accelerator) error {
-			_, err := Gather(ctx, a, Array{[]float32{1}, []int{2}})
+			_, err := Gather(ctx, a, Array{Data: []float32{1}, Shape: []int{2}})
 			return err
 		}, "do not have the shape"},
 		"a padding that does not fit": {func(ctx context.Context, a *Accelerator) error {

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/heftai/heft/train/internal/checkpoint"
 )
 
 // FuzzLoadState: whatever stands in a file of a checkpoint, loading ends with an error or
@@ -17,7 +19,7 @@ func FuzzLoadState(f *testing.F) {
 	if _, err := first.acc.SaveState(f.Context(), filepath.Join(base, "good")); err != nil {
 		f.Fatal(err)
 	}
-	names := []string{modelFile, optimizerFile, schedulerFile, randomFile(0), customFile(0)}
+	names := []string{checkpoint.ModelFile, checkpoint.OptimizerFile, checkpoint.SchedulerFile, checkpoint.RankFile(0), checkpoint.CustomFile(0)}
 	for i, name := range names {
 		b, err := os.ReadFile(filepath.Join(base, "good", name))
 		if err != nil {

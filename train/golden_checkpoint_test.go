@@ -13,6 +13,7 @@ import (
 
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/train/internal/checkpoint"
 	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/tensor"
 )
@@ -59,7 +60,7 @@ func ours(name string) string {
 	dir, base := filepath.Split(name)
 	switch {
 	case base == "pytorch_model.bin":
-		base = modelFile
+		base = checkpoint.ModelFile
 	case strings.HasPrefix(base, "optimizer"):
 		base = strings.TrimSuffix(base, ".bin") + ".safetensors"
 	case strings.HasSuffix(base, ".bin"), strings.HasSuffix(base, ".pkl"):
@@ -223,7 +224,7 @@ func (c checkpointRun) files(dir string, times int) func(*testing.T, any) {
 
 func folders(t *testing.T, root string) []string {
 	t.Helper()
-	names, err := numberedFolders(filepath.Join(root, "checkpoints"))
+	names, err := checkpoint.List(filepath.Join(root, "checkpoints"))
 	if err != nil {
 		t.Fatal(err)
 	}

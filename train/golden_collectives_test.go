@@ -111,8 +111,8 @@ func (c *exchangeCase) rank(ctx context.Context, a *Accelerator, op string, r *e
 	case "pad_across_processes":
 		out, err = PadAcrossProcesses(ctx, a, array(r.In, r.InShape), PadOptions{Dim: int(c.Dim), Index: c.PadIndex, First: c.PadFirst})
 	case "pad_across_processes_nested":
-		out, err = PadAcrossProcesses(ctx, a, nested(r.In), PadOptions{Dim: int(*r.Dim)})
-		return first(err, sameValue(nested(r.Out), out))
+		out, err = PadAcrossProcesses(ctx, a, nestedValue(r.In), PadOptions{Dim: int(*r.Dim)})
+		return first(err, sameValue(nestedValue(r.Out), out))
 	case "gather_object":
 		out, err = GatherObject(ctx, a, objects(r.In))
 		return first(err, sameValue(objects(r.Out), out))
@@ -207,14 +207,14 @@ func array(v any, shape []float64) Array {
 }
 
 // nested turns the lists of nested maps into arrays.
-func nested(v any) any {
+func nestedValue(v any) any {
 	m, ok := v.(map[string]any)
 	if !ok {
 		return array(v, nil)
 	}
 	out := map[string]any{}
 	for k, e := range m {
-		out[k] = nested(e)
+		out[k] = nestedValue(e)
 	}
 	return out
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/train/internal/checkpoint"
 	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/tensor"
 )
@@ -116,7 +117,7 @@ func (c *resumeCase) model(t *testing.T, ck *loader.Checkpoint) *listed {
 			if err != nil || !slices.Equal(saved.Shape, shape) {
 				t.Fatalf("%s has shape %v, its moments %v (%v)", name, saved.Shape, shape, err)
 			}
-			flat = floatsOf(b)
+			flat = checkpoint.Floats(b)
 		}
 		l.names, l.params = append(l.names, name), append(l.params, tensor.NewParameter(flat, shape...))
 	}
@@ -147,7 +148,7 @@ func (c *resumeCase) check(t *testing.T, ck *loader.Checkpoint) {
 	if err := again.acc.LoadState(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
-	if got := again.acc.state.step; got != c.Loaded {
+	if got := again.acc.state.Step; got != c.Loaded {
 		t.Errorf("the step is %d, want %d", got, c.Loaded)
 	}
 	if got := again.sched.State(); got.LastEpoch != c.LastEpoch || again.counter.N != c.Counter {
@@ -245,7 +246,7 @@ func (r *resumeRun) train(t *testing.T, c *resumeCase) {
 // checkFiles compares what the files say with what the reference's say.
 func (c *resumeCase) checkFiles(t *testing.T, dir string) {
 	t.Helper()
-	err := withOptimizer(filepath.Join(dir, optimizerFile), func(state optim.State) error {
+	err := checkpoint.ReadOptimizer(filepath.Join(dir, checkpoint.OptimizerFile), func(state optim.State) error {
 		for i, p := range state.Params {
 			want := c.Optimizer.State[strconv.Itoa(i)]
 			m, _ := flattened(want.M)
@@ -265,16 +266,16 @@ func (c *resumeCase) checkFiles(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &reading{dir: dir}
-	sched, err := readJSON[optim.SchedulerState](r, schedulerFile)
+	r := &checkpoint.Reading{Dir: dir}
+	sched, err := checkpoint.ReadJSON[optim.SchedulerState](r, checkpoint.SchedulerFile)
 	if want := c.Scheduler; err != nil || sched.LastEpoch != want.LastEpoch || sched.StepCount != want.StepCount || !slices.Equal(sched.LastLR, want.LastLR) {
 		t.Errorf("schedule %+v, want %+v (%v)", sched, want, err)
 	}
-	own, err := readJSON[rankState](r, randomFile(0))
+	own, err := checkpoint.ReadJSON[rankState](r, checkpoint.RankFile(0))
 	if err != nil || own.Step != c.Step {
 		t.Errorf("the step is %d, want %d (%v)", own.Step, c.Step, err)
 	}
-	custom, err := readJSON[map[string]float64](r, customFile(0))
+	custom, err := checkpoint.ReadJSON[map[string]float64](r, checkpoint.CustomFile(0))
 	if err != nil || !reflect.DeepEqual(custom, c.Custom) {
 		b, _ := json.Marshal(custom)
 		t.Errorf("the custom object is %s, want %v (%v)", b, c.Custom, err)

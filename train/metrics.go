@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/heftai/heft/internal/collective"
+	"github.com/heftai/heft/train/internal/nested"
 )
 
 // GatherForMetrics is [Gather] that drops, at the end of the active loader, the samples
@@ -18,7 +19,7 @@ import (
 // the loader does not know how many samples are padding (see [Accelerator.Remainder])
 // nothing is cut, with a message to [Accelerator.Logger].
 func GatherForMetrics[T any](ctx context.Context, a *Accelerator, x T) (T, error) {
-	if !hasArrays(x) {
+	if !nested.HasArrays(x) {
 		return gatherObjects(ctx, a, x)
 	}
 	all, err := Gather(ctx, a, x)
@@ -29,11 +30,11 @@ func GatherForMetrics[T any](ctx context.Context, a *Accelerator, x T) (T, error
 	if !cut {
 		return all, nil
 	}
-	rest, err := mapArrays(all, func(l leaf) (leaf, error) {
-		if len(l.shape) == 0 {
+	rest, err := nested.Map(all, func(l nested.Leaf) (nested.Leaf, error) {
+		if len(l.Shape) == 0 {
 			return l, errors.New("a single number has no samples to cut")
 		}
-		return l.rows(0, min(n, l.shape[0])), nil
+		return l.Rows(0, min(n, l.Shape[0])), nil
 	})
 	if err == nil {
 		return rest, nil
@@ -47,10 +48,10 @@ func GatherForMetrics[T any](ctx context.Context, a *Accelerator, x T) (T, error
 // rowsForMetrics says whether this step's gathered samples are to be cut, and to how
 // many.
 func (a *Accelerator) rowsForMetrics(ctx context.Context) (int, bool) {
-	if !a.state.atEnd() {
+	if !a.state.AtEnd() {
 		return 0, false
 	}
-	n := a.state.remainder()
+	n := a.state.Remainder()
 	if n < 0 {
 		a.logger.InfoContext(ctx, "the loader does not know how many of its last samples are padding: metrics may count some twice")
 	}

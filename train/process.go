@@ -149,12 +149,12 @@ func (a *Accelerator) LocalSGD(ctx context.Context, m Module, steps int, f func(
 	if steps < 1 {
 		return fmt.Errorf("train: local SGD: averaging every %d steps", steps)
 	}
-	p := a.find(m)
+	p := a.group.Find(m)
 	if p == nil {
 		return fmt.Errorf("train: local SGD: a module of type %T was not prepared", m)
 	}
 	average := func() error {
-		for _, param := range p.params {
+		for _, param := range p.Params {
 			if !param.Trainable {
 				continue
 			}

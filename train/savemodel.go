@@ -1,24 +1,12 @@
 package train
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
 	"iter"
-	"math"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 
-	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
-	"github.com/heftai/heft/train/optim"
+	"github.com/heftai/heft/train/internal/modelfiles"
 )
 
 // SaveModelOptions say how [SaveModel] writes.
@@ -48,149 +36,7 @@ type Checkpointed interface {
 //
 // Each file is written beside its place and brought to disk first.
 func SaveModel(ctx context.Context, a *Accelerator, m Module, dir string, o SaveModelOptions) error {
-	return wrap("save model", a.together(ctx, a.onMain(func() error { return saveModel(m, dir, o) })))
-}
-
-func saveModel(m Module, dir string, o SaveModelOptions) error {
-	tensors, err := modelTensors(m, o.DType)
-	if err != nil {
-		return err
-	}
-	limit := o.MaxShardSize
-	switch {
-	case limit == 0:
-		limit = 10e9
-	case limit < 0:
-		limit = 0
-	}
-	if err := loader.Save(dir, tensors, loader.SaveOptions{MaxShardSize: limit}); err != nil {
-		return err
-	}
-	if o.From == "" {
-		return nil
-	}
-	return copyBeside(dir, o.From, o.DType)
-}
-
-// modelTensors are m's weights under the names of its checkpoint, else of its parameters.
-func modelTensors(m Module, dtype meta.DType) (iter.Seq[loader.NamedTensor], error) {
-	tensors := slices.Values(toSave(moduleArrays(m, false)))
-	if c, ok := m.(Checkpointed); ok {
-		var err error
-		if tensors, err = c.Checkpoint(); err != nil {
-			return nil, err
-		}
-	}
-	switch dtype {
-	case meta.NoDType:
-		return tensors, nil
-	case meta.Float32, meta.BFloat16, meta.Float16:
-	default:
-		return nil, fmt.Errorf("weights cannot be rounded to %v", dtype)
-	}
-	return func(yield func(loader.NamedTensor) bool) {
-		var buf []byte
-		for t := range tensors {
-			if !yield(rounded(t, dtype, &buf)) {
-				return
-			}
-		}
-	}, nil
-}
-
-// rounded is a float32 tensor as another dtype, made when it is written. Others stay, and so
-// does what is exact.
-func rounded(t loader.NamedTensor, to meta.DType, buf *[]byte) loader.NamedTensor {
-	if t.DType != meta.Float32 || to == meta.Float32 || t.Exact {
-		return t
-	}
-	wide := t.Bytes
-	t.DType = to
-	t.Bytes = func() ([]byte, error) {
-		b, err := wide()
-		if err != nil {
-			return nil, err
-		}
-		out := slices.Grow((*buf)[:0], len(b)/2)
-		for i := 0; i+4 <= len(b); i += 4 {
-			v := math.Float32frombits(binary.LittleEndian.Uint32(b[i:]))
-			if to == meta.BFloat16 {
-				out = binary.LittleEndian.AppendUint16(out, uint16(math.Float32bits(optim.BFloat16(v))>>16))
-			} else {
-				out = binary.LittleEndian.AppendUint16(out, optim.Float16Bits(v))
-			}
-		}
-		*buf = out
-		return out, nil
-	}
-	return t
-}
-
-// besideWeights are the files of a model's folder that say what its weights are and how
-// text is made of tokens.
-var besideWeights = []string{"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
-	"special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "tokenizer.model",
-	"chat_template.json", "chat_template.jinja"}
-
-// copyBeside copies what lies beside the weights. The config says what dtype they have.
-func copyBeside(dir, from string, dtype meta.DType) error {
-	if same, err := sameFolder(dir, from); err != nil || same {
-		return err
-	}
-	for _, name := range besideWeights {
-		b, err := os.ReadFile(filepath.Join(from, name))
-		if errors.Is(err, fs.ErrNotExist) && name != "config.json" {
-			continue
-		}
-		if err == nil && name == "config.json" {
-			b, err = configWithDType(b, dtype)
-		}
-		if err == nil {
-			err = atomicfile.WriteFile(filepath.Join(dir, name), b)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func sameFolder(a, b string) (bool, error) {
-	x, err := os.Stat(a)
-	if err != nil {
-		return false, err
-	}
-	y, err := os.Stat(b)
-	if err != nil {
-		return false, err
-	}
-	return os.SameFile(x, y), nil
-}
-
-// configWithDType is a config.json that says the weights' dtype; unchanged where that is
-// said already.
-func configWithDType(b []byte, dtype meta.DType) ([]byte, error) {
-	if dtype == meta.NoDType {
-		return b, nil
-	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.UseNumber()
-	var config map[string]any
-	if err := d.Decode(&config); err != nil {
-		return nil, fmt.Errorf("config.json: %w", err)
-	}
-	key := "dtype"
-	if _, old := config["torch_dtype"]; old && config["dtype"] == nil {
-		key = "torch_dtype"
-	}
-	if said, _ := config[key].(string); strings.TrimPrefix(said, "torch.") == dtype.String() {
-		return b, nil
-	}
-	config[key] = dtype.String()
-	var out bytes.Buffer
-	e := json.NewEncoder(&out)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	err := e.Encode(config)
-	return out.Bytes(), err
+	return wrap("save model", a.together(ctx, a.onMain(func() error {
+		return modelfiles.Save(m, dir, modelfiles.Options(o))
+	})))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/internal/checkpoint"
 	"github.com/heftai/heft/train/optim"
 )
 
@@ -70,7 +71,7 @@ func TestSaveModelRoundsAndSavesTiedOnesOnce(t *testing.T) {
 // elementAt is element i of b.
 func elementAt(b []byte, i int, d meta.DType) float32 {
 	if d == meta.Float32 {
-		return floatsOf(b)[i]
+		return checkpoint.Floats(b)[i]
 	}
 	h := uint32(b[2*i]) | uint32(b[2*i+1])<<8
 	if d == meta.BFloat16 {

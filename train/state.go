@@ -6,14 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/heftai/heft/internal/collective"
+	"github.com/heftai/heft/train/internal/checkpoint"
 )
 
 // ErrCheckpointExists is what [Accelerator.SaveState] returns where automatic naming
@@ -46,26 +45,6 @@ func (c *ProjectConfiguration) checkpoints() string {
 	return filepath.Join(c.ProjectDir, "checkpoints")
 }
 
-// Names of the files of a checkpoint. A second model, optimizer, … has _1 before the suffix.
-const (
-	modelFile     = "model.safetensors"
-	optimizerFile = "optimizer.safetensors"
-	schedulerFile = "scheduler.json"
-	scalerFile    = "scaler.json"
-)
-
-func numbered(name string, i int) string {
-	if i == 0 {
-		return name
-	}
-	stem, suffix, _ := strings.Cut(name, ".")
-	return fmt.Sprintf("%s_%d.%s", stem, i, suffix)
-}
-
-func customFile(i int) string       { return fmt.Sprintf("custom_checkpoint_%d.json", i) }
-func randomFile(rank int) string    { return fmt.Sprintf("random_states_%d.json", rank) }
-func gradientsFile(rank int) string { return fmt.Sprintf("gradients_%d.safetensors", rank) }
-
 // ProjectDir is the run's folder.
 func (a *Accelerator) ProjectDir() string { return a.project.ProjectDir }
 
@@ -96,11 +75,11 @@ func (a *Accelerator) SaveState(ctx context.Context, dir string) (string, error)
 	}
 	err = a.together(ctx, a.writeState(f))
 	if err == nil {
-		err = a.together(ctx, a.onMain(f.commit))
+		err = a.together(ctx, a.onMain(f.Commit))
 	}
 	if err != nil {
-		if !errors.Is(err, errCrash) {
-			_ = a.onMain(func() error { f.discard(); return nil })
+		if !errors.Is(err, checkpoint.ErrCrash) {
+			_ = a.onMain(func() error { f.Discard(); return nil })
 		}
 		return "", wrap("save state", err)
 	}
@@ -108,7 +87,7 @@ func (a *Accelerator) SaveState(ctx context.Context, dir string) (string, error)
 		err = a.together(ctx, a.onMain(a.dropOld))
 	}
 	a.project.Iteration++
-	return f.target, wrap("save state", err)
+	return f.Target, wrap("save state", err)
 }
 
 // onMain is f's error on rank 0.
@@ -141,23 +120,23 @@ func (a *Accelerator) together(ctx context.Context, err error) error {
 }
 
 // beginSave finds the folder to write to, and makes it on rank 0.
-func (a *Accelerator) beginSave(ctx context.Context, dir string) (*aside, error) {
+func (a *Accelerator) beginSave(ctx context.Context, dir string) (*checkpoint.Folder, error) {
 	if a.project.AutomaticCheckpointNaming {
 		dir = filepath.Join(a.project.checkpoints(), fmt.Sprintf("checkpoint_%d", a.project.Iteration))
 	} else if dir == "" {
 		return nil, errors.New("neither a folder nor automatic naming")
 	}
-	f := &aside{target: filepath.Clean(dir), before: a.beforeChange}
+	f := &checkpoint.Folder{Target: filepath.Clean(dir), Before: a.beforeChange}
 	var err error
 	if a.project.AutomaticCheckpointNaming {
-		if _, there := os.Lstat(f.target); there == nil {
-			err = fmt.Errorf("%w: %s", ErrCheckpointExists, f.target)
+		if _, there := os.Lstat(f.Target); there == nil {
+			err = fmt.Errorf("%w: %s", ErrCheckpointExists, f.Target)
 		}
 	}
 	if err = a.together(ctx, err); err != nil {
 		return nil, err
 	}
-	return f, a.together(ctx, a.onMain(func() error { return f.begin(randomFile(0)) }))
+	return f, a.together(ctx, a.onMain(func() error { return f.Begin(checkpoint.RankFile(0)) }))
 }
 
 // dropOld removes automatically named checkpoints beyond the limit.
@@ -165,44 +144,22 @@ func (a *Accelerator) dropOld() error {
 	if a.project.TotalLimit < 1 {
 		return nil
 	}
-	all, err := numberedFolders(a.project.checkpoints())
+	all, err := checkpoint.List(a.project.checkpoints())
 	if err != nil {
 		return err
 	}
 	for _, name := range all[:max(0, len(all)-a.project.TotalLimit)] {
-		if err := removeFolder(filepath.Join(a.project.checkpoints(), name)); err != nil {
+		if err := checkpoint.Remove(filepath.Join(a.project.checkpoints(), name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-var firstNumber = regexp.MustCompile(`[0-9]+`)
-
-// numberedFolders are the folders in dir with a number in their name, lowest first. What
-// is being written or removed is not among them.
-func numberedFolders(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	number := map[string]int{}
-	var names []string
-	for _, e := range entries {
-		n, err := strconv.Atoi(firstNumber.FindString(e.Name()))
-		if err == nil && e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
-			number[e.Name()] = n
-			names = append(names, e.Name())
-		}
-	}
-	slices.SortStableFunc(names, func(x, y string) int { return number[x] - number[y] })
-	return names, nil
-}
-
 // LatestCheckpoint is the folder below dir that has the highest number in its name. The
 // error is [ErrNoCheckpoint] if there is none.
 func LatestCheckpoint(dir string) (string, error) {
-	names, err := numberedFolders(dir)
+	names, err := checkpoint.List(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
@@ -223,22 +180,17 @@ func LatestCheckpoint(dir string) (string, error) {
 // DataLoaderConfig.UseStatefulDataLoader is set: then the walk goes on with the next batch.
 func (a *Accelerator) LoadState(ctx context.Context, dir string) error {
 	dir, err := a.findState(ctx, dir)
-	var change []func() error
+	var r *checkpoint.Reading
 	if err == nil {
-		change, err = a.readState(dir)
+		r, err = a.readState(dir)
 	}
 	if err = a.together(ctx, err); err != nil {
 		return wrap("load state", err)
 	}
-	for _, f := range change {
-		if err = f(); err != nil {
-			break
-		}
-	}
-	if err = a.together(ctx, err); err != nil {
+	if err = a.together(ctx, r.Apply()); err != nil {
 		return wrap("load state", err)
 	}
-	if n, err := strconv.Atoi(firstNumber.FindString(filepath.Base(dir))); err == nil && a.cfg.Corrections.SaveIteration {
+	if n, ok := checkpoint.Number(filepath.Base(dir)); ok && a.cfg.Corrections.SaveIteration {
 		a.project.Iteration = n + 1
 	}
 	return nil
@@ -252,13 +204,20 @@ func (a *Accelerator) findState(ctx context.Context, dir string) (string, error)
 		return "", errors.New("neither a folder nor automatic naming")
 	}
 	dir = filepath.Clean(dir)
-	if err := a.together(ctx, a.onMain(func() error { return settle(dir) })); err != nil {
+	if err := a.together(ctx, a.onMain(func() error { return checkpoint.Settle(dir) })); err != nil {
 		return dir, err
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return dir, fmt.Errorf("%w: %s is no folder", ErrNoCheckpoint, dir)
 	}
 	return dir, nil
+}
+
+// Buffered is a [Module] with numbers beside its parameters that are part of what it is,
+// such as the running moments of a batch norm. Checkpoints hold them under their names.
+type Buffered interface {
+	Module
+	Buffers() iter.Seq2[string, []float32]
 }
 
 // StateHook is called while a checkpoint is written or before it is read, with its

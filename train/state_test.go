@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/internal/checkpoint"
 	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/tensor"
 )
@@ -221,12 +222,12 @@ func TestAKilledSaveLeavesOldOrNew(t *testing.T) {
 		n := 0
 		r.acc.beforeChange = func(string) error {
 			if n++; n > at {
-				return errCrash
+				return checkpoint.ErrCrash
 			}
 			return nil
 		}
 		r.seen.Batches = 2
-		if _, err := r.acc.SaveState(t.Context(), dir); !errors.Is(err, errCrash) {
+		if _, err := r.acc.SaveState(t.Context(), dir); !errors.Is(err, checkpoint.ErrCrash) {
 			t.Fatalf("before %q: %v", changes[at], err)
 		}
 		again, err := newRun(nil, c)
@@ -322,7 +323,7 @@ func TestABrokenCheckpointChangesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			other.net.first.Data()[0] = 77
-			if f.Name() == customFile(0) {
+			if f.Name() == checkpoint.CustomFile(0) {
 				continue // what an object says about its own state comes last
 			}
 			if err := other.acc.LoadState(t.Context(), dir); err == nil || !strings.Contains(err.Error(), f.Name()) {

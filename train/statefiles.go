@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 
 	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/internal/checkpoint"
+	"github.com/heftai/heft/train/internal/replicas"
 	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/rng"
 )
@@ -55,13 +57,13 @@ type positioned interface {
 }
 
 // writeState writes this rank's files.
-func (a *Accelerator) writeState(f *aside) error {
+func (a *Accelerator) writeState(f *checkpoint.Folder) error {
 	own, err := a.rankState()
 	if err != nil {
 		return err
 	}
 	for _, hook := range a.saveHooks {
-		if err := hook(f.temp()); err != nil {
+		if err := hook(f.Temp()); err != nil {
 			return err
 		}
 	}
@@ -75,11 +77,11 @@ func (a *Accelerator) writeState(f *aside) error {
 			return err
 		}
 	}
-	return writeJSON(f, randomFile(a.comm.Rank()), own)
+	return f.WriteJSON(checkpoint.RankFile(a.comm.Rank()), own)
 }
 
 func (a *Accelerator) rankState() (rankState, error) {
-	s := rankState{Step: a.state.step, Window: a.state.window, Ended: a.state.ended}
+	s := rankState{Step: a.state.Step, Window: a.state.Window, Ended: a.state.Ended}
 	var err error
 	if s.Generator, err = a.generator.MarshalBinary(); err != nil {
 		return s, err
@@ -97,19 +99,19 @@ func (a *Accelerator) rankState() (rankState, error) {
 }
 
 // writeShared writes what is the same on all ranks.
-func (a *Accelerator) writeShared(f *aside) error {
-	for i, p := range a.modules {
-		if err := a.writeTensors(f, numbered(modelFile, i), a.weights(p.module), nil); err != nil {
+func (a *Accelerator) writeShared(f *checkpoint.Folder) error {
+	for i, p := range a.group.Modules {
+		if err := f.WriteTensors(checkpoint.Numbered(checkpoint.ModelFile, i), a.weights(p.Module), nil); err != nil {
 			return fmt.Errorf("module %d: %w", i+1, err)
 		}
 	}
 	for i, o := range a.optimizers {
-		if err := a.writeOptimizer(f, numbered(optimizerFile, i), o); err != nil {
+		if err := f.WriteOptimizer(checkpoint.Numbered(checkpoint.OptimizerFile, i), o.Optimizer); err != nil {
 			return fmt.Errorf("optimizer %d: %w", i+1, err)
 		}
 	}
 	for i, s := range a.schedulers {
-		if err := writeJSON(f, numbered(schedulerFile, i), s.State()); err != nil {
+		if err := f.WriteJSON(checkpoint.Numbered(checkpoint.SchedulerFile, i), s.State()); err != nil {
 			return err
 		}
 	}
@@ -117,14 +119,14 @@ func (a *Accelerator) writeShared(f *aside) error {
 		if err := a.settleScale(); err != nil {
 			return err
 		}
-		if err := writeJSON(f, scalerFile, a.cfg.Scaler.State()); err != nil {
+		if err := f.WriteJSON(checkpoint.ScalerFile, a.cfg.Scaler.State()); err != nil {
 			return err
 		}
 	}
 	for i, x := range a.custom {
 		state, err := x.StateDict()
 		if err == nil {
-			err = writeJSON(f, customFile(i), state)
+			err = f.WriteJSON(checkpoint.CustomFile(i), state)
 		}
 		if err != nil {
 			return fmt.Errorf("registered object %d: %w", i+1, err)
@@ -133,116 +135,80 @@ func (a *Accelerator) writeShared(f *aside) error {
 	return nil
 }
 
-func writeJSON(f *aside, name string, x any) error {
-	b, err := json.MarshalIndent(x, "", " ")
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return f.write(name, append(b, '\n'))
-}
-
-// writeTensors writes a safetensors file.
-func (a *Accelerator) writeTensors(f *aside, name string, tensors []namedFloats, metadata map[string]string) error {
-	if err := f.change("write %s", name); err != nil {
-		return err
-	}
-	stem := name[:len(name)-len(filepath.Ext(name))]
-	return loader.Save(f.temp(), slices.Values(toSave(tensors)), loader.SaveOptions{Stem: stem, Metadata: metadata})
-}
-
-// reading is a checkpoint that is looked at as a whole before anything is changed.
-type reading struct {
-	dir    string
-	change []func() error
-}
-
-func (r *reading) then(f func() error) { r.change = append(r.change, f) }
-
-func readJSON[T any](r *reading, name string) (x T, err error) {
-	b, err := os.ReadFile(filepath.Join(r.dir, name))
-	if err == nil {
-		err = json.Unmarshal(b, &x)
-	}
-	if err != nil {
-		err = fmt.Errorf("%s: %w", name, err)
-	}
-	return x, err
-}
-
 // readState reads all files of this rank's and returns the changes to make.
-func (a *Accelerator) readState(dir string) ([]func() error, error) {
+func (a *Accelerator) readState(dir string) (*checkpoint.Reading, error) {
 	for _, hook := range a.loadHooks {
 		if err := hook(dir); err != nil {
 			return nil, err
 		}
 	}
-	r := &reading{dir: dir}
+	r := &checkpoint.Reading{Dir: dir}
 	// What may find only then that a state does not fit is changed first.
-	for _, read := range []func(*reading) error{a.readOptimizers, a.readOthers, a.readModules, a.readRank} {
+	for _, read := range []func(*checkpoint.Reading) error{a.readOptimizers, a.readOthers, a.readModules, a.readRank} {
 		if err := read(r); err != nil {
 			return nil, err
 		}
 	}
-	return r.change, nil
+	return r, nil
 }
 
-func (a *Accelerator) readModules(r *reading) error {
-	for i, p := range a.modules {
-		set, err := readTensors(r, numbered(modelFile, i), a.weights(p.module), frozenOf(p))
+func (a *Accelerator) readModules(r *checkpoint.Reading) error {
+	for i, p := range a.group.Modules {
+		set, err := checkpoint.ReadTensors(r.Dir, checkpoint.Numbered(checkpoint.ModelFile, i), a.weights(p.Module), frozenOf(p))
 		if err != nil {
 			return err
 		}
-		r.then(set)
+		r.Then(set)
 	}
 	return nil
 }
 
-func (a *Accelerator) readOptimizers(r *reading) error {
+func (a *Accelerator) readOptimizers(r *checkpoint.Reading) error {
 	for i, o := range a.optimizers {
-		name := numbered(optimizerFile, i)
+		name := checkpoint.Numbered(checkpoint.OptimizerFile, i)
 		s, ok := o.Optimizer.(optim.Stateful)
 		if !ok {
 			return fmt.Errorf("optimizer %d, a %T, cannot be loaded", i+1, o.Optimizer)
 		}
-		path := filepath.Join(r.dir, name)
-		if err := withOptimizer(path, func(optim.State) error { return nil }); err != nil {
+		path := filepath.Join(r.Dir, name)
+		if err := checkpoint.ReadOptimizer(path, func(optim.State) error { return nil }); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		r.then(func() error { return wrap(name, withOptimizer(path, s.LoadState)) })
+		r.Then(func() error { return wrap(name, checkpoint.ReadOptimizer(path, s.LoadState)) })
 	}
 	return nil
 }
 
-func (a *Accelerator) readOthers(r *reading) error {
+func (a *Accelerator) readOthers(r *checkpoint.Reading) error {
 	for i, s := range a.schedulers {
-		state, err := readJSON[optim.SchedulerState](r, numbered(schedulerFile, i))
+		state, err := checkpoint.ReadJSON[optim.SchedulerState](r, checkpoint.Numbered(checkpoint.SchedulerFile, i))
 		if err != nil {
 			return err
 		}
-		r.then(func() error { return s.LoadState(state) })
+		r.Then(func() error { return s.LoadState(state) })
 	}
 	if s := a.cfg.Scaler; s != nil {
-		state, err := readJSON[optim.ScalerState](r, scalerFile)
+		state, err := checkpoint.ReadJSON[optim.ScalerState](r, checkpoint.ScalerFile)
 		if err != nil {
 			return err
 		}
-		r.then(func() error { return s.LoadState(state) })
+		r.Then(func() error { return s.LoadState(state) })
 	}
 	for i, x := range a.custom {
-		b, err := os.ReadFile(filepath.Join(r.dir, customFile(i)))
+		b, err := os.ReadFile(filepath.Join(r.Dir, checkpoint.CustomFile(i)))
 		if err != nil {
 			return err
 		}
-		r.then(func() error { return wrap(customFile(i), x.LoadStateDict(b)) })
+		r.Then(func() error { return wrap(checkpoint.CustomFile(i), x.LoadStateDict(b)) })
 	}
 	return nil
 }
 
 // readRank reads what is this rank's own. In a larger world than the one that saved, the
 // ranks that it did not have begin anew, as in the reference.
-func (a *Accelerator) readRank(r *reading) error {
-	name := randomFile(a.comm.Rank())
-	s, err := readJSON[rankState](r, name)
+func (a *Accelerator) readRank(r *checkpoint.Reading) error {
+	name := checkpoint.RankFile(a.comm.Rank())
+	s, err := checkpoint.ReadJSON[rankState](r, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		a.logger.Warn("the checkpoint has no state of this rank's generator", "file", name)
 		return nil
@@ -258,9 +224,9 @@ func (a *Accelerator) readRank(r *reading) error {
 	if stateful && len(s.Loaders) != len(a.loaders) {
 		return fmt.Errorf("%s: the positions of %d loaders, %d are prepared", name, len(s.Loaders), len(a.loaders))
 	}
-	r.then(func() error {
+	r.Then(func() error {
 		*a.generator = *g
-		a.state.step, a.state.window, a.state.ended = s.Step, s.Window, s.Ended
+		a.state.Step, a.state.Window, a.state.Ended = s.Step, s.Window, s.Ended
 		for i, l := range a.loaders {
 			if l, ok := l.(positioned); ok && stateful {
 				if err := l.Restore(s.Loaders[i]); err != nil {
@@ -272,6 +238,78 @@ func (a *Accelerator) readRank(r *reading) error {
 	})
 	if a.cfg.Corrections.PendingGradients {
 		return a.readGradients(r)
+	}
+	return nil
+}
+
+// weights are the arrays of a module, tied ones once. A bare parameter is called weight.
+func (a *Accelerator) weights(m Module) []checkpoint.Array {
+	return checkpoint.Arrays(m, a.project.SkipFrozen)
+}
+
+func frozenOf(p *replicas.Module) map[string]bool {
+	frozen := map[string]bool{}
+	for name, param := range p.Module.Parameters() {
+		if !param.Trainable {
+			frozen[name] = true
+		}
+	}
+	return frozen
+}
+
+// writeGradients saves this rank's gradients of a window that has not ended.
+func (a *Accelerator) writeGradients(f *checkpoint.Folder) error {
+	if a.state.Ended || a.state.Window == 0 {
+		return nil
+	}
+	var arrays []checkpoint.Array
+	for _, g := range a.gradients() {
+		if g.Param.Grad() != nil {
+			g.Data = g.Param.Grad()
+			arrays = append(arrays, g)
+		}
+	}
+	return f.WriteTensors(checkpoint.GradientsFile(a.comm.Rank()), arrays, nil)
+}
+
+// gradients are the trainable parameters, under names that no two have.
+func (a *Accelerator) gradients() []checkpoint.Array {
+	var all []checkpoint.Array
+	for i, p := range a.group.Modules {
+		for j, param := range p.Params {
+			if param.Trainable {
+				all = append(all, checkpoint.Array{Name: fmt.Sprintf("%d.%d", i, j), Shape: param.Shape(), Param: param})
+			}
+		}
+	}
+	return all
+}
+
+func (a *Accelerator) readGradients(r *checkpoint.Reading) error {
+	path := filepath.Join(r.Dir, checkpoint.GradientsFile(a.comm.Rank()))
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	ck, err := loader.Open(path)
+	if err != nil {
+		return err
+	}
+	defer ck.Close()
+	for _, g := range a.gradients() {
+		t, ok := ck.Lookup(g.Name)
+		if !ok {
+			r.Then(func() error { g.Param.ZeroGrad(); return nil })
+			continue
+		}
+		b, err := t.Bytes()
+		if err != nil {
+			return err
+		}
+		if t.DType != meta.Float32 || len(b) != 4*g.Param.Len() {
+			return fmt.Errorf("%s: tensor %q has %d bytes, want %d", filepath.Base(path), g.Name, len(b), 4*g.Param.Len())
+		}
+		grad := checkpoint.Floats(b)
+		r.Then(func() error { g.Param.SetGrad(grad); return nil })
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/heftai/heft/train/internal/evaluation"
 	"github.com/heftai/heft/train/tensor"
 	"github.com/heftai/heft/train/track"
 )
@@ -34,46 +35,8 @@ type Evaluation struct {
 // evenly: one each for classes, the length of a text for tokens (whose labels are the
 // next token's: shift them).
 func EvaluateLogits(logits *tensor.Tensor, labels []int, samples int) (Evaluation, error) {
-	shape := logits.Shape()
-	if len(shape) == 0 || samples < 1 || len(labels)%samples != 0 || logits.Len() != len(labels)*shape[len(shape)-1] {
-		return Evaluation{}, fmt.Errorf("train: evaluate: logits of shape %v for %d labels of %d samples", shape, len(labels), samples)
-	}
-	width, each := shape[len(shape)-1], len(labels)/samples
-	e := Evaluation{Losses: make([]float64, samples), Items: make([]int, samples), Correct: make([]int, samples)}
-	for i, label := range labels {
-		if label == tensor.IgnoreIndex {
-			continue
-		}
-		if label < 0 || label >= width {
-			return Evaluation{}, fmt.Errorf("train: evaluate: label %d of %d classes", label, width)
-		}
-		row := logits.Data()[i*width : (i+1)*width]
-		best, sum := 0, 0.0
-		for j, v := range row {
-			if v > row[best] {
-				best = j
-			}
-		}
-		for _, v := range row {
-			sum += math.Exp(float64(v - row[best]))
-		}
-		s := i / each
-		e.Losses[s] += math.Log(sum) - float64(row[label]-row[best])
-		e.Items[s]++
-		if best == label {
-			e.Correct[s]++
-		}
-	}
-	return e, nil
-}
-
-// tally adds up the evaluations of all ranks.
-type tally struct {
-	loss              float64
-	items, correct    int
-	counted           bool
-	samples, steps    int
-	predicted, labels []int
+	e, err := evaluation.Logits(logits, labels, samples)
+	return Evaluation(e), err
 }
 
 // Evaluate walks the evaluation data on all ranks, which must all call it, and returns
@@ -92,11 +55,11 @@ func (t *Trainer[B]) Evaluate(ctx context.Context) (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	metrics := t.metrics(sum)
+	metrics := sum.Metrics(t.c.ComputeMetrics)
 	passed := max(1e-9, time.Since(begin).Seconds())
 	metrics["eval_runtime"] = passed
-	metrics["eval_samples_per_second"] = float64(sum.samples) / passed
-	metrics["eval_steps_per_second"] = float64(sum.steps) / passed
+	metrics["eval_samples_per_second"] = float64(sum.Samples) / passed
+	metrics["eval_steps_per_second"] = float64(sum.Steps) / passed
 	t.latestEv = metrics
 	logs := track.Values{}
 	for name, v := range metrics {
@@ -106,7 +69,7 @@ func (t *Trainer[B]) Evaluate(ctx context.Context) (map[string]float64, error) {
 		return nil, err
 	}
 	if t.plateau {
-		if err := t.sched.Step(metrics[evalName(t.args.MetricForBest)]); err != nil {
+		if err := t.sched.Step(metrics[evaluation.MetricName(t.args.MetricForBest)]); err != nil {
 			return nil, err
 		}
 	}
@@ -114,11 +77,11 @@ func (t *Trainer[B]) Evaluate(ctx context.Context) (map[string]float64, error) {
 }
 
 // tally adds up the evaluation data's batches on all ranks.
-func (t *Trainer[B]) tally(ctx context.Context) (*tally, error) {
+func (t *Trainer[B]) tally(ctx context.Context) (*evaluation.Tally, error) {
 	if t.evaluatesSums() {
 		return t.tallySums(ctx)
 	}
-	sum := new(tally)
+	sum := new(evaluation.Tally)
 	for batch, err := range t.c.Eval.All(ctx) {
 		if err != nil {
 			return nil, err
@@ -133,7 +96,7 @@ func (t *Trainer[B]) tally(ctx context.Context) (*tally, error) {
 		if e, err = GatherForMetrics(ctx, t.acc, e); err != nil {
 			return nil, err
 		}
-		sum.add(&e)
+		sum.Add((*evaluation.Batch)(&e))
 	}
 	return sum, nil
 }
@@ -144,8 +107,8 @@ func (t *Trainer[B]) evaluatesSums() bool { return t.c.EvaluateBatch == nil && t
 
 // tallySums adds up each rank's own batches, of which some may have one more, and then those
 // of all ranks. Of a stream, which every rank reads, each takes its turn.
-func (t *Trainer[B]) tallySums(ctx context.Context) (*tally, error) {
-	own, i, turns := new(tally), 0, 1
+func (t *Trainer[B]) tallySums(ctx context.Context) (*evaluation.Tally, error) {
+	own, i, turns := new(evaluation.Tally), 0, 1
 	if t.c.Eval.Streams() {
 		turns = t.acc.NumProcesses()
 	}
@@ -160,60 +123,17 @@ func (t *Trainer[B]) tallySums(ctx context.Context) (*tally, error) {
 		if err != nil {
 			return nil, err
 		}
-		own.add(&e)
+		own.Add((*evaluation.Batch)(&e))
 	}
-	all, err := Reduce(ctx, t.acc, []float64{own.loss, float64(own.items), float64(own.samples), float64(own.steps)}, ReduceSum)
+	all, err := Reduce(ctx, t.acc, []float64{own.Loss, float64(own.Items), float64(own.Samples), float64(own.Steps)}, ReduceSum)
 	if err != nil {
 		return nil, err
 	}
-	return &tally{loss: all[0], items: int(all[1]), samples: int(all[2]), steps: int(all[3])}, nil
-}
-
-func (s *tally) add(e *Evaluation) {
-	s.steps++
-	s.samples += len(e.Losses)
-	for _, v := range e.Losses {
-		s.loss += v
-	}
-	for _, n := range e.Items {
-		s.items += n
-	}
-	for _, n := range e.Correct {
-		s.correct += n
-		s.counted = true
-	}
-	s.predicted, s.labels = append(s.predicted, e.Predicted...), append(s.labels, e.Labels...)
-}
-
-func (t *Trainer[B]) metrics(s *tally) map[string]float64 {
-	m := map[string]float64{}
-	if s.items > 0 {
-		m["eval_loss"] = s.loss / float64(s.items)
-		m["eval_perplexity"] = math.Exp(m["eval_loss"])
-	}
-	switch {
-	case t.c.ComputeMetrics != nil:
-		for name, v := range t.c.ComputeMetrics(s.predicted, s.labels) {
-			m[evalName(name)] = v
-		}
-	case s.counted && s.items > 0:
-		m["eval_accuracy"] = float64(s.correct) / float64(s.items)
-	case len(s.labels) > 0 && len(s.labels) == len(s.predicted):
-		m["eval_accuracy"] = Accuracy(s.predicted, s.labels)
-	}
-	return m
+	return &evaluation.Tally{Loss: all[0], Items: int(all[1]), Samples: int(all[2]), Steps: int(all[3])}, nil
 }
 
 // Accuracy is the part of the predictions that are right.
-func Accuracy(predicted, labels []int) float64 {
-	right := 0
-	for i, p := range predicted {
-		if i < len(labels) && p == labels[i] {
-			right++
-		}
-	}
-	return float64(right) / float64(max(1, len(predicted)))
-}
+func Accuracy(predicted, labels []int) float64 { return evaluation.Accuracy(predicted, labels) }
 
 // evaluateBatch is EvaluateBatch, or the batch's loss for each of its samples.
 func (t *Trainer[B]) evaluateBatch(ctx context.Context, batch B) (Evaluation, error) {
@@ -240,21 +160,10 @@ func (t *Trainer[B]) evaluateBatch(ctx context.Context, batch B) (Evaluation, er
 	return Evaluation{Losses: slices.Repeat([]float64{value}, v.Len())}, nil
 }
 
-// evalName is a metric's name as evaluations have it.
-func evalName(name string) string {
-	if name == "" {
-		name = "loss"
-	}
-	if !strings.HasPrefix(name, "eval_") {
-		name = "eval_" + name
-	}
-	return name
-}
-
 // judge notes the best evaluation.
 func (t *Trainer[B]) judge(metrics map[string]float64) error {
 	s := &t.state
-	v, ok := metrics[evalName(t.args.MetricForBest)]
+	v, ok := metrics[evaluation.MetricName(t.args.MetricForBest)]
 	if !ok {
 		if t.args.MetricForBest == "" && !t.args.LoadBestAtEnd {
 			return nil

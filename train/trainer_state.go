@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/train/internal/checkpoint"
+	"github.com/heftai/heft/train/internal/modelfiles"
 	"github.com/heftai/heft/train/track"
 )
 
@@ -97,7 +99,7 @@ func (t *Trainer[B]) writeState(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, trainerStateFile), append(b, '\n'), 0o666); err != nil || t.c.From == "" {
 		return err
 	}
-	return copyBeside(dir, t.c.From, meta.Float32)
+	return modelfiles.CopyBeside(dir, t.c.From, meta.Float32)
 }
 
 // rotate removes old checkpoints, but never the best one.
@@ -119,7 +121,7 @@ func (t *Trainer[B]) rotate() error {
 		if best != nil && *best == dir || name == checkpointName(t.state.GlobalStep) {
 			continue
 		}
-		if err := removeFolder(dir); err != nil {
+		if err := checkpoint.Remove(dir); err != nil {
 			return err
 		}
 		names = names[:len(names)-1]
@@ -129,7 +131,7 @@ func (t *Trainer[B]) rotate() error {
 
 // checkpoints are the folders of checkpoints, lowest step first.
 func checkpoints(dir string) ([]string, error) {
-	all, err := numberedFolders(dir)
+	all, err := checkpoint.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -203,15 +205,13 @@ func (t *Trainer[B]) loadBest(ctx context.Context) error {
 		t.acc.Logger().WarnContext(ctx, "there is no checkpoint of the best evaluation: the weights are the last ones")
 		return nil
 	}
-	r := &reading{dir: *best}
+	r := &checkpoint.Reading{Dir: *best}
 	err := t.acc.readModules(r)
 	if err = t.acc.together(ctx, err); err != nil {
 		return fmt.Errorf("train: trainer: the best checkpoint: %w", err)
 	}
-	for _, f := range r.change {
-		if err := f(); err != nil {
-			return fmt.Errorf("train: trainer: the best checkpoint: %w", err)
-		}
+	if err := r.Apply(); err != nil {
+		return fmt.Errorf("train: trainer: the best checkpoint: %w", err)
 	}
 	return nil
 }

@@ -88,8 +88,8 @@ func Windows[B any](ctx context.Context, a *Accelerator, batches iter.Seq2[B, er
 func (w *Window[B]) Each(ctx context.Context, forward func(context.Context, B) (*tensor.Tensor, error)) (float64, error) {
 	a := w.a
 	var modules []Module
-	for _, p := range a.modules {
-		modules = append(modules, p.module)
+	for _, p := range a.group.Modules {
+		modules = append(modules, p.Module)
 	}
 	scale := a.ItemScale(w.Items) / float32(a.accum.Steps)
 	total := 0.0
@@ -114,13 +114,13 @@ func (w *Window[B]) Each(ctx context.Context, forward func(context.Context, B) (
 			return total, err
 		}
 	}
-	a.state.sync, a.state.ended = true, true
+	a.state.Sync, a.state.Ended = true, true
 	if len(w.Batches) > 0 || a.comm.Size() == 1 {
 		return total, nil
 	}
-	reached := make([]bool, len(a.modules))
+	reached := make([]bool, len(a.group.Modules))
 	for i := range reached {
 		reached[i] = true
 	}
-	return total, a.average(ctx, reached)
+	return total, a.group.Average(ctx, reached)
 }

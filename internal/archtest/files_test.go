@@ -9,8 +9,8 @@ import (
 
 // writers may call what else only internal/atomicfile calls, with the reason.
 var writers = map[string]string{
-	"train/trainer_state.go": "writes into a checkpoint folder that is renamed when it is complete",
-	"train/folder.go":        "writes into a checkpoint folder that is renamed when it is complete",
+	"train/trainer_state.go":              "writes into a checkpoint folder that is renamed when it is complete",
+	"train/internal/checkpoint/folder.go": "writes into a checkpoint folder that is renamed when it is complete",
 }
 
 // A file that is replaced in place can be found half written: internal/atomicfile is the only

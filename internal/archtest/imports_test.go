@@ -63,33 +63,40 @@ var allowed = map[string][]string{
 	"internal/residency":           {"meta", "devicemap", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/kernels/...", "internal/stored", "internal/atomicfile"}, // kernels: weights are converted when they are loaded
 	"dispatch": {"meta", "devicemap", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/tensor",
 		"internal/kvcache", "internal/residency", "internal/hostmem", "internal/sample", "internal/probe", "internal/topology"}, // topology: how many threads, and whose memory weights are put in
-	"internal/engine":            {"dispatch", "internal/sample"},
-	"internal/engine/enginetest": {"internal/engine"}, // a model without weights, for tests
-	"internal/engine/holder":     {"internal/engine"}, // reaches the engine in a public model, for metrics and tests
-	"api/wire":                   {},                  // what all HTTP dialects share
-	"api/generate":               {"api/wire", "meta", "dispatch", "text", "internal/engine", "internal/engine/holder", "internal/sample"},
-	"internal/generatetest":      {"api/generate", "devicemap", "dispatch", "loader", "meta", "text", "loader/demo", "internal/engine", "internal/engine/enginetest", "internal/engine/holder"}, // models for tests
-	"api/openai":                 {"api/wire", "api/generate", "text", "internal/chat"},
-	"api":                        {"api/wire", "api/generate", "api/openai", "devicemap", "dispatch", "internal/engine", "internal/engine/holder"},
-	"cmd/serve":                  {"*"},
-	"cmd/train":                  {"*"},
-	"internal/cmdline":           {},                                                                                                                                                // what the commands have in common
-	"loader/demo":                {},                                                                                                                                                // the embedded demo model's bytes
-	"internal/demo/generate":     {"internal/atomicfile", "meta", "loader", "internal/tokenizer", "train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor"}, // its trainer
-	"internal/hub":               {"internal/atomicfile", "internal/filelock"},
-	"internal/collective":        {},
-	"train/rng":                  {}, // apart from data: tensors start their weights and drop by it too
-	"train/data":                 {"train/rng", "text"},
-	"train/optim":                {"internal/kernels/..."},
-	"train/tensor":               {"meta", "internal/kernels/..."}, // meta: dtypes of stored parameters
-	"train/tensor/tensortest":    {"meta"},                         // a storage for tests
-	"train/track":                {"internal/atomicfile"},
-	"train/model":                {"meta", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/record", "internal/kernels/...", "internal/kvcache", "internal/stored", "internal/tensor", "train/rng", "train/tensor"}, // kernels: weights are rounded for autocast
-	"train":                      {"meta", "loader", "internal/atomicfile", "internal/collective", "train/data", "train/optim", "train/rng", "train/tensor", "train/track"},                                                                                                // loader, meta: checkpoints are safetensors
-	"examples/accumulate":        {"train", "train/data", "train/optim", "train/tensor"},
-	"examples":                   {}, // a test that runs the programs below
-	"examples/causallm":          {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
-	"examples/evaluate":          {"train", "train/data", "train/rng", "train/tensor"},
+	"internal/engine":             {"dispatch", "internal/sample"},
+	"internal/engine/enginetest":  {"internal/engine"}, // a model without weights, for tests
+	"internal/engine/holder":      {"internal/engine"}, // reaches the engine in a public model, for metrics and tests
+	"api/wire":                    {},                  // what all HTTP dialects share
+	"api/generate":                {"api/wire", "meta", "dispatch", "text", "internal/engine", "internal/engine/holder", "internal/sample"},
+	"internal/generatetest":       {"api/generate", "devicemap", "dispatch", "loader", "meta", "text", "loader/demo", "internal/engine", "internal/engine/enginetest", "internal/engine/holder"}, // models for tests
+	"api/openai":                  {"api/wire", "api/generate", "text", "internal/chat"},
+	"api":                         {"api/wire", "api/generate", "api/openai", "devicemap", "dispatch", "internal/engine", "internal/engine/holder"},
+	"cmd/serve":                   {"*"},
+	"cmd/train":                   {"*"},
+	"internal/cmdline":            {},                                                                                                                                                // what the commands have in common
+	"loader/demo":                 {},                                                                                                                                                // the embedded demo model's bytes
+	"internal/demo/generate":      {"internal/atomicfile", "meta", "loader", "internal/tokenizer", "train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor"}, // its trainer
+	"internal/hub":                {"internal/atomicfile", "internal/filelock"},
+	"internal/collective":         {},
+	"train/rng":                   {}, // apart from data: tensors start their weights and drop by it too
+	"train/data":                  {"train/rng", "text"},
+	"train/optim":                 {"internal/kernels/..."},
+	"train/tensor":                {"meta", "internal/kernels/..."}, // meta: dtypes of stored parameters
+	"train/tensor/tensortest":     {"meta"},                         // a storage for tests
+	"train/track":                 {"internal/atomicfile"},
+	"train/model":                 {"meta", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/record", "internal/kernels/...", "internal/kvcache", "internal/stored", "internal/tensor", "train/rng", "train/tensor"}, // kernels: weights are rounded for autocast
+	"train/internal/accumulation": {"train/data"},
+	"train/internal/checkpoint":   {"meta", "loader", "internal/atomicfile", "train/optim", "train/tensor"}, // meta, loader: checkpoints are safetensors
+	"train/internal/evaluation":   {"train/tensor"},
+	"train/internal/modelfiles":   {"meta", "loader", "internal/atomicfile", "train/internal/checkpoint", "train/optim", "train/tensor"},
+	"train/internal/nested":       {"internal/collective", "train/tensor"},
+	"train/internal/replicas":     {"internal/collective", "train/tensor"},
+	"train": {"meta", "loader", "internal/collective", "train/data", "train/optim", "train/rng", "train/tensor", "train/track",
+		"train/internal/accumulation", "train/internal/checkpoint", "train/internal/evaluation", "train/internal/modelfiles", "train/internal/nested", "train/internal/replicas"},
+	"examples/accumulate": {"train", "train/data", "train/optim", "train/tensor"},
+	"examples":            {}, // a test that runs the programs below
+	"examples/causallm":   {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
+	"examples/evaluate":   {"train", "train/data", "train/rng", "train/tensor"},
 	"examples/lora": {"api", "api/generate", "dispatch", "loader/demo", "loader",
 		"train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor"}, // trains, then serves
 	"examples/resnet":         {"train", "train/data", "train/optim", "train/rng", "train/tensor"},

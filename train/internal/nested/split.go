@@ -1,4 +1,4 @@
-package train
+package nested
 
 import (
 	"fmt"
@@ -6,24 +6,19 @@ import (
 	"slices"
 )
 
-// SplitBetweenProcesses is this rank's part of x, which all ranks have: a contiguous
-// piece of a slice, of an array along its outermost dimension, or of each entry of a map
-// with equally long entries. The first ranks get what does not divide. With padding
-// every rank gets as many, filled up with the last entry of all of x. In a world of one x
-// is returned as it is.
-func SplitBetweenProcesses[T any](a *Accelerator, x T, padding bool) (T, error) {
-	if a.comm.Size() == 1 {
-		return x, nil
-	}
+// Split returns a rank's part of x: a contiguous piece of a slice, of an array along its outermost
+// dimension, or of each entry of a map with equally long entries. The first ranks get one entry more
+// if the length does not divide. With padding every rank gets as many, filled up with the last entry
+// of x.
+func Split[T any](x T, rank, size int, padding bool) (T, error) {
 	n, err := splitLength(reflect.ValueOf(x))
 	if err != nil {
-		return x, wrap("split between processes", err)
+		return x, err
 	}
-	each, extra := n/a.comm.Size(), n%a.comm.Size()
-	r := a.comm.Rank()
-	part := share{lo: r*each + min(r, extra)}
+	each, extra := n/size, n%size
+	part := share{lo: rank*each + min(rank, extra)}
 	part.hi = part.lo + each
-	if r < extra {
+	if rank < extra {
 		part.hi++
 	}
 	if padding && n > 0 {
@@ -31,7 +26,7 @@ func SplitBetweenProcesses[T any](a *Accelerator, x T, padding bool) (T, error) 
 	}
 	v, err := part.of(reflect.ValueOf(&x).Elem())
 	if err != nil {
-		return x, wrap("split between processes", err)
+		return x, err
 	}
 	var out T
 	reflect.ValueOf(&out).Elem().Set(v)
@@ -48,13 +43,13 @@ func splitLength(v reflect.Value) (int, error) {
 		return 0, fmt.Errorf("nil cannot be split")
 	case isLeaf(v.Type()):
 		l, err := toLeaf(v)
-		if err == nil && len(l.shape) == 0 {
+		if err == nil && len(l.Shape) == 0 {
 			err = fmt.Errorf("a single number cannot be split")
 		}
 		if err != nil {
 			return 0, err
 		}
-		return l.shape[0], nil
+		return l.Shape[0], nil
 	case v.Kind() == reflect.Interface:
 		return splitLength(v.Elem())
 	case v.Kind() == reflect.Slice:
@@ -106,17 +101,17 @@ func (s share) of(v reflect.Value) (reflect.Value, error) {
 	return out, nil
 }
 
-func (s share) ofArray(l leaf) leaf {
+func (s share) ofArray(l Leaf) Leaf {
 	if s.pad == 0 {
-		return l.rows(s.lo, s.hi)
+		return l.Rows(s.lo, s.hi)
 	}
-	w, last := l.width(), l.rows(l.shape[0]-1, l.shape[0])
-	data := reflect.MakeSlice(l.data.Type(), 0, (s.hi-s.lo+s.pad)*w)
-	data = reflect.AppendSlice(data, l.rows(s.lo, s.hi).data)
+	w, last := l.width(), l.Rows(l.Shape[0]-1, l.Shape[0])
+	data := reflect.MakeSlice(l.Data.Type(), 0, (s.hi-s.lo+s.pad)*w)
+	data = reflect.AppendSlice(data, l.Rows(s.lo, s.hi).Data)
 	for range s.pad {
-		data = reflect.AppendSlice(data, last.data)
+		data = reflect.AppendSlice(data, last.Data)
 	}
-	l.data = data
-	l.shape = slices.Concat([]int{s.hi - s.lo + s.pad}, l.shape[1:])
+	l.Data = data
+	l.Shape = slices.Concat([]int{s.hi - s.lo + s.pad}, l.Shape[1:])
 	return l
 }

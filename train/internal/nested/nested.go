@@ -1,4 +1,7 @@
-package train
+// Package nested exchanges arrays between ranks, nested in slices, maps and structs: [Map] visits each
+// [Leaf], and [Comm] gathers, pads, reduces and broadcasts it. Split cuts a value into the ranks'
+// parts. It knows no accelerator.
+package nested
 
 import (
 	"errors"
@@ -10,8 +13,8 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// Array is float32 numbers with a shape, rows last: what a tensor is apart from its
-// tape. No shape stands for a single number.
+// Array is float32 numbers with a shape, rows last: a tensor without a tape. Without a shape it is a
+// single number.
 type Array struct {
 	Data  []float32
 	Shape []int
@@ -39,11 +42,11 @@ func (x Array) check() error {
 	return nil
 }
 
-// leaf is an array inside nested data: a *tensor.Tensor, an Array, or a slice of
-// numbers, which is a vector. data is a slice of any type of number.
-type leaf struct {
-	shape []int
-	data  reflect.Value
+// A Leaf is an array inside nested data: a *tensor.Tensor, an [Array], or a slice of numbers, which is
+// a vector. Data is a slice of any type of number, rows last.
+type Leaf struct {
+	Shape []int
+	Data  reflect.Value
 	of    any // the tensor or Array that it is of, or nil
 }
 
@@ -63,52 +66,52 @@ func isLeaf(t reflect.Type) bool {
 	return false
 }
 
-func toLeaf(v reflect.Value) (leaf, error) {
+func toLeaf(v reflect.Value) (Leaf, error) {
 	switch x := v.Interface().(type) {
 	case Array:
-		return leaf{x.Shape, reflect.ValueOf(x.Data), x}, x.check()
+		return Leaf{x.Shape, reflect.ValueOf(x.Data), x}, x.check()
 	case *tensor.Tensor:
 		if x == nil || x.Tape() == nil {
-			return leaf{}, errors.New("is a tensor of no tape")
+			return Leaf{}, errors.New("is a tensor of no tape")
 		}
-		return leaf{x.Shape(), reflect.ValueOf(x.Data()), x}, x.Tape().Err()
+		return Leaf{x.Shape(), reflect.ValueOf(x.Data()), x}, x.Tape().Err()
 	}
-	return leaf{shape: []int{v.Len()}, data: v}, nil
+	return Leaf{Shape: []int{v.Len()}, Data: v}, nil
 }
 
-// value is the leaf as what it was. A tensor becomes a constant on its tape.
-func (l leaf) value() reflect.Value {
-	data, _ := l.data.Interface().([]float32)
+// value is the Leaf as what it was. A tensor becomes a constant on its tape.
+func (l Leaf) value() reflect.Value {
+	data, _ := l.Data.Interface().([]float32)
 	switch of := l.of.(type) {
 	case Array:
-		return reflect.ValueOf(Array{data, l.shape})
+		return reflect.ValueOf(Array{data, l.Shape})
 	case *tensor.Tensor:
-		if len(l.shape) == 0 && len(data) == 1 {
+		if len(l.Shape) == 0 && len(data) == 1 {
 			return reflect.ValueOf(of.Tape().Scalar(data[0]))
 		}
-		return reflect.ValueOf(of.Tape().Input(data, l.shape...))
+		return reflect.ValueOf(of.Tape().Input(data, l.Shape...))
 	}
-	return l.data
+	return l.Data
 }
 
 // width is the number of elements of a row: an entry of the outermost dimension.
-func (l leaf) width() int {
+func (l Leaf) width() int {
 	n := 1
-	for _, d := range l.shape[1:] {
+	for _, d := range l.Shape[1:] {
 		n *= d
 	}
 	return n
 }
 
-// rows is entries lo to hi of the outermost dimension.
-func (l leaf) rows(lo, hi int) leaf {
+// Rows returns entries lo to hi of the outermost dimension.
+func (l Leaf) Rows(lo, hi int) Leaf {
 	w := l.width()
-	l.data = l.data.Slice3(lo*w, hi*w, hi*w)
-	l.shape = append([]int{hi - lo}, l.shape[1:]...)
+	l.Data = l.Data.Slice3(lo*w, hi*w, hi*w)
+	l.Shape = append([]int{hi - lo}, l.Shape[1:]...)
 	return l
 }
 
-func (l leaf) String() string { return fmt.Sprintf("%v of %v", l.shape, l.data.Type().Elem()) }
+func (l Leaf) String() string { return fmt.Sprintf("%v of %v", l.Shape, l.Data.Type().Elem()) }
 
 // notArray is what each says of a value that is neither an array nor made of arrays.
 type notArray struct {
@@ -122,7 +125,7 @@ func (e *notArray) Error() string {
 
 // each returns a copy of v in which f has replaced every array, in an order that is the
 // same on every rank: slices by index, maps by key, structs by field.
-func each(v reflect.Value, where string, f func(leaf) (leaf, error)) (reflect.Value, error) {
+func each(v reflect.Value, where string, f func(Leaf) (Leaf, error)) (reflect.Value, error) {
 	if !v.IsValid() {
 		return v, &notArray{where, "nil"}
 	}
@@ -148,7 +151,7 @@ func each(v reflect.Value, where string, f func(leaf) (leaf, error)) (reflect.Va
 	return v, &notArray{where, v.Type().String()}
 }
 
-func eachElement(v reflect.Value, where string, f func(leaf) (leaf, error)) (reflect.Value, error) {
+func eachElement(v reflect.Value, where string, f func(Leaf) (Leaf, error)) (reflect.Value, error) {
 	out := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
 	for i := range v.Len() {
 		x, err := each(v.Index(i), fmt.Sprintf("%s[%d]", where, i), f)
@@ -160,7 +163,7 @@ func eachElement(v reflect.Value, where string, f func(leaf) (leaf, error)) (ref
 	return out, nil
 }
 
-func eachEntry(v reflect.Value, where string, f func(leaf) (leaf, error)) (reflect.Value, error) {
+func eachEntry(v reflect.Value, where string, f func(Leaf) (Leaf, error)) (reflect.Value, error) {
 	out := reflect.MakeMapWithSize(v.Type(), v.Len())
 	keys := v.MapKeys()
 	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
@@ -174,7 +177,7 @@ func eachEntry(v reflect.Value, where string, f func(leaf) (leaf, error)) (refle
 	return out, nil
 }
 
-func eachField(v reflect.Value, where string, f func(leaf) (leaf, error)) (reflect.Value, error) {
+func eachField(v reflect.Value, where string, f func(Leaf) (Leaf, error)) (reflect.Value, error) {
 	out := reflect.New(v.Type()).Elem()
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
@@ -190,8 +193,10 @@ func eachField(v reflect.Value, where string, f func(leaf) (leaf, error)) (refle
 	return out, nil
 }
 
-// mapArrays is each over a value of a type that is known.
-func mapArrays[T any](x T, f func(leaf) (leaf, error)) (T, error) {
+// Map returns a copy of x in which f has replaced every array. It calls f in an order that is the same
+// on every rank: slices by index, maps by key, structs by field. x must be an array, or slices, maps
+// and structs of them.
+func Map[T any](x T, f func(Leaf) (Leaf, error)) (T, error) {
 	var out T
 	v, err := each(reflect.ValueOf(&x).Elem(), "the value", f)
 	if err == nil {
@@ -200,12 +205,12 @@ func mapArrays[T any](x T, f func(leaf) (leaf, error)) (T, error) {
 	return out, err
 }
 
-// hasArrays reports whether x is made of arrays throughout.
-func hasArrays(x any) bool {
+// HasArrays reports whether x is an array, or slices, maps and structs of arrays alone.
+func HasArrays(x any) bool {
 	if x == nil || !mayHoldArrays(reflect.TypeOf(x), 0) {
 		return false // by its type, so that a rank whose list is empty decides alike
 	}
-	_, err := each(reflect.ValueOf(x), "", func(l leaf) (leaf, error) { return l, nil })
+	_, err := each(reflect.ValueOf(x), "", func(l Leaf) (Leaf, error) { return l, nil })
 	return err == nil
 }
 

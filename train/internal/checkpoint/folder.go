@@ -1,0 +1,170 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/heftai/heft/internal/atomicfile"
+)
+
+// A Folder is written under a temporary name and then replaces its target as a whole: a reader
+// finds the old folder or the new one, however the writing ended. Beside TARGET are
+//
+//	.TARGET.tmp   the folder that is being written
+//	.TARGET.new   the complete folder, synced to disk
+//	.TARGET.old   the folder that it replaces, until it is removed
+//
+// If a process dies between the renames, [Settle] finishes them. A Folder belongs to one goroutine.
+type Folder struct {
+	Target string
+	// Before, if not nil, is called before each change to the disk. Its error ends the writing there,
+	// as a crash would. Tests use it.
+	Before func(change string) error
+}
+
+// ErrCrash is what a Before returns to simulate the death of the process.
+var ErrCrash = errors.New("the process dies here")
+
+func (f *Folder) beside(suffix string) string { return beside(f.Target, suffix) }
+
+func beside(target, suffix string) string {
+	return filepath.Join(filepath.Dir(target), "."+filepath.Base(target)+suffix)
+}
+
+// Temp returns the folder to write files to.
+func (f *Folder) Temp() string { return f.beside(".tmp") }
+
+func (f *Folder) change(format string, args ...any) error {
+	if f.Before == nil {
+		return nil
+	}
+	return f.Before(fmt.Sprintf(format, args...))
+}
+
+// Settle finishes the renames that a process left undone when it died: afterwards the folder is at
+// target if there ever was a complete one.
+func Settle(target string) error {
+	ready, old := beside(target, ".new"), beside(target, ".old")
+	if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
+		for _, from := range []string{ready, old} {
+			if _, err := os.Stat(from); err == nil {
+				return atomicfile.Rename(from, target)
+			}
+		}
+	}
+	return nil
+}
+
+// Begin makes an empty folder to write to. If the target exists, it must be an empty folder or one
+// with a file called mark.
+func (f *Folder) Begin(mark string) error {
+	if err := os.MkdirAll(filepath.Dir(f.Target), 0o777); err != nil {
+		return err
+	}
+	if err := Settle(f.Target); err != nil {
+		return err
+	}
+	if err := f.replaceable(mark); err != nil {
+		return err
+	}
+	for _, suffix := range []string{".tmp", ".new", ".old"} {
+		if err := f.change("remove %s", suffix); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(f.beside(suffix)); err != nil {
+			return err
+		}
+	}
+	if err := f.change("make"); err != nil {
+		return err
+	}
+	return os.Mkdir(f.Temp(), 0o777)
+}
+
+func (f *Folder) replaceable(mark string) error {
+	entries, err := os.ReadDir(f.Target)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(f.Target, mark)); err != nil {
+		return fmt.Errorf("%s is not a checkpoint: it holds %s, which would be lost", f.Target, entries[0].Name())
+	}
+	return nil
+}
+
+// Write writes one file.
+func (f *Folder) Write(name string, b []byte) error {
+	if err := f.change("write %s", name); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(f.Temp(), name), b, 0o666)
+}
+
+// Commit syncs all files to disk and puts the folder at its target.
+func (f *Folder) Commit() error {
+	if err := f.sync(); err != nil {
+		return err
+	}
+	ready, old := f.beside(".new"), f.beside(".old")
+	moves := []struct{ from, to string }{{f.Temp(), ready}, {f.Target, old}, {ready, f.Target}}
+	for _, m := range moves {
+		if err := f.change("rename %s", filepath.Base(m.from)); err != nil {
+			return err
+		}
+		if err := atomicfile.Rename(m.from, m.to); err != nil && (m.from != f.Target || !errors.Is(err, fs.ErrNotExist)) {
+			return err
+		}
+	}
+	if err := f.change("remove .old"); err != nil {
+		return err
+	}
+	return os.RemoveAll(old)
+}
+
+// sync syncs files, then folders.
+func (f *Folder) sync() error {
+	err := filepath.WalkDir(f.Temp(), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		if err := f.change("sync %s", d.Name()); err != nil {
+			return err
+		}
+		file, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		err = file.Sync()
+		return errors.Join(err, file.Close())
+	})
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(f.Temp(), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			err = atomicfile.SyncDir(path)
+		}
+		return err
+	})
+}
+
+// Discard removes the files that were written, after an error.
+func (f *Folder) Discard() { _ = os.RemoveAll(f.Temp()) }
+
+// Remove removes a folder. If the process dies meanwhile, no half of it is left under its name.
+func Remove(dir string) error {
+	gone := beside(dir, ".gone")
+	if err := os.RemoveAll(gone); err != nil {
+		return err
+	}
+	if err := atomicfile.Rename(dir, gone); err != nil {
+		return err
+	}
+	return os.RemoveAll(gone)
+}

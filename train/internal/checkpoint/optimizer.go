@@ -1,0 +1,96 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"unsafe"
+
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/train/optim"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// optimizerState is what a file of an optimizer says beside its tensors, which are
+// called PARAMETER.SLOT, parameters by their number.
+type optimizerState struct {
+	Rule   string             `json:"rule"`
+	Groups []optim.GroupState `json:"param_groups"`
+	Steps  []int64            `json:"steps"`
+}
+
+const optimizerKey = "optimizer"
+
+// WriteOptimizer writes the state of an optimizer. It fails if the optimizer is no optim.Stateful.
+func (f *Folder) WriteOptimizer(name string, o optim.Optimizer) error {
+	s, ok := o.(optim.Stateful)
+	if !ok {
+		return fmt.Errorf("a %T cannot be saved", o)
+	}
+	state := s.State()
+	head := optimizerState{Rule: state.Rule, Groups: state.Groups}
+	var params []optim.Param
+	for _, g := range o.Groups() {
+		params = append(params, g.Params...)
+	}
+	var arrays []Array
+	for i, p := range state.Params {
+		head.Steps = append(head.Steps, p.Step)
+		for _, slot := range slices.Sorted(maps.Keys(p.Slots)) {
+			x := Array{Name: fmt.Sprintf("%d.%s", i, slot), Shape: []int{len(p.Slots[slot])}, Data: p.Slots[slot]}
+			if i < len(params) {
+				if p, ok := params[i].(*tensor.Parameter); ok && p.Len() == len(x.Data) {
+					x.Shape = p.Shape()
+				}
+			}
+			arrays = append(arrays, x)
+		}
+	}
+	b, err := json.Marshal(head)
+	if err != nil {
+		return err
+	}
+	return f.WriteTensors(name, arrays, map[string]string{optimizerKey: string(b)})
+}
+
+// ReadOptimizer reads a file that [Folder.WriteOptimizer] wrote and calls f with the state. Its slots
+// are in the mapped file and must not be used after f returns.
+func ReadOptimizer(path string, f func(optim.State) error) error {
+	ck, err := loader.Open(path)
+	if err != nil {
+		return err
+	}
+	defer ck.Close()
+	var head optimizerState
+	if err := json.Unmarshal([]byte(ck.Metadata()[optimizerKey]), &head); err != nil {
+		return fmt.Errorf("is not the state of an optimizer: %w", err)
+	}
+	s := optim.State{Rule: head.Rule, Groups: head.Groups, Params: make([]optim.ParamState, len(head.Steps))}
+	for i, step := range head.Steps {
+		s.Params[i] = optim.ParamState{Step: step, Slots: map[string][]float32{}}
+	}
+	for t := range ck.Tensors() {
+		var i int
+		var slot string
+		if n, _ := fmt.Sscanf(t.Name, "%d.%s", &i, &slot); n != 2 || i < 0 || i >= len(s.Params) || t.DType != meta.Float32 {
+			return fmt.Errorf("tensor %q, a %v, belongs to no parameter", t.Name, t.DType)
+		}
+		b, err := t.Bytes()
+		if err != nil {
+			return err
+		}
+		s.Params[i].Slots[slot] = viewFloats(b)
+	}
+	return f(s)
+}
+
+// viewFloats is src as numbers, where they are if they are aligned.
+func viewFloats(src []byte) []float32 {
+	p := unsafe.SliceData(src)
+	if len(src) == 0 || uintptr(unsafe.Pointer(p))%4 != 0 {
+		return Floats(src)
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(p)), len(src)/4)
+}

@@ -1,0 +1,63 @@
+// Package checkpoint reads and writes the files of a training checkpoint: a [Folder] that replaces its
+// target as a whole, safetensors files of [Array]s, states of optimizers, JSON, and their names. It
+// knows no accelerator and no ranks. docs/formats.md has the format.
+package checkpoint
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/heftai/heft/loader"
+)
+
+// WriteJSON writes x, indented, as one file.
+func (f *Folder) WriteJSON(name string, x any) error {
+	b, err := json.MarshalIndent(x, "", " ")
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return f.Write(name, append(b, '\n'))
+}
+
+// WriteTensors writes a safetensors file.
+func (f *Folder) WriteTensors(name string, tensors []Array, metadata map[string]string) error {
+	if err := f.change("write %s", name); err != nil {
+		return err
+	}
+	stem := name[:len(name)-len(filepath.Ext(name))]
+	return loader.Save(f.Temp(), slices.Values(Tensors(tensors)), loader.SaveOptions{Stem: stem, Metadata: metadata})
+}
+
+// A Reading is a checkpoint that is checked as a whole before anything is changed.
+type Reading struct {
+	Dir    string
+	change []func() error
+}
+
+// Then adds a change to make once everything was checked.
+func (r *Reading) Then(f func() error) { r.change = append(r.change, f) }
+
+// Apply makes the changes, in order, and returns the first error.
+func (r *Reading) Apply() error {
+	for _, f := range r.change {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReadJSON reads one file of the checkpoint. Errors name it.
+func ReadJSON[T any](r *Reading, name string) (x T, err error) {
+	b, err := os.ReadFile(filepath.Join(r.Dir, name))
+	if err == nil {
+		err = json.Unmarshal(b, &x)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return x, err
+}

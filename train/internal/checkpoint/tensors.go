@@ -1,0 +1,163 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"math"
+	"path/filepath"
+	"slices"
+
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// Array is an array of a checkpoint.
+type Array struct {
+	Name  string
+	Shape []int
+	Data  []float32         // nil for the numbers of Param
+	Param *tensor.Parameter // nil for arrays that are not of a parameter
+}
+
+// read calls f with the numbers.
+func (x *Array) read(f func([]float32) error) error {
+	if x.Data == nil && x.Param != nil {
+		return x.Param.Access(false, f)
+	}
+	return f(x.Data)
+}
+
+// set changes the numbers to those of src. It writes only if some are different: frozen weights may
+// be in memory that cannot be written.
+func (x *Array) set(src []byte) error {
+	differ := false
+	err := x.read(func(values []float32) error {
+		for i, v := range values {
+			if binary.LittleEndian.Uint32(src[4*i:]) != math.Float32bits(v) {
+				differ = true
+				break
+			}
+		}
+		return nil
+	})
+	write := func(values []float32) error { setFloats(values, src); return nil }
+	switch {
+	case err != nil || !differ:
+		return err
+	case x.Data == nil && x.Param != nil:
+		return x.Param.Access(true, write)
+	}
+	return write(x.Data)
+}
+
+// Arrays returns the arrays of a module, tied ones once: its parameters, only trainable ones with
+// trainableOnly, and its buffers, if it has a method Buffers. A bare parameter is called weight.
+func Arrays(m tensor.Module, trainableOnly bool) []Array {
+	var all []Array
+	seen := map[*tensor.Parameter]bool{}
+	for name, p := range m.Parameters() {
+		if p == nil || seen[p] || trainableOnly && !p.Trainable {
+			continue
+		}
+		seen[p] = true
+		if name == "" {
+			name = "weight"
+		}
+		all = append(all, Array{Name: name, Shape: p.Shape(), Param: p})
+	}
+	if b, ok := m.(interface {
+		Buffers() iter.Seq2[string, []float32]
+	}); ok {
+		for name, x := range b.Buffers() {
+			all = append(all, Array{Name: name, Shape: []int{len(x)}, Data: x})
+		}
+	}
+	return all
+}
+
+// Tensors returns the arrays as the loader saves them. They share one buffer: use the bytes of one
+// before asking for those of the next.
+func Tensors(arrays []Array) []loader.NamedTensor {
+	var buf []byte
+	all := make([]loader.NamedTensor, len(arrays))
+	for i, x := range arrays {
+		all[i] = loader.NamedTensor{Name: x.Name, DType: meta.Float32, Shape: x.Shape, Bytes: func() ([]byte, error) {
+			err := x.read(func(values []float32) error {
+				buf = slices.Grow(buf[:0], 4*len(values))
+				for _, v := range values {
+					buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v))
+				}
+				return nil
+			})
+			return buf, err
+		}}
+	}
+	return all
+}
+
+// ReadTensors checks that a file has exactly the arrays given, in float32 and of their shapes, and
+// returns a function that copies them. Arrays in frozen may be missing from the file.
+func ReadTensors(dir, name string, arrays []Array, frozen map[string]bool) (func() error, error) {
+	ck, err := loader.Open(filepath.Join(dir, name))
+	if err != nil {
+		return nil, err
+	}
+	defer ck.Close()
+	want := map[string]bool{}
+	for _, x := range arrays {
+		want[x.Name] = true
+		t, ok := ck.Lookup(x.Name)
+		switch {
+		case !ok && !frozen[x.Name]:
+			return nil, fmt.Errorf("%s: no tensor %q", name, x.Name)
+		case ok && (t.DType != meta.Float32 || !slices.Equal(t.Shape, x.Shape)):
+			return nil, fmt.Errorf("%s: tensor %q is %v of shape %v, want float32 of %v", name, x.Name, t.DType, t.Shape, x.Shape)
+		}
+	}
+	for other := range ck.Names() {
+		if !want[other] && !frozen[other] {
+			return nil, fmt.Errorf("%s: tensor %q is not of this module", name, other)
+		}
+	}
+	return func() error {
+		ck, err := loader.Open(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		defer ck.Close()
+		for _, x := range arrays {
+			t, ok := ck.Lookup(x.Name)
+			if !ok {
+				continue
+			}
+			b, err := t.Bytes()
+			if err != nil {
+				return err
+			}
+			if err := x.set(b); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
+}
+
+// setFloats writes only what is different: frozen weights may lie where nobody may write.
+func setFloats(dst []float32, src []byte) {
+	for i := range dst {
+		if bits := binary.LittleEndian.Uint32(src[4*i:]); bits != math.Float32bits(dst[i]) {
+			dst[i] = math.Float32frombits(bits)
+		}
+	}
+}
+
+// Floats returns src as float32 numbers, copied.
+func Floats(src []byte) []float32 {
+	x := make([]float32, len(src)/4)
+	for i := range x {
+		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+	}
+	return x
+}

@@ -1,0 +1,130 @@
+// Package evaluation adds up how well a model does: [Logits] measures a batch, a [Tally] sums batches and
+// makes metrics of them. It knows no ranks.
+package evaluation
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/heftai/heft/train/tensor"
+)
+
+// Batch is train.Evaluation: one entry for each sample in every list that is not nil.
+type Batch struct {
+	// Losses are summed over the items of each sample.
+	Losses []float64
+	// Items are the tokens, or what else is counted, of each sample; nil is one each.
+	Items []int
+	// Correct is how many items of each sample were predicted right; nil leaves the
+	// accuracy to Predicted and Labels.
+	Correct []int
+	// Predicted and Labels are the classes of each sample; nil if there are none.
+	Predicted, Labels []int
+}
+
+// Logits measures logits that have a label for each of their rows, as train.EvaluateLogits documents.
+func Logits(logits *tensor.Tensor, labels []int, samples int) (Batch, error) {
+	shape := logits.Shape()
+	if len(shape) == 0 || samples < 1 || len(labels)%samples != 0 || logits.Len() != len(labels)*shape[len(shape)-1] {
+		return Batch{}, fmt.Errorf("train: evaluate: logits of shape %v for %d labels of %d samples", shape, len(labels), samples)
+	}
+	width, each := shape[len(shape)-1], len(labels)/samples
+	e := Batch{Losses: make([]float64, samples), Items: make([]int, samples), Correct: make([]int, samples)}
+	for i, label := range labels {
+		if label == tensor.IgnoreIndex {
+			continue
+		}
+		if label < 0 || label >= width {
+			return Batch{}, fmt.Errorf("train: evaluate: label %d of %d classes", label, width)
+		}
+		row := logits.Data()[i*width : (i+1)*width]
+		best, sum := 0, 0.0
+		for j, v := range row {
+			if v > row[best] {
+				best = j
+			}
+		}
+		for _, v := range row {
+			sum += math.Exp(float64(v - row[best]))
+		}
+		s := i / each
+		e.Losses[s] += math.Log(sum) - float64(row[label]-row[best])
+		e.Items[s]++
+		if best == label {
+			e.Correct[s]++
+		}
+	}
+	return e, nil
+}
+
+// A Tally is a sum of batches.
+type Tally struct {
+	Loss           float64
+	Items, Samples int
+	Steps          int // batches
+
+	correct           int
+	counted           bool
+	predicted, labels []int
+}
+
+// Add adds a batch.
+func (s *Tally) Add(e *Batch) {
+	s.Steps++
+	s.Samples += len(e.Losses)
+	for _, v := range e.Losses {
+		s.Loss += v
+	}
+	for _, n := range e.Items {
+		s.Items += n
+	}
+	for _, n := range e.Correct {
+		s.correct += n
+		s.counted = true
+	}
+	s.predicted, s.labels = append(s.predicted, e.Predicted...), append(s.labels, e.Labels...)
+}
+
+// Metrics returns eval_loss, the mean over items, eval_perplexity, and what compute makes of the
+// predictions; without compute eval_accuracy, if items or classes were predicted.
+func (s *Tally) Metrics(compute func(predicted, labels []int) map[string]float64) map[string]float64 {
+	m := map[string]float64{}
+	if s.Items > 0 {
+		m["eval_loss"] = s.Loss / float64(s.Items)
+		m["eval_perplexity"] = math.Exp(m["eval_loss"])
+	}
+	switch {
+	case compute != nil:
+		for name, v := range compute(s.predicted, s.labels) {
+			m[MetricName(name)] = v
+		}
+	case s.counted && s.Items > 0:
+		m["eval_accuracy"] = float64(s.correct) / float64(s.Items)
+	case len(s.labels) > 0 && len(s.labels) == len(s.predicted):
+		m["eval_accuracy"] = Accuracy(s.predicted, s.labels)
+	}
+	return m
+}
+
+// Accuracy returns the fraction of the predictions that are right.
+func Accuracy(predicted, labels []int) float64 {
+	right := 0
+	for i, p := range predicted {
+		if i < len(labels) && p == labels[i] {
+			right++
+		}
+	}
+	return float64(right) / float64(max(1, len(predicted)))
+}
+
+// MetricName returns the name of a metric in evaluations: eval_loss for "" and "loss".
+func MetricName(name string) string {
+	if name == "" {
+		name = "loss"
+	}
+	if !strings.HasPrefix(name, "eval_") {
+		name = "eval_" + name
+	}
+	return name
+}
