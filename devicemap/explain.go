@@ -36,7 +36,7 @@ func (d DevicePlan) explain(diskReads int64) string {
 	for _, use := range []struct {
 		name  string
 		bytes int64
-	}{{"kv", d.KVBytes}, {"activations", d.ActivationBytes}, {"staging", d.StagingBytes}} {
+	}{{"kv", d.KVBytes}, {"activations", d.ActivationBytes}, {"staging", d.StagingBytes}, {"requests", d.RequestBytes}, {"runtime", d.RuntimeBytes}} {
 		if use.bytes > 0 {
 			text += fmt.Sprintf(" + %s %s", use.name, FormatSize(use.bytes))
 		}

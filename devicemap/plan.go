@@ -15,10 +15,16 @@ type Budget struct {
 	// and for copies of weights on their way. What weights from the disk need on their
 	// way through the CPU is added by Solve.
 	KV, Activations, Staging int64
+	// Requests is kept free for requests being read and answers waiting to be sent, Runtime
+	// for the Go runtime, the tokenizer and the program.
+	Requests, Runtime int64
 }
 
 // room is what a budget leaves for weights, keys and values reduced to kv.
-func (b *Budget) room(kv int64) int64 { return b.Limit - kv - b.Activations - b.Staging }
+func (b *Budget) room(kv int64) int64 { return b.Limit - kv - b.fixed() }
+
+// fixed is what the budget keeps free whatever is placed.
+func (b *Budget) fixed() int64 { return b.Activations + b.Staging + b.Requests + b.Runtime }
 
 // DevicePlan is what a plan keeps on one device, in bytes.
 type DevicePlan struct {
@@ -28,11 +34,13 @@ type DevicePlan struct {
 	KVBytes         int64  `json:"kv_bytes"`
 	ActivationBytes int64  `json:"activation_bytes"`
 	StagingBytes    int64  `json:"staging_bytes"`
+	RequestBytes    int64  `json:"request_bytes,omitempty"`
+	RuntimeBytes    int64  `json:"runtime_bytes,omitempty"`
 }
 
 // Used is the sum of what the plan keeps on the device.
 func (d DevicePlan) Used() int64 {
-	return d.WeightsBytes + d.KVBytes + d.ActivationBytes + d.StagingBytes
+	return d.WeightsBytes + d.KVBytes + d.ActivationBytes + d.StagingBytes + d.RequestBytes + d.RuntimeBytes
 }
 
 // A Plan says where each part of a model lives and what memory that takes. Its JSON
@@ -118,11 +126,11 @@ func finish(units []unit, budgets []Budget, p Policy) Plan {
 	host := hostOf(budgets)
 	for i, b := range budgets {
 		d := DevicePlan{Device: b.Device, LimitBytes: b.Limit, WeightsBytes: weights[b.Device],
-			KVBytes: b.KV, ActivationBytes: b.Activations, StagingBytes: b.Staging}
+			KVBytes: b.KV, ActivationBytes: b.Activations, StagingBytes: b.Staging, RequestBytes: b.Requests, RuntimeBytes: b.Runtime}
 		if i == host {
 			d.StagingBytes += staging
 			d.KVBytes = b.kvBeside(d.WeightsBytes+staging, p.SequenceKV)
-			plan.Least = leastMemory(units) + b.Staging + b.Activations + b.leastKV(p.SequenceKV)
+			plan.Least = leastMemory(units) + b.fixed() + b.leastKV(p.SequenceKV)
 			plan.BelowLeast = b.Limit < plan.Least
 		}
 		plan.Devices = append(plan.Devices, d)

@@ -102,7 +102,8 @@ func TestSolveProperties(t *testing.T) {
 		var devices []Device
 		for _, d := range []Device{GPU(0), GPU(1), CPU} {
 			if d == CPU || rapid.Bool().Draw(t, "gpu") {
-				budgets = append(budgets, Budget{d, size.Draw(t, "limit"), small.Draw(t, "kv"), small.Draw(t, "activations"), small.Draw(t, "staging")})
+				budgets = append(budgets, Budget{Device: d, Limit: size.Draw(t, "limit"), KV: small.Draw(t, "kv"), Activations: small.Draw(t, "activations"), Staging: small.Draw(t, "staging"),
+					Requests: small.Draw(t, "requests"), Runtime: small.Draw(t, "runtime")})
 				devices = append(devices, d)
 			}
 		}

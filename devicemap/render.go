@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -103,14 +104,22 @@ func (r *renderer) cells(line []cell) {
 
 // devices draws the table of memory.
 func (r *renderer) devices(p Plan) {
-	fmt.Fprintf(r.w, "%-8s%10s%10s%10s%12s%10s%10s\n", "device", "limit", "weights", "kv", "activations", "staging", "free")
+	serves := slices.ContainsFunc(p.Devices, func(d DevicePlan) bool { return d.RequestBytes+d.RuntimeBytes > 0 })
+	rest := func(requests, runtime, free string) string { // the last columns
+		if !serves {
+			return fmt.Sprintf("%10s\n", free)
+		}
+		return fmt.Sprintf("%10s%10s%10s\n", requests, runtime, free)
+	}
+	fmt.Fprintf(r.w, "%-8s%10s%10s%10s%12s%10s%s", "device", "limit", "weights", "kv", "activations", "staging", rest("requests", "runtime", "free"))
 	for _, d := range p.Devices {
 		limit, free := "-", "-"
 		if d.Device != Disk {
 			limit, free = FormatSize(d.LimitBytes), FormatSize(d.LimitBytes-d.Used())
 		}
-		fmt.Fprintf(r.w, "%-8s%10s%10s%10s%12s%10s%10s\n", d.Device, limit, FormatSize(d.WeightsBytes),
-			FormatSize(d.KVBytes), FormatSize(d.ActivationBytes), FormatSize(d.StagingBytes), free)
+		fmt.Fprintf(r.w, "%-8s%10s%10s%10s%12s%10s%s", d.Device, limit, FormatSize(d.WeightsBytes),
+			FormatSize(d.KVBytes), FormatSize(d.ActivationBytes), FormatSize(d.StagingBytes),
+			rest(FormatSize(d.RequestBytes), FormatSize(d.RuntimeBytes), free))
 		if d.Device != Disk && d.LimitBytes > 0 {
 			fmt.Fprintf(r.w, "        %s\n", r.bar(d, min(r.width, 70)-10))
 		}
@@ -123,7 +132,7 @@ func (r *renderer) devices(p Plan) {
 }
 
 // bar shows how a device is filled: weights in its own mark, then k for keys and values,
-// a for activations, s for staging. What takes more than the limit is cut.
+// a for activations, s for staging, r for requests and the runtime. What takes more than the limit is cut.
 func (r *renderer) bar(d DevicePlan, width int) string {
 	var b strings.Builder
 	used, drawn := int64(0), 0
@@ -135,6 +144,7 @@ func (r *renderer) bar(d DevicePlan, width int) string {
 		{d.KVBytes, func(n int) string { return r.paint(strings.Repeat("k", n), "35") }},
 		{d.ActivationBytes, func(n int) string { return r.paint(strings.Repeat("a", n), "36") }},
 		{d.StagingBytes, func(n int) string { return r.paint(strings.Repeat("s", n), "33") }},
+		{d.RequestBytes + d.RuntimeBytes, func(n int) string { return r.paint(strings.Repeat("r", n), "32") }},
 	} {
 		used += part.bytes
 		to := min(width, int(float64(used)/float64(d.LimitBytes)*float64(width)+0.5))

@@ -90,7 +90,7 @@ func sortBudgets(budgets []Budget) ([]Budget, error) {
 		if i > 0 && list[i-1].Device == b.Device {
 			return nil, fmt.Errorf("devicemap: two budgets for device %s", b.Device)
 		}
-		if min(b.Limit, b.KV, b.Activations, b.Staging) < 0 {
+		if min(b.Limit, b.KV, b.Activations, b.Staging, b.Requests, b.Runtime) < 0 {
 			return nil, fmt.Errorf("devicemap: the budget of device %s is negative", b.Device)
 		}
 	}

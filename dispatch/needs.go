@@ -13,7 +13,7 @@ type Needs struct {
 	KVTokens    int   // tokens that All and Least hold: the context, 4096 at most unless o asks
 	Activations int64
 	// All is the process with every weight in memory, Least the one that streams what it
-	// can from the disk. The runtime's 128 MiB are in both.
+	// can from the disk. The runtime's 128 MiB are in both, and with o.Serving what requests take.
 	All, Least int64
 }
 
@@ -41,6 +41,10 @@ func NeedsOf(skeleton *meta.Model, o Options, dtype string) (Needs, error) {
 		return Needs{}, err
 	}
 	host := plan.Device(devicemap.CPU)
+	all := host.Used() - host.RequestBytes
+	if o.Serving {
+		host.RequestBytes = requestBytes(all)
+	}
 	streamed, _, err := Plan(skeleton, o, Placement{
 		Policy:    devicemap.Policy{DType: dtype},
 		MaxMemory: []devicemap.Memory{{Device: devicemap.CPU, Bytes: plenty}},
@@ -53,7 +57,7 @@ func NeedsOf(skeleton *meta.Model, o Options, dtype string) (Needs, error) {
 		KVPer1K:     cache.TokensBytes(1000),
 		KVTokens:    tokens,
 		Activations: host.ActivationBytes,
-		All:         host.WeightsBytes + host.KVBytes + host.ActivationBytes + runtimeOverhead,
-		Least:       streamed.Least + runtimeOverhead,
+		All:         all + host.RequestBytes,
+		Least:       streamed.Least,
 	}, nil
 }

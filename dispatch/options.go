@@ -64,6 +64,12 @@ type Options struct {
 	// StagingBytes is the memory for the rings of the disk tier. Less than twice the
 	// largest streamed unit is raised to that.
 	StagingBytes int64
+	// Serving plans for a server: the limit then includes the runtime's overhead, however small
+	// it is, and RequestBytes.
+	Serving bool
+	// RequestBytes is the memory for requests that are being read and for answers that wait to be
+	// sent. [Plan] sets it; 0 means that requests are not counted.
+	RequestBytes int64
 	// Adapters are the adapters that sequences may use. They are counted as activations.
 	Adapters []Adapter
 	// Ledger counts the memory that the model takes. nil means a new one.
@@ -85,7 +91,7 @@ func (o *Options) here() topology.Machine {
 type Ledger struct{ host hostmem.Ledger }
 
 // Held is what is held now, in bytes, by purpose: "weights", "kv", "activations",
-// "staging", "cache", "other".
+// "staging", "cache", "requests", "other".
 func (l *Ledger) Held() map[string]int64 {
 	out := map[string]int64{}
 	for _, p := range hostmem.Purposes() {
@@ -93,6 +99,9 @@ func (l *Ledger) Held() map[string]int64 {
 	}
 	return out
 }
+
+// AddRequests counts n more bytes for requests, or fewer if n is negative.
+func (l *Ledger) AddRequests(n int64) { l.host.Add(hostmem.Requests, n) }
 
 func (o *Options) ledger() *hostmem.Ledger {
 	if o.Ledger == nil {

@@ -57,15 +57,18 @@ func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options
 	}
 	for i := range budgets {
 		if b := &budgets[i]; b.Device == devicemap.CPU {
+			if o.Serving {
+				b.Runtime, b.Requests = runtimeOverhead, requestBytes(b.Limit)
+			}
 			b.Activations = program.ScratchBytes(o.limits()) + adapters
 			if b.KV = sequence; !askedKV {
-				b.KV = max(sequence, min(b.Limit/kvShare, int64(o.MaxSequences)*cache.SequenceBytes(o.Context, o.MaxBatchTokens)))
+				b.KV = max(sequence, min(max(0, b.Limit-b.Runtime-b.Requests)/kvShare, int64(o.MaxSequences)*cache.SequenceBytes(o.Context, o.MaxBatchTokens)))
 			}
 		}
 	}
 	p.Policy.SequenceKV = sequence
 	p.Policy.Loaded = skeleton.Root.LoadedBytes(o.Quantize, true)
-	plan, err := devicemap.Solve(skeleton, budgets, p.Policy)
+	plan, err := solve(skeleton, budgets, p.Policy)
 	if err != nil {
 		return plan, o, err
 	}
@@ -83,12 +86,45 @@ func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options
 	}
 	keepExperts(skeleton, &plan)
 	host := plan.Device(devicemap.CPU)
-	o.StagingBytes = host.StagingBytes
+	o.StagingBytes, o.RequestBytes = host.StagingBytes, host.RequestBytes
 	if o.KVBytes = max(host.KVBytes, sequence); o.KVBytes > 0 && !askedKV {
 		o.KVTokens = cache.SharedTokens(int(o.KVBytes/cache.PageBytes()), o.MaxSequences, o.MaxBatchTokens, o.MaxSequences*o.Context)
 	}
 	o.planned = &plan
 	return plan, o, nil
+}
+
+// The memory for requests is a share of the limit, but enough for a prompt that fills a context
+// of a few thousand tokens, and no more than for the largest body that is taken.
+const (
+	requestShare = 16
+	leastRequest = 16 << 20
+	mostRequest  = 144 << 20
+)
+
+// solve solves with less memory for requests where the limit would else be too small, so that
+// Least is the smallest limit that works.
+func solve(skeleton *meta.Model, budgets []devicemap.Budget, p devicemap.Policy) (devicemap.Plan, error) {
+	plan, err := devicemap.Solve(skeleton, budgets, p)
+	var spare int64
+	for i := range budgets {
+		b := &budgets[i]
+		spare += max(0, b.Requests-leastRequest)
+		b.Requests -= max(0, b.Requests-leastRequest)
+	}
+	if err != nil || spare == 0 {
+		return plan, err
+	}
+	if plan.BelowLeast {
+		return devicemap.Solve(skeleton, budgets, p)
+	}
+	plan.Least -= spare
+	return plan, nil
+}
+
+// requestBytes is what requests may take of a limit.
+func requestBytes(limit int64) int64 {
+	return min(max(limit/requestShare, leastRequest), mostRequest)
 }
 
 // keepExperts gives memory that the plan leaves free to the ring of experts: what was chosen
@@ -114,8 +150,8 @@ func hasExperts(root *meta.Module) bool {
 }
 
 // Budgets are the devices with what Heft may keep on each: the user's limits, and for the
-// cpu without one what the host has available. From 1 GiB up, the runtime's own overhead
-// comes out of the cpu's limit.
+// cpu without one what the host has available. From 1 GiB up, the cpu's limit includes the
+// runtime's own overhead; [Options].Serving includes it at any limit.
 func Budgets(limits []devicemap.Memory) ([]devicemap.Budget, error) {
 	var budgets []devicemap.Budget
 	host := false
@@ -132,7 +168,7 @@ func Budgets(limits []devicemap.Memory) ([]devicemap.Budget, error) {
 	}
 	for i := range budgets {
 		if b := &budgets[i]; b.Device == devicemap.CPU && b.Limit >= 1<<30 {
-			b.Limit -= runtimeOverhead
+			b.Runtime = runtimeOverhead
 		}
 	}
 	return budgets, nil

@@ -67,7 +67,7 @@ function showPlan(plan) {
   for (const d of plan.devices || []) {
     if (!d.weights_bytes && !d.kv_bytes) continue;
     const li = make('li');
-    const rest = (d.kv_bytes || 0) + (d.activation_bytes || 0) + (d.staging_bytes || 0);
+    const rest = (d.kv_bytes || 0) + (d.activation_bytes || 0) + (d.staging_bytes || 0) + (d.request_bytes || 0) + (d.runtime_bytes || 0);
     li.append(make('i', tier(d.device)), make('span', '', place(d.device)),
       make('small', '', [d.weights_bytes && bytes(d.weights_bytes), rest && bytes(rest) + ' working'].filter(Boolean).join(' + ')));
     legend.append(li);

@@ -110,7 +110,7 @@ func (c *estimateCmd) estimate(stored *meta.Model) (*estimate, error) {
 		if err != nil {
 			return nil, err
 		}
-		o := dispatch.Options{Context: c.MaxModelLen, MaxSequences: servedSequences, KVDType: meta.BFloat16}
+		o := dispatch.Options{Context: c.MaxModelLen, MaxSequences: servedSequences, Serving: true, KVDType: meta.BFloat16}
 		if dtype == "float32" {
 			o.KVDType = meta.Float32
 		}
@@ -242,7 +242,7 @@ func (e *estimate) print(out cmdline.Output) error {
 	if n := len(e.LargestLayers); n > 1 {
 		largest += fmt.Sprintf(" and %d like it", n-1)
 	}
-	_, err := fmt.Fprintf(out, "\nlargest layer: %s\nhost: a server with weights, keys and values of %d tokens, activations and 128 MiB of its own;\n"+
+	_, err := fmt.Fprintf(out, "\nlargest layer: %s\nhost: a server with weights, keys and values of %d tokens, activations, requests and 128 MiB of its own;\n"+
 		"all: every weight in memory; least: what can streams from the disk\n", largest, e.KVTokens)
 	return err
 }

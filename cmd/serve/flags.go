@@ -76,7 +76,7 @@ type sizeFlags struct {
 }
 
 func (f *sizeFlags) options() (dispatch.Options, error) {
-	o := dispatch.Options{Threads: f.Threads, Variant: f.CPU, Context: f.MaxModelLen, MaxSequences: f.MaxBatch}
+	o := dispatch.Options{Serving: true, Threads: f.Threads, Variant: f.CPU, Context: f.MaxModelLen, MaxSequences: f.MaxBatch}
 	var ok bool
 	if o.Quantize, ok = meta.ParseQuantize(f.Quantize); !ok {
 		return o, cmdline.Misusef("--quantize %s: q8_0 and q4_0 are supported", f.Quantize)

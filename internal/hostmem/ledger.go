@@ -15,12 +15,13 @@ const (
 	Activations
 	Staging
 	Cache
+	Requests
 	Other
 
 	purposes = int(Other) + 1
 )
 
-var purposeNames = [purposes]string{"weights", "kv", "activations", "staging", "cache", "other"}
+var purposeNames = [purposes]string{"weights", "kv", "activations", "staging", "cache", "requests", "other"}
 
 // String is the purpose's name in lower case.
 func (p Purpose) String() string {
@@ -31,7 +32,9 @@ func (p Purpose) String() string {
 }
 
 // Purposes lists all purposes in order.
-func Purposes() []Purpose { return []Purpose{Weights, KV, Activations, Staging, Cache, Other} }
+func Purposes() []Purpose {
+	return []Purpose{Weights, KV, Activations, Staging, Cache, Requests, Other}
+}
 
 // A Ledger counts the bytes held for each purpose. Its zero value is empty and ready.
 // All methods may be called from many goroutines; a reader sees each purpose exact,
