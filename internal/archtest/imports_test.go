@@ -33,7 +33,8 @@ var allowed = map[string][]string{
 	"internal/kernels/sampling":        {"internal/kernels/asm", "internal/kernels/isa"},
 	"internal/kernels/roof":            {"internal/kernels/fetch", "internal/kernels/isa"},
 	"internal/kernels/fetch":           {},
-	"internal/kernels/fetch/fetchtest": {"internal/kernels/fetch"}, // runs the tests of kernels with several plans
+	"internal/kernels/fetch/fetchtest": {"internal/kernels/fetch"},                                                                                                                       // runs the tests of kernels with several plans
+	"internal/kernels/kerneltest":      {"internal/kernels", "internal/kernels/gemm", "internal/kernels/isa", "internal/kernels/mat", "internal/kernels/quant", "internal/kernels/roof"}, // for tests
 	"internal/kernels/matmul":          {"internal/kernels", "internal/kernels/gemm", "internal/kernels/mat"},
 	"internal/kernels": {"internal/kernels/attention", "internal/kernels/gemm", "internal/kernels/gemv", "internal/kernels/grad", "internal/kernels/isa", "internal/kernels/optimizer",
 		"internal/kernels/qgemm", "internal/kernels/quant", "internal/kernels/sampling", "internal/kernels/vector"},

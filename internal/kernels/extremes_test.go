@@ -1,4 +1,4 @@
-package kernels
+package kernels_test
 
 import (
 	"fmt"
@@ -6,9 +6,11 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/asm"
 	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/isa"
+	"github.com/heftai/heft/internal/kernels/kerneltest"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/quant"
 )
@@ -17,36 +19,36 @@ import (
 type way struct {
 	name string
 	// takes reports whether set has it for weights of a format.
-	takes func(set *Set, f mat.Format) bool
+	takes func(set *kernels.Set, f mat.Format) bool
 	// rounds says that activations are rounded to bfloat16, with subnormals as zero.
 	rounds bool
 	// products are y[t][r]; v are the weights' values, which f holds exactly.
-	products func(set *Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32
+	products func(set *kernels.Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32
 }
 
-func always(*Set, mat.Format) bool { return true }
+func always(*kernels.Set, mat.Format) bool { return true }
 
 // turnedTo are v's values as a stored matrix of columns.
 func turnedTo(f mat.Format, v []float32, rows, n int) mat.Weights {
-	data, _ := store(f, turnedOf(v, rows, n), 5)
+	data, _ := kerneltest.Store(f, kerneltest.Transposed(v, rows, n), 5)
 	return mat.Weights{Data: data, Stride: rows * f.Size(), Format: f}
 }
 
 func ways() []way {
-	bfloat16 := func(has func(*Set) bool) func(*Set, mat.Format) bool {
-		return func(set *Set, f mat.Format) bool { return f == mat.BFloat16 && has(set) }
+	bfloat16 := func(has func(*kernels.Set) bool) func(*kernels.Set, mat.Format) bool {
+		return func(set *kernels.Set, f mat.Format) bool { return f == mat.BFloat16 && has(set) }
 	}
 	lying := func(f mat.Format, v []float32, n int) mat.Weights {
-		data, _ := store(f, v, 3)
+		data, _ := kerneltest.Store(f, v, 3)
 		return mat.Weights{Data: data, Stride: n * f.Size(), Format: f}
 	}
 	return []way{
-		{name: "Mul", takes: always, products: func(set *Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
+		{name: "Mul", takes: always, products: func(set *kernels.Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
 			y := make([]float32, tokens*rows)
 			set.GEMV.Mul(mat.Floats{V: y, Stride: rows}, lying(f, v, n), mat.Floats{V: x, Stride: n}, rows, tokens, n)
 			return y
 		}},
-		{name: "AddLanes", takes: always, products: func(set *Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
+		{name: "AddLanes", takes: always, products: func(set *kernels.Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
 			var y []float32
 			for t := range tokens {
 				lanes := make([]float32, set.Lanes*rows)
@@ -56,20 +58,20 @@ func ways() []way {
 			}
 			return y
 		}},
-		{name: "Mix", takes: always, products: func(set *Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
+		{name: "Mix", takes: always, products: func(set *kernels.Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
 			y := make([]float32, tokens*rows)
 			set.GEMV.Mix(mat.Floats{V: y, Stride: rows}, mat.Floats{V: x, Stride: n}, 1, turnedTo(f, v, rows, n), n, tokens, rows)
 			return y
 		}},
-		{name: "groups", takes: func(set *Set, _ mat.Format) bool { return set.GEMM.Groups() },
-			products: func(set *Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
-				return grouped(set, lying(f, v, n), mat.Floats{V: x, Stride: n}, rows, tokens, n, 2)
+		{name: "groups", takes: func(set *kernels.Set, _ mat.Format) bool { return set.GEMM.Groups() },
+			products: func(set *kernels.Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
+				return kerneltest.Grouped(set, lying(f, v, n), mat.Floats{V: x, Stride: n}, rows, tokens, n, 2)
 			}},
-		{name: "halves", takes: bfloat16(func(s *Set) bool { return s.GEMV.Halves() }), products: func(set *Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
-			return byHalves(set, lying(f, v, n), mat.Floats{V: x, Stride: n}, rows, tokens, n, gemv.HalvesBlock)
+		{name: "halves", takes: bfloat16(func(s *kernels.Set) bool { return s.GEMV.Halves() }), products: func(set *kernels.Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
+			return kerneltest.ByHalves(set, lying(f, v, n), mat.Floats{V: x, Stride: n}, rows, tokens, n, gemv.HalvesBlock)
 		}},
-		{name: "panels", takes: always, products: summed},
-		{name: "pairs", takes: bfloat16(func(s *Set) bool { return s.BF16 }), rounds: true, products: func(set *Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
+		{name: "panels", takes: always, products: kerneltest.Summed},
+		{name: "pairs", takes: bfloat16(func(s *kernels.Set) bool { return s.BF16 }), rounds: true, products: func(set *kernels.Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
 			y, in := make([]float32, tokens*rows), mat.Pairs{V: make([]uint32, tokens*mat.PairWords(n)), Stride: mat.PairWords(n)}
 			for t := range tokens {
 				set.Vector.Narrow(in.V[t*in.Stride:], x[t*n:][:n])
@@ -77,31 +79,15 @@ func ways() []way {
 			set.GEMV.MulPairs(mat.Floats{V: y, Stride: rows}, lying(f, v, n), in, rows, tokens, n)
 			return y
 		}},
-		{name: "tiles", takes: bfloat16(func(s *Set) bool { return s.BF16 }), rounds: true, products: func(set *Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
-			return tiled(set, lying(f, v, n).Data, x, nil, rows, tokens, n, 1)
+		{name: "tiles", takes: bfloat16(func(s *kernels.Set) bool { return s.BF16 }), rounds: true, products: func(set *kernels.Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
+			return kerneltest.Tiled(set, lying(f, v, n).Data, x, nil, rows, tokens, n, 1)
 		}},
 	}
 }
 
-// summed are products by panels of widened rows.
-func summed(set *Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
-	lanes := set.GEMM.PanelLanes()
-	data, _ := store(f, v, 1)
-	left, y := pack(set, mat.Floats{V: x, Stride: n}, true, set.GEMM.PanelRows(), tokens, n), make([]float32, tokens*rows)
-	for r := 0; r < rows; r += 2 * lanes {
-		both := make([]float32, 2*lanes*n)
-		for half := range 2 {
-			at := min(r+half*lanes, rows)
-			set.GEMM.WidenColumns(both[half*lanes*n:], mat.Weights{Data: data[at*n*f.Size():], Stride: n * f.Size(), Format: f}, min(lanes, rows-at), n, 0)
-		}
-		set.GEMM.SumPanels(mat.Floats{V: y[r:], Stride: rows}, left, n*lanes, both, tokens, min(2*lanes, rows-r), n, false)
-	}
-	return y
-}
-
 // eachWay runs test for every way of every variant and format, over sizes and tails.
-func eachWay(t *testing.T, test func(t *testing.T, what string, set *Set, w way, f mat.Format, rows, tokens, n int)) {
-	eachSet(t, func(t *testing.T, set *Set) {
+func eachWay(t *testing.T, test func(t *testing.T, what string, set *kernels.Set, w way, f mat.Format, rows, tokens, n int)) {
+	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {
 		for _, w := range ways() {
 			for f := range mat.Formats {
 				if !w.takes(set, f) {
@@ -118,7 +104,7 @@ func eachWay(t *testing.T, test func(t *testing.T, what string, set *Set, w way,
 
 // held is v as f holds it.
 func held(f mat.Format, v []float32) []float32 {
-	_, out := store(f, v, 0)
+	_, out := kerneltest.Store(f, v, 0)
 	return out
 }
 
@@ -134,7 +120,7 @@ func nearOdd(t *testing.T, what string, got float32, w, x []float32) {
 	case math.IsNaN(want) != math.IsNaN(g), math.IsInf(want, 0) && g != want:
 		t.Fatalf("%s is %g, want %g", what, g, want)
 	case !math.IsNaN(want) && !math.IsInf(want, 0):
-		near(t, what, got, want, size)
+		kerneltest.Near(t, what, got, want, size)
 	}
 }
 
@@ -143,7 +129,7 @@ func nearOdd(t *testing.T, what string, got float32, w, x []float32) {
 // by the numbers of its own row and token.
 func TestProductsOfOddNumbers(t *testing.T) {
 	inf := math.Inf(1)
-	eachWay(t, func(t *testing.T, what string, set *Set, w way, f mat.Format, rows, tokens, n int) {
+	eachWay(t, func(t *testing.T, what string, set *kernels.Set, w way, f mat.Format, rows, tokens, n int) {
 		r := rand.New(rand.NewPCG(uint64(n), uint64(f)))
 		odd := []float64{math.NaN(), inf, -inf, 0, math.Copysign(0, -1)}
 		if !w.rounds {
@@ -157,10 +143,10 @@ func TestProductsOfOddNumbers(t *testing.T) {
 			}
 			return v
 		}
-		v, x := held(f, strew(random(r, rows*n), 4*n)), strew(random(r, tokens*n), 4*n)
+		v, x := held(f, strew(kerneltest.Random(r, rows*n), 4*n)), strew(kerneltest.Random(r, tokens*n), 4*n)
 		in := x
 		if w.rounds {
-			in = rounded(x)
+			in = kerneltest.Rounded(x)
 		}
 		for i, got := range w.products(set, f, v, x, rows, tokens, n) {
 			row, token := i%rows, i/rows
@@ -173,7 +159,7 @@ func TestProductsOfOddNumbers(t *testing.T) {
 // they are; where activations are rounded they count so or as zero.
 func TestProductsOfSubnormals(t *testing.T) {
 	least := [mat.Formats]float64{mat.BFloat16: 0x1p-133, mat.Float16: 0x1p-24, mat.Float32: 0x1p-149} // of each format
-	eachWay(t, func(t *testing.T, what string, set *Set, w way, f mat.Format, rows, tokens, n int) {
+	eachWay(t, func(t *testing.T, what string, set *kernels.Set, w way, f mat.Format, rows, tokens, n int) {
 		for name, c := range map[string]struct{ w, x float64 }{
 			"weights": {least[f], 1024}, "activations": {1024, 0x1p-133}, "products": {0x1p-14, 0x1p-126},
 		} {
@@ -202,7 +188,7 @@ func TestProductsOfSubnormals(t *testing.T) {
 // TestProductsOverflow: what no float32 holds is infinite, on its own row and token alone.
 func TestProductsOverflow(t *testing.T) {
 	largest := [mat.Formats]float64{mat.BFloat16: 0x1.fep127, mat.Float16: 65504, mat.Float32: math.MaxFloat32}
-	eachWay(t, func(t *testing.T, what string, set *Set, w way, f mat.Format, rows, tokens, n int) {
+	eachWay(t, func(t *testing.T, what string, set *kernels.Set, w way, f mat.Format, rows, tokens, n int) {
 		v, x := make([]float32, rows*n), make([]float32, tokens*n)
 		row, token, k := rows/2, tokens/3, n-1
 		v[row*n+k], x[token*n+k] = float32(largest[f]), float32(-0x1p127)
@@ -216,12 +202,12 @@ func TestProductsOverflow(t *testing.T) {
 
 // TestGateOfOddNumbers: all variants give what is not a number, infinite or zero as Go does.
 func TestGateOfOddNumbers(t *testing.T) {
-	reference := *For(isa.Portable())
-	eachSet(t, func(t *testing.T, set *Set) {
+	reference := *kernels.For(isa.Portable())
+	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {
 		r := rand.New(rand.NewPCG(9, 1))
 		odd := []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), 0, 1e-40, -1e-40, 3e38, -3e38, 88, -88, 105, -105}
 		for n := range 70 {
-			gate, up := random(r, n), random(r, n)
+			gate, up := kerneltest.Random(r, n), kerneltest.Random(r, n)
 			for i := range gate {
 				if r.IntN(3) == 0 {
 					gate[i] = odd[r.IntN(len(odd))]
@@ -255,15 +241,15 @@ func TestGateOfOddNumbers(t *testing.T) {
 func TestBlocksOfOddScales(t *testing.T) {
 	const rows, width, blocks = 21, 96, 3
 	random := rand.New(rand.NewPCG(31, 32))
-	for name, packing := range blockPackings {
+	for name, packing := range kerneltest.BlockPackings {
 		for _, scale := range []uint16{0x7e00, 0xfe01, 0x7c00, 0xfc00, 0x0001, 0x8003, 0x03ff, 0x7bff, 0xfbff, 0x8000} {
-			plain := randomBlocks(random, packing, rows*blocks)
+			plain := kerneltest.RandomBlocks(random, packing, rows*blocks)
 			odd := append([]byte{}, plain...)
 			at := (7*blocks + 1) * packing.BlockBytes() // the second block of row 7
 			odd[at], odd[at+1] = byte(scale), byte(scale>>8)
 			want := make([]float32, rows*width)
 			quant.UnpackBlocks(packing, want, odd)
-			reference := *For(isa.Portable())
+			reference := *kernels.For(isa.Portable())
 			bands := func(codes []byte) *quant.Packed {
 				p := &quant.Packed{Packing: packing, Codes: make([]byte, len(codes)), Width: width, Height: rows, Rows: 1, Columns: 32}
 				reference.Quant.Bands(packing, p.Codes, codes, blocks*packing.BlockBytes(), rows, blocks)
@@ -274,18 +260,18 @@ func TestBlocksOfOddScales(t *testing.T) {
 			for i := range x {
 				x[i] = float32(random.NormFloat64())
 			}
-			for _, s := range variants() {
+			for _, s := range kerneltest.Variants() {
 				what := fmt.Sprintf("%s, %s, scale %#x", name, s.Name, scale)
 				for _, p := range []*quant.Packed{lying, bands(odd)} {
 					got := make([]float32, rows*width)
 					s.Quant.Unpack(mat.Floats{V: got, Stride: width}, p, 0, 0, rows, width, nil)
-					same(t, what, got, want)
+					kerneltest.Same(t, what, got, want)
 				}
 				if s.Quant.DotsPacked(lying, 0) {
 					got, mul := make([]float32, rows), make([]float32, rows)
 					s.Quant.DotPacked(got, lying, 0, 1, x[:width], nil)
 					s.GEMV.Mul(mat.Floats{V: mul, Stride: rows}, mat.Weights{Data: asm.FloatBytes(want), Stride: 4 * width, Format: mat.Float32}, mat.Floats{V: x, Stride: width}, rows, 1, width)
-					same(t, what+": products", got, mul)
+					kerneltest.Same(t, what+": products", got, mul)
 				}
 				sums := make([]float32, rows)
 				s.QGEMM.MulBands(mat.Floats{V: sums, Stride: rows}, bands(odd), 0, 1, 0, rows, mat.Floats{V: x, Stride: width}, 1, width, false)
@@ -293,8 +279,8 @@ func TestBlocksOfOddScales(t *testing.T) {
 					nearOdd(t, fmt.Sprintf("%s: floats of row %d", what, i), got, want[i*width:][:width], x[:width])
 				}
 				if s.QGEMM.Integers() {
-					a := multiplied(&s, bands(odd), 0, 1, 0, rows, x, 2, width, width)
-					b := multiplied(&s, bands(plain), 0, 1, 0, rows, x, 2, width, width)
+					a := kerneltest.MulInts(&s, bands(odd), 0, 1, 0, rows, x, 2, width, width)
+					b := kerneltest.MulInts(&s, bands(plain), 0, 1, 0, rows, x, 2, width, width)
 					finite := scale&0x7c00 != 0x7c00
 					for i := range a {
 						switch {

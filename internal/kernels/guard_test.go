@@ -1,59 +1,36 @@
 //go:build linux
 
-package kernels
+package kernels_test
 
 import (
 	"testing"
 	"unsafe"
 
+	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/kerneltest"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/quant"
-	"golang.org/x/sys/unix"
 )
-
-// guarded is n bytes that end where memory ends: a byte further faults.
-func guarded(t *testing.T, n int) []byte {
-	t.Helper()
-	page := unix.Getpagesize()
-	size := (n + page - 1) / page * page
-	region, err := unix.Mmap(-1, 0, size+page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mprotect(region[size:], unix.PROT_NONE); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Munmap(region); err != nil {
-			t.Error(err)
-		}
-	})
-	return region[size-n : size : size]
-}
-
-func guardedFloats(t *testing.T, n int) []float32 {
-	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(guarded(t, 4*n)))), n)
-}
 
 // TestStaysInside runs every kernel on operands at the end of memory. A read or write
 // past one, which neither the race detector nor checkptr sees in assembly, kills the test.
 func TestStaysInside(t *testing.T) {
-	eachSet(t, func(t *testing.T, set *Set) {
+	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {
 		for n := 1; n <= 40; n++ {
 			rows, tokens := 1+n%6, 1+n%9
 			columnsStayInside(t, set, n)
 			for f := range mat.Formats {
-				w := mat.Weights{Data: guarded(t, rows*n*f.Size()), Stride: n * f.Size(), Format: f}
-				x, y := guardedFloats(t, tokens*n), guardedFloats(t, tokens*rows)
+				w := mat.Weights{Data: kerneltest.Guarded(t, rows*n*f.Size()), Stride: n * f.Size(), Format: f}
+				x, y := kerneltest.GuardedFloats(t, tokens*n), kerneltest.GuardedFloats(t, tokens*rows)
 				set.GEMV.Mul(mat.Floats{V: y, Stride: rows}, w, mat.Floats{V: x, Stride: n}, rows, tokens, n)
 				set.GEMV.Mix(mat.Floats{V: x, Stride: n}, mat.Floats{V: y, Stride: rows}, 1, w, rows, tokens, n)
-				set.GEMV.AddLanes(guardedFloats(t, set.Lanes*n), y[:rows], w, n)
+				set.GEMV.AddLanes(kerneltest.GuardedFloats(t, set.Lanes*n), y[:rows], w, n)
 				set.Vector.Widen(x[:n], w.Data, f)
 			}
 			for _, p := range []quant.Packing{quant.Q8, quant.Q4} {
-				packed := &quant.Packed{Packing: p, Codes: guarded(t, rows*((n+1)/2)*p.BlockBytes()), Width: (n + 1) / 2 * 32, Rows: 1, Columns: 32}
-				x, y := guardedFloats(t, packed.Width), guardedFloats(t, rows)
+				packed := &quant.Packed{Packing: p, Codes: kerneltest.Guarded(t, rows*((n+1)/2)*p.BlockBytes()), Width: (n + 1) / 2 * 32, Rows: 1, Columns: 32}
+				x, y := kerneltest.GuardedFloats(t, packed.Width), kerneltest.GuardedFloats(t, rows)
 				set.Quant.Unpack(mat.Floats{V: x, Stride: packed.Width}, packed, rows-1, 0, 1, packed.Width, nil)
 				if set.Quant.DotsPacked(packed, 0) {
 					set.Quant.DotPacked(y, packed, 0, 1, x, nil)
@@ -70,12 +47,8 @@ func TestStaysInside(t *testing.T) {
 					partsStayInside(t, set, parts, n)
 				}
 			}
-			for _, loop := range trainLoops {
-				loop(set, guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n))
-			}
-			set.Vector.Dot64(guardedFloats(t, n), guardedFloats(t, n))
-			set.Grad.NormGrad(guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n), 0, 1, true)
-			a, b, c := guardedFloats(t, n), guardedFloats(t, n), guardedFloats(t, n)
+			set.Vector.Dot64(kerneltest.GuardedFloats(t, n), kerneltest.GuardedFloats(t, n))
+			a, b, c := kerneltest.GuardedFloats(t, n), kerneltest.GuardedFloats(t, n), kerneltest.GuardedFloats(t, n)
 			for _, cubic := range []float32{0, 2} {
 				set.Vector.Gate(a, b, c, 1, cubic)
 				set.Vector.Gate(a, b, nil, 1, cubic)
@@ -87,63 +60,97 @@ func TestStaysInside(t *testing.T) {
 			set.Vector.AddRounded(a, b, 3)
 			set.Vector.Norm(a, b, c, nil, 0, 1, 0)
 			set.Vector.TurnPairs(a, b, c, c)
-			set.Vector.NarrowBFloat16(guarded(t, 2*n), c)
+			set.Vector.NarrowBFloat16(kerneltest.Guarded(t, 2*n), c)
 			set.Vector.SumSquares(c, 0)
 		}
 	})
 }
 
 // columnsStayInside turns matrices of as many rows as a block has, and of more and less.
-func columnsStayInside(t *testing.T, set *Set, n int) {
+func columnsStayInside(t *testing.T, set *kernels.Set, n int) {
 	for f := range mat.Formats {
 		for _, rows := range []int{1 + n%6, 8 + n%13, 16} {
-			set.Vector.Columns(mat.Floats{V: guardedFloats(t, rows*n), Stride: rows}, mat.Weights{Data: guarded(t, rows*n*f.Size()), Stride: n * f.Size(), Format: f}, rows, n)
+			set.Vector.Columns(mat.Floats{V: kerneltest.GuardedFloats(t, rows*n), Stride: rows}, mat.Weights{Data: kerneltest.Guarded(t, rows*n*f.Size()), Stride: n * f.Size(), Format: f}, rows, n)
 		}
 	}
 }
 
 // partsStayInside is panelsStayInside for parts.
-func partsStayInside(t *testing.T, set *Set, parts, n int) {
+func partsStayInside(t *testing.T, set *kernels.Set, parts, n int) {
 	words := func(n int) []uint32 {
-		f := guardedFloats(t, n)
+		f := kerneltest.GuardedFloats(t, n)
 		return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(f))), n)
 	}
 	size, width := parts*gemm.PanelWords(n), 1+n%gemm.PackRows
 	pack := words(2 * size)
-	set.GEMM.PackParts(pack, gemm.PanelWords(n), mat.Floats{V: guardedFloats(t, width*n), Stride: n}, n%2 == 0, false, parts, width, n)
-	set.GEMM.PackParts(pack, gemm.PanelWords(n), mat.Floats{V: guardedFloats(t, n*width), Stride: width}, n%2 == 0, true, parts, width, n)
-	set.GEMM.PackHalves(pack, mat.Weights{Data: guarded(t, 2*width*n), Stride: 2 * n, Format: mat.BFloat16}, n%2 == 0, false, width, n)
-	set.GEMM.PackHalves(pack, mat.Weights{Data: guarded(t, 2*width*n), Stride: 2 * width, Format: mat.BFloat16}, n%2 == 0, true, width, n)
-	set.GEMM.MulParts(mat.Floats{V: guardedFloats(t, 32*32), Stride: 32}, packsOf(pack, parts, n), packsOf(words(2*size), parts, n), mat.CeilDiv(n, gemm.BlockK), 1, true)
+	set.GEMM.PackParts(pack, gemm.PanelWords(n), mat.Floats{V: kerneltest.GuardedFloats(t, width*n), Stride: n}, n%2 == 0, false, parts, width, n)
+	set.GEMM.PackParts(pack, gemm.PanelWords(n), mat.Floats{V: kerneltest.GuardedFloats(t, n*width), Stride: width}, n%2 == 0, true, parts, width, n)
+	set.GEMM.PackHalves(pack, mat.Weights{Data: kerneltest.Guarded(t, 2*width*n), Stride: 2 * n, Format: mat.BFloat16}, n%2 == 0, false, width, n)
+	set.GEMM.PackHalves(pack, mat.Weights{Data: kerneltest.Guarded(t, 2*width*n), Stride: 2 * width, Format: mat.BFloat16}, n%2 == 0, true, width, n)
+	set.GEMM.MulParts(mat.Floats{V: kerneltest.GuardedFloats(t, 32*32), Stride: 32}, kerneltest.PacksOf(pack, parts, n), kerneltest.PacksOf(words(2*size), parts, n), mat.CeilDiv(n, gemm.BlockK), 1, true)
 	if parts == gemm.FloatParts {
-		set.GEMM.MulParts(mat.Floats{V: guardedFloats(t, 32*32), Stride: 32}, packsOf(pack, parts, n), packsOf(words(2*gemm.PanelWords(n)), gemm.RoundedParts, n), mat.CeilDiv(n, gemm.BlockK), 1, true)
+		set.GEMM.MulParts(mat.Floats{V: kerneltest.GuardedFloats(t, 32*32), Stride: 32}, kerneltest.PacksOf(pack, parts, n), kerneltest.PacksOf(words(2*gemm.PanelWords(n)), gemm.RoundedParts, n), mat.CeilDiv(n, gemm.BlockK), 1, true)
 	}
 }
 
 // panelsStayInside packs and multiplies matrices at the end of memory.
-func panelsStayInside(t *testing.T, set *Set, n int) {
+func panelsStayInside(t *testing.T, set *kernels.Set, n int) {
 	lanes := set.GEMM.PanelLanes()
 	rows, cols := 1+n%set.GEMM.PanelRows(), 1+n%lanes
-	a, b := guardedFloats(t, n*lanes), guardedFloats(t, 2*n*lanes)
-	set.GEMM.PackColumns(a, mat.Floats{V: guardedFloats(t, rows*n), Stride: n}, rows, n)
-	set.GEMM.PackLines(a, mat.Floats{V: guardedFloats(t, n*cols), Stride: cols}, cols, n)
-	set.GEMM.MulPanels(mat.Floats{V: guardedFloats(t, rows*cols), Stride: cols}, panelsOf(set, a, n), panelsOf(set, b, n), rows, cols, n, true)
-	set.GEMM.MulPanels(mat.Floats{V: guardedFloats(t, rows*(cols+lanes)), Stride: cols + lanes}, panelsOf(set, a, n), panelsOf(set, b, n), rows, cols+lanes, n, false)
+	a, b := kerneltest.GuardedFloats(t, n*lanes), kerneltest.GuardedFloats(t, 2*n*lanes)
+	set.GEMM.PackColumns(a, mat.Floats{V: kerneltest.GuardedFloats(t, rows*n), Stride: n}, rows, n)
+	set.GEMM.PackLines(a, mat.Floats{V: kerneltest.GuardedFloats(t, n*cols), Stride: cols}, cols, n)
+	set.GEMM.MulPanels(mat.Floats{V: kerneltest.GuardedFloats(t, rows*cols), Stride: cols}, kerneltest.PanelsOf(set, a, n), kerneltest.PanelsOf(set, b, n), rows, cols, n, true)
+	set.GEMM.MulPanels(mat.Floats{V: kerneltest.GuardedFloats(t, rows*(cols+lanes)), Stride: cols + lanes}, kerneltest.PanelsOf(set, a, n), kerneltest.PanelsOf(set, b, n), rows, cols+lanes, n, false)
 }
 
 // groupsStayInside packs and multiplies groups of rows and tokens at the end of memory.
-func groupsStayInside(t *testing.T, set *Set, n int) {
+func groupsStayInside(t *testing.T, set *kernels.Set, n int) {
 	if !set.GEMM.Groups() {
 		return
 	}
 	rows, tokens := 1+n%5, 1+n%set.GEMM.GroupTokens
-	x, y := mat.Floats{V: guardedFloats(t, tokens*n), Stride: n}, mat.Floats{V: guardedFloats(t, tokens*rows), Stride: rows}
-	group, packed := guardedFloats(t, set.GEMM.GroupFloats(set.GEMM.GroupTokens, n)), guardedFloats(t, set.GEMM.GroupFloats(mat.CeilDiv(rows, gemm.GroupRows)*gemm.GroupRows, n))
+	x, y := mat.Floats{V: kerneltest.GuardedFloats(t, tokens*n), Stride: n}, mat.Floats{V: kerneltest.GuardedFloats(t, tokens*rows), Stride: rows}
+	group, packed := kerneltest.GuardedFloats(t, set.GEMM.GroupFloats(set.GEMM.GroupTokens, n)), kerneltest.GuardedFloats(t, set.GEMM.GroupFloats(mat.CeilDiv(rows, gemm.GroupRows)*gemm.GroupRows, n))
 	set.GEMM.PackGroup(group, x, tokens, n)
 	for f := range mat.Formats {
-		set.GEMM.PackGroups(packed, mat.Weights{Data: guarded(t, rows*n*f.Size()), Stride: n * f.Size(), Format: f}, rows, n)
+		set.GEMM.PackGroups(packed, mat.Weights{Data: kerneltest.Guarded(t, rows*n*f.Size()), Stride: n * f.Size(), Format: f}, rows, n)
 	}
-	sums := guardedFloats(t, set.GEMM.SumFloats(rows))
+	sums := kerneltest.GuardedFloats(t, set.GEMM.SumFloats(rows))
 	set.GEMM.MulGroups(y, packed, group, nil, sums, rows, tokens, n, true, false)
 	set.GEMM.MulGroups(y, packed, group, nil, sums, rows, tokens, n, false, true)
+}
+
+func fewStaysInside(t *testing.T, set *kernels.Set, n int) {
+	if !set.GEMM.Few() {
+		return
+	}
+	rows, tokens, cols := gemm.FewRows+n%23, 1+n%gemm.FewTokens, gemm.FewColumns*(1+n%2)
+	side, w := kerneltest.GuardedFloats(t, cols*set.GEMM.FewWidth(tokens)), mat.Weights{Data: kerneltest.Guarded(t, rows*cols*2), Stride: cols * 2, Format: mat.BFloat16}
+	set.GEMM.PackFew(side, mat.Floats{V: kerneltest.GuardedFloats(t, tokens*cols), Stride: cols}, tokens, cols)
+	set.GEMM.SumFew(mat.Floats{V: kerneltest.GuardedFloats(t, tokens*rows), Stride: rows}, w, side, rows, tokens, cols, nil)
+}
+
+func halvesStayInside(t *testing.T, set *kernels.Set, n int) {
+	if !set.GEMV.Halves() {
+		return
+	}
+	rows, tokens := 1+n%7, set.GEMV.HalvesTokens(1+n%9)
+	split := kerneltest.GuardedFloats(t, tokens*set.GEMV.SplitFloats(n))
+	set.GEMV.SplitTokens(split, mat.Floats{V: kerneltest.GuardedFloats(t, tokens*n), Stride: n}, tokens, n)
+	w, sums := mat.Weights{Data: kerneltest.Guarded(t, rows*n*2), Stride: n * 2, Format: mat.BFloat16}, kerneltest.GuardedFloats(t, set.GEMV.HalvesSums(rows, tokens))
+	set.GEMV.MulHalves(mat.Floats{V: kerneltest.GuardedFloats(t, tokens*rows), Stride: rows}, w, split, sums, rows, tokens, n, 0, false)
+	set.GEMV.MulHalves(mat.Floats{V: kerneltest.GuardedFloats(t, tokens*rows), Stride: rows}, w, split, sums, rows, tokens, n, 32, true)
+}
+
+func promptStaysInside(t *testing.T, set *kernels.Set, n int) {
+	lanes, high := set.GEMM.PanelLanes(), set.GEMM.PanelRows()
+	rows, cols := 1+n%lanes, 1+n%(2*lanes)
+	for f := range mat.Formats {
+		set.GEMM.WidenColumns(kerneltest.GuardedFloats(t, n*lanes), mat.Weights{Data: kerneltest.Guarded(t, rows*n*f.Size()), Stride: n * f.Size(), Format: f}, rows, n, 1<<20)
+	}
+	a, b := kerneltest.GuardedFloats(t, mat.CeilDiv(n, high)*lanes*5), kerneltest.GuardedFloats(t, 2*lanes*5)
+	for _, add := range []bool{false, true} {
+		set.GEMM.SumPanels(mat.Floats{V: kerneltest.GuardedFloats(t, n*cols), Stride: cols}, a, 5*lanes, b, n, cols, 5, add)
+	}
 }

@@ -1,0 +1,72 @@
+package gemv_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/gemv"
+	"github.com/heftai/heft/internal/kernels/kerneltest"
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+// TestMulHalves: products are right, with the same bits whatever the tokens and pieces of k.
+func TestMulHalves(t *testing.T) {
+	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {
+		if !set.GEMV.Halves() {
+			return
+		}
+		r := rand.New(rand.NewPCG(5, 2))
+		for n := 1; n < 200; n += 1 + n/30 {
+			rows, tokens := 1+n%11, 1+n%17
+			data, values := kerneltest.Store(mat.BFloat16, kerneltest.Random(r, rows*(n+2)), n%5)
+			w, x := mat.Weights{Data: data, Stride: 2 * (n + 2), Format: mat.BFloat16}, mat.Floats{V: kerneltest.Random(r, tokens*(n+3)), Stride: n + 3}
+			want := kerneltest.ByHalves(set, w, x, rows, tokens, n, gemv.HalvesBlock*100)
+			for i := range tokens {
+				for j := range rows {
+					sum, size := 0.0, 0.0
+					for k := range n {
+						p := float64(values[j*(n+2)+k]) * float64(x.V[i*x.Stride+k])
+						sum, size = sum+p, size+math.Abs(p)
+					}
+					kerneltest.Near(t, fmt.Sprintf("n %d, token %d of %d, row %d of %d", n, i, tokens, j, rows), want[i*rows+j], sum, size)
+				}
+				alone := kerneltest.ByHalves(set, w, mat.Floats{V: x.V[i*x.Stride:], Stride: x.Stride}, rows, 1, n, gemv.HalvesBlock*100)
+				for j, v := range alone {
+					if math.Float32bits(v) != math.Float32bits(want[i*rows+j]) {
+						t.Fatalf("n %d, token %d of %d, row %d: %g alone, %g together", n, i, tokens, j, v, want[i*rows+j])
+					}
+				}
+			}
+			for _, blocks := range []int{1, 2, 3} {
+				for i, v := range kerneltest.ByHalves(set, w, x, rows, tokens, n, gemv.HalvesBlock*blocks) {
+					if math.Float32bits(v) != math.Float32bits(want[i]) {
+						t.Fatalf("n %d in pieces of %d blocks: token %d, row %d is %g, at once %g", n, blocks, i/rows, i%rows, v, want[i])
+					}
+				}
+			}
+		}
+	})
+}
+
+// BenchmarkMulHalves is products of weights in the caches.
+func BenchmarkMulHalves(b *testing.B) {
+	for _, set := range kerneltest.Variants() {
+		if set.Name != "avx512" && set.Name != "avx2" {
+			continue
+		}
+		const rows, n = 24, 704
+		for tokens := 1; tokens <= set.GEMV.HalvesTokens(8); tokens *= 2 {
+			b.Run(fmt.Sprintf("%s/%d", set.Name, tokens), func(b *testing.B) {
+				w := mat.Weights{Data: make([]byte, rows*n*2), Stride: n * 2, Format: mat.BFloat16}
+				x, y, sums := make([]float32, tokens*n), make([]float32, rows*tokens), make([]float32, set.GEMV.HalvesSums(rows, tokens))
+				for b.Loop() {
+					set.GEMV.MulHalves(mat.Floats{V: y, Stride: rows}, w, x, sums, rows, tokens, n, 32, false)
+				}
+				b.ReportMetric(2*float64(rows*tokens*n)/float64(b.Elapsed().Nanoseconds())*float64(b.N), "GFLOPS")
+			})
+		}
+	}
+}

@@ -1,0 +1,111 @@
+//go:build linux
+
+package kernels_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/kerneltest"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
+)
+
+// TestRoundedStaysInside is TestStaysInside for products of rounded activations.
+func TestRoundedStaysInside(t *testing.T) {
+	kerneltest.EachRounding(t, func(t *testing.T, set *kernels.Set) {
+		for n := 1; n <= 70; n++ {
+			rows, tokens, size := 1+n%gemm.PackRows, 1+n%gemm.PanelTokens, gemm.PanelWords(n)
+			w := mat.Weights{Data: kerneltest.Guarded(t, rows*2*n), Stride: 2 * n, Format: mat.BFloat16}
+			pairs, x := mat.Pairs{V: kerneltest.GuardedWords(t, tokens*mat.PairWords(n)), Stride: mat.PairWords(n)}, mat.Floats{V: kerneltest.GuardedFloats(t, tokens*n), Stride: n}
+			for i := range tokens {
+				set.Vector.Narrow(pairs.V[i*pairs.Stride:], x.V[i*n:][:n])
+			}
+			y := mat.Floats{V: kerneltest.GuardedFloats(t, tokens*rows), Stride: rows}
+			set.GEMV.MulPairs(y, w, pairs, rows, tokens, n)
+			packs, panels := kerneltest.GuardedWords(t, 2*size), kerneltest.GuardedWords(t, 2*size)
+			for i := range 2 {
+				set.GEMM.PackWeights(packs[i*size:], w, rows, n)
+				set.GEMM.PackTokens(panels[i*size:], x, tokens, n)
+			}
+			blocks := mat.CeilDiv(n, gemm.BlockK)
+			c := mat.Floats{V: kerneltest.GuardedFloats(t, 2*gemm.PackRows*2*gemm.PanelTokens), Stride: 2 * gemm.PanelTokens}
+			one := mat.Floats{V: kerneltest.GuardedFloats(t, gemm.PackRows*gemm.PanelTokens), Stride: gemm.PanelTokens}
+			for _, add := range []bool{false, true} {
+				set.GEMM.Tile(c, packs, size, panels, size, blocks, 1, add)
+				set.GEMM.Couple(c, packs, size, panels, size, blocks, 1, add)
+				if set.AMX {
+					set.GEMM.TilePack(c, packs[size:], panels, size, 2, blocks, add)
+					set.GEMM.TilePack(one, packs[size:], panels[size:], size, 1, blocks, add)
+				}
+			}
+			set.GEMM.Turn(y, one, nil, rows, tokens)
+			set.GEMM.Turn(y, one, kerneltest.GuardedFloats(t, rows), rows, tokens)
+		}
+	})
+}
+
+// TestTileRowsStaysInside is TestStaysInside for tiles of weights as they lie, which are fetched
+// ahead.
+func TestTileRowsStaysInside(t *testing.T) {
+	kerneltest.EachRounding(t, func(t *testing.T, set *kernels.Set) {
+		if !set.AMX {
+			return
+		}
+		for _, rows := range []int{16, 32, 48, 128, 144} {
+			for _, blocks := range []int{1, 2, 3, 15, 16, 17, 33} {
+				n, size := blocks*gemm.BlockK, gemm.PanelWords(blocks*gemm.BlockK)
+				w := mat.Weights{Data: kerneltest.Guarded(t, rows*2*n), Stride: 2 * n, Format: mat.BFloat16}
+				for panels := 1; panels <= 2; panels++ {
+					x, c := kerneltest.GuardedWords(t, panels*size), kerneltest.GuardedFloats(t, rows*gemm.CoupleTokens)
+					for quarters := range 5 {
+						set.GEMM.TileRows(c, w, x, size, panels, rows, blocks, gemm.Fetch{Next: w.Data[len(w.Data)-1:], Done: 4 - quarters, Quarters: quarters})
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestRowLoopsStayInside is TestStaysInside for loops over rows.
+func TestRowLoopsStayInside(t *testing.T) {
+	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {
+		for n := 1; n <= 70; n++ {
+			a, b, c := kerneltest.GuardedFloats(t, n), kerneltest.GuardedFloats(t, n), kerneltest.GuardedFloats(t, n)
+			set.Vector.AtMost(a, b, 7)
+			set.Vector.TimesClamped(a, b, c, 7)
+			set.Vector.Times(a, b)
+			set.Vector.ReLU(a, c)
+			set.Vector.TurnInterleaved(kerneltest.GuardedFloats(t, 2*n), b, c)
+			set.Sampling.Peak(a)
+			set.Sampling.Below(b, c, 1, 2)
+		}
+	})
+}
+
+// TestBandSumsStayInside is TestStaysInside for floats that meet weights in bands.
+func TestBandSumsStayInside(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {
+		for _, rows := range []int{1, 3, 8, 15, 16, 17, 32, 48, 75} {
+			for blocks := 1; blocks <= 3; blocks++ {
+				for _, packing := range []quant.Packing{quant.Q8, quant.Q4} {
+					lies, _ := kerneltest.Interleaved(random, packing, rows, 32*blocks)
+					p := *lies
+					p.Codes = kerneltest.Guarded(t, len(lies.Codes))
+					copy(p.Codes, lies.Codes)
+					for _, tokens := range []int{1, 2, 5, 8, 9} {
+						x, y := kerneltest.GuardedFloats(t, tokens*p.Width), kerneltest.GuardedFloats(t, tokens*rows)
+						set.QGEMM.MulBands(mat.Floats{V: y, Stride: rows}, &p, 0, 1, 0, rows, mat.Floats{V: x, Stride: p.Width}, tokens, p.Width, false)
+						set.QGEMM.MulBands(mat.Floats{V: y, Stride: rows}, &p, rows/2, 1, 0, rows-rows/2, mat.Floats{V: x, Stride: p.Width}, tokens, p.Width, true)
+						set.QGEMM.MulBands(mat.Floats{V: y, Stride: rows}, &p, 0, 2, 0, mat.CeilDiv(rows, 2), mat.Floats{V: x, Stride: p.Width}, tokens, p.Width, true)
+					}
+					last := max(0, (rows-1)/quant.BandRows*quant.BandRows)
+					set.QGEMM.WidenBands(kerneltest.GuardedFloats(t, set.GEMM.PanelLanes()*p.Width), &p, last, 1, 0, min(rows-last, set.GEMM.PanelLanes()), p.Width)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,217 @@
+package kerneltest
+
+import (
+	"math/rand/v2"
+
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/isa"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
+)
+
+// PanelSums are products by SumPanels of rows of values with x.
+func PanelSums(s *kernels.Set, values []float32, width, row, step, col, rows int, x []float32, tokens, n int) []float32 {
+	lanes := s.GEMM.PanelLanes()
+	y := mat.Floats{V: make([]float32, tokens*rows), Stride: rows}
+	panels, apart := mat.CeilDiv(tokens, s.GEMM.PanelRows()), lanes*n
+	left := make([]float32, panels*apart)
+	for i := range panels {
+		t := i * s.GEMM.PanelRows()
+		s.GEMM.PackColumns(left[i*apart:], mat.Floats{V: x[t*n:], Stride: n}, min(s.GEMM.PanelRows(), tokens-t), n)
+	}
+	for r := 0; r < rows; r += 2 * lanes {
+		right := make([]float32, 2*apart)
+		for i := range min(2*lanes, rows-r) {
+			for k := range n {
+				right[i/lanes*apart+k*lanes+i%lanes] = values[(row+(r+i)*step)*width+col+k]
+			}
+		}
+		s.GEMM.SumPanels(From(y, r), left, apart, right, tokens, min(2*lanes, rows-r), n, false)
+	}
+	return y.V
+}
+
+// Summed are products by panels of widened rows.
+func Summed(set *kernels.Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
+	lanes := set.GEMM.PanelLanes()
+	data, _ := Store(f, v, 1)
+	left, y := Pack(set, mat.Floats{V: x, Stride: n}, true, set.GEMM.PanelRows(), tokens, n), make([]float32, tokens*rows)
+	for r := 0; r < rows; r += 2 * lanes {
+		both := make([]float32, 2*lanes*n)
+		for half := range 2 {
+			at := min(r+half*lanes, rows)
+			set.GEMM.WidenColumns(both[half*lanes*n:], mat.Weights{Data: data[at*n*f.Size():], Stride: n * f.Size(), Format: f}, min(lanes, rows-at), n, 0)
+		}
+		set.GEMM.SumPanels(mat.Floats{V: y[r:], Stride: rows}, left, n*lanes, both, tokens, min(2*lanes, rows-r), n, false)
+	}
+	return y
+}
+
+// Grouped is Mul by way of groups, with k cut into pieces of so many rounds of the lanes.
+func Grouped(set *kernels.Set, w mat.Weights, x mat.Floats, rows, tokens, n, rounds int) []float32 {
+	y := make([]float32, tokens*rows)
+	group, step := make([]float32, set.GEMM.GroupFloats(set.GEMM.GroupTokens, n)), rounds*set.Lanes
+	sums, packed := make([]float32, set.GEMM.SumFloats(rows)), make([]float32, set.GEMM.GroupFloats(mat.CeilDiv(rows, gemm.GroupRows)*gemm.GroupRows, step))
+	for t := 0; t < tokens; t += set.GEMM.GroupTokens {
+		count := min(set.GEMM.GroupTokens, tokens-t)
+		set.GEMM.PackGroup(group, mat.Floats{V: x.V[t*x.Stride:], Stride: x.Stride}, count, n)
+		for k := 0; k < n; k += step {
+			part := w
+			part.Data = w.Data[k*w.Format.Size():]
+			set.GEMM.PackGroups(packed, part, rows, min(step, n-k))
+			out := mat.Floats{V: y[t*rows:], Stride: rows}
+			set.GEMM.MulGroups(out, packed, group[k*set.GEMM.GroupTokens:], nil, sums, rows, count, min(step, n-k), k == 0, k+step >= n)
+		}
+	}
+	return y
+}
+
+// ByHalves is Mul by way of split tokens, with k cut into pieces of step.
+func ByHalves(set *kernels.Set, w mat.Weights, x mat.Floats, rows, tokens, n, step int) []float32 {
+	y := make([]float32, tokens*rows)
+	for t := 0; t < tokens; {
+		group := set.GEMV.HalvesTokens(tokens - t)
+		split, sums := make([]float32, group*set.GEMV.SplitFloats(n)), make([]float32, set.GEMV.HalvesSums(rows, group))
+		set.GEMV.SplitTokens(split, mat.Floats{V: x.V[t*x.Stride:], Stride: x.Stride}, group, n)
+		for k := 0; k < n; k += step {
+			part := w
+			part.Data = w.Data[2*k:]
+			set.GEMV.MulHalves(mat.Floats{V: y[t*rows:], Stride: rows}, part, split[k*group:], sums, rows, group, min(step, n-k), k, k+step >= n)
+		}
+		t += group
+	}
+	return y
+}
+
+// Interleaved is a matrix in bands, with its values.
+func Interleaved(random *rand.Rand, packing quant.Packing, rows, width int) (*quant.Packed, []float32) {
+	blocks, values := RandomBlocks(random, packing, rows*width/32), make([]float32, rows*width)
+	quant.UnpackBlocks(packing, values, blocks)
+	p := &quant.Packed{Packing: packing, Codes: make([]byte, len(blocks)), Width: width, Height: rows, Rows: 1, Columns: 32}
+	reference := *kernels.For(isa.Portable())
+	reference.Quant.Bands(packing, p.Codes, blocks, width/32*packing.BlockBytes(), rows, width/32)
+	return p, values
+}
+
+// Pack packs rows of x, or its columns, into panels of height rows.
+func Pack(set *kernels.Set, x mat.Floats, turned bool, height, rows, n int) []float32 {
+	size := n * set.GEMM.PanelLanes()
+	panels := mat.CeilDiv(rows, height)
+	dst := make([]float32, (panels+panels%2)*size)
+	for p := range panels {
+		width := min(height, rows-p*height)
+		to := dst[p*size:][:size]
+		if turned {
+			set.GEMM.PackColumns(to, mat.Floats{V: x.V[p*height*x.Stride:], Stride: x.Stride}, width, n)
+		} else {
+			set.GEMM.PackLines(to, mat.Floats{V: x.V[p*height:], Stride: x.Stride}, width, n)
+		}
+	}
+	return dst
+}
+
+// PanelsOf are panels of n terms one after another.
+func PanelsOf(set *kernels.Set, v []float32, n int) mat.Floats {
+	return mat.Floats{V: v, Stride: n * set.GEMM.PanelLanes()}
+}
+
+// PacksOf is what packAll made.
+func PacksOf(v []uint32, parts, n int) gemm.Packs {
+	return gemm.Packs{V: v, Parts: parts, Words: gemm.PanelWords(n)}
+}
+
+// PackAll makes packs or panels of all rows of x, or with lines of all columns; an even
+// number of them.
+func PackAll(set *kernels.Set, x mat.Floats, panel, lines bool, parts, rows, n int) []uint32 {
+	words := parts * gemm.PanelWords(n)
+	count := mat.CeilDiv(rows, 2*gemm.PackRows) * 2
+	dst := make([]uint32, count*words)
+	for i := range count {
+		width := min(gemm.PackRows, rows-i*gemm.PackRows)
+		from := mat.Floats{Stride: x.Stride}
+		if width > 0 {
+			at := i * gemm.PackRows * x.Stride
+			if lines {
+				at = i * gemm.PackRows
+			}
+			from.V = x.V[at:]
+		}
+		set.GEMM.PackParts(dst[i*words:], gemm.PanelWords(n), from, panel, lines, parts, width, n)
+	}
+	return dst
+}
+
+// Transposed is x, rows by n, turned.
+func Transposed(x []float32, rows, n int) []float32 {
+	out := make([]float32, len(x))
+	for i := range rows {
+		for k := range n {
+			out[k*rows+i] = x[i*n+k]
+		}
+	}
+	return out
+}
+
+// Tiled is a product by way of packs and panels, with k cut into steps of some blocks.
+func Tiled(set *kernels.Set, data []byte, x, bias []float32, rows, tokens, n, step int) []float32 {
+	couples, size := mat.CeilDiv(tokens, 2*gemm.PanelTokens), gemm.PanelWords(n)
+	panels, packs := make([]uint32, 2*couples*size), make([]uint32, 2*size)
+	for i := range 2 * couples {
+		count := max(0, min(gemm.PanelTokens, tokens-i*gemm.PanelTokens))
+		set.GEMM.PackTokens(panels[i*size:], mat.Floats{V: x[min(i*gemm.PanelTokens, tokens)*n:], Stride: n}, count, n)
+	}
+	y := make([]float32, tokens*rows)
+	c := mat.Floats{V: make([]float32, 2*gemm.PackRows*2*gemm.PanelTokens*couples), Stride: 2 * gemm.PanelTokens * couples}
+	for r := 0; r < rows; r += 2 * gemm.PackRows {
+		for i := range 2 {
+			at := min(r+i*gemm.PackRows, rows)
+			set.GEMM.PackWeights(packs[i*size:], mat.Weights{Data: data[at*2*n:], Stride: 2 * n, Format: mat.BFloat16}, min(gemm.PackRows, rows-at), n)
+		}
+		for b := 0; b < mat.CeilDiv(n, gemm.BlockK); b += step {
+			at := b * gemm.BlockK / 2 * gemm.PackRows
+			set.GEMM.Tile(c, packs[at:], size, panels[at:], size, min(step, mat.CeilDiv(n, gemm.BlockK)-b), couples, b > 0)
+		}
+		for i := r; i < min(r+2*gemm.PackRows, rows); i += gemm.PackRows {
+			var own []float32
+			if bias != nil {
+				own = bias[i:]
+			}
+			part := mat.Floats{V: c.V[(i-r)*c.Stride:], Stride: c.Stride}
+			set.GEMM.Turn(mat.Floats{V: y[i:], Stride: rows}, part, own, min(gemm.PackRows, rows-i), tokens)
+		}
+	}
+	return y
+}
+
+// MulInts is MulInts of rows of p with x, cut into two calls at column half.
+func MulInts(s *kernels.Set, p *quant.Packed, row, step, col, rows int, x []float32, tokens, n, half int) []float32 {
+	in := mat.Pairs{V: make([]uint32, tokens*s.QGEMM.IntWords(p.Packing, n)), Stride: s.QGEMM.IntWords(p.Packing, n)}
+	for i := range tokens {
+		s.QGEMM.NarrowInts(p.Packing, in.V[i*in.Stride:], x[i*n:][:n])
+	}
+	y := mat.Floats{V: make([]float32, tokens*rows), Stride: rows}
+	s.QGEMM.MulInts(y, p, row, step, col, rows, in, tokens, half, false)
+	in.V = in.V[s.QGEMM.IntWords(p.Packing, half):]
+	s.QGEMM.MulInts(y, p, row, step, col+half, rows, in, tokens, n-half, true)
+	return y.V
+}
+
+// Quantised are matrices of random codes, with whatever scales.
+func Quantised() map[string]*quant.Packed {
+	random := rand.New(rand.NewPCG(1, 2))
+	bytes := func(n int) []byte {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(random.Uint32())
+		}
+		return b
+	}
+	const rows, width = 72, 224
+	return map[string]*quant.Packed{
+		"e4m3":    {Packing: quant.E4M3, Codes: bytes(rows * width), Width: width, Scales: bytes(4 * 3 * 4), ScaleFormat: mat.Float32, Rows: 30, Columns: 70},
+		"mxfp4":   {Packing: quant.MXFP4, Codes: bytes(rows * width / 2), Width: width, Scales: bytes(rows * width / 32), Rows: 1, Columns: 32},
+		"rows":    {Packing: quant.NibbleRows, Codes: bytes(rows * width / 2), Width: width, Scales: bytes(2 * 3 * width), ScaleFormat: mat.Float16, Rows: 24, Columns: 1, Zeros: bytes(3 * width / 2), ZeroBias: 1},
+		"columns": {Packing: quant.NibbleColumns, Codes: bytes(rows * width / 2), Width: width, Scales: bytes(2 * 3 * width), ScaleFormat: mat.BFloat16, Rows: 24, Columns: 1, Zeros: bytes(3 * width / 2)},
+	}
+}
