@@ -1,10 +1,13 @@
-package kernels
+package kernels_test
 
 import (
 	"math"
 	"math/rand/v2"
 	"os"
 	"testing"
+
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/kerneltest"
 
 	"github.com/heftai/heft/internal/kernels/fetch"
 	"github.com/heftai/heft/internal/kernels/fetch/fetchtest"
@@ -20,7 +23,7 @@ func TestMain(m *testing.M) { os.Exit(fetchtest.Main(m)) }
 // changes no bit of a product with one token or with several, for all formats, tails and numbers of rows.
 func TestDecodeOnAMDReadsAsFetchPlanSays(t *testing.T) {
 	defer fetch.Use(fetch.Current())
-	eachSet(t, func(t *testing.T, set *Set) {
+	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {
 		for _, n := range []int{1, 31, 32, 96, 512, 545, 1600} {
 			for _, rows := range []int{1, 3, 5, 8, 13, 21, 147} {
 				var want [][]float32
@@ -44,12 +47,12 @@ func TestDecodeOnAMDReadsAsFetchPlanSays(t *testing.T) {
 }
 
 // everyProduct computes products of the formats whose kernels have several forms.
-func everyProduct(set *Set, rows, n int) (all [][]float32) {
+func everyProduct(set *kernels.Set, rows, n int) (all [][]float32) {
 	r := rand.New(rand.NewPCG(uint64(rows), uint64(n)))
-	values, in := random(r, rows*n), random(r, 3*n)
+	values, in := kerneltest.Random(r, rows*n), kerneltest.Random(r, 3*n)
 	x := mat.Floats{V: in, Stride: n}
 	for f := range mat.Formats {
-		data, _ := store(f, values, 2)
+		data, _ := kerneltest.Store(f, values, 2)
 		w := mat.Weights{Data: data, Stride: n * f.Size(), Format: f}
 		for tokens := 1; tokens <= 3; tokens++ {
 			y := make([]float32, tokens*rows)
@@ -66,9 +69,9 @@ func everyProduct(set *Set, rows, n int) (all [][]float32) {
 	return all
 }
 
-func bfloatProducts(set *Set, w mat.Weights, x mat.Floats, rows, n int) (all [][]float32) {
+func bfloatProducts(set *kernels.Set, w mat.Weights, x mat.Floats, rows, n int) (all [][]float32) {
 	if set.GEMV.Halves() {
-		all = append(all, byHalves(set, w, x, rows, 1, n, n), byHalves(set, w, x, rows, 2, n, n))
+		all = append(all, kerneltest.ByHalves(set, w, x, rows, 1, n, n), kerneltest.ByHalves(set, w, x, rows, 2, n, n))
 	}
 	if set.BF16 {
 		words := mat.PairWords(n)
@@ -80,21 +83,21 @@ func bfloatProducts(set *Set, w mat.Weights, x mat.Floats, rows, n int) (all [][
 	return all
 }
 
-func blockProducts(set *Set, r *rand.Rand, in []float32, rows, n int) (all [][]float32) {
+func blockProducts(set *kernels.Set, r *rand.Rand, in []float32, rows, n int) (all [][]float32) {
 	for _, packing := range []quant.Packing{quant.Q8, quant.Q4} {
-		p, _ := inBands(r, packing, rows, n)
+		p, _ := kerneltest.Interleaved(r, packing, rows, n)
 		for tokens := 1; tokens <= 3; tokens += 2 {
 			y := mat.Floats{V: make([]float32, tokens*rows), Stride: rows}
 			set.QGEMM.MulBands(y, p, 0, 1, 0, rows, mat.Floats{V: in, Stride: n}, tokens, n, false)
 			all = append(all, y.V)
 			if set.QGEMM.Integers() {
-				all = append(all, multiplied(set, p, 0, 1, 0, rows, in[:tokens*n], tokens, n, n/64*32))
+				all = append(all, kerneltest.MulInts(set, p, 0, 1, 0, rows, in[:tokens*n], tokens, n, n/64*32))
 			}
 		}
 	}
-	for _, p := range []*quant.Packed{codesCase(r, quant.E4M3, rows, n, 128, n), codesCase(r, quant.MXFP4, rows, n, 1, 32)} {
+	for _, p := range []*quant.Packed{kerneltest.Minifloats(r, quant.E4M3, rows, n, 128, n), kerneltest.Minifloats(r, quant.MXFP4, rows, n, 1, 32)} {
 		if set.QGEMM.Codes(p, 0, n) {
-			all = append(all, byCodes(set, p, 0, 1, rows, mat.Floats{V: in, Stride: n}, 1, n))
+			all = append(all, kerneltest.MulCodes(set, p, 0, 1, rows, mat.Floats{V: in, Stride: n}, 1, n))
 		}
 	}
 	return all

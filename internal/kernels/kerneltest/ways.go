@@ -1,6 +1,8 @@
 package kerneltest
 
 import (
+	"encoding/binary"
+	"math"
 	"math/rand/v2"
 
 	"github.com/heftai/heft/internal/kernels"
@@ -214,4 +216,43 @@ func Quantised() map[string]*quant.Packed {
 		"rows":    {Packing: quant.NibbleRows, Codes: bytes(rows * width / 2), Width: width, Scales: bytes(2 * 3 * width), ScaleFormat: mat.Float16, Rows: 24, Columns: 1, Zeros: bytes(3 * width / 2), ZeroBias: 1},
 		"columns": {Packing: quant.NibbleColumns, Codes: bytes(rows * width / 2), Width: width, Scales: bytes(2 * 3 * width), ScaleFormat: mat.BFloat16, Rows: 24, Columns: 1, Zeros: bytes(3 * width / 2)},
 	}
+}
+
+// Minifloats is a matrix of random codes with scales around 1.
+func Minifloats(r *rand.Rand, packing quant.Packing, rows, width, blockRows, blockColumns int) *quant.Packed {
+	p := &quant.Packed{Packing: packing, Width: width, Rows: blockRows, Columns: blockColumns}
+	if packing == quant.MXFP4 {
+		p.Codes, p.Scales = make([]byte, rows*width/2), make([]byte, rows*width/32)
+		for i := range p.Scales {
+			p.Scales[i] = byte(120 + r.IntN(10))
+		}
+	} else {
+		p.Codes, p.Scales = make([]byte, rows*width), make([]byte, 4*mat.CeilDiv(rows, blockRows)*mat.CeilDiv(width, blockColumns))
+		p.ScaleFormat = mat.Float32
+		for i := 0; i < len(p.Scales); i += 4 {
+			binary.LittleEndian.PutUint32(p.Scales[i:], math.Float32bits(0.5+r.Float32()))
+		}
+	}
+	for i := range p.Codes {
+		if p.Codes[i] = byte(r.Uint32()); p.Codes[i]&0x7f == 0x7f {
+			p.Codes[i]--
+		}
+	}
+	return p
+}
+
+// MulCodes are the products of tokens with every step-th row from row on.
+func MulCodes(set *kernels.Set, p *quant.Packed, row, step, rows int, x mat.Floats, tokens, n int) []float32 {
+	y := make([]float32, tokens*rows)
+	for t := 0; t < tokens; {
+		group := set.QGEMM.CodesTokens(tokens - t)
+		packed, scratch := make([]float32, group*set.QGEMM.CodesFloats(p, n)), make([]float32, set.QGEMM.CodesScratch(p, rows, group, n))
+		for i := range scratch {
+			scratch[i] = float32(math.NaN())
+		}
+		set.QGEMM.PackCodes(packed, p, mat.Floats{V: x.V[t*x.Stride:], Stride: x.Stride}, group, n)
+		set.QGEMM.MulCodes(mat.Floats{V: y[t*rows:], Stride: rows}, p, row, step, rows, packed, scratch, group, n)
+		t += group
+	}
+	return y
 }

@@ -14,45 +14,6 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// codesCase is a matrix of random codes with scales around 1.
-func codesCase(r *rand.Rand, packing quant.Packing, rows, width, blockRows, blockColumns int) *quant.Packed {
-	p := &quant.Packed{Packing: packing, Width: width, Rows: blockRows, Columns: blockColumns}
-	if packing == quant.MXFP4 {
-		p.Codes, p.Scales = make([]byte, rows*width/2), make([]byte, rows*width/32)
-		for i := range p.Scales {
-			p.Scales[i] = byte(120 + r.IntN(10))
-		}
-	} else {
-		p.Codes, p.Scales = make([]byte, rows*width), make([]byte, 4*mat.CeilDiv(rows, blockRows)*mat.CeilDiv(width, blockColumns))
-		p.ScaleFormat = mat.Float32
-		for i := 0; i < len(p.Scales); i += 4 {
-			binary.LittleEndian.PutUint32(p.Scales[i:], math.Float32bits(0.5+r.Float32()))
-		}
-	}
-	for i := range p.Codes {
-		if p.Codes[i] = byte(r.Uint32()); p.Codes[i]&0x7f == 0x7f {
-			p.Codes[i]--
-		}
-	}
-	return p
-}
-
-// byCodes are the products of tokens with every step-th row from row on.
-func byCodes(set *kernels.Set, p *quant.Packed, row, step, rows int, x mat.Floats, tokens, n int) []float32 {
-	y := make([]float32, tokens*rows)
-	for t := 0; t < tokens; {
-		group := set.QGEMM.CodesTokens(tokens - t)
-		packed, scratch := make([]float32, group*set.QGEMM.CodesFloats(p, n)), make([]float32, set.QGEMM.CodesScratch(p, rows, group, n))
-		for i := range scratch {
-			scratch[i] = float32(math.NaN())
-		}
-		set.QGEMM.PackCodes(packed, p, mat.Floats{V: x.V[t*x.Stride:], Stride: x.Stride}, group, n)
-		set.QGEMM.MulCodes(mat.Floats{V: y[t*rows:], Stride: rows}, p, row, step, rows, packed, scratch, group, n)
-		t += group
-	}
-	return y
-}
-
 // codesCases runs test over packings, blocks and sizes that Codes takes.
 func codesCases(t *testing.T, test func(t *testing.T, what string, set *kernels.Set, p *quant.Packed, row, step, rows, n int)) {
 	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {
@@ -62,11 +23,11 @@ func codesCases(t *testing.T, test func(t *testing.T, what string, set *kernels.
 			width := n + i%3*32
 			all := row + (rows-1)*step + 1
 			for _, p := range []*quant.Packed{
-				codesCase(r, quant.MXFP4, all, width, 1, 32),
-				codesCase(r, quant.E4M3, all, width, 128, 128),
-				codesCase(r, quant.E4M3, all, width, 6, 32),
-				codesCase(r, quant.E4M3, all, width, 1, width),
-				codesCase(r, quant.E4M3, all, width, all, width+5),
+				kerneltest.Minifloats(r, quant.MXFP4, all, width, 1, 32),
+				kerneltest.Minifloats(r, quant.E4M3, all, width, 128, 128),
+				kerneltest.Minifloats(r, quant.E4M3, all, width, 6, 32),
+				kerneltest.Minifloats(r, quant.E4M3, all, width, 1, width),
+				kerneltest.Minifloats(r, quant.E4M3, all, width, all, width+5),
 			} {
 				if set.QGEMM.Codes(p, 0, n) {
 					test(t, fmt.Sprintf("packing %d in blocks of %d × %d, %d rows of %d from %d by %d", p.Packing, p.Rows, p.Columns, rows, n, row, step), set, p, row, step, rows, n)
@@ -83,7 +44,7 @@ func TestMulCodes(t *testing.T) {
 	codesCases(t, func(t *testing.T, what string, set *kernels.Set, p *quant.Packed, row, step, rows, n int) {
 		const tokens = 15
 		x := mat.Floats{V: kerneltest.Random(r, tokens*(n+3)), Stride: n + 3}
-		got := byCodes(set, p, row, step, rows, x, tokens, n)
+		got := kerneltest.MulCodes(set, p, row, step, rows, x, tokens, n)
 		values := make([]float32, n)
 		for j := range rows {
 			reference.Quant.Unpack(mat.Floats{V: values, Stride: n}, p, row+j*step, 0, 1, n, make([]float32, quant.UnpackScratch))
@@ -97,7 +58,7 @@ func TestMulCodes(t *testing.T) {
 			}
 		}
 		for i := range tokens {
-			for j, v := range byCodes(set, p, row, step, rows, mat.Floats{V: x.V[i*x.Stride:], Stride: x.Stride}, 1, n) {
+			for j, v := range kerneltest.MulCodes(set, p, row, step, rows, mat.Floats{V: x.V[i*x.Stride:], Stride: x.Stride}, 1, n) {
 				if math.Float32bits(v) != math.Float32bits(got[i*rows+j]) {
 					t.Fatalf("%s: token %d, row %d is %g alone, %g among others", what, i, j, v, got[i*rows+j])
 				}
@@ -105,7 +66,7 @@ func TestMulCodes(t *testing.T) {
 		}
 		for _, group := range []int{1, 2, 5, 8} {
 			for j := range rows {
-				for i, v := range byCodes(set, p, row+j*step, step, 1, x, group, n) {
+				for i, v := range kerneltest.MulCodes(set, p, row+j*step, step, 1, x, group, n) {
 					if math.Float32bits(v) != math.Float32bits(got[i*rows+j]) {
 						t.Fatalf("%s: token %d of %d, row %d is %g alone, %g among others", what, i, group, j, v, got[i*rows+j])
 					}
@@ -145,7 +106,7 @@ func TestMulCodesHasEveryCode(t *testing.T) {
 			for i := range tokens {
 				x[i*n+at] = float32(i + 1)
 			}
-			for i, g := range byCodes(set, p, 0, 1, rows, mat.Floats{V: x, Stride: n}, tokens, n) {
+			for i, g := range kerneltest.MulCodes(set, p, 0, 1, rows, mat.Floats{V: x, Stride: n}, tokens, n) {
 				row, token := i%rows, i/rows
 				set.Quant.Unpack(mat.Floats{V: want, Stride: 1}, p, row, at, 1, 1, nil)
 				if w := want[0] * float32(token+1); g != w && !(g != g && w != w) {
@@ -161,7 +122,7 @@ func BenchmarkMulCodes(b *testing.B) {
 	const rows, n = 24, 4096
 	r := rand.New(rand.NewPCG(5, 9))
 	for _, set := range kerneltest.Variants() {
-		for _, p := range []*quant.Packed{codesCase(r, quant.E4M3, rows, n, 128, 128), codesCase(r, quant.MXFP4, rows, n, 1, 32)} {
+		for _, p := range []*quant.Packed{kerneltest.Minifloats(r, quant.E4M3, rows, n, 128, 128), kerneltest.Minifloats(r, quant.MXFP4, rows, n, 1, 32)} {
 			if set.Name == "amx" || !set.QGEMM.Codes(p, 0, n) {
 				continue
 			}
