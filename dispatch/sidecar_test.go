@@ -1,7 +1,11 @@
 package dispatch_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
+	"hash/crc32"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,6 +17,7 @@ import (
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/atomicfile"
+	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
 
@@ -139,6 +144,161 @@ func TestQuantizedDiskTierNotices(t *testing.T) {
 	}
 	if n := len(files(t, cache)); n != 1 {
 		t.Errorf("%d files for one checkpoint", n)
+	}
+}
+
+// logged is the log of what f does.
+func logged(f func()) string {
+	var b bytes.Buffer
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(slog.New(slog.NewTextHandler(&b, nil)))
+	f()
+	return b.String()
+}
+
+// TestAKilledConversionResumes: a start continues the file that a killed process was writing. It
+// keeps the matrices whose checksums agree, converts the others, and says so in the log.
+func TestAKilledConversionResumes(t *testing.T) {
+	dir, cache := demoFolder(t), t.TempDir()
+	o := dispatch.Options{Quantize: meta.QuantQ8, Threads: 2, CacheDir: cache}
+	want := converted(t, dir, "disk", o, true)
+	final := files(t, cache)[0]
+	whole, err := os.ReadFile(final)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ck, err := loader.OpenBytes("whole", map[string][]byte{"model.safetensors": whole})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums, _ := ck.Lookup("heft.checksums")
+	killed := slices.Clone(whole)
+	n := int(sums.Size / 4)
+	i := 0
+	for x := range ck.Tensors() { // every third matrix was written, every third is torn, the others are not begun
+		if x == sums {
+			continue
+		}
+		switch sum := killed[sums.Offset+int64(4*i):][:4]; i % 3 {
+		case 1:
+			killed[x.Offset+x.Size/2] ^= 1
+		case 2:
+			clear(killed[x.Offset:][:x.Size])
+			clear(sum)
+		}
+		i++
+	}
+	if i != n || n < 6 {
+		t.Fatalf("%d matrices, %d checksums", i, n)
+	}
+	if err := os.Remove(final); err != nil {
+		t.Fatal(err)
+	}
+	temp := filepath.Join(cache, atomicfile.TempPrefix+"0123456789abcdef-"+filepath.Base(final))
+	if err := os.WriteFile(temp, killed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var got [][]float32
+	log := logged(func() { got = converted(t, dir, "disk", o, true) })
+	if !slices.EqualFunc(got, want, slices.Equal[[]float32]) {
+		t.Error("the logits are others than those of the first start")
+	}
+	if now, err := os.ReadFile(final); err != nil || !bytes.Equal(now, whole) {
+		t.Errorf("the file is another one: %v", err)
+	}
+	if !strings.Contains(log, "continuing the conversion") {
+		t.Errorf("the log says %q", log)
+	}
+	if all, _ := os.ReadDir(cache); len(all) != 1 {
+		t.Errorf("%d files are left", len(all))
+	}
+}
+
+// TestAResumedConversionKeepsWhatIsThere: matrices that a killed process wrote are not converted
+// again. One that is marked, with the checksum to it, keeps its mark.
+func TestAResumedConversionKeepsWhatIsThere(t *testing.T) {
+	dir, cache := demoFolder(t), t.TempDir()
+	o := dispatch.Options{Quantize: meta.QuantQ8, Threads: 2, CacheDir: cache}
+	converted(t, dir, "disk", o, true)
+	final := files(t, cache)[0]
+	marked, err := os.ReadFile(final)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ck, err := loader.OpenBytes("marked", map[string][]byte{"model.safetensors": marked})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums, _ := ck.Lookup("heft.checksums")
+	for x := range ck.Tensors() { // the first
+		marked[x.Offset+7] ^= 1
+		sum := crc32.Checksum(marked[x.Offset:][:x.Size], crc32.MakeTable(crc32.Castagnoli))
+		binary.LittleEndian.PutUint32(marked[sums.Offset:], sum)
+		break
+	}
+	clear(marked[sums.Offset+4:][:4]) // the second is to be converted
+	if err := os.Remove(final); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(cache, atomicfile.TempPrefix+"0123456789abcdef-"+filepath.Base(final)), marked, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	converted(t, dir, "disk", o, true)
+	now, err := os.ReadFile(final)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(marked[sums.Offset+4:][:4], now[sums.Offset+4:])
+	if !bytes.Equal(now, marked) {
+		t.Error("the marked matrix was converted again")
+	}
+}
+
+// TestUnfinishedSidecarsGoAtEveryStart: a start without --quantize, too, removes what a killed
+// process left of converted weights, as large as the model.
+func TestUnfinishedSidecarsGoAtEveryStart(t *testing.T) {
+	cache := t.TempDir()
+	left := filepath.Join(cache, atomicfile.TempPrefix+"0123456789abcdef-killed-q8_0.safetensors")
+	for _, format := range []meta.QuantFormat{meta.QuantNone, meta.QuantQ4} {
+		if err := os.WriteFile(left, make([]byte, 100), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		converted(t, demoFolder(t), "cpu", dispatch.Options{Quantize: format, CacheDir: cache}, false)
+		if _, err := os.Stat(left); err == nil {
+			t.Errorf("%v: the file is left", format)
+		}
+	}
+}
+
+// TestARebuiltSidecarSaysSo: weights that are converted although there is a file of them are worth
+// a line in the log with the reason.
+func TestARebuiltSidecarSaysSo(t *testing.T) {
+	dir, cache := demoFolder(t), t.TempDir()
+	o := dispatch.Options{Quantize: meta.QuantQ8, Threads: 2, CacheDir: cache}
+	if log := logged(func() { converted(t, dir, "disk", o, true) }); strings.Contains(log, "again") {
+		t.Errorf("the first start says %q", log)
+	}
+	final := files(t, cache)[0]
+	if log := logged(func() { converted(t, dir, "disk", o, true) }); strings.Contains(log, "again") {
+		t.Errorf("the second start says %q", log)
+	}
+	whole, err := os.ReadFile(final)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, harm := range map[string]func(b []byte){
+		"converting the weights again":      func(b []byte) { b[40] ^= 1 },
+		"converting a damaged matrix again": func(b []byte) { b[len(b)/2] ^= 1 },
+	} {
+		harmed := slices.Clone(whole)
+		harm(harmed)
+		if err := os.WriteFile(final, harmed, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if log := logged(func() { converted(t, dir, "disk", o, true) }); !strings.Contains(log, what) || !strings.Contains(log, filepath.Base(final)) {
+			t.Errorf("the log says %q, want %q and the file", log, what)
+		}
 	}
 }
 

@@ -81,9 +81,7 @@ func (f *sizeFlags) options() (dispatch.Options, error) {
 	if o.Quantize, ok = meta.ParseQuantize(f.Quantize); !ok {
 		return o, cmdline.Misusef("--quantize %s: q8_0 and q4_0 are supported", f.Quantize)
 	}
-	if o.Quantize != meta.QuantNone {
-		o.CacheDir = cacheDir(f.CacheDir)
-	}
+	o.CacheDir = cacheDir(f.CacheDir) // without Quantize too: killed conversions are removed from it
 	if f.Precision == "high" {
 		o.Precision = dispatch.PrecisionHigh
 	}

@@ -26,6 +26,30 @@ func removeStaleOf(path string) {
 	removeStale(filepath.Dir(path), func(name string) bool { return strings.HasSuffix(name, tail(path)) })
 }
 
+// Resume returns a temporary file for path whose writer was killed, locked, for the caller to
+// complete and commit; nil if there is none. The contents are what reached the file: the caller
+// checks them.
+func Resume(path string) *File {
+	path = filepath.Clean(path)
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if !IsTemp(e.Name()) || !strings.HasSuffix(e.Name(), tail(path)) {
+			continue
+		}
+		held, stale := takeStale(filepath.Join(filepath.Dir(path), e.Name()))
+		if stale && held != nil {
+			return &File{File: held, path: path}
+		}
+		if held != nil {
+			_ = held.Close() // nothing was written
+		}
+	}
+	return nil
+}
+
 // removeStale does so for the files that match.
 func removeStale(dir string, match func(name string) bool) {
 	entries, err := os.ReadDir(dir)

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels/quant"
 	"github.com/heftai/heft/internal/stored"
@@ -33,6 +36,7 @@ type sidecar struct {
 	jobs       map[*loader.Tensor]*sideJob
 	order      []*sideJob
 	sums       *loader.Tensor // those of a whole file; nil while it is first written
+	begun      *loader.Tensor // those of a file that a killed process began; nil for others
 
 	mu      sync.Mutex // one conversion at a time, with all threads
 	writing *sideFile  // nil where nothing was to be written so far
@@ -76,7 +80,11 @@ func (s *Store) converts(p *meta.Param) bool { return s.sidecar == nil && s.quan
 // startSidecar finds the file of converted weights of units, or begins one where some of them
 // belong on the disk tier. Without either s.sidecar stays nil.
 func (s *Store) startSidecar(units []Unit, folder string) error {
-	if s.quantizer.format == meta.QuantNone || folder == "" {
+	if folder == "" {
+		return nil
+	}
+	defer atomicfile.RemoveStale(folder) // killed processes' files; one that is continued is locked by then
+	if s.quantizer.format == meta.QuantNone {
 		return nil
 	}
 	list, onDisk, err := s.sideList(units)
@@ -93,16 +101,32 @@ func (s *Store) startSidecar(units []Unit, folder string) error {
 		if !onDisk {
 			return nil
 		}
-		if c.writing, c.checkpoint, err = beginSidecar(folder, final, key, list); err != nil {
+		if err := c.begin(key, list, err); err != nil {
 			return &SidecarError{Dir: folder, Err: err}
 		}
-		c.left = len(list)
 	}
 	s.sidecar = c
 	if err := c.take(list, s.quantizer); err != nil {
 		return err
 	}
 	return s.holdSidecar()
+}
+
+// begin continues the file that a killed process was writing, or else lays out a new one. why is
+// the reason that there is no complete one. It logs what a user would wonder about: work that
+// continues, and a file that is made again.
+func (c *sidecar) begin(key string, list []sideEntry, why error) (err error) {
+	c.left = len(list)
+	if c.writing, c.checkpoint = resumeSidecar(c.final, key, list); c.writing != nil {
+		slog.Info("continuing the conversion of weights that a killed process began", "file", c.final)
+		c.begun, _ = c.checkpoint.Lookup(sideSums)
+		return nil
+	}
+	if !errors.Is(why, fs.ErrNotExist) {
+		slog.Warn("converting the weights again", "file", c.final, "reason", why)
+	}
+	c.writing, c.checkpoint, err = beginSidecar(c.folder, c.final, key, list)
+	return err
 }
 
 // holdSidecar opens the file in all ways while it has the name that it was found by.
@@ -231,6 +255,9 @@ func (s *Store) make(ctx context.Context, j *sideJob, read []byte) error {
 			return err
 		}
 	}
+	if c.begun != nil && c.there(j) {
+		return c.finished(j)
+	}
 	_, offset, _ := j.target.Source()
 	sum, err := s.quantizer.convertTo(ctx, c.writing, offset, &j.source)
 	if err == nil {
@@ -240,11 +267,30 @@ func (s *Store) make(ctx context.Context, j *sideJob, read []byte) error {
 		return fmt.Errorf("residency: converting %s: %w", j.name, err)
 	}
 	letGo([]stored.Piece{j.source})
+	return c.finished(j)
+}
+
+// finished notes that a matrix is in the file. The last one gives the file its name.
+func (c *sidecar) finished(j *sideJob) error {
 	j.done.Store(true)
 	if c.left--; c.left <= 0 {
 		c.err = c.writing.finish()
 	}
 	return nil
+}
+
+// there reports whether the killed process that began the file has written a matrix whole.
+func (c *sidecar) there(j *sideJob) bool {
+	sums, err := c.begun.Bytes()
+	if err != nil {
+		return false
+	}
+	want := binary.LittleEndian.Uint32(sums[4*j.index:])
+	if want == 0 { // not noted, or once in four billion
+		return false
+	}
+	written, err := j.target.Bytes()
+	return err == nil && crc32.Checksum(written, sideTable) == want
 }
 
 // intact compares a matrix with its checksum. Where they differ the file is opened to be
@@ -264,6 +310,7 @@ func (c *sidecar) intact(j *sideJob, read []byte) (bool, error) {
 		j.done.Store(true)
 		return true, nil
 	}
+	slog.Warn("converting a damaged matrix again", "file", c.final, "matrix", j.name)
 	if c.writing == nil {
 		f, err := os.OpenFile(c.final, os.O_RDWR, 0)
 		if err != nil {
@@ -345,4 +392,4 @@ func (q *quantizer) convertTo(ctx context.Context, to *sideFile, offset int64, p
 	return sum, nil
 }
 
-var errStale = errors.New("of another checkpoint, another layout or not whole")
+var errStale = errors.New("the file is of another version of the checkpoint or of Heft")

@@ -1,6 +1,7 @@
 package residency
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -102,7 +103,6 @@ func beginSidecar(folder, final, key string, list []sideEntry) (*sideFile, *load
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, nil, err
 	}
-	atomicfile.RemoveStale(folder)
 	header, size, err := sideHeader(key, list)
 	if err != nil {
 		return nil, nil, err
@@ -125,6 +125,30 @@ func beginSidecar(folder, final, key string, list []sideEntry) (*sideFile, *load
 		return nil, nil, fmt.Errorf("%d bytes: %w", size, err)
 	}
 	return s, c, nil
+}
+
+// resumeSidecar continues the file that a killed process was writing for final, if its layout is
+// that of key. The matrices that it has are found by their checksums. It returns nil if there is
+// none of use.
+func resumeSidecar(final, key string, list []sideEntry) (*sideFile, *loader.Checkpoint) {
+	header, size, err := sideHeader(key, list)
+	if err != nil {
+		return nil, nil
+	}
+	for {
+		temp := atomicfile.Resume(final)
+		if temp == nil {
+			return nil, nil
+		}
+		s := &sideFile{f: temp.File, temp: temp, sums: int64(len(header)) + size - int64(4*len(list))}
+		begin := make([]byte, len(header))
+		if _, err := s.f.ReadAt(begin, 0); err == nil && bytes.Equal(begin, header) {
+			if c, err := loader.Open(temp.Name()); err == nil { // as long as its header says
+				return s, c
+			}
+		}
+		s.abandon() // of another checkpoint, or killed before it was laid out
+	}
 }
 
 // sideHeader is the file's header, so long that tensors begin on a page, and the bytes behind
