@@ -148,7 +148,7 @@ func adapted(t *testing.T, m *dispatch.Model, ids [][]int32, name string) [][]fl
 		if err != nil {
 			t.Fatal(err)
 		}
-		logits, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.Row{{Sequence: s, Tokens: p, Logits: dispatch.LogitsAll}}})
+		logits, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{{Sequence: s, Tokens: p, Logits: dispatch.LogitsAll}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +173,7 @@ func beside(t *testing.T, m *dispatch.Model, ids [][]int32, want [][]float32) {
 				t.Fatal(err)
 			}
 			defer s.Free()
-			batch.Rows = append(batch.Rows, dispatch.Row{Sequence: s, Tokens: p, Logits: dispatch.LogitsLast})
+			batch.Rows = append(batch.Rows, dispatch.BatchRow{Sequence: s, Tokens: p, Logits: dispatch.LogitsLast})
 			w := [][]float32{plain[i], want[i], other[i], want[i]}[k]
 			all = append(all, w[len(w)-m.Vocab():])
 		}
@@ -202,7 +202,7 @@ func TestAdaptersShareNoPages(t *testing.T) {
 		}
 		defer s.Free()
 		reused = s.Reuse(prompt)
-		out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.Row{
+		out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{
 			{Sequence: s, Tokens: prompt[reused:], PromptLen: len(prompt), Logits: dispatch.LogitsLast}}})
 		if err != nil {
 			t.Fatal(err)
@@ -364,7 +364,7 @@ func TestAdaptersBesideRoundedWeights(t *testing.T) {
 						t.Fatal(err)
 					}
 					defer s.Free()
-					batch.Rows = append(batch.Rows, dispatch.Row{Sequence: s, PromptLen: len(prompt), Logits: dispatch.LogitsLast})
+					batch.Rows = append(batch.Rows, dispatch.BatchRow{Sequence: s, PromptLen: len(prompt), Logits: dispatch.LogitsLast})
 				}
 				var last [][]float32
 				for at := 0; at < len(prompt)+3; at += chunk {

@@ -56,7 +56,7 @@ func allocations(t *testing.T, m *dispatch.Model, batch int) float64 {
 	for range batch {
 		s := m.NewSequence()
 		defer s.Free()
-		b.Rows = append(b.Rows, dispatch.Row{Sequence: s, Tokens: []int32{1}, PromptLen: 1, Logits: dispatch.LogitsLast})
+		b.Rows = append(b.Rows, dispatch.BatchRow{Sequence: s, Tokens: []int32{1}, PromptLen: 1, Logits: dispatch.LogitsLast})
 	}
 	step := func() {
 		if _, err := m.Forward(context.Background(), b); err != nil {

@@ -10,9 +10,9 @@ const (
 	LogitsAll                    // of every token, for log-probabilities of a prompt
 )
 
-// A Row is what one sequence contributes to a forward pass: tokens that follow those it
+// A BatchRow is what one sequence contributes to a forward pass: tokens that follow those it
 // already holds. A prompt, a chunk of one and a generated token are the same case.
-type Row struct {
+type BatchRow struct {
 	Sequence *Sequence
 	Tokens   []int32 // at least one; read during the pass only
 	// PromptLen is the length of the whole prompt, which rope types that depend on
@@ -25,7 +25,7 @@ type Row struct {
 
 // A Batch is one forward pass over rows of different sequences. A sequence stands in at
 // most one row.
-type Batch struct{ Rows []Row }
+type Batch struct{ Rows []BatchRow }
 
 // Tokens is the number of tokens in the batch.
 func (b *Batch) Tokens() int {

@@ -103,8 +103,8 @@ func TestHooksSeeEveryUnit(t *testing.T) {
 	defer m.Close()
 	var seen []string
 	m.AddHook(dispatch.Hook{
-		Pre:  func(p *dispatch.Pass) { seen = append(seen, "pre "+p.Path) },
-		Post: func(p *dispatch.Pass) { seen = append(seen, "post "+p.Path) },
+		Pre:  func(p *dispatch.ModuleCall) { seen = append(seen, "pre "+p.Path) },
+		Post: func(p *dispatch.ModuleCall) { seen = append(seen, "post "+p.Path) },
 	})
 	collect(t, m, []int32{1}, dispatch.GenerateOptions{MaxTokens: 1})
 	want := []string{"pre model.embed_tokens", "post model.embed_tokens"}
@@ -124,7 +124,7 @@ func TestHookMayChangeHiddenStates(t *testing.T) {
 	}
 	defer m.Close()
 	before := collect(t, m, []int32{9, 8}, dispatch.GenerateOptions{MaxTokens: 4})
-	m.AddHook(dispatch.Hook{Post: func(p *dispatch.Pass) {
+	m.AddHook(dispatch.Hook{Post: func(p *dispatch.ModuleCall) {
 		if p.Path == "model.layers.2" {
 			for i := range p.Hidden {
 				p.Hidden[i] *= -1
@@ -132,7 +132,7 @@ func TestHookMayChangeHiddenStates(t *testing.T) {
 		}
 	}})
 	width := m.Skeleton().Root.Find("model.norm").Param("weight").Shape[0]
-	m.AddHook(dispatch.Hook{Pre: func(p *dispatch.Pass) {
+	m.AddHook(dispatch.Hook{Pre: func(p *dispatch.ModuleCall) {
 		if p.Path != "model.embed_tokens" && p.Width != width {
 			t.Errorf("%s: hidden states of width %d", p.Path, p.Width)
 		}
@@ -280,7 +280,7 @@ func TestForwardUndoesAFailedBatch(t *testing.T) {
 	defer a.Free()
 	defer b.Free()
 	ids := make([]int32, 32)
-	_, err = m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.Row{{Sequence: a, Tokens: ids}, {Sequence: b, Tokens: ids}}})
+	_, err = m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{{Sequence: a, Tokens: ids}, {Sequence: b, Tokens: ids}}})
 	if !errors.Is(err, dispatch.ErrKVFull) {
 		t.Fatalf("64 tokens in 48: %v", err)
 	}
@@ -289,7 +289,7 @@ func TestForwardUndoesAFailedBatch(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := m.Forward(ctx, &dispatch.Batch{Rows: []dispatch.Row{{Sequence: a, Tokens: ids[:4]}}}); !errors.Is(err, context.Canceled) || a.Len() != 0 {
+	if _, err := m.Forward(ctx, &dispatch.Batch{Rows: []dispatch.BatchRow{{Sequence: a, Tokens: ids[:4]}}}); !errors.Is(err, context.Canceled) || a.Len() != 0 {
 		t.Errorf("a cancelled pass: %v, %d tokens held", err, a.Len())
 	}
 }

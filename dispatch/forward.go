@@ -22,7 +22,7 @@ type pass struct {
 	adapted  bool          // some token has one
 	rows     []int32       // whose logits are wanted
 	logits   Logits
-	hook     Pass
+	hook     ModuleCall
 }
 
 // Forward computes one batch. Each row's tokens are appended to its sequence. It returns
@@ -122,7 +122,7 @@ func (m *Model) prepare(b *Batch) error {
 }
 
 // appendRow lays one row out behind the others.
-func (m *Model) appendRow(r *Row) error {
+func (m *Model) appendRow(r *BatchRow) error {
 	p, s := &m.pass, r.Sequence
 	first, start := len(p.tokens), s.Len()
 	total := start + len(r.Tokens)
@@ -158,7 +158,7 @@ func (m *Model) appendRow(r *Row) error {
 	return m.want(r, first)
 }
 
-func (m *Model) checkTokens(r *Row, total int) error {
+func (m *Model) checkTokens(r *BatchRow, total int) error {
 	if total > m.options.Context {
 		return fmt.Errorf("%d tokens; the context holds %d", total, m.options.Context)
 	}
@@ -181,7 +181,7 @@ func (m *Model) ropeLength(at, total, prompt int) int {
 }
 
 // want notes the tokens of a row whose logits are wanted; first is the row's first.
-func (m *Model) want(r *Row, first int) error {
+func (m *Model) want(r *BatchRow, first int) error {
 	p := &m.pass
 	switch r.Logits {
 	case LogitsLast:

@@ -71,7 +71,7 @@ func (m *Model) generate(ctx context.Context, prompt []int32, o GenerateOptions,
 		if !yield(id) || slices.Contains(o.Stop, id) || left == 1 {
 			return nil
 		}
-		batch := Batch{Rows: []Row{{Sequence: s, Tokens: generated[len(generated)-1:], PromptLen: len(prompt), Logits: LogitsLast}}}
+		batch := Batch{Rows: []BatchRow{{Sequence: s, Tokens: generated[len(generated)-1:], PromptLen: len(prompt), Logits: LogitsLast}}}
 		out, err := m.Forward(ctx, &batch)
 		if err != nil {
 			return err
@@ -85,11 +85,11 @@ func (m *Model) generate(ctx context.Context, prompt []int32, o GenerateOptions,
 func (m *Model) prompt(ctx context.Context, s *Sequence, prompt []int32) ([]float32, error) {
 	for at := s.Reuse(prompt); ; {
 		n := min(m.options.MaxBatchTokens, len(prompt)-at)
-		row := Row{Sequence: s, Tokens: prompt[at : at+n], PromptLen: len(prompt)}
+		row := BatchRow{Sequence: s, Tokens: prompt[at : at+n], PromptLen: len(prompt)}
 		if at += n; at == len(prompt) {
 			row.Logits = LogitsLast
 		}
-		out, err := m.Forward(ctx, &Batch{Rows: []Row{row}})
+		out, err := m.Forward(ctx, &Batch{Rows: []BatchRow{row}})
 		if err != nil {
 			return nil, err
 		}

@@ -107,7 +107,7 @@ func greedy(t *testing.T, m *dispatch.Model, prompt []int32, n int) (ids []int32
 	defer s.Free()
 	next := prompt
 	for range n {
-		out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.Row{
+		out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{
 			{Sequence: s, Tokens: next, PromptLen: len(prompt), Logits: dispatch.LogitsLast}}})
 		if err != nil {
 			t.Fatal(err)

@@ -14,7 +14,7 @@ const (
 	HiddenNone  HiddenMode = iota
 	HiddenFirst            // of the row's first token
 	HiddenLast             // of its last
-	HiddenSum              // Row.Sum and those of its tokens, added up in their order
+	HiddenSum              // BatchRow.Sum and those of its tokens, added up in their order
 )
 
 // hidden is the part of a pass that is about hidden states.
@@ -37,7 +37,7 @@ type place struct {
 func (h *hidden) reset() { h.rows, h.sums, h.places = h.rows[:0], h.sums[:0], h.places[:0] }
 
 // add notes what a batch row, whose tokens are rows of the pass from first on, asks for.
-func (h *hidden) add(r *Row, first int) {
+func (h *hidden) add(r *BatchRow, first int) {
 	at := place{at: len(h.rows)}
 	switch n := len(r.Tokens); r.Hidden {
 	case HiddenFirst:

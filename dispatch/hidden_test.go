@@ -16,11 +16,11 @@ func states(t *testing.T, m *dispatch.Model, tokens []int32, chunk int, mode dis
 	defer s.Free()
 	var state []float32
 	for at := 0; at < len(tokens); at += chunk {
-		row := dispatch.Row{Sequence: s, Tokens: tokens[at:min(at+chunk, len(tokens))], PromptLen: len(tokens), Hidden: mode}
+		row := dispatch.BatchRow{Sequence: s, Tokens: tokens[at:min(at+chunk, len(tokens))], PromptLen: len(tokens), Hidden: mode}
 		if mode == dispatch.HiddenSum {
 			row.Sum = state
 		}
-		out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.Row{row}})
+		out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{row}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestHiddenStatesInChunks(t *testing.T) {
 		}
 	}
 	a, b, c := m.NewSequence(), m.NewSequence(), m.NewSequence()
-	out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.Row{
+	out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{
 		{Sequence: a, Tokens: tokens[:3], Hidden: dispatch.HiddenSum}, {Sequence: b, Tokens: tokens[4:9], Logits: dispatch.LogitsLast},
 		{Sequence: c, Tokens: tokens, PromptLen: len(tokens), Hidden: dispatch.HiddenLast}}})
 	if err != nil {
@@ -71,8 +71,8 @@ func TestHiddenStatesInChunks(t *testing.T) {
 	if out.Hidden(1) != nil || firstDifference(out.Hidden(2), last) >= 0 || len(out.Hidden(0)) != len(last) {
 		t.Error("rows beside others have other states")
 	}
-	row := dispatch.Row{Sequence: b, Tokens: tokens[:1], Hidden: dispatch.HiddenSum, Sum: make([]float32, 3)}
-	if _, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.Row{row}}); err == nil {
+	row := dispatch.BatchRow{Sequence: b, Tokens: tokens[:1], Hidden: dispatch.HiddenSum, Sum: make([]float32, 3)}
+	if _, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{row}}); err == nil {
 		t.Error("a sum of three values was gone on from")
 	}
 }

@@ -7,12 +7,12 @@ import "github.com/heftai/heft/internal/nn"
 // arguments. Either function may be nil. Hooks run in the order in which they were added,
 // on the goroutine that called Forward.
 type Hook struct {
-	Pre  func(*Pass) // before the unit runs; its weights are present
-	Post func(*Pass) // after it has run, also where it failed
+	Pre  func(*ModuleCall) // before the unit runs; its weights are present
+	Post func(*ModuleCall) // after it has run, also where it failed
 }
 
 // A Pass is what a hook sees. It is valid during the call.
-type Pass struct {
+type ModuleCall struct {
 	Path string // of the unit's (first) module
 	// Hidden are the states between units, Rows rows of Width values; nil before the
 	// embedding. A hook may change them.
@@ -39,11 +39,11 @@ func (m *Model) after(u *nn.Unit) {
 	}
 }
 
-func (m *Model) look(u *nn.Unit) *Pass {
+func (m *Model) look(u *nn.Unit) *ModuleCall {
 	h := m.run.Hidden()
-	m.pass.hook = Pass{Path: u.Path}
+	m.pass.hook = ModuleCall{Path: u.Path}
 	if !h.IsZero() {
-		m.pass.hook = Pass{Path: u.Path, Hidden: h.F32()[:h.Elements()], Rows: h.Rows(), Width: h.Cols()}
+		m.pass.hook = ModuleCall{Path: u.Path, Hidden: h.F32()[:h.Elements()], Rows: h.Rows(), Width: h.Cols()}
 	}
 	return &m.pass.hook
 }

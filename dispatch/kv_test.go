@@ -29,7 +29,7 @@ func afterReuse(t *testing.T, m *dispatch.Model, ids []int32, prompt int) ([][]f
 		if s.Len() < prompt {
 			count = prompt - s.Len()
 		}
-		got, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.Row{
+		got, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{
 			{Sequence: s, Tokens: ids[s.Len():][:count], PromptLen: prompt, Logits: dispatch.LogitsAll}}})
 		if err != nil {
 			t.Fatal(err)

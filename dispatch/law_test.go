@@ -151,7 +151,7 @@ func pieces(t *testing.T, m *dispatch.Model, own, n int, ids []int32, prompt, ch
 	}
 	var out [][]float32
 	for sequences[own].Len() < len(ids) {
-		var rows []dispatch.Row
+		var rows []dispatch.BatchRow
 		at := -1
 		for i, s := range sequences {
 			length := max(prompt-(i+n-own)%n, 1) // those beside it begin to generate sooner
@@ -163,7 +163,7 @@ func pieces(t *testing.T, m *dispatch.Model, own, n int, ids []int32, prompt, ch
 				at = len(rows)
 			}
 			if k > 0 {
-				rows = append(rows, dispatch.Row{Sequence: s, Tokens: other(ids[s.Len():][:k], i-own, m.Vocab()), PromptLen: length})
+				rows = append(rows, dispatch.BatchRow{Sequence: s, Tokens: other(ids[s.Len():][:k], i-own, m.Vocab()), PromptLen: length})
 			}
 		}
 		rows[at].Logits = dispatch.LogitsAll
@@ -197,7 +197,7 @@ func reused(t *testing.T, m *dispatch.Model, ids []int32, prompt int, alone [][]
 	}
 	out := slices.Clone(alone[:n])
 	for s.Len() < len(ids) {
-		got, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.Row{
+		got, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{
 			{Sequence: s, Tokens: ids[s.Len():][:min(3, len(ids)-s.Len())], PromptLen: prompt, Logits: dispatch.LogitsAll}}})
 		if err != nil {
 			t.Fatal(err)

@@ -93,8 +93,8 @@ func decodes(b *Batch) bool {
 
 // Measured are the speeds of the model so far: load_seconds once Warm is done, the others
 // by the passes of Forward. Averages are over the last passes. Any goroutine may ask.
-func (m *Model) Measured() Rates {
-	out := Rates{FirstTokenSeconds: m.measured.firstToken.get(), DiskBytesPerToken: m.measured.disk.get()}
+func (m *Model) Measured() ModelSpeed {
+	out := ModelSpeed{FirstTokenSeconds: m.measured.firstToken.get(), DiskBytesPerToken: m.measured.disk.get()}
 	if seconds := m.measured.pass.get(); seconds != nil && *seconds > 0 {
 		out.TokensPerSecond = known(1 / *seconds)
 	}

@@ -37,8 +37,8 @@ func TestAverageIsAMeanThatForgets(t *testing.T) {
 // TestRecorderCountsDecodingPasses follows a prompt, two tokens, a failed pass and a token.
 func TestRecorderCountsDecodingPasses(t *testing.T) {
 	var r recorder
-	prompt := &Batch{Rows: []Row{{Tokens: make([]int32, 8), Logits: LogitsLast}}}
-	chunk := &Batch{Rows: []Row{{Tokens: make([]int32, 8)}}}
+	prompt := &Batch{Rows: []BatchRow{{Tokens: make([]int32, 8), Logits: LogitsLast}}}
+	chunk := &Batch{Rows: []BatchRow{{Tokens: make([]int32, 8)}}}
 	r.begin()
 	r.end(chunk, false, 100)
 	if r.firstToken.get() != nil {

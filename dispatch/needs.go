@@ -6,8 +6,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Needs are what serving a model takes on the host, in bytes.
-type Needs struct {
+// MemoryEstimate are what serving a model takes on the host, in bytes.
+type MemoryEstimate struct {
 	KVPerToken  int64 // keys and values of a token that every layer sees
 	KVPer1K     int64 // those of a sequence of 1000 tokens, layers with a window counted at their window
 	KVTokens    int   // tokens that All and Least hold: the context, 4096 at most unless o asks
@@ -17,12 +17,12 @@ type Needs struct {
 	All, Least int64
 }
 
-// NeedsOf is what serving skeleton with o takes, with its weights loaded as dtype ("" as
+// EstimateMemory is what serving skeleton with o takes, with its weights loaded as dtype ("" as
 // they are stored; see [devicemap.Policy]). The machine is not looked at.
-func NeedsOf(skeleton *meta.Model, o Options, dtype string) (Needs, error) {
+func EstimateMemory(skeleton *meta.Model, o Options, dtype string) (MemoryEstimate, error) {
 	program, err := nn.Compile(skeleton.Root)
 	if err != nil {
-		return Needs{}, err
+		return MemoryEstimate{}, err
 	}
 	asked := o.Context > 0
 	o = o.withDefaults(skeleton)
@@ -38,7 +38,7 @@ func NeedsOf(skeleton *meta.Model, o Options, dtype string) (Needs, error) {
 		MaxMemory: []devicemap.Memory{{Device: devicemap.CPU, Bytes: plenty}},
 	})
 	if err != nil {
-		return Needs{}, err
+		return MemoryEstimate{}, err
 	}
 	host := plan.Device(devicemap.CPU)
 	all := host.Used() - host.RequestBytes
@@ -50,9 +50,9 @@ func NeedsOf(skeleton *meta.Model, o Options, dtype string) (Needs, error) {
 		MaxMemory: []devicemap.Memory{{Device: devicemap.CPU, Bytes: plenty}},
 	})
 	if err != nil {
-		return Needs{}, err
+		return MemoryEstimate{}, err
 	}
-	return Needs{
+	return MemoryEstimate{
 		KVPerToken:  cache.BytesPerToken(),
 		KVPer1K:     cache.TokensBytes(1000),
 		KVTokens:    tokens,

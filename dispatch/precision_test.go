@@ -32,7 +32,7 @@ func forced(t *testing.T, m *dispatch.Model, ids []int32, prompt, chunk int) [][
 		if s.Len() < prompt {
 			n = min(chunk, prompt-s.Len())
 		}
-		got, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.Row{
+		got, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{
 			{Sequence: s, Tokens: ids[s.Len():][:n], PromptLen: prompt, Logits: dispatch.LogitsAll}}})
 		if err != nil {
 			t.Fatal(err)
@@ -124,7 +124,7 @@ func within(t *testing.T, variant string, got, want [][]float32, tolerance float
 // mixed runs the prompt beside the generated tokens of two further sequences.
 func mixed(t *testing.T, variant string, m *dispatch.Model, ids []int32, prompt int, want [][]float32) {
 	t.Helper()
-	var rows []dispatch.Row
+	var rows []dispatch.BatchRow
 	forward := func() *dispatch.Logits {
 		out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: rows})
 		if err != nil {
@@ -135,12 +135,12 @@ func mixed(t *testing.T, variant string, m *dispatch.Model, ids []int32, prompt 
 	for range 2 {
 		s := m.NewSequence()
 		defer s.Free()
-		rows = append(rows, dispatch.Row{Sequence: s, Tokens: ids[:prompt], PromptLen: prompt})
+		rows = append(rows, dispatch.BatchRow{Sequence: s, Tokens: ids[:prompt], PromptLen: prompt})
 	}
 	forward()
 	last := m.NewSequence()
 	defer last.Free()
-	rows = slices.Insert(rows, 1, dispatch.Row{Sequence: last, Tokens: ids[:prompt], PromptLen: prompt, Logits: dispatch.LogitsAll})
+	rows = slices.Insert(rows, 1, dispatch.BatchRow{Sequence: last, Tokens: ids[:prompt], PromptLen: prompt, Logits: dispatch.LogitsAll})
 	for _, i := range []int{0, 2} { // generated tokens before and behind a prompt, two of them drafted
 		rows[i].Tokens, rows[i].Logits = ids[prompt:][:min(2, len(ids)-prompt)], dispatch.LogitsAll
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Speeds are what a machine does in a second with the threads that compute. 0 is not
+// MachineSpeed are what a machine does in a second with the threads that compute. 0 is not
 // known.
-type Speeds struct {
+type MachineSpeed struct {
 	MemoryBytes float64 // read from memory
 	DiskBytes   float64 // read from the checkpoint's files, past the page cache
 	// Operations are multiplications and additions with weights of 32 and of 16 bits.
@@ -23,7 +23,7 @@ type Speeds struct {
 // Probe measures the machine with o's threads and kernels, within half a second, in at most
 // memory bytes; less than 32 MiB leave the speed of memory unknown. The disk's is measured
 // by reading the checkpoint's files, which may be nil. o.Ledger counts the memory.
-func Probe(ctx context.Context, o Options, checkpoint *loader.Checkpoint, memory int64) (Speeds, error) {
+func Probe(ctx context.Context, o Options, checkpoint *loader.Checkpoint, memory int64) (MachineSpeed, error) {
 	var files []string
 	if checkpoint != nil {
 		for _, f := range checkpoint.Files() {
@@ -42,9 +42,9 @@ func Probe(ctx context.Context, o Options, checkpoint *loader.Checkpoint, memory
 	}
 	r, err := probe.Run(ctx, p)
 	if err != nil {
-		return Speeds{}, err
+		return MachineSpeed{}, err
 	}
-	s := Speeds{Operations32: r.ComputeFor("float32"), Operations16: r.ComputeFor("bfloat16")}
+	s := MachineSpeed{Operations32: r.ComputeFor("float32"), Operations16: r.ComputeFor("bfloat16")}
 	if n := len(r.Memory); n > 0 {
 		s.MemoryBytes = r.Memory[n-1].BytesPerSecond
 	}
@@ -57,7 +57,7 @@ func Probe(ctx context.Context, o Options, checkpoint *loader.Checkpoint, memory
 // Probe measures the machine with the threads and kernels of m and the disk of its
 // checkpoint, as the function Probe. Any goroutine may ask; what m computes meanwhile is
 // slower, and so is what is measured.
-func (m *Model) Probe(ctx context.Context, memory int64) (Speeds, error) {
+func (m *Model) Probe(ctx context.Context, memory int64) (MachineSpeed, error) {
 	return Probe(ctx, m.options, m.checkpoint, memory)
 }
 
@@ -73,9 +73,9 @@ const predictedPrompt = 8
 // disk, then computes. After that a token takes as long as reading its weights from
 // memory, or those of the disk tier from the disk, which go on beside each other.
 // Keys and values are left out.
-func Predict(skeleton *meta.Model, plan devicemap.Plan, dtype string, s Speeds) Rates {
+func Predict(skeleton *meta.Model, plan devicemap.Plan, dtype string, s MachineSpeed) ModelSpeed {
 	disk := float64(plan.DiskBytesPerToken)
-	out := Rates{DiskBytesPerToken: &disk}
+	out := ModelSpeed{DiskBytesPerToken: &disk}
 	for _, d := range plan.Devices {
 		if d.Device != devicemap.CPU && d.Device != devicemap.Disk && d.WeightsBytes > 0 {
 			return out

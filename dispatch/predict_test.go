@@ -71,7 +71,7 @@ func TestPredict(t *testing.T) {
 	if err != nil || step != oneToken {
 		t.Fatalf("%d bytes a token, error %v; want %d", step, err, oneToken)
 	}
-	speeds := dispatch.Speeds{MemoryBytes: 1e6, DiskBytes: 1e5, Operations32: 1, Operations16: 1e12}
+	speeds := dispatch.MachineSpeed{MemoryBytes: 1e6, DiskBytes: 1e5, Operations32: 1, Operations16: 1e12}
 	// A prompt of 8 tokens meets 1 - (3/4)^8 of the experts.
 	touched := oneToken + 3*8*perExpert*(1-math.Pow(0.75, 8)-0.25)
 
@@ -97,7 +97,7 @@ func TestPredict(t *testing.T) {
 
 func TestPredictSaysWhatIsNotKnown(t *testing.T) {
 	m := mixture(t)
-	memory := dispatch.Speeds{MemoryBytes: 1e6, Operations16: 1e12}
+	memory := dispatch.MachineSpeed{MemoryBytes: 1e6, Operations16: 1e12}
 	bare := dispatch.Predict(m, planFor(t, m, "cpu"), "", memory)
 	if bare.LoadSeconds != nil || bare.FirstTokenSeconds != nil || bare.TokensPerSecond == nil || *bare.DiskBytesPerToken != 0 {
 		t.Errorf("cpu without a disk's rate: %v", marshal(t, bare))
@@ -106,7 +106,7 @@ func TestPredictSaysWhatIsNotKnown(t *testing.T) {
 	if streamed.TokensPerSecond != nil || *streamed.DiskBytesPerToken != oneToken {
 		t.Errorf("disk without a disk's rate: %v", marshal(t, streamed))
 	}
-	full := dispatch.Speeds{MemoryBytes: 1e6, DiskBytes: 1e5, Operations16: 1e12}
+	full := dispatch.MachineSpeed{MemoryBytes: 1e6, DiskBytes: 1e5, Operations16: 1e12}
 	gpu := dispatch.Predict(m, planFor(t, m, "0"), "", full)
 	if gpu.LoadSeconds != nil || gpu.FirstTokenSeconds != nil || gpu.TokensPerSecond != nil {
 		t.Errorf("on a GPU of unknown speed: %v", marshal(t, gpu))
@@ -146,7 +146,7 @@ func TestReportShowsPredictedAndMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	if got := m.Measured(); got != (dispatch.Rates{}) {
+	if got := m.Measured(); got != (dispatch.ModelSpeed{}) {
 		t.Errorf("before the first pass: %s", marshal(t, got))
 	}
 	m.Warm(t.Context())
@@ -156,7 +156,7 @@ func TestReportShowsPredictedAndMeasured(t *testing.T) {
 	collect(t, m, []int32{1, 2, 3}, dispatch.GenerateOptions{MaxTokens: 40})
 	plan := planFor(t, m.Skeleton(), "model.layers.1=disk")
 	report := dispatch.NewReport(plan)
-	report.Predicted = dispatch.Predict(m.Skeleton(), plan, "", dispatch.Speeds{MemoryBytes: 1e9, DiskBytes: 1e9, Operations16: 1e9, Operations32: 1e9})
+	report.Predicted = dispatch.Predict(m.Skeleton(), plan, "", dispatch.MachineSpeed{MemoryBytes: 1e9, DiskBytes: 1e9, Operations16: 1e9, Operations32: 1e9})
 	var got struct {
 		DeviceMap           [][2]any         `json:"device_map"`
 		Devices             []map[string]any `json:"devices"`
@@ -176,14 +176,14 @@ func TestReportShowsPredictedAndMeasured(t *testing.T) {
 	if len(got.DeviceMap) == 0 || len(got.Devices) == 0 {
 		t.Error("the plan is missing")
 	}
-	if report.Measured != (dispatch.Rates{}) {
+	if report.Measured != (dispatch.ModelSpeed{}) {
 		t.Error("With changed the report")
 	}
 }
 
 func TestNeedsOf(t *testing.T) {
 	m := mixture(t)
-	n, err := dispatch.NeedsOf(m, dispatch.Options{Context: 64, MaxBatchTokens: 8}, "")
+	n, err := dispatch.EstimateMemory(m, dispatch.Options{Context: 64, MaxBatchTokens: 8}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,16 +197,16 @@ func TestNeedsOf(t *testing.T) {
 	if n.Activations <= 0 || n.Least >= n.All || n.Least <= n.Activations+64*perToken {
 		t.Errorf("least: %+v", n)
 	}
-	blocks, err := dispatch.NeedsOf(m, dispatch.Options{Context: 64, MaxBatchTokens: 8, KVDType: meta.Int8}, "")
-	full, err2 := dispatch.NeedsOf(m, dispatch.Options{Context: 64, MaxBatchTokens: 8, KVDType: meta.Float32}, "")
+	blocks, err := dispatch.EstimateMemory(m, dispatch.Options{Context: 64, MaxBatchTokens: 8, KVDType: meta.Int8}, "")
+	full, err2 := dispatch.EstimateMemory(m, dispatch.Options{Context: 64, MaxBatchTokens: 8, KVDType: meta.Float32}, "")
 	if heads := full.KVPerToken; err != nil || err2 != nil || blocks.KVPerToken >= heads || blocks.KVPerToken%34 != 0 || full.All-blocks.All < 64*(heads-blocks.KVPerToken) {
 		t.Errorf("keys and values in q8_0 take %d bytes a token of %d, in all %d of %d (%v, %v)", blocks.KVPerToken, heads, blocks.All, full.All, err, err2)
 	}
-	small, err := dispatch.NeedsOf(m, dispatch.Options{Context: 64, MaxBatchTokens: 8}, "int4")
+	small, err := dispatch.EstimateMemory(m, dispatch.Options{Context: 64, MaxBatchTokens: 8}, "int4")
 	if err != nil || small.All >= n.All || small.Least >= n.Least {
 		t.Errorf("int4: %+v, error %v; bfloat16: %+v", small, err, n)
 	}
-	if free, err := dispatch.NeedsOf(m, dispatch.Options{}, ""); err != nil || free.KVTokens != 4096 {
+	if free, err := dispatch.EstimateMemory(m, dispatch.Options{}, ""); err != nil || free.KVTokens != 4096 {
 		t.Errorf("without a context: %+v, error %v", free, err)
 	}
 }

@@ -174,9 +174,9 @@ func await(t *testing.T, m *dispatch.Model) {
 // together computes ids as one of n sequences of a batch.
 func together(t *testing.T, m *dispatch.Model, ids []int32, n int) [][]float32 {
 	t.Helper()
-	rows := make([]dispatch.Row, n)
+	rows := make([]dispatch.BatchRow, n)
 	for i := range rows {
-		rows[i] = dispatch.Row{Sequence: m.NewSequence()}
+		rows[i] = dispatch.BatchRow{Sequence: m.NewSequence()}
 		defer rows[i].Sequence.Free()
 	}
 	var out [][]float32
@@ -263,7 +263,7 @@ func TestQuantizeCutShard(t *testing.T) {
 		t.Fatal(err)
 	}
 	cut, written := false, modTime(t, shard)
-	m.AddHook(dispatch.Hook{Pre: func(p *dispatch.Pass) {
+	m.AddHook(dispatch.Hook{Pre: func(p *dispatch.ModuleCall) {
 		if p.Path == "model.layers.1" && !cut {
 			cut = true
 			if err := os.Truncate(shard, 65536); err != nil {
@@ -273,7 +273,7 @@ func TestQuantizeCutShard(t *testing.T) {
 	}})
 	s := m.NewSequence()
 	defer s.Free()
-	batch := &dispatch.Batch{Rows: []dispatch.Row{{Sequence: s, Tokens: []int32{1, 2}, Logits: dispatch.LogitsLast}}}
+	batch := &dispatch.Batch{Rows: []dispatch.BatchRow{{Sequence: s, Tokens: []int32{1, 2}, Logits: dispatch.LogitsLast}}}
 	var weight *dispatch.WeightError
 	if _, err := m.Forward(context.Background(), batch); !errors.As(err, &weight) {
 		t.Errorf("a shard that was cut: %v", err)
@@ -296,7 +296,7 @@ func TestQuantizeNonFinite(t *testing.T) {
 	m := cpuModel(t, dir, dispatch.Options{Quantize: meta.QuantQ4})
 	s := m.NewSequence()
 	defer s.Free()
-	_, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.Row{{Sequence: s, Tokens: []int32{1}}}})
+	_, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{{Sequence: s, Tokens: []int32{1}}}})
 	if err == nil || !strings.Contains(err.Error(), "model.layers.2.mlp.down_proj.weight") || !strings.Contains(err.Error(), "q4_0 cannot hold") {
 		t.Errorf("an infinite weight: %v", err)
 	}

@@ -11,13 +11,13 @@ import (
 // `serve plan --json` and GET /plan.
 type Report struct {
 	Plan      devicemap.Plan
-	Predicted Rates
-	Measured  Rates
+	Predicted ModelSpeed
+	Measured  ModelSpeed
 }
 
-// Rates are speeds, predicted by [Predict] or measured by [Model.Measured]; nil is not
+// ModelSpeed are speeds, predicted by [Predict] or measured by [Model.Measured]; nil is not
 // known.
-type Rates struct {
+type ModelSpeed struct {
 	// LoadSeconds is what bringing the cpu tier into memory takes.
 	LoadSeconds *float64 `json:"load_seconds"`
 	// FirstTokenSeconds is from the start of the first prompt, with nothing in memory, to
@@ -31,7 +31,7 @@ type Rates struct {
 }
 
 // With is r with what was measured so far. r stays as it is.
-func (r *Report) With(measured Rates) *Report {
+func (r *Report) With(measured ModelSpeed) *Report {
 	out := *r
 	out.Measured = measured
 	return &out
@@ -40,7 +40,7 @@ func (r *Report) With(measured Rates) *Report {
 // NewReport is a report of what the plan alone tells.
 func NewReport(plan devicemap.Plan) *Report {
 	disk := float64(plan.DiskBytesPerToken)
-	return &Report{Plan: plan, Predicted: Rates{DiskBytesPerToken: &disk}}
+	return &Report{Plan: plan, Predicted: ModelSpeed{DiskBytesPerToken: &disk}}
 }
 
 // MarshalJSON puts predicted and measured beside the plan's own fields.
@@ -50,8 +50,8 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 		return nil, err
 	}
 	rest, err := json.Marshal(struct {
-		Predicted Rates `json:"predicted"`
-		Measured  Rates `json:"measured"`
+		Predicted ModelSpeed `json:"predicted"`
+		Measured  ModelSpeed `json:"measured"`
 	}{r.Predicted, r.Measured})
 	if err != nil {
 		return nil, err

@@ -5,7 +5,7 @@ import "context"
 // restart computes a sequence anew where its keys mean nothing at the length that it grows
 // to, as longrope's do: everything it held goes through the model again, for that length.
 // The row's own tokens follow in the pass at hand.
-func (m *Model) restart(ctx context.Context, r *Row) error {
+func (m *Model) restart(ctx context.Context, r *BatchRow) error {
 	s := r.Sequence
 	total := max(r.PromptLen, s.Len()+len(r.Tokens))
 	if s.Len() == 0 || !m.program.Restarts(s.length, total) {
@@ -15,7 +15,7 @@ func (m *Model) restart(ctx context.Context, r *Row) error {
 	s.Free()
 	for at := 0; at < len(held); {
 		n := min(m.options.MaxBatchTokens, len(held)-at)
-		chunk := Batch{Rows: []Row{{Sequence: s, Tokens: held[at : at+n], PromptLen: total}}}
+		chunk := Batch{Rows: []BatchRow{{Sequence: s, Tokens: held[at : at+n], PromptLen: total}}}
 		if _, err := m.forward(ctx, &chunk); err != nil {
 			s.Free()
 			return err

@@ -37,8 +37,8 @@ func inChunks(t *testing.T, m *dispatch.Model, s *dispatch.Sequence, prompt []in
 	t.Helper()
 	for at := s.Len(); at < len(prompt); at += chunk {
 		next := prompt[at:min(at+chunk, len(prompt))]
-		row := dispatch.Row{Sequence: s, Tokens: next, PromptLen: len(prompt), Logits: dispatch.LogitsLast}
-		out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.Row{row}})
+		row := dispatch.BatchRow{Sequence: s, Tokens: next, PromptLen: len(prompt), Logits: dispatch.LogitsLast}
+		out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{row}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,8 +50,8 @@ func inChunks(t *testing.T, m *dispatch.Model, s *dispatch.Sequence, prompt []in
 	for range n {
 		last := logits[len(logits)-m.Vocab():]
 		ids = append(ids, int32(slices.Index(last, slices.Max(last))))
-		row := dispatch.Row{Sequence: s, Tokens: ids[len(ids)-1:], PromptLen: len(prompt), Logits: dispatch.LogitsLast}
-		out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.Row{row}})
+		row := dispatch.BatchRow{Sequence: s, Tokens: ids[len(ids)-1:], PromptLen: len(prompt), Logits: dispatch.LogitsLast}
+		out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{row}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -222,15 +222,15 @@ func (c *benchCmd) roof(ctx context.Context, r *benchResult, checkpoint *loader.
 }
 
 // prompts computes a random prompt for each sequence, and the rows that follow them.
-func (c *benchCmd) prompts(ctx context.Context, m *dispatch.Model, r *benchResult) ([]dispatch.Row, error) {
+func (c *benchCmd) prompts(ctx context.Context, m *dispatch.Model, r *benchResult) ([]dispatch.BatchRow, error) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	rows := make([]dispatch.Row, c.Batch)
+	rows := make([]dispatch.BatchRow, c.Batch)
 	for i := range rows {
 		s, err := m.NewAdaptedSequence(r.adapter(i))
 		if err != nil {
 			return rows[:i], err
 		}
-		rows[i] = dispatch.Row{Sequence: s, Tokens: []int32{1}, PromptLen: max(c.PromptTokens, 1), Logits: dispatch.LogitsLast}
+		rows[i] = dispatch.BatchRow{Sequence: s, Tokens: []int32{1}, PromptLen: max(c.PromptTokens, 1), Logits: dispatch.LogitsLast}
 	}
 	if c.PromptTokens == 0 {
 		return rows, nil
@@ -257,11 +257,11 @@ func prefill(ctx context.Context, m *dispatch.Model, s *dispatch.Sequence, promp
 	limit, _ := m.Limits()
 	for at := 0; at < len(prompt); {
 		n := min(limit, len(prompt)-at)
-		row := dispatch.Row{Sequence: s, Tokens: prompt[at : at+n], PromptLen: len(prompt)}
+		row := dispatch.BatchRow{Sequence: s, Tokens: prompt[at : at+n], PromptLen: len(prompt)}
 		if at += n; at == len(prompt) {
 			row.Logits = dispatch.LogitsLast
 		}
-		if _, err := m.Forward(ctx, &dispatch.Batch{Rows: []dispatch.Row{row}}); err != nil {
+		if _, err := m.Forward(ctx, &dispatch.Batch{Rows: []dispatch.BatchRow{row}}); err != nil {
 			return err
 		}
 	}
@@ -270,7 +270,7 @@ func prefill(ctx context.Context, m *dispatch.Model, s *dispatch.Sequence, promp
 
 // decode generates the same token again and again, which costs what any other does. The first
 // one is not measured where the context has room for one more: what it takes, it keeps.
-func (c *benchCmd) decode(ctx context.Context, m *dispatch.Model, rows []dispatch.Row, r *benchResult) error {
+func (c *benchCmd) decode(ctx context.Context, m *dispatch.Model, rows []dispatch.BatchRow, r *benchResult) error {
 	batch := &dispatch.Batch{Rows: rows}
 	begin := time.Now()
 	if c.PromptTokens+c.DecodeTokens < m.Context() {

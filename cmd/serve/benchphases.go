@@ -35,7 +35,7 @@ func (c *benchCmd) promote(ctx context.Context, m *dispatch.Model, r *benchResul
 	for range c.Batch {
 		s := m.NewSequence()
 		defer s.Free()
-		batch.Rows = append(batch.Rows, dispatch.Row{Sequence: s, Tokens: []int32{1}, PromptLen: 1, Logits: dispatch.LogitsLast})
+		batch.Rows = append(batch.Rows, dispatch.BatchRow{Sequence: s, Tokens: []int32{1}, PromptLen: 1, Logits: dispatch.LogitsLast})
 	}
 	room := m.Context() - 1
 	step := func() error {

@@ -114,7 +114,7 @@ func (c *estimateCmd) estimate(stored *meta.Model) (*estimate, error) {
 		if dtype == "float32" {
 			o.KVDType = meta.Float32
 		}
-		needs, err := dispatch.NeedsOf(skeleton, o, dtype)
+		needs, err := dispatch.EstimateMemory(skeleton, o, dtype)
 		if err != nil {
 			return nil, err
 		}

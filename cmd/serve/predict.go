@@ -55,11 +55,11 @@ func printJSON(out cmdline.Output, v any) error {
 
 // probePlan measures this machine for a plan, in a quarter of its free memory at most.
 // What cannot be measured is not known.
-func probePlan(ctx context.Context, o dispatch.Options, checkpoint *loader.Checkpoint) dispatch.Speeds {
+func probePlan(ctx context.Context, o dispatch.Options, checkpoint *loader.Checkpoint) dispatch.MachineSpeed {
 	return known(dispatch.Probe(ctx, o, checkpoint, dispatch.HostMemory()/4))
 }
 
-func known(s dispatch.Speeds, err error) dispatch.Speeds {
+func known(s dispatch.MachineSpeed, err error) dispatch.MachineSpeed {
 	if err != nil {
 		slog.Warn("the machine's speeds could not be measured", "reason", err)
 	}
@@ -67,7 +67,7 @@ func known(s dispatch.Speeds, err error) dispatch.Speeds {
 }
 
 // predictedLine says for people what is predicted; what is not known is left out.
-func predictedLine(r dispatch.Rates) string {
+func predictedLine(r dispatch.ModelSpeed) string {
 	var parts []string
 	add := func(v *float64, what string) {
 		if v != nil {

@@ -122,13 +122,13 @@ func TestMeasuringGivesWayToRequests(t *testing.T) {
 	r := s.report
 	r.settle, r.busy = time.Millisecond, busy.Load
 	probes := make(chan struct{})
-	r.probe = func(ctx context.Context) (dispatch.Speeds, error) {
+	r.probe = func(ctx context.Context) (dispatch.MachineSpeed, error) {
 		probes <- struct{}{}
 		select {
 		case <-ctx.Done():
-			return dispatch.Speeds{}, ctx.Err()
+			return dispatch.MachineSpeed{}, ctx.Err()
 		case <-probes:
-			return dispatch.Speeds{MemoryBytes: 1e9}, nil
+			return dispatch.MachineSpeed{MemoryBytes: 1e9}, nil
 		}
 	}
 	r.start()
@@ -147,7 +147,7 @@ func TestMeasuringGivesWayToRequests(t *testing.T) {
 
 func TestPredictedLineLeavesOutTheUnknown(t *testing.T) {
 	some := func(v float64) *float64 { return &v }
-	for want, r := range map[string]dispatch.Rates{
+	for want, r := range map[string]dispatch.ModelSpeed{
 		"predicted for this machine: 2.00 KiB from the disk a token\n":   {DiskBytesPerToken: some(2048)},
 		"predicted for this machine: 0.0123 s to load, 12346 tokens/s\n": {LoadSeconds: some(0.01234), TokensPerSecond: some(12345.6), DiskBytesPerToken: some(0)},
 		"": {DiskBytesPerToken: some(0)},

@@ -15,7 +15,7 @@ import (
 // measurement, which is then repeated later. Until it is done no speeds are predicted.
 type reporter struct {
 	model  *dispatch.Model
-	probe  func(context.Context) (dispatch.Speeds, error)
+	probe  func(context.Context) (dispatch.MachineSpeed, error)
 	busy   func() bool // the machine has better things to do
 	settle time.Duration
 
@@ -40,7 +40,7 @@ func newReporter(model *dispatch.Model, g *generate.Model, plan devicemap.Plan) 
 	room := max(host.LimitBytes-host.Used(), leastRoom) // bytes that the plan leaves free
 	return &reporter{
 		model: model, settle: settled, report: dispatch.NewReport(plan),
-		probe: func(ctx context.Context) (dispatch.Speeds, error) { return model.Probe(ctx, room) },
+		probe: func(ctx context.Context) (dispatch.MachineSpeed, error) { return model.Probe(ctx, room) },
 		busy: func() bool {
 			load, work := model.Status(), g.Load()
 			loading := !load.Loading.Done || !load.Promoted && load.PromoteErr == nil

@@ -45,7 +45,7 @@ func (d *dispatched) NewAdaptedSequence(promptLen int, name string) (Sequence, e
 func (d *dispatched) Forward(ctx context.Context, rows []Row) (Logits, error) {
 	d.batch.Rows = d.batch.Rows[:0]
 	for _, r := range rows {
-		d.batch.Rows = append(d.batch.Rows, dispatch.Row{
+		d.batch.Rows = append(d.batch.Rows, dispatch.BatchRow{
 			Sequence:  r.Sequence.(*dispatch.Sequence),
 			Tokens:    r.Tokens,
 			PromptLen: r.PromptLen,
