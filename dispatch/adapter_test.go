@@ -286,12 +286,12 @@ func TestAdaptersAreCounted(t *testing.T) {
 	}
 	defer plain.Close()
 	more := o.Ledger.Held()["activations"] - without.Ledger.Held()["activations"]
-	placement := dispatch.Placement{MaxMemory: []devicemap.Memory{{Device: devicemap.CPU, Bytes: 1 << 30}}}
-	with, _, err := dispatch.Plan(skeleton, dispatch.Options{Adapters: []dispatch.Adapter{{Name: "a", Dir: adapterDir(t)}, {Name: "b", Dir: adapterDir(t)}}}, placement)
+	limits := []devicemap.Memory{{Device: devicemap.CPU, Bytes: 1 << 30}}
+	with, _, err := dispatch.Plan(skeleton, dispatch.Options{MaxMemory: limits, Adapters: []dispatch.Adapter{{Name: "a", Dir: adapterDir(t)}, {Name: "b", Dir: adapterDir(t)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	alone, _, err := dispatch.Plan(skeleton, dispatch.Options{}, placement)
+	alone, _, err := dispatch.Plan(skeleton, dispatch.Options{MaxMemory: limits})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,8 @@ func TestDecodingAllocatesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{Policy: policy}, c.o)
+			c.o.DeviceMap = policy
+			m, err := dispatch.Open(dir, c.o)
 			if err != nil {
 				t.Fatal(err)
 			}

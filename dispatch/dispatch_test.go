@@ -53,7 +53,7 @@ func TestLoadCheckpointAndDispatchGenerates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{Policy: policy}, dispatch.Options{})
+		m, err := dispatch.Open(dir, dispatch.Options{DeviceMap: policy})
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
@@ -69,7 +69,7 @@ func TestLoadCheckpointAndDispatchGenerates(t *testing.T) {
 }
 
 func TestGenerateHonoursStopSeedAndContext(t *testing.T) {
-	m, err := dispatch.LoadCheckpointAndDispatch(demoFolder(t), dispatch.Placement{}, dispatch.Options{Context: 16})
+	m, err := dispatch.Open(demoFolder(t), dispatch.Options{Context: 16})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,15 +96,15 @@ func TestGenerateHonoursStopSeedAndContext(t *testing.T) {
 }
 
 func TestHooksSeeEveryUnit(t *testing.T) {
-	m, err := dispatch.LoadCheckpointAndDispatch(demoFolder(t), dispatch.Placement{}, dispatch.Options{})
+	m, err := dispatch.Open(demoFolder(t), dispatch.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
 	var seen []string
-	m.AddHook(dispatch.Hook{
-		Pre:  func(p *dispatch.ModuleCall) { seen = append(seen, "pre "+p.Path) },
-		Post: func(p *dispatch.ModuleCall) { seen = append(seen, "post "+p.Path) },
+	addHook(t, m, dispatch.Hook{
+		Pre:  func(p *dispatch.ModuleCall) error { seen = append(seen, "pre "+p.Path); return nil },
+		Post: func(p *dispatch.ModuleCall) error { seen = append(seen, "post "+p.Path); return nil },
 	})
 	collect(t, m, []int32{1}, dispatch.GenerateOptions{MaxTokens: 1})
 	want := []string{"pre model.embed_tokens", "post model.embed_tokens"}
@@ -118,24 +118,24 @@ func TestHooksSeeEveryUnit(t *testing.T) {
 }
 
 func TestHookMayChangeHiddenStates(t *testing.T) {
-	m, err := dispatch.LoadCheckpointAndDispatch(demoFolder(t), dispatch.Placement{}, dispatch.Options{})
+	m, err := dispatch.Open(demoFolder(t), dispatch.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
 	before := collect(t, m, []int32{9, 8}, dispatch.GenerateOptions{MaxTokens: 4})
-	m.AddHook(dispatch.Hook{Post: func(p *dispatch.ModuleCall) {
-		if p.Path == "model.layers.2" {
-			for i := range p.Hidden {
-				p.Hidden[i] *= -1
-			}
+	addHook(t, m, dispatch.Hook{Paths: []string{"model.layers.2"}, Post: func(p *dispatch.ModuleCall) error {
+		for i := range p.Hidden {
+			p.Hidden[i] *= -1
 		}
+		return nil
 	}})
 	width := m.Skeleton().Root.Find("model.norm").Param("weight").Shape[0]
-	m.AddHook(dispatch.Hook{Pre: func(p *dispatch.ModuleCall) {
+	addHook(t, m, dispatch.Hook{Pre: func(p *dispatch.ModuleCall) error {
 		if p.Path != "model.embed_tokens" && p.Width != width {
 			t.Errorf("%s: hidden states of width %d", p.Path, p.Width)
 		}
+		return nil
 	}})
 	if after := collect(t, m, []int32{4, 8}, dispatch.GenerateOptions{MaxTokens: 4}); slices.Equal(before, after) {
 		t.Errorf("hidden states were negated and nothing changed: %v", after)
@@ -148,7 +148,7 @@ func TestTruncatedShardFailsTheRequestOnly(t *testing.T) {
 	for _, text := range []string{"cpu", "disk"} {
 		dir := demoFolder(t)
 		policy, _ := devicemap.ParsePolicy(text)
-		m, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{Policy: policy}, dispatch.Options{})
+		m, err := dispatch.Open(dir, dispatch.Options{DeviceMap: policy})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +214,7 @@ func TestAnOverwrittenShardIsNoticed(t *testing.T) {
 			t.Fatal(err)
 		}
 		written := modTime(t, shard)
-		m, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{Policy: policy}, dispatch.Options{})
+		m, err := dispatch.Open(dir, dispatch.Options{DeviceMap: policy})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,7 +252,7 @@ func TestAReplacedShardIsNotMixedIn(t *testing.T) {
 		dir := demoFolder(t)
 		shard := filepath.Join(dir, "model.safetensors")
 		policy, _ := devicemap.ParsePolicy(text)
-		m, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{Policy: policy}, dispatch.Options{})
+		m, err := dispatch.Open(dir, dispatch.Options{DeviceMap: policy})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -271,7 +271,7 @@ func TestAReplacedShardIsNotMixedIn(t *testing.T) {
 }
 
 func TestForwardUndoesAFailedBatch(t *testing.T) {
-	m, err := dispatch.LoadCheckpointAndDispatch(demoFolder(t), dispatch.Placement{}, dispatch.Options{Context: 32, KVTokens: 48})
+	m, err := dispatch.Open(demoFolder(t), dispatch.Options{Context: 32, KVTokens: 48})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +350,7 @@ func TestPlacementErrorsNameThePlace(t *testing.T) {
 	} {
 		policy, err := devicemap.ParsePolicy(text)
 		if err == nil {
-			_, err = dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{Policy: policy}, dispatch.Options{})
+			_, err = dispatch.Open(dir, dispatch.Options{DeviceMap: policy})
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one that says %q", text, err, want)
@@ -364,10 +364,10 @@ func TestStrictMemoryRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := demoFolder(t)
-	if _, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{MaxMemory: limits, Strict: true}, dispatch.Options{}); err == nil {
+	if _, err := dispatch.Open(dir, dispatch.Options{MaxMemory: limits, StrictMemory: true}); err == nil {
 		t.Error("100 KB was enough with --strict-memory")
 	}
-	m, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{MaxMemory: limits}, dispatch.Options{})
+	m, err := dispatch.Open(dir, dispatch.Options{MaxMemory: limits})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -379,7 +379,7 @@ func TestStrictMemoryRefuses(t *testing.T) {
 }
 
 func TestWarmReadsTheCPUTier(t *testing.T) {
-	m, err := dispatch.LoadCheckpointAndDispatch(demoFolder(t), dispatch.Placement{}, dispatch.Options{})
+	m, err := dispatch.Open(demoFolder(t), dispatch.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -116,7 +116,7 @@ func TestADTypeWithoutKernelsIsRefusedAtStart(t *testing.T) {
 				}
 			}
 			dir := randomFolder(t, config, dtype)
-			m, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{}, dispatch.Options{})
+			m, err := dispatch.Open(dir, dispatch.Options{})
 			if err == nil {
 				m.Close()
 				t.Errorf("%v, %s: opened", d, name)

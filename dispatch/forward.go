@@ -210,12 +210,13 @@ func (m *Model) runUnits(ctx context.Context, in *nn.Input) error {
 		if err := m.weights.Acquire(i); err != nil {
 			return m.weightError(u.Path, err)
 		}
-		m.before(u)
-		err := u.Run(m.run)
-		m.after(u)
+		failed, hook := m.runUnit(u)
 		m.weights.Release()
-		if err != nil {
-			return m.weightError(u.Path, err)
+		if failed != nil {
+			return errors.Join(m.weightError(u.Path, failed), hook)
+		}
+		if hook != nil {
+			return hook
 		}
 	}
 	return nil

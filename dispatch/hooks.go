@@ -1,17 +1,28 @@
 package dispatch
 
-import "github.com/heftai/heft/internal/nn"
+import (
+	"errors"
+	"fmt"
+	"slices"
 
-// A Hook is called around each unit of a forward pass: the embedding, each block, the
-// final norm with the head. It is Accelerate's ModelHook, with hidden states in place of
-// arguments. Either function may be nil. Hooks run in the order in which they were added,
-// on the goroutine that called Forward.
+	"github.com/heftai/heft/internal/nn"
+)
+
+// A Hook is called around the units of a forward pass: the embedding, each block, the final norm
+// with the head. It is Accelerate's ModelHook, with hidden states in place of arguments. Hooks run
+// in the order in which they were added, on the goroutine that called Forward. An error ends the
+// pass: Forward returns a [*HookError], and the sequences hold what they held before.
 type Hook struct {
-	Pre  func(*ModuleCall) // before the unit runs; its weights are present
-	Post func(*ModuleCall) // after it has run, also where it failed
+	// Pre runs before a unit, whose weights are loaded. nil: nothing.
+	Pre func(*ModuleCall) error
+	// Post runs after it, also after a unit or a Pre that failed. nil: nothing.
+	Post func(*ModuleCall) error
+	// Paths are the units to be called for, by the path of their (first) module as in
+	// [Model.Units]; nil: all.
+	Paths []string
 }
 
-// A Pass is what a hook sees. It is valid during the call.
+// A ModuleCall is what a hook sees. It is valid during the call.
 type ModuleCall struct {
 	Path string // of the unit's (first) module
 	// Hidden are the states between units, Rows rows of Width values; nil before the
@@ -20,23 +31,78 @@ type ModuleCall struct {
 	Rows, Width int
 }
 
-// AddHook adds a hook.
-func (m *Model) AddHook(h Hook) { m.hooks = append(m.hooks, h) }
+// A HookError says which unit's hook failed.
+type HookError struct {
+	Path string // of the unit
+	Err  error  // that the hook returned
+}
 
-func (m *Model) before(u *nn.Unit) {
-	for i := range m.hooks {
-		if f := m.hooks[i].Pre; f != nil {
-			f(m.look(u))
-		}
+// Error implements error.
+func (e *HookError) Error() string { return fmt.Sprintf("dispatch: hook at %s: %v", e.Path, e.Err) }
+
+// Unwrap returns the hook's error.
+func (e *HookError) Unwrap() error { return e.Err }
+
+// A HookHandle removes a hook.
+type HookHandle struct {
+	model *Model
+	hook  Hook
+}
+
+// Remove removes the hook. It may be called more than once, and by the hook itself, which is then
+// not called again in that pass. The goroutine that uses the model calls it.
+func (h *HookHandle) Remove() {
+	m := h.model
+	if i := slices.Index(m.hooks, h); i >= 0 {
+		m.hooks = slices.Concat(m.hooks[:i], m.hooks[i+1:]) // a pass may be going through the old slice
 	}
 }
 
-func (m *Model) after(u *nn.Unit) {
-	for i := range m.hooks {
-		if f := m.hooks[i].Post; f != nil {
-			f(m.look(u))
+// AddHook adds a hook. It fails if the model has no unit of one of h.Paths.
+func (m *Model) AddHook(h Hook) (*HookHandle, error) {
+	for _, path := range h.Paths {
+		if !slices.Contains(m.Units(), path) {
+			return nil, fmt.Errorf("dispatch: hook: no unit has the path %q", path)
 		}
 	}
+	handle := &HookHandle{m, h}
+	m.hooks = append(slices.Clip(m.hooks), handle)
+	return handle, nil
+}
+
+// Units are the paths at which hooks run, in the order of a pass.
+func (m *Model) Units() []string {
+	paths := make([]string, len(m.program.Units))
+	for i, u := range m.program.Units {
+		paths[i] = u.Path
+	}
+	return paths
+}
+
+// runUnit runs a unit with the hooks around it. It tells the unit's error from the hooks'.
+func (m *Model) runUnit(u *nn.Unit) (unit, hook error) {
+	if len(m.hooks) == 0 {
+		return u.Run(m.run), nil
+	}
+	hook = m.call(u, func(h *Hook) func(*ModuleCall) error { return h.Pre })
+	if hook == nil {
+		unit = u.Run(m.run)
+	}
+	return unit, errors.Join(hook, m.call(u, func(h *Hook) func(*ModuleCall) error { return h.Post }))
+}
+
+// call calls one side of the hooks until one fails.
+func (m *Model) call(u *nn.Unit, side func(*Hook) func(*ModuleCall) error) error {
+	for _, h := range m.hooks {
+		f := side(&h.hook)
+		if f == nil || h.hook.Paths != nil && !slices.Contains(h.hook.Paths, u.Path) || !slices.Contains(m.hooks, h) {
+			continue
+		}
+		if err := f(m.look(u)); err != nil {
+			return &HookError{u.Path, err}
+		}
+	}
+	return nil
 }
 
 func (m *Model) look(u *nn.Unit) *ModuleCall {

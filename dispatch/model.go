@@ -23,6 +23,7 @@ type Model struct {
 	devices    devicemap.Map
 	plan       devicemap.Plan
 	options    Options
+	binding    *loader.Binding
 	unexpected []string
 	owned      bool // the checkpoint is closed with the model
 
@@ -35,7 +36,7 @@ type Model struct {
 	capacity int            // tokens that a sequence can have in the cache
 	run      *nn.Context
 	adapters []*adapter
-	hooks    []Hook
+	hooks    []*HookHandle
 	measured recorder
 	changed  atomic.Pointer[error] // why passes fail since a file was changed, if one was
 
@@ -58,7 +59,7 @@ func New(skeleton *meta.Model, checkpoint *loader.Checkpoint, devices devicemap.
 		return nil, err
 	}
 	o = o.withDefaults(skeleton)
-	m := &Model{skeleton: skeleton, checkpoint: checkpoint, devices: devices, options: o, unexpected: binding.Unexpected(),
+	m := &Model{skeleton: skeleton, checkpoint: checkpoint, devices: devices, options: o, binding: binding, unexpected: binding.Unexpected(),
 		ledger: o.ledger(), program: program}
 	if m.plan, err = m.planOf(devices); err != nil {
 		return nil, err
@@ -164,13 +165,22 @@ func (m *Model) Vocab() int { return m.program.Vocab() }
 // Context is the number of tokens that a sequence may hold.
 func (m *Model) Context() int { return m.options.Context }
 
-// Limits are the most tokens and sequences of one batch.
-func (m *Model) Limits() (tokens, sequences int) {
-	return m.options.MaxBatchTokens, m.options.MaxSequences
+// BatchLimits are the most that one [Batch] may hold.
+type BatchLimits struct{ Tokens, Sequences int }
+
+// BatchLimits are those of Options.MaxBatchTokens and Options.MaxSequences.
+func (m *Model) BatchLimits() BatchLimits {
+	return BatchLimits{Tokens: m.options.MaxBatchTokens, Sequences: m.options.MaxSequences}
 }
 
-// Machine is the number of threads that compute and the instruction set of the kernels.
-func (m *Model) Machine() (threads int, variant string) { return m.options.Threads, m.variant }
+// Kernels say with what a model computes.
+type Kernels struct {
+	Threads int
+	Variant string // the instruction set, as in Options.Variant
+}
+
+// Kernels are the threads and the variant that the model computes with.
+func (m *Model) Kernels() Kernels { return Kernels{m.options.Threads, m.variant} }
 
 // KV counts the pages of keys and values.
 func (m *Model) KV() KVUsage {

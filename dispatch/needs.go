@@ -33,10 +33,9 @@ func EstimateMemory(skeleton *meta.Model, o Options, dtype string) (MemoryEstima
 	cache := o.cache(program.KV())
 	o.KVTokens, o.KVBytes = 0, cache.SequenceBytes(tokens, o.MaxBatchTokens)
 	const plenty = 1 << 60
-	plan, _, err := Plan(skeleton, o, Placement{
-		Policy:    devicemap.Policy{Kind: devicemap.Manual, Pins: everywhere(devicemap.CPU), DType: dtype},
-		MaxMemory: []devicemap.Memory{{Device: devicemap.CPU, Bytes: plenty}},
-	})
+	o.MaxMemory = []devicemap.Memory{{Device: devicemap.CPU, Bytes: plenty}}
+	o.DeviceMap = devicemap.Policy{Kind: devicemap.Manual, Pins: everywhere(devicemap.CPU), DType: dtype}
+	plan, _, err := Plan(skeleton, o)
 	if err != nil {
 		return MemoryEstimate{}, err
 	}
@@ -45,10 +44,8 @@ func EstimateMemory(skeleton *meta.Model, o Options, dtype string) (MemoryEstima
 	if o.Serving {
 		host.RequestBytes = requestBytes(all)
 	}
-	streamed, _, err := Plan(skeleton, o, Placement{
-		Policy:    devicemap.Policy{DType: dtype},
-		MaxMemory: []devicemap.Memory{{Device: devicemap.CPU, Bytes: plenty}},
-	})
+	o.DeviceMap = devicemap.Policy{DType: dtype}
+	streamed, _, err := Plan(skeleton, o)
 	if err != nil {
 		return MemoryEstimate{}, err
 	}

@@ -26,7 +26,7 @@ func twoNodes() *topology.Machine {
 // these would hold each other up.
 func TestThreadsThatRunAtOnce(t *testing.T) {
 	m := cpuModel(t, lawFolder(t), dispatch.Options{Threads: 64 * runtime.GOMAXPROCS(0)})
-	if threads, _ := m.Machine(); threads != runtime.GOMAXPROCS(0) {
+	if threads := m.Kernels().Threads; threads != runtime.GOMAXPROCS(0) {
 		t.Errorf("%d threads, where Go runs %d at once", threads, runtime.GOMAXPROCS(0))
 	}
 }

@@ -27,6 +27,16 @@ const (
 
 // Options size a model. The zero value works.
 type Options struct {
+	// DeviceMap says where weights go; see [devicemap.ParsePolicy]. Zero is auto: what is read
+	// most per token stays in memory, the rest streams from the disk. [New], which is given a map,
+	// ignores it.
+	DeviceMap devicemap.Policy
+	// MaxMemory limits what Heft keeps on each device. Without a limit for the cpu it is the memory
+	// that the host has available.
+	MaxMemory []devicemap.Memory
+	// StrictMemory makes a limit below the minimum an error. Without it the model runs with the
+	// minimum, and [Model.Plan] has a warning.
+	StrictMemory bool
 	// Threads that compute, no more than Go runs at once (GOMAXPROCS), as more would only wait
 	// for each other. 0 means one for each physical core that the process may use, no more
 	// than the quota of its control group uses up.

@@ -6,19 +6,8 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/nn"
-	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
-
-// Placement says how a model is to be placed.
-type Placement struct {
-	// Policy is what [devicemap.ParsePolicy] read; zero is devicemap.Auto.
-	Policy devicemap.Policy
-	// MaxMemory are the user's limits. Without one for the cpu it is what the host has.
-	MaxMemory []devicemap.Memory
-	// Strict refuses a limit below the least that works, instead of exceeding it.
-	Strict bool
-}
 
 const (
 	// leastContext is the context that memory must hold where the user did not ask for
@@ -31,7 +20,7 @@ const (
 // Plan places skeleton within the host's memory, with room for keys and values,
 // activations and staging. It returns the plan, and o with the sizes that the plan leaves,
 // for New. No memory is taken and no weight is read.
-func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options, error) {
+func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	program, err := nn.Compile(skeleton.Root)
 	if err != nil {
 		return devicemap.Plan{}, o, err
@@ -51,7 +40,7 @@ func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options
 	if err != nil {
 		return devicemap.Plan{}, o, err
 	}
-	budgets, err := Budgets(p.MaxMemory)
+	budgets, err := Budgets(o.MaxMemory)
 	if err != nil {
 		return devicemap.Plan{}, o, err
 	}
@@ -66,18 +55,22 @@ func Plan(skeleton *meta.Model, o Options, p Placement) (devicemap.Plan, Options
 			}
 		}
 	}
-	p.Policy.SequenceKV = sequence
-	p.Policy.Loaded = skeleton.Root.LoadedBytes(o.Quantize, true)
-	plan, err := solve(skeleton, budgets, p.Policy)
+	policy := o.DeviceMap
+	policy.SequenceKV = sequence
+	policy.Loaded = skeleton.Root.LoadedBytes(o.Quantize, true)
+	plan, err := solve(skeleton, budgets, policy)
 	if err != nil {
 		return plan, o, err
 	}
-	for _, m := range p.MaxMemory {
+	for _, m := range o.MaxMemory {
 		if m.Warning != "" {
 			plan.Warnings = append(plan.Warnings, m.Warning)
 		}
 	}
-	if plan.BelowLeast && p.Strict {
+	if plan.BelowLeast {
+		plan.Warnings = append(plan.Warnings, "the model runs with the minimum memory: raise the limit, or shorten the context (--max-memory, --max-model-len)")
+	}
+	if plan.BelowLeast && o.StrictMemory {
 		return plan, o, fmt.Errorf("dispatch: a limit of %s on the cpu is less than the %s that this model needs to run; a shorter context needs less",
 			devicemap.FormatSize(plan.Device(devicemap.CPU).LimitBytes), devicemap.FormatSize(plan.Least))
 	}
@@ -172,25 +165,4 @@ func Budgets(limits []devicemap.Memory) ([]devicemap.Budget, error) {
 		}
 	}
 	return budgets, nil
-}
-
-// LoadCheckpointAndDispatch opens the checkpoint at path, a folder or what [loader.Open]
-// takes, builds its skeleton, plans and binds. No weight is read. Close on the model closes
-// the checkpoint too.
-func LoadCheckpointAndDispatch(path string, p Placement, o Options) (*Model, error) {
-	skeleton, checkpoint, err := loader.OpenModel(path)
-	if err != nil {
-		return nil, err
-	}
-	var m *Model
-	plan, o, err := Plan(skeleton, o, p)
-	if err == nil {
-		m, err = New(skeleton, checkpoint, plan.Map, o)
-	}
-	if err != nil {
-		_ = checkpoint.Close() // the error tells more
-		return nil, err
-	}
-	m.owned = true
-	return m, nil
 }

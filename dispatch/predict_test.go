@@ -35,7 +35,7 @@ func planFor(t *testing.T, m *meta.Model, text string) devicemap.Plan {
 		t.Fatal(err)
 	}
 	limits := []devicemap.Memory{{Device: devicemap.GPU(0), Bytes: 1 << 30}, {Device: devicemap.CPU, Bytes: 1 << 30}}
-	plan, _, err := dispatch.Plan(m, dispatch.Options{Context: 64}, dispatch.Placement{Policy: policy, MaxMemory: limits})
+	plan, _, err := dispatch.Plan(m, dispatch.Options{Context: 64, DeviceMap: policy, MaxMemory: limits})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,9 +139,9 @@ func TestProbe(t *testing.T) {
 
 // TestReportShowsPredictedAndMeasured runs a model and looks at the JSON of GET /plan.
 func TestReportShowsPredictedAndMeasured(t *testing.T) {
-	m, err := dispatch.LoadCheckpointAndDispatch(demoFolder(t), dispatch.Placement{Policy: devicemap.Policy{
+	m, err := dispatch.Open(demoFolder(t), dispatch.Options{DeviceMap: devicemap.Policy{
 		Kind: devicemap.Manual, Pins: devicemap.NewMap(devicemap.Entry{Path: "", Device: devicemap.CPU},
-			devicemap.Entry{Path: "model.layers.1", Device: devicemap.Disk})}}, dispatch.Options{})
+			devicemap.Entry{Path: "model.layers.1", Device: devicemap.Disk})}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestReportShowsPredictedAndMeasured(t *testing.T) {
 	}
 }
 
-func TestNeedsOf(t *testing.T) {
+func TestEstimateMemory(t *testing.T) {
 	m := mixture(t)
 	n, err := dispatch.EstimateMemory(m, dispatch.Options{Context: 64, MaxBatchTokens: 8}, "")
 	if err != nil {

@@ -39,7 +39,7 @@ const roundedMost = 0.03
 
 func cpuModel(t *testing.T, dir string, o dispatch.Options) *dispatch.Model {
 	t.Helper()
-	m, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{}, o)
+	m, err := dispatch.Open(dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestQuantizeCountsBytes(t *testing.T) {
 				sizes[format] += p.Bytes()
 			}
 		}
-		plan, _, err := dispatch.Plan(m.Skeleton(), dispatch.Options{Quantize: format}, dispatch.Placement{})
+		plan, _, err := dispatch.Plan(m.Skeleton(), dispatch.Options{Quantize: format})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +237,7 @@ func TestQuantizeRefusesTheDisk(t *testing.T) {
 	dir := demoFolder(t)
 	policy, _ := devicemap.ParsePolicy("model.layers.1=disk")
 	var refused *dispatch.QuantizeError
-	_, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{Policy: policy}, dispatch.Options{Quantize: meta.QuantQ8})
+	_, err := dispatch.Open(dir, dispatch.Options{DeviceMap: policy, Quantize: meta.QuantQ8})
 	if !errors.As(err, &refused) || !strings.HasPrefix(refused.Path, "model.layers.1.") || refused.Device != devicemap.Disk {
 		t.Errorf("a pinned block: %v", err)
 	}
@@ -263,13 +263,12 @@ func TestQuantizeCutShard(t *testing.T) {
 		t.Fatal(err)
 	}
 	cut, written := false, modTime(t, shard)
-	m.AddHook(dispatch.Hook{Pre: func(p *dispatch.ModuleCall) {
+	addHook(t, m, dispatch.Hook{Pre: func(p *dispatch.ModuleCall) error {
 		if p.Path == "model.layers.1" && !cut {
 			cut = true
-			if err := os.Truncate(shard, 65536); err != nil {
-				t.Error(err)
-			}
+			return os.Truncate(shard, 65536)
 		}
+		return nil
 	}})
 	s := m.NewSequence()
 	defer s.Free()

@@ -28,7 +28,8 @@ func converted(t *testing.T, dir, policy string, o dispatch.Options, warm bool) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{Policy: p}, o)
+	o.DeviceMap = p
+	m, err := dispatch.Open(dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,8 +66,8 @@ func TestQuantizedDiskTier(t *testing.T) {
 				t.Errorf("%v, %s: the logits are others than with weights converted in memory", format, when)
 			}
 		}
-		m, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{Policy: devicemap.Policy{Kind: devicemap.Manual,
-			Pins: devicemap.NewMap(devicemap.Entry{Device: devicemap.Disk})}}, o)
+		o.DeviceMap = devicemap.Policy{Kind: devicemap.Manual, Pins: devicemap.NewMap(devicemap.Entry{Device: devicemap.Disk})}
+		m, err := dispatch.Open(dir, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -309,8 +310,7 @@ func TestQuantizedDiskTierWithoutAFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, _ := devicemap.ParsePolicy("disk")
-	_, err := dispatch.LoadCheckpointAndDispatch(demoFolder(t), dispatch.Placement{Policy: p},
-		dispatch.Options{Quantize: meta.QuantQ8, CacheDir: filepath.Join(file, "sub")})
+	_, err := dispatch.Open(demoFolder(t), dispatch.Options{DeviceMap: p, Quantize: meta.QuantQ8, CacheDir: filepath.Join(file, "sub")})
 	if err == nil {
 		t.Fatal("converted weights were kept in a file")
 	}

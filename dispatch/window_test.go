@@ -133,8 +133,8 @@ func TestPlanCountsWindows(t *testing.T) {
 		for _, layer := range skeleton.Root.Find("model.layers").Children {
 			layer.Find("self_attn").Spec.(*meta.AttentionSpec).Window = window
 		}
-		o := dispatch.Options{Threads: 1, MaxBatchTokens: 8, MaxSequences: 8}
-		plan, o, err := dispatch.Plan(skeleton, o, dispatch.Placement{MaxMemory: limits})
+		o := dispatch.Options{Threads: 1, MaxBatchTokens: 8, MaxSequences: 8, MaxMemory: limits}
+		plan, o, err := dispatch.Plan(skeleton, o)
 		if err != nil {
 			t.Fatal(err)
 		}

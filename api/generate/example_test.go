@@ -7,23 +7,18 @@ import (
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/dispatch"
-	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/loader/demo"
 	"github.com/heftai/heft/text"
 )
 
 // open opens the embedded demo model. A model in a folder is opened by its path.
 func open() (*generate.Model, func(), error) {
-	skeleton, checkpoint, err := loader.OpenModelFS(demo.Name, demo.Files())
-	if err != nil {
-		return nil, nil, err
-	}
-	model, err := dispatch.CPUOffload(skeleton, checkpoint, dispatch.Options{Threads: 1, Context: 256})
+	model, err := dispatch.OpenFS(demo.Name, demo.Files(), dispatch.Options{Threads: 1, Context: 256})
 	if err != nil {
 		return nil, nil, err
 	}
 	m, err := generate.New(model, generate.Options{})
-	return m, func() { m.Close(); model.Close(); checkpoint.Close() }, err
+	return m, func() { m.Close(); model.Close(); }, err
 }
 
 var greedy = generate.TextOptions{Params: &generate.Params{}, MaxTokens: 48}

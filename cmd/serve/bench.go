@@ -83,12 +83,11 @@ func (c *benchCmd) load(adapters []dispatch.Adapter) (*dispatch.Model, *loader.C
 	if err != nil {
 		return nil, nil, err
 	}
-	placement, err := c.placement()
+	o, err := c.options()
 	if err != nil {
 		return nil, nil, err
 	}
-	o, err := c.options()
-	if err != nil {
+	if err := c.place(&o); err != nil {
 		return nil, nil, err
 	}
 	o.Adapters = adapters
@@ -102,7 +101,7 @@ func (c *benchCmd) load(adapters []dispatch.Adapter) (*dispatch.Model, *loader.C
 	}
 	if err = c.applyDtype(skeleton, &o); err == nil {
 		var plan devicemap.Plan
-		plan, o, err = dispatch.Plan(skeleton, o, placement)
+		plan, o, err = dispatch.Plan(skeleton, o)
 		if err == nil {
 			o.KVTokens = max(o.KVTokens, c.Batch*(c.PromptTokens+c.DecodeTokens+16))
 			var model *dispatch.Model
@@ -126,7 +125,8 @@ func (c *benchCmd) measure(ctx context.Context, m *dispatch.Model, checkpoint *l
 	}
 	r := &benchResult{Model: c.name(), PromptTokens: c.PromptTokens, DecodeTokens: c.DecodeTokens, Batch: c.Batch,
 		Weights: c.Weights, Quantize: m.Quantized().String(), WeightBytesPerToken: weights, Roofs: []*probe.Rates{}}
-	r.Threads, r.Variant = m.Machine()
+	k := m.Kernels()
+	r.Threads, r.Variant = k.Threads, k.Variant
 	if m.Status().TierBytes[devicemap.CPU] == 0 {
 		r.Weights = "streamed"
 	}
@@ -254,7 +254,7 @@ func (c *benchCmd) prompts(ctx context.Context, m *dispatch.Model, r *benchResul
 
 // prefill computes a prompt in chunks and the logits of its last token.
 func prefill(ctx context.Context, m *dispatch.Model, s *dispatch.Sequence, prompt []int32) error {
-	limit, _ := m.Limits()
+	limit := m.BatchLimits().Tokens
 	for at := 0; at < len(prompt); {
 		n := min(limit, len(prompt)-at)
 		row := dispatch.BatchRow{Sequence: s, Tokens: prompt[at : at+n], PromptLen: len(prompt)}

@@ -135,7 +135,7 @@ func (c *estimateCmd) addStored(e *estimate, stored *meta.Model, float32 float64
 		return err
 	}
 	layer, _ := sizes.LargestLayer(stored.NoSplitClasses)
-	needs, err := dispatch.NeedsOf(stored, dispatch.Options{Context: c.MaxModelLen, MaxSequences: servedSequences}, "")
+	needs, err := dispatch.EstimateMemory(stored, dispatch.Options{Context: c.MaxModelLen, MaxSequences: servedSequences}, "")
 	if err != nil {
 		return err
 	}

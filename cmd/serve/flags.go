@@ -40,26 +40,27 @@ type placeFlags struct {
 	StrictMemory bool   `help:"Exit if a limit is below the minimum, instead of exceeding it."`
 }
 
-func (f *placeFlags) placement() (dispatch.Placement, error) {
-	p := dispatch.Placement{Strict: f.StrictMemory}
+// place puts the flags into o.
+func (f *placeFlags) place(o *dispatch.Options) error {
+	o.StrictMemory = f.StrictMemory
 	text := f.DeviceMap
 	if strings.HasSuffix(text, ".json") {
 		b, err := os.ReadFile(text)
 		if err != nil {
-			return p, cmdline.Misusef("--device-map: %w", err)
+			return cmdline.Misusef("--device-map: %w", err)
 		}
 		text = string(b)
 	}
 	var err error
-	if p.Policy, err = devicemap.ParsePolicy(text); err != nil {
-		return p, cmdline.Misusef("--device-map: %w", err)
+	if o.DeviceMap, err = devicemap.ParsePolicy(text); err != nil {
+		return cmdline.Misusef("--device-map: %w", err)
 	}
 	if f.MaxMemory != "" {
-		if p.MaxMemory, err = devicemap.ParseMaxMemory(f.MaxMemory); err != nil {
-			return p, cmdline.Misusef("--max-memory: %w", err)
+		if o.MaxMemory, err = devicemap.ParseMaxMemory(f.MaxMemory); err != nil {
+			return cmdline.Misusef("--max-memory: %w", err)
 		}
 	}
-	return p, nil
+	return nil
 }
 
 // sizeFlags size the model.

@@ -31,12 +31,11 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	if err != nil {
 		return err
 	}
-	placement, err := c.placement()
+	o, err := c.options()
 	if err != nil {
 		return err
 	}
-	o, err := c.options()
-	if err != nil {
+	if err := c.place(&o); err != nil {
 		return err
 	}
 	if o.Adapters, err = c.adapters(""); err != nil {
@@ -50,20 +49,20 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 		defer checkpoint.Close()
 	}
 	if c.NoSplit != "" {
-		placement.Policy.NoSplit = strings.Split(c.NoSplit, ",")
+		o.DeviceMap.NoSplit = strings.Split(c.NoSplit, ",")
 	}
 	if want := c.dtype(); want != "auto" {
-		placement.Policy.DType = want
+		o.DeviceMap.DType = want
 	}
-	placement.Policy.OffloadBuffers = c.OffloadBuffers
-	plan, o, err := dispatch.Plan(skeleton, o, placement)
+	o.DeviceMap.OffloadBuffers = c.OffloadBuffers
+	plan, o, err := dispatch.Plan(skeleton, o)
 	if err != nil {
 		return err
 	}
 	report := dispatch.NewReport(plan)
 	if !c.NoProbe {
 		speeds := probePlan(ctx, o, checkpoint)
-		report.Predicted = dispatch.Predict(skeleton, plan, loadedAs(o.Quantize, placement.Policy.DType), speeds)
+		report.Predicted = dispatch.Predict(skeleton, plan, loadedAs(o.Quantize, o.DeviceMap.DType), speeds)
 	}
 	if c.JSON {
 		return printJSON(out, report)

@@ -67,8 +67,7 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 		return err
 	}
 	defer listener.Close()
-	threads, _ := s.model.Machine()
-	leaveRoom(threads)
+	leaveRoom(s.model.Kernels().Threads)
 	// From here on there is something to drain; a signal before ends the process at once.
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -162,10 +161,9 @@ func (s *service) close() {
 
 // A request is what the command line asks to be served.
 type request struct {
-	source    source
-	name      string
-	placement dispatch.Placement
-	options   dispatch.Options
+	source  source
+	name    string
+	options dispatch.Options
 }
 
 // find reads the flags and finds the model's files. On a terminal it offers to pull a model
@@ -191,10 +189,10 @@ func (c *runCmd) request() (w request, err error) {
 	if err != nil {
 		return w, err
 	}
-	if w.placement, err = c.placement(); err != nil {
+	if w.options, err = c.options(); err != nil {
 		return w, err
 	}
-	if w.options, err = c.options(); err != nil {
+	if err = c.place(&w.options); err != nil {
 		return w, err
 	}
 	if w.source, err = newSource(path); err != nil {
@@ -226,7 +224,7 @@ func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 		s.close()
 		return nil, err
 	}
-	plan, options, err := dispatch.Plan(skeleton, w.options, w.placement)
+	plan, options, err := dispatch.Plan(skeleton, w.options)
 	if err == nil {
 		err = checkDevices(plan)
 	}

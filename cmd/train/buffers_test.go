@@ -77,7 +77,7 @@ func bufferOf(t *testing.T, dir string) ([]byte, meta.DType) {
 // answers fails unless serve could open the folder and answer.
 func answers(t *testing.T, dir string) {
 	t.Helper()
-	m, err := dispatch.LoadCheckpointAndDispatch(dir, dispatch.Placement{}, dispatch.Options{})
+	m, err := dispatch.Open(dir, dispatch.Options{})
 	if err != nil {
 		t.Error(err)
 		return

@@ -11,7 +11,6 @@ import (
 	"github.com/heftai/heft/api"
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/dispatch"
-	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/loader/demo"
 )
 
@@ -29,16 +28,7 @@ func serve(dir string) (s *server, err error) {
 			s.close()
 		}
 	}()
-	skeleton, checkpoint, err := loader.OpenModelFS(demo.Name, demo.Files())
-	if err != nil {
-		return s, err
-	}
-	s.closing = append(s.closing, func() { _ = checkpoint.Close() }) // opened for reading
-	plan, options, err := dispatch.Plan(skeleton, dispatch.Options{KVTokens: 4096, Adapters: []dispatch.Adapter{{Name: name, Dir: dir}}}, dispatch.Placement{})
-	if err != nil {
-		return s, err
-	}
-	model, err := dispatch.New(skeleton, checkpoint, plan.Map, options)
+	model, err := dispatch.OpenFS(demo.Name, demo.Files(), dispatch.Options{KVTokens: 4096, Adapters: []dispatch.Adapter{{Name: name, Dir: dir}}})
 	if err != nil {
 		return s, err
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/sample"
 )
 
@@ -91,9 +92,8 @@ type Engine struct {
 
 // variant is that of the kernels that model computes with, where it says so.
 func variant(model Model) string {
-	if m, ok := model.(interface{ Machine() (int, string) }); ok {
-		_, name := m.Machine()
-		return name
+	if m, ok := model.(interface{ Kernels() dispatch.Kernels }); ok {
+		return m.Kernels().Variant
 	}
 	return ""
 }

@@ -17,8 +17,8 @@ type dispatched struct {
 
 // Limits are the model's. It returns logits of as many rows as sequences, at least.
 func (d *dispatched) Limits() Limits {
-	tokens, sequences := d.Model.Limits()
-	return Limits{Tokens: tokens, Sequences: sequences, LogitRows: sequences}
+	l := d.BatchLimits()
+	return Limits{Tokens: l.Tokens, Sequences: l.Sequences, LogitRows: l.Sequences}
 }
 
 func (d *dispatched) KV() KV {

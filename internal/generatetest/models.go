@@ -31,7 +31,7 @@ func Demo(t testing.TB, o engine.Options) (*generate.Model, *dispatch.Model, dev
 	skeleton, checkpoint, err := loader.OpenModelFS(demo.Name, demo.Files())
 	check(t, err)
 	t.Cleanup(func() { _ = checkpoint.Close() })
-	plan, options, err := dispatch.Plan(skeleton, dispatch.Options{Threads: 1, KVTokens: 4096}, dispatch.Placement{})
+	plan, options, err := dispatch.Plan(skeleton, dispatch.Options{Threads: 1, KVTokens: 4096})
 	check(t, err)
 	bound, err := dispatch.New(skeleton, checkpoint, plan.Map, options)
 	check(t, err)

@@ -27,7 +27,7 @@ import (
 
 // What serves. None of it is called here.
 var (
-	_ func(string, dispatch.Placement, dispatch.Options) (*dispatch.Model, error)                   = dispatch.LoadCheckpointAndDispatch
+	_ func(string, dispatch.Options) (*dispatch.Model, error)                                       = dispatch.Open
 	_ func(*meta.Model, []devicemap.Budget, devicemap.Policy) (devicemap.Plan, error)               = devicemap.Solve
 	_ func(*meta.Config, meta.Header) (*meta.Model, error)                                          = meta.New
 	_ func(string) (*loader.Checkpoint, error)                                                      = loader.Open

@@ -1,0 +1,83 @@
+package dispatch
+
+import (
+	"fmt"
+
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// A ModuleParam is a parameter's values.
+type ModuleParam struct {
+	Name  string // below the module
+	DType meta.DType
+	Shape []int
+	Bytes []byte // little-endian and dense; read-only
+}
+
+// AlignModuleDevice calls f with the module's own parameters in host memory, wherever they live
+// (Accelerate's align_module_device). Parameters of the disk tier are read for it. The values are
+// those of the checkpoint, valid during f and not to be written: a change would not reach the
+// model. It fails if there is no such module or a parameter cannot be read, else with f's error.
+// Any goroutine may call it.
+func (m *Model) AlignModuleDevice(path string, f func(params []ModuleParam) error) error {
+	module := m.skeleton.Root.Find(path)
+	if module == nil {
+		return fmt.Errorf("dispatch: align: the model has no module %q", path)
+	}
+	var params []ModuleParam
+	for _, p := range module.Params {
+		dtype, values, err := m.binding.Values(p)
+		if err != nil {
+			return m.weightError(path, err)
+		}
+		params = append(params, ModuleParam{Name: p.Name, DType: dtype, Shape: p.Resolve().Shape, Bytes: values})
+	}
+	return f(params)
+}
+
+// An OffloadHook lets the weights of a model go between its uses, in a pipeline of several models
+// that do not fit into memory together (Accelerate's UserCpuOffloadHook).
+type OffloadHook struct {
+	model  *Model
+	handle *HookHandle
+}
+
+// CPUOffloadWithHook is [CPUOffload] for a model of such a pipeline (Accelerate's
+// cpu_offload_with_hook). The model's weights stay in memory from one pass to the next. When it
+// begins a pass, previous, the hook of the model that runs before it, offloads that one; previous
+// may be nil. After the last model call [OffloadHook.Offload] yourself.
+//
+// The models of a pipeline are used by one goroutine. Weights that [Model.Promote] has moved stay.
+func CPUOffloadWithHook(skeleton *meta.Model, checkpoint *loader.Checkpoint, o Options, previous *OffloadHook) (*Model, *OffloadHook, error) {
+	m, err := CPUOffload(skeleton, checkpoint, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	h := &OffloadHook{model: m}
+	h.handle, err = m.AddHook(Hook{Paths: m.Units()[:1], Pre: func(*ModuleCall) error {
+		if previous == nil {
+			return nil
+		}
+		return previous.Offload()
+	}})
+	if err != nil {
+		m.Close()
+		return nil, nil, err
+	}
+	return m, h, nil
+}
+
+// Offload lets the model's mapped weights go. The next pass reads them again, from the page cache
+// where they are still in it.
+func (h *OffloadHook) Offload() error {
+	for _, f := range h.model.checkpoint.Files() {
+		if err := f.Advise(0, f.Size, loader.DontNeed); err != nil {
+			return fmt.Errorf("dispatch: offload: %w", err)
+		}
+	}
+	return nil
+}
+
+// Remove ends that this model offloads the one before it.
+func (h *OffloadHook) Remove() { h.handle.Remove() }

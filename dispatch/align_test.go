@@ -1,0 +1,97 @@
+package dispatch_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/loader"
+)
+
+// TestAlignModuleDeviceReadsWhereverWeightsLive gives the values of a module of the disk tier.
+func TestAlignModuleDeviceReadsWhereverWeightsLive(t *testing.T) {
+	dir := demoFolder(t)
+	m, err := dispatch.Open(dir, dispatch.Options{DeviceMap: devicemap.Policy{Kind: devicemap.Manual,
+		Pins: devicemap.NewMap(devicemap.Entry{Device: devicemap.Disk})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	tensor, _ := m.Checkpoint().Lookup("model.layers.1.mlp.down_proj.weight")
+	want, err := tensor.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	err = m.AlignModuleDevice("model.layers.1.mlp.down_proj", func(params []dispatch.ModuleParam) error {
+		for _, p := range params {
+			seen++
+			if p.Name != "weight" || len(p.Shape) != 2 || binary.LittleEndian.Uint64(p.Bytes) != binary.LittleEndian.Uint64(want) || len(p.Bytes) != len(want) {
+				t.Errorf("got %s %v of %d bytes", p.Name, p.Shape, len(p.Bytes))
+			}
+		}
+		return nil
+	})
+	if err != nil || seen != 1 {
+		t.Errorf("%d parameters, %v", seen, err)
+	}
+	wrong := errors.New("wrong")
+	if err := m.AlignModuleDevice("model.norm", func([]dispatch.ModuleParam) error { return wrong }); !errors.Is(err, wrong) {
+		t.Errorf("the error of f: %v", err)
+	}
+	if err := m.AlignModuleDevice("model.nose", nil); err == nil {
+		t.Error("there is a module model.nose")
+	}
+}
+
+// TestCPUOffloadWithHookOffloadsThePrevious runs a pipeline of two models, twice.
+func TestCPUOffloadWithHookOffloadsThePrevious(t *testing.T) {
+	dir := demoFolder(t)
+	skeleton, checkpoint, err := loader.OpenModel(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer checkpoint.Close()
+	other, second, err := loader.OpenModel(demoFolder(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	a, hookA, err := dispatch.CPUOffloadWithHook(skeleton, checkpoint, dispatch.Options{Context: 32}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	b, hookB, err := dispatch.CPUOffloadWithHook(other, second, dispatch.Options{Context: 32}, hookA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	file := checkpoint.Files()[0].Path
+	var first []int32
+	for range 2 {
+		got := collect(t, a, []int32{9, 8}, dispatch.GenerateOptions{MaxTokens: 4})
+		if first == nil {
+			first = got
+		}
+		const headers = 256 // KiB, of the loader's own mapping
+		if n, known := mapped(t, file); known && n < 2*headers {
+			t.Errorf("only %d KiB of the first model are in memory after its pass", n)
+		}
+		collect(t, b, got, dispatch.GenerateOptions{MaxTokens: 1})
+		if n, known := mapped(t, file); known && n > headers {
+			t.Errorf("%d KiB of the first model are in memory after the second one's pass", n)
+		}
+		for i := range got {
+			if got[i] != first[i] {
+				t.Errorf("the first model says %v, then %v", first, got)
+			}
+		}
+	}
+	if err := hookB.Offload(); err != nil {
+		t.Error(err)
+	}
+	hookB.Remove()
+}

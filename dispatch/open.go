@@ -1,0 +1,54 @@
+package dispatch
+
+import (
+	"io/fs"
+
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// Open opens the model at path, a folder or anything that [loader.Open] takes: it builds the
+// skeleton from config.json, plans where weights live and binds them. It reads headers and no
+// weight. [Model.Plan] is the plan, with its warnings. The caller closes the model.
+func Open(path string, o Options) (*Model, error) {
+	skeleton, checkpoint, err := loader.OpenModel(path)
+	if err != nil {
+		return nil, err
+	}
+	return planAndBind(skeleton, checkpoint, o)
+}
+
+// OpenFS is [Open] for a model at the root of files, such as the embedded demo. Its weights are in
+// memory already.
+func OpenFS(name string, files fs.FS, o Options) (*Model, error) {
+	skeleton, checkpoint, err := loader.OpenModelFS(name, files)
+	if err != nil {
+		return nil, err
+	}
+	return planAndBind(skeleton, checkpoint, o)
+}
+
+// LoadCheckpointAndDispatch is [Open] for a skeleton that is there already, of [meta.New] or one's
+// own (Accelerate's load_checkpoint_and_dispatch). It reads headers and no weight.
+func LoadCheckpointAndDispatch(skeleton *meta.Model, path string, o Options) (*Model, error) {
+	checkpoint, err := loader.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return planAndBind(skeleton, checkpoint, o)
+}
+
+// planAndBind makes a model that owns its checkpoint.
+func planAndBind(skeleton *meta.Model, checkpoint *loader.Checkpoint, o Options) (*Model, error) {
+	var m *Model
+	plan, o, err := Plan(skeleton, o)
+	if err == nil {
+		m, err = New(skeleton, checkpoint, plan.Map, o)
+	}
+	if err != nil {
+		_ = checkpoint.Close() // the error tells more
+		return nil, err
+	}
+	m.owned = true
+	return m, nil
+}
