@@ -18,7 +18,7 @@ func open() (*generate.Model, func(), error) {
 		return nil, nil, err
 	}
 	m, err := generate.New(model, generate.Options{})
-	return m, func() { m.Close(); model.Close(); }, err
+	return m, func() { m.Close(); model.Close() }, err
 }
 
 var greedy = generate.TextOptions{Params: &generate.Params{}, MaxTokens: 48}
