@@ -60,12 +60,6 @@ type chatDelta struct {
 // ChatCompletions is POST /v1/chat/completions.
 func (s *Server) ChatCompletions(w http.ResponseWriter, r *http.Request) { answer(s, w, r, decodeChat) }
 
-var refusedChat = []wire.Unsupported{
-	{Field: "functions", Reason: "use tools."},
-	{Field: "function_call", Reason: "use tools."},
-	{Field: "audio", Reason: "the model has no voice."},
-}
-
 func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRequest, error) {
 	q := &chatRequest{common: decodeCommon(f, m, "chatcmpl-"), thought: true}
 	q.Param, q.Trim = "messages", true
@@ -85,7 +79,7 @@ func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRe
 	f.Bool("parallel_tool_calls", &parallel)
 	q.single = !parallel
 	checkResponseFormat(f)
-	f.Refuse(refusedChat)
+	f.Refuse(foreignChat)
 	conversation := decodeConversation(f)
 	if f.Err() != nil {
 		return nil, f.Err()

@@ -37,8 +37,6 @@ func (s *Server) Completions(w http.ResponseWriter, r *http.Request) {
 	answer(s, w, r, decodeCompletion)
 }
 
-var refusedCompletion = []wire.Unsupported{{Field: "suffix", Reason: "the model only continues."}}
-
 func decodeCompletion(ctx context.Context, f *wire.Fields, m *generate.Model) (*completionRequest, error) {
 	const usualTokens = 16
 	q := &completionRequest{common: decodeCommon(f, m, "cmpl-")}
@@ -52,13 +50,10 @@ func decodeCompletion(ctx context.Context, f *wire.Fields, m *generate.Model) (*
 		f.Integer("logprobs", &q.TopLogProbs, 0, maxLogProbs)
 		q.LogProbs, q.PromptLogProbs = true, q.echo
 	}
-	best := q.N
-	if f.Integer("best_of", &best, 1, maxN); best != q.N {
-		f.Fail("best_of", "'best_of' is not supported unless it equals 'n'.")
-	}
 	special := true
 	f.Bool("add_special_tokens", &special)
-	f.Refuse(refusedCompletion)
+	checkResponseFormat(f)
+	f.Refuse(foreignCompletion)
 	raw, ok := f.Raw("prompt")
 	if !ok {
 		f.Fail("prompt", "Missing required parameter: 'prompt'.")

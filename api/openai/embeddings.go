@@ -99,6 +99,7 @@ func decodeEmbedding(ctx context.Context, f *wire.Fields, m *generate.Model) (*e
 		f.Integer("dimensions", &q.Dimensions, 1, maxDimensions)
 	}
 	f.Bool("add_special_tokens", &special)
+	f.Refuse(foreignEmbedding)
 	raw, ok := f.Raw("input")
 	if !ok {
 		f.Fail("input", "Missing required parameter: 'input'.")

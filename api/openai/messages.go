@@ -102,6 +102,7 @@ func decodeMessages(f *wire.Fields, r *chat.Request) {
 	for i, m := range list.Items {
 		checkMessage(f, fmt.Sprintf("messages[%d]", i), m)
 	}
+	checkPrefill(f, list.Items)
 	r.Messages = list.Items
 }
 
@@ -134,6 +135,19 @@ func checkMessage(f *wire.Fields, at string, v chat.Value) {
 	optionalText(f, at, m, "tool_call_id")
 	for _, name := range []string{"reasoning_content", "reasoning", "thinking"} {
 		optionalText(f, at, m, name)
+	}
+}
+
+// checkPrefill rejects the marks with which other servers continue the last message.
+func checkPrefill(f *wire.Fields, messages []chat.Value) {
+	last, _ := messages[len(messages)-1].(*chat.Dict)
+	if last == nil {
+		return
+	}
+	for _, name := range []string{"prefix", "partial"} {
+		if v, _ := last.Get(name); v == true {
+			f.Fail(fmt.Sprintf("messages[%d].%s", len(messages)-1, name), "{} is not supported: use continue_final_message.")
+		}
 	}
 }
 

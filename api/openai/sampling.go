@@ -20,19 +20,6 @@ const (
 	maxStops    = 64
 )
 
-// refused are the unsupported fields of both endpoints.
-var refused = []wire.Unsupported{
-	{Field: "use_beam_search", Reason: "there is no beam search."},
-	{Field: "guided_json", Reason: "answers cannot be constrained."},
-	{Field: "guided_regex", Reason: "answers cannot be constrained."},
-	{Field: "guided_choice", Reason: "answers cannot be constrained."},
-	{Field: "guided_grammar", Reason: "answers cannot be constrained."},
-	{Field: "structured_outputs", Reason: "answers cannot be constrained."},
-	{Field: "bad_words", Reason: "use logit_bias."},
-	{Field: "chat_template", Reason: "a request cannot bring a template."},
-	{Field: "prompt_logprobs", Reason: "use echo with logprobs of /v1/completions."},
-}
-
 // common is what completions and chat completions have in common.
 type common struct {
 	generate.Request
@@ -79,7 +66,8 @@ func decodeCommon(f *wire.Fields, m *generate.Model, prefix string) common {
 		o.Bool("include_usage", &c.IncludeUsage)
 		o.Bool("continuous_usage_stats", &c.ContinuousUsage)
 	}
-	f.Refuse(refused)
+	decodeBestOf(f, c.N)
+	f.Refuse(foreignGeneration)
 	return c
 }
 
@@ -97,6 +85,14 @@ func decodeParams(f *wire.Fields, p *generate.Params) {
 	}
 	if _, given := f.Raw("repetition_penalty"); given && p.RepetitionPenalty == 0 {
 		f.Fail("repetition_penalty", "Invalid value for 'repetition_penalty': it must be above 0.")
+	}
+}
+
+// decodeBestOf checks that all answers are shown: there is no choice of the best ones.
+func decodeBestOf(f *wire.Fields, n int) {
+	best := n
+	if f.Integer("best_of", &best, 1, maxN); best != n {
+		f.Fail("best_of", "{} is not supported unless it equals 'n', which is %d.", n)
 	}
 }
 

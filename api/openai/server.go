@@ -45,7 +45,9 @@ func (s *Server) model(name string) (*generate.Model, error) {
 // modelOf finds the model that a request names.
 func (s *Server) modelOf(f *wire.Fields) (*generate.Model, error) {
 	var name string
-	f.String("model", &name)
+	if f.String("model", &name); f.Null("model") {
+		f.WrongType("model", "a string")
+	}
 	if f.Err() != nil {
 		return nil, f.Err()
 	}

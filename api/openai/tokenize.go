@@ -48,6 +48,7 @@ func tokenize(ctx context.Context, f *wire.Fields, m *generate.Model) (*tokens, 
 }
 
 func tokenizePrompt(ctx context.Context, f *wire.Fields, m *generate.Model) (list []int32, param string, err error) {
+	f.Refuse(foreignTokenize)
 	if f.Has("messages") {
 		conversation := decodeConversation(f)
 		if f.Err() != nil {

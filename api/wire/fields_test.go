@@ -85,19 +85,28 @@ func TestFieldsRejectWrongValues(t *testing.T) {
 
 // TestUnsupportedParametersPassWhereTheyAreOff: clients send the defaults of other servers.
 func TestUnsupportedParametersPassWhereTheyAreOff(t *testing.T) {
-	list := []Unsupported{{Field: "p", Reason: "use q.", Off: []string{"0", "-1", `"auto"`}}}
-	for _, v := range []string{`null`, `0`, `0.0`, `-1`, `false`, `""`, `[ ]`, `{}`, `"auto"`} {
-		f := fieldsOf(t, `{"p": `+v+`}`)
+	list := []Unsupported{
+		{Field: "p", Reason: "use q.", Off: []string{"0", "-1", `"auto"`}}, {Field: "usual", Reason: "use q."},
+		{Field: "never", Reason: "use q.", Off: []string{}}, {Field: "companion", Reason: "use q.", Off: []string{"2"}, With: []string{"o", "p"}},
+	}
+	for _, body := range []string{
+		`{"p": null}`, `{"p": 0}`, `{"p": 0.0}`, `{"p": -1}`, `{"p": "auto"}`, `{"usual": false}`, `{"usual": ""}`, `{"usual": [ ]}`, `{"usual": {}}`,
+		`{"never": null}`, `{"companion": 2.0}`, `{"companion": 3, "p": 0}`, `{"other": 1}`,
+	} {
+		f := fieldsOf(t, body)
 		if f.Refuse(list); f.Err() != nil {
-			t.Errorf("%s: %v", v, f.Err())
+			t.Errorf("%s: %v", body, f.Err())
 		}
 	}
-	for _, v := range []string{`1`, `true`, `"a"`, `[0]`, `{"a": 1}`, `0.5`, `"` + strings.Repeat(" ", 100) + `"`} {
-		f := fieldsOf(t, `{"p": `+v+`}`)
+	for _, c := range [][2]string{
+		{"p", `1`}, {"p", `true`}, {"p", `"a"`}, {"p", `[]`}, {"p", `0.5`}, {"p", `"` + strings.Repeat(" ", 100) + `"`}, {"usual", `true`}, {"usual", `0`},
+		{"usual", `[0]`}, {"never", `false`}, {"never", `""`}, {"companion", `3`}, {"companion", `3, "p": null`},
+	} {
+		f := fieldsOf(t, `{"`+c[0]+`": `+c[1]+`}`)
 		f.Refuse(list)
 		var e *Error
-		if !errors.As(f.Err(), &e) || e.Field != "p" || e.Message != "'p' is not supported: use q." {
-			t.Errorf("%s: got %v", v, f.Err())
+		if !errors.As(f.Err(), &e) || e.Field != c[0] || e.Message != "'"+c[0]+"' is not supported: use q." {
+			t.Errorf("%s: got %v", c, f.Err())
 		}
 	}
 }

@@ -6,26 +6,45 @@ import (
 	"slices"
 )
 
-// Unsupported is a parameter that would change the answer and that this server does not have.
+// Unsupported is a parameter that other servers have, that changes their answer, and that this
+// server does not support.
 type Unsupported struct {
 	Field  string
 	Reason string // a sentence, such as "use logit_bias."
-	// Off are values, in JSON, that ask for nothing. null, false, "", [] and {} are always
-	// among them.
+	// Off are the values, in JSON, that ask for nothing. null always does. nil stands for false,
+	// "", [] and {}.
 	Off []string
+	// With are parameters without which this one has no effect: if one is there with a value that
+	// asks for nothing, any value passes.
+	With []string
 }
 
-// alwaysOff are values that ask for nothing, whatever the parameter.
-var alwaysOff = []string{"null", "false", `""`, "[]", "{}"}
+var usuallyOff = []string{"false", `""`, "[]", "{}"}
 
-// Refuse fails with the first of list that f has with a value that asks for something.
+// Refuse fails with the first parameter of list that f has with a value that asks for something.
 func (f *Fields) Refuse(list []Unsupported) {
-	for _, u := range list {
+	off := func(u *Unsupported) (given, off bool) {
 		raw, ok := f.Raw(u.Field)
-		if !ok || isOff(raw, alwaysOff) || isOff(raw, u.Off) {
+		values := u.Off
+		if values == nil {
+			values = usuallyOff
+		}
+		return ok, !ok || isOff(raw, values)
+	}
+	for i := range list {
+		u := &list[i]
+		if _, off := off(u); off {
+			continue
+		}
+		switchedOff := slices.ContainsFunc(list, func(v Unsupported) bool {
+			given, off := off(&v)
+			return given && off && slices.Contains(u.With, v.Field)
+		})
+		if switchedOff {
 			continue
 		}
 		f.Fail(u.Field, "{} is not supported: %s", u.Reason)
+		return
 	}
 }
 
@@ -35,7 +54,8 @@ func isOff(raw json.RawMessage, values []string) bool {
 	if len(raw) > longest {
 		return false
 	}
-	if slices.Contains(values, compact(raw)) {
+	var text bytes.Buffer
+	if json.Compact(&text, raw) == nil && slices.Contains(values, text.String()) {
 		return true
 	}
 	var v float64
@@ -44,14 +64,6 @@ func isOff(raw json.RawMessage, values []string) bool {
 	}
 	return slices.ContainsFunc(values, func(s string) bool {
 		var off float64
-		return json.Unmarshal([]byte(s), &off) == nil && s != "null" && off == v
+		return json.Unmarshal([]byte(s), &off) == nil && off == v
 	})
-}
-
-func compact(raw json.RawMessage) string {
-	var b bytes.Buffer
-	if json.Compact(&b, raw) != nil {
-		return ""
-	}
-	return b.String()
 }
