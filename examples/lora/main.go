@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/loader/demo"
+	"github.com/heftai/heft/text"
 	"github.com/heftai/heft/train"
 	"github.com/heftai/heft/train/data"
 	"github.com/heftai/heft/train/model"
@@ -45,15 +45,8 @@ func batch() (model.Batch, error) {
 	}
 	var all []data.Sequence
 	for _, l := range lessons {
-		var messages []json.RawMessage
-		for _, m := range []map[string]string{{"role": "user", "content": l.question}, {"role": "assistant", "content": l.answer}} {
-			text, err := json.Marshal(m)
-			if err != nil {
-				return model.Batch{}, err
-			}
-			messages = append(messages, text)
-		}
-		s, err := data.TokenizeChat(words, words, messages, nil, data.TextOptions{})
+		chat := text.Conversation{Messages: []text.Message{text.User(l.question), text.Assistant(l.answer)}}
+		s, err := words.TokenizeConversation(chat, data.TextOptions{})
 		if err != nil {
 			return model.Batch{}, err
 		}
@@ -64,9 +57,7 @@ func batch() (model.Batch, error) {
 		return model.Batch{}, err
 	}
 	b := model.Batch{Length: padded.Columns}
-	for i, id := range padded.IDs {
-		b.IDs, b.Labels = append(b.IDs, int(id)), append(b.Labels, int(padded.Labels[i]))
-	}
+	b.IDs, b.Labels = padded.Ints()
 	return b, nil
 }
 

@@ -98,7 +98,7 @@ var allowed = map[string][]string{
 	"examples":            {}, // a test that runs the programs below
 	"examples/causallm":   {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
 	"examples/evaluate":   {"train", "train/data", "train/rng", "train/tensor"},
-	"examples/lora": {"api", "api/generate", "dispatch", "loader/demo", "loader",
+	"examples/lora": {"api", "api/generate", "dispatch", "loader/demo", "loader", "text",
 		"train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor"}, // trains, then serves
 	"examples/resnet":         {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
 	"examples/trainstep":      {"train", "train/data", "train/optim", "train/rng", "train/tensor"},

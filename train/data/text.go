@@ -283,6 +283,18 @@ type TokenBatch struct {
 	Positions []int32
 }
 
+// Ints returns the ids and labels as package train/model takes them, row by row.
+func (b TokenBatch) Ints() (ids, labels []int) {
+	ids, labels = make([]int, len(b.IDs)), make([]int, len(b.Labels))
+	for i, id := range b.IDs {
+		ids[i] = int(id)
+	}
+	for i, label := range b.Labels {
+		labels[i] = int(label)
+	}
+	return ids, labels
+}
+
 // Padding says how [PadTokens] fills rows.
 type Padding struct {
 	// ID is what IDs are filled with.

@@ -69,3 +69,26 @@ func (t *Tokenizer) Render(messages []json.RawMessage, tools json.RawMessage, pr
 	}
 	return t.chat.Render(c)
 }
+
+// TokenizeConversation turns a chat into a sequence. Only what the assistant says is learned, with the
+// token that ends it, unless o.LearnPrompt is set. It fails if the template does not render the
+// conversation, and like [TokenizeChat].
+func (t *Tokenizer) TokenizeConversation(c text.Conversation, o TextOptions) (Sequence, error) {
+	messages := make([]json.RawMessage, len(c.Messages))
+	for i, m := range c.Messages {
+		b, err := m.MarshalJSON()
+		if err != nil {
+			return Sequence{}, fmt.Errorf("data: message %d: %w", i, err)
+		}
+		messages[i] = b
+	}
+	var tools json.RawMessage
+	if len(c.Tools) > 0 {
+		b, err := json.Marshal(c.Tools)
+		if err != nil {
+			return Sequence{}, fmt.Errorf("data: tools: %w", err)
+		}
+		tools = b
+	}
+	return TokenizeChat(t, t, messages, tools, o)
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/text"
 	"github.com/heftai/heft/train"
 	"github.com/heftai/heft/train/data"
 	"github.com/heftai/heft/train/model"
@@ -33,6 +34,7 @@ var (
 	_ func(string) (*loader.Checkpoint, error)                                                      = loader.Open
 	_ func(*meta.Model, *loader.Binding, ...model.Option) (*model.Model, error)                     = model.Load
 	_ func(*generate.Model, api.Options) http.Handler                                               = api.New
+	_ func(*data.Tokenizer, text.Conversation, data.TextOptions) (data.Sequence, error)             = (*data.Tokenizer).TokenizeConversation
 	_ func(context.Context, *train.Accelerator, train.Module, string, train.SaveModelOptions) error = train.SaveModel
 )
 
