@@ -168,7 +168,7 @@ var foreignEmbedding = slices.Concat(
 	each("use encoding_format.", nil, "embedding_types"),
 	each("base64 is in little-endian order.", []string{`"native"`, `"little"`}, "endianness"),
 	each("inputs are embedded one by one.", nil, "late_chunking"),
-	each("use input.", nil, "messages", "content"),
+	each("use input.", nil, "content"),
 	each("put its fields into the request itself.", nil, "extra_body", "options"),
 )
 
