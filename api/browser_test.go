@@ -13,6 +13,7 @@ import (
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/engine"
+	"github.com/heftai/heft/internal/engine/enginetest"
 	"github.com/heftai/heft/internal/generatetest"
 	"github.com/heftai/heft/internal/testenv"
 )
@@ -103,6 +104,22 @@ func TestPageShowsThoughts(t *testing.T) {
 	if said := shows(t, tab, `JSON.stringify(messages)`); strings.Contains(said, "Let me see") {
 		t.Errorf("the page goes on with %s", said)
 	}
+}
+
+// TestPageSaysThatAModelHasNoChatTemplate: one typed a message first, and got an error.
+func TestPageSaysThatAModelHasNoChatTemplate(t *testing.T) {
+	tab := browser(t)
+	mute := generatetest.Fake(t, &enginetest.Model{}, engine.Options{})
+	other := generatetest.Speaking(t, generatetest.Speaker{Template: hermesTemplate, Says: "I can."}, engine.Options{})
+	other.Name = "other"
+	s := serveWith(t, api.Options{Models: []*generate.Model{mute, other}})
+	if err := chromedp.Do(tab, chromedp.Navigate(s.URL+"/")); err != nil {
+		t.Fatal(err)
+	}
+	if why := shows(t, tab, `!$('nochat').hidden && $('text').disabled && $('send').disabled && $('nochat').textContent`); !strings.Contains(why, "no chat") {
+		t.Errorf("the page says %q", why)
+	}
+	shows(t, tab, `$('model').value = 'other', $('model').onchange(), $('nochat').hidden && !$('text').disabled && !$('send').disabled && 'ready'`)
 }
 
 // shows waits until a script in the page gives a text. It asks again and again, as the page's

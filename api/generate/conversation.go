@@ -36,13 +36,22 @@ func (c *Conversation) tools() []text.Tool {
 	return c.Tools
 }
 
-// Render returns the text of c by the model's chat template. Errors are of type *wire.Error.
-func (m *Model) Render(c Conversation) (string, error) {
+// NoChat returns why the model cannot chat, an error of type *wire.Error, or nil if it can: chat
+// needs a tokenizer and a chat template.
+func (m *Model) NoChat() error {
 	switch {
 	case m.Tokenizer == nil:
-		return "", wire.Invalidf("messages", "The model %s has no tokenizer: it has no chat, only completions of token ids.", m.Name)
+		return wire.Invalidf("messages", "The model %s has no tokenizer: it has no chat, only completions of token ids.", m.Name)
 	case m.Chat == nil || !m.Chat.HasTemplate():
-		return "", wire.Invalidf("messages", "The model %s has no chat template: use /v1/completions.", m.Name)
+		return wire.Invalidf("messages", "The model %s has no chat template: use /v1/completions.", m.Name)
+	}
+	return nil
+}
+
+// Render returns the text of c by the model's chat template. Errors are of type *wire.Error.
+func (m *Model) Render(c Conversation) (string, error) {
+	if err := m.NoChat(); err != nil {
+		return "", err
 	}
 	c.Tools = c.tools()
 	prompt, err := m.Chat.Render(c.Conversation)

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 
@@ -23,6 +24,8 @@ type modelCard struct {
 	// vLLM's: an adapter's base, null for a base, and the most tokens.
 	Parent      *string `json:"parent"`
 	MaxModelLen int     `json:"max_model_len"`
+	// NoChat is why the model cannot chat; left out if it can.
+	NoChat string `json:"no_chat,omitzero"`
 }
 
 // ListModels is GET /v1/models.
@@ -57,6 +60,10 @@ func card(m *generate.Model) modelCard {
 	c := modelCard{ID: m.Name, Object: "model", Created: m.Created.Unix(), OwnedBy: "heft", MaxModelLen: m.Limit()}
 	if m.Parent != "" {
 		c.Parent = &m.Parent
+	}
+	var why *wire.Error
+	if errors.As(m.NoChat(), &why) {
+		c.NoChat = why.Message
 	}
 	return c
 }

@@ -1,7 +1,7 @@
 'use strict';
 const $ = id => document.getElementById(id);
 const log = $('log'), text = $('text');
-let key = sessionStorage.getItem('key') || '', chosen = sessionStorage.getItem('model') || '', messages = [], running = null;
+let key = sessionStorage.getItem('key') || '', chosen = sessionStorage.getItem('model') || '', messages = [], running = null, noChat = {};
 
 const headers = () => key ? {Authorization: 'Bearer ' + key} : {};
 
@@ -54,10 +54,20 @@ async function showModel() {
     $('model').hidden = false;
     $('model').disabled = list.data.length < 2;
     $('about').textContent = 'Context of ' + m.max_model_len.toLocaleString() + ' tokens.';
+    noChat = Object.fromEntries(list.data.filter(m => m.no_chat).map(m => [m.id, m.no_chat]));
+    showChat();
     showPlan(plan);
   } catch (e) {
     $('about').textContent = $('keyform').hidden ? String(e.message || e) : key ? 'The server does not take this key.' : 'The plan shows with a key.';
   }
+}
+
+// showChat says before one types that the model cannot chat.
+function showChat() {
+  const why = noChat[$('model').value] || '';
+  $('nochat').textContent = why;
+  $('nochat').hidden = !why;
+  text.disabled = $('send').disabled = !!why;
 }
 
 function showPlan(plan) {
@@ -229,7 +239,7 @@ text.onkeydown = e => {
 };
 document.addEventListener('keydown', e => { if (e.key === 'Escape') stop(); });
 
-$('model').onchange = () => { chosen = $('model').value; sessionStorage.setItem('model', chosen); };
+$('model').onchange = () => { chosen = $('model').value; sessionStorage.setItem('model', chosen); showChat(); };
 
 recall();
 showModel();
