@@ -66,42 +66,33 @@ func (s *service) adapters() int {
 // New returns the handler that serves m and its adapters on all paths. Requests that name no model
 // go to m. Any number of handlers may serve one model.
 func New(m *generate.Model, options Options) http.Handler {
-	o := newService(m, options)
-	metrics := newMetrics(m.Name, m.Limit())
-	e := holder.Engine(m)
-	e.Observe(metrics)
-	ds := dialects{openAI(openai.New(o.models))}
+	s := newService(m, options)
+	return s.handler(m, dialects{openAI(openai.New(s.models))})
+}
+
+// handler serves ds, and what all dialects share.
+func (s *service) handler(m *generate.Model, ds dialects) http.Handler {
 	fail := func(w http.ResponseWriter, r *http.Request, err error) { ds.errorsOf(r)(w, err) }
 	r := chi.NewRouter()
-	r.Use(patient(o.Timeouts.Stall), identify, logAccess, recoverPanic(fail), secure, newGate(o.Access, fail).protect, guard(o.APIKeys, fail), wire.NewBodies().Limit(ds.errorsOf), middleware.GetHead)
+	r.Use(patient(s.Timeouts.Stall), identify, logAccess, recoverPanic(fail), secure, newGate(s.Access, fail).protect,
+		guard(s.APIKeys, fail), wire.NewBodies().Limit(ds.errorsOf), middleware.GetHead)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) { fail(w, r, wire.NoSuchRoute(r)) })
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Allow", strings.Join(methodsOf(r, req.URL.Path), ", "))
 		fail(w, req, &wire.Error{Kind: wire.NoMethod, Message: "Method not allowed: " + req.Method + " " + req.URL.Path})
 	})
 
+	metrics := newMetrics(m.Name, m.Limit())
+	e := holder.Engine(m)
+	e.Observe(metrics)
 	r.Get("/", servePage())
-	r.Get("/health", o.health)
-	r.Get("/ready", o.ready)
-	r.Get("/version", o.version)
-	r.Method(http.MethodGet, "/metrics", metrics.handler(e, o.adapters(), o.Status))
-	r.Get("/plan", o.plan)
+	r.Get("/health", s.health)
+	r.Get("/ready", s.ready)
+	r.Get("/version", s.version)
+	r.Method(http.MethodGet, "/metrics", metrics.handler(e, s.adapters(), s.Status))
+	r.Get("/plan", s.plan)
 	ds.mount(r)
 	return r
-}
-
-// methodsOf returns the methods that r has for path.
-func methodsOf(r chi.Routes, path string) []string {
-	var methods []string
-	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-		if r.Match(chi.NewRouteContext(), m, path) {
-			methods = append(methods, m)
-			if m == http.MethodGet {
-				methods = append(methods, http.MethodHead)
-			}
-		}
-	}
-	return methods
 }
 
 // failure answers a request with an error, in the dialect of the request's path.

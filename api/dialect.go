@@ -13,7 +13,7 @@ import (
 type dialect struct {
 	// errors writes the errors of the dialect's paths, those of the middleware included.
 	errors wire.ErrorWriter
-	routes []route
+	routes chi.Router
 }
 
 type route struct {
@@ -21,27 +21,38 @@ type route struct {
 	handle          http.HandlerFunc
 }
 
-// dialects are the dialects of a server; the first one also writes the errors of unknown paths.
-type dialects []dialect
+func newDialect(errors wire.ErrorWriter, routes ...route) dialect {
+	d := dialect{errors, chi.NewRouter()}
+	for _, e := range routes {
+		d.routes.Method(e.method, e.pattern, e.handle)
+	}
+	return d
+}
 
 // openAI is OpenAI's dialect with vLLM's extensions.
 func openAI(s *openai.Server) dialect {
-	return dialect{errors: openai.WriteError, routes: []route{
-		{http.MethodGet, "/v1/models", s.ListModels},
-		{http.MethodGet, "/v1/models/*", s.Model},
-		{http.MethodPost, "/v1/completions", s.Completions},
-		{http.MethodPost, "/v1/chat/completions", s.ChatCompletions},
-		{http.MethodPost, "/v1/embeddings", s.Embeddings},
-		{http.MethodPost, "/tokenize", s.Tokenize},
-		{http.MethodPost, "/detokenize", s.Detokenize},
-	}}
+	return newDialect(openai.WriteError,
+		route{http.MethodGet, "/v1/models", s.ListModels},
+		route{http.MethodGet, "/v1/models/*", s.Model},
+		route{http.MethodPost, "/v1/completions", s.Completions},
+		route{http.MethodPost, "/v1/chat/completions", s.ChatCompletions},
+		route{http.MethodPost, "/v1/embeddings", s.Embeddings},
+		route{http.MethodPost, "/tokenize", s.Tokenize},
+		route{http.MethodPost, "/detokenize", s.Detokenize},
+	)
 }
+
+// dialects are the dialects of a server. The first one also writes the errors of paths that belong
+// to none.
+type dialects []dialect
 
 // mount adds the routes of all dialects to r.
 func (ds dialects) mount(r chi.Router) {
 	for _, d := range ds {
-		for _, e := range d.routes {
-			r.Method(e.method, e.pattern, e.handle)
+		for _, e := range d.routes.Routes() {
+			for method, handler := range e.Handlers {
+				r.Method(method, e.Pattern, handler)
+			}
 		}
 	}
 }
@@ -49,11 +60,23 @@ func (ds dialects) mount(r chi.Router) {
 // errorsOf returns the ErrorWriter of the dialect that has the requested path.
 func (ds dialects) errorsOf(r *http.Request) wire.ErrorWriter {
 	for _, d := range ds[1:] {
-		for _, e := range d.routes {
-			if e.pattern == r.URL.Path {
-				return d.errors
-			}
+		if len(methodsOf(d.routes, r.URL.Path)) > 0 {
+			return d.errors
 		}
 	}
 	return ds[0].errors
+}
+
+// methodsOf returns the methods that r has for path.
+func methodsOf(r chi.Routes, path string) []string {
+	var methods []string
+	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		if r.Match(chi.NewRouteContext(), m, path) {
+			methods = append(methods, m)
+			if m == http.MethodGet {
+				methods = append(methods, http.MethodHead)
+			}
+		}
+	}
+	return methods
 }
