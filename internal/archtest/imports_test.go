@@ -33,8 +33,9 @@ var allowed = map[string][]string{
 	"internal/kernels/sampling":        {"internal/kernels/asm", "internal/kernels/isa"},
 	"internal/kernels/roof":            {"internal/kernels/fetch", "internal/kernels/isa"},
 	"internal/kernels/fetch":           {},
-	"internal/kernels/fetch/fetchtest": {"internal/kernels/fetch"},                                                                                                                       // runs the tests of kernels with several plans
-	"internal/kernels/kerneltest":      {"internal/kernels", "internal/kernels/gemm", "internal/kernels/isa", "internal/kernels/mat", "internal/kernels/quant", "internal/kernels/roof"}, // for tests
+	"internal/kernels/fetch/fetchtest": {"internal/kernels/fetch"},                                                                                                                                                                                                                       // runs the tests of kernels with several plans
+	"internal/kernels/kerneltest":      {"internal/kernels", "internal/kernels/gemm", "internal/kernels/isa", "internal/kernels/mat", "internal/kernels/quant", "internal/kernels/roof"},                                                                                                 // for tests
+	"internal/kernels/tune":            {"internal/atomicfile", "internal/hostmem", "internal/kernels", "internal/kernels/attention", "internal/kernels/fetch", "internal/kernels/isa", "internal/kernels/mat", "internal/kernels/quant", "internal/kernels/roof", "internal/smallfile"}, // measures the kernels on memory of its own and keeps the result in a file
 	"internal/kernels/matmul":          {"internal/kernels", "internal/kernels/gemm", "internal/kernels/mat"},
 	"internal/kernels": {"internal/kernels/attention", "internal/kernels/gemm", "internal/kernels/gemv", "internal/kernels/grad", "internal/kernels/isa", "internal/kernels/optimizer",
 		"internal/kernels/qgemm", "internal/kernels/quant", "internal/kernels/sampling", "internal/kernels/vector"},
@@ -115,6 +116,7 @@ var homes = map[string][]string{
 	"gorgonia.org/cu":                   {"internal/backend/cuda"},
 	"github.com/alecthomas/kong":        {"cmd", "internal/cmdline"},
 	"github.com/prometheus":             {"api"},
+	"github.com/klauspost/cpuid":        {"internal/kernels/tune"},
 }
 
 func TestImportsGoOneWay(t *testing.T) {

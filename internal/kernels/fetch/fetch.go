@@ -135,14 +135,32 @@ func Use(p Plan) {
 func set(p Plan) {
 	mu.Lock()
 	defer mu.Unlock()
-	inUse = p
 	for r, pattern := range p {
-		rows[r].Store(uint32(pattern.Rows))
-		plain[r] = 1
-		if pattern.Prefetch {
-			plain[r] = 0
-		}
+		setRole(Role(r), pattern)
 	}
+}
+
+// setRole is called with mu held.
+func setRole(r Role, p Pattern) {
+	inUse[r] = p
+	rows[r].Store(uint32(p.Rows))
+	plain[r] = 1
+	if p.Prefetch {
+		plain[r] = 0
+	}
+}
+
+// UseFor makes p the pattern of r alone and returns the one before. It panics where the kernels of r
+// lack p. It may be called at any time by any goroutine.
+func UseFor(r Role, p Pattern) Pattern {
+	if !slices.Contains(candidates[r], p) {
+		panic(fmt.Sprintf("fetch: %s has no pattern %q", r, p))
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	before := inUse[r]
+	setRole(r, p)
+	return before
 }
 
 // Current returns the plan of this process.

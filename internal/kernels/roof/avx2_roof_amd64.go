@@ -17,7 +17,7 @@ func roofRead2x8(p unsafe.Pointer, n int64, out unsafe.Pointer)
 func roofRead2x1(p unsafe.Pointer, n int64, out unsafe.Pointer)
 
 //go:noescape
-func roofFlush2(p unsafe.Pointer, n int64)
+func roofStream2(p unsafe.Pointer, n int64, with int64)
 
 //go:noescape
 func roofFloat2(steps int64)

@@ -230,16 +230,25 @@ TEXT roofRead2x1Plain<>(SB), NOSPLIT|NOFRAME, $0-24
 	QUAD $0xcccccccc0da24260
 	RET
 
-// func roofFlush2(p unsafe.Pointer, n int64)
-TEXT ·roofFlush2(SB), NOSPLIT|NOFRAME, $0-16
+// func roofStream2(p unsafe.Pointer, n int64, with int64)
+TEXT ·roofStream2(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ p+0(FP), R12
 	MOVQ n+8(FP), R13
+	MOVQ with+16(FP), R14
 	PCALIGN $64
-	QUAD $0xc583491e7eed854d
-	QUAD $0x00000000801f0f40
-	QUAD $0xc48349243cae0f41
+	QUAD $0x79c1c4367eed854d
+	QUAD $0x49c0787de2c4c66e
+	QUAD $0x2e6666666640c583
+	QUAD $0x0000000000841f0f
+	QUAD $0xc1c42404e77dc1c4
+	QUAD $0xc48349202444e77d
 	QUAD $0xfd8349c0c5834940
-	QUAD $0xccc3f8ae0fed7740
+	QUAD $0xf8c5f8ae0fe57740
+	QUAD $0xccccccccccccc377
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
 	QUAD $0xcccccccccccccccc
 	QUAD $0xcccccccccccccccc
 	QUAD $0xcccccccccccccccc

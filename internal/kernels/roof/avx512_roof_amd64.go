@@ -17,7 +17,7 @@ func roofReadx8(p unsafe.Pointer, n int64, out unsafe.Pointer)
 func roofReadx1(p unsafe.Pointer, n int64, out unsafe.Pointer)
 
 //go:noescape
-func roofFlush(p unsafe.Pointer, n int64)
+func roofStream(p unsafe.Pointer, n int64, with int64)
 
 //go:noescape
 func roofFloat(steps int64)

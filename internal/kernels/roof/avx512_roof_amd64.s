@@ -242,17 +242,18 @@ TEXT roofReadx1Plain<>(SB), NOSPLIT|NOFRAME, $0-24
 	QUAD $0x0000000000000000
 	RET
 
-// func roofFlush(p unsafe.Pointer, n int64)
-TEXT ·roofFlush(SB), NOSPLIT|NOFRAME, $0-16
+// func roofStream(p unsafe.Pointer, n int64, with int64)
+TEXT ·roofStream(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ p+0(FP), R12
 	MOVQ n+8(FP), R13
+	MOVQ with+16(FP), R14
 	PCALIGN $64
-	QUAD $0xc583491f7eed854d
-	QUAD $0x00000000801f0f40
-	QUAD $0x8349243cae0f4166
-	QUAD $0x8349c0c5834940c4
-	QUAD $0xc3f8ae0fec7740fd
-	QUAD $0xcccccccccccccccc
+	QUAD $0x7dd262207eed854d
+	QUAD $0x9040c58349c67a48
+	QUAD $0x492404e7487dd162
+	QUAD $0x49c0c5834940c483
+	QUAD $0xf8ae0feb7740fd83
+	QUAD $0xccccccccc377f8c5
 	QUAD $0xcccccccccccccccc
 	QUAD $0xcccccccccccccccc
 	QUAD $0xcccccccc0da24260

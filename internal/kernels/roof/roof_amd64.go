@@ -63,15 +63,14 @@ func readMemory(b []byte, out *[64]byte) {
 	}
 }
 
-// flush takes whole lines of b out of all caches. Every processor with these parts of AVX-512 has
-// CLFLUSHOPT, and every one of this architecture has CLFLUSH, which is slower.
-func flush(b []byte) bool {
-	p, n := unsafe.Pointer(unsafe.SliceData(b)), int64(len(b)&^63)
+// stream fills b, whole lines at a line's start, with stores that pass the caches by.
+func stream(b []byte, with byte) bool {
+	p, n := unsafe.Pointer(unsafe.SliceData(b)), int64(len(b))
 	switch {
 	case hasAVX512():
-		roofFlush(p, n)
+		roofStream(p, n, int64(with))
 	case cpu.X86.HasAVX2:
-		roofFlush2(p, n)
+		roofStream2(p, n, int64(with))
 	default:
 		return false
 	}

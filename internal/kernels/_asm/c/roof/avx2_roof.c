@@ -10,8 +10,9 @@
 KERNEL roofRead2x8(const uint8_t *p, int64_t n, uint8_t *out) { read_all(p, n, out); }
 KERNEL roofRead2x1(const uint8_t *p, int64_t n, uint8_t *out) { read_on(p, n, out); }
 
-KERNEL roofFlush2(const uint8_t *p, int64_t n) {
-  ROLLED for (; n > 0; n -= 64, p += 64) _mm_clflush(p);
+KERNEL roofStream2(uint8_t *p, int64_t n, int64_t with) {
+  const __m256i v = _mm256_set1_epi8((char)with);
+  ROLLED for (; n > 0; n -= 64, p += 64) _mm256_stream_si256((__m256i *)p, v), _mm256_stream_si256((__m256i *)(p + 32), v);
   _mm_sfence();
 }
 

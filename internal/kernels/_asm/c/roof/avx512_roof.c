@@ -12,9 +12,10 @@
 KERNEL roofReadx8(const uint8_t *p, int64_t n, uint8_t *out) { read_all(p, n, out); }
 KERNEL roofReadx1(const uint8_t *p, int64_t n, uint8_t *out) { read_on(p, n, out); }
 
-// Flush takes n bytes, whole lines, out of all caches.
-KERNEL roofFlush(const uint8_t *p, int64_t n) {
-  ROLLED for (; n > 0; n -= 64, p += 64) _mm_clflushopt(p);
+// Stream fills n bytes, whole lines, past the caches, which have none of them afterwards.
+KERNEL roofStream(uint8_t *p, int64_t n, int64_t with) {
+  const __m512i v = _mm512_set1_epi8((char)with);
+  ROLLED for (; n > 0; n -= 64, p += 64) _mm512_stream_si512((__m512i *)p, v);
   _mm_sfence();
 }
 

@@ -1,0 +1,32 @@
+package tune
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"github.com/klauspost/cpuid/v2"
+)
+
+// A Key is what a plan depends on.
+type Key struct {
+	Vendor    string `json:"vendor"` // as CPUID names it, such as AuthenticAMD
+	Processor string `json:"processor"`
+	Variant   string `json:"variant"` // of the kernels
+	Threads   int    `json:"threads"` // the next power of two
+}
+
+// KeyOf returns the key of this processor for a variant and a number of threads that compute.
+// Neighbouring numbers of threads share a key: 3 and 4, 5 to 8 and so on.
+func KeyOf(variant string, threads int) Key {
+	c := &cpuid.CPU
+	model := fmt.Sprintf("%s family %d model %d stepping %d", strings.Join(strings.Fields(c.BrandName), " "), c.Family, c.Model, c.Stepping)
+	return Key{Vendor: c.VendorString, Processor: strings.TrimSpace(model), Variant: variant, Threads: 1 << bits.Len(uint(max(threads, 1)-1))}
+}
+
+// file is the name of the key's file: letters, digits and single dashes.
+func (k Key) file() string {
+	text := strings.ToLower(fmt.Sprintf("%s %s %s %d", k.Vendor, k.Processor, k.Variant, k.Threads))
+	words := strings.FieldsFunc(text, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
+	return "fetch-" + strings.Join(words, "-") + ".json"
+}

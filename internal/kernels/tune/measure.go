@@ -1,0 +1,181 @@
+package tune
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/fetch"
+	"github.com/heftai/heft/internal/kernels/isa"
+	"github.com/heftai/heft/internal/kernels/roof"
+)
+
+const (
+	// Budget is how long Measure takes, but for the last round.
+	Budget = 30 * time.Millisecond
+	// perThread is the memory that each thread reads at a time.
+	perThread = 512 << 10
+	// MostThreads is how many threads measure at most: 16 MiB of memory for all.
+	MostThreads = 32
+	// filler is what the memory has: ordinary numbers in every format.
+	filler = 0x3c
+)
+
+// ErrUnable is the error where kernels have no patterns to choose from: without assembly.
+var ErrUnable = errors.New("tune: this processor's kernels have one fetch pattern only")
+
+// Options say what Measure measures.
+type Options struct {
+	Set *kernels.Set
+	// Threads read at once, as many as will compute; 0 is one. More than MostThreads are taken for it.
+	Threads int
+	// Usual is the plan that stays where no other is faster.
+	Usual fetch.Plan
+	// Ledger counts the memory, half a MiB for each thread; nil counts nothing.
+	Ledger *hostmem.Ledger
+
+	meter   meter       // in tests, instead of the kernels
+	expired func() bool // in tests, instead of the budget
+	fixed   *Key        // in tests, instead of this processor's
+}
+
+// A Rate is how fast one pattern was, in bytes per second.
+type Rate struct {
+	Pattern        fetch.Pattern `json:"pattern"`
+	BytesPerSecond float64       `json:"bytes_per_second"`
+}
+
+// A Report is a plan and the rates of the candidates by the role's name, fastest first. Roles that were not measured
+// have the usual pattern and no rates.
+type Report struct {
+	Plan  fetch.Plan        `json:"plan"`
+	Rates map[string][]Rate `json:"rates"`
+}
+
+// Measure finds the fastest pattern of each role. It takes about Budget, changes the
+// process's plan meanwhile and leaves the one that it found in use. Where it fails, by lack of memory, an ended context or
+// ErrUnable, the plan is what it was. Only one Measure may run at a time.
+func Measure(ctx context.Context, o Options) (*Report, error) {
+	before := fetch.Current()
+	report, err := measure(ctx, o)
+	if err != nil {
+		fetch.Use(before)
+		return nil, err
+	}
+	fetch.Use(report.Plan)
+	return report, nil
+}
+
+func measure(ctx context.Context, o Options) (*Report, error) {
+	if err := o.Usual.Check(); err != nil {
+		return nil, err
+	}
+	threads := min(max(o.Threads, 1), MostThreads)
+	if o.meter == nil && o.Set.Level == isa.Go {
+		return nil, ErrUnable
+	}
+	if o.meter == nil {
+		block, err := hostmem.Alloc(o.Ledger, hostmem.Other, threads*perThread)
+		if err != nil {
+			return nil, fmt.Errorf("tune: %w", err)
+		}
+		defer func() { _ = block.Release() }() // held once
+		w := newWorkers(o.Set, block.Bytes(), threads)
+		defer w.close()
+		if !w.able() {
+			return nil, ErrUnable
+		}
+		o.meter = w.measure
+	}
+	if o.expired == nil {
+		o.expired = deadline(Budget)
+	}
+	races := run(o.Usual, o.meter, func() bool { return ctx.Err() != nil || o.expired() })
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("tune: %w", err)
+	}
+	report := &Report{Plan: o.Usual, Rates: map[string][]Rate{}}
+	for _, r := range races {
+		report.Plan[r.role] = r.patterns[r.best()]
+		var rates []Rate
+		for i, p := range r.patterns {
+			rates = append(rates, Rate{p, float64(threads*perThread) / r.time(i)})
+		}
+		slices.SortStableFunc(rates, func(a, b Rate) int { return compare(b.BytesPerSecond, a.BytesPerSecond) })
+		report.Rates[r.role.String()] = rates
+	}
+	return report, nil
+}
+
+func compare(a, b float64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// Workers are threads with a part of the memory each.
+type workers struct {
+	parts [][]byte
+	reads [][fetch.Roles]func() // by thread; nil where the kernels cannot be measured
+	start []chan fetch.Role
+	times []float64
+	ready sync.WaitGroup
+}
+
+func newWorkers(set *kernels.Set, memory []byte, threads int) *workers {
+	w := &workers{times: make([]float64, threads)}
+	for i := range threads {
+		part := memory[i*perThread:][:perThread:perThread]
+		part = part[-uintptr(unsafe.Pointer(unsafe.SliceData(part)))%64:]
+		part = part[:len(part)&^63]
+		w.parts, w.reads, w.start = append(w.parts, part), append(w.reads, readers(set, part)), append(w.start, make(chan fetch.Role))
+	}
+	for i := range threads {
+		go w.work(i)
+	}
+	return w
+}
+
+// able reports whether memory can be filled past the caches.
+func (w *workers) able() bool { return roof.Stream(w.parts[0][:64], filler) }
+
+// work reads the memory of thread i once for each role that it is sent.
+func (w *workers) work(i int) {
+	for role := range w.start[i] {
+		roof.Stream(w.parts[i], filler)
+		begin := time.Now()
+		w.reads[i][role]()
+		w.times[i] = time.Since(begin).Seconds()
+		w.ready.Done()
+	}
+}
+
+// measure is the time of the slowest thread.
+func (w *workers) measure(r fetch.Role, p fetch.Pattern) float64 {
+	if w.reads[0][r] == nil {
+		return 0
+	}
+	fetch.UseFor(r, p)
+	w.ready.Add(len(w.start))
+	for _, c := range w.start {
+		c <- r
+	}
+	w.ready.Wait()
+	return slices.Max(w.times)
+}
+
+func (w *workers) close() {
+	for _, c := range w.start {
+		close(c)
+	}
+}

@@ -1,0 +1,38 @@
+package tune
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/fetch"
+)
+
+// BenchmarkMeasure is what a first start pays.
+func BenchmarkMeasure(b *testing.B) {
+	defer fetch.Use(fetch.Current())
+	set, err := kernels.Select("")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, threads := range []int{1, 2} {
+		b.Run(fmt.Sprint(threads), func(b *testing.B) {
+			for b.Loop() {
+				r, err := Measure(context.Background(), Options{Set: set, Threads: threads, Usual: fetch.Default("")})
+				if err != nil {
+					b.Fatal(err)
+				}
+				if testing.Verbose() {
+					for role, rates := range r.Rates {
+						fmt.Print(role, ": ")
+						for _, x := range rates {
+							fmt.Printf("%v %.1f; ", x.Pattern, x.BytesPerSecond/1e9)
+						}
+						fmt.Println()
+					}
+				}
+			}
+		})
+	}
+}

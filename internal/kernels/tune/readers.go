@@ -1,0 +1,129 @@
+package tune
+
+import (
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/attention"
+	"github.com/heftai/heft/internal/kernels/fetch"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
+	"github.com/heftai/heft/internal/kernels/roof"
+)
+
+// The matrix that kernels read: rows of columns weights, as many bytes a call as a thread
+// of the backend hands them.
+const (
+	columns = 2048
+	perCall = 128 << 10
+)
+
+// readers are functions that read all of b with the kernels of each role once; nil where set
+// has no such kernels. Each set of readers has room of its own and belongs to one thread.
+func readers(set *kernels.Set, b []byte) (reads [fetch.Roles]func()) {
+	x := make([]float32, 8*columns)
+	for i := range x {
+		x[i] = float32(i%7) - 3
+	}
+	reads[fetch.Roof] = func() { roof.ReadMemory(b) }
+	reads[fetch.Floats] = floatsReader(set, b, x, 1)
+	reads[fetch.Tokens] = floatsReader(set, b, x, 8)
+	if set.BF16 && !set.AMX {
+		reads[fetch.Pairs] = pairsReader(set, b, x)
+	}
+	if set.QGEMM.Integers() {
+		reads[fetch.Q8], reads[fetch.Q4] = blocksReader(set, b, x, quant.Q8), blocksReader(set, b, x, quant.Q4)
+	}
+	reads[fetch.Codes] = codesReader(set, b, x)
+	reads[fetch.Cache] = cacheReader(set, b, x)
+	return reads
+}
+
+// eachCall calls f with rows of a matrix in b, some at a time.
+func eachCall(b []byte, stride int, f func(rows []byte, n int)) {
+	for n := perCall / stride; len(b) >= n*stride; b = b[n*stride:] {
+		f(b[:n*stride], n)
+	}
+}
+
+// floatsReader multiplies bfloat16 weights by some tokens in float32.
+func floatsReader(set *kernels.Set, b []byte, x []float32, tokens int) func() {
+	const stride = 2 * columns
+	y, in := make([]float32, tokens*perCall/stride), mat.Floats{V: x, Stride: columns}
+	if !set.GEMV.Halves() || set.GEMV.HalvesTokens(tokens) != tokens {
+		return func() {
+			eachCall(b, stride, func(w []byte, n int) {
+				set.GEMV.Mul(mat.Floats{V: y, Stride: n}, mat.Weights{Data: w, Stride: stride, Format: mat.BFloat16}, in, n, tokens, columns)
+			})
+		}
+	}
+	split, sums := make([]float32, tokens*set.GEMV.SplitFloats(columns)), make([]float32, set.GEMV.HalvesSums(perCall/stride, tokens))
+	set.GEMV.SplitTokens(split, in, tokens, columns)
+	return func() {
+		eachCall(b, stride, func(w []byte, n int) {
+			set.GEMV.MulHalves(mat.Floats{V: y, Stride: n}, mat.Weights{Data: w, Stride: stride, Format: mat.BFloat16}, split, sums, n, tokens, columns, 0, true)
+		})
+	}
+}
+
+// pairsReader multiplies bfloat16 weights by one token rounded to bfloat16.
+func pairsReader(set *kernels.Set, b []byte, x []float32) func() {
+	const stride = 2 * columns
+	words := mat.PairWords(columns)
+	y, in := make([]float32, perCall/stride), mat.Pairs{V: make([]uint32, words), Stride: words}
+	set.Vector.Narrow(in.V, x[:columns])
+	return func() {
+		eachCall(b, stride, func(w []byte, n int) {
+			set.GEMV.MulPairs(mat.Floats{V: y, Stride: n}, mat.Weights{Data: w, Stride: stride, Format: mat.BFloat16}, in, n, 1, columns)
+		})
+	}
+}
+
+// blocksReader multiplies interleaved weights of p by one token rounded to 8 bits.
+func blocksReader(set *kernels.Set, b []byte, x []float32, p quant.Packing) func() {
+	stride := columns / quant.BlockColumns * p.BlockBytes()
+	rows := len(b) / stride / quant.BandRows * quant.BandRows
+	w := &quant.Packed{Packing: p, Codes: b[:rows*stride], Width: columns, Height: rows, Rows: 1, Columns: quant.BlockColumns}
+	words := set.QGEMM.IntWords(p, columns)
+	y, in := make([]float32, rows), mat.Pairs{V: make([]uint32, words), Stride: words}
+	set.QGEMM.NarrowInts(p, in.V, x[:columns])
+	const most = 8 * quant.BandRows // of a call
+	return func() {
+		for row := 0; row < rows; row += most {
+			set.QGEMM.MulInts(mat.Floats{V: y[row:], Stride: rows}, w, row, 1, 0, min(most, rows-row), in, 1, columns, false)
+		}
+	}
+}
+
+// codesReader multiplies FP8 weights by one token.
+func codesReader(set *kernels.Set, b []byte, x []float32) func() {
+	rows := len(b) / columns
+	w := &quant.Packed{Packing: quant.E4M3, Codes: b, Width: columns, Scales: make([]byte, 4*rows), ScaleFormat: mat.Float32, Rows: rows, Columns: columns}
+	if !set.QGEMM.Codes(w, 0, columns) {
+		return nil
+	}
+	const most = perCall / columns
+	y, packed, scratch := make([]float32, most), make([]float32, set.QGEMM.CodesFloats(w, columns)), make([]float32, set.QGEMM.CodesScratch(w, most, 1, columns))
+	set.QGEMM.PackCodes(packed, w, mat.Floats{V: x, Stride: columns}, 1, columns)
+	return func() {
+		for row := 0; row+most <= rows; row += most {
+			set.QGEMM.MulCodes(mat.Floats{V: y, Stride: most}, w, row, 1, most, packed, scratch, 1, columns)
+		}
+	}
+}
+
+// cacheReader multiplies queries of eight heads by cached bfloat16 keys.
+func cacheReader(set *kernels.Set, b []byte, x []float32) func() {
+	const dim, heads, queries = 128, 8, 2
+	p := &attention.Paged{Data: b, Row: 2 * dim, Heads: heads, Format: mat.BFloat16}
+	p.Head = attention.PagedTokens * p.Row
+	p.Page = heads * p.Head
+	if !set.Attention.Pages(p) {
+		return nil
+	}
+	var pages []int32
+	for i := range len(b) / p.Page {
+		pages = append(pages, int32(i))
+	}
+	keys := len(pages) * attention.PagedTokens
+	y, q := make([]float32, heads*queries*keys), x[:dim*queries*heads]
+	return func() { set.Attention.Scores(mat.Floats{V: y, Stride: keys}, q, queries, p, pages, dim) }
+}

@@ -1,0 +1,262 @@
+package tune
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/fetch"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// zen4 is a processor that reads fastest with 1 row and no prefetch.
+func zen4(r fetch.Role, p fetch.Pattern) float64 {
+	t := 1.0
+	if p.Rows > 1 {
+		t += 0.05 * float64(p.Rows)
+	}
+	if p.Prefetch {
+		t *= 1.2
+	}
+	return t
+}
+
+// after is expired once so many questions were asked.
+func after(n int) func() bool {
+	return func() bool { n--; return n < 0 }
+}
+
+func keep(t *testing.T) {
+	before := fetch.Current()
+	t.Cleanup(func() { fetch.Use(before) })
+}
+
+// TestDecodeOnAMDFindsItsPlan: a processor on which 1 row without prefetch is fastest gets that for all
+// roles, from either default.
+func TestDecodeOnAMDFindsItsPlan(t *testing.T) {
+	keep(t)
+	for _, vendor := range []string{"GenuineIntel", "AuthenticAMD"} {
+		r, err := Measure(context.Background(), Options{Usual: fetch.Default(vendor), meter: zen4, expired: after(1000)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for role, p := range r.Plan {
+			if p.Prefetch || p.Rows > 1 {
+				t.Errorf("%s of %s: got %v, want the fewest rows without prefetch", vendor, fetch.Role(role), p)
+			}
+		}
+		if fetch.Current() != r.Plan {
+			t.Error("the plan is not in use")
+		}
+	}
+}
+
+// TestNineOfTenStartsChooseWell: with noise of 10 % and pauses by neighbours, at least nine of ten measurements
+// choose patterns within 3 % of the best.
+func TestNineOfTenStartsChooseWell(t *testing.T) {
+	keep(t)
+	random := rand.New(rand.NewPCG(1, 3))
+	speed := map[fetch.Pattern]float64{{Rows: 8, Prefetch: true}: 1.1, {Rows: 8}: 1.07, {Rows: 4, Prefetch: true}: 1.02, {Rows: 4}: 1.05, {Rows: 1, Prefetch: true}: 1.25,
+		{Rows: 1}: 1, {Prefetch: true}: 1.1, {}: 1}
+	noisy := func(_ fetch.Role, p fetch.Pattern) float64 {
+		took := speed[p] * (1 + 0.1*random.Float64()*random.Float64())
+		if random.IntN(8) == 0 {
+			took *= 2 + random.Float64()
+		}
+		return took
+	}
+	good := 0
+	for range 10 {
+		r, err := Measure(context.Background(), Options{Usual: fetch.Default(""), meter: noisy, expired: after(300)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		well := true
+		for role, p := range r.Plan {
+			best := 2.0
+			for _, c := range fetch.Candidates(fetch.Role(role)) {
+				best = min(best, speed[c])
+			}
+			well = well && speed[p] <= 1.03*best
+		}
+		if well {
+			good++
+		}
+	}
+	if good < 9 {
+		t.Errorf("%d of 10 measurements chose patterns within 3 %% of the best, want at least 9", good)
+	}
+}
+
+// TestDefaultStaysWhereNothingIsFaster, and where kernels cannot be measured.
+func TestDefaultStaysWhereNothingIsFaster(t *testing.T) {
+	keep(t)
+	alike := func(r fetch.Role, p fetch.Pattern) float64 {
+		if r == fetch.Codes {
+			return 0
+		}
+		if p.Rows == 1 && !p.Prefetch {
+			return 0.995
+		}
+		return 1
+	}
+	usual := fetch.Default("")
+	r, err := Measure(context.Background(), Options{Usual: usual, meter: alike, expired: after(1000)})
+	if err != nil || r.Plan != usual {
+		t.Errorf("the plan is %v, %v, want the default", r, err)
+	}
+	if r.Rates["codes"] != nil || len(r.Rates["floats"]) != 6 || r.Rates["floats"][0].Pattern != (fetch.Pattern{Rows: 1}) {
+		t.Errorf("rates: %v", r.Rates)
+	}
+	r, err = Measure(context.Background(), Options{Usual: usual, meter: zen4, expired: after(0)})
+	if err != nil || len(r.Rates["q8"]) != 6 || r.Rates["q8"][5].BytesPerSecond <= 0 {
+		t.Errorf("without time: %v, %v, want one round", r, err)
+	}
+}
+
+// TestMeasureReadsMemory runs the kernels themselves.
+func TestMeasureReadsMemory(t *testing.T) {
+	keep(t)
+	for _, name := range kernels.Names() {
+		set, err := kernels.Select(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ledger hostmem.Ledger
+		r, err := Measure(context.Background(), Options{Set: set, Threads: 2, Usual: fetch.Default(""), Ledger: &ledger, expired: after(0)})
+		if errors.Is(err, ErrUnable) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ledger.Total() != 0 || ledger.Peak(hostmem.Other) != 2*perThread {
+			t.Errorf("%s: %d bytes are held, %d were at most, want 0 and %d", name, ledger.Total(), ledger.Peak(hostmem.Other), 2*perThread)
+		}
+		for role, rates := range r.Rates {
+			for _, rate := range rates {
+				if !(rate.BytesPerSecond > 1e6 && rate.BytesPerSecond < 1e13) {
+					t.Errorf("%s, %s, %v: %g bytes per second", name, role, rate.Pattern, rate.BytesPerSecond)
+				}
+			}
+		}
+		if len(r.Rates["floats"]) != 6 || name == "avx512bf16" && len(r.Rates) != int(fetch.Roles) {
+			t.Errorf("%s: rates of %d roles", name, len(r.Rates))
+		}
+	}
+}
+
+// TestCancelledMeasureLeavesThePlan, and so does one without memory.
+func TestCancelledMeasureLeavesThePlan(t *testing.T) {
+	keep(t)
+	fetch.Use(fetch.Default("AuthenticAMD"))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Measure(ctx, Options{Usual: fetch.Default(""), meter: zen4}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if fetch.Current() != fetch.Default("AuthenticAMD") {
+		t.Errorf("the plan is %v", fetch.Current())
+	}
+}
+
+// start runs Start to its end and returns what it logged.
+func start(t *testing.T, folder string, m meter) string {
+	t.Helper()
+	var log bytes.Buffer
+	s := Store{Folder: folder, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	key := Key{Vendor: "AuthenticAMD", Processor: "AMD EPYC 9R14 family 25", Variant: "avx512bf16", Threads: 2}
+	<-s.Start(context.Background(), Options{meter: m, expired: after(1000), fixed: &key})
+	return log.String()
+}
+
+func path(folder string) string {
+	return filepath.Join(folder, "fetch-authenticamd-amd-epyc-9r14-family-25-avx512bf16-2.json")
+}
+
+// TestSecondStartMeasuresNothing: it reads what the first one kept.
+func TestSecondStartMeasuresNothing(t *testing.T) {
+	keep(t)
+	folder := filepath.Join(t.TempDir(), "new")
+	if log := start(t, folder, zen4); log != "" {
+		t.Error(log)
+	}
+	first := fetch.Current()
+	fetch.Use(fetch.Default(""))
+	unwanted := func(fetch.Role, fetch.Pattern) float64 { t.Error("measured again"); return 1 }
+	if log := start(t, folder, unwanted); log != "" || fetch.Current() != first {
+		t.Errorf("the plan is %v, want %v; %s", fetch.Current(), first, log)
+	}
+}
+
+// TestDamagedPlanIsMeasuredAgain, with a line in the log, and written again.
+func TestDamagedPlanIsMeasuredAgain(t *testing.T) {
+	keep(t)
+	folder := t.TempDir()
+	start(t, folder, zen4)
+	good, err := os.ReadFile(path(folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		text   string
+		silent bool
+	}{
+		"cut short":           {text: string(good[:len(good)/2])},
+		"empty":               {},
+		"not JSON":            {text: "\x00\xff"},
+		"another processor":   {text: strings.Replace(string(good), "9R14", "9R15", 1)},
+		"a pattern of no one": {text: strings.Replace(string(good), `"rows": 1`, `"rows": 3`, 1)},
+		"too long":            {text: string(good) + strings.Repeat(" ", mostBytes)},
+		"another version":     {text: strings.Replace(string(good), `"version": 1`, `"version": 999`, 1), silent: true},
+	} {
+		if err := os.WriteFile(path(folder), []byte(c.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		fetch.Use(fetch.Default(""))
+		measured := false
+		log := start(t, folder, func(r fetch.Role, p fetch.Pattern) float64 { measured = true; return zen4(r, p) })
+		if !measured || fetch.Rows(fetch.Q8) != 1 || strings.Contains(log, "damaged") == c.silent {
+			t.Errorf("%s: measured %v, plan %v, log %q", name, measured, fetch.Current(), log)
+		}
+		if again, err := os.ReadFile(path(folder)); err != nil || !bytes.Equal(again, good) {
+			t.Errorf("%s: the file was not written again: %v", name, err)
+		}
+	}
+}
+
+// TestFolderThatCannotBeWritten costs the stored plan and nothing else.
+func TestFolderThatCannotBeWritten(t *testing.T) {
+	keep(t)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if log := start(t, filepath.Join(file, "folder"), zen4); !strings.Contains(log, "cannot be kept") || fetch.Rows(fetch.Q8) != 1 {
+		t.Errorf("plan %v, log %q", fetch.Current(), log)
+	}
+	if log := start(t, "", zen4); log != "" || fetch.Rows(fetch.Q8) != 1 {
+		t.Errorf("without a folder: plan %v, log %q", fetch.Current(), log)
+	}
+}
+
+func TestKey(t *testing.T) {
+	for threads, want := range map[int]int{0: 1, 1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 33: 64} {
+		if got := KeyOf("avx2", threads).Threads; got != want {
+			t.Errorf("%d threads are of class %d, want %d", threads, got, want)
+		}
+	}
+	if k := KeyOf("avx2", 1); k != KeyOf("avx2", 1) || strings.ContainsAny(k.file(), " /\\()@") {
+		t.Errorf("%+v in %s", k, k.file())
+	}
+}
