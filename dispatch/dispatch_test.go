@@ -202,6 +202,71 @@ func overwrite(name string, b []byte, written time.Time) error {
 	return errors.Join(err, f.Close(), os.Chtimes(name, written, written))
 }
 
+// TestATouchedShardDoesNotEndService: a backup tool changed the date of a shard, and every request
+// got a 503 until the server was restarted. Equal contents are served on, under every placement and
+// from converted weights; one byte of difference is noticed as before.
+func TestATouchedShardDoesNotEndService(t *testing.T) {
+	for _, c := range []struct {
+		policy string
+		o      dispatch.Options
+	}{{"cpu", dispatch.Options{}}, {"disk", dispatch.Options{}}, {"cpu", dispatch.Options{Quantize: meta.QuantQ8}}} {
+		dir := demoFolder(t)
+		shard := filepath.Join(dir, "model.safetensors")
+		whole, err := os.ReadFile(shard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		written := modTime(t, shard)
+		skeleton, checkpoint, err := loader.OpenModel(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		policy, _ := devicemap.ParsePolicy(c.policy)
+		c.o.DeviceMap = policy
+		plan, o, err := dispatch.Plan(skeleton, c.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := dispatch.New(skeleton, checkpoint, plan.Map, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkpoint.Remember(context.Background(), false); err != nil { // as Warm does
+			t.Fatal(err)
+		}
+		speak := func() ([]int32, error) {
+			var out []int32
+			for id, err := range m.Generate(context.Background(), []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 4}) {
+				if err != nil {
+					return out, err
+				}
+				out = append(out, id)
+			}
+			return out, nil
+		}
+		want, err := speak()
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := slices.Clone(whole)
+		other[len(other)/2] ^= 1
+		for i, step := range []struct {
+			bytes []byte
+			fails bool
+		}{{whole, false}, {other, true}, {whole, false}} {
+			if err := overwrite(shard, step.bytes, written.Add(time.Duration(i+1)*time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			got, err := speak()
+			if step.fails != errors.Is(err, dispatch.ErrChanged) || !step.fails && !slices.Equal(got, want) {
+				t.Errorf("%s, %v, step %d: %v, %v; want %v", c.policy, c.o.Quantize, i, got, err, want)
+			}
+		}
+		m.Close()
+		_ = checkpoint.Close()
+	}
+}
+
 // TestAnOverwrittenShardIsNoticed: a file of the same size was written over one in use, and
 // answers were made of both.
 func TestAnOverwrittenShardIsNoticed(t *testing.T) {

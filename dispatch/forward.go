@@ -46,18 +46,24 @@ func (m *Model) Forward(ctx context.Context, b *Batch) (*Logits, error) {
 	return out, err
 }
 
+// forward computes the batch, again if the date of a weight file moved meanwhile: the file has the
+// same contents now, but may have had others.
 func (m *Model) forward(ctx context.Context, b *Batch) (*Logits, error) {
-	if err := m.prepare(b); err != nil {
-		m.undo(b)
-		return nil, err
-	}
-	err := m.runUnits(ctx, &m.pass.input)
-	if err == nil {
-		err = m.verify()
-	}
-	if err != nil {
-		m.undo(b)
-		return nil, err
+	for again := true; again; {
+		epoch := m.checkpoint.Epoch()
+		err := m.prepare(b)
+		if err == nil {
+			err = m.runUnits(ctx, &m.pass.input)
+		}
+		if err == nil {
+			err = m.verify()
+		}
+		if again = err == nil && m.checkpoint.Epoch() != epoch; err != nil || again {
+			m.undo(b)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	for i := range b.Rows {
 		s := b.Rows[i].Sequence

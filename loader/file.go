@@ -40,6 +40,8 @@ type File struct {
 	watchOnce sync.Once
 	watched   *os.File // to ask for its stamp where nothing is mapped
 	watchErr  error
+
+	contents contents
 }
 
 // openFile finds the regular file at path. Nothing of it is read.
@@ -212,26 +214,6 @@ func (f *File) Verify() error {
 	return nil
 }
 
-// Unchanged reports as an *Error what was written to the file since it was opened, which its
-// size need not show: the bytes in place are then others, and those that are read as well. A
-// file that took its place by its name is another one, and does not matter once this one is
-// open. It allocates nothing but the first time.
-func (f *File) Unchanged() error {
-	if f.inMemory() {
-		return nil
-	}
-	now, err := f.now()
-	switch {
-	case errors.Is(err, errors.ErrUnsupported):
-		return f.Verify()
-	case err != nil:
-		return &Error{File: f.Path, Reason: "cannot be asked for", Err: unpath(err)}
-	case now != f.stamp:
-		return f.changed(now.Size())
-	}
-	return nil
-}
-
 // now is the stamp of what is open of the file.
 func (f *File) now() (hostmem.Stamp, error) {
 	if m := f.mapping.Load(); m != nil {
@@ -286,5 +268,6 @@ func (f *File) close() error {
 	if f.watched != nil {
 		_ = f.watched.Close() // nothing was read of it
 	}
+	f.contents.close()
 	return err
 }

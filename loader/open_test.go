@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
 	"unsafe"
 
 	"github.com/heftai/heft/meta"
@@ -342,48 +341,6 @@ func TestTruncatedFile(t *testing.T) {
 	h3, _ := gone.Lookup("w")
 	if _, err := h3.Bytes(); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "tensor w") {
 		t.Errorf("a file that is gone: %v", err)
-	}
-}
-
-// TestUnchanged: a file that was written to is told by its date, mapped or not, and one that
-// took its name is not meant.
-func TestUnchanged(t *testing.T) {
-	for _, mapped := range []bool{false, true} {
-		dir := save(t, 0, floats("w", 1))
-		ck := open(t, dir)
-		file := ck.Files()[0]
-		if h, _ := ck.Lookup("w"); mapped {
-			if _, err := h.Bytes(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := file.Unchanged(); err != nil {
-			t.Errorf("mapped %t: %v", mapped, err)
-		}
-		info, err := os.Stat(file.Path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, moved := range []time.Duration{time.Nanosecond, -time.Hour} { // clocks jump
-			if err := os.Chtimes(file.Path, time.Time{}, info.ModTime().Add(moved)); err != nil {
-				t.Fatal(err)
-			}
-			if err := file.Unchanged(); !errors.Is(err, ErrChanged) || !strings.Contains(err.Error(), "overwritten") {
-				t.Errorf("mapped %t, written %v later: %v", mapped, moved, err)
-			}
-		}
-		if err := ck.Unchanged(); mapped != (err != nil) {
-			t.Errorf("the checkpoint, mapped %t: %v", mapped, err)
-		}
-		if err := os.Chtimes(file.Path, time.Time{}, info.ModTime()); err != nil {
-			t.Fatal(err)
-		}
-		if err := Save(dir, slices.Values([]NamedTensor{floats("w", 2)}), SaveOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := file.Unchanged(); err != nil {
-			t.Errorf("mapped %t, another file has the name: %v", mapped, err)
-		}
 	}
 }
 

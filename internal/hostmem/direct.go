@@ -115,7 +115,7 @@ func (f *DirectFile) fill(buf []byte, off, enough int64) (int64, error) {
 		return got, nil
 	}
 	n, err := f.buffered.ReadAt(buf[got:enough], off+got)
-	dropCache(f.buffered, off+got, int64(n))
+	DropCache(f.buffered, off+got, int64(n))
 	if err == io.EOF {
 		err = nil
 	}

@@ -37,7 +37,8 @@ func refusesDirect(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// dropCache lets go of what a buffered read left in the page cache.
-func dropCache(f *os.File, off, n int64) {
+// DropCache evicts what a buffered read of n bytes at off left in the page cache, unless a process
+// maps it. It is a hint.
+func DropCache(f *os.File, off, n int64) {
 	_ = unix.Fadvise(int(f.Fd()), off, n, unix.FADV_DONTNEED)
 }

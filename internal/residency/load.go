@@ -154,16 +154,29 @@ func (s *Store) open(e *extent) (*hostmem.DirectFile, error) {
 func (s *Store) readLoad(l *load, slot []byte) error {
 	for i := range l.extents {
 		e := &l.extents[i]
-		err := e.fill(slot, s.open)
-		if err == nil && !s.sidecar.holds(e.tensor) {
-			err = e.tensor.File.Unchanged() // what was read belongs to the rest
-		}
-		if err != nil {
+		if err := s.readExtent(e, slot); err != nil {
 			return err
 		}
 		s.read.Add(e.size)
 	}
 	return nil
+}
+
+// readExtent reads an extent, again if its file changed meanwhile: what was read belongs to the
+// rest. It is [loader.File.Steady] without allocations.
+func (s *Store) readExtent(e *extent, slot []byte) error {
+	for {
+		epoch := e.tensor.File.Epoch()
+		if err := e.fill(slot, s.open); err != nil || s.sidecar.holds(e.tensor) {
+			return err
+		}
+		if err := e.tensor.File.Unchanged(); err != nil {
+			return err
+		}
+		if e.tensor.File.Epoch() == epoch {
+			return nil
+		}
+	}
 }
 
 // loadJobs are what regions wait for.

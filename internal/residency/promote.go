@@ -171,7 +171,7 @@ func (s *Store) promote(ctx context.Context, pieces []stored.Piece) (*promotion,
 	for i := range pieces {
 		for _, r := range pieces[i].Ranges {
 			settle(made.slot, int(made.places[k]), int(r.Size), s.homes)
-			if err := copyRange(made.slot[made.places[k]:], r); err != nil {
+			if err := s.copyRange(made.slot[made.places[k]:], r); err != nil {
 				return nil, err
 			}
 			k++
@@ -191,12 +191,16 @@ func letGo(pieces []stored.Piece) {
 }
 
 // copyRange copies mapped bytes.
-func copyRange(to []byte, r stored.Range) error {
+func (s *Store) copyRange(to []byte, r stored.Range) error {
 	data, err := r.Tensor.Bytes()
 	if err != nil {
 		return err
 	}
-	return reading(r.Tensor, func() { copy(to, data[r.Begin:r.Begin+r.Size]) })
+	read := func() error { return reading(r.Tensor, func() { copy(to, data[r.Begin:r.Begin+r.Size]) }) }
+	if s.sidecar.holds(r.Tensor) {
+		return read()
+	}
+	return r.Tensor.File.Steady(read)
 }
 
 // takeUp points parts to the promoted bytes and lets go what a pass has mapped again meanwhile.

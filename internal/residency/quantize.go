@@ -209,9 +209,14 @@ func (q *quantizer) sizeOf(p *stored.Piece) int {
 	return int(p.Part.Elements()) / quant.BlockColumns * q.packing.BlockBytes()
 }
 
-// convert converts the matrix that r is to bands, with all threads. Each has memory for the
-// bands of one chunk of columns.
+// convert converts the matrix that r is to bands, with all threads, again if its file changed
+// meanwhile.
 func (q *quantizer) convert(ctx context.Context, to []byte, r stored.Range, part *backend.Part) error {
+	return r.Tensor.File.Steady(func() error { return q.convertOnce(ctx, to, r, part) })
+}
+
+// convertOnce gives each thread memory for the bands of one chunk of columns.
+func (q *quantizer) convertOnce(ctx context.Context, to []byte, r stored.Range, part *backend.Part) error {
 	data, err := r.Tensor.Bytes()
 	if err != nil {
 		return err

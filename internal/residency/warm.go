@@ -48,6 +48,7 @@ type progress struct {
 	end     bool // without an error
 	over    bool
 	started bool
+	after   sync.WaitGroup // what goes on when everything is warm
 }
 
 // The states of an entry that Warm brings. One that computes waits for it rather than
@@ -101,6 +102,12 @@ func (s *Store) Warm(ctx context.Context) {
 		w.err, w.end, w.over, w.took = err, err == nil, true, time.Since(w.start)
 		w.mu.Unlock()
 		w.changed.Broadcast()
+		if err == nil {
+			w.after.Go(func() {
+				// Without it a new date counts as a change, which is all that an error means.
+				_ = s.binding.Checkpoint().Remember(ctx, s.tiers[devicemap.Disk] > 0)
+			})
+		}
 	}()
 }
 
@@ -140,6 +147,7 @@ func (w *progress) stop() {
 		cancel()
 		<-done
 	}
+	w.after.Wait()
 }
 
 // A visit is what Warm brings at a time: what a unit or an expert uses as it is stored, or an

@@ -1,0 +1,203 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/heftai/heft/internal/hostmem"
+)
+
+// A file that is served is watched by its stamp: inode, size and modification time. A stamp that
+// differs is no proof that the contents do: touch, a backup tool or a restore change the time
+// alone. So the whole contents are hashed in the background once, while the stamp is the one of
+// the opening, and hashed again when the stamp differs. Samples would be faster, but miss a partial
+// overwrite. Until the first hash is complete a new stamp counts as a change.
+//
+// Equal contents now do not prove that they were equal all the time: a file may have been
+// overwritten and restored between two looks. [File.Epoch] counts the times that a new stamp was
+// accepted: what was read while it moved must be read again.
+
+// contents is what is known of a file's contents.
+type contents struct {
+	mu       sync.Mutex // guards what follows
+	file     *os.File   // that was hashed; nil before
+	sum      uint64
+	drop     bool                          // the file does not stay in the page cache
+	accepted atomic.Pointer[hostmem.Stamp] // a later stamp with the same contents
+	epoch    atomic.Uint64
+}
+
+// hashed is the size of one read.
+const hashed = 1 << 20
+
+var hashSeed = maphash.MakeSeed()
+
+func (c *contents) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.file != nil {
+		_ = c.file.Close() // opened for reading
+		c.file = nil
+	}
+}
+
+// Remember reads and hashes the contents of all files, so that [File.Unchanged] can tell a new
+// modification time from new contents. It takes as long as reading the files, keeps 1 MiB in
+// memory, and with drop leaves nothing in the page cache. A file that changed already is passed
+// over. The error is that of ctx, or an *Error.
+func (c *Checkpoint) Remember(ctx context.Context, drop bool) error {
+	for _, f := range c.files {
+		if err := f.remember(ctx, drop); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *File) remember(ctx context.Context, drop bool) error {
+	if f.inMemory() {
+		return nil
+	}
+	file, err := os.Open(f.Path)
+	if err != nil {
+		return &Error{File: f.Path, Reason: "cannot be opened", Err: unpath(err)}
+	}
+	before, err := hostmem.StampOf(file)
+	if err != nil || before != f.stamp {
+		return file.Close() // another file has the name, or the system has no stamps
+	}
+	sum, err := hashOf(ctx, file, drop)
+	if err == nil {
+		var after hostmem.Stamp
+		if after, err = hostmem.StampOf(file); err == nil && after != before {
+			return file.Close()
+		}
+	}
+	if err != nil {
+		_ = file.Close() // the error tells more
+		return err
+	}
+	f.contents.mu.Lock()
+	defer f.contents.mu.Unlock()
+	if f.contents.file != nil {
+		return file.Close()
+	}
+	f.contents.file, f.contents.sum, f.contents.drop = file, sum, drop
+	return nil
+}
+
+// hashOf hashes a whole file.
+func hashOf(ctx context.Context, file *os.File, drop bool) (uint64, error) {
+	var h maphash.Hash
+	h.SetSeed(hashSeed)
+	buf := make([]byte, hashed)
+	for off := int64(0); ; {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		n, err := file.ReadAt(buf, off)
+		_, _ = h.Write(buf[:n]) // never fails
+		if drop {
+			hostmem.DropCache(file, off, int64(n))
+		}
+		off += int64(n)
+		if err == io.EOF {
+			return h.Sum64(), nil
+		}
+		if err != nil {
+			return 0, &Error{File: file.Name(), Reason: "cannot be read", Err: unpath(err)}
+		}
+	}
+}
+
+// Unchanged reports as an *Error that the contents of the file are others than when it was opened,
+// which its size need not show. A file that took its place by its name is another one, and does not
+// matter once this one is open. Most calls ask for the stamp only and allocate nothing; one that
+// finds a new stamp reads the whole file if [Checkpoint.Remember] has, and else reports a change.
+func (f *File) Unchanged() error {
+	if f.inMemory() {
+		return nil
+	}
+	now, err := f.now()
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return f.Verify()
+	case err != nil:
+		return &Error{File: f.Path, Reason: "cannot be asked for", Err: unpath(err)}
+	case now == f.stamp:
+		return nil
+	}
+	if accepted := f.contents.accepted.Load(); accepted != nil && *accepted == now {
+		return nil
+	}
+	return f.compare(now)
+}
+
+// compare accepts a new stamp if the contents are those of the opening.
+func (f *File) compare(now hostmem.Stamp) error {
+	c := &f.contents
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.file == nil || now.Size() != f.Size {
+		return f.changed(now.Size())
+	}
+	const tries = 3 // of a file that is being written to
+	for range tries {
+		if accepted := c.accepted.Load(); accepted != nil && *accepted == now {
+			return nil // another goroutine has compared it
+		}
+		sum, err := hashOf(context.Background(), c.file, c.drop)
+		if err != nil {
+			return err
+		}
+		if sum != c.sum {
+			return f.changed(now.Size())
+		}
+		after, err := f.now()
+		if err != nil {
+			return &Error{File: f.Path, Reason: "cannot be asked for", Err: unpath(err)}
+		}
+		if after == now {
+			c.accepted.Store(&now)
+			c.epoch.Add(1)
+			return nil
+		}
+		now = after
+	}
+	return f.changed(now.Size())
+}
+
+// Epoch counts how often a new stamp of the file was found to have the same contents. What was read
+// of the file between two calls of [File.Unchanged] that succeed is good if Epoch is the same
+// before and after.
+func (f *File) Epoch() uint64 { return f.contents.epoch.Load() }
+
+// Steady calls read, which reads bytes of the file in place or by other means, until the file was
+// the same from its beginning to its end. It fails with read's error or that of [File.Unchanged].
+func (f *File) Steady(read func() error) error {
+	for {
+		epoch := f.Epoch()
+		if err := read(); err != nil {
+			return err
+		}
+		if err := f.Unchanged(); err != nil {
+			return err
+		}
+		if f.Epoch() == epoch {
+			return nil
+		}
+	}
+}
+
+// Epoch is the sum of the files' [File.Epoch].
+func (c *Checkpoint) Epoch() (n uint64) {
+	for _, f := range c.files {
+		n += f.Epoch()
+	}
+	return n
+}
