@@ -5,14 +5,19 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/go-chi/chi/v5"
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/openai"
 	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/engine"
+	"github.com/heftai/heft/internal/engine/enginetest"
 	"github.com/heftai/heft/internal/generatetest"
 	"github.com/heftai/heft/text"
 )
@@ -117,5 +122,25 @@ func TestAnotherDialectHasItsOwnWireForm(t *testing.T) {
 		if w.Code != c.status || !strings.HasPrefix(w.Body.String(), c.want) {
 			t.Errorf("%s %s %s: got %d, %s, want %d, %s", c.method, c.path, c.body, w.Code, w.Body, c.status, c.want)
 		}
+	}
+}
+
+// TestDocsNameEveryEndpoint: docs/http.md has all paths of the server.
+func TestDocsNameEveryEndpoint(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("..", "docs", "http.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := string(b)
+	m := generatetest.Fake(t, &enginetest.Model{}, engine.Options{})
+	h := New(m, Options{Status: func() dispatch.Status { return dispatch.Status{} }})
+	err = chi.Walk(h.(chi.Routes), func(method, pattern string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+		if path := strings.ReplaceAll(pattern, "*", "{id}"); !strings.Contains(docs, "`"+method+" "+path+"`") {
+			t.Errorf("docs/http.md has no `%s %s`", method, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
