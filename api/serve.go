@@ -19,10 +19,15 @@ func NewServer(m *generate.Model, o Options) *http.Server {
 		BaseContext: noteListener, ConnContext: limitBuffer}
 }
 
-// Serve serves m on l until ctx ends. Then it rejects new requests with 503, lets the running ones
-// end within o.ShutdownTimeout, and returns nil; requests that take longer are cut off, which is an
-// error. It closes l. The caller closes m.
+// Serve serves m on l until ctx ends. Requests are answered at once; beside them the weights of the
+// cpu tier are read and moved to memory of Heft's own, unless o.Lazy is set. When ctx ends, it
+// rejects new requests with 503, lets the running ones end within o.ShutdownTimeout, and returns nil;
+// requests that take longer are cut off, which is an error. It closes l. The caller closes m.
 func Serve(ctx context.Context, l net.Listener, m *generate.Model, o Options) error {
+	if d := m.Dispatched(); d != nil && !o.Lazy {
+		d.Warm(ctx)
+		d.Promote(ctx)
+	}
 	s := NewServer(m, o)
 	failed := make(chan error, 1)
 	go func() { failed <- s.Serve(l) }()

@@ -38,6 +38,8 @@ type Model struct {
 	adapters []*adapter
 	hooks    []*HookHandle
 	measured recorder
+	warmed   atomic.Bool           // Warm was called
+	promoted atomic.Bool           // Promote was called
 	changed  atomic.Pointer[error] // why passes fail since a file was changed, if one was
 
 	pass pass

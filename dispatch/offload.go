@@ -27,13 +27,22 @@ func everywhere(d devicemap.Device) devicemap.Map {
 
 // Warm reads the weights of the cpu tier in the background, in the order of use, until it
 // is done or ctx is. Nothing waits for it.
-func (m *Model) Warm(ctx context.Context) { m.weights.Warm(ctx) }
+// A second call does nothing. Any goroutine may call it.
+func (m *Model) Warm(ctx context.Context) {
+	if m.warmed.CompareAndSwap(false, true) {
+		m.weights.Warm(ctx)
+	}
+}
 
 // Promote copies the weights of the cpu tier to aligned memory of our own, in the
 // background, and lets the mapped pages go: they are read faster there, by a fifth to a third
 // where a checkpoint's tensors lie across cache lines. The cpu tier takes no more bytes than
-// before, and results stay bitwise the same. It begins when Warm is done. Call it once.
-func (m *Model) Promote(ctx context.Context) { m.weights.Promote(ctx) }
+// before, and results stay bitwise the same. It begins when Warm is done. A second call does nothing.
+func (m *Model) Promote(ctx context.Context) {
+	if m.promoted.CompareAndSwap(false, true) {
+		m.weights.Promote(ctx)
+	}
+}
 
 // Status is what a model holds and has read. Any goroutine may ask for it.
 type Status struct {
