@@ -1,6 +1,11 @@
 // Package examples holds small programs, each in a folder of its own, that run without
 // arguments or files:
 //
+//	serve        an HTTP server from Go, with a graceful shutdown
+//	generate     text from text: completed, streamed, several at once
+//	stream       a model that runs from the disk, with the same answer
+//	plan         where a large model's layers would live, from its config.json
+//	hooks        functions around each block, which may fail and be removed
 //	accumulate   one global batch, divided over windows and ranks: the same loss and weight
 //	causallm     texts of different lengths, weighted by their tokens, on one and two ranks
 //	evaluate     metrics on several ranks, without the samples that were repeated

@@ -96,6 +96,11 @@ var allowed = map[string][]string{
 	"train": {"meta", "loader", "internal/collective", "train/data", "train/optim", "train/rng", "train/tensor", "train/track",
 		"train/internal/accumulation", "train/internal/checkpoint", "train/internal/evaluation", "train/internal/modelfiles", "train/internal/nested", "train/internal/replicas"},
 	"examples/accumulate": {"train", "train/data", "train/optim", "train/tensor"},
+	"examples/serve":      {"api", "api/generate", "dispatch", "loader/demo"},
+	"examples/stream":     {"api/generate", "devicemap", "dispatch", "loader/demo", "text"},
+	"examples/plan":       {"devicemap", "dispatch", "meta"},
+	"examples/hooks":      {"dispatch", "loader/demo"},
+	"examples/generate":   {"api/generate", "dispatch", "loader/demo", "text"},
 	"examples":            {}, // a test that runs the programs below
 	"examples/causallm":   {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
 	"examples/evaluate":   {"train", "train/data", "train/rng", "train/tensor"},

@@ -12,9 +12,9 @@ import (
 	"github.com/heftai/heft/internal/golden"
 )
 
-// TestAnotherModuleImportsUs builds and runs the program of internal/testdata/outside, a
-// module of its own: what is public is enough to train with, and can be named. It is
-// built in a copy, with this module's own requirements and checksums.
+// TestAnotherModuleImportsUs builds and runs the program of testdata/outside, a
+// module of its own: the public packages are enough to plan, generate, chat with tools, fine-tune an
+// adapter from a file, serve it and train a module of one's own. It is built in a copy, with this module's own requirements and checksums.
 func TestAnotherModuleImportsUs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a program")
@@ -27,11 +27,18 @@ func TestAnotherModuleImportsUs(t *testing.T) {
 		}
 		return b
 	}
-	mod := bytes.Replace(read("internal", "testdata", "outside", "go.mod"), []byte("=> ../../.."), []byte("=> "+top), 1)
+	mod := bytes.Replace(read("testdata", "outside", "go.mod"), []byte("=> ../.."), []byte("=> "+top), 1)
 	for _, block := range regexp.MustCompile(`(?s)\nrequire \(.*?\n\)`).FindAll(read("go.mod"), -1) {
 		mod = append(append(mod, block...), '\n')
 	}
-	for name, b := range map[string][]byte{"main.go": read("internal", "testdata", "outside", "main.go"), "go.mod": mod, "go.sum": read("go.sum")} {
+	files := map[string][]byte{"go.mod": mod, "go.sum": read("go.sum")}
+	for _, name := range []string{"main.go", "serve.go", "tune.go"} {
+		files[name] = read("testdata", "outside", name)
+		if bytes.Contains(files[name], []byte("/internal/")) {
+			t.Errorf("%s imports an internal package", name)
+		}
+	}
+	for name, b := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +53,16 @@ func TestAnotherModuleImportsUs(t *testing.T) {
 	run := exec.Command(bin)
 	run.Dir = dir
 	out, err := run.Output()
-	if err != nil || !strings.Contains(string(out), "step 100, loss 0.0000") || !strings.HasSuffix(string(out), "y = 2.0000x + 1.0000\n") {
-		t.Errorf("it says %q, %v", out, err)
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, want := range []string{"step 100, loss 0.0000\n", "planned: true of weights on the disk\n", "tight: warned, and ran\n",
+		"call: weather {\"city\": \"Oslo\"}\n", "generated: Hello\n", "heft-demo: I am Heft's demo model", "parrot: I am a parrot, and I serve.\n"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("%q is missing:\n%s", want, out)
+		}
+	}
+	if !strings.HasSuffix(string(out), "y = 2.0000x + 1.0000\n") {
+		t.Errorf("got %s", out)
 	}
 }

@@ -5,4 +5,4 @@ go 1.26.0
 
 require github.com/heftai/heft v0.0.0
 
-replace github.com/heftai/heft => ../../..
+replace github.com/heftai/heft => ../..

@@ -7,35 +7,14 @@ import (
 	"fmt"
 	"iter"
 	"log"
-	"net/http"
 	"os"
 
-	"github.com/heftai/heft/api"
-	"github.com/heftai/heft/api/generate"
-	"github.com/heftai/heft/devicemap"
-	"github.com/heftai/heft/dispatch"
-	"github.com/heftai/heft/loader"
-	"github.com/heftai/heft/meta"
-	"github.com/heftai/heft/text"
 	"github.com/heftai/heft/train"
 	"github.com/heftai/heft/train/data"
-	"github.com/heftai/heft/train/model"
 	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/rng"
 	"github.com/heftai/heft/train/tensor"
 	"github.com/heftai/heft/train/track"
-)
-
-// What serves. None of it is called here.
-var (
-	_ func(string, dispatch.Options) (*dispatch.Model, error)                                       = dispatch.Open
-	_ func(*meta.Model, []devicemap.Budget, devicemap.Policy) (devicemap.Plan, error)               = devicemap.Solve
-	_ func(*meta.Config, meta.Header) (*meta.Model, error)                                          = meta.New
-	_ func(string) (*loader.Checkpoint, error)                                                      = loader.Open
-	_ func(*meta.Model, *loader.Binding, ...model.Option) (*model.Model, error)                     = model.Load
-	_ func(*generate.Model, api.Options) http.Handler                                               = api.New
-	_ func(*data.Tokenizer, text.Conversation, data.TextOptions) (data.Sequence, error)             = (*data.Tokenizer).TokenizeConversation
-	_ func(context.Context, *train.Accelerator, train.Module, string, train.SaveModelOptions) error = train.SaveModel
 )
 
 // line is y = w·x + b, a module of the user's own.
@@ -113,6 +92,9 @@ func main() {
 	defer os.RemoveAll(dir)
 	m, err := fit(context.Background(), dir)
 	if err != nil {
+		log.Fatal(err)
+	}
+	if err := serving(context.Background(), dir); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Printf("y = %.4fx + %.4f\n", m.w.Data()[0], m.b.Data()[0])
