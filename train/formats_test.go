@@ -14,6 +14,29 @@ import (
 	"github.com/heftai/heft/train/internal/checkpoint"
 )
 
+// someCheckpoint saves a run in the middle of an accumulation window.
+func someCheckpoint(t *testing.T) string {
+	t.Helper()
+	r, err := newRun(nil, exact(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	enough := errors.New("enough")
+	if err := r.train(t.Context(), 1, func() error {
+		if r.seen.Batches == 5 {
+			return enough
+		}
+		return nil
+	}); !errors.Is(err, enough) {
+		t.Fatal(err)
+	}
+	dir, err := r.acc.SaveState(t.Context(), filepath.Join(t.TempDir(), "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // docs/formats.md names every file of a checkpoint, every field of those in JSON, and every slot.
 func TestCheckpointFormatIsDocumented(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(golden.Module(t), "docs", "formats.md"))
@@ -26,23 +49,7 @@ func TestCheckpointFormatIsDocumented(t *testing.T) {
 			t.Errorf("docs/formats.md does not say what `%s` of %s is", name, file)
 		}
 	}
-	r, err := newRun(nil, exact(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	enough := errors.New("enough")
-	if err := r.train(t.Context(), 1, func() error {
-		if r.seen.Batches == 5 { // a window has begun
-			return enough
-		}
-		return nil
-	}); !errors.Is(err, enough) {
-		t.Fatal(err)
-	}
-	dir, err := r.acc.SaveState(t.Context(), filepath.Join(t.TempDir(), "state"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := someCheckpoint(t)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)

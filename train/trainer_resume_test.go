@@ -11,46 +11,48 @@ import (
 
 var errKilled = errors.New("killed")
 
+// waveRun trains on some ranks, is killed after step stop, if there is one, and returns the weights.
+func waveRun(t *testing.T, ranks int, args TrainingArguments, stop int) (string, TrainerState, error) {
+	var mu sync.Mutex
+	var weights string
+	var state TrainerState
+	err := Launch(t.Context(), ranks, func(ctx context.Context, w *World) error {
+		kill := OnEvent(StepEnd, func(_ context.Context, m *Moment) error {
+			if m.Result.GlobalStep+1 == stop {
+				return errKilled
+			}
+			return nil
+		})
+		run, err := newWave(w, args, kill)
+		if err != nil {
+			return err
+		}
+		if _, err := run.trainer.Train(ctx); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if weights != "" && weights != run.weights() {
+			return errors.New("the ranks' weights differ")
+		}
+		weights = run.weights()
+		if w.Rank() == 0 {
+			state = run.trainer.state
+		}
+		return nil
+	})
+	return weights, state, err
+}
+
 // TestTrainerResumesBitForBit ends runs after each step in turn, and goes on from the last
 // checkpoint: the weights, the log and the metrics are those of a run that went through.
 func TestTrainerResumesBitForBit(t *testing.T) {
 	for _, unit := range []StepUnit{Updates, Batches} {
 		for _, ranks := range []int{1, 2} {
 			args := TrainingArguments{Unit: unit, Epochs: 2, LogSteps: 2, EvalSteps: 3, SaveSteps: 4}
-			run := func(t *testing.T, args TrainingArguments, stop int) (string, TrainerState, error) {
-				var mu sync.Mutex
-				var weights string
-				var state TrainerState
-				err := Launch(t.Context(), ranks, func(ctx context.Context, w *World) error {
-					kill := OnEvent(StepEnd, func(_ context.Context, m *Moment) error {
-						if m.Result.GlobalStep+1 == stop {
-							return errKilled
-						}
-						return nil
-					})
-					run, err := newWave(w, args, kill)
-					if err != nil {
-						return err
-					}
-					if _, err := run.trainer.Train(ctx); err != nil {
-						return err
-					}
-					mu.Lock()
-					defer mu.Unlock()
-					if weights != "" && weights != run.weights() {
-						return errors.New("the ranks' weights differ")
-					}
-					weights = run.weights()
-					if w.Rank() == 0 {
-						state = run.trainer.state
-					}
-					return nil
-				})
-				return weights, state, err
-			}
 			through := args
 			through.OutputDir = t.TempDir()
-			want, state, err := run(t, through, -1)
+			want, state, err := waveRun(t, ranks, through, -1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,10 +60,10 @@ func TestTrainerResumesBitForBit(t *testing.T) {
 				t.Run(fmt.Sprintf("unit %d, %d ranks, killed in step %d of %d", unit, ranks, stop, state.MaxSteps), func(t *testing.T) {
 					args := args
 					args.OutputDir, args.Resume = t.TempDir(), true
-					if _, _, err := run(t, args, stop); !errors.Is(err, errKilled) {
+					if _, _, err := waveRun(t, ranks, args, stop); !errors.Is(err, errKilled) {
 						t.Fatalf("the run ended with %v", err)
 					}
-					got, after, err := run(t, args, -1)
+					got, after, err := waveRun(t, ranks, args, -1)
 					if err != nil {
 						t.Fatal(err)
 					}

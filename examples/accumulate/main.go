@@ -41,15 +41,19 @@ type run struct {
 // step is a step of the optimizer: the mean loss before it, and the weight after it.
 type step struct{ loss, weight float64 }
 
+func (r run) accelerator(w *train.World) (*train.Accelerator, error) {
+	c := train.Config{World: w, GradientAccumulationSteps: r.steps}
+	if r.corrected {
+		c.Corrections = train.Corrected()
+	}
+	return train.New(c)
+}
+
 // fit takes one epoch over s.
 func (r run) fit(ctx context.Context, s data.Slice[sample], rate float64) ([]step, error) {
 	var steps []step
 	err := train.Launch(ctx, r.ranks, func(ctx context.Context, w *train.World) error {
-		c := train.Config{World: w, GradientAccumulationSteps: r.steps}
-		if r.corrected {
-			c.Corrections = train.Corrected()
-		}
-		acc, err := train.New(c)
+		acc, err := r.accelerator(w)
 		if err != nil {
 			return err
 		}

@@ -60,8 +60,14 @@ func learned(t *testing.T, elsewhere, adapted bool) []byte {
 			t.Errorf("parameter %d: in use %v after %d times", i, store.InUse(), store.Acquired)
 		}
 	}
+	return saved(t, m)
+}
+
+// saved returns the bytes of m's checkpoint, with its adapter merged.
+func saved(t *testing.T, m *Model) []byte {
+	t.Helper()
 	tensors, err := m.Checkpoint()
-	if adapted {
+	if m.Adapted() {
 		tensors, err = m.MergeAdapter()
 	}
 	if err != nil {

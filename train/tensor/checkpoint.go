@@ -19,16 +19,9 @@ func (tp *Tape) Checkpoint(f func(tp *Tape, in []*Tensor) *Tensor, sources []Rew
 	if err != nil {
 		return tp.fail("checkpoint: %w", err)
 	}
-	inner := &Tape{threads: tp.threads, autocast: tp.autocast, set: tp.set, gemm: tp.gemm, uses: map[used]*Tensor{}, spare: tp.spare, scope: 1}
-	inner.panels.New = tp.panels.New
+	inner := tp.nested()
 	enter := func() ([]*Tensor, *Tensor) {
-		in := make([]*Tensor, len(inputs))
-		for i, t := range inputs {
-			in[i] = &Tensor{tape: inner, data: t.data, shape: t.shape, needs: t.needs && inner.recording()}
-		}
-		for _, t := range in {
-			t.pass = inner.pass
-		}
+		in := inner.leaves(inputs)
 		return in, f(inner, in)
 	}
 	var first *Tensor
@@ -63,16 +56,37 @@ func (tp *Tape) Checkpoint(f func(tp *Tape, in []*Tensor) *Tensor, sources []Rew
 			tp.fail("checkpoint: %w", err)
 			return
 		}
-		for i, t := range in {
-			if g := tp.gradient(inputs[i]); g != nil && t.grad != nil {
-				tp.add(g, t.grad)
-			}
-			inner.recycle(t)
-		}
+		tp.collect(inner, inputs, in)
 		if err := rewind(sources, now); err != nil {
 			tp.fail("checkpoint: %w", err)
 		}
 	})
+}
+
+// nested makes a tape that shares tp's kernels and memory.
+func (tp *Tape) nested() *Tape {
+	inner := &Tape{threads: tp.threads, autocast: tp.autocast, set: tp.set, gemm: tp.gemm, uses: map[used]*Tensor{}, spare: tp.spare, scope: 1}
+	inner.panels.New = tp.panels.New
+	return inner
+}
+
+// leaves puts the numbers of another tape's tensors on tp.
+func (tp *Tape) leaves(of []*Tensor) []*Tensor {
+	in := make([]*Tensor, len(of))
+	for i, t := range of {
+		in[i] = &Tensor{tape: tp, data: t.data, shape: t.shape, needs: t.needs && tp.recording(), pass: tp.pass}
+	}
+	return in
+}
+
+// collect adds the gradients of inner's leaves to those of the inputs that they stand for.
+func (tp *Tape) collect(inner *Tape, inputs, leaves []*Tensor) {
+	for i, t := range leaves {
+		if g := tp.gradient(inputs[i]); g != nil && t.grad != nil {
+			tp.add(g, t.grad)
+		}
+		inner.recycle(t)
+	}
 }
 
 // checkpointBack is BackwardFrom where nothing that needs a gradient is no error.

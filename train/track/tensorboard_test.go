@@ -123,6 +123,21 @@ func TestTensorBoardReadsOurs(t *testing.T) {
 	}
 }
 
+// settingsOf reads the lines of an hparams.yml.
+func settingsOf(t *testing.T, text string) Values {
+	t.Helper()
+	settings := Values{}
+	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
+		name, value, _ := strings.Cut(line, ": ")
+		var v any
+		if err := yaml.Unmarshal([]byte(value), &v); err != nil {
+			t.Fatal(err)
+		}
+		settings[name] = v
+	}
+	return settings
+}
+
 // TestGoldenTrackerFiles logs what the reference's tracker was given: numbers, a text, a
 // group. The files have its names, but for times and hosts, and the settings its form.
 func TestGoldenTrackerFiles(t *testing.T) {
@@ -145,15 +160,7 @@ func TestGoldenTrackerFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings := Values{}
-	for _, line := range strings.Split(strings.TrimSpace(want.Tracker.Settings), "\n") {
-		name, value, _ := strings.Cut(line, ": ")
-		var v any
-		if err := yaml.Unmarshal([]byte(value), &v); err != nil {
-			t.Fatal(err)
-		}
-		settings[name] = v
-	}
+	settings := settingsOf(t, want.Tracker.Settings)
 	group, groups := map[string]float64{}, regexp.MustCompile(`/([a-z]+)_([a-z]+)/events`)
 	name := "multi"
 	for _, f := range want.Tracker.Files {
