@@ -24,14 +24,14 @@ import (
 
 // benchCmd is train bench.
 type benchCmd struct {
-	Model     string `help:"Folder of a checkpoint. With no more than config.json in it the weights are drawn at random." required:"" type:"existingdir"`
-	Batch     int    `help:"Sequences of a step." default:"8"`
-	Sequence  int    `help:"Tokens of a sequence." default:"256"`
-	DType     string `name:"dtype" help:"How products round their operands." enum:"float32,bfloat16" default:"float32"`
-	Steps     int    `help:"Steps to measure, after two that are not." default:"5"`
-	Threads   int    `help:"Threads that compute; 0 for as many as Go runs at once." default:"0"`
-	CPU       string `name:"cpu" help:"Variant of the kernels; the best one if empty." placeholder:"NAME"`
-	Recompute bool   `help:"Keep only the inputs of blocks and compute the rest again in backward."`
+	Model     string `help:"Measure this model folder. With only a config.json, weights are random." required:"" type:"existingdir"`
+	Batch     int    `help:"Set the sequences per step." default:"8"`
+	Sequence  int    `help:"Set the tokens per sequence." default:"256"`
+	DType     string `name:"dtype" help:"Round the operands of products to this dtype." enum:"float32,bfloat16" default:"float32"`
+	Steps     int    `help:"Measure this many steps, after two warm-up steps." default:"5"`
+	Threads   int    `help:"Set the compute threads; 0 uses all processors." default:"0"`
+	CPU       string `name:"cpu" help:"Use this kernel variant; empty chooses the best." placeholder:"NAME"`
+	Recompute bool   `help:"Keep only block inputs and recompute the rest in backward."`
 	JSON      bool   `name:"json" help:"Print one JSON object."`
 }
 
@@ -63,7 +63,7 @@ type benchResult struct {
 // Run trains on random tokens.
 func (c *benchCmd) Run(out cmdline.Output) error {
 	if c.Batch < 1 || c.Sequence < 2 || c.Steps < 1 {
-		return cmdline.Misusef("--batch and --steps are at least 1, --sequence at least 2")
+		return cmdline.Misusef("got --batch %d, --steps %d, --sequence %d, want at least 1, 1 and 2", c.Batch, c.Steps, c.Sequence)
 	}
 	set, err := kernels.Select(c.CPU)
 	if err != nil {
@@ -234,7 +234,7 @@ func (b *bench) step() (split [4]time.Duration, loss float32, err error) {
 	b.opt.ZeroGrad()
 	end := time.Now()
 	if math.IsNaN(float64(loss)) {
-		return split, loss, fmt.Errorf("the loss is not a number")
+		return split, loss, fmt.Errorf("the loss is not finite")
 	}
 	return [4]time.Duration{forward.Sub(begin), backward.Sub(forward), end.Sub(backward), end.Sub(begin)}, loss, nil
 }

@@ -19,8 +19,8 @@ import (
 
 // testCmd is train test.
 type testCmd struct {
-	File         string `name:"config-file" help:"The configuration to test; without it, the default one." placeholder:"FILE"`
-	NumProcesses int    `help:"Ranks to test with; 0 is the configuration's, or 2." default:"0"`
+	File         string `name:"config-file" help:"Test this configuration instead of the default one." placeholder:"FILE"`
+	NumProcesses int    `help:"Test with this many ranks; 0 uses the configuration's, or 2." default:"0"`
 }
 
 // check is one thing that must hold on every rank.
@@ -59,7 +59,7 @@ func (c *testCmd) Run(ctx context.Context, out cmdline.Output) error {
 		ranks = 2
 	}
 	if ranks < 0 {
-		return cmdline.Misusef("--num-processes is %d; it is at least 1", ranks)
+		return cmdline.Misusef("got --num-processes %d, want at least 1", ranks)
 	}
 	dir, err := os.MkdirTemp("", "heft-train-test-")
 	if err != nil {

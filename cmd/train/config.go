@@ -110,7 +110,7 @@ func parseConfig(b []byte, name string) (config, error) {
 		}
 		v, ok := k.kind.value(v)
 		if !ok {
-			return nil, fmt.Errorf("%s: %s is %v, which is no %v", name, key, c[key], k.kind)
+			return nil, fmt.Errorf("%s: %s: got %v, want a %v", name, key, c[key], k.kind)
 		}
 		c[key] = v
 	}
@@ -177,10 +177,10 @@ func (c config) supported() error {
 	switch d := c.text("distributed_type"); d {
 	case "", "NO", "MULTI_CPU":
 	default:
-		return fmt.Errorf("distributed_type %s is not supported: training runs on the CPU, in ranks of one process (NO or MULTI_CPU)", d)
+		return fmt.Errorf("distributed_type %s is not supported: training runs on the CPU, with all ranks in one process; use NO or MULTI_CPU", d)
 	}
 	if n := c.number("num_machines"); n > 1 {
-		return fmt.Errorf("num_machines is %d: training runs on one", n)
+		return fmt.Errorf("num_machines %d is not supported: training runs on one machine", n)
 	}
 	for _, key := range []string{"fp8_config", "deepspeed_config", "fsdp_config", "parallelism_config", "megatron_lm_config"} {
 		if size(c[key]) > 0 {
@@ -262,11 +262,11 @@ func findConfig(path string) (config, string, error) {
 
 // configCmd is train config.
 type configCmd struct {
-	File           string `name:"config-file" help:"Where to write: YAML, or JSON by its suffix. Without it, Accelerate's default_config.yaml." placeholder:"FILE"`
-	NumProcesses   int    `help:"Ranks that train together, in one process." default:"1"`
-	MixedPrecision string `help:"Precision of products: no, bf16, fp16." enum:"no,bf16,fp16" default:"no"`
-	Force          bool   `help:"Replace a configuration that is there."`
-	Show           bool   `help:"Print the configuration that is there, and write nothing."`
+	File           string `name:"config-file" help:"Write to this file, YAML or .json, instead of Accelerate's default." placeholder:"FILE"`
+	NumProcesses   int    `help:"Set the number of ranks, which run in one process." default:"1"`
+	MixedPrecision string `help:"Set the precision of products: no, bf16 or fp16." enum:"no,bf16,fp16" default:"no"`
+	Force          bool   `help:"Replace an existing configuration."`
+	Show           bool   `help:"Print the existing configuration and write nothing."`
 }
 
 // Run writes the configuration that train launch reads, as accelerate launch does.
@@ -278,7 +278,7 @@ func (c *configCmd) Run(out cmdline.Output) error {
 			return err
 		}
 		if found == nil {
-			return fmt.Errorf("there is no configuration in %s", configFolder())
+			return fmt.Errorf("no configuration in %s", configFolder())
 		}
 		b, err := found.encode(where)
 		if err == nil {
@@ -287,13 +287,13 @@ func (c *configCmd) Run(out cmdline.Output) error {
 		return err
 	}
 	if c.NumProcesses < 1 {
-		return cmdline.Misusef("--num-processes is %d; it is at least 1", c.NumProcesses)
+		return cmdline.Misusef("got --num-processes %d, want at least 1", c.NumProcesses)
 	}
 	if path == "" {
 		path = filepath.Join(configFolder(), "default_config.yaml")
 	}
 	if _, err := os.Stat(path); err == nil && !c.Force {
-		return cmdline.Misusef("%s is there already; --force replaces it", path)
+		return cmdline.Misusef("%s exists; use --force to replace it", path)
 	}
 	b, err := basicConfig(c.NumProcesses, c.MixedPrecision).encode(path)
 	if err != nil {

@@ -99,14 +99,14 @@ func checkKeys(t *testing.T, raw json.RawMessage) {
 func TestConfigsThatAreRefused(t *testing.T) {
 	for content, want := range map[string]string{
 		"unknown_key: 1\nother: 2":    "unknown keys: other, unknown_key",
-		"num_processes: many":         "num_processes is many, which is no number",
-		"use_cpu: 3":                  "use_cpu is 3, which is no true or false",
+		"num_processes: many":         "num_processes: got many, want a number",
+		"use_cpu: 3":                  "use_cpu: got 3, want a true or false",
 		"a: [":                        "c.yaml",
 		"distributed_type: MULTI_GPU": "MULTI_GPU is not supported",
-		"num_machines: 2":             "num_machines is 2",
+		"num_machines: 2":             "num_machines 2 is not supported",
 		"deepspeed_config: {zero: 3}": "deepspeed_config is not supported",
-		"compute_environment: [1, 2]": "no text",
-		"dynamo_config: text":         "no mapping",
+		"compute_environment: [1, 2]": "want a text",
+		"dynamo_config: text":         "want a mapping",
 	} {
 		c, err := parseConfig([]byte(content), "c.yaml")
 		if err == nil {

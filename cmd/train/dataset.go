@@ -15,11 +15,11 @@ import (
 
 // dataFlags say what is learned.
 type dataFlags struct {
-	Data        []string `help:"JSONL files; each line a text, a prompt with its completion, or a conversation's messages. Repeat for several." required:"" sep:"none" placeholder:"FILE.jsonl"`
-	EvalData    string   `help:"JSONL file to evaluate on." placeholder:"FILE.jsonl"`
-	Sequence    int      `help:"Most tokens of a sequence; longer ones are cut." default:"512"`
-	Pack        bool     `help:"Join texts into sequences of --sequence tokens, for speed; they see each other."`
-	LearnPrompt bool     `help:"Learn prompts and what users say, too."`
+	Data        []string `help:"Train on this JSONL file of texts, prompts or messages. Repeat for several." required:"" sep:"none" placeholder:"FILE.jsonl"`
+	EvalData    string   `help:"Evaluate on this JSONL file." placeholder:"FILE.jsonl"`
+	Sequence    int      `help:"Cut sequences to this many tokens." default:"512"`
+	Pack        bool     `help:"Join texts into full sequences, for speed. Texts attend to each other."`
+	LearnPrompt bool     `help:"Learn prompts and the messages of users, too."`
 }
 
 // texts is all data of a run as token ids.
@@ -65,7 +65,7 @@ func (j *job) read() error {
 		t.tokens += learned(s.Labels)
 	}
 	if t.tokens == 0 {
-		return cmdline.Misusef("--data has nothing to learn")
+		return cmdline.Misusef("--data has no tokens to learn")
 	}
 	if j.EvalData != "" {
 		if t.eval, err = j.tokenize(j.EvalData, tokenizer, o, true); err != nil {
@@ -112,7 +112,7 @@ func (j *job) tokenize(path string, tokenizer *data.Tokenizer, o data.TextOption
 			return fmt.Errorf("%s: record %d: %w", path, i+1, err)
 		}
 		if id := slices.Max(append([]int32{0}, sequences[i].IDs...)); j.vocab > 0 && int(id) >= j.vocab {
-			return fmt.Errorf("%s: record %d: the tokenizer makes id %d of it, and the model has %d: are they of one model?", path, i+1, id, j.vocab)
+			return fmt.Errorf("%s: record %d: the tokenizer gives id %d, but the model has %d ids; use the tokenizer of this model", path, i+1, id, j.vocab)
 		}
 		return nil
 	})

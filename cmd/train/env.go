@@ -20,7 +20,7 @@ var version = "0.1.0-dev"
 
 // envCmd is train env.
 type envCmd struct {
-	File string `name:"config-file" help:"The configuration to show; without it, the default one." placeholder:"FILE"`
+	File string `name:"config-file" help:"Show this configuration instead of the default one." placeholder:"FILE"`
 	JSON bool   `name:"json" help:"Print one JSON object."`
 }
 

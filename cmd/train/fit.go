@@ -25,17 +25,17 @@ import (
 
 // optimFlags say how it is learned.
 type optimFlags struct {
-	Epochs                    float64 `help:"How often the data is seen." default:"3"`
-	MaxSteps                  int     `help:"Steps of the optimizer, in place of --epochs." default:"0"`
-	Batch                     int     `help:"Sequences of a batch, on each rank." default:"8" aliases:"batch-size"`
-	GradientAccumulationSteps int     `help:"Batches of a step." default:"1"`
-	MaxGradNorm               float64 `help:"Bound of the gradients' norm; 0 is none." default:"1"`
-	LearningRate              float64 `help:"Learning rate; 0 is 5e-5, with --lora 2e-4." default:"0" aliases:"lr"`
-	LRScheduler               string  `name:"lr-scheduler" help:"linear, cosine, constant_with_warmup, … (the names of transformers)." default:"linear"`
-	WarmupSteps               int     `help:"Steps in which the rate rises from 0." default:"0"`
-	WarmupRatio               float64 `help:"The same as a part of all steps." default:"0"`
-	WeightDecay               float64 `help:"Weight decay of AdamW; vectors, as biases and norms, do not decay." default:"0"`
-	Seed                      uint64  `help:"Seed of the data's order and all else that is drawn." default:"42"`
+	Epochs                    float64 `help:"Train on the data this many times." default:"3"`
+	MaxSteps                  int     `help:"Train this many optimizer steps instead of --epochs." default:"0"`
+	Batch                     int     `help:"Set the sequences per batch, on each rank." default:"8" aliases:"batch-size"`
+	GradientAccumulationSteps int     `help:"Accumulate the gradients of this many batches per step." default:"1"`
+	MaxGradNorm               float64 `help:"Clip the norm of the gradients; 0 does not." default:"1"`
+	LearningRate              float64 `help:"Set the learning rate; 0 means 5e-5, or 2e-4 with --lora." default:"0" aliases:"lr"`
+	LRScheduler               string  `name:"lr-scheduler" help:"Schedule the rate: linear, cosine, constant_with_warmup, …, as transformers." default:"linear"`
+	WarmupSteps               int     `help:"Raise the rate from 0 during this many steps." default:"0"`
+	WarmupRatio               float64 `help:"Raise the rate from 0 during this fraction of all steps." default:"0"`
+	WeightDecay               float64 `help:"Set AdamW's weight decay. Biases and norms do not decay." default:"0"`
+	Seed                      uint64  `help:"Seed the order of the data and all other random numbers." default:"42"`
 }
 
 // rate is the learning rate.
@@ -177,7 +177,7 @@ func (s *student) trainer() (*train.Trainer[data.TokenBatch], error) {
 func (s *student) watch(_ context.Context, m *train.Moment) error {
 	if loss := m.Result.Loss; !s.diverged && s.acc.IsMainProcess() && (math.IsNaN(loss) || math.IsInf(loss, 0)) {
 		s.diverged = true
-		s.log.Warn("the loss is not a number: if it stays so the weights are lost, and an earlier checkpoint, a lower --lr or a --max-grad-norm is wanted", "step", m.State.GlobalStep)
+		s.log.Warn("the loss is not finite: use an earlier checkpoint, a lower --lr or a lower --max-grad-norm if it stays so", "step", m.State.GlobalStep)
 	}
 	return nil
 }
@@ -321,9 +321,9 @@ func (s *student) checkStored(skeleton *meta.Model) error {
 			switch q := source.Quant; {
 			case q == nil:
 			case s.LoRA == "":
-				return cmdline.Misusef("%s is stored as %v, which cannot be trained: train an adapter beside it, as with --lora r=16", path, q.Format)
+				return cmdline.Misusef("%s is stored as %v, which cannot be trained: train an adapter with --lora r=16", path, q.Format)
 			case s.Merge:
-				return cmdline.Misusef("--merge: %s is stored as %v, which no adapter can be added to: leave --merge out, and serve the adapter beside the model", path, q.Format)
+				return cmdline.Misusef("--merge: %s is stored as %v, which cannot be merged: omit --merge and serve the adapter with serve --lora", path, q.Format)
 			}
 		}
 	}

@@ -47,14 +47,14 @@ func parseLoRA(s string) (model.LoRAConfig, error) {
 				c.Layers = append(c.Layers, layer)
 			}
 		default:
-			return c, cmdline.Misusef("--lora: %q is none of r, alpha, dropout, rslora, targets, parameters, exclude, layers", name)
+			return c, cmdline.Misusef("--lora: got %q, want one of r, alpha, dropout, rslora, targets, parameters, exclude, layers", name)
 		}
 		if err != nil {
 			return c, cmdline.Misusef("--lora: %s=%s: %w", name, value, err)
 		}
 	}
 	if c.R < 1 || c.Alpha < 0 || c.Dropout < 0 || c.Dropout >= 1 {
-		return c, cmdline.Misusef("--lora %s: a rank r of at least 1, an alpha of at least 0 and a dropout below 1 are wanted", s)
+		return c, cmdline.Misusef("--lora %s: want r of at least 1, alpha of at least 0 and a dropout below 1", s)
 	}
 	if c.Alpha == 0 {
 		c.Alpha = float64(c.R)

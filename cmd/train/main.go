@@ -1,11 +1,11 @@
-// Command train fine-tunes the models that serve answers with.
+// Command train fine-tunes the models that serve runs.
 //
 //	train run --model DIR --data FILE.jsonl --output DIR   fine-tune a model
-//	train launch …            the same, with the ranks of Accelerate's configuration
+//	train launch …            run with the ranks of Accelerate's configuration
 //	train bench --model DIR   measure the speed of a training step
 //	train config              write that configuration
 //	train test                check that training works on this machine
-//	train env                 print what a report of a problem should say
+//	train env                 print the environment, for bug reports
 //
 // This package reads flags, HEFT_* variables and the file of --config, turns them into
 // values and wires the packages together. The exit status is 2 for a mistake in the command line,
@@ -26,11 +26,11 @@ import (
 type cli struct {
 	Config kong.ConfigFlag `help:"Read flags from a YAML file." placeholder:"FILE.yaml" env:"HEFT_CONFIG"`
 
-	Run    runCmd    `cmd:"" help:"Fine-tune a model on text, with or without an adapter."`
-	Launch launchCmd `cmd:"" help:"The same with the ranks and the precision of Accelerate's configuration."`
+	Run    runCmd    `cmd:"" help:"Fine-tune a model on text, whole or with a LoRA adapter."`
+	Launch launchCmd `cmd:"" help:"Run with the ranks and the precision of Accelerate's configuration."`
 	Bench  benchCmd  `cmd:"" help:"Measure the speed of a training step: forward, backward and AdamW."`
-	Setup  configCmd `cmd:"" name:"config" help:"Write the configuration that launch reads: Accelerate's file."`
-	Env    envCmd    `cmd:"" help:"Print what a report of a problem should say."`
+	Setup  configCmd `cmd:"" name:"config" help:"Write Accelerate's configuration, which launch reads."`
+	Env    envCmd    `cmd:"" help:"Print the environment, for bug reports."`
 	Test   testCmd   `cmd:"" help:"Check that training works on this machine."`
 }
 
@@ -38,6 +38,6 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run is main with its surroundings as arguments. It returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
-	p := cmdline.Program{Name: "train", Description: "Fine-tune the models that serve answers with.", Grammar: new(cli)}
+	p := cmdline.Program{Name: "train", Description: "Fine-tune the models that serve runs.", Grammar: new(cli)}
 	return p.Run(args, stdout, stderr)
 }

@@ -24,8 +24,8 @@ import (
 
 // modelFlags name the model. A positional M means the same as --model.
 type modelFlags struct {
-	Model string `help:"The model: a Hugging Face folder, or ORG/NAME[@REVISION] in the hub's cache." placeholder:"M"`
-	M     string `arg:"" optional:"" help:"The same as --model."`
+	Model string `help:"Train this model: a Hugging Face folder or a cached ORG/NAME[@REVISION]." placeholder:"M"`
+	M     string `arg:"" optional:"" help:"Same as --model."`
 }
 
 // folder is where the model's files are.
@@ -33,22 +33,22 @@ func (f *modelFlags) folder() (string, error) {
 	name := f.Model
 	switch {
 	case name != "" && f.M != "" && name != f.M:
-		return "", cmdline.Misusef("the model was given twice: %s and --model %s", f.M, name)
+		return "", cmdline.Misusef("the model is given twice: %s and --model %s", f.M, name)
 	case name == "" && f.M == "":
-		return "", cmdline.Misusef("--model is missing")
+		return "", cmdline.Misusef("no model: use --model")
 	case name == "":
 		name = f.M
 	}
 	name = hub.FromPage(name)
 	if info, err := os.Stat(name); err == nil {
 		if !info.IsDir() {
-			return "", cmdline.Misusef("--model %s: a folder is wanted, with config.json and tokenizer.json beside the weights", name)
+			return "", cmdline.Misusef("--model %s: got a file, want a folder with config.json, tokenizer.json and the weights", name)
 		}
 		return loader.Folder(name)
 	}
 	repo, revision, err := hub.ParseRepo(name)
 	if err != nil {
-		return "", cmdline.Misusef("there is no folder %s", name)
+		return "", cmdline.Misusef("no folder %s", name)
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -65,7 +65,7 @@ func (f *modelFlags) folder() (string, error) {
 	defer client.Close()
 	dir, err := client.Cached(repo, revision)
 	if hub.Is(err, hub.NotCached) {
-		err = cmdline.Misusef("%w (serve pull %s fetches it)", err, name)
+		err = cmdline.Misusef("%w; fetch it with serve pull %s", err, name)
 	}
 	return dir, err
 }
@@ -75,24 +75,24 @@ type runCmd struct {
 	modelFlags
 	dataFlags
 	optimFlags
-	Output string `help:"Folder for the trained model and, while it trains, checkpoints." required:"" placeholder:"DIR"`
-	LoRA   string `name:"lora" help:"Train an adapter of low rank in place of all weights: r=16,alpha=32[,dropout=0.1][,rslora][,targets=q_proj+v_proj]. Without alpha it is r; without targets all linear maps but the head are adapted." placeholder:"r=N,…"`
-	Merge  bool   `help:"With --lora: write the whole model with the adapter in it, in place of the adapter."`
-	Dtype  string `help:"Dtype of the weights that are written: auto (the model's), float32, bfloat16, float16." enum:"auto,float32,bfloat16,float16" default:"auto"`
+	Output string `help:"Write checkpoints and the trained model to this folder." required:"" placeholder:"DIR"`
+	LoRA   string `name:"lora" help:"Train a LoRA adapter, such as r=16,alpha=32,dropout=0.1,targets=q_proj+v_proj." placeholder:"r=N,…"`
+	Merge  bool   `help:"Write the whole model with the --lora adapter merged into it."`
+	Dtype  string `help:"Write weights in this dtype; auto is the dtype of the model." enum:"auto,float32,bfloat16,float16" default:"auto"`
 
-	MixedPrecision string `help:"Precision of products: no (float32), bf16, or fp16 with a scaled loss." enum:"no,bf16,fp16," default:""`
-	Recompute      string `help:"Keep only the inputs of blocks and compute the rest again in backward, for less memory and a third more time: on, off, or auto, where a batch would keep more than 2 GiB." enum:"auto,on,off" default:"auto"`
-	NumProcesses   int    `help:"Ranks that train together in this process, each on batches of its own; 0 is 1." default:"0"`
-	Threads        int    `help:"Threads that compute; 0 for as many as Go runs at once." default:"0"`
+	MixedPrecision string `help:"Set the precision of products: no (float32), bf16, or fp16 with a scaled loss." enum:"no,bf16,fp16," default:""`
+	Recompute      string `help:"Recompute activations to save memory: on, off, or auto above 2 GiB per batch." enum:"auto,on,off" default:"auto"`
+	NumProcesses   int    `help:"Train with this many ranks in this process, each on its own batches; 0 is 1." default:"0"`
+	Threads        int    `help:"Set the compute threads; 0 uses all processors." default:"0"`
 
-	SaveSteps      int      `help:"Steps between checkpoints; 0 is the end of each epoch, -1 never." default:"0"`
-	SaveTotalLimit int      `help:"Checkpoints that stay; 0 is all." default:"2"`
-	EvalSteps      int      `help:"Steps between evaluations; 0 is the end of each epoch." default:"0"`
-	LogSteps       int      `help:"Steps between logs." default:"10"`
-	LogWith        []string `help:"Trackers: tensorboard, jsonl, csv, curve (a PNG of the loss, drawn in the terminal at the end, too), or all." placeholder:"NAME,…"`
-	LoggingDir     string   `help:"Folder of the trackers; without it, --output." placeholder:"DIR"`
+	SaveSteps      int      `help:"Save every N steps; 0 at the end of each epoch, -1 never." default:"0"`
+	SaveTotalLimit int      `help:"Keep this many checkpoints; 0 keeps all." default:"2"`
+	EvalSteps      int      `help:"Evaluate every N steps; 0 at the end of each epoch, -1 never." default:"0"`
+	LogSteps       int      `help:"Log every N steps; 0 at the end of each epoch." default:"10"`
+	LogWith        []string `help:"Write metrics: tensorboard, jsonl, csv, curve (a PNG of the loss), or all." placeholder:"NAME,…"`
+	LoggingDir     string   `help:"Write metrics to this folder instead of --output." placeholder:"DIR"`
 	JSON           bool     `name:"json" help:"Print one JSON object at the end."`
-	Resume         string   `help:"auto goes on from the last checkpoint in --output if there is one, never starts anew, or a checkpoint to go on from." default:"auto" placeholder:"auto|never|DIR"`
+	Resume         string   `help:"Resume from the last checkpoint in --output (auto), from DIR, or never." default:"auto" placeholder:"auto|never|DIR"`
 }
 
 // Run trains, and leaves a folder that serve opens.
@@ -148,9 +148,9 @@ func (j *job) report(out cmdline.Output) error {
 	case j.JSON:
 		err = json.NewEncoder(out).Encode(r)
 	case r.Stopped && j.SaveSteps < 0:
-		_, err = fmt.Fprintf(out, "Stopped after %d steps; nothing was saved, as --save-steps -1 says.\n", r.Steps)
+		_, err = fmt.Fprintf(out, "Stopped after %d steps; nothing was saved because of --save-steps -1.\n", r.Steps)
 	case r.Stopped:
-		_, err = fmt.Fprintf(out, "Stopped and saved after %d steps; the same command goes on.\n", r.Steps)
+		_, err = fmt.Fprintf(out, "Stopped and saved after %d steps; the same command resumes.\n", r.Steps)
 	default:
 		_, err = fmt.Fprintf(out, "%d steps in %.1fs; the model is in %s\n", r.Steps, r.Seconds, r.Output)
 	}
@@ -221,17 +221,17 @@ func (c *runCmd) check() error {
 		{"--warmup-ratio", c.WarmupRatio, 0}, {"--weight-decay", c.WeightDecay, 0}, {"--save-steps", float64(c.SaveSteps), -1}, {"--eval-steps", float64(c.EvalSteps), -1},
 		{"--save-total-limit", float64(c.SaveTotalLimit), 0}, {"--log-steps", float64(c.LogSteps), 0}} {
 		if !(n.value >= n.least) {
-			return cmdline.Misusef("%s is %v; it is at least %v", n.name, n.value, n.least)
+			return cmdline.Misusef("got %s %v, want at least %v", n.name, n.value, n.least)
 		}
 	}
 	if c.WarmupRatio > 1 {
-		return cmdline.Misusef("--warmup-ratio is %v; it is at most 1", c.WarmupRatio)
+		return cmdline.Misusef("got --warmup-ratio %v, want at most 1", c.WarmupRatio)
 	}
 	if c.Epochs == 0 && c.MaxSteps == 0 {
-		return cmdline.Misusef("--epochs is 0 and --max-steps is not given")
+		return cmdline.Misusef("--epochs is 0: use --max-steps")
 	}
 	if c.LoRA == "" && c.Merge {
-		return cmdline.Misusef("--merge is for --lora")
+		return cmdline.Misusef("--merge needs --lora")
 	}
 	if c.LoRA != "" {
 		if _, err := parseLoRA(c.LoRA); err != nil {
@@ -288,7 +288,7 @@ func (j *job) begin() error {
 		return err
 	}
 	if os.SameFile(from, to) {
-		return cmdline.Misusef("--output is the folder of the model that is to be trained")
+		return cmdline.Misusef("--output is the folder of the model: use another folder")
 	}
 	atomicfile.RemoveStale(j.Output)
 	stale := []string{".checkpoint-*.tmp", ".checkpoint-*.gone"} // of a process that died
@@ -323,7 +323,7 @@ func removeAll(dir string, patterns []string) error {
 
 // launchCmd is train launch.
 type launchCmd struct {
-	File string `name:"config-file" help:"A configuration as accelerate config or train config writes it; without it, the default one." placeholder:"FILE"`
+	File string `name:"config-file" help:"Use this file of accelerate config or train config, not the default one." placeholder:"FILE"`
 	runCmd
 }
 
@@ -345,7 +345,7 @@ func (c *launchCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Di
 			c.MixedPrecision = found.precision()
 		}
 		if !slices.Contains([]string{"no", "bf16", "fp16"}, c.MixedPrecision) {
-			return cmdline.Misusef("%s: mixed_precision %s is not supported: no, bf16, fp16 are", path, c.MixedPrecision)
+			return cmdline.Misusef("%s: mixed_precision: got %s, want no, bf16 or fp16", path, c.MixedPrecision)
 		}
 	}
 	return c.runCmd.Run(ctx, out, diag)

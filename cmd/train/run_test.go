@@ -324,17 +324,17 @@ func TestRunRefuses(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		"another batch, seed":         with("--seed", "1", "--batch", "2"),
-		"--batch is 0":                with("--batch", "0"),
-		"--lora: \"rank\" is none of": with("--lora", "rank=3"),
+		"got --batch 0":                with("--batch", "0"),
+		"--lora: got \"rank\", want one of": with("--lora", "rank=3"),
 		"--lora: r=x":                 with("--lora", "r=x"),
-		"a rank r of at least 1":      with("--lora", "alpha=3"),
-		"--merge is for --lora":       with("--merge"),
+		"want r of at least 1":      with("--lora", "alpha=3"),
+		"--merge needs --lora":       with("--merge"),
 		"nowhere: revision main":      {"--model", "nowhere", "--data", text, "--output", out},
 		"is the folder of the model":  {"--model", dir, "--data", text, "--output", dir},
-		"nothing to learn":            {"--model", dir, "--data", empty, "--output", out + "2"},
+		"no tokens to learn":            {"--model", dir, "--data", empty, "--output", out + "2"},
 		"nothing.jsonl":               {"--model", dir, "--data", "nothing.jsonl", "--output", out + "3"},
-		"--model is missing":          {"--data", text, "--output", out},
-		"is NaN; it is at least 0":    with("--lr", "nan"),
+		"use --model":          {"--data", text, "--output", out},
+		"got --learning-rate NaN, want at least 0":    with("--lr", "nan"),
 	} {
 		status, _, stderr := command(t, append([]string{"run"}, args...)...)
 		if status != 2 || !strings.Contains(stderr, want) {
@@ -412,7 +412,7 @@ func TestWhatIsWrongIsSaidAtOnce(t *testing.T) {
 	dir, text := tinyModel(t), lessons(t, 8)
 	base := []string{"run", "--model", dir, "--batch", "2", "--max-steps", "3", "--threads", "1"}
 	status, _, stderr := command(t, slices.Concat(base, []string{"--data", text, "--output", filepath.Join(t.TempDir(), "out"), "--lr", "1e30", "--max-grad-norm", "0"})...)
-	if status != 0 || strings.Count(stderr, "the loss is not a number") != 1 {
+	if status != 0 || strings.Count(stderr, "the loss is not finite") != 1 {
 		t.Errorf("a loss that is no number: %d, %s", status, stderr)
 	}
 	words, err := os.ReadFile(filepath.Join(dir, "tokenizer.json"))
@@ -436,7 +436,7 @@ func TestWhatIsWrongIsSaidAtOnce(t *testing.T) {
 		}
 	}
 	status, _, stderr = command(t, slices.Concat(base, []string{"--data", odd, "--output", filepath.Join(t.TempDir(), "out")})...)
-	if status == 0 || !strings.Contains(stderr, "odd.jsonl: record 2: the tokenizer makes id") {
+	if status == 0 || !strings.Contains(stderr, "odd.jsonl: record 2: the tokenizer gives id") {
 		t.Errorf("another model's tokenizer: %d, %s", status, stderr)
 	}
 }
