@@ -323,18 +323,18 @@ func TestRunRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"another batch, seed":         with("--seed", "1", "--batch", "2"),
-		"got --batch 0":                with("--batch", "0"),
-		"--lora: got \"rank\", want one of": with("--lora", "rank=3"),
-		"--lora: r=x":                 with("--lora", "r=x"),
-		"want r of at least 1":      with("--lora", "alpha=3"),
-		"--merge needs --lora":       with("--merge"),
-		"nowhere: revision main":      {"--model", "nowhere", "--data", text, "--output", out},
-		"is the folder of the model":  {"--model", dir, "--data", text, "--output", dir},
-		"no tokens to learn":            {"--model", dir, "--data", empty, "--output", out + "2"},
-		"nothing.jsonl":               {"--model", dir, "--data", "nothing.jsonl", "--output", out + "3"},
-		"use --model":          {"--data", text, "--output", out},
-		"got --learning-rate NaN, want at least 0":    with("--lr", "nan"),
+		"another batch, seed":                      with("--seed", "1", "--batch", "2"),
+		"got --batch 0":                            with("--batch", "0"),
+		"--lora: got \"rank\", want one of":        with("--lora", "rank=3"),
+		"--lora: r=x":                              with("--lora", "r=x"),
+		"want r of at least 1":                     with("--lora", "alpha=3"),
+		"--merge needs --lora":                     with("--merge"),
+		"nowhere: revision main":                   {"--model", "nowhere", "--data", text, "--output", out},
+		"is the folder of the model":               {"--model", dir, "--data", text, "--output", dir},
+		"no tokens to learn":                       {"--model", dir, "--data", empty, "--output", out + "2"},
+		"nothing.jsonl":                            {"--model", dir, "--data", "nothing.jsonl", "--output", out + "3"},
+		"use --model":                              {"--data", text, "--output", out},
+		"got --learning-rate NaN, want at least 0": with("--lr", "nan"),
 	} {
 		status, _, stderr := command(t, append([]string{"run"}, args...)...)
 		if status != 2 || !strings.Contains(stderr, want) {
