@@ -10,10 +10,10 @@ import (
 // Sizes of a unit of Linear. The weights of a unit stay in the second-level cache while
 // all its tokens pass; a call of a kernel on them takes tens of microseconds.
 const (
-	unitBytes   = 128 << 10
-	unitTokens  = 96 // a multiple of every variant's block of tokens
-	columnBlock = 512
-	fewTokens   = 32 // up to which a transposed weight is used as it lies
+	unitBytes    = 128 << 10
+	unitTokens   = 96 // a multiple of every variant's block of tokens
+	columnBlock  = 512
+	columnTokens = 32 // up to which a transposed weight is used as it lies
 	// panelPad keeps the rows of a panel from falling into one set of the cache.
 	panelPad = 16
 	// turnLines is how many stored rows are turned into columns at a time.
@@ -37,11 +37,12 @@ type linear struct {
 	w          matrix
 	bias       []float32
 	tokens     int
+	kernel     kernel
 	access     access
 	unitRows   int
 	unitTokens int
 	tokenUnits int
-	groups     groups
+	groups     packedGroups
 	packed     bool // x is packed: the units are rows of the weight
 }
 
@@ -65,7 +66,7 @@ func (op *linear) prepare(threads int) needs {
 func (op *linear) take(input []float32) { op.groups.x = input }
 func (op *linear) ready()               { op.packed = true }
 func (op *linear) base() *linear        { return op }
-func (op *linear) lies(int) []byte      { return nil }
+func (op *linear) weights(int) []byte   { return nil }
 
 // linearOf checks the operands. It reports false where there is nothing to do.
 func (b *Backend) linearOf(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) (linear, bool) {
@@ -92,8 +93,8 @@ func (b *Backend) linearAt(p *backend.Product, place int) (linear, bool) {
 // plan cuts the operation into units and returns the scratch that one needs.
 func (op *linear) plan(threads int) int {
 	m := &op.w
-	elem := op.chooseAccess()
-	if op.groupable() {
+	elem := op.planAccess()
+	if op.kernel == dotGroups {
 		return op.planGroups(threads)
 	}
 	fit := unitBytes / max(m.cols*elem, 1) // rows whose weights fit
@@ -146,22 +147,21 @@ func (op *linear) oneTokenRows(fit int) int {
 	return min(rows, op.w.rows)
 }
 
-// chooseAccess says how units get at their weights, and the bytes that an element then
-// takes in the cache.
-func (op *linear) chooseAccess() int {
+// planAccess says how units get at their weights, and the bytes that an element then takes in the cache.
+func (op *linear) planAccess() (elem int) {
 	m := &op.w
-	elem := m.Format.Size()
+	op.access, elem = inPlace, m.Format.Size()
 	switch {
-	case m.isPacked():
-		op.access, elem = m.packedAccess(op.set, op.tokens)
-	case m.transposed && op.tokens <= fewTokens && m.step == 1:
+	case op.kernel == columnSums:
 		op.access = columns
+	case op.kernel == columnSumsUnpacked:
+		op.access, elem = unpacked, 4
+	case op.kernel == dotQuantised:
+		elem = 1
 	case m.transposed:
 		op.access, elem = turned, 4
-	case m.Format != mat.Float32 && op.set.GEMV.WidenAt > 0 && op.tokens >= op.set.GEMV.WidenAt:
+	case op.kernel == dotWidened || m.isPacked():
 		op.access, elem = widened, 4
-	default:
-		op.access = inPlace
 	}
 	return elem
 }
@@ -189,14 +189,22 @@ func (op *linear) run(w *worker, unit int) {
 	y, x := from(op.y, t, r), from(op.x, t, 0)
 	switch {
 	case op.groups.tokens > 0:
+		w.did(dotGroups)
 		op.mulGroups(w.scratch.v, r, rows)
 	case op.access == inPlace:
-		op.mulInPlace(y, x, w.scratch.v, r, rows, tokens)
+		op.mulInPlace(w, y, x, r, rows, tokens)
 	case op.access == columns:
+		w.did(columnSums)
 		op.addColumns(y, x, w.scratch.v, r, rows, tokens)
 	case op.access == unpacked:
+		w.did(columnSumsUnpacked)
 		op.addUnpacked(y, x, w.scratch.v, r, rows, tokens)
 	default:
+		if op.access == turned {
+			w.did(dotTransposed)
+		} else {
+			w.did(dotWidened)
+		}
 		panel := op.panel(w.scratch.v, r, rows)
 		for begin := 0; begin < tokens; begin += unitTokens {
 			op.set.GEMV.Mul(from(y, begin, 0), panel, from(x, begin, 0), rows, min(unitTokens, tokens-begin), op.w.cols)
@@ -216,11 +224,13 @@ func (op *linear) addBias(t, tokens, r, rows int) {
 }
 
 // mulInPlace computes rows of a weight as they lie.
-func (op *linear) mulInPlace(y, x mat.Floats, scratch []float32, r, rows, tokens int) {
+func (op *linear) mulInPlace(w *worker, y, x mat.Floats, r, rows, tokens int) {
 	if m := &op.w; m.isPacked() { // one token
-		op.set.Quant.DotPacked(y.V[:rows], &m.packed, m.row+r*m.step, m.step, row(x, 0, m.cols), scratch)
+		w.did(dotQuantised)
+		op.set.Quant.DotPacked(y.V[:rows], &m.packed, m.row+r*m.step, m.step, row(x, 0, m.cols), w.scratch.v)
 		return
 	}
+	w.did(dotRows)
 	op.set.GEMV.Mul(y, op.at(r), x, rows, tokens, op.w.cols)
 }
 

@@ -7,15 +7,15 @@ import (
 
 // Sizes of a unit of outer.
 const (
-	outerRows = 128
+	panelUnitRows = 128
 	// The tokens of a prompt of so many bytes stay in the second-level cache while rows of weights
 	// are packed by steps of k, each of which then stays in the first. Of more tokens a larger step
 	// of k stays there, while all rows of the unit are packed for it one after another.
-	outerBytes = 1 << 20
-	outerStep  = 256
-	outerLong  = 704
-	outerFew   = 28 // tokens up to which a step is as large as outerShort
-	outerShort = 128
+	panelInputBytes  = 1 << 20
+	panelStep        = 256
+	panelLongStep    = 704
+	panelShortTokens = 28 // tokens up to which a step is as large as outerShort
+	panelShortStep   = 128
 	// linePad keeps lines from falling into one set of the cache.
 	linePad = 16
 )
@@ -23,7 +23,7 @@ const (
 // outer is a Linear by outer products of panels: for each k a vector of rows of the weight
 // times each token. Nothing is folded, and a sum lies in one lane only: that is the fastest
 // order for many tokens, and the one of all prompts.
-type outer struct {
+type panelProduct struct {
 	linear
 	size  int  // of a panel of tokens
 	step  int  // of k
@@ -31,27 +31,27 @@ type outer struct {
 	lines int  // floats of scratch for weights that cannot be packed as they lie
 }
 
-func (op *outer) prepare(threads int) needs {
+func (op *panelProduct) prepare(threads int) needs {
 	panels, scratch := op.plan(threads)
 	return needs{input: panels * op.size, packs: panels, units: ceil(op.w.rows, op.unitRows), scratch: scratch}
 }
 
 // plan cuts the operation into units. It returns the panels of tokens, and the scratch of a
 // unit of rows.
-func (op *outer) plan(threads int) (panels, scratch int) {
+func (op *panelProduct) plan(threads int) (panels, scratch int) {
 	m, lanes := &op.w, op.set.GEMM.PanelLanes()
 	width := 2 * lanes
 	panels, op.size = ceil(op.tokens, op.set.GEMM.PanelRows()), lanes*m.cols
 	switch {
-	case 4*panels*op.size > outerBytes:
-		op.step, op.long = outerLong, true
-	case op.tokens <= outerFew:
-		op.step = outerShort
+	case 4*panels*op.size > panelInputBytes:
+		op.step, op.long = panelLongStep, true
+	case op.tokens <= panelShortTokens:
+		op.step = panelShortStep
 	default:
-		op.step = outerStep
+		op.step = panelStep
 	}
 	step := min(op.step, m.cols)
-	op.unitRows = ceil(min(outerRows, ceil(m.rows, 4*threads)), width) * width
+	op.unitRows = ceil(min(panelUnitRows, ceil(m.rows, 4*threads)), width) * width
 	switch {
 	case m.transposed:
 		op.lines = step * ((lanes-1)*m.step + 1)
@@ -61,26 +61,27 @@ func (op *outer) plan(threads int) (panels, scratch int) {
 	return panels, step*width + op.lines + m.unpackScratch()
 }
 
-func (op *outer) run(w *worker, unit int) {
+func (op *panelProduct) run(w *worker, unit int) {
 	if !op.packed {
 		op.tokenPanel(unit)
 		return
 	}
 	r := unit * op.unitRows
 	rows := min(op.unitRows, op.w.rows-r)
+	w.did(panelSums)
 	op.product(w.scratch.v, r, rows)
 	op.addBias(0, op.tokens, r, rows)
 }
 
 // tokenPanel packs the tokens of a panel.
-func (op *outer) tokenPanel(unit int) {
+func (op *panelProduct) tokenPanel(unit int) {
 	high := op.set.GEMM.PanelRows()
 	t := unit * high
 	op.set.GEMM.PackColumns(op.groups.x[unit*op.size:], from(op.x, t, 0), min(high, op.tokens-t), op.w.cols)
 }
 
 // product computes rows from r on.
-func (op *outer) product(scratch []float32, r, rows int) {
+func (op *panelProduct) product(scratch []float32, r, rows int) {
 	both := 2 * op.set.GEMM.PanelLanes()
 	if op.long {
 		for k := 0; k < op.w.cols; k += op.step {
@@ -107,7 +108,7 @@ func (op *outer) product(scratch []float32, r, rows int) {
 
 // tile adds a step from k on of two panels of rows, or of less, from r on. What is packed next
 // lies next bytes further on.
-func (op *outer) tile(scratch []float32, r, rows, k, next int) {
+func (op *panelProduct) tile(scratch []float32, r, rows, k, next int) {
 	lanes, n := op.set.GEMM.PanelLanes(), min(op.step, op.w.cols-k)
 	both, rest := scratch[:2*lanes*n], scratch[2*lanes*n:]
 	op.weightPanel(both[:lanes*n], rest, r, min(rows, lanes), k, n, next)
@@ -116,7 +117,7 @@ func (op *outer) tile(scratch []float32, r, rows, k, next int) {
 }
 
 // weightPanel is n elements from k on of the rows of a panel from r on.
-func (op *outer) weightPanel(dst, scratch []float32, r, rows, k, n, next int) {
+func (op *panelProduct) weightPanel(dst, scratch []float32, r, rows, k, n, next int) {
 	m := &op.w
 	lines, scratch := scratch[:op.lines], scratch[op.lines:]
 	switch {

@@ -22,6 +22,7 @@ type worker struct {
 	scratch scratch
 	next    []byte          // what its next unit reads from memory; see together
 	paged   attention.Paged // of the head at hand, for a kernel
+	ran     uint32          // the kernels that computed its units, a bit each
 	index   int
 	helped  []topology.Span // whose units it takes when it has done its own; its node's first
 	wake    chan struct{}
@@ -30,7 +31,7 @@ type worker struct {
 	inside atomic.Uint64 // 2 × the generation that it is in or was in last, + 1 while it is in
 	parked atomic.Bool
 	_      [128]byte
-	share  atomic.Uint64 // what is left of its units; see share.go
+	share  atomic.Uint64 // what is left of its units; see workstealing.go
 	_      [128]byte
 
 	steps  int           // since it looked at the clock

@@ -19,7 +19,7 @@ type product interface {
 	ready()
 	base() *linear
 	// lies is what a unit reads from memory first and would have fetched, or nil.
-	lies(unit int) []byte
+	weights(unit int) []byte
 }
 
 // needs are what a product takes.
@@ -38,15 +38,17 @@ type products struct {
 	packing together
 	rows    together
 	one     [1]backend.Product
+	choice  choice // of the product at hand, and its weight: they live here so that a call allocates nothing
+	weight  matrix
 
-	dots    stock[linear]
-	rounded stock[rounded]
-	outer   stock[outer]
-	halves  stock[halves]
-	few     stock[few]
-	ints    stock[ints]
-	bands   stock[bands]
-	codes   stock[codes]
+	dots         stock[linear]
+	bf16         stock[bf16Product]
+	panels       stock[panelProduct]
+	splitDots    stock[splitDot]
+	smallBatches stock[smallBatch]
+	int8         stock[int8Product]
+	interleaved  stock[interleaved]
+	minifloats   stock[minifloat]
 }
 
 // A source is tokens as some products want them packed, from a float of the input's memory on.
@@ -70,11 +72,11 @@ const (
 	byDots uint8 = iota
 	byPairs
 	byTiles
-	byOuter
-	byHalves
-	byFew
-	byInts
-	byCodes
+	byPanels
+	bySplit
+	bySmallBatch
+	byInt8
+	byMinifloat
 )
 
 // single is Products of one.
@@ -102,7 +104,13 @@ func (b *Backend) Products(ps []backend.Product) {
 			continue
 		}
 		place += ps[i].Bias.Elements()
-		op.list = append(op.list, op.order(b, &ps[i], l))
+		op.weight = l.w
+		op.choice = choice{set: b.set, w: &op.weight, tokens: l.tokens, mode: modeOf(&ps[i]), role: ps[i].Role}
+		if l.kernel = op.choice.kernel(); l.kernel == noKernel {
+			b.fail("linear: no kernel for a weight of %d × %d", l.w.rows, l.w.cols)
+			return
+		}
+		op.list = append(op.list, op.of(l))
 		work += l.w.rows * l.w.cols * l.tokens
 		packWork += l.tokens * l.w.cols
 	}
@@ -120,7 +128,7 @@ func (op *products) reset() {
 	op.list, op.sources, op.from = op.list[:0], op.sources[:0], op.from[:0]
 	op.packing.reset()
 	op.rows.reset()
-	op.dots.used, op.rounded.used, op.outer.used, op.halves.used, op.few.used, op.ints.used, op.bands.used, op.codes.used = 0, 0, 0, 0, 0, 0, 0, 0
+	op.dots.used, op.bf16.used, op.panels.used, op.splitDots.used, op.smallBatches.used, op.int8.used, op.interleaved.used, op.minifloats.used = 0, 0, 0, 0, 0, 0, 0, 0
 }
 
 // placeBiases makes room for all biases that may have to be widened.
@@ -136,44 +144,36 @@ func (b *Backend) placeBiases(ps []backend.Product) bool {
 	return true
 }
 
-// order chooses the order of summation of p: it rounds the input where the weights are bfloat16
-// and products of that are the fastest this processor has, or where they are blocks of integers,
-// see roundsToInts. Other prompts are products of panels, see outer, and so is what is not rounded
-// with weights in bands, see bands; other generated tokens dot products.
-func (op *products) order(b *Backend, p *backend.Product, l linear) product {
-	switch {
-	case !p.Rounded && sumsBands(&l):
-		x := op.bands.next()
-		if *x = (bands{linear: l}); x.few() {
-			return x
-		}
-		y := op.outer.next()
-		*y = outer{linear: l}
-		return y
-	case b.byCodes(&l, p):
-		x := op.codes.next()
-		*x = codes{linear: l}
+// of makes the product of a kernel.
+func (op *products) of(l linear) product {
+	switch l.kernel {
+	case interleavedFloats:
+		x := op.interleaved.next()
+		*x = interleaved{linear: l}
 		return x
-	case !p.Rounded:
-	case b.roundsToInts(p.W, p.Role):
-		x := op.ints.next()
-		*x = ints{linear: l}
+	case minifloatCodes:
+		x := op.minifloats.next()
+		*x = minifloat{linear: l}
 		return x
-	case b.roundsToPairs(p.W, p.Role):
-		x := op.rounded.next()
-		*x = rounded{linear: l, tiled: (p.Role == backend.Prompt || b.set.AMX) && !b.tilesOne(&l)}
+	case interleavedInt8:
+		x := op.int8.next()
+		*x = int8Product{linear: l}
 		return x
-	case b.byFew(&l, p.Role):
-		x := op.few.next()
-		*x = few{linear: l}
+	case amxOneToken, amxInPlace, bf16Tiles, pairDots:
+		x := op.bf16.next()
+		*x = bf16Product{linear: l}
 		return x
-	case p.Role == backend.Prompt && l.w.cols > 0:
-		x := op.outer.next()
-		*x = outer{linear: l}
+	case smallBatches:
+		x := op.smallBatches.next()
+		*x = smallBatch{linear: l}
 		return x
-	case b.byHalves(&l, p.Role):
-		x := op.halves.next()
-		*x = halves{linear: l}
+	case panelSums:
+		x := op.panels.next()
+		*x = panelProduct{linear: l}
+		return x
+	case splitDots:
+		x := op.splitDots.next()
+		*x = splitDot{linear: l}
 		return x
 	}
 	x := op.dots.next()
@@ -225,21 +225,21 @@ func sourceOf(p product, n needs) source {
 		s.first = &l.x.V[0]
 	}
 	switch p := p.(type) {
-	case *rounded:
+	case *bf16Product:
 		s.kind.order = byPairs
-		if p.tiled {
+		if p.inTiles() {
 			s.kind.order = byTiles
 		}
-	case *outer:
-		s.kind.order = byOuter
-	case *halves:
-		s.kind.order = byHalves
-	case *few:
-		s.kind.order = byFew
-	case *ints:
-		s.kind = productKind{byInts, l.w.packed.Packing}
-	case *codes:
-		s.kind = productKind{byCodes, l.w.packed.Packing}
+	case *panelProduct:
+		s.kind.order = byPanels
+	case *splitDot:
+		s.kind.order = bySplit
+	case *smallBatch:
+		s.kind.order = bySmallBatch
+	case *int8Product:
+		s.kind = productKind{byInt8, l.w.packed.Packing}
+	case *minifloat:
+		s.kind = productKind{byMinifloat, l.w.packed.Packing}
 	}
 	return s
 }
@@ -318,7 +318,7 @@ func (t *together) follows(at, unit int) []byte {
 		return nil
 	}
 	i, own := t.unit(at, unit)
-	return t.tasks[i].lies(own)
+	return t.tasks[i].weights(own)
 }
 
 // runAll runs the units of all tasks, whose steps are work together.

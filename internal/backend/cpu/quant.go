@@ -111,20 +111,6 @@ const (
 	packedTokens = 4   // up to which a transposed weight is used so
 )
 
-// packedAccess is how a product with a quantised weight gets at it, and the bytes that an
-// element then takes in the cache.
-func (m *matrix) packedAccess(set *kernels.Set, tokens int) (access, int) {
-	switch {
-	case !m.transposed && tokens == 1 && m.dots(set):
-		return inPlace, 1
-	case !m.transposed:
-		return widened, 4
-	case tokens <= packedTokens && m.step == 1:
-		return unpacked, 4
-	}
-	return turned, 4
-}
-
 // dots reports whether there is a kernel for whole rows of a quantised weight.
 func (m *matrix) dots(set *kernels.Set) bool {
 	whole := m.packed.Packing == quant.E4M3 || m.cols%32 == 0

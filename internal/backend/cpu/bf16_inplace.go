@@ -14,20 +14,14 @@ const (
 	smallBytes  = 1 << 20
 )
 
-// small reports whether the tokens are so few that weights are not worth packing.
-func (op *rounded) small() bool {
-	few := op.tokens <= smallTokens || 2*op.tokens*op.w.cols <= smallBytes
-	return few && op.set.AMX && !op.w.isPacked()
-}
-
 // callRows is how many rows one call of a kernel has of weights as they lie.
-func (op *rounded) callRows() int {
+func (op *bf16Product) callRows() int {
 	return max(1, callBytes/max(2*op.w.cols, 1)/coupleRows) * coupleRows
 }
 
 // lies is the weight from a unit on, where it is read where it lies.
-func (op *rounded) lies(unit int) []byte {
-	if !op.packed || !op.tiled || !op.small() {
+func (op *bf16Product) weights(unit int) []byte {
+	if !op.packed || op.kernel != amxInPlace {
 		return nil
 	}
 	return op.at(unit * op.unitRows).Data
@@ -36,7 +30,7 @@ func (op *rounded) lies(unit int) []byte {
 // tilesOfFew computes a unit for few tokens, with weights as they lie but for those at the edges. While
 // the tokens pass some rows, those that follow are fetched to the second-level cache: after the last
 // of the unit next.
-func (op *rounded) tilesOfFew(scratch []float32, r int, next []byte) {
+func (op *bf16Product) tilesInPlace(scratch []float32, r int, next []byte) {
 	for end := min(r+op.unitRows, op.w.rows); r < end; {
 		rows := min(op.callRows(), (end-r)&^(gemm.PackRows-1))
 		blocks := op.w.cols / gemm.BlockK
@@ -49,7 +43,7 @@ func (op *rounded) tilesOfFew(scratch []float32, r int, next []byte) {
 		}
 		for t := 0; t < op.tokens; t += coupleRows {
 			f.Quarters = op.quarters(t, f.Done)
-			op.rowsOfFew(scratch, r, rows, blocks, t, f)
+			op.rowsInPlace(scratch, r, rows, blocks, t, f)
 			f.Done += f.Quarters
 		}
 		r += rows
@@ -58,7 +52,7 @@ func (op *rounded) tilesOfFew(scratch []float32, r int, next []byte) {
 
 // quarters is how much of what follows is fetched while tokens from t on pass: a fair part of what is
 // left, which the last 16 need not take.
-func (op *rounded) quarters(t, done int) int {
+func (op *bf16Product) quarters(t, done int) int {
 	couples := (op.tokens - t + gemm.PanelTokens - 1) / coupleRows
 	if op.tokens <= coupleRows || couples == 0 {
 		return 4 - done
@@ -68,7 +62,7 @@ func (op *rounded) quarters(t, done int) int {
 
 // rowsOfFew computes rows from r on for up to 32 tokens from t on: blocks of k as the weights lie, the
 // rest packed.
-func (op *rounded) rowsOfFew(scratch []float32, r, rows, blocks, t int, f gemm.Fetch) {
+func (op *bf16Product) rowsInPlace(scratch []float32, r, rows, blocks, t int, f gemm.Fetch) {
 	tokens := min(coupleRows, op.tokens-t)
 	pack, c := words(scratch[:op.words]), mat.Floats{V: scratch[op.words:], Stride: coupleRows}
 	panels, x := ceil(tokens, gemm.PanelTokens), op.panels[t/gemm.PanelTokens*op.words:]
@@ -82,5 +76,5 @@ func (op *rounded) rowsOfFew(scratch []float32, r, rows, blocks, t int, f gemm.F
 			op.set.GEMM.TilePack(from(c, i, 0), pack, x[k/2*gemm.PanelTokens:], op.words, panels, ceil(n, gemm.BlockK), k > 0)
 		}
 	}
-	op.turn(c, r, rows, t, tokens)
+	op.transpose(c, r, rows, t, tokens)
 }

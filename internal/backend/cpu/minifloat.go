@@ -1,37 +1,28 @@
 package cpu
 
 import (
-	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
 // Sizes of a unit of codes.
 const (
-	codesRows    = 12 // a multiple of what all kernels for groups take at a time
-	codesStreams = 8  // of rows that pass one token
+	minifloatRows    = 12 // a multiple of what all kernels for groups take at a time
+	minifloatStreams = 8  // of rows that pass one token
 )
 
 // codes is a Linear of E4M3 or MXFP4 weights that stay as they are stored, see kernels.MulCodes: of
 // generated tokens, and with no activation rounded of all. Many are groups of few, while the weights of a
 // unit stay in the second-level cache.
-type codes struct{ linear }
+type minifloat struct{ linear }
 
-// byCodes reports whether a product is one of codes.
-func (b *Backend) byCodes(op *linear, p *backend.Product) bool {
-	if m := &op.w; m.transposed || !m.isPacked() || !b.set.QGEMM.Codes(&m.packed, m.col, m.cols) {
-		return false
-	}
-	return !p.Rounded || p.Role == backend.Generated
-}
-
-func (op *codes) prepare(threads int) needs {
+func (op *minifloat) prepare(threads int) needs {
 	scratch := op.plan(threads)
 	return needs{input: op.tokens * op.set.QGEMM.CodesFloats(&op.w.packed, op.w.cols), packs: op.tokens, units: ceil(op.w.rows, op.unitRows), scratch: scratch}
 }
 
 // plan cuts the weight into units and returns the scratch that one needs. As in oneTokenRows, the
 // streams of one token have an odd number of rows each.
-func (op *codes) plan(threads int) int {
+func (op *minifloat) plan(threads int) int {
 	m := &op.w
 	each := m.cols
 	if m.packed.Packing == quant.MXFP4 {
@@ -39,9 +30,9 @@ func (op *codes) plan(threads int) int {
 	}
 	share := ceil(m.rows, 4*threads) // several units a thread
 	if op.tokens == 1 {
-		op.unitRows = (max(min(unitBytes/each, share)/codesStreams, 1) | 1) * codesStreams
+		op.unitRows = (max(min(unitBytes/each, share)/minifloatStreams, 1) | 1) * minifloatStreams
 	} else {
-		op.unitRows = max(min(halfUnit/each, share)/codesRows, 1) * codesRows
+		op.unitRows = max(min(splitUnit/each, share)/minifloatRows, 1) * minifloatRows
 	}
 	op.unitRows = min(op.unitRows, m.rows)
 	scratch := 0
@@ -51,7 +42,7 @@ func (op *codes) plan(threads int) int {
 	return scratch
 }
 
-func (op *codes) run(w *worker, unit int) {
+func (op *minifloat) run(w *worker, unit int) {
 	set, m := op.set, &op.w
 	size := set.QGEMM.CodesFloats(&m.packed, m.cols)
 	if !op.packed {
@@ -64,6 +55,7 @@ func (op *codes) run(w *worker, unit int) {
 	rows := min(op.unitRows, m.rows-r)
 	for t := 0; t < op.tokens; {
 		group := set.QGEMM.CodesTokens(op.tokens - t)
+		w.did(minifloatCodes)
 		set.QGEMM.MulCodes(from(op.y, t, r), &m.packed, m.row+r*m.step, m.step, rows, op.groups.x[t*size:], w.scratch.v, group, m.cols)
 		t += group
 	}
@@ -71,7 +63,7 @@ func (op *codes) run(w *worker, unit int) {
 }
 
 // groupOf is the first token of the group that has token i, and how many it has.
-func (op *codes) groupOf(i int) (first, group int) {
+func (op *minifloat) groupOf(i int) (first, group int) {
 	most := op.set.QGEMM.CodesTokens(op.tokens)
 	first = i / most * most
 	for group = op.set.QGEMM.CodesTokens(op.tokens - first); i >= first+group; group = op.set.QGEMM.CodesTokens(op.tokens - first) {

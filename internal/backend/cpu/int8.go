@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/quant"
 	"github.com/heftai/heft/internal/tensor"
@@ -18,39 +17,22 @@ const (
 )
 
 // ints is a Linear of weights in blocks of integers, whose inputs are rounded to such blocks.
-type ints struct {
+type int8Product struct {
 	linear
 	in mat.Pairs
 }
 
-// roundsToInts reports whether LinearRounded rounds the input of a product with w to integers:
-// where weights are in whole blocks of them, but for prompts not with AMX. Its tiles of
-// integers would have to be scaled block by block, which takes longer than widening weights
-// to bfloat16 once for all tokens.
-func (b *Backend) roundsToInts(w backend.Matrix, role backend.Role) bool {
-	if w.Quant == nil || w.Transposed || !b.set.QGEMM.Integers() || w.Rank != 2 || role == backend.Prompt && b.set.AMX {
-		return false
-	}
-	return inBlocks(w) && w.Col%quant.BlockColumns == 0 && w.Dims[1]%quant.BlockColumns == 0
-}
-
-// inBlocks reports whether a quantised weight is in blocks of integers.
-func inBlocks(w backend.Matrix) bool {
-	p, _ := packing(w.Quant.Format)
-	return p.BlockBytes() > 0
-}
-
-func (op *ints) prepare(threads int) needs {
+func (op *int8Product) prepare(threads int) needs {
 	scratch := op.plan(threads)
 	op.in.Stride = op.set.QGEMM.IntWords(op.w.packed.Packing, op.w.cols)
 	return needs{input: op.tokens * op.in.Stride, packs: op.tokens, units: ceil(op.w.rows, op.unitRows), scratch: scratch}
 }
 
-func (op *ints) take(input []float32) { op.in.V = words(input) }
+func (op *int8Product) take(input []float32) { op.in.V = words(input) }
 
 // plan cuts the weight into units and returns the scratch that one needs.
-func (op *ints) plan(threads int) int {
-	op.unitRows = bandRows(&op.linear, threads)
+func (op *int8Product) plan(threads int) int {
+	op.unitRows = interleavedRows(&op.linear, threads)
 	if op.w.packed.Height > 0 {
 		return 0
 	}
@@ -58,7 +40,7 @@ func (op *ints) plan(threads int) int {
 }
 
 // bandRows is how many rows of a weight in bands are a unit.
-func bandRows(op *linear, threads int) int {
+func interleavedRows(op *linear, threads int) int {
 	fit := min(unitBytes/max(op.w.cols, 1), ceil(op.w.rows, 4*threads)) // several units a thread
 	fit = max(fit/pairRows, 1) * pairRows
 	switch {
@@ -70,7 +52,7 @@ func bandRows(op *linear, threads int) int {
 	return min(fit, op.w.rows)
 }
 
-func (op *ints) run(w *worker, unit int) {
+func (op *int8Product) run(w *worker, unit int) {
 	m := &op.w
 	if !op.packed {
 		op.set.QGEMM.NarrowInts(m.packed.Packing, op.in.V[unit*op.in.Stride:], row(op.x, unit, m.cols))
@@ -81,7 +63,7 @@ func (op *ints) run(w *worker, unit int) {
 	first, col, step := m.row+r*m.step, m.col, m.step
 	bands := m.packed
 	if bands.Height == 0 {
-		bands = op.bands(w.scratch.v, first, rows)
+		bands = op.interleave(w.scratch.v, first, rows)
 		first, col, step = 0, 0, 1
 	}
 	part := rows
@@ -89,13 +71,14 @@ func (op *ints) run(w *worker, unit int) {
 		part = pairRows
 	}
 	for i := 0; i < rows; i += part {
+		w.did(interleavedInt8)
 		op.mul(&bands, r+i, first+i*step, step, col, min(part, rows-i))
 	}
 	op.addBias(0, op.tokens, r, rows)
 }
 
 // mul computes rows of the result from r on, of which the first is in row first of bands.
-func (op *ints) mul(bands *quant.Packed, r, first, step, col, rows int) {
+func (op *int8Product) mul(bands *quant.Packed, r, first, step, col, rows int) {
 	columns := op.w.cols
 	if op.tokens > intFew {
 		columns = intStep
@@ -110,7 +93,7 @@ func (op *ints) mul(bands *quant.Packed, r, first, step, col, rows int) {
 }
 
 // bands brings rows of a weight in rows, from row first of what is stored, into bands.
-func (op *ints) bands(scratch []float32, first, rows int) quant.Packed {
+func (op *int8Product) interleave(scratch []float32, first, rows int) quant.Packed {
 	p, size := op.w.packed, op.w.packed.Packing.BlockBytes()
 	out := quant.Packed{Packing: p.Packing, Width: op.w.cols, Height: rows}
 	each := p.Width / quant.BlockColumns * size

@@ -1,51 +1,42 @@
 package cpu
 
 import (
-	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels/gemv"
-	"github.com/heftai/heft/internal/kernels/mat"
 )
 
 // Sizes of a unit of halves.
 const (
-	halfRows  = 12        // a multiple of what all kernels take at a time
-	halfUnit  = 192 << 10 // of weights, while as many are fetched; half as many again where vectors are wide
-	halfBytes = 24 << 10  // of tokens: a piece of k that the first-level cache holds
+	splitRows  = 12        // a multiple of what all kernels take at a time
+	splitUnit  = 192 << 10 // of weights, while as many are fetched; half as many again where vectors are wide
+	splitBytes = 24 << 10  // of tokens: a piece of k that the first-level cache holds
 
 	splitColumns = 32 * gemv.HalvesBlock // of a unit that lays out tokens
 )
 
 // halves is a Linear of bfloat16 weights and few tokens, see kernels.MulHalves.
-type halves struct{ linear }
+type splitDot struct{ linear }
 
-// byHalves reports whether LinearRounded computes a product with w by halves where it rounds
-// nothing: for generated tokens and bfloat16 weights.
-func (b *Backend) byHalves(op *linear, role backend.Role) bool {
-	m := &op.w
-	return role == backend.Generated && b.set.GEMV.Halves() && !m.transposed && !m.isPacked() && m.Format == mat.BFloat16 && m.cols > 0
-}
-
-func (op *halves) prepare(threads int) needs {
+func (op *splitDot) prepare(threads int) needs {
 	scratch := op.plan(threads)
 	return needs{input: op.tokens * op.set.GEMV.SplitFloats(op.w.cols), packs: ceil(op.w.cols, splitColumns), units: ceil(op.w.rows, op.unitRows), scratch: scratch}
 }
 
 // plan cuts the weight into units and returns the scratch that one needs.
-func (op *halves) plan(threads int) int {
+func (op *splitDot) plan(threads int) int {
 	fit := func(bytes int) int { return min(bytes/max(2*op.w.cols, 1), ceil(op.w.rows, 4*threads)) }
 	if op.tokens == 1 {
 		op.unitRows = op.oneTokenRows(fit(unitBytes))
 	} else {
-		unit := halfUnit
+		unit := splitUnit
 		if op.set.Lanes == 16 {
-			unit += halfUnit / 2
+			unit += splitUnit / 2
 		}
-		op.unitRows = min(max(fit(unit)/halfRows, 1)*halfRows, op.w.rows)
+		op.unitRows = min(max(fit(unit)/splitRows, 1)*splitRows, op.w.rows)
 	}
 	return op.set.GEMV.HalvesSums(op.unitRows, op.set.GEMV.HalvesTokens(op.tokens))
 }
 
-func (op *halves) run(w *worker, unit int) {
+func (op *splitDot) run(w *worker, unit int) {
 	if !op.packed {
 		op.split(unit * splitColumns)
 		return
@@ -54,6 +45,7 @@ func (op *halves) run(w *worker, unit int) {
 	rows := min(op.unitRows, op.w.rows-r)
 	for t := 0; t < op.tokens; {
 		group := op.set.GEMV.HalvesTokens(op.tokens - t)
+		w.did(splitDots)
 		op.product(w.scratch.v, r, rows, t, group)
 		t += group
 	}
@@ -61,7 +53,7 @@ func (op *halves) run(w *worker, unit int) {
 }
 
 // split lays out columns from k on of all groups of tokens.
-func (op *halves) split(k int) {
+func (op *splitDot) split(k int) {
 	set, n := op.set, min(splitColumns, op.w.cols-k)
 	for t := 0; t < op.tokens; {
 		group := set.GEMV.HalvesTokens(op.tokens - t)
@@ -71,11 +63,11 @@ func (op *halves) split(k int) {
 }
 
 // product computes rows from r on for a group of tokens from t on.
-func (op *halves) product(sums []float32, r, rows, t, group int) {
+func (op *splitDot) product(sums []float32, r, rows, t, group int) {
 	set, cols, w := op.set, op.w.cols, op.at(r)
 	x := op.groups.x[t*set.GEMV.SplitFloats(cols):]
 	blocks := ceil(cols, gemv.HalvesBlock)
-	step := ceil(blocks, ceil(blocks, halfBytes/(4*group*gemv.HalvesBlock))) * gemv.HalvesBlock
+	step := ceil(blocks, ceil(blocks, splitBytes/(4*group*gemv.HalvesBlock))) * gemv.HalvesBlock
 	if group <= 2 {
 		step = cols // the sums would cost more than the tokens
 	}

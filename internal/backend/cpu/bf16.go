@@ -8,7 +8,6 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/qgemm"
 	"github.com/heftai/heft/internal/tensor"
-	"github.com/heftai/heft/meta"
 )
 
 // Sizes of a unit of a rounded Linear for prompts: packed weights and the panels of the
@@ -25,13 +24,12 @@ const (
 )
 
 // rounded is a Linear of bfloat16 weights and activations rounded to bfloat16.
-type rounded struct {
+type bf16Product struct {
 	linear
-	tiled  bool      // by panels of tokens, else by dot products or for one token
-	pairs  mat.Pairs // tokens for dot products
-	panels []uint32  // tokens for tiles
-	words  int       // of a panel, or a pack
-	few    int       // tokens that pass the packs together
+	pairs      mat.Pairs // tokens for dot products
+	panels     []uint32  // tokens for tiles
+	words      int       // of a panel, or a pack
+	tileTokens int       // tokens that pass the packs together
 }
 
 // LinearRounded rounds the input where the weights are bfloat16 and products of that are
@@ -41,40 +39,15 @@ func (b *Backend) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias ten
 	b.single(backend.Product{Dst: dst, X: x, W: w, Bias: bias, Rounded: true, Role: role})
 }
 
-func (op *rounded) prepare(threads int) needs {
+func (op *bf16Product) prepare(threads int) needs {
 	packs := op.planInput()
 	scratch := op.planRows(threads)
 	return needs{input: packs * op.words, packs: packs, units: ceil(op.w.rows, op.unitRows), scratch: scratch}
 }
 
-func (op *rounded) take(input []float32) {
+func (op *bf16Product) take(input []float32) {
 	in := words(input)
 	op.pairs, op.panels = mat.Pairs{V: in, Stride: op.words}, in
-}
-
-// roundsToPairs reports whether LinearRounded rounds the input of a product with w to
-// bfloat16: for weights of it, and for prompts with quantised ones, which it holds well.
-func (b *Backend) roundsToPairs(w backend.Matrix, role backend.Role) bool {
-	if !b.set.BF16 || b.set.SlowPairs {
-		return false
-	}
-	if w.Quant != nil {
-		return role == backend.Prompt && (!w.Transposed || packsTurned(w))
-	}
-	return w.DType == meta.BFloat16 && !w.Transposed
-}
-
-// packsTurned reports whether packs are made of a quantised weight that is stored turned: of four bits,
-// in groups of neighbouring rows.
-func packsTurned(w backend.Matrix) bool {
-	nibbles := w.Quant.Format == meta.QuantGPTQ || w.Quant.Format == meta.QuantAWQ
-	return nibbles && w.Quant.Index.IsZero()
-}
-
-// tilesOne reports whether a product is of one token and a weight whose blocks are whole: tiles
-// take these as they lie, and the result has the bits of any other tile.
-func (b *Backend) tilesOne(op *linear) bool {
-	return op.tokens == 1 && b.set.AMX && !op.w.isPacked() && op.w.cols > 0 && op.w.cols%gemm.BlockK == 0
 }
 
 // words is scratch memory as words.
@@ -83,22 +56,22 @@ func words(v []float32) []uint32 {
 }
 
 // planInput says in how many units the input is rounded.
-func (op *rounded) planInput() int {
-	if !op.tiled {
+func (op *bf16Product) planInput() int {
+	if !op.inTiles() {
 		op.words = mat.PairWords(op.w.cols)
 		return op.tokens
 	}
 	op.words = gemm.PanelWords(op.w.cols)
-	if op.small() {
+	if op.kernel == amxInPlace {
 		return ceil(op.tokens, gemm.PanelTokens)
 	}
 	return 2 * ceil(op.tokens, coupleRows)
 }
 
 // planRows cuts the weight into units and returns the scratch that one needs.
-func (op *rounded) planRows(threads int) int {
+func (op *bf16Product) planRows(threads int) int {
 	each := ceil(op.w.rows, 4*threads) // several units a thread
-	if !op.tiled {
+	if !op.inTiles() {
 		fit := min(unitBytes/max(2*op.w.cols, 1), each)
 		if op.set.AMX {
 			op.unitRows = op.oneTokenRows(fit)
@@ -110,25 +83,27 @@ func (op *rounded) planRows(threads int) int {
 		op.unitRows = min(max(fit, 4), op.w.rows)
 		return 0
 	}
-	if op.small() {
+	if op.kernel == amxInPlace {
 		op.unitRows = min(max(1, each/gemm.PackRows)*gemm.PackRows, op.callRows())
 		return op.words + op.callRows()*coupleRows
 	}
 	pack := 4 * op.words
 	op.unitRows = max(1, min(packBytes/pack*gemm.PackRows, each)/packRows) * packRows
-	op.few = max(1, min(panelTokens, panelBytes/pack*gemm.PanelTokens, op.tokens+coupleRows-1)/coupleRows) * coupleRows
-	return op.unitRows/gemm.PackRows*op.words + packRows*op.few + op.packScratch()
+	op.tileTokens = max(1, min(panelTokens, panelBytes/pack*gemm.PanelTokens, op.tokens+coupleRows-1)/coupleRows) * coupleRows
+	return op.unitRows/gemm.PackRows*op.words + packRows*op.tileTokens + op.packScratch()
 }
 
-func (op *rounded) run(w *worker, unit int) {
+func (op *bf16Product) run(w *worker, unit int) {
 	switch {
-	case op.packed && op.tiled && op.small():
-		op.tilesOfFew(w.scratch.v, unit*op.unitRows, w.next)
-	case op.packed && op.tiled:
+	case op.packed && op.kernel == amxInPlace:
+		w.did(amxInPlace)
+		op.tilesInPlace(w.scratch.v, unit*op.unitRows, w.next)
+	case op.packed && op.inTiles():
+		w.did(bf16Tiles)
 		op.tiles(w.scratch.v, unit*op.unitRows)
 	case op.packed:
-		op.dots(unit * op.unitRows)
-	case !op.tiled:
+		op.dots(w, unit*op.unitRows)
+	case !op.inTiles():
 		op.set.Vector.Narrow(op.pairs.V[unit*op.words:], row(op.x, unit, op.w.cols))
 	default:
 		op.panel(unit)
@@ -136,7 +111,7 @@ func (op *rounded) run(w *worker, unit int) {
 }
 
 // panel rounds 16 tokens, or fewer at the end, where a panel may have none.
-func (op *rounded) panel(unit int) {
+func (op *bf16Product) panel(unit int) {
 	t := unit * gemm.PanelTokens
 	var x mat.Floats
 	n := max(0, min(gemm.PanelTokens, op.tokens-t))
@@ -147,41 +122,43 @@ func (op *rounded) panel(unit int) {
 }
 
 // dots computes a unit for generated tokens, which are few, or for one by tiles.
-func (op *rounded) dots(r int) {
+func (op *bf16Product) dots(w *worker, r int) {
 	rows := min(op.unitRows, op.w.rows-r)
 	for t := 0; t < op.tokens; t += unitTokens {
 		n := min(unitTokens, op.tokens-t)
 		x, y := mat.Pairs{V: op.pairs.V[t*op.words:], Stride: op.words}, from(op.y, t, r)
 		if op.set.AMX {
+			w.did(amxOneToken)
 			op.set.GEMV.TileOne(y.V, op.at(r), x.V, rows, op.w.cols/gemm.BlockK)
 			continue
 		}
+		w.did(pairDots)
 		op.set.GEMV.MulPairs(y, op.at(r), x, rows, n, op.w.cols)
 	}
 	op.addBias(0, op.tokens, r, rows)
 }
 
 // tiles computes a unit for many tokens, which pass packs of rows.
-func (op *rounded) tiles(scratch []float32, r int) {
+func (op *bf16Product) tiles(scratch []float32, r int) {
 	rows := min(op.unitRows, op.w.rows-r)
 	packs := words(scratch[:op.unitRows/gemm.PackRows*op.words])
-	c := mat.Floats{V: scratch[len(packs):][:packRows*op.few], Stride: op.few}
+	c := mat.Floats{V: scratch[len(packs):][:packRows*op.tileTokens], Stride: op.tileTokens}
 	rest := scratch[len(packs)+len(c.V):]
 	op.packAll(packs, r, rows, rest)
-	for t := 0; t < op.tokens; t += op.few {
-		tokens := min(op.few, op.tokens-t)
+	for t := 0; t < op.tokens; t += op.tileTokens {
+		tokens := min(op.tileTokens, op.tokens-t)
 		for i := 0; i < rows; i += packRows {
 			for k := 0; k < op.w.cols; k += stepK {
 				op.tile(c, packs[i/gemm.PackRows*op.words+k/2*gemm.PackRows:], op.words, t, tokens, k)
 			}
-			op.turn(c, r+i, min(packRows, rows-i), t, tokens)
+			op.transpose(c, r+i, min(packRows, rows-i), t, tokens)
 		}
 	}
 }
 
 // pack packs n elements from k on of up to 16 rows from r on. scratch is that of a quantised weight,
 // whose values are rounded to bfloat16.
-func (op *rounded) pack(dst []uint32, r, k, n int, scratch []float32) {
+func (op *bf16Product) pack(dst []uint32, r, k, n int, scratch []float32) {
 	rows := max(0, min(gemm.PackRows, op.w.rows-r))
 	if op.w.transposed {
 		op.set.QGEMM.PackQuantisedTurned(dst, &op.w.packed, op.w.row+k, op.w.col+r*op.w.step, op.w.step, rows, n, scratch)
@@ -201,7 +178,7 @@ func (op *rounded) pack(dst []uint32, r, k, n int, scratch []float32) {
 
 // packAll packs rows from r on, pairs of packs. Of a turned weight the second-level cache keeps the lines
 // that packs share.
-func (op *rounded) packAll(packs []uint32, r, rows int, scratch []float32) {
+func (op *bf16Product) packAll(packs []uint32, r, rows int, scratch []float32) {
 	step := op.w.cols
 	if op.w.transposed {
 		step = turnedStep
@@ -214,7 +191,7 @@ func (op *rounded) packAll(packs []uint32, r, rows int, scratch []float32) {
 }
 
 // packScratch is the scratch of pack.
-func (op *rounded) packScratch() int {
+func (op *bf16Product) packScratch() int {
 	if op.w.transposed {
 		return qgemm.TurnScratch(op.w.step)
 	}
@@ -222,14 +199,14 @@ func (op *rounded) packScratch() int {
 }
 
 // tile adds a step from k on of two packs of rows, ws words apart, for tokens from t on.
-func (op *rounded) tile(c mat.Floats, packs []uint32, ws, t, tokens, k int) {
+func (op *bf16Product) tile(c mat.Floats, packs []uint32, ws, t, tokens, k int) {
 	panels := op.panels[t/gemm.PanelTokens*op.words+k/2*gemm.PanelTokens:]
 	blocks := ceil(min(stepK, op.w.cols-k), gemm.BlockK)
 	op.set.GEMM.Tile(c, packs, ws, panels, op.words, blocks, ceil(tokens, coupleRows), k > 0)
 }
 
 // turn stores rows from r on for tokens from t on.
-func (op *rounded) turn(c mat.Floats, r, rows, t, tokens int) {
+func (op *bf16Product) transpose(c mat.Floats, r, rows, t, tokens int) {
 	for i := 0; i < rows; i += gemm.PackRows {
 		n := min(gemm.PackRows, rows-i)
 		var bias []float32
@@ -239,3 +216,6 @@ func (op *rounded) turn(c mat.Floats, r, rows, t, tokens int) {
 		op.set.GEMM.Turn(from(op.y, t, r+i), from(c, i, 0), bias, n, tokens)
 	}
 }
+
+// inTiles reports whether the kernel takes panels of tokens, else rows of them.
+func (op *bf16Product) inTiles() bool { return op.kernel == amxInPlace || op.kernel == bf16Tiles }

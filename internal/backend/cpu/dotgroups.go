@@ -15,19 +15,11 @@ const (
 	groupFrom = 4 // groups of tokens from which packing pays
 )
 
-// groups are the packed tokens of a Linear; tokens is 0 where it does without.
-type groups struct {
+// packedGroups are the packed tokens of a Linear; tokens is 0 where it does without.
+type packedGroups struct {
 	x      []float32
 	size   int // of a group
 	tokens int // whose sums a unit keeps: whole groups
-}
-
-// groupable reports whether the operation has enough tokens to be worth packing.
-func (op *linear) groupable() bool {
-	if !op.set.GEMM.Groups() || op.tokens < groupFrom*op.set.GEMM.GroupTokens || op.w.cols == 0 {
-		return false
-	}
-	return op.access == inPlace || op.access == widened || op.access == turned
 }
 
 // planGroups is plan for packed groups.
