@@ -9,6 +9,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/probe"
@@ -19,6 +20,7 @@ type devicesCmd struct {
 	Probe     bool   `help:"Measure memory and arithmetic (0.4 s)."`
 	ProbeFile string `help:"Measure them, and the disk that holds this large file."`
 	JSON      bool   `name:"json" help:"Print one JSON object."`
+	CPU       string `name:"cpu" env:"HEFT_CPU" help:"Show the kernels of this variant (default: the best one)." placeholder:"amx|avx512bf16|avx512|avx2|go"`
 }
 
 // machine is what serve devices --json prints.
@@ -33,7 +35,11 @@ type machine struct {
 	Threads int             `json:"threads"` // that compute unless --threads says otherwise
 	Kernels []string        `json:"kernels"` // that this processor runs, best first
 	Builds  map[string]bool `json:"builds"`  // what this binary was built with
-	Rates   *probe.Rates    `json:"rates,omitempty"`
+	// KernelTable is which kernel multiplies weights, by variant, format, precision, role and number of tokens.
+	KernelTable []cpu.KernelRow `json:"kernel_table"`
+
+	variant string       // whose kernels are printed as text
+	Rates   *probe.Rates `json:"rates,omitempty"`
 }
 
 // deviceInfo is a place that device maps may name.
@@ -81,6 +87,13 @@ func (c *devicesCmd) Run(ctx context.Context, out cmdline.Output) error {
 		if m.Rates, err = probe.Run(ctx, o); err != nil {
 			return err
 		}
+	}
+	var err error
+	if m.variant, err = c.variant(); err != nil {
+		return err
+	}
+	if m.KernelTable, err = kernelTable(m.Kernels); err != nil {
+		return err
 	}
 	if c.JSON {
 		return printJSON(out, m)
@@ -144,5 +157,6 @@ func (m *machine) print(out cmdline.Output) error {
 		}
 		fmt.Fprintf(w, "\tread\t%.2f GB/s, %s\n", m.Rates.Disk.BytesPerSecond/1e9, how)
 	}
+	printKernels(w, m.KernelTable, m.variant)
 	return w.Flush()
 }

@@ -18,6 +18,22 @@ func TestDevices(t *testing.T) {
 	if len(m.Devices) != 2 || m.Devices[0].Device != "cpu" || m.Devices[1].Device != "disk" {
 		t.Errorf("devices: %+v", m.Devices)
 	}
+	formats := map[string]bool{}
+	for _, r := range m.KernelTable {
+		formats[r.Format] = true
+		if r.Kernel == "" || r.From < 1 || r.To != 0 && r.To < r.From {
+			t.Errorf("row of the kernel table: %+v", r)
+		}
+	}
+	if len(formats) != 9 {
+		t.Errorf("the kernel table has formats %v", formats)
+	}
+	for _, variant := range m.Kernels {
+		text, _ := command(t, 0, "devices", "--cpu", variant)
+		if !strings.Contains(text, "kernels of "+variant+" by tokens") || !strings.Contains(text, "gemm.SumPanels") {
+			t.Errorf("no kernels of %s in:\n%s", variant, text)
+		}
+	}
 	text, _ := command(t, 0, "devices")
 	for _, want := range []string{"cpu", "kernels", "gpu", "none", "disk"} {
 		if !strings.Contains(text, want) {
