@@ -16,12 +16,12 @@ import (
 // Access says which web pages and which host names may use a server. Programs that are no
 // browsers send neither Origin nor Sec-Fetch-Site, and are not affected.
 type Access struct {
-	// Origins are origins of web pages, such as https://app.example, that may use the server from
-	// a browser beside its own page. "*" allows all pages.
+	// Origins are the origins of web pages, such as https://app.example, that may use the server
+	// from a browser. The server's own page always may. "*" allows all pages.
 	Origins []string
-	// Hosts are names that clients may call a server by that listens on a loopback address, beside
-	// IP addresses, localhost and names below it. "*" allows all names. A page on another name
-	// may be one whose name was made to resolve to this machine (DNS rebinding).
+	// Hosts are the host names that a server on a loopback address answers to. IP addresses,
+	// localhost and names below it are always allowed. "*" allows all names. Any other name may
+	// belong to a page whose owner points it at this machine (DNS rebinding).
 	Hosts []string
 }
 

@@ -105,5 +105,5 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // a client that has gone away misses nothing
+	_ = json.NewEncoder(w).Encode(v) // the client may have disconnected
 }

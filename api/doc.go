@@ -1,8 +1,13 @@
-// Package api is Heft's HTTP server: routes, the checks in front of them, metrics and the
-// page at /.
+// Package api is Heft's HTTP server.
 //
-// New wires it. The dialects are packages of their own, api/openai today, and share
-// api/generate; what stands here is the same for all: who may ask, how long a body may
-// be, what a panic answers, and how things are (/health, /ready, /metrics, /plan,
-// /version). It knows no weights and no tokens.
+// [New] returns the handler of all paths for a model, [NewServer] an http.Server around it, and
+// [Serve] serves until a context ends. The handler has three layers:
+//
+//   - middleware: time limits for clients, request ids, the access log, panics, allowed hosts and
+//     origins ([Access]), API keys, limits of bodies;
+//   - the endpoints of the dialects, which are packages of their own (api/openai). Each gives the
+//     middleware its routes and the shape of its errors;
+//   - the state of the server: /health, /ready, /metrics, /plan, /version, and the page at /.
+//
+// docs/http.md describes all of it for clients. The package knows no weights and no tokens.
 package api

@@ -19,7 +19,7 @@ var (
 	pageJS string
 )
 
-// servePage is GET /. The policy lets the page run what was embedded here, talk to this
+// servePage is GET /. The content policy allows the embedded script and style and requests to this
 // server, and nothing else.
 func servePage() http.HandlerFunc {
 	page := strings.NewReplacer("{{css}}", pageCSS, "{{js}}", pageJS).Replace(pageHTML)
@@ -32,7 +32,7 @@ func servePage() http.HandlerFunc {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-cache")
 		h.Set("Content-Length", strconv.Itoa(len(page)))
-		_, _ = w.Write([]byte(page)) // a client that has gone away misses nothing
+		_, _ = w.Write([]byte(page)) // the client may have disconnected
 	}
 }
 

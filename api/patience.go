@@ -34,8 +34,8 @@ func (t Timeouts) withDefaults() Timeouts {
 	return t
 }
 
-// sendBuffer is what the system may buffer of an answer, per connection, in bytes. The default of
-// Linux grows to several MiB, so that a client that does not read is noticed late.
+// sendBuffer is the size of a connection's send buffer in bytes. Linux's default grows to several
+// MiB, so the server would notice late that a client does not read.
 const sendBuffer = 256 << 10
 
 // limitBuffer sets the send buffer of a connection.
@@ -53,9 +53,9 @@ const (
 	piece = 64 << 10
 )
 
-// patient lets go of clients that stall: a body must go on and be faster than leastRate on
-// the whole, and what is written must be taken. A connection's deadlines are moved with
-// each read and write, so that a model may be silent as long as it likes.
+// patient disconnects clients that stall: a body must make progress and arrive faster than
+// leastRate on average, and the client must read the answer. Each read and write moves the
+// connection's deadlines, so the time that a model takes is not limited.
 func patient(stall time.Duration) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		if stall <= 0 {
@@ -65,17 +65,17 @@ func patient(stall time.Duration) func(http.Handler) http.Handler {
 			out := &patientWriter{ResponseWriter: w, connection: http.NewResponseController(w), stall: stall}
 			if r.Body != nil && r.Body != http.NoBody {
 				b := &patientBody{body: r.Body, connection: out.connection, begin: time.Now(), stall: stall}
-				b.extend() // for those who never read it, too
+				b.extend() // also for handlers that never read it
 				r.Body, out.body = b, b
 			}
-			defer out.extend() // what is buffered is sent when the handler has returned
+			defer out.extend() // net/http sends its buffer after the handler has returned
 			next.ServeHTTP(out, r)
 		})
 	}
 }
 
-// patientWriter renews the deadline with every piece that it writes. A connection that has
-// no deadlines, as in tests without one, is written to without.
+// patientWriter renews the deadline with every piece that it writes. Writers without deadlines, as
+// in tests, work too.
 type patientWriter struct {
 	http.ResponseWriter
 	connection *http.ResponseController
@@ -83,8 +83,8 @@ type patientWriter struct {
 	body       *patientBody // nil for none
 }
 
-// extend gives time for the next piece, and for what is left of the body, which net/http
-// reads before it answers.
+// extend gives time for the next piece, and for the rest of the body, which net/http reads before
+// it answers.
 func (w *patientWriter) extend() {
 	next := time.Now().Add(w.stall)
 	if w.body != nil && !w.body.ended {
@@ -117,7 +117,7 @@ func (w *patientWriter) Flush() { _ = w.FlushError() } // the next write tells
 // Unwrap is for http.ResponseController.
 func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// patientBody moves the deadline with what it reads.
+// patientBody moves the deadline with each read.
 type patientBody struct {
 	body       io.ReadCloser
 	connection *http.ResponseController
@@ -137,7 +137,7 @@ func (b *patientBody) extend() {
 }
 
 // Read implements io.Reader. When the body has ended there is no deadline: the connection
-// is then read to see whether the client goes away.
+// is then read to notice that the client disconnects.
 func (b *patientBody) Read(p []byte) (int, error) {
 	b.extend()
 	n, err := b.body.Read(p)

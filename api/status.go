@@ -58,7 +58,7 @@ func (o *service) version(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"version": o.Version})
 }
 
-// plan shows where each block lives, beside what was measured.
+// plan is GET /plan: where each block lives, with predicted and measured speeds.
 func (o *service) plan(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, o.Plan())
 }

@@ -33,7 +33,7 @@ func (m *Model) Embed(ctx context.Context, r EmbedRequest) (vectors [][]float32,
 		return nil, usage, wire.Invalidf("model", "The model %s makes embeddings in a way that this server does not support: %s.", m.Name, what)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // lets go of what was submitted
+	defer cancel() // frees what was submitted
 	var streams []*engine.Stream
 	for i := range r.Prompts {
 		for next := len(streams); next < min(i+min(inFlight, m.engine.Places()), len(r.Prompts)); next++ {
@@ -94,7 +94,7 @@ func finite(v []float32) bool {
 	return true
 }
 
-// normalise scales v to length 1. What has no length stays as it is.
+// normalise scales v to length 1. A zero vector stays as it is.
 func normalise(v []float32) {
 	sum := 0.0
 	for _, x := range v {

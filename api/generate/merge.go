@@ -57,8 +57,8 @@ func (m *Model) StartAll(ctx context.Context, requests []Request) (*Runs, error)
 	return rs, nil
 }
 
-// roomFor refuses what would find no place however often it were tried: a prompt is accepted
-// where those before it have left one.
+// roomFor rejects requests that can never be accepted together: the engine takes a prompt only if
+// the prompts before it leave a place.
 func (m *Model) roomFor(requests []Request) error {
 	before, places := 0, m.engine.Places()
 	for i, r := range requests {
@@ -71,7 +71,7 @@ func (m *Model) roomFor(requests []Request) error {
 	return nil
 }
 
-// pump hands on what one run says.
+// pump sends the deltas of one run to out.
 func (rs *Runs) pump(ctx context.Context, i int, run *Run) {
 	for {
 		d, err := run.Next(ctx)
@@ -107,7 +107,7 @@ func (rs *Runs) Next(ctx context.Context) (Part, error) {
 	}
 }
 
-// Usage counts what was delivered so far. It may be called when Next has returned io.EOF.
+// Usage counts the delivered tokens. It may be called after Next has returned io.EOF.
 func (rs *Runs) Usage() Usage {
 	var sum Usage
 	for _, r := range rs.runs {
@@ -120,7 +120,7 @@ func (rs *Runs) Usage() Usage {
 	return sum
 }
 
-// Close ends what has not ended and waits for its goroutines.
+// Close cancels unfinished runs and waits for its goroutines.
 func (rs *Runs) Close() {
 	rs.stop()
 	for _, r := range rs.runs {

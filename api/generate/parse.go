@@ -2,7 +2,7 @@ package generate
 
 import "github.com/heftai/heft/text"
 
-// Call is what one call of a tool has gained. The first of each call has its name and an
+// Call is new output of one tool call. The first of each call has its name and an
 // id, of the model or made here; the calls of an answer come one after the other.
 type Call struct {
 	Index     int    // among the calls of the answer
@@ -12,8 +12,7 @@ type Call struct {
 	Broken    bool   // at the end: the arguments are no whole JSON object
 }
 
-// parse adds what the parser has found to d and tells whether a stop string has ended the
-// answer.
+// parse adds the parser's events to d and reports whether a stop string has ended the answer.
 func (c *choice) parse(d *Delta, events []text.Event) bool {
 	for _, e := range events {
 		switch e.Kind {

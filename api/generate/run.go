@@ -9,14 +9,14 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// Delta is what one choice has gained.
+// Delta is new output of one choice.
 type Delta struct {
 	Choice int
-	// Text is what is certain now; it may be empty although there are tokens, and have
-	// the text of earlier ones.
+	// Text is the text that is certain now. It may be empty although there are tokens, and it may
+	// have the text of earlier tokens.
 	Text   string
 	Tokens []Token
-	// Reasoning and Calls are what is not content, if Request.Parse asks for it.
+	// Reasoning and Calls are the parts that are not content, if Request.Parse is set.
 	Reasoning string
 	Calls     []Call
 	// Prompt is the prompt's tokens, where Request.PromptLogProbs asks for them: in the
@@ -133,10 +133,10 @@ func (r *Run) Next(ctx context.Context) (Delta, error) {
 	}
 }
 
-// Close ends what has not ended and frees its place.
+// Close cancels the request if it has not ended and frees its place.
 func (r *Run) Close() { r.stream.Close() }
 
-// Usage counts what was delivered so far.
+// Usage counts the tokens that were delivered so far.
 func (r *Run) Usage() Usage {
 	u := r.usage
 	u.Cached = r.stream.Cached()
@@ -198,7 +198,7 @@ func (r *Run) decode(c *choice, ev engine.Event, d *Delta) bool {
 	return c.add(d, s)
 }
 
-// finish adds what was held back at the end.
+// finish adds the text that was held back.
 func (c *choice) finish(d *Delta) bool {
 	if c.decode == nil {
 		return false

@@ -2,8 +2,8 @@ package generate
 
 import "strings"
 
-// stopper ends a text that comes in pieces before the first of its stop strings. What may
-// be the beginning of one is held back until more is known.
+// stopper ends a text that arrives in pieces before the first of its stop strings. It holds back
+// text that may be the beginning of a stop string.
 type stopper struct {
 	stops   []string
 	include bool // the text ends behind the stop string
@@ -28,10 +28,10 @@ func (s *stopper) add(text string) (out string, stopped bool) {
 	return text[:n], false
 }
 
-// pass takes text in which nothing is looked for.
+// pass adds text without looking for stop strings.
 func (s *stopper) pass(text string) string { return s.flush() + text }
 
-// flush is what was held back, when nothing more comes.
+// flush returns the text that was held back. No more text follows.
 func (s *stopper) flush() string {
 	out := s.held
 	s.held = ""

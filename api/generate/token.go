@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// TokenText is the text of one id, by itself, and its bytes: nil where they are not known
-// or there is no tokenizer. What is not UTF-8, a part of a character, is written as
-// escapes (\xe2\x80); whole is false then. Without a tokenizer the text is "token_id:N".
+// TokenText is the text of one id by itself, and its bytes, or nil if they are unknown or there is
+// no tokenizer. Bytes that are not UTF-8, a part of a character, are written as escapes
+// (\xe2\x80); whole is false then. Without a tokenizer the text is "token_id:N".
 func (m *Model) TokenText(id int32) (text string, bytes []byte, whole bool) {
 	if m.Tokenizer == nil {
 		return "token_id:" + strconv.Itoa(int(id)), nil, true

@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// envelope is what an answer of generated text, and each chunk of one, begins with.
+// envelope has the first fields of an answer and of each chunk.
 type envelope struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"`
@@ -36,7 +36,7 @@ type generation interface {
 
 // stream sends an answer in chunks.
 type stream interface {
-	// part sends what one choice has gained, and apart from it that it has ended.
+	// part sends new output of one choice, and in an event of its own that the choice has ended.
 	part(generate.Part) error
 	// end sends what follows the last part.
 	end(generate.Usage) error
@@ -112,7 +112,7 @@ func (c *chunks[C]) count(p *generate.Part) {
 	}
 }
 
-// send sends what one choice has gained.
+// send sends new output of one choice.
 func (c *chunks[C]) send(choice C) error {
 	b := body[C]{envelope: c.envelope, Choices: []C{choice}}
 	switch {

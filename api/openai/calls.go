@@ -14,7 +14,7 @@ type function struct {
 	Arguments string `json:"arguments"` // JSON
 }
 
-// toolCallDelta is what a call has gained. ID, type and name are in the first alone.
+// toolCallDelta is new output of a call. Only the first of a call has ID, type and name.
 type toolCallDelta struct {
 	Index    int           `json:"index"`
 	ID       string        `json:"id,omitzero"`
@@ -42,8 +42,8 @@ func addCall(calls []toolCall, c generate.Call) []toolCall {
 	return calls
 }
 
-// callDeltas are the pieces as they are sent. An id that comes after the call's first
-// piece is too late: the one that was made for it stays.
+// callDeltas are the pieces as they are sent. If the model's id comes after the call's first piece,
+// the call keeps the id that the server made.
 func callDeltas(pieces []generate.Call) []toolCallDelta {
 	var out []toolCallDelta
 	for _, c := range pieces {
@@ -78,8 +78,8 @@ func (o *outcome) add(pieces []generate.Call) {
 	}
 }
 
-// reason is the finish_reason. An answer with a call that is no call is not one that a
-// client should act upon.
+// reason is the finish_reason. It is not tool_calls if a call is broken, so that clients do not act
+// on it.
 func (o outcome) reason(engine string) string {
 	if engine == "stop" && o.called && !o.broken {
 		return "tool_calls"

@@ -33,14 +33,13 @@ type chatMessage struct {
 	Calls []toolCall `json:"tool_calls,omitzero"`
 }
 
-// thoughts are an answer's reasoning, under the name that most servers have and under
-// that of newer ones.
+// thoughts are an answer's reasoning, under the name of most servers and under that of newer ones.
 type thoughts struct {
 	ReasoningContent string `json:"reasoning_content,omitzero"`
 	Reasoning        string `json:"reasoning,omitzero"`
 }
 
-// chatChunkChoice is what a choice has gained.
+// chatChunkChoice is new output of a choice.
 type chatChunkChoice struct {
 	Index     int           `json:"index"`
 	Delta     chatDelta     `json:"delta"`
@@ -122,7 +121,7 @@ func (q *chatRequest) collect(ctx context.Context, runs *generate.Runs) (any, er
 	return out, nil
 }
 
-// edit leaves out what the request does not want to see.
+// edit removes the parts that the request hides.
 func (q *chatRequest) edit(p *generate.Part) {
 	if !q.thought {
 		p.Reasoning = ""
@@ -190,7 +189,7 @@ func (s *chatStream) part(p generate.Part) error {
 	return s.send(chatChunkChoice{Index: p.Choice, Finish: &finish})
 }
 
-// delta is what a message has gained.
+// delta is new output of a message.
 func delta(p *generate.Part) chatDelta {
 	d := chatDelta{thoughts: thoughts{p.Reasoning, p.Reasoning}, Calls: callDeltas(p.Calls)}
 	if p.Text != "" {
@@ -199,7 +198,7 @@ func delta(p *generate.Part) chatDelta {
 	return d
 }
 
-// begin says whose message each choice is.
+// begin sends the role of each choice.
 func (s *chatStream) begin() error {
 	none := ""
 	for i := range s.N {

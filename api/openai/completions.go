@@ -22,7 +22,7 @@ type completionRequest struct {
 	echo    bool
 }
 
-// completionChoice is a choice of an answer, or what it has gained.
+// completionChoice is a choice of an answer, or new output of one in a stream.
 type completionChoice struct {
 	Index     int                 `json:"index"`
 	Text      string              `json:"text"`

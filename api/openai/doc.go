@@ -1,14 +1,16 @@
-// Package openai speaks OpenAI's HTTP dialect, with vLLM's extensions under vLLM's names.
+// Package openai is OpenAI's HTTP dialect, with vLLM's extensions under vLLM's names.
 //
-// A Server holds the models; its methods are the endpoints, one file each with its wire
-// types beside it. An endpoint decodes a body field by field (fields), makes requests of
-// package generate of it, and encodes what they give: at once, or as server-sent events.
-// Every bad input is answered with OpenAI's error object, of which all four keys are
-// always there (Error, WriteError).
+// A [Server] holds the models. Its methods are the endpoints, one file each with its wire types.
+// An endpoint decodes the fields of a body into requests of package generate and encodes the
+// results, at once or as server-sent events. Errors have the shape of OpenAI's error object
+// ([WriteError]).
 //
-// An answer's reasoning has two names, reasoning_content and reasoning, as clients know one
-// or the other. An id that a model writes behind a call's arguments is the call's in a whole
-// answer; in a stream, where the first piece needs one, an id of our own is.
+// Parameters of other servers that change the answer and are not supported are rejected by name
+// (foreign.go).
 //
-// It knows neither routes, nor who may ask, nor how a token is computed.
+// Reasoning is sent under two names, reasoning_content and reasoning, because clients know one or
+// the other. Some models write the id of a call after its arguments. A whole answer has that id; in
+// a stream the first piece of a call needs an id, so the server makes one.
+//
+// The package knows no routes, no API keys and no model internals.
 package openai

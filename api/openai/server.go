@@ -20,8 +20,8 @@ type Server struct {
 }
 
 const (
-	// largeBody is the size of a request from which on what is made of it until it is ids,
-	// several times its size, is worth counting; mostLarge are decoded at a time.
+	// mostLarge requests of largeBody bytes and more are decoded at a time, because decoding
+	// takes several times the size of a body.
 	largeBody = 1 << 20
 	mostLarge = 2
 )
@@ -55,7 +55,7 @@ func (s *Server) modelOf(f *wire.Fields) (*generate.Model, error) {
 }
 
 // read hands a request's fields, and the model that it names, to decode. Large requests take
-// turns. When decode has returned the body is let go.
+// turns. It closes the body when decode has returned.
 func (s *Server) read(r *http.Request, decode func(context.Context, *wire.Fields, *generate.Model) error) error {
 	defer r.Body.Close()
 	b, err := wire.ReadBody(r.Context(), r.Body)

@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// Adapting is what a Model may be beside: one whose sequences can go through adapters.
+// Adapting is implemented by a Model whose sequences can use adapters.
 type Adapting interface {
-	// NewAdaptedSequence is NewSequence for the adapter called name. An error is of a name
-	// that the model does not know.
+	// NewAdaptedSequence is NewSequence with the adapter called name. It fails if the model has
+	// no adapter of that name.
 	NewAdaptedSequence(promptLen int, name string) (Sequence, error)
 }
 
 var errNoAdapters = errors.New("the model has no adapters")
 
-// sequence makes the sequence of c: that of its request's adapter, if it names one.
+// sequence makes the sequence of c, with the adapter of its request if there is one.
 func (e *Engine) sequence(c *choice) (Sequence, error) {
 	name := c.stream.request.Adapter
 	if name == "" {
@@ -27,8 +27,8 @@ func (e *Engine) sequence(c *choice) (Sequence, error) {
 	return m.NewAdaptedSequence(c.prompt, name)
 }
 
-// adapters are the adapters that choices of a list use: before itself where they are the
-// same, so that steps allocate nothing.
+// adapters returns the names of the adapters that choices of a list use. If they are those of
+// before it returns before, so that a step allocates nothing.
 func (e *Engine) adapters(list []*choice, before []string) []string {
 	e.names = e.names[:0]
 	for _, c := range list {

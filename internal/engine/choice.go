@@ -7,8 +7,8 @@ import (
 	"github.com/heftai/heft/internal/sample"
 )
 
-// choice is one continuation of a request. What says nothing else is
-// the engine's goroutine's.
+// choice is one continuation of a request. Fields without another comment belong to the engine's
+// goroutine.
 type choice struct {
 	stream     *Stream
 	index      int
@@ -27,7 +27,7 @@ type choice struct {
 	ended      bool
 	stopped    atomic.Bool // by the reader
 	inStep     bool        // guarded by engine.mu
-	dropped    bool        // nobody waits for it any more; guarded by engine.mu
+	dropped    bool        // no reader waits for it; guarded by engine.mu
 
 	admitted, first, last time.Time // of the slot, the first and the last token
 	queued                time.Duration
@@ -58,14 +58,14 @@ func (c *choice) pending() int { return len(c.tokens) - c.seq.Len() }
 
 func (c *choice) generated() int { return len(c.tokens) - c.prompt }
 
-// scores reports whether n more tokens make log-probabilities of the prompt that are
-// not yet known. The logits at i speak of token i+1.
+// scores reports whether n more tokens yield unknown log-probabilities of the prompt. The logits at
+// position i are those of token i+1.
 func (c *choice) scores(n int) bool {
 	return c.scored < min(c.seq.Len()+n+1, c.prompt)
 }
 
-// follows reports whether the choice had better wait: choice 0 is about to compute the
-// prompt, whose pages this one can then attach.
+// follows reports whether the choice should wait until choice 0 has computed the prompt, because it
+// can then reuse the pages.
 func (c *choice) follows() bool {
 	if c.index == 0 || c.generated() > 0 {
 		return false

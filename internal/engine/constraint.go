@@ -30,7 +30,7 @@ func (c *choice) constrain() {
 	}
 }
 
-// choosable returns what the sampler may look at for the next token of c.
+// choosable returns the sampler's input for the next token of c.
 func (c *choice) choosable() sample.Step {
 	step := sample.Step{Prompt: c.tokens[:c.prompt], Generated: c.tokens[c.prompt:]}
 	if c.constraint != nil {

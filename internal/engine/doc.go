@@ -1,26 +1,28 @@
-// Package engine runs many requests on one model at once.
+// Package engine runs many requests on one model at once (continuous batching).
 //
-// A [Request] is a prompt of token ids and how to go on from it; [Engine.Submit]
-// queues it and returns its [Stream], from which the tokens are read as [Event]s. A
-// request has one or more choices, continuations of the same prompt that differ by
-// their randomness; each takes a slot of the batch.
+// A [Request] is a prompt of token ids and how to continue it. [Engine.Submit] queues it and
+// returns its [Stream], from which the caller reads tokens as [Event]s. A request has one or more
+// choices: continuations of the same prompt that differ in their randomness. Each running choice
+// has a slot of the batch and pages of the KV cache.
 //
-// One goroutine owns the model and all state, and repeats: take in what was
-// submitted, let go of what was cancelled, admit waiting choices while slots and
-// pages are free, plan, run one forward pass, choose a token for each row that has
-// reached its end. So choices join and leave between any two steps. A step gives every
-// decoding choice its token first; the rest of its budget goes to prompts, in chunks,
-// half to the oldest and then to what is nearest to its end. When no page is free for
-// a decoding choice, the youngest choice is preempted: its pages are freed and it
-// waits, to be recomputed from its tokens later. By the model's promise that a
-// result does not depend on batch or chunking, it goes on with the same tokens.
+// One goroutine owns the model and all state. It repeats: receive submitted requests, remove
+// cancelled ones, admit waiting choices while slots and pages are free, plan, run one forward pass,
+// choose a token for each row that reached its end. So choices join and leave between any two
+// passes. A pass gives every decoding choice its token first. The rest of its budget goes to
+// prompts, in chunks: half to the oldest, the rest to those with the least left.
 //
-// The flow of the rest: a context that is cancelled, or [Stream.Close], frees slot and
-// pages before the next step, and ends a pass that nobody waits for any more. A pass
-// that fails fails the requests in it; the engine lives. [Engine.Shutdown] drains,
-// [Engine.Close] aborts. [Engine.Stats] and [Observer] are for metrics.
+// When no page is free for a decoding choice, the engine preempts the youngest choice: it frees the
+// pages, and the choice waits to be recomputed from its tokens. It then continues with the same
+// tokens, because the model's results depend neither on the batch nor on chunks.
 //
-// It knows token ids, not text: stop strings and templates belong to its consumers,
-// who call [Stream.Stop] when a text has ended. It knows no weights and no HTTP. The
-// model is behind the interface [Model]; [ForDispatch] makes one of a dispatch.Model.
+// A stream buffers events up to a limit. If its reader does not take them, its choices pause, and
+// they are the first to give up slots and pages to waiting requests. A [Constraint] limits which
+// ids a choice may have next.
+//
+// A cancelled context or [Stream.Close] frees slot and pages before the next pass, and aborts a
+// pass that no reader waits for. A failed pass fails the requests in it; the engine continues.
+// [Engine.Shutdown] drains, [Engine.Close] aborts. [Engine.Stats] and [Observer] are for metrics.
+//
+// The package knows token ids, not text: its callers find stop strings and call [Stream.Stop]. It
+// knows no weights and no HTTP. [ForDispatch] adapts a dispatch.Model to the interface [Model].
 package engine

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Pooling says of which final hidden states of a prompt an embedding is made.
+// Pooling selects the final hidden states of a prompt that make its embedding.
 type Pooling uint8
 
 // The poolings.
@@ -24,7 +24,7 @@ type HiddenStates interface {
 	Hidden(i int) []float32
 }
 
-// checkEmbed refuses an embedding that is to have tokens too.
+// checkEmbed rejects an embedding request that also asks for tokens.
 func (r *Request) checkEmbed() error {
 	switch {
 	case r.Embed > PoolMean:
@@ -35,7 +35,7 @@ func (r *Request) checkEmbed() error {
 	return nil
 }
 
-// hidden is what the pooling needs of a chunk of n tokens from at on.
+// hidden is the hidden state that the pooling needs from a chunk of n tokens at position at.
 func (c *choice) hidden(at, n int) HiddenMode {
 	switch embed := c.stream.request.Embed; {
 	case embed == PoolFirst && at == 0:
@@ -48,8 +48,8 @@ func (c *choice) hidden(at, n int) HiddenMode {
 	return HiddenNone
 }
 
-// reuses reports whether c may begin with pages of other prompts: the hidden states of
-// their tokens are not kept.
+// reuses reports whether c may reuse pages of other prompts. Hidden states of reused tokens are
+// unknown.
 func (c *choice) reuses() bool {
 	embed := c.stream.request.Embed
 	return c.scored == c.prompt && (embed == PoolNone || embed == PoolLast)
@@ -57,8 +57,7 @@ func (c *choice) reuses() bool {
 
 var errNoHidden = errors.New("engine: the model returns no hidden states")
 
-// pool takes what row i of a pass brought for an embedding, and says so when the prompt
-// has ended.
+// pool takes the hidden state of row i, and emits the embedding when the prompt has ended.
 func (e *Engine) pool(c *choice, i int, logits Logits) error {
 	r := &e.rows[i]
 	if r.Hidden != HiddenNone {

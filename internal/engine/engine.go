@@ -68,7 +68,7 @@ type Engine struct {
 	open       int       // choices of accepted requests that have not ended
 	draining   bool
 	closed     bool
-	live       int // choices of the running pass that somebody waits for
+	live       int // choices of the running pass that a reader waits for
 	step       context.Context
 	cancelStep context.CancelFunc
 	stats      Stats
@@ -90,7 +90,7 @@ type Engine struct {
 	totals   totals
 }
 
-// variant is that of the kernels that model computes with, where it says so.
+// variant is the kernel variant that model computes with, or "" if it does not say.
 func variant(model Model) string {
 	if m, ok := model.(interface{ Kernels() dispatch.Kernels }); ok {
 		return m.Kernels().Variant
@@ -98,7 +98,7 @@ func variant(model Model) string {
 	return ""
 }
 
-// New starts an engine on model, which nobody else uses until Close has returned.
+// New starts an engine on model. The caller does not use model until Close has returned.
 func New(model Model, options Options) *Engine {
 	e := &Engine{model: model, options: options.withDefaults(model.Limits()), vocab: model.Vocab(),
 		wake: make(chan struct{}, 1), exited: make(chan struct{}), sampler: sample.New(model.Vocab(), variant(model))}
@@ -129,8 +129,8 @@ func (e *Engine) Limit() int { return e.limit }
 func (e *Engine) Places() int { return e.options.MaxBatch + e.options.MaxQueue }
 
 // Submit queues a request. It ends when ctx does. Errors: *RequestError and
-// *ContextError for what can never run, *OverloadedError when the queue is full,
-// ErrDraining, ErrClosed, or ctx's.
+// *ContextError for requests that can never run, *OverloadedError when the queue is full,
+// ErrDraining, ErrClosed, or ctx's error.
 func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
@@ -166,7 +166,7 @@ func (e *Engine) overloaded() error {
 	return &OverloadedError{waiting, min(max(seconds, 1), 300) * time.Second}
 }
 
-// Shutdown refuses new requests and waits until those accepted have ended and the
+// Shutdown rejects new requests and waits until those accepted have ended and the
 // engine has stopped, or until ctx ends, whose error it returns. Close stops at once.
 func (e *Engine) Shutdown(ctx context.Context) error {
 	e.mu.Lock()
@@ -228,7 +228,7 @@ func (e *Engine) run() {
 	e.abort()
 }
 
-// finished reports whether a drain is complete, and closes the door behind it.
+// finished reports whether a drain is complete. If so, the engine is closed.
 func (e *Engine) finished() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -239,7 +239,7 @@ func (e *Engine) finished() bool {
 	return true
 }
 
-// receive takes in what was submitted.
+// receive moves submitted requests to the waiting choices.
 func (e *Engine) receive() {
 	e.mu.Lock()
 	e.received = append(e.received[:0], e.inbox...)

@@ -6,10 +6,10 @@ import (
 	"github.com/heftai/heft/dispatch"
 )
 
-// ForDispatch makes a Model of m, which nobody else runs while the engine does.
+// ForDispatch adapts m. No one else runs m while the engine does.
 func ForDispatch(m *dispatch.Model) Model { return &dispatched{Model: m} }
 
-// dispatched puts dispatch's types in the place of the engine's.
+// dispatched converts between dispatch's types and the engine's.
 type dispatched struct {
 	*dispatch.Model
 	batch dispatch.Batch

@@ -12,8 +12,8 @@ var ErrKVFull = dispatch.ErrKVFull
 // A WeightError says that weights of the model cannot be read, and why.
 type WeightError = dispatch.WeightError
 
-// Model is what the engine asks of a model. All methods are called from the engine's
-// goroutine, Vocab, Context and KV before it starts as well.
+// Model is a model that an engine can run. All methods are called from the engine's goroutine;
+// Vocab, Context, Limits and KV also before it starts.
 type Model interface {
 	// Vocab is the width of a row of logits; ids are below it.
 	Vocab() int
@@ -24,11 +24,11 @@ type Model interface {
 	// NewSequence makes an empty sequence for a prompt of so many tokens: rotary
 	// frequencies may depend on it.
 	NewSequence(promptLen int) Sequence
-	// Forward appends each row's tokens to its sequence. What it returns is valid until
-	// the next call. On an error the sequences of the rows are only freed afterwards.
-	// It ends early when ctx does.
+	// Forward appends each row's tokens to its sequence. Its result is valid until the next
+	// call. After an error the engine only frees the sequences of the rows. Forward returns
+	// early when ctx ends.
 	Forward(ctx context.Context, rows []Row) (Logits, error)
-	// KV says how full the pages are.
+	// KV returns the state of the KV cache.
 	KV() KV
 }
 
@@ -44,7 +44,7 @@ type Sequence interface {
 	// Reuse attaches pages that hold the beginning of the prompt and returns how many
 	// tokens they save, always fewer than there are. It is called first, if at all.
 	Reuse(prompt []int32) int
-	// Free gives the pages back. The sequence is not used afterwards.
+	// Free releases the pages. The sequence is not used afterwards.
 	Free()
 }
 
@@ -69,10 +69,10 @@ const (
 	HiddenSum   = dispatch.HiddenSum
 )
 
-// Row is what one sequence adds to a forward pass.
+// Row is the part of one sequence in a forward pass.
 type Row struct {
 	Sequence  Sequence
-	Tokens    []int32 // those that follow what the sequence holds
+	Tokens    []int32 // those after the tokens that the sequence holds
 	PromptLen int     // length of the request's whole prompt
 	Logits    LogitsMode
 	Hidden    HiddenMode
@@ -85,14 +85,14 @@ type Logits interface {
 	Row(i int) (count int, values []float32)
 }
 
-// KV is the state of the pages of keys and values.
+// KV is the state of the KV cache.
 type KV struct {
 	PageTokens int // tokens in a page
 	Pages      int // in all
 	Used       int // held by sequences
-	Cached     int // held by nobody, but with contents that a prompt may reuse
+	Cached     int // not in use, with contents that a prompt may reuse
 	Queries    int64
-	Hits       int64 // of so many tokens that were looked up, so many were found
+	Hits       int64 // tokens that were looked up, and tokens that were found
 	// Capacity is the most tokens that one sequence can have; 0 means those of all pages.
 	Capacity int
 }

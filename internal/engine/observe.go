@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Observer is told what happens, for histograms. It is called from the engine's
-// goroutine between passes and must not block. Nil means nobody.
+// Observer receives events for histograms. It is called from the engine's goroutine between passes
+// and must not block.
 type Observer interface {
 	// Queued is called once a choice, with its time from Submit to a slot.
 	Queued(time.Duration)
@@ -51,8 +51,8 @@ type Stats struct {
 	Waiting int // choices without a slot
 	// The names of adapters that choices in the batch use, and those without a slot, sorted.
 	RunningAdapters, WaitingAdapters []string
-	// Since the start. Prompt counts what was computed, recomputations included;
-	// KV.Hits what reuse saved.
+	// Since the start. PromptTokens counts computed tokens, recomputed ones included; KV.Hits
+	// counts reused ones.
 	PromptTokens    int64
 	GeneratedTokens int64
 	Preemptions     int64
@@ -60,7 +60,7 @@ type Stats struct {
 	KV              KV
 }
 
-// totals is what the goroutine counts itself.
+// totals are the counters of the engine's goroutine.
 type totals struct {
 	prompt, generated, preemptions int64
 	finished                       [len(reasons)]int64
@@ -68,7 +68,7 @@ type totals struct {
 
 var reasons = [...]Reason{FinishStop, FinishLength, FinishAbort, FinishError}
 
-// Stats returns how things stand.
+// Stats returns the state after the last step.
 func (e *Engine) Stats() Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -126,7 +126,7 @@ func (e *Engine) account(c *choice, why Reason) {
 // observers tells each of a list. Observers are added while the engine runs.
 type observers struct{ list atomic.Pointer[[]Observer] }
 
-// Observe adds an observer. What happens from now on is told to it.
+// Observe adds an observer. It receives events from now on.
 func (e *Engine) Observe(o Observer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -9,22 +9,22 @@ import (
 	"github.com/heftai/heft/internal/sample"
 )
 
-// Request is a prompt and how to continue it. The engine reads its slices until the
-// request has ended; nobody may change them meanwhile.
+// Request is a prompt and how to continue it. The engine reads its slices until the request has
+// ended; they must not change meanwhile.
 type Request struct {
 	Prompt []int32 // at least one id
 	// Params says how tokens are chosen. Params.Stop are the ids that end a choice, the
 	// model's end-of-text ids among them unless they are to be ignored.
 	Params sample.Params
-	// MaxTokens bounds each choice. Negative: what the context holds. 0: nothing is
-	// generated, which makes sense with PromptLogProbs.
+	// MaxTokens limits each choice. Negative: the rest of the context. 0: nothing is generated,
+	// for use with PromptLogProbs.
 	MaxTokens int
 	N         int    // choices; 0 means 1
 	Seed      uint64 // of the choices' randomness; choice i draws from stream i
 
 	LogProbs       bool // of generated tokens
 	PromptLogProbs bool // of the prompt's tokens, for echo; turns prefix reuse off
-	TopLogProbs    int  // likeliest ids beside each of them
+	TopLogProbs    int  // number of likeliest ids for each of them
 
 	// Constrain makes the constraint of a choice. It is called once for each choice, by Submit.
 	// nil: any id may follow.
@@ -45,7 +45,7 @@ type Reason string
 const (
 	FinishStop   Reason = "stop"   // an id of Params.Stop, Stream.Stop, or an embedding
 	FinishLength Reason = "length" // MaxTokens, the context or the memory for keys and values
-	FinishAbort  Reason = "abort"  // the client went away, or the engine was closed
+	FinishAbort  Reason = "abort"  // the client disconnected, or the engine was closed
 	FinishError  Reason = "error"  // a forward pass failed
 )
 
@@ -84,7 +84,7 @@ var (
 	ErrStopped = errors.New("engine: stream closed by its reader")
 )
 
-// OverloadedError says that the queue is full, and when to come back.
+// OverloadedError says that the queue is full, and when to retry.
 type OverloadedError struct {
 	Waiting    int
 	RetryAfter time.Duration // estimate, whole seconds
@@ -106,7 +106,7 @@ func (e *ContextError) Error() string {
 	return fmt.Sprintf("engine: a prompt of %d tokens does not fit a context of %d", e.Prompt, e.Limit)
 }
 
-// RequestError names a field of a Request that has no meaning.
+// RequestError names a field of a Request that has an invalid value.
 type RequestError struct {
 	Field string
 	Err   error
@@ -123,7 +123,7 @@ func badRequest(field, format string, args ...any) error {
 // maxChoices bounds N: each choice copies the prompt.
 const maxChoices = 1024
 
-// check refuses a request that the model cannot run, vocab ids wide, limit tokens long.
+// check rejects a request that a model with vocab ids and limit tokens of context cannot run.
 func (r *Request) check(vocab, limit int) error {
 	if len(r.Prompt) == 0 {
 		return badRequest("prompt", "it is empty")

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// reap lets go of choices whose client went away or whose text is complete, and ends
-// those that are to generate nothing.
+// reap removes choices whose client disconnected or whose text is complete, and ends those that
+// generate nothing.
 func (e *Engine) reap() {
 	e.running = slices.DeleteFunc(e.running, e.reaped)
 	n := len(e.waiting)
@@ -42,8 +42,8 @@ func (e *Engine) complete(c *choice) {
 	e.conclude(c, ev)
 }
 
-// conclude hands out c's last event and ends c. Its place is free before the reader knows: whoever
-// asks again at once finds it.
+// conclude emits c's last event and ends c. It frees the place first, so that a client that sends
+// its next request at once finds it.
 func (e *Engine) conclude(c *choice, ev Event) {
 	e.release(c, ev.Finish)
 	c.stream.emit(ev)
@@ -59,7 +59,7 @@ func (e *Engine) end(c *choice, why Reason, err error) {
 	c.stream.left(err)
 }
 
-// release gives back what c holds.
+// release frees the pages of c.
 func (e *Engine) release(c *choice, why Reason) {
 	c.ended = true
 	if c.seq != nil {
@@ -68,7 +68,7 @@ func (e *Engine) release(c *choice, why Reason) {
 	e.account(c, why)
 }
 
-// free gives c's pages back.
+// free releases c's pages.
 func (e *Engine) free(c *choice) {
 	c.seq.Free()
 	c.seq = nil
@@ -96,7 +96,7 @@ func (e *Engine) admit() {
 			continue
 		}
 		err := e.start(c)
-		if errors.Is(err, ErrKVFull) && len(e.running) > 0 { // those that end make room
+		if errors.Is(err, ErrKVFull) && len(e.running) > 0 { // choices that end make room
 			if e.park() {
 				i = 0
 				continue

@@ -3,7 +3,7 @@ package engine
 // Vocab is the number of token ids: those of requests are below it.
 func (e *Engine) Vocab() int { return e.vocab }
 
-// Draining reports whether Shutdown or Close was called: new requests are refused.
+// Draining reports whether Shutdown or Close was called: new requests are rejected.
 func (e *Engine) Draining() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// forward runs one pass over the planned rows and hands out what it gives.
+// forward runs one pass over the planned rows and hands its results to their choices.
 func (e *Engine) forward() {
 	begin := time.Now()
 	logits, err := e.model.Forward(e.enter(), e.rows)
@@ -44,7 +44,7 @@ func (e *Engine) take(c *choice, i int, logits Logits, now time.Time) error {
 	return e.harvest(c, e.rows[i], count, values, now)
 }
 
-// enter counts those in the pass, whose readers may end it by leaving.
+// enter counts the choices of the pass. The pass is aborted when the readers of all have left.
 func (e *Engine) enter() context.Context {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -72,8 +72,8 @@ func (e *Engine) leave() {
 	e.mu.Unlock()
 }
 
-// drop notes that nobody waits for c, and ends the running pass if nobody waits for
-// any of those in it. The caller holds e.mu.
+// drop notes that no reader waits for c, and aborts the running pass if no reader waits for any
+// choice in it. The caller holds e.mu.
 func (e *Engine) drop(c *choice) {
 	if c.dropped {
 		return
@@ -86,8 +86,8 @@ func (e *Engine) drop(c *choice) {
 	}
 }
 
-// broken ends a request whose pass failed: it fails, unless the pass was ended because
-// everyone in it had left.
+// broken ends a request whose pass failed. It is no failure if the pass was aborted because all
+// readers had left.
 func (e *Engine) broken(c *choice, err error) {
 	switch {
 	case e.reaped(c):
@@ -99,7 +99,7 @@ func (e *Engine) broken(c *choice, err error) {
 }
 
 // harvest takes a row's logits: log-probabilities of the prompt, and the next token if
-// the row reached the end of what is known.
+// the row reached the end of the known tokens.
 func (e *Engine) harvest(c *choice, r Row, count int, values []float32, now time.Time) error {
 	want := 0
 	switch r.Logits {
@@ -140,7 +140,7 @@ func (e *Engine) scorePrompt(c *choice, at int, values []float32) error {
 	return nil
 }
 
-// choose picks the next token of c and says so.
+// choose picks the next token of c and emits it.
 func (e *Engine) choose(c *choice, logits []float32, now time.Time) error {
 	s := c.stream
 	if len(c.tokens) >= c.max { // only the prompt was to be scored

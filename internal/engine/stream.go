@@ -101,15 +101,15 @@ func (s *Stream) Stop(choice int) {
 	s.engine.wakeUp()
 }
 
-// Close ends the request if it has not ended; Next returns what was made before it and
-// then ErrStopped. It may be called more than once.
+// Close cancels the request if it has not ended. Next then returns the buffered events and after
+// them ErrStopped. Close may be called more than once.
 func (s *Stream) Close() { s.cancel() }
 
 // Cached is the number of the prompt's tokens that were not computed because their
 // keys and values were there. It is known once the first event has come.
 func (s *Stream) Cached() int { return int(s.cached.Load()) }
 
-// cancel lets go of all choices.
+// cancel ends all choices.
 func (s *Stream) cancel() {
 	s.engine.mu.Lock()
 	s.canceled.Store(true)

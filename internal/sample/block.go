@@ -1,7 +1,7 @@
 package sample
 
-// A row of logits is looked at in blocks: what is far below the best of its row is passed over
-// by its block's largest, and sums of weights are those of blocks.
+// block is the number of logits that are scanned together. A block whose largest logit is far below
+// the best of the row is skipped. Weights are summed per block.
 const block = 512
 
 // of is block b of a row.

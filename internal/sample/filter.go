@@ -225,7 +225,7 @@ func (s *Sampler) typicalP(p float64, logs bool) {
 // surprise is the step of a candidate that is x away from the entropy, with the sign changed.
 func surprise(x float32) int { return min(int(-surpriseSteps*x), surprises-1) }
 
-// surprising drops what is farther from the entropy than a step, and returns what is in it.
+// surprising drops candidates farther from the entropy than a step, and returns those in that step.
 func (s *Sampler) surprising(step int) []candidate {
 	near, n := 0, 0
 	for _, c := range s.cands {

@@ -19,8 +19,8 @@ type Bias struct {
 	Value float32
 }
 
-// Params are the knobs of one request. The zero value of each field turns it off,
-// and the zero Params is greedy. They are read only: requests may share them.
+// Params are the sampling parameters of one request. The zero value of each field turns it off, and
+// the zero Params is greedy. Params are only read: requests may share them.
 type Params struct {
 	// Temperature divides the logits. Below 1e-5 the best id is taken (the lowest
 	// one of equals) and no filter plays a part.
@@ -30,7 +30,7 @@ type Params struct {
 	// TopP keeps the best ids until their sum reaches p, the crossing one included.
 	// 0 and 1 are off: OpenAI's top_p of 0, the best alone, is TopK 1.
 	TopP float64
-	// MinP removes what is less likely than MinP times the best.
+	// MinP removes ids that are less likely than MinP times the best one.
 	MinP float64
 	// TypicalP keeps the ids whose surprise is nearest to the entropy until their sum
 	// reaches p, the crossing one included. 0 and 1 are off.
@@ -38,7 +38,7 @@ type Params struct {
 	// TopH keeps, of the 100 best, the leading ones whose share of the entropy is at
 	// most TopH.
 	TopH float64
-	// EpsilonCutoff removes what is less likely than it, but never the best.
+	// EpsilonCutoff removes ids that are less likely than it, but never the best one.
 	EpsilonCutoff float64
 
 	// RepetitionPenalty divides a positive logit, and multiplies a negative one, of

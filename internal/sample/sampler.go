@@ -13,7 +13,7 @@ type Sampler struct {
 	peaks []float32         // the largest of each block of the row at hand
 	block [2][block]float32 // at hand: exponents and weights
 	sums  []float64         // the sum of each block's weights
-	cands []candidate       // what may still be chosen
+	cands []candidate       // ids that may still be chosen
 	all   []candidate       // their memory, as large as the vocabulary
 	total float64           // sum of the candidates' weights
 

@@ -63,7 +63,7 @@ func frontMass(c []candidate, mass float64) int {
 	return done + len(c)
 }
 
-// maxRounds bounds unlucky partitions; what is left is sorted.
+// maxRounds limits unlucky partitions; the rest is sorted.
 const maxRounds = 64
 
 // partition splits c, which is longer than smallRun, around the median of three of

@@ -1,8 +1,8 @@
-// Package enginetest has a model without weights, for tests of the engine and of what
-// stands on it.
+// Package enginetest has a model without weights, for tests of the engine and of packages above
+// it.
 //
 // The logits after a sequence of tokens are a hash of those tokens and nothing else,
-// so what a request must return is known ([Model.After]), however it was batched. Pages
+// so tests know the expected result of a request ([Model.After]), whatever its batch. Pages
 // and prefix reuse behave as the real ones do. Hooks make passes slow or broken.
 package enginetest
 
@@ -203,7 +203,7 @@ func (s *sequence) register(p *page) {
 }
 
 // ErrBadPass says that the engine broke the rules of Forward.
-var ErrBadPass = errors.New("enginetest: the engine asked for what a model cannot do")
+var ErrBadPass = errors.New("enginetest: the engine broke the rules of Forward")
 
 // Forward computes rows after Delay.
 func (m *Model) Forward(ctx context.Context, rows []engine.Row) (engine.Logits, error) {
