@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"go/ast"
+	"go/doc"
 	"os"
 	"path"
 	"path/filepath"
@@ -12,13 +13,13 @@ import (
 	"github.com/heftai/heft/internal/golden"
 )
 
-// names are the exported names of the training packages: "train.Config",
-// "train.Config.World". acc stands for an accelerator.
-func trainingNames(t *testing.T) map[string]bool {
+// exportedNames are the exported names of packages: "train.Config", "train.Config.World". acc
+// stands for an accelerator.
+func exportedNames(t *testing.T, of func(path string) bool) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
 	for _, p := range packages(t) {
-		if p.path != "train" && !strings.HasPrefix(p.path, "train/") {
+		if !of(p.path) {
 			continue
 		}
 		for _, f := range p.files {
@@ -73,26 +74,65 @@ func receiver(e ast.Expr) string {
 }
 
 var (
-	code    = regexp.MustCompile("(?s)```.*?```|`[^`\n]+`")
-	mention = regexp.MustCompile(`\b(?:train|data|optim|tensor|track|rng|model|acc)\.[A-Z]\w*(?:\.[A-Z]\w*)?`)
+	code      = regexp.MustCompile("(?s)```.*?```|`[^`\n]+`")
+	training  = regexp.MustCompile(`\b(?:train|data|optim|tensor|track|rng|model|acc)\.[A-Z]\w*(?:\.[A-Z]\w*)?`)
+	inference = regexp.MustCompile(`\b(?:meta|loader|devicemap|dispatch|text|generate|api)\.[A-Z]\w*(?:\.[A-Z]\w*)?`)
 )
 
-// TestTrainingGuideNamesWhatExists: what docs/training.md calls by name is there.
-func TestTrainingGuideNamesWhatExists(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(golden.Module(t), "docs", "training.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, found := trainingNames(t), 0
-	for _, span := range code.FindAllString(string(text), -1) {
-		for _, name := range mention.FindAllString(span, -1) {
-			found++
-			if !all[name] {
-				t.Errorf("docs/training.md speaks of %s, which does not exist", name)
+// TestGuidesNameWhatExists: every name of a public package in a guide exists.
+func TestGuidesNameWhatExists(t *testing.T) {
+	for _, guide := range []struct {
+		file    string
+		of      func(path string) bool
+		mention *regexp.Regexp
+		least   int
+	}{
+		{"training.md", func(path string) bool { return path == "train" || strings.HasPrefix(path, "train/") }, training, 100},
+		{"inference.md", public, inference, 60},
+	} {
+		text, err := os.ReadFile(filepath.Join(golden.Module(t), "docs", guide.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, found := exportedNames(t, guide.of), 0
+		for _, span := range code.FindAllString(string(text), -1) {
+			for _, name := range guide.mention.FindAllString(span, -1) {
+				found++
+				if !all[name] {
+					t.Errorf("docs/%s names %s, which does not exist", guide.file, name)
+				}
 			}
 		}
+		if found < guide.least {
+			t.Errorf("docs/%s: only %d names were found", guide.file, found)
+		}
 	}
-	if found < 100 {
-		t.Errorf("only %d names were found", found)
+}
+
+// public reports whether other modules may import the package and are meant to.
+func public(path string) bool {
+	for _, own := range []string{"internal", "cmd", "scripts", "examples"} {
+		if path == own || strings.HasPrefix(path, own+"/") || strings.Contains(path, "/"+own+"/") || strings.HasSuffix(path, "/"+own) {
+			return false
+		}
+	}
+	return path != "train/tensor/tensortest" // helps the tests of modules
+}
+
+// TestEveryPublicPackageHasAnExample that go test runs: an Example function whose output is checked.
+func TestEveryPublicPackageHasAnExample(t *testing.T) {
+	for _, p := range packages(t) {
+		if !public(p.path) {
+			continue
+		}
+		runs := false
+		for _, f := range p.files {
+			for _, e := range doc.Examples(f.syntax) {
+				runs = runs || strings.HasSuffix(f.name, "_test.go") && (e.Output != "" || e.EmptyOutput)
+			}
+		}
+		if !runs {
+			t.Errorf("package %s has no example that is run", p.path)
+		}
 	}
 }
