@@ -108,7 +108,7 @@ var (
 	perBlock = func(q *Quant, rows, columns int) (int, int) { return ceil(rows, q.Rows), ceil(columns, q.Columns) }
 	perRow   = func(_ *Quant, rows, _ int) (int, int) { return rows, 0 }
 	// nibbles are eight integers of 4 bits in an int32, for each group of rows.
-	nibbles = func(q *Quant, rows, columns int) (int, int) { return ceil(rows, q.Rows), columns / 8 }
+	nibbles = func(q *Quant, rows, columns int) (int, int) { return ceil(rows, q.Rows), columns / packedZeros }
 )
 
 // formats is the table.
@@ -202,6 +202,17 @@ func formatsOf(method string) (list []QuantFormat, methods []string) {
 	return list, methods
 }
 
+// FloatScales reports whether the format has scales of its own that are floating-point numbers.
+func (r *Format) FloatScales() bool { return r.Scales.exists() && r.Scales.Reads(Float32) }
+
+// Divides reports whether a row of so many columns is stored in whole entries of the tensors.
+func (r *Format) Divides(columns int) bool {
+	return columns%r.Codes.Columns == 0 && (!r.Zeros.exists() || columns%packedZeros == 0)
+}
+
+// packedZeros is the number of zeros in an entry of the tensor of zeros.
+const packedZeros = 8
+
 func (c *Companion) exists() bool { return c.size != nil }
 
 // assumed is the dtype of the companion where no header tells.
@@ -217,9 +228,6 @@ func (c *Companion) Reads(d DType) bool { return slices.Contains(c.DTypes, d) }
 
 // Reads reports whether kernels read the tensor of codes or values in d.
 func (p *Packed) Reads(d DType) bool { return slices.Contains(p.DTypes, d) }
-
-// divides reports whether rows × columns are whole entries of the tensor.
-func (p *Packed) divides(rows, columns int) bool { return rows%p.Rows == 0 && columns%p.Columns == 0 }
 
 // shape is the shape of the tensor that holds rows × columns, behind the dimensions of a stack.
 func (p *Packed) shape(stack []int, rows, columns int) []int {

@@ -31,7 +31,7 @@ func (s *Source) Stored(param []int) (tensors []StoredTensor, reason string) {
 	}
 	stack, rows, columns := shape[:n-2], shape[n-2], shape[n-1]
 	row := q.Format.Row()
-	if !row.Codes.divides(rows, columns) || row.Zeros.exists() && columns%8 != 0 {
+	if rows%row.Codes.Rows != 0 || !row.Divides(columns) {
 		return nil, fmt.Sprintf("shape %v cannot be stored as %v", shape, q.Format)
 	}
 	tensors = []StoredTensor{{s.Tensor, row.Codes.shape(stack, rows, columns), row.Codes.DTypes[0], row.Codes.DTypes}}

@@ -19,7 +19,7 @@ var allowed = map[string][]string{
 	"internal/hostmem":   {},
 
 	// The families of kernels: operands, variants and arguments of assembly below, then one package a family.
-	"internal/kernels/mat":             {},
+	"internal/kernels/mat":             {"internal/floats"},
 	"internal/kernels/isa":             {},
 	"internal/kernels/asm":             {},
 	"internal/kernels/vector":          {"internal/kernels/asm", "internal/kernels/isa", "internal/kernels/mat"},
@@ -82,9 +82,9 @@ var allowed = map[string][]string{
 	"internal/collective":         {},
 	"train/rng":                   {}, // apart from data: tensors start their weights and drop by it too
 	"train/data":                  {"train/rng", "text"},
-	"train/optim":                 {"internal/kernels/..."},
-	"train/tensor":                {"meta", "internal/kernels/..."}, // meta: dtypes of stored parameters
-	"train/tensor/tensortest":     {"meta"},                         // a storage for tests
+	"train/optim":                 {"internal/floats", "internal/kernels/..."},
+	"train/tensor":                {"internal/floats", "meta", "internal/kernels/..."}, // meta: dtypes of stored parameters
+	"train/tensor/tensortest":     {"meta"},                                            // a storage for tests
 	"train/track":                 {"internal/atomicfile"},
 	"train/model":                 {"meta", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/record", "internal/kernels/...", "internal/kvcache", "internal/stored", "internal/tensor", "train/rng", "train/tensor"}, // kernels: weights are rounded for autocast
 	"train/internal/accumulation": {"train/data"},

@@ -153,18 +153,13 @@ type KV struct {
 	Heads int
 }
 
-// Blocks of q8_0, the format of keys and values that Int8 stands for.
-const (
-	kvBlock      = 32 // elements
-	kvBlockBytes = 34
-)
-
 // KVRow is the number of elements of a row of keys or values of dtype d. That of Int8 is of
 // bytes: each head is a series of GGUF's blocks of q8_0, 32 signed codes behind a scale of
 // float16, the last of which is filled up with zeros.
 func KVRow(d meta.DType, heads, dim int) int {
 	if d == meta.Int8 {
-		return heads * ((dim + kvBlock - 1) / kvBlock) * kvBlockBytes
+		codes, _, _, _ := (&meta.Quant{Format: meta.QuantQ8}).Entries(1, dim)
+		return heads * codes
 	}
 	return heads * dim
 }

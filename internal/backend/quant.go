@@ -18,6 +18,31 @@ type Quant struct {
 	Height int
 }
 
+// Holds reports whether data, the codes of q, and its scales, zeros and index have as many rows
+// of Width columns. It allocates nothing. Whether an index names groups that exist is checked when
+// it is used.
+func (q *Quant) Holds(data []byte, rows int) bool {
+	if q.Height > 0 {
+		if q.Height < rows {
+			return false
+		}
+		rows = q.Height
+	}
+	row := q.Format.Row()
+	if !row.Divides(q.Width) {
+		return false
+	}
+	codes, _, _, index := q.Entries(rows, q.Width)
+	groups := rows
+	if q.Index.Data != nil {
+		groups = 1
+	}
+	_, scales, zeros, _ := q.Entries(groups, q.Width)
+	has := func(t tensor.Tensor, n int) bool { return int64(len(t.Data)) >= t.DType.Bytes(int64(n)) }
+	return int64(len(data)) >= row.Codes.DTypes[0].Bytes(int64(codes)) && (scales == 0 || has(q.Scales, scales)) &&
+		(zeros == 0 || has(q.Zeros, zeros)) && (q.Index.Data == nil || has(q.Index, index))
+}
+
 // CutRows is the view of stored rows [begin, end).
 func (m Matrix) CutRows(begin, end int) Matrix {
 	if m.Quant == nil {

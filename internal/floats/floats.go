@@ -49,20 +49,30 @@ func ToFloat16(f float32) uint16 {
 	return sign | uint16((u-0x38000000+0xfff+u>>13&1)>>13)
 }
 
-// RoundBFloat16 rounds x to the nearest bfloat16 and widens it again. A NaN is returned as it is.
+// RoundBFloat16 rounds x to the nearest bfloat16, as a float32. A NaN is returned as it is.
 func RoundBFloat16(x float32) float32 {
-	if x != x {
+	b := math.Float32bits(x)
+	if b&0x7fffffff > 0x7f800000 {
 		return x
 	}
-	return FromBFloat16(ToBFloat16(x))
+	return math.Float32frombits((b + 0x7fff + b>>16&1) &^ 0xffff)
 }
 
-// RoundFloat16 rounds x to the nearest IEEE half and widens it again. A NaN is returned as it is.
+// RoundFloat16 rounds x to the nearest IEEE half, as a float32. A NaN is returned as it is.
 func RoundFloat16(x float32) float32 {
-	if x != x {
+	b := math.Float32bits(x)
+	sign, a := b&0x80000000, b&0x7fffffff
+	switch {
+	case a > 0x7f800000: // not a number
 		return x
+	case a >= 0x477ff000: // from 65520 up
+		return math.Float32frombits(sign | 0x7f800000)
+	case a < 0x38800000: // below 2^-14: a multiple of 2^-24, the last place of ½
+		v := math.Float32frombits(a) + 0.5
+		return math.Float32frombits(sign | math.Float32bits(v-0.5))
 	}
-	return FromFloat16(ToFloat16(x))
+	a += 0xfff + a>>13&1
+	return math.Float32frombits(sign | a&^0x1fff)
 }
 
 // FromE4M3 widens one float8_e4m3fn: a sign, 4 bits of exponent, 3 of mantissa, no infinities.

@@ -40,6 +40,22 @@ func TestTiesGoToEven(t *testing.T) {
 	}
 }
 
+// TestRoundingIsNarrowingAndWidening: the direct way gives the numbers of the two steps.
+func TestRoundingIsNarrowingAndWidening(t *testing.T) {
+	for i := uint64(0); i < 1<<32; i += 65521 {
+		x := math.Float32frombits(uint32(i))
+		if x != x {
+			continue
+		}
+		if got, want := RoundBFloat16(x), FromBFloat16(ToBFloat16(x)); math.Float32bits(got) != math.Float32bits(want) {
+			t.Fatalf("bfloat16 of %v: %v, want %v", x, got, want)
+		}
+		if got, want := RoundFloat16(x), FromFloat16(ToFloat16(x)); math.Float32bits(got) != math.Float32bits(want) {
+			t.Fatalf("float16 of %v: %v, want %v", x, got, want)
+		}
+	}
+}
+
 // TestEightBits: values from the definitions of the formats.
 func TestEightBits(t *testing.T) {
 	for _, c := range []struct {

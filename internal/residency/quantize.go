@@ -52,14 +52,11 @@ const chunk = 4096
 
 func newQuantizer(root *meta.Module, o Options) (*quantizer, error) {
 	q := &quantizer{format: o.Quantize, threads: max(o.Threads, 1), bytes: root.LoadedBytes(o.Quantize, true)}
-	switch o.Quantize {
-	case meta.QuantNone:
+	if o.Quantize == meta.QuantNone {
 		return q, nil
-	case meta.QuantQ8:
-		q.packing = quant.Q8
-	case meta.QuantQ4:
-		q.packing = quant.Q4
-	default:
+	}
+	var ok bool
+	if q.packing, ok = quant.Named(o.Quantize.String()); !ok || !o.Quantize.Row().Convert {
 		return nil, fmt.Errorf("residency: weights cannot be converted to %v", o.Quantize)
 	}
 	var err error

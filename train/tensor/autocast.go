@@ -1,6 +1,6 @@
 package tensor
 
-import "math"
+import "github.com/heftai/heft/internal/floats"
 
 // Precision is what the operands and results of a product are rounded to.
 type Precision uint8
@@ -89,32 +89,11 @@ func round(dst, src []float32, p Precision) {
 	dst = dst[:len(src)]
 	if p == BFloat16 {
 		for i, v := range src {
-			b := math.Float32bits(v)
-			if b&0x7fffffff <= 0x7f800000 { // a number
-				b += 0x7fff + b>>16&1
-			}
-			dst[i] = math.Float32frombits(b &^ 0xffff)
+			dst[i] = floats.RoundBFloat16(v)
 		}
 		return
 	}
 	for i, v := range src {
-		dst[i] = float16(v)
+		dst[i] = floats.RoundFloat16(v)
 	}
-}
-
-// float16 rounds v to the nearest IEEE half.
-func float16(v float32) float32 {
-	b := math.Float32bits(v)
-	sign, a := b&0x80000000, b&0x7fffffff
-	switch {
-	case a > 0x7f800000: // not a number
-		return v
-	case a >= 0x477ff000: // from 65520 up
-		return math.Float32frombits(sign | 0x7f800000)
-	case a < 0x38800000: // below 2^-14: a multiple of 2^-24, the last place of ½
-		x := math.Float32frombits(a) + 0.5
-		return math.Float32frombits(sign | math.Float32bits(x-0.5))
-	}
-	a += 0xfff + a>>13&1
-	return math.Float32frombits(sign | a&^0x1fff)
 }

@@ -3,6 +3,8 @@ package tensor
 import (
 	"math"
 	"testing"
+
+	"github.com/heftai/heft/internal/floats"
 )
 
 // slowHalf rounds by definition: to the gap between halves around x.
@@ -19,13 +21,13 @@ func slowHalf(x float32) float32 {
 func TestHalvesRound(t *testing.T) {
 	for b := uint32(0); b < 0x7f800000; b += 9973 {
 		for _, x := range []float32{math.Float32frombits(b), -math.Float32frombits(b)} {
-			if got, want := float16(x), slowHalf(x); math.Float32bits(got) != math.Float32bits(want) {
+			if got, want := floats.RoundFloat16(x), slowHalf(x); math.Float32bits(got) != math.Float32bits(want) {
 				t.Fatalf("%v rounds to %v, want %v", x, got, want)
 			}
 		}
 	}
 	for _, x := range []float32{65504, 65519, 65520, 65536, 6.1e-5, 5.9604645e-08, 2.9802322e-08, 2.9802326e-08, 8.940697e-08} {
-		if got, want := float16(x), slowHalf(x); got != want {
+		if got, want := floats.RoundFloat16(x), slowHalf(x); got != want {
 			t.Errorf("%v rounds to %v, want %v", x, got, want)
 		}
 	}

@@ -98,7 +98,7 @@ func storedWeights() (all []storedWeight) {
 		all = append(all, storedWeight{d.String(), meta.QuantNone, m})
 	}
 	for f := meta.QuantNone + 1; ; f++ {
-		p, ok := packing(f)
+		p, ok := quant.Named(f.String())
 		if !ok {
 			return all
 		}

@@ -5,27 +5,7 @@ import (
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/quant"
-	"github.com/heftai/heft/meta"
 )
-
-// packing is the kernels' name of a format.
-func packing(f meta.QuantFormat) (quant.Packing, bool) {
-	switch f {
-	case meta.QuantFP8:
-		return quant.E4M3, true
-	case meta.QuantMXFP4:
-		return quant.MXFP4, true
-	case meta.QuantGPTQ:
-		return quant.NibbleRows, true
-	case meta.QuantAWQ:
-		return quant.NibbleColumns, true
-	case meta.QuantQ8:
-		return quant.Q8, true
-	case meta.QuantQ4:
-		return quant.Q4, true
-	}
-	return 0, false
-}
 
 // quantised checks a weight of codes.
 func (b *Backend) quantised(op string, m backend.Matrix) (matrix, bool) {
@@ -33,53 +13,24 @@ func (b *Backend) quantised(op string, m backend.Matrix) (matrix, bool) {
 	out := matrix{rows: m.OutRows(), cols: m.InCols(), transposed: m.Transposed, step: max(m.RowStep, 1), row: m.Row, col: m.Col}
 	p := &out.packed
 	var ok bool
-	if p.Packing, ok = packing(q.Format); !ok || m.Rank != 2 {
+	if p.Packing, ok = quant.Named(q.Format.String()); !ok || m.Rank != 2 {
 		b.fail("%s: weight %v stored as %v cannot be used by the cpu", op, m.Shape(), q.Format)
 		return matrix{}, false
 	}
 	p.Codes, p.Width, p.Height, p.Rows, p.Columns, p.ZeroBias = m.Data, q.Width, q.Height, q.Rows, q.Columns, q.ZeroBias
 	p.Scales, p.Zeros, p.Index = q.Scales.Data, q.Zeros.Data, q.Index.Data
-	if p.Packing != quant.MXFP4 && p.Packing.BlockBytes() == 0 {
+	if q.Format.Row().FloatScales() {
 		if p.ScaleFormat, ok = format(q.Scales.DType); !ok {
 			b.fail("%s: scales of dtype %v cannot be used by the cpu", op, q.Scales.DType)
 			return matrix{}, false
 		}
 	}
 	rows, width := m.Row+m.Dims[0], m.Col+m.Dims[1]
-	if m.Row < 0 || m.Col < 0 || width > p.Width || p.Rows < 1 || p.Columns < 1 || !holds(p, rows) {
+	if m.Row < 0 || m.Col < 0 || width > p.Width || p.Rows < 1 || p.Columns < 1 || !q.Holds(m.Data, rows) {
 		b.fail("%s: weight %v stored as %v has %d bytes of codes and %d of scales", op, m.Shape(), q.Format, len(p.Codes), len(p.Scales))
 		return matrix{}, false
 	}
 	return out, true
-}
-
-// holds reports whether p has as many rows.
-func holds(p *quant.Packed, rows int) bool {
-	size := p.ScaleFormat.Size()
-	switch p.Packing {
-	case quant.E4M3:
-		return len(p.Codes) >= rows*p.Width && len(p.Scales) >= size*ceil(rows, p.Rows)*ceil(p.Width, p.Columns)
-	case quant.MXFP4:
-		return p.Width%32 == 0 && len(p.Codes) >= rows*p.Width/2 && len(p.Scales) >= rows*p.Width/32
-	case quant.Q8, quant.Q4:
-		if p.Height > 0 {
-			if p.Height < rows {
-				return false
-			}
-			rows = p.Height
-		}
-		return p.Width%quant.BlockColumns == 0 && len(p.Codes) >= rows*p.Width/quant.BlockColumns*p.Packing.BlockBytes()
-	}
-	groups := ceil(rows, p.Rows)
-	if p.Index != nil {
-		groups = 1 // what the index says is checked when it is used
-	}
-	codes := rows * p.Width / 2
-	if p.Packing == quant.NibbleRows {
-		codes = ceil(rows, 8) * 4 * p.Width
-	}
-	return p.Width%8 == 0 && len(p.Codes) >= codes && len(p.Scales) >= size*groups*p.Width &&
-		len(p.Zeros) >= groups*p.Width/2 && (p.Index == nil || len(p.Index) >= 4*rows)
 }
 
 // unpack widens stored rows × cols elements from (row, col) of the view on to dst.

@@ -17,6 +17,26 @@ import (
 // Packing is how a quantised matrix is stored.
 type Packing uint8
 
+// Named returns the packing of a format by its name in meta's table of formats, such as "fp8" or
+// "q4_0". ok is false for a format that has no kernels.
+func Named(format string) (p Packing, ok bool) {
+	switch format {
+	case "fp8":
+		return E4M3, true
+	case "mxfp4":
+		return MXFP4, true
+	case "gptq":
+		return NibbleRows, true
+	case "awq":
+		return NibbleColumns, true
+	case "q8_0":
+		return Q8, true
+	case "q4_0":
+		return Q4, true
+	}
+	return 0, false
+}
+
 // The packings. Rows and columns are those of the matrix as it is stored.
 const (
 	// E4M3 has a byte for an element: a float of 4 exponent and 3 mantissa bits without
