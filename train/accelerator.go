@@ -16,13 +16,13 @@ import (
 	"github.com/heftai/heft/train/track"
 )
 
-// Module has parameters under names, in an order that does not change. A bare
-// *tensor.Parameter is one. The dynamic type must be comparable, as pointers are.
+// Module has parameters under names, in an order that does not change. A bare *tensor.Parameter is
+// a Module. The dynamic type must be comparable; use a pointer.
 type Module = tensor.Module
 
-// Preparable is what [Accelerator.Prepare] takes: a [Module], a *data.Loader of any
-// batch, the address of a variable that holds an optim.Optimizer or an optim.Scheduler
-// (which then holds the prepared one), or an *optim.Prepared.
+// Preparable is an argument of [Accelerator.Prepare]: a [Module]; a *data.Loader of any batch; the
+// address of a variable of type optim.Optimizer or optim.Scheduler, which then holds the prepared
+// one; or an *optim.Prepared.
 type Preparable any
 
 var errPrepared = errors.New("is prepared already")
@@ -56,8 +56,8 @@ type Accelerator struct {
 	beforeChange         func(change string) error // of tests, see aside
 }
 
-// New makes the accelerator of one rank. It fails if accumulation is configured twice, and
-// on a mixed precision that is not known.
+// New makes the accelerator of one rank. It fails if accumulation is configured twice or the mixed
+// precision is unknown.
 func New(c Config) (*Accelerator, error) {
 	accum, err := c.accumulation()
 	if err != nil {
@@ -82,14 +82,13 @@ func New(c Config) (*Accelerator, error) {
 	return a, nil
 }
 
-// Device is where this rank computes: "cpu".
+// Device returns the device of this rank: "cpu".
 func (a *Accelerator) Device() string { return "cpu" }
 
-// Prepare fits modules, loaders, optimizers and schedulers to the world, in place. In a
-// world of several ranks modules start with rank 0's trainable weights, so all ranks
-// must prepare the same modules in the same order. Schedulers follow all optimizers that were
-// prepared before them, and those of the same call. It fails on anything else, and on
-// what is prepared already.
+// Prepare adapts modules, loaders, optimizers and schedulers to the world, in place. With several
+// ranks, modules get rank 0's trainable weights; all ranks must prepare the same modules in the
+// same order. A scheduler follows the optimizers that were prepared before it or in the same call.
+// Prepare fails on any other argument, and on one that is prepared already.
 func (a *Accelerator) Prepare(things ...Preparable) error {
 	for _, schedulers := range []bool{false, true} {
 		for i, x := range things {
@@ -125,13 +124,13 @@ func (a *Accelerator) prepare(x Preparable) error {
 	return errors.New("cannot be prepared")
 }
 
-// PrepareDataLoader deals a loader to the ranks as [DataLoaderConfig] says, in place,
-// and from then on knows when it is at its end.
+// PrepareDataLoader splits a loader between the ranks as [DataLoaderConfig] says, in place. The
+// accelerator then knows when the loader is at its last batch.
 func (a *Accelerator) PrepareDataLoader(l DataLoader) error {
 	return a.deal(l, a.dealing())
 }
 
-// dealing is how [DataLoaderConfig] deals.
+// dealing returns the options of [DataLoaderConfig].
 func (a *Accelerator) dealing() data.PrepareOptions {
 	c := a.cfg.DataLoader
 	dispatch := data.DispatchStreams
@@ -180,11 +179,11 @@ func (a *Accelerator) prepareModule(m Module) error {
 	return nil
 }
 
-// UnwrapModel is m itself: preparing changes nothing about a module's type.
+// UnwrapModel returns m: preparing does not wrap modules.
 func (a *Accelerator) UnwrapModel(m Module) Module { return m }
 
-// FreeMemory forgets all that was prepared, gradients included, and starts the count of
-// batches anew. What the caller holds no more, the collector takes.
+// FreeMemory forgets everything that was prepared, drops the gradients, and restarts the count of
+// batches.
 func (a *Accelerator) FreeMemory() {
 	for _, p := range a.group.Modules {
 		for _, param := range p.Params {
@@ -195,14 +194,14 @@ func (a *Accelerator) FreeMemory() {
 	a.state = accumulation.State{Sync: true}
 }
 
-// Clear is [Accelerator.FreeMemory], under the reference's other name.
+// Clear is [Accelerator.FreeMemory] under Accelerate's other name.
 func (a *Accelerator) Clear() { a.FreeMemory() }
 
-// Generator stands for torch's global generator: loaders that draw from it
+// Generator is the counterpart of torch's global generator. Loaders that draw from it
 // (data.Options.Global) follow [Accelerator.SetSeed].
 func (a *Accelerator) Generator() *rng.Generator { return a.generator }
 
-// SetSeed restarts Generator, with rank added where each rank is to draw its own.
+// SetSeed restarts Generator with seed; with deviceSpecific each rank adds its number to it.
 func (a *Accelerator) SetSeed(seed uint64, deviceSpecific bool) {
 	if deviceSpecific {
 		seed += uint64(a.comm.Rank())
@@ -210,8 +209,8 @@ func (a *Accelerator) SetSeed(seed uint64, deviceSpecific bool) {
 	a.generator.Seed(seed)
 }
 
-// SkipFirstBatches is a prepared loader without the first n batches of each walk, to go
-// on in the middle of an epoch. See the package data for what it does not know.
+// SkipFirstBatches returns a prepared loader without the first n batches of each walk, to resume in
+// the middle of an epoch. Package data documents its limits.
 func SkipFirstBatches[B any](l *data.Loader[B], n int) *data.Loader[B] {
 	return data.SkipFirstBatches(l, n)
 }

@@ -8,11 +8,10 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// Accumulate runs fn, one forward and backward pass over one batch with the steps of
-// optimizer and scheduler after it. Until the window's last batch those steps do
-// nothing, and the gradients of modules stay on their rank. The window ends after Steps
-// batches or with the active loader: the one begun last, among those that were prepared
-// and have not ended.
+// Accumulate runs fn, which makes one forward and backward pass over one batch and then steps the
+// optimizer and the scheduler. Before the last batch of an accumulation window those steps do
+// nothing, and gradients of modules are not averaged over the ranks. A window ends after Steps
+// batches, or with the active loader: the prepared loader that was begun last and has not ended.
 func (a *Accelerator) Accumulate(ctx context.Context, fn func(context.Context) error, modules ...Module) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -24,14 +23,14 @@ func (a *Accelerator) Accumulate(ctx context.Context, fn func(context.Context) e
 	return a.setSync(modules, false, func() error { return fn(ctx) })
 }
 
-// NoSync keeps the gradients of m on their rank in the backward passes that f runs.
-// Nothing else changes: optimizers step, [Accelerator.SyncGradients] is what it was.
+// NoSync runs f without averaging the gradients of m over the ranks. Optimizers still step, and
+// [Accelerator.SyncGradients] does not change.
 func (a *Accelerator) NoSync(m Module, f func() error) error {
 	return a.setSync([]Module{m}, false, f)
 }
 
-// TriggerSyncInBackward averages the gradients of m over the ranks in the backward
-// passes that f runs, though within [Accelerator.NoSync] or a window.
+// TriggerSyncInBackward runs f with the gradients of m averaged over the ranks, even inside
+// [Accelerator.NoSync] or a window.
 func (a *Accelerator) TriggerSyncInBackward(m Module, f func() error) error {
 	return a.setSync([]Module{m}, true, f)
 }
@@ -51,25 +50,25 @@ func (a *Accelerator) setSync(modules []Module, sync bool, f func() error) error
 	return f()
 }
 
-// SyncGradients reports whether this batch ends its window: when gradients are whole,
-// to be clipped and logged. It is true outside [Accelerator.Accumulate].
+// SyncGradients reports whether this batch ends its window, so that gradients are complete and can
+// be clipped and logged. It is true outside [Accelerator.Accumulate].
 func (a *Accelerator) SyncGradients() bool { return a.state.Sync }
 
 // EndOfDataloader reports whether the active loader is at its last batch.
 func (a *Accelerator) EndOfDataloader() bool { return a.state.AtEnd() }
 
-// Remainder is how many samples of the active loader's last global batch are no
-// padding: 0 if it is full, -1 if that is not known or no loader is active.
+// Remainder returns how many samples of the active loader's last global batch are not padding: 0 if
+// the batch is full, -1 if it is unknown or no loader is active.
 func (a *Accelerator) Remainder() int { return a.state.Remainder() }
 
 // InDataloader reports whether a prepared loader has begun and not ended.
 func (a *Accelerator) InDataloader() bool { return a.state.Active() != nil }
 
-// GradientAccumulationSteps is the number of batches of a window.
+// GradientAccumulationSteps returns the number of batches in a window.
 func (a *Accelerator) GradientAccumulationSteps() int { return a.accum.Steps }
 
-// SetGradientAccumulationSteps changes the number of batches of a window. The count
-// goes on: a window ends where the batches since the loader's start are a multiple of n.
+// SetGradientAccumulationSteps changes the number of batches in a window. The count continues: a
+// window ends where the number of batches since the loader's start is a multiple of n.
 func (a *Accelerator) SetGradientAccumulationSteps(n int) error {
 	if n < 1 {
 		return fmt.Errorf("train: a window of %d batches", n)
@@ -78,10 +77,10 @@ func (a *Accelerator) SetGradientAccumulationSteps(n int) error {
 	return nil
 }
 
-// Backward differentiates loss divided by the number of batches of a window, adding to
-// the parameters' gradients, and averages over the ranks the gradients of the prepared
-// modules behind it that synchronize. Also a window that the loader's end cut short is
-// divided by Steps, as in the reference, unless [Corrections].ShortWindow is set.
+// Backward computes the gradients of loss divided by the number of batches in a window, and adds
+// them to the parameters' gradients. If this batch synchronises, it then averages the gradients of
+// the prepared modules behind loss over the ranks. A window that the loader's end cut short is
+// divided by Steps too, as in Accelerate, unless [Corrections].ShortWindow is set.
 func (a *Accelerator) Backward(ctx context.Context, loss *tensor.Tensor) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -92,7 +91,7 @@ func (a *Accelerator) Backward(ctx context.Context, loss *tensor.Tensor) error {
 	return a.backward(ctx, loss, 1/float32(a.divisor()))
 }
 
-// backward differentiates loss times scale.
+// backward computes the gradients of loss times scale.
 func (a *Accelerator) backward(ctx context.Context, loss *tensor.Tensor, scale float32) error {
 	if s := a.cfg.Scaler; s != nil {
 		if err := a.settleScale(); err != nil {
@@ -106,8 +105,8 @@ func (a *Accelerator) backward(ctx context.Context, loss *tensor.Tensor, scale f
 	return a.backwardAll(ctx, loss, scale)
 }
 
-// settleScale moves the scale where only some of the optimizers stepped: those that take
-// turns, each on a loss of its own.
+// settleScale updates the scale after a step in which only some of the optimizers took part,
+// because each has a loss of its own.
 func (a *Accelerator) settleScale() error {
 	if s := a.cfg.Scaler; s != nil && s.Stepped() {
 		return s.Update()
@@ -115,8 +114,8 @@ func (a *Accelerator) settleScale() error {
 	return nil
 }
 
-// divisor is what Backward divides a loss by. In a short window that is corrected, the
-// gradients that were gathered under another divisor are brought to this one.
+// divisor returns the number that Backward divides a loss by. In a corrected short window it also
+// rescales the gradients that were summed under another divisor.
 func (a *Accelerator) divisor() int {
 	s := &a.state
 	if !a.cfg.Corrections.ShortWindow || !s.Sync || s.Window == 0 || s.Window >= a.accum.Steps {

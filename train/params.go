@@ -7,7 +7,7 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// Params are the trainable parameters of modules as optimizers take them, each once.
+// Params returns the trainable parameters of modules for an optimizer, each once.
 func Params(modules ...Module) []optim.Param {
 	var all []optim.Param
 	seen := map[*tensor.Parameter]bool{}
@@ -24,7 +24,7 @@ func Params(modules ...Module) []optim.Param {
 
 var _ optim.Stored = (*tensor.Parameter)(nil)
 
-// prepareOptimizer wraps what *o holds.
+// prepareOptimizer wraps the optimizer in *o.
 func (a *Accelerator) prepareOptimizer(o *optim.Optimizer) error {
 	if *o == nil {
 		return fmt.Errorf("the optimizer is nil")
@@ -48,7 +48,7 @@ func (a *Accelerator) adoptOptimizer(p *optim.Prepared) error {
 	return nil
 }
 
-// prepareScheduler wraps what *s holds.
+// prepareScheduler wraps the scheduler in *s.
 func (a *Accelerator) prepareScheduler(s *optim.Scheduler) error {
 	if *s == nil {
 		return fmt.Errorf("the scheduler is nil")
@@ -70,9 +70,9 @@ func (a *Accelerator) prepareScheduler(s *optim.Scheduler) error {
 	return nil
 }
 
-// ClipGradNorm scales the gradients of params together so that their p-norm is at most
-// limit, and returns the norm from before. Scaled gradients are unscaled first. Use it
-// where [Accelerator.SyncGradients] holds: before, gradients are not whole.
+// ClipGradNorm scales the gradients of params together so that their p-norm is at most limit, and
+// returns the norm before scaling. It first unscales gradients that a Scaler scaled. Call it only
+// if [Accelerator.SyncGradients] is true: before, gradients are incomplete.
 func (a *Accelerator) ClipGradNorm(params []optim.Param, limit, p float64) (float64, error) {
 	if err := a.UnscaleGradients(); err != nil {
 		return 0, err
@@ -80,7 +80,7 @@ func (a *Accelerator) ClipGradNorm(params []optim.Param, limit, p float64) (floa
 	return optim.ClipNorm(params, limit, p), nil
 }
 
-// ClipGradValue bounds every gradient of params to ±limit, after unscaling.
+// ClipGradValue limits every gradient of params to ±limit, after unscaling.
 func (a *Accelerator) ClipGradValue(params []optim.Param, limit float64) error {
 	if err := a.UnscaleGradients(); err != nil {
 		return err
@@ -89,8 +89,8 @@ func (a *Accelerator) ClipGradValue(params []optim.Param, limit float64) error {
 	return nil
 }
 
-// UnscaleGradients takes Config.Scaler's factor off the gradients of all prepared
-// optimizers. Doing so twice for one step is an error.
+// UnscaleGradients divides the gradients of all prepared optimizers by Config.Scaler's scale.
+// Calling it twice for one step is an error.
 func (a *Accelerator) UnscaleGradients() error {
 	if a.cfg.Scaler == nil {
 		return nil
@@ -103,8 +103,8 @@ func (a *Accelerator) UnscaleGradients() error {
 	return nil
 }
 
-// OptimizerStepWasSkipped reports whether the last step of any prepared optimizer was
-// left out for an overflow.
+// OptimizerStepWasSkipped reports whether any prepared optimizer skipped its last step because of
+// an overflow.
 func (a *Accelerator) OptimizerStepWasSkipped() bool {
 	for _, o := range a.optimizers {
 		if o.StepWasSkipped() {

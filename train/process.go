@@ -9,22 +9,22 @@ import (
 	"github.com/heftai/heft/internal/collective"
 )
 
-// NumProcesses is the number of ranks.
+// NumProcesses returns the number of ranks.
 func (a *Accelerator) NumProcesses() int { return a.comm.Size() }
 
-// ProcessIndex is this rank, from 0.
+// ProcessIndex returns this rank, from 0.
 func (a *Accelerator) ProcessIndex() int { return a.comm.Rank() }
 
-// LocalProcessIndex is this rank among those of its machine, which all are on one.
+// LocalProcessIndex returns this rank's index on its machine. All ranks are on one machine.
 func (a *Accelerator) LocalProcessIndex() int { return a.comm.Rank() }
 
-// IsMainProcess is true on rank 0.
+// IsMainProcess reports whether this is rank 0.
 func (a *Accelerator) IsMainProcess() bool { return a.comm.Rank() == 0 }
 
-// IsLocalMainProcess is true on the first rank of each machine.
+// IsLocalMainProcess reports whether this is the first rank of its machine.
 func (a *Accelerator) IsLocalMainProcess() bool { return a.LocalProcessIndex() == 0 }
 
-// IsLastProcess is true on the highest rank.
+// IsLastProcess reports whether this is the highest rank.
 func (a *Accelerator) IsLastProcess() bool { return a.comm.Rank() == a.comm.Size()-1 }
 
 // OnMainProcess runs f on rank 0 only.
@@ -70,8 +70,8 @@ func (a *Accelerator) WaitForEveryone(ctx context.Context) error {
 	return wrap("wait for everyone", collective.Barrier(ctx, a.comm))
 }
 
-// MainProcessFirst runs f on rank 0, and when that is done on the others. What f returns
-// on rank 0 keeps nobody waiting.
+// MainProcessFirst runs f on rank 0, and afterwards on the others. If f fails on rank 0, the others
+// run it nevertheless.
 func (a *Accelerator) MainProcessFirst(ctx context.Context, f func() error) error {
 	if !a.IsMainProcess() {
 		if err := a.WaitForEveryone(ctx); err != nil {
@@ -91,10 +91,10 @@ func (a *Accelerator) LocalMainProcessFirst(ctx context.Context, f func() error)
 	return a.MainProcessFirst(ctx, f)
 }
 
-// Logger writes on rank 0 only.
+// Logger returns a logger that writes on rank 0 only.
 func (a *Accelerator) Logger() *slog.Logger { return a.logger }
 
-// LoggerOnAll writes on every rank, with the rank in each record.
+// LoggerOnAll returns a logger that writes on every rank, with the rank in each record.
 func (a *Accelerator) LoggerOnAll() *slog.Logger { return a.rankLogger(false) }
 
 // LogInOrder runs f on every rank with its [Accelerator.LoggerOnAll], one rank after the
@@ -121,11 +121,11 @@ func (a *Accelerator) rankLogger(mainOnly bool) *slog.Logger {
 	return a.base.With("rank", a.comm.Rank())
 }
 
-// SetTrigger raises a flag that [Accelerator.CheckTrigger] shows all ranks.
+// SetTrigger sets a flag that [Accelerator.CheckTrigger] reports on all ranks.
 func (a *Accelerator) SetTrigger() { a.trigger = true }
 
-// CheckTrigger reports, on all ranks alike, whether any of them has set its trigger. If
-// so it is taken back everywhere.
+// CheckTrigger reports on all ranks whether any rank has set its trigger, and then clears it
+// everywhere. All ranks must call it.
 func (a *Accelerator) CheckTrigger(ctx context.Context) (bool, error) {
 	all, err := collective.AllGather(ctx, a.comm, a.trigger)
 	if err != nil {
@@ -140,8 +140,8 @@ func (a *Accelerator) CheckTrigger(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// LocalSGD lets every rank train m on its own, averaging its weights over the ranks
-// after each steps calls of step, and at the end. In a world of one it is f alone.
+// LocalSGD trains m on every rank separately. It averages the weights over the ranks after each
+// `steps` calls of step, and at the end. In a world of one it only runs f.
 func (a *Accelerator) LocalSGD(ctx context.Context, m Module, steps int, f func(step func() error) error) error {
 	if a.comm.Size() == 1 {
 		return f(func() error { return nil })

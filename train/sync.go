@@ -18,13 +18,13 @@ func (a *Accelerator) backwardAll(ctx context.Context, loss *tensor.Tensor, scal
 	return a.group.Average(ctx, reached)
 }
 
-// JoinUnevenInputs runs f, a loop in which this rank may have fewer batches than
-// others. A rank that is done takes part in the others' backward passes with zeros, the
-// divisor staying the whole world, and in the end gets the weights of a rank that went
-// on longest. All ranks must call it, and call nothing collective in f but Backward.
+// JoinUnevenInputs runs f, a loop in which ranks may have different numbers of batches. A rank that
+// has finished takes part in the others' backward passes with zeros. The mean is over all ranks. In
+// the end it gets the weights of a rank that ran longest. All ranks must call it, and call no
+// collective operation in f except Backward.
 //
-// The reference does nothing here on CPU; this is what it does on GPUs. Use it with
-// DataLoaderConfig.EvenBatches off: loaders whose batches are even need no joining.
+// Accelerate does nothing here on a CPU; this is what it does on GPUs. Use it with
+// DataLoaderConfig.EvenBatches set to false: even batches need no joining.
 func (a *Accelerator) JoinUnevenInputs(ctx context.Context, f func(context.Context) error) error {
 	if a.comm.Size() == 1 {
 		return f(ctx)

@@ -8,11 +8,10 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// ItemScale is what a loss that is summed over its items (the tokens that are not
-// masked) is to be multiplied by before [Accelerator.Backward], so that the step's
-// gradient is that of the mean over all items: Backward divides by the steps of a
-// window, and averaging by the ranks, which it undoes. items are those of the whole
-// window on all ranks.
+// ItemScale returns the factor for a loss that is summed over items, such as tokens that are not
+// masked. With that factor, [Accelerator.Backward] makes the gradient of the mean over all items:
+// it undoes Backward's division by the steps of a window, and the averaging over ranks. items is
+// the number of items in the whole window on all ranks.
 func (a *Accelerator) ItemScale(items int) float32 {
 	if items == 0 {
 		return 0
@@ -20,20 +19,20 @@ func (a *Accelerator) ItemScale(items int) float32 {
 	return float32(a.accum.Steps*a.comm.Size()) / float32(items)
 }
 
-// Window is the batches of one optimizer step on this rank.
+// Window holds the batches of one optimizer step on this rank.
 type Window[B any] struct {
-	// Batches may be fewer than GradientAccumulationSteps at the end of an epoch, and
-	// none on a rank that has no more while others have.
+	// Batches may be fewer than GradientAccumulationSteps at the end of an epoch. There are none if
+	// this rank has used up its batches and others have not.
 	Batches []B
-	// Local is the number of items in Batches, Items that on all ranks.
+	// Local is the number of items in Batches; Items is the number on all ranks.
 	Local, Items int
 
 	a *Accelerator
 }
 
-// Windows reads batches (a loader's All) by windows of GradientAccumulationSteps and
-// counts their items on all ranks. All ranks must walk it to its end; it yields as many
-// windows on each, though the batches of some may be used up.
+// Windows groups batches (a loader's All) into windows of GradientAccumulationSteps and counts
+// their items on all ranks. All ranks must walk it to its end. It yields the same number of windows
+// on each rank; some windows of a rank may be empty.
 //
 //	for w, err := range train.Windows(ctx, acc, loader.All(ctx), countLabels) {
 //		…
@@ -42,9 +41,9 @@ type Window[B any] struct {
 //		opt.ZeroGrad()
 //	}
 //
-// Whatever the number of ranks, the length of a window and how ragged its batches, a
-// step is that of the mean over all items of one big batch (see [Window.Each]). With
-// DataLoaderConfig.EvenBatches on, repeated samples count as often as they are read.
+// Each step is that of the mean over all items of one big batch, whatever the number of ranks, the
+// length of a window and the sizes of batches (see [Window.Each]). With
+// DataLoaderConfig.EvenBatches, repeated samples count each time they are read.
 func Windows[B any](ctx context.Context, a *Accelerator, batches iter.Seq2[B, error], items func(B) int) iter.Seq2[*Window[B], error] {
 	return func(yield func(*Window[B], error) bool) {
 		next, stop := iter.Pull2(batches)
@@ -80,11 +79,11 @@ func Windows[B any](ctx context.Context, a *Accelerator, batches iter.Seq2[B, er
 	}
 }
 
-// Each runs forward, which returns the loss summed over a batch's items, and the
-// backward pass for each batch; gradients are averaged over the ranks in the last one
-// only, also with SyncEachBatch, as ranks may have different numbers of batches. A rank
-// without a batch takes part in that. It returns
-// the sum of this rank's losses: the reported loss is the ranks' sum by Items.
+// Each runs forward and the backward pass for each batch. forward returns the loss summed over the
+// batch's items. Gradients are averaged over the ranks in the last pass only, even with
+// SyncEachBatch, because ranks may have different numbers of batches. A rank without a batch takes
+// part in the averaging. Each returns the sum of this rank's losses; divide the sum over ranks by
+// Items to report the loss.
 func (w *Window[B]) Each(ctx context.Context, forward func(context.Context, B) (*tensor.Tensor, error)) (float64, error) {
 	a := w.a
 	var modules []Module
