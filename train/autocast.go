@@ -7,8 +7,8 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// mixedPrecision is what Config.MixedPrecision means here. The name "fp16" means nothing
-// on a CPU, as in the reference, unless it is corrected.
+// mixedPrecision returns the precision that Config.MixedPrecision stands for. On a CPU "fp16" means
+// float32, as in Accelerate, unless it is corrected.
 func (c *Config) mixedPrecision() (tensor.Precision, error) {
 	switch c.MixedPrecision {
 	case "", "no":
@@ -33,8 +33,8 @@ func (a *Accelerator) prepareScaler() error {
 	return err
 }
 
-// MixedPrecision is what was asked for: no, bf16 or fp16. [Accelerator.Precision] is what
-// is done.
+// MixedPrecision returns the configured mode: no, bf16 or fp16. [Accelerator.Precision] is the
+// precision in use.
 func (a *Accelerator) MixedPrecision() string {
 	if a.cfg.MixedPrecision == "" {
 		return "no"
@@ -42,14 +42,14 @@ func (a *Accelerator) MixedPrecision() string {
 	return a.cfg.MixedPrecision
 }
 
-// Precision is that of products under [Accelerator.Autocast].
+// Precision returns the precision of products under [Accelerator.Autocast].
 func (a *Accelerator) Precision() tensor.Precision { return a.precision }
 
-// Scaler is Config.Scaler, or the one that mixed precision made; nil where there is none.
+// Scaler returns Config.Scaler, or the one that float16 made, or nil.
 func (a *Accelerator) Scaler() *optim.Scaler { return a.cfg.Scaler }
 
-// NewTape makes a tape whose products are in [Accelerator.Precision], as the forward of a
-// prepared model is in the reference, unless o.Autocast asks for another one.
+// NewTape makes a tape whose products are in [Accelerator.Precision], unless o.Autocast asks for
+// another one.
 func (a *Accelerator) NewTape(o tensor.Options) *tensor.Tape {
 	if o.Autocast == tensor.Float32 {
 		o.Autocast = a.precision
@@ -57,8 +57,8 @@ func (a *Accelerator) NewTape(o tensor.Options) *tensor.Tape {
 	return tensor.NewTape(o)
 }
 
-// Autocast runs f with tp's products in [Accelerator.Precision]: for what is computed on
-// tapes of one's own. tensor.Tape.Autocast with tensor.Float32 turns it off for a while.
+// Autocast runs f with tp's products in [Accelerator.Precision]. It is for tapes that NewTape did
+// not make. tensor.Tape.Autocast with tensor.Float32 turns it off temporarily.
 func (a *Accelerator) Autocast(tp *tensor.Tape, f func() error) error {
 	var err error
 	tp.Autocast(a.precision, func() { err = f() })

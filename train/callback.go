@@ -11,10 +11,10 @@ import (
 	"github.com/heftai/heft/train/track"
 )
 
-// Event is what a [Callback] is told of.
+// Event is the kind of a [Moment].
 type Event string
 
-// The events of a run, in the order of their first coming.
+// The events of a run, in the order of their first occurrence.
 const (
 	TrainBegin Event = "train_begin"
 	EpochBegin Event = "epoch_begin"
@@ -28,25 +28,25 @@ const (
 	TrainEnd   Event = "train_end"
 )
 
-// Moment is an event with what it is about. It is the callback's for the call only.
+// Moment is an event with its details. It is valid during the call of the callback.
 type Moment struct {
 	Event   Event
 	State   *TrainerState
 	Control *Control
-	// Batch is the one of a step of Batches.
+	// Batch is the batch of a step of Batches.
 	Batch any
-	// Result is what a step came to, for StepEnd.
+	// Result is the step's result, for StepEnd.
 	Result *StepResult
-	// Logs is what is about to be logged, for LogEvent.
+	// Logs are the values about to be logged, for LogEvent.
 	Logs track.Values
-	// Metrics is what an evaluation came to, for Evaluated.
+	// Metrics are the evaluation's, for Evaluated.
 	Metrics map[string]float64
-	// Folder is the checkpoint, for Saved.
+	// Folder is the checkpoint's, for Saved.
 	Folder string
 }
 
-// Control is what callbacks ask for. What is asked for in one place must be asked for on
-// all ranks. The requests for one step are taken back once they are fulfilled.
+// Control holds requests of callbacks. All ranks must make the same requests. The trainer clears
+// requests for one step once it has fulfilled them.
 type Control struct {
 	StopTraining bool `json:"should_training_stop"`
 	StopEpoch    bool `json:"should_epoch_stop"`
@@ -55,17 +55,17 @@ type Control struct {
 	Log          bool `json:"should_log"`
 }
 
-// Callback is told what happens in a run, on every rank. Its error ends the run.
+// Callback is called for the events of a run, on every rank. Its error ends the run.
 type Callback interface {
 	On(ctx context.Context, m *Moment) error
 }
 
-// CallbackFunc is a function as a Callback.
+// CallbackFunc makes a function a Callback.
 type CallbackFunc func(ctx context.Context, m *Moment) error
 
 func (f CallbackFunc) On(ctx context.Context, m *Moment) error { return f(ctx, m) }
 
-// OnEvent calls f for one kind of event.
+// OnEvent returns a callback that calls f for events of one kind.
 func OnEvent(e Event, f func(ctx context.Context, m *Moment) error) Callback {
 	return CallbackFunc(func(ctx context.Context, m *Moment) error {
 		if m.Event != e {
@@ -75,7 +75,7 @@ func OnEvent(e Event, f func(ctx context.Context, m *Moment) error) Callback {
 	})
 }
 
-// StatefulCallback is a Callback whose state is part of checkpoints, under its name.
+// StatefulCallback is a Callback whose state is saved in checkpoints, under its name.
 type StatefulCallback interface {
 	Callback
 	CallbackName() string
@@ -83,13 +83,13 @@ type StatefulCallback interface {
 	LoadCallbackState(CallbackState) error
 }
 
-// CallbackState is a callback's settings and what it remembers.
+// CallbackState holds a callback's settings and its state.
 type CallbackState struct {
 	Args       map[string]any `json:"args"`
 	Attributes map[string]any `json:"attributes"`
 }
 
-// trigger tells all callbacks.
+// trigger calls all callbacks.
 func (t *Trainer[B]) trigger(ctx context.Context, m Moment) error {
 	m.State, m.Control = &t.state, &t.control
 	for _, c := range t.c.Callbacks {
@@ -100,21 +100,21 @@ func (t *Trainer[B]) trigger(ctx context.Context, m Moment) error {
 	return nil
 }
 
-// EarlyStopping stops a run whose metric has not got better by more than Threshold for
-// Patience evaluations.
+// EarlyStopping stops a run if the metric has not improved by more than Threshold for Patience
+// evaluations.
 type EarlyStopping struct {
 	Patience  int
 	Threshold float64
-	// Metric is an evaluation's; empty is "eval_loss".
+	// Metric is a metric of evaluations. Empty means "eval_loss".
 	Metric string
-	// GreaterIsBetter says so of it.
+	// GreaterIsBetter says that a higher Metric is better.
 	GreaterIsBetter bool
 
 	best *float64
 	bad  int
 }
 
-// On looks at evaluations.
+// On handles evaluations and ignores other events.
 func (e *EarlyStopping) On(_ context.Context, m *Moment) error {
 	if m.Event != Evaluated {
 		return nil
@@ -138,7 +138,7 @@ func (e *EarlyStopping) On(_ context.Context, m *Moment) error {
 	return nil
 }
 
-// CallbackName is the name under which checkpoints have it.
+// CallbackName returns the name that checkpoints save it under.
 func (e *EarlyStopping) CallbackName() string { return "EarlyStoppingCallback" }
 
 func (e *EarlyStopping) CallbackState() CallbackState {
@@ -164,8 +164,8 @@ func (e *EarlyStopping) LoadCallbackState(s CallbackState) error {
 	return nil
 }
 
-// ShowProgress shows how far the run is, on a terminal or, where there is none, in plain
-// lines. Give it to the main process only.
+// ShowProgress returns a callback that shows the progress of the run: a progress line on a
+// terminal, plain lines otherwise. Use it on the main process only.
 func ShowProgress(to io.Writer) Callback {
 	var p *track.Progress
 	return CallbackFunc(func(_ context.Context, m *Moment) error {
@@ -190,7 +190,7 @@ func ShowProgress(to io.Writer) Callback {
 	})
 }
 
-// loadCallbacks gives stateful callbacks what a checkpoint has of them.
+// loadCallbacks restores the states of stateful callbacks from a checkpoint.
 func (t *Trainer[B]) loadCallbacks() error {
 	for _, c := range t.c.Callbacks {
 		s, ok := c.(StatefulCallback)

@@ -13,13 +13,13 @@ import (
 // single number. Its fields are Data and Shape.
 type Array = nested.Array
 
-// Gather joins every rank's arrays along the outermost dimension, in order of rank. x
-// is an array (a *tensor.Tensor, an [Array], a slice of numbers) or slices, maps and
-// structs of them. Shapes must agree: [PadAcrossProcesses] makes them. A single number
-// becomes a vector of one entry a rank. In a world of one x is returned as it is.
+// Gather joins every rank's arrays along the outermost dimension, in order of rank. x is an array
+// (a *tensor.Tensor, an [Array], a slice of numbers), or slices, maps and structs of arrays. Shapes
+// must be equal; [PadAcrossProcesses] makes them so. A single number becomes a vector with one
+// entry per rank. In a world of one Gather returns x.
 //
-// The exchanges of this package are functions, not methods, because they return what
-// they are given. All ranks must call them in the same order.
+// Gather and its relatives are functions, because methods cannot have type parameters. All ranks
+// must call them in the same order.
 func Gather[T any](ctx context.Context, a *Accelerator, x T) (T, error) {
 	if a.comm.Size() == 1 {
 		_, err := nested.Map(x, func(l nested.Leaf) (nested.Leaf, error) { return l, nil })
@@ -36,8 +36,7 @@ func wrap(what string, err error) error {
 	return fmt.Errorf("train: %s: %w", what, err)
 }
 
-// GatherObject joins every rank's lists, in order of rank. Objects travel by
-// encoding/gob.
+// GatherObject joins every rank's lists, in order of rank. Objects are sent with encoding/gob.
 func GatherObject[T any](ctx context.Context, a *Accelerator, xs []T) ([]T, error) {
 	if a.comm.Size() == 1 {
 		return xs, nil
@@ -49,11 +48,11 @@ func GatherObject[T any](ctx context.Context, a *Accelerator, xs []T) ([]T, erro
 	return slices.Concat(all...), nil
 }
 
-// PadOptions say how [PadAcrossProcesses] pads. The zero value appends zeros to the
-// outermost dimension.
+// PadOptions configure [PadAcrossProcesses]. The zero value appends zeros to the outermost
+// dimension.
 type PadOptions struct {
-	// Dim is the dimension; negative ones count from the back. An array without it is
-	// returned unchanged.
+	// Dim is the dimension to pad. A negative one counts from the back. Arrays without that
+	// dimension are returned unchanged.
 	Dim int
 	// Index is the number to pad with.
 	Index float64
@@ -61,8 +60,8 @@ type PadOptions struct {
 	First bool
 }
 
-// PadAcrossProcesses lengthens one dimension of every array to the longest that a rank
-// has. The other dimensions may differ.
+// PadAcrossProcesses pads one dimension of every array to the longest on any rank. The other
+// dimensions may differ.
 func PadAcrossProcesses[T any](ctx context.Context, a *Accelerator, x T, o PadOptions) (T, error) {
 	out, err := nested.Map(x, func(l nested.Leaf) (nested.Leaf, error) {
 		return nested.Pad(ctx, a.comm, l, o.Dim, o.Index, o.First)
@@ -70,10 +69,10 @@ func PadAcrossProcesses[T any](ctx context.Context, a *Accelerator, x T, o PadOp
 	return out, wrap("pad across processes", err)
 }
 
-// Reduction joins the ranks' numbers.
+// Reduction says how to combine the ranks' numbers.
 type Reduction string
 
-// The reductions. ReduceNone sums, too: the reference does.
+// The reductions. ReduceNone sums, as in Accelerate.
 const (
 	ReduceSum  Reduction = "sum"
 	ReduceMean Reduction = "mean"
@@ -81,8 +80,8 @@ const (
 	ReduceNone Reduction = "none"
 )
 
-// Reduce joins every rank's arrays element by element into one that all ranks get.
-// Shapes must agree. Integers are joined exactly up to 2^53, and have no mean.
+// Reduce combines every rank's arrays element by element. All ranks get the result. Shapes must be
+// equal. Integers are exact up to 2^53 and have no mean.
 func Reduce[T any](ctx context.Context, a *Accelerator, x T, how Reduction) (T, error) {
 	op, ok := map[Reduction]collective.Op{ReduceSum: collective.Sum, ReduceNone: collective.Sum,
 		ReduceMean: collective.Mean, ReduceMax: collective.Max}[how]
@@ -94,23 +93,23 @@ func Reduce[T any](ctx context.Context, a *Accelerator, x T, how Reduction) (T, 
 	return out, wrap("reduce", err)
 }
 
-// Broadcast gives every rank the arrays of rank from.
+// Broadcast returns the arrays of rank from on every rank.
 func Broadcast[T any](ctx context.Context, a *Accelerator, x T, from int) (T, error) {
 	out, err := nested.Map(x, func(l nested.Leaf) (nested.Leaf, error) { return nested.Broadcast(ctx, a.comm, l, from) })
 	return out, wrap("broadcast", err)
 }
 
-// BroadcastObject gives every rank the object of rank from. It travels by encoding/gob.
+// BroadcastObject returns the object of rank from on every rank. It is sent with encoding/gob.
 func BroadcastObject[T any](ctx context.Context, a *Accelerator, x T, from int) (T, error) {
 	x, err := collective.Broadcast(ctx, a.comm, from, x)
 	return x, wrap("broadcast", err)
 }
 
-// SplitBetweenProcesses is this rank's part of x, which all ranks have: a contiguous
-// piece of a slice, of an array along its outermost dimension, or of each entry of a map
-// with equally long entries. The first ranks get what does not divide. With padding
-// every rank gets as many, filled up with the last entry of all of x. In a world of one x
-// is returned as it is.
+// SplitBetweenProcesses returns this rank's part of x, which all ranks have: a contiguous part of a
+// slice, of an array along its outermost dimension, or of each entry of a map whose entries have
+// the same length. If the length does not divide, the first ranks get one entry more. With padding
+// every rank gets the same number, filled up with the last entry of x. In a world of one it returns
+// x.
 func SplitBetweenProcesses[T any](a *Accelerator, x T, padding bool) (T, error) {
 	if a.comm.Size() == 1 {
 		return x, nil

@@ -10,14 +10,14 @@ import (
 	"github.com/heftai/heft/train/internal/nested"
 )
 
-// GatherForMetrics is [Gather] that drops, at the end of the active loader, the samples
-// that were repeated to fill up its last batch. A list of what is no array is gathered
-// as [GatherObject] does, and cut by the number of objects: give one for each sample.
+// GatherForMetrics is [Gather] that cuts, at the end of the active loader, the samples that were
+// repeated to fill its last batch. A list whose elements are not arrays is gathered as by
+// [GatherObject] and cut by the number of objects; it must have one object per sample.
 //
-// The reference hides what goes wrong in cutting, and returns the padding with the
-// rest; so does this by default. With [Corrections].MetricErrors it is an error. Where
-// the loader does not know how many samples are padding (see [Accelerator.Remainder])
-// nothing is cut, with a message to [Accelerator.Logger].
+// If cutting fails, Accelerate hides the error and returns the padding as well, and so does
+// GatherForMetrics by default. With [Corrections].MetricErrors it returns the error. If the loader
+// does not know how many samples are padding (see [Accelerator.Remainder]), nothing is cut, and
+// [Accelerator.Logger] gets a message.
 func GatherForMetrics[T any](ctx context.Context, a *Accelerator, x T) (T, error) {
 	if !nested.HasArrays(x) {
 		return gatherObjects(ctx, a, x)
@@ -45,8 +45,7 @@ func GatherForMetrics[T any](ctx context.Context, a *Accelerator, x T) (T, error
 	return all, nil
 }
 
-// rowsForMetrics says whether this step's gathered samples are to be cut, and to how
-// many.
+// rowsForMetrics returns how many of this step's gathered samples to keep, and whether to cut.
 func (a *Accelerator) rowsForMetrics(ctx context.Context) (int, bool) {
 	if !a.state.AtEnd() {
 		return 0, false
@@ -83,8 +82,8 @@ func gatherObjects[T any](ctx context.Context, a *Accelerator, x T) (T, error) {
 	return out, nil
 }
 
-// GatherObjectForMetrics is [GatherForMetrics] that takes anything for objects, arrays
-// too: use_gather_object in the reference.
+// GatherObjectForMetrics is [GatherForMetrics] that treats every list as objects, lists of arrays
+// too: Accelerate's use_gather_object.
 func GatherObjectForMetrics[T any](ctx context.Context, a *Accelerator, xs []T) ([]T, error) {
 	return gatherObjects(ctx, a, xs)
 }

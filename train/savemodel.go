@@ -9,32 +9,32 @@ import (
 	"github.com/heftai/heft/train/internal/modelfiles"
 )
 
-// SaveModelOptions say how [SaveModel] writes.
+// SaveModelOptions configure [SaveModel].
 type SaveModelOptions struct {
-	// MaxShardSize is the most bytes of tensors in one file; 0 is the reference's 10 GB,
-	// less is no limit. A larger tensor gets a file of its own.
+	// MaxShardSize is the maximum of tensor bytes per file. 0 means 10 GB, Accelerate's default; a
+	// negative number means no limit. A larger tensor gets a file of its own.
 	MaxShardSize int64
-	// DType is what weights are rounded to: meta.Float32, meta.BFloat16 or meta.Float16;
-	// meta.NoDType leaves them as they are.
+	// DType is the dtype to round weights to: meta.Float32, meta.BFloat16 or meta.Float16.
+	// meta.NoDType does not round.
 	DType meta.DType
-	// From is the folder of the model that was trained: its config and the files of its
-	// tokenizer are copied. Empty copies nothing.
+	// From is the folder of the model that was trained. Its config and the files of its tokenizer
+	// are copied. Empty copies nothing.
 	From string
 }
 
-// Checkpointed is a [Module] that knows how its parameters are called and laid out in a
-// checkpoint, as a train/model.Model does.
+// Checkpointed is a [Module] that knows the names and the layout of its parameters in a checkpoint,
+// such as a train/model.Model.
 type Checkpointed interface {
 	Module
 	Checkpoint() (iter.Seq[loader.NamedTensor], error)
 }
 
-// SaveModel writes m's weights into dir, which it makes if need be: as
-// model.safetensors, or as shards with an index where they are more than MaxShardSize,
-// tied ones once. With From the folder is one that loader.Open, serve and transformers
-// open. Rank 0 writes; all ranks must call it, and return when it is done.
+// SaveModel writes m's weights into dir, which it creates: as model.safetensors, or as shards with
+// an index if they exceed MaxShardSize. Tied weights are written once. With From, loader.Open,
+// serve and transformers can open the folder. Rank 0 writes. All ranks must call SaveModel; it
+// returns on all of them when the files are written.
 //
-// Each file is written beside its place and brought to disk first.
+// Each file replaces its predecessor atomically.
 func SaveModel(ctx context.Context, a *Accelerator, m Module, dir string, o SaveModelOptions) error {
 	return wrap("save model", a.together(ctx, a.onMain(func() error {
 		return modelfiles.Save(m, dir, modelfiles.Options(o))

@@ -15,29 +15,29 @@ import (
 	"github.com/heftai/heft/train/internal/checkpoint"
 )
 
-// ErrCheckpointExists is what [Accelerator.SaveState] returns where automatic naming
-// comes to a checkpoint that is there: [Accelerator.SetSaveIteration] goes on after it.
+// ErrCheckpointExists is returned by [Accelerator.SaveState] if the next automatically named
+// checkpoint exists. [Accelerator.SetSaveIteration] changes the number.
 var ErrCheckpointExists = errors.New("the checkpoint exists already; set the iteration to go on with")
 
-// ErrNoCheckpoint is what [Accelerator.LoadState] returns where there is none.
+// ErrNoCheckpoint is returned by [Accelerator.LoadState] if there is no checkpoint.
 var ErrNoCheckpoint = errors.New("no such checkpoint")
 
-// ProjectConfiguration says where a run's files go.
+// ProjectConfiguration says where the files of a run are written.
 type ProjectConfiguration struct {
 	// ProjectDir is the run's folder.
 	ProjectDir string
-	// LoggingDir is where trackers write; empty is ProjectDir.
+	// LoggingDir is the folder of trackers. Empty means ProjectDir.
 	LoggingDir string
-	// AutomaticCheckpointNaming saves to ProjectDir/checkpoints/checkpoint_N, N counting
-	// from Iteration.
+	// AutomaticCheckpointNaming saves to ProjectDir/checkpoints/checkpoint_N. N starts at
+	// Iteration.
 	AutomaticCheckpointNaming bool
-	// TotalLimit is how many automatically named checkpoints stay; 0 is all. Those with
-	// the lowest numbers go, once the new one is in its place.
+	// TotalLimit is how many automatically named checkpoints are kept. 0 keeps all. Those with the
+	// lowest numbers are removed once the new one is in place.
 	TotalLimit int
 	// Iteration is the number of the next automatically named checkpoint.
 	Iteration int
-	// SkipFrozen leaves parameters that do not train out of checkpoints: they are to be
-	// what they were by other means, as those of a model that adapters are trained on.
+	// SkipFrozen leaves parameters that do not train out of checkpoints. The program must restore
+	// them by other means, such as loading the base model of an adapter.
 	SkipFrozen bool
 }
 
@@ -45,29 +45,26 @@ func (c *ProjectConfiguration) checkpoints() string {
 	return filepath.Join(c.ProjectDir, "checkpoints")
 }
 
-// ProjectDir is the run's folder.
+// ProjectDir returns the run's folder.
 func (a *Accelerator) ProjectDir() string { return a.project.ProjectDir }
 
-// SaveIteration is the number of the next automatically named checkpoint.
+// SaveIteration returns the number of the next automatically named checkpoint.
 func (a *Accelerator) SaveIteration() int { return a.project.Iteration }
 
 // SetSaveIteration makes n the number of the next automatically named checkpoint.
 func (a *Accelerator) SetSaveIteration(n int) { a.project.Iteration = n }
 
-// SaveState saves what is needed to go on from here: the weights of prepared modules,
-// what optimizers, schedulers and the scaler remember, registered objects, and of each
-// rank where its generator, its window of accumulation and its loaders are. It writes to
-// dir, or with automatic naming to the next numbered folder, and returns that folder. All
-// ranks must call it.
+// SaveState saves a checkpoint from which the run can resume: the weights of prepared modules; the
+// states of optimizers, schedulers and the scaler; registered objects; and for each rank its
+// generator, its accumulation window and the positions of its loaders. It writes to dir, or with
+// automatic naming to the next numbered folder, and returns that folder. All ranks must call it.
 //
-// Files are written beside the folder, brought to disk, and put in place together: a
-// process that is killed leaves the checkpoint that was there before, or the new one. A
-// folder that is there must be empty or a checkpoint, which is then replaced.
+// The new folder replaces the old one as a whole. If the process is killed, the old checkpoint or
+// the new one is there. SaveState fails if the folder has files and is not a checkpoint.
 //
-// The files are model.safetensors (a second module model_1), optimizer.safetensors,
-// scheduler.json, scaler.json, random_states_RANK.json and custom_checkpoint_N.json:
-// Accelerate's, without pickle. Gradients of an unfinished window are not saved, as
-// there, though the count of its batches is; [Corrections].PendingGradients saves them.
+// The file names are Accelerate's; docs/formats.md describes the files. As in Accelerate, the
+// gradients of an unfinished window are not saved, though the number of its batches is.
+// [Corrections].PendingGradients saves them.
 func (a *Accelerator) SaveState(ctx context.Context, dir string) (string, error) {
 	f, err := a.beginSave(ctx, dir)
 	if err != nil {
@@ -90,7 +87,7 @@ func (a *Accelerator) SaveState(ctx context.Context, dir string) (string, error)
 	return f.Target, wrap("save state", err)
 }
 
-// onMain is f's error on rank 0.
+// onMain runs f on rank 0.
 func (a *Accelerator) onMain(f func() error) error {
 	if !a.IsMainProcess() {
 		return nil
@@ -98,7 +95,7 @@ func (a *Accelerator) onMain(f func() error) error {
 	return f()
 }
 
-// together is the error of any rank, on all of them: its own where it has one.
+// together returns an error on all ranks if any has one: its own, else another rank's.
 func (a *Accelerator) together(ctx context.Context, err error) error {
 	if a.comm.Size() == 1 {
 		return err
@@ -119,7 +116,7 @@ func (a *Accelerator) together(ctx context.Context, err error) error {
 	return nil
 }
 
-// beginSave finds the folder to write to, and makes it on rank 0.
+// beginSave determines the folder to write to, and creates it on rank 0.
 func (a *Accelerator) beginSave(ctx context.Context, dir string) (*checkpoint.Folder, error) {
 	if a.project.AutomaticCheckpointNaming {
 		dir = filepath.Join(a.project.checkpoints(), fmt.Sprintf("checkpoint_%d", a.project.Iteration))
@@ -156,8 +153,8 @@ func (a *Accelerator) dropOld() error {
 	return nil
 }
 
-// LatestCheckpoint is the folder below dir that has the highest number in its name. The
-// error is [ErrNoCheckpoint] if there is none.
+// LatestCheckpoint returns the folder below dir with the highest number in its name. It returns
+// [ErrNoCheckpoint] if there is none.
 func LatestCheckpoint(dir string) (string, error) {
 	names, err := checkpoint.List(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -169,15 +166,15 @@ func LatestCheckpoint(dir string) (string, error) {
 	return filepath.Join(dir, names[len(names)-1]), nil
 }
 
-// LoadState goes on from the checkpoint in dir, or with automatic naming and no dir from
-// that with the highest number. The same things must have been prepared and registered,
-// in the same order, as when it was saved. All ranks must call it. A file that is missing
-// or broken leaves everything as it was; so does a first optimizer whose state does not fit.
+// LoadState restores the checkpoint in dir, or with automatic naming and an empty dir the
+// checkpoint with the highest number. The same things must be prepared and registered, in the same
+// order, as when it was saved. All ranks must call it. If a file is missing or malformed, or the
+// state of the first optimizer does not fit, LoadState fails and changes nothing.
 //
-// As in the reference, SaveIteration stays what it was, so that saving may come to a
-// checkpoint that exists; [Corrections].SaveIteration goes on after the one that was
-// loaded. And loaders begin anew ([SkipFirstBatches] is for that), unless
-// DataLoaderConfig.UseStatefulDataLoader is set: then the walk goes on with the next batch.
+// As in Accelerate, SaveIteration does not change, so that the next save may find its folder in
+// use; [Corrections].SaveIteration continues after the loaded checkpoint. Loaders begin anew (use
+// [SkipFirstBatches]), unless DataLoaderConfig.UseStatefulDataLoader is set: then the walk
+// continues with the next batch.
 func (a *Accelerator) LoadState(ctx context.Context, dir string) error {
 	dir, err := a.findState(ctx, dir)
 	var r *checkpoint.Reading
@@ -213,40 +210,40 @@ func (a *Accelerator) findState(ctx context.Context, dir string) (string, error)
 	return dir, nil
 }
 
-// Buffered is a [Module] with numbers beside its parameters that are part of what it is,
-// such as the running moments of a batch norm. Checkpoints hold them under their names.
+// Buffered is a [Module] with buffers: numbers that are not trained, such as the running moments of
+// a batch norm. Checkpoints hold them under their names.
 type Buffered interface {
 	Module
 	Buffers() iter.Seq2[string, []float32]
 }
 
-// StateHook is called while a checkpoint is written or before it is read, with its
-// folder: where it is being written, files that are put there become part of it.
+// StateHook is called with the folder of a checkpoint, while it is written or before it is read.
+// Files that it writes there while saving become part of the checkpoint.
 type StateHook func(dir string) error
 
-// RegisterSaveStatePreHook lets hook add files to every checkpoint that
-// [Accelerator.SaveState] writes. It is called on every rank.
+// RegisterSaveStatePreHook calls hook, on every rank, for each checkpoint that
+// [Accelerator.SaveState] writes.
 func (a *Accelerator) RegisterSaveStatePreHook(hook StateHook) {
 	a.saveHooks = append(a.saveHooks, hook)
 }
 
-// RegisterLoadStatePreHook calls hook, on every rank, before [Accelerator.LoadState]
-// reads a checkpoint; its error ends that.
+// RegisterLoadStatePreHook calls hook, on every rank, before [Accelerator.LoadState] reads a
+// checkpoint. If hook fails, so does LoadState.
 func (a *Accelerator) RegisterLoadStatePreHook(hook StateHook) {
 	a.loadHooks = append(a.loadHooks, hook)
 }
 
-// Stateful is an object that says itself what of it is saved.
+// Stateful is an object that defines what checkpoints save of it.
 type Stateful interface {
-	// StateDict is what is saved: anything that has a JSON form.
+	// StateDict returns the state, any value that encoding/json can write.
 	StateDict() (any, error)
-	// LoadStateDict goes on from the JSON form of what StateDict returned.
+	// LoadStateDict restores the JSON form of a state that StateDict returned.
 	LoadStateDict(state []byte) error
 }
 
-// RegisterForCheckpointing adds objects to what is saved and loaded, by their order:
-// each a [Stateful], or a pointer to something that encoding/json can write and read. If
-// any is neither, none is added and the error names all that are not.
+// RegisterForCheckpointing adds objects to checkpoints, in order. Each must be a [Stateful], or a
+// pointer to a value that encoding/json can write and read. If any is not, none is added, and the
+// error names all of those.
 func (a *Accelerator) RegisterForCheckpointing(objects ...any) error {
 	var all []Stateful
 	var wrong []string
@@ -264,7 +261,7 @@ func (a *Accelerator) RegisterForCheckpointing(objects ...any) error {
 	return nil
 }
 
-// plain saves what a pointer points to.
+// plain saves the value that a pointer points to.
 type plain struct{ to any }
 
 func (p plain) StateDict() (any, error)      { return p.to, nil }

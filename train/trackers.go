@@ -10,10 +10,10 @@ import (
 	"github.com/heftai/heft/train/track"
 )
 
-// InitTrackers opens the trackers that Config.LogWith names, in the folder project of
-// the logging folder, and gives them and Config.Trackers the run's settings (numbers,
-// truth values, texts; may be nil). Only the main process has trackers: on the others it
-// does nothing, as [Accelerator.Log] and [Accelerator.EndTraining] do.
+// InitTrackers opens the trackers that Config.LogWith names, in the subfolder project of the
+// logging folder. It passes the run's settings (numbers, booleans, strings; may be nil) to them and
+// to Config.Trackers. Only the main process has trackers. On other ranks InitTrackers,
+// [Accelerator.Log] and [Accelerator.EndTraining] do nothing.
 func (a *Accelerator) InitTrackers(project string, settings track.Values) error {
 	if !a.IsMainProcess() {
 		return nil
@@ -56,8 +56,8 @@ func (a *Accelerator) InitTrackers(project string, settings track.Values) error 
 	return nil
 }
 
-// Log gives values of a step to all trackers, on the main process. Without trackers it
-// does nothing.
+// Log passes the values of a step to all trackers, on the main process. Without trackers it does
+// nothing.
 func (a *Accelerator) Log(ctx context.Context, values track.Values, step int) error {
 	for _, t := range a.trackers {
 		if err := t.Log(values, step); err != nil {
@@ -67,7 +67,7 @@ func (a *Accelerator) Log(ctx context.Context, values track.Values, step int) er
 	return ctx.Err()
 }
 
-// Tracker is an open tracker by name; nil if there is none, as on all ranks but the main
+// Tracker returns an open tracker by name, or nil if there is none, as on all ranks except the main
 // one.
 func (a *Accelerator) Tracker(name string) track.Tracker {
 	for _, t := range a.trackers {

@@ -11,44 +11,44 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// StepUnit is what a [Trainer] counts as a step.
+// StepUnit is the unit in which a [Trainer] counts steps.
 type StepUnit int
 
 const (
-	// Updates are steps of the optimizer, as transformers' Trainer counts them: windows of
-	// batches that end with the epoch, each divided by its real length. The schedule moves
-	// once a step. The default.
+	// Updates are steps of the optimizer, as transformers' Trainer counts them. Accumulation
+	// windows end with the epoch and are divided by their real length. The schedule moves once per
+	// step. This is the default.
 	Updates StepUnit = iota
-	// Batches are micro steps, one a batch, as [Trainer.TrainAStep] counts them: windows
-	// run on over epochs, a last one that is not full is not stepped, and the schedule,
-	// which counts the batches of all ranks, moves with every batch.
+	// Batches are micro steps, one per batch, as [Trainer.TrainAStep] counts them. Windows continue
+	// across epochs, and the optimizer does not step for a last window that is not full. The
+	// schedule counts the batches of all ranks and moves with every batch.
 	Batches
 )
 
-// TrainingArguments say how long a [Trainer] trains and what it does on the way. Of the
-// intervals (…Steps) 0 is the end of each epoch, and a negative one is never.
+// TrainingArguments say how long a [Trainer] trains, and when it logs, evaluates and saves. For the
+// intervals (…Steps), 0 is the end of each epoch, and a negative number is never.
 type TrainingArguments struct {
-	// OutputDir gets the checkpoints, OutputDir/checkpoint-STEP; empty saves nothing.
+	// OutputDir is the folder of the checkpoints, OutputDir/checkpoint-STEP. If empty, none is
+	// saved.
 	OutputDir string
 	Unit      StepUnit
-	// Strategy says what the run's length is given in: Epochs (the default), or MaxSteps.
+	// Strategy says which of Epochs (the default) and MaxSteps gives the length of the run.
 	Strategy optim.Strategy
-	// Epochs is how often the data is seen; 0 is 3. Of Updates it may have a fraction.
+	// Epochs is how often the run trains on the data. 0 means 3. With Updates it may have a
+	// fraction.
 	Epochs float64
-	// MaxSteps is the number of steps of each rank; above 0 it takes the place of Epochs.
+	// MaxSteps is the number of steps of each rank. If it is positive, it replaces Epochs.
 	MaxSteps int
-	// GradientAccumulationSteps is the number of batches of a window; 0 is the
-	// accelerator's. With Batches it is the accelerator's number that losses are divided
-	// by, whatever is given here: one that was not told sums them.
+	// GradientAccumulationSteps is the number of batches in a window. 0 means the accelerator's
+	// number. With Batches, Backward divides losses by the accelerator's number, not by this one.
 	GradientAccumulationSteps int
-	// RealBatchSize is the number of samples of an optimizer step over all ranks, from
-	// which the number of batches of a window follows. It must be divisible by the batch
-	// of all ranks together.
+	// RealBatchSize is the number of samples of an optimizer step over all ranks. It sets the
+	// number of batches in a window, and must be divisible by the batch of all ranks together.
 	RealBatchSize int
-	// MaxGradNorm bounds the norm of all gradients; 0 does not.
+	// MaxGradNorm limits the norm of all gradients. 0 does not.
 	MaxGradNorm float64
-	// Schedule makes a schedule by name ([optim.NewScheduler]), its length being the
-	// run's; empty takes TrainerConfig.Scheduler.
+	// Schedule makes a schedule by name ([optim.NewScheduler]) with the length of the run. If
+	// empty, the trainer uses TrainerConfig.Scheduler.
 	Schedule        string
 	WarmupSteps     int
 	ScheduleOptions map[string]any
@@ -56,70 +56,70 @@ type TrainingArguments struct {
 	LogSteps, EvalSteps, SaveSteps int
 	// LogFirstStep logs the first step too.
 	LogFirstStep bool
-	// SaveTotalLimit is how many checkpoints stay; 0 is all. The best one always does.
+	// SaveTotalLimit is how many checkpoints are kept. 0 keeps all. The best one is always kept.
 	SaveTotalLimit int
-	// MetricForBest is the metric of evaluations that says which is the best ("loss" and
-	// "eval_loss" are the same); empty is "loss".
+	// MetricForBest is the evaluation metric that ranks checkpoints. Empty means "loss", which is
+	// the same as "eval_loss".
 	MetricForBest string
-	// GreaterIsBetter says so of that metric.
+	// GreaterIsBetter says that a higher MetricForBest is better.
 	GreaterIsBetter bool
-	// LoadBestAtEnd goes back to the weights of the best checkpoint. Checkpoints must be made
-	// where evaluations are: both at the end of each epoch, or SaveSteps a multiple of EvalSteps.
+	// LoadBestAtEnd loads the weights of the best checkpoint at the end. Every evaluation needs a
+	// checkpoint: save at the end of each epoch like the evaluations, or make SaveSteps a multiple
+	// of EvalSteps.
 	LoadBestAtEnd bool
-	// Resume goes on from the checkpoint of OutputDir with the highest number, if there
-	// is one; ResumeFrom from that very folder.
+	// Resume continues from the checkpoint of OutputDir with the highest number, if there is one.
+	// ResumeFrom continues from the checkpoint in that folder.
 	Resume     bool
 	ResumeFrom string
 }
 
-// TrainerConfig is what a [Trainer] trains, and with what. Model, ComputeLoss, Optimizer
-// and Train must be given.
+// TrainerConfig is what a [Trainer] works with. Model, ComputeLoss, Optimizer and Train are
+// required.
 type TrainerConfig[B any] struct {
-	// Accelerator is this rank's; nil makes one for a world of one. Nothing of what
-	// follows may be prepared yet: the trainer prepares it.
+	// Accelerator is this rank's. Nil makes one for a world of one. The trainer prepares the
+	// following fields; they must not be prepared yet.
 	Accelerator *Accelerator
-	// Model may have a method SetTraining(bool), which is told before it is trained and
-	// before it is evaluated.
+	// Model may have a method SetTraining(bool). The trainer calls it before training and before
+	// evaluating.
 	Model Module
-	// ComputeLoss is the forward pass: the mean loss of a batch, or, where Items is given,
-	// the sum over its items.
+	// ComputeLoss is the forward pass. It returns the mean loss of a batch or, if Items is set, the
+	// sum over the batch's items.
 	ComputeLoss func(ctx context.Context, batch B) (*tensor.Tensor, error)
-	// Items counts what a batch's loss sums over, as the tokens that have labels: a step
-	// is then that of the mean over all items of the window on all ranks. For Updates.
+	// Items counts the items that a batch's loss is summed over, such as tokens with labels. A step
+	// then uses the mean over all items of the window on all ranks. It is for Updates only.
 	Items func(batch B) int
 	// Optimizer steps the model's parameters.
 	Optimizer optim.Optimizer
-	// Scheduler moves its rates; nil leaves them, unless TrainingArguments.Schedule names
-	// one.
+	// Scheduler changes the optimizer's learning rates. Nil keeps them, unless
+	// TrainingArguments.Schedule names a schedule.
 	Scheduler optim.Scheduler
 	Train     *data.Loader[B]
-	// Eval is what [Trainer.Evaluate] walks; may be nil.
+	// Eval is the data of [Trainer.Evaluate]. It may be nil.
 	Eval *data.Loader[B]
-	// EvaluateBatch says how well the model does on a batch, sample by sample. Nil takes
-	// ComputeLoss, whose result counts for every sample of the batch alike.
+	// EvaluateBatch evaluates each sample of a batch. If nil, ComputeLoss gives one loss for all
+	// samples of the batch.
 	EvaluateBatch func(ctx context.Context, batch B) (Evaluation, error)
-	// ComputeMetrics makes further metrics of what was predicted for all samples. Nil
-	// makes the accuracy.
+	// ComputeMetrics computes further metrics from the predictions of all samples. If nil, the
+	// trainer computes the accuracy.
 	ComputeMetrics func(predicted, labels []int) map[string]float64
-	// Callbacks are told of everything, in order.
+	// Callbacks are called for every event, in order.
 	Callbacks []Callback
-	// From is the folder of the model that is trained: its config and the files of its
-	// tokenizer are put into every checkpoint, so that each is a folder of a model. Empty
-	// puts none.
+	// From is the folder of the model that is trained. Its config and the files of its tokenizer
+	// are copied into every checkpoint, so that each is a model folder. Empty copies nothing.
 	From string
-	// Observer measures norms; nil measures them over the trainable parameters of Model.
+	// Observer measures norms. Nil measures the trainable parameters of Model.
 	Observer  Observer
 	Arguments TrainingArguments
 }
 
-// Observer measures a model. Norms are 2-norms of all parameters together.
+// Observer measures the 2-norms of all gradients and of all weights of a model.
 type Observer interface {
 	GradientNorm() float64
 	WeightNorm() float64
 }
 
-// Trainer runs a training loop on one rank. Make one with [NewTrainer]; it belongs to
-// the goroutine of its rank.
+// Trainer runs a training loop on one rank. It belongs to the goroutine of its rank. [NewTrainer]
+// makes one.
 type Trainer[B any] struct {
 	c        TrainerConfig[B]
 	args     TrainingArguments
@@ -141,9 +141,8 @@ type Trainer[B any] struct {
 	resumed  bool
 }
 
-// NewTrainer prepares c's model, optimizer, loaders and, for [Batches], scheduler. It
-// fails where something is missing or the real batch does not divide
-// ([optim.ErrRealBatch]).
+// NewTrainer prepares c's model, optimizer, loaders and, for [Batches], scheduler. It fails if a
+// required field is missing or RealBatchSize is not divisible ([optim.ErrRealBatch]).
 func NewTrainer[B any](c TrainerConfig[B]) (*Trainer[B], error) {
 	t := &Trainer[B]{c: c, args: c.Arguments, acc: c.Accelerator, observer: c.Observer}
 	switch {
@@ -178,7 +177,7 @@ func NewTrainer[B any](c TrainerConfig[B]) (*Trainer[B], error) {
 	return t, t.length()
 }
 
-// findsBest refuses to go back to a best checkpoint that there cannot be.
+// findsBest checks that LoadBestAtEnd can find a best checkpoint.
 func (a *TrainingArguments) findsBest(evaluates bool) error {
 	switch {
 	case !a.LoadBestAtEnd:
@@ -191,7 +190,7 @@ func (a *TrainingArguments) findsBest(evaluates bool) error {
 	return fmt.Errorf("train: trainer: LoadBestAtEnd needs checkpoints where evaluations are: SaveSteps is %d, EvalSteps %d", a.SaveSteps, a.EvalSteps)
 }
 
-// count finds the window's length from the loader as it is for one device.
+// count computes the length of windows from the loader, which is not split between the ranks yet.
 func (t *Trainer[B]) count() error {
 	a := &t.args
 	if a.Strategy == "" {
@@ -255,7 +254,7 @@ func (t *Trainer[B]) prepare() error {
 	return nil
 }
 
-// length finds how many steps there are, and makes the schedule.
+// length computes the number of steps and makes the schedule.
 func (t *Trainer[B]) length() error {
 	a, s := &t.args, &t.state
 	n, err := t.c.Train.Len()
@@ -316,17 +315,17 @@ func (t *Trainer[B]) schedule(steps int) error {
 	return nil
 }
 
-// Accelerator is the one that the trainer trains with.
+// Accelerator returns the trainer's accelerator.
 func (t *Trainer[B]) Accelerator() *Accelerator { return t.acc }
 
-// State is where the run is. It is the trainer's own: read it between steps.
+// State returns the progress of the run. The trainer changes it; read it between steps.
 func (t *Trainer[B]) State() *TrainerState { return &t.state }
 
-// Control is what callbacks may change.
+// Control returns the requests that callbacks may change.
 func (t *Trainer[B]) Control() *Control { return &t.control }
 
-// ScheduleSteps is the number of steps that a schedule of this run counts: the steps of
-// Updates, or, for Batches, the batches of all ranks together.
+// ScheduleSteps returns the number of steps that a schedule of this run counts: optimizer steps for
+// Updates, the batches of all ranks for Batches.
 func (t *Trainer[B]) ScheduleSteps() int {
 	if t.args.Unit == Updates {
 		return t.state.MaxSteps
@@ -334,7 +333,7 @@ func (t *Trainer[B]) ScheduleSteps() int {
 	return t.counts.ScheduleSteps
 }
 
-// GradientAccumulationSteps is the number of batches of a window.
+// GradientAccumulationSteps returns the number of batches in a window.
 func (t *Trainer[B]) GradientAccumulationSteps() int { return t.window }
 
 // norms is the Observer of parameters.
@@ -344,12 +343,12 @@ func (n norms) GradientNorm() float64 { return optim.Norm(n, 2) }
 
 func (n norms) WeightNorm() float64 { return optim.WeightNorm(n, 2) }
 
-// setTraining tells the model what is done with it.
+// setTraining tells the model whether it is trained or evaluated.
 func (t *Trainer[B]) setTraining(on bool) {
 	if m, ok := t.c.Model.(interface{ SetTraining(bool) }); ok {
 		m.SetTraining(on)
 	}
 }
 
-// Scheduler moves the learning rates, prepared; nil if nothing does.
+// Scheduler returns the prepared scheduler, or nil.
 func (t *Trainer[B]) Scheduler() optim.Scheduler { return t.sched }

@@ -16,34 +16,31 @@ import (
 	"github.com/heftai/heft/train/track"
 )
 
-// Evaluation is how well a model does on a batch: one entry for each sample in every
-// list that is given.
+// Evaluation is the result of evaluating a batch. Lists that are not nil have one entry per sample.
 type Evaluation struct {
 	// Losses are summed over the items of each sample.
 	Losses []float64
-	// Items are the tokens, or what else is counted, of each sample; nil is one each.
+	// Items counts the tokens, or other items, of each sample. Nil means one per sample.
 	Items []int
-	// Correct is how many items of each sample were predicted right; nil leaves the
-	// accuracy to Predicted and Labels.
+	// Correct counts the items of each sample that were predicted correctly. If nil, the accuracy
+	// comes from Predicted and Labels.
 	Correct []int
-	// Predicted and Labels are the classes of each sample; nil if there are none.
+	// Predicted and Labels are the classes of each sample, or nil.
 	Predicted, Labels []int
 }
 
-// EvaluateLogits is the Evaluation of logits, with labels for each of their rows in
-// order, [tensor.IgnoreIndex] where a row does not count. Rows are dealt to the samples
-// evenly: one each for classes, the length of a text for tokens (whose labels are the
-// next token's: shift them).
+// EvaluateLogits evaluates logits against one label per row; rows with the label
+// [tensor.IgnoreIndex] do not count. Rows are split evenly between the samples: one row per sample
+// for classes, one per token for texts. The label of a token is the next token: shift the labels.
 func EvaluateLogits(logits *tensor.Tensor, labels []int, samples int) (Evaluation, error) {
 	e, err := evaluation.Logits(logits, labels, samples)
 	return Evaluation(e), err
 }
 
-// Evaluate walks the evaluation data on all ranks, which must all call it, and returns
-// eval_loss (the mean over items), eval_perplexity, eval_accuracy where predictions are
-// known, what ComputeMetrics makes of those, and how long it took. Samples that were
-// repeated to fill the last batch do not count, as [GatherForMetrics] has it; where
-// ComputeLoss gives sums over Items none are repeated.
+// Evaluate evaluates the model on the evaluation data. All ranks must call it. It returns eval_loss
+// (the mean over items), eval_perplexity, eval_accuracy if predictions are known, the metrics of
+// ComputeMetrics, and the run time. Samples that were repeated to fill the last batch do not count
+// (see [GatherForMetrics]); if ComputeLoss returns sums over Items, none are repeated.
 func (t *Trainer[B]) Evaluate(ctx context.Context) (map[string]float64, error) {
 	if t.c.Eval == nil {
 		return nil, errors.New("train: trainer: there is nothing to evaluate on")
@@ -76,7 +73,7 @@ func (t *Trainer[B]) Evaluate(ctx context.Context) (map[string]float64, error) {
 	return metrics, t.trigger(ctx, Moment{Event: Evaluated, Metrics: metrics})
 }
 
-// tally adds up the evaluation data's batches on all ranks.
+// tally sums the evaluation of all batches on all ranks.
 func (t *Trainer[B]) tally(ctx context.Context) (*evaluation.Tally, error) {
 	if t.evaluatesSums() {
 		return t.tallySums(ctx)
@@ -101,12 +98,12 @@ func (t *Trainer[B]) tally(ctx context.Context) (*evaluation.Tally, error) {
 	return sum, nil
 }
 
-// evaluatesSums reports whether evaluation has but the sum over a batch's items, from which
-// repeated samples cannot be cut: its data is dealt without any.
+// evaluatesSums reports whether an evaluation is only a sum over a batch's items. Repeated samples
+// cannot be cut from a sum, so the data is split without any.
 func (t *Trainer[B]) evaluatesSums() bool { return t.c.EvaluateBatch == nil && t.c.Items != nil }
 
-// tallySums adds up each rank's own batches, of which some may have one more, and then those
-// of all ranks. Of a stream, which every rank reads, each takes its turn.
+// tallySums sums each rank's own batches, then the ranks. Ranks may have different numbers of
+// batches. Every rank reads a whole stream, and takes the batches in turn.
 func (t *Trainer[B]) tallySums(ctx context.Context) (*evaluation.Tally, error) {
 	own, i, turns := new(evaluation.Tally), 0, 1
 	if t.c.Eval.Streams() {
@@ -132,10 +129,10 @@ func (t *Trainer[B]) tallySums(ctx context.Context) (*evaluation.Tally, error) {
 	return &evaluation.Tally{Loss: all[0], Items: int(all[1]), Samples: int(all[2]), Steps: int(all[3])}, nil
 }
 
-// Accuracy is the part of the predictions that are right.
+// Accuracy returns the fraction of the predictions that are correct.
 func Accuracy(predicted, labels []int) float64 { return evaluation.Accuracy(predicted, labels) }
 
-// evaluateBatch is EvaluateBatch, or the batch's loss for each of its samples.
+// evaluateBatch calls EvaluateBatch, or uses the batch's loss for each of its samples.
 func (t *Trainer[B]) evaluateBatch(ctx context.Context, batch B) (Evaluation, error) {
 	if t.c.EvaluateBatch != nil {
 		return t.c.EvaluateBatch(ctx, batch)
@@ -160,7 +157,7 @@ func (t *Trainer[B]) evaluateBatch(ctx context.Context, batch B) (Evaluation, er
 	return Evaluation{Losses: slices.Repeat([]float64{value}, v.Len())}, nil
 }
 
-// judge notes the best evaluation.
+// judge records the best evaluation.
 func (t *Trainer[B]) judge(metrics map[string]float64) error {
 	s := &t.state
 	v, ok := metrics[evaluation.MetricName(t.args.MetricForBest)]
@@ -181,7 +178,7 @@ func (t *Trainer[B]) judge(metrics map[string]float64) error {
 	return nil
 }
 
-// logOrder puts what people look for first.
+// logOrder returns the names with the losses first.
 func logOrder(logs track.Values) []string {
 	names := slices.Sorted(maps.Keys(logs))
 	first := []string{"loss", "eval_loss", "train_loss"}

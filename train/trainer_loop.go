@@ -12,7 +12,7 @@ import (
 	"github.com/heftai/heft/train/track"
 )
 
-// TrainResult is what a run came to.
+// TrainResult is the result of a run.
 type TrainResult struct {
 	GlobalStep int
 	// Loss is the mean over the steps of this call.
@@ -22,10 +22,10 @@ type TrainResult struct {
 	Metrics map[string]float64
 }
 
-// Train runs the whole loop: epochs and steps, logs, evaluations, checkpoints, with the
-// callbacks' wishes. It returns at the run's end, or with the first error, ctx's too.
-// With Arguments.Resume it goes on where the last checkpoint was made, as if it had never
-// stopped. All ranks must call it.
+// Train runs the loop: epochs, steps, logs, evaluations, checkpoints, and the requests of
+// callbacks. It returns at the end of the run or at the first error, including that of ctx. With
+// Arguments.Resume it continues from the last checkpoint and ends with the same weights as a run
+// that was not interrupted. All ranks must call it.
 func (t *Trainer[B]) Train(ctx context.Context) (TrainResult, error) {
 	begin := time.Now()
 	if err := t.resume(ctx); err != nil {
@@ -54,7 +54,7 @@ func (t *Trainer[B]) Train(ctx context.Context) (TrainResult, error) {
 	return r, t.trigger(ctx, Moment{Event: TrainEnd})
 }
 
-// epochs runs the epochs that are left.
+// epochs runs the remaining epochs.
 func (t *Trainer[B]) epochs(ctx context.Context) error {
 	s := &t.state
 	epoch := 0
@@ -91,7 +91,7 @@ func (t *Trainer[B]) epochs(ctx context.Context) error {
 	return nil
 }
 
-// progress is the state's epoch: what steps made it.
+// progress computes the epoch, with its fraction, from the number of steps.
 func (t *Trainer[B]) progress(s *TrainerState) float64 {
 	if t.batches == 0 {
 		return s.Epoch
@@ -108,7 +108,7 @@ func (t *Trainer[B]) finished() bool {
 	return t.control.StopTraining || t.state.MaxSteps > 0 && t.state.GlobalStep >= t.state.MaxSteps
 }
 
-// epoch runs one epoch, or what is left of it, and returns its number of steps.
+// epoch runs the rest of an epoch and returns its number of steps.
 func (t *Trainer[B]) epoch(ctx context.Context, epoch int) (int, error) {
 	steps := 0
 	for r, err := range t.steps(ctx) {
@@ -131,7 +131,7 @@ func (t *Trainer[B]) epoch(ctx context.Context, epoch int) (int, error) {
 	return steps, nil
 }
 
-// steps trains on an epoch's windows or batches as they are asked for.
+// steps trains on an epoch's windows or batches, one per iteration.
 func (t *Trainer[B]) steps(ctx context.Context) iter.Seq2[StepResult, error] {
 	return func(yield func(StepResult, error) bool) {
 		if t.args.Unit == Batches {
@@ -162,7 +162,7 @@ func (t *Trainer[B]) steps(ctx context.Context) iter.Seq2[StepResult, error] {
 	}
 }
 
-// stepDone logs, evaluates and saves where it is due.
+// stepDone logs, evaluates and saves after a step, if it is due.
 func (t *Trainer[B]) stepDone(ctx context.Context, r *StepResult) error {
 	c, a := &t.control, &t.args
 	t.latest = *r
@@ -183,7 +183,7 @@ func (t *Trainer[B]) stepDone(ctx context.Context, r *StepResult) error {
 	return t.serve(ctx)
 }
 
-// endEpoch does what is due at the end of an epoch.
+// endEpoch logs, evaluates and saves after an epoch, if it is due.
 func (t *Trainer[B]) endEpoch(ctx context.Context) error {
 	c, a := &t.control, &t.args
 	c.Log = a.LogSteps == 0 && t.sums.steps > 0
@@ -195,7 +195,7 @@ func (t *Trainer[B]) endEpoch(ctx context.Context) error {
 	return t.serve(ctx)
 }
 
-// serve fulfils what is asked for.
+// serve fulfils the requests in Control.
 func (t *Trainer[B]) serve(ctx context.Context) error {
 	c := &t.control
 	if c.Log && t.sums.steps > 0 {
@@ -223,7 +223,7 @@ func (t *Trainer[B]) serve(ctx context.Context) error {
 	return nil
 }
 
-// logUpdate logs what happened since the last time.
+// logUpdate logs the steps since the last log.
 func (t *Trainer[B]) logUpdate(ctx context.Context) error {
 	r := &t.latest
 	if t.args.Unit == Batches && t.args.LogSteps > 0 {
@@ -234,7 +234,7 @@ func (t *Trainer[B]) logUpdate(ctx context.Context) error {
 	return t.record(ctx, logs)
 }
 
-// record logs, and keeps what it logs in the history.
+// record logs values and adds them to the history.
 func (t *Trainer[B]) record(ctx context.Context, logs track.Values) error {
 	entry := LogEntry{"epoch": t.state.Epoch, "step": t.state.GlobalStep}
 	attrs := []slog.Attr{slog.Int("step", t.state.GlobalStep), slog.Float64("epoch", round4(t.state.Epoch))}
@@ -248,8 +248,8 @@ func (t *Trainer[B]) record(ctx context.Context, logs track.Values) error {
 	return t.tell(ctx, logs, t.state.GlobalStep, attrs)
 }
 
-// tell gives what is logged to the callbacks, the log of the first process of the machine,
-// and the trackers.
+// tell passes logged values to the callbacks, the log of the machine's first rank, and the
+// trackers.
 func (t *Trainer[B]) tell(ctx context.Context, logs track.Values, step int, attrs []slog.Attr) error {
 	if err := t.trigger(ctx, Moment{Event: LogEvent, Logs: logs}); err != nil {
 		return err
@@ -262,5 +262,5 @@ func (t *Trainer[B]) tell(ctx context.Context, logs track.Values, step int, attr
 
 func round4(v float64) float64 { return math.Round(v*1e4) / 1e4 }
 
-// clip bounds the gradients, which are unscaled.
+// clip limits the norm of the gradients, which are unscaled already.
 func (t *Trainer[B]) clip() { optim.ClipNorm(t.params, t.args.MaxGradNorm, 2) }

@@ -17,23 +17,22 @@ import (
 	"github.com/heftai/heft/train/track"
 )
 
-// trainerStateFile is where a checkpoint has the trainer's state.
+// trainerStateFile names the trainer's file in a checkpoint.
 const trainerStateFile = "trainer_state.json"
 
-// LogEntry is what was logged at a step, with "step" and "epoch".
+// LogEntry holds the values logged at a step, with "step" and "epoch".
 type LogEntry map[string]any
 
-// TrainerState is where a run is and what it measured: trainer_state.json of
-// transformers' Trainer, field by field.
+// TrainerState is the progress of a run and its measurements. It has the fields of transformers'
+// trainer_state.json.
 type TrainerState struct {
 	BestGlobalStep      *int     `json:"best_global_step"`
 	BestMetric          *float64 `json:"best_metric"`
 	BestModelCheckpoint *string  `json:"best_model_checkpoint"`
-	// Epoch is how often the data was seen.
+	// Epoch is how often the run has trained on the data, with a fraction.
 	Epoch     float64 `json:"epoch"`
 	EvalSteps int     `json:"eval_steps"`
-	// GlobalStep is the number of steps taken: of the optimizer, or with Batches of
-	// batches.
+	// GlobalStep is the number of steps taken: optimizer steps, or batches with Batches.
 	GlobalStep         int                        `json:"global_step"`
 	IsHyperParamSearch bool                       `json:"is_hyper_param_search"`
 	IsLocalProcessZero bool                       `json:"is_local_process_zero"`
@@ -51,11 +50,11 @@ type TrainerState struct {
 	TrialParams        map[string]any             `json:"trial_params"`
 }
 
-// checkpointName is the folder of a step.
+// checkpointName returns the name of the checkpoint folder of a step.
 func checkpointName(step int) string { return "checkpoint-" + strconv.Itoa(step) }
 
-// Save writes a checkpoint, with the trainer's state, to OutputDir/checkpoint-STEP, and
-// removes those beyond SaveTotalLimit. All ranks must call it.
+// Save writes a checkpoint with the trainer's state to OutputDir/checkpoint-STEP, and then removes
+// old checkpoints beyond SaveTotalLimit. All ranks must call it.
 func (t *Trainer[B]) Save(ctx context.Context) error {
 	s := &t.state
 	if t.args.OutputDir == "" {
@@ -82,7 +81,8 @@ func (t *Trainer[B]) Save(ctx context.Context) error {
 	return t.trigger(ctx, Moment{Event: Saved, Folder: dir})
 }
 
-// writeState adds the trainer's state to a checkpoint, and what makes it a model's folder.
+// writeState adds the trainer's state and, with From, the model's config and tokenizer to a
+// checkpoint.
 func (t *Trainer[B]) writeState(dir string) error {
 	if !t.acc.IsMainProcess() {
 		return nil
@@ -129,7 +129,7 @@ func (t *Trainer[B]) rotate() error {
 	return nil
 }
 
-// checkpoints are the folders of checkpoints, lowest step first.
+// checkpoints lists the checkpoint folders, lowest step first.
 func checkpoints(dir string) ([]string, error) {
 	all, err := checkpoint.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -144,7 +144,7 @@ func checkpoints(dir string) ([]string, error) {
 	return names, err
 }
 
-// resume goes on from a checkpoint if the arguments ask for it.
+// resume continues from a checkpoint if the arguments say so.
 func (t *Trainer[B]) resume(ctx context.Context) error {
 	dir := t.args.ResumeFrom
 	if dir == "" && t.args.Resume && t.args.OutputDir != "" {
@@ -179,7 +179,7 @@ func (t *Trainer[B]) resume(ctx context.Context) error {
 	return t.loadCallbacks()
 }
 
-// readTrainerState reads what a checkpoint has of a trainer.
+// readTrainerState reads the trainer's state from a checkpoint.
 func readTrainerState(dir string) (*TrainerState, error) {
 	b, err := os.ReadFile(filepath.Join(dir, trainerStateFile))
 	if err != nil {
@@ -195,7 +195,7 @@ func readTrainerState(dir string) (*TrainerState, error) {
 	return &s, nil
 }
 
-// loadBest goes back to the weights of the best checkpoint.
+// loadBest loads the weights of the best checkpoint.
 func (t *Trainer[B]) loadBest(ctx context.Context) error {
 	best := t.state.BestModelCheckpoint
 	if !t.args.LoadBestAtEnd {

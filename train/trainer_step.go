@@ -9,26 +9,27 @@ import (
 	"github.com/heftai/heft/train/track"
 )
 
-// StepResult is what a step came to, on this rank.
+// StepResult is the result of a step on this rank.
 type StepResult struct {
-	// Loss is the batch's, of this rank; of Updates the mean over the window on all ranks.
+	// Loss is this rank's loss of the batch. For Updates it is the mean over the window on all
+	// ranks.
 	Loss float64
-	// Synced says that the optimizer stepped (or was to: see
-	// [Accelerator.OptimizerStepWasSkipped]). The norms of gradients are 0 where not.
+	// Synced says that the step ended a window. The optimizer stepped, unless it skipped an
+	// overflow (see [Accelerator.OptimizerStepWasSkipped]). If false, the norms of gradients are 0.
 	Synced                            bool
 	GradNormPreClip, GradNormPostClip float64
-	// WeightNorm is measured after the step. Of Updates it is 0 unless the step is logged.
+	// WeightNorm is measured after the step. For Updates it is 0 unless the step is logged.
 	WeightNorm float64
-	// LR is the first group's rate: of Batches after the schedule moved, as the next step
-	// will have it; of Updates the step's own.
+	// LR is the learning rate of the first group: for Batches that of the next step, for Updates
+	// that of this one.
 	LR float64
-	// GlobalStep counts from 0: it is the number of steps before this one.
+	// GlobalStep is the number of steps before this one.
 	GlobalStep int
-	// Items is what TrainerConfig.Items counted on all ranks; 0 without it.
+	// Items is the number that TrainerConfig.Items counted on all ranks, or 0 without it.
 	Items int
 }
 
-// values are what is logged of a step of Batches.
+// values returns the logged values of a step of Batches.
 func (r *StepResult) values() track.Values {
 	v := track.Values{"loss": r.Loss, "weight_norm": r.WeightNorm, "lr": r.LR, "global_step": r.GlobalStep}
 	if r.Synced {
@@ -37,15 +38,15 @@ func (r *StepResult) values() track.Values {
 	return v
 }
 
-// TrainAStep trains on one batch, in this order: STEP_START; forward and backward pass,
-// without averaging gradients over the ranks unless the batch is its window's last; at
-// that, the gradients' norm before and after they are clipped, the optimizer's step, and
-// zeroing; the schedule's step, with every batch; the result; the log, on the first
-// process of the machine; STEP_END. The step is counted after that.
+// TrainAStep trains on one batch. In this order: it calls the StepStart callbacks; runs the forward
+// and the backward pass, without averaging over the ranks before the window's last batch; at that
+// batch measures the norm of the gradients, clips them, measures the norm again, steps the
+// optimizer and drops the gradients; steps the schedule, with every batch; makes the result; logs
+// it on the first rank of the machine; and calls the StepEnd callbacks. Then it counts the step.
 //
-// The window is counted over all steps of the run, so one that the end cuts short is not
-// stepped. [Accelerator.Backward] divides by the accelerator's own number of steps: an
-// accelerator that was not told the window sums its gradients.
+// Windows continue across epochs, so the optimizer does not step for a last window that is not
+// full. [Accelerator.Backward] divides by the accelerator's own number of steps. If that is 1, the
+// gradients of a window are summed.
 func (t *Trainer[B]) TrainAStep(ctx context.Context, batch B) (StepResult, error) {
 	r := StepResult{GlobalStep: t.state.GlobalStep, Synced: (t.state.GlobalStep+1)%t.window == 0}
 	if err := t.trigger(ctx, Moment{Event: StepStart, Batch: batch}); err != nil {
@@ -92,7 +93,7 @@ func (t *Trainer[B]) TrainAStep(ctx context.Context, batch B) (StepResult, error
 	return r, err
 }
 
-// optimize measures, clips, steps and drops the gradients of a window.
+// optimize measures, clips, applies and drops the gradients of a window.
 func (t *Trainer[B]) optimize(r *StepResult) error {
 	if err := t.acc.UnscaleGradients(); err != nil {
 		return err
@@ -110,7 +111,7 @@ func (t *Trainer[B]) optimize(r *StepResult) error {
 	return nil
 }
 
-// update trains on a window of Updates.
+// update trains on one window of Updates.
 func (t *Trainer[B]) update(ctx context.Context, w *Window[B]) (StepResult, error) {
 	r := StepResult{GlobalStep: t.state.GlobalStep, Synced: true}
 	if err := t.trigger(ctx, Moment{Event: StepStart}); err != nil {
@@ -155,7 +156,7 @@ func (t *Trainer[B]) update(ctx context.Context, w *Window[B]) (StepResult, erro
 	return r, nil
 }
 
-// rate is the first group's.
+// rate returns the learning rate of the first group.
 func (t *Trainer[B]) rate() float64 {
 	for _, g := range t.opt.Groups() {
 		return g.LR
@@ -163,13 +164,13 @@ func (t *Trainer[B]) rate() float64 {
 	return 0
 }
 
-// due reports whether what happens every so many steps does after a step; 0 is the end
-// of the epoch, which is not here.
+// due reports whether an interval of every steps ends at this step. 0 means the end of the epoch,
+// and is never due here.
 func (t *Trainer[B]) due(every, step int) bool {
 	return every > 0 && (step+1)%every == 0 || step == 0 && t.args.LogFirstStep && every == t.args.LogSteps
 }
 
-// sums are losses since the last log, and since the start.
+// sums holds the sums of losses since the last log and since the start.
 type sums struct {
 	loss, total float64
 	steps, all  int
@@ -180,7 +181,7 @@ func (s *sums) add(loss float64) {
 	s.steps, s.all = s.steps+1, s.all+1
 }
 
-// mean takes the mean since it was last taken.
+// mean returns the mean since its last call.
 func (s *sums) mean() float64 {
 	m := s.loss / float64(s.steps)
 	s.loss, s.steps = 0, 0

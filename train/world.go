@@ -7,17 +7,16 @@ import (
 	"github.com/heftai/heft/internal/collective"
 )
 
-// World is one rank's place among the ranks that train together. It belongs to the
-// goroutine that [Launch] started for it. A nil World is a world of one.
+// World is one rank's place among the ranks that train together. It belongs to the goroutine that
+// [Launch] started for the rank. A nil World is a world of one.
 type World struct {
 	comm collective.Comm
 	ctx  context.Context // what Prepare waits under; the ranks of a world end together
 }
 
-// Launch runs fn on n ranks, each in a goroutine of this process, and waits for all of
-// them. The context that fn gets ends with ctx and with the first rank that fails; that
-// rank's error is what Launch returns, with the rank in it. Ranks share memory: each
-// must build its own model, optimizer and loaders.
+// Launch runs fn on n ranks, each in a goroutine of this process, and waits for all of them. fn's
+// context ends with ctx or when a rank fails. Launch returns the error of the first rank that
+// failed, with its number. Each rank must build its own model, optimizer and loaders.
 func Launch(ctx context.Context, n int, fn func(context.Context, *World) error) error {
 	err := collective.Launch(ctx, n, func(ctx context.Context, c collective.Comm) error {
 		return fn(ctx, &World{comm: c, ctx: ctx})
@@ -28,10 +27,10 @@ func Launch(ctx context.Context, n int, fn func(context.Context, *World) error) 
 	return nil
 }
 
-// Rank counts from 0 to Size-1.
+// Rank returns this rank's number, from 0 to Size-1.
 func (w *World) Rank() int { return w.transport().Rank() }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (w *World) Size() int { return w.transport().Size() }
 
 func (w *World) context() context.Context {
