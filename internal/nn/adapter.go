@@ -196,13 +196,13 @@ func (l *lowRank) group(a *Adapter) bool {
 // adapt adds what the adapters of the pass add to linear map number, or to its rows first,
 // first+step, …; dst is what those rows have computed of x.
 func (c *Context) adapt(number int, dst, x tensor.Tensor, first, step int) {
-	c.adaptPart(part{number: number, first: first, step: step}, dst, x)
+	c.all().adaptPart(part{number: number, first: first, step: step}, dst, x)
 }
 
 // adaptTurned is adapt where dst is x times rows from first on of the map, not times their
 // transpose.
 func (c *Context) adaptTurned(number int, dst, x tensor.Tensor, first int) {
-	c.adaptPart(part{number: number, first: first, step: 1, turned: true}, dst, x)
+	c.all().adaptPart(part{number: number, first: first, step: 1, turned: true}, dst, x)
 }
 
 // adapts reports whether an adapter of the pass adds to a map.
@@ -223,7 +223,7 @@ type part struct {
 	turned              bool
 }
 
-func (c *Context) adaptPart(m part, dst, x tensor.Tensor) {
+func (c scope) adaptPart(m part, dst, x tensor.Tensor) {
 	if c.err != nil || m.number == 0 {
 		return
 	}
@@ -233,12 +233,12 @@ func (c *Context) adaptPart(m part, dst, x tensor.Tensor) {
 		if p.a.IsZero() {
 			continue
 		}
-		c.computeWaiting() // what is added to
+		c.compute() // what is added to
 		rows := g.rows
-		if c.subset != nil {
+		if c.gathered != nil {
 			n := 0
 			for i := range x.Rows() {
-				if c.in.Adapters[c.subset[i]] == g.adapter {
+				if c.in.Adapters[c.gathered[i]] == g.adapter {
 					l.subset[n] = int32(i)
 					n++
 				}

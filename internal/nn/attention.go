@@ -119,10 +119,10 @@ func (a *attention) project(c *Context, x tensor.Tensor) (q, k, v tensor.Tensor)
 	rows := x.Rows()
 	if a.fused == nil {
 		q, k, v = c.arena.take(rows, a.qw), c.arena.passing(rows, a.kw), c.arena.passing(rows, a.vw)
-		c.collect()
-		a.q.forward(c, q, x)
-		a.k.forward(c, k, x)
-		a.v.forward(c, v, x)
+		together := c.collect()
+		a.q.compute(together, q, x, 0)
+		a.k.compute(together, k, x, 0)
+		a.v.compute(together, v, x, 0)
 		c.compute()
 		return q, k, v
 	}

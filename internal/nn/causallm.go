@@ -144,9 +144,7 @@ func (s *headStep) run(c *Context) {
 		x := c.arena.take(len(rows), s.norm.cols())
 		s.gather(c, x, rows)
 		logits := c.Logits()
-		c.subset = rows
-		s.head.forward(c, logits, x)
-		c.subset = nil
+		s.head.compute(c.all().at(rows), logits, x, 0)
 		if s.scale != 1 || s.softcap > 0 {
 			c.backend.Scale(logits, s.scale, s.softcap)
 		}

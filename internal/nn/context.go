@@ -86,10 +86,8 @@ type Context struct {
 	zero   tensor.Tensor // [1, Program.zeros], all 0
 	ropes  []ropeTable
 
-	products   []backend.Product // that wait for one another's company
-	collecting bool
+	products []backend.Product // that wait, see scope
 
-	subset    []int32 // the rows of the pass that a rule has gathered; nil means all
 	positions []int32
 	iota      []int32 // 0, 1, 2, …
 	nothing   []int32 // 0, 0, 0, …
@@ -145,8 +143,8 @@ func (c *Context) Begin(in *Input) error {
 	if err != nil {
 		return err
 	}
-	c.in, c.rows, c.err, c.subset = *in, rows, nil, nil
-	c.products, c.collecting = c.products[:0], false
+	c.in, c.rows, c.err = *in, rows, nil
+	c.products = c.products[:0]
 	if err := c.beginAdapters(); err != nil {
 		return err
 	}

@@ -102,10 +102,10 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 		Scale: s.Scale, Window: s.Window, Softcap: s.Softcap, Prompts: c.in.Prompts,
 	})
 	values := c.arena.take(rows, s.Heads*s.ValueDim)
-	c.collect()
+	together := c.collect()
 	for h := range s.Heads {
 		first := h*(a.nope+s.ValueDim) + a.nope
-		c.product(backend.Product{Dst: values.Columns(h*s.ValueDim, (h+1)*s.ValueDim), X: y.Columns(h*a.rank, (h+1)*a.rank),
+		together.product(backend.Product{Dst: values.Columns(h*s.ValueDim, (h+1)*s.ValueDim), X: y.Columns(h*a.rank, (h+1)*a.rank),
 			W: rowsOf(up, first, first+s.ValueDim)})
 	}
 	c.compute()
@@ -118,11 +118,11 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 func (a *latent) queries(c *Context, compressed, x tensor.Tensor) tensor.Tensor {
 	q := c.arena.take(x.Rows(), a.spec.Heads*a.spec.HeadDim)
 	mark := c.arena.used
-	c.collect()
-	a.kvDown.forward(c, compressed, x)
+	together := c.collect()
+	a.kvDown.compute(together, compressed, x, 0)
 	if a.qDown != nil {
 		y := c.arena.take(x.Rows(), a.qDown.out)
-		a.qDown.forward(c, y, x)
+		a.qDown.compute(together, y, x, 0)
 		x = y
 	}
 	c.compute()
@@ -141,12 +141,12 @@ func (a *latent) queries(c *Context, compressed, x tensor.Tensor) tensor.Tensor 
 func (a *latent) absorb(c *Context, q tensor.Tensor, up backend.Matrix) tensor.Tensor {
 	rows, heads, dim, width := q.Rows(), a.spec.Heads, a.spec.HeadDim, a.rank+a.rotated
 	absorbed := c.arena.take(rows, heads*width)
-	c.collect()
+	together := c.collect()
 	for h := range heads {
 		first := h * (a.nope + a.spec.ValueDim)
 		w := rowsOf(up, first, first+a.nope)
 		w.Transposed = !w.Transposed
-		c.product(backend.Product{Dst: absorbed.Columns(h*width, h*width+a.rank), X: q.Columns(h*dim, h*dim+a.nope), W: w})
+		together.product(backend.Product{Dst: absorbed.Columns(h*width, h*width+a.rank), X: q.Columns(h*dim, h*dim+a.nope), W: w})
 	}
 	c.compute()
 	a.adaptQueries(c, absorbed, q)

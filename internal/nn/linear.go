@@ -72,11 +72,11 @@ func (c *compiler) linearNamed(n Node, role, name string, in, out int) (*linear,
 	return r, err
 }
 
-func (r *linear) forward(c *Context, dst, x tensor.Tensor) { r.forwardExpert(c, dst, x, 0) }
+func (r *linear) forward(c *Context, dst, x tensor.Tensor) { r.compute(c.all(), dst, x, 0) }
 
-// forwardExpert is forward of one expert, where r is a stack.
-func (r *linear) forwardExpert(c *Context, dst, x tensor.Tensor, expert int) {
-	w := r.affine(c, expert)
+// compute is forward in a scope, of one expert where r is a stack.
+func (r *linear) compute(c scope, dst, x tensor.Tensor, expert int) {
+	w := r.affine(c.Context, expert)
 	w.apply(c, dst, x)
 	if len(c.lowRank.groups) > 0 {
 		c.adaptPart(part{number: r.number, step: 1, expert: expert}, dst, x)
@@ -107,9 +107,9 @@ func (g gates) slice(begin, end int) gates {
 }
 
 // gates computes a fused gate, of one expert's where r is a stack.
-func (r *linear) gates(c *Context, to gates, x tensor.Tensor, expert int) {
+func (r *linear) gates(c scope, to gates, x tensor.Tensor, expert int) {
 	second, step := r.out/2, 1
-	w := r.affine(c, expert)
+	w := r.affine(c.Context, expert)
 	if to.both.IsZero() {
 		second, step = 1, 2
 		w.step = step
@@ -150,13 +150,13 @@ type affine struct {
 
 // apply computes dst = x·Wᵀ + b, one operation for each piece of the weight, or more
 // where the bias is cut elsewhere.
-func (a *affine) apply(c *Context, dst, x tensor.Tensor) {
+func (a *affine) apply(c scope, dst, x tensor.Tensor) {
 	if c.err != nil {
 		return
 	}
 	next := 0
 	for _, p := range a.weight {
-		begin, end, ok := a.place(c, p, x.Cols())
+		begin, end, ok := a.place(c.Context, p, x.Cols())
 		if !ok {
 			return
 		}
@@ -204,7 +204,7 @@ func (a *affine) place(c *Context, p backend.Part, in int) (begin, end int, ok b
 
 // piece computes columns begin to end of dst with w, in as many operations as the bias
 // has pieces there.
-func (a *affine) piece(c *Context, dst, x tensor.Tensor, w backend.Matrix, begin, end int) {
+func (a *affine) piece(c scope, dst, x tensor.Tensor, w backend.Matrix, begin, end int) {
 	w.Transposed = w.Transposed != a.transposed
 	if len(a.bias) == 0 {
 		a.product(c, columns(dst, begin, end), x, w, tensor.Tensor{})
@@ -233,7 +233,7 @@ func (a *affine) piece(c *Context, dst, x tensor.Tensor, w backend.Matrix, begin
 }
 
 // strided computes every step-th row of a weight that is in one piece.
-func (a *affine) strided(c *Context, dst, x tensor.Tensor, p backend.Part) {
+func (a *affine) strided(c scope, dst, x tensor.Tensor, p backend.Part) {
 	w := p.Matrix
 	w.Transposed = w.Transposed != a.transposed
 	if !p.Into.IsAll() && p.Into != (meta.Rows{End: a.out}) || w.RowStep > 1 || len(a.bias) > 1 {

@@ -46,38 +46,37 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 
 func (m *mlp) forward(c *Context, dst, x tensor.Tensor) {
 	mark := c.arena.used
-	c.collect()
-	gate, up := m.open(c, x)
+	gate, up := m.open(c.collect(), x)
 	c.compute()
-	m.close(c, dst, gate, up)
+	m.close(c.all(), dst, gate, up)
 	c.arena.used = mark
 }
 
 // open computes what the activation is of. up may be absent.
-func (m *mlp) open(c *Context, x tensor.Tensor) (gate, up tensor.Tensor) {
+func (m *mlp) open(c scope, x tensor.Tensor) (gate, up tensor.Tensor) {
 	switch rows := x.Rows(); {
 	case m.fused != nil:
-		to := m.fused.takeGates(c, rows, m.interleaved)
+		to := m.fused.takeGates(c.Context, rows, m.interleaved)
 		m.fused.gates(c, to, x, 0)
 		return to.gate, to.up
 	case m.gate != nil:
 		gate, up = c.arena.take(rows, m.inner), c.arena.take(rows, m.inner)
-		m.gate.forward(c, gate, x)
-		m.up.forward(c, up, x)
+		m.gate.compute(c, gate, x, 0)
+		m.up.compute(c, up, x, 0)
 	default:
 		gate = c.arena.take(rows, m.inner)
-		m.up.forward(c, gate, x)
+		m.up.compute(c, gate, x, 0)
 	}
 	return gate, up
 }
 
 // close computes dst of what open has computed.
-func (m *mlp) close(c *Context, dst, gate, up tensor.Tensor) {
+func (m *mlp) close(c scope, dst, gate, up tensor.Tensor) {
 	y := c.arena.spare(gate)
 	if c.err == nil {
 		c.backend.Gate(y, gate, up, m.act, 0)
 	}
-	m.down.forward(c, dst, y)
+	m.down.compute(c, dst, y, 0)
 }
 
 func (m *mlp) scratch(rows int) int {

@@ -131,23 +131,21 @@ func (c *compiler) stacked(stack Node, r *linear, weight string, shape []int, bi
 // its last and the experts' first, then the experts' last.
 func (m *moe) forward(c *Context, dst, x tensor.Tensor) {
 	mark := c.arena.used
-	c.collect()
-	s := m.openShared(c, x)
-	m.route(c, x)
+	together := c.collect()
+	s := m.openShared(together, x)
+	m.route(together, x)
 	r := &c.routing
 	if c.err == nil {
 		c.weights.WantExperts(m.stack.Module, r.hit)
 	}
-	c.collect()
-	m.closeShared(c, dst, &s)
+	m.closeShared(together, dst, &s)
 	for hit := r.hit; len(hit) > 0 && c.err == nil; {
 		n, err := c.weights.HoldExperts(m.stack.Module, r.lot(hit, lotRows(x.Rows(), m.spec.TopK)))
 		if err != nil {
 			c.fail("%s: expert %d: %w", m.stack.Path, hit[0], err)
 			return
 		}
-		c.collect()
-		m.experts(c, dst, x, hit[:n], &s)
+		m.experts(together, dst, x, hit[:n], &s)
 		c.sync(m.stack.Path) // the next experts may take these ones' place
 		hit = hit[n:]
 	}
@@ -161,20 +159,20 @@ type sharing struct {
 }
 
 // openShared computes the first maps of the shared expert.
-func (m *moe) openShared(c *Context, x tensor.Tensor) (s sharing) {
+func (m *moe) openShared(c scope, x tensor.Tensor) (s sharing) {
 	if m.shared == nil {
 		return s
 	}
 	if m.sharedGate != nil {
 		s.y, s.share = c.arena.take(x.Rows(), m.width), c.arena.take(x.Rows(), 1)
-		m.sharedGate.forward(c, s.share, x)
+		m.sharedGate.compute(c, s.share, x, 0)
 	}
 	s.gate, s.up = m.shared.open(c, x)
 	return s
 }
 
 // closeShared computes what dst begins with, or what is added to it first.
-func (m *moe) closeShared(c *Context, dst tensor.Tensor, s *sharing) {
+func (m *moe) closeShared(c scope, dst tensor.Tensor, s *sharing) {
 	if c.err != nil {
 		return
 	}
@@ -207,10 +205,10 @@ func (m *moe) addShared(c *Context, dst tensor.Tensor, s *sharing) {
 }
 
 // route chooses the experts and sorts the rows by them.
-func (m *moe) route(c *Context, x tensor.Tensor) {
+func (m *moe) route(c scope, x tensor.Tensor) {
 	mark := c.arena.used
 	logits := c.arena.take(x.Rows(), m.spec.Count)
-	m.router.forward(c, logits, x)
+	m.router.compute(c, logits, x, 0)
 	c.compute()
 	c.trace(PointRouter, m.router.path, logits)
 	var correction tensor.Tensor
@@ -240,24 +238,23 @@ func (m *moe) route(c *Context, x tensor.Tensor) {
 
 // experts adds what some experts that follow one another make of their rows. Products that wait
 // are computed beside them.
-func (m *moe) experts(c *Context, dst, x tensor.Tensor, hit []int32, s *sharing) {
+func (m *moe) experts(c scope, dst, x tensor.Tensor, hit []int32, s *sharing) {
 	mark, r := c.arena.used, &c.routing
 	first, last := r.begin[hit[0]], r.begin[hit[len(hit)-1]+1]
 	rows, shares := r.rows[first:last], r.shares[first:last]
 	in := c.arena.take(len(rows), m.width)
 	c.backend.Gather(in, x, rows)
-	to := m.gateUp.takeGates(c, len(rows), m.spec.GateOrder == meta.GateInterleaved)
-	m.each(c, hit, func(e, begin, end int) { m.gateUp.gates(c, to.slice(begin, end), in.Slice(begin, end), e) })
+	to := m.gateUp.takeGates(c.Context, len(rows), m.spec.GateOrder == meta.GateInterleaved)
+	m.each(c, hit, func(c scope, e, begin, end int) { m.gateUp.gates(c, to.slice(begin, end), in.Slice(begin, end), e) })
 	c.compute()
-	m.addShared(c, dst, s)
+	m.addShared(c.Context, dst, s)
 	if c.err != nil {
 		return
 	}
 	gated := c.arena.spare(to.gate)
 	c.backend.Gate(gated, to.gate, to.up, m.spec.Act, m.spec.Limit)
 	y := c.arena.spare(in) // no longer read
-	c.collect()
-	m.each(c, hit, func(e, begin, end int) { m.down.forwardExpert(c, y.Slice(begin, end), gated.Slice(begin, end), e) })
+	m.each(c, hit, func(c scope, e, begin, end int) { m.down.compute(c, y.Slice(begin, end), gated.Slice(begin, end), e) })
 	c.compute()
 	if c.err == nil {
 		c.backend.ScatterAdd(dst, y, rows, shares)
@@ -265,16 +262,14 @@ func (m *moe) experts(c *Context, dst, x tensor.Tensor, hit []int32, s *sharing)
 	c.arena.used = mark
 }
 
-// each calls f for each expert with the range of its rows among those of all of them.
-func (m *moe) each(c *Context, hit []int32, f func(e, begin, end int)) {
+// each calls f for each expert, in the scope of its rows, with their range among those of all.
+func (m *moe) each(c scope, hit []int32, f func(c scope, e, begin, end int)) {
 	r := &c.routing
 	first := r.begin[hit[0]]
 	for _, e := range hit {
 		begin, end := r.begin[e], r.begin[e+1]
-		c.subset = r.rows[begin:end]
-		f(int(e), int(begin-first), int(end-first))
+		f(c.at(r.rows[begin:end]), int(e), int(begin-first), int(end-first))
 	}
-	c.subset = nil
 }
 
 // fewRows is how many rows experts may take together however few a pass has.
