@@ -78,7 +78,7 @@ func (s *service) handler(m *generate.Model, ds dialects) http.Handler {
 	fail := func(w http.ResponseWriter, r *http.Request, err error) { ds.errorsOf(r)(w, err) }
 	r := chi.NewRouter()
 	r.Use(patient(s.Timeouts.Stall), identify, logAccess, recoverPanic(fail), secure, newGate(s.Access, fail).protect,
-		guard(s.APIKeys, fail), wire.NewBodies().Limit(ds.errorsOf), middleware.GetHead)
+		guard(s.APIKeys, fail), requestMemory(m).Limit(ds.errorsOf), middleware.GetHead)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) { fail(w, r, wire.NoSuchRoute(r)) })
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Allow", strings.Join(methodsOf(r, req.URL.Path), ", "))
@@ -96,6 +96,16 @@ func (s *service) handler(m *generate.Model, ds dialects) http.Handler {
 	r.Get("/plan", s.plan)
 	ds.mount(r)
 	return r
+}
+
+// requestMemory is what the plan of m keeps for requests.
+func requestMemory(m *generate.Model) *wire.Memory {
+	if d := m.Dispatched(); d != nil {
+		if bytes := d.RequestBytes(); bytes > 0 {
+			return wire.NewMemory(bytes, d.CountRequests)
+		}
+	}
+	return wire.NewMemory(wire.DefaultMemory, nil)
 }
 
 // failure answers a request with an error, in the dialect of the request's path.

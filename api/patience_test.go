@@ -180,9 +180,9 @@ func TestAClientThatReadsNothingFreesItsPlace(t *testing.T) {
 
 // TestAClientThatTakesNoAnswerIsLetGo: of an answer that is sent at once, too.
 func TestAClientThatTakesNoAnswerIsLetGo(t *testing.T) {
-	m := generatetest.Spoken(t, &enginetest.Model{}, engine.Options{})
+	m := generatetest.Spoken(t, &enginetest.Model{MaxLen: 1 << 20, Pages: 1 << 17}, engine.Options{})
 	c := dial(t, hasty(t, m, api.Timeouts{Stall: short}))
-	body := mustJSON(t, obj{"prompt": strings.Repeat("a ", 2<<20)})
+	body := mustJSON(t, obj{"prompt": strings.Repeat("a ", 1<<20)})
 	go func() { _, _ = io.WriteString(c, head("/tokenize", len(body))+body) }()
 	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil { // the answer has begun
 		t.Fatal(err)

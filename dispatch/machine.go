@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// runtimeOverhead is the most that the Go runtime, the tokenizer and the program take
-// beside what the ledger counts.
-const runtimeOverhead = 128 << 20
+// RuntimeBytes is the memory that a plan keeps for the Go runtime, the tokenizer and the program,
+// which no ledger counts.
+const RuntimeBytes = 128 << 20
 
 // HostMemory is the memory in bytes that this process may take: what the machine has
 // available, or what is left of the limit of its control group where that is less.

@@ -110,9 +110,6 @@ func (l *Ledger) Held() map[string]int64 {
 	return out
 }
 
-// AddRequests counts n more bytes for requests, or fewer if n is negative.
-func (l *Ledger) AddRequests(n int64) { l.host.Add(hostmem.Requests, n) }
-
 func (o *Options) ledger() *hostmem.Ledger {
 	if o.Ledger == nil {
 		o.Ledger = new(Ledger)

@@ -47,7 +47,7 @@ func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	for i := range budgets {
 		if b := &budgets[i]; b.Device == devicemap.CPU {
 			if o.Serving {
-				b.Runtime, b.Requests = runtimeOverhead, requestBytes(b.Limit)
+				b.Runtime, b.Requests = RuntimeBytes, requestBytes(b.Limit)
 			}
 			b.Activations = program.ScratchBytes(o.limits()) + adapters
 			if b.KV = sequence; !askedKV {
@@ -161,7 +161,7 @@ func Budgets(limits []devicemap.Memory) ([]devicemap.Budget, error) {
 	}
 	for i := range budgets {
 		if b := &budgets[i]; b.Device == devicemap.CPU && b.Limit >= 1<<30 {
-			b.Runtime = runtimeOverhead
+			b.Runtime = RuntimeBytes
 		}
 	}
 	return budgets, nil

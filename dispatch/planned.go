@@ -1,11 +1,22 @@
 package dispatch
 
-import "github.com/heftai/heft/devicemap"
+import (
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/hostmem"
+)
 
 // Plan is the plan that the model was bound by: where its weights live, what each device holds, and
 // warnings, such as a limit that is below the minimum. For a model of [New] with a map of one's own
 // it is what that map takes; its devices then have no limits. Any goroutine may ask.
 func (m *Model) Plan() devicemap.Plan { return m.plan }
+
+// RequestBytes is the memory that the plan keeps for requests; see [Options].Serving. 0 means that
+// it keeps none.
+func (m *Model) RequestBytes() int64 { return m.options.RequestBytes }
+
+// CountRequests counts n more bytes for requests in the ledger, or fewer if n is negative. Any
+// goroutine may call it.
+func (m *Model) CountRequests(n int64) { m.ledger.Add(hostmem.Requests, n) }
 
 // planOf is the plan of a map that no solver made.
 func (m *Model) planOf(devices devicemap.Map) (devicemap.Plan, error) {

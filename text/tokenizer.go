@@ -21,10 +21,14 @@ type EncodeOptions struct {
 	// Stop, if set, is called regularly while a long text is encoded. Its error ends the work:
 	// set it to a context's Err.
 	Stop func() error
+	// Reserve, if set, is called before the work on a long word takes n more bytes of memory,
+	// which it holds until the end. Its error ends the work. Beyond that, and with it at most 40
+	// bytes, Encode takes a few bytes of memory per byte of text.
+	Reserve func(n int) error
 }
 
 func (o EncodeOptions) internal() tokenizer.EncodeOptions {
-	return tokenizer.EncodeOptions{AddSpecialTokens: o.AddSpecialTokens, SplitSpecial: o.SplitSpecialTokens, MaxTokens: o.MaxTokens, Stop: o.Stop}
+	return tokenizer.EncodeOptions{AddSpecialTokens: o.AddSpecialTokens, SplitSpecial: o.SplitSpecialTokens, MaxTokens: o.MaxTokens, Stop: o.Stop, Reserve: o.Reserve}
 }
 
 // Encode returns the token ids of text. Invalid UTF-8 counts as U+FFFD. It fails with
@@ -33,6 +37,11 @@ func (t *Tokenizer) Encode(text string, o EncodeOptions) ([]int32, error) {
 	ids, err := t.t.EncodeIDs(text, o.internal())
 	return ids, public(err)
 }
+
+// LeastTokens returns a number of tokens that text has for certain: its bytes divided by those of
+// the longest token. It is 0 for tokenizers that drop text, or make one token of a text of any
+// length.
+func (t *Tokenizer) LeastTokens(text string) int { return t.t.LeastTokens(text) }
 
 // EncodeSpans is [Tokenizer.Encode] with the place of each token: a half-open range of code
 // points in text. A token that was added around the text has the span [0 0]. It takes several

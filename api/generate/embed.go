@@ -21,6 +21,9 @@ type EmbedRequest struct {
 // inFlight bounds the prompts of one request that the engine has at a time.
 const inFlight = 32
 
+// vectorBytes is what a number of an embedding takes until the request is answered.
+const vectorBytes = 8
+
 // poolings are the engine's names of meta's.
 var poolings = map[meta.PoolingMode]engine.Pooling{
 	meta.PoolLast: engine.PoolLast, meta.PoolFirst: engine.PoolFirst, meta.PoolMean: engine.PoolMean,
@@ -34,6 +37,7 @@ func (m *Model) Embed(ctx context.Context, r EmbedRequest) (vectors [][]float32,
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // frees what was submitted
+	claim := wire.ClaimOf(ctx)
 	var streams []*engine.Stream
 	for i := range r.Prompts {
 		for next := len(streams); next < min(i+min(inFlight, m.engine.Places()), len(r.Prompts)); next++ {
@@ -58,6 +62,9 @@ func (m *Model) Embed(ctx context.Context, r EmbedRequest) (vectors [][]float32,
 		}
 		if m.Pooling.Normalise || r.Dimensions > 0 {
 			normalise(vector)
+		}
+		if err := claim.Keep(vectorBytes * len(vector)); err != nil {
+			return nil, usage, err
 		}
 		vectors = append(vectors, vector)
 		usage.Prompt += len(r.Prompts[i])

@@ -8,20 +8,60 @@ import (
 )
 
 // Encode turns a text into ids. special adds the tokens that the tokenizer puts around a text; a
-// rendered conversation has them already. It ends when ctx does.
+// rendered conversation has them already. It ends when ctx does. A text that has more tokens than
+// Limit for certain, by its length, is an error; see [Fit].
 func (m *Model) Encode(ctx context.Context, s string, special bool) ([]int32, error) {
-	return m.encode(s, text.EncodeOptions{AddSpecialTokens: special, Stop: ctx.Err})
+	if err := m.NewFit("prompt").Add(s); err != nil {
+		return nil, err
+	}
+	return m.encode(ctx, s, text.EncodeOptions{AddSpecialTokens: special})
 }
 
 // EncodePrompt is Encode for a prompt. A text of more tokens than Limit is an error as soon as that
 // is certain.
 func (m *Model) EncodePrompt(ctx context.Context, s string, special bool) ([]int32, error) {
-	return m.encode(s, text.EncodeOptions{AddSpecialTokens: special, Stop: ctx.Err, MaxTokens: m.Limit()})
+	return m.encode(ctx, s, text.EncodeOptions{AddSpecialTokens: special, MaxTokens: m.Limit()})
 }
 
-func (m *Model) encode(s string, o text.EncodeOptions) ([]int32, error) {
+// idBytes is what a token of a prompt takes until the request is answered.
+const idBytes = 8
+
+// encode reserves memory in the request's claim, for a long word while it is encoded and for the
+// ids until the end.
+func (m *Model) encode(ctx context.Context, s string, o text.EncodeOptions) ([]int32, error) {
 	if m.Tokenizer == nil {
 		return nil, wire.Invalidf("prompt", "The model %s has no tokenizer: the prompt must be a list of token ids.", m.Name)
 	}
-	return m.Tokenizer.Encode(s, o)
+	claim := wire.ClaimOf(ctx)
+	o.Stop, o.Reserve = ctx.Err, claim.Work
+	ids, err := m.Tokenizer.Encode(s, o)
+	if err != nil {
+		return nil, err
+	}
+	return ids, claim.Keep(idBytes * len(ids))
+}
+
+// A Fit tells early that texts are too long for the context, by their lengths alone.
+type Fit struct {
+	m     *Model
+	field string
+	least int
+}
+
+// shortPrompt is how many tokens are not worth a look.
+const shortPrompt = 256
+
+// NewFit returns a Fit for the texts of one field.
+func (m *Model) NewFit(field string) *Fit { return &Fit{m: m, field: field} }
+
+// Add adds a text of the prompt. It fails with an *wire.Error once the texts have more tokens than
+// the context for certain.
+func (f *Fit) Add(s string) error {
+	if f.m.Tokenizer == nil {
+		return nil
+	}
+	if f.least += f.m.Tokenizer.LeastTokens(s); f.least > shortPrompt && f.least > f.m.Limit() {
+		return AsError(&text.TooManyTokensError{Max: f.m.Limit(), AtLeast: f.least}, f.field)
+	}
+	return nil
 }

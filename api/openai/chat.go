@@ -79,7 +79,7 @@ func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRe
 	q.single = !parallel
 	checkResponseFormat(f)
 	f.Refuse(foreignChat)
-	conversation := decodeConversation(f)
+	conversation := decodeConversation(f, m)
 	if f.Err() != nil {
 		return nil, f.Err()
 	}

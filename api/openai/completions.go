@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/heftai/heft/api/generate"
@@ -93,31 +94,41 @@ func (q *completionRequest) decodePrompts(ctx context.Context, raw json.RawMessa
 
 // promptsOf tells the forms of a prompt apart. An empty list is one of no prompts.
 func promptsOf(raw json.RawMessage) (texts []string, lists [][]int32, ok bool) {
-	var (
-		text    string
-		several []*string // nil for null
-		ids     []int32
-	)
-	if json.Unmarshal(raw, &text) == nil {
-		return []string{text}, nil, true
-	}
-	if json.Unmarshal(raw, &several) == nil {
+	switch first := firstElement(raw); {
+	case bytes.HasPrefix(bytes.TrimSpace(raw), []byte(`"`)):
+		var text string
+		err := json.Unmarshal(raw, &text)
+		return []string{text}, nil, err == nil
+	case first == 0: // an empty list, or none
+		return nil, nil, json.Unmarshal(raw, &lists) == nil
+	case first == '"':
+		var several []*string // nil for null
+		if json.Unmarshal(raw, &several) != nil || slices.Contains(several, nil) {
+			return nil, nil, false
+		}
 		for _, t := range several {
-			if t == nil {
-				return nil, nil, false
-			}
 			texts = append(texts, *t)
 		}
 		return texts, nil, true
-	}
-	if bytes.Contains(raw, []byte("null")) { // which Go reads as a zero
+	case bytes.Contains(raw, []byte("null")): // which Go reads as a zero
 		return nil, nil, false
+	case first == '[':
+		err := json.Unmarshal(raw, &lists)
+		return nil, lists, err == nil
 	}
-	if json.Unmarshal(raw, &ids) == nil {
-		return nil, [][]int32{ids}, true
+	var ids []int32
+	err := json.Unmarshal(raw, &ids)
+	return nil, [][]int32{ids}, err == nil
+}
+
+// firstElement is what the first element of a list begins with, 0 for an empty list and what is
+// none.
+func firstElement(raw json.RawMessage) byte {
+	list, ok := bytes.CutPrefix(bytes.TrimSpace(raw), []byte("["))
+	if list = bytes.TrimLeft(list, " \t\r\n"); !ok || list[0] == ']' {
+		return 0
 	}
-	err := json.Unmarshal(raw, &lists)
-	return nil, lists, err == nil
+	return list[0]
 }
 
 // echoTexts keeps what stands before each answer: the prompt as it was given, or decoded.

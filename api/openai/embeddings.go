@@ -1,10 +1,12 @@
 package openai
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"io"
 	"math"
 	"net/http"
 
@@ -49,7 +51,41 @@ type embeddingUsage struct {
 // Embeddings is POST /v1/embeddings.
 func (s *Server) Embeddings(w http.ResponseWriter, r *http.Request) {
 	answer, err := s.embed(r)
-	reply(w, answer, err)
+	if err != nil {
+		respond(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = answer.write(w) // the client has disconnected
+}
+
+// write encodes one embedding at a time, as the text of all is several times their size.
+func (e *embeddings) write(w io.Writer) error {
+	list := e.Data
+	rest := *e
+	rest.Data = []embedding{}
+	var b bytes.Buffer
+	if err := wire.Encode(&b, &rest); err != nil {
+		return err
+	}
+	before, after, _ := bytes.Cut(b.Bytes(), []byte(`"data":[`))
+	if _, err := w.Write(append(before[:len(before):len(before)], `"data":[`...)); err != nil {
+		return err
+	}
+	for i := range list {
+		one, err := json.Marshal(&list[i])
+		if i > 0 {
+			one = append([]byte(","), one...)
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(one); err != nil {
+			return err
+		}
+	}
+	_, err := w.Write(after)
+	return err
 }
 
 func (s *Server) embed(r *http.Request) (*embeddings, error) {

@@ -12,10 +12,10 @@ import (
 
 // decodeConversation reads the messages and everything else that the template sees. It returns
 // nil after an error.
-func decodeConversation(f *wire.Fields) *generate.Conversation {
+func decodeConversation(f *wire.Fields, m *generate.Model) *generate.Conversation {
 	c := &generate.Conversation{}
 	r := &chat.Request{AddGenerationPrompt: true}
-	decodeMessages(f, r)
+	decodeMessages(f, m, r)
 	decodeTools(f, c, r)
 	decodeKwargs(f, r)
 	if documents, ok := value(f, "documents"); ok {
@@ -81,29 +81,61 @@ func value(f *wire.Fields, name string) (chat.Value, bool) {
 	return v, true
 }
 
-func decodeMessages(f *wire.Fields, r *chat.Request) {
+// decodeMessages reads the messages up to the first fault. A conversation whose text cannot fit the
+// context of m is not read further.
+func decodeMessages(f *wire.Fields, m *generate.Model, r *chat.Request) {
 	if !f.Has("messages") {
 		f.Fail("messages", "Missing required parameter: 'messages'.")
 		return
 	}
-	v, ok := value(f, "messages")
-	if !ok {
-		return
-	}
-	list, ok := v.(*chat.List)
-	if !ok {
-		f.WrongType("messages", "a list of messages")
-		return
-	}
-	if len(list.Items) == 0 {
+	bytes := 0
+	fit := m.NewFit("messages")
+	f.Each("messages", "a list of messages", func(i int, raw json.RawMessage) bool {
+		v, err := chat.Decode(raw)
+		if err != nil {
+			f.Fail("messages", "Invalid value for 'messages': %v", err)
+			return false
+		}
+		checkMessage(f, fmt.Sprintf("messages[%d]", i), v)
+		if f.Err() != nil {
+			return false
+		}
+		eachText(v, func(text string) {
+			bytes += len(text)
+			f.FailWith(fit.Add(text))
+		})
+		r.Messages = append(r.Messages, v)
+		return true
+	})
+	if f.Err() == nil && len(r.Messages) == 0 {
 		f.Fail("messages", "Invalid value for 'messages': there must be at least one message.")
+	}
+	if f.Err() != nil {
 		return
 	}
-	for i, m := range list.Items {
-		checkMessage(f, fmt.Sprintf("messages[%d]", i), m)
+	checkPrefill(f, r.Messages)
+	f.Work(renderCopies * bytes)
+}
+
+// renderCopies is how often the text of a conversation is in memory while it is rendered and
+// encoded.
+const renderCopies = 4
+
+// eachText calls found with the texts of a message that was checked.
+func eachText(message chat.Value, found func(string)) {
+	content, _ := message.(*chat.Dict).Get("content")
+	switch c := content.(type) {
+	case string:
+		found(c)
+	case *chat.List:
+		for _, part := range c.Items {
+			if d, ok := part.(*chat.Dict); ok {
+				if text, _ := d.Get("text"); isString(text) {
+					found(text.(string))
+				}
+			}
+		}
 	}
-	checkPrefill(f, list.Items)
-	r.Messages = list.Items
 }
 
 func checkMessage(f *wire.Fields, at string, v chat.Value) {

@@ -16,20 +16,12 @@ import (
 type Server struct {
 	models    []*generate.Model
 	keepAlive time.Duration
-	large     chan struct{} // holds one for each large request that is being decoded
 }
-
-const (
-	// mostLarge requests of largeBody bytes and more are decoded at a time, because decoding
-	// takes several times the size of a body.
-	largeBody = 1 << 20
-	mostLarge = 2
-)
 
 // New serves models, of which there is at least one. The first is that of requests that
 // name none.
 func New(models []*generate.Model) *Server {
-	return &Server{models: models, keepAlive: wire.KeepAlive, large: make(chan struct{}, mostLarge)}
+	return &Server{models: models, keepAlive: wire.KeepAlive}
 }
 
 // model finds a model by its name.
@@ -54,26 +46,21 @@ func (s *Server) modelOf(f *wire.Fields) (*generate.Model, error) {
 	return s.model(name)
 }
 
-// read hands a request's fields, and the model that it names, to decode. Large requests take
-// turns. It closes the body when decode has returned.
+// read passes a request's fields, and the model that it names, to decode. It waits until there is
+// memory to decode them. The memory of the body is released when decode has returned.
 func (s *Server) read(r *http.Request, decode func(context.Context, *wire.Fields, *generate.Model) error) error {
 	defer r.Body.Close()
 	b, err := wire.ReadBody(r.Context(), r.Body)
 	if err != nil {
 		return err
 	}
-	if len(b) > largeBody {
-		select {
-		case s.large <- struct{}{}:
-			defer func() { <-s.large }()
-		case <-r.Context().Done():
-			return context.Cause(r.Context())
-		}
-	}
 	f, err := wire.ParseFields(b)
 	if err != nil {
 		return err
 	}
+	claim := wire.ClaimOf(r.Context())
+	defer claim.WorkDone()
+	f.CountIn(claim)
 	m, err := s.modelOf(f)
 	if err != nil {
 		return err

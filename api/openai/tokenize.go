@@ -31,14 +31,26 @@ func (s *Server) tokenize(r *http.Request) (t *tokens, err error) {
 	return t, err
 }
 
+// answerBytes is about what a token takes in the answers of /tokenize and /detokenize: its id or
+// text, and JSON. Its name takes nameBytes more.
+const answerBytes, nameBytes = 32, 64
+
 func tokenize(ctx context.Context, f *wire.Fields, m *generate.Model) (*tokens, error) {
 	list, param, err := tokenizePrompt(ctx, f, m)
 	if err != nil {
 		return nil, generate.AsError(err, param)
 	}
-	t := &tokens{Count: len(list), MaxModelLen: m.Limit(), Tokens: append([]int32{}, list...)}
 	var names bool
-	if f.Bool("return_token_strs", &names); names {
+	f.Bool("return_token_strs", &names)
+	bytes := answerBytes
+	if names {
+		bytes += nameBytes
+	}
+	if err := wire.ClaimOf(ctx).Keep(len(list) * bytes); err != nil {
+		return nil, err
+	}
+	t := &tokens{Count: len(list), MaxModelLen: m.Limit(), Tokens: append([]int32{}, list...)}
+	if names {
 		t.Strings = make([]string, len(list))
 		for i, id := range list {
 			t.Strings[i], _ = m.Tokenizer.Token(id)
@@ -50,7 +62,7 @@ func tokenize(ctx context.Context, f *wire.Fields, m *generate.Model) (*tokens, 
 func tokenizePrompt(ctx context.Context, f *wire.Fields, m *generate.Model) (list []int32, param string, err error) {
 	f.Refuse(foreignTokenize)
 	if f.Has("messages") {
-		conversation := decodeConversation(f)
+		conversation := decodeConversation(f, m)
 		if f.Err() != nil {
 			return nil, "messages", f.Err()
 		}
@@ -85,14 +97,14 @@ func (s *Server) Detokenize(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) detokenize(r *http.Request) (d *detokenized, err error) {
-	err = s.read(r, func(_ context.Context, f *wire.Fields, m *generate.Model) (err error) {
-		d, err = detokenize(f, m)
+	err = s.read(r, func(ctx context.Context, f *wire.Fields, m *generate.Model) (err error) {
+		d, err = detokenize(ctx, f, m)
 		return err
 	})
 	return d, err
 }
 
-func detokenize(f *wire.Fields, m *generate.Model) (*detokenized, error) {
+func detokenize(ctx context.Context, f *wire.Fields, m *generate.Model) (*detokenized, error) {
 	var list []int32
 	if f.IDs("tokens", &list, math.MaxInt32); list == nil {
 		f.Fail("tokens", "Missing required parameter: 'tokens'.")
@@ -107,6 +119,9 @@ func detokenize(f *wire.Fields, m *generate.Model) (*detokenized, error) {
 		if _, known := m.Tokenizer.Token(id); !known {
 			return nil, wire.Invalidf("tokens", "Invalid value for 'tokens': tokens[%d] is %d, which is no token of %s.", i, id, m.Name)
 		}
+	}
+	if err := wire.ClaimOf(ctx).Keep(len(list) * answerBytes); err != nil {
+		return nil, err
 	}
 	return &detokenized{m.Tokenizer.Decode(list, false)}, nil
 }

@@ -3,130 +3,133 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
-	"sync"
 	"time"
 )
 
 const (
 	// maxBody is the limit of one body in bytes. A prompt of a million token ids fits.
 	maxBody = 32 << 20
-	// maxBodies is the limit of all bodies that are being read or decoded, in bytes. The first
-	// smallBody bytes of each are not counted.
-	maxBodies = 64 << 20
-	smallBody = 64 << 10
-	// roomWait is how long a large body waits for memory.
+	// firstRead is how much of a body without an announced size is read at first.
+	firstRead = 16 << 10
+	// roomWait is how long a request waits for memory.
 	roomWait = 10 * time.Second
+	// textCopies is how often the text of a body is in memory while it is decoded, beside the body.
+	textCopies = 2
+	// smallWork is what decoding any body takes.
+	smallWork = 16 << 10
 )
 
-// Bodies limits the memory that bodies take together. It is safe for concurrent use.
-type Bodies struct {
-	most int64
-	wait time.Duration
-
-	mu    sync.Mutex
-	held  int64
-	freed chan struct{} // closed when memory is released; nil if no body waits
-}
-
-// NewBodies returns the limits of a server.
-func NewBodies() *Bodies { return &Bodies{most: maxBodies, wait: roomWait} }
-
-// Limit wraps next so that each body, and all bodies together, stay within their limits. A body
-// whose announced size exceeds the limit is rejected unread. A large body waits until there is
-// memory for it. The memory is released when the handler closes the body. Errors are written by
-// the ErrorWriter that errorsOf returns.
-func (b *Bodies) Limit(errorsOf func(*http.Request) ErrorWriter) func(http.Handler) http.Handler {
+// Limit wraps next so that each body, and all requests together, stay within their limits. A body
+// whose announced size exceeds the limit is rejected unread. A request waits until there is memory
+// for its body. The body's memory is released when the handler closes the body, and all that the
+// request's [Claim] holds when the handler returns. Errors are written by the ErrorWriter that
+// errorsOf returns. Requests without a body are not counted.
+func (m *Memory) Limit(errorsOf func(*http.Request) ErrorWriter) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.ContentLength > maxBody {
-				errorsOf(r)(w, errTooLarge())
+			if r.ContentLength == 0 {
+				next.ServeHTTP(w, r)
 				return
 			}
-			body := &boundBody{ReadCloser: http.MaxBytesReader(w, r.Body, maxBody), all: b}
-			defer body.Close()
-			if n := r.ContentLength - smallBody; n > 0 {
-				if !b.take(n, b.wait) {
-					errorsOf(r)(w, errFull())
-					return
-				}
-				body.taken = n
+			if r.ContentLength > m.MaxBody() {
+				errorsOf(r)(w, errTooLarge(m.MaxBody()))
+				return
 			}
+			announced := max(r.ContentLength, 0)
+			c, ok := m.claim(requestBytes + announced)
+			if !ok {
+				errorsOf(r)(w, errFull())
+				return
+			}
+			defer c.end()
+			body := &claimedBody{ReadCloser: http.MaxBytesReader(w, r.Body, m.MaxBody()), claim: c, announced: r.ContentLength, taken: announced}
+			defer body.Close()
+			r = r.WithContext(context.WithValue(r.Context(), claimKey{}, c))
 			r.Body = body
 			next.ServeHTTP(w, r)
 		})
 	}
 }
 
-// take counts n bytes as soon as there is room for them. It returns false if there is none in time.
-func (b *Bodies) take(n int64, wait time.Duration) bool {
-	var late <-chan time.Time
-	for {
-		b.mu.Lock()
-		if b.held+n <= b.most {
-			b.held += n
-			b.mu.Unlock()
-			return true
-		}
-		if b.freed == nil {
-			b.freed = make(chan struct{})
-		}
-		freed := b.freed
-		b.mu.Unlock()
-		if late == nil {
-			late = time.After(wait)
-		}
-		select {
-		case <-freed:
-		case <-late:
-			return false
-		}
-	}
-}
-
-// release frees n bytes.
-func (b *Bodies) release(n int64) {
-	b.mu.Lock()
-	b.held -= n
-	if b.freed != nil && n > 0 {
-		close(b.freed)
-		b.freed = nil
-	}
-	b.mu.Unlock()
-}
-
-// boundBody is counted until it is closed. It is for one goroutine.
-type boundBody struct {
+// claimedBody is a body whose memory is reserved. It is for one goroutine.
+type claimedBody struct {
 	io.ReadCloser
-	all         *Bodies
-	read, taken int64
-}
-
-// Read implements io.Reader.
-func (b *boundBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	b.read += int64(n)
-	if more := b.read - smallBody - b.taken; more > 0 {
-		if !b.all.take(more, 0) {
-			return n, errFull()
-		}
-		b.taken += more
-	}
-	return n, err
+	claim     *Claim
+	announced int64 // its size, -1 if unknown
+	taken     int64 // bytes reserved for it
 }
 
 // Close releases the body's memory. It may be called more than once.
-func (b *boundBody) Close() error {
-	b.all.release(b.taken)
+func (b *claimedBody) Close() error {
+	b.claim.drop(b.taken)
 	b.taken = 0
 	return b.ReadCloser.Close()
 }
 
+// reserve reserves n bytes for the body.
+func (b *claimedBody) reserve(n int) error {
+	if err := b.claim.Keep(n); err != nil {
+		return err
+	}
+	b.taken += int64(n)
+	return nil
+}
+
+// readAll reads b into memory that is reserved before it is used.
+func (b *claimedBody) readAll() ([]byte, error) {
+	if b.announced >= 0 {
+		out := make([]byte, b.announced)
+		n, err := io.ReadFull(b, out)
+		if err != nil {
+			return out[:n], err
+		}
+		_, err = io.ReadFull(b, make([]byte, 1)) // the end, which says that the client has sent all
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return out, err
+	}
+	if err := b.reserve(firstRead); err != nil {
+		return nil, err
+	}
+	out := make([]byte, 0, firstRead)
+	for {
+		n, err := b.Read(out[len(out):cap(out)])
+		out = out[:len(out)+n]
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return out, err
+		}
+		if len(out) == cap(out) {
+			old, size, most := cap(out), 2*cap(out), int(b.claim.m.MaxBody())
+			if size >= most {
+				size = most + 1 // to see that it is not larger
+			}
+			if err := b.reserve(size); err != nil {
+				return out, err
+			}
+			out = append(make([]byte, 0, size), out...)
+			b.claim.drop(int64(old))
+			b.taken -= int64(old)
+		}
+	}
+}
+
 // ReadBody reads a body to its end. Errors are of type *Error: the body is too large, malformed
-// or incomplete, or ctx has ended.
+// or incomplete, there is no memory for it, or ctx has ended.
 func ReadBody(ctx context.Context, body io.Reader) ([]byte, error) {
-	b, err := io.ReadAll(body)
+	var b []byte
+	var err error
+	if claimed, ok := body.(*claimedBody); ok {
+		b, err = claimed.readAll()
+	} else {
+		b, err = io.ReadAll(body)
+	}
 	if err == nil {
 		return b, nil
 	}
@@ -136,7 +139,7 @@ func ReadBody(ctx context.Context, body io.Reader) ([]byte, error) {
 	case errors.As(err, &own):
 		return nil, own
 	case errors.As(err, &large):
-		return nil, errTooLarge()
+		return nil, errTooLarge(large.Limit)
 	case ctx.Err() != nil:
 		return nil, &Error{Kind: Interrupted, Message: "The client closed the request.", Err: err}
 	case errors.Is(err, io.ErrUnexpectedEOF):
@@ -145,11 +148,15 @@ func ReadBody(ctx context.Context, body io.Reader) ([]byte, error) {
 	return nil, &Error{Kind: Invalid, Message: "We could not read the body of your request: " + err.Error() + ".", Err: err}
 }
 
-func errTooLarge() *Error {
-	return &Error{Kind: TooLarge, Message: "The body of your request is larger than this server takes."}
+func errTooLarge(limit int64) *Error {
+	return &Error{Kind: TooLarge, Message: fmt.Sprintf("The body of your request is larger than the %d bytes that this server takes.", limit)}
+}
+
+func errTooMuch() *Error {
+	return &Error{Kind: TooLarge, Message: "Your request takes more memory than this server has for requests."}
 }
 
 func errFull() *Error {
 	return &Error{Kind: Overloaded, RetryAfter: time.Second,
-		Message: "The server has as many large requests as it can hold; retry after 1 s."}
+		Message: "The server has as many requests as it has memory for; retry after 1 s."}
 }

@@ -5,9 +5,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
-	"time"
 )
 
 // plain writes an error as its status and message.
@@ -21,65 +21,151 @@ func plain(w http.ResponseWriter, err error) {
 
 func plainFor(*http.Request) ErrorWriter { return plain }
 
-// TestLargeBodiesTogetherAreBounded: each body was bounded, and a hundred of them together took
-// gigabytes.
-func TestLargeBodiesTogetherAreBounded(t *testing.T) {
-	all := &Bodies{most: 200 << 10}
-	var inside func(r *http.Request) // what the handler does
-	h := all.Limit(plainFor)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, err := ReadBody(r.Context(), r.Body); err != nil {
-			plain(w, err)
-			return
-		}
-		if inside != nil {
-			inside(r)
-		}
-	}))
-	send := func(size int, length int64) int {
+// settled collects, and returns what is left.
+func (m *Memory) settled() int64 {
+	m.collect()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.garbage
+}
+
+// memoryOf limits requests to n bytes and does not wait.
+func memoryOf(n int64) *Memory {
+	m := NewMemory(n, nil)
+	m.wait = 0
+	return m
+}
+
+// TestBodiesOfAllSizesAreBounded: sixty bodies of 0.9 MiB took gigabytes, as only the part beyond
+// 64 KiB of each was counted, and nothing of what was decoded.
+func TestBodiesOfAllSizesAreBounded(t *testing.T) {
+	const size = 100 << 10
+	all := memoryOf(9 << 20 / 4) // of which bodies have a MiB
+	var depth int
+	var got []int
+	var h http.Handler
+	send := func(length int64) int {
 		r := httptest.NewRequest("POST", "/", strings.NewReader(strings.Repeat("x", size)))
 		r.ContentLength = length
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		return w.Code
 	}
-	for name, c := range map[string]struct {
-		size   int
-		length int64
-		want   int
-	}{
-		"alone": {180 << 10, 180 << 10, 200}, "too large": {300 << 10, 300 << 10, 503}, "too large, unannounced": {300 << 10, -1, 503},
-	} {
-		if got := send(c.size, c.length); got != c.want {
-			t.Errorf("%s: %d", name, got)
+	h = all.Limit(plainFor)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := ReadBody(r.Context(), r.Body); err != nil {
+			plain(w, err)
+			return
+		}
+		if depth++; depth < 20 {
+			got = append(got, send(int64(size-2*size*(depth%2)))) // every second one unannounced
+		}
+	}))
+	if code := send(size); code != http.StatusOK {
+		t.Errorf("the first: %d", code)
+	}
+	refused := 0
+	for _, code := range got {
+		if code == http.StatusServiceUnavailable {
+			refused++
 		}
 	}
-	inside = func(r *http.Request) { // while another body is not decoded yet
-		inside = nil
-		if got := send(180<<10, 180<<10); got != 503 {
-			t.Errorf("a second one: %d", got)
-		}
-		if got := send(180<<10, -1); got != 503 {
-			t.Errorf("a second one, unannounced: %d", got)
-		}
-		all.wait = time.Minute
-		waited := make(chan int)
-		go func() { waited <- send(180<<10, 180<<10) }()
-		if got := send(60<<10, 60<<10); got != 200 {
-			t.Errorf("a small one: %d", got)
-		}
-		if err := r.Body.Close(); err != nil {
-			t.Error(err)
-		}
-		if got := <-waited; got != 200 {
-			t.Errorf("when the first is decoded: %d", got)
+	if n := len(got); n < 5 || n > 9 || refused != 1 {
+		t.Errorf("%v, want one refusal at the eighth or so", got)
+	}
+	for all.settled() > 0 {
+		runtime.Gosched()
+	}
+	if all.held.used != 0 || all.work.used != 0 || all.garbage != 0 {
+		t.Errorf("%+v at the end", all)
+	}
+}
+
+// TestUnannouncedBodiesAreCountedAsTheyGrow: a body in chunks may have any size.
+func TestUnannouncedBodiesAreCountedAsTheyGrow(t *testing.T) {
+	all := NewMemory(DefaultMemory, nil)
+	read := func(size int) (n int, code int) {
+		h := all.Limit(plainFor)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			b, err := ReadBody(r.Context(), r.Body)
+			if n = len(b); err != nil {
+				plain(w, err)
+			}
+		}))
+		r := httptest.NewRequest("POST", "/", io.LimitReader(endless{}, int64(size)))
+		r.ContentLength = -1
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return n, w.Code
+	}
+	for _, size := range []int{1, firstRead, firstRead + 1, 1 << 20, maxBody} {
+		if n, code := read(size); n != size || code != http.StatusOK {
+			t.Errorf("%d bytes: %d, status %d", size, n, code)
 		}
 	}
-	if got := send(180<<10, 180<<10); got != 200 {
-		t.Errorf("the first: %d", got)
+	if _, code := read(maxBody + 1); code != http.StatusRequestEntityTooLarge {
+		t.Errorf("more than allowed: status %d", code)
 	}
-	if held := all.held; held != 0 {
-		t.Errorf("%d bytes are held at the end", held)
+}
+
+// endless is a text without end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'x'
 	}
+	return len(p), nil
+}
+
+// TestGarbageCountsUntilItIsCollected: memory that a request has released is not free yet.
+func TestGarbageCountsUntilItIsCollected(t *testing.T) {
+	counted := int64(0)
+	m := NewMemory(9<<10, func(n int64) { counted += n })
+	m.wait = 0
+	c, ok := m.claim(3 << 10)
+	if !ok || c.Work(4<<10) != nil {
+		t.Fatal("no memory at first")
+	}
+	c.drop(1 << 10)
+	c.WorkDone()
+	if m.held.used != 2<<10 || m.work.used != 0 || counted-m.garbage != 2<<10 {
+		t.Errorf("held %d, work %d, garbage %d, counted %d", m.held.used, m.work.used, m.garbage, counted)
+	}
+	if !m.take(&m.work, 5<<10, 0) { // collects first
+		t.Error("garbage is in the way")
+	}
+	var own *Error
+	if err := c.Keep(9 << 10); !errors.As(err, &own) || own.Kind != TooLarge {
+		t.Errorf("more than there is: %v", err)
+	}
+	if err := c.Work(1 << 10); !errors.As(err, &own) || own.Kind != Overloaded || own.RetryAfter == 0 {
+		t.Errorf("more than is free: %v", err)
+	}
+	c.end()
+	if err := c.Keep(1); err == nil {
+		t.Error("an ended claim reserves memory")
+	}
+	var none *Claim
+	if err := errors.Join(none.Keep(1), none.Work(1)); err != nil {
+		t.Error(err)
+	}
+	none.WorkDone()
+}
+
+// TestADecoderWaitsForMemory: large requests take turns.
+func TestADecoderWaitsForMemory(t *testing.T) {
+	m := NewMemory(9<<20, nil)
+	a, _ := m.claim(1)
+	b, _ := m.claim(1)
+	if err := a.Work(4 << 20); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- b.Work(4 << 20) }()
+	a.end()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	b.end()
 }
 
 // unread fails the test when it is read.
@@ -92,7 +178,7 @@ func (u unread) Read([]byte) (int, error) {
 
 // TestAnOversizeAnnouncedBodyIsRejectedUnread: 32 MiB of a longer body were read before the 413.
 func TestAnOversizeAnnouncedBodyIsRejectedUnread(t *testing.T) {
-	h := NewBodies().Limit(plainFor)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { t.Error("the handler ran") }))
+	h := NewMemory(DefaultMemory, nil).Limit(plainFor)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { t.Error("the handler ran") }))
 	r := httptest.NewRequest("POST", "/", unread{t})
 	r.ContentLength = maxBody + 1
 	w := httptest.NewRecorder()

@@ -3,7 +3,8 @@
 //
 // [ReadBody] reads a request's body and [ParseFields] takes its object apart. The methods of
 // [Fields] read one field each. Errors name the field by its path, such as
-// stream_options.include_usage. [Bodies] bounds the memory of all bodies together.
+// stream_options.include_usage. [Memory] limits the memory of all requests together, of
+// which each reserves some in a [Claim].
 //
 // An [Error] has a [Kind], the field at fault and a message. A dialect renders it in its own
 // shape with an [ErrorWriter]. The middleware of package api answers with the ErrorWriter of

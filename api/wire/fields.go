@@ -17,20 +17,55 @@ type Fields struct {
 	raw  map[string]json.RawMessage
 	path string // of the object; "" for the body
 	err  *error // shared with the objects inside
+
+	claim   *Claim          // of the memory that decoding takes; nil: it is not counted
+	charged map[string]bool // fields whose memory is reserved
 }
 
-// ParseFields parses a body. It fails with an *Error if the body is not a JSON object.
+// maxFields is how many fields an object may have.
+const maxFields = 1 << 12
+
+// ParseFields parses a body. It fails with an *Error if the body is not a JSON object. The fields
+// are parts of body, which must not change while they are in use.
 func ParseFields(body []byte) (*Fields, error) {
 	f := &Fields{err: new(error)}
-	err := json.Unmarshal(body, &f.raw)
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		return nil, Invalidf("", "We could not parse the JSON body of your request: %v (byte %d of %d).", err, syntax.Offset, len(body))
+	if !json.Valid(body) {
+		err := json.Unmarshal(body, new(struct{}))
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			return nil, Invalidf("", "We could not parse the JSON body of your request: %v (byte %d of %d).", err, syntax.Offset, len(body))
+		}
+		return nil, Invalidf("", "We could not parse the JSON body of your request.")
 	}
-	if err != nil || f.raw == nil {
+	var ok bool
+	if f.raw, ok = members(body); !ok {
+		return nil, Invalidf("", "The JSON body of your request has more than %d fields.", maxFields)
+	}
+	if f.raw == nil {
 		return nil, Invalidf("", "The JSON body of your request must be an object, it is %s.", TypeName(body))
 	}
 	return f, nil
+}
+
+// CountIn makes f reserve memory in c before it decodes a field. Without it memory is not counted.
+func (f *Fields) CountIn(c *Claim) { f.claim, f.charged = c, map[string]bool{} }
+
+// Work reserves n bytes for decoding, beside what the fields take. It reports whether there are so
+// many; if not, the error is kept.
+func (f *Fields) Work(n int) bool {
+	if *f.err == nil {
+		*f.err = f.claim.Work(n)
+	}
+	return *f.err == nil
+}
+
+// charge reserves the memory for a field, once.
+func (f *Fields) charge(name string, raw json.RawMessage) bool {
+	if f.claim == nil || f.charged[name] {
+		return true
+	}
+	f.charged[name] = true
+	return f.Work(valueBytes(raw))
 }
 
 // Err returns the first error, an *Error, or nil.
@@ -55,14 +90,39 @@ func (f *Fields) Names() []string {
 
 // Raw returns a field that is neither missing nor null. After an error there is none.
 func (f *Fields) Raw(name string) (json.RawMessage, bool) {
+	raw, ok := f.peek(name)
+	if !ok || !f.charge(name, raw) {
+		return nil, false
+	}
+	return raw, true
+}
+
+func (f *Fields) peek(name string) (json.RawMessage, bool) {
 	raw, ok := f.raw[name]
 	return raw, ok && *f.err == nil && !IsNull(raw)
 }
 
-// Has reports whether Raw returns a field.
+// Has reports whether a field is neither missing nor null. After an error there is none.
 func (f *Fields) Has(name string) bool {
-	_, ok := f.Raw(name)
+	_, ok := f.peek(name)
 	return ok
+}
+
+// Each reads a list that may be long; want is such as "a list of messages". It calls item with the elements in order, until item returns
+// false or an error is kept. Memory is reserved element by element, so that a list with a fault is
+// decoded up to the fault.
+func (f *Fields) Each(name, want string, item func(i int, raw json.RawMessage) bool) {
+	list, ok := f.peek(name)
+	if !ok {
+		return
+	}
+	if at := space(list, 0); list[at] != '[' {
+		f.WrongType(name, want)
+		return
+	}
+	elements(list, func(i int, raw json.RawMessage) bool {
+		return f.Work(valueBytes(raw)) && item(i, raw) && *f.err == nil
+	})
 }
 
 // Null reports whether the field is there and null.
@@ -75,6 +135,13 @@ func (f *Fields) Null(name string) bool {
 func (f *Fields) FailAt(path, format string, args ...any) {
 	if *f.err == nil {
 		*f.err = Invalidf(path, format, args...)
+	}
+}
+
+// FailWith keeps err, if it is not nil and the first.
+func (f *Fields) FailWith(err error) {
+	if *f.err == nil && err != nil {
+		*f.err = err
 	}
 }
 
@@ -202,7 +269,11 @@ func (f *Fields) Object(name string) (*Fields, bool) {
 		return nil, false
 	}
 	in := &Fields{path: f.Path(name), err: f.err}
-	if json.Unmarshal(raw, &in.raw) != nil {
+	if in.raw, ok = members(raw); !ok {
+		f.Fail(name, "Invalid value for {}: more than %d fields.", maxFields)
+		return nil, false
+	}
+	if in.raw == nil {
 		f.WrongType(name, "an object")
 		return nil, false
 	}

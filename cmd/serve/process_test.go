@@ -37,13 +37,13 @@ type process struct {
 var address = regexp.MustCompile(`at=(http://\S+)`)
 
 // start runs serve and waits until it says where it listens.
-func start(t *testing.T, args ...string) *process {
+func start(t testing.TB, args ...string) *process {
 	t.Helper()
 	executable, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	p := &process{log: new(bytes.Buffer), end: make(chan error, 1)}
 	p.Cmd = exec.CommandContext(ctx, executable, append([]string{underTest, "--port", "0"}, args...)...)

@@ -57,10 +57,13 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	if err != nil {
 		return err
 	}
+	heap := limitHeap()
+	defer heap.restore()
 	s, err := c.build(ctx, w)
 	if err != nil {
 		return err
 	}
+	heap.fit(s.model.Plan())
 	defer s.close()
 	listener, err := c.listen()
 	if err != nil {

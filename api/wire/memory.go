@@ -1,0 +1,234 @@
+package wire
+
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// DefaultMemory is the memory for requests of a server whose plan names none.
+const DefaultMemory = 144 << 20
+
+const (
+	// requestBytes is what a request takes beside what is counted: its goroutines and buffers.
+	requestBytes = 32 << 10
+	// heldParts of allParts of the memory are for what requests hold until they are answered; the
+	// rest is for decoding them, which waits for nothing. So no request waits for one that waits.
+	heldParts, allParts = 4, 9
+	// largeBytes is from how much garbage on the memory is given back to the system at once.
+	largeBytes = 4 << 20
+	// garbageShare of the memory may be garbage before it is collected.
+	garbageShare = 4
+)
+
+// Memory limits what requests take together: bodies, what is decoded of them, and answers that wait
+// to be sent. A request reserves memory before it uses it. Memory that a request has released
+// counts until the garbage collector has freed it. It is safe for concurrent use.
+type Memory struct {
+	limit int64
+	wait  time.Duration // for memory
+	count func(bytes int64)
+
+	held, work pool
+
+	mu         sync.Mutex
+	garbage    int64
+	collecting bool
+	freed      chan struct{} // closed when memory is released; nil if no request waits
+}
+
+// A pool is a part of the memory.
+type pool struct{ most, used int64 }
+
+// NewMemory returns a limit of so many bytes. count, if not nil, is told how many more bytes
+// requests take, or fewer.
+func NewMemory(limit int64, count func(bytes int64)) *Memory {
+	if count == nil {
+		count = func(int64) {}
+	}
+	held := limit / allParts * heldParts
+	return &Memory{limit: limit, wait: roomWait, count: count, held: pool{most: held}, work: pool{most: limit - held}}
+}
+
+// MaxBody is the size of the largest body that is read: what is decoded of it must fit, too.
+func (m *Memory) MaxBody() int64 {
+	return max(0, min(maxBody, m.held.most-requestBytes, (m.work.most-smallWork)/textCopies))
+}
+
+// take reserves n bytes of p as soon as they are free. It returns false if they are not in time.
+func (m *Memory) take(p *pool, n int64, wait time.Duration) bool {
+	var late <-chan time.Time
+	for {
+		m.mu.Lock()
+		fits := p.used+n <= p.most
+		if fits && m.held.used+m.work.used+m.garbage+n <= m.limit {
+			p.used += n
+			m.count(n)
+			m.mu.Unlock()
+			return true
+		}
+		if fits && !m.collecting {
+			m.mu.Unlock()
+			m.collect()
+			continue
+		}
+		if !fits && wait <= 0 {
+			m.mu.Unlock()
+			return false
+		}
+		if m.freed == nil {
+			m.freed = make(chan struct{})
+		}
+		freed := m.freed
+		m.mu.Unlock()
+		if late == nil {
+			late = time.After(max(wait, time.Second)) // a collection is waited for in any case
+		}
+		select {
+		case <-freed:
+		case <-late:
+			return false
+		}
+	}
+}
+
+// release makes n bytes of p garbage.
+func (m *Memory) release(p *pool, n int64) {
+	if n == 0 {
+		return
+	}
+	m.mu.Lock()
+	p.used -= n
+	m.garbage += n
+	collect := !m.collecting && (n >= largeBytes || m.garbage > m.limit/garbageShare)
+	m.wake()
+	m.mu.Unlock()
+	if collect {
+		go m.collect()
+	}
+}
+
+// wake lets those that wait look again. m.mu is held.
+func (m *Memory) wake() {
+	if m.freed != nil {
+		close(m.freed)
+		m.freed = nil
+	}
+}
+
+// collect frees the garbage that there is now. Only one goroutine does so at a time.
+func (m *Memory) collect() {
+	m.mu.Lock()
+	n := m.garbage
+	if m.collecting || n == 0 {
+		m.mu.Unlock()
+		return
+	}
+	m.collecting = true
+	m.mu.Unlock()
+	if n >= largeBytes {
+		debug.FreeOSMemory()
+	} else {
+		runtime.GC()
+	}
+	m.mu.Lock()
+	m.garbage -= n
+	m.collecting = false
+	m.count(-n)
+	m.wake()
+	m.mu.Unlock()
+}
+
+// A Claim is the memory that one request has reserved. A nil Claim reserves nothing and refuses
+// nothing. It is safe for concurrent use.
+type Claim struct {
+	m          *Memory
+	mu         sync.Mutex
+	held, work int64
+	ended      bool
+}
+
+type claimKey struct{}
+
+// ClaimOf returns the claim of the request that ctx belongs to, nil if its memory is not counted.
+func ClaimOf(ctx context.Context) *Claim {
+	c, _ := ctx.Value(claimKey{}).(*Claim)
+	return c
+}
+
+// claim reserves n bytes for a new request.
+func (m *Memory) claim(n int64) (*Claim, bool) {
+	if !m.take(&m.held, n, m.wait) {
+		return nil, false
+	}
+	return &Claim{m: m, held: n}, true
+}
+
+// Keep reserves n more bytes until the request is answered. It does not wait, as what the request
+// has reserved already may be what others wait for. It fails with an *Error.
+func (c *Claim) Keep(n int) error {
+	if c == nil || n <= 0 {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.grow(&c.m.held, &c.held, int64(n), 0)
+}
+
+// Work reserves n more bytes until WorkDone. The first call waits for memory. It fails with an
+// *Error.
+func (c *Claim) Work(n int) error {
+	if c == nil || n <= 0 {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wait := c.m.wait
+	if c.work > 0 {
+		wait = 0
+	}
+	return c.grow(&c.m.work, &c.work, int64(n), wait)
+}
+
+func (c *Claim) grow(p *pool, have *int64, n int64, wait time.Duration) error {
+	switch {
+	case *have+n > p.most:
+		return errTooMuch()
+	case c.ended || !c.m.take(p, n, wait):
+		return errFull()
+	}
+	*have += n
+	return nil
+}
+
+// WorkDone releases what Work has reserved. It may be called more than once.
+func (c *Claim) WorkDone() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.m.release(&c.m.work, c.work)
+	c.work = 0
+}
+
+// drop releases n bytes that Keep has reserved.
+func (c *Claim) drop(n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n = min(n, c.held)
+	c.m.release(&c.m.held, n)
+	c.held -= n
+}
+
+// end releases everything. Nothing can be reserved after it.
+func (c *Claim) end() {
+	c.WorkDone()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	c.m.release(&c.m.held, c.held)
+	c.held = 0
+}
