@@ -103,6 +103,8 @@ func headCases() []parserCase {
 		{"pythonic, a call of no tool", "llama-pythonic", "", "[h(a=1)]", `"[h(a=1)]"`},
 		{"pythonic, positional", "llama-pythonic", "", "[f(1)]", `"[f(1)]"`},
 		{"pythonic, broken", "llama-pythonic", "", `[f(s="a", n=1 2)]`, `#0 f() {"s": "a", "n": 1 end() broken "2)]"`},
+		{"quotes that are not escaped", "lfm2", "", `<|tool_call_start|>[f(s='it's "here" or 'there'.', n=1)]<|tool_call_end|>`, `#0 f() {"s": "it's \"here\" or 'there'.", "n": 1} end()`},
+		{"an escaped quote", "lfm2", "", `<|tool_call_start|>[f(s='it\'s', o={'k': 'v'})]<|tool_call_end|>`, `#0 f() {"s": "it's", "o": {"k": "v"}} end()`},
 		{"lfm2", "lfm2", "", `<|tool_call_start|>[f(n=1), g(a="b")]<|tool_call_end|>Done.`, `#0 f() {"n": 1} end() #1 g() {"a": "b"} end() "Done."`},
 		{"olmo3", "olmo3", "", "<function_calls>\nf(n=1)\ng()\n</function_calls>", `#0 f() {"n": 1} end() #1 g() {} end()`},
 

@@ -2,7 +2,9 @@ package toolcall
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -99,6 +101,37 @@ func TestRepeatedThoughtMarkers(t *testing.T) {
 		}
 		if got := notation(events(f, Options{Prompt: c.prompt}, strings.Split(c.text, "")...)); got != c.want {
 			t.Errorf("%q after %q by characters: %s, want %s", c.text, c.prompt, got, c.want)
+		}
+	}
+}
+
+// TestFindOfDamagedTemplates: no template breaks what learns from it, and what is learned
+// parses any text.
+func TestFindOfDamagedTemplates(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, pattern := range []string{"testdata/templates/*.jinja", "testdata/unseen/*.jinja"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			whole := source(t, strings.TrimSuffix(strings.TrimPrefix(filepath.ToSlash(file), "testdata/"), ".jinja"))
+			for range 8 {
+				lines := strings.SplitAfter(whole, "\n")
+				i, k := rng.IntN(len(lines)), rng.IntN(len(lines))
+				switch rng.IntN(3) {
+				case 0:
+					lines[i] = ""
+				case 1:
+					lines[i], lines[k] = lines[k], lines[i]
+				default:
+					at := rng.IntN(len(lines[i]) + 1)
+					lines[i] = lines[i][:at] + lines[i][min(at+1+rng.IntN(6), len(lines[i])):]
+				}
+				family := Find(setOf(t, strings.ToValidUTF8(strings.Join(lines, ""), "")))
+				text := strings.Join(family.Markers(), `{"name": "f", "arguments": {"a": 1}}`)
+				checkEvents(t, family, events(family, Options{Tools: testTools(t)}, text))
+			}
 		}
 	}
 }

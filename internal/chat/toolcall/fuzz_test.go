@@ -3,6 +3,7 @@ package toolcall
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -104,11 +105,19 @@ func squeeze(s string) string {
 // arguments; without calls and reasoning's marks all bytes of the text come out.
 func FuzzParser(f *testing.F) {
 	names := Names()
+	families := make([]*Family, len(names))
 	for i, name := range names {
-		family, err := ByName(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		families[i] = byName(f, name)
+	}
+	files, err := filepath.Glob("testdata/unseen/*.jinja")
+	if err != nil || len(files) == 0 {
+		f.Fatalf("no templates: %v", err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".jinja")
+		families = append(families, Find(setOf(f, source(f, "unseen/"+name))))
+	}
+	for i, family := range families {
 		f.Add(uint8(i), uint64(i), strings.Join(family.Markers(), `{"name": "f", "arguments": {"a": [1, "x"]}}`))
 		f.Add(uint8(i), uint64(i), strings.Join(family.Markers(), "f"))
 		f.Add(uint8(i), uint64(i), `[f(a=1, b='\x41', c={"k": None})] `+strings.Join(family.Markers(), ""))
@@ -122,7 +131,7 @@ func FuzzParser(f *testing.F) {
 		if len(text) > 4<<10 {
 			return // longer ones find nothing more
 		}
-		family := byName(t, names[int(which)%len(names)])
+		family := families[int(which)%len(families)]
 		o := Options{Tools: tools, Prompt: []string{"", "<think>\n", "<|start|>assistant", "x:"}[seed%4]}
 		whole := events(family, o, text)
 		pieces := events(family, o, cut(rand.New(rand.NewPCG(seed, 1)), text)...)

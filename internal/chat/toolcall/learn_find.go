@@ -97,7 +97,7 @@ func decodeAt(text string) (int, any) {
 
 // findObject finds the outermost JSON object that is a call.
 func (l *lesson) findObject(text string, name int, c probeCall) (span, bool) {
-	for start := range name {
+	for start := max(0, name-1<<10); start < name; start++ {
 		if text[start] != '{' {
 			continue
 		}

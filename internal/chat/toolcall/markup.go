@@ -62,7 +62,7 @@ func (p *Parser) begin(m *marker, space string) {
 	p.held, p.committed = true, false
 	p.lit.word, p.out = p.lit.word[:0], p.out[:0]
 	p.id = ""
-	if m.act == actBareCall {
+	if m.act == actBareCall && p.form.head != nil {
 		p.beginHead()
 	}
 }

@@ -103,7 +103,7 @@ func (p *prober) render(generate bool, answers ...chat.Value) (string, bool) {
 	r := chat.Request{
 		Messages: append([]chat.Value{chat.NewDict("role", "user", "content", probeUser)}, answers...),
 		Tools:    p.tools, AddGenerationPrompt: generate, SpecialTokens: p.special, Now: time.Unix(1.7e9, 0).UTC(),
-		Limits: chat.Limits{Steps: 200_000, Alloc: 16 << 20, Output: 1 << 20}, // some twenty times what real templates need
+		Limits: chat.Limits{Steps: 200_000, Alloc: 16 << 20, Output: 64 << 10}, // some ten times what real templates need
 	}
 	if p.noTools {
 		r.Tools = nil

@@ -48,6 +48,9 @@ func (v *value) stringByte(c byte, out []byte) ([]byte, verdict) {
 	switch {
 	case v.quote == 0:
 		return v.quotedByte(c, out)
+	case c == v.quote && v.flavor == pythonFlavor && len(v.stack) > 0:
+		v.state, v.word = atQuote, append(v.word[:0], c)
+		return out, more
 	case c == v.quote:
 		return v.endString(out)
 	case c == '\\':
@@ -67,6 +70,31 @@ func (v *value) endString(out []byte) ([]byte, verdict) {
 		return out, more
 	}
 	return v.ended(out)
+}
+
+// afterQuote takes a byte after a quote of a Python string. The quote ends the string if
+// what must follow a string follows. Else it is part of the text: some templates, and the
+// models that were trained with them, do not escape quotes.
+func (v *value) afterQuote(c byte, out []byte) ([]byte, verdict) {
+	if isSpace(c) && len(v.word) < maxToken {
+		v.word = append(v.word, c)
+		return out, more
+	}
+	followers := ",)]}"
+	if v.isKey {
+		followers = ":"
+	}
+	v.state = inString
+	if strings.IndexByte(followers, c) >= 0 {
+		v.word = v.word[:0]
+		out, _ = v.endString(out)
+		return v.structure(c, out)
+	}
+	for _, b := range v.word {
+		out = appendEscaped(out, b)
+	}
+	v.word = v.word[:0]
+	return v.stringByte(c, out)
 }
 
 // quotedByte takes a byte of a string that ends with v.bare: what may be the

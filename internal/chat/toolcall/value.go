@@ -42,6 +42,7 @@ const (
 	inHex    // digits of \u, \x or \U
 	inToken  // a number or a word
 	inQuote  // a quote of several bytes
+	atQuote  // after a quote that may end the string
 	inBareKey
 )
 
@@ -97,6 +98,8 @@ func (v *value) push(c byte, out []byte) ([]byte, verdict) {
 		return out, bad
 	case inBareKey:
 		return v.bareKeyByte(c, out)
+	case atQuote:
+		return v.afterQuote(c, out)
 	case inToken:
 		if isTokenByte(c) {
 			if len(v.word) == maxToken {
