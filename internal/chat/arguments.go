@@ -2,10 +2,9 @@ package chat
 
 import "strings"
 
-// ParseArguments returns the messages with the arguments of tool calls, which
-// clients send as JSON in a string, as objects. An empty string becomes an empty
-// object; a string that is no JSON object stays what it is, for the template to
-// judge. The messages given are not changed.
+// ParseArguments returns the messages with the arguments of tool calls as objects. Clients send
+// them as JSON in a string. An empty string becomes an empty object. A string that is not a
+// JSON object stays a string, and the template decides. The given messages do not change.
 func ParseArguments(messages []Value) []Value {
 	out := make([]Value, len(messages))
 	for i, v := range messages {

@@ -35,12 +35,11 @@ func Decode(data []byte) (Value, error) { return jinja.Decode(data) }
 // Kind is the class of an [Error].
 type Kind = jinja.Kind
 
-// The kinds of errors, beside those of package jinja that only tell how a template
-// failed.
+// The kinds of errors. Package jinja has further kinds for templates that fail.
 const (
-	// KindValidation is a conversation that is refused before or after rendering.
+	// KindValidation is a conversation that is rejected before or after rendering.
 	KindValidation Kind = "validation"
-	// KindRaise is the template's own refusal, with its own message.
+	// KindRaise is a conversation that the template rejects, with the template's message.
 	KindRaise = jinja.KindRaise
 	// KindSyntax is a template that does not parse.
 	KindSyntax = jinja.KindSyntax
@@ -48,15 +47,15 @@ const (
 	KindLimit = jinja.KindLimit
 )
 
-// Error says why there is no template or no prompt. Line is the template's, 0 if
-// none is to blame. Message is what a client may be shown.
+// Error is the reason why there is no template or no prompt. Line is a line of the template,
+// or 0. Message may be shown to a client.
 type Error struct {
 	Kind    Kind
 	Line    int
 	Message string
 }
 
-// Error is the message with the package and, where there is one, the line.
+// Error returns the message with the package and the line.
 func (e *Error) Error() string {
 	if e.Line > 0 {
 		return fmt.Sprintf("chat: template line %d: %s", e.Line, e.Message)
@@ -68,7 +67,7 @@ func invalid(format string, args ...any) error {
 	return &Error{Kind: KindValidation, Message: fmt.Sprintf(format, args...)}
 }
 
-// fromEngine makes the engine's errors ours.
+// fromEngine converts an error of package jinja to an [Error].
 func fromEngine(err error) error {
 	var e *jinja.Error
 	if errors.As(err, &e) {
@@ -77,7 +76,7 @@ func fromEngine(err error) error {
 	return err
 }
 
-// Template is a chat template. It is safe for concurrent use.
+// Template is a chat template. Any number of goroutines may use it.
 type Template struct {
 	t      *jinja.Template
 	once   sync.Once // guards traits, see Adapt
@@ -96,7 +95,7 @@ func Parse(template string) (*Template, error) {
 // Source is the template's text.
 func (t *Template) Source() string { return t.t.Source() }
 
-// Request is one conversation to render. It is only read.
+// Request is one conversation to render. Rendering does not change it.
 type Request struct {
 	// Messages are objects with a role, oldest first. There must be one.
 	Messages []Value
@@ -124,7 +123,7 @@ type Request struct {
 // SetKwargs takes the arguments of apply_chat_template as a client sends them
 // (chat_template_kwargs): add_generation_prompt, continue_final_message (true or
 // the name of a field) and documents set the fields of those names, the rest
-// becomes Kwargs. Names that would replace the conversation are refused.
+// becomes Kwargs. Names that would replace the conversation are an error.
 func (r *Request) SetKwargs(kwargs *Dict) error {
 	rest := &Dict{}
 	for name, v := range kwargs.All() {
@@ -206,8 +205,8 @@ func (r *Request) variables(messages []*Dict) *Dict {
 	return vars
 }
 
-// prepare checks the request and returns the messages as the template sees them:
-// copies without null fields, the reasoning under all its names.
+// prepare checks the request and returns the messages for the template: copies without null
+// fields and with the reasoning under all its names.
 func (r *Request) prepare() ([]*Dict, error) {
 	if len(r.Messages) == 0 {
 		return nil, invalid("Cannot apply chat template to an empty conversation. Provide at least one message.")

@@ -1,6 +1,5 @@
-// Package chat turns a conversation into the prompt a model was trained on: it
-// renders the model's chat template, exactly as transformers'
-// apply_chat_template(tokenize=False) does.
+// Package chat renders a conversation as the prompt that a model was trained on. It runs the
+// model's chat template exactly as transformers' apply_chat_template(tokenize=False) does.
 //
 // A [Template] is parsed once from the text in tokenizer_config.json or
 // chat_template.jinja and rendered for every [Request]. Messages, tools and
@@ -14,7 +13,6 @@
 // Clients write conversations for an API and templates expect a few things otherwise,
 // such as arguments as objects: a server passes requests through [Template.Adapt] first.
 //
-// An [Error] tells the client's or the template's fault by its kind; all of them
-// mean that this conversation has no prompt. The template language itself is
-// package jinja. The package knows nothing of tokens, models or HTTP.
+// The kind of an [Error] distinguishes faults of the client from faults of the template. The
+// template language is package jinja. The package does not know tokens, models or HTTP.
 package chat

@@ -10,9 +10,9 @@ import (
 	"github.com/heftai/heft/internal/smallfile"
 )
 
-// Set is what a model's files say about chat: its templates by name, most often one
-// called "default", and its special tokens for [Request]. It is only read after
-// [Load] and so safe for concurrent use.
+// Set has a model's chat templates by name, most often one called "default", and its special
+// tokens for [Request]. It does not change after [Load], and any number of goroutines may use
+// it.
 type Set struct {
 	SpecialTokens map[string]string
 	templates     map[string]parsed
@@ -24,14 +24,14 @@ type parsed struct {
 	err      error
 }
 
-// Load reads a model's templates and special tokens, where transformers looks for
-// them: chat_template.jinja and additional_chat_templates/tool_use.jinja, else the
-// chat_template of tokenizer_config.json, else chat_template.json; the special
-// tokens from tokenizer_config.json, else special_tokens_map.json. A model without any
-// of them gives an empty Set.
+// Load reads a model's templates and special tokens from the files that transformers reads.
+// Templates are in chat_template.jinja and additional_chat_templates/tool_use.jinja, else in
+// tokenizer_config.json (chat_template), else in chat_template.json. Special tokens are in
+// tokenizer_config.json, else in special_tokens_map.json. A model without these files has an
+// empty Set.
 //
-// A template that does not parse is no error here, as the model serves plain
-// completions all the same: [Set.Template] reports it.
+// Load accepts a template that does not parse, because the model can still serve completions.
+// [Set.Template] returns the error.
 func Load(files fs.FS) (*Set, error) {
 	config, err := readObject(files, "tokenizer_config.json")
 	if err != nil {
@@ -158,9 +158,9 @@ func (s *Set) Names() []string {
 	return names
 }
 
-// Template is the one for a conversation with these tools (nil: none): "tool_use"
-// where the model has it and there are tools, else "default". A model without one,
-// or whose template does not parse, is an [Error].
+// Template returns the template for a conversation with these tools; nil means no tools. It is
+// "tool_use" if there are tools and the model has that template, else "default". If the model
+// has neither or the template does not parse, the error is an [Error].
 func (s *Set) Template(tools Value) (*Template, error) {
 	if p, ok := s.templates["tool_use"]; ok && tools != nil {
 		return p.template, p.err
@@ -174,7 +174,7 @@ func (s *Set) Template(tools Value) (*Template, error) {
 	return nil, invalid("this model has no chat template")
 }
 
-// Broken is why a template does not parse, of the first by name that does not; else nil.
+// Broken returns the error of the first template, by name, that does not parse, or nil.
 func (s *Set) Broken() error {
 	for _, name := range s.Names() {
 		if err := s.templates[name].err; err != nil {

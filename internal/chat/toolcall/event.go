@@ -1,18 +1,18 @@
 package toolcall
 
-// Kind is what an [Event] tells.
+// Kind is the kind of an [Event].
 type Kind uint8
 
 const (
 	// Content is a piece of the answer.
 	Content Kind = iota
-	// Reasoning is a piece of the thoughts before it (reasoning_content).
+	// Reasoning is a piece of the reasoning (reasoning_content).
 	Reasoning
-	// CallStart begins a call: Index, Name, and ID if it is known by then.
+	// CallStart begins a call. It has Index, Name, and ID if the ID is known by then.
 	CallStart
-	// CallArguments is a piece of the arguments of call Index: JSON when joined.
+	// CallArguments is a piece of the arguments of call Index. The joined pieces are JSON.
 	CallArguments
-	// CallEnd ends call Index. ID is set if the format carries one, early or late.
+	// CallEnd ends call Index. It has the ID if the notation has one.
 	CallEnd
 )
 
@@ -30,7 +30,7 @@ type Event struct {
 	Index int
 	// Name of the function, ID of the call as the model gave it, else empty.
 	Name, ID string
-	// Broken says at CallEnd that the arguments are no complete JSON object.
+	// Broken is set at CallEnd if the arguments are not a complete JSON object.
 	Broken bool
 	// Pos is an offset into the answer's text, in bytes: of the call's markup for
 	// CallStart, of what follows the call for CallEnd.

@@ -9,8 +9,8 @@ import (
 	"github.com/heftai/heft/internal/chat"
 )
 
-// specs is the table of families, in the order in which Detect asks: a template
-// with the markers of several is the first's.
+// specs is the table of families in the order in which Detect tries them. If a template has
+// the markers of several, Detect takes the first.
 func specs() []*spec {
 	return []*spec{
 		&harmony, &deepseekDSML, &deepseekV3, &deepseekV31, &kimi, &solar, &gemma4, &lfm2, &olmo3, &apertus,
@@ -20,8 +20,8 @@ func specs() []*spec {
 	}
 }
 
-// A Family is a way of writing reasoning and calls. It is immutable and safe for
-// concurrent use.
+// A Family is a notation for reasoning and calls. It does not change, and any number of
+// goroutines may use it.
 type Family struct {
 	spec    *spec
 	thinks  []think
@@ -48,8 +48,8 @@ func Detect(template string, specialTokens ...string) *Family {
 	return newFamily(&plain, template+"\n"+tokens)
 }
 
-// ByName returns the family of that name, or of the name that vLLM has for it, with all
-// its reasoning.
+// ByName returns the family with that name or with that name in vLLM. The family reads all
+// its reasoning markers. An unknown name is an error that lists the names.
 func ByName(name string) (*Family, error) {
 	own := canonical(name)
 	for _, s := range specs() {
@@ -70,19 +70,19 @@ func Names() []string {
 	return names
 }
 
-// Name of the family, as ByName takes it.
+// Name is the family's name in the table, or "template" for a learned notation.
 func (f *Family) Name() string { return f.spec.name }
 
-// Calls tells whether the family has a notation for calls.
+// Calls reports whether the family has a notation for calls.
 func (f *Family) Calls() bool { return len(f.spec.forms) > 0 }
 
-// Active tells whether there is anything to look for in an answer of a model that was
-// shown these tools; all of it is content if not.
+// Active reports whether an answer of a model that was given these tools can have anything
+// but content.
 func (f *Family) Active(tools chat.Value) bool {
 	return len(f.thinks) > 0 || len(f.drops) > 0 || f.Calls() && len(newToolbox(tools)) > 0
 }
 
-// in tells whether source has the markers of the family.
+// in reports whether source has the markers of the family.
 func (s *spec) in(source string) bool {
 	contains := func(text string) bool { return strings.Contains(source, text) }
 	if slices.ContainsFunc(s.none, contains) {
@@ -93,8 +93,8 @@ func (s *spec) in(source string) bool {
 	})
 }
 
-// newFamily prepares s for parsing. Reasoning and frames whose markers source lacks
-// are left out, if there is a source.
+// newFamily prepares s for parsing. If there is a source, it leaves out reasoning and frames
+// whose markers the source lacks.
 func newFamily(s *spec, source string) *Family {
 	f := &Family{spec: s}
 	for _, t := range s.thinks {
@@ -112,8 +112,8 @@ func newFamily(s *spec, source string) *Family {
 	return f
 }
 
-// WithReasoning is f with the reasoning of another family in place of its own; nil
-// for none, which leaves thoughts in the content as the model writes them.
+// WithReasoning returns f with the reasoning of another family. nil means none: thoughts
+// then stay in the content as the model writes them.
 func (f *Family) WithReasoning(of *Family) *Family {
 	out := &Family{spec: f.spec, drops: f.drops, unread: f.unread}
 	if of != nil {
@@ -123,7 +123,7 @@ func (f *Family) WithReasoning(of *Family) *Family {
 	return out
 }
 
-// prepare lists the markers that end a piece of text.
+// prepare builds the lists of markers for the parser.
 func (f *Family) prepare() {
 	var answer []marker
 	for _, text := range f.drops {
@@ -149,9 +149,8 @@ func (f *Family) prepare() {
 	f.content = newMarkers(answer)
 }
 
-// Markers lists the texts by which the family's parser goes. A special token whose
-// text is, or is part of, one of them must be visible in the text that is parsed; others
-// need not be.
+// Markers lists the texts that the family's parser looks for. The parsed text must show
+// every special token that is one of them or a part of one.
 func (f *Family) Markers() []string {
 	list := slices.Concat(f.drops, f.spec.seeds)
 	for _, t := range f.thinks {
@@ -173,13 +172,13 @@ func (f *Family) Markers() []string {
 	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
 }
 
-// Visible tells whether the special token must be shown in the text that is parsed.
+// Visible reports whether the parsed text must show this special token.
 func (f *Family) Visible(token string) bool {
 	return token != "" && slices.ContainsFunc(f.Markers(), func(m string) bool { return strings.Contains(m, token) })
 }
 
-// NewCallID makes an id for the call of that index in its message, in the shape
-// that the family's templates accept, for calls to which the model gave none.
+// NewCallID makes an id for a call to which the model gave none. index is the call's index
+// in its message. The id has the form that the family's templates accept.
 func (f *Family) NewCallID(name string, index int) string {
 	text := rand.Text() // 26 letters and digits
 	switch f.spec.ids {

@@ -7,13 +7,14 @@ import (
 	"github.com/heftai/heft/internal/chat"
 )
 
-// Find returns the family of a model by its chat template for conversations with tools.
+// Find returns the family of a model, from its chat template for conversations with tools.
 //
-// It renders a few dozen conversations and learns from them how the template writes calls
-// and reasoning, and checks that it reads back what it has learned. If the table of families
-// has one that reads the same back, Find returns that one, because its table also knows what
-// models write and templates do not show. The table alone decides where the template writes
-// no calls or fails. templates may be nil. Find takes some milliseconds.
+// Find renders a few dozen conversations, learns how the template writes calls and reasoning,
+// and checks that the learned notation reads back what the template writes. If a family of
+// the table reads back as much, Find returns that family, because the table also has forms
+// that models write and templates do not show. If the template writes no calls or does not
+// render, the table alone decides. templates may be nil. Find takes some milliseconds. Any
+// number of goroutines may call it.
 func Find(templates *chat.Set, specialTokens ...string) *Family {
 	if templates == nil {
 		return Detect("", specialTokens...)
@@ -25,7 +26,7 @@ func Find(templates *chat.Set, specialTokens ...string) *Family {
 	return find(t, templates.SpecialTokens, Detect(t.Source(), specialTokens...))
 }
 
-// find chooses between what the template teaches and the family that its markers name.
+// find chooses between the learned notation and the family that the template's markers name.
 func find(t *chat.Template, special map[string]string, named *Family) *Family {
 	r := learn(t, special)
 	if r.writes == nil {
@@ -48,18 +49,18 @@ func find(t *chat.Template, special map[string]string, named *Family) *Family {
 	return &out
 }
 
-// Unread tells whether the template takes tools or writes calls in a notation that the
-// family does not read. Calls are then part of the content.
+// Unread reports whether the template takes tools or writes calls, and the family does not
+// read them. Calls are then part of the content.
 func (f *Family) Unread() bool { return f.unread }
 
-// takesTools tells whether the template shows a model the tools.
+// takesTools reports whether the template shows tools to the model.
 func takesTools(t *chat.Template, special map[string]string) bool {
 	text, ok := newProber(t, special).render(true)
 	return ok && strings.Contains(text, probeNames[0])
 }
 
-// learnThoughts is f, with the reasoning that the template writes in place of f's if f does
-// not read it back.
+// learnThoughts returns f. If f does not read back the reasoning that the template writes, it
+// has the learned reasoning instead.
 func (f *Family) learnThoughts(t *chat.Template, special map[string]string) *Family {
 	out := *f
 	for _, s := range settings {
@@ -85,7 +86,7 @@ func (f *Family) learnThoughts(t *chat.Template, special map[string]string) *Fam
 	return &out
 }
 
-// readsThought tells whether f reads the thought and the content in an answer.
+// readsThought reports whether f parses the probe's thought and content in an answer.
 func (a *answers) readsThought(f *Family, text string) bool {
 	m := f.Parse(text, Options{Prompt: a.header})
 	return strings.TrimSpace(m.Reasoning) == probeThought && strings.TrimSpace(m.Content) == probeContent

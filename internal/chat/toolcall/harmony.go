@@ -7,8 +7,8 @@ package toolcall
 //	<|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{…}<|call|>
 //	<|start|>assistant<|channel|>final<|message|>…<|return|>
 //
-// The recipient may also stand before the channel. A commentary to nobody is
-// content. The prompt ends within the first message's header.
+// The recipient may also come before the channel. A commentary without a recipient is
+// content. The prompt ends inside the first message's header.
 var harmony = spec{
 	name: "harmony",
 	all:  [][]string{{"<|channel|>", "<|message|>", "<|start|>"}},

@@ -17,7 +17,7 @@ const (
 	tagStyle                 // a name, then each key and its text between tags
 )
 
-// A lesson is what one template teaches about calls.
+// A lesson is the notation of one template while it is being learned.
 type lesson struct {
 	*answers
 	style style
@@ -29,7 +29,7 @@ type lesson struct {
 	join  string // stands between calls, besides their markers
 }
 
-// A finding is what the template teaches.
+// A finding is the result of learning from a template.
 type finding struct {
 	spec   *spec    // the best notation; nil if none reads back what the template writes
 	score  int      // trials that it reads back
@@ -108,8 +108,8 @@ type span struct {
 	end   int // after the arguments
 }
 
-// opening is the text before a call that belongs to it: what stands there whether or not
-// content comes before.
+// opening returns the text before a call that belongs to it: the text that is there with and
+// without content before the call.
 func (l *lesson) opening(text string, at span, one probeCall) (string, bool) {
 	alone := strings.TrimPrefix(text[:at.start], strings.TrimSpace(l.opened)) // as an empty thought
 	if both, ok := l.answer(probeContent, "", one); ok {
@@ -132,12 +132,12 @@ func (l *lesson) opening(text string, at span, one probeCall) (string, bool) {
 	return alone, true
 }
 
-// seeded tells whether the prompt has written marker already.
+// seeded reports whether the prompt ends with marker.
 func (l *lesson) seeded(marker string) bool {
 	return strings.HasSuffix(strings.TrimSpace(l.header), strings.TrimSpace(marker))
 }
 
-// between is what stands between two calls, or "" and false where a template writes one.
+// between returns the text between two calls, or nil if the template writes only one.
 func (l *lesson) between() *string {
 	one, two := newProbeCall(0, probeArguments), newProbeCall(1, probeArguments)
 	text, ok := l.answer("", "", one, two)

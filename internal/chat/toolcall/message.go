@@ -2,17 +2,17 @@ package toolcall
 
 import "strings"
 
-// A Call is a whole call of a tool. Arguments is a JSON object.
+// A Call is a complete tool call. Arguments is a JSON object.
 type Call struct{ ID, Name, Arguments string }
 
-// A Message is a whole answer.
+// A Message is a complete answer.
 type Message struct {
 	Content, Reasoning string
 	Calls              []Call
 }
 
-// Parse reads a whole answer. Calls that are broken or cut off stand in Content as
-// the model wrote them. IDs are the model's own, or empty.
+// Parse parses a complete answer. Broken and incomplete calls are part of Content as the
+// model wrote them. IDs are the model's, or empty.
 func (f *Family) Parse(text string, o Options) Message {
 	p := f.NewParser(o)
 	var b builder

@@ -11,20 +11,20 @@ const (
 	maxHeld  = 64 << 10 // bytes of markup that may wait to become a call
 )
 
-// Options are what is known of an answer before it comes.
+// Options describe an answer before it arrives.
 type Options struct {
-	// Prompt that the answer continues. Its end says whether the answer begins
-	// inside reasoning, as many templates have it.
+	// Prompt is the text before the answer. Its end shows whether the answer begins inside
+	// reasoning: many templates open the reasoning themselves.
 	Prompt string
-	// InReasoning says that it does, where the end does not tell: the answer
-	// continues the reasoning of the prompt's last message.
+	// InReasoning means that the answer continues the reasoning of the prompt's last
+	// message.
 	InReasoning bool
-	// Tools is the array of tools the model was shown. Without any, calls are not
-	// looked for.
+	// Tools is the array of tools that the model was given. Without tools the parser does
+	// not look for calls.
 	Tools chat.Value
 }
 
-// A Parser reads one answer. It is not safe for concurrent use.
+// A Parser parses one answer. One goroutine at a time may use it.
 type Parser struct {
 	family *Family
 	tools  toolbox
@@ -46,7 +46,7 @@ type Parser struct {
 	markup
 }
 
-// NewParser makes a parser for one answer.
+// NewParser returns a parser for one answer.
 func (f *Family) NewParser(o Options) *Parser {
 	p := &Parser{family: f, tools: newToolbox(o.Tools), fresh: true}
 	p.answer()
@@ -85,8 +85,8 @@ func (p *Parser) think(i int) {
 	p.kind, p.marks, p.skip, p.blank = Reasoning, p.family.thought[i], true, true
 }
 
-// Feed takes the next piece of the answer and returns what is certain by now. The
-// events are valid until the next call.
+// Feed parses the next piece of the answer and returns the events that are certain so far.
+// They are valid until the next call.
 func (p *Parser) Feed(delta string) []Event {
 	p.events = p.events[:0]
 	p.run(delta)
@@ -94,7 +94,7 @@ func (p *Parser) Feed(delta string) []Event {
 	return p.events
 }
 
-// Finish ends the answer and returns what was held back. The parser is of no use
+// Finish ends the answer and returns the events that Feed held back. Do not use the parser
 // after it.
 func (p *Parser) Finish() []Event {
 	p.events = p.events[:0]
@@ -164,8 +164,8 @@ func (p *Parser) text(s string) string {
 	return ""
 }
 
-// stray tells whether a marker of reasoning after before says again what is known: models
-// repeat the marker with which the prompt ends.
+// stray reports whether a marker of reasoning that follows before repeats the state that the
+// parser is in. Models repeat the marker at the end of their prompt.
 func (p *Parser) stray(before string) bool {
 	fresh := p.fresh
 	if p.kind == Reasoning {

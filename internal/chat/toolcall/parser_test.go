@@ -117,7 +117,7 @@ func TestArgumentsStream(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded: what never becomes a call is let go.
+// TestMemoryIsBounded: text that never becomes a call is released as content.
 func TestMemoryIsBounded(t *testing.T) {
 	for family, text := range map[string]string{
 		"hermes":      `<tool_call>{"arguments": {"a": "`,
@@ -208,7 +208,7 @@ func TestDetect(t *testing.T) {
 	if got := notation(events(Detect("<tool_call>"), Options{}, "<think>A</think>")); got != `"<think>A</think>"` {
 		t.Errorf("a template without reasoning: %s", got)
 	}
-	if _, err := ByName("nobody"); err == nil || !strings.HasPrefix(err.Error(), "toolcall: ") {
+	if _, err := ByName("unknown"); err == nil || !strings.HasPrefix(err.Error(), "toolcall: ") {
 		t.Errorf("ByName: %v", err)
 	}
 	if len(Names()) != len(specs()) {

@@ -26,8 +26,8 @@ var trials = []trial{
 	{arguments: []string{`{"zqa": "42", "zqb": "true"}`, `{}`, `{"zqa": "[1]"}`}},
 }
 
-// readBack counts the trials that f reads as they were meant, of those that the template
-// writes. It is 0 if a basic one fails or none is written.
+// readBack renders the trials and counts those that f parses correctly. good is 0 if a basic
+// trial fails or the template writes none.
 func (a *answers) readBack(f *Family) (good, written int) {
 	prompt, _ := a.tail(true)
 	basic, turns := false, -1
@@ -76,7 +76,8 @@ func (a *answers) turns(text string) int {
 	return strings.Count(text, end)
 }
 
-// same tells whether m is what t says, apart from what the template has left out.
+// same reports whether m has the content, thought and calls of t, except for those that the
+// template leaves out.
 func (t trial) same(m Message, text string, calls []probeCall, thinks bool) bool {
 	content := ""
 	if strings.Contains(text, probeContent) {

@@ -1,7 +1,6 @@
 package toolcall
 
-// A spec is how a family of models writes reasoning and calls: the table of one
-// file. All texts are literal.
+// A spec describes the notation of a family. All texts are literal.
 type spec struct {
 	name string
 	// all and none decide [Detect]: the template has every text of one of the
@@ -11,23 +10,22 @@ type spec struct {
 
 	thinks []think
 	forms  []form
-	// drops are markers of the answer's frame that mean nothing by themselves.
+	// drops are markers around the answer that the parser removes.
 	drops []string
-	// ends are drops that end content, and may end reasoning, too; for notations that are
-	// learned.
+	// ends are drops of learned notations. They end content and may also end reasoning.
 	ends []string
-	// frames are drops that count only if the template mentions them.
+	// frames are drops that apply only if the template mentions them.
 	frames []string
-	// seeds are ends of a prompt that belong to what the model writes: the answer
-	// is read as if it began with them. Openings of reasoning need no mention.
+	// seeds are texts at the end of a prompt that belong to the answer: the parser reads
+	// them before the answer. Markers that open reasoning need no seed.
 	seeds []string
 	ids   idStyle
 }
 
-// A think is reasoning: all text between open and close.
+// A think is a pair of markers with reasoning between them.
 type think struct {
 	open, close string
-	// implied are markers that end the reasoning without its close.
+	// implied are markers that also end the reasoning, without close.
 	implied []string
 }
 
@@ -43,7 +41,7 @@ type form struct {
 	peek        string
 	// call begins each call of a section; empty if the head itself does.
 	call string
-	// bare says that models leave out open, and begin with call.
+	// bare means that models may leave out open and begin with call.
 	bare bool
 	// head are the fields between call and arguments, in order. A form without a
 	// head has objects only.
@@ -52,12 +50,12 @@ type form struct {
 	body body
 	tags *tags // for bodyTags
 	end  string
-	// objects says that calls may be JSON objects instead: {"name": …,
-	// "arguments": …}, one or several, or a list of them.
+	// objects means that calls may be JSON objects instead: {"name": …, "arguments": …},
+	// one or several, or a list of them.
 	objects bool
 	// keyed objects have one key, the name, and the arguments as its value.
 	keyed bool
-	// keys are the meanings of keys of objects, beside the usual ones.
+	// keys are further keys of objects and their meanings.
 	keys map[string]role
 	// quote stands around the strings of bodyBare.
 	quote string
@@ -71,8 +69,8 @@ func (f *form) objectEnd() string {
 	return ""
 }
 
-// A field is text that ends at until, which is taken, or at a byte of stop, which
-// is not.
+// A field is text that ends before until or before a byte of stop. The parser consumes
+// until, and leaves the byte of stop.
 type field struct {
 	kind  fieldKind
 	until string
