@@ -9,15 +9,14 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// An Adapter is a low-rank addition to a model's linear maps, in the files of PEFT. It
-// takes memory of its own and leaves the model's weights as they are, wherever these live
-// and however they are stored.
+// An Adapter is a LoRA adapter in PEFT's files. Its matrices are held in memory; the model's weights
+// stay as they are, on any tier and in any format.
 type Adapter struct {
-	Name string // that [Model.NewAdaptedSequence] knows it by
+	Name string // for [Model.NewAdaptedSequence]
 	Dir  string // the folder of adapter_config.json and adapter_model.safetensors
 }
 
-// Adapters are the adapters that the model was opened with. The slice is not to be changed.
+// Adapters returns the adapters that the model was opened with. Do not change the slice.
 func (m *Model) Adapters() []Adapter { return m.options.Adapters }
 
 // adapter is one that is in memory. Keys and values that it made are shared only among

@@ -1,6 +1,6 @@
 package dispatch
 
-// LogitsMode says which logits of a row a forward pass returns.
+// A LogitsMode selects the logits that a forward pass returns for a row.
 type LogitsMode uint8
 
 // The modes.
@@ -10,21 +10,20 @@ const (
 	LogitsAll                    // of every token, for log-probabilities of a prompt
 )
 
-// A BatchRow is what one sequence contributes to a forward pass: tokens that follow those it
-// already holds. A prompt, a chunk of one and a generated token are the same case.
+// A BatchRow holds the tokens of one sequence in a forward pass. They follow the tokens that the
+// sequence already has. A row may be a prompt, a chunk of a prompt, or one generated token.
 type BatchRow struct {
 	Sequence *Sequence
 	Tokens   []int32 // at least one; read during the pass only
-	// PromptLen is the length of the whole prompt, which rope types that depend on
-	// the length use for its tokens; 0 means the length after this pass.
+	// PromptLen is the length of the whole prompt. Rope types that depend on the length use it. 0
+	// means the length after this pass.
 	PromptLen int
 	Logits    LogitsMode
 	Hidden    HiddenMode
 	Sum       []float32 // that HiddenSum goes on from; nil for none
 }
 
-// A Batch is one forward pass over rows of different sequences. A sequence stands in at
-// most one row.
+// A Batch is one forward pass over rows of different sequences. Each sequence has at most one row.
 type Batch struct{ Rows []BatchRow }
 
 // Tokens is the number of tokens in the batch.
@@ -44,12 +43,12 @@ type Logits struct {
 	hidden hidden
 }
 
-// Row is the logits of batch row i: count rows of Vocab values, one after the other.
-// The caller may change the values.
+// Row returns the logits of batch row i: count rows of Vocab values, one after the other. The
+// caller may change the values.
 func (l *Logits) Row(i int) (count int, values []float32) {
 	a, b := l.first[i], l.first[i+1]
 	return b - a, l.values[a*l.vocab : b*l.vocab]
 }
 
-// Vocab is the width of a row.
+// Vocab returns the width of a row.
 func (l *Logits) Vocab() int { return l.vocab }

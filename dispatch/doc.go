@@ -1,18 +1,22 @@
-// Package dispatch binds a skeleton to a checkpoint and a device map, and runs it.
+// Package dispatch runs models: it plans where weights live, binds a skeleton to a checkpoint, and
+// computes logits.
 //
-// Its nouns: a [Model] is a bound model; a [Sequence] is one request's state in it,
-// its keys and values; a [Batch] is one forward pass, some tokens of some sequences;
-// [Logits] is what comes out. [Options] say where weights live and how much memory
-// there is.
+//   - A [Model] is a bound model. [Open] makes one of a folder, [New] of a skeleton, a checkpoint
+//     and a device map.
+//   - A [Sequence] is the state of one request in a model: its tokens and their cached keys and
+//     values.
+//   - A [Batch] is one forward pass over tokens of some sequences; [Logits] are its results.
+//   - [Options] say where weights live and how much memory the model may take.
 //
-// The flow: [LoadCheckpointAndDispatch] opens a folder, builds the skeleton, plans and
-// calls [New], which reads no weight. [Model.Forward] runs the blocks one after the
-// other; each block's weights are brought to where it runs just before, and let go
-// after. Weights of the cpu tier are used in place, in a read-only mapping of the
-// checkpoint; those of the disk tier are streamed through a bounded ring, read ahead
-// while the block before computes. Where weights live never changes a result: logits
-// are bitwise the same under every map, batch and chunking.
+// Opening reads config and headers, and no weight. [Model.Forward] runs the units of the model one
+// after the other: the embedding, each block, the head. A unit's weights are loaded before it runs
+// and released after it. Weights of the cpu tier are used in place, in a read-only mapping of the
+// checkpoint, until [Model.Promote] moves them to huge pages. Weights of the disk tier are read
+// ahead into a bounded ring while the unit before computes.
 //
-// One goroutine uses a Model at a time, except where a method says otherwise. It knows
-// token ids, not text, requests or HTTP.
+// The placement never changes a result: logits are bitwise the same for every map, batch and
+// chunking.
+//
+// One goroutine uses a Model at a time, except where a method says otherwise. The package knows
+// token ids; it knows no text, no requests and no HTTP.
 package dispatch

@@ -9,19 +9,19 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// ErrKVFull says that no page of keys and values is free. Nothing was taken; wait until
-// another sequence is freed, or free one.
+// ErrKVFull says that the KV cache has too few free pages. No page was taken. Free a sequence, or
+// wait until another one is freed.
 var ErrKVFull = errors.New("dispatch: no page of keys and values is free")
 
-// ErrNoAdapter says that a model has no adapter of some name.
+// ErrNoAdapter says that the model has no adapter with the requested name.
 var ErrNoAdapter = errors.New("dispatch: no such adapter")
 
-// ErrChanged is behind a *WeightError where a file of the model was written to while it was in
-// use. It stays so until the model is opened anew, or the file is what it was.
+// ErrChanged is wrapped by a [*WeightError] if a file of the model was overwritten while the model
+// was open. Passes fail until the model is opened again or the file is restored.
 var ErrChanged = loader.ErrChanged
 
-// A WeightError says which part of a model could not be brought or read. The model lives
-// on, and what does not need that part still runs.
+// A WeightError says which weights could not be read. The model stays usable: passes that do not
+// need these weights run.
 type WeightError struct {
 	Path string // of the module; "" where the fault was found after a pass
 	File string // the shard at fault, where that is known
@@ -57,7 +57,7 @@ func (m *Model) weightError(path string, err error) error {
 	return out
 }
 
-// A QuantizeError says that weights to be converted do not all lie on the cpu.
+// A QuantizeError says that a plan puts weights to be converted elsewhere than on the cpu.
 type QuantizeError struct {
 	Format meta.QuantFormat
 	Path   string           // of the first parameter elsewhere

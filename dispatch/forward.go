@@ -25,10 +25,10 @@ type pass struct {
 	hook     ModuleCall
 }
 
-// Forward computes one batch. Each row's tokens are appended to its sequence. It returns
-// [ErrKVFull] where pages are missing and a *WeightError where weights cannot be read. After
-// an error, or once ctx is done, the sequences of the batch hold what they held before; one
-// that had to be computed anew may be empty.
+// Forward computes one batch and appends each row's tokens to its sequence. It fails with [ErrKVFull]
+// if the KV cache has too few free pages, with a [*WeightError] if weights cannot be read, with a
+// [*HookError] if a hook fails, and with ctx's error. The sequences of the batch then hold what they
+// held before; a sequence that had to be recomputed may be empty.
 func (m *Model) Forward(ctx context.Context, b *Batch) (*Logits, error) {
 	if m.cache == nil {
 		return nil, errors.New("dispatch: the tree has no attention; use Apply")
@@ -107,7 +107,7 @@ func (m *Model) prepare(b *Batch) error {
 	p.logits.first = append(p.logits.first[:0], 0)
 	p.logits.hidden.reset()
 	if n := b.Tokens(); n == 0 || n > m.options.MaxBatchTokens || len(b.Rows) > m.options.MaxSequences {
-		return fmt.Errorf("dispatch: a batch of %d tokens in %d rows; at most %d in %d fit", n, len(b.Rows),
+		return fmt.Errorf("dispatch: batch of %d tokens in %d rows, want at most %d in %d", n, len(b.Rows),
 			m.options.MaxBatchTokens, m.options.MaxSequences)
 	}
 	for i := range b.Rows {
@@ -228,11 +228,11 @@ func (m *Model) runUnits(ctx context.Context, in *nn.Input) error {
 	return nil
 }
 
-// Apply runs a tree without tokens, a user's own say, on rows of x, [len(x)/width, width],
-// and returns the rows that come out, valid until the next call.
+// Apply runs a tree without tokens, such as one of your own, on the rows of x, a matrix of
+// [len(x)/width, width]. It returns the output rows, valid until the next call.
 func (m *Model) Apply(ctx context.Context, x []float32, width int) ([]float32, error) {
 	if width < 1 || len(x)%width != 0 {
-		return nil, fmt.Errorf("dispatch: %d values are no rows of %d", len(x), width)
+		return nil, fmt.Errorf("dispatch: input has %d values, want a multiple of %d", len(x), width)
 	}
 	in := nn.Input{Hidden: tensor.Floats(x, len(x)/width, width)}
 	if err := m.runUnits(ctx, &in); err != nil {

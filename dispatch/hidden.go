@@ -5,8 +5,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// HiddenMode says which hidden state of a row, after the final norm, a forward pass
-// returns. Embeddings are made of them.
+// A HiddenMode selects the hidden state, after the final norm, that a forward pass returns for a row.
+// Embeddings are made of hidden states.
 type HiddenMode uint8
 
 // The modes.

@@ -6,7 +6,7 @@ import (
 	"github.com/heftai/heft/internal/topology"
 )
 
-// A Host is what the machine offers to this process.
+// A Host describes the memory and processors that this process may use.
 type Host struct {
 	TotalBytes     int64 // of memory; 0 where the machine does not say
 	LimitBytes     int64 // of the process's control groups, the least; 0 for none
@@ -18,7 +18,7 @@ type Host struct {
 	Quota          float64 // processors' time that the control groups allow; 0 for no limit
 }
 
-// A HostNode is memory that some processors have near.
+// A HostNode is a NUMA node.
 type HostNode struct {
 	ID    int
 	CPUs  int   // that the process may use
@@ -40,7 +40,7 @@ func hostNodes(m *topology.Machine) []HostNode {
 	return out
 }
 
-// DescribeHost looks at the machine.
+// DescribeHost reads the description of this machine.
 func DescribeHost() Host { return describeHost("/") }
 
 // describeHost reads below root, as hostMemory.

@@ -13,9 +13,8 @@ import (
 // which no ledger counts.
 const RuntimeBytes = 128 << 20
 
-// HostMemory is the memory in bytes that this process may take: what the machine has
-// available, or what is left of the limit of its control group where that is less.
-// 0 means that the machine does not say.
+// HostMemory returns the memory in bytes that this process may take: the machine's available memory,
+// or the rest of its control group's limit if that is less. 0 means unknown.
 func HostMemory() int64 { return hostMemory("/") }
 
 // hostMemory reads below root, so that tests can lay out a machine.

@@ -91,8 +91,8 @@ func decodes(b *Batch) bool {
 	return true
 }
 
-// Measured are the speeds of the model so far: load_seconds once Warm is done, the others
-// by the passes of Forward. Averages are over the last passes. Any goroutine may ask.
+// Measured returns the measured speed of the model, averaged over the last passes. LoadSeconds is set
+// when Warm is done. Any goroutine may call it.
 func (m *Model) Measured() ModelSpeed {
 	out := ModelSpeed{FirstTokenSeconds: m.measured.firstToken.get(), DiskBytesPerToken: m.measured.disk.get()}
 	if seconds := m.measured.pass.get(); seconds != nil && *seconds > 0 {

@@ -15,8 +15,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Model is a skeleton bound to a checkpoint and a device map. One goroutine uses it;
-// Status, Measured and Warm may be called from any.
+// A Model is a skeleton bound to a checkpoint and a device map. One goroutine uses it, except for
+// methods that any goroutine may call.
 type Model struct {
 	skeleton   *meta.Model
 	checkpoint *loader.Checkpoint
@@ -45,12 +45,12 @@ type Model struct {
 	pass pass
 }
 
-// New binds skeleton to checkpoint as devices says, and takes the memory for keys and
-// values, activations and staging. No weight is read. The checkpoint must stay open for as
-// long as the model; the caller closes both.
+// New binds skeleton to checkpoint with the given device map (Accelerate's dispatch_model). It
+// allocates the KV cache, activations and staging and reads no weight. The checkpoint must stay
+// open as long as the model; the caller closes both.
 //
-// The skeleton may be a user's own tree: of kind Sequential, say, with parameters that
-// name their Sources. It runs with [Model.Apply].
+// The skeleton may be a tree of your own, such as one of kind Sequential whose parameters name their
+// Sources. Run it with [Model.Apply].
 func New(skeleton *meta.Model, checkpoint *loader.Checkpoint, devices devicemap.Map, o Options) (*Model, error) {
 	program, err := nn.Compile(skeleton.Root)
 	if err != nil {
@@ -73,7 +73,7 @@ func New(skeleton *meta.Model, checkpoint *loader.Checkpoint, devices devicemap.
 	return m, nil
 }
 
-// Checkpoint is what the model's weights are read from.
+// Checkpoint returns the checkpoint that the weights are read from.
 func (m *Model) Checkpoint() *loader.Checkpoint { return m.checkpoint }
 
 // take takes memory and threads.
@@ -128,8 +128,7 @@ func units(p *nn.Program) []residency.Unit {
 	return out
 }
 
-// Close gives memory, threads and rings back. The checkpoint stays open, unless the model
-// has opened it.
+// Close releases memory and threads. It closes the checkpoint only if the model opened it.
 func (m *Model) Close() {
 	for _, a := range m.adapters {
 		a.bound.Close()
@@ -152,39 +151,39 @@ func (m *Model) Close() {
 	m.run, m.cache, m.weights, m.backend, m.adapters, m.owned = nil, nil, nil, nil, nil, false
 }
 
-// Skeleton is the model's shape.
+// Skeleton returns the module tree.
 func (m *Model) Skeleton() *meta.Model { return m.skeleton }
 
-// DeviceMap is where the weights live.
+// DeviceMap returns where the weights live.
 func (m *Model) DeviceMap() devicemap.Map { return m.devices }
 
-// Unexpected are the tensors of the checkpoint that the skeleton does not use, sorted.
+// Unexpected returns the names of tensors in the checkpoint that the skeleton does not use, sorted.
 func (m *Model) Unexpected() []string { return slices.Clone(m.unexpected) }
 
-// Vocab is the width of the logits.
+// Vocab returns the width of the logits.
 func (m *Model) Vocab() int { return m.program.Vocab() }
 
-// Context is the number of tokens that a sequence may hold.
+// Context returns the most tokens that a sequence may hold.
 func (m *Model) Context() int { return m.options.Context }
 
 // BatchLimits are the most that one [Batch] may hold.
 type BatchLimits struct{ Tokens, Sequences int }
 
-// BatchLimits are those of Options.MaxBatchTokens and Options.MaxSequences.
+// BatchLimits returns the limits of one batch, set by Options.MaxBatchTokens and Options.MaxSequences.
 func (m *Model) BatchLimits() BatchLimits {
 	return BatchLimits{Tokens: m.options.MaxBatchTokens, Sequences: m.options.MaxSequences}
 }
 
-// Kernels say with what a model computes.
+// Kernels are the threads and the instruction set that a model computes with.
 type Kernels struct {
 	Threads int
 	Variant string // the instruction set, as in Options.Variant
 }
 
-// Kernels are the threads and the variant that the model computes with.
+// Kernels returns the threads and the variant of the model.
 func (m *Model) Kernels() Kernels { return Kernels{m.options.Threads, m.variant} }
 
-// KV counts the pages of keys and values.
+// KV counts the pages of the KV cache.
 func (m *Model) KV() KVUsage {
 	if m.cache == nil {
 		return KVUsage{}

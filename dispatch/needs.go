@@ -6,7 +6,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// MemoryEstimate are what serving a model takes on the host, in bytes.
+// MemoryEstimate is the host memory that serving a model takes, in bytes.
 type MemoryEstimate struct {
 	KVPerToken  int64 // keys and values of a token that every layer sees
 	KVPer1K     int64 // those of a sequence of 1000 tokens, layers with a window counted at their window
@@ -17,8 +17,8 @@ type MemoryEstimate struct {
 	All, Least int64
 }
 
-// EstimateMemory is what serving skeleton with o takes, with its weights loaded as dtype ("" as
-// they are stored; see [devicemap.Policy]). The machine is not looked at.
+// EstimateMemory estimates the host memory for serving skeleton with o. dtype is the type that weights
+// are loaded as, "" for the stored one; see [devicemap.Policy]. It does not look at the machine.
 func EstimateMemory(skeleton *meta.Model, o Options, dtype string) (MemoryEstimate, error) {
 	program, err := nn.Compile(skeleton.Root)
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// CPUOffload binds a model with every weight on the cpu tier, used in place (Accelerate's
-// cpu_offload).
+// CPUOffload binds a model with all weights on the cpu tier, used in place (Accelerate's
+// cpu_offload). It reads no weight.
 func CPUOffload(skeleton *meta.Model, checkpoint *loader.Checkpoint, o Options) (*Model, error) {
 	return New(skeleton, checkpoint, everywhere(devicemap.CPU), o)
 }
 
-// DiskOffload binds a model with every weight on the disk tier (Accelerate's disk_offload):
-// it runs in twice the largest block, and copies nothing beforehand.
+// DiskOffload binds a model with all weights on the disk tier (Accelerate's disk_offload). Its
+// weights take twice the largest block in memory. It reads no weight and writes nothing.
 func DiskOffload(skeleton *meta.Model, checkpoint *loader.Checkpoint, o Options) (*Model, error) {
 	return New(skeleton, checkpoint, everywhere(devicemap.Disk), o)
 }
@@ -25,8 +25,8 @@ func everywhere(d devicemap.Device) devicemap.Map {
 	return devicemap.NewMap(devicemap.Entry{Device: d})
 }
 
-// Warm reads the weights of the cpu tier in the background, in the order of use, until it
-// is done or ctx is. Nothing waits for it.
+// Warm starts to read the weights of the cpu tier in the background, in the order of use. It ends
+// with ctx. Passes do not wait for it.
 // A second call does nothing. Any goroutine may call it.
 func (m *Model) Warm(ctx context.Context) {
 	if m.warmed.CompareAndSwap(false, true) {
@@ -34,26 +34,26 @@ func (m *Model) Warm(ctx context.Context) {
 	}
 }
 
-// Promote copies the weights of the cpu tier to aligned memory of our own, in the
-// background, and lets the mapped pages go: they are read faster there, by a fifth to a third
-// where a checkpoint's tensors lie across cache lines. The cpu tier takes no more bytes than
-// before, and results stay bitwise the same. It begins when Warm is done. A second call does nothing.
+// Promote starts to copy the weights of the cpu tier to aligned memory in the background, and
+// releases their mapped pages. Kernels read aligned memory 20 to 35 % faster if a checkpoint's tensors
+// cross cache lines. The cpu tier takes no more memory than before, and results stay bitwise the
+// same. Promote begins when Warm is done. A second call does nothing.
 func (m *Model) Promote(ctx context.Context) {
 	if m.promoted.CompareAndSwap(false, true) {
 		m.weights.Promote(ctx)
 	}
 }
 
-// Status is what a model holds and has read. Any goroutine may ask for it.
+// Status counts what a model holds and has read.
 type Status struct {
 	// Loading is how far Warm is.
 	Loading Loading
-	// Promoted says that Promote has come to its end; PromoteErr is what stopped it, which
-	// leaves the rest in place.
+	// Promoted says that Promote is done. PromoteErr is the error that stopped it; the rest of the
+	// weights is then used in place.
 	Promoted   bool
 	PromoteErr error
-	// TierBytes are the weights on each tier; TierReadBytes what was read from the disk
-	// tier so far; Stall how long computation has waited for it.
+	// TierBytes are the weights on each tier, TierReadBytes the bytes read from the disk tier so
+	// far, and Stall the time that passes have waited for them.
 	TierBytes     map[devicemap.Device]int64
 	TierReadBytes int64
 	Stall         time.Duration
@@ -61,7 +61,7 @@ type Status struct {
 	Held map[string]int64
 }
 
-// Loading is the state of warming.
+// Loading is the progress of [Model.Warm].
 type Loading struct {
 	BlocksDone  int     `json:"blocks_done"`
 	BlocksTotal int     `json:"blocks_total"`
@@ -72,7 +72,7 @@ type Loading struct {
 	Err         error   `json:"-"`
 }
 
-// Status reads the counters.
+// Status returns the counters. Any goroutine may call it.
 func (m *Model) Status() Status {
 	st, p := m.weights.Stats(), m.weights.Warming()
 	promoted, promoteErr := m.weights.Promoted()

@@ -1,10 +1,10 @@
 package dispatch
 
 import (
-	"github.com/heftai/heft/devicemap"
 	"runtime"
 	"slices"
 
+	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/internal/nn"
@@ -12,20 +12,20 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Precision says how exact activations are.
+// Precision selects the arithmetic of activations.
 type Precision uint8
 
 // The precisions.
 const (
-	// PrecisionAuto may round activations and keys and values to the weights' dtype. It
-	// has one order of summation for the tokens of a prompt and one for generated tokens.
+	// PrecisionAuto may round activations and the KV cache to the weights' dtype. Prompt tokens and
+	// generated tokens have different orders of summation.
 	PrecisionAuto Precision = iota
-	// PrecisionHigh keeps activations, sums, keys and values in float32, summed in one
-	// order for all tokens.
+	// PrecisionHigh keeps activations, sums and the KV cache in float32, with one order of
+	// summation for all tokens.
 	PrecisionHigh
 )
 
-// Options size a model. The zero value works.
+// Options say where weights live and how much memory a model may take. The zero value works.
 type Options struct {
 	// DeviceMap says where weights go; see [devicemap.ParsePolicy]. Zero is auto: what is read
 	// most per token stays in memory, the rest streams from the disk. [New], which is given a map,
@@ -37,22 +37,20 @@ type Options struct {
 	// StrictMemory makes a limit below the minimum an error. Without it the model runs with the
 	// minimum, and [Model.Plan] has a warning.
 	StrictMemory bool
-	// Threads that compute, no more than Go runs at once (GOMAXPROCS), as more would only wait
-	// for each other. 0 means one for each physical core that the process may use, no more
-	// than the quota of its control group uses up.
+	// Threads is the number of threads that compute, at most GOMAXPROCS. 0 means one for each
+	// physical core that the process may use, within the CPU quota of its control group.
 	Threads int
 	// Variant pins the kernels' instruction set ("go", "avx2", …); "" chooses the best.
 	Variant   string
 	Precision Precision
-	// Quantize is QuantQ8 or QuantQ4 to hold the matrices of linear maps and of experts in
-	// that format; see [meta.Module.Quantized]. Each is converted before its first use, so
-	// that no result depends on how far loading is. The disk tier streams converted weights
-	// from a file in CacheDir; without that none may be there.
+	// Quantize converts the matrices of linear maps and experts to QuantQ8 or QuantQ4; see
+	// [meta.Module.Quantized]. Each is converted before its first use, so that results do not
+	// depend on the progress of loading. The disk tier streams converted weights from a file in
+	// CacheDir; without CacheDir a plan with converted weights on disk is an error.
 	Quantize meta.QuantFormat
-	// CacheDir is a folder, made where it is needed, for files of converted weights. The first
-	// model of a checkpoint with some of them on the disk tier writes one, and the next uses
-	// it, on both tiers. What does not fit the checkpoint any more, or is damaged, is made
-	// again.
+	// CacheDir is the folder for files of converted weights. It is created when needed. The first
+	// model with converted weights on disk writes a file, and later ones use it. A file that is
+	// damaged or does not match the checkpoint is written anew.
 	CacheDir string
 	// MaxBatchTokens is the most tokens of one batch; 0 means 512.
 	MaxBatchTokens int
@@ -60,22 +58,21 @@ type Options struct {
 	MaxSequences int
 	// Context is the most tokens of a sequence; 0 means what the config allows.
 	Context int
-	// KVDType is the dtype of keys and values: float32, bfloat16, or Int8 for blocks of q8_0,
-	// half of what bfloat16 takes. NoDType means float32 with PrecisionHigh or float32 weights,
+	// KVDType is the dtype of the KV cache: float32, bfloat16, or Int8 for blocks of q8_0, which
+	// take half of bfloat16. NoDType means float32 with PrecisionHigh or float32 weights,
 	// else bfloat16.
 	KVDType meta.DType
-	// KVTokens is the number of tokens that all sequences together can hold, however they
-	// are divided. Layers with a window keep no more of a sequence than they see, so that
-	// long sequences may hold more. 0 means what KVBytes says.
+	// KVTokens is the number of tokens that all sequences together can hold at least. With layers
+	// that have a window, long sequences may hold more. 0 means as many as KVBytes holds.
 	KVTokens int
-	// KVBytes is the memory for keys and values, where KVTokens does not take more; 0 means
-	// what KVTokens takes, or else one sequence of Context tokens.
+	// KVBytes is the memory for the KV cache, if KVTokens does not need more. 0 means as much as
+	// KVTokens needs, or one sequence of Context tokens.
 	KVBytes int64
-	// StagingBytes is the memory for the rings of the disk tier. Less than twice the
-	// largest streamed unit is raised to that.
+	// StagingBytes is the memory for the rings of the disk tier, at least twice the largest
+	// streamed unit.
 	StagingBytes int64
-	// Serving plans for a server: the limit then includes the runtime's overhead, however small
-	// it is, and RequestBytes.
+	// Serving plans for a server: the limit then always includes the runtime's overhead and
+	// RequestBytes.
 	Serving bool
 	// RequestBytes is the memory for requests that are being read and for answers that wait to be
 	// sent. [Plan] sets it; 0 means that requests are not counted.

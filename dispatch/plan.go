@@ -17,9 +17,10 @@ const (
 	kvShare = 4
 )
 
-// Plan places skeleton within the host's memory, with room for keys and values,
-// activations and staging. It returns the plan, and o with the sizes that the plan leaves,
-// for New. No memory is taken and no weight is read.
+// Plan places the weights of skeleton within the limits of o, with room for the KV cache,
+// activations and staging. It returns the plan, and o with the sizes that the plan chose, for [New].
+// It allocates no memory and reads no weight. It fails if pins do not fit or name unknown paths, and
+// with StrictMemory if a limit is below the minimum.
 func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	program, err := nn.Compile(skeleton.Root)
 	if err != nil {

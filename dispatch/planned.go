@@ -5,9 +5,9 @@ import (
 	"github.com/heftai/heft/internal/hostmem"
 )
 
-// Plan is the plan that the model was bound by: where its weights live, what each device holds, and
-// warnings, such as a limit that is below the minimum. For a model of [New] with a map of one's own
-// it is what that map takes; its devices then have no limits. Any goroutine may ask.
+// Plan returns the plan of the model: where its weights live, what each device holds, and warnings,
+// such as a limit below the minimum. For a model of [New] with a map of your own it lists what that
+// map takes; its devices then have no limits. Any goroutine may call it.
 func (m *Model) Plan() devicemap.Plan { return m.plan }
 
 // RequestBytes is the memory that the plan keeps for requests; see [Options].Serving. 0 means that

@@ -11,8 +11,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// MachineSpeed are what a machine does in a second with the threads that compute. 0 is not
-// known.
+// MachineSpeed is what a machine does per second with the threads that compute. 0 means unknown.
 type MachineSpeed struct {
 	MemoryBytes float64 // read from memory
 	DiskBytes   float64 // read from the checkpoint's files, past the page cache
@@ -20,9 +19,9 @@ type MachineSpeed struct {
 	Operations32, Operations16 float64
 }
 
-// Probe measures the machine with o's threads and kernels, within half a second, in at most
-// memory bytes; less than 32 MiB leave the speed of memory unknown. The disk's is measured
-// by reading the checkpoint's files, which may be nil. o.Ledger counts the memory.
+// Probe measures the machine with o's threads and kernels. It takes half a second and at most memory
+// bytes; with less than 32 MiB the speed of memory stays unknown. It measures the disk by reading
+// files of the checkpoint, which may be nil. o.Ledger counts the memory.
 func Probe(ctx context.Context, o Options, checkpoint *loader.Checkpoint, memory int64) (MachineSpeed, error) {
 	var files []string
 	if checkpoint != nil {
@@ -54,9 +53,8 @@ func Probe(ctx context.Context, o Options, checkpoint *loader.Checkpoint, memory
 	return s, nil
 }
 
-// Probe measures the machine with the threads and kernels of m and the disk of its
-// checkpoint, as the function Probe. Any goroutine may ask; what m computes meanwhile is
-// slower, and so is what is measured.
+// Probe measures the machine with the threads and kernels of m and the disk of its checkpoint. Any
+// goroutine may call it. A pass that runs meanwhile is slower, and lowers the result.
 func (m *Model) Probe(ctx context.Context, memory int64) (MachineSpeed, error) {
 	return Probe(ctx, m.options, m.checkpoint, memory)
 }
@@ -64,15 +62,13 @@ func (m *Model) Probe(ctx context.Context, memory int64) (MachineSpeed, error) {
 // predictedPrompt is the prompt of FirstTokenSeconds, in tokens.
 const predictedPrompt = 8
 
-// Predict is how fast skeleton will run on a machine of speeds s where plan places it;
-// dtype is that of the plan's policy, "" for the weights' own, or the format that they are
-// converted to. With weights on a device
-// that s does not speak of, nothing is known but what is read from the disk.
+// Predict estimates how fast skeleton runs on a machine of speed s with the given plan. dtype is that
+// of the plan's policy: "" for the stored dtype, or the format that weights are converted to. If a
+// device has no measured speed, only DiskBytesPerToken is set.
 //
-// Loading is bound by the disk. The first token reads what the prompt touches from the
-// disk, then computes. After that a token takes as long as reading its weights from
-// memory, or those of the disk tier from the disk, which go on beside each other.
-// Keys and values are left out.
+// The disk bounds loading. The first token reads the weights that the prompt touches from disk, then
+// computes. A later token takes as long as the slower of two reads that overlap: its weights from
+// memory, and those of the disk tier from disk. The KV cache is not counted.
 func Predict(skeleton *meta.Model, plan devicemap.Plan, dtype string, s MachineSpeed) ModelSpeed {
 	disk := float64(plan.DiskBytesPerToken)
 	out := ModelSpeed{DiskBytesPerToken: &disk}

@@ -10,8 +10,8 @@ import (
 // firstTokens is how long a sequence gets before its list of tokens grows.
 const firstTokens = 4096
 
-// A Sequence is one request's state in a model: the tokens it holds and the pages of
-// their keys and values. It belongs to the goroutine that uses the model.
+// A Sequence is the state of one request in a model: its tokens and the KV cache pages of their keys
+// and values. Only the goroutine that uses the model may use it.
 type Sequence struct {
 	model *Model
 	kv    *kvcache.Sequence
@@ -24,7 +24,7 @@ type Sequence struct {
 	tokens []int32
 }
 
-// NewSequence is an empty sequence. Free it when its request ends.
+// NewSequence returns an empty sequence. Call [Sequence.Free] when its request ends.
 func (m *Model) NewSequence() *Sequence { return &Sequence{model: m} }
 
 // pages is the sequence in the cache. Only sequences whose keys were made for the same
@@ -38,12 +38,11 @@ func (s *Sequence) pages(promptLen int) *kvcache.Sequence {
 	return s.kv
 }
 
-// Expect says how long the prompt is that the sequence begins with, which decides what
-// pages it may share. Without it, the first of [Sequence.Reuse], [Sequence.Reserve] and
-// [Model.Forward] tells.
+// Expect sets the length of the prompt, which decides which pages the sequence may share. Without
+// it the first call of [Sequence.Reuse], [Sequence.Reserve] or [Model.Forward] sets the length.
 func (s *Sequence) Expect(promptLen int) { s.pages(promptLen) }
 
-// Len is the number of tokens whose keys and values are computed.
+// Len returns the number of tokens whose keys and values are computed.
 func (s *Sequence) Len() int {
 	if s.kv == nil {
 		return 0
@@ -51,8 +50,8 @@ func (s *Sequence) Len() int {
 	return s.kv.Committed()
 }
 
-// Reserve takes the pages that n further tokens need, or returns ErrKVFull. Layers with a
-// window take no more than they hold at once, and go on in what they give back.
+// Reserve takes the pages for n more tokens. It returns ErrKVFull, and takes none, if not enough are
+// free. A layer with a window reuses its own pages beyond the window.
 func (s *Sequence) Reserve(n int) error { return s.reserve(n, n) }
 
 func (s *Sequence) reserve(n, promptLen int) error {
@@ -63,9 +62,8 @@ func (s *Sequence) reserve(n, promptLen int) error {
 	return err
 }
 
-// Reuse attaches the pages of earlier prompts that begin as this one does and returns
-// the number of tokens that need not be computed again, always less than len(prompt).
-// The sequence must be empty.
+// Reuse attaches the pages of earlier prompts with the same prefix. It returns the number of tokens
+// that need no computation, which is always less than len(prompt). The sequence must be empty.
 func (s *Sequence) Reuse(prompt []int32) int {
 	if s.Len() > 0 || len(prompt) == 0 {
 		return 0
@@ -75,8 +73,8 @@ func (s *Sequence) Reuse(prompt []int32) int {
 	return n
 }
 
-// Truncate forgets the tokens from n on and returns the number of tokens left: n, or 0
-// where layers with a window no longer have what the token after them sees.
+// Truncate removes the tokens from n on. It returns the number of tokens left: n, or 0 if a layer
+// with a window has already released pages that the next token needs.
 func (s *Sequence) Truncate(n int) int {
 	if s.kv == nil {
 		return 0
@@ -86,8 +84,8 @@ func (s *Sequence) Truncate(n int) int {
 	return n
 }
 
-// Free gives the pages back; what they hold may still serve other prompts. The sequence
-// is empty afterwards and may be used again.
+// Free releases the pages; their contents may still serve other prompts. The sequence is empty
+// afterwards and may be used again.
 func (s *Sequence) Free() {
 	if s.kv != nil {
 		s.kv.Free()
@@ -95,19 +93,19 @@ func (s *Sequence) Free() {
 	}
 }
 
-// KVUsage counts the pages of keys and values.
+// KVUsage counts the pages of the KV cache.
 type KVUsage struct {
 	PageTokens int // tokens in a page
 	Pages      int // in all
 	Used       int // held by sequences
-	Cached     int // held by nobody, with contents that a prompt may reuse
-	// Tokens of prompts that were looked up, and those of them that were found.
+	Cached     int // free, with contents that a prompt may reuse
+	// PrefixQueries are the prompt tokens that were looked up, PrefixHits those that were found.
 	PrefixQueries, PrefixHits int64
 	BytesPerToken             int64 // of a token that every layer sees
-	// Capacity is the most tokens that one sequence can have. Layers with a window hold no
-	// more of it than they see, so that it may be more than the pages have tokens.
+	// Capacity is the most tokens that one sequence can have. It may exceed the tokens of all
+	// pages, because a layer with a window keeps only the tokens inside it.
 	Capacity int
 }
 
-// Free is the number of pages that sequences can still take.
+// Free returns the number of pages that sequences can still take.
 func (u KVUsage) Free() int { return u.Pages - u.Used }

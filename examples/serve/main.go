@@ -27,9 +27,9 @@ import (
 // open opens the model in a folder, or the demo.
 func open(folder string) (*dispatch.Model, error) {
 	if folder == "" {
-		return dispatch.OpenFS(demo.Name, demo.Files(), dispatch.Options{KVTokens: 4096})
+		return dispatch.OpenFS(demo.Name, demo.Files(), dispatch.Options{Serving: true, KVTokens: 4096})
 	}
-	return dispatch.Open(folder, dispatch.Options{})
+	return dispatch.Open(folder, dispatch.Options{Serving: true})
 }
 
 // serve is a whole server. It returns when ctx ends and the running requests have ended.
