@@ -36,7 +36,7 @@ func (t Timeouts) withDefaults() Timeouts {
 
 // sendBuffer is the size of a connection's send buffer in bytes. Linux's default grows to several
 // MiB, so the server would notice late that a client does not read.
-const sendBuffer = 256 << 10
+const sendBuffer = 64 << 10
 
 // limitBuffer sets the send buffer of a connection.
 func limitBuffer(ctx context.Context, c net.Conn) context.Context {

@@ -79,15 +79,6 @@ func (f *Fields) Path(name string) string {
 	return f.path + "." + name
 }
 
-// Names returns the names of the object's fields, in no order.
-func (f *Fields) Names() []string {
-	names := make([]string, 0, len(f.raw))
-	for name := range f.raw {
-		names = append(names, name)
-	}
-	return names
-}
-
 // Raw returns a field that is neither missing nor null. After an error there is none.
 func (f *Fields) Raw(name string) (json.RawMessage, bool) {
 	raw, ok := f.peek(name)
