@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -114,36 +112,28 @@ func (f *File) readAt(p []byte, off int64) (n int, err error) {
 	if err := f.open(); err != nil {
 		return 0, err
 	}
-	defer f.recoverFault(&err)()
-	n, err = f.reader.ReadAt(p, off)
-	return n, err
+	return f.readMapped(p, off)
+}
+
+// readMapped copies bytes of the reader's mapping. Pages that are lost are an *Error.
+func (f *File) readMapped(p []byte, off int64) (n int, err error) {
+	panicked := hostmem.Guard(func() { n, err = f.reader.ReadAt(p, off) })
+	if panicked == nil {
+		return n, err
+	}
+	if _, fault := hostmem.FaultAddress(panicked); !fault {
+		panic(panicked)
+	}
+	if err := f.Verify(); err != nil {
+		return 0, err
+	}
+	return 0, &Error{File: f.label(), Reason: "its device failed while reading"}
 }
 
 // A fileReader is a File as the io.ReaderAt that reading a header asks for.
 type fileReader struct{ *File }
 
 func (r fileReader) ReadAt(p []byte, off int64) (int, error) { return r.readAt(p, off) }
-
-// recoverFault makes touching lost pages of the file an error of the function that
-// defers what it returns.
-func (f *File) recoverFault(err *error) func() {
-	was := debug.SetPanicOnFault(true)
-	return func() {
-		debug.SetPanicOnFault(was)
-		switch r := recover().(type) {
-		case nil:
-		case interface {
-			runtime.Error
-			Addr() uintptr
-		}:
-			if *err = f.Verify(); *err == nil {
-				*err = &Error{File: f.label(), Reason: "its device failed while reading"}
-			}
-		default:
-			panic(r)
-		}
-	}
-}
 
 // slice is size bytes at off, in place where the system can.
 func (f *File) slice(off, size int64) ([]byte, error) {

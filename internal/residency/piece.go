@@ -2,9 +2,9 @@ package residency
 
 import (
 	"fmt"
-	"runtime/debug"
 
 	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/stored"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/loader"
@@ -50,18 +50,15 @@ func bufferValues(b *loader.Binding, buf *meta.Buffer) (tensor.Tensor, bool, err
 	return tensor.Floats(values, buf.Shape...), true, nil
 }
 
-// reading calls f, which reads mapped bytes of t. A file that was cut short is an error.
-func reading(t *loader.Tensor, f func()) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case interface{ Addr() uintptr }:
-			err = fmt.Errorf("%s could not be read: its file was cut short or its disk failed", t.Name)
-		default:
-			err = fmt.Errorf("reading %s: %v", t.Name, r)
-		}
-	}()
-	f()
-	return nil
+// reading calls f, which reads mapped bytes of t. A file that was cut short is an error, and so is a
+// panic of f.
+func reading(t *loader.Tensor, f func()) error {
+	panicked := hostmem.Guard(f)
+	if panicked == nil {
+		return nil
+	}
+	if _, fault := hostmem.FaultAddress(panicked); fault {
+		return fmt.Errorf("%s could not be read: its file was cut short or its disk failed", t.Name)
+	}
+	return fmt.Errorf("reading %s: %v", t.Name, panicked)
 }

@@ -179,8 +179,8 @@ func (b *Backend) setError(err error) {
 func (b *Backend) recovered(r any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if fault, ok := r.(interface{ Addr() uintptr }); ok {
-		b.setError(&backend.FaultError{Address: fault.Addr()})
+	if address, ok := hostmem.FaultAddress(r); ok {
+		b.setError(&backend.FaultError{Address: address})
 		return
 	}
 	b.setError(fmt.Errorf("backend: operation failed: %v\n%s", r, debug.Stack()))

@@ -1,0 +1,61 @@
+package loader
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/meta"
+)
+
+// TestGoldenABareConfigIsPlannedAsItsHeaders: every model of the fixtures takes as many bytes by its
+// config alone as by the headers of its files, quantised ones included. The dtype of scales and of
+// what is not quantised is the checkpoint's own choice, which a config does not tell: elements are
+// compared there.
+func TestGoldenABareConfigIsPlannedAsItsHeaders(t *testing.T) {
+	quantized := 0
+	dirs := golden.Glob(t, "infer/models/*/config.json")
+	for _, path := range dirs {
+		dir := filepath.Dir(path)
+		model, ck, err := OpenModel(dir)
+		if err != nil {
+			t.Errorf("%s: %v", dir, err)
+			continue
+		}
+		bare, err := meta.New(model.Config, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{}
+		for name, p := range model.Root.AllParams() {
+			want[name] = formatsOf(p)
+			if p.Stored > 0 {
+				quantized++
+			}
+		}
+		for name, p := range bare.Root.AllParams() {
+			if got := formatsOf(p); got != want[name] {
+				t.Errorf("%s: %s: %s by its config, %s by its headers", filepath.Base(dir), name, got, want[name])
+			}
+		}
+		_ = ck.Close()
+	}
+	golden.Count(t, "infer/models (bare configs)", len(dirs))
+	if len(dirs) > 0 && quantized == 0 {
+		t.Error("no model of the fixtures is quantised")
+	}
+}
+
+// formatsOf are the formats of a parameter's sources.
+func formatsOf(p *meta.Param) (text string) {
+	for _, s := range p.Sources {
+		if q := s.Quant; q != nil {
+			text += fmt.Sprintf("%v[%d×%d] ", q.Format, q.Rows, q.Columns)
+		} else {
+			text += "values "
+			return text // by how many tensors differs from dialect to dialect
+		}
+	}
+	return text
+}
