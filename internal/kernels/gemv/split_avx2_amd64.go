@@ -8,8 +8,6 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-var halvesOneAVX2 = fetch.Forms[halvesOneKernel]{Eight: avx2HalvesOnex8, Four: avx2HalvesOnex4, One: avx2HalvesOnex1}
-
 // halvesAVX2 are dot products with few tokens in AVX2. Its kernels take whole blocks of k.
 type halvesAVX2 struct{}
 
@@ -41,32 +39,21 @@ func (h halvesAVX2) mulHalves(y mat.Floats, w mat.Weights, x, sums []float32, ro
 			copy(block[i*rest.Stride:], w.Data[(r+i)*w.Stride+2*whole:][:2*(n-whole)])
 		}
 		to := mat.Floats{V: y.V[r:], Stride: y.Stride}
-		h.direct(to, rest, x[whole*tokens:], sums[r*tokens*8:], part, tokens, HalvesBlock, first && whole == 0, last)
+		h.blocks(to, rest, x[whole*tokens:], sums[r*tokens*8:], part, tokens, HalvesBlock, first && whole == 0, last)
 	}
 }
 
-func (h halvesAVX2) blocks(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n int, first, last bool) {
-	if tokens == 1 && first && last {
-		h.one(y, w, x, n, rows)
-		return
-	}
-	h.direct(y, w, x, sums, rows, tokens, n, first, last)
-}
-
-// one multiplies a single token as the fetch plan says.
-//
 //go:noinline
-func (halvesAVX2) one(y mat.Floats, w mat.Weights, x []float32, n, rows int) {
-	halvesOneAVX2.For(fetch.Floats)(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
-}
-
-// direct is blocks without a choice of kernels at run time, whose operands would escape to the
-// heap.
-//
-//go:noinline
-func (halvesAVX2) direct(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n int, first, last bool) {
+func (halvesAVX2) blocks(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n int, first, last bool) {
 	if tokens == 1 && first && last {
-		avx2HalvesOnex1(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
+		switch fetch.Rows(fetch.Floats) { // called by name: arguments of a function value would escape
+		case 1:
+			avx2HalvesOnex1(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
+		case 4:
+			avx2HalvesOnex4(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
+		default:
+			avx2HalvesOnex8(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
+		}
 		return
 	}
 	flags := asm.Flag(first) | 2*asm.Flag(last)

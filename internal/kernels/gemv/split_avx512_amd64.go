@@ -3,16 +3,10 @@
 package gemv
 
 import (
-	"unsafe"
-
 	"github.com/heftai/heft/internal/kernels/asm"
 	"github.com/heftai/heft/internal/kernels/fetch"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
-
-type halvesOneKernel func(w unsafe.Pointer, ws int64, x, y unsafe.Pointer, n, rows int64)
-
-var halvesOne = fetch.Forms[halvesOneKernel]{Eight: avx512HalvesOnex8, Four: avx512HalvesOnex4, One: avx512HalvesOnex1}
 
 // shifts is AVX-512.
 type shifts struct{}
@@ -27,7 +21,14 @@ func (shifts) split(dst []float32, step int, src []float32) {
 //go:noinline
 func (shifts) mulHalves(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n, k int, last bool) {
 	if tokens == 1 && k == 0 && last {
-		halvesOne.For(fetch.Floats)(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
+		switch fetch.Rows(fetch.Floats) { // called by name: arguments of a function value would escape
+		case 1:
+			avx512HalvesOnex1(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
+		case 4:
+			avx512HalvesOnex4(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
+		default:
+			avx512HalvesOnex8(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
+		}
 		return
 	}
 	counts := int64(4 * rows)

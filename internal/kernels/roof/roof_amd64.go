@@ -11,13 +11,6 @@ import (
 	"github.com/heftai/heft/internal/kernels/isa"
 )
 
-type readKernel func(p unsafe.Pointer, n int64, out unsafe.Pointer)
-
-var (
-	roofReads  = fetch.Forms[readKernel]{Eight: roofReadx8, Four: roofReadx8, One: roofReadx1}
-	roofReads2 = fetch.Forms[readKernel]{Eight: roofRead2x8, Four: roofRead2x8, One: roofRead2x1}
-)
-
 // Roofs are what this processor has. 12 registers are added to in a step, and 4 tiles of 16
 // by 16 sums.
 func Roofs() []Roof {
@@ -53,11 +46,15 @@ func hasAVX512() bool {
 
 func readMemory(b []byte, out *[64]byte) {
 	p, n := unsafe.Pointer(unsafe.SliceData(b)), int64(len(b))
-	switch {
+	switch one := fetch.Rows(fetch.Roof) == 1; {
+	case hasAVX512() && one:
+		roofReadx1(p, n, unsafe.Pointer(out))
 	case hasAVX512():
-		roofReads.For(fetch.Roof)(p, n, unsafe.Pointer(out))
+		roofReadx8(p, n, unsafe.Pointer(out))
+	case cpu.X86.HasAVX2 && one:
+		roofRead2x1(p, n, unsafe.Pointer(out))
 	case cpu.X86.HasAVX2:
-		roofReads2.For(fetch.Roof)(p, n, unsafe.Pointer(out))
+		roofRead2x8(p, n, unsafe.Pointer(out))
 	default:
 		readPlain(b, out)
 	}
