@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"slices"
 	"sync/atomic"
 
@@ -27,20 +28,22 @@ type Model struct {
 	unexpected []string
 	owned      bool // the checkpoint is closed with the model
 
-	ledger   *hostmem.Ledger
-	backend  backend.Backend
-	variant  string // of the kernels
-	program  *nn.Program
-	weights  *residency.Store
-	cache    *kvcache.Cache // nil for a tree without attention
-	capacity int            // tokens that a sequence can have in the cache
-	run      *nn.Context
-	adapters []*adapter
-	hooks    []*HookHandle
-	measured recorder
-	warmed   atomic.Bool           // Warm was called
-	promoted atomic.Bool           // Promote was called
-	changed  atomic.Pointer[error] // why passes fail since a file was changed, if one was
+	ledger     *hostmem.Ledger
+	backend    backend.Backend
+	variant    string // of the kernels
+	program    *nn.Program
+	weights    *residency.Store
+	cache      *kvcache.Cache // nil for a tree without attention
+	capacity   int            // tokens that a sequence can have in the cache
+	run        *nn.Context
+	adapters   []*adapter
+	hooks      []*HookHandle
+	measured   recorder
+	tuned      <-chan struct{} // closed at the end of TuneReads; nil before it begins
+	stopTuning context.CancelFunc
+	warmed     atomic.Bool           // Warm was called
+	promoted   atomic.Bool           // Promote was called
+	changed    atomic.Pointer[error] // why passes fail since a file was changed, if one was
 
 	pass pass
 }
@@ -130,6 +133,7 @@ func units(p *nn.Program) []residency.Unit {
 
 // Close releases memory and threads. It closes the checkpoint only if the model opened it.
 func (m *Model) Close() {
+	m.stopTune()
 	for _, a := range m.adapters {
 		a.bound.Close()
 	}

@@ -187,6 +187,7 @@ func (c *benchCmd) name() string {
 
 // warm reads the cpu tier and runs one pass.
 func (c *benchCmd) warm(ctx context.Context, m *dispatch.Model) error {
+	<-m.TuneReads(ctx, measurementsDir(c.CacheDir))
 	m.Warm(ctx)
 	for {
 		switch st := m.Status(); {

@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/fetch"
+	"github.com/heftai/heft/internal/kernels/isa"
 )
 
 func TestDevices(t *testing.T) {
@@ -72,5 +75,38 @@ func TestDevicesProbe(t *testing.T) {
 	}
 	if _, errs := command(t, 1, "devices", "--probe-file", file+".gone"); !strings.Contains(errs, ".gone") {
 		t.Errorf("a missing file: %s", errs)
+	}
+}
+
+// TestDecodeOnAMDIsShownByDevices: --probe measures how weights are read, keeps it in the cache folder and shows it, and
+// so does the next call without it.
+func TestDecodeOnAMDIsShownByDevices(t *testing.T) {
+	if set, err := kernels.Select(""); err != nil || set.Level == isa.Go {
+		return // kernels in Go have one pattern
+	}
+	before := fetch.Current()
+	defer fetch.Use(before)
+	dir := t.TempDir()
+	var first, second, none machine
+	parse(t, &none, "devices", "--json", "--cache-dir", dir)
+	if none.Fetch.Measured || none.Fetch.Plan != fetch.Default(none.Fetch.Vendor) || none.Fetch.Processor == "" {
+		t.Errorf("before a measurement: %+v", none.Fetch)
+	}
+	parse(t, &first, "devices", "--json", "--probe", "--cache-dir", dir)
+	if !first.Fetch.Measured || len(first.Fetch.Rates["floats"]) != 6 || len(first.Fetch.Rates["q8"]) != 6 {
+		t.Errorf("after a measurement: %+v", first.Fetch)
+	}
+	if files, err := filepath.Glob(filepath.Join(dir, "fetch-*.json")); err != nil || len(files) != 1 {
+		t.Errorf("the folder has %v, %v", files, err)
+	}
+	parse(t, &second, "devices", "--json", "--cache-dir", dir)
+	if !second.Fetch.Measured || second.Fetch.Plan != first.Fetch.Plan {
+		t.Errorf("the second call has the plan %v, the first %v", second.Fetch.Plan, first.Fetch.Plan)
+	}
+	if text, _ := command(t, 0, "devices", "--cache-dir", dir); !strings.Contains(text, "reads of q8") || !strings.Contains(text, "processor") {
+		t.Errorf("no reads in:\n%s", text)
+	}
+	if text, _ := command(t, 0, "devices", "--cache-dir", "none"); !strings.Contains(text, "default; --probe measures") {
+		t.Errorf("no default in:\n%s", text)
 	}
 }

@@ -67,7 +67,7 @@ func (f *placeFlags) place(o *dispatch.Options) error {
 type sizeFlags struct {
 	Dtype       string `help:"Require this dtype of weights; auto uses the stored dtype (default ${default})." enum:"auto,bfloat16,float16,float32,half,float" default:"auto" placeholder:"auto|bfloat16|float16|float32"`
 	Quantize    string `help:"Convert weights while loading: q8_0 (8.5 bits a weight) or q4_0 (4.5 bits) (default ${default})." enum:"none,q8_0,q4_0" default:"none" placeholder:"none|q8_0|q4_0"`
-	CacheDir    string `name:"cache-dir" help:"Keep converted weights in this folder (default: heft in the user cache)." placeholder:"DIR|none"`
+	CacheDir    string `name:"cache-dir" help:"Keep converted weights and measurements here (default: heft in the user cache)." placeholder:"DIR|none"`
 	Precision   string `help:"Compute in float32 with high; auto may round activations (default ${default})." enum:"auto,high" default:"auto" placeholder:"auto|high"`
 	KVDtype     string `name:"kv-dtype" help:"Store the KV cache in this dtype; auto follows the weights (default ${default})." enum:"auto,float32,bfloat16,q8_0" default:"auto" placeholder:"auto|float32|bfloat16|q8_0"`
 	MaxModelLen int    `help:"Limit a prompt and its answer to N tokens (default: as many as fit)." placeholder:"N"`
@@ -121,6 +121,17 @@ func cacheDir(asked string) string {
 		return "" // without a home there is no cache
 	}
 	return filepath.Join(dir, "heft", "converted")
+}
+
+// measurementsDir is the folder for measurements of the machine, "" for none: --cache-dir, or heft in the
+// user's cache.
+func measurementsDir(asked string) string {
+	switch dir := cacheDir(asked); {
+	case asked == "" && dir != "":
+		return filepath.Dir(dir)
+	default:
+		return dir
+	}
 }
 
 // dtypeNames are the names that vLLM has besides torch's.

@@ -23,7 +23,20 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == underTest {
 		os.Exit(run(os.Args[2:], os.Stdout, os.Stderr))
 	}
-	os.Exit(m.Run())
+	os.Exit(withCache(m.Run))
+}
+
+// withCache runs tests whose servers keep measurements in a folder of their own.
+func withCache(run func() int) int {
+	dir, err := os.MkdirTemp("", "heft-test")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	for _, name := range []string{"XDG_CACHE_HOME", "LocalAppData"} { // of Linux, of Windows
+		os.Setenv(name, dir)
+	}
+	return run()
 }
 
 // A process is a server in a process of its own.

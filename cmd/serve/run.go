@@ -236,6 +236,7 @@ func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 		s.model, err = dispatch.New(skeleton, checkpoint, plan.Map, options)
 	}
 	if err == nil {
+		s.model.TuneReads(ctx, measurementsDir(c.CacheDir))
 		s.model.Warm(ctx) // beside what is left
 		err = <-read
 	}

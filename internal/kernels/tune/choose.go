@@ -13,8 +13,9 @@ const (
 	slack       = 1.15
 	// mostRounds is where a role has enough samples.
 	mostRounds = 24
-	// preferred is how much faster than the default a pattern must be to replace it.
-	preferred = 1.01
+	// preferred is how much faster than the default a pattern must be to replace it, so that
+	// equal patterns do not take turns from start to start.
+	preferred = 1.025
 )
 
 // A meter measures once how long the kernels of r take to read the buffer with a pattern, in seconds; 0 where they

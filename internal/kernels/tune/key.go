@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"strings"
 
+	"github.com/heftai/heft/internal/kernels"
 	"github.com/klauspost/cpuid/v2"
 )
 
@@ -16,9 +17,12 @@ type Key struct {
 	Threads   int    `json:"threads"` // the next power of two
 }
 
-// KeyOf returns the key of this processor for a variant and a number of threads that compute.
+// KeyOf returns the key of this processor for a variant, "" for the best one, and a number of threads that compute.
 // Neighbouring numbers of threads share a key: 3 and 4, 5 to 8 and so on.
 func KeyOf(variant string, threads int) Key {
+	if variant == "" {
+		variant = kernels.Names()[0]
+	}
 	c := &cpuid.CPU
 	model := fmt.Sprintf("%s family %d model %d stepping %d", strings.Join(strings.Fields(c.BrandName), " "), c.Family, c.Model, c.Stepping)
 	return Key{Vendor: c.VendorString, Processor: strings.TrimSpace(model), Variant: variant, Threads: 1 << bits.Len(uint(max(threads, 1)-1))}

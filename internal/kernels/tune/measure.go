@@ -32,18 +32,23 @@ var ErrUnable = errors.New("tune: this processor's kernels have one fetch patter
 
 // Options say what Measure measures.
 type Options struct {
-	Set *kernels.Set
+	// Variant of the kernels; "" is the best one.
+	Variant string
 	// Threads read at once, as many as will compute; 0 is one. More than MostThreads are taken for it.
 	Threads int
 	// Usual is the plan that stays where no other is faster.
 	Usual fetch.Plan
 	// Ledger counts the memory, half a MiB for each thread; nil counts nothing.
 	Ledger *hostmem.Ledger
+	// StoredOnly makes Start take a stored plan or the default and measure nothing.
+	StoredOnly bool
 
 	meter   meter       // in tests, instead of the kernels
 	expired func() bool // in tests, instead of the budget
 	fixed   *Key        // in tests, instead of this processor's
 }
+
+var measuring sync.Mutex
 
 // A Rate is how fast one pattern was, in bytes per second.
 type Rate struct {
@@ -60,8 +65,10 @@ type Report struct {
 
 // Measure finds the fastest pattern of each role. It takes about Budget, changes the
 // process's plan meanwhile and leaves the one that it found in use. Where it fails, by lack of memory, an ended context or
-// ErrUnable, the plan is what it was. Only one Measure may run at a time.
+// ErrUnable, the plan is what it was. A second Measure waits for the first.
 func Measure(ctx context.Context, o Options) (*Report, error) {
+	measuring.Lock()
+	defer measuring.Unlock()
 	before := fetch.Current()
 	report, err := measure(ctx, o)
 	if err != nil {
@@ -77,16 +84,20 @@ func measure(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	threads := min(max(o.Threads, 1), MostThreads)
-	if o.meter == nil && o.Set.Level == isa.Go {
-		return nil, ErrUnable
-	}
 	if o.meter == nil {
+		set, err := kernels.Select(o.Variant)
+		if err != nil {
+			return nil, fmt.Errorf("tune: %w", err)
+		}
+		if set.Level == isa.Go {
+			return nil, ErrUnable
+		}
 		block, err := hostmem.Alloc(o.Ledger, hostmem.Other, threads*perThread)
 		if err != nil {
 			return nil, fmt.Errorf("tune: %w", err)
 		}
 		defer func() { _ = block.Release() }() // held once
-		w := newWorkers(o.Set, block.Bytes(), threads)
+		w := newWorkers(set, block.Bytes(), threads)
 		defer w.close()
 		if !w.able() {
 			return nil, ErrUnable

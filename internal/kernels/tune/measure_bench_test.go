@@ -5,21 +5,16 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/fetch"
 )
 
 // BenchmarkMeasure is what a first start pays.
 func BenchmarkMeasure(b *testing.B) {
 	defer fetch.Use(fetch.Current())
-	set, err := kernels.Select("")
-	if err != nil {
-		b.Fatal(err)
-	}
 	for _, threads := range []int{1, 2} {
 		b.Run(fmt.Sprint(threads), func(b *testing.B) {
 			for b.Loop() {
-				r, err := Measure(context.Background(), Options{Set: set, Threads: threads, Usual: fetch.Default("")})
+				r, err := Measure(context.Background(), Options{Threads: threads, Usual: fetch.Default("")})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -119,7 +119,7 @@ func (s *Store) Remeasure(ctx context.Context, o Options) (*Report, error) {
 
 // Start makes the plan of this machine that of the process: at once where the store has it, else the
 // default of the vendor until a measurement in the background is done. The channel is closed then. Where
-// nothing can be measured the default stays. Only one Start may be under way at a time.
+// nothing can be measured the default stays.
 func (s *Store) Start(ctx context.Context, o Options) <-chan struct{} {
 	done := make(chan struct{})
 	k := o.key()
@@ -129,6 +129,10 @@ func (s *Store) Start(ctx context.Context, o Options) <-chan struct{} {
 		return done
 	}
 	fetch.Use(fetch.Default(k.Vendor))
+	if o.StoredOnly {
+		close(done)
+		return done
+	}
 	go func() {
 		defer close(done)
 		r, err := s.Remeasure(ctx, o)
@@ -146,5 +150,5 @@ func (o *Options) key() Key {
 	if o.fixed != nil {
 		return *o.fixed
 	}
-	return KeyOf(o.Set.Name, o.Threads)
+	return KeyOf(o.Variant, o.Threads)
 }

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/heftai/heft/internal/kernels/fetch"
+	"github.com/heftai/heft/internal/kernels/tune"
+)
+
+// fetchInfo is how this machine reads weights: what was measured, now or by an earlier process.
+type fetchInfo struct {
+	tune.Key
+	tune.Report
+	Measured bool `json:"measured"` // false for the default of the processor's vendor
+}
+
+// fetch measures with --probe, and else shows what is stored.
+func (c *devicesCmd) fetch(ctx context.Context, variant string, threads int) (*fetchInfo, error) {
+	info := &fetchInfo{Key: tune.KeyOf(variant, threads)}
+	store := tune.Store{Folder: measurementsDir(c.CacheDir)}
+	var report *tune.Report
+	var err error
+	if c.Probe || c.ProbeFile != "" {
+		report, err = store.Remeasure(ctx, tune.Options{Variant: variant, Threads: threads})
+	} else {
+		report = store.Load(info.Key)
+	}
+	switch {
+	case errors.Is(err, tune.ErrUnable):
+	case err != nil:
+		return nil, err
+	case report != nil:
+		info.Report, info.Measured = *report, true
+		return info, nil
+	}
+	info.Plan = fetch.Default(info.Vendor)
+	return info, nil
+}
+
+// print writes a line for each role: the pattern, and its rate beside the others'.
+func (f *fetchInfo) print(w io.Writer) {
+	if f == nil {
+		return
+	}
+	fmt.Fprintf(w, "\tprocessor\t%s\n", f.Processor)
+	for role := range fetch.Roles {
+		fmt.Fprintf(w, "\treads of %s\t%s", role, f.Plan[role])
+		if !f.Measured {
+			fmt.Fprint(w, " (default; --probe measures)")
+		}
+		sep := ": GB/s"
+		for _, rate := range f.Rates[role.String()] {
+			fmt.Fprintf(w, "%s %.1f with %s", sep, rate.BytesPerSecond/1e9, rate.Pattern)
+			sep = ";"
+		}
+		fmt.Fprintln(w)
+	}
+}

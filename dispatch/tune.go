@@ -1,0 +1,49 @@
+package dispatch
+
+import (
+	"context"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/kernels/tune"
+)
+
+// tuneLimit is the least limit of the cpu's memory with which a model measures how weights are read: the
+// measurement takes half a MiB for each thread, 16 MiB at most.
+const tuneLimit = 512 << 20
+
+// TuneReads finds out how this machine reads weights fastest: how many rows at once, and with or without
+// software prefetch. It takes what an earlier process stored in folder for this processor model, variant and
+// number of threads; else it measures for about 30 ms in the background and stores the result. With folder
+// "" nothing is stored. The choice holds for all models of the process and changes no bit of any result.
+//
+// Call it before [Model.Warm], at most once. With less than 512 MiB for the cpu the default of the processor's
+// vendor stays. The channel is closed once the choice is made, and [Model.Close] waits for that.
+func (m *Model) TuneReads(ctx context.Context, folder string) <-chan struct{} {
+	if m.tuned != nil {
+		done := make(chan struct{})
+		close(done)
+		return done
+	}
+	ctx, m.stopTuning = context.WithCancel(ctx)
+	o := tune.Options{Variant: m.variant, Threads: m.options.Threads, Ledger: m.ledger, StoredOnly: !m.options.roomToTune()}
+	m.tuned = (&tune.Store{Folder: folder}).Start(ctx, o)
+	return m.tuned
+}
+
+// stopTune waits for the end of TuneReads.
+func (m *Model) stopTune() {
+	if m.tuned != nil {
+		m.stopTuning()
+		<-m.tuned
+	}
+}
+
+// roomToTune reports whether the limit of the cpu's memory allows the measurement.
+func (o *Options) roomToTune() bool {
+	for _, limit := range o.MaxMemory {
+		if limit.Device == devicemap.CPU && limit.Bytes < tuneLimit {
+			return false
+		}
+	}
+	return true
+}
