@@ -47,7 +47,8 @@ func (p *Parser) tail(until string) []byte {
 // white space or begins until.
 func (p *Parser) nameSoFar(c byte, until string) bool {
 	if p.nameEnd < 0 {
-		if isNameByte(c) && !(until != "" && until[0] == c) {
+		// A byte that may be a name's ends the name only if until begins with it and is no word.
+		if isNameByte(c) && !(until != "" && until[0] == c && !isTokenByte(c)) {
 			return true
 		}
 		p.nameEnd = len(p.word) - 1

@@ -168,7 +168,7 @@ func (l *lesson) frame(open string, between *string, after string) bool {
 func (l *lesson) single(open, join, after string, several bool) {
 	f := &l.form
 	f.open, f.close = open, after
-	if l.style == objectStyle || several && l.style == pythonStyle || several && join == "" && f.body != bodyTags {
+	if l.style == objectStyle || l.style == pythonStyle || several && join == "" && f.body != bodyTags {
 		return
 	}
 	f.end, f.close = after, ""
@@ -196,7 +196,7 @@ func (l *lesson) several(open, join, after string) bool {
 	rest = strings.TrimSpace(rest)
 	if section == "" {
 		f.open, f.end, f.close = call, end, ""
-		if l.style == objectStyle {
+		if l.style == objectStyle || l.style == pythonStyle {
 			f.end, f.close = "", end
 		}
 		l.turn = rest

@@ -22,8 +22,8 @@ const probeTool = `{"type": "function", "function": {"name": "NAME", "descriptio
  "zqo": {"type": "object", "description": "O.", "additionalProperties": {"type": "string"}, "properties": {}}, "zql": {"type": "array", "description": "L.", "items": {"type": "string"}},
  "zqt": {"type": "boolean", "description": "T."}}, "required": ["zqa"]}}}`
 
-// probeNames are the functions that are called.
-var probeNames = [...]string{"zqfirst", "zqsecond", "zqthird"}
+// probeNames are the functions that are called. They have letters that markers begin with.
+var probeNames = [...]string{"zqfirst_name", "zqSecond-arguments", "zqthird"}
 
 // A probeCall is a call of a conversation; arguments are JSON.
 type probeCall struct{ name, id, arguments string }

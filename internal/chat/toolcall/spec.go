@@ -61,9 +61,9 @@ type form struct {
 	quote string
 }
 
-// objectEnd closes a call that is an object and has a marker of its own.
+// objectEnd closes an object or a Python call that has markers of its own in a section.
 func (f *form) objectEnd() string {
-	if f.objects && f.head == nil && f.call != "" {
+	if f.call != "" && (f.objects && f.head == nil || f.body == bodyPython) {
 		return f.end
 	}
 	return ""
