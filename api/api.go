@@ -50,6 +50,12 @@ func newService(m *generate.Model, o Options) *service {
 			s.Plan = func() any { return dispatch.NewReport(d.Plan()).With(d.Measured()) }
 		}
 	}
+	if s.Status == nil { // a model without weights, in tests
+		s.Status = func() dispatch.Status { return dispatch.Status{Loading: dispatch.Loading{Done: true}} }
+	}
+	if s.Plan == nil {
+		s.Plan = func() any { return struct{}{} }
+	}
 	s.Timeouts = s.Timeouts.withDefaults()
 	return s
 }

@@ -12,6 +12,22 @@ import (
 	"github.com/heftai/heft/internal/golden"
 )
 
+// TestExamplesImportPublicPackagesOnly: a program outside of the module can be written like them.
+func TestExamplesImportPublicPackagesOnly(t *testing.T) {
+	for _, p := range packages(t) {
+		if !strings.HasPrefix(p.path, "examples/") {
+			continue
+		}
+		for _, f := range p.files {
+			for _, imp := range f.imports {
+				if strings.Contains(imp, "/internal/") && !strings.HasSuffix(f.name, "_test.go") {
+					t.Errorf("%s imports %s", f.name, imp)
+				}
+			}
+		}
+	}
+}
+
 // TestAnotherModuleImportsUs builds and runs the program of testdata/outside, a
 // module of its own: the public packages are enough to plan, generate, chat with tools, fine-tune an
 // adapter from a file, serve it and train a module of one's own. It is built in a copy, with this module's own requirements and checksums.
