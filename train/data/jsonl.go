@@ -11,8 +11,8 @@ import (
 	"os"
 )
 
-// Record is one line of a JSONL file: a text, a prompt with its completion, or a
-// conversation. Other keys are passed over.
+// Record is one line of a JSONL file: a text, a prompt with its completion, or a conversation.
+// Other keys are ignored.
 type Record struct {
 	Text       *string           `json:"text,omitempty"`
 	Prompt     *string           `json:"prompt,omitempty"`
@@ -49,8 +49,7 @@ func parseRecord(line []byte) (Record, error) {
 	return r, nil
 }
 
-// Tokenize makes a sequence of r in the way of its form. t may be nil where there are
-// no conversations.
+// Tokenize makes a sequence of r according to its form. t may be nil if there are no conversations.
 func (r Record) Tokenize(e Encoder, t Template, o TextOptions) (Sequence, error) {
 	switch {
 	case r.Text != nil:
@@ -92,8 +91,8 @@ func lines(r io.Reader, visit func(line []byte, number int, offset int64) bool) 
 	}
 }
 
-// ReadJSONL walks the records of r, one a line; blank lines are passed over. Errors
-// name the line and end the walk.
+// ReadJSONL yields the records of r, one per line, and skips blank lines. An error names the line
+// and ends the walk.
 func ReadJSONL(r io.Reader) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		stopped := false
@@ -111,8 +110,8 @@ func ReadJSONL(r io.Reader) iter.Seq2[Record, error] {
 	}
 }
 
-// JSONL is a Dataset of a file's records, which are read when they are asked for. It
-// may be used by several goroutines.
+// JSONL is a Dataset of a file's records. It reads a record when it is requested, and is safe for
+// concurrent use.
 type JSONL struct {
 	file   *os.File
 	places []place
@@ -123,8 +122,7 @@ type place struct {
 	size, number int
 }
 
-// OpenJSONL finds the lines of a file. Whether they are records shows when they are
-// read. Close it after use.
+// OpenJSONL finds the lines of a file. Lines are parsed when they are read. Close it after use.
 func OpenJSONL(path string) (*JSONL, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -184,8 +182,8 @@ type mapped[T, U any] struct {
 	f    func(T) (U, error)
 }
 
-// Map is the data set of f's results, computed each time they are asked for. f may be
-// called from several goroutines. It passes epochs on.
+// Map returns a data set of f's results. f runs each time a sample is requested, possibly in
+// several goroutines. Epochs are passed to the data set below.
 func Map[T, U any](from Dataset[T], f func(T) (U, error)) Dataset[U] { return mapped[T, U]{from, f} }
 
 func (m mapped[T, U]) Len() int           { return m.from.Len() }

@@ -9,8 +9,7 @@ import (
 	"github.com/heftai/heft/train/rng"
 )
 
-// Dataset has samples by index. At may be called from several goroutines where
-// Options.Workers asks for that.
+// Dataset has samples by index. With Options.Workers, At is called from several goroutines.
 type Dataset[T any] interface {
 	Len() int
 	At(i int) (T, error)
@@ -29,7 +28,7 @@ func (s Slice[T]) At(i int) (T, error) {
 	return s[i], nil
 }
 
-// Samples makes a Slice a Stream, too.
+// Samples makes a Slice a Stream as well.
 func (s Slice[T]) Samples() iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for _, x := range s {
@@ -40,16 +39,14 @@ func (s Slice[T]) Samples() iter.Seq2[T, error] {
 	}
 }
 
-// Collate makes a batch of samples. It may be called from several goroutines where
-// Options.Workers asks for that, and with no samples where a dispatching loader has
-// none left for a rank.
+// Collate makes a batch of samples. With Options.Workers it is called from several goroutines. A
+// dispatching loader calls it with no samples if none are left for a rank.
 type Collate[T, B any] func(samples []T) (B, error)
 
 // Samples is the Collate that leaves samples as they are.
 func Samples[T any](samples []T) ([]T, error) { return samples, nil }
 
-// Options say how a loader makes batches. The zero value takes samples one by one in
-// their order.
+// Options configure a loader. The zero value yields samples one by one, in order.
 type Options struct {
 	// BatchSize is the number of samples in a batch; 0 is 1.
 	BatchSize int
@@ -73,17 +70,16 @@ type Options struct {
 	Prefetch int
 }
 
-// ErrNoLength is what Len of a loader over a stream without a length says.
+// ErrNoLength is returned by Len of a loader over a stream without a length.
 var ErrNoLength = errors.New("data: the stream has no length")
 
-// ErrNegativeLength is what Len says after more batches were skipped than there are.
+// ErrNegativeLength is returned by Len if more batches were skipped than there are.
 var ErrNegativeLength = errors.New("data: more batches are skipped than there are")
 
-// ErrNothingToDispatch is what a dispatching loader ends with that has no whole batch
-// at all.
+// ErrNothingToDispatch ends the walk of a dispatching loader that has no complete batch.
 var ErrNothingToDispatch = errors.New("data: the dispatching rank has no batch to hand out")
 
-// State is what an [Observer] may ask of a loader.
+// State is the view of a loader that an [Observer] gets.
 type State interface {
 	// EndOfDataloader is true while the last batch is in use, and after it.
 	EndOfDataloader() bool
@@ -92,8 +88,8 @@ type State interface {
 	Remainder() int
 }
 
-// Observer is told when a prepared loader begins and ends an epoch. A loop that is
-// left early does not end.
+// Observer is notified when a prepared loader begins and ends an epoch. A loop that is left early
+// does not end the epoch.
 type Observer interface {
 	BeginLoader(State)
 	EndLoader(State)
@@ -107,8 +103,8 @@ const (
 	dispatched
 )
 
-// Loader yields batches. Make one with [NewLoader] or [NewStreamLoader]. One goroutine
-// walks a loader at a time; what it reports belongs to the walk that is under way.
+// Loader yields batches. [NewLoader] and [NewStreamLoader] make one. One goroutine walks a loader
+// at a time. Its methods report on the current walk.
 type Loader[B any] struct {
 	src  source[B]
 	opts Options
@@ -125,7 +121,7 @@ type Loader[B any] struct {
 	remainder int
 }
 
-// NewLoader loads a data set.
+// NewLoader makes a loader over a data set.
 func NewLoader[T, B any](from Dataset[T], collate Collate[T, B], o Options) (*Loader[B], error) {
 	if o.BatchSize == 0 {
 		o.BatchSize = 1
@@ -154,7 +150,7 @@ func NewLoader[T, B any](from Dataset[T], collate Collate[T, B], o Options) (*Lo
 	return &Loader[B]{src: src, opts: o, drop: drop, progress: new(progress), remainder: -1}, nil
 }
 
-// NewStreamLoader loads a stream. Options about order do not apply.
+// NewStreamLoader makes a loader over a stream. Options about order do not apply.
 func NewStreamLoader[T, B any](from Stream[T], collate Collate[T, B], o Options) (*Loader[B], error) {
 	if o.BatchSize == 0 {
 		o.BatchSize = 1
@@ -172,14 +168,13 @@ func NewStreamLoader[T, B any](from Stream[T], collate Collate[T, B], o Options)
 func (l *Loader[B]) EndOfDataloader() bool { return l.end }
 func (l *Loader[B]) Remainder() int        { return l.remainder }
 
-// Dispatches says that rank 0 reads and hands out the batches.
+// Dispatches reports whether rank 0 reads and distributes the batches.
 func (l *Loader[B]) Dispatches() bool { return l.mode == dispatched }
 
 // Streams reports whether samples come from a [Stream], in an order of its own.
 func (l *Loader[B]) Streams() bool { return l.src.streams() }
 
-// Iteration counts the epochs that were walked to their end; it is the epoch that the
-// next walk sets.
+// Iteration returns the number of complete epochs, which is the epoch of the next walk.
 func (l *Loader[B]) Iteration() int { return l.iteration }
 
 // SetEpoch sets the epoch of the next walk: samplers, data sets and streams that are
@@ -189,7 +184,7 @@ func (l *Loader[B]) SetEpoch(epoch int) {
 	l.src.setEpoch(epoch)
 }
 
-// Len is the number of batches of a walk on this rank.
+// Len returns the number of batches of a walk on this rank.
 func (l *Loader[B]) Len() (int, error) {
 	n, ok := l.src.length()
 	switch {
@@ -207,8 +202,8 @@ func (l *Loader[B]) Len() (int, error) {
 	return n, nil
 }
 
-// DatasetLen is the length of the data set or stream (of a sharded stream: of this
-// rank's part, padding counted).
+// DatasetLen returns the length of the data set or stream. For a sharded stream it is the length of
+// this rank's part, padding included.
 func (l *Loader[B]) DatasetLen() (int, error) {
 	if n, ok := l.src.dataLength(); ok {
 		return n, nil
@@ -216,8 +211,8 @@ func (l *Loader[B]) DatasetLen() (int, error) {
 	return 0, ErrNoLength
 }
 
-// TotalBatchSize is the number of samples of a batch over all ranks, 0 if that is not
-// known. Of a sharded stream it is one rank's, as in the reference.
+// TotalBatchSize returns the number of samples of a batch over all ranks, or 0 if it is unknown.
+// For a sharded stream it is one rank's number, as in Accelerate.
 func (l *Loader[B]) TotalBatchSize() int {
 	if l.mode == dispatched {
 		return 0
@@ -225,8 +220,8 @@ func (l *Loader[B]) TotalBatchSize() int {
 	return l.src.totalBatch()
 }
 
-// All walks one epoch, or what [Loader.Restore] left of one. An error ends the walk; the
-// context's end does, between batches.
+// All yields the batches of one epoch, or the rest of one after [Loader.Restore]. An error ends the
+// walk, and so does the end of the context, between batches.
 func (l *Loader[B]) All(ctx context.Context) iter.Seq2[B, error] {
 	return func(yield func(B, error) bool) {
 		var zero B
@@ -354,9 +349,8 @@ func (l *Loader[B]) walkDispatched(ctx context.Context, yield func(B, error) boo
 	}
 }
 
-// SkipFirstBatches is l without the first n batches of each walk, for going on in the
-// middle of an epoch. It shares l's samplers and starts with l's epoch. The package
-// comment names what it does not know any more.
+// SkipFirstBatches returns l without the first n batches of each walk, to resume in the middle of
+// an epoch. It shares l's samplers and starts with l's epoch. The package comment lists its limits.
 func SkipFirstBatches[B any](l *Loader[B], n int) *Loader[B] {
 	s := *l
 	s.end, s.remainder = false, -1

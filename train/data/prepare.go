@@ -7,8 +7,8 @@ import (
 	"github.com/heftai/heft/train/rng"
 )
 
-// Comm is what a prepared loader needs of its world: who it is, and, to dispatch or to
-// shuffle alike, to hear rank 0.
+// Comm is a loader's view of its world: its rank, and a broadcast from rank 0 to dispatch batches
+// and to share a generator.
 type Comm interface {
 	Rank() int
 	Size() int
@@ -29,8 +29,8 @@ const (
 	DispatchAlways
 )
 
-// PrepareOptions deal a loader to the ranks of a world. The zero value is a world of
-// one and Accelerate's defaults.
+// PrepareOptions say how to split a loader between ranks. The zero value is a world of one with
+// Accelerate's defaults.
 type PrepareOptions struct {
 	// Comm is this rank's end of its world; nil is a world of one.
 	Comm Comm
@@ -83,8 +83,8 @@ func (alone) Rank() int                                                    { ret
 func (alone) Size() int                                                    { return 1 }
 func (alone) Broadcast(_ context.Context, _ int, b []byte) ([]byte, error) { return b, nil }
 
-// Prepare deals l to the ranks of a world, in place. It fails where batches cannot be
-// split evenly, and on a loader that is prepared already.
+// Prepare splits l between the ranks of a world, in place. It fails if batches cannot be split
+// evenly, or if l is prepared already.
 func (l *Loader[B]) Prepare(o PrepareOptions) error {
 	if l.mode != plain {
 		return errors.New("data: the loader is prepared already")

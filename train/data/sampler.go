@@ -8,15 +8,14 @@ import (
 	"github.com/heftai/heft/train/rng"
 )
 
-// Sampler orders the indices of a data set. Indices walks one epoch; a walk may be
-// left early and every walk starts anew.
+// Sampler orders the indices of a data set. Indices yields one epoch. A walk may be left early;
+// every walk starts from the beginning.
 type Sampler interface {
 	Len() int
 	Indices() iter.Seq[int]
 }
 
-// EpochSetter is a Sampler, BatchSampler, Dataset or Stream that wants to know the
-// epoch before each walk.
+// EpochSetter is a Sampler, BatchSampler, Dataset or Stream that gets the epoch before each walk.
 type EpochSetter interface{ SetEpoch(epoch int) }
 
 func setEpoch(x any, epoch int) {
@@ -25,7 +24,7 @@ func setEpoch(x any, epoch int) {
 	}
 }
 
-// Sequential walks 0 … n-1.
+// Sequential yields 0 … n-1.
 type Sequential int
 
 func (n Sequential) Len() int { return max(0, int(n)) }
@@ -110,8 +109,8 @@ func each(x []int, yield func(int) bool) bool {
 	return true
 }
 
-// SeedableRandom orders epoch e by the seed Seed+e, the same on every rank and in
-// every run. Make one with [NewSeedableRandom].
+// SeedableRandom shuffles epoch e with the seed Seed+e: the same order on every rank and in every
+// run. [NewSeedableRandom] makes one.
 type SeedableRandom struct {
 	n, samples  int
 	replacement bool
@@ -119,17 +118,17 @@ type SeedableRandom struct {
 	epoch       atomic.Int64 // a loader's goroutine ends an epoch while its user may ask for it
 }
 
-// NewSeedableRandom orders n samples by seed (data_seed in Accelerate).
+// NewSeedableRandom shuffles n samples with seed (Accelerate's data_seed).
 func NewSeedableRandom(n int, seed uint64) *SeedableRandom {
 	return &SeedableRandom{n: n, samples: n, seed: seed}
 }
 
 func (s *SeedableRandom) Len() int { return max(0, s.samples) }
 
-// Epoch is the one whose order the next walk takes.
+// Epoch returns the epoch of the next walk.
 func (s *SeedableRandom) Epoch() int { return int(s.epoch.Load()) }
 
-// SetEpoch chooses the order of the next walk.
+// SetEpoch sets the epoch of the next walk.
 func (s *SeedableRandom) SetEpoch(epoch int) { s.epoch.Store(int64(epoch)) }
 
 // Indices walks the epoch's order. Only a walk to its end advances the epoch.
@@ -142,8 +141,8 @@ func (s *SeedableRandom) Indices() iter.Seq[int] {
 	}
 }
 
-// BatchSampler groups indices into batches. A walk may be left early; the slices are
-// the caller's to keep.
+// BatchSampler groups indices into batches. A walk may be left early. The caller may keep the
+// slices.
 type BatchSampler interface {
 	// Len is the number of batches. It may be negative where a skip went past the end.
 	Len() int
@@ -161,7 +160,7 @@ type Grouped struct {
 	drop    bool
 }
 
-// NewBatchSampler groups s by size; drop leaves a short last batch out.
+// NewBatchSampler groups s into batches of size. With drop it omits a short last batch.
 func NewBatchSampler(s Sampler, size int, drop bool) (*Grouped, error) {
 	if size < 1 {
 		return nil, fmt.Errorf("data: a batch size of %d", size)

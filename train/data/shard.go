@@ -43,7 +43,7 @@ type BatchShard struct {
 	by Shard
 }
 
-// NewBatchShard deals of out. SplitBatches needs batches of a common size.
+// NewBatchShard splits of between ranks. SplitBatches needs batches of a common size.
 func NewBatchShard(of BatchSampler, by Shard) (*BatchShard, error) {
 	if err := by.check(); err != nil {
 		return nil, err
@@ -54,13 +54,13 @@ func NewBatchShard(of BatchSampler, by Shard) (*BatchShard, error) {
 	return &BatchShard{of, by}, nil
 }
 
-// BatchSize is the size before sharding.
+// BatchSize returns the size before sharding.
 func (s *BatchShard) BatchSize() int     { return s.of.BatchSize() }
 func (s *BatchShard) DropLast() bool     { return s.of.DropLast() }
 func (s *BatchShard) SetEpoch(epoch int) { setEpoch(s.of, epoch) }
 
-// Len is the number of batches of this rank, padding counted; see the package comment
-// for SplitBatches.
+// Len returns the number of batches of this rank, padding included. The package comment explains
+// SplitBatches.
 func (s *BatchShard) Len() int {
 	n, size := s.of.Len(), s.by.Size
 	switch {
@@ -121,7 +121,7 @@ func cycle(batch, from []int, size int) []int {
 	return batch
 }
 
-// deal hands out whole batches of a common size.
+// deal distributes whole batches of a common size.
 func (s *BatchShard) deal(yield func([]int) bool) {
 	size, ranks := s.of.BatchSize(), s.by.Size
 	var start, mine, last []int
@@ -179,7 +179,7 @@ func (s *BatchShard) fill(yield func([]int) bool, start, last []int, n int) {
 	}
 }
 
-// dealRagged hands out batches that have no common size.
+// dealRagged distributes batches that have no common size.
 func (s *BatchShard) dealRagged(yield func([]int) bool) {
 	ranks := s.by.Size
 	var start [][]int

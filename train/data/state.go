@@ -8,8 +8,8 @@ import (
 	"github.com/heftai/heft/train/rng"
 )
 
-// Position is where a loader is: what another loader over the same data, made and
-// prepared alike, needs to go on with the very next batch. It has a plain JSON form.
+// Position is the position of a loader: what a second loader over the same data, made and prepared
+// alike, needs to continue with the next batch. It has a plain JSON form.
 type Position struct {
 	// Iteration is the loader's, and Epoch that of a [SeedableRandom] order, both of the
 	// walk under way, or of the next one.
@@ -34,8 +34,7 @@ type progress struct {
 	shared  []byte    // where Global goes on once the order is drawn anew
 }
 
-// Position is where l is. It may be asked for between batches, by the goroutine that
-// walks l.
+// Position returns the position of l. Call it between batches, in the goroutine that walks l.
 func (l *Loader[B]) Position() (Position, error) {
 	w := l.progress
 	switch {
@@ -49,10 +48,10 @@ func (l *Loader[B]) Position() (Position, error) {
 	return p, nil
 }
 
-// Restore lets the next walk of l go on at p: it draws the same order, passes over the
-// batches that were given already without reading them (those of streams and of
-// dispatching loaders are read and dropped), and leaves the shared generator where it is.
-// l must be prepared as the loader was whose position it is.
+// Restore lets the next walk of l continue at p. The walk draws the same order and skips the
+// batches that were yielded already, without reading them; a stream or a dispatching loader reads
+// and drops them. The shared generator does not move. l must be prepared as the loader was that p
+// comes from.
 func (l *Loader[B]) Restore(p Position) error {
 	own, shared := l.generators()
 	switch {

@@ -10,11 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// Ignore is the label that no loss counts.
+// Ignore is the label of tokens that do not count in the loss.
 const Ignore int32 = -100
 
-// Sequence is a text as a causal language model learns it. Labels lie beside the ids
-// they are of: the loss shifts them.
+// Sequence is a text for a causal language model. Each label is that of the id at the same index:
+// the loss shifts them.
 type Sequence struct {
 	IDs    []int32
 	Labels []int32
@@ -22,7 +22,7 @@ type Sequence struct {
 	Positions []int32
 }
 
-// Trained is how many labels count.
+// Trained returns the number of labels that count.
 func (s Sequence) Trained() int {
 	n := 0
 	for _, l := range s.Labels {
@@ -33,19 +33,19 @@ func (s Sequence) Trained() int {
 	return n
 }
 
-// Encoder turns text into ids. Spans are the tokens' half-open ranges of code points,
-// [0 0] for tokens that special adds around the text.
+// Encoder turns text into ids. Spans are the tokens' half-open ranges of code points, [0 0] for
+// tokens that special adds.
 type Encoder interface {
 	Encode(text string, special bool) (ids []int32, spans [][2]int, err error)
 }
 
-// Template renders a conversation of JSON objects; prompt adds the header of the
-// answer that is to come.
+// Template renders a conversation of JSON objects. With prompt it adds the header of the next
+// answer.
 type Template interface {
 	Render(messages []json.RawMessage, tools json.RawMessage, prompt bool) (string, error)
 }
 
-// TextOptions say what of a text is learned.
+// TextOptions say which tokens of a text are learned.
 type TextOptions struct {
 	// MaxLength cuts longer sequences at their end; 0 is no bound.
 	MaxLength int
@@ -82,8 +82,8 @@ func TokenizeText(e Encoder, text string, o TextOptions) (Sequence, error) {
 	return o.finish(s), nil
 }
 
-// TokenizePrompt makes a sequence of prompt and completion, as one text, of which the
-// completion is learned. A token across the border is the prompt's.
+// TokenizePrompt makes a sequence of prompt and completion, joined to one text. The completion is
+// learned. A token across the border belongs to the prompt.
 func TokenizePrompt(e Encoder, prompt, completion string, o TextOptions) (Sequence, error) {
 	ids, spans, err := e.Encode(prompt+completion, true)
 	if err != nil {
@@ -121,13 +121,12 @@ func masked(ids []int32, spans [][2]int, ranges [][2]int) (Sequence, error) {
 	return s, nil
 }
 
-// ErrUnstable says that a template renders the beginning of a conversation differently
-// once it goes on, so that answers cannot be found in it. TextOptions.LastAnswer may
-// help.
+// ErrUnstable says that a template renders the beginning of a conversation differently when more
+// messages follow, so that answers cannot be located. TextOptions.LastAnswer may help.
 var ErrUnstable = errors.New("data: the template renders earlier messages differently in a longer conversation")
 
-// TokenizeChat makes a sequence of a conversation, of which what the assistant says is
-// learned, up to the template's end of the message.
+// TokenizeChat makes a sequence of a conversation. The assistant's messages are learned, up to the
+// template's end of message.
 func TokenizeChat(e Encoder, t Template, messages []json.RawMessage, tools json.RawMessage, o TextOptions) (Sequence, error) {
 	full, err := t.Render(messages, tools, false)
 	if err != nil {
@@ -227,9 +226,9 @@ type PackOptions struct {
 	DropLast bool
 }
 
-// Pack joins sequences, in order, into blocks of length ids. Positions restart in each
-// sequence and its first label is [Ignore]: nothing before it belongs to it. Models
-// that do not look at positions see through the borders.
+// Pack joins sequences, in order, into blocks of length ids. Positions restart in each sequence,
+// and its first label is [Ignore], because no token before it belongs to it. Models that ignore
+// positions attend across the borders.
 func Pack(sequences []Sequence, length int, o PackOptions) ([]Sequence, error) {
 	if length < 1 {
 		return nil, fmt.Errorf("data: blocks of %d tokens", length)
@@ -308,8 +307,8 @@ type Padding struct {
 	Left bool
 }
 
-// PadTokens is the Collate that fills sequences up to the longest of their batch.
-// Labels are filled with [Ignore].
+// PadTokens returns the Collate that pads sequences to the longest of their batch. Labels are
+// padded with [Ignore].
 func PadTokens(p Padding) Collate[Sequence, TokenBatch] {
 	return func(samples []Sequence) (TokenBatch, error) {
 		b := TokenBatch{Rows: len(samples), Columns: p.Length}

@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// Tokenizer is a model folder's tokenizer and chat template: an [Encoder] and a
+// Tokenizer is the tokenizer and the chat template of a model folder: an [Encoder] and a
 // [Template]. It is safe for concurrent use.
 type Tokenizer struct {
 	text *text.Tokenizer
@@ -21,14 +21,14 @@ var (
 	_ Template = (*Tokenizer)(nil)
 )
 
-// NewTokenizer joins a tokenizer and a chat that are open already.
+// NewTokenizer makes a Tokenizer of a tokenizer and a chat that are open already.
 func NewTokenizer(t *text.Tokenizer, c *text.Chat) *Tokenizer { return &Tokenizer{t, c} }
 
-// OpenTokenizer reads tokenizer.json of a model's folder, and what there is of chat
-// templates and special tokens beside it.
+// OpenTokenizer reads tokenizer.json, the chat templates and the special tokens of a model folder.
+// Only tokenizer.json is required.
 func OpenTokenizer(dir string) (*Tokenizer, error) { return OpenTokenizerFS(os.DirFS(dir)) }
 
-// OpenTokenizerFS is OpenTokenizer of any file system.
+// OpenTokenizerFS is [OpenTokenizer] for any file system.
 func OpenTokenizerFS(dir fs.FS) (*Tokenizer, error) {
 	t, c, err := text.OpenFS(dir, "tokenizer.json")
 	if err != nil {
@@ -42,10 +42,10 @@ func (t *Tokenizer) Encode(s string, special bool) ([]int32, [][2]int, error) {
 	return t.text.EncodeSpans(s, text.EncodeOptions{AddSpecialTokens: special})
 }
 
-// Decode turns ids back into text, special tokens included.
+// Decode turns ids into text, special tokens included.
 func (t *Tokenizer) Decode(ids []int32) string { return t.text.Decode(ids, false) }
 
-// Special is the id of the token with a role, as in "eos_token" or "pad_token".
+// Special returns the id of the token for a role, such as "eos_token" or "pad_token".
 func (t *Tokenizer) Special(role string) (int32, bool) {
 	name := t.chat.SpecialToken(role)
 	if name == "" {
@@ -54,7 +54,7 @@ func (t *Tokenizer) Special(role string) (int32, bool) {
 	return t.text.ID(name)
 }
 
-// Render implements [Template]. A model without a chat template is an error.
+// Render implements [Template]. It fails if the model has no chat template.
 func (t *Tokenizer) Render(messages []json.RawMessage, tools json.RawMessage, prompt bool) (string, error) {
 	c := text.Conversation{AddGenerationPrompt: prompt, Messages: make([]text.Message, len(messages))}
 	for i, m := range messages {
@@ -70,9 +70,9 @@ func (t *Tokenizer) Render(messages []json.RawMessage, tools json.RawMessage, pr
 	return t.chat.Render(c)
 }
 
-// TokenizeConversation turns a chat into a sequence. Only what the assistant says is learned, with the
-// token that ends it, unless o.LearnPrompt is set. It fails if the template does not render the
-// conversation, and like [TokenizeChat].
+// TokenizeConversation turns a chat into a sequence. Only the assistant's messages and their ends
+// are learned, unless o.LearnPrompt is set. It fails if the template does not render the
+// conversation, and as [TokenizeChat] does.
 func (t *Tokenizer) TokenizeConversation(c text.Conversation, o TextOptions) (Sequence, error) {
 	messages := make([]json.RawMessage, len(c.Messages))
 	for i, m := range c.Messages {

@@ -11,8 +11,8 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// Batch is sequences of one length. Shorter ones are padded at the end with any id and
-// the label tensor.IgnoreIndex.
+// Batch holds sequences of one length. Pad shorter ones at the end with any id and the label
+// tensor.IgnoreIndex.
 type Batch struct {
 	// IDs are Length token ids for each sequence, one sequence after another.
 	IDs []int
@@ -122,11 +122,11 @@ func (p *pass) adapt(rows int, dropout tensor.Source) error {
 	return nil
 }
 
-// leave gives the session back, which knows of neither the pass nor the model: one that
-// nobody reverses or frees is collected.
+// leave returns the session, which does not refer to the pass or the model: a pass that is neither
+// reversed nor freed can be collected.
 func (p *pass) leave() { p.end() }
 
-// result puts what was computed on the tape.
+// result puts the result on the tape.
 func (p *pass) result(tp *tensor.Tape, data []float32, shape []int, back func(grad []float32) error) *tensor.Tensor {
 	if !p.learns {
 		p.leave()
@@ -169,7 +169,7 @@ func (p *pass) heads(rows []int32, reverse bool, f func(rows []int32, logits, gr
 	return nil
 }
 
-// Logits are those of every place, [batch length vocabulary].
+// Logits computes the logits at every position, [batch length vocabulary].
 func (m *Model) Logits(tp *tensor.Tape, b Batch) (*tensor.Tensor, error) {
 	if err := m.check(b); err != nil {
 		return nil, err

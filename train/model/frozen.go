@@ -12,7 +12,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// frozen is a parameter that stays in the checkpoint, in its dtype.
+// frozen is a parameter that stays in the mapped checkpoint, in its dtype.
 type frozen struct {
 	*parts
 	sources []loader.Part
@@ -65,11 +65,11 @@ func inPlace(p stored.Piece) (backend.Part, error) {
 	return part, nil
 }
 
-// want asks for the parameter's pages to be read ahead.
-func (f *frozen) want() { f.advise(loader.WillNeed) }
+// prefetch asks the system to read the pages ahead.
+func (f *frozen) prefetch() { f.advise(loader.WillNeed) }
 
-// letGo drops its pages, which the file still has.
-func (f *frozen) letGo() { f.advise(loader.DontNeed) }
+// dropPages releases the pages. The file still has them.
+func (f *frozen) dropPages() { f.advise(loader.DontNeed) }
 
 // advise is a hint: that the system refuses it changes no result.
 func (f *frozen) advise(a loader.Advice) {

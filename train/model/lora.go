@@ -16,8 +16,8 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// LoRAConfig says which linear maps are adapted by low-rank pairs, and how. Its fields are
-// those of PEFT's LoraConfig.
+// LoRAConfig says which linear maps get low-rank pairs, and how. Its fields are those of PEFT's
+// LoraConfig.
 type LoRAConfig struct {
 	R       int     // rank; 0 means 8
 	Alpha   float64 // the pairs count Alpha/R; 0 means 8
@@ -46,7 +46,7 @@ type LoRAConfig struct {
 	BaseModel string
 }
 
-// LoRAOverride is a value for the modules that a regular expression names.
+// LoRAOverride is a value for the modules that match a regular expression.
 type LoRAOverride struct {
 	Pattern string
 	Value   float64
@@ -82,10 +82,10 @@ type adapter struct {
 	bound  *nn.Adapter         // of the memory that params have
 }
 
-// AddLoRA adds pairs to the model's linear maps, which start as PEFT starts them when torch
-// has the generator's state: they add nothing yet. From then on they alone are trained: what
-// is on the heap of the model's own parameters is no longer Trainable. A model that [Load]
-// left in the checkpoint, with [Freeze], takes no other memory. A model has one adapter.
+// AddLoRA adds pairs to the model's linear maps. They start as PEFT starts them when torch has the
+// generator's state, so the model's answers do not change yet. From then on only the pairs train:
+// other parameters become frozen. Parameters that [Load] left in the checkpoint with [Freeze] take
+// no other memory. A model has at most one adapter.
 func (m *Model) AddLoRA(c LoRAConfig, g *rng.Generator) error {
 	if g == nil {
 		return errors.New("model: no generator to start an adapter")
@@ -97,8 +97,7 @@ func (m *Model) AddLoRA(c LoRAConfig, g *rng.Generator) error {
 	return m.adapt(from)
 }
 
-// LoadAdapter adds the pairs of a folder in PEFT's files, to go on with their training, or
-// to merge them.
+// LoadAdapter adds the pairs of a folder in PEFT's files, to train them further or to merge them.
 func (m *Model) LoadAdapter(dir string) error {
 	file, err := lora.Open(dir, m.meta.Root)
 	if err != nil {
@@ -191,8 +190,8 @@ func (m *Model) Adapted() bool { return m.adapter != nil }
 
 var errNoAdapter = errors.New("model: it has no adapter")
 
-// SaveAdapter writes the pairs into dir as PEFT does: adapter_config.json and
-// adapter_model.safetensors, float32.
+// SaveAdapter writes the pairs into dir in PEFT's files, adapter_config.json and
+// adapter_model.safetensors, in float32.
 func (m *Model) SaveAdapter(dir string) error {
 	if m.adapter == nil {
 		return errNoAdapter
@@ -218,9 +217,9 @@ func (a *adapter) access(f func() error) error {
 	return f()
 }
 
-// MergeAdapter yields the tensors of a checkpoint that says alone what the model says with
-// its adapter: [Model.Checkpoint], where each adapted weight has its pair added, rounded to
-// the weight's dtype. The model stays as it is.
+// MergeAdapter yields the tensors of a checkpoint without an adapter that gives the same answers:
+// those of [Model.Checkpoint], with each pair added to its weight and rounded to the weight's
+// dtype. The model does not change.
 func (m *Model) MergeAdapter() (iter.Seq[loader.NamedTensor], error) {
 	if m.adapter == nil {
 		return nil, errNoAdapter

@@ -11,11 +11,11 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// Model is a module tree with parameters. Its passes share nothing but the parameters,
-// so it may be on several tapes; those that run Backward at once must not be.
+// Model is a module tree with parameters. Its passes share only the parameters, so several tapes may
+// use it, but not in two Backwards at once.
 //
-// The memory and the threads of passes are kept for the next ones, until Close or until
-// nobody uses the model.
+// It keeps the memory and the threads of passes for the next ones, until Close or until the model is
+// garbage.
 type Model struct {
 	meta    *meta.Model
 	spec    *meta.CausalLMSpec
@@ -64,7 +64,7 @@ func build(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) 
 	return model, nil
 }
 
-// Close gives back the memory and the threads of passes. No pass is under way.
+// Close releases the memory and the threads of passes. No pass may be running.
 func (m *Model) Close() error { return m.sessions.close() }
 
 // number is a field of a config, which may have several JSON types.
@@ -80,7 +80,7 @@ func number(v any, otherwise float32) float32 {
 	return otherwise
 }
 
-// Load is New with the values of a checkpoint, widened to float32.
+// Load makes a model with the values of a checkpoint, widened to float32.
 func Load(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) {
 	return build(m, b, options...)
 }
@@ -93,21 +93,19 @@ type choices struct {
 	release bool
 }
 
-// Freeze leaves the parameters whose paths it names in the checkpoint: they are used in
-// place and in their dtype, quantised ones too, take no memory but the file's pages, get no
-// gradient, and are none of Parameters. The checkpoint stays open as long as the model is
-// used.
+// Freeze leaves parameters in the checkpoint if frozen returns true for their path. Passes use them
+// in place and in their dtype, quantised ones too. They take only the file's pages, get no gradient,
+// and are not among [Model.Parameters]. Keep the checkpoint open as long as the model is used.
 func Freeze(frozen func(path string) bool) Option {
 	return func(c *choices) { c.freeze = frozen }
 }
 
-// ReleasePages drops the pages of frozen parameters behind each unit that has run, so
-// that a model may be larger than memory without pressing on what else is in it. They are
-// read again for Backward, the last unit first.
+// ReleasePages drops the pages of frozen parameters after each unit has run, so that a model larger
+// than memory does not evict other pages. Backward reads them again, the last unit first.
 func ReleasePages() Option { return func(c *choices) { c.release = true } }
 
-// Parameters are the model's parameters by path, in the tree's order, tied ones once, but
-// for those that are frozen in the checkpoint; then those of an adapter, each pair's A and B.
+// Parameters yields the model's parameters by path, in the tree's order and tied ones once, except
+// those that are frozen in the checkpoint. Then it yields those of an adapter, each pair's A and B.
 func (m *Model) Parameters() iter.Seq2[string, *tensor.Parameter] {
 	return func(yield func(string, *tensor.Parameter) bool) {
 		i := 0
@@ -136,9 +134,9 @@ func (m *Model) Parameters() iter.Seq2[string, *tensor.Parameter] {
 	}
 }
 
-// Buffers are the numbers that the checkpoint holds beside the parameters, such as what a
-// router adds to its scores, by path. They are not trained, and belong to what a whole model
-// is; of one whose parameters stay in their checkpoint there are none.
+// Buffers yields the numbers of the checkpoint that are not parameters, by path, such as the bias of
+// a router's scores. They are not trained. A model with frozen parameters yields none, because a
+// checkpoint of it is not a whole model.
 func (m *Model) Buffers() iter.Seq2[string, []float32] {
 	return func(yield func(string, []float32) bool) {
 		if len(m.frozen) > 0 {
@@ -154,21 +152,21 @@ func (m *Model) Buffers() iter.Seq2[string, []float32] {
 	}
 }
 
-// Meta is the skeleton.
+// Meta returns the skeleton.
 func (m *Model) Meta() *meta.Model { return m.meta }
 
-// SetAuxiliary sets the weight of the routers' balance in Loss. It begins as the config
-// says: router_aux_loss_coef where output_router_logits is true, else 0.
+// SetAuxiliary sets the weight of the routers' load-balancing loss in Loss. The default is the
+// config's router_aux_loss_coef if output_router_logits is true, else 0.
 func (m *Model) SetAuxiliary(weight float32) { m.auxiliary = weight }
 
-// Checkpoint yields the parameters as the tensors of a checkpoint under the names of the
-// files the model came from: float32, but frozen ones and buffers in their dtype. The elements are read
+// Checkpoint yields the tensors of a checkpoint, under the names in the files that the model came
+// from: float32, except frozen parameters and buffers, which keep their dtype. It reads the elements
 // when they are written.
 func (m *Model) Checkpoint() (iter.Seq[loader.NamedTensor], error) {
 	return m.unbind(numbers, asItIs)
 }
 
-// Gradients yields the gradients under the checkpoint's names; zeros where there is none.
+// Gradients yields the gradients under the checkpoint's names. A missing gradient is zeros.
 func (m *Model) Gradients() (iter.Seq[loader.NamedTensor], error) {
 	trained := map[string]bool{}
 	for name := range m.Parameters() {

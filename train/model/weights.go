@@ -253,7 +253,7 @@ func (w *weights) Hold(i, next int) error {
 	w.unit = i
 	if next >= 0 {
 		for _, f := range w.model.units[next].frozen {
-			f.want()
+			f.prefetch()
 		}
 	}
 	return nil
@@ -265,6 +265,6 @@ func (w *weights) Release(i int) {
 		return
 	}
 	for _, f := range w.model.units[i].frozen {
-		f.letGo()
+		f.dropPages()
 	}
 }

@@ -6,11 +6,10 @@ import (
 	"slices"
 )
 
-// Checkpoint is f of inputs, of which only the inputs and the result are kept: Backward
-// runs f again to have what lies between. f must do the same each time; it may use
-// parameters and the inputs it is given, but no other tensors of the tape. sources are
-// the generators f draws from: each is put back for the second run, and then to where it
-// was. The gradients are those of f alone, bit by bit.
+// Checkpoint runs f on inputs and keeps only the inputs and the result; Backward runs f again to
+// recompute the rest. f must compute the same each time. It may use parameters and its inputs, but
+// no other tensors of the tape. sources are the generators that f draws from: each is rewound for
+// the second run and then returned to its position. The gradients are those of f alone, bit by bit.
 func (tp *Tape) Checkpoint(f func(tp *Tape, in []*Tensor) *Tensor, sources []Rewinder, inputs ...*Tensor) *Tensor {
 	if !tp.ready("checkpoint", inputs...) {
 		return tp.void()

@@ -1,12 +1,12 @@
 // Package tensor computes losses and their gradients.
 //
-// A [Tensor] is float32 numbers with a shape. A [Tape] computes tensors and records how:
-// its methods are the operations, of the size of a layer (linear, attention, norm,
-// cross-entropy), from which losses and small models are composed. A [Parameter] is what
-// training changes; [Tape.Use] brings it onto a tape, [Tape.Backward] runs the record in
-// reverse, adds to each trainable parameter's Grad, and frees the record. Gradients add up until
-// ZeroGrad drops them, which is how accumulation works. A [Module] names its parameters;
-// a bare *Parameter is one.
+// A [Tensor] is float32 numbers with a shape. A [Tape] computes tensors and records how. Its
+// methods are operations of the size of a layer (linear, attention, norm, cross-entropy), from
+// which losses and small models are composed. A [Parameter] is an array that training changes; its
+// numbers are in a [Storage]. [Tape.Use] puts a parameter on a tape. [Tape.Backward] runs the
+// record in reverse, adds to the gradient of each trainable parameter, and frees the record.
+// Gradients are summed until ZeroGrad drops them, which is how accumulation works. A [Module] names
+// its parameters; a bare *Parameter is a Module.
 //
 //	tape := tensor.NewTape(tensor.Options{})
 //	w := tensor.NewParameter([]float32{0}, 1, 1)

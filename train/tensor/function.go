@@ -38,8 +38,8 @@ func (tp *Tape) Function(f Function) *Tensor {
 	})
 }
 
-// Gradient is where an input's gradient adds up during Backward, nil where nobody wants
-// it.
+// Gradient returns the slice in which an input's gradient is summed during Backward, or nil if the
+// input needs none.
 func (tp *Tape) Gradient(t *Tensor) []float32 { return tp.gradient(t) }
 
 // Recording reports whether operations are recorded: not within [Tape.NoGrad].

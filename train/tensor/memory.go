@@ -95,7 +95,7 @@ func (tp *Tape) recycle(t *Tensor) {
 	}
 }
 
-// gradient is where t's gradient adds up, or nil where nobody wants it.
+// gradient returns the slice in which t's gradient is summed, or nil if t needs none.
 func (tp *Tape) gradient(t *Tensor) []float32 {
 	g, add := tp.into(t)
 	if !add {

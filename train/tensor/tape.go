@@ -192,7 +192,7 @@ func (tp *Tape) made(data []float32, shape []int, ins ...*Tensor) *Tensor {
 	return out
 }
 
-// record keeps how out was made, if anybody wants its gradient.
+// record keeps the reverse of out's operation, if out needs a gradient.
 func (tp *Tape) record(out *Tensor, back func(grad []float32)) *Tensor {
 	if out.needs {
 		tp.ops = append(tp.ops, op{out, back})

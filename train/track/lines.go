@@ -122,7 +122,7 @@ func (j *JSONL) Close() error {
 }
 
 // CSV writes a table with a column for each name, step first. A name that comes up later
-// gets a column of its own: the file is written anew, aside, with empty cells before.
+// gets a column of its own: the file is rewritten, with empty cells in earlier rows.
 type CSV struct {
 	path    string
 	file    *os.File

@@ -144,7 +144,7 @@ func ReadTensors(dir, name string, arrays []Array, frozen map[string]bool) (func
 	}, nil
 }
 
-// setFloats writes only what is different: frozen weights may lie where nobody may write.
+// setFloats writes only numbers that differ: frozen weights may be in read-only memory.
 func setFloats(dst []float32, src []byte) {
 	for i := range dst {
 		if bits := binary.LittleEndian.Uint32(src[4*i:]); bits != math.Float32bits(dst[i]) {

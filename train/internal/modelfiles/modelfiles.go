@@ -121,7 +121,8 @@ var besideWeights = []string{"config.json", "generation_config.json", "tokenizer
 	"special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "tokenizer.model",
 	"chat_template.json", "chat_template.jinja"}
 
-// CopyBeside copies what lies beside the weights. The config says what dtype they have.
+// CopyBeside copies the config and the tokenizer's files from a model folder. The config gets the
+// dtype of the weights.
 func CopyBeside(dir, from string, dtype meta.DType) error {
 	if same, err := sameFolder(dir, from); err != nil || same {
 		return err
