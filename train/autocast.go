@@ -21,7 +21,7 @@ func (c *Config) mixedPrecision() (tensor.Precision, error) {
 		}
 		return tensor.Float32, nil
 	}
-	return tensor.Float32, fmt.Errorf("train: mixed precision %q is none of no, bf16, fp16", c.MixedPrecision)
+	return tensor.Float32, fmt.Errorf("train: mixed precision: got %q, want no, bf16 or fp16", c.MixedPrecision)
 }
 
 // prepareScaler makes the scaler that float16 needs.

@@ -71,7 +71,7 @@ func TestExchangesRefuse(t *testing.T) {
 		"a padding that does not fit": {func(ctx context.Context, a *Accelerator) error {
 			_, err := PadAcrossProcesses(ctx, a, make([]uint8, 1+a.ProcessIndex()), PadOptions{Index: -100})
 			return err
-		}, "-100 is no uint8"},
+		}, "-100 is not a uint8"},
 		"a number to split": {func(_ context.Context, a *Accelerator) error {
 			_, err := SplitBetweenProcesses(a, 3, false)
 			return err
@@ -79,7 +79,7 @@ func TestExchangesRefuse(t *testing.T) {
 		"an object for metrics": {func(ctx context.Context, a *Accelerator) error {
 			_, err := GatherForMetrics(ctx, a, "text")
 			return err
-		}, "neither arrays nor a list"},
+		}, "want arrays or a list"},
 		"a root that is not there": {func(ctx context.Context, a *Accelerator) error {
 			_, err := Broadcast(ctx, a, []int{1}, 5)
 			return err

@@ -60,7 +60,7 @@ func (a *Accelerator) rowsForMetrics(ctx context.Context) (int, bool) {
 func gatherObjects[T any](ctx context.Context, a *Accelerator, x T) (T, error) {
 	v := reflect.ValueOf(x)
 	if !v.IsValid() || v.Kind() != reflect.Slice {
-		return x, fmt.Errorf("train: gather for metrics: a %T is neither arrays nor a list of objects", x)
+		return x, fmt.Errorf("train: gather for metrics: got a %T, want arrays or a list of objects", x)
 	}
 	if a.comm.Size() > 1 {
 		all, err := collective.AllGather(ctx, a.comm, x)
@@ -77,7 +77,7 @@ func gatherObjects[T any](ctx context.Context, a *Accelerator, x T) (T, error) {
 	}
 	out, ok := v.Interface().(T)
 	if !ok {
-		return x, fmt.Errorf("train: gather for metrics: a %T is no list of objects", x)
+		return x, fmt.Errorf("train: gather for metrics: got a %T, want a list of objects", x)
 	}
 	return out, nil
 }

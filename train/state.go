@@ -205,7 +205,7 @@ func (a *Accelerator) findState(ctx context.Context, dir string) (string, error)
 		return dir, err
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return dir, fmt.Errorf("%w: %s is no folder", ErrNoCheckpoint, dir)
+		return dir, fmt.Errorf("%w: %s is not a folder", ErrNoCheckpoint, dir)
 	}
 	return dir, nil
 }

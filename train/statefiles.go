@@ -23,7 +23,7 @@ func stateful(x any) (Stateful, error) {
 		return s, nil
 	}
 	if v := reflect.ValueOf(x); v.Kind() != reflect.Pointer || v.IsNil() {
-		return nil, errors.New("has no StateDict and LoadStateDict and is no pointer")
+		return nil, errors.New("has no StateDict and LoadStateDict and is not a pointer")
 	}
 	if _, err := json.Marshal(x); err != nil {
 		return nil, fmt.Errorf("has no StateDict and LoadStateDict and no JSON form: %w", err)

@@ -187,7 +187,7 @@ func (a *TrainingArguments) findsBest(evaluates bool) error {
 	case a.SaveSteps == 0 && a.EvalSteps == 0 || a.EvalSteps > 0 && a.SaveSteps > 0 && a.SaveSteps%a.EvalSteps == 0:
 		return nil
 	}
-	return fmt.Errorf("train: trainer: LoadBestAtEnd needs checkpoints where evaluations are: SaveSteps is %d, EvalSteps %d", a.SaveSteps, a.EvalSteps)
+	return fmt.Errorf("train: trainer: LoadBestAtEnd needs a checkpoint at every evaluation: got SaveSteps %d and EvalSteps %d, want both 0 or SaveSteps a multiple of EvalSteps", a.SaveSteps, a.EvalSteps)
 }
 
 // count computes the length of windows from the loader, which is not split between the ranks yet.

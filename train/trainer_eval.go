@@ -43,7 +43,7 @@ func EvaluateLogits(logits *tensor.Tensor, labels []int, samples int) (Evaluatio
 // (see [GatherForMetrics]); if ComputeLoss returns sums over Items, none are repeated.
 func (t *Trainer[B]) Evaluate(ctx context.Context) (map[string]float64, error) {
 	if t.c.Eval == nil {
-		return nil, errors.New("train: trainer: there is nothing to evaluate on")
+		return nil, errors.New("train: trainer: no evaluation data: set TrainerConfig.Eval")
 	}
 	begin := time.Now()
 	t.setTraining(false)

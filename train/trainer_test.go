@@ -237,9 +237,9 @@ func TestTrainerRefuses(t *testing.T) {
 		{TrainingArguments{Strategy: optim.BySteps}, "0 steps"},
 		{TrainingArguments{Epochs: -1}, "-1 epochs"},
 		{TrainingArguments{LoadBestAtEnd: true}, "needs an OutputDir"},
-		{TrainingArguments{LoadBestAtEnd: true, OutputDir: "out", EvalSteps: 2}, "SaveSteps is 0, EvalSteps 2"},
-		{TrainingArguments{LoadBestAtEnd: true, OutputDir: "out", EvalSteps: 2, SaveSteps: 5}, "SaveSteps is 5, EvalSteps 2"},
-		{TrainingArguments{LoadBestAtEnd: true, OutputDir: "out", EvalSteps: 2, SaveSteps: -1}, "SaveSteps is -1"},
+		{TrainingArguments{LoadBestAtEnd: true, OutputDir: "out", EvalSteps: 2}, "got SaveSteps 0 and EvalSteps 2"},
+		{TrainingArguments{LoadBestAtEnd: true, OutputDir: "out", EvalSteps: 2, SaveSteps: 5}, "got SaveSteps 5 and EvalSteps 2"},
+		{TrainingArguments{LoadBestAtEnd: true, OutputDir: "out", EvalSteps: 2, SaveSteps: -1}, "got SaveSteps -1"},
 	} {
 		if _, err := newWave(nil, c.args); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.args, err, c.want)

@@ -49,7 +49,7 @@ func (s settings) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, 
 		}
 		return strings.Join(joined, ","), nil
 	case map[string]any:
-		return nil, fmt.Errorf("%s: %s is a mapping, where a value is wanted", s.file, flag.Name)
+		return nil, fmt.Errorf("%s: %s: got a mapping, want a value", s.file, flag.Name)
 	default:
 		return fmt.Sprint(v), nil
 	}
@@ -84,7 +84,7 @@ func (s settings) Validate(app *kong.Application) error {
 	walk(app.Node)
 	for _, key := range slices.Sorted(maps.Keys(s.values)) {
 		if !known[strings.ReplaceAll(key, "_", "-")] {
-			return fmt.Errorf("%s: %s is no flag of %s", s.file, key, app.Name)
+			return fmt.Errorf("%s: %s is not a flag of %s", s.file, key, app.Name)
 		}
 	}
 	return nil

@@ -121,7 +121,7 @@ func Broadcast[T any](ctx context.Context, c Comm, root int, x T) (T, error) {
 	case failed != nil:
 		return zero, fmt.Errorf("collective: broadcast: %w", failed)
 	case len(b) == 0:
-		return zero, fmt.Errorf("collective: rank %d could not encode what it broadcasts", root)
+		return zero, fmt.Errorf("collective: rank %d could not encode its broadcast", root)
 	case c.Rank() == root:
 		return x, nil
 	}

@@ -37,7 +37,7 @@ type Options struct {
 func (m *Model) check(b Batch) error {
 	switch {
 	case b.Length < 1 || len(b.IDs)%b.Length != 0 || len(b.IDs) == 0 || b.Labels != nil && len(b.Labels) != len(b.IDs):
-		return fmt.Errorf("model: %d ids and %d labels are no sequences of %d", len(b.IDs), len(b.Labels), b.Length)
+		return fmt.Errorf("model: batch: got %d ids and %d labels, want sequences of %d and a label per id", len(b.IDs), len(b.Labels), b.Length)
 	case b.Length > m.spec.Context:
 		return fmt.Errorf("model: sequences of %d tokens, the model takes %d", b.Length, m.spec.Context)
 	}

@@ -34,7 +34,7 @@ func New(m *meta.Model) (*Model, error) { return build(m, nil) }
 func build(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) {
 	spec, ok := m.Root.Spec.(*meta.CausalLMSpec)
 	if !ok {
-		return nil, fmt.Errorf("model: the root is no language model but %v", m.Root.Kind)
+		return nil, fmt.Errorf("model: got a root of kind %v, want a causal language model", m.Root.Kind)
 	}
 	program, err := nn.Compile(m.Root)
 	if err != nil {
@@ -231,7 +231,7 @@ func (m *Model) unbind(values func(*tensor.Parameter) ([]byte, error), change fu
 		return meta.Float32, func() ([]byte, error) {
 			p := byName[path]
 			if p == nil {
-				return nil, fmt.Errorf("model: %s is no parameter", path)
+				return nil, fmt.Errorf("model: %s is not a parameter", path)
 			}
 			b, err := values(p)
 			if err != nil {

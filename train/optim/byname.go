@@ -90,7 +90,7 @@ func (a *arguments) optional(name string) *float64 {
 	case int64:
 		f = float64(v)
 	default:
-		a.fail("%s is %v, which is no number", name, v)
+		a.fail("%s: got %v, want a number", name, v)
 	}
 	return &f
 }
@@ -105,7 +105,7 @@ func (a *arguments) float(name string, def float64) float64 {
 func (a *arguments) int(name string, def int) int {
 	f := a.float(name, float64(def))
 	if f != math.Trunc(f) || math.Abs(f) > 1<<53 {
-		a.fail("%s is %v, which is no whole number", name, f)
+		a.fail("%s: got %v, want a whole number", name, f)
 		return def
 	}
 	return int(f)
@@ -118,7 +118,7 @@ func (a *arguments) text(name, def string) string {
 	}
 	s, ok := v.(string)
 	if !ok {
-		a.fail("%s is %v, which is no text", name, v)
+		a.fail("%s: got %v, want a string", name, v)
 	}
 	return s
 }
@@ -224,7 +224,7 @@ func (a *arguments) plateau(of Optimizer) (Scheduler, error) {
 		for _, v := range list {
 			f, ok := v.(float64)
 			if !ok {
-				a.fail("min_lr holds %v, which is no number", v)
+				a.fail("min_lr: got %v, want a number", v)
 			}
 			o.MinLR = append(o.MinLR, f)
 		}

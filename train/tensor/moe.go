@@ -79,7 +79,7 @@ func (tp *Tape) Experts(x, weights *Tensor, experts []int, count int, run func(e
 		}
 	}
 	if sum == nil {
-		return tp.fail("experts: x has shape %v, and there are no experts", x)
+		return tp.fail("experts: no experts for x of shape %v", x)
 	}
 	return sum
 }

@@ -47,7 +47,7 @@ func readRecord(r io.Reader) ([]byte, error) {
 	}
 	n := binary.LittleEndian.Uint64(head[:])
 	if binary.LittleEndian.Uint32(head[8:]) != masked(head[:8]) || n > maxRecord {
-		return nil, errors.New("track: a record whose length is not what its checksum says")
+		return nil, errors.New("track: the checksum of a record's length is wrong")
 	}
 	payload, err := io.ReadAll(io.LimitReader(r, int64(n)+4))
 	if err == nil && uint64(len(payload)) < n+4 {
@@ -57,7 +57,7 @@ func readRecord(r io.Reader) ([]byte, error) {
 		return nil, err
 	}
 	if binary.LittleEndian.Uint32(payload[n:]) != masked(payload[:n]) {
-		return nil, errors.New("track: a record that is not what its checksum says")
+		return nil, errors.New("track: the checksum of a record is wrong")
 	}
 	return payload[:n], nil
 }

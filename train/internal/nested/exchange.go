@@ -58,7 +58,7 @@ func unpackArray(b []byte, t reflect.Type) (parcel, error) {
 		return parcel{}, err
 	}
 	if len(shape) == 0 || shape[0] != data.Elem().Len() {
-		return parcel{}, errors.New("an array that is not whole")
+		return parcel{}, errors.New("an array is incomplete")
 	}
 	return parcel{shape[1:], data.Elem()}, nil
 }
@@ -153,7 +153,7 @@ func number(x float64, t reflect.Type) (reflect.Value, error) {
 	v := reflect.ValueOf(x).Convert(t)
 	float := t.Kind() == reflect.Float32 || t.Kind() == reflect.Float64
 	if !float && v.Convert(reflect.TypeFor[float64]()).Float() != x {
-		return v, fmt.Errorf("%v is no %v", x, t)
+		return v, fmt.Errorf("%v is not a %v", x, t)
 	}
 	return v, nil
 }
