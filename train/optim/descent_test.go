@@ -174,7 +174,7 @@ func TestBadOptimizerOptions(t *testing.T) {
 	for name, err := range map[string]error{
 		"nesterov without momentum": second(NewSGD(nil, SGDOptions{LR: 1, Nesterov: true})),
 		"negative rate":             second(NewSGD(nil, SGDOptions{LR: -1})),
-		"rate that want a number":    second(NewSGD(nil, SGDOptions{LR: math.NaN()})),
+		"rate that want a number":   second(NewSGD(nil, SGDOptions{LR: math.NaN()})),
 		"beta of 1":                 second(NewAdam(nil, AdamOptions{Beta2: 1})),
 		"negative decay":            second(NewAdamW(nil, AdamOptions{WeightDecay: -1})),
 		"negative sum":              second(NewAdagrad(nil, AdagradOptions{Initial: -1})),
@@ -288,7 +288,7 @@ func TestBadSchedules(t *testing.T) {
 		"unknown name":            {Name: "lineal", WarmupSteps: &warm, TrainingSteps: &total},
 		"num_warmup_steps":        {Name: "cosine", TrainingSteps: &total},
 		"no option \"cycles\"":    {Name: "cosine", WarmupSteps: &warm, TrainingSteps: &total, Options: map[string]any{"cycles": 1.0}},
-		"want a number":            {Name: "cosine", WarmupSteps: &warm, TrainingSteps: &total, Options: map[string]any{"num_cycles": "two"}},
+		"want a number":           {Name: "cosine", WarmupSteps: &warm, TrainingSteps: &total, Options: map[string]any{"num_cycles": "two"}},
 		"whole number":            {Name: "inverse_sqrt", WarmupSteps: &warm, Options: map[string]any{"timescale": 1.5}},
 		"unknown shape":           {Name: "warmup_stable_decay", WarmupSteps: &warm, TrainingSteps: &total, Options: map[string]any{"num_decay_steps": 2.0, "decay_type": "steep"}},
 		"requires num_decay":      {Name: "warmup_stable_decay", WarmupSteps: &warm, TrainingSteps: &total},
