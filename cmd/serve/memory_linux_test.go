@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/heftai/heft/internal/testenv"
 )
 
 // anonymous is the anonymous memory of a process in bytes, as RssAnon says.
@@ -178,6 +181,45 @@ func TestRequestsStayWithinTheMemoryLimit(t *testing.T) {
 			checkRequestRow(t, p.url)
 		})
 	}
+}
+
+// TestADefaultServerSurvivesInAControlGroup: without --max-memory the limit is the control group's,
+// and one body of 4 MiB got the server killed in a group of 1500 MB.
+func TestADefaultServerSurvivesInAControlGroup(t *testing.T) {
+	group, err := memoryGroup(1500_000_000)
+	testenv.Need(t, "cgroup", err == nil, "the right to make a control group with a memory limit")
+	t.Cleanup(func() { _ = os.Remove(group) })
+	p := startBy(t, []string{"sh", "-c", `echo $$ > "$0"/cgroup.procs && exec "$@"`, group})
+	defer func() { _ = p.Process.Kill(); <-p.end }()
+	stop := sample(p.Process.Pid)
+	underAttack(t, p, func(name string, _ map[int]int) {
+		if anonymous(p.Process.Pid) == 0 {
+			t.Fatalf("%s: the server is gone\n%s", name, p.log)
+		}
+	})
+	t.Logf("at most %d MiB", stop()/mib)
+	answer, err := http.Get(p.url + "/health")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, p.log)
+	}
+	answer.Body.Close()
+}
+
+// memoryGroup makes a control group with a limit in bytes.
+func memoryGroup(limit int) (string, error) {
+	root, file := "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
+	if _, err := os.Stat(root); err != nil {
+		root, file = "/sys/fs/cgroup", "memory.max"
+	}
+	group, err := os.MkdirTemp(root, "heft-test-")
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(group, file), []byte(strconv.Itoa(limit)), 0); err != nil {
+		_ = os.Remove(group)
+		return "", err
+	}
+	return group, nil
 }
 
 // BenchmarkRefusedBody is the processor time that the server takes to refuse a body of 32 MiB.

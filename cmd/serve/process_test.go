@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,6 +53,12 @@ var address = regexp.MustCompile(`at=(http://\S+)`)
 // start runs serve and waits until it says where it listens.
 func start(t testing.TB, args ...string) *process {
 	t.Helper()
+	return startBy(t, nil, args...)
+}
+
+// startBy is start by a command that runs the one behind it.
+func startBy(t testing.TB, by []string, args ...string) *process {
+	t.Helper()
 	executable, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +66,8 @@ func start(t testing.TB, args ...string) *process {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	p := &process{log: new(bytes.Buffer), end: make(chan error, 1)}
-	p.Cmd = exec.CommandContext(ctx, executable, append([]string{underTest, "--port", "0"}, args...)...)
+	command := slices.Concat(by, []string{executable, underTest, "--port", "0"}, args)
+	p.Cmd = exec.CommandContext(ctx, command[0], command[1:]...)
 	stderr, err := p.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
