@@ -1,7 +1,8 @@
 package dispatch
 
 import (
-	"path/filepath"
+	"io/fs"
+	"os"
 
 	"github.com/heftai/heft/internal/topology"
 )
@@ -41,16 +42,17 @@ func hostNodes(m *topology.Machine) []HostNode {
 }
 
 // DescribeHost reads the description of this machine.
-func DescribeHost() Host { return describeHost("/") }
+func DescribeHost() Host { return describeHost(os.DirFS("/")) }
 
 // describeHost reads below root, as hostMemory.
-func describeHost(root string) Host {
+func describeHost(root fs.FS) Host {
 	m := topology.Here()
-	h := Host{TotalBytes: meminfo(filepath.Join(root, "proc/meminfo"), "MemTotal:"), AvailableBytes: hostMemory(root),
+	total, _ := topology.Memory(root)
+	h := Host{TotalBytes: total, AvailableBytes: hostMemory(root),
 		CPUs: len(m.CPUs), Threads: defaultThreads(m), Cores: m.Cores(), Nodes: hostNodes(&m), Quota: m.Quota}
-	for _, g := range memoryGroups(root) {
-		if h.LimitBytes == 0 || g.limit < h.LimitBytes {
-			h.LimitBytes = g.limit
+	for _, g := range topology.MemoryGroups(root) {
+		if h.LimitBytes == 0 || g.Limit < h.LimitBytes {
+			h.LimitBytes = g.Limit
 		}
 	}
 	return h

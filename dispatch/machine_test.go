@@ -41,10 +41,10 @@ func TestHostMemoryHonoursControlGroups(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := hostMemory(root); got != c.want {
+		if got := hostMemory(os.DirFS(root)); got != c.want {
 			t.Errorf("%s: %d bytes, want %d", c.name, got, c.want)
 		}
-		h := describeHost(root)
+		h := describeHost(os.DirFS(root))
 		if h.AvailableBytes != c.want || h.LimitBytes != c.limit || (h.TotalBytes != 0) != (c.files != nil) {
 			t.Errorf("%s: %+v, want a limit of %d", c.name, h, c.limit)
 		}

@@ -1,13 +1,15 @@
-// Package topology tells which processors this process may use, and where its threads go.
+// Package topology reads which processors and how much memory this process may use, and decides
+// where its threads run.
 //
-// Its nouns: a [CPU] is a processor of the system with the core and the memory node that it
-// belongs to; a [Node] is memory that some processors have near; a [Machine] is the
-// processors that the process may run on and the nodes, with the time that its control groups
-// leave it. The flow: [Here] looks at this machine once, [Read] at any tree of files that
-// looks like one; [Machine.Threads] is how many threads compute unless the user says
-// otherwise, [Machine.Places] which processor each of them is for, [Machine.Near] whose work
-// it helps with first, and [Machine.Home] where what it reads belongs.
+// A [CPU] is one hardware thread, with its core and its memory node. A [Node] is memory that some
+// processors have near. A [Machine] holds the processors that the process may run on, the nodes, and
+// the CPU quota of its control groups. A [MemoryGroup] is a control group with a memory limit.
 //
-// Two threads of one core share what multiplies and what brings data, so one of them is
-// enough. It knows nothing of what the threads do.
+// [Here] reads this machine, and [Read] any file tree with /proc and /sys. [Machine.Threads] is the
+// default number of compute threads. [Machine.Places] assigns a processor to each thread,
+// [Machine.Near] orders other threads by distance, and [Machine.Home] finds the node for memory that
+// a thread reads. [Memory] and [MemoryGroups] read memory and its limits.
+//
+// Threads of one core share its arithmetic units and caches, so one thread per core is enough. The
+// package does not know what the threads compute. It is the only home of control-group files.
 package topology

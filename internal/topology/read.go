@@ -3,9 +3,7 @@ package topology
 import (
 	"fmt"
 	"io/fs"
-	"iter"
 	"math"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,110 +67,6 @@ func speed(root fs.FS, id int) float64 {
 	}
 	v, _ := strconv.ParseFloat(text(root, fmt.Sprintf("%s/cpu%d/cpufreq/cpuinfo_max_freq", cpus, id)), 64)
 	return v
-}
-
-// group is a control group of the process, as the folder that it may be in below several
-// bases, since containers see their own group as the root.
-type group struct {
-	bases   []string
-	dir     string
-	version int
-}
-
-// groups are the process's control groups of a controller: version 2's one group, and
-// version 1's own.
-func groups(root fs.FS, controller string) (out []group) {
-	for line := range strings.Lines(text(root, "proc/self/cgroup")) {
-		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(parts) != 3 {
-			continue
-		}
-		g := group{dir: path.Clean("/" + parts[2]), version: 1}
-		switch {
-		case parts[1] == "":
-			g.bases, g.version = []string{"sys/fs/cgroup", "sys/fs/cgroup/unified"}, 2
-		case slices.Contains(strings.Split(parts[1], ","), controller):
-			g.bases = []string{"sys/fs/cgroup/" + controller, "sys/fs/cgroup/" + parts[1]}
-		default:
-			continue
-		}
-		out = append(out, g)
-	}
-	return out
-}
-
-// folders are where the group and those above it may be, the innermost first.
-func (g *group) folders() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for _, base := range g.bases {
-			for dir := g.dir; ; dir = path.Dir(dir) {
-				if !yield(path.Join(base, dir)) {
-					return
-				}
-				if dir == "/" {
-					break
-				}
-			}
-		}
-	}
-}
-
-// quota is the least that the control groups above the process allow (version 2, and the
-// cpu controller of version 1), in processors; 0 is no limit.
-func quota(root fs.FS) float64 {
-	least := 0.0
-	for _, g := range groups(root, "cpu") {
-		read := quota1
-		if g.version == 2 {
-			read = quota2
-		}
-		for dir := range g.folders() {
-			if q := read(root, dir); q > 0 && (least == 0 || q < least) {
-				least = q
-			}
-		}
-	}
-	return least
-}
-
-// cpuset are the processors that the innermost control group with a list of them allows;
-// nil where none says.
-func cpuset(root fs.FS) []int {
-	for _, g := range groups(root, "cpuset") {
-		name := "cpuset.cpus.effective"
-		if g.version == 1 {
-			name = "cpuset.effective_cpus"
-		}
-		for dir := range g.folders() {
-			if l := list(text(root, path.Join(dir, name))); l != nil {
-				return l
-			}
-		}
-	}
-	return nil
-}
-
-// quota2 reads "QUOTA PERIOD" or "max PERIOD".
-func quota2(root fs.FS, dir string) float64 {
-	fields := strings.Fields(text(root, dir+"/cpu.max"))
-	if len(fields) != 2 {
-		return 0
-	}
-	return share(fields[0], fields[1])
-}
-
-func quota1(root fs.FS, dir string) float64 {
-	return share(text(root, dir+"/cpu.cfs_quota_us"), text(root, dir+"/cpu.cfs_period_us"))
-}
-
-// share is quota ÷ period, 0 where the quota is "max", -1 or no number.
-func share(quota, period string) float64 {
-	q, err1 := strconv.ParseFloat(quota, 64)
-	p, err2 := strconv.ParseFloat(period, 64)
-	if err1 != nil || err2 != nil || !(q > 0) || !(p > 0) || q/p > maxCPUs {
-		return 0
-	}
-	return q / p
 }
 
 // maxCPUs is more processors than a machine has, so that a damaged list stays small.
