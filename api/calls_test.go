@@ -298,7 +298,7 @@ func TestTemplatesSeeTheRequest(t *testing.T) {
 	}
 }
 
-// TestPinnedFamilies: what somebody insists on goes before what the template says.
+// TestPinnedFamilies: parsers that are named by hand replace those of the template.
 func TestPinnedFamilies(t *testing.T) {
 	says := generatetest.Speaker{Template: turns + `<|assistant|>`, Says: `<think>Hm.</think><tool_call>{"name": "weather", "arguments": {"city": "Oslo"}}</tool_call>`}
 	for _, c := range []struct {

@@ -73,9 +73,9 @@ func head(path string, length int) string {
 
 const short = 100 * time.Millisecond
 
-// TestAClientThatSendsNoHeaderIsLetGo: connections that say nothing, or not all, held a
+// TestAClientThatSendsNoHeaderIsDisconnected: connections that say nothing, or not all, held a
 // goroutine each.
-func TestAClientThatSendsNoHeaderIsLetGo(t *testing.T) {
+func TestAClientThatSendsNoHeaderIsDisconnected(t *testing.T) {
 	m := generatetest.Fake(t, &enginetest.Model{}, engine.Options{})
 	address := hasty(t, m, api.Timeouts{Header: short, Idle: short, Stall: short})
 	for name, said := range map[string]string{
@@ -178,8 +178,8 @@ func TestAClientThatReadsNothingFreesItsPlace(t *testing.T) {
 	})
 }
 
-// TestAClientThatTakesNoAnswerIsLetGo: of an answer that is sent at once, too.
-func TestAClientThatTakesNoAnswerIsLetGo(t *testing.T) {
+// TestAClientThatTakesNoAnswerIsDisconnected: of an answer that is sent at once, too.
+func TestAClientThatTakesNoAnswerIsDisconnected(t *testing.T) {
 	m := generatetest.Spoken(t, &enginetest.Model{MaxLen: 1 << 20, Pages: 1 << 17}, engine.Options{})
 	c := dial(t, hasty(t, m, api.Timeouts{Stall: short}))
 	body := mustJSON(t, obj{"prompt": strings.Repeat("a ", 1<<20)})
@@ -189,7 +189,7 @@ func TestAClientThatTakesNoAnswerIsLetGo(t *testing.T) {
 	}
 	time.Sleep(10 * short)
 	begin := time.Now()
-	n, _ := io.Copy(io.Discard, c) // ends where the server has let go, before all has come
+	n, _ := io.Copy(io.Discard, c) // ends when the server disconnects, before the whole answer
 	if n > 4<<20 || time.Since(begin) > 10*time.Second {
 		t.Errorf("%d bytes came, in %v", n, time.Since(begin))
 	}

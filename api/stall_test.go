@@ -17,7 +17,7 @@ import (
 )
 
 // TestClientsThatDoNotReadHoldNoPlaces: 16 clients that asked for many log-probabilities and read
-// nothing kept a default server from answering anybody else until their last token.
+// nothing kept a default server from answering other clients until their last token.
 func TestClientsThatDoNotReadHoldNoPlaces(t *testing.T) {
 	const batch, tokens = 2, 50000
 	passes := 0

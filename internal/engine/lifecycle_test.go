@@ -49,7 +49,7 @@ func TestCancelFreesSlotAndPagesWithinOneStep(t *testing.T) {
 	})
 }
 
-// A pass that computes for nobody is ended, however long it would take.
+// A pass that no reader waits for is aborted.
 func TestLastReaderLeavingEndsThePass(t *testing.T) {
 	for name, leave := range map[string]func(s *engine.Stream){
 		"close": (*engine.Stream).Close,

@@ -13,7 +13,7 @@ import (
 
 var errTooManyPasses = errors.New("the engine generates for readers that do not read")
 
-// TestUnreadStreamsGiveTheirPlacesUp: streams that nobody read held every place of the batch until
+// TestUnreadStreamsGiveTheirPlacesUp: unread streams held every place of the batch until
 // their last token, and their events took memory without a bound.
 func TestUnreadStreamsGiveTheirPlacesUp(t *testing.T) {
 	const endless, batch = 1 << 20, 3
