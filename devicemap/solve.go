@@ -35,7 +35,7 @@ func (e *RefusedError) Error() string {
 // manual map leaves out tensors an *[UncoveredError].
 //
 // The other policies run Accelerate's solver with what the budgets leave for weights. A
-// CPU budget below the least that works is planned for as well as may be, with
+// CPU budget below the minimum is planned for as well as may be, with
 // [Plan.BelowLeast] set.
 func Solve(model *meta.Model, budgets []Budget, policy Policy) (Plan, error) {
 	if model == nil || model.Root == nil {

@@ -76,8 +76,9 @@ func (e *UnsupportedError) Error() string {
 //
 // With a header, which may be nil, every parameter takes the dtype that the
 // checkpoint has for it, and sources are the names that stand in the file where
-// dialects differ, with the tensors of a quantised weight ([Quant]). Tensors the header lacks keep the config's dtype: finding out
-// what is missing or misshapen is for who reads the weights.
+// dialects differ, with the tensors of a quantised weight ([Quant]). Tensors the header lacks keep the config's dtype. New does not
+// report missing or misshapen tensors; loader.Bind does. Without a header weights are those of a
+// published checkpoint with this config: quantization_config says which are quantised.
 //
 // Errors are a [*ConfigError] for a bad field and an [*UnsupportedError] for a
 // model_type that is not in [Architectures].
@@ -108,6 +109,7 @@ func New(cfg *Config, header Header) (*Model, error) {
 		NoSplitClasses: []string{a.noSplit},
 		BasePrefix:     a.base,
 		Ignore:         b.tree.ignore,
+		UnreadBytes:    b.tree.unread,
 	}, nil
 }
 

@@ -24,7 +24,7 @@ type deepseek struct {
 // layers a mixture with grouped sigmoid routing and shared experts.
 func deepseekV3(f *fields, b *Builder) {
 	d := readDeepseek(f)
-	d.causalLM(f, b, wiring{block: preNorm()}, func(b *Builder, i int) {
+	layer := func(b *Builder, i int) {
 		d.latentAttention(b, i)
 		if i < d.denseLayers {
 			d.gatedMLP(b, "mlp", d.inner, false)
@@ -32,11 +32,33 @@ func deepseekV3(f *fields, b *Builder) {
 			d.mixture(b)
 		}
 		d.norms(b, "input_layernorm", "post_attention_layernorm")
-	})
+	}
+	d.causalLM(f, b, wiring{block: preNorm()}, layer)
 	// Layers that predict several tokens ahead follow the last one in the file.
 	for depth := 1; depth <= 5; depth++ {
 		b.Ignore(fmt.Sprintf("model.layers.%d", d.layers) + strings.Repeat(".*", depth))
 	}
+	if f.err() == nil {
+		d.countUnread(b, layer, f.count("num_nextn_predict_layers", 0, 0, maxLayers))
+	}
+}
+
+// countUnread counts the published bytes of layers that predict several tokens ahead: each is a
+// layer as the last one, a projection of two hidden vectors to one, three norms, and copies of the
+// embedding and the head.
+func (d *deepseek) countUnread(b *Builder, layer func(*Builder, int), layers int) {
+	if b.tree.header != nil || layers == 0 {
+		return
+	}
+	aside := *b.tree // what is counted in it is not part of the model
+	scope := &Builder{tree: &aside, node: &Module{}, path: fmt.Sprintf("model.layers.%d", d.layers), inBlock: true}
+	layer(scope, d.layers)
+	hidden, vocab := int64(d.hidden), int64(d.vocab)
+	bytes := aside.dtype.Bytes(2*hidden*hidden + 3*hidden + 2*vocab*hidden)
+	for _, p := range scope.node.AllParams() {
+		bytes += p.Bytes()
+	}
+	b.tree.unread = bytes * int64(layers)
 }
 
 func readDeepseek(f *fields) *deepseek {

@@ -35,6 +35,7 @@ type tree struct {
 	noSplit  string
 	ignore   []string
 	elements int64
+	unread   int64 // see Model.UnreadBytes
 	err      error
 }
 

@@ -42,7 +42,7 @@ const (
 // kernels know about one. A new format is a row here, a reader of its quantization_config
 // ([quantised]) and kernels.
 //
-// The table speaks of a matrix of rows × columns as it is stored, which is [inputs, outputs]
+// A row describes a matrix of rows × columns as it is stored, which is [inputs, outputs]
 // for a format of layout [InputsFirst].
 type Format struct {
 	// Name is the format's name in messages and flags, Method the one in

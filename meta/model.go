@@ -13,6 +13,9 @@ type Model struct {
 	// Ignore are patterns of checkpoint tensors that are left out without a
 	// warning, with "*" for a run of characters other than ".".
 	Ignore []string
+	// UnreadBytes is what the published files take beyond the tree, as far as the config tells: the
+	// layers of DeepSeek-V3 that predict several tokens ahead. It is 0 with a header.
+	UnreadBytes int64
 }
 
 // Header is what New asks of a checkpoint: the shape and dtype of a tensor by the

@@ -65,6 +65,19 @@ func TestPlanOfABareConfigCountsQuantizedWeights(t *testing.T) {
 	}
 }
 
+// TestUnreadBytesAreThoseOfThePublishedFiles: DeepSeek-V3 is published in 688,586,727,753 bytes, which
+// are the weights that are read and a layer that predicts two tokens ahead.
+func TestUnreadBytesAreThoseOfThePublishedFiles(t *testing.T) {
+	m := modelOf(t, deepseekV3Config, nil)
+	got, want := float64(bytesOf(m)+m.UnreadBytes), 688_586_727_753.0
+	if got < want*0.9995 || got > want*1.0005 {
+		t.Errorf("%.0f bytes, want %.0f", got, want)
+	}
+	if n := modelOf(t, gptOSS120bConfig, nil).UnreadBytes; n != 0 {
+		t.Errorf("gpt-oss: %d bytes are not read", n)
+	}
+}
+
 // TestABareConfigHasTheTensorsOfItsHeaders: the tensors that a bare config is planned with,
 // taken for a checkpoint's headers, give the same sources and bytes.
 func TestABareConfigHasTheTensorsOfItsHeaders(t *testing.T) {

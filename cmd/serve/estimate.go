@@ -32,7 +32,8 @@ type estimate struct {
 	ModelType     string          `json:"model_type"`
 	Parameters    int64           `json:"parameters"`
 	LargestLayers []string        `json:"largest_layers"`
-	KVTokens      int             `json:"kv_tokens"` // of host_bytes and least_bytes
+	KVTokens      int             `json:"kv_tokens"`              // of host_bytes and least_bytes
+	Unread        int64           `json:"unread_bytes,omitempty"` // of the published files, not read
 	DTypes        []dtypeEstimate `json:"dtypes"`
 }
 
@@ -98,7 +99,7 @@ func (c *estimateCmd) estimate(stored *meta.Model) (*estimate, error) {
 		return nil, err
 	}
 	layer, names := sizes.LargestLayer(skeleton.NoSplitClasses)
-	e := &estimate{ModelType: stored.Config.ModelType, Parameters: skeleton.Root.NumParameters(), LargestLayers: names}
+	e := &estimate{ModelType: stored.Config.ModelType, Parameters: skeleton.Root.NumParameters(), LargestLayers: names, Unread: stored.UnreadBytes}
 	for _, dtype := range c.Dtypes {
 		if dtype == "stored" {
 			if err := c.addStored(e, stored, sizes.Total()); err != nil {
@@ -241,6 +242,9 @@ func (e *estimate) print(out cmdline.Output) error {
 	largest := strings.Join(e.LargestLayers[:min(len(e.LargestLayers), 1)], "")
 	if n := len(e.LargestLayers); n > 1 {
 		largest += fmt.Sprintf(" and %d like it", n-1)
+	}
+	if e.Unread > 0 {
+		largest += fmt.Sprintf("\nnot read: %s of the published files, for predicting several tokens ahead", devicemap.FormatSize(e.Unread))
 	}
 	_, err := fmt.Fprintf(out, "\nlargest layer: %s\nhost: a server with weights, keys and values of %d tokens, activations, requests and 128 MiB of its own;\n"+
 		"all: every weight in memory; least: what can streams from the disk\n", largest, e.KVTokens)

@@ -11,6 +11,7 @@ import (
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/meta"
 )
 
 // planCmd is serve plan.
@@ -72,8 +73,16 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "\n%sroom for %d tokens of keys and values\n%s%s",
-		plan.Explain(), o.KVTokens, predictedLine(report.Predicted), warningLines(plan.Warnings))
+		plan.Explain(), o.KVTokens, predictedLine(report.Predicted), unreadLine(skeleton)+warningLines(plan.Warnings))
 	return err
+}
+
+// unreadLine says what the files of a model hold that is never read; "" for nothing.
+func unreadLine(skeleton *meta.Model) string {
+	if skeleton.UnreadBytes == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the published files hold %s more, for predicting several tokens ahead, which Heft does not read\n", devicemap.FormatSize(skeleton.UnreadBytes))
 }
 
 // warningLines are a plan's warnings for people.

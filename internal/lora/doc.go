@@ -16,5 +16,5 @@
 //
 // It knows no backend, no pass and no gradient: internal/nn applies adapters row by row,
 // and train teaches them. What would need more than two matrices beside a linear map (DoRA,
-// biases, whole modules) is refused by name, never half applied.
+// biases, whole modules) is an error that names the field, never half applied.
 package lora

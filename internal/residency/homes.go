@@ -40,7 +40,7 @@ func bound(offset, size, i, n int) int {
 }
 
 // settle asks for memory near the threads that will use it, for a matrix at an offset of a
-// block that nobody has written to. Without homes nothing is asked.
+// block that was not written to. Without homes nothing is asked.
 func settle(block []byte, offset, size int, homes []int) {
 	if len(homes) == 0 || len(block) < hostmem.HugePage {
 		return

@@ -32,7 +32,7 @@ type promoter struct {
 
 // Promote copies the weights of the cpu tier, in the order of use and in the background,
 // from the checkpoint's mapping to memory of our own, where they are read faster, and lets
-// the mapped pages go as it goes on, whether somebody computes or not: beside the cpu tier's
+// the mapped pages go as it goes on, whether a pass computes or not: beside the cpu tier's
 // bytes it takes those of one parameter. Results stay bitwise the same. What is to be converted is converted, unless Warm has done it. It returns at once
 // and begins when Warm is done, where that was called before. Call it once.
 func (s *Store) Promote(ctx context.Context) {

@@ -20,7 +20,7 @@ import (
 // A quantizer converts weights of the cpu tier. Each is converted before its first use: by
 // Warm or Promote in the background, in the order of use, or else by the goroutine that
 // computes, which waits for it. So no result depends on how far the background is. What is
-// held is the converted copy; the mapped pages are let go.
+// held is the converted copy; the mapped pages are evicted.
 type quantizer struct {
 	format  meta.QuantFormat
 	packing quant.Packing
@@ -30,7 +30,7 @@ type quantizer struct {
 
 	mu     sync.Mutex // one conversion at a time, with all threads; guards what follows
 	blocks []*hostmem.Block
-	gone   []stored.Piece // converted, whose mapped pages were let go
+	gone   []stored.Piece // converted, whose mapped pages were evicted
 }
 
 // convertible is the kernels' name of a dtype that is converted.

@@ -197,7 +197,7 @@ func (r *ring) next() (int, *slot) {
 	return 0, nil
 }
 
-// drop empties a slot that nobody holds.
+// drop empties a slot that no pass holds.
 func (r *ring) drop(s *slot) {
 	if s.load >= 0 {
 		r.where[s.load] = -1

@@ -329,7 +329,7 @@ func (c *sidecar) mended() bool {
 	return c.writing != nil
 }
 
-// finishSidecar converts what nobody has needed yet, so that the next start finds all.
+// finishSidecar converts the matrices that no pass has needed yet, so that the next start finds all.
 func (s *Store) finishSidecar(ctx context.Context) error {
 	c := s.sidecar
 	if c == nil || c.sums != nil {
