@@ -68,9 +68,6 @@ func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 			plan.Warnings = append(plan.Warnings, m.Warning)
 		}
 	}
-	if plan.BelowLeast {
-		plan.Warnings = append(plan.Warnings, "the model runs with the minimum memory: raise the limit, or shorten the context (--max-memory, --max-model-len)")
-	}
 	if plan.BelowLeast && o.StrictMemory {
 		return plan, o, fmt.Errorf("dispatch: a limit of %s on the cpu is less than the %s that this model needs to run; a shorter context needs less",
 			devicemap.FormatSize(plan.Device(devicemap.CPU).LimitBytes), devicemap.FormatSize(plan.Least))
