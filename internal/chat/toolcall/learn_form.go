@@ -115,12 +115,16 @@ func (l *lesson) frame(open string, between *string, after string) bool {
 			}
 			return strings.TrimSpace(strings.TrimPrefix(s, cdataClose))
 		}
+		closing := f.tags.close
+		if f.tags.named {
+			closing = "</zqb>"
+		}
 		var ok bool
-		if after, ok = strings.CutPrefix(text(after), f.tags.close); !ok {
+		if after, ok = strings.CutPrefix(text(after), closing); !ok {
 			return false
 		}
 		if between != nil {
-			rest, ok := strings.CutPrefix(text(*between), f.tags.close)
+			rest, ok := strings.CutPrefix(text(*between), closing)
 			if !ok {
 				return false
 			}

@@ -24,6 +24,10 @@ func (l *lesson) learnTags(text string, at span, one probeCall) bool {
 		b, c = before, strings.TrimPrefix(c, cdataClose)
 	}
 	opening := commonSuffix(a, c)
+	if strings.HasPrefix(strings.TrimSpace(c), "</zqa>") && strings.HasSuffix(a, "<") && strings.TrimSpace(b) == ">" {
+		l.form.body, l.form.tags = bodyTags, &tags{named: true}
+		return l.fields(text, at, one, strings.TrimSpace(strings.TrimSuffix(a, "<")))
+	}
 	t := &tags{open: strings.TrimSpace(opening), close: strings.TrimSpace(c[:len(c)-len(opening)])}
 	if t.open == "" || t.close == "" {
 		return false

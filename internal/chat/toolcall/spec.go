@@ -104,6 +104,7 @@ type tags struct {
 	open  string
 	key   string   // ends the key
 	value []string // stands before the text, in one of these ways; nil for nothing
+	named bool     // a parameter is an element with the key's name: <KEY>TEXT</KEY>; no other text counts
 	json  bool     // values are JSON, strings too
 	typed bool     // value[0] says that the text is a string, value[1] that it is JSON
 	close string

@@ -97,6 +97,9 @@ func (r *tagReader) seek(c byte, out []byte) ([]byte, verdict) {
 	if len(r.lit.word) == 0 && isSpace(c) {
 		return out, more
 	}
+	if r.tags.named {
+		return r.elementByte(c, out)
+	}
 	which, ver := r.lit.push(c, r.tags.open, r.end)
 	switch {
 	case ver != done:
@@ -110,6 +113,28 @@ func (r *tagReader) seek(c byte, out []byte) ([]byte, verdict) {
 	return append(out, '}'), done
 }
 
+// elementByte takes a byte of an element's start or of the end of the call.
+func (r *tagReader) elementByte(c byte, out []byte) ([]byte, verdict) {
+	word := append(r.lit.word, c)
+	switch {
+	case string(word) == r.end:
+		r.lit.word = word[:0]
+		if r.n == 0 {
+			out = append(out, '{')
+		}
+		return append(out, '}'), done
+	case len(word) > 2 && c == '>' && word[1] != '/' && isName(string(word[1:len(word)-1])):
+		out = r.beginKey(word[1:len(word)-1], out)
+		r.ends = [2]string{"</" + string(word[1:])}
+		r.lit.word = word[:0]
+		return out, more
+	case begins(r.end, string(word)), string(word) == "<", len(word) <= maxName && word[0] == '<' && isNameByte(c):
+		r.lit.word = word
+		return out, more
+	}
+	return out, bad
+}
+
 func (r *tagReader) keyByte(c byte, out []byte) ([]byte, verdict) {
 	r.word = append(r.word, c)
 	if !bytes.HasSuffix(r.word, []byte(r.tags.key)) {
@@ -119,7 +144,13 @@ func (r *tagReader) keyByte(c byte, out []byte) ([]byte, verdict) {
 		}
 		return out, more
 	}
-	key := bytes.TrimSpace(r.word[:len(r.word)-len(r.tags.key)])
+	out = r.beginKey(bytes.TrimSpace(r.word[:len(r.word)-len(r.tags.key)]), out)
+	r.word = r.word[:0]
+	return out, more
+}
+
+// beginKey writes the key and makes r ready for its text.
+func (r *tagReader) beginKey(key, out []byte) []byte {
 	prefix := `{"`
 	if r.n > 0 {
 		prefix = `, "`
@@ -134,13 +165,12 @@ func (r *tagReader) keyByte(c byte, out []byte) ([]byte, verdict) {
 	if r.tags.json {
 		r.allowed = anyType // a string has quotes
 	}
-	r.word = r.word[:0]
 	if r.tags.value != nil {
 		r.state = tagGap
 	} else {
 		r.beginText()
 	}
-	return out, more
+	return out
 }
 
 func (r *tagReader) beginText() {
