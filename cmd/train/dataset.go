@@ -13,7 +13,7 @@ import (
 	"github.com/heftai/heft/train/data"
 )
 
-// dataFlags say what is learned.
+// dataFlags name the data and how to tokenise it.
 type dataFlags struct {
 	Data        []string `help:"Train on this JSONL file of texts, prompts or messages. Repeat for several." required:"" sep:"none" placeholder:"FILE.jsonl"`
 	EvalData    string   `help:"Evaluate on this JSONL file." placeholder:"FILE.jsonl"`
@@ -77,7 +77,7 @@ func (j *job) read() error {
 	return nil
 }
 
-// fitContext lets sequences be no longer than the model takes, and notes how many ids it has.
+// fitContext limits sequences to the model's context, and records the number of its ids.
 func (j *job) fitContext(config *meta.Config) error {
 	skeleton, err := meta.New(config, nil)
 	if err != nil {
@@ -94,8 +94,8 @@ func (j *job) fitContext(config *meta.Config) error {
 	return nil
 }
 
-// tokenize reads a file, leaving out what has no label to learn. It cuts sequences that
-// are too long, if asked.
+// tokenize reads a file and omits records without a label to learn. If asked, it cuts long
+// sequences.
 func (j *job) tokenize(path string, tokenizer *data.Tokenizer, o data.TextOptions, cuts bool) (data.Slice[data.Sequence], error) {
 	records, err := data.OpenJSONL(path)
 	if err != nil {
@@ -174,8 +174,8 @@ func parallel(n int, f func(i int) error) error {
 	return failed[first]
 }
 
-// learned is how many labels of a sequence the loss counts: the first has nothing before
-// it that could say it.
+// learned counts the labels of a sequence in the loss. The first label does not count, because no
+// token precedes it.
 func learned(labels []int32) int {
 	n := 0
 	for i, l := range labels {
@@ -203,7 +203,7 @@ func end(t *data.Tokenizer, config *meta.Config) (int32, bool) {
 	return token(config.Field("eos_token_id"))
 }
 
-// padding fills rows; it is never seen, so any token does.
+// padding returns the id that fills rows. The loss ignores it, so any id will do.
 func padding(t *data.Tokenizer, config *meta.Config) int32 {
 	if id, ok := t.Special("pad_token"); ok {
 		return id

@@ -23,7 +23,7 @@ import (
 	"github.com/heftai/heft/train/track"
 )
 
-// optimFlags say how it is learned.
+// optimFlags configure the optimizer and the length of the run.
 type optimFlags struct {
 	Epochs                    float64 `help:"Train on the data this many times." default:"3"`
 	MaxSteps                  int     `help:"Train this many optimizer steps instead of --epochs." default:"0"`
@@ -49,7 +49,7 @@ func (j *job) rate() float64 {
 	return 5e-5
 }
 
-// student is what one rank trains, and with what.
+// student is one rank's model with its tape and its accelerator.
 type student struct {
 	*job
 	acc        *train.Accelerator
@@ -109,7 +109,7 @@ func (j *job) rank(ctx context.Context, w *train.World) error {
 	return s.acc.EndTraining()
 }
 
-// showCurve draws the loss in the terminal, where the tracker of curves is on and saw some.
+// showCurve draws the loss in the terminal, if the curve tracker is on and has points.
 func (s *student) showCurve() error {
 	c, ok := s.acc.Tracker("curve").(*track.Curve)
 	if !ok || !slices.ContainsFunc(c.Curves(), func(line track.Series) bool { return len(line.X) > 1 }) {
@@ -173,7 +173,7 @@ func (s *student) trainer() (*train.Trainer[data.TokenBatch], error) {
 	return train.NewTrainer(c)
 }
 
-// watch says once that the loss has become what no weights come back from.
+// watch warns once if the loss is not finite.
 func (s *student) watch(_ context.Context, m *train.Moment) error {
 	if loss := m.Result.Loss; !s.diverged && s.acc.IsMainProcess() && (math.IsNaN(loss) || math.IsInf(loss, 0)) {
 		s.diverged = true
@@ -204,7 +204,7 @@ func (s *student) warmup(loader *data.Loader[data.TokenBatch]) int {
 	return max(s.WarmupSteps, int(float64(steps)*s.WarmupRatio))
 }
 
-// optimizer is AdamW; what has one dimension does not decay.
+// optimizer is AdamW. Parameters with one dimension do not decay.
 func (s *student) optimizer() (optim.Optimizer, error) {
 	adam, err := optim.NewAdamW(nil, optim.AdamOptions{LR: s.rate(), WeightDecay: s.WeightDecay})
 	if err != nil {
@@ -241,8 +241,8 @@ func batch(b data.TokenBatch, from, rows int) model.Batch {
 
 var summed = tensor.CrossEntropyOptions{Reduction: tensor.Sum}
 
-// loss is the sum over a batch's labels. The routers' loss is a mean, and so counts once
-// for each label.
+// loss is the sum over a batch's labels. The routers' loss is a mean, so it is multiplied by the
+// number of labels.
 func (s *student) loss(_ context.Context, b data.TokenBatch) (*tensor.Tensor, error) {
 	if s.router != 0 {
 		s.model.SetAuxiliary(s.router * float32(labels(b)))
@@ -250,7 +250,7 @@ func (s *student) loss(_ context.Context, b data.TokenBatch) (*tensor.Tensor, er
 	return s.model.Loss(s.tape, batch(b, 0, b.Rows), model.Options{CrossEntropyOptions: summed, Recompute: s.recompute, Dropout: s.acc.Generator()})
 }
 
-// evaluate is how well each sequence is foretold.
+// evaluate measures the loss of each sequence.
 func (s *student) evaluate(_ context.Context, b data.TokenBatch) (train.Evaluation, error) {
 	var e train.Evaluation
 	s.model.SetAuxiliary(0)
@@ -274,7 +274,7 @@ func (s *student) evaluate(_ context.Context, b data.TokenBatch) (train.Evaluati
 	return e, nil
 }
 
-// open loads the model: all of it to train, or to stay in its files under an adapter.
+// open loads the model: all of it to train, or mapped under an adapter.
 func (s *student) open() error {
 	config, err := readConfig(s.job.model)
 	if err != nil {
@@ -314,7 +314,7 @@ func (s *student) open() error {
 	return err
 }
 
-// checkStored refuses what weights that are quantised cannot be: trained, or added to.
+// checkStored rejects training, and merging into, quantised weights.
 func (s *student) checkStored(skeleton *meta.Model) error {
 	for path, p := range skeleton.Root.AllParams() {
 		for _, source := range p.Sources {

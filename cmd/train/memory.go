@@ -7,8 +7,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// activationBytes is about what a token of a batch keeps for backward: what goes into
-// each linear map of the blocks, what comes out, and what is made of that.
+// activationBytes estimates what a token of a batch keeps for backward: inputs, outputs and
+// activations of the blocks' linear maps.
 func activationBytes(m *meta.Model) int64 {
 	head := ""
 	if s, ok := m.Root.Spec.(*meta.CausalLMSpec); ok {
@@ -34,10 +34,9 @@ func activationBytes(m *meta.Model) int64 {
 	return 4 * floats
 }
 
-// recomputes decides what --recompute auto means for a batch: whether what it keeps for
-// backward is more than 2 GiB, or, where all weights are trained and take several times
-// as much anyhow, than a quarter of the memory that is free. Either way gives the same
-// weights bit for bit.
+// recomputes decides --recompute auto for a batch: on if backward would keep more than 2 GiB or, if
+// all weights train, more than a quarter of the free memory where that is larger. The weights are the
+// same bit for bit either way.
 func (j *job) recomputes(m *meta.Model) bool {
 	switch j.Recompute {
 	case "on":
@@ -56,6 +55,6 @@ func (j *job) recomputes(m *meta.Model) bool {
 	return int64(j.Batch*j.ranks*longest)*activationBytes(m) > limit
 }
 
-// keepLittle lets the garbage collector run when a tenth of what is in use is garbage: what is
-// in use are weights, gradients and the optimizer's state, which it need not look into.
+// keepLittle makes the garbage collector run when garbage is a tenth of the heap. The heap is
+// mostly weights, gradients and optimizer state, which the collector does not scan.
 func keepLittle() { debug.SetGCPercent(10) }

@@ -95,7 +95,7 @@ type runCmd struct {
 	Resume         string   `help:"Resume from the last checkpoint in --output (auto), from DIR, or never." default:"auto" placeholder:"auto|never|DIR"`
 }
 
-// Run trains, and leaves a folder that serve opens.
+// Run trains and writes a folder that serve opens.
 func (c *runCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Diagnostics) error {
 	keepLittle()
 	j, err := c.job(diag)
@@ -209,7 +209,7 @@ func (c *runCmd) job(diag cmdline.Diagnostics) (*job, error) {
 	return j, nil
 }
 
-// check refuses values that no run can have.
+// check validates the values of flags.
 func (c *runCmd) check() error {
 	for _, n := range []struct {
 		name  string
@@ -241,7 +241,7 @@ func (c *runCmd) check() error {
 	return nil
 }
 
-// name is how adapters call the model that they belong to: as the user did.
+// name returns the model's name for the config of an adapter: as the user wrote it.
 func (c *runCmd) name() string {
 	if c.Model != "" {
 		return c.Model
@@ -327,8 +327,7 @@ type launchCmd struct {
 	runCmd
 }
 
-// Run is train run with the ranks and the precision of Accelerate's configuration, where
-// flags say nothing else.
+// Run is train run with the ranks and the precision of Accelerate's configuration as defaults.
 func (c *launchCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Diagnostics) error {
 	found, path, err := findConfig(c.File)
 	if err != nil {

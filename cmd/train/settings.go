@@ -18,10 +18,10 @@ import (
 	"github.com/heftai/heft/internal/cmdline"
 )
 
-// runFile is where the output folder keeps what its checkpoints are of.
+// runFile names the file in the output folder with the settings of the run.
 const runFile = "train_run.json"
 
-// settings are what decides the weights of a run: a run goes on only with the same.
+// settings decide the weights of a run. A run resumes only with the same settings.
 type settings struct {
 	Model          string   `json:"model"`
 	Data           []string `json:"data_sha256"`
@@ -76,7 +76,7 @@ func digest(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// settle writes what the run is, or, where it goes on, looks whether it is the same one.
+// settle writes the settings of a new run, or compares those of a resumed one.
 func (j *job) settle(goesOn bool) error {
 	now, err := j.settings()
 	if err != nil {
@@ -106,7 +106,7 @@ func (j *job) settle(goesOn bool) error {
 	return atomicfile.WriteFile(path, append(b, '\n'))
 }
 
-// different names the settings that two runs do not share.
+// different names the settings that differ.
 func different(a, b settings) []string {
 	var names []string
 	x, y := reflect.ValueOf(a), reflect.ValueOf(b)

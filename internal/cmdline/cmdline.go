@@ -1,6 +1,6 @@
-// Package cmdline is what Heft's commands have in common: the sources of their flags (the
-// command line, HEFT_* variables, the YAML file of --config), their streams and their
-// exit statuses. It knows no command.
+// Package cmdline has the common parts of Heft's commands: the sources of their flags (the command
+// line, HEFT_* variables, the YAML file of --config), their streams and their exit statuses. It
+// knows no command.
 package cmdline
 
 import (
@@ -33,20 +33,20 @@ type misuse struct{ err error }
 func (e misuse) Error() string { return e.err.Error() }
 func (e misuse) Unwrap() error { return e.err }
 
-// Misuse says that err is a mistake in the command line.
+// Misuse marks err as a mistake in the command line.
 func Misuse(err error) error { return misuse{err} }
 
-// Misusef is a mistake in the command line.
+// Misusef returns a mistake in the command line.
 func Misusef(format string, args ...any) error { return misuse{fmt.Errorf(format, args...)} }
 
-// stopped ends a command that was asked to stop.
+// stopped is the error of a command that was asked to stop.
 type stopped struct{ status int }
 
 func (e stopped) Error() string { return fmt.Sprintf("stopped, status %d", e.status) }
 
-// Stopped is the error of a command that a signal ended in order, after it printed what there is to
-// say. [Program.Run] returns the status that shells give a process that the signal ended: 128 plus
-// its number, 130 for SIGINT and 143 for SIGTERM.
+// Stopped returns the error of a command that a signal stopped in order, after it printed its
+// result. [Program.Run] then returns the status that shells give a process that the signal ended:
+// 128 plus its number, 130 for SIGINT and 143 for SIGTERM.
 func Stopped(by syscall.Signal) error { return stopped{128 + int(by)} }
 
 // Program is a command line.
@@ -104,7 +104,7 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 	return statusDone
 }
 
-// explain says what was not understood in a command line, and what to do instead.
+// explain says what is wrong with a command line, and what to do instead.
 func (p Program) explain(args []string, err error) string {
 	if strings.Contains(err.Error(), "unknown flag") {
 		for _, arg := range args {

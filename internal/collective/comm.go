@@ -51,11 +51,11 @@ type Comm interface {
 	Broadcast(ctx context.Context, root int, b []byte) ([]byte, error)
 }
 
-// ErrLeft is the failure of a rank that returned while others still needed it.
+// ErrLeft is the error of a rank that returned while others still needed it.
 var ErrLeft = errors.New("has left the world")
 
-// RankError says which rank made a world fail. All ranks get it from the calls that
-// can no longer end.
+// RankError names the rank that made a world fail. All ranks get it from calls that cannot
+// complete.
 type RankError struct {
 	Rank int
 	Err  error
@@ -66,7 +66,7 @@ func (e *RankError) Error() string { return fmt.Sprintf("collective: rank %d: %v
 // Unwrap returns what failed, so that errors.Is finds a context's end.
 func (e *RankError) Unwrap() error { return e.Err }
 
-// AllReduce joins x over the ranks, in place.
+// AllReduce combines x over the ranks, in place.
 func AllReduce[F float32 | float64](ctx context.Context, c Comm, op Op, x []F) error {
 	switch x := any(x).(type) {
 	case []float32:
@@ -83,8 +83,7 @@ func Barrier(ctx context.Context, c Comm) error {
 	return err
 }
 
-// AllGather returns every rank's x in order of rank. T must be what encoding/gob can
-// carry.
+// AllGather returns every rank's x in order of rank. encoding/gob must be able to encode T.
 func AllGather[T any](ctx context.Context, c Comm, x T) ([]T, error) {
 	b, err := encode(x)
 	if err != nil {
@@ -103,8 +102,8 @@ func AllGather[T any](ctx context.Context, c Comm, x T) ([]T, error) {
 	return out, nil
 }
 
-// Broadcast returns root's x on every rank. T must be what encoding/gob can carry.
-// An x that cannot be encoded is an error on all ranks.
+// Broadcast returns root's x on every rank. encoding/gob must be able to encode T. An x that cannot
+// be encoded is an error on all ranks.
 func Broadcast[T any](ctx context.Context, c Comm, root int, x T) (T, error) {
 	var zero T
 	var b []byte

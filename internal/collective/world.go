@@ -9,10 +9,9 @@ import (
 	"sync"
 )
 
-// Launch runs fn on n ranks, each in a goroutine of its own, and waits for all. The
-// context that fn gets ends with ctx and with the first rank that fails. Launch
-// returns that rank's failure as a [*RankError]; what the others report because of it
-// is left out.
+// Launch runs fn on n ranks, each in its own goroutine, and waits for all. fn's context ends with
+// ctx or when a rank fails. Launch returns the first failure as a [*RankError] and omits the errors
+// that follow from it.
 func Launch(ctx context.Context, n int, fn func(context.Context, Comm) error) error {
 	if n < 1 {
 		return fmt.Errorf("collective: a world of %d ranks", n)

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// Values are what is measured at a step, by name: numbers, texts, and groups of numbers
-// (map[string]float64), whose curves belong in one chart.
+// Values are measurements of a step, by name: numbers, texts, and groups of numbers
+// (map[string]float64), whose curves are drawn in one chart.
 type Values = map[string]any
 
-// Tracker takes what a run measures.
+// Tracker records measurements of a run.
 type Tracker interface {
 	// Name is what the tracker is found by.
 	Name() string
@@ -26,11 +26,11 @@ type Tracker interface {
 	Close() error
 }
 
-// Names are the trackers that [Open] knows.
+// Names returns the names that [Open] knows.
 func Names() []string { return []string{"tensorboard", "jsonl", "csv", "curve"} }
 
-// Open makes a tracker by name in a folder, which need not exist: event files in it,
-// metrics.jsonl, metrics.csv, or loss.png.
+// Open makes a tracker by name in a folder, which it creates: event files, metrics.jsonl,
+// metrics.csv, or loss.png.
 func Open(name, dir string) (Tracker, error) {
 	var t Tracker
 	var err error
@@ -65,7 +65,7 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// check refuses what no tracker can keep.
+// check rejects values that no tracker can record.
 func check(values Values) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		v := values[name]

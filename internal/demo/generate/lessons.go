@@ -14,7 +14,7 @@ type exchange struct{ question, answer string }
 // the name of who is asking.
 type teacher struct {
 	talks []talk
-	shrug []string // answers to what nobody taught
+	shrug []string // answers to unknown questions
 	draws []int    // the talk of each way to begin one, so that rich talks come more often
 }
 
