@@ -9,8 +9,10 @@ import (
 
 const (
 	// firstRounds are those of all candidates; slower ones by slack leave then.
-	firstRounds = 3
+	firstRounds = 5
 	slack       = 1.15
+	// leastRounds are made also when time is up, as on a busy machine, where a round takes long.
+	leastRounds = 8
 	// mostRounds is where a role has enough samples.
 	mostRounds = 24
 	// preferred is how much faster than the default a pattern must be to replace it, so that
@@ -87,20 +89,15 @@ func (r *race) best() int {
 }
 
 // run runs all races in interleaved rounds until expired says so or each is decided, and returns the
-// races of kernels that can be measured. All have at least one round.
-func run(usual fetch.Plan, m meter, expired func() bool) []*race {
+// races of kernels that can be measured. It makes leastRounds unless stopped says so.
+func run(usual fetch.Plan, m meter, expired, stopped func() bool) []*race {
 	var races []*race
 	for role := range fetch.Roles {
 		races = append(races, newRace(role, usual[role]))
 	}
 	var decided []*race
-	for n := 0; len(races) > 0 && n < mostRounds && (n == 0 || !expired()); n++ {
-		races = slices.DeleteFunc(races, func(r *race) bool {
-			if n > 0 && expired() {
-				return false
-			}
-			return !r.round(m)
-		})
+	for n := 0; len(races) > 0 && n < mostRounds && !stopped() && (n < leastRounds || !expired()); n++ {
+		races = slices.DeleteFunc(races, func(r *race) bool { return !r.round(m) })
 		if n+1 < firstRounds {
 			continue
 		}

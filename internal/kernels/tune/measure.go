@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// Budget is how long Measure takes, but for the last round.
+	// Budget is how long Measure takes on a machine that is not busy.
 	Budget = 30 * time.Millisecond
 	// perThread is the memory that each thread reads at a time.
 	perThread = 512 << 10
@@ -107,7 +107,7 @@ func measure(ctx context.Context, o Options) (*Report, error) {
 	if o.expired == nil {
 		o.expired = deadline(Budget)
 	}
-	races := run(o.Usual, o.meter, func() bool { return ctx.Err() != nil || o.expired() })
+	races := run(o.Usual, o.meter, o.expired, func() bool { return ctx.Err() != nil })
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("tune: %w", err)
 	}
@@ -144,9 +144,13 @@ type workers struct {
 }
 
 func newWorkers(set *kernels.Set, memory []byte, threads int) *workers {
+	return newWorkersOf(set, memory, threads, perThread)
+}
+
+func newWorkersOf(set *kernels.Set, memory []byte, threads, each int) *workers {
 	w := &workers{times: make([]float64, threads)}
 	for i := range threads {
-		part := memory[i*perThread:][:perThread:perThread]
+		part := memory[i*each:][:each:each]
 		part = part[-uintptr(unsafe.Pointer(unsafe.SliceData(part)))%64:]
 		part = part[:len(part)&^63]
 		w.parts, w.reads, w.start = append(w.parts, part), append(w.reads, readers(set, part)), append(w.start, make(chan fetch.Role))
@@ -171,7 +175,8 @@ func (w *workers) work(i int) {
 	}
 }
 
-// measure is the time of the slowest thread.
+// measure is the time that all threads need together, from the sum of their rates: a thread that
+// the system holds up counts for the time that it had.
 func (w *workers) measure(r fetch.Role, p fetch.Pattern) float64 {
 	if w.reads[0][r] == nil {
 		return 0
@@ -182,7 +187,11 @@ func (w *workers) measure(r fetch.Role, p fetch.Pattern) float64 {
 		c <- r
 	}
 	w.ready.Wait()
-	return slices.Max(w.times)
+	rates := 0.0
+	for _, t := range w.times {
+		rates += 1 / max(t, 1e-9)
+	}
+	return float64(len(w.times)) / rates
 }
 
 func (w *workers) close() {

@@ -37,28 +37,33 @@ func readers(set *kernels.Set, b []byte) (reads [fetch.Roles]func()) {
 	return reads
 }
 
-// eachCall calls f with rows of a matrix in b, some at a time.
-func eachCall(b []byte, stride int, f func(rows []byte, n int)) {
-	for n := perCall / stride; len(b) >= n*stride; b = b[n*stride:] {
+// eachCall calls f with n rows of a matrix in b at a time.
+func eachCall(b []byte, stride, n int, f func(rows []byte, n int)) {
+	for ; len(b) >= n*stride; b = b[n*stride:] {
 		f(b[:n*stride], n)
 	}
 }
 
-// floatsReader multiplies bfloat16 weights by some tokens in float32.
+// floatsReader multiplies bfloat16 weights by some tokens in float32. With several tokens kernels prefetch the
+// rows of the next call, so calls are short there: what is prefetched behind the end of b is wasted.
 func floatsReader(set *kernels.Set, b []byte, x []float32, tokens int) func() {
-	const stride = 2 * columns
-	y, in := make([]float32, tokens*perCall/stride), mat.Floats{V: x, Stride: columns}
+	columns, rows := columns, perCall/(2*columns)
+	if tokens > 1 {
+		columns, rows = 512, 12
+	}
+	stride := 2 * columns
+	y, in := make([]float32, tokens*rows), mat.Floats{V: x, Stride: columns}
 	if !set.GEMV.Halves() || set.GEMV.HalvesTokens(tokens) != tokens {
 		return func() {
-			eachCall(b, stride, func(w []byte, n int) {
+			eachCall(b, stride, rows, func(w []byte, n int) {
 				set.GEMV.Mul(mat.Floats{V: y, Stride: n}, mat.Weights{Data: w, Stride: stride, Format: mat.BFloat16}, in, n, tokens, columns)
 			})
 		}
 	}
-	split, sums := make([]float32, tokens*set.GEMV.SplitFloats(columns)), make([]float32, set.GEMV.HalvesSums(perCall/stride, tokens))
+	split, sums := make([]float32, tokens*set.GEMV.SplitFloats(columns)), make([]float32, set.GEMV.HalvesSums(rows, tokens))
 	set.GEMV.SplitTokens(split, in, tokens, columns)
 	return func() {
-		eachCall(b, stride, func(w []byte, n int) {
+		eachCall(b, stride, rows, func(w []byte, n int) {
 			set.GEMV.MulHalves(mat.Floats{V: y, Stride: n}, mat.Weights{Data: w, Stride: stride, Format: mat.BFloat16}, split, sums, n, tokens, columns, 0, true)
 		})
 	}
@@ -71,7 +76,7 @@ func pairsReader(set *kernels.Set, b []byte, x []float32) func() {
 	y, in := make([]float32, perCall/stride), mat.Pairs{V: make([]uint32, words), Stride: words}
 	set.Vector.Narrow(in.V, x[:columns])
 	return func() {
-		eachCall(b, stride, func(w []byte, n int) {
+		eachCall(b, stride, perCall/stride, func(w []byte, n int) {
 			set.GEMV.MulPairs(mat.Floats{V: y, Stride: n}, mat.Weights{Data: w, Stride: stride, Format: mat.BFloat16}, in, n, 1, columns)
 		})
 	}

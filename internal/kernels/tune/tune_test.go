@@ -120,7 +120,7 @@ func TestDefaultStaysWhereNothingIsFaster(t *testing.T) {
 	}
 	r, err = Measure(context.Background(), Options{Usual: usual, meter: zen4, expired: after(0)})
 	if err != nil || len(r.Rates["q8"]) != 6 || r.Rates["q8"][5].BytesPerSecond <= 0 {
-		t.Errorf("without time: %v, %v, want one round", r, err)
+		t.Errorf("without time: %v, %v, want some rounds", r, err)
 	}
 }
 
