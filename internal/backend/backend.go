@@ -158,8 +158,8 @@ type KV struct {
 // float16, the last of which is filled up with zeros.
 func KVRow(d meta.DType, heads, dim int) int {
 	if d == meta.Int8 {
-		codes, _, _, _ := (&meta.Quant{Format: meta.QuantQ8}).Entries(1, dim)
-		return heads * codes
+		blocks := (dim + meta.QuantQ8.BlockColumns() - 1) / meta.QuantQ8.BlockColumns()
+		return heads * blocks * int(meta.QuantQ8.BlockBytes())
 	}
 	return heads * dim
 }
