@@ -11,11 +11,14 @@ import (
 	"github.com/heftai/heft/api/generate"
 )
 
+// maxHeader is the limit of a request's header in bytes: it is read before memory is reserved.
+const maxHeader = 64 << 10
+
 // NewServer returns an HTTP server of New(m, o) that disconnects clients that stall. It does not
 // listen yet.
 func NewServer(m *generate.Model, o Options) *http.Server {
 	t := o.Timeouts.withDefaults()
-	return &http.Server{Handler: New(m, o), ReadHeaderTimeout: t.Header, IdleTimeout: t.Idle,
+	return &http.Server{Handler: New(m, o), MaxHeaderBytes: maxHeader, ReadHeaderTimeout: t.Header, IdleTimeout: t.Idle,
 		BaseContext: noteListener, ConnContext: limitBuffer}
 }
 

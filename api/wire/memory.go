@@ -17,7 +17,7 @@ const (
 	// heldParts of allParts of the memory are for what requests hold until they are answered; the
 	// rest is for decoding them, which waits for nothing. So no request waits for one that waits.
 	heldParts, allParts = 4, 9
-	// largeBytes is from how much garbage on the memory is given back to the system at once.
+	// largeBytes is how much garbage makes a collection return memory to the system at once.
 	largeBytes = 4 << 20
 	// garbageShare of the memory may be garbage before it is collected.
 	garbageShare = 4

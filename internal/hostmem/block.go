@@ -62,7 +62,7 @@ func (b *Block) Release() error {
 	return unmap(region)
 }
 
-// Align is the boundary on which whoever cuts a block into pieces puts each: a cache line,
+// Align is the alignment of the pieces that a block is divided into: a cache line,
 // and a whole vector of the widest kernels.
 const Align = 64
 

@@ -1,18 +1,16 @@
-// Package hostmem is big host memory off the Go heap: weights, keys and values,
-// activations, staging rings. The garbage collector neither scans nor moves it, and
-// it goes back to the system the moment it is freed.
+// Package hostmem manages large host memory outside the Go heap: weights, KV cache, activations and
+// read-ahead buffers. The garbage collector neither scans nor moves this memory. The system gets it
+// back as soon as it is released.
 //
-// The nouns: a [Ledger] counts bytes by [Purpose]; a [Block] is anonymous memory
-// counted in a ledger; a [Mapping] is a file mapped read-only, whose bytes are used in
-// place; a [DirectFile] reads past the page cache where the system can; [Claim] tells other
-// processes that a file is in use.
+// A [Ledger] counts bytes by [Purpose]. A [Block] is anonymous memory that a ledger counts. A [Mapping]
+// is a file mapped read-only, whose bytes are used in place. A [DirectFile] reads without the page
+// cache if the system can. [Claim] marks a file as in use for other processes.
 //
-// The flow: the process makes one Ledger and passes it to whoever allocates. A block or
-// mapping has one owner, whose release gives the memory back. Touching bytes after that is
-// a fault, as with any unmapped address.
+// A process makes one Ledger and passes it to every package that allocates. A block or mapping has one
+// owner, who releases it. Using its bytes after that is a fault, as with any unmapped address. Memory
+// of requests is on the Go heap; package api/wire counts it in the same ledger.
 //
-// This is the only home of mmap, madvise and O_DIRECT. It knows nothing of tensors,
-// layers or checkpoints, and has no state of its own: no ledger is global. On systems
-// without mmap blocks come from the Go heap, and [Map] fails with
-// errors.ErrUnsupported.
+// This is the only home of mmap, madvise and O_DIRECT. The package knows no tensors, layers or
+// checkpoints and has no state: no ledger is global. On systems without mmap blocks come from the Go
+// heap, and [Map] fails with errors.ErrUnsupported.
 package hostmem

@@ -13,7 +13,7 @@ type Advice uint8
 const (
 	// WillNeed starts reading the range in the background.
 	WillNeed Advice = iota
-	// DontNeed lets go of the range's pages; touching them reads them again.
+	// DontNeed frees the range's pages; touching them reads them again.
 	DontNeed
 	// Populate reads the range and maps its pages before it returns. The system may be too old
 	// for it, and the file too short: its error says so.

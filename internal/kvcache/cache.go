@@ -109,7 +109,7 @@ func (c Config) check() error {
 type Stats struct {
 	Pages  int // in all
 	Used   int // held by sequences
-	Cached int // held by nobody, with contents that a prompt may reuse
+	Cached int // without a sequence, with contents that a prompt may reuse
 	// Queries counts the tokens of all prompts given to Reuse, Hits those that need
 	// not be computed: vLLM's prefix_cache_queries and prefix_cache_hits.
 	Queries, Hits int64
@@ -131,7 +131,7 @@ type Cache struct {
 	layers []Layer
 
 	pages  []page
-	free   list // pages that nobody uses, the next to take first
+	free   list // unused pages, the next to take first
 	unused int  // their number
 	stats  Stats
 

@@ -1,26 +1,25 @@
-// Package kvcache keeps the keys and values of many sequences in pages and lets
-// prompts share what they begin with.
+// Package kvcache stores the keys and values of many sequences in pages, and shares pages between
+// prompts with a common prefix.
 //
-// A [Cache] owns the memory, cut into pages of [Config.PageTokens] tokens. A page has
-// room for the keys and values of one group of layers: of all of them, where they see
-// equally far. Where some see a window only, layers of one window make groups of about
-// one size, so that any page serves any group. A [Sequence] has a page table for each
-// group, of the pages that one request fills, from token 0 on.
+// A [Cache] owns the memory. It is divided into pages of [Config.PageTokens] tokens. A page holds the
+// keys and values of one group of layers. If all layers have the same window there is one group;
+// otherwise layers with the same window form groups of about one size, so that any page serves any
+// group. A [Sequence] has a page table for each group. It lists the pages of one request, from token 0
+// on.
 //
-// The flow of a step: [Sequence.Reserve] takes pages for the tokens to come,
-// [Sequence.Append] says which tokens they are, [Sequence.Slots] where the backend
-// stores them, and once the pass has succeeded [Sequence.Commit] declares their keys
-// and values valid. It gives back pages that layers with a window will not see again,
-// so that a long sequence holds a window of them and what one pass appends. A committed
-// page that is full is registered under its tokens and everything before them: from then
-// on nobody writes to it and [Sequence.Reuse] of another request may attach it, where
-// the pages that the window before it needs are there too. Pages are counted by
-// reference. A registered page that nobody uses stays cached and is evicted, least
-// recently used first, when pages run out.
+// A step has four calls. [Sequence.Reserve] takes pages for the next tokens. [Sequence.Append] names
+// these tokens. [Sequence.Slots] says where the backend stores their keys and values.
+// [Sequence.Commit] marks them as valid after the pass has succeeded. Commit also frees pages outside
+// the windows of their layers, so a long sequence holds one window and the tokens of one pass.
 //
-// Sharing is exact: a page is found by a SHA-256 over a secret, the scope and all tokens
-// up to its end, so that neither chance nor intent finds another's.
+// A full, committed page is registered under its tokens and all tokens before it, and does not change
+// any more. [Sequence.Reuse] attaches registered pages to another request. Pages are counted by
+// reference. A registered page without a sequence stays cached until pages run out; then the least
+// recently used one is evicted.
 //
-// It knows no model, no scheduler and no text, and computes nothing. A Cache and its
-// sequences belong to one goroutine.
+// Sharing is exact: the key of a page is a SHA-256 of a secret, the scope and all tokens up to the
+// page's end, so neither chance nor an attacker finds the page of another prompt.
+//
+// The package knows no model, scheduler or text, and computes nothing. A Cache and its sequences
+// belong to one goroutine.
 package kvcache

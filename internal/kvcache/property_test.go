@@ -123,7 +123,7 @@ func (f *fleet) truncate(t *rapid.T) {
 	n := rapid.IntRange(0, len(r.tokens)).Draw(t, "n")
 	left := r.seq.Truncate(n)
 	if left == 0 && n < r.committed && slices.Max(f.c.layout.windows) > 0 {
-		n = 0 // it may be, where pages were given back
+		n = 0 // it may be, where pages were freed
 	}
 	if left != n {
 		t.Fatalf("Truncate(%d) of %d tokens left %d", n, len(r.tokens), left)
@@ -213,7 +213,7 @@ func TestWindowsHoldBoundedPages(t *testing.T) {
 	}
 }
 
-// A prompt is shared from pages at its end where the windows have let go of its
+// A prompt is shared from pages at its end where the windows have freed its
 // beginning, whose pages others have taken since.
 func TestReuseWithoutTheBeginning(t *testing.T) {
 	c := newCacheOf(t, 8, LayerShape{KWidth: 1, Window: 5})
@@ -239,7 +239,7 @@ func TestReuseWithoutTheBeginning(t *testing.T) {
 		t.Errorf("reused %d tokens of which the keys are gone", n)
 	}
 	if n := again.Truncate(24); n != 0 || again.Len() != 0 {
-		t.Errorf("Truncate kept %d tokens whose window was given back", n)
+		t.Errorf("Truncate kept %d tokens whose window was freed", n)
 	}
 }
 

@@ -18,7 +18,7 @@ type Sequence struct {
 // A table is the pages of one group.
 type table struct {
 	pages []int32 // those before held are 0
-	held  int     // pages before it were given back, as no token to come sees them
+	held  int     // pages before it were freed, as no token to come sees them
 }
 
 // firstTokens is how long a sequence gets before its tables grow: a token that is generated
@@ -138,7 +138,7 @@ func (s *Sequence) Append(tokens ...int32) int {
 
 // Slots writes the slots of tokens from, from+1, … to dst, one each: where the backend
 // stores their keys and values in the layers of a group. The tokens were appended or at
-// least reserved, and their pages not yet given back.
+// least reserved, and their pages not yet freed.
 func (s *Sequence) Slots(group int, dst []int32, from int) {
 	size, pages := s.cache.config.PageTokens, s.tables[group].pages
 	for i := range dst {
@@ -148,7 +148,7 @@ func (s *Sequence) Slots(group int, dst []int32, from int) {
 }
 
 // Commit declares the keys and values of all appended tokens valid, after the pass
-// that stored them, offers the pages that are full for reuse, and gives back those that
+// that stored them, offers the pages that are full for reuse, and frees those that
 // no token to come sees.
 func (s *Sequence) Commit() {
 	c, size := s.cache, s.cache.config.PageTokens
@@ -180,7 +180,7 @@ func (s *Sequence) before(i int) *content {
 // page before its end sees, so that a prompt can be shared up to its last full page.
 func firstSeen(n, window, size int) int { return max(n-window+1, 0) / size }
 
-// giveBack lets go of a group's pages before page i.
+// giveBack frees a group's pages before page i.
 func (s *Sequence) giveBack(group, i int) {
 	t := &s.tables[group]
 	for ; t.held < i; t.held++ {
@@ -194,7 +194,7 @@ func (s *Sequence) giveBack(group, i int) {
 func (s *Sequence) Seal() { s.sealed = true }
 
 // Truncate forgets the tokens from n on and the pages that only they needed, and returns
-// the number of tokens left. That is n unless layers with a window have given back what
+// the number of tokens left. That is n unless layers with a window have freed what
 // the next token would see, in which case it is 0. After a pass that failed,
 // Truncate(Committed()) undoes the step.
 func (s *Sequence) Truncate(n int) int {

@@ -76,7 +76,7 @@ func TestALongWordIsCountedBeforeItIsMerged(t *testing.T) {
 	}
 }
 
-// TestEncodingStops: a text of which nobody wants the tokens any more is let go, wherever
+// TestEncodingStops: encoding ends when its tokens are no longer needed, wherever
 // the work on it is.
 func TestEncodingStops(t *testing.T) {
 	tok := bytesTokenizer(t)

@@ -1,30 +1,30 @@
-// Package tokenizer turns text into token ids and back, as a checkpoint's
-// tokenizer.json says and exactly as the reference library does it.
+// Package tokenizer converts text to token ids and back as tokenizer.json says, exactly like the
+// reference library.
 //
-// A text passes through the parts the file names, in this order:
+// A text passes through these parts of the file, in this order:
 //
-//	added tokens    cut out of the text first (those not normalized, then the others)
-//	normalizer      rewrites what lies between them (NFC, Lowercase, Replace, …)
-//	pre-tokenizer   cuts that into words (Split, ByteLevel, Metaspace, …)
-//	model           turns each word into tokens (BPE, Unigram, WordPiece)
+//	added tokens    are cut out of the text (first those matched before normalization)
+//	normalizer      rewrites the text between them (NFC, Lowercase, Replace, …)
+//	pre-tokenizer   splits it into words (Split, ByteLevel, Metaspace, …)
+//	model           splits each word into tokens (BPE, Unigram, WordPiece)
 //	post-processor  adds the special tokens around the sequence
 //
-// and ids come back through the decoder. A [piece] is a stretch of text on its way
-// through; it remembers, when offsets are wanted, which bytes of the original each
-// of its bytes came from. Each role has a small interface and one constructor that
-// reads the JSON of all its kinds; a model is one file behind the interface [model].
+// The decoder converts ids to text. A [piece] is a part of the text on its way through; if offsets are
+// requested it knows the original bytes of each of its bytes. Each part has a small interface and one
+// constructor that reads the JSON of all its kinds. A model is one file that implements [model].
 //
-// [Parse] reads the JSON in one pass without building a tree: vocabularies have
-// hundreds of thousands of entries. What stands beside
-// it, the roles of special tokens and the chat templates, is package chat's.
+// [Parse] reads the JSON in one pass without building a tree, because vocabularies have hundreds of
+// thousands of entries. Chat templates and the roles of special tokens belong to package chat.
 //
-// Regular expressions are Oniguruma's. They are compiled to a small backtracking
-// machine whose work on a text is bounded (see [ErrTooSlow]), so that neither a
-// hostile file nor a hostile text can make a server hang.
+// Files and texts may be hostile. Memory grows with the tokens of a vocabulary, not with their ids.
+// [Tokenizer.EncodeIDs] takes at most 40 bytes per byte of text and can reserve them first.
+// Regular expressions have Oniguruma's syntax and run on a backtracking machine with a limited number
+// of steps per text (see [ErrTooSlow]). Normalizers may lengthen a text by a limited factor (see
+// [ErrTooLong]), decoders share a limited amount of work.
 //
-// Each part of the reference has the Unicode tables of its own year. unicode.txt holds
-// what they make of every character, read off by scripts/tokenizer_unicode.py.
+// Each part of the reference uses the Unicode tables of its own year. unicode.txt contains the
+// properties of every character, written by scripts/tokenizer_unicode.py.
 //
-// The package knows nothing of models' weights, of requests or of chat messages.
-// Truncation and padding written in the file are the caller's business and ignored.
+// The package knows no weights, requests or chat messages. It ignores truncation and padding in the
+// file.
 package tokenizer

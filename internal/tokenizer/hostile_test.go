@@ -139,7 +139,7 @@ func noise(n int, seed uint64) string {
 	return string(b)
 }
 
-// TestReserveIsAskedBeforeALongWord: memory that nobody has is not taken.
+// TestReserveIsAskedBeforeALongWord: memory that is not free is not taken.
 func TestReserveIsAskedBeforeALongWord(t *testing.T) {
 	full := errors.New("full")
 	everyTokenizer(t, func(t *testing.T, tok *Tokenizer) {
