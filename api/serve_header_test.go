@@ -17,7 +17,9 @@ import (
 func TestLargeHeadersAreRefused(t *testing.T) {
 	m := generatetest.Fake(t, &enginetest.Model{}, engine.Options{})
 	c := dial(t, hasty(t, m, api.Timeouts{}))
-	go func() { _, _ = io.WriteString(c, "GET /health HTTP/1.1\r\nHost: x\r\nX-A: "+strings.Repeat("a", 100_000)+"\r\n\r\n") }()
+	go func() {
+		_, _ = io.WriteString(c, "GET /health HTTP/1.1\r\nHost: x\r\nX-A: "+strings.Repeat("a", 100_000)+"\r\n\r\n")
+	}()
 	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		t.Fatal(err)
