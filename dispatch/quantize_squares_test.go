@@ -34,7 +34,7 @@ func TestQuantizeLeastSquares(t *testing.T) {
 			packed := make([]byte, len(v)/32*18)
 			set.Quant.PackBlocks(quant.Q4, packed, v)
 			p := quant.Packed{Packing: quant.Q4, Codes: packed, Width: len(v), Rows: 1, Columns: 32}
-			set.Quant.Unpack(mat.Floats{V: v, Stride: len(v)}, &p, 0, 0, 1, len(v), nil)
+			set.Quant.Unpack(mat.Floats{V: v, Stride: len(v)}, quant.View{Packed: &p, Rows: 1, Cols: len(v)}, nil)
 		}
 	})
 	want := answers(t, cpuModel(t, demoFolder(t), dispatch.Options{}))

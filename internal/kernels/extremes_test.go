@@ -63,18 +63,18 @@ func ways() []way {
 			set.GEMV.Mix(mat.Floats{V: y, Stride: rows}, mat.Floats{V: x, Stride: n}, 1, turnedTo(f, v, rows, n), n, tokens, rows)
 			return y
 		}},
-		{name: "groups", takes: func(set *kernels.Set, _ mat.Format) bool { return set.GEMM.Groups() },
+		{name: "groups", takes: func(set *kernels.Set, _ mat.Format) bool { return set.GEMM.HasGroups() },
 			products: func(set *kernels.Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
 				return kerneltest.Grouped(set, lying(f, v, n), mat.Floats{V: x, Stride: n}, rows, tokens, n, 2)
 			}},
-		{name: "halves", takes: bfloat16(func(s *kernels.Set) bool { return s.GEMV.Halves() }), products: func(set *kernels.Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
-			return kerneltest.ByHalves(set, lying(f, v, n), mat.Floats{V: x, Stride: n}, rows, tokens, n, gemv.HalvesBlock)
+		{name: "halves", takes: bfloat16(func(s *kernels.Set) bool { return s.GEMV.HasSplit() }), products: func(set *kernels.Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
+			return kerneltest.ByHalves(set, lying(f, v, n), mat.Floats{V: x, Stride: n}, rows, tokens, n, gemv.SplitBlock)
 		}},
 		{name: "panels", takes: always, products: kerneltest.Summed},
 		{name: "pairs", takes: bfloat16(func(s *kernels.Set) bool { return s.BF16 }), rounds: true, products: func(set *kernels.Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
 			y, in := make([]float32, tokens*rows), mat.Pairs{V: make([]uint32, tokens*mat.PairWords(n)), Stride: mat.PairWords(n)}
 			for t := range tokens {
-				set.Vector.Narrow(in.V[t*in.Stride:], x[t*n:][:n])
+				set.Vector.RoundPairs(in.V[t*in.Stride:], x[t*n:][:n])
 			}
 			set.GEMV.MulPairs(mat.Floats{V: y, Stride: rows}, lying(f, v, n), in, rows, tokens, n)
 			return y
@@ -252,7 +252,7 @@ func TestBlocksOfOddScales(t *testing.T) {
 			reference := *kernels.For(isa.Portable())
 			bands := func(codes []byte) *quant.Packed {
 				p := &quant.Packed{Packing: packing, Codes: make([]byte, len(codes)), Width: width, Height: rows, Rows: 1, Columns: 32}
-				reference.Quant.Bands(packing, p.Codes, codes, blocks*packing.BlockBytes(), rows, blocks)
+				reference.Quant.Interleave(packing, p.Codes, codes, blocks*packing.BlockBytes(), rows, blocks)
 				return p
 			}
 			lying := &quant.Packed{Packing: packing, Codes: odd, Width: width, Rows: 1, Columns: 32}
@@ -264,7 +264,7 @@ func TestBlocksOfOddScales(t *testing.T) {
 				what := fmt.Sprintf("%s, %s, scale %#x", name, s.Name, scale)
 				for _, p := range []*quant.Packed{lying, bands(odd)} {
 					got := make([]float32, rows*width)
-					s.Quant.Unpack(mat.Floats{V: got, Stride: width}, p, 0, 0, rows, width, nil)
+					s.Quant.Unpack(mat.Floats{V: got, Stride: width}, quant.View{Packed: p, Rows: rows, Cols: width}, nil)
 					kerneltest.Same(t, what, got, want)
 				}
 				if s.Quant.DotsPacked(lying, 0) {
@@ -274,11 +274,11 @@ func TestBlocksOfOddScales(t *testing.T) {
 					kerneltest.Same(t, what+": products", got, mul)
 				}
 				sums := make([]float32, rows)
-				s.QGEMM.MulBands(mat.Floats{V: sums, Stride: rows}, bands(odd), 0, 1, 0, rows, mat.Floats{V: x, Stride: width}, 1, width, false)
+				s.QGEMM.MulInterleaved(mat.Floats{V: sums, Stride: rows}, quant.View{Packed: bands(odd), Step: 1, Rows: rows, Cols: width}, mat.Floats{V: x, Stride: width}, 1, false)
 				for i, got := range sums {
 					nearOdd(t, fmt.Sprintf("%s: floats of row %d", what, i), got, want[i*width:][:width], x[:width])
 				}
-				if s.QGEMM.Integers() {
+				if s.QGEMM.HasInt8() {
 					a := kerneltest.MulInts(&s, bands(odd), 0, 1, 0, rows, x, 2, width, width)
 					b := kerneltest.MulInts(&s, bands(plain), 0, 1, 0, rows, x, 2, width, width)
 					finite := scale&0x7c00 != 0x7c00

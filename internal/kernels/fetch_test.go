@@ -70,13 +70,13 @@ func everyProduct(set *kernels.Set, rows, n int) (all [][]float32) {
 }
 
 func bfloatProducts(set *kernels.Set, w mat.Weights, x mat.Floats, rows, n int) (all [][]float32) {
-	if set.GEMV.Halves() {
+	if set.GEMV.HasSplit() {
 		all = append(all, kerneltest.ByHalves(set, w, x, rows, 1, n, n), kerneltest.ByHalves(set, w, x, rows, 2, n, n))
 	}
 	if set.BF16 {
 		words := mat.PairWords(n)
 		narrow, y := make([]uint32, words), make([]float32, rows)
-		set.Vector.Narrow(narrow, x.V[:n])
+		set.Vector.RoundPairs(narrow, x.V[:n])
 		set.GEMV.MulPairs(mat.Floats{V: y, Stride: rows}, w, mat.Pairs{V: narrow, Stride: words}, rows, 1, n)
 		all = append(all, y)
 	}
@@ -88,15 +88,15 @@ func blockProducts(set *kernels.Set, r *rand.Rand, in []float32, rows, n int) (a
 		p, _ := kerneltest.Interleaved(r, packing, rows, n)
 		for tokens := 1; tokens <= 3; tokens += 2 {
 			y := mat.Floats{V: make([]float32, tokens*rows), Stride: rows}
-			set.QGEMM.MulBands(y, p, 0, 1, 0, rows, mat.Floats{V: in, Stride: n}, tokens, n, false)
+			set.QGEMM.MulInterleaved(y, quant.View{Packed: p, Step: 1, Rows: rows, Cols: n}, mat.Floats{V: in, Stride: n}, tokens, false)
 			all = append(all, y.V)
-			if set.QGEMM.Integers() {
+			if set.QGEMM.HasInt8() {
 				all = append(all, kerneltest.MulInts(set, p, 0, 1, 0, rows, in[:tokens*n], tokens, n, n/64*32))
 			}
 		}
 	}
 	for _, p := range []*quant.Packed{kerneltest.Minifloats(r, quant.E4M3, rows, n, 128, n), kerneltest.Minifloats(r, quant.MXFP4, rows, n, 1, 32)} {
-		if set.QGEMM.Codes(p, 0, n) {
+		if set.QGEMM.HasMinifloat(p, 0, n) {
 			all = append(all, kerneltest.MulCodes(set, p, 0, 1, rows, mat.Floats{V: in, Stride: n}, 1, n))
 		}
 	}

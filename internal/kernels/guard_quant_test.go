@@ -25,13 +25,13 @@ func TestIntsStayInside(t *testing.T) {
 					lying := kerneltest.Guarded(t, rows*each)
 					copy(lying, kerneltest.RandomBlocks(random, packing, rows*blocks))
 					p := &quant.Packed{Packing: packing, Codes: kerneltest.Guarded(t, rows*each), Width: width, Height: rows}
-					set.Quant.Bands(packing, p.Codes, lying, each, rows, blocks)
+					set.Quant.Interleave(packing, p.Codes, lying, each, rows, blocks)
 					values := kerneltest.GuardedFloats(t, rows*width)
-					set.Quant.Unpack(mat.Floats{V: values, Stride: width}, p, 0, 0, rows, width, nil)
+					set.Quant.Unpack(mat.Floats{V: values, Stride: width}, quant.View{Packed: p, Rows: rows, Cols: width}, nil)
 					if set.BF16 {
-						set.QGEMM.PackQuantised(kerneltest.GuardedWords(t, gemm.PanelWords(width)), p, 0, 1, 0, rows, width, nil)
+						set.QGEMM.Pack(kerneltest.GuardedWords(t, gemm.PanelWords(width)), quant.View{Packed: p, Step: 1, Rows: rows, Cols: width}, nil)
 					}
-					if !set.QGEMM.Integers() {
+					if !set.QGEMM.HasInt8() {
 						continue
 					}
 					for _, tokens := range []int{1, 2, 4, 6, 8, 9, 24} {
@@ -44,14 +44,14 @@ func TestIntsStayInside(t *testing.T) {
 }
 
 func intsStayInside(t *testing.T, set *kernels.Set, p *quant.Packed, rows, tokens int) {
-	words := set.QGEMM.IntWords(p.Packing, p.Width)
+	words := set.QGEMM.Int8Words(p.Packing, p.Width)
 	x, in := kerneltest.GuardedWords(t, tokens*words), kerneltest.GuardedFloats(t, p.Width)
 	for i := range tokens {
-		set.QGEMM.NarrowInts(p.Packing, x[i*words:], in)
+		set.QGEMM.RoundInt8(p.Packing, x[i*words:], in)
 	}
 	y := kerneltest.GuardedFloats(t, tokens*rows)
-	set.QGEMM.MulInts(mat.Floats{V: y, Stride: rows}, p, 0, 1, 0, rows, mat.Pairs{V: x, Stride: words}, tokens, p.Width, false)
-	set.QGEMM.MulInts(mat.Floats{V: y, Stride: rows}, p, 0, 2, 0, mat.CeilDiv(rows, 2), mat.Pairs{V: x, Stride: words}, tokens, p.Width, true)
+	set.QGEMM.MulInt8(mat.Floats{V: y, Stride: rows}, quant.View{Packed: p, Step: 1, Rows: rows, Cols: p.Width}, mat.Pairs{V: x, Stride: words}, tokens, false)
+	set.QGEMM.MulInt8(mat.Floats{V: y, Stride: rows}, quant.View{Packed: p, Step: 2, Rows: mat.CeilDiv(rows, 2), Cols: p.Width}, mat.Pairs{V: x, Stride: words}, tokens, true)
 }
 
 // TestQuantisedStaysInside is TestStaysInside for quantised weights: codes, scales and
@@ -64,8 +64,8 @@ func TestQuantisedStaysInside(t *testing.T) {
 				{Packing: quant.E4M3, Width: 19 * n, Rows: 128, Columns: 64},
 				{Packing: quant.E4M3, Width: 32 * n, Rows: 128, Columns: 64},
 				{Packing: quant.MXFP4, Width: 32 * n, Rows: 1, Columns: 32},
-				{Packing: quant.NibbleRows, Width: 8 * n, Rows: 32, Columns: 1},
-				{Packing: quant.NibbleColumns, Width: 8 * n, Rows: 32, Columns: 1},
+				{Packing: quant.Int4Rows, Width: 8 * n, Rows: 32, Columns: 1},
+				{Packing: quant.Int4Columns, Width: 8 * n, Rows: 32, Columns: 1},
 			} {
 				size := rows * p.Width / 2
 				switch p.Packing {
@@ -74,18 +74,18 @@ func TestQuantisedStaysInside(t *testing.T) {
 					p.Scales, p.ScaleFormat = kerneltest.Guarded(t, 4*mat.CeilDiv(p.Width, 64)), mat.Float32
 				case quant.MXFP4:
 					p.Scales = kerneltest.Guarded(t, rows*n)
-				case quant.NibbleRows:
+				case quant.Int4Rows:
 					size = mat.CeilDiv(rows, 8) * p.Width * 4
 					fallthrough
-				case quant.NibbleColumns:
+				case quant.Int4Columns:
 					p.Scales, p.ScaleFormat, p.Zeros = kerneltest.Guarded(t, 2*p.Width), mat.Float16, kerneltest.Guarded(t, p.Width/2)
 				}
 				p.Codes = kerneltest.Guarded(t, size)
 				dst, x, scratch := kerneltest.GuardedFloats(t, rows*p.Width), kerneltest.GuardedFloats(t, p.Width), make([]float32, quant.UnpackScratch)
-				set.Quant.Unpack(mat.Floats{V: dst, Stride: p.Width}, p, 0, 0, rows, p.Width, scratch)
-				set.Quant.Unpack(mat.Floats{V: dst, Stride: p.Width}, p, rows-1, p.Width-1, 1, 1, scratch)
+				set.Quant.Unpack(mat.Floats{V: dst, Stride: p.Width}, quant.View{Packed: p, Rows: rows, Cols: p.Width}, scratch)
+				set.Quant.Unpack(mat.Floats{V: dst, Stride: p.Width}, quant.View{Packed: p, Row: rows - 1, Col: p.Width - 1, Rows: 1, Cols: 1}, scratch)
 				if set.BF16 {
-					set.QGEMM.PackQuantised(kerneltest.GuardedWords(t, gemm.PanelWords(p.Width)), p, 0, 1, 0, rows, p.Width, scratch)
+					set.QGEMM.Pack(kerneltest.GuardedWords(t, gemm.PanelWords(p.Width)), quant.View{Packed: p, Step: 1, Rows: rows, Cols: p.Width}, scratch)
 				}
 				if set.Quant.DotsPacked(p, 0) {
 					set.Quant.DotPacked(kerneltest.GuardedFloats(t, rows), p, 0, 1, x, scratch)
@@ -102,13 +102,13 @@ func TestNibblesStayInside(t *testing.T) {
 		if !set.BF16 {
 			return
 		}
-		for _, packing := range []quant.Packing{quant.NibbleRows, quant.NibbleColumns} {
+		for _, packing := range []quant.Packing{quant.Int4Rows, quant.Int4Columns} {
 			for rows := gemm.BlockK; rows <= 3*gemm.BlockK; rows += gemm.BlockK {
 				for width := gemm.PackRows; width <= 40; width += 8 {
 					groups := mat.CeilDiv(rows, 2*gemm.BlockK)
 					p := &quant.Packed{Packing: packing, Width: width, Rows: 2 * gemm.BlockK, Columns: 1, ScaleFormat: mat.Float16}
 					p.Codes, p.Scales, p.Zeros = kerneltest.Guarded(t, rows*width/2), kerneltest.Guarded(t, 2*groups*width), kerneltest.Guarded(t, groups*width/2)
-					set.QGEMM.PackQuantisedTurned(kerneltest.GuardedWords(t, gemm.PanelWords(rows)), p, 0, width-gemm.PackRows, 1, gemm.PackRows, rows, nil)
+					set.QGEMM.PackTransposed(kerneltest.GuardedWords(t, gemm.PanelWords(rows)), quant.View{Packed: p, Col: width - gemm.PackRows, Step: 1, Rows: gemm.PackRows, Cols: rows}, nil)
 				}
 			}
 		}

@@ -21,7 +21,7 @@ func TestRoundedStaysInside(t *testing.T) {
 			w := mat.Weights{Data: kerneltest.Guarded(t, rows*2*n), Stride: 2 * n, Format: mat.BFloat16}
 			pairs, x := mat.Pairs{V: kerneltest.GuardedWords(t, tokens*mat.PairWords(n)), Stride: mat.PairWords(n)}, mat.Floats{V: kerneltest.GuardedFloats(t, tokens*n), Stride: n}
 			for i := range tokens {
-				set.Vector.Narrow(pairs.V[i*pairs.Stride:], x.V[i*n:][:n])
+				set.Vector.RoundPairs(pairs.V[i*pairs.Stride:], x.V[i*n:][:n])
 			}
 			y := mat.Floats{V: kerneltest.GuardedFloats(t, tokens*rows), Stride: rows}
 			set.GEMV.MulPairs(y, w, pairs, rows, tokens, n)
@@ -34,15 +34,15 @@ func TestRoundedStaysInside(t *testing.T) {
 			c := mat.Floats{V: kerneltest.GuardedFloats(t, 2*gemm.PackRows*2*gemm.PanelTokens), Stride: 2 * gemm.PanelTokens}
 			one := mat.Floats{V: kerneltest.GuardedFloats(t, gemm.PackRows*gemm.PanelTokens), Stride: gemm.PanelTokens}
 			for _, add := range []bool{false, true} {
-				set.GEMM.Tile(c, packs, size, panels, size, blocks, 1, add)
-				set.GEMM.Couple(c, packs, size, panels, size, blocks, 1, add)
+				set.GEMM.Tile(gemm.Tiles{C: c, W: packs, WStride: size, X: panels, XStride: size, Blocks: blocks, Count: 1, Add: add})
+				set.GEMM.Couple(gemm.Tiles{C: c, W: packs, WStride: size, X: panels, XStride: size, Blocks: blocks, Count: 1, Add: add})
 				if set.AMX {
 					set.GEMM.TilePack(c, packs[size:], panels, size, 2, blocks, add)
 					set.GEMM.TilePack(one, packs[size:], panels[size:], size, 1, blocks, add)
 				}
 			}
-			set.GEMM.Turn(y, one, nil, rows, tokens)
-			set.GEMM.Turn(y, one, kerneltest.GuardedFloats(t, rows), rows, tokens)
+			set.GEMM.Transpose(y, one, nil, rows, tokens)
+			set.GEMM.Transpose(y, one, kerneltest.GuardedFloats(t, rows), rows, tokens)
 		}
 	})
 }
@@ -61,7 +61,7 @@ func TestTileRowsStaysInside(t *testing.T) {
 				for panels := 1; panels <= 2; panels++ {
 					x, c := kerneltest.GuardedWords(t, panels*size), kerneltest.GuardedFloats(t, rows*gemm.CoupleTokens)
 					for quarters := range 5 {
-						set.GEMM.TileRows(c, w, x, size, panels, rows, blocks, gemm.Fetch{Next: w.Data[len(w.Data)-1:], Done: 4 - quarters, Quarters: quarters})
+						set.GEMM.TileRows(gemm.RowTiles{C: c, W: w, X: x, XStride: size, Panels: panels, Rows: rows, Blocks: blocks, Fetch: gemm.Fetch{Next: w.Data[len(w.Data)-1:], Done: 4 - quarters, Quarters: quarters}})
 					}
 				}
 			}
@@ -78,9 +78,9 @@ func TestRowLoopsStayInside(t *testing.T) {
 			set.Vector.TimesClamped(a, b, c, 7)
 			set.Vector.Times(a, b)
 			set.Vector.ReLU(a, c)
-			set.Vector.TurnInterleaved(kerneltest.GuardedFloats(t, 2*n), b, c)
-			set.Sampling.Peak(a)
-			set.Sampling.Below(b, c, 1, 2)
+			set.Vector.RotateInterleaved(kerneltest.GuardedFloats(t, 2*n), b, c)
+			set.Sampling.Max(a)
+			set.Sampling.SubtractScale(b, c, 1, 2)
 		}
 	})
 }
@@ -98,12 +98,12 @@ func TestBandSumsStayInside(t *testing.T) {
 					copy(p.Codes, lies.Codes)
 					for _, tokens := range []int{1, 2, 5, 8, 9} {
 						x, y := kerneltest.GuardedFloats(t, tokens*p.Width), kerneltest.GuardedFloats(t, tokens*rows)
-						set.QGEMM.MulBands(mat.Floats{V: y, Stride: rows}, &p, 0, 1, 0, rows, mat.Floats{V: x, Stride: p.Width}, tokens, p.Width, false)
-						set.QGEMM.MulBands(mat.Floats{V: y, Stride: rows}, &p, rows/2, 1, 0, rows-rows/2, mat.Floats{V: x, Stride: p.Width}, tokens, p.Width, true)
-						set.QGEMM.MulBands(mat.Floats{V: y, Stride: rows}, &p, 0, 2, 0, mat.CeilDiv(rows, 2), mat.Floats{V: x, Stride: p.Width}, tokens, p.Width, true)
+						set.QGEMM.MulInterleaved(mat.Floats{V: y, Stride: rows}, quant.View{Packed: &p, Step: 1, Rows: rows, Cols: p.Width}, mat.Floats{V: x, Stride: p.Width}, tokens, false)
+						set.QGEMM.MulInterleaved(mat.Floats{V: y, Stride: rows}, quant.View{Packed: &p, Row: rows / 2, Step: 1, Rows: rows - rows/2, Cols: p.Width}, mat.Floats{V: x, Stride: p.Width}, tokens, true)
+						set.QGEMM.MulInterleaved(mat.Floats{V: y, Stride: rows}, quant.View{Packed: &p, Step: 2, Rows: mat.CeilDiv(rows, 2), Cols: p.Width}, mat.Floats{V: x, Stride: p.Width}, tokens, true)
 					}
-					last := max(0, (rows-1)/quant.BandRows*quant.BandRows)
-					set.QGEMM.WidenBands(kerneltest.GuardedFloats(t, set.GEMM.PanelLanes()*p.Width), &p, last, 1, 0, min(rows-last, set.GEMM.PanelLanes()), p.Width)
+					last := max(0, (rows-1)/quant.InterleavedRows*quant.InterleavedRows)
+					set.QGEMM.WidenInterleaved(kerneltest.GuardedFloats(t, set.GEMM.PanelLanes()*p.Width), quant.View{Packed: &p, Row: last, Step: 1, Rows: min(rows-last, set.GEMM.PanelLanes()), Cols: p.Width})
 				}
 			}
 		}

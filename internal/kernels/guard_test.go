@@ -8,6 +8,7 @@ import (
 
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/kerneltest"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/quant"
@@ -31,7 +32,7 @@ func TestStaysInside(t *testing.T) {
 			for _, p := range []quant.Packing{quant.Q8, quant.Q4} {
 				packed := &quant.Packed{Packing: p, Codes: kerneltest.Guarded(t, rows*((n+1)/2)*p.BlockBytes()), Width: (n + 1) / 2 * 32, Rows: 1, Columns: 32}
 				x, y := kerneltest.GuardedFloats(t, packed.Width), kerneltest.GuardedFloats(t, rows)
-				set.Quant.Unpack(mat.Floats{V: x, Stride: packed.Width}, packed, rows-1, 0, 1, packed.Width, nil)
+				set.Quant.Unpack(mat.Floats{V: x, Stride: packed.Width}, quant.View{Packed: packed, Row: rows - 1, Rows: 1, Cols: packed.Width}, nil)
 				if set.Quant.DotsPacked(packed, 0) {
 					set.Quant.DotPacked(y, packed, 0, 1, x, nil)
 				}
@@ -59,7 +60,7 @@ func TestStaysInside(t *testing.T) {
 			set.Vector.ScaleMax(b, 2)
 			set.Vector.AddRounded(a, b, 3)
 			set.Vector.Norm(a, b, c, nil, 0, 1, 0)
-			set.Vector.TurnPairs(a, b, c, c)
+			set.Vector.Rotate(a, b, c, c)
 			set.Vector.NarrowBFloat16(kerneltest.Guarded(t, 2*n), c)
 			set.Vector.SumSquares(c, 0)
 		}
@@ -70,7 +71,7 @@ func TestStaysInside(t *testing.T) {
 func columnsStayInside(t *testing.T, set *kernels.Set, n int) {
 	for f := range mat.Formats {
 		for _, rows := range []int{1 + n%6, 8 + n%13, 16} {
-			set.Vector.Columns(mat.Floats{V: kerneltest.GuardedFloats(t, rows*n), Stride: rows}, mat.Weights{Data: kerneltest.Guarded(t, rows*n*f.Size()), Stride: n * f.Size(), Format: f}, rows, n)
+			set.Vector.Transpose(mat.Floats{V: kerneltest.GuardedFloats(t, rows*n), Stride: rows}, mat.Weights{Data: kerneltest.Guarded(t, rows*n*f.Size()), Stride: n * f.Size(), Format: f}, rows, n)
 		}
 	}
 }
@@ -106,7 +107,7 @@ func panelsStayInside(t *testing.T, set *kernels.Set, n int) {
 
 // groupsStayInside packs and multiplies groups of rows and tokens at the end of memory.
 func groupsStayInside(t *testing.T, set *kernels.Set, n int) {
-	if !set.GEMM.Groups() {
+	if !set.GEMM.HasGroups() {
 		return
 	}
 	rows, tokens := 1+n%5, 1+n%set.GEMM.GroupTokens
@@ -117,30 +118,30 @@ func groupsStayInside(t *testing.T, set *kernels.Set, n int) {
 		set.GEMM.PackGroups(packed, mat.Weights{Data: kerneltest.Guarded(t, rows*n*f.Size()), Stride: n * f.Size(), Format: f}, rows, n)
 	}
 	sums := kerneltest.GuardedFloats(t, set.GEMM.SumFloats(rows))
-	set.GEMM.MulGroups(y, packed, group, nil, sums, rows, tokens, n, true, false)
-	set.GEMM.MulGroups(y, packed, group, nil, sums, rows, tokens, n, false, true)
+	set.GEMM.MulGroups(gemm.GroupProduct{Y: y, W: packed, X: group, Next: nil, Sums: sums, Rows: rows, Tokens: tokens, N: n, First: true, Last: false})
+	set.GEMM.MulGroups(gemm.GroupProduct{Y: y, W: packed, X: group, Next: nil, Sums: sums, Rows: rows, Tokens: tokens, N: n, First: false, Last: true})
 }
 
 func fewStaysInside(t *testing.T, set *kernels.Set, n int) {
-	if !set.GEMM.Few() {
+	if !set.GEMM.HasSmallBatch() {
 		return
 	}
-	rows, tokens, cols := gemm.FewRows+n%23, 1+n%gemm.FewTokens, gemm.FewColumns*(1+n%2)
-	side, w := kerneltest.GuardedFloats(t, cols*set.GEMM.FewWidth(tokens)), mat.Weights{Data: kerneltest.Guarded(t, rows*cols*2), Stride: cols * 2, Format: mat.BFloat16}
-	set.GEMM.PackFew(side, mat.Floats{V: kerneltest.GuardedFloats(t, tokens*cols), Stride: cols}, tokens, cols)
-	set.GEMM.SumFew(mat.Floats{V: kerneltest.GuardedFloats(t, tokens*rows), Stride: rows}, w, side, rows, tokens, cols, nil)
+	rows, tokens, cols := gemm.SmallBatchRows+n%23, 1+n%gemm.SmallBatchTokens, gemm.SmallBatchColumns*(1+n%2)
+	side, w := kerneltest.GuardedFloats(t, cols*set.GEMM.SmallBatchWidth(tokens)), mat.Weights{Data: kerneltest.Guarded(t, rows*cols*2), Stride: cols * 2, Format: mat.BFloat16}
+	set.GEMM.PackSmallBatch(side, mat.Floats{V: kerneltest.GuardedFloats(t, tokens*cols), Stride: cols}, tokens, cols)
+	set.GEMM.MulSmallBatch(mat.Floats{V: kerneltest.GuardedFloats(t, tokens*rows), Stride: rows}, w, side, rows, tokens, cols, nil)
 }
 
 func halvesStayInside(t *testing.T, set *kernels.Set, n int) {
-	if !set.GEMV.Halves() {
+	if !set.GEMV.HasSplit() {
 		return
 	}
-	rows, tokens := 1+n%7, set.GEMV.HalvesTokens(1+n%9)
+	rows, tokens := 1+n%7, set.GEMV.SplitGroup(1+n%9)
 	split := kerneltest.GuardedFloats(t, tokens*set.GEMV.SplitFloats(n))
 	set.GEMV.SplitTokens(split, mat.Floats{V: kerneltest.GuardedFloats(t, tokens*n), Stride: n}, tokens, n)
-	w, sums := mat.Weights{Data: kerneltest.Guarded(t, rows*n*2), Stride: n * 2, Format: mat.BFloat16}, kerneltest.GuardedFloats(t, set.GEMV.HalvesSums(rows, tokens))
-	set.GEMV.MulHalves(mat.Floats{V: kerneltest.GuardedFloats(t, tokens*rows), Stride: rows}, w, split, sums, rows, tokens, n, 0, false)
-	set.GEMV.MulHalves(mat.Floats{V: kerneltest.GuardedFloats(t, tokens*rows), Stride: rows}, w, split, sums, rows, tokens, n, 32, true)
+	w, sums := mat.Weights{Data: kerneltest.Guarded(t, rows*n*2), Stride: n * 2, Format: mat.BFloat16}, kerneltest.GuardedFloats(t, set.GEMV.SplitSums(rows, tokens))
+	set.GEMV.MulSplit(gemv.SplitProduct{Y: mat.Floats{V: kerneltest.GuardedFloats(t, tokens*rows), Stride: rows}, W: w, X: split, Sums: sums, Rows: rows, Tokens: tokens, N: n, K: 0, Last: false})
+	set.GEMV.MulSplit(gemv.SplitProduct{Y: mat.Floats{V: kerneltest.GuardedFloats(t, tokens*rows), Stride: rows}, W: w, X: split, Sums: sums, Rows: rows, Tokens: tokens, N: n, K: 32, Last: true})
 }
 
 func promptStaysInside(t *testing.T, set *kernels.Set, n int) {
@@ -151,6 +152,6 @@ func promptStaysInside(t *testing.T, set *kernels.Set, n int) {
 	}
 	a, b := kerneltest.GuardedFloats(t, mat.CeilDiv(n, high)*lanes*5), kerneltest.GuardedFloats(t, 2*lanes*5)
 	for _, add := range []bool{false, true} {
-		set.GEMM.SumPanels(mat.Floats{V: kerneltest.GuardedFloats(t, n*cols), Stride: cols}, a, 5*lanes, b, n, cols, 5, add)
+		set.GEMM.SumPanels(gemm.PanelProduct{C: mat.Floats{V: kerneltest.GuardedFloats(t, n*cols), Stride: cols}, A: a, AStride: 5 * lanes, B: b, Rows: n, Cols: cols, N: 5, Add: add})
 	}
 }

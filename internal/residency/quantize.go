@@ -255,9 +255,9 @@ func (w *conversionWork) fail(err error) { w.err.CompareAndSwap(nil, &err) }
 func (w *conversionWork) run() {
 	most := min(chunk, w.cols)
 	values := make([]float32, most)
-	blocks := make([]byte, quant.BandRows*most/quant.BlockColumns*w.q.packing.BlockBytes())
+	blocks := make([]byte, quant.InterleavedRows*most/quant.BlockColumns*w.q.packing.BlockBytes())
 	for {
-		first := int(w.next.Add(quant.BandRows)) - quant.BandRows
+		first := int(w.next.Add(quant.InterleavedRows)) - quant.InterleavedRows
 		if first >= w.rows {
 			return
 		}
@@ -272,7 +272,7 @@ func (w *conversionWork) run() {
 
 // band converts len(values) columns from col on of the band that begins at row first.
 func (w *conversionWork) band(values []float32, blocks []byte, first, col int) {
-	rows, size, each := min(quant.BandRows, w.rows-first), w.format.Size(), w.q.packing.BlockBytes()
+	rows, size, each := min(quant.InterleavedRows, w.rows-first), w.format.Size(), w.q.packing.BlockBytes()
 	stride := len(values) / quant.BlockColumns * each
 	for r := range rows {
 		begin := (first+r)*w.cols + col
@@ -283,7 +283,7 @@ func (w *conversionWork) band(values []float32, blocks []byte, first, col int) {
 		}
 	}
 	at := (first*w.cols + col*rows) / quant.BlockColumns * each
-	w.q.set.Quant.Bands(w.q.packing, w.to[at:], blocks, stride, rows, len(values)/quant.BlockColumns)
+	w.q.set.Quant.Interleave(w.q.packing, w.to[at:], blocks, stride, rows, len(values)/quant.BlockColumns)
 }
 
 // release gives the converted copies back.

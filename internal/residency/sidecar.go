@@ -374,7 +374,7 @@ func (q *quantizer) convertTo(ctx context.Context, to *sideFile, offset int64, p
 	whole := p.Ranges[0]
 	elem := whole.Size / int64(rows) // bytes of a row as stored
 	each := cols / quant.BlockColumns * q.packing.BlockBytes()
-	group := min(rows, max(convertedBytes/each/quant.BandRows, 1)*quant.BandRows)
+	group := min(rows, max(convertedBytes/each/quant.InterleavedRows, 1)*quant.InterleavedRows)
 	buffer := make([]byte, group*each)
 	for first := 0; first < rows; first += group {
 		n := min(group, rows-first)

@@ -13,7 +13,7 @@ func (s *Sampler) argmax(row []float32) (int32, error) {
 	s.peaks = s.peaks[:(len(row)+block-1)/block]
 	best, at := negInf, -1
 	for b := range s.peaks {
-		peak := s.set.Sampling.Peak(of(row, b))
+		peak := s.set.Sampling.Max(of(row, b))
 		if peak != peak {
 			return -1, ErrNotFinite
 		}
@@ -41,7 +41,7 @@ func (s *Sampler) weigh(row []float32, best, scale float32) {
 	s.total, s.sums = 0, s.sums[:len(s.peaks)]
 	for b := range s.sums {
 		w := of(s.work[:len(row)], b)
-		s.set.Sampling.Below(w, of(row, b), best, scale)
+		s.set.Sampling.SubtractScale(w, of(row, b), best, scale)
 		s.sums[b] = float64(s.set.Vector.ExpSum(w, 0))
 		s.total += s.sums[b]
 	}

@@ -81,7 +81,7 @@ func (s *Sampler) fillAll(row []float32, best, scale float32) {
 	for b := range s.peaks {
 		part := of(row, b)
 		x, w := s.block[0][:len(part)], s.block[1][:len(part)]
-		s.set.Sampling.Below(x, part, best, scale)
+		s.set.Sampling.SubtractScale(x, part, best, scale)
 		copy(w, x)
 		total += float64(s.set.Vector.ExpSum(w, 0))
 		for i, x := range x {

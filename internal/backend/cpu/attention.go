@@ -259,7 +259,7 @@ func (op *attentionOp) score(scores, q mat.Floats, block, wide []float32, t *til
 	for base := lo; base < hi; base += keyBlock {
 		end := min(base+keyBlock, hi)
 		op.k.each(t.span.Pages, base, end, func(position, n int, k []byte) {
-			op.set.Vector.Columns(mat.Floats{V: block[position-base:], Stride: keyBlock}, op.k.headRows(op.set, k, t.kvHead, n, wide), n, dim)
+			op.set.Vector.Transpose(mat.Floats{V: block[position-base:], Stride: keyBlock}, op.k.headRows(op.set, k, t.kvHead, n, wide), n, dim)
 		})
 		op.set.GEMV.Mix(from(scores, 0, base-lo), q, 1, weightsOf(block, keyBlock), dim, m, end-base)
 	}

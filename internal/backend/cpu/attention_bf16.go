@@ -168,7 +168,7 @@ func (op *attentionOp) loadKeys(r *rooms, t *tileOf, begin, n, lo, hi int) (fini
 		}
 		first := op.v.lines(op.set, t, begin+i, lo, hi, op.a.ValueDim, r.lines[:half], r.lineBytes)
 		next := op.v.lines(op.set, t, begin+i+gemm.PackRows, lo, hi, op.a.ValueDim, r.lines[half:], r.lineBytes)
-		if !op.set.Attention.PackTurned(r.values[i/2*gemm.PackRows:], r.blockSize, first, next, op.a.ValueDim) {
+		if !op.set.Attention.PackTransposed(r.values[i/2*gemm.PackRows:], r.blockSize, first, next, op.a.ValueDim) {
 			finite = false
 		}
 	}
@@ -206,7 +206,7 @@ func (op *attentionOp) addBlock(r *rooms, t *tileOf, c, begin, n int, by float32
 	}
 	set, dim := op.set, op.a.Dim
 	panels, sums := r.panels[2*c*r.panelSize:], mat.Floats{V: r.sums[c*r.columns*couple:][:r.columns*couple], Stride: couple}
-	set.GEMM.Couple(r.scores, r.keys, r.panelSize, panels, r.panelSize, ceil(dim, gemm.BlockK), n/(2*gemm.PackRows), false)
+	set.GEMM.Couple(gemm.Tiles{C: r.scores, W: r.keys, WStride: r.panelSize, X: panels, XStride: r.panelSize, Blocks: ceil(dim, gemm.BlockK), Count: n / (2 * gemm.PackRows), Add: false})
 	if softcap := op.a.Softcap; softcap > 0 {
 		set.Vector.Tanh(r.scores.V[:n*couple], op.a.Scale/softcap, softcap)
 	}
@@ -215,7 +215,7 @@ func (op *attentionOp) addBlock(r *rooms, t *tileOf, c, begin, n int, by float32
 		set.Attention.Softmax(r.weights[i*r.blockSize:], from(r.scores, 0, i*gemm.PanelTokens), n, begin, by, state)
 		set.Attention.ScaleLanes(from(sums, 0, i*gemm.PanelTokens), r.columns, &state.Factor)
 	}
-	set.GEMM.Couple(sums, r.values, r.blockSize, r.weights, r.blockSize, n/gemm.BlockK, r.columns/(2*gemm.PackRows), true)
+	set.GEMM.Couple(gemm.Tiles{C: sums, W: r.values, WStride: r.blockSize, X: r.weights, XStride: r.blockSize, Blocks: n / gemm.BlockK, Count: r.columns / (2 * gemm.PackRows), Add: true})
 }
 
 // unseen reports whether no token from first to last of a tile sees a key of [begin, end).
@@ -243,7 +243,7 @@ func (op *attentionOp) finish(r *rooms, t *tileOf, c int) {
 	}
 	for at := 0; at < width; at += gemm.PackRows {
 		rows := min(gemm.PackRows, width-at)
-		op.set.GEMM.Turn(mat.Floats{V: r.rows[at:], Stride: width}, from(sums, at, 0), op.zeros[:], rows, couple)
+		op.set.GEMM.Transpose(mat.Floats{V: r.rows[at:], Stride: width}, from(sums, at, 0), op.zeros[:], rows, couple)
 	}
 	for i := c * couple; i < min((c+1)*couple, m); i++ {
 		to := op.dst.V[(t.span.First+t.first+i/t.heads)*op.dst.Stride+(t.head+i%t.heads)*width:]

@@ -24,7 +24,7 @@ func (p *pages) paged(head, heads int) attention.Paged {
 // pagedTiles reports whether tiles of one token can go from page to page.
 func (op *attentionOp) pagedTiles() bool {
 	k, v := op.k.paged(0, 1), op.v.paged(0, 1)
-	return op.k.tokens == attention.PagedTokens && op.v.tokens == attention.PagedTokens && op.set.Attention.Pages(&k) && op.set.Attention.Pages(&v)
+	return op.k.tokens == attention.PagedTokens && op.v.tokens == attention.PagedTokens && op.set.Attention.HasPages(&k) && op.set.Attention.HasPages(&v)
 }
 
 func wholeBlocks(n int) int { return ceil(n, quant.BlockColumns) * quant.BlockColumns }
@@ -44,7 +44,7 @@ func (op *attentionOp) goesPaged(i int) bool {
 func (op *attentionOp) widenPaged(threads int) {
 	c := &op.cuts[2]
 	queries := padded(c.heads)
-	if !op.paged || queries > op.set.Attention.MostWeighed() {
+	if !op.paged || queries > op.set.Attention.MaxQueries() {
 		return
 	}
 	for wide := 2; wide <= op.a.KVHeads && wide*max(op.k.head, op.v.head) <= mostHeads && wide*queries*op.pagedPitch() <= mostScores; wide *= 2 {
@@ -100,11 +100,11 @@ func (op *attentionOp) pagedTile(w *worker, t *tileOf) {
 		inverse[r] = op.exponentials(row(scores, r, end)[at:], head)
 	})
 	w.paged = op.v.paged(t.kvHead, t.kvHeads)
-	most := op.set.Attention.MostWeighed()
+	most := op.set.Attention.MaxQueries()
 	t.eachCall(pages, op.v.page, func(base int, pages []int32, row, n, used int) {
 		begin, end := max(at, base), min(end, base+len(pages)*attention.PagedTokens)
 		for i := 0; i < used; i += most {
-			op.set.Attention.Weigh(from(sums, row+i, 0), from(scores, row+i, begin), min(n, most), &w.paged, pages, begin-base, end-begin, op.a.ValueDim)
+			op.set.Attention.WeightedSum(from(sums, row+i, 0), from(scores, row+i, begin), min(n, most), &w.paged, pages, begin-base, end-begin, op.a.ValueDim)
 		}
 	})
 	t.eachQuery(op.group, func(first, column, _, head int) {

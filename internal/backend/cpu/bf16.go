@@ -7,6 +7,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/gemm"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/qgemm"
+	"github.com/heftai/heft/internal/kernels/quant"
 	"github.com/heftai/heft/internal/tensor"
 )
 
@@ -104,7 +105,7 @@ func (op *bf16Product) run(w *worker, unit int) {
 	case op.packed:
 		op.dots(w, unit*op.unitRows)
 	case !op.inTiles():
-		op.set.Vector.Narrow(op.pairs.V[unit*op.words:], row(op.x, unit, op.w.cols))
+		op.set.Vector.RoundPairs(op.pairs.V[unit*op.words:], row(op.x, unit, op.w.cols))
 	default:
 		op.panel(unit)
 	}
@@ -129,7 +130,7 @@ func (op *bf16Product) dots(w *worker, r int) {
 		x, y := mat.Pairs{V: op.pairs.V[t*op.words:], Stride: op.words}, from(op.y, t, r)
 		if op.set.AMX {
 			w.did(amxOneToken)
-			op.set.GEMV.TileOne(y.V, op.at(r), x.V, rows, op.w.cols/gemm.BlockK)
+			op.set.GEMV.MulTile(y.V, op.at(r), x.V, rows, op.w.cols/gemm.BlockK)
 			continue
 		}
 		w.did(pairDots)
@@ -161,11 +162,11 @@ func (op *bf16Product) tiles(scratch []float32, r int) {
 func (op *bf16Product) pack(dst []uint32, r, k, n int, scratch []float32) {
 	rows := max(0, min(gemm.PackRows, op.w.rows-r))
 	if op.w.transposed {
-		op.set.QGEMM.PackQuantisedTurned(dst, &op.w.packed, op.w.row+k, op.w.col+r*op.w.step, op.w.step, rows, n, scratch)
+		op.set.QGEMM.PackTransposed(dst, quant.View{Packed: &op.w.packed, Row: op.w.row + k, Col: op.w.col + r*op.w.step, Step: op.w.step, Rows: rows, Cols: n}, scratch)
 		return
 	}
 	if op.w.isPacked() {
-		op.set.QGEMM.PackQuantised(dst, &op.w.packed, op.w.row+r*op.w.step, op.w.step, op.w.col+k, rows, n, scratch)
+		op.set.QGEMM.Pack(dst, quant.View{Packed: &op.w.packed, Row: op.w.row + r*op.w.step, Step: op.w.step, Col: op.w.col + k, Rows: rows, Cols: n}, scratch)
 		return
 	}
 	var w mat.Weights
@@ -193,7 +194,7 @@ func (op *bf16Product) packAll(packs []uint32, r, rows int, scratch []float32) {
 // packScratch is the scratch of pack.
 func (op *bf16Product) packScratch() int {
 	if op.w.transposed {
-		return qgemm.TurnScratch(op.w.step)
+		return qgemm.TransposeScratch(op.w.step)
 	}
 	return op.w.unpackScratch()
 }
@@ -202,7 +203,7 @@ func (op *bf16Product) packScratch() int {
 func (op *bf16Product) tile(c mat.Floats, packs []uint32, ws, t, tokens, k int) {
 	panels := op.panels[t/gemm.PanelTokens*op.words+k/2*gemm.PanelTokens:]
 	blocks := ceil(min(stepK, op.w.cols-k), gemm.BlockK)
-	op.set.GEMM.Tile(c, packs, ws, panels, op.words, blocks, ceil(tokens, coupleRows), k > 0)
+	op.set.GEMM.Tile(gemm.Tiles{C: c, W: packs, WStride: ws, X: panels, XStride: op.words, Blocks: blocks, Count: ceil(tokens, coupleRows), Add: k > 0})
 }
 
 // turn stores rows from r on for tokens from t on.
@@ -213,7 +214,7 @@ func (op *bf16Product) transpose(c mat.Floats, r, rows, t, tokens int) {
 		if op.bias != nil {
 			bias = op.bias[r+i:][:n]
 		}
-		op.set.GEMM.Turn(from(op.y, t, r+i), from(c, i, 0), bias, n, tokens)
+		op.set.GEMM.Transpose(from(op.y, t, r+i), from(c, i, 0), bias, n, tokens)
 	}
 }
 

@@ -67,7 +67,7 @@ func (op *bf16Product) rowsInPlace(scratch []float32, r, rows, blocks, t int, f 
 	pack, c := words(scratch[:op.words]), mat.Floats{V: scratch[op.words:], Stride: coupleRows}
 	panels, x := ceil(tokens, gemm.PanelTokens), op.panels[t/gemm.PanelTokens*op.words:]
 	if blocks > 0 {
-		op.set.GEMM.TileRows(c.V, op.at(r), x, op.words, panels, rows, blocks, f)
+		op.set.GEMM.TileRows(gemm.RowTiles{C: c.V, W: op.at(r), X: x, XStride: op.words, Panels: panels, Rows: rows, Blocks: blocks, Fetch: f})
 	}
 	k := blocks * gemm.BlockK
 	if n := op.w.cols - k; n > 0 {

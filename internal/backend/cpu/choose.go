@@ -44,16 +44,16 @@ var kernelNames = [allKernels]string{
 	dotGroups:          "gemm.MulGroups",
 	columnSums:         "gemv.AddLanes",
 	columnSumsUnpacked: "gemv.AddLanes, weights unpacked",
-	splitDots:          "gemv.MulHalves",
+	splitDots:          "gemv.MulSplit",
 	pairDots:           "gemv.MulPairs",
-	amxOneToken:        "gemv.TileOne",
+	amxOneToken:        "gemv.MulTile",
 	amxInPlace:         "gemm.TileRows",
 	bf16Tiles:          "gemm.Tile",
-	smallBatches:       "gemm.SumFew",
+	smallBatches:       "gemm.MulSmallBatch",
 	panelSums:          "gemm.SumPanels",
-	interleavedFloats:  "qgemm.MulBands",
-	interleavedInt8:    "qgemm.MulInts",
-	minifloatCodes:     "qgemm.MulCodes",
+	interleavedFloats:  "qgemm.MulInterleaved",
+	interleavedInt8:    "qgemm.MulInt8",
+	minifloatCodes:     "qgemm.MulMinifloat",
 }
 
 // String is the name that serve devices prints.
@@ -94,7 +94,7 @@ const (
 	dense              = bfloat16 | float32s | 1<<mat.Float16
 	blocks             = 1<<(8+quant.Q8) | 1<<(8+quant.Q4)
 	minifloats         = 1<<(8+quant.E4M3) | 1<<(8+quant.MXFP4)
-	int4s              = 1<<(8+quant.NibbleRows) | 1<<(8+quant.NibbleColumns)
+	int4s              = 1<<(8+quant.Int4Rows) | 1<<(8+quant.Int4Columns)
 	quantised          = blocks | minifloats | int4s
 	anyFormat          = dense | quantised
 )
@@ -123,7 +123,7 @@ type rule struct {
 
 // rules is the table: the first rule that a product meets chooses its kernel. Nothing else does.
 var rules = []rule{
-	{kernel: interleavedFloats, formats: blocks, layout: inInterleaved, mode: exact, roles: anyRole, when: func(c *choice) bool { return c.wholeBlocks() && c.tokens <= c.set.QGEMM.BandTokens() }},
+	{kernel: interleavedFloats, formats: blocks, layout: inInterleaved, mode: exact, roles: anyRole, when: func(c *choice) bool { return c.wholeBlocks() && c.tokens <= c.set.QGEMM.InterleavedTokens() }},
 	{kernel: panelSums, formats: blocks, layout: inInterleaved, mode: exact, roles: anyRole, when: hasColumns},
 	{kernel: minifloatCodes, formats: minifloats, layout: byRows, mode: exact, roles: anyRole, when: wholeCodes},
 	{kernel: minifloatCodes, formats: minifloats, layout: byRows, mode: rounded, roles: generated, when: wholeCodes},
@@ -138,7 +138,7 @@ var rules = []rule{
 	{kernel: bf16Tiles, formats: quantised, layout: byRows | inInterleaved, mode: rounded, roles: prompt, needs: bf16},
 	{kernel: bf16Tiles, formats: int4s, layout: byColumns, mode: rounded, roles: prompt, needs: bf16, when: neighbouringGroups},
 	{kernel: pairDots, formats: bfloat16, layout: byRows, mode: rounded, roles: generated, needs: bf16},
-	{kernel: smallBatches, formats: bfloat16, layout: byRows, mode: rounded, roles: prompt, to: gemm.FewTokens, needs: smallBatchKernels, when: wholeTiles},
+	{kernel: smallBatches, formats: bfloat16, layout: byRows, mode: rounded, roles: prompt, to: gemm.SmallBatchTokens, needs: smallBatchKernels, when: wholeTiles},
 	{kernel: panelSums, formats: anyFormat, layout: anyLayout, mode: rounded, roles: prompt, when: hasColumns},
 	{kernel: splitDots, formats: bfloat16, layout: byRows, mode: rounded, roles: generated, needs: splits, when: hasColumns},
 	{kernel: dotQuantised, formats: quantised, layout: byRows | inInterleaved, mode: anyMode, roles: anyRole, to: 1, when: wholeRows},
@@ -152,13 +152,13 @@ var rules = []rule{
 }
 
 // What rules ask of the processor.
-func integers(s *kernels.Set) bool           { return s.QGEMM.Integers() }
-func integersWithoutAMX(s *kernels.Set) bool { return s.QGEMM.Integers() && !s.AMX }
+func integers(s *kernels.Set) bool           { return s.QGEMM.HasInt8() }
+func integersWithoutAMX(s *kernels.Set) bool { return s.QGEMM.HasInt8() && !s.AMX }
 func bf16(s *kernels.Set) bool               { return s.BF16 && !s.SlowPairs }
 func amx(s *kernels.Set) bool                { return s.AMX && !s.SlowPairs }
-func smallBatchKernels(s *kernels.Set) bool  { return s.GEMM.Few() }
-func splits(s *kernels.Set) bool             { return s.GEMV.Halves() }
-func groups(s *kernels.Set) bool             { return s.GEMM.Groups() }
+func smallBatchKernels(s *kernels.Set) bool  { return s.GEMM.HasSmallBatch() }
+func splits(s *kernels.Set) bool             { return s.GEMV.HasSplit() }
+func groups(s *kernels.Set) bool             { return s.GEMM.HasGroups() }
 
 // What rules ask of the shape.
 
@@ -170,14 +170,14 @@ func (c *choice) wholeBlocks() bool {
 }
 
 // wholeCodes: kernels take the blocks that share a scale.
-func wholeCodes(c *choice) bool { return c.set.QGEMM.Codes(&c.w.packed, c.w.col, c.w.cols) }
+func wholeCodes(c *choice) bool { return c.set.QGEMM.HasMinifloat(&c.w.packed, c.w.col, c.w.cols) }
 
 // wholeSteps: rows are whole steps of a tile.
 func wholeSteps(c *choice) bool { return c.w.cols > 0 && c.w.cols%gemm.BlockK == 0 }
 
 // wholeTiles: rows and columns fill the blocks that are transposed in registers.
 func wholeTiles(c *choice) bool {
-	return c.w.rows >= gemm.FewRows && c.w.cols > 0 && c.w.cols%gemm.FewColumns == 0
+	return c.w.rows >= gemm.SmallBatchRows && c.w.cols > 0 && c.w.cols%gemm.SmallBatchColumns == 0
 }
 
 // fitsCache: the tokens stay in the second-level cache, so that weights are not worth packing.

@@ -125,11 +125,11 @@ func TestKernelTableOfAllProcessors(t *testing.T) {
 			tokens int
 			want   string
 		}{
-			{"bfloat16", backend.Generated, 1, "gemv.TileOne"},
+			{"bfloat16", backend.Generated, 1, "gemv.MulTile"},
 			{"bfloat16", backend.Generated, 8, "gemm.TileRows"},
 			{"bfloat16", backend.Prompt, 128, "gemm.TileRows"},
 			{"bfloat16", backend.Prompt, 129, "gemm.Tile"},
-			{"q4_0", backend.Generated, 1, "qgemm.MulInts"},
+			{"q4_0", backend.Generated, 1, "qgemm.MulInt8"},
 			{"q4_0", backend.Prompt, 512, "gemm.Tile"},
 		} {
 			if got := entry(table, c.format, rounded, c.role, c.tokens); got != c.want {

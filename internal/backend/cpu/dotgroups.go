@@ -56,7 +56,7 @@ func (op *linear) mulGroups(scratch []float32, r, rows int) {
 				x := op.groups.x[i/set.GEMM.GroupTokens*op.groups.size+k*set.GEMM.GroupTokens:]
 				own := sums[(i-t)/set.GEMM.GroupTokens*each:]
 				next := x[min(op.groups.size, len(x)):]
-				set.GEMM.MulGroups(from(op.y, i, r), packed, x, next, own, rows, min(set.GEMM.GroupTokens, end-i), n, k == 0, k+n == cols)
+				set.GEMM.MulGroups(gemm.GroupProduct{Y: from(op.y, i, r), W: packed, X: x, Next: next, Sums: own, Rows: rows, Tokens: min(set.GEMM.GroupTokens, end-i), N: n, First: k == 0, Last: k+n == cols})
 			}
 		}
 	}

@@ -118,9 +118,9 @@ func (b *Backend) RopeGrad(dx tensor.Tensor, dim int, cos, sin tensor.Tensor, in
 		}
 		for h := 0; h < cols; h += dim {
 			if interleaved {
-				b.set.Vector.TurnInterleaved(x[h:h+2*half], cosine, opposite)
+				b.set.Vector.RotateInterleaved(x[h:h+2*half], cosine, opposite)
 			} else {
-				b.set.Grad.TurnHalves(x[h:h+half], x[h+half:h+2*half], cosine, sine, -1)
+				b.set.Grad.Rotate(x[h:h+half], x[h+half:h+2*half], cosine, sine, -1)
 			}
 		}
 	})

@@ -9,8 +9,8 @@ import (
 // Sizes of a unit of ints. A step of columns of two bands stays in the first-level cache while
 // tokens pass, and these in the second.
 const (
-	pairRows   = 2 * quant.BandRows
-	streamRows = 8 * quant.BandRows
+	pairRows   = 2 * quant.InterleavedRows
+	streamRows = 8 * quant.InterleavedRows
 	intStep    = 512 // columns
 	intTokens  = 256
 	intFew     = 16 // tokens up to which all columns are one step
@@ -24,7 +24,7 @@ type int8Product struct {
 
 func (op *int8Product) prepare(threads int) needs {
 	scratch := op.plan(threads)
-	op.in.Stride = op.set.QGEMM.IntWords(op.w.packed.Packing, op.w.cols)
+	op.in.Stride = op.set.QGEMM.Int8Words(op.w.packed.Packing, op.w.cols)
 	return needs{input: op.tokens * op.in.Stride, packs: op.tokens, units: ceil(op.w.rows, op.unitRows), scratch: scratch}
 }
 
@@ -55,7 +55,7 @@ func interleavedRows(op *linear, threads int) int {
 func (op *int8Product) run(w *worker, unit int) {
 	m := &op.w
 	if !op.packed {
-		op.set.QGEMM.NarrowInts(m.packed.Packing, op.in.V[unit*op.in.Stride:], row(op.x, unit, m.cols))
+		op.set.QGEMM.RoundInt8(m.packed.Packing, op.in.V[unit*op.in.Stride:], row(op.x, unit, m.cols))
 		return
 	}
 	r := unit * op.unitRows
@@ -86,8 +86,8 @@ func (op *int8Product) mul(bands *quant.Packed, r, first, step, col, rows int) {
 	for t := 0; t < op.tokens; t += intTokens {
 		tokens := min(intTokens, op.tokens-t)
 		for k := 0; k < op.w.cols; k += columns {
-			x := mat.Pairs{V: op.in.V[t*op.in.Stride+op.set.QGEMM.IntWords(bands.Packing, k):], Stride: op.in.Stride}
-			op.set.QGEMM.MulInts(from(op.y, t, r), bands, first, step, col+k, rows, x, tokens, min(columns, op.w.cols-k), k > 0)
+			x := mat.Pairs{V: op.in.V[t*op.in.Stride+op.set.QGEMM.Int8Words(bands.Packing, k):], Stride: op.in.Stride}
+			op.set.QGEMM.MulInt8(from(op.y, t, r), quant.View{Packed: bands, Row: first, Step: step, Col: col + k, Rows: rows, Cols: min(columns, op.w.cols-k)}, x, tokens, k > 0)
 		}
 	}
 }
@@ -99,6 +99,6 @@ func (op *int8Product) interleave(scratch []float32, first, rows int) quant.Pack
 	each := p.Width / quant.BlockColumns * size
 	at := first*each + op.w.col/quant.BlockColumns*size
 	out.Codes = tensor.Floats(scratch, len(scratch)).Data[:rows*op.w.cols/quant.BlockColumns*size]
-	op.set.Quant.Bands(p.Packing, out.Codes, p.Codes[at:], op.w.step*each, rows, op.w.cols/quant.BlockColumns)
+	op.set.Quant.Interleave(p.Packing, out.Codes, p.Codes[at:], op.w.step*each, rows, op.w.cols/quant.BlockColumns)
 	return out
 }

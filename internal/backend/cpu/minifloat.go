@@ -10,14 +10,14 @@ const (
 	minifloatStreams = 8  // of rows that pass one token
 )
 
-// codes is a Linear of E4M3 or MXFP4 weights that stay as they are stored, see kernels.MulCodes: of
+// codes is a Linear of E4M3 or MXFP4 weights that stay as they are stored, see kernels.MulMinifloat: of
 // generated tokens, and with no activation rounded of all. Many are groups of few, while the weights of a
 // unit stay in the second-level cache.
 type minifloat struct{ linear }
 
 func (op *minifloat) prepare(threads int) needs {
 	scratch := op.plan(threads)
-	return needs{input: op.tokens * op.set.QGEMM.CodesFloats(&op.w.packed, op.w.cols), packs: op.tokens, units: ceil(op.w.rows, op.unitRows), scratch: scratch}
+	return needs{input: op.tokens * op.set.QGEMM.MinifloatFloats(&op.w.packed, op.w.cols), packs: op.tokens, units: ceil(op.w.rows, op.unitRows), scratch: scratch}
 }
 
 // plan cuts the weight into units and returns the scratch that one needs. As in oneTokenRows, the
@@ -36,27 +36,27 @@ func (op *minifloat) plan(threads int) int {
 	}
 	op.unitRows = min(op.unitRows, m.rows)
 	scratch := 0
-	for group := op.set.QGEMM.CodesTokens(op.tokens); group > 0; group /= 2 {
-		scratch = max(scratch, op.set.QGEMM.CodesScratch(&m.packed, op.unitRows, group, m.cols))
+	for group := op.set.QGEMM.MinifloatGroup(op.tokens); group > 0; group /= 2 {
+		scratch = max(scratch, op.set.QGEMM.MinifloatScratch(&m.packed, op.unitRows, group, m.cols))
 	}
 	return scratch
 }
 
 func (op *minifloat) run(w *worker, unit int) {
 	set, m := op.set, &op.w
-	size := set.QGEMM.CodesFloats(&m.packed, m.cols)
+	size := set.QGEMM.MinifloatFloats(&m.packed, m.cols)
 	if !op.packed {
 		if t, group := op.groupOf(unit); t == unit {
-			set.QGEMM.PackCodes(op.groups.x[t*size:], &m.packed, from(op.x, t, 0), group, m.cols)
+			set.QGEMM.PackMinifloat(op.groups.x[t*size:], &m.packed, from(op.x, t, 0), group, m.cols)
 		}
 		return
 	}
 	r := unit * op.unitRows
 	rows := min(op.unitRows, m.rows-r)
 	for t := 0; t < op.tokens; {
-		group := set.QGEMM.CodesTokens(op.tokens - t)
+		group := set.QGEMM.MinifloatGroup(op.tokens - t)
 		w.did(minifloatCodes)
-		set.QGEMM.MulCodes(from(op.y, t, r), &m.packed, m.row+r*m.step, m.step, rows, op.groups.x[t*size:], w.scratch.v, group, m.cols)
+		set.QGEMM.MulMinifloat(from(op.y, t, r), quant.View{Packed: &m.packed, Row: m.row + r*m.step, Step: m.step, Rows: rows, Cols: m.cols}, op.groups.x[t*size:], w.scratch.v, group)
 		t += group
 	}
 	op.addBias(0, op.tokens, r, rows)
@@ -64,9 +64,9 @@ func (op *minifloat) run(w *worker, unit int) {
 
 // groupOf is the first token of the group that has token i, and how many it has.
 func (op *minifloat) groupOf(i int) (first, group int) {
-	most := op.set.QGEMM.CodesTokens(op.tokens)
+	most := op.set.QGEMM.MinifloatGroup(op.tokens)
 	first = i / most * most
-	for group = op.set.QGEMM.CodesTokens(op.tokens - first); i >= first+group; group = op.set.QGEMM.CodesTokens(op.tokens - first) {
+	for group = op.set.QGEMM.MinifloatGroup(op.tokens - first); i >= first+group; group = op.set.QGEMM.MinifloatGroup(op.tokens - first) {
 		first += group
 	}
 	return first, group

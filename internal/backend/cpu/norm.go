@@ -132,9 +132,9 @@ func (op *rope) run(_ *worker, unit int) {
 		cos, sin := row(op.cos, r, op.half), row(op.sin, r, op.half)
 		for h := 0; h < len(x); h += op.dim {
 			if op.interleaved {
-				op.set.Vector.TurnInterleaved(x[h:h+2*op.half], cos, sin)
+				op.set.Vector.RotateInterleaved(x[h:h+2*op.half], cos, sin)
 			} else {
-				op.set.Vector.TurnPairs(x[h:h+op.half], x[h+op.half:h+2*op.half], cos, sin)
+				op.set.Vector.Rotate(x[h:h+op.half], x[h+op.half:h+2*op.half], cos, sin)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"github.com/heftai/heft/internal/kernels/gemm"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/quant"
 )
@@ -113,7 +114,7 @@ func (op *panelProduct) tile(scratch []float32, r, rows, k, next int) {
 	both, rest := scratch[:2*lanes*n], scratch[2*lanes*n:]
 	op.weightPanel(both[:lanes*n], rest, r, min(rows, lanes), k, n, next)
 	op.weightPanel(both[lanes*n:], rest, r+lanes, max(0, rows-lanes), k, n, next)
-	op.set.GEMM.SumPanels(from(op.y, 0, r), op.groups.x[k*lanes:], op.size, both, op.tokens, rows, n, k > 0)
+	op.set.GEMM.SumPanels(gemm.PanelProduct{C: from(op.y, 0, r), A: op.groups.x[k*lanes:], AStride: op.size, B: both, Rows: op.tokens, Cols: rows, N: n, Add: k > 0})
 }
 
 // weightPanel is n elements from k on of the rows of a panel from r on.
@@ -137,7 +138,7 @@ func (op *panelProduct) weightPanel(dst, scratch []float32, r, rows, k, n, next 
 				dst[j*lanes+i] = lines[j*width+i*m.step]
 			}
 		}
-	case m.packed.Height > 0 && (m.col|k|n)%quant.BlockColumns == 0 && op.set.QGEMM.WidenBands(dst, &m.packed, m.row+r*m.step, m.step, m.col+k, rows, n):
+	case m.packed.Height > 0 && (m.col|k|n)%quant.BlockColumns == 0 && op.set.QGEMM.WidenInterleaved(dst, quant.View{Packed: &m.packed, Row: m.row + r*m.step, Step: m.step, Col: m.col + k, Rows: rows, Cols: n}):
 	case m.isPacked():
 		stride := n + linePad
 		for i := range rows {

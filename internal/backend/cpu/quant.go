@@ -36,7 +36,7 @@ func (b *Backend) quantised(op string, m backend.Matrix) (matrix, bool) {
 // unpack widens stored rows × cols elements from (row, col) of the view on to dst.
 func (m *matrix) unpack(set *kernels.Set, dst mat.Floats, row, col, rows, cols int, scratch []float32) {
 	if m.isPacked() {
-		set.Quant.Unpack(dst, &m.packed, m.row+row, m.col+col, rows, cols, scratch)
+		set.Quant.Unpack(dst, quant.View{Packed: &m.packed, Row: m.row + row, Col: m.col + col, Rows: rows, Cols: cols}, scratch)
 		return
 	}
 	for i := range rows {

@@ -8,24 +8,24 @@ import (
 // cache.
 const (
 	smallBatchBytes = 256 << 10
-	smallBatchRows  = 2 * gemm.FewRows
+	smallBatchRows  = 2 * gemm.SmallBatchRows
 )
 
 // few is a Linear of bfloat16 weights and a few tokens of a prompt, with the bits of outer: see
-// kernels.SumFew.
+// kernels.MulSmallBatch.
 type smallBatch struct{ linear }
 
 // prepare cuts the weight into units, the last of which has what is left over too.
 func (op *smallBatch) prepare(threads int) needs {
 	fit := min(smallBatchBytes/(2*op.w.cols), ceil(op.w.rows, 4*threads))
 	op.unitRows = max(fit/smallBatchRows, 1) * smallBatchRows
-	return needs{input: op.set.GEMM.FewWidth(op.tokens) * op.w.cols, packs: 1, units: max(op.w.rows/op.unitRows, 1)}
+	return needs{input: op.set.GEMM.SmallBatchWidth(op.tokens) * op.w.cols, packs: 1, units: max(op.w.rows/op.unitRows, 1)}
 }
 
 func (op *smallBatch) run(work *worker, unit int) {
 	set, cols := op.set, op.w.cols
 	if !op.packed {
-		set.GEMM.PackFew(op.groups.x, op.x, op.tokens, cols)
+		set.GEMM.PackSmallBatch(op.groups.x, op.x, op.tokens, cols)
 		return
 	}
 	r := unit * op.unitRows
@@ -36,6 +36,6 @@ func (op *smallBatch) run(work *worker, unit int) {
 	w, ahead := op.at(r), op.unitRows*op.w.Stride
 	next := w.Data[min(ahead, len(w.Data)):]
 	work.did(smallBatches)
-	set.GEMM.SumFew(from(op.y, 0, r), w, op.groups.x, rows, op.tokens, cols, next[:min(ahead, len(next))])
+	set.GEMM.MulSmallBatch(from(op.y, 0, r), w, op.groups.x, rows, op.tokens, cols, next[:min(ahead, len(next))])
 	op.addBias(0, op.tokens, r, rows)
 }

@@ -10,10 +10,10 @@ const (
 	splitUnit  = 192 << 10 // of weights, while as many are fetched; half as many again where vectors are wide
 	splitBytes = 24 << 10  // of tokens: a piece of k that the first-level cache holds
 
-	splitColumns = 32 * gemv.HalvesBlock // of a unit that lays out tokens
+	splitColumns = 32 * gemv.SplitBlock // of a unit that lays out tokens
 )
 
-// halves is a Linear of bfloat16 weights and few tokens, see kernels.MulHalves.
+// halves is a Linear of bfloat16 weights and few tokens, see kernels.MulSplit.
 type splitDot struct{ linear }
 
 func (op *splitDot) prepare(threads int) needs {
@@ -33,7 +33,7 @@ func (op *splitDot) plan(threads int) int {
 		}
 		op.unitRows = min(max(fit(unit)/splitRows, 1)*splitRows, op.w.rows)
 	}
-	return op.set.GEMV.HalvesSums(op.unitRows, op.set.GEMV.HalvesTokens(op.tokens))
+	return op.set.GEMV.SplitSums(op.unitRows, op.set.GEMV.SplitGroup(op.tokens))
 }
 
 func (op *splitDot) run(w *worker, unit int) {
@@ -44,7 +44,7 @@ func (op *splitDot) run(w *worker, unit int) {
 	r := unit * op.unitRows
 	rows := min(op.unitRows, op.w.rows-r)
 	for t := 0; t < op.tokens; {
-		group := op.set.GEMV.HalvesTokens(op.tokens - t)
+		group := op.set.GEMV.SplitGroup(op.tokens - t)
 		w.did(splitDots)
 		op.product(w.scratch.v, r, rows, t, group)
 		t += group
@@ -56,7 +56,7 @@ func (op *splitDot) run(w *worker, unit int) {
 func (op *splitDot) split(k int) {
 	set, n := op.set, min(splitColumns, op.w.cols-k)
 	for t := 0; t < op.tokens; {
-		group := set.GEMV.HalvesTokens(op.tokens - t)
+		group := set.GEMV.SplitGroup(op.tokens - t)
 		set.GEMV.SplitTokens(op.groups.x[t*set.GEMV.SplitFloats(op.w.cols)+k*group:], from(op.x, t, k), group, n)
 		t += group
 	}
@@ -66,14 +66,14 @@ func (op *splitDot) split(k int) {
 func (op *splitDot) product(sums []float32, r, rows, t, group int) {
 	set, cols, w := op.set, op.w.cols, op.at(r)
 	x := op.groups.x[t*set.GEMV.SplitFloats(cols):]
-	blocks := ceil(cols, gemv.HalvesBlock)
-	step := ceil(blocks, ceil(blocks, splitBytes/(4*group*gemv.HalvesBlock))) * gemv.HalvesBlock
+	blocks := ceil(cols, gemv.SplitBlock)
+	step := ceil(blocks, ceil(blocks, splitBytes/(4*group*gemv.SplitBlock))) * gemv.SplitBlock
 	if group <= 2 {
 		step = cols // the sums would cost more than the tokens
 	}
 	for k := 0; k < cols; k += step {
 		n, part := min(step, cols-k), w
 		part.Data = w.Data[2*k:]
-		set.GEMV.MulHalves(from(op.y, t, r), part, x[k*group:], sums, rows, group, n, k, k+n == cols)
+		set.GEMV.MulSplit(gemv.SplitProduct{Y: from(op.y, t, r), W: part, X: x[k*group:], Sums: sums, Rows: rows, Tokens: group, N: n, K: k, Last: k+n == cols})
 	}
 }

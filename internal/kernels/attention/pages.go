@@ -10,7 +10,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// PagedTokens is the number of tokens of pages that [Kernels.Scores] and [Kernels.Weigh] take.
+// PagedTokens is the number of tokens of pages that [Kernels.Scores] and [Kernels.WeightedSum] take.
 const PagedTokens = 16
 
 // Paged is what pages have of some heads: a page begins Page bytes after the one before, a head in it
@@ -55,8 +55,8 @@ type pager interface {
 	mostWeighed() int
 }
 
-// Pages reports whether s has Scores and Weigh for tokens like those of p.
-func (s *Kernels) Pages(p *Paged) bool {
+// Pages reports whether s has Scores and WeightedSum for tokens like those of p.
+func (s *Kernels) HasPages(p *Paged) bool {
 	return s.pager != nil && (p.Blocks || p.Format != mat.Float16)
 }
 
@@ -80,13 +80,13 @@ func (s *Kernels) Scores(y mat.Floats, q []float32, queries int, p *Paged, pages
 	}
 }
 
-// MostWeighed is how many queries of a head pass values in one call of Weigh.
-func (s *Kernels) MostWeighed() int { return s.pager.mostWeighed() }
+// MaxQueries is how many queries of a head pass values in one call of WeightedSum.
+func (s *Kernels) MaxQueries() int { return s.pager.mostWeighed() }
 
-// Weigh adds y[h·queries+i][c] += Σ_j w[h·queries+i][j] · v[j][c] of head h in ascending order of j, as
+// WeightedSum adds y[h·queries+i][c] += Σ_j w[h·queries+i][j] · v[j][c] of head h in ascending order of j, as
 // Mix does, over keys tokens from position first of the first page on, for 1, 2, 4 or 8 queries a head,
-// at most MostWeighed. y has room for a multiple of 32 columns.
-func (s *Kernels) Weigh(y, w mat.Floats, queries int, p *Paged, pages []int32, first, keys, cols int) {
+// at most MaxQueries. y has room for a multiple of 32 columns.
+func (s *Kernels) WeightedSum(y, w mat.Floats, queries int, p *Paged, pages []int32, first, keys, cols int) {
 	rows := queries * p.Heads
 	most := max(1, pagedWork/(PagedTokens*rows*max(cols, 1))) * PagedTokens
 	for keys > 0 {

@@ -13,14 +13,14 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// TestPaged compares Scores and Weigh with Columns and Mix, bit by bit, over pages in any order
+// TestPaged compares Scores and WeightedSum with Columns and Mix, bit by bit, over pages in any order
 // that end where memory does.
 func TestPaged(t *testing.T) {
 	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {
 		r := rand.New(rand.NewPCG(3, 8))
 		for i, dim := range []int{1, 8, 15, 16, 20, 31, 32, 33, 64, 80, 100, 128, 200} {
 			for _, p := range []attention.Paged{{Format: mat.BFloat16}, {Format: mat.Float32}, {Blocks: true}} {
-				if !set.Attention.Pages(&p) {
+				if !set.Attention.HasPages(&p) {
 					continue
 				}
 				for _, queries := range []int{1, 2, 4, 8} {
@@ -56,7 +56,7 @@ func pagedCase(t *testing.T, set *kernels.Set, r *rand.Rand, p attention.Paged, 
 	for h := range heads {
 		values := fillHead(set, r, &p, pages, h, dim)
 		columns := mat.Floats{V: make([]float32, dim*keys), Stride: keys}
-		set.Vector.Columns(columns, values, keys, dim)
+		set.Vector.Transpose(columns, values, keys, dim)
 		data, _ := kerneltest.Store(mat.Float32, columns.V, 0)
 		own := mat.Floats{V: want.V[h*queries*keys:], Stride: keys}
 		set.GEMV.Mix(own, mat.Floats{V: q[h*queries*dim:], Stride: dim}, 1, mat.Weights{Data: data, Stride: 4 * keys, Format: mat.Float32}, dim, queries, keys)
@@ -65,10 +65,10 @@ func pagedCase(t *testing.T, set *kernels.Set, r *rand.Rand, p attention.Paged, 
 	}
 	set.Attention.Scores(got, turned, queries, &p, pages, dim)
 	kerneltest.SameFloats(t, what+": scores", got.V, want.V)
-	if queries > set.Attention.MostWeighed() {
+	if queries > set.Attention.MaxQueries() {
 		return
 	}
-	set.Attention.Weigh(sums, mat.Floats{V: want.V[first:], Stride: keys}, queries, &p, pages, first, n, dim)
+	set.Attention.WeightedSum(sums, mat.Floats{V: want.V[first:], Stride: keys}, queries, &p, pages, first, n, dim)
 	for r := range rows {
 		kerneltest.SameFloats(t, what+": sums", sums.V[r*width:][:dim], sum.V[r*width:][:dim])
 	}
@@ -119,7 +119,7 @@ func TestPromptsStayInside(t *testing.T) {
 			set.Attention.NarrowRows(kerneltest.Guarded(t, 3*blocks*2*quant.BlockColumns), blocks*2*quant.BlockColumns, rows, blocks*quant.Q8Bytes, 3, blocks)
 			first := mat.Weights{Data: kerneltest.Guarded(t, gemm.PackRows*2*n), Stride: 2 * n, Format: mat.BFloat16}
 			dst := make([]uint32, blocks*2*gemm.BlockK/2*gemm.PackRows)
-			set.Attention.PackTurned(dst, gemm.BlockK/2*gemm.PackRows, first, mat.Weights{Data: kerneltest.Guarded(t, gemm.PackRows*2*n), Stride: 2 * n, Format: mat.BFloat16}, n)
+			set.Attention.PackTransposed(dst, gemm.BlockK/2*gemm.PackRows, first, mat.Weights{Data: kerneltest.Guarded(t, gemm.PackRows*2*n), Stride: 2 * n, Format: mat.BFloat16}, n)
 			var o attention.Online
 			o.Reset()
 			scores := mat.Floats{V: kerneltest.GuardedFloats(t, 32*gemm.PanelTokens), Stride: gemm.PanelTokens}

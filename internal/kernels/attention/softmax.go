@@ -10,7 +10,7 @@ import (
 // Attention of prompts with rounded operands goes through the keys in blocks: [Kernels.Couple]
 // makes the scores of 32 queries from packed keys, a row a key; [Kernels.Softmax] turns them into
 // weights, rounded to bfloat16, and says by what the sums so far shrink; and Couple adds the
-// values, packed by [Kernels.PackTurned], weighted. A query's largest score, sum and result change
+// values, packed by [Kernels.PackTransposed], weighted. A query's largest score, sum and result change
 // with each block in one order, so that they depend on the keys that it sees and on where blocks
 // begin.
 
@@ -61,10 +61,10 @@ func (s *Kernels) ScaleLanes(x mat.Floats, rows int, by *[gemm.PanelTokens]float
 	}
 }
 
-// PackTurned packs two times 16 rows of cols numbers of bfloat16: columns become the rows of
+// PackTransposed packs two times 16 rows of cols numbers of bfloat16: columns become the rows of
 // packs that begin apart words from each other, filled up with zeros to a multiple of two packs.
 // It reports whether all numbers are finite.
-func (s *Kernels) PackTurned(dst []uint32, apart int, w, next mat.Weights, cols int) (finite bool) {
+func (s *Kernels) PackTransposed(dst []uint32, apart int, w, next mat.Weights, cols int) (finite bool) {
 	if cols <= 0 {
 		return true
 	}

@@ -17,7 +17,7 @@ import (
 // packTurned packs 32 rows that lie one after another.
 func packTurned(set *kernels.Set, dst []uint32, apart int, w []byte, cols int) bool {
 	first := mat.Weights{Data: w, Stride: 2 * cols, Format: mat.BFloat16}
-	return set.Attention.PackTurned(dst, apart, first, mat.Weights{Data: w[2*cols*gemm.PackRows:], Stride: 2 * cols, Format: mat.BFloat16}, cols)
+	return set.Attention.PackTransposed(dst, apart, first, mat.Weights{Data: w[2*cols*gemm.PackRows:], Stride: 2 * cols, Format: mat.BFloat16}, cols)
 }
 
 // attended is the attention of 32 queries over keys of dim and values of width channels, by
@@ -43,7 +43,7 @@ func attended(set *kernels.Set, q []float32, k, v []byte, keys, dim, width, bloc
 		for i := 0; i < block; i += gemm.PackRows {
 			set.GEMM.PackWeights(packs[i/gemm.PackRows*size:], mat.Weights{Data: k[(base+i)*2*dim:], Stride: 2 * dim, Format: mat.BFloat16}, gemm.PackRows, dim)
 		}
-		set.GEMM.Couple(scores, packs, size, panels, size, mat.CeilDiv(dim, gemm.BlockK), block/(2*gemm.PackRows), false)
+		set.GEMM.Couple(gemm.Tiles{C: scores, W: packs, WStride: size, X: panels, XStride: size, Blocks: mat.CeilDiv(dim, gemm.BlockK), Count: block / (2 * gemm.PackRows), Add: false})
 		values, weights := make([]uint32, 2*groups*apart), make([]uint32, 2*apart)
 		for i := 0; i < block; i += gemm.BlockK {
 			packTurned(set, values[i/2*gemm.PackRows:], apart, v[(base+i)*2*width:], width)
@@ -54,7 +54,7 @@ func attended(set *kernels.Set, q []float32, k, v []byte, keys, dim, width, bloc
 				set.Attention.ScaleLanes(mat.Floats{V: out.V[i*gemm.PanelTokens:], Stride: queries}, groups*2*gemm.PackRows, &state[i].Factor)
 			}
 		}
-		set.GEMM.Couple(out, values, apart, weights, apart, block/gemm.BlockK, groups, base > 0)
+		set.GEMM.Couple(gemm.Tiles{C: out, W: values, WStride: apart, X: weights, XStride: apart, Blocks: block / gemm.BlockK, Count: groups, Add: base > 0})
 	}
 	result := make([]float32, queries*width)
 	for i := range queries {
@@ -234,12 +234,12 @@ func BenchmarkRoundedAttention(b *testing.B) {
 				}
 			}
 			for b.Loop() {
-				set.GEMM.Couple(scores, packs, size, panels, size, dim/gemm.BlockK, keys/32, false)
+				set.GEMM.Couple(gemm.Tiles{C: scores, W: packs, WStride: size, X: panels, XStride: size, Blocks: dim / gemm.BlockK, Count: keys / 32, Add: false})
 				for i := range state {
 					set.Attention.Softmax(p[i*apart:], mat.Floats{V: scores.V[i*gemm.PanelTokens:], Stride: 32}, keys, 0, 1, &state[i])
 					set.Attention.ScaleLanes(mat.Floats{V: out.V[i*gemm.PanelTokens:], Stride: 32}, dim, &state[i].Factor)
 				}
-				set.GEMM.Couple(out, values, apart, p, apart, keys/gemm.BlockK, dim/32, true)
+				set.GEMM.Couple(gemm.Tiles{C: out, W: values, WStride: apart, X: p, XStride: apart, Blocks: keys / gemm.BlockK, Count: dim / 32, Add: true})
 			}
 			b.ReportMetric(4*32*keys*dim*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
 		})

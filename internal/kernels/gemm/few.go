@@ -7,47 +7,47 @@ import (
 // Few tokens of a prompt meet bfloat16 weights where they lie: blocks of them are turned in
 // registers, and multiplied there. What SumPanels gains from panels is for tokens that share them.
 
-// Sizes of the blocks of SumFew.
+// Sizes of the blocks of MulSmallBatch.
 const (
-	FewTokens  = 16 // at most
-	FewRows    = 16
-	FewColumns = 32
+	SmallBatchTokens  = 16 // at most
+	SmallBatchRows    = 16
+	SmallBatchColumns = 32
 )
 
 // fewer is what a variant implements for that. Bounds have been checked.
-type fewer interface {
+type smallBatcher interface {
 	side(dst []float32, x mat.Floats, tokens, width, n int)
 	sumFew(c mat.Floats, w mat.Weights, x []float32, rows, tokens, n int, next []byte)
 }
 
 // fewWidths are the numbers of tokens that there are kernels for.
-var fewWidths = [...]int{1, 2, 4, 6, 8, 12, FewTokens}
+var smallBatchWidths = [...]int{1, 2, 4, 6, 8, 12, SmallBatchTokens}
 
-// Few reports whether s has PackFew and SumFew.
-func (s *Kernels) Few() bool { return s.fewer != nil }
+// Few reports whether s has PackSmallBatch and MulSmallBatch.
+func (s *Kernels) HasSmallBatch() bool { return s.smallBatches != nil }
 
-// FewWidth is how many numbers PackFew lays side by side for so many tokens.
-func (s *Kernels) FewWidth(tokens int) int {
-	for _, w := range fewWidths {
+// FewWidth is how many numbers PackSmallBatch lays side by side for so many tokens.
+func (s *Kernels) SmallBatchWidth(tokens int) int {
+	for _, w := range smallBatchWidths {
 		if w >= tokens {
 			return w
 		}
 	}
-	return FewTokens
+	return SmallBatchTokens
 }
 
-// PackFew lays tokens side by side: dst[k·width+t] = x[t][k], and zeros up to the width.
-func (s *Kernels) PackFew(dst []float32, x mat.Floats, tokens, n int) {
+// PackSmallBatch lays tokens side by side: dst[k·width+t] = x[t][k], and zeros up to the width.
+func (s *Kernels) PackSmallBatch(dst []float32, x mat.Floats, tokens, n int) {
 	x.Check(tokens, n)
-	width := s.FewWidth(tokens)
-	s.fewer.side(dst[:n*width], x, tokens, width, n)
+	width := s.SmallBatchWidth(tokens)
+	s.smallBatches.side(dst[:n*width], x, tokens, width, n)
 }
 
-// SumFew computes c[t][r] = Σ_k w[r][k] · x[t][k] in ascending order of k, with the bits of
-// SumPanels, for rows, n bfloat16 columns and up to FewTokens tokens that PackFew has packed: at
-// least FewRows rows, and whole blocks of columns. The processor is told to fetch next meanwhile.
-func (s *Kernels) SumFew(c mat.Floats, w mat.Weights, x []float32, rows, tokens, n int, next []byte) {
+// MulSmallBatch computes c[t][r] = Σ_k w[r][k] · x[t][k] in ascending order of k, with the bits of
+// SumPanels, for rows, n bfloat16 columns and up to SmallBatchTokens tokens that PackSmallBatch has packed: at
+// least SmallBatchRows rows, and whole blocks of columns. The processor is told to fetch next meanwhile.
+func (s *Kernels) MulSmallBatch(c mat.Floats, w mat.Weights, x []float32, rows, tokens, n int, next []byte) {
 	c.Check(tokens, rows)
 	w.Check(rows, n)
-	s.fewer.sumFew(c, w, x[:n*s.FewWidth(tokens)], rows, tokens, n, next)
+	s.smallBatches.sumFew(c, w, x[:n*s.SmallBatchWidth(tokens)], rows, tokens, n, next)
 }

@@ -13,8 +13,8 @@ type fewKernel func(w unsafe.Pointer, ws int64, x, y unsafe.Pointer, ys, n, toke
 
 // The kernels for one block of rows, and for two: of few tokens, two hide how long a sum takes.
 var (
-	fewOne = [len(fewWidths)]fewKernel{avx512Few1x1, avx512Few1x2, avx512Few1x4, avx512Few1x6, avx512Few1x8, avx512Few1x12, avx512Few1x16}
-	fewTwo = [len(fewWidths)]fewKernel{avx512Few2x1, avx512Few2x2, avx512Few2x4}
+	fewOne = [len(smallBatchWidths)]fewKernel{avx512Few1x1, avx512Few1x2, avx512Few1x4, avx512Few1x6, avx512Few1x8, avx512Few1x12, avx512Few1x16}
+	fewTwo = [len(smallBatchWidths)]fewKernel{avx512Few2x1, avx512Few2x2, avx512Few2x4}
 )
 
 //go:noinline
@@ -24,20 +24,20 @@ func (a *simd) side(dst []float32, x mat.Floats, tokens, width, n int) {
 
 func (a *simd) sumFew(c mat.Floats, w mat.Weights, x []float32, rows, tokens, n int, next []byte) {
 	i := 0
-	for fewWidths[i] < tokens {
+	for smallBatchWidths[i] < tokens {
 		i++
 	}
 	const streams = 8
 	apart := asm.Stagger(len(next)/streams, streams)
 	for r, far := 0, 0; r < rows; {
-		kernel, part := fewTwo[i], 2*FewRows
+		kernel, part := fewTwo[i], 2*SmallBatchRows
 		if kernel == nil || rows-r < part {
-			kernel, part = fewOne[i], FewRows
+			kernel, part = fewOne[i], SmallBatchRows
 		}
 		r = min(r, rows-part) // the last rows again, with the same bits
 		callFew(kernel, w.Data[r*w.Stride:], w.Stride, x, c.V[r:], c.Stride, n, tokens, next[min(far, len(next)):], apart)
 		r += part
-		far += part / FewRows * (n / FewColumns) * (FewRows / streams * 64)
+		far += part / SmallBatchRows * (n / SmallBatchColumns) * (SmallBatchRows / streams * 64)
 	}
 }
 

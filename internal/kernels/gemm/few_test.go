@@ -15,12 +15,12 @@ import (
 // TestSumFew: weights that are turned meanwhile give the bits of panels.
 func TestSumFew(t *testing.T) {
 	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {
-		if !set.GEMM.Few() {
+		if !set.GEMM.HasSmallBatch() {
 			return
 		}
 		r, lanes, high := rand.New(rand.NewPCG(7, 3)), set.GEMM.PanelLanes(), set.GEMM.PanelRows()
-		for tokens := 1; tokens <= gemm.FewTokens; tokens++ {
-			rows, n := gemm.FewRows+tokens*5%50, gemm.FewColumns*(1+tokens%3)
+		for tokens := 1; tokens <= gemm.SmallBatchTokens; tokens++ {
+			rows, n := gemm.SmallBatchRows+tokens*5%50, gemm.SmallBatchColumns*(1+tokens%3)
 			data, _ := kerneltest.Store(mat.BFloat16, kerneltest.Random(r, rows*(n+5)), tokens%5)
 			w, x := mat.Weights{Data: data, Stride: 2 * (n + 5), Format: mat.BFloat16}, kerneltest.Random(r, tokens*n)
 			left := kerneltest.Pack(set, mat.Floats{V: x, Stride: n}, true, high, tokens, n)
@@ -30,11 +30,11 @@ func TestSumFew(t *testing.T) {
 				panel.Data = w.Data[i*w.Stride:]
 				right := make([]float32, 2*lanes*n)
 				set.GEMM.WidenColumns(right, panel, min(lanes, rows-i), n, 0)
-				set.GEMM.SumPanels(mat.Floats{V: want[i:], Stride: rows}, left, n*lanes, right, tokens, min(lanes, rows-i), n, false)
+				set.GEMM.SumPanels(gemm.PanelProduct{C: mat.Floats{V: want[i:], Stride: rows}, A: left, AStride: n * lanes, B: right, Rows: tokens, Cols: min(lanes, rows-i), N: n, Add: false})
 			}
-			side, got := make([]float32, n*set.GEMM.FewWidth(tokens)), kerneltest.Random(r, tokens*rows)
-			set.GEMM.PackFew(side, mat.Floats{V: x, Stride: n}, tokens, n)
-			set.GEMM.SumFew(mat.Floats{V: got, Stride: rows}, w, side, rows, tokens, n, data)
+			side, got := make([]float32, n*set.GEMM.SmallBatchWidth(tokens)), kerneltest.Random(r, tokens*rows)
+			set.GEMM.PackSmallBatch(side, mat.Floats{V: x, Stride: n}, tokens, n)
+			set.GEMM.MulSmallBatch(mat.Floats{V: got, Stride: rows}, w, side, rows, tokens, n, data)
 			for i, v := range got {
 				if math.Float32bits(v) != math.Float32bits(want[i]) {
 					t.Fatalf("%d tokens, %d columns: token %d, row %d of %d is %g, want %g", tokens, n, i/rows, i%rows, rows, v, want[i])
@@ -54,9 +54,9 @@ func BenchmarkSumFew(b *testing.B) {
 		for _, tokens := range []int{1, 2, 4, 6, 8, 12, 16} {
 			b.Run(fmt.Sprint(tokens), func(b *testing.B) {
 				w := mat.Weights{Data: make([]byte, rows*n*2), Stride: n * 2, Format: mat.BFloat16}
-				x, y := make([]float32, n*set.GEMM.FewWidth(tokens)), make([]float32, rows*tokens)
+				x, y := make([]float32, n*set.GEMM.SmallBatchWidth(tokens)), make([]float32, rows*tokens)
 				for b.Loop() {
-					set.GEMM.SumFew(mat.Floats{V: y, Stride: rows}, w, x, rows, tokens, n, nil)
+					set.GEMM.MulSmallBatch(mat.Floats{V: y, Stride: rows}, w, x, rows, tokens, n, nil)
 				}
 				b.SetBytes(int64(len(w.Data)))
 				b.ReportMetric(2*float64(rows*tokens*n)/float64(b.Elapsed().Nanoseconds())*float64(b.N), "GFLOPS")

@@ -3,7 +3,7 @@
 //
 // # Order of summation
 //
-// [Kernels.SumPanels] and [Kernels.SumFew] have one sum for each element, in ascending k, whatever the calls
+// [Kernels.SumPanels] and [Kernels.MulSmallBatch] have one sum for each element, in ascending k, whatever the calls
 // that it is cut into. [Kernels.MulGroups] gives the bits of a dot product (package gemv), and is fastest for
 // many tokens where that order is asked for. [Kernels.Tile] multiplies activations rounded to bfloat16, in an
 // order of its own that depends on the length alone; with AMX [Kernels.TileRows] reads weights where they
@@ -23,17 +23,17 @@ type Kernels struct {
 	// GroupTokens is the number of tokens that a group packs together; 0: see [Kernels.Groups].
 	GroupTokens int
 
-	variant isa.Variant
-	vector  vector.Kernels
-	ops     ops
-	grouper grouper // nil: there are no groups
-	fewer   fewer   // nil: nor products of few tokens with weights that are transposed in registers
-	rounder rounder // nil: activations are never rounded
+	variant      isa.Variant
+	vector       vector.Kernels
+	ops          ops
+	grouper      grouper      // nil: there are no groups
+	smallBatches smallBatcher // nil: nor products of few tokens with weights that are transposed in registers
+	rounder      rounder      // nil: activations are never rounded
 }
 
 // For returns the products of v.
 func For(v isa.Variant) Kernels {
-	k := Kernels{variant: v, vector: vector.For(v), ops: opsOf(v), grouper: grouperOf(v), fewer: fewerOf(v), rounder: rounderOf(v)}
+	k := Kernels{variant: v, vector: vector.For(v), ops: opsOf(v), grouper: grouperOf(v), smallBatches: smallBatcherOf(v), rounder: rounderOf(v)}
 	switch v.Level {
 	case isa.AVX512:
 		k.GroupTokens = 8

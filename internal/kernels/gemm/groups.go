@@ -19,7 +19,7 @@ type grouper interface {
 
 // Groups reports whether s has the kernels for packed groups of rows and tokens:
 // PackGroup, PackGroups and MulGroups. They are Mul for many tokens, with its bits.
-func (s *Kernels) Groups() bool { return s.GroupTokens > 0 }
+func (s *Kernels) HasGroups() bool { return s.GroupTokens > 0 }
 
 // GroupFloats is the length of a group of count rows of n elements, which are filled up to
 // whole rounds of the lanes.
@@ -70,17 +70,29 @@ func (s *Kernels) SumFloats(rows int) int {
 	return mat.CeilDiv(rows, GroupRows) * GroupRows * s.GroupTokens * s.variant.Lanes
 }
 
+// GroupProduct is the operands of [Kernels.MulGroups]: packed weights W of Rows rows, a packed group X of Tokens
+// tokens, N elements of each. Sums keeps the partial sums from the First piece of k to the Last, which sets Y.
+type GroupProduct struct {
+	Y            mat.Floats
+	W, X, Next   []float32 // Next is prefetched; nil for none
+	Sums         []float32
+	Rows, Tokens int
+	N            int
+	First, Last  bool
+}
+
 // MulGroups adds n elements of each row and token to y[t][r], from where packed weights and
 // one packed group of up to GroupTokens tokens begin. Between the first and the last piece
 // of k the lanes are kept in sums; y is set with the last. All pieces but the last are whole
 // rounds of the lanes. next is the group that comes next, which the processor is told to
 // fetch; it may be nil.
-func (s *Kernels) MulGroups(y mat.Floats, w, x, next, sums []float32, rows, tokens, n int, first, last bool) {
+func (s *Kernels) MulGroups(p GroupProduct) {
+	y, w, x, sums, rows, tokens, n := p.Y, p.W, p.X, p.Sums, p.Rows, p.Tokens, p.N
 	if rows <= 0 || tokens <= 0 || n <= 0 {
 		return
 	}
 	y.Check(tokens, rows)
 	n = mat.CeilDiv(n, s.variant.Lanes) * s.variant.Lanes
 	_, _, _ = w[:mat.CeilDiv(rows, GroupRows)*GroupRows*n], x[:s.GroupTokens*n], sums[:s.SumFloats(rows)]
-	s.grouper.groups(y, w, x, next, sums, rows, min(tokens, s.GroupTokens), n, first, last)
+	s.grouper.groups(y, w, x, p.Next, sums, rows, min(tokens, s.GroupTokens), n, p.First, p.Last)
 }

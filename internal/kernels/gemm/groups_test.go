@@ -8,13 +8,14 @@ import (
 
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/gemm"
 	"github.com/heftai/heft/internal/kernels/kerneltest"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
 func eachGrouper(t *testing.T, test func(*testing.T, *kernels.Set)) {
 	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {
-		if set.GEMM.Groups() {
+		if set.GEMM.HasGroups() {
 			test(t, set)
 		}
 	})
@@ -76,7 +77,7 @@ func TestGroupsExtremes(t *testing.T) {
 func BenchmarkGroups(b *testing.B) {
 	const rows, tokens, n = 48, 64, 2048
 	for _, set := range kerneltest.Variants() {
-		if !set.GEMM.Groups() || set.BF16 {
+		if !set.GEMM.HasGroups() || set.BF16 {
 			continue
 		}
 		for _, step := range []int{256, 512, 1024} {
@@ -88,7 +89,7 @@ func BenchmarkGroups(b *testing.B) {
 					for k := 0; k < n; k += step {
 						for t := 0; t < tokens; t += set.GEMM.GroupTokens {
 							own := sums[t/set.GEMM.GroupTokens*size:][:size]
-							set.GEMM.MulGroups(mat.Floats{V: y[t*rows:], Stride: rows}, w, x[t*n+k*set.GEMM.GroupTokens:], nil, own, rows, set.GEMM.GroupTokens, step, k == 0, k+step == n)
+							set.GEMM.MulGroups(gemm.GroupProduct{Y: mat.Floats{V: y[t*rows:], Stride: rows}, W: w, X: x[t*n+k*set.GEMM.GroupTokens:], Next: nil, Sums: own, Rows: rows, Tokens: set.GEMM.GroupTokens, N: step, First: k == 0, Last: k+step == n})
 						}
 					}
 				}

@@ -8,6 +8,6 @@ func opsOf(isa.Variant) ops { return goOps{} }
 
 func grouperOf(isa.Variant) grouper { return nil }
 
-func fewerOf(isa.Variant) fewer { return nil }
+func smallBatcherOf(isa.Variant) smallBatcher { return nil }
 
 func rounderOf(isa.Variant) rounder { return nil }

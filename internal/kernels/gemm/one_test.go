@@ -27,8 +27,8 @@ func TestTileOne(t *testing.T) {
 				copy(lies, data)
 				want := kerneltest.Tiled(set, data, x, nil, rows, 1, n, 1000)
 				pairs, y := make([]uint32, mat.PairWords(n)), make([]float32, rows)
-				set.Vector.Narrow(pairs, x)
-				set.GEMV.TileOne(y, mat.Weights{Data: lies, Stride: 2 * n, Format: mat.BFloat16}, pairs, rows, blocks)
+				set.Vector.RoundPairs(pairs, x)
+				set.GEMV.MulTile(y, mat.Weights{Data: lies, Stride: 2 * n, Format: mat.BFloat16}, pairs, rows, blocks)
 				kerneltest.SameBits(t, fmt.Sprintf("%d rows of %d blocks", rows, blocks), y, want)
 			}
 		}

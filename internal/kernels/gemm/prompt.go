@@ -26,11 +26,25 @@ func (s *Kernels) WidenColumns(dst []float32, w mat.Weights, rows, n, ahead int)
 	s.ops.widenColumns(dst[:n*s.PanelLanes()], w, min(rows, s.PanelLanes()), n, ahead)
 }
 
+// PanelProduct is the operands of [Kernels.SumPanels]: panels A of the Rows rows of the left operand, which begin
+// AStride elements apart, and two panels B of the Cols columns of the right one, N terms each. With Add the sums
+// go on from what C has.
+type PanelProduct struct {
+	C          mat.Floats
+	A          []float32
+	AStride    int
+	B          []float32
+	Rows, Cols int
+	N          int
+	Add        bool
+}
+
 // SumPanels computes c[i][j] = Σ_k a(i, k) · b(k, j) for i < rows, j < cols, k < n. a are panels
 // of PanelRows rows, which begin apart elements from each other, b two panels one after another
 // of which cols may fill less. With add it goes on from what c has: each element is one sum in
 // ascending order of k, whatever the calls it is cut into and the rows and columns beside it.
-func (s *Kernels) SumPanels(c mat.Floats, a []float32, apart int, b []float32, rows, cols, n int, add bool) {
+func (s *Kernels) SumPanels(p PanelProduct) {
+	c, a, apart, b, rows, cols, n, add := p.C, p.A, p.AStride, p.B, p.Rows, p.Cols, p.N, p.Add
 	if rows <= 0 || cols <= 0 || n <= 0 {
 		return
 	}

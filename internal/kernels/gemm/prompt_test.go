@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/gemm"
 	"github.com/heftai/heft/internal/kernels/kerneltest"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
@@ -47,7 +48,7 @@ func TestSumPanels(t *testing.T) {
 			a, b := kerneltest.Random(r, rows*n), kerneltest.Random(r, n*cols)
 			left, right := kerneltest.Pack(set, mat.Floats{V: a, Stride: n}, true, high, rows, n), kerneltest.Pack(set, mat.Floats{V: b, Stride: cols}, false, lanes, cols, n)
 			want := make([]float32, rows*cols)
-			set.GEMM.SumPanels(mat.Floats{V: want, Stride: cols}, left, n*lanes, right, rows, cols, n, false)
+			set.GEMM.SumPanels(gemm.PanelProduct{C: mat.Floats{V: want, Stride: cols}, A: left, AStride: n * lanes, B: right, Rows: rows, Cols: cols, N: n, Add: false})
 			for i := range rows {
 				for j := range cols {
 					sum, size := 0.0, 0.0
@@ -65,7 +66,7 @@ func TestSumPanels(t *testing.T) {
 				for k := 0; k < n; k += part {
 					m := min(part, n-k)
 					piece := append(append([]float32{}, right[k*lanes:][:m*lanes]...), right[(n+k)*lanes:][:m*lanes]...)
-					set.GEMM.SumPanels(mat.Floats{V: got, Stride: less + 1}, left[k*lanes:], n*lanes, piece, few, less, m, k > 0)
+					set.GEMM.SumPanels(gemm.PanelProduct{C: mat.Floats{V: got, Stride: less + 1}, A: left[k*lanes:], AStride: n * lanes, B: piece, Rows: few, Cols: less, N: m, Add: k > 0})
 				}
 				for i := range few {
 					for j := range less {
@@ -102,7 +103,7 @@ func BenchmarkSumPanels(b *testing.B) {
 						part.Data = w.Data[half*lanes*w.Stride:]
 						set.GEMM.WidenColumns(panels[half*lanes*n:], part, lanes, n, 0)
 					}
-					set.GEMM.SumPanels(mat.Floats{V: y, Stride: 2 * lanes}, x, n*lanes, panels, tokens, 2*lanes, n, true)
+					set.GEMM.SumPanels(gemm.PanelProduct{C: mat.Floats{V: y, Stride: 2 * lanes}, A: x, AStride: n * lanes, B: panels, Rows: tokens, Cols: 2 * lanes, N: n, Add: true})
 				}
 				b.ReportMetric(2*float64(tokens*2*lanes*n)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
 			})

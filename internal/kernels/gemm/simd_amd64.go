@@ -53,7 +53,7 @@ func grouperOf(v isa.Variant) grouper {
 	return nil
 }
 
-func fewerOf(v isa.Variant) fewer {
+func smallBatcherOf(v isa.Variant) smallBatcher {
 	if v.Level == isa.AVX512 {
 		return &avx512
 	}

@@ -4,8 +4,32 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
+// Tiles is the operands of [Kernels.Tile] and [Kernels.Couple]: packs W and panels X, which begin WStride and
+// XStride words apart, over Blocks blocks of 32 k. Count is the pairs of panels for Tile, of packs for Couple.
+// With Add the sums go on from what C has.
+type Tiles struct {
+	C                mat.Floats
+	W, X             []uint32
+	WStride, XStride int
+	Blocks, Count    int
+	Add              bool
+}
+
+// RowTiles is the operands of [Kernels.TileRows]: Rows rows of weights as they are stored and one or two Panels
+// of tokens, which begin XStride words apart, over Blocks blocks of 32 k.
+type RowTiles struct {
+	C            []float32
+	W            mat.Weights
+	X            []uint32
+	XStride      int
+	Panels, Rows int
+	Blocks       int
+	Fetch        Fetch
+}
+
 // Couple is [Kernels.Tile] for groups of 32 rows, whose packs begin ws words apart, and 32 tokens.
-func (s *Kernels) Couple(c mat.Floats, w []uint32, ws int, x []uint32, xs, blocks, groups int, add bool) {
+func (s *Kernels) Couple(t Tiles) {
+	c, w, ws, x, xs, blocks, groups, add := t.C, t.W, t.WStride, t.X, t.XStride, t.Blocks, t.Count, t.Add
 	if blocks <= 0 || groups <= 0 {
 		return
 	}
@@ -48,7 +72,8 @@ func (s *Kernels) PackWeights(dst []uint32, w mat.Weights, rows, n int) {
 // couples tokens, whose panels begin xs words apart, over blocks of 32 k from where w and
 // x begin. With add it goes on from what c has: each element is one sum in ascending
 // order of the blocks, whatever the calls it is cut into.
-func (s *Kernels) Tile(c mat.Floats, w []uint32, ws int, x []uint32, xs, blocks, couples int, add bool) {
+func (s *Kernels) Tile(t Tiles) {
+	c, w, ws, x, xs, blocks, couples, add := t.C, t.W, t.WStride, t.X, t.XStride, t.Blocks, t.Count, t.Add
 	if blocks <= 0 || couples <= 0 {
 		return
 	}
@@ -71,7 +96,8 @@ const CoupleTokens = 2 * PanelTokens
 // TileRows computes c[r][t] for rows of bfloat16 weights as they lie, a multiple of 16, and one or
 // two panels of tokens, which begin xs words apart. Rows of c have CoupleTokens sums. Its sums have
 // the bits of Tile. Weights that no cache holds should have been fetched by the call before.
-func (s *Kernels) TileRows(c []float32, w mat.Weights, x []uint32, xs, panels, rows, blocks int, f Fetch) {
+func (s *Kernels) TileRows(t RowTiles) {
+	c, w, x, xs, panels, rows, blocks, f := t.C, t.W, t.X, t.XStride, t.Panels, t.Rows, t.Blocks, t.Fetch
 	if rows <= 0 || panels <= 0 || blocks <= 0 {
 		return
 	}
@@ -93,7 +119,7 @@ func (s *Kernels) TilePack(c mat.Floats, w, x []uint32, xs, panels, blocks int, 
 
 // Turn sets y[t][r] = c[r][t] + bias[r] for up to 16 rows; bias may be nil. c has 16 rows
 // of tokens filled up to a multiple of 16.
-func (s *Kernels) Turn(y, c mat.Floats, bias []float32, rows, tokens int) {
+func (s *Kernels) Transpose(y, c mat.Floats, bias []float32, rows, tokens int) {
 	if rows <= 0 || tokens <= 0 {
 		return
 	}

@@ -19,7 +19,7 @@ func TestNarrow(t *testing.T) {
 			x := kerneltest.Random(r, n)
 			x[n/2] = float32(math.Inf(n%3 - 1))
 			got := make([]uint32, mat.PairWords(n))
-			set.Vector.Narrow(got, x)
+			set.Vector.RoundPairs(got, x)
 			for i, v := range x {
 				if h := uint16(got[i/2] >> (16 * (i % 2))); h != mat.ToBFloat16(v) {
 					t.Fatalf("n %d: %g became %#x, want %#x", n, v, h, mat.ToBFloat16(v))
@@ -50,7 +50,7 @@ func TestMulPairs(t *testing.T) {
 			pairs := mat.Pairs{Stride: mat.PairWords(n) + 1}
 			pairs.V = make([]uint32, tokens*pairs.Stride)
 			for i := range tokens {
-				set.Vector.Narrow(pairs.V[i*pairs.Stride:], x[i*n:][:n])
+				set.Vector.RoundPairs(pairs.V[i*pairs.Stride:], x[i*n:][:n])
 			}
 			y, alone := make([]float32, tokens*rows), make([]float32, rows)
 			weights := mat.Weights{Data: data, Stride: 2 * n, Format: mat.BFloat16}
@@ -113,7 +113,7 @@ func TestTileRows(t *testing.T) {
 				c, y := mat.Floats{V: make([]float32, rows*most), Stride: most}, make([]float32, tokens*rows)
 				run(c)
 				for i := 0; i < rows; i += gemm.PackRows {
-					set.GEMM.Turn(mat.Floats{V: y[i:], Stride: rows}, mat.Floats{V: c.V[i*c.Stride:], Stride: c.Stride}, nil, gemm.PackRows, tokens)
+					set.GEMM.Transpose(mat.Floats{V: y[i:], Stride: rows}, mat.Floats{V: c.V[i*c.Stride:], Stride: c.Stride}, nil, gemm.PackRows, tokens)
 				}
 				for i := range y {
 					if y[i] != want[i] {
@@ -124,7 +124,7 @@ func TestTileRows(t *testing.T) {
 			for quarters := range 5 {
 				for _, next := range [][]byte{nil, data} {
 					check(fmt.Sprintf("rows, %d quarters", quarters), func(c mat.Floats) {
-						set.GEMM.TileRows(c.V, mat.Weights{Data: data, Stride: 2 * n, Format: mat.BFloat16}, in, size, panels, rows, n/gemm.BlockK, gemm.Fetch{Next: next, Done: 4 - quarters, Quarters: quarters})
+						set.GEMM.TileRows(gemm.RowTiles{C: c.V, W: mat.Weights{Data: data, Stride: 2 * n, Format: mat.BFloat16}, X: in, XStride: size, Panels: panels, Rows: rows, Blocks: n / gemm.BlockK, Fetch: gemm.Fetch{Next: next, Done: 4 - quarters, Quarters: quarters}})
 					})
 				}
 			}
@@ -181,7 +181,7 @@ func BenchmarkRounded(b *testing.B) {
 				for b.Loop() {
 					for k := 0; k < n/gemm.BlockK; k += step {
 						at := k * gemm.BlockK / 2 * gemm.PackRows
-						set.GEMM.Tile(c, packs[at:], size, panels[at:], size, step, couples, k > 0)
+						set.GEMM.Tile(gemm.Tiles{C: c, W: packs[at:], WStride: size, X: panels[at:], XStride: size, Blocks: step, Count: couples, Add: k > 0})
 					}
 				}
 				report(b, 32*32*couples)
@@ -215,7 +215,7 @@ func BenchmarkTiles(b *testing.B) {
 			out := mat.Floats{V: make([]float32, 2*gemm.PackRows*2*c.couples*gemm.PanelTokens), Stride: 2 * c.couples * gemm.PanelTokens}
 			b.Run(fmt.Sprintf("packed/blocks=%d/couples=%d", c.blocks, c.couples), func(b *testing.B) {
 				for b.Loop() {
-					set.GEMM.Tile(out, w, size, x, size, c.blocks, c.couples, false)
+					set.GEMM.Tile(gemm.Tiles{C: out, W: w, WStride: size, X: x, XStride: size, Blocks: c.blocks, Count: c.couples, Add: false})
 				}
 				b.ReportMetric(float64(2*2*gemm.PackRows*2*gemm.PanelTokens*c.couples*c.blocks*gemm.BlockK)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
 			})
@@ -225,7 +225,7 @@ func BenchmarkTiles(b *testing.B) {
 			for _, quarters := range []int{0, 4} {
 				b.Run(fmt.Sprintf("lying/blocks=%d/quarters=%d", c.blocks, quarters), func(b *testing.B) {
 					for b.Loop() {
-						set.GEMM.TileRows(wide, lying, x, size, 2, rows, c.blocks, gemm.Fetch{Next: lying.Data, Done: 0, Quarters: quarters})
+						set.GEMM.TileRows(gemm.RowTiles{C: wide, W: lying, X: x, XStride: size, Panels: 2, Rows: rows, Blocks: c.blocks, Fetch: gemm.Fetch{Next: lying.Data, Done: 0, Quarters: quarters}})
 					}
 					b.ReportMetric(float64(2*rows*gemm.CoupleTokens*c.blocks*gemm.BlockK)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
 				})

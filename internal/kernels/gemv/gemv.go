@@ -11,7 +11,7 @@
 // assembly uses fused multiply-add, the Go variant does not: variants differ from each other in the last
 // bits, never inside themselves.
 //
-// [Kernels.MulHalves] is a dot product for bfloat16 weights: its lane l adds the products 2l and 2l+1 (mod
+// [Kernels.MulSplit] is a dot product for bfloat16 weights: its lane l adds the products 2l and 2l+1 (mod
 // twice the lanes), since both weights of a word are widened at once. [Kernels.MulPairs] multiplies
 // bfloat16 weights by activations rounded to bfloat16.
 package gemv
@@ -76,14 +76,14 @@ type Kernels struct {
 	// float32 before Mul; 0 means never.
 	WidenAt int
 
-	ops    ops
-	halver halver // nil: there are no halves
-	pairs  pairer // nil: activations are never rounded
+	ops      ops
+	splitter splitter // nil: there are no halves
+	pairs    pairer   // nil: activations are never rounded
 }
 
 // For returns the products of v.
 func For(v isa.Variant) Kernels {
-	k := Kernels{Lanes: v.Lanes, ops: opsOf(v), halver: halverOf(v), pairs: pairsOf(v)}
+	k := Kernels{Lanes: v.Lanes, ops: opsOf(v), splitter: splitterOf(v), pairs: pairsOf(v)}
 	if v.Level == isa.Go {
 		k.WidenAt = 2
 	}

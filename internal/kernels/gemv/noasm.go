@@ -6,6 +6,6 @@ import "github.com/heftai/heft/internal/kernels/isa"
 
 func opsOf(isa.Variant) ops { return goOps{} }
 
-func halverOf(isa.Variant) halver { return nil }
+func splitterOf(isa.Variant) splitter { return nil }
 
 func pairsOf(isa.Variant) pairer { return nil }

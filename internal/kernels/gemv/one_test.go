@@ -31,7 +31,7 @@ func TestOneTokenInLongRows(t *testing.T) {
 				set.GEMV.Mul(mat.Floats{V: both, Stride: rows}, w, x, rows, 2, n)
 				set.GEMV.Mul(mat.Floats{V: alone, Stride: rows}, w, x, rows, 1, n)
 				kerneltest.SameBits(t, fmt.Sprintf("format %d, %d rows of %d", f, rows, n), alone, both[:rows])
-				if f == mat.BFloat16 && set.GEMV.Halves() {
+				if f == mat.BFloat16 && set.GEMV.HasSplit() {
 					both, alone = kerneltest.ByHalves(set, w, x, rows, 2, n, n), kerneltest.ByHalves(set, w, x, rows, 1, n, n)
 					kerneltest.SameBits(t, fmt.Sprintf("halves, %d rows of %d", rows, n), alone, both[:rows])
 				}
@@ -60,7 +60,7 @@ func BenchmarkOneToken(b *testing.B) {
 			continue
 		}
 		for _, n := range []int{512, 2048, 5632} {
-			x, y := make([]float32, n+gemv.HalvesBlock), make([]float32, unit)
+			x, y := make([]float32, n+gemv.SplitBlock), make([]float32, unit)
 			for f, name := range []string{mat.BFloat16: "bfloat16", mat.Float16: "float16", mat.Float32: "float32"} {
 				each := n * mat.Format(f).Size()
 				b.Run(fmt.Sprintf("%s/%s/%d", set.Name, name, n), func(b *testing.B) {
@@ -69,11 +69,11 @@ func BenchmarkOneToken(b *testing.B) {
 					})
 				})
 			}
-			if set.GEMV.Halves() {
-				sums := make([]float32, set.GEMV.HalvesSums(unit/(2*n)+8, 1))
+			if set.GEMV.HasSplit() {
+				sums := make([]float32, set.GEMV.SplitSums(unit/(2*n)+8, 1))
 				b.Run(fmt.Sprintf("%s/halves/%d", set.Name, n), func(b *testing.B) {
 					one(b, 2*n, func(w []byte, rows int) {
-						set.GEMV.MulHalves(mat.Floats{V: y, Stride: rows}, mat.Weights{Data: w, Stride: 2 * n, Format: mat.BFloat16}, x, sums, rows, 1, n, 0, true)
+						set.GEMV.MulSplit(gemv.SplitProduct{Y: mat.Floats{V: y, Stride: rows}, W: mat.Weights{Data: w, Stride: 2 * n, Format: mat.BFloat16}, X: x, Sums: sums, Rows: rows, Tokens: 1, N: n, K: 0, Last: true})
 					})
 				})
 			}
@@ -98,7 +98,7 @@ func BenchmarkFewTokens(b *testing.B) {
 							f := gemm.Fetch{Next: w[2*rows*n:]}
 							for t := 0; t < tokens; t += gemm.CoupleTokens {
 								f.Quarters = max(4/mat.CeilDiv(tokens, gemm.CoupleTokens), 1)
-								set.GEMM.TileRows(c, mat.Weights{Data: w, Stride: 2 * n, Format: mat.BFloat16}, x[t/gemm.PanelTokens*words:], words, min(2, (tokens-t)/gemm.PanelTokens), rows, n/gemm.BlockK, f)
+								set.GEMM.TileRows(gemm.RowTiles{C: c, W: mat.Weights{Data: w, Stride: 2 * n, Format: mat.BFloat16}, X: x[t/gemm.PanelTokens*words:], XStride: words, Panels: min(2, (tokens-t)/gemm.PanelTokens), Rows: rows, Blocks: n / gemm.BlockK, Fetch: f})
 								f.Done += f.Quarters
 							}
 						}

@@ -142,12 +142,12 @@ func opsOf(v isa.Variant) ops {
 	return goOps{}
 }
 
-func halverOf(v isa.Variant) halver {
+func splitterOf(v isa.Variant) splitter {
 	switch v.Level {
 	case isa.AVX512:
-		return shifts{}
+		return splitAVX512{}
 	case isa.AVX2:
-		return halvesAVX2{}
+		return splitAVX2{}
 	}
 	return nil
 }

@@ -8,23 +8,23 @@ import (
 // widened by a shift and the other by a mask. That is half the work of widening each, but the
 // numbers of even and odd k come apart, so tokens are split in the same way.
 
-// HalvesBlock is the number of elements that are split together.
-const HalvesBlock = 32
+// SplitBlock is the number of elements that are split together.
+const SplitBlock = 32
 
 // halver is what a variant implements for that. Bounds have been checked.
-type halver interface {
+type splitter interface {
 	most() int // tokens of a group
 	split(dst []float32, step int, src []float32)
 	mulHalves(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n, k int, last bool)
 }
 
-// Halves reports whether s has SplitTokens and MulHalves.
-func (s *Kernels) Halves() bool { return s.halver != nil }
+// Halves reports whether s has SplitTokens and MulSplit.
+func (s *Kernels) HasSplit() bool { return s.splitter != nil }
 
 // HalvesTokens is how many of so many tokens make the next group: 8, where the variant has as many
 // registers, 4, 2 or 1.
-func (s *Kernels) HalvesTokens(tokens int) int {
-	group := s.halver.most()
+func (s *Kernels) SplitGroup(tokens int) int {
+	group := s.splitter.most()
 	for group > tokens {
 		group /= 2
 	}
@@ -32,7 +32,7 @@ func (s *Kernels) HalvesTokens(tokens int) int {
 }
 
 // SplitFloats is the length of n split elements.
-func (s *Kernels) SplitFloats(n int) int { return mat.CeilDiv(n, HalvesBlock) * HalvesBlock }
+func (s *Kernels) SplitFloats(n int) int { return mat.CeilDiv(n, SplitBlock) * SplitBlock }
 
 // SplitTokens lays out a group of tokens: for each 32 k, of each token, the elements of even k
 // and then of odd k, filled up with zeros.
@@ -40,30 +40,43 @@ func (s *Kernels) SplitTokens(dst []float32, x mat.Floats, tokens, n int) {
 	x.Check(tokens, n)
 	dst = dst[:tokens*s.SplitFloats(n)]
 	for t := range tokens {
-		s.halver.split(dst[t*HalvesBlock:], tokens*HalvesBlock, x.V[t*x.Stride:][:n])
+		s.splitter.split(dst[t*SplitBlock:], tokens*SplitBlock, x.V[t*x.Stride:][:n])
 	}
 }
 
-// HalvesSums is what MulHalves needs to keep the sums of rows and a group of tokens.
-func (s *Kernels) HalvesSums(rows, tokens int) int { return rows * tokens * s.Lanes }
+// HalvesSums is what MulSplit needs to keep the sums of rows and a group of tokens.
+func (s *Kernels) SplitSums(rows, tokens int) int { return rows * tokens * s.Lanes }
 
-// MulHalves adds n elements of each row and token to y[t][r] = Σ_k w[r][k] · x[t][k], from where
+// SplitProduct is the operands of [Kernels.MulSplit]: N elements of Rows rows of W and of Tokens tokens that
+// SplitTokens laid out at X, from element K on. Sums keeps the partial sums until the Last piece of k, which
+// sets Y.
+type SplitProduct struct {
+	Y            mat.Floats
+	W            mat.Weights
+	X, Sums      []float32
+	Rows, Tokens int
+	N, K         int
+	Last         bool
+}
+
+// MulSplit adds n elements of each row and token to y[t][r] = Σ_k w[r][k] · x[t][k], from where
 // bfloat16 weights and a group of tokens have element k. Lane l adds the products 2l and 2l+1 (mod
 // twice the lanes) in ascending order; the lanes are added in halves. Between the first and the last
 // piece of k they are kept in sums; all pieces but the last are whole blocks. As many rows as there
 // are behind these may be fetched meanwhile.
-func (s *Kernels) MulHalves(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n, k int, last bool) {
+func (s *Kernels) MulSplit(p SplitProduct) {
+	y, w, x, sums, rows, tokens, n := p.Y, p.W, p.X, p.Sums, p.Rows, p.Tokens, p.N
 	if rows <= 0 || tokens <= 0 || n <= 0 {
 		return
 	}
 	y.Check(tokens, rows)
 	w.Check(rows, n)
-	x, sums = x[:tokens*s.SplitFloats(n)], sums[:s.HalvesSums(rows, tokens)]
-	s.halver.mulHalves(y, w, x, sums, rows, tokens, n, k, last)
+	x, sums = x[:tokens*s.SplitFloats(n)], sums[:s.SplitSums(rows, tokens)]
+	s.splitter.mulHalves(y, w, x, sums, rows, tokens, n, p.K, p.Last)
 }
 
 // Deinterleave sets dst to the elements of even and odd positions of src, apart in blocks of
-// HalvesBlock, of which each begins step elements after the one before.
+// SplitBlock, of which each begins step elements after the one before.
 func (s *Kernels) Deinterleave(dst []float32, step int, src []float32) {
-	s.halver.split(dst, step, src)
+	s.splitter.split(dst, step, src)
 }

@@ -8,19 +8,19 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// halvesAVX2 are dot products with few tokens in AVX2. Its kernels take whole blocks of k.
-type halvesAVX2 struct{}
+// splitAVX2 are dot products with few tokens in AVX2. Its kernels take whole blocks of k.
+type splitAVX2 struct{}
 
-func (halvesAVX2) most() int { return 8 }
+func (splitAVX2) most() int { return 8 }
 
 //go:noinline
-func (halvesAVX2) split(dst []float32, step int, src []float32) {
+func (splitAVX2) split(dst []float32, step int, src []float32) {
 	avx2Split(asm.Floats(dst), int64(4*step), asm.Floats(src), int64(len(src)))
 }
 
-func (h halvesAVX2) mulHalves(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n, k int, last bool) {
+func (h splitAVX2) mulHalves(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n, k int, last bool) {
 	first := k == 0
-	whole := n &^ (HalvesBlock - 1)
+	whole := n &^ (SplitBlock - 1)
 	if whole == n {
 		h.blocks(y, w, x, sums, rows, tokens, n, first, last)
 		return
@@ -31,20 +31,20 @@ func (h halvesAVX2) mulHalves(y mat.Floats, w mat.Weights, x, sums []float32, ro
 	// What is left of a row is filled up with zeros, as tokens are, for as many rows as all kernels
 	// take at a time.
 	const some = 12
-	var block [some * 2 * HalvesBlock]byte
-	rest := mat.Weights{Data: block[:], Stride: 2 * HalvesBlock, Format: mat.BFloat16}
+	var block [some * 2 * SplitBlock]byte
+	rest := mat.Weights{Data: block[:], Stride: 2 * SplitBlock, Format: mat.BFloat16}
 	for r := 0; r < rows; r += some {
 		part := min(some, rows-r)
 		for i := range part {
 			copy(block[i*rest.Stride:], w.Data[(r+i)*w.Stride+2*whole:][:2*(n-whole)])
 		}
 		to := mat.Floats{V: y.V[r:], Stride: y.Stride}
-		h.blocks(to, rest, x[whole*tokens:], sums[r*tokens*8:], part, tokens, HalvesBlock, first && whole == 0, last)
+		h.blocks(to, rest, x[whole*tokens:], sums[r*tokens*8:], part, tokens, SplitBlock, first && whole == 0, last)
 	}
 }
 
 //go:noinline
-func (halvesAVX2) blocks(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n int, first, last bool) {
+func (splitAVX2) blocks(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n int, first, last bool) {
 	if tokens == 1 && first && last {
 		switch fetch.Rows(fetch.Floats) { // called by name: arguments of a function value would escape
 		case 1:

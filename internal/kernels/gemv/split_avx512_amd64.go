@@ -9,17 +9,17 @@ import (
 )
 
 // shifts is AVX-512.
-type shifts struct{}
+type splitAVX512 struct{}
 
-func (shifts) most() int { return 8 }
+func (splitAVX512) most() int { return 8 }
 
 //go:noinline
-func (shifts) split(dst []float32, step int, src []float32) {
+func (splitAVX512) split(dst []float32, step int, src []float32) {
 	avx512Split(asm.Floats(dst), int64(4*step), asm.Floats(src), int64(len(src)))
 }
 
 //go:noinline
-func (shifts) mulHalves(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n, k int, last bool) {
+func (splitAVX512) mulHalves(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n, k int, last bool) {
 	if tokens == 1 && k == 0 && last {
 		switch fetch.Rows(fetch.Floats) { // called by name: arguments of a function value would escape
 		case 1:
@@ -57,11 +57,11 @@ func (shifts) mulHalves(y mat.Floats, w mat.Weights, x, sums []float32, rows, to
 func ahead(tokens, rows, stride, k int) (far, apart int) {
 	far = rows*stride - 2*k
 	if tokens < 8 {
-		return far + rows/4*(k/HalvesBlock)*128, rows * stride / 2 &^ 63
+		return far + rows/4*(k/SplitBlock)*128, rows * stride / 2 &^ 63
 	}
 	const streams = 6
 	apart = asm.Stagger(rows*stride/streams, streams)
-	columns := rows / 3 * (k / HalvesBlock)
+	columns := rows / 3 * (k / SplitBlock)
 	far += 32 * columns
 	if columns%2 == 1 { // the turn of the last three
 		return far + 5*apart, -apart

@@ -15,7 +15,7 @@ import (
 // TestMulHalves: products are right, with the same bits whatever the tokens and pieces of k.
 func TestMulHalves(t *testing.T) {
 	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {
-		if !set.GEMV.Halves() {
+		if !set.GEMV.HasSplit() {
 			return
 		}
 		r := rand.New(rand.NewPCG(5, 2))
@@ -23,7 +23,7 @@ func TestMulHalves(t *testing.T) {
 			rows, tokens := 1+n%11, 1+n%17
 			data, values := kerneltest.Store(mat.BFloat16, kerneltest.Random(r, rows*(n+2)), n%5)
 			w, x := mat.Weights{Data: data, Stride: 2 * (n + 2), Format: mat.BFloat16}, mat.Floats{V: kerneltest.Random(r, tokens*(n+3)), Stride: n + 3}
-			want := kerneltest.ByHalves(set, w, x, rows, tokens, n, gemv.HalvesBlock*100)
+			want := kerneltest.ByHalves(set, w, x, rows, tokens, n, gemv.SplitBlock*100)
 			for i := range tokens {
 				for j := range rows {
 					sum, size := 0.0, 0.0
@@ -33,7 +33,7 @@ func TestMulHalves(t *testing.T) {
 					}
 					kerneltest.Near(t, fmt.Sprintf("n %d, token %d of %d, row %d of %d", n, i, tokens, j, rows), want[i*rows+j], sum, size)
 				}
-				alone := kerneltest.ByHalves(set, w, mat.Floats{V: x.V[i*x.Stride:], Stride: x.Stride}, rows, 1, n, gemv.HalvesBlock*100)
+				alone := kerneltest.ByHalves(set, w, mat.Floats{V: x.V[i*x.Stride:], Stride: x.Stride}, rows, 1, n, gemv.SplitBlock*100)
 				for j, v := range alone {
 					if math.Float32bits(v) != math.Float32bits(want[i*rows+j]) {
 						t.Fatalf("n %d, token %d of %d, row %d: %g alone, %g together", n, i, tokens, j, v, want[i*rows+j])
@@ -41,7 +41,7 @@ func TestMulHalves(t *testing.T) {
 				}
 			}
 			for _, blocks := range []int{1, 2, 3} {
-				for i, v := range kerneltest.ByHalves(set, w, x, rows, tokens, n, gemv.HalvesBlock*blocks) {
+				for i, v := range kerneltest.ByHalves(set, w, x, rows, tokens, n, gemv.SplitBlock*blocks) {
 					if math.Float32bits(v) != math.Float32bits(want[i]) {
 						t.Fatalf("n %d in pieces of %d blocks: token %d, row %d is %g, at once %g", n, blocks, i/rows, i%rows, v, want[i])
 					}
@@ -58,12 +58,12 @@ func BenchmarkMulHalves(b *testing.B) {
 			continue
 		}
 		const rows, n = 24, 704
-		for tokens := 1; tokens <= set.GEMV.HalvesTokens(8); tokens *= 2 {
+		for tokens := 1; tokens <= set.GEMV.SplitGroup(8); tokens *= 2 {
 			b.Run(fmt.Sprintf("%s/%d", set.Name, tokens), func(b *testing.B) {
 				w := mat.Weights{Data: make([]byte, rows*n*2), Stride: n * 2, Format: mat.BFloat16}
-				x, y, sums := make([]float32, tokens*n), make([]float32, rows*tokens), make([]float32, set.GEMV.HalvesSums(rows, tokens))
+				x, y, sums := make([]float32, tokens*n), make([]float32, rows*tokens), make([]float32, set.GEMV.SplitSums(rows, tokens))
 				for b.Loop() {
-					set.GEMV.MulHalves(mat.Floats{V: y, Stride: rows}, w, x, sums, rows, tokens, n, 32, false)
+					set.GEMV.MulSplit(gemv.SplitProduct{Y: mat.Floats{V: y, Stride: rows}, W: w, X: x, Sums: sums, Rows: rows, Tokens: tokens, N: n, K: 32, Last: false})
 				}
 				b.ReportMetric(2*float64(rows*tokens*n)/float64(b.Elapsed().Nanoseconds())*float64(b.N), "GFLOPS")
 			})

@@ -78,9 +78,9 @@ func (s *Kernels) NormWeightGrad(dw, dy, x []float32, mean, by float32) {
 	}
 }
 
-// TurnHalves turns the pairs (a[i], b[i]) by angles with the given cosines and sines, or
+// Rotate turns the pairs (a[i], b[i]) by angles with the given cosines and sines, or
 // back where sign is −1.
-func (s *Kernels) TurnHalves(a, b, cosine, sine []float32, sign float32) {
+func (s *Kernels) Rotate(a, b, cosine, sine []float32, sign float32) {
 	if n := len(a); n > 0 {
 		s.ops.turnHalves(a, b[:n], cosine[:n], sine[:n], [9]float32{sign})
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/isa"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/quant"
@@ -29,7 +30,7 @@ func PanelSums(s *kernels.Set, values []float32, width, row, step, col, rows int
 				right[i/lanes*apart+k*lanes+i%lanes] = values[(row+(r+i)*step)*width+col+k]
 			}
 		}
-		s.GEMM.SumPanels(From(y, r), left, apart, right, tokens, min(2*lanes, rows-r), n, false)
+		s.GEMM.SumPanels(gemm.PanelProduct{C: From(y, r), A: left, AStride: apart, B: right, Rows: tokens, Cols: min(2*lanes, rows-r), N: n, Add: false})
 	}
 	return y.V
 }
@@ -45,7 +46,7 @@ func Summed(set *kernels.Set, f mat.Format, v, x []float32, rows, tokens, n int)
 			at := min(r+half*lanes, rows)
 			set.GEMM.WidenColumns(both[half*lanes*n:], mat.Weights{Data: data[at*n*f.Size():], Stride: n * f.Size(), Format: f}, min(lanes, rows-at), n, 0)
 		}
-		set.GEMM.SumPanels(mat.Floats{V: y[r:], Stride: rows}, left, n*lanes, both, tokens, min(2*lanes, rows-r), n, false)
+		set.GEMM.SumPanels(gemm.PanelProduct{C: mat.Floats{V: y[r:], Stride: rows}, A: left, AStride: n * lanes, B: both, Rows: tokens, Cols: min(2*lanes, rows-r), N: n, Add: false})
 	}
 	return y
 }
@@ -63,7 +64,7 @@ func Grouped(set *kernels.Set, w mat.Weights, x mat.Floats, rows, tokens, n, rou
 			part.Data = w.Data[k*w.Format.Size():]
 			set.GEMM.PackGroups(packed, part, rows, min(step, n-k))
 			out := mat.Floats{V: y[t*rows:], Stride: rows}
-			set.GEMM.MulGroups(out, packed, group[k*set.GEMM.GroupTokens:], nil, sums, rows, count, min(step, n-k), k == 0, k+step >= n)
+			set.GEMM.MulGroups(gemm.GroupProduct{Y: out, W: packed, X: group[k*set.GEMM.GroupTokens:], Next: nil, Sums: sums, Rows: rows, Tokens: count, N: min(step, n-k), First: k == 0, Last: k+step >= n})
 		}
 	}
 	return y
@@ -73,13 +74,13 @@ func Grouped(set *kernels.Set, w mat.Weights, x mat.Floats, rows, tokens, n, rou
 func ByHalves(set *kernels.Set, w mat.Weights, x mat.Floats, rows, tokens, n, step int) []float32 {
 	y := make([]float32, tokens*rows)
 	for t := 0; t < tokens; {
-		group := set.GEMV.HalvesTokens(tokens - t)
-		split, sums := make([]float32, group*set.GEMV.SplitFloats(n)), make([]float32, set.GEMV.HalvesSums(rows, group))
+		group := set.GEMV.SplitGroup(tokens - t)
+		split, sums := make([]float32, group*set.GEMV.SplitFloats(n)), make([]float32, set.GEMV.SplitSums(rows, group))
 		set.GEMV.SplitTokens(split, mat.Floats{V: x.V[t*x.Stride:], Stride: x.Stride}, group, n)
 		for k := 0; k < n; k += step {
 			part := w
 			part.Data = w.Data[2*k:]
-			set.GEMV.MulHalves(mat.Floats{V: y[t*rows:], Stride: rows}, part, split[k*group:], sums, rows, group, min(step, n-k), k, k+step >= n)
+			set.GEMV.MulSplit(gemv.SplitProduct{Y: mat.Floats{V: y[t*rows:], Stride: rows}, W: part, X: split[k*group:], Sums: sums, Rows: rows, Tokens: group, N: min(step, n-k), K: k, Last: k+step >= n})
 		}
 		t += group
 	}
@@ -92,7 +93,7 @@ func Interleaved(random *rand.Rand, packing quant.Packing, rows, width int) (*qu
 	quant.UnpackBlocks(packing, values, blocks)
 	p := &quant.Packed{Packing: packing, Codes: make([]byte, len(blocks)), Width: width, Height: rows, Rows: 1, Columns: 32}
 	reference := *kernels.For(isa.Portable())
-	reference.Quant.Bands(packing, p.Codes, blocks, width/32*packing.BlockBytes(), rows, width/32)
+	reference.Quant.Interleave(packing, p.Codes, blocks, width/32*packing.BlockBytes(), rows, width/32)
 	return p, values
 }
 
@@ -172,7 +173,7 @@ func Tiled(set *kernels.Set, data []byte, x, bias []float32, rows, tokens, n, st
 		}
 		for b := 0; b < mat.CeilDiv(n, gemm.BlockK); b += step {
 			at := b * gemm.BlockK / 2 * gemm.PackRows
-			set.GEMM.Tile(c, packs[at:], size, panels[at:], size, min(step, mat.CeilDiv(n, gemm.BlockK)-b), couples, b > 0)
+			set.GEMM.Tile(gemm.Tiles{C: c, W: packs[at:], WStride: size, X: panels[at:], XStride: size, Blocks: min(step, mat.CeilDiv(n, gemm.BlockK)-b), Count: couples, Add: b > 0})
 		}
 		for i := r; i < min(r+2*gemm.PackRows, rows); i += gemm.PackRows {
 			var own []float32
@@ -180,22 +181,22 @@ func Tiled(set *kernels.Set, data []byte, x, bias []float32, rows, tokens, n, st
 				own = bias[i:]
 			}
 			part := mat.Floats{V: c.V[(i-r)*c.Stride:], Stride: c.Stride}
-			set.GEMM.Turn(mat.Floats{V: y[i:], Stride: rows}, part, own, min(gemm.PackRows, rows-i), tokens)
+			set.GEMM.Transpose(mat.Floats{V: y[i:], Stride: rows}, part, own, min(gemm.PackRows, rows-i), tokens)
 		}
 	}
 	return y
 }
 
-// MulInts is MulInts of rows of p with x, cut into two calls at column half.
+// MulInt8 is MulInt8 of rows of p with x, cut into two calls at column half.
 func MulInts(s *kernels.Set, p *quant.Packed, row, step, col, rows int, x []float32, tokens, n, half int) []float32 {
-	in := mat.Pairs{V: make([]uint32, tokens*s.QGEMM.IntWords(p.Packing, n)), Stride: s.QGEMM.IntWords(p.Packing, n)}
+	in := mat.Pairs{V: make([]uint32, tokens*s.QGEMM.Int8Words(p.Packing, n)), Stride: s.QGEMM.Int8Words(p.Packing, n)}
 	for i := range tokens {
-		s.QGEMM.NarrowInts(p.Packing, in.V[i*in.Stride:], x[i*n:][:n])
+		s.QGEMM.RoundInt8(p.Packing, in.V[i*in.Stride:], x[i*n:][:n])
 	}
 	y := mat.Floats{V: make([]float32, tokens*rows), Stride: rows}
-	s.QGEMM.MulInts(y, p, row, step, col, rows, in, tokens, half, false)
-	in.V = in.V[s.QGEMM.IntWords(p.Packing, half):]
-	s.QGEMM.MulInts(y, p, row, step, col+half, rows, in, tokens, n-half, true)
+	s.QGEMM.MulInt8(y, quant.View{Packed: p, Row: row, Step: step, Col: col, Rows: rows, Cols: half}, in, tokens, false)
+	in.V = in.V[s.QGEMM.Int8Words(p.Packing, half):]
+	s.QGEMM.MulInt8(y, quant.View{Packed: p, Row: row, Step: step, Col: col + half, Rows: rows, Cols: n - half}, in, tokens, true)
 	return y.V
 }
 
@@ -213,8 +214,8 @@ func Quantised() map[string]*quant.Packed {
 	return map[string]*quant.Packed{
 		"e4m3":    {Packing: quant.E4M3, Codes: bytes(rows * width), Width: width, Scales: bytes(4 * 3 * 4), ScaleFormat: mat.Float32, Rows: 30, Columns: 70},
 		"mxfp4":   {Packing: quant.MXFP4, Codes: bytes(rows * width / 2), Width: width, Scales: bytes(rows * width / 32), Rows: 1, Columns: 32},
-		"rows":    {Packing: quant.NibbleRows, Codes: bytes(rows * width / 2), Width: width, Scales: bytes(2 * 3 * width), ScaleFormat: mat.Float16, Rows: 24, Columns: 1, Zeros: bytes(3 * width / 2), ZeroBias: 1},
-		"columns": {Packing: quant.NibbleColumns, Codes: bytes(rows * width / 2), Width: width, Scales: bytes(2 * 3 * width), ScaleFormat: mat.BFloat16, Rows: 24, Columns: 1, Zeros: bytes(3 * width / 2)},
+		"rows":    {Packing: quant.Int4Rows, Codes: bytes(rows * width / 2), Width: width, Scales: bytes(2 * 3 * width), ScaleFormat: mat.Float16, Rows: 24, Columns: 1, Zeros: bytes(3 * width / 2), ZeroBias: 1},
+		"columns": {Packing: quant.Int4Columns, Codes: bytes(rows * width / 2), Width: width, Scales: bytes(2 * 3 * width), ScaleFormat: mat.BFloat16, Rows: 24, Columns: 1, Zeros: bytes(3 * width / 2)},
 	}
 }
 
@@ -241,17 +242,17 @@ func Minifloats(r *rand.Rand, packing quant.Packing, rows, width, blockRows, blo
 	return p
 }
 
-// MulCodes are the products of tokens with every step-th row from row on.
+// MulMinifloat are the products of tokens with every step-th row from row on.
 func MulCodes(set *kernels.Set, p *quant.Packed, row, step, rows int, x mat.Floats, tokens, n int) []float32 {
 	y := make([]float32, tokens*rows)
 	for t := 0; t < tokens; {
-		group := set.QGEMM.CodesTokens(tokens - t)
-		packed, scratch := make([]float32, group*set.QGEMM.CodesFloats(p, n)), make([]float32, set.QGEMM.CodesScratch(p, rows, group, n))
+		group := set.QGEMM.MinifloatGroup(tokens - t)
+		packed, scratch := make([]float32, group*set.QGEMM.MinifloatFloats(p, n)), make([]float32, set.QGEMM.MinifloatScratch(p, rows, group, n))
 		for i := range scratch {
 			scratch[i] = float32(math.NaN())
 		}
-		set.QGEMM.PackCodes(packed, p, mat.Floats{V: x.V[t*x.Stride:], Stride: x.Stride}, group, n)
-		set.QGEMM.MulCodes(mat.Floats{V: y[t*rows:], Stride: rows}, p, row, step, rows, packed, scratch, group, n)
+		set.QGEMM.PackMinifloat(packed, p, mat.Floats{V: x.V[t*x.Stride:], Stride: x.Stride}, group, n)
+		set.QGEMM.MulMinifloat(mat.Floats{V: y[t*rows:], Stride: rows}, quant.View{Packed: p, Row: row, Step: step, Rows: rows, Cols: n}, packed, scratch, group)
 		t += group
 	}
 	return y

@@ -21,13 +21,14 @@ type summer interface {
 	panelBand(p quant.Packing, dst []float32, band []byte, lane, blocks int)
 }
 
-// BandTokens is the number of tokens up to which MulBands is faster than widening weights first.
-func (s *Kernels) BandTokens() int { return s.ops.bandTokens() }
+// InterleavedTokens is the number of tokens up to which MulInterleaved is faster than widening weights first.
+func (s *Kernels) InterleavedTokens() int { return s.ops.bandTokens() }
 
-// MulBands sets y[t][i] to the product of x[t], n columns, with row + i·step of p, a matrix in
+// MulInterleaved sets y[t][i] to the product of x[t], n columns, with row + i·step of p, a matrix in
 // bands, from column col on, for i < rows and t < tokens. n and col are multiples of 32. With add
 // it goes on from what y has: a sum has the same bits whatever the calls it is cut into.
-func (s *Kernels) MulBands(y mat.Floats, p *quant.Packed, row, step, col, rows int, x mat.Floats, tokens, n int, add bool) {
+func (s *Kernels) MulInterleaved(y mat.Floats, w quant.View, x mat.Floats, tokens int, add bool) {
+	p, row, step, col, rows, n := w.Packed, w.Row, w.Step, w.Col, w.Rows, w.Cols
 	if rows <= 0 || tokens <= 0 || n <= 0 {
 		return
 	}
@@ -47,17 +48,18 @@ func (s *Kernels) MulBands(y mat.Floats, p *quant.Packed, row, step, col, rows i
 	}
 }
 
-// WidenBands fills a panel with rows of p, a matrix in bands, as WidenColumns does: n columns from
+// WidenInterleaved fills a panel with rows of p, a matrix in bands, as WidenColumns does: n columns from
 // col on, both multiples of 32. It reports false and does nothing where the panel's rows are not
 // neighbours in a whole band.
-func (s *Kernels) WidenBands(dst []float32, p *quant.Packed, row, step, col, rows, n int) bool {
+func (s *Kernels) WidenInterleaved(dst []float32, w quant.View) bool {
+	p, row, step, col, rows, n := w.Packed, w.Row, w.Step, w.Col, w.Rows, w.Cols
 	lanes := s.gemm.PanelLanes()
 	at, height, lane := p.Band(row, col)
-	if step != 1 || rows < lanes || lane%lanes != 0 || height != quant.BandRows {
+	if step != 1 || rows < lanes || lane%lanes != 0 || height != quant.InterleavedRows {
 		return false
 	}
 	if blocks := n / quant.BlockColumns; blocks > 0 {
-		s.ops.panelBand(p.Packing, dst[:n*lanes], p.Codes[at:at+blocks*quant.BandRows*p.Packing.BlockBytes()], lane, blocks)
+		s.ops.panelBand(p.Packing, dst[:n*lanes], p.Codes[at:at+blocks*quant.InterleavedRows*p.Packing.BlockBytes()], lane, blocks)
 	}
 	return true
 }
@@ -70,7 +72,7 @@ func (goOps) bandTokens() int { return 1 }
 func (o goOps) sumBands(p quant.Packing, y mat.Floats, w []byte, apart, bands int, x mat.Floats, tokens, blocks int, add bool) {
 	for b := range bands {
 		for t := range tokens {
-			o.sumEdge(p, y.V[t*y.Stride+b*quant.BandRows:][:quant.BandRows], w[b*apart:], quant.BandRows, 0, 1, x.V[t*x.Stride:], blocks, add)
+			o.sumEdge(p, y.V[t*y.Stride+b*quant.InterleavedRows:][:quant.InterleavedRows], w[b*apart:], quant.InterleavedRows, 0, 1, x.V[t*x.Stride:], blocks, add)
 		}
 	}
 }
@@ -94,11 +96,11 @@ func (goOps) sumEdge(p quant.Packing, y []float32, w []byte, rows, lane, step in
 }
 
 func (goOps) panelBand(p quant.Packing, dst []float32, band []byte, lane, blocks int) {
-	each := quant.BandRows * p.BlockBytes()
+	each := quant.InterleavedRows * p.BlockBytes()
 	var values [quant.BlockColumns]float32
 	for b := range blocks {
 		for i := range gemm.GoPanelLanes {
-			quant.UnpackInterleaved(p, values[:], band[b*each:][:each], quant.BandRows, lane+i)
+			quant.UnpackInterleaved(p, values[:], band[b*each:][:each], quant.InterleavedRows, lane+i)
 			for k, v := range values {
 				dst[(b*quant.BlockColumns+k)*gemm.GoPanelLanes+i] = v
 			}

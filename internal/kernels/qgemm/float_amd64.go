@@ -49,7 +49,7 @@ func (a *simd) sumBands(p quant.Packing, y mat.Floats, w []byte, apart, bands in
 		for t := 0; t < tokens; t += tiles[0].tokens {
 			for tiles[0].tokens > tokens-t || tiles[0].bands > count {
 				if tiles = tiles[1:]; len(tiles) == 0 {
-					a.sumLast(p, from(y, b*quant.BandRows), w[b*apart:], x, tokens, blocks, add)
+					a.sumLast(p, from(y, b*quant.InterleavedRows), w[b*apart:], x, tokens, blocks, add)
 					return
 				}
 			}
@@ -57,7 +57,7 @@ func (a *simd) sumBands(p quant.Packing, y mat.Floats, w []byte, apart, bands in
 				count = tiles[0].bands
 			}
 			for i := b; i < b+count; i += tiles[0].bands {
-				callBands(tiles[0].kernel, asm.Bytes(w[i*apart:]), apart, asm.Floats(x.V[t*x.Stride:]), x.Stride, asm.Floats(y.V[t*y.Stride+i*quant.BandRows:]), y.Stride, blocks, add)
+				callBands(tiles[0].kernel, asm.Bytes(w[i*apart:]), apart, asm.Floats(x.V[t*x.Stride:]), x.Stride, asm.Floats(y.V[t*y.Stride+i*quant.InterleavedRows:]), y.Stride, blocks, add)
 			}
 		}
 		b += count
@@ -67,7 +67,7 @@ func (a *simd) sumBands(p quant.Packing, y mat.Floats, w []byte, apart, bands in
 // sumLast is a band for which there is no tile.
 func (a *simd) sumLast(p quant.Packing, y mat.Floats, w []byte, x mat.Floats, tokens, blocks int, add bool) {
 	for t := range tokens {
-		a.sumEdge(p, y.V[t*y.Stride:][:quant.BandRows], w, quant.BandRows, 0, 1, x.V[t*x.Stride:], blocks, add)
+		a.sumEdge(p, y.V[t*y.Stride:][:quant.InterleavedRows], w, quant.InterleavedRows, 0, 1, x.V[t*x.Stride:], blocks, add)
 	}
 }
 
@@ -98,7 +98,7 @@ func (a *simd) sumEdge(p quant.Packing, y []float32, w []byte, rows, lane, step 
 
 //go:noinline
 func (a *simd) panelBand(p quant.Packing, dst []float32, band []byte, lane, blocks int) {
-	to, scales, codes, n := asm.Floats(dst), asm.Bytes(band[2*lane:]), asm.Bytes(band[2*quant.BandRows+4*lane:]), int64(blocks)
+	to, scales, codes, n := asm.Floats(dst), asm.Bytes(band[2*lane:]), asm.Bytes(band[2*quant.InterleavedRows+4*lane:]), int64(blocks)
 	switch {
 	case a.wide && p == quant.Q8:
 		avx512BandPanelQ8(to, asm.Bytes(band), n)

@@ -36,8 +36,8 @@ func TestMulBands(t *testing.T) {
 					in := mat.Floats{V: x, Stride: c.n}
 					for _, some := range []int{tokens, 1, 2, 3, 4, 7, 8} {
 						y := mat.Floats{V: make([]float32, some*c.rows), Stride: c.rows}
-						s.QGEMM.MulBands(y, p, c.row, c.step, c.col, c.rows, in, some, 32, false)
-						s.QGEMM.MulBands(y, p, c.row, c.step, c.col+32, c.rows, kerneltest.From(in, min(32, len(x)-1)), some, c.n-32, true)
+						s.QGEMM.MulInterleaved(y, quant.View{Packed: p, Row: c.row, Step: c.step, Col: c.col, Rows: c.rows, Cols: 32}, in, some, false)
+						s.QGEMM.MulInterleaved(y, quant.View{Packed: p, Row: c.row, Step: c.step, Col: c.col + 32, Rows: c.rows, Cols: c.n - 32}, kerneltest.From(in, min(32, len(x)-1)), some, true)
 						kerneltest.SameFloats(t, what, y.V, want[:some*c.rows])
 					}
 				}
@@ -54,7 +54,7 @@ func TestMulBandsNonFinite(t *testing.T) {
 			for _, v := range []float64{math.Inf(1), math.Inf(-1), math.NaN(), 1e-42} {
 				x, y := make([]float32, 64), make([]float32, 16)
 				x[45] = float32(v)
-				s.QGEMM.MulBands(mat.Floats{V: y, Stride: 16}, p, 0, 1, 0, 16, mat.Floats{V: x, Stride: 64}, 1, 64, false)
+				s.QGEMM.MulInterleaved(mat.Floats{V: y, Stride: 16}, quant.View{Packed: p, Step: 1, Rows: 16, Cols: 64}, mat.Floats{V: x, Stride: 64}, 1, false)
 				if finite := math.Abs(v) < 1; finite != (math.Abs(float64(y[3])) < 1e-36) {
 					t.Errorf("%s, %s: an input of %v gives %v", s.Name, name, v, y[3])
 				}
@@ -76,7 +76,7 @@ func TestWidenBands(t *testing.T) {
 				done                    bool
 			}{{0, 1, 0, lanes, width, true}, {16, 1, 32, 16, 96, true}, {32, 1, 0, 5, 64, false}, {3, 1, 64, 16, 32, false}, {0, 2, 0, 16, 32, false}, {0, 1, 0, lanes - 1, 32, false}} {
 				got, want := make([]float32, c.n*lanes), make([]float32, c.n*lanes)
-				if done := s.QGEMM.WidenBands(got, p, c.row, c.step, c.col, c.rows, c.n); done != c.done {
+				if done := s.QGEMM.WidenInterleaved(got, quant.View{Packed: p, Row: c.row, Step: c.step, Col: c.col, Rows: c.rows, Cols: c.n}); done != c.done {
 					t.Fatalf("%s, %s, %+v: done is %v", s.Name, name, c, done)
 				}
 				for i := range lanes {
@@ -119,7 +119,7 @@ func BenchmarkMulBands(b *testing.B) {
 								all.Go(func() {
 									y := mat.Floats{V: make([]float32, tokens*unit), Stride: unit}
 									for u := i * rows / unit / threads; u < (i+1)*rows/unit/threads; u++ {
-										s.QGEMM.MulBands(y, p, u*unit, 1, 0, unit, x, tokens, width, false)
+										s.QGEMM.MulInterleaved(y, quant.View{Packed: p, Row: u * unit, Step: 1, Rows: unit, Cols: width}, x, tokens, false)
 									}
 								})
 							}

@@ -24,33 +24,34 @@ type integers interface {
 	edge(p quant.Packing, y []float32, w []byte, rows, lane, step int, x []uint32, blocks int, add bool)
 }
 
-// Integers reports whether s has NarrowInts and MulInts.
-func (s *Kernels) Integers() bool { return s.integers != nil }
+// Integers reports whether s has RoundInt8 and MulInt8.
+func (s *Kernels) HasInt8() bool { return s.integers != nil }
 
-// IntWords is the length in words of a row of n rounded activations, a multiple of 32, for
+// Int8Words is the length in words of a row of n rounded activations, a multiple of 32, for
 // products with weights of p.
-func (s *Kernels) IntWords(p quant.Packing, n int) int {
+func (s *Kernels) Int8Words(p quant.Packing, n int) int {
 	return n / quant.BlockColumns * s.integers.words(p)
 }
 
-// NarrowInts rounds src, whole blocks, for products with weights of p. A block with a value
+// RoundInt8 rounds src, whole blocks, for products with weights of p. A block with a value
 // that is not finite becomes NaN.
-func (s *Kernels) NarrowInts(p quant.Packing, dst []uint32, src []float32) {
+func (s *Kernels) RoundInt8(p quant.Packing, dst []uint32, src []float32) {
 	if len(src) > 0 {
-		s.integers.narrow(p, dst[:s.IntWords(p, len(src))], src)
+		s.integers.narrow(p, dst[:s.Int8Words(p, len(src))], src)
 	}
 }
 
-// MulInts sets y[t][i] to the product of x[t], n columns that NarrowInts rounded, with row +
+// MulInt8 sets y[t][i] to the product of x[t], n columns that RoundInt8 rounded, with row +
 // i·step of p, a matrix in bands, from column col on, for i < rows and t < tokens. n and col
 // are multiples of 32. With add it goes on from what y has: a sum has the same bits whatever
 // the calls it is cut into.
-func (s *Kernels) MulInts(y mat.Floats, p *quant.Packed, row, step, col, rows int, x mat.Pairs, tokens, n int, add bool) {
+func (s *Kernels) MulInt8(y mat.Floats, w quant.View, x mat.Pairs, tokens int, add bool) {
+	p, row, step, col, rows, n := w.Packed, w.Row, w.Step, w.Col, w.Rows, w.Cols
 	if rows <= 0 || tokens <= 0 || n <= 0 {
 		return
 	}
 	y.Check(tokens, rows)
-	_ = x.V[:(tokens-1)*x.Stride+s.IntWords(p.Packing, n)]
+	_ = x.V[:(tokens-1)*x.Stride+s.Int8Words(p.Packing, n)]
 	blocks := n / quant.BlockColumns
 	for i := 0; i < rows; {
 		at, to := stretchOf(p, row+i*step, step, col, rows-i, blocks), from(y, i)

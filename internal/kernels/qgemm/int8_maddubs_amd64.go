@@ -45,10 +45,10 @@ func (maddubs) mul(p quant.Packing, y mat.Floats, w []byte, apart, bands int, x 
 	}
 	b := 0
 	for ; (tokens > 1 || fetch.Rows(p.FetchRole()) > 1) && b+4 <= bands; b += 4 {
-		mulBands(fours, from(y, b*quant.BandRows), w[b*apart:], apart, x, tokens, blocks, add)
+		mulBands(fours, from(y, b*quant.InterleavedRows), w[b*apart:], apart, x, tokens, blocks, add)
 	}
 	for ; b < bands; b++ {
-		mulBands(ones, from(y, b*quant.BandRows), w[b*apart:], apart, x, tokens, blocks, add)
+		mulBands(ones, from(y, b*quant.InterleavedRows), w[b*apart:], apart, x, tokens, blocks, add)
 	}
 }
 

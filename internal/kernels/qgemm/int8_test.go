@@ -12,7 +12,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// roundedInts is x as NarrowInts rounds it.
+// roundedInts is x as RoundInt8 rounds it.
 func roundedInts(x []float32) []float64 {
 	out := make([]float64, len(x))
 	for b := 0; b < len(x); b += 32 {
@@ -52,7 +52,7 @@ func TestMulInts(t *testing.T) {
 				}
 				var first []float32
 				for _, s := range kerneltest.Variants() {
-					if !s.QGEMM.Integers() {
+					if !s.QGEMM.HasInt8() {
 						continue
 					}
 					got := kerneltest.MulInts(&s, p, c.row, c.step, c.col, c.rows, x, tokens, c.n, c.n)
@@ -89,7 +89,7 @@ func TestMulIntsMany(t *testing.T) {
 	for name, packing := range kerneltest.BlockPackings {
 		p, _ := kerneltest.Interleaved(random, packing, height, width)
 		for _, s := range kerneltest.Variants() {
-			if !s.QGEMM.Integers() {
+			if !s.QGEMM.HasInt8() {
 				continue
 			}
 			for _, half := range []int{width, 32 * 9} {
@@ -134,11 +134,11 @@ func TestMulIntsExtremes(t *testing.T) {
 				value = (float64(code&15) + float64(code>>4) - 16) / 2
 			}
 			for _, s := range kerneltest.Variants() {
-				if !s.QGEMM.Integers() {
+				if !s.QGEMM.HasInt8() {
 					continue
 				}
 				p := &quant.Packed{Packing: packing, Codes: make([]byte, len(blocks)), Width: 32, Height: 16}
-				s.Quant.Bands(packing, p.Codes, blocks, packing.BlockBytes(), 16, 1)
+				s.Quant.Interleave(packing, p.Codes, blocks, packing.BlockBytes(), 16, 1)
 				for _, v := range []float32{127, -127} {
 					x := make([]float32, 32)
 					for i := range x {
@@ -158,7 +158,7 @@ func TestMulIntsExtremes(t *testing.T) {
 // TestMulIntsNonFinite: what is not finite makes NaN of the products, zeros zero.
 func TestMulIntsNonFinite(t *testing.T) {
 	for _, s := range kerneltest.Variants() {
-		if !s.QGEMM.Integers() {
+		if !s.QGEMM.HasInt8() {
 			continue
 		}
 		for name, packing := range kerneltest.BlockPackings {
@@ -181,22 +181,22 @@ func BenchmarkMulInts(b *testing.B) {
 	const rows, width = 64, 2048
 	random := rand.New(rand.NewPCG(1, 1))
 	for _, s := range kerneltest.Variants() {
-		if !s.QGEMM.Integers() || s.Name == "amx" || s.Name == "avx512" { // which have those of others
+		if !s.QGEMM.HasInt8() || s.Name == "amx" || s.Name == "avx512" { // which have those of others
 			continue
 		}
 		for name, packing := range kerneltest.BlockPackings {
 			p, _ := kerneltest.Interleaved(random, packing, rows, width)
 			for _, tokens := range []int{1, 2, 8, 64} {
-				x := mat.Pairs{V: make([]uint32, tokens*s.QGEMM.IntWords(packing, width)), Stride: s.QGEMM.IntWords(packing, width)}
+				x := mat.Pairs{V: make([]uint32, tokens*s.QGEMM.Int8Words(packing, width)), Stride: s.QGEMM.Int8Words(packing, width)}
 				y := mat.Floats{V: make([]float32, tokens*rows), Stride: rows}
 				b.Run(fmt.Sprintf("%s/%s/%d", name, s.Name, tokens), func(b *testing.B) {
 					b.SetBytes(int64(len(p.Codes)))
 					for b.Loop() {
 						const part = 512 // columns
 						for k := 0; k < width; k += part {
-							in := mat.Pairs{V: x.V[s.QGEMM.IntWords(packing, k):], Stride: x.Stride}
+							in := mat.Pairs{V: x.V[s.QGEMM.Int8Words(packing, k):], Stride: x.Stride}
 							for r := 0; r < rows; r += 32 {
-								s.QGEMM.MulInts(mat.Floats{V: y.V[r:], Stride: rows}, p, r, 1, k, 32, in, tokens, part, k > 0)
+								s.QGEMM.MulInt8(mat.Floats{V: y.V[r:], Stride: rows}, quant.View{Packed: p, Row: r, Step: 1, Col: k, Rows: 32, Cols: part}, in, tokens, k > 0)
 							}
 						}
 					}
@@ -212,7 +212,7 @@ func BenchmarkMulInts(b *testing.B) {
 func BenchmarkMulIntsMemory(b *testing.B) {
 	const size = 1 << 28
 	for _, s := range kerneltest.Variants() {
-		if !s.QGEMM.Integers() || s.Name == "amx" || s.Name == "avx512" { // which have those of others
+		if !s.QGEMM.HasInt8() || s.Name == "amx" || s.Name == "avx512" { // which have those of others
 			continue
 		}
 		for name, packing := range kerneltest.BlockPackings {
@@ -224,7 +224,7 @@ func BenchmarkMulIntsMemory(b *testing.B) {
 					p.Codes[i] = byte(i * 7 % 113)
 				}
 				for _, tokens := range []int{1, 2, 4, 8, 16} {
-					x := mat.Pairs{V: make([]uint32, tokens*s.QGEMM.IntWords(packing, width)), Stride: s.QGEMM.IntWords(packing, width)}
+					x := mat.Pairs{V: make([]uint32, tokens*s.QGEMM.Int8Words(packing, width)), Stride: s.QGEMM.Int8Words(packing, width)}
 					for _, threads := range []int{1, 2} {
 						b.Run(fmt.Sprintf("%s/%d/%s/%d/%d", name, width, s.Name, tokens, threads), func(b *testing.B) {
 							b.SetBytes(int64(len(p.Codes)))
@@ -234,7 +234,7 @@ func BenchmarkMulIntsMemory(b *testing.B) {
 									all.Go(func() {
 										y := mat.Floats{V: make([]float32, tokens*unit), Stride: unit}
 										for u := i * rows / unit / threads; u < (i+1)*rows/unit/threads; u++ {
-											s.QGEMM.MulInts(y, p, u*unit, 1, 0, unit, x, tokens, width, false)
+											s.QGEMM.MulInt8(y, quant.View{Packed: p, Row: u * unit, Step: 1, Rows: unit, Cols: width}, x, tokens, false)
 										}
 									})
 								}

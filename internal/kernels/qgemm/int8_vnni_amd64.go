@@ -51,23 +51,23 @@ func (v vnni) mul(p quant.Packing, y mat.Floats, w []byte, apart, bands int, x m
 	}
 	b, most := 0, fetch.Rows(p.FetchRole())
 	for ; tokens == 1 && most == 1 && b < bands; b++ {
-		mulBands(singles, from(y, b*quant.BandRows), w[b*apart:], apart, x, tokens, blocks, add)
+		mulBands(singles, from(y, b*quant.InterleavedRows), w[b*apart:], apart, x, tokens, blocks, add)
 	}
 	for ; tokens == 1 && most == 8 && b+8 <= bands; b += 8 {
-		mulBands(eights, from(y, b*quant.BandRows), w[b*apart:], apart, x, tokens, blocks, add)
+		mulBands(eights, from(y, b*quant.InterleavedRows), w[b*apart:], apart, x, tokens, blocks, add)
 	}
 	for ; p == quant.Q8 && tokens == 8 && b+4 <= bands; b += 4 {
-		mulBands(quadsQ8, from(y, b*quant.BandRows), w[b*apart:], apart, x, tokens, blocks, add)
+		mulBands(quadsQ8, from(y, b*quant.InterleavedRows), w[b*apart:], apart, x, tokens, blocks, add)
 	}
 	for ; tokens <= fours[0].tokens && b+4 <= bands; b += 4 {
-		mulBands(fours, from(y, b*quant.BandRows), w[b*apart:], apart, x, tokens, blocks, add)
+		mulBands(fours, from(y, b*quant.InterleavedRows), w[b*apart:], apart, x, tokens, blocks, add)
 	}
 	for ; b+2 <= bands; b += 2 {
-		mulBands(pairs, from(y, b*quant.BandRows), w[b*apart:], apart, x, tokens, blocks, add)
+		mulBands(pairs, from(y, b*quant.InterleavedRows), w[b*apart:], apart, x, tokens, blocks, add)
 	}
 	for t := 0; t < tokens && b < bands; t++ {
-		to := y.V[t*y.Stride+b*quant.BandRows:][:quant.BandRows]
-		v.edge(p, to, w[b*apart:], quant.BandRows, 0, 1, x.V[t*x.Stride:], blocks, add)
+		to := y.V[t*y.Stride+b*quant.InterleavedRows:][:quant.InterleavedRows]
+		v.edge(p, to, w[b*apart:], quant.InterleavedRows, 0, 1, x.V[t*x.Stride:], blocks, add)
 	}
 }
 
@@ -86,7 +86,7 @@ func callBands(k bandsKernel, w unsafe.Pointer, ws int, x unsafe.Pointer, xs int
 }
 
 // lanes are the sums of a band's rows, of which y has some.
-type lanes [quant.BandRows]float32
+type lanes [quant.InterleavedRows]float32
 
 func (l *lanes) take(y []float32, lane, step int) {
 	for i, v := range y {

@@ -19,13 +19,13 @@ type stretch struct {
 func stretchOf(p *quant.Packed, row, step, col, rows, blocks int) stretch {
 	at, height, lane := p.Band(row, col)
 	size := p.Packing.BlockBytes()
-	if bands := rows / quant.BandRows; step == 1 && lane == 0 && bands > 0 {
-		return stretch{rows: bands * quant.BandRows, bands: bands, w: p.Codes[at : at+(bands-1)*apart(p)+blocks*quant.BandRows*size]}
+	if bands := rows / quant.InterleavedRows; step == 1 && lane == 0 && bands > 0 {
+		return stretch{rows: bands * quant.InterleavedRows, bands: bands, w: p.Codes[at : at+(bands-1)*apart(p)+blocks*quant.InterleavedRows*size]}
 	}
 	return stretch{rows: min(rows, mat.CeilDiv(height-lane, step)), height: height, lane: lane, w: p.Codes[at : at+blocks*height*size]}
 }
 
 // apart is how far whole bands are from each other.
 func apart(p *quant.Packed) int {
-	return p.Width / quant.BlockColumns * quant.BandRows * p.Packing.BlockBytes()
+	return p.Width / quant.BlockColumns * quant.InterleavedRows * p.Packing.BlockBytes()
 }

@@ -20,15 +20,15 @@ type coder interface {
 	packCodes(dst []float32, p *quant.Packed, x mat.Floats, tokens, n int)
 	// codesScratch is what mulCodes needs.
 	codesScratch(p *quant.Packed, rows, tokens, n int) int
-	// mulCodes is [Kernels.MulCodes].
+	// mulCodes is [Kernels.MulMinifloat].
 	mulCodes(y mat.Floats, p *quant.Packed, row, step, rows int, x, scratch []float32, tokens, n int)
 }
 
 // codesBlock is what rows, and blocks with a scale, have a multiple of.
 const codesBlock = 32
 
-// Codes reports whether s has PackCodes and MulCodes for n columns of p from column col on.
-func (s *Kernels) Codes(p *quant.Packed, col, n int) bool {
+// Codes reports whether s has PackMinifloat and MulMinifloat for n columns of p from column col on.
+func (s *Kernels) HasMinifloat(p *quant.Packed, col, n int) bool {
 	if s.coder == nil || col != 0 || n <= 0 || n%codesBlock != 0 {
 		return false
 	}
@@ -36,7 +36,7 @@ func (s *Kernels) Codes(p *quant.Packed, col, n int) bool {
 }
 
 // CodesTokens is how many of so many tokens make the next group: 8, 4, 2 or 1.
-func (s *Kernels) CodesTokens(tokens int) int {
+func (s *Kernels) MinifloatGroup(tokens int) int {
 	group := s.coder.codesMost()
 	for group > tokens {
 		group /= 2
@@ -44,28 +44,29 @@ func (s *Kernels) CodesTokens(tokens int) int {
 	return group
 }
 
-// CodesFloats is the length of a token of n elements that PackCodes lays out for p.
-func (s *Kernels) CodesFloats(p *quant.Packed, n int) int { return s.coder.codesFloats(p, n) }
+// CodesFloats is the length of a token of n elements that PackMinifloat lays out for p.
+func (s *Kernels) MinifloatFloats(p *quant.Packed, n int) int { return s.coder.codesFloats(p, n) }
 
-// PackCodes lays out a group of tokens of n elements for p.
-func (s *Kernels) PackCodes(dst []float32, p *quant.Packed, x mat.Floats, tokens, n int) {
+// PackMinifloat lays out a group of tokens of n elements for p.
+func (s *Kernels) PackMinifloat(dst []float32, p *quant.Packed, x mat.Floats, tokens, n int) {
 	x.Check(tokens, n)
-	s.coder.packCodes(dst[:tokens*s.CodesFloats(p, n)], p, x, tokens, n)
+	s.coder.packCodes(dst[:tokens*s.MinifloatFloats(p, n)], p, x, tokens, n)
 }
 
-// CodesScratch is the length of the scratch of MulCodes.
-func (s *Kernels) CodesScratch(p *quant.Packed, rows, tokens, n int) int {
+// CodesScratch is the length of the scratch of MulMinifloat.
+func (s *Kernels) MinifloatScratch(p *quant.Packed, rows, tokens, n int) int {
 	return s.coder.codesScratch(p, rows, tokens, n)
 }
 
-// MulCodes sets y[t][i] = Σ_k w[row + i·step][k] · x[t][k] for i < rows, the tokens of a packed group and
+// MulMinifloat sets y[t][i] = Σ_k w[row + i·step][k] · x[t][k] for i < rows, the tokens of a packed group and
 // n columns of p, for which Codes holds. As many rows as there are behind these may be fetched meanwhile.
-func (s *Kernels) MulCodes(y mat.Floats, p *quant.Packed, row, step, rows int, x, scratch []float32, tokens, n int) {
+func (s *Kernels) MulMinifloat(y mat.Floats, w quant.View, x, scratch []float32, tokens int) {
+	p, row, step, rows, n := w.Packed, w.Row, w.Step, w.Rows, w.Cols
 	if rows <= 0 || tokens <= 0 {
 		return
 	}
 	y.Check(tokens, rows)
-	x, scratch = x[:tokens*s.CodesFloats(p, n)], scratch[:s.CodesScratch(p, rows, tokens, n)]
+	x, scratch = x[:tokens*s.MinifloatFloats(p, n)], scratch[:s.MinifloatScratch(p, rows, tokens, n)]
 	last := row + (rows-1)*step
 	if p.Packing == quant.MXFP4 {
 		_, _ = p.Codes[:last*p.Width/2+n/2], p.Scales[:last*p.Width/codesBlock+n/codesBlock]

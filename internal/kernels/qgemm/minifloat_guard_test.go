@@ -22,12 +22,12 @@ func TestCodesStayInside(t *testing.T) {
 		p.Codes = append(kerneltest.Guarded(t, len(p.Codes))[:0], p.Codes...)
 		p.Scales = append(kerneltest.Guarded(t, len(p.Scales))[:0], p.Scales...)
 		r := rand.New(rand.NewPCG(5, 9))
-		for tokens := 1; tokens <= set.QGEMM.CodesTokens(8); tokens *= 2 {
+		for tokens := 1; tokens <= set.QGEMM.MinifloatGroup(8); tokens *= 2 {
 			x := kerneltest.GuardedFloats(t, tokens*n)
 			copy(x, kerneltest.Random(r, len(x)))
-			packed := kerneltest.GuardedFloats(t, tokens*set.QGEMM.CodesFloats(p, n))
-			set.QGEMM.PackCodes(packed, p, mat.Floats{V: x, Stride: n}, tokens, n)
-			set.QGEMM.MulCodes(mat.Floats{V: kerneltest.GuardedFloats(t, tokens*rows), Stride: rows}, p, row, step, rows, packed, kerneltest.GuardedFloats(t, set.QGEMM.CodesScratch(p, rows, tokens, n)), tokens, n)
+			packed := kerneltest.GuardedFloats(t, tokens*set.QGEMM.MinifloatFloats(p, n))
+			set.QGEMM.PackMinifloat(packed, p, mat.Floats{V: x, Stride: n}, tokens, n)
+			set.QGEMM.MulMinifloat(mat.Floats{V: kerneltest.GuardedFloats(t, tokens*rows), Stride: rows}, quant.View{Packed: p, Row: row, Step: step, Rows: rows, Cols: n}, packed, kerneltest.GuardedFloats(t, set.QGEMM.MinifloatScratch(p, rows, tokens, n)), tokens)
 		}
 	})
 }

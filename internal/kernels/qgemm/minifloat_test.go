@@ -29,7 +29,7 @@ func codesCases(t *testing.T, test func(t *testing.T, what string, set *kernels.
 				kerneltest.Minifloats(r, quant.E4M3, all, width, 1, width),
 				kerneltest.Minifloats(r, quant.E4M3, all, width, all, width+5),
 			} {
-				if set.QGEMM.Codes(p, 0, n) {
+				if set.QGEMM.HasMinifloat(p, 0, n) {
 					test(t, fmt.Sprintf("packing %d in blocks of %d × %d, %d rows of %d from %d by %d", p.Packing, p.Rows, p.Columns, rows, n, row, step), set, p, row, step, rows, n)
 				}
 			}
@@ -47,7 +47,7 @@ func TestMulCodes(t *testing.T) {
 		got := kerneltest.MulCodes(set, p, row, step, rows, x, tokens, n)
 		values := make([]float32, n)
 		for j := range rows {
-			reference.Quant.Unpack(mat.Floats{V: values, Stride: n}, p, row+j*step, 0, 1, n, make([]float32, quant.UnpackScratch))
+			reference.Quant.Unpack(mat.Floats{V: values, Stride: n}, quant.View{Packed: p, Row: row + j*step, Rows: 1, Cols: n}, make([]float32, quant.UnpackScratch))
 			for i := range tokens {
 				sum, size := 0.0, 0.0
 				for k, v := range values {
@@ -87,7 +87,7 @@ func TestMulCodesHasEveryCode(t *testing.T) {
 			if round%2 == 0 {
 				p = &quant.Packed{Packing: quant.MXFP4, Codes: make([]byte, rows*n/2), Width: n, Scales: make([]byte, rows*n/32), Rows: 1, Columns: 32}
 			}
-			if !set.QGEMM.Codes(p, 0, n) {
+			if !set.QGEMM.HasMinifloat(p, 0, n) {
 				return
 			}
 			at, tokens := r.IntN(n), 1+r.IntN(8)
@@ -108,7 +108,7 @@ func TestMulCodesHasEveryCode(t *testing.T) {
 			}
 			for i, g := range kerneltest.MulCodes(set, p, 0, 1, rows, mat.Floats{V: x, Stride: n}, tokens, n) {
 				row, token := i%rows, i/rows
-				set.Quant.Unpack(mat.Floats{V: want, Stride: 1}, p, row, at, 1, 1, nil)
+				set.Quant.Unpack(mat.Floats{V: want, Stride: 1}, quant.View{Packed: p, Row: row, Col: at, Rows: 1, Cols: 1}, nil)
 				if w := want[0] * float32(token+1); g != w && !(g != g && w != w) {
 					t.Fatalf("packing %d, code %#x at column %d, token %d of %d: %v, want %v", p.Packing, row, at, token, tokens, g, w)
 				}
@@ -123,16 +123,16 @@ func BenchmarkMulCodes(b *testing.B) {
 	r := rand.New(rand.NewPCG(5, 9))
 	for _, set := range kerneltest.Variants() {
 		for _, p := range []*quant.Packed{kerneltest.Minifloats(r, quant.E4M3, rows, n, 128, 128), kerneltest.Minifloats(r, quant.MXFP4, rows, n, 1, 32)} {
-			if set.Name == "amx" || !set.QGEMM.Codes(p, 0, n) {
+			if set.Name == "amx" || !set.QGEMM.HasMinifloat(p, 0, n) {
 				continue
 			}
-			for tokens := 1; tokens <= set.QGEMM.CodesTokens(8); tokens *= 2 {
+			for tokens := 1; tokens <= set.QGEMM.MinifloatGroup(8); tokens *= 2 {
 				b.Run(fmt.Sprintf("%s/%d/%d", set.Name, p.Packing, tokens), func(b *testing.B) {
-					x, y := make([]float32, tokens*set.QGEMM.CodesFloats(p, n)), make([]float32, tokens*rows)
-					scratch := make([]float32, set.QGEMM.CodesScratch(p, rows, tokens, n))
+					x, y := make([]float32, tokens*set.QGEMM.MinifloatFloats(p, n)), make([]float32, tokens*rows)
+					scratch := make([]float32, set.QGEMM.MinifloatScratch(p, rows, tokens, n))
 					b.SetBytes(int64(len(p.Codes)))
 					for b.Loop() {
-						set.QGEMM.MulCodes(mat.Floats{V: y, Stride: rows}, p, 0, 1, rows, x, scratch, tokens, n)
+						set.QGEMM.MulMinifloat(mat.Floats{V: y, Stride: rows}, quant.View{Packed: p, Step: 1, Rows: rows, Cols: n}, x, scratch, tokens)
 					}
 					b.ReportMetric(2*float64(rows*tokens*n)/float64(b.Elapsed().Nanoseconds())*float64(b.N), "GFLOPS")
 				})

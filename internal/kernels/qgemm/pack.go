@@ -19,7 +19,7 @@ type packer interface {
 	// packMXFP4 packs rows whose codes and scales begin stride and apart bytes apart.
 	packMXFP4(dst []uint32, codes []byte, stride int, scales []byte, apart, rows, blocks int)
 	// packNibbles packs 16 columns, with one scale and zero each, of stored rows whose words begin stride
-	// bytes apart: those of 8 rows of NibbleRows, else of one.
+	// bytes apart: those of 8 rows of Int4Rows, else of one.
 	packNibbles(p quant.Packing, dst []uint32, words []byte, stride int, scale, zero *[gemm.PackRows]float32, blocks int)
 }
 
@@ -27,10 +27,11 @@ type packer interface {
 // holds as many of all rows.
 const packBlocks = 16
 
-// PackQuantised is PackWeights of rows row, row+step, … of p, rounded to bfloat16: n columns from col
+// Pack is PackWeights of rows row, row+step, … of p, rounded to bfloat16: n columns from col
 // on. It has the bits of Unpack and Narrow. Whole blocks of 32 columns are fastest, of weights in
 // bands those of all rows of one. scratch is that of Unpack.
-func (s *Kernels) PackQuantised(dst []uint32, p *quant.Packed, row, step, col, rows, n int, scratch []float32) {
+func (s *Kernels) Pack(dst []uint32, w quant.View, scratch []float32) {
+	p, row, step, col, rows, n := w.Packed, w.Row, w.Step, w.Col, w.Rows, w.Cols
 	dst, rows = dst[:gemm.PanelWords(n)], min(rows, gemm.PackRows)
 	whole := (col|n)%gemm.BlockK == 0
 	if rows < gemm.PackRows || !whole {
@@ -42,9 +43,9 @@ func (s *Kernels) PackQuantised(dst []uint32, p *quant.Packed, row, step, col, r
 	blocks := n / gemm.BlockK
 	switch {
 	case !whole:
-	case p.Height > 0 && row%quant.BandRows == 0 && rows == quant.BandRows && step == 1:
+	case p.Height > 0 && row%quant.InterleavedRows == 0 && rows == quant.InterleavedRows && step == 1:
 		at, _, _ := p.Band(row, col)
-		s.packer.packBands(p.Packing, dst, p.Codes[at:][:blocks*quant.BandRows*p.Packing.BlockBytes()], blocks)
+		s.packer.packBands(p.Packing, dst, p.Codes[at:][:blocks*quant.InterleavedRows*p.Packing.BlockBytes()], blocks)
 		return
 	case p.Packing == quant.E4M3 && (p.Columns%gemm.BlockK == 0 || p.Columns >= p.Width):
 		if s.packE4M3(dst, p, row, step, col, rows, blocks) {
@@ -66,8 +67,8 @@ func (s *Kernels) packValues(dst []uint32, p *quant.Packed, row, step, col, rows
 		m := min(part, n-k)
 		words, to := mat.PairWords(m), dst[k/2*gemm.PackRows:]
 		for i := range rows {
-			s.quant.Unpack(mat.Floats{V: values[:m], Stride: m}, p, row+i*step, col+k, 1, m, scratch)
-			s.vector.Narrow(narrow[:], values[:m])
+			s.quant.Unpack(mat.Floats{V: values[:m], Stride: m}, quant.View{Packed: p, Row: row + i*step, Col: col + k, Rows: 1, Cols: m}, scratch)
+			s.vector.RoundPairs(narrow[:], values[:m])
 			for j := 0; j < words; j += gemm.BlockK / 2 {
 				copy(to[j*gemm.PackRows+i*gemm.BlockK/2:], narrow[j:min(j+gemm.BlockK/2, words)])
 			}
@@ -122,9 +123,10 @@ func (s *Kernels) packMXFP4(dst []uint32, p *quant.Packed, row, step, col, rows,
 	}
 }
 
-// PackQuantisedTurned is PackQuantised of the transposed: rows of the pack are columns col, col+step, … of p,
-// and n rows of p from row on are its columns. scratch is [TurnScratch] long.
-func (s *Kernels) PackQuantisedTurned(dst []uint32, p *quant.Packed, row, col, step, rows, n int, scratch []float32) {
+// PackTransposed is Pack of the transposed: rows of the pack are columns col, col+step, … of p,
+// and n rows of p from row on are its columns. scratch is [TransposeScratch] long.
+func (s *Kernels) PackTransposed(dst []uint32, w quant.View, scratch []float32) {
+	p, row, step, col, rows, n := w.Packed, w.Row, w.Step, w.Col, w.Rows, w.Cols
 	dst, rows = dst[:gemm.PanelWords(n)], min(rows, gemm.PackRows)
 	if rows == gemm.PackRows && step == 1 && nibblesTurn(p, row, col, n) {
 		s.packNibbles(dst, p, row, col, n)
@@ -139,23 +141,25 @@ func (s *Kernels) PackQuantisedTurned(dst []uint32, p *quant.Packed, row, col, s
 	var values [gemm.BlockK]float32
 	for k := 0; k < n; k += gemm.BlockK {
 		m := min(gemm.BlockK, n-k)
-		s.quant.Unpack(mat.Floats{V: lines, Stride: width}, p, row+k, col, m, width, scratch)
+		s.quant.Unpack(mat.Floats{V: lines, Stride: width}, quant.View{Packed: p, Row: row + k, Col: col, Rows: m, Cols: width}, scratch)
 		for i := range rows {
 			for j := range m {
 				values[j] = lines[j*width+i*step]
 			}
-			s.vector.Narrow(dst[k/2*gemm.PackRows+i*gemm.BlockK/2:], values[:m])
+			s.vector.RoundPairs(dst[k/2*gemm.PackRows+i*gemm.BlockK/2:], values[:m])
 		}
 	}
 }
 
-// TurnScratch is the length of the scratch of [Kernels.PackQuantisedTurned].
-func TurnScratch(step int) int { return gemm.BlockK*((gemm.PackRows-1)*step+1) + quant.UnpackScratch }
+// TransposeScratch is the length of the scratch of [Kernels.PackTransposed].
+func TransposeScratch(step int) int {
+	return gemm.BlockK*((gemm.PackRows-1)*step+1) + quant.UnpackScratch
+}
 
 // nibblesTurn reports whether each block of 32 rows from row on has one group, and columns from col on
 // whole words.
 func nibblesTurn(p *quant.Packed, row, col, n int) bool {
-	return (p.Packing == quant.NibbleRows || p.Packing == quant.NibbleColumns) && p.Index == nil && p.Rows%gemm.BlockK == 0 && (row|n)%gemm.BlockK == 0 && col%8 == 0
+	return (p.Packing == quant.Int4Rows || p.Packing == quant.Int4Columns) && p.Index == nil && p.Rows%gemm.BlockK == 0 && (row|n)%gemm.BlockK == 0 && col%8 == 0
 }
 
 func (s *Kernels) packNibbles(dst []uint32, p *quant.Packed, row, col, n int) {
@@ -166,7 +170,7 @@ func (s *Kernels) packNibbles(dst []uint32, p *quant.Packed, row, col, n int) {
 		s.quant.DecodeGroup(p, scale[:], zero[:], group, col)
 		first, stride, lines, size := (row+k)*p.Width+col, p.Width/2, m, gemm.PackRows/2
 		first /= 2
-		if p.Packing == quant.NibbleRows {
+		if p.Packing == quant.Int4Rows {
 			first, stride, lines, size = ((row+k)/8*p.Width+col)*4, 4*p.Width, m/8, 4*gemm.PackRows
 		}
 		words := p.Codes[first:][:(lines-1)*stride+size]

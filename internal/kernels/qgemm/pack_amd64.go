@@ -38,7 +38,7 @@ func (bf16) packMXFP4(dst []uint32, codes []byte, stride int, scales []byte, apa
 func (bf16) packNibbles(p quant.Packing, dst []uint32, words []byte, stride int, scale, zero *[gemm.PackRows]float32, blocks int) {
 	var room [1280 + 64]byte
 	own := asm.Bytes(room[-uintptr(unsafe.Pointer(&room))&63:])
-	if p == quant.NibbleRows {
+	if p == quant.Int4Rows {
 		bf16PackNibbleRows(asm.Words(dst), asm.Bytes(words), int64(stride), unsafe.Pointer(scale), unsafe.Pointer(zero), int64(blocks), own)
 	} else {
 		bf16PackNibbleColumns(asm.Words(dst), asm.Bytes(words), int64(stride), unsafe.Pointer(scale), unsafe.Pointer(zero), int64(blocks), own)
@@ -53,6 +53,6 @@ var mxfp4Values = sync.OnceValue(func() []uint32 {
 		values[i] = quant.FromE2M1(byte(i%codes)) * quant.FromE8M0(byte(i/codes))
 	}
 	narrow := vector.For(isa.Variant{Level: isa.AVX512, BF16: true})
-	narrow.Narrow(out, values)
+	narrow.RoundPairs(out, values)
 	return out
 })

@@ -14,13 +14,13 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// packOfValues is what PackQuantised is to make.
+// packOfValues is what Pack is to make.
 func packOfValues(s *kernels.Set, p *quant.Packed, row, step, col, rows, n int) []uint32 {
 	values, scratch := make([]float32, n), make([]float32, quant.UnpackScratch)
 	narrow := make([]uint32, rows*mat.PairWords(n)+1)
 	for i := range rows {
-		s.Quant.Unpack(mat.Floats{V: values, Stride: n}, p, row+i*step, col, 1, n, scratch)
-		s.Vector.Narrow(narrow[i*mat.PairWords(n):], values)
+		s.Quant.Unpack(mat.Floats{V: values, Stride: n}, quant.View{Packed: p, Row: row + i*step, Col: col, Rows: 1, Cols: n}, scratch)
+		s.Vector.RoundPairs(narrow[i*mat.PairWords(n):], values)
 	}
 	out := make([]uint32, gemm.PanelWords(n))
 	s.GEMM.PackWeights(out, mat.Weights{Data: kerneltest.BytesOfWords(narrow), Stride: 4 * mat.PairWords(n), Format: mat.BFloat16}, rows, n)
@@ -75,7 +75,7 @@ func TestPackQuantised(t *testing.T) {
 				for i := range got {
 					got[i] = 1
 				}
-				s.QGEMM.PackQuantised(got, p, c.row, c.step, c.col, c.rows, c.n, scratch)
+				s.QGEMM.Pack(got, quant.View{Packed: p, Row: c.row, Step: c.step, Col: c.col, Rows: c.rows, Cols: c.n}, scratch)
 				if err := samePacks(got, packOfValues(&s, p, c.row, c.step, c.col, c.rows, c.n)); err != nil {
 					t.Fatalf("%s, %s, %+v: %v", s.Name, name, c, err)
 				}
@@ -96,14 +96,14 @@ func TestPackQuantisedTurned(t *testing.T) {
 		return b
 	}
 	cases := map[string]*quant.Packed{"e4m3": {Packing: quant.E4M3, Codes: bytes(rows * width), Width: width, Scales: kerneltest.BytesOf([]float32{3}), ScaleFormat: mat.Float32, Rows: rows, Columns: width}}
-	for _, packing := range []quant.Packing{quant.NibbleRows, quant.NibbleColumns} {
+	for _, packing := range []quant.Packing{quant.Int4Rows, quant.Int4Columns} {
 		for _, group := range []int{32, 64, 96, 24} {
 			n := mat.CeilDiv(rows, group) * width
 			p := &quant.Packed{Packing: packing, Codes: bytes(rows * width / 2), Width: width, Scales: bytes(2 * n), ScaleFormat: mat.Float16, Rows: group, Columns: 1, Zeros: bytes(n / 2), ZeroBias: group % 3}
 			cases[fmt.Sprint(packing, " ", group)] = p
 		}
 	}
-	scratch := make([]float32, qgemm.TurnScratch(3))
+	scratch := make([]float32, qgemm.TransposeScratch(3))
 	values := make([]float32, rows*width)
 	for _, s := range kerneltest.Variants() {
 		if !s.BF16 {
@@ -115,7 +115,7 @@ func TestPackQuantisedTurned(t *testing.T) {
 				{0, 48, 1, 7, 96}, {64, 1, 3, 16, 17}, {0, 0, 1, 0, 32},
 			} {
 				wide := max(0, (c.rows-1)*c.step+1)
-				s.Quant.Unpack(mat.Floats{V: values, Stride: width}, p, c.row, c.col, c.n, wide, scratch)
+				s.Quant.Unpack(mat.Floats{V: values, Stride: width}, quant.View{Packed: p, Row: c.row, Col: c.col, Rows: c.n, Cols: wide}, scratch)
 				turned := make([]float32, c.rows*c.n)
 				for i := range turned {
 					turned[i] = values[i%c.n*width+i/c.n*c.step]
@@ -125,10 +125,10 @@ func TestPackQuantisedTurned(t *testing.T) {
 					got[i] = 1
 				}
 				for i := range c.rows {
-					s.Vector.Narrow(narrow[i*mat.PairWords(c.n):], turned[i*c.n:][:c.n])
+					s.Vector.RoundPairs(narrow[i*mat.PairWords(c.n):], turned[i*c.n:][:c.n])
 				}
 				s.GEMM.PackWeights(want, mat.Weights{Data: kerneltest.BytesOfWords(narrow), Stride: 4 * mat.PairWords(c.n), Format: mat.BFloat16}, c.rows, c.n)
-				s.QGEMM.PackQuantisedTurned(got, p, c.row, c.col, c.step, c.rows, c.n, scratch)
+				s.QGEMM.PackTransposed(got, quant.View{Packed: p, Row: c.row, Col: c.col, Step: c.step, Rows: c.rows, Cols: c.n}, scratch)
 				if err := samePacks(got, want); err != nil {
 					t.Fatalf("%s, %s, %+v: %v", s.Name, name, c, err)
 				}
@@ -149,7 +149,7 @@ func TestPackMXFP4Scales(t *testing.T) {
 			continue
 		}
 		got := make([]uint32, gemm.PanelWords(p.Width))
-		s.QGEMM.PackQuantised(got, p, 0, 1, 0, 1, p.Width, nil)
+		s.QGEMM.Pack(got, quant.View{Packed: p, Step: 1, Rows: 1, Cols: p.Width}, nil)
 		if err := samePacks(got, packOfValues(&s, p, 0, 1, 0, 1, p.Width)); err != nil {
 			t.Fatalf("%s: %v", s.Name, err)
 		}
@@ -166,7 +166,7 @@ func BenchmarkPackQuantised(b *testing.B) {
 	for i := range codes {
 		codes[i] = byte(i % 47)
 	}
-	dst, scratch := make([]uint32, rows/gemm.PackRows*gemm.PanelWords(width)), make([]float32, qgemm.TurnScratch(1))
+	dst, scratch := make([]uint32, rows/gemm.PackRows*gemm.PanelWords(width)), make([]float32, qgemm.TransposeScratch(1))
 	for _, s := range kerneltest.Variants() {
 		if !s.BF16 {
 			continue
@@ -189,13 +189,13 @@ func BenchmarkPackQuantised(b *testing.B) {
 		} {
 			p.Codes, p.Scales, p.Zeros, p.Width, p.Rows = codes, scales, codes, width, 128
 			run([]string{quant.E4M3: "e4m3", quant.MXFP4: "mxfp4", quant.Q8: "q8", quant.Q4: "q4"}[p.Packing], func(dst []uint32, row int) {
-				s.QGEMM.PackQuantised(dst, p, row, 1, 0, gemm.PackRows, width, scratch)
+				s.QGEMM.Pack(dst, quant.View{Packed: p, Row: row, Step: 1, Rows: gemm.PackRows, Cols: width}, scratch)
 			})
 		}
-		for _, packing := range []quant.Packing{quant.NibbleRows, quant.NibbleColumns} {
+		for _, packing := range []quant.Packing{quant.Int4Rows, quant.Int4Columns} {
 			p := &quant.Packed{Packing: packing, Codes: codes, Scales: scales, Zeros: codes, ScaleFormat: mat.Float16, Width: rows, Rows: 128, Columns: 1}
-			run([]string{quant.NibbleRows: "nibble rows", quant.NibbleColumns: "nibble columns"}[packing], func(dst []uint32, row int) {
-				s.QGEMM.PackQuantisedTurned(dst, p, 0, row, 1, gemm.PackRows, width, scratch)
+			run([]string{quant.Int4Rows: "nibble rows", quant.Int4Columns: "nibble columns"}[packing], func(dst []uint32, row int) {
+				s.QGEMM.PackTransposed(dst, quant.View{Packed: p, Col: row, Step: 1, Rows: gemm.PackRows, Cols: width}, scratch)
 			})
 		}
 	}

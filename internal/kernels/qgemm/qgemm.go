@@ -4,8 +4,8 @@
 //
 // # Order of summation
 //
-// [Kernels.MulBands] has the order of gemm's SumPanels. [Kernels.MulInts] has one order for any number of
-// tokens, the same in all variants. [Kernels.MulCodes] has one order for any number of tokens.
+// [Kernels.MulInterleaved] has the order of gemm's SumPanels. [Kernels.MulInt8] has one order for any number of
+// tokens, the same in all variants. [Kernels.MulMinifloat] has one order for any number of tokens.
 package qgemm
 
 import (

@@ -26,7 +26,7 @@ func TestBlocksVariants(t *testing.T) {
 			for _, r := range [][4]int{{0, 0, rows, width}, {1, 0, 10, 1}, {3, 5, 8, 17}, {2, 63, 2, 97}, {10, 31, 1, 129}, {0, 159, 11, 1}} {
 				row, col, n, cols := r[0], r[1], r[2], r[3]
 				got := make([]float32, n*cols)
-				s.Quant.Unpack(mat.Floats{V: got, Stride: cols}, p, row, col, n, cols, nil)
+				s.Quant.Unpack(mat.Floats{V: got, Stride: cols}, quant.View{Packed: p, Row: row, Col: col, Rows: n, Cols: cols}, nil)
 				for i, g := range got {
 					if w := want[(row+i/cols)*width+col+i%cols]; math.Float32bits(g) != math.Float32bits(w) {
 						t.Fatalf("%s, %s: element %d of range %v is %v, want %v", name, s.Name, i, r, g, w)
@@ -46,15 +46,15 @@ func sameBands(t *testing.T, s *kernels.Set, p *quant.Packed, values []float32) 
 	for _, rows := range []int{1, 7, 9, 11} {
 		bands := quant.Packed{Packing: p.Packing, Codes: make([]byte, rows*size), Width: p.Width, Height: rows}
 		got := make([]byte, len(bands.Codes))
-		reference.Quant.Bands(p.Packing, bands.Codes, p.Codes, size, rows, p.Width/32)
-		s.Quant.Bands(p.Packing, got, p.Codes, size, rows, p.Width/32)
+		reference.Quant.Interleave(p.Packing, bands.Codes, p.Codes, size, rows, p.Width/32)
+		s.Quant.Interleave(p.Packing, got, p.Codes, size, rows, p.Width/32)
 		if !bytes.Equal(got, bands.Codes) {
 			t.Fatalf("%v, %s: bands of %d rows are not those of the reference", p.Packing, s.Name, rows)
 		}
 		for _, r := range [][4]int{{0, 0, rows, p.Width}, {rows - 1, 5, 1, 97}, {rows / 2, 63, rows - rows/2, 33}, {0, 159, rows, 1}} {
 			row, col, n, cols := r[0], r[1], r[2], r[3]
 			got := make([]float32, n*cols)
-			s.Quant.Unpack(mat.Floats{V: got, Stride: cols}, &bands, row, col, n, cols, nil)
+			s.Quant.Unpack(mat.Floats{V: got, Stride: cols}, quant.View{Packed: &bands, Row: row, Col: col, Rows: n, Cols: cols}, nil)
 			for i, g := range got {
 				if w := values[(row+i/cols)*p.Width+col+i%cols]; math.Float32bits(g) != math.Float32bits(w) {
 					t.Fatalf("%v, %s: element %d of range %v of bands is %v, want %v", p.Packing, s.Name, i, r, g, w)

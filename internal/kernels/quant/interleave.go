@@ -12,8 +12,8 @@ import (
 // they end. The codes of Q8 are unsigned there: 128 is added. A matrix in bands is as long as
 // in rows.
 
-// BandRows is the rows of a band.
-const BandRows = 16
+// InterleavedRows is the rows of a band.
+const InterleavedRows = 16
 
 // Offset is what makes the codes of p in bands differ from those in rows.
 func (p Packing) Offset() byte {
@@ -40,10 +40,10 @@ type bander interface {
 }
 
 // Bands stores rows of blocks of p, which begin stride bytes apart, as bands at dst.
-func (s *Kernels) Bands(p Packing, dst, rows []byte, stride, count, blocks int) {
+func (s *Kernels) Interleave(p Packing, dst, rows []byte, stride, count, blocks int) {
 	size := blocks * p.BlockBytes()
 	for count > 0 && blocks > 0 {
-		n := min(BandRows, count)
+		n := min(InterleavedRows, count)
 		s.ops.bands(p, dst[:n*size], rows[:(n-1)*stride+size], stride, n, blocks)
 		dst, count = dst[n*size:], count-n
 		if count > 0 {
@@ -55,8 +55,8 @@ func (s *Kernels) Bands(p Packing, dst, rows []byte, stride, count, blocks int) 
 // Band is where the blocks begin of the band that row is in, from column col on, a multiple
 // of 32, the number of its rows and row's lane.
 func (p *Packed) Band(row, col int) (at, rows, lane int) {
-	first := row / BandRows * BandRows
-	rows = min(BandRows, p.Height-first)
+	first := row / InterleavedRows * InterleavedRows
+	rows = min(InterleavedRows, p.Height-first)
 	size := p.Packing.BlockBytes()
 	return (first*p.Width + col*rows) / BlockColumns * size, rows, row - first
 }

@@ -26,9 +26,9 @@ func Named(format string) (p Packing, ok bool) {
 	case "mxfp4":
 		return MXFP4, true
 	case "gptq":
-		return NibbleRows, true
+		return Int4Rows, true
 	case "awq":
-		return NibbleColumns, true
+		return Int4Columns, true
 	case "q8_0":
 		return Q8, true
 	case "q4_0":
@@ -45,12 +45,12 @@ const (
 	// MXFP4 has blocks of 32 columns in 16 bytes, the even column in the low half: a
 	// float of 2 exponent bits and 1 mantissa bit, times 2^(scale-127).
 	MXFP4
-	// NibbleRows has 8 rows in a little-endian word, the first in the lowest bits:
+	// Int4Rows has 8 rows in a little-endian word, the first in the lowest bits:
 	// (code - zero) · scale of the row's group. Zeros are packed along the columns.
-	NibbleRows
-	// NibbleColumns has 8 columns in a word: bits 4i hold column 0, 2, 4, 6, 1, 3, 5, 7.
+	Int4Rows
+	// Int4Columns has 8 columns in a word: bits 4i hold column 0, 2, 4, 6, 1, 3, 5, 7.
 	// So have the zeros.
-	NibbleColumns
+	Int4Columns
 	// Q8 and Q4 have scales among the codes: see BlockColumns.
 	Q8
 	Q4
@@ -75,6 +75,13 @@ type Packed struct {
 	Index []byte
 }
 
+// View is part of a quantised matrix: Rows rows, Row, Row+Step and so on, of Cols columns from Col on.
+type View struct {
+	*Packed
+	Row, Step, Col int
+	Rows, Cols     int
+}
+
 // unpacker is what a variant implements for [Kernels.Unpack]. Bounds have been checked.
 type unpacker interface {
 	blocker
@@ -86,7 +93,7 @@ type unpacker interface {
 	// nibbles: dst[i] = (bits shift to shift+3 of word i - zero[i]) · scale[i]. The words
 	// that lie ahead bytes further on come next.
 	nibbles(dst []float32, words []byte, shift int, scale, zero []float32, ahead int)
-	// interleaved: dst[i] = (nibble of NibbleColumns i - zero[i]) · scale[i], in whole
+	// interleaved: dst[i] = (nibble of Int4Columns i - zero[i]) · scale[i], in whole
 	// words.
 	interleaved(dst []float32, words []byte, scale, zero []float32, ahead int)
 	// dots reports whether the variant has dot for a packing.
@@ -109,7 +116,8 @@ const UnpackScratch = 3 * (groupColumns + 8)
 // Unpack sets dst to rows × cols elements of p from (row, col) on. Each is one rounded
 // product, the same whatever the range. Where columns share words or blocks a range
 // that starts inside one costs more.
-func (s *Kernels) Unpack(dst mat.Floats, p *Packed, row, col, rows, cols int, scratch []float32) {
+func (s *Kernels) Unpack(dst mat.Floats, w View, scratch []float32) {
+	p, row, col, rows, cols := w.Packed, w.Row, w.Col, w.Rows, w.Cols
 	if rows <= 0 || cols <= 0 {
 		return
 	}
@@ -212,7 +220,7 @@ func (s *Kernels) unpackNibbles(p *Packed, dst mat.Floats, row, col, rows, cols 
 			s.DecodeGroup(p, scale, zero, g, col-head)
 		}
 		out := dst.V[(r-row)*dst.Stride:][:cols]
-		if p.Packing == NibbleRows {
+		if p.Packing == Int4Rows {
 			words := p.Codes[4*(r/8*p.Width+col):][:4*cols]
 			ahead := 0 // the words of eight rows are brought once
 			if r%8 == 0 {
@@ -247,7 +255,7 @@ func (s *Kernels) DecodeGroup(p *Packed, scale, zero []float32, group, col int) 
 	words := p.Zeros[first/2:][:len(zero)/2]
 	for ; len(zero) > 0; zero, words = zero[8:], words[4:] {
 		word, to := binary.LittleEndian.Uint32(words), (*[8]float32)(zero)
-		if p.Packing == NibbleColumns {
+		if p.Packing == Int4Columns {
 			for i := range to {
 				to[i] = float32(int(word>>interleave(i)&15) + p.ZeroBias)
 			}
@@ -259,7 +267,7 @@ func (s *Kernels) DecodeGroup(p *Packed, scale, zero []float32, group, col int) 
 	}
 }
 
-// interleave is where column i of a word of NibbleColumns begins, in bits.
+// interleave is where column i of a word of Int4Columns begins, in bits.
 func interleave(i int) int { return i%8/2*4 + i%2*16 }
 
 // Scale is scale i as float32.

@@ -20,12 +20,12 @@ func TestUnpackVariants(t *testing.T) {
 	for name, p := range kerneltest.Quantised() {
 		reference := *kernels.For(isa.Portable())
 		want := mat.Floats{V: make([]float32, rows*width), Stride: width}
-		reference.Quant.Unpack(want, p, 0, 0, rows, width, scratch)
+		reference.Quant.Unpack(want, quant.View{Packed: p, Rows: rows, Cols: width}, scratch)
 		for _, s := range kerneltest.Variants() {
 			for _, r := range [][4]int{{0, 0, rows, width}, {1, 0, 70, 1}, {3, 5, 31, 17}, {29, 63, 2, 90}, {8, 8, 8, 8}, {71, 31, 1, 33}, {0, 223, 72, 1}} {
 				row, col, n, cols := r[0], r[1], r[2], r[3]
 				got := mat.Floats{V: make([]float32, n*(cols+3)), Stride: cols + 3}
-				s.Quant.Unpack(got, p, row, col, n, cols, scratch)
+				s.Quant.Unpack(got, quant.View{Packed: p, Row: row, Col: col, Rows: n, Cols: cols}, scratch)
 				for i := range n {
 					for j := range cols {
 						g, w := got.V[i*got.Stride+j], want.V[(row+i)*width+col+j]
@@ -55,7 +55,7 @@ func TestE4M3Codes(t *testing.T) {
 		for _, scale := range []float32{1, 0, 0x1p-149, 0x1p-130, 0x1p120, math.MaxFloat32, inf, -inf, float32(math.NaN()), -0.3} {
 			got := make([]float32, 256)
 			p := quant.Packed{Packing: quant.E4M3, Codes: codes, Width: 256, Scales: kerneltest.BytesOf([]float32{scale}), ScaleFormat: mat.Float32, Rows: 1, Columns: 256}
-			s.Quant.Unpack(mat.Floats{V: got, Stride: 256}, &p, 0, 0, 1, 256, nil)
+			s.Quant.Unpack(mat.Floats{V: got, Stride: 256}, quant.View{Packed: &p, Rows: 1, Cols: 256}, nil)
 			for i, g := range got {
 				exponent, mantissa := i>>3&15, float64(i&7)/8
 				w := math.Ldexp(mantissa, -6)
@@ -87,7 +87,7 @@ func TestMXFP4Scales(t *testing.T) {
 		for scale := range 256 {
 			got := make([]float32, 32)
 			p := quant.Packed{Packing: quant.MXFP4, Codes: codes, Width: 32, Scales: []byte{byte(scale)}, Rows: 1, Columns: 32}
-			s.Quant.Unpack(mat.Floats{V: got, Stride: 32}, &p, 0, 0, 1, 32, nil)
+			s.Quant.Unpack(mat.Floats{V: got, Stride: 32}, quant.View{Packed: &p, Rows: 1, Cols: 32}, nil)
 			for i, g := range got {
 				want := float32(math.Ldexp(float64(quant.FromE2M1(codes[i/2]>>(i%2*4))), scale-127))
 				if scale == 255 {
@@ -133,7 +133,7 @@ func TestDotPacked(t *testing.T) {
 						got, want, values := make([]float32, mat.CeilDiv(rows-1, step)), make([]float32, 1), make([]float32, n)
 						s.Quant.DotPacked(got, p, 1, step, x, scratch)
 						for i, g := range got {
-							s.Quant.Unpack(mat.Floats{V: values, Stride: n}, p, 1+i*step, 0, 1, n, scratch)
+							s.Quant.Unpack(mat.Floats{V: values, Stride: n}, quant.View{Packed: p, Row: 1 + i*step, Rows: 1, Cols: n}, scratch)
 							w := mat.Weights{Data: make([]byte, 4*n), Stride: 4 * n, Format: mat.Float32}
 							for k, v := range values {
 								binary.LittleEndian.PutUint32(w.Data[4*k:], math.Float32bits(v))
@@ -164,14 +164,14 @@ func BenchmarkUnpack(b *testing.B) {
 	for name, p := range map[string]*quant.Packed{
 		"e4m3":    {Packing: quant.E4M3, Columns: 128, ScaleFormat: mat.Float32},
 		"mxfp4":   {Packing: quant.MXFP4, Columns: 32},
-		"rows":    {Packing: quant.NibbleRows, Columns: 1, ScaleFormat: mat.Float16},
-		"columns": {Packing: quant.NibbleColumns, Columns: 1, ScaleFormat: mat.Float16},
+		"rows":    {Packing: quant.Int4Rows, Columns: 1, ScaleFormat: mat.Float16},
+		"columns": {Packing: quant.Int4Columns, Columns: 1, ScaleFormat: mat.Float16},
 	} {
 		p.Codes, p.Scales, p.Zeros, p.Width, p.Rows = codes, scales, codes, width, 128
 		for _, s := range kerneltest.Variants() {
 			b.Run(name+"/"+s.Name, func(b *testing.B) {
 				for b.Loop() {
-					s.Quant.Unpack(mat.Floats{V: dst, Stride: 128}, p, 0, 0, 32, 128, scratch)
+					s.Quant.Unpack(mat.Floats{V: dst, Stride: 128}, quant.View{Packed: p, Rows: 32, Cols: 128}, scratch)
 				}
 				b.ReportMetric(32*128*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "elements/ns")
 			})
@@ -209,7 +209,7 @@ func BenchmarkDotPacked(b *testing.B) {
 			}
 			run("unpacked", func() {
 				for r := 0; r < rows; r += 4 {
-					s.Quant.Unpack(mat.Floats{V: panel, Stride: width}, p, r, 0, 4, width, scratch)
+					s.Quant.Unpack(mat.Floats{V: panel, Stride: width}, quant.View{Packed: p, Row: r, Rows: 4, Cols: width}, scratch)
 					s.GEMV.Mul(mat.Floats{V: y[r:], Stride: 4}, mat.Weights{Data: bytes, Stride: 4 * width, Format: mat.Float32}, mat.Floats{V: x, Stride: width}, 4, 1, width)
 				}
 			})

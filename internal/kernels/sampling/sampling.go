@@ -16,10 +16,12 @@ type ops interface {
 }
 
 // Peak is the largest element of x, −Inf for none and NaN where one is.
-func (s *Kernels) Peak(x []float32) float32 { return s.ops.peak(x) }
+func (s *Kernels) Max(x []float32) float32 { return s.ops.peak(x) }
 
 // Below sets dst[i] = (x[i] − top) · by. dst may be x.
-func (s *Kernels) Below(dst, x []float32, top, by float32) { s.ops.below(dst, x[:len(dst)], top, by) }
+func (s *Kernels) SubtractScale(dst, x []float32, top, by float32) {
+	s.ops.below(dst, x[:len(dst)], top, by)
+}
 
 func (goOps) peak(x []float32) float32 {
 	top := float32(math.Inf(-1))

@@ -21,12 +21,12 @@ func TestPeakAndBelow(t *testing.T) {
 			if n > 3 {
 				x[n/2] = -inf
 			}
-			if got, want := set.Sampling.Peak(x), reference.Sampling.Peak(x); got != want {
+			if got, want := set.Sampling.Max(x), reference.Sampling.Max(x); got != want {
 				t.Fatalf("peak of %d is %g, want %g", n, got, want)
 			}
 			got, want := make([]float32, n), make([]float32, n)
-			set.Sampling.Below(got, x, 1.25, 0.7)
-			reference.Sampling.Below(want, x, 1.25, 0.7)
+			set.Sampling.SubtractScale(got, x, 1.25, 0.7)
+			reference.Sampling.SubtractScale(want, x, 1.25, 0.7)
 			for i := range got {
 				if got[i] != want[i] {
 					t.Fatalf("element %d of %d is %g, want %g", i, n, got[i], want[i])
@@ -35,10 +35,10 @@ func TestPeakAndBelow(t *testing.T) {
 			for i := range x {
 				v := x[i]
 				x[i] = nan
-				if got := set.Sampling.Peak(x); got == got {
+				if got := set.Sampling.Max(x); got == got {
 					t.Fatalf("peak of %d with a NaN at %d is %g", n, i, got)
 				}
-				if x[i] = inf; set.Sampling.Peak(x) != inf {
+				if x[i] = inf; set.Sampling.Max(x) != inf {
 					t.Fatalf("peak of %d overlooks an infinity at %d", n, i)
 				}
 				x[i] = v

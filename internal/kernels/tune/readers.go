@@ -4,6 +4,7 @@ import (
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/attention"
 	"github.com/heftai/heft/internal/kernels/fetch"
+	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/quant"
 	"github.com/heftai/heft/internal/kernels/roof"
@@ -29,7 +30,7 @@ func readers(set *kernels.Set, b []byte) (reads [fetch.Roles]func()) {
 	if set.BF16 && !set.AMX {
 		reads[fetch.Pairs] = pairsReader(set, b, x)
 	}
-	if set.QGEMM.Integers() {
+	if set.QGEMM.HasInt8() {
 		reads[fetch.Q8], reads[fetch.Q4] = blocksReader(set, b, x, quant.Q8), blocksReader(set, b, x, quant.Q4)
 	}
 	reads[fetch.Codes] = codesReader(set, b, x)
@@ -53,18 +54,18 @@ func floatsReader(set *kernels.Set, b []byte, x []float32, tokens int) func() {
 	}
 	stride := 2 * columns
 	y, in := make([]float32, tokens*rows), mat.Floats{V: x, Stride: columns}
-	if !set.GEMV.Halves() || set.GEMV.HalvesTokens(tokens) != tokens {
+	if !set.GEMV.HasSplit() || set.GEMV.SplitGroup(tokens) != tokens {
 		return func() {
 			eachCall(b, stride, rows, func(w []byte, n int) {
 				set.GEMV.Mul(mat.Floats{V: y, Stride: n}, mat.Weights{Data: w, Stride: stride, Format: mat.BFloat16}, in, n, tokens, columns)
 			})
 		}
 	}
-	split, sums := make([]float32, tokens*set.GEMV.SplitFloats(columns)), make([]float32, set.GEMV.HalvesSums(rows, tokens))
+	split, sums := make([]float32, tokens*set.GEMV.SplitFloats(columns)), make([]float32, set.GEMV.SplitSums(rows, tokens))
 	set.GEMV.SplitTokens(split, in, tokens, columns)
 	return func() {
 		eachCall(b, stride, rows, func(w []byte, n int) {
-			set.GEMV.MulHalves(mat.Floats{V: y, Stride: n}, mat.Weights{Data: w, Stride: stride, Format: mat.BFloat16}, split, sums, n, tokens, columns, 0, true)
+			set.GEMV.MulSplit(gemv.SplitProduct{Y: mat.Floats{V: y, Stride: n}, W: mat.Weights{Data: w, Stride: stride, Format: mat.BFloat16}, X: split, Sums: sums, Rows: n, Tokens: tokens, N: columns, K: 0, Last: true})
 		})
 	}
 }
@@ -74,7 +75,7 @@ func pairsReader(set *kernels.Set, b []byte, x []float32) func() {
 	const stride = 2 * columns
 	words := mat.PairWords(columns)
 	y, in := make([]float32, perCall/stride), mat.Pairs{V: make([]uint32, words), Stride: words}
-	set.Vector.Narrow(in.V, x[:columns])
+	set.Vector.RoundPairs(in.V, x[:columns])
 	return func() {
 		eachCall(b, stride, perCall/stride, func(w []byte, n int) {
 			set.GEMV.MulPairs(mat.Floats{V: y, Stride: n}, mat.Weights{Data: w, Stride: stride, Format: mat.BFloat16}, in, n, 1, columns)
@@ -85,15 +86,15 @@ func pairsReader(set *kernels.Set, b []byte, x []float32) func() {
 // blocksReader multiplies interleaved weights of p by one token rounded to 8 bits.
 func blocksReader(set *kernels.Set, b []byte, x []float32, p quant.Packing) func() {
 	stride := columns / quant.BlockColumns * p.BlockBytes()
-	rows := len(b) / stride / quant.BandRows * quant.BandRows
+	rows := len(b) / stride / quant.InterleavedRows * quant.InterleavedRows
 	w := &quant.Packed{Packing: p, Codes: b[:rows*stride], Width: columns, Height: rows, Rows: 1, Columns: quant.BlockColumns}
-	words := set.QGEMM.IntWords(p, columns)
+	words := set.QGEMM.Int8Words(p, columns)
 	y, in := make([]float32, rows), mat.Pairs{V: make([]uint32, words), Stride: words}
-	set.QGEMM.NarrowInts(p, in.V, x[:columns])
-	const most = 8 * quant.BandRows // of a call
+	set.QGEMM.RoundInt8(p, in.V, x[:columns])
+	const most = 8 * quant.InterleavedRows // of a call
 	return func() {
 		for row := 0; row < rows; row += most {
-			set.QGEMM.MulInts(mat.Floats{V: y[row:], Stride: rows}, w, row, 1, 0, min(most, rows-row), in, 1, columns, false)
+			set.QGEMM.MulInt8(mat.Floats{V: y[row:], Stride: rows}, quant.View{Packed: w, Row: row, Step: 1, Rows: min(most, rows-row), Cols: columns}, in, 1, false)
 		}
 	}
 }
@@ -102,15 +103,15 @@ func blocksReader(set *kernels.Set, b []byte, x []float32, p quant.Packing) func
 func codesReader(set *kernels.Set, b []byte, x []float32) func() {
 	rows := len(b) / columns
 	w := &quant.Packed{Packing: quant.E4M3, Codes: b, Width: columns, Scales: make([]byte, 4*rows), ScaleFormat: mat.Float32, Rows: rows, Columns: columns}
-	if !set.QGEMM.Codes(w, 0, columns) {
+	if !set.QGEMM.HasMinifloat(w, 0, columns) {
 		return nil
 	}
 	const most = perCall / columns
-	y, packed, scratch := make([]float32, most), make([]float32, set.QGEMM.CodesFloats(w, columns)), make([]float32, set.QGEMM.CodesScratch(w, most, 1, columns))
-	set.QGEMM.PackCodes(packed, w, mat.Floats{V: x, Stride: columns}, 1, columns)
+	y, packed, scratch := make([]float32, most), make([]float32, set.QGEMM.MinifloatFloats(w, columns)), make([]float32, set.QGEMM.MinifloatScratch(w, most, 1, columns))
+	set.QGEMM.PackMinifloat(packed, w, mat.Floats{V: x, Stride: columns}, 1, columns)
 	return func() {
 		for row := 0; row+most <= rows; row += most {
-			set.QGEMM.MulCodes(mat.Floats{V: y, Stride: most}, w, row, 1, most, packed, scratch, 1, columns)
+			set.QGEMM.MulMinifloat(mat.Floats{V: y, Stride: most}, quant.View{Packed: w, Row: row, Step: 1, Rows: most, Cols: columns}, packed, scratch, 1)
 		}
 	}
 }
@@ -121,7 +122,7 @@ func cacheReader(set *kernels.Set, b []byte, x []float32) func() {
 	p := &attention.Paged{Data: b, Row: 2 * dim, Heads: heads, Format: mat.BFloat16}
 	p.Head = attention.PagedTokens * p.Row
 	p.Page = heads * p.Head
-	if !set.Attention.Pages(p) {
+	if !set.Attention.HasPages(p) {
 		return nil
 	}
 	var pages []int32

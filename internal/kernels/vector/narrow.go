@@ -5,7 +5,7 @@ import (
 )
 
 // Narrow rounds src to bfloat16, two in a word.
-func (s *Kernels) Narrow(dst []uint32, src []float32) {
+func (s *Kernels) RoundPairs(dst []uint32, src []float32) {
 	if len(src) > 0 {
 		s.pairs.narrow(dst[:mat.PairWords(len(src))], src)
 	}

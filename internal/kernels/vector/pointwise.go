@@ -29,8 +29,8 @@ func (s *Kernels) Norm(dst, x, w, b []float32, mean, by, offset float32) {
 	s.ops.norm(dst, x, w, b, mean, by, offset)
 }
 
-// TurnPairs turns the pairs (a[i], b[i]) by angles with the given cosines and sines.
-func (s *Kernels) TurnPairs(a, b, cos, sin []float32) {
+// Rotate turns the pairs (a[i], b[i]) by angles with the given cosines and sines.
+func (s *Kernels) Rotate(a, b, cos, sin []float32) {
 	s.ops.turn(a, b[:len(a)], cos[:len(a)], sin[:len(a)])
 }
 

@@ -31,7 +31,7 @@ func TestPointwise(t *testing.T) {
 				"Norm weighted": func(s *kernels.Set, x, y []float32) { s.Vector.Norm(x, x, y, nil, 0.1, 0.3, 1) },
 				"Norm biased":   func(s *kernels.Set, x, y []float32) { s.Vector.Norm(x, x, nil, y, 0.1, 0.3, 1) },
 				"Norm both":     func(s *kernels.Set, x, y []float32) { s.Vector.Norm(x, x, u, y, 0.1, 0.3, 1) },
-				"TurnPairs":     func(s *kernels.Set, x, y []float32) { s.Vector.TurnPairs(x, y, u, v) },
+				"TurnPairs":     func(s *kernels.Set, x, y []float32) { s.Vector.Rotate(x, y, u, v) },
 			} {
 				a, b, c, d := slices.Clone(x), slices.Clone(y), slices.Clone(x), slices.Clone(y)
 				run(set, a, b)

@@ -11,7 +11,7 @@ type rower interface {
 }
 
 // TurnInterleaved turns the pairs (x[2i], x[2i+1]) by angles with the given cosines and sines.
-func (s *Kernels) TurnInterleaved(x, cos, sin []float32) {
+func (s *Kernels) RotateInterleaved(x, cos, sin []float32) {
 	s.ops.turnInterleaved(x[:2*len(cos)], cos, sin[:len(cos)])
 }
 

@@ -27,7 +27,7 @@ func TestRows(t *testing.T) {
 			for i, f := range []func(s *kernels.Set, dst, x, y, z []float32){
 				func(s *kernels.Set, dst, x, y, z []float32) {
 					copy(dst, x)
-					s.Vector.TurnInterleaved(dst, y[:n/2], z[:n/2])
+					s.Vector.RotateInterleaved(dst, y[:n/2], z[:n/2])
 				},
 				func(s *kernels.Set, dst, x, _, _ []float32) { s.Vector.AtMost(dst, x, 7) },
 				func(s *kernels.Set, dst, x, y, _ []float32) { s.Vector.TimesClamped(dst, y, x, 7) },
@@ -54,7 +54,7 @@ func BenchmarkRows(b *testing.B) {
 		const n = 4096
 		x, y, z := make([]float32, n), make([]float32, n), make([]float32, n)
 		for what, f := range map[string]func(){
-			"turn interleaved": func() { set.Vector.TurnInterleaved(x, y[:n/2], z[:n/2]) },
+			"turn interleaved": func() { set.Vector.RotateInterleaved(x, y[:n/2], z[:n/2]) },
 			"clamped":          func() { set.Vector.TimesClamped(x, y, z, 7) },
 			"relu":             func() { set.Vector.ReLU(x, y) },
 		} {

@@ -47,7 +47,7 @@ func (s *Kernels) Widen(dst []float32, src []byte, f mat.Format) {
 }
 
 // Columns sets dst[c][r] = w[r][c] for r < rows, c < cols: the transpose as float32, exactly.
-func (s *Kernels) Columns(dst mat.Floats, w mat.Weights, rows, cols int) {
+func (s *Kernels) Transpose(dst mat.Floats, w mat.Weights, rows, cols int) {
 	if rows <= 0 || cols <= 0 {
 		return
 	}

@@ -101,7 +101,7 @@ func TestColumns(t *testing.T) {
 				rows, cols := n, 1+n*7%43
 				w, held := kerneltest.Store(f, kerneltest.Random(r, rows*(cols+2)), n%3)
 				dst := mat.Floats{V: make([]float32, cols*(rows+1)), Stride: rows + 1}
-				set.Vector.Columns(dst, mat.Weights{Data: w, Stride: (cols + 2) * f.Size(), Format: f}, rows, cols)
+				set.Vector.Transpose(dst, mat.Weights{Data: w, Stride: (cols + 2) * f.Size(), Format: f}, rows, cols)
 				for i := range rows {
 					for c := range cols {
 						if got, want := dst.V[c*dst.Stride+i], held[i*(cols+2)+c]; got != want {
