@@ -200,16 +200,21 @@ func TestAllowedOriginsUseTheServerFromABrowser(t *testing.T) {
 				}
 				return
 			}
-			if got := preflight.Header().Get("Access-Control-Allow-Headers"); preflight.Code != 204 || !strings.Contains(got, "authorization") {
-				t.Errorf("preflight: got %d, headers %q", preflight.Code, got)
-			}
-			if got := preflight.Header().Get("Access-Control-Allow-Methods"); !strings.Contains(got, "POST") {
-				t.Errorf("preflight: got methods %q", got)
-			}
+			wantPreflight(t, preflight)
 			if real.Code != 200 || keyless.Code != 401 {
 				t.Errorf("got %d with a key and %d without, want 200 and 401", real.Code, keyless.Code)
 			}
 		})
+	}
+}
+
+func wantPreflight(t *testing.T, preflight *httptest.ResponseRecorder) {
+	t.Helper()
+	if got := preflight.Header().Get("Access-Control-Allow-Headers"); preflight.Code != 204 || !strings.Contains(got, "authorization") {
+		t.Errorf("preflight: got %d, headers %q", preflight.Code, got)
+	}
+	if got := preflight.Header().Get("Access-Control-Allow-Methods"); !strings.Contains(got, "POST") {
+		t.Errorf("preflight: got methods %q", got)
 	}
 }
 

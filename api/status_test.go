@@ -51,6 +51,48 @@ func TestHealthAndReady(t *testing.T) {
 	}
 }
 
+// metricsOfOneRequest are the values after one completion of four tokens, by name and, after #, a
+// part of the labels. An empty value is any.
+var metricsOfOneRequest = map[string]string{
+	"vllm:num_requests_running":                   "0",
+	"vllm:num_requests_waiting":                   "0",
+	"vllm:kv_cache_usage_perc":                    "0",
+	"vllm:cache_config_info":                      "1",
+	"vllm:prefix_cache_queries_total":             "",
+	"vllm:prefix_cache_hits_total":                "0",
+	"vllm:num_preemptions_total":                  "0",
+	"vllm:prompt_tokens_total":                    "",
+	"vllm:generation_tokens_total":                "4",
+	"vllm:time_to_first_token_seconds_count":      "1",
+	"vllm:inter_token_latency_seconds_count":      "3",
+	"vllm:e2e_request_latency_seconds_count":      "1",
+	"vllm:request_queue_time_seconds_count":       "1",
+	"vllm:request_prefill_time_seconds_count":     "1",
+	"vllm:request_decode_time_seconds_count":      "1",
+	"vllm:iteration_tokens_total_count":           "4",
+	"vllm:request_generation_tokens_sum":          "4",
+	"heft_stall_seconds_total":                    "0",
+	`vllm:request_success_total#"length"`:         "1",
+	`vllm:request_success_total#"stop"`:           "0",
+	`heft_tier_bytes#tier="cpu"`:                  "",
+	`heft_tier_read_bytes_total#tier="disk"`:      "0",
+	`heft_memory_bytes#purpose="kv"`:              "",
+	`vllm:time_to_first_token_seconds_bucket#Inf`: "1",
+
+	"vllm:request_time_per_output_token_seconds_count":                 "1",
+	"vllm:request_inference_time_seconds_count":                        "1",
+	`vllm:request_params_n_bucket#le="1"`:                              "1",
+	`vllm:request_params_n_bucket#le="20"`:                             "1",
+	"vllm:request_params_max_tokens_sum":                               "4",
+	`vllm:request_params_max_tokens_bucket#le="2000"`:                  "1",
+	"vllm:request_max_num_generation_tokens_sum":                       "4",
+	"vllm:request_prefill_kv_computed_tokens_count":                    "1",
+	"vllm:prompt_tokens_cached_total":                                  "0",
+	`vllm:prompt_tokens_by_source_total#source="local_compute"`:        "",
+	`vllm:prompt_tokens_by_source_total#source="local_cache_hit"`:      "0",
+	`vllm:prompt_tokens_by_source_total#source="external_kv_transfer"`: "0",
+}
+
 func TestMetrics(t *testing.T) {
 	s := serveDemo(t)
 	if status, got := s.text("POST", completions, obj{"prompt": "The boat", "max_tokens": 4, "ignore_eos": true}); status != 200 {
@@ -62,45 +104,7 @@ func TestMetrics(t *testing.T) {
 		return regexp.MustCompile(`\nvllm:num_requests_running\{[^}]*\} 0\n`).MatchString(text)
 	})
 	common := `model_name="heft-demo"`
-	for name, want := range map[string]string{
-		"vllm:num_requests_running":                   "0",
-		"vllm:num_requests_waiting":                   "0",
-		"vllm:kv_cache_usage_perc":                    "0",
-		"vllm:cache_config_info":                      "1",
-		"vllm:prefix_cache_queries_total":             "",
-		"vllm:prefix_cache_hits_total":                "0",
-		"vllm:num_preemptions_total":                  "0",
-		"vllm:prompt_tokens_total":                    "",
-		"vllm:generation_tokens_total":                "4",
-		"vllm:time_to_first_token_seconds_count":      "1",
-		"vllm:inter_token_latency_seconds_count":      "3",
-		"vllm:e2e_request_latency_seconds_count":      "1",
-		"vllm:request_queue_time_seconds_count":       "1",
-		"vllm:request_prefill_time_seconds_count":     "1",
-		"vllm:request_decode_time_seconds_count":      "1",
-		"vllm:iteration_tokens_total_count":           "4",
-		"vllm:request_generation_tokens_sum":          "4",
-		"heft_stall_seconds_total":                    "0",
-		`vllm:request_success_total#"length"`:         "1",
-		`vllm:request_success_total#"stop"`:           "0",
-		`heft_tier_bytes#tier="cpu"`:                  "",
-		`heft_tier_read_bytes_total#tier="disk"`:      "0",
-		`heft_memory_bytes#purpose="kv"`:              "",
-		`vllm:time_to_first_token_seconds_bucket#Inf`: "1",
-
-		"vllm:request_time_per_output_token_seconds_count":                 "1",
-		"vllm:request_inference_time_seconds_count":                        "1",
-		`vllm:request_params_n_bucket#le="1"`:                              "1",
-		`vllm:request_params_n_bucket#le="20"`:                             "1",
-		"vllm:request_params_max_tokens_sum":                               "4",
-		`vllm:request_params_max_tokens_bucket#le="2000"`:                  "1",
-		"vllm:request_max_num_generation_tokens_sum":                       "4",
-		"vllm:request_prefill_kv_computed_tokens_count":                    "1",
-		"vllm:prompt_tokens_cached_total":                                  "0",
-		`vllm:prompt_tokens_by_source_total#source="local_compute"`:        "",
-		`vllm:prompt_tokens_by_source_total#source="local_cache_hit"`:      "0",
-		`vllm:prompt_tokens_by_source_total#source="external_kv_transfer"`: "0",
-	} {
+	for name, want := range metricsOfOneRequest {
 		name, label, _ := strings.Cut(name, "#")
 		found := false
 		for line := range strings.SplitSeq(text, "\n") {

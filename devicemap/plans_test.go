@@ -136,21 +136,25 @@ func runPlan(models map[string]*meta.Model, text string) string {
 		}
 		return strings.TrimSpace(fmt.Sprint(p.Kind, " ", p.Pins))
 	case "max-memory":
-		m, err := ParseMaxMemory(input)
-		if err != nil {
-			return "error: " + err.Error()
-		}
-		var b strings.Builder
-		for _, m := range m {
-			fmt.Fprintf(&b, "%s %.0f", m.Device, m.Bytes)
-			if m.Warning != "" {
-				fmt.Fprintf(&b, " (%s)", m.Warning)
-			}
-			b.WriteByte('\n')
-		}
-		return b.String()
+		return runMaxMemory(input)
 	}
 	return "unknown command " + fields[0]
+}
+
+func runMaxMemory(input string) string {
+	m, err := ParseMaxMemory(input)
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	var b strings.Builder
+	for _, m := range m {
+		fmt.Fprintf(&b, "%s %.0f", m.Device, m.Bytes)
+		if m.Warning != "" {
+			fmt.Fprintf(&b, " (%s)", m.Warning)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
 }
 
 func runModel(models map[string]*meta.Model, kind string, args map[string]string, input string) string {

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/nn"
@@ -45,15 +46,14 @@ func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	if err != nil {
 		return devicemap.Plan{}, o, err
 	}
-	for i := range budgets {
-		if b := &budgets[i]; b.Device == devicemap.CPU {
-			if o.Serving {
-				b.Runtime, b.Requests = RuntimeBytes, requestBytes(b.Limit)
-			}
-			b.Activations = program.ScratchBytes(o.limits()) + adapters
-			if b.KV = sequence; !askedKV {
-				b.KV = max(sequence, min(max(0, b.Limit-b.Runtime-b.Requests)/kvShare, int64(o.MaxSequences)*cache.SequenceBytes(o.Context, o.MaxBatchTokens)))
-			}
+	if b := hostBudget(budgets); b != nil {
+		if o.Serving {
+			b.Runtime, b.Requests = RuntimeBytes, requestBytes(b.Limit)
+		}
+		b.Activations = program.ScratchBytes(o.limits()) + adapters
+		if b.KV = sequence; !askedKV {
+			room := max(0, b.Limit-b.Runtime-b.Requests) / kvShare
+			b.KV = max(sequence, min(room, int64(o.MaxSequences)*cache.SequenceBytes(o.Context, o.MaxBatchTokens)))
 		}
 	}
 	policy := o.DeviceMap
@@ -63,11 +63,7 @@ func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	if err != nil {
 		return plan, o, err
 	}
-	for _, m := range o.MaxMemory {
-		if m.Warning != "" {
-			plan.Warnings = append(plan.Warnings, m.Warning)
-		}
-	}
+	plan.Warnings = append(plan.Warnings, limitWarnings(o.MaxMemory)...)
 	if plan.BelowLeast && o.StrictMemory {
 		return plan, o, fmt.Errorf("dispatch: a limit of %s on the cpu is less than the %s that this model needs to run; a shorter context needs less",
 			devicemap.FormatSize(plan.Device(devicemap.CPU).LimitBytes), devicemap.FormatSize(plan.Least))
@@ -83,6 +79,26 @@ func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	}
 	o.planned = &plan
 	return plan, o, nil
+}
+
+// limitWarnings returns the warnings that came with the limits.
+func limitWarnings(limits []devicemap.Memory) []string {
+	var warnings []string
+	for _, m := range limits {
+		if m.Warning != "" {
+			warnings = append(warnings, m.Warning)
+		}
+	}
+	return warnings
+}
+
+// hostBudget returns the budget of the CPU tier, nil where there is none.
+func hostBudget(budgets []devicemap.Budget) *devicemap.Budget {
+	i := slices.IndexFunc(budgets, func(b devicemap.Budget) bool { return b.Device == devicemap.CPU })
+	if i < 0 {
+		return nil
+	}
+	return &budgets[i]
 }
 
 // The memory for requests is a share of the limit, but enough for a prompt that fills a context

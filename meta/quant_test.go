@@ -29,19 +29,53 @@ const (
 
 // TestQuantisedSources: the tensors tell how a parameter is stored, one by one.
 func TestQuantisedSources(t *testing.T) {
+	for _, test := range quantisedCases() {
+		t.Run(test.name, test.run)
+	}
+}
+
+// A quantisedCase is a config, the headers of one weight, and what meta makes of them.
+type quantisedCase struct {
+	name, config string
+	quantisation string
+	header       shapedHeader
+	param        string
+	want         []Source
+	dtype        DType
+	bytes        int64
+}
+
+func (test quantisedCase) run(t *testing.T) {
+	config := strings.TrimSuffix(test.config, "}") + `, "quantization_config": ` + test.quantisation + "}"
+	cfg, err := ReadConfig([]byte(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := New(cfg, test.header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, p := range m.Root.AllParams() {
+		if path != test.param {
+			continue
+		}
+		if !reflect.DeepEqual(p.Sources, test.want) {
+			t.Errorf("sources %+v, %+v\nwant %+v, %+v", p.Sources, p.Sources[0].Quant, test.want, test.want[0].Quant)
+		}
+		if p.DType != test.dtype || p.Bytes() != test.bytes {
+			t.Errorf("%v of %d bytes, want %v of %d", p.DType, p.Bytes(), test.dtype, test.bytes)
+		}
+		return
+	}
+	t.Fatalf("no parameter %s", test.param)
+}
+
+func quantisedCases() []quantisedCase {
 	const gate, experts = "model.layers.0.mlp.gate_proj", "model.layers.0.mlp.experts"
 	nibbles := func(base string) shapedHeader {
 		return shapedHeader{}.add(base+".qzeros", Int32, 2, 21).add(base+".scales", Float16, 2, 168)
 	}
-	for _, test := range []struct {
-		name, config string
-		quantisation string
-		header       shapedHeader
-		param        string
-		want         []Source
-		dtype        DType
-		bytes        int64
-	}{
+	return []quantisedCase{
 		{"fp8", smallLlama, `{"quant_method": "fp8"}`,
 			shapedHeader{}.add(gate+".weight", Float8E4M3, 168, 64).add(gate+".weight_scale_inv", Float32, 1, 1), gate + ".weight",
 			[]Source{{Tensor: gate + ".weight", Quant: &Quant{Format: QuantFP8, Scales: gate + ".weight_scale_inv", ScaleDType: Float32, Rows: 168, Columns: 64}}},
@@ -80,31 +114,6 @@ func TestQuantisedSources(t *testing.T) {
 			shapedHeader{}.add(experts+".down_proj_blocks", Uint8, 3, 64, 2, 16).add(experts+".down_proj_scales", Uint8, 3, 64, 2), experts + ".down_proj",
 			[]Source{{Tensor: experts + ".down_proj_blocks", Transposed: true, Quant: &Quant{Format: QuantMXFP4, Scales: experts + ".down_proj_scales", ScaleDType: Uint8, Rows: 1, Columns: 32}}},
 			BFloat16, 3 * 64 * (32 + 2)},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			config := strings.TrimSuffix(test.config, "}") + `, "quantization_config": ` + test.quantisation + "}"
-			cfg, err := ReadConfig([]byte(config))
-			if err != nil {
-				t.Fatal(err)
-			}
-			m, err := New(cfg, test.header)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for path, p := range m.Root.AllParams() {
-				if path != test.param {
-					continue
-				}
-				if !reflect.DeepEqual(p.Sources, test.want) {
-					t.Errorf("sources %+v, %+v\nwant %+v, %+v", p.Sources, p.Sources[0].Quant, test.want, test.want[0].Quant)
-				}
-				if p.DType != test.dtype || p.Bytes() != test.bytes {
-					t.Errorf("%v of %d bytes, want %v of %d", p.DType, p.Bytes(), test.dtype, test.bytes)
-				}
-				return
-			}
-			t.Fatalf("no parameter %s", test.param)
-		})
 	}
 }
 

@@ -43,11 +43,7 @@ func TestErrorsAreOneLineWithTheirStatus(t *testing.T) {
 		}
 	}
 	badYAML := write("bad.yaml", "port: [1, {")
-	for _, c := range []struct {
-		args   string
-		status int
-		says   string
-	}{
+	for _, c := range []misuse{
 		{"--nope", 2, "--nope"},
 		{"plan --precision low", 2, "precision"},
 		{"--port eighty", 2, "port"},
@@ -79,19 +75,31 @@ func TestErrorsAreOneLineWithTheirStatus(t *testing.T) {
 		{"--max-memory cpu=50KB --strict-memory", 1, "less than"},
 		{"--cpu z80", 2, "z80"},
 	} {
-		status, _, stderr := invoke(strings.Fields(c.args)...)
-		if status != c.status {
-			t.Errorf("serve %s: status %d, want %d: %s", c.args, status, c.status, stderr)
+		c.check(t)
+	}
+}
+
+// A misuse is a command line that fails with a status and one line.
+type misuse struct {
+	args   string
+	status int
+	says   string
+}
+
+func (c misuse) check(t *testing.T) {
+	t.Helper()
+	status, _, stderr := invoke(strings.Fields(c.args)...)
+	if status != c.status {
+		t.Errorf("serve %s: status %d, want %d: %s", c.args, status, c.status, stderr)
+	}
+	var lines []string
+	for line := range strings.Lines(stderr) {
+		if strings.HasPrefix(line, "serve: ") {
+			lines = append(lines, line)
 		}
-		var lines []string
-		for line := range strings.Lines(stderr) {
-			if strings.HasPrefix(line, "serve: ") {
-				lines = append(lines, line)
-			}
-		}
-		if len(lines) != 1 || !strings.Contains(lines[0], c.says) {
-			t.Errorf("serve %s: stderr %q, want one line that says %q", c.args, stderr, c.says)
-		}
+	}
+	if len(lines) != 1 || !strings.Contains(lines[0], c.says) {
+		t.Errorf("serve %s: stderr %q, want one line that says %q", c.args, stderr, c.says)
 	}
 }
 

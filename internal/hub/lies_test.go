@@ -86,12 +86,7 @@ func TestLies(t *testing.T) {
 			c := h.client(cache)
 			_, err := c.Pull(t.Context(), repo, PullOptions{})
 			wantKind(t, err, test.kind, name, test.says)
-			root := filepath.Join(cache, "models--acme--tiny")
-			for _, path := range []string{"blobs/" + hashOf(name, body), "snapshots/*/" + name, "refs/main"} {
-				if found, _ := filepath.Glob(filepath.Join(root, path)); len(found) > 0 {
-					t.Errorf("the cache holds %v", found)
-				}
-			}
+			wantAbsent(t, filepath.Join(cache, "models--acme--tiny"), "blobs/"+hashOf(name, body), "snapshots/*/"+name, "refs/main")
 			h.behave(nil, nil)
 			h.wantFiles(pullAll(t, c), "config.json", name) // an honest server is enough
 		})
@@ -110,5 +105,15 @@ func TestLiesOfTheListing(t *testing.T) {
 	} {
 		_, err := parseListing([]byte(text))
 		wantKind(t, err, Corrupt, want)
+	}
+}
+
+// wantAbsent fails where a file below root matches a pattern.
+func wantAbsent(t *testing.T, root string, patterns ...string) {
+	t.Helper()
+	for _, pattern := range patterns {
+		if found, _ := filepath.Glob(filepath.Join(root, pattern)); len(found) > 0 {
+			t.Errorf("the cache holds %v", found)
+		}
 	}
 }

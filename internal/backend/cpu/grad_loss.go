@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"iter"
 	"math"
 
 	"github.com/heftai/heft/internal/kernels"
@@ -34,19 +35,13 @@ func routeGrad(dst, logits []float32, chosen []int32, dweights []float32, a *met
 	k := len(chosen)
 	score, grad := make([]float64, k), make([]float64, k)
 	top, all := math.Inf(-1), 0.0
-	each := func(f func(l float64)) {
-		if a.Score == meta.ScoreTopKSoftmax {
-			for _, e := range chosen {
-				f(float64(logits[e]))
-			}
-			return
-		}
-		for _, l := range logits {
-			f(float64(l))
-		}
+	competing := competingLogits(logits, chosen, a)
+	for l := range competing {
+		top = max(top, l)
 	}
-	each(func(l float64) { top = max(top, l) })
-	each(func(l float64) { all += math.Exp(l - top) })
+	for l := range competing {
+		all += math.Exp(l - top)
+	}
 	total, along := 0.0, 0.0
 	for i, e := range chosen {
 		l := float64(logits[e])
@@ -90,6 +85,25 @@ func routeGrad(dst, logits []float32, chosen []int32, dweights []float32, a *met
 	}
 	for e, l := range logits {
 		dst[e] -= float32(mean * math.Exp(float64(l)-top) / all)
+	}
+}
+
+// competingLogits are the logits over which the router's softmax runs.
+func competingLogits(logits []float32, chosen []int32, a *meta.MoESpec) iter.Seq[float64] {
+	return func(yield func(float64) bool) {
+		if a.Score == meta.ScoreTopKSoftmax {
+			for _, e := range chosen {
+				if !yield(float64(logits[e])) {
+					return
+				}
+			}
+			return
+		}
+		for _, l := range logits {
+			if !yield(float64(l)) {
+				return
+			}
+		}
 	}
 }
 

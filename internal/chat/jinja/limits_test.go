@@ -12,56 +12,7 @@ import (
 // TestHostileTemplates renders templates that ask for endless work or memory: each
 // must end with an error, soon.
 func TestHostileTemplates(t *testing.T) {
-	loop := func(body string) string { return "{% for i in range(100000) %}" + body + "{% endfor %}" }
-	grow := func(start, step string) string {
-		return "{% set ns = namespace(x=" + start + ") %}" + loop("{% set ns.x = "+step+" %}") + "{{ ns.x|length }}"
-	}
-	hostile := map[string]string{
-		"nested loops":        loop(loop("")),
-		"doubling text":       grow("'ab'", "ns.x ~ ns.x"),
-		"doubling list":       grow("[1]", "ns.x + ns.x"),
-		"quadratic text":      grow("'a' * 1000000", "ns.x ~ 'b'"),
-		"replace":             grow("'a'", "ns.x.replace('a', 'aa')"),
-		"join":                grow("'ab'", "ns.x.join(ns.x)"),
-		"repeat":              "{{ 'a' * 9999999999 }}",
-		"repeat list":         "{{ ([1] * 9999999999)|length }}",
-		"center":              "{{ 'a'|center(9999999999) }}",
-		"ljust":               "{{ 'a'.ljust(9999999999) }}",
-		"zfill":               "{{ 'a'.zfill(9999999999) }}",
-		"percent width":       "{{ '%999999999d' % 1 }}",
-		"format width":        "{{ '{:999999999}'.format(1) }}",
-		"percent star":        "{{ '%*d' % (999999999, 1) }}",
-		"indent":              "{{ ('a\\n' * 100000)|indent(100000) }}",
-		"expandtabs":          "{{ ('\\t' * 1000000).expandtabs(1000000) }}",
-		"batch fill":          "{{ [1]|batch(9999999999, 0)|list }}",
-		"slice":               "{{ [1]|slice(9999999999)|list|length }}",
-		"range":               "{{ range(100001)|length }}",
-		"power":               "{{ 10 ** 100 }}",
-		"huge power":          "{{ 3 ** 9223372036854775807 }}",
-		"output":              loop("{{ 'a' * 1000000 }}"),
-		"json":                "{% set ns = namespace(x=[1]) %}" + loop("{% set ns.x = [ns.x, ns.x] %}{{ ns.x|tojson|length }}"),
-		"repr":                "{% set ns = namespace(x=[1]) %}" + loop("{% set ns.x = [ns.x, ns.x] %}") + "{{ ns.x }}",
-		"equal":               "{% set ns = namespace(x=[1], y=[1]) %}" + loop("{% set ns.x = [ns.x] %}{% set ns.y = [ns.y] %}") + "{{ ns.x == ns.y }}",
-		"less":                "{% set ns = namespace(x=[1], y=[1]) %}" + loop("{% set ns.x = [ns.x] %}{% set ns.y = [ns.y] %}") + "{{ ns.x < ns.y }}",
-		"deep key":            "{% set ns = namespace(x=(1,)) %}" + loop("{% set ns.x = (ns.x,) %}") + "{{ {ns.x: 1} }}",
-		"namespace in itself": "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}",
-		"pprint":              "{% set ns = namespace(x=[1]) %}" + loop("{% set ns.x = [ns.x] %}") + "{{ ns.x|pprint }}",
-		"chained generators":  "{% set ns = namespace(x=[1]) %}" + loop("{% set ns.x = ns.x|select %}") + "{{ ns.x|list }}",
-		"chained maps":        "{% set ns = namespace(x=[1]) %}" + loop("{% set ns.x = ns.x|map('string') %}") + "{{ ns.x|list }}",
-		"recursive macro":     "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}",
-		"forked macro":        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(100) }}",
-		"recursive loop":      "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
-		"recursive block":     "{% block a %}{{ self.a() }}{% endblock %}",
-		"recursive caller":    "{% macro f() %}{% call f() %}{{ caller() }}{% endcall %}{% endmacro %}{{ f() }}",
-		"strip set":           "{% set s = 'a' * 3000000 %}{% set c = 'b' * 3000000 ~ 'a' %}" + loop("{{ s.strip(c) }}"),
-		"search":              "{% set s = 'a' * 1000000 %}" + loop("{{ s.count('b') }}{{ 'b' in s }}"),
-		"sort":                "{% set s = ('ab' * 40000)|list %}" + loop("{% set x = s|sort %}"),
-		"upper":               "{% set s = 'é' * 100000 %}" + loop("{% set x = s.title() %}"),
-		"attribute path":      "{% set p = 'a.' * 1000000 %}{{ range(100000)|map(attribute=p, default=1)|list }}",
-		"tuple keys":          "{% set k = range(500)|list %}{% set d = {(1, 2): 3} %}" + loop(loop("{% set x = d[(1, 2)] %}")),
-		"urlize":              "{{ (('(' * 1000000) ~ 'a' ~ (')' * 1000000))|urlize|length }}" + loop(loop("")),
-	}
-	for name, source := range hostile {
+	for name, source := range hostileTemplates() {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
 			template, err := Parse(source)
@@ -172,5 +123,58 @@ func TestLimitsAreTheCallers(t *testing.T) {
 		if c.fails != (err != nil) || err != nil && (!errors.As(err, &e) || e.Kind != KindLimit) {
 			t.Errorf("%+v: %v", c, err)
 		}
+	}
+}
+
+// hostileTemplates would take memory or time without bound.
+func hostileTemplates() map[string]string {
+	loop := func(body string) string { return "{% for i in range(100000) %}" + body + "{% endfor %}" }
+	grow := func(start, step string) string {
+		return "{% set ns = namespace(x=" + start + ") %}" + loop("{% set ns.x = "+step+" %}") + "{{ ns.x|length }}"
+	}
+	return map[string]string{
+		"nested loops":        loop(loop("")),
+		"doubling text":       grow("'ab'", "ns.x ~ ns.x"),
+		"doubling list":       grow("[1]", "ns.x + ns.x"),
+		"quadratic text":      grow("'a' * 1000000", "ns.x ~ 'b'"),
+		"replace":             grow("'a'", "ns.x.replace('a', 'aa')"),
+		"join":                grow("'ab'", "ns.x.join(ns.x)"),
+		"repeat":              "{{ 'a' * 9999999999 }}",
+		"repeat list":         "{{ ([1] * 9999999999)|length }}",
+		"center":              "{{ 'a'|center(9999999999) }}",
+		"ljust":               "{{ 'a'.ljust(9999999999) }}",
+		"zfill":               "{{ 'a'.zfill(9999999999) }}",
+		"percent width":       "{{ '%999999999d' % 1 }}",
+		"format width":        "{{ '{:999999999}'.format(1) }}",
+		"percent star":        "{{ '%*d' % (999999999, 1) }}",
+		"indent":              "{{ ('a\\n' * 100000)|indent(100000) }}",
+		"expandtabs":          "{{ ('\\t' * 1000000).expandtabs(1000000) }}",
+		"batch fill":          "{{ [1]|batch(9999999999, 0)|list }}",
+		"slice":               "{{ [1]|slice(9999999999)|list|length }}",
+		"range":               "{{ range(100001)|length }}",
+		"power":               "{{ 10 ** 100 }}",
+		"huge power":          "{{ 3 ** 9223372036854775807 }}",
+		"output":              loop("{{ 'a' * 1000000 }}"),
+		"json":                "{% set ns = namespace(x=[1]) %}" + loop("{% set ns.x = [ns.x, ns.x] %}{{ ns.x|tojson|length }}"),
+		"repr":                "{% set ns = namespace(x=[1]) %}" + loop("{% set ns.x = [ns.x, ns.x] %}") + "{{ ns.x }}",
+		"equal":               "{% set ns = namespace(x=[1], y=[1]) %}" + loop("{% set ns.x = [ns.x] %}{% set ns.y = [ns.y] %}") + "{{ ns.x == ns.y }}",
+		"less":                "{% set ns = namespace(x=[1], y=[1]) %}" + loop("{% set ns.x = [ns.x] %}{% set ns.y = [ns.y] %}") + "{{ ns.x < ns.y }}",
+		"deep key":            "{% set ns = namespace(x=(1,)) %}" + loop("{% set ns.x = (ns.x,) %}") + "{{ {ns.x: 1} }}",
+		"namespace in itself": "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}",
+		"pprint":              "{% set ns = namespace(x=[1]) %}" + loop("{% set ns.x = [ns.x] %}") + "{{ ns.x|pprint }}",
+		"chained generators":  "{% set ns = namespace(x=[1]) %}" + loop("{% set ns.x = ns.x|select %}") + "{{ ns.x|list }}",
+		"chained maps":        "{% set ns = namespace(x=[1]) %}" + loop("{% set ns.x = ns.x|map('string') %}") + "{{ ns.x|list }}",
+		"recursive macro":     "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}",
+		"forked macro":        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(100) }}",
+		"recursive loop":      "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+		"recursive block":     "{% block a %}{{ self.a() }}{% endblock %}",
+		"recursive caller":    "{% macro f() %}{% call f() %}{{ caller() }}{% endcall %}{% endmacro %}{{ f() }}",
+		"strip set":           "{% set s = 'a' * 3000000 %}{% set c = 'b' * 3000000 ~ 'a' %}" + loop("{{ s.strip(c) }}"),
+		"search":              "{% set s = 'a' * 1000000 %}" + loop("{{ s.count('b') }}{{ 'b' in s }}"),
+		"sort":                "{% set s = ('ab' * 40000)|list %}" + loop("{% set x = s|sort %}"),
+		"upper":               "{% set s = 'é' * 100000 %}" + loop("{% set x = s.title() %}"),
+		"attribute path":      "{% set p = 'a.' * 1000000 %}{{ range(100000)|map(attribute=p, default=1)|list }}",
+		"tuple keys":          "{% set k = range(500)|list %}{% set d = {(1, 2): 3} %}" + loop(loop("{% set x = d[(1, 2)] %}")),
+		"urlize":              "{{ (('(' * 1000000) ~ 'a' ~ (')' * 1000000))|urlize|length }}" + loop(loop("")),
 	}
 }

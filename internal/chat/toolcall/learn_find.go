@@ -39,25 +39,9 @@ func (l *lesson) find(text string, c probeCall) (span, bool) {
 		at.end = at.body + n
 		return at, ok && len(m) == len(keys) && m["zqa"] != nil
 	case pythonStyle:
-		at.body = after
-		rest := text[after:]
-		end := strings.Index(rest, last.value)
-		if !strings.HasPrefix(rest, "("+keys[0].key+"=") || end < 0 {
-			return at, false
-		}
-		closing := strings.IndexByte(rest[end:], ')')
-		at.end = after + end + closing + 1
-		return at, closing >= 0
+		return at.enclosed(text, after, "("+keys[0].key+"=", last.value, ')')
 	case bareStyle:
-		at.body = after
-		rest := text[after:]
-		end := strings.Index(rest, last.value)
-		if !strings.HasPrefix(rest, "{"+keys[0].key+":") || end < 0 {
-			return at, false
-		}
-		closing := strings.IndexByte(rest[end:], '}')
-		at.end = after + end + closing + 1
-		return at, closing >= 0
+		return at.enclosed(text, after, "{"+keys[0].key+":", last.value, '}')
 	}
 	at.body, at.end = after, after
 	for _, k := range keys {
@@ -70,6 +54,20 @@ func (l *lesson) find(text string, c probeCall) (span, bool) {
 		}
 	}
 	return at, true
+}
+
+// enclosed completes the span of arguments that begin with opening at body and end with closing
+// after their last value.
+func (at span) enclosed(text string, body int, opening, last string, closing byte) (span, bool) {
+	at.body = body
+	rest := text[body:]
+	end := strings.Index(rest, last)
+	if !strings.HasPrefix(rest, opening) || end < 0 {
+		return at, false
+	}
+	n := strings.IndexByte(rest[end:], closing)
+	at.end = body + end + n + 1
+	return at, n >= 0
 }
 
 // A pair is an argument of a call that is looked at.

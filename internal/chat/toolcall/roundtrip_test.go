@@ -226,21 +226,27 @@ func generate(t *testing.T, family *Family, template *chat.Template, s shape, to
 		}
 		return prompt, rest, true
 	}
-	// What the template writes after the conversation stands before the answer.
+	rest, ok := afterHeader(template, r, prompt, full)
+	return prompt, cut(rest), ok
+}
+
+// afterHeader returns the answer of a conversation whose prompt ends in a header that the template
+// writes between the first message and the answer.
+func afterHeader(template *chat.Template, r chat.Request, prompt, full string) (answer string, ok bool) {
 	r.Messages = r.Messages[:1]
 	base, err := template.Render(r)
 	header, ok := strings.CutPrefix(prompt, base)
 	if err != nil || !ok || header == "" {
-		return "", "", false
+		return "", false
 	}
 	same := 0
 	for same < min(len(base), len(full)) && base[same] == full[same] {
 		same++
 	}
 	if _, rest, ok := strings.Cut(full[max(0, same-len(header)):], header); ok {
-		return prompt, cut(rest), true
+		return rest, true
 	}
-	return "", "", false
+	return "", false
 }
 
 // python tells that the template prints an object as Python does where the model
