@@ -48,18 +48,22 @@ func (c *contents) close() {
 
 // Remember reads and hashes the contents of all files, so that [File.Unchanged] can tell a new
 // modification time from new contents. It takes as long as reading the files, keeps 1 MiB in
-// memory, and with drop leaves nothing in the page cache. A file that changed already is passed
-// over. The error is that of ctx, or an *Error.
-func (c *Checkpoint) Remember(ctx context.Context, drop bool) error {
+// memory, and with drop leaves nothing in the page cache. It calls pace before each read of 1 MiB,
+// which may wait, for example while requests need the disk; nil never waits. A file that changed
+// already is passed over. The error is that of ctx or pace, or an *Error.
+func (c *Checkpoint) Remember(ctx context.Context, drop bool, pace func(context.Context) error) error {
+	if pace == nil {
+		pace = context.Context.Err
+	}
 	for _, f := range c.files {
-		if err := f.remember(ctx, drop); err != nil {
+		if err := f.remember(ctx, drop, pace); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *File) remember(ctx context.Context, drop bool) error {
+func (f *File) remember(ctx context.Context, drop bool, pace func(context.Context) error) error {
 	if f.inMemory() {
 		return nil
 	}
@@ -71,7 +75,7 @@ func (f *File) remember(ctx context.Context, drop bool) error {
 	if err != nil || before != f.stamp {
 		return file.Close() // another file has the name, or the system has no stamps
 	}
-	sum, err := hashOf(ctx, file, drop)
+	sum, err := hashOf(ctx, file, drop, pace)
 	if err == nil {
 		var after hostmem.Stamp
 		if after, err = hostmem.StampOf(file); err == nil && after != before {
@@ -92,12 +96,12 @@ func (f *File) remember(ctx context.Context, drop bool) error {
 }
 
 // hashOf hashes a whole file.
-func hashOf(ctx context.Context, file *os.File, drop bool) (uint64, error) {
+func hashOf(ctx context.Context, file *os.File, drop bool, pace func(context.Context) error) (uint64, error) {
 	var h maphash.Hash
 	h.SetSeed(hashSeed)
 	buf := make([]byte, hashed)
 	for off := int64(0); ; {
-		if err := ctx.Err(); err != nil {
+		if err := pace(ctx); err != nil {
 			return 0, err
 		}
 		n, err := file.ReadAt(buf, off)
@@ -151,7 +155,7 @@ func (f *File) compare(now hostmem.Stamp) error {
 		if accepted := c.accepted.Load(); accepted != nil && *accepted == now {
 			return nil // another goroutine has compared it
 		}
-		sum, err := hashOf(context.Background(), c.file, c.drop)
+		sum, err := hashOf(context.Background(), c.file, c.drop, context.Context.Err)
 		if err != nil {
 			return err
 		}

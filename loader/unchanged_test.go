@@ -75,7 +75,7 @@ func TestATouchedFileIsUnchanged(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := ck.Remember(context.Background(), drop); err != nil {
+		if err := ck.Remember(context.Background(), drop, nil); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 2 {
@@ -103,7 +103,7 @@ func TestATouchedFileIsUnchanged(t *testing.T) {
 	if err := os.Chtimes(file.Path, time.Unix(1, 0), time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if err := touched.Remember(context.Background(), false); err != nil {
+	if err := touched.Remember(context.Background(), false, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := file.Unchanged(); !errors.Is(err, ErrChanged) {
@@ -116,7 +116,7 @@ func TestATouchedFileIsUnchanged(t *testing.T) {
 func TestWhatIsReadWhileAFileChangesIsReadAgain(t *testing.T) {
 	ck := open(t, save(t, 0, floats("w", 1, 2)))
 	file := ck.Files()[0]
-	if err := ck.Remember(context.Background(), false); err != nil {
+	if err := ck.Remember(context.Background(), false, nil); err != nil {
 		t.Fatal(err)
 	}
 	reads := 0

@@ -78,7 +78,8 @@ type Store struct {
 	files    files
 	tiers    map[devicemap.Device]int64
 	read     atomic.Int64
-	held     int // unit between Acquire and Release, or -1
+	held     int           // unit between Acquire and Release, or -1
+	acquired atomic.Uint64 // calls of Acquire
 	warm     progress
 	promoter promoter
 
@@ -201,6 +202,7 @@ func (s *Store) Acquire(i int) error {
 	if s.held >= 0 {
 		return fmt.Errorf("residency: unit %s is still held", s.units[s.held].Path)
 	}
+	s.acquired.Add(1)
 	u := &s.units[i]
 	var slot []byte
 	if u.load >= 0 {

@@ -105,10 +105,34 @@ func (s *Store) Warm(ctx context.Context) {
 		if err == nil {
 			w.after.Go(func() {
 				// Without it a new date counts as a change, which is all that an error means.
-				_ = s.binding.Checkpoint().Remember(ctx, s.tiers[devicemap.Disk] > 0)
+				_ = s.binding.Checkpoint().Remember(ctx, s.tiers[devicemap.Disk] > 0, s.whenQuiet(quietFor))
 			})
 		}
 	}()
+}
+
+// quietFor is how long no pass may have needed a unit before a background read goes on.
+const quietFor = time.Second
+
+// whenQuiet returns a pace for reads in the background. It returns at once while no unit is
+// acquired, and otherwise waits until none was for the given time, so that passes have the disk
+// for themselves.
+func (s *Store) whenQuiet(quiet time.Duration) func(context.Context) error {
+	seen := s.acquired.Load()
+	return func(ctx context.Context) error {
+		for {
+			now := s.acquired.Load()
+			if now == seen {
+				return ctx.Err()
+			}
+			seen = now
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(quiet):
+			}
+		}
+	}
 }
 
 // Warming tells how far Warm is.

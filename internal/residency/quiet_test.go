@@ -1,0 +1,29 @@
+package residency
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// TestHashingWaitsWhileRequestsRun: files were hashed after warming at the disk's full rate, beside
+// requests that streamed from it.
+func TestHashingWaitsWhileRequestsRun(t *testing.T) {
+	s := new(Store)
+	pace := s.whenQuiet(time.Hour)
+	if err := pace(t.Context()); err != nil {
+		t.Errorf("an idle store: %v", err)
+	}
+	s.acquired.Add(1) // a pass begins
+	ctx, cancel := context.WithCancel(t.Context())
+	waits := make(chan error)
+	go func() { waits <- pace(ctx) }()
+	cancel()
+	if err := <-waits; !errors.Is(err, context.Canceled) {
+		t.Errorf("while a pass runs: got %v, want to wait until the context ends", err)
+	}
+	if err := s.whenQuiet(0)(t.Context()); err != nil {
+		t.Errorf("a new pace counts from now on: %v", err)
+	}
+}
