@@ -12,37 +12,37 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// DefaultPageTokens is the page size that a zero [Config.PageTokens] stands for.
+// DefaultPageTokens is the page size used if [Config.PageTokens] is zero.
 const DefaultPageTokens = 16
 
-// ErrFull says that no page is free or can be evicted. Nothing was taken; the caller
-// waits for, or preempts, another sequence.
+// ErrFull is returned if no page is free and none can be evicted. The failed call takes no pages;
+// the caller waits for another sequence or preempts one.
 var ErrFull = errors.New("kvcache: no page is free")
 
-// A LayerShape is the size of one token in one layer, in elements.
+// A LayerShape is the size of one token in one layer's cache, in elements.
 type LayerShape struct {
-	KWidth int // heads of keys times their dimension
-	// VWidth is heads of values times their dimension; 0 where a value is the beginning
-	// of its key and takes no memory.
+	KWidth int // number of key heads times their dimension
+	// VWidth is the number of value heads times their dimension. It is 0 if values are the leading
+	// elements of the keys and take no memory of their own.
 	VWidth int
-	// Heads is how many heads of keys, and of values, there are; 0 stands for one. It counts
-	// where each is stored in blocks of its own.
+	// Heads is the number of key heads, equal to that of value heads; 0 means 1. It matters for
+	// block formats, which store each head in blocks of its own.
 	Heads int
-	// Window is how many tokens a token sees, itself among them; 0 means all.
+	// Window is the number of tokens that a token attends to, itself included; 0 means all.
 	Window int
 }
 
 // Config sizes a cache.
 type Config struct {
 	Layers []LayerShape
-	// DType is that of keys and values: of floats, or Int8 for blocks of q8_0, see
-	// [backend.KVRow].
+	// DType is the data type of keys and values: a floating-point type, or Int8 for q8_0 blocks
+	// (see [backend.KVRow]).
 	DType      meta.DType
-	PageTokens int // tokens in a page; 0 means DefaultPageTokens
-	Pages      int // pages in all, at least one
+	PageTokens int // tokens per page; 0 means DefaultPageTokens
+	Pages      int // total number of pages, at least 1
 }
 
-// BytesPerToken is what one token that every layer sees takes over all layers.
+// BytesPerToken is the memory of one token over all layers, ignoring windows.
 func (c Config) BytesPerToken() int64 {
 	var n int64
 	for _, l := range c.Layers {
@@ -51,8 +51,8 @@ func (c Config) BytesPerToken() int64 {
 	return n
 }
 
-// TokensBytes is what n tokens of one sequence take over all layers, those with a window counted
-// at their window. It leaves pages out of account.
+// TokensBytes is the memory of n tokens of one sequence over all layers, with windowed layers
+// limited to their window. It does not round up to whole pages.
 func (c Config) TokensBytes(n int) int64 {
 	var total int64
 	for _, l := range c.Layers {
@@ -65,19 +65,19 @@ func (c Config) TokensBytes(n int) int64 {
 	return total
 }
 
-// row is the number of stored elements of the keys or values of a token.
+// row is the number of stored elements of a token's keys or values.
 func (c Config) row(l LayerShape, width int) int {
 	heads := max(l.Heads, 1)
 	return backend.KVRow(c.DType, heads, width/heads)
 }
 
-// PageBytes is what one page takes, over the layers that share it.
+// PageBytes is the size of a page, including all layers that share it.
 func (c Config) PageBytes() int64 {
 	c.Layers = c.layout().slots
 	return c.BytesPerToken() * int64(c.pageTokens())
 }
 
-// PagesFor is the number of pages that n tokens take in one group of layers.
+// PagesFor returns the number of pages that n tokens take in one group of layers.
 func (c Config) PagesFor(n int) int { return (n + c.pageTokens() - 1) / c.pageTokens() }
 
 func (c Config) pageTokens() int {
@@ -90,33 +90,33 @@ func (c Config) pageTokens() int {
 func (c Config) check() error {
 	switch {
 	case c.Pages < 1 || c.Pages > math.MaxInt32/c.pageTokens():
-		return fmt.Errorf("kvcache: %d pages of %d tokens", c.Pages, c.pageTokens())
+		return fmt.Errorf("kvcache: got %d pages of %d tokens, want at least 1 page and fewer than 2^31 tokens", c.Pages, c.pageTokens())
 	case c.PageTokens < 0:
-		return fmt.Errorf("kvcache: page of %d tokens", c.PageTokens)
+		return fmt.Errorf("kvcache: got a page size of %d tokens, want a positive number", c.PageTokens)
 	case !c.DType.Float() && c.DType != meta.Int8:
-		return fmt.Errorf("kvcache: keys and values of dtype %v", c.DType)
+		return fmt.Errorf("kvcache: dtype %v is not supported, want a floating-point dtype or int8", c.DType)
 	}
 	for i, l := range c.Layers {
 		if heads := max(l.Heads, 1); l.KWidth < 1 || l.VWidth < 0 || l.Window < 0 || l.KWidth%heads != 0 || l.VWidth%heads != 0 {
-			return fmt.Errorf("kvcache: layer %d has keys of width %d, values of width %d in %d heads and a window of %d",
+			return fmt.Errorf("kvcache: layer %d: invalid shape: key width %d, value width %d, %d heads, window %d",
 				i, l.KWidth, l.VWidth, heads, l.Window)
 		}
 	}
 	return nil
 }
 
-// Stats says how full a cache is and what reuse has saved.
+// Stats reports how full a cache is and how many prompt tokens were reused.
 type Stats struct {
-	Pages  int // in all
-	Used   int // held by sequences
-	Cached int // without a sequence, with contents that a prompt may reuse
-	// Queries counts the tokens of all prompts given to Reuse, Hits those that need
-	// not be computed: vLLM's prefix_cache_queries and prefix_cache_hits.
+	Pages  int // total number of pages
+	Used   int // pages held by sequences
+	Cached int // registered pages without references, available for reuse
+	// Queries counts the tokens of all prompts passed to Reuse. Hits counts those found in the
+	// cache. They correspond to vLLM's prefix_cache_queries and prefix_cache_hits.
 	Queries, Hits int64
 }
 
-// A Layer is where one layer keeps keys and values. Its Group says by which of a
-// sequence's page tables: [Sequence.Pages], [Sequence.Slots].
+// A Layer is the cache memory of one layer. Its Group selects the page table of a sequence for
+// [Sequence.Pages] and [Sequence.Slots].
 type Layer struct {
 	backend.KV
 	Group int
@@ -131,23 +131,23 @@ type Cache struct {
 	layers []Layer
 
 	pages  []page
-	free   list // unused pages, the next to take first
+	free   list // pages without references; the first is taken next
 	unused int  // their number
 	stats  Stats
 
-	secret  [16]byte // begins what is hashed, so that no prompt can be made to collide
+	secret  [16]byte // hashed first, so that clients cannot construct prompts that collide
 	text    []byte   // scratch of the hash
 	runs    []int    // scratch of Reuse
 	buckets []int32  // first page of each chain of the table, none if empty
 	pool    []*Sequence
 }
 
-// A page's links are numbers of pages, so that no list allocates.
+// page links are page numbers, so lists allocate nothing.
 type page struct {
 	refs       int32
 	prev, next int32 // in the list of free pages
 	chain      int32 // next page of the same bucket
-	// group and content are those of a registered page.
+	// group and content are set while the page is registered.
 	group      int32
 	registered bool
 	content    content
@@ -155,8 +155,8 @@ type page struct {
 
 const none = int32(-1)
 
-// New allocates a cache in memory, whose pages need not be backed before they are
-// written. Close gives it back.
+// New allocates a cache in memory. The memory is not touched until pages are written. Close frees
+// it.
 func New(memory backend.Memory, config Config) (*Cache, error) {
 	if err := config.check(); err != nil {
 		return nil, err
@@ -202,7 +202,7 @@ func (c *Cache) allocate(l LayerShape) (kv backend.KV, err error) {
 	return kv, err
 }
 
-// tensors are the memory of slot i: keys and perhaps values.
+// tensors returns the memory of slot i: the keys and, if stored separately, the values.
 func (c *Cache) tensors(i int) ([2]tensor.Tensor, int) {
 	kv := c.slots[i]
 	if c.layout.slots[i].VWidth == 0 {
@@ -211,7 +211,7 @@ func (c *Cache) tensors(i int) ([2]tensor.Tensor, int) {
 	return [2]tensor.Tensor{kv.K, kv.V}, 2
 }
 
-// Close frees the memory. The cache and its sequences are not used afterwards.
+// Close frees the memory. The cache and its sequences must not be used afterwards.
 func (c *Cache) Close() {
 	for i := range c.slots {
 		all, n := c.tensors(i)
@@ -224,20 +224,19 @@ func (c *Cache) Close() {
 	c.slots, c.layers = nil, nil
 }
 
-// Config is what the cache was made with, defaults filled in.
+// Config returns the configuration with defaults filled in.
 func (c *Cache) Config() Config { return c.config }
 
-// Layers are the keys and values of each layer. The slice is the cache's own.
+// Layers returns the cache memory of each layer. The caller must not modify the slice.
 func (c *Cache) Layers() []Layer { return c.layers }
 
-// Groups is the number of page tables that a sequence has.
+// Groups returns the number of page tables per sequence.
 func (c *Cache) Groups() int { return len(c.layout.windows) }
 
-// Available is the number of pages that Reserve can still hand out, cached ones
-// included.
+// Available returns the number of pages that Reserve can still take, cached pages included.
 func (c *Cache) Available() int { return c.unused }
 
-// Stats counts the pages and what reuse has saved.
+// Stats returns the current page counts and the reuse counters.
 func (c *Cache) Stats() Stats {
 	s := c.stats
 	s.Pages = len(c.pages)

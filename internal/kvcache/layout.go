@@ -5,22 +5,22 @@ import (
 	"sort"
 )
 
-// maxGroups bounds the page tables of a sequence.
+// maxGroups bounds the number of page tables per sequence.
 const maxGroups = 8
 
-// A layout says which layers share a page, and its number in a sequence's tables.
+// A layout assigns layers to groups that share pages, and to slots within a page.
 type layout struct {
-	windows []int        // of each group; 0: all
-	places  []place      // of each layer
-	slots   []LayerShape // what a page holds: keys and values of a group's layers
+	windows []int        // per group; 0 means unlimited
+	places  []place      // per layer
+	slots   []LayerShape // per slot of a page
 }
 
 // place is a layer's group and its slot in the group's pages.
 type place struct{ group, slot int }
 
-// layout divides the layers into groups of one window each and about equal size, so that
-// a page serves any group. Layers of different widths cannot share pages that way: they
-// are one group, which keeps what the widest window asks for.
+// layout divides the layers into groups of about equal size, each with a single window, so that a
+// page serves any group. Layers of different widths cannot share pages this way; they form one
+// group, which keeps the tokens of the widest window.
 func (c Config) layout() layout {
 	windows := c.windows()
 	if len(windows) > 1 && !c.uniform() {
@@ -40,7 +40,7 @@ func (c Config) layout() layout {
 	return c.divide(windows)
 }
 
-// windows are the different windows of the layers, 0 first.
+// windows returns the distinct windows of the layers, 0 first.
 func (c Config) windows() []int {
 	var windows []int
 	for _, l := range c.Layers {
@@ -60,7 +60,7 @@ func (c Config) uniform() bool {
 	return true
 }
 
-// divide cuts the layers of each window into groups of one size.
+// divide splits the layers of each window into groups of one size.
 func (c Config) divide(windows []int) layout {
 	count := make([]int, len(windows))
 	for _, l := range c.Layers {
@@ -87,8 +87,8 @@ func (c Config) divide(windows []int) layout {
 	return l
 }
 
-// groupSize is the size for which the least of the pages is left empty, the largest such.
-// Groups that see all count for more, as theirs are the pages that grow with a sequence.
+// groupSize returns the group size that leaves the smallest share of a page empty, and the largest
+// such size. Groups without a window weigh more because their pages grow with the sequence.
 func groupSize(windows, count []int) int {
 	const all = 8
 	best, least := 0, 0
@@ -109,8 +109,8 @@ func groupSize(windows, count []int) int {
 	return best
 }
 
-// pagesOf is the most pages that n tokens of a sequence hold at once in a group whose
-// layers see window tokens, when passes append at most pass.
+// pagesOf returns the maximum number of pages that n tokens of a sequence hold at once in a group
+// with the given window, if a pass appends at most pass tokens.
 func (c Config) pagesOf(window, n, pass int) int {
 	pages := c.PagesFor(n)
 	if window > 0 {
@@ -119,8 +119,8 @@ func (c Config) pagesOf(window, n, pass int) int {
 	return pages
 }
 
-// SequencePages is the most pages that a sequence of n tokens holds at once, when passes
-// append at most pass tokens.
+// SequencePages returns the maximum number of pages that a sequence of n tokens holds at once, if a
+// pass appends at most pass tokens.
 func (c Config) SequencePages(n, pass int) int {
 	pages := 0
 	for _, window := range c.layout().windows {
@@ -129,13 +129,13 @@ func (c Config) SequencePages(n, pass int) int {
 	return pages
 }
 
-// SequenceBytes is the memory of [Config.SequencePages].
+// SequenceBytes returns the size of [Config.SequencePages] in bytes.
 func (c Config) SequenceBytes(n, pass int) int64 {
 	return int64(c.SequencePages(n, pass)) * c.PageBytes()
 }
 
-// SharedPages is the most pages that n tokens hold at once, however they are divided among
-// so many sequences.
+// SharedPages returns the maximum number of pages that n tokens hold at once, for any division of
+// them among the given number of sequences.
 func (c Config) SharedPages(n, sequences, pass int) int {
 	pages := 0
 	for _, window := range c.layout().windows {
@@ -144,8 +144,8 @@ func (c Config) SharedPages(n, sequences, pass int) int {
 	return pages
 }
 
-// SequenceTokens is the longest sequence, up to most, that so many pages hold: the inverse
-// of [Config.SequencePages].
+// SequenceTokens returns the length, up to most, of the longest sequence that fits in pages. It is
+// the inverse of [Config.SequencePages].
 func (c Config) SequenceTokens(pages, pass, most int) int {
 	return largest(most, func(n int) bool { return c.SequencePages(n, pass) <= pages })
 }
@@ -155,7 +155,8 @@ func (c Config) SharedTokens(pages, sequences, pass, most int) int {
 	return largest(most, func(n int) bool { return c.SharedPages(n, sequences, pass) <= pages })
 }
 
-// largest is the largest number up to most that fits, where smaller ones do too.
+// largest returns the largest number up to most that fits. If a number fits, so must all smaller
+// ones.
 func largest(most int, fits func(int) bool) int {
 	return sort.Search(max(most, 0), func(n int) bool { return !fits(n + 1) })
 }

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// list is a doubly linked list through the links of pages.
+// list is a doubly linked list threaded through the pages' links.
 type list struct{ first, last int32 }
 
 func (c *Cache) pushBack(p int32) {
@@ -45,8 +45,8 @@ func (c *Cache) unlink(p int32) {
 	c.unused--
 }
 
-// take hands out the page that has been free longest, forgetting what it held. The
-// caller knows that one is free.
+// take returns the page that has been free longest and discards its contents. The caller has
+// checked that one is free.
 func (c *Cache) take() int32 {
 	p := c.free.first
 	c.hold(p)
@@ -65,8 +65,8 @@ func (c *Cache) hold(p int32) {
 	c.pages[p].refs++
 }
 
-// drop takes a reference away. A page whose contents cannot be reused is the next to
-// be taken, one that can be the last.
+// drop removes a reference from a page. A free page goes to the end of the free list if its
+// contents can be reused, else to the front.
 func (c *Cache) drop(p int32) {
 	if c.pages[p].refs--; c.pages[p].refs > 0 {
 		return
@@ -79,12 +79,11 @@ func (c *Cache) drop(p int32) {
 	c.pushBack(p)
 }
 
-// content stands for the tokens of a full page and all before them, and for the scope:
-// a hash that cannot be made to collide, so that pages may be found whether or not
-// those before them are still there.
+// content identifies the tokens of a full page, all tokens before it, and the scope. The hash is
+// collision-resistant, so a page can be found whether or not the pages before it are still cached.
 type content [sha256.Size]byte
 
-// contentOf is the content of a page of tokens that follows one of content before.
+// contentOf returns the content of a page of tokens that follows a page of content before.
 func (c *Cache) contentOf(scope uint64, before *content, tokens []int32) content {
 	b := append(c.text[:0], c.secret[:]...)
 	b = binary.LittleEndian.AppendUint64(b, scope)
@@ -101,7 +100,7 @@ func (c *Cache) bucket(group int, at *content) *int32 {
 	return &c.buckets[(binary.LittleEndian.Uint64(at[:])+uint64(group))&uint64(len(c.buckets)-1)]
 }
 
-// find is the registered page of a group with this content, or none.
+// find returns the registered page of a group with this content, or none.
 func (c *Cache) find(group int, at *content) int32 {
 	for p := *c.bucket(group, at); p != none; p = c.pages[p].chain {
 		if have := &c.pages[p]; have.content == *at && have.group == int32(group) {
@@ -111,7 +110,7 @@ func (c *Cache) find(group int, at *content) int32 {
 	return none
 }
 
-// register offers the full page p for reuse, unless there is an equal one.
+// register makes the full page p available for reuse, unless an equal page is registered.
 func (c *Cache) register(p int32, group int, at *content) {
 	if c.find(group, at) != none {
 		return
@@ -121,7 +120,7 @@ func (c *Cache) register(p int32, group int, at *content) {
 	have.chain, *head = *head, p
 }
 
-// unregister takes p out of the table, if it is there.
+// unregister removes p from the table if it is registered.
 func (c *Cache) unregister(p int32) {
 	have := &c.pages[p]
 	if !have.registered {

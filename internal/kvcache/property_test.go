@@ -123,7 +123,7 @@ func (f *fleet) truncate(t *rapid.T) {
 	n := rapid.IntRange(0, len(r.tokens)).Draw(t, "n")
 	left := r.seq.Truncate(n)
 	if left == 0 && n < r.committed && slices.Max(f.c.layout.windows) > 0 {
-		n = 0 // it may be, where pages were freed
+		n = 0 // may happen once pages were freed
 	}
 	if left != n {
 		t.Fatalf("Truncate(%d) of %d tokens left %d", n, len(r.tokens), left)
@@ -213,8 +213,8 @@ func TestWindowsHoldBoundedPages(t *testing.T) {
 	}
 }
 
-// A prompt is shared from pages at its end where the windows have freed its
-// beginning, whose pages others have taken since.
+// TestReuseWithoutTheBeginning shares the end of a prompt after windowed layers have freed the
+// pages of its beginning and other sequences have taken them.
 func TestReuseWithoutTheBeginning(t *testing.T) {
 	c := newCacheOf(t, 8, LayerShape{KWidth: 1, Window: 5})
 	s := c.NewSequence(0)

@@ -1,10 +1,9 @@
 package kvcache
 
-// Reuse attaches the full pages that hold the beginning of tokens, and returns the
-// number of tokens that they save. They count as committed. The last token is never
-// among them, as its logits are wanted. Of layers with a window it attaches the pages
-// that the tokens to come see; those before need not be there. The sequence is empty and
-// stays so where nothing fits.
+// Reuse attaches the cached full pages of the longest matching prefix of tokens and returns the
+// number of tokens found. They count as committed. The last token is never reused, because its
+// logits are needed. Windowed layers attach only the pages that new tokens attend to; earlier pages
+// need not be cached. The sequence must be empty, and stays empty if no page matches.
 func (s *Sequence) Reuse(tokens []int32) int {
 	c := s.cache
 	c.stats.Queries += int64(len(tokens))
@@ -34,8 +33,8 @@ func (s *Sequence) Reuse(tokens []int32) int {
 	return s.committed
 }
 
-// match is the largest number of pages from the beginning of tokens of which every group
-// has what the next token sees. It leaves their contents in s.
+// match returns the largest number of leading pages of tokens for which every group has cached what
+// the next token attends to. It stores the contents of these pages in s.
 func (s *Sequence) match(tokens []int32) int {
 	c, size := s.cache, s.cache.config.PageTokens
 	c.runs = append(c.runs[:0], make([]int, len(s.tables))...) // pages found without a gap, up to the last
@@ -51,7 +50,7 @@ func (s *Sequence) match(tokens []int32) int {
 			if window > 0 {
 				first = firstSeen(n*size, window, size)
 			} else if c.runs[g] == 0 {
-				return best // no larger number will do
+				return best // a larger number cannot match either
 			}
 			whole = whole && c.runs[g] >= n-first
 		}

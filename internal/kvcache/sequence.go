@@ -2,31 +2,30 @@ package kvcache
 
 import "fmt"
 
-// A Sequence is the pages of one request, in order, in a table for each group of layers.
-// Its tokens are those that were appended; the committed ones among them have valid keys
-// and values.
+// A Sequence is the tokens and pages of one request, with one page table per group of layers.
+// Tokens are appended first and committed once their keys and values are valid.
 type Sequence struct {
 	cache     *Cache
 	scope     uint64
-	tables    []table // of each group
+	tables    []table // one per group
 	tokens    []int32
 	committed int
-	contents  []content // of the full pages that registration has passed
+	contents  []content // of the full pages that registration has visited
 	sealed    bool
 }
 
-// A table is the pages of one group.
+// A table is the page table of one group.
 type table struct {
-	pages []int32 // those before held are 0
-	held  int     // pages before it were freed, as no token to come sees them
+	pages []int32 // entries before held are 0
+	held  int     // number of leading pages freed because no future token attends to them
 }
 
-// firstTokens is how long a sequence gets before its tables grow: a token that is generated
+// firstTokens is the initial capacity of a sequence's tables. Below it, generating a token
 // allocates nothing.
 const firstTokens = 4096
 
-// NewSequence is an empty sequence. Only sequences of the same scope share pages: it
-// stands for all that keys depend on besides the tokens, such as an adapter.
+// NewSequence returns an empty sequence. Only sequences with equal scopes share pages: the scope
+// stands for everything besides the tokens that keys depend on, such as an adapter.
 func (c *Cache) NewSequence(scope uint64) *Sequence {
 	var s *Sequence
 	if n := len(c.pool); n > 0 {
@@ -43,23 +42,22 @@ func (c *Cache) NewSequence(scope uint64) *Sequence {
 	return s
 }
 
-// Len is the number of tokens appended.
+// Len returns the number of tokens appended.
 func (s *Sequence) Len() int { return len(s.tokens) }
 
-// Committed is the number of tokens whose keys and values are valid.
+// Committed returns the number of tokens whose keys and values are valid.
 func (s *Sequence) Committed() int { return s.committed }
 
-// Pages are the sequence's pages in a group, those reserved included. Where layers have
-// a window, the entries of pages that no token to come sees are 0, and not the
-// sequence's. The slice is the sequence's own and changes with the next Reserve, Commit
-// or Truncate.
+// Pages returns the sequence's pages in a group, including reserved ones. Entries of pages that
+// have left the group's window are 0 and do not belong to the sequence. The slice is valid until
+// the next Reserve, Commit or Truncate, and the caller must not modify it.
 func (s *Sequence) Pages(group int) []int32 { return s.tables[group].pages }
 
-// Reserve takes the pages that n further tokens need, when passes append at most pass of
-// them between two commits: layers with a window take pages for no more than that and
-// their window, as they give others back in between. Where pages are not to be had it
-// takes none and returns [ErrFull]. A page that is shared, or that others may reuse, is
-// left as it is: if the next token falls into one, the sequence goes on in a copy.
+// Reserve takes the pages that n more tokens need, if a pass appends at most pass tokens before
+// each commit. Windowed layers take pages for at most their window plus pass tokens, because Commit
+// frees pages in between. If there are not enough pages, Reserve takes none and returns [ErrFull].
+// If the next token falls into a page that is shared or registered, Reserve copies that page first
+// and leaves the original unchanged.
 func (s *Sequence) Reserve(n, pass int) error {
 	c := s.cache
 	last := len(s.tokens) / c.config.PageTokens
@@ -89,7 +87,7 @@ func (s *Sequence) Reserve(n, pass int) error {
 	return nil
 }
 
-// wanted is the length of a group's table that Reserve asks for.
+// wanted returns the table length that Reserve needs in a group.
 func (s *Sequence) wanted(group, n, pass int) int {
 	c := s.cache
 	end := len(s.tokens) + n
@@ -100,13 +98,13 @@ func (s *Sequence) wanted(group, n, pass int) int {
 	return c.config.PagesFor(end)
 }
 
-// shared reports whether n tokens to come begin in a page that others hold too.
+// shared reports whether the first of n new tokens falls into a page with other references.
 func (s *Sequence) shared(group, n, last int) bool {
 	pages := s.tables[group].pages
 	return n > 0 && last < len(pages) && s.cache.pages[pages[last]].refs > 1
 }
 
-// copyPage replaces page i of a group, which others hold, by a copy.
+// copyPage replaces page i of a group, which other sequences use, by a copy.
 func (s *Sequence) copyPage(group, i int) error {
 	c, pages := s.cache, s.tables[group].pages
 	old, p := pages[i], c.take()
@@ -124,8 +122,7 @@ func (s *Sequence) copyPage(group, i int) error {
 	return nil
 }
 
-// Append says which tokens come next. There must be room for them: what was not
-// reserved is left out, and the number of tokens taken is returned.
+// Append adds the next tokens and returns how many fit in the reserved pages. It drops the others.
 func (s *Sequence) Append(tokens ...int32) int {
 	room := len(tokens)
 	for g := range s.tables {
@@ -136,9 +133,9 @@ func (s *Sequence) Append(tokens ...int32) int {
 	return room
 }
 
-// Slots writes the slots of tokens from, from+1, … to dst, one each: where the backend
-// stores their keys and values in the layers of a group. The tokens were appended or at
-// least reserved, and their pages not yet freed.
+// Slots writes to dst the slots of tokens from, from+1, …: where the backend stores their keys and
+// values in the layers of a group. The tokens must be appended or reserved, and their pages not yet
+// freed.
 func (s *Sequence) Slots(group int, dst []int32, from int) {
 	size, pages := s.cache.config.PageTokens, s.tables[group].pages
 	for i := range dst {
@@ -147,9 +144,8 @@ func (s *Sequence) Slots(group int, dst []int32, from int) {
 	}
 }
 
-// Commit declares the keys and values of all appended tokens valid, after the pass
-// that stored them, offers the pages that are full for reuse, and frees those that
-// no token to come sees.
+// Commit marks the keys and values of all appended tokens valid, after the pass that stored them.
+// It registers full pages for reuse and frees pages that no future token attends to.
 func (s *Sequence) Commit() {
 	c, size := s.cache, s.cache.config.PageTokens
 	s.committed = len(s.tokens)
@@ -168,7 +164,7 @@ func (s *Sequence) Commit() {
 	}
 }
 
-// before is the content of the page before page i, nil for the first.
+// before returns the content of the page before page i, or nil for the first page.
 func (s *Sequence) before(i int) *content {
 	if i == 0 {
 		return nil
@@ -176,11 +172,11 @@ func (s *Sequence) before(i int) *content {
 	return &s.contents[i-1]
 }
 
-// firstSeen is the first page that the token at position n sees. Commit keeps what one
-// page before its end sees, so that a prompt can be shared up to its last full page.
+// firstSeen returns the first page that the token at position n attends to. Commit also keeps the
+// pages needed one page before the end, so that a prompt can be shared up to its last full page.
 func firstSeen(n, window, size int) int { return max(n-window+1, 0) / size }
 
-// giveBack frees a group's pages before page i.
+// giveBack drops the references to a group's pages before page i.
 func (s *Sequence) giveBack(group, i int) {
 	t := &s.tables[group]
 	for ; t.held < i; t.held++ {
@@ -189,14 +185,13 @@ func (s *Sequence) giveBack(group, i int) {
 	}
 }
 
-// Seal keeps pages that fill up from now on from being reused by others: their keys
-// depend on more than tokens and scope.
+// Seal excludes pages that fill up from now on from reuse, because their keys depend on more than
+// tokens and scope.
 func (s *Sequence) Seal() { s.sealed = true }
 
-// Truncate forgets the tokens from n on and the pages that only they needed, and returns
-// the number of tokens left. That is n unless layers with a window have freed what
-// the next token would see, in which case it is 0. After a pass that failed,
-// Truncate(Committed()) undoes the step.
+// Truncate removes the tokens from n on, frees the pages that only they needed, and returns the
+// number of tokens left. That number is n, or 0 if windowed layers have already freed pages that
+// the next token attends to. After a failed pass, Truncate(Committed()) undoes the step.
 func (s *Sequence) Truncate(n int) int {
 	c, size := s.cache, s.cache.config.PageTokens
 	n = max(min(n, len(s.tokens)), 0)
@@ -220,8 +215,8 @@ func (s *Sequence) Truncate(n int) int {
 	return n
 }
 
-// Free gives all pages back, the last first, so that the beginning of a prompt is
-// evicted last. The sequence is not used afterwards.
+// Free drops all page references, last page first, so that the beginning of a prompt is evicted
+// last. The sequence must not be used afterwards.
 func (s *Sequence) Free() {
 	for g := range s.tables {
 		t := &s.tables[g]
