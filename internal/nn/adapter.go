@@ -9,27 +9,27 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// An Adapter is what low-rank pairs add to linear maps of a program, for the rows that
-// [Input.Adapters] gives it. It is not changed by passes; many contexts may use it.
+// An Adapter is a set of low-rank pairs added to linear maps of a program, for the rows that select
+// it in [Input.Adapters]. Passes do not change it; many contexts may use it concurrently.
 type Adapter struct {
-	pairs   []pair // by number of the linear map, from 1 on
-	rank    int    // the largest
-	in, out int    // the widest
+	pairs   []pair // indexed by the number of the linear map, from 1 on
+	rank    int    // largest rank
+	in, out int    // largest widths
 	memory  backend.Memory
-	held    []tensor.Tensor // of memory
+	held    []tensor.Tensor // allocations in memory
 }
 
-// pair is y += scale · b·(a·x); without a the map has none. Those of a stack of experts lie
-// one below the other.
+// pair is y += scale · b·(a·x). Without a, the map has no pair. The pairs of a stack of experts are
+// concatenated by rows.
 type pair struct {
 	a, b      backend.Matrix // [rank, in], [out, rank]
 	rank, out int
 	scale     float32
 }
 
-// NewAdapter binds the pairs of an adapter to the linear maps of p, which it must all find.
-// The matrices are copied to memory, which [Adapter.Close] gives back; with nil they are used
-// where they are.
+// NewAdapter binds the pairs of an adapter to the linear maps of p. It fails if a pair has no
+// linear map. It copies the matrices to memory, and [Adapter.Close] frees them; if memory is nil,
+// it uses the matrices in place.
 func (p *Program) NewAdapter(memory backend.Memory, from *lora.Adapter) (*Adapter, error) {
 	a := &Adapter{pairs: make([]pair, len(p.linears)+1), memory: memory}
 	for i := range from.Pairs {
@@ -46,7 +46,7 @@ func (p *Program) NewAdapter(memory backend.Memory, from *lora.Adapter) (*Adapte
 	return a, nil
 }
 
-// linearAt is the number of the linear map that a pair adds to.
+// linearAt returns the number of the linear map that a pair adds to.
 func (p *Program) linearAt(f *lora.Pair) (int, error) {
 	path := f.Path
 	if f.Experts > 0 {
@@ -91,7 +91,7 @@ func (a *Adapter) bind(number int, f *lora.Pair) error {
 	return nil
 }
 
-// Close gives the memory back.
+// Close frees the memory.
 func (a *Adapter) Close() {
 	for _, t := range a.held {
 		a.memory.Free(t)
@@ -99,31 +99,31 @@ func (a *Adapter) Close() {
 	a.held, a.pairs = nil, nil
 }
 
-// adapted are the rows of a pass that use one adapter, ascending.
+// adapted is the rows of a pass that use one adapter, in ascending order.
 type adapted struct {
 	adapter *Adapter
 	rows    []int32
 }
 
-// adapterRows is how many rows go through the pairs of an adapter at a time: their memory is
-// small, and a row's result does not depend on the others.
+// adapterRows is the number of rows that an adapter's pairs process at a time. It bounds the
+// scratch memory; the result of a row does not depend on it.
 const adapterRows = 64
 
-// Drops chooses what A's inputs lose while an adapter is trained.
+// Drops selects the inputs of A to drop out while an adapter is trained.
 type Drops interface {
-	// Factors has one number for each input of a linear map, rows × cols: 0 for one that is
-	// dropped. All calls of a pass for one map get the same numbers; there are more than one
-	// where its unit is computed again or the map is computed in parts. The slice is not
-	// written to until the pass is reversed.
+	// Factors returns one factor for each of the rows × cols inputs of a linear map: 0 if the input
+	// is dropped. All calls of a pass for one map return the same numbers. There are several calls
+	// if the unit is recomputed or the map is computed in parts. The slice must not change until
+	// the pass has been reversed.
 	Factors(linear, rows, cols int) []float32
 }
 
-// lowRank is what a context needs for adapters; empty until [Context.Allow].
+// lowRank is the state that a context needs for adapters; empty until [Context.Allow].
 type lowRank struct {
 	arena  arena
-	most   int // rows that go through at a time
+	most   int // rows processed at a time
 	groups []adapted
-	rows   []int32 // of all groups
+	rows   []int32 // rows of all groups
 	subset []int32
 	scales []float32
 }
@@ -135,11 +135,11 @@ func (a *Adapter) floats(rows int) int {
 	return 2*floats(rows, a.in) + floats(rows, a.rank) + floats(rows, a.out)
 }
 
-// Allow takes the memory that passes with a need, beside that for the adapters before.
+// Allow takes the scratch memory for passes with adapter a, in addition to earlier adapters.
 func (c *Context) Allow(a *Adapter) error {
 	l := &c.lowRank
 	l.most, l.arena.recorder = adapterRows, c.arena.recorder
-	if l.arena.recorder != nil { // its order of summation may depend on the number of rows
+	if l.arena.recorder != nil { // the order of summation may depend on the number of rows
 		l.most = max(c.limits.Rows, c.limits.Outputs)
 	}
 	if need := a.floats(l.most); l.arena.memory.Elements() < need || l.arena.memory.IsZero() {
@@ -159,7 +159,7 @@ func (c *Context) Allow(a *Adapter) error {
 	return nil
 }
 
-// beginAdapters sorts the rows of a pass by their adapters.
+// beginAdapters groups the rows of a pass by adapter.
 func (c *Context) beginAdapters() error {
 	l := &c.lowRank
 	l.groups = l.groups[:0]
@@ -169,7 +169,7 @@ func (c *Context) beginAdapters() error {
 			continue
 		}
 		if l.most == 0 || l.arena.memory.Elements() < a.floats(l.most) {
-			return fmt.Errorf("nn: row %d has an adapter that the context does not allow", i)
+			return fmt.Errorf("nn: row %d has an adapter for which Context.Allow was not called", i)
 		}
 		first := next
 		for j := i; j < len(c.in.Adapters); j++ {
@@ -183,7 +183,7 @@ func (c *Context) beginAdapters() error {
 	return nil
 }
 
-// group reports whether rows of a are sorted already.
+// group reports whether the rows of a are already grouped.
 func (l *lowRank) group(a *Adapter) bool {
 	for i := range l.groups {
 		if l.groups[i].adapter == a {
@@ -193,19 +193,19 @@ func (l *lowRank) group(a *Adapter) bool {
 	return false
 }
 
-// adapt adds what the adapters of the pass add to linear map number, or to its rows first,
-// first+step, …; dst is what those rows have computed of x.
+// adapt adds the pass's adapters to the output dst of linear map number for input x. dst has all
+// rows of the map, or its rows first, first+step, ….
 func (c *Context) adapt(number int, dst, x tensor.Tensor, first, step int) {
 	c.all().adaptPart(part{number: number, first: first, step: step}, dst, x)
 }
 
-// adaptTurned is adapt where dst is x times rows from first on of the map, not times their
+// adaptTurned is adapt for a dst that is x times rows of the map from first on, not times their
 // transpose.
 func (c *Context) adaptTurned(number int, dst, x tensor.Tensor, first int) {
 	c.all().adaptPart(part{number: number, first: first, step: 1, turned: true}, dst, x)
 }
 
-// adapts reports whether an adapter of the pass adds to a map.
+// adapts reports whether an adapter of the pass has a pair for r.
 func (c *Context) adapts(r *linear) bool {
 	for _, g := range c.lowRank.groups {
 		if !g.adapter.pairs[r.number].a.IsZero() {
@@ -215,8 +215,7 @@ func (c *Context) adapts(r *linear) bool {
 	return false
 }
 
-// part is the rows of a linear map, of an expert's where it is a stack, that compute
-// something.
+// part is the rows of a linear map (of one expert in a stack) that an operation computes.
 type part struct {
 	number, first, step int
 	expert              int
@@ -233,7 +232,7 @@ func (c scope) adaptPart(m part, dst, x tensor.Tensor) {
 		if p.a.IsZero() {
 			continue
 		}
-		c.compute() // what is added to
+		c.compute() // computes the sums that the pairs add to
 		rows := g.rows
 		if c.gathered != nil {
 			n := 0
@@ -253,8 +252,7 @@ func (c scope) adaptPart(m part, dst, x tensor.Tensor) {
 	}
 }
 
-// adaptRows adds scale · b·(a·x) to some rows of dst; or scale · (x·b)·a, where the map is
-// turned.
+// adaptRows adds scale · b·(a·x) to some rows of dst, or scale · (x·b)·a if the map is transposed.
 func (c *Context) adaptRows(m part, p *pair, dst, x tensor.Tensor, rows []int32) {
 	l := &c.lowRank
 	l.arena.used = 0
@@ -281,7 +279,7 @@ func (c *Context) adaptRows(m part, p *pair, dst, x tensor.Tensor, rows []int32)
 	c.backend.ScatterAdd(dst, high, rows, l.scales[:n])
 }
 
-// of is the maps of a part of a pair from in columns to out, one after the other.
+// of returns the matrices of a part of a pair, from in columns to out, one after the other.
 func (p *pair) of(m part, in, out int) (down, up backend.Matrix) {
 	down, up = p.a, p.b
 	if down.OutRows() > p.rank {

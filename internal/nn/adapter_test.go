@@ -227,7 +227,7 @@ func TestAdaptersThatDoNotFit(t *testing.T) {
 	}
 	in := Input{Tokens: []int32{1}, KV: m.cache.Layers(), Groups: []Group{{Spans: []backend.Span{{Rows: 1}}, Slots: []int32{0}}}}
 	in.Adapters = []*Adapter{other, other}
-	wantError(t, m.context.Begin(&in), "adapters of 2 rows")
+	wantError(t, m.context.Begin(&in), "Adapters has 2 rows, want 1")
 	in.Adapters = in.Adapters[:1]
-	wantError(t, m.context.Begin(&in), "does not allow")
+	wantError(t, m.context.Begin(&in), "Context.Allow was not called")
 }

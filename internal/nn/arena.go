@@ -6,20 +6,19 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// An arena hands out float32 matrices like a stack: a rule remembers used, takes, and
-// sets used back. Its size is worked out beforehand by the scratch methods, which
-// mirror what the rules take.
+// An arena allocates float32 matrices like a stack: a rule saves used, allocates, and restores
+// used. The scratch methods, which mirror what the rules allocate, compute its size in advance.
 type arena struct {
 	memory tensor.Tensor
 	used   int // floats
-	// recorder, where there is one, hands out memory that stays as it is while it records.
+	// recorder, if set, allocates memory that stays unchanged while it records.
 	recorder backend.Recorder
 }
 
-// floats is what a matrix takes, rounded so that each begins on 64 bytes.
+// floats returns the size of a matrix, rounded up so that each begins on a 64-byte boundary.
 func floats(rows, cols int) int { return (rows*cols + 15) &^ 15 }
 
-// take is a matrix of what was there before.
+// take allocates a matrix without clearing it.
 func (a *arena) take(rows, cols int) tensor.Tensor {
 	if a.recorder != nil && a.recorder.Recording() {
 		return a.recorder.Take(rows, cols)
@@ -27,15 +26,15 @@ func (a *arena) take(rows, cols int) tensor.Tensor {
 	return a.passing(rows, cols)
 }
 
-// passing is take for what no reverse reads again, whoever records: a result that is added
-// to something, or stored elsewhere, or easily made again.
+// passing is take for results that Backward does not read again, even while recording: those added
+// to something, stored elsewhere, or cheap to recompute.
 func (a *arena) passing(rows, cols int) tensor.Tensor {
 	begin := a.used
 	a.used += floats(rows, cols)
 	return matrix(a.memory.Slice(begin, begin+rows*cols), rows, cols)
 }
 
-// matrix is t seen as rows × cols of the elements from its first on.
+// matrix is a rows × cols view of the first elements of t.
 func matrix(t tensor.Tensor, rows, cols int) tensor.Tensor {
 	if t.Data != nil {
 		t.Data = t.Data[: 4*rows*cols : 4*rows*cols]
@@ -45,8 +44,8 @@ func matrix(t tensor.Tensor, rows, cols int) tensor.Tensor {
 	return t
 }
 
-// spare is memory for a result that may take the place of x, which was taken: x itself,
-// unless a recorder has to keep it. Then x lies elsewhere, and what was meant for it is free.
+// spare returns memory for a result that may overwrite x: x itself, unless a recorder has to keep
+// it. In that case the memory taken for x is free, because the recorder has placed x elsewhere.
 func (a *arena) spare(x tensor.Tensor) tensor.Tensor {
 	if a.recorder != nil && a.recorder.Recording() {
 		return a.passing(x.Rows(), x.Cols())
@@ -54,7 +53,7 @@ func (a *arena) spare(x tensor.Tensor) tensor.Tensor {
 	return x
 }
 
-// floats is the size of a context's memory.
+// floats returns the size of a context's memory.
 func (p *Program) floats(l Limits) int {
 	n := floats(1, p.zeros) + 2*floats(l.Rows, p.width) + floats(l.Outputs, p.vocab) + floats(l.Outputs, p.hidden)
 	for _, r := range p.ropes {

@@ -82,7 +82,7 @@ func (c *compiler) headUnit(n Node, s *meta.CausalLMSpec, width int) error {
 	return nil
 }
 
-// orOne is a factor for which a spec's 0 means 1.
+// orOne returns x, or 1 if x is 0: a spec's default for factors.
 func orOne(x float32) float32 {
 	if x == 0 {
 		return 1
@@ -90,7 +90,7 @@ func orOne(x float32) float32 {
 	return x
 }
 
-// embedStep begins a pass with the vectors of its tokens.
+// embedStep starts a pass with the embeddings of its tokens.
 type embedStep struct {
 	tokens, positions *embedding // positions may be nil
 	scale             float32
@@ -118,7 +118,7 @@ func (s *embedStep) scratch(l Limits) int {
 	return floats(l.Rows, s.positions.dim)
 }
 
-// headStep ends a pass with the rows that were asked for.
+// headStep ends a pass with the requested rows.
 type headStep struct {
 	norm    *norm
 	head    *linear
@@ -151,13 +151,13 @@ func (s *headStep) run(c *Context) {
 	}
 }
 
-// gather normalises some rows only: a row's norm does not depend on the others.
+// gather normalises selected rows only. The norm of a row does not depend on the others.
 func (s *headStep) gather(c *Context, dst tensor.Tensor, rows []int32) {
 	c.backend.Gather(dst, c.hidden, rows)
 	s.norm.forward(c, dst, dst)
 }
 
-// sum adds up the normalised rows of each range, in their order.
+// sum adds up the normalised rows of each range in order.
 func (s *headStep) sum(c *Context) {
 	mark := c.arena.used
 	all := c.arena.take(c.rows, s.norm.cols())

@@ -13,19 +13,19 @@ import (
 
 // A rule runs one module.
 type rule interface {
-	// forward computes dst of x. The two do not overlap unless the rule says so.
+	// forward computes dst from x. They must not overlap unless the rule allows it.
 	forward(c *Context, dst, x tensor.Tensor)
-	// scratch is the number of floats that forward takes from the arena for rows.
+	// scratch returns the number of floats that forward allocates from the arena for rows.
 	scratch(rows int) int
-	// cols is the width of the result.
+	// cols returns the width of the result.
 	cols() int
 }
 
-// Compile resolves the names in the Specs below root. An error carries the path of the
-// module whose spec cannot be run.
+// Compile resolves the names in the Specs below root. If a spec cannot be run, the error names the
+// path of its module.
 //
-// The root is a CausalLM; or a Sequential, of which each child becomes a unit; or a
-// single module of another kind.
+// The root is a CausalLM; or a Sequential, whose children become units; or a single module of
+// another kind.
 func Compile(root *meta.Module) (*Program, error) {
 	if root == nil {
 		return nil, errors.New("nn: no module")
@@ -53,11 +53,11 @@ func Compile(root *meta.Module) (*Program, error) {
 // compiler is the state of one Compile.
 type compiler struct {
 	program *Program
-	caches  map[int]string // layer of the cache → path of the attention that has it
-	experts []Node         // stacks of the unit at hand
+	caches  map[int]string // cache layer → path of the attention that owns it
+	experts []Node         // expert stacks of the current unit
 }
 
-// at is an error about the module at path.
+// at returns an error about the module at path.
 func at(path, format string, args ...any) error {
 	if path == "" {
 		path = "the root"
@@ -65,7 +65,7 @@ func at(path, format string, args ...any) error {
 	return fmt.Errorf("nn: %s: "+format, append([]any{path}, args...)...)
 }
 
-// child finds the module that a spec names.
+// child returns the module that a spec names.
 func (c *compiler) child(n Node, role, name string) (Node, error) {
 	if name == "" {
 		return Node{}, at(n.Path, "the spec names no %s", role)
@@ -77,7 +77,7 @@ func (c *compiler) child(n Node, role, name string) (Node, error) {
 	return Node{meta.Join(n.Path, name), m.Resolve()}, nil
 }
 
-// spec is a module's spec as the type that its kind has.
+// spec returns a module's spec as the type for its kind.
 func spec[T any](n Node, kind meta.Kind) (*T, error) {
 	if n.Module.Kind != kind {
 		return nil, at(n.Path, "a module of kind %v where one of kind %v is wanted", n.Module.Kind, kind)
@@ -89,14 +89,13 @@ func spec[T any](n Node, kind meta.Kind) (*T, error) {
 	return s, nil
 }
 
-// A param is a resolved parameter that knows its path. Its Param is nil where it is optional
-// and not there.
+// A param is a resolved parameter with its path. Its Param is nil if it is optional and missing.
 type param struct {
 	*meta.Param
 	path string
 }
 
-// param is the parameter called name.
+// param returns the parameter called name.
 func (c *compiler) param(n Node, name string, shape ...int) (param, error) {
 	p, err := c.optional(n, name, shape...)
 	if err == nil && p.Param == nil {
@@ -105,7 +104,7 @@ func (c *compiler) param(n Node, name string, shape ...int) (param, error) {
 	return p, err
 }
 
-// optional is the parameter called name, if there is one.
+// optional returns the parameter called name, if it exists.
 func (c *compiler) optional(n Node, name string, shape ...int) (param, error) {
 	p := param{n.Module.Param(name), meta.Join(n.Path, name)}
 	if p.Param == nil {
@@ -118,7 +117,7 @@ func (c *compiler) optional(n Node, name string, shape ...int) (param, error) {
 	return p, nil
 }
 
-// rule compiles any module that maps hidden states of width in.
+// rule compiles a module of any kind that takes hidden states of width in.
 func (c *compiler) rule(n Node, in int) (rule, error) {
 	switch n.Module.Kind {
 	case meta.KindBlock:
@@ -151,7 +150,7 @@ func (c *compiler) unit(s step, nodes ...Node) {
 	c.experts = nil
 }
 
-// cache gives an attention its layer of the cache.
+// cache assigns an attention its layer of the KV cache.
 func (c *compiler) cache(path string, layer int, shape kvcache.LayerShape) error {
 	const most = 1 << 16
 	if layer < 0 || layer >= most {
@@ -168,7 +167,7 @@ func (c *compiler) cache(path string, layer int, shape kvcache.LayerShape) error
 	return nil
 }
 
-// rope is the number of the table that a spec's rows rotate by.
+// rope returns the number of the table for a spec's rotary embedding.
 func (c *compiler) rope(path string, r *meta.RopeSpec, dim int) (int, error) {
 	if r.Dim < 2 || r.Dim%2 != 0 || r.Dim > dim {
 		return 0, at(path, "rope over %d of %d dimensions", r.Dim, dim)
@@ -182,17 +181,17 @@ func (c *compiler) rope(path string, r *meta.RopeSpec, dim int) (int, error) {
 	return len(c.program.ropes) - 1, nil
 }
 
-// finish checks what only the whole tree shows.
+// finish checks properties of the whole tree.
 func (c *compiler) finish() error {
 	if len(c.caches) != len(c.program.layers) {
 		for i := range c.program.layers {
 			if _, ok := c.caches[i]; !ok {
-				return fmt.Errorf("nn: no attention has layer %d of the cache", i)
+				return fmt.Errorf("nn: layer %d of the KV cache has no attention module", i)
 			}
 		}
 	}
 	return nil
 }
 
-// widen notes a width that hidden states between units have.
+// widen records a width that hidden states have between units.
 func (c *compiler) widen(cols int) { c.program.width = max(c.program.width, cols) }

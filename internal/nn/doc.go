@@ -1,27 +1,25 @@
-// Package nn runs a module tree: one rule for each kind of module, and nothing that
-// knows an architecture by name.
+// Package nn runs a module tree. It has one rule per kind of module and does not depend on
+// architecture names.
 //
-// [Compile] resolves every name in the Specs of a tree once and yields a [Program], a
-// sequence of units: the embedding, each block, the final norm with the head; or the
-// children of a user's own Sequential. A [Context] is the memory of one backend in
-// which passes run. A pass is [Context.Begin] with an [Input], then [Unit.Run] for
-// each unit in order, then [Context.Logits]. Between units the caller brings weights
-// and lets go of them; rules reach them through [Weights], in the pieces and the order
-// in which a checkpoint stores them.
+// [Compile] resolves the names in the Specs of a tree once and returns a [Program], a sequence of
+// units: the embedding, each block, and the final norm with the head; or the children of a user's
+// own Sequential. A [Context] owns the memory of one backend in which passes run. A pass is
+// [Context.Begin] with an [Input], then [Unit.Run] for each unit in order, then [Context.Logits].
+// Between units the caller loads and releases weights. Rules read them through [Weights], in the
+// pieces and the order in which the checkpoint stores them.
 //
-// Results do not depend on what else is in the pass: for each row every sum has one
-// order, so a prompt computed alone, in chunks or among others is the same bit by bit
-// as long as the backend keeps its promise of the same.
+// Results do not depend on the rest of the pass: every sum of a row has one fixed order. A prompt
+// computed alone, in chunks or batched with others gives bitwise equal results, provided that the
+// backend guarantees the same.
 //
-// Rows of a pass may each have an [Adapter], low-rank pairs that are added to the linear
-// maps. A row's result is the same whatever the adapters of the others are.
+// Each row of a pass may have an [Adapter]: low-rank pairs added to the linear maps. The result of
+// a row does not depend on the adapters of other rows.
 //
-// A [Training] runs the same units on a backend that records and reverses them, the last
-// one first: a rule that is made of the backend's operations has its backward with its
-// forward.
+// A [Training] runs the same units on a backend that records operations, and reverses them from the
+// last to the first. Rules composed of backend operations need no separate backward code.
 //
-// After the first passes nothing is allocated on the Go heap, unless they are recorded.
+// After the first passes nothing is allocated on the Go heap, except while recording.
 //
-// It knows neither files, devices, schedules nor text. A Program is immutable and may
-// be shared; a Context belongs to one goroutine.
+// The package does not depend on files, devices, schedules or text. A Program is immutable and may
+// be shared; a Context must be used by one goroutine at a time.
 package nn

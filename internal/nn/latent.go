@@ -7,11 +7,11 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// latent is multi-head latent attention. The cache holds one compressed vector for a
-// token, from which each head's key and value are linear maps: instead of expanding
-// the cache, the map of the keys is applied to the queries, q·(U·c) = (Uᵀ·q)·c, and that
-// of the values to the sum. All heads then attend with the same keys, of the width of
-// the compressed vector and the rotated part, and their beginning is the values.
+// latent is multi-head latent attention. The cache holds one compressed vector per token; each
+// head's key and value are linear maps of it. Instead of expanding the cache, the key map is
+// applied to the queries, q·(U·c) = (Uᵀ·q)·c, and the value map to the attention output. All heads
+// share the keys: the compressed vector followed by the rotary part. The compressed vector, at the
+// start of a key, is also the value.
 type latent struct {
 	path          string
 	spec          *meta.AttentionSpec
@@ -21,7 +21,7 @@ type latent struct {
 	kvNorm        *norm
 	out           *linear
 	rope          int
-	nope, rotated int // parts of a head of the queries
+	nope, rotated int // widths of the two parts of a query head
 	rank          int
 }
 
@@ -114,7 +114,7 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// queries computes the heads before any rotation, and beside them the compression of x.
+// queries computes the heads before rotation and, in the same operation, the compression of x.
 func (a *latent) queries(c *Context, compressed, x tensor.Tensor) tensor.Tensor {
 	q := c.arena.take(x.Rows(), a.spec.Heads*a.spec.HeadDim)
 	mark := c.arena.used
@@ -136,8 +136,8 @@ func (a *latent) queries(c *Context, compressed, x tensor.Tensor) tensor.Tensor 
 	return q
 }
 
-// absorb maps each head of the queries to the keys of the cache: its first part by the
-// transpose of the map that expands keys, its second by rope.
+// absorb maps each query head to the keys of the cache: its first part by the transpose of the map
+// that expands keys, its second part by rope.
 func (a *latent) absorb(c *Context, q tensor.Tensor, up backend.Matrix) tensor.Tensor {
 	rows, heads, dim, width := q.Rows(), a.spec.Heads, a.spec.HeadDim, a.rank+a.rotated
 	absorbed := c.arena.take(rows, heads*width)
@@ -161,8 +161,8 @@ func (a *latent) absorb(c *Context, q tensor.Tensor, up backend.Matrix) tensor.T
 	return absorbed
 }
 
-// adaptQueries and adaptValues add what adapters add to the expansion, head by head in the
-// same way as it is applied.
+// adaptQueries and adaptValues add the adapters of the expansion head by head, as the expansion
+// itself is applied.
 func (a *latent) adaptQueries(c *Context, absorbed, q tensor.Tensor) {
 	if len(c.lowRank.groups) == 0 {
 		return

@@ -8,15 +8,15 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// linear is y = x·Wᵀ + b, or a stack of such maps, one for each expert.
+// linear is y = x·Wᵀ + b, or a stack of such maps, one per expert.
 type linear struct {
-	path         string // that adapters name it by
+	path         string // the path by which adapters name it
 	weight, bias param
 	transposed   bool // the parameter is [in, out]
 	in, out      int
 	exact        bool // its input is never rounded
-	number       int  // in Program.linears, from 1 on; 0: no adapter can be added to it
-	experts      int  // of a stack, else 0
+	number       int  // in Program.linears, from 1 on; 0 if adapters do not support it
+	experts      int  // size of a stack, else 0
 }
 
 // linear compiles a Linear of inputs of width in.
@@ -35,7 +35,7 @@ func (c *compiler) linear(n Node, in int) (*linear, error) {
 	return r, err
 }
 
-// adaptable gives r a number, by which adapters are added to it.
+// adaptable gives r a number, so that adapters can be added to it.
 func (c *compiler) adaptable(r *linear) {
 	c.program.linears = append(c.program.linears, r)
 	r.number = len(c.program.linears)
@@ -59,7 +59,7 @@ func (c *compiler) affine(n Node, in, out int, transposed bool) (*linear, error)
 	return r, err
 }
 
-// linearNamed compiles the Linear that a spec names and checks its width; out 0 is any.
+// linearNamed compiles the Linear that a spec names and checks its width; out 0 accepts any.
 func (c *compiler) linearNamed(n Node, role, name string, in, out int) (*linear, error) {
 	child, err := c.child(n, role, name)
 	if err != nil {
@@ -74,7 +74,7 @@ func (c *compiler) linearNamed(n Node, role, name string, in, out int) (*linear,
 
 func (r *linear) forward(c *Context, dst, x tensor.Tensor) { r.compute(c.all(), dst, x, 0) }
 
-// compute is forward in a scope, of one expert where r is a stack.
+// compute is forward in a scope, for one expert if r is a stack.
 func (r *linear) compute(c scope, dst, x tensor.Tensor, expert int) {
 	w := r.affine(c.Context, expert)
 	w.apply(c, dst, x)
@@ -83,11 +83,11 @@ func (r *linear) compute(c scope, dst, x tensor.Tensor, expert int) {
 	}
 }
 
-// gates are both halves of a fused gate, which lie side by side unless they are stored
-// interleaved.
+// gates are the two halves of a fused gate projection. They are adjacent unless the weights are
+// stored interleaved.
 type gates struct{ both, gate, up tensor.Tensor }
 
-// takeGates takes memory for rows of a fused gate.
+// takeGates allocates memory for rows of a fused gate.
 func (r *linear) takeGates(c *Context, rows int, interleaved bool) gates {
 	inner := r.out / 2
 	if interleaved {
@@ -97,7 +97,7 @@ func (r *linear) takeGates(c *Context, rows int, interleaved bool) gates {
 	return gates{both: both, gate: both.Columns(0, inner), up: both.Columns(inner, r.out)}
 }
 
-// slice is rows [begin, end).
+// slice returns rows [begin, end).
 func (g gates) slice(begin, end int) gates {
 	g.gate, g.up = g.gate.Slice(begin, end), g.up.Slice(begin, end)
 	if !g.both.IsZero() {
@@ -106,7 +106,7 @@ func (g gates) slice(begin, end int) gates {
 	return g
 }
 
-// gates computes a fused gate, of one expert's where r is a stack.
+// gates computes a fused gate, for one expert if r is a stack.
 func (r *linear) gates(c scope, to gates, x tensor.Tensor, expert int) {
 	second, step := r.out/2, 1
 	w := r.affine(c.Context, expert)
@@ -125,7 +125,7 @@ func (r *linear) gates(c scope, to gates, x tensor.Tensor, expert int) {
 	}
 }
 
-// affine brings what r is made of.
+// affine returns the weight and bias of r, or of one of its experts.
 func (r *linear) affine(c *Context, expert int) affine {
 	if r.experts == 0 {
 		expert = -1
@@ -140,16 +140,16 @@ func (r *linear) affine(c *Context, expert int) affine {
 func (r *linear) scratch(int) int { return 0 }
 func (r *linear) cols() int       { return r.out }
 
-// affine is a linear map, its weight and bias as the pieces that a checkpoint has of them.
+// affine is a linear map with its weight and bias in the pieces stored in the checkpoint.
 type affine struct {
 	*linear
 	weight, bias []backend.Part
-	// first and step take rows first, first+step, … of the whole; step 0 means all.
+	// first and step select rows first, first+step, … of the whole; step 0 means all.
 	first, step int
 }
 
-// apply computes dst = x·Wᵀ + b, one operation for each piece of the weight, or more
-// where the bias is cut elsewhere.
+// apply computes dst = x·Wᵀ + b with one operation per piece of the weight, or more if the bias has
+// other piece boundaries.
 func (a *affine) apply(c scope, dst, x tensor.Tensor) {
 	if c.err != nil {
 		return
@@ -176,8 +176,8 @@ func (a *affine) apply(c scope, dst, x tensor.Tensor) {
 	}
 }
 
-// place checks a piece of the weight, turns it the way the rule reads it, and says
-// which rows of the result it computes.
+// place validates a piece of the weight, transposes it for the rule if needed, and returns the
+// range of output rows that it computes.
 func (a *affine) place(c *Context, p backend.Part, in int) (begin, end int, ok bool) {
 	if p.Rank != 2 {
 		c.fail("%s: a piece of shape %v", a.linear.weight.path, p.Shape())
@@ -202,8 +202,7 @@ func (a *affine) place(c *Context, p backend.Part, in int) (begin, end int, ok b
 	return begin, end, true
 }
 
-// piece computes columns begin to end of dst with w, in as many operations as the bias
-// has pieces there.
+// piece computes columns begin to end of dst with w, with one operation per piece of the bias.
 func (a *affine) piece(c scope, dst, x tensor.Tensor, w backend.Matrix, begin, end int) {
 	w.Transposed = w.Transposed != a.transposed
 	if len(a.bias) == 0 {
@@ -232,7 +231,7 @@ func (a *affine) piece(c scope, dst, x tensor.Tensor, w backend.Matrix, begin, e
 	}
 }
 
-// strided computes every step-th row of a weight that is in one piece.
+// strided computes every step-th row of a weight stored in one piece.
 func (a *affine) strided(c scope, dst, x tensor.Tensor, p backend.Part) {
 	w := p.Matrix
 	w.Transposed = w.Transposed != a.transposed
@@ -250,7 +249,7 @@ func (a *affine) strided(c scope, dst, x tensor.Tensor, p backend.Part) {
 	a.product(c, dst, x, w, bias)
 }
 
-// rowsOf is rows [begin, end) of the logical matrix.
+// rowsOf returns rows [begin, end) of the logical matrix.
 func rowsOf(w backend.Matrix, begin, end int) backend.Matrix {
 	if begin == 0 && end == w.OutRows() {
 		return w
@@ -269,7 +268,7 @@ func rowsOf(w backend.Matrix, begin, end int) backend.Matrix {
 	return w.CutRows(begin, stored)
 }
 
-// columns is t itself where the range is all of it.
+// columns returns columns [begin, end) of t, or t itself if that is all of it.
 func columns(t tensor.Tensor, begin, end int) tensor.Tensor {
 	if begin == 0 && end == t.Cols() {
 		return t
@@ -277,8 +276,8 @@ func columns(t tensor.Tensor, begin, end int) tensor.Tensor {
 	return t.Columns(begin, end)
 }
 
-// parts are the pieces of a parameter, or of an expert's slab of it. Without them the pass
-// fails.
+// parts returns the pieces of a parameter, or of one expert's slab. If they are not loaded, the
+// pass fails.
 func (c *Context) parts(p param, expert int) []backend.Part {
 	if c.err != nil {
 		return nil
@@ -290,7 +289,7 @@ func (c *Context) parts(p param, expert int) []backend.Part {
 	return parts
 }
 
-// whole is a matrix that the checkpoint has in one piece.
+// whole returns a matrix that must be stored in one piece.
 func (c *Context) whole(p param) (backend.Matrix, bool) {
 	parts := c.parts(p, -1)
 	if c.err != nil {
@@ -303,8 +302,8 @@ func (c *Context) whole(p param) (backend.Matrix, bool) {
 	return backend.Matrix{}, false
 }
 
-// vector is a parameter of one dimension, or one of more in the order of its elements;
-// absent where p is.
+// vector returns a one-dimensional parameter, or the elements of a larger one in order. It is zero
+// if p is missing.
 func (c *Context) vector(p param) tensor.Tensor {
 	if p.Param == nil {
 		return tensor.Tensor{}

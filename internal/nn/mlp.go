@@ -9,7 +9,7 @@ import (
 type mlp struct {
 	path        string
 	act         meta.Activation
-	gate, up    *linear // or fused; without gate the act is of up
+	gate, up    *linear // or fused; without a gate, act applies to up
 	fused, down *linear
 	interleaved bool
 	inner       int
@@ -52,7 +52,7 @@ func (m *mlp) forward(c *Context, dst, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// open computes what the activation is of. up may be absent.
+// open computes the inputs of the activation. up may be missing.
 func (m *mlp) open(c scope, x tensor.Tensor) (gate, up tensor.Tensor) {
 	switch rows := x.Rows(); {
 	case m.fused != nil:
@@ -70,7 +70,7 @@ func (m *mlp) open(c scope, x tensor.Tensor) (gate, up tensor.Tensor) {
 	return gate, up
 }
 
-// close computes dst of what open has computed.
+// close computes dst from the results of open.
 func (m *mlp) close(c scope, dst, gate, up tensor.Tensor) {
 	y := c.arena.spare(gate)
 	if c.err == nil {

@@ -5,7 +5,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// moe is a mixture of experts: a router sends each token to a few of them.
+// moe is a mixture of experts (MoE): a router selects a few experts for each token.
 type moe struct {
 	path       string
 	spec       *meta.MoESpec
@@ -70,7 +70,7 @@ func (c *compiler) routerOf(n Node, m *moe) error {
 		return err
 	}
 	c.adaptable(m.router)
-	m.router.exact = true // a rounding must not choose another expert
+	m.router.exact = true // rounding must not change the choice of experts
 	if m.spec.Correction == "" {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (c *compiler) routerOf(n Node, m *moe) error {
 	return at(router.Path, "no buffer %q, which the spec names as correction", m.spec.Correction)
 }
 
-// stackOf finds the stacked parameters and tells the experts' width from them.
+// stackOf finds the stacked parameters and derives the experts' width from them.
 func (c *compiler) stackOf(n Node, m *moe) (err error) {
 	s := m.spec
 	if m.stack, err = c.child(n, "experts", s.Experts); err != nil {
@@ -125,10 +125,10 @@ func (c *compiler) stacked(stack Node, r *linear, weight string, shape []int, bi
 	return err
 }
 
-// forward sums, for each token, the shared expert and then its experts by ascending
-// number. That order is the token's own: it does not depend on the other rows. Products that do
-// not wait for one another are one operation: the router and the shared expert's first maps, then
-// its last and the experts' first, then the experts' last.
+// forward sums, for each token, the shared expert and then its routed experts by ascending number.
+// The order does not depend on the other rows. Independent products form one operation: the router
+// with the shared expert's first maps, then the shared expert's last map with the routed experts'
+// first maps, then the routed experts' last maps.
 func (m *moe) forward(c *Context, dst, x tensor.Tensor) {
 	mark := c.arena.used
 	together := c.collect()
@@ -146,16 +146,16 @@ func (m *moe) forward(c *Context, dst, x tensor.Tensor) {
 			return
 		}
 		m.experts(together, dst, x, hit[:n], &s)
-		c.sync(m.stack.Path) // the next experts may take these ones' place
+		c.sync(m.stack.Path) // the next experts may reuse the memory of these
 		hit = hit[n:]
 	}
 	c.arena.used = mark
 }
 
-// sharing is what the shared expert has computed.
+// sharing is the intermediate state of the shared expert.
 type sharing struct {
 	gate, up tensor.Tensor
-	y, share tensor.Tensor // where it has a gate of its own
+	y, share tensor.Tensor // set if it has a gate of its own
 }
 
 // openShared computes the first maps of the shared expert.
@@ -171,7 +171,7 @@ func (m *moe) openShared(c scope, x tensor.Tensor) (s sharing) {
 	return s
 }
 
-// closeShared computes what dst begins with, or what is added to it first.
+// closeShared computes the initial value of dst, or the term that is added to it first.
 func (m *moe) closeShared(c scope, dst tensor.Tensor, s *sharing) {
 	if c.err != nil {
 		return
@@ -188,7 +188,7 @@ func (m *moe) closeShared(c scope, dst tensor.Tensor, s *sharing) {
 	}
 }
 
-// addShared adds the shared expert to dst, where it has a gate.
+// addShared adds the shared expert to dst if it has a gate.
 func (m *moe) addShared(c *Context, dst tensor.Tensor, s *sharing) {
 	if s.y.IsZero() || c.err != nil {
 		return
@@ -204,7 +204,7 @@ func (m *moe) addShared(c *Context, dst tensor.Tensor, s *sharing) {
 	s.y = tensor.Tensor{}
 }
 
-// route chooses the experts and sorts the rows by them.
+// route selects the experts and sorts the rows by expert.
 func (m *moe) route(c scope, x tensor.Tensor) {
 	mark := c.arena.used
 	logits := c.arena.take(x.Rows(), m.spec.Count)
@@ -236,8 +236,8 @@ func (m *moe) route(c scope, x tensor.Tensor) {
 	}
 }
 
-// experts adds what some experts that follow one another make of their rows. Products that wait
-// are computed beside them.
+// experts adds the outputs of consecutive experts to their rows. Deferred products are computed in
+// the same operations.
 func (m *moe) experts(c scope, dst, x tensor.Tensor, hit []int32, s *sharing) {
 	mark, r := c.arena.used, &c.routing
 	first, last := r.begin[hit[0]], r.begin[hit[len(hit)-1]+1]
@@ -262,7 +262,7 @@ func (m *moe) experts(c scope, dst, x tensor.Tensor, hit []int32, s *sharing) {
 	c.arena.used = mark
 }
 
-// each calls f for each expert, in the scope of its rows, with their range among those of all.
+// each calls f for each expert in the scope of its rows, with their range in the sorted rows.
 func (m *moe) each(c scope, hit []int32, f func(c scope, e, begin, end int)) {
 	r := &c.routing
 	first := r.begin[hit[0]]
@@ -272,11 +272,11 @@ func (m *moe) each(c scope, hit []int32, f func(c scope, e, begin, end int)) {
 	}
 }
 
-// fewRows is how many rows experts may take together however few a pass has.
+// fewRows is the minimum for the number of rows that experts process together.
 const fewRows = 256
 
-// lotRows is how many rows experts take together, in a pass of some rows: all of them where that
-// does not take much memory, and at least those of one expert.
+// lotRows returns the number of rows that experts process together for a pass of rows rows: all of
+// them if the memory is small, and at least those of one expert.
 func lotRows(rows, topK int) int { return min(rows*topK, max(2*rows, fewRows)) }
 
 func (m *moe) scratch(rows int) int {
@@ -298,15 +298,15 @@ func (m *moe) scratch(rows int) int {
 
 func (m *moe) cols() int { return m.width }
 
-// routing is which rows go to which experts.
+// routing assigns rows to experts.
 type routing struct {
-	experts []int32   // chosen, row by row
+	experts []int32   // selected experts, row by row
 	weights []float32 // their weights
-	begin   []int32   // begin[e] to begin[e+1]: the places of expert e in
+	begin   []int32   // begin[e] to begin[e+1] is the range of expert e in
 	rows    []int32   // rows by expert, in order, and
 	shares  []float32 // the weights by expert
-	places  []int32   // where they are among the weights
-	hit     []int32   // experts that were chosen, ascending
+	places  []int32   // the index of each share in weights
+	hit     []int32   // selected experts, ascending
 	next    []int32
 	gates   []float32 // of the rows, for the shared expert
 }
@@ -324,8 +324,8 @@ func (r *routing) init(p *Program, l Limits) {
 	}
 }
 
-// sort fills in what is by expert from the first n choices. It reports whether all of
-// them are below count.
+// sort fills the per-expert slices from the first n choices. It reports whether all choices are
+// below count.
 func (r *routing) sort(n, topK, count int) bool {
 	clear(r.begin[:count+1])
 	for _, e := range r.experts[:n] {
@@ -350,7 +350,7 @@ func (r *routing) sort(n, topK, count int) bool {
 	return true
 }
 
-// lot is the first of some experts that were chosen, which have at most so many rows together.
+// lot returns the longest prefix of hit whose experts have at most rows rows together.
 func (r *routing) lot(hit []int32, rows int) []int32 {
 	n, first := 1, int(r.begin[hit[0]])
 	for n < len(hit) && int(r.begin[hit[n]+1])-first <= rows {

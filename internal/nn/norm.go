@@ -10,7 +10,7 @@ type norm struct {
 	path         string
 	spec         *meta.NormSpec
 	weight, bias param
-	each         []*norm // of each head, where they are modules of their own
+	each         []*norm // one per head, if they are separate modules
 	width        int
 }
 
@@ -39,7 +39,7 @@ func (c *compiler) norm(n Node, in int) (*norm, error) {
 	return r, err
 }
 
-// eachNorm compiles the norms of heads that are modules of their own.
+// eachNorm compiles per-head norms that are separate modules.
 func (c *compiler) eachNorm(n Node, s *meta.NormSpec) ([]*norm, error) {
 	list, err := c.child(n, "norms of the heads", s.Each)
 	if err != nil {
@@ -57,7 +57,7 @@ func (c *compiler) eachNorm(n Node, s *meta.NormSpec) ([]*norm, error) {
 	return each, nil
 }
 
-// normNamed compiles the norm that a spec names, or none.
+// normNamed compiles the norm that a spec names, or returns nil for none.
 func (c *compiler) normNamed(n Node, role, name string, in int) (*norm, error) {
 	if name == "" {
 		return nil, nil
@@ -69,7 +69,7 @@ func (c *compiler) normNamed(n Node, role, name string, in int) (*norm, error) {
 	return c.norm(child, in)
 }
 
-// forward allows dst to be x.
+// forward allows dst and x to be the same.
 func (r *norm) forward(c *Context, dst, x tensor.Tensor) {
 	if r.each != nil {
 		for i, head := range r.each {

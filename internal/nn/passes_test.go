@@ -11,7 +11,7 @@ import (
 )
 
 // TestWindowsOfTwoKinds: layers that see a window and layers that see all have page
-// tables of their own, and what a chunk gives back changes nothing.
+// tables of their own, and pages that a chunk frees change nothing.
 func TestWindowsOfTwoKinds(t *testing.T) {
 	root := decoder(t, meta.CausalLMSpec{}, func(b *meta.Builder, i int) {
 		separate(preNorms(b, meta.BlockSpec{}), false, func(_ *meta.Builder, s *meta.AttentionSpec) { s.Layer, s.Window = i, 5*i })

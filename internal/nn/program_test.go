@@ -108,7 +108,7 @@ func TestCompileErrors(t *testing.T) {
 		{"another kind of layer", func(m *meta.Module) { m.Find("layers.1").Kind = meta.KindMLP }, "nn: layers.1: a module of kind mlp where one of kind block is wanted"},
 		{"container as mlp", func(m *meta.Module) { m.Find("layers.0.mlp").Kind = meta.KindNone }, "nn: layers.0.mlp: a MLP of kind none cannot stand here"},
 		{"same layer of the cache", func(m *meta.Module) { m.Find("layers.1.attn").Spec.(*meta.AttentionSpec).Layer = 0 }, "layer 0 of the cache is that of layers.0.attn"},
-		{"layer of the cache left out", func(m *meta.Module) { m.Find("layers.1.attn").Spec.(*meta.AttentionSpec).Layer = 2 }, "no attention has layer 1"},
+		{"layer of the cache left out", func(m *meta.Module) { m.Find("layers.1.attn").Spec.(*meta.AttentionSpec).Layer = 2 }, "layer 1 of the KV cache has no attention"},
 		{"layer far out", func(m *meta.Module) { m.Find("layers.1.attn").Spec.(*meta.AttentionSpec).Layer = 1 << 40 }, "layer 1099511627776 of the cache"},
 		{"heads that do not divide", func(m *meta.Module) { m.Find("layers.0.attn").Spec.(*meta.AttentionSpec).KVHeads = 3 }, "4 heads over 3"},
 		{"rope wider than a head", func(m *meta.Module) { m.Find("layers.0.attn").Spec.(*meta.AttentionSpec).Rope.Dim = 8 }, "rope over 8 of 6"},

@@ -8,41 +8,41 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Holder brings the weights of units and lets go of them. A unit is held while it runs
-// and while it is reversed: from Hold to Release the memory that Parts shows stays where
-// it is, experts included.
+// A Holder loads and releases the weights of units. A unit is held while it runs and while it is
+// reversed. From Hold to Release, the memory returned by Parts must not move, including that of
+// experts.
 type Holder interface {
 	Weights
-	// Hold makes unit i present; next is the unit that is going to be held after it, or
-	// -1, so that it can be read ahead.
+	// Hold loads unit i. next is the unit that will be held after it, or -1, so that it can be
+	// prefetched.
 	Hold(i, next int) error
 	Release(i int)
 }
 
 // Training runs passes that can be reversed, on a context whose backend is a Recorder.
 //
-// A pass is [Training.Forward], then any number of [Training.Head], then perhaps
-// [Training.Backward]. The gradients of weights go where the recorder's weights say. The
-// bits of gradients do not depend on whether units are computed again.
+// A pass is [Training.Forward], then any number of [Training.Head], then optionally
+// [Training.Backward]. The recorder's weights determine where weight gradients go. Gradients are
+// bitwise equal whether or not units are recomputed.
 type Training struct {
 	*Context
 	recorder backend.Recorder
 	holder   Holder
-	units    []*Unit // before the head
-	head     *Unit   // nil for a tree without
+	units    []*Unit // all units before the head
+	head     *Unit   // nil for a tree without a head
 	first    int     // the first unit that Backward reverses
 	way      Way
-	dirty    bool // gradients were begun that no Backward has taken
+	dirty    bool // gradients were started that no Backward has used
 	marks    []backend.Mark
-	begins   []tensor.Tensor // where the units' inputs lay when they were recorded
-	widths   []int           // of those that were kept to compute the units again
-	// taken is where the gradient lies of what the next unit to be reversed made.
+	begins   []tensor.Tensor // the units' inputs when they were recorded
+	widths   []int           // widths of the inputs kept for recomputing the units
+	// taken is the output of the next unit to reverse: the recorder keeps its gradient under it.
 	taken  tensor.Tensor
-	inputs tensor.Tensor // of each unit, [units·rows, width], where they are computed again
+	inputs tensor.Tensor // input of each unit, [units·rows, width], if units are recomputed
 }
 
-// NewTraining takes memory for passes within limits; Limits.Outputs bounds the rows of one
-// Head. The recorder's weights and h are two views of the same.
+// NewTraining allocates memory for passes within limits. Limits.Outputs bounds the rows of one
+// Head. The recorder's weights and h must be two views of the same weights.
 func (p *Program) NewTraining(r backend.Recorder, h Holder, l Limits) (*Training, error) {
 	c, err := p.NewContext(r, h, l)
 	if err != nil {
@@ -66,18 +66,18 @@ func (t *Training) Close() {
 	t.Context.Close()
 }
 
-// A Way is what becomes of what lies between the units' inputs.
+// A Way selects which activations a pass keeps for Backward.
 type Way uint8
 
-// The ways.
+// The ways to run a pass.
 const (
-	Evaluate  Way = iota // nothing is to be reversed
-	Remember             // it is kept for Backward
-	Recompute            // Backward computes it again, unit by unit
+	Evaluate  Way = iota // keep nothing; Backward is not possible
+	Remember             // keep all activations
+	Recompute            // keep the units' inputs; Backward recomputes each unit
 )
 
-// Forward runs the units before the head. first is the first unit that has something to
-// train, where Backward ends.
+// Forward runs the units before the head. first is the first unit with trained parameters; Backward
+// stops there.
 func (t *Training) Forward(in *Input, way Way, first int) error {
 	t.recorder.Pause()
 	if t.recorder.Forget(backend.Mark{}); t.dirty {
@@ -105,13 +105,13 @@ func (t *Training) Forward(in *Input, way Way, first int) error {
 	return nil
 }
 
-// kept reports whether the record of unit i is kept for its reverse: that of the last one
-// always is, as it is the first to be reversed.
+// kept reports whether the record of unit i is kept for its reverse. That of the last unit always
+// is, because it is reversed first.
 func (t *Training) kept(i int) bool {
 	return t.way == Remember || t.way == Recompute && i == len(t.units)-1
 }
 
-// unit brings and runs unit i.
+// unit holds and runs unit i.
 func (t *Training) unit(i, next int, record bool) error {
 	if next >= len(t.program.Units) {
 		next = -1
@@ -131,18 +131,18 @@ func (t *Training) record(u *Unit, record bool) error {
 	return u.Run(t.Context)
 }
 
-// makeInputs takes memory for the inputs of the units.
+// makeInputs allocates memory for the inputs of the units.
 func (t *Training) makeInputs() (err error) {
 	if t.inputs.IsZero() {
 		t.inputs, err = t.recorder.New(meta.Float32, len(t.units)*t.limits.Rows, t.program.width)
 	}
 	if err != nil {
-		return fmt.Errorf("nn: inputs of units: %w", err)
+		return fmt.Errorf("nn: memory for the inputs of units: %w", err)
 	}
 	return nil
 }
 
-// saveInput keeps the hidden state before unit i; the first one may have none.
+// saveInput saves the hidden state before unit i; the first unit may have none.
 func (t *Training) saveInput(i int) {
 	t.widths[i] = 0
 	if t.hidden.IsZero() {
@@ -157,15 +157,15 @@ func (t *Training) input(i int) tensor.Tensor {
 	return matrix(t.inputs.Slice(at, at+t.rows), t.rows, t.widths[i])
 }
 
-// Head runs the head on some rows and gives f their logits, [len(rows), vocab], valid
-// within. If reverse is set, f also gets where to write the logits' gradient, perhaps the
-// logits' own memory, and it is taken back through the head at once.
+// Head runs the head on rows and calls f with their logits, [len(rows), vocab], which are valid
+// during the call. If reverse is set, f must write the gradient of the logits to gradient, which
+// may share their memory. Head then propagates it back through the head.
 func (t *Training) Head(rows []int32, reverse bool, f func(logits, gradient tensor.Tensor) error) error {
 	if t.head == nil {
-		return fmt.Errorf("nn: the tree has no head")
+		return fmt.Errorf("nn: the module tree has no head")
 	}
 	if len(rows) > t.limits.Outputs {
-		return fmt.Errorf("nn: %d rows of logits in a context for %d", len(rows), t.limits.Outputs)
+		return fmt.Errorf("nn: got %d rows for the head, want at most %d", len(rows), t.limits.Outputs)
 	}
 	t.in.Logits, t.dirty = rows, t.dirty || reverse
 	begin := t.recorder.Mark()
@@ -188,18 +188,18 @@ func (t *Training) Head(rows []int32, reverse bool, f func(logits, gradient tens
 	return t.synced(t.head)
 }
 
-// HiddenGradient is the gradient of what the units before the head made, which Head adds
-// to and Backward takes. A caller whose tree has no head writes it.
+// HiddenGradient returns the gradient of the last hidden states before the head. Head adds to it
+// and Backward reads it. For a tree without a head the caller writes it.
 func (t *Training) HiddenGradient() tensor.Tensor {
 	t.dirty = true
 	return t.recorder.Gradient(t.hidden)
 }
 
-// Gradient is that of side outputs, as a Trace sees them in a pass that remembers, or
-// while Backward computes a unit again.
+// Gradient returns the gradient of a side output x that a Trace has received, in a pass that
+// remembers or while Backward recomputes a unit.
 func (t *Training) Gradient(x tensor.Tensor) tensor.Tensor { return t.recorder.Gradient(x) }
 
-// Backward reverses the units, the last one first, as far as there is something to train.
+// Backward reverses the units from the last to the first one with trained parameters.
 func (t *Training) Backward() error {
 	t.dirty, t.taken = true, t.hidden
 	for i := len(t.units) - 1; i >= t.first; i-- {
@@ -207,7 +207,7 @@ func (t *Training) Backward() error {
 			return err
 		}
 	}
-	if !t.taken.IsZero() { // nobody wants the gradient of its input
+	if !t.taken.IsZero() { // the gradient of the first unit's input is not needed
 		t.recorder.Drop(t.taken)
 	}
 	t.dirty = false
@@ -233,8 +233,8 @@ func (t *Training) reverse(i int) error {
 	return t.synced(t.units[i])
 }
 
-// again runs a unit from its input and hands the gradient of its result over to where the
-// result lies now.
+// again recomputes a unit from its input and moves the gradient of its output to where the output
+// is now.
 func (t *Training) again(i int) error {
 	t.marks[i] = t.recorder.Mark()
 	if t.widths[i] > 0 {

@@ -5,8 +5,8 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// product is one product of an affine map, or one for each run of rows of the same role where
-// the pass tells roles apart.
+// product computes one product of an affine map, or one for each run of rows of equal role if the
+// pass distinguishes roles.
 func (a *affine) product(c scope, dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) {
 	if a.exact || c.in.Prompts == nil {
 		c.product(backend.Product{Dst: dst, X: x, W: w, Bias: bias})
@@ -23,28 +23,27 @@ func (a *affine) product(c scope, dst, x tensor.Tensor, w backend.Matrix, bias t
 	}
 }
 
-// A scope is how linear maps compute: on which rows of the pass, and at once or with others. Rules
-// hand it on as a value, so that it ends where the rule that made it ends.
+// A scope determines how linear maps compute: on which rows of the pass, and immediately or
+// batched. Rules pass it by value, so that it ends with the rule that created it.
 type scope struct {
 	*Context
-	gathered []int32 // rows of the pass that x is made of; nil means all
-	collects bool    // products wait for compute
+	gathered []int32 // rows of the pass that form x; nil means all
+	collects bool    // products are deferred until compute
 }
 
-// all computes on all rows of the pass, at once.
+// all is the scope of all rows of the pass, without deferral.
 func (c *Context) all() scope { return scope{Context: c} }
 
-// at computes on the rows of the pass that a rule has gathered.
+// at is the scope of rows that a rule has gathered from the pass.
 func (s scope) at(rows []int32) scope {
 	s.gathered = rows
 	return s
 }
 
-// collect lets products that do not need one another's results wait until compute does all of them
-// as one operation.
+// collect defers independent products until compute runs all of them as one operation.
 func (c *Context) collect() scope { return scope{Context: c, collects: true} }
 
-// product computes p, or lets it wait.
+// product computes p or defers it.
 func (s scope) product(p backend.Product) {
 	s.products = append(s.products, p)
 	if !s.collects {
@@ -52,7 +51,7 @@ func (s scope) product(p backend.Product) {
 	}
 }
 
-// compute computes the products that wait.
+// compute runs the deferred products.
 func (c *Context) compute() {
 	if len(c.products) > 0 && c.err == nil {
 		c.backend.Products(c.products)
@@ -60,7 +59,7 @@ func (c *Context) compute() {
 	c.products = c.products[:0]
 }
 
-// role is that of row i of what a rule computes now.
+// role returns the role of row i of the scope.
 func (s scope) role(i int) backend.Role {
 	if s.gathered != nil {
 		i = int(s.gathered[i])

@@ -8,7 +8,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// ropeClass is equal for lengths of equal frequencies, and 0 for the usual ones.
+// ropeClass returns equal numbers for lengths with equal frequencies, 0 for the default
+// frequencies.
 func ropeClass(r *meta.RopeSpec, length int) uint64 {
 	switch {
 	case r.Type == meta.RopeDynamic && length > r.Max:
@@ -23,14 +24,14 @@ func lengthDependent(r *meta.RopeSpec) bool {
 	return r.Type == meta.RopeDynamic || r.Type == meta.RopeLongRope
 }
 
-// ropeTable has the cosines and sines of a pass's rows, shared by all layers of one
-// rope.
+// ropeTable holds the cosines and sines for the rows of a pass. All layers with equal rope specs
+// share it.
 type ropeTable struct {
 	spec     *meta.RopeSpec
-	cos, sin tensor.Tensor // [rows, Dim/2], as the pass sees them
+	cos, sin tensor.Tensor // [rows, Dim/2], views for the current pass
 	all      [2]tensor.Tensor
 	host     [2][]float32
-	waves    []waves // by class; what is far from the usual is at the end and replaced
+	waves    []waves // by class; the least usual ones are at the end and get replaced
 }
 
 // waves are the frequencies of one class of lengths.
@@ -40,8 +41,8 @@ type waves struct {
 	scale   float32
 }
 
-// keptClasses is how many classes of lengths are remembered. Dynamic ropes have one
-// for each length beyond the stated maximum.
+// keptClasses is the number of length classes that are cached. Dynamic ropes have one for each
+// length beyond the stated maximum.
 const keptClasses = 16
 
 func (t *ropeTable) init(c *Context, r *meta.RopeSpec) {
@@ -52,11 +53,10 @@ func (t *ropeTable) init(c *Context, r *meta.RopeSpec) {
 	}
 }
 
-// fill computes the tables of a pass. Angles are float32 products, as the reference
-// has them.
+// fill computes the tables of a pass. Angles are float32 products, as in the reference.
 func (t *ropeTable) fill(c *Context) error {
 	if lengthDependent(t.spec) && c.in.Lengths == nil {
-		return fmt.Errorf("nn: the rotary embedding depends on the length, which the input does not tell")
+		return fmt.Errorf("nn: input has no Lengths, but the rotary embedding depends on them")
 	}
 	half := t.spec.Dim / 2
 	cos, sin := t.host[0][:c.rows*half], t.host[1][:c.rows*half]

@@ -21,8 +21,8 @@ func (c *compiler) sequentialUnits(root *meta.Module) error {
 	return nil
 }
 
-// ruleUnit makes a unit of one module and returns the width of its result; in is 0 for
-// the first.
+// ruleUnit makes a unit of one module and returns the width of its result; in is 0 for the first
+// unit.
 func (c *compiler) ruleUnit(n Node, in int) (out int, err error) {
 	if n.Module.Kind == meta.KindEmbedding && in == 0 {
 		e, err := c.embedding(n)
@@ -48,7 +48,7 @@ func (c *compiler) ruleUnit(n Node, in int) (out int, err error) {
 	return r.cols(), nil
 }
 
-// inWidth is the width of what a module reads, 0 where only its surroundings tell.
+// inWidth returns the input width of a module, or 0 if only its context determines it.
 func inWidth(m *meta.Module) int {
 	switch s := m.Spec.(type) {
 	case *meta.LinearSpec:
@@ -111,7 +111,7 @@ func (s *ruleStep) scratch(l Limits) int { return s.rule.scratch(l.Rows) }
 // sequential runs rules one after another.
 type sequential struct {
 	rules []rule
-	width int // the widest result between two of them
+	width int // the widest intermediate result
 }
 
 func (c *compiler) sequential(n Node, in int) (*sequential, error) {

@@ -7,16 +7,16 @@ type Point uint8
 
 // The points.
 const (
-	PointEmbedding Point = iota // what the first layer reads, [rows, hidden]
-	PointLayer                  // what a layer writes, [rows, hidden]
+	PointEmbedding Point = iota // input of the first layer, [rows, hidden]
+	PointLayer                  // output of a layer, [rows, hidden]
 	PointNorm                   // all rows after the final norm, [rows, hidden]
-	PointRouter                 // a router's logits, [rows, experts]
+	PointRouter                 // logits of a router, [rows, experts]
 )
 
-// A Trace receives side outputs. Tracing costs time (the final norm is computed for
-// all rows) and changes no result.
+// A Trace receives side outputs. Tracing costs time, because the final norm is computed for all
+// rows, and changes no result.
 type Trace interface {
-	// Trace is called during Run with the path of the module. x is float32 memory of
-	// the context's backend and valid until Trace returns.
+	// Trace is called during Run with the path of the module. x is float32 memory of the context's
+	// backend, valid until Trace returns.
 	Trace(at Point, path string, x tensor.Tensor)
 }
