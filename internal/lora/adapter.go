@@ -23,24 +23,24 @@ const (
 	weightsFile = stem + ".safetensors"
 )
 
-// An Adapter is the matrices of all targets of a config, in the order of the tree.
+// An Adapter holds the matrices of all targets of a config, in the order of the tree.
 type Adapter struct {
 	Config *Config
 	Pairs  []Pair
 
-	file *loader.Checkpoint // that Pairs lie in; nil: memory of their own
+	file *loader.Checkpoint // the mapped file that Pairs refer to; nil if they have their own memory
 }
 
-// A Pair is what an adapter adds to one linear map, or to each map of a stack of experts. A
-// is [Rank, In] and B is [Out, Rank], of float32, bfloat16 or float16, in host memory; of a
-// stack, those of all experts one below the other.
+// A Pair is the update of one linear map, or of each map in a stack of experts. A is [Rank, In] and
+// B is [Out, Rank], of float32, bfloat16 or float16, in host memory. For a stack, each matrix
+// concatenates those of all experts by rows.
 type Pair struct {
 	Target
 	A, B tensor.Tensor
 }
 
-// Open reads the folder of an adapter for the model whose tree root is. The matrices are the
-// mapped file's until [Adapter.Close]. Errors name the file and the field or tensor.
+// Open reads the folder of an adapter for the model with tree root. The matrices refer to the
+// mapped file and are valid until [Adapter.Close]. Errors name the file and the field or tensor.
 func Open(dir string, root *meta.Module) (*Adapter, error) {
 	config, err := readConfigFile(filepath.Join(dir, ConfigFile))
 	if err != nil {
@@ -53,7 +53,7 @@ func Open(dir string, root *meta.Module) (*Adapter, error) {
 	path := filepath.Join(dir, weightsFile)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(filepath.Join(dir, stem+".bin")); err == nil {
-			return nil, fmt.Errorf("lora: %s: %s.bin is a pickle, which is not read; save the adapter as safetensors", dir, stem)
+			return nil, fmt.Errorf("lora: %s: %s.bin is a pickle, which is not supported; save the adapter as safetensors", dir, stem)
 		}
 	}
 	file, err := loader.Open(path)
@@ -62,7 +62,7 @@ func Open(dir string, root *meta.Module) (*Adapter, error) {
 	}
 	a := &Adapter{Config: config, file: file}
 	if a.Pairs, err = pairs(file, root, targets); err != nil {
-		_ = file.Close() // the error tells more
+		_ = file.Close() // the first error matters more
 		return nil, fmt.Errorf("lora: %s: %w", path, err)
 	}
 	return a, nil
@@ -80,7 +80,7 @@ func readConfigFile(path string) (*Config, error) {
 	return c, nil
 }
 
-// Close lets go of the file. Adapters that were not read from one need no Close.
+// Close unmaps the file. Adapters that were not read from a file need no Close.
 func (a *Adapter) Close() error {
 	if a.file == nil {
 		return nil
@@ -90,7 +90,7 @@ func (a *Adapter) Close() error {
 	return err
 }
 
-// Rank is the largest rank of the pairs.
+// Rank returns the largest rank of the pairs.
 func (a *Adapter) Rank() int {
 	most := 0
 	for i := range a.Pairs {
@@ -99,7 +99,7 @@ func (a *Adapter) Rank() int {
 	return most
 }
 
-// NumParameters is the number of elements of all matrices.
+// NumParameters returns the number of elements of all matrices.
 func (a *Adapter) NumParameters() int64 {
 	var n int64
 	for i := range a.Pairs {
@@ -109,7 +109,7 @@ func (a *Adapter) NumParameters() int64 {
 	return n
 }
 
-// Bytes is what all matrices take as they are stored.
+// Bytes returns the size of all matrices as stored.
 func (a *Adapter) Bytes() int64 {
 	var n int64
 	for i := range a.Pairs {
@@ -118,21 +118,21 @@ func (a *Adapter) Bytes() int64 {
 	return n
 }
 
-// prefix stands before a module's path in the names of tensors.
+// prefix precedes a module's path in tensor names.
 const prefix = "base_model.model."
 
-// Name is the tensor of matrix "A" or "B", as PEFT calls it. It wraps each parameter of a
-// stack around the one before.
+// Name returns PEFT's tensor name of matrix "A" or "B". PEFT nests the adapted parameters of a
+// stack: each wraps the one before.
 func (t *Target) Name(matrix string) string {
 	return prefix + t.Path + strings.Repeat(".base_layer", t.depth) + ".lora_" + matrix + ".weight"
 }
 
-// maps is the number of linear maps that t stands for.
+// maps returns the number of linear maps in t.
 func (t *Target) maps() int { return max(t.Experts, 1) }
 
-// pairs finds the two matrices of every target. What the file has beyond them is an error:
-// to leave it out would be another adapter. Copies of the base's embeddings are none, which
-// PEFT adds where the head is adapted.
+// pairs finds the two matrices of every target. Any other tensor in the file is an error, because
+// ignoring it would change the adapter. The exception is copies of the base model's embeddings,
+// which PEFT adds when the head is adapted.
 func pairs(file *loader.Checkpoint, root *meta.Module, targets []Target) ([]Pair, error) {
 	used := 0
 	list := make([]Pair, len(targets))
@@ -161,13 +161,13 @@ func pairs(file *loader.Checkpoint, root *meta.Module, targets []Target) ([]Pair
 	}
 	for t := range file.Tensors() {
 		if !known[t.Name] && !copied(t, root) {
-			return nil, fmt.Errorf("tensor %.200q belongs to no module that target_modules names", t.Name)
+			return nil, fmt.Errorf("tensor %.200q does not belong to a module in target_modules", t.Name)
 		}
 	}
 	return list, nil
 }
 
-// copied reports whether a tensor is the embedding's or the head's own weight.
+// copied reports whether a tensor is a copy of the weight of the embedding or the head.
 func copied(t *loader.Tensor, root *meta.Module) bool {
 	s, ok := root.Spec.(*meta.CausalLMSpec)
 	if !ok {
@@ -189,12 +189,12 @@ func matrix(file *loader.Checkpoint, name string, rows, cols int) (tensor.Tensor
 		return tensor.Tensor{}, fmt.Errorf("tensor %s is missing", name)
 	}
 	if len(t.Shape) != 2 || t.Shape[0] != rows || t.Shape[1] != cols {
-		return tensor.Tensor{}, fmt.Errorf("tensor %s has shape %v, wanted [%d %d]", name, t.Shape, rows, cols)
+		return tensor.Tensor{}, fmt.Errorf("tensor %s has shape %v, want [%d %d]", name, t.Shape, rows, cols)
 	}
 	switch t.DType {
 	case meta.Float32, meta.BFloat16, meta.Float16:
 	default:
-		return tensor.Tensor{}, fmt.Errorf("tensor %s is %v; float32, bfloat16 and float16 are run", name, t.DType)
+		return tensor.Tensor{}, fmt.Errorf("tensor %s has dtype %v, want float32, bfloat16 or float16", name, t.DType)
 	}
 	if err := finite(t); err != nil {
 		return tensor.Tensor{}, err
@@ -206,8 +206,8 @@ func matrix(file *loader.Checkpoint, name string, rows, cols int) (tensor.Tensor
 	return tensor.Of(data, t.DType, rows, cols)
 }
 
-// finite fails where t has an infinity or a NaN: every answer of the adapter would be one. It
-// reads the whole tensor, some kilobytes at a time.
+// finite fails if t contains an infinity or a NaN, which would make every output NaN. It reads the
+// whole tensor, a few kilobytes at a time.
 func finite(t *loader.Tensor) error {
 	const most = 1 << 14
 	values, bytes := make([]float32, most), make([]byte, t.DType.Bytes(most))
@@ -229,9 +229,9 @@ func finite(t *loader.Tensor) error {
 	return nil
 }
 
-// New starts an adapter of float32 matrices in memory of its own: A uniform within ±1/√In as
-// torch starts a linear map, B zero. uniform fills x with numbers from lo to hi; it is called
-// as PEFT draws, so that torch's generator gives the same start.
+// New creates an adapter of float32 matrices in its own memory. A is uniform within ±1/√In, torch's
+// default for a linear map, and B is zero. uniform fills x with numbers from lo to hi. New calls it
+// in the order in which PEFT draws, so torch's generator produces equal matrices.
 func (c *Config) New(root *meta.Module, uniform func(x []float32, lo, hi float32)) (*Adapter, error) {
 	targets, err := c.Match(root)
 	if err != nil {
@@ -242,16 +242,16 @@ func (c *Config) New(root *meta.Module, uniform func(x []float32, lo, hi float32
 		ranks := t.maps() * t.Rank
 		down, up := make([]float32, ranks*t.In), make([]float32, t.Out*ranks)
 		in, rank := kaiming(t.In), kaiming(ranks)
-		uniform(down, -in, in) // the two maps start as any linear map does
+		uniform(down, -in, in) // PEFT first initialises both maps as linear maps
 		uniform(up, -rank, rank)
-		uniform(down, -in, in) // and then A once more, while B becomes zero
+		uniform(down, -in, in) // and then A again, while B becomes zero
 		clear(up)
 		a.Pairs[i] = Pair{Target: t, A: tensor.Floats(down, ranks, t.In), B: tensor.Floats(up, t.maps()*t.Out, t.Rank)}
 	}
 	return a, nil
 }
 
-// kaiming is the bound of torch's kaiming_uniform_ with a = √5, in its steps.
+// kaiming is the bound of torch's kaiming_uniform_ with a = √5, rounded in the same steps.
 func kaiming(fanIn int) float32 {
 	gain := math.Sqrt(2.0 / (1 + 5))
 	return float32(math.Sqrt(3) * (gain / math.Sqrt(float64(fanIn))))

@@ -10,37 +10,36 @@ import (
 	"strings"
 )
 
-// A Config says what an adapter adds to. Its zero value is not valid: R and Targets are
-// wanted.
+// A Config says which linear maps an adapter changes, and how. The zero value is not valid: R and
+// Targets are required.
 type Config struct {
 	R       int     // rank
-	Alpha   float64 // scale is Alpha/R
-	RSLoRA  bool    // scale is Alpha/√R
-	Dropout float64 // of A's input, in training only
+	Alpha   float64 // the scale is Alpha/R
+	RSLoRA  bool    // the scale is Alpha/√R
+	Dropout float64 // dropout of A's input, in training only
 
-	// Targets are the linear maps that are adapted, but those that Exclude names.
+	// Targets are the linear maps to adapt, except those that Exclude names.
 	Targets, Exclude Names
-	// Parameters are names that the paths of parameters end in, of matrices or of stacks of
-	// experts' matrices, which are adapted too: each expert by a pair of its own.
+	// Parameters are suffixes of parameter paths that are also adapted. They name matrices, or
+	// stacks of experts' matrices, in which each expert has a pair of its own.
 	Parameters []string
-	// Layers are the numbers of the only layers that are adapted, where Targets is a list;
-	// empty: all. LayersPattern are the names that stand before a number; empty: any.
+	// Layers restricts adaptation to these layer numbers if Targets is a list; empty means all
+	// layers. LayersPattern are the names that precede a layer number; empty means any.
 	Layers        []int
 	LayersPattern []string
-	// Ranks and Alphas override R and Alpha where their pattern matches; the first that does
-	// counts.
+	// Ranks and Alphas override R and Alpha for matching patterns. The first match applies.
 	Ranks, Alphas []Override
 
-	// FanInFanOut says that the adapted weights are stored as [in, out]. The tree knows that
-	// itself; the field is written as PEFT writes it.
+	// FanInFanOut says that the adapted weights are stored as [in, out]. Heft takes the layout from
+	// the tree; the field is only written back for PEFT.
 	FanInFanOut bool
 	BaseModel   string // base_model_name_or_path
 	Revision    string
 	TaskType    string
 }
 
-// Names are modules: a list of names that paths end in, or a regular expression that is the
-// whole path, or all linear maps but the head.
+// Names selects modules: by a list of path suffixes, by a regular expression that matches the whole
+// path, or all linear maps except the head.
 type Names struct {
 	List      []string
 	Pattern   string
@@ -49,15 +48,15 @@ type Names struct {
 
 func (n Names) empty() bool { return len(n.List) == 0 && n.Pattern == "" && !n.AllLinear }
 
-// An Override is a value for the modules whose path, or the end of it behind a dot, matches
+// An Override is a value for the modules whose path, or a suffix of it after a dot, matches
 // Pattern.
 type Override struct {
 	Pattern string
 	Value   float64
 }
 
-// ReadConfig parses adapter_config.json. A field that asks for more than low-rank pairs is
-// an error that names it; fields that Heft does not know are passed over, as PEFT does.
+// ReadConfig parses adapter_config.json. It rejects fields that require more than low-rank pairs,
+// with an error that names the field. It ignores unknown fields, as PEFT does.
 func ReadConfig(data []byte) (*Config, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(data, &all); err != nil {
@@ -81,37 +80,37 @@ func ReadConfig(data []byte) (*Config, error) {
 	return c, nil
 }
 
-// maxRank bounds ranks: a larger one is a broken file.
+// maxRank bounds ranks: a larger one indicates a damaged file.
 const maxRank = 1 << 16
 
 func (c *Config) check() error {
 	switch {
 	case c.R < 1 || c.R > maxRank:
-		return fmt.Errorf("r is %d; it is 1 to %d", c.R, maxRank)
+		return fmt.Errorf("r is %d, want 1 to %d", c.R, maxRank)
 	case math.IsNaN(c.Alpha) || math.IsInf(c.Alpha, 0):
-		return fmt.Errorf("lora_alpha is %v", c.Alpha)
+		return fmt.Errorf("lora_alpha is %v, want a finite number", c.Alpha)
 	case !(c.Dropout >= 0 && c.Dropout < 1):
-		return fmt.Errorf("lora_dropout is %v; it is from 0 to below 1", c.Dropout)
+		return fmt.Errorf("lora_dropout is %v, want at least 0 and less than 1", c.Dropout)
 	case c.Targets.empty() && len(c.Parameters) == 0:
-		return errors.New("target_modules names nothing")
+		return errors.New("target_modules is empty")
 	case slices.Contains(c.Targets.List, "") || slices.Contains(c.Parameters, ""):
-		return errors.New("target_modules or target_parameters has an empty name")
+		return errors.New("target_modules or target_parameters contains an empty name")
 	case len(c.Parameters) > 0 && c.Dropout > 0:
-		return errors.New("lora_dropout with target_parameters: inputs of parameters cannot be dropped")
+		return errors.New("lora_dropout is not supported with target_parameters")
 	case len(c.Layers) > 0 && c.Targets.List == nil:
-		return errors.New("layers_to_transform wants target_modules to be a list")
+		return errors.New("layers_to_transform requires target_modules to be a list")
 	case len(c.LayersPattern) > 0 && len(c.Layers) == 0:
-		return errors.New("layers_pattern without layers_to_transform")
+		return errors.New("layers_pattern requires layers_to_transform")
 	}
 	for _, o := range c.Ranks {
 		if o.Value != math.Trunc(o.Value) || o.Value < 1 || o.Value > maxRank {
-			return fmt.Errorf("rank_pattern: %q: a rank of %v", o.Pattern, o.Value)
+			return fmt.Errorf("rank_pattern: %q: invalid rank %v", o.Pattern, o.Value)
 		}
 	}
 	return nil
 }
 
-// refused are the fields of which only an empty value can be run, and what they ask for.
+// refused lists the fields that must be empty, with the unsupported feature that each enables.
 var refused = []struct{ name, what string }{
 	{"use_dora", "DoRA's magnitudes"},
 	{"lora_bias", "biases of B"},
@@ -127,21 +126,21 @@ var refused = []struct{ name, what string }{
 	{"megatron_config", "Megatron's parallel layers"},
 }
 
-// residual are the starts that change the weights of the base, so that the adapter means
-// nothing without that change.
+// residual lists the initialisations that change the base weights; the adapter is meaningless
+// without that change.
 var residual = []string{"pissa", "olora", "corda", "loftq", "lora_ga", "mica"}
 
-// refuse fails where a field asks for what is not done.
+// refuse fails if a field requires an unsupported feature.
 func (r *reader) refuse() {
 	if kind := r.text("peft_type"); kind != "LORA" && r.err == nil {
-		r.err = fmt.Errorf("peft_type is %q; only LORA is run", kind)
+		r.err = fmt.Errorf("peft_type is %q, want LORA", kind)
 	}
 	if bias := r.text("bias"); bias != "" && bias != "none" && r.err == nil {
-		r.err = fmt.Errorf("bias is %q: trained biases of the base are not run", bias)
+		r.err = fmt.Errorf("bias is %q, want none: trained biases of the base model are not supported", bias)
 	}
 	for _, f := range refused {
 		if r.err == nil && !empty(r.fields[f.name]) {
-			r.err = fmt.Errorf("%s is set: %s are not run", f.name, f.what)
+			r.err = fmt.Errorf("%s is set: %s are not supported", f.name, f.what)
 		}
 	}
 	var start string
@@ -150,12 +149,12 @@ func (r *reader) refuse() {
 	}
 	for _, name := range residual {
 		if strings.HasPrefix(strings.ToLower(start), name) && r.err == nil {
-			r.err = fmt.Errorf("init_lora_weights is %q: it has changed the weights of the base; convert the adapter to plain LoRA when it is saved", start)
+			r.err = fmt.Errorf("init_lora_weights is %q, which changes the base weights; convert the adapter to plain LoRA when saving it", start)
 		}
 	}
 }
 
-// empty reports whether a value is absent, null, false, 0 or has no elements.
+// empty reports whether a value is missing, null, false, 0 or has no elements.
 func empty(v json.RawMessage) bool {
 	switch string(bytes.TrimSpace(v)) {
 	case "", "null", "false", "0", `""`, "[]", "{}":

@@ -7,27 +7,27 @@ import (
 	"strings"
 )
 
-// reader takes fields out of a JSON object and keeps the first error. A field that is
-// absent or null has its default.
+// reader decodes fields of a JSON object and keeps the first error. A missing or null field has its
+// default.
 type reader struct {
 	fields map[string]json.RawMessage
 	err    error
 }
 
-// value decodes a field into v and reports whether it is there.
+// value decodes a field into v and reports whether it is set.
 func (r *reader) value(name string, v any, want string) bool {
 	raw := bytes.TrimSpace(r.fields[name])
 	if r.err != nil || len(raw) == 0 || string(raw) == "null" {
 		return false
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
-		r.err = fmt.Errorf("%s is %s; it is %s", name, short(raw), want)
+		r.err = fmt.Errorf("%s is %s, want %s", name, short(raw), want)
 		return false
 	}
 	return true
 }
 
-// short is a value for a message.
+// short abbreviates a value for a message.
 func short(raw []byte) string {
 	const most = 60
 	if len(raw) > most {
@@ -59,12 +59,12 @@ func (r *reader) number(name string, absent float64) float64 {
 func (r *reader) integer(name string, absent int) int {
 	v := r.number(name, float64(absent))
 	if v != float64(int(v)) && r.err == nil {
-		r.err = fmt.Errorf("%s is %v; it is a whole number", name, v)
+		r.err = fmt.Errorf("%s is %v, want an integer", name, v)
 	}
 	return int(v)
 }
 
-// integers are a list of numbers, or one.
+// integers decodes a list of numbers, or a single one.
 func (r *reader) integers(name string) []int {
 	if raw := bytes.TrimSpace(r.fields[name]); len(raw) > 0 && raw[0] != '[' && string(raw) != "null" {
 		var one int
@@ -78,7 +78,7 @@ func (r *reader) integers(name string) []int {
 	return list
 }
 
-// list is a list of texts, or one.
+// list decodes a list of strings, or a single one.
 func (r *reader) list(name string) []string {
 	if raw := bytes.TrimSpace(r.fields[name]); len(raw) > 0 && raw[0] == '"' {
 		return []string{r.text(name)}
@@ -88,7 +88,7 @@ func (r *reader) list(name string) []string {
 	return list
 }
 
-// names is a list, a regular expression, or the word for all linear maps.
+// names decodes a list, a regular expression, or the keyword for all linear maps.
 func (r *reader) names(name string) Names {
 	raw := bytes.TrimSpace(r.fields[name])
 	if len(raw) == 0 || raw[0] != '"' {
@@ -102,10 +102,10 @@ func (r *reader) names(name string) Names {
 	}
 }
 
-// allLinear is PEFT's word for all linear maps but the head.
+// allLinear is PEFT's keyword for all linear maps except the head.
 const allLinear = "all-linear"
 
-// overrides reads an object in the order of its keys, which decides.
+// overrides decodes an object in the order of its keys, which is significant.
 func (r *reader) overrides(name string) []Override {
 	raw := bytes.TrimSpace(r.fields[name])
 	if r.err != nil || empty(raw) {
@@ -117,7 +117,7 @@ func (r *reader) overrides(name string) []Override {
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return fail(fmt.Errorf("%s is no object", short(raw)))
+		return fail(fmt.Errorf("%s is not an object", short(raw)))
 	}
 	var list []Override
 	for d.More() {
@@ -125,7 +125,7 @@ func (r *reader) overrides(name string) []Override {
 		if err != nil {
 			return fail(err)
 		}
-		o := Override{Pattern: key.(string)} // keys of objects are texts
+		o := Override{Pattern: key.(string)} // object keys are strings
 		if err := d.Decode(&o.Value); err != nil {
 			return fail(fmt.Errorf("%q: %w", o.Pattern, err))
 		}

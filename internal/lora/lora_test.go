@@ -197,7 +197,7 @@ func TestRefuses(t *testing.T) {
 	for _, c := range []struct{ targets, want string }{
 		{`["embed_tokens"]`, "model.embed_tokens"},
 		{`["self_attn"]`, "model.layers.0.self_attn"},
-		{`["c_attn"]`, "names no module"},
+		{`["c_attn"]`, "matches no module"},
 		{`"(?!lm_head).*"`, "target_modules"},
 	} {
 		config, err := ReadConfig([]byte(`{"peft_type": "LORA", "target_modules": ` + c.targets + `}`))

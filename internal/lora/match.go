@@ -12,7 +12,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Target is a linear map that an adapter adds to.
+// A Target is a linear map that an adapter changes.
 type Target struct {
 	Path       string // of the module
 	Param      string // of the parameter there: "weight", or a stack of experts
@@ -26,9 +26,9 @@ type Target struct {
 	param *meta.Param
 }
 
-// Match finds the linear maps below root that c names, in the order of the tree. A module
-// that is named and is no linear map is an error, and so is a config that names nothing:
-// what PEFT would adapt and Heft cannot is never left out silently.
+// Match finds the linear maps below root that c names, in the order of the tree. It fails if a
+// named module is not a linear map, or if no module matches, so that no part of an adapter is
+// silently ignored.
 func (c *Config) Match(root *meta.Module) ([]Target, error) {
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("lora: %w", err)
@@ -49,19 +49,19 @@ func (c *Config) Match(root *meta.Module) ([]Target, error) {
 		targets = append(targets, found...)
 	}
 	if len(targets) == 0 {
-		return nil, errors.New("lora: target_modules names no module of this model: the adapter belongs to another")
+		return nil, errors.New("lora: target_modules matches no module of this model; the adapter is for another model")
 	}
 	return targets, nil
 }
 
-// at is what is adapted of one module: all of it, or some of its parameters.
+// at returns the targets in one module: the whole module, or some of its parameters.
 func (m *matcher) at(path string, node *meta.Module) ([]Target, error) {
 	if path == "" {
 		return nil, nil
 	}
 	if m.chosen(path, node) {
 		if node.SameAs != nil {
-			return nil, errors.New("target_modules names it, and it is the same module as another")
+			return nil, errors.New("target_modules names it, but it shares its weights with another module")
 		}
 		t, err := m.target(path, node)
 		return []Target{t}, err
@@ -82,11 +82,11 @@ func (m *matcher) at(path string, node *meta.Module) ([]Target, error) {
 	return list, nil
 }
 
-// matcher is a config whose patterns are compiled.
+// matcher is a config with compiled patterns.
 type matcher struct {
 	config           *Config
 	head             string
-	stacks           map[string]*meta.MoESpec // of experts, by path
+	stacks           map[string]*meta.MoESpec // MoE specs by path of the expert stack
 	targets, exclude *regexp.Regexp
 	layers           []*regexp.Regexp
 	ranks, alphas    []*regexp.Regexp
@@ -101,7 +101,7 @@ func (c *Config) matcher(root *meta.Module) (*matcher, error) {
 	compile := func(field, prefix, pattern, suffix string) *regexp.Regexp {
 		r, err := regexp.Compile(prefix + "(?:" + pattern + ")" + suffix)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %q is no pattern that Heft can read: %w", field, pattern, err))
+			errs = append(errs, fmt.Errorf("%s: pattern %q is not supported: %w", field, pattern, err))
 		}
 		return r
 	}

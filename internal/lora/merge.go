@@ -10,15 +10,15 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Merge yields the tensors of a checkpoint whose weights have the adapter in them, to be
-// saved: W + Scale·B·A, computed in float32 and rounded to W's dtype. One weight is in memory
-// at a time. base is the binding of model's checkpoint. A quantised or tied weight that the
-// adapter adds to is an error.
+// Merge yields the tensors of a checkpoint with the adapter merged into its weights, ready to be
+// saved: W + Scale·B·A, computed in float32 and rounded to W's dtype. It holds one weight in memory
+// at a time. base is the binding of model's checkpoint. It fails if the adapter changes a quantised
+// or tied weight.
 func (a *Adapter) Merge(model *meta.Model, base *loader.Binding) (iter.Seq[loader.NamedTensor], error) {
 	return a.merged(model, base, 1)
 }
 
-// Unmerge is the inverse of Merge, up to the rounding of both.
+// Unmerge is the inverse of Merge, up to rounding.
 func (a *Adapter) Unmerge(model *meta.Model, base *loader.Binding) (iter.Seq[loader.NamedTensor], error) {
 	return a.merged(model, base, -1)
 }
@@ -28,7 +28,7 @@ func (a *Adapter) merged(model *meta.Model, base *loader.Binding, sign float32) 
 	for i := range a.Pairs {
 		p := &a.Pairs[i]
 		if p.param.SameAs != nil {
-			return nil, fmt.Errorf("lora: %s.%s is tied to another weight: it cannot be merged", p.Path, p.Param)
+			return nil, fmt.Errorf("lora: %s.%s is tied to another weight; merging into tied weights is not supported", p.Path, p.Param)
 		}
 		weights[meta.Join(p.Path, p.Param)] = p
 	}
@@ -61,7 +61,7 @@ func (a *Adapter) merged(model *meta.Model, base *loader.Binding, sign float32) 
 	return tensors, nil
 }
 
-// first is the dtype of what fills a parameter.
+// first returns the dtype of the first part of a parameter.
 func first(parts []loader.Part) meta.DType {
 	if len(parts) == 0 {
 		return meta.NoDType
@@ -69,16 +69,16 @@ func first(parts []loader.Part) meta.DType {
 	return parts[0].Tensor.DType
 }
 
-// Add adds sign·Scale·B·A to the elements of a weight, dense and in its own layout.
+// Add adds sign·Scale·B·A to the elements of a weight, which is dense and in its own layout.
 func (p *Pair) Add(weight []byte, dtype meta.DType, sign float32) error {
 	size := dtype.Bytes(int64(p.Out) * int64(p.In))
 	if want := int64(p.maps()) * size; int64(len(weight)) != want {
-		return fmt.Errorf("lora: %s.%s: %d bytes of %v, wanted %d", p.Path, p.Param, len(weight), dtype, want)
+		return fmt.Errorf("lora: %s.%s: got %d bytes of %v, want %d", p.Path, p.Param, len(weight), dtype, want)
 	}
 	switch dtype {
 	case meta.Float32, meta.BFloat16, meta.Float16:
 	default:
-		return fmt.Errorf("lora: %s.%s is %v: it cannot be added to", p.Path, p.Param, dtype)
+		return fmt.Errorf("lora: %s.%s: merging into weights of dtype %v is not supported", p.Path, p.Param, dtype)
 	}
 	a, err := elements(p.A)
 	if err != nil {
@@ -131,7 +131,7 @@ func (p *Pair) addOne(weight []byte, dtype meta.DType, sign float32, a, b []floa
 	return nil
 }
 
-// elements are those of a dense matrix as float32, in memory of their own.
+// elements returns a copy of a dense matrix as float32.
 func elements(t tensor.Tensor) ([]float32, error) {
 	out := make([]float32, t.Elements())
 	return out, tensor.Widen(out, t.Data[:t.Bytes()], t.DType)

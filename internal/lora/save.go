@@ -12,9 +12,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Save writes the folder that PEFT loads: adapter_config.json and
-// adapter_model.safetensors. The tensors take their place first, so that a folder with a
-// config is complete.
+// Save writes a folder that PEFT loads: adapter_config.json and adapter_model.safetensors. It
+// writes the tensors first, so that a folder with a config is complete.
 func (a *Adapter) Save(dir string) error {
 	var tensors []loader.NamedTensor
 	for i := range a.Pairs {
@@ -43,8 +42,8 @@ func named(name string, t tensor.Tensor) loader.NamedTensor {
 		Bytes: func() ([]byte, error) { return t.Data[:t.Bytes()], nil }}
 }
 
-// json is the config as PEFT writes it: all of its fields, sorted. All linear maps are
-// written as the list that they stand for.
+// json returns the config as PEFT writes it: all fields, sorted. The keyword for all linear maps is
+// expanded to the list of their names.
 func (a *Adapter) json() ([]byte, error) {
 	c := a.Config
 	targets := c.Targets
@@ -94,14 +93,14 @@ func orNone[T any](list []T) any {
 	return list
 }
 
-// object is overrides as JSON, in their order.
+// object encodes overrides as a JSON object in their order.
 func object(list []Override) json.RawMessage {
 	out := []byte{'{'}
 	for i, o := range list {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		key, _ := json.Marshal(o.Pattern) // texts and numbers always have a form
+		key, _ := json.Marshal(o.Pattern) // strings and numbers always encode
 		value, _ := json.Marshal(o.Value)
 		out = append(append(append(out, key...), ':'), value...)
 	}

@@ -2,8 +2,8 @@ package lora
 
 import "github.com/heftai/heft/internal/tensor"
 
-// stack turns B of a stack from PEFT's layout, [Out, Rank, Experts], into one matrix
-// [Out, Rank] below the other.
+// stack converts B of a stack from PEFT's layout [Out, Rank, Experts] to matrices [Out, Rank]
+// concatenated by rows.
 func (t *Target) stack(b tensor.Tensor) tensor.Tensor {
 	out := t.empty(b, t.Experts*t.Out, t.Rank)
 	t.move(func(stacked, theirs int) { copyElement(out, stacked, b, theirs) })
@@ -23,7 +23,7 @@ func (t *Target) empty(like tensor.Tensor, rows, cols int) tensor.Tensor {
 	return out
 }
 
-// move calls f with the places of each element in both layouts.
+// move calls f with the indices of each element in both layouts.
 func (t *Target) move(f func(stacked, theirs int)) {
 	for e := range t.Experts {
 		for o := range t.Out {

@@ -10,11 +10,11 @@ import (
 	"github.com/heftai/heft/internal/hostmem"
 )
 
-// readSize is residency's: what one read takes.
+// readSize is the size of one read, equal to package residency's.
 const readSize = 8 << 20
 
-// disk measures how fast one of the files is read. It begins at a random place, which
-// nobody is likely to have read a moment ago.
+// disk measures the read rate of one of the files. It starts at a random offset, which is unlikely
+// to be in a cache.
 func disk(ctx context.Context, o Options) (*DiskRate, error) {
 	path, err := choose(o.Files)
 	if err != nil {
@@ -33,7 +33,7 @@ func disk(ctx context.Context, o Options) (*DiskRate, error) {
 		return nil, fmt.Errorf("probe: %w", err)
 	}
 	defer func() { _ = block.Release() }() // held once
-	clear(block.Bytes())                   // takes the pages
+	clear(block.Bytes())                   // touches the pages
 	rate := &DiskRate{File: path}
 	pieces := (f.Size() + readSize - 1) / readSize
 	at := rand.Int64N(pieces)
@@ -54,7 +54,7 @@ func disk(ctx context.Context, o Options) (*DiskRate, error) {
 	return rate, nil
 }
 
-// choose takes one of the files, each as likely as it is large.
+// choose picks one of the files, with probability proportional to its size.
 func choose(files []string) (string, error) {
 	var total int64
 	ends := make([]int64, len(files))

@@ -1,16 +1,16 @@
-// Package probe measures what a machine does in a second: how fast it reads memory,
-// multiplies and adds, and reads a file from its disk.
+// Package probe measures a machine's speed: memory bandwidth, arithmetic throughput, and the read
+// rate of a disk.
 //
-// Its nouns: [Rates] are what was measured, each with its unit; [Options] say how many
-// threads, which kernels and which files. The flow: [Run] makes each measurement for a
-// slice of time and ends within [Limit] in all, or as soon as its context is done.
+// [Run] makes the measurements. [Options] choose the threads, kernels and files; [Rates] are the
+// results, with units. Each measurement takes a fixed slice of time. Run ends within [Limit], or as
+// soon as its context is done.
 //
-// Memory is read by the widest loads of the processor, as the rate is the machine's and
-// not a variant's, and so are the peaks of its kinds of products, in registers; arithmetic
-// is done by the variant that was asked for, on weights in its cache. Files are read past the page cache, from random places, as residency reads
-// them. Rates of a shared machine wander: two of them compare only where they were taken
-// beside each other.
+// Memory bandwidth is measured with the processor's widest loads, and peak arithmetic with
+// operations on registers, because both are limits of the machine and not of a kernel variant.
+// Compute rates are measured with the chosen variant on weights that fit in its cache. Files are
+// read past the page cache at random offsets, as package residency reads them. Rates vary on a
+// shared machine; compare only rates that were measured close together in time.
 //
-// It runs on whoever asks, at no other time, and holds its memory only while it runs. It
-// knows nothing of models.
+// Run works only on the calling goroutine and those it starts, and frees its memory before it
+// returns. The package does not depend on models.
 package probe

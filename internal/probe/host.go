@@ -14,10 +14,10 @@ import (
 	"github.com/heftai/heft/internal/kernels/roof"
 )
 
-// piece is what is read between two looks at the clock: some tens of microseconds.
+// piece is the number of bytes read between two clock checks: some tens of microseconds.
 const piece = 1 << 20
 
-// memory measures how fast memory is read by each number of threads.
+// memory measures the memory bandwidth for each number of threads.
 func memory(ctx context.Context, o Options) ([]MemoryRate, error) {
 	size := int64(memoryBytes)
 	if o.MemoryBytes > 0 {
@@ -43,8 +43,8 @@ func memory(ctx context.Context, o Options) ([]MemoryRate, error) {
 	return rates, nil
 }
 
-// fill writes data from its beginning, as memory that was never written is read from one
-// page of zeros, and returns what it could write in its time.
+// fill writes to data, because unwritten memory is read from a single page of zeros. It returns the
+// part that it could write in time.
 func fill(ctx context.Context, data []byte, threads int) []byte {
 	const step = 16 << 20
 	deadline := time.Now().Add(fillSlice)
@@ -67,11 +67,11 @@ func fill(ctx context.Context, data []byte, threads int) []byte {
 	return data[:filled]
 }
 
-// share is part i of n of data.
+// share returns part i of n of data.
 func share(data []byte, i, n int) []byte { return data[len(data)*i/n : len(data)*(i+1)/n] }
 
-// fastest is the rate of read with the fetch pattern that is fastest here. Processors differ in it, and
-// the roof is what the best kernel could reach.
+// fastest returns the bandwidth with the fastest fetch pattern. The best pattern differs between
+// processors, and the result is an upper bound for all kernels.
 func fastest(ctx context.Context, data []byte, n int, slice time.Duration) (best float64) {
 	patterns := fetch.Candidates(fetch.Roof)
 	before := fetch.UseFor(fetch.Roof, patterns[0])
@@ -83,8 +83,7 @@ func fastest(ctx context.Context, data []byte, n int, slice time.Duration) (best
 	return best
 }
 
-// read is the rate at which n threads, each with a part of data of its own, read it again
-// and again.
+// read returns the bandwidth of n threads that each read their own part of data repeatedly.
 func read(ctx context.Context, data []byte, n int, slice time.Duration) float64 {
 	deadline := time.Now().Add(slice)
 	return together(n, func(i int) (done int64) {
@@ -97,14 +96,14 @@ func read(ctx context.Context, data []byte, n int, slice time.Duration) float64 
 			sum ^= roof.ReadMemory(own)
 			done += int64(len(own))
 			if !time.Now().Before(deadline) || ctx.Err() != nil {
-				runtime.KeepAlive(sum) // so that the reads are wanted
+				runtime.KeepAlive(sum) // keeps the compiler from removing the reads
 				return done
 			}
 		}
 	})
 }
 
-// peak is the rate of operations of n threads at one of the processor's roofs.
+// peak returns the operation rate of n threads at one of the processor's arithmetic limits.
 func peak(ctx context.Context, roof *roof.Roof, n int) float64 {
 	const steps = 2000 // some microseconds
 	deadline := time.Now().Add(peakSlice)
@@ -119,16 +118,16 @@ func peak(ctx context.Context, roof *roof.Roof, n int) float64 {
 	})
 }
 
-// The shape of a unit of prefill: weights that stay in the second-level cache and the
-// tokens of a chunk.
+// The shape of a prefill work unit: weights that fit in the second-level cache, and the tokens of a
+// chunk.
 const (
 	tileRows   = 32
 	tileCols   = 1024
 	tileTokens = 96
 )
 
-// compute is the rate of operations of n threads on weights of format f. Weights that the
-// variant widens before their use are widened each time.
+// compute returns the operation rate of n threads on weights of format f. If the variant has to
+// widen the weights, each use includes the widening.
 func compute(ctx context.Context, set *kernels.Set, f mat.Format, n int) float64 {
 	deadline := time.Now().Add(computeSlice)
 	return together(n, func(int) (done int64) {
@@ -154,7 +153,7 @@ func compute(ctx context.Context, set *kernels.Set, f mat.Format, n int) float64
 	})
 }
 
-// widened is a panel of float32 as weights.
+// widened returns a panel of float32 as weights.
 func widened(panel []float32) mat.Weights {
 	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(panel))), 4*len(panel))
 	return mat.Weights{Data: data, Stride: 4 * tileCols, Format: mat.Float32}

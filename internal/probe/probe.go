@@ -14,64 +14,65 @@ import (
 	"github.com/heftai/heft/internal/kernels/roof"
 )
 
-// Limit is what Run takes at most, but for delays of the machine's own. The slices add up
+// Limit is the maximum duration of Run, apart from delays caused by the machine. The slices add up
 // to less.
 const Limit = 450 * time.Millisecond
 
 const (
 	fillSlice    = 80 * time.Millisecond
-	memorySlice  = 80 * time.Millisecond // for all counts of threads
-	computeSlice = 20 * time.Millisecond // for each format
-	peakSlice    = 8 * time.Millisecond  // for each kind of product
+	memorySlice  = 80 * time.Millisecond // for all thread counts together
+	computeSlice = 20 * time.Millisecond // per format
+	peakSlice    = 8 * time.Millisecond  // per kind of product
 	diskSlice    = 160 * time.Millisecond
 )
 
 const (
-	// memoryBytes is more than the last-level caches of most processors.
+	// memoryBytes exceeds the last-level caches of most processors.
 	memoryBytes = 256 << 20
-	// leastMemory is less than which measures a cache.
+	// leastMemory is the minimum size of a memory measurement; a smaller one would measure a cache.
 	leastMemory = 32 << 20
 )
 
-// Options say what Run measures.
+// Options choose what Run measures.
 type Options struct {
-	// Threads are the numbers of threads that memory is read with, in rising order; the
-	// last also computes. nil means 1, 2, 4 and so on up to what Go uses.
+	// Threads are the thread counts for reading memory, in ascending order; the last one is also
+	// used for arithmetic. nil means 1, 2, 4, … up to GOMAXPROCS.
 	Threads []int
-	Variant string // of the kernels; "" is the best one
-	// Files are of which one is read, each as likely as it is large. None: no disk rate.
+	Variant string // of the kernels; "" means the best one
+	// Files are candidates for the disk measurement; one is picked with probability proportional to
+	// its size. Without files there is no disk rate.
 	Files []string
-	// MemoryBytes bounds the memory that is taken, 256 MiB at most; 0 means that.
-	// Where it is less than 32 MiB memory is not measured.
+	// MemoryBytes bounds the memory used, at most 256 MiB; 0 means 256 MiB. Below 32 MiB memory
+	// bandwidth is not measured.
 	MemoryBytes int64
 	Ledger      *hostmem.Ledger // counts the memory; nil counts nothing
 }
 
-// Rates are what a machine does in a second.
+// Rates are the measured speeds of a machine.
 type Rates struct {
-	Memory  []MemoryRate  `json:"memory"`  // one for each number of threads
-	Compute []ComputeRate `json:"compute"` // one for each format of weights
-	Peaks   []PeakRate    `json:"peaks"`   // one for each kind of product that the processor has
-	Disk    *DiskRate     `json:"disk"`    // nil where no file was read
+	Memory  []MemoryRate  `json:"memory"`  // one per thread count
+	Compute []ComputeRate `json:"compute"` // one per weight format
+	Peaks   []PeakRate    `json:"peaks"`   // one per kind of product that the processor supports
+	Disk    *DiskRate     `json:"disk"`    // nil if no file was read
 }
 
-// A MemoryRate is how fast threads together read memory that is in no cache.
+// A MemoryRate is the bandwidth at which threads together read uncached memory.
 type MemoryRate struct {
 	Threads        int     `json:"threads"`
 	BytesPerSecond float64 `json:"bytes_per_second"`
 }
 
-// A ComputeRate is how fast threads together multiply weights in their caches by 96 tokens.
+// A ComputeRate is the rate at which threads together multiply cached weights by 96 tokens.
 type ComputeRate struct {
 	Weights string `json:"weights"` // float32, bfloat16
 	Variant string `json:"variant"` // of the kernels
 	Threads int    `json:"threads"`
-	// OperationsPerSecond counts multiplications and additions, two for each weight and token.
+	// OperationsPerSecond counts multiplications and additions: two per weight and token.
 	OperationsPerSecond float64 `json:"operations_per_second"`
 }
 
-// A PeakRate is how fast threads together make a kind of product on values that stay in
-// registers: no kernel is faster.
+// A PeakRate is the rate at which threads together compute a kind of product on values in
+// registers. It is an upper bound for all kernels.
 type PeakRate struct {
 	// Name is "fma" (float32), "bf16", "vnni" (8-bit integers), "amx_bf16" or "amx_int8".
 	Name    string `json:"name"`
@@ -80,18 +81,18 @@ type PeakRate struct {
 	OperationsPerSecond float64 `json:"operations_per_second"`
 }
 
-// A DiskRate is how fast one thread reads a file in pieces of 8 MiB.
+// A DiskRate is the rate at which one thread reads a file in pieces of 8 MiB.
 type DiskRate struct {
 	File           string  `json:"file"`
 	BytesPerSecond float64 `json:"bytes_per_second"`
-	Bytes          int64   `json:"bytes"` // that were read for it
-	// Direct is false where the file system reads through the page cache only, so that
-	// the rate may be that of memory.
+	Bytes          int64   `json:"bytes"` // number of bytes read
+	// Direct is false if the file system reads only through the page cache; the rate may then be
+	// that of memory.
 	Direct bool `json:"direct"`
 }
 
-// MemoryAt is the rate at the number of threads measured that is nearest to n, in bytes a
-// second; 0 where memory was not measured.
+// MemoryAt returns the bandwidth in bytes per second for the measured thread count nearest to n, or
+// 0 if memory was not measured.
 func (r *Rates) MemoryAt(n int) float64 {
 	best := MemoryRate{}
 	for _, m := range r.Memory {
@@ -104,8 +105,8 @@ func (r *Rates) MemoryAt(n int) float64 {
 
 func distance(a, b int) int { return max(a-b, b-a) }
 
-// ComputeFor is the rate with weights of the given format in operations a second; 0 where
-// it was not measured.
+// ComputeFor returns the operations per second with weights of the given format, or 0 if it was not
+// measured.
 func (r *Rates) ComputeFor(weights string) float64 {
 	for _, c := range r.Compute {
 		if c.Weights == weights {
@@ -115,8 +116,8 @@ func (r *Rates) ComputeFor(weights string) float64 {
 	return 0
 }
 
-// PeakOf is the rate of a kind of product in operations a second; 0 where the processor lacks
-// it.
+// PeakOf returns the operations per second of a kind of product, or 0 if the processor does not
+// support it.
 func (r *Rates) PeakOf(name string) float64 {
 	for _, p := range r.Peaks {
 		if p.Name == name {
@@ -126,9 +127,9 @@ func (r *Rates) PeakOf(name string) float64 {
 	return 0
 }
 
-// Run measures memory, arithmetic and, with files, the disk. It ends with ctx's error once
-// that is done. A file that cannot be read is an error, and so is a variant that this
-// processor lacks.
+// Run measures memory bandwidth, arithmetic and, if there are files, a disk. It returns ctx's error
+// once ctx is done. It fails if a file cannot be read or the processor does not support the
+// variant.
 func Run(ctx context.Context, o Options) (*Rates, error) {
 	set, err := kernels.Select(o.Variant)
 	if err != nil {
@@ -138,7 +139,7 @@ func Run(ctx context.Context, o Options) (*Rates, error) {
 		o.Threads = Counts(runtime.GOMAXPROCS(0))
 	}
 	if slices.Min(o.Threads) < 1 {
-		return nil, fmt.Errorf("probe: %d threads", slices.Min(o.Threads))
+		return nil, fmt.Errorf("probe: got %d threads, want at least 1", slices.Min(o.Threads))
 	}
 	var r Rates
 	if r.Memory, err = memory(ctx, o); err != nil {
@@ -168,7 +169,7 @@ type format struct {
 	format mat.Format
 }
 
-// Counts are 1, 2, 4 and so on up to n, and n.
+// Counts returns 1, 2, 4, … up to n, and n.
 func Counts(n int) []int {
 	counts := []int{1}
 	for c := 2; c < n; c *= 2 {
@@ -180,8 +181,8 @@ func Counts(n int) []int {
 	return counts
 }
 
-// together runs work on n goroutines until each returns what it did, and adds up their
-// rates. A thread that the system holds up counts for the time that it had.
+// together runs work on n goroutines, each of which returns its amount of work, and adds up their
+// rates. The rate of a thread is based on its own running time.
 func together(n int, work func(thread int) (done int64)) float64 {
 	rates := make([]float64, n)
 	var all sync.WaitGroup
