@@ -346,8 +346,7 @@ func (s Source) with(tensor string) Source {
 	return s
 }
 
-// stored counts the bytes of sources of which one is quantised, as they lie in the file;
-// 0 where none is.
+// stored returns the size in bytes of sources in the file if one of them is quantised, else 0.
 func (t *tree) stored(sources []Source, shape []int, dtype DType) int64 {
 	if !slices.ContainsFunc(sources, func(s Source) bool { return s.Quant != nil }) {
 		return 0
