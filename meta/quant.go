@@ -108,8 +108,8 @@ func (q *quantised) readNibbles(f *fields, c map[string]any) {
 		}
 		q.inputs = int(max(n, 0))
 	}
-	if bits, ok := c["bits"].(json.Number); ok && bits != "4" {
-		f.fail(quantField+"bits", "%.20s instead of 4 is not supported", bits)
+	if bits := c["bits"]; bits != nil && bits != json.Number("4") {
+		f.fail(quantField+"bits", "%.20s instead of 4 is not supported", fmt.Sprint(bits))
 	}
 	if c["checkpoint_format"] == "gptq_v2" {
 		q.bias = 0
