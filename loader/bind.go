@@ -8,10 +8,9 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Binding joins the parameters and persistent buffers of a model to the tensors of a
-// checkpoint that fill them. It keeps one small entry a parameter, however many experts
-// fill it; names of stacks are resolved when parts are asked for. It may be used from many
-// goroutines.
+// A Binding joins the parameters and persistent buffers of a model to the tensors of a checkpoint.
+// It holds one small entry per parameter, whatever the number of experts, and resolves the names of
+// stacked tensors on request. It is safe for concurrent use.
 type Binding struct {
 	ck         *Checkpoint
 	prefix     string // base prefix with its dot, or empty
@@ -21,24 +20,24 @@ type Binding struct {
 	unexpected []string
 }
 
-// A Part is a tensor, or some rows of it, that fills a parameter or a part of it.
+// A Part is a tensor, or a range of its rows, that fills a parameter or a part of it.
 type Part struct {
 	Tensor *Tensor
-	// Expert is the index along the parameter's first dimension that the part fills;
-	// -1 where it does not belong to a stack.
+	// Expert is the index along the parameter's first dimension that the part fills, or -1 if the
+	// part does not belong to a stack.
 	Expert int
-	// Into is the rows that are filled: of the parameter's first dimension, or of the
-	// second for an expert. From is the rows of Tensor that fill them. Zero is all.
+	// Into is the range of rows to fill: of the parameter's first dimension, or of its second for
+	// an expert. From is the range of rows of Tensor. The zero value means all rows.
 	Into, From meta.Rows
-	// Transposed: the tensor is [columns, rows] of what the parameter holds.
+	// Transposed is set if the tensor is [columns, rows] of the parameter's values.
 	Transposed bool
-	// Quant is how the values are made of Tensor, which holds codes, and of Scales, Zeros
-	// and Index, as far as the format has them. It is nil where Tensor holds values.
+	// Quant describes how to compute the values from Tensor, which holds codes, and from Scales,
+	// Zeros and Index, as far as the format has them. It is nil if Tensor holds values.
 	Quant                *meta.Quant
 	Scales, Zeros, Index *Tensor
 }
 
-// Span is where the part's elements lie in its tensor, in bytes.
+// Span returns the offset and size in bytes of the part's elements in its tensor.
 func (p Part) Span() (off, size int64) {
 	if p.From.IsAll() || len(p.Tensor.Shape) == 0 || p.Tensor.Shape[0] == 0 {
 		return 0, p.Tensor.Size
@@ -47,7 +46,7 @@ func (p Part) Span() (off, size int64) {
 	return row * int64(p.From.Begin), row * int64(p.From.End-p.From.Begin)
 }
 
-// Bytes is the part's elements in place; see [Tensor.Bytes].
+// Bytes returns the part's elements in place; see [Tensor.Bytes].
 func (p Part) Bytes() ([]byte, error) {
 	b, err := p.Tensor.Bytes()
 	if err != nil {
@@ -57,16 +56,16 @@ func (p Part) Bytes() ([]byte, error) {
 	return b[off : off+size : off+size], nil
 }
 
-// bound is what is kept of a parameter or buffer.
+// bound is the entry of a parameter or buffer.
 type bound struct {
 	shape   []int
 	sources []meta.Source
-	// alias is the name that holds a tied tensor where its own name holds none.
+	// alias is the name of a tied tensor that is not stored under its own name.
 	alias string
 }
 
-// A dialect is how the names in a file differ from a model's by the base prefix. A file
-// has one dialect throughout, but single names may stray.
+// A dialect is how the names in a file differ from the model's by the base prefix. A file has one
+// dialect, but single names may deviate.
 type dialect uint8
 
 const (
@@ -76,12 +75,12 @@ const (
 	dialects
 )
 
-// Bind finds the tensors of ck that fill model. Names may stand in the file with or
-// without the model's base prefix. A parameter without sources is filled by the tensor of
-// its own path; a tied one may stand under any of its names.
+// Bind finds the tensors of ck that fill model. Names in the file may have or lack the model's base
+// prefix. A parameter without sources is filled by the tensor of its own path; a tied one may be
+// stored under any of its names.
 //
-// What is missing or has another shape is a [*BindError] that lists all of it. Tensors
-// that nothing asks for are no error: see [Binding.Unexpected].
+// If tensors are missing or have the wrong shape, Bind returns a [*BindError] that lists them.
+// Extra tensors are not an error: see [Binding.Unexpected].
 func Bind(ck *Checkpoint, model *meta.Model) (*Binding, error) {
 	b := &Binding{ck: ck, params: map[*meta.Param]*bound{}, buffers: map[*meta.Buffer]*bound{}}
 	if model.BasePrefix != "" {
@@ -114,15 +113,15 @@ func Bind(ck *Checkpoint, model *meta.Model) (*Binding, error) {
 	return b, nil
 }
 
-// Unexpected is the tensors that no parameter asks for and that the model does not
-// know to ignore, in file order. They are worth one warning.
+// Unexpected returns, in file order, the tensors that no parameter uses and that the model does not
+// ignore. Callers should log them once, as a warning.
 func (b *Binding) Unexpected() []string { return b.unexpected }
 
-// Checkpoint is where the tensors come from.
+// Checkpoint returns the checkpoint of the tensors.
 func (b *Binding) Checkpoint() *Checkpoint { return b.ck }
 
-// Parts is the tensors that fill p, or the parameter that p is tied to: one a source,
-// or one an expert for each stacked source. It is nil for a parameter of another model.
+// Parts returns the tensors that fill p, or the parameter that p is tied to: one per source, or one
+// per expert for a stacked source. It returns nil for a parameter of another model.
 func (b *Binding) Parts(p *meta.Param) []Part {
 	if e := b.params[p.Resolve()]; e != nil {
 		return b.parts(e, -1)
@@ -130,8 +129,8 @@ func (b *Binding) Parts(p *meta.Param) []Part {
 	return nil
 }
 
-// Expert is the parts that fill slab i of p's first dimension and stand in tensors of
-// their own. It is empty where p is not filled by stacks.
+// Expert returns the parts that fill slab i of p's first dimension from tensors of their own. It is
+// empty if p is not filled by separate tensors per expert.
 func (b *Binding) Expert(p *meta.Param, i int) []Part {
 	if e := b.params[p.Resolve()]; e != nil && i >= 0 {
 		return b.parts(e, i)
@@ -139,7 +138,7 @@ func (b *Binding) Expert(p *meta.Param, i int) []Part {
 	return nil
 }
 
-// BufferParts is the tensors that fill a persistent buffer, as Parts.
+// BufferParts returns the tensors that fill a persistent buffer, like Parts.
 func (b *Binding) BufferParts(buffer *meta.Buffer) []Part {
 	if e := b.buffers[buffer]; e != nil {
 		return b.parts(e, -1)
@@ -147,7 +146,7 @@ func (b *Binding) BufferParts(buffer *meta.Buffer) []Part {
 	return nil
 }
 
-// parts resolves the sources of e; only those of expert only where that is not negative.
+// parts resolves the sources of e; if only is not negative, just those of expert only.
 func (b *Binding) parts(e *bound, only int) []Part {
 	var parts []Part
 	var buf []byte
@@ -180,7 +179,7 @@ func (b *Binding) parts(e *bound, only int) []Part {
 	return parts
 }
 
-// companion is a tensor that stands beside the i-th of a quantised source; nil where the
+// companion returns the i-th tensor of a kind that accompanies a quantised source, or nil if the
 // format has none.
 func (b *Binding) companion(s meta.Source, name string, i int) *Tensor {
 	if name == "" {
@@ -201,7 +200,7 @@ func appendName(buf []byte, s meta.Source, i int) []byte {
 	return append(buf, after...)
 }
 
-// find is the tensor that a model calls name: in the file's dialect, else in another.
+// find returns the tensor for a name of the model, in the file's dialect or else in another.
 func (b *Binding) find(name []byte) *Tensor {
 	if t := b.findIn(b.dialect, name); t != nil {
 		return t
@@ -236,7 +235,7 @@ func (b *Binding) findIn(d dialect, name []byte) *Tensor {
 	return &b.ck.tensors[i]
 }
 
-// chooseDialect is the dialect that knows most of the names; the model's own at a tie.
+// chooseDialect returns the dialect that matches most names; on a tie, the model's own.
 func (b *Binding) chooseDialect(g *gathered) dialect {
 	var hits [dialects]int
 	var buf []byte
@@ -259,7 +258,7 @@ func (b *Binding) chooseDialect(g *gathered) dialect {
 	return best
 }
 
-// ignored reports whether the model leaves out the tensor called name without a word.
+// ignored reports whether the model silently ignores the tensor called name.
 func (b *Binding) ignored(name string, patterns []string) bool {
 	for _, p := range patterns {
 		if match(p, name) {

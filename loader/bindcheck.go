@@ -8,18 +8,17 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A BindError lists the tensors that a model needs and a checkpoint lacks or holds in
-// another shape.
+// A BindError lists the tensors that a model needs and that are missing or have the wrong shape.
 type BindError struct {
 	Checkpoint string
-	Problems   []*Error // the first few
-	Count      int      // of all
+	Problems   []*Error // the first problems
+	Count      int      // total number of problems
 }
 
 // maxProblems is how many problems a BindError lists.
 const maxProblems = 10
 
-// Error is one line that lists the first problems and counts the rest.
+// Error returns one line with the first problems and the number of others.
 func (e *BindError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "loader: %s: %d of the model's tensors cannot be filled: ", e.Checkpoint, e.Count)
@@ -35,7 +34,7 @@ func (e *BindError) Error() string {
 	return b.String()
 }
 
-// Unwrap is the problems.
+// Unwrap returns the problems.
 func (e *BindError) Unwrap() []error {
 	errs := make([]error, len(e.Problems))
 	for i, p := range e.Problems {

@@ -14,10 +14,10 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Checkpoint is the tensors of one or more files. All methods but Close may be called
-// from many goroutines.
+// A Checkpoint is the tensors of one or more files. All methods except Close are safe for
+// concurrent use.
 type Checkpoint struct {
-	name     string // as it was asked for, for messages
+	name     string // the requested name, for messages
 	dir      string
 	fsys     fs.FS // beside the shards; nil where only shards are known
 	files    []*File
@@ -27,8 +27,8 @@ type Checkpoint struct {
 	absent   []string
 }
 
-// Tensor is the shape and dtype of the tensor called name, which makes a checkpoint a
-// [meta.Header]. The shape is not to be changed.
+// Tensor returns the shape and dtype of the tensor called name, which makes a checkpoint a
+// [meta.Header]. The caller must not modify the shape.
 func (c *Checkpoint) Tensor(name string) (shape []int, dtype meta.DType, ok bool) {
 	if i, found := c.index[name]; found {
 		t := &c.tensors[i]
@@ -37,7 +37,7 @@ func (c *Checkpoint) Tensor(name string) (shape []int, dtype meta.DType, ok bool
 	return nil, meta.NoDType, false
 }
 
-// Lookup is the handle of the tensor called name.
+// Lookup returns the handle of the tensor called name.
 func (c *Checkpoint) Lookup(name string) (*Tensor, bool) {
 	i, ok := c.index[name]
 	if !ok {
@@ -46,7 +46,7 @@ func (c *Checkpoint) Lookup(name string) (*Tensor, bool) {
 	return &c.tensors[i], true
 }
 
-// Len is the number of tensors.
+// Len returns the number of tensors.
 func (c *Checkpoint) Len() int { return len(c.tensors) }
 
 // Names yields the names of all tensors in stored order: by file, then by offset.
@@ -71,15 +71,14 @@ func (c *Checkpoint) Tensors() iter.Seq[*Tensor] {
 	}
 }
 
-// Files is the files, in order of name. The slice is not to be changed.
+// Files returns the files in order of name. The caller must not modify the slice.
 func (c *Checkpoint) Files() []*File { return c.files }
 
-// Dir is the folder that holds the files, where config.json stands as well; empty in
-// memory.
+// Dir returns the folder of the files and of config.json; empty for a checkpoint in memory.
 func (c *Checkpoint) Dir() string { return c.dir }
 
-// Name is what the model is called: the base name of its folder, ORG/NAME in a hub cache, or the
-// name that a checkpoint in memory was given.
+// Name returns the name of the model: the base name of its folder, ORG/NAME in a hub cache, or the
+// name given to a checkpoint in memory.
 func (c *Checkpoint) Name() string {
 	if c.dir == "" {
 		return c.name
@@ -96,8 +95,8 @@ func (c *Checkpoint) Name() string {
 	return filepath.Base(dir)
 }
 
-// FS is the folder that holds the files, with config.json and tokenizer.json, as a file system. It
-// is what [OpenFS] was given, and empty after [OpenBytes].
+// FS returns the folder of the files, with config.json and tokenizer.json, as a file system. It is
+// the argument of [OpenFS], and empty after [OpenBytes].
 func (c *Checkpoint) FS() fs.FS {
 	switch {
 	case c.fsys != nil:
@@ -116,15 +115,14 @@ func (nothing) Open(name string) (fs.File, error) {
 	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 }
 
-// Metadata is the text that the first file carries beside its tensors, such as
-// {"format": "pt"}; it may be nil.
+// Metadata returns the metadata of the first file, such as {"format": "pt"}; it may be nil.
 func (c *Checkpoint) Metadata() map[string]string { return maps.Clone(c.metadata) }
 
-// Absent is the names that the index promised and no file holds. They matter only where
-// a model asks for them, and then [Bind] says so.
+// Absent returns the names that the index lists and no file holds. They matter only if a model
+// needs them; [Bind] then reports them.
 func (c *Checkpoint) Absent() []string { return c.absent }
 
-// Bytes is what all tensors take, in bytes.
+// Bytes returns the size of all tensors in bytes.
 func (c *Checkpoint) Bytes() int64 {
 	var n int64
 	for i := range c.tensors {
@@ -133,7 +131,7 @@ func (c *Checkpoint) Bytes() int64 {
 	return n
 }
 
-// Verify is [File.Verify] of all files, and the first error.
+// Verify calls [File.Verify] for all files and returns the first error.
 func (c *Checkpoint) Verify() error {
 	for _, f := range c.files {
 		if err := f.Verify(); err != nil {
@@ -143,8 +141,8 @@ func (c *Checkpoint) Verify() error {
 	return nil
 }
 
-// Unchanged is [File.Unchanged] of the shards whose bytes were handed out, and the first error.
-// It allocates nothing where all is well: fit to be asked after every pass.
+// Unchanged calls [File.Unchanged] for the shards whose bytes were handed out and returns the first
+// error. Without an error it allocates nothing, so it can be called after every pass.
 func (c *Checkpoint) Unchanged() error {
 	for _, f := range c.files {
 		if f.mapping.Load() == nil {
@@ -157,7 +155,7 @@ func (c *Checkpoint) Unchanged() error {
 	return nil
 }
 
-// FileAt is the file in whose mapped bytes address lies, such as that of a fault.
+// FileAt returns the file whose mapped bytes contain address, such as that of a fault.
 func (c *Checkpoint) FileAt(address uintptr) (*File, bool) {
 	for _, f := range c.files {
 		if f.holds(address) {
@@ -167,7 +165,7 @@ func (c *Checkpoint) FileAt(address uintptr) (*File, bool) {
 	return nil, false
 }
 
-// Close unmaps and closes all files. Nothing of the checkpoint may be in use.
+// Close unmaps and closes all files. The checkpoint must not be in use.
 func (c *Checkpoint) Close() error {
 	var err error
 	for _, f := range c.files {

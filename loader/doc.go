@@ -1,29 +1,27 @@
-// Package loader opens checkpoints: where the bytes of each tensor lie, without reading
-// them.
+// Package loader opens checkpoints. It locates the bytes of each tensor without reading them.
 //
-// The nouns: a [Checkpoint] is one or more safetensors files opened together; a [File]
-// is one of them; a [Tensor] is a handle that says where a tensor lies and gives its
-// bytes when asked; a [Binding] joins a model's parameters to the tensors that fill them.
+// A [Checkpoint] is one or more safetensors files opened together; a [File] is one of them. A
+// [Tensor] is a handle that locates a tensor and reads its bytes on request. A [Binding] joins a
+// model's parameters to the tensors that fill them.
 //
-// The flow: [Open] takes a folder, a single file, a sharded index or a folder of the hub
-// cache and reads headers only; [OpenBytes] does the same for files in memory, and
-// [OpenModel] builds the skeleton that config.json describes as well. [Bind]
-// resolves every source of every parameter and reports what is missing, misshapen or
-// left over, all at once. [Tensor.Bytes] maps a file on first use and hands out its bytes
-// in place. [Save] writes a checkpoint that transformers opens; [OpenOffload] and
-// [WriteOffload] speak the folder format of Accelerate's disk offload.
+// [Open] takes a folder, a single file, a sharded index or a folder of the hub cache, and reads
+// only headers. [OpenBytes] does the same for files in memory. [OpenModel] also builds the skeleton
+// that config.json describes. [Bind] resolves every source of every parameter and reports all
+// missing or misshapen tensors at once; it lists unexpected ones. [Tensor.Bytes] maps a file on
+// first use and returns its bytes in place. [Save] writes a checkpoint that transformers opens.
+// [OpenOffload] and [WriteOffload] read and write the folder format of Accelerate's disk offload.
 //
-// A header is accepted or refused exactly as safetensors 0.8.0 does. Names that come
-// out of files never become paths: a shard's name in an index must be a plain file
-// name, and an offload folder holds only names that are one.
+// Headers are accepted and rejected exactly as by safetensors 0.8.0. Names from files never become
+// paths: a shard's name in an index must be a plain file name, and so must the names in an offload
+// folder.
 //
-// The loader knows parameters by their sources only. It does not know architectures,
-// devices or what the numbers mean.
+// The loader knows parameters only by their sources. It does not depend on architectures, devices
+// or the meaning of values.
 //
 // # Caveats
 //
-// Bytes handed out by a tensor are read-only and valid until [Checkpoint.Close]. A file
-// that is cut while it is mapped faults when the lost part is touched: a goroutine that
-// touches mapped bytes calls debug.SetPanicOnFault(true), recovers, and asks
-// [Checkpoint.FileAt] or [Checkpoint.Verify] which file it was.
+// The bytes of a tensor are read-only and valid until [Checkpoint.Close]. If a mapped file is
+// truncated, touching the lost part faults. A goroutine that touches mapped bytes should call
+// debug.SetPanicOnFault(true), recover, and find the file with [Checkpoint.FileAt] or
+// [Checkpoint.Verify].
 package loader

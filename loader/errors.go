@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// An Error says which file and which tensor of a checkpoint is at fault, and why. Its
-// text begins with "loader:". File and Tensor are empty where they do not apply.
+// An Error names the file and tensor of a checkpoint that caused a failure, and the reason. Its
+// text begins with "loader:". File and Tensor are empty if they do not apply.
 type Error struct {
 	File   string // path, or name of a file in memory
 	Tensor string
@@ -16,7 +16,7 @@ type Error struct {
 	Err    error // the cause, such as an *fs.PathError; may be nil
 }
 
-// Error is "loader: FILE: tensor NAME: REASON". Hostile names are quoted and cut.
+// Error returns "loader: FILE: tensor NAME: REASON". Hostile names are quoted and truncated.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("loader")
@@ -37,22 +37,22 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrChanged is behind the error of a file that was cut, overwritten or replaced while it was in
-// use: nothing that is read of it any more belongs to what was read before.
+// ErrChanged is wrapped by the error for a file that was truncated, overwritten or replaced while
+// in use. Bytes read from now on do not match bytes read before.
 var ErrChanged = errors.New("a model cannot change while it is used, start again with the new files")
 
 func failf(file, tensor, format string, args ...any) *Error {
 	return &Error{File: file, Tensor: tensor, Reason: fmt.Sprintf(format, args...)}
 }
 
-// maxPrinted is how much of a name from a file is shown in a message.
+// maxPrinted is the maximum length of a name in a message.
 const maxPrinted = 200
 
-// printable is s as it is, or quoted where it holds what a terminal should not see,
-// and cut where it is long.
+// printable returns s, quoted if it contains characters unsafe for a terminal, and truncated if it
+// is long.
 func printable(s string) string {
 	cut := ""
 	if len(s) > maxPrinted {
@@ -64,7 +64,7 @@ func printable(s string) string {
 	return s + cut
 }
 
-// quoted is s between quotes, cut where it is long.
+// quoted returns s in quotes, truncated if it is long.
 func quoted(s string) string {
 	if len(s) > maxPrinted {
 		return strconv.Quote(s[:maxPrinted]) + "…"

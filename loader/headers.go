@@ -6,11 +6,10 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Head is the beginning of a safetensors file that is elsewhere, such as on a hub: it
-// says what the file holds.
+// A Head is the beginning of a safetensors file stored elsewhere, such as on a hub.
 type Head struct {
 	Name  string // base name of the file
-	Size  int64  // bytes of the whole file
+	Size  int64  // size of the whole file in bytes
 	Bytes []byte // its first bytes: at least the header's length and the header
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// OpenModel opens the checkpoint at path as [Open] does and builds the skeleton that the
-// config.json beside it describes. The caller closes the checkpoint.
+// OpenModel opens the checkpoint at path like [Open] and builds the skeleton that its config.json
+// describes. The caller closes the checkpoint.
 func OpenModel(path string) (*meta.Model, *Checkpoint, error) {
 	c, err := Open(path)
 	if err != nil {
@@ -18,7 +18,7 @@ func OpenModel(path string) (*meta.Model, *Checkpoint, error) {
 	return c.skeleton(config, err)
 }
 
-// OpenModelFS is OpenModel for what stands at the root of fsys; see [OpenFS].
+// OpenModelFS is OpenModel for the root of fsys; see [OpenFS].
 func OpenModelFS(name string, fsys fs.FS) (*meta.Model, *Checkpoint, error) {
 	c, err := OpenFS(name, fsys)
 	if err != nil {

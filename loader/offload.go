@@ -21,13 +21,12 @@ const (
 	datSuffix    = ".dat"
 )
 
-// OpenOffload opens a folder that Accelerate's disk offload wrote: index.json and one
-// NAME.dat a tensor, or entries that point into safetensors files. It is a checkpoint
-// like any other.
+// OpenOffload opens a folder written by Accelerate's disk offload: index.json and one NAME.dat per
+// tensor, or entries that refer to safetensors files.
 //
-// A name that is no plain file name is refused, and so is a .dat file that is not as long
-// as its entry says. An entry that points into a safetensors file keeps the dtype that is
-// stored there; the path is taken as Accelerate takes it, relative to the working folder.
+// It rejects a name that is not a plain file name, and a .dat file whose length differs from its
+// entry. A tensor in a safetensors file keeps its stored dtype; as in Accelerate, the path is
+// relative to the working directory.
 func OpenOffload(dir string) (*Checkpoint, error) {
 	path := filepath.Join(dir, offloadIndex)
 	text, err := readSmall(path, maxHeader)
@@ -220,9 +219,9 @@ func (e *offloadEntry) complete(shape []uint64, hasShape bool) error {
 	return nil
 }
 
-// WriteOffload writes tensors into dir as Accelerate's disk offload does, and adds them
-// to the index.json that may stand there. Every file is whole before it takes its place,
-// the index last. A name that is no plain file name is refused: it never becomes a path.
+// WriteOffload writes tensors into dir as Accelerate's disk offload does, and adds them to an
+// existing index.json. Files are written atomically, the index last. A name that is not a plain
+// file name is an error.
 func WriteOffload(dir string, tensors iter.Seq[NamedTensor]) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return &Error{File: dir, Reason: "cannot be made", Err: unpath(err)}

@@ -30,8 +30,8 @@ const (
 //   - a .safetensors file, or a *.safetensors.index.json;
 //   - a folder models--ORG--NAME of the hub cache, or one of its snapshots.
 //
-// A file that safetensors 0.8.0 would refuse is refused, with an *Error that names file,
-// tensor and reason. The caller closes the checkpoint.
+// A file that safetensors 0.8.0 rejects is rejected with an *Error that names the file, the tensor
+// and the reason. The caller closes the checkpoint.
 func Open(path string) (*Checkpoint, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -51,15 +51,15 @@ func Open(path string) (*Checkpoint, error) {
 	return openNamed(diskFolder(filepath.Clean(dir)), name)
 }
 
-// OpenBytes opens a checkpoint of files in memory, by base name: what a folder would
-// hold. name stands for the folder in messages. The bytes are used in place and are not
-// to be changed before the checkpoint is closed.
+// OpenBytes opens a checkpoint of files in memory, keyed by base name as in a folder. Messages use
+// name for the folder. The bytes are used in place and must not change before the checkpoint is
+// closed.
 func OpenBytes(name string, files map[string][]byte) (*Checkpoint, error) {
 	return openFolder(memoryFolder{name, files})
 }
 
-// OpenFS opens a checkpoint that stands at the root of fsys, such as an embedded one. Its
-// safetensors files and index are read into memory; see [OpenBytes].
+// OpenFS opens a checkpoint at the root of fsys, such as an embedded one. It reads the safetensors
+// files and the index into memory; see [OpenBytes].
 func OpenFS(name string, fsys fs.FS) (*Checkpoint, error) {
 	files := map[string][]byte{}
 	entries, err := fs.ReadDir(fsys, ".")
@@ -268,9 +268,8 @@ func list(names []string) string {
 	return s
 }
 
-// Folder is the folder where the files of the model at path stand, config.json
-// included: the snapshot for a folder of the hub cache, the folder of a file, else path
-// itself.
+// Folder returns the folder that holds the files and config.json of the model at path: the snapshot
+// for a folder of the hub cache, the parent of a file, or path itself.
 func Folder(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -17,48 +17,47 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A NamedTensor is a tensor to be written.
+// A NamedTensor is a tensor to write.
 type NamedTensor struct {
 	Name  string
 	DType meta.DType
 	Shape []int
-	// Bytes gives the elements, little-endian and dense. It is called once, when the
-	// tensor is written, and what it returned may be reused after the next call.
+	// Bytes returns the elements, little-endian and dense. It is called once, when the tensor is
+	// written. The result is not used after the next tensor's call.
 	Bytes func() ([]byte, error)
-	// Exact says that the elements are not to be rounded to another dtype: they are no
-	// parameter, but a buffer that decides something.
+	// Exact forbids rounding the elements to another dtype. It is set for buffers whose values must
+	// not change.
 	Exact bool
 }
 
-// Named is t as a tensor to be written.
+// Named returns t as a tensor to write.
 func (t *Tensor) Named() NamedTensor {
 	return NamedTensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Bytes: t.Bytes}
 }
 
-// Size is what the tensor takes in a file, in bytes.
+// Size returns the size of the tensor in a file, in bytes.
 func (t NamedTensor) Size() int64 { return t.DType.Bytes(meta.Elements(t.Shape)) }
 
-// SaveOptions say how [Save] writes. The zero value writes one file that transformers
-// opens.
+// SaveOptions configure [Save]. The zero value writes one file that transformers opens.
 type SaveOptions struct {
-	// MaxShardSize is the most bytes of tensors in one file; 0 is no limit. A larger
-	// tensor gets a file of its own.
+	// MaxShardSize is the maximum size of the tensors in one file in bytes; 0 means no limit. A
+	// larger tensor gets a file of its own.
 	MaxShardSize int64
-	// Metadata stands in every file; nil is {"format": "pt"}, which transformers asks for.
+	// Metadata is written to every file; nil means {"format": "pt"}, which transformers requires.
 	Metadata map[string]string
-	// Stem is the name of the file without suffix; empty is "model".
+	// Stem is the file name without suffix; empty means "model".
 	Stem string
 }
 
-// Save writes tensors into dir, which it makes if need be: as STEM.safetensors, or as
-// shards STEM-00001-of-0000N.safetensors with STEM.safetensors.index.json where they
-// exceed MaxShardSize. All files are complete and synced under temporary names before the
-// first takes its place: an error, a full disk among them, leaves dir as it was. What an
-// earlier save of the same stem left, and this one does not replace, is removed last. A
-// process that dies while shards take their places leaves a folder that [Open] refuses.
+// Save writes tensors into dir, which it creates if needed: as STEM.safetensors, or as shards
+// STEM-00001-of-0000N.safetensors with STEM.safetensors.index.json if they exceed MaxShardSize. All
+// files are written and synced under temporary names before the first is renamed, so a failed
+// write, for example on a full disk, leaves dir unchanged. Save finally removes files of an earlier
+// save with the same stem that it did not replace. If the process dies during the renames, [Open]
+// rejects the folder.
 //
-// The tensors may be those of a checkpoint in dir itself. Names must be different, valid
-// UTF-8. Errors are *Error.
+// The tensors may be those of a checkpoint in dir itself. Names must be distinct and valid UTF-8.
+// Errors are *Error.
 func Save(dir string, tensors iter.Seq[NamedTensor], opts SaveOptions) error {
 	s := saver{dir: dir, stem: opts.Stem, metadata: opts.Metadata}
 	if s.stem == "" {
@@ -104,7 +103,7 @@ type saver struct {
 	metadata  map[string]string
 }
 
-// split checks the tensors and deals them to shards in order.
+// split validates the tensors and distributes them over shards in order.
 func (s *saver) split(tensors iter.Seq[NamedTensor], limit int64) ([][]NamedTensor, error) {
 	seen := map[string]bool{}
 	shards := [][]NamedTensor{nil}

@@ -8,9 +8,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Tensor is a handle on one tensor of a checkpoint. It holds no element. Its fields
-// are not to be changed, and it may be used from many goroutines until the checkpoint is
-// closed.
+// A Tensor is a handle for one tensor of a checkpoint. It holds no elements. Its fields must not be
+// modified. It is safe for concurrent use until the checkpoint is closed.
 type Tensor struct {
 	Name   string
 	DType  meta.DType
@@ -20,7 +19,7 @@ type Tensor struct {
 	Size   int64 // in bytes
 }
 
-// Elements is the number of elements.
+// Elements returns the number of elements.
 func (t *Tensor) Elements() int64 {
 	if t.DType.Bits() == 0 {
 		return 0
@@ -28,17 +27,17 @@ func (t *Tensor) Elements() int64 {
 	return t.Size * 8 / int64(t.DType.Bits())
 }
 
-// Aligned reports whether the tensor lies on a multiple of its element's size, as most
-// do and none has to. Unaligned elements cannot be read as machine words in place.
+// Aligned reports whether the tensor's offset is a multiple of its element size. Most are, but the
+// format does not require it. Unaligned elements cannot be read as machine words in place.
 func (t *Tensor) Aligned() bool {
 	word := int64(t.DType.Bits() / 8)
 	return word <= 1 || t.Offset%word == 0
 }
 
-// Bytes is the tensor's elements: little-endian, rows last to first dimension densely.
-// They are the mapped file's or the caller's own memory, read-only and valid until the
-// checkpoint is closed; only on systems without mmap are they read into fresh memory.
-// The error is an *Error. See the package's caveats for files that are cut meanwhile.
+// Bytes returns the tensor's elements: little-endian, dense, in row-major order. They are the
+// mapped file's or the caller's own memory, read-only and valid until the checkpoint is closed;
+// systems without mmap read them into new memory. The error is an *Error. See the package's caveats
+// for files that are truncated while mapped.
 func (t *Tensor) Bytes() ([]byte, error) {
 	b, err := t.File.slice(t.Offset, t.Size)
 	if err != nil {
