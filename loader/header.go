@@ -89,7 +89,7 @@ func parseHeader(text []byte, data, size int64) (*header, error) {
 	}
 	hint := min(len(text)/entrySize, 1<<17)
 	p := headerParser{
-		scanner: scanner{data: text},
+		scanner: newScanner(text, false),
 		tensors: make([]Tensor, 0, hint),
 		spans:   make([]span, 0, hint),
 		index:   make(map[string]int32, hint),
@@ -179,7 +179,7 @@ type headerParser struct {
 }
 
 func (p *headerParser) parse() error {
-	if err := p.object("an object", p.member); err != nil {
+	if err := p.Object("an object", p.member); err != nil {
 		return err
 	}
 	return p.end()
@@ -211,13 +211,13 @@ func (p *headerParser) readMetadata() error {
 		return p.fail("a second __metadata__")
 	}
 	p.hasMeta = true
-	if null, err := p.null(); null || err != nil {
+	if null, err := p.Null(); null || err != nil {
 		return err
 	}
 	p.metadata = map[string]string{}
-	return p.object("__metadata__ to be an object", func(key []byte) error {
+	return p.Object("__metadata__ to be an object", func(key []byte) error {
 		k := string(key)
-		v, err := p.string()
+		v, err := p.String()
 		p.metadata[k] = string(v)
 		return err
 	})
@@ -286,10 +286,10 @@ type tensorInfo struct {
 }
 
 func (in *tensorInfo) read() error {
-	if in.p.peek() != '[' {
-		return in.p.object("a tensor to be an object", in.member)
+	if in.p.Peek() != '[' {
+		return in.p.Object("a tensor to be an object", in.member)
 	}
-	return in.p.array("", func(i int) error {
+	return in.p.Array("", func(i int) error {
 		switch i {
 		case 0:
 			return in.readDType()
@@ -311,7 +311,7 @@ func (in *tensorInfo) member(key []byte) error {
 	case "data_offsets":
 		return in.readOffsets()
 	}
-	return in.p.skip()
+	return in.p.Skip()
 }
 
 func (in *tensorInfo) complete() error {
@@ -341,22 +341,22 @@ func (in *tensorInfo) readDType() error {
 	if err := in.once(&in.hasDType, "dtype"); err != nil {
 		return err
 	}
-	if in.p.peek() != '{' {
-		name, err := in.p.string()
+	if in.p.Peek() != '{' {
+		name, err := in.p.String()
 		if err != nil {
 			return err
 		}
 		return in.setDType(name)
 	}
 	names := 0
-	err := in.p.object("", func(key []byte) error {
+	err := in.p.Object("", func(key []byte) error {
 		if names++; names > 1 {
 			return in.p.fail("dtype of several names")
 		}
 		if err := in.setDType(key); err != nil {
 			return err
 		}
-		null, err := in.p.null()
+		null, err := in.p.Null()
 		if err == nil && !null {
 			return in.p.fail("expected null")
 		}
@@ -382,7 +382,7 @@ func (in *tensorInfo) readShape() error {
 		return err
 	}
 	in.p.shape = in.p.shape[:0]
-	return in.p.array("shape to be an array", func(int) error {
+	return in.p.Array("shape to be an array", func(int) error {
 		d, err := in.p.natural()
 		in.p.shape = append(in.p.shape, d)
 		return err
@@ -394,7 +394,7 @@ func (in *tensorInfo) readOffsets() error {
 		return err
 	}
 	n := 0
-	err := in.p.array("data_offsets to be an array", func(i int) error {
+	err := in.p.Array("data_offsets to be an array", func(i int) error {
 		if n++; n > 2 {
 			return in.p.fail("more than two data_offsets")
 		}

@@ -36,13 +36,13 @@ func openIndex(from folder, name string) (*Checkpoint, error) {
 // it is a hint (total_size is wrong in some published files) and is skipped. Errors are
 // *Error without File.
 func parseIndex(text []byte) (map[string]string, error) {
-	p := indexParser{scanner: scanner{data: text, anyNumber: true}}
+	p := indexParser{scanner: newScanner(text, true)}
 	err := error(nil)
 	if !utf8.Valid(text) {
 		err = errors.New("not UTF-8")
 	}
 	if err == nil {
-		err = p.object("an object", p.member)
+		err = p.Object("an object", p.member)
 	}
 	if err == nil {
 		err = p.end()
@@ -65,18 +65,18 @@ type indexParser struct {
 
 func (p *indexParser) member(key []byte) error {
 	if string(key) != "weight_map" {
-		return p.skip()
+		return p.Skip()
 	}
 	if p.weights != nil {
 		return p.fail("a second weight_map")
 	}
 	p.weights, p.shards = map[string]string{}, map[string]string{}
-	return p.object("weight_map to be an object", p.entry)
+	return p.Object("weight_map to be an object", p.entry)
 }
 
 func (p *indexParser) entry(key []byte) error {
 	p.tensor = string(key)
-	b, err := p.string()
+	b, err := p.String()
 	if err != nil {
 		return err
 	}

@@ -118,13 +118,13 @@ type offloadEntry struct {
 // parseOffload reads an offload index. A name that stands twice counts as its last entry
 // says, as in Python. Errors are *Error without File.
 func parseOffload(text []byte) ([]offloadEntry, error) {
-	p := offloadParser{scanner: scanner{data: text, anyNumber: true}, at: map[string]int{}}
+	p := offloadParser{scanner: newScanner(text, true), at: map[string]int{}}
 	err := error(nil)
 	if !utf8.Valid(text) {
 		err = errors.New("not UTF-8")
 	}
 	if err == nil {
-		err = p.object("an object", p.entry)
+		err = p.Object("an object", p.entry)
 	}
 	if err == nil {
 		err = p.end()
@@ -147,7 +147,7 @@ func (p *offloadParser) entry(key []byte) error {
 	p.tensor = e.name
 	var shape []uint64
 	hasShape := false
-	err := p.object("an entry to be an object", func(key []byte) error {
+	err := p.Object("an entry to be an object", func(key []byte) error {
 		switch string(key) {
 		case "dtype":
 			return p.text("dtype", func(v string) (err error) {
@@ -156,20 +156,20 @@ func (p *offloadParser) entry(key []byte) error {
 			})
 		case "shape":
 			hasShape, shape = true, nil
-			return p.array("shape to be an array", func(int) error {
+			return p.Array("shape to be an array", func(int) error {
 				d, err := p.natural()
 				shape = append(shape, d)
 				return err
 			})
 		case "safetensors_file":
-			if null, err := p.null(); null || err != nil {
+			if null, err := p.Null(); null || err != nil {
 				return err
 			}
 			return p.text("safetensors_file", func(v string) error { e.file = v; return nil })
 		case "weight_name":
 			return p.text("weight_name", func(v string) error { e.weight = v; return nil })
 		}
-		return p.skip()
+		return p.Skip()
 	})
 	if err == nil && e.file == "" {
 		err = e.complete(shape, hasShape)
@@ -188,10 +188,10 @@ func (p *offloadParser) entry(key []byte) error {
 }
 
 func (p *offloadParser) text(what string, set func(string) error) error {
-	if p.peek() != '"' {
+	if p.Peek() != '"' {
 		return p.fail("expected " + what + " to be a string")
 	}
-	v, err := p.string()
+	v, err := p.String()
 	if err != nil {
 		return err
 	}

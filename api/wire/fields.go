@@ -6,6 +6,8 @@ import (
 	"errors"
 	"math"
 	"strings"
+
+	"github.com/heftai/heft/internal/jsonscan"
 )
 
 // Fields reads the fields of a JSON object. Each method reads one field into its argument, and
@@ -107,7 +109,7 @@ func (f *Fields) Each(name, want string, item func(i int, raw json.RawMessage) b
 	if !ok {
 		return
 	}
-	if at := space(list, 0); list[at] != '[' {
+	if at := jsonscan.Space(list, 0); list[at] != '[' {
 		f.WrongType(name, want)
 		return
 	}

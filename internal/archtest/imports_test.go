@@ -16,6 +16,7 @@ const module = "github.com/heftai/heft"
 var allowed = map[string][]string{
 	"meta":               {"internal/smallfile"},
 	"internal/smallfile": {}, // configs and tokenizers, read with a limit
+	"internal/jsonscan":  {}, // JSON text in place: headers, tokenizers, requests
 	"internal/hostmem":   {},
 
 	// The families of kernels: operands, variants and arguments of assembly below, then one package a family.
@@ -42,16 +43,16 @@ var allowed = map[string][]string{
 
 	"internal/topology":            {},
 	"internal/probe":               {"internal/kernels/...", "internal/hostmem"},
-	"internal/tokenizer":           {"internal/smallfile"},
+	"internal/tokenizer":           {"internal/jsonscan", "internal/smallfile"},
 	"internal/chat":                {"internal/chat/jinja", "internal/smallfile"},
-	"internal/chat/jinja":          {},
-	"internal/chat/toolcall":       {"internal/chat"},
+	"internal/chat/jinja":          {"internal/jsonscan"},
+	"internal/chat/toolcall":       {"internal/chat", "internal/jsonscan"},
 	"text":                         {"internal/tokenizer", "internal/chat", "internal/chat/toolcall"},
 	"internal/sample":              {"internal/kernels/..."}, // apart from the engine, so that dispatch.Generate chooses tokens by the same code
 	"devicemap":                    {"meta"},
 	"internal/filelock":            {},
 	"internal/atomicfile":          {"internal/filelock"}, // writers lock their temporary files
-	"loader":                       {"meta", "internal/hostmem", "internal/atomicfile", "internal/smallfile"},
+	"loader":                       {"meta", "internal/hostmem", "internal/atomicfile", "internal/jsonscan", "internal/smallfile"},
 	"internal/floats":              {}, // scalars of short formats
 	"internal/tensor":              {"meta", "internal/floats"},
 	"internal/backend":             {"meta", "internal/tensor"},                                                                                      // meta: the specs of norms and routers are the operations' arguments
@@ -66,9 +67,9 @@ var allowed = map[string][]string{
 	"dispatch": {"meta", "devicemap", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/tensor",
 		"internal/kvcache", "internal/residency", "internal/hostmem", "internal/sample", "internal/probe", "internal/kernels/tune", "internal/topology"}, // tune: how weights are read fastest here; topology: how many threads, and whose memory weights are put in
 	"internal/engine":             {"dispatch", "internal/sample"},
-	"internal/engine/enginetest":  {"internal/engine"}, // a model without weights, for tests
-	"internal/engine/holder":      {"internal/engine"}, // reaches the engine in a public model, for metrics and tests
-	"api/wire":                    {},                  // what all HTTP dialects share
+	"internal/engine/enginetest":  {"internal/engine"},   // a model without weights, for tests
+	"internal/engine/holder":      {"internal/engine"},   // reaches the engine in a public model, for metrics and tests
+	"api/wire":                    {"internal/jsonscan"}, // what all HTTP dialects share
 	"api/generate":                {"api/wire", "meta", "dispatch", "text", "internal/engine", "internal/engine/holder", "internal/sample"},
 	"internal/generatetest":       {"api/generate", "devicemap", "dispatch", "loader", "meta", "text", "loader/demo", "internal/engine", "internal/engine/enginetest", "internal/engine/holder"}, // models for tests
 	"api/openai":                  {"api/wire", "api/generate", "text", "internal/chat"},

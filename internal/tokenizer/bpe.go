@@ -86,10 +86,10 @@ func (b *bpe) parseMerges(s *scanner) error {
 		return nil
 	}
 	type merge struct{ left, right, fused int32 }
-	list := make([]merge, 0, len(s.b)/16)
+	list := make([]merge, 0, len(s.Text)/16)
 	crosses := false // some merge makes a token with a separator behind another character
 	var joined []byte
-	err := s.array(func(i int) error {
+	err := s.Array("", func(i int) error {
 		var split int
 		var err error
 		if joined, split, err = readMerge(s, joined[:0]); err != nil {
@@ -125,8 +125,8 @@ func (b *bpe) parseMerges(s *scanner) error {
 // readMerge appends the two parts of a merge to dst; split is where the second
 // begins.
 func readMerge(s *scanner, dst []byte) (both []byte, split int, err error) {
-	if s.peek() == '"' {
-		text, err := s.str()
+	if s.Peek() == '"' {
+		text, err := s.String()
 		if err != nil {
 			return dst, 0, err
 		}
@@ -137,8 +137,8 @@ func readMerge(s *scanner, dst []byte) (both []byte, split int, err error) {
 		return append(append(dst, left...), right...), len(left), nil
 	}
 	count := 0
-	err = s.array(func(i int) error {
-		part, err := s.str()
+	err = s.Array("", func(i int) error {
+		part, err := s.String()
 		if i == 1 {
 			split = len(dst)
 		}

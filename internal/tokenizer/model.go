@@ -52,7 +52,7 @@ func (spec modelSpec) scan(name string) *scanner {
 	if !ok || string(m.raw) == "null" {
 		return nil
 	}
-	return &scanner{b: m.raw, base: m.at}
+	return newScanner(m.raw, m.at)
 }
 
 // str decodes a member that is a string; missing and null are "".
@@ -61,7 +61,7 @@ func (spec modelSpec) str(name string) (string, error) {
 	if s == nil {
 		return "", nil
 	}
-	b, err := s.str()
+	b, err := s.String()
 	if err != nil {
 		return "", fmt.Errorf("model.%s: %w", name, err)
 	}
@@ -74,7 +74,7 @@ func (spec modelSpec) flag(name string) (bool, error) {
 	if s == nil {
 		return false, nil
 	}
-	switch string(s.b) {
+	switch string(s.Text) {
 	case "true":
 		return true, nil
 	case "false":
@@ -86,11 +86,11 @@ func (spec modelSpec) flag(name string) (bool, error) {
 // parseModel builds the model from the JSON object at s.
 func (p *parser) parseModel(s *scanner) (model, error) {
 	spec := modelSpec{}
-	err := s.object(func(key []byte) error {
+	err := s.Object("", func(key []byte) error {
 		name := string(key)
-		s.peek()
-		at := s.base + s.at
-		raw, err := s.skip()
+		s.Peek()
+		at := s.Base + s.Pos
+		raw, err := s.Balanced()
 		spec[name] = rawMember{raw, at}
 		return err
 	})

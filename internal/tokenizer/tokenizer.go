@@ -73,12 +73,12 @@ func parse(data []byte) (*Tokenizer, error) {
 	p := new(parser)
 	parts := map[string]rawPart{}
 	modelAt := -1
-	s := &scanner{b: data}
-	err := s.object(func(key []byte) error {
+	s := newScanner(data, 0)
+	err := s.Object("", func(key []byte) error {
 		name := string(key)
-		s.peek()
-		at := s.at
-		raw, err := s.skip()
+		s.Peek()
+		at := s.Pos
+		raw, err := s.Balanced()
 		if name == "model" {
 			modelAt = at
 		}
@@ -88,13 +88,13 @@ func parse(data []byte) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.peek() != 0 || s.at < len(data) {
+	if !s.AtEnd() {
 		return nil, s.fail("something stands behind the object")
 	}
 	if modelAt < 0 {
 		return nil, fmt.Errorf("model: missing")
 	}
-	if p.model, err = p.parseModel(&scanner{b: parts["model"], base: modelAt}); err != nil {
+	if p.model, err = p.parseModel(newScanner(parts["model"], modelAt)); err != nil {
 		return nil, err
 	}
 	return p.assemble(parts)

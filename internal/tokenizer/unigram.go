@@ -64,16 +64,16 @@ func parseUnigram(spec modelSpec) (model, error) {
 
 // parseVocab reads a list of [token, score]; a token's place is its id.
 func (u *unigram) parseVocab(s *scanner) error {
-	u.vocab = &vocab{ids: make(map[string]int32, len(s.b)/24), top: -1}
-	return s.array(func(i int) error {
+	u.vocab = &vocab{ids: make(map[string]int32, len(s.Text)/24), top: -1}
+	return s.Array("", func(i int) error {
 		if i >= maxID {
 			return s.fail("more than %d tokens", maxID)
 		}
 		parts := 0
-		err := s.array(func(k int) error {
+		err := s.Array("", func(k int) error {
 			parts++
 			if k == 0 {
-				name, err := s.str()
+				name, err := s.String()
 				token := string(name)
 				u.tokens.push(token)
 				u.ids[token], u.top = int32(i), int32(i)

@@ -56,10 +56,10 @@ func (v *vocab) count() int { return len(v.ids) }
 // grows with the number of tokens, not with the largest id.
 func parseVocab(s *scanner) (*vocab, error) {
 	type entry struct{ end, id int32 }
-	arena := make([]byte, 0, len(s.b)/2)
-	entries := make([]entry, 0, len(s.b)/20)
+	arena := make([]byte, 0, len(s.Text)/2)
+	entries := make([]entry, 0, len(s.Text)/20)
 	top := int32(-1)
-	err := s.object(func(key []byte) error {
+	err := s.Object("", func(key []byte) error {
 		arena = append(arena, key...)
 		if len(arena) > math.MaxInt32 {
 			return s.fail("the tokens have more than %d bytes", math.MaxInt32)

@@ -5,8 +5,9 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/heftai/heft/internal/jsonscan"
 )
 
 // Decode reads one JSON text into a Value as Python's json.loads does: keys keep
@@ -144,39 +145,17 @@ func (d *decoder) array(depth int) (Value, error) {
 
 func (d *decoder) number() (Value, error) {
 	start := d.i
-	digits := func() bool {
-		from := d.i
-		for d.i < len(d.s) && d.s[d.i] >= '0' && d.s[d.i] <= '9' {
-			d.i++
-		}
-		return d.i > from
+	end, isInt, fault := jsonscan.Number(d.s, start)
+	d.i = end
+	switch fault {
+	case jsonscan.None:
+		return d.literal(d.s[start:end], isInt)
+	case jsonscan.FractionDigits:
+		return nil, d.errorf("expected digits after '.'")
+	case jsonscan.ExponentDigits:
+		return nil, d.errorf("expected digits of the exponent")
 	}
-	if d.s[d.i] == '-' {
-		d.i++
-	}
-	whole := d.i
-	if !digits() || d.s[whole] == '0' && d.i > whole+1 {
-		return nil, d.errorf("not a number")
-	}
-	isInt := true
-	if d.i < len(d.s) && d.s[d.i] == '.' {
-		d.i++
-		isInt = false
-		if !digits() {
-			return nil, d.errorf("expected digits after '.'")
-		}
-	}
-	if d.i < len(d.s) && (d.s[d.i] == 'e' || d.s[d.i] == 'E') {
-		d.i++
-		isInt = false
-		if d.i < len(d.s) && (d.s[d.i] == '+' || d.s[d.i] == '-') {
-			d.i++
-		}
-		if !digits() {
-			return nil, d.errorf("expected digits of the exponent")
-		}
-	}
-	return d.literal(d.s[start:d.i], isInt)
+	return nil, d.errorf("not a number")
 }
 
 func (d *decoder) literal(s string, isInt bool) (Value, error) {
@@ -231,47 +210,23 @@ func (d *decoder) string() (string, error) {
 	return "", d.errorf("unexpected end of a string")
 }
 
+// escape decodes the escape at d.i. A lone half of a surrogate pair is U+FFFD.
 func (d *decoder) escape() (rune, error) {
-	d.i++
-	if d.i >= len(d.s) {
-		return 0, d.errorf("unexpected end of a string")
-	}
-	c := d.s[d.i]
-	if c == 'u' {
-		return d.unicode()
-	}
-	k := strings.IndexByte(`"\/bfnrt`, c)
-	if k < 0 {
-		return 0, d.errorf("bad escape \\%c", c)
-	}
-	d.i++
-	return rune("\"\\/\b\f\n\r\t"[k]), nil
-}
-
-// unicode reads uXXXX, and the second half of a surrogate pair.
-func (d *decoder) unicode() (rune, error) {
-	hex := func(at int) (rune, bool) {
-		if at+4 > len(d.s) {
-			return 0, false
-		}
-		n, err := strconv.ParseUint(d.s[at:at+4], 16, 32)
-		return rune(n), err == nil
-	}
-	r, ok := hex(d.i + 1)
-	if !ok {
-		return 0, d.errorf("bad \\u escape")
-	}
-	d.i += 5
-	if utf16.IsSurrogate(r) {
-		if strings.HasPrefix(d.s[d.i:], `\u`) {
-			if low, ok := hex(d.i + 2); ok {
-				if pair := utf16.DecodeRune(r, low); pair != utf8.RuneError {
-					d.i += 6
-					return pair, nil
-				}
-			}
-		}
+	r, end, fault := jsonscan.Unescape(d.s, d.i)
+	switch fault {
+	case jsonscan.None:
+		d.i = end
+		return r, nil
+	case jsonscan.PairDigits, jsonscan.LoneHigh, jsonscan.LoneLow:
+		d.i += len(`\uD800`)
 		return utf8.RuneError, nil
 	}
-	return r, nil
+	d.i++
+	switch fault {
+	case jsonscan.Unterminated:
+		return 0, d.errorf("unexpected end of a string")
+	case jsonscan.UnknownEscape:
+		return 0, d.errorf("bad escape \\%c", d.s[d.i])
+	}
+	return 0, d.errorf("bad \\u escape")
 }

@@ -267,6 +267,8 @@ func (o *object) stringByte(c byte, out []byte) ([]byte, verdict) {
 
 // A stringReader takes the bytes after a JSON string's opening quote and writes the
 // text they stand for.
+// It stops between any two bytes, in the middle of an escape too, which
+// jsonscan.Unescape cannot.
 type stringReader struct {
 	state uint8 // 0 plain, 1 after a backslash, 2 in the digits of \u
 	n     int   // digits read

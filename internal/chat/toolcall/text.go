@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/heftai/heft/internal/jsonscan"
 )
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
@@ -214,35 +216,10 @@ func (v *value) endToken(out []byte) ([]byte, bool) {
 	return out, true
 }
 
-// isNumber tells whether s is a number in JSON.
+// isNumber reports whether s is a number in JSON.
 func isNumber(s string) bool {
-	digits := func() bool {
-		n := len(s)
-		for s != "" && '0' <= s[0] && s[0] <= '9' {
-			s = s[1:]
-		}
-		return len(s) < n
-	}
-	if s != "" && s[0] == '-' {
-		s = s[1:]
-	}
-	if s != "" && s[0] == '0' {
-		s = s[1:]
-	} else if !digits() {
-		return false
-	}
-	if s != "" && s[0] == '.' {
-		if s = s[1:]; !digits() {
-			return false
-		}
-	}
-	if s != "" && (s[0] == 'e' || s[0] == 'E') {
-		if s = s[1:]; s != "" && (s[0] == '+' || s[0] == '-') {
-			s = s[1:]
-		}
-		return digits() && s == ""
-	}
-	return s == ""
+	end, _, fault := jsonscan.Number(s, 0)
+	return fault == jsonscan.None && end == len(s)
 }
 
 // pythonNumber writes a number that Python knows and JSON does not (1_000, .5, 2.)

@@ -53,6 +53,11 @@ const (
 
 // A value reads one value byte by byte and writes it as JSON. Its memory is bounded
 // by maxDepth and maxToken.
+//
+// It does not use package jsonscan. A Scanner needs the whole text and calls its caller back,
+// so it cannot stop between two bytes. A value must: text arrives in pieces of any size, each
+// byte is passed on at once, and a byte that breaks a rule turns the rest into content. One
+// machine also reads three notations, of which only the first is JSON.
 type value struct {
 	flavor flavor
 	state  valueState
