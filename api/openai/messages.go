@@ -53,10 +53,7 @@ func neutral(r *chat.Request) text.Conversation {
 		}
 	}
 	if documents, ok := r.Documents.(*chat.List); ok {
-		c.Documents = []any{}
-		for _, v := range documents.Items {
-			c.Documents = append(c.Documents, v)
-		}
+		c.Documents = append([]any{}, documents.Items...)
 	}
 	if r.Kwargs != nil {
 		c.Arguments = map[string]any{}
