@@ -332,7 +332,7 @@ func TestAdapterErrorsNameThePlace(t *testing.T) {
 		want     string
 	}{
 		{[]dispatch.Adapter{{Name: "x", Dir: empty}}, "adapter_config.json"},
-		{[]dispatch.Adapter{{Name: "x", Dir: foreign}}, "names no module"},
+		{[]dispatch.Adapter{{Name: "x", Dir: foreign}}, "matches no module"},
 		{[]dispatch.Adapter{{Dir: empty}}, "name is empty"},
 		{[]dispatch.Adapter{{Name: "x", Dir: adapterDir(t)}, {Name: "x", Dir: adapterDir(t)}}, "taken"},
 	} {
