@@ -83,8 +83,8 @@ type Recorder interface {
 	Clear()
 	// Gradient is that of a view of memory, which a caller may read and write.
 	Gradient(t tensor.Tensor) tensor.Tensor
-	// Replace is Gradient of a result that nobody reads again: until the next Reverse or
-	// Forget it may lie in the result's own place, and begins with the result's values.
+	// Replace is Gradient of a result that is not read again: until the next Reverse or Forget it
+	// may share the result's memory, and begins with the result's values.
 	Replace(t tensor.Tensor) tensor.Tensor
 	// Drop makes the gradient of a view 0, whatever it was.
 	Drop(t tensor.Tensor)

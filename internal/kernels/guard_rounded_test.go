@@ -47,7 +47,7 @@ func TestRoundedStaysInside(t *testing.T) {
 	})
 }
 
-// TestTileRowsStaysInside is TestStaysInside for tiles of weights as they lie, which are fetched
+// TestTileRowsStaysInside is TestStaysInside for tiles of weights in place, which are fetched
 // ahead.
 func TestTileRowsStaysInside(t *testing.T) {
 	kerneltest.EachRounding(t, func(t *testing.T, set *kernels.Set) {

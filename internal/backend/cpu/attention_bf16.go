@@ -175,8 +175,8 @@ func (op *attentionOp) loadKeys(r *rooms, t *tileOf, begin, n, lo, hi int) (fini
 	return finite
 }
 
-// lines are 16 keys or values of a tile's head from a position on as bfloat16: where they lie,
-// if they can be used so, else in room, with zeros outside of [lo, hi).
+// lines returns 16 keys or values of a tile's head from a position on as bfloat16: in place if
+// their layout allows it, else copied to room, with zeros outside of [lo, hi).
 func (p *pages) lines(set *kernels.Set, t *tileOf, at, lo, hi, dim int, room []byte, stride int) mat.Weights {
 	const n = gemm.PackRows
 	if p.blocks == 0 && p.tokens%n == 0 && at%n == 0 && lo <= at && at+n <= hi {

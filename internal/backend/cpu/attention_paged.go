@@ -71,7 +71,7 @@ func (op *attentionOp) pagedScratch() int {
 }
 
 // pagedTile is tile for one token and some heads of keys, with the same sums in the same order. Its
-// queries read pages where they lie; keys beside those that it sees get scores that nobody looks at.
+// queries read pages in place; keys outside its range get scores that are ignored.
 func (op *attentionOp) pagedTile(w *worker, t *tileOf) {
 	dim, width, pitch := wholeBlocks(op.a.Dim), wholeBlocks(op.a.ValueDim), op.pagedPitch()
 	rows, scratch := t.kvHeads*padded(t.heads), w.scratch.v

@@ -5,21 +5,21 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// Sizes of a product of tiles with weights where they lie.
+// Sizes of a product of tiles with weights in place.
 const (
 	callBytes = 128 << 10 // of weights in a call, while as many are fetched
-	// Weights are read where they lie for so many tokens, or for tokens of so many bytes, which stay in
+	// Weights are read in place for at most so many tokens, or tokens of so many bytes, which stay in
 	// the second-level cache.
 	smallTokens = 4 * coupleRows
 	smallBytes  = 1 << 20
 )
 
-// callRows is how many rows one call of a kernel has of weights as they lie.
+// callRows is the number of weight rows in one call of a kernel that reads them in place.
 func (op *bf16Product) callRows() int {
 	return max(1, callBytes/max(2*op.w.cols, 1)/coupleRows) * coupleRows
 }
 
-// lies is the weight from a unit on, where it is read where it lies.
+// weights returns the weight from a unit on if it is read in place, else nil.
 func (op *bf16Product) weights(unit int) []byte {
 	if !op.packed || op.kernel != amxInPlace {
 		return nil
@@ -27,9 +27,9 @@ func (op *bf16Product) weights(unit int) []byte {
 	return op.at(unit * op.unitRows).Data
 }
 
-// tilesOfFew computes a unit for few tokens, with weights as they lie but for those at the edges. While
-// the tokens pass some rows, those that follow are fetched to the second-level cache: after the last
-// of the unit next.
+// tilesInPlace computes a unit for a small batch, with weights in place except at the edges. While it
+// multiplies some rows it prefetches the following ones into the second-level cache; after the last
+// row of the unit, those of next.
 func (op *bf16Product) tilesInPlace(scratch []float32, r int, next []byte) {
 	for end := min(r+op.unitRows, op.w.rows); r < end; {
 		rows := min(op.callRows(), (end-r)&^(gemm.PackRows-1))

@@ -62,8 +62,8 @@ func (op *linear) mulGroups(scratch []float32, r, rows int) {
 	}
 }
 
-// source is rows of the weight from r on, by way of a panel where they cannot be packed as
-// they lie, and the rest of the scratch.
+// source returns rows of the weight from r on and the rest of the scratch. Rows that cannot be
+// packed in place come through a panel.
 func (op *linear) source(scratch []float32, r, rows int) (mat.Weights, []float32) {
 	if op.access == inPlace {
 		return op.at(r), scratch

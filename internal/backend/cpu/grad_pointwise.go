@@ -42,7 +42,7 @@ func (b *Backend) GateGrad(dgate, dup, dy, g, up tensor.Tensor, act meta.Activat
 			u = row(other, r, cols)
 		}
 		if act == meta.ActSiLU || act == meta.ActGELUTanh {
-			toGate, toUp := value, slope // nobody's where they are not wanted
+			toGate, toUp := value, slope // scratch if the caller does not want them
 			if dg.V != nil {
 				toGate = row(dg, r, cols)
 			}

@@ -20,13 +20,13 @@ const (
 	turnLines = 16
 )
 
-// how a unit of Linear gets at its weights.
+// access is how a unit of Linear reads its weights.
 type access uint8
 
 const (
-	inPlace  access = iota // as they lie
+	inPlace  access = iota // in the stored layout
 	widened                // converted to a panel of float32 first
-	columns                // transposed, as they lie
+	columns                // transposed, in the stored layout
 	turned                 // transposed into a panel of float32 first
 	unpacked               // transposed and quantised, converted some rows at a time
 )
@@ -223,7 +223,7 @@ func (op *linear) addBias(t, tokens, r, rows int) {
 	}
 }
 
-// mulInPlace computes rows of a weight as they lie.
+// mulInPlace computes rows of a weight in the stored layout.
 func (op *linear) mulInPlace(w *worker, y, x mat.Floats, r, rows, tokens int) {
 	if m := &op.w; m.isPacked() { // one token
 		w.did(dotQuantised)
@@ -241,7 +241,7 @@ func (op *linear) at(r int) mat.Weights {
 	return w
 }
 
-// addColumns computes rows of a transposed weight as they lie.
+// addColumns computes rows of a transposed weight in the stored layout.
 func (op *linear) addColumns(y, x mat.Floats, lanes []float32, r, rows, tokens int) {
 	w := op.w.Weights
 	w.Data = w.Data[r*w.Format.Size():]

@@ -29,7 +29,7 @@ type panelProduct struct {
 	size  int  // of a panel of tokens
 	step  int  // of k
 	long  bool // k goes before the rows of a unit
-	lines int  // floats of scratch for weights that cannot be packed as they lie
+	lines int  // floats of scratch for weights that cannot be packed in place
 }
 
 func (op *panelProduct) prepare(threads int) needs {

@@ -64,8 +64,8 @@ const worthSharing = 1 << 15
 //
 // Each run that is shared is a generation, which is open while its caller works. A worker
 // joins by noting the generation and then looking whether it is still open; the caller
-// closes it and then looks who has joined. So one that comes late is not waited for, and
-// nobody writes what all read.
+// closes it and then looks which workers have joined. So a late worker is not waited for, and
+// no shared word is written while others read it.
 type pool struct {
 	workers []*worker // the first is the caller's
 	task    task

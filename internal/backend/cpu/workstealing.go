@@ -8,7 +8,7 @@ import "sync/atomic"
 // in what is computed.
 //
 // A worker's share is one word: generation<<32 | begin<<16 | end, in groups of units. One of
-// an earlier generation stands for the share that nobody has touched yet, so that starting
+// an earlier generation stands for a share that is still whole, so that starting
 // a task writes nothing to the workers' cache lines.
 
 const (
@@ -54,7 +54,7 @@ func (u *units) span(begin, end int) (int, int) {
 }
 
 // take is the next units for w: of its own share, or of another's, half of which becomes
-// its own. It is false where nobody has any left.
+// its own. ok is false if no worker has any left.
 func (p *pool) take(w *worker) (begin, end int, ok bool) {
 	u := &p.units
 	if g, ok := u.first(&w.share, w.index); ok {
@@ -72,7 +72,7 @@ func (p *pool) take(w *worker) (begin, end int, ok bool) {
 			}
 			victim := p.workers[near.Begin+(first+k)%n]
 			if a, b, ok := u.half(&victim.share, victim.index); ok {
-				w.share.Store(u.word(a+1, b)) // empty so far, so that nobody else changes it
+				w.share.Store(u.word(a+1, b)) // it was empty, so no other worker changes it
 				begin, end = u.span(a, a+1)
 				return begin, end, true
 			}

@@ -30,9 +30,9 @@ type memory struct {
 type block struct {
 	lo, hi uintptr
 	memory tensor.Tensor
-	shadow tensor.Tensor // absent until somebody asks
+	shadow tensor.Tensor // absent until it is asked for
 	chunk  bool
-	idle   bool // the shadow is zeros that nobody waits for
+	idle   bool // the shadow is zeros and unused
 }
 
 func (m *memory) alloc(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
@@ -123,7 +123,7 @@ func (m *memory) shade(b *block) (err error) {
 	return err
 }
 
-// takeSpare takes a shadow of n elements that nobody uses, if there is one.
+// takeSpare takes an unused shadow of n elements, if there is one.
 func (m *memory) takeSpare(n int) (t tensor.Tensor) {
 	if i := slices.IndexFunc(m.spare, func(t tensor.Tensor) bool { return t.Elements() == n }); i >= 0 {
 		t = m.spare[i]

@@ -248,8 +248,8 @@ func (r *Recorder) push(dst tensor.Tensor, reverse func(dy tensor.Tensor), opera
 }
 
 // Replace lets the gradient of t take the place of its values until the record is reversed,
-// where nobody reads them again, and returns it; its elements are t's yet. Where the values
-// are wanted it is zeros elsewhere.
+// if they are not read again, and returns it; its elements are still t's. If the values are
+// needed it is zeros in memory of its own.
 func (r *Recorder) Replace(t tensor.Tensor) tensor.Tensor {
 	lo, hi := extent(t)
 	wanted := slices.ContainsFunc(r.live, func(i int) bool { return r.values[i].lo < hi && lo < r.values[i].hi })

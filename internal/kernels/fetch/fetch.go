@@ -87,8 +87,7 @@ var candidates = [Roles][]Pattern{
 // Candidates returns the patterns that the kernels of r have.
 func Candidates(r Role) []Pattern { return slices.Clone(candidates[r]) }
 
-// Default returns the plan for processors of a vendor, named as CPUID names it, that nobody has
-// measured: 1 row without prefetch for one token on AMD, as Zen 4 reads fastest, and
+// Default returns the plan for unmeasured processors of a vendor, named as CPUID names it: 1 row without prefetch for one token on AMD, as Zen 4 reads fastest, and
 // many rows with prefetch elsewhere.
 func Default(vendor string) Plan {
 	var p Plan

@@ -4,8 +4,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// Few tokens of a prompt meet bfloat16 weights where they lie: blocks of them are turned in
-// registers, and multiplied there. What SumPanels gains from panels is for tokens that share them.
+// Short prompts multiply bfloat16 weights in place: blocks of weights are transposed in registers and
+// multiplied there. Packing panels, as SumPanels does, pays only if many tokens share them.
 
 // Sizes of the blocks of MulSmallBatch.
 const (

@@ -6,8 +6,8 @@
 // [Kernels.SumPanels] and [Kernels.MulSmallBatch] have one sum for each element, in ascending k, whatever the calls
 // that it is cut into. [Kernels.MulGroups] gives the bits of a dot product (package gemv), and is fastest for
 // many tokens where that order is asked for. [Kernels.Tile] multiplies activations rounded to bfloat16, in an
-// order of its own that depends on the length alone; with AMX [Kernels.TileRows] reads weights where they
-// lie, in the order of Tile. [Kernels.MulParts] splits float32 numbers into three of bfloat16 for the
+// order of its own that depends on the length alone; with AMX [Kernels.TileRows] reads weights in
+// place, in the order of Tile. [Kernels.MulParts] splits float32 numbers into three of bfloat16 for the
 // products of training.
 package gemm
 

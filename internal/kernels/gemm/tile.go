@@ -93,7 +93,7 @@ type Fetch struct {
 // CoupleTokens is how many tokens pass weights together, and the sums of a row in [Kernels.TileRows].
 const CoupleTokens = 2 * PanelTokens
 
-// TileRows computes c[r][t] for rows of bfloat16 weights as they lie, a multiple of 16, and one or
+// TileRows computes c[r][t] for rows of bfloat16 weights in place, a multiple of 16, and one or
 // two panels of tokens, which begin xs words apart. Rows of c have CoupleTokens sums. Its sums have
 // the bits of Tile. Weights that no cache holds should have been fetched by the call before.
 func (s *Kernels) TileRows(t RowTiles) {

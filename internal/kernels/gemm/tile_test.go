@@ -92,7 +92,7 @@ func TestTile(t *testing.T) {
 	})
 }
 
-// TestTileRows: weights as they lie and single packs give the bits of couples of packs.
+// TestTileRows: weights in place and single packs give the bits of couples of packs.
 func TestTileRows(t *testing.T) {
 	kerneltest.EachRounding(t, func(t *testing.T, set *kernels.Set) {
 		if !set.AMX {
@@ -203,7 +203,7 @@ func BenchmarkRounded(b *testing.B) {
 }
 
 // BenchmarkTiles is Tile on weights of so many blocks of k and couples of panels, in the caches,
-// and TileRows on weights as they lie.
+// and TileRows on weights in place.
 func BenchmarkTiles(b *testing.B) {
 	for _, set := range kerneltest.Variants() {
 		if !set.AMX {

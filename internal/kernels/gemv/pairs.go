@@ -16,7 +16,7 @@ func (s *Kernels) MulPairs(y mat.Floats, w mat.Weights, x mat.Pairs, rows, token
 	s.pairs.mulPairs(y, w, x, rows, tokens, n)
 }
 
-// MulTile computes y[r] for rows of bfloat16 weights as they lie and one token, a row of Pairs, over
+// MulTile computes y[r] for rows of bfloat16 weights in place and one token, a row of Pairs, over
 // blocks of 32 k. Its sums have the bits of Tile.
 func (s *Kernels) MulTile(y []float32, w mat.Weights, x []uint32, rows, blocks int) {
 	if rows <= 0 || blocks <= 0 {

@@ -4,9 +4,9 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// Few tokens meet bfloat16 weights where they lie: a word has two of them, of which one is
-// widened by a shift and the other by a mask. That is half the work of widening each, but the
-// numbers of even and odd k come apart, so tokens are split in the same way.
+// Small batches multiply bfloat16 weights in place: a word has two of them, of which one is
+// widened by a shift and the other by a mask. That is half the work of widening each, but it
+// separates even from odd k, so tokens are split in the same way.
 
 // SplitBlock is the number of elements that are split together.
 const SplitBlock = 32

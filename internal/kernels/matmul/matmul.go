@@ -8,8 +8,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// Matrix is numbers as they lie. Element (i, j) is number i·stride+j, or j·stride+i where
-// the matrix is Turned: it then lies by columns.
+// Matrix is a view of numbers in memory. Element (i, j) is number i·stride+j, or j·stride+i if
+// the matrix is Turned, that is, stored by columns.
 type Matrix struct {
 	V      []float32
 	Stride int
@@ -22,11 +22,11 @@ type Matrix struct {
 // Rows is a matrix that lies by rows of stride elements.
 func Rows(v []float32, stride int) Matrix { return Matrix{V: v, Stride: stride} }
 
-// Columns is a matrix that lies by columns of stride elements.
+// Columns returns a matrix that is stored by columns of stride elements.
 func Columns(v []float32, stride int) Matrix { return Matrix{V: v, Stride: stride, Turned: true} }
 
-// read is rows lines of n numbers as they lie, from element (i, j) of the matrix on; those
-// that are stored in another way are widened into buf.
+// read returns rows lines of n numbers in the stored order, from element (i, j) of the matrix on;
+// numbers that are not float32 are widened into buf.
 func (m *Multiplier) read(x Matrix, i, j, lines, n int, buf *scratch) mat.Floats {
 	if x.Turned {
 		i, j = j, i
@@ -42,7 +42,7 @@ func (m *Multiplier) read(x Matrix, i, j, lines, n int, buf *scratch) mat.Floats
 	return mat.Floats{V: buf.wide, Stride: n}
 }
 
-// halves reports whether the numbers are bfloat16 as they lie.
+// halves reports whether the numbers are stored as bfloat16.
 func (x Matrix) halves() bool { return x.Stored.Data != nil && x.Stored.Format == mat.BFloat16 }
 
 // scratch is what one unit needs for itself.

@@ -6,9 +6,9 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// Weights in bands are multiplied by floats as their values are: each element of a product is one
-// sum in ascending order of the columns, the same as of [Kernels.SumPanels] with the values as
-// float32. Few tokens meet the bands where they lie, and many panels of them.
+// Interleaved weights are multiplied by floats: each element of a product is one sum in ascending
+// order of the columns, the same as that of [Kernels.SumPanels] with the values as float32. Small
+// batches read the interleaved blocks in place, large ones panels of them.
 
 // summer is what a variant implements for that. Bounds have been checked.
 type summer interface {

@@ -5,8 +5,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// Few tokens meet weights of [E4M3] and [MXFP4] codes where they lie: a code is widened, without its
-// scale, once for a group of tokens. Scales are applied to the tokens before, to the sum of a block or to
+// Small batches multiply weights of [E4M3] and [MXFP4] codes without unpacking them first: a code is
+// widened, without its scale, once for a group of tokens. Scales are applied to the tokens before, to the sum of a block or to
 // the result, which rounds as often as scaling each weight would, but in other places: so these products
 // have an order of sums of their own, one for each variant, whatever the number of tokens.
 

@@ -12,8 +12,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/vector"
 )
 
-// wideCodes is AVX-512. Its tokens meet E4M3 with the scale of the block, as long as all rows of a block
-// are computed, and MXFP4 line by line: the sums of 8 products are scaled and added.
+// wideCodes is AVX-512. For E4M3 it scales tokens by the block's scale if all rows of the block are
+// computed; for MXFP4 it works line by line and scales and adds the sums of 8 products.
 type wideCodes struct {
 	gemv   gemv.Kernels
 	vector vector.Kernels
