@@ -49,7 +49,7 @@ func (c *Checkpoint) Lookup(name string) (*Tensor, bool) {
 // Len returns the number of tensors.
 func (c *Checkpoint) Len() int { return len(c.tensors) }
 
-// Names yields the names of all tensors as they lie: by file, then by offset.
+// Names yields the names of all tensors in stored order: by file, then by offset.
 func (c *Checkpoint) Names() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range c.tensors {

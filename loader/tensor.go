@@ -102,7 +102,7 @@ type Advice uint8
 const (
 	// WillNeed starts reading in the background.
 	WillNeed Advice = iota
-	// DontNeed lets go of pages; they are read again when touched.
+	// DontNeed evicts pages; touching them reads them again.
 	DontNeed
 	// Populate reads and maps now, and fails where the system cannot.
 	Populate

@@ -108,8 +108,8 @@ func (q *quantised) readNibbles(f *fields, c map[string]any) {
 		}
 		q.inputs = int(max(n, 0))
 	}
-	if bits, ok := c["bits"].(json.Number); ok && bits != "4" {
-		f.fail(quantField+"bits", "%.20s instead of 4 is not supported", bits)
+	if bits := c["bits"]; bits != nil && bits != json.Number("4") {
+		f.fail(quantField+"bits", "%.20s instead of 4 is not supported", fmt.Sprint(bits))
 	}
 	if c["checkpoint_format"] == "gptq_v2" {
 		q.bias = 0
@@ -346,8 +346,7 @@ func (s Source) with(tensor string) Source {
 	return s
 }
 
-// stored counts the bytes of sources of which one is quantised, as they lie in the file;
-// 0 where none is.
+// stored returns the size in bytes of sources in the file if one of them is quantised, else 0.
 func (t *tree) stored(sources []Source, shape []int, dtype DType) int64 {
 	if !slices.ContainsFunc(sources, func(s Source) bool { return s.Quant != nil }) {
 		return 0

@@ -157,6 +157,8 @@ func TestQuantisationRefused(t *testing.T) {
 		{`{"quant_method": "fp8", "weight_block_size": [128, 0]}`, "quantization_config.weight_block_size"},
 		{`{"quant_method": "fp8", "weight_block_size": [128, "a"]}`, "quantization_config.weight_block_size"},
 		{`{"quant_method": "gptq", "bits": 8}`, "quantization_config.bits"},
+		{`{"quant_method": "gptq", "bits": "four"}`, "quantization_config.bits"},
+		{`{"quant_method": "awq", "bits": {"a": 4}}`, "quantization_config.bits"},
 		{`{"quant_method": "gptq", "bits": 4, "group_size": 0}`, "quantization_config.group_size"},
 		{`{"quant_method": "awq", "bits": 4, "version": "gemv"}`, "quantization_config.version"},
 	} {

@@ -22,11 +22,7 @@ func ReadText(files fs.FS, name string) (t Text, err error) {
 	if t.Chat, err = text.ReadChat(files, t.Tokenizer); err != nil {
 		return t, fmt.Errorf("generate: %s: %w", name, err)
 	}
-	b, err := fs.ReadFile(files, "generation_config.json")
-	if err == nil {
-		t.Generation, err = meta.ReadGenerationConfig(b)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if t.Generation, err = meta.ReadGenerationConfigFS(files); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return t, fmt.Errorf("generate: %s: %w", name, err)
 	}
 	if t.Pooling, err = meta.ReadPooling(files); err != nil {

@@ -103,6 +103,7 @@ var foreignLimits = slices.Concat(
 	each(noTruncation, []string{"false", `"NONE"`, `""`}, "truncate", "truncate_sequence"),
 	each(noTruncation, []string{`"error"`, `"none"`}, "context_length_exceeded_behavior"),
 	each(useStop, nil, "stop_sequences", "stop_sequence", "stop_strings", "stop_words", "stopping_strings", "custom_stop_strings", "stop_regex"),
+	each(noTruncation, nil, "transforms"),
 	each("text ends before a stop string; use include_stop_str_in_output.", nil, "no_stop_trim"),
 )
 
@@ -149,8 +150,8 @@ var foreignChat = slices.Concat(
 	each("the server does not search the web.", never, "web_search_options"),
 	each("the model has no such setting.", []string{`"medium"`, `""`}, "verbosity"),
 	each("a request cannot bring a template.", nil, "chat_template", "template", "instruction_template"),
-	each("use a message with the role system.", nil, "system", "tool_prompt", "guideline", "safe_prompt"),
-	each("the answer is a message of its own; use continue_final_message.", nil, "echo"),
+	each("use a message with the role system.", nil, "system", "instructions", "tool_prompt", "guideline", "safe_prompt"),
+	each("the answer is a message of its own; use continue_final_message.", nil, "echo", "suffix"),
 	each("reasoning is apart from content.", []string{`"auto"`, `"deepseek"`, `""`}, "reasoning_format"),
 	each("reasoning is apart from content.", nil, "reasoning_in_content"),
 	each("reasoning is apart from content and streams.", onFlag, "separate_reasoning", "stream_reasoning"),

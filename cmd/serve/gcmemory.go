@@ -26,18 +26,26 @@ func limitHeap() heapLimit {
 }
 
 // fit limits Go's memory to what plan has for it. If the tokenizer and the model's description leave
-// too little of it, the limit is higher, and a warning says so.
+// too little of it, the limit is higher. A warning says so if the plan leaves too little free for it.
 func (h heapLimit) fit(plan devicemap.Plan) {
-	host := plan.Device(devicemap.CPU)
-	limit := host.RuntimeBytes + host.RequestBytes - heapMargin
 	debug.FreeOSMemory() // what opening the model has left
 	var now runtime.MemStats
 	runtime.ReadMemStats(&now)
-	if least := int64(now.Sys-now.HeapIdle) + host.RequestBytes*5/4; least > limit {
-		slog.Warn("the tokenizer and the model's description take more memory than the plan has for the runtime", "more", gib(least-limit))
-		limit = least
+	limit, over := heapBytes(plan.Device(devicemap.CPU), int64(now.Sys-now.HeapIdle))
+	if over > 0 {
+		slog.Warn("the tokenizer and the model's description take more memory than the plan has for the runtime; raise --max-memory",
+			"more", gib(over))
 	}
 	debug.SetMemoryLimit(min(limit, h.inherited))
+}
+
+// heapBytes returns the limit of Go's memory on a host where it takes used bytes already, and by how
+// much this limit exceeds what the plan has for Go and leaves free.
+func heapBytes(host devicemap.DevicePlan, used int64) (limit, over int64) {
+	planned := host.RuntimeBytes + host.RequestBytes - heapMargin
+	free := max(0, host.LimitBytes-host.Used())
+	limit = max(planned, used+host.RequestBytes*5/4)
+	return limit, max(0, limit-planned-free)
 }
 
 // restore is for programs that go on.

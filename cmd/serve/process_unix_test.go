@@ -11,10 +11,11 @@ import (
 	"testing"
 )
 
-// TestAPipeAsConfigIsRefused: a config.json or tokenizer.json that is a named pipe or a link to a
-// device ends the start with an error that names it, instead of blocking or filling memory.
+// TestAPipeAsConfigIsRefused: a config.json, tokenizer.json or generation_config.json that is a
+// named pipe or a link to a device ends the start with an error that names it, instead of blocking or
+// filling memory.
 func TestAPipeAsConfigIsRefused(t *testing.T) {
-	for _, name := range []string{"config.json", "tokenizer.json"} {
+	for _, name := range []string{"config.json", "tokenizer.json", "generation_config.json"} {
 		dir := demoOnDisk(t)
 		file := filepath.Join(dir, name)
 		if err := os.Remove(file); err != nil {

@@ -1,21 +1,22 @@
-// Package residency brings a model's weights to where they run and lets them go again.
+// Package residency keeps a model's weights in memory or streams them from disk when they are
+// needed.
 //
-// Its nouns: a [Store] holds the weights of one model, each parameter on its tier; a
-// [Unit] is what runs as a whole; a load is what a unit (or one expert) needs from disk;
-// the ring is the bounded memory that loads pass through.
+// A [Store] holds the weights of one model, with each parameter on a tier: cpu or disk. A [Unit] is
+// a part of the model that runs as a whole. A load is what a unit (or one expert) reads from disk.
+// A ring is the bounded memory for loads.
 //
-// The flow: [New] sorts parameters into tiers by a device map and reads nothing.
-// [Store.Acquire] makes a unit's weights present: those of the cpu tier in place, in the
-// checkpoint's mapping; those of the disk tier in a slot of the ring, which a reader has
-// filled while the unit before was running. [Store.Release] lets the slot go. Experts
-// of the disk tier are read one by one, when a router has chosen them, into a ring of
-// their own. Embedding tables of the disk tier stay where they are: a lookup touches a
-// few rows, which the mapping brings. [Store.Warm] reads the cpu tier ahead of use.
-// With [Options.Quantize] matrices are converted to blocks of integers before their first use:
-// in memory, by Warm or by Acquire, or where the disk tier has some of them into a file beside
-// the checkpoint (the sidecar), which both tiers then use as if it were the checkpoint's own,
-// and the next start too.
+// [New] assigns parameters to tiers by a device map and reads nothing. [Store.Acquire] makes a
+// unit's weights resident. Weights on the cpu tier are used in place, in the checkpoint's mapping.
+// Weights on the disk tier are in a slot of the ring, which a reader has filled while the previous
+// unit was running; [Store.Release] releases the slot. Experts on the disk tier are read one by
+// one, once a router has selected them, into a ring of their own. Embedding tables on the disk tier
+// are mapped: a lookup touches a few rows. [Store.Warm] reads the cpu tier before it is used.
 //
-// A Store is used by one goroutine, but for its statistics and Warm. It knows no rule,
-// request or token.
+// With [Options.Quantize], matrices are converted to blocks of integers before their first use. If
+// all of them are on the cpu tier, Warm or Acquire converts them in memory. Otherwise they are
+// converted into a file next to the checkpoint, the sidecar. Both tiers and later starts then read
+// the sidecar instead of the checkpoint.
+//
+// A Store must be used by one goroutine at a time, except for its statistics and Warm. The package
+// does not depend on rules, requests or tokens.
 package residency

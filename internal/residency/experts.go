@@ -12,30 +12,30 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A stack is a module whose parameters have one slab for each expert. Each expert is
-// placed, and streamed, by itself.
+// A stack is a module whose parameters have one slab per expert. Each expert is placed and streamed
+// separately.
 type stack struct {
 	Node
 	params  []*meta.Param
 	experts []expert
-	convert bool // some of the parameters, to the store's format
-	first   int  // id of expert 0 in the ring
+	convert bool // some parameters are converted to the store's format
+	first   int  // ring id of expert 0
 }
 
-// An expert is one slab of each parameter of its stack, looked up when first used.
+// An expert is one slab of each parameter of its stack. It is looked up at first use.
 type expert struct {
 	device devicemap.Device
 	known  bool
 	pieces []stored.Piece
 	parts  [][]backend.Part // by parameter
 
-	promoted atomic.Pointer[promotion] // made by the promoter
-	taken    bool                      // parts show the promoted copy, or the converted one
+	promoted atomic.Pointer[promotion] // set by the promoter
+	taken    bool                      // parts refer to the promoted or the converted copy
 
 	converted atomic.Pointer[conversion]
 }
 
-// A slab says where a stacked parameter stands.
+// A slab is the location of a stacked parameter.
 type slab struct {
 	stack *stack
 	param int
@@ -47,7 +47,7 @@ func (s *Store) addStack(n Node) error {
 	for _, p := range n.Module.Params {
 		p = p.Resolve()
 		if count != 0 && p.Shape[0] != count {
-			return fmt.Errorf("residency: %s.%s has %d experts, its neighbour %d", n.Path, p.Name, p.Shape[0], count)
+			return fmt.Errorf("residency: %s.%s has %d experts, want %d as in the stack's other parameters", n.Path, p.Name, p.Shape[0], count)
 		}
 		count = p.Shape[0]
 		st.params = append(st.params, p)
@@ -77,7 +77,7 @@ func (s *Store) addStack(n Node) error {
 	return nil
 }
 
-// expertLoads is the number of experts so far, which is the next id in the ring.
+// expertLoads returns the number of experts so far, which is the next ring id.
 func (s *Store) expertLoads() int {
 	n := 0
 	for _, st := range s.stackOrder {
@@ -86,8 +86,8 @@ func (s *Store) expertLoads() int {
 	return n
 }
 
-// largestExpert is the slot that the largest streamed expert takes, and the number of
-// streamed experts.
+// largestExpert returns the slot size for the largest streamed expert, and the number of streamed
+// experts.
 func (s *Store) largestExpert() (largest int64, streamed int) {
 	for _, st := range s.stackOrder {
 		n := 0
@@ -128,8 +128,7 @@ func (s *Store) know(st *stack, e int) *expert {
 	return x
 }
 
-// expertPieces are the pieces of expert e's slab of p, as stored or of the file of converted
-// weights.
+// expertPieces returns the pieces of expert e's slab of p: those of the sidecar, or as stored.
 func (s *Store) expertPieces(p *meta.Param, e int) []stored.Piece {
 	if s.sidecar != nil && s.quantizer.takes(p) {
 		return s.sidecar.pieces[sideKey{p, e}]
@@ -137,8 +136,8 @@ func (s *Store) expertPieces(p *meta.Param, e int) []stored.Piece {
 	return s.sourcePieces(p, e)
 }
 
-// sourcePieces are the pieces of expert e's slab of p as stored: tensors of its own, or a slab
-// of a tensor that holds the stack.
+// sourcePieces returns the pieces of expert e's slab of p as stored: separate tensors, or a slab of
+// a stacked tensor.
 func (s *Store) sourcePieces(p *meta.Param, e int) []stored.Piece {
 	var out []stored.Piece
 	for _, part := range s.binding.Expert(p, e) {
@@ -152,7 +151,7 @@ func (s *Store) sourcePieces(p *meta.Param, e int) []stored.Piece {
 	return out
 }
 
-// WantExperts starts reading the streamed ones among experts of m ahead, in their order.
+// WantExperts prefetches the streamed ones among experts of m, in order.
 func (s *Store) WantExperts(m *meta.Module, experts []int32) {
 	st := s.stacks[m]
 	if st == nil || s.experts == nil {
@@ -169,7 +168,7 @@ func (s *Store) WantExperts(m *meta.Module, experts []int32) {
 	s.experts.wish(s.wanted)
 }
 
-// prepare makes the load of expert e before the reader sees it.
+// prepare makes the load of expert e before the reader needs it.
 func (s *Store) prepare(st *stack, e int) *load {
 	id := st.first + e
 	if l := s.experts.loads[id]; l != nil {
@@ -186,8 +185,9 @@ func (s *Store) prepare(st *stack, e int) *load {
 	return s.experts.loads[id]
 }
 
-// HoldExperts makes the first of some experts of m present and lets go of those before: all of
-// them where they are in memory, else those that have been read, while the next ones are.
+// HoldExperts makes the first n of experts of m resident and releases the experts held before. If
+// they are on the cpu tier, n is all of them; otherwise n is the number of experts read so far, at
+// least one, while the reader continues with the next ones.
 func (s *Store) HoldExperts(m *meta.Module, experts []int32) (int, error) {
 	st := s.stacks[m]
 	s.releaseExperts()
@@ -195,7 +195,7 @@ func (s *Store) HoldExperts(m *meta.Module, experts []int32) (int, error) {
 	for n < len(experts) {
 		e := int(experts[n])
 		if st == nil || e < 0 || e >= len(st.experts) {
-			return 0, fmt.Errorf("residency: no expert %d of such a stack", e)
+			return 0, fmt.Errorf("residency: expert %d does not exist in this stack", e)
 		}
 		ok, err := s.holdExpert(st, e, n == 0)
 		if err != nil && n == 0 {
@@ -213,15 +213,15 @@ func (s *Store) HoldExperts(m *meta.Module, experts []int32) (int, error) {
 	return n, nil
 }
 
-// holdExpert makes expert e of st present, or reports that it is not there yet, where the caller
-// does not wait.
+// holdExpert makes expert e of st resident. Without wait it reports false if the expert is not yet
+// read.
 func (s *Store) holdExpert(st *stack, e int, wait bool) (bool, error) {
 	x := s.know(st, e)
 	if x.device != devicemap.Disk {
 		return true, s.expertInMemory(st, x, e)
 	}
 	l, id := s.prepare(st, e), st.first+e
-	if !wait && len(s.heldExperts)+1 >= len(s.experts.slots) { // one is left to be read into
+	if !wait && len(s.heldExperts)+1 >= len(s.experts.slots) { // leaves one slot for the reader
 		return false, nil
 	}
 	slot, err := s.experts.hold(id, wait)
@@ -243,7 +243,7 @@ func (s *Store) holdExpert(st *stack, e int, wait bool) (bool, error) {
 	return true, nil
 }
 
-// expertInMemory points the parts of x, expert e of st, to where they are.
+// expertInMemory sets the parts of x, expert e of st, to its bytes in memory.
 func (s *Store) expertInMemory(st *stack, x *expert, e int) error {
 	if err := s.takeUpExpert(st, x, e); err != nil {
 		return err
@@ -265,8 +265,8 @@ func (s *Store) expertInMemory(st *stack, x *expert, e int) error {
 	return nil
 }
 
-// takeUpExpert points the parts of x, expert e of st, to a promoted copy where there is one,
-// or to the converted one, which is made where it is not there yet.
+// takeUpExpert sets the parts of x, expert e of st, to a promoted copy if there is one, or to the
+// converted copy, which it makes if needed.
 func (s *Store) takeUpExpert(st *stack, x *expert, e int) error {
 	if x.taken {
 		return nil
@@ -289,7 +289,7 @@ func (s *Store) takeUpExpert(st *stack, x *expert, e int) error {
 	return nil
 }
 
-// part is the part of piece k.
+// part returns the part of piece k.
 func (x *expert) part(k int) *backend.Part {
 	for i := range x.parts {
 		if k < len(x.parts[i]) {
@@ -300,7 +300,7 @@ func (x *expert) part(k int) *backend.Part {
 	return nil
 }
 
-// after is what follows id in wishes; all of them where it is not among them.
+// after returns the wishes that follow id, or all of them if id is not among them.
 func after(wishes []int, id int) []int {
 	for i, w := range wishes {
 		if w == id {

@@ -2,15 +2,15 @@ package residency
 
 import "github.com/heftai/heft/internal/hostmem"
 
-// A homePart is bytes of a matrix that threads of one memory node use.
+// A homePart is the bytes of a matrix that threads of one memory node use.
 type homePart struct {
 	begin, end int
 	node       int
 }
 
-// homeParts divides size bytes that begin at an offset of a block as the threads divide a
-// matrix's rows: evenly, in order. homes are the threads' memory nodes. Bounds are put on
-// huge pages of the block, so that none is cut; what is smaller stays whole.
+// homeParts divides size bytes, which begin at an offset of a block, as the threads divide a
+// matrix's rows: evenly and in order. homes are the threads' memory nodes. Boundaries are multiples
+// of the huge page size within the block. A matrix too small to divide stays whole.
 func homeParts(offset, size int, homes []int) []homePart {
 	var parts []homePart
 	for i := 0; i < len(homes); {
@@ -27,7 +27,7 @@ func homeParts(offset, size int, homes []int) []homePart {
 	return parts
 }
 
-// bound is where the rows of thread i of n begin, in bytes of the block.
+// bound returns where the rows of thread i of n begin, as an offset in the block.
 func bound(offset, size, i, n int) int {
 	at := offset + int(int64(size)*int64(i)/int64(n))
 	switch i {
@@ -39,8 +39,8 @@ func bound(offset, size, i, n int) int {
 	return (at + hostmem.HugePage/2) &^ (hostmem.HugePage - 1)
 }
 
-// settle asks for memory near the threads that will use it, for a matrix at an offset of a
-// block that was not written to. Without homes nothing is asked.
+// settle asks the system for memory near the threads that will use it, for a matrix at an offset of
+// a block that was not written to. Without homes it does nothing.
 func settle(block []byte, offset, size int, homes []int) {
 	if len(homes) == 0 || len(block) < hostmem.HugePage {
 		return

@@ -12,21 +12,21 @@ import (
 const (
 	// readSize is the size of one direct read: large enough for the disk's full rate.
 	readSize = 8 << 20
-	// blockSize is what direct reads are aligned to.
+	// blockSize is the alignment of direct reads.
 	blockSize = 4096
-	// readGap is how many unwanted bytes are read to make one extent of two regions.
+	// readGap is the maximum number of unneeded bytes read to join two regions into one extent.
 	readGap = blockSize
 )
 
-// A region is a range of a checkpoint that a load brings.
+// A region is a range of a checkpoint that a load reads.
 type region struct {
 	tensor *loader.Tensor
-	path   string // "" where the checkpoint is bytes in memory
+	path   string // "" for a checkpoint in memory
 	off    int64  // in the file, or in the tensor's bytes
 	size   int64
 }
 
-// newRegion is the range [begin, begin+size) of t's bytes.
+// newRegion returns the range [begin, begin+size) of t's bytes.
 func newRegion(t *loader.Tensor, begin, size int64) region {
 	r := region{tensor: t, off: begin, size: size}
 	if path, off, _ := t.Source(); path != "" {
@@ -35,13 +35,13 @@ func newRegion(t *loader.Tensor, begin, size int64) region {
 	return r
 }
 
-// A load is what is read into one slot: extents of files, at places in the slot.
+// A load is the data read into one slot: extents of files, at offsets in the slot.
 type load struct {
 	extents []extent
-	places  []int64    // of each region in the slot, in the order given to newLoad
-	slot    int64      // bytes of the slot that it takes
-	read    int64      // bytes read for it
-	jobs    []*sideJob // of each region, nil where it is of the checkpoint's own; empty for none
+	places  []int64    // offset of each region in the slot, in the order given to newLoad
+	slot    int64      // size in the slot, in bytes
+	read    int64      // bytes read
+	jobs    []*sideJob // job of each region, nil if it is in the checkpoint itself; empty if all are
 }
 
 type extent struct {
@@ -49,7 +49,7 @@ type extent struct {
 	at int64 // place in the slot, a multiple of blockSize
 }
 
-// newLoad lays the regions out in a slot. Neighbours in a file are read as one.
+// newLoad lays out the regions in a slot. Adjacent regions of a file are read together.
 func newLoad(regions []region) *load {
 	order := make([]int, len(regions))
 	for i := range order {
@@ -88,7 +88,7 @@ func compare[T int64 | string](a, b T) int {
 	return 0
 }
 
-// extend widens e to hold r, where r follows closely in the same file.
+// extend widens e to include r, if r follows closely in the same file.
 func (e *extent) extend(r region) bool {
 	if e.path == "" || e.path != r.path || r.off > e.off+e.size+readGap {
 		return false
@@ -97,7 +97,7 @@ func (e *extent) extend(r region) bool {
 	return true
 }
 
-// lead is the bytes before the extent that a direct read brings along.
+// lead returns the number of bytes before the extent that an aligned read includes.
 func (e *extent) lead() int64 {
 	if e.path == "" {
 		return 0
@@ -125,7 +125,7 @@ func (e *extent) fill(slot []byte, open func(e *extent) (*hostmem.DirectFile, er
 	return nil
 }
 
-// fill is the rings' reader.
+// fill reads a load into a slot of a ring.
 func (s *Store) fill(l *load, slot []byte) error {
 	if s.sidecar != nil && s.sidecar.sums == nil {
 		if err := s.makeLoad(l, nil); err != nil {
@@ -142,7 +142,7 @@ func (s *Store) fill(l *load, slot []byte) error {
 	return s.readLoad(l, slot)
 }
 
-// open is the file of an extent, which must be the one whose header was read.
+// open returns the file of an extent, after checking that it is the one whose header was read.
 func (s *Store) open(e *extent) (*hostmem.DirectFile, error) {
 	verify := e.tensor.File.Verify
 	if s.sidecar.holds(e.tensor) {
@@ -162,8 +162,8 @@ func (s *Store) readLoad(l *load, slot []byte) error {
 	return nil
 }
 
-// readExtent reads an extent, again if its file changed meanwhile: what was read belongs to the
-// rest. It is [loader.File.Steady] without allocations.
+// readExtent reads an extent, and reads it again if the file changed meanwhile, so that the bytes
+// match the rest of the checkpoint. It is [loader.File.Steady] without allocations.
 func (s *Store) readExtent(e *extent, slot []byte) error {
 	for {
 		epoch := e.tensor.File.Epoch()
@@ -179,7 +179,7 @@ func (s *Store) readExtent(e *extent, slot []byte) error {
 	}
 }
 
-// loadJobs are what regions wait for.
+// loadJobs returns the jobs that regions depend on.
 func (s *Store) loadJobs(regions []region) []*sideJob {
 	if s.sidecar == nil {
 		return nil
@@ -191,7 +191,7 @@ func (s *Store) loadJobs(regions []region) []*sideJob {
 	return jobs
 }
 
-// made reports whether nothing is to be converted or compared for the load any more.
+// made reports whether all jobs of the load are done.
 func (l *load) made() bool {
 	for _, j := range l.jobs {
 		if j != nil && !j.done.Load() {
@@ -201,8 +201,8 @@ func (l *load) made() bool {
 	return true
 }
 
-// makeLoad converts what the load wants of the file of converted weights, or compares what
-// was read of it into slot.
+// makeLoad converts the load's missing matrices in the sidecar, or verifies the bytes read into
+// slot.
 func (s *Store) makeLoad(l *load, slot []byte) error {
 	for i, j := range l.jobs {
 		if j == nil || j.done.Load() {

@@ -12,9 +12,9 @@ import (
 	"github.com/heftai/heft/loader"
 )
 
-// A promotion is a copy of pieces in memory of our own: every range on a 64-byte boundary,
-// in huge pages, where a mapped one lies wherever its file has it. It is made once, in the
-// background, and taken up by the goroutine that computes, between two uses.
+// A promotion is a copy of pieces in anonymous memory, with huge pages and every range on a 64-byte
+// boundary; in a mapping, alignment depends on the file. The promoter makes it once in the
+// background, and the computing goroutine switches to it between two uses.
 type promotion struct {
 	slot   []byte
 	places []int64 // of each range in it

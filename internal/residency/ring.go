@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// errClosed is what waits on a closed ring return.
+// errClosed is returned to goroutines that wait on a closed ring.
 var errClosed = errors.New("residency: the model was closed")
 
-// A ring holds the bytes of streamed loads in a bounded number of slots of equal size.
-// A reader goroutine fills slots in the order of the wish list, ahead of use; what is
-// neither held nor wished for makes room, longest unused first.
+// A ring stores streamed loads in a fixed number of slots of equal size. A reader goroutine fills
+// slots in the order of the wish list, before they are used. Loads that are neither held nor on the
+// list are evicted, least recently used first.
 //
-// One goroutine wishes, holds and releases; the reader is the only other one.
+// One goroutine calls wish, hold and release; the reader is the only other one.
 type ring struct {
 	loads []*load
 	read  func(l *load, buf []byte) error
@@ -69,8 +69,8 @@ func newRing(loads []*load, buffers [][]byte, read func(*load, []byte) error) *r
 	return r
 }
 
-// wish replaces what is to be read ahead, first needed first. More than the slots
-// can hold is cut.
+// wish replaces the list of loads to prefetch, in order of need. Loads beyond the number of slots
+// are dropped.
 func (r *ring) wish(ids []int) {
 	r.mu.Lock()
 	r.wishes = append(r.wishes[:0], ids[:min(len(ids), len(r.slots))]...)
@@ -78,9 +78,9 @@ func (r *ring) wish(ids []int) {
 	r.changed.Broadcast()
 }
 
-// hold waits until load id is in a slot and keeps it there until release. The bytes
-// are those of the slot; their layout is the load's. Without wait they are nil where it is in
-// none yet.
+// hold waits until load id is in a slot and keeps it there until release. It returns the bytes of
+// the slot; their layout is the load's. Without wait it returns nil if the load is not in a slot
+// yet.
 func (r *ring) hold(id int, wait bool) ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +123,7 @@ func (r *ring) hold(id int, wait bool) ([]byte, error) {
 	}
 }
 
-// release lets load id go.
+// release ends the hold on load id.
 func (r *ring) release(id int) {
 	r.mu.Lock()
 	if at := r.where[id]; at >= 0 && r.slots[at].held > 0 {
@@ -136,14 +136,14 @@ func (r *ring) release(id int) {
 	r.changed.Broadcast()
 }
 
-// stalled is how long holders have waited for bytes so far.
+// stalled returns the total time that holders have waited for bytes.
 func (r *ring) stalled() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stall
 }
 
-// close stops the reader and waits for it; holders return errClosed.
+// close stops the reader and waits for it; waiting holders return errClosed.
 func (r *ring) close() {
 	r.mu.Lock()
 	r.closed = true
@@ -176,7 +176,7 @@ func (r *ring) fill() {
 	}
 }
 
-// next is the first wish that is in no slot and the slot to read it into, or nil.
+// next returns the first wish that is not in a slot and the slot to read it into, or nil.
 func (r *ring) next() (int, *slot) {
 	for _, id := range r.wishes {
 		if r.where[id] >= 0 {
@@ -197,7 +197,7 @@ func (r *ring) next() (int, *slot) {
 	return 0, nil
 }
 
-// drop empties a slot that no pass holds.
+// drop empties a slot that is not held.
 func (r *ring) drop(s *slot) {
 	if s.load >= 0 {
 		r.where[s.load] = -1

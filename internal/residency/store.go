@@ -16,11 +16,11 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Unit is what runs as a whole: its weights are present together.
+// A Unit is a part of the model that runs as a whole: all its weights are resident together.
 type Unit struct {
 	Path    string
-	Modules []Node // the subtrees whose parameters and buffers it reads
-	Experts []Node // the stacks within them, of which it reads chosen experts
+	Modules []Node // subtrees whose parameters and buffers it reads
+	Experts []Node // stacks within them, from which it reads selected experts
 }
 
 // A Node is a module and its path.
@@ -32,20 +32,20 @@ type Node struct {
 // Options size a store.
 type Options struct {
 	Ledger *hostmem.Ledger
-	// Staging is the memory for the rings in bytes. Less than Least is raised to it.
+	// Staging is the memory for the rings in bytes. It is raised to the minimum, Least.
 	Staging int64
-	// Quantize is QuantQ8 or QuantQ4 to hold the matrices of the cpu tier in that format,
-	// with QuantNone as they are stored. They are converted with so many Threads and the
-	// kernels of Variant; "" is the best.
+	// Quantize is QuantQ8 or QuantQ4 to convert matrices to that format, or QuantNone to use them
+	// as stored. The conversion uses Threads threads and the kernels of Variant; "" means the best
+	// one.
 	Quantize meta.QuantFormat
 	Threads  int
 	Variant  string
-	// SidecarDir is the folder of files of converted weights: one is written where some of
-	// them belong on the disk tier, and one that is there is used. "" is none: then weights
-	// of the disk tier are not converted, which is an error.
+	// SidecarDir is the folder for files of converted weights. The store uses an existing file, and
+	// writes one if some converted weights are on the disk tier. If SidecarDir is empty, converting
+	// weights on the disk tier is an error.
 	SidecarDir string
-	// Homes are the memory nodes of the threads that compute, in order: promoted weights are
-	// put where the rows' thread is. nil leaves them to the system.
+	// Homes are the memory nodes of the computing threads, in order. Promoted weights are placed on
+	// the node of the thread that uses their rows. nil leaves the placement to the system.
 	Homes []int
 }
 
@@ -59,19 +59,19 @@ type Store struct {
 
 	units     []unit
 	entries   map[*meta.Param]*entry
-	converted map[*meta.Param]*entry // those of the file of converted weights
+	converted map[*meta.Param]*entry // parameters in the sidecar
 	buffers   map[*meta.Buffer]tensor.Tensor
 	stacks    map[*meta.Module]*stack
 
-	ring     *ring // of units; nil where nothing is streamed
-	streamed []int // the units that have a load, in order; index in it is the ring's id
+	ring     *ring // of units; nil if no unit is streamed
+	streamed []int // units with a load, in order; the index is the ring's id
 	experts  *ring // of experts
 	wishes   []int // scratch
 
 	stackOrder   []*stack
 	slabs        map[*meta.Param]slab
-	heldExperts  []int // of the disk tier: their ids in the ring
-	wanted       []int // what is left of expertWishes
+	heldExperts  []int // ring ids of held experts of the disk tier
+	wanted       []int // the rest of expertWishes
 	expertWishes []int
 
 	blocks   []*hostmem.Block
@@ -84,11 +84,11 @@ type Store struct {
 	promoter promoter
 
 	quantizer *quantizer
-	sidecar   *sidecar // nil where nothing is converted, or all of it in memory
+	sidecar   *sidecar // nil if nothing is converted, or everything in memory
 }
 
-// New sorts the parameters of units into tiers by devices. It reads nothing and maps
-// nothing; the disk tier's rings are taken from memory. root is the whole tree.
+// New assigns the parameters of units to tiers by devices. It reads and maps nothing, and allocates
+// the rings of the disk tier from memory. root is the whole tree.
 func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devicemap.Map, o Options) (*Store, error) {
 	s := &Store{
 		binding: binding, devices: devices, homes: o.Homes, ledger: o.Ledger,
@@ -127,7 +127,7 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 	return s, nil
 }
 
-// startRings takes memory for two or more slots of the largest load of each kind.
+// startRings allocates at least two slots of the size of the largest load of each kind.
 func (s *Store) startRings(loads []*load, staging int64) error {
 	var largest int64
 	for _, l := range loads {
@@ -153,8 +153,8 @@ func (s *Store) startRings(loads []*load, staging int64) error {
 	return nil
 }
 
-// slots divides the staging memory: two slots for each ring that is needed, and what
-// is left for more experts, which come again, or for all units where they fit.
+// slots divides the staging memory. Each ring in use gets two slots. The rest goes to experts,
+// which are often reused, or to units if all of them fit.
 func slots(staging, largest int64, loads int, expert int64, streamed int) (units, experts int) {
 	if loads > 0 {
 		units = min(2, loads)
@@ -182,8 +182,8 @@ func (s *Store) buffersOf(n int, size int64) ([][]byte, error) {
 	return buffers, nil
 }
 
-// ahead are the loads that follow from unit i on, in the order in which they will be
-// wanted, around the end to the next pass. i's own comes first.
+// ahead returns the loads in the order in which they are needed, from unit i on and around the end
+// to the next pass. i's own load comes first.
 func (s *Store) ahead(i int) []int {
 	s.wishes = s.wishes[:0]
 	start := 0
@@ -196,8 +196,7 @@ func (s *Store) ahead(i int) []int {
 	return s.wishes
 }
 
-// Acquire makes the weights of unit i present, until Release. Units are acquired one
-// at a time.
+// Acquire makes the weights of unit i resident until Release. One unit can be acquired at a time.
 func (s *Store) Acquire(i int) error {
 	if s.held >= 0 {
 		return fmt.Errorf("residency: unit %s is still held", s.units[s.held].Path)
@@ -224,7 +223,7 @@ func (s *Store) Acquire(i int) error {
 	return nil
 }
 
-// bring points the entry's parts to the slot, to the checkpoint in place, or to a copy.
+// bring sets the entry's parts to the slot, to the checkpoint's mapping, or to a copy.
 func (s *Store) bring(w *want, load int, slot []byte) error {
 	e := w.entry
 	if w.convert {
@@ -266,7 +265,7 @@ func (s *Store) bring(w *want, load int, slot []byte) error {
 	return nil
 }
 
-// Release lets the weights of the acquired unit go.
+// Release releases the weights of the acquired unit.
 func (s *Store) Release() {
 	if s.held < 0 {
 		return
@@ -280,8 +279,8 @@ func (s *Store) Release() {
 	u.letGo()
 }
 
-// letGo unmaps the rows that were looked up in tables of the disk tier, which a long run
-// would come to hold whole. The system's cache keeps them, so that they are soon back.
+// letGo unmaps the rows that were looked up in tables of the disk tier, so that a long run does not
+// map whole tables. The page cache may keep them, so mapping them again is cheap.
 func (u *unit) letGo() {
 	for i := range u.wants {
 		w := &u.wants[i]
@@ -296,7 +295,7 @@ func (u *unit) letGo() {
 	}
 }
 
-// Parts are the pieces of p, or of one expert's slab of it: see nn.Weights.
+// Parts returns the pieces of p, or of one expert's slab; see nn.Weights.
 func (s *Store) Parts(p *meta.Param, expert int) []backend.Part {
 	if expert >= 0 {
 		return s.expertParts(p, expert)
@@ -307,17 +306,18 @@ func (s *Store) Parts(p *meta.Param, expert int) []backend.Part {
 	return nil
 }
 
-// Buffer is a buffer's values as float32, absent where the checkpoint has none.
+// Buffer returns a buffer's values as float32, or a zero tensor if the checkpoint does not store
+// it.
 func (s *Store) Buffer(b *meta.Buffer) tensor.Tensor { return s.buffers[b] }
 
-// Stats are counters of a store. They may be read from any goroutine.
+// Stats are counters of a store.
 type Stats struct {
-	TierBytes map[devicemap.Device]int64 // weights on each tier
-	ReadBytes int64                      // read from the disk tier so far
-	Stall     time.Duration              // computation has waited for them
+	TierBytes map[devicemap.Device]int64 // size of the weights on each tier
+	ReadBytes int64                      // bytes read from the disk tier so far
+	Stall     time.Duration              // time that computation has waited for weights
 }
 
-// Stats reads the counters.
+// Stats returns the counters. Any goroutine may call it.
 func (s *Store) Stats() Stats {
 	out := Stats{TierBytes: s.tiers, ReadBytes: s.read.Load()}
 	for _, r := range []*ring{s.ring, s.experts} {
@@ -328,7 +328,7 @@ func (s *Store) Stats() Stats {
 	return out
 }
 
-// Close stops the readers and gives the rings' memory back. The checkpoint stays open.
+// Close stops the readers and frees the rings. The checkpoint stays open.
 func (s *Store) Close() {
 	s.warm.stop()
 	s.promoter.stop()
@@ -346,13 +346,13 @@ func (s *Store) Close() {
 	s.sidecar.close()
 }
 
-// files are the shards, opened for direct reads at first use.
+// files are the shards opened for direct reads, each at first use.
 type files struct {
 	mu   sync.Mutex
 	open map[string]*hostmem.DirectFile
 }
 
-// get opens the file at path, and asks verify, if there is one, what was opened.
+// get opens the file at path and, if verify is not nil, checks it.
 func (f *files) get(path string, verify func() error) (*hostmem.DirectFile, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

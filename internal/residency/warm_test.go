@@ -91,7 +91,7 @@ func TestAwait(t *testing.T) {
 		var w progress
 		w.changed.L = &w.mu
 		var unknown, first, second entry
-		w.await(&unknown) // nobody brings it
+		w.await(&unknown) // Warm does not bring it
 		first.warm.Store(warmLater)
 		second.warm.Store(warmLater)
 		passed := 0

@@ -120,7 +120,7 @@ func (m *Model) free(tp *tensor.Tape) (*session, error) {
 		}
 	}
 	if all.lent > 0 {
-		runtime.GC() // passes that nobody reverses give theirs back
+		runtime.GC() // frees the sessions of passes that are never reversed
 	}
 	s := &session{program: m.program, threads: tp.Threads(), kernels: tp.Kernels(), weights: newWeights(m.parameters)}
 	var err error

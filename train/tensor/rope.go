@@ -62,7 +62,7 @@ func (tp *Tape) Rope(x *Tensor, t *Rotary, positions []int) *Tensor {
 		}
 	})
 	return tp.record(out, func(grad []float32) {
-		// The gradient turns back, in place: nobody reads it after.
+		// The gradient is rotated back in place, because it is not read again.
 		tp.rows(x.shape[0]*length, heads*n, func(lo, hi int) {
 			for r := lo; r < hi; r++ {
 				t.turn(grad[r*heads*n:(r+1)*heads*n], n, positions[r%length], -1)

@@ -76,7 +76,7 @@ func (e *Elsewhere) Acquire(write bool) ([]float32, error) {
 	return e.values, nil
 }
 
-// Release stores the numbers after a write, and poisons them once nobody has them.
+// Release stores the numbers after a write, and poisons them after the last release.
 func (e *Elsewhere) Release(write bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
