@@ -101,12 +101,15 @@ func hostBudget(budgets []devicemap.Budget) *devicemap.Budget {
 	return &budgets[i]
 }
 
-// The memory for requests is a share of the limit, but enough for a prompt that fills a context
-// of a few thousand tokens, and no more than for the largest body that is taken.
+// The memory for requests is a share of the limit. It is enough for a prompt that fills a context
+// of a few thousand tokens, and up to usualRequest for the largest body. On large machines a
+// smaller share continues to grow, for texts that take the tokenizer's most memory per byte.
 const (
 	requestShare = 16
 	leastRequest = 16 << 20
-	mostRequest  = 144 << 20
+	usualRequest = 144 << 20
+	largeShare   = 64
+	mostRequest  = 1 << 30
 )
 
 // solve solves with less memory for requests where the limit would else be too small, so that
@@ -131,7 +134,8 @@ func solve(skeleton *meta.Model, budgets []devicemap.Budget, p devicemap.Policy)
 
 // requestBytes is what requests may take of a limit.
 func requestBytes(limit int64) int64 {
-	return min(max(limit/requestShare, leastRequest), mostRequest)
+	usual := min(max(limit/requestShare, leastRequest), usualRequest)
+	return max(usual, min(limit/largeShare, mostRequest))
 }
 
 // keepExperts gives memory that the plan leaves free to the ring of experts: what was chosen

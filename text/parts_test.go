@@ -2,7 +2,7 @@ package text
 
 import "testing"
 
-// TestProseAboutContentIsNoLoop: a template that only speaks of content gets a text.
+// TestProseAboutContentIsNoLoop: a template that only describes content gets a text.
 func TestProseAboutContentIsNoLoop(t *testing.T) {
 	for source, want := range map[string]bool{
 		`{%- for part in message['content'] %}`:                        true,

@@ -153,7 +153,7 @@ func errTooLarge(limit int64) *Error {
 }
 
 func errTooMuch() *Error {
-	return &Error{Kind: TooLarge, Message: "Your request takes more memory than this server has for requests."}
+	return &Error{Kind: TooLarge, Message: "Your request takes more memory than this server has for requests: shorten it, or raise --max-memory."}
 }
 
 func errFull() *Error {
