@@ -6,29 +6,30 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// AttentionOptions of [Tape.Attention].
+// AttentionOptions configures [Tape.Attention].
 type AttentionOptions struct {
-	// Scale multiplies the products of queries and keys; 0 stands for 1/√width.
+	// Scale multiplies the products of queries and keys. 0 means 1/√width.
 	Scale float64
-	// Causal lets a place see itself and those before it only.
+	// Causal restricts each position to itself and earlier positions.
 	Causal bool
-	// Window, if positive, is how many places a causal place sees, itself included.
+	// Window, if positive, is the number of positions that a causal position sees, including
+	// itself.
 	Window int
 }
 
-// Attention is softmax(q·kᵀ·scale)·v, head by head. q is [batch, length, heads, width],
-// k and v are [batch, length, groups, width] with heads a multiple of groups; neighbouring
-// heads share a group. Probabilities are not kept: Backward computes them again.
+// Attention computes softmax(q·kᵀ·scale)·v for each head. q is [batch, length, heads, width]; k and
+// v are [batch, length, groups, width]. heads is a multiple of groups, and neighbouring heads share
+// a group. It does not keep the probabilities: Backward computes them again.
 func (tp *Tape) Attention(q, k, v *Tensor, o AttentionOptions) *Tensor {
 	if !tp.ready("attention", q, k, v) {
 		return tp.void()
 	}
 	if q.dims() != 4 || !k.is(v.shape...) || k.dims() != 4 || k.shape[2] == 0 || q.last() == 0 || q.shape[2]%k.shape[2] != 0 ||
 		!k.is(q.shape[0], q.shape[1], k.shape[2], q.shape[3]) {
-		return tp.fail("attention: q has shape %v, k %v, v %v: want [batch length heads width] and [batch length groups width]", q, k, v)
+		return tp.fail("attention: q has shape %v, k %v, v %v, want [batch length heads width] and [batch length groups width]", q, k, v)
 	}
 	if o.Window > 0 && !o.Causal {
-		return tp.fail("attention: a window of %d for q of shape %v that is not causal", o.Window, q)
+		return tp.fail("attention: got window %d for q of shape %v without Causal, want Causal", o.Window, q)
 	}
 	if tp.autocast == Float16 {
 		return tp.lowered(func(in []*Tensor) *Tensor { return tp.Attention(in[0], in[1], in[2], o) }, q, k, v)
@@ -47,10 +48,10 @@ func (tp *Tape) Attention(q, k, v *Tensor, o AttentionOptions) *Tensor {
 	return tp.record(a.out, a.backward)
 }
 
-// attentionRows is how many queries are worked on at a time.
+// attentionRows is the number of queries that are processed at a time.
 const attentionRows = 48
 
-// attention is one call. A head is counted through the batch: batch·heads + head.
+// attention is one call. Heads are numbered across the batch: batch·heads + head.
 type attention struct {
 	tp                           *Tape
 	o                            AttentionOptions
@@ -60,7 +61,7 @@ type attention struct {
 	lse                          []float32 // of each head and query
 }
 
-// reach is the keys [lo, hi) that queries [t, t+n) see among them.
+// reach returns the range [lo, hi) of keys that queries [t, t+n) attend to.
 func (a *attention) reach(t, n int) (lo, hi int) {
 	if !a.o.Causal {
 		return 0, a.length
@@ -71,16 +72,16 @@ func (a *attention) reach(t, n int) (lo, hi int) {
 	return lo, t + n
 }
 
-// sees is the keys [lo, hi) that query t sees.
+// sees returns the range [lo, hi) of keys that query t attends to.
 func (a *attention) sees(t int) (lo, hi int) { return a.reach(t, 1) }
 
-// of views one head of a tensor [batch, length, heads, width] from place t on.
+// of views one head of a tensor [batch, length, heads, width] from position t on.
 func (a *attention) of(v []float32, heads, head, t int) mat.Floats {
 	batch := head / heads
 	return mat.Floats{V: v[((batch*a.length+t)*heads+head%heads)*a.width:], Stride: heads * a.width}
 }
 
-// group is the head of k and v that a head reads, counted through the batch.
+// group returns the head of k and v that a head reads, numbered across the batch.
 func (a *attention) group(head int) int {
 	return head/a.heads*a.groups + head%a.heads/(a.heads/a.groups)
 }
@@ -113,8 +114,8 @@ func (a *attention) forward(head, t int) {
 	a.tp.set.GEMV.Mix(a.of(a.out.data, a.heads, head, t), dense(p, span), 1, stored(values.V, values.Stride), span, n, a.width)
 }
 
-// backward takes the heads of one group after another, since they share the gradients
-// of k and v.
+// backward processes the heads of a group one after another, because they share the gradients of k
+// and v.
 func (a *attention) backward(grad []float32) {
 	gq, gk, gv := a.tp.gradient(a.q), a.tp.gradient(a.k), a.tp.gradient(a.v)
 	share := a.heads / a.groups

@@ -2,7 +2,7 @@ package tensor
 
 import "github.com/heftai/heft/internal/floats"
 
-// Precision is what the operands and results of a product are rounded to.
+// Precision is the format to which a product's operands and results are rounded.
 type Precision uint8
 
 const (
@@ -11,7 +11,7 @@ const (
 	Float16
 )
 
-// String is the name that Accelerate's mixed_precision has for p.
+// String returns Accelerate's name for p (mixed_precision).
 func (p Precision) String() string {
 	switch p {
 	case BFloat16:
@@ -22,24 +22,23 @@ func (p Precision) String() string {
 	return "no"
 }
 
-// Autocast runs f with products in p, as torch's autocast does: [Tape.Linear],
-// [Tape.Conv1D], [Tape.MatMul], [Tape.Conv2D], [Tape.Attention] and
-// [Tape.LinearCrossEntropy] round their operands to p, and sum in float32. In Float16
-// what they return and the gradients of all that is rounded to it, too, so that they
-// overflow where torch's do; in BFloat16, whose range is float32's, the layers' products
-// keep what they summed, and attention is float32. All other operations, norms, losses
-// and activations among them, stay in float32, where torch runs some in p. Parameters
-// and their gradients are float32 always.
+// Autocast runs f with matrix products in p, as torch's autocast does. [Tape.Linear],
+// [Tape.Conv1D], [Tape.MatMul], [Tape.Conv2D], [Tape.Attention] and [Tape.LinearCrossEntropy] round
+// their operands to p and sum in float32. With Float16 the results and all their gradients are
+// rounded to it too, so that they overflow where torch's do. With BFloat16, which has float32's
+// range, layers keep the float32 sums and attention stays in float32. All other operations stay in
+// float32, including norms, losses and activations; torch runs some of them in p. Parameters and
+// their gradients are always float32.
 func (tp *Tape) Autocast(p Precision, f func()) {
 	defer func(was Precision) { tp.autocast = was }(tp.autocast)
 	tp.autocast = p
 	f()
 }
 
-// Autocasting is what products are in now.
+// Autocasting returns the current precision of products.
 func (tp *Tape) Autocasting() Precision { return tp.autocast }
 
-// Round is x with every element rounded to p, ties to even; so is its gradient. Numbers
+// Round returns x with every element rounded to p, ties to even. It rounds the gradient too. Values
 // beyond float16's range become infinite.
 func (tp *Tape) Round(x *Tensor, p Precision) *Tensor {
 	if !tp.ready("round", x) {
@@ -56,8 +55,8 @@ func (tp *Tape) Round(x *Tensor, p Precision) *Tensor {
 	})
 }
 
-// lowered runs an operation on its inputs in the tape's precision. Inputs may be nil.
-// Parameters are rounded once a pass.
+// lowered runs an operation on its inputs in the tape's precision. Inputs may be nil. Each
+// parameter is rounded once per pass.
 func (tp *Tape) lowered(op func(in []*Tensor) *Tensor, ins ...*Tensor) *Tensor {
 	p := tp.autocast
 	low := make([]*Tensor, len(ins))
@@ -84,7 +83,7 @@ func (tp *Tape) lowered(op func(in []*Tensor) *Tensor, ins ...*Tensor) *Tensor {
 	return tp.Round(out, p)
 }
 
-// round sets dst to src in another precision.
+// round sets dst to src rounded to another precision.
 func round(dst, src []float32, p Precision) {
 	dst = dst[:len(src)]
 	if p == BFloat16 {

@@ -2,41 +2,41 @@ package tensor
 
 import "math"
 
-// BatchNorm is the state of a batch norm: running moments of each channel. It belongs to
-// the goroutine of the tape that uses it.
+// BatchNorm is the state of a batch norm: the running mean and variance of each channel. It belongs
+// to the goroutine of the tape that uses it.
 type BatchNorm struct {
-	// Mean and Var are the running moments. A pass in training moves them by Momentum.
+	// Mean and Var are the running moments. Each training pass moves them by Momentum.
 	Mean, Var []float32
 	Momentum  float64
 	Eps       float64
-	// Training takes the moments of the batch, and moves the running ones; else the
-	// running ones are used as they are.
+	// Training uses the moments of the batch and updates the running ones. Otherwise the running
+	// ones are used unchanged.
 	Training bool
 }
 
-// NewBatchNorm is the state that torch begins with: mean 0, variance 1, momentum 0.1,
-// eps 1e-5, in training.
+// NewBatchNorm returns torch's initial state: mean 0, variance 1, momentum 0.1, eps 1e-5, training
+// mode.
 func NewBatchNorm(channels int) *BatchNorm {
 	s := &BatchNorm{Mean: make([]float32, max(channels, 0)), Var: make([]float32, max(channels, 0)), Momentum: 0.1, Eps: 1e-5, Training: true}
 	fill(s.Var, 1)
 	return s
 }
 
-// BatchNorm2D normalises each channel of x [batch, channels, height, width], then scales
-// by weight and adds bias, both [channels]. In training the running variance moves
-// towards the unbiased variance of the batch.
+// BatchNorm2D normalises each channel of x [batch, channels, height, width], then scales by weight
+// and adds bias, both [channels]. In training mode the running variance moves towards the unbiased
+// variance of the batch.
 func (tp *Tape) BatchNorm2D(x, weight, bias *Tensor, s *BatchNorm) *Tensor {
 	if !tp.ready("batchnorm2d", x, weight, bias) {
 		return tp.void()
 	}
 	if x.dims() != 4 || !weight.is(x.shape[1]) || !bias.is(x.shape[1]) || s == nil || len(s.Mean) != x.shape[1] || len(s.Var) != x.shape[1] {
-		return tp.fail("batchnorm2d: x has shape %v, weight %v, bias %v: want [batch channels height width], [channels], [channels], and a state of as many channels",
+		return tp.fail("batchnorm2d: x has shape %v, weight %v, bias %v, want [batch channels height width], [channels], [channels], and a state of as many channels",
 			x, weight, bias)
 	}
 	c := &channels{tp: tp, x: x, weight: weight, bias: bias, training: s.Training, n: x.shape[0] * x.shape[2] * x.shape[3],
 		mean: make([]float64, x.shape[1]), scale: make([]float64, x.shape[1])}
 	if s.Training && c.n < 2 {
-		return tp.fail("batchnorm2d: x has shape %v: one value for a channel has no variance", x)
+		return tp.fail("batchnorm2d: x has shape %v: got one value per channel, want at least 2 to compute a variance", x)
 	}
 	c.out = tp.result(x.shape, x, weight, bias)
 	c.out.widen(x)
@@ -89,7 +89,7 @@ func (c *channels) forward(ch int, s *BatchNorm) {
 	})
 }
 
-// channelMoments is the mean and the biased variance of a channel of x.
+// channelMoments returns the mean and the biased variance of a channel of x.
 func channelMoments[F float](c *channels, ch int, x []F) (mean, variance float64) {
 	c.runs(ch, func(lo, hi int) {
 		for _, v := range x[lo:hi] {

@@ -2,8 +2,8 @@ package tensor
 
 import "slices"
 
-// Add is a + b, element by element. Dimensions are aligned at the last one; those that
-// are missing or 1 are repeated.
+// Add returns a + b, element by element. Shapes are aligned at the last dimension. Missing
+// dimensions and dimensions of length 1 are repeated.
 func (tp *Tape) Add(a, b *Tensor) *Tensor {
 	out, w := tp.broadcast("add", a, b)
 	if w == nil {
@@ -24,7 +24,7 @@ func (tp *Tape) Add(a, b *Tensor) *Tensor {
 	})
 }
 
-// Sub is a - b, with the shapes of Add.
+// Sub returns a - b. It broadcasts as Add does.
 func (tp *Tape) Sub(a, b *Tensor) *Tensor {
 	out, w := tp.broadcast("sub", a, b)
 	if w == nil {
@@ -37,7 +37,7 @@ func (tp *Tape) Sub(a, b *Tensor) *Tensor {
 	})
 }
 
-// Mul is a·b, element by element, with the shapes of Add.
+// Mul returns a·b, element by element. It broadcasts as Add does.
 func (tp *Tape) Mul(a, b *Tensor) *Tensor {
 	out, w := tp.broadcast("mul", a, b)
 	if w == nil {
@@ -58,19 +58,19 @@ type walk struct {
 	a, b  []int // how far one step of each dimension moves in an operand; 0 repeats
 }
 
-// broadcast makes the result of two operands; the walk is nil after an error.
+// broadcast makes the result of two operands. The walk is nil after an error.
 func (tp *Tape) broadcast(name string, a, b *Tensor) (*Tensor, *walk) {
 	if !tp.ready(name, a, b) {
 		return tp.void(), nil
 	}
 	w := tp.pair(a.shape, b.shape)
 	if w == nil {
-		return tp.fail("%s: the shapes %v and %v do not go together", name, a, b), nil
+		return tp.fail("%s: cannot broadcast shapes %v and %v", name, a, b), nil
 	}
 	return tp.result(w.shape, a, b), w
 }
 
-// pair aligns two shapes at their last dimensions; nil if they do not go together.
+// pair aligns two shapes at their last dimensions. It returns nil if they cannot be broadcast.
 func (tp *Tape) pair(a, b []int) *walk {
 	n := max(len(a), len(b))
 	w := &walk{tp: tp, same: slices.Equal(a, b), shape: make([]int, n), a: make([]int, n), b: make([]int, n)}
@@ -101,14 +101,14 @@ func (tp *Tape) pair(a, b []int) *walk {
 	return w
 }
 
-// each calls f with the positions of each element in the result and in the operands, on
-// all threads.
+// each calls f with the positions of each element in the result and in both operands, on all
+// threads.
 func (w *walk) each(f func(y, i, j int)) {
 	w.tp.ranges(count(w.shape), func(lo, hi int) { w.span(lo, hi, f) })
 }
 
-// reduce adds f of each element to an operand's gradient: on all threads where none
-// repeats, in ascending order otherwise. nil dst wants nothing.
+// reduce adds f of each element to an operand's gradient. It uses all threads if no element is
+// repeated, and ascending order otherwise. It does nothing if dst is nil.
 func (w *walk) reduce(dst []float32, second bool, f func(y, i, j int) float32) {
 	n := count(w.shape)
 	put := func(y, i, j int) { dst[i] += f(y, i, j) }

@@ -6,10 +6,11 @@ import (
 	"slices"
 )
 
-// Checkpoint runs f on inputs and keeps only the inputs and the result; Backward runs f again to
-// recompute the rest. f must compute the same each time. It may use parameters and its inputs, but
-// no other tensors of the tape. sources are the generators that f draws from: each is rewound for
-// the second run and then returned to its position. The gradients are those of f alone, bit by bit.
+// Checkpoint runs f on inputs and keeps only the inputs and the result. Backward runs f again to
+// recompute the rest, so f must compute the same each time. f may use parameters and its inputs,
+// but no other tensors of the tape. sources are the generators that f draws from: each is rewound
+// for the second run and then returned to its position. The gradients are bit-identical to those
+// without Checkpoint.
 func (tp *Tape) Checkpoint(f func(tp *Tape, in []*Tensor) *Tensor, sources []Rewinder, inputs ...*Tensor) *Tensor {
 	if !tp.ready("checkpoint", inputs...) {
 		return tp.void()
@@ -78,7 +79,7 @@ func (tp *Tape) leaves(of []*Tensor) []*Tensor {
 	return in
 }
 
-// collect adds the gradients of inner's leaves to those of the inputs that they stand for.
+// collect adds the gradients of inner's leaves to those of the matching inputs.
 func (tp *Tape) collect(inner *Tape, inputs, leaves []*Tensor) {
 	for i, t := range leaves {
 		if g := tp.gradient(inputs[i]); g != nil && t.grad != nil {
@@ -88,7 +89,7 @@ func (tp *Tape) collect(inner *Tape, inputs, leaves []*Tensor) {
 	}
 }
 
-// checkpointBack is BackwardFrom where nothing that needs a gradient is no error.
+// checkpointBack is BackwardFrom, but a tensor that needs no gradient is not an error.
 func (tp *Tape) checkpointBack(t *Tensor, grad []float32) error {
 	if tp.err == nil && t.needs {
 		return tp.BackwardFrom(t, grad)
@@ -96,8 +97,8 @@ func (tp *Tape) checkpointBack(t *Tensor, grad []float32) error {
 	return tp.Reset()
 }
 
-// Rewinder is a [Source] that can be put back to where it was. A generator of train/rng
-// is one.
+// Rewinder is a [Source] that can be rewound to an earlier position. A generator of train/rng is
+// one.
 type Rewinder interface {
 	Source
 	encoding.BinaryMarshaler
@@ -125,10 +126,10 @@ func rewind(sources []Rewinder, to [][]byte) error {
 	return nil
 }
 
-// cause names what is wrong where f returned no tensor of its tape and no error.
+// cause returns an error even if f returned no tensor of its tape and no error.
 func cause(err error) error {
 	if err == nil {
-		return fmt.Errorf("the function returned no tensor of its tape")
+		return fmt.Errorf("got a tensor of another tape or nil from the function, want one of its own tape")
 	}
 	return err
 }

@@ -2,14 +2,14 @@ package tensor
 
 import "github.com/heftai/heft/internal/kernels/matmul"
 
-// ConvOptions of [Tape.Conv2D], the same for height and width. Zeros stand for stride 1,
-// no padding, dilation 1 and one group.
+// ConvOptions configures [Tape.Conv2D]. Each value applies to height and width. Zero values mean
+// stride 1, no padding, dilation 1 and one group.
 type ConvOptions struct {
 	Stride, Padding, Dilation, Groups int
-	// Double computes in float64, forward, which takes several times as long; batch norms,
-	// ReLUs, sums of equal shapes and pools of the result then do so too. What decides between
-	// neighbours in a pool, or on which side of a ReLU an element lies, is right then:
-	// training follows a reference for longer.
+	// Double computes the forward pass in float64, which takes several times as long. Batch norms,
+	// ReLUs, sums of equal shapes and pools of the result then use float64 too. Close calls in a
+	// pool or at a ReLU's zero are then decided correctly, so training follows a reference for
+	// longer.
 	Double bool
 }
 
@@ -22,8 +22,8 @@ func (o ConvOptions) defaults() ConvOptions {
 	return o
 }
 
-// Conv2D is the cross-correlation of x [batch, in, height, width] with weight [out,
-// in/groups, kernel height, kernel width], plus bias [out], which may be nil.
+// Conv2D computes the cross-correlation of x [batch, in, height, width] with weight [out,
+// in/groups, kernel height, kernel width], and adds bias [out], which may be nil.
 func (tp *Tape) Conv2D(x, weight, bias *Tensor, o ConvOptions) *Tensor {
 	if !tp.ready("conv2d", x, weight) || bias != nil && !tp.ready("conv2d", bias) {
 		return tp.void()
@@ -33,18 +33,18 @@ func (tp *Tape) Conv2D(x, weight, bias *Tensor, o ConvOptions) *Tensor {
 	}
 	o = o.defaults()
 	if o.Stride < 1 || o.Padding < 0 || o.Dilation < 1 || o.Groups < 1 {
-		return tp.fail("conv2d: x has shape %v, weight %v: no options %+v", x, weight, o)
+		return tp.fail("conv2d: x has shape %v, weight %v: invalid options %+v", x, weight, o)
 	}
 	if x.dims() != 4 || weight.dims() != 4 || weight.shape[1]*o.Groups != x.shape[1] || weight.shape[0]%o.Groups != 0 ||
 		bias != nil && !bias.is(weight.shape[0]) {
-		return tp.fail("conv2d: x has shape %v, weight %v, bias %v: want [batch in height width], [out in/%d kh kw], [out]",
+		return tp.fail("conv2d: x has shape %v, weight %v, bias %v, want [batch in height width], [out in/%d kh kw], [out]",
 			x, weight, bias, o.Groups)
 	}
 	c := &convolution{tp: tp, x: x, w: weight, bias: bias, o: o, images: x.shape[0], in: weight.shape[1], out: weight.shape[0] / o.Groups}
 	c.rows = window{x.shape[2], weight.shape[2], o.Stride, o.Padding, o.Dilation}
 	c.cols = window{x.shape[3], weight.shape[3], o.Stride, o.Padding, o.Dilation}
 	if c.rows.kernel < 1 || c.cols.kernel < 1 || c.rows.places() < 1 || c.cols.places() < 1 {
-		return tp.fail("conv2d: x has shape %v, weight %v: the kernel does not fit with %+v", x, weight, o)
+		return tp.fail("conv2d: x has shape %v, weight %v: the kernel does not fit into the padded input with %+v", x, weight, o)
 	}
 	c.taps, c.places = c.in*c.rows.kernel*c.cols.kernel, c.rows.places()*c.cols.places()
 	return c.forward()
@@ -53,7 +53,7 @@ func (tp *Tape) Conv2D(x, weight, bias *Tensor, o ConvOptions) *Tensor {
 // window is a kernel that slides along one dimension.
 type window struct{ size, kernel, stride, padding, dilation int }
 
-// places is how many results there are.
+// places returns the number of output positions.
 func (w window) places() int {
 	free := w.size + 2*w.padding - w.dilation*(w.kernel-1) - 1
 	if free < 0 {
@@ -62,10 +62,11 @@ func (w window) places() int {
 	return free/w.stride + 1
 }
 
-// at is what tap k of place i reads; outside [0, size) is padding.
+// at returns the input position that tap k of output position i reads. Positions outside [0, size)
+// are padding.
 func (w window) at(i, k int) int { return i*w.stride - w.padding + k*w.dilation }
 
-// convolution is a product for each image and group: the weight [out, taps] by the
+// convolution is one matrix product for each image and group: the weight [out, taps] by the
 // unfolded image [taps, places].
 type convolution struct {
 	tp                            *Tape
@@ -103,7 +104,7 @@ func fill(row []float32, v float32) {
 	}
 }
 
-// image is the channels of one image and group, counted together.
+// image returns the channels of one image and group, numbered together.
 func (c *convolution) image(x []float32, u int) []float32 {
 	n := c.in * c.rows.size * c.cols.size
 	return x[u*n : (u+1)*n]
@@ -142,7 +143,7 @@ func (c *convolution) backward(grad []float32) {
 	}
 }
 
-// turned is the weight of each group [taps, out].
+// turned returns the transposed weight of each group, [taps, out].
 func (c *convolution) turned() []float32 {
 	n := c.out * c.taps
 	w := c.tp.borrow(n * c.o.Groups)
@@ -180,7 +181,7 @@ func (c *convolution) each(f func(unfolded, at, step, first, n int)) {
 	}
 }
 
-// unfold lays out what each tap reads at each place; padding is 0.
+// unfold writes the input that each tap reads at each position. Padding is 0.
 func unfold[F float](c *convolution, dst, x []F) {
 	width := c.cols.places()
 	c.each(func(to, at, step, first, n int) {
@@ -193,7 +194,7 @@ func unfold[F float](c *convolution, dst, x []F) {
 	})
 }
 
-// fold adds what each tap holds to where it was read.
+// fold adds each tap's values to the input positions that it read.
 func (c *convolution) fold(x, src []float32) {
 	c.each(func(from, at, step, first, n int) {
 		for i, v := range src[from+first : from+first+n] {

@@ -1,13 +1,13 @@
 package tensor
 
-// What a convolution with ConvOptions.Double makes, and what norms, ReLUs, sums and pools
-// make of it, has its numbers in float64 as well, forward: float32 decides otherwise
-// between neighbours that lie close together, and what follows goes another way.
+// With ConvOptions.Double, the forward pass of a convolution keeps float64 values next to the
+// float32 ones, and so do norms, ReLUs, sums and pools of its result. Rounding to float32 can
+// decide differently between close neighbours, and training then takes another course.
 
-// float is what a tensor's numbers may be read as.
+// float is the type in which a tensor's values are read.
 type float interface{ float32 | float64 }
 
-// widen gives t numbers in float64, to be set, if any of the operands has them.
+// widen allocates float64 values for t if any of the operands has them.
 func (t *Tensor) widen(ins ...*Tensor) bool {
 	for _, in := range ins {
 		if in != nil && in.wide != nil && len(t.data) > 0 {
@@ -18,7 +18,7 @@ func (t *Tensor) widen(ins ...*Tensor) bool {
 	return false
 }
 
-// at64 is element i.
+// at64 returns element i as float64.
 func (t *Tensor) at64(i int) float64 {
 	if t.wide != nil {
 		return t.wide[i]
@@ -26,11 +26,11 @@ func (t *Tensor) at64(i int) float64 {
 	return float64(t.data[i])
 }
 
-// set64 sets element i of a tensor that is wide.
+// set64 sets element i of a tensor that has float64 values.
 func (t *Tensor) set64(i int, v float64) { t.wide[i], t.data[i] = v, float32(v) }
 
-// double is the convolution with sums in float64, in ascending order, two rows of the
-// result and two taps at a time. sum begins with the bias.
+// double computes the convolution with float64 sums in ascending order, two rows of the result and
+// two taps at a time. sum starts as the bias.
 func (c *convolution) double(sum []float64, w []float32, image []float64) {
 	n := c.places
 	weight := func(o, t int) float64 {
@@ -60,7 +60,7 @@ func (c *convolution) double(sum []float64, w []float32, image []float64) {
 	}
 }
 
-// forwardDouble is one image and group in float64.
+// forwardDouble computes one image and group in float64.
 func (c *convolution) forwardDouble(out *Tensor, u int) {
 	image := make([]float64, (c.taps+c.taps&1)*c.places) // a last tap of zeros makes their number even
 	if c.x.wide != nil {
@@ -86,7 +86,7 @@ func (c *convolution) forwardDouble(out *Tensor, u int) {
 	}
 }
 
-// image64 is the channels of one image and group, counted together.
+// image64 returns the channels of one image and group, numbered together.
 func (c *convolution) image64(u int) []float64 {
 	n := c.in * c.rows.size * c.cols.size
 	return c.x.wide[u*n : (u+1)*n]

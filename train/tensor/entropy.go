@@ -1,7 +1,7 @@
 package tensor
 
-// Ignored is the label that counts for nothing.
+// Ignored returns the label that is excluded from the loss.
 func (o CrossEntropyOptions) Ignored() int { return o.ignore() }
 
-// Divisor is what the sum of the losses of labels is divided by.
+// Divisor returns the number by which the sum of the labels' losses is divided.
 func (o CrossEntropyOptions) Divisor(labels []int) float64 { return o.divisor(labels) }

@@ -1,24 +1,23 @@
 package tensor
 
-// Function is an operation that its maker computed and differentiates, for
-// [Tape.Function].
+// Function is an operation that the caller computes and differentiates, for [Tape.Function].
 type Function struct {
 	Name string // for messages
-	// Data is the result, of Shape.
+	// Data holds the result, with shape Shape.
 	Data  []float32
 	Shape []int
-	// Inputs are the tensors it depends on; Trains says that a trainable parameter is
-	// behind it which is none of them.
+	// Inputs are the tensors that the result depends on. Trains says that it also depends on a
+	// trainable parameter that is not among them.
 	Inputs []*Tensor
 	Trains bool
-	// Backward is called once with the result's gradient. It adds to the Grad of
-	// parameters and to what [Tape.Gradient] gives for inputs.
+	// Backward is called once with the result's gradient. It adds to the Grad of parameters and to
+	// the slices that [Tape.Gradient] returns for inputs.
 	Backward func(grad []float32) error
-	// Free, which may be nil, is called when the record is freed, reversed or not.
+	// Free, if not nil, is called when the record is freed, whether or not it was reversed.
 	Free func()
 }
 
-// Function puts an operation of the caller's own on the tape.
+// Function records a custom operation on the tape.
 func (tp *Tape) Function(f Function) *Tensor {
 	if f.Free != nil {
 		tp.frees = append(tp.frees, f.Free)
@@ -27,7 +26,7 @@ func (tp *Tape) Function(f Function) *Tensor {
 		return tp.void()
 	}
 	if !sized(f.Shape, len(f.Data)) {
-		return tp.fail("%s: %d numbers for the shape %v", f.Name, len(f.Data), f.Shape)
+		return tp.fail("%s: got %d elements for shape %v", f.Name, len(f.Data), f.Shape)
 	}
 	out := tp.made(f.Data, f.Shape, f.Inputs...)
 	out.needs = out.needs || f.Trains && tp.recording()
@@ -42,13 +41,13 @@ func (tp *Tape) Function(f Function) *Tensor {
 // input needs none.
 func (tp *Tape) Gradient(t *Tensor) []float32 { return tp.gradient(t) }
 
-// Recording reports whether operations are recorded: not within [Tape.NoGrad].
+// Recording reports whether operations are recorded. It is false within [Tape.NoGrad].
 func (tp *Tape) Recording() bool { return tp.recording() }
 
-// Threads is the number of threads that compute results.
+// Threads returns the number of threads that compute results.
 func (tp *Tape) Threads() int { return tp.threads }
 
-// Kernels is the name of the variant of the inner loops.
+// Kernels returns the name of the kernel variant in use.
 func (tp *Tape) Kernels() string {
 	if tp.set == nil {
 		return ""

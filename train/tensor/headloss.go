@@ -11,20 +11,20 @@ import (
 // headLogits bounds the logits that LinearCrossEntropy holds at a time, in elements.
 const headLogits = 24 << 20
 
-// LinearCrossEntropy is CrossEntropy of Linear(x, weight, nil): x is […, width], weight
-// [classes, width], one label for each row of x. It holds the logits of a few rows at a
-// time and computes the gradient along with the loss, so it takes a mean or a sum only.
-// It needs memory for the gradients of x and weight until Backward.
+// LinearCrossEntropy computes CrossEntropy of Linear(x, weight, nil). x is […, width], weight is
+// [classes, width], and each row of x has one label. It holds the logits of a few rows at a time
+// and computes the gradient together with the loss, so it supports only the Mean and Sum
+// reductions. It needs memory for the gradients of x and weight until Backward.
 func (tp *Tape) LinearCrossEntropy(x, weight *Tensor, labels []int, o CrossEntropyOptions) *Tensor {
 	const name = "linear_cross_entropy"
 	if !tp.ready(name, x, weight) {
 		return tp.void()
 	}
 	if x.dims() < 1 || weight.dims() != 2 || weight.shape[1] != x.last() {
-		return tp.fail("%s: x has shape %v, weight %v: want [… width] and [classes width]", name, x, weight)
+		return tp.fail("%s: x has shape %v, weight %v, want [… width] and [classes width]", name, x, weight)
 	}
 	if o.perRow() {
-		return tp.fail("%s: no reduction of x of shape %v: a mean or a sum is needed", name, x)
+		return tp.fail("%s: x has shape %v: got no reduction, want tensor.Mean or tensor.Sum", name, x)
 	}
 	if !tp.checkLabels(name, o, labels, x.outer(), weight.shape[0]) {
 		return tp.void()
@@ -50,7 +50,7 @@ func (tp *Tape) LinearCrossEntropy(x, weight *Tensor, labels []int, o CrossEntro
 	})
 }
 
-// head is one pass over the rows of a language model's last layer.
+// head is one pass over the rows of a language model's output layer.
 type head struct {
 	tp             *Tape
 	o              CrossEntropyOptions
@@ -61,7 +61,7 @@ type head struct {
 	mul            func(c mat.Floats, a, b matmul.Matrix, rows, cols, n int, add bool)
 }
 
-// run takes the rows that have a label, some at a time.
+// run processes the rows that have a label, some at a time.
 func (h *head) run(x []float32, labels []int) {
 	rows := make([]int, 0, len(labels))
 	for r, l := range labels {
@@ -88,7 +88,7 @@ func (h *head) run(x []float32, labels []int) {
 	}
 }
 
-// chunk adds the loss of some rows, gathered in x, and their gradients.
+// chunk adds the losses of some rows, gathered in x, and their gradients.
 func (h *head) chunk(logits, x, back []float32, rows, labels []int) {
 	n, tp := len(rows), h.tp
 	losses := make([]float32, n)
@@ -113,7 +113,7 @@ func (h *head) chunk(logits, x, back []float32, rows, labels []int) {
 	}
 }
 
-// row is the loss of a row of logits, which it replaces by the loss's gradient for them.
+// row returns the loss of a row of logits and replaces the row by its gradient.
 func (h *head) row(row []float32, label int) float32 {
 	at, level := row[label], 0.0
 	if h.o.Smoothing > 0 {
@@ -135,8 +135,8 @@ func (h *head) row(row []float32, label int) float32 {
 	return float32(lse - (1-h.o.Smoothing)*float64(at) - h.o.Smoothing*level)
 }
 
-// ahead is memory for a gradient that is computed before Backward: what a parameter has to
-// spare, or scratch.
+// ahead returns memory for a gradient that is computed before Backward: a parameter's spare
+// gradient, or scratch.
 func (tp *Tape) ahead(t *Tensor) []float32 {
 	if p := t.param; p != nil && p.grad == nil {
 		if g := p.takeSpare(len(t.data)); g != nil {
@@ -146,7 +146,7 @@ func (tp *Tape) ahead(t *Tensor) []float32 {
 	return tp.borrow(len(t.data))
 }
 
-// adopt adds src·by to t's gradient. Where it is the first, the buffer itself becomes the
+// adopt adds src·by to t's gradient. If t has no gradient yet, the buffer itself becomes the
 // gradient.
 func (tp *Tape) adopt(t *Tensor, src []float32, by float32) {
 	switch {

@@ -7,17 +7,17 @@ import (
 	"github.com/heftai/heft/internal/kernels/matmul"
 )
 
-// Linear is x·weightᵀ + bias over the last dimension: x is […, in], weight [out, in],
-// bias [out] or nil, the result […, out].
+// Linear computes x·weightᵀ + bias over the last dimension. x is […, in], weight is [out, in], bias
+// is [out] or nil, and the result is […, out].
 func (tp *Tape) Linear(x, weight, bias *Tensor) *Tensor {
 	if !tp.ready("linear", x, weight) || bias != nil && !tp.ready("linear", bias) {
 		return tp.void()
 	}
 	if x.dims() < 1 || weight.dims() != 2 || weight.shape[1] != x.last() {
-		return tp.fail("linear: x has shape %v, weight %v: want [… in] and [out in]", x, weight)
+		return tp.fail("linear: x has shape %v, weight %v, want [… in] and [out in]", x, weight)
 	}
 	if bias != nil && !bias.is(weight.shape[0]) {
-		return tp.fail("linear: weight has shape %v, bias %v: want [out in] and [out]", weight, bias)
+		return tp.fail("linear: weight has shape %v, bias %v, want [out in] and [out]", weight, bias)
 	}
 	if tp.autocast == Float16 {
 		return tp.lowered(func(in []*Tensor) *Tensor { return tp.Linear(in[0], in[1], in[2]) }, x, weight, bias)
@@ -38,7 +38,7 @@ func (tp *Tape) Linear(x, weight, bias *Tensor) *Tensor {
 	})
 }
 
-// products is the multiplication of layers, in the precision that is now asked for.
+// products returns the matrix multiplication in the current precision.
 func (tp *Tape) products() func(c mat.Floats, a, b matmul.Matrix, rows, cols, n int, add bool) {
 	if tp.autocast == BFloat16 {
 		return tp.gemm.MulRounded
@@ -52,10 +52,10 @@ func (tp *Tape) Conv1D(x, weight, bias *Tensor) *Tensor {
 		return tp.void()
 	}
 	if x.dims() < 1 || weight.dims() != 2 || weight.shape[0] != x.last() {
-		return tp.fail("conv1d: x has shape %v, weight %v: want [… in] and [in out]", x, weight)
+		return tp.fail("conv1d: x has shape %v, weight %v, want [… in] and [in out]", x, weight)
 	}
 	if bias != nil && !bias.is(weight.shape[1]) {
-		return tp.fail("conv1d: weight has shape %v, bias %v: want [in out] and [out]", weight, bias)
+		return tp.fail("conv1d: weight has shape %v, bias %v, want [in out] and [out]", weight, bias)
 	}
 	if tp.autocast == Float16 {
 		return tp.lowered(func(in []*Tensor) *Tensor { return tp.Conv1D(in[0], in[1], in[2]) }, x, weight, bias)
@@ -76,8 +76,8 @@ func (tp *Tape) Conv1D(x, weight, bias *Tensor) *Tensor {
 	})
 }
 
-// MatMul is the product over the last two dimensions: a is […, n, k], b […, k, m]. The
-// leading dimensions stand for a batch; those that are missing or 1 are repeated, as in Add.
+// MatMul multiplies over the last two dimensions: a is […, n, k], b is […, k, m]. Leading
+// dimensions are a batch and are broadcast as in Add.
 func (tp *Tape) MatMul(a, b *Tensor) *Tensor {
 	if !tp.ready("matmul", a, b) {
 		return tp.void()
@@ -88,7 +88,7 @@ func (tp *Tape) MatMul(a, b *Tensor) *Tensor {
 		w = tp.pair(a.shape[:da-2], b.shape[:db-2])
 	}
 	if w == nil {
-		return tp.fail("matmul: a has shape %v, b %v: want [… n k] and [… k m]", a, b)
+		return tp.fail("matmul: a has shape %v, b %v, want [… n k] and [… k m]", a, b)
 	}
 	if tp.autocast != Float32 {
 		return tp.lowered(func(in []*Tensor) *Tensor { return tp.MatMul(in[0], in[1]) }, a, b)
@@ -117,8 +117,8 @@ func (tp *Tape) MatMul(a, b *Tensor) *Tensor {
 	})
 }
 
-// intoRepeated is into for an operand of which used numbers are read: where some are read
-// more than once, or none, its gradient starts at zero and is added to.
+// intoRepeated is into for an operand of which used elements are read. If some are read more than
+// once or not at all, its gradient starts at zero and is added to.
 func intoRepeated(tp *Tape, t *Tensor, used int) (g []float32, add bool) {
 	if t.Len() == used {
 		return tp.into(t)
@@ -141,7 +141,7 @@ func (tp *Tape) addRow(y []float32, bias *Tensor) {
 	})
 }
 
-// sumRows adds each row of y to dst; nil dst wants nothing.
+// sumRows adds each row of y to dst. It does nothing if dst is nil.
 func (tp *Tape) sumRows(dst, y []float32) {
 	const columns = 256
 	n := len(dst)
@@ -155,13 +155,13 @@ func (tp *Tape) sumRows(dst, y []float32) {
 	})
 }
 
-// Embedding is the rows of weight [rows, width] that ids name, under shape (none: one
-// dimension) and width.
+// Embedding looks up the rows of weight [rows, width] that ids select. The result has the given
+// shape (default: one dimension) followed by width.
 func (tp *Tape) Embedding(weight *Tensor, ids []int, shape ...int) *Tensor {
 	return tp.embedding(weight, ids, -1, shape)
 }
 
-// EmbeddingPadded is Embedding where the row padding gets no gradient.
+// EmbeddingPadded is Embedding, but row padding gets no gradient.
 func (tp *Tape) EmbeddingPadded(weight *Tensor, ids []int, padding int, shape ...int) *Tensor {
 	if padding < 0 {
 		padding += weight.outer()
@@ -177,12 +177,12 @@ func (tp *Tape) embedding(weight *Tensor, ids []int, padding int, shape []int) *
 		shape = []int{len(ids)}
 	}
 	if weight.dims() != 2 || !sized(shape, len(ids)) {
-		return tp.fail("embedding: weight has shape %v, %d ids the shape %v", weight, len(ids), shape)
+		return tp.fail("embedding: weight has shape %v, got %d ids for shape %v", weight, len(ids), shape)
 	}
 	rows, n := weight.shape[0], weight.shape[1]
 	for i, id := range ids {
 		if id < 0 || id >= rows {
-			return tp.fail("embedding: id %d at position %d, weight has shape %v", id, i, weight)
+			return tp.fail("embedding: got id %d at position %d, want one of the rows of weight of shape %v", id, i, weight)
 		}
 	}
 	out := tp.result(append(slices.Clone(shape), n), weight)

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// Reduction is how the losses of many elements become one tensor.
+// Reduction says how the losses of many elements become one tensor.
 type Reduction uint8
 
-// The reductions. The mean over nothing is NaN.
+// The reductions. The mean of no elements is NaN.
 const (
 	Mean Reduction = iota
 	Sum
 	None // no reduction: one loss for each element
 )
 
-// String is torch's name.
+// String returns torch's name.
 func (r Reduction) String() string {
 	switch r {
 	case Mean:
@@ -28,20 +28,20 @@ func (r Reduction) String() string {
 	return "unknown"
 }
 
-// IgnoreIndex is the label that counts for nothing, unless CrossEntropyOptions say
-// otherwise.
+// IgnoreIndex is the label that is excluded from the loss, unless CrossEntropyOptions.Ignore sets
+// another.
 const IgnoreIndex = -100
 
-// CrossEntropyOptions of the cross-entropies. The zero value ignores [IgnoreIndex] and
+// CrossEntropyOptions configures the cross-entropies. The zero value ignores [IgnoreIndex] and
 // takes the mean over the other labels.
 type CrossEntropyOptions struct {
 	Reduction Reduction
-	// Ignore is the label that counts for nothing; nil stands for IgnoreIndex.
+	// Ignore is the label that is excluded from the loss. nil means IgnoreIndex.
 	Ignore *int
-	// Smoothing is the share of a label's weight that is spread over all classes.
+	// Smoothing is the share of the target probability that is spread over all classes.
 	Smoothing float64
-	// Items divides the sum, in place of Reduction, where it is positive: the number
-	// of labels over all micro batches and ranks of a step.
+	// Items, if positive, is what the sum is divided by, instead of Reduction: the number of labels
+	// over all micro batches and ranks of a step.
 	Items float64
 }
 
@@ -52,7 +52,7 @@ func (o CrossEntropyOptions) ignore() int {
 	return IgnoreIndex
 }
 
-// divisor is what the sum of the losses is divided by.
+// divisor returns the number by which the sum of the losses is divided.
 func (o CrossEntropyOptions) divisor(labels []int) float64 {
 	if o.Items > 0 {
 		return o.Items
@@ -69,28 +69,27 @@ func (o CrossEntropyOptions) divisor(labels []int) float64 {
 	return float64(n)
 }
 
-// checkLabels reports what is wrong with the labels of rows of classes.
+// checkLabels reports invalid labels.
 func (tp *Tape) checkLabels(name string, o CrossEntropyOptions, labels []int, rows, classes int) bool {
 	if len(labels) != rows {
-		tp.fail("%s: %d labels for %d rows", name, len(labels), rows)
+		tp.fail("%s: got %d labels for %d rows, want one per row", name, len(labels), rows)
 		return false
 	}
 	if o.Reduction > None || o.Smoothing < 0 || o.Smoothing > 1 || math.IsNaN(o.Smoothing) {
-		tp.fail("%s: no reduction %d with label smoothing %g", name, o.Reduction, o.Smoothing)
+		tp.fail("%s: invalid reduction %d or label smoothing %g", name, o.Reduction, o.Smoothing)
 		return false
 	}
 	for i, l := range labels {
 		if l != o.ignore() && (l < 0 || l >= classes) {
-			tp.fail("%s: label %d at position %d, of %d classes", name, l, i, classes)
+			tp.fail("%s: got label %d at position %d, want one below %d", name, l, i, classes)
 			return false
 		}
 	}
 	return true
 }
 
-// CrossEntropy is the loss of labels under the softmax of logits […, classes], one label
-// for each row. [Tape.LinearCrossEntropy] needs less memory where the logits come from a
-// linear layer.
+// CrossEntropy computes the loss of labels under the softmax of logits […, classes], with one label
+// per row. If the logits come from a linear layer, [Tape.LinearCrossEntropy] needs less memory.
 func (tp *Tape) CrossEntropy(logits *Tensor, labels []int, o CrossEntropyOptions) *Tensor {
 	if !tp.ready("cross_entropy", logits) {
 		return tp.void()
@@ -122,10 +121,10 @@ func (tp *Tape) CrossEntropy(logits *Tensor, labels []int, o CrossEntropyOptions
 	})
 }
 
-// perRow reports that the losses stay apart.
+// perRow reports whether the losses are not reduced.
 func (o CrossEntropyOptions) perRow() bool { return o.Reduction == None && o.Items <= 0 }
 
-// reduced makes the result of losses.
+// reduced makes the result from the losses.
 func (tp *Tape) reduced(losses []float32, shape []int, o CrossEntropyOptions, div float64, ins ...*Tensor) *Tensor {
 	if o.perRow() {
 		return tp.made(losses, shape, ins...)
@@ -137,7 +136,7 @@ func (tp *Tape) reduced(losses []float32, shape []int, o CrossEntropyOptions, di
 	return tp.made([]float32{float32(sum / div)}, nil, ins...)
 }
 
-// rowLoss is the loss of one row and the logarithm of its sum of exponentials.
+// rowLoss returns the loss of one row and the logarithm of its sum of exponentials.
 func (tp *Tape) rowLoss(row []float32, label int, o CrossEntropyOptions) (loss, lse float32) {
 	if label == o.ignore() {
 		return 0, 0
@@ -166,9 +165,9 @@ func rowLossBack(dx, row []float32, lse float32, label int, up float32, o CrossE
 	dx[label] -= up * float32(1-o.Smoothing)
 }
 
-// CausalLoss is the loss of a language model: CrossEntropy of logits [batch, length,
-// classes] at each place with the label of the next; labels are not shifted, one for
-// each place.
+// CausalLoss computes a language model's loss: CrossEntropy of logits [batch, length, classes] at
+// each position with the next position's label. labels has one label per position and is not
+// shifted.
 func (tp *Tape) CausalLoss(logits *Tensor, labels []int, o CrossEntropyOptions) *Tensor {
 	if !tp.ready("causal_loss", logits) {
 		return tp.void()
@@ -178,14 +177,14 @@ func (tp *Tape) CausalLoss(logits *Tensor, labels []int, o CrossEntropyOptions) 
 	}
 	shifted := ShiftLabels(labels, logits.shape[1], o)
 	if shifted == nil && len(labels) > 0 {
-		return tp.fail("causal_loss: %d labels for logits of shape %v", len(labels), logits)
+		return tp.fail("causal_loss: got %d labels for logits of shape %v, want one per position", len(labels), logits)
 	}
 	return tp.CrossEntropy(logits, shifted, o)
 }
 
-// ShiftLabels moves the labels of sequences of length one place to the left, so that
-// each place has the label of the next and the last one has none. It is nil where labels
-// are no whole number of sequences.
+// ShiftLabels moves the labels of sequences of the given length one position to the left, so that
+// each position has the next one's label and the last has none. It returns nil if len(labels) is
+// not a multiple of length.
 func ShiftLabels(labels []int, length int, o CrossEntropyOptions) []int {
 	if length <= 0 || len(labels)%length != 0 {
 		return nil
@@ -200,13 +199,13 @@ func ShiftLabels(labels []int, length int, o CrossEntropyOptions) []int {
 	return shifted
 }
 
-// MSE is the squared difference of two tensors of one shape.
+// MSE computes the squared difference of two tensors of equal shape.
 func (tp *Tape) MSE(a, b *Tensor, r Reduction) *Tensor {
 	if !tp.ready("mse", a, b) {
 		return tp.void()
 	}
 	if !a.is(b.shape...) || r > None {
-		return tp.fail("mse: the shapes are %v and %v, the reduction %v", a, b, r)
+		return tp.fail("mse: got shapes %v and %v and reduction %v, want equal shapes and a known reduction", a, b, r)
 	}
 	losses := make([]float32, len(a.data))
 	for i, v := range a.data {

@@ -39,10 +39,9 @@ func skipFloats(m mat.Floats, r, c int) mat.Floats {
 	return m
 }
 
-// mixUnits adds y[t][c] += Σ_j p(t, j)·v[j][c] with p(t, j) = p.V[t·p.Stride + j·step], on
-// the caller's thread, for convolutions, whose rounding errors decide between neighbours
-// in pools: sums of sumKeys terms are added up, so that errors grow with the root of what
-// they would.
+// mixUnits adds y[t][c] += Σ_j p(t, j)·v[j][c] with p(t, j) = p.V[t·p.Stride + j·step], on the
+// caller's thread. It serves convolutions, whose rounding errors decide between neighbours in
+// pools. It adds partial sums of sumKeys terms, which keeps rounding errors small.
 func (tp *Tape) mixUnits(y, p mat.Floats, step int, v mat.Weights, keys, tokens, cols int) {
 	if cols == 0 || keys == 0 {
 		return
@@ -62,8 +61,8 @@ func (tp *Tape) mixUnits(y, p mat.Floats, step int, v mat.Weights, keys, tokens,
 	}
 }
 
-// mixUnit is one thread's part. What is read more than once with a stride is packed:
-// strides that are powers of two fall on few lines of a cache.
+// mixUnit computes one thread's part. It packs operands that are read repeatedly with a stride,
+// because strides that are powers of two map to few cache lines.
 func (tp *Tape) mixUnit(y, p mat.Floats, step int, v mat.Weights, keys, tokens, cols int) {
 	pack := tp.panels.Get().(*panel)
 	defer tp.panels.Put(pack)
@@ -89,7 +88,7 @@ func (tp *Tape) mixUnit(y, p mat.Floats, step int, v mat.Weights, keys, tokens, 
 	}
 }
 
-// packWeights lays p(t, j) out by rows of t.
+// packWeights writes p(t, j) by rows of t.
 func packWeights(dst []float32, p mat.Floats, step, keys, tokens int) mat.Floats {
 	const lines = 16 // rows of dst that are written at a time
 	for begin := 0; begin < tokens; begin += lines {

@@ -1,8 +1,8 @@
 package tensor
 
-// Memory that a pass needs goes round: gradients, scratch, and the tensors made within
-// [Tape.Within]. A training loop whose batches have one shape allocates nothing once it
-// has been through a step.
+// A tape reuses the memory of a pass: gradients, scratch, and the tensors made within
+// [Tape.Within]. If all batches have one shape, a training loop allocates nothing after its first
+// step.
 
 // shelf is spare memory of one length.
 type shelf struct {
@@ -10,9 +10,9 @@ type shelf struct {
 	pass int // the last in which any of it was used
 }
 
-// Within runs f, whose tensors' memory the tape takes back as soon as Backward or Reset
-// is done with them: their numbers are not to be read after that. Only what f returns
-// keeps them, as tensors do that are made outside of Within.
+// Within runs f and reclaims the memory of the tensors that f makes once Backward or Reset is done
+// with them. Do not read their data after that. Only the tensor that f returns keeps its memory,
+// like tensors made outside of Within.
 func (tp *Tape) Within(f func() *Tensor) *Tensor {
 	tp.scope++
 	defer func() { tp.scope-- }()
@@ -23,7 +23,7 @@ func (tp *Tape) Within(f func() *Tensor) *Tensor {
 	return out
 }
 
-// root is the tensor whose memory t shows.
+// root returns the tensor that owns t's memory.
 func (t *Tensor) root() *Tensor {
 	for t.base != nil {
 		t = t.base
@@ -37,7 +37,7 @@ func (tp *Tape) lend(t *Tensor) {
 	tp.lent = append(tp.lent, t)
 }
 
-// takeBack takes the memory of t if it is the tape's.
+// takeBack reclaims the memory of t if the tape owns it.
 func (tp *Tape) takeBack(t *Tensor) {
 	if t.lent {
 		tp.giveBack(t.data)
@@ -45,7 +45,7 @@ func (tp *Tape) takeBack(t *Tensor) {
 	}
 }
 
-// borrow is scratch memory of n elements, not zeroed; giveBack returns it.
+// borrow returns scratch memory of n elements, not zeroed. giveBack returns it to the tape.
 func (tp *Tape) borrow(n int) []float32 {
 	if s := tp.spare[n]; s != nil {
 		s.pass = tp.pass
@@ -71,8 +71,7 @@ func (tp *Tape) giveBack(buf []float32) {
 	s.free = append(s.free, buf)
 }
 
-// tidy ends a pass: what was lent in it comes back, and what no pass has used for a while
-// goes.
+// tidy ends a pass: it reclaims the memory that was lent and frees memory that no recent pass used.
 func (tp *Tape) tidy() {
 	const passes = 3
 	for i, t := range tp.lent {
@@ -87,7 +86,7 @@ func (tp *Tape) tidy() {
 	}
 }
 
-// recycle takes back t's gradient.
+// recycle reclaims t's gradient.
 func (tp *Tape) recycle(t *Tensor) {
 	if t.param == nil {
 		tp.giveBack(t.grad)
@@ -104,8 +103,8 @@ func (tp *Tape) gradient(t *Tensor) []float32 {
 	return g
 }
 
-// into is gradient where the first who adds may as well set: without add g holds
-// anything, and all of it must be written.
+// into is gradient for an operation that can set instead of add. If add is false, g holds arbitrary
+// values and the caller must write all of it.
 func (tp *Tape) into(t *Tensor) (g []float32, add bool) {
 	if t == nil || !t.needs {
 		return nil, false
@@ -125,8 +124,8 @@ func (tp *Tape) into(t *Tensor) (g []float32, add bool) {
 	return t.grad, true
 }
 
-// hand adds an operation's gradient to an input's as it is. Where it is the input's
-// first the buffer itself moves, and the operation must not read it again.
+// hand adds an operation's gradient unchanged to an input's. If the input has none yet, the buffer
+// itself moves, and the operation must not read it again.
 func (tp *Tape) hand(out, in *Tensor, grad []float32) {
 	for in.base != nil && len(in.data) == len(in.base.data) {
 		in = in.base

@@ -4,10 +4,10 @@ import (
 	"slices"
 )
 
-// Route chooses k experts for each row of router logits [rows, experts] by the softmax
-// over all experts: the weights [rows, k], best first, and the experts' numbers in the
-// same order. With renormalize the weights of a row sum to 1. Of equal logits the lower
-// number comes first. The choice itself has no gradient.
+// Route chooses k experts for each row of router logits [rows, experts] by the softmax over all
+// experts. It returns the weights [rows, k], highest first, and the experts' indices in the same
+// order. With renormalize the weights of a row sum to 1. Of equal logits the lower index comes
+// first. The choice itself has no gradient.
 func (tp *Tape) Route(logits *Tensor, k int, renormalize bool) (weights *Tensor, experts []int) {
 	if !tp.ready("route", logits) {
 		return tp.void(), nil
@@ -53,15 +53,15 @@ func chooseExperts(logits *Tensor, k int) []int {
 	return experts
 }
 
-// Experts runs the experts of a mixture on the rows of x [rows, width] and sums their
-// results by weight. weights and experts are Route's; run is one expert's layers, from
-// [n, width] to [n, out] with any n, which may be 0, so that each expert is on the tape.
+// Experts runs the experts of an MoE layer on the rows of x [rows, width] and sums their results by
+// weight. weights and experts come from Route. run computes one expert's layers, from [n, width] to
+// [n, out]. n may be 0, so that every expert is on the tape.
 func (tp *Tape) Experts(x, weights *Tensor, experts []int, count int, run func(expert int, x *Tensor) *Tensor) *Tensor {
 	if !tp.ready("experts", x, weights) {
 		return tp.void()
 	}
 	if x.dims() != 2 || weights.dims() != 2 || weights.shape[0] != x.shape[0] || len(experts) != len(weights.data) || !within(experts, count) {
-		return tp.fail("experts: x has shape %v, weights %v, with %d choices of %d experts", x, weights, len(experts), count)
+		return tp.fail("experts: x has shape %v, weights %v: got %d choices of %d experts, want one per weight", x, weights, len(experts), count)
 	}
 	k, flat := weights.shape[1], tp.Reshape(weights, len(experts), 1)
 	rows, places := make([][]int, count), make([][]int, count)
@@ -79,15 +79,15 @@ func (tp *Tape) Experts(x, weights *Tensor, experts []int, count int, run func(e
 		}
 	}
 	if sum == nil {
-		return tp.fail("experts: no experts for x of shape %v", x)
+		return tp.fail("experts: got no experts for x of shape %v", x)
 	}
 	return sum
 }
 
-// RouterLoss is the auxiliary loss that balances experts, as Mixtral has it: the number
-// of experts times the sum over experts of the share of choices that fell on it (k for
-// each row, by the rows) and its mean probability. logits [rows, experts] are those of
-// all layers, one after another. A balanced router has k. The choices have no gradient.
+// RouterLoss computes Mixtral's auxiliary loss, which balances experts. It is the number of experts
+// times the sum over experts of (choices of the expert / rows) times its mean probability. logits
+// [rows, experts] are those of all layers, concatenated. A balanced router has loss k. The choices
+// have no gradient.
 func (tp *Tape) RouterLoss(logits *Tensor, k int) *Tensor {
 	if !tp.ready("router_loss", logits) {
 		return tp.void()

@@ -2,25 +2,25 @@ package tensor
 
 import "math"
 
-// RMSNorm is x / √(mean(x²) + eps) · weight over the last dimension; weight is [width].
+// RMSNorm computes x / √(mean(x²) + eps) · weight over the last dimension. weight is [width].
 func (tp *Tape) RMSNorm(x, weight *Tensor, eps float64) *Tensor {
 	if !tp.ready("rmsnorm", x, weight) {
 		return tp.void()
 	}
 	if x.dims() < 1 || !weight.is(x.last()) {
-		return tp.fail("rmsnorm: x has shape %v, weight %v: want [… width] and [width]", x, weight)
+		return tp.fail("rmsnorm: x has shape %v, weight %v, want [… width] and [width]", x, weight)
 	}
 	return tp.normalize(x, weight, nil, eps, false)
 }
 
-// LayerNorm is (x - mean) / √(variance + eps) · weight + bias over the last dimension;
-// weight and bias are [width], bias may be nil.
+// LayerNorm computes (x - mean) / √(variance + eps) · weight + bias over the last dimension. weight
+// and bias are [width]. bias may be nil.
 func (tp *Tape) LayerNorm(x, weight, bias *Tensor, eps float64) *Tensor {
 	if !tp.ready("layernorm", x, weight) || bias != nil && !tp.ready("layernorm", bias) {
 		return tp.void()
 	}
 	if x.dims() < 1 || !weight.is(x.last()) || bias != nil && !bias.is(x.last()) {
-		return tp.fail("layernorm: x has shape %v, weight %v, bias %v: want [… width], [width], [width]", x, weight, bias)
+		return tp.fail("layernorm: x has shape %v, weight %v, bias %v, want [… width], [width], [width]", x, weight, bias)
 	}
 	return tp.normalize(x, weight, bias, eps, true)
 }
@@ -63,8 +63,8 @@ func (tp *Tape) normalize(x, weight, bias *Tensor, eps float64, center bool) *Te
 	})
 }
 
-// columns adds to dst the sums over rows, in order, that f makes; pieces of dst are
-// shared among threads.
+// columns adds to dst the sums over rows, in order, that f computes. Threads share the pieces of
+// dst.
 func (tp *Tape) columns(dst []float32, rows int, f func(sum []float32, r, lo int)) {
 	const width = 128
 	tp.parallel((len(dst)+width-1)/width, func(u int) {
@@ -79,7 +79,7 @@ func (tp *Tape) columns(dst []float32, rows int, f func(sum []float32, r, lo int
 	})
 }
 
-// moments is the mean (0 where the row is not centred) and 1/√(variance + eps).
+// moments returns the mean (0 if the row is not centred) and 1/√(variance + eps).
 func moments(row []float32, eps float64, center bool) (mean, scale float32) {
 	var m, squares float64
 	if center {

@@ -5,9 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// parallel calls f for each unit on up to tp.threads goroutines. Units are cut by the
-// shapes alone and write apart from each other, so their results do not depend on the
-// number of threads.
+// parallel calls f for each unit on up to tp.threads goroutines. Units depend on the shapes alone
+// and write disjoint memory, so results do not depend on the number of threads.
 func (tp *Tape) parallel(units int, f func(unit int)) {
 	workers := min(tp.threads, units)
 	if workers <= 1 {
@@ -34,15 +33,15 @@ func (tp *Tape) parallel(units int, f func(unit int)) {
 	all.Wait()
 }
 
-// grain is about how many elements of pointwise work make a unit.
+// grain is the approximate number of elements of pointwise work per unit.
 const grain = 1 << 14
 
-// ranges cuts n elements into units of about grain and calls f for each piece.
+// ranges splits n elements into units of about grain and calls f for each.
 func (tp *Tape) ranges(n int, f func(lo, hi int)) {
 	tp.rows(n, 1, f)
 }
 
-// rows cuts n rows of width elements into pieces of about grain elements.
+// rows splits n rows of width elements into units of about grain elements.
 func (tp *Tape) rows(n, width int, f func(lo, hi int)) {
 	step := max(grain/max(width, 1), 1)
 	tp.parallel((n+step-1)/step, func(i int) { f(i*step, min((i+1)*step, n)) })

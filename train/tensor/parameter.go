@@ -8,14 +8,14 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Parameter is an array that training changes: numbers of a shape and, while a step is being made,
-// their gradient. Where the numbers are is up to its [Storage]. [NewParameter] keeps them in memory.
+// Parameter is an array that training changes: values of a shape and, during a step, their
+// gradient. Its [Storage] holds the values; [NewParameter] keeps them in memory.
 //
-// A Parameter belongs to the goroutine of one rank. An optimizer must not step it while a tape
-// that uses it has a record that is to be reversed.
+// A Parameter belongs to the goroutine of one rank. An optimizer must not step it while a tape that
+// uses it still has a record to reverse.
 type Parameter struct {
-	// Trainable is whether Backward computes a gradient. A frozen parameter costs no memory beyond
-	// its numbers.
+	// Trainable says whether Backward computes a gradient. A frozen parameter takes no memory
+	// beyond its values.
 	Trainable bool
 
 	shape   []int
@@ -25,9 +25,9 @@ type Parameter struct {
 	spare   []float32 // the gradient that was dropped, to use again
 }
 
-// NewParameter makes a trainable parameter whose numbers are data, in memory, rows last. It keeps
-// the slice and does not copy it. Without a shape it is a vector. If data does not fill the shape,
-// the first [Tape.Use] reports it.
+// NewParameter makes a trainable parameter with the values data in row-major order. It keeps the
+// slice and does not copy it. Without a shape it is a vector. If data does not fill the shape, the
+// first [Tape.Use] reports it.
 func NewParameter(data []float32, shape ...int) *Parameter {
 	if len(shape) == 0 {
 		shape = []int{len(data)}
@@ -35,7 +35,7 @@ func NewParameter(data []float32, shape ...int) *Parameter {
 	return NewStored(Memory(data), shape...)
 }
 
-// NewStored makes a trainable parameter whose numbers are in s.
+// NewStored makes a trainable parameter whose values are in s.
 func NewStored(s Storage, shape ...int) *Parameter {
 	p := &Parameter{Trainable: true, shape: slices.Clone(shape)}
 	p.Move(s)
@@ -45,7 +45,7 @@ func NewStored(s Storage, shape ...int) *Parameter {
 // Shape returns the lengths of the dimensions, outermost first.
 func (p *Parameter) Shape() []int { return slices.Clone(p.shape) }
 
-// Len returns the number of elements, whether they are in memory or not.
+// Len returns the number of elements, in memory or not.
 func (p *Parameter) Len() int {
 	if p.memory != nil {
 		return len(p.memory)
@@ -53,23 +53,24 @@ func (p *Parameter) Len() int {
 	return p.storage.Len()
 }
 
-// DType returns what the numbers are stored as. Passes compute with them in float32 or as the tape
-// casts them.
+// DType returns the dtype of the stored values. Passes compute in float32 or in the precision of
+// the tape's autocast.
 func (p *Parameter) DType() meta.DType { return p.storage.DType() }
 
-// Storage returns where the numbers are.
+// Storage returns the storage of the values.
 func (p *Parameter) Storage() Storage { return p.storage }
 
-// Move makes s the place of the numbers, which it must hold already. No tape may be using p, and
-// nothing that was acquired may be in use.
+// Move replaces the storage by s, which must already hold the values. No tape may be using p, and
+// no acquired values may be in use.
 func (p *Parameter) Move(s Storage) {
 	p.storage = s
 	p.memory, _ = s.(Memory)
 }
 
-// Data returns the numbers, rows last, if all of them are in memory as float32 now, else nil.
-// Writing to them changes the parameter. For parameters of [NewParameter] it is always the same
-// slice; for others it is valid until the storage moves them: use [Parameter.Acquire].
+// Data returns the values in row-major order if all of them are in memory as float32 now, else nil.
+// Writing to them changes the parameter. For a parameter made by [NewParameter] it always returns
+// the same slice. For others the slice is valid until the storage moves the values: use
+// [Parameter.Acquire].
 func (p *Parameter) Data() []float32 {
 	if p.memory != nil {
 		return p.memory
@@ -80,34 +81,34 @@ func (p *Parameter) Data() []float32 {
 	return nil
 }
 
-// Acquire brings all numbers into memory as float32 and keeps them at one address until the
-// matching [Parameter.Release]. With write the caller may change them. It fails if the storage
-// cannot read them, and at once if it does not allow write. In memory it costs nothing.
+// Acquire brings all values into memory as float32 and keeps them at one address until the matching
+// [Parameter.Release]. With write the caller may change them. It fails if the storage cannot read
+// them, or if write is set and the storage is read-only. For values in memory it costs nothing.
 func (p *Parameter) Acquire(write bool) ([]float32, error) {
 	if p.memory != nil {
 		return p.memory, nil
 	}
 	values, err := p.storage.Acquire(write)
 	if err != nil {
-		return nil, fmt.Errorf("tensor: a parameter of shape %v: %w", p.shape, err)
+		return nil, fmt.Errorf("tensor: acquire parameter of shape %v: %w", p.shape, err)
 	}
 	return values, nil
 }
 
-// Release ends one [Parameter.Acquire], with the same write. After a write it fails if the storage
-// cannot keep the change, which is then lost.
+// Release ends one [Parameter.Acquire] and takes the same write. After a write it fails if the
+// storage cannot keep the change, which is then lost.
 func (p *Parameter) Release(write bool) error {
 	if p.memory != nil {
 		return nil
 	}
 	if err := p.storage.Release(write); err != nil {
-		return fmt.Errorf("tensor: a parameter of shape %v: %w", p.shape, err)
+		return fmt.Errorf("tensor: release parameter of shape %v: %w", p.shape, err)
 	}
 	return nil
 }
 
-// Access calls f with all numbers, between [Parameter.Acquire] and [Parameter.Release]. It returns the
-// first error of the three.
+// Access calls f with all values, between [Parameter.Acquire] and [Parameter.Release]. It returns
+// the first error of the three.
 func (p *Parameter) Access(write bool, f func(values []float32) error) error {
 	values, err := p.Acquire(write)
 	if err != nil {
@@ -120,31 +121,31 @@ func (p *Parameter) Access(write bool, f func(values []float32) error) error {
 	return err
 }
 
-// Grad returns the sum of the gradients since it was dropped: as many float32 as the parameter has
-// elements, or nil until a Backward reaches the parameter. The slice is the parameter's own, until
-// ZeroGrad, TakeGrad or SetGrad. Optimizers and averaging may change its numbers.
+// Grad returns the accumulated gradient, one float32 per element. It is nil until a Backward
+// reaches the parameter. The parameter owns the slice until ZeroGrad, TakeGrad or SetGrad.
+// Optimizers and averaging may change its elements.
 func (p *Parameter) Grad() []float32 { return p.grad }
 
-// SetGrad makes g, which p keeps, the gradient; nil is none. Tapes report a gradient of another
-// length than the parameter.
+// SetGrad sets the gradient to g, which p keeps. nil means no gradient. Tapes report a gradient of
+// the wrong length.
 func (p *Parameter) SetGrad(g []float32) { p.grad = g }
 
-// TakeGrad returns the gradient and leaves none. Its memory is the caller's.
+// TakeGrad returns the gradient and removes it from p. The caller owns the slice.
 func (p *Parameter) TakeGrad() []float32 {
 	g := p.grad
 	p.grad = nil
 	return g
 }
 
-// ZeroGrad drops the gradient. The next Backward makes a new one in the same memory.
+// ZeroGrad drops the gradient. The next Backward reuses its memory.
 func (p *Parameter) ZeroGrad() {
 	if p.grad != nil {
 		p.grad, p.spare = nil, p.grad
 	}
 }
 
-// NewGrad returns zeros for a gradient that is not yet the parameter's. It uses the memory of one
-// that was dropped, if there is one.
+// NewGrad returns a zeroed gradient that is not yet set on p. It reuses the memory of a dropped
+// one.
 func (p *Parameter) NewGrad() []float32 {
 	g := p.takeSpare(p.Len())
 	if g == nil {
@@ -175,17 +176,17 @@ func (p *Parameter) gradient() (g []float32, add bool) {
 	return p.grad, false
 }
 
-// Parameters makes a bare parameter a [Module], whose only name is empty.
+// Parameters yields p itself under an empty name, so that a bare parameter is a [Module].
 func (p *Parameter) Parameters() iter.Seq2[string, *Parameter] {
 	return func(yield func(string, *Parameter) bool) { yield("", p) }
 }
 
-// Module has parameters under names, in an order that does not change.
+// Module names its parameters, in an order that does not change.
 type Module interface {
 	Parameters() iter.Seq2[string, *Parameter]
 }
 
-// String shows the shape and whether the parameter trains.
+// String returns the shape and whether the parameter trains.
 func (p *Parameter) String() string {
 	if !p.Trainable {
 		return fmt.Sprintf("%v (frozen)", p.shape)

@@ -2,11 +2,11 @@ package tensor
 
 import "math"
 
-// pieces is how many elements of an activation are worked on at a time, on the stack.
+// pieces is the number of elements of an activation that are processed at a time, on the stack.
 const pieces = 512
 
-// unary is an operation element by element. forward sets dst from x; backward adds to
-// dx, given the gradient, x and the result.
+// unary applies an operation element by element. forward sets dst from x. backward adds to dx,
+// given the gradient, x and the result.
 func (tp *Tape) unary(name string, x *Tensor, forward func(dst, x []float32), backward func(dx, grad, x, y []float32)) *Tensor {
 	if !tp.ready(name, x) {
 		return tp.void()
@@ -19,7 +19,7 @@ func (tp *Tape) unary(name string, x *Tensor, forward func(dst, x []float32), ba
 	})
 }
 
-// SiLU is x·σ(x).
+// SiLU computes x·σ(x).
 func (tp *Tape) SiLU(x *Tensor) *Tensor {
 	return tp.unary("silu", x,
 		func(dst, x []float32) { tp.set.Vector.Gate(dst, x, nil, 1, 0) },
@@ -33,8 +33,8 @@ func (tp *Tape) SiLU(x *Tensor) *Tensor {
 		})
 }
 
-// sigmoids gives f pieces of σ(x·(c1 + c3·x²)) and of what they lack to 1, which keeps its
-// precision where σ is close to it.
+// sigmoids calls f with pieces of σ(x·(c1 + c3·x²)) and of 1-σ, which keeps its precision where σ
+// is close to 1.
 func (tp *Tape) sigmoids(x []float32, c1, c3 float32, f func(at int, sigma, rest []float32)) {
 	var buf, lack [pieces]float32
 	for at := 0; at < len(x); at += pieces {
@@ -55,7 +55,7 @@ func (tp *Tape) sigmoids(x []float32, c1, c3 float32, f func(at int, sigma, rest
 	}
 }
 
-// Sigmoid is 1/(1 + exp(-x)).
+// Sigmoid computes 1/(1 + exp(-x)).
 func (tp *Tape) Sigmoid(x *Tensor) *Tensor {
 	return tp.unary("sigmoid", x,
 		func(dst, x []float32) {
@@ -68,7 +68,7 @@ func (tp *Tape) Sigmoid(x *Tensor) *Tensor {
 		})
 }
 
-// ReLU is max(x, 0); its gradient at 0 is 0. NaN stays NaN.
+// ReLU computes max(x, 0). Its gradient at 0 is 0. NaN stays NaN.
 func (tp *Tape) ReLU(x *Tensor) *Tensor {
 	out := tp.unary("relu", x,
 		func(dst, x []float32) {
@@ -94,7 +94,7 @@ func (tp *Tape) ReLU(x *Tensor) *Tensor {
 	return out
 }
 
-// Tanh is the hyperbolic tangent.
+// Tanh computes the hyperbolic tangent.
 func (tp *Tape) Tanh(x *Tensor) *Tensor {
 	return tp.unary("tanh", x,
 		func(dst, x []float32) {
@@ -109,7 +109,7 @@ func (tp *Tape) Tanh(x *Tensor) *Tensor {
 		})
 }
 
-// GELU is x·Φ(x) with the normal distribution's Φ.
+// GELU computes x·Φ(x), where Φ is the normal distribution function.
 func (tp *Tape) GELU(x *Tensor) *Tensor {
 	phi := func(v float64) float64 { return 0.5 * math.Erfc(-v/math.Sqrt2) }
 	return tp.unary("gelu", x,
@@ -127,8 +127,8 @@ func (tp *Tape) GELU(x *Tensor) *Tensor {
 		})
 }
 
-// GELUTanh is GELU in its form with a hyperbolic tangent (GPT-2's gelu_new):
-// x·σ(2√(2/π)·(x + 0.044715·x³)).
+// GELUTanh computes GELU's approximation by a hyperbolic tangent (GPT-2's gelu_new): x·σ(2√(2/π)·(x
+// + 0.044715·x³)).
 func (tp *Tape) GELUTanh(x *Tensor) *Tensor {
 	const c1 = 1.5957691216057308 // 2√(2/π)
 	const c3 = 0.044715 * c1
@@ -144,7 +144,7 @@ func (tp *Tape) GELUTanh(x *Tensor) *Tensor {
 		})
 }
 
-// Scale is x·by.
+// Scale returns x·by.
 func (tp *Tape) Scale(x *Tensor, by float32) *Tensor {
 	return tp.unary("scale", x,
 		func(dst, x []float32) {
@@ -159,13 +159,13 @@ func (tp *Tape) Scale(x *Tensor, by float32) *Tensor {
 		})
 }
 
-// SwiGLU is SiLU(gate)·up, element by element.
+// SwiGLU computes SiLU(gate)·up, element by element.
 func (tp *Tape) SwiGLU(gate, up *Tensor) *Tensor {
 	if !tp.ready("swiglu", gate, up) {
 		return tp.void()
 	}
 	if !gate.is(up.shape...) {
-		return tp.fail("swiglu: gate has shape %v, up %v", gate, up)
+		return tp.fail("swiglu: gate has shape %v, up %v, want equal shapes", gate, up)
 	}
 	out := tp.result(gate.shape, gate, up)
 	tp.ranges(len(out.data), func(lo, hi int) {

@@ -2,9 +2,9 @@ package tensor
 
 import "math"
 
-// MaxPool2D is the largest element under each place of a square kernel over x [batch,
-// channels, height, width]. Padding never wins; of equal elements the first in order of
-// rows gets the gradient, and NaN wins. stride 0 stands for kernel.
+// MaxPool2D computes the maximum of each position of a square kernel over x [batch, channels,
+// height, width]. Padding is never the maximum. Of equal elements the first in row order gets the
+// gradient. NaN counts as the maximum. stride 0 means kernel.
 func (tp *Tape) MaxPool2D(x *Tensor, kernel, stride, padding int) *Tensor {
 	p, out := tp.pool("maxpool2d", x, kernel, stride, padding)
 	if p == nil {
@@ -30,7 +30,7 @@ func (tp *Tape) MaxPool2D(x *Tensor, kernel, stride, padding int) *Tensor {
 	})
 }
 
-// largest finds the element of x that wins each result.
+// largest finds the maximum element of x for each result.
 func largest[F float](p *pooling, from []int, x []F) {
 	p.planes(func(plane int) {
 		p.each(plane, func(i, y0, y1, x0, x1 int) {
@@ -48,14 +48,14 @@ func largest[F float](p *pooling, from []int, x []F) {
 	})
 }
 
-// AvgPool2D is the mean under each place of a square kernel over x [batch, channels,
-// height, width]; padding counts as zeros. stride 0 stands for kernel.
+// AvgPool2D computes the mean of each position of a square kernel over x [batch, channels, height,
+// width]. Padding counts as zeros. stride 0 means kernel.
 func (tp *Tape) AvgPool2D(x *Tensor, kernel, stride, padding int) *Tensor {
 	p, out := tp.pool("avgpool2d", x, kernel, stride, padding)
 	if p == nil {
 		return out
 	}
-	// A place at the end may reach past the padding, which does not count.
+	// The last position may reach past the padding; elements beyond it do not count.
 	p.size = func(i int) float64 {
 		place := i % (p.rows.places() * p.cols.places())
 		extent := func(w window, i int) int {
@@ -66,14 +66,14 @@ func (tp *Tape) AvgPool2D(x *Tensor, kernel, stride, padding int) *Tensor {
 	return p.average(out)
 }
 
-// AdaptiveAvgPool2D is the mean over height×width nearly equal parts of x [batch,
-// channels, ·, ·], which share elements where they do not divide.
+// AdaptiveAvgPool2D computes the means of height×width nearly equal parts of x [batch, channels, ·,
+// ·]. Parts overlap if the size is not divisible.
 func (tp *Tape) AdaptiveAvgPool2D(x *Tensor, height, width int) *Tensor {
 	if !tp.ready("adaptive_avgpool2d", x) {
 		return tp.void()
 	}
 	if x.dims() != 4 || height < 1 || width < 1 || x.shape[2] < 1 || x.shape[3] < 1 {
-		return tp.fail("adaptive_avgpool2d: x has shape %v, want [batch channels height width], the result [%d %d]", x, height, width)
+		return tp.fail("adaptive_avgpool2d: x has shape %v, want [batch channels height width], the result is [%d %d]", x, height, width)
 	}
 	p := &pooling{tp: tp, x: x}
 	p.each = func(plane int, f func(i, y0, y1, x0, x1 int)) {
@@ -94,11 +94,11 @@ type pooling struct {
 	rows, cols window
 	// each calls f for each result of a plane with its rectangle [y0, y1) × [x0, x1).
 	each func(plane int, f func(i, y0, y1, x0, x1 int))
-	// size is by how much the sum of result i is divided; nil stands for the rectangle.
+	// size returns the divisor of the sum of result i. nil means the area of the rectangle.
 	size func(i int) float64
 }
 
-// pool makes the result of a kernel that slides; nil after an error.
+// pool makes the result of a sliding kernel. It returns nil after an error.
 func (tp *Tape) pool(name string, x *Tensor, kernel, stride, padding int) (*pooling, *Tensor) {
 	if !tp.ready(name, x) {
 		return nil, tp.void()
@@ -107,7 +107,7 @@ func (tp *Tape) pool(name string, x *Tensor, kernel, stride, padding int) (*pool
 		stride = kernel
 	}
 	if x.dims() != 4 || kernel < 1 || stride < 1 || padding < 0 || 2*padding > kernel {
-		return nil, tp.fail("%s: x has shape %v, kernel %d, stride %d, padding %d", name, x, kernel, stride, padding)
+		return nil, tp.fail("%s: x has shape %v: invalid kernel %d, stride %d or padding %d", name, x, kernel, stride, padding)
 	}
 	p := &pooling{tp: tp, x: x, rows: window{x.shape[2], kernel, stride, padding, 1}, cols: window{x.shape[3], kernel, stride, padding, 1}}
 	height, width := p.rows.places(), p.cols.places()
@@ -134,7 +134,7 @@ func (p *pooling) planes(f func(plane int)) {
 	})
 }
 
-// divisor is by how much a result's sum is divided.
+// divisor returns the number by which a result's sum is divided.
 func (p *pooling) divisor(i, elements int) float64 {
 	if p.size != nil {
 		return p.size(i)

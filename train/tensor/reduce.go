@@ -2,10 +2,10 @@ package tensor
 
 import "slices"
 
-// Sum is the sum of all elements, a scalar.
+// Sum returns the sum of all elements, a scalar.
 func (tp *Tape) Sum(x *Tensor) *Tensor { return tp.total("sum", x, 1) }
 
-// Mean is the mean of all elements, a scalar; NaN of none.
+// Mean returns the mean of all elements, a scalar. It is NaN for an empty tensor.
 func (tp *Tape) Mean(x *Tensor) *Tensor { return tp.total("mean", x, float64(x.Len())) }
 
 func (tp *Tape) total(name string, x *Tensor, by float64) *Tensor {
@@ -27,10 +27,10 @@ func (tp *Tape) total(name string, x *Tensor, by float64) *Tensor {
 	})
 }
 
-// SumDim is the sum over a dimension, which may count from the back and goes away.
+// SumDim sums over dimension dim and removes it. A negative dim counts from the last.
 func (tp *Tape) SumDim(x *Tensor, dim int) *Tensor { return tp.along("sum", x, dim, false) }
 
-// MeanDim is the mean over a dimension, which may count from the back and goes away.
+// MeanDim averages over dimension dim and removes it. A negative dim counts from the last.
 func (tp *Tape) MeanDim(x *Tensor, dim int) *Tensor { return tp.along("mean", x, dim, true) }
 
 func (tp *Tape) along(name string, x *Tensor, dim int, mean bool) *Tensor {
@@ -39,7 +39,7 @@ func (tp *Tape) along(name string, x *Tensor, dim int, mean bool) *Tensor {
 	}
 	d, ok := x.axis(dim)
 	if !ok {
-		return tp.fail("%s: x has shape %v: no dimension %d", name, x, dim)
+		return tp.fail("%s: x has shape %v: dimension %d is out of range", name, x, dim)
 	}
 	before, n, after := x.around(d)
 	by := float32(1)

@@ -2,14 +2,14 @@ package tensor
 
 import "math"
 
-// Rotary is a table of rotations for positions 0 … positions-1.
+// Rotary is a table of rotary-embedding angles for positions 0 … positions-1.
 type Rotary struct {
 	pairs, positions int
 	cos, sin         []float32 // [positions, pairs]
 }
 
-// NewRotary is the table of the usual rotary embedding: pair i of a head of dim elements
-// turns by position·theta^(-2i/dim). The angles are float32, as the reference has them.
+// NewRotary makes the table of the standard rotary embedding: pair i of a head of dim elements is
+// rotated by position·theta^(-2i/dim). The angles are float32, as in the reference.
 func NewRotary(dim, positions int, theta float64) *Rotary {
 	inverse := make([]float32, max(dim/2, 0))
 	for i := range inverse {
@@ -18,8 +18,8 @@ func NewRotary(dim, positions int, theta float64) *Rotary {
 	return NewRotaryFrom(inverse, positions, 1)
 }
 
-// NewRotaryFrom is the table of any frequencies, one for each pair; scale multiplies
-// sines and cosines.
+// NewRotaryFrom makes a table from given inverse frequencies, one per pair. scale multiplies sines
+// and cosines.
 func NewRotaryFrom(inverse []float32, positions int, scale float64) *Rotary {
 	positions = max(positions, 0)
 	t := &Rotary{pairs: len(inverse), positions: positions}
@@ -34,15 +34,15 @@ func NewRotaryFrom(inverse []float32, positions int, scale float64) *Rotary {
 	return t
 }
 
-// Rope turns the heads of x [batch, length, heads, width]: element i of the first half
-// of a head's first 2·pairs elements with element i of the second half. positions has
-// one for each place of the length, or nil for 0, 1, ….
+// Rope rotates the heads of x [batch, length, heads, width]. Of a head's first 2·pairs elements it
+// pairs element i of the first half with element i of the second half. positions has one entry per
+// position of the length; nil means 0, 1, ….
 func (tp *Tape) Rope(x *Tensor, t *Rotary, positions []int) *Tensor {
 	if !tp.ready("rope", x) {
 		return tp.void()
 	}
 	if t == nil || x.dims() != 4 || 2*t.pairs > x.last() {
-		return tp.fail("rope: x has shape %v, want [batch length heads width] with width for the pairs of the table", x)
+		return tp.fail("rope: x has shape %v, want [batch length heads width] with a width of at least 2·pairs", x)
 	}
 	length, heads, n := x.shape[1], x.shape[2], x.last()
 	if positions == nil {
@@ -52,7 +52,7 @@ func (tp *Tape) Rope(x *Tensor, t *Rotary, positions []int) *Tensor {
 		}
 	}
 	if len(positions) != length || !within(positions, t.positions) {
-		return tp.fail("rope: x has shape %v, %d positions, the table %d", x, len(positions), t.positions)
+		return tp.fail("rope: x has shape %v: got %d positions, want one per token and each below %d", x, len(positions), t.positions)
 	}
 	out := tp.result(x.shape, x)
 	tp.rows(x.shape[0]*length, heads*n, func(lo, hi int) {
@@ -62,7 +62,7 @@ func (tp *Tape) Rope(x *Tensor, t *Rotary, positions []int) *Tensor {
 		}
 	})
 	return tp.record(out, func(grad []float32) {
-		// The gradient is rotated back in place, because it is not read again.
+		// Rotate the gradient back in place: it is not read afterwards.
 		tp.rows(x.shape[0]*length, heads*n, func(lo, hi int) {
 			for r := lo; r < hi; r++ {
 				t.turn(grad[r*heads*n:(r+1)*heads*n], n, positions[r%length], -1)
@@ -72,7 +72,7 @@ func (tp *Tape) Rope(x *Tensor, t *Rotary, positions []int) *Tensor {
 	})
 }
 
-// turn rotates heads of width n to a position, or back where sign is -1.
+// turn rotates heads of width n by a position's angles; sign -1 rotates back.
 func (t *Rotary) turn(heads []float32, n, position int, sign float32) {
 	cos, sin := t.cos[position*t.pairs:(position+1)*t.pairs], t.sin[position*t.pairs:(position+1)*t.pairs]
 	for h := 0; h < len(heads); h += n {

@@ -2,7 +2,7 @@ package tensor
 
 import "slices"
 
-// Reshape is x under another shape, not copied; one dimension may be -1, which is
+// Reshape returns x with another shape, without copying. One dimension may be -1 and is then
 // computed.
 func (tp *Tape) Reshape(x *Tensor, shape ...int) *Tensor {
 	if !tp.ready("reshape", x) {
@@ -21,7 +21,7 @@ func (tp *Tape) Reshape(x *Tensor, shape ...int) *Tensor {
 	return tp.view(x, 0, shape)
 }
 
-// Transpose exchanges two dimensions, which may count from the back.
+// Transpose exchanges two dimensions. Negative dimensions count from the last.
 func (tp *Tape) Transpose(x *Tensor, dim1, dim2 int) *Tensor {
 	if !tp.ready("transpose", x) {
 		return tp.void()
@@ -29,7 +29,7 @@ func (tp *Tape) Transpose(x *Tensor, dim1, dim2 int) *Tensor {
 	i, ok1 := x.axis(dim1)
 	j, ok2 := x.axis(dim2)
 	if !ok1 || !ok2 {
-		return tp.fail("transpose: x has shape %v: no dimensions %d and %d", x, dim1, dim2)
+		return tp.fail("transpose: x has shape %v: dimensions %d and %d are out of range", x, dim1, dim2)
 	}
 	i, j = min(i, j), max(i, j)
 	shape := slices.Clone(x.shape)
@@ -49,7 +49,7 @@ func (tp *Tape) Transpose(x *Tensor, dim1, dim2 int) *Tensor {
 // transposition exchanges first and second of a shape [outer first middle second inner].
 type transposition struct{ outer, first, middle, second, inner int }
 
-// run calls f with where each run of inner elements lies before and after.
+// run calls f with the old and new offset of each run of inner elements.
 func (t transposition) run(f func(from, to int)) {
 	if t.inner == 0 {
 		return
@@ -65,15 +65,15 @@ func (t transposition) run(f func(from, to int)) {
 	}
 }
 
-// Slice is [lo, hi) of a dimension, which may count from the back. Of the first
-// dimension nothing is copied.
+// Slice returns the range [lo, hi) of a dimension. A negative dim counts from the last. Slicing the
+// first dimension does not copy.
 func (tp *Tape) Slice(x *Tensor, dim, lo, hi int) *Tensor {
 	if !tp.ready("slice", x) {
 		return tp.void()
 	}
 	d, ok := x.axis(dim)
 	if !ok || lo < 0 || hi < lo || hi > x.shape[d] {
-		return tp.fail("slice: x has shape %v: no [%d:%d] of dimension %d", x, lo, hi, dim)
+		return tp.fail("slice: x has shape %v: [%d:%d] of dimension %d is out of range", x, lo, hi, dim)
 	}
 	before, n, after := x.around(d)
 	shape := slices.Clone(x.shape)
@@ -94,36 +94,36 @@ func (tp *Tape) Slice(x *Tensor, dim, lo, hi int) *Tensor {
 	})
 }
 
-// Select is entry i of the first dimension, which goes away; nothing is copied.
+// Select returns entry i of the first dimension and removes that dimension. It does not copy.
 func (tp *Tape) Select(x *Tensor, i int) *Tensor {
 	if !tp.ready("select", x) {
 		return tp.void()
 	}
 	if x.dims() < 1 || i < 0 || i >= x.shape[0] {
-		return tp.fail("select: x has shape %v: no entry %d", x, i)
+		return tp.fail("select: x has shape %v: entry %d is out of range", x, i)
 	}
 	_, _, n := x.around(0)
 	return tp.view(x, i*n, x.shape[1:])
 }
 
-// Concat joins tensors along a dimension; their other dimensions are equal.
+// Concat joins tensors along a dimension. Their other dimensions must be equal.
 func (tp *Tape) Concat(dim int, parts ...*Tensor) *Tensor {
 	if !tp.ready("concat", parts...) {
 		return tp.void()
 	}
 	if len(parts) == 0 {
-		return tp.fail("concat: nothing to join")
+		return tp.fail("concat: got no tensors")
 	}
 	first := parts[0]
 	d, ok := first.axis(dim)
 	if !ok {
-		return tp.fail("concat: the shape %v has no dimension %d", first, dim)
+		return tp.fail("concat: shape %v has no dimension %d", first, dim)
 	}
 	shape := slices.Clone(first.shape)
 	shape[d] = 0
 	for _, p := range parts {
 		if p.dims() != len(shape) || !slices.Equal(p.shape[:d], shape[:d]) || !slices.Equal(p.shape[d+1:], shape[d+1:]) {
-			return tp.fail("concat: the shapes %v and %v differ beside dimension %d", first, p, dim)
+			return tp.fail("concat: shapes %v and %v differ outside dimension %d", first, p, dim)
 		}
 		shape[d] += p.shape[d]
 	}
@@ -150,14 +150,14 @@ func (tp *Tape) Concat(dim int, parts ...*Tensor) *Tensor {
 	})
 }
 
-// Gather is the rows of x (its first dimension) that index names, in its order; a row
-// may be named often.
+// Gather returns the rows of x (entries of its first dimension) that index selects, in that order.
+// A row may be selected more than once.
 func (tp *Tape) Gather(x *Tensor, index []int) *Tensor {
 	if !tp.ready("gather", x) {
 		return tp.void()
 	}
 	if x.dims() < 1 || !within(index, x.shape[0]) {
-		return tp.fail("gather: x has shape %v: an index is outside it", x)
+		return tp.fail("gather: x has shape %v: an index is out of range", x)
 	}
 	_, _, n := x.around(0)
 	index = slices.Clone(index)
@@ -173,14 +173,14 @@ func (tp *Tape) Gather(x *Tensor, index []int) *Tensor {
 	})
 }
 
-// Scatter is rows rows (the first dimension) of zeros, to which row i of x is added at
-// index[i].
+// Scatter returns a zero tensor with the given number of rows (first dimension), to which it adds
+// row i of x at index[i].
 func (tp *Tape) Scatter(x *Tensor, index []int, rows int) *Tensor {
 	if !tp.ready("scatter", x) {
 		return tp.void()
 	}
 	if x.dims() < 1 || len(index) != x.shape[0] || rows < 0 || !within(index, rows) {
-		return tp.fail("scatter: x has shape %v, %d indices below %d: want one for each row", x, len(index), rows)
+		return tp.fail("scatter: x has shape %v: got %d indices, want one per row, each below %d", x, len(index), rows)
 	}
 	_, _, n := x.around(0)
 	index = slices.Clone(index)

@@ -2,7 +2,7 @@ package tensor
 
 import "math"
 
-// Softmax is exp(x) by its sum over a dimension, which may count from the back.
+// Softmax normalises exp(x) to sum to 1 over dim. A negative dim counts from the last.
 func (tp *Tape) Softmax(x *Tensor, dim int) *Tensor {
 	return tp.softmax("softmax", x, dim, func(row []float32) {
 		scaleBy(row, 1/exponentials(tp, row))
@@ -17,7 +17,7 @@ func (tp *Tape) Softmax(x *Tensor, dim int) *Tensor {
 	})
 }
 
-// LogSoftmax is the logarithm of Softmax, computed without its overflow.
+// LogSoftmax computes the logarithm of Softmax without overflow.
 func (tp *Tape) LogSoftmax(x *Tensor, dim int) *Tensor {
 	return tp.softmax("log_softmax", x, dim, func(row []float32) {
 		lse := tp.logSumExp(row)
@@ -42,7 +42,7 @@ func (tp *Tape) softmax(name string, x *Tensor, dim int, forward func(row []floa
 	}
 	d, ok := x.axis(dim)
 	if !ok {
-		return tp.fail("%s: x has shape %v: no dimension %d", name, x, dim)
+		return tp.fail("%s: x has shape %v: dimension %d is out of range", name, x, dim)
 	}
 	if before, n, after := x.around(d); after != 1 { // bring the dimension to the end
 		flat := tp.Transpose(tp.Reshape(x, before, n, after), 1, 2)
@@ -72,7 +72,7 @@ func exponentials(tp *Tape, row []float32) float32 {
 	return tp.set.Vector.ExpSum(row, tp.set.Vector.ScaleMax(row, 1))
 }
 
-// logSumExp is the logarithm of the sum of exponentials of a row, which it leaves.
+// logSumExp returns the logarithm of the sum of exponentials of a row, which it does not change.
 func (tp *Tape) logSumExp(row []float32) float32 {
 	var buf [pieces]float32
 	top := float32(math.Inf(-1))

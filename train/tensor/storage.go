@@ -6,31 +6,32 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Storage holds the numbers of a [Parameter]: all in memory ([Memory]), a shard of them in each
-// rank, in a file, or in another dtype.
+// Storage holds the values of a [Parameter]: all in memory ([Memory]), one shard per rank, in a
+// file, or in another dtype.
 //
-// Tapes, models, optimizers and checkpoints reach the numbers through Acquire and Release, so that
-// any Storage trains. Several parameters, also those of other ranks, may share one: its methods
-// must be safe for concurrent use. A caller that acquires with write must be the only one that
-// has acquired; the order of a training loop sees to that.
+// Tapes, models, optimizers and checkpoints access the values only through Acquire and Release, so
+// that any Storage can be trained. Several parameters, also of different ranks, may share a
+// Storage: its methods must be safe for concurrent use. A caller that acquires with write must be
+// the only one that has acquired. The order of a training loop ensures that.
 type Storage interface {
 	// Len returns the number of elements of the whole parameter.
 	Len() int
-	// DType returns what the numbers are stored as.
+	// DType returns the dtype of the stored values.
 	DType() meta.DType
-	// Resident returns the elements from first on that this process has in memory as float32 now:
-	// all, those of its shard, or none. The slice is valid until the next Acquire or Release.
+	// Resident returns the elements that this process has in memory as float32 now, from index
+	// first on: all, those of its shard, or none. The slice is valid until the next Acquire or
+	// Release.
 	Resident() (first int, values []float32)
-	// Acquire brings all elements into memory as float32, in the parameter's order. They stay at one
-	// address until the matching Release. Acquiring is counted: several readers share one slice.
-	// It may block on reads, or on other ranks that must call it too. It fails if numbers cannot be
-	// read, or with write if they cannot be changed.
+	// Acquire brings all elements into memory as float32, in the parameter's order. They stay at
+	// one address until the matching Release. Calls are counted: several readers share one slice.
+	// It may block on reads, or on other ranks that must call it too. It fails if the values cannot
+	// be read, or if write is set and they cannot be changed.
 	Acquire(write bool) ([]float32, error)
-	// Release ends one Acquire. After a write it stores the numbers, and fails if it cannot.
+	// Release ends one Acquire. After a write it stores the values, and fails if it cannot.
 	Release(write bool) error
 }
 
-// Memory is numbers in memory, all of them, as long as the parameter exists.
+// Memory keeps all values in memory as long as the parameter exists.
 type Memory []float32
 
 var _ Storage = Memory(nil)
@@ -50,25 +51,25 @@ func (m Memory) Acquire(bool) ([]float32, error) { return m, nil }
 // Release does nothing.
 func (m Memory) Release(bool) error { return nil }
 
-// used keys the tensors of parameters on a tape: one within NoGrad needs no gradient.
+// used is the key of a parameter's tensor on a tape. One within NoGrad needs no gradient.
 type used struct {
 	p     *Parameter
 	needs bool
 }
 
-// Use puts p on the tape, as the same tensor however often. The tensor shows p's own numbers, not a
-// copy. Numbers that are not in memory are acquired until the record is freed, by Backward or
-// [Tape.Reset].
+// Use puts p on the tape. Repeated calls return the same tensor. The tensor shares p's values and
+// does not copy them. Values that are not in memory are acquired until Backward or [Tape.Reset]
+// frees the record.
 func (tp *Tape) Use(p *Parameter) *Tensor {
 	switch {
 	case tp.err != nil:
 		return tp.void()
 	case p == nil:
-		return tp.fail("use: no parameter")
+		return tp.fail("use: got a nil parameter")
 	case !sized(p.shape, p.Len()):
-		return tp.fail("use: a parameter of shape %v with %d numbers", p.shape, p.Len())
+		return tp.fail("use: parameter of shape %v has %d elements", p.shape, p.Len())
 	case p.grad != nil && len(p.grad) != p.Len():
-		return tp.fail("use: a parameter of %d numbers with a gradient of %d", p.Len(), len(p.grad))
+		return tp.fail("use: parameter has %d elements and a gradient of %d, want equal lengths", p.Len(), len(p.grad))
 	}
 	key := used{p, tp.recording() && p.Trainable}
 	if t := tp.uses[key]; t != nil {
@@ -86,7 +87,7 @@ func (tp *Tape) Use(p *Parameter) *Tensor {
 	return t
 }
 
-// release ends the use of parameters that were acquired. It returns the first error.
+// release releases the acquired parameters. It returns the first error.
 func (tp *Tape) release() error {
 	var first error
 	for _, p := range tp.acquired {

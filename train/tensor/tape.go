@@ -10,18 +10,18 @@ import (
 	"github.com/heftai/heft/internal/kernels/matmul"
 )
 
-// Options of a [Tape]. The zero value is good.
+// Options configures a [Tape]. The zero value is ready to use.
 type Options struct {
-	// Threads computes results; 0 means as many as Go runs at once.
+	// Threads is the number of threads that compute results. 0 means GOMAXPROCS.
 	Threads int
-	// Kernels is the variant of the inner loops: "go", "avx2", … The best one if empty.
+	// Kernels names the kernel variant: "go", "avx2", …. Empty selects the fastest.
 	Kernels string
-	// Autocast is the precision of products where [Tape.Autocast] says nothing else.
+	// Autocast is the precision of products outside [Tape.Autocast].
 	Autocast Precision
 }
 
-// Tape computes tensors and records how. One tape serves any number of passes, one after
-// another.
+// Tape computes tensors and records the operations. A tape can be used for any number of passes,
+// one after another.
 type Tape struct {
 	threads int
 	set     *kernels.Set
@@ -42,14 +42,13 @@ type Tape struct {
 	lent     []*Tensor      // memory that comes back at the end of the pass
 }
 
-// op is one recorded operation. back reads out's gradient and adds to those of its
-// inputs.
+// op is one recorded operation. back reads out's gradient and adds to its inputs' gradients.
 type op struct {
 	out  *Tensor
 	back func(grad []float32)
 }
 
-// NewTape makes an empty tape. An unknown variant of kernels is the tape's first error.
+// NewTape makes an empty tape. If the kernel variant is unknown, that is the tape's first error.
 func NewTape(o Options) *Tape {
 	tp := &Tape{threads: o.Threads, autocast: o.Autocast, uses: map[used]*Tensor{}, spare: map[int]*shelf{}}
 	if tp.threads <= 0 {
@@ -63,11 +62,11 @@ func NewTape(o Options) *Tape {
 	return tp
 }
 
-// Err is the first error since the tape was new or reset.
+// Err returns the first error since the tape was made or reset.
 func (tp *Tape) Err() error { return tp.err }
 
-// Reset forgets what was recorded, as after a pass that is not to be differentiated, and
-// returns and clears the error. Backward does it by itself.
+// Reset discards the record, as after a pass without Backward. It returns and clears the error.
+// Backward resets the tape itself.
 func (tp *Tape) Reset() error {
 	err := tp.err
 	tp.err = nil
@@ -90,7 +89,7 @@ func (tp *Tape) Reset() error {
 	return err
 }
 
-// NoGrad runs f without recording: what it computes is constant to Backward.
+// NoGrad runs f without recording. Backward treats its results as constants.
 func (tp *Tape) NoGrad(f func()) {
 	tp.silent++
 	defer func() { tp.silent-- }()
@@ -99,8 +98,8 @@ func (tp *Tape) NoGrad(f func()) {
 
 func (tp *Tape) recording() bool { return tp.silent == 0 }
 
-// Input puts data, which the tape keeps and does not change, under a shape; none stands
-// for a vector. It is constant to Backward: a [Parameter] is what gets a gradient.
+// Input makes a constant tensor from data, which the tape keeps and does not change. Without a
+// shape it is a vector. Only a [Parameter] gets a gradient.
 func (tp *Tape) Input(data []float32, shape ...int) *Tensor {
 	if tp.err != nil {
 		return tp.void()
@@ -109,12 +108,12 @@ func (tp *Tape) Input(data []float32, shape ...int) *Tensor {
 		shape = []int{len(data)}
 	}
 	if !sized(shape, len(data)) {
-		return tp.fail("input: %d numbers for the shape %v", len(data), shape)
+		return tp.fail("input: got %d elements for shape %v", len(data), shape)
 	}
 	return &Tensor{tape: tp, data: data, shape: slices.Clone(shape), pass: tp.pass}
 }
 
-// Scalar is a constant without dimensions.
+// Scalar makes a constant without dimensions.
 func (tp *Tape) Scalar(v float32) *Tensor {
 	if tp.err != nil {
 		return tp.void()
@@ -122,7 +121,7 @@ func (tp *Tape) Scalar(v float32) *Tensor {
 	return &Tensor{tape: tp, data: []float32{v}, pass: tp.pass}
 }
 
-// fail records the first error and returns the empty tensor that stands for no result.
+// fail records the first error and returns an empty tensor.
 func (tp *Tape) fail(format string, args ...any) *Tensor {
 	if tp.err == nil {
 		tp.err = fmt.Errorf("tensor: "+format, args...)
@@ -132,7 +131,7 @@ func (tp *Tape) fail(format string, args ...any) *Tensor {
 
 func (tp *Tape) void() *Tensor { return &Tensor{tape: tp, shape: []int{0}, pass: tp.pass} }
 
-// ready reports whether an operation can run on its inputs; nil ones are refused.
+// ready reports whether an operation can run on its inputs. It rejects nil inputs.
 func (tp *Tape) ready(name string, ins ...*Tensor) bool {
 	if tp.err != nil {
 		return false
@@ -142,9 +141,9 @@ func (tp *Tape) ready(name string, ins ...*Tensor) bool {
 		case t == nil:
 			tp.fail("%s: operand %d is missing", name, i+1)
 		case t.tape != tp:
-			tp.fail("%s: operand %d, %v, is of another tape", name, i+1, t)
+			tp.fail("%s: operand %d, %v, belongs to another tape", name, i+1, t)
 		case t.needs && t.pass != tp.pass:
-			tp.fail("%s: operand %d, %v, is of a pass whose record is freed", name, i+1, t)
+			tp.fail("%s: operand %d, %v, belongs to a pass whose record was freed", name, i+1, t)
 		default:
 			continue
 		}
@@ -153,7 +152,7 @@ func (tp *Tape) ready(name string, ins ...*Tensor) bool {
 	return true
 }
 
-// result makes the tensor of an operation, filled with zeros.
+// result makes the zeroed tensor of an operation's result.
 func (tp *Tape) result(shape []int, ins ...*Tensor) *Tensor {
 	if tp.scope == 0 {
 		return tp.made(make([]float32, count(shape)), shape, ins...)
@@ -163,7 +162,7 @@ func (tp *Tape) result(shape []int, ins ...*Tensor) *Tensor {
 	return out
 }
 
-// blank is result with any numbers, all of which the operation will set.
+// blank is result without zeroing; the operation must set all elements.
 func (tp *Tape) blank(shape []int, ins ...*Tensor) *Tensor {
 	out := tp.made(tp.borrow(count(shape)), shape, ins...)
 	if tp.scope > 0 {
@@ -172,7 +171,7 @@ func (tp *Tape) blank(shape []int, ins ...*Tensor) *Tensor {
 	return out
 }
 
-// view makes a tensor of count(shape) numbers of x from at on.
+// view makes a tensor of count(shape) elements of x, from index at on.
 func (tp *Tape) view(x *Tensor, at int, shape []int) *Tensor {
 	n := count(shape)
 	out := tp.made(x.data[at:at+n:at+n], shape, x)
@@ -183,7 +182,7 @@ func (tp *Tape) view(x *Tensor, at int, shape []int) *Tensor {
 	return out
 }
 
-// made makes the tensor of an operation of data that is there.
+// made makes the tensor of an operation's result from existing data.
 func (tp *Tape) made(data []float32, shape []int, ins ...*Tensor) *Tensor {
 	out := &Tensor{tape: tp, data: data, shape: slices.Clone(shape), pass: tp.pass}
 	for _, t := range ins {
@@ -200,8 +199,8 @@ func (tp *Tape) record(out *Tensor, back func(grad []float32)) *Tensor {
 	return out
 }
 
-// Backward adds scale times the gradient of loss, a tensor of one element, to the Grad
-// of each trainable parameter that loss depends on. It frees the record, error or not.
+// Backward adds scale times the gradient of loss, a tensor of one element, to the Grad of each
+// trainable parameter that loss depends on. It always frees the record, even on error.
 func (tp *Tape) Backward(loss *Tensor, scale float32) error {
 	if tp.ready("backward", loss) && loss.Len() != 1 {
 		tp.fail("backward: the loss has shape %v, want one element", loss)
@@ -209,23 +208,23 @@ func (tp *Tape) Backward(loss *Tensor, scale float32) error {
 	return tp.BackwardFrom(loss, []float32{scale})
 }
 
-// Backward is [Tape.Backward] of the tape that t is on.
+// Backward calls [Tape.Backward] on loss's tape.
 func Backward(loss *Tensor, scale float32) error {
 	if loss == nil {
-		return fmt.Errorf("tensor: backward: no loss")
+		return fmt.Errorf("tensor: backward: got a nil loss")
 	}
 	return loss.tape.Backward(loss, scale)
 }
 
-// BackwardFrom is [Tape.Backward] of any tensor, given the gradient of what depends on
-// it, element by element.
+// BackwardFrom is [Tape.Backward] for a tensor of any shape. grad is the gradient with respect to
+// t, element by element.
 func (tp *Tape) BackwardFrom(t *Tensor, grad []float32) error {
 	if tp.ready("backward", t) {
 		switch {
 		case !t.needs:
-			tp.fail("backward: no trainable parameter is behind the tensor of shape %v", t)
+			tp.fail("backward: the tensor of shape %v depends on no trainable parameter", t)
 		case len(grad) != len(t.data):
-			tp.fail("backward: a gradient of %d numbers for the shape %v", len(grad), t)
+			tp.fail("backward: got a gradient of %d elements for shape %v", len(grad), t)
 		default:
 			addTo(tp.gradient(t), grad)
 			tp.unwind()
@@ -248,7 +247,7 @@ func (tp *Tape) unwind() {
 	}
 }
 
-// add is dst += src on all threads.
+// add computes dst += src on all threads.
 func (tp *Tape) add(dst, src []float32) {
 	tp.ranges(len(dst), func(lo, hi int) { addTo(dst[lo:hi], src[lo:hi]) })
 }

@@ -190,29 +190,29 @@ func TestBadInputIsAnError(t *testing.T) {
 		}},
 		{"linear: operand 2 is missing", func(tp *Tape, x *Tensor) *Tensor { return tp.Linear(x, nil, nil) }},
 		{"linear: x has shape [2 3], weight [3 2]", func(tp *Tape, x *Tensor) *Tensor { return tp.Linear(x, tp.Transpose(x, 0, 1), nil) }},
-		{"add: the shapes [2 3] and [2] do not go together", func(tp *Tape, x *Tensor) *Tensor { return tp.Add(x, tp.Input(make([]float32, 2))) }},
+		{"add: cannot broadcast shapes [2 3] and [2]", func(tp *Tape, x *Tensor) *Tensor { return tp.Add(x, tp.Input(make([]float32, 2))) }},
 		{"matmul: a has shape [2 3], b [2 3]", func(tp *Tape, x *Tensor) *Tensor { return tp.MatMul(x, x) }},
-		{"embedding: id 7 at position 1, weight has shape [2 3]", func(tp *Tape, x *Tensor) *Tensor { return tp.Embedding(x, []int{1, 7}) }},
-		{"cross_entropy: label 3 at position 1, of 3 classes", func(tp *Tape, x *Tensor) *Tensor { return tp.CrossEntropy(x, []int{-100, 3}, CrossEntropyOptions{}) }},
-		{"cross_entropy: 1 labels for 2 rows", func(tp *Tape, x *Tensor) *Tensor { return tp.CrossEntropy(x, []int{1}, CrossEntropyOptions{}) }},
+		{"embedding: got id 7 at position 1, want one of the rows of weight of shape [2 3]", func(tp *Tape, x *Tensor) *Tensor { return tp.Embedding(x, []int{1, 7}) }},
+		{"cross_entropy: got label 3 at position 1, want one below 3", func(tp *Tape, x *Tensor) *Tensor { return tp.CrossEntropy(x, []int{-100, 3}, CrossEntropyOptions{}) }},
+		{"cross_entropy: got 1 labels for 2 rows", func(tp *Tape, x *Tensor) *Tensor { return tp.CrossEntropy(x, []int{1}, CrossEntropyOptions{}) }},
 		{"causal_loss: logits have shape [2 3]", func(tp *Tape, x *Tensor) *Tensor { return tp.CausalLoss(x, nil, CrossEntropyOptions{}) }},
-		{"mse: the shapes are [2 3] and []", func(tp *Tape, x *Tensor) *Tensor { return tp.MSE(x, tp.Scalar(1), Mean) }},
+		{"mse: got shapes [2 3] and []", func(tp *Tape, x *Tensor) *Tensor { return tp.MSE(x, tp.Scalar(1), Mean) }},
 		{"attention: q has shape [2 3]", func(tp *Tape, x *Tensor) *Tensor { return tp.Attention(x, x, x, AttentionOptions{}) }},
 		{"rope: x has shape [2 3]", func(tp *Tape, x *Tensor) *Tensor { return tp.Rope(x, nil, nil) }},
 		{"rmsnorm: x has shape [2 3], weight [2 3]", func(tp *Tape, x *Tensor) *Tensor { return tp.RMSNorm(x, x, 1) }},
-		{"softmax: x has shape [2 3]: no dimension 2", func(tp *Tape, x *Tensor) *Tensor { return tp.Softmax(x, 2) }},
+		{"softmax: x has shape [2 3]: dimension 2 is out of range", func(tp *Tape, x *Tensor) *Tensor { return tp.Softmax(x, 2) }},
 		{"reshape: x has shape [2 3], which does not fill [4 1]", func(tp *Tape, x *Tensor) *Tensor { return tp.Reshape(x, 4, -1) }},
 		{"reshape", func(tp *Tape, x *Tensor) *Tensor { return tp.Reshape(x, 1<<62, 8, -1) }},
-		{"slice: x has shape [2 3]: no [1:4] of dimension 1", func(tp *Tape, x *Tensor) *Tensor { return tp.Slice(x, 1, 1, 4) }},
-		{"concat: the shapes [2 3] and [6]", func(tp *Tape, x *Tensor) *Tensor { return tp.Concat(0, x, tp.Reshape(x, 6)) }},
-		{"select: x has shape [2 3]: no entry -1", func(tp *Tape, x *Tensor) *Tensor { return tp.Select(x, -1) }},
+		{"slice: x has shape [2 3]: [1:4] of dimension 1 is out of range", func(tp *Tape, x *Tensor) *Tensor { return tp.Slice(x, 1, 1, 4) }},
+		{"concat: shapes [2 3] and [6]", func(tp *Tape, x *Tensor) *Tensor { return tp.Concat(0, x, tp.Reshape(x, 6)) }},
+		{"select: x has shape [2 3]: entry -1 is out of range", func(tp *Tape, x *Tensor) *Tensor { return tp.Select(x, -1) }},
 		{"conv2d: x has shape [2 3]", func(tp *Tape, x *Tensor) *Tensor { return tp.Conv2D(x, x, nil, ConvOptions{}) }},
 		{"maxpool2d: x has shape [2 3]", func(tp *Tape, x *Tensor) *Tensor { return tp.MaxPool2D(x, 2, 2, 0) }},
 		{"batchnorm2d: x has shape [2 3]", func(tp *Tape, x *Tensor) *Tensor { return tp.BatchNorm2D(x, x, x, nil) }},
 		{"route: logits have shape [2 3]", func(tp *Tape, x *Tensor) *Tensor { w, _ := tp.Route(x, 4, true); return w }},
-		{"dropout: the probability 2", func(tp *Tape, x *Tensor) *Tensor { return tp.Dropout(x, 2, constant(0)) }},
-		{"input: 3 numbers for the shape [2]", func(tp *Tape, _ *Tensor) *Tensor { return tp.Input(make([]float32, 3), 2) }},
-		{"is of another tape", func(tp *Tape, x *Tensor) *Tensor { return tp.Add(x, other.Scalar(1)) }},
+		{"dropout: got probability 2", func(tp *Tape, x *Tensor) *Tensor { return tp.Dropout(x, 2, constant(0)) }},
+		{"input: got 3 elements for shape [2]", func(tp *Tape, _ *Tensor) *Tensor { return tp.Input(make([]float32, 3), 2) }},
+		{"belongs to another tape", func(tp *Tape, x *Tensor) *Tensor { return tp.Add(x, other.Scalar(1)) }},
 		{"the loss has shape [2 3], want one element", func(_ *Tape, x *Tensor) *Tensor { return x }},
 	} {
 		tp := NewTape(Options{})
@@ -233,7 +233,7 @@ func TestTensorOfAFreedPass(t *testing.T) {
 	if err := tp.Backward(tp.Sum(y), 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := tp.Backward(tp.Sum(y), 1); err == nil || !strings.Contains(err.Error(), "is of a pass whose record is freed") {
+	if err := tp.Backward(tp.Sum(y), 1); err == nil || !strings.Contains(err.Error(), "is of a pass whose record was freed") {
 		t.Errorf("a second Backward: %v", err)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Tensor is an array of float32, rows last, on a [Tape]. Its numbers stay valid after
-// Backward; only what was recorded about it is freed.
+// Tensor is a float32 array in row-major order on a [Tape]. Its data stays valid after Backward;
+// only the record is freed.
 type Tensor struct {
 	tape  *Tape
 	data  []float32
@@ -19,12 +19,12 @@ type Tensor struct {
 	lent  bool       // the memory is the tape's, which takes it back
 	wide  []float64  // the numbers in float64, where a convolution asked for it
 
-	// A view has the numbers of base from at on, and its gradient lies in base's.
+	// A view shares the data of base from index at on, and its gradient is part of base's.
 	base *Tensor
 	at   int
 }
 
-// Data is the numbers, not a copy. It is nil after an error.
+// Data returns the elements without copying. It returns nil after an error.
 func (t *Tensor) Data() []float32 {
 	if t == nil {
 		return nil
@@ -32,7 +32,7 @@ func (t *Tensor) Data() []float32 {
 	return t.data
 }
 
-// Shape is the lengths of the dimensions, outermost first; empty for a scalar.
+// Shape returns the lengths of the dimensions, outermost first. It is empty for a scalar.
 func (t *Tensor) Shape() []int {
 	if t == nil {
 		return nil
@@ -40,16 +40,16 @@ func (t *Tensor) Shape() []int {
 	return slices.Clone(t.shape)
 }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (t *Tensor) Len() int { return len(t.Data()) }
 
-// Tape is where t was made.
+// Tape returns the tape that t was made on.
 func (t *Tensor) Tape() *Tape { return t.tape }
 
-// RequiresGrad reports whether a trainable parameter is behind t.
+// RequiresGrad reports whether t depends on a trainable parameter.
 func (t *Tensor) RequiresGrad() bool { return t != nil && t.needs }
 
-// Item is the number of a tensor of one element, NaN of any other.
+// Item returns the value of a one-element tensor, and NaN for any other.
 func (t *Tensor) Item() float32 {
 	if t.Len() != 1 {
 		return float32(math.NaN())
@@ -57,7 +57,7 @@ func (t *Tensor) Item() float32 {
 	return t.data[0]
 }
 
-// String shows the shape, for messages.
+// String returns the shape, for messages.
 func (t *Tensor) String() string {
 	if t == nil {
 		return "none"
@@ -67,7 +67,7 @@ func (t *Tensor) String() string {
 
 func (t *Tensor) dims() int { return len(t.shape) }
 
-// last is the length of the innermost dimension, 1 for a scalar.
+// last returns the length of the innermost dimension, 1 for a scalar.
 func (t *Tensor) last() int {
 	if len(t.shape) == 0 {
 		return 1
@@ -75,7 +75,7 @@ func (t *Tensor) last() int {
 	return t.shape[len(t.shape)-1]
 }
 
-// outer is the number of rows: elements by the innermost dimension.
+// outer returns the number of rows: elements divided by the innermost dimension.
 func (t *Tensor) outer() int {
 	if len(t.shape) == 0 {
 		return 1
@@ -85,7 +85,7 @@ func (t *Tensor) outer() int {
 
 func (t *Tensor) is(shape ...int) bool { return slices.Equal(t.shape, shape) }
 
-// count is the number of elements of a shape.
+// count returns the number of elements of a shape.
 func count(shape []int) int {
 	n := 1
 	for _, d := range shape {
@@ -94,7 +94,7 @@ func count(shape []int) int {
 	return n
 }
 
-// sized checks that a shape has n elements; products that overflow have not.
+// sized reports whether a shape has n elements. It is false if the product overflows.
 func sized(shape []int, n int) bool {
 	total := 1
 	for _, d := range shape {
@@ -106,7 +106,7 @@ func sized(shape []int, n int) bool {
 	return total == n
 }
 
-// axis resolves a dimension that may count from the back.
+// axis resolves a dimension that may be negative.
 func (t *Tensor) axis(dim int) (int, bool) {
 	if dim < 0 {
 		dim += len(t.shape)

@@ -1,5 +1,5 @@
-// Package tensortest has Elsewhere, a tensor.Storage for tests of code that uses parameters: its
-// numbers are in memory only while they are acquired.
+// Package tensortest provides Elsewhere, a tensor.Storage for tests. Its values are in memory only
+// while they are acquired.
 package tensortest
 
 import (
@@ -11,10 +11,10 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Elsewhere is a storage that keeps numbers as bytes, as a file does, and shows them only while they
-// are acquired: each time at another address, which is full of NaN afterwards.
+// Elsewhere is a storage that keeps values as bytes, as a file does. Each Acquire shows them at
+// another address, which Release fills with NaN.
 type Elsewhere struct {
-	// Fails is returned by the next Acquire or Release, if not nil.
+	// Fails, if not nil, is returned by the next Acquire or Release.
 	Fails error
 
 	mu      sync.Mutex
@@ -22,7 +22,7 @@ type Elsewhere struct {
 	values  []float32
 	readers int
 	writing bool
-	// Acquired counts the calls of Acquire that succeeded.
+	// Acquired counts successful Acquire calls.
 	Acquired int
 }
 
@@ -46,14 +46,14 @@ func (e *Elsewhere) Len() int { return len(e.bytes) / 4 }
 // DType returns float32.
 func (e *Elsewhere) DType() meta.DType { return meta.Float32 }
 
-// Resident returns the numbers while they are acquired.
+// Resident returns the values while they are acquired.
 func (e *Elsewhere) Resident() (int, []float32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return 0, e.values
 }
 
-// Acquire fails if a writer has the numbers, or with write if anyone has.
+// Acquire fails if a writer holds the values, or with write if any caller does.
 func (e *Elsewhere) Acquire(write bool) ([]float32, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -62,7 +62,7 @@ func (e *Elsewhere) Acquire(write bool) ([]float32, error) {
 		return nil, err
 	}
 	if e.writing || write && e.readers > 0 {
-		return nil, errors.New("tensortest: acquired to write while in use")
+		return nil, errors.New("tensortest: acquire for writing: the storage is in use")
 	}
 	if e.values == nil {
 		e.values = make([]float32, e.Len())
@@ -76,12 +76,12 @@ func (e *Elsewhere) Acquire(write bool) ([]float32, error) {
 	return e.values, nil
 }
 
-// Release stores the numbers after a write, and poisons them after the last release.
+// Release stores the values after a write. It poisons them after the last release.
 func (e *Elsewhere) Release(write bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.readers == 0 || write != e.writing {
-		return errors.New("tensortest: released what was not acquired")
+		return errors.New("tensortest: release without a matching acquire")
 	}
 	if e.writing {
 		e.store(e.values)
@@ -98,7 +98,7 @@ func (e *Elsewhere) Release(write bool) error {
 	return err
 }
 
-// InUse reports whether the numbers are acquired.
+// InUse reports whether the values are acquired.
 func (e *Elsewhere) InUse() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
