@@ -5,7 +5,7 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// castOf is what matrices are rounded to in products under the tape's autocast.
+// castOf returns the dtype that matrices are rounded to in products under the tape's autocast.
 func castOf(tp *tensor.Tape) meta.DType {
 	switch tp.Autocasting() {
 	case tensor.BFloat16:

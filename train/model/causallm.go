@@ -16,40 +16,40 @@ import (
 type Batch struct {
 	// IDs are Length token ids for each sequence, one sequence after another.
 	IDs []int
-	// Labels is one for each id, not shifted: the loss compares what is said at a place
-	// with the label of the next. nil stands for IDs.
+	// Labels has one label per id and is not shifted: the loss compares the prediction at a
+	// position with the next position's label. nil means IDs.
 	Labels []int
 	Length int
 }
 
-// Options of [Model.Loss].
+// Options configures [Model.Loss].
 type Options struct {
 	tensor.CrossEntropyOptions
-	// Recompute keeps only the input of each block and computes it again in Backward,
-	// with the same bits.
+	// Recompute keeps only the input of each block and computes the block again in Backward. The
+	// gradients are bit-identical.
 	Recompute bool
-	// Dropout draws which inputs of an adapter's pairs are dropped, as its config says; nil
-	// drops none, as in evaluation.
+	// Dropout draws which inputs of an adapter's pairs are dropped, as its config says. nil drops
+	// none, as in evaluation.
 	Dropout tensor.Source
 }
 
-// check says what is wrong with a batch.
+// check reports an invalid batch.
 func (m *Model) check(b Batch) error {
 	switch {
 	case b.Length < 1 || len(b.IDs)%b.Length != 0 || len(b.IDs) == 0 || b.Labels != nil && len(b.Labels) != len(b.IDs):
 		return fmt.Errorf("model: batch: got %d ids and %d labels, want sequences of %d and a label per id", len(b.IDs), len(b.Labels), b.Length)
 	case b.Length > m.spec.Context:
-		return fmt.Errorf("model: sequences of %d tokens, the model takes %d", b.Length, m.spec.Context)
+		return fmt.Errorf("model: batch: got sequences of %d tokens, want at most %d", b.Length, m.spec.Context)
 	}
 	for i, id := range b.IDs {
 		if id < 0 || id >= m.spec.Vocab {
-			return fmt.Errorf("model: id %d at position %d, of %d", id, i, m.spec.Vocab)
+			return fmt.Errorf("model: batch: got id %d at position %d, want one below %d", id, i, m.spec.Vocab)
 		}
 	}
 	return nil
 }
 
-// pass is one forward of a batch, and perhaps its reverse.
+// pass is one forward pass of a batch and, if needed, its reverse.
 type pass struct {
 	*lease
 	m       *Model
@@ -103,7 +103,7 @@ func (m *Model) start(tp *tensor.Tape, b Batch, o Options, auxiliary bool) (*pas
 	return p, nil
 }
 
-// adapt gives all rows the model's adapter.
+// adapt applies the model's adapter to all rows.
 func (p *pass) adapt(rows int, dropout tensor.Source) error {
 	a := p.m.adapter
 	if a == nil {

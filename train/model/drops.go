@@ -2,8 +2,8 @@ package model
 
 import "github.com/heftai/heft/train/tensor"
 
-// drops are the inputs of adapters that one pass drops. What is drawn for a linear map when
-// the pass comes by first is kept, a bit each, for when its unit is computed again.
+// drops records which inputs of adapters a pass drops. It keeps one bit per draw, so that a
+// recomputed unit drops the same inputs.
 type drops struct {
 	source tensor.Source
 	p      float64
@@ -14,7 +14,7 @@ func newDrops(source tensor.Source, p float64) *drops {
 	return &drops{source: source, p: p, kept: map[int][]uint64{}}
 }
 
-// Factors are 0 or 1/(1-p) for each input.
+// Factors returns 0 or 1/(1-p) for each input.
 func (d *drops) Factors(linear, rows, cols int) []float32 {
 	n := rows * cols
 	bits := d.kept[linear]

@@ -56,7 +56,7 @@ func newFrozen(b *loader.Binding, p *meta.Param, stacked bool) (*frozen, error) 
 	return f, nil
 }
 
-// inPlace is a piece as operations take it, in the checkpoint.
+// inPlace returns a piece in the mapped checkpoint as an operand.
 func inPlace(p stored.Piece) (backend.Part, error) {
 	part := p.Part
 	if err := p.InPlace(&part); err != nil {
@@ -71,7 +71,7 @@ func (f *frozen) prefetch() { f.advise(loader.WillNeed) }
 // dropPages releases the pages. The file still has them.
 func (f *frozen) dropPages() { f.advise(loader.DontNeed) }
 
-// advise is a hint: that the system refuses it changes no result.
+// advise gives a hint to the system. A failure changes no result.
 func (f *frozen) advise(a loader.Advice) {
 	for _, p := range f.sources {
 		off, size := p.Span()
@@ -79,8 +79,8 @@ func (f *frozen) advise(a loader.Advice) {
 	}
 }
 
-// bufferValues is a persistent buffer as float32, zeros where the checkpoint has none, and the
-// dtype that it is stored in.
+// bufferValues returns a persistent buffer as float32 and its stored dtype. A buffer that the
+// checkpoint lacks is zeros.
 func bufferValues(b *loader.Binding, buffer *meta.Buffer) (view.Tensor, meta.DType, error) {
 	values, stored := make([]float32, meta.Elements(buffer.Shape)), meta.Float32
 	if b != nil && len(b.BufferParts(buffer)) > 0 {
@@ -96,8 +96,8 @@ func bufferValues(b *loader.Binding, buffer *meta.Buffer) (view.Tensor, meta.DTy
 	return view.Floats(values, buffer.Shape...), stored, nil
 }
 
-// narrow converts a buffer to the dtype that the checkpoint has it in, or to float32 where that
-// is no float of 16 bits.
+// narrow converts a buffer to the dtype that the checkpoint stores if that is a 16-bit float, else
+// to float32.
 func narrow(values []float32, dtype meta.DType) []byte {
 	if dtype != meta.BFloat16 && dtype != meta.Float16 {
 		return floatBytes(values)

@@ -16,29 +16,29 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// LoRAConfig says which linear maps get low-rank pairs, and how. Its fields are those of PEFT's
-// LoraConfig.
+// LoRAConfig selects the linear maps that get low-rank pairs, and configures them. Its fields are
+// those of PEFT's LoraConfig.
 type LoRAConfig struct {
 	R       int     // rank; 0 means 8
 	Alpha   float64 // the pairs count Alpha/R; 0 means 8
 	RSLoRA  bool    // they count Alpha/√R
 	Dropout float64 // of the pairs' inputs, where Options.Dropout draws
 
-	// Targets are names that the paths of modules end in: "q_proj". Pattern is a regular
-	// expression that is the whole path. AllLinear, and no choice at all, means every linear
-	// map but the head.
+	// Targets are suffixes of module paths, such as "q_proj". Pattern is a regular expression that
+	// matches the whole path. AllLinear, or no choice at all, selects every linear map but the
+	// head.
 	Targets   []string
 	Pattern   string
 	AllLinear bool
-	// Parameters are names that the paths of parameters end in: of stacks of experts
-	// ("gate_up_proj"), each expert of which gets a pair of its own, or of matrices that no
-	// linear map has. They allow no Dropout.
+	// Parameters are suffixes of parameter paths: of stacks of experts ("gate_up_proj"), each
+	// expert of which gets its own pair, or of matrices that belong to no linear map. They allow no
+	// Dropout.
 	Parameters []string
-	// Exclude are names that are left out; Layers are the numbers of the only layers that
-	// are adapted, where Targets are given.
+	// Exclude lists excluded names. Layers, with Targets, restricts the adapter to the layers with
+	// these numbers.
 	Exclude []string
 	Layers  []int
-	// Ranks and Alphas are other values for paths that end in a match of the pattern.
+	// Ranks and Alphas override the value for paths that end in a match of the pattern.
 	Ranks  []LoRAOverride
 	Alphas []LoRAOverride
 
@@ -46,7 +46,7 @@ type LoRAConfig struct {
 	BaseModel string
 }
 
-// LoRAOverride is a value for the modules that match a regular expression.
+// LoRAOverride is the value for modules that match a regular expression.
 type LoRAOverride struct {
 	Pattern string
 	Value   float64
@@ -74,7 +74,7 @@ func (c LoRAConfig) config() *lora.Config {
 	return out
 }
 
-// adapter is the low-rank pairs of a model and the parameters that they are.
+// adapter holds a model's low-rank pairs and their parameters.
 type adapter struct {
 	*lora.Adapter
 	names  []string
@@ -82,13 +82,13 @@ type adapter struct {
 	bound  *nn.Adapter         // of the memory that params have
 }
 
-// AddLoRA adds pairs to the model's linear maps. They start as PEFT starts them when torch has the
-// generator's state, so the model's answers do not change yet. From then on only the pairs train:
-// other parameters become frozen. Parameters that [Load] left in the checkpoint with [Freeze] take
-// no other memory. A model has at most one adapter.
+// AddLoRA adds pairs to the model's linear maps. They start as PEFT's do under the same generator
+// state, so the model's answers do not change yet. From then on only the pairs train and all other
+// parameters are frozen. Parameters that [Load] left in the checkpoint with [Freeze] take no extra
+// memory. A model has at most one adapter.
 func (m *Model) AddLoRA(c LoRAConfig, g *rng.Generator) error {
 	if g == nil {
-		return errors.New("model: no generator to start an adapter")
+		return errors.New("model: add LoRA: got a nil generator")
 	}
 	from, err := c.config().New(m.meta.Root, g.Uniform)
 	if err != nil {
@@ -97,7 +97,7 @@ func (m *Model) AddLoRA(c LoRAConfig, g *rng.Generator) error {
 	return m.adapt(from)
 }
 
-// LoadAdapter adds the pairs of a folder in PEFT's files, to train them further or to merge them.
+// LoadAdapter adds the pairs from a folder in PEFT's format, to continue training or to merge them.
 func (m *Model) LoadAdapter(dir string) error {
 	file, err := lora.Open(dir, m.meta.Root)
 	if err != nil {
@@ -122,7 +122,7 @@ func (m *Model) LoadAdapter(dir string) error {
 // adapt makes the pairs parameters.
 func (m *Model) adapt(from *lora.Adapter) error {
 	if m.adapter != nil {
-		return errors.New("model: it has an adapter already")
+		return errors.New("model: the model already has an adapter")
 	}
 	a := &adapter{Adapter: from}
 	if err := a.bind(m.program); err != nil {
@@ -158,13 +158,13 @@ func reads(u *nn.Unit, path string) bool {
 	})
 }
 
-// bind shows the program where the pairs lie now.
+// bind gives the program the current memory of the pairs.
 func (a *adapter) bind(p *nn.Program) error {
 	same := a.bound != nil
 	for i, t := range a.params {
 		values := t.Data()
 		if len(values) == 0 || len(values) != t.Shape()[0]*t.Shape()[1] {
-			return fmt.Errorf("model: %s has %d numbers for the shape %v", a.names[i], len(values), t.Shape())
+			return fmt.Errorf("model: %s has %d elements for shape %v", a.names[i], len(values), t.Shape())
 		}
 		to := &a.Pairs[i/2].A
 		if i%2 == 1 {
@@ -188,9 +188,9 @@ func (a *adapter) bind(p *nn.Program) error {
 // Adapted reports whether the model has an adapter.
 func (m *Model) Adapted() bool { return m.adapter != nil }
 
-var errNoAdapter = errors.New("model: it has no adapter")
+var errNoAdapter = errors.New("model: the model has no adapter")
 
-// SaveAdapter writes the pairs into dir in PEFT's files, adapter_config.json and
+// SaveAdapter writes the pairs to dir in PEFT's format: adapter_config.json and
 // adapter_model.safetensors, in float32.
 func (m *Model) SaveAdapter(dir string) error {
 	if m.adapter == nil {
@@ -208,7 +208,7 @@ func (m *Model) SaveAdapter(dir string) error {
 	return nil
 }
 
-// access calls f while the numbers of all pairs are in memory.
+// access calls f while the values of all pairs are in memory.
 func (a *adapter) access(f func() error) error {
 	for _, p := range a.params {
 		inner := f
@@ -217,9 +217,9 @@ func (a *adapter) access(f func() error) error {
 	return f()
 }
 
-// MergeAdapter yields the tensors of a checkpoint without an adapter that gives the same answers:
+// MergeAdapter yields the tensors of a checkpoint that gives the same answers without an adapter:
 // those of [Model.Checkpoint], with each pair added to its weight and rounded to the weight's
-// dtype. The model does not change.
+// dtype. It does not change the model.
 func (m *Model) MergeAdapter() (iter.Seq[loader.NamedTensor], error) {
 	if m.adapter == nil {
 		return nil, errNoAdapter
@@ -231,7 +231,7 @@ func (m *Model) MergeAdapter() (iter.Seq[loader.NamedTensor], error) {
 	for i := range m.adapter.Pairs {
 		p := &m.adapter.Pairs[i]
 		if w := m.meta.Root.Find(p.Path).Param(p.Param); w.SameAs != nil {
-			return nil, fmt.Errorf("model: %s.%s is tied to another weight: it cannot be merged", p.Path, p.Param)
+			return nil, fmt.Errorf("model: merge adapter: %s.%s is tied to another weight and cannot be merged", p.Path, p.Param)
 		}
 		pairs[meta.Join(p.Path, p.Param)] = p
 	}

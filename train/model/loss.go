@@ -8,9 +8,9 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// Loss is that of predicting each label from the tokens before it, plus the routers'
-// loss where the model has one (see SetAuxiliary). The logits of the whole batch are
-// never held: the head's gradients are computed along with the loss.
+// Loss computes the loss of predicting each label from the tokens before it, plus the routers' loss
+// if the model has one (see SetAuxiliary). It never holds the logits of the whole batch: it
+// computes the head's gradients together with the loss.
 func (m *Model) Loss(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error) {
 	if err := m.check(b); err != nil {
 		return nil, err
@@ -40,11 +40,11 @@ func (m *Model) Loss(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error
 
 func (m *Model) checkLabels(labels []int, o tensor.CrossEntropyOptions) error {
 	if o.Reduction > tensor.None || !(o.Smoothing >= 0 && o.Smoothing <= 1) {
-		return fmt.Errorf("model: no reduction %d with label smoothing %g", o.Reduction, o.Smoothing)
+		return fmt.Errorf("model: loss: invalid reduction %d or label smoothing %g", o.Reduction, o.Smoothing)
 	}
 	for i, l := range labels {
 		if l != o.Ignored() && (l < 0 || l >= m.spec.Vocab) {
-			return fmt.Errorf("model: label %d at position %d, of %d classes", l, i, m.spec.Vocab)
+			return fmt.Errorf("model: loss: got label %d at position %d, want one below %d", l, i, m.spec.Vocab)
 		}
 	}
 	return nil
@@ -60,7 +60,7 @@ type loss struct {
 	losses  []float32
 }
 
-// take sorts out the rows that count.
+// take selects the rows whose labels count.
 func (l *loss) take(labels []int) {
 	l.labels = make([]int32, len(labels))
 	for i, label := range labels {
@@ -70,7 +70,7 @@ func (l *loss) take(labels []int) {
 	}
 }
 
-// perRow reports that the losses stay apart: their gradients' scales are not known before
+// perRow reports whether the losses are not reduced. The gradients' scales are then unknown before
 // Backward, which computes the head again.
 func (l *loss) perRow() bool { return l.o.Reduction == tensor.None && l.o.Items <= 0 }
 
@@ -101,8 +101,8 @@ func (l *loss) run(tp *tensor.Tape, b Batch) (*tensor.Tensor, error) {
 	}), nil
 }
 
-// entropy runs the head on the rows that count: their losses, and scale times the
-// gradients where they are wanted now.
+// entropy runs the head on the rows that count. It computes their losses and, if reverse is set,
+// scale times the gradients.
 func (l *loss) entropy(reverse bool, scale float32) error {
 	return l.heads(l.rows, reverse, func(rows []int32, logits, gradient view.Tensor) error {
 		labels, losses := make([]int32, len(rows)), make([]float32, len(rows))
@@ -117,7 +117,7 @@ func (l *loss) entropy(reverse bool, scale float32) error {
 	})
 }
 
-// backRows is the reverse where each row has a gradient of its own.
+// backRows computes the gradients if each row has a gradient of its own.
 func (l *loss) backRows(grad []float32) error {
 	routed := float32(0)
 	for _, g := range grad {

@@ -11,11 +11,10 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// Model is a module tree with parameters. Its passes share only the parameters, so several tapes may
-// use it, but not in two Backwards at once.
+// Model is a module tree with parameters. Its passes share only the parameters, so several tapes
+// may use it, but two Backward calls must not overlap.
 //
-// It keeps the memory and the threads of passes for the next ones, until Close or until the model is
-// garbage.
+// It reuses the memory and the threads of passes until Close or until it is garbage-collected.
 type Model struct {
 	meta    *meta.Model
 	spec    *meta.CausalLMSpec
@@ -23,12 +22,11 @@ type Model struct {
 	names   []string
 	*parameters
 	sessions *sessions
-	// auxiliary is the weight of the routers' loss in Loss, 0 for none.
+	// auxiliary is the weight of the routers' loss in Loss; 0 means none.
 	auxiliary float32
 }
 
-// New makes a model whose parameters are zeros. The error names the module that cannot be
-// run.
+// New makes a model whose parameters are zeros. If a module is unsupported, the error names it.
 func New(m *meta.Model) (*Model, error) { return build(m, nil) }
 
 func build(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) {
@@ -67,7 +65,7 @@ func build(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) 
 // Close releases the memory and the threads of passes. No pass may be running.
 func (m *Model) Close() error { return m.sessions.close() }
 
-// number is a field of a config, which may have several JSON types.
+// number returns a field of a config, which may have several JSON types.
 func number(v any, otherwise float32) float32 {
 	switch v := v.(type) {
 	case float64:
@@ -85,7 +83,7 @@ func Load(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) {
 	return build(m, b, options...)
 }
 
-// An Option of [Load].
+// Option configures [Load].
 type Option func(*choices)
 
 type choices struct {
@@ -104,7 +102,7 @@ func Freeze(frozen func(path string) bool) Option {
 // than memory does not evict other pages. Backward reads them again, the last unit first.
 func ReleasePages() Option { return func(c *choices) { c.release = true } }
 
-// Parameters yields the model's parameters by path, in the tree's order and tied ones once, except
+// Parameters yields the model's parameters by path in the tree's order, tied ones once. It omits
 // those that are frozen in the checkpoint. Then it yields those of an adapter, each pair's A and B.
 func (m *Model) Parameters() iter.Seq2[string, *tensor.Parameter] {
 	return func(yield func(string, *tensor.Parameter) bool) {
@@ -134,9 +132,9 @@ func (m *Model) Parameters() iter.Seq2[string, *tensor.Parameter] {
 	}
 }
 
-// Buffers yields the numbers of the checkpoint that are not parameters, by path, such as the bias of
-// a router's scores. They are not trained. A model with frozen parameters yields none, because a
-// checkpoint of it is not a whole model.
+// Buffers yields the checkpoint's values that are not parameters, by path, such as the bias of a
+// router's scores. They are not trained. A model with frozen parameters yields none, because its
+// checkpoint is not a whole model.
 func (m *Model) Buffers() iter.Seq2[string, []float32] {
 	return func(yield func(string, []float32) bool) {
 		if len(m.frozen) > 0 {
@@ -152,15 +150,15 @@ func (m *Model) Buffers() iter.Seq2[string, []float32] {
 	}
 }
 
-// Meta returns the skeleton.
+// Meta returns the model's skeleton.
 func (m *Model) Meta() *meta.Model { return m.meta }
 
 // SetAuxiliary sets the weight of the routers' load-balancing loss in Loss. The default is the
 // config's router_aux_loss_coef if output_router_logits is true, else 0.
 func (m *Model) SetAuxiliary(weight float32) { m.auxiliary = weight }
 
-// Checkpoint yields the tensors of a checkpoint, under the names in the files that the model came
-// from: float32, except frozen parameters and buffers, which keep their dtype. It reads the elements
+// Checkpoint yields the tensors of a checkpoint under the names in the model's original files. They
+// are float32, except frozen parameters and buffers, which keep their dtype. It reads the elements
 // when they are written.
 func (m *Model) Checkpoint() (iter.Seq[loader.NamedTensor], error) {
 	return m.unbind(numbers, asItIs)
@@ -187,7 +185,7 @@ func (m *Model) Gradients() (iter.Seq[loader.NamedTensor], error) {
 
 func asItIs(_ string, _ meta.DType, data []byte) ([]byte, error) { return data, nil }
 
-// numbers returns the bytes of a parameter's numbers.
+// numbers returns the bytes of a parameter's values.
 func numbers(p *tensor.Parameter) (b []byte, err error) {
 	err = p.Access(false, func(values []float32) error {
 		b = floatBytes(values)
@@ -196,8 +194,7 @@ func numbers(p *tensor.Parameter) (b []byte, err error) {
 	return b, err
 }
 
-// unbind cuts values into the tensors of a checkpoint; change makes others of a parameter's
-// elements.
+// unbind splits values into the tensors of a checkpoint. change converts a parameter's elements.
 func (m *Model) unbind(values func(*tensor.Parameter) ([]byte, error), change func(path string, dtype meta.DType, data []byte) ([]byte, error)) (iter.Seq[loader.NamedTensor], error) {
 	byName := map[string]*tensor.Parameter{}
 	for name, p := range m.Parameters() {

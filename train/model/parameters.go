@@ -12,7 +12,7 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// parameters are what the passes of a model share.
+// parameters holds the state that the passes of a model share.
 type parameters struct {
 	trained map[*meta.Param]*tensor.Parameter // on the heap, trainable or not
 	frozen  map[*meta.Param]*frozen           // in the checkpoint
@@ -25,14 +25,14 @@ type parameters struct {
 	source  *loader.Checkpoint // of what is frozen, or nil
 }
 
-// unitParameters are those that a unit of the program reads.
+// unitParameters are the parameters that a unit of the program reads.
 type unitParameters struct {
 	trained []*tensor.Parameter
 	frozen  []*frozen
 }
 
-// newParameters makes parameters for a program: zeros, or what b holds. Those whose paths
-// freeze names stay in b.
+// newParameters makes the parameters of a program, from b or as zeros. Those whose paths freeze
+// selects stay in b.
 func newParameters(m *meta.Model, p *nn.Program, b *loader.Binding, freeze func(path string) bool) (*parameters, error) {
 	out := &parameters{trained: map[*meta.Param]*tensor.Parameter{}, frozen: map[*meta.Param]*frozen{},
 		buffers: map[*meta.Buffer]view.Tensor{}, dtypes: map[*meta.Buffer]meta.DType{}, stacked: map[*meta.Param]bool{}}
@@ -92,8 +92,8 @@ func (ps *parameters) add(p *meta.Param, b *loader.Binding, freeze bool) (err er
 	return nil
 }
 
-// unchanged reports files of frozen parameters that were written to: what a pass has made of
-// them is of no use.
+// unchanged reports files of frozen parameters that changed on disk, which makes the results of a
+// pass invalid.
 func (ps *parameters) unchanged() error {
 	if ps.source == nil || len(ps.frozen) == 0 {
 		return nil
@@ -101,7 +101,7 @@ func (ps *parameters) unchanged() error {
 	return ps.source.Unchanged()
 }
 
-// explain names the file where an error is a fault of its memory.
+// explain adds the file's name to an error that is a memory fault of a mapped file.
 func (ps *parameters) explain(err error) error {
 	var fault *backend.FaultError
 	if errors.As(err, &fault) && ps.source != nil {
@@ -112,7 +112,7 @@ func (ps *parameters) explain(err error) error {
 	return fmt.Errorf("model: %w", err)
 }
 
-// of finds what a unit reads.
+// of returns the parameters that a unit reads.
 func (ps *parameters) of(u *nn.Unit) (out unitParameters) {
 	seen := map[*meta.Param]bool{}
 	for _, n := range u.Modules {
@@ -134,7 +134,8 @@ func (ps *parameters) of(u *nn.Unit) (out unitParameters) {
 	return out
 }
 
-// first is the first unit with something to train, len(units) where there is none.
+// first returns the index of the first unit with something to train, or len(units) if there is
+// none.
 func (ps *parameters) first() int {
 	for i, u := range ps.units {
 		for _, t := range u.trained {

@@ -8,10 +8,10 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// roundElements is how many elements one goroutine rounds at a time.
+// roundElements is the number of elements that one goroutine rounds at a time.
 const roundElements = 1 << 20
 
-// round makes copies of all matrices in float16. It reports whether there are new ones.
+// round makes float16 copies of all matrices. It reports whether any copy is new.
 func (w *weights) round() (moved bool) {
 	var all sync.WaitGroup
 	for p, t := range w.model.trained {
@@ -38,7 +38,7 @@ func (w *weights) round() (moved bool) {
 	return moved
 }
 
-// keepVectors leaves the rows of a stack of biases as they are.
+// keepVectors keeps the rows of a stack of biases unrounded.
 func (h *parts) keepVectors(from *parts) {
 	if len(h.experts) > 0 && h.experts[0][0].Rank == 1 {
 		h.experts = from.experts

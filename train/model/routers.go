@@ -10,9 +10,9 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// routers computes the loss that balances experts, as Mixtral has it: the number of
-// experts times the sum over experts of the share of choices that fell on it (of those of
-// all layers and rows) and its mean probability. The choices have no gradient.
+// routers computes Mixtral's auxiliary loss, which balances experts. It is the number of experts
+// times the sum over experts of (choices of the expert / rows, over all layers) times its mean
+// probability. The choices have no gradient.
 type routers struct {
 	*session
 	topK   int
@@ -26,7 +26,7 @@ type routers struct {
 
 func newRouters(s *session, topK int) *routers { return &routers{session: s, topK: topK} }
 
-// topK is how many experts a token has.
+// topK returns the number of experts per token.
 func (m *Model) topK() int {
 	for _, node := range m.meta.Root.Walk() {
 		if s, ok := node.Spec.(*meta.MoESpec); ok {
@@ -36,7 +36,8 @@ func (m *Model) topK() int {
 	return 0
 }
 
-// Trace sees the logits of a router: to count in Forward, for their gradient after.
+// Trace receives the logits of a router: in Forward to count the choices, and afterwards for their
+// gradient.
 func (r *routers) Trace(at nn.Point, _ string, x view.Tensor) {
 	if at != nn.PointRouter {
 		return
@@ -77,7 +78,7 @@ func (r *routers) loss() float32 {
 	return float32(float64(len(r.counts)) * sum / n / n)
 }
 
-// reverse brings scale times the loss's gradient to the routers.
+// reverse adds scale times the loss's gradient to the routers.
 func (r *routers) reverse(scale float32) {
 	r.again, r.scale = true, scale
 	for _, x := range r.seen {
@@ -85,7 +86,7 @@ func (r *routers) reverse(scale float32) {
 	}
 }
 
-// addGradient adds that of one layer's logits.
+// addGradient adds the gradient of one layer's logits.
 func (r *routers) addGradient(x view.Tensor) {
 	to := r.training.Gradient(x)
 	n := float64(r.rows)

@@ -16,11 +16,11 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// headLogits bounds the logits that a loss holds at a time, in elements: enough that the
-// head's weights, which are laid out anew for each lot of rows, take little of the time.
+// headLogits bounds the logits that a loss holds at a time, in elements. It is large enough that
+// repacking the head's weights for each chunk of rows takes little of the time.
 const headLogits = 22 << 20
 
-// sessions are those of a model.
+// sessions is a model's pool of sessions.
 type sessions struct {
 	mu      sync.Mutex
 	free    []*session // that no pass uses
@@ -28,7 +28,7 @@ type sessions struct {
 	retired bool // the model is gone
 }
 
-// retire closes what is there and what comes back.
+// retire closes the pooled sessions and those that are returned later.
 func (s *sessions) retire() {
 	s.mu.Lock()
 	s.retired = true
@@ -36,14 +36,14 @@ func (s *sessions) retire() {
 	_ = s.close()
 }
 
-// A lease is a session in use by a pass.
+// lease is a session in use by a pass.
 type lease struct {
 	*session
 	all   *sessions
 	ended sync.Once
 }
 
-// end gives the session back.
+// end returns the session to the pool.
 func (l *lease) end() {
 	l.ended.Do(func() {
 		l.weights.early = nil
@@ -59,7 +59,7 @@ func (l *lease) end() {
 	})
 }
 
-// close ends the free ones.
+// close closes the free sessions.
 func (s *sessions) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +71,7 @@ func (s *sessions) close() error {
 	return errors.Join(errs...)
 }
 
-// A session is the memory and the threads of one pass at a time.
+// session is the memory and the threads of one pass at a time.
 type session struct {
 	program  *nn.Program
 	threads  int
@@ -88,7 +88,7 @@ type session struct {
 	input    nn.Input
 }
 
-// enter takes a session for a batch, or makes one.
+// enter takes a session for a batch from the pool, or makes one.
 func (m *Model) enter(tp *tensor.Tape, b Batch, way nn.Way) (*lease, error) {
 	s, err := m.free(tp)
 	if err != nil {
@@ -106,7 +106,7 @@ func (m *Model) enter(tp *tensor.Tape, b Batch, way nn.Way) (*lease, error) {
 	return l, nil
 }
 
-// free takes a session that suits a tape.
+// free takes a pooled session that suits a tape.
 func (m *Model) free(tp *tensor.Tape) (*session, error) {
 	all := m.sessions
 	all.mu.Lock()
@@ -120,7 +120,7 @@ func (m *Model) free(tp *tensor.Tape) (*session, error) {
 		}
 	}
 	if all.lent > 0 {
-		runtime.GC() // frees the sessions of passes that are never reversed
+		runtime.GC() // abandoned passes return their sessions when they are collected
 	}
 	s := &session{program: m.program, threads: tp.Threads(), kernels: tp.Kernels(), weights: newWeights(m.parameters)}
 	var err error
@@ -139,7 +139,7 @@ func (s *session) close() error {
 	return s.recorder.Close()
 }
 
-// fit makes room for a batch and fills in what the program is told of it.
+// fit makes room for a batch and fills in the program's inputs.
 func (s *session) fit(b Batch, way nn.Way, vocab int) (err error) {
 	rows := len(b.IDs)
 	l := nn.Limits{Rows: rows, Outputs: min(max(headLogits/max(vocab, 1), 32), max(rows, 1))}
@@ -167,8 +167,8 @@ func (s *session) fit(b Batch, way nn.Way, vocab int) (err error) {
 	return nil
 }
 
-// makeKV lays out the keys and values, one page a sequence: of each layer where they are
-// to be remembered, else of all in one place.
+// makeKV lays out the KV cache with one page per sequence: separate memory per layer if apart is
+// set, else one memory for all layers.
 func (s *session) makeKV(sequences, length int, apart bool) error {
 	shapes := s.program.KV()
 	n := min(1, len(shapes))
@@ -192,7 +192,7 @@ func (s *session) makeKV(sequences, length int, apart bool) error {
 	for len(s.memories) < n {
 		t, err := s.recorder.New(meta.Float32, most)
 		if err != nil {
-			return fmt.Errorf("model: keys and values: %w", err)
+			return fmt.Errorf("model: KV cache: %w", err)
 		}
 		s.memories = append(s.memories, t)
 	}
@@ -210,7 +210,7 @@ func (s *session) makeKV(sequences, length int, apart bool) error {
 	return nil
 }
 
-// pagesOf is a view [pages, tokens, width] of memory from an element on.
+// pagesOf returns a view [pages, tokens, width] of memory, starting at an element.
 func pagesOf(t view.Tensor, from, pages, tokens, width int) view.Tensor {
 	t = t.Slice(from, from+pages*tokens*width)
 	t.Rank, t.Stride, t.Dims = 3, 0, [view.MaxRank]int{pages, tokens, width}

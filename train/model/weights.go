@@ -15,9 +15,8 @@ import (
 
 var _ nn.Holder = (*weights)(nil)
 
-// weights shows one pass the parameters of a model: trainable ones where optimizers change
-// them, frozen ones where the checkpoint has them. As record.Weights it says where
-// gradients go.
+// weights gives one pass access to a model's parameters: trainable ones in their storage, frozen
+// ones in the checkpoint. As record.Weights it says where gradients go.
 type weights struct {
 	model  *parameters
 	params map[*meta.Param]*parts
@@ -26,24 +25,24 @@ type weights struct {
 	bound  *nn.Adapter
 	unit   int // the one that is held
 	cast   meta.DType
-	// early, while not nil, is where gradients go that come before Backward.
+	// early, if not nil, holds gradients that are computed before Backward.
 	early map[*tensor.Parameter][]float32
 	spare map[*tensor.Parameter][]float32 // memory for it to use again
 	held  []*tensor.Parameter             // acquired for the pass
 	err   error
 }
 
-// parts are a parameter as rules ask for it.
+// parts holds the pieces of a parameter.
 type parts struct {
 	whole   []backend.Part
 	experts [][]backend.Part // of a stack, or its rows
-	// rounded are the same in float16, for products under autocast.
+	// rounded holds the same pieces in float16, for products under autocast.
 	rounded *parts
 	memory  []byte // of rounded
 	seen    *float32
 }
 
-// A span is memory that shows a parameter.
+// span is memory that holds a parameter.
 type span struct {
 	lo, hi uintptr
 	size   int // of an element
@@ -54,7 +53,7 @@ func newWeights(m *parameters) *weights {
 	return &weights{model: m, params: map[*meta.Param]*parts{}, spare: map[*tensor.Parameter][]float32{}}
 }
 
-// acquire brings the numbers of all parameters into memory until release.
+// acquire brings the values of all parameters into memory until release.
 func (w *weights) acquire() error {
 	hold := func(p *tensor.Parameter) error {
 		if _, err := p.Acquire(false); err != nil {
@@ -78,8 +77,8 @@ func (w *weights) acquire() error {
 	return nil
 }
 
-// release ends the use of the numbers. A storage that fails to release what was only read fails
-// the next acquire.
+// release ends the use of the values. If a storage fails to release values that were only read, the
+// next acquire fails.
 func (w *weights) release() {
 	for _, p := range w.held {
 		_ = p.Release(false)
@@ -88,7 +87,7 @@ func (w *weights) release() {
 	w.held = w.held[:0]
 }
 
-// begin looks where parameters lie now, and rounds those of products to cast where it is
+// begin finds the current memory of the parameters. It rounds the operands of products if cast is
 // float16.
 func (w *weights) begin(cast meta.DType) error {
 	w.cast, w.err = cast, nil
@@ -96,10 +95,10 @@ func (w *weights) begin(cast meta.DType) error {
 	for p, t := range w.model.trained {
 		values, grad := t.Data(), t.Grad()
 		if len(values) != int(p.Elements()) {
-			return fmt.Errorf("model: a parameter of shape %v with %d numbers", p.Shape, len(values))
+			return fmt.Errorf("model: parameter of shape %v has %d elements", p.Shape, len(values))
 		}
 		if grad != nil && len(grad) != len(values) {
-			return fmt.Errorf("model: a parameter of %d numbers with a gradient of %d", len(values), len(grad))
+			return fmt.Errorf("model: parameter has %d elements and a gradient of %d, want equal lengths", len(values), len(grad))
 		}
 		h := w.params[p]
 		if h == nil || h.seen != unsafe.SliceData(values) {
@@ -121,7 +120,7 @@ func (w *weights) begin(cast meta.DType) error {
 	return nil
 }
 
-// adapted takes notice of the adapter and reports whether it lies elsewhere than before.
+// adapted looks up the adapter's memory and reports whether it moved.
 func (w *weights) adapted() bool {
 	a := w.model.adapter
 	if a == nil || a.bound == w.bound {
@@ -131,7 +130,7 @@ func (w *weights) adapted() bool {
 	return true
 }
 
-// show makes the parts of a parameter that lies dense in t, or is a stack of experts'.
+// show makes the parts of a parameter that is dense in t, or is a stack of experts.
 func (h *parts) show(t view.Tensor, stacked bool) {
 	h.whole, h.experts = []backend.Part{{Matrix: backend.Matrix{Tensor: t}}}, nil
 	if !stacked {
@@ -167,7 +166,7 @@ func spanOf(p *tensor.Parameter, values []float32) span {
 	return span{lo, lo + uintptr(4*len(values)), 4, p}
 }
 
-// Gradient is where the gradient of a view of a trainable parameter adds up.
+// Gradient returns the memory where the gradient of a view of a trainable parameter is accumulated.
 func (w *weights) Gradient(t view.Tensor) (view.Tensor, bool) {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))
 	i, exact := slices.BinarySearchFunc(w.spans, at, func(s span, at uintptr) int { return cmp.Compare(s.lo, at) })
@@ -183,7 +182,7 @@ func (w *weights) Gradient(t view.Tensor) (view.Tensor, bool) {
 	return t, true
 }
 
-// target is the gradient of a parameter, from zeros on.
+// target returns a parameter's gradient, zeroed if it is new.
 func (w *weights) target(p *tensor.Parameter) []float32 {
 	if w.early == nil {
 		if p.Grad() == nil {
@@ -221,7 +220,7 @@ func (w *weights) adopt(b backend.Backend, scale float32) {
 	}
 }
 
-// Parts are the pieces of p; see nn.Weights.
+// Parts returns the pieces of p; see nn.Weights.
 func (w *weights) Parts(p *meta.Param, expert int) []backend.Part {
 	h := w.params[p]
 	if h == nil {
@@ -239,16 +238,16 @@ func (w *weights) Parts(p *meta.Param, expert int) []backend.Part {
 	return nil
 }
 
-// Buffer is a buffer of the checkpoint, or zeros.
+// Buffer returns a buffer of the checkpoint, or zeros.
 func (w *weights) Buffer(b *meta.Buffer) view.Tensor { return w.model.buffers[b] }
 
-// WantExperts has nothing to do: experts lie where they are.
+// WantExperts does nothing: experts need no loading.
 func (w *weights) WantExperts(*meta.Module, []int32) {}
 
-// HoldExperts has nothing to do.
+// HoldExperts returns all experts as available.
 func (w *weights) HoldExperts(_ *meta.Module, experts []int32) (int, error) { return len(experts), nil }
 
-// Hold asks for the pages of the next unit.
+// Hold prefetches the pages of the next unit.
 func (w *weights) Hold(i, next int) error {
 	w.unit = i
 	if next >= 0 {
@@ -259,7 +258,7 @@ func (w *weights) Hold(i, next int) error {
 	return nil
 }
 
-// Release lets pages go where the model is to hold few.
+// Release frees the pages of a unit if the model is to keep few resident.
 func (w *weights) Release(i int) {
 	if !w.model.release {
 		return

@@ -8,9 +8,9 @@ import (
 	"github.com/heftai/heft/internal/kernels/optimizer"
 )
 
-// AdamOptions are torch.optim.Adam's and AdamW's. Zeroes of LR, Beta1, Beta2 and Eps
-// stand for torch's defaults (0.001, 0.9, 0.999, 1e-8). WeightDecay is taken as it is:
-// [DefaultAdamW] has torch's 0.01.
+// AdamOptions configures torch.optim.Adam and AdamW. Zero values of LR, Beta1, Beta2 and Eps mean
+// torch's defaults (0.001, 0.9, 0.999, 1e-8). WeightDecay has no default: [DefaultAdamW] sets
+// torch's 0.01.
 type AdamOptions struct {
 	LR           float64
 	Beta1, Beta2 float64
@@ -20,12 +20,12 @@ type AdamOptions struct {
 	Maximize     bool
 }
 
-// DefaultAdamW are torch's defaults for AdamW.
+// DefaultAdamW returns torch's defaults for AdamW.
 func DefaultAdamW() AdamOptions {
 	return AdamOptions{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
 }
 
-// NewAdam makes Adam over params; weight decay is added to the gradient.
+// NewAdam makes Adam over params. It adds weight decay to the gradient.
 func NewAdam(params []Param, o AdamOptions) (*Descent, error) { return newAdam("Adam", params, o) }
 
 // NewAdamW makes Adam with decoupled weight decay: each step first multiplies weights

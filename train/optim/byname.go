@@ -13,16 +13,15 @@ import (
 // warmup_stable_decay.
 type Spec struct {
 	Name string
-	// WarmupSteps and TrainingSteps are nil where they are not given; most schedules
-	// need them.
+	// WarmupSteps and TrainingSteps may be nil. Most schedules require them.
 	WarmupSteps, TrainingSteps *int
-	// Options are the schedule's own (scheduler_specific_kwargs), as JSON holds them:
-	// numbers, strings, lists of numbers.
+	// Options are the schedule's own options (scheduler_specific_kwargs) as JSON values: numbers,
+	// strings, lists of numbers.
 	Options map[string]any
 }
 
-// NewScheduler makes the schedule that s names for o. Unknown names, missing steps and
-// options that the schedule does not know are errors.
+// NewScheduler makes the schedule that s names for o. Unknown names, missing steps and unknown
+// options are errors.
 func NewScheduler(o Optimizer, s Spec) (Scheduler, error) {
 	a := &arguments{Spec: s, left: maps.Clone(s.Options)}
 	if s.Name == "reduce_lr_on_plateau" {
@@ -38,7 +37,7 @@ func NewScheduler(o Optimizer, s Spec) (Scheduler, error) {
 	return NewLambda(o, f), nil
 }
 
-// arguments reads a Spec and keeps the first thing that is wrong with it.
+// arguments reads a Spec and keeps its first error.
 type arguments struct {
 	Spec
 	left map[string]any // not looked at yet
@@ -123,7 +122,7 @@ func (a *arguments) text(name, def string) string {
 	return s
 }
 
-// least is the part of the rate that a cosine falls to.
+// least returns the fraction of the rate that a cosine falls to.
 func (a *arguments) least(o Optimizer) float64 {
 	lr, rate := a.optional("min_lr"), a.optional("min_lr_rate")
 	switch {

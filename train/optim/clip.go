@@ -7,11 +7,11 @@ import (
 	"github.com/heftai/heft/internal/kernels"
 )
 
-// ErrNotFinite is what [ClipNorm] returns for a norm that is infinite or NaN, if asked.
+// ErrNotFinite is the error of [ClipNormFinite] for an infinite or NaN norm.
 var ErrNotFinite = errors.New("optim: the norm of the gradients is not finite")
 
-// Norm is the p-norm of all gradients together; p may be infinite. Parameters without
-// a gradient are passed over.
+// Norm returns the p-norm of all gradients together. p may be infinite. It skips parameters without
+// a gradient.
 func Norm(params []Param, p float64) float64 {
 	var norms []float64
 	for _, x := range params {
@@ -22,8 +22,8 @@ func Norm(params []Param, p float64) float64 {
 	return float64(float32(norm(norms, p)))
 }
 
-// WeightNorm is the p-norm of all parameters' numbers together. It is NaN if the numbers of a
-// [Stored] parameter cannot be read.
+// WeightNorm returns the p-norm of the values of all parameters together. It is NaN if the values
+// of a [Stored] parameter cannot be read.
 func WeightNorm(params []Param, p float64) float64 {
 	var norms []float64
 	for _, x := range params {
@@ -43,7 +43,7 @@ func WeightNorm(params []Param, p float64) float64 {
 	return float64(float32(norm(norms, p)))
 }
 
-// arrayNorm is the p-norm of one array, rounded to float32.
+// arrayNorm returns the p-norm of one array, rounded to float32.
 func arrayNorm(x []float32, p float64) float64 {
 	if p != 2 {
 		return float64(float32(norm(x, p)))
@@ -52,8 +52,8 @@ func arrayNorm(x []float32, p float64) float64 {
 	return float64(float32(math.Sqrt(squareSum(set, x))))
 }
 
-// squareSum is the sum of the squares of x: of parts of one size, whatever the threads, which
-// are added up in order.
+// squareSum returns the sum of the squares of x. It adds up parts of a fixed size in order, so the
+// result does not depend on the number of threads.
 func squareSum(set *kernels.Set, x []float32) float64 {
 	sums := make([]float64, (len(x)+share-1)/share)
 	inParts(len(x), func(lo, hi int) {
@@ -110,11 +110,11 @@ func norm[F float32 | float64](x []F, p float64) float64 {
 	return math.Pow(sum, 1/p)
 }
 
-// ClipNorm scales all gradients by min(1, limit/(norm+1e-6)) and returns their p-norm
-// from before. An infinite or NaN norm is applied like any other, as torch does.
+// ClipNorm scales all gradients by min(1, limit/(norm+1e-6)) and returns their p-norm before
+// scaling. It applies an infinite or NaN norm like any other, as torch does.
 func ClipNorm(params []Param, limit, p float64) float64 {
 	n := Norm(params, p)
-	// In float32, where an infinite norm gives 0 and NaN stays NaN.
+	// Compute in float32: there an infinite norm gives 0 and NaN stays NaN.
 	scale := min(float32(1), float32(limit)/(float32(n)+1e-6))
 	set, _ := kernels.Select("")
 	for _, x := range params {
@@ -125,8 +125,8 @@ func ClipNorm(params []Param, limit, p float64) float64 {
 	return n
 }
 
-// ClipNormFinite is ClipNorm that changes nothing and returns [ErrNotFinite] where the
-// norm is infinite or NaN.
+// ClipNormFinite is ClipNorm, but if the norm is infinite or NaN it changes nothing and returns
+// [ErrNotFinite].
 func ClipNormFinite(params []Param, limit, p float64) (float64, error) {
 	if n := Norm(params, p); math.IsInf(n, 0) || math.IsNaN(n) {
 		return n, ErrNotFinite
@@ -134,7 +134,7 @@ func ClipNormFinite(params []Param, limit, p float64) (float64, error) {
 	return ClipNorm(params, limit, p), nil
 }
 
-// ClipValue bounds every gradient to ±limit. NaN stays NaN.
+// ClipValue limits every gradient to ±limit. NaN stays NaN.
 func ClipValue(params []Param, limit float64) {
 	bound := float32(limit)
 	for _, x := range params {

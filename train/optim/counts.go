@@ -6,10 +6,10 @@ import (
 	"math"
 )
 
-// ErrRealBatch says that the batch of an optimizer step is not made of whole batches.
+// ErrRealBatch says that real_batch_size is not a multiple of the batch size of all ranks.
 var ErrRealBatch = errors.New("optim: real_batch_size must be divisible by the batch size of all ranks together")
 
-// Strategy says what a training run's length is given in.
+// Strategy is the unit of a training run's length.
 type Strategy string
 
 const (
@@ -17,36 +17,35 @@ const (
 	BySteps  Strategy = "steps"
 )
 
-// Run is a training run whose schedule is to be counted.
+// Run describes a training run whose schedule steps are to be counted.
 type Run struct {
 	Samples   int
 	BatchSize int // on one device
 	World     int // ranks; 0 is 1
-	// Accumulation is the number of micro steps of an optimizer step; 0 is 1. It is not
-	// looked at where RealBatch is given.
+	// Accumulation is the number of micro steps per optimizer step. 0 means 1. It is ignored if
+	// RealBatch is set.
 	Accumulation int
-	// RealBatch is the number of samples of an optimizer step over all ranks; 0 follows
-	// from the others.
+	// RealBatch is the number of samples per optimizer step over all ranks. 0 means that it follows
+	// from the other fields.
 	RealBatch int
 	Strategy  Strategy
 	Epochs    float64
 	Steps     int // micro steps of each rank
 }
 
-// Counts are what follows from a Run.
+// Counts is the result of [Count].
 type Counts struct {
-	// Steps is the run's length as its strategy counts it: per-device batches of the
-	// whole data over all epochs, or the steps of one rank.
+	// Steps is the run's length in the unit of its strategy: per-device batches of the whole data
+	// over all epochs, or the steps of one rank.
 	Steps int
-	// ScheduleSteps is what the schedule is to be made with: the number of per-device
-	// batches that all ranks process together, since a PreparedScheduler moves by the
-	// number of ranks.
+	// ScheduleSteps is the length to make the schedule with: the number of per-device batches that
+	// all ranks process together. A PreparedScheduler steps once per rank.
 	ScheduleSteps int
 	Accumulation  int
 	RealBatch     int
 }
 
-// Count counts r.
+// Count computes the steps of r.
 func Count(r Run) (Counts, error) {
 	if r.World == 0 {
 		r.World = 1
@@ -55,7 +54,7 @@ func Count(r Run) (Counts, error) {
 		r.Accumulation = 1
 	}
 	if r.BatchSize < 1 || r.World < 1 || r.Accumulation < 1 || r.RealBatch < 0 {
-		return Counts{}, fmt.Errorf("optim: batches of %d on %d ranks, accumulating %d, %d together", r.BatchSize, r.World, r.Accumulation, r.RealBatch)
+		return Counts{}, fmt.Errorf("optim: count: invalid batch size %d, world %d, accumulation %d or real batch %d", r.BatchSize, r.World, r.Accumulation, r.RealBatch)
 	}
 	together := r.BatchSize * r.World
 	c := Counts{RealBatch: r.RealBatch}
@@ -79,9 +78,9 @@ func Count(r Run) (Counts, error) {
 	return c, nil
 }
 
-// TrainerSteps is how many optimizer steps Hugging Face's Trainer takes over a loader
-// of batches batches: a window that the loader's end cuts short counts as one. A
-// positive limit (max_steps) takes the place of epochs.
+// TrainerSteps returns the number of optimizer steps that Hugging Face's Trainer takes over a
+// loader of the given number of batches. An accumulation window that the loader's end cuts short
+// counts as one step. A positive limit (max_steps) replaces epochs.
 func TrainerSteps(batches, accumulation int, epochs float64, limit int) int {
 	if limit > 0 {
 		return limit

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Param is what an optimizer steps, such as a *tensor.Parameter. Both slices stay the parameter's.
+// Param is an array that an optimizer steps, such as a *tensor.Parameter. It owns both slices.
 // Optimizers skip a parameter whose Grad is nil.
 type Param interface {
 	Data() []float32
@@ -17,19 +17,20 @@ type Param interface {
 	ZeroGrad()
 }
 
-// Stored is a Param whose numbers may be elsewhere than in memory, as those of a *tensor.Parameter
-// may. Optimizers bring them to memory one parameter at a time.
+// Stored is a Param whose values may be outside memory, as those of a *tensor.Parameter may be.
+// Optimizers acquire one parameter at a time.
 type Stored interface {
 	Param
-	// Len is the number of elements.
+	// Len returns the number of elements.
 	Len() int
-	// Acquire brings the numbers into memory until the matching Release; write is to change them.
+	// Acquire brings the values into memory until the matching Release. write says that the caller
+	// changes them.
 	Acquire(write bool) ([]float32, error)
-	// Release ends an Acquire and, after a write, stores the numbers.
+	// Release ends an Acquire. After a write it stores the values.
 	Release(write bool) error
 }
 
-// size is the number of elements of p.
+// size returns the number of elements of p.
 func size(p Param) int {
 	if s, ok := p.(Stored); ok {
 		return s.Len()
@@ -37,7 +38,7 @@ func size(p Param) int {
 	return len(p.Data())
 }
 
-// change calls f with the numbers of p, to change them.
+// change calls f with the values of p, which f may change.
 func change(p Param, f func(values []float32)) error {
 	s, ok := p.(Stored)
 	if !ok {
@@ -62,38 +63,38 @@ func (v *Vector) Data() []float32 { return v.Value }
 func (v *Vector) Grad() []float32 { return v.Gradient }
 func (v *Vector) ZeroGrad()       { v.Gradient = nil }
 
-// Group are parameters that are stepped alike. Its numbers may be changed between
-// steps; schedulers change LR.
+// Group holds parameters that share hyperparameters. These may be changed between steps; schedulers
+// change LR.
 type Group struct {
 	Params []Param
 	// LR is the learning rate.
 	LR float64
-	// InitialLR is what a scheduler multiplies; it is set by the first one.
+	// InitialLR is the rate that schedulers multiply. The first scheduler sets it.
 	InitialLR   float64
 	WeightDecay float64
-	// Momentum is that of SGD and RMSprop, and Adam's first beta.
+	// Momentum is the momentum of SGD and RMSprop, and Adam's first beta.
 	Momentum float64
 
 	scheduled bool
 }
 
-// Optimizer is what schedulers, the scaler and the wrappers need of one.
+// Optimizer is the interface that schedulers, the scaler and the wrappers use.
 type Optimizer interface {
 	Groups() []*Group
-	// DefaultLR is the rate that the optimizer was made with, whatever its groups have.
+	// DefaultLR returns the rate that the optimizer was made with, independent of its groups'
+	// rates.
 	DefaultLR() float64
 	Step() error
 	ZeroGrad()
 }
 
-// Stateful is what survives a restart.
+// Stateful is an optimizer whose state can be saved and restored.
 type Stateful interface {
 	State() State
 	LoadState(State) error
 }
 
-// State is what an optimizer remembers between steps, in the order of its groups and
-// their parameters.
+// State is an optimizer's saved state, in the order of its groups and their parameters.
 type State struct {
 	// Rule names the optimizer, as in "AdamW".
 	Rule   string
@@ -101,31 +102,31 @@ type State struct {
 	Params []ParamState
 }
 
-// GroupState are the numbers of a Group.
+// GroupState holds the hyperparameters of a Group.
 type GroupState struct {
 	LR, InitialLR, WeightDecay, Momentum float64
-	// Params is how many of State.Params are this group's.
+	// Params is the number of entries in State.Params that belong to this group.
 	Params int
 }
 
-// ParamState is what an optimizer remembers of one parameter: Slots by torch's names
-// ("exp_avg", "momentum_buffer", …), each as long as the parameter.
+// ParamState is an optimizer's state for one parameter: Slots under torch's names ("exp_avg",
+// "momentum_buffer", …), each as long as the parameter.
 type ParamState struct {
 	Step  int64
 	Slots map[string][]float32
 }
 
-// rule is the arithmetic of one kind of optimizer.
+// rule is the arithmetic of one optimizer.
 type rule interface {
 	name() string
-	// slots are the memories that a parameter of g needs, in the order update gets them.
+	// slots returns the names of the state arrays that a parameter of g needs, in update's order.
 	slots(g *Group) []string
 	// update returns the function that steps a run of elements, for a parameter's
 	// step-th step (from 1).
 	update(g *Group, step int64) func(w, grad []float32, slots [][]float32)
 }
 
-// starter is a rule whose memories do not start at 0.
+// starter is a rule whose state arrays do not start at 0.
 type starter interface{ start() float32 }
 
 type memory struct {
@@ -149,11 +150,11 @@ var (
 func newDescent(r rule, def Group, params []Param) (*Descent, error) {
 	switch {
 	case !(def.LR >= 0):
-		return nil, fmt.Errorf("optim: %s: learning rate %v", r.name(), def.LR)
+		return nil, fmt.Errorf("optim: %s: invalid learning rate %v", r.name(), def.LR)
 	case !(def.WeightDecay >= 0):
-		return nil, fmt.Errorf("optim: %s: weight decay %v", r.name(), def.WeightDecay)
+		return nil, fmt.Errorf("optim: %s: invalid weight decay %v", r.name(), def.WeightDecay)
 	case !(def.Momentum >= 0):
-		return nil, fmt.Errorf("optim: %s: momentum %v", r.name(), def.Momentum)
+		return nil, fmt.Errorf("optim: %s: invalid momentum %v", r.name(), def.Momentum)
 	}
 	d := &Descent{rule: r, def: def, memory: map[Param]*memory{}}
 	if len(params) > 0 {
@@ -164,15 +165,15 @@ func newDescent(r rule, def Group, params []Param) (*Descent, error) {
 	return d, nil
 }
 
-// AddGroup adds parameters with the optimizer's defaults, which change may change for
-// them. A parameter may be in one group only.
+// AddGroup adds parameters with the optimizer's defaults, which change may modify. A parameter may
+// be in one group only.
 func (d *Descent) AddGroup(params []Param, change ...func(*Group)) error {
 	for i, p := range params {
 		if p == nil {
 			return fmt.Errorf("optim: parameter %d of the group is nil", i)
 		}
 		if d.memory[p] != nil {
-			return fmt.Errorf("optim: parameter %d of the group is in the optimizer already", i)
+			return fmt.Errorf("optim: parameter %d of the group is already in the optimizer", i)
 		}
 		d.memory[p] = &memory{slots: map[string][]float32{}}
 	}
@@ -197,9 +198,9 @@ func (d *Descent) ZeroGrad() {
 	}
 }
 
-// Step steps every parameter that has a gradient. If a gradient has another length than its
-// parameter, Step fails and steps nothing. If the numbers of a [Stored] parameter cannot be read or
-// written, it fails after it stepped those before.
+// Step steps every parameter that has a gradient. If a gradient has the wrong length, Step fails
+// and steps nothing. If the values of a [Stored] parameter cannot be read or written, it fails
+// after it stepped those before.
 func (d *Descent) Step() error {
 	for i, g := range d.groups {
 		for j, p := range g.Params {
@@ -243,11 +244,11 @@ func (d *Descent) slot(m *memory, name string, n int) []float32 {
 	return s
 }
 
-// share is how many elements are worth a goroutine.
+// share is the minimum number of elements for a goroutine of its own.
 const share = 1 << 16
 
-// stepAll steps one parameter, in parts where it is large. Elements do not depend on
-// each other, so the parts change nothing.
+// stepAll steps one parameter, in parts if it is large. Elements are independent of each other, so
+// the parts do not change the result.
 func stepAll(step func(w, grad []float32, slots [][]float32), w, grad []float32, slots [][]float32) {
 	inParts(len(w), func(lo, hi int) {
 		some := make([][]float32, len(slots))
@@ -258,8 +259,8 @@ func stepAll(step func(w, grad []float32, slots [][]float32), w, grad []float32,
 	})
 }
 
-// inParts calls f with ranges of n elements, one for each thread where they are many. They
-// begin at multiples of share.
+// inParts calls f with ranges of n elements, one per thread if n is large. Ranges begin at
+// multiples of share.
 func inParts(n int, f func(lo, hi int)) {
 	parts := min(runtime.GOMAXPROCS(0), n/share)
 	if parts < 2 {
@@ -280,8 +281,7 @@ func inParts(n int, f func(lo, hi int)) {
 	wg.Wait()
 }
 
-// State returns what d remembers. The slots are d's own memory: save them before the
-// next step.
+// State returns d's state. The slots are d's own memory: save them before the next step.
 func (d *Descent) State() State {
 	s := State{Rule: d.rule.name()}
 	for _, g := range d.groups {
@@ -298,27 +298,27 @@ func (d *Descent) State() State {
 	return s
 }
 
-// LoadState goes on from s, which it copies. s must come from an optimizer of the same
-// kind over parameters of the same sizes; otherwise d is unchanged.
+// LoadState restores a copy of s. s must come from an optimizer of the same kind over parameters of
+// the same sizes; otherwise it fails and d is unchanged.
 func (d *Descent) LoadState(s State) error {
 	if s.Rule != d.rule.name() {
-		return fmt.Errorf("optim: the state of %s loaded into %s", s.Rule, d.rule.name())
+		return fmt.Errorf("optim: load state: got a state of %s, want %s", s.Rule, d.rule.name())
 	}
 	if len(s.Groups) != len(d.groups) {
-		return fmt.Errorf("optim: a state of %d groups loaded into %d", len(s.Groups), len(d.groups))
+		return fmt.Errorf("optim: load state: got %d groups, want %d", len(s.Groups), len(d.groups))
 	}
 	n := 0
 	for i, g := range d.groups {
 		if s.Groups[i].Params != len(g.Params) {
-			return fmt.Errorf("optim: group %d: a state of %d parameters loaded into %d", i, s.Groups[i].Params, len(g.Params))
+			return fmt.Errorf("optim: load state: group %d: got %d parameters, want %d", i, s.Groups[i].Params, len(g.Params))
 		}
 		for j, p := range g.Params {
 			if n++; n > len(s.Params) {
-				return errors.New("optim: a state with fewer parameters than its groups say")
+				return errors.New("optim: load state: got fewer parameters than its groups have")
 			}
 			for name, x := range s.Params[n-1].Slots {
 				if len(x) != size(p) {
-					return fmt.Errorf("optim: group %d, parameter %d: %s has %d numbers, want %d", i, j, name, len(x), size(p))
+					return fmt.Errorf("optim: load state: group %d, parameter %d: %s has %d elements, want %d", i, j, name, len(x), size(p))
 				}
 			}
 		}

@@ -1,4 +1,5 @@
-// Package optim turns gradients into steps.
+// Package optim implements torch's optimizers, learning-rate schedules, gradient clipping and loss
+// scaling.
 //
 // A [Param] shows its numbers and their gradient. A [Descent] steps parameters, in one
 // pass over each: [NewSGD], [NewAdam], [NewAdamW], [NewAdagrad], [NewRMSprop]. Its
@@ -23,7 +24,7 @@
 //   - Under a PreparedScheduler one optimizer step moves the schedule by as many steps
 //     as there are ranks, unless SplitBatches: a schedule counts per-device batches.
 //
-// Nothing here is safe for use by several goroutines at once; a Descent uses several
-// itself for large parameters, with the same result for any number. The package knows
-// no tensors, models or ranks, and imports nothing of ours.
+// Nothing here is safe for concurrent use. A Descent itself uses several goroutines for large
+// parameters; the result does not depend on their number. The package knows no tensors, models or
+// ranks.
 package optim

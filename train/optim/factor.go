@@ -6,14 +6,14 @@ import (
 	"math"
 )
 
-// Factor is what a schedule multiplies the initial rate with after so many steps, from
-// 0. The formulas are those of transformers' optimization module.
+// Factor returns the multiplier of the initial rate after the given number of steps, from 0. The
+// formulas are those of transformers' optimization module.
 type Factor func(step int) float64
 
-// Constant is 1.
+// Constant returns the factor 1 at every step.
 func Constant() Factor { return func(int) float64 { return 1 } }
 
-// warmup rises from 0 and is left to rest from step n on.
+// warmup rises from 0 and follows rest from step n on.
 func warmup(n int, rest Factor) Factor {
 	return func(step int) float64 {
 		if step < n {
@@ -23,7 +23,7 @@ func warmup(n int, rest Factor) Factor {
 	}
 }
 
-// ConstantWithWarmup rises for warm steps and stays.
+// ConstantWithWarmup rises for warm steps and then stays at 1.
 func ConstantWithWarmup(warm int) Factor { return warmup(warm, Constant()) }
 
 // Linear rises for warm steps and falls to 0 at total, where it stays.
@@ -33,20 +33,20 @@ func Linear(warm, total int) Factor {
 	})
 }
 
-// progress is the part of total-warm that has gone by.
+// progress returns the completed fraction of total-warm.
 func progress(step, warm, total int) float64 {
 	return float64(step-warm) / float64(max(1, total-warm))
 }
 
 func wave(cycles, progress float64) float64 { return 0.5 * (1 + math.Cos(math.Pi*cycles*2*progress)) }
 
-// Cosine rises for warm steps and falls along cycles waves (0.5: once to 0 at total,
-// and up again beyond).
+// Cosine rises for warm steps and then follows cycles cosine waves. With 0.5 it falls once to 0 at
+// total and rises again after it.
 func Cosine(warm, total int, cycles float64) Factor {
 	return warmup(warm, func(step int) float64 { return max(0, wave(cycles, progress(step, warm, total))) })
 }
 
-// CosineWithRestarts falls cycles times from 1, and is 0 from total on.
+// CosineWithRestarts falls cycles times from 1. It is 0 from total on.
 func CosineWithRestarts(warm, total int, cycles float64) Factor {
 	return warmup(warm, func(step int) float64 {
 		p := progress(step, warm, total)
@@ -57,15 +57,15 @@ func CosineWithRestarts(warm, total int, cycles float64) Factor {
 	})
 }
 
-// CosineWithMinLR is Cosine that falls to the rate's part least.
+// CosineWithMinLR is Cosine that falls to the fraction least of the rate.
 func CosineWithMinLR(warm, total int, cycles, least float64) Factor {
 	return warmup(warm, func(step int) float64 {
 		return max(0, wave(cycles, progress(step, warm, total))*(1-least)+least)
 	})
 }
 
-// CosineWarmupWithMinLR is CosineWithMinLR one step on. Its warm-up starts at the part
-// first of the rate, or, where first is nil, one step in.
+// CosineWarmupWithMinLR is CosineWithMinLR shifted by one step. Its warm-up starts at the fraction
+// first of the rate, or one step in if first is nil.
 func CosineWarmupWithMinLR(warm, total int, cycles, least float64, first *float64) Factor {
 	return func(step int) float64 {
 		switch {
@@ -79,14 +79,14 @@ func CosineWarmupWithMinLR(warm, total int, cycles, least float64, first *float6
 	}
 }
 
-// Polynomial rises for warm steps and falls to end/lr at total by a power. lr is the
-// optimizer's rate. Equal warm and total are an error: they leave nothing to fall over.
+// Polynomial rises for warm steps and falls to end/lr at total by a power. lr is the optimizer's
+// rate. Equal warm and total are an error.
 func Polynomial(warm, total int, lr, end, power float64) (Factor, error) {
 	if !(lr > end) {
 		return nil, fmt.Errorf("optim: polynomial: lr_end (%v) must be smaller than the initial rate (%v)", end, lr)
 	}
 	if total == warm {
-		return nil, errors.New("optim: polynomial: no steps between warm-up and the end, which divides by zero")
+		return nil, errors.New("optim: polynomial: warm-up steps equal total steps: want more total steps than warm-up steps")
 	}
 	return warmup(warm, func(step int) float64 {
 		if step > total {
@@ -97,8 +97,8 @@ func Polynomial(warm, total int, lr, end, power float64) (Factor, error) {
 	}), nil
 }
 
-// InverseSqrt rises for warm steps and falls like 1/sqrt(step/timescale); a timescale
-// of 0 is warm, or 10000 without a warm-up.
+// InverseSqrt rises for warm steps and then falls like 1/sqrt(step/timescale). A timescale of 0
+// means warm, or 10000 without a warm-up.
 func InverseSqrt(warm, timescale int) Factor {
 	if timescale == 0 {
 		timescale = warm
@@ -111,7 +111,7 @@ func InverseSqrt(warm, timescale int) Factor {
 	})
 }
 
-// Shape is how [WarmupStableDecay] rises and falls.
+// Shape is the curve by which [WarmupStableDecay] rises and falls.
 type Shape string
 
 const (
@@ -120,7 +120,7 @@ const (
 	ShapeOneMinusS Shape = "1-sqrt"
 )
 
-// WSD are the phases of [WarmupStableDecay].
+// WSD holds the phases of [WarmupStableDecay].
 type WSD struct {
 	Warmup, Stable, Decay int
 	Rise, Fall            Shape   // "" is linear and cosine
@@ -128,7 +128,7 @@ type WSD struct {
 	Cycles                float64 // of a cosine fall; 0 is 0.5
 }
 
-// WarmupStableDecay rises, stays and falls.
+// WarmupStableDecay returns a factor that rises, stays and falls.
 func WarmupStableDecay(w WSD) (Factor, error) {
 	if w.Rise == "" {
 		w.Rise = ShapeLinear

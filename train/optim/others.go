@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// AdagradOptions are torch.optim.Adagrad's. Zeroes of LR and Eps stand for its defaults
-// (0.01, 1e-10).
+// AdagradOptions configures torch.optim.Adagrad. Zero values of LR and Eps mean its defaults (0.01,
+// 1e-10).
 type AdagradOptions struct {
 	LR          float64
 	LRDecay     float64
@@ -25,7 +25,7 @@ func NewAdagrad(params []Param, o AdagradOptions) (*Descent, error) {
 		o.Eps = 1e-10
 	}
 	if o.LRDecay < 0 || o.Initial < 0 || o.Eps < 0 {
-		return nil, fmt.Errorf("optim: Adagrad: decay %v of the rate, initial sum %v, eps %v", o.LRDecay, o.Initial, o.Eps)
+		return nil, fmt.Errorf("optim: Adagrad: invalid rate decay %v, initial sum %v or eps %v", o.LRDecay, o.Initial, o.Eps)
 	}
 	return newDescent(adagrad{o}, Group{LR: o.LR, WeightDecay: o.WeightDecay}, params)
 }
@@ -49,8 +49,8 @@ func (a adagrad) update(g *Group, step int64) func(w, grad []float32, slots [][]
 	}
 }
 
-// RMSpropOptions are torch.optim.RMSprop's. Zeroes of LR, Alpha and Eps stand for its
-// defaults (0.01, 0.99, 1e-8).
+// RMSpropOptions configures torch.optim.RMSprop. Zero values of LR, Alpha and Eps mean its defaults
+// (0.01, 0.99, 1e-8).
 type RMSpropOptions struct {
 	LR          float64
 	Alpha       float64
@@ -73,7 +73,7 @@ func NewRMSprop(params []Param, o RMSpropOptions) (*Descent, error) {
 		o.Eps = 1e-8
 	}
 	if o.Alpha < 0 || o.Eps < 0 {
-		return nil, fmt.Errorf("optim: RMSprop: alpha %v, eps %v", o.Alpha, o.Eps)
+		return nil, fmt.Errorf("optim: RMSprop: invalid alpha %v or eps %v", o.Alpha, o.Eps)
 	}
 	return newDescent(rmsprop{o}, Group{LR: o.LR, WeightDecay: o.WeightDecay, Momentum: o.Momentum}, params)
 }

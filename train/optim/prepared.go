@@ -1,18 +1,18 @@
 package optim
 
-// Prepared is an optimizer as Accelerate wraps it: while gradients accumulate, Step and
-// ZeroGrad do nothing.
+// Prepared wraps an optimizer as Accelerate does: while gradients accumulate, Step and ZeroGrad do
+// nothing.
 type Prepared struct {
 	Optimizer
-	// Syncs says whether this micro step ends an accumulation; nil is always.
+	// Syncs reports whether this micro step ends an accumulation. nil means always.
 	Syncs func() bool
-	// Scaler, if any, steps in the optimizer's place and may skip it.
+	// Scaler, if any, performs the optimizer's step and may skip it.
 	Scaler *Scaler
-	// Peers are the optimizers that the scaler steps, this one among them; nil is this one
-	// alone. The scale moves once all of them have stepped, or one is to step again (or the
-	// caller moves it, see [Scaler.Stepped]): Accelerate moves it with each, so that of
-	// optimizers that step on one loss all but the first divide their gradients by another
-	// scale than it was multiplied by, or twice.
+	// Peers returns the optimizers that share the scaler, including this one. nil means this one
+	// alone. The scale is updated once all of them have stepped, or when one is about to step again
+	// (or the caller updates it, see [Scaler.Stepped]). Accelerate updates it with each optimizer:
+	// with several optimizers on one loss, all but the first divide their gradients by another
+	// scale than the one applied, or twice.
 	Peers func() []*Prepared
 
 	skipped bool
@@ -20,7 +20,7 @@ type Prepared struct {
 
 func (p *Prepared) syncs() bool { return p.Syncs == nil || p.Syncs() }
 
-// Step steps, unless gradients accumulate or, with a Scaler, overflowed.
+// Step steps the optimizer, unless gradients accumulate or, with a Scaler, overflowed.
 func (p *Prepared) Step() error {
 	if !p.syncs() {
 		return nil
@@ -55,26 +55,26 @@ func (p *Prepared) ZeroGrad() {
 	}
 }
 
-// StepWasSkipped says that the last step that was due was left out for an overflow.
+// StepWasSkipped reports whether the last due step was skipped because of an overflow.
 func (p *Prepared) StepWasSkipped() bool { return p.skipped }
 
-// PreparedScheduler is a scheduler as Accelerate wraps it: it moves only where the
-// optimizer did, and then once for each rank, because a schedule counts the batches of
-// all of them.
+// PreparedScheduler wraps a scheduler as Accelerate does: it steps only if the optimizer did, and
+// then once per rank, because a schedule counts the batches of all ranks.
 type PreparedScheduler struct {
 	Scheduler
-	// Optimizers are those it waits for.
+	// Optimizers are the optimizers whose steps it follows.
 	Optimizers []*Prepared
 	// World is the number of ranks; 0 is 1.
 	World int
-	// SplitBatches means that batches were cut, not multiplied, by the ranks: one step.
+	// SplitBatches says that ranks share each batch. The schedule then steps once instead of once
+	// per rank.
 	SplitBatches bool
-	// Free lets every call step (step_scheduler_with_optimizer=False).
+	// Free makes every call step (step_scheduler_with_optimizer=False).
 	Free bool
-	// Adjust counts calls while gradients accumulate, which only a OneCycle's end heeds.
-	// Accelerate's adjust_scheduler, documented to do this, is never read there.
+	// Adjust counts calls while gradients accumulate, which affects only a OneCycle's end.
+	// Accelerate documents its adjust_scheduler to do this, but never reads it there.
 	Adjust bool
-	// Syncs says whether this micro step ends an accumulation; nil is always.
+	// Syncs reports whether this micro step ends an accumulation. nil means always.
 	Syncs func() bool
 }
 

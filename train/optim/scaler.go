@@ -6,17 +6,17 @@ import (
 	"math"
 )
 
-// ErrUnscaled says that an optimizer's gradients are unscaled already.
+// ErrUnscaled says that an optimizer's gradients have already been unscaled.
 var ErrUnscaled = errors.New("optim: unscale was already called on this optimizer since the last update")
 
-// ErrStepped says that an optimizer was stepped already.
+// ErrStepped says that an optimizer has already stepped.
 var ErrStepped = errors.New("optim: step was already called on this optimizer since the last update")
 
-// ErrNothingChecked says that no gradients were looked at before an update.
+// ErrNothingChecked says that Update was called before any Unscale or Step.
 var ErrNothingChecked = errors.New("optim: update without a step or unscale before it")
 
-// ScalerOptions are torch.amp.GradScaler's. Zeroes stand for its defaults (65536, 2,
-// 0.5, 2000).
+// ScalerOptions configures torch.amp.GradScaler. Zero values mean its defaults (65536, 2, 0.5,
+// 2000).
 type ScalerOptions struct {
 	InitialScale   float64
 	GrowthFactor   float64
@@ -24,9 +24,9 @@ type ScalerOptions struct {
 	GrowthInterval int
 }
 
-// Scaler keeps gradients in float16's range: the loss is multiplied by Scale, gradients
-// are divided by it before a step. Gradients that overflowed skip the step and shrink
-// the scale; after GrowthInterval good steps it grows.
+// Scaler keeps gradients in float16's range. The caller multiplies the loss by Scale, and the
+// scaler divides gradients by it before a step. Overflowed gradients skip the step and reduce the
+// scale. After GrowthInterval good steps the scale grows.
 type Scaler struct {
 	o     ScalerOptions
 	scale float32
@@ -34,7 +34,7 @@ type Scaler struct {
 	seen  map[Optimizer]*check
 }
 
-// check is what happened to an optimizer since the last update.
+// check is the state of an optimizer since the last update.
 type check struct {
 	overflow, unscaled, stepped bool
 }
@@ -54,12 +54,12 @@ func NewScaler(o ScalerOptions) (*Scaler, error) {
 		o.GrowthInterval = 2000
 	}
 	if !(o.InitialScale > 0) || !(o.GrowthFactor > 1) || !(o.BackoffFactor > 0 && o.BackoffFactor < 1) || o.GrowthInterval < 1 {
-		return nil, fmt.Errorf("optim: a scaler with %+v", o)
+		return nil, fmt.Errorf("optim: scaler: invalid options %+v", o)
 	}
 	return &Scaler{o: o, scale: float32(o.InitialScale), seen: map[Optimizer]*check{}}, nil
 }
 
-// Scale is what the loss is to be multiplied by before its backward pass.
+// Scale returns the factor to multiply the loss by before its backward pass.
 func (s *Scaler) Scale() float32 { return s.scale }
 
 func (s *Scaler) check(o Optimizer) *check {
@@ -71,15 +71,15 @@ func (s *Scaler) check(o Optimizer) *check {
 	return c
 }
 
-// Unscale divides o's gradients by the scale, for clipping or looking at them before
-// Step, which then leaves them as they are. It may be called once between updates.
+// Unscale divides o's gradients by the scale, so that they can be clipped or inspected before Step.
+// Step does not divide them again. Call it at most once between updates.
 func (s *Scaler) Unscale(o Optimizer) error {
 	c := s.check(o)
 	switch {
 	case c.unscaled:
 		return ErrUnscaled
 	case c.stepped:
-		return fmt.Errorf("%w: it cannot be unscaled any more", ErrStepped)
+		return fmt.Errorf("%w: unscale before the step", ErrStepped)
 	}
 	c.unscaled = true
 	inverse := float32(1 / float64(s.scale))
@@ -97,7 +97,7 @@ func (s *Scaler) Unscale(o Optimizer) error {
 	return nil
 }
 
-// Step steps o unless its gradients overflowed, and says whether it did.
+// Step steps o unless its gradients overflowed. It reports whether it did.
 func (s *Scaler) Step(o Optimizer) (bool, error) {
 	c := s.check(o)
 	if c.stepped {
@@ -125,7 +125,7 @@ func (s *Scaler) Stepped() bool {
 	return false
 }
 
-// Update moves the scale by what the optimizers met, and begins a new step.
+// Update adjusts the scale after the optimizers' steps and begins a new step.
 func (s *Scaler) Update() error {
 	checked, overflow := false, false
 	for _, c := range s.seen {
@@ -150,7 +150,7 @@ func (s *Scaler) Update() error {
 	return nil
 }
 
-// ScalerState is what a scaler remembers, by the names in its saved form.
+// ScalerState is a scaler's saved state.
 type ScalerState struct {
 	Scale          float64 `json:"scale"`
 	GrowthFactor   float64 `json:"growth_factor"`
@@ -159,19 +159,19 @@ type ScalerState struct {
 	GrowthTracker  int     `json:"_growth_tracker"`
 }
 
-// State is taken between an update and the next unscale or step.
+// State returns the state. Call it between Update and the next Unscale or Step.
 func (s *Scaler) State() ScalerState {
 	return ScalerState{float64(s.scale), s.o.GrowthFactor, s.o.BackoffFactor, s.o.GrowthInterval, s.good}
 }
 
-// LoadState goes on from st; s is unchanged on error.
+// LoadState restores st. On error s is unchanged.
 func (s *Scaler) LoadState(st ScalerState) error {
 	n, err := NewScaler(ScalerOptions{st.Scale, st.GrowthFactor, st.BackoffFactor, st.GrowthInterval})
 	if err != nil {
 		return err
 	}
 	if st.GrowthTracker < 0 {
-		return fmt.Errorf("optim: a scaler with %d good steps", st.GrowthTracker)
+		return fmt.Errorf("optim: load scaler state: invalid growth tracker %d", st.GrowthTracker)
 	}
 	n.good = st.GrowthTracker
 	*s = *n

@@ -7,18 +7,18 @@ import (
 	"slices"
 )
 
-// Scheduler moves an optimizer's learning rates. Making one sets the rates of its step
-// 0, which the first optimizer step uses.
+// Scheduler changes an optimizer's learning rates. Its constructor sets the rates of step 0, which
+// the first optimizer step uses.
 type Scheduler interface {
-	// Step moves on. A [Plateau] needs one metric; the others take none.
+	// Step advances the schedule. A [Plateau] needs one metric; the others take none.
 	Step(metric ...float64) error
-	// LastLR is the rate of every group, as it is now.
+	// LastLR returns the current rate of every group.
 	LastLR() []float64
 	State() SchedulerState
 	LoadState(SchedulerState) error
 }
 
-// SchedulerState is what a scheduler remembers. It has a plain JSON form.
+// SchedulerState is a scheduler's saved state. It encodes as plain JSON.
 type SchedulerState struct {
 	LastEpoch int       `json:"last_epoch"`
 	StepCount int       `json:"_step_count"`
@@ -30,7 +30,7 @@ type SchedulerState struct {
 	Cooldown int      `json:"cooldown_counter,omitempty"`
 }
 
-// clock is what all schedulers count.
+// clock counts the steps of all schedulers.
 type clock struct {
 	of    Optimizer
 	epoch int // steps taken
@@ -45,13 +45,13 @@ func (c *clock) LastLR() []float64 {
 	return all
 }
 
-// LastEpoch is the number of steps taken.
+// LastEpoch returns the number of steps taken.
 func (c *clock) LastEpoch() int { return c.epoch }
 
-// StepCount is torch's count of steps: one before the first.
+// StepCount returns torch's count of steps, which is one before the first.
 func (c *clock) StepCount() int { return c.count }
 
-// Skip counts a step that moves nothing, as Accelerate's adjust_scheduler does.
+// Skip counts a step without changing the rates, as Accelerate's adjust_scheduler does.
 func (c *clock) Skip() { c.count++ }
 
 func (c *clock) State() SchedulerState {
@@ -61,7 +61,7 @@ func (c *clock) State() SchedulerState {
 func (c *clock) LoadState(s SchedulerState) error {
 	groups := c.of.Groups()
 	if len(s.LastLR) != len(groups) || s.LastEpoch < 0 {
-		return fmt.Errorf("optim: a scheduler's state of %d rates at step %d, for %d groups", len(s.LastLR), s.LastEpoch, len(groups))
+		return fmt.Errorf("optim: load scheduler state: got %d rates at step %d, want %d groups", len(s.LastLR), s.LastEpoch, len(groups))
 	}
 	c.epoch, c.count = s.LastEpoch, s.StepCount
 	for i, g := range groups {
@@ -72,7 +72,7 @@ func (c *clock) LoadState(s SchedulerState) error {
 
 var errMetric = errors.New("optim: only a plateau scheduler takes a metric")
 
-// initial notes the rates that schedules multiply. The first scheduler's stay.
+// initial records the rates that schedules multiply. Those of the first scheduler are kept.
 func initial(o Optimizer) {
 	for _, g := range o.Groups() {
 		if !g.scheduled && g.InitialLR == 0 {
@@ -88,7 +88,7 @@ type Lambda struct {
 	factor Factor
 }
 
-// NewLambda schedules o by f.
+// NewLambda makes a scheduler of o that multiplies by f.
 func NewLambda(o Optimizer, f Factor) *Lambda {
 	initial(o)
 	l := &Lambda{clock{of: o, count: 1}, f}
@@ -112,7 +112,7 @@ func (l *Lambda) Step(metric ...float64) error {
 	return nil
 }
 
-// PlateauOptions are ReduceLROnPlateau's. Use [DefaultPlateau] for torch's defaults.
+// PlateauOptions configures ReduceLROnPlateau. Use [DefaultPlateau] for torch's defaults.
 type PlateauOptions struct {
 	Max       bool // a larger metric is better
 	Factor    float64
@@ -124,12 +124,12 @@ type PlateauOptions struct {
 	Eps       float64   // smaller changes are not made
 }
 
-// DefaultPlateau are torch's defaults.
+// DefaultPlateau returns torch's defaults.
 func DefaultPlateau() PlateauOptions {
 	return PlateauOptions{Factor: 0.1, Patience: 10, Threshold: 1e-4, Eps: 1e-8}
 }
 
-// Plateau lowers the rates when a metric has stopped getting better.
+// Plateau lowers the rates when a metric has stopped improving.
 type Plateau struct {
 	clock
 	o              PlateauOptions
@@ -137,13 +137,13 @@ type Plateau struct {
 	bad, coolsDown int
 }
 
-// NewPlateau watches over o's rates.
+// NewPlateau makes a Plateau for an optimizer's rates.
 func NewPlateau(of Optimizer, o PlateauOptions) (*Plateau, error) {
 	if !(o.Factor < 1) {
-		return nil, fmt.Errorf("optim: plateau: a factor of %v, which must be below 1", o.Factor)
+		return nil, fmt.Errorf("optim: plateau: got factor %v, want one below 1", o.Factor)
 	}
 	if n := len(o.MinLR); n > 1 && n != len(of.Groups()) {
-		return nil, fmt.Errorf("optim: plateau: %d least rates for %d groups", n, len(of.Groups()))
+		return nil, fmt.Errorf("optim: plateau: got %d minimum rates for %d groups", n, len(of.Groups()))
 	}
 	initial(of)
 	p := &Plateau{clock: clock{of: of}, o: o, best: math.Inf(1)}
@@ -166,7 +166,7 @@ func (p *Plateau) better(m float64) bool {
 	return m < p.best*(1-t)
 }
 
-// Step looks at a new metric.
+// Step records a new metric and lowers the rates if it has stopped improving.
 func (p *Plateau) Step(metric ...float64) error {
 	if len(metric) != 1 {
 		return errors.New("optim: a plateau scheduler's step needs one metric")
@@ -226,22 +226,22 @@ func (p *Plateau) LoadState(s SchedulerState) error {
 	return nil
 }
 
-// OneCycleOptions are OneCycleLR's. Zeroes of PctStart, DivFactor and FinalDivFactor
-// stand for torch's defaults (0.3, 25, 10000), of the momenta for 0.85 and 0.95.
+// OneCycleOptions configures OneCycleLR. Zero values of PctStart, DivFactor and FinalDivFactor mean
+// torch's defaults (0.3, 25, 10000); zero momenta mean 0.85 and 0.95.
 type OneCycleOptions struct {
 	MaxLR      float64
 	TotalSteps int
 	PctStart   float64
 	Linear     bool // anneals along lines, not cosines
-	// FixedMomentum leaves Group.Momentum alone (cycle_momentum=False).
+	// FixedMomentum does not change Group.Momentum (cycle_momentum=False).
 	FixedMomentum             bool
 	BaseMomentum, MaxMomentum float64
 	DivFactor, FinalDivFactor float64
 	ThreePhase                bool
 }
 
-// OneCycle rises from MaxLR/DivFactor to MaxLR and falls far below where it began,
-// while momentum does the opposite.
+// OneCycle rises from MaxLR/DivFactor to MaxLR and then falls far below the start. Momentum moves
+// in the opposite direction.
 type OneCycle struct {
 	clock
 	o      OneCycleOptions
@@ -250,7 +250,7 @@ type OneCycle struct {
 
 type phase struct{ end, lr0, lr1, m0, m1 float64 }
 
-// NewOneCycle schedules of.
+// NewOneCycle makes a OneCycle for an optimizer.
 func NewOneCycle(of Optimizer, o OneCycleOptions) (*OneCycle, error) {
 	for _, d := range []struct {
 		to *float64
@@ -261,7 +261,7 @@ func NewOneCycle(of Optimizer, o OneCycleOptions) (*OneCycle, error) {
 		}
 	}
 	if o.TotalSteps < 1 || !(o.PctStart > 0 && o.PctStart <= 1) {
-		return nil, fmt.Errorf("optim: one cycle of %d steps, %v of them rising", o.TotalSteps, o.PctStart)
+		return nil, fmt.Errorf("optim: one cycle: invalid total steps %d or rising share %v", o.TotalSteps, o.PctStart)
 	}
 	n, first := float64(o.TotalSteps), o.MaxLR/o.DivFactor
 	last := first / o.FinalDivFactor
@@ -280,7 +280,7 @@ func NewOneCycle(of Optimizer, o OneCycleOptions) (*OneCycle, error) {
 	return c, nil
 }
 
-// TotalSteps is how many steps the cycle has; more are an error.
+// TotalSteps returns the number of steps of the cycle. More steps are an error.
 func (c *OneCycle) TotalSteps() int { return c.o.TotalSteps }
 
 func (c *OneCycle) set() {
@@ -314,7 +314,7 @@ func (c *OneCycle) Step(metric ...float64) error {
 		return errMetric
 	}
 	if c.epoch+1 > c.o.TotalSteps {
-		return fmt.Errorf("optim: step %d of a cycle of %d", c.epoch+1, c.o.TotalSteps)
+		return fmt.Errorf("optim: one cycle: got step %d, want at most %d", c.epoch+1, c.o.TotalSteps)
 	}
 	c.count++
 	c.epoch++
@@ -333,7 +333,7 @@ func (c *OneCycle) State() SchedulerState {
 func (c *OneCycle) LoadState(s SchedulerState) error {
 	groups := c.of.Groups()
 	if len(s.Momentum) != len(groups) {
-		return fmt.Errorf("optim: a cycle's state of %d momenta for %d groups", len(s.Momentum), len(groups))
+		return fmt.Errorf("optim: load one-cycle state: got %d momenta for %d groups", len(s.Momentum), len(groups))
 	}
 	if err := c.clock.LoadState(s); err != nil {
 		return err

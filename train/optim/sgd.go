@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/optimizer"
 )
 
-// SGDOptions are torch.optim.SGD's.
+// SGDOptions configures torch.optim.SGD.
 type SGDOptions struct {
 	LR          float64
 	Momentum    float64
@@ -21,7 +21,7 @@ type SGDOptions struct {
 // NewSGD makes stochastic gradient descent over params.
 func NewSGD(params []Param, o SGDOptions) (*Descent, error) {
 	if o.Nesterov && (o.Momentum <= 0 || o.Dampening != 0) {
-		return nil, errors.New("optim: SGD: nesterov needs momentum and no dampening")
+		return nil, errors.New("optim: SGD: nesterov requires positive momentum and zero dampening")
 	}
 	set, err := kernels.Select("")
 	if err != nil {

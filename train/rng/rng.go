@@ -1,16 +1,14 @@
 // Package rng replays PyTorch's CPU generator.
 //
-// A [Generator] is a 32-bit Mersenne twister seeded as torch.manual_seed does, and
-// its methods draw what torch's functions draw, number for number and in the same
-// order: Float32 is rand, IntN is randint, Perm is randperm, Normal is randn, Linear
-// is the initialisation of nn.Linear. So a run that shuffled and initialised under a
-// seed in Python starts from the same order and weights here.
+// A [Generator] is a 32-bit Mersenne twister seeded as torch.manual_seed does. Its methods draw the
+// same numbers as torch's functions, in the same order: Float32 is rand, IntN is randint, Perm is
+// randperm, Normal is randn, and Linear is the initialisation of nn.Linear. A run that shuffled and
+// initialised under a seed in Python therefore starts from the same order and weights here.
 //
-// Integers and uniform numbers are exact. Normal differs in the last bit where
-// torch's vectorised logarithm does. torch's dropout draws from another generator
-// (MKL's), which is not replayed.
+// Integers and uniform numbers are exact. Normal differs in the last bit where torch's vectorised
+// logarithm does. torch's dropout draws from another generator (MKL's), which is not replayed.
 //
-// A Generator belongs to one goroutine at a time. The package imports nothing of ours.
+// A Generator belongs to one goroutine at a time. The package imports no other package of Heft.
 package rng
 
 import (
@@ -34,8 +32,8 @@ type Generator struct {
 	spared bool
 }
 
-// New returns the generator that torch.manual_seed(seed) makes. Negative seeds are
-// given as torch remaps them: as their two's complement.
+// New returns the generator that torch.manual_seed(seed) makes. Pass a negative seed as its two's
+// complement, as torch does.
 func New(seed uint64) *Generator {
 	g := new(Generator)
 	g.Seed(seed)
@@ -53,7 +51,7 @@ func (g *Generator) Seed(seed uint64) {
 	}
 }
 
-// InitialSeed is what g was last seeded with.
+// InitialSeed returns the seed that g was last seeded with.
 func (g *Generator) InitialSeed() uint64 { return g.seed }
 
 func (g *Generator) renew() {
@@ -69,7 +67,7 @@ func (g *Generator) renew() {
 	g.next = 0
 }
 
-// Uint32 is the twister's next word.
+// Uint32 returns the twister's next word.
 func (g *Generator) Uint32() uint32 {
 	if g.next == words {
 		g.renew()
@@ -82,24 +80,23 @@ func (g *Generator) Uint32() uint32 {
 	return y ^ y>>18
 }
 
-// Uint64 takes two words, the high one first.
+// Uint64 draws two words, the high one first.
 func (g *Generator) Uint64() uint64 {
 	hi := uint64(g.Uint32())
 	return hi<<32 | uint64(g.Uint32())
 }
 
-// Int63 is torch.empty((), dtype=int64).random_(): what torch seeds samplers and
-// workers with.
+// Int63 draws torch.empty((), dtype=int64).random_(), with which torch seeds samplers and workers.
 func (g *Generator) Int63() int64 { return int64(g.Uint64() &^ (1 << 63)) }
 
-// Float32 is torch.rand in float32: 24 bits, in [0, 1).
+// Float32 draws torch.rand in float32: 24 bits, in [0, 1).
 func (g *Generator) Float32() float32 { return float32(g.Uint32()&(1<<24-1)) * (1.0 / (1 << 24)) }
 
-// Float64 is torch.rand in float64: 53 bits, in [0, 1).
+// Float64 draws torch.rand in float64: 53 bits, in [0, 1).
 func (g *Generator) Float64() float64 { return float64(g.Uint64()&(1<<53-1)) * (1.0 / (1 << 53)) }
 
-// Uniform fills x as Tensor.uniform_(lo, hi) does, which rounds once: the product and
-// the sum are one operation there.
+// Uniform fills x as Tensor.uniform_(lo, hi) does. It rounds once, because product and sum are one
+// fused operation.
 func (g *Generator) Uniform(x []float32, lo, hi float32) {
 	span, base := float64(hi-lo), float64(lo)
 	for i := range x {
@@ -107,8 +104,8 @@ func (g *Generator) Uniform(x []float32, lo, hi float32) {
 	}
 }
 
-// IntN is torch.randint(0, n). It takes one word, or two from 2^28 up. n must be
-// positive; IntN(n) is 0 otherwise.
+// IntN draws torch.randint(0, n). It uses one word, or two from 2^28 up. n must be positive;
+// otherwise IntN returns 0.
 func (g *Generator) IntN(n int) int {
 	switch {
 	case n <= 0:
@@ -119,7 +116,7 @@ func (g *Generator) IntN(n int) int {
 	return int(g.Uint32() % uint32(n))
 }
 
-// Perm is torch.randperm(n): an order of 0 … n-1.
+// Perm draws torch.randperm(n), a permutation of 0 … n-1.
 func (g *Generator) Perm(n int) []int {
 	if n <= 0 {
 		return nil
@@ -143,9 +140,9 @@ func (g *Generator) Perm(n int) []int {
 	return order
 }
 
-// Normal fills x as Tensor.normal_(mean, std) does. From 16 numbers up torch turns
-// uniform numbers into normal ones sixteen at a time, drawing the last sixteen again
-// when the length is no multiple of 16; shorter tensors are drawn one by one.
+// Normal fills x as Tensor.normal_(mean, std) does. From 16 elements up torch converts uniform
+// numbers to normal ones sixteen at a time, and draws the last sixteen again if the length is not a
+// multiple of 16. It draws shorter tensors one by one.
 func (g *Generator) Normal(x []float32, mean, std float32) {
 	if len(x) < 16 {
 		for i := range x {
@@ -169,7 +166,7 @@ func (g *Generator) Normal(x []float32, mean, std float32) {
 	}
 }
 
-// boxMuller turns sixteen uniform numbers into normal ones, pairing j with j+8.
+// boxMuller converts sixteen uniform numbers to normal ones, pairing j with j+8.
 func boxMuller(x []float32, mean, std float32) {
 	for j := range 8 {
 		u := 1 - x[j] // in (0, 1]: the logarithm needs it
@@ -192,8 +189,8 @@ func (g *Generator) normal() float64 {
 	return radius * cos
 }
 
-// Linear fills weight and bias (may be nil) as nn.Linear(in, out) starts them, weight
-// first: uniform in ±1/sqrt(in). in is the number of columns of weight.
+// Linear fills weight and then bias (may be nil) with the initialisation of nn.Linear(in, out):
+// uniform in ±1/sqrt(in). in is the number of columns of weight.
 func (g *Generator) Linear(weight, bias []float32, in int) {
 	if in < 1 {
 		return
@@ -208,7 +205,7 @@ func (g *Generator) Linear(weight, bias []float32, in int) {
 
 const encoded = 8 + 4*words + 4 + 8 + 1
 
-// MarshalBinary saves where g is in its stream.
+// MarshalBinary encodes the position of g in its stream.
 func (g *Generator) MarshalBinary() ([]byte, error) {
 	b := make([]byte, 0, encoded)
 	b = binary.LittleEndian.AppendUint64(b, g.seed)
@@ -223,10 +220,10 @@ func (g *Generator) MarshalBinary() ([]byte, error) {
 	return append(b, 0), nil
 }
 
-// UnmarshalBinary continues where the saved generator was. g is unchanged on error.
+// UnmarshalBinary restores the position of the saved generator. On error g is unchanged.
 func (g *Generator) UnmarshalBinary(b []byte) error {
 	if len(b) != encoded {
-		return fmt.Errorf("rng: a state of %d bytes, want %d", len(b), encoded)
+		return fmt.Errorf("rng: restore state: got %d bytes, want %d", len(b), encoded)
 	}
 	var n Generator
 	n.seed = binary.LittleEndian.Uint64(b)
@@ -239,7 +236,7 @@ func (g *Generator) UnmarshalBinary(b []byte) error {
 	n.spare = math.Float64frombits(binary.LittleEndian.Uint64(b[4:]))
 	n.spared = b[12] != 0
 	if n.next > words {
-		return errors.New("rng: a state beyond the end of its words")
+		return errors.New("rng: restore state: the position is beyond the end of the words")
 	}
 	*g = n
 	return nil

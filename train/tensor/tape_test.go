@@ -233,7 +233,7 @@ func TestTensorOfAFreedPass(t *testing.T) {
 	if err := tp.Backward(tp.Sum(y), 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := tp.Backward(tp.Sum(y), 1); err == nil || !strings.Contains(err.Error(), "is of a pass whose record was freed") {
+	if err := tp.Backward(tp.Sum(y), 1); err == nil || !strings.Contains(err.Error(), "belongs to a pass whose record was freed") {
 		t.Errorf("a second Backward: %v", err)
 	}
 }
