@@ -35,7 +35,7 @@ func TestBadBatches(t *testing.T) {
 		"want sequences of 3":    {IDs: []int{1, 2}, Length: 3},
 		"want sequences of 0":    {IDs: []int{1, 2}},
 		"and 1 labels":           {IDs: []int{1, 2}, Labels: []int{1}, Length: 2},
-		"want at most 16":     {IDs: make([]int, 17), Length: 17},
+		"want at most 16":        {IDs: make([]int, 17), Length: 17},
 		"id 20 at position 1":    {IDs: []int{1, 20}, Length: 2},
 		"label 20 at position 1": {IDs: []int{1, 2}, Labels: []int{1, 20}, Length: 2},
 	} {

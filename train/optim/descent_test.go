@@ -294,9 +294,9 @@ func TestBadSchedules(t *testing.T) {
 		"requires num_decay":      {Name: "warmup_stable_decay", WarmupSteps: &warm, TrainingSteps: &total},
 		"requires num_training":   {Name: "warmup_stable_decay", WarmupSteps: &warm, Options: map[string]any{"num_decay_steps": 2.0}},
 		"only one of":             {Name: "cosine_with_min_lr", WarmupSteps: &warm, TrainingSteps: &total, Options: map[string]any{"min_lr": 0.0, "min_lr_rate": 0.1}},
-		"want one below 1":         {Name: "reduce_lr_on_plateau", Options: map[string]any{"factor": 2.0}},
+		"want one below 1":        {Name: "reduce_lr_on_plateau", Options: map[string]any{"factor": 2.0}},
 		"mode \"most\"":           {Name: "reduce_lr_on_plateau", Options: map[string]any{"mode": "most"}},
-		"got 2 minimum rates":           {Name: "reduce_lr_on_plateau", Options: map[string]any{"min_lr": []any{0.1, 0.2}}},
+		"got 2 minimum rates":     {Name: "reduce_lr_on_plateau", Options: map[string]any{"min_lr": []any{0.1, 0.2}}},
 		"no option \"tolerance\"": {Name: "reduce_lr_on_plateau", Options: map[string]any{"tolerance": 2.0}},
 	} {
 		if _, err := NewScheduler(d, s); err == nil || !strings.Contains(err.Error(), text) {
