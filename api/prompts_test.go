@@ -53,3 +53,16 @@ func TestDetokenizeNamesUnknownIDs(t *testing.T) {
 		t.Errorf("no tokens: status %d, %v", status, text)
 	}
 }
+
+// TestAListOfIDsBeyondTheContextIsTooLong: a list of millions of ids was a 413, as decoding it takes
+// more memory than there is for requests.
+func TestAListOfIDsBeyondTheContextIsTooLong(t *testing.T) {
+	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}))
+	ids := "[" + strings.Repeat("1,", 5_000_000) + "1]"
+	for path, param := range map[string]string{completions: "prompt", "/v1/embeddings": "input"} {
+		for _, list := range []string{ids, "[[1]," + ids + "]"} {
+			status, got := s.object("POST", path, `{"`+param+`":`+list+`}`)
+			checkError(t, status, got, 400, param, "context_length_exceeded", "your prompt has at least 5000001")
+		}
+	}
+}

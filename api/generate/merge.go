@@ -33,6 +33,9 @@ func (m *Model) StartAll(ctx context.Context, requests []Request) (*Runs, error)
 	if err := m.roomFor(requests); err != nil {
 		return nil, err
 	}
+	if err := keepBuffers(ctx, requests); err != nil {
+		return nil, err
+	}
 	ctx, stop := context.WithCancel(ctx)
 	rs := &Runs{stop: stop}
 	for _, r := range requests {
@@ -55,6 +58,30 @@ func (m *Model) StartAll(ctx context.Context, requests []Request) (*Runs, error)
 		close(rs.out)
 	}()
 	return rs, nil
+}
+
+// What the events of a request take until they are read, in bytes; see [engine.Stream].
+const (
+	bufferBytes = 64 << 10 // in the engine, at most
+	eventBytes  = 128      // a token
+	scoreBytes  = 72       // a token of a prompt whose log-probabilities are shown
+	topBytes    = 16       // one of the likeliest ids beside either
+)
+
+// keepBuffers reserves what the engine keeps of the answers until they are read.
+func keepBuffers(ctx context.Context, requests []Request) error {
+	bytes := 0
+	for i := range requests {
+		r := &requests[i]
+		buffer := bufferBytes
+		if each := eventBytes + topBytes*r.TopLogProbs; r.MaxTokens >= 0 && r.MaxTokens < bufferBytes {
+			buffer = min(buffer, each*(r.MaxTokens+1)*max(r.N, 1))
+		}
+		if bytes += buffer; r.PromptLogProbs {
+			bytes += len(r.Prompt) * (scoreBytes + topBytes*r.TopLogProbs)
+		}
+	}
+	return wire.ClaimOf(ctx).Keep(bytes)
 }
 
 // roomFor rejects requests that can never be accepted together: the engine takes a prompt only if

@@ -26,6 +26,9 @@ func (m *Model) EncodePrompt(ctx context.Context, s string, special bool) ([]int
 // idBytes is what a token of a prompt takes until the request is answered.
 const idBytes = 8
 
+// listBytes is what a prompt takes beside its ids.
+const listBytes = 64
+
 // encode reserves memory in the request's claim, for a long word while it is encoded and for the
 // ids until the end.
 func (m *Model) encode(ctx context.Context, s string, o text.EncodeOptions) ([]int32, error) {
@@ -39,6 +42,25 @@ func (m *Model) encode(ctx context.Context, s string, o text.EncodeOptions) ([]i
 		return nil, err
 	}
 	return ids, claim.Keep(idBytes * len(ids))
+}
+
+// FitIDs fails with an *wire.Error if a field has a list of more ids than the context. It looks at
+// the text of the request alone, so that a long list costs no memory.
+func (m *Model) FitIDs(f *wire.Fields, field string) error {
+	if n := f.Count(field); n > m.Limit() {
+		return AsError(&text.TooManyTokensError{Max: m.Limit(), AtLeast: n}, field)
+	}
+	return nil
+}
+
+// KeepIDs reserves the memory of prompts that the client sent as ids until the request of ctx is
+// answered.
+func KeepIDs(ctx context.Context, lists [][]int32) error {
+	n := 0
+	for _, list := range lists {
+		n += listBytes + idBytes*len(list)
+	}
+	return wire.ClaimOf(ctx).Keep(n)
 }
 
 // A Fit tells early that texts are too long for the context, by their lengths alone.

@@ -28,11 +28,14 @@ type body[C any] struct {
 type generation interface {
 	base() *common
 	requests() []generate.Request // one a prompt
-	// collect reads all of runs and returns the body of an answer that is sent at once.
-	collect(ctx context.Context, runs *generate.Runs) (any, error)
+	// answer reads all of runs and returns the body of an answer that is sent at once.
+	answer(ctx context.Context, runs *generate.Runs) (sender, error)
 	// stream returns what sends the answer in chunks.
 	stream(*wire.Events) stream
 }
+
+// sender sends an answer at once.
+type sender interface{ send(http.ResponseWriter) }
 
 // stream sends an answer in chunks.
 type stream interface {
@@ -64,12 +67,12 @@ func (s *Server) generate(ctx context.Context, w http.ResponseWriter, g generati
 	}
 	defer runs.Close()
 	if !g.base().Stream {
-		whole, err := g.collect(ctx, runs)
+		whole, err := g.answer(ctx, runs)
 		if err != nil {
 			return err
 		}
 		record(ctx, runs.Usage())
-		wire.WriteJSON(w, http.StatusOK, whole)
+		whole.send(w)
 		return nil
 	}
 	out := wire.NewEvents(w)

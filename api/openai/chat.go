@@ -101,18 +101,18 @@ func checkResponseFormat(f *wire.Fields) {
 
 func (q *chatRequest) requests() []generate.Request { return []generate.Request{q.Request} }
 
-func (q *chatRequest) collect(ctx context.Context, runs *generate.Runs) (any, error) {
-	answers, err := collect(ctx, runs, q.N, q.N, q.edit)
+func (q *chatRequest) answer(ctx context.Context, runs *generate.Runs) (sender, error) {
+	answers, err := q.collect(ctx, runs, q.N, q.edit)
 	if err != nil {
 		return nil, err
 	}
-	out := body[chatChoice]{envelope: q.envelope("chat.completion"), Usage: newUsage(runs.Usage())}
+	out := &whole[chatChoice]{body: body[chatChoice]{envelope: q.envelope("chat.completion"), Usage: newUsage(runs.Usage())}}
+	if q.LogProbs {
+		out.logProbs = func(w *pieces, i int) { w.chatLogProbs(q.model, answers[i].tokens) }
+	}
 	for i := range answers {
 		a := &answers[i]
 		c := chatChoice{Index: i, Message: a.message(), Finish: a.finish}
-		if q.LogProbs {
-			c.LogProbs = newChatLogProbs(q.model, a.tokens)
-		}
 		if q.ReturnIDs {
 			c.TokenIDs, c.PromptIDs = ids(a.tokens), q.Prompt
 		}

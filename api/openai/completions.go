@@ -55,6 +55,7 @@ func decodeCompletion(ctx context.Context, f *wire.Fields, m *generate.Model) (*
 	f.Bool("add_special_tokens", &special)
 	checkResponseFormat(f)
 	f.Refuse(foreignCompletion)
+	f.FailWith(m.FitIDs(f, "prompt"))
 	raw, ok := f.Raw("prompt")
 	if !ok {
 		f.Fail("prompt", "Missing required parameter: 'prompt'.")
@@ -74,6 +75,9 @@ func (q *completionRequest) decodePrompts(ctx context.Context, raw json.RawMessa
 	if n := len(texts) + len(lists); n == 0 || n > maxPrompts {
 		return wire.Invalidf("prompt", "Invalid value for 'prompt': %d prompts, expected 1 to %d.", n, maxPrompts)
 	}
+	if err := generate.KeepIDs(ctx, lists); err != nil {
+		return err
+	}
 	for _, t := range texts {
 		list, err := q.model.EncodePrompt(ctx, t, special)
 		if err != nil {
@@ -89,7 +93,7 @@ func (q *completionRequest) decodePrompts(ctx context.Context, raw json.RawMessa
 	if q.echo {
 		q.echoTexts(texts)
 	}
-	return nil
+	return wire.ClaimOf(ctx).Keep(q.echoBytes())
 }
 
 // promptsOf tells the forms of a prompt apart. An empty list is one of no prompts.
@@ -145,6 +149,24 @@ func (q *completionRequest) echoTexts(texts []string) {
 	}
 }
 
+// What a token of a prompt takes in a chunk that shows its log-probability, in bytes, and one of the
+// likeliest ids beside it.
+const echoTokenBytes, echoTopBytes = 300, 120
+
+// echoBytes is the memory of the prompts that are shown before the answers.
+func (q *completionRequest) echoBytes() int {
+	n := 0
+	for _, text := range q.texts {
+		n += textBytes * len(text)
+	}
+	if q.PromptLogProbs && q.Stream {
+		for _, p := range q.prompts {
+			n += len(p.Prompt) * (echoTokenBytes + echoTopBytes*q.TopLogProbs)
+		}
+	}
+	return n
+}
+
 // before is the text that choice i begins with.
 func (q *completionRequest) before(i int) string {
 	if !q.echo {
@@ -158,18 +180,20 @@ func (q *completionRequest) requests() []generate.Request { return q.prompts }
 // typeCompletion is the object of answers and chunks.
 const typeCompletion = "text_completion"
 
-func (q *completionRequest) collect(ctx context.Context, runs *generate.Runs) (any, error) {
-	answers, err := collect(ctx, runs, len(q.prompts)*q.N, q.N, nil)
+func (q *completionRequest) answer(ctx context.Context, runs *generate.Runs) (sender, error) {
+	answers, err := q.collect(ctx, runs, len(q.prompts)*q.N, nil)
 	if err != nil {
 		return nil, err
 	}
-	out := body[completionChoice]{envelope: q.envelope(typeCompletion), Usage: newUsage(runs.Usage())}
+	out := &whole[completionChoice]{body: body[completionChoice]{envelope: q.envelope(typeCompletion), Usage: newUsage(runs.Usage())}}
+	if q.LogProbs {
+		out.logProbs = func(w *pieces, i int) {
+			w.completionLogProbs(q.model, answers[i].prompt, answers[i].tokens, utf8.RuneCountInString(q.before(i)))
+		}
+	}
 	for i := range answers {
 		a := &answers[i]
 		c := completionChoice{Index: i, Text: q.before(i) + a.text.String(), Finish: &a.finish}
-		if q.LogProbs {
-			c.LogProbs = q.logProbs(i, a.prompt, a.tokens)
-		}
 		if q.ReturnIDs {
 			c.TokenIDs, c.PromptIDs = ids(a.tokens), q.prompts[i/q.N].Prompt
 		}

@@ -136,6 +136,7 @@ func decodeEmbedding(ctx context.Context, f *wire.Fields, m *generate.Model) (*e
 	}
 	f.Bool("add_special_tokens", &special)
 	f.Refuse(foreignEmbedding)
+	f.FailWith(m.FitIDs(f, "input"))
 	raw, ok := f.Raw("input")
 	if !ok {
 		f.Fail("input", "Missing required parameter: 'input'.")
@@ -154,6 +155,9 @@ func (q *embeddingRequest) decodeInput(ctx context.Context, raw json.RawMessage,
 	}
 	if n := len(texts) + len(lists); n == 0 || n > maxInputs {
 		return wire.Invalidf("input", "Invalid value for 'input': %d inputs, expected 1 to %d.", n, maxInputs)
+	}
+	if err := generate.KeepIDs(ctx, lists); err != nil {
+		return err
 	}
 	for i, text := range texts {
 		if text == "" {

@@ -62,18 +62,23 @@ func (l *completionLogProbs) add(m *generate.Model, tokens []generate.Token, off
 			continue
 		}
 		own := logProb(t.LogProb)
-		top := make(map[string]float32, len(t.Top)+1)
-		for _, p := range t.Top {
-			if name := legacyText(m, p.ID); !has(top, name) { // the likelier of two with one text
-				top[name] = logProb(p.LogProb)
-			}
-		}
-		if name := legacyText(m, t.ID); !has(top, name) {
-			top[name] = own
-		}
 		l.LogProb = append(l.LogProb, &own)
-		l.Top = append(l.Top, top)
+		l.Top = append(l.Top, legacyTop(m, &t))
 	}
+}
+
+// legacyTop are the likeliest ids at a token's place, and the token itself, by their texts.
+func legacyTop(m *generate.Model, t *generate.Token) map[string]float32 {
+	top := make(map[string]float32, len(t.Top)+1)
+	for _, p := range t.Top {
+		if name := legacyText(m, p.ID); !has(top, name) { // the likelier of two with one text
+			top[name] = logProb(p.LogProb)
+		}
+	}
+	if name := legacyText(m, t.ID); !has(top, name) {
+		top[name] = logProb(t.LogProb)
+	}
+	return top
 }
 
 func has(m map[string]float32, key string) bool { _, ok := m[key]; return ok }
@@ -106,14 +111,18 @@ type tokenLogProb struct {
 
 func newChatLogProbs(m *generate.Model, tokens []generate.Token) *chatLogProbs {
 	l := &chatLogProbs{Content: make([]chatToken, len(tokens))}
-	for i, t := range tokens {
-		c := chatToken{tokenLogProb: newTokenLogProb(m, generate.LogProb{ID: t.ID, LogProb: t.LogProb}), Top: make([]tokenLogProb, len(t.Top))}
-		for k, p := range t.Top {
-			c.Top[k] = newTokenLogProb(m, p)
-		}
-		l.Content[i] = c
+	for i := range tokens {
+		l.Content[i] = newChatToken(m, &tokens[i])
 	}
 	return l
+}
+
+func newChatToken(m *generate.Model, t *generate.Token) chatToken {
+	c := chatToken{tokenLogProb: newTokenLogProb(m, generate.LogProb{ID: t.ID, LogProb: t.LogProb}), Top: make([]tokenLogProb, len(t.Top))}
+	for k, p := range t.Top {
+		c.Top[k] = newTokenLogProb(m, p)
+	}
+	return c
 }
 
 func newTokenLogProb(m *generate.Model, p generate.LogProb) tokenLogProb {

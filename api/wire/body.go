@@ -39,7 +39,11 @@ func (m *Memory) Limit(errorsOf func(*http.Request) ErrorWriter) func(http.Handl
 				return
 			}
 			announced := max(r.ContentLength, 0)
-			c, ok := m.claim(requestBytes + announced)
+			c, ok := m.claim(r.Context(), requestBytes+announced)
+			if err := r.Context().Err(); !ok && err != nil {
+				errorsOf(r)(w, errClosed(err))
+				return
+			}
 			if !ok {
 				errorsOf(r)(w, errFull())
 				return
@@ -141,7 +145,7 @@ func ReadBody(ctx context.Context, body io.Reader) ([]byte, error) {
 	case errors.As(err, &large):
 		return nil, errTooLarge(large.Limit)
 	case ctx.Err() != nil:
-		return nil, &Error{Kind: Interrupted, Message: "The client closed the request.", Err: err}
+		return nil, errClosed(err)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, &Error{Kind: Invalid, Message: "The body of your request ended early.", Err: err}
 	}
@@ -154,6 +158,16 @@ func errTooLarge(limit int64) *Error {
 
 func errTooMuch() *Error {
 	return &Error{Kind: TooLarge, Message: "Your request takes more memory than this server has for requests: shorten it, or raise --max-memory."}
+}
+
+// errLargeAnswer says that there is no memory to collect an answer that is sent at once.
+func errLargeAnswer() *Error {
+	return &Error{Kind: Overloaded, RetryAfter: time.Second, Message: "The server has no memory left for this answer: " +
+		"stream it, or ask for fewer tokens, choices or log-probabilities."}
+}
+
+func errClosed(err error) *Error {
+	return &Error{Kind: Interrupted, Message: "The client closed the request.", Err: err}
 }
 
 func errFull() *Error {

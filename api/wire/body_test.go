@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 // plain writes an error as its status and message.
@@ -121,7 +123,7 @@ func TestGarbageCountsUntilItIsCollected(t *testing.T) {
 	counted := int64(0)
 	m := NewMemory(9<<10, func(n int64) { counted += n })
 	m.wait = 0
-	c, ok := m.claim(3 << 10)
+	c, ok := m.claim(t.Context(), 3<<10)
 	if !ok || c.Work(4<<10) != nil {
 		t.Fatal("no memory at first")
 	}
@@ -130,7 +132,7 @@ func TestGarbageCountsUntilItIsCollected(t *testing.T) {
 	if m.held.used != 2<<10 || m.work.used != 0 || counted-m.garbage != 2<<10 {
 		t.Errorf("held %d, work %d, garbage %d, counted %d", m.held.used, m.work.used, m.garbage, counted)
 	}
-	if !m.take(&m.work, 5<<10, 0) { // collects first
+	if !m.take(t.Context(), &m.work, 5<<10, 0) { // collects first
 		t.Error("garbage is in the way")
 	}
 	var own *Error
@@ -154,8 +156,8 @@ func TestGarbageCountsUntilItIsCollected(t *testing.T) {
 // TestADecoderWaitsForMemory: large requests take turns.
 func TestADecoderWaitsForMemory(t *testing.T) {
 	m := NewMemory(9<<20, nil)
-	a, _ := m.claim(1)
-	b, _ := m.claim(1)
+	a, _ := m.claim(t.Context(), 1)
+	b, _ := m.claim(t.Context(), 1)
 	if err := a.Work(4 << 20); err != nil {
 		t.Fatal(err)
 	}
@@ -217,4 +219,36 @@ func TestAMalformedBodyIsTheClientsFault(t *testing.T) {
 			t.Errorf("%s: got %v, want kind %d", name, err, c.want)
 		}
 	}
+}
+
+// TestAWaitingRequestNoticesThatItsClientDisconnected: it waited for memory until its time was over.
+func TestAWaitingRequestNoticesThatItsClientDisconnected(t *testing.T) {
+	m := NewMemory(9<<20, nil)
+	m.wait = 24 * time.Hour
+	ctx, cancel := context.WithCancel(t.Context())
+	a, _ := m.claim(t.Context(), 4<<20)
+	b := &Claim{m: m, ctx: ctx}
+	if err := a.Work(5 << 20); err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error)
+	go func() { failed <- b.Work(1 << 20) }()
+	go func() { failed <- b.m.claimOrFail(ctx, 1<<20) }()
+	cancel()
+	for range 2 {
+		var own *Error
+		if err := <-failed; !errors.As(err, &own) || own.Kind != Interrupted {
+			t.Errorf("got %v, want an interrupted request", err)
+		}
+	}
+	a.end()
+}
+
+// claimOrFail is claim with the error that Limit answers with.
+func (m *Memory) claimOrFail(ctx context.Context, n int64) error {
+	r := httptest.NewRequestWithContext(ctx, "POST", "/", strings.NewReader(strings.Repeat("x", int(n))))
+	var got error
+	w := func(_ http.ResponseWriter, err error) { got = err }
+	m.Limit(func(*http.Request) ErrorWriter { return w })(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
+	return got
 }

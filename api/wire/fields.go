@@ -272,3 +272,13 @@ func (f *Fields) Object(name string) (*Fields, bool) {
 	}
 	return in, true
 }
+
+// Count returns how many elements a list of numbers has, or the longest of a list of such lists. It
+// decodes nothing. It returns 0 for another value.
+func (f *Fields) Count(name string) int {
+	raw, ok := f.peek(name)
+	if !ok || raw[space(raw, 0)] != '[' {
+		return 0
+	}
+	return longestList(raw)
+}

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -57,8 +58,9 @@ func (m *Memory) MaxBody() int64 {
 	return max(0, min(maxBody, m.held.most-requestBytes, (m.work.most-smallWork)/textCopies))
 }
 
-// take reserves n bytes of p as soon as they are free. It returns false if they are not in time.
-func (m *Memory) take(p *pool, n int64, wait time.Duration) bool {
+// take reserves n bytes of p as soon as they are free. It returns false if they are not in time, or
+// if ctx ends first.
+func (m *Memory) take(ctx context.Context, p *pool, n int64, wait time.Duration) bool {
 	var late <-chan time.Time
 	for {
 		m.mu.Lock()
@@ -89,6 +91,8 @@ func (m *Memory) take(p *pool, n int64, wait time.Duration) bool {
 		select {
 		case <-freed:
 		case <-late:
+			return false
+		case <-ctx.Done():
 			return false
 		}
 	}
@@ -145,6 +149,7 @@ func (m *Memory) collect() {
 // nothing. It is safe for concurrent use.
 type Claim struct {
 	m          *Memory
+	ctx        context.Context // of the request: nothing is waited for after its end
 	mu         sync.Mutex
 	held, work int64
 	ended      bool
@@ -159,11 +164,11 @@ func ClaimOf(ctx context.Context) *Claim {
 }
 
 // claim reserves n bytes for a new request.
-func (m *Memory) claim(n int64) (*Claim, bool) {
-	if !m.take(&m.held, n, m.wait) {
+func (m *Memory) claim(ctx context.Context, n int64) (*Claim, bool) {
+	if !m.take(ctx, &m.held, n, m.wait) {
 		return nil, false
 	}
-	return &Claim{m: m, held: n}, true
+	return &Claim{m: m, ctx: ctx, held: n}, true
 }
 
 // Keep reserves n more bytes until the request is answered. It does not wait, as what the request
@@ -175,6 +180,22 @@ func (c *Claim) Keep(n int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.grow(&c.m.held, &c.held, int64(n), 0)
+}
+
+// KeepAnswer is Keep for a part of the answer. It waits for memory, so that generation pauses, but not
+// for ever: other requests may wait for what this one has reserved.
+func (c *Claim) KeepAnswer(n int) error {
+	if c == nil || n <= 0 {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.grow(&c.m.held, &c.held, int64(n), c.m.wait)
+	var own *Error
+	if errors.As(err, &own) && own.Kind != Interrupted {
+		return errLargeAnswer()
+	}
+	return err
 }
 
 // Work reserves n more bytes until WorkDone. The first call waits for memory. It fails with an
@@ -196,7 +217,10 @@ func (c *Claim) grow(p *pool, have *int64, n int64, wait time.Duration) error {
 	switch {
 	case *have+n > p.most:
 		return errTooMuch()
-	case c.ended || !c.m.take(p, n, wait):
+	case c.ended || !c.m.take(c.ctx, p, n, wait):
+		if c.ctx.Err() != nil {
+			return errClosed(c.ctx.Err())
+		}
 		return errFull()
 	}
 	*have += n

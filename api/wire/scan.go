@@ -69,3 +69,23 @@ func elements(raw []byte, item func(i int, raw json.RawMessage) bool) {
 		i = jsonscan.Space(raw, jsonscan.Space(raw, end)+1)
 	}
 }
+
+// longestList is how many numbers a list has, or the longest of the lists in it. It is 0 if the list
+// begins with another value.
+func longestList(raw []byte) int {
+	count, longest := 0, 0
+	elements(raw, func(_ int, item json.RawMessage) bool {
+		switch c := item[0]; {
+		case c == '-' || '0' <= c && c <= '9':
+			count++
+		case c == '[' && count == 0:
+			inner := 0
+			elements(item, func(int, json.RawMessage) bool { inner++; return true })
+			longest = max(longest, inner)
+		default:
+			return false
+		}
+		return true
+	})
+	return max(count, longest)
+}

@@ -58,7 +58,7 @@ func TestAListIsDecodedUpToItsFault(t *testing.T) {
 		}
 	}
 	m := NewMemory(1<<20, nil)
-	c, _ := m.claim(0)
+	c, _ := m.claim(t.Context(), 0)
 	f, _ := ParseFields([]byte(`{"l":[` + strings.Repeat(`{},`, 1<<20) + `{}]}`))
 	f.CountIn(c)
 	seen := 0

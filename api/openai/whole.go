@@ -1,0 +1,128 @@
+package openai
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net/http"
+
+	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/wire"
+)
+
+// A whole is an answer that is sent at once. Its log-probabilities are encoded token by token, as
+// their JSON is twenty times their size.
+type whole[C any] struct {
+	body[C]
+	// logProbs writes those of choice i, whose own are nil. It is nil if there are none.
+	logProbs func(w *pieces, i int)
+}
+
+// send answers with b. It ignores errors: the client has disconnected then.
+func (b *whole[C]) send(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	b.write(w)
+}
+
+func (b *whole[C]) write(to io.Writer) {
+	w := &pieces{Writer: bufio.NewWriterSize(to, 16<<10)}
+	list, rest := b.Choices, b.body
+	rest.Choices = []C{}
+	// The text of a string has no unescaped quotes, so what is looked for is never inside one.
+	const choices, none = `"choices":[`, `"logprobs":null`
+	before, after, _ := bytes.Cut(bytes.Clone(w.encode(&rest)), []byte(choices))
+	_, _ = w.Write(before)
+	_, _ = w.WriteString(choices)
+	for i := range list {
+		w.comma(i)
+		one := w.encode(&list[i])
+		if head, tail, found := bytes.Cut(one, []byte(none)); found && b.logProbs != nil {
+			tail = bytes.Clone(tail)
+			_, _ = w.Write(head)
+			_, _ = w.WriteString(`"logprobs":`)
+			b.logProbs(w, i)
+			one = tail
+		}
+		_, _ = w.Write(one)
+	}
+	_, _ = w.Write(after)
+	_ = w.WriteByte('\n')
+	_ = w.Flush()
+}
+
+// pieces writes JSON piece by piece. Errors are kept by the bufio.Writer.
+type pieces struct {
+	*bufio.Writer
+	buf bytes.Buffer
+}
+
+// encode returns the JSON of v, until the next call.
+func (w *pieces) encode(v any) []byte {
+	w.buf.Reset()
+	if err := wire.Encode(&w.buf, v); err != nil {
+		return []byte("null") // not reached: no value of an answer is one that JSON lacks
+	}
+	return bytes.TrimSuffix(w.buf.Bytes(), []byte("\n"))
+}
+
+// comma separates element i of a list from the one before it.
+func (w *pieces) comma(i int) {
+	if i > 0 {
+		_ = w.WriteByte(',')
+	}
+}
+
+// list writes a list of n elements.
+func (w *pieces) list(n int, element func(i int) any) {
+	_ = w.WriteByte('[')
+	for i := range n {
+		w.comma(i)
+		_, _ = w.Write(w.encode(element(i)))
+	}
+	_ = w.WriteByte(']')
+}
+
+// chatLogProbs writes what newChatLogProbs returns.
+func (w *pieces) chatLogProbs(m *generate.Model, tokens []generate.Token) {
+	_, _ = w.WriteString(`{"content":`)
+	w.list(len(tokens), func(i int) any { return newChatToken(m, &tokens[i]) })
+	_, _ = w.WriteString(`,"refusal":null}`)
+}
+
+// completionLogProbs writes the log-probabilities of a prompt, which may be empty, and of the answer,
+// whose text begins at offset.
+func (w *pieces) completionLogProbs(m *generate.Model, prompt, tokens []generate.Token, offset int) {
+	at := func(i int) *generate.Token {
+		if i < len(prompt) {
+			return &prompt[i]
+		}
+		return &tokens[i-len(prompt)]
+	}
+	n := len(prompt) + len(tokens)
+	first := func(i int) bool { return i == 0 && len(prompt) > 0 } // it has no log-probability
+	_, _ = w.WriteString(`{"tokens":`)
+	w.list(n, func(i int) any { return legacyText(m, at(i).ID) })
+	_, _ = w.WriteString(`,"token_logprobs":`)
+	w.list(n, func(i int) any {
+		if first(i) {
+			return nil
+		}
+		return logProb(at(i).LogProb)
+	})
+	_, _ = w.WriteString(`,"top_logprobs":`)
+	w.list(n, func(i int) any {
+		if first(i) {
+			return nil
+		}
+		return legacyTop(m, at(i))
+	})
+	_, _ = w.WriteString(`,"text_offset":`)
+	w.list(n, func(i int) any {
+		if i < len(prompt) {
+			return prompt[i].Offset
+		}
+		return offset + at(i).Offset
+	})
+	_ = w.WriteByte('}')
+}
