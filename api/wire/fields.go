@@ -277,7 +277,7 @@ func (f *Fields) Object(name string) (*Fields, bool) {
 // decodes nothing. It returns 0 for another value.
 func (f *Fields) Count(name string) int {
 	raw, ok := f.peek(name)
-	if !ok || raw[space(raw, 0)] != '[' {
+	if !ok || raw[jsonscan.Space(raw, 0)] != '[' {
 		return 0
 	}
 	return longestList(raw)
