@@ -97,7 +97,26 @@ func (l *lesson) learnForm(text string) bool {
 	if !ok {
 		return false
 	}
-	return l.head(text, at, one) && l.frame(open, l.between(), text[at.end:])
+	between := l.between()
+	if between != nil {
+		named := strings.Replace(*between, one.name, againName, 1)
+		between = &named
+	}
+	after := strings.Replace(text[at.end:], one.name, againName, 1)
+	return l.head(text, at, one) && l.frame(open, between, after) && l.form.closeName()
+}
+
+// againName stands for the name of a call where it is written again, after the arguments.
+const againName = "\x00"
+
+// closeName finds the name in the end of the call. It returns false if the name is elsewhere.
+func (f *form) closeName() bool {
+	if strings.Contains(f.open+f.call+f.close, againName) {
+		return false
+	}
+	end, tail, again := strings.Cut(f.end, againName)
+	f.end, f.tail = end, tail
+	return !again || end != "" && tail != "" && f.head != nil && f.body != bodyPython
 }
 
 // A span is where a call stands in a text.

@@ -109,6 +109,9 @@ func (l *lesson) findObject(text string, name int, c probeCall) (span, bool) {
 			continue
 		}
 		l.form.objects, l.form.keyed, l.form.keys = true, keyed, keys
+		if l.form.pairs = findPairs(v); l.form.pairs != nil && !l.form.pairs.inOrder(text[start:start+n]) {
+			return span{}, false
+		}
 		return span{start: start, name: name, body: start, end: start + n}, true
 	}
 	return span{}, false
@@ -155,6 +158,9 @@ func isArguments(v any) bool {
 	if s, ok := v.(string); ok {
 		_, v = decodeAt(s)
 	}
-	m, ok := v.(map[string]any)
-	return ok && m["zqa"] == "zqvalue"
+	if m, ok := v.(map[string]any); ok {
+		return m["zqa"] == "zqvalue"
+	}
+	_, list := v.([]any)
+	return list && findPairs(v) != nil
 }

@@ -109,26 +109,9 @@ func (l *lesson) addField(kind fieldKind, until string) bool {
 func (l *lesson) frame(open string, between *string, after string) bool {
 	f := &l.form
 	if l.style == tagStyle {
-		text := func(s string) string {
-			if f.tags.json {
-				s = strings.TrimPrefix(s, `"`)
-			}
-			return strings.TrimSpace(strings.TrimPrefix(s, cdataClose))
-		}
-		closing := f.tags.close
-		if f.tags.named {
-			closing = "</zqb>"
-		}
 		var ok bool
-		if after, ok = strings.CutPrefix(text(after), closing); !ok {
+		if between, after, ok = l.afterValues(between, after); !ok {
 			return false
-		}
-		if between != nil {
-			rest, ok := strings.CutPrefix(text(*between), closing)
-			if !ok {
-				return false
-			}
-			between = &rest
 		}
 	}
 	open, after = strings.TrimSpace(open), strings.TrimSpace(after)
@@ -150,8 +133,14 @@ func (l *lesson) frame(open string, between *string, after string) bool {
 		after = strings.TrimSpace(strings.TrimPrefix(after, "```"))
 		join = strings.TrimSpace(strings.TrimPrefix(join, "```"))
 	}
-	if turn := strings.TrimSpace(l.answers.end); turn != "" && strings.Contains(join, turn) {
-		join, between = "", nil // each call is a message: an answer has one
+	if turn := strings.TrimSpace(l.answers.end); turn != "" {
+		// What ends content before a call is no part of the call. An answer is several messages then.
+		rest, ended := strings.CutPrefix(open, turn)
+		if rest = strings.TrimSpace(rest); ended && rest != "" {
+			open = rest
+		} else if strings.Contains(join, turn) {
+			join, between = "", nil // each call is a message: an answer has one
+		}
 	}
 	switch {
 	case between == nil || join == "" || join == "," || join == ";":
@@ -165,6 +154,27 @@ func (l *lesson) frame(open string, between *string, after string) bool {
 		return l.unmarked()
 	}
 	return true
+}
+
+// afterValues returns between and after without what closes the last parameter between tags.
+func (l *lesson) afterValues(between *string, after string) (*string, string, bool) {
+	f := &l.form
+	text := func(s string) string {
+		if f.tags.json {
+			s = strings.TrimPrefix(s, `"`)
+		}
+		return strings.TrimSpace(strings.TrimPrefix(s, cdataClose))
+	}
+	closing := f.tags.close
+	if f.tags.named {
+		closing = "</zqb>"
+	}
+	after, ok := strings.CutPrefix(text(after), closing)
+	if !ok || between == nil {
+		return nil, after, ok
+	}
+	rest, ok := strings.CutPrefix(text(*between), closing)
+	return &rest, after, ok
 }
 
 // single is the frame of a section with calls that nothing but a comma parts, or of one

@@ -187,7 +187,7 @@ func (s *spec) tidy() {
 			}
 		}
 		return d == "" || slices.ContainsFunc(s.forms, func(f form) bool {
-			return within(f.open) || within(f.call) || within(f.close) || within(f.end)
+			return within(f.open) || within(f.call) || within(f.close) || within(f.end) || within(f.tail)
 		})
 	})
 	for _, end := range s.ends {

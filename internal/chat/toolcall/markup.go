@@ -46,7 +46,8 @@ type markup struct {
 	lit       literal
 	word      []byte // the field so far
 	name, id  string
-	committed bool // CallStart is out
+	ending    string // ends the call
+	committed bool   // CallStart is out
 	object    object
 	value     value
 	tags      tagReader
@@ -171,7 +172,7 @@ func (p *Parser) sectionByte(c byte) bool {
 			return true
 		case c == '{' && f.objects && p.list != closedList:
 			p.at, p.id = inObject, ""
-			p.object.start(f.keyed, f.peek != "", f.keys)
+			p.object.start(f)
 			return true
 		}
 	}
@@ -202,13 +203,16 @@ func (p *Parser) fenceWord() string {
 
 // beginArguments follows a head.
 func (p *Parser) beginArguments() {
-	p.at, p.fence = inArguments, false
+	p.at, p.fence, p.ending = inArguments, false, p.form.end
+	if p.form.tail != "" {
+		p.ending += p.name + p.form.tail
+	}
 	switch p.form.body {
 	case bodyJSON:
 		p.at = beforeArguments
 	case bodyTags:
 		name, tools := p.name, p.tools
-		p.tags.start(p.form.tags, p.form.end, func(parameter string) types { return tools.types(name, parameter) })
+		p.tags.start(p.form.tags, p.ending, func(parameter string) types { return tools.types(name, parameter) })
 	case bodyPython:
 		p.value.startInside(pythonFlavor, 'k')
 	case bodyBare:
@@ -232,7 +236,7 @@ func (p *Parser) gapByte(c byte) bool {
 			return p.argumentsByte(c)
 		}
 	}
-	which, ver := p.lit.push(c, p.form.end, p.fenceWord())
+	which, ver := p.lit.push(c, p.ending, p.fenceWord())
 	switch {
 	case ver == bad:
 		return p.fail()
@@ -318,7 +322,7 @@ func (p *Parser) tailByte(c byte) bool {
 	if len(p.lit.word) == 0 && (isSpace(c) || c == '`') {
 		return true
 	}
-	_, ver := p.lit.push(c, p.form.end)
+	_, ver := p.lit.push(c, p.ending)
 	switch {
 	case ver == done:
 		p.end(false, p.pos+1)

@@ -12,11 +12,13 @@ type object struct {
 	keyed  bool            // the only key is the name, its value the arguments
 	strict bool            // no key that is not known, and arguments must be there
 	keys   map[string]role // of the form, before the usual ones
+	pairs  *pairs          // arguments may be a list of these
 	state  objectState
 	role   role
 	depth  int
 	key    []byte
 	text   stringReader
+	list   pairReader
 	value  value
 	junk   []byte
 
@@ -36,6 +38,7 @@ const (
 	objectInText // the string of a name or an id
 	objectInArguments
 	objectInString // arguments in a string
+	objectInPairs
 	objectInOther
 	objectComma
 )
@@ -71,8 +74,8 @@ func roleOf(key string) role {
 const maxName = 512
 
 // start makes o ready for what follows "{".
-func (o *object) start(keyed, strict bool, keys map[string]role) {
-	*o = object{keyed: keyed, strict: strict, keys: keys, depth: 1, key: o.key[:0], value: o.value, junk: o.junk}
+func (o *object) start(f *form) {
+	*o = object{keyed: f.keyed, strict: f.peek != "", keys: f.keys, pairs: f.pairs, depth: 1, key: o.key[:0], value: o.value, junk: o.junk}
 }
 
 // push takes a byte and appends to out what it adds to the arguments.
@@ -89,6 +92,8 @@ func (o *object) push(c byte, out []byte) ([]byte, verdict) {
 		return out, ver
 	case objectInString:
 		return o.stringByte(c, out)
+	case objectInPairs:
+		return o.pairByte(c, out)
 	case objectInOther:
 		var ver verdict
 		o.junk, ver = o.value.push(c, o.junk[:0])
@@ -223,6 +228,12 @@ func (o *object) beginArguments(c byte, out []byte) ([]byte, verdict) {
 		o.state = objectInString
 		o.text = stringReader{}
 		return out, more
+	case '[':
+		if o.pairs == nil {
+			return out, bad
+		}
+		o.state, o.begun, o.list = objectInPairs, true, pairReader{}
+		return append(out, '{'), more
 	case 'n': // null is no arguments
 		o.state = objectInOther
 		var ver verdict

@@ -30,7 +30,7 @@ var trials = []trial{
 // trial fails or the template writes none.
 func (a *answers) readBack(f *Family) (good, written int) {
 	prompt, _ := a.tail(true)
-	basic, turns := false, -1
+	basic, turns := false, -1 // of an answer of one call
 	for _, t := range trials {
 		var calls []probeCall
 		for i, arguments := range t.arguments {
@@ -46,7 +46,7 @@ func (a *answers) readBack(f *Family) (good, written int) {
 		if turns < 0 {
 			turns = n
 		}
-		if n > turns {
+		if turns == 0 && n > 0 {
 			continue // the template makes several messages of it, and an answer is one
 		}
 		if rest, ok := strings.CutPrefix(raw, prompt); ok && len(prompt) > len(a.header) {

@@ -50,6 +50,8 @@ type form struct {
 	body body
 	tags *tags // for bodyTags
 	end  string
+	// tail means that the call ends with end, its name once more, and tail: </tool:NAME>.
+	tail string
 	// objects means that calls may be JSON objects instead: {"name": …, "arguments": …},
 	// one or several, or a list of them.
 	objects bool
@@ -57,6 +59,8 @@ type form struct {
 	keyed bool
 	// keys are further keys of objects and their meanings.
 	keys map[string]role
+	// pairs are the arguments of objects in a list: [{"name": KEY, "value": VALUE}, …].
+	pairs *pairs
 	// quote stands around the strings of bodyBare.
 	quote string
 }
