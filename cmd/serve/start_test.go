@@ -74,6 +74,16 @@ func TestFlagsOfOtherServersGetAHint(t *testing.T) {
 	}
 }
 
+func TestHelpIsACommandToo(t *testing.T) {
+	word, _ := command(t, 0, "help", "plan")
+	if flag, _ := command(t, 0, "plan", "--help"); word != flag || !strings.Contains(word, "serve plan") {
+		t.Errorf("serve help plan prints %q, serve plan --help %q", word, flag)
+	}
+	if out, _ := command(t, 0, "help"); !strings.Contains(out, "Commands:") {
+		t.Errorf("serve help prints %q", out)
+	}
+}
+
 func TestVersionIsAFlagToo(t *testing.T) {
 	t.Setenv("HEFT_VERSION", "1") // is no flag's variable
 	flag, _ := command(t, 0, "--version")

@@ -81,7 +81,8 @@ func (t *Template) probe(special map[string]string) traits {
 	return out
 }
 
-// fillContent gives messages with tool calls and no content an empty one.
+// fillContent gives messages with tool calls, and results of tools, an empty content if they have
+// none: a tool may return nothing.
 func fillContent(messages []Value) []Value {
 	for i, v := range messages {
 		m, ok := v.(*Dict)
@@ -90,8 +91,10 @@ func fillContent(messages []Value) []Value {
 		}
 		calls, _ := m.Get("tool_calls")
 		list, _ := calls.(*List)
+		role, _ := m.Get("role")
 		content, _ := m.Get("content")
-		if list == nil || len(list.Items) == 0 || content != nil {
+		called := list != nil && len(list.Items) > 0 || role == Value("tool")
+		if !called || content != nil {
 			continue
 		}
 		filled := m.Clone()

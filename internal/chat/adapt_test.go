@@ -68,6 +68,18 @@ func TestToolCallsWithoutContent(t *testing.T) {
 	})
 }
 
+// TestAToolThatReturnsNothingRenders: "content": null of a tool's message was a 400 with templates
+// that ask for its length or trim it.
+func TestAToolThatReturnsNothingRenders(t *testing.T) {
+	template := mustParse(t, `{% for m in messages %}{{ m.role }}:{{ m.content.strip() }}|{% endfor %}`)
+	for _, content := range []string{`"content": null`, `"name": "weather"`} {
+		got, err := adapted(t, template, `[{"role": "user", "content": "Hi"}, {"role": "tool", `+content+`}]`)
+		if want := "user:Hi|tool:|"; err != nil || got != want {
+			t.Errorf("%s: got %q, %v, want %q", content, got, err, want)
+		}
+	}
+}
+
 // TestGoldenToolCallsWithoutContent is the same with real templates.
 func TestGoldenToolCallsWithoutContent(t *testing.T) {
 	n := 0
