@@ -104,14 +104,22 @@ func (s *service) handler(m *generate.Model, ds dialects) http.Handler {
 	return r
 }
 
-// requestMemory is what the plan of m keeps for requests.
-func requestMemory(m *generate.Model) *wire.Memory {
-	if d := m.Dispatched(); d != nil {
-		if bytes := d.RequestBytes(); bytes > 0 {
-			return wire.NewMemory(bytes, d.CountRequests)
-		}
+// requestBytes is what the plan of m keeps for requests and connections.
+func requestBytes(m *generate.Model) int64 {
+	if d := m.Dispatched(); d != nil && d.RequestBytes() > 0 {
+		return d.RequestBytes()
 	}
-	return wire.NewMemory(wire.DefaultMemory, nil)
+	return wire.DefaultMemory
+}
+
+// requestMemory is requestBytes without the share of connections that have no request.
+func requestMemory(m *generate.Model) *wire.Memory {
+	bytes := requestBytes(m)
+	bytes -= bytes / connectionShare
+	if d := m.Dispatched(); d != nil && d.RequestBytes() > 0 {
+		return wire.NewMemory(bytes, d.CountRequests)
+	}
+	return wire.NewMemory(bytes, nil)
 }
 
 // failure answers a request with an error, in the dialect of the request's path.

@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -78,6 +79,17 @@ func TestOversizeAnnouncedBodiesAre413AtOnce(t *testing.T) {
 		if resp.StatusCode != http.StatusRequestEntityTooLarge || !strings.Contains(text, "request_too_large") || !resp.Close {
 			t.Errorf("%q: got %d, close %t, %s", extra, resp.StatusCode, resp.Close, text)
 		}
+	}
+}
+
+// TestClientsThatSendBeforeTheyReadGetThe413: they saw a broken pipe, as the connection was closed
+// while they sent their body.
+func TestClientsThatSendBeforeTheyReadGetThe413(t *testing.T) {
+	address := accessible(t, api.Access{}, "127.0.0.1")
+	const size = 33 << 20
+	resp, text := say(t, address, "POST "+completions+" HTTP/1.1\r\nHost: localhost\r\nContent-Length: "+strconv.Itoa(size)+"\r\n\r\n"+strings.Repeat("a", size))
+	if resp.StatusCode != http.StatusRequestEntityTooLarge || !strings.Contains(text, "request_too_large") {
+		t.Errorf("got %d, %s", resp.StatusCode, text)
 	}
 }
 

@@ -35,7 +35,7 @@ func (m *Memory) Limit(errorsOf func(*http.Request) ErrorWriter) func(http.Handl
 				return
 			}
 			if r.ContentLength > m.MaxBody() {
-				errorsOf(r)(w, errTooLarge(m.MaxBody()))
+				rejectUnread(w, r, errorsOf(r), errTooLarge(m.MaxBody()))
 				return
 			}
 			announced := max(r.ContentLength, 0)
@@ -45,7 +45,7 @@ func (m *Memory) Limit(errorsOf func(*http.Request) ErrorWriter) func(http.Handl
 				return
 			}
 			if !ok {
-				errorsOf(r)(w, errFull())
+				rejectUnread(w, r, errorsOf(r), errFull())
 				return
 			}
 			defer c.end()

@@ -1,0 +1,60 @@
+package api
+
+import (
+	"container/list"
+	"net"
+	"net/http"
+	"sync"
+)
+
+const (
+	// connectionBytes is what a connection without a request takes: its goroutine and buffers.
+	connectionBytes = 16 << 10
+	// connectionShare of the requests' memory is for connections without a request.
+	connectionShare = 16
+	// fewConnections may always wait for a request.
+	fewConnections = 64
+)
+
+// connections limits the connections that have no request: new ones and idle ones. Beyond the
+// limit the one that has waited longest is closed, as an idle timeout would. Connections with a
+// request are limited by the memory of requests.
+type connections struct {
+	most int
+
+	mu      sync.Mutex
+	waiting list.List // of net.Conn, the longest waiting first
+	at      map[net.Conn]*list.Element
+}
+
+func newConnections(requestMemory int64) *connections {
+	most := max(fewConnections, int(requestMemory/connectionShare/connectionBytes))
+	return &connections{most: most, at: map[net.Conn]*list.Element{}}
+}
+
+// note is a server's ConnState.
+func (c *connections) note(conn net.Conn, state http.ConnState) {
+	if longest := c.move(conn, state); longest != nil {
+		_ = longest.Close() // net/http ends its goroutine
+	}
+}
+
+// move keeps account of conn and returns the connection to be closed, nil for none.
+func (c *connections) move(conn net.Conn, state http.ConnState) (longest net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.at[conn]; e != nil {
+		c.waiting.Remove(e)
+		delete(c.at, conn)
+	}
+	if state != http.StateNew && state != http.StateIdle {
+		return nil
+	}
+	c.at[conn] = c.waiting.PushBack(conn)
+	if c.waiting.Len() <= c.most {
+		return nil
+	}
+	longest, _ = c.waiting.Remove(c.waiting.Front()).(net.Conn)
+	delete(c.at, longest)
+	return longest
+}

@@ -1,0 +1,47 @@
+package api
+
+import (
+	"net"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// TestIdleConnectionsAreBounded: thousands of connections without a request took memory that no
+// plan counted.
+func TestIdleConnectionsAreBounded(t *testing.T) {
+	c := newConnections(0)
+	var conns []net.Conn
+	for range c.most + 3 {
+		a, b := net.Pipe()
+		defer b.Close()
+		conns = append(conns, a)
+	}
+	closed := func(conn net.Conn) bool {
+		return conn.SetDeadline(time.Time{}) != nil
+	}
+	for _, conn := range conns[:c.most] {
+		c.note(conn, http.StateNew)
+	}
+	c.note(conns[0], http.StateActive) // has a request and is not counted
+	c.note(conns[c.most], http.StateNew)
+	if closed(conns[0]) || closed(conns[1]) {
+		t.Error("a connection was closed below the limit")
+	}
+	c.note(conns[c.most+1], http.StateNew)
+	if closed(conns[0]) || !closed(conns[1]) || closed(conns[2]) {
+		t.Error("want the connection closed that has waited longest without a request")
+	}
+	c.note(conns[0], http.StateIdle)
+	if closed(conns[0]) || !closed(conns[2]) {
+		t.Error("want the idle connection kept, and the longest waiting one closed")
+	}
+	c.note(conns[3], http.StateClosed)
+	c.note(conns[c.most+2], http.StateNew)
+	if closed(conns[4]) {
+		t.Error("a closed connection is still counted")
+	}
+	if n := newConnections(144 << 20).most; n != 576 {
+		t.Errorf("144 MiB for requests allow %d connections without a request, want 576", n)
+	}
+}

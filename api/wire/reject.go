@@ -1,0 +1,39 @@
+package wire
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strconv"
+)
+
+// lingerBytes is how much of a rejected body is read and dropped.
+const lingerBytes = 64 << 20
+
+// rejectUnread answers a request whose body is not read. It sends the whole answer at once, then
+// drops the body as it comes: many clients send all of a body before they read, and would see a
+// broken pipe instead of the answer if the connection closed earlier.
+func rejectUnread(w http.ResponseWriter, r *http.Request, answer ErrorWriter, err error) {
+	whole := wholeAnswer{header: w.Header(), status: http.StatusOK}
+	answer(&whole, err)
+	w.Header().Set("Content-Length", strconv.Itoa(whole.body.Len()))
+	w.Header().Set("Connection", "close")
+	w.WriteHeader(whole.status)
+	if _, err := w.Write(whole.body.Bytes()); err != nil {
+		return // the client has disconnected
+	}
+	if http.NewResponseController(w).Flush() == nil {
+		_, _ = io.CopyN(io.Discard, r.Body, lingerBytes) // an error ends the connection, too
+	}
+}
+
+// wholeAnswer collects an answer, so that its length is known.
+type wholeAnswer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *wholeAnswer) Header() http.Header         { return a.header }
+func (a *wholeAnswer) WriteHeader(status int)      { a.status = status }
+func (a *wholeAnswer) Write(b []byte) (int, error) { return a.body.Write(b) }
