@@ -103,7 +103,12 @@ func (l *lesson) learnForm(text string) bool {
 		between = &named
 	}
 	after := strings.Replace(text[at.end:], one.name, againName, 1)
-	return l.head(text, at, one) && l.frame(open, between, after) && l.form.closeName()
+	return l.head(text, at, one) && l.frame(open, between, after) && l.form.closeName() && l.form.ends()
+}
+
+// ends reports whether something ends the call.
+func (f *form) ends() bool {
+	return f.tags == nil || !f.tags.ended || f.end != ""
 }
 
 // againName stands for the name of a call where it is written again, after the arguments.

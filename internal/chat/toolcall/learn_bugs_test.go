@@ -79,3 +79,30 @@ func TestArgumentsInAListOfNamesAndValuesWereNotLearned(t *testing.T) {
 		parsesTo(t, template, text, text)
 	}
 }
+
+// TestAssignedJSONValuesWereNotLearned: parameters whose values have no end but their own.
+func TestAssignedJSONValuesWereNotLearned(t *testing.T) {
+	parsesTo(t, unseen(t, "attributes"), `<do fn="f" a="x />" b=-7 c={"d": [1]}/><do fn="g"/>`, "\nf{\"a\": \"x />\", \"b\": -7, \"c\": {\"d\": [1]}}\ng{}")
+	parsesTo(t, unseen(t, "assignments"), "<|run|>f\na := \"x\"\nb:=7<|/run|>", "\nf{\"a\": \"x\", \"b\": 7}")
+	parsesTo(t, unseen(t, "keyword-colons"), `[run f(a: "x", b: 7)]`, "\nf{\"a\": \"x\", \"b\": 7}")
+	for _, text := range []string{`<do fn="f" a=x/>`, `<do fn="f" ="x"/>`, `<do fn="f" a="x"`} {
+		parsesTo(t, unseen(t, "attributes"), text, text)
+	}
+}
+
+// TestNamesAndKeysThatRunTogetherAreRefused: fa := "x" may be a call of f or of fa.
+func TestNamesAndKeysThatRunTogetherAreRefused(t *testing.T) {
+	template := unseen(t, "assignments")
+	other := strings.Replace(template, `'\n' ~ k`, `k`, 1)
+	if other == template {
+		t.Fatal("the template has changed")
+	}
+	if family := learned(t, other); family != nil {
+		t.Errorf("%+v is learned", family.spec.forms)
+	}
+}
+
+// TestNumbersBeforeNamesWereNotLearned: calls of a section are counted.
+func TestNumbersBeforeNamesWereNotLearned(t *testing.T) {
+	parsesTo(t, unseen(t, "counted-plan"), "Both.<|plan|>\n9. f -> {\"a\": 1}\n10. g -> {}\n<|/plan|>", "Both.\nf{\"a\": 1}\ng{}")
+}

@@ -128,6 +128,7 @@ func (l *lesson) frame(open string, between *string, after string) bool {
 	join := ""
 	if between != nil {
 		join = strings.TrimSpace(*between)
+		open, join = l.numbered(open, join)
 	}
 	if l.style == jsonStyle && l.fence {
 		after = strings.TrimSpace(strings.TrimPrefix(after, "```"))
@@ -156,6 +157,23 @@ func (l *lesson) frame(open string, between *string, after string) bool {
 	return true
 }
 
+// numbered finds calls that have their number before the name, "1. NAME", and returns what
+// stands before the numbers.
+func (l *lesson) numbered(open, join string) (string, string) {
+	const digits = "0123456789"
+	i, k := strings.LastIndexAny(open, digits), strings.LastIndexAny(join, digits)
+	if i < 0 || k < 0 || l.form.head == nil || open[i] == join[k] || open[i+1:] != join[k+1:] {
+		return open, join
+	}
+	until := strings.TrimSpace(open[i+1:])
+	before, again := strings.TrimSpace(open[:i]), strings.TrimSpace(join[:k])
+	if until == "" || before == "" || again != "" && commonSuffix(before, again) == "" {
+		return open, join
+	}
+	l.form.head = append([]field{{kind: skipField, until: until}}, l.form.head...)
+	return before, again
+}
+
 // afterValues returns between and after without what closes the last parameter between tags.
 func (l *lesson) afterValues(between *string, after string) (*string, string, bool) {
 	f := &l.form
@@ -170,11 +188,12 @@ func (l *lesson) afterValues(between *string, after string) (*string, string, bo
 		closing = "</zqb>"
 	}
 	after, ok := strings.CutPrefix(text(after), closing)
+	ok = ok || f.tags.ended
 	if !ok || between == nil {
 		return nil, after, ok
 	}
 	rest, ok := strings.CutPrefix(text(*between), closing)
-	return &rest, after, ok
+	return &rest, after, ok || f.tags.ended
 }
 
 // single is the frame of a section with calls that nothing but a comma parts, or of one

@@ -30,7 +30,7 @@ func (l *lesson) learnTags(text string, at span, one probeCall) bool {
 	}
 	t := &tags{open: strings.TrimSpace(opening), close: strings.TrimSpace(c[:len(c)-len(opening)])}
 	if t.open == "" || t.close == "" {
-		return false
+		return l.learnAssignments(text, at, one, [3]string{a, b, c})
 	}
 	t.lines = strings.HasSuffix(b, "\n") && strings.HasPrefix(c, "\n")
 	number, ok := l.beforeNumber(one)
@@ -62,6 +62,26 @@ func (l *lesson) learnTags(text string, at span, one probeCall) bool {
 		t.cdata = strings.Contains(marked, cdataOpen)
 	}
 	l.form.body, l.form.tags = bodyTags, t
+	return l.fields(text, at, one, strings.TrimSpace(a[:len(a)-len(opening)]))
+}
+
+// learnAssignments finds how parameters are written whose values are JSON and have no other end:
+//
+//	NAME KEY="text" KEY=7 …
+//
+// parts stand before the first key, between it and its text, and before the second key.
+func (l *lesson) learnAssignments(text string, at span, one probeCall, parts [3]string) bool {
+	a, c := parts[0], parts[2]
+	b, ok1 := strings.CutSuffix(parts[1], `"`)
+	c, ok2 := strings.CutPrefix(c, `"`)
+	number, ok3 := l.beforeNumber(one)
+	if !(ok1 && ok2 && ok3) || number != b || strings.TrimSpace(b) == "" || a == "" || c == "" {
+		return false // the name, a key or a value runs into what follows
+	}
+	opening := commonSuffix(a, c)
+	l.form.body, l.form.tags = bodyTags, &tags{
+		open: strings.TrimSpace(opening), key: strings.TrimSpace(b), close: strings.TrimSpace(c[:len(c)-len(opening)]), json: true, ended: true,
+	}
 	return l.fields(text, at, one, strings.TrimSpace(a[:len(a)-len(opening)]))
 }
 

@@ -110,6 +110,7 @@ type tags struct {
 	value []string // stands before the text, in one of these ways; nil for nothing
 	named bool     // a parameter is an element with the key's name: <KEY>TEXT</KEY>; no other text counts
 	json  bool     // values are JSON, strings too
+	ended bool     // a JSON value ends itself: open may be empty, close too, or stand only between parameters
 	typed bool     // value[0] says that the text is a string, value[1] that it is JSON
 	close string
 	lines bool // the text stands on lines of its own: a newline at each end is markup

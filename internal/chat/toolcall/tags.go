@@ -39,6 +39,7 @@ const (
 	tagGap                   // what stands before the text
 	tagFirst                 // the text's beginning
 	tagText
+	tagValue // JSON that ends itself
 )
 
 // A tagReader reads parameters between tags and writes them as one JSON object.
@@ -56,10 +57,11 @@ type tagReader struct {
 	allowed types
 	ends    [2]string
 	typed   bool // the type is still open, text is kept
+	value   value
 }
 
 func (r *tagReader) start(t *tags, end string, of func(string) types) {
-	*r = tagReader{tags: t, end: end, types: of, lit: literal{r.lit.word[:0]}, word: r.word[:0], hold: r.hold[:0], text: r.text[:0]}
+	*r = tagReader{tags: t, end: end, types: of, lit: literal{r.lit.word[:0]}, word: r.word[:0], hold: r.hold[:0], text: r.text[:0], value: r.value}
 }
 
 func (r *tagReader) push(c byte, out []byte) ([]byte, verdict) {
@@ -84,6 +86,16 @@ func (r *tagReader) push(c byte, out []byte) ([]byte, verdict) {
 			ver = more
 		}
 		return out, ver
+	case tagValue:
+		out, ver := r.value.push(c, out)
+		switch ver {
+		case before:
+			r.state = tagSeek
+			return r.seek(c, out)
+		case done:
+			r.state, ver = tagSeek, more
+		}
+		return out, ver
 	case tagFirst:
 		r.state = tagText
 		if r.tags.lines && c == '\n' {
@@ -100,10 +112,16 @@ func (r *tagReader) seek(c byte, out []byte) ([]byte, verdict) {
 	if r.tags.named {
 		return r.elementByte(c, out)
 	}
-	which, ver := r.lit.push(c, r.tags.open, r.end)
+	which, ver := r.lit.push(c, r.tags.open, r.end, r.between())
 	switch {
+	case ver == bad && r.tags.ended && r.tags.open == "":
+		r.state, r.word = tagKey, append(r.word[:0], r.lit.word...)
+		r.lit.word = r.lit.word[:0]
+		return r.keyByte(c, out)
 	case ver != done:
 		return out, ver
+	case which == 2:
+		return out, more
 	case which == 0:
 		r.state, r.word = tagKey, r.word[:0]
 		return out, more
@@ -111,6 +129,14 @@ func (r *tagReader) seek(c byte, out []byte) ([]byte, verdict) {
 		out = append(out, '{')
 	}
 	return append(out, '}'), done
+}
+
+// between may stand between two parameters whose values end themselves.
+func (r *tagReader) between() string {
+	if r.tags.ended && r.n > 0 {
+		return r.tags.close
+	}
+	return ""
 }
 
 // elementByte takes a byte of an element's start or of the end of the call.
@@ -144,7 +170,12 @@ func (r *tagReader) keyByte(c byte, out []byte) ([]byte, verdict) {
 		}
 		return out, more
 	}
-	out = r.beginKey(bytes.TrimSpace(r.word[:len(r.word)-len(r.tags.key)]), out)
+	key := bytes.TrimSpace(r.word[:len(r.word)-len(r.tags.key)])
+	if r.tags.ended && len(key) == 0 {
+		r.word = r.word[:len(r.word)-1]
+		return out, bad
+	}
+	out = r.beginKey(key, out)
 	r.word = r.word[:0]
 	return out, more
 }
@@ -165,7 +196,10 @@ func (r *tagReader) beginKey(key, out []byte) []byte {
 	if r.tags.json {
 		r.allowed = anyType // a string has quotes
 	}
-	if r.tags.value != nil {
+	if r.tags.ended {
+		r.state = tagValue
+		r.value.start(jsonFlavor)
+	} else if r.tags.value != nil {
 		r.state = tagGap
 	} else {
 		r.beginText()
@@ -252,6 +286,9 @@ func maybeValue(c byte) bool {
 
 // rest is what was taken of the parameters and not yet written.
 func (r *tagReader) rest() []byte {
+	if r.state == tagValue {
+		return r.value.rest()
+	}
 	return bytes.Join([][]byte{r.word, r.text[:r.kept()], r.hold}, nil)
 }
 
