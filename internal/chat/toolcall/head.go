@@ -12,6 +12,14 @@ func (p *Parser) beginHead() {
 	p.word = p.word[:0]
 }
 
+// beginCall makes p ready for a head and arguments, in their order.
+func (p *Parser) beginCall() {
+	p.beginHead()
+	if p.form.last {
+		p.beginArguments()
+	}
+}
+
 // headByte takes a byte of a field of the head.
 func (p *Parser) headByte(c byte) bool {
 	field := &p.form.head[p.field]
@@ -31,6 +39,9 @@ func (p *Parser) headByte(c byte) bool {
 			return p.fail()
 		}
 		return true
+	}
+	if field.kind == emptyField && !strings.HasPrefix(field.until, string(p.word)) {
+		return p.fail()
 	}
 	if field.kind == nameField && !p.nameSoFar(c, field.until) || len(p.word) > 2*maxName {
 		return p.fail()
@@ -84,6 +95,13 @@ func (p *Parser) endField(field *field, text string) bool {
 	}
 	if !isName(p.name) {
 		return false
+	}
+	if p.form.last {
+		if !p.commit() {
+			return false
+		}
+		p.end(false, p.pos+1)
+		return true
 	}
 	p.beginArguments()
 	return true

@@ -14,6 +14,7 @@ const (
 	jsonStyle                // a name, then a JSON object
 	pythonStyle              // name(key="text")
 	bareStyle                // name{key:QUOTEtextQUOTE}
+	lastStyle                // a JSON object, then the name
 	tagStyle                 // a name, then each key and its text between tags
 )
 
@@ -53,7 +54,7 @@ func learn(t *chat.Template, special map[string]string) (best finding) {
 		if best.writes == nil {
 			best.writes = a
 		}
-		for _, s := range []style{objectStyle, jsonStyle, pythonStyle, bareStyle, tagStyle} {
+		for _, s := range []style{objectStyle, jsonStyle, pythonStyle, bareStyle, tagStyle, lastStyle} {
 			l := &lesson{answers: a, style: s}
 			if !l.learnForm(text) {
 				continue
@@ -103,12 +104,22 @@ func (l *lesson) learnForm(text string) bool {
 		between = &named
 	}
 	after := strings.Replace(text[at.end:], one.name, againName, 1)
-	return l.head(text, at, one) && l.frame(open, between, after) && l.form.closeName() && l.form.ends()
+	return l.head(text, at, one) && l.frame(open, between, after) && l.form.closeName() && l.form.ends() && l.form.endName()
 }
 
 // ends reports whether something ends the call.
 func (f *form) ends() bool {
 	return f.tags == nil || !f.tags.ended || f.end != ""
+}
+
+// endName makes the end of a call the end of its name, if the name is last.
+func (f *form) endName() bool {
+	if !f.last {
+		return true
+	}
+	end := f.end
+	f.head[len(f.head)-1].until, f.end = end, ""
+	return end != "" && f.tail == ""
 }
 
 // againName stands for the name of a call where it is written again, after the arguments.

@@ -106,3 +106,12 @@ func TestNamesAndKeysThatRunTogetherAreRefused(t *testing.T) {
 func TestNumbersBeforeNamesWereNotLearned(t *testing.T) {
 	parsesTo(t, unseen(t, "counted-plan"), "Both.<|plan|>\n9. f -> {\"a\": 1}\n10. g -> {}\n<|/plan|>", "Both.\nf{\"a\": 1}\ng{}")
 }
+
+// TestNameAfterArgumentsWasNotLearned: a call without a name is content.
+func TestNameAfterArgumentsWasNotLearned(t *testing.T) {
+	template := unseen(t, "name-last")
+	parsesTo(t, template, `Both.<|args|>{"a": 1}<|to|>f<|done|><|args|>{}<|to|>g<|done|>`, "Both.\nf{\"a\": 1}\ng{}")
+	for _, text := range []string{`<|args|>{"a": 1}`, `<|args|>{"a": 1}<|to|>f`, `<|args|>{"a": 1}f<|done|>`, `<|args|>{"a": x}<|to|>f<|done|>`} {
+		parsesTo(t, template, text, text)
+	}
+}

@@ -11,8 +11,11 @@ func (l *lesson) find(text string, c probeCall) (span, bool) {
 	if name < 0 {
 		return span{}, false
 	}
-	if l.style == objectStyle {
+	switch l.style {
+	case objectStyle:
 		return l.findObject(text, name, c)
+	case lastStyle:
+		return findLast(text, name, c)
 	}
 	at := span{start: name, name: name}
 	keys := probeKeys(c.arguments)
@@ -113,6 +116,20 @@ func (l *lesson) findObject(text string, name int, c probeCall) (span, bool) {
 			return span{}, false
 		}
 		return span{start: start, name: name, body: start, end: start + n}, true
+	}
+	return span{}, false
+}
+
+// findLast finds the arguments that stand before the name.
+func findLast(text string, name int, c probeCall) (span, bool) {
+	for start := max(0, name-1<<10); start < name; start++ {
+		if text[start] != '{' {
+			continue
+		}
+		n, v := decodeAt(text[start:])
+		if m, ok := v.(map[string]any); ok && start+n < name && isArguments(v) && len(m) == len(probeKeys(c.arguments)) {
+			return span{start: start, name: name, body: start, end: name + len(c.name)}, true
+		}
 	}
 	return span{}, false
 }

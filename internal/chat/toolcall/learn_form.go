@@ -10,6 +10,11 @@ func (l *lesson) head(text string, at span, one probeCall) bool {
 	switch l.style {
 	case objectStyle:
 		return true
+	case lastStyle:
+		n, _ := decodeAt(text[at.body:])
+		between := strings.TrimSpace(text[at.body+n : at.name])
+		l.form.last, l.form.head = true, []field{{kind: emptyField, until: between}, {kind: nameField}}
+		return between != ""
 	case bareStyle:
 		rest := text[at.body:]
 		_, rest, _ = strings.Cut(rest, ":")

@@ -64,7 +64,7 @@ func (p *Parser) begin(m *marker, space string) {
 	p.lit.word, p.out = p.lit.word[:0], p.out[:0]
 	p.id = ""
 	if m.act == actBareCall && p.form.head != nil {
-		p.beginHead()
+		p.beginCall()
 	}
 }
 
@@ -181,12 +181,12 @@ func (p *Parser) sectionByte(c byte) bool {
 	case ver == more:
 		return true
 	case ver == bad && len(p.lit.word) == 0 && f.call == "" && f.head != nil && p.list != closedList:
-		p.beginHead()
+		p.beginCall()
 		return p.back()
 	case ver == bad:
 		return p.fail()
 	case which == 0 && f.head != nil:
-		p.beginHead()
+		p.beginCall()
 	case which == 1:
 		p.leave()
 	}
@@ -262,6 +262,12 @@ func (p *Parser) argumentsByte(c byte) bool {
 	}
 	if ver == bad {
 		return p.breakOff()
+	}
+	if p.form.last {
+		if ver == done {
+			p.beginHead()
+		}
+		return true
 	}
 	if !p.committed && len(p.out) > 0 && !p.commit() {
 		return p.fail()

@@ -46,6 +46,9 @@ type form struct {
 	// head are the fields between call and arguments, in order. A form without a
 	// head has objects only.
 	head []field
+	// last means that the head comes after the arguments, which are JSON. The call is held back
+	// up to its name.
+	last bool
 	// body is how arguments are written after a head.
 	body body
 	tags *tags // for bodyTags
@@ -85,6 +88,7 @@ type fieldKind uint8
 
 const (
 	skipField      fieldKind = iota // says nothing
+	emptyField                      // has nothing before until
 	nameField                       // name of the function
 	idField                         // id of the call
 	idNameField                     // functions.NAME:NUMBER, the id, which holds the name
