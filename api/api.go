@@ -24,7 +24,7 @@ type Options struct {
 	Access  Access            // which web pages and host names may use the server
 	// Timeouts limit how long clients may take; New itself keeps only the one for stalling.
 	Timeouts Timeouts
-	// Lazy makes Serve read no weight before a request needs it. GET /ready then stays 503.
+	// Lazy makes Serve read no weight before a request needs it. GET /ready is then 200 at once.
 	Lazy bool
 	// ShutdownTimeout is how long Serve lets requests run after its context has ended; 0 means
 	// 30 seconds.
@@ -72,8 +72,8 @@ func (s *service) adapters() int {
 }
 
 // New returns the handler that serves m and its adapters on all paths. Requests that name no model
-// go to m. GET /ready is 503 until [dispatch.Model.Warm] is done, which Serve calls. Any number of
-// handlers may serve one model.
+// go to m. GET /ready is 503 until [dispatch.Model.Warm] is done, which Serve calls, unless
+// Options.Lazy is set. Any number of handlers may serve one model.
 func New(m *generate.Model, options Options) http.Handler {
 	s := newService(m, options)
 	return s.handler(m, dialects{openAI(openai.New(s.models))})

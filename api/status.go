@@ -19,7 +19,8 @@ func (o *service) health(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, state{Status: "ok", Loading: loading, Error: reason(loading.Err)})
 }
 
-// ready says whether answers come at full speed: the cpu tier is in memory.
+// ready answers whether answers come at full speed: the CPU tier is in memory. A lazy server is ready
+// at once.
 func (o *service) ready(w http.ResponseWriter, r *http.Request) {
 	loading := o.Status().Loading
 	s := state{Status: "ready", Loading: loading, Error: reason(loading.Err)}
@@ -27,7 +28,7 @@ func (o *service) ready(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case o.draining():
 		s.Status, code = "draining", http.StatusServiceUnavailable
-	case !loading.Done:
+	case !loading.Done && !o.Lazy:
 		s.Status, code = "loading", http.StatusServiceUnavailable
 	case loading.Err != nil:
 		s.Status, code = "broken", http.StatusServiceUnavailable

@@ -18,6 +18,14 @@ import (
 	"github.com/heftai/heft/internal/generatetest"
 )
 
+func TestALazyServerIsReadyAtOnce(t *testing.T) {
+	s := serveWith(t, api.Options{Models: []*generate.Model{generatetest.Fake(t, &enginetest.Model{}, engine.Options{})},
+		Status: func() dispatch.Status { return dispatch.Status{} }, Lazy: true})
+	if code, got := s.object("GET", "/ready", nil); code != 200 || got["status"] != "ready" {
+		t.Errorf("/ready is %d, %v; want 200", code, got)
+	}
+}
+
 func TestHealthAndReady(t *testing.T) {
 	var status dispatch.Status
 	s := serveWith(t, api.Options{Models: []*generate.Model{generatetest.Fake(t, &enginetest.Model{}, engine.Options{})},
