@@ -141,7 +141,6 @@ func (s *Store) startRings(loads []*load, staging int64) error {
 			return err
 		}
 		s.ring = newRing(loads, buffers, s.fill)
-		s.ring.wish(s.ahead(0))
 	}
 	if expertSlots > 0 {
 		buffers, err := s.buffersOf(expertSlots, expert)

@@ -80,9 +80,13 @@ func (w *progress) brought(entries []*entry) {
 	w.changed.Broadcast()
 }
 
-// Warm reads the cpu tier in the order of use, in the background, and converts what is to
-// be converted. It returns at once; Warming tells how far it is.
+// Warm reads the CPU tier in the order of use, in the background, converts the weights that need
+// it, and reads the first units of the disk tier ahead. It returns at once; Warming tells how far it
+// is.
 func (s *Store) Warm(ctx context.Context) {
+	if s.ring != nil && s.acquired.Load() == 0 {
+		s.ring.wish(s.fromTheFirst())
+	}
 	w := &s.warm
 	ctx, cancel := context.WithCancel(ctx)
 	w.mu.Lock()
@@ -109,6 +113,15 @@ func (s *Store) Warm(ctx context.Context) {
 			})
 		}
 	}()
+}
+
+// fromTheFirst returns the loads in the order of a whole pass.
+func (s *Store) fromTheFirst() []int {
+	ids := make([]int, len(s.streamed))
+	for i := range ids {
+		ids[i] = i
+	}
+	return ids
 }
 
 // quietFor is how long no pass may have needed a unit before a background read goes on.
