@@ -10,6 +10,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/loader/demo"
 	"github.com/heftai/heft/meta"
@@ -19,9 +20,7 @@ import (
 func readBytes(t *testing.T) (n int64) {
 	t.Helper()
 	b, err := os.ReadFile("/proc/self/io")
-	if err != nil {
-		t.Skipf("reads cannot be counted: %v", err)
-	}
+	testenv.Need(t, "proc", err == nil, "/proc/self/io, which counts reads")
 	if _, err := fmt.Sscanf(string(b), "rchar: %d", &n); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/heftai/heft/internal/filelock"
+	"github.com/heftai/heft/internal/testenv"
 )
 
 func names(t *testing.T, dir string) []string {
@@ -76,9 +77,7 @@ func TestFailedWriteLeavesOldFile(t *testing.T) {
 // A device that is always full stands for a full disk.
 func TestFullDiskIsAnError(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
-	if err != nil {
-		t.Skip("needs /dev/full")
-	}
+	testenv.Need(t, "devfull", err == nil, "the device /dev/full")
 	defer full.Close()
 	f := &File{File: full, path: filepath.Join(t.TempDir(), "a"), done: true}
 	if _, err := f.WriteString("text"); err == nil {
@@ -99,9 +98,7 @@ func TestCommitKeepsPermissionsAndReplacesLinks(t *testing.T) {
 		t.Errorf("permissions are %v (%v), want 0600", info.Mode(), err)
 	}
 	link := filepath.Join(dir, "link")
-	if err := os.Symlink("secret", link); err != nil {
-		t.Skip("needs symbolic links")
-	}
+	testenv.Need(t, "symlinks", os.Symlink("secret", link) == nil, "a file system with symbolic links")
 	if err := WriteFile(link, []byte("y")); err != nil {
 		t.Fatal(err)
 	}

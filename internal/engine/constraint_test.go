@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/bits"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -181,24 +180,10 @@ func TestAConstraintCostsNoAllocationPerToken(t *testing.T) {
 	m := &enginetest.Model{PageTokens: 1 << 14, MaxLen: 1 << 14, Pages: 8}
 	e := engine.New(m, engine.Options{})
 	defer e.Close()
-	run := func() uint64 {
-		s := submit(t, e, engine.Request{Prompt: prompt(1, 8), MaxTokens: 4000, Params: sample.Params{Temperature: 1},
-			Constrain: func(int) engine.Constraint { return fixed{words: []uint64{0xffff}} }})
-		for range 100 {
-			s.Next(context.Background())
-		}
-		var a, b runtime.MemStats
-		runtime.ReadMemStats(&a)
-		for {
-			if _, err := s.Next(context.Background()); err != nil {
-				break
-			}
-		}
-		runtime.ReadMemStats(&b)
-		return b.Mallocs - a.Mallocs
-	}
-	run()
-	if n := run(); n > 100 { // growing buffers, the runtime's own
+	r := engine.Request{Prompt: prompt(1, 8), MaxTokens: 4000, Params: sample.Params{Temperature: 1},
+		Constrain: func(int) engine.Constraint { return fixed{words: []uint64{0xffff}} }}
+	allocationsAfter100(t, e, r)
+	if n := allocationsAfter100(t, e, r); n > 100 { // growing buffers, the runtime's own
 		t.Errorf("got %d allocations for 3900 tokens, want at most 100", n)
 	}
 }

@@ -18,25 +18,29 @@ func TestDecodingAllocatesNothing(t *testing.T) {
 	m := &enginetest.Model{PageTokens: 1 << 14, MaxLen: 1 << 14, Pages: 8}
 	e := engine.New(m, engine.Options{})
 	defer e.Close()
-	run := func() uint64 {
-		s := submit(t, e, engine.Request{Prompt: prompt(1, 8), MaxTokens: 4000, Params: sample.Params{Temperature: 1, TopK: 8}})
-		for range 100 {
-			s.Next(context.Background())
-		}
-		var a, b runtime.MemStats
-		runtime.ReadMemStats(&a)
-		for {
-			if _, err := s.Next(context.Background()); err != nil {
-				break
-			}
-		}
-		runtime.ReadMemStats(&b)
-		return b.Mallocs - a.Mallocs
-	}
-	run()
-	if n := run(); n > 100 { // growing buffers, the runtime's own
+	r := engine.Request{Prompt: prompt(1, 8), MaxTokens: 4000, Params: sample.Params{Temperature: 1, TopK: 8}}
+	allocationsAfter100(t, e, r)
+	if n := allocationsAfter100(t, e, r); n > 100 { // growing buffers, the runtime's own
 		t.Errorf("%d allocations for 3900 tokens", n)
 	}
+}
+
+// allocationsAfter100 runs a request and counts the allocations after its first 100 tokens.
+func allocationsAfter100(t *testing.T, e *engine.Engine, r engine.Request) uint64 {
+	t.Helper()
+	s := submit(t, e, r)
+	for range 100 {
+		s.Next(context.Background())
+	}
+	var a, b runtime.MemStats
+	runtime.ReadMemStats(&a)
+	for {
+		if _, err := s.Next(context.Background()); err != nil {
+			break
+		}
+	}
+	runtime.ReadMemStats(&b)
+	return b.Mallocs - a.Mallocs
 }
 
 // The same with a model of weights, four choices at a time.
