@@ -43,6 +43,7 @@ type runCmd struct {
 	ClientTimeout   time.Duration `help:"Disconnect clients that make no progress for this long; 0s never does (default ${default})." default:"60s" placeholder:"D"`
 	ToolCallParser  string        `help:"Parse tool calls in this notation (default: the chat template's)." placeholder:"NAME"`
 	ReasoningParser string        `help:"Parse reasoning in this notation; none does not (default: the template's)." placeholder:"NAME|none"`
+	Lazy            bool          `help:"Read weights only when a request needs them; read nothing ahead."`
 	LogLevel        string        `help:"Log at this level and above (default ${default})." enum:"debug,info,warn,error" default:"info" placeholder:"debug|info|warn|error"`
 }
 
@@ -78,8 +79,10 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	go func() { failed <- s.server.Serve(listener) }()
 	c.warn()
 	slog.Info("serving", "model", s.name, "at", "http://"+listener.Addr().String())
-	s.model.Promote(ctx)
-	s.report.start()
+	if !c.Lazy {
+		s.model.Promote(ctx)
+		s.report.start() // it measures the disk
+	}
 	select {
 	case err := <-failed:
 		return err
@@ -208,8 +211,8 @@ func (c *runCmd) request() (w request, err error) {
 	return w, err
 }
 
-// build reads config, headers and tokenizer, plans and wires. No weight is read but in the
-// background, where reading them has begun when it returns.
+// build reads config, headers and tokenizer, plans and wires. When it returns, the background has
+// begun to read weights, unless Lazy is set.
 func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 	read := make(chan error, 1)
 	var words generate.Text
@@ -237,7 +240,9 @@ func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 	}
 	if err == nil {
 		s.model.TuneReads(ctx, measurementsDir(c.CacheDir))
-		s.model.Warm(ctx) // beside what is left
+		if !c.Lazy {
+			s.model.Warm(ctx) // beside what is left
+		}
 		err = <-read
 	}
 	if err == nil {
@@ -274,7 +279,7 @@ func (c *runCmd) generator(s *service, words generate.Text) (*generate.Model, er
 func (c *runCmd) wire(s *service, plan devicemap.Plan) {
 	s.report = newReporter(s.model, s.generator, plan)
 	s.server = api.NewServer(s.generator, api.Options{
-		Plan: s.report.now, Version: version, APIKeys: c.keys(), Access: c.access(c.Host), Timeouts: api.Timeouts{Stall: cmp.Or(c.ClientTimeout, -1)},
+		Plan: s.report.now, Version: version, Lazy: c.Lazy, APIKeys: c.keys(), Access: c.access(c.Host), Timeouts: api.Timeouts{Stall: cmp.Or(c.ClientTimeout, -1)},
 	})
 }
 
