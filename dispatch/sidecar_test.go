@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"log/slog"
 	"math"
@@ -213,6 +214,48 @@ func TestAKilledConversionResumes(t *testing.T) {
 	}
 	if all, _ := os.ReadDir(cache); len(all) != 1 {
 		t.Errorf("%d files are left", len(all))
+	}
+}
+
+// TestAStoppedConversionResumes: a model that is closed in the middle of its conversion leaves the
+// file, and the next start continues it. It was removed, so only kills kept what was converted.
+func TestAStoppedConversionResumes(t *testing.T) {
+	dir, cache := demoFolder(t), t.TempDir()
+	o := dispatch.Options{Quantize: meta.QuantQ8, Threads: 2, CacheDir: cache}
+	want := converted(t, dir, "disk", dispatch.Options{Quantize: meta.QuantQ8, Threads: 2, CacheDir: t.TempDir()}, true)
+	p, err := devicemap.ParsePolicy("disk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.DeviceMap = p
+	m, err := dispatch.Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := func(*dispatch.ModuleCall) error { return errors.New("stopped") }
+	if _, err := m.AddHook(dispatch.Hook{Post: stop, Paths: m.Units()[1:2]}); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range m.Generate(context.Background(), []int32{1, 5}, dispatch.GenerateOptions{}) {
+		if err == nil {
+			t.Fatal("the pass was not stopped")
+		}
+	}
+	m.Close()
+	all, _ := os.ReadDir(cache)
+	if len(all) != 1 || !atomicfile.IsTemp(all[0].Name()) {
+		t.Fatalf("a stopped conversion left %v, want the unfinished file", all)
+	}
+	var got [][]float32
+	log := logged(func() { got = converted(t, dir, "disk", o, true) })
+	if !slices.EqualFunc(got, want, slices.Equal[[]float32]) {
+		t.Error("the logits differ from those of an uninterrupted conversion")
+	}
+	if !strings.Contains(log, "continuing the conversion") {
+		t.Errorf("the log says %q", log)
+	}
+	if all, _ := os.ReadDir(cache); len(all) != 1 || atomicfile.IsTemp(all[0].Name()) {
+		t.Errorf("the next start left %v", all)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 
+	"github.com/heftai/heft/internal/smallfile"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/data"
@@ -195,7 +196,7 @@ func (a *Accelerator) readOthers(r *checkpoint.Reading) error {
 		r.Then(func() error { return s.LoadState(state) })
 	}
 	for i, x := range a.custom {
-		b, err := os.ReadFile(filepath.Join(r.Dir, checkpoint.CustomFile(i)))
+		b, err := smallfile.Read(filepath.Join(r.Dir, checkpoint.CustomFile(i)), smallfile.State)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/heftai/heft/internal/smallfile"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/internal/checkpoint"
 	"github.com/heftai/heft/train/internal/modelfiles"
@@ -181,7 +182,7 @@ func (t *Trainer[B]) resume(ctx context.Context) error {
 
 // readTrainerState reads the trainer's state from a checkpoint.
 func readTrainerState(dir string) (*TrainerState, error) {
-	b, err := os.ReadFile(filepath.Join(dir, trainerStateFile))
+	b, err := smallfile.Read(filepath.Join(dir, trainerStateFile), smallfile.State)
 	if err != nil {
 		return nil, fmt.Errorf("train: trainer: %w", err)
 	}

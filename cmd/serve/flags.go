@@ -13,6 +13,7 @@ import (
 	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/hub"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/smallfile"
 	"github.com/heftai/heft/meta"
 )
 
@@ -45,7 +46,7 @@ func (f *placeFlags) place(o *dispatch.Options) error {
 	o.StrictMemory = f.StrictMemory
 	text := f.DeviceMap
 	if strings.HasSuffix(text, ".json") {
-		b, err := os.ReadFile(text)
+		b, err := smallfile.Read(text, smallfile.Config)
 		if err != nil {
 			return cmdline.Misusef("--device-map: %w", err)
 		}

@@ -5,10 +5,13 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/heftai/heft/internal/smallfile"
 )
 
 // TestFlagsAndModelAreCheckedBeforeThePortIsTaken: while another server had the port, every
@@ -151,5 +154,25 @@ func TestListAndRemovePulledModels(t *testing.T) {
 	parse(t, &list, "list", "--json")
 	if len(list.Models) != 0 {
 		t.Errorf("after rm: %+v", list)
+	}
+}
+
+// TestADeviceMapFileHasALimit: a file of any size was read whole, and a device without end.
+func TestADeviceMapFileHasALimit(t *testing.T) {
+	large := filepath.Join(t.TempDir(), "map.json")
+	if err := os.WriteFile(large, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(large, smallfile.Config+1); err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(t.TempDir(), "folder.json")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{large: "larger than", folder: "not a regular file"} {
+		if status, _, stderr := invoke("plan", "--device-map", path); status != 2 || !strings.Contains(stderr, want) {
+			t.Errorf("%s: status %d, %s; want status 2 and %q", path, status, stderr, want)
+		}
 	}
 }

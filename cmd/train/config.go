@@ -17,6 +17,7 @@ import (
 
 	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/internal/smallfile"
 )
 
 // kind is the type of a key's values.
@@ -244,7 +245,7 @@ func findConfig(path string) (config, string, error) {
 		paths = []string{filepath.Join(configFolder(), "default_config.yaml"), filepath.Join(configFolder(), "default_config.json")}
 	}
 	for _, p := range paths {
-		b, err := os.ReadFile(p)
+		b, err := smallfile.Read(p, smallfile.Config)
 		if errors.Is(err, fs.ErrNotExist) && path == "" {
 			continue
 		}

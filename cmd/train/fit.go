@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/internal/smallfile"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train"
@@ -349,7 +349,7 @@ func (s *student) adapt(skeleton *meta.Model, binding *loader.Binding) error {
 
 // readConfig reads a folder's config.json.
 func readConfig(dir string) (*meta.Config, error) {
-	b, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	b, err := smallfile.Read(filepath.Join(dir, "config.json"), smallfile.Config)
 	if err != nil {
 		return nil, err
 	}

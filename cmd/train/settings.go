@@ -16,6 +16,7 @@ import (
 
 	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/internal/smallfile"
 )
 
 // runFile names the file in the output folder with the settings of the run.
@@ -84,7 +85,7 @@ func (j *job) settle(goesOn bool) error {
 	}
 	path := filepath.Join(j.Output, runFile)
 	if goesOn {
-		b, err := os.ReadFile(path)
+		b, err := smallfile.Read(path, smallfile.Config)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

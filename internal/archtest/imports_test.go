@@ -89,12 +89,12 @@ var allowed = map[string][]string{
 	"train/track":                 {"internal/atomicfile"},
 	"train/model":                 {"meta", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/record", "internal/kernels/...", "internal/kvcache", "internal/stored", "internal/tensor", "train/rng", "train/tensor"}, // kernels: weights are rounded for autocast
 	"train/internal/accumulation": {"train/data"},
-	"train/internal/checkpoint":   {"meta", "loader", "internal/atomicfile", "train/optim", "train/tensor"}, // meta, loader: checkpoints are safetensors
+	"train/internal/checkpoint":   {"meta", "loader", "internal/atomicfile", "internal/smallfile", "train/optim", "train/tensor"}, // meta, loader: checkpoints are safetensors
 	"train/internal/evaluation":   {"train/tensor"},
-	"train/internal/modelfiles":   {"meta", "loader", "internal/atomicfile", "train/internal/checkpoint", "train/optim", "train/tensor"},
+	"train/internal/modelfiles":   {"meta", "loader", "internal/atomicfile", "internal/smallfile", "train/internal/checkpoint", "train/optim", "train/tensor"},
 	"train/internal/nested":       {"internal/collective", "train/tensor"},
 	"train/internal/replicas":     {"internal/collective", "train/tensor"},
-	"train": {"meta", "loader", "internal/collective", "train/data", "train/optim", "train/rng", "train/tensor", "train/track",
+	"train": {"meta", "loader", "internal/collective", "internal/smallfile", "train/data", "train/optim", "train/rng", "train/tensor", "train/track",
 		"train/internal/accumulation", "train/internal/checkpoint", "train/internal/evaluation", "train/internal/modelfiles", "train/internal/nested", "train/internal/replicas"},
 	"examples/accumulate": {"train", "train/data", "train/optim", "train/tensor"},
 	"examples/serve":      {"api", "api/generate", "dispatch", "loader/demo"},

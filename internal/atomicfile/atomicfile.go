@@ -156,6 +156,16 @@ func (f *File) Discard() {
 	_ = f.close()
 }
 
+// Leave closes the file and keeps it under its temporary name, for [Resume] to continue. It removes
+// nothing and syncs nothing. The next [Create] or [RemoveStale] removes a file that is not resumed.
+func (f *File) Leave() {
+	if f.done {
+		return
+	}
+	f.done = true
+	_ = f.close() // the caller of Resume checks the contents
+}
+
 // WriteFile replaces the contents of the file at path. The folder must exist.
 func WriteFile(path string, b []byte) error {
 	return Write(path, func(w io.Writer) error {

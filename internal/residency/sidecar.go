@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -36,7 +37,7 @@ type sidecar struct {
 	jobs       map[*loader.Tensor]*sideJob
 	order      []*sideJob
 	sums       *loader.Tensor // those of a whole file; nil while it is first written
-	begun      *loader.Tensor // those of a file that a killed process began; nil for others
+	begun      *loader.Tensor // those of a file that an earlier process began; nil for others
 
 	mu      sync.Mutex // one conversion at a time, with all threads
 	writing *sideFile  // nil where nothing was to be written so far
@@ -112,13 +113,13 @@ func (s *Store) startSidecar(units []Unit, folder string) error {
 	return s.holdSidecar()
 }
 
-// begin continues the file that a killed process was writing, or else lays out a new one. why is
+// begin continues the file that an earlier process did not complete, or lays out a new one. why is
 // the reason that there is no complete one. It logs what a user would wonder about: work that
 // continues, and a file that is made again.
 func (c *sidecar) begin(key string, list []sideEntry, why error) (err error) {
 	c.left = len(list)
 	if c.writing, c.checkpoint = resumeSidecar(c.final, key, list); c.writing != nil {
-		slog.Info("continuing the conversion of weights that a killed process began", "file", c.final)
+		slog.Info("continuing the conversion of weights that an earlier process began", "file", c.final)
 		c.begun, _ = c.checkpoint.Lookup(sideSums)
 		return nil
 	}
@@ -279,7 +280,7 @@ func (c *sidecar) finished(j *sideJob) error {
 	return nil
 }
 
-// there reports whether the killed process that began the file has written a matrix whole.
+// there reports whether the earlier process that began the file has written a matrix whole.
 func (c *sidecar) there(j *sideJob) bool {
 	sums, err := c.begun.Bytes()
 	if err != nil {
@@ -351,12 +352,17 @@ func (s *Store) finishSidecar(ctx context.Context) error {
 	return nil
 }
 
-// close lets the file go. One that is not whole is removed.
+// close closes the file. An incomplete file stays for the next start to continue if it has a
+// converted matrix, and is removed otherwise.
 func (c *sidecar) close() {
 	if c == nil {
 		return
 	}
-	if c.writing != nil {
+	switch {
+	case c.writing == nil:
+	case slices.ContainsFunc(c.order, func(j *sideJob) bool { return j.done.Load() }):
+		c.writing.leave()
+	default:
 		c.writing.abandon()
 	}
 	if c.checkpoint != nil {

@@ -127,7 +127,7 @@ func beginSidecar(folder, final, key string, list []sideEntry) (*sideFile, *load
 	return s, c, nil
 }
 
-// resumeSidecar continues the file that a killed process was writing for final, if its layout is
+// resumeSidecar continues the file that an earlier process, killed or stopped, began for final, if its layout is
 // that of key. The matrices that it has are found by their checksums. It returns nil if there is
 // none of use.
 func resumeSidecar(final, key string, list []sideEntry) (*sideFile, *loader.Checkpoint) {
@@ -197,6 +197,15 @@ func (s *sideFile) finish() error {
 		return s.f.Sync() // it has been mended
 	}
 	return s.temp.Commit()
+}
+
+// leave closes the file and keeps it for [resumeSidecar] if it is not complete.
+func (s *sideFile) leave() {
+	if s.temp != nil {
+		s.temp.Leave()
+		return
+	}
+	_ = s.f.Close() // synced where that matters
 }
 
 // abandon closes the file and removes it if it is not complete.

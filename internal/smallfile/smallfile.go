@@ -17,6 +17,7 @@ import (
 const (
 	Config    = 16 << 20  // the longest published configs, with label maps, have some 100 KB
 	Tokenizer = 256 << 20 // the longest published tokenizer.json has some 35 MB
+	State     = 1 << 30   // of a training run, without its tensors: its log grows with its steps
 )
 
 // ErrNotRegular is the reason why a folder, a device or a pipe is not read.

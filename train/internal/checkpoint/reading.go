@@ -6,10 +6,10 @@ package checkpoint
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
+	"github.com/heftai/heft/internal/smallfile"
 	"github.com/heftai/heft/loader"
 )
 
@@ -52,7 +52,7 @@ func (r *Reading) Apply() error {
 
 // ReadJSON reads one file of the checkpoint. Errors name it.
 func ReadJSON[T any](r *Reading, name string) (x T, err error) {
-	b, err := os.ReadFile(filepath.Join(r.Dir, name))
+	b, err := smallfile.Read(filepath.Join(r.Dir, name), smallfile.State)
 	if err == nil {
 		err = json.Unmarshal(b, &x)
 	}

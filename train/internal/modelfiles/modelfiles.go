@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/heftai/heft/internal/atomicfile"
+	"github.com/heftai/heft/internal/smallfile"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/internal/checkpoint"
@@ -128,7 +129,7 @@ func CopyBeside(dir, from string, dtype meta.DType) error {
 		return err
 	}
 	for _, name := range besideWeights {
-		b, err := os.ReadFile(filepath.Join(from, name))
+		b, err := smallfile.Read(filepath.Join(from, name), smallfile.Tokenizer)
 		if errors.Is(err, fs.ErrNotExist) && name != "config.json" {
 			continue
 		}
