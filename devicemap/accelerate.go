@@ -10,9 +10,9 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Memory is an amount of memory on a device. Amounts may have a fraction, as types
+// DeviceMemory is an amount of memory on a device. Amounts may have a fraction, as types
 // below a byte count exactly.
-type Memory struct {
+type DeviceMemory struct {
 	Device Device
 	Bytes  float64
 	// Warning says what may surprise about the size as the user wrote it; "" most often.
@@ -25,9 +25,9 @@ type Options struct {
 	// MaxMemory is the memory of each device, in any order. Devices left out are not
 	// used, but for the disk, which is always there and has no limit. Where it is nil,
 	// Available stands for it.
-	MaxMemory []Memory
+	MaxMemory []DeviceMemory
 	// Available is what the machine has.
-	Available []Memory
+	Available []DeviceMemory
 	// NoSplitModuleClasses are the classes that are placed as a whole.
 	NoSplitModuleClasses []string
 	// DType is the type that floating point weights are loaded as, by the names that
@@ -44,8 +44,8 @@ type Options struct {
 	FallbackAllocation bool
 }
 
-// Result is what InferAutoDeviceMap finds.
-type Result struct {
+// InferredMap is what InferAutoDeviceMap finds.
+type InferredMap struct {
 	// Raw is the map in the order in which modules were placed, and Map the same with
 	// modules of one device grouped.
 	Raw, Map Map
@@ -54,7 +54,7 @@ type Result struct {
 	HomelessBuffers float64
 	// Minimum says, for each device that was left with nothing on it, how much memory
 	// would have taken the first module that did not fit.
-	Minimum []Memory
+	Minimum []DeviceMemory
 	// Warnings are for the user's eyes.
 	Warnings []string
 	// Own is set where Accelerate fails on this input and the answer is Heft's: ties
@@ -73,7 +73,7 @@ type Result struct {
 // placing a module pulls in the modules that hold the other names.
 //
 // It fails on unknown devices and dtypes and on trees that contain themselves.
-func InferAutoDeviceMap(root *meta.Module, o Options) (*Result, error) {
+func InferAutoDeviceMap(root *meta.Module, o Options) (*InferredMap, error) {
 	t, memory, err := o.measure(root)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func InferAutoDeviceMap(root *meta.Module, o Options) (*Result, error) {
 }
 
 // measure is the table of root's sizes as Accelerate counts them, and the memory in order.
-func (o *Options) measure(root *meta.Module) (*table, []Memory, error) {
+func (o *Options) measure(root *meta.Module) (*table, []DeviceMemory, error) {
 	sizes, err := accelerateSizing(o.DType, o.SpecialDTypes)
 	if err != nil {
 		return nil, nil, err
@@ -96,7 +96,7 @@ func (o *Options) measure(root *meta.Module) (*table, []Memory, error) {
 }
 
 // infer is InferAutoDeviceMap on a table, with the memory in order.
-func infer(t *table, memory []Memory, o Options) (*Result, error) {
+func infer(t *table, memory []DeviceMemory, o Options) (*InferredMap, error) {
 	s := newSolver(t, memory, o)
 	if err := s.run(); err != nil {
 		s = newSolver(t, memory, o)
@@ -140,10 +140,10 @@ type solver struct {
 
 	placed  []int32 // in order
 	on      []int32 // slot of each node of placed
-	minimum []Memory
+	minimum []DeviceMemory
 }
 
-func newSolver(t *table, memory []Memory, o Options) *solver {
+func newSolver(t *table, memory []DeviceMemory, o Options) *solver {
 	s := &solver{table: t, noSplit: map[string]bool{}, isLargest: make([]bool, len(t.nodes))}
 	if o.FallbackAllocation {
 		s.fallbacks = len(t.nodes)
@@ -225,7 +225,7 @@ func (s *solver) step(i int32) error {
 		}
 	}
 	if d.used == 0 {
-		s.minimum = append(s.minimum, Memory{Device: d.device, Bytes: tied + kept})
+		s.minimum = append(s.minimum, DeviceMemory{Device: d.device, Bytes: tied + kept})
 	}
 	d.used += kept
 	s.at++
@@ -357,8 +357,8 @@ func (s *solver) bufferBytes(i int32) float64 {
 }
 
 // result gathers what a finished run found.
-func (s *solver) result(o Options) *Result {
-	r := &Result{Minimum: s.minimum, Own: s.tolerant}
+func (s *solver) result(o Options) *InferredMap {
+	r := &InferredMap{Minimum: s.minimum, Own: s.tolerant}
 	for k, i := range s.placed {
 		r.Raw.Set(s.nodes[i].path, s.slots[s.on[k]].device)
 	}

@@ -11,11 +11,11 @@ import (
 // MaxMemory is the memory to plan with, as Accelerate's get_max_memory: memory in the
 // order GPUs by number, mps, cpu, disk; available in its place where memory is nil. Of a
 // device that is given twice the last amount counts. An unknown device is an error.
-func MaxMemory(memory, available []Memory) ([]Memory, error) {
+func MaxMemory(memory, available []DeviceMemory) ([]DeviceMemory, error) {
 	if memory == nil {
 		memory = available
 	}
-	var list []Memory
+	var list []DeviceMemory
 	for _, m := range memory {
 		if _, _, ok := m.Device.order(); !ok {
 			return nil, fmt.Errorf("devicemap: unknown device %q: want a GPU's number, mps, cpu or disk", m.Device)
@@ -23,13 +23,13 @@ func MaxMemory(memory, available []Memory) ([]Memory, error) {
 		if math.IsNaN(m.Bytes) {
 			return nil, fmt.Errorf("devicemap: the memory of device %s is not a number", m.Device)
 		}
-		if i := slices.IndexFunc(list, func(o Memory) bool { return o.Device == m.Device }); i >= 0 {
+		if i := slices.IndexFunc(list, func(o DeviceMemory) bool { return o.Device == m.Device }); i >= 0 {
 			list[i] = m
 			continue
 		}
 		list = append(list, m)
 	}
-	slices.SortStableFunc(list, func(a, b Memory) int { return compareDevices(a.Device, b.Device) })
+	slices.SortStableFunc(list, func(a, b DeviceMemory) int { return compareDevices(a.Device, b.Device) })
 	return list, nil
 }
 
@@ -41,7 +41,7 @@ func MaxMemory(memory, available []Memory) ([]Memory, error) {
 //
 // Accelerate fails on a disk in the memory and on lowZero with a gap in the GPUs'
 // numbers; here the disk is as it was, and all other GPUs count.
-func BalancedMemory(root *meta.Module, o Options, lowZero bool) ([]Memory, error) {
+func BalancedMemory(root *meta.Module, o Options, lowZero bool) ([]DeviceMemory, error) {
 	t, memory, err := o.measure(root)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func BalancedMemory(root *meta.Module, o Options, lowZero bool) ([]Memory, error
 }
 
 // balance is BalancedMemory on a table, with the memory in order. It changes memory.
-func balance(t *table, memory []Memory, o Options, lowZero bool) []Memory {
+func balance(t *table, memory []DeviceMemory, o Options, lowZero bool) []DeviceMemory {
 	var gpus []int // indices in memory of the GPUs that have any
 	for i, m := range memory {
 		if _, gpu := m.Device.GPU(); gpu && m.Bytes > 0 {
@@ -85,7 +85,7 @@ func balance(t *table, memory []Memory, o Options, lowZero bool) []Memory {
 
 // leaveLast gives GPU 0 what the model needs beyond GPUs 1 to n-1, or beyond all others
 // where these numbers have a gap.
-func leaveLast(memory []Memory, total float64, n int) {
+func leaveLast(memory []DeviceMemory, total float64, n int) {
 	sum, all, found := 0.0, 0.0, 0
 	zero := -1
 	for i, m := range memory {

@@ -50,7 +50,7 @@ func BenchmarkSolveLargest(b *testing.B) {
 		b.Fatal(err)
 	}
 	total := sizes.Total()
-	memory := []Memory{{Device: GPU(0), Bytes: total / 3}, {Device: GPU(1), Bytes: total / 3}, {Device: CPU, Bytes: total / 4}}
+	memory := []DeviceMemory{{Device: GPU(0), Bytes: total / 3}, {Device: GPU(1), Bytes: total / 3}, {Device: CPU, Bytes: total / 4}}
 	for _, c := range []struct {
 		name    string
 		noSplit []string

@@ -8,15 +8,15 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Sizes are the bytes of each module and tensor of a tree, in tree order.
-type Sizes struct {
+// ModuleSizes are the bytes of each module and tensor of a tree, in tree order.
+type ModuleSizes struct {
 	t *table
 }
 
 // ComputeModuleSizes adds up what every module takes, as Accelerate's
 // compute_module_sizes: parameters and all buffers, tied parameters at their first name
 // only. dtype and special are as in [Options].
-func ComputeModuleSizes(root *meta.Module, dtype string, special map[string]string) (*Sizes, error) {
+func ComputeModuleSizes(root *meta.Module, dtype string, special map[string]string) (*ModuleSizes, error) {
 	sizes, err := accelerateSizing(dtype, special)
 	if err != nil {
 		return nil, err
@@ -25,13 +25,13 @@ func ComputeModuleSizes(root *meta.Module, dtype string, special map[string]stri
 	if err != nil {
 		return nil, err
 	}
-	return &Sizes{t}, nil
+	return &ModuleSizes{t}, nil
 }
 
 // Of is the size of the module or tensor at path in bytes. ok is false for names that
 // hold nothing of their own: what is tied to an earlier name and modules without
 // tensors. The empty path is the whole model.
-func (s *Sizes) Of(path string) (bytes float64, ok bool) {
+func (s *ModuleSizes) Of(path string) (bytes float64, ok bool) {
 	i, ok := s.t.find(path)
 	if !ok || !s.t.nodes[i].counted && i != 0 {
 		return 0, false
@@ -40,10 +40,10 @@ func (s *Sizes) Of(path string) (bytes float64, ok bool) {
 }
 
 // Total is the size of the model in bytes.
-func (s *Sizes) Total() float64 { return s.t.nodes[0].size }
+func (s *ModuleSizes) Total() float64 { return s.t.nodes[0].size }
 
 // Buffers is the size of all buffers in bytes.
-func (s *Sizes) Buffers() float64 {
+func (s *ModuleSizes) Buffers() float64 {
 	sum := 0.0
 	for i := range s.t.nodes {
 		if n := &s.t.nodes[i]; n.buffer != nil {
@@ -56,7 +56,7 @@ func (s *Sizes) Buffers() float64 {
 // LargestLayer is the size of the largest layer in bytes and the names of those of this
 // size, in tree order: a layer is a module without children or of one of the classes, or
 // a tensor that the root itself holds.
-func (s *Sizes) LargestLayer(noSplit []string) (bytes float64, paths []string) {
+func (s *ModuleSizes) LargestLayer(noSplit []string) (bytes float64, paths []string) {
 	solve := newSolver(s.t, nil, Options{NoSplitModuleClasses: noSplit})
 	for i, largest := range solve.isLargest {
 		if largest {

@@ -76,7 +76,7 @@ func FuzzMapJSON(f *testing.F) {
 		if json.Unmarshal(data, &m) != nil {
 			return
 		}
-		for _, form := range []any{m, Object{m}} {
+		for _, form := range []any{m, JSONObject{m}} {
 			b, err := json.Marshal(form)
 			if err != nil {
 				t.Fatal(err)

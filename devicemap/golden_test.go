@@ -50,7 +50,7 @@ func (a *goldenAmount) UnmarshalJSON(b []byte) error {
 }
 
 // goldenMemory is a list of [device, amount].
-type goldenMemory []Memory
+type goldenMemory []DeviceMemory
 
 func (m *goldenMemory) UnmarshalJSON(b []byte) error {
 	var rows []json.RawMessage
@@ -64,7 +64,7 @@ func (m *goldenMemory) UnmarshalJSON(b []byte) error {
 		if err := json.Unmarshal(row, &[]any{&d, &a}); err != nil {
 			return err
 		}
-		*m = append(*m, Memory{Device: Device(d), Bytes: float64(a)})
+		*m = append(*m, DeviceMemory{Device: Device(d), Bytes: float64(a)})
 	}
 	return nil
 }
@@ -415,7 +415,7 @@ func checkMax(t *testing.T, input []byte, want goldenAnswer) {
 	if err := json.Unmarshal(input, &in); err != nil {
 		t.Fatal(err)
 	}
-	got, err := MaxMemory(in, []Memory{{Device: CPU, Bytes: 1}})
+	got, err := MaxMemory(in, []DeviceMemory{{Device: CPU, Bytes: 1}})
 	if want.Error != "" || err != nil {
 		sameAnswer(t, nil, err, want)
 		return

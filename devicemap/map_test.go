@@ -61,7 +61,7 @@ func TestMapJSON(t *testing.T) {
 	if want := `[["b",10],["a","cpu"],["x.experts[0:2]","disk"]]`; err != nil || string(pairs) != want {
 		t.Errorf("pairs: %s %v", pairs, err)
 	}
-	object, err := json.Marshal(Object{m})
+	object, err := json.Marshal(JSONObject{m})
 	if want := `{"b":10,"a":"cpu","x.experts[0:2]":"disk"}`; err != nil || string(object) != want {
 		t.Errorf("object: %s %v", object, err)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // MarshalJSON writes the map as a list of [path, device], which keeps the order also with
-// readers that sort an object's names. [Object] is Accelerate's form.
+// readers that sort an object's names. [JSONObject] is Accelerate's form.
 func (m Map) MarshalJSON() ([]byte, error) {
 	return m.marshal('[', ']', func(b *bytes.Buffer, path, device []byte) {
 		b.WriteByte('[')
@@ -20,12 +20,12 @@ func (m Map) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// Object is a map that is written in JSON as Accelerate keeps it, one object of paths and
+// JSONObject is a map that is written in JSON as Accelerate keeps it, one object of paths and
 // devices, in order.
-type Object struct{ Map }
+type JSONObject struct{ Map }
 
 // MarshalJSON writes an object.
-func (o Object) MarshalJSON() ([]byte, error) {
+func (o JSONObject) MarshalJSON() ([]byte, error) {
 	return o.marshal('{', '}', func(b *bytes.Buffer, path, device []byte) {
 		b.Write(path)
 		b.WriteByte(':')

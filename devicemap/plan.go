@@ -46,7 +46,7 @@ func (d DevicePlan) Used() int64 {
 // A Plan says where each part of a model lives and what memory that takes. Its JSON
 // has the fields of `serve plan --json` that are known before anything is measured.
 type Plan struct {
-	Policy Kind `json:"policy"`
+	Policy PolicyKind `json:"policy"`
 	// Map has one entry for each unit, in tree order. Every parameter and buffer of
 	// the model lies under one.
 	Map     Map          `json:"device_map"`

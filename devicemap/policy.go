@@ -10,27 +10,27 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Kind says who decides where modules go.
-type Kind string
+// PolicyKind says who decides where modules go.
+type PolicyKind string
 
 // The kinds of policy.
 const (
 	// Auto is Heft's own: weights that are read most for a token stay nearest.
-	Auto Kind = "auto"
+	Auto PolicyKind = "auto"
 	// Balanced, BalancedLow0 and Sequential are Accelerate's, over the same budgets.
-	Balanced     Kind = "balanced"
-	BalancedLow0 Kind = "balanced_low_0"
-	Sequential   Kind = "sequential"
+	Balanced     PolicyKind = "balanced"
+	BalancedLow0 PolicyKind = "balanced_low_0"
+	Sequential   PolicyKind = "sequential"
 	// Manual places everything where the user's map says.
-	Manual Kind = "manual"
+	Manual PolicyKind = "manual"
 )
 
 // keywords are the kinds that users name.
-var keywords = []Kind{Auto, Balanced, BalancedLow0, Sequential}
+var keywords = []PolicyKind{Auto, Balanced, BalancedLow0, Sequential}
 
 // A Policy says how Solve places a model.
 type Policy struct {
-	Kind Kind // "" is Auto
+	Kind PolicyKind // "" is Auto
 	// Pins are what the user placed by hand: with Auto the rest is fitted around
 	// them, with Manual they are the whole map, the others take none.
 	Pins Map
@@ -70,8 +70,8 @@ func parseMap(text string) (Policy, error) {
 	if text == "" {
 		return Policy{}, fmt.Errorf("no device map: want %s", mapForms)
 	}
-	if slices.Contains(keywords, Kind(text)) {
-		return Policy{Kind: Kind(text)}, nil
+	if slices.Contains(keywords, PolicyKind(text)) {
+		return Policy{Kind: PolicyKind(text)}, nil
 	}
 	if text[0] == '{' || text[0] == '[' && !strings.Contains(text, "=") {
 		return parseJSONMap([]byte(text))
@@ -141,11 +141,11 @@ func parsePins(text string) (Map, error) {
 // ParseMaxMemory reads "DEVICE=SIZE,DEVICE=SIZE", as in "0=20GiB,cpu=30GiB", in the
 // order given. A size is as ParseSize takes it, or a plain number of bytes. One without a
 // device is the CPU's. A size in bits, as "8gb" is for Accelerate, carries a warning.
-func ParseMaxMemory(text string) ([]Memory, error) {
-	var list []Memory
+func ParseMaxMemory(text string) ([]DeviceMemory, error) {
+	var list []DeviceMemory
 	for item := range strings.SplitSeq(text, ",") {
 		m, err := parseMemory(item)
-		if err == nil && slices.ContainsFunc(list, func(o Memory) bool { return o.Device == m.Device }) {
+		if err == nil && slices.ContainsFunc(list, func(o DeviceMemory) bool { return o.Device == m.Device }) {
 			err = fmt.Errorf("device %s stands there twice", m.Device)
 		}
 		if err != nil {
@@ -156,14 +156,14 @@ func ParseMaxMemory(text string) ([]Memory, error) {
 	return list, nil
 }
 
-func parseMemory(item string) (Memory, error) {
+func parseMemory(item string) (DeviceMemory, error) {
 	name, amount, ok := strings.Cut(item, "=")
 	if !ok {
 		name, amount = string(CPU), item
 	}
 	d, err := parseDevice(name)
 	if err != nil {
-		return Memory{}, err
+		return DeviceMemory{}, err
 	}
 	amount = strings.TrimSpace(amount)
 	size, err := strconv.ParseInt(amount, 10, 64)
@@ -176,7 +176,7 @@ func parseMemory(item string) (Memory, error) {
 	if err != nil && !ok {
 		err = fmt.Errorf("want DEVICE=SIZE or SIZE, like cpu=30GiB")
 	}
-	return Memory{Device: d, Bytes: float64(size), Warning: bitsWarning(amount, size)}, err
+	return DeviceMemory{Device: d, Bytes: float64(size), Warning: bitsWarning(amount, size)}, err
 }
 
 // bitsWarning warns of a unit with a lower-case b, which means bits as in Accelerate.

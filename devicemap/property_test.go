@@ -107,7 +107,7 @@ func TestSolveProperties(t *testing.T) {
 				devices = append(devices, d)
 			}
 		}
-		p := Policy{Kind: rapid.SampledFrom([]Kind{Auto, Auto, Auto, Balanced, BalancedLow0, Sequential}).Draw(t, "kind"),
+		p := Policy{Kind: rapid.SampledFrom([]PolicyKind{Auto, Auto, Auto, Balanced, BalancedLow0, Sequential}).Draw(t, "kind"),
 			NoSplit: rapid.SampledFrom([][]string{{"Block"}, {}}).Draw(t, "no split"), SequenceKV: small.Draw(t, "sequence")}
 		if p.Kind == Auto {
 			p.Pins = drawPins(t, tree, append(devices, Disk))
@@ -115,7 +115,7 @@ func TestSolveProperties(t *testing.T) {
 		model := &meta.Model{Root: root}
 		plan, err := Solve(model, budgets, p)
 		if err != nil {
-			var refused *RefusedError
+			var refused *PlacementError
 			if !errors.As(err, &refused) || p.Pins.Len() == 0 {
 				t.Fatal(err)
 			}
@@ -197,10 +197,10 @@ func TestInferProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		root := drawTree(t)
 		size := rapid.Float64Range(0, 12000)
-		o := Options{NoSplitModuleClasses: []string{"Block"}, FallbackAllocation: rapid.Bool().Draw(t, "fallback"), MaxMemory: []Memory{}}
+		o := Options{NoSplitModuleClasses: []string{"Block"}, FallbackAllocation: rapid.Bool().Draw(t, "fallback"), MaxMemory: []DeviceMemory{}}
 		for _, d := range []Device{GPU(0), GPU(1), MPS, CPU} {
 			if rapid.Bool().Draw(t, "has "+string(d)) {
-				o.MaxMemory = append(o.MaxMemory, Memory{Device: d, Bytes: size.Draw(t, "memory")})
+				o.MaxMemory = append(o.MaxMemory, DeviceMemory{Device: d, Bytes: size.Draw(t, "memory")})
 			}
 		}
 		if rapid.Bool().Draw(t, "balanced") {

@@ -9,13 +9,13 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A RefusedError says why a model cannot be placed as the user asked.
-type RefusedError struct {
+// A PlacementError says why a model cannot be placed as the user asked.
+type PlacementError struct {
 	Device Device
 	Reason string
 }
 
-func (e *RefusedError) Error() string {
+func (e *PlacementError) Error() string {
 	return fmt.Sprintf("devicemap: device %s: %s", e.Device, e.Reason)
 }
 
@@ -31,7 +31,7 @@ func (e *RefusedError) Error() string {
 // experts may be elsewhere than the rest of it.
 //
 // Pins stay where they are: that they do not fit, or name a device without a budget, is
-// a *[RefusedError]; that the model lacks a path is an *[UnknownPathError], that a
+// a *[PlacementError]; that the model lacks a path is an *[UnknownPathError], that a
 // manual map leaves out tensors an *[UncoveredError].
 //
 // The other policies run Accelerate's solver with what the budgets leave for weights. A
@@ -157,7 +157,7 @@ func checked(d *divider, budgets []Budget, p Policy) (Plan, error) {
 		return plan, nil
 	}
 	if h := plan.Devices[host]; h.WeightsBytes > 0 && h.Used() > h.LimitBytes {
-		return Plan{}, &RefusedError{h.Device, fmt.Sprintf("what is placed there by hand takes %s, and streaming the rest from the disk %s, which is %s more than its limit of %s allows",
+		return Plan{}, &PlacementError{h.Device, fmt.Sprintf("what is placed there by hand takes %s, and streaming the rest from the disk %s, which is %s more than its limit of %s allows",
 			FormatSize(h.WeightsBytes), FormatSize(h.StagingBytes), FormatSize(h.Used()-h.LimitBytes), FormatSize(h.LimitBytes))}
 	}
 	return plan, nil
@@ -172,7 +172,7 @@ func placePins(units []unit, budgets []Budget, p Policy) error {
 			continue
 		}
 		if !slices.ContainsFunc(budgets, func(b Budget) bool { return b.Device == u.pin }) {
-			return &RefusedError{u.pin, fmt.Sprintf("%s is placed there, but the devices are %s",
+			return &PlacementError{u.pin, fmt.Sprintf("%s is placed there, but the devices are %s",
 				describe(u.path), deviceNames(budgets))}
 		}
 		u.at = u.pin
@@ -181,7 +181,7 @@ func placePins(units []unit, budgets []Budget, p Policy) error {
 	for _, b := range budgets {
 		room := max(0, b.room(b.leastKV(p.SequenceKV)))
 		if need := pinned[b.Device]; b.Device != Disk && need > room && p.Pins.Len() > 0 {
-			return &RefusedError{b.Device, fmt.Sprintf("what is placed there by hand takes %s, and of its %s only %s are free for weights",
+			return &PlacementError{b.Device, fmt.Sprintf("what is placed there by hand takes %s, and of its %s only %s are free for weights",
 				FormatSize(need), FormatSize(b.Limit), FormatSize(room))}
 		}
 	}
@@ -224,10 +224,10 @@ func solveAccelerate(root *meta.Module, t *table, budgets []Budget, p Policy) (P
 		return Plan{}, fmt.Errorf("devicemap: policy %s takes no pins: use auto", p.Kind)
 	}
 	o := Options{NoSplitModuleClasses: p.NoSplit, DType: p.DType, OffloadBuffers: p.OffloadBuffers}
-	o.MaxMemory = []Memory{}
+	o.MaxMemory = []DeviceMemory{}
 	for _, b := range budgets {
 		if b.Device != Disk {
-			o.MaxMemory = append(o.MaxMemory, Memory{Device: b.Device, Bytes: float64(max(0, b.room(b.KV)))})
+			o.MaxMemory = append(o.MaxMemory, DeviceMemory{Device: b.Device, Bytes: float64(max(0, b.room(b.KV)))})
 		}
 	}
 	sizes, err := accelerateSizing(p.DType, nil)

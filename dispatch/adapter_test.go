@@ -286,7 +286,7 @@ func TestAdaptersAreCounted(t *testing.T) {
 	}
 	defer plain.Close()
 	more := o.Ledger.Held()["activations"] - without.Ledger.Held()["activations"]
-	limits := []devicemap.Memory{{Device: devicemap.CPU, Bytes: 1 << 30}}
+	limits := []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: 1 << 30}}
 	with, _, err := dispatch.Plan(skeleton, dispatch.Options{MaxMemory: limits, Adapters: []dispatch.Adapter{{Name: "a", Dir: adapterDir(t)}, {Name: "b", Dir: adapterDir(t)}}})
 	if err != nil {
 		t.Fatal(err)

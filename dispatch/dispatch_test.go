@@ -231,7 +231,7 @@ func TestATouchedShardDoesNotEndService(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := checkpoint.Remember(context.Background(), false, nil); err != nil { // as Warm does
+		if err := checkpoint.HashFiles(context.Background(), false, nil); err != nil { // as Warm does
 			t.Fatal(err)
 		}
 		speak := func() ([]int32, error) {

@@ -15,7 +15,7 @@ import (
 // A limit below the minimum is exceeded, and the plan says so.
 func ExampleOpenFS() {
 	model, err := dispatch.OpenFS(demo.Name, demo.Files(), dispatch.Options{Threads: 1, Context: 64,
-		MaxMemory: []devicemap.Memory{{Device: devicemap.CPU, Bytes: 1 << 20}}})
+		MaxMemory: []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: 1 << 20}}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func ExamplePlan() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	plan, _, err := dispatch.Plan(skeleton, dispatch.Options{Threads: 1, MaxSequences: 1, MaxMemory: []devicemap.Memory{{Device: devicemap.CPU, Bytes: 320 << 20}}})
+	plan, _, err := dispatch.Plan(skeleton, dispatch.Options{Threads: 1, MaxSequences: 1, MaxMemory: []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: 320 << 20}}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func (h *hidden) add(r *BatchRow, first int) {
 		h.rows = append(h.rows, int32(first+n-1))
 	case HiddenSum:
 		at = place{sum: true, at: len(h.sums)}
-		h.sums = append(h.sums, nn.Sum{Rows: meta.Rows{Begin: first, End: first + n}, From: r.Sum})
+		h.sums = append(h.sums, nn.Sum{RowRange: meta.RowRange{Begin: first, End: first + n}, From: r.Sum})
 	default:
 		at.at = -1
 	}

@@ -33,7 +33,7 @@ func EstimateMemory(skeleton *meta.Model, o Options, dtype string) (MemoryEstima
 	cache := o.cache(program.KV())
 	o.KVTokens, o.KVBytes = 0, cache.SequenceBytes(tokens, o.MaxBatchTokens)
 	const plenty = 1 << 60
-	o.MaxMemory = []devicemap.Memory{{Device: devicemap.CPU, Bytes: plenty}}
+	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: plenty}}
 	o.DeviceMap = devicemap.Policy{Kind: devicemap.Manual, Pins: everywhere(devicemap.CPU), DType: dtype}
 	plan, _, err := Plan(skeleton, o)
 	if err != nil {

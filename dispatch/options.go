@@ -33,7 +33,7 @@ type Options struct {
 	DeviceMap devicemap.Policy
 	// MaxMemory limits what Heft keeps on each device. Without a limit for the cpu it is the memory
 	// that the host has available.
-	MaxMemory []devicemap.Memory
+	MaxMemory []devicemap.DeviceMemory
 	// StrictMemory makes a limit below the minimum an error. Without it the model runs with the
 	// minimum, and [Model.Plan] has a warning.
 	StrictMemory bool

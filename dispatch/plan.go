@@ -82,7 +82,7 @@ func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 }
 
 // limitWarnings returns the warnings that came with the limits.
-func limitWarnings(limits []devicemap.Memory) []string {
+func limitWarnings(limits []devicemap.DeviceMemory) []string {
 	var warnings []string
 	for _, m := range limits {
 		if m.Warning != "" {
@@ -163,7 +163,7 @@ func hasExperts(root *meta.Module) bool {
 // Budgets are the devices with what Heft may keep on each: the user's limits, and for the
 // cpu without one what the host has available. From 1 GiB up, the cpu's limit includes the
 // runtime's own overhead; [Options].Serving includes it at any limit.
-func Budgets(limits []devicemap.Memory) ([]devicemap.Budget, error) {
+func Budgets(limits []devicemap.DeviceMemory) ([]devicemap.Budget, error) {
 	var budgets []devicemap.Budget
 	host := false
 	for _, m := range limits {

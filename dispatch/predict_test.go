@@ -34,7 +34,7 @@ func planFor(t *testing.T, m *meta.Model, text string) devicemap.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits := []devicemap.Memory{{Device: devicemap.GPU(0), Bytes: 1 << 30}, {Device: devicemap.CPU, Bytes: 1 << 30}}
+	limits := []devicemap.DeviceMemory{{Device: devicemap.GPU(0), Bytes: 1 << 30}, {Device: devicemap.CPU, Bytes: 1 << 30}}
 	plan, _, err := dispatch.Plan(m, dispatch.Options{Context: 64, DeviceMap: policy, MaxMemory: limits})
 	if err != nil {
 		t.Fatal(err)

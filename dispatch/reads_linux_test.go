@@ -104,7 +104,7 @@ func TestPlanningABareConfigOpensNothingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits := []devicemap.Memory{{Device: devicemap.CPU, Bytes: 1 << 30}}
+	limits := []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: 1 << 30}}
 	if _, _, err := dispatch.Plan(skeleton, dispatch.Options{Threads: 1, MaxMemory: limits}); err != nil {
 		t.Fatal(err)
 	}

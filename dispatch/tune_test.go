@@ -30,7 +30,7 @@ func TestTuneReads(t *testing.T) {
 			cancel()
 		}
 		ledger := new(dispatch.Ledger)
-		m, err := dispatch.OpenFS("demo", demo.Files(), dispatch.Options{MaxMemory: []devicemap.Memory{{Device: devicemap.CPU, Bytes: limit}}, Ledger: ledger})
+		m, err := dispatch.OpenFS("demo", demo.Files(), dispatch.Options{MaxMemory: []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: limit}}, Ledger: ledger})
 		if err != nil {
 			t.Fatal(err)
 		}

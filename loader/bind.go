@@ -20,15 +20,15 @@ type Binding struct {
 	unexpected []string
 }
 
-// A Part is a tensor, or a range of its rows, that fills a parameter or a part of it.
-type Part struct {
+// A BoundTensor is a tensor, or a range of its rows, that fills a parameter or a part of it.
+type BoundTensor struct {
 	Tensor *Tensor
 	// Expert is the index along the parameter's first dimension that the part fills, or -1 if the
 	// part does not belong to a stack.
 	Expert int
 	// Into is the range of rows to fill: of the parameter's first dimension, or of its second for
 	// an expert. From is the range of rows of Tensor. The zero value means all rows.
-	Into, From meta.Rows
+	Into, From meta.RowRange
 	// Transposed is set if the tensor is [columns, rows] of the parameter's values.
 	Transposed bool
 	// Quant describes how to compute the values from Tensor, which holds codes, and from Scales,
@@ -38,7 +38,7 @@ type Part struct {
 }
 
 // Span returns the offset and size in bytes of the part's elements in its tensor.
-func (p Part) Span() (off, size int64) {
+func (p BoundTensor) Span() (off, size int64) {
 	if p.From.IsAll() || len(p.Tensor.Shape) == 0 || p.Tensor.Shape[0] == 0 {
 		return 0, p.Tensor.Size
 	}
@@ -47,7 +47,7 @@ func (p Part) Span() (off, size int64) {
 }
 
 // Bytes returns the part's elements in place; see [Tensor.Bytes].
-func (p Part) Bytes() ([]byte, error) {
+func (p BoundTensor) Bytes() ([]byte, error) {
 	b, err := p.Tensor.Bytes()
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (p Part) Bytes() ([]byte, error) {
 // bound is the entry of a parameter or buffer.
 type bound struct {
 	shape   []int
-	sources []meta.Source
+	sources []meta.TensorSource
 	// alias is the name of a tied tensor that is not stored under its own name.
 	alias string
 }
@@ -120,26 +120,26 @@ func (b *Binding) Unexpected() []string { return b.unexpected }
 // Checkpoint returns the checkpoint of the tensors.
 func (b *Binding) Checkpoint() *Checkpoint { return b.ck }
 
-// Parts returns the tensors that fill p, or the parameter that p is tied to: one per source, or one
+// Tensors returns the tensors that fill p, or the parameter that p is tied to: one per source, or one
 // per expert for a stacked source. It returns nil for a parameter of another model.
-func (b *Binding) Parts(p *meta.Param) []Part {
+func (b *Binding) Tensors(p *meta.Param) []BoundTensor {
 	if e := b.params[p.Resolve()]; e != nil {
 		return b.parts(e, -1)
 	}
 	return nil
 }
 
-// Expert returns the parts that fill slab i of p's first dimension from tensors of their own. It is
+// ExpertTensors returns the parts that fill slab i of p's first dimension from tensors of their own. It is
 // empty if p is not filled by separate tensors per expert.
-func (b *Binding) Expert(p *meta.Param, i int) []Part {
+func (b *Binding) ExpertTensors(p *meta.Param, i int) []BoundTensor {
 	if e := b.params[p.Resolve()]; e != nil && i >= 0 {
 		return b.parts(e, i)
 	}
 	return nil
 }
 
-// BufferParts returns the tensors that fill a persistent buffer, like Parts.
-func (b *Binding) BufferParts(buffer *meta.Buffer) []Part {
+// BufferTensors returns the tensors that fill a persistent buffer, like Tensors.
+func (b *Binding) BufferTensors(buffer *meta.Buffer) []BoundTensor {
 	if e := b.buffers[buffer]; e != nil {
 		return b.parts(e, -1)
 	}
@@ -147,8 +147,8 @@ func (b *Binding) BufferParts(buffer *meta.Buffer) []Part {
 }
 
 // parts resolves the sources of e; if only is not negative, just those of expert only.
-func (b *Binding) parts(e *bound, only int) []Part {
-	var parts []Part
+func (b *Binding) parts(e *bound, only int) []BoundTensor {
+	var parts []BoundTensor
 	var buf []byte
 	for _, s := range e.sources {
 		begin, end := 0, max(s.Stack, 1)
@@ -160,7 +160,7 @@ func (b *Binding) parts(e *bound, only int) []Part {
 		}
 		parts = slices.Grow(parts, end-begin)
 		for i := begin; i < end; i++ {
-			part := Part{Expert: -1, Into: s.Into, From: s.From, Transposed: s.Transposed}
+			part := BoundTensor{Expert: -1, Into: s.Into, From: s.From, Transposed: s.Transposed}
 			if s.Stack > 0 {
 				part.Expert = i
 			}
@@ -181,7 +181,7 @@ func (b *Binding) parts(e *bound, only int) []Part {
 
 // companion returns the i-th tensor of a kind that accompanies a quantised source, or nil if the
 // format has none.
-func (b *Binding) companion(s meta.Source, name string, i int) *Tensor {
+func (b *Binding) companion(s meta.TensorSource, name string, i int) *Tensor {
 	if name == "" {
 		return nil
 	}
@@ -190,7 +190,7 @@ func (b *Binding) companion(s meta.Source, name string, i int) *Tensor {
 }
 
 // appendName appends the name of a source's tensor, or of the i-th of its stack.
-func appendName(buf []byte, s meta.Source, i int) []byte {
+func appendName(buf []byte, s meta.TensorSource, i int) []byte {
 	before, after, ok := strings.Cut(s.Tensor, "{}")
 	if s.Stack == 0 || !ok {
 		return append(buf, s.Tensor...)

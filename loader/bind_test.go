@@ -32,7 +32,7 @@ func (b *fileBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func param(name string, dtype meta.DType, shape []int, sources ...meta.Source) *meta.Param {
+func param(name string, dtype meta.DType, shape []int, sources ...meta.TensorSource) *meta.Param {
 	return &meta.Param{Name: name, Shape: shape, DType: dtype, Sources: sources}
 }
 
@@ -41,7 +41,7 @@ func module(name string, params ...*meta.Param) *meta.Module {
 }
 
 // names lists the parts as "tensor@expert".
-func partNames(parts []Part) []string {
+func partNames(parts []BoundTensor) []string {
 	var names []string
 	for _, p := range parts {
 		names = append(names, fmt.Sprintf("%s@%d", p.Tensor.Name, p.Expert))
@@ -58,23 +58,23 @@ func TestBindStacks(t *testing.T) {
 			raw(fmt.Sprintf("m.experts.%d.w3", e), meta.BFloat16, width, in))
 	}
 	gateUp := param("gate_up", meta.BFloat16, []int{experts, 2 * width, in},
-		meta.Source{Tensor: "m.experts.{}.w1", Stack: experts, Into: meta.Rows{Begin: 0, End: width}},
-		meta.Source{Tensor: "m.experts.{}.w3", Stack: experts, Into: meta.Rows{Begin: width, End: 2 * width}})
+		meta.TensorSource{Tensor: "m.experts.{}.w1", Stack: experts, Into: meta.RowRange{Begin: 0, End: width}},
+		meta.TensorSource{Tensor: "m.experts.{}.w3", Stack: experts, Into: meta.RowRange{Begin: width, End: 2 * width}})
 	b, err := Bind(inMemory(t, tensors...), &meta.Model{Root: module("", gateUp)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"m.experts.0.w1@0", "m.experts.1.w1@1", "m.experts.2.w1@2", "m.experts.0.w3@0", "m.experts.1.w3@1", "m.experts.2.w3@2"}
-	if got := partNames(b.Parts(gateUp)); !slices.Equal(got, want) {
+	if got := partNames(b.Tensors(gateUp)); !slices.Equal(got, want) {
 		t.Errorf("parts %q", got)
 	}
-	if got := partNames(b.Expert(gateUp, 1)); !slices.Equal(got, []string{"m.experts.1.w1@1", "m.experts.1.w3@1"}) {
+	if got := partNames(b.ExpertTensors(gateUp, 1)); !slices.Equal(got, []string{"m.experts.1.w1@1", "m.experts.1.w3@1"}) {
 		t.Errorf("expert 1: %q", got)
 	}
-	if b.Expert(gateUp, 3) != nil || b.Expert(gateUp, -1) != nil || b.Parts(&meta.Param{}) != nil {
+	if b.ExpertTensors(gateUp, 3) != nil || b.ExpertTensors(gateUp, -1) != nil || b.Tensors(&meta.Param{}) != nil {
 		t.Error("parts of what is not there")
 	}
-	if p := b.Parts(gateUp)[5]; p.Into != (meta.Rows{Begin: width, End: 2 * width}) {
+	if p := b.Tensors(gateUp)[5]; p.Into != (meta.RowRange{Begin: width, End: 2 * width}) {
 		t.Errorf("into %v", p.Into)
 	}
 	if len(b.Unexpected()) != 0 {
@@ -84,13 +84,13 @@ func TestBindStacks(t *testing.T) {
 
 func TestBindRowsAndTransposed(t *testing.T) {
 	ck := inMemory(t, raw("qkv", meta.Float32, 6, 4), raw("conv", meta.Float32, 4, 6))
-	q := param("q", meta.Float32, []int{2, 4}, meta.Source{Tensor: "qkv", From: meta.Rows{Begin: 2, End: 4}})
-	w := param("w", meta.Float32, []int{6, 4}, meta.Source{Tensor: "conv", Transposed: true})
+	q := param("q", meta.Float32, []int{2, 4}, meta.TensorSource{Tensor: "qkv", From: meta.RowRange{Begin: 2, End: 4}})
+	w := param("w", meta.Float32, []int{6, 4}, meta.TensorSource{Tensor: "conv", Transposed: true})
 	b, err := Bind(ck, &meta.Model{Root: module("", q, w)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	part := b.Parts(q)[0]
+	part := b.Tensors(q)[0]
 	if off, size := part.Span(); off != 32 || size != 32 {
 		t.Errorf("rows lie at %d, %d bytes", off, size)
 	}
@@ -98,15 +98,15 @@ func TestBindRowsAndTransposed(t *testing.T) {
 	if rows, err := part.Bytes(); err != nil || !slices.Equal(rows, whole[32:64]) {
 		t.Errorf("rows % x, %v", rows, err)
 	}
-	if p := b.Parts(w)[0]; !p.Transposed {
+	if p := b.Tensors(w)[0]; !p.Transposed {
 		t.Error("the part does not say that it is transposed")
 	}
-	for _, s := range []meta.Source{
-		{Tensor: "qkv", From: meta.Rows{Begin: 5, End: 7}},
-		{Tensor: "qkv", From: meta.Rows{Begin: 0, End: 3}},
+	for _, s := range []meta.TensorSource{
+		{Tensor: "qkv", From: meta.RowRange{Begin: 5, End: 7}},
+		{Tensor: "qkv", From: meta.RowRange{Begin: 0, End: 3}},
 		{Tensor: "conv"},
 		{Tensor: "conv", Stack: 3},
-		{Tensor: "qkv", Into: meta.Rows{Begin: 1, End: 3}},
+		{Tensor: "qkv", Into: meta.RowRange{Begin: 1, End: 3}},
 	} {
 		if _, err := Bind(ck, &meta.Model{Root: module("", param("p", meta.Float32, []int{2, 4}, s))}); err == nil {
 			t.Errorf("%+v was bound", s)
@@ -134,9 +134,9 @@ func TestBindDialects(t *testing.T) {
 				raw(name(fileHas, "extra"), meta.Bool, 2))
 			var params []*meta.Param
 			for _, n := range []string{"h.0.w", "h.1.w", "h.2.w"} {
-				params = append(params, param(n, meta.Float32, []int{2}, meta.Source{Tensor: name(modelHas, n)}))
+				params = append(params, param(n, meta.Float32, []int{2}, meta.TensorSource{Tensor: name(modelHas, n)}))
 			}
-			head := param("head", meta.Float32, []int{2}, meta.Source{Tensor: "lm_head.weight"})
+			head := param("head", meta.Float32, []int{2}, meta.TensorSource{Tensor: "lm_head.weight"})
 			model := &meta.Model{Root: module("", append(params, head)...), BasePrefix: prefix, Ignore: []string{"h.*.attn.bias"}}
 			b, err := Bind(ck, model)
 			if err != nil {
@@ -147,7 +147,7 @@ func TestBindDialects(t *testing.T) {
 				t.Errorf("model %t, file %t: unexpected %q", modelHas, fileHas, got)
 			}
 			for _, p := range params {
-				if parts := b.Parts(p); len(parts) != 1 || !strings.HasSuffix(parts[0].Tensor.Name, p.Name) {
+				if parts := b.Tensors(p); len(parts) != 1 || !strings.HasSuffix(parts[0].Tensor.Name, p.Name) {
 					t.Errorf("%s is filled by %q", p.Name, partNames(parts))
 				}
 			}
@@ -156,7 +156,7 @@ func TestBindDialects(t *testing.T) {
 }
 
 func TestBindTied(t *testing.T) {
-	embed := param("weight", meta.Float32, []int{2, 3}, meta.Source{Tensor: "embed.weight"})
+	embed := param("weight", meta.Float32, []int{2, 3}, meta.TensorSource{Tensor: "embed.weight"})
 	head := &meta.Param{Name: "weight", Shape: embed.Shape, DType: embed.DType, SameAs: embed}
 	root := &meta.Module{Children: []*meta.Module{module("embed", embed), module("lm_head", head)}}
 	for _, test := range []struct {
@@ -184,7 +184,7 @@ func TestBindTied(t *testing.T) {
 			continue
 		}
 		for _, p := range []*meta.Param{embed, head} {
-			if got := b.Parts(p); len(got) != 1 || got[0].Tensor.Name != test.from {
+			if got := b.Tensors(p); len(got) != 1 || got[0].Tensor.Name != test.from {
 				t.Errorf("%q: filled by %q", test.file, partNames(got))
 			}
 		}
@@ -208,7 +208,7 @@ func TestBindOwnTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := partNames(b.BufferParts(block.Buffers[0])); !slices.Equal(got, []string{"block.mean@-1"}) || b.BufferParts(block.Buffers[1]) != nil {
+	if got := partNames(b.BufferTensors(block.Buffers[0])); !slices.Equal(got, []string{"block.mean@-1"}) || b.BufferTensors(block.Buffers[1]) != nil {
 		t.Errorf("buffer: %q", got)
 	}
 	if len(b.Unexpected()) != 0 {
@@ -291,7 +291,7 @@ func BenchmarkBindTrillion(b *testing.B) {
 		m := module(fmt.Sprint(l))
 		for _, name := range []string{"gate", "up", "down"} {
 			pattern := fmt.Sprintf("model.layers.%d.mlp.experts.{}.%s_proj.weight", l, name)
-			m.Params = append(m.Params, param(name, meta.BFloat16, []int{experts, 2, 4}, meta.Source{Tensor: pattern, Stack: experts}))
+			m.Params = append(m.Params, param(name, meta.BFloat16, []int{experts, 2, 4}, meta.TensorSource{Tensor: pattern, Stack: experts}))
 			for e := range experts {
 				n := strings.Replace(pattern, "{}", fmt.Sprint(e), 1)
 				ck.index[n] = int32(len(ck.tensors))

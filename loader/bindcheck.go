@@ -84,9 +84,9 @@ func gather(root *meta.Module) *gathered {
 	return g
 }
 
-func bind(name string, shape []int, sources []meta.Source) *bound {
+func bind(name string, shape []int, sources []meta.TensorSource) *bound {
 	if len(sources) == 0 {
-		sources = []meta.Source{{Tensor: name}}
+		sources = []meta.TensorSource{{Tensor: name}}
 	}
 	return &bound{shape: shape, sources: sources}
 }
@@ -148,7 +148,7 @@ func (c *checker) check(e entry, ties []string) {
 }
 
 // quantised resolves the tensors of a source of codes.
-func (c *checker) quantised(e entry, s meta.Source) {
+func (c *checker) quantised(e entry, s meta.TensorSource) {
 	stored, _ := s.Stored(e.shape)
 	for k, want := range stored {
 		s.Tensor = want.Tensor
@@ -211,7 +211,7 @@ func (c *checker) tied(e *bound, ties []string) *Tensor {
 }
 
 // wanted is the shape of the tensor, or of the rows From of it, that a source asks for.
-func wanted(shape []int, s meta.Source) (want []int, reason string) {
+func wanted(shape []int, s meta.TensorSource) (want []int, reason string) {
 	want = slices.Clone(shape)
 	if s.Stack > 0 {
 		if len(want) == 0 || want[0] != s.Stack {
@@ -236,7 +236,7 @@ func wanted(shape []int, s meta.Source) (want []int, reason string) {
 }
 
 // fits reports whether a tensor of shape got, or its rows from, is of shape want.
-func fits(got, want []int, from meta.Rows) bool {
+func fits(got, want []int, from meta.RowRange) bool {
 	if from.IsAll() {
 		return slices.Equal(got, want)
 	}
@@ -244,7 +244,7 @@ func fits(got, want []int, from meta.Rows) bool {
 		from.Begin >= 0 && from.End <= got[0] && from.End-from.Begin == want[0]
 }
 
-func rowsText(r meta.Rows) string {
+func rowsText(r meta.RowRange) string {
 	if r.IsAll() {
 		return ""
 	}

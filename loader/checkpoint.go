@@ -28,7 +28,7 @@ type Checkpoint struct {
 }
 
 // Tensor returns the shape and dtype of the tensor called name, which makes a checkpoint a
-// [meta.Header]. The caller must not modify the shape.
+// [meta.CheckpointHeader]. The caller must not modify the shape.
 func (c *Checkpoint) Tensor(name string) (shape []int, dtype meta.DType, ok bool) {
 	if i, found := c.index[name]; found {
 		t := &c.tensors[i]

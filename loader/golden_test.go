@@ -277,7 +277,7 @@ func TestGoldenModelsBind(t *testing.T) {
 			}
 			for path, p := range model.Root.AllParams() {
 				var filled int64
-				for _, part := range b.Parts(p) {
+				for _, part := range b.Tensors(p) {
 					_, size := part.Span()
 					filled += size
 					for _, beside := range []*Tensor{part.Scales, part.Zeros, part.Index} {

@@ -6,22 +6,22 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Head is the beginning of a safetensors file stored elsewhere, such as on a hub.
-type Head struct {
+// A FileHead is the beginning of a safetensors file stored elsewhere, such as on a hub.
+type FileHead struct {
 	Name  string // base name of the file
 	Size  int64  // size of the whole file in bytes
 	Bytes []byte // its first bytes: at least the header's length and the header
 }
 
 // Headers are the tensors of files of which only the heads are here. They are a
-// [meta.Header], from which a skeleton is built and planned; no tensor can be read. All
+// [meta.CheckpointHeader], from which a skeleton is built and planned; no tensor can be read. All
 // methods may be called from many goroutines.
 type Headers struct{ joined Checkpoint }
 
 // ReadHeaders reads heads as [Open] reads the headers of files, with the same checks. The
 // index says which file counts where a tensor stands in several; it is nil where there
 // is none. The error is an *Error.
-func ReadHeaders(heads []Head, index []byte) (*Headers, error) {
+func ReadHeaders(heads []FileHead, index []byte) (*Headers, error) {
 	var weights map[string]string
 	if index != nil {
 		var err error

@@ -17,7 +17,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-var _ meta.Header = (*Checkpoint)(nil)
+var _ meta.CheckpointHeader = (*Checkpoint)(nil)
 
 // save writes tensors and returns their folder.
 func save(t testing.TB, limit int64, tensors ...NamedTensor) string {
@@ -192,7 +192,7 @@ func TestOpenInMemory(t *testing.T) {
 	if !ok || ck.Dir() != "" || ck.Verify() != nil {
 		t.Fatalf("%v %q %v", ok, ck.Dir(), ck.Verify())
 	}
-	if path, off, size := h.Source(); path != "" || off <= 8 || size != 4 {
+	if path, off, size := h.Location(); path != "" || off <= 8 || size != 4 {
 		t.Errorf("source %q %d %d", path, off, size)
 	}
 	b, err := h.Bytes()

@@ -11,7 +11,7 @@ import (
 // fp8Model is a parameter [200, 130] in blocks of 128, alone or as two experts.
 func fp8Model(stack int) (*meta.Model, *meta.Param) {
 	q := &meta.Quant{Format: meta.QuantFP8, Scales: "w_scale_inv", ScaleDType: meta.BFloat16, Rows: 128, Columns: 128}
-	s := meta.Source{Tensor: "w", Quant: q, Stack: stack}
+	s := meta.TensorSource{Tensor: "w", Quant: q, Stack: stack}
 	shape := []int{200, 130}
 	if stack > 0 {
 		s.Tensor, q.Scales, shape = "e.{}.w", "e.{}.w_scale_inv", []int{stack, 200, 130}
@@ -31,7 +31,7 @@ func TestBindQuantised(t *testing.T) {
 	if extra := b.Unexpected(); extra != nil {
 		t.Errorf("unexpected %q", extra)
 	}
-	parts := b.Expert(p, 1)
+	parts := b.ExpertTensors(p, 1)
 	if len(parts) != 1 || parts[0].Tensor.Name != "e.1.w" || parts[0].Scales.Name != "e.1.w_scale_inv" || parts[0].Zeros != nil || parts[0].Quant == nil {
 		t.Errorf("parts of expert 1: %+v", parts)
 	}

@@ -69,9 +69,9 @@ func (t *Tensor) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Source is where the tensor lies on disk, for a reader that opens the file itself; path
+// Location is where the tensor lies on disk, for a reader that opens the file itself; path
 // is empty for a checkpoint in memory, which only Bytes and ReadAt read.
-func (t *Tensor) Source() (path string, offset, size int64) {
+func (t *Tensor) Location() (path string, offset, size int64) {
 	return t.File.Path, t.Offset, t.Size
 }
 

@@ -46,12 +46,12 @@ func (c *contents) close() {
 	}
 }
 
-// Remember reads and hashes the contents of all files, so that [File.Unchanged] can tell a new
+// HashFiles reads and hashes the contents of all files, so that [File.Unchanged] can tell a new
 // modification time from new contents. It takes as long as reading the files, keeps 1 MiB in
 // memory, and with drop leaves nothing in the page cache. It calls pace before each read of 1 MiB,
 // which may wait, for example while requests need the disk; nil never waits. A file that changed
 // already is passed over. The error is that of ctx or pace, or an *Error.
-func (c *Checkpoint) Remember(ctx context.Context, drop bool, pace func(context.Context) error) error {
+func (c *Checkpoint) HashFiles(ctx context.Context, drop bool, pace func(context.Context) error) error {
 	if pace == nil {
 		pace = context.Context.Err
 	}
@@ -122,7 +122,7 @@ func hashOf(ctx context.Context, file *os.File, drop bool, pace func(context.Con
 // Unchanged reports as an *Error that the contents of the file are others than when it was opened,
 // which its size need not show. A file that took its place by its name is another one, and does not
 // matter once this one is open. Most calls ask for the stamp only and allocate nothing; one that
-// finds a new stamp reads the whole file if [Checkpoint.Remember] has, and else reports a change.
+// finds a new stamp reads the whole file if [Checkpoint.HashFiles] has, and else reports a change.
 func (f *File) Unchanged() error {
 	if f.inMemory() {
 		return nil
@@ -181,9 +181,9 @@ func (f *File) compare(now hostmem.Stamp) error {
 // before and after.
 func (f *File) Epoch() uint64 { return f.contents.epoch.Load() }
 
-// Steady calls read, which reads bytes of the file in place or by other means, until the file was
+// ReadUnchanged calls read, which reads bytes of the file in place or by other means, until the file was
 // the same from its beginning to its end. It fails with read's error or that of [File.Unchanged].
-func (f *File) Steady(read func() error) error {
+func (f *File) ReadUnchanged(read func() error) error {
 	for {
 		epoch := f.Epoch()
 		if err := read(); err != nil {

@@ -75,7 +75,7 @@ func TestATouchedFileIsUnchanged(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := ck.Remember(context.Background(), drop, nil); err != nil {
+		if err := ck.HashFiles(context.Background(), drop, nil); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 2 {
@@ -103,7 +103,7 @@ func TestATouchedFileIsUnchanged(t *testing.T) {
 	if err := os.Chtimes(file.Path, time.Unix(1, 0), time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if err := touched.Remember(context.Background(), false, nil); err != nil {
+	if err := touched.HashFiles(context.Background(), false, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := file.Unchanged(); !errors.Is(err, ErrChanged) {
@@ -116,11 +116,11 @@ func TestATouchedFileIsUnchanged(t *testing.T) {
 func TestWhatIsReadWhileAFileChangesIsReadAgain(t *testing.T) {
 	ck := open(t, save(t, 0, floats("w", 1, 2)))
 	file := ck.Files()[0]
-	if err := ck.Remember(context.Background(), false, nil); err != nil {
+	if err := ck.HashFiles(context.Background(), false, nil); err != nil {
 		t.Fatal(err)
 	}
 	reads := 0
-	err := file.Steady(func() error {
+	err := file.ReadUnchanged(func() error {
 		if reads++; reads == 1 {
 			return os.Chtimes(file.Path, time.Unix(1, 0), time.Unix(1, 0))
 		}
@@ -130,7 +130,7 @@ func TestWhatIsReadWhileAFileChangesIsReadAgain(t *testing.T) {
 		t.Errorf("%d reads, %v", reads, err)
 	}
 	failed := errors.New("failed")
-	if err := file.Steady(func() error { return failed }); err != failed {
+	if err := file.ReadUnchanged(func() error { return failed }); err != failed {
 		t.Error(err)
 	}
 }

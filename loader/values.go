@@ -13,15 +13,15 @@ import (
 // are the tensor's own and read-only; see [Tensor.Bytes]. The error is an *Error.
 func (b *Binding) Values(p *meta.Param) (meta.DType, []byte, error) {
 	p = p.Resolve()
-	return b.values(p.Name, p.Shape, b.Parts(p))
+	return b.values(p.Name, p.Shape, b.Tensors(p))
 }
 
 // BufferValues is all elements of a persistent buffer, as Values.
 func (b *Binding) BufferValues(buffer *meta.Buffer) (meta.DType, []byte, error) {
-	return b.values(buffer.Name, buffer.Shape, b.BufferParts(buffer))
+	return b.values(buffer.Name, buffer.Shape, b.BufferTensors(buffer))
 }
 
-func (b *Binding) values(name string, shape []int, parts []Part) (meta.DType, []byte, error) {
+func (b *Binding) values(name string, shape []int, parts []BoundTensor) (meta.DType, []byte, error) {
 	if len(parts) == 0 {
 		return meta.NoDType, nil, failf(b.ck.name, name, "does not belong to the model that was bound")
 	}
@@ -59,7 +59,7 @@ func (b *Binding) values(name string, shape []int, parts []Part) (meta.DType, []
 }
 
 // window is where rows into of a parameter, or of slab expert of it, lie in its bytes.
-func window(shape []int, expert int, into meta.Rows, dtype meta.DType) (off, size int64) {
+func window(shape []int, expert int, into meta.RowRange, dtype meta.DType) (off, size int64) {
 	total := dtype.Bytes(meta.Elements(shape))
 	off, size = 0, total
 	if expert >= 0 {
@@ -132,7 +132,7 @@ func Unbind(model *meta.Model, value func(path string) (dtype meta.DType, elemen
 // A piece is a part of a parameter that is written to rows from of a tensor.
 type piece struct {
 	shape    []int // of the rows in the tensor
-	from     meta.Rows
+	from     meta.RowRange
 	off      int64 // in the parameter's bytes
 	size     int64
 	flip     bool

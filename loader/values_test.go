@@ -34,14 +34,14 @@ func TestValuesAndUnbind(t *testing.T) {
 		raw("e.0.up", meta.BFloat16, 2, 3), raw("e.1.up", meta.BFloat16, 2, 3),
 		raw("qkv", meta.Float32, 6, 4), raw("conv", meta.Float32, 4, 6), raw("embed", meta.Float16, 3, 2), raw("count", meta.Int64),
 	}
-	embed := param("embed", meta.Float16, []int{3, 2}, meta.Source{Tensor: "embed"})
+	embed := param("embed", meta.Float16, []int{3, 2}, meta.TensorSource{Tensor: "embed"})
 	root := module("",
 		param("experts", meta.BFloat16, []int{2, 4, 3},
-			meta.Source{Tensor: "e.{}.gate", Stack: 2, Into: meta.Rows{Begin: 0, End: 2}},
-			meta.Source{Tensor: "e.{}.up", Stack: 2, Into: meta.Rows{Begin: 2, End: 4}}),
-		param("kv", meta.Float32, []int{4, 4}, meta.Source{Tensor: "qkv", From: meta.Rows{Begin: 2, End: 6}}),
-		param("q", meta.Float32, []int{2, 4}, meta.Source{Tensor: "qkv", From: meta.Rows{Begin: 0, End: 2}}),
-		param("conv", meta.Float32, []int{6, 4}, meta.Source{Tensor: "conv", Transposed: true}),
+			meta.TensorSource{Tensor: "e.{}.gate", Stack: 2, Into: meta.RowRange{Begin: 0, End: 2}},
+			meta.TensorSource{Tensor: "e.{}.up", Stack: 2, Into: meta.RowRange{Begin: 2, End: 4}}),
+		param("kv", meta.Float32, []int{4, 4}, meta.TensorSource{Tensor: "qkv", From: meta.RowRange{Begin: 2, End: 6}}),
+		param("q", meta.Float32, []int{2, 4}, meta.TensorSource{Tensor: "qkv", From: meta.RowRange{Begin: 0, End: 2}}),
+		param("conv", meta.Float32, []int{6, 4}, meta.TensorSource{Tensor: "conv", Transposed: true}),
 		embed, &meta.Param{Name: "head", Shape: embed.Shape, DType: embed.DType, SameAs: embed})
 	root.Buffers = []*meta.Buffer{{Name: "count", DType: meta.Int64, Persistent: true}}
 	model := &meta.Model{Root: root}
@@ -78,9 +78,9 @@ func TestUnbindRefuses(t *testing.T) {
 		return meta.Float32, func() ([]byte, error) { return make([]byte, 7), nil }
 	}
 	shape := []int{2, 2}
-	for i, sources := range [][]meta.Source{
+	for i, sources := range [][]meta.TensorSource{
 		{{Tensor: "x"}, {Tensor: "x"}},
-		{{Tensor: "x", Into: meta.Rows{Begin: 0, End: 1}, From: meta.Rows{Begin: 1, End: 2}}},
+		{{Tensor: "x", Into: meta.RowRange{Begin: 0, End: 1}, From: meta.RowRange{Begin: 1, End: 2}}},
 		{{Tensor: "x", Stack: 3}},
 	} {
 		if _, err := Unbind(&meta.Model{Root: module("", param("p", meta.Float32, shape, sources...))}, value); err == nil {

@@ -82,7 +82,7 @@ func (e *UnsupportedError) Error() string {
 //
 // Errors are a [*ConfigError] for a bad field and an [*UnsupportedError] for a
 // model_type that is not in [Architectures].
-func New(cfg *Config, header Header) (*Model, error) {
+func New(cfg *Config, header CheckpointHeader) (*Model, error) {
 	a := lookup(cfg.ModelType)
 	if a == nil {
 		return nil, &UnsupportedError{cfg.ModelType}

@@ -24,8 +24,8 @@ func (d *decoder) mixtralExperts(b *Builder, spec MoESpec) {
 	m := b.Child("mlp", "MixtralSparseMoeBlock").Runs(KindMoE, &spec)
 	router := m.Child("gate", "MixtralTopKRouter")
 	router.ParamFrom("weight", []int{spec.Count, d.hidden},
-		[]Source{{Tensor: published + ".gate.weight"}},
-		[]Source{{Tensor: router.path + ".weight"}})
+		[]TensorSource{{Tensor: published + ".gate.weight"}},
+		[]TensorSource{{Tensor: router.path + ".weight"}})
 	m.stackedExperts(&spec, expertNames{
 		class: "MixtralExperts", gate: "w1", up: "w3", down: "w2",
 		each: []string{published + ".experts", m.path + ".experts"},

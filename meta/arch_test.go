@@ -120,10 +120,10 @@ func TestMixtureSpec(t *testing.T) {
 		t.Errorf("%+v", moe.Spec)
 	}
 	const at = "model.layers.0.block_sparse_moe."
-	for name, want := range map[string][]Source{
+	for name, want := range map[string][]TensorSource{
 		"gate_up_proj": {
-			{Tensor: at + "experts.{}.w1.weight", Stack: 4, Into: Rows{0, 32}},
-			{Tensor: at + "experts.{}.w3.weight", Stack: 4, Into: Rows{32, 64}},
+			{Tensor: at + "experts.{}.w1.weight", Stack: 4, Into: RowRange{0, 32}},
+			{Tensor: at + "experts.{}.w3.weight", Stack: 4, Into: RowRange{32, 64}},
 		},
 		"down_proj": {{Tensor: at + "experts.{}.w2.weight", Stack: 4}},
 	} {
@@ -165,24 +165,24 @@ func TestHeaderNames(t *testing.T) {
 		header       fakeHeader
 		module       string
 		param        string
-		want         []Source
+		want         []TensorSource
 	}{
 		{"gpt2 as published", `{"model_type": "gpt2"}`, fakeHeader{"h.2.attn.c_attn.weight": Float32},
-			"transformer.h.2.attn.c_attn", "weight", []Source{{Tensor: "h.2.attn.c_attn.weight"}}},
+			"transformer.h.2.attn.c_attn", "weight", []TensorSource{{Tensor: "h.2.attn.c_attn.weight"}}},
 		{"gpt2 as saved", `{"model_type": "gpt2"}`, fakeHeader{"transformer.h.2.attn.c_attn.weight": Float32},
-			"transformer.h.2.attn.c_attn", "weight", []Source{{Tensor: "transformer.h.2.attn.c_attn.weight"}}},
+			"transformer.h.2.attn.c_attn", "weight", []TensorSource{{Tensor: "transformer.h.2.attn.c_attn.weight"}}},
 		{"mixtral with fused experts", `{"model_type": "mixtral"}`, fakeHeader{experts + "gate_up_proj": Float32},
-			"model.layers.0.mlp.experts", "gate_up_proj", []Source{{Tensor: experts + "gate_up_proj"}}},
+			"model.layers.0.mlp.experts", "gate_up_proj", []TensorSource{{Tensor: experts + "gate_up_proj"}}},
 		{"mixtral with the module's name", `{"model_type": "mixtral"}`, fakeHeader{experts + "0.w2.weight": Float32},
-			"model.layers.0.mlp.experts", "down_proj", []Source{{Tensor: experts + "{}.w2.weight", Stack: 8}}},
+			"model.layers.0.mlp.experts", "down_proj", []TensorSource{{Tensor: experts + "{}.w2.weight", Stack: 8}}},
 		{"mixtral's router with the module's name", `{"model_type": "mixtral"}`, fakeHeader{"model.layers.0.mlp.gate.weight": Float32},
-			"model.layers.0.mlp.gate", "weight", []Source{{Tensor: "model.layers.0.mlp.gate.weight"}}},
+			"model.layers.0.mlp.gate", "weight", []TensorSource{{Tensor: "model.layers.0.mlp.gate.weight"}}},
 		{"gpt_neox as published", `{"model_type": "gpt_neox"}`, fakeHeader{"embed_out.weight": Float16},
-			"lm_head", "weight", []Source{{Tensor: "embed_out.weight"}}},
+			"lm_head", "weight", []TensorSource{{Tensor: "embed_out.weight"}}},
 		{"gpt_neox with the module's name", `{"model_type": "gpt_neox"}`, fakeHeader{"lm_head.weight": Float16},
-			"lm_head", "weight", []Source{{Tensor: "lm_head.weight"}}},
+			"lm_head", "weight", []TensorSource{{Tensor: "lm_head.weight"}}},
 		{"tied under the head's name", `{"model_type": "llama", "tie_word_embeddings": true}`, fakeHeader{"lm_head.weight": Float16},
-			"model.embed_tokens", "weight", []Source{{Tensor: "lm_head.weight"}}},
+			"model.embed_tokens", "weight", []TensorSource{{Tensor: "lm_head.weight"}}},
 	} {
 		cfg, err := ReadConfig([]byte(c.config))
 		if err != nil {
@@ -206,7 +206,7 @@ func TestTies(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		header Header
+		header CheckpointHeader
 		tied   bool
 	}{
 		{nil, true},

@@ -29,7 +29,7 @@ type Builder struct {
 type tree struct {
 	root   *Module
 	dtype  DType
-	header Header // nil if there is none
+	header CheckpointHeader // nil if there is none
 	quantised
 	base     string
 	noSplit  string
@@ -88,13 +88,13 @@ func (b *Builder) Runs(kind Kind, spec any) *Builder {
 
 // Param adds a parameter that is filled by the checkpoint tensor of its own name.
 func (b *Builder) Param(name string, shape ...int) *Param {
-	return b.ParamFrom(name, shape, []Source{{Tensor: Join(b.path, name)}})
+	return b.ParamFrom(name, shape, []TensorSource{{Tensor: Join(b.path, name)}})
 }
 
 // ParamFrom adds a parameter that is filled by sources. Where checkpoints come in
 // several dialects, others are the further ways to fill it: with a header, the
 // first way whose first tensor is there is taken.
-func (b *Builder) ParamFrom(name string, shape []int, sources []Source, others ...[]Source) *Param {
+func (b *Builder) ParamFrom(name string, shape []int, sources []TensorSource, others ...[]TensorSource) *Param {
 	p := &Param{Name: name, Shape: shape, DType: b.tree.dtype}
 	b.tree.resolve(p, sources, others, b.weightPlace(name, shape))
 	b.tree.count(Join(b.path, name), shape)
@@ -114,7 +114,7 @@ func (b *Builder) Tied(name string, p *Param) *Param {
 func (b *Builder) Buffer(name string, dtype DType, persistent bool, shape ...int) *Buffer {
 	buf := &Buffer{Name: name, Shape: shape, DType: dtype, Persistent: persistent}
 	if persistent {
-		buf.Sources = []Source{{Tensor: Join(b.path, name)}}
+		buf.Sources = []TensorSource{{Tensor: Join(b.path, name)}}
 		if b.tree.header != nil {
 			if found, d := b.tree.find(buf.Sources, nil, false); found != nil {
 				buf.Sources, buf.DType = found, d
@@ -158,7 +158,7 @@ func (t *tree) count(path string, shape []int) {
 // resolve fills p from the sources that the checkpoint has, under the names they have
 // there, with the dtype they are stored in. Without a header the sources are those that a
 // published checkpoint with this config has.
-func (t *tree) resolve(p *Param, sources []Source, others [][]Source, w weightPlace) {
+func (t *tree) resolve(p *Param, sources []TensorSource, others [][]TensorSource, w weightPlace) {
 	p.Sources = sources
 	if t.header == nil {
 		if len(t.formats) > 0 && (w.linear || w.expert) {
@@ -184,7 +184,7 @@ func (t *tree) resolve(p *Param, sources []Source, others [][]Source, w weightPl
 }
 
 // findAny is the first of several ways that the checkpoint has; nil if there is none.
-func (t *tree) findAny(ways [][]Source, shape []int, inOut bool) ([]Source, DType) {
+func (t *tree) findAny(ways [][]TensorSource, shape []int, inOut bool) ([]TensorSource, DType) {
 	for _, way := range ways {
 		if found, d := t.find(way, shape, inOut); found != nil {
 			return found, d
@@ -196,7 +196,7 @@ func (t *tree) findAny(ways [][]Source, shape []int, inOut bool) ([]Source, DTyp
 // find renames sources to what stands in the checkpoint, with or without the base
 // prefix; nil if the first is there under neither name. The dtype is that of the first
 // that holds values.
-func (t *tree) find(sources []Source, shape []int, inOut bool) ([]Source, DType) {
+func (t *tree) find(sources []TensorSource, shape []int, inOut bool) ([]TensorSource, DType) {
 	for _, prefix := range []string{"", t.base + "."} {
 		found := slices.Clone(sources)
 		var dtype DType
@@ -219,7 +219,7 @@ func (t *tree) find(sources []Source, shape []int, inOut bool) ([]Source, DType)
 }
 
 // at is the name of tensor i of the series that s stands for.
-func (s *Source) at(i int) string {
+func (s *TensorSource) at(i int) string {
 	if s.Stack == 0 {
 		return s.Tensor
 	}

@@ -155,9 +155,9 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 // right either way.
 func (b *Builder) head(embed *Builder, hidden, vocab int, tied bool, names ...string) {
 	table := embed.node.Params[0]
-	ways := make([][]Source, len(names))
+	ways := make([][]TensorSource, len(names))
 	for i, name := range names {
-		ways[i] = []Source{{Tensor: name}}
+		ways[i] = []TensorSource{{Tensor: name}}
 	}
 	if header := b.tree.header; header != nil && tied {
 		if sources, _ := b.tree.findAny(ways, table.Shape, false); sources != nil {

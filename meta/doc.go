@@ -2,7 +2,7 @@
 //
 // A [Config] is a parsed config.json. A [Model] is the skeleton built from it: a tree of [Module]
 // nodes with the class names, paths and parameters of the transformers 5 module tree. A [Param] has
-// a shape, a dtype and the [Source] tensors of a checkpoint that fill it. [Kind] and the Spec of a
+// a shape, a dtype and the [TensorSource] tensors of a checkpoint that fill it. [Kind] and the Spec of a
 // node say how it runs; package internal/nn implements them without knowing architectures.
 //
 // [ReadConfig] parses a config. [New] looks up its model_type in the table of architectures and

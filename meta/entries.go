@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// An Entry is one tensor of a model in memory.
-type Entry struct {
+// An TensorEntry is one tensor of a model in memory.
+type TensorEntry struct {
 	Name    string // dotted, from the root
 	Shape   []int
 	DType   DType
@@ -32,8 +32,8 @@ func (k EntryKind) String() string {
 
 // Entries lists all parameters below m in registration order, tied ones under each of
 // their names, then all buffers.
-func (m *Module) Entries() []Entry {
-	var params, buffers []Entry
+func (m *Module) Entries() []TensorEntry {
+	var params, buffers []TensorEntry
 	var classes []string
 	var visit func(path string, m *Module)
 	visit = func(path string, m *Module) {
@@ -41,14 +41,14 @@ func (m *Module) Entries() []Entry {
 		classes = append(classes, m.Class)
 		owner := slices.Clone(classes)
 		for _, p := range m.Params {
-			params = append(params, Entry{Join(path, p.Name), p.Shape, p.DType, owner, EntryParameter})
+			params = append(params, TensorEntry{Join(path, p.Name), p.Shape, p.DType, owner, EntryParameter})
 		}
 		for _, b := range m.Buffers {
 			kind := EntryNonPersistentBuffer
 			if b.Persistent {
 				kind = EntryBuffer
 			}
-			buffers = append(buffers, Entry{Join(path, b.Name), b.Shape, b.DType, owner, kind})
+			buffers = append(buffers, TensorEntry{Join(path, b.Name), b.Shape, b.DType, owner, kind})
 		}
 		for _, c := range m.Children {
 			visit(Join(path, c.Name), c)
@@ -97,7 +97,7 @@ func (m *Module) CheckpointEntries() []CheckpointEntry {
 }
 
 // appendSources adds the file's tensors that fill one tensor in memory.
-func appendSources(out []CheckpointEntry, name string, shape []int, dtype DType, sources []Source) []CheckpointEntry {
+func appendSources(out []CheckpointEntry, name string, shape []int, dtype DType, sources []TensorSource) []CheckpointEntry {
 	if len(sources) == 0 {
 		return append(out, CheckpointEntry{name, slices.Clone(shape), dtype})
 	}
@@ -117,7 +117,7 @@ func appendSources(out []CheckpointEntry, name string, shape []int, dtype DType,
 }
 
 // Tensors yields the names of the tensors that s stands for: one, or Stack of them.
-func (s *Source) Tensors() iter.Seq[string] {
+func (s *TensorSource) Tensors() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range max(s.Stack, 1) {
 			if !yield(s.at(i)) {
@@ -129,7 +129,7 @@ func (s *Source) Tensors() iter.Seq[string] {
 
 // Shape is the shape of each of s's tensors in the file, for a parameter of the given
 // shape. Where s selects rows, the tensor may be higher than known here.
-func (s *Source) Shape(param []int) []int {
+func (s *TensorSource) Shape(param []int) []int {
 	shape := slices.Clone(param)
 	if s.Stack > 0 {
 		shape = shape[1:]

@@ -278,7 +278,7 @@ func (c *Companion) entries(q *Quant, rows, columns int) int {
 }
 
 // Matrix is the shape of the matrix whose codes are a tensor of shape codes: the inverse
-// of what [Source.Stored] says of them.
+// of what [TensorSource.Stored] says of them.
 func (q *Quant) Matrix(codes []int) []int {
 	p := &q.Format.Row().Codes
 	n := len(codes)

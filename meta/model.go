@@ -18,8 +18,8 @@ type Model struct {
 	UnreadBytes int64
 }
 
-// Header is what New asks of a checkpoint: the shape and dtype of a tensor by the
+// CheckpointHeader is what New asks of a checkpoint: the shape and dtype of a tensor by the
 // name that stands in the file. *loader.Checkpoint is one.
-type Header interface {
+type CheckpointHeader interface {
 	Tensor(name string) (shape []int, dtype DType, ok bool)
 }

@@ -33,7 +33,7 @@ type Param struct {
 	Stored int64
 	// Sources fill the parameter. They are empty for a tree that was read from
 	// JSON or made by hand, and for a tied parameter.
-	Sources []Source
+	Sources []TensorSource
 	// SameAs is the parameter this one is tied to, which stands earlier in the
 	// tree. Shape and DType are set here as well.
 	SameAs *Param
@@ -45,22 +45,22 @@ type Buffer struct {
 	Shape      []int
 	DType      DType
 	Persistent bool // stands in checkpoints
-	Sources    []Source
+	Sources    []TensorSource
 }
 
-// A Source is a checkpoint tensor, or a series of them, that fills a parameter or
+// A TensorSource is a checkpoint tensor, or a series of them, that fills a parameter or
 // a part of it. The loader knows parameters by their sources only.
 //
 // A source without Stack fills rows Into of the parameter's first dimension. A
 // source with Stack = E stands for E tensors, one for each index i of the first
 // dimension: the tensor's name is Tensor with "{}" replaced by i, and it fills rows
 // Into of the second dimension of slab i. A zero Into means all rows.
-type Source struct {
+type TensorSource struct {
 	Tensor string
 	Stack  int
-	Into   Rows
+	Into   RowRange
 	// From selects rows of the checkpoint's tensor; zero means all of them.
-	From Rows
+	From RowRange
 	// Transposed: the checkpoint's tensor is [columns, rows] of what the
 	// parameter holds.
 	Transposed bool
@@ -68,11 +68,11 @@ type Source struct {
 	Quant *Quant
 }
 
-// Rows is a half-open range [Begin, End). The zero value stands for everything.
-type Rows struct{ Begin, End int }
+// RowRange is a half-open range [Begin, End). The zero value stands for everything.
+type RowRange struct{ Begin, End int }
 
 // IsAll reports whether r is the zero value.
-func (r Rows) IsAll() bool { return r == Rows{} }
+func (r RowRange) IsAll() bool { return r == RowRange{} }
 
 // Elements is the number of elements of a shape; 1 for a scalar.
 func Elements(shape []int) int64 {

@@ -28,17 +28,17 @@ type expertNames struct {
 func (b *Builder) stackedExperts(spec *MoESpec, names expertNames, hidden, inner int, act activation) {
 	e := b.Child(spec.Experts, names.class)
 	count := spec.Count
-	var gateUp, down [][]Source
+	var gateUp, down [][]TensorSource
 	for _, at := range names.each {
 		at += ".{}."
-		gateUp = append(gateUp, []Source{
-			{Tensor: at + names.gate + ".weight", Stack: count, Into: Rows{0, inner}},
-			{Tensor: at + names.up + ".weight", Stack: count, Into: Rows{inner, 2 * inner}},
+		gateUp = append(gateUp, []TensorSource{
+			{Tensor: at + names.gate + ".weight", Stack: count, Into: RowRange{0, inner}},
+			{Tensor: at + names.up + ".weight", Stack: count, Into: RowRange{inner, 2 * inner}},
 		})
-		down = append(down, []Source{{Tensor: at + names.down + ".weight", Stack: count}})
+		down = append(down, []TensorSource{{Tensor: at + names.down + ".weight", Stack: count}})
 	}
-	gateUp = append(gateUp, []Source{{Tensor: Join(e.path, spec.GateUp)}})
-	down = append(down, []Source{{Tensor: Join(e.path, spec.Down)}})
+	gateUp = append(gateUp, []TensorSource{{Tensor: Join(e.path, spec.GateUp)}})
+	down = append(down, []TensorSource{{Tensor: Join(e.path, spec.Down)}})
 	e.ParamFrom(spec.GateUp, []int{count, 2 * inner, hidden}, gateUp[0], gateUp[1:]...)
 	e.ParamFrom(spec.Down, []int{count, hidden, inner}, down[0], down[1:]...)
 	e.Activation("act_fn", act.class, act.act)

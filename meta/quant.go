@@ -19,7 +19,7 @@ type StoredTensor struct {
 // Stored lists the tensors of s for a parameter of the given shape: that of the values,
 // or codes, scales, zeros and index in this order. reason says why the format cannot
 // hold such a parameter.
-func (s *Source) Stored(param []int) (tensors []StoredTensor, reason string) {
+func (s *TensorSource) Stored(param []int) (tensors []StoredTensor, reason string) {
 	shape := s.Shape(param)
 	q := s.Quant
 	if q == nil {
@@ -216,7 +216,7 @@ func (w weightPlace) experts() bool         { return w.expert }
 
 // assume makes s what a published checkpoint with the config's method would hold, where no
 // header tells.
-func (t *tree) assume(s *Source, shape []int, w weightPlace) {
+func (t *tree) assume(s *TensorSource, shape []int, w weightPlace) {
 	head := w.linear && !w.inBlock
 	if head && !t.quantised.head {
 		return // transformers quantises the head only where the config says so
@@ -243,12 +243,12 @@ func (t *tree) assume(s *Source, shape []int, w weightPlace) {
 // quantise finds out how the checkpoint stores what s names, for a parameter of the
 // given shape. It reports whether the tensor is there, and its dtype: that of values, or
 // NoDType for codes.
-func (t *tree) quantise(s *Source, shape []int, inOut bool) (DType, bool) {
+func (t *tree) quantise(s *TensorSource, shape []int, inOut bool) (DType, bool) {
 	_, dtype, there := t.first(*s)
 	if len(shape) < 2 || there && !codesOf(dtype) {
 		return dtype, there
 	}
-	var found *Source
+	var found *TensorSource
 	for f := QuantNone + 1; f < quantFormats; f++ {
 		row := f.Row()
 		base, ok := row.names(s.Tensor)
@@ -290,7 +290,7 @@ func codesOf(d DType) bool {
 
 // coded is s as format f stores it. ok is false where the header has no such tensors; without
 // a header they are assumed to be there.
-func (t *tree) coded(s Source, f QuantFormat, shape []int, inOut bool, header Header) (Source, bool) {
+func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, header CheckpointHeader) (TensorSource, bool) {
 	row := f.Row()
 	base, ok := row.names(s.Tensor)
 	if !ok {
@@ -338,17 +338,17 @@ func (t *tree) coded(s Source, f QuantFormat, shape []int, inOut bool, header He
 }
 
 // first is what the checkpoint has of the first tensor that s stands for.
-func (t *tree) first(s Source) ([]int, DType, bool) { return t.header.Tensor(s.at(0)) }
+func (t *tree) first(s TensorSource) ([]int, DType, bool) { return t.header.Tensor(s.at(0)) }
 
 // with is s under another name.
-func (s Source) with(tensor string) Source {
+func (s TensorSource) with(tensor string) TensorSource {
 	s.Tensor = tensor
 	return s
 }
 
 // stored returns the size in bytes of sources in the file if one of them is quantised, else 0.
-func (t *tree) stored(sources []Source, shape []int, dtype DType) int64 {
-	if !slices.ContainsFunc(sources, func(s Source) bool { return s.Quant != nil }) {
+func (t *tree) stored(sources []TensorSource, shape []int, dtype DType) int64 {
+	if !slices.ContainsFunc(sources, func(s TensorSource) bool { return s.Quant != nil }) {
 		return 0
 	}
 	var total int64

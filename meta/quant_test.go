@@ -40,7 +40,7 @@ type quantisedCase struct {
 	quantisation string
 	header       shapedHeader
 	param        string
-	want         []Source
+	want         []TensorSource
 	dtype        DType
 	bytes        int64
 }
@@ -78,41 +78,41 @@ func quantisedCases() []quantisedCase {
 	return []quantisedCase{
 		{"fp8", smallLlama, `{"quant_method": "fp8"}`,
 			shapedHeader{}.add(gate+".weight", Float8E4M3, 168, 64).add(gate+".weight_scale_inv", Float32, 1, 1), gate + ".weight",
-			[]Source{{Tensor: gate + ".weight", Quant: &Quant{Format: QuantFP8, Scales: gate + ".weight_scale_inv", ScaleDType: Float32, Rows: 168, Columns: 64}}},
+			[]TensorSource{{Tensor: gate + ".weight", Quant: &Quant{Format: QuantFP8, Scales: gate + ".weight_scale_inv", ScaleDType: Float32, Rows: 168, Columns: 64}}},
 			BFloat16, 168*64 + 4},
 		{"fp8 in blocks, without the prefix", smallLlama, `{"quant_method": "fp8", "weight_block_size": [128, 32]}`,
 			shapedHeader{}.add(gate[6:]+".weight", Float8E4M3, 168, 64).add(gate[6:]+".weight_scale_inv", BFloat16, 2, 2), gate + ".weight",
-			[]Source{{Tensor: gate[6:] + ".weight", Quant: &Quant{Format: QuantFP8, Scales: gate[6:] + ".weight_scale_inv", ScaleDType: BFloat16, Rows: 128, Columns: 32}}},
+			[]TensorSource{{Tensor: gate[6:] + ".weight", Quant: &Quant{Format: QuantFP8, Scales: gate[6:] + ".weight_scale_inv", ScaleDType: BFloat16, Rows: 128, Columns: 32}}},
 			BFloat16, 168*64 + 8},
 		{"not converted", smallLlama, `{"quant_method": "fp8"}`,
-			shapedHeader{}.add(gate+".weight", BFloat16, 168, 64), gate + ".weight", []Source{{Tensor: gate + ".weight"}}, BFloat16, 2 * 168 * 64},
+			shapedHeader{}.add(gate+".weight", BFloat16, 168, 64), gate + ".weight", []TensorSource{{Tensor: gate + ".weight"}}, BFloat16, 2 * 168 * 64},
 		{"gptq", smallLlama, `{"quant_method": "gptq", "bits": 4}`,
 			nibbles(gate).add(gate+".qweight", Int32, 8, 168).add(gate+".g_idx", Int32, 64), gate + ".weight",
-			[]Source{{Tensor: gate + ".qweight", Transposed: true, Quant: &Quant{Format: QuantGPTQ, Scales: gate + ".scales", Zeros: gate + ".qzeros", Index: gate + ".g_idx", ScaleDType: Float16, Rows: 32, Columns: 1, ZeroBias: 1}}},
+			[]TensorSource{{Tensor: gate + ".qweight", Transposed: true, Quant: &Quant{Format: QuantGPTQ, Scales: gate + ".scales", Zeros: gate + ".qzeros", Index: gate + ".g_idx", ScaleDType: Float16, Rows: 32, Columns: 1, ZeroBias: 1}}},
 			BFloat16, 168*64/2 + 2*168*2 + 2*168/2 + 4*64},
 		{"gptq of the second version", smallLlama, `{"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2"}`,
 			nibbles(gate).add(gate+".qweight", Int32, 8, 168), gate + ".weight",
-			[]Source{{Tensor: gate + ".qweight", Transposed: true, Quant: &Quant{Format: QuantGPTQ, Scales: gate + ".scales", Zeros: gate + ".qzeros", ScaleDType: Float16, Rows: 32, Columns: 1}}},
+			[]TensorSource{{Tensor: gate + ".qweight", Transposed: true, Quant: &Quant{Format: QuantGPTQ, Scales: gate + ".scales", Zeros: gate + ".qzeros", ScaleDType: Float16, Rows: 32, Columns: 1}}},
 			BFloat16, 168*64/2 + 2*168*2 + 2*168/2},
 		{"awq", smallLlama, `{"quant_method": "awq", "bits": 4}`,
 			nibbles(gate).add(gate+".qweight", Int32, 64, 21), gate + ".weight",
-			[]Source{{Tensor: gate + ".qweight", Transposed: true, Quant: &Quant{Format: QuantAWQ, Scales: gate + ".scales", Zeros: gate + ".qzeros", ScaleDType: Float16, Rows: 32, Columns: 1}}},
+			[]TensorSource{{Tensor: gate + ".qweight", Transposed: true, Quant: &Quant{Format: QuantAWQ, Scales: gate + ".scales", Zeros: gate + ".qzeros", ScaleDType: Float16, Rows: 32, Columns: 1}}},
 			BFloat16, 168*64/2 + 2*168*2 + 2*168/2},
 		{"gptq with a partial group", smallLlama, `{"quant_method": "gptq", "bits": 4, "group_size": 48}`,
 			nibbles(gate).add(gate+".qweight", Int32, 8, 168), gate + ".weight",
-			[]Source{{Tensor: gate + ".qweight", Transposed: true, Quant: &Quant{Format: QuantGPTQ, Scales: gate + ".scales", Zeros: gate + ".qzeros", ScaleDType: Float16, Rows: 48, Columns: 1, ZeroBias: 1}}},
+			[]TensorSource{{Tensor: gate + ".qweight", Transposed: true, Quant: &Quant{Format: QuantGPTQ, Scales: gate + ".scales", Zeros: gate + ".qzeros", ScaleDType: Float16, Rows: 48, Columns: 1, ZeroBias: 1}}},
 			BFloat16, 168*64/2 + 2*168*2 + 2*168/2},
 		{"gptq of a weight that is [inputs, outputs]", smallGPT2, `{"quant_method": "gptq", "bits": 4}`,
 			shapedHeader{}.add("h.0.mlp.c_fc.qweight", Int32, 8, 256).add("h.0.mlp.c_fc.scales", Float16, 1, 256).add("h.0.mlp.c_fc.qzeros", Int32, 1, 32), "transformer.h.0.mlp.c_fc.weight",
-			[]Source{{Tensor: "h.0.mlp.c_fc.qweight", Quant: &Quant{Format: QuantGPTQ, Scales: "h.0.mlp.c_fc.scales", Zeros: "h.0.mlp.c_fc.qzeros", ScaleDType: Float16, Rows: 64, Columns: 1, ZeroBias: 1}}},
+			[]TensorSource{{Tensor: "h.0.mlp.c_fc.qweight", Quant: &Quant{Format: QuantGPTQ, Scales: "h.0.mlp.c_fc.scales", Zeros: "h.0.mlp.c_fc.qzeros", ScaleDType: Float16, Rows: 64, Columns: 1, ZeroBias: 1}}},
 			Float32, 64*256/2 + 2*256 + 256/2},
 		{"experts in fp8", smallMixtral, `{"quant_method": "fp8", "weight_block_size": [128, 128]}`,
 			shapedHeader{}.add(experts+".0.w2.weight", Float8E4M3, 64, 96).add(experts+".0.w2.weight_scale_inv", Float32, 1, 1), experts + ".down_proj",
-			[]Source{{Tensor: experts + ".{}.w2.weight", Stack: 3, Quant: &Quant{Format: QuantFP8, Scales: experts + ".{}.w2.weight_scale_inv", ScaleDType: Float32, Rows: 128, Columns: 128}}},
+			[]TensorSource{{Tensor: experts + ".{}.w2.weight", Stack: 3, Quant: &Quant{Format: QuantFP8, Scales: experts + ".{}.w2.weight_scale_inv", ScaleDType: Float32, Rows: 128, Columns: 128}}},
 			BFloat16, 3 * (64*96 + 4)},
 		{"mxfp4, square", smallGPTOSS, `{"quant_method": "mxfp4"}`,
 			shapedHeader{}.add(experts+".down_proj_blocks", Uint8, 3, 64, 2, 16).add(experts+".down_proj_scales", Uint8, 3, 64, 2), experts + ".down_proj",
-			[]Source{{Tensor: experts + ".down_proj_blocks", Transposed: true, Quant: &Quant{Format: QuantMXFP4, Scales: experts + ".down_proj_scales", ScaleDType: Uint8, Rows: 1, Columns: 32}}},
+			[]TensorSource{{Tensor: experts + ".down_proj_blocks", Transposed: true, Quant: &Quant{Format: QuantMXFP4, Scales: experts + ".down_proj_scales", ScaleDType: Uint8, Rows: 1, Columns: 32}}},
 			BFloat16, 3 * 64 * (32 + 2)},
 	}
 }
@@ -126,7 +126,7 @@ func TestStoredIsWhatMatrixInverts(t *testing.T) {
 		{Format: QuantAWQ, Rows: 32, Columns: 1},
 	} {
 		for _, shape := range [][]int{{64, 96}, {3, 160, 32}} {
-			s := Source{Tensor: "t", Quant: &q}
+			s := TensorSource{Tensor: "t", Quant: &q}
 			stored, reason := s.Stored(shape)
 			if reason != "" {
 				t.Fatalf("%v: %s", q.Format, reason)
@@ -135,11 +135,11 @@ func TestStoredIsWhatMatrixInverts(t *testing.T) {
 				t.Errorf("%v: codes %v are of %v, want %v", q.Format, stored[0].Shape, got, shape)
 			}
 		}
-		odd := Source{Tensor: "t", Quant: &q}
+		odd := TensorSource{Tensor: "t", Quant: &q}
 		if _, reason := odd.Stored([]int{63, 97}); (reason == "") != (q.Format == QuantFP8) {
 			t.Errorf("%v of an odd shape: %q", q.Format, reason)
 		}
-		odd.From = Rows{0, 32}
+		odd.From = RowRange{0, 32}
 		if _, reason := odd.Stored([]int{64, 96}); reason == "" {
 			t.Errorf("%v: rows of codes were taken", q.Format)
 		}

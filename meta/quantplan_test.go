@@ -23,7 +23,7 @@ const (
 	gptqConfig = `{"model_type": "llama", "hidden_size": 1024, "intermediate_size": 2048, "num_hidden_layers": 2, "num_attention_heads": 16, "vocab_size": 1000, "torch_dtype": "float16", "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": true, "sym": true}}`
 )
 
-func modelOf(t *testing.T, config string, header Header) *Model {
+func modelOf(t *testing.T, config string, header CheckpointHeader) *Model {
 	t.Helper()
 	cfg, err := ReadConfig([]byte(config))
 	if err != nil {
@@ -162,7 +162,7 @@ func TestEveryFormatHasAWholeRow(t *testing.T) {
 		if row.Index.exists() {
 			q.Index = "i"
 		}
-		tensors, reason := (&Source{Tensor: "t", Quant: q}).Stored([]int{64, 96})
+		tensors, reason := (&TensorSource{Tensor: "t", Quant: q}).Stored([]int{64, 96})
 		if reason != "" {
 			t.Fatal(reason)
 		}

@@ -174,7 +174,7 @@ type MoESpec struct {
 	Shared      string // child MLP that every token passes; "" if none
 	SharedGate  string // Linear of width 1 whose sigmoid multiplies Shared; "" if none
 	Count, TopK int
-	Score       Score
+	Score       RouterScore
 	Renormalise bool    // chosen weights are divided by their sum
 	Scale       float32 // multiplies the chosen weights; 0 means 1
 	Correction  string  // Buffer of the router added to the scores for choosing only
@@ -189,13 +189,13 @@ type MoESpec struct {
 	Limit                float32 // clamp of ActClampedSwiGLU
 }
 
-// Score turns router logits into weights.
-type Score uint8
+// RouterScore turns router logits into weights.
+type RouterScore uint8
 
 // The scores.
 const (
-	ScoreSoftmax     Score = iota // softmax over all experts, then choose
-	ScoreTopKSoftmax              // choose, then softmax over the chosen
+	ScoreSoftmax     RouterScore = iota // softmax over all experts, then choose
+	ScoreTopKSoftmax                    // choose, then softmax over the chosen
 	ScoreSigmoid
 )
 

@@ -116,9 +116,9 @@ func TestWriteTreeOutside(t *testing.T) {
 
 func TestCheckpointEntriesOfTransposedRows(t *testing.T) {
 	m := &Module{Params: []*Param{
-		{Name: "top", Shape: []int{2, 5}, Sources: []Source{{Tensor: "both", From: Rows{0, 2}}}},
-		{Name: "low", Shape: []int{3, 5}, Sources: []Source{{Tensor: "both", From: Rows{2, 5}}}},
-		{Name: "turned", Shape: []int{3, 5}, Sources: []Source{{Tensor: "turned", Transposed: true}}},
+		{Name: "top", Shape: []int{2, 5}, Sources: []TensorSource{{Tensor: "both", From: RowRange{0, 2}}}},
+		{Name: "low", Shape: []int{3, 5}, Sources: []TensorSource{{Tensor: "both", From: RowRange{2, 5}}}},
+		{Name: "turned", Shape: []int{3, 5}, Sources: []TensorSource{{Tensor: "turned", Transposed: true}}},
 	}}
 	want := []CheckpointEntry{{Name: "both", Shape: []int{5, 5}}, {Name: "turned", Shape: []int{5, 3}}}
 	if got := m.CheckpointEntries(); fmt.Sprint(got) != fmt.Sprint(want) {

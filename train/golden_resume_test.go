@@ -246,7 +246,7 @@ func (r *resumeRun) train(t *testing.T, c *resumeCase) {
 // checkFiles compares what the files say with what the reference's say.
 func (c *resumeCase) checkFiles(t *testing.T, dir string) {
 	t.Helper()
-	err := checkpoint.ReadOptimizer(filepath.Join(dir, checkpoint.OptimizerFile), func(state optim.State) error {
+	err := checkpoint.ReadOptimizer(filepath.Join(dir, checkpoint.OptimizerFile), func(state optim.OptimizerState) error {
 		for i, p := range state.Params {
 			want := c.Optimizer.State[strconv.Itoa(i)]
 			m, _ := flattened(want.M)

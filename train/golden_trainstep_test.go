@@ -147,7 +147,7 @@ func (c *stepCase) newLoop(w *World, want *stepRank) (*stepLoop, error) {
 	if err != nil {
 		return nil, err
 	}
-	counts, err := optim.Count(optim.Run{Samples: int(c.Samples), BatchSize: int(c.BatchSize), World: w.Size(),
+	counts, err := optim.Count(optim.RunLength{Samples: int(c.Samples), BatchSize: int(c.BatchSize), World: w.Size(),
 		Accumulation: int(c.Window), Strategy: c.Strategy, Epochs: c.Epochs, Steps: int(want.TrainingSteps)})
 	if err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (c *stepCase) newLoop(w *World, want *stepRank) (*stepLoop, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.sched, err = optim.NewScheduler(sgd, optim.Spec{Name: c.Scheduler.Type, WarmupSteps: &c.Scheduler.Warmup, TrainingSteps: &counts.ScheduleSteps})
+	s.sched, err = optim.NewScheduler(sgd, optim.ScheduleSpec{Name: c.Scheduler.Type, WarmupSteps: &c.Scheduler.Warmup, TrainingSteps: &counts.ScheduleSteps})
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ func (s *stepLoop) train(ctx context.Context, ids []int, w *stepTrace) error {
 	}
 	var weights []optim.Param
 	for _, p := range params {
-		weights = append(weights, &optim.Vector{Gradient: p.Data()})
+		weights = append(weights, &optim.VectorParam{Gradient: p.Data()})
 	}
 	return first(near("norm of the weights", w.WeightNorm, optim.Norm(weights, 2)), near("learning rate", w.LR, s.sched.LastLR()[0]),
 		check("the schedule's epoch", w.Last, float64(s.moved.LastEpoch())), nearAll("fc2.bias", w.B2, s.m.b2.Data()))

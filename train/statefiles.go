@@ -48,13 +48,13 @@ type rankState struct {
 	// Generator is where [Accelerator.Generator] is.
 	Generator []byte `json:"generator"`
 	// Loaders are where the prepared loaders are, in their order.
-	Loaders []data.Position `json:"loaders"`
+	Loaders []data.LoaderPosition `json:"loaders"`
 }
 
 // positioned is a loader that knows where it is.
 type positioned interface {
-	Position() (data.Position, error)
-	Restore(data.Position) error
+	Position() (data.LoaderPosition, error)
+	Restore(data.LoaderPosition) error
 }
 
 // writeState writes this rank's files.
@@ -88,7 +88,7 @@ func (a *Accelerator) rankState() (rankState, error) {
 		return s, err
 	}
 	for i, l := range a.loaders {
-		var p data.Position
+		var p data.LoaderPosition
 		if l, ok := l.(positioned); ok {
 			if p, err = l.Position(); err != nil {
 				return s, fmt.Errorf("loader %d: %w", i+1, err)
@@ -172,7 +172,7 @@ func (a *Accelerator) readOptimizers(r *checkpoint.Reading) error {
 			return fmt.Errorf("optimizer %d, a %T, cannot be loaded", i+1, o.Optimizer)
 		}
 		path := filepath.Join(r.Dir, name)
-		if err := checkpoint.ReadOptimizer(path, func(optim.State) error { return nil }); err != nil {
+		if err := checkpoint.ReadOptimizer(path, func(optim.OptimizerState) error { return nil }); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		r.Then(func() error { return wrap(name, checkpoint.ReadOptimizer(path, s.LoadState)) })

@@ -132,7 +132,7 @@ type Trainer[B any] struct {
 	window   int // batches of a window
 	perEpoch int // steps of an epoch; 0 if that is not known
 	batches  int // of an epoch on this rank; 0 if that is not known
-	counts   optim.Counts
+	counts   optim.StepCounts
 	state    TrainerState
 	control  Control
 	sums     sums
@@ -205,7 +205,7 @@ func (t *Trainer[B]) count() error {
 	if a.Strategy == optim.BySteps && a.MaxSteps < 1 || a.Epochs < 0 || math.IsNaN(a.Epochs) {
 		return fmt.Errorf("train: trainer: %v epochs, %d steps by the strategy %q", a.Epochs, a.MaxSteps, a.Strategy)
 	}
-	run := optim.Run{BatchSize: t.c.Train.TotalBatchSize(), World: t.acc.NumProcesses(), Accumulation: a.GradientAccumulationSteps,
+	run := optim.RunLength{BatchSize: t.c.Train.TotalBatchSize(), World: t.acc.NumProcesses(), Accumulation: a.GradientAccumulationSteps,
 		RealBatch: a.RealBatchSize, Strategy: a.Strategy, Epochs: a.Epochs, Steps: a.MaxSteps}
 	if t.acc.cfg.DataLoader.SplitBatches {
 		run.BatchSize /= run.World
@@ -296,7 +296,7 @@ func (t *Trainer[B]) schedule(steps int) error {
 		if t.c.Scheduler != nil {
 			return errors.New("train: trainer: both a scheduler and a schedule by name are given")
 		}
-		sched, err := optim.NewScheduler(t.c.Optimizer, optim.Spec{Name: a.Schedule, WarmupSteps: &a.WarmupSteps, TrainingSteps: &steps, Options: a.ScheduleOptions})
+		sched, err := optim.NewScheduler(t.c.Optimizer, optim.ScheduleSpec{Name: a.Schedule, WarmupSteps: &a.WarmupSteps, TrainingSteps: &steps, Options: a.ScheduleOptions})
 		if err != nil {
 			return fmt.Errorf("train: trainer: %w", err)
 		}

@@ -114,7 +114,7 @@ func terminal(out cmdline.Output) (color bool, width int) {
 
 // refused reports whether err is about what the user asked for, not about the machine.
 func refused(err error) bool {
-	var pins *devicemap.RefusedError
+	var pins *devicemap.PlacementError
 	var path *devicemap.UnknownPathError
 	var uncovered *devicemap.UncoveredError
 	var quantize *dispatch.QuantizeError

@@ -100,9 +100,9 @@ func skeletonOnHub(ctx context.Context, err error) (*meta.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	heads := make([]loader.Head, len(there.Shards))
+	heads := make([]loader.FileHead, len(there.Shards))
 	for i, s := range there.Shards {
-		heads[i] = loader.Head{Name: s.Name, Size: s.Size, Bytes: s.Head}
+		heads[i] = loader.FileHead{Name: s.Name, Size: s.Size, Bytes: s.Head}
 	}
 	headers, err := loader.ReadHeaders(heads, there.Index)
 	if err != nil {

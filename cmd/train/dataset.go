@@ -179,7 +179,7 @@ func parallel(n int, f func(i int) error) error {
 func learned(labels []int32) int {
 	n := 0
 	for i, l := range labels {
-		if i > 0 && l != data.Ignore {
+		if i > 0 && l != data.IgnoreLabel {
 			n++
 		}
 	}

@@ -39,7 +39,7 @@ func write(to io.Writer, config []byte) error {
 	}
 	fmt.Fprintf(to, "%d parameters; in memory as a whole %s, at least %s\n\n", skeleton.Root.NumParameters(),
 		devicemap.FormatSize(all.All), devicemap.FormatSize(all.Least))
-	plan, _, err := dispatch.Plan(skeleton, dispatch.Options{MaxMemory: []devicemap.Memory{{Device: devicemap.CPU, Bytes: 8 << 30}}})
+	plan, _, err := dispatch.Plan(skeleton, dispatch.Options{MaxMemory: []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: 8 << 30}}})
 	if err != nil {
 		return err
 	}

@@ -143,7 +143,7 @@ func write(ctx context.Context, to io.Writer) error {
 	}
 	fmt.Fprintln(to, "\nhow long a schedule is")
 	fmt.Fprintf(to, "  %6s %9s %6s %10s %7s\n", "ranks", "strategy", "steps", "schedule", "window")
-	for _, r := range []optim.Run{
+	for _, r := range []optim.RunLength{
 		{World: 1, Strategy: optim.ByEpochs}, {World: 2, Strategy: optim.ByEpochs}, {World: 4, Strategy: optim.ByEpochs},
 		{World: 1, Strategy: optim.BySteps}, {World: 2, Strategy: optim.BySteps}, {World: 4, Strategy: optim.BySteps},
 		{World: 2, Strategy: optim.BySteps, RealBatch: 48},

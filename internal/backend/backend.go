@@ -139,7 +139,7 @@ func (m Matrix) InCols() int {
 // stacked parameter). A zero Into is all rows.
 type Part struct {
 	Matrix
-	Into meta.Rows
+	Into meta.RowRange
 }
 
 // KV is one layer's keys and values in pages.

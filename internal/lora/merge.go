@@ -43,9 +43,9 @@ func (a *Adapter) merged(model *meta.Model, base *loader.Binding, sign float32) 
 	}
 	value := func(path string) (meta.DType, func() ([]byte, error)) {
 		if b := buffers[path]; b != nil {
-			return first(base.BufferParts(b)), func() ([]byte, error) { _, data, err := base.BufferValues(b); return data, err }
+			return first(base.BufferTensors(b)), func() ([]byte, error) { _, data, err := base.BufferValues(b); return data, err }
 		}
-		return first(base.Parts(params[path])), func() ([]byte, error) {
+		return first(base.Tensors(params[path])), func() ([]byte, error) {
 			dtype, data, err := base.Values(params[path])
 			if p := weights[path]; p != nil && err == nil {
 				data = slices.Clone(data)
@@ -62,7 +62,7 @@ func (a *Adapter) merged(model *meta.Model, base *loader.Binding, sign float32) 
 }
 
 // first returns the dtype of the first part of a parameter.
-func first(parts []loader.Part) meta.DType {
+func first(parts []loader.BoundTensor) meta.DType {
 	if len(parts) == 0 {
 		return meta.NoDType
 	}

@@ -62,7 +62,7 @@ type Group struct {
 // A Sum adds up the final hidden states of rows in order. A sum continued over several passes is
 // bitwise equal to that of a single pass.
 type Sum struct {
-	meta.Rows
+	meta.RowRange
 	From []float32 // the sum of earlier passes; nil for none
 }
 

@@ -235,7 +235,7 @@ func (a *affine) piece(c scope, dst, x tensor.Tensor, w backend.Matrix, begin, e
 func (a *affine) strided(c scope, dst, x tensor.Tensor, p backend.Part) {
 	w := p.Matrix
 	w.Transposed = w.Transposed != a.transposed
-	if !p.Into.IsAll() && p.Into != (meta.Rows{End: a.out}) || w.RowStep > 1 || len(a.bias) > 1 {
+	if !p.Into.IsAll() && p.Into != (meta.RowRange{End: a.out}) || w.RowStep > 1 || len(a.bias) > 1 {
 		c.fail("%s: interleaved rows of a weight in pieces", a.linear.weight.path)
 		return
 	}

@@ -177,7 +177,7 @@ func newCheckpoint(t testing.TB, ck *loader.Checkpoint, model *meta.Model) *chec
 		if p.SameAs != nil {
 			continue
 		}
-		for _, part := range b.Parts(p) {
+		for _, part := range b.Tensors(p) {
 			piece := view(t, part)
 			switch {
 			case part.Expert >= 0:
@@ -212,7 +212,7 @@ func newCheckpoint(t testing.TB, ck *loader.Checkpoint, model *meta.Model) *chec
 	}
 	for _, node := range model.Root.Walk() {
 		for _, buffer := range node.Buffers {
-			for _, part := range b.BufferParts(buffer) {
+			for _, part := range b.BufferTensors(buffer) {
 				c.buffers[buffer] = view(t, part).Tensor
 			}
 		}
@@ -220,7 +220,7 @@ func newCheckpoint(t testing.TB, ck *loader.Checkpoint, model *meta.Model) *chec
 	return c
 }
 
-func view(t testing.TB, p loader.Part) backend.Part {
+func view(t testing.TB, p loader.BoundTensor) backend.Part {
 	t.Helper()
 	data, err := p.Bytes()
 	if err != nil {
@@ -241,7 +241,7 @@ func view(t testing.TB, p loader.Part) backend.Part {
 }
 
 // quantised is a weight of codes with what stands beside them.
-func quantised(t testing.TB, p loader.Part, codes []byte) backend.Matrix {
+func quantised(t testing.TB, p loader.BoundTensor, codes []byte) backend.Matrix {
 	t.Helper()
 	shape := p.Quant.Matrix(p.Tensor.Shape)
 	q := &backend.Quant{Quant: p.Quant, Width: shape[len(shape)-1]}

@@ -24,7 +24,7 @@ func (w *pieces) Parts(p *meta.Param, expert int) []backend.Part {
 
 func piece(begin, end int, dims ...int) backend.Part {
 	t := tensor.Floats(make([]float32, meta.Elements(dims)), dims...)
-	return backend.Part{Matrix: backend.Matrix{Tensor: t}, Into: meta.Rows{Begin: begin, End: end}}
+	return backend.Part{Matrix: backend.Matrix{Tensor: t}, Into: meta.RowRange{Begin: begin, End: end}}
 }
 
 // TestPiecesThatDoNotFit: whoever brings weights is told which parameter is wrong.

@@ -46,8 +46,8 @@ func TestSumsOfRows(t *testing.T) {
 	m.run(t, &Input{
 		Tokens: []int32{1, 2, 3, 4, 5, 6}, KV: m.cache.Layers(), Normed: []int32{0, 1, 2, 3, 4, 5},
 		Groups: groups(m.cache, []*kvcache.Sequence{seq}, []backend.Span{{Rows: 6}}),
-		Sums: []Sum{{Rows: meta.Rows{Begin: 1, End: 5}}, {Rows: meta.Rows{Begin: 5, End: 6}},
-			{Rows: meta.Rows{Begin: 0, End: 2}, From: slices.Repeat([]float32{3}, testWidth)}},
+		Sums: []Sum{{RowRange: meta.RowRange{Begin: 1, End: 5}}, {RowRange: meta.RowRange{Begin: 5, End: 6}},
+			{RowRange: meta.RowRange{Begin: 0, End: 2}, From: slices.Repeat([]float32{3}, testWidth)}},
 	})
 	normed, sums := m.context.Normed(), m.context.Sums()
 	for k := range testWidth {

@@ -301,9 +301,9 @@ func TestBeginRefusesBadInput(t *testing.T) {
 		"row of logits":  func(in *Input) { in.Logits = []int32{1} },
 		"rows of logits": func(in *Input) { in.Logits = make([]int32, 9) },
 		"empty sum":      func(in *Input) { in.Sums = []Sum{{}} },
-		"sum of more":    func(in *Input) { in.Sums = []Sum{{Rows: meta.Rows{End: 2}}} },
-		"sum from less":  func(in *Input) { in.Sums = []Sum{{Rows: meta.Rows{End: 1}, From: make([]float32, 3)}} },
-		"sums":           func(in *Input) { in.Normed, in.Sums = make([]int32, 8), []Sum{{Rows: meta.Rows{End: 1}}} },
+		"sum of more":    func(in *Input) { in.Sums = []Sum{{RowRange: meta.RowRange{End: 2}}} },
+		"sum from less":  func(in *Input) { in.Sums = []Sum{{RowRange: meta.RowRange{End: 1}, From: make([]float32, 3)}} },
+		"sums":           func(in *Input) { in.Normed, in.Sums = make([]int32, 8), []Sum{{RowRange: meta.RowRange{End: 1}}} },
 		"lengths":        func(in *Input) { in.Lengths = []int32{1, 2} },
 		"hidden states":  func(in *Input) { in.Hidden = tensor.Floats(make([]float32, 25), 1, 25) },
 	} {

@@ -93,7 +93,7 @@ func (w *random) Parts(p *meta.Param, expert int) []backend.Part {
 		parts = parts[:0]
 		for i := 0; i < rows; i += w.cut {
 			end := min(i+w.cut, rows)
-			parts = append(parts, backend.Part{Matrix: backend.Matrix{Tensor: whole.Slice(i, end)}, Into: meta.Rows{Begin: i, End: end}})
+			parts = append(parts, backend.Part{Matrix: backend.Matrix{Tensor: whole.Slice(i, end)}, Into: meta.RowRange{Begin: i, End: end}})
 		}
 	}
 	w.served[key] = parts

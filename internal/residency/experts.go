@@ -140,11 +140,11 @@ func (s *Store) expertPieces(p *meta.Param, e int) []stored.Piece {
 // a stacked tensor.
 func (s *Store) sourcePieces(p *meta.Param, e int) []stored.Piece {
 	var out []stored.Piece
-	for _, part := range s.binding.Expert(p, e) {
+	for _, part := range s.binding.ExpertTensors(p, e) {
 		out = append(out, stored.New(part))
 	}
 	if out == nil {
-		for _, part := range s.binding.Parts(p) {
+		for _, part := range s.binding.Tensors(p) {
 			out = append(out, stored.New(part).Slab(e))
 		}
 	}

@@ -29,7 +29,7 @@ type region struct {
 // newRegion returns the range [begin, begin+size) of t's bytes.
 func newRegion(t *loader.Tensor, begin, size int64) region {
 	r := region{tensor: t, off: begin, size: size}
-	if path, off, _ := t.Source(); path != "" {
+	if path, off, _ := t.Location(); path != "" {
 		r.path, r.off = path, off+begin
 	}
 	return r
@@ -163,7 +163,7 @@ func (s *Store) readLoad(l *load, slot []byte) error {
 }
 
 // readExtent reads an extent, and reads it again if the file changed meanwhile, so that the bytes
-// match the rest of the checkpoint. It is [loader.File.Steady] without allocations.
+// match the rest of the checkpoint. It is [loader.File.ReadUnchanged] without allocations.
 func (s *Store) readExtent(e *extent, slot []byte) error {
 	for {
 		epoch := e.tensor.File.Epoch()

@@ -30,7 +30,7 @@ func inSlot(p *stored.Piece, part *backend.Part, slot []byte, places []int64) {
 // bufferValues reads a persistent buffer, which is small, as float32, from any floating-point
 // dtype.
 func bufferValues(b *loader.Binding, buf *meta.Buffer) (tensor.Tensor, bool, error) {
-	parts := b.BufferParts(buf)
+	parts := b.BufferTensors(buf)
 	if len(parts) != 1 {
 		return tensor.Tensor{}, false, nil
 	}

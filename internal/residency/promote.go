@@ -154,7 +154,7 @@ func (s *Store) promote(ctx context.Context, pieces []stored.Piece) (*promotion,
 	size, made := 0, &promotion{}
 	for i := range pieces {
 		for _, r := range pieces[i].Ranges {
-			if path, _, _ := r.Tensor.Source(); path == "" {
+			if path, _, _ := r.Tensor.Location(); path == "" {
 				return nil, nil
 			}
 			made.places = append(made.places, int64(size))
@@ -200,7 +200,7 @@ func (s *Store) copyRange(to []byte, r stored.Range) error {
 	if s.sidecar.holds(r.Tensor) {
 		return read()
 	}
-	return r.Tensor.File.Steady(read)
+	return r.Tensor.File.ReadUnchanged(read)
 }
 
 // takeUp points parts to the promoted bytes and lets go what a pass has mapped again meanwhile.

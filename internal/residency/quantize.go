@@ -209,7 +209,7 @@ func (q *quantizer) sizeOf(p *stored.Piece) int {
 // convert converts the matrix that r is to bands, with all threads, again if its file changed
 // meanwhile.
 func (q *quantizer) convert(ctx context.Context, to []byte, r stored.Range, part *backend.Part) error {
-	return r.Tensor.File.Steady(func() error { return q.convertOnce(ctx, to, r, part) })
+	return r.Tensor.File.ReadUnchanged(func() error { return q.convertOnce(ctx, to, r, part) })
 }
 
 // convertOnce gives each thread memory for the bands of one chunk of columns.

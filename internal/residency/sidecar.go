@@ -180,7 +180,7 @@ func (s *Store) sideList(units []Unit) (list []sideEntry, onDisk bool, err error
 					}
 					seen[p] = true
 					var pieces []stored.Piece
-					for _, part := range s.binding.Parts(p) {
+					for _, part := range s.binding.Tensors(p) {
 						pieces = append(pieces, stored.New(part))
 					}
 					if err := add(p, s.paths[p], -1, pieces); err != nil {
@@ -259,7 +259,7 @@ func (s *Store) make(ctx context.Context, j *sideJob, read []byte) error {
 	if c.begun != nil && c.there(j) {
 		return c.finished(j)
 	}
-	_, offset, _ := j.target.Source()
+	_, offset, _ := j.target.Location()
 	sum, err := s.quantizer.convertTo(ctx, c.writing, offset, &j.source)
 	if err == nil {
 		err = c.writing.note(j.index, sum)
@@ -317,7 +317,7 @@ func (c *sidecar) intact(j *sideJob, read []byte) (bool, error) {
 		if err != nil {
 			return false, &SidecarError{Dir: c.folder, Err: fmt.Errorf("%s is damaged: %w", j.name, err)}
 		}
-		_, sums, _ := c.sums.Source()
+		_, sums, _ := c.sums.Location()
 		c.writing = &sideFile{f: f, sums: sums}
 	}
 	return false, nil

@@ -127,7 +127,7 @@ func (s *Store) entry(p *meta.Param) (*entry, error) {
 	if e.device, err = s.tier(e.path); err != nil {
 		return nil, err
 	}
-	for _, part := range s.binding.Parts(p) {
+	for _, part := range s.binding.Tensors(p) {
 		e.pieces = append(e.pieces, stored.New(part))
 	}
 	size := e.show()

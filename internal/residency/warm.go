@@ -109,7 +109,7 @@ func (s *Store) Warm(ctx context.Context) {
 		if err == nil {
 			w.after.Go(func() {
 				// Without it a new date counts as a change, which is all that an error means.
-				_ = s.binding.Checkpoint().Remember(ctx, s.tiers[devicemap.Disk] > 0, s.whenQuiet(quietFor))
+				_ = s.binding.Checkpoint().HashFiles(ctx, s.tiers[devicemap.Disk] > 0, s.whenQuiet(quietFor))
 			})
 		}
 	}()

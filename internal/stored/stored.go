@@ -32,7 +32,7 @@ type Range struct {
 }
 
 // New is what a loader's part selects.
-func New(p loader.Part) Piece {
+func New(p loader.BoundTensor) Piece {
 	shape := p.Tensor.Shape
 	if !p.From.IsAll() && len(shape) > 0 {
 		shape = append([]int{p.From.End - p.From.Begin}, shape[1:]...)

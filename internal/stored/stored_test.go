@@ -13,7 +13,7 @@ import (
 func TestSlabTakesItsScalesAlong(t *testing.T) {
 	codes := &loader.Tensor{Name: "blocks", DType: meta.Uint8, Shape: []int{3, 4, 2, 16}, Size: 3 * 4 * 2 * 16}
 	scales := &loader.Tensor{Name: "scales", DType: meta.Uint8, Shape: []int{3, 4, 2}, Size: 3 * 4 * 2}
-	whole := New(loader.Part{Tensor: codes, Expert: -1, Quant: &meta.Quant{Format: meta.QuantMXFP4, Rows: 1, Columns: 32}, Scales: scales})
+	whole := New(loader.BoundTensor{Tensor: codes, Expert: -1, Quant: &meta.Quant{Format: meta.QuantMXFP4, Rows: 1, Columns: 32}, Scales: scales})
 	if got := whole.Part.Shape(); !slices.Equal(got, []int{3, 4, 64}) || whole.Size != codes.Size+scales.Size {
 		t.Fatalf("a stack of %v in %d bytes", got, whole.Size)
 	}

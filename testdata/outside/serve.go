@@ -47,7 +47,7 @@ func planned() error {
 
 // tight opens the model in less memory than it needs: the plan warns.
 func tight(folder string) error {
-	model, err := dispatch.Open(folder, dispatch.Options{Context: 64, MaxMemory: []devicemap.Memory{{Device: devicemap.CPU, Bytes: 1e6}}})
+	model, err := dispatch.Open(folder, dispatch.Options{Context: 64, MaxMemory: []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: 1e6}}})
 	if err != nil {
 		return err
 	}

@@ -27,13 +27,13 @@
 //   - A dispatching loader skips batches before it splits them, so over a data set skipping
 //     one batch shifts every rank's batches. It fails with [ErrNothingToDispatch] where
 //     others yield nothing, and fills the tail with at most Size samples.
-//   - The epoch of a [SeedableRandom] order advances only after a complete walk.
+//   - The epoch of a [SeedableRandomSampler] order advances only after a complete walk.
 //
 // # Samples
 //
 // Text comes from a JSONL file ([OpenJSONL], [ReadJSONL]) of texts, prompts with completions, and
 // conversations. [Record.Tokenize] makes a [Sequence] of each and masks the labels of prompts with
-// [Ignore]; [Pack] joins sequences; [PadTokens] collates them. A [Tokenizer] is that of a model's
+// [IgnoreLabel]; [Pack] joins sequences; [PadTokens] collates them. A [Tokenizer] is that of a model's
 // folder. Images come from [ReadCIFAR10], through [Augmented] and [Normalize]. The package knows no
 // models and no tensors.
 package data

@@ -62,7 +62,7 @@ func ExampleTokenizer_TokenizeConversation() {
 	}
 	var learned []int32
 	for i, label := range s.Labels {
-		if label != data.Ignore {
+		if label != data.IgnoreLabel {
 			learned = append(learned, s.IDs[i])
 		}
 	}

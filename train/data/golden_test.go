@@ -151,7 +151,7 @@ func (c loaderCase) shards(t *testing.T) ([]*BatchShard, error) {
 	t.Helper()
 	var of BatchSampler = listed{ints2(c.Batches), c.Drop}
 	if c.BatchSize > 0 {
-		var order Sampler = Sequential(c.N)
+		var order Sampler = SequentialSampler(c.N)
 		if c.Order != nil {
 			order = given(ints(c.Order))
 		}
@@ -229,7 +229,7 @@ func (c loaderCase) checkStreamShard(t *testing.T) {
 func (c loaderCase) checkSampler(t *testing.T) {
 	var want [][]integer
 	decode(t, c.Epochs, &want)
-	s := NewSeedableRandom(int(c.N), uint64(c.DataSeed))
+	s := NewSeedableRandomSampler(int(c.N), uint64(c.DataSeed))
 	for e := range want {
 		var got []int
 		for i := range s.Indices() {

@@ -229,7 +229,7 @@ func (c loaderCase) checkTrim(t *testing.T, walks []walked) {
 		var rows []int
 		var objects []string
 		batches := 0
-		var state State
+		var state LoaderState
 		for _, w := range walks {
 			if i >= len(w.batches) {
 				t.Errorf("step %d was not walked", i)

@@ -79,8 +79,8 @@ var ErrNegativeLength = errors.New("data: more batches are skipped than there ar
 // ErrNothingToDispatch ends the walk of a dispatching loader that has no complete batch.
 var ErrNothingToDispatch = errors.New("data: the dispatching rank has no batch to hand out")
 
-// State is the view of a loader that an [Observer] gets.
-type State interface {
+// LoaderState is the view of a loader that an [Observer] gets.
+type LoaderState interface {
 	// EndOfDataloader is true while the last batch is in use, and after it.
 	EndOfDataloader() bool
 	// Remainder is how many samples of the last global batch are no padding: 0 if it
@@ -91,8 +91,8 @@ type State interface {
 // Observer is notified when a prepared loader begins and ends an epoch. A loop that is left early
 // does not end the epoch.
 type Observer interface {
-	BeginLoader(State)
-	EndLoader(State)
+	BeginLoader(LoaderState)
+	EndLoader(LoaderState)
 }
 
 type mode int
@@ -134,9 +134,9 @@ func NewLoader[T, B any](from Dataset[T], collate Collate[T, B], o Options) (*Lo
 		case s != nil && o.Shuffle:
 			return nil, errors.New("data: both a sampler and shuffle")
 		case s == nil && o.Shuffle:
-			s = &Random{N: from.Len(), Generator: o.Generator, Global: o.Global}
+			s = &RandomSampler{N: from.Len(), Generator: o.Generator, Global: o.Global}
 		case s == nil:
-			s = Sequential(from.Len())
+			s = SequentialSampler(from.Len())
 		}
 		g, err := NewBatchSampler(s, o.BatchSize, o.DropLast)
 		if err != nil {

@@ -52,14 +52,14 @@ func TestShuffledLoadersFollowTorch(t *testing.T) {
 // The orders of this test were printed by torch 2.15's RandomSampler.
 func TestRandomSamplersFollowTorch(t *testing.T) {
 	for _, c := range []struct {
-		s    Random
+		s    RandomSampler
 		want []int
 	}{
-		{Random{N: 10, Global: rng.New(7)}, []int{3, 0, 1, 9, 4, 7, 2, 5, 6, 8}},
-		{Random{N: 7, Samples: 17, Generator: rng.New(3)}, []int{5, 3, 4, 6, 0, 2, 1, 2, 6, 3, 1, 5, 0, 4, 0, 6, 3}},
-		{Random{N: 7, Samples: 40, Replacement: true, Generator: rng.New(3)}, []int{5, 3, 3, 4, 0, 6, 2, 4, 5, 0, 6, 6, 0, 6, 6, 2, 6, 5, 6, 5,
+		{RandomSampler{N: 10, Global: rng.New(7)}, []int{3, 0, 1, 9, 4, 7, 2, 5, 6, 8}},
+		{RandomSampler{N: 7, Samples: 17, Generator: rng.New(3)}, []int{5, 3, 4, 6, 0, 2, 1, 2, 6, 3, 1, 5, 0, 4, 0, 6, 3}},
+		{RandomSampler{N: 7, Samples: 40, Replacement: true, Generator: rng.New(3)}, []int{5, 3, 3, 4, 0, 6, 2, 4, 5, 0, 6, 6, 0, 6, 6, 2, 6, 5, 6, 5,
 			6, 6, 5, 0, 2, 2, 4, 5, 5, 2, 4, 1, 2, 5, 3, 5, 6, 2, 4, 4}},
-		{Random{}, nil},
+		{RandomSampler{}, nil},
 	} {
 		var got []int
 		for i := range c.s.Indices() {
@@ -72,7 +72,7 @@ func TestRandomSamplersFollowTorch(t *testing.T) {
 }
 
 func TestABrokenWalkKeepsTheSeedableOrder(t *testing.T) {
-	s := NewSeedableRandom(5, 1)
+	s := NewSeedableRandomSampler(5, 1)
 	for range s.Indices() {
 		break
 	}
@@ -248,8 +248,8 @@ func TestDatasetsLearnTheEpoch(t *testing.T) {
 // events notes when loaders begin and end.
 type events []string
 
-func (e *events) BeginLoader(s State) { *e = append(*e, fmt.Sprint("begin ", s.Remainder())) }
-func (e *events) EndLoader(s State)   { *e = append(*e, fmt.Sprint("end ", s.EndOfDataloader())) }
+func (e *events) BeginLoader(s LoaderState) { *e = append(*e, fmt.Sprint("begin ", s.Remainder())) }
+func (e *events) EndLoader(s LoaderState)   { *e = append(*e, fmt.Sprint("end ", s.EndOfDataloader())) }
 
 func TestObserversSeeLoopsThatEnd(t *testing.T) {
 	var seen events
@@ -281,7 +281,7 @@ func TestSkippingTwice(t *testing.T) {
 func TestBadOptions(t *testing.T) {
 	for name, o := range map[string]Options{
 		"negative batch size": {BatchSize: -1},
-		"two orders":          {Shuffle: true, Sampler: Sequential(3)},
+		"two orders":          {Shuffle: true, Sampler: SequentialSampler(3)},
 	} {
 		if _, err := NewLoader(numbers(3), Samples, o); err == nil {
 			t.Errorf("a data set took %s", name)

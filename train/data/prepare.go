@@ -65,15 +65,15 @@ func (o *PrepareOptions) dispatches(streams bool) bool {
 
 // reorder puts a seedable order in place of a random one.
 func (o *PrepareOptions) reorder(b BatchSampler) BatchSampler {
-	g, ok := b.(*Grouped)
+	g, ok := b.(*FixedBatchSampler)
 	if !ok || !o.UseSeedableSampler {
 		return b
 	}
-	r, ok := g.sampler.(*Random)
+	r, ok := g.sampler.(*RandomSampler)
 	if !ok {
 		return b
 	}
-	return &Grouped{&SeedableRandom{n: r.N, samples: r.Len(), replacement: r.Replacement, seed: o.DataSeed}, g.size, g.drop}
+	return &FixedBatchSampler{&SeedableRandomSampler{n: r.N, samples: r.Len(), replacement: r.Replacement, seed: o.DataSeed}, g.size, g.drop}
 }
 
 // alone is the world of one rank.
@@ -110,11 +110,11 @@ func (l *Loader[B]) Prepare(o PrepareOptions) error {
 
 // ownGenerator is the generator of the loader's random order, made if it has none.
 func (l *Loader[B]) ownGenerator(o *PrepareOptions) *rng.Generator {
-	g, ok := l.src.batchSampler().(*Grouped)
+	g, ok := l.src.batchSampler().(*FixedBatchSampler)
 	if !ok || o.UseSeedableSampler || o.size() == 1 {
 		return nil
 	}
-	r, ok := g.sampler.(*Random)
+	r, ok := g.sampler.(*RandomSampler)
 	if !ok {
 		return nil
 	}

@@ -24,12 +24,12 @@ func setEpoch(x any, epoch int) {
 	}
 }
 
-// Sequential yields 0 … n-1.
-type Sequential int
+// SequentialSampler yields 0 … n-1.
+type SequentialSampler int
 
-func (n Sequential) Len() int { return max(0, int(n)) }
+func (n SequentialSampler) Len() int { return max(0, int(n)) }
 
-func (n Sequential) Indices() iter.Seq[int] {
+func (n SequentialSampler) Indices() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for i := range int(n) {
 			if !yield(i) {
@@ -39,8 +39,8 @@ func (n Sequential) Indices() iter.Seq[int] {
 	}
 }
 
-// Random is torch's RandomSampler: a new order in every epoch.
-type Random struct {
+// RandomSampler is torch's RandomSampler: a new order in every epoch.
+type RandomSampler struct {
 	// N is the size of the data set.
 	N int
 	// Samples is how many indices an epoch has; 0 is N.
@@ -53,7 +53,7 @@ type Random struct {
 	Global    *rng.Generator
 }
 
-func (r *Random) Len() int {
+func (r *RandomSampler) Len() int {
 	if r.Samples > 0 {
 		return r.Samples
 	}
@@ -61,7 +61,7 @@ func (r *Random) Len() int {
 }
 
 // Indices draws as it goes: the generator moves with the walk.
-func (r *Random) Indices() iter.Seq[int] {
+func (r *RandomSampler) Indices() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		g := r.Generator
 		if g == nil && r.Global != nil {
@@ -109,30 +109,30 @@ func each(x []int, yield func(int) bool) bool {
 	return true
 }
 
-// SeedableRandom shuffles epoch e with the seed Seed+e: the same order on every rank and in every
-// run. [NewSeedableRandom] makes one.
-type SeedableRandom struct {
+// SeedableRandomSampler shuffles epoch e with the seed Seed+e: the same order on every rank and in every
+// run. [NewSeedableRandomSampler] makes one.
+type SeedableRandomSampler struct {
 	n, samples  int
 	replacement bool
 	seed        uint64
 	epoch       atomic.Int64 // a loader's goroutine ends an epoch while its user may ask for it
 }
 
-// NewSeedableRandom shuffles n samples with seed (Accelerate's data_seed).
-func NewSeedableRandom(n int, seed uint64) *SeedableRandom {
-	return &SeedableRandom{n: n, samples: n, seed: seed}
+// NewSeedableRandomSampler shuffles n samples with seed (Accelerate's data_seed).
+func NewSeedableRandomSampler(n int, seed uint64) *SeedableRandomSampler {
+	return &SeedableRandomSampler{n: n, samples: n, seed: seed}
 }
 
-func (s *SeedableRandom) Len() int { return max(0, s.samples) }
+func (s *SeedableRandomSampler) Len() int { return max(0, s.samples) }
 
 // Epoch returns the epoch of the next walk.
-func (s *SeedableRandom) Epoch() int { return int(s.epoch.Load()) }
+func (s *SeedableRandomSampler) Epoch() int { return int(s.epoch.Load()) }
 
 // SetEpoch sets the epoch of the next walk.
-func (s *SeedableRandom) SetEpoch(epoch int) { s.epoch.Store(int64(epoch)) }
+func (s *SeedableRandomSampler) SetEpoch(epoch int) { s.epoch.Store(int64(epoch)) }
 
 // Indices walks the epoch's order. Only a walk to its end advances the epoch.
-func (s *SeedableRandom) Indices() iter.Seq[int] {
+func (s *SeedableRandomSampler) Indices() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		epoch := s.epoch.Load()
 		if shuffled(rng.New(s.seed+uint64(epoch)), s.n, s.Len(), s.replacement, yield) {
@@ -153,26 +153,26 @@ type BatchSampler interface {
 	DropLast() bool
 }
 
-// Grouped cuts a sampler's order into batches of one size.
-type Grouped struct {
+// FixedBatchSampler cuts a sampler's order into batches of one size.
+type FixedBatchSampler struct {
 	sampler Sampler
 	size    int
 	drop    bool
 }
 
 // NewBatchSampler groups s into batches of size. With drop it omits a short last batch.
-func NewBatchSampler(s Sampler, size int, drop bool) (*Grouped, error) {
+func NewBatchSampler(s Sampler, size int, drop bool) (*FixedBatchSampler, error) {
 	if size < 1 {
 		return nil, fmt.Errorf("data: a batch size of %d", size)
 	}
-	return &Grouped{s, size, drop}, nil
+	return &FixedBatchSampler{s, size, drop}, nil
 }
 
-func (g *Grouped) BatchSize() int     { return g.size }
-func (g *Grouped) DropLast() bool     { return g.drop }
-func (g *Grouped) SetEpoch(epoch int) { setEpoch(g.sampler, epoch) }
+func (g *FixedBatchSampler) BatchSize() int     { return g.size }
+func (g *FixedBatchSampler) DropLast() bool     { return g.drop }
+func (g *FixedBatchSampler) SetEpoch(epoch int) { setEpoch(g.sampler, epoch) }
 
-func (g *Grouped) Len() int { return count(g.sampler.Len(), g.size, g.drop) }
+func (g *FixedBatchSampler) Len() int { return count(g.sampler.Len(), g.size, g.drop) }
 
 // count is how many batches of size n samples make.
 func count(n, size int, drop bool) int {
@@ -182,7 +182,7 @@ func count(n, size int, drop bool) int {
 	return (n + size - 1) / size
 }
 
-func (g *Grouped) Batches() iter.Seq[[]int] {
+func (g *FixedBatchSampler) Batches() iter.Seq[[]int] {
 	return func(yield func([]int) bool) {
 		batch := make([]int, 0, g.size)
 		for i := range g.sampler.Indices() {

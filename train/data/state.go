@@ -8,9 +8,9 @@ import (
 	"github.com/heftai/heft/train/rng"
 )
 
-// Position is the position of a loader: what a second loader over the same data, made and prepared
+// LoaderPosition is the position of a loader: what a second loader over the same data, made and prepared
 // alike, needs to continue with the next batch. It has a plain JSON form.
-type Position struct {
+type LoaderPosition struct {
 	// Iteration is the loader's, and Epoch that of a [SeedableRandom] order, both of the
 	// walk under way, or of the next one.
 	Iteration int  `json:"iteration"`
@@ -28,14 +28,14 @@ type Position struct {
 // progress is what is known of the walk under way. A loader shares it with those that
 // SkipFirstBatches made of it.
 type progress struct {
-	started *Position // nil between walks
+	started *LoaderPosition // nil between walks
 	yielded int
-	resume  *Position // what the next walk begins with
-	shared  []byte    // where Global goes on once the order is drawn anew
+	resume  *LoaderPosition // what the next walk begins with
+	shared  []byte          // where Global goes on once the order is drawn anew
 }
 
 // Position returns the position of l. Call it between batches, in the goroutine that walks l.
-func (l *Loader[B]) Position() (Position, error) {
+func (l *Loader[B]) Position() (LoaderPosition, error) {
 	w := l.progress
 	switch {
 	case w.resume != nil:
@@ -52,7 +52,7 @@ func (l *Loader[B]) Position() (Position, error) {
 // batches that were yielded already, without reading them; a stream or a dispatching loader reads
 // and drops them. The shared generator does not move. l must be prepared as the loader was that p
 // comes from.
-func (l *Loader[B]) Restore(p Position) error {
+func (l *Loader[B]) Restore(p LoaderPosition) error {
 	own, shared := l.generators()
 	switch {
 	case len(p.Generators) != len(own):
@@ -87,8 +87,8 @@ func (l *Loader[B]) Restore(p Position) error {
 }
 
 // start is the position at which a walk begins now.
-func (l *Loader[B]) start() (Position, error) {
-	p := Position{Iteration: l.iteration}
+func (l *Loader[B]) start() (LoaderPosition, error) {
+	p := LoaderPosition{Iteration: l.iteration}
 	if s := l.seedable(); s != nil {
 		epoch := s.Epoch()
 		p.Epoch = &epoch
@@ -162,7 +162,7 @@ func (l *Loader[B]) generators() (own []*rng.Generator, shared *rng.Generator) {
 	}
 	shared = l.opts.Global
 	add(l.opts.Generator)
-	if r, ok := l.sampler().(*Random); ok {
+	if r, ok := l.sampler().(*RandomSampler); ok {
 		add(r.Generator)
 		if shared == nil {
 			shared = r.Global
@@ -171,8 +171,8 @@ func (l *Loader[B]) generators() (own []*rng.Generator, shared *rng.Generator) {
 	return own, shared
 }
 
-func (l *Loader[B]) seedable() *SeedableRandom {
-	s, _ := l.sampler().(*SeedableRandom)
+func (l *Loader[B]) seedable() *SeedableRandomSampler {
+	s, _ := l.sampler().(*SeedableRandomSampler)
 	return s
 }
 
@@ -181,7 +181,7 @@ func (l *Loader[B]) sampler() Sampler {
 	b := l.src.batchSampler()
 	for {
 		switch x := b.(type) {
-		case *Grouped:
+		case *FixedBatchSampler:
 			return x.sampler
 		case skipped:
 			b = x.of

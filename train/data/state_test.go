@@ -45,7 +45,7 @@ func TestALoaderGoesOnWithTheNextBatch(t *testing.T) {
 		return Options{BatchSize: 4, Shuffle: true, Generator: rng.New(5), Workers: 2}
 	}
 	drawn := func(global *rng.Generator) Options {
-		return Options{BatchSize: 4, Sampler: &Random{N: 23, Samples: 40, Replacement: true, Generator: rng.New(9)}, Global: global, Workers: 1}
+		return Options{BatchSize: 4, Sampler: &RandomSampler{N: 23, Samples: 40, Replacement: true, Generator: rng.New(9)}, Global: global, Workers: 1}
 	}
 	inOrder := func(*rng.Generator) Options { return Options{BatchSize: 4} }
 	for _, c := range []resumable{
@@ -104,7 +104,7 @@ func (c resumable) check(t *testing.T, stop int) {
 	if err := again.UnmarshalBinary(shared); err != nil { // preparing draws
 		t.Fatal(err)
 	}
-	var p Position
+	var p LoaderPosition
 	if err := json.Unmarshal(saved, &p); err != nil {
 		t.Fatal(err)
 	}
@@ -149,13 +149,13 @@ func TestAPositionThatDoesNotFitIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, change := range map[string]func(*Position){
-		"no generators":   func(p *Position) { p.Generators = nil },
-		"a short one":     func(p *Position) { p.Generators = [][]byte{{1}} },
-		"before it began": func(p *Position) { p.Batches = -1 },
-		"no shared one":   func(p *Position) { p.Batches = 1 },
-		"a broken one":    func(p *Position) { p.Batches, p.Global = 1, []byte{1, 2} },
-		"a negative epoch": func(p *Position) {
+	for name, change := range map[string]func(*LoaderPosition){
+		"no generators":   func(p *LoaderPosition) { p.Generators = nil },
+		"a short one":     func(p *LoaderPosition) { p.Generators = [][]byte{{1}} },
+		"before it began": func(p *LoaderPosition) { p.Batches = -1 },
+		"no shared one":   func(p *LoaderPosition) { p.Batches = 1 },
+		"a broken one":    func(p *LoaderPosition) { p.Batches, p.Global = 1, []byte{1, 2} },
+		"a negative epoch": func(p *LoaderPosition) {
 			p.Iteration = -1
 		},
 	} {

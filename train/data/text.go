@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Ignore is the label of tokens that do not count in the loss.
-const Ignore int32 = -100
+// IgnoreLabel is the label of tokens that do not count in the loss.
+const IgnoreLabel int32 = -100
 
 // Sequence is a text for a causal language model. Each label is that of the id at the same index:
 // the loss shifts them.
@@ -26,7 +26,7 @@ type Sequence struct {
 func (s Sequence) Trained() int {
 	n := 0
 	for _, l := range s.Labels {
-		if l != Ignore {
+		if l != IgnoreLabel {
 			n++
 		}
 	}
@@ -113,7 +113,7 @@ func masked(ids []int32, spans [][2]int, ranges [][2]int) (Sequence, error) {
 		if at := spans[i]; at != [2]int{} {
 			learned = slices.ContainsFunc(ranges, func(r [2]int) bool { return at[0] >= r[0] && at[0] < r[1] })
 		}
-		s.Labels[i] = Ignore
+		s.Labels[i] = IgnoreLabel
 		if learned {
 			s.Labels[i] = id
 		}
@@ -227,7 +227,7 @@ type PackOptions struct {
 }
 
 // Pack joins sequences, in order, into blocks of length ids. Positions restart in each sequence,
-// and its first label is [Ignore], because no token before it belongs to it. Models that ignore
+// and its first label is [IgnoreLabel], because no token before it belongs to it. Models that ignore
 // positions attend across the borders.
 func Pack(sequences []Sequence, length int, o PackOptions) ([]Sequence, error) {
 	if length < 1 {
@@ -259,7 +259,7 @@ func Pack(sequences []Sequence, length int, o PackOptions) ([]Sequence, error) {
 			}
 			label := s.Labels[at]
 			if at == 0 {
-				label = Ignore
+				label = IgnoreLabel
 			}
 			block.IDs = append(block.IDs, s.IDs[at])
 			block.Labels = append(block.Labels, label)
@@ -308,7 +308,7 @@ type Padding struct {
 }
 
 // PadTokens returns the Collate that pads sequences to the longest of their batch. Labels are
-// padded with [Ignore].
+// padded with [IgnoreLabel].
 func PadTokens(p Padding) Collate[Sequence, TokenBatch] {
 	return func(samples []Sequence) (TokenBatch, error) {
 		b := TokenBatch{Rows: len(samples), Columns: p.Length}
@@ -327,7 +327,7 @@ func PadTokens(p Padding) Collate[Sequence, TokenBatch] {
 			b.Columns = (b.Columns + m - 1) / m * m
 		}
 		n := b.Rows * b.Columns
-		b.IDs, b.Labels, b.Mask = filled(n, p.ID), filled(n, Ignore), make([]int32, n)
+		b.IDs, b.Labels, b.Mask = filled(n, p.ID), filled(n, IgnoreLabel), make([]int32, n)
 		if positions {
 			b.Positions = make([]int32, n)
 		}

@@ -33,7 +33,7 @@ func shown(s Sequence) string {
 	var b strings.Builder
 	in := false
 	for i, id := range s.IDs {
-		if ignored := s.Labels[i] == Ignore; ignored != in {
+		if ignored := s.Labels[i] == IgnoreLabel; ignored != in {
 			b.WriteByte("]["[map[bool]int{false: 0, true: 1}[ignored]])
 			in = ignored
 		}
@@ -45,7 +45,7 @@ func shown(s Sequence) string {
 		default:
 			b.WriteRune(id)
 		}
-		if s.Labels[i] != Ignore && s.Labels[i] != id {
+		if s.Labels[i] != IgnoreLabel && s.Labels[i] != id {
 			b.WriteByte('!')
 		}
 	}
@@ -172,7 +172,7 @@ func TestPacking(t *testing.T) {
 }
 
 func TestPadding(t *testing.T) {
-	rows := []Sequence{{IDs: []int32{1, 2, 3}, Labels: []int32{1, 2, 3}}, {IDs: []int32{4}, Labels: []int32{Ignore}, Positions: []int32{7}}}
+	rows := []Sequence{{IDs: []int32{1, 2, 3}, Labels: []int32{1, 2, 3}}, {IDs: []int32{4}, Labels: []int32{IgnoreLabel}, Positions: []int32{7}}}
 	for _, c := range []struct {
 		p    Padding
 		want string
@@ -316,7 +316,7 @@ func TestTokenizersOfAFolder(t *testing.T) {
 	}
 	var learned []int32
 	for i, l := range s.Labels {
-		if l != Ignore {
+		if l != IgnoreLabel {
 			learned = append(learned, s.IDs[i])
 		}
 	}

@@ -30,7 +30,7 @@ type Options struct {
 	Recompute bool
 	// Dropout draws which inputs of an adapter's pairs are dropped, as its config says. nil drops
 	// none, as in evaluation.
-	Dropout tensor.Source
+	Dropout tensor.RandomSource
 }
 
 // check reports an invalid batch.
@@ -104,7 +104,7 @@ func (m *Model) start(tp *tensor.Tape, b Batch, o Options, auxiliary bool) (*pas
 }
 
 // adapt applies the model's adapter to all rows.
-func (p *pass) adapt(rows int, dropout tensor.Source) error {
+func (p *pass) adapt(rows int, dropout tensor.RandomSource) error {
 	a := p.m.adapter
 	if a == nil {
 		return nil

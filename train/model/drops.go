@@ -5,12 +5,12 @@ import "github.com/heftai/heft/train/tensor"
 // drops records which inputs of adapters a pass drops. It keeps one bit per draw, so that a
 // recomputed unit drops the same inputs.
 type drops struct {
-	source tensor.Source
+	source tensor.RandomSource
 	p      float64
 	kept   map[int][]uint64 // by linear map
 }
 
-func newDrops(source tensor.Source, p float64) *drops {
+func newDrops(source tensor.RandomSource, p float64) *drops {
 	return &drops{source: source, p: p, kept: map[int][]uint64{}}
 }
 

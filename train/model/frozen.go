@@ -15,13 +15,13 @@ import (
 // frozen is a parameter that stays in the mapped checkpoint, in its dtype.
 type frozen struct {
 	*parts
-	sources []loader.Part
+	sources []loader.BoundTensor
 	read    func() (meta.DType, []byte, error)
 }
 
 // newFrozen finds a parameter in a checkpoint without reading it.
 func newFrozen(b *loader.Binding, p *meta.Param, stacked bool) (*frozen, error) {
-	f := &frozen{parts: &parts{}, sources: b.Parts(p)}
+	f := &frozen{parts: &parts{}, sources: b.Tensors(p)}
 	f.read = func() (meta.DType, []byte, error) { return b.Values(p) }
 	for _, source := range f.sources {
 		piece := stored.New(source)
@@ -83,7 +83,7 @@ func (f *frozen) advise(a loader.Advice) {
 // checkpoint lacks is zeros.
 func bufferValues(b *loader.Binding, buffer *meta.Buffer) (view.Tensor, meta.DType, error) {
 	values, stored := make([]float32, meta.Elements(buffer.Shape)), meta.Float32
-	if b != nil && len(b.BufferParts(buffer)) > 0 {
+	if b != nil && len(b.BufferTensors(buffer)) > 0 {
 		dtype, data, err := b.BufferValues(buffer)
 		if err == nil {
 			err = view.Widen(values, data, dtype)

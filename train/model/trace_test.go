@@ -132,7 +132,7 @@ func (r *replay) optimizer() (optim.Optimizer, []optim.Param) {
 
 func (r *replay) replay(dir string) {
 	steps, all := r.optimizer()
-	spec := optim.Spec{Name: r.run.Scheduler.Type}
+	spec := optim.ScheduleSpec{Name: r.run.Scheduler.Type}
 	for to, from := range map[**int]*float64{&spec.WarmupSteps: r.run.Scheduler.Warmup, &spec.TrainingSteps: r.run.Scheduler.Training} {
 		if from != nil {
 			n := int(*from)

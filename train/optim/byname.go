@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// Spec names a schedule as Hugging Face's Trainer does (lr_scheduler_type): linear,
+// ScheduleSpec names a schedule as Hugging Face's Trainer does (lr_scheduler_type): linear,
 // cosine, cosine_with_restarts, polynomial, constant, constant_with_warmup,
 // inverse_sqrt, reduce_lr_on_plateau, cosine_with_min_lr, cosine_warmup_with_min_lr,
 // warmup_stable_decay.
-type Spec struct {
+type ScheduleSpec struct {
 	Name string
 	// WarmupSteps and TrainingSteps may be nil. Most schedules require them.
 	WarmupSteps, TrainingSteps *int
@@ -22,8 +22,8 @@ type Spec struct {
 
 // NewScheduler makes the schedule that s names for o. Unknown names, missing steps and unknown
 // options are errors.
-func NewScheduler(o Optimizer, s Spec) (Scheduler, error) {
-	a := &arguments{Spec: s, left: maps.Clone(s.Options)}
+func NewScheduler(o Optimizer, s ScheduleSpec) (Scheduler, error) {
+	a := &arguments{ScheduleSpec: s, left: maps.Clone(s.Options)}
 	if s.Name == "reduce_lr_on_plateau" {
 		return a.plateau(o)
 	}
@@ -39,7 +39,7 @@ func NewScheduler(o Optimizer, s Spec) (Scheduler, error) {
 
 // arguments reads a Spec and keeps its first error.
 type arguments struct {
-	Spec
+	ScheduleSpec
 	left map[string]any // not looked at yet
 	err  error
 }
@@ -179,10 +179,10 @@ func (a *arguments) factor(o Optimizer) Factor {
 }
 
 func (a *arguments) wsd() (Factor, error) {
-	w := WSD{
+	w := WSDOptions{
 		Warmup: a.warm(),
-		Rise:   Shape(a.text("warmup_type", "")),
-		Fall:   Shape(a.text("decay_type", "")),
+		Rise:   DecayShape(a.text("warmup_type", "")),
+		Fall:   DecayShape(a.text("decay_type", "")),
 		Least:  a.float("min_lr_ratio", 0),
 		Cycles: a.float("num_cycles", 0.5),
 	}

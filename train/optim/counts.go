@@ -17,8 +17,8 @@ const (
 	BySteps  Strategy = "steps"
 )
 
-// Run describes a training run whose schedule steps are to be counted.
-type Run struct {
+// RunLength describes a training run whose schedule steps are to be counted.
+type RunLength struct {
 	Samples   int
 	BatchSize int // on one device
 	World     int // ranks; 0 is 1
@@ -33,8 +33,8 @@ type Run struct {
 	Steps     int // micro steps of each rank
 }
 
-// Counts is the result of [Count].
-type Counts struct {
+// StepCounts is the result of [Count].
+type StepCounts struct {
 	// Steps is the run's length in the unit of its strategy: per-device batches of the whole data
 	// over all epochs, or the steps of one rank.
 	Steps int
@@ -46,7 +46,7 @@ type Counts struct {
 }
 
 // Count computes the steps of r.
-func Count(r Run) (Counts, error) {
+func Count(r RunLength) (StepCounts, error) {
 	if r.World == 0 {
 		r.World = 1
 	}
@@ -54,15 +54,15 @@ func Count(r Run) (Counts, error) {
 		r.Accumulation = 1
 	}
 	if r.BatchSize < 1 || r.World < 1 || r.Accumulation < 1 || r.RealBatch < 0 {
-		return Counts{}, fmt.Errorf("optim: count: invalid batch size %d, world %d, accumulation %d or real batch %d", r.BatchSize, r.World, r.Accumulation, r.RealBatch)
+		return StepCounts{}, fmt.Errorf("optim: count: invalid batch size %d, world %d, accumulation %d or real batch %d", r.BatchSize, r.World, r.Accumulation, r.RealBatch)
 	}
 	together := r.BatchSize * r.World
-	c := Counts{RealBatch: r.RealBatch}
+	c := StepCounts{RealBatch: r.RealBatch}
 	if c.RealBatch == 0 {
 		c.RealBatch = together * r.Accumulation
 	}
 	if c.RealBatch%together != 0 {
-		return Counts{}, fmt.Errorf("%w: %d by %d", ErrRealBatch, c.RealBatch, together)
+		return StepCounts{}, fmt.Errorf("%w: %d by %d", ErrRealBatch, c.RealBatch, together)
 	}
 	c.Accumulation = c.RealBatch / together
 	switch r.Strategy {
@@ -73,7 +73,7 @@ func Count(r Run) (Counts, error) {
 		c.Steps = r.Steps
 		c.ScheduleSteps = c.Steps * r.World
 	default:
-		return Counts{}, fmt.Errorf("optim: training strategy %q is neither epochs nor steps", r.Strategy)
+		return StepCounts{}, fmt.Errorf("optim: training strategy %q is neither epochs nor steps", r.Strategy)
 	}
 	return c, nil
 }

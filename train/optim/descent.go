@@ -53,15 +53,15 @@ func change(p Param, f func(values []float32)) error {
 	return s.Release(true)
 }
 
-// Vector is a Param in memory.
-type Vector struct {
+// VectorParam is a Param in memory.
+type VectorParam struct {
 	Value    []float32
 	Gradient []float32
 }
 
-func (v *Vector) Data() []float32 { return v.Value }
-func (v *Vector) Grad() []float32 { return v.Gradient }
-func (v *Vector) ZeroGrad()       { v.Gradient = nil }
+func (v *VectorParam) Data() []float32 { return v.Value }
+func (v *VectorParam) Grad() []float32 { return v.Gradient }
+func (v *VectorParam) ZeroGrad()       { v.Gradient = nil }
 
 // Group holds parameters that share hyperparameters. These may be changed between steps; schedulers
 // change LR.
@@ -90,12 +90,12 @@ type Optimizer interface {
 
 // Stateful is an optimizer whose state can be saved and restored.
 type Stateful interface {
-	State() State
-	LoadState(State) error
+	State() OptimizerState
+	LoadState(OptimizerState) error
 }
 
-// State is an optimizer's saved state, in the order of its groups and their parameters.
-type State struct {
+// OptimizerState is an optimizer's saved state, in the order of its groups and their parameters.
+type OptimizerState struct {
 	// Rule names the optimizer, as in "AdamW".
 	Rule   string
 	Groups []GroupState
@@ -282,8 +282,8 @@ func inParts(n int, f func(lo, hi int)) {
 }
 
 // State returns d's state. The slots are d's own memory: save them before the next step.
-func (d *Descent) State() State {
-	s := State{Rule: d.rule.name()}
+func (d *Descent) State() OptimizerState {
+	s := OptimizerState{Rule: d.rule.name()}
 	for _, g := range d.groups {
 		s.Groups = append(s.Groups, GroupState{g.LR, g.InitialLR, g.WeightDecay, g.Momentum, len(g.Params)})
 		for _, p := range g.Params {
@@ -300,7 +300,7 @@ func (d *Descent) State() State {
 
 // LoadState restores a copy of s. s must come from an optimizer of the same kind over parameters of
 // the same sizes; otherwise it fails and d is unchanged.
-func (d *Descent) LoadState(s State) error {
+func (d *Descent) LoadState(s OptimizerState) error {
 	if s.Rule != d.rule.name() {
 		return fmt.Errorf("optim: load state: got a state of %s, want %s", s.Rule, d.rule.name())
 	}

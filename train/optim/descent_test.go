@@ -42,8 +42,8 @@ func TestSteppingInPartsChangesNothing(t *testing.T) {
 	const n = 4*share + 5
 	for name, make := range every {
 		r := rand.New(rand.NewPCG(1, 2))
-		whole := &Vector{Value: random(r, n)}
-		head := &Vector{Value: append([]float32(nil), whole.Value[:100]...)}
+		whole := &VectorParam{Value: random(r, n)}
+		head := &VectorParam{Value: append([]float32(nil), whole.Value[:100]...)}
 		a, b := must(make([]Param{whole})), must(make([]Param{head}))
 		for range 3 {
 			whole.Gradient = random(r, n)
@@ -63,10 +63,10 @@ func TestSteppingInPartsChangesNothing(t *testing.T) {
 func TestALoadedStateContinuesBitForBit(t *testing.T) {
 	for name, make := range every {
 		r := rand.New(rand.NewPCG(3, 4))
-		p, q := &Vector{Value: random(r, 7)}, &Vector{Value: random(r, 3)}
+		p, q := &VectorParam{Value: random(r, 7)}, &VectorParam{Value: random(r, 3)}
 		d := must(make([]Param{p, q}))
 		s := NewLambda(d, Linear(2, 10))
-		step := func(d *Descent, s Scheduler, params []*Vector, grads [][]float32) {
+		step := func(d *Descent, s Scheduler, params []*VectorParam, grads [][]float32) {
 			for i, v := range params {
 				v.Gradient = grads[i]
 			}
@@ -75,14 +75,14 @@ func TestALoadedStateContinuesBitForBit(t *testing.T) {
 			}
 		}
 		for range 3 {
-			step(d, s, []*Vector{p, q}, [][]float32{random(r, 7), nil}) // q waits
+			step(d, s, []*VectorParam{p, q}, [][]float32{random(r, 7), nil}) // q waits
 		}
-		var saved State
+		var saved OptimizerState
 		var clock SchedulerState
 		if err := errors.Join(through(d.State(), &saved), through(s.State(), &clock)); err != nil {
 			t.Fatal(err)
 		}
-		p2, q2 := &Vector{Value: append([]float32(nil), p.Value...)}, &Vector{Value: append([]float32(nil), q.Value...)}
+		p2, q2 := &VectorParam{Value: append([]float32(nil), p.Value...)}, &VectorParam{Value: append([]float32(nil), q.Value...)}
 		d2 := must(make([]Param{p2, q2}))
 		s2 := NewLambda(d2, Linear(2, 10))
 		if err := errors.Join(d2.LoadState(saved), s2.LoadState(clock)); err != nil {
@@ -90,8 +90,8 @@ func TestALoadedStateContinuesBitForBit(t *testing.T) {
 		}
 		for range 3 {
 			grads := [][]float32{random(r, 7), random(r, 3)}
-			step(d, s, []*Vector{p, q}, grads)
-			step(d2, s2, []*Vector{p2, q2}, grads)
+			step(d, s, []*VectorParam{p, q}, grads)
+			step(d2, s2, []*VectorParam{p2, q2}, grads)
 		}
 		if !reflect.DeepEqual(p.Value, p2.Value) || !reflect.DeepEqual(q.Value, q2.Value) || !reflect.DeepEqual(d.State(), d2.State()) {
 			t.Errorf("%s: the loaded optimizer went elsewhere", name)
@@ -109,18 +109,18 @@ func through(x, to any) error {
 }
 
 func TestForeignStatesAreRefused(t *testing.T) {
-	p := &Vector{Value: []float32{1, 2}, Gradient: []float32{1, 1}}
+	p := &VectorParam{Value: []float32{1, 2}, Gradient: []float32{1, 1}}
 	d := must(NewAdamW([]Param{p}, DefaultAdamW()))
 	if err := d.Step(); err != nil {
 		t.Fatal(err)
 	}
 	good := d.State()
-	for name, change := range map[string]func(*State){
-		"rule":       func(s *State) { s.Rule = "SGD" },
-		"groups":     func(s *State) { s.Groups = nil },
-		"parameters": func(s *State) { s.Groups = []GroupState{{Params: 2}} },
-		"too few":    func(s *State) { s.Params = nil },
-		"lengths":    func(s *State) { s.Params = []ParamState{{Slots: map[string][]float32{"exp_avg": {1}}}} },
+	for name, change := range map[string]func(*OptimizerState){
+		"rule":       func(s *OptimizerState) { s.Rule = "SGD" },
+		"groups":     func(s *OptimizerState) { s.Groups = nil },
+		"parameters": func(s *OptimizerState) { s.Groups = []GroupState{{Params: 2}} },
+		"too few":    func(s *OptimizerState) { s.Params = nil },
+		"lengths":    func(s *OptimizerState) { s.Params = []ParamState{{Slots: map[string][]float32{"exp_avg": {1}}}} },
 	} {
 		bad := good
 		change(&bad)
@@ -131,8 +131,8 @@ func TestForeignStatesAreRefused(t *testing.T) {
 }
 
 func TestGroupsHaveTheirOwnNumbers(t *testing.T) {
-	a := &Vector{Value: []float32{1}, Gradient: []float32{1}}
-	b := &Vector{Value: []float32{1}, Gradient: []float32{1}}
+	a := &VectorParam{Value: []float32{1}, Gradient: []float32{1}}
+	b := &VectorParam{Value: []float32{1}, Gradient: []float32{1}}
 	d := must(NewSGD([]Param{a}, SGDOptions{LR: 0.5, WeightDecay: 1}))
 	if err := d.AddGroup([]Param{b}, func(g *Group) { g.LR, g.WeightDecay = 0.25, 0 }); err != nil {
 		t.Fatal(err)
@@ -159,8 +159,8 @@ func TestGroupsHaveTheirOwnNumbers(t *testing.T) {
 }
 
 func TestAGradientOfAnotherLengthStepsNothing(t *testing.T) {
-	a := &Vector{Value: []float32{1}, Gradient: []float32{1}}
-	b := &Vector{Value: []float32{1}, Gradient: []float32{1, 2}}
+	a := &VectorParam{Value: []float32{1}, Gradient: []float32{1}}
+	b := &VectorParam{Value: []float32{1}, Gradient: []float32{1, 2}}
 	d := must(NewSGD([]Param{a, b}, SGDOptions{LR: 1}))
 	if err := d.Step(); err == nil || !strings.Contains(err.Error(), "parameter 1") {
 		t.Errorf("error %v", err)
@@ -190,7 +190,7 @@ func second[T any](_ T, err error) error { return err }
 
 func TestClippingNormsOfAnyOrder(t *testing.T) {
 	for p, want := range map[float64]float64{0: 2, 1: 7, 2: 5, 3: math.Cbrt(91), math.Inf(1): 4, math.Inf(-1): 3} {
-		params := []Param{&Vector{Gradient: []float32{3}}, &Vector{Gradient: []float32{-4}}, &Vector{}}
+		params := []Param{&VectorParam{Gradient: []float32{3}}, &VectorParam{Gradient: []float32{-4}}, &VectorParam{}}
 		if got := Norm(params, p); math.Abs(got-want) > 1e-6 {
 			t.Errorf("the %v-norm is %v, want %v", p, got, want)
 		}
@@ -198,7 +198,7 @@ func TestClippingNormsOfAnyOrder(t *testing.T) {
 	if got := ClipNorm(nil, 1, 2); got != 0 {
 		t.Errorf("the norm of nothing is %v", got)
 	}
-	v := &Vector{Gradient: []float32{float32(math.Inf(1)), 1}}
+	v := &VectorParam{Gradient: []float32{float32(math.Inf(1)), 1}}
 	if _, err := ClipNormFinite([]Param{v}, 1, 2); !errors.Is(err, ErrNotFinite) || v.Gradient[1] != 1 {
 		t.Errorf("error %v, gradients %v", err, v.Gradient)
 	}
@@ -217,7 +217,7 @@ func TestOneCycleFollowsTorch(t *testing.T) {
 			[]float64{0.0004, 0.007599999999999997, 0.00035294588235294116, 0.0002353105882352941, 0.00011767529411764704, 3.999999999997929e-08},
 			[]float64{0.95, 0.875, 0.95, 0.95, 0.95, 0.95}},
 	} {
-		d := must(NewSGD([]Param{&Vector{}}, SGDOptions{LR: 0.1, Momentum: 0.9}))
+		d := must(NewSGD([]Param{&VectorParam{}}, SGDOptions{LR: 0.1, Momentum: 0.9}))
 		c.o.MaxLR, c.o.TotalSteps = 0.01, 6
 		s := must(NewOneCycle(d, c.o))
 		for i := range c.rates {
@@ -235,7 +235,7 @@ func TestOneCycleFollowsTorch(t *testing.T) {
 }
 
 func TestAPreparedCycleStopsAtItsEnd(t *testing.T) {
-	d := must(NewSGD([]Param{&Vector{}}, SGDOptions{LR: 0.1}))
+	d := must(NewSGD([]Param{&VectorParam{}}, SGDOptions{LR: 0.1}))
 	c := must(NewOneCycle(d, OneCycleOptions{MaxLR: 1, TotalSteps: 3}))
 	s := &PreparedScheduler{Scheduler: c, World: 2}
 	for range 5 {
@@ -258,8 +258,8 @@ func TestPlateausRememberTheirBest(t *testing.T) {
 	o := DefaultPlateau()
 	o.Patience, o.Cooldown, o.MinLR = 1, 2, []float64{0.001}
 	metrics := []float64{3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1}
-	a := must(NewSGD([]Param{&Vector{}}, SGDOptions{LR: 1}))
-	b := must(NewSGD([]Param{&Vector{}}, SGDOptions{LR: 1}))
+	a := must(NewSGD([]Param{&VectorParam{}}, SGDOptions{LR: 1}))
+	b := must(NewSGD([]Param{&VectorParam{}}, SGDOptions{LR: 1}))
 	p, q := must(NewPlateau(a, o)), must(NewPlateau(b, o))
 	for i, m := range metrics {
 		var s SchedulerState
@@ -283,8 +283,8 @@ func TestPlateausRememberTheirBest(t *testing.T) {
 
 func TestBadSchedules(t *testing.T) {
 	warm, total := 1, 10
-	d := must(NewSGD([]Param{&Vector{}}, SGDOptions{LR: 0.1}))
-	for text, s := range map[string]Spec{
+	d := must(NewSGD([]Param{&VectorParam{}}, SGDOptions{LR: 0.1}))
+	for text, s := range map[string]ScheduleSpec{
 		"unknown name":            {Name: "lineal", WarmupSteps: &warm, TrainingSteps: &total},
 		"num_warmup_steps":        {Name: "cosine", TrainingSteps: &total},
 		"no option \"cycles\"":    {Name: "cosine", WarmupSteps: &warm, TrainingSteps: &total, Options: map[string]any{"cycles": 1.0}},
@@ -307,20 +307,20 @@ func TestBadSchedules(t *testing.T) {
 
 func TestCounts(t *testing.T) {
 	for _, c := range []struct {
-		r    Run
-		want Counts
+		r    RunLength
+		want StepCounts
 		err  error
 	}{
-		{r: Run{Samples: 100, BatchSize: 8, World: 2, RealBatch: 64, Strategy: ByEpochs, Epochs: 3}, want: Counts{38, 38, 4, 64}},
-		{r: Run{BatchSize: 8, World: 2, Accumulation: 3, Strategy: BySteps, Steps: 10}, want: Counts{10, 20, 3, 48}},
-		{r: Run{BatchSize: 8, World: 2, RealBatch: 40, Strategy: BySteps}, err: ErrRealBatch},
+		{r: RunLength{Samples: 100, BatchSize: 8, World: 2, RealBatch: 64, Strategy: ByEpochs, Epochs: 3}, want: StepCounts{38, 38, 4, 64}},
+		{r: RunLength{BatchSize: 8, World: 2, Accumulation: 3, Strategy: BySteps, Steps: 10}, want: StepCounts{10, 20, 3, 48}},
+		{r: RunLength{BatchSize: 8, World: 2, RealBatch: 40, Strategy: BySteps}, err: ErrRealBatch},
 	} {
 		got, err := Count(c.r)
 		if got != c.want || !errors.Is(err, c.err) {
 			t.Errorf("%+v: %+v, %v; want %+v, %v", c.r, got, err, c.want, c.err)
 		}
 	}
-	for _, r := range []Run{{}, {BatchSize: 1, Strategy: "hours"}} {
+	for _, r := range []RunLength{{}, {BatchSize: 1, Strategy: "hours"}} {
 		if _, err := Count(r); err == nil {
 			t.Errorf("%+v was counted", r)
 		}
@@ -329,7 +329,7 @@ func TestCounts(t *testing.T) {
 
 func BenchmarkAdamW(b *testing.B) {
 	const n = 1 << 22
-	p := &Vector{Value: make([]float32, n), Gradient: make([]float32, n)}
+	p := &VectorParam{Value: make([]float32, n), Gradient: make([]float32, n)}
 	d := must(NewAdamW([]Param{p}, DefaultAdamW()))
 	b.SetBytes(4 * n)
 	for b.Loop() {

@@ -9,7 +9,7 @@ import (
 
 // Two steps of SGD with momentum on one parameter.
 func ExampleNewSGD() {
-	w := &optim.Vector{Value: []float32{1, 2}}
+	w := &optim.VectorParam{Value: []float32{1, 2}}
 	sgd, err := optim.NewSGD([]optim.Param{w}, optim.SGDOptions{LR: 0.1, Momentum: 0.9})
 	if err != nil {
 		log.Fatal(err)
@@ -27,12 +27,12 @@ func ExampleNewSGD() {
 
 // A schedule by its name in transformers: the rate rises for two steps and falls for four.
 func ExampleNewScheduler() {
-	sgd, err := optim.NewSGD([]optim.Param{&optim.Vector{Value: []float32{0}}}, optim.SGDOptions{LR: 1})
+	sgd, err := optim.NewSGD([]optim.Param{&optim.VectorParam{Value: []float32{0}}}, optim.SGDOptions{LR: 1})
 	if err != nil {
 		log.Fatal(err)
 	}
 	warm, total := 2, 6
-	schedule, err := optim.NewScheduler(sgd, optim.Spec{Name: "linear", WarmupSteps: &warm, TrainingSteps: &total})
+	schedule, err := optim.NewScheduler(sgd, optim.ScheduleSpec{Name: "linear", WarmupSteps: &warm, TrainingSteps: &total})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func ExampleNewScheduler() {
 
 // ClipNorm bounds the norm of all gradients together.
 func ExampleClipNorm() {
-	w := &optim.Vector{Value: make([]float32, 2), Gradient: []float32{3, 4}}
+	w := &optim.VectorParam{Value: make([]float32, 2), Gradient: []float32{3, 4}}
 	norm := optim.ClipNorm([]optim.Param{w}, 1, 2)
 	fmt.Printf("%.1f %.1f\n", norm, w.Gradient)
 	// Output: 5.0 [0.6 0.8]

@@ -111,25 +111,25 @@ func InverseSqrt(warm, timescale int) Factor {
 	})
 }
 
-// Shape is the curve by which [WarmupStableDecay] rises and falls.
-type Shape string
+// DecayShape is the curve by which [WarmupStableDecay] rises and falls.
+type DecayShape string
 
 const (
-	ShapeLinear    Shape = "linear"
-	ShapeCosine    Shape = "cosine"
-	ShapeOneMinusS Shape = "1-sqrt"
+	ShapeLinear    DecayShape = "linear"
+	ShapeCosine    DecayShape = "cosine"
+	ShapeOneMinusS DecayShape = "1-sqrt"
 )
 
-// WSD holds the phases of [WarmupStableDecay].
-type WSD struct {
+// WSDOptions holds the phases of [WarmupStableDecay].
+type WSDOptions struct {
 	Warmup, Stable, Decay int
-	Rise, Fall            Shape   // "" is linear and cosine
-	Least                 float64 // part of the rate before and after
-	Cycles                float64 // of a cosine fall; 0 is 0.5
+	Rise, Fall            DecayShape // "" is linear and cosine
+	Least                 float64    // part of the rate before and after
+	Cycles                float64    // of a cosine fall; 0 is 0.5
 }
 
 // WarmupStableDecay returns a factor that rises, stays and falls.
-func WarmupStableDecay(w WSD) (Factor, error) {
+func WarmupStableDecay(w WSDOptions) (Factor, error) {
 	if w.Rise == "" {
 		w.Rise = ShapeLinear
 	}
@@ -139,7 +139,7 @@ func WarmupStableDecay(w WSD) (Factor, error) {
 	if w.Cycles == 0 {
 		w.Cycles = 0.5
 	}
-	for _, s := range []Shape{w.Rise, w.Fall} {
+	for _, s := range []DecayShape{w.Rise, w.Fall} {
 		if s != ShapeLinear && s != ShapeCosine && s != ShapeOneMinusS {
 			return nil, fmt.Errorf("optim: warmup_stable_decay: unknown shape %q (linear, cosine or 1-sqrt)", s)
 		}
@@ -158,7 +158,7 @@ func WarmupStableDecay(w WSD) (Factor, error) {
 	}, nil
 }
 
-func (w WSD) rise(p float64) float64 {
+func (w WSDOptions) rise(p float64) float64 {
 	switch w.Rise {
 	case ShapeCosine:
 		return 0.5 * (1 - math.Cos(math.Pi*p))
@@ -168,7 +168,7 @@ func (w WSD) rise(p float64) float64 {
 	return p
 }
 
-func (w WSD) fall(p float64) float64 {
+func (w WSDOptions) fall(p float64) float64 {
 	switch w.Fall {
 	case ShapeCosine:
 		return wave(w.Cycles, p)

@@ -59,13 +59,13 @@ func (f *flat64) UnmarshalJSON(b []byte) error {
 }
 
 func (c tableCase) check(t *testing.T) {
-	d := build(t, "SGD", optimizerOptions{LR: &c.LR}, &Vector{Value: []float32{1}})
+	d := build(t, "SGD", optimizerOptions{LR: &c.LR}, &VectorParam{Value: []float32{1}})
 	for i := 1; i < int(c.Groups); i++ {
-		if err := d.AddGroup([]Param{&Vector{Value: []float32{1}}}, func(g *Group) { g.LR = c.groupLR(i) }); err != nil {
+		if err := d.AddGroup([]Param{&VectorParam{Value: []float32{1}}}, func(g *Group) { g.LR = c.groupLR(i) }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s, err := NewScheduler(d, Spec{c.Type, c.Warmup.n, c.Total.n, c.Options})
+	s, err := NewScheduler(d, ScheduleSpec{c.Type, c.Warmup.n, c.Total.n, c.Options})
 	if c.Error != "" || err != nil {
 		if c.Error == "" || err == nil {
 			t.Errorf("%s: error %v, the reference's is %q", c.Type, err, c.Error)
@@ -107,8 +107,8 @@ type plateauCase struct {
 }
 
 func (c plateauCase) check(t *testing.T) {
-	d := build(t, "SGD", optimizerOptions{LR: &c.LR}, &Vector{Value: []float32{1}})
-	s, err := NewScheduler(d, Spec{Name: c.Type, Options: c.Options})
+	d := build(t, "SGD", optimizerOptions{LR: &c.LR}, &VectorParam{Value: []float32{1}})
+	s, err := NewScheduler(d, ScheduleSpec{Name: c.Type, Options: c.Options})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,8 +140,8 @@ type acceleratedCase struct {
 }
 
 func (c acceleratedCase) check(t *testing.T) {
-	d := build(t, "SGD", optimizerOptions{LR: &c.LR}, &Vector{Value: []float32{1}})
-	inner, err := NewScheduler(d, Spec{c.Type, c.Warmup.n, c.Total.n, c.Options})
+	d := build(t, "SGD", optimizerOptions{LR: &c.LR}, &VectorParam{Value: []float32{1}})
+	inner, err := NewScheduler(d, ScheduleSpec{c.Type, c.Warmup.n, c.Total.n, c.Options})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ type countCase struct {
 
 func (c countCase) check(t *testing.T) {
 	for rank, want := range c.RankCounts {
-		got, err := Count(Run{Samples: int(c.Samples), BatchSize: int(c.Batch), World: int(c.World), Accumulation: int(c.Num),
+		got, err := Count(RunLength{Samples: int(c.Samples), BatchSize: int(c.Batch), World: int(c.World), Accumulation: int(c.Num),
 			Strategy: c.Strategy, Epochs: c.Epochs, Steps: int(want.Micro)})
 		if err != nil {
 			t.Fatal(err)
@@ -243,7 +243,7 @@ func (c trainerCase) check(t *testing.T) {
 	if limit != int(c.MaxSteps) {
 		t.Fatalf("%d steps, want %v", limit, c.MaxSteps)
 	}
-	w := &Vector{Value: []float32{1}}
+	w := &VectorParam{Value: []float32{1}}
 	d, err := NewAdamW([]Param{w}, AdamOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -162,7 +162,7 @@ func build(t *testing.T, name string, o optimizerOptions, params ...Param) *Desc
 }
 
 func (c optimizerCase) check(t *testing.T) {
-	p := &Vector{Value: append([]float32(nil), c.Initial...)}
+	p := &VectorParam{Value: append([]float32(nil), c.Initial...)}
 	d := build(t, c.Optimizer, c.Options, p)
 	for i, s := range c.Steps {
 		p.Gradient = append([]float32(nil), s.Grad...)
@@ -195,12 +195,12 @@ type clipCase struct {
 
 func (c clipCase) check(t *testing.T) {
 	var params []Param
-	var vectors []*Vector
+	var vectors []*VectorParam
 	for _, g := range c.Before {
-		v := &Vector{Value: make([]float32, len(g)), Gradient: append([]float32(nil), g...)}
+		v := &VectorParam{Value: make([]float32, len(g)), Gradient: append([]float32(nil), g...)}
 		params, vectors = append(params, v), append(vectors, v)
 	}
-	params = append(params, &Vector{Value: []float32{1}}) // has no gradient
+	params = append(params, &VectorParam{Value: []float32{1}}) // has no gradient
 	switch c.Op {
 	case "clip_grad_norm_":
 		p := 2.0

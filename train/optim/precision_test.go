@@ -68,7 +68,7 @@ type scalerCase struct {
 
 func (c scalerCase) check(t *testing.T) {
 	name := map[string]string{"sgd": "SGD", "adamw": "AdamW", "adam": "Adam"}[c.Optimizer.Name]
-	w := &Vector{Value: append([]float32(nil), c.Initial...)}
+	w := &VectorParam{Value: append([]float32(nil), c.Initial...)}
 	params := []Param{w}
 	d := build(t, name, c.Optimizer.optimizerOptions, w)
 	scaler, err := NewScaler(ScalerOptions{c.Scaler.Init, c.Scaler.Growth, c.Scaler.Backoff, int(c.Scaler.Interval)})
@@ -108,7 +108,7 @@ func (c scalerCase) check(t *testing.T) {
 }
 
 func TestAScalerIsUsedInOrder(t *testing.T) {
-	w := &Vector{Value: []float32{1}, Gradient: []float32{65536}}
+	w := &VectorParam{Value: []float32{1}, Gradient: []float32{65536}}
 	d := must(NewSGD([]Param{w}, SGDOptions{LR: 1}))
 	s := must(NewScaler(ScalerOptions{}))
 	if err := s.Update(); !errors.Is(err, ErrNothingChecked) {
@@ -142,7 +142,7 @@ func TestAScalerIsUsedInOrder(t *testing.T) {
 }
 
 func TestAScaleDoesNotGrowToInfinity(t *testing.T) {
-	w := &Vector{Value: []float32{1}, Gradient: []float32{0}}
+	w := &VectorParam{Value: []float32{1}, Gradient: []float32{0}}
 	d := must(NewSGD([]Param{w}, SGDOptions{LR: 1}))
 	s := must(NewScaler(ScalerOptions{InitialScale: math.Ldexp(1, 127), GrowthInterval: 1}))
 	for range 3 {
@@ -198,7 +198,7 @@ func TestHalvesHaveBits(t *testing.T) {
 // was multiplied by, whichever overflowed, and the scale moves once.
 func TestOptimizersShareAScale(t *testing.T) {
 	s := must(NewScaler(ScalerOptions{InitialScale: 4, GrowthInterval: 2}))
-	weights := []*Vector{{Value: []float32{1}}, {Value: []float32{1}}}
+	weights := []*VectorParam{{Value: []float32{1}}, {Value: []float32{1}}}
 	var all []*Prepared
 	for _, w := range weights {
 		all = append(all, &Prepared{Optimizer: must(NewSGD([]Param{w}, SGDOptions{LR: 1})), Scaler: s, Peers: func() []*Prepared { return all }})

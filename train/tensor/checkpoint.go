@@ -11,7 +11,7 @@ import (
 // but no other tensors of the tape. sources are the generators that f draws from: each is rewound
 // for the second run and then returned to its position. The gradients are bit-identical to those
 // without Checkpoint.
-func (tp *Tape) Checkpoint(f func(tp *Tape, in []*Tensor) *Tensor, sources []Rewinder, inputs ...*Tensor) *Tensor {
+func (tp *Tape) Checkpoint(f func(tp *Tape, in []*Tensor) *Tensor, sources []RewindableSource, inputs ...*Tensor) *Tensor {
 	if !tp.ready("checkpoint", inputs...) {
 		return tp.void()
 	}
@@ -97,15 +97,15 @@ func (tp *Tape) checkpointBack(t *Tensor, grad []float32) error {
 	return tp.Reset()
 }
 
-// Rewinder is a [Source] that can be rewound to an earlier position. A generator of train/rng is
+// RewindableSource is a [RandomSource] that can be rewound to an earlier position. A generator of train/rng is
 // one.
-type Rewinder interface {
-	Source
+type RewindableSource interface {
+	RandomSource
 	encoding.BinaryMarshaler
 	encoding.BinaryUnmarshaler
 }
 
-func positions(sources []Rewinder) ([][]byte, error) {
+func positions(sources []RewindableSource) ([][]byte, error) {
 	all := make([][]byte, len(sources))
 	for i, s := range sources {
 		b, err := s.MarshalBinary()
@@ -117,7 +117,7 @@ func positions(sources []Rewinder) ([][]byte, error) {
 	return all, nil
 }
 
-func rewind(sources []Rewinder, to [][]byte) error {
+func rewind(sources []RewindableSource, to [][]byte) error {
 	for i, s := range sources {
 		if err := s.UnmarshalBinary(to[i]); err != nil {
 			return err

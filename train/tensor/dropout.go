@@ -2,14 +2,14 @@ package tensor
 
 import "slices"
 
-// Source draws uniform numbers in [0, 1). A generator of train/rng is one.
-type Source interface {
+// RandomSource draws uniform numbers in [0, 1). A generator of train/rng is one.
+type RandomSource interface {
 	Float32() float32
 }
 
 // Dropout sets each element to 0 with probability p and multiplies the others by 1/(1-p). It draws
 // one number per element, in order. With a nil source (evaluation) or p = 0 it returns x itself.
-func (tp *Tape) Dropout(x *Tensor, p float64, source Source) *Tensor {
+func (tp *Tape) Dropout(x *Tensor, p float64, source RandomSource) *Tensor {
 	if !tp.ready("dropout", x) {
 		return tp.void()
 	}

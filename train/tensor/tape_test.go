@@ -33,7 +33,7 @@ func (s *small) all() []*Parameter {
 	return []*Parameter{s.embed, s.norm, s.q, s.k, s.v, s.o, s.gate, s.up, s.down}
 }
 
-func (s *small) block(tp *Tape, x *Tensor, drop Source) *Tensor {
+func (s *small) block(tp *Tape, x *Tensor, drop RandomSource) *Tensor {
 	shape, table := x.Shape(), NewRotary(8, 64, 10000)
 	n := tp.RMSNorm(x, tp.Use(s.norm), 1e-6)
 	heads := func(p *Parameter) *Tensor {
@@ -59,7 +59,7 @@ func (s *small) pass(t *testing.T, o Options, again bool) float32 {
 	}
 	x := tp.Embedding(tp.Use(s.embed), ids, 3, 61)
 	if again {
-		x = tp.Checkpoint(func(tp *Tape, in []*Tensor) *Tensor { return s.block(tp, in[0], drop) }, []Rewinder{drop}, x)
+		x = tp.Checkpoint(func(tp *Tape, in []*Tensor) *Tensor { return s.block(tp, in[0], drop) }, []RewindableSource{drop}, x)
 	} else {
 		x = s.block(tp, x, drop)
 	}

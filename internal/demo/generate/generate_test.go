@@ -101,7 +101,7 @@ func TestLessons(t *testing.T) {
 		}
 		answers := false
 		for j, id := range s.IDs {
-			if learned := s.Labels[j] != data.Ignore; learned != answers {
+			if learned := s.Labels[j] != data.IgnoreLabel; learned != answers {
 				t.Fatalf("lesson %d, token %d (%s): learned is %v: %s", i, j, words.Decode(s.IDs[j:j+1], false), learned, words.Decode(s.IDs, false))
 			}
 			answers = id == assistantID || answers && id != endID

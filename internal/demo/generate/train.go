@@ -46,17 +46,17 @@ func (l *lessons) Len() int { return l.Steps * l.Batch }
 // At is conversation i, cut at Length tokens. Only answers are learned.
 func (l *lessons) At(i int) (data.Sequence, error) {
 	r := rand.New(rand.NewPCG(l.Seed, uint64(i)))
-	s := data.Sequence{IDs: []int32{bosID}, Labels: []int32{data.Ignore}}
+	s := data.Sequence{IDs: []int32{bosID}, Labels: []int32{data.IgnoreLabel}}
 	say := func(role int32, text string, learned bool) error {
 		ids, err := l.words.EncodeIDs(text, tokenizer.EncodeOptions{})
 		if err != nil {
 			return err
 		}
 		s.IDs = append(append(append(s.IDs, role), ids...), endID)
-		s.Labels = append(s.Labels, data.Ignore)
+		s.Labels = append(s.Labels, data.IgnoreLabel)
 		for _, id := range append(ids, endID) {
 			if !learned {
-				id = data.Ignore
+				id = data.IgnoreLabel
 			}
 			s.Labels = append(s.Labels, id)
 		}
@@ -113,7 +113,7 @@ func fit(ctx context.Context, m *model.Model, loader *data.Loader[data.TokenBatc
 		return err
 	}
 	var opt optim.Optimizer = adam
-	schedule, err := optim.NewScheduler(opt, optim.Spec{Name: "cosine", WarmupSteps: &r.Warmup, TrainingSteps: &r.Steps})
+	schedule, err := optim.NewScheduler(opt, optim.ScheduleSpec{Name: "cosine", WarmupSteps: &r.Warmup, TrainingSteps: &r.Steps})
 	if err != nil {
 		return err
 	}

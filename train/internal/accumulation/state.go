@@ -17,25 +17,25 @@ type State struct {
 	Ended  bool // the batch before did: the next begins a window
 	Cut    bool // the gradients of this window are divided by Window already
 
-	loaders []data.State
+	loaders []data.LoaderState
 }
 
 var _ data.Observer = (*State)(nil)
 
 // BeginLoader makes l the active loader until it ends or another begins.
-func (s *State) BeginLoader(l data.State) {
+func (s *State) BeginLoader(l data.LoaderState) {
 	s.EndLoader(l)
 	s.loaders = append(s.loaders, l)
 }
 
 // EndLoader makes the loader that was active before l the active one again.
-func (s *State) EndLoader(l data.State) {
-	s.loaders = slices.DeleteFunc(s.loaders, func(x data.State) bool { return x == l })
+func (s *State) EndLoader(l data.LoaderState) {
+	s.loaders = slices.DeleteFunc(s.loaders, func(x data.LoaderState) bool { return x == l })
 }
 
 // Active returns the loader begun last that has not ended, or nil. A loader that the loop broke out of
 // has not ended: its flags go on to count, as in the reference.
-func (s *State) Active() data.State {
+func (s *State) Active() data.LoaderState {
 	if len(s.loaders) == 0 {
 		return nil
 	}

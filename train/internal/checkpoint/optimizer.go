@@ -57,7 +57,7 @@ func (f *Folder) WriteOptimizer(name string, o optim.Optimizer) error {
 
 // ReadOptimizer reads a file that [Folder.WriteOptimizer] wrote and calls f with the state. Its slots
 // are in the mapped file and must not be used after f returns.
-func ReadOptimizer(path string, f func(optim.State) error) error {
+func ReadOptimizer(path string, f func(optim.OptimizerState) error) error {
 	ck, err := loader.Open(path)
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func ReadOptimizer(path string, f func(optim.State) error) error {
 	if err := json.Unmarshal([]byte(ck.Metadata()[optimizerKey]), &head); err != nil {
 		return fmt.Errorf("is not the state of an optimizer: %w", err)
 	}
-	s := optim.State{Rule: head.Rule, Groups: head.Groups, Params: make([]optim.ParamState, len(head.Steps))}
+	s := optim.OptimizerState{Rule: head.Rule, Groups: head.Groups, Params: make([]optim.ParamState, len(head.Steps))}
 	for i, step := range head.Steps {
 		s.Params[i] = optim.ParamState{Step: step, Slots: map[string][]float32{}}
 	}
