@@ -32,21 +32,46 @@ func (c *devicesCmd) variant() (string, error) {
 	return set.Name, nil
 }
 
-// printKernels prints the rows of one variant: a line for each format and precision, with the kernels of
-// generated tokens and of prompts by the number of tokens in a pass.
+// printKernels prints the rows of one variant: a line for each format and precision, with the kernels of each role
+// by the number of tokens in a pass. First weights, then the KV cache.
 func printKernels(w io.Writer, table []cpu.KernelRow, variant string) {
-	fmt.Fprintf(w, "\nkernels of %s by tokens in a pass\n", variant)
-	fmt.Fprintln(w, "weights\tprecision\tgenerated tokens\tprompt tokens")
+	operation := ""
 	for len(table) > 0 {
-		n, cells := 0, map[string][]string{}
-		for n < len(table) && table[n].Format == table[0].Format && table[n].Precision == table[0].Precision && table[n].Variant == table[0].Variant {
+		n, cells, first := 0, map[string][]string{}, table[0]
+		for n < len(table) && sameLine(&table[n], &first) {
 			r := &table[n]
 			cells[r.Role] = append(cells[r.Role], r.Tokens()+" "+r.Kernel)
 			n++
 		}
-		if table[0].Variant == variant {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", table[0].Format, table[0].Precision, strings.Join(cells["generated"], "; "), strings.Join(cells["prompt"], "; "))
-		}
 		table = table[n:]
+		if first.Variant != variant {
+			continue
+		}
+		if first.Operation != operation {
+			operation = first.Operation
+			fmt.Fprintln(w)
+			fmt.Fprintln(w, kernelTitles[operation](variant))
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s", first.Format, first.Precision, strings.Join(cells["generated"], "; "), strings.Join(cells["prompt"], "; "))
+		if training := cells["training"]; training != nil {
+			fmt.Fprintf(w, "\t%s", strings.Join(training, "; "))
+		}
+		fmt.Fprintln(w)
 	}
+	fmt.Fprintln(w, "\nElementwise operations, sampling, gradients and optimizer steps have one kernel each.")
+}
+
+// kernelTitles are the lines above the rows of an operation.
+var kernelTitles = map[string]func(variant string) string{
+	"linear": func(v string) string {
+		return "kernels of " + v + " by tokens in a pass\nweights\tprecision\tgenerated tokens\tprompt tokens\ttraining"
+	},
+	"attention": func(string) string {
+		return "attention by tokens of a sequence in a pass\nKV cache\tprecision\tgenerated tokens\tprompt tokens"
+	},
+}
+
+// sameLine reports whether two rows are printed as one line.
+func sameLine(a, b *cpu.KernelRow) bool {
+	return a.Variant == b.Variant && a.Operation == b.Operation && a.Format == b.Format && a.Precision == b.Precision
 }

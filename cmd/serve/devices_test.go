@@ -21,19 +21,21 @@ func TestDevices(t *testing.T) {
 	if len(m.Devices) != 2 || m.Devices[0].Device != "cpu" || m.Devices[1].Device != "disk" {
 		t.Errorf("devices: %+v", m.Devices)
 	}
-	formats := map[string]bool{}
+	formats, attention := map[string]bool{}, 0
 	for _, r := range m.KernelTable {
-		formats[r.Format] = true
+		if formats[r.Format] = true; r.Operation == "attention" {
+			attention++
+		}
 		if r.Kernel == "" || r.From < 1 || r.To != 0 && r.To < r.From {
 			t.Errorf("row of the kernel table: %+v", r)
 		}
 	}
-	if len(formats) != 9 {
-		t.Errorf("the kernel table has formats %v", formats)
+	if len(formats) != 9 || attention == 0 {
+		t.Errorf("the kernel table has formats %v and %d rows of attention", formats, attention)
 	}
 	for _, variant := range m.Kernels {
 		text, _ := command(t, 0, "devices", "--cpu", variant)
-		if !strings.Contains(text, "kernels of "+variant+" by tokens") || !strings.Contains(text, "gemm.SumPanels") {
+		if !strings.Contains(text, "kernels of "+variant+" by tokens") || !strings.Contains(text, "gemm.SumPanels") || !strings.Contains(text, "attention by tokens of a sequence") {
 			t.Errorf("no kernels of %s in:\n%s", variant, text)
 		}
 	}

@@ -101,8 +101,8 @@ func panelsStayInside(t *testing.T, set *kernels.Set, n int) {
 	a, b := kerneltest.GuardedFloats(t, n*lanes), kerneltest.GuardedFloats(t, 2*n*lanes)
 	set.GEMM.PackColumns(a, mat.Floats{V: kerneltest.GuardedFloats(t, rows*n), Stride: n}, rows, n)
 	set.GEMM.PackLines(a, mat.Floats{V: kerneltest.GuardedFloats(t, n*cols), Stride: cols}, cols, n)
-	set.GEMM.MulPanels(mat.Floats{V: kerneltest.GuardedFloats(t, rows*cols), Stride: cols}, kerneltest.PanelsOf(set, a, n), kerneltest.PanelsOf(set, b, n), rows, cols, n, true)
-	set.GEMM.MulPanels(mat.Floats{V: kerneltest.GuardedFloats(t, rows*(cols+lanes)), Stride: cols + lanes}, kerneltest.PanelsOf(set, a, n), kerneltest.PanelsOf(set, b, n), rows, cols+lanes, n, false)
+	set.GEMM.MulPanels(gemm.Panels{C: mat.Floats{V: kerneltest.GuardedFloats(t, rows*cols), Stride: cols}, A: kerneltest.PanelsOf(set, a, n), B: kerneltest.PanelsOf(set, b, n), Rows: rows, Cols: cols, N: n, Add: true})
+	set.GEMM.MulPanels(gemm.Panels{C: mat.Floats{V: kerneltest.GuardedFloats(t, rows*(cols+lanes)), Stride: cols + lanes}, A: kerneltest.PanelsOf(set, a, n), B: kerneltest.PanelsOf(set, b, n), Rows: rows, Cols: cols + lanes, N: n, Add: false})
 }
 
 // groupsStayInside packs and multiplies groups of rows and tokens at the end of memory.

@@ -128,7 +128,7 @@ func (c *convolution) backward(grad []float32) {
 			unfold(c, image, c.image(c.x.data, u))
 			at := u % c.o.Groups * c.out * c.taps
 			dy := matmul.Rows(grad[u*c.out*c.places:(u+1)*c.out*c.places], c.places)
-			c.tp.gemm.Mul(dense(g[at:at+c.out*c.taps], c.taps), dy, matmul.Columns(image, c.places), c.out, c.taps, c.places, true)
+			c.tp.gemm.Mul(matmul.Product{C: dense(g[at:at+c.out*c.taps], c.taps), A: dy, B: matmul.Columns(image, c.places), Rows: c.out, Cols: c.taps, N: c.places, Add: true})
 		}
 		c.tp.giveBack(image)
 	}

@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/matmul"
 )
 
@@ -58,7 +57,7 @@ type head struct {
 	width, classes int
 	w, dx, dw      []float32
 	begun          bool // dw has the sum of some rows
-	mul            func(c mat.Floats, a, b matmul.Matrix, rows, cols, n int, add bool)
+	mul            func(matmul.Product)
 }
 
 // run processes the rows that have a label, some at a time.
@@ -92,7 +91,7 @@ func (h *head) run(x []float32, labels []int) {
 func (h *head) chunk(logits, x, back []float32, rows, labels []int) {
 	n, tp := len(rows), h.tp
 	losses := make([]float32, n)
-	h.mul(dense(logits, h.classes), matmul.Rows(x, h.width), matmul.Columns(h.w, h.width), n, h.classes, h.width, false)
+	h.mul(matmul.Product{C: dense(logits, h.classes), A: matmul.Rows(x, h.width), B: matmul.Columns(h.w, h.width), Rows: n, Cols: h.classes, N: h.width})
 	tp.rows(n, h.classes, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			losses[i] = h.row(logits[i*h.classes:(i+1)*h.classes], labels[rows[i]])
@@ -102,13 +101,13 @@ func (h *head) chunk(logits, x, back []float32, rows, labels []int) {
 		h.sum += float64(v)
 	}
 	if h.dx != nil {
-		h.mul(dense(back, h.width), matmul.Rows(logits, h.classes), matmul.Rows(h.w, h.width), n, h.width, h.classes, false)
+		h.mul(matmul.Product{C: dense(back, h.width), A: matmul.Rows(logits, h.classes), B: matmul.Rows(h.w, h.width), Rows: n, Cols: h.width, N: h.classes})
 		for i, r := range rows {
 			copy(h.dx[r*h.width:(r+1)*h.width], back[i*h.width:])
 		}
 	}
 	if h.dw != nil {
-		h.mul(dense(h.dw, h.width), matmul.Columns(logits, h.classes), matmul.Rows(x, h.width), h.classes, h.width, n, h.begun)
+		h.mul(matmul.Product{C: dense(h.dw, h.width), A: matmul.Columns(logits, h.classes), B: matmul.Rows(x, h.width), Rows: h.classes, Cols: h.width, N: n, Add: h.begun})
 		h.begun = true
 	}
 }

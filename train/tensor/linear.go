@@ -25,25 +25,26 @@ func (tp *Tape) Linear(x, weight, bias *Tensor) *Tensor {
 	rows, n, m := x.outer(), x.last(), weight.shape[0]
 	out := tp.blank(append(slices.Clone(x.shape[:x.dims()-1]), m), x, weight, bias)
 	mul := tp.products()
-	mul(dense(out.data, m), matmul.Rows(x.data, n), matmul.Columns(weight.data, n), rows, m, n, false)
+	mul(matmul.Product{C: dense(out.data, m), A: matmul.Rows(x.data, n), B: matmul.Columns(weight.data, n), Rows: rows, Cols: m, N: n})
 	tp.addRow(out.data, bias)
 	return tp.record(out, func(grad []float32) {
 		if g, add := tp.into(x); g != nil {
-			mul(dense(g, n), matmul.Rows(grad, m), matmul.Rows(weight.data, n), rows, n, m, add)
+			mul(matmul.Product{C: dense(g, n), A: matmul.Rows(grad, m), B: matmul.Rows(weight.data, n), Rows: rows, Cols: n, N: m, Add: add})
 		}
 		if g, add := tp.into(weight); g != nil {
-			mul(dense(g, n), matmul.Columns(grad, m), matmul.Rows(x.data, n), m, n, rows, add)
+			mul(matmul.Product{C: dense(g, n), A: matmul.Columns(grad, m), B: matmul.Rows(x.data, n), Rows: m, Cols: n, N: rows, Add: add})
 		}
 		tp.sumRows(tp.gradient(bias), grad)
 	})
 }
 
 // products returns the matrix multiplication in the current precision.
-func (tp *Tape) products() func(c mat.Floats, a, b matmul.Matrix, rows, cols, n int, add bool) {
-	if tp.autocast == BFloat16 {
-		return tp.gemm.MulRounded
+func (tp *Tape) products() func(matmul.Product) {
+	rounded := tp.autocast == BFloat16
+	return func(p matmul.Product) {
+		p.Rounded = rounded
+		tp.gemm.Mul(p)
 	}
-	return tp.gemm.Mul
 }
 
 // Conv1D is Linear with the weight stored transposed, [in, out], as GPT-2 has it.
@@ -63,14 +64,14 @@ func (tp *Tape) Conv1D(x, weight, bias *Tensor) *Tensor {
 	rows, n, m := x.outer(), x.last(), weight.shape[1]
 	out := tp.blank(append(slices.Clone(x.shape[:x.dims()-1]), m), x, weight, bias)
 	mul := tp.products()
-	mul(dense(out.data, m), matmul.Rows(x.data, n), matmul.Rows(weight.data, m), rows, m, n, false)
+	mul(matmul.Product{C: dense(out.data, m), A: matmul.Rows(x.data, n), B: matmul.Rows(weight.data, m), Rows: rows, Cols: m, N: n})
 	tp.addRow(out.data, bias)
 	return tp.record(out, func(grad []float32) {
 		if g, add := tp.into(x); g != nil {
-			mul(dense(g, n), matmul.Rows(grad, m), matmul.Columns(weight.data, m), rows, n, m, add)
+			mul(matmul.Product{C: dense(g, n), A: matmul.Rows(grad, m), B: matmul.Columns(weight.data, m), Rows: rows, Cols: n, N: m, Add: add})
 		}
 		if g, add := tp.into(weight); g != nil {
-			mul(dense(g, m), matmul.Columns(x.data, n), matmul.Rows(grad, m), n, m, rows, add)
+			mul(matmul.Product{C: dense(g, m), A: matmul.Columns(x.data, n), B: matmul.Rows(grad, m), Rows: n, Cols: m, N: rows, Add: add})
 		}
 		tp.sumRows(tp.gradient(bias), grad)
 	})
@@ -100,7 +101,7 @@ func (tp *Tape) MatMul(a, b *Tensor) *Tensor {
 	}
 	batch := count(w.shape)
 	w.span(0, batch, func(y, i, j int) {
-		tp.gemm.Mul(dense(out.data[y*n*m:], m), matmul.Rows(a.data[i*n*k:], k), matmul.Rows(b.data[j*k*m:], m), n, m, k, false)
+		tp.gemm.Mul(matmul.Product{C: dense(out.data[y*n*m:], m), A: matmul.Rows(a.data[i*n*k:], k), B: matmul.Rows(b.data[j*k*m:], m), Rows: n, Cols: m, N: k})
 	})
 	return tp.record(out, func(grad []float32) {
 		ga, addA := intoRepeated(tp, a, batch*n*k)
@@ -108,10 +109,10 @@ func (tp *Tape) MatMul(a, b *Tensor) *Tensor {
 		w.span(0, batch, func(y, i, j int) {
 			gy := matmul.Rows(grad[y*n*m:], m)
 			if ga != nil {
-				tp.gemm.Mul(dense(ga[i*n*k:], k), gy, matmul.Columns(b.data[j*k*m:], m), n, k, m, addA)
+				tp.gemm.Mul(matmul.Product{C: dense(ga[i*n*k:], k), A: gy, B: matmul.Columns(b.data[j*k*m:], m), Rows: n, Cols: k, N: m, Add: addA})
 			}
 			if gb != nil {
-				tp.gemm.Mul(dense(gb[j*k*m:], m), matmul.Columns(a.data[i*n*k:], k), gy, k, m, n, addB)
+				tp.gemm.Mul(matmul.Product{C: dense(gb[j*k*m:], m), A: matmul.Columns(a.data[i*n*k:], k), B: gy, Rows: k, Cols: m, N: n, Add: addB})
 			}
 		})
 	})

@@ -23,12 +23,11 @@ type attentionOp struct {
 	dst, q mat.Floats
 	k, v   pages
 	spans  []backend.Span
-	rounds []bool // of each span
+	kernel []kernel // of each span
 	sinks  []float32
 	a      backend.AttentionArgs
 	group  int    // query heads of a key/value head
-	cuts   [3]cut // of exact spans, of rounded ones, and of one exact token that goes from page to page
-	paged  bool   // there are such
+	cuts   [3]cut // of spans by their kernel, from attentionTiles on
 	pitch  int    // of a row of scores
 	// zeros are added to rounded results: which zero one is would depend on its tile.
 	zeros [gemm.PackRows]float32
@@ -58,42 +57,47 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 	if !ok {
 		return
 	}
-	b.parted.cut(spans, b.promptsOf(&keys, &values, n, a.Prompts))
-	b.attention = attentionOp{set: b.set, dst: out, q: query, k: keys, v: values, spans: b.parted.spans, rounds: b.parted.rounds, sinks: sinks, a: a}
+	if len(a.Prompts) < n {
+		a.Prompts = nil
+	}
+	b.attention = attentionOp{set: b.set, dst: out, q: query, k: keys, v: values, sinks: sinks, a: a, group: a.Heads / a.KVHeads, pitch: longest}
 	op := &b.attention
-	op.pitch = longest
-	op.group, op.paged = a.Heads/a.KVHeads, op.pagedTiles()
+	b.parted.split(op, spans)
+	op.spans, op.kernel = b.parted.spans, b.parted.kernels
 	if !b.reserve(op.plan(len(b.pool.workers))) {
 		return
 	}
 	b.run(op, op.units(), rows*longest*a.Heads*max(1, a.Dim/8))
 }
 
-// promptsOf says which of n rows may be rounded: none where that is not faster.
-func (b *Backend) promptsOf(k, v *pages, n int, prompts []bool) []bool {
-	if len(prompts) < n || !b.set.BF16 || b.set.SlowPairs || !k.rounds() || !v.rounds() {
-		return nil
-	}
-	return prompts
-}
-
-// parted are spans whose rows are of one role each.
+// parted are spans whose rows have one role, with the kernel of each.
 type parted struct {
-	spans  []backend.Span
-	rounds []bool
+	spans   []backend.Span
+	kernels []kernel
+	choice  choice
 }
 
-func (p *parted) cut(spans []backend.Span, prompts []bool) {
-	p.spans, p.rounds = p.spans[:0], p.rounds[:0]
+// split divides spans by role and chooses their kernels.
+func (p *parted) split(op *attentionOp, spans []backend.Span) {
+	prompts := op.a.Prompts
+	p.spans, p.kernels = p.spans[:0], p.kernels[:0]
+	p.choice = choice{set: op.set, k: &op.k, v: &op.v, mode: exact}
+	if prompts != nil {
+		p.choice.mode = rounded
+	}
 	for _, s := range spans {
 		for s.Rows > 0 {
 			n, part := s.Rows, s
+			p.choice.role = backend.Generated
 			if prompts != nil {
 				for n = 1; n < s.Rows && prompts[s.First+n] == prompts[s.First]; n++ {
 				}
+				if prompts[s.First] {
+					p.choice.role = backend.Prompt
+				}
 			}
-			part.Rows = n
-			p.spans, p.rounds = append(p.spans, part), append(p.rounds, prompts != nil && prompts[s.First])
+			part.Rows, p.choice.tokens = n, n
+			p.spans, p.kernels = append(p.spans, part), append(p.kernels, p.choice.kernel())
 			s.First, s.Rows, s.Start = s.First+n, s.Rows-n, s.Start+n
 		}
 	}
@@ -125,25 +129,25 @@ type cut struct{ tokens, kvHeads, heads int }
 // plan sizes the tiles: as many rows as pass the keys well together, but no fewer tiles
 // than keep the threads busy where heads can be split. It returns the scratch that one needs.
 func (op *attentionOp) plan(threads int) int {
-	queries := [2]int{tileRows, op.roundedQueries()}
-	for i, n := range queries {
-		op.cuts[i] = cut{kvHeads: 1, heads: min(op.group, n)}
-	}
-	op.cuts[2] = cut{1, 1, op.cuts[0].heads}
-	op.cuts[0].tokens = max(1, min(tileRows, tileScores/max(op.pitch, 1))/op.cuts[0].heads)
-	op.cuts[1].tokens = max(1, queries[1]/op.cuts[1].heads)
-	for max(op.cuts[0].heads, op.cuts[1].heads) > 1 && op.units() < 2*threads {
+	tiles, rounded, pages := op.cutOf(attentionTiles), op.cutOf(attentionRounded), op.cutOf(attentionPages)
+	queries := op.roundedQueries()
+	*tiles = cut{kvHeads: 1, heads: min(op.group, tileRows)}
+	*rounded = cut{kvHeads: 1, heads: min(op.group, queries)}
+	*pages = cut{1, 1, tiles.heads}
+	tiles.tokens = max(1, min(tileRows, tileScores/max(op.pitch, 1))/tiles.heads)
+	rounded.tokens = max(1, queries/rounded.heads)
+	for max(tiles.heads, rounded.heads) > 1 && op.units() < 2*threads {
 		for i := range op.cuts {
 			op.cuts[i].heads = ceil(op.cuts[i].heads, 2)
 		}
 	}
 	op.widenPaged(threads)
 	scratch := 0
-	for i, rounds := range op.rounds {
-		switch c := op.cutOf(i); {
-		case rounds:
+	for _, k := range op.kernel {
+		switch c := op.cutOf(k); k {
+		case attentionRounded:
 			scratch = max(scratch, op.roundedScratch())
-		case op.goesPaged(i):
+		case attentionPages:
 			scratch = max(scratch, op.pagedScratch())
 		default:
 			scratch = max(scratch, c.tokens*c.heads*(op.pitch+op.a.Dim+op.a.ValueDim+1)+keyBlock*op.a.Dim+max(op.k.widened(), op.v.widened()))
@@ -152,21 +156,13 @@ func (op *attentionOp) plan(threads int) int {
 	return scratch
 }
 
-// cutOf is the size of tiles of span i.
-func (op *attentionOp) cutOf(i int) cut {
-	switch {
-	case op.rounds[i]:
-		return op.cuts[1]
-	case op.goesPaged(i):
-		return op.cuts[2]
-	}
-	return op.cuts[0]
-}
+// cutOf is the size of the tiles of a kernel.
+func (op *attentionOp) cutOf(k kernel) *cut { return &op.cuts[k-attentionTiles] }
 
 func (op *attentionOp) units() int {
 	n := 0
 	for i := range op.spans {
-		c := op.cutOf(i)
+		c := op.cutOf(op.kernel[i])
 		n += ceil(op.spans[i].Rows, c.tokens) * ceil(op.a.KVHeads, c.kvHeads) * ceil(op.group, c.heads)
 	}
 	return n
@@ -174,7 +170,7 @@ func (op *attentionOp) units() int {
 
 func (op *attentionOp) run(w *worker, unit int) {
 	for i := range op.spans {
-		s, c := &op.spans[i], op.cutOf(i)
+		s, c := &op.spans[i], op.cutOf(op.kernel[i])
 		parts, kvs, tiles := ceil(op.group, c.heads), ceil(op.a.KVHeads, c.kvHeads), ceil(s.Rows, c.tokens)
 		if n := tiles * kvs * parts; unit >= n {
 			unit -= n
@@ -186,10 +182,11 @@ func (op *attentionOp) run(w *worker, unit int) {
 		t := tileOf{span: s, kvHead: kvHead, kvHeads: min(c.kvHeads, op.a.KVHeads-kvHead), first: first, tokens: min(c.tokens, s.Rows-first)}
 		t.head = kvHead*op.group + part*c.heads
 		t.heads = min(c.heads, op.group-part*c.heads)
-		switch {
-		case op.rounds[i]:
+		w.did(op.kernel[i])
+		switch op.kernel[i] {
+		case attentionRounded:
 			op.roundedTile(w.scratch.v, &t)
-		case op.goesPaged(i):
+		case attentionPages:
 			op.pagedTile(w, &t)
 		default:
 			op.tile(w.scratch.v, &t)

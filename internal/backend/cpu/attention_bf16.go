@@ -22,9 +22,6 @@ const (
 	stateFloats    = int(unsafe.Sizeof(attention.Online{})) / 4
 )
 
-// rounds reports whether a page holds no more than bfloat16 tells.
-func (p *pages) rounds() bool { return p.blocks > 0 || p.format == mat.BFloat16 }
-
 // roundedQueries is how many queries a tile may have.
 func (op *attentionOp) roundedQueries() int {
 	n := roundedQueries
@@ -80,7 +77,7 @@ func (op *attentionOp) layout(r *rooms, scratch []float32, couples int) (floats 
 }
 
 func (op *attentionOp) roundedScratch() int {
-	c := op.cuts[1]
+	c := op.cutOf(attentionRounded)
 	return op.layout(new(rooms), nil, ceil(c.tokens*c.heads, couple))
 }
 

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/heftai/heft/internal/kernels/attention"
 	"github.com/heftai/heft/internal/kernels/mat"
@@ -21,12 +22,6 @@ func (p *pages) paged(head, heads int) attention.Paged {
 	return attention.Paged{Data: p.data[head*p.head:], Page: p.page, Head: p.head, Row: p.row, Heads: heads, Format: p.format, Blocks: p.blocks > 0}
 }
 
-// pagedTiles reports whether tiles of one token can go from page to page.
-func (op *attentionOp) pagedTiles() bool {
-	k, v := op.k.paged(0, 1), op.v.paged(0, 1)
-	return op.k.tokens == attention.PagedTokens && op.v.tokens == attention.PagedTokens && op.set.Attention.HasPages(&k) && op.set.Attention.HasPages(&v)
-}
-
 func wholeBlocks(n int) int { return ceil(n, quant.BlockColumns) * quant.BlockColumns }
 
 // pagedPitch is that of scores which begin with a page and end with one.
@@ -34,17 +29,12 @@ func (op *attentionOp) pagedPitch() int {
 	return (ceil(op.pitch, attention.PagedTokens) + 1) * attention.PagedTokens
 }
 
-// goesPaged reports whether span i is one exact token that goes from page to page.
-func (op *attentionOp) goesPaged(i int) bool {
-	return op.paged && !op.rounds[i] && op.spans[i].Rows == 1
-}
-
 // widenPaged gives tiles of one token several heads of keys and values, which are neighbours in a page:
 // memory gives more where more of it is read in a row.
 func (op *attentionOp) widenPaged(threads int) {
-	c := &op.cuts[2]
+	c := op.cutOf(attentionPages)
 	queries := padded(c.heads)
-	if !op.paged || queries > op.set.Attention.MaxQueries() {
+	if !slices.Contains(op.kernel, attentionPages) || queries > op.set.Attention.MaxQueries() {
 		return
 	}
 	for wide := 2; wide <= op.a.KVHeads && wide*max(op.k.head, op.v.head) <= mostHeads && wide*queries*op.pagedPitch() <= mostScores; wide *= 2 {
@@ -66,7 +56,7 @@ func padded(n int) int {
 }
 
 func (op *attentionOp) pagedScratch() int {
-	c := op.cuts[2]
+	c := op.cutOf(attentionPages)
 	return c.kvHeads * padded(c.heads) * (op.pagedPitch() + wholeBlocks(op.a.ValueDim) + wholeBlocks(op.a.Dim) + 1)
 }
 

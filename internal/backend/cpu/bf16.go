@@ -74,7 +74,7 @@ func (op *bf16Product) planRows(threads int) int {
 	each := ceil(op.w.rows, 4*threads) // several units a thread
 	if !op.inTiles() {
 		fit := min(unitBytes/max(2*op.w.cols, 1), each)
-		if op.set.AMX {
+		if op.kernel == amxOneToken {
 			op.unitRows = op.oneTokenRows(fit)
 			return 0
 		}
@@ -128,7 +128,7 @@ func (op *bf16Product) dots(w *worker, r int) {
 	for t := 0; t < op.tokens; t += unitTokens {
 		n := min(unitTokens, op.tokens-t)
 		x, y := mat.Pairs{V: op.pairs.V[t*op.words:], Stride: op.words}, from(op.y, t, r)
-		if op.set.AMX {
+		if op.kernel == amxOneToken {
 			w.did(amxOneToken)
 			op.set.GEMV.MulTile(y.V, op.at(r), x.V, rows, op.w.cols/gemm.BlockK)
 			continue

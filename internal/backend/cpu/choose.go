@@ -3,15 +3,16 @@ package cpu
 import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/attention"
 	"github.com/heftai/heft/internal/kernels/gemm"
 	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/matmul"
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// A kernel is one way to multiply a weight by tokens.
+// A kernel is one way to multiply a weight by tokens, or to compute attention.
 type kernel uint8
 
-// The kernels. Those of one line have the same order of summation.
 const (
 	noKernel kernel = iota
 	dotRows
@@ -31,10 +32,16 @@ const (
 	interleavedFloats
 	interleavedInt8
 	minifloatCodes
+	packedMatrices // and the two after it: those of matmul's table
+	packedRoundedParts
+	packedFloatParts
+	attentionTiles
+	attentionRounded
+	attentionPages
 	allKernels
 )
 
-// kernelNames are those that serve devices prints: the function of package kernels, and how it gets at
+// kernelNames are those that serve devices prints: the kernel's package and function, and how it reads
 // weights where that differs.
 var kernelNames = [allKernels]string{
 	dotRows:            "gemv.Mul",
@@ -54,19 +61,28 @@ var kernelNames = [allKernels]string{
 	interleavedFloats:  "qgemm.MulInterleaved",
 	interleavedInt8:    "qgemm.MulInt8",
 	minifloatCodes:     "qgemm.MulMinifloat",
+	packedMatrices:     matmul.Panels.String(),
+	packedRoundedParts: matmul.RoundedParts.String(),
+	packedFloatParts:   matmul.FloatParts.String(),
+	attentionTiles:     "gemv.Mix",
+	attentionRounded:   "gemm.Couple",
+	attentionPages:     "attention.Scores",
 }
 
 // String is the name that serve devices prints.
 func (k kernel) String() string { return kernelNames[k] }
 
-// A layout is how a weight lies in memory.
+// A layout is the order of a weight, or of cached keys and values, in memory.
 type layout uint8
 
 const (
 	byRows        layout = 1 << iota // rows one after another
 	byColumns                        // transposed
-	inInterleaved                    // rows of blocks, 16 interleaved
-	anyLayout     = byRows | byColumns | inInterleaved
+	apart                            // transposed, only every few columns used
+	interleaved16                    // rows of blocks, 16 interleaved
+	paged                            // pages of keys and values
+	transposed    = byColumns | apart
+	anyLayout     = byRows | transposed | interleaved16 // of weights
 )
 
 // A mode says whether activations may be rounded.
@@ -78,11 +94,19 @@ const (
 	anyMode = exact | rounded
 )
 
+// The roles of training: the products that it reverses later, and the gradients of their inputs.
+const (
+	trainingRole = backend.Prompt + 1 + iota
+	gradientRole
+)
+
 // Roles as a set.
 const (
 	generated = 1 << backend.Generated
 	prompt    = 1 << backend.Prompt
-	anyRole   = generated | prompt
+	anyRole   = generated | prompt // of serving
+	training  = 1 << trainingRole
+	gradients = 1 << gradientRole
 )
 
 // formats is a set of stored formats: bit f is dense format f, bit 8+p is packing p.
@@ -99,17 +123,18 @@ const (
 	anyFormat          = dense | quantised
 )
 
-// A choice is what a kernel is chosen by.
+// A choice is everything that a kernel is chosen by.
 type choice struct {
 	set    *kernels.Set
-	w      *matrix
-	tokens int
+	w      *matrix // of a product
+	k, v   *pages  // of attention
+	tokens int     // in the pass; of attention: of one sequence
 	mode   mode
 	role   backend.Role
 }
 
-// A rule gives a kernel to the products that meet all its conditions. Roles is a set of bits, from and
-// to are numbers of tokens, 0 for no limit; needs and when are nil where there is nothing more to ask.
+// A rule gives a kernel to the operations that meet all its conditions. Roles is a set of bits, from and
+// to are numbers of tokens, 0 for no limit; needs and when are nil where there is no further condition.
 type rule struct {
 	kernel   kernel
 	formats  formats
@@ -121,37 +146,43 @@ type rule struct {
 	when     func(*choice) bool      // of the shape, and of numbers of tokens that depend on it
 }
 
-// rules is the table: the first rule that a product meets chooses its kernel. Nothing else does.
+// rules is the table: the first rule that an operation meets chooses its kernel. Nothing else does.
 var rules = []rule{
-	{kernel: interleavedFloats, formats: blocks, layout: inInterleaved, mode: exact, roles: anyRole, when: func(c *choice) bool { return c.wholeBlocks() && c.tokens <= c.set.QGEMM.InterleavedTokens() }},
-	{kernel: panelSums, formats: blocks, layout: inInterleaved, mode: exact, roles: anyRole, when: hasColumns},
+	{kernel: packedMatrices, formats: dense, layout: byRows | byColumns, mode: anyMode, roles: gradients},
+	{kernel: packedMatrices, formats: dense, layout: byRows | byColumns, mode: rounded, roles: training},
+	{kernel: packedMatrices, formats: dense, layout: byRows | byColumns, mode: exact, roles: training, when: worthPacking},
+	{kernel: attentionRounded, formats: bfloat16 | 1<<(8+quant.Q8), layout: paged, mode: rounded, roles: prompt, needs: bf16},
+	{kernel: attentionPages, formats: bfloat16 | float32s | 1<<(8+quant.Q8), layout: paged, mode: anyMode, roles: anyRole, to: 1, needs: pageKernels, when: wholePages},
+	{kernel: attentionTiles, formats: dense | 1<<(8+quant.Q8), layout: paged, mode: anyMode, roles: anyRole},
+	{kernel: interleavedFloats, formats: blocks, layout: interleaved16, mode: exact, roles: anyRole, when: func(c *choice) bool { return c.wholeBlocks() && c.tokens <= c.set.QGEMM.InterleavedTokens() }},
+	{kernel: panelSums, formats: blocks, layout: interleaved16, mode: exact, roles: anyRole, when: hasColumns},
 	{kernel: minifloatCodes, formats: minifloats, layout: byRows, mode: exact, roles: anyRole, when: wholeCodes},
 	{kernel: minifloatCodes, formats: minifloats, layout: byRows, mode: rounded, roles: generated, when: wholeCodes},
 	// Tiles of integers would have to be scaled block by block, which takes longer than widening weights to
 	// bfloat16 once for all tokens: so prompts use those with AMX.
-	{kernel: interleavedInt8, formats: blocks, layout: byRows | inInterleaved, mode: rounded, roles: generated, needs: integers, when: (*choice).wholeBlocks},
-	{kernel: interleavedInt8, formats: blocks, layout: byRows | inInterleaved, mode: rounded, roles: prompt, needs: integersWithoutAMX, when: (*choice).wholeBlocks},
+	{kernel: interleavedInt8, formats: blocks, layout: byRows | interleaved16, mode: rounded, roles: generated, needs: integers, when: (*choice).wholeBlocks},
+	{kernel: interleavedInt8, formats: blocks, layout: byRows | interleaved16, mode: rounded, roles: prompt, needs: integersWithoutAMX, when: (*choice).wholeBlocks},
 	{kernel: amxOneToken, formats: bfloat16, layout: byRows, mode: rounded, roles: anyRole, to: 1, needs: amx, when: wholeSteps},
 	{kernel: amxInPlace, formats: bfloat16, layout: byRows, mode: rounded, roles: anyRole, needs: amx, when: fitsCache},
 	{kernel: bf16Tiles, formats: bfloat16, layout: byRows, mode: rounded, roles: anyRole, needs: amx},
 	{kernel: bf16Tiles, formats: bfloat16, layout: byRows, mode: rounded, roles: prompt, needs: bf16},
-	{kernel: bf16Tiles, formats: quantised, layout: byRows | inInterleaved, mode: rounded, roles: prompt, needs: bf16},
-	{kernel: bf16Tiles, formats: int4s, layout: byColumns, mode: rounded, roles: prompt, needs: bf16, when: neighbouringGroups},
+	{kernel: bf16Tiles, formats: quantised, layout: byRows | interleaved16, mode: rounded, roles: prompt, needs: bf16},
+	{kernel: bf16Tiles, formats: int4s, layout: transposed, mode: rounded, roles: prompt, needs: bf16, when: neighbouringGroups},
 	{kernel: pairDots, formats: bfloat16, layout: byRows, mode: rounded, roles: generated, needs: bf16},
 	{kernel: smallBatches, formats: bfloat16, layout: byRows, mode: rounded, roles: prompt, to: gemm.SmallBatchTokens, needs: smallBatchKernels, when: wholeTiles},
 	{kernel: panelSums, formats: anyFormat, layout: anyLayout, mode: rounded, roles: prompt, when: hasColumns},
 	{kernel: splitDots, formats: bfloat16, layout: byRows, mode: rounded, roles: generated, needs: splits, when: hasColumns},
-	{kernel: dotQuantised, formats: quantised, layout: byRows | inInterleaved, mode: anyMode, roles: anyRole, to: 1, when: wholeRows},
-	{kernel: columnSumsUnpacked, formats: quantised, layout: byColumns, mode: anyMode, roles: anyRole, to: packedTokens, when: everyColumn},
-	{kernel: columnSums, formats: dense, layout: byColumns, mode: anyMode, roles: anyRole, to: columnTokens, when: everyColumn},
+	{kernel: dotQuantised, formats: quantised, layout: byRows | interleaved16, mode: anyMode, roles: anyRole, to: 1, when: wholeRows},
+	{kernel: columnSumsUnpacked, formats: quantised, layout: byColumns, mode: anyMode, roles: anyRole, to: packedTokens},
+	{kernel: columnSums, formats: dense, layout: byColumns, mode: anyMode, roles: anyRole, to: columnTokens},
 	{kernel: dotGroups, formats: anyFormat, layout: anyLayout, mode: anyMode, roles: anyRole, needs: groups, when: manyGroups},
-	{kernel: dotTransposed, formats: anyFormat, layout: byColumns, mode: anyMode, roles: anyRole},
-	{kernel: dotWidened, formats: quantised, layout: byRows | inInterleaved, mode: anyMode, roles: anyRole},
+	{kernel: dotTransposed, formats: anyFormat, layout: transposed, mode: anyMode, roles: anyRole},
+	{kernel: dotWidened, formats: quantised, layout: byRows | interleaved16, mode: anyMode, roles: anyRole},
 	{kernel: dotWidened, formats: dense &^ float32s, layout: byRows, mode: anyMode, roles: anyRole, when: func(c *choice) bool { return c.set.GEMV.WidenAt > 0 && c.tokens >= c.set.GEMV.WidenAt }},
 	{kernel: dotRows, formats: dense, layout: byRows, mode: anyMode, roles: anyRole},
 }
 
-// What rules ask of the processor.
+// Conditions on the processor.
 func integers(s *kernels.Set) bool           { return s.QGEMM.HasInt8() }
 func integersWithoutAMX(s *kernels.Set) bool { return s.QGEMM.HasInt8() && !s.AMX }
 func bf16(s *kernels.Set) bool               { return s.BF16 && !s.SlowPairs }
@@ -159,8 +190,9 @@ func amx(s *kernels.Set) bool                { return s.AMX && !s.SlowPairs }
 func smallBatchKernels(s *kernels.Set) bool  { return s.GEMM.HasSmallBatch() }
 func splits(s *kernels.Set) bool             { return s.GEMV.HasSplit() }
 func groups(s *kernels.Set) bool             { return s.GEMM.HasGroups() }
+func pageKernels(s *kernels.Set) bool        { return s.Attention.HasPages() }
 
-// What rules ask of the shape.
+// Conditions on the shape.
 
 func hasColumns(c *choice) bool { return c.w.cols > 0 }
 
@@ -189,19 +221,40 @@ func neighbouringGroups(c *choice) bool { return c.w.packed.Index == nil }
 // wholeRows: there is a kernel for whole rows of a quantised weight.
 func wholeRows(c *choice) bool { return c.w.dots(c.set) }
 
-// everyColumn: the columns that are used are neighbours.
-func everyColumn(c *choice) bool { return c.w.step == 1 }
+// worthPacking: there are enough multiplications to pack both operands.
+func worthPacking(c *choice) bool { return c.tokens*c.w.rows*c.w.cols >= fewProducts }
+
+// wholePages: the kernels know one size of pages.
+func wholePages(c *choice) bool {
+	return c.k.tokens == attention.PagedTokens && c.v.tokens == attention.PagedTokens
+}
 
 // manyGroups: there are enough tokens to be worth packing.
 func manyGroups(c *choice) bool {
 	return c.w.cols > 0 && c.tokens >= groupFrom*c.set.GEMM.GroupTokens
 }
 
-// kernel is the kernel of the first rule that c meets.
+// kernel is the kernel of the first rule that c meets. Training products that no rule of theirs covers are
+// computed like those of prompts.
 func (c *choice) kernel() kernel {
-	f, l := c.w.formats(), c.w.layout()
+	k := c.first(c.role)
+	if k == noKernel && c.role == trainingRole {
+		k = c.first(backend.Prompt)
+	}
+	return k
+}
+
+// first is the kernel of the first rule that c meets in a role.
+func (c *choice) first(role backend.Role) kernel {
+	var f formats
+	var l layout
+	if c.w != nil {
+		f, l = c.w.formats(), c.w.layout()
+	} else {
+		f, l = c.k.formats()|c.v.formats(), paged
+	}
 	for i := range rules {
-		if r := &rules[i]; r.formats&f != 0 && r.layout&l != 0 && r.mode&c.mode != 0 && r.roles&(1<<c.role) != 0 && c.meets(r) {
+		if r := &rules[i]; f&^r.formats == 0 && r.layout&l != 0 && r.mode&c.mode != 0 && r.roles&(1<<role) != 0 && c.meets(r) {
 			return r.kernel
 		}
 	}
@@ -220,18 +273,28 @@ func (m *matrix) formats() formats {
 	return 1 << m.Format
 }
 
+// formats is the set of p's format.
+func (p *pages) formats() formats {
+	if p.blocks > 0 {
+		return 1 << (8 + quant.Q8)
+	}
+	return 1 << p.format
+}
+
 func (m *matrix) layout() layout {
 	switch {
+	case m.transposed && m.step != 1:
+		return apart
 	case m.transposed:
 		return byColumns
 	case m.packed.Height > 0:
-		return inInterleaved
+		return interleaved16
 	}
 	return byRows
 }
 
-// did notes that a kernel computes some of w's units, beside each call of one: a test compares that with the
-// table.
+// did notes that a kernel computes some of w's units. It stands next to each call of a kernel, and a test
+// compares the notes with the table.
 func (w *worker) did(k kernel) { w.ran |= 1 << k }
 
 // modeOf says whether p's activations may be rounded.

@@ -8,14 +8,15 @@ import (
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/attention"
 	"github.com/heftai/heft/internal/kernels/isa"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
 
-// TestKernelTableIsWhatRuns multiplies weights of all stored formats, for both precisions and roles and for
-// numbers of tokens around every limit, in all variants of this processor. The kernel that computes is the one
-// that the printed table names.
+// TestKernelTableIsWhatRuns runs products with weights of all stored formats and attention over all formats of the
+// cache, for both precisions, all roles and numbers of tokens around every limit, in all variants of this processor.
+// The kernel that computes is the one that the printed table names.
 func TestKernelTableIsWhatRuns(t *testing.T) {
 	const rows, cols = 48, 512
 	for _, variant := range kernels.Names() {
@@ -27,29 +28,41 @@ func TestKernelTableIsWhatRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, w := range storedWeights() {
-			m := testWeight(t, &w, rows, cols)
+		check := func(operation, format string, precision mode, role backend.Role, tokens int, run func(tokens int)) {
+			t.Helper()
+			for _, w := range b.pool.workers {
+				w.ran = 0
+			}
+			run(tokens)
+			what := fmt.Sprintf("%s, %s, %s, %s, %s tokens: %d", variant, operation, format, precisionNames[precision], roleNames[role], tokens)
+			if err := b.Sync(); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			ran := uint32(0)
+			for _, w := range b.pool.workers {
+				ran |= w.ran
+			}
+			want := entry(table, operation, format, precision, role, tokens)
+			if bits.OnesCount32(ran) != 1 || kernel(bits.TrailingZeros32(ran)).String() != want {
+				t.Errorf("%s: kernels %b ran, want %s", what, ran, want)
+			}
+		}
+		for _, tokens := range []int{1, 2, 4, 5, 8, 9, 15, 16, 17, 31, 32, 33} {
 			for _, precision := range []mode{rounded, exact} {
-				for _, role := range []backend.Role{backend.Generated, backend.Prompt} {
-					for _, tokens := range []int{1, 2, 4, 5, 8, 9, 15, 16, 17, 31, 32, 33} {
-						what := fmt.Sprintf("%s, %s, %s, %s tokens: %d", variant, w.name, precisionNames[precision], roleNames[role], tokens)
-						x, _ := tensor.Of(make([]byte, 4*tokens*cols), meta.Float32, tokens, cols)
-						y, _ := tensor.Of(make([]byte, 4*tokens*rows), meta.Float32, tokens, rows)
-						for _, w := range b.pool.workers {
-							w.ran = 0
-						}
-						b.single(backend.Product{Dst: y, X: x, W: m, Rounded: precision == rounded, Role: role})
-						if err := b.Sync(); err != nil {
-							t.Fatalf("%s: %v", what, err)
-						}
-						ran := uint32(0)
-						for _, w := range b.pool.workers {
-							ran |= w.ran
-						}
-						want := entry(table, w.name, precision, role, tokens)
-						if bits.OnesCount32(ran) != 1 || kernel(bits.TrailingZeros32(ran)).String() != want {
-							t.Errorf("%s: kernels %b ran, want %s", what, ran, want)
-						}
+				for _, w := range storedWeights() {
+					m := testWeight(t, &w, rows, cols)
+					x, _ := tensor.Of(make([]byte, 4*tokens*cols), meta.Float32, tokens, cols)
+					y, _ := tensor.Of(make([]byte, 4*tokens*rows), meta.Float32, tokens, rows)
+					for _, role := range []backend.Role{backend.Generated, backend.Prompt} {
+						check("linear", w.name, precision, role, tokens, func(int) {
+							b.single(backend.Product{Dst: y, X: x, W: m, Rounded: precision == rounded, Role: role})
+						})
+					}
+					check("linear", w.name, precision, trainingRole, tokens, func(int) { b.Product(y, x, m, tensor.Tensor{}, precision == rounded) })
+				}
+				for _, p := range storedPages() {
+					for _, role := range []backend.Role{backend.Generated, backend.Prompt} {
+						check("attention", p.name, precision, role, tokens, func(int) { testAttention(t, b, p.dtype, precision, role, tokens) })
 					}
 				}
 			}
@@ -60,10 +73,35 @@ func TestKernelTableIsWhatRuns(t *testing.T) {
 	}
 }
 
+// testAttention attends over pages of zeros.
+func testAttention(t *testing.T, b *Backend, d meta.DType, precision mode, role backend.Role, tokens int) {
+	t.Helper()
+	const heads, dim = 2, 64
+	count := ceil(tokens, attention.PagedTokens)
+	kv := backend.KV{PageTokens: attention.PagedTokens, Heads: heads}
+	var err error
+	width := backend.KVRow(d, heads, dim)
+	if kv.K, err = tensor.Of(make([]byte, d.Bytes(int64(count*attention.PagedTokens*width))), d, count, attention.PagedTokens, width); err != nil {
+		t.Fatal(err)
+	}
+	kv.V = kv.K
+	q, _ := tensor.Of(make([]byte, 4*tokens*heads*dim), meta.Float32, tokens, heads*dim)
+	y, _ := tensor.Of(make([]byte, 4*tokens*heads*dim), meta.Float32, tokens, heads*dim)
+	a := backend.AttentionArgs{Heads: heads, KVHeads: heads, Dim: dim, ValueDim: dim, Scale: 1}
+	if precision == rounded {
+		a.Prompts = slices.Repeat([]bool{role == backend.Prompt}, tokens)
+	}
+	span := backend.Span{Rows: tokens}
+	for i := range count {
+		span.Pages = append(span.Pages, int32(i))
+	}
+	b.Attention(y, q, kv, []backend.Span{span}, a)
+}
+
 // entry is the kernel that the table names.
-func entry(table []KernelRow, format string, precision mode, role backend.Role, tokens int) string {
+func entry(table []KernelRow, operation, format string, precision mode, role backend.Role, tokens int) string {
 	i := slices.IndexFunc(table, func(r KernelRow) bool {
-		return r.Format == format && r.Precision == precisionNames[precision] && r.Role == roleNames[role] && r.From <= tokens && (r.To == 0 || tokens <= r.To)
+		return r.Operation == operation && r.Format == format && r.Precision == precisionNames[precision] && r.Role == roleNames[role] && r.From <= tokens && (r.To == 0 || tokens <= r.To)
 	})
 	if i < 0 {
 		return "nothing"
@@ -74,20 +112,15 @@ func entry(table []KernelRow, format string, precision mode, role backend.Role, 
 // testWeight is a weight of zeros as w is stored.
 func testWeight(t *testing.T, w *storedWeight, rows, cols int) backend.Matrix {
 	t.Helper()
-	d := meta.BFloat16
-	for _, dense := range []meta.DType{meta.Float16, meta.Float32} {
-		if dense.String() == w.name {
-			d = dense
-		}
-	}
 	dims := []int{rows, cols}
 	if w.matrix.transposed {
 		slices.Reverse(dims)
 	}
-	data, err := tensor.Of(make([]byte, d.Bytes(int64(rows*cols))), d, dims...)
+	data, err := tensor.Of(make([]byte, 4*rows*cols), meta.Float32, dims...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	data.DType = w.dtype
 	m := backend.Matrix{Tensor: data, Transposed: w.matrix.transposed}
 	if !w.matrix.isPacked() {
 		return m
@@ -132,7 +165,7 @@ func TestKernelTableOfAllProcessors(t *testing.T) {
 			{"q4_0", backend.Generated, 1, "qgemm.MulInt8"},
 			{"q4_0", backend.Prompt, 512, "gemm.Tile"},
 		} {
-			if got := entry(table, c.format, rounded, c.role, c.tokens); got != c.want {
+			if got := entry(table, "linear", c.format, rounded, c.role, c.tokens); got != c.want {
 				t.Errorf("amx, %s, %d tokens of role %d: %s, want %s", c.format, c.tokens, c.role, got, c.want)
 			}
 		}

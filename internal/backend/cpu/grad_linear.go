@@ -11,35 +11,31 @@ import (
 // fewProducts is how many multiplications are too few to pack their operands for.
 const fewProducts = 1 << 12
 
-// Product packs its operands. What cannot be packed is multiplied like a prompt's rows.
-func (b *Backend) Product(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, rounded bool) {
+// Product packs its operands where that is worth it. Other products are those of a prompt's rows.
+func (b *Backend) Product(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, round bool) {
 	op, ok := b.linearOf(dst, x, w, bias)
 	if !ok {
 		return
 	}
-	m, ok := op.w.turned()
-	rounded = rounded && rounds(w.DType)
-	switch {
-	case ok && (rounded || op.tokens*op.w.rows*op.w.cols >= fewProducts):
-		b.multiply(rounded, op.y, matmul.Rows(op.x.V, op.x.Stride), m, op.tokens, op.w.rows, op.w.cols, false)
-		if op.bias != nil {
-			b.each(op.tokens, op.w.rows, func(_ *worker, r int) { b.set.Vector.AddScaled(row(op.y, r, op.w.rows), op.bias, 1) })
-		}
-	case rounded:
-		b.LinearRounded(dst, x, w, bias, backend.Prompt)
-	default:
-		b.Linear(dst, x, w, bias)
+	m := trainingMode(w.DType, round)
+	c := choice{set: b.set, w: &op.w, tokens: op.tokens, mode: m, role: trainingRole}
+	if c.kernel() != packedMatrices {
+		b.single(backend.Product{Dst: dst, X: x, W: w, Bias: bias, Rounded: m == rounded, Role: backend.Prompt})
+		return
+	}
+	b.multiply(matmul.Product{C: op.y, A: matmul.Rows(op.x.V, op.x.Stride), B: packable(op.w.Weights, !op.w.transposed), Rows: op.tokens, Cols: op.w.rows, N: op.w.cols, Rounded: m == rounded})
+	if op.bias != nil {
+		b.each(op.tokens, op.w.rows, func(_ *worker, r int) { b.set.Vector.AddScaled(row(op.y, r, op.w.rows), op.bias, 1) })
 	}
 }
 
-// rounds reports whether products of a weight that may be rounded are: to bfloat16, where
-// that leaves its numbers as they are, or they are as exact as those of the other operand.
-func rounds(d meta.DType) bool { return d == meta.BFloat16 || d == meta.Float32 }
-
-// turned is the transposed of a weight as gemm takes it; not of one in blocks, nor of one
-// whose columns lie apart.
-func (m *matrix) turned() (matmul.Matrix, bool) {
-	return packable(m.Weights, !m.transposed), !m.isPacked() && (!m.transposed || m.step == 1)
+// trainingMode is the mode of a weight's training products. They are rounded to bfloat16 where that leaves the
+// weight's numbers as they are, or as exact as those of the other operand.
+func trainingMode(d meta.DType, asked bool) mode {
+	if asked && (d == meta.BFloat16 || d == meta.Float32) {
+		return rounded
+	}
+	return exact
 }
 
 // packable is a weight as it lies. Floats are not copied.
@@ -50,31 +46,27 @@ func packable(w mat.Weights, turned bool) matmul.Matrix {
 	return matmul.Matrix{Stored: w, Turned: turned}
 }
 
-// multiply is c = a·b, or c += a·b. Operands are rounded where that is asked for and the
-// kernels round: to bfloat16.
-func (b *Backend) multiply(rounded bool, c mat.Floats, l, r matmul.Matrix, rows, cols, n int, add bool) {
-	if rounded {
-		b.gemm.MulRounded(c, l, r, rows, cols, n, add)
-	} else {
-		b.gemm.Mul(c, l, r, rows, cols, n, add)
-	}
+// multiply runs a training product.
+func (b *Backend) multiply(p matmul.Product) {
+	b.pool.workers[0].did(packedMatrices + kernel(b.gemm.Kernel(p.Rounded, p.N)))
+	b.gemm.Mul(p)
 }
 
 // LinearGrad packs its operands, too.
-func (b *Backend) LinearGrad(dx tensor.Tensor, dw backend.Matrix, dbias, dy, x tensor.Tensor, w backend.Matrix, rounded bool) {
+func (b *Backend) LinearGrad(dx tensor.Tensor, dw backend.Matrix, dbias, dy, x tensor.Tensor, w backend.Matrix, round bool) {
 	if b.failed.Load() || dy.Rows() == 0 {
 		return
 	}
-	rounded = rounded && rounds(w.DType)
+	m := trainingMode(w.DType, round)
 	grad, ok := b.floats("linear gradient", "result", dy, dy.Rows(), dy.Cols())
 	if !ok {
 		return
 	}
 	if !dx.IsZero() {
-		b.inputGrad(dx, grad, w, rounded)
+		b.inputGrad(dx, grad, w, m)
 	}
 	if !dw.IsZero() {
-		b.weightGrad(dw, dy, x, rounded)
+		b.weightGrad(dw, dy, x, m)
 	}
 	v, stride, ok := b.gradient("linear gradient", "bias", dbias, dy.Cols())
 	if ok && v != nil {
@@ -86,7 +78,7 @@ func (b *Backend) LinearGrad(dx tensor.Tensor, dw backend.Matrix, dbias, dy, x t
 const panelRows = 256
 
 // inputGrad is dx += dy·W.
-func (b *Backend) inputGrad(dx tensor.Tensor, dy mat.Floats, w backend.Matrix, rounded bool) {
+func (b *Backend) inputGrad(dx tensor.Tensor, dy mat.Floats, w backend.Matrix, mode mode) {
 	m, ok := b.weight("linear gradient", w)
 	if !ok {
 		return
@@ -96,9 +88,8 @@ func (b *Backend) inputGrad(dx tensor.Tensor, dy mat.Floats, w backend.Matrix, r
 	if !ok {
 		return
 	}
-	if t, ok := m.turned(); ok {
-		t.Turned = !t.Turned
-		b.multiply(rounded, out, matmul.Rows(dy.V, dy.Stride), t, tokens, m.cols, m.rows, true)
+	if c := (choice{set: b.set, w: &m, tokens: tokens, mode: mode, role: gradientRole}); c.kernel() == packedMatrices {
+		b.multiply(matmul.Product{C: out, A: matmul.Rows(dy.V, dy.Stride), B: packable(m.Weights, m.transposed), Rows: tokens, Cols: m.cols, N: m.rows, Add: true, Rounded: mode == rounded})
 		return
 	}
 	op := linear{set: b.set, w: m, access: widened}
@@ -116,12 +107,12 @@ func (b *Backend) inputGrad(dx tensor.Tensor, dy mat.Floats, w backend.Matrix, r
 		n := min(panelRows, m.rows-r)
 		var panel mat.Weights
 		b.run(taskFunc(func(wk *worker, _ int) { panel = op.panel(wk.scratch.v, r, n) }), 1, 0)
-		b.multiply(rounded, out, matmul.Rows(dy.V[r:], dy.Stride), packable(panel, false), tokens, m.cols, n, true)
+		b.multiply(matmul.Product{C: out, A: matmul.Rows(dy.V[r:], dy.Stride), B: packable(panel, false), Rows: tokens, Cols: m.cols, N: n, Add: true, Rounded: mode == rounded})
 	}
 }
 
 // weightGrad is dw += dyᵀ·x in the layout of dw.
-func (b *Backend) weightGrad(dw backend.Matrix, dy, x tensor.Tensor, rounded bool) {
+func (b *Backend) weightGrad(dw backend.Matrix, dy, x tensor.Tensor, mode mode) {
 	n := dy.Rows()
 	grad, ok1 := b.floats("linear gradient", "result", dy, n, dw.OutRows())
 	in, ok2 := b.floats("linear gradient", "input", x, n, dw.InCols())
@@ -131,7 +122,7 @@ func (b *Backend) weightGrad(dw backend.Matrix, dy, x tensor.Tensor, rounded boo
 	}
 	rows, cols := dw.OutRows(), dw.InCols()
 	outer := func(dst, l, r mat.Floats, rows, cols int, add bool) {
-		b.multiply(rounded, dst, matmul.Columns(l.V, l.Stride), matmul.Rows(r.V, r.Stride), rows, cols, n, add)
+		b.multiply(matmul.Product{C: dst, A: matmul.Columns(l.V, l.Stride), B: matmul.Rows(r.V, r.Stride), Rows: rows, Cols: cols, N: n, Add: add, Rounded: mode == rounded})
 	}
 	switch step := max(dw.RowStep, 1); {
 	case !dw.Transposed:

@@ -5,18 +5,21 @@ import (
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/attention"
+	"github.com/heftai/heft/internal/kernels/matmul"
 	"github.com/heftai/heft/internal/kernels/quant"
 	"github.com/heftai/heft/meta"
 )
 
-// KernelRow is a line of the table of kernels: what multiplies a large weight of a format by so many tokens
-// in one pass.
+// KernelRow is a line of the table of kernels: what computes an operation with operands of a format for so many
+// tokens in one pass.
 type KernelRow struct {
 	Variant   string `json:"variant"`   // of the kernels, such as avx512bf16
-	Format    string `json:"format"`    // bfloat16, fp8, q4_0, …
-	Precision string `json:"precision"` // auto or high, as --precision
-	Role      string `json:"role"`      // generated or prompt tokens
-	From      int    `json:"from"`      // tokens
+	Operation string `json:"operation"` // linear, or attention over cached keys and values
+	Format    string `json:"format"`    // of the weight or the cache: bfloat16, fp8, q4_0, …
+	Precision string `json:"precision"` // auto or high, as --precision; for training, whether products are rounded
+	Role      string `json:"role"`      // generated tokens, prompt tokens, or training
+	From      int    `json:"from"`      // tokens; for attention, of one sequence
 	To        int    `json:"to"`        // tokens; 0: no limit
 	Kernel    string `json:"kernel"`
 }
@@ -32,15 +35,15 @@ func (r *KernelRow) Tokens() string {
 	return fmt.Sprintf("%d-%d", r.From, r.To)
 }
 
-// The weight that the table is told for, and the numbers of tokens that are looked at.
+// The size of the weights in the table, and the most tokens that it looks at.
 const (
 	tableRows   = 4096
 	tableTokens = 4096
 )
 
-// Kernels is the table by which a variant's kernels are chosen, for weights of 4096 × 4096 in each stored
-// format: the rows of one format, precision and role follow one another by tokens. Weights with odd shapes may
-// use other kernels. The error lists the variants that this processor runs.
+// Kernels returns the table by which a variant's kernels are chosen, for weights of 4096 × 4096 in each stored
+// format and for the formats of the KV cache. The rows of one format, precision and role are in order of tokens.
+// Weights with odd shapes may use other kernels. The error lists the variants that this processor runs.
 func Kernels(variant string) ([]KernelRow, error) {
 	set, err := kernels.Select(variant)
 	if err != nil {
@@ -52,9 +55,20 @@ func Kernels(variant string) ([]KernelRow, error) {
 func tableOf(set *kernels.Set) (table []KernelRow) {
 	for _, w := range storedWeights() {
 		for _, m := range []mode{rounded, exact} {
+			for role := backend.Generated; role <= trainingRole; role++ {
+				c := choice{set: set, w: &w.matrix, mode: m, role: role}
+				if role == trainingRole {
+					c.mode = trainingMode(w.dtype, m == rounded)
+				}
+				table = append(table, ranges(c, KernelRow{Operation: "linear", Format: w.name, Precision: precisionNames[m]})...)
+			}
+		}
+	}
+	for _, p := range storedPages() {
+		for _, m := range []mode{rounded, exact} {
 			for _, role := range []backend.Role{backend.Generated, backend.Prompt} {
-				row := KernelRow{Variant: set.Name, Format: w.name, Precision: precisionNames[m], Role: roleNames[role]}
-				table = append(table, ranges(set, &w.matrix, m, role, row)...)
+				c := choice{set: set, k: &p.pages, v: &p.pages, mode: m, role: role}
+				table = append(table, ranges(c, KernelRow{Operation: "attention", Format: p.name, Precision: precisionNames[m]})...)
 			}
 		}
 	}
@@ -63,28 +77,48 @@ func tableOf(set *kernels.Set) (table []KernelRow) {
 
 var (
 	precisionNames = map[mode]string{rounded: "auto", exact: "high"}
-	roleNames      = map[backend.Role]string{backend.Generated: "generated", backend.Prompt: "prompt"}
+	roleNames      = map[backend.Role]string{backend.Generated: "generated", backend.Prompt: "prompt", trainingRole: "training"}
 )
 
-// ranges are the rows of one weight, mode and role.
-func ranges(set *kernels.Set, w *matrix, m mode, role backend.Role, row KernelRow) (rows []KernelRow) {
+// ranges are the rows of one choice by tokens.
+func ranges(c choice, row KernelRow) (rows []KernelRow) {
+	row.Variant, row.Role = c.set.Name, roleNames[c.role]
 	last := noKernel
-	for n := 1; n <= tableTokens; n++ {
-		c := choice{set: set, w: w, tokens: n, mode: m, role: role}
+	for c.tokens = 1; c.tokens <= tableTokens; c.tokens++ {
 		if k := c.kernel(); k != last {
 			if len(rows) > 0 {
-				rows[len(rows)-1].To = n - 1
+				rows[len(rows)-1].To = c.tokens - 1
 			}
-			row.From, row.Kernel = n, k.String()
+			row.From, row.Kernel = c.tokens, k.String()
+			if k == packedMatrices {
+				row.Kernel = (k + kernel(matmul.KernelFor(c.set, c.mode == rounded, c.w.cols))).String()
+			}
 			rows, last = append(rows, row), k
 		}
 	}
 	return rows
 }
 
+// storedPage is a page of keys or values without data.
+type storedPage struct {
+	name  string
+	dtype meta.DType
+	pages pages
+}
+
+// storedPages has a page of each format that the KV cache may have.
+func storedPages() (all []storedPage) {
+	for _, d := range []meta.DType{meta.BFloat16, meta.Float16, meta.Float32} {
+		f, _ := format(d)
+		all = append(all, storedPage{d.String(), d, pages{format: f, tokens: attention.PagedTokens}})
+	}
+	return append(all, storedPage{meta.QuantQ8.String(), meta.Int8, pages{blocks: 1, tokens: attention.PagedTokens}})
+}
+
 // storedWeight is a weight without data.
 type storedWeight struct {
 	name   string
+	dtype  meta.DType // of the values or the codes
 	format meta.QuantFormat
 	matrix matrix
 }
@@ -95,7 +129,7 @@ func storedWeights() (all []storedWeight) {
 	for _, d := range []meta.DType{meta.BFloat16, meta.Float16, meta.Float32} {
 		m := matrix{rows: tableRows, cols: tableRows, step: 1}
 		m.Format, _ = format(d)
-		all = append(all, storedWeight{d.String(), meta.QuantNone, m})
+		all = append(all, storedWeight{d.String(), d, meta.QuantNone, m})
 	}
 	for f := meta.QuantNone + 1; ; f++ {
 		p, ok := quant.Named(f.String())
@@ -110,6 +144,6 @@ func storedWeights() (all []storedWeight) {
 		if p.BlockBytes() > 0 {
 			m.packed.Height = tableRows
 		}
-		all = append(all, storedWeight{f.String(), f, m})
+		all = append(all, storedWeight{f.String(), f.Row().Codes.DTypes[0], f, m})
 	}
 }

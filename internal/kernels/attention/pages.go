@@ -55,10 +55,9 @@ type pager interface {
 	mostWeighed() int
 }
 
-// Pages reports whether s has Scores and WeightedSum for tokens like those of p.
-func (s *Kernels) HasPages(p *Paged) bool {
-	return s.pager != nil && (p.Blocks || p.Format != mat.Float16)
-}
+// HasPages reports whether the variant has [Kernels.Scores] and [Kernels.WeightedSum], which read pages of
+// every format but float16.
+func (s *Kernels) HasPages() bool { return s.pager != nil }
 
 // pagedWork is the most products of a call of a kernel, for the sake of who waits for it.
 const pagedWork = 1 << 20

@@ -20,7 +20,7 @@ func TestPaged(t *testing.T) {
 		r := rand.New(rand.NewPCG(3, 8))
 		for i, dim := range []int{1, 8, 15, 16, 20, 31, 32, 33, 64, 80, 100, 128, 200} {
 			for _, p := range []attention.Paged{{Format: mat.BFloat16}, {Format: mat.Float32}, {Blocks: true}} {
-				if !set.Attention.HasPages(&p) {
+				if !set.Attention.HasPages() {
 					continue
 				}
 				for _, queries := range []int{1, 2, 4, 8} {

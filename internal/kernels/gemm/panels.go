@@ -13,7 +13,7 @@ type panels interface {
 	panelRows() int
 	packLines(dst []float32, x mat.Floats, width, n int)
 	packColumns(dst []float32, x mat.Floats, width, n int)
-	mulPanels(c, a, b mat.Floats, rows, cols, n int, add bool)
+	mulPanels(p Panels)
 }
 
 // PanelLanes is how many numbers a panel has for each k.
@@ -33,7 +33,7 @@ func (s *Kernels) PackLines(dst []float32, x mat.Floats, width, n int) {
 	s.ops.packLines(dst[:n*s.PanelLanes()], x, min(width, s.PanelLanes()), n)
 }
 
-// PackColumns fills a panel with x turned: dst[k·lanes+i] = x[i][k] for k < n, i < width,
+// PackColumns fills a panel with x transposed: dst[k·lanes+i] = x[i][k] for k < n, i < width,
 // and zeros from width on.
 func (s *Kernels) PackColumns(dst []float32, x mat.Floats, width, n int) {
 	if n <= 0 {
@@ -45,18 +45,26 @@ func (s *Kernels) PackColumns(dst []float32, x mat.Floats, width, n int) {
 	s.ops.packColumns(dst[:n*s.PanelLanes()], x, min(width, s.PanelLanes()), n)
 }
 
-// MulPanels computes c[i][j] = Σ_k a(i, k) · b(k, j) for i < rows, j < cols, k < n, in
-// ascending order of k. a are panels of PanelRows rows, a.Stride apart, b two panels of
-// which cols may fill less. With add the sums are added to what c has.
-func (s *Kernels) MulPanels(c, a, b mat.Floats, rows, cols, n int, add bool) {
-	if rows <= 0 || cols <= 0 || n <= 0 {
+// Panels is the operands of [Kernels.MulPanels]: panels A of the Rows rows of the left operand, A.Stride numbers
+// from one to the next, and two panels B of the Cols columns of the right one, N terms each. The second panel of B
+// may be empty. With Add the sums are added to what C has.
+type Panels struct {
+	C, A, B       mat.Floats
+	Rows, Cols, N int
+	Add           bool
+}
+
+// MulPanels computes C[i][j] = Σ_k A(i, k) · B(k, j) in ascending order of k.
+func (s *Kernels) MulPanels(p Panels) {
+	if p.Rows <= 0 || p.Cols <= 0 || p.N <= 0 {
 		return
 	}
-	size := n * s.PanelLanes()
-	c.Check(rows, cols)
-	b.Check(2, size)
-	a.Check(mat.CeilDiv(rows, s.PanelRows()), size)
-	s.ops.mulPanels(c, a, b, rows, min(cols, 2*s.PanelLanes()), n, add)
+	size := p.N * s.PanelLanes()
+	p.C.Check(p.Rows, p.Cols)
+	p.B.Check(2, size)
+	p.A.Check(mat.CeilDiv(p.Rows, s.PanelRows()), size)
+	p.Cols = min(p.Cols, 2*s.PanelLanes())
+	s.ops.mulPanels(p)
 }
 
 // The panels of the Go variant.
@@ -88,13 +96,14 @@ func (goOps) packColumns(dst []float32, x mat.Floats, width, n int) {
 	}
 }
 
-func (goOps) mulPanels(c, a, b mat.Floats, rows, cols, n int, add bool) {
-	for i := range rows {
+func (goOps) mulPanels(p Panels) {
+	a, b, c := p.A, p.B, p.C
+	for i := range p.Rows {
 		left := a.V[i/goPanelRows*a.Stride+i%goPanelRows:]
-		for j := 0; j < cols; j += GoPanelLanes {
-			sums := goLine(left, b.V[j/GoPanelLanes*b.Stride:][:n*GoPanelLanes])
-			for l, to := range c.V[i*c.Stride+j:][:min(GoPanelLanes, cols-j)] {
-				if add {
+		for j := 0; j < p.Cols; j += GoPanelLanes {
+			sums := goLine(left, b.V[j/GoPanelLanes*b.Stride:][:p.N*GoPanelLanes])
+			for l, to := range c.V[i*c.Stride+j:][:min(GoPanelLanes, p.Cols-j)] {
+				if p.Add {
 					sums[l] += to
 				}
 				c.V[i*c.Stride+j+l] = sums[l]

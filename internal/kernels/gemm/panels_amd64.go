@@ -42,24 +42,22 @@ func (a *simd) packColumns(dst []float32, x mat.Floats, width, n int) {
 	}
 }
 
-func (a *simd) mulPanels(c, left, right mat.Floats, rows, cols, n int, add bool) {
-	high, lanes := a.panelRows(), a.panelLanes()
-	goOn := int64(0)
-	if add {
-		goOn = 1
-	}
-	step := max(panelPiece/(high*2*lanes*n), 1) * high
-	for r := 0; r < rows; r += step {
-		a.product(mat.Floats{V: left.V[r/high*left.Stride:], Stride: left.Stride}, right, mat.Floats{V: c.V[r*c.Stride:], Stride: c.Stride}, n, min(step, rows-r), cols, goOn)
+func (a *simd) mulPanels(p Panels) {
+	high := a.panelRows()
+	step := max(panelPiece/(high*2*a.panelLanes()*p.N), 1) * high
+	for r := 0; r < p.Rows; r += step {
+		part := p
+		part.A.V, part.C.V, part.Rows = p.A.V[r/high*p.A.Stride:], p.C.V[r*p.C.Stride:], min(step, p.Rows-r)
+		a.product(&part)
 	}
 }
 
 //go:noinline
-func (a *simd) product(left, right, c mat.Floats, n, rows, cols int, add int64) {
-	ls, rs, cs := int64(4*left.Stride), int64(4*right.Stride), int64(4*c.Stride)
+func (a *simd) product(p *Panels) {
+	ls, rs, cs, add := int64(4*p.A.Stride), int64(4*p.B.Stride), int64(4*p.C.Stride), asm.Flag(p.Add)
 	if a.wide {
-		avx512Product(asm.Floats(left.V), ls, asm.Floats(right.V), rs, asm.Floats(c.V), cs, int64(n), int64(rows), int64(cols), add)
+		avx512Product(asm.Floats(p.A.V), ls, asm.Floats(p.B.V), rs, asm.Floats(p.C.V), cs, int64(p.N), int64(p.Rows), int64(p.Cols), add)
 	} else {
-		avx2Product(asm.Floats(left.V), ls, asm.Floats(right.V), rs, asm.Floats(c.V), cs, int64(n), int64(rows), int64(cols), add)
+		avx2Product(asm.Floats(p.A.V), ls, asm.Floats(p.B.V), rs, asm.Floats(p.C.V), cs, int64(p.N), int64(p.Rows), int64(p.Cols), add)
 	}
 }

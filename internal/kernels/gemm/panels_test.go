@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/gemm"
 	"github.com/heftai/heft/internal/kernels/kerneltest"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
@@ -19,8 +20,7 @@ func TestMulPanels(t *testing.T) {
 			a, b, c := kerneltest.Random(r, rows*n), kerneltest.Random(r, n*cols), kerneltest.Random(r, rows*(cols+3))
 			before := append([]float32{}, c...)
 			add := n%2 == 0
-			set.GEMM.MulPanels(mat.Floats{V: c, Stride: cols + 3}, kerneltest.PanelsOf(set, kerneltest.Pack(set, mat.Floats{V: a, Stride: n}, true, set.GEMM.PanelRows(), rows, n), n),
-				kerneltest.PanelsOf(set, kerneltest.Pack(set, mat.Floats{V: b, Stride: cols}, false, set.GEMM.PanelLanes(), cols, n), n), rows, cols, n, add)
+			set.GEMM.MulPanels(gemm.Panels{C: mat.Floats{V: c, Stride: cols + 3}, A: kerneltest.PanelsOf(set, kerneltest.Pack(set, mat.Floats{V: a, Stride: n}, true, set.GEMM.PanelRows(), rows, n), n), B: kerneltest.PanelsOf(set, kerneltest.Pack(set, mat.Floats{V: b, Stride: cols}, false, set.GEMM.PanelLanes(), cols, n), n), Rows: rows, Cols: cols, N: n, Add: add})
 			for i := range rows {
 				for j := range cols + 3 {
 					got, want, size := c[i*(cols+3)+j], 0.0, 0.0
@@ -77,8 +77,7 @@ func TestMulPanelsKeepsNaN(t *testing.T) {
 		const rows, cols, n = 9, 11, 5
 		a, b, c := make([]float32, rows*n), make([]float32, n*cols), make([]float32, rows*cols)
 		a[3*n+2], b[4*cols+7] = float32(math.NaN()), float32(math.NaN())
-		set.GEMM.MulPanels(mat.Floats{V: c, Stride: cols}, kerneltest.PanelsOf(set, kerneltest.Pack(set, mat.Floats{V: a, Stride: n}, true, set.GEMM.PanelRows(), rows, n), n),
-			kerneltest.PanelsOf(set, kerneltest.Pack(set, mat.Floats{V: b, Stride: cols}, false, set.GEMM.PanelLanes(), cols, n), n), rows, cols, n, false)
+		set.GEMM.MulPanels(gemm.Panels{C: mat.Floats{V: c, Stride: cols}, A: kerneltest.PanelsOf(set, kerneltest.Pack(set, mat.Floats{V: a, Stride: n}, true, set.GEMM.PanelRows(), rows, n), n), B: kerneltest.PanelsOf(set, kerneltest.Pack(set, mat.Floats{V: b, Stride: cols}, false, set.GEMM.PanelLanes(), cols, n), n), Rows: rows, Cols: cols, N: n, Add: false})
 		for i, v := range c {
 			if is, want := v != v, i/cols == 3 || i%cols == 7; is != want {
 				t.Errorf("element %d %d is %g", i/cols, i%cols, v)
@@ -99,7 +98,7 @@ func BenchmarkMulPanels(b *testing.B) {
 		c := make([]float32, rows*cols)
 		b.Run(set.Name, func(b *testing.B) {
 			for b.Loop() {
-				set.GEMM.MulPanels(mat.Floats{V: c, Stride: cols}, kerneltest.PanelsOf(&set, left, n), kerneltest.PanelsOf(&set, right, n), rows, cols, n, true)
+				set.GEMM.MulPanels(gemm.Panels{C: mat.Floats{V: c, Stride: cols}, A: kerneltest.PanelsOf(&set, left, n), B: kerneltest.PanelsOf(&set, right, n), Rows: rows, Cols: cols, N: n, Add: true})
 			}
 			b.ReportMetric(2*float64(rows*cols*n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOPS")
 		})

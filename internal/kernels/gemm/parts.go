@@ -46,12 +46,11 @@ func (p Packs) Check(packs, blocks int) {
 	_ = p.V[:packs*p.Size()-p.Words+blocks*blockWords]
 }
 
-// HasParts reports whether PackParts and MulParts of so many parts are the fastest way to
-// multiply; where those of FloatParts are, those with a right operand of RoundedParts are
-// too. Sums are float32 in them; parts too small to be normal count as zero, and an
-// infinity makes NaNs.
+// HasParts reports whether the variant has PackParts and MulParts of so many parts; where it has those of
+// FloatParts, the right operand may have RoundedParts. Sums are float32 in them; parts too small to be normal
+// count as zero, and an infinity makes NaNs.
 func (s *Kernels) HasParts(parts int) bool {
-	return s.rounder != nil && (s.variant.AMX || parts == RoundedParts && !s.variant.SlowPairs)
+	return s.rounder != nil && (parts == RoundedParts || s.variant.AMX)
 }
 
 // PackParts makes parts of up to 16 rows of a left operand, a pack, or with panel of up to

@@ -45,6 +45,16 @@ func (m *Multiplier) read(x Matrix, i, j, lines, n int, buf *scratch) mat.Floats
 // halves reports whether the numbers are stored as bfloat16.
 func (x Matrix) halves() bool { return x.Stored.Data != nil && x.Stored.Format == mat.BFloat16 }
 
+// A Product is c = a·b, or c += a·b: the operands of [Multiplier.Mul].
+type Product struct {
+	C    mat.Floats // Rows × Cols
+	A, B Matrix     // Rows × N and N × Cols
+	// Rows and Cols are those of C; N is the number of terms in each sum. An empty sum is 0.
+	Rows, Cols, N int
+	Add           bool // adds to what C has
+	Rounded       bool // rounds the operands to bfloat16; sums and results stay float32
+}
+
 // scratch is what one unit needs for itself.
 type scratch struct {
 	wide []float32
@@ -62,13 +72,11 @@ func Serial(units int, f func(unit int)) {
 	}
 }
 
-// Multiplier has the panels of one product at a time.
+// Multiplier has the panels of one product at a time. One goroutine may use it at a time.
 type Multiplier struct {
 	set *kernels.Set
 	run Run
 	p   product
-	// round makes panels of numbers rounded to bfloat16.
-	round bool
 
 	left, right   []float32
 	packs, panels []uint32  // of parts
@@ -108,38 +116,30 @@ type product struct {
 	packLeft, packed int // units that pack a, and all that pack
 	across           int // units of a row of units
 	parts            [2]int
+	round            bool // makes panels of numbers rounded to bfloat16
 }
 
 // sums is how a sum is cut: at multiples of whole, evenly, in blocks of at most most; held
 // of it is worked on at a time.
 type sums struct{ most, whole, held int }
 
-// Mul sets c = a·b, or adds that to c where add is true: a is rows by n, b is n by cols. An
-// empty sum is 0.
-func (m *Multiplier) Mul(c mat.Floats, a, b Matrix, rows, cols, n int, add bool) {
-	m.p = product{c: c, a: a, b: b, add: add}
-	if m.inParts(gemm.FloatParts, n) {
+// Mul computes p.
+func (m *Multiplier) Mul(p Product) {
+	m.p = product{c: p.C, a: p.A, b: p.B, add: p.Add}
+	switch m.Kernel(p.Rounded, p.N) {
+	case RoundedParts:
+		m.p.parts = [2]int{gemm.RoundedParts, gemm.RoundedParts}
+		m.each(p.Rows, p.Cols, p.N, roundedSums, m.partsBlock)
+	case FloatParts:
 		m.p.parts = [2]int{gemm.FloatParts, gemm.FloatParts}
-		if b.halves() {
+		if p.B.halves() {
 			m.p.parts[1] = gemm.RoundedParts
 		}
-		m.each(rows, cols, n, floatSums, m.partsBlock)
-		return
+		m.each(p.Rows, p.Cols, p.N, floatSums, m.partsBlock)
+	default:
+		m.p.round = p.Rounded
+		m.each(p.Rows, p.Cols, p.N, panelSums, m.block)
 	}
-	m.each(rows, cols, n, panelSums, m.block)
-}
-
-// MulRounded is Mul of operands rounded to bfloat16. Sums and results are float32.
-func (m *Multiplier) MulRounded(c mat.Floats, a, b Matrix, rows, cols, n int, add bool) {
-	m.p = product{c: c, a: a, b: b, add: add}
-	if m.inParts(gemm.RoundedParts, n) {
-		m.p.parts = [2]int{gemm.RoundedParts, gemm.RoundedParts}
-		m.each(rows, cols, n, roundedSums, m.partsBlock)
-		return
-	}
-	m.round = true
-	m.each(rows, cols, n, panelSums, m.block)
-	m.round = false
 }
 
 var panelSums = sums{most: blockSum, whole: 1, held: heldSum}
@@ -238,7 +238,7 @@ func (m *Multiplier) panel(dst []float32, x Matrix, left bool, first, width, k, 
 	} else {
 		m.set.GEMM.PackLines(dst, m.read(x, i, j, n, width, buf), width, n)
 	}
-	if m.round {
+	if m.p.round {
 		m.set.Vector.RoundBFloat16(dst)
 	}
 }
@@ -254,7 +254,8 @@ func (m *Multiplier) multiply(unit int) {
 		a := mat.Floats{V: left[k*lanes:], Stride: size}
 		for j := first; j < end; j += 2 * lanes {
 			c := mat.Floats{V: p.c.V[(p.row+i)*p.c.Stride+p.col+j:], Stride: p.c.Stride}
-			m.set.GEMM.MulPanels(c, a, mat.Floats{V: m.right[j/lanes*size+k*lanes:], Stride: size}, rows, min(2*lanes, end-j), n, add)
+			b := mat.Floats{V: m.right[j/lanes*size+k*lanes:], Stride: size}
+			m.set.GEMM.MulPanels(gemm.Panels{C: c, A: a, B: b, Rows: rows, Cols: min(2*lanes, end-j), N: n, Add: add})
 		}
 	}
 }

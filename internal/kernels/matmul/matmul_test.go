@@ -96,11 +96,11 @@ func TestMul(t *testing.T) {
 				}
 				c := random(r, rows*(cols+1))
 				before := append([]float32{}, c...)
-				m.Mul(mat.Floats{V: c, Stride: cols + 1}, a, b, rows, cols, n, add)
+				m.Mul(Product{C: mat.Floats{V: c, Stride: cols + 1}, A: a, B: b, Rows: rows, Cols: cols, N: n, Add: add})
 				what := fmt.Sprintf("%d by %d by %d, form %d", rows, cols, n, form)
 				compare(t, what, c, before, a, b, rows, cols, n, add, 2e-6, nil)
 				copy(c, before)
-				m.MulRounded(mat.Floats{V: c, Stride: cols + 1}, a, b, rows, cols, n, add)
+				m.Mul(Product{C: mat.Floats{V: c, Stride: cols + 1}, A: a, B: b, Rows: rows, Cols: cols, N: n, Add: add, Rounded: true})
 				compare(t, what+" rounded", c, before, a, b, rows, cols, n, add, 2e-6, func(v float32) float32 {
 					return mat.FromBFloat16(mat.ToBFloat16(v))
 				})
@@ -139,12 +139,12 @@ func TestMulOfNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, c := New(set, Serial), []float32{1, 2, 3}
-	m.Mul(mat.Floats{V: c, Stride: 2}, Matrix{}, Matrix{}, 0, 2, 3, false)
-	m.Mul(mat.Floats{V: c, Stride: 2}, Matrix{}, Matrix{}, 1, 2, 0, true)
+	m.Mul(Product{C: mat.Floats{V: c, Stride: 2}, A: Matrix{}, B: Matrix{}, Rows: 0, Cols: 2, N: 3, Add: false})
+	m.Mul(Product{C: mat.Floats{V: c, Stride: 2}, A: Matrix{}, B: Matrix{}, Rows: 1, Cols: 2, N: 0, Add: true})
 	if c[0] != 1 || c[1] != 2 {
 		t.Errorf("an empty product changed the result: %v", c)
 	}
-	m.Mul(mat.Floats{V: c, Stride: 2}, Matrix{}, Matrix{}, 1, 2, 0, false)
+	m.Mul(Product{C: mat.Floats{V: c, Stride: 2}, A: Matrix{}, B: Matrix{}, Rows: 1, Cols: 2, N: 0, Add: false})
 	if c[0] != 0 || c[1] != 0 || c[2] != 3 {
 		t.Errorf("an empty sum is %v, want zeros and 3", c)
 	}
@@ -157,8 +157,12 @@ func TestThreadsAndRowsChangeNothing(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
 		a, b := operands(r, rows, cols, n, false, true)
 		products := map[string]func(m *Multiplier, c mat.Floats, a Matrix, rows int){
-			"float32": func(m *Multiplier, c mat.Floats, a Matrix, rows int) { m.Mul(c, a, b, rows, cols, n, false) },
-			"rounded": func(m *Multiplier, c mat.Floats, a Matrix, rows int) { m.MulRounded(c, a, b, rows, cols, n, false) },
+			"float32": func(m *Multiplier, c mat.Floats, a Matrix, rows int) {
+				m.Mul(Product{C: c, A: a, B: b, Rows: rows, Cols: cols, N: n, Add: false})
+			},
+			"rounded": func(m *Multiplier, c mat.Floats, a Matrix, rows int) {
+				m.Mul(Product{C: c, A: a, B: b, Rows: rows, Cols: cols, N: n, Add: false, Rounded: true})
+			},
 		}
 		for name, mul := range products {
 			want := make([]float32, rows*cols)
@@ -203,7 +207,7 @@ func BenchmarkMul(b *testing.B) {
 				m := New(set, threads(th))
 				b.Run(fmt.Sprintf("%s/%dx%dx%d/threads=%d", name, rows, cols, n, th), func(b *testing.B) {
 					for b.Loop() {
-						m.Mul(c, left, right, rows, cols, n, false)
+						m.Mul(Product{C: c, A: left, B: right, Rows: rows, Cols: cols, N: n, Add: false})
 					}
 					b.ReportMetric(2*float64(rows)*float64(cols)*float64(n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOPS")
 				})

@@ -15,17 +15,12 @@ const (
 	partsCols = 256
 	// partsLines is packSum: a multiple of a block.
 	partsLines = 32
-	// leastParts is the length of sums that are worth it.
-	leastParts = 48
 )
 
 var (
 	floatSums   = sums{most: 192, whole: gemm.BlockK, held: 768}
 	roundedSums = sums{most: 768, whole: gemm.BlockK, held: 1536}
 )
-
-// inParts reports whether sums of n products are those of parts. It depends on n alone.
-func (m *Multiplier) inParts(parts, n int) bool { return n >= leastParts && m.set.GEMM.HasParts(parts) }
 
 // partsBlock is block for parts.
 func (m *Multiplier) partsBlock() {

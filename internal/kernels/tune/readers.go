@@ -122,7 +122,7 @@ func cacheReader(set *kernels.Set, b []byte, x []float32) func() {
 	p := &attention.Paged{Data: b, Row: 2 * dim, Heads: heads, Format: mat.BFloat16}
 	p.Head = attention.PagedTokens * p.Row
 	p.Page = heads * p.Head
-	if !set.Attention.HasPages(p) {
+	if !set.Attention.HasPages() {
 		return nil
 	}
 	var pages []int32
