@@ -10,16 +10,10 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-const (
-	// leastContext is the context that memory must hold where the user did not ask for
-	// one: less is of little use, more is taken as far as there is memory.
-	leastContext = 4096
-	// kvShare of a host's limit is kept for keys and values at most.
-	kvShare = 4
-)
-
 // Plan places the weights of skeleton within the limits of o, with room for the KV cache,
-// activations and staging. It returns the plan, and o with the sizes that the plan chose, for [New].
+// activations and staging. The KV cache gets one sequence of o.Context tokens, of 4096 at most if
+// Context is 0, before any weight, and a share of what the weights leave. Plan returns the plan, and
+// o with the sizes that the plan chose, for [New].
 // It allocates no memory and reads no weight. It fails if pins do not fit or name unknown paths, and
 // with StrictMemory if a limit is below the minimum.
 func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
@@ -27,17 +21,7 @@ func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	if err != nil {
 		return devicemap.Plan{}, o, err
 	}
-	asked, askedKV := o.Context > 0, o.KVTokens > 0 || o.KVBytes > 0
-	o = o.withDefaults(skeleton)
-	cache := o.cache(program.KV())
-	least := o.Context
-	if !asked {
-		least = min(least, leastContext)
-	}
-	sequence := cache.SequenceBytes(least, o.MaxBatchTokens)
-	if askedKV {
-		sequence = int64(cache.Pages) * cache.PageBytes()
-	}
+	kv := newKVRoom(skeleton, program, &o)
 	adapters, err := o.adapterBytes(skeleton, program)
 	if err != nil {
 		return devicemap.Plan{}, o, err
@@ -50,14 +34,10 @@ func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 		if o.Serving {
 			b.Runtime, b.Requests = RuntimeBytes, requestBytes(b.Limit)
 		}
-		b.Activations = program.ScratchBytes(o.limits()) + adapters
-		if b.KV = sequence; !askedKV {
-			room := max(0, b.Limit-b.Runtime-b.Requests) / kvShare
-			b.KV = max(sequence, min(room, int64(o.MaxSequences)*cache.SequenceBytes(o.Context, o.MaxBatchTokens)))
-		}
+		b.Activations, b.KV = program.ScratchBytes(o.limits())+adapters, kv.sequence
 	}
 	policy := o.DeviceMap
-	policy.SequenceKV = sequence
+	policy.SequenceKV = kv.sequence
 	policy.Loaded = skeleton.Root.LoadedBytes(o.Quantize, true)
 	plan, err := solve(skeleton, budgets, policy)
 	if err != nil {
@@ -72,11 +52,10 @@ func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 		return plan, o, err
 	}
 	keepExperts(skeleton, &plan)
+	kv.takeFree(&plan)
 	host := plan.Device(devicemap.CPU)
 	o.StagingBytes, o.RequestBytes = host.StagingBytes, host.RequestBytes
-	if o.KVBytes = max(host.KVBytes, sequence); o.KVBytes > 0 && !askedKV {
-		o.KVTokens = cache.SharedTokens(int(o.KVBytes/cache.PageBytes()), o.MaxSequences, o.MaxBatchTokens, o.MaxSequences*o.Context)
-	}
+	kv.size(host.KVBytes)
 	o.planned = &plan
 	return plan, o, nil
 }

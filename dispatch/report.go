@@ -13,6 +13,9 @@ type Report struct {
 	Plan      devicemap.Plan
 	Predicted ModelSpeed
 	Measured  ModelSpeed
+	// FitsWith says what would keep all weights in memory. nil if the plan does, or if that is
+	// not known.
+	FitsWith *Fit
 }
 
 // ModelSpeed is how fast a model runs, predicted by [Predict] or measured by [Model.Measured]. nil
@@ -51,7 +54,8 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 	rest, err := json.Marshal(struct {
 		Predicted ModelSpeed `json:"predicted"`
 		Measured  ModelSpeed `json:"measured"`
-	}{r.Predicted, r.Measured})
+		FitsWith  *Fit       `json:"fits_with,omitempty"`
+	}{r.Predicted, r.Measured, r.FitsWith})
 	if err != nil {
 		return nil, err
 	}

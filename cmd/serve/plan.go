@@ -56,11 +56,13 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 		o.DeviceMap.DType = want
 	}
 	o.DeviceMap.OffloadBuffers = c.OffloadBuffers
+	asked := o
 	plan, o, err := dispatch.Plan(skeleton, o)
 	if err != nil {
 		return err
 	}
 	report := dispatch.NewReport(plan)
+	report.FitsWith, _ = dispatch.FitsWith(skeleton, asked, plan)
 	if !c.NoProbe {
 		speeds := probePlan(ctx, o, checkpoint)
 		report.Predicted = dispatch.Predict(skeleton, plan, loadedAs(o.Quantize, o.DeviceMap.DType), speeds)
@@ -72,9 +74,37 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	if err := plan.Render(out, color, width); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "\n%sroom for %d tokens of keys and values\n%s%s",
-		plan.Explain(), o.KVTokens, predictedLine(report.Predicted), unreadLine(skeleton)+warningLines(plan.Warnings))
+	_, err = fmt.Fprintf(out, "\n%sKV cache of %d tokens\n%s%s%s",
+		plan.Explain(), o.KVTokens, fitLine(report.FitsWith), predictedLine(report.Predicted), unreadLine(skeleton)+warningLines(plan.Warnings))
 	return err
+}
+
+// fitLine names the flags with which all weights stay in memory, each alone.
+func fitLine(f *dispatch.Fit) string {
+	if f == nil {
+		return ""
+	}
+	var flags []string
+	if f.Context > 0 {
+		flags = append(flags, fmt.Sprintf("--max-model-len %d", f.Context))
+	}
+	if f.MaxSequences > 0 {
+		flags = append(flags, fmt.Sprintf("--max-batch %d", f.MaxSequences))
+	}
+	if f.Quantize != meta.QuantNone {
+		flags = append(flags, "--quantize "+f.Quantize.String())
+	}
+	flags = append(flags, "--max-memory cpu="+limitText(f.LimitBytes))
+	return "all weights fit in memory with " + strings.Join(flags, ", or ") + "\n"
+}
+
+// limitText writes a limit as --max-memory reads it: in GiB if the step matters little, else in MiB.
+func limitText(bytes int64) string {
+	const step = 1 << 30
+	if gib := (bytes + step - 1) / step; gib >= 16 {
+		return fmt.Sprintf("%dGiB", gib)
+	}
+	return fmt.Sprintf("%dMiB", (bytes+1<<20-1)>>20)
 }
 
 // unreadLine says what the files of a model hold that is never read; "" for nothing.

@@ -1,0 +1,132 @@
+package dispatch
+
+import (
+	"encoding/json"
+	"sort"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/meta"
+)
+
+// A Fit lists changes of [Options] with which no weight needs the disk tier. Each field alone
+// suffices; it is zero if no value of it does.
+type Fit struct {
+	Context      int              `json:"max_model_len,omitempty"` // the longest context
+	MaxSequences int              `json:"max_batch,omitempty"`     // the most sequences of a batch
+	Quantize     meta.QuantFormat `json:"-"`                       // the larger of the formats that suffice
+	LimitBytes   int64            `json:"cpu_bytes"`               // the smallest limit for the cpu, in whole MiB
+}
+
+// MarshalJSON adds the name of Quantize.
+func (f *Fit) MarshalJSON() ([]byte, error) {
+	type fields Fit
+	name := ""
+	if f.Quantize != meta.QuantNone {
+		name = f.Quantize.String()
+	}
+	return json.Marshal(struct {
+		*fields
+		Quantize string `json:"quantize,omitempty"`
+	}{(*fields)(f), name})
+}
+
+// FitsWith returns what would keep all weights of skeleton in memory. o are the options that were
+// given to [Plan], and plan is its result. It returns false if the plan leaves no weight on the disk, or
+// if the user placed weights there.
+func FitsWith(skeleton *meta.Model, o Options, plan devicemap.Plan) (*Fit, bool) {
+	host := plan.Device(devicemap.CPU)
+	left := plan.Device(devicemap.Disk).WeightsBytes
+	if left == 0 || host.LimitBytes == 0 || o.DeviceMap.Pins.Len() > 0 {
+		return nil, false
+	}
+	program, err := nn.Compile(skeleton.Root)
+	if err != nil {
+		return nil, false
+	}
+	asked := o
+	asked.Threads = max(o.Threads, 1) // needs no look at the machine
+	base := need{skeleton: skeleton, program: program, fixed: host.RuntimeBytes, weights: host.WeightsBytes + left, serving: o.Serving}
+	base.adapters, err = o.adapterBytes(skeleton, program)
+	if err != nil {
+		return nil, false
+	}
+	limit := host.LimitBytes
+	fits := func(o Options, more int64) bool { return base.bytes(o, limit)+more <= limit }
+
+	fit, kv := &Fit{}, asked
+	if first := newKVRoom(skeleton, program, &kv).tokens; first > 0 && !(o.KVTokens > 0 || o.KVBytes > 0) {
+		fit.Context = sort.Search(first, func(n int) bool {
+			kv := asked
+			kv.Context = n + 1
+			return !fits(kv, 0)
+		})
+		fit.Context = fit.Context / contextStep * contextStep
+	}
+	for n := asked.MaxSequences; n > 1 && fit.MaxSequences == 0; {
+		n /= 2
+		fewer := asked
+		if fewer.MaxSequences = n; fits(fewer, 0) {
+			fit.MaxSequences = n
+		}
+	}
+	if asked.Quantize == meta.QuantNone {
+		for _, f := range []meta.QuantFormat{meta.QuantQ8, meta.QuantQ4} {
+			if saved := converted(skeleton, f); saved < 0 && fits(asked, saved) {
+				fit.Quantize = f
+				break
+			}
+		}
+	}
+	fit.LimitBytes = base.limit(asked)
+	return fit, true
+}
+
+// contextStep is the step in which contexts are suggested.
+const contextStep = 256
+
+// need is the memory that a model takes with all weights in memory.
+type need struct {
+	skeleton *meta.Model
+	program  *nn.Program
+	weights  int64
+	adapters int64
+	fixed    int64 // of the runtime
+	serving  bool
+}
+
+// bytes is the memory under a limit, on which the room for requests depends.
+func (n *need) bytes(o Options, limit int64) int64 {
+	kv := newKVRoom(n.skeleton, n.program, &o)
+	total := n.weights + n.adapters + n.program.ScratchBytes(o.limits()) + kv.sequence + n.fixed
+	if n.serving {
+		total += requestBytes(limit)
+	}
+	return total
+}
+
+// limit is the smallest limit that holds the model, in whole MiB.
+func (n *need) limit(o Options) int64 {
+	const step = 1 << 20
+	if n.fixed == 0 && n.bytes(o, 0) >= 1<<30 {
+		n.fixed = RuntimeBytes
+	}
+	limit := int64(0)
+	for range 8 { // the room for requests is a small share of the limit
+		next := (n.bytes(o, limit) + step - 1) / step * step
+		if next <= limit {
+			break
+		}
+		limit = next
+	}
+	return limit
+}
+
+// converted is the change of the weights' size when they are converted to f, 0 if none can be.
+func converted(skeleton *meta.Model, f meta.QuantFormat) int64 {
+	change := int64(0)
+	for p, bytes := range skeleton.Root.LoadedBytes(f, true) {
+		change += bytes - p.Bytes()
+	}
+	return change
+}

@@ -1,0 +1,75 @@
+package dispatch
+
+import (
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/kvcache"
+	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/meta"
+)
+
+const (
+	// leastContext is the number of tokens that the first sequence of a plan has unless the user
+	// asks for a context.
+	leastContext = 4096
+	// kvShare limits the KV cache to 1/kvShare of a host's limit, or to one sequence of the whole
+	// context if that is more.
+	kvShare = 4
+)
+
+// kvRoom decides how much memory of a plan the KV cache gets. Weights that every token reads are
+// worth more than KV pages that no request uses. Weights are therefore placed beside the KV cache
+// of one sequence, and the KV cache then takes what they leave.
+type kvRoom struct {
+	cache    kvcache.Config
+	tokens   int   // of the first sequence
+	sequence int64 // bytes of the KV cache that weights are placed beside
+	asked    bool  // the user gave the size of the KV cache
+	whole    int64 // bytes of one sequence of the whole context
+	most     int64 // bytes of as many sequences as a batch may have
+	options  *Options
+}
+
+// newKVRoom fills in the defaults of o.
+func newKVRoom(skeleton *meta.Model, program *nn.Program, o *Options) *kvRoom {
+	context := o.Context
+	asked := o.KVTokens > 0 || o.KVBytes > 0
+	*o = o.withDefaults(skeleton)
+	if context <= 0 {
+		context = min(o.Context, leastContext)
+	}
+	k := &kvRoom{cache: o.cache(program.KV()), asked: asked, tokens: context, options: o}
+	k.sequence = k.bytes(context)
+	if asked {
+		k.sequence = int64(k.cache.Pages) * k.cache.PageBytes()
+	}
+	k.whole = k.bytes(o.Context)
+	k.most = int64(o.MaxSequences) * k.whole
+	return k
+}
+
+// bytes is the size of one sequence of n tokens.
+func (k *kvRoom) bytes(n int) int64 { return k.cache.SequenceBytes(n, k.options.MaxBatchTokens) }
+
+// takeFree gives memory of the host that the plan leaves free to the KV cache.
+func (k *kvRoom) takeFree(plan *devicemap.Plan) {
+	if k.asked {
+		return
+	}
+	for i := range plan.Devices {
+		d := &plan.Devices[i]
+		if d.Device != devicemap.CPU || d.KVBytes == 0 {
+			continue
+		}
+		share := max((d.LimitBytes-d.RuntimeBytes-d.RequestBytes)/kvShare, k.whole)
+		more := min(d.LimitBytes-d.Used(), min(share, k.most)-d.KVBytes)
+		d.KVBytes += max(more, 0)
+	}
+}
+
+// size sets the sizes of the KV cache in the options. The plan gives it planned bytes.
+func (k *kvRoom) size(planned int64) {
+	o := k.options
+	if o.KVBytes = max(planned, k.sequence); o.KVBytes > 0 && !k.asked {
+		o.KVTokens = k.cache.SharedTokens(int(o.KVBytes/k.cache.PageBytes()), o.MaxSequences, o.MaxBatchTokens, o.MaxSequences*o.Context)
+	}
+}
