@@ -32,9 +32,11 @@ var foreign = map[string]string{
 		"stop_sequences": ["a"] | "stop_regex": "a" | "no_stop_trim": true |
 		"prompt_logprobs": 0 | "n_probs": 5 | "top_n_tokens": 3 | "return_tokens_as_token_ids": true | "response_fields": ["a"] |
 		"lora": [{"id": 0, "scale": 0.5}] | "lora_path": "a" | "adapter_id": "a" | "extra_body": {"top_k": 1} | "options": {"num_ctx": 1} | "images": ["x"] |
-		"best_of": 3 | "n_cmpl": 2 | "model": null | "negative_prompt": "x" | "guidance_scale": 1.5 | "system": "x" | "transforms": ["middle-out"]`,
-	completions: `"suffix": "x" | "max_completion_tokens": 5 | "top_logprobs": 3 | "input_prefix": "x" | "tools": [{"type": "function"}]`,
-	chat: `"instructions": "x" | "suffix": "x" | "functions": [{"name": "f"}] | "function_call": "auto" | "audio": {"voice": "a"} | "modalities": ["text", "audio"] | "web_search_options": {} |
+		"best_of": 3 | "n_cmpl": 2 | "model": null | "negative_prompt": "x" | "guidance_scale": 1.5 | "system": "x" | "transforms": ["middle-out"] |
+		"add_bos_token": false | "presence_penalty_range": 64 | "truncation_side": "left" | "n_keep": 5 | "prediction": {"type": "content", "content": "x"} |
+		"functions": [{"name": "f"}] | "function_call": "auto" | "safe_prompt": true | "chat_template": "x" | "prompt_embeds": "x" | "return_prompt_text": true | "watermarking": true`,
+	completions: `"messages": [{"role": "user", "content": "x"}] | "input": "x" | "tool_choice": "required" | "suffix": "x" | "max_completion_tokens": 5 | "top_logprobs": 3 | "input_prefix": "x" | "tools": [{"type": "function"}]`,
+	chat: `"input": "x" | "prompt": "x" | "input_ids": [1] | "instructions": "x" | "suffix": "x" | "audio": {"voice": "a"} | "modalities": ["text", "audio"] | "web_search_options": {} |
 		"verbosity": "low" | "chat_template": "x" | "echo": true | "reasoning_format": "none" | "separate_reasoning": false | "parse_tool_calls": false |
 		"tool_choice": "required"`,
 	"/v1/embeddings": `"truncate_prompt_tokens": 5 | "truncate": true | "normalize": false | "embd_normalize": -1 | "input_type": "query" | "task": "retrieval" |

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -124,9 +125,11 @@ func failing(after int) *enginetest.Model {
 }
 
 func TestErrorsBeforeAndWithinAStream(t *testing.T) {
-	for _, path := range []string{completions, chat} {
+	for path, prompt := range map[string]obj{completions: {"prompt": "a"}, chat: {"messages": hello}} {
 		body := func() obj {
-			return obj{"prompt": "a", "messages": hello, "max_tokens": 20, "ignore_eos": true, "return_token_ids": true}
+			b := obj{"max_tokens": 20, "ignore_eos": true, "return_token_ids": true}
+			maps.Copy(b, prompt)
+			return b
 		}
 		for _, stream := range []bool{false, true} {
 			s := serve(t, generatetest.Spoken(t, failing(0), engine.Options{}))
@@ -151,8 +154,8 @@ func TestChangedWeightsAreUnavailable(t *testing.T) {
 	changed := &engine.WeightError{Err: errTorn}
 	m := &enginetest.Model{BeforePass: func(context.Context, []engine.Row) error { return changed }}
 	s := serve(t, generatetest.Spoken(t, m, engine.Options{}))
-	for _, path := range []string{completions, chat, "/v1/embeddings"} {
-		status, got := s.object("POST", path, obj{"prompt": "a", "input": "a", "messages": hello})
+	for path, body := range map[string]obj{completions: {"prompt": "a"}, chat: {"messages": hello}, "/v1/embeddings": {"input": "a"}} {
+		status, got := s.object("POST", path, body)
 		checkError(t, status, got, 503, nil, "model_unavailable", errTorn.Error())
 	}
 }

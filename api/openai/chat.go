@@ -78,7 +78,7 @@ func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRe
 	f.Bool("parallel_tool_calls", &parallel)
 	q.single = !parallel
 	checkResponseFormat(f)
-	f.Refuse(foreignChat)
+	refuse(f, inChat)
 	conversation := decodeConversation(f, m)
 	if f.Err() != nil {
 		return nil, f.Err()

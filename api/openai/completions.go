@@ -54,7 +54,7 @@ func decodeCompletion(ctx context.Context, f *wire.Fields, m *generate.Model) (*
 	special := true
 	f.Bool("add_special_tokens", &special)
 	checkResponseFormat(f)
-	f.Refuse(foreignCompletion)
+	refuse(f, inCompletions)
 	f.FailWith(m.FitIDs(f, "prompt"))
 	raw, ok := f.Raw("prompt")
 	if !ok {

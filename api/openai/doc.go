@@ -5,8 +5,8 @@
 // results, at once or as server-sent events. Errors have the shape of OpenAI's error object
 // ([WriteError]).
 //
-// Parameters of other servers that change the answer and are not supported are rejected by name
-// (foreign.go).
+// Fields of other servers are in two tables (parameters.go): those that change the answer and are
+// not supported are rejected by name, those that change no answer are ignored.
 //
 // Reasoning is sent under two names, reasoning_content and reasoning, because clients know one or
 // the other. Some models write the id of a call after its arguments. A whole answer has that id; in

@@ -135,7 +135,7 @@ func decodeEmbedding(ctx context.Context, f *wire.Fields, m *generate.Model) (*e
 		f.Integer("dimensions", &q.Dimensions, 1, maxDimensions)
 	}
 	f.Bool("add_special_tokens", &special)
-	f.Refuse(foreignEmbedding)
+	refuse(f, inEmbeddings)
 	f.FailWith(m.FitIDs(f, "input"))
 	raw, ok := f.Raw("input")
 	if !ok {

@@ -1,184 +1,145 @@
 package openai
 
-import (
-	"slices"
+import "slices"
 
-	"github.com/heftai/heft/api/wire"
-)
+// unsupported are fields of other servers that change the answer.
+var unsupported = slices.Concat(foreignConstraints, foreignSamplers, foreignPenalties, foreignLimits, foreignAnswers, foreignThinking,
+	foreignPrompts, foreignConversations, foreignServices, foreignEmbeddings, foreignTokens)
 
-// Parameters that vLLM, llama-server, SGLang, TGI, Ollama, OpenAI and others have, that change the
-// answer, and that this server does not support. A request that sets one is a 400, since an answer
-// without it would be silently wrong. Parameters that only tune or label a request (user, metadata,
-// priority, cache_prompt, …) are ignored.
-
-// Reasons that several parameters share.
+// Reasons that several rows share.
 const (
 	notConstrained = "answers cannot be constrained."
 	noBeams        = "there is no beam search."
 	noSampler      = "there is no such sampler."
+	wholeText      = "penalties count the whole text."
 	useMaxTokens   = "use max_tokens."
 	useStop        = "use stop."
+	useBias        = "use logit_bias."
+	usePenalty     = "use repetition_penalty."
 	noTruncation   = "prompts are not truncated."
+	noBudget       = "a budget of reasoning cannot be set."
 	noThinking     = "use chat_template_kwargs or reasoning_effort, as the chat template has them."
+	usualFields    = "answers have the fields that OpenAI's have."
+	textOnly       = "the model reads and writes text only."
+	useChat        = "use /v1/chat/completions."
 )
-
-// Values that ask for nothing.
-var (
-	never    = []string{} // but null
-	off0     = []string{"0", "false"}
-	off1     = []string{"1"}
-	off01    = []string{"0", "1"}
-	offBelow = []string{"-1", "0"}
-	onFlag   = []string{"true"}
-)
-
-// each makes an entry for every name.
-func each(reason string, off []string, names ...string) []wire.Unsupported {
-	var list []wire.Unsupported
-	for _, name := range names {
-		list = append(list, wire.Unsupported{Field: name, Reason: reason, Off: off})
-	}
-	return list
-}
 
 // foreignConstraints constrain what the answer may be.
-var foreignConstraints = slices.Concat(
-	each(notConstrained, []string{`""`}, "guided_json", "json_schema"), // {} allows any JSON
-	each(notConstrained, nil, "guided_regex", "guided_choice", "guided_grammar", "structured_outputs", "structural_tag", "regex", "ebnf",
-		"grammar", "grammar_string", "grammar_lazy", "grammar_triggers", "format"),
-)
+var foreignConstraints = []foreign{
+	{inBoth, "guided_json json_schema", "vLLM, llama.cpp, SGLang", notConstrained, []string{`""`}, ""}, // {} allows any JSON
+	{inBoth, "guided_regex guided_choice guided_grammar guided_decoding_backend guided_whitespace_pattern structured_outputs structural_tag", "vLLM", notConstrained, nil, ""},
+	{inBoth, "regex ebnf", "SGLang", notConstrained, nil, ""},
+	{inBoth, "grammar grammar_lazy grammar_triggers grammar_type preserved_tokens", "llama.cpp, TGI", notConstrained, nil, ""},
+	{inBoth, "grammar_string regex_pattern", "text-generation-webui, tabbyAPI", notConstrained, nil, ""},
+	{inBoth, "format", "Ollama", notConstrained, nil, ""},
+}
 
 // foreignSamplers change how tokens are chosen.
-var foreignSamplers = slices.Concat(
-	each(noBeams, nil, "use_beam_search", "early_stopping"),
-	each(noBeams, off01, "length_penalty", "num_beams", "num_beam_groups"),
-	each(noBeams, off0, "diversity_penalty"),
-	each(noSampler, off0, "mirostat", "mirostat_mode", "dry_multiplier", "xtc_probability", "dynatemp_range", "smoothing_factor",
-		"dynamic_temperature", "temperature_last", "top_a", "top_h", "skew", "eta_cutoff", "epsilon_cutoff", "no_repeat_ngram_size", "penalty_alpha",
-		"repetition_detection", "min_keep", "watermark"),
-	each(noSampler, off01, "typical_p", "typical", "tfs_z", "tfs", "cfg_scale", "guidance_scale"),
-	each(noSampler, offBelow, "top_n_sigma", "nsigma", "adaptive_target"),
-	each(noSampler, nil, "samplers", "sampler_priority", "sampler_order", "negative_prompt", "negative_prompt_ids", "logits_processors",
-		"custom_logit_processor", "custom_params", "vllm_xargs"),
-	[]wire.Unsupported{
-		{Field: "mirostat_tau", Reason: noSampler, Off: []string{"5"}, With: []string{"mirostat", "mirostat_mode"}},
-		{Field: "mirostat_eta", Reason: noSampler, Off: []string{"0.1"}, With: []string{"mirostat", "mirostat_mode"}},
-		{Field: "dry_base", Reason: noSampler, Off: []string{"1.75"}, With: []string{"dry_multiplier"}},
-		{Field: "dry_allowed_length", Reason: noSampler, Off: []string{"2"}, With: []string{"dry_multiplier"}},
-		{Field: "dry_penalty_last_n", Reason: noSampler, Off: offBelow, With: []string{"dry_multiplier"}},
-		{Field: "dry_sequence_breakers", Reason: noSampler, Off: []string{`[]`, `["\n",":","\"","*"]`}, With: []string{"dry_multiplier"}},
-		{Field: "xtc_threshold", Reason: noSampler, Off: []string{"0.1"}, With: []string{"xtc_probability"}},
-		{Field: "dynatemp_exponent", Reason: noSampler, Off: off1, With: []string{"dynatemp_range"}},
-		{Field: "smoothing_curve", Reason: noSampler, Off: off1, With: []string{"smoothing_factor"}},
-		{Field: "adaptive_decay", Reason: noSampler, Off: []string{"0.9"}, With: []string{"adaptive_target"}},
-		{Field: "repeat_penalty", Reason: "use repetition_penalty.", Off: off01},
-		{Field: "repeat_last_n", Reason: "penalties count the whole text.", Off: []string{"64", "-1", "0"}, With: []string{"repeat_penalty"}},
-		{Field: "rep_pen", Reason: "use repetition_penalty.", Off: off01},
-		{Field: "rep_pen_range", Reason: "penalties count the whole text.", Off: offBelow, With: []string{"rep_pen"}},
-		{Field: "rep_pen_slope", Reason: "penalties count the whole text.", Off: off01, With: []string{"rep_pen"}},
-		{Field: "repetition_penalty_range", Reason: "penalties count the whole text.", Off: offBelow},
-		{Field: "encoder_repetition_penalty", Reason: "use repetition_penalty.", Off: off01},
-		{Field: "penalize_nl", Reason: "use logit_bias.", Off: off0},
-		{Field: "do_sample", Reason: "use temperature 0.", Off: onFlag},
-		{Field: "random_seed", Reason: "use seed.", Off: never},
-		{Field: "sampling_seed", Reason: "use seed.", Off: never},
-		{Field: "sampler_seed", Reason: "use seed.", Off: []string{"-1"}},
-		{Field: "bad_words", Reason: "use logit_bias."},
-		{Field: "banned_tokens", Reason: "use logit_bias."},
-		{Field: "banned_strings", Reason: "use logit_bias."},
-		{Field: "custom_token_bans", Reason: "use logit_bias."},
-		{Field: "ban_eos_token", Reason: "use ignore_eos."},
-	},
-)
+var foreignSamplers = []foreign{
+	{inBoth, "use_beam_search early_stopping", "vLLM", noBeams, nil, ""},
+	{inBoth, "length_penalty num_beams num_beam_groups", "vLLM, transformers", noBeams, off01, ""},
+	{inBoth, "diversity_penalty", "transformers", noBeams, off0, ""},
+	{inBoth, "mirostat mirostat_mode", "llama.cpp, Ollama, tabbyAPI", noSampler, off0, ""},
+	{inBoth, "mirostat_tau", "llama.cpp, Ollama", noSampler, []string{"5"}, "mirostat mirostat_mode"},
+	{inBoth, "mirostat_eta", "llama.cpp, Ollama", noSampler, []string{"0.1"}, "mirostat mirostat_mode"},
+	{inBoth, "mirostat_target mirostat_lr", "Fireworks", noSampler, nil, ""},
+	{inBoth, "dry_multiplier", "llama.cpp, text-generation-webui", noSampler, off0, ""},
+	{inBoth, "dry_base", "llama.cpp", noSampler, []string{"1.75"}, "dry_multiplier"},
+	{inBoth, "dry_allowed_length", "llama.cpp", noSampler, []string{"2"}, "dry_multiplier"},
+	{inBoth, "dry_penalty_last_n dry_range", "llama.cpp, tabbyAPI", noSampler, offBelow, "dry_multiplier"},
+	{inBoth, "dry_sequence_breakers", "llama.cpp", noSampler, []string{`[]`, `["\n",":","\"","*"]`}, "dry_multiplier"},
+	{inBoth, "xtc_probability", "llama.cpp, tabbyAPI", noSampler, off0, ""},
+	{inBoth, "xtc_threshold", "llama.cpp, tabbyAPI", noSampler, []string{"0.1"}, "xtc_probability"},
+	{inBoth, "dynatemp_range dynamic_temperature", "llama.cpp, text-generation-webui", noSampler, off0, ""},
+	{inBoth, "dynatemp_low dynatemp_high min_temp max_temp temp_exponent", "text-generation-webui, tabbyAPI", noSampler, off1, "dynamic_temperature dynatemp_range"},
+	{inBoth, "dynatemp_exponent", "llama.cpp", noSampler, off1, "dynatemp_range dynamic_temperature"},
+	{inBoth, "smoothing_factor", "text-generation-webui", noSampler, off0, ""},
+	{inBoth, "smoothing_curve", "text-generation-webui", noSampler, off1, "smoothing_factor"},
+	{inBoth, "adaptive_target", "llama.cpp", noSampler, offBelow, ""},
+	{inBoth, "adaptive_decay", "llama.cpp", noSampler, []string{"0.9"}, "adaptive_target"},
+	{inBoth, "top_n_sigma nsigma", "llama.cpp, Aphrodite", noSampler, offBelow, ""},
+	{inBoth, "typical_p typical tfs_z tfs cfg_scale guidance_scale", "llama.cpp, Ollama, TGI, tabbyAPI", noSampler, off01, ""},
+	{inBoth, "temperature_last top_a top_h skew eta_cutoff epsilon_cutoff no_repeat_ngram_size penalty_alpha min_keep token_healing", "text-generation-webui, tabbyAPI, OpenRouter", noSampler, off0, ""},
+	{inBoth, "watermark watermarking", "TGI, vLLM", noSampler, off0, ""},
+	{inBoth, "repetition_detection logits_processors vllm_xargs", "vLLM", noSampler, nil, ""},
+	{inBoth, "custom_logit_processor custom_params", "SGLang", noSampler, nil, ""},
+	{inBoth, "samplers sampler_priority sampler_order preset selected_preset overrides", "llama.cpp, text-generation-webui, KoboldCpp, tabbyAPI, OpenRouter", noSampler, nil, ""},
+	{inBoth, "negative_prompt negative_prompt_ids", "text-generation-webui", noSampler, nil, ""},
+	{inBoth, "do_sample", "TGI, transformers", "use temperature 0.", onFlag, ""},
+	{inBoth, "random_seed sampling_seed", "Mistral, SGLang", "use seed.", never, ""},
+	{inBoth, "sampler_seed", "KoboldCpp", "use seed.", []string{"-1"}, ""},
+	{inBoth, "bad_words banned_tokens banned_strings custom_token_bans", "vLLM, tabbyAPI", useBias, nil, ""},
+	{inBoth, "allowed_tokens", "tabbyAPI", "use allowed_token_ids.", nil, ""},
+	{inBoth, "ban_eos_token bypass_eos", "text-generation-webui, KoboldCpp", "use ignore_eos.", nil, ""},
+}
+
+// foreignPenalties penalise tokens that the text has already.
+var foreignPenalties = []foreign{
+	{inBoth, "repeat_penalty rep_pen", "llama.cpp, LM Studio, KoboldCpp", usePenalty, off01, ""},
+	{inBoth, "encoder_repetition_penalty", "text-generation-webui", usePenalty, off01, ""},
+	{inBoth, "repeat_last_n", "llama.cpp, Ollama", wholeText, []string{"64", "-1", "0"}, "repeat_penalty"},
+	{inBoth, "rep_pen_range", "KoboldCpp", wholeText, offBelow, "rep_pen"},
+	{inBoth, "rep_pen_slope", "KoboldCpp", wholeText, off01, "rep_pen"},
+	{inBoth, "repetition_penalty_range presence_penalty_range frequency_penalty_range penalty_range repetition_range repetition_decay", "text-generation-webui, tabbyAPI, SillyTavern", wholeText, offBelow, ""},
+	{inBoth, "penalty_prompt", "llama.cpp", wholeText, nil, ""},
+	{inBoth, "penalize_nl", "llama.cpp, Ollama", useBias, off0, ""},
+}
 
 // foreignLimits bound prompts and answers.
-var foreignLimits = slices.Concat(
-	each(useMaxTokens, never, "n_predict", "num_predict", "max_new_tokens", "max_output_tokens", "max_length", "max_gen_len"),
-	each("use min_tokens.", off0, "min_new_tokens", "min_length"),
-	each("answers have no limit of time.", offBelow, "t_max_predict_ms"),
-	each("answers have no limit of indentation.", off0, "n_indent"),
-	each("use n.", off1, "n_cmpl"),
-	each(noTruncation, []string{"-1"}, "truncate_prompt_tokens"),
-	each(noTruncation, never, "prompt_truncate_len", "truncation_length", "max_context_length", "num_ctx"),
-	each(noTruncation, []string{"false", `"NONE"`, `""`}, "truncate", "truncate_sequence"),
-	each(noTruncation, []string{`"error"`, `"none"`}, "context_length_exceeded_behavior"),
-	each(useStop, nil, "stop_sequences", "stop_sequence", "stop_strings", "stop_words", "stopping_strings", "custom_stop_strings", "stop_regex"),
-	each(noTruncation, nil, "transforms"),
-	each("text ends before a stop string; use include_stop_str_in_output.", nil, "no_stop_trim"),
-)
+var foreignLimits = []foreign{
+	{inBoth, "n_predict num_predict max_new_tokens max_output_tokens max_length max_gen_len", "llama.cpp, Ollama, TGI, OpenAI, KoboldCpp", useMaxTokens, never, ""},
+	{inCompletions, "max_completion_tokens", "OpenAI", useMaxTokens, never, ""},
+	{inBoth, "auto_max_new_tokens", "text-generation-webui", useMaxTokens, off0, ""},
+	{inBoth, "min_new_tokens min_length", "LMDeploy, tabbyAPI", "use min_tokens.", off0, ""},
+	{inBoth, "t_max_predict_ms t_max_prompt_ms", "llama.cpp", "answers have no limit of time.", offBelow, ""},
+	{inBoth, "n_indent", "llama.cpp", "answers have no limit of indentation.", off0, ""},
+	{inBoth, "n_cmpl", "llama.cpp", "use n.", off1, ""},
+	{inBoth | inEmbeddings | inTokenize, "truncate_prompt_tokens", "vLLM", noTruncation, []string{"-1"}, ""},
+	{inBoth | inEmbeddings | inTokenize, "truncation_side truncation_direction", "vLLM, TEI", noTruncation, nil, ""},
+	{inBoth, "prompt_truncate_len truncation_length max_context_length num_ctx context_length", "Fireworks, text-generation-webui, KoboldCpp, Ollama, LM Studio", noTruncation, never, ""},
+	{inBoth | inEmbeddings, "truncate truncate_sequence truncation", "TGI, Ollama, mistral.rs, Voyage", noTruncation, []string{"false", `"NONE"`, `""`, `"disabled"`}, ""},
+	{inBoth, "context_length_exceeded_behavior", "Together, Fireworks", noTruncation, []string{`"error"`, `"none"`}, ""},
+	{inBoth, "transforms", "OpenRouter", noTruncation, nil, ""},
+	{inBoth, "n_keep num_keep n_discard shift", "llama.cpp, Ollama", "a full context ends the answer; no token of it is discarded.", []string{"-1", "0", "false"}, ""},
+	{inBoth, "stop_sequences stop_sequence stop_strings stop_words stopping_strings custom_stop_strings stop_regex stop_str", "Anthropic, KoboldCpp, transformers, SGLang", useStop, nil, ""},
+	{inBoth, "no_stop_trim", "SGLang", "text ends before a stop string; use include_stop_str_in_output.", nil, ""},
+	{inBoth, "rope_frequency_base rope_frequency_scale", "Ollama", "the model's own files say how positions are encoded.", never, ""},
+}
 
 // foreignAnswers change what an answer shows.
-var foreignAnswers = slices.Concat(
-	each("use echo with logprobs of /v1/completions.", []string{"false"}, "prompt_logprobs"),
-	each("use logprobs.", []string{"0", "false"}, "n_probs", "top_n_tokens", "return_logprob", "top_logprobs_num", "post_sampling_probs"),
-	each("use logprobs.", nil, "logprob_token_ids", "decoder_input_details"),
-	each("log-probabilities name tokens by their text.", nil, "return_tokens_as_token_ids"),
-	each("use return_token_ids.", nil, "return_tokens"),
-	each("use echo of /v1/completions.", nil, "return_full_text"),
-	each("answers have the fields that OpenAI's have.", nil, "response_fields", "return_hidden_states", "return_routed_experts", "kv_transfer_params"),
-	each("choose an adapter with model.", nil, "lora", "lora_path", "adapter_id", "adapters"),
-	each("put its fields into the request itself.", nil, "extra_body", "nvext", "options", "parameters"),
-	each("the model reads text only.", nil, "image_data", "images"),
-)
+var foreignAnswers = []foreign{
+	{inBoth, "prompt_logprobs", "vLLM", "use echo with logprobs of /v1/completions.", []string{"false"}, ""},
+	{inBoth, "n_probs top_n_tokens return_logprob top_logprobs_num post_sampling_probs", "llama.cpp, TGI, SGLang", "use logprobs.", off0, ""},
+	{inBoth, "logprob_token_ids logprob_start_len decoder_input_details details", "vLLM, SGLang, TGI", "use logprobs.", nil, ""},
+	{inCompletions, "top_logprobs", "OpenAI", "use logprobs with a number.", off0, ""},
+	{inBoth, "return_tokens_as_token_ids", "vLLM", "log-probabilities name tokens by their text.", nil, ""},
+	{inBoth, "return_tokens return_prompt_token_ids", "llama.cpp, SGLang", "use return_token_ids.", nil, ""},
+	{inBoth, "return_full_text", "TGI", "use echo of /v1/completions.", nil, ""},
+	{inChat, "echo", "vLLM, Together", "the answer is a message of its own; use continue_final_message.", nil, ""},
+	{inBoth, "return_prompt_text", "vLLM", usualFields, nil, ""},
+	{inBoth, "response_fields verbose", "llama.cpp", usualFields, nil, ""},
+	{inBoth, "return_hidden_states return_routed_experts return_meta_info return_cached_tokens_details", "SGLang", usualFields, nil, ""},
+	{inBoth, "raw_output perf_metrics_in_response", "Fireworks", usualFields, nil, ""},
+	{inBoth, "return_images return_related_questions return_citations citation_options", "Perplexity, Cohere", usualFields, nil, ""},
+	{inBoth, "_debug_render_only debug", "Ollama, OpenRouter", usualFields, nil, ""},
+	{inBoth, "usage", "OpenRouter", "use stream_options.include_usage; an answer sent at once always has it.", []string{"{}", `{"include":false}`}, ""},
+	{inBoth, "incremental_output", "DashScope", "chunks of a stream have new text only.", onFlag, ""},
+	{inBoth, "result_format", "DashScope", usualFields, []string{`"message"`}, ""},
+	{inBoth, "trim_stop render_special", "KoboldCpp", "use include_stop_str_in_output or skip_special_tokens.", nil, ""},
+	{inBoth, "deferred background", "xAI, OpenAI", "an answer is sent on the connection of its request.", nil, ""},
+	{inChat, "reasoning_format", "llama.cpp, Groq", "reasoning is apart from content.", []string{`"auto"`, `"deepseek"`, `"parsed"`, `""`}, ""},
+	{inChat, "reasoning_in_content", "llama.cpp", "reasoning is apart from content.", nil, ""},
+	{inChat, "separate_reasoning stream_reasoning reasoning_split", "SGLang, MiniMax", "reasoning is apart from content and streams.", onFlag, ""},
+	{inChat, "parse_tool_calls", "llama.cpp", "calls are parsed.", onFlag, ""},
+	{inChat, "chat_format chat_parser generation_prompt", "llama.cpp", "use --tool-call-parser of the server.", nil, ""},
+}
 
 // foreignThinking change whether and how long a model reasons.
-var foreignThinking = slices.Concat(
-	each("a budget of reasoning cannot be set.", []string{"-1"}, "thinking_budget", "thinking_token_budget", "thinking_budget_tokens",
-		"reasoning_budget", "reasoning_budget_tokens", "max_thinking_tokens"),
-	each("a budget of reasoning cannot be set.", nil, "reasoning_budget_message"),
-	each(noThinking, never, "enable_thinking", "think"),
-	each(noThinking, []string{"{}"}, "thinking", "reasoning"),
-	each(noThinking, nil, "prompt_mode", "thinking_forced_open"),
-)
-
-// foreignGeneration are the parameters of both endpoints.
-var foreignGeneration = slices.Concat(foreignConstraints, foreignSamplers, foreignLimits, foreignAnswers, foreignThinking)
-
-// foreignCompletion are those of /v1/completions alone.
-var foreignCompletion = slices.Concat(
-	each("the model only continues.", nil, "suffix", "input_prefix", "input_suffix", "input_extra"),
-	each(useMaxTokens, never, "max_completion_tokens"),
-	each("use logprobs with a number.", off0, "top_logprobs"),
-	each("use /v1/chat/completions.", nil, "system", "template", "tools", "raw", "context"),
-)
-
-// foreignChat are those of /v1/chat/completions alone.
-var foreignChat = slices.Concat(
-	each("use tools.", nil, "functions", "function_call"),
-	each("audio output is not supported.", nil, "audio"),
-	each("answers are text.", []string{`["text"]`, "[]"}, "modalities"),
-	each("the server does not search the web.", never, "web_search_options"),
-	each("the model has no such setting.", []string{`"medium"`, `""`}, "verbosity"),
-	each("a request cannot bring a template.", nil, "chat_template", "template", "instruction_template"),
-	each("use a message with the role system.", nil, "system", "instructions", "tool_prompt", "guideline", "safe_prompt"),
-	each("the answer is a message of its own; use continue_final_message.", nil, "echo", "suffix"),
-	each("reasoning is apart from content.", []string{`"auto"`, `"deepseek"`, `""`}, "reasoning_format"),
-	each("reasoning is apart from content.", nil, "reasoning_in_content"),
-	each("reasoning is apart from content and streams.", onFlag, "separate_reasoning", "stream_reasoning"),
-	each("calls are parsed.", onFlag, "parse_tool_calls"),
-)
-
-// foreignEmbedding are those of /v1/embeddings.
-var foreignEmbedding = slices.Concat(
-	each(noTruncation, []string{"-1"}, "truncate_prompt_tokens"),
-	each(noTruncation, []string{"false", `"NONE"`, `""`}, "truncate"),
-	each("the model's own files say whether embeddings are normalised.", never, "normalize", "embd_normalize", "use_activation"),
-	each("put the instruction into the input.", nil, "input_type", "task", "task_type", "prompt_name", "instruction"),
-	each("use dimensions.", never, "output_dimension"),
-	each("use encoding_format.", []string{`"float"`, `"float32"`}, "output_dtype", "embed_dtype"),
-	each("use encoding_format.", nil, "embedding_types"),
-	each("base64 is in little-endian order.", []string{`"native"`, `"little"`}, "endianness"),
-	each("inputs are embedded one by one.", nil, "late_chunking"),
-	each("use input.", nil, "content"),
-	each("put its fields into the request itself.", nil, "extra_body", "options"),
-)
-
-// foreignTokenize are those of /tokenize.
-var foreignTokenize = slices.Concat(
-	each(noTruncation, []string{"-1"}, "truncate_prompt_tokens"),
-	each("use return_token_strs.", nil, "with_pieces"),
-	each("use add_special_tokens.", never, "add_special"),
-	each("special tokens in a text are read as such.", onFlag, "parse_special"),
-	each("a request cannot bring a template.", nil, "chat_template"),
-	each("put its fields into the request itself.", nil, "extra_body"),
-)
+var foreignThinking = []foreign{
+	{inBoth, "thinking_budget thinking_token_budget thinking_budget_tokens reasoning_budget reasoning_budget_tokens max_thinking_tokens", "vLLM, llama.cpp, DashScope, NIM", noBudget, []string{"-1"}, ""},
+	{inBoth, "min_thinking_tokens", "NIM", noBudget, off0, ""},
+	{inBoth, "reasoning_budget_message reasoning_budget_start_tag reasoning_budget_end_tag reasoning_budget_end_tags reasoning_control", "llama.cpp", noBudget, nil, ""},
+	{inBoth, "enable_thinking think", "DashScope, SGLang, Ollama", noThinking, never, ""},
+	{inBoth, "thinking reasoning", "DeepSeek, Anthropic, OpenRouter, Ollama", noThinking, []string{"{}"}, ""},
+	{inBoth, "prompt_mode thinking_forced_open preserve_thinking reasoning_history", "Mistral, llama.cpp, text-generation-webui, Fireworks", noThinking, nil, ""},
+}

@@ -67,7 +67,6 @@ func decodeCommon(f *wire.Fields, m *generate.Model, prefix string) common {
 		o.Bool("continuous_usage_stats", &c.ContinuousUsage)
 	}
 	decodeBestOf(f, c.N)
-	f.Refuse(foreignGeneration)
 	return c
 }
 

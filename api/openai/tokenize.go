@@ -60,7 +60,7 @@ func tokenize(ctx context.Context, f *wire.Fields, m *generate.Model) (*tokens, 
 }
 
 func tokenizePrompt(ctx context.Context, f *wire.Fields, m *generate.Model) (list []int32, param string, err error) {
-	f.Refuse(foreignTokenize)
+	refuse(f, inTokenize)
 	if f.Has("messages") {
 		conversation := decodeConversation(f, m)
 		if f.Err() != nil {
@@ -105,6 +105,7 @@ func (s *Server) detokenize(r *http.Request) (d *detokenized, err error) {
 }
 
 func detokenize(ctx context.Context, f *wire.Fields, m *generate.Model) (*detokenized, error) {
+	refuse(f, inDetokenize)
 	var list []int32
 	if f.IDs("tokens", &list, math.MaxInt32); list == nil {
 		f.Fail("tokens", "Missing required parameter: 'tokens'.")

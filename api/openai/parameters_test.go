@@ -1,0 +1,227 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/internal/engine"
+	"github.com/heftai/heft/internal/engine/enginetest"
+	"github.com/heftai/heft/internal/generatetest"
+)
+
+// update writes the tables into docs/http.md.
+var update = flag.Bool("update", false, "write the tables of parameters into docs/http.md")
+
+// An endpointCase is how a test asks an endpoint.
+type endpointCase struct {
+	on     endpoints
+	name   string
+	serve  http.HandlerFunc
+	fields string // that every request has
+	// reads are the fields that the endpoint reads, each with a value that it rejects.
+	reads map[string]string
+}
+
+func endpointCases(t *testing.T) []endpointCase {
+	s := New([]*generate.Model{generatetest.Spoken(t, &enginetest.Model{}, engine.Options{})})
+	common := map[string]string{}
+	for _, name := range strings.Fields("model max_tokens min_tokens temperature top_p top_k min_p presence_penalty frequency_penalty repetition_penalty n best_of seed stop logit_bias " +
+		"stop_token_ids allowed_token_ids ignore_eos include_stop_str_in_output return_token_ids skip_special_tokens stream stream_options logprobs response_format add_special_tokens") {
+		common[name] = `[{"no": 1}]`
+	}
+	with := func(base map[string]string, more string) map[string]string {
+		all := map[string]string{}
+		for name, value := range base {
+			all[name] = value
+		}
+		for _, name := range strings.Fields(more) {
+			all[name] = `[["no"]]`
+		}
+		return all
+	}
+	chat := with(common, "max_completion_tokens top_logprobs include_reasoning parallel_tool_calls messages tools tool_choice chat_template_kwargs reasoning_effort "+
+		"add_generation_prompt continue_final_message")
+	chat["documents"] = `"no"`
+	return []endpointCase{
+		{inCompletions, "/v1/completions", s.Completions, `"prompt": "a", "max_tokens": 2, "seed": 1`, with(common, "echo prompt")},
+		{inChat, "/v1/chat/completions", s.ChatCompletions, `"messages": [{"role": "user", "content": "a"}], "max_tokens": 2, "seed": 1`,
+			chat},
+		{inEmbeddings, "/v1/embeddings", s.Embeddings, `"input": "a"`, with(nil, "model input encoding_format dimensions add_special_tokens")},
+		{inTokenize, "/tokenize", s.Tokenize, `"prompt": "a"`, with(nil, "model prompt add_special_tokens return_token_strs")},
+		{inDetokenize, "/detokenize", s.Detokenize, `"tokens": [1]`, with(nil, "model tokens")},
+	}
+}
+
+// varies is what differs between equal answers: names, times, and what was cached.
+var varies = regexp.MustCompile(`"(id|created)":("[^"]*"|\d+)|"prompt_tokens_details":\{[^}]*\}`)
+
+// ask sends a body with further fields, which replace the usual ones. It returns the status, the
+// field at fault and the answer without what differs from one answer to the next.
+func (c *endpointCase) ask(t *testing.T, more string) (status int, param, answer string) {
+	t.Helper()
+	var usual, fields map[string]json.RawMessage
+	if err := json.Unmarshal([]byte("{"+c.fields+"}"), &usual); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte("{"+more+"}"), &fields); err != nil {
+		t.Fatal(more, err)
+	}
+	for name, value := range fields {
+		usual[name] = value
+	}
+	body, err := json.Marshal(usual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	c.serve(w, httptest.NewRequest("POST", c.name, bytes.NewReader(body)))
+	var failed struct {
+		Error struct{ Param, Message string }
+	}
+	_ = json.Unmarshal(w.Body.Bytes(), &failed)
+	return w.Code, failed.Error.Param, varies.ReplaceAllString(w.Body.String(), "")
+}
+
+// probes are values that no row regards as switched off, unless it lists them.
+var probes = []string{`"probe"`, `["probe"]`, `{"probe":1}`, `7.25`, `true`, `false`}
+
+// TestEveryForeignParameterThatChangesTheAnswerIsA400: add_bos_token, presence_penalty_range, n_keep,
+// prediction, messages of a completion and others were ignored with a 200.
+func TestEveryForeignParameterThatChangesTheAnswerIsA400(t *testing.T) {
+	for _, c := range endpointCases(t) {
+		for _, u := range unsupportedIn[c.on] {
+			off := u.Off
+			if off == nil {
+				off = []string{"false", `""`, "[]", "{}"}
+			}
+			for _, value := range probes {
+				if slices.Contains(off, value) {
+					continue
+				}
+				status, param, answer := c.ask(t, fmt.Sprintf("%q: %s", u.Field, value))
+				if status != 400 || param != u.Field || !strings.Contains(answer, u.Reason) {
+					t.Errorf("%s with %s %s: got %d, %.200s", c.name, u.Field, value, status, answer)
+				}
+			}
+			for _, value := range append([]string{"null"}, off...) {
+				if status, _, answer := c.ask(t, fmt.Sprintf("%q: %s", u.Field, value)); status != 200 {
+					t.Errorf("%s with %s %s: got %d, %.200s", c.name, u.Field, value, status, answer)
+				}
+			}
+		}
+	}
+}
+
+// TestIgnoredParametersChangeNoAnswer: a field of the table of no-ops may have any value.
+func TestIgnoredParametersChangeNoAnswer(t *testing.T) {
+	for _, c := range endpointCases(t) {
+		status, _, want := c.ask(t, "")
+		if status != 200 {
+			t.Fatalf("%s: %d, %s", c.name, status, want)
+		}
+		for _, row := range ignored {
+			if row.on&c.on == 0 {
+				continue
+			}
+			for _, name := range strings.Fields(row.names) {
+				for _, value := range probes {
+					if status, _, got := c.ask(t, fmt.Sprintf("%q: %s", name, value)); status != 200 || got != want {
+						t.Errorf("%s with %s %s: got %d, %.200s; want %.200s", c.name, name, value, status, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestParametersAreInOneTable: a field is read, unsupported or ignored by an endpoint, and only one
+// of these.
+func TestParametersAreInOneTable(t *testing.T) {
+	for _, c := range endpointCases(t) {
+		where := map[string]string{}
+		put := func(name, table string) {
+			if other, there := where[name]; there {
+				t.Errorf("%s: %s is in the tables of %s and %s fields", c.name, name, other, table)
+			}
+			where[name] = table
+		}
+		for name, wrong := range c.reads {
+			put(name, "read")
+			if status, param, answer := c.ask(t, fmt.Sprintf("%q: %s", name, wrong)); status != 400 || param != name && !strings.HasPrefix(param, name) {
+				t.Errorf("%s does not read %s: %d, %.200s", c.name, name, status, answer)
+			}
+		}
+		for _, u := range unsupportedIn[c.on] {
+			put(u.Field, "unsupported")
+		}
+		for _, row := range ignored {
+			for _, name := range strings.Fields(row.names) {
+				if row.on&c.on != 0 {
+					put(name, "ignored")
+				}
+			}
+		}
+	}
+	for _, row := range append(slices.Clone(unsupported), ignored...) {
+		if row.on == 0 || row.names == "" || row.known == "" || !strings.HasSuffix(row.why, ".") {
+			t.Errorf("a row without endpoints, names, servers or a reason that is a sentence: %+v", row)
+		}
+	}
+}
+
+// TestTheTablesOfParametersAreDocumented compares docs/http.md with the tables. -update writes it.
+func TestTheTablesOfParametersAreDocumented(t *testing.T) {
+	const begin, end = "<!-- tables of parameters: go test ./api/openai -run Documented -update -->\n", "<!-- end of the tables -->\n"
+	path := filepath.Join("..", "..", "docs", "http.md")
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(page), begin)
+	got, after, ended := strings.Cut(rest, end)
+	if !ok || !ended {
+		t.Fatalf("%s has no place for the tables", path)
+	}
+	want := tableText("a 400, with this reason", unsupported) + "\n" + tableText("ignored, for this reason", ignored)
+	if got == want {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s is not equal to the tables in the code: run go test ./api/openai -run Documented -update", path)
+	}
+	if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tableText is a table in Markdown.
+func tableText(title string, rows []foreign) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| %s | of | in | |\n|---|---|---|---|\n", title)
+	for _, row := range rows {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", strings.Join(strings.Fields(row.names), "`, `"), row.known, row.on, row.why)
+	}
+	return b.String()
+}
+
+// String names the endpoints for docs/http.md.
+func (e endpoints) String() string {
+	var names []string
+	for i, name := range []string{"completions", "chat", "embeddings", "tokenize", "detokenize"} {
+		if e&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
