@@ -7,3 +7,6 @@ func (o Options) On(m *topology.Machine) Options {
 	o.machine = m
 	return o
 }
+
+// Intercept is called instead of each read of weights of the models that l counts.
+func (l *Ledger) Intercept(f func(read func() error) error) { l.mover.Intercept = f }

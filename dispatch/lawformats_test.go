@@ -99,6 +99,7 @@ type shape struct {
 	dtype                                        meta.DType
 	tied, experts                                bool
 	shift                                        int // bytes before the first weight
+	choose                                       int // experts that a token selects; 0 means 2
 }
 
 func randomShape(r *rand.Rand) shape {
@@ -116,7 +117,7 @@ func (s shape) config() string {
 	kind, more := "qwen3", ""
 	if s.experts {
 		kind = "qwen3_moe"
-		more = fmt.Sprintf(`"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": %d, "norm_topk_prob": true, `, s.inner)
+		more = fmt.Sprintf(`"num_experts": 5, "num_experts_per_tok": %d, "moe_intermediate_size": %d, "norm_topk_prob": true, `, max(s.choose, 2), s.inner)
 	}
 	return fmt.Sprintf(`{"model_type": %q, "torch_dtype": %q, "hidden_size": %d, "intermediate_size": %d, "num_hidden_layers": %d,
 		"num_attention_heads": %d, "num_key_value_heads": %d, "head_dim": %d, "vocab_size": %d, %s "max_position_embeddings": 128,

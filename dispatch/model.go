@@ -93,7 +93,7 @@ func (m *Model) take(binding *loader.Binding) error {
 	}
 	m.backend, m.variant = b, b.Variant()
 	m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, m.devices,
-		residency.Options{Ledger: m.ledger, Staging: m.options.StagingBytes,
+		residency.Options{Ledger: m.ledger, Mover: &m.options.Ledger.mover, Staging: m.options.StagingBytes,
 			Quantize: m.options.Quantize, Threads: m.options.Threads, Variant: m.options.Variant, Homes: homes,
 			SidecarDir: m.options.CacheDir})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/internal/residency"
 	"github.com/heftai/heft/internal/topology"
 	"github.com/heftai/heft/meta"
 )
@@ -93,9 +94,12 @@ func (o *Options) here() topology.Machine {
 	return topology.Here()
 }
 
-// A Ledger counts the host memory of one or more models by purpose. Its zero value is
-// ready; it may be read from any goroutine.
-type Ledger struct{ host hostmem.Ledger }
+// A Ledger counts the host memory of one or more models by purpose, and reads their weights with
+// the same workers. Its zero value is ready; it may be read from any goroutine.
+type Ledger struct {
+	host  hostmem.Ledger
+	mover residency.Mover
+}
 
 // Held is what is held now, in bytes, by purpose: "weights", "kv", "activations",
 // "staging", "cache", "requests", "other".

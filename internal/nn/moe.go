@@ -140,14 +140,9 @@ func (m *moe) forward(c *Context, dst, x tensor.Tensor) {
 	}
 	m.closeShared(together, dst, &s)
 	for hit := r.hit; len(hit) > 0 && c.err == nil; {
-		n, err := c.weights.HoldExperts(m.stack.Module, r.lot(hit, lotRows(x.Rows(), m.spec.TopK)))
-		if err != nil {
-			c.fail("%s: expert %d: %w", m.stack.Path, hit[0], err)
-			return
-		}
-		m.experts(together, dst, x, hit[:n], &s)
-		c.sync(m.stack.Path) // the next experts may reuse the memory of these
-		hit = hit[n:]
+		lot := r.lot(hit, lotRows(x.Rows(), m.spec.TopK))
+		m.experts(together, dst, x, lot, &s)
+		hit = hit[len(lot):]
 	}
 	c.arena.used = mark
 }
@@ -236,39 +231,76 @@ func (m *moe) route(c scope, x tensor.Tensor) {
 	}
 }
 
-// experts adds the outputs of consecutive experts to their rows. Deferred products are computed in
-// the same operations.
-func (m *moe) experts(c scope, dst, x tensor.Tensor, hit []int32, s *sharing) {
+// lotMemory holds the rows of a lot, sorted by expert.
+type lotMemory struct {
+	first int // of the lot, among all sorted rows
+	in    tensor.Tensor
+	to    gates
+	gated tensor.Tensor
+	y     tensor.Tensor
+}
+
+// experts adds the outputs of consecutive experts to their rows. It computes the experts in the
+// order in which their weights arrive, each into a place of its own, and adds their outputs by
+// ascending number.
+func (m *moe) experts(c scope, dst, x tensor.Tensor, lot []int32, s *sharing) {
 	mark, r := c.arena.used, &c.routing
-	first, last := r.begin[hit[0]], r.begin[hit[len(hit)-1]+1]
-	rows, shares := r.rows[first:last], r.shares[first:last]
-	in := c.arena.take(len(rows), m.width)
-	c.backend.Gather(in, x, rows)
-	to := m.gateUp.takeGates(c.Context, len(rows), m.spec.GateOrder == meta.GateInterleaved)
-	m.each(c, hit, func(c scope, e, begin, end int) { m.gateUp.gates(c, to.slice(begin, end), in.Slice(begin, end), e) })
+	first, last := r.begin[lot[0]], r.begin[lot[len(lot)-1]+1]
+	rows := r.rows[first:last]
+	at := lotMemory{first: int(first), in: c.arena.take(len(rows), m.width)}
+	c.backend.Gather(at.in, x, rows)
+	at.to = m.gateUp.takeGates(c.Context, len(rows), m.spec.GateOrder == meta.GateInterleaved)
+	at.gated, at.y = c.arena.spare(at.to.gate), c.arena.spare(at.in)
+	for left := append(r.left[:0], lot...); len(left) > 0; {
+		n, err := c.weights.HoldExperts(m.stack.Module, left)
+		if err != nil {
+			c.fail("%s: %w", m.stack.Path, err)
+			return
+		}
+		m.loaded(c, dst, &at, left[:n], s)
+		if !c.sync(m.stack.Path) { // the next experts may reuse the memory of these
+			return
+		}
+		left = left[n:]
+	}
+	c.backend.ScatterAdd(dst, at.y, rows, r.shares[first:last])
+	c.arena.used = mark
+}
+
+// loaded computes the outputs of experts of a lot, in ascending order, into their rows of at.y.
+// Deferred products are computed in the same operations.
+func (m *moe) loaded(c scope, dst tensor.Tensor, at *lotMemory, experts []int32, s *sharing) {
+	m.each(c, at.first, experts, func(c scope, e, begin, end int) {
+		m.gateUp.gates(c, at.to.slice(begin, end), at.in.Slice(begin, end), e)
+	})
 	c.compute()
 	m.addShared(c.Context, dst, s)
 	if c.err != nil {
 		return
 	}
-	gated := c.arena.spare(to.gate)
-	c.backend.Gate(gated, to.gate, to.up, m.spec.Act, m.spec.Limit)
-	y := c.arena.spare(in) // no longer read
-	m.each(c, hit, func(c scope, e, begin, end int) { m.down.compute(c, y.Slice(begin, end), gated.Slice(begin, end), e) })
-	c.compute()
-	if c.err == nil {
-		c.backend.ScatterAdd(dst, y, rows, shares)
+	r := &c.routing
+	for i := 0; i < len(experts); { // neighbours at once
+		begin := int(r.begin[experts[i]])
+		end := begin
+		for ; i < len(experts) && int(r.begin[experts[i]]) == end; i++ {
+			end = int(r.begin[experts[i]+1])
+		}
+		begin, end = begin-at.first, end-at.first
+		c.backend.Gate(at.gated.Slice(begin, end), at.to.gate.Slice(begin, end), at.to.up.Slice(begin, end), m.spec.Act, m.spec.Limit)
 	}
-	c.arena.used = mark
+	m.each(c, at.first, experts, func(c scope, e, begin, end int) {
+		m.down.compute(c, at.y.Slice(begin, end), at.gated.Slice(begin, end), e)
+	})
+	c.compute()
 }
 
-// each calls f for each expert in the scope of its rows, with their range in the sorted rows.
-func (m *moe) each(c scope, hit []int32, f func(c scope, e, begin, end int)) {
+// each calls f for each expert in the scope of its rows, with their range in the sorted rows from
+// first on.
+func (m *moe) each(c scope, first int, experts []int32, f func(c scope, e, begin, end int)) {
 	r := &c.routing
-	first := r.begin[hit[0]]
-	for _, e := range hit {
+	for _, e := range experts {
 		begin, end := r.begin[e], r.begin[e+1]
-		f(c.at(r.rows[begin:end]), int(e), int(begin-first), int(end-first))
+		f(c.at(r.rows[begin:end]), int(e), int(begin)-first, int(end)-first)
 	}
 }
 
@@ -307,6 +339,7 @@ type routing struct {
 	shares  []float32 // the weights by expert
 	places  []int32   // the index of each share in weights
 	hit     []int32   // selected experts, ascending
+	left    []int32   // those of a lot that were not computed
 	next    []int32
 	gates   []float32 // of the rows, for the shared expert
 }
@@ -320,7 +353,7 @@ func (r *routing) init(p *Program, l Limits) {
 		experts: make([]int32, n), weights: make([]float32, n),
 		rows: make([]int32, n), shares: make([]float32, n), places: make([]int32, n),
 		gates: make([]float32, l.Rows),
-		begin: make([]int32, p.experts+1), next: make([]int32, p.experts), hit: make([]int32, 0, p.experts),
+		begin: make([]int32, p.experts+1), next: make([]int32, p.experts), hit: make([]int32, 0, p.experts), left: make([]int32, 0, p.experts),
 	}
 }
 

@@ -21,7 +21,8 @@ type Weights interface {
 	// WantExperts announces which experts of the stack m the rule will hold, in order, so that they
 	// can be prefetched. The slice is valid during the call.
 	WantExperts(m *meta.Module, experts []int32)
-	// HoldExperts loads the first n of experts of the stack m, at least one, and releases the
-	// experts held before, whose operations have finished. An error is about the first expert.
+	// HoldExperts waits until at least one of experts of the stack m is loaded, and returns how many
+	// are. It moves these to the front of experts; both parts keep their order. It releases the
+	// experts held before, whose operations have finished. The error names an expert.
 	HoldExperts(m *meta.Module, experts []int32) (n int, err error)
 }

@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"fmt"
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
@@ -22,6 +23,9 @@ type random struct {
 	want  []int32 // the last WantExperts
 	fail  func(expert int) error
 	most  int // that were held last
+	// arrival is the order in which experts are loaded
+	arrival  *rand.Rand
+	together bool // all experts are loaded at once
 
 	served  map[served][]backend.Part
 	missing *meta.Param // is not there
@@ -33,7 +37,8 @@ type served struct {
 }
 
 func newRandom(root *meta.Module) *random {
-	w := &random{values: map[*meta.Param][]float32{}, buffers: map[*meta.Buffer][]float32{}, served: map[served][]backend.Part{}, whole: map[*meta.Param]bool{}}
+	w := &random{values: map[*meta.Param][]float32{}, buffers: map[*meta.Buffer][]float32{}, served: map[served][]backend.Part{}, whole: map[*meta.Param]bool{},
+		arrival: rand.New(rand.NewPCG(7, 7))}
 	for path, p := range root.AllParams() {
 		if p.SameAs != nil {
 			continue
@@ -108,13 +113,20 @@ func (w *random) WantExperts(_ *meta.Module, experts []int32) {
 	w.want = append(w.want[:0], experts...)
 }
 
-// HoldExperts holds one, then two, and so on, if there are as many.
+// HoldExperts holds one, then two, and so on, if there are as many: those that happen to be chosen.
 func (w *random) HoldExperts(_ *meta.Module, experts []int32) (int, error) {
 	w.most, w.held = w.most%3+1, w.held[:0]
-	for _, e := range experts[:min(len(experts), w.most)] {
+	n := min(len(experts), w.most)
+	if w.together {
+		n = len(experts)
+	}
+	w.arrival.Shuffle(len(experts), func(i, j int) { experts[i], experts[j] = experts[j], experts[i] })
+	slices.Sort(experts[:n])
+	slices.Sort(experts[n:])
+	for _, e := range experts[:n] {
 		if w.fail != nil {
 			if err := w.fail(int(e)); err != nil {
-				return 0, err
+				return 0, fmt.Errorf("expert %d: %w", e, err)
 			}
 		}
 		w.held = append(w.held, e)

@@ -3,6 +3,7 @@ package residency
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/heftai/heft/devicemap"
@@ -151,25 +152,24 @@ func (s *Store) sourcePieces(p *meta.Param, e int) []stored.Piece {
 	return out
 }
 
-// WantExperts prefetches the streamed ones among experts of m, in order.
+// WantExperts requests all of experts of m that are streamed and not in memory, at once.
 func (s *Store) WantExperts(m *meta.Module, experts []int32) {
 	st := s.stacks[m]
 	if st == nil || s.experts == nil {
 		return
 	}
-	s.expertWishes = s.expertWishes[:0]
+	s.requested = s.requested[:0]
 	for _, e := range experts {
 		if int(e) < len(st.experts) && st.experts[e].device == devicemap.Disk {
-			s.prepare(st, int(e))
-			s.expertWishes = append(s.expertWishes, st.first+int(e))
+			s.expertLoad(st, int(e))
+			s.requested = append(s.requested, st.first+int(e))
 		}
 	}
-	s.wanted = s.expertWishes
-	s.experts.wish(s.wanted)
+	s.experts.request(s.requested, Demand)
 }
 
-// prepare makes the load of expert e before the reader needs it.
-func (s *Store) prepare(st *stack, e int) *load {
+// expertLoad makes the load of expert e before the ring needs it.
+func (s *Store) expertLoad(st *stack, e int) *load {
 	id := st.first + e
 	if l := s.experts.loads[id]; l != nil {
 		return l
@@ -179,57 +179,70 @@ func (s *Store) prepare(st *stack, e int) *load {
 	for i := range x.pieces {
 		regions = addRegions(regions, &x.pieces[i])
 	}
-	l := newLoad(regions)
+	l := newLoad(regions, s.request)
 	l.jobs = s.loadJobs(regions)
 	s.experts.loads[id] = l
-	return s.experts.loads[id]
+	return l
 }
 
-// HoldExperts makes the first n of experts of m resident and releases the experts held before. If
-// they are on the cpu tier, n is all of them; otherwise n is the number of experts read so far, at
-// least one, while the reader continues with the next ones.
+// HoldExperts waits until at least one of experts of m is in memory. It moves those that are to the
+// front, returns how many these are, and releases the experts held before. Experts on the cpu tier
+// are always in memory. Others are held as long as a slot remains to read the rest into.
 func (s *Store) HoldExperts(m *meta.Module, experts []int32) (int, error) {
 	st := s.stacks[m]
-	s.releaseExperts()
-	n := 0
-	for n < len(experts) {
-		e := int(experts[n])
-		if st == nil || e < 0 || e >= len(st.experts) {
-			return 0, fmt.Errorf("residency: expert %d does not exist in this stack", e)
-		}
-		ok, err := s.holdExpert(st, e, n == 0)
-		if err != nil && n == 0 {
-			return 0, err
-		}
-		if err != nil || !ok { // perhaps the next time, when it is the first
-			break
-		}
-		n++
+	if st == nil {
+		return 0, fmt.Errorf("residency: no experts in this module")
 	}
+	s.releaseExperts()
+	for {
+		n, err := s.holdLoaded(st, experts)
+		if n > 0 || err != nil {
+			return n, err
+		}
+		s.experts.await()
+	}
+}
+
+// holdLoaded moves those of experts that are in memory to the front, and holds them.
+func (s *Store) holdLoaded(st *stack, experts []int32) (int, error) {
+	n := 0
+	s.later = s.later[:0]
+	for _, e := range experts {
+		if e < 0 || int(e) >= len(st.experts) {
+			return 0, fmt.Errorf("residency: expert %d does not exist in %s, which has %d", e, st.Path, len(st.experts))
+		}
+		loaded, err := s.holdExpert(st, int(e))
+		if err != nil {
+			return 0, fmt.Errorf("residency: %s: %w", expertKey(st.Path, int(e)), err)
+		}
+		if loaded {
+			experts[n] = e
+			n++
+		} else {
+			s.later = append(s.later, e)
+		}
+	}
+	copy(experts[n:], s.later)
 	if len(s.heldExperts) > 0 {
-		s.wanted = after(s.wanted, s.heldExperts[len(s.heldExperts)-1])
-		s.experts.wish(s.wanted)
+		s.requested = slices.DeleteFunc(s.requested, func(id int) bool { return slices.Contains(s.heldExperts, id) })
+		s.experts.request(s.requested, Demand)
 	}
 	return n, nil
 }
 
-// holdExpert makes expert e of st resident. Without wait it reports false if the expert is not yet
-// read.
-func (s *Store) holdExpert(st *stack, e int, wait bool) (bool, error) {
+// holdExpert makes expert e of st resident. It reports false if the expert was not read yet.
+func (s *Store) holdExpert(st *stack, e int) (bool, error) {
 	x := s.know(st, e)
 	if x.device != devicemap.Disk {
 		return true, s.expertInMemory(st, x, e)
 	}
-	l, id := s.prepare(st, e), st.first+e
-	if !wait && len(s.heldExperts)+1 >= len(s.experts.slots) { // leaves one slot for the reader
-		return false, nil
+	l, id := s.expertLoad(st, e), st.first+e
+	if held := len(s.heldExperts); held > 0 && held == len(s.experts.slots)-1 && s.experts.waiting() > 0 {
+		return false, nil // leaves a slot to read into
 	}
-	slot, err := s.experts.hold(id, wait)
-	if err != nil {
-		return false, fmt.Errorf("residency: %s: %w", expertKey(st.Path, e), err)
-	}
+	slot, err := s.experts.hold(id)
 	if slot == nil {
-		return false, nil
+		return false, err
 	}
 	s.heldExperts = append(s.heldExperts, id)
 	k, at := 0, 0
@@ -298,16 +311,6 @@ func (x *expert) part(k int) *backend.Part {
 		k -= len(x.parts[i])
 	}
 	return nil
-}
-
-// after returns the wishes that follow id, or all of them if id is not among them.
-func after(wishes []int, id int) []int {
-	for i, w := range wishes {
-		if w == id {
-			return wishes[i+1:]
-		}
-	}
-	return wishes
 }
 
 func (s *Store) releaseExperts() {

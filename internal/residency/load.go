@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// readSize is the size of one direct read: large enough for the disk's full rate.
-	readSize = 8 << 20
+	// maxRead is the maximum size of one direct read.
+	maxRead = 8 << 20
 	// blockSize is the alignment of direct reads.
 	blockSize = 4096
 	// readGap is the maximum number of unneeded bytes read to join two regions into one extent.
@@ -38,6 +38,7 @@ func newRegion(t *loader.Tensor, begin, size int64) region {
 // A load is the data read into one slot: extents of files, at offsets in the slot.
 type load struct {
 	extents []extent
+	pieces  []piece    // the reads, in the order of the extents
 	places  []int64    // offset of each region in the slot, in the order given to newLoad
 	slot    int64      // size in the slot, in bytes
 	read    int64      // bytes read
@@ -49,8 +50,16 @@ type extent struct {
 	at int64 // place in the slot, a multiple of blockSize
 }
 
-// newLoad lays out the regions in a slot. Adjacent regions of a file are read together.
-func newLoad(regions []region) *load {
+// A piece is a part of an extent that one read brings. For extents of files, begin and end are
+// relative to the aligned start.
+type piece struct {
+	extent     int
+	begin, end int64
+}
+
+// newLoad lays out the regions in a slot. Adjacent regions of a file are read together, in pieces
+// of at most request bytes.
+func newLoad(regions []region, request int64) *load {
 	order := make([]int, len(regions))
 	for i := range order {
 		order[i] = i
@@ -74,8 +83,21 @@ func newLoad(regions []region) *load {
 	}
 	for i := range l.extents {
 		l.read += l.extents[i].size
+		l.pieces = l.extents[i].cut(l.pieces, i, request)
 	}
 	return l
+}
+
+// cut appends the pieces of extent i. They have about the same size, so that there is no small one
+// at the end, which would cost a whole latency.
+func (e *extent) cut(to []piece, i int, request int64) []piece {
+	size := e.lead() + e.size
+	count := (size + request - 1) / request
+	each := int64(hostmem.Up(int((size+max(count, 1)-1)/max(count, 1)), blockSize))
+	for begin := int64(0); begin < size; begin += each {
+		to = append(to, piece{i, begin, min(begin+each, size)})
+	}
+	return to
 }
 
 func compare[T int64 | string](a, b T) int {
@@ -105,41 +127,46 @@ func (e *extent) lead() int64 {
 	return e.off % blockSize
 }
 
-// fill reads the extent into slot.
-func (e *extent) fill(slot []byte, open func(e *extent) (*hostmem.DirectFile, error)) error {
+// fill reads a piece of the extent into slot.
+func (e *extent) fill(p piece, slot []byte, open func(e *extent) (*hostmem.DirectFile, error)) error {
 	if e.path == "" {
-		_, err := e.tensor.ReadAt(slot[e.at:e.at+e.size], e.off)
+		_, err := e.tensor.ReadAt(slot[e.at+p.begin:e.at+p.end], e.off+p.begin)
 		return err
 	}
 	f, err := open(e)
 	if err != nil {
 		return err
 	}
-	start := e.off - e.lead() // aligned, and so are the ends of all reads but the last
-	for done := int64(0); done < e.lead()+e.size; done += readSize {
-		n := min(readSize, e.lead()+e.size-done)
-		if _, err := f.ReadAt(slot[e.at+done:], start+done, n); err != nil {
-			return fmt.Errorf("%s at byte %d: %w", e.tensor.Name, start+done, err)
-		}
+	start := e.off - e.lead() + p.begin // aligned
+	if _, err := f.ReadAt(slot[e.at+p.begin:], start, p.end-p.begin); err != nil {
+		return fmt.Errorf("%s at byte %d: %w", e.tensor.Name, start, err)
 	}
 	return nil
 }
 
-// fill reads a load into a slot of a ring.
-func (s *Store) fill(l *load, slot []byte) error {
+// prepare converts the matrices that the load's side-car does not have yet.
+func (s *Store) prepare(l *load) error {
 	if s.sidecar != nil && s.sidecar.sums == nil {
-		if err := s.makeLoad(l, nil); err != nil {
-			return err
-		}
+		return s.makeLoad(l, nil)
 	}
-	if err := s.readLoad(l, slot); err != nil || s.sidecar == nil || s.sidecar.sums == nil || l.made() {
-		return err
+	return nil
+}
+
+// finish verifies the bytes of a side-car that an earlier start has written. It converts damaged
+// matrices again, and reads the load again.
+func (s *Store) finish(l *load, slot []byte) error {
+	if s.sidecar == nil || s.sidecar.sums == nil || l.made() {
+		return nil
 	}
-	// From an earlier start: what is damaged is mended, and read again.
 	if err := s.makeLoad(l, slot); err != nil || !s.sidecar.mended() {
 		return err
 	}
-	return s.readLoad(l, slot)
+	for i := range l.pieces {
+		if err := s.read(l, i, slot); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // open returns the file of an extent, after checking that it is the one whose header was read.
@@ -151,31 +178,26 @@ func (s *Store) open(e *extent) (*hostmem.DirectFile, error) {
 	return s.files.get(e.path, verify)
 }
 
-func (s *Store) readLoad(l *load, slot []byte) error {
-	for i := range l.extents {
-		e := &l.extents[i]
-		if err := s.readExtent(e, slot); err != nil {
-			return err
-		}
-		s.read.Add(e.size)
-	}
-	return nil
-}
-
-// readExtent reads an extent, and reads it again if the file changed meanwhile, so that the bytes
+// read reads a piece of a load, and reads it again if the file changed meanwhile, so that the bytes
 // match the rest of the checkpoint. It is [loader.File.ReadUnchanged] without allocations.
-func (s *Store) readExtent(e *extent, slot []byte) error {
+func (s *Store) read(l *load, k int, slot []byte) error {
+	p := l.pieces[k]
+	e := &l.extents[p.extent]
 	for {
 		epoch := e.tensor.File.Epoch()
-		if err := e.fill(slot, s.open); err != nil || s.sidecar.holds(e.tensor) {
+		if err := e.fill(p, slot, s.opener); err != nil {
 			return err
 		}
-		if err := e.tensor.File.Unchanged(); err != nil {
-			return err
+		if !s.sidecar.holds(e.tensor) {
+			if err := e.tensor.File.Unchanged(); err != nil {
+				return err
+			}
+			if e.tensor.File.Epoch() != epoch {
+				continue
+			}
 		}
-		if e.tensor.File.Epoch() == epoch {
-			return nil
-		}
+		s.bytesRead.Add(p.end - max(p.begin, e.lead()))
+		return nil
 	}
 }
 

@@ -20,20 +20,22 @@ func TestLoadPlacesEveryRegion(t *testing.T) {
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	requests := []int64{blockSize, 3 * blockSize, 64 << 10, maxRead}
 	for range 50 {
 		var regions []region
 		for range 1 + rng.IntN(8) {
 			off := rng.Int64N(int64(len(data)))
 			regions = append(regions, region{path: path, off: off, size: rng.Int64N(min(int64(len(data))-off, 90_000) + 1)})
 		}
-		l := newLoad(regions)
+		l := newLoad(regions, requests[rng.IntN(len(requests))])
 		block, err := hostmem.Alloc(nil, hostmem.Staging, int(l.slot)+1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		f := files{open: map[string]*hostmem.DirectFile{}}
-		for i := range l.extents {
-			if err := l.extents[i].fill(block.Bytes()[:l.slot], func(e *extent) (*hostmem.DirectFile, error) { return f.get(e.path, nil) }); err != nil {
+		for _, k := range rng.Perm(len(l.pieces)) {
+			p := l.pieces[k]
+			if err := l.extents[p.extent].fill(p, block.Bytes()[:l.slot], func(e *extent) (*hostmem.DirectFile, error) { return f.get(e.path, nil) }); err != nil {
 				t.Fatalf("regions %v: %v", regions, err)
 			}
 		}
@@ -45,6 +47,33 @@ func TestLoadPlacesEveryRegion(t *testing.T) {
 		f.close()
 		if err := block.Release(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestATailIsNotReadByItself: the last few KiB of a block took a read, and a latency, of their own.
+func TestATailIsNotReadByItself(t *testing.T) {
+	for _, c := range []struct {
+		off, size int64
+		pieces    int
+	}{{0, maxRead, 1}, {0, 2 * maxRead, 2}, {100, 6*maxRead + 8192, 7}, {8, maxRead - 4, 2}, {0, 3*maxRead + 1, 4}, {5, 100, 1}, {0, 0, 0}} {
+		e := extent{region: region{path: "shard", off: c.off, size: c.size}}
+		pieces := e.cut(nil, 0, maxRead)
+		if len(pieces) != c.pieces {
+			t.Errorf("%+v: %d pieces", c, len(pieces))
+		}
+		at := int64(0)
+		for i, p := range pieces {
+			if p.begin != at || p.begin%blockSize != 0 || p.end-p.begin > maxRead {
+				t.Errorf("%+v: piece %+v behind byte %d", c, p, at)
+			}
+			if each := pieces[0].end; i > 0 && p.end-p.begin < each-int64(len(pieces))*blockSize {
+				t.Errorf("%+v: piece %+v, where others have %d bytes", c, p, each)
+			}
+			at = p.end
+		}
+		if at != e.lead()+c.size && c.size > 0 {
+			t.Errorf("%+v: the pieces end at %d", c, at)
 		}
 	}
 }

@@ -10,24 +10,34 @@ import (
 // errClosed is returned to goroutines that wait on a closed ring.
 var errClosed = errors.New("residency: the model was closed")
 
-// A ring stores streamed loads in a fixed number of slots of equal size. A reader goroutine fills
-// slots in the order of the wish list, before they are used. Loads that are neither held nor on the
-// list are evicted, least recently used first.
+// A ring keeps streamed loads in a fixed number of slots of equal size. A Mover fills slots in the
+// order of the list of requests, before they are used. Loads that are neither held nor on the list
+// are evicted, least recently used first.
 //
-// One goroutine calls wish, hold and release; the reader is the only other one.
+// One goroutine calls hold, release and await. Any goroutine may call request.
 type ring struct {
-	loads []*load
-	read  func(l *load, buf []byte) error
+	loads  []*load
+	mover  *Mover
+	reader reader
+	wake   chan struct{} // an awaited slot has changed
 
-	mu      sync.Mutex
-	changed *sync.Cond
-	slots   []slot
-	where   []int // load → slot, or -1
-	wishes  []int
-	clock   int64
-	stall   time.Duration
-	closed  bool
-	done    chan struct{}
+	mu       sync.Mutex
+	slots    []slot
+	where    []int // load → slot, or -1
+	requests []int // loads that are needed, in order
+	clock    int64
+	stall    time.Duration
+	starved  bool // hold found no slot for a load
+	closed   bool
+	moves    sync.WaitGroup // under way
+}
+
+// A reader fills slots with loads. The Mover's workers call its methods: prepare before the pieces,
+// finish after them.
+type reader interface {
+	prepare(l *load) error
+	read(l *load, piece int, slot []byte) error
+	finish(l *load, slot []byte) error
 }
 
 type slotState uint8
@@ -40,86 +50,138 @@ const (
 )
 
 type slot struct {
-	buf   []byte
-	load  int
-	state slotState
-	held  int
-	used  int64 // clock of the last release
-	err   error
+	ring     *ring
+	buf      []byte
+	load     int
+	state    slotState
+	held     int
+	used     int64 // clock of the last release
+	awaited  bool  // a pass waits, or has waited, for this load
+	err      error
+	transfer move
 }
 
-// newRing starts a ring over buffers of the size of the largest load.
-func newRing(loads []*load, buffers [][]byte, read func(*load, []byte) error) *ring {
-	r := &ring{
-		loads:  loads,
-		read:   read,
-		slots:  make([]slot, len(buffers)),
-		where:  make([]int, len(loads)),
-		wishes: make([]int, 0, len(buffers)+1),
-		done:   make(chan struct{}),
+// prepare, read and done are those of the slot's transfer.
+func (s *slot) prepare() error       { return s.ring.reader.prepare(s.ring.loads[s.load]) }
+func (s *slot) read(piece int) error { return s.ring.reader.read(s.ring.loads[s.load], piece, s.buf) }
+
+func (s *slot) done(err error) {
+	r := s.ring
+	if err == nil {
+		err = r.reader.finish(r.loads[s.load], s.buf)
 	}
-	r.changed = sync.NewCond(&r.mu)
+	r.mu.Lock()
+	s.state, s.err = slotReady, err
+	if err != nil {
+		s.state = slotFailed
+	}
+	awaited := s.awaited || r.starved
+	if r.starved { // there may be a slot now
+		r.start(Demand)
+		r.starved = false
+	}
+	r.mu.Unlock()
+	if awaited {
+		r.signal()
+	}
+	r.moves.Done()
+}
+
+// signal wakes the goroutine in await.
+func (r *ring) signal() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// newRing returns a ring over buffers of the size of the largest load.
+func newRing(loads []*load, buffers [][]byte, m *Mover, reader reader) *ring {
+	r := &ring{
+		loads:    loads,
+		mover:    m,
+		reader:   reader,
+		wake:     make(chan struct{}, 1),
+		slots:    make([]slot, len(buffers)),
+		where:    make([]int, len(loads)),
+		requests: make([]int, 0, len(buffers)+1),
+	}
 	for i, b := range buffers {
-		r.slots[i] = slot{buf: b, load: -1}
+		s := &r.slots[i]
+		*s = slot{ring: r, buf: b, load: -1}
+		s.transfer.source, s.transfer.done = s, s.done
 	}
 	for i := range r.where {
 		r.where[i] = -1
 	}
-	go r.fill()
 	return r
 }
 
-// wish replaces the list of loads to prefetch, in order of need. Loads beyond the number of slots
-// are dropped.
-func (r *ring) wish(ids []int) {
+// request replaces the list of loads that are needed, in order, and starts to read those that find
+// a slot. Loads beyond the number of slots are dropped.
+func (r *ring) request(ids []int, p Priority) {
 	r.mu.Lock()
-	r.wishes = append(r.wishes[:0], ids[:min(len(ids), len(r.slots))]...)
+	r.requests = append(r.requests[:0], ids[:min(len(ids), len(r.slots))]...)
+	r.start(p)
 	r.mu.Unlock()
-	r.changed.Broadcast()
 }
 
-// hold waits until load id is in a slot and keeps it there until release. It returns the bytes of
-// the slot; their layout is the load's. Without wait it returns nil if the load is not in a slot
-// yet.
-func (r *ring) hold(id int, wait bool) ([]byte, error) {
+// hold keeps load id in its slot until release. It returns the bytes of the slot; their layout is
+// the load's. If the load is not in a slot yet, hold requests it and returns nil: call await, then
+// hold again. A read that failed before a pass waited for it is tried again: what was wrong may be
+// mended.
+func (r *ring) hold(id int) ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var since time.Time
-	for {
-		if r.closed {
-			return nil, errClosed
-		}
-		if at := r.where[id]; !wait && (at < 0 || r.slots[at].state != slotReady) {
+	if r.closed {
+		return nil, errClosed
+	}
+	if at := r.where[id]; at >= 0 {
+		s := &r.slots[at]
+		switch s.state {
+		case slotReady:
+			s.held++
+			return s.buf, nil
+		case slotLoading:
+			s.awaited = true
+			r.mover.raise(&s.transfer, Demand)
 			return nil, nil
-		} else if at >= 0 {
-			s := &r.slots[at]
-			switch s.state {
-			case slotReady:
-				s.held++
-				if !since.IsZero() {
-					r.stall += time.Since(since)
-				}
-				return s.buf, nil
-			case slotFailed:
-				err := s.err
-				r.drop(s)
-				r.changed.Broadcast() // the reader may have gone to sleep over it
-				if !since.IsZero() {
-					return nil, err
-				}
-				continue // read ahead, a while ago: what was wrong may be mended
-			}
-		} else if !slices.Contains(r.wishes, id) {
-			r.wishes = slices.Insert(r.wishes, 0, id)
-			if len(r.wishes) > len(r.slots) {
-				r.wishes = r.wishes[:len(r.slots)]
-			}
-			r.changed.Broadcast()
 		}
-		if since.IsZero() {
-			since = time.Now()
+		err, awaited := s.err, s.awaited
+		r.drop(s)
+		if awaited {
+			return nil, err
 		}
-		r.changed.Wait()
+	}
+	if !slices.Contains(r.requests, id) {
+		r.requests = slices.Insert(r.requests, 0, id)
+		r.requests = r.requests[:min(len(r.requests), len(r.slots))]
+	}
+	r.start(Demand)
+	if at := r.where[id]; at >= 0 {
+		r.slots[at].awaited = true
+	} else {
+		r.starved = true
+	}
+	return nil, nil
+}
+
+// await waits until a load that hold has requested has arrived or failed.
+func (r *ring) await() {
+	since := time.Now()
+	<-r.wake
+	r.mu.Lock()
+	r.stall += time.Since(since)
+	r.mu.Unlock()
+}
+
+// keep waits for load id and holds it.
+func (r *ring) keep(id int) ([]byte, error) {
+	for {
+		if buf, err := r.hold(id); buf != nil || err != nil {
+			return buf, err
+		}
+		r.await()
 	}
 }
 
@@ -130,10 +192,22 @@ func (r *ring) release(id int) {
 		r.clock++
 		r.slots[at].held--
 		r.slots[at].used = r.clock
-		r.wishes = slices.DeleteFunc(r.wishes, func(w int) bool { return w == id })
+		r.requests = slices.DeleteFunc(r.requests, func(w int) bool { return w == id })
+		r.start(Next)
 	}
 	r.mu.Unlock()
-	r.changed.Broadcast()
+}
+
+// waiting returns how many requests have no slot.
+func (r *ring) waiting() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range r.requests {
+		if r.where[id] < 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // stalled returns the total time that holders have waited for bytes.
@@ -143,58 +217,54 @@ func (r *ring) stalled() time.Duration {
 	return r.stall
 }
 
-// close stops the reader and waits for it; waiting holders return errClosed.
+// close ends the reads and waits for those under way; waiting holders return errClosed.
 func (r *ring) close() {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
-	r.changed.Broadcast()
-	<-r.done
+	r.signal()
+	for i := range r.slots {
+		r.mover.cancel(&r.slots[i].transfer, errClosed)
+	}
+	r.moves.Wait()
 }
 
-func (r *ring) fill() {
-	defer close(r.done)
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// start submits the requests that are in no slot, as far as there are slots for them.
+func (r *ring) start(p Priority) {
 	for !r.closed {
-		id, s := r.next()
-		if s == nil {
-			r.changed.Wait()
-			continue
+		id, at := r.next()
+		if at < 0 {
+			return
 		}
+		s := &r.slots[at]
 		r.drop(s)
-		s.load, s.state = id, slotLoading
-		r.where[id] = slices.IndexFunc(r.slots, func(o slot) bool { return o.load == id })
-		r.mu.Unlock()
-		err := r.read(r.loads[id], s.buf)
-		r.mu.Lock()
-		s.state, s.err = slotReady, err
-		if err != nil {
-			s.state = slotFailed
-		}
-		r.changed.Broadcast()
+		s.load, s.state, s.awaited = id, slotLoading, false
+		r.where[id] = at
+		s.transfer.pieces = len(r.loads[id].pieces)
+		r.moves.Add(1)
+		r.mover.submit(&s.transfer, p)
 	}
 }
 
-// next returns the first wish that is not in a slot and the slot to read it into, or nil.
-func (r *ring) next() (int, *slot) {
-	for _, id := range r.wishes {
+// next returns the first request that is not in a slot, and the slot to read it into, or -1.
+func (r *ring) next() (id, best int) {
+	for _, id := range r.requests {
 		if r.where[id] >= 0 {
 			continue
 		}
-		var best *slot
+		best = -1
 		for i := range r.slots {
 			s := &r.slots[i]
-			if s.held > 0 || s.state == slotLoading || s.load >= 0 && slices.Contains(r.wishes, s.load) {
+			if s.held > 0 || s.state == slotLoading || s.load >= 0 && slices.Contains(r.requests, s.load) {
 				continue
 			}
-			if best == nil || s.used < best.used {
-				best = s
+			if best < 0 || s.used < r.slots[best].used {
+				best = i
 			}
 		}
 		return id, best
 	}
-	return 0, nil
+	return 0, -1
 }
 
 // drop empties a slot that is not held.

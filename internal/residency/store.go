@@ -32,6 +32,8 @@ type Node struct {
 // Options size a store.
 type Options struct {
 	Ledger *hostmem.Ledger
+	// Mover reads the weights. It belongs to the process. nil means one for this store.
+	Mover *Mover
 	// Staging is the memory for the rings in bytes. It is raised to the minimum, Least.
 	Staging int64
 	// Quantize is QuantQ8 or QuantQ4 to convert matrices to that format, or QuantNone to use them
@@ -66,22 +68,25 @@ type Store struct {
 	ring     *ring // of units; nil if no unit is streamed
 	streamed []int // units with a load, in order; the index is the ring's id
 	experts  *ring // of experts
-	wishes   []int // scratch
+	order    []int // scratch of ahead
 
-	stackOrder   []*stack
-	slabs        map[*meta.Param]slab
-	heldExperts  []int // ring ids of held experts of the disk tier
-	wanted       []int // the rest of expertWishes
-	expertWishes []int
+	stackOrder  []*stack
+	slabs       map[*meta.Param]slab
+	heldExperts []int   // ring ids of held experts of the disk tier
+	requested   []int   // ring ids of the selected experts that were not held yet, in order
+	later       []int32 // scratch of HoldExperts
 
-	blocks   []*hostmem.Block
-	files    files
-	tiers    map[devicemap.Device]int64
-	read     atomic.Int64
-	held     int           // unit between Acquire and Release, or -1
-	acquired atomic.Uint64 // calls of Acquire
-	warm     progress
-	promoter promoter
+	blocks    []*hostmem.Block
+	files     files
+	tiers     map[devicemap.Device]int64
+	bytesRead atomic.Int64
+	opener    func(e *extent) (*hostmem.DirectFile, error) // s.open
+	mover     *Mover
+	request   int64         // size of a read
+	held      int           // unit between Acquire and Release, or -1
+	acquired  atomic.Uint64 // calls of Acquire
+	warm      progress
+	promoter  promoter
 
 	quantizer *quantizer
 	sidecar   *sidecar // nil if nothing is converted, or everything in memory
@@ -101,7 +106,12 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 		files:   files{open: map[string]*hostmem.DirectFile{}},
 		held:    -1,
 	}
-	s.warm.changed.L = &s.warm.mu
+	s.warm.changed.L, s.opener = &s.warm.mu, s.open
+	if s.mover = o.Mover; s.mover == nil {
+		s.mover = new(Mover)
+	}
+	s.mover.open()
+	_, s.request = s.mover.Depth()
 	var err error
 	if s.quantizer, err = newQuantizer(root, o); err != nil {
 		return nil, err
@@ -140,14 +150,16 @@ func (s *Store) startRings(loads []*load, staging int64) error {
 		if err != nil {
 			return err
 		}
-		s.ring = newRing(loads, buffers, s.fill)
+		s.ring = newRing(loads, buffers, s.mover, s)
 	}
 	if expertSlots > 0 {
+		n := s.expertLoads()
+		s.later, s.requested = make([]int32, 0, n), make([]int, 0, n)
 		buffers, err := s.buffersOf(expertSlots, expert)
 		if err != nil {
 			return err
 		}
-		s.experts = newRing(make([]*load, s.expertLoads()), buffers, s.fill)
+		s.experts = newRing(make([]*load, n), buffers, s.mover, s)
 	}
 	return nil
 }
@@ -184,15 +196,15 @@ func (s *Store) buffersOf(n int, size int64) ([][]byte, error) {
 // ahead returns the loads in the order in which they are needed, from unit i on and around the end
 // to the next pass. i's own load comes first.
 func (s *Store) ahead(i int) []int {
-	s.wishes = s.wishes[:0]
+	s.order = s.order[:0]
 	start := 0
 	for start < len(s.streamed) && s.streamed[start] < i {
 		start++
 	}
 	for k := range s.streamed {
-		s.wishes = append(s.wishes, (start+k)%len(s.streamed))
+		s.order = append(s.order, (start+k)%len(s.streamed))
 	}
-	return s.wishes
+	return s.order
 }
 
 // Acquire makes the weights of unit i resident until Release. One unit can be acquired at a time.
@@ -204,9 +216,9 @@ func (s *Store) Acquire(i int) error {
 	u := &s.units[i]
 	var slot []byte
 	if u.load >= 0 {
-		s.ring.wish(s.ahead(i))
+		s.ring.request(s.ahead(i), Next)
 		var err error
-		if slot, err = s.ring.hold(u.load, true); err != nil {
+		if slot, err = s.ring.keep(u.load); err != nil {
 			return fmt.Errorf("residency: %s: %w", u.Path, err)
 		}
 	}
@@ -318,7 +330,7 @@ type Stats struct {
 
 // Stats returns the counters. Any goroutine may call it.
 func (s *Store) Stats() Stats {
-	out := Stats{TierBytes: s.tiers, ReadBytes: s.read.Load()}
+	out := Stats{TierBytes: s.tiers, ReadBytes: s.bytesRead.Load()}
 	for _, r := range []*ring{s.ring, s.experts} {
 		if r != nil {
 			out.Stall += r.stalled()
@@ -340,6 +352,7 @@ func (s *Store) Close() {
 		_ = b.Release() // released nowhere else
 	}
 	s.blocks = nil
+	s.mover.close()
 	s.quantizer.release()
 	s.files.close()
 	s.sidecar.close()

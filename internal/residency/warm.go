@@ -85,7 +85,7 @@ func (w *progress) brought(entries []*entry) {
 // is.
 func (s *Store) Warm(ctx context.Context) {
 	if s.ring != nil && s.acquired.Load() == 0 {
-		s.ring.wish(s.fromTheFirst())
+		s.ring.request(s.fromTheFirst(), LookAhead)
 	}
 	w := &s.warm
 	ctx, cancel := context.WithCancel(ctx)

@@ -244,7 +244,7 @@ func (w *weights) Buffer(b *meta.Buffer) view.Tensor { return w.model.buffers[b]
 // WantExperts does nothing: experts need no loading.
 func (w *weights) WantExperts(*meta.Module, []int32) {}
 
-// HoldExperts returns all experts as available.
+// HoldExperts returns all experts as loaded.
 func (w *weights) HoldExperts(_ *meta.Module, experts []int32) (int, error) { return len(experts), nil }
 
 // Hold prefetches the pages of the next unit.

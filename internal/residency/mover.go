@@ -1,0 +1,368 @@
+package residency
+
+import (
+	"sync"
+	"time"
+)
+
+// A Priority orders the moves of a [Mover].
+type Priority uint8
+
+// The priorities, highest first.
+const (
+	Demand     Priority = iota // a pass waits for the bytes
+	Next                       // the next blocks in execution order, also across the end of a token
+	Background                 // warming and promotion
+	LookAhead                  // a guess
+
+	priorities = int(LookAhead) + 1
+)
+
+const (
+	// defaultDepth is the number of reads in flight before a disk was measured.
+	defaultDepth = 4
+	// maxDepth bounds the number of workers.
+	maxDepth = 64
+)
+
+// A Mover fills memory with weights. Its workers read the pieces of moves, several at once, those
+// of the highest priority first and in the order of submission within a priority. The zero value is
+// ready. One Mover serves all stores of a process. Any goroutine may use it.
+//
+// The workers start with the first move. They end when the last store is closed.
+type Mover struct {
+	// Intercept is called instead of each read, if it is not nil: a test may delay the read, or
+	// return an error. It must be set before the first read.
+	Intercept func(read func() error) error
+
+	mu      sync.Mutex
+	wanted  sync.Cond // pieces to read, or the end
+	queues  [priorities]moveQueue
+	work    func()
+	depth   int // wanted number of workers; 0 means defaultDepth
+	request int64
+	workers int // running
+	idle    int
+	stores  int       // that are open
+	ended   sync.Cond // a worker has ended
+
+	stats   MoverStats
+	flight  int       // pieces that are being read
+	started time.Time // when flight became 1
+}
+
+// MoverStats are counters of a Mover.
+type MoverStats struct {
+	Reads   int64         // pieces read
+	Repeats int64         // pieces read again after an error
+	Latency time.Duration // sum over all pieces
+	Busy    time.Duration // time with at least one read in flight
+	Most    int           // most reads in flight at a time
+}
+
+// A source fills one place, piece by piece. The Mover calls prepare first, then read for all pieces
+// in any order and several at once. An error ends the move.
+type source interface {
+	prepare() error
+	read(piece int) error
+}
+
+// A move is the filling of one place. Its owner may use it again once it is done.
+type move struct {
+	source source
+	pieces int
+	done   func(err error) // called by a worker, or by cancel
+
+	priority   Priority
+	prepared   bool
+	next, left int // the next piece to start; the pieces that are not finished
+	err        error
+
+	queued     bool
+	prev, succ *move
+}
+
+// A moveQueue is a list of moves with pieces that were not started.
+type moveQueue struct{ first, last *move }
+
+func (q *moveQueue) push(v *move) {
+	v.queued, v.prev, v.succ = true, q.last, nil
+	if q.last == nil {
+		q.first = v
+	} else {
+		q.last.succ = v
+	}
+	q.last = v
+}
+
+func (q *moveQueue) pushFirst(v *move) {
+	v.queued, v.prev, v.succ = true, nil, q.first
+	if q.first == nil {
+		q.last = v
+	} else {
+		q.first.prev = v
+	}
+	q.first = v
+}
+
+func (q *moveQueue) remove(v *move) {
+	if v.prev == nil {
+		q.first = v.succ
+	} else {
+		v.prev.succ = v.succ
+	}
+	if v.succ == nil {
+		q.last = v.prev
+	} else {
+		v.succ.prev = v.prev
+	}
+	v.queued, v.prev, v.succ = false, nil, nil
+}
+
+// Tune sets the number of reads in flight and the size of a read, as measured for the disk. Zero
+// leaves a value as it is. Loads that exist already keep their size of reads.
+func (m *Mover) Tune(depth int, request int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if depth > 0 {
+		m.depth = min(depth, maxDepth)
+	}
+	if request > 0 {
+		m.request = min(max(request&^(blockSize-1), blockSize), maxRead)
+	}
+	if m.wanted.L != nil {
+		m.wanted.Broadcast() // to end workers, or to start some with the next move
+	}
+}
+
+// Depth returns the number of reads in flight at most, and the size of a read.
+func (m *Mover) Depth() (depth int, request int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.depthNow(), m.requestNow()
+}
+
+func (m *Mover) depthNow() int {
+	if m.depth == 0 {
+		return defaultDepth
+	}
+	return m.depth
+}
+
+func (m *Mover) requestNow() int64 {
+	if m.request == 0 {
+		return maxRead
+	}
+	return m.request
+}
+
+// Stats returns the counters.
+func (m *Mover) Stats() MoverStats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := m.stats
+	if m.flight > 0 {
+		out.Busy += time.Since(m.started)
+	}
+	return out
+}
+
+// open registers a store, until close.
+func (m *Mover) open() {
+	m.mu.Lock()
+	m.stores++
+	m.mu.Unlock()
+}
+
+// close ends the use by one store, whose moves are done. The last one waits for the workers.
+func (m *Mover) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stores--
+	for m.stores == 0 && m.workers > 0 {
+		m.wanted.Broadcast()
+		m.ended.Wait()
+	}
+}
+
+// submit queues v, which is not queued or running.
+func (m *Mover) submit(v *move, p Priority) {
+	m.mu.Lock()
+	v.priority, v.prepared, v.next, v.left, v.err = p, false, 0, v.pieces, nil
+	m.enqueue(v, false)
+	m.mu.Unlock()
+}
+
+// enqueue queues v and wakes or starts workers for its pieces.
+func (m *Mover) enqueue(v *move, first bool) {
+	if m.work == nil {
+		m.work, m.wanted.L, m.ended.L = m.worker, &m.mu, &m.mu
+	}
+	if first {
+		m.queues[v.priority].pushFirst(v)
+	} else {
+		m.queues[v.priority].push(v)
+	}
+	want := max(v.pieces-v.next, 1)
+	for range min(want, m.idle) {
+		m.wanted.Signal()
+	}
+	for n := want - m.idle; n > 0 && m.workers < m.depthNow(); n-- {
+		m.workers++
+		go m.work()
+	}
+}
+
+// raise gives v a higher priority, if it has pieces that were not started.
+func (m *Mover) raise(v *move, p Priority) {
+	m.mu.Lock()
+	if p < v.priority {
+		if v.queued {
+			m.queues[v.priority].remove(v)
+			m.queues[p].push(v)
+		}
+		v.priority = p
+	}
+	m.mu.Unlock()
+}
+
+// cancel drops the pieces of v that were not started. Done is called as soon as the others have
+// ended, with err if v is not complete.
+func (m *Mover) cancel(v *move, err error) {
+	m.mu.Lock()
+	if !v.queued {
+		if !v.prepared {
+			v.err = err // for the end of prepare
+		}
+		m.mu.Unlock()
+		return
+	}
+	m.drop(v, err)
+	over := v.left == 0
+	m.mu.Unlock()
+	if over {
+		v.done(err)
+	}
+}
+
+// drop removes the pieces of v that were not started.
+func (m *Mover) drop(v *move, err error) {
+	if v.queued {
+		m.queues[v.priority].remove(v)
+	}
+	if v.err == nil {
+		v.err = err
+	}
+	v.left -= v.pieces - v.next
+	v.next = v.pieces
+}
+
+// take returns a move and its piece to read, or -1 to prepare it; nil if there is nothing to do.
+func (m *Mover) take() (*move, int) {
+	for i := range m.queues {
+		v := m.queues[i].first
+		if v == nil {
+			continue
+		}
+		if !v.prepared {
+			m.queues[i].remove(v)
+			return v, -1
+		}
+		if v.next++; v.next == v.pieces {
+			m.queues[i].remove(v)
+		}
+		return v, v.next - 1
+	}
+	return nil, 0
+}
+
+// worker reads pieces until the last store is closed.
+func (m *Mover) worker() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for {
+		if m.workers > m.depthNow() {
+			break
+		}
+		v, piece := m.take()
+		if v == nil {
+			if m.stores == 0 {
+				break
+			}
+			m.idle++
+			m.wanted.Wait()
+			m.idle--
+			continue
+		}
+		if piece < 0 {
+			m.prepare(v)
+			continue
+		}
+		m.readPiece(v, piece)
+	}
+	m.workers--
+	m.ended.Broadcast()
+}
+
+// prepare calls the source's prepare without the lock and queues the pieces.
+func (m *Mover) prepare(v *move) {
+	m.mu.Unlock()
+	err := v.source.prepare()
+	m.mu.Lock()
+	v.prepared = true
+	if err == nil {
+		err = v.err
+	}
+	if err == nil && v.pieces > 0 {
+		m.enqueue(v, true)
+		return
+	}
+	m.drop(v, err)
+	m.finish(v)
+}
+
+// readPiece reads a piece without the lock, once more if that fails.
+func (m *Mover) readPiece(v *move, piece int) {
+	if m.flight++; m.flight == 1 {
+		m.started = time.Now()
+	}
+	m.stats.Most = max(m.stats.Most, m.flight)
+	m.mu.Unlock()
+	start := time.Now()
+	err := m.read(v, piece)
+	repeated := err != nil
+	if repeated {
+		err = m.read(v, piece)
+	}
+	took := time.Since(start)
+	m.mu.Lock()
+	m.stats.Reads++
+	m.stats.Latency += took
+	if repeated {
+		m.stats.Repeats++
+	}
+	if m.flight--; m.flight == 0 {
+		m.stats.Busy += time.Since(m.started)
+	}
+	if err != nil {
+		m.drop(v, err)
+	}
+	if v.left--; v.left == 0 {
+		m.finish(v)
+	}
+}
+
+func (m *Mover) read(v *move, piece int) error {
+	if m.Intercept != nil {
+		return m.Intercept(func() error { return v.source.read(piece) })
+	}
+	return v.source.read(piece)
+}
+
+// finish calls done without the lock.
+func (m *Mover) finish(v *move) {
+	err := v.err
+	m.mu.Unlock()
+	v.done(err)
+	m.mu.Lock()
+}

@@ -1,0 +1,166 @@
+package residency
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+)
+
+// A testSource notes what is read of it.
+type testSource struct {
+	ready    func() error // prepare; may be nil
+	readOne  func(piece int) error
+	transfer move
+	ended    chan error
+}
+
+func (s *testSource) prepare() error {
+	if s.ready == nil {
+		return nil
+	}
+	return s.ready()
+}
+
+func (s *testSource) read(piece int) error { return s.readOne(piece) }
+
+func newTestSource(pieces int, read func(piece int) error) *testSource {
+	s := &testSource{readOne: read, ended: make(chan error, 1)}
+	s.transfer = move{source: s, pieces: pieces, done: func(err error) { s.ended <- err }}
+	return s
+}
+
+func TestMoverReadsDemandFirst(t *testing.T) {
+	m := new(Mover)
+	m.Tune(1, 0)
+	m.open()
+	defer m.close()
+	var order []int
+	gate := make(chan struct{})
+	busy := newTestSource(1, func(int) error { <-gate; return nil })
+	m.submit(&busy.transfer, Background)
+	all := []*testSource{busy}
+	for i, p := range []Priority{LookAhead, Background, Next, Demand, Next, LookAhead} {
+		s := newTestSource(2, func(piece int) error { order = append(order, 10*i+piece); return nil })
+		m.submit(&s.transfer, p)
+		all = append(all, s)
+	}
+	m.raise(&all[6].transfer, Demand) // the last one
+	close(gate)
+	for _, s := range all {
+		if err := <-s.ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if want := []int{30, 31, 50, 51, 20, 21, 40, 41, 10, 11, 0, 1}; !slices.Equal(order, want) {
+		t.Errorf("order %v, want %v", order, want)
+	}
+}
+
+// TestMoverReadsSeveralPiecesAtOnce: one read was in flight at a time.
+func TestMoverReadsSeveralPiecesAtOnce(t *testing.T) {
+	const depth = 5
+	m := new(Mover)
+	m.Tune(depth, 0)
+	m.open()
+	defer m.close()
+	var together sync.WaitGroup
+	together.Add(depth)
+	meet := func(int) error { together.Done(); together.Wait(); return nil }
+	one, two := newTestSource(2, meet), newTestSource(3, meet)
+	m.submit(&one.transfer, Next)
+	m.submit(&two.transfer, Demand)
+	for _, s := range []*testSource{one, two} {
+		if err := <-s.ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if got := m.Stats(); got.Most != depth || got.Reads != depth {
+		t.Errorf("%+v, want %d reads, all at once", got, depth)
+	}
+}
+
+// TestMoverEndsAMoveOnce: whatever fails, and when, done is called once, with an error.
+func TestMoverEndsAMoveOnce(t *testing.T) {
+	broken := errors.New("broken")
+	m := new(Mover)
+	m.open()
+	defer m.close()
+	for pieces := range 6 {
+		for bad := -1; bad < pieces; bad++ {
+			var before atomic.Bool
+			s := newTestSource(pieces, func(piece int) error {
+				if !before.Load() {
+					t.Error("a piece was read before prepare had ended")
+				}
+				if piece == bad {
+					return broken
+				}
+				return nil
+			})
+			s.ready = func() error { before.Store(true); return nil }
+			m.submit(&s.transfer, Demand)
+			if err := <-s.ended; (err != nil) != (bad >= 0) || bad >= 0 && !errors.Is(err, broken) {
+				t.Errorf("piece %d of %d fails: %v", bad, pieces, err)
+			}
+		}
+	}
+	s := newTestSource(3, func(int) error { t.Error("read after prepare had failed"); return nil })
+	s.ready = func() error { return broken }
+	m.submit(&s.transfer, Next)
+	if err := <-s.ended; !errors.Is(err, broken) {
+		t.Errorf("prepare fails: %v", err)
+	}
+}
+
+func TestMoverCancelsWhatIsNotStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(Mover)
+		m.Tune(1, 0)
+		m.open()
+		gate := make(chan struct{})
+		started, waiting := newTestSource(3, func(int) error { <-gate; return nil }), newTestSource(3, func(int) error { t.Error("read"); return nil })
+		preparing := newTestSource(1, func(int) error { t.Error("read"); return nil })
+		m.submit(&started.transfer, Next)
+		synctest.Wait()
+		m.submit(&waiting.transfer, Next)
+		m.cancel(&started.transfer, errClosed)
+		m.cancel(&waiting.transfer, errClosed)
+		if err := <-waiting.ended; err != errClosed {
+			t.Error(err)
+		}
+		close(gate)
+		if err := <-started.ended; err != errClosed {
+			t.Error(err)
+		}
+		again := make(chan struct{})
+		preparing.ready = func() error { <-again; return nil }
+		m.submit(&preparing.transfer, Next)
+		synctest.Wait()
+		m.cancel(&preparing.transfer, errClosed)
+		close(again)
+		if err := <-preparing.ended; err != errClosed {
+			t.Error(err)
+		}
+		m.close()
+	})
+}
+
+// TestMoverServesStoresInTurn: workers end with the last store and start again with the next.
+func TestMoverServesStoresInTurn(t *testing.T) {
+	m := new(Mover)
+	for range 20 {
+		m.open()
+		s := newTestSource(4, func(int) error { return nil })
+		m.submit(&s.transfer, Demand)
+		if err := <-s.ended; err != nil {
+			t.Error(err)
+		}
+		m.close()
+		if m.workers != 0 {
+			t.Fatalf("%d workers without a store", m.workers)
+		}
+	}
+}
