@@ -61,7 +61,8 @@ type Format struct {
 	Convert bool
 
 	// group is how many rows and columns share a scale, for a matrix of rows × columns whose
-	// scales have the given shape, nil where no header tells.
+	// scales have the given shape, nil where no header tells. The function is nil for a format whose
+	// scales are inside the blocks of codes.
 	group func(c *quantised, rows, columns int, scales []int) (int, int)
 	// zeroBias is what is added to stored zeros.
 	zeroBias func(c *quantised) int
@@ -140,7 +141,7 @@ var formats = [quantFormats]Format{
 		Codes:  Packed{Suffix: ".qweight", DTypes: []DType{Int32}, Rows: 1, Columns: 8},
 		Scales: Companion{Suffix: ".scales", DTypes: halfFirst, size: perBlock},
 		Zeros:  Companion{Suffix: ".qzeros", DTypes: []DType{Int32}, size: nibbles},
-		group:  (*quantised).groupOfInputs, weights: weightPlace.linearOrExperts, read: (*quantised).readNibbles,
+		group:  (*quantised).groupOfInputs, weights: weightPlace.linearOrExperts, read: (*quantised).readAWQ,
 	},
 	QuantQ8: {Name: "q8_0", Convert: true, Codes: Packed{DTypes: []DType{Uint8}, Rows: 1, Columns: 32, Bytes: 2 + 32}},
 	QuantQ4: {Name: "q4_0", Convert: true, Codes: Packed{DTypes: []DType{Uint8}, Rows: 1, Columns: 32, Bytes: 2 + 16}},
@@ -155,6 +156,35 @@ func (f QuantFormat) Row() *Format {
 		f = QuantNone
 	}
 	return &formats[f]
+}
+
+// QuantFormats returns all formats but QuantNone, in the order of the table.
+func QuantFormats() []QuantFormat {
+	var list []QuantFormat
+	for f := QuantNone + 1; f < quantFormats; f++ {
+		list = append(list, f)
+	}
+	return list
+}
+
+// Usual returns what most published models have of f: 128 × 128 elements or 128 inputs share a scale. The names of
+// tensors are empty.
+func (f QuantFormat) Usual(rows, columns int) Quant {
+	row, conventions := f.Row(), usualQuantised()
+	conventions.inputs = 128
+	q := Quant{Format: f, ScaleDType: row.Scales.assumed()}
+	q.Rows, q.Columns = row.groupOf(&conventions, rows, columns, nil)
+	if row.zeroBias != nil {
+		q.ZeroBias = row.zeroBias(&conventions)
+	}
+	return q
+}
+
+func (r *Format) groupOf(c *quantised, rows, columns int, scales []int) (int, int) {
+	if r.group == nil {
+		return r.Codes.Rows, r.Codes.Columns
+	}
+	return r.group(c, rows, columns, scales)
 }
 
 // String is the name that quantization_config.quant_method has for f, or GGUF.

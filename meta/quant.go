@@ -64,10 +64,13 @@ type quantised struct {
 	head          bool          // lm_head is quantised as well
 }
 
+// usualQuantised has the sizes and conventions that most published models have.
+func usualQuantised() quantised { return quantised{rows: 128, columns: 128, bias: 1} }
+
 // quantisation reads quantization_config.
 func (f *fields) quantisation() quantised {
 	const name = "quantization_config"
-	q := quantised{rows: 128, columns: 128, bias: 1}
+	q := usualQuantised()
 	c, ok := f.values[name].(map[string]any)
 	if !ok {
 		if f.has(name) {
@@ -115,7 +118,12 @@ func (q *quantised) readNibbles(f *fields, c map[string]any) {
 		q.bias = 0
 	}
 	q.head, _ = c["lm_head"].(bool)
-	if version, ok := c["version"].(string); ok && q.formats[0] == QuantAWQ && !strings.EqualFold(version, "gemm") {
+}
+
+// readAWQ reads the fields of AWQ.
+func (q *quantised) readAWQ(f *fields, c map[string]any) {
+	q.readNibbles(f, c)
+	if version, ok := c["version"].(string); ok && !strings.EqualFold(version, "gemm") {
 		f.fail(quantField+"version", "%.40q is not supported (gemm)", version)
 	}
 }
@@ -297,7 +305,10 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 		return s, false
 	}
 	out := s.with(base + row.Codes.Suffix)
-	q := &Quant{Format: f, Scales: base + row.Scales.Suffix, ScaleDType: row.Scales.assumed()}
+	q := &Quant{Format: f, ScaleDType: row.Scales.assumed()}
+	if row.Scales.exists() {
+		q.Scales = base + row.Scales.Suffix
+	}
 	switch row.Layout {
 	case InputsFirst:
 		out.Transposed = !inOut
@@ -315,7 +326,7 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 		var d DType
 		if scales, d, ok = t.first(s.with(q.Scales)); ok {
 			q.ScaleDType = d
-		} else if row.Codes.Suffix == "" {
+		} else if row.Scales.exists() && row.Codes.Suffix == "" {
 			return s, false // a dtype without scales, which is no format
 		}
 		if _, _, ok := t.first(s.with(q.Index)); !ok {
@@ -330,7 +341,7 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 	if len(whole) < 2 {
 		return s, false
 	}
-	q.Rows, q.Columns = row.group(&t.quantised, whole[len(whole)-2], whole[len(whole)-1], scales)
+	q.Rows, q.Columns = row.groupOf(&t.quantised, whole[len(whole)-2], whole[len(whole)-1], scales)
 	if row.zeroBias != nil {
 		q.ZeroBias = row.zeroBias(&t.quantised)
 	}

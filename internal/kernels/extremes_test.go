@@ -267,9 +267,9 @@ func TestBlocksOfOddScales(t *testing.T) {
 					s.Quant.Unpack(mat.Floats{V: got, Stride: width}, quant.View{Packed: p, Rows: rows, Cols: width}, nil)
 					kerneltest.Same(t, what, got, want)
 				}
-				if s.Quant.DotsPacked(lying, 0) {
+				if s.Quant.HasDots(packing) {
 					got, mul := make([]float32, rows), make([]float32, rows)
-					s.Quant.DotPacked(got, lying, 0, 1, x[:width], nil)
+					s.Quant.DotBlocks(got, quant.View{Packed: lying, Step: 1, Rows: rows, Cols: width}, x[:width])
 					s.GEMV.Mul(mat.Floats{V: mul, Stride: rows}, mat.Weights{Data: asm.FloatBytes(want), Stride: 4 * width, Format: mat.Float32}, mat.Floats{V: x, Stride: width}, rows, 1, width)
 					kerneltest.Same(t, what+": products", got, mul)
 				}

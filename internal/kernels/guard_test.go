@@ -33,8 +33,9 @@ func TestStaysInside(t *testing.T) {
 				packed := &quant.Packed{Packing: p, Codes: kerneltest.Guarded(t, rows*((n+1)/2)*p.BlockBytes()), Width: (n + 1) / 2 * 32, Rows: 1, Columns: 32}
 				x, y := kerneltest.GuardedFloats(t, packed.Width), kerneltest.GuardedFloats(t, rows)
 				set.Quant.Unpack(mat.Floats{V: x, Stride: packed.Width}, quant.View{Packed: packed, Row: rows - 1, Rows: 1, Cols: packed.Width}, nil)
-				if set.Quant.DotsPacked(packed, 0) {
-					set.Quant.DotPacked(y, packed, 0, 1, x, nil)
+				if set.Quant.HasDots(p) {
+					set.Quant.DotBlocks(y, quant.View{Packed: packed, Step: 1, Rows: rows, Cols: packed.Width}, x)
+					set.Quant.DotBlocks(y, quant.View{Packed: packed, Step: 2, Rows: mat.CeilDiv(rows, 2), Cols: packed.Width}, x)
 				}
 				set.Quant.PackBlocks(p, packed.Codes, x)
 			}

@@ -15,35 +15,79 @@ type coded struct {
 	spec                         meta.Quant
 	dtype, scaleType             meta.DType
 	rows, cols                   int
-	height                       int // of a matrix in bands
+	height                       int // of interleaved rows; 0 for rows one after another
 	codes, scales, zeros, groups []byte
 	values                       []float32
 }
 
+// A codedFormat is a row of the suite's table: a format of meta's table, decoded by its formula alone.
+type codedFormat struct {
+	cases func(e *env, f meta.QuantFormat) []coded
+	// scaledSums says that small batches may apply scales to sums instead of weights, which rounds elsewhere.
+	scaledSums bool
+}
+
+// codedFormats is the table. A format without a row fails the suite.
+var codedFormats = map[meta.QuantFormat]codedFormat{
+	meta.QuantFP8:   {cases: (*env).fp8Cases, scaledSums: true},
+	meta.QuantMXFP4: {cases: (*env).mxfp4Cases, scaledSums: true},
+	meta.QuantGPTQ:  {cases: (*env).nibbleCases},
+	meta.QuantAWQ:   {cases: (*env).nibbleCases},
+	meta.QuantQ8:    {cases: (*env).blockCases},
+	meta.QuantQ4:    {cases: (*env).blockCases},
+}
+
 // codedCases are all formats in sizes with partial blocks and tails.
 func (e *env) codedCases() []coded {
+	e.Helper()
 	var out []coded
+	for _, f := range meta.QuantFormats() {
+		row, ok := codedFormats[f]
+		if !ok {
+			e.Fatalf("the suite has no decoder for %v: add a row to codedFormats", f)
+		}
+		out = append(out, row.cases(e, f)...)
+	}
+	return out
+}
+
+func (e *env) fp8Cases(meta.QuantFormat) (out []coded) {
 	for _, s := range []struct{ rows, cols int }{{1, 1}, {3, 7}, {17, 31}, {129, 140}, {136, 257}} {
 		for _, d := range []meta.DType{meta.Float32, meta.BFloat16} {
 			out = append(out, e.fp8(s.rows, s.cols, d, 128))
 		}
 	}
-	out = append(out, e.fp8(40, 50, meta.Float16, 16))
-	for _, s := range []struct{ rows, cols int }{{1, 32}, {7, 64}, {130, 96}} {
+	return append(out, e.fp8(40, 50, meta.Float16, 16))
+}
+
+func (e *env) mxfp4Cases(meta.QuantFormat) (out []coded) {
+	for _, s := range blockShapes {
 		out = append(out, e.mxfp4(s.rows, s.cols))
 	}
-	for _, s := range []struct{ rows, cols int }{{1, 32}, {7, 64}, {130, 96}} {
-		for _, f := range []meta.QuantFormat{meta.QuantQ8, meta.QuantQ4} {
-			c := e.blocks(f, s.rows, s.cols)
-			out = append(out, c, inBands(c))
-		}
+	return out
+}
+
+// blockShapes are sizes for blocks of 32 columns.
+var blockShapes = []struct{ rows, cols int }{{1, 32}, {7, 64}, {130, 96}}
+
+func (e *env) blockCases(f meta.QuantFormat) (out []coded) {
+	for _, s := range blockShapes {
+		c := e.blocks(f, s.rows, s.cols)
+		out = append(out, c, interleaved(c))
 	}
+	return out
+}
+
+func (e *env) nibbleCases(f meta.QuantFormat) (out []coded) {
 	for _, s := range []struct{ rows, cols, group int }{{8, 8, 8}, {32, 40, 32}, {160, 136, 32}, {264, 264, 128}} {
-		out = append(out, e.nibbles(meta.QuantGPTQ, s.rows, s.cols, s.group), e.nibbles(meta.QuantAWQ, s.rows, s.cols, s.group))
+		out = append(out, e.nibbles(f, s.rows, s.cols, s.group))
 	}
-	shuffled := e.nibbles(meta.QuantGPTQ, 64, 24, 32)
-	shuffled.shuffle()
-	return append(out, shuffled)
+	if len(f.Row().Index.DTypes) > 0 {
+		shuffled := e.nibbles(f, 64, 24, 32)
+		shuffled.shuffle()
+		out = append(out, shuffled)
+	}
+	return out
 }
 
 func (e *env) randomBytes(n int) []byte {
@@ -115,13 +159,11 @@ func (e *env) nibbles(f meta.QuantFormat, rows, cols, group int) coded {
 	groups := (rows + group - 1) / group
 	c := coded{
 		name: name(f, rows, cols, group), dtype: meta.Int32, scaleType: meta.Float16, rows: rows, cols: cols,
-		spec:  meta.Quant{Format: f, Rows: group, Columns: 1},
+		spec:  f.Usual(rows, cols),
 		codes: e.randomBytes(rows * cols / 2), zeros: e.randomBytes(groups * cols / 2),
 		scales: encode(meta.Float16, e.values(groups*cols)),
 	}
-	if f == meta.QuantGPTQ {
-		c.spec.ZeroBias = 1
-	}
+	c.spec.Rows = group
 	c.unpack(func(row int) int { return row / group })
 	return c
 }
@@ -139,9 +181,9 @@ func (c *coded) shuffle() {
 
 // unpack computes the values of integers of four bits.
 func (c *coded) unpack(group func(row int) int) {
-	order := [8]int{0, 1, 2, 3, 4, 5, 6, 7} // of columns in a word
-	if c.spec.Format == meta.QuantAWQ {
-		order = [8]int{0, 4, 1, 5, 2, 6, 3, 7} // where column i stands
+	order, alongRows := [8]int{0, 1, 2, 3, 4, 5, 6, 7}, c.spec.Format.Row().Codes.Rows == 8
+	if !alongRows {
+		order = [8]int{0, 4, 1, 5, 2, 6, 3, 7} // the place of column i in a word of AWQ
 	}
 	nibble := func(b []byte, word, place int) int {
 		return int(binary.LittleEndian.Uint32(b[4*word:]) >> (4 * place) & 15)
@@ -152,7 +194,7 @@ func (c *coded) unpack(group func(row int) int) {
 		g := group(r)
 		for k := range c.cols {
 			q := nibble(c.codes, r/8*c.cols+k, r%8)
-			if c.spec.Format == meta.QuantAWQ {
+			if !alongRows {
 				q = nibble(c.codes, r*c.cols/8+k/8, order[k%8])
 			}
 			zero := nibble(c.zeros, g*c.cols/8+k/8, order[k%8]) + c.spec.ZeroBias
@@ -200,9 +242,9 @@ type twin struct{ plain, size backend.Matrix }
 
 func (t twin) each(f func(backend.Matrix) backend.Matrix) twin { return twin{f(t.plain), f(t.size)} }
 
-// testQuantised: a quantised weight gives the bits of its values as float32, of a prompt where it
-// lies in bands, whatever the number of tokens, the alignment and the view. Scales of floats of eight
-// and four bits may be applied to sums: there it is the same but for roundings.
+// testQuantised: a quantised weight gives the bits of its values as float32, whatever the number of tokens, the
+// alignment and the view; interleaved rows give those of a prompt. Where scales may be applied to sums, results are
+// equal up to rounding.
 func testQuantised(e *env) {
 	for _, c := range e.codedCases() {
 		size := make([]float32, len(c.values))
@@ -245,7 +287,7 @@ func (e *env) sameProducts(what string, m backend.Matrix, plain twin, counts ...
 func (e *env) sameProduct(what string, got []float32, m backend.Matrix, x tensor.Tensor, plain twin, bias tensor.Tensor) {
 	e.Helper()
 	want := e.linearAs(m, x, plain.plain, bias)
-	if f := m.Quant.Format; f != meta.QuantFP8 && f != meta.QuantMXFP4 || m.Transposed {
+	if !codedFormats[m.Quant.Format].scaledSums || m.Transposed {
 		sameBits(e, what, got, want)
 		return
 	}

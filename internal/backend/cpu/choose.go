@@ -18,7 +18,7 @@ const (
 	dotRows
 	dotWidened
 	dotTransposed
-	dotQuantised
+	dotBlocks
 	dotGroups
 	columnSums
 	columnSumsUnpacked
@@ -47,7 +47,7 @@ var kernelNames = [allKernels]string{
 	dotRows:            "gemv.Mul",
 	dotWidened:         "gemv.Mul, weights widened",
 	dotTransposed:      "gemv.Mul, weights transposed",
-	dotQuantised:       "quant.DotPacked",
+	dotBlocks:          "quant.DotBlocks",
 	dotGroups:          "gemm.MulGroups",
 	columnSums:         "gemv.AddLanes",
 	columnSumsUnpacked: "gemv.AddLanes, weights unpacked",
@@ -110,16 +110,17 @@ const (
 )
 
 // formats is a set of stored formats: bit f is dense format f, bit 8+p is packing p.
-type formats uint32
+type formats uint64
 
 const (
 	bfloat16   formats = 1 << mat.BFloat16
 	float32s   formats = 1 << mat.Float32
 	dense              = bfloat16 | float32s | 1<<mat.Float16
-	blocks             = 1<<(8+quant.Q8) | 1<<(8+quant.Q4)
+	q8                 = 1 << (8 + quant.Q8)
+	blocks             = q8 | 1<<(8+quant.Q4)
 	minifloats         = 1<<(8+quant.E4M3) | 1<<(8+quant.MXFP4)
 	int4s              = 1<<(8+quant.Int4Rows) | 1<<(8+quant.Int4Columns)
-	quantised          = blocks | minifloats | int4s
+	quantised          = 1<<(8+quant.Packings) - 1<<(8+1) // every packing: these kernels unpack the weight first
 	anyFormat          = dense | quantised
 )
 
@@ -151,9 +152,9 @@ var rules = []rule{
 	{kernel: packedMatrices, formats: dense, layout: byRows | byColumns, mode: anyMode, roles: gradients},
 	{kernel: packedMatrices, formats: dense, layout: byRows | byColumns, mode: rounded, roles: training},
 	{kernel: packedMatrices, formats: dense, layout: byRows | byColumns, mode: exact, roles: training, when: worthPacking},
-	{kernel: attentionRounded, formats: bfloat16 | 1<<(8+quant.Q8), layout: paged, mode: rounded, roles: prompt, needs: bf16},
-	{kernel: attentionPages, formats: bfloat16 | float32s | 1<<(8+quant.Q8), layout: paged, mode: anyMode, roles: anyRole, to: 1, needs: pageKernels, when: wholePages},
-	{kernel: attentionTiles, formats: dense | 1<<(8+quant.Q8), layout: paged, mode: anyMode, roles: anyRole},
+	{kernel: attentionRounded, formats: bfloat16 | q8, layout: paged, mode: rounded, roles: prompt, needs: bf16},
+	{kernel: attentionPages, formats: bfloat16 | float32s | q8, layout: paged, mode: anyMode, roles: anyRole, to: 1, needs: pageKernels, when: wholePages},
+	{kernel: attentionTiles, formats: dense | q8, layout: paged, mode: anyMode, roles: anyRole},
 	{kernel: interleavedFloats, formats: blocks, layout: interleaved16, mode: exact, roles: anyRole, when: func(c *choice) bool { return c.wholeBlocks() && c.tokens <= c.set.QGEMM.InterleavedTokens() }},
 	{kernel: panelSums, formats: blocks, layout: interleaved16, mode: exact, roles: anyRole, when: hasColumns},
 	{kernel: minifloatCodes, formats: minifloats, layout: byRows, mode: exact, roles: anyRole, when: wholeCodes},
@@ -172,7 +173,7 @@ var rules = []rule{
 	{kernel: smallBatches, formats: bfloat16, layout: byRows, mode: rounded, roles: prompt, to: gemm.SmallBatchTokens, needs: smallBatchKernels, when: wholeTiles},
 	{kernel: panelSums, formats: anyFormat, layout: anyLayout, mode: rounded, roles: prompt, when: hasColumns},
 	{kernel: splitDots, formats: bfloat16, layout: byRows, mode: rounded, roles: generated, needs: splits, when: hasColumns},
-	{kernel: dotQuantised, formats: quantised, layout: byRows | interleaved16, mode: anyMode, roles: anyRole, to: 1, when: wholeRows},
+	{kernel: dotBlocks, formats: blocks, layout: byRows, mode: anyMode, roles: anyRole, to: 1, needs: blockDots, when: wholeRows},
 	{kernel: columnSumsUnpacked, formats: quantised, layout: byColumns, mode: anyMode, roles: anyRole, to: packedTokens},
 	{kernel: columnSums, formats: dense, layout: byColumns, mode: anyMode, roles: anyRole, to: columnTokens},
 	{kernel: dotGroups, formats: anyFormat, layout: anyLayout, mode: anyMode, roles: anyRole, needs: groups, when: manyGroups},
@@ -190,6 +191,7 @@ func amx(s *kernels.Set) bool                { return s.AMX && !s.SlowPairs }
 func smallBatchKernels(s *kernels.Set) bool  { return s.GEMM.HasSmallBatch() }
 func splits(s *kernels.Set) bool             { return s.GEMV.HasSplit() }
 func groups(s *kernels.Set) bool             { return s.GEMM.HasGroups() }
+func blockDots(s *kernels.Set) bool          { return s.Quant.HasDots(quant.Q8) && s.Quant.HasDots(quant.Q4) }
 func pageKernels(s *kernels.Set) bool        { return s.Attention.HasPages() }
 
 // Conditions on the shape.
@@ -218,8 +220,8 @@ func fitsCache(c *choice) bool { return c.tokens <= smallTokens || 2*c.tokens*c.
 // neighbouringGroups: rows with the same scale are neighbours.
 func neighbouringGroups(c *choice) bool { return c.w.packed.Index == nil }
 
-// wholeRows: there is a kernel for whole rows of a quantised weight.
-func wholeRows(c *choice) bool { return c.w.dots(c.set) }
+// wholeRows: the view begins with the first column of q8_0 or q4_0 and ends with a block.
+func wholeRows(c *choice) bool { return c.w.col == 0 && c.wholeBlocks() }
 
 // worthPacking: there are enough multiplications to pack both operands.
 func worthPacking(c *choice) bool { return c.tokens*c.w.rows*c.w.cols >= fewProducts }
@@ -276,7 +278,7 @@ func (m *matrix) formats() formats {
 // formats is the set of p's format.
 func (p *pages) formats() formats {
 	if p.blocks > 0 {
-		return 1 << (8 + quant.Q8)
+		return q8
 	}
 	return 1 << p.format
 }

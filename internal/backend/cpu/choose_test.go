@@ -10,6 +10,7 @@ import (
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/attention"
 	"github.com/heftai/heft/internal/kernels/isa"
+	"github.com/heftai/heft/internal/kernels/matmul"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -136,13 +137,68 @@ func testWeight(t *testing.T, w *storedWeight, rows, cols int) backend.Matrix {
 	return m
 }
 
+// processors are variants of many processors, also those that this one is not.
+func processors() []isa.Variant {
+	spr := isa.Variant{Name: "amx", Level: isa.AVX512, Lanes: 16, VNNI: true, BF16: true, AMX: true}
+	withoutTiles, zen4 := spr, spr
+	withoutTiles.Name, withoutTiles.AMX, withoutTiles.SlowPairs = "avx512bf16", false, true
+	zen4.Name, zen4.AMX = "avx512bf16", false
+	return []isa.Variant{spr, withoutTiles, zen4, {Name: "avx512", Level: isa.AVX512, Lanes: 16}, {Name: "avx2", Level: isa.AVX2, Lanes: 8}, isa.Portable()}
+}
+
+// TestEveryKernelIsReachable: each kernel of the table is chosen for some weight, shape, role and processor. One
+// that is not has no reason to exist.
+func TestEveryKernelIsReachable(t *testing.T) {
+	if kernels.Names()[0] == "go" {
+		t.Skip("this build or processor has no assembly to choose")
+	}
+	var chosen uint32
+	for _, v := range processors() {
+		set := kernels.For(v)
+		for _, w := range storedWeights() {
+			for _, shape := range []func(m *matrix){
+				func(*matrix) {},
+				func(m *matrix) { m.packed.Height = 0 },
+				func(m *matrix) { m.transposed = true },
+				func(m *matrix) { m.transposed, m.step = true, 2 },
+				func(m *matrix) { m.cols -= 12 },
+			} {
+				m := w.matrix
+				shape(&m)
+				for _, tokens := range []int{1, 2, 8, 64, 512} {
+					for role := backend.Generated; role <= gradientRole; role++ {
+						for _, mode := range []mode{exact, rounded} {
+							c := choice{set: set, w: &m, tokens: tokens, mode: mode, role: role}
+							k := c.kernel()
+							if k == packedMatrices {
+								k += kernel(matmul.KernelFor(set, mode == rounded, m.cols))
+							}
+							chosen |= 1 << k
+						}
+					}
+				}
+			}
+		}
+		for _, p := range storedPages() {
+			for _, tokens := range []int{1, 2} {
+				for _, mode := range []mode{exact, rounded} {
+					c := choice{set: set, k: &p.pages, v: &p.pages, tokens: tokens, mode: mode, role: backend.Prompt}
+					chosen |= 1 << c.kernel()
+				}
+			}
+		}
+	}
+	for k := noKernel + 1; k < allKernels; k++ {
+		if chosen&(1<<k) == 0 {
+			t.Errorf("no weight, shape, role or processor uses %v", k)
+		}
+	}
+}
+
 // TestKernelTableOfAllProcessors holds the table for processors that this one is not: every product has a kernel,
 // and the best known choices for bfloat16 and q4_0 stand.
 func TestKernelTableOfAllProcessors(t *testing.T) {
-	spr := isa.Variant{Name: "amx", Level: isa.AVX512, Lanes: 16, VNNI: true, BF16: true, AMX: true}
-	withoutTiles := spr
-	withoutTiles.Name, withoutTiles.AMX, withoutTiles.SlowPairs = "avx512bf16", false, true
-	for _, v := range []isa.Variant{spr, withoutTiles, {Name: "avx512", Level: isa.AVX512, Lanes: 16}, {Name: "avx2", Level: isa.AVX2, Lanes: 8}, isa.Portable()} {
+	for _, v := range processors() {
 		table := tableOf(kernels.For(v))
 		for _, r := range table {
 			if r.Kernel == "" {

@@ -131,19 +131,15 @@ func storedWeights() (all []storedWeight) {
 		m.Format, _ = format(d)
 		all = append(all, storedWeight{d.String(), d, meta.QuantNone, m})
 	}
-	for f := meta.QuantNone + 1; ; f++ {
-		p, ok := quant.Named(f.String())
-		if !ok {
-			return all
-		}
+	for _, f := range meta.QuantFormats() {
 		m := matrix{rows: tableRows, cols: tableRows, step: 1, transposed: f.Row().Layout == meta.InputsFirst}
-		m.packed.Packing, m.packed.Width, m.packed.Rows, m.packed.Columns = p, tableRows, 128, 128
-		if p == quant.MXFP4 {
-			m.packed.Rows, m.packed.Columns = 1, quant.BlockColumns
-		}
-		if p.BlockBytes() > 0 {
+		q := f.Usual(tableRows, tableRows)
+		m.packed.Width, m.packed.Rows, m.packed.Columns = tableRows, q.Rows, q.Columns
+		m.packed.Packing, _ = quant.Named(f.String())
+		if f.Row().Convert {
 			m.packed.Height = tableRows
 		}
 		all = append(all, storedWeight{f.String(), f.Row().Codes.DTypes[0], f, m})
 	}
+	return all
 }

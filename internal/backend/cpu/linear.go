@@ -4,6 +4,7 @@ import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
 	"github.com/heftai/heft/internal/tensor"
 )
 
@@ -156,7 +157,7 @@ func (op *linear) planAccess() (elem int) {
 		op.access = columns
 	case op.kernel == columnSumsUnpacked:
 		op.access, elem = unpacked, 4
-	case op.kernel == dotQuantised:
+	case op.kernel == dotBlocks:
 		elem = 1
 	case m.transposed:
 		op.access, elem = turned, 4
@@ -226,8 +227,8 @@ func (op *linear) addBias(t, tokens, r, rows int) {
 // mulInPlace computes rows of a weight in the stored layout.
 func (op *linear) mulInPlace(w *worker, y, x mat.Floats, r, rows, tokens int) {
 	if m := &op.w; m.isPacked() { // one token
-		w.did(dotQuantised)
-		op.set.Quant.DotPacked(y.V[:rows], &m.packed, m.row+r*m.step, m.step, row(x, 0, m.cols), w.scratch.v)
+		w.did(dotBlocks)
+		op.set.Quant.DotBlocks(y.V, quant.View{Packed: &m.packed, Row: m.row + r*m.step, Step: m.step, Rows: rows, Cols: m.cols}, row(x, 0, m.cols))
 		return
 	}
 	w.did(dotRows)

@@ -24,10 +24,7 @@ func (op *minifloat) prepare(threads int) needs {
 // streams of one token have an odd number of rows each.
 func (op *minifloat) plan(threads int) int {
 	m := &op.w
-	each := m.cols
-	if m.packed.Packing == quant.MXFP4 {
-		each /= 2
-	}
+	each := m.cols * m.packed.RowBytes() / m.packed.Width
 	share := ceil(m.rows, 4*threads) // several units a thread
 	if op.tokens == 1 {
 		op.unitRows = (max(min(unitBytes/each, share)/minifloatStreams, 1) | 1) * minifloatStreams

@@ -46,10 +46,10 @@ func (m *matrix) unpack(set *kernels.Set, dst mat.Floats, row, col, rows, cols i
 
 func (m *matrix) isPacked() bool { return m.packed.Packing != 0 }
 
-// unpackScratch is the scratch that unpack and the kernels of whole rows need.
+// unpackScratch is the scratch that unpack needs.
 func (m *matrix) unpackScratch() int {
 	if m.isPacked() {
-		return max(quant.UnpackScratch, m.packed.DotScratch())
+		return quant.UnpackScratch
 	}
 	return 0
 }
@@ -61,12 +61,6 @@ const (
 	packedLines  = 32  // stored rows, a multiple of every variant's lanes
 	packedTokens = 4   // up to which a transposed weight is used so
 )
-
-// dots reports whether there is a kernel for whole rows of a quantised weight.
-func (m *matrix) dots(set *kernels.Set) bool {
-	whole := m.packed.Packing == quant.E4M3 || m.cols%32 == 0
-	return whole && set.Quant.DotsPacked(&m.packed, m.col)
-}
 
 // addUnpacked is addColumns of a quantised weight: some stored rows at a time are
 // widened, which the tokens share.

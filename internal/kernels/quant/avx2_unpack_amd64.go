@@ -21,15 +21,3 @@ func avx2UnpackNibbles(dst unsafe.Pointer, words unsafe.Pointer, shift int64, sc
 
 //go:noescape
 func avx2UnpackInterleaved(dst unsafe.Pointer, words unsafe.Pointer, scale unsafe.Pointer, zero unsafe.Pointer, n int64, ahead int64)
-
-//go:noescape
-func avx2DotE4M34(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, scales unsafe.Pointer, block int64, n int64)
-
-//go:noescape
-func avx2DotE4M31(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, scales unsafe.Pointer, block int64, n int64)
-
-//go:noescape
-func avx2DotMXFP42(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, scales unsafe.Pointer, ss int64, n int64)
-
-//go:noescape
-func avx2DotMXFP41(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, scales unsafe.Pointer, ss int64, n int64)

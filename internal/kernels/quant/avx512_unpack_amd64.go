@@ -21,15 +21,3 @@ func avx512UnpackNibbles(dst unsafe.Pointer, words unsafe.Pointer, shift int64, 
 
 //go:noescape
 func avx512UnpackInterleaved(dst unsafe.Pointer, words unsafe.Pointer, scale unsafe.Pointer, zero unsafe.Pointer, n int64, ahead int64)
-
-//go:noescape
-func avx512DotE4M34(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, scales unsafe.Pointer, block int64, n int64)
-
-//go:noescape
-func avx512DotE4M31(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, scales unsafe.Pointer, block int64, n int64)
-
-//go:noescape
-func avx512DotMXFP44(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, scales unsafe.Pointer, ss int64, n int64)
-
-//go:noescape
-func avx512DotMXFP41(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, scales unsafe.Pointer, ss int64, n int64)

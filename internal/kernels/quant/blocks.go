@@ -7,11 +7,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// The mat.Formats in blocks are those of GGUF files: a row is a series of blocks of 32 columns,
-// each a scale as float16 and the codes behind it. A value is one exact product in float32.
-//
-// Q8 has 32 signed bytes: code · scale. Q4 has 16 bytes: byte i holds column i in its low
-// half and column i + 16 in its high half; (code - 8) · scale.
+// Blocks of Q8 and Q4 are those of GGUF files.
 const (
 	// BlockColumns is the number of columns of a block of Q8 and Q4.
 	BlockColumns = 32
@@ -20,16 +16,8 @@ const (
 	Q4Bytes = 2 + 16
 )
 
-// BlockBytes is the size of a block of a packing in blocks; 0 for others.
-func (p Packing) BlockBytes() int {
-	switch p {
-	case Q8:
-		return Q8Bytes
-	case Q4:
-		return Q4Bytes
-	}
-	return 0
-}
+// maxBlockColumns is the number of columns of the largest block.
+const maxBlockColumns = 256
 
 // blocker is what a variant implements for the packings in blocks. Bounds have been
 // checked, and the numbers of columns are multiples of 32.
@@ -37,8 +25,9 @@ type blocker interface {
 	unpackBlocks(p Packing, dst []float32, blocks []byte)
 	// packBlocks is the same in all variants, bit for bit.
 	packBlocks(p Packing, dst []byte, x []float32)
-	// dotBlocks sets y[i] to the product of x with the row of blocks at byte i·stride. It is
-	// asked of variants in assembly only.
+	// dots reports whether the variant has dotBlocks, which sets y[i] to the product of x with the row of
+	// blocks at byte i·stride.
+	dots() bool
 	dotBlocks(p Packing, y []float32, blocks []byte, stride int, x []float32)
 }
 
@@ -62,52 +51,31 @@ func (s *Kernels) PackBlocks(p Packing, dst []byte, x []float32) bool {
 
 // unpackRow unpacks columns of a row from col on.
 func (p *Packed) unpackRow(ops ops, dst []float32, row, col int) {
-	size := p.Packing.BlockBytes()
-	blocks := p.Codes[row*p.Width/BlockColumns*size:][:p.Width/BlockColumns*size]
-	blocks = blocks[col/BlockColumns*size:]
-	var part [BlockColumns]float32
+	size, columns, stride := p.Packing.BlockBytes(), p.Packing.BlockColumns(), p.RowBytes()
+	blocks := p.Codes[row*stride:][:stride][col/columns*size:]
+	var part [maxBlockColumns]float32
 	for len(dst) > 0 {
-		n := len(dst) / BlockColumns
-		if lead := col % BlockColumns; lead != 0 || n == 0 {
-			UnpackBlocks(p.Packing, part[:], blocks[:size])
-			n = copy(dst, part[lead:])
+		n := len(dst) / columns
+		if lead := col % columns; lead != 0 || n == 0 {
+			UnpackBlocks(p.Packing, part[:columns], blocks[:size])
+			n = copy(dst, part[lead:columns])
 			dst, col, blocks = dst[n:], col+n, blocks[size:]
 			continue
 		}
-		ops.unpackBlocks(p.Packing, dst[:n*BlockColumns], blocks[:n*size])
-		dst, col, blocks = dst[n*BlockColumns:], col+n*BlockColumns, blocks[n*size:]
+		if whole := dst[:n*columns]; packings[p.Packing].simd {
+			ops.unpackBlocks(p.Packing, whole, blocks[:n*size])
+		} else {
+			UnpackBlocks(p.Packing, whole, blocks[:n*size])
+		}
+		dst, col, blocks = dst[n*columns:], col+n*columns, blocks[n*size:]
 	}
-}
-
-// dotRows is DotPacked.
-func (p *Packed) dotRows(ops ops, y []float32, row, step int, x []float32) {
-	stride := p.Width / BlockColumns * p.Packing.BlockBytes()
-	rows := p.Codes[row*stride : (row+(len(y)-1)*step)*stride+len(x)/BlockColumns*p.Packing.BlockBytes()]
-	ops.dotBlocks(p.Packing, y, rows, step*stride, x)
 }
 
 func (goOps) unpackBlocks(p Packing, dst []float32, blocks []byte) { UnpackBlocks(p, dst, blocks) }
 
-func (goOps) dotBlocks(Packing, []float32, []byte, int, []float32) {}
+func (goOps) dots() bool { return false }
 
-// UnpackBlocks widens whole blocks of p.
-func UnpackBlocks(p Packing, dst []float32, blocks []byte) {
-	for ; len(dst) >= BlockColumns; dst = dst[BlockColumns:] {
-		d := mat.FromFloat16(binary.LittleEndian.Uint16(blocks))
-		if p == Q8 {
-			for i, code := range blocks[2:Q8Bytes] {
-				dst[i] = float32(int8(code)) * d
-			}
-			blocks = blocks[Q8Bytes:]
-			continue
-		}
-		for i, code := range blocks[2:Q4Bytes] {
-			dst[i] = (float32(code&15) - 8) * d
-			dst[i+16] = (float32(code>>4) - 8) * d
-		}
-		blocks = blocks[Q4Bytes:]
-	}
-}
+func (goOps) dotBlocks(Packing, []float32, []byte, int, []float32) {}
 
 func (goOps) packBlocks(p Packing, dst []byte, x []float32) {
 	for i := 0; i < len(x); i += BlockColumns {

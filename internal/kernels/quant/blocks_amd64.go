@@ -70,6 +70,8 @@ func packQ4Wide(dst []byte, x []float32) {
 	}
 }
 
+func (a *simd) dots() bool { return true }
+
 func (a *simd) dotBlocks(p Packing, y []float32, blocks []byte, stride int, x []float32) {
 	for len(y) > 0 {
 		n := dotRows

@@ -66,7 +66,7 @@ func sameBands(t *testing.T, s *kernels.Set, p *quant.Packed, values []float32) 
 
 func sameDots(t *testing.T, s *kernels.Set, p *quant.Packed, values []float32, random *rand.Rand) {
 	t.Helper()
-	if !s.Quant.DotsPacked(p, 0) {
+	if !s.Quant.HasDots(p.Packing) {
 		return
 	}
 	for _, n := range []int{p.Width, 32} {
@@ -76,7 +76,7 @@ func sameDots(t *testing.T, s *kernels.Set, p *quant.Packed, values []float32, r
 		}
 		for _, r := range [][3]int{{0, 1, 11}, {1, 2, 5}, {10, 1, 1}, {2, 3, 3}} {
 			got := make([]float32, r[2])
-			s.Quant.DotPacked(got, p, r[0], r[1], x, nil)
+			s.Quant.DotBlocks(got, quant.View{Packed: p, Row: r[0], Step: r[1], Rows: len(got), Cols: n}, x)
 			for i, g := range got {
 				row := values[(r[0]+i*r[1])*p.Width:][:n]
 				var y [1]float32
@@ -246,13 +246,13 @@ func BenchmarkDotBlocks(b *testing.B) {
 	for name, packing := range kerneltest.BlockPackings {
 		p := &quant.Packed{Packing: packing, Codes: kerneltest.RandomBlocks(random, packing, rows*width/32), Width: width, Rows: 1, Columns: 32}
 		for _, s := range kerneltest.Variants() {
-			if !s.Quant.DotsPacked(p, 0) {
+			if !s.Quant.HasDots(p.Packing) {
 				continue
 			}
 			b.Run(name+"/"+s.Name, func(b *testing.B) {
 				b.SetBytes(int64(len(p.Codes)))
 				for b.Loop() {
-					s.Quant.DotPacked(y, p, 0, 1, x, nil)
+					s.Quant.DotBlocks(y, quant.View{Packed: p, Step: 1, Rows: rows, Cols: width}, x)
 				}
 			})
 		}

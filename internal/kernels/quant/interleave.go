@@ -15,22 +15,6 @@ import (
 // InterleavedRows is the rows of a band.
 const InterleavedRows = 16
 
-// Offset is what makes the codes of p in bands differ from those in rows.
-func (p Packing) Offset() byte {
-	if p == Q8 {
-		return 128
-	}
-	return 0
-}
-
-// Zero is what the codes of p in bands are above the values.
-func (p Packing) Zero() int {
-	if p == Q8 {
-		return 128
-	}
-	return 8
-}
-
 // bander is what a variant implements for bands. Bounds have been checked.
 type bander interface {
 	// bands interleaves up to 16 rows of blocks.

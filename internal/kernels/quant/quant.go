@@ -14,48 +14,6 @@ import (
 	"github.com/heftai/heft/internal/kernels/vector"
 )
 
-// Packing is how a quantised matrix is stored.
-type Packing uint8
-
-// Named returns the packing of a format by its name in meta's table of formats, such as "fp8" or
-// "q4_0". ok is false for a format that has no kernels.
-func Named(format string) (p Packing, ok bool) {
-	switch format {
-	case "fp8":
-		return E4M3, true
-	case "mxfp4":
-		return MXFP4, true
-	case "gptq":
-		return Int4Rows, true
-	case "awq":
-		return Int4Columns, true
-	case "q8_0":
-		return Q8, true
-	case "q4_0":
-		return Q4, true
-	}
-	return 0, false
-}
-
-// The packings. Rows and columns are those of the matrix as it is stored.
-const (
-	// E4M3 has a byte for an element: a float of 4 exponent and 3 mantissa bits without
-	// infinities, times the scale of its block.
-	E4M3 Packing = iota + 1
-	// MXFP4 has blocks of 32 columns in 16 bytes, the even column in the low half: a
-	// float of 2 exponent bits and 1 mantissa bit, times 2^(scale-127).
-	MXFP4
-	// Int4Rows has 8 rows in a little-endian word, the first in the lowest bits:
-	// (code - zero) · scale of the row's group. Zeros are packed along the columns.
-	Int4Rows
-	// Int4Columns has 8 columns in a word: bits 4i hold column 0, 2, 4, 6, 1, 3, 5, 7.
-	// So have the zeros.
-	Int4Columns
-	// Q8 and Q4 have scales among the codes: see BlockColumns.
-	Q8
-	Q4
-)
-
 // Packed is a quantised matrix as it is stored, from its first element on. No alignment
 // is asked for.
 type Packed struct {
@@ -96,11 +54,6 @@ type unpacker interface {
 	// interleaved: dst[i] = (nibble of Int4Columns i - zero[i]) · scale[i], in whole
 	// words.
 	interleaved(dst []float32, words []byte, scale, zero []float32, ahead int)
-	// dots reports whether the variant has dot for a packing.
-	dots(p *Packed) bool
-	// dot sets y[i] to the product of x and row + i·step, of which all have the same
-	// scales. scratch is as long as a row has scales.
-	dot(y []float32, p *Packed, row, step int, x, scratch []float32)
 }
 
 // groupColumns is how many columns' scales are decoded at a time, a multiple of 8.
@@ -131,7 +84,12 @@ func (s *Kernels) Unpack(dst mat.Floats, w View, scratch []float32) {
 		for r := range rows {
 			p.unpackMXFP4(s.ops, dst.V[r*dst.Stride:][:cols], row+r, col)
 		}
-	case Q8, Q4:
+	case Int4Rows, Int4Columns:
+		for begin := 0; begin < cols; begin += groupColumns {
+			part := mat.Floats{V: dst.V[begin:], Stride: dst.Stride}
+			s.unpackNibbles(p, part, row, col+begin, rows, min(groupColumns, cols-begin), scratch)
+		}
+	default:
 		for r := range rows {
 			if to := dst.V[r*dst.Stride:][:cols]; p.Height > 0 {
 				p.unpackBand(s.ops, to, row+r, col)
@@ -139,46 +97,23 @@ func (s *Kernels) Unpack(dst mat.Floats, w View, scratch []float32) {
 				p.unpackRow(s.ops, to, row+r, col)
 			}
 		}
-	default:
-		for begin := 0; begin < cols; begin += groupColumns {
-			part := mat.Floats{V: dst.V[begin:], Stride: dst.Stride}
-			s.unpackNibbles(p, part, row, col+begin, rows, min(groupColumns, cols-begin), scratch)
-		}
 	}
 }
 
-// DotsPacked reports whether [Kernels.DotPacked] takes p and columns of it from col on: else there is
-// [Kernels.Unpack] and [Kernels.Mul], which give the same bits.
-func (s *Kernels) DotsPacked(p *Packed, col int) bool { return col == 0 && s.ops.dots(p) }
+// HasDots reports whether the variant has [Kernels.DotBlocks] for p.
+func (s *Kernels) HasDots(p Packing) bool { return packings[p].simd && s.ops.dots() }
 
-// DotPacked sets y[i] to the product of x, whole columns from the first on, with row + i·step
-// of p. scratch is [Packed.DotScratch] long.
-func (s *Kernels) DotPacked(y []float32, p *Packed, row, step int, x, scratch []float32) {
-	if len(y) == 0 || len(x) == 0 {
+// DotBlocks sets y[i] to the product of x with row i of w, a view that begins with column 0 and has whole blocks
+// of rows that are not interleaved. It has the bits of [Kernels.Unpack] and gemv's Mul.
+func (s *Kernels) DotBlocks(y []float32, w View, x []float32) {
+	if w.Rows <= 0 || w.Cols <= 0 {
 		return
 	}
-	if p.Packing.BlockBytes() > 0 {
-		p.dotRows(s.ops, y, row, step, x)
-		return
-	}
-	if p.Packing != E4M3 {
-		s.ops.dot(y, p, row, step, x, scratch)
-		return
-	}
-	for len(y) > 0 {
-		end := (row/p.Rows + 1) * p.Rows
-		n := min(len(y), mat.CeilDiv(end-row, step))
-		s.ops.dot(y[:n], p, row, step, x, scratch)
-		y, row = y[n:], row+n*step
-	}
+	y, x = y[:w.Rows], x[:w.Cols]
+	stride, used := w.RowBytes(), w.Cols/w.Packing.BlockColumns()*w.Packing.BlockBytes()
+	rows := w.Codes[w.Row*stride : (w.Row+(w.Rows-1)*w.Step)*stride+used]
+	s.ops.dotBlocks(w.Packing, y, rows, w.Step*stride, x)
 }
-
-// DotScratch is the length of the scratch of [Kernels.DotPacked].
-func (p *Packed) DotScratch() int { return mat.CeilDiv(p.Width, max(p.Columns, 1)) }
-
-func (goOps) dots(*Packed) bool { return false }
-
-func (goOps) dot([]float32, *Packed, int, int, []float32, []float32) {}
 
 func (p *Packed) unpackE4M3(ops ops, dst []float32, row, col int) {
 	scales := row / p.Rows * mat.CeilDiv(p.Width, p.Columns)

@@ -1,9 +1,7 @@
 package quant_test
 
 import (
-	"encoding/binary"
 	"math"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/heftai/heft/internal/kernels"
@@ -101,55 +99,6 @@ func TestMXFP4Scales(t *testing.T) {
 	}
 }
 
-// TestDotPacked: products with whole rows have the bits of Unpack and Mul, at scales of
-// any size.
-func TestDotPacked(t *testing.T) {
-	random := rand.New(rand.NewPCG(3, 4))
-	const rows, width = 11, 320
-	for name, p := range map[string]*quant.Packed{
-		"e4m3":  {Packing: quant.E4M3, Scales: make([]byte, 4*3*3), ScaleFormat: mat.Float32, Rows: 5, Columns: 128},
-		"mxfp4": {Packing: quant.MXFP4, Scales: make([]byte, rows*width/32), Rows: 1, Columns: 32},
-	} {
-		p.Width, p.Codes = width, make([]byte, rows*width)
-		for i := range p.Codes {
-			p.Codes[i] = byte(random.Uint32())
-		}
-		for _, top := range []byte{0x3f, 0x7e, 0xff} { // a scale of quant.E4M3 ends in it
-			for i := range p.Scales {
-				if p.Scales[i] = byte(random.Uint32()); p.Packing == quant.MXFP4 || i%4 == 3 {
-					p.Scales[i] = top
-				}
-			}
-			for _, s := range kerneltest.Variants() {
-				if !s.Quant.DotsPacked(p, 0) {
-					continue
-				}
-				for _, n := range []int{width, 192, 160, 32} {
-					x, scratch := make([]float32, n), make([]float32, quant.UnpackScratch+p.DotScratch())
-					for i := range x {
-						x[i] = float32(random.NormFloat64())
-					}
-					for _, step := range []int{1, 3} {
-						got, want, values := make([]float32, mat.CeilDiv(rows-1, step)), make([]float32, 1), make([]float32, n)
-						s.Quant.DotPacked(got, p, 1, step, x, scratch)
-						for i, g := range got {
-							s.Quant.Unpack(mat.Floats{V: values, Stride: n}, quant.View{Packed: p, Row: 1 + i*step, Rows: 1, Cols: n}, scratch)
-							w := mat.Weights{Data: make([]byte, 4*n), Stride: 4 * n, Format: mat.Float32}
-							for k, v := range values {
-								binary.LittleEndian.PutUint32(w.Data[4*k:], math.Float32bits(v))
-							}
-							s.GEMV.Mul(mat.Floats{V: want, Stride: 1}, w, mat.Floats{V: x, Stride: n}, 1, 1, n)
-							if math.Float32bits(g) != math.Float32bits(want[0]) && !(g != g && want[0] != want[0]) {
-								t.Fatalf("%s, %s, scales of %#x: product %d of %d columns is %v, want %v", name, s.Name, top, i, n, g, want[0])
-							}
-						}
-					}
-				}
-			}
-		}
-	}
-}
-
 // BenchmarkUnpack is a row of a matrix, in the cache, of each packing.
 func BenchmarkUnpack(b *testing.B) {
 	const width = 4096
@@ -175,47 +124,6 @@ func BenchmarkUnpack(b *testing.B) {
 				}
 				b.ReportMetric(32*128*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "elements/ns")
 			})
-		}
-	}
-}
-
-// BenchmarkDotPacked is a token through rows of each packing that has a kernel for them, in
-// the second-level cache, and through the same rows unpacked first.
-func BenchmarkDotPacked(b *testing.B) {
-	const width, rows = 4096, 32
-	codes, scales := make([]byte, rows*width), make([]byte, 4*width)
-	for i := range scales {
-		scales[i] = 0x3c
-	}
-	for i := range codes {
-		codes[i] = byte(i % 113)
-	}
-	x, y, scratch := make([]float32, width), make([]float32, rows), make([]float32, width)
-	panel := make([]float32, 4*width)
-	bytes := make([]byte, 16*width) // stands for the panel
-	for name, p := range map[string]*quant.Packed{
-		"e4m3":  {Packing: quant.E4M3, Rows: 128, Columns: 128, ScaleFormat: mat.Float32},
-		"mxfp4": {Packing: quant.MXFP4, Rows: 1, Columns: 32},
-	} {
-		p.Codes, p.Scales, p.Width = codes, scales, width
-		for _, s := range kerneltest.Variants() {
-			run := func(what string, f func()) {
-				b.Run(name+"/"+s.Name+"/"+what, func(b *testing.B) {
-					for b.Loop() {
-						f()
-					}
-					b.ReportMetric(rows*width*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "elements/ns")
-				})
-			}
-			run("unpacked", func() {
-				for r := 0; r < rows; r += 4 {
-					s.Quant.Unpack(mat.Floats{V: panel, Stride: width}, quant.View{Packed: p, Row: r, Rows: 4, Cols: width}, scratch)
-					s.GEMV.Mul(mat.Floats{V: y[r:], Stride: 4}, mat.Weights{Data: bytes, Stride: 4 * width, Format: mat.Float32}, mat.Floats{V: x, Stride: width}, 4, 1, width)
-				}
-			})
-			if s.Quant.DotsPacked(p, 0) {
-				run("in place", func() { s.Quant.DotPacked(y, p, 0, 1, x, scratch) })
-			}
 		}
 	}
 }

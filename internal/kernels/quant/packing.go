@@ -1,0 +1,120 @@
+package quant
+
+import (
+	"encoding/binary"
+
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+// Packing is how a quantised matrix is stored.
+type Packing uint8
+
+// The packings. Rows and columns are those of the matrix as it is stored.
+const (
+	// E4M3 has a byte for an element: a float of 4 exponent and 3 mantissa bits without
+	// infinities, times the scale of its block.
+	E4M3 Packing = iota + 1
+	// MXFP4 has blocks of 32 columns in 16 bytes, the even column in the low half: a
+	// float of 2 exponent bits and 1 mantissa bit, times 2^(scale-127).
+	MXFP4
+	// Int4Rows has 8 rows in a little-endian word, the first in the lowest bits:
+	// (code - zero) · scale of the row's group. Zeros are packed along the columns.
+	Int4Rows
+	// Int4Columns has 8 columns in a word: bits 4i hold column 0, 2, 4, 6, 1, 3, 5, 7. Its zeros are
+	// packed in the same order.
+	Int4Columns
+	// Q8 has blocks of 32 columns: a scale as float16 and 32 signed bytes; code · scale.
+	Q8
+	// Q4 has blocks of 32 columns: a scale as float16 and 16 bytes. Byte i holds column i in its low half and
+	// column i + 16 in its high half; (code - 8) · scale.
+	Q4
+	Packings
+)
+
+// A packing is a row of the table: what the kernels know of a packing. A new packing in blocks with their scales
+// inside is a row here with its unpack function. The other fields and kernels in assembly make it faster.
+type packing struct {
+	format string // the name in meta's table of formats
+	// columns and bytes are the size of a block with its scales inside; 0 for packings whose scales are apart.
+	columns, bytes int
+	// unpack widens one block. The reference of the assembly, and the kernel where there is none.
+	unpack func(dst []float32, block []byte)
+	// interleaves says that there are kernels for rows of blocks that are interleaved, where offset is added
+	// to the codes, and zero is the code of the value 0.
+	interleaves  bool
+	offset, zero byte
+	// simd says that the assembly unpacks the blocks and multiplies them in place.
+	simd bool
+}
+
+var packings = []packing{
+	E4M3:        {format: "fp8"},
+	MXFP4:       {format: "mxfp4"},
+	Int4Rows:    {format: "gptq"},
+	Int4Columns: {format: "awq"},
+	Q8:          {format: "q8_0", columns: 32, bytes: Q8Bytes, unpack: unpackQ8, interleaves: true, offset: 128, zero: 128, simd: true},
+	Q4:          {format: "q4_0", columns: 32, bytes: Q4Bytes, unpack: unpackQ4, interleaves: true, zero: 8, simd: true},
+}
+
+// Named returns the packing of a format by its name in meta's table of formats, such as "fp8" or
+// "q4_0". ok is false for a format that has no kernels.
+func Named(format string) (p Packing, ok bool) {
+	for p, row := range packings {
+		if row.format == format && p > 0 {
+			return Packing(p), true
+		}
+	}
+	return 0, false
+}
+
+// String returns the name of the format.
+func (p Packing) String() string { return packings[p].format }
+
+// BlockBytes is the size of a block that has its scales inside; 0 for packings whose scales are apart.
+func (p Packing) BlockBytes() int { return packings[p].bytes }
+
+// BlockColumns is the number of columns of such a block; 0 for packings whose scales are apart.
+func (p Packing) BlockColumns() int { return packings[p].columns }
+
+// Interleaves reports whether rows of p can be interleaved; see [Kernels.Interleave].
+func (p Packing) Interleaves() bool { return packings[p].interleaves }
+
+// Offset is added to the codes of p where rows are interleaved.
+func (p Packing) Offset() byte { return packings[p].offset }
+
+// Zero is the code of the value 0 where rows are interleaved.
+func (p Packing) Zero() int { return int(packings[p].zero) }
+
+// RowBytes is the size of a row's codes in p, without scales that are apart.
+func (p *Packed) RowBytes() int {
+	switch {
+	case p.Packing.BlockBytes() > 0:
+		return p.Width / p.Packing.BlockColumns() * p.Packing.BlockBytes()
+	case p.Packing == E4M3:
+		return p.Width
+	}
+	return p.Width / 2
+}
+
+// UnpackBlocks widens the whole blocks of p that fit in dst.
+func UnpackBlocks(p Packing, dst []float32, blocks []byte) {
+	row := &packings[p]
+	for ; len(dst) >= row.columns; dst, blocks = dst[row.columns:], blocks[row.bytes:] {
+		row.unpack(dst[:row.columns], blocks[:row.bytes])
+	}
+}
+
+func unpackQ8(dst []float32, block []byte) {
+	d := mat.FromFloat16(binary.LittleEndian.Uint16(block))
+	for i, code := range block[2:Q8Bytes] {
+		dst[i] = float32(int8(code)) * d
+	}
+}
+
+func unpackQ4(dst []float32, block []byte) {
+	d := mat.FromFloat16(binary.LittleEndian.Uint16(block))
+	for i, code := range block[2:Q4Bytes] {
+		dst[i] = (float32(code&15) - 8) * d
+		dst[i+16] = (float32(code>>4) - 8) * d
+	}
+}
