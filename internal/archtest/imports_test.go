@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 	"internal/kernels/vector":          {"internal/kernels/asm", "internal/kernels/isa", "internal/kernels/mat"},
 	"internal/kernels/gemv":            {"internal/kernels/asm", "internal/kernels/fetch", "internal/kernels/isa", "internal/kernels/mat"},
 	"internal/kernels/gemm":            {"internal/kernels/asm", "internal/kernels/fetch", "internal/kernels/isa", "internal/kernels/mat", "internal/kernels/vector"},
-	"internal/kernels/quant":           {"internal/kernels/asm", "internal/kernels/fetch", "internal/kernels/gemv", "internal/kernels/isa", "internal/kernels/mat", "internal/kernels/vector"},
+	"internal/kernels/quant":           {"internal/kernels/asm", "internal/kernels/fetch", "internal/kernels/isa", "internal/kernels/mat", "internal/kernels/vector"},
 	"internal/kernels/qgemm":           {"internal/kernels/asm", "internal/kernels/fetch", "internal/kernels/gemm", "internal/kernels/gemv", "internal/kernels/isa", "internal/kernels/mat", "internal/kernels/quant", "internal/kernels/vector"},
 	"internal/kernels/attention":       {"internal/kernels/asm", "internal/kernels/fetch", "internal/kernels/gemm", "internal/kernels/isa", "internal/kernels/mat", "internal/kernels/quant"},
 	"internal/kernels/grad":            {"internal/kernels/asm", "internal/kernels/isa", "internal/kernels/vector"},
