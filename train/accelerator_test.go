@@ -395,8 +395,8 @@ func TestFreeMemoryAndSeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.a.FreeMemory()
-	if m.w.Grad() != nil || m.a.state.Step != 0 || !m.a.SyncGradients() {
-		t.Errorf("left over: gradient %v, step %d", m.w.Grad(), m.a.state.Step)
+	if m.w.Grad() != nil || m.a.rank.Position.Step != 0 || !m.a.SyncGradients() {
+		t.Errorf("left over: gradient %v, step %d", m.w.Grad(), m.a.rank.Position.Step)
 	}
 	if err := m.a.Prepare(m.w); err != nil {
 		t.Errorf("preparing anew: %v", err)

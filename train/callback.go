@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"github.com/heftai/heft/train/internal/evaluation"
+	"github.com/heftai/heft/train/internal/trainer"
 	"github.com/heftai/heft/train/track"
 )
 
@@ -87,17 +88,6 @@ type StatefulCallback interface {
 type CallbackState struct {
 	Args       map[string]any `json:"args"`
 	Attributes map[string]any `json:"attributes"`
-}
-
-// trigger calls all callbacks.
-func (t *Trainer[B]) trigger(ctx context.Context, m Moment) error {
-	m.State, m.Control = &t.state, &t.control
-	for _, c := range t.c.Callbacks {
-		if err := c.On(ctx, &m); err != nil {
-			return fmt.Errorf("train: callback at %s: %w", m.Event, err)
-		}
-	}
-	return nil
 }
 
 // EarlyStopping stops a run if the metric has not improved by more than Threshold for Patience
@@ -190,14 +180,55 @@ func ShowProgress(to io.Writer) Callback {
 	})
 }
 
-// loadCallbacks restores the states of stateful callbacks from a checkpoint.
-func (t *Trainer[B]) loadCallbacks() error {
-	for _, c := range t.c.Callbacks {
+// listener passes the events of a run to callbacks.
+type listener struct {
+	callbacks []Callback
+	state     *TrainerState
+	control   *Control
+}
+
+// On calls all callbacks.
+func (l *listener) On(ctx context.Context, m *trainer.Moment) error {
+	moment := Moment{Event: Event(m.Event), State: l.state, Control: l.control, Batch: m.Batch, Result: (*StepResult)(m.Result),
+		Logs: m.Logs, Metrics: m.Metrics, Folder: m.Folder}
+	for _, c := range l.callbacks {
+		if err := c.On(ctx, &moment); err != nil {
+			return fmt.Errorf("train: callback at %s: %w", m.Event, err)
+		}
+	}
+	return nil
+}
+
+// SaveState returns the states of stateful callbacks and the requests, by name.
+func (l *listener) SaveState() (map[string]json.RawMessage, error) {
+	c := l.control
+	all := map[string]CallbackState{"TrainerControl": {Attributes: map[string]any{}, Args: map[string]any{
+		"should_epoch_stop": c.StopEpoch, "should_evaluate": c.Evaluate, "should_log": c.Log,
+		"should_save": c.Save, "should_training_stop": c.StopTraining}}}
+	for _, c := range l.callbacks {
+		if s, ok := c.(StatefulCallback); ok {
+			all[s.CallbackName()] = s.CallbackState()
+		}
+	}
+	saved := map[string]json.RawMessage{}
+	for name, s := range all {
+		b, err := json.Marshal(s)
+		if err != nil {
+			return nil, fmt.Errorf("train: the state of %s: %w", name, err)
+		}
+		saved[name] = b
+	}
+	return saved, nil
+}
+
+// LoadState restores the states of stateful callbacks.
+func (l *listener) LoadState(saved map[string]json.RawMessage) error {
+	for _, c := range l.callbacks {
 		s, ok := c.(StatefulCallback)
 		if !ok {
 			continue
 		}
-		raw, ok := t.state.StatefulCallbacks[s.CallbackName()]
+		raw, ok := saved[s.CallbackName()]
 		if !ok {
 			continue
 		}
@@ -208,27 +239,6 @@ func (t *Trainer[B]) loadCallbacks() error {
 		if err := s.LoadCallbackState(state); err != nil {
 			return fmt.Errorf("train: %w", err)
 		}
-	}
-	return nil
-}
-
-// saveCallbacks notes what they remember, and what is asked for.
-func (t *Trainer[B]) saveCallbacks() error {
-	all := map[string]CallbackState{"TrainerControl": {Attributes: map[string]any{}, Args: map[string]any{
-		"should_epoch_stop": t.control.StopEpoch, "should_evaluate": t.control.Evaluate, "should_log": t.control.Log,
-		"should_save": t.control.Save, "should_training_stop": t.control.StopTraining}}}
-	for _, c := range t.c.Callbacks {
-		if s, ok := c.(StatefulCallback); ok {
-			all[s.CallbackName()] = s.CallbackState()
-		}
-	}
-	t.state.StatefulCallbacks = map[string]json.RawMessage{}
-	for name, s := range all {
-		b, err := json.Marshal(s)
-		if err != nil {
-			return fmt.Errorf("train: the state of %s: %w", name, err)
-		}
-		t.state.StatefulCallbacks[name] = b
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/heftai/heft/train/data"
 	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/track"
 )
@@ -86,6 +87,24 @@ type DataLoaderConfig struct {
 	NonBlocking, PinMemory bool
 }
 
+// split returns the configuration for package data.
+func (c *DataLoaderConfig) split() data.PrepareOptions {
+	dispatch := data.DispatchStreams
+	if c.DispatchBatches != nil {
+		dispatch = data.DispatchNever
+		if *c.DispatchBatches {
+			dispatch = data.DispatchAlways
+		}
+	}
+	return data.PrepareOptions{
+		SplitBatches:       c.SplitBatches,
+		UnevenBatches:      !on(c.EvenBatches),
+		Dispatch:           dispatch,
+		UseSeedableSampler: c.UseSeedableSampler,
+		DataSeed:           c.DataSeed,
+	}
+}
+
 // Corrections fixes faults of Accelerate. The zero value copies the faults, so that runs can be
 // compared with Accelerate's. New programs should use [Corrected].
 type Corrections struct {
@@ -127,7 +146,7 @@ func (c *Config) accumulation() (GradientAccumulation, error) {
 		g = *c.GradientAccumulation
 	}
 	if g.Steps < 0 {
-		return g, fmt.Errorf("train: a window of %d batches", g.Steps)
+		return g, fmt.Errorf("train: gradient accumulation: got %d batches in a window, want 0 or more", g.Steps)
 	}
 	g.Steps = max(1, g.Steps)
 	return g, nil

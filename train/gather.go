@@ -9,8 +9,10 @@ import (
 	"github.com/heftai/heft/train/internal/nested"
 )
 
-// Array is float32 numbers with a shape, rows last: a tensor without a tape. Without a shape it is a
-// single number. Its fields are Data and Shape.
+// Array is a tensor without a tape, a struct of
+//
+//	Data  []float32 // in row-major order
+//	Shape []int     // empty for a single number
 type Array = nested.Array
 
 // Gather joins every rank's arrays along the outermost dimension, in order of rank. x is an array
@@ -21,11 +23,11 @@ type Array = nested.Array
 // Gather and its relatives are functions, because methods cannot have type parameters. All ranks
 // must call them in the same order.
 func Gather[T any](ctx context.Context, a *Accelerator, x T) (T, error) {
-	if a.comm.Size() == 1 {
+	if a.rank.Comm.Size() == 1 {
 		_, err := nested.Map(x, func(l nested.Leaf) (nested.Leaf, error) { return l, nil })
 		return x, wrap("gather", err)
 	}
-	out, err := nested.Map(x, func(l nested.Leaf) (nested.Leaf, error) { return nested.Gather(ctx, a.comm, l) })
+	out, err := nested.Map(x, func(l nested.Leaf) (nested.Leaf, error) { return nested.Gather(ctx, a.rank.Comm, l) })
 	return out, wrap("gather", err)
 }
 
@@ -38,10 +40,10 @@ func wrap(what string, err error) error {
 
 // GatherObject joins every rank's lists, in order of rank. Objects are sent with encoding/gob.
 func GatherObject[T any](ctx context.Context, a *Accelerator, xs []T) ([]T, error) {
-	if a.comm.Size() == 1 {
+	if a.rank.Comm.Size() == 1 {
 		return xs, nil
 	}
-	all, err := collective.AllGather(ctx, a.comm, xs)
+	all, err := collective.AllGather(ctx, a.rank.Comm, xs)
 	if err != nil {
 		return nil, fmt.Errorf("train: gather of objects: %w", err)
 	}
@@ -64,7 +66,7 @@ type PadOptions struct {
 // dimensions may differ.
 func PadAcrossProcesses[T any](ctx context.Context, a *Accelerator, x T, o PadOptions) (T, error) {
 	out, err := nested.Map(x, func(l nested.Leaf) (nested.Leaf, error) {
-		return nested.Pad(ctx, a.comm, l, o.Dim, o.Index, o.First)
+		return nested.Pad(ctx, a.rank.Comm, l, o.Dim, o.Index, o.First)
 	})
 	return out, wrap("pad across processes", err)
 }
@@ -89,19 +91,19 @@ func Reduce[T any](ctx context.Context, a *Accelerator, x T, how Reduction) (T, 
 		var zero T
 		return zero, fmt.Errorf("train: unknown reduction %q", how)
 	}
-	out, err := nested.Map(x, func(l nested.Leaf) (nested.Leaf, error) { return nested.Reduce(ctx, a.comm, l, op) })
+	out, err := nested.Map(x, func(l nested.Leaf) (nested.Leaf, error) { return nested.Reduce(ctx, a.rank.Comm, l, op) })
 	return out, wrap("reduce", err)
 }
 
 // Broadcast returns the arrays of rank from on every rank.
 func Broadcast[T any](ctx context.Context, a *Accelerator, x T, from int) (T, error) {
-	out, err := nested.Map(x, func(l nested.Leaf) (nested.Leaf, error) { return nested.Broadcast(ctx, a.comm, l, from) })
+	out, err := nested.Map(x, func(l nested.Leaf) (nested.Leaf, error) { return nested.Broadcast(ctx, a.rank.Comm, l, from) })
 	return out, wrap("broadcast", err)
 }
 
 // BroadcastObject returns the object of rank from on every rank. It is sent with encoding/gob.
 func BroadcastObject[T any](ctx context.Context, a *Accelerator, x T, from int) (T, error) {
-	x, err := collective.Broadcast(ctx, a.comm, from, x)
+	x, err := collective.Broadcast(ctx, a.rank.Comm, from, x)
 	return x, wrap("broadcast", err)
 }
 
@@ -111,9 +113,9 @@ func BroadcastObject[T any](ctx context.Context, a *Accelerator, x T, from int) 
 // every rank gets the same number, filled up with the last entry of x. In a world of one it returns
 // x.
 func SplitBetweenProcesses[T any](a *Accelerator, x T, padding bool) (T, error) {
-	if a.comm.Size() == 1 {
+	if a.rank.Comm.Size() == 1 {
 		return x, nil
 	}
-	part, err := nested.Split(x, a.comm.Rank(), a.comm.Size(), padding)
+	part, err := nested.Split(x, a.rank.Comm.Rank(), a.rank.Comm.Size(), padding)
 	return part, wrap("split between processes", err)
 }

@@ -111,7 +111,7 @@ func (c checkpointRun) save(t *testing.T, dir string, times int, after func(*Acc
 			if err := a.Prepare(m, &opt); err != nil {
 				return err
 			}
-			if c.scheduler && len(a.schedulers) == 0 {
+			if c.scheduler && len(a.rank.Schedulers) == 0 {
 				var s optim.Scheduler = optim.NewLambda(adam, func(n int) float64 { return 1 / float64(1+n) })
 				if err := a.Prepare(&s); err != nil {
 					return err

@@ -223,7 +223,7 @@ func (s *scenario) active(w *microTrace) error {
 	if want == "" {
 		return nil
 	}
-	if l := s.m.a.state.Active(); l == nil || reflect.ValueOf(l).Pointer() != reflect.ValueOf(s.loops[want].loader).Pointer() {
+	if l := s.m.a.rank.Position.Active(); l == nil || reflect.ValueOf(l).Pointer() != reflect.ValueOf(s.loops[want].loader).Pointer() {
 		return fmt.Errorf("the active loader is not %q", want)
 	}
 	return nil

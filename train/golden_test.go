@@ -144,7 +144,7 @@ func first(errs ...error) error {
 // flags compares the accelerator's state.
 func (w *microTrace) flags(a *Accelerator) error {
 	return first(
-		check("step counter", w.Step, float64(a.state.Step)),
+		check("step counter", w.Step, float64(a.rank.Position.Step)),
 		check("SyncGradients", w.Sync, a.SyncGradients()),
 		check("EndOfDataloader", w.End, a.EndOfDataloader()),
 		check("InDataloader", w.In, a.InDataloader()),
@@ -277,7 +277,7 @@ func (c *accumulateCase) single(ctx context.Context) error {
 			k++
 		}
 	}
-	steps, final := float64(m.raw.steps), float64(m.a.state.Step)
+	steps, final := float64(m.raw.steps), float64(m.a.rank.Position.Step)
 	if k != len(c.Trace) {
 		return fmt.Errorf("%d micro steps, want %d", k, len(c.Trace))
 	}

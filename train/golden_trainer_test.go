@@ -15,6 +15,7 @@ import (
 
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/internal/progress"
 	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/tensor"
 )
@@ -137,12 +138,22 @@ func TestGoldenTrainerCounts(t *testing.T) {
 
 // fitting is a Trainer of y = 2x by w*x.
 func fitting(a *Accelerator, samples, batch int, drop bool, args TrainingArguments, callbacks ...Callback) (*Trainer[[]int], *tensor.Parameter, error) {
+	c, w, err := fittingConfig(a, samples, batch, drop, args, callbacks...)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := NewTrainer(c)
+	return t, w, err
+}
+
+func fittingConfig(a *Accelerator, samples, batch int, drop bool, args TrainingArguments, callbacks ...Callback) (TrainerConfig[[]int], *tensor.Parameter, error) {
+	var c TrainerConfig[[]int]
 	w, tape := tensor.NewParameter([]float32{1}, 1, 1), tensor.NewTape(tensor.Options{Threads: 1})
 	o := optim.DefaultAdamW()
 	o.WeightDecay = 0
 	adam, err := optim.NewAdamW(Params(w), o)
 	if err != nil {
-		return nil, nil, err
+		return c, nil, err
 	}
 	numbers := make(data.Slice[int], samples)
 	for i := range numbers {
@@ -153,7 +164,7 @@ func fitting(a *Accelerator, samples, batch int, drop bool, args TrainingArgumen
 		err = first(err, e)
 		return l
 	}
-	c := TrainerConfig[[]int]{Accelerator: a, Model: w, Optimizer: adam, Train: load(), Eval: load(), Arguments: args, Callbacks: callbacks,
+	c = TrainerConfig[[]int]{Accelerator: a, Model: w, Optimizer: adam, Train: load(), Eval: load(), Arguments: args, Callbacks: callbacks,
 		ComputeLoss: func(_ context.Context, ids []int) (*tensor.Tensor, error) {
 			x, y := make([]float32, len(ids)), make([]float32, len(ids))
 			for i, id := range ids {
@@ -162,11 +173,7 @@ func fitting(a *Accelerator, samples, batch int, drop bool, args TrainingArgumen
 			out := tape.Linear(tape.Input(x, len(x), 1), tape.Use(w), nil)
 			return tape.MSE(out, tape.Input(y, len(y), 1), tensor.Mean), nil
 		}}
-	if err != nil {
-		return nil, nil, err
-	}
-	t, err := NewTrainer(c)
-	return t, w, err
+	return c, w, err
 }
 
 // quiet is an accelerator that logs nothing.
@@ -191,14 +198,14 @@ func (c *trainerCase) run(ctx context.Context) error {
 	if _, err := t.Train(ctx); err != nil {
 		return err
 	}
-	moved := t.sched.(*optim.PreparedScheduler).State().LastEpoch
-	err = first(check("max steps", &c.MaxSteps, float64(t.state.MaxSteps)), check("steps", &c.GlobalStep, float64(t.state.GlobalStep)),
-		check("the schedule's steps", &c.Last, float64(moved)), near("epoch", &c.Epoch, t.state.Epoch), near("weight", &c.Weight, float64(w.Data()[0])))
+	moved := t.Scheduler().(*optim.PreparedScheduler).State().LastEpoch
+	err = first(check("max steps", &c.MaxSteps, float64(t.State().MaxSteps)), check("steps", &c.GlobalStep, float64(t.State().GlobalStep)),
+		check("the schedule's steps", &c.Last, float64(moved)), near("epoch", &c.Epoch, t.State().Epoch), near("weight", &c.Weight, float64(w.Data()[0])))
 	if err != nil {
 		return err
 	}
 	for i, want := range c.Log {
-		got := t.state.LogHistory[i]
+		got := t.State().LogHistory[i]
 		number := func(name string) float64 { v, _ := got[name].(float64); return v }
 		step, _ := got["step"].(int)
 		err := first(check("step", &want.Step, float64(step)), near("loss", &want.Loss, number("loss")), near("norm", &want.Norm, number("grad_norm")),
@@ -207,7 +214,7 @@ func (c *trainerCase) run(ctx context.Context) error {
 			return fmt.Errorf("log %d: %w", i, err)
 		}
 	}
-	return check("number of logs", new(len(c.Log)+1), len(t.state.LogHistory)) // and the summary
+	return check("number of logs", new(len(c.Log)+1), len(t.State().LogHistory)) // and the summary
 }
 
 // TestGoldenTrainerState trains as long as the reference did when it wrote its
@@ -237,7 +244,7 @@ func TestGoldenTrainerState(t *testing.T) {
 	var seen map[string]any
 	dir := t.TempDir()
 	keep := OnEvent(Saved, func(_ context.Context, m *Moment) error {
-		b, err := os.ReadFile(filepath.Join(m.Folder, trainerStateFile))
+		b, err := os.ReadFile(filepath.Join(m.Folder, progress.File))
 		if err != nil {
 			return err
 		}

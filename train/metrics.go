@@ -47,10 +47,10 @@ func GatherForMetrics[T any](ctx context.Context, a *Accelerator, x T) (T, error
 
 // rowsForMetrics returns how many of this step's gathered samples to keep, and whether to cut.
 func (a *Accelerator) rowsForMetrics(ctx context.Context) (int, bool) {
-	if !a.state.AtEnd() {
+	if !a.rank.Position.AtEnd() {
 		return 0, false
 	}
-	n := a.state.Remainder()
+	n := a.rank.Position.Remainder()
 	if n < 0 {
 		a.logger.InfoContext(ctx, "the loader does not know how many of its last samples are padding: metrics may count some twice")
 	}
@@ -62,8 +62,8 @@ func gatherObjects[T any](ctx context.Context, a *Accelerator, x T) (T, error) {
 	if !v.IsValid() || v.Kind() != reflect.Slice {
 		return x, fmt.Errorf("train: gather for metrics: got a %T, want arrays or a list of objects", x)
 	}
-	if a.comm.Size() > 1 {
-		all, err := collective.AllGather(ctx, a.comm, x)
+	if a.rank.Comm.Size() > 1 {
+		all, err := collective.AllGather(ctx, a.rank.Comm, x)
 		if err != nil {
 			return x, wrap("gather for metrics", err)
 		}

@@ -10,22 +10,22 @@ import (
 )
 
 // NumProcesses returns the number of ranks.
-func (a *Accelerator) NumProcesses() int { return a.comm.Size() }
+func (a *Accelerator) NumProcesses() int { return a.rank.Comm.Size() }
 
 // ProcessIndex returns this rank, from 0.
-func (a *Accelerator) ProcessIndex() int { return a.comm.Rank() }
+func (a *Accelerator) ProcessIndex() int { return a.rank.Comm.Rank() }
 
 // LocalProcessIndex returns this rank's index on its machine. All ranks are on one machine.
-func (a *Accelerator) LocalProcessIndex() int { return a.comm.Rank() }
+func (a *Accelerator) LocalProcessIndex() int { return a.rank.Comm.Rank() }
 
 // IsMainProcess reports whether this is rank 0.
-func (a *Accelerator) IsMainProcess() bool { return a.comm.Rank() == 0 }
+func (a *Accelerator) IsMainProcess() bool { return a.rank.Comm.Rank() == 0 }
 
 // IsLocalMainProcess reports whether this is the first rank of its machine.
 func (a *Accelerator) IsLocalMainProcess() bool { return a.LocalProcessIndex() == 0 }
 
 // IsLastProcess reports whether this is the highest rank.
-func (a *Accelerator) IsLastProcess() bool { return a.comm.Rank() == a.comm.Size()-1 }
+func (a *Accelerator) IsLastProcess() bool { return a.rank.Comm.Rank() == a.rank.Comm.Size()-1 }
 
 // OnMainProcess runs f on rank 0 only.
 func (a *Accelerator) OnMainProcess(f func() error) error { return a.OnProcess(0, f) }
@@ -39,11 +39,13 @@ func (a *Accelerator) OnLocalMainProcess(f func() error) error {
 }
 
 // OnLastProcess runs f on the highest rank only.
-func (a *Accelerator) OnLastProcess(f func() error) error { return a.OnProcess(a.comm.Size()-1, f) }
+func (a *Accelerator) OnLastProcess(f func() error) error {
+	return a.OnProcess(a.rank.Comm.Size()-1, f)
+}
 
 // OnProcess runs f on one rank only.
 func (a *Accelerator) OnProcess(rank int, f func() error) error {
-	if a.comm.Rank() != rank {
+	if a.rank.Comm.Rank() != rank {
 		return nil
 	}
 	return f()
@@ -67,7 +69,7 @@ func (a *Accelerator) Print(w io.Writer, args ...any) error {
 
 // WaitForEveryone returns when all ranks have called it.
 func (a *Accelerator) WaitForEveryone(ctx context.Context) error {
-	return wrap("wait for everyone", collective.Barrier(ctx, a.comm))
+	return wrap("wait for everyone", a.rank.Wait(ctx))
 }
 
 // MainProcessFirst runs f on rank 0, and afterwards on the others. If f fails on rank 0, the others
@@ -100,8 +102,8 @@ func (a *Accelerator) LoggerOnAll() *slog.Logger { return a.rankLogger(false) }
 // LogInOrder runs f on every rank with its [Accelerator.LoggerOnAll], one rank after the
 // other.
 func (a *Accelerator) LogInOrder(ctx context.Context, f func(*slog.Logger)) error {
-	for r := range a.comm.Size() {
-		if r == a.comm.Rank() {
+	for r := range a.rank.Comm.Size() {
+		if r == a.rank.Comm.Rank() {
 			f(a.LoggerOnAll())
 		}
 		if err := a.WaitForEveryone(ctx); err != nil {
@@ -115,10 +117,10 @@ func (a *Accelerator) rankLogger(mainOnly bool) *slog.Logger {
 	if mainOnly && !a.IsMainProcess() {
 		return slog.New(slog.DiscardHandler)
 	}
-	if a.comm.Size() == 1 {
+	if a.rank.Comm.Size() == 1 {
 		return a.base
 	}
-	return a.base.With("rank", a.comm.Rank())
+	return a.base.With("rank", a.rank.Comm.Rank())
 }
 
 // SetTrigger sets a flag that [Accelerator.CheckTrigger] reports on all ranks.
@@ -127,7 +129,7 @@ func (a *Accelerator) SetTrigger() { a.trigger = true }
 // CheckTrigger reports on all ranks whether any rank has set its trigger, and then clears it
 // everywhere. All ranks must call it.
 func (a *Accelerator) CheckTrigger(ctx context.Context) (bool, error) {
-	all, err := collective.AllGather(ctx, a.comm, a.trigger)
+	all, err := collective.AllGather(ctx, a.rank.Comm, a.trigger)
 	if err != nil {
 		return false, wrap("check trigger", err)
 	}
@@ -138,46 +140,4 @@ func (a *Accelerator) CheckTrigger(ctx context.Context) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// LocalSGD trains m on every rank separately. It averages the weights over the ranks after each
-// `steps` calls of step, and at the end. In a world of one it only runs f.
-func (a *Accelerator) LocalSGD(ctx context.Context, m Module, steps int, f func(step func() error) error) error {
-	if a.comm.Size() == 1 {
-		return f(func() error { return nil })
-	}
-	if steps < 1 {
-		return fmt.Errorf("train: local SGD: averaging every %d steps", steps)
-	}
-	p := a.group.Find(m)
-	if p == nil {
-		return fmt.Errorf("train: local SGD: a module of type %T was not prepared", m)
-	}
-	average := func() error {
-		for _, param := range p.Params {
-			if !param.Trainable {
-				continue
-			}
-			err := param.Access(true, func(values []float32) error {
-				return collective.AllReduce(ctx, a.comm, collective.Mean, values)
-			})
-			if err != nil {
-				return wrap("local SGD", err)
-			}
-		}
-		return nil
-	}
-	taken := 0
-	return a.NoSync(m, func() error {
-		err := f(func() error {
-			if taken++; taken%steps == 0 {
-				return average()
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		return average()
-	})
 }

@@ -36,7 +36,7 @@ type Checkpointed interface {
 //
 // Each file replaces its predecessor atomically.
 func SaveModel(ctx context.Context, a *Accelerator, m Module, dir string, o SaveModelOptions) error {
-	return wrap("save model", a.together(ctx, a.onMain(func() error {
+	return wrap("save model", a.rank.Together(ctx, a.rank.OnMain(func() error {
 		return modelfiles.Save(m, dir, modelfiles.Options(o))
 	})))
 }

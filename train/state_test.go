@@ -210,17 +210,17 @@ func TestAKilledSaveLeavesOldOrNew(t *testing.T) {
 		}
 	}
 	var changes []string
-	r.acc.beforeChange = func(change string) error { changes = append(changes, change); return nil }
+	r.acc.store.BeforeChange = func(change string) error { changes = append(changes, change); return nil }
 	r.seen.Batches = 1
 	save()
 	checkOrder(t, changes)
 	olds, news := 0, 0
 	for at := range len(changes) {
-		r.acc.beforeChange = nil
+		r.acc.store.BeforeChange = nil
 		r.seen.Batches = 1
 		save()
 		n := 0
-		r.acc.beforeChange = func(string) error {
+		r.acc.store.BeforeChange = func(string) error {
 			if n++; n > at {
 				return checkpoint.ErrCrash
 			}
@@ -353,8 +353,8 @@ func TestRegisterNamesWhatCannotBeSaved(t *testing.T) {
 		t.Error(err)
 	}
 	err = a.RegisterForCheckpointing(&other{}, 3, nil, new(chan int), (*other)(nil))
-	if err == nil || len(a.custom) != 3 {
-		t.Fatalf("registered %d: %v", len(a.custom), err)
+	if err == nil || a.store.Registered() != 3 {
+		t.Fatalf("registered %d: %v", a.store.Registered(), err)
 	}
 	for _, want := range []string{"object 2", "object 3", "object 4", "object 5"} {
 		if !strings.Contains(err.Error(), want) {

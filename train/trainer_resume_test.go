@@ -37,7 +37,7 @@ func waveRun(t *testing.T, ranks int, args TrainingArguments, stop int) (string,
 		}
 		weights = run.weights()
 		if w.Rank() == 0 {
-			state = run.trainer.state
+			state = *run.trainer.State()
 		}
 		return nil
 	})

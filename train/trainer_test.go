@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/internal/progress"
 	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/rng"
 	"github.com/heftai/heft/train/tensor"
@@ -29,7 +30,11 @@ type wave struct {
 }
 
 func newWave(w *World, args TrainingArguments, callbacks ...Callback) (*wave, error) {
-	a, err := New(Config{World: w, Logger: slog.New(slog.DiscardHandler), GradientAccumulationSteps: 2})
+	return loggedWave(w, slog.DiscardHandler, args, callbacks...)
+}
+
+func loggedWave(w *World, log slog.Handler, args TrainingArguments, callbacks ...Callback) (*wave, error) {
+	a, err := New(Config{World: w, Logger: slog.New(log), GradientAccumulationSteps: 2})
 	if err != nil {
 		return nil, err
 	}
@@ -109,11 +114,11 @@ func TestTrainerKeepsTheBest(t *testing.T) {
 	best := slices.Max(metrics)
 	at := slices.Index(metrics, best) + 1
 	s := run.trainer.State()
-	if *s.BestMetric != best || *s.BestGlobalStep != at || *s.BestModelCheckpoint != filepath.Join(dir, checkpointName(at)) {
+	if *s.BestMetric != best || *s.BestGlobalStep != at || *s.BestModelCheckpoint != filepath.Join(dir, progress.CheckpointName(at)) {
 		t.Errorf("the best is %v at %v in %v, want %v at %d", *s.BestMetric, *s.BestGlobalStep, *s.BestModelCheckpoint, best, at)
 	}
-	names, err := checkpoints(dir)
-	if want := []string{checkpointName(at), checkpointName(8)}; err != nil || at < 7 && !slices.Equal(names, want) || len(names) != 2 {
+	names, err := progress.Checkpoints(dir)
+	if want := []string{progress.CheckpointName(at), progress.CheckpointName(8)}; err != nil || at < 7 && !slices.Equal(names, want) || len(names) != 2 {
 		t.Errorf("checkpoints are %q, want %q (%v)", names, want, err)
 	}
 	now := run.weights()
@@ -351,7 +356,7 @@ func TestTrainerUnscalesBeforeItClips(t *testing.T) {
 			t.Fatal(err)
 		}
 		step := 0
-		tr, w, err := fitting(a, 4, 2, false, TrainingArguments{MaxSteps: 3, MaxGradNorm: 0.5, Schedule: "linear", LogSteps: -1, EvalSteps: -1},
+		c, w, err := fittingConfig(a, 4, 2, false, TrainingArguments{MaxSteps: 3, MaxGradNorm: 0.5, Schedule: "linear", LogSteps: -1, EvalSteps: -1},
 			OnEvent(StepEnd, func(_ context.Context, m *Moment) error {
 				got = append(got, *m.Result)
 				return nil
@@ -359,13 +364,17 @@ func TestTrainerUnscalesBeforeItClips(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		loss := tr.c.ComputeLoss
-		tr.c.ComputeLoss = func(ctx context.Context, b []int) (*tensor.Tensor, error) {
+		loss := c.ComputeLoss
+		c.ComputeLoss = func(ctx context.Context, b []int) (*tensor.Tensor, error) {
 			l, err := loss(ctx, b)
 			if step++; s != nil && step == 3 {
 				l = l.Tape().Scale(l, float32(math.Inf(1)))
 			}
 			return l, err
+		}
+		tr, err := NewTrainer(c)
+		if err != nil {
+			t.Fatal(err)
 		}
 		before := w.Data()[0]
 		if _, err := tr.Train(t.Context()); err != nil {
@@ -396,11 +405,10 @@ func TestTrainerShowsProgress(t *testing.T) {
 		if w.Rank() == 0 {
 			callbacks = append(callbacks, ShowProgress(&progress))
 		}
-		run, err := newWave(w, TrainingArguments{MaxSteps: 3, LogSteps: 1, EvalSteps: -1}, callbacks...)
+		run, err := loggedWave(w, slog.NewTextHandler(locked{&mu, &log}, nil), TrainingArguments{MaxSteps: 3, LogSteps: 1, EvalSteps: -1}, callbacks...)
 		if err != nil {
 			return err
 		}
-		run.trainer.acc.base = slog.New(slog.NewTextHandler(locked{&mu, &log}, nil))
 		_, err = run.trainer.Train(ctx)
 		return err
 	})
@@ -425,4 +433,11 @@ func (l locked) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.to.Write(b)
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

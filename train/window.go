@@ -4,7 +4,7 @@ import (
 	"context"
 	"iter"
 
-	"github.com/heftai/heft/internal/collective"
+	"github.com/heftai/heft/train/internal/rank"
 	"github.com/heftai/heft/train/tensor"
 )
 
@@ -12,12 +12,7 @@ import (
 // masked. With that factor, [Accelerator.Backward] makes the gradient of the mean over all items:
 // it undoes Backward's division by the steps of a window, and the averaging over ranks. items is
 // the number of items in the whole window on all ranks.
-func (a *Accelerator) ItemScale(items int) float32 {
-	if items == 0 {
-		return 0
-	}
-	return float32(a.accum.Steps*a.comm.Size()) / float32(items)
-}
+func (a *Accelerator) ItemScale(items int) float32 { return a.rank.ItemScale(items) }
 
 // Window holds the batches of one optimizer step on this rank.
 type Window[B any] struct {
@@ -27,7 +22,7 @@ type Window[B any] struct {
 	// Local is the number of items in Batches; Items is the number on all ranks.
 	Local, Items int
 
-	a *Accelerator
+	of *rank.Window[B]
 }
 
 // Windows groups batches (a loader's All) into windows of GradientAccumulationSteps and counts
@@ -46,33 +41,12 @@ type Window[B any] struct {
 // DataLoaderConfig.EvenBatches, repeated samples count each time they are read.
 func Windows[B any](ctx context.Context, a *Accelerator, batches iter.Seq2[B, error], items func(B) int) iter.Seq2[*Window[B], error] {
 	return func(yield func(*Window[B], error) bool) {
-		next, stop := iter.Pull2(batches)
-		defer stop()
-		for {
-			w := &Window[B]{a: a}
-			for len(w.Batches) < a.accum.Steps {
-				b, err, ok := next()
-				if err != nil {
-					yield(nil, err)
-					return
-				}
-				if !ok {
-					break
-				}
-				w.Batches = append(w.Batches, b)
-				w.Local += items(b)
-			}
-			all, err := collective.AllGather(ctx, a.comm, [2]int{w.Local, len(w.Batches)})
+		for w, err := range rank.Windows(ctx, a.rank, batches, items) {
 			if err != nil {
-				yield(nil, wrap("window", err))
+				yield(nil, err)
 				return
 			}
-			left := 0
-			for _, x := range all {
-				w.Items += x[0]
-				left += x[1]
-			}
-			if left == 0 || !yield(w, nil) {
+			if !yield(&Window[B]{Batches: w.Batches, Local: w.Local, Items: w.Items, of: w}, nil) {
 				return
 			}
 		}
@@ -85,41 +59,5 @@ func Windows[B any](ctx context.Context, a *Accelerator, batches iter.Seq2[B, er
 // part in the averaging. Each returns the sum of this rank's losses; divide the sum over ranks by
 // Items to report the loss.
 func (w *Window[B]) Each(ctx context.Context, forward func(context.Context, B) (*tensor.Tensor, error)) (float64, error) {
-	a := w.a
-	var modules []Module
-	for _, p := range a.group.Modules {
-		modules = append(modules, p.Module)
-	}
-	scale := a.ItemScale(w.Items) / float32(a.accum.Steps)
-	total := 0.0
-	for i, b := range w.Batches {
-		one := func() error {
-			loss, err := forward(ctx, b)
-			if err != nil {
-				return err
-			}
-			if loss.Len() == 1 { // else Backward says what is wrong, or was before
-				total += float64(loss.Item())
-			}
-			return a.backward(ctx, loss, scale)
-		}
-		var err error
-		if i == len(w.Batches)-1 {
-			err = one()
-		} else {
-			err = a.setSync(modules, false, one)
-		}
-		if err != nil {
-			return total, err
-		}
-	}
-	a.state.Sync, a.state.Ended = true, true
-	if len(w.Batches) > 0 || a.comm.Size() == 1 {
-		return total, nil
-	}
-	reached := make([]bool, len(a.group.Modules))
-	for i := range reached {
-		reached[i] = true
-	}
-	return total, a.group.Average(ctx, reached)
+	return w.of.Each(ctx, forward)
 }

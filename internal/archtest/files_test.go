@@ -9,7 +9,7 @@ import (
 
 // writers may call what else only internal/atomicfile calls, with the reason.
 var writers = map[string]string{
-	"train/trainer_state.go":              "writes into a checkpoint folder that is renamed when it is complete",
+	"train/internal/progress/files.go":    "writes into a checkpoint folder that is renamed when it is complete",
 	"train/internal/checkpoint/folder.go": "writes into a checkpoint folder that is renamed when it is complete",
 }
 

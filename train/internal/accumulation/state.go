@@ -1,5 +1,6 @@
-// Package accumulation knows where in an accumulation window a training loop is: [State] counts
-// batches, and follows the loaders, since their end ends a window.
+// Package accumulation counts the batches of an accumulation window. A [Rule] says when a window
+// ends. A [State] says where in it a training loop is, and follows the loaders, because the end of a
+// loader may end a window.
 package accumulation
 
 import (
@@ -8,8 +9,18 @@ import (
 	"github.com/heftai/heft/train/data"
 )
 
-// State is where the loop is. Loaders tell it when they begin and end. It belongs to the goroutine of
-// one rank.
+// Rule says when a window ends.
+type Rule struct {
+	Steps int // batches in a window
+	// WithLoader ends a window at the end of the active loader too.
+	WithLoader bool
+	// EachBatch averages the gradients over the ranks after every batch, not only at the end of a
+	// window.
+	EachBatch bool
+}
+
+// State is the position of a loop in its window. Loaders report their begin and end to it. It
+// belongs to the goroutine of one rank.
 type State struct {
 	Step   int  // batches since the last end of a loader
 	Window int  // batches since the last step
@@ -33,8 +44,8 @@ func (s *State) EndLoader(l data.LoaderState) {
 	s.loaders = slices.DeleteFunc(s.loaders, func(x data.LoaderState) bool { return x == l })
 }
 
-// Active returns the loader begun last that has not ended, or nil. A loader that the loop broke out of
-// has not ended: its flags go on to count, as in the reference.
+// Active returns the loader that was begun last and has not ended, or nil. A loader that the loop
+// left by break has not ended, as in Accelerate.
 func (s *State) Active() data.LoaderState {
 	if len(s.loaders) == 0 {
 		return nil
@@ -48,7 +59,7 @@ func (s *State) AtEnd() bool {
 	return l != nil && l.EndOfDataloader()
 }
 
-// Remainder is that of the active loader, -1 if none is active.
+// Remainder returns the active loader's Remainder, or -1 if no loader is active.
 func (s *State) Remainder() int {
 	if l := s.Active(); l != nil {
 		return l.Remainder()
@@ -56,19 +67,18 @@ func (s *State) Remainder() int {
 	return -1
 }
 
-// Advance goes on to the next batch. A window ends after steps batches or, withLoader, with the
-// active loader.
-func (s *State) Advance(steps int, withLoader bool) {
+// Advance moves to the next batch.
+func (s *State) Advance(r Rule) {
 	if s.Ended {
 		s.Window = 0
 	}
 	s.Window++
 	s.Cut = false
-	if withLoader && s.AtEnd() {
+	if r.WithLoader && s.AtEnd() {
 		s.Step, s.Sync = 0, true
 	} else {
 		s.Step++
-		s.Sync = s.Step%steps == 0
+		s.Sync = s.Step%r.Steps == 0
 	}
 	s.Ended = s.Sync
 }

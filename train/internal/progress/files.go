@@ -1,0 +1,98 @@
+package progress
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/heftai/heft/internal/smallfile"
+	"github.com/heftai/heft/train/internal/checkpoint"
+	"github.com/heftai/heft/train/track"
+)
+
+// File is the name of the state's file in a checkpoint.
+const File = "trainer_state.json"
+
+// CheckpointName returns the name of the checkpoint folder of a step.
+func CheckpointName(step int) string { return prefix + strconv.Itoa(step) }
+
+const prefix = "checkpoint-"
+
+// Checkpoints lists the checkpoint folders in dir, lowest step first.
+func Checkpoints(dir string) ([]string, error) {
+	all, err := checkpoint.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var names []string
+	for _, name := range all {
+		if strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
+// RemoveOld removes checkpoints in dir beyond limit, those of the lowest steps first. It keeps the
+// best one and that of the current step. A limit below 1 keeps all.
+func (s *State) RemoveOld(dir string, limit int) error {
+	if limit < 1 {
+		return nil
+	}
+	names, err := Checkpoints(dir)
+	if err != nil {
+		return err
+	}
+	left := len(names)
+	for _, name := range names {
+		if left <= limit {
+			return nil
+		}
+		path := filepath.Join(dir, name)
+		best := s.BestModelCheckpoint
+		if best != nil && *best == path || name == CheckpointName(s.GlobalStep) {
+			continue
+		}
+		if err := checkpoint.Remove(path); err != nil {
+			return err
+		}
+		left--
+	}
+	return nil
+}
+
+// Write writes the state into a folder.
+func (s *State) Write(dir string) error {
+	c := *s
+	c.LogHistory = make([]map[string]any, len(s.LogHistory))
+	for i, entry := range s.LogHistory {
+		c.LogHistory[i] = track.JSONValues(entry)
+	}
+	b, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, File), append(b, '\n'), 0o666)
+}
+
+// Read reads the state from a checkpoint folder.
+func Read(dir string) (*State, error) {
+	path := filepath.Join(dir, File)
+	b, err := smallfile.Read(path, smallfile.State)
+	if err != nil {
+		return nil, fmt.Errorf("train: trainer: %w", err)
+	}
+	var s State
+	if err := json.Unmarshal(b, &s); err != nil {
+		return nil, fmt.Errorf("train: trainer: %s: %w", path, err)
+	}
+	if s.GlobalStep < 0 {
+		return nil, fmt.Errorf("train: trainer: %s: global_step is %d, want 0 or more", path, s.GlobalStep)
+	}
+	return &s, nil
+}

@@ -1,0 +1,128 @@
+package rank
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/internal/replicas"
+	"github.com/heftai/heft/train/optim"
+	"github.com/heftai/heft/train/tensor"
+)
+
+var errPrepared = errors.New("is prepared already")
+
+// Prepare adapts things to the run, in place: modules, loaders, and the addresses of variables with
+// optimizers and schedulers. Schedulers come last, so that they follow the optimizers of the same
+// call. The error names the argument.
+func (r *Rank) Prepare(things ...any) error {
+	for _, schedulers := range []bool{false, true} {
+		for i, x := range things {
+			if _, is := x.(*optim.Scheduler); is != schedulers {
+				continue
+			}
+			if err := r.prepare(x); err != nil {
+				return fmt.Errorf("train: prepare: argument %d, a %T: %w", i+1, x, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Rank) prepare(x any) error {
+	if v := reflect.ValueOf(x); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return errors.New("is nil")
+	}
+	switch x := x.(type) {
+	case Loader:
+		return r.PrepareLoader(x, r.Split)
+	case tensor.Module:
+		return r.prepareModule(x)
+	case *optim.Prepared:
+		return r.adoptOptimizer(x)
+	case *optim.Optimizer:
+		return r.prepareOptimizer(x)
+	case *optim.Scheduler:
+		return r.prepareScheduler(x)
+	case optim.Optimizer, optim.Scheduler:
+		return errors.New("give the address of the variable that holds it")
+	}
+	return errors.New("cannot be prepared")
+}
+
+// PrepareLoader splits l between the ranks as o says.
+func (r *Rank) PrepareLoader(l Loader, o data.PrepareOptions) error {
+	err := l.Prepare(o)
+	if err == nil {
+		r.Loaders = append(r.Loaders, l)
+	}
+	return err
+}
+
+// prepareModule gives m rank 0's trainable weights.
+func (r *Rank) prepareModule(m tensor.Module) error {
+	if !reflect.TypeOf(m).Comparable() {
+		return errors.New("has no identity: give a pointer")
+	}
+	if r.Group.Find(m) != nil {
+		return errPrepared
+	}
+	p, err := replicas.NewModule(m)
+	if err != nil {
+		return err
+	}
+	if r.Comm.Size() > 1 {
+		if err := r.Group.Equal(r.Context, p); err != nil {
+			return err
+		}
+	}
+	r.Group.Modules = append(r.Group.Modules, p)
+	return nil
+}
+
+// prepareOptimizer wraps the optimizer in *o.
+func (r *Rank) prepareOptimizer(o *optim.Optimizer) error {
+	if *o == nil {
+		return errors.New("the optimizer is nil")
+	}
+	p, ok := (*o).(*optim.Prepared)
+	if !ok {
+		p = &optim.Prepared{Optimizer: *o}
+		*o = p
+	}
+	return r.adoptOptimizer(p)
+}
+
+func (r *Rank) adoptOptimizer(p *optim.Prepared) error {
+	if p.Syncs != nil {
+		return errPrepared
+	}
+	p.Syncs = r.Syncs
+	p.Scaler = r.Scaler
+	p.Peers = func() []*optim.Prepared { return r.Optimizers }
+	r.Optimizers = append(r.Optimizers, p)
+	return nil
+}
+
+// prepareScheduler wraps the scheduler in *s.
+func (r *Rank) prepareScheduler(s *optim.Scheduler) error {
+	if *s == nil {
+		return errors.New("the scheduler is nil")
+	}
+	if _, ok := (*s).(*optim.PreparedScheduler); ok {
+		return errPrepared
+	}
+	p := &optim.PreparedScheduler{
+		Scheduler:    *s,
+		Optimizers:   r.Optimizers,
+		World:        r.Comm.Size(),
+		SplitBatches: r.Split.SplitBatches,
+		Free:         r.FreeSchedulers,
+		Adjust:       r.CountAccumulation,
+		Syncs:        r.Syncs,
+	}
+	*s = p
+	r.Schedulers = append(r.Schedulers, p)
+	return nil
+}

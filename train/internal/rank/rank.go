@@ -1,0 +1,112 @@
+// Package rank is one rank's side of a training run. A [Rank] has the rank's connection to the
+// others, its prepared modules, optimizers, schedulers and loaders, the scaler, and its position in
+// an accumulation window. It runs backward passes and decides when gradients are averaged.
+//
+// The package reads and writes no files and runs no loop: see runstate and trainer.
+package rank
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/heftai/heft/internal/collective"
+	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/internal/accumulation"
+	"github.com/heftai/heft/train/internal/replicas"
+	"github.com/heftai/heft/train/optim"
+	"github.com/heftai/heft/train/rng"
+)
+
+// Options configure a [Rank].
+type Options struct {
+	Comm collective.Comm
+	// Context ends the exchanges of Prepare.
+	Context context.Context
+	Rule    accumulation.Rule
+	// Split says how loaders are split between the ranks. New sets its Comm and its Observer.
+	Split data.PrepareOptions
+	// Scaler scales losses and is given to optimizers. It may be nil.
+	Scaler *optim.Scaler
+	// FreeSchedulers lets schedulers step on each call, not only with their optimizers.
+	FreeSchedulers bool
+	// CountAccumulation counts the calls of schedulers during accumulation.
+	CountAccumulation bool
+	// ShortWindows divides the losses of a window that its loader cut short by its real length.
+	ShortWindows bool
+}
+
+// Loader is a *data.Loader of any batch.
+type Loader interface {
+	Prepare(data.PrepareOptions) error
+}
+
+// Rank is the state of one rank. It belongs to the rank's goroutine.
+type Rank struct {
+	Options
+	Group      replicas.Group
+	Optimizers []*optim.Prepared
+	Schedulers []*optim.PreparedScheduler
+	Loaders    []Loader
+	Position   accumulation.State
+	Generator  *rng.Generator
+}
+
+// New makes a rank that has prepared nothing.
+func New(o Options) *Rank {
+	r := &Rank{Options: o, Group: replicas.Group{Comm: o.Comm}, Generator: rng.New(0)}
+	r.Position.Sync, r.Position.Ended = true, true
+	r.Split.Comm, r.Split.Observer = o.Comm, &r.Position
+	return r
+}
+
+// Free forgets everything that was prepared, drops the gradients, and restarts the count of
+// batches.
+func (r *Rank) Free() {
+	for _, m := range r.Group.Modules {
+		for _, p := range m.Params {
+			p.ZeroGrad()
+		}
+	}
+	r.Group.Modules, r.Optimizers, r.Schedulers, r.Loaders = nil, nil, nil, nil
+	r.Position = accumulation.State{Sync: true}
+}
+
+// Syncs reports whether the current batch ends its window.
+func (r *Rank) Syncs() bool { return r.Position.Sync }
+
+// IsMain reports whether this is rank 0.
+func (r *Rank) IsMain() bool { return r.Comm.Rank() == 0 }
+
+// OnMain runs f on rank 0.
+func (r *Rank) OnMain(f func() error) error {
+	if !r.IsMain() {
+		return nil
+	}
+	return f()
+}
+
+// Together returns an error on all ranks if any has one: its own, else another rank's. All ranks
+// must call it.
+func (r *Rank) Together(ctx context.Context, err error) error {
+	if r.Comm.Size() == 1 {
+		return err
+	}
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	all, failed := collective.AllGather(ctx, r.Comm, text)
+	if err != nil || failed != nil {
+		return errors.Join(err, failed)
+	}
+	for rank, text := range all {
+		if text != "" {
+			return fmt.Errorf("rank %d: %s", rank, text)
+		}
+	}
+	return nil
+}
+
+// Wait returns when all ranks have called it.
+func (r *Rank) Wait(ctx context.Context) error { return collective.Barrier(ctx, r.Comm) }

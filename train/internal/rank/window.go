@@ -1,0 +1,120 @@
+package rank
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/heftai/heft/internal/collective"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// Window holds the batches of one optimizer step on this rank.
+type Window[B any] struct {
+	Batches []B
+	// Local is the number of items in Batches; Items is the number on all ranks.
+	Local, Items int
+
+	r *Rank
+}
+
+// ItemScale returns the factor that, with Backward's division by the steps of a window and the
+// averaging over the ranks, makes a sum over items their mean.
+func (r *Rank) ItemScale(items int) float32 {
+	if items == 0 {
+		return 0
+	}
+	return float32(r.Rule.Steps*r.Comm.Size()) / float32(items)
+}
+
+// Windows groups batches into windows and counts their items on all ranks. Each rank gets the same
+// number of windows; some windows of a rank may be empty.
+func Windows[B any](ctx context.Context, r *Rank, batches iter.Seq2[B, error], items func(B) int) iter.Seq2[*Window[B], error] {
+	return func(yield func(*Window[B], error) bool) {
+		next, stop := iter.Pull2(batches)
+		defer stop()
+		for {
+			w := &Window[B]{r: r}
+			for len(w.Batches) < r.Rule.Steps {
+				b, err, ok := next()
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				if !ok {
+					break
+				}
+				w.Batches = append(w.Batches, b)
+				w.Local += items(b)
+			}
+			left, err := w.count(ctx)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if left == 0 || !yield(w, nil) {
+				return
+			}
+		}
+	}
+}
+
+// count sums the items of all ranks, and returns the number of batches on all ranks.
+func (w *Window[B]) count(ctx context.Context) (batches int, err error) {
+	all, err := collective.AllGather(ctx, w.r.Comm, [2]int{w.Local, len(w.Batches)})
+	if err != nil {
+		return 0, fmt.Errorf("train: window: %w", err)
+	}
+	for _, x := range all {
+		w.Items += x[0]
+		batches += x[1]
+	}
+	return batches, nil
+}
+
+// Each runs the forward and the backward pass for each batch, so that the gradient is that of the
+// mean over all items. Gradients are averaged over the ranks in the last pass only. A rank without
+// a batch takes part in the averaging. Each returns the sum of this rank's losses.
+func (w *Window[B]) Each(ctx context.Context, forward func(context.Context, B) (*tensor.Tensor, error)) (float64, error) {
+	r := w.r
+	var modules []tensor.Module
+	for _, m := range r.Group.Modules {
+		modules = append(modules, m.Module)
+	}
+	scale := r.ItemScale(w.Items) / float32(r.Rule.Steps)
+	total := 0.0
+	for i, b := range w.Batches {
+		one := func() error {
+			loss, err := forward(ctx, b)
+			if err != nil {
+				return err
+			}
+			if loss == nil {
+				return errors.New("train: backward: no loss")
+			}
+			if loss.Len() == 1 { // backward reports any other shape
+				total += float64(loss.Item())
+			}
+			return r.backward(ctx, loss, scale)
+		}
+		var err error
+		if i == len(w.Batches)-1 {
+			err = one()
+		} else {
+			err = r.WithSync(modules, false, one)
+		}
+		if err != nil {
+			return total, err
+		}
+	}
+	r.Position.Sync, r.Position.Ended = true, true
+	if len(w.Batches) > 0 || r.Comm.Size() == 1 {
+		return total, nil
+	}
+	reached := make([]bool, len(r.Group.Modules))
+	for i := range reached {
+		reached[i] = true
+	}
+	return total, r.Group.Average(ctx, reached)
+}

@@ -1,0 +1,140 @@
+package runstate
+
+import (
+	"fmt"
+
+	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/internal/checkpoint"
+	"github.com/heftai/heft/train/internal/replicas"
+)
+
+// ownState is what each rank saves for itself.
+type ownState struct {
+	// Step is the number of batches since the last end of a loader, Accelerate's "step". Window is
+	// the number of batches since the last step. Ended says that the last batch ended a window.
+	Step   int  `json:"step"`
+	Window int  `json:"window"`
+	Ended  bool `json:"window_ended"`
+	// Generator is the state of the rank's generator.
+	Generator []byte `json:"generator"`
+	// Loaders are the positions of the prepared loaders, in their order.
+	Loaders []data.LoaderPosition `json:"loaders"`
+}
+
+// positioned is a loader that knows its position.
+type positioned interface {
+	Position() (data.LoaderPosition, error)
+	Restore(data.LoaderPosition) error
+}
+
+// write writes this rank's files.
+func (s *Store) write(f *checkpoint.Folder) error {
+	own, err := s.ownState()
+	if err != nil {
+		return err
+	}
+	for _, hook := range s.SaveHooks {
+		if err := hook(f.Temp()); err != nil {
+			return err
+		}
+	}
+	if s.PendingGradients {
+		if err := s.writeGradients(f); err != nil {
+			return err
+		}
+	}
+	if err := s.Rank.OnMain(func() error { return s.writeShared(f) }); err != nil {
+		return err
+	}
+	return f.WriteJSON(checkpoint.RankFile(s.Rank.Comm.Rank()), own)
+}
+
+func (s *Store) ownState() (ownState, error) {
+	at := s.Rank.Position
+	own := ownState{Step: at.Step, Window: at.Window, Ended: at.Ended}
+	var err error
+	if own.Generator, err = s.Rank.Generator.MarshalBinary(); err != nil {
+		return own, err
+	}
+	for i, l := range s.Rank.Loaders {
+		var p data.LoaderPosition
+		if l, ok := l.(positioned); ok {
+			if p, err = l.Position(); err != nil {
+				return own, fmt.Errorf("loader %d: %w", i+1, err)
+			}
+		}
+		own.Loaders = append(own.Loaders, p)
+	}
+	return own, nil
+}
+
+// writeShared writes the state that is the same on all ranks.
+func (s *Store) writeShared(f *checkpoint.Folder) error {
+	r := s.Rank
+	for i, m := range r.Group.Modules {
+		if err := f.WriteTensors(checkpoint.Numbered(checkpoint.ModelFile, i), s.arrays(m), nil); err != nil {
+			return fmt.Errorf("module %d: %w", i+1, err)
+		}
+	}
+	for i, o := range r.Optimizers {
+		if err := f.WriteOptimizer(checkpoint.Numbered(checkpoint.OptimizerFile, i), o.Optimizer); err != nil {
+			return fmt.Errorf("optimizer %d: %w", i+1, err)
+		}
+	}
+	for i, x := range r.Schedulers {
+		if err := f.WriteJSON(checkpoint.Numbered(checkpoint.SchedulerFile, i), x.State()); err != nil {
+			return err
+		}
+	}
+	if r.Scaler != nil {
+		if err := r.SettleScale(); err != nil {
+			return err
+		}
+		if err := f.WriteJSON(checkpoint.ScalerFile, r.Scaler.State()); err != nil {
+			return err
+		}
+	}
+	for i, x := range s.registered {
+		state, err := x.StateDict()
+		if err == nil {
+			err = f.WriteJSON(checkpoint.CustomFile(i), state)
+		}
+		if err != nil {
+			return fmt.Errorf("registered object %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+// arrays returns the arrays of a module, tied ones once.
+func (s *Store) arrays(m *replicas.Module) []checkpoint.Array {
+	return checkpoint.Arrays(m.Module, s.SkipFrozen)
+}
+
+// writeGradients saves this rank's gradients of an unfinished window.
+func (s *Store) writeGradients(f *checkpoint.Folder) error {
+	if s.Rank.Position.Ended || s.Rank.Position.Window == 0 {
+		return nil
+	}
+	var arrays []checkpoint.Array
+	for _, g := range s.gradients() {
+		if g.Param.Grad() != nil {
+			g.Data = g.Param.Grad()
+			arrays = append(arrays, g)
+		}
+	}
+	return f.WriteTensors(checkpoint.GradientsFile(s.Rank.Comm.Rank()), arrays, nil)
+}
+
+// gradients returns the trainable parameters under unique names.
+func (s *Store) gradients() []checkpoint.Array {
+	var all []checkpoint.Array
+	for i, m := range s.Rank.Group.Modules {
+		for j, p := range m.Params {
+			if p.Trainable {
+				all = append(all, checkpoint.Array{Name: fmt.Sprintf("%d.%d", i, j), Shape: p.Shape(), Param: p})
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,56 @@
+package trainer
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/heftai/heft/train/track"
+)
+
+// logSteps logs the steps since the last log.
+func (t *Trainer[B]) logSteps(ctx context.Context) error {
+	loss := t.losses.Recent()
+	if t.Length.PerBatch && t.c.Intervals.Log > 0 {
+		return nil // TrainBatch logs its steps itself
+	}
+	r := &t.latest
+	return t.record(ctx, track.Values{"loss": loss, "grad_norm": r.GradNormPreClip, "learning_rate": r.LR})
+}
+
+// record logs values and adds them to the history.
+func (t *Trainer[B]) record(ctx context.Context, logs track.Values) error {
+	s := &t.State
+	entry := map[string]any{"epoch": s.Epoch, "step": s.GlobalStep}
+	attrs := []slog.Attr{slog.Int("step", s.GlobalStep), slog.Float64("epoch", round4(s.Epoch))}
+	maps.Copy(entry, logs)
+	for _, name := range logOrder(logs) {
+		attrs = append(attrs, slog.Any(name, logs[name]))
+	}
+	s.LogHistory = append(s.LogHistory, entry)
+	return t.tell(ctx, logs, s.GlobalStep, attrs)
+}
+
+// tell passes logged values to the callbacks, the log and the trackers.
+func (t *Trainer[B]) tell(ctx context.Context, logs track.Values, step int, attrs []slog.Attr) error {
+	if err := t.trigger(ctx, Moment{Event: Log, Logs: logs}); err != nil {
+		return err
+	}
+	if t.c.Log != nil {
+		t.c.Log.LogAttrs(ctx, slog.LevelInfo, "[Training]", attrs...)
+	}
+	return t.c.Track(ctx, logs, step)
+}
+
+// logOrder returns the names with the losses first.
+func logOrder(logs track.Values) []string {
+	first := []string{"loss", "eval_loss", "train_loss"}
+	rest := slices.DeleteFunc(slices.Sorted(maps.Keys(logs)), func(name string) bool { return slices.Contains(first, name) })
+	slices.Sort(first)
+	first = slices.DeleteFunc(first, func(name string) bool { _, ok := logs[name]; return !ok })
+	return append(first, rest...)
+}
+
+func round4(v float64) float64 { return math.Round(v*1e4) / 1e4 }

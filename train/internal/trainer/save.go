@@ -1,0 +1,98 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/train/internal/modelfiles"
+	"github.com/heftai/heft/train/internal/progress"
+)
+
+// Save writes a checkpoint of the current step and removes old ones. All ranks must call it.
+func (t *Trainer[B]) Save(ctx context.Context) error {
+	s, out := &t.State, t.c.Files.Dir
+	if out == "" {
+		return errors.New("train: trainer: no OutputDir to save to")
+	}
+	dir := filepath.Join(out, progress.CheckpointName(s.GlobalStep))
+	if s.BestGlobalStep != nil {
+		best := filepath.Join(out, progress.CheckpointName(*s.BestGlobalStep))
+		if _, err := os.Stat(best); err == nil || best == dir {
+			s.BestModelCheckpoint = &best
+		}
+	}
+	var err error
+	if s.StatefulCallbacks, err = t.c.Listener.SaveState(); err != nil {
+		return err
+	}
+	if err := t.c.Store.SaveWith(ctx, dir, t.writeFiles); err != nil {
+		return fmt.Errorf("train: save state: %w", err)
+	}
+	if err := t.rank.Together(ctx, t.rank.OnMain(func() error { return s.RemoveOld(out, t.c.Files.Limit) })); err != nil {
+		return fmt.Errorf("train: trainer: %w", err)
+	}
+	return t.trigger(ctx, Moment{Event: Saved, Folder: dir})
+}
+
+// writeFiles adds the trainer's state to a checkpoint and, with From, the model's config and
+// tokenizer.
+func (t *Trainer[B]) writeFiles(dir string) error {
+	return t.rank.OnMain(func() error {
+		if err := t.State.Write(dir); err != nil || t.c.From == "" {
+			return err
+		}
+		return modelfiles.CopyBeside(dir, t.c.From, meta.Float32)
+	})
+}
+
+// resume continues from a checkpoint if the configuration says so.
+func (t *Trainer[B]) resume(ctx context.Context) error {
+	f := &t.c.Files
+	dir := f.From
+	if dir == "" && f.Resume && f.Dir != "" {
+		names, err := progress.Checkpoints(f.Dir)
+		if err != nil {
+			return fmt.Errorf("train: trainer: %w", err)
+		}
+		if len(names) > 0 {
+			dir = filepath.Join(f.Dir, names[len(names)-1])
+		}
+	}
+	if dir == "" {
+		return nil
+	}
+	saved, err := progress.Read(dir)
+	if err == nil && saved.MaxSteps != t.State.MaxSteps {
+		t.c.Warn.WarnContext(ctx, "the checkpoint is of a run of another length: its schedule was made for that",
+			"checkpoint_max_steps", saved.MaxSteps, "max_steps", t.State.MaxSteps)
+	}
+	if err = t.rank.Together(ctx, err); err != nil {
+		return err
+	}
+	if _, err := t.c.Store.Load(ctx, dir); err != nil {
+		return fmt.Errorf("train: load state: %w", err)
+	}
+	t.State.Continue(saved)
+	t.resumed = true
+	return t.c.Listener.LoadState(t.State.StatefulCallbacks)
+}
+
+// loadBest loads the weights of the best checkpoint.
+func (t *Trainer[B]) loadBest(ctx context.Context) error {
+	best := t.State.BestModelCheckpoint
+	if !t.c.Files.LoadBest {
+		return nil
+	}
+	if best == nil {
+		t.c.Warn.WarnContext(ctx, "there is no checkpoint of the best evaluation: the weights are the last ones")
+		return nil
+	}
+	if err := t.c.Store.LoadModules(ctx, *best); err != nil {
+		return fmt.Errorf("train: trainer: the best checkpoint: %w", err)
+	}
+	return nil
+}

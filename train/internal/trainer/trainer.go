@@ -1,0 +1,281 @@
+// Package trainer is the loop of train.Trainer: a [Trainer] runs epochs, steps, logs, evaluations
+// and checkpoints on one rank, and resumes from a checkpoint. [Config] is what it works with, a
+// [Moment] is an event that it reports, and [Control] holds the requests of callbacks.
+//
+// Package progress counts steps, rank runs backward passes, runstate saves the state of the rank,
+// and evaluation sums metrics. The trainer puts them in order.
+package trainer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/internal/evaluation"
+	"github.com/heftai/heft/train/internal/progress"
+	"github.com/heftai/heft/train/internal/rank"
+	"github.com/heftai/heft/train/internal/runstate"
+	"github.com/heftai/heft/train/optim"
+	"github.com/heftai/heft/train/tensor"
+	"github.com/heftai/heft/train/track"
+)
+
+// Config is what a [Trainer] works with. train.TrainerConfig documents the fields of the same name.
+type Config[B any] struct {
+	Rank  *rank.Rank
+	Store *runstate.Store
+
+	Model          tensor.Module
+	ComputeLoss    func(ctx context.Context, batch B) (*tensor.Tensor, error)
+	Items          func(batch B) int
+	Optimizer      optim.Optimizer
+	Scheduler      optim.Scheduler
+	Train, Eval    *data.Loader[B]
+	EvaluateBatch  func(ctx context.Context, batch B) (evaluation.Batch, error)
+	Gather         func(ctx context.Context, e evaluation.Batch) (evaluation.Batch, error)
+	ComputeMetrics func(predicted, labels []int) map[string]float64
+	From           string
+	Observer       Observer
+
+	Goal      progress.Goal
+	Schedule  Schedule
+	Intervals progress.Intervals
+	Best      progress.Best
+	Files     Files
+	MaxNorm   float64 // limit of the norm of the gradients; 0 for none
+
+	Listener Listener
+	// Log receives logged values. Nil, as on ranks that do not log, drops them.
+	Log *slog.Logger
+	// Warn receives messages about the run, on the main rank.
+	Warn *slog.Logger
+	// Track passes logged values to trackers.
+	Track func(ctx context.Context, values track.Values, step int) error
+}
+
+// Schedule names a schedule of learning rates. An empty Name is none.
+type Schedule struct {
+	Name    string
+	Warmup  int
+	Options map[string]any
+}
+
+// Files says where checkpoints are and which of them is loaded.
+type Files struct {
+	Dir   string // of the checkpoints; empty saves none
+	Limit int    // checkpoints to keep; 0 keeps all
+	// LoadBest loads the weights of the best checkpoint at the end.
+	LoadBest bool
+	// Resume continues from the latest checkpoint in Dir, if there is one; From, if not empty, from
+	// the one in that folder.
+	Resume bool
+	From   string
+}
+
+// Observer measures the norms of a model: train.Observer.
+type Observer interface {
+	GradientNorm() float64
+	WeightNorm() float64
+}
+
+// Listener is called for every event. Its state is saved in checkpoints.
+type Listener interface {
+	On(ctx context.Context, m *Moment) error
+	SaveState() (map[string]json.RawMessage, error)
+	LoadState(map[string]json.RawMessage) error
+}
+
+// Moment is train.Moment, without the state and the control.
+type Moment struct {
+	Event   string
+	Batch   any
+	Result  *StepResult
+	Logs    track.Values
+	Metrics map[string]float64
+	Folder  string
+}
+
+// The events of a run. train.Event documents them.
+const (
+	TrainBegin = "train_begin"
+	EpochBegin = "epoch_begin"
+	StepStart  = "step_start"
+	SubstepEnd = "substep_end"
+	StepEnd    = "step_end"
+	Log        = "log"
+	Evaluated  = "evaluate"
+	Saved      = "save"
+	EpochEnd   = "epoch_end"
+	TrainEnd   = "train_end"
+)
+
+// Control is train.Control: the requests of callbacks.
+type Control struct {
+	StopTraining bool `json:"should_training_stop"`
+	StopEpoch    bool `json:"should_epoch_stop"`
+	Save         bool `json:"should_save"`
+	Evaluate     bool `json:"should_evaluate"`
+	Log          bool `json:"should_log"`
+}
+
+// Trainer runs a training loop on one rank. It belongs to the rank's goroutine.
+type Trainer[B any] struct {
+	c       Config[B]
+	rank    *rank.Rank
+	params  []optim.Param
+	plateau bool
+	losses  progress.Losses
+	latest  StepResult
+	metrics map[string]float64 // of the last evaluation
+	resumed bool
+
+	Length    *progress.Length
+	State     progress.State
+	Control   Control
+	Optimizer optim.Optimizer // prepared
+	Scheduler optim.Scheduler // prepared; may be nil
+}
+
+// New checks c and prepares its model, optimizer, loaders and scheduler. params are the model's
+// trainable parameters.
+func New[B any](c Config[B], params []optim.Param) (*Trainer[B], error) {
+	t := &Trainer[B]{c: c, rank: c.Rank, params: params}
+	switch {
+	case c.Model == nil || c.ComputeLoss == nil || c.Optimizer == nil || c.Train == nil:
+		return nil, errors.New("train: trainer: one of Model, ComputeLoss, Optimizer and Train is missing")
+	case c.Items != nil && c.Goal.PerBatch:
+		return nil, errors.New("train: trainer: Items weights windows, which Batches does not read ahead")
+	}
+	if err := t.findsBest(); err != nil {
+		return nil, err
+	}
+	c.Store.RestoreLoaders = true // to continue with the very next batch
+	if t.c.Observer == nil {
+		t.c.Observer = norms(params)
+	}
+	if err := t.measure(); err != nil {
+		return nil, err
+	}
+	if err := t.prepare(); err != nil {
+		return nil, err
+	}
+	return t, t.count()
+}
+
+// findsBest checks that LoadBest can find a best checkpoint.
+func (t *Trainer[B]) findsBest() error {
+	f, v := &t.c.Files, &t.c.Intervals
+	switch {
+	case !f.LoadBest:
+		return nil
+	case f.Dir == "" || t.c.Eval == nil:
+		return errors.New("train: trainer: LoadBestAtEnd needs an OutputDir and evaluation data")
+	case v.Save == 0 && v.Eval == 0 || v.Eval > 0 && v.Save > 0 && v.Save%v.Eval == 0:
+		return nil
+	}
+	return fmt.Errorf("train: trainer: LoadBestAtEnd needs a checkpoint at every evaluation: got SaveSteps %d and EvalSteps %d, want both 0 or SaveSteps a multiple of EvalSteps", v.Save, v.Eval)
+}
+
+// measure computes the length of windows from the loader, which is not split between the ranks yet.
+func (t *Trainer[B]) measure() error {
+	d := progress.Data{BatchSize: t.c.Train.TotalBatchSize(), World: t.rank.Comm.Size()}
+	if t.rank.Split.SplitBatches {
+		d.BatchSize /= d.World
+	}
+	if n, err := t.c.Train.DatasetLen(); err == nil {
+		d.Samples = n
+	}
+	g := t.c.Goal
+	if g.Accumulation == 0 {
+		g.Accumulation = t.rank.Rule.Steps
+	}
+	var err error
+	if t.Length, err = progress.NewLength(g, d); err != nil {
+		return err
+	}
+	t.State.TrainBatchSize = t.Length.BatchSize
+	if g.PerBatch {
+		return nil
+	}
+	return t.rank.SetSteps(t.Length.Window)
+}
+
+// prepare splits the data and gives all ranks the same weights.
+func (t *Trainer[B]) prepare() error {
+	t.Optimizer, t.Scheduler = t.c.Optimizer, t.c.Scheduler
+	err := t.rank.Prepare(t.c.Model, &t.Optimizer, t.c.Train)
+	if err != nil || t.c.Eval == nil {
+		return err
+	}
+	if !t.evaluatesSums() {
+		return t.rank.Prepare(t.c.Eval)
+	}
+	o := t.rank.Split
+	o.UnevenBatches, o.Dispatch = true, data.DispatchNever
+	if t.c.Eval.Streams() { // a stream can be split with padding only: see sumOwn
+		o.Comm, o.SplitBatches = nil, false
+	}
+	if err := t.rank.PrepareLoader(t.c.Eval, o); err != nil {
+		return fmt.Errorf("train: trainer: the evaluation data: %w", err)
+	}
+	return nil
+}
+
+// count computes the number of steps and makes the schedule.
+func (t *Trainer[B]) count() error {
+	n, err := t.c.Train.Len()
+	if err := t.Length.Count(n, err, t.c.Schedule.Name != ""); err != nil {
+		return err
+	}
+	s, v := &t.State, &t.c.Intervals
+	s.MaxSteps, s.NumTrainEpochs = t.Length.MaxSteps, t.Length.Epochs
+	s.LoggingSteps, s.EvalSteps, s.SaveSteps = v.Log, v.Eval, v.Save
+	s.IsLocalProcessZero, s.IsWorldProcessZero = t.rank.IsMain(), t.rank.IsMain()
+	return t.schedule()
+}
+
+// schedule makes the schedule and prepares it.
+func (t *Trainer[B]) schedule() error {
+	if sched := &t.c.Schedule; sched.Name != "" {
+		if t.Scheduler != nil {
+			return errors.New("train: trainer: both a scheduler and a schedule by name are given")
+		}
+		made, err := optim.NewScheduler(t.c.Optimizer, optim.ScheduleSpec{Name: sched.Name, WarmupSteps: &sched.Warmup,
+			TrainingSteps: &t.Length.ScheduleSteps, Options: sched.Options})
+		if err != nil {
+			return fmt.Errorf("train: trainer: %w", err)
+		}
+		t.Scheduler = made
+	}
+	if t.Scheduler == nil {
+		return nil
+	}
+	_, t.plateau = t.Scheduler.(*optim.Plateau)
+	if err := t.rank.Prepare(&t.Scheduler); err != nil {
+		return err
+	}
+	if p, ok := t.Scheduler.(*optim.PreparedScheduler); ok && !t.Length.PerBatch {
+		p.World = 1 // a schedule of updates moves once with each
+	}
+	return nil
+}
+
+// norms is the Observer of parameters.
+type norms []optim.Param
+
+func (n norms) GradientNorm() float64 { return optim.Norm(n, 2) }
+
+func (n norms) WeightNorm() float64 { return optim.WeightNorm(n, 2) }
+
+// setTraining tells the model whether it is trained or evaluated.
+func (t *Trainer[B]) setTraining(on bool) {
+	if m, ok := t.c.Model.(interface{ SetTraining(bool) }); ok {
+		m.SetTraining(on)
+	}
+}
+
+// trigger calls the listener.
+func (t *Trainer[B]) trigger(ctx context.Context, m Moment) error { return t.c.Listener.On(ctx, &m) }

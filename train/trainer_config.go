@@ -1,0 +1,129 @@
+package train
+
+import (
+	"context"
+
+	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/internal/progress"
+	"github.com/heftai/heft/train/internal/trainer"
+	"github.com/heftai/heft/train/optim"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// StepUnit is the unit in which a [Trainer] counts steps.
+type StepUnit int
+
+const (
+	// Updates are steps of the optimizer, as transformers' Trainer counts them. Accumulation
+	// windows end with the epoch and are divided by their real length. The schedule moves once per
+	// step. This is the default.
+	Updates StepUnit = iota
+	// Batches are micro steps, one per batch, as [Trainer.TrainAStep] counts them. Windows continue
+	// across epochs, and the optimizer does not step for a last window that is not full. The
+	// schedule counts the batches of all ranks and moves with every batch.
+	Batches
+)
+
+// TrainingArguments say how long a [Trainer] trains, and when it logs, evaluates and saves. For the
+// intervals (…Steps), 0 is the end of each epoch, and a negative number is never.
+type TrainingArguments struct {
+	// OutputDir is the folder of the checkpoints, OutputDir/checkpoint-STEP. If empty, none is
+	// saved.
+	OutputDir string
+	Unit      StepUnit
+	// Strategy says which of Epochs (the default) and MaxSteps gives the length of the run.
+	Strategy optim.Strategy
+	// Epochs is how often the run trains on the data. 0 means 3. With Updates it may have a
+	// fraction.
+	Epochs float64
+	// MaxSteps is the number of steps of each rank. If it is positive, it replaces Epochs.
+	MaxSteps int
+	// GradientAccumulationSteps is the number of batches in a window. 0 means the accelerator's
+	// number. With Batches, Backward divides losses by the accelerator's number, not by this one.
+	GradientAccumulationSteps int
+	// RealBatchSize is the number of samples of an optimizer step over all ranks. It sets the
+	// number of batches in a window, and must be divisible by the batch of all ranks together.
+	RealBatchSize int
+	// MaxGradNorm limits the norm of all gradients. 0 does not.
+	MaxGradNorm float64
+	// Schedule makes a schedule by name ([optim.NewScheduler]) with the length of the run. If
+	// empty, the trainer uses TrainerConfig.Scheduler.
+	Schedule        string
+	WarmupSteps     int
+	ScheduleOptions map[string]any
+
+	LogSteps, EvalSteps, SaveSteps int
+	// LogFirstStep logs the first step too.
+	LogFirstStep bool
+	// SaveTotalLimit is how many checkpoints are kept. 0 keeps all. The best one is always kept.
+	SaveTotalLimit int
+	// MetricForBest is the evaluation metric that ranks checkpoints. Empty means "loss", which is
+	// the same as "eval_loss".
+	MetricForBest string
+	// GreaterIsBetter says that a higher MetricForBest is better.
+	GreaterIsBetter bool
+	// LoadBestAtEnd loads the weights of the best checkpoint at the end. Every evaluation needs a
+	// checkpoint: save at the end of each epoch like the evaluations, or make SaveSteps a multiple
+	// of EvalSteps.
+	LoadBestAtEnd bool
+	// Resume continues from the checkpoint of OutputDir with the highest number, if there is one.
+	// ResumeFrom continues from the checkpoint in that folder.
+	Resume     bool
+	ResumeFrom string
+}
+
+// TrainerConfig is what a [Trainer] works with. Model, ComputeLoss, Optimizer and Train are
+// required.
+type TrainerConfig[B any] struct {
+	// Accelerator is this rank's. Nil makes one for a world of one. The trainer prepares the
+	// following fields; they must not be prepared yet.
+	Accelerator *Accelerator
+	// Model may have a method SetTraining(bool). The trainer calls it before training and before
+	// evaluating.
+	Model Module
+	// ComputeLoss is the forward pass. It returns the mean loss of a batch or, if Items is set, the
+	// sum over the batch's items.
+	ComputeLoss func(ctx context.Context, batch B) (*tensor.Tensor, error)
+	// Items counts the items that a batch's loss is summed over, such as tokens with labels. A step
+	// then uses the mean over all items of the window on all ranks. It is for Updates only.
+	Items func(batch B) int
+	// Optimizer steps the model's parameters.
+	Optimizer optim.Optimizer
+	// Scheduler changes the optimizer's learning rates. Nil keeps them, unless
+	// TrainingArguments.Schedule names a schedule.
+	Scheduler optim.Scheduler
+	Train     *data.Loader[B]
+	// Eval is the data of [Trainer.Evaluate]. It may be nil.
+	Eval *data.Loader[B]
+	// EvaluateBatch evaluates each sample of a batch. If nil, ComputeLoss gives one loss for all
+	// samples of the batch.
+	EvaluateBatch func(ctx context.Context, batch B) (Evaluation, error)
+	// ComputeMetrics computes further metrics from the predictions of all samples. If nil, the
+	// trainer computes the accuracy.
+	ComputeMetrics func(predicted, labels []int) map[string]float64
+	// Callbacks are called for every event, in order.
+	Callbacks []Callback
+	// From is the folder of the model that is trained. Its config and the files of its tokenizer
+	// are copied into every checkpoint, so that each is a model folder. Empty copies nothing.
+	From string
+	// Observer measures norms. Nil measures the trainable parameters of Model.
+	Observer  Observer
+	Arguments TrainingArguments
+}
+
+// Observer measures the 2-norms of all gradients and of all weights of a model.
+type Observer interface {
+	GradientNorm() float64
+	WeightNorm() float64
+}
+
+// goal returns how long to train.
+func (a *TrainingArguments) goal() progress.Goal {
+	return progress.Goal{Strategy: a.Strategy, Epochs: a.Epochs, MaxSteps: a.MaxSteps, Accumulation: a.GradientAccumulationSteps,
+		RealBatch: a.RealBatchSize, PerBatch: a.Unit == Batches}
+}
+
+// files returns where checkpoints are saved and loaded.
+func (a *TrainingArguments) files() trainer.Files {
+	return trainer.Files{Dir: a.OutputDir, Limit: a.SaveTotalLimit, LoadBest: a.LoadBestAtEnd, Resume: a.Resume, From: a.ResumeFrom}
+}
