@@ -23,19 +23,11 @@ type MachineSpeed struct {
 // bytes; with less than 32 MiB the speed of memory stays unknown. It measures the disk by reading
 // files of the checkpoint, which may be nil. o.Ledger counts the memory.
 func Probe(ctx context.Context, o Options, checkpoint *loader.Checkpoint, memory int64) (MachineSpeed, error) {
-	var files []string
-	if checkpoint != nil {
-		for _, f := range checkpoint.Files() {
-			if f.Path != "" {
-				files = append(files, f.Path)
-			}
-		}
-	}
 	var ledger *hostmem.Ledger
 	if o.Ledger != nil {
 		ledger = &o.Ledger.host
 	}
-	p := probe.Options{Variant: o.Variant, Files: files, MemoryBytes: max(memory, 1), Ledger: ledger}
+	p := probe.Options{Variant: o.Variant, Files: filesOf(checkpoint), MemoryBytes: max(memory, 1), Ledger: ledger}
 	if o.Threads > 0 {
 		p.Threads = []int{o.Threads}
 	}
@@ -51,6 +43,19 @@ func Probe(ctx context.Context, o Options, checkpoint *loader.Checkpoint, memory
 		s.DiskBytes = r.Disk.BytesPerSecond
 	}
 	return s, nil
+}
+
+// filesOf returns the paths of a checkpoint's files, of which there are none in memory.
+func filesOf(checkpoint *loader.Checkpoint) (files []string) {
+	if checkpoint == nil {
+		return nil
+	}
+	for _, f := range checkpoint.Files() {
+		if f.Path != "" {
+			files = append(files, f.Path)
+		}
+	}
+	return files
 }
 
 // Probe measures the machine with the threads and kernels of m and the disk of its checkpoint. Any

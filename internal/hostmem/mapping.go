@@ -109,6 +109,9 @@ type Stamp struct {
 // Size is the file's size.
 func (s Stamp) Size() int64 { return s.size }
 
+// Device is the number of the disk that holds the file.
+func (s Stamp) Device() uint64 { return s.device }
+
 // Stamp is the mapped file's now. A file that was cut within its last page reads as zeros there
 // and one that was overwritten as something else, and neither faults; this call, which
 // allocates nothing, tells.

@@ -81,16 +81,6 @@ type PeakRate struct {
 	OperationsPerSecond float64 `json:"operations_per_second"`
 }
 
-// A DiskRate is the rate at which one thread reads a file in pieces of 8 MiB.
-type DiskRate struct {
-	File           string  `json:"file"`
-	BytesPerSecond float64 `json:"bytes_per_second"`
-	Bytes          int64   `json:"bytes"` // number of bytes read
-	// Direct is false if the file system reads only through the page cache; the rate may then be
-	// that of memory.
-	Direct bool `json:"direct"`
-}
-
 // MemoryAt returns the bandwidth in bytes per second for the measured thread count nearest to n, or
 // 0 if memory was not measured.
 func (r *Rates) MemoryAt(n int) float64 {
@@ -154,7 +144,7 @@ func Run(ctx context.Context, o Options) (*Rates, error) {
 		r.Peaks = append(r.Peaks, PeakRate{Name: roof.Name, Threads: most, OperationsPerSecond: peak(ctx, &roof, most)})
 	}
 	if len(o.Files) > 0 {
-		if r.Disk, err = disk(ctx, o); err != nil {
+		if r.Disk, err = Disk(ctx, o); err != nil {
 			return nil, err
 		}
 	}

@@ -118,8 +118,60 @@ func TestErrorsNameTheirPlace(t *testing.T) {
 func TestLastPieceOfAFile(t *testing.T) {
 	path := file(t, readSize+4097)
 	for range 4 {
-		if _, err := disk(context.Background(), Options{Files: []string{path}}); err != nil {
+		if _, err := Disk(context.Background(), Options{Files: []string{path}}); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+func TestDepthOfADisk(t *testing.T) {
+	rate := func(depth int, speed float64) DiskRate { return DiskRate{Depth: depth, BytesPerSecond: speed} }
+	for _, c := range []struct {
+		rates []DiskRate
+		want  int
+	}{
+		{[]DiskRate{rate(1, 100), rate(2, 99), rate(4, 102)}, 1},
+		{[]DiskRate{rate(1, 100), rate(2, 180), rate(4, 182), rate(8, 181)}, 2},
+		{[]DiskRate{rate(1, 100), rate(2, 190), rate(4, 300), rate(8, 500)}, 8},
+		{[]DiskRate{rate(1, 0)}, 1},
+	} {
+		if got := smallest(c.rates); got.Depth != c.want {
+			t.Errorf("%v: depth %d, want %d", c.rates, got.Depth, c.want)
+		}
+	}
+	path := file(t, 40<<20)
+	for memory, most := range map[int64]int{0: 8, 1: 1, 20 << 20: 2} {
+		got, err := Disk(t.Context(), Options{Files: []string{path}, MemoryBytes: memory})
+		if err != nil || got.Depth < 1 || got.Depth > most || got.RequestBytes < smallRead || got.BytesPerSecond <= 0 {
+			t.Errorf("with %d bytes of memory: %+v, %v", memory, got, err)
+		}
+	}
+}
+
+// TestADamagedDiskFileIsIgnored: the rate of a disk is kept for all its files; what is damaged counts
+// as none.
+func TestADamagedDiskFileIsIgnored(t *testing.T) {
+	path, other, folder := file(t, 1000), file(t, 10), t.TempDir()
+	if KeptDisk(folder, path) != nil || KeptDisk("", path) != nil || KeepDisk("", &DiskRate{}) != nil {
+		t.Error("something is kept of nothing")
+	}
+	want := DiskRate{File: path, BytesPerSecond: 2e9, Depth: 4, RequestBytes: readSize, Direct: true}
+	if err := KeepDisk(folder, &want); err != nil {
+		t.Fatal(err)
+	}
+	if got := KeptDisk(folder, other); got == nil || *got != want {
+		t.Errorf("kept %+v, want %+v", got, want)
+	}
+	name, err := diskFile(folder, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"", "{", "[]", `{"version": 1, "rate": {"depth": -1}}`, `{"version": 2, "rate": {"depth": 1}}`, "\x00\xff"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := KeptDisk(folder, path); got != nil {
+			t.Errorf("%q gives %+v", text, got)
 		}
 	}
 }

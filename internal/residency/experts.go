@@ -179,7 +179,7 @@ func (s *Store) expertLoad(st *stack, e int) *load {
 	for i := range x.pieces {
 		regions = addRegions(regions, &x.pieces[i])
 	}
-	l := newLoad(regions, s.request)
+	l := newLoad(regions)
 	l.jobs = s.loadJobs(regions)
 	s.experts.loads[id] = l
 	return l

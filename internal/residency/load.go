@@ -39,6 +39,7 @@ func newRegion(t *loader.Tensor, begin, size int64) region {
 type load struct {
 	extents []extent
 	pieces  []piece    // the reads, in the order of the extents
+	request int64      // size for which pieces was made
 	places  []int64    // offset of each region in the slot, in the order given to newLoad
 	slot    int64      // size in the slot, in bytes
 	read    int64      // bytes read
@@ -57,9 +58,8 @@ type piece struct {
 	begin, end int64
 }
 
-// newLoad lays out the regions in a slot. Adjacent regions of a file are read together, in pieces
-// of at most request bytes.
-func newLoad(regions []region, request int64) *load {
+// newLoad lays out the regions in a slot. Adjacent regions of a file are read together.
+func newLoad(regions []region) *load {
 	order := make([]int, len(regions))
 	for i := range order {
 		order[i] = i
@@ -83,9 +83,19 @@ func newLoad(regions []region, request int64) *load {
 	}
 	for i := range l.extents {
 		l.read += l.extents[i].size
-		l.pieces = l.extents[i].cut(l.pieces, i, request)
 	}
 	return l
+}
+
+// cut divides the load into reads of at most request bytes.
+func (l *load) cut(request int64) {
+	if l.request == request {
+		return
+	}
+	l.request, l.pieces = request, l.pieces[:0]
+	for i := range l.extents {
+		l.pieces = l.extents[i].cut(l.pieces, i, request)
+	}
 }
 
 // cut appends the pieces of extent i. They have about the same size, so that there is no small one

@@ -27,7 +27,8 @@ func TestLoadPlacesEveryRegion(t *testing.T) {
 			off := rng.Int64N(int64(len(data)))
 			regions = append(regions, region{path: path, off: off, size: rng.Int64N(min(int64(len(data))-off, 90_000) + 1)})
 		}
-		l := newLoad(regions, requests[rng.IntN(len(requests))])
+		l := newLoad(regions)
+		l.cut(requests[rng.IntN(len(requests))])
 		block, err := hostmem.Alloc(nil, hostmem.Staging, int(l.slot)+1)
 		if err != nil {
 			t.Fatal(err)

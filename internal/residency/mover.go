@@ -120,7 +120,7 @@ func (q *moveQueue) remove(v *move) {
 }
 
 // Tune sets the number of reads in flight and the size of a read, as measured for the disk. Zero
-// leaves a value as it is. Loads that exist already keep their size of reads.
+// leaves a value as it is.
 func (m *Mover) Tune(depth int, request int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -231,6 +231,7 @@ func (r *ring) close() {
 
 // start submits the requests that are in no slot, as far as there are slots for them.
 func (r *ring) start(p Priority) {
+	_, request := r.mover.Depth()
 	for !r.closed {
 		id, at := r.next()
 		if at < 0 {
@@ -240,6 +241,7 @@ func (r *ring) start(p Priority) {
 		r.drop(s)
 		s.load, s.state, s.awaited = id, slotLoading, false
 		r.where[id] = at
+		r.loads[id].cut(request)
 		s.transfer.pieces = len(r.loads[id].pieces)
 		r.moves.Add(1)
 		r.mover.submit(&s.transfer, p)

@@ -37,7 +37,7 @@ func newTestRing(t *testing.T, n, slots int, fail func(i int) error) (*ring, *at
 	reader := &testReader{ids: map[*load]int{}, fail: fail}
 	loads := make([]*load, n)
 	for i := range loads {
-		loads[i] = &load{slot: 1, pieces: []piece{{0, 0, 1}}}
+		loads[i] = &load{slot: 1, pieces: []piece{{0, 0, 1}}, request: maxRead}
 		reader.ids[loads[i]] = i
 	}
 	buffers := make([][]byte, slots)

@@ -68,7 +68,7 @@ func (s *Store) sort(units []Unit) ([]*load, error) {
 		}
 		if len(regions) > 0 {
 			out.load = len(loads)
-			l := newLoad(regions, s.request)
+			l := newLoad(regions)
 			l.jobs = s.loadJobs(regions)
 			out.bytes = l.read
 			loads = append(loads, l)

@@ -111,7 +111,6 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 		s.mover = new(Mover)
 	}
 	s.mover.open()
-	_, s.request = s.mover.Depth()
 	var err error
 	if s.quantizer, err = newQuantizer(root, o); err != nil {
 		return nil, err
