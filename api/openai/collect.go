@@ -38,10 +38,11 @@ func (c *common) collect(ctx context.Context, runs *generate.Runs, count int, ed
 		if edit != nil {
 			edit(&p)
 		}
+		size := engineBytes * len(p.Tokens)
 		if !c.LogProbs && !c.ReturnIDs {
 			p.Tokens = nil
 		}
-		if err := memory.take(partBytes(&p)); err != nil {
+		if err := memory.take(size + partBytes(&p)); err != nil {
 			return nil, err
 		}
 		a := &answers[p.Run*c.N+p.Choice]
@@ -59,10 +60,11 @@ func (c *common) collect(ctx context.Context, runs *generate.Runs, count int, ed
 
 // What a part of a collected answer takes until the answer is sent, in bytes.
 const (
-	textBytes  = 8   // a byte of text: in a builder that grows, and in JSON
-	callBytes  = 256 // a piece of a call, beside its text
-	tokenBytes = 160 // a token: in a list that grows, and its id in JSON
-	topBytes   = 20  // one of the likeliest ids beside it
+	engineBytes = 8   // a token of any answer: in the engine's sequence, which grows
+	textBytes   = 8   // a byte of text: in a builder that grows, and in JSON
+	callBytes   = 256 // a piece of a call, beside its text
+	tokenBytes  = 160 // a token: in a list that grows, and its id in JSON
+	topBytes    = 20  // one of the likeliest ids beside it
 )
 
 // partBytes is about the memory that a part takes in a collected answer.

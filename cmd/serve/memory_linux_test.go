@@ -124,6 +124,9 @@ var hostileBodies = map[string]hostileBody{
 	"escapes":            {"/tokenize", `{"prompt":"`, `\u0061`, `"}`, 5 * mib, false, 1},
 	"too large":          {"/tokenize", `{"prompt":"`, `a`, `"}`, 40 * mib, true, 1},
 	"values in kwargs":   {chatPath, `{"messages":[{"role":"user","content":"a"}],"chat_template_kwargs":{"a":[`, `[],`, `1]}}`, 8 * mib, false, 1},
+	"answers at once":    {"/v1/completions", `{"prompt":"a","ignore_eos":true,"logprobs":20,"n":4,"max_tokens":100`, " ", `}`, 1, false, 16},
+	"chats at once":      {chatPath, `{"messages":[{"role":"user","content":"a"}],"ignore_eos":true,"logprobs":true,"top_logprobs":20,"max_tokens":200`, " ", `}`, 1, false, 16},
+	"held ids":           {"/v1/completions", `{"ignore_eos":true,"return_token_ids":true,"max_tokens":8,"prompt":[`, "[5],", `[5]]}`, 60, false, 4},
 	"a list in a schema": {chatPath, `{"messages":[{"role":"user","content":"a"}],"response_format":{"type":"text","a":[`, `{},`, `1]}}`, 8 * mib, false, 1},
 }
 

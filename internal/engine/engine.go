@@ -207,6 +207,7 @@ func (e *Engine) run() {
 		e.reap()
 		e.admit()
 		if e.plan() {
+			e.announce()
 			e.forward()
 			e.reap()
 			e.publish(e.model.KV())

@@ -240,3 +240,19 @@ func TestObserver(t *testing.T) {
 		}
 	})
 }
+
+// TestStatsCountARequestInItsFirstPass: between its admission and the end of its first pass, which
+// may read weights for minutes, a request was neither running nor waiting.
+func TestStatsCountARequestInItsFirstPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := engine.New(&enginetest.Model{Delay: time.Hour}, engine.Options{MaxBatch: 1})
+		defer e.Close()
+		for i, want := range [][2]int{{1, 0}, {1, 1}} {
+			submit(t, e, engine.Request{Prompt: prompt(i, 8), MaxTokens: 1}) // the second waits
+			synctest.Wait()
+			if st := e.Stats(); st.Running != want[0] || st.Waiting != want[1] {
+				t.Errorf("%d requests, in the first pass: %d running, %d waiting; want %v", i+1, st.Running, st.Waiting, want)
+			}
+		}
+	})
+}

@@ -45,7 +45,8 @@ type ChoiceStats struct {
 	LongestGenerated int // tokens of its longest choice
 }
 
-// Stats is a snapshot, taken after the last step.
+// Stats is a snapshot, taken after the last pass, or before the current one if choices have come or
+// gone since.
 type Stats struct {
 	Running int // choices in the batch
 	Waiting int // choices without a slot
@@ -68,7 +69,7 @@ type totals struct {
 
 var reasons = [...]Reason{FinishStop, FinishLength, FinishAbort, FinishError}
 
-// Stats returns the state after the last step.
+// Stats returns the current state.
 func (e *Engine) Stats() Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,6 +82,17 @@ func (e *Engine) Stats() Stats {
 		s.Finished[r] = e.counted[i]
 	}
 	return s
+}
+
+// announce publishes the state before a pass, which may take minutes, if choices have come or gone
+// since it was published.
+func (e *Engine) announce() {
+	e.mu.Lock()
+	same := e.stats.Running == len(e.running) && e.stats.Waiting == len(e.waiting)
+	e.mu.Unlock()
+	if !same {
+		e.publish(e.model.KV())
+	}
 }
 
 // publish makes the state visible to Stats.
