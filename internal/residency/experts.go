@@ -9,6 +9,7 @@ import (
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/residency/policy"
 	"github.com/heftai/heft/internal/stored"
 	"github.com/heftai/heft/meta"
 )
@@ -21,6 +22,7 @@ type stack struct {
 	experts []expert
 	convert bool // some parameters are converted to the store's format
 	first   int  // ring id of expert 0
+	layer   int  // number among the stacks
 }
 
 // An expert is one slab of each parameter of its stack. It is looked up at first use.
@@ -43,7 +45,7 @@ type slab struct {
 }
 
 func (s *Store) addStack(n Node) error {
-	st := &stack{Node: n, first: s.expertLoads()}
+	st := &stack{Node: n, first: s.expertLoads(), layer: len(s.stackOrder)}
 	count := 0
 	for _, p := range n.Module.Params {
 		p = p.Resolve()
@@ -158,15 +160,30 @@ func (s *Store) WantExperts(m *meta.Module, experts []int32) {
 	if st == nil || s.experts == nil {
 		return
 	}
-	s.requested = s.requested[:0]
+	s.requested, s.segments = s.requested[:0], s.segments[:0]
 	for _, e := range experts {
 		if int(e) < len(st.experts) && st.experts[e].device == devicemap.Disk {
 			s.expertLoad(st, int(e))
 			s.requested = append(s.requested, st.first+int(e))
+			s.segments = append(s.segments, e)
 		}
 	}
+	s.experts.choose(st.layer, s.segments)
 	s.experts.request(s.requested, Demand)
 }
+
+// expertCache decides which experts stay in a ring of so many slots.
+func (s *Store) expertCache(slots int) *policy.Cache {
+	var layers []policy.Layer
+	for _, st := range s.stackOrder {
+		layers = append(layers, policy.Layer{Segments: len(st.experts), Size: 1})
+	}
+	return policy.New(layers, int64(slots), expertsAhead(slots))
+}
+
+// expertsAhead is the number of experts that are used or read at the same time. Those keep slots from
+// experts that are needed later, so a small ring has few.
+func expertsAhead(slots int) int { return min(max(slots/8, 2), 8) }
 
 // expertLoad makes the load of expert e before the ring needs it.
 func (s *Store) expertLoad(st *stack, e int) *load {

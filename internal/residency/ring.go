@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/heftai/heft/internal/residency/policy"
 )
 
 // errClosed is returned to goroutines that wait on a closed ring.
@@ -12,9 +14,9 @@ var errClosed = errors.New("residency: the model was closed")
 
 // A ring keeps streamed loads in a fixed number of slots of equal size. A Mover fills slots in the
 // order of the list of requests, before they are used. Loads that are neither held nor on the list
-// are evicted, least recently used first.
+// are evicted: least recently used first, or as a cache decides.
 //
-// One goroutine calls hold, release and await. Any goroutine may call request.
+// One goroutine calls choose, hold, release and await. Any goroutine may call request.
 type ring struct {
 	loads  []*load
 	mover  *Mover
@@ -23,8 +25,11 @@ type ring struct {
 
 	mu       sync.Mutex
 	slots    []slot
-	where    []int // load → slot, or -1
-	requests []int // loads that are needed, in order
+	where    []int         // load → slot, or -1
+	cache    *policy.Cache // nil for LRU
+	home     []int         // with cache: load → the slot that it is in or was in last, or will be; -1 before
+	homes    int           // slots that have been some load's home
+	requests []int         // loads that are needed, in order
 	clock    int64
 	stall    time.Duration
 	starved  bool // hold found no slot for a load
@@ -117,13 +122,52 @@ func newRing(loads []*load, buffers [][]byte, m *Mover, reader reader) *ring {
 	return r
 }
 
+// decide lets a cache decide which loads stay in the slots. It must be called before the first
+// request.
+func (r *ring) decide(c *policy.Cache) {
+	r.cache = c
+	r.home = make([]int, len(r.loads))
+	for i := range r.home {
+		r.home[i] = -1
+	}
+}
+
 // request replaces the list of loads that are needed, in order, and starts to read those that find
-// a slot. Loads beyond the number of slots are dropped.
+// a slot. Without a cache, loads beyond the number of slots are dropped.
 func (r *ring) request(ids []int, p Priority) {
 	r.mu.Lock()
-	r.requests = append(r.requests[:0], ids[:min(len(ids), len(r.slots))]...)
+	if r.cache == nil {
+		ids = ids[:min(len(ids), len(r.slots))]
+	}
+	r.requests = append(r.requests[:0], ids...)
 	r.start(p)
 	r.mu.Unlock()
+}
+
+// choose gives the loads of some segments of a layer slots, as the cache decides. Request requests
+// them in the same order.
+func (r *ring) choose(layer int, segments []int32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	free := -1
+	for _, m := range r.cache.Request(layer, segments) {
+		switch {
+		case m.Evict:
+			free = r.home[m.ID] // stays set: the load may have to be read before it is evicted
+		case free >= 0:
+			r.home[m.ID], free = free, -1
+		default:
+			r.home[m.ID] = r.homes
+			r.homes++
+		}
+	}
+}
+
+// cached returns the counters of the cache.
+func (r *ring) cached() policy.Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cache.Stats()
 }
 
 // hold keeps load id in its slot until release. It returns the bytes of the slot; their layout is
@@ -250,9 +294,15 @@ func (r *ring) start(p Priority) {
 
 // next returns the first request that is not in a slot, and the slot to read it into, or -1.
 func (r *ring) next() (id, best int) {
-	for _, id := range r.requests {
+	for i, id := range r.requests {
 		if r.where[id] >= 0 {
 			continue
+		}
+		if r.cache != nil && r.home[id] >= 0 {
+			if s := &r.slots[r.home[id]]; s.held == 0 && s.state != slotLoading && (s.load < 0 || !slices.Contains(r.requests[:i], s.load)) {
+				return id, r.home[id]
+			}
+			continue // until the load in the slot has been used
 		}
 		best = -1
 		for i := range r.slots {

@@ -11,6 +11,7 @@ import (
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/residency/policy"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
@@ -75,6 +76,7 @@ type Store struct {
 	heldExperts []int   // ring ids of held experts of the disk tier
 	requested   []int   // ring ids of the selected experts that were not held yet, in order
 	later       []int32 // scratch of HoldExperts
+	segments    []int32 // the experts of requested, by number in their stack
 
 	blocks    []*hostmem.Block
 	files     files
@@ -159,6 +161,7 @@ func (s *Store) startRings(loads []*load, staging int64) error {
 			return err
 		}
 		s.experts = newRing(make([]*load, n), buffers, s.mover, s)
+		s.experts.decide(s.expertCache(expertSlots))
 	}
 	return nil
 }
@@ -325,6 +328,7 @@ type Stats struct {
 	TierBytes map[devicemap.Device]int64 // size of the weights on each tier
 	ReadBytes int64                      // bytes read from the disk tier so far
 	Stall     time.Duration              // time that computation has waited for weights
+	Experts   policy.Stats               // requests for experts of the disk tier
 }
 
 // Stats returns the counters. Any goroutine may call it.
@@ -334,6 +338,9 @@ func (s *Store) Stats() Stats {
 		if r != nil {
 			out.Stall += r.stalled()
 		}
+	}
+	if s.experts != nil {
+		out.Experts = s.experts.cached()
 	}
 	return out
 }

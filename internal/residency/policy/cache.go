@@ -1,0 +1,224 @@
+package policy
+
+import "math"
+
+// A Layer is a group of segments from which a pass requests some, once.
+type Layer struct {
+	Segments int
+	Size     int64 // of one segment, in bytes
+}
+
+// A Move evicts or loads a segment. ID is the segment's number in its layer plus the number of
+// segments in earlier layers.
+type Move struct {
+	ID    int32
+	Evict bool
+}
+
+// Stats are the counters of a cache.
+type Stats struct {
+	Hits, Misses, Evictions int64
+}
+
+// HitRate is the share of requested segments that were resident, 0 if none was requested.
+func (s Stats) HitRate() float64 { return float64(s.Hits) / float64(max(1, s.Hits+s.Misses)) }
+
+// A Cache decides which segments are resident. One goroutine may use it at a time.
+type Cache struct {
+	layers   []layer
+	layerOf  []int32
+	capacity int64
+	used     int64
+	ahead    int
+
+	resident []int32   // ids, in no order
+	worth    []float64 // what they are worth to the current request
+	place    []int32   // id → index in resident, or -1
+	turn     []turn    // by id
+	request  uint32    // number of the current request
+	order    order
+	moves    []Move
+	stats    Stats
+}
+
+type layer struct {
+	first, count int32
+	size         int64
+}
+
+// A turn is the position of a segment in a request.
+type turn struct {
+	request  uint32
+	position int32
+}
+
+// An order says what resident segments are worth.
+type order interface {
+	// request is called before the segments of a request are looked up.
+	request(layer int, segments []int32)
+	// value is what it is worth to keep segment id, below infinity; the least is evicted.
+	value(id int32) float64
+}
+
+// New makes an empty cache of capacity bytes. A pass requests layers in the given order. The capacity
+// should hold ahead segments of the largest layer: a requested segment is not evicted before ahead-1
+// others that follow it in the request are loaded. The caller uses segments in the order of the
+// request, so ahead is how many it can load and use at the same time.
+func New(layers []Layer, capacity int64, ahead int) *Cache {
+	c := newCache(layers, capacity, ahead)
+	c.order = newForecast(c)
+	return c
+}
+
+func newCache(layers []Layer, capacity int64, ahead int) *Cache {
+	c := &Cache{capacity: capacity, ahead: max(1, ahead)}
+	widest := 0
+	for i, l := range layers {
+		first := len(c.layerOf)
+		c.layers = append(c.layers, layer{int32(first), int32(l.Segments), max(1, l.Size)})
+		for range l.Segments {
+			c.layerOf = append(c.layerOf, int32(i))
+			c.place = append(c.place, -1)
+		}
+		widest = max(widest, l.Segments)
+	}
+	c.resident, c.worth = make([]int32, 0, len(c.layerOf)), make([]float64, 0, len(c.layerOf))
+	c.turn = make([]turn, len(c.layerOf))
+	c.moves = make([]Move, 0, 2*widest)
+	return c
+}
+
+// Request makes segments of a layer resident and returns the moves that this takes, in order; they are
+// valid until the next call. Segments are numbered from 0 in their layer; none is given twice. The
+// caller uses them in this order. A move may evict a segment of the same request: the caller
+// executes it when the segment has been used. Request allocates nothing. It takes time in proportion
+// to the segments of the layer and, if some are missing, to the resident segments for each.
+func (c *Cache) Request(layer int, segments []int32) []Move {
+	c.moves = c.moves[:0]
+	c.request++
+	l := &c.layers[layer]
+	for i, s := range segments {
+		c.turn[l.first+s] = turn{c.request, int32(i)}
+	}
+	c.order.request(layer, segments)
+	missed := false
+	for i, s := range segments {
+		id := l.first + s
+		if c.place[id] >= 0 {
+			c.stats.Hits++
+		} else {
+			c.stats.Misses++
+			if !missed {
+				c.appraise(int32(i))
+				missed = true
+			}
+			c.load(id, int32(i))
+		}
+		if done := i - c.ahead + 1; missed && done >= 0 {
+			if id := l.first + segments[done]; c.place[id] >= 0 {
+				c.worth[c.place[id]] = c.order.value(id)
+			}
+		}
+	}
+	return c.moves
+}
+
+// appraise sets what the resident segments are worth at a position of the current request. Those that
+// the request still needs must stay.
+func (c *Cache) appraise(position int32) {
+	for i, id := range c.resident {
+		if c.worth[i] = c.order.value(id); c.need(id, position) > 0 {
+			c.worth[i] = math.Inf(1)
+		}
+	}
+}
+
+// load evicts as much as segment id at a position of the request needs, and loads it.
+func (c *Cache) load(id, position int32) {
+	size := c.layers[c.layerOf[id]].size
+	for c.used+size > c.capacity && len(c.resident) > 0 {
+		c.evict(c.victim(position))
+	}
+	c.place[id] = int32(len(c.resident))
+	c.resident, c.worth = append(c.resident, id), append(c.worth, math.Inf(1))
+	c.used += size
+	c.moves = append(c.moves, Move{ID: id})
+}
+
+// victim returns the resident segment that is worth least.
+func (c *Cache) victim(position int32) int32 {
+	best := 0
+	for i, v := range c.worth {
+		if v < c.worth[best] {
+			best = i
+		}
+	}
+	if math.IsInf(c.worth[best], 1) {
+		return c.leastNeeded(position)
+	}
+	return c.resident[best]
+}
+
+// leastNeeded returns the segment to evict where the request needs all of them.
+func (c *Cache) leastNeeded(position int32) int32 {
+	best := c.resident[0]
+	for _, id := range c.resident[1:] {
+		n, need := c.need(id, position), c.need(best, position)
+		if n < need || n == need && c.order.value(id) < c.order.value(best) {
+			best = id
+		}
+	}
+	return best
+}
+
+// need says how much the current request still needs segment id when it is at position: 0 not, 1 the
+// segment may be in use, 2 it is used later.
+func (c *Cache) need(id, position int32) int {
+	t := c.turn[id]
+	switch {
+	case t.request != c.request || t.position <= position-int32(c.ahead):
+		return 0
+	case t.position < position:
+		return 1
+	}
+	return 2
+}
+
+func (c *Cache) evict(id int32) {
+	c.Drop(id)
+	c.stats.Evictions++
+	c.moves = append(c.moves, Move{ID: id, Evict: true})
+}
+
+// Drop says that segment id is not resident after all, for example because it could not be read. It
+// does nothing if the segment is not resident.
+func (c *Cache) Drop(id int32) {
+	at := c.place[id]
+	if at < 0 {
+		return
+	}
+	n := len(c.resident) - 1
+	last := c.resident[n]
+	c.resident[at], c.worth[at], c.place[last] = last, c.worth[n], at
+	c.resident, c.worth = c.resident[:n], c.worth[:n]
+	c.place[id] = -1
+	c.used -= c.layers[c.layerOf[id]].size
+}
+
+// Resize changes the capacity and returns the evictions that this takes; they are valid until the
+// next call. Segments of the last request are evicted last.
+func (c *Cache) Resize(capacity int64) []Move {
+	c.moves = c.moves[:0]
+	c.capacity = capacity
+	c.appraise(-1)
+	for c.used > capacity {
+		c.evict(c.victim(-1))
+	}
+	return c.moves
+}
+
+// Resident reports whether segment id is resident, or will be when all moves are executed.
+func (c *Cache) Resident(id int32) bool { return c.place[id] >= 0 }
+
+// Stats returns the counters.
+func (c *Cache) Stats() Stats { return c.stats }
