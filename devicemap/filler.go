@@ -151,18 +151,23 @@ func (f *filler) must(i int, c choice) bool {
 // staging is the room that the choice streams through.
 func (c choice) staging() int64 { return 2 * (c.stream + c.expert) }
 
-// try keeps on the host what is too large to stream, then whatever fits.
+// try keeps on the host what is too large to stream, then whatever fits. Routed experts stay if all of
+// them fit. Otherwise all of them stream one by one, and the room that is left caches those of any
+// layer that are used most; whole layers of experts would fill it with experts that are rarely used.
+// Tables come after experts, so they stay only where the experts do.
 func (f *filler) try(room int64, c choice) choice {
 	room -= c.staging()
 	c.ok = room >= 0
 	for pass := range 2 {
-		for _, i := range f.free {
+		cached := false
+		for n, i := range f.free {
 			u := &f.units[i]
 			must := f.must(i, c)
 			if must != (pass == 0) {
 				continue
 			}
-			if u.bytes <= room {
+			cached = cached || u.onlyExperts() && !must && f.expertBytes(f.free[n:], c) > room
+			if u.bytes <= room && (must || !cached || !u.onlyExperts() && !u.table()) {
 				room -= u.bytes
 				c.stay = append(c.stay, i)
 				continue
@@ -173,6 +178,22 @@ func (f *filler) try(room int64, c choice) choice {
 		}
 	}
 	return c
+}
+
+// onlyExperts reports whether u holds routed experts and nothing else.
+func (u *unit) onlyExperts() bool { return u.expert > 0 && u.stream == 0 }
+
+// table reports whether u holds tables of which single rows are read, and nothing else.
+func (u *unit) table() bool { return u.expert == 0 && u.stream == 0 && u.bytes > 0 }
+
+// expertBytes returns the bytes of the experts among units that may stream.
+func (f *filler) expertBytes(units []int, c choice) (sum int64) {
+	for _, i := range units {
+		if f.units[i].onlyExperts() && !f.must(i, c) {
+			sum += f.units[i].bytes
+		}
+	}
+	return sum
 }
 
 // leastMemory is the least that the units outside of accelerators run in, with those that

@@ -61,6 +61,13 @@ type Plan struct {
 	BelowLeast bool `json:"below_least,omitempty"`
 	// DiskBytesPerToken is what one token reads from the disk.
 	DiskBytesPerToken int64 `json:"disk_bytes_per_token"`
+	// ExpertBytesPerToken is the part of it that routed experts take. Solve counts all that a
+	// token selects. The caller subtracts those that a cache holds; see [Plan.CacheExperts].
+	ExpertBytesPerToken int64 `json:"expert_bytes_per_token,omitempty"`
+	// ExpertCacheBytes is the part of the CPU's staging that caches routed experts of the disk, and
+	// ExpertHitRate the share of the selected ones that it is expected to hold.
+	ExpertCacheBytes int64   `json:"expert_cache_bytes,omitempty"`
+	ExpertHitRate    float64 `json:"expert_hit_rate,omitempty"`
 	// Warnings are one sentence each. Neither Render nor Explain prints them: the caller does,
 	// once.
 	Warnings []string `json:"warnings,omitempty"`
@@ -120,6 +127,7 @@ func finish(units []unit, budgets []Budget, p Policy) Plan {
 		weights[u.at] += u.bytes
 		if u.at == Disk {
 			plan.DiskBytesPerToken += u.reads
+			plan.ExpertBytesPerToken += u.expertReads
 		}
 	}
 	staging, largest := stagingOf(units, func(u *unit) bool { return u.at == Disk })

@@ -14,8 +14,10 @@ import (
 type unit struct {
 	path string
 	// bytes is what the unit weighs, reads what of it one token needs: one row of a
-	// table, the chosen experts of a mixture, all of anything else.
-	bytes, reads int64
+	// table, the chosen experts of a mixture, all of anything else. expertBytes and expertReads
+	// are the parts of these that are experts.
+	bytes, reads             int64
+	expertBytes, expertReads int64
 	// stream is the room it takes while it passes from the disk; expert that of one of
 	// its experts, which pass one by one. Rows of tables need none.
 	stream, expert int64
@@ -216,7 +218,9 @@ func (u *unit) weigh(bytes float64, s share) {
 	case s.lookup:
 		u.reads += int64(math.Ceil(bytes * s.of))
 	case s.experts > 0:
-		u.reads += int64(math.Ceil(bytes * s.of))
+		reads := int64(math.Ceil(bytes * s.of))
+		u.reads += reads
+		u.expertBytes, u.expertReads = u.expertBytes+int64(bytes), u.expertReads+reads
 		u.expert = max(u.expert, int64(bytes)/s.count)
 	default:
 		u.reads += int64(bytes)

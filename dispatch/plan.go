@@ -3,6 +3,7 @@ package dispatch
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/heftai/heft/devicemap"
@@ -51,7 +52,7 @@ func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	if err := checkQuantize(skeleton, &plan, &o); err != nil {
 		return plan, o, err
 	}
-	keepExperts(skeleton, &plan)
+	plan.CacheExperts(usualHits)
 	kv.takeFree(&plan)
 	host := plan.Device(devicemap.CPU)
 	o.StagingBytes, o.RequestBytes = host.StagingBytes, host.RequestBytes
@@ -117,27 +118,11 @@ func requestBytes(limit int64) int64 {
 	return max(usual, min(limit/largeShare, mostRequest))
 }
 
-// keepExperts gives memory that the plan leaves free to the ring of experts: what was chosen
-// is likely to be chosen again, and need not be read again.
-func keepExperts(skeleton *meta.Model, plan *devicemap.Plan) {
-	if plan.Device(devicemap.Disk).WeightsBytes == 0 || !hasExperts(skeleton.Root) {
-		return
-	}
-	for i := range plan.Devices {
-		if d := &plan.Devices[i]; d.Device == devicemap.CPU {
-			d.StagingBytes += max(0, d.LimitBytes-d.Used())
-		}
-	}
-}
-
-func hasExperts(root *meta.Module) bool {
-	for _, m := range root.Walk() {
-		if m.Kind == meta.KindMoE {
-			return true
-		}
-	}
-	return false
-}
+// usualHits is the share of requested experts that a cache holds which has room for share of them, where
+// no routing was recorded. Routers select some experts more often than others and often those of the
+// last token: recorded and synthetic routings are above this curve with much memory and on both
+// sides of it with little, random ones below it.
+func usualHits(share float64) float64 { return math.Sqrt(share) }
 
 // Budgets are the devices with what Heft may keep on each: the user's limits, and for the
 // cpu without one what the host has available. From 1 GiB up, the cpu's limit includes the

@@ -116,80 +116,109 @@ func TestMovesAreConsistent(t *testing.T) {
 		for i := range layers {
 			layers[i] = Layer{Segments: 1 + rng.IntN(12), Size: 1 + rng.Int64N(3)}
 		}
-		const ahead = 2
-		capacity := int64(3*ahead) + rng.Int64N(30)
-		c := New(layers, capacity, ahead)
-		held := map[int32]int64{} // id → size
-		sum := func() (n int64) {
-			for _, size := range held {
-				n += size
-			}
-			return n
-		}
-		var hits, misses, evictions int64
+		m := newMemory(t, layers, 6+rng.Int64N(30))
 		for range 200 {
 			layer := rng.IntN(len(layers))
-			wanted := subset(rng, layers[layer].Segments)
-			first := int32(0)
-			for _, l := range layers[:layer] {
-				first += int32(l.Segments)
-			}
-			moves := slices.Clone(c.Request(layer, wanted))
-			position := -1 // of the last load in the request
-			for i, s := range wanted {
-				id := first + s
-				for _, in := held[id]; !in; _, in = held[id] {
-					m := moves[0]
-					moves = moves[1:]
-					if !m.Evict {
-						if m.ID != id {
-							t.Fatalf("segment %d is loaded before %d, which is used before it", m.ID, id)
-						}
-						held[id] = layers[layer].Size
-						misses++
-						position = i
-						continue
-					}
-					if _, in := held[m.ID]; !in {
-						t.Fatalf("segment %d is evicted and was not resident", m.ID)
-					}
-					if at := slices.Index(wanted, m.ID-first); at >= 0 && at > i-ahead && at < i && len(held) > len(wanted) {
-						t.Fatalf("segment %d of the request is evicted for segment %d", at, i)
-					}
-					delete(held, m.ID)
-					evictions++
-				}
-				if position != i {
-					hits++
-				}
-				if sum() > capacity {
-					t.Fatalf("%d bytes are resident, want at most %d", sum(), capacity)
-				}
-			}
-			if len(moves) > 0 {
-				t.Fatalf("moves %v after the last segment", moves)
+			m.request(layer, subset(rng, layers[layer].Segments))
+			if rng.IntN(10) == 0 {
+				m.capacity = 6 + rng.Int64N(30)
+				m.execute(m.cache.Resize(m.capacity))
 			}
 			if rng.IntN(10) == 0 {
-				capacity = int64(3*ahead) + rng.Int64N(30)
-				for _, m := range c.Resize(capacity) {
-					delete(held, m.ID)
-					evictions++
-				}
+				id := rng.Int32N(int32(len(m.cache.place)))
+				m.cache.Drop(id)
+				delete(m.held, id)
 			}
-			if rng.IntN(10) == 0 {
-				id := rng.Int32N(int32(len(c.place)))
-				c.Drop(id)
-				delete(held, id)
-			}
-			for id := range c.place {
-				if _, in := held[int32(id)]; in != c.Resident(int32(id)) {
-					t.Fatalf("segment %d: resident %v, want %v", id, !in, in)
-				}
-			}
+			m.check()
 		}
-		if got, want := c.Stats(), (Stats{hits, misses, evictions}); got != want {
-			t.Fatalf("counted %+v, want %+v", got, want)
+	}
+}
+
+// A memory executes moves.
+type memory struct {
+	*testing.T
+	layers   []Layer
+	capacity int64
+	cache    *Cache
+	held     map[int32]int64 // id → size
+	want     Stats
+}
+
+func newMemory(t *testing.T, layers []Layer, capacity int64) *memory {
+	return &memory{T: t, layers: layers, capacity: capacity, cache: New(layers, capacity, 2), held: map[int32]int64{}}
+}
+
+// request uses segments one after the other, each with one more that is being loaded.
+func (m *memory) request(layer int, segments []int32) {
+	m.Helper()
+	first := int32(0)
+	for _, l := range m.layers[:layer] {
+		first += int32(l.Segments)
+	}
+	moves := slices.Clone(m.cache.Request(layer, segments))
+	for i, s := range segments {
+		id := first + s
+		if _, in := m.held[id]; in {
+			m.want.Hits++
+			continue
 		}
+		n := slices.Index(moves, Move{ID: id}) + 1
+		for _, move := range moves[:n] {
+			needed := slices.Contains(segments[max(0, i-1):], move.ID-first)
+			if move.Evict && needed && m.unneeded(first, segments[max(0, i-1):]) {
+				m.Fatalf("a segment that is still needed is evicted for segment %d of the request", i)
+			}
+			m.execute([]Move{move})
+		}
+		if moves = moves[n:]; m.held[id] == 0 {
+			m.Fatalf("segment %d is not loaded", id)
+		}
+	}
+	if len(moves) > 0 {
+		m.Fatalf("moves %v after the last segment", moves)
+	}
+}
+
+// unneeded reports whether some resident segment is none of a layer's segments.
+func (m *memory) unneeded(first int32, segments []int32) bool {
+	for id := range m.held {
+		if !slices.Contains(segments, id-first) {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *memory) execute(moves []Move) {
+	m.Helper()
+	for _, move := range moves {
+		if _, in := m.held[move.ID]; in != move.Evict {
+			m.Fatalf("move %+v with the segment resident: %v", move, in)
+		}
+		if move.Evict {
+			delete(m.held, move.ID)
+			m.want.Evictions++
+			continue
+		}
+		m.held[move.ID] = m.layers[m.cache.layerOf[move.ID]].Size
+		m.want.Misses++
+	}
+}
+
+func (m *memory) check() {
+	m.Helper()
+	sum := int64(0)
+	for id := range m.cache.place {
+		size, in := m.held[int32(id)]
+		if sum += size; in != m.cache.Resident(int32(id)) {
+			m.Fatalf("segment %d: resident %v, want %v", id, !in, in)
+		}
+	}
+	if sum > m.capacity {
+		m.Fatalf("%d bytes are resident, want at most %d", sum, m.capacity)
+	}
+	if got := m.cache.Stats(); got != m.want {
+		m.Fatalf("counted %+v, want %+v", got, m.want)
 	}
 }
 

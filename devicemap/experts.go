@@ -1,0 +1,33 @@
+package devicemap
+
+// CacheExperts gives memory that the plan leaves free on the host to a cache of the routed experts
+// that are on the disk, if there are any, and reduces DiskBytesPerToken by the expected hits. hits
+// returns the share of requested experts that a cache is expected to hold, for the share of their
+// bytes that fits into it, from 0 to 1.
+func (p *Plan) CacheExperts(hits func(share float64) float64) {
+	var onDisk, largest int64
+	for i := range p.units {
+		if u := &p.units[i]; u.at == Disk {
+			onDisk += u.expertBytes
+			largest = max(largest, u.expert)
+		}
+	}
+	if onDisk == 0 {
+		return
+	}
+	for i := range p.Devices {
+		d := &p.Devices[i]
+		if d.Device != CPU {
+			continue
+		}
+		staged := 2 * largest // already in the plan
+		free := min(max(0, d.LimitBytes-d.Used()), max(0, onDisk+onDisk/cacheOverhead-staged))
+		d.StagingBytes += free
+		p.ExpertCacheBytes = staged + free
+	}
+	p.ExpertHitRate = hits(min(1, float64(p.ExpertCacheBytes)/float64(onDisk)))
+	p.DiskBytesPerToken -= int64(p.ExpertHitRate * float64(p.ExpertBytesPerToken))
+}
+
+// cacheOverhead is the part of experts that aligning them on pages may add.
+const cacheOverhead = 32
