@@ -10,3 +10,9 @@ func (o Options) On(m *topology.Machine) Options {
 
 // Intercept is called instead of each read of weights of the models that l counts.
 func (l *Ledger) Intercept(f func(read func() error) error) { l.mover.Intercept = f }
+
+// InTiles is o for a model whose blocks process so many rows together.
+func (o Options) InTiles(rows int) Options {
+	o.tile = rows
+	return o
+}

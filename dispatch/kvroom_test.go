@@ -53,7 +53,7 @@ func TestKVCacheDoesNotPushWeightsToTheDisk(t *testing.T) {
 	}{
 		{"moe-1b", 2500 << 20, 0},
 		{"moe-mxfp4-117b", 64 * gib, 0},
-		{"moe-1t", 20 * gib, 41 * gib},
+		{"moe-1t", 20 * gib, 42 * gib},
 		{"moe-671b", 200 * gib, 34 * gib},
 		{"dense-405b", 200 * gib, 569 * gib},
 	} {

@@ -137,6 +137,14 @@ func holdsLawOn(t *testing.T, dir string, o dispatch.Options, ids []int32, promp
 			}
 		}
 		m.Close()
+		tiled := cpuModel(t, dir, o.InTiles(5))
+		same := func(how string, got [][]float32) {
+			t.Helper()
+			sameLogits(t, fmt.Sprintf("%d threads, in tiles, %s", o.Threads, how), got, alone)
+		}
+		same("alone", forced(t, tiled, ids, prompt, prompt))
+		same("in a batch of 8", pieces(t, tiled, 3, 8, ids, prompt, 8, 2))
+		tiled.Close()
 	}
 }
 

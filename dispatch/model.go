@@ -171,11 +171,16 @@ func (m *Model) Vocab() int { return m.program.Vocab() }
 func (m *Model) Context() int { return m.options.Context }
 
 // BatchLimits are the most that one [Batch] may hold.
-type BatchLimits struct{ Tokens, Sequences int }
+type BatchLimits struct {
+	Tokens, Sequences int
+	// Amortise says that weights stream from the disk: a pass takes about as long for many tokens
+	// as for one.
+	Amortise bool
+}
 
 // BatchLimits returns the limits of one batch, set by Options.MaxBatchTokens and Options.MaxSequences.
 func (m *Model) BatchLimits() BatchLimits {
-	return BatchLimits{Tokens: m.options.MaxBatchTokens, Sequences: m.options.MaxSequences}
+	return BatchLimits{Tokens: m.options.MaxBatchTokens, Sequences: m.options.MaxSequences, Amortise: streams(&m.plan)}
 }
 
 // Kernels are the threads and the instruction set that a model computes with.

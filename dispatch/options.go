@@ -53,7 +53,8 @@ type Options struct {
 	// model with converted weights on disk writes a file, and later ones use it. A file that is
 	// damaged or does not match the checkpoint is written anew.
 	CacheDir string
-	// MaxBatchTokens is the most tokens of one batch; 0 means 512.
+	// MaxBatchTokens is the most tokens of one batch. 0 means 512; [Plan] chooses more, up to 4096, if
+	// weights stream from the disk.
 	MaxBatchTokens int
 	// MaxSequences is the most sequences of one batch; 0 means 64.
 	MaxSequences int
@@ -85,6 +86,7 @@ type Options struct {
 
 	planned *devicemap.Plan   // what Plan made these options for
 	machine *topology.Machine // in tests, another than this one
+	tile    int               // in tests, another than tileRows
 }
 
 func (o *Options) here() topology.Machine {
@@ -176,8 +178,16 @@ func (o *Options) cache(layers []kvcache.LayerShape) kvcache.Config {
 // limits bound the passes. The logits of a whole batch would take rows × vocabulary; as
 // many as a chunk of a scored prompt are enough.
 func (o *Options) limits() nn.Limits {
-	return nn.Limits{Rows: o.MaxBatchTokens, Outputs: max(o.MaxSequences, min(o.MaxBatchTokens, maxScored))}
+	tile := tileRows
+	if o.tile > 0 {
+		tile = o.tile
+	}
+	return nn.Limits{Rows: o.MaxBatchTokens, Outputs: max(o.MaxSequences, min(o.MaxBatchTokens, maxScored)), Tile: tile}
 }
+
+// tileRows is the number of rows that go through a block together. More are not faster: they fill
+// the caches and occupy all threads.
+const tileRows = 512
 
 // maxScored is the most prompt tokens of one pass whose logits are wanted.
 const maxScored = 64

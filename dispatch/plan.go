@@ -15,6 +15,7 @@ import (
 // activations and staging. The KV cache gets one sequence of o.Context tokens, of 4096 at most if
 // Context is 0, before any weight, and a share of what the weights leave. Plan returns the plan, and
 // o with the sizes that the plan chose, for [New].
+// If weights stream from the disk and o.MaxBatchTokens is 0, Plan also chooses the tokens of a batch.
 // It allocates no memory and reads no weight. It fails if pins do not fit or name unknown paths, and
 // with StrictMemory if a limit is below the minimum.
 func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
@@ -22,43 +23,70 @@ func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	if err != nil {
 		return devicemap.Plan{}, o, err
 	}
-	kv := newKVRoom(skeleton, program, &o)
-	adapters, err := o.adapterBytes(skeleton, program)
-	if err != nil {
+	p := placement{skeleton: skeleton, program: program, loaded: skeleton.Root.LoadedBytes(o.Quantize, true)}
+	if p.adapters, err = o.adapterBytes(skeleton, program); err != nil {
 		return devicemap.Plan{}, o, err
 	}
+	placed, err := p.place(o)
+	if err != nil {
+		return placed.plan, placed.options, err
+	}
+	if o.MaxBatchTokens <= 0 {
+		placed = p.amortise(placed, o)
+	}
+	o, plan := placed.options, &placed.plan
+	if plan.BelowLeast && o.StrictMemory {
+		return *plan, o, fmt.Errorf("dispatch: a limit of %s on the cpu is less than the %s that this model needs to run; a shorter context needs less",
+			devicemap.FormatSize(plan.Device(devicemap.CPU).LimitBytes), devicemap.FormatSize(plan.Least))
+	}
+	if err := checkQuantize(skeleton, plan, &o); err != nil {
+		return *plan, o, err
+	}
+	host := plan.Device(devicemap.CPU)
+	o.StagingBytes, o.RequestBytes = host.StagingBytes, host.RequestBytes
+	o.planned = plan
+	return *plan, o, nil
+}
+
+// placement is what all plans of a model have in common.
+type placement struct {
+	skeleton *meta.Model
+	program  *nn.Program
+	loaded   map[*meta.Param]int64
+	adapters int64
+}
+
+// placed is a plan with the options that it is for, sizes of the KV cache included.
+type placed struct {
+	plan    devicemap.Plan
+	options Options
+}
+
+// place solves for the limits and the sizes of a batch that o has.
+func (p *placement) place(o Options) (placed, error) {
+	kv := newKVRoom(p.skeleton, p.program, &o)
 	budgets, err := Budgets(o.MaxMemory)
 	if err != nil {
-		return devicemap.Plan{}, o, err
+		return placed{options: o}, err
 	}
 	if b := hostBudget(budgets); b != nil {
 		if o.Serving {
 			b.Runtime, b.Requests = RuntimeBytes, requestBytes(b.Limit)
 		}
-		b.Activations, b.KV = program.ScratchBytes(o.limits())+adapters, kv.sequence
+		b.Activations, b.KV = p.program.ScratchBytes(o.limits())+p.adapters, kv.sequence
 	}
 	policy := o.DeviceMap
 	policy.SequenceKV = kv.sequence
-	policy.Loaded = skeleton.Root.LoadedBytes(o.Quantize, true)
-	plan, err := solve(skeleton, budgets, policy)
+	policy.Loaded = p.loaded
+	plan, err := solve(p.skeleton, budgets, policy)
 	if err != nil {
-		return plan, o, err
+		return placed{plan, o}, err
 	}
 	plan.Warnings = append(plan.Warnings, limitWarnings(o.MaxMemory)...)
-	if plan.BelowLeast && o.StrictMemory {
-		return plan, o, fmt.Errorf("dispatch: a limit of %s on the cpu is less than the %s that this model needs to run; a shorter context needs less",
-			devicemap.FormatSize(plan.Device(devicemap.CPU).LimitBytes), devicemap.FormatSize(plan.Least))
-	}
-	if err := checkQuantize(skeleton, &plan, &o); err != nil {
-		return plan, o, err
-	}
 	plan.CacheExperts(usualHits)
 	kv.takeFree(&plan)
-	host := plan.Device(devicemap.CPU)
-	o.StagingBytes, o.RequestBytes = host.StagingBytes, host.RequestBytes
-	kv.size(host.KVBytes)
-	o.planned = &plan
-	return plan, o, nil
+	kv.size(plan.Device(devicemap.CPU).KVBytes)
+	return placed{plan, o}, nil
 }
 
 // limitWarnings returns the warnings that came with the limits.

@@ -13,8 +13,8 @@ import (
 // Options are the limits of an Engine; the zero value of each field is its default.
 type Options struct {
 	MaxBatch       int // choices that run at once; 0 means 16, at most the model's limit
-	MaxBatchTokens int // tokens of one step, at least MaxBatch; 0 means 2048, at most the model's limit
-	ChunkTokens    int // prompt tokens of a step in which others decode; 0 means 512
+	MaxBatchTokens int // tokens of one step, at least MaxBatch; 0 means the model's limit, 2048 if it has none
+	ChunkTokens    int // prompt tokens of a step in which others decode; 0 means 512, or any number if the model amortises
 	MaxLogitRows   int // rows of logits of a step, at least MaxBatch; 0 means 64, at most the model's limit
 	MaxQueue       int // choices that may wait beyond those that run; 0 means 1024, below 0 none
 	Observer       Observer
@@ -27,7 +27,11 @@ func (o Options) withDefaults(most Limits) Options {
 		}
 	}
 	set(&o.MaxBatch, 16)
+	set(&o.MaxBatchTokens, most.Tokens)
 	set(&o.MaxBatchTokens, 2048)
+	if most.Amortise {
+		set(&o.ChunkTokens, math.MaxInt)
+	}
 	set(&o.ChunkTokens, 512)
 	set(&o.MaxLogitRows, 64)
 	set(&o.MaxQueue, 1024)

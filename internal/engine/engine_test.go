@@ -191,6 +191,37 @@ func TestDecodeGoesOnBesideALongPrompt(t *testing.T) {
 	}
 }
 
+// While weights stream from the disk, a pass takes as long for one token as for many: prompts that
+// wait are gathered into one pass, beside those that decode.
+func TestPromptsAreGatheredWhileWeightsStream(t *testing.T) {
+	var p passes
+	entered, release := make(chan struct{}), make(chan struct{})
+	m := &enginetest.Model{MaxLen: 4096, Pages: 8192, Most: engine.Limits{Tokens: 4096, Sequences: 16, Amortise: true}}
+	m.BeforePass = func(ctx context.Context, rows []engine.Row) error {
+		if len(p.rows) == 0 {
+			close(entered)
+			<-release
+		}
+		return p.note(ctx, rows)
+	}
+	e := engine.New(m, engine.Options{})
+	defer e.Close()
+	streams := []*engine.Stream{submit(t, e, engine.Request{Prompt: prompt(1, 2), MaxTokens: 3})}
+	<-entered
+	for i, n := range []int{2000, 900, 600, 7} {
+		streams = append(streams, submit(t, e, engine.Request{Prompt: prompt(i+2, n), MaxTokens: 1}))
+	}
+	close(release)
+	for _, s := range streams {
+		if _, err := collect(s, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []int{1, 2000, 900, 600, 7}; !slices.Equal(p.rows[1], want) {
+		t.Errorf("the second pass has %v tokens, want %v", p.rows[1], want)
+	}
+}
+
 // Of two prompts the short one need not wait for the long one, nor starve it.
 func TestShortPromptOvertakesALongOne(t *testing.T) {
 	var p passes

@@ -33,7 +33,12 @@ type Model interface {
 }
 
 // Limits bound one forward pass.
-type Limits struct{ Tokens, Sequences, LogitRows int }
+type Limits struct {
+	Tokens, Sequences, LogitRows int
+	// Amortise says that a pass takes about as long for many tokens as for one, because it reads
+	// weights from the disk.
+	Amortise bool
+}
 
 // Sequence is one choice's state in the model: the tokens computed, in pages.
 type Sequence interface {

@@ -55,7 +55,10 @@ func (a *arena) spare(x tensor.Tensor) tensor.Tensor {
 
 // floats returns the size of a context's memory.
 func (p *Program) floats(l Limits) int {
-	n := floats(1, p.zeros) + 2*floats(l.Rows, p.width) + floats(l.Outputs, p.vocab) + floats(l.Outputs, p.hidden)
+	n := floats(1, p.zeros) + floats(l.Rows, p.width) + floats(l.Outputs, p.vocab) + floats(l.Outputs, p.hidden)
+	if p.moves {
+		n += floats(l.Rows, p.width)
+	}
 	for _, r := range p.ropes {
 		n += 2 * floats(l.Rows, r.Dim/2)
 	}

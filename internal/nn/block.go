@@ -56,19 +56,36 @@ func (c *compiler) branch(n Node, role, pre, body, post string, in int) (b branc
 
 // inPlace computes x = block(x).
 func (b *block) inPlace(c *Context, x tensor.Tensor) {
+	if c.tiled(x) {
+		b.inTiles(c, x)
+	} else {
+		b.together(c, x)
+	}
+}
+
+// together computes x = block(x) for all rows of x at once.
+func (b *block) together(c *Context, x tensor.Tensor) {
+	if !b.parallel {
+		b.addBranch(c, &b.attention, x)
+		b.addBranch(c, &b.mlp, x)
+		return
+	}
 	mark := c.arena.used
 	first := c.arena.passing(x.Rows(), b.width)
 	b.attention.forward(c, first, x)
-	if !b.parallel {
-		c.add(x, first, b.scale)
-		b.mlp.forward(c, first, x)
-		c.add(x, first, b.scale)
-	} else {
-		second := c.arena.passing(x.Rows(), b.width)
-		b.mlp.forward(c, second, x)
-		c.add(x, first, b.scale)
-		c.add(x, second, b.scale)
-	}
+	second := c.arena.passing(x.Rows(), b.width)
+	b.mlp.forward(c, second, x)
+	c.add(x, first, b.scale)
+	c.add(x, second, b.scale)
+	c.arena.used = mark
+}
+
+// addBranch adds a branch of x to x.
+func (b *block) addBranch(c *Context, branch *branch, x tensor.Tensor) {
+	mark := c.arena.used
+	y := c.arena.passing(x.Rows(), b.width)
+	branch.forward(c, y, x)
+	c.add(x, y, b.scale)
 	c.arena.used = mark
 }
 

@@ -157,26 +157,35 @@ func (s *headStep) gather(c *Context, dst tensor.Tensor, rows []int32) {
 	s.norm.forward(c, dst, dst)
 }
 
-// sum adds up the normalised rows of each range in order.
+// sum adds up the normalised rows of each range in order, some rows at a time.
 func (s *headStep) sum(c *Context) {
 	mark := c.arena.used
-	all := c.arena.take(c.rows, s.norm.cols())
-	s.norm.forward(c, all, c.hidden)
+	normed := c.arena.take(c.limits.tile(c.rows), s.norm.cols())
 	sums := c.Sums()
 	for i, r := range c.in.Sums {
-		sum, begin := sums.Slice(i, i+1), r.Begin
-		if r.From == nil {
-			c.backend.Gather(sum, all.Slice(begin, begin+1), c.nothing[:1])
-			begin++
-		} else if err := c.backend.Copy(sum, tensor.Floats(r.From, 1, sum.Cols())); err != nil {
-			c.fail("%s: %w", s.norm.path, err)
-			return
+		sum, started := sums.Slice(i, i+1), r.From != nil
+		if started {
+			if err := c.backend.Copy(sum, tensor.Floats(r.From, 1, sum.Cols())); err != nil {
+				c.fail("%s: %w", s.norm.path, err)
+				return
+			}
 		}
-		if n := r.End - begin; n > 0 {
-			c.backend.ScatterAdd(sum, all.Slice(begin, r.End), c.nothing[:n], c.ones[:n])
+		for begin := r.Begin; begin < r.End; begin += normed.Rows() {
+			x := c.hidden.Slice(begin, min(begin+normed.Rows(), r.End))
+			y := normed.Slice(0, x.Rows())
+			s.norm.forward(c, y, x)
+			if !started {
+				c.backend.Gather(sum, y.Slice(0, 1), c.nothing[:1])
+				y, started = y.Slice(1, y.Rows()), true
+			}
+			if n := y.Rows(); n > 0 {
+				c.backend.ScatterAdd(sum, y, c.nothing[:n], c.ones[:n])
+			}
 		}
 	}
 	c.arena.used = mark
 }
 
-func (s *headStep) scratch(l Limits) int { return floats(max(l.Rows, l.Outputs), s.norm.cols()) }
+func (s *headStep) scratch(l Limits) int {
+	return floats(max(l.tile(l.Rows), l.Outputs), s.norm.cols())
+}

@@ -87,6 +87,7 @@ type Context struct {
 	ropes  []ropeTable
 
 	products []backend.Product // deferred products, see scope
+	tiles    tiles
 
 	positions []int32
 	iota      []int32 // 0, 1, 2, …
@@ -98,7 +99,7 @@ type Context struct {
 
 // NewContext allocates memory from b for passes within limits. Close frees it.
 func (p *Program) NewContext(b backend.Backend, w Weights, l Limits) (*Context, error) {
-	if l.Rows < 1 || l.Outputs < 0 {
+	if l.Rows < 1 || l.Outputs < 0 || l.Tile < 0 {
 		return nil, fmt.Errorf("nn: invalid limits: %d rows, %d outputs", l.Rows, l.Outputs)
 	}
 	memory, err := b.New(meta.Float32, p.floats(l))
@@ -109,7 +110,9 @@ func (p *Program) NewContext(b backend.Backend, w Weights, l Limits) (*Context, 
 	c.arena.recorder, _ = b.(backend.Recorder)
 	c.zero = c.arena.take(1, p.zeros) // first, so that nothing was there before
 	c.state[0] = c.arena.take(l.Rows, p.width)
-	c.state[1] = c.arena.take(l.Rows, p.width)
+	if p.moves {
+		c.state[1] = c.arena.take(l.Rows, p.width)
+	}
 	c.logits = c.arena.take(l.Outputs, p.vocab)
 	c.normed = c.arena.take(l.Outputs, p.hidden)
 	c.ropes = make([]ropeTable, len(p.ropes))
@@ -184,6 +187,8 @@ func (c *Context) check(in *Input) (int, error) {
 	switch p := c.program; {
 	case rows < 1 || rows > c.limits.Rows:
 		return 0, fmt.Errorf("nn: input has %d rows, want 1 to %d", rows, c.limits.Rows)
+	case rows > c.limits.tile(rows) && in.Trace != nil:
+		return 0, fmt.Errorf("nn: a traced pass has %d rows, want at most the %d of a tile", rows, c.limits.Tile)
 	case len(in.Logits) > c.limits.Outputs || len(in.Normed)+len(in.Sums) > c.limits.Outputs:
 		return 0, fmt.Errorf("nn: input asks for %d rows of logits and %d of hidden states, want at most %d",
 			len(in.Logits), len(in.Normed)+len(in.Sums), c.limits.Outputs)

@@ -304,12 +304,16 @@ func (m *moe) each(c scope, first int, experts []int32, f func(c scope, e, begin
 	}
 }
 
-// fewRows is the minimum for the number of rows that experts process together.
-const fewRows = 256
+// fewRows is the minimum for the number of rows that experts process together, and moreRows the most
+// beyond those of one expert.
+const (
+	fewRows  = 256
+	moreRows = 512
+)
 
 // lotRows returns the number of rows that experts process together for a pass of rows rows: all of
 // them if the memory is small, and at least those of one expert.
-func lotRows(rows, topK int) int { return min(rows*topK, max(2*rows, fewRows)) }
+func lotRows(rows, topK int) int { return min(rows*topK, max(rows+min(rows, moreRows), fewRows)) }
 
 func (m *moe) scratch(rows int) int {
 	lot := lotRows(rows, m.spec.TopK)

@@ -17,10 +17,11 @@ type Program struct {
 	width     int  // of the widest hidden state between units
 	hidden    int  // input width of the head; 0 without a head
 	vocab     int
-	experts   int // largest number of experts
-	topK      int // largest number of chosen ones
-	zeros     int // width of the widest row of zeros that a rule needs
-	heads     int // largest number of heads for which a rule gathers rows
+	experts   int  // largest number of experts
+	topK      int  // largest number of chosen ones
+	zeros     int  // width of the widest row of zeros that a rule needs
+	heads     int  // largest number of heads for which a rule gathers rows
+	moves     bool // some unit replaces the hidden states instead of changing them in place
 }
 
 // spans reports whether the pass must assign rows to sequences.
@@ -85,6 +86,9 @@ func (p *Program) Restarts(from, to int) bool {
 type Limits struct {
 	Rows    int // tokens per pass
 	Outputs int // rows of logits per pass, and rows of final hidden states
+	// Tile is the number of rows that go through a block together, except through experts. More
+	// rows per pass then take little more memory. 0 means all. Results do not depend on it.
+	Tile int
 }
 
 // ScratchBytes is the memory that a context with these limits allocates from its backend.

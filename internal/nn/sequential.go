@@ -44,6 +44,9 @@ func (c *compiler) ruleUnit(n Node, in int) (out int, err error) {
 		return 0, err
 	}
 	c.widen(r.cols())
+	if _, ok := r.(*block); !ok {
+		c.program.moves = true
+	}
 	c.unit(&ruleStep{rule: r, in: in, path: n.Path}, n)
 	return r.cols(), nil
 }
@@ -106,7 +109,12 @@ func (s *ruleStep) run(c *Context) {
 	c.trace(PointLayer, s.path, c.hidden)
 }
 
-func (s *ruleStep) scratch(l Limits) int { return s.rule.scratch(l.Rows) }
+func (s *ruleStep) scratch(l Limits) int {
+	if b, ok := s.rule.(*block); ok {
+		return b.tiledScratch(l)
+	}
+	return s.rule.scratch(l.Rows)
+}
 
 // sequential runs rules one after another.
 type sequential struct {

@@ -1,0 +1,61 @@
+package dispatch
+
+import (
+	"github.com/heftai/heft/devicemap"
+)
+
+// A pass reads every weight of the disk tier once, however many tokens it computes. The size of
+// batches is chosen for requests of this shape, in tokens.
+const (
+	usualPrompt = 4096
+	usualAnswer = 128
+)
+
+// leastStreamed is the number of bytes per token from which weights count as streamed. Below it are
+// rows of embedding tables.
+const leastStreamed = 1 << 20
+
+// slowerShare bounds what larger batches may cost: a generated token reads at most 1/slowerShare more.
+const slowerShare = 16
+
+// batchSizes are the tokens of a batch that a plan chooses from, besides the default.
+var batchSizes = [...]int{1024, 2048, usualPrompt}
+
+// streams reports whether passes read weights from the disk.
+func streams(plan *devicemap.Plan) bool { return plan.DiskBytesPerToken >= leastStreamed }
+
+// amortise chooses the tokens of a batch with which a usual request reads least from the disk. More
+// tokens take memory for activations, so that fewer weights stay in memory. base is the plan with
+// the default; o are the options that it was made for.
+func (p *placement) amortise(base placed, o Options) placed {
+	if !streams(&base.plan) || base.plan.BelowLeast {
+		return base
+	}
+	best, least := base, base.reads()
+	token := base.plan.DiskBytesPerToken
+	for _, tokens := range batchSizes {
+		if tokens <= base.options.MaxBatchTokens || tokens > base.options.Context {
+			continue
+		}
+		o.MaxBatchTokens = tokens
+		next, err := p.place(o)
+		if err != nil || next.plan.BelowLeast {
+			break
+		}
+		if n := next.reads(); n < least && next.plan.DiskBytesPerToken <= token+token/slowerShare {
+			best, least = next, n
+		}
+	}
+	best.plan.Least = base.plan.Least // which is the least of all sizes
+	return best
+}
+
+// reads is the number of bytes that a usual request reads from the disk tier.
+func (d *placed) reads() int64 {
+	prompt, tokens := min(usualPrompt, d.options.Context), d.options.MaxBatchTokens
+	token, pass := d.plan.DiskBytesPerToken, d.plan.DiskBytesPerToken
+	if d.plan.ExpertBytesPerToken > 0 { // a prompt takes nearly all experts
+		pass = max(token, d.plan.Device(devicemap.Disk).WeightsBytes-d.plan.ExpertCacheBytes)
+	}
+	return int64((prompt+tokens-1)/tokens)*pass + usualAnswer*token
+}

@@ -1,0 +1,150 @@
+package nn
+
+import (
+	"slices"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+)
+
+// tiles are the memory for passes whose rows go through a unit tile by tile.
+type tiles struct {
+	whole  Input // of the pass, while it is narrowed to a tile
+	groups []Group
+	ropes  [][2]tensor.Tensor // cosines and sines of all rows
+}
+
+// tile is the most of so many rows that are processed together.
+func (l Limits) tile(rows int) int {
+	if l.Tile > 0 {
+		return min(rows, l.Tile)
+	}
+	return rows
+}
+
+// tiled reports whether x has so many rows that a block processes them in tiles.
+func (c *Context) tiled(x tensor.Tensor) bool {
+	return x.Rows() > c.limits.tile(x.Rows()) && x.Rows() == c.rows
+}
+
+// eachTile calls run for each tile of x, all rows of the pass, in order. Meanwhile the pass consists
+// of the rows of the tile. A row attends to rows of earlier tiles through the cache, as it attends
+// to earlier chunks of its prompt.
+func (c *Context) eachTile(x tensor.Tensor, run func(c *Context, x tensor.Tensor)) {
+	rows := c.rows
+	c.widen()
+	for begin := 0; begin < rows && c.err == nil; begin += c.limits.Tile {
+		end := min(begin+c.limits.Tile, rows)
+		if err := c.narrow(begin, end); err != nil {
+			c.fail("%w", err)
+			break
+		}
+		run(c, x.Slice(begin, end))
+	}
+	c.in, c.rows = c.tiles.whole, rows
+	for i := range c.ropes {
+		c.ropes[i].cos, c.ropes[i].sin = c.tiles.ropes[i][0], c.tiles.ropes[i][1]
+	}
+	if err := c.beginAdapters(); err != nil {
+		c.fail("%w", err)
+	}
+}
+
+// widen keeps what narrow replaces.
+func (c *Context) widen() {
+	t := &c.tiles
+	t.whole = c.in
+	t.groups = slices.Grow(t.groups[:0], len(c.in.Groups))[:len(c.in.Groups)]
+	t.ropes = t.ropes[:0]
+	for i := range c.ropes {
+		t.ropes = append(t.ropes, [2]tensor.Tensor{c.ropes[i].cos, c.ropes[i].sin})
+	}
+}
+
+// narrow makes the pass one of its rows [begin, end) alone.
+func (c *Context) narrow(begin, end int) error {
+	t := &c.tiles
+	c.rows = end - begin
+	for i, g := range t.whole.Groups {
+		to := &t.groups[i]
+		to.Spans = cutSpans(to.Spans[:0], g.Spans, begin, end)
+		to.Slots = cut(g.Slots, begin, end)
+	}
+	c.in.Groups = t.groups
+	c.in.Tokens = cut(t.whole.Tokens, begin, end)
+	c.in.Prompts = cut(t.whole.Prompts, begin, end)
+	c.in.Lengths = cut(t.whole.Lengths, begin, end)
+	c.in.Adapters = cut(t.whole.Adapters, begin, end)
+	for i := range c.ropes {
+		c.ropes[i].cos, c.ropes[i].sin = t.ropes[i][0].Slice(begin, end), t.ropes[i][1].Slice(begin, end)
+	}
+	return c.beginAdapters()
+}
+
+// cut returns s[begin:end], nil if s is empty.
+func cut[T any](s []T, begin, end int) []T {
+	if len(s) == 0 {
+		return nil
+	}
+	return s[begin:end]
+}
+
+// cutSpans appends the parts of spans within rows [begin, end) to list, counted from begin on.
+func cutSpans(list, spans []backend.Span, begin, end int) []backend.Span {
+	for _, s := range spans {
+		first, last := max(s.First, begin), min(s.First+s.Rows, end)
+		if first >= last {
+			continue
+		}
+		s.Start += first - s.First
+		s.First, s.Rows = first-begin, last-first
+		list = append(list, s)
+	}
+	return list
+}
+
+// tiling says which parts of a block see its rows tile by tile. Experts see all rows, so that each
+// is read once for a pass.
+type tiling uint8
+
+const (
+	wholeRows      tiling = iota // a mixture of experts beside the attention
+	attentionTiles               // a mixture of experts behind the attention
+	blockTiles
+)
+
+func (b *block) tiling() tiling {
+	_, mixture := b.mlp.body.(*moe)
+	switch {
+	case !mixture:
+		return blockTiles
+	case b.parallel:
+		return wholeRows
+	}
+	return attentionTiles
+}
+
+// inTiles is inPlace for the rows of a pass in tiles.
+func (b *block) inTiles(c *Context, x tensor.Tensor) {
+	switch b.tiling() {
+	case blockTiles:
+		c.eachTile(x, b.together)
+	case attentionTiles:
+		c.eachTile(x, func(c *Context, x tensor.Tensor) { b.addBranch(c, &b.attention, x) })
+		b.addBranch(c, &b.mlp, x)
+	default:
+		b.together(c, x)
+	}
+}
+
+// tiledScratch is scratch for passes that are tiled.
+func (b *block) tiledScratch(l Limits) int {
+	tile := l.tile(l.Rows)
+	switch b.tiling() {
+	case blockTiles:
+		return b.scratch(tile)
+	case attentionTiles:
+		return max(floats(tile, b.width)+b.attention.scratch(tile), floats(l.Rows, b.width)+b.mlp.scratch(l.Rows))
+	}
+	return b.scratch(l.Rows)
+}
