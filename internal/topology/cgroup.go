@@ -30,7 +30,7 @@ func groups(root fs.FS, controller string) (out []group) {
 		case parts[1] == "":
 			g.bases, g.version = []string{"sys/fs/cgroup", "sys/fs/cgroup/unified"}, 2
 		case slices.Contains(strings.Split(parts[1], ","), controller):
-			g.bases = []string{"sys/fs/cgroup/" + controller, "sys/fs/cgroup/" + parts[1]}
+			g.bases = slices.Compact([]string{"sys/fs/cgroup/" + controller, "sys/fs/cgroup/" + parts[1]})
 		default:
 			continue
 		}
@@ -111,50 +111,6 @@ func share(quota, period string) float64 {
 		return 0
 	}
 	return q / p
-}
-
-// A MemoryGroup is a control group with a memory limit. Amounts are bytes.
-type MemoryGroup struct {
-	Limit int64
-	Left  int64 // until the limit; page cache that can be reclaimed does not count as used
-}
-
-// noLimit is from how much on a limit is none: version 1 writes a huge number.
-const noLimit = 1 << 50
-
-// MemoryGroups returns the control groups of this process that limit its memory, parents included.
-// root holds /proc and /sys. It reads the files each time, so it may be called while they change.
-func MemoryGroups(root fs.FS) (out []MemoryGroup) {
-	for _, g := range groups(root, "memory") {
-		limit, used, cache := "memory.max", "memory.current", "inactive_file"
-		if g.version == 1 {
-			limit, used, cache = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
-		}
-		for dir := range g.folders() {
-			n, ok := number(text(root, path.Join(dir, limit)))
-			if !ok || n >= noLimit {
-				continue
-			}
-			now, _ := number(text(root, path.Join(dir, used)))
-			free, _ := number(field(text(root, path.Join(dir, "memory.stat")), cache+" "))
-			out = append(out, MemoryGroup{Limit: n, Left: max(n-now+free, 0)})
-		}
-	}
-	return out
-}
-
-// Memory returns the machine's memory and what is available of it, in bytes; 0 means unknown. Limits
-// of control groups are not part of it.
-func Memory(root fs.FS) (total, available int64) {
-	info := text(root, "proc/meminfo")
-	for _, f := range []struct {
-		name string
-		to   *int64
-	}{{"MemTotal:", &total}, {"MemAvailable:", &available}} {
-		kib, _ := number(strings.TrimSuffix(field(info, f.name), "kB"))
-		*f.to = kib << 10
-	}
-	return total, available
 }
 
 // field returns what follows prefix on the line that begins with it.
