@@ -42,7 +42,7 @@ var allowed = map[string][]string{
 		"internal/kernels/qgemm", "internal/kernels/quant", "internal/kernels/sampling", "internal/kernels/vector"},
 
 	"internal/topology":            {},
-	"internal/pressure":            {}, // decides from readings that it is given
+	"internal/pressure":            {},                                                                                        // decides from readings that it is given
 	"internal/probe":               {"internal/kernels/...", "internal/hostmem", "internal/atomicfile", "internal/smallfile"}, // files: the rate of a disk is kept
 	"internal/tokenizer":           {"internal/jsonscan", "internal/smallfile"},
 	"internal/chat":                {"internal/chat/jinja", "internal/smallfile"},

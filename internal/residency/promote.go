@@ -2,10 +2,8 @@ package residency
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
-	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/stored"
@@ -16,6 +14,7 @@ import (
 // boundary; in a mapping, alignment depends on the file. The promoter makes it once in the
 // background, and the computing goroutine switches to it between two uses.
 type promotion struct {
+	block  *hostmem.Block
 	slot   []byte
 	places []int64 // of each range in it
 }
@@ -25,16 +24,15 @@ type promoter struct {
 	mu     sync.Mutex
 	cancel context.CancelFunc
 	done   chan struct{}
-	all    bool // everything was promoted
+	all    bool // everything was promoted that the budget has room for
 	err    error
-	blocks []*hostmem.Block
 }
 
 // Promote copies the weights of the cpu tier, in the order of use and in the background,
 // from the checkpoint's mapping to memory of our own, where they are read faster, and lets
 // the mapped pages go as it goes on, whether a pass computes or not: beside the cpu tier's
 // bytes it takes those of one parameter. Results stay bitwise the same. What is to be converted is converted, unless Warm has done it. It returns at once
-// and begins when Warm is done, where that was called before. Call it once.
+// and begins when Warm is done, where that was called before. It continues when Budget rises, until ctx ends. Call it once.
 func (s *Store) Promote(ctx context.Context) {
 	p := &s.promoter
 	ctx, cancel := context.WithCancel(ctx)
@@ -48,15 +46,22 @@ func (s *Store) Promote(ctx context.Context) {
 		case <-warmed:
 		case <-ctx.Done():
 		}
-		err := s.promoteAll(ctx)
-		p.mu.Lock()
-		p.all, p.err = err == nil, err
-		p.mu.Unlock()
+		for err := error(nil); err == nil; {
+			err = s.promoteAll(ctx)
+			p.mu.Lock()
+			p.all, p.err = err == nil, err
+			p.mu.Unlock()
+			select {
+			case <-s.copies.raised:
+			case <-ctx.Done():
+				return
+			}
+		}
 	}()
 }
 
-// Promoted reports whether Promote has come to its end, and the error that stopped it;
-// what was not promoted is used in place.
+// Promoted reports whether Promote has copied all that the budget has room for, and the error that
+// stopped it; what was not promoted is used in place.
 func (s *Store) Promoted() (bool, error) {
 	s.promoter.mu.Lock()
 	defer s.promoter.mu.Unlock()
@@ -71,82 +76,18 @@ func (p *promoter) stop() {
 		cancel()
 		<-done
 	}
-	for _, b := range p.blocks {
-		_ = b.Release() // released nowhere else
-	}
-	p.blocks = nil
 }
 
+// promoteAll copies weights until everything is copied or the budget has no room.
 func (s *Store) promoteAll(ctx context.Context) error {
-	seen := map[*entry]bool{}
-	var moved []stored.Piece
-	defer func() { // once more, see quantizer.letGo
-		letGo(moved)
-		s.quantizer.letGo()
-	}()
-	for i := range s.units {
-		u := &s.units[i]
-		for _, w := range u.wants {
-			// Of a table only rows are read: they are as well where they are.
-			if w.device != devicemap.CPU || w.gather || seen[w.entry] {
-				continue
-			}
-			seen[w.entry] = true
-			if w.convert {
-				if _, err := s.convertEntry(ctx, w.entry); err != nil {
-					return err
-				}
-				continue
-			}
-			if err := s.makePieces(ctx, w.pieces); err != nil {
-				return err
-			}
-			made, err := s.promote(ctx, w.pieces)
-			if err != nil {
-				return fmt.Errorf("residency: promoting %s: %w", w.path, err)
-			}
-			w.promoted.Store(made)
-			if made != nil {
-				moved = append(moved, w.pieces...)
-			}
-		}
-		for _, n := range u.Experts {
-			if err := s.promoteExperts(ctx, s.stacks[n.Module]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	moved, err := s.copyAll(ctx)
+	letGo(moved) // once more, see quantizer.letGo
+	s.quantizer.letGo()
+	return err
 }
 
-func (s *Store) promoteExperts(ctx context.Context, st *stack) error {
-	for e := range st.experts {
-		if st.experts[e].device != devicemap.CPU {
-			continue
-		}
-		if st.convert {
-			if _, err := s.convertExpert(ctx, st, e); err != nil {
-				return err
-			}
-			continue
-		}
-		var pieces []stored.Piece // looked up anew: the expert's own belong to another goroutine
-		for _, p := range st.params {
-			pieces = append(pieces, s.expertPieces(p, e)...)
-		}
-		if err := s.makePieces(ctx, pieces); err != nil {
-			return err
-		}
-		made, err := s.promote(ctx, pieces)
-		if err != nil {
-			return fmt.Errorf("residency: promoting %s: %w", expertKey(st.Path, e), err)
-		}
-		st.experts[e].promoted.Store(made)
-	}
-	return nil
-}
-
-// promote copies pieces. Bytes that lie in memory already are left where they are: nil.
+// promote copies pieces. Bytes that lie in memory already are left where they are: nil. It fails with
+// errNoRoom if the budget has no room.
 func (s *Store) promote(ctx context.Context, pieces []stored.Piece) (*promotion, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -161,17 +102,23 @@ func (s *Store) promote(ctx context.Context, pieces []stored.Piece) (*promotion,
 			size += hostmem.Up(int(r.Size), hostmem.Align)
 		}
 	}
-	block, err := hostmem.Alloc(s.ledger, hostmem.Weights, max(size, 1))
-	if err != nil {
+	size = max(size, 1)
+	if !s.copies.reserve(int64(size), false) {
+		return nil, errNoRoom
+	}
+	var err error
+	if made.block, err = hostmem.Alloc(s.ledger, hostmem.Weights, size); err != nil {
+		s.copies.release(int64(size))
 		return nil, err
 	}
-	s.promoter.blocks = append(s.promoter.blocks, block)
-	made.slot = block.Bytes()
+	made.slot = made.block.Bytes()
 	k := 0
 	for i := range pieces {
 		for _, r := range pieces[i].Ranges {
 			settle(made.slot, int(made.places[k]), int(r.Size), s.homes)
 			if err := s.copyRange(made.slot[made.places[k]:], r); err != nil {
+				_ = made.block.Release() // the error tells more
+				s.copies.release(int64(size))
 				return nil, err
 			}
 			k++

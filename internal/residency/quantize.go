@@ -28,9 +28,8 @@ type quantizer struct {
 	threads int
 	bytes   map[*meta.Param]int64 // of the parameters to convert, as they are held
 
-	mu     sync.Mutex // one conversion at a time, with all threads; guards what follows
-	blocks []*hostmem.Block
-	gone   []stored.Piece // converted, whose mapped pages were evicted
+	mu   sync.Mutex     // one conversion at a time, with all threads; guards what follows
+	gone []stored.Piece // converted, whose mapped pages were evicted
 }
 
 // convertible is the kernels' name of a dtype that is converted.
@@ -86,6 +85,7 @@ func (q *quantizer) check(p *meta.Param, path string, device devicemap.Device) e
 
 // A conversion is parameters' pieces in the store's format.
 type conversion struct {
+	block *hostmem.Block
 	parts []backend.Part // without Data for a piece that is not converted
 	bytes int64
 }
@@ -155,22 +155,26 @@ func (s *Store) convert(ctx context.Context, pieces []stored.Piece, takes func(k
 		made.bytes += int64(n)
 		size += hostmem.Up(n, hostmem.Align)
 	}
-	block, err := hostmem.Alloc(s.ledger, hostmem.Weights, max(size, 1))
+	size = max(size, 1)
+	s.copies.reserve(int64(size), true)
+	block, err := hostmem.Alloc(s.ledger, hostmem.Weights, size)
 	if err != nil {
+		s.copies.release(int64(size))
 		return nil, err
 	}
+	made.block = block
 	for k := range pieces {
 		if takes(k) {
 			to := block.Bytes()[places[k]:][:q.sizeOf(&pieces[k])]
 			settle(block.Bytes(), places[k], len(to), s.homes)
 			if err := q.convert(ctx, to, pieces[k].Ranges[0], &pieces[k].Part); err != nil {
 				_ = block.Release() // the error tells more
+				s.copies.release(int64(size))
 				return nil, err
 			}
 			made.parts[k].Data = to
 		}
 	}
-	q.blocks = append(q.blocks, block)
 	begin := len(q.gone)
 	for k := range pieces {
 		if takes(k) && !keep {
@@ -204,6 +208,14 @@ func (q *quantizer) partOf(p *stored.Piece) (backend.Part, int, error) {
 // sizeOf is the bytes of a converted piece.
 func (q *quantizer) sizeOf(p *stored.Piece) int {
 	return int(p.Part.Elements()) / quant.BlockColumns * q.packing.BlockBytes()
+}
+
+// sizesOf is about what the converted copies of pieces take.
+func (q *quantizer) sizesOf(pieces []stored.Piece) (n int64) {
+	for i := range pieces {
+		n += int64(q.sizeOf(&pieces[i]))
+	}
+	return n
 }
 
 // convert converts the matrix that r is to bands, with all threads, again if its file changed
@@ -284,12 +296,4 @@ func (w *conversionWork) band(values []float32, blocks []byte, first, col int) {
 	}
 	at := (first*w.cols + col*rows) / quant.BlockColumns * each
 	w.q.set.Quant.Interleave(w.q.packing, w.to[at:], blocks, stride, rows, len(values)/quant.BlockColumns)
-}
-
-// release gives the converted copies back.
-func (q *quantizer) release() {
-	for _, b := range q.blocks {
-		_ = b.Release() // released nowhere else
-	}
-	q.blocks = nil
 }

@@ -89,6 +89,7 @@ type Store struct {
 	acquired  atomic.Uint64 // calls of Acquire
 	warm      progress
 	promoter  promoter
+	copies    copies
 
 	quantizer *quantizer
 	sidecar   *sidecar // nil if nothing is converted, or everything in memory
@@ -113,6 +114,7 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 		s.mover = new(Mover)
 	}
 	s.mover.open()
+	s.copies.raised = make(chan struct{}, 1)
 	var err error
 	if s.quantizer, err = newQuantizer(root, o); err != nil {
 		return nil, err
@@ -131,6 +133,7 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 		s.Close()
 		return nil, err
 	}
+	s.listMovables()
 	if err := s.startRings(loads, o.Staging); err != nil {
 		s.Close()
 		return nil, err
@@ -215,12 +218,14 @@ func (s *Store) Acquire(i int) error {
 		return fmt.Errorf("residency: unit %s is still held", s.units[s.held].Path)
 	}
 	s.acquired.Add(1)
+	s.copies.enter(i)
 	u := &s.units[i]
 	var slot []byte
 	if u.load >= 0 {
 		s.ring.request(s.ahead(i), Next)
 		var err error
 		if slot, err = s.ring.keep(u.load); err != nil {
+			s.copies.leave()
 			return fmt.Errorf("residency: %s: %w", u.Path, err)
 		}
 	}
@@ -229,6 +234,7 @@ func (s *Store) Acquire(i int) error {
 			if u.load >= 0 {
 				s.ring.release(u.load)
 			}
+			s.copies.leave()
 			return err
 		}
 	}
@@ -290,6 +296,9 @@ func (s *Store) Release() {
 	}
 	s.releaseExperts()
 	u.letGo()
+	if s.copies.leave() {
+		s.trim()
+	}
 }
 
 // letGo unmaps the rows that were looked up in tables of the disk tier, so that a long run does not
@@ -359,7 +368,7 @@ func (s *Store) Close() {
 	}
 	s.blocks = nil
 	s.mover.close()
-	s.quantizer.release()
+	s.freeAll()
 	s.files.close()
 	s.sidecar.close()
 }

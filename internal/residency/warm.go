@@ -297,6 +297,9 @@ func (s *Store) warmAll(ctx context.Context, visits []visit) error {
 }
 
 func (s *Store) bringVisit(ctx context.Context, v *visit, ahead *readAhead) error {
+	if v.convert != nil && !s.copies.hasRoom(s.quantizer.sizesOf(v.pieces)) {
+		return nil // converted before its use
+	}
 	if v.convert != nil {
 		ahead.pass(sizeOf(v.pieces))
 		made, err := v.convert(ctx)
