@@ -81,3 +81,10 @@ func advise(b []byte, a Advice) error {
 		return populate(b)
 	}
 }
+
+// pageOffset is the number of bytes of b before the first page boundary.
+func pageOffset(b []byte, page int) int {
+	return int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & uintptr(page-1))
+}
+
+func discard(b []byte) error { return unix.Madvise(b, unix.MADV_DONTNEED) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"sync"
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/tensor"
@@ -130,10 +131,12 @@ type Cache struct {
 	slots  []backend.KV // the memory of a page's slots
 	layers []Layer
 
-	pages  []page
-	free   list // pages without references; the first is taken next
-	unused int  // their number
-	stats  Stats
+	mu       sync.Mutex // guards what follows, which Resize changes from another goroutine
+	pages    []page
+	free     list    // pages without references; the first is taken next
+	unused   int     // their number
+	withheld []int32 // free pages that Resize has taken away
+	stats    Stats
 
 	secret  [16]byte // hashed first, so that clients cannot construct prompts that collide
 	text    []byte   // scratch of the hash
@@ -234,12 +237,18 @@ func (c *Cache) Layers() []Layer { return c.layers }
 func (c *Cache) Groups() int { return len(c.layout.windows) }
 
 // Available returns the number of pages that Reserve can still take, cached pages included.
-func (c *Cache) Available() int { return c.unused }
+func (c *Cache) Available() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unused
+}
 
 // Stats returns the current page counts and the reuse counters.
 func (c *Cache) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	s := c.stats
 	s.Pages = len(c.pages)
-	s.Used = len(c.pages) - c.unused
+	s.Used = c.used()
 	return s
 }

@@ -33,7 +33,14 @@ func TestSequencesAgainstModel(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"start": f.start,
 			"grow":  func(t *rapid.T) { f.grow(t, f.pick(t), f.ids(t)) },
-			"seal":  func(t *rapid.T) { f.pick(t).seq.Seal() },
+			"resize": func(t *rapid.T) {
+				n, before := rapid.IntRange(0, 24).Draw(t, "pages"), f.c.Stats()
+				got := f.c.Resize(n)
+				if want := max(min(n, before.Pages), before.Used); got != want {
+					t.Fatalf("Resize(%d) with %+v: %d pages, want %d", n, before, got, want)
+				}
+			},
+			"seal": func(t *rapid.T) { f.pick(t).seq.Seal() },
 			"ahead": func(t *rapid.T) {
 				_ = f.pick(t).seq.Reserve(rapid.IntRange(0, 60).Draw(t, "n"), longestPass)
 			},

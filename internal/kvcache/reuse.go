@@ -6,6 +6,8 @@ package kvcache
 // need not be cached. The sequence must be empty, and stays empty if no page matches.
 func (s *Sequence) Reuse(tokens []int32) int {
 	c := s.cache
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.stats.Queries += int64(len(tokens))
 	if len(s.tokens) != 0 || len(s.tables[0].pages) != 0 || s.sealed {
 		return 0

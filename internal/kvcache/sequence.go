@@ -57,9 +57,12 @@ func (s *Sequence) Pages(group int) []int32 { return s.tables[group].pages }
 // each commit. Windowed layers take pages for at most their window plus pass tokens, because Commit
 // frees pages in between. If there are not enough pages, Reserve takes none and returns [ErrFull].
 // If the next token falls into a page that is shared or registered, Reserve copies that page first
-// and leaves the original unchanged.
+// and leaves the original unchanged. A sequence that holds all pages in use may take those that
+// Resize has taken away.
 func (s *Sequence) Reserve(n, pass int) error {
 	c := s.cache
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	last := len(s.tokens) / c.config.PageTokens
 	take := 0
 	for g := range s.tables {
@@ -68,7 +71,7 @@ func (s *Sequence) Reserve(n, pass int) error {
 			take++
 		}
 	}
-	if take > c.unused {
+	if take > c.unused && !(s.alone() && c.restore(take-c.unused)) {
 		return ErrFull
 	}
 	for g := range s.tables {
@@ -148,6 +151,8 @@ func (s *Sequence) Slots(group int, dst []int32, from int) {
 // It registers full pages for reuse and frees pages that no future token attends to.
 func (s *Sequence) Commit() {
 	c, size := s.cache, s.cache.config.PageTokens
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	s.committed = len(s.tokens)
 	for i := len(s.contents); !s.sealed && (i+1)*size <= s.committed; i++ {
 		s.contents = append(s.contents, c.contentOf(s.scope, s.before(i), s.tokens[i*size:(i+1)*size]))
@@ -194,6 +199,8 @@ func (s *Sequence) Seal() { s.sealed = true }
 // the next token attends to. After a failed pass, Truncate(Committed()) undoes the step.
 func (s *Sequence) Truncate(n int) int {
 	c, size := s.cache, s.cache.config.PageTokens
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	n = max(min(n, len(s.tokens)), 0)
 	for g, window := range c.layout.windows {
 		if held := s.tables[g].held; held > firstSeen(n, max(window, 1), size) {
@@ -218,6 +225,8 @@ func (s *Sequence) Truncate(n int) int {
 // Free drops all page references, last page first, so that the beginning of a prompt is evicted
 // last. The sequence must not be used afterwards.
 func (s *Sequence) Free() {
+	s.cache.mu.Lock()
+	defer s.cache.mu.Unlock()
 	for g := range s.tables {
 		t := &s.tables[g]
 		for i := len(t.pages) - 1; i >= t.held; i-- {

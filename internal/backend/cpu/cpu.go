@@ -97,6 +97,10 @@ func (m purposeful) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
 	return m.alloc(m.purpose, dtype, dims)
 }
 
+// Discard returns the pages of t, a part of what New returned, to the system. t's elements are undefined
+// until they are written.
+func (b *Backend) Discard(t tensor.Tensor) { hostmem.Discard(t.Data[:t.Bytes()]) }
+
 func (b *Backend) alloc(p hostmem.Purpose, dtype meta.DType, dims []int) (tensor.Tensor, error) {
 	for _, d := range dims {
 		if d < 0 {

@@ -1,0 +1,16 @@
+package hostmem
+
+import "os"
+
+// Discard returns the memory of the whole pages within b to the system and returns their size in bytes. b
+// is memory of a [Block] and stays mapped: pages come back, with undefined contents, when they are
+// written. Ledgers go on counting them. It returns 0 where the system cannot.
+func Discard(b []byte) int64 {
+	page := os.Getpagesize()
+	begin := pageOffset(b, page)
+	end := begin + max(0, len(b)-begin)/page*page
+	if begin >= end || discard(b[begin:end]) != nil {
+		return 0
+	}
+	return int64(end - begin)
+}

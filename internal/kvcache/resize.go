@@ -1,0 +1,99 @@
+package kvcache
+
+import (
+	"slices"
+
+	"github.com/heftai/heft/internal/tensor"
+)
+
+// A discarder is memory whose parts can be returned to the system while they are not used.
+type discarder interface {
+	// Discard leaves the elements of t undefined until they are written.
+	Discard(t tensor.Tensor)
+}
+
+// Resize sets the number of pages that may hold anything to n, at most Config.Pages, and returns how
+// many may now. Beyond n it discards free pages, those that a prompt could reuse last, and returns
+// their memory to the system. Pages that sequences hold stay: call it again when they are freed. Any
+// goroutine may call it while another one uses the cache.
+func (c *Cache) Resize(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	most := len(c.pages)
+	n = max(min(n, most), 0)
+	c.restore(len(c.withheld) - (most - n))
+	before := len(c.withheld)
+	for len(c.withheld) < most-n && c.unused > 0 {
+		c.withheld = append(c.withheld, c.takeAway())
+	}
+	if len(c.withheld) > before {
+		c.discard()
+	}
+	return most - len(c.withheld)
+}
+
+// PageMemory returns how many pages may hold anything, and how many sequences hold. Any goroutine may
+// call it.
+func (c *Cache) PageMemory() (usable, used int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.pages) - len(c.withheld), c.used()
+}
+
+func (c *Cache) used() int { return len(c.pages) - c.unused - len(c.withheld) }
+
+// takeAway removes the first free page from the list.
+func (c *Cache) takeAway() int32 {
+	p := c.free.first
+	c.unlink(p)
+	if c.pages[p].registered {
+		c.stats.Cached--
+		c.unregister(p)
+	}
+	return p
+}
+
+// restore makes n withheld pages usable again. It does nothing and reports false if there are fewer.
+func (c *Cache) restore(n int) bool {
+	if n > len(c.withheld) {
+		return false
+	}
+	for ; n > 0; n-- {
+		last := len(c.withheld) - 1
+		c.pushFront(c.withheld[last])
+		c.withheld = c.withheld[:last]
+	}
+	return true
+}
+
+// alone reports whether s holds all pages in use.
+func (s *Sequence) alone() bool {
+	own := 0
+	for g := range s.tables {
+		own += len(s.tables[g].pages) - s.tables[g].held
+	}
+	return own >= s.cache.used()
+}
+
+// discard returns the memory of the withheld pages, neighbours together: memory comes in larger pages
+// than those of the cache.
+func (c *Cache) discard() {
+	m, ok := c.memory.(discarder)
+	if !ok {
+		return
+	}
+	slices.Sort(c.withheld)
+	for i := 0; i < len(c.withheld); {
+		first, n := c.withheld[i], 1
+		for i+n < len(c.withheld) && c.withheld[i+n] == first+int32(n) {
+			n++
+		}
+		for slot := range c.slots {
+			all, count := c.tensors(slot)
+			for _, t := range all[:count] {
+				m.Discard(t.Slice(int(first), int(first)+n))
+			}
+		}
+		i += n
+	}
+}
