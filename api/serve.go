@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/dispatch"
 )
 
 // maxHeader is the limit of a request's header in bytes: it is read before memory is reserved.
@@ -23,13 +25,17 @@ func NewServer(m *generate.Model, o Options) *http.Server {
 }
 
 // Serve serves m on l until ctx ends. Requests are answered at once; beside them the weights of the
-// cpu tier are read and moved to memory of Heft's own, unless o.Lazy is set. When ctx ends, it
+// cpu tier are read and moved to memory of Heft's own, unless o.Lazy is set. Memory follows the limits of
+// the process's control groups, see [dispatch.Model.FollowLimits]. When ctx ends, it
 // rejects new requests with 503, lets the running ones end within o.ShutdownTimeout, and returns nil;
 // requests that take longer are cut off, which is an error. It closes l. The caller closes m.
 func Serve(ctx context.Context, l net.Listener, m *generate.Model, o Options) error {
-	if d := m.Dispatched(); d != nil && !o.Lazy {
-		d.Warm(ctx)
-		d.Promote(ctx)
+	if d := m.Dispatched(); d != nil {
+		d.FollowLimits(ctx, logLimit)
+		if !o.Lazy {
+			d.Warm(ctx)
+			d.Promote(ctx)
+		}
 	}
 	s := NewServer(m, o)
 	failed := make(chan error, 1)
@@ -54,4 +60,13 @@ func Serve(ctx context.Context, l net.Listener, m *generate.Model, o Options) er
 		err = errors.Join(err, fmt.Errorf("api: shutdown: %w", e), s.Close())
 	}
 	return err
+}
+
+// logLimit logs a new memory limit.
+func logLimit(l dispatch.MemoryLimit) {
+	level := slog.LevelInfo
+	if l.Short > 0 {
+		level = slog.LevelWarn
+	}
+	slog.Log(context.Background(), level, l.String())
 }

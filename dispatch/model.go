@@ -45,7 +45,8 @@ type Model struct {
 	promoted   atomic.Bool           // Promote was called
 	changed    atomic.Pointer[error] // why passes fail since a file was changed, if one was
 
-	pass pass
+	limit limited
+	pass  pass
 }
 
 // New binds skeleton to checkpoint with the given device map (Accelerate's dispatch_model). It
@@ -134,6 +135,7 @@ func units(p *nn.Program) []residency.Unit {
 // Close releases memory and threads. It closes the checkpoint only if the model opened it.
 func (m *Model) Close() {
 	m.stopTune()
+	m.endFollowing()
 	for _, a := range m.adapters {
 		a.bound.Close()
 	}
@@ -141,6 +143,7 @@ func (m *Model) Close() {
 		m.run.Close()
 	}
 	if m.cache != nil {
+		m.resizeKV(m.cache.Config().Pages) // the ledger counts what Close frees
 		m.cache.Close()
 	}
 	if m.weights != nil {

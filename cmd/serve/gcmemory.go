@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"runtime"
 	"runtime/debug"
@@ -50,3 +51,12 @@ func heapBytes(host devicemap.DevicePlan, used int64) (limit, over int64) {
 
 // restore is for programs that go on.
 func (h heapLimit) restore() { debug.SetMemoryLimit(h.inherited) }
+
+// logLimit logs a new memory limit.
+func logLimit(l dispatch.MemoryLimit) {
+	level := slog.LevelInfo
+	if l.Short > 0 {
+		level = slog.LevelWarn
+	}
+	slog.Log(context.Background(), level, l.String())
+}

@@ -79,6 +79,7 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	go func() { failed <- s.server.Serve(listener) }()
 	c.warn()
 	slog.Info("serving", "model", s.name, "at", "http://"+listener.Addr().String())
+	s.model.FollowLimits(ctx, logLimit)
 	if !c.Lazy {
 		s.model.Promote(ctx)
 		s.report.start() // it measures the disk

@@ -103,7 +103,7 @@ func (s *Store) promote(ctx context.Context, pieces []stored.Piece) (*promotion,
 		}
 	}
 	size = max(size, 1)
-	if !s.copies.reserve(int64(size), false) {
+	if !s.copies.reserve(int64(size)) {
 		return nil, errNoRoom
 	}
 	var err error

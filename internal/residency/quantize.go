@@ -156,7 +156,7 @@ func (s *Store) convert(ctx context.Context, pieces []stored.Piece, takes func(k
 		size += hostmem.Up(n, hostmem.Align)
 	}
 	size = max(size, 1)
-	s.copies.reserve(int64(size), true)
+	s.makeRoom(int64(size))
 	block, err := hostmem.Alloc(s.ledger, hostmem.Weights, size)
 	if err != nil {
 		s.copies.release(int64(size))

@@ -60,6 +60,10 @@ func (s *Store) Copied() int64 {
 	return s.copies.held
 }
 
+// Excess reports whether the copies exceed the budget, because the unit that computes uses them. Any
+// goroutine may call it.
+func (s *Store) Excess() bool { return s.copies.over.Load() }
+
 func (c *copies) budget() int64 { return math.MaxInt64 - c.taken }
 
 // wake has Promote continue.
@@ -85,11 +89,21 @@ func (c *copies) leave() bool {
 	return c.over.Load()
 }
 
-// reserve counts n more bytes, if the budget allows or if they are needed by force.
-func (c *copies) reserve(n int64, force bool) bool {
+// makeRoom counts n more bytes that a pass needs, and drops copies for them.
+func (s *Store) makeRoom(n int64) {
+	s.copies.mu.Lock()
+	s.copies.add(n)
+	s.copies.mu.Unlock()
+	if s.copies.over.Load() {
+		s.trim()
+	}
+}
+
+// reserve counts n more bytes if the budget allows.
+func (c *copies) reserve(n int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !force && n > c.budget()-c.held {
+	if n > c.budget()-c.held {
 		return false
 	}
 	c.add(n)
@@ -147,6 +161,22 @@ func (s *Store) trim() {
 			c.add(-m.drop())
 		}
 	}
+}
+
+// LeastBudget returns the bytes of copies that a pass needs at least: the converted weights of the
+// largest unit.
+func (s *Store) LeastBudget() (most int64) {
+	for i := range s.units {
+		var n int64
+		for k := range s.copies.order {
+			if m := &s.copies.order[k]; (m.convert || m.stack != nil && m.stack.convert) && s.uses(&s.units[i], m) {
+				pieces, _, _ := s.piecesOf(m)
+				n += s.quantizer.sizesOf(pieces)
+			}
+		}
+		most = max(most, n)
+	}
+	return most
 }
 
 // uses reports whether u reads m.

@@ -20,9 +20,14 @@ type MemoryGroup struct {
 }
 
 // Allows returns how much anonymous memory a process that holds own bytes of it may hold: the limit
-// without what other processes of the group hold.
+// without what other processes of the group hold. Less than 1/64 of the limit is taken for none: both
+// numbers were not read at the same moment.
 func (g MemoryGroup) Allows(own int64) int64 {
-	return max(0, g.Limit-max(0, g.Anonymous-own))
+	others := g.Anonymous - own
+	if others < g.Limit/64 {
+		return g.Limit
+	}
+	return max(0, g.Limit-others)
 }
 
 // noLimit is from how much on a limit is none: version 1 writes a huge number.

@@ -42,8 +42,8 @@ func TestTheLimitIsTheLeastOfHardAndSoft(t *testing.T) {
 }
 
 func TestAllows(t *testing.T) {
-	g := MemoryGroup{Limit: 100, Anonymous: 70}
-	for own, want := range map[int64]int64{70: 100, 50: 80, 90: 100, 0: 30} {
+	g := MemoryGroup{Limit: 128, Anonymous: 70}
+	for own, want := range map[int64]int64{70: 128, 50: 108, 90: 128, 0: 58, 69: 128, 68: 126} {
 		if got := g.Allows(own); got != want {
 			t.Errorf("a process with %d bytes may hold %d, want %d", own, got, want)
 		}

@@ -1,0 +1,185 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/pressure"
+	"github.com/heftai/heft/internal/topology"
+)
+
+// limited is the state of a model's memory limit.
+type limited struct {
+	sync.Mutex              // one change at a time
+	now        atomic.Int64 // the limit; 0 is that of the plan
+	stop       context.CancelFunc
+	following  sync.WaitGroup
+}
+
+// SetMemoryLimit changes the limit of the host's memory while the model is used. If the limit falls,
+// experts are evicted, then weights of the cpu tier return to the checkpoint's mapping, from which they
+// are read again, then the KV cache shrinks to one sequence. Passes go on and results stay bitwise the
+// same. If the limit rises, weights come back in the background, up to the plan's limit. Weights of the
+// unit that computes follow when it is done. SetMemoryLimit returns the minimum in bytes, below which the
+// model does not go. Any goroutine may call it.
+func (m *Model) SetMemoryLimit(bytes int64) (minimum int64) {
+	m.limit.Lock()
+	defer m.limit.Unlock()
+	return m.shrinkTo(bytes, 0)
+}
+
+// shrinkTo moves what exceeds bytes down, and slack bytes of weights more. It needs the lock.
+func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
+	host, least := m.plan.Device(devicemap.CPU), m.leastShares()
+	var held int64
+	if m.cache != nil {
+		_, used := m.cache.PageMemory()
+		held = int64(used) * m.cache.Config().PageBytes()
+	}
+	to := divide(host, least, held, bytes)
+	if to.weights == host.WeightsBytes && slack == 0 {
+		m.weights.Budget(math.MaxInt64)
+	} else {
+		m.weights.Budget(max(to.weights-slack, least.weights))
+	}
+	if m.cache != nil {
+		pages := m.cache.Config().Pages
+		if to.kv < host.KVBytes {
+			pages = int(to.kv / m.cache.Config().PageBytes())
+		}
+		m.resizeKV(pages)
+	}
+	m.limit.now.Store(bytes)
+	return least.sum(host)
+}
+
+// resizeKV changes the pages that the KV cache may use, in the ledger too.
+func (m *Model) resizeKV(pages int) {
+	before, _ := m.cache.PageMemory()
+	after := m.cache.Resize(pages)
+	m.ledger.Add(hostmem.KV, int64(after-before)*m.cache.Config().PageBytes())
+}
+
+// endFollowing stops FollowLimits.
+func (m *Model) endFollowing() {
+	if m.limit.stop != nil {
+		m.limit.stop()
+		m.limit.following.Wait()
+	}
+}
+
+// shares are the parts of the host's memory that depend on its limit, in bytes.
+type shares struct{ weights, staging, kv int64 }
+
+// leastShares are the smallest ones that work: one sequence of KV, and the weights on their way.
+func (m *Model) leastShares() shares {
+	host := m.plan.Device(devicemap.CPU)
+	least := shares{weights: m.weights.LeastBudget(), staging: host.StagingBytes}
+	if m.cache != nil {
+		sequence := m.cache.Config().SequenceBytes(min(m.options.Context, leastContext), m.options.MaxBatchTokens)
+		least.kv = min(sequence, host.KVBytes)
+	}
+	return least
+}
+
+// sum is what a host with these shares takes.
+func (s shares) sum(host devicemap.DevicePlan) int64 {
+	host.WeightsBytes, host.StagingBytes, host.KVBytes = s.weights, s.staging, s.kv
+	return host.Used()
+}
+
+// divide returns the shares of a host whose plan is given under a limit. held is what sequences have of
+// the KV cache. Pages that no sequence holds go first, in proportion to the limit, then experts, weights,
+// and the other pages.
+func divide(host devicemap.DevicePlan, least shares, held, limit int64) shares {
+	s := shares{weights: host.WeightsBytes, staging: host.StagingBytes, kv: host.KVBytes}
+	over := host.Used() - max(limit, 0)
+	take := func(from *int64, keep int64) {
+		n := max(0, min(over, *from-keep))
+		*from -= n
+		over -= n
+	}
+	proportional := int64(float64(host.KVBytes) * float64(max(limit, 0)) / float64(max(host.Used(), 1)))
+	take(&s.kv, max(proportional, least.kv, held))
+	take(&s.staging, least.staging)
+	take(&s.weights, least.weights)
+	take(&s.kv, least.kv)
+	return s
+}
+
+// A MemoryLimit is the limit of the host's memory that [Model.FollowLimits] has found, in bytes.
+type MemoryLimit struct {
+	Bytes   int64 // what the model keeps to: the limit, or the minimum if that is more
+	Minimum int64 // what the model needs to run
+	// Short is by how much the limit is below the minimum. Memory then exceeds the limit.
+	Short int64
+}
+
+// String says what the limit is, in a sentence for a log.
+func (l MemoryLimit) String() string {
+	if l.Short > 0 {
+		return fmt.Sprintf("the memory limit is %s, below the minimum of %s: the model takes the minimum; raise the control group's limit or lower --max-model-len",
+			devicemap.FormatSize(max(0, l.Minimum-l.Short)), devicemap.FormatSize(l.Minimum))
+	}
+	return fmt.Sprintf("the memory limit is now %s", devicemap.FormatSize(l.Bytes))
+}
+
+// FollowLimits follows the memory limits of the process's control groups until ctx ends: the least of
+// maximum and soft limit of each group and its parents, without what other processes of the group hold.
+// It reads them four times a second, more often while tasks wait for memory, and calls SetMemoryLimit.
+// The limit of Options.MaxMemory stays the highest. It returns at once. If changed is not nil, it is called
+// from another goroutine when the limit that the model keeps to has changed, and when the limit falls below
+// the minimum. Call FollowLimits once; Close ends it.
+func (m *Model) FollowLimits(ctx context.Context, changed func(MemoryLimit)) {
+	m.follow(ctx, os.DirFS("/"), changed)
+}
+
+// follow reads a tree that has /proc and /sys.
+func (m *Model) follow(ctx context.Context, root fs.FS, changed func(MemoryLimit)) {
+	ctx, m.limit.stop = context.WithCancel(ctx)
+	host, least := m.plan.Device(devicemap.CPU), m.leastShares()
+	most := max(host.LimitBytes, host.Used())
+	c := pressure.NewController(pressure.Limits{Most: most, Least: min(least.sum(host), most)})
+	var held, slack int64
+	read := func() pressure.Reading {
+		r := readLimits(root)
+		held = r.Held
+		return r
+	}
+	apply := func(d pressure.Decision) {
+		if d.Changed {
+			slack = 0
+		} else if d.Target < most && !m.weights.Excess() { // the plan's estimate of the rest was too low
+			slack = min(slack+max(0, held-d.Target), host.WeightsBytes)
+		}
+		m.limit.Lock()
+		if d.Target < most || d.Changed {
+			m.shrinkTo(d.Target, slack)
+		}
+		m.limit.Unlock()
+		if changed != nil && (d.Changed || d.Warn) {
+			changed(MemoryLimit{Bytes: d.Target, Minimum: least.sum(host), Short: d.Short})
+		}
+	}
+	m.limit.following.Go(func() { pressure.Watch(ctx, c, read, apply) })
+}
+
+// readLimits returns the limit of this process's control groups, and what it holds.
+func readLimits(root fs.FS) pressure.Reading {
+	r := pressure.Reading{Held: topology.Anonymous(root), Stall: topology.MemoryStall(root)}
+	groups := topology.MemoryGroups(root)
+	r.Held = max(r.Held, topology.Anonymous(root)) // what is freed meanwhile is not another process's
+	for _, g := range groups {
+		if n := max(g.Allows(r.Held), 1); r.Limit == 0 || n < r.Limit {
+			r.Limit = n
+		}
+	}
+	return r
+}

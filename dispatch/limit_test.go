@@ -1,0 +1,151 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/meta"
+)
+
+// limitCases are models whose weights can move: dense and experts, as stored and converted.
+func limitCases(t *testing.T, test func(t *testing.T, m *dispatch.Model, ids []int32)) {
+	for _, experts := range []bool{false, true} {
+		for _, q := range []meta.QuantFormat{meta.QuantNone, meta.QuantQ8} {
+			t.Run(fmt.Sprintf("experts %v, %v", experts, q), func(t *testing.T) {
+				r := rand.New(rand.NewPCG(3, 3))
+				s := shape{hidden: 256, inner: 288, heads: 4, kv: 2, dim: 64, vocab: 300, layers: 3, dtype: meta.BFloat16, experts: experts, tied: experts, shift: 3}
+				ids := make([]int32, 40)
+				for i := range ids {
+					ids[i] = r.Int32N(int32(s.vocab))
+				}
+				test(t, cpuModel(t, s.folder(t, r), dispatch.Options{Quantize: q, Threads: 2, MaxSequences: 4}), ids)
+			})
+		}
+	}
+}
+
+// load brings all weights of m to memory of its own.
+func load(t *testing.T, m *dispatch.Model) {
+	t.Helper()
+	m.Warm(t.Context())
+	m.Promote(t.Context())
+	await(t, m)
+}
+
+// TestALimitThatWalksChangesNoAnswer: the limit changes at random between and within passes, while
+// weights come back in the background. Logits keep their bits.
+func TestALimitThatWalksChangesNoAnswer(t *testing.T) {
+	limitCases(t, func(t *testing.T, m *dispatch.Model, ids []int32) {
+		want := forced(t, m, ids, 20, 20)
+		load(t, m)
+		sameLogits(t, "promoted", forced(t, m, ids, 20, 20), want)
+		most := usedBytes(m)
+		r := rand.New(rand.NewPCG(9, 9))
+		hook, err := m.AddHook(dispatch.Hook{Pre: func(*dispatch.ModuleCall) error {
+			m.SetMemoryLimit(r.Int64N(most + most/4))
+			return nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			sameLogits(t, "the limit walks within passes", forced(t, m, ids, 20, 7), want)
+		}
+		hook.Remove()
+		ctx, cancel := context.WithCancel(t.Context())
+		var walking sync.WaitGroup
+		walking.Go(func() {
+			for r := rand.New(rand.NewPCG(8, 8)); ctx.Err() == nil; {
+				m.SetMemoryLimit(r.Int64N(most + most/4))
+				time.Sleep(100 * time.Microsecond)
+			}
+		})
+		for range 5 {
+			sameLogits(t, "the limit walks beside passes", forced(t, m, ids, 20, 7), want)
+		}
+		cancel()
+		walking.Wait()
+	})
+}
+
+func usedBytes(m *dispatch.Model) int64 {
+	plan := m.Plan()
+	return plan.Device(devicemap.CPU).Used()
+}
+
+// TestWeightsLeaveAndComeBack: a lowered limit killed the server, because promoted and converted
+// weights never left anonymous memory.
+func TestWeightsLeaveAndComeBack(t *testing.T) {
+	limitCases(t, func(t *testing.T, m *dispatch.Model, ids []int32) {
+		load(t, m)
+		forced(t, m, ids, 20, 20)
+		before, plan := m.Status().Held, m.Plan()
+		if before["weights"] == 0 {
+			t.Fatal("no weights are held: the test tests nothing")
+		}
+		least := m.SetMemoryLimit(0)
+		low := m.Status().Held
+		if converted := m.Quantized() != meta.QuantNone; !converted && low["weights"] != 0 || low["weights"] >= before["weights"] || sum(low) > least {
+			t.Errorf("under the minimum of %d %v is held, of %v before", least, low, before)
+		}
+		if used := usedBytes(m); least <= 0 || least >= used {
+			t.Errorf("a minimum of %d bytes, where all takes %d", least, used)
+		}
+		forced(t, m, ids, 20, 20)
+		if low := m.Status().Held; sum(low) > least {
+			t.Errorf("after a pass %v is held, more than the minimum of %d", low, least)
+		}
+		half := (least + usedBytes(m)) / 2
+		m.SetMemoryLimit(half)
+		if held := sum(m.Status().Held); held > half {
+			t.Errorf("%d bytes are held under a limit of %d", held, half)
+		}
+		m.SetMemoryLimit(plan.Device(devicemap.CPU).Used())
+		for end := time.Now().Add(time.Minute); m.Status().Held["weights"] != before["weights"]; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%v is held, want %v again", m.Status().Held, before)
+			}
+		}
+		if got := m.Status().Held; got["kv"] != before["kv"] {
+			t.Errorf("%d bytes of KV cache, want %d again", got["kv"], before["kv"])
+		}
+	})
+}
+
+func sum(held map[string]int64) (n int64) {
+	for _, bytes := range held {
+		n += bytes
+	}
+	return n
+}
+
+// TestLoadingUnderALowLimitHoldsNothing: weights are not brought where there is no room, and the model
+// is loaded nevertheless.
+func TestLoadingUnderALowLimitHoldsNothing(t *testing.T) {
+	limitCases(t, func(t *testing.T, m *dispatch.Model, ids []int32) {
+		least := m.SetMemoryLimit(0)
+		m.Warm(t.Context())
+		m.Promote(t.Context())
+		for !m.Status().Promoted {
+			time.Sleep(time.Millisecond)
+		}
+		low := m.Status().Held
+		if sum(low) > least {
+			t.Errorf("%v is held, more than the minimum of %d", low, least)
+		}
+		want := forced(t, m, ids, 20, 20)
+		m.SetMemoryLimit(usedBytes(m))
+		for end := time.Now().Add(time.Minute); m.Status().Held["weights"] <= low["weights"]; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("nothing comes back")
+			}
+		}
+		sameLogits(t, "loaded", forced(t, m, ids, 20, 20), want)
+	})
+}
