@@ -76,6 +76,9 @@ type Options struct {
 	// Serving plans for a server: the limit then always includes the runtime's overhead and
 	// RequestBytes.
 	Serving bool
+	// Lazy makes Warm and Promote do nothing, and TuneReads not measure the disk: weights are read
+	// only when a pass needs them.
+	Lazy bool
 	// RequestBytes is the memory for requests that are being read and for answers that wait to be
 	// sent. [Plan] sets it; 0 means that requests are not counted.
 	RequestBytes int64

@@ -19,7 +19,8 @@ const tuneLimit = 512 << 20
 // "" nothing is stored. The choice holds for all models of the process and changes no bit of any result.
 //
 // If weights are on the disk tier, it also finds out how many reads in flight, and of what size, the
-// disk serves fastest. That takes 160 ms and is stored for each disk.
+// disk serves fastest. That takes 160 ms and is stored for each disk; with Options.Lazy only a stored
+// result is used.
 //
 // Call it before [Model.Warm], at most once. With less than 512 MiB for the cpu the default of the processor's
 // vendor stays. The channel is closed once the choice is made, and [Model.Close] waits for that.
@@ -47,7 +48,7 @@ func (m *Model) tuneDisk(ctx context.Context, folder string, after <-chan struct
 		use(r)
 		return after
 	}
-	if !m.options.roomToTune() {
+	if !m.options.roomToTune() || m.options.Lazy {
 		return after
 	}
 	done := make(chan struct{})

@@ -80,8 +80,8 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	c.warn()
 	slog.Info("serving", "model", s.name, "at", "http://"+listener.Addr().String())
 	s.model.FollowLimits(ctx, logLimit)
+	s.model.Promote(ctx)
 	if !c.Lazy {
-		s.model.Promote(ctx)
 		s.report.start() // it measures the disk
 	}
 	select {
@@ -202,6 +202,7 @@ func (c *runCmd) request() (w request, err error) {
 	if err = c.place(&w.options); err != nil {
 		return w, err
 	}
+	w.options.Lazy = c.Lazy
 	if w.source, err = newSource(path); err != nil {
 		return w, err
 	}
@@ -241,9 +242,7 @@ func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 	}
 	if err == nil {
 		s.model.TuneReads(ctx, measurementsDir(c.CacheDir))
-		if !c.Lazy {
-			s.model.Warm(ctx) // beside what is left
-		}
+		s.model.Warm(ctx) // beside what is left
 		err = <-read
 	}
 	if err == nil {
