@@ -6,6 +6,7 @@ import (
 
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/train/internal/checkpoint"
 	"github.com/heftai/heft/train/internal/modelfiles"
 )
 
@@ -36,7 +37,8 @@ type Checkpointed interface {
 //
 // Each file replaces its predecessor atomically.
 func SaveModel(ctx context.Context, a *Accelerator, m Module, dir string, o SaveModelOptions) error {
-	return wrap("save model", a.rank.Together(ctx, a.rank.OnMain(func() error {
-		return modelfiles.Save(m, dir, modelfiles.Options(o))
-	})))
+	err := checkpoint.Gathered(m, func() error {
+		return a.rank.OnMain(func() error { return modelfiles.Save(m, dir, modelfiles.Options(o)) })
+	})
+	return wrap("save model", a.rank.Together(ctx, err))
 }

@@ -60,9 +60,11 @@ type run struct {
 	losses []float32
 }
 
-func newRun(w *World, c Config) (*run, error) {
+func newRun(w *World, c Config) (*run, error) { return newRunOf(newNet(0.1), w, c) }
+
+func newRunOf(n *net, w *World, c Config) (*run, error) {
 	c.World = w
-	r := &run{net: newNet(0.1)}
+	r := &run{net: n}
 	var err error
 	if r.acc, err = New(c); err != nil {
 		return nil, err

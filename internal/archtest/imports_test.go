@@ -87,7 +87,7 @@ var allowed = map[string][]string{
 	"train/data":                  {"train/rng", "text"},
 	"train/optim":                 {"internal/floats", "internal/kernels/..."},
 	"train/tensor":                {"internal/floats", "meta", "internal/kernels/..."}, // meta: dtypes of stored parameters
-	"train/tensor/tensortest":     {"meta"},                                            // a storage for tests
+	"train/tensor/tensortest":     {"internal/floats", "meta"},                         // storages for tests
 	"train/track":                 {"internal/atomicfile"},
 	"train/model":                 {"meta", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/record", "internal/kernels/...", "internal/kvcache", "internal/stored", "internal/tensor", "train/rng", "train/tensor"}, // kernels: weights are rounded for autocast
 	"train/internal/accumulation": {"train/data"},

@@ -15,6 +15,7 @@ import (
 // parameters holds the state that the passes of a model share.
 type parameters struct {
 	trained map[*meta.Param]*tensor.Parameter // on the heap, trainable or not
+	order   []*tensor.Parameter               // of trained, in the order of the tree
 	frozen  map[*meta.Param]*frozen           // in the checkpoint
 	buffers map[*meta.Buffer]view.Tensor
 	dtypes  map[*meta.Buffer]meta.DType // in the checkpoint
@@ -79,6 +80,7 @@ func (ps *parameters) add(p *meta.Param, b *loader.Binding, freeze bool) (err er
 	}
 	t := tensor.NewParameter(make([]float32, p.Elements()), p.Shape...)
 	ps.trained[p] = t
+	ps.order = append(ps.order, t)
 	if b == nil {
 		return nil
 	}

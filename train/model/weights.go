@@ -53,7 +53,8 @@ func newWeights(m *parameters) *weights {
 	return &weights{model: m, params: map[*meta.Param]*parts{}, spare: map[*tensor.Parameter][]float32{}}
 }
 
-// acquire brings the values of all parameters into memory until release.
+// acquire brings the values of all parameters into memory until release. Ranks acquire them in the
+// same order, as sharded ones need.
 func (w *weights) acquire() error {
 	hold := func(p *tensor.Parameter) error {
 		if _, err := p.Acquire(false); err != nil {
@@ -62,7 +63,7 @@ func (w *weights) acquire() error {
 		w.held = append(w.held, p)
 		return nil
 	}
-	for _, p := range w.model.trained {
+	for _, p := range w.model.order { // the same on all ranks
 		if err := hold(p); err != nil {
 			return err
 		}

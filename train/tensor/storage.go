@@ -31,6 +31,16 @@ type Storage interface {
 	Release(write bool) error
 }
 
+// Sharded is a [Storage] of which each rank has a part. All ranks must call Acquire and Release
+// together and in the same order, so they must run the same passes: uneven inputs, and windows in
+// which a rank has no batch, are not supported. While a rank has acquired the values, its further
+// calls do not wait for the others. Saving uses this: all ranks acquire, and one rank writes.
+type Sharded interface {
+	Storage
+	// Ranks returns the number of ranks that must call together. 1 waits for none.
+	Ranks() int
+}
+
 // Memory keeps all values in memory as long as the parameter exists.
 type Memory []float32
 

@@ -29,6 +29,19 @@ type positioned interface {
 
 // write writes this rank's files.
 func (s *Store) write(f *checkpoint.Folder) error {
+	err := s.writeOwn(f)
+	// Even after an error this rank takes part in gathering the weights: the others wait for it.
+	if e := s.writeModules(f, err == nil && s.Rank.IsMain()); err == nil {
+		err = e
+	}
+	if err != nil {
+		return err
+	}
+	return s.Rank.OnMain(func() error { return s.writeShared(f) })
+}
+
+// writeOwn writes the state of this rank alone.
+func (s *Store) writeOwn(f *checkpoint.Folder) error {
 	own, err := s.ownState()
 	if err != nil {
 		return err
@@ -43,10 +56,24 @@ func (s *Store) write(f *checkpoint.Folder) error {
 			return err
 		}
 	}
-	if err := s.Rank.OnMain(func() error { return s.writeShared(f) }); err != nil {
-		return err
-	}
 	return f.WriteJSON(checkpoint.RankFile(s.Rank.Comm.Rank()), own)
+}
+
+// writeModules gathers the weights of all modules, and writes them if writes is set.
+func (s *Store) writeModules(f *checkpoint.Folder, writes bool) error {
+	var first error
+	for i, m := range s.Rank.Group.Modules {
+		err := checkpoint.Gathered(m.Module, func() error {
+			if !writes || first != nil {
+				return nil
+			}
+			return f.WriteTensors(checkpoint.Numbered(checkpoint.ModelFile, i), s.arrays(m), nil)
+		})
+		if err != nil && first == nil {
+			first = fmt.Errorf("module %d: %w", i+1, err)
+		}
+	}
+	return first
 }
 
 func (s *Store) ownState() (ownState, error) {
@@ -68,14 +95,9 @@ func (s *Store) ownState() (ownState, error) {
 	return own, nil
 }
 
-// writeShared writes the state that is the same on all ranks.
+// writeShared writes the state that is the same on all ranks, except weights.
 func (s *Store) writeShared(f *checkpoint.Folder) error {
 	r := s.Rank
-	for i, m := range r.Group.Modules {
-		if err := f.WriteTensors(checkpoint.Numbered(checkpoint.ModelFile, i), s.arrays(m), nil); err != nil {
-			return fmt.Errorf("module %d: %w", i+1, err)
-		}
-	}
 	for i, o := range r.Optimizers {
 		if err := f.WriteOptimizer(checkpoint.Numbered(checkpoint.OptimizerFile, i), o.Optimizer); err != nil {
 			return fmt.Errorf("optimizer %d: %w", i+1, err)

@@ -1,5 +1,6 @@
-// Package tensortest provides Elsewhere, a tensor.Storage for tests. Its values are in memory only
-// while they are acquired.
+// Package tensortest provides implementations of tensor.Storage for tests. [Elsewhere] has its values
+// in memory only while they are acquired, a [Shard] has one rank's part of them, and [Narrow] stores
+// them as bfloat16.
 package tensortest
 
 import (
