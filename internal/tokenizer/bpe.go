@@ -217,6 +217,18 @@ func (b *bpe) longest() int {
 	return max(n, b.widest)
 }
 
+// covers implements model, as that of unigram.
+func (b *bpe) covers(c byte) int {
+	if b.raw {
+		return b.widest // every byte has a token, and names are longer than what they stand for
+	}
+	unk, _ := b.token(b.unk)
+	if b.prefix != "" || b.suffix != "" || b.id(string(rune(c))) < 0 || strings.IndexByte(unk, c) >= 0 {
+		return 0
+	}
+	return b.widest
+}
+
 // least implements model: where not every byte has a token, unknown characters vanish or
 // become one in any number.
 func (b *bpe) least(word string) int {

@@ -362,7 +362,7 @@ func (p *parser) decoder(raw rawPart, path string, depth int) (decoder, error) {
 		return stripDecoder{spec.Content, spec.Start, spec.Stop}, err
 	case "Replace":
 		m, err := spec.Pattern.compile(path)
-		return replaceDecoder{replacer{m, spec.Content}}, err
+		return replaceDecoder{replacer{pattern: m, content: spec.Content}}, err
 	case "Metaspace":
 		mark, scheme, err := metaspaceMark(spec.Replacement, spec.PrependScheme, spec.AddPrefixSpace, path)
 		return metaspaceDecoder{string(mark), scheme}, err

@@ -63,11 +63,23 @@ func TestVocabulariesWithHoles(t *testing.T) {
 	}
 }
 
+// TestAnAddedTokenWithAnIDBeyond32BitsIsRefused: ids of added tokens follow from their places, but the
+// reference refuses a file whose own are no unsigned 32-bit numbers.
+func TestAnAddedTokenWithAnIDBeyond32BitsIsRefused(t *testing.T) {
+	for id, want := range map[string]bool{"5000000000": false, "4294967296": false, "-1": false, "1.5": false, `"2"`: false, "null": false, "true": false,
+		"4294967295": true, "0": true, " 7 ": true} {
+		_, err := Parse([]byte(`{"added_tokens":[{"id":` + id + `,"content":"<x>"}],"model":{"type":"BPE","vocab":{"a":0}}}`))
+		if ok := err == nil; ok != want || !ok && !strings.Contains(err.Error(), "added_tokens[0].id") {
+			t.Errorf("an added token with the id %s: %v", id, err)
+		}
+	}
+}
+
 // TestATokenizerInAnotherFormatIsNamed: a folder without tokenizer.json said only that.
 func TestATokenizerInAnotherFormatIsNamed(t *testing.T) {
 	for want, files := range map[string][]string{
 		"tokenizer.model, ": {"tokenizer.model", "config.json"}, "vocab.json with merges.txt": {"merges.txt", "vocab.json"},
-		"tiktoken.model, ": {"tiktoken.model"}, "tekken.json, ": {"tekken.json", "tokenizer.model"}, "has no tokenizer.json": nil,
+		"qwen.tiktoken, ": {"qwen.tiktoken", "tokenizer_config.json"}, "tiktoken.model, ": {"tiktoken.model"}, "tekken.json, ": {"tekken.json", "tokenizer.model"}, "has no tokenizer.json": nil,
 	} {
 		dir := fstest.MapFS{}
 		for _, f := range files {
@@ -205,39 +217,6 @@ func mergeSlowly(w *workWord, merges *pairTable) {
 		}
 		w.join(at, into)
 	}
-}
-
-// TestATextThatCannotFitIsRefusedUnread: what has more bytes than the context's tokens can stand
-// for was read all the same.
-func TestATextThatCannotFitIsRefusedUnread(t *testing.T) {
-	everyTokenizer(t, func(t *testing.T, tok *Tokenizer) {
-		text := strings.Repeat("a", 32<<20)
-		if tok.spread.bytes == 0 {
-			t.Skipf("tokens of %T may stand for texts of any length", tok.model)
-		}
-		var many *TooManyError
-		var err error
-		size := allocated(func() { _, err = tok.EncodeIDs(text, EncodeOptions{MaxTokens: 4096}) })
-		if !errors.As(err, &many) || many.AtLeast != tok.LeastTokens(text) || size > 1024 {
-			t.Errorf("%v after %d bytes", err, size)
-		}
-	})
-}
-
-// TestLeastTokensIsCertain: no text has fewer tokens, however much the normalizer shortens it.
-func TestLeastTokensIsCertain(t *testing.T) {
-	texts := []string{
-		strings.Repeat("\u212a", 500), strings.Repeat("\U0001D42E\u0308\u0304", 300), strings.Repeat("\u1112\u1161\u11ab", 300),
-		strings.Repeat("\u03b1\u0313\u0300\u0345", 300), strings.Repeat(" ", 5000), strings.Repeat("\uff21", 900), prose, strings.Repeat("=", 3000),
-	}
-	everyTokenizer(t, func(t *testing.T, tok *Tokenizer) {
-		for _, text := range texts {
-			ids, err := tok.EncodeIDs(text, EncodeOptions{})
-			if n := tok.LeastTokens(text); err == nil && n > len(ids) {
-				t.Errorf("%.12q…: at least %d tokens, and it has %d", text, n, len(ids))
-			}
-		}
-	})
 }
 
 // TestHostileDecodersEnd: a file's decoder could double each text as often as it liked, try a

@@ -85,7 +85,7 @@ func (s *scanner) id() (int32, error) {
 	}
 	if start == s.Pos || n > maxID {
 		s.Pos = start
-		return 0, s.fail("a token id (a whole number up to %d) should be here", maxID)
+		return 0, s.fail("a token id should be here: a whole number up to %d, as ids are signed 32-bit numbers", maxID)
 	}
 	return int32(n), nil
 }

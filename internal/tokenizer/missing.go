@@ -3,7 +3,7 @@ package tokenizer
 import (
 	"fmt"
 	"io/fs"
-	"slices"
+	"strings"
 )
 
 // How to make a tokenizer.json of another format, with the packages that it takes.
@@ -11,7 +11,7 @@ const (
 	viaAuto = `pip install transformers sentencepiece tiktoken && ` +
 		`python -c "from transformers import AutoTokenizer as T; T.from_pretrained('DIR').save_pretrained('DIR')"`
 	viaTikToken = `pip install transformers tiktoken && ` +
-		`python -c "from transformers.convert_slow_tokenizer import TikTokenConverter as C; C('DIR/tiktoken.model').converted().save('DIR/tokenizer.json')"` +
+		`python -c "from transformers.convert_slow_tokenizer import TikTokenConverter as C; C('DIR/FILE').converted().save('DIR/tokenizer.json')"` +
 		` (give C the pattern and the extra_special_tokens of the model's own tokenizer class)`
 	viaMistral = `pip install transformers tiktoken && ` +
 		`python -c "from transformers.integrations.mistral.tokenizer import MistralConverter as C; C('DIR/tekken.json').converted().save('DIR/tokenizer.json')"`
@@ -19,11 +19,12 @@ const (
 
 // otherFormats are the files that hold a vocabulary where there is no tokenizer.json.
 var otherFormats = []struct {
-	files   []string // all of them
-	convert string
+	files   []string // all of them; patterns of fs.Glob
+	convert string   // with FILE for the first file
 }{
 	{[]string{"tekken.json"}, viaMistral},
 	{[]string{"tiktoken.model"}, viaTikToken},
+	{[]string{"*.tiktoken"}, viaTikToken}, // qwen.tiktoken
 	{[]string{"tokenizer.model"}, viaAuto},
 	{[]string{"vocab.json", "merges.txt"}, viaAuto},
 	{[]string{"vocab.json"}, viaAuto},
@@ -60,13 +61,15 @@ func (e *MissingError) Unwrap() error { return fs.ErrNotExist }
 
 // missing looks for a vocabulary in another format.
 func missing(fsys fs.FS, name string) error {
-	lacks := func(file string) bool {
-		_, err := fs.Stat(fsys, file)
-		return err != nil
-	}
 	for _, o := range otherFormats {
-		if !slices.ContainsFunc(o.files, lacks) {
-			return &MissingError{Folder: name, Files: o.files, Convert: o.convert}
+		var files []string
+		for _, pattern := range o.files {
+			if found, _ := fs.Glob(fsys, pattern); len(found) > 0 {
+				files = append(files, found[0])
+			}
+		}
+		if len(files) == len(o.files) {
+			return &MissingError{Folder: name, Files: files, Convert: strings.ReplaceAll(o.convert, "FILE", files[0])}
 		}
 	}
 	return &MissingError{Folder: name}

@@ -19,6 +19,9 @@ type model interface {
 	least(word string) int
 	// longest is how many bytes of a word a token stands for at most; 0 is any number.
 	longest() int
+	// covers is how many bytes a token has at most that may stand for a letter or digit of ASCII,
+	// wherever it stands; 0 is any number.
+	covers(c byte) int
 	// id returns the id of a token, or -1.
 	id(token string) int32
 	token(id int32) (string, bool)

@@ -17,7 +17,8 @@ type normalizer interface {
 	normalize(p piece) (piece, error)
 }
 
-// normalizeFunc is a normalizer that cannot fail.
+// normalizeFunc is a normalizer that cannot fail. It keeps letters, digits and white space of ASCII,
+// but for white space at the ends of a text.
 type normalizeFunc func(p piece) piece
 
 func (f normalizeFunc) normalize(p piece) (piece, error) { return f(p), nil }
@@ -65,6 +66,7 @@ func (list normalizers) normalize(p piece) (piece, error) {
 type replacer struct {
 	pattern matcher
 	content string
+	source  string // of a regular expression
 }
 
 func (r replacer) normalize(p piece) (piece, error) {
@@ -220,7 +222,7 @@ func (p *parser) normalizer(raw rawPart, path string, depth int) (normalizer, er
 	case "Replace":
 		p.patterns++
 		m, err := spec.Pattern.compile(path)
-		return replacer{m, spec.Content}, err
+		return replacer{m, spec.Content, either(spec.Pattern.Regex, "")}, err
 	}
 	return nil, unsupported(path, "normalizer", spec.Type, "NFC NFD NFKC NFKD Lowercase Strip StripAccents Nmt ByteLevel Prepend Replace BertNormalizer Precompiled Sequence")
 }

@@ -71,7 +71,7 @@ func unsupported(path, role, kind, known string) error {
 }
 
 // either decodes a member that may be missing: its default is def.
-func either(v *bool, def bool) bool {
+func either[T any](v *T, def T) T {
 	if v == nil {
 		return def
 	}

@@ -17,6 +17,7 @@ type splitter struct {
 	pattern matcher
 	how     behavior
 	invert  bool
+	spaces  bool // removes white space alone
 }
 
 func (s splitter) cut(p piece, emit func(piece) error) error {
@@ -64,7 +65,7 @@ const (
 )
 
 func (m *metaspace) cut(p piece, emit func(piece) error) error {
-	p, err := replacer{literal(" "), m.mark}.normalize(p)
+	p, err := replacer{pattern: literal(" "), content: m.mark}.normalize(p)
 	if err != nil {
 		return err
 	}
@@ -133,8 +134,8 @@ func (p *parser) preTokenizers(raw rawPart, path string, depth int) ([]preTokeni
 	}
 	if spec.Type == "BertPreTokenizer" {
 		return []preTokenizer{
-			splitter{runeMatcher(unicode.IsSpace), removed, false},
-			splitter{runeMatcher(isPunct), isolated, false},
+			splitter{pattern: runeMatcher(unicode.IsSpace), how: removed, spaces: true},
+			splitter{pattern: runeMatcher(isPunct), how: isolated},
 		}, nil
 	}
 	p.patterns++
@@ -162,27 +163,27 @@ func (spec *preTokenizerSpec) build(path string) (preTokenizer, error) {
 			return nil, err
 		}
 		how, err := parseBehavior(spec.Behavior, path)
-		return splitter{m, how, spec.Invert}, err
+		return splitter{pattern: m, how: how, invert: spec.Invert}, err
 	case "Digits":
 		how := contiguous
 		if spec.IndividualDigits {
 			how = isolated
 		}
-		return splitter{runeMatcher(isNumber), how, false}, nil
+		return splitter{pattern: runeMatcher(isNumber), how: how}, nil
 	case "Punctuation":
 		how, err := isolated, error(nil)
 		if spec.Behavior != "" {
 			how, err = parseBehavior(spec.Behavior, path)
 		}
-		return splitter{runeMatcher(isPunct), how, false}, err
+		return splitter{pattern: runeMatcher(isPunct), how: how}, err
 	case "Whitespace":
 		re, err := compileRegex(`[\w\x{200C}\x{200D}]+|[^\w\x{200C}\x{200D}\s]+`)
-		return splitter{re, removed, true}, err
+		return splitter{pattern: re, how: removed, invert: true, spaces: true}, err
 	case "WhitespaceSplit":
-		return splitter{runeMatcher(unicode.IsSpace), removed, false}, nil
+		return splitter{pattern: runeMatcher(unicode.IsSpace), how: removed, spaces: true}, nil
 	case "CharDelimiterSplit":
 		r, err := oneRune(spec.Delimiter, path+".delimiter")
-		return splitter{runeMatcher(func(c rune) bool { return c == r }), removed, false}, err
+		return splitter{pattern: runeMatcher(func(c rune) bool { return c == r }), how: removed}, err
 	case "FixedLength":
 		return fixedLength(max(spec.Length, 1)), nil
 	}

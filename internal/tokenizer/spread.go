@@ -9,17 +9,19 @@ import (
 
 // spread says how many bytes of text a token stands for at most.
 type spread struct {
-	bytes  float64 // 0: any number
+	bytes  float64 // 0: any number; runs and words are for these tokenizers
 	strips bool    // white space does not count, as added tokens may take any of it with them
+	runs   runBound
+	words  wordBound
 }
 
 // LeastTokens is a number of tokens that text has for certain, without those of
 // AddSpecialTokens: its bytes divided by what the longest token stands for. It reads no more
-// of text than its length where it can, and is 0 for tokenizers that drop text or make one
-// token of any length of it.
+// of text than its length where it can. For tokenizers that drop text or make one token of any
+// length of it, it reads the text once and counts letters and words; see least.go.
 func (t *Tokenizer) LeastTokens(text string) int {
 	if t.spread.bytes == 0 {
-		return 0
+		return max(t.spread.runs.least(text), t.spread.words.least(text))
 	}
 	n := len(text)
 	if t.spread.strips && n > longWord {
@@ -48,11 +50,11 @@ func (t *Tokenizer) check(text string, opts EncodeOptions) error {
 func (t *Tokenizer) newSpread() spread {
 	longest, shrinks := t.model.longest(), shrinkage(t.norm)
 	if longest == 0 || shrinks == 0 {
-		return spread{}
+		return spread{runs: t.newRunBound(), words: t.newWordBound()}
 	}
 	for _, pre := range t.pre {
 		if s, ok := pre.(splitter); ok && s.how == removed {
-			return spread{}
+			return spread{runs: t.newRunBound(), words: t.newWordBound()}
 		}
 	}
 	s := spread{bytes: float64(longest) * shrinks}

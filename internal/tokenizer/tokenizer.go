@@ -1,13 +1,16 @@
 package tokenizer
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
+	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/heftai/heft/internal/smallfile"
@@ -165,6 +168,7 @@ func (t *Tokenizer) wire() {
 // addedTokens decodes the list of added tokens.
 func addedTokens(raw rawPart) ([]AddedToken, error) {
 	var list []struct {
+		ID                                  rawPart
 		Content                             any
 		SingleWord                          bool `json:"single_word"`
 		LStrip, RStrip, Normalized, Special bool
@@ -180,6 +184,11 @@ func addedTokens(raw rawPart) ([]AddedToken, error) {
 		content, ok := t.Content.(string)
 		if !ok {
 			return nil, fmt.Errorf("added_tokens[%d].content: not a string", i)
+		}
+		if id := bytes.TrimSpace(t.ID); len(id) > 0 {
+			if _, err := strconv.ParseUint(string(id), 10, 32); err != nil {
+				return nil, fmt.Errorf("added_tokens[%d].id: got %.40s, want a whole number up to %d", i, id, uint32(math.MaxUint32))
+			}
 		}
 		out[i] = AddedToken{Content: content, SingleWord: t.SingleWord, LStrip: t.LStrip, RStrip: t.RStrip,
 			Normalized: t.Normalized, Special: t.Special}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"unicode/utf8"
 )
@@ -17,6 +18,7 @@ type unigram struct {
 	trie         *edgeTrie
 	unk          int32 // -1: none
 	unkScore     float64
+	widest       int // bytes of the longest token
 	byteFallback bool
 	fallback     [256]int32
 	cache        *wordCache
@@ -56,6 +58,7 @@ func parseUnigram(spec modelSpec) (model, error) {
 	for id, score := range u.scores {
 		lowest = min(lowest, score)
 		token := u.tokens.get(int32(id))
+		u.widest = max(u.widest, len(token))
 		u.trie.add(token, u.id(token))
 	}
 	u.unkScore = lowest - unkPenalty
@@ -180,11 +183,17 @@ func (u *unigram) longest() int {
 	if !u.byteFallback || slices.Contains(u.fallback[:], -1) {
 		return 0
 	}
-	n := 0
-	for _, token := range u.tokens.all() {
-		n = max(n, len(token))
+	return u.widest
+}
+
+// covers implements model. A character with a token of its own is never unknown, unless it is part of
+// the unknown token's name: neighbours of that name become one, too.
+func (u *unigram) covers(c byte) int {
+	unk, _ := u.token(u.unk)
+	if u.id(string(rune(c))) < 0 || strings.IndexByte(unk, c) >= 0 {
+		return 0
 	}
-	return n
+	return u.widest
 }
 
 // least implements model: unknown neighbours of any number become one token, unless there is

@@ -6,7 +6,9 @@ import (
 	"math"
 )
 
-// maxID is the largest id that a vocabulary may use: ids are int32 everywhere in Heft.
+// maxID is the largest id that a vocabulary may use. The reference takes ids up to 2^32 - 1. Heft
+// does not: ids are int32 everywhere, -1 stands for none, and a model whose embedding has a row for
+// such an id would have two billion rows.
 const maxID = math.MaxInt32
 
 // vocab is a model's own vocabulary: tokens and ids both ways. It does not change

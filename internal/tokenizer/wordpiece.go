@@ -71,6 +71,9 @@ func (w *wordPiece) longest() int { return 0 }
 // least implements model, as longest.
 func (w *wordPiece) least(string) int { return 0 }
 
+// covers implements model, as longest.
+func (w *wordPiece) covers(byte) int { return 0 }
+
 func (w *wordPiece) appendTokens(dst []token, word string) ([]token, error) {
 	from := len(dst)
 	known, err := w.each(word, func(id int32, start, end int) {
@@ -174,6 +177,9 @@ func (w *wordLevel) longest() int { return 0 }
 
 // least implements model.
 func (w *wordLevel) least(string) int { return 1 }
+
+// covers implements model, as longest.
+func (w *wordLevel) covers(byte) int { return 0 }
 
 func (w *wordLevel) appendTokens(dst []token, word string) ([]token, error) {
 	ids, err := w.appendIDs(nil, word, nil)
