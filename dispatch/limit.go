@@ -49,6 +49,8 @@ func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 	} else {
 		m.weights.Budget(max(to.weights-slack, least.weights))
 	}
+	_, experts := m.weights.ExpertBytes()
+	m.weights.ExpertBudget(experts - (host.StagingBytes - to.staging))
 	if m.cache != nil {
 		pages := m.cache.Config().Pages
 		if to.kv < host.KVBytes {
@@ -81,7 +83,8 @@ type shares struct{ weights, staging, kv int64 }
 // leastShares are the smallest ones that work: one sequence of KV, and the weights on their way.
 func (m *Model) leastShares() shares {
 	host := m.plan.Device(devicemap.CPU)
-	least := shares{weights: m.weights.LeastBudget(), staging: host.StagingBytes}
+	fewest, experts := m.weights.ExpertBytes()
+	least := shares{weights: m.weights.LeastBudget(), staging: max(0, host.StagingBytes-(experts-fewest))}
 	if m.cache != nil {
 		sequence := m.cache.Config().SequenceBytes(min(m.options.Context, leastContext), m.options.MaxBatchTokens)
 		least.kv = min(sequence, host.KVBytes)

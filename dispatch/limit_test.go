@@ -125,6 +125,49 @@ func sum(held map[string]int64) (n int64) {
 	return n
 }
 
+// TestExpertsLeaveTheirSlots: the slots of experts are freed when the limit falls and used again when
+// it rises; in between a mixture runs with two slots, with the same logits.
+func TestExpertsLeaveTheirSlots(t *testing.T) {
+	ids, prompt := lawIDs()
+	dir := shape{hidden: 96, inner: 77, heads: 4, kv: 2, dim: 20, vocab: 230, layers: 3, dtype: meta.BFloat16, experts: true, choose: 3, shift: 3}.folder(t, rand.New(rand.NewPCG(7, 7)))
+	want := forced(t, cpuModel(t, dir, dispatch.Options{Threads: 2}), ids, prompt, 7)
+	m := onDisk(t, dir, dispatch.Options{Threads: 2})
+	sameLogits(t, "all slots", forced(t, m, ids, prompt, 7), want)
+	before := m.Status().Held["staging"]
+	least := m.SetMemoryLimit(0)
+	if low := m.Status().Held; low["staging"] > before/2 || sum(low) > least {
+		t.Errorf("%v is held, with %d bytes of staging before and a minimum of %d", low, before, least)
+	}
+	read := m.Status().TierReadBytes
+	sameLogits(t, "two slots", forced(t, m, ids, prompt, 7), want)
+	if m.Status().TierReadBytes == read {
+		t.Error("nothing was read: the experts have not left")
+	}
+	r := rand.New(rand.NewPCG(3, 5))
+	hook, err := m.AddHook(dispatch.Hook{Pre: func(*dispatch.ModuleCall) error { m.SetMemoryLimit(r.Int64N(usedBytes(m))); return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		sameLogits(t, "a limit that walks", forced(t, m, ids, prompt, 5), want)
+	}
+	hook.Remove()
+	m.SetMemoryLimit(usedBytes(m))
+	if got := m.Status().Held["staging"]; got != before {
+		t.Errorf("%d bytes of staging, want %d again", got, before)
+	}
+	forced(t, m, ids, prompt, 7)
+	read = m.Status().TierReadBytes
+	forced(t, m, ids, prompt, 7)
+	again := m.Status().TierReadBytes - read
+	m.SetMemoryLimit(0)
+	read = m.Status().TierReadBytes
+	forced(t, m, ids, prompt, 7)
+	if low := m.Status().TierReadBytes - read; low <= again {
+		t.Errorf("%d bytes are read with two slots, %d with all", low, again)
+	}
+}
+
 // TestLoadingUnderALowLimitHoldsNothing: weights are not brought where there is no room, and the model
 // is loaded nevertheless.
 func TestLoadingUnderALowLimitHoldsNothing(t *testing.T) {

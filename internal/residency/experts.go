@@ -254,7 +254,7 @@ func (s *Store) holdExpert(st *stack, e int) (bool, error) {
 		return true, s.expertInMemory(st, x, e)
 	}
 	l, id := s.expertLoad(st, e), st.first+e
-	if held := len(s.heldExperts); held > 0 && held == len(s.experts.slots)-1 && s.experts.waiting() > 0 {
+	if held := len(s.heldExperts); held > 0 && held == s.experts.size()-1 && s.experts.waiting() > 0 {
 		return false, nil // leaves a slot to read into
 	}
 	slot, err := s.experts.hold(id)

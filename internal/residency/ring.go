@@ -29,6 +29,8 @@ type ring struct {
 	cache    *policy.Cache // nil for LRU
 	home     []int         // with cache: load → the slot that it is in or was in last, or will be; -1 before
 	homes    int           // slots that have been some load's home
+	spare    []int         // of these, those that resize has emptied
+	withheld int           // slots that resize has taken away
 	requests []int         // loads that are needed, in order
 	clock    int64
 	stall    time.Duration
@@ -156,6 +158,9 @@ func (r *ring) choose(layer int, segments []int32) {
 			free = r.home[m.ID] // stays set: the load may have to be read before it is evicted
 		case free >= 0:
 			r.home[m.ID], free = free, -1
+		case len(r.spare) > 0:
+			last := len(r.spare) - 1
+			r.home[m.ID], r.spare = r.spare[last], r.spare[:last]
 		default:
 			r.home[m.ID] = r.homes
 			r.homes++
@@ -307,7 +312,7 @@ func (r *ring) next() (id, best int) {
 		best = -1
 		for i := range r.slots {
 			s := &r.slots[i]
-			if s.held > 0 || s.state == slotLoading || s.load >= 0 && slices.Contains(r.requests, s.load) {
+			if s.held > 0 || s.state == slotLoading || s.load >= 0 && slices.Contains(r.requests, s.load) || slices.Contains(r.spare, i) {
 				continue
 			}
 			if best < 0 || s.used < r.slots[best].used {

@@ -91,6 +91,8 @@ type Store struct {
 	promoter  promoter
 	copies    copies
 
+	expertTarget atomic.Int64 // slots that the experts' ring should use; 0 means all
+
 	quantizer *quantizer
 	sidecar   *sidecar // nil if nothing is converted, or everything in memory
 }
@@ -296,6 +298,7 @@ func (s *Store) Release() {
 	}
 	s.releaseExperts()
 	u.letGo()
+	s.resizeExperts()
 	if s.copies.leave() {
 		s.trim()
 	}
@@ -362,6 +365,10 @@ func (s *Store) Close() {
 		if r != nil {
 			r.close()
 		}
+	}
+	if s.experts != nil { // the ledger counts what the blocks free
+		s.ledger.Add(hostmem.Staging, int64(s.experts.withheld)*s.expertSlot())
+		s.experts.withheld = 0
 	}
 	for _, b := range s.blocks {
 		_ = b.Release() // released nowhere else

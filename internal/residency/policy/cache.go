@@ -217,6 +217,9 @@ func (c *Cache) Resize(capacity int64) []Move {
 	return c.moves
 }
 
+// SetAhead changes how many segments the caller can load and use at the same time; see [New].
+func (c *Cache) SetAhead(n int) { c.ahead = max(1, n) }
+
 // Resident reports whether segment id is resident, or will be when all moves are executed.
 func (c *Cache) Resident(id int32) bool { return c.place[id] >= 0 }
 
