@@ -1,0 +1,71 @@
+package jsonschema_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/internal/grammar"
+	"github.com/heftai/heft/internal/grammar/jsonschema"
+	"github.com/heftai/heft/internal/grammar/vocab"
+)
+
+// letters is a tokenizer with a token for each byte.
+type letters struct{}
+
+func (letters) VocabSize() int                     { return 256 }
+func (letters) TokenBytes(id int32) ([]byte, bool) { return []byte{byte(id)}, true }
+func (letters) IsSpecial(int32) bool               { return false }
+func (letters) Decode(ids []int32, _ bool) string {
+	text := make([]byte, len(ids))
+	for i, id := range ids {
+		text[i] = byte(id)
+	}
+	return string(text)
+}
+
+var lib = grammar.NewLibrary(vocab.New(letters{}, 256))
+
+// TestGoldenSchemas: a grammar accepts all valid documents of its schema and no invalid one.
+func TestGoldenSchemas(t *testing.T) {
+	var file struct {
+		Schemas []struct {
+			Name, Tier            string
+			Schema                json.RawMessage
+			Valid, Invalid        []string
+			MayAcceptReordered    []string `json:"may_accept_reordered"`
+			MayAcceptWhitespace   []string `json:"may_accept_whitespace"`
+			MayAcceptASCIIEscapes []string `json:"may_accept_ascii_escapes"`
+		}
+	}
+	cases := 0
+	for _, path := range golden.Glob(t, "text/schemas/cases.json") {
+		golden.JSON(t, path, &file)
+	}
+	for _, s := range file.Schemas {
+		t.Run(s.Name, func(t *testing.T) {
+			cases++
+			g, err := jsonschema.Compile(lib, s.Schema)
+			var own *jsonschema.Error
+			if s.Tier == "optional" && errors.As(err, &own) {
+				t.Logf("rejected: %v", err)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, doc := range s.Valid {
+				if !g.Match(doc) {
+					t.Errorf("valid, but not matched: %s", doc)
+				}
+			}
+			for _, doc := range s.Invalid {
+				if g.Match(doc) {
+					t.Errorf("invalid, but matched: %q", doc)
+				}
+			}
+		})
+	}
+	golden.Count(t, "text/schemas", cases)
+}

@@ -1,0 +1,265 @@
+package jsonschema
+
+import (
+	"slices"
+
+	"github.com/heftai/heft/internal/grammar"
+	"github.com/heftai/heft/internal/grammar/dfa"
+	"github.com/heftai/heft/internal/grammar/jsontext"
+	"github.com/heftai/heft/internal/grammar/regex"
+)
+
+// property is the schema of a property by its name.
+func (c *compiler) property(o *record, name string) (conj, error) {
+	var k conj
+	for i := range o.layers {
+		l := &o.layers[i]
+		own, found := l.props[name]
+		k = and(k, own)
+		for _, p := range l.patterns {
+			d, err := c.patternDFA(p.place)
+			if err != nil {
+				return nil, err
+			}
+			if d.Match(jsontext.Quote(name)) {
+				k, found = and(k, p.c), true
+			}
+		}
+		if !found {
+			k = and(k, l.others)
+		}
+	}
+	if o.names == nil {
+		return k, nil
+	}
+	names, err := c.nameDFA(o.names)
+	if err != nil || names.Match(jsontext.Quote(name)) {
+		return k, err
+	}
+	none, err := c.add(false, c.path(o.names))
+	return and(k, conj{none}), err
+}
+
+// patternDFA returns the automaton of the names that match a pattern.
+func (c *compiler) patternDFA(p place) (*dfa.DFA, error) {
+	if d := c.patterns[p.text]; d != nil {
+		return d, nil
+	}
+	d, err := regex.Quoted(p.text, jsontext.Char, c.b.Budget)
+	if err != nil {
+		return nil, patternError(p, err)
+	}
+	c.patterns[p.text] = d
+	return d, nil
+}
+
+// nameDFA returns the automaton of the names that satisfy a schema.
+func (c *compiler) nameDFA(k conj) (*dfa.DFA, error) {
+	s, err := c.normal(k)
+	if err != nil {
+		return nil, err
+	}
+	var list []*dfa.DFA
+	for _, t := range s.strings {
+		d, err := c.strDFA(t, c.path(k))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, d)
+	}
+	return dfa.Union(list, c.b.Budget)
+}
+
+// member is a property that an object may have.
+type member struct {
+	name     string
+	c        conj
+	required bool
+}
+
+// others are properties with names that a schema does not list.
+type others struct {
+	key *grammar.Terminal
+	c   conj
+}
+
+// members lists the properties of o with names; ok is false if a required one is impossible.
+func (c *compiler) members(o *record) (list []member, names []string, ok bool, err error) {
+	known := map[string]bool{}
+	required := make(map[string]bool, len(o.required))
+	for _, name := range o.required {
+		required[name] = true
+	}
+	add := func(all []string) {
+		for _, name := range all {
+			if !known[name] {
+				known[name] = true
+				names = append(names, name)
+			}
+		}
+	}
+	for i := range o.layers {
+		add(o.layers[i].names)
+	}
+	add(o.required)
+	for _, name := range names {
+		k, err := c.property(o, name)
+		if err != nil {
+			return nil, nil, false, err
+		}
+		s, err := c.normal(k)
+		if err != nil {
+			return nil, nil, false, err
+		}
+		if s.empty() {
+			if required[name] {
+				return nil, nil, false, nil
+			}
+			continue
+		}
+		list = append(list, member{name, k, required[name]})
+	}
+	return list, names, true, nil
+}
+
+// maxPatterns bounds the patterns of names in one object.
+const maxPatterns = 16
+
+// others lists what properties with other names o may have.
+func (c *compiler) others(o *record, names []string) ([]others, error) {
+	type class struct {
+		d       *dfa.DFA // nil: all names
+		matched []string
+	}
+	classes := []class{{}}
+	if o.names != nil {
+		d, err := c.nameDFA(o.names)
+		if err != nil {
+			return nil, err
+		}
+		classes[0].d = d
+	}
+	done := map[string]bool{}
+	for i := range o.layers {
+		for _, p := range o.layers[i].patterns {
+			if done[p.text] {
+				continue
+			}
+			done[p.text] = true
+			if len(done) > maxPatterns {
+				return nil, fail(o.layers[i].path, "more than %d patterns of names", maxPatterns)
+			}
+			d, err := c.patternDFA(p.place)
+			if err != nil {
+				return nil, err
+			}
+			var split []class
+			for _, k := range classes {
+				if k.d == nil {
+					k.d = c.short()
+				}
+				in, err := dfa.Intersect(k.d, d, c.b.Budget)
+				if err != nil {
+					return nil, err
+				}
+				out, err := dfa.Subtract(k.d, d, c.b.Budget)
+				if err != nil {
+					return nil, err
+				}
+				split = append(split, class{in, append(slices.Clone(k.matched), p.text)}, class{out, k.matched})
+			}
+			classes = slices.DeleteFunc(split, func(k class) bool { return k.d.IsEmpty() })
+		}
+	}
+	var out []others
+	for _, k := range classes {
+		schema := o.other(k.matched)
+		s, err := c.normal(schema)
+		if err != nil {
+			return nil, err
+		}
+		if s.empty() {
+			continue
+		}
+		key, err := c.keyTerminal(k.d, names)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, others{key, schema})
+	}
+	return out, nil
+}
+
+// other is the schema of a property that no layer names and that matches some patterns.
+func (r *record) other(matched []string) conj {
+	var k conj
+	for i := range r.layers {
+		l, found := &r.layers[i], false
+		for _, p := range l.patterns {
+			if slices.Contains(matched, p.text) {
+				k, found = and(k, p.c), true
+			}
+		}
+		if !found {
+			k = and(k, l.others)
+		}
+	}
+	return k
+}
+
+// keyTerminal returns the terminal of the names of d, nil for all, but not those listed.
+func (c *compiler) keyTerminal(d *dfa.DFA, names []string) (*grammar.Terminal, error) {
+	var texts []string
+	for _, name := range names {
+		texts = append(texts, jsontext.Spellings(name)...)
+	}
+	if d == nil {
+		all := c.b.Library().Named("key", jsontext.Short)
+		if len(names) == 0 {
+			return all, nil
+		}
+		return all.Except(texts), nil
+	}
+	alts := make([]*dfa.Expr, len(texts))
+	for i, t := range texts {
+		alts[i] = dfa.Literal(t)
+	}
+	minus, err := dfa.Compile(dfa.Alt(alts...), c.b.Budget)
+	if err != nil {
+		return nil, err
+	}
+	if d, err = dfa.Subtract(d, minus, c.b.Budget); err != nil {
+		return nil, err
+	}
+	return c.b.Terminal(d), nil
+}
+
+// record reads an object.
+func (c *compiler) record(o *record, path string, next grammar.Pos) (grammar.Pos, error) {
+	list, names, ok, err := c.members(o)
+	if err != nil || !ok {
+		return grammar.Fail, err
+	}
+	rest, err := c.others(o, names)
+	if err != nil {
+		return grammar.Fail, err
+	}
+	w := &writer{c: c, members: list, rest: rest, end: c.space(c.b.Literal("}", next)), top: 1, most: -1}
+	required := 0
+	for _, m := range list {
+		if m.required {
+			required++
+		}
+	}
+	if o.min > required {
+		w.least, w.top = o.min, o.min
+		if len(rest) > 0 && o.min > required+1 {
+			return grammar.Fail, fail(o.minPath, "it is not supported together with names that the schema does not list, which may repeat")
+		}
+	}
+	if o.max >= 0 && (o.max < len(list) || len(rest) > 0) {
+		w.most, w.top = o.max, o.max
+	}
+	at, err := w.write(path)
+	return c.b.Literal("{", at), err
+}

@@ -1,0 +1,333 @@
+package jsonschema
+
+import (
+	"math/big"
+	"strings"
+
+	"github.com/heftai/heft/internal/grammar"
+	"github.com/heftai/heft/internal/grammar/dfa"
+	"github.com/heftai/heft/internal/grammar/jsontext"
+	"github.com/heftai/heft/internal/grammar/regex"
+)
+
+// strTerminal returns the terminal of the strings of t.
+func (c *compiler) strTerminal(t *str, path string) (*grammar.Terminal, error) {
+	lib := c.b.Library()
+	least, most := t.min, t.max
+	for _, f := range t.formats {
+		if n := formats[f.text].most; n > 0 {
+			most = both(most, n)
+		}
+	}
+	bare := len(t.patterns)+len(t.formats)+len(t.not) == 0
+	if t.texts == nil && bare {
+		plain := lib.Named("string", jsontext.String)
+		if least == 0 && most < 0 {
+			return plain, nil
+		}
+		if counted, ok := plain.Counted(least, most); ok {
+			return counted, nil
+		}
+	}
+	if t.texts == nil && len(t.not) == 0 {
+		open := *t
+		open.min, open.max = 0, -1
+		d, err := c.strDFA(&open, path)
+		if err != nil {
+			return nil, err
+		}
+		term := c.terminal(t, d)
+		if least == 0 && most < 0 || d.IsEmpty() {
+			return term, nil
+		}
+		if counted, ok := term.Counted(0, most); ok && least <= counted.Shortest() {
+			return counted, nil
+		}
+	}
+	d, err := c.strDFA(&str{texts: t.texts, min: least, max: most, patterns: t.patterns, formats: t.formats, not: t.not}, path)
+	if err != nil {
+		return nil, err
+	}
+	return c.b.Terminal(d), nil
+}
+
+// terminal shares the terminals of formats between grammars.
+func (c *compiler) terminal(t *str, d *dfa.DFA) *grammar.Terminal {
+	if len(t.formats) == 1 && len(t.patterns) == 0 {
+		return c.b.Library().NamedDFA("format "+t.formats[0].text, nil)
+	}
+	return c.b.Terminal(d)
+}
+
+// strDFA returns the automaton of the strings of t in their shortest spelling.
+func (c *compiler) strDFA(t *str, path string) (*dfa.DFA, error) {
+	if d := c.dfas[t]; d != nil {
+		return d, nil
+	}
+	budget := c.b.Budget
+	var parts []*dfa.DFA
+	for _, p := range t.patterns {
+		d, err := regex.Quoted(p.text, jsontext.Char, budget)
+		if err != nil {
+			return nil, patternError(p, err)
+		}
+		parts = append(parts, d)
+	}
+	for _, f := range t.formats {
+		parts = append(parts, c.formatDFA(f.text))
+		if n := formats[f.text].most; n > 0 && t.texts == nil {
+			t.max = both(t.max, n)
+		}
+	}
+	if t.texts != nil {
+		var alts []*dfa.Expr
+		for _, text := range t.texts {
+			if t.admits(text, parts) {
+				for _, s := range jsontext.Spellings(text) {
+					alts = append(alts, dfa.Literal(s))
+				}
+			}
+		}
+		d, err := dfa.Compile(dfa.Alt(alts...), budget)
+		if err != nil {
+			return nil, err
+		}
+		parts = []*dfa.DFA{d}
+	} else if t.min > 0 || t.max >= 0 {
+		d, err := dfa.Compile(jsontext.Lengths(t.min, t.max), budget)
+		if err != nil {
+			return nil, fail(path, "the lengths %d to %d are too large together with a pattern or a format", t.min, t.max)
+		}
+		parts = append(parts, d)
+	}
+	if len(parts) == 0 {
+		parts = append(parts, c.short())
+	}
+	d, err := c.combine(parts, t.not, path)
+	if err == nil {
+		c.dfas[t] = d
+	}
+	return d, err
+}
+
+// combine intersects automata and takes strings away.
+func (c *compiler) combine(parts []*dfa.DFA, not []*str, path string) (*dfa.DFA, error) {
+	d := parts[0]
+	var err error
+	for _, p := range parts[1:] {
+		if d, err = dfa.Intersect(d, p, c.b.Budget); err != nil {
+			return nil, err
+		}
+	}
+	for _, n := range not {
+		minus, err := c.strDFA(n, path)
+		if err != nil {
+			return nil, err
+		}
+		if d, err = dfa.Subtract(d, minus, c.b.Budget); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// short returns the automaton of all strings in their shortest spelling.
+func (c *compiler) short() *dfa.DFA { return c.b.Library().Named("key", jsontext.Short).DFA() }
+
+func patternError(p place, err error) error {
+	if text, ok := strings.CutPrefix(err.Error(), "regex: "); ok {
+		return fail(p.path, "the pattern %q cannot be used: %s", p.text, text)
+	}
+	return fail(p.path, "the pattern %q is too large or too complex", p.text)
+}
+
+// admits reports whether a text has the length of t and matches its parts.
+func (t *str) admits(text string, parts []*dfa.DFA) bool {
+	n := len([]rune(text))
+	if n < t.min || t.max >= 0 && n > t.max {
+		return false
+	}
+	quoted := jsontext.Quote(text)
+	for _, d := range parts {
+		if !d.Match(quoted) {
+			return false
+		}
+	}
+	return true
+}
+
+// numberTerminal returns the terminal of the numbers of n.
+func (c *compiler) numberTerminal(n *number, path string) (*grammar.Terminal, error) {
+	lib := c.b.Library()
+	plain := *n
+	plain.integer = false
+	switch {
+	case n.free():
+		return lib.Named("number", jsontext.Number), nil
+	case plain.free():
+		return lib.Named("integer", jsontext.Integer), nil
+	}
+	d, err := c.numberDFA(n, path)
+	if err != nil {
+		return nil, err
+	}
+	return c.b.Terminal(d), nil
+}
+
+// numberDFA returns the automaton of the numbers of n. Restricted numbers have no exponent.
+func (c *compiler) numberDFA(n *number, path string) (*dfa.DFA, error) {
+	budget := c.b.Budget
+	if n.texts != nil {
+		var alts []*dfa.Expr
+		for _, t := range n.texts {
+			alts = append(alts, dfa.Literal(t))
+		}
+		return dfa.Compile(dfa.Alt(alts...), budget)
+	}
+	base := jsontext.Decimal()
+	if n.integer {
+		base = jsontext.Integer()
+	}
+	d, err := dfa.Compile(base, budget)
+	narrow := func(e *dfa.Expr) {
+		var other *dfa.DFA
+		if err != nil {
+			return
+		}
+		if other, err = dfa.Compile(e, budget); err == nil {
+			d, err = dfa.Intersect(d, other, budget)
+		}
+	}
+	for _, l := range []struct {
+		limit *limit
+		expr  func(jsontext.Bound) *dfa.Expr
+	}{{n.min, jsontext.AtLeast}, {n.max, jsontext.AtMost}} {
+		if l.limit == nil {
+			continue
+		}
+		b, ok := boundOf(l.limit)
+		if !ok {
+			return nil, fail(path, "a limit of numbers has too many digits")
+		}
+		narrow(l.expr(b))
+	}
+	for _, m := range n.multiple {
+		if err != nil {
+			return nil, err
+		}
+		other, e := multiples(m, budget)
+		if e != nil {
+			return nil, fail(join(path, "multipleOf"), "%s is too large", m.RatString())
+		}
+		d, err = dfa.Intersect(d, other, budget)
+	}
+	for _, m := range n.not {
+		if err != nil {
+			return nil, err
+		}
+		d, err = c.subtractNumber(d, m, path)
+	}
+	return d, err
+}
+
+// subtractNumber takes the numbers of m from d, in all their spellings without exponent.
+func (c *compiler) subtractNumber(d *dfa.DFA, m *number, path string) (*dfa.DFA, error) {
+	list := []*number{m}
+	if m.texts != nil {
+		list = nil
+		for _, t := range m.texts {
+			v, _ := new(big.Rat).SetString(t)
+			list = append(list, &number{min: &limit{v: v}, max: &limit{v: v}})
+		}
+	}
+	for _, one := range list {
+		if one.integer { // with and without a fraction of zeros
+			one = &number{min: one.min, max: one.max, not: one.not, multiple: append([]*big.Rat{big.NewRat(1, 1)}, one.multiple...)}
+		}
+		minus, err := c.numberDFA(one, path)
+		if err != nil {
+			return nil, err
+		}
+		if d, err = dfa.Subtract(d, minus, c.b.Budget); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+func boundOf(l *limit) (b jsontext.Bound, ok bool) {
+	text, ok := decimal(new(big.Rat).Abs(l.v))
+	b.Integer, b.Fract, _ = strings.Cut(text, ".")
+	b.Integer, b.Fract = strings.TrimLeft(b.Integer, "0"), strings.TrimRight(b.Fract, "0")
+	b.Negative, b.Strict = l.v.Sign() < 0, l.strict
+	return b, ok
+}
+
+// places of a number.
+type numberPart uint8
+
+const (
+	atSign numberPart = iota
+	atFirst
+	inZero
+	inInteger
+	atPoint
+	inFraction
+)
+
+type multipleState struct {
+	at   numberPart
+	rem  uint32 // of the digits so far
+	frac uint8  // digits of the fraction
+}
+
+// multiples returns the automaton of the multiples of m.
+func multiples(m *big.Rat, budget *dfa.Budget) (*dfa.DFA, error) {
+	const mostPlaces, mostMultiple = 18, 1 << 16
+	places := 0
+	scaled, ten := new(big.Rat).Set(m), big.NewRat(10, 1)
+	for !scaled.IsInt() && places < mostPlaces {
+		scaled.Mul(scaled, ten)
+		places++
+	}
+	if !scaled.IsInt() || scaled.Num().Cmp(big.NewInt(mostMultiple)) > 0 {
+		return nil, dfa.ErrTooLarge
+	}
+	p := uint32(scaled.Num().Uint64())
+	step := func(s multipleState, b byte) (multipleState, bool) {
+		isDigit := b >= '0' && b <= '9'
+		next := s
+		if isDigit {
+			next.rem = (s.rem*10 + uint32(b-'0')) % p
+		}
+		switch {
+		case b == '-':
+			next.at = atFirst
+			return next, s.at == atSign
+		case b == '.':
+			next.at = atPoint
+			return next, (s.at == inZero || s.at == inInteger) && places > 0
+		case s.at <= atFirst:
+			next.at = inInteger
+			if b == '0' {
+				next.at = inZero
+			}
+			return next, true
+		case s.at == inInteger:
+			return next, true
+		case s.at == atPoint || s.at == inFraction:
+			next.at = inFraction
+			next.frac++
+			return next, int(s.frac) < places
+		}
+		return s, false
+	}
+	accepts := func(s multipleState) bool {
+		rem := uint64(s.rem)
+		for range places - int(s.frac) {
+			rem = rem * 10 % uint64(p)
+		}
+		return rem == 0 && (s.at == inZero || s.at == inInteger || s.at == inFraction)
+	}
+	return dfa.Build(multipleState{}, "-.0123456789", step, accepts, budget)
+}

@@ -1,0 +1,313 @@
+package jsonschema
+
+import (
+	"math/big"
+	"slices"
+)
+
+// set is what values are allowed: for each type any of the alternatives.
+type set struct {
+	null, yes, no bool
+	numbers       []*number
+	strings       []*str
+	arrays        []*array
+	objects       []*record
+}
+
+// number is a kind of numbers.
+type number struct {
+	integer  bool
+	min, max *limit // nil: none
+	multiple []*big.Rat
+	texts    []string // if not nil, the only ones
+	not      []*number
+}
+
+type limit struct {
+	v      *big.Rat
+	strict bool
+}
+
+// str is a kind of strings.
+type str struct {
+	texts    []string // if not nil, the only ones
+	min, max int      // characters; max < 0: any number
+	patterns []place
+	formats  []place
+	not      []*str
+}
+
+// place is a text of the schema with its path.
+type place struct{ text, path string }
+
+// array is a kind of arrays that satisfies all layers.
+type array struct {
+	min, max int // max < 0: any number
+	layers   []arrayLayer
+	unique   string // the path of uniqueItems; "" without
+	contains []contains
+}
+
+// arrayLayer says which schema an item has.
+type arrayLayer struct {
+	prefix []conj
+	items  conj
+}
+
+// contains says how many items satisfy a schema.
+type contains struct {
+	c        conj
+	min, max int
+	path     string
+}
+
+// item is the schema of item i.
+func (a *array) item(i int) conj {
+	var k conj
+	for _, l := range a.layers {
+		if i < len(l.prefix) {
+			k = and(k, l.prefix[i])
+		} else {
+			k = and(k, l.items)
+		}
+	}
+	return k
+}
+
+// prefix is how many items may have a schema of their own.
+func (a *array) prefix() int {
+	n := 0
+	for _, l := range a.layers {
+		n = max(n, len(l.prefix))
+	}
+	return n
+}
+
+// record is a kind of objects that satisfies all layers.
+type record struct {
+	min, max int // properties; max < 0: any number
+	required []string
+	layers   []recordLayer
+	names    conj   // of all properties
+	minPath  string // of minProperties
+}
+
+// recordLayer says which schema a property has.
+type recordLayer struct {
+	names    []string // in order
+	props    map[string]conj
+	patterns []pattern
+	others   conj
+	all      bool // others is given: the layer concerns all properties
+	path     string
+}
+
+type pattern struct {
+	place
+	c conj
+}
+
+var anySet = &set{null: true, yes: true, no: true,
+	numbers: []*number{{}}, strings: []*str{{max: -1}}, arrays: []*array{{max: -1}}, objects: []*record{{max: -1}}}
+
+func (s *set) empty() bool {
+	return !s.null && !s.yes && !s.no && len(s.numbers)+len(s.strings)+len(s.arrays)+len(s.objects) == 0
+}
+
+// small reports whether s is compiled in place, not as a rule.
+func (s *set) small() bool {
+	return len(s.arrays)+len(s.objects) == 0 && len(s.strings)+len(s.numbers) <= 2
+}
+
+// maxAlternatives bounds the alternatives of a type.
+const maxAlternatives = 4096
+
+// union adds what t allows to s.
+func (s *set) union(t *set) {
+	s.null, s.yes, s.no = s.null || t.null, s.yes || t.yes, s.no || t.no
+	s.numbers = append(s.numbers, t.numbers...)
+	s.strings = append(s.strings, t.strings...)
+	s.arrays = append(s.arrays, t.arrays...)
+	s.objects = append(s.objects, t.objects...)
+}
+
+// intersect returns what both allow; ok is false if there are too many alternatives.
+func intersect(a, b *set) (s *set, ok bool) {
+	s = &set{null: a.null && b.null, yes: a.yes && b.yes, no: a.no && b.no}
+	most := max(len(a.numbers)*len(b.numbers), len(a.strings)*len(b.strings), len(a.arrays)*len(b.arrays), len(a.objects)*len(b.objects))
+	if most > maxAlternatives {
+		return nil, false
+	}
+	for _, x := range a.numbers {
+		for _, y := range b.numbers {
+			if n := x.and(y); n != nil {
+				s.numbers = append(s.numbers, n)
+			}
+		}
+	}
+	for _, x := range a.strings {
+		for _, y := range b.strings {
+			if n := x.and(y); n != nil {
+				s.strings = append(s.strings, n)
+			}
+		}
+	}
+	for _, x := range a.arrays {
+		for _, y := range b.arrays {
+			if n := x.and(y); n != nil {
+				s.arrays = append(s.arrays, n)
+			}
+		}
+	}
+	for _, x := range a.objects {
+		for _, y := range b.objects {
+			if n := x.and(y); n != nil {
+				s.objects = append(s.objects, n)
+			}
+		}
+	}
+	return s, true
+}
+
+// both returns the stricter of two upper limits, where below 0 is none.
+func both(a, b int) int {
+	if a < 0 {
+		return b
+	}
+	if b < 0 {
+		return a
+	}
+	return min(a, b)
+}
+
+func (n *number) and(m *number) *number {
+	out := &number{integer: n.integer || m.integer, min: stricter(n.min, m.min, 1), max: stricter(n.max, m.max, -1),
+		multiple: append(slices.Clone(n.multiple), m.multiple...), not: append(slices.Clone(n.not), m.not...)}
+	if n.texts != nil || m.texts != nil {
+		var list []string
+		for _, t := range append(slices.Clone(n.texts), m.texts...) {
+			if n.has(t) && m.has(t) && !slices.Contains(list, t) {
+				list = append(list, t)
+			}
+		}
+		if list == nil {
+			return nil
+		}
+		return &number{texts: list}
+	}
+	if out.min != nil && out.max != nil {
+		if c := out.min.v.Cmp(out.max.v); c > 0 || c == 0 && (out.min.strict || out.max.strict) {
+			return nil
+		}
+	}
+	return out
+}
+
+func stricter(a, b *limit, sign int) *limit {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	c := a.v.Cmp(b.v) * sign
+	if c > 0 || c == 0 && a.strict {
+		return a
+	}
+	return b
+}
+
+// has reports whether the number that text writes is one of n.
+func (n *number) has(text string) bool {
+	v, ok := new(big.Rat).SetString(text)
+	switch {
+	case !ok, n.integer && !v.IsInt():
+		return false
+	case n.min != nil && (v.Cmp(n.min.v) < 0 || v.Cmp(n.min.v) == 0 && n.min.strict):
+		return false
+	case n.max != nil && (v.Cmp(n.max.v) > 0 || v.Cmp(n.max.v) == 0 && n.max.strict):
+		return false
+	}
+	for _, m := range n.multiple {
+		if !new(big.Rat).Quo(v, m).IsInt() {
+			return false
+		}
+	}
+	for _, m := range n.not {
+		if m.has(text) {
+			return false
+		}
+	}
+	return n.texts == nil || slices.ContainsFunc(n.texts, func(t string) bool {
+		w, _ := new(big.Rat).SetString(t)
+		return w.Cmp(v) == 0
+	})
+}
+
+func (s *str) and(t *str) *str {
+	out := &str{min: max(s.min, t.min), max: both(s.max, t.max), patterns: merge(s.patterns, t.patterns), formats: merge(s.formats, t.formats),
+		not: append(slices.Clone(s.not), t.not...)}
+	switch {
+	case s.texts == nil:
+		out.texts = t.texts
+	case t.texts == nil:
+		out.texts = s.texts
+	default:
+		known := make(map[string]bool, len(t.texts))
+		for _, x := range t.texts {
+			known[x] = true
+		}
+		out.texts = []string{}
+		for _, x := range s.texts {
+			if known[x] {
+				out.texts = append(out.texts, x)
+			}
+		}
+	}
+	if out.max >= 0 && out.min > out.max || out.texts != nil && len(out.texts) == 0 {
+		return nil
+	}
+	return out
+}
+
+// merge joins lists without repeating a text.
+func merge(a, b []place) []place {
+	out := slices.Clone(a)
+	for _, p := range b {
+		if !slices.ContainsFunc(a, func(q place) bool { return q.text == p.text }) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (a *array) and(b *array) *array {
+	out := &array{min: max(a.min, b.min), max: both(a.max, b.max), unique: a.unique}
+	if out.unique == "" {
+		out.unique = b.unique
+	}
+	out.layers = append(slices.Clone(a.layers), b.layers...)
+	out.contains = append(slices.Clone(a.contains), b.contains...)
+	if out.max >= 0 && out.min > out.max {
+		return nil
+	}
+	return out
+}
+
+func (r *record) and(t *record) *record {
+	out := &record{min: max(r.min, t.min), max: both(r.max, t.max), names: and(r.names, t.names), minPath: r.minPath}
+	if t.min > r.min {
+		out.minPath = t.minPath
+	}
+	out.layers = append(slices.Clone(r.layers), t.layers...)
+	out.required = slices.Clone(r.required)
+	for _, name := range t.required {
+		if !slices.Contains(out.required, name) {
+			out.required = append(out.required, name)
+		}
+	}
+	if out.max >= 0 && max(out.min, len(out.required)) > out.max {
+		return nil
+	}
+	return out
+}

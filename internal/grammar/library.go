@@ -1,0 +1,88 @@
+package grammar
+
+import (
+	"sync"
+
+	"github.com/heftai/heft/internal/grammar/dfa"
+	"github.com/heftai/heft/internal/grammar/vocab"
+)
+
+// A Library has the terminals of one vocabulary that grammars share, with the tokens that they can
+// read. It is safe for concurrent use.
+type Library struct {
+	vocab *vocab.Vocab
+
+	mu       sync.Mutex
+	named    map[string]*Terminal
+	literals map[string]*Terminal
+}
+
+// maxLiterals is how many literals a library keeps.
+const maxLiterals = 4096
+
+// NewLibrary returns an empty library.
+func NewLibrary(v *vocab.Vocab) *Library {
+	return &Library{vocab: v, named: map[string]*Terminal{}, literals: map[string]*Terminal{}}
+}
+
+// Vocab returns the vocabulary.
+func (l *Library) Vocab() *vocab.Vocab { return l.vocab }
+
+// Named returns the terminal called name, which make makes the first time. Names are those of the
+// code, never of a request: they are kept for ever.
+func (l *Library) Named(name string, make func() *dfa.Expr) *Terminal {
+	return l.NamedDFA(name, func(budget *dfa.Budget) (*dfa.DFA, error) { return dfa.Compile(make(), budget) })
+}
+
+// NamedDFA is Named for an automaton. It panics if make fails, which is a fault of the code.
+func (l *Library) NamedDFA(name string, make func(budget *dfa.Budget) (*dfa.DFA, error)) *Terminal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t := l.named[name]; t != nil {
+		return t
+	}
+	d, err := make(&dfa.Budget{Steps: buildSteps, States: buildStates})
+	if err != nil {
+		panic("grammar: terminal " + name + ": " + err.Error())
+	}
+	t := &Terminal{lex: &lexer{d: d, v: l.vocab}, max: -1}
+	l.named[name] = t
+	return t
+}
+
+// literal returns the terminal of s, of 1 to maxLiteral bytes.
+func (l *Library) literal(s string) *Terminal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t := l.literals[s]; t != nil {
+		return t
+	}
+	d, err := dfa.Compile(dfa.Literal(s), &dfa.Budget{Steps: buildSteps, States: buildStates})
+	if err != nil {
+		panic("grammar: " + err.Error()) // it is short
+	}
+	t := &Terminal{lex: &lexer{d: d, v: l.vocab}, max: -1}
+	if len(l.literals) >= maxLiterals {
+		clear(l.literals)
+	}
+	l.literals[s] = t
+	return t
+}
+
+// Shortest returns how many characters the shortest string of a counted terminal has.
+func (t *Terminal) Shortest() int { return int(t.counts.least[t.lex.d.Start()]) }
+
+// DFA returns the automaton of t.
+func (t *Terminal) DFA() *dfa.DFA { return t.lex.d }
+
+// Counted returns t, the automaton of a JSON string with its quotes, restricted to strings of least
+// to most characters; most < 0: any number. ok is false if that cannot be counted: then the caller
+// intersects automata. Any number of characters from the smallest must be possible if both bounds
+// are given.
+func (t *Terminal) Counted(least, most int) (counted *Terminal, ok bool) {
+	c := newCounts(t.lex.d)
+	if c == nil {
+		return nil, false
+	}
+	return &Terminal{lex: t.lex, counts: c, min: int64(least), max: int64(most)}, true
+}

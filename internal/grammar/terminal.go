@@ -1,0 +1,221 @@
+package grammar
+
+import (
+	"github.com/heftai/heft/internal/grammar/dfa"
+)
+
+// A Terminal is a regular language that a grammar reads without looking at its stack. It may be
+// used by many grammars of one [Library].
+type Terminal struct {
+	lex *lexer
+	// With counts, a state of the terminal is a state of the automaton and how many characters of
+	// a JSON string were read.
+	counts   *counts
+	min, max int64 // characters; max < 0: any number
+	// With except, a state of the terminal is a state of the automaton and a node of except.
+	except *texts
+}
+
+// dead is no state of a terminal.
+const dead int64 = -1
+
+func (t *Terminal) start() int64 {
+	q := int64(t.lex.d.Start())
+	if t.except != nil {
+		q += int64(t.lex.d.States())
+	}
+	return q
+}
+
+// step returns the state after a byte, or dead.
+func (t *Terminal) step(q int64, b byte) int64 {
+	d := t.lex.d
+	if t.except != nil {
+		return t.stepExcept(q, b)
+	}
+	if t.counts == nil {
+		return int64(d.Step(int32(q), b))
+	}
+	n := int64(d.States())
+	s, count := int32(q%n), q/n
+	to := d.Step(s, b)
+	if to == dfa.Dead {
+		return dead
+	}
+	count += t.counts.read(s, to)
+	if t.max >= 0 && count+int64(t.counts.least[to]) > t.max || t.counts.final[to] && count < t.min {
+		return dead
+	}
+	if t.max < 0 {
+		count = min(count, t.min)
+	}
+	return int64(to) + n*count
+}
+
+func (t *Terminal) state(q int64) int32 {
+	if t.counts == nil && t.except == nil {
+		return int32(q)
+	}
+	return int32(q % int64(t.lex.d.States()))
+}
+
+func (t *Terminal) accepts(q int64) bool { return t.lex.d.Accepts(t.state(q)) }
+
+func (t *Terminal) continues(q int64) bool { return t.lex.d.Continues(t.state(q)) }
+
+// counts says which states of the automaton of a JSON string stand between two characters, and how
+// many characters the shortest rest of the string has.
+type counts struct {
+	start    int32
+	boundary []bool
+	final    []bool
+	least    []int32
+}
+
+// read is the number of characters that the step from s to another state completes.
+func (c *counts) read(s, to int32) int64 {
+	if c.boundary[to] && s != c.start {
+		return 1
+	}
+	return 0
+}
+
+// phase is where in a character of a JSON string a state is.
+type phase uint8
+
+const (
+	atStart phase = iota
+	atBoundary
+	atEnd
+	atEscape
+	atHex // four digits: the first one is not read yet
+	atHex2
+	atHex3
+	atHex4
+	atHighHex2 // the first digit was d
+	atHighHex3 // a high surrogate
+	atHighHex4
+	atLow // a low surrogate must follow
+	atLowEscape
+	atLowHex
+	atCont1
+	atCont2
+	atCont3
+)
+
+// after returns the phase after a byte that the automaton takes.
+func (p phase) after(b byte) phase {
+	switch p {
+	case atStart:
+		return atBoundary
+	case atBoundary:
+		switch {
+		case b == '"':
+			return atEnd
+		case b == '\\':
+			return atEscape
+		case b >= 0xF0:
+			return atCont3
+		case b >= 0xE0:
+			return atCont2
+		case b >= 0xC0:
+			return atCont1
+		}
+		return atBoundary
+	case atEscape:
+		if b == 'u' {
+			return atHex
+		}
+		return atBoundary
+	case atHex:
+		if b|0x20 == 'd' {
+			return atHighHex2
+		}
+		return atHex2
+	case atHighHex2:
+		if c := b | 0x20; c == '8' || c == '9' || c == 'a' || c == 'b' {
+			return atHighHex3
+		}
+		return atHex3
+	}
+	return follows[p]
+}
+
+// follows are the phases that do not depend on the byte.
+var follows = [...]phase{
+	atEnd: atEnd, atHex2: atHex3, atHex3: atHex4, atHex4: atBoundary, atHighHex3: atHighHex4, atHighHex4: atLow,
+	atLow: atLowEscape, atLowEscape: atLowHex, atLowHex: atHex2, atCont3: atCont2, atCont2: atCont1, atCont1: atBoundary,
+}
+
+// newCounts finds the characters of d, the automaton of a JSON string with its quotes. It returns nil
+// if a state does not tell where in a character it is.
+func newCounts(d *dfa.DFA) *counts {
+	n := d.States()
+	phases := make([]phase, n)
+	seen := make([]bool, n)
+	from := make([][]int32, n)
+	work := []int32{d.Start()}
+	seen[d.Start()] = true
+	for len(work) > 0 {
+		s := work[len(work)-1]
+		work = work[:len(work)-1]
+		for b := range 256 {
+			to := d.Step(s, byte(b))
+			if to == dfa.Dead {
+				continue
+			}
+			p := phases[s].after(byte(b))
+			if seen[to] && phases[to] != p {
+				return nil
+			}
+			if k := len(from[to]); k == 0 || from[to][k-1] != s {
+				from[to] = append(from[to], s)
+			}
+			if !seen[to] {
+				seen[to], phases[to] = true, p
+				work = append(work, to)
+			}
+		}
+	}
+	c := &counts{start: d.Start(), boundary: make([]bool, n), final: make([]bool, n), least: make([]int32, n)}
+	for s, p := range phases {
+		c.boundary[s], c.final[s] = p == atBoundary, p == atEnd
+	}
+	c.measure(from)
+	return c
+}
+
+// measure fills least. A step costs a character if it completes one.
+func (c *counts) measure(from [][]int32) {
+	const far = 1 << 30
+	var near, next []int32 // at this distance, and one farther
+	for s := range c.least {
+		c.least[s] = far
+		if c.final[s] {
+			c.least[s] = 0
+			near = append(near, int32(s))
+		}
+	}
+	for d := int32(0); len(near) > 0; d++ {
+		for len(near) > 0 {
+			s := near[len(near)-1]
+			near = near[:len(near)-1]
+			if c.least[s] < d {
+				continue
+			}
+			for _, p := range from[s] {
+				cost := d + int32(c.read(p, s))
+				if cost >= c.least[p] {
+					continue
+				}
+				c.least[p] = cost
+				if cost == d {
+					near = append(near, p)
+				} else {
+					next = append(next, p)
+				}
+			}
+		}
+		near, next = next, near
+	}
+}

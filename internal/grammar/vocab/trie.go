@@ -1,0 +1,122 @@
+package vocab
+
+import (
+	"bytes"
+	"slices"
+)
+
+// A Trie holds the bytes of tokens in preorder: the children of node i follow it, and its subtree
+// ends before Skip[i].
+type Trie struct {
+	Bytes []byte
+	Depth []uint16
+	Skip  []int32
+	// First says where the ids of a node begin in IDs: those of node i are IDs[First[i]:First[i+1]],
+	// those of its subtree IDs[First[i]:First[Skip[i]]].
+	First []int32
+	IDs   []int32
+}
+
+// Len returns the number of nodes.
+func (t *Trie) Len() int { return len(t.Bytes) }
+
+// Size returns about how much memory t takes, in bytes.
+func (t *Trie) Size() int { return 11*len(t.Bytes) + 4*len(t.IDs) + 120 }
+
+// entry is a token in a trie.
+type entry struct {
+	name []byte
+	id   int32
+}
+
+// newTrie makes a trie. It sorts entries. Names are not empty.
+func newTrie(entries []entry) *Trie {
+	slices.SortFunc(entries, func(a, b entry) int {
+		if c := bytes.Compare(a.name, b.name); c != 0 {
+			return c
+		}
+		return int(a.id) - int(b.id)
+	})
+	nodes := 0
+	var last []byte
+	for _, e := range entries {
+		nodes += len(e.name) - common(last, e.name)
+		last = e.name
+	}
+	t := &Trie{
+		Bytes: make([]byte, 0, nodes), Depth: make([]uint16, 0, nodes), Skip: make([]int32, nodes),
+		First: make([]int32, 0, nodes+1), IDs: make([]int32, 0, len(entries)),
+	}
+	var path []int32 // the nodes of the last name
+	last = nil
+	for _, e := range entries {
+		shared := common(last, e.name)
+		t.close(path[shared:])
+		path = path[:shared]
+		for d := shared; d < len(e.name); d++ {
+			path = append(path, int32(len(t.Bytes)))
+			t.Bytes = append(t.Bytes, e.name[d])
+			t.Depth = append(t.Depth, uint16(d))
+			t.First = append(t.First, int32(len(t.IDs)))
+		}
+		t.IDs = append(t.IDs, e.id)
+		last = e.name
+	}
+	t.close(path)
+	t.First = append(t.First, int32(len(t.IDs)))
+	return t
+}
+
+// close notes that the subtrees of nodes end here.
+func (t *Trie) close(nodes []int32) {
+	for _, i := range nodes {
+		t.Skip[i] = int32(len(t.Bytes))
+	}
+}
+
+// common returns the length of the longest common prefix.
+func common(a, b []byte) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// Find returns the node of name, or -1.
+func (t *Trie) Find(name []byte) int32 {
+	at, end := int32(0), int32(t.Len())
+	node := int32(-1)
+	for _, b := range name {
+		for at < end && t.Bytes[at] != b {
+			at = t.Skip[at]
+		}
+		if at >= end {
+			return -1
+		}
+		node, end = at, t.Skip[at]
+		at++
+	}
+	return node
+}
+
+// Merge returns a trie of what t has from each of nodes on, each node's own byte first.
+func (t *Trie) Merge(nodes []int32) *Trie {
+	var entries []entry
+	var name []byte
+	for _, top := range nodes {
+		base := int(t.Depth[top])
+		for i := top; i < t.Skip[top]; i++ {
+			name = append(name[:int(t.Depth[i])-base], t.Bytes[i])
+			ids := t.IDs[t.First[i]:t.First[i+1]]
+			if len(ids) == 0 {
+				continue
+			}
+			own := bytes.Clone(name)
+			for _, id := range ids {
+				entries = append(entries, entry{own, id})
+			}
+		}
+	}
+	return newTrie(entries)
+}

@@ -1,0 +1,94 @@
+// Package vocab has the tokens of a tokenizer as a trie over their bytes, so that an automaton
+// finds which tokens it can read without trying each of them.
+//
+// A [Vocab] is made once for a tokenizer. Special tokens stand in the trie under names that are not
+// UTF-8 ([Special]): text never matches them, a grammar that wants one names it.
+package vocab
+
+import (
+	"bytes"
+	"slices"
+)
+
+// A Tokenizer says what the ids of a vocabulary stand for.
+type Tokenizer interface {
+	// VocabSize is one more than the largest id.
+	VocabSize() int
+	// TokenBytes returns the bytes of an id inside a text; ok is false if it has none.
+	TokenBytes(id int32) (b []byte, ok bool)
+	// IsSpecial reports whether id is a special token.
+	IsSpecial(id int32) bool
+	// Decode returns the text of ids at the beginning of a text.
+	Decode(ids []int32, skipSpecial bool) string
+}
+
+// MaxToken is the length of the longest token that a constrained text may have, in bytes.
+const MaxToken = 512
+
+// A Vocab has the tokens of a tokenizer. It does not change after [New] and is safe for concurrent
+// use.
+type Vocab struct {
+	Trie *Trie
+	// Words is the length of a mask of all ids, in words of 64 bits.
+	Words int
+	// DropsSpace reports whether a decoder drops a space that begins a text.
+	DropsSpace bool
+	names      [][]byte // by id, in the trie; nil: not in it
+}
+
+// New makes the vocabulary of t. size is the number of ids that the model knows; ids beyond it are
+// left out. It returns nil if t has no tokens with bytes of their own, as with WordPiece.
+func New(t Tokenizer, size int) *Vocab {
+	size = min(size, t.VocabSize())
+	v := &Vocab{Words: (size + 63) / 64, names: make([][]byte, size)}
+	entries := make([]entry, 0, size)
+	text := 0
+	for id := range int32(size) {
+		b, ok := t.TokenBytes(id)
+		switch {
+		case !ok || len(b) == 0 || len(b) > MaxToken:
+			continue
+		case t.IsSpecial(id):
+			b = Special(id)
+		case bytes.IndexByte(b, specialByte) >= 0 && len(b) > 1:
+			continue // no text has this byte
+		default:
+			text++
+			if b[0] == ' ' && len(b) > 1 && !v.DropsSpace {
+				v.DropsSpace = dropsSpace(t, id, b)
+			}
+		}
+		b = slices.Clip(b)
+		v.names[id] = b
+		entries = append(entries, entry{b, id})
+	}
+	if text == 0 {
+		return nil
+	}
+	v.Trie = newTrie(entries)
+	return v
+}
+
+// dropsSpace reports whether the decoder drops the space of the token b at the beginning of a text.
+func dropsSpace(t Tokenizer, id int32, b []byte) bool {
+	return t.Decode([]int32{id}, false) == string(b[1:])
+}
+
+// Name returns the bytes of id in the trie; nil if it is not there.
+func (v *Vocab) Name(id int32) []byte {
+	if id < 0 || int(id) >= len(v.names) {
+		return nil
+	}
+	return v.names[id]
+}
+
+// specialByte begins the name of a special token. It is in no UTF-8.
+const specialByte = 0xFF
+
+// Special returns the name of a special token in the trie.
+func Special(id int32) []byte {
+	return []byte{specialByte, byte(id >> 24), byte(id >> 16), byte(id >> 8), byte(id)}
+}
+
+// IsSpecial reports whether name is that of a special token.
+func IsSpecial(name []byte) bool { return len(name) == 5 && name[0] == specialByte }
