@@ -87,7 +87,7 @@ var badInputs = []struct {
 	{"stream_options a list", completions, obj{"prompt": "a", "stream": true, "stream_options": []int{}}, 400, "stream_options", nil, "expected an object"},
 	{"include_usage", completions, obj{"prompt": "a", "stream": true, "stream_options": obj{"include_usage": 1}}, 400, "stream_options.include_usage", nil, "expected a boolean"},
 	{"beams", completions, obj{"prompt": "a", "use_beam_search": true}, 400, "use_beam_search", nil, "not supported"},
-	{"guided", completions, obj{"prompt": "a", "guided_regex": "a+"}, 400, "guided_regex", nil, "not supported"},
+	{"guided", completions, obj{"prompt": "a", "guided_regex": "a++"}, 400, "guided_regex", nil, "possessive"},
 
 	{"no messages", chat, obj{}, 400, "messages", nil, "Missing required parameter: 'messages'"},
 	{"messages a string", chat, obj{"messages": "hi"}, 400, "messages", nil, "expected a list of messages, but got a string"},
@@ -125,7 +125,7 @@ var badInputs = []struct {
 	{"reasoning_effort a number", chat, obj{"messages": hello, "reasoning_effort": 1}, 400, "reasoning_effort", nil, "expected a string"},
 	{"tool forced", chat, obj{"messages": hello, "tool_choice": "required"}, 400, "tool_choice", nil, "cannot be forced"},
 	{"tool named", chat, obj{"messages": hello, "tool_choice": obj{"type": "function"}}, 400, "tool_choice", nil, "cannot be forced"},
-	{"schema", chat, obj{"messages": hello, "response_format": obj{"type": "json_schema"}}, 400, "response_format", nil, "not supported"},
+	{"schema", chat, obj{"messages": hello, "response_format": obj{"type": "json_schema"}}, 400, "response_format.json_schema", nil, "Missing"},
 	{"response_format a string", chat, obj{"messages": hello, "response_format": "text"}, 400, "response_format", nil, "expected an object"},
 	{"response_format without a type", chat, obj{"messages": hello, "response_format": obj{}}, 400, "response_format.type", nil, "expected a string"},
 	{"top_logprobs alone", chat, obj{"messages": hello, "top_logprobs": 2}, 400, "top_logprobs", nil, "only with 'logprobs'"},

@@ -91,6 +91,16 @@ func (c *Chat) NewParser(o ParseOptions) *Parser {
 // to parse it.
 func (c *Chat) Parses(o ParseOptions) bool { return c.family().Active(o.internal().Tools) }
 
+// A Frame says what an answer has around its content: reasoning and its markers.
+type Frame struct {
+	Inside      string // the marker that ends the reasoning in which the answer begins, or ""
+	Open, Close string // markers of reasoning that the answer may begin with, or ""
+	Final, Next string // stand before the content, and before Final after reasoning
+}
+
+// Frame returns the frame of one answer, in which the content of an answer can be constrained.
+func (c *Chat) Frame(o ParseOptions) Frame { return Frame(c.family().Frame(o.internal())) }
+
 // Feed takes the next piece of the answer and returns what is certain now. How an answer is cut
 // into pieces changes how events are cut and nothing else. The events are valid until the next
 // call.

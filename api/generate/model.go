@@ -29,6 +29,9 @@ type Model struct {
 	dispatched *dispatch.Model // nil in tests
 	formatOnce sync.Once
 	format     format // see answers
+
+	grammarsOnce sync.Once
+	compiled     *grammars // of constraints; shared with adapters
 }
 
 // Text is what a model's folder has for text. A missing file leaves its field nil.
@@ -81,7 +84,7 @@ func New(m *dispatch.Model, o Options) (*Model, error) {
 		}
 		o.Text = &t
 	}
-	g := &Model{Name: o.Name, Created: modified(files, "config.json"), Config: m.Skeleton().Config, Text: *o.Text, dispatched: m}
+	g := &Model{Name: o.Name, Created: modified(files, "config.json"), Config: m.Skeleton().Config, Text: *o.Text, dispatched: m, compiled: &grammars{}}
 	if g.Chat != nil {
 		var err error
 		if g.Chat, err = g.Chat.WithParsers(o.ToolCallParser, o.ReasoningParser); err != nil {
@@ -101,7 +104,7 @@ func (m *Model) Adapters() []*Model {
 	var list []*Model
 	for _, a := range m.dispatched.Adapters() {
 		list = append(list, &Model{Name: a.Name, Adapter: a.Name, Parent: m.Name, Created: modifiedAt(a.Dir), Config: m.Config, Text: m.Text,
-			engine: m.engine, dispatched: m.dispatched})
+			engine: m.engine, dispatched: m.dispatched, compiled: m.compiled})
 	}
 	return list
 }

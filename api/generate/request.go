@@ -38,6 +38,9 @@ type Request struct {
 	// Parse, if set, parts the answer into reasoning, content and calls of tools, as the
 	// model's family writes them. Stop strings are then looked for in the content alone.
 	Parse *text.ParseOptions
+	// Constraint, if set, says what the content must be; see [Model.Constrain].
+	Constraint *Constraint
+	compiled   *constraint
 
 	LogProbs       bool // of generated tokens
 	PromptLogProbs bool // of the prompt's
@@ -120,8 +123,14 @@ func (m *Model) Start(ctx context.Context, r Request) (*Run, error) {
 	if !r.IgnoreEOS {
 		r.Params.Stop = slices.Concat(r.Params.Stop, m.EOS())
 	}
+	if r.compiled == nil {
+		if err := m.Constrain(ctx, &r); err != nil {
+			return nil, err
+		}
+	}
 	stream, err := m.engine.Submit(ctx, engine.Request{
-		Adapter: m.Adapter, Prompt: r.Prompt, Params: r.Params.internal(), MaxTokens: r.MaxTokens, N: r.N, Seed: r.Seed,
+		Constrain: r.constraints(),
+		Adapter:   m.Adapter, Prompt: r.Prompt, Params: r.Params.internal(), MaxTokens: r.MaxTokens, N: r.N, Seed: r.Seed,
 		LogProbs: r.LogProbs, PromptLogProbs: r.PromptLogProbs, TopLogProbs: r.TopLogProbs,
 	})
 	if err != nil {

@@ -77,26 +77,16 @@ func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRe
 	parallel := true
 	f.Bool("parallel_tool_calls", &parallel)
 	q.single = !parallel
-	checkResponseFormat(f)
+	q.Constraint = decodeConstraint(f)
 	refuse(f, inChat)
 	conversation := decodeConversation(f, m)
 	if f.Err() != nil {
 		return nil, f.Err()
 	}
-	return q, m.Converse(ctx, *conversation, &q.Request)
-}
-
-func checkResponseFormat(f *wire.Fields) {
-	o, ok := f.Object("response_format")
-	if !ok {
-		return
+	if err := m.Converse(ctx, *conversation, &q.Request); err != nil {
+		return nil, err
 	}
-	var kind string
-	if o.String("type", &kind); o.Err() != nil || kind == "" {
-		f.Fail("response_format.type", "Missing or invalid 'response_format.type': expected a string.")
-	} else if kind != "text" {
-		f.Fail("response_format", "'response_format' of type %q is not supported: answers cannot be constrained.", kind)
-	}
+	return q, m.Constrain(ctx, &q.Request)
 }
 
 func (q *chatRequest) requests() []generate.Request { return []generate.Request{q.Request} }

@@ -53,7 +53,7 @@ func decodeCompletion(ctx context.Context, f *wire.Fields, m *generate.Model) (*
 	}
 	special := true
 	f.Bool("add_special_tokens", &special)
-	checkResponseFormat(f)
+	q.Constraint = decodeConstraint(f)
 	refuse(f, inCompletions)
 	f.FailWith(m.FitIDs(f, "prompt"))
 	raw, ok := f.Raw("prompt")
@@ -62,6 +62,9 @@ func decodeCompletion(ctx context.Context, f *wire.Fields, m *generate.Model) (*
 	}
 	if f.Err() != nil {
 		return nil, f.Err()
+	}
+	if err := m.Constrain(ctx, &q.Request); err != nil {
+		return nil, err
 	}
 	return q, q.decodePrompts(ctx, raw, special)
 }

@@ -26,12 +26,12 @@ const (
 
 // foreignConstraints constrain what the answer may be.
 var foreignConstraints = []foreign{
-	{inBoth, "guided_json json_schema", "vLLM, llama.cpp, SGLang", notConstrained, []string{`""`}, ""}, // {} allows any JSON
-	{inBoth, "guided_regex guided_choice guided_grammar guided_decoding_backend guided_whitespace_pattern structured_outputs structural_tag", "vLLM", notConstrained, nil, ""},
-	{inBoth, "regex ebnf", "SGLang", notConstrained, nil, ""},
-	{inBoth, "grammar grammar_lazy grammar_triggers grammar_type preserved_tokens", "llama.cpp, TGI", notConstrained, nil, ""},
-	{inBoth, "grammar_string regex_pattern", "text-generation-webui, tabbyAPI", notConstrained, nil, ""},
-	{inBoth, "format", "Ollama", notConstrained, nil, ""},
+	{inBoth, "guided_whitespace_pattern structural_tag", "vLLM, SGLang", "use structured_outputs.", nil, ""},
+	{inBoth, "regex ebnf", "SGLang", "use structured_outputs.", nil, ""},
+	{inBoth, "guided_grammar grammar", "vLLM, llama.cpp, TGI", notConstrained, nil, ""},
+	{inBoth, "grammar_lazy grammar_triggers grammar_type preserved_tokens", "llama.cpp", "a grammar constrains the whole answer.", nil, ""},
+	{inBoth, "grammar_string regex_pattern", "text-generation-webui, tabbyAPI", "use structured_outputs.", nil, ""},
+	{inBoth, "format", "Ollama", "use response_format.", nil, ""},
 }
 
 // foreignSamplers change how tokens are chosen.

@@ -14,6 +14,7 @@ const (
 var ignored = []foreign{
 	{on: inAll, names: "user metadata safety_identifier", known: "OpenAI", why: labels},
 	{on: inBoth, names: "store service_tier", known: "OpenAI", why: schedules},
+	{on: inBoth, names: "guided_decoding_backend", known: "vLLM", why: "There is one way to constrain answers."},
 	{on: inBoth, names: "prompt_cache_key prompt_cache_retention prompt_cache_options", known: "OpenAI", why: caches},
 	{on: inAll, names: "request_id rid extra_key custom_labels", known: "vLLM, SGLang", why: labels},
 	{on: inBoth, names: "session_id user_id trace compliance genkey", known: "vLLM, SGLang, OpenRouter, Zhipu, Together, KoboldCpp", why: labels},

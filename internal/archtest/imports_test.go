@@ -48,6 +48,12 @@ var allowed = map[string][]string{
 	"internal/chat":                {"internal/chat/jinja", "internal/smallfile"},
 	"internal/chat/jinja":          {"internal/jsonscan"},
 	"internal/chat/toolcall":       {"internal/chat", "internal/jsonscan"},
+	"internal/grammar/dfa":         {}, // automata over bytes
+	"internal/grammar/vocab":       {}, // tokens as a trie
+	"internal/grammar":             {"internal/grammar/dfa", "internal/grammar/vocab"},
+	"internal/grammar/jsontext":    {"internal/grammar/dfa"},
+	"internal/grammar/regex":       {"internal/grammar/dfa"},
+	"internal/grammar/jsonschema":  {"internal/grammar", "internal/grammar/dfa", "internal/grammar/jsontext", "internal/grammar/regex"},
 	"text":                         {"internal/tokenizer", "internal/chat", "internal/chat/toolcall"},
 	"internal/sample":              {"internal/kernels/..."}, // apart from the engine, so that dispatch.Generate chooses tokens by the same code
 	"devicemap":                    {"meta"},
@@ -72,7 +78,8 @@ var allowed = map[string][]string{
 	"internal/engine/enginetest":  {"internal/engine"},   // a model without weights, for tests
 	"internal/engine/holder":      {"internal/engine"},   // reaches the engine in a public model, for metrics and tests
 	"api/wire":                    {"internal/jsonscan"}, // what all HTTP dialects share
-	"api/generate":                {"api/wire", "meta", "dispatch", "text", "internal/engine", "internal/engine/holder", "internal/sample"},
+	"api/generate":                {"api/wire", "meta", "dispatch", "text", "internal/engine", "internal/engine/holder", "internal/sample",
+		"internal/grammar/..."}, // constrained decoding
 	"internal/generatetest":       {"api/generate", "devicemap", "dispatch", "loader", "meta", "text", "loader/demo", "internal/engine", "internal/engine/enginetest", "internal/engine/holder"}, // models for tests
 	"api/openai":                  {"api/wire", "api/generate", "text", "internal/chat"},
 	"api":                         {"api/wire", "api/generate", "api/openai", "devicemap", "dispatch", "internal/engine", "internal/engine/holder"},

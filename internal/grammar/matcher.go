@@ -30,6 +30,12 @@ func (g *Grammar) NewMatcher(stop []int32) *Matcher {
 	return &Matcher{g: g, at: at, err: err, stop: stop, bits: make(vocab.Bits, g.vocab.Words)}
 }
 
+// Warm finds the tokens that may begin a text, so that a matcher need not.
+func (g *Grammar) Warm() {
+	m := g.NewMatcher(nil)
+	m.Mask()
+}
+
 // MatcherBytes returns the memory of a matcher, without that of its grammar.
 func (g *Grammar) MatcherBytes() int { return 8*g.vocab.Words + 200 }
 

@@ -79,7 +79,7 @@ type edge struct {
 
 // Limits of what a grammar keeps and does.
 const (
-	maxGrammarBytes = 8 << 20
+	maxGrammarBytes = 1 << 20
 	maxHeads        = 1 << 14
 	stepsPerMask    = 20_000_000 // heads that are moved
 )

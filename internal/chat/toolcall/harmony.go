@@ -22,11 +22,17 @@ var harmony = spec{
 		harmonyCall("<|start|>assistant to="),
 	},
 	drops: []string{
-		"<|start|>assistant", "<|channel|>final<|message|>", "<|channel|>commentary<|message|>",
+		harmonyNext, harmonyFinal, "<|channel|>commentary<|message|>",
 		"<|channel|>final <|constrain|>json<|message|>", "<|end|>", "<|return|>", "<|call|>",
 	},
-	seeds: []string{"<|start|>assistant"},
+	seeds: []string{harmonyNext},
 }
+
+// What stands before the answer proper, and before each message after the first.
+const (
+	harmonyFinal = "<|channel|>final<|message|>"
+	harmonyNext  = "<|start|>assistant"
+)
 
 func harmonyCall(open string) form {
 	return form{open: open, head: []field{{kind: recipientField, until: "<|message|>"}}, end: "<|call|>"}

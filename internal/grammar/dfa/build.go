@@ -12,7 +12,7 @@ func Build[S comparable](start S, alphabet string, step func(s S, b byte) (to S,
 		if id, ok := ids[s]; ok {
 			return id, nil
 		}
-		if budget.spend(nodeSteps+10*d.width) != nil || len(list) >= budget.States {
+		if budget.spend(nodeSteps+10*d.width) != nil || len(list) >= budget.States || len(d.next) >= maxTable {
 			return 0, ErrTooLarge
 		}
 		id := int32(len(list))

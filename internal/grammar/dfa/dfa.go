@@ -88,6 +88,7 @@ type subsets struct {
 	d       *DFA
 	ids     map[string]int32
 	sets    [][]int32 // of each state: the nodes that read
+	kept    int       // nodes in sets
 	seen    []uint32
 	epoch   uint32
 	key     []byte
@@ -151,7 +152,7 @@ func (c *subsets) state(nodes []int32) (int32, error) {
 		return id, nil
 	}
 	id := int32(len(c.sets))
-	if int(id) >= c.nfa.budget.States {
+	if c.kept += len(c.set); int(id) >= c.nfa.budget.States || len(c.d.next) >= maxTable || c.kept >= maxTable {
 		return 0, ErrTooLarge
 	}
 	c.ids[string(c.key)] = id

@@ -32,6 +32,12 @@ type nfaNode struct {
 	alts   []int32
 }
 
+// Limits of the memory of one automaton.
+const (
+	maxNodes = 1 << 16
+	maxTable = 1 << 20 // entries of a table of steps
+)
+
 // nodeSteps is the cost of one node.
 const nodeSteps = 60
 
@@ -41,8 +47,8 @@ type nfa struct {
 }
 
 func (n *nfa) add(node nfaNode) (int32, error) {
-	if err := n.budget.spend(nodeSteps); err != nil {
-		return 0, err
+	if err := n.budget.spend(nodeSteps); err != nil || len(n.nodes) >= maxNodes {
+		return 0, ErrTooLarge
 	}
 	n.nodes = append(n.nodes, node)
 	return int32(len(n.nodes) - 1), nil

@@ -121,7 +121,7 @@ func (p *pairs) state(at pair) (int32, error) {
 	if id, ok := p.ids[at]; ok {
 		return id, nil
 	}
-	if err := p.budget.spend(nodeSteps); err != nil || len(p.list) >= p.budget.States {
+	if err := p.budget.spend(nodeSteps); err != nil || len(p.list) >= p.budget.States || len(p.out.next) >= maxTable {
 		return 0, ErrTooLarge
 	}
 	id := int32(len(p.list))

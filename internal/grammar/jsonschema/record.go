@@ -125,13 +125,15 @@ func (c *compiler) members(o *record) (list []member, names []string, ok bool, e
 // maxPatterns bounds the patterns of names in one object.
 const maxPatterns = 16
 
-// others lists what properties with other names o may have.
-func (c *compiler) others(o *record, names []string) ([]others, error) {
-	type class struct {
-		d       *dfa.DFA // nil: all names
-		matched []string
-	}
-	classes := []class{{}}
+// nameClass are names that match the same patterns.
+type nameClass struct {
+	d       *dfa.DFA // nil: all names
+	matched []string
+}
+
+// nameClasses splits the names of o by the patterns that they match.
+func (c *compiler) nameClasses(o *record) ([]nameClass, error) {
+	classes := []nameClass{{}}
 	if o.names != nil {
 		d, err := c.nameDFA(o.names)
 		if err != nil {
@@ -153,23 +155,39 @@ func (c *compiler) others(o *record, names []string) ([]others, error) {
 			if err != nil {
 				return nil, err
 			}
-			var split []class
-			for _, k := range classes {
-				if k.d == nil {
-					k.d = c.short()
-				}
-				in, err := dfa.Intersect(k.d, d, c.b.Budget)
-				if err != nil {
-					return nil, err
-				}
-				out, err := dfa.Subtract(k.d, d, c.b.Budget)
-				if err != nil {
-					return nil, err
-				}
-				split = append(split, class{in, append(slices.Clone(k.matched), p.text)}, class{out, k.matched})
+			if classes, err = c.splitClasses(classes, d, p.text); err != nil {
+				return nil, err
 			}
-			classes = slices.DeleteFunc(split, func(k class) bool { return k.d.IsEmpty() })
 		}
+	}
+	return classes, nil
+}
+
+// splitClasses splits each class in the names of d and the others.
+func (c *compiler) splitClasses(classes []nameClass, d *dfa.DFA, pattern string) ([]nameClass, error) {
+	var split []nameClass
+	for _, k := range classes {
+		if k.d == nil {
+			k.d = c.short()
+		}
+		in, err := dfa.Intersect(k.d, d, c.b.Budget)
+		if err != nil {
+			return nil, err
+		}
+		out, err := dfa.Subtract(k.d, d, c.b.Budget)
+		if err != nil {
+			return nil, err
+		}
+		split = append(split, nameClass{in, append(slices.Clone(k.matched), pattern)}, nameClass{out, k.matched})
+	}
+	return slices.DeleteFunc(split, func(k nameClass) bool { return k.d.IsEmpty() }), nil
+}
+
+// others lists what properties with other names o may have.
+func (c *compiler) others(o *record, names []string) ([]others, error) {
+	classes, err := c.nameClasses(o)
+	if err != nil {
+		return nil, err
 	}
 	var out []others
 	for _, k := range classes {

@@ -39,8 +39,9 @@ type Vocab struct {
 // New makes the vocabulary of t. size is the number of ids that the model knows; ids beyond it are
 // left out. It returns nil if t has no tokens with bytes of their own, as with WordPiece.
 func New(t Tokenizer, size int) *Vocab {
+	v := &Vocab{Words: (size + 63) / 64}
 	size = min(size, t.VocabSize())
-	v := &Vocab{Words: (size + 63) / 64, names: make([][]byte, size)}
+	v.names = make([][]byte, size)
 	entries := make([]entry, 0, size)
 	text := 0
 	for id := range int32(size) {

@@ -1,0 +1,147 @@
+package generate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/heftai/heft/api/wire"
+	"github.com/heftai/heft/internal/engine"
+	"github.com/heftai/heft/internal/grammar"
+	"github.com/heftai/heft/internal/grammar/dfa"
+	"github.com/heftai/heft/internal/grammar/jsonschema"
+	"github.com/heftai/heft/internal/grammar/regex"
+)
+
+// A Constraint says what the content of an answer must be. One of its fields is set, besides Field.
+type Constraint struct {
+	Field  string          // what the client calls it, for errors
+	Object bool            // any JSON object
+	Schema json.RawMessage // a JSON document that satisfies this schema
+	Regex  string          // a text that the expression matches as a whole
+	Choice []string        // one of these texts
+}
+
+// constraint is a compiled Constraint.
+type constraint struct {
+	grammar *grammar.Grammar
+	stop    []int32
+}
+
+// compileBytes is what compiling takes beside the schema, until it is done.
+const compileBytes = 1 << 20
+
+// Constrain compiles r.Constraint, if there is one, so that its errors come before Start, which
+// compiles it otherwise. r.Parse must be set by then. Memory for the
+// grammar and its states is reserved in the claim of ctx. Errors are of type *wire.Error.
+func (m *Model) Constrain(ctx context.Context, r *Request) error {
+	c := r.Constraint
+	if c == nil {
+		return nil
+	}
+	switch {
+	case m.Tokenizer == nil:
+		return wire.Invalidf(c.Field, "The model %s has no tokenizer: '%s' is not supported.", m.Name, c.Field)
+	case r.Params.MinTokens > 0:
+		return wire.Invalidf("min_tokens", "'min_tokens' is not supported together with '%s'.", c.Field)
+	}
+	stop := m.EOS()
+	if !r.IgnoreEOS {
+		stop = slices.Concat(r.Params.Stop, stop)
+	}
+	if len(stop) == 0 {
+		return wire.Invalidf(c.Field, "The model %s names no token that ends a text: '%s' is not supported.", m.Name, c.Field)
+	}
+	claim := wire.ClaimOf(ctx)
+	if err := claim.Work(compileBytes + 64*len(c.Schema)); err != nil {
+		return err
+	}
+	g, err := m.grammars().get(m, r)
+	if err != nil {
+		return err
+	}
+	r.compiled = &constraint{grammar: g, stop: stop}
+	return claim.Keep(g.MaxBytes() + max(r.N, 1)*g.MatcherBytes())
+}
+
+// constraints makes the engine's constraint of each choice; nil without one.
+func (r *Request) constraints() func(choice int) engine.Constraint {
+	c := r.compiled
+	if c == nil {
+		return nil
+	}
+	return func(int) engine.Constraint { return c.grammar.NewMatcher(c.stop) }
+}
+
+// key tells grammars apart.
+func (r *Request) key(f *frame) [sha256.Size]byte {
+	c := r.Constraint
+	h := sha256.New()
+	fmt.Fprintf(h, "%t %q %q %q %q", c.Object, c.Schema, c.Regex, c.Choice, f)
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// compile makes the grammar of the answer to r.
+func (m *Model) compile(lib *grammar.Library, r *Request, f *frame) (*grammar.Grammar, error) {
+	b := grammar.NewBuilder(lib)
+	content, err := r.Constraint.position(b)
+	if err != nil {
+		return nil, r.Constraint.refusal(err)
+	}
+	g, err := b.Grammar(f.around(b, content))
+	if err != nil {
+		return nil, r.Constraint.refusal(err)
+	}
+	return g, nil
+}
+
+// position adds the content to b.
+func (c *Constraint) position(b *grammar.Builder) (grammar.Pos, error) {
+	switch {
+	case c.Object:
+		return jsonschema.Append(b, []byte(`{"type":"object"}`), grammar.Return)
+	case c.Schema != nil:
+		return jsonschema.Append(b, c.Schema, grammar.Return)
+	case c.Choice != nil:
+		alts := make([]*dfa.Expr, len(c.Choice))
+		for i, text := range c.Choice {
+			alts[i] = dfa.Literal(text)
+		}
+		d, err := dfa.Compile(dfa.Alt(alts...), b.Budget)
+		if err != nil {
+			return grammar.Fail, err
+		}
+		return b.Term(b.Terminal(d), grammar.Return), nil
+	}
+	d, err := regex.Text(c.Regex, b.Budget)
+	if err != nil {
+		return grammar.Fail, err
+	}
+	return b.Term(b.Terminal(d), grammar.Return), nil
+}
+
+// refusal converts errors of grammars.
+func (c *Constraint) refusal(err error) error {
+	var schema *jsonschema.Error
+	var expression *regex.Error
+	field, why := c.Field, err.Error()
+	switch {
+	case errors.As(err, &schema):
+		why = schema.Message
+		if schema.Path != "" {
+			field += "." + schema.Path
+		}
+	case errors.As(err, &expression):
+		why = expression.Message
+	case errors.Is(err, grammar.ErrEmpty):
+		why = "no text matches it"
+	case errors.Is(err, grammar.ErrLeftRecursion):
+		why = "a rule calls itself before it has read a character"
+	case errors.Is(err, grammar.ErrTooLarge), errors.Is(err, dfa.ErrTooLarge):
+		why = "it is too large or too complex"
+	}
+	return &wire.Error{Kind: wire.Invalid, Field: field, Err: err, Message: fmt.Sprintf("'%s' cannot be enforced: %s.", field, why)}
+}

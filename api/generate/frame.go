@@ -1,0 +1,119 @@
+package generate
+
+import (
+	"strings"
+
+	"github.com/heftai/heft/internal/grammar"
+	"github.com/heftai/heft/internal/grammar/dfa"
+	"github.com/heftai/heft/internal/grammar/jsontext"
+	"github.com/heftai/heft/internal/grammar/vocab"
+	"github.com/heftai/heft/text"
+)
+
+// frame is what an answer has around its constrained content.
+type frame struct {
+	text.Frame
+	special map[string]int32 // special tokens by their text
+}
+
+// frameOf returns the frame of the answer to r.
+func (m *Model) frameOf(r *Request) *frame {
+	f := &frame{}
+	if r.Parse == nil || m.Chat == nil {
+		return f
+	}
+	f.Frame = m.Chat.Frame(*r.Parse)
+	f.special = map[string]int32{}
+	for id, content := range m.Tokenizer.SpecialTokens() {
+		f.special[content] = id
+	}
+	return f
+}
+
+// String is what the key of a grammar has of f.
+func (f *frame) String() string {
+	return strings.Join([]string{f.Inside, f.Open, f.Close, f.Final, f.Next}, "\x00")
+}
+
+// around puts reasoning before content. Reasoning is any text without special tokens.
+func (f *frame) around(b *grammar.Builder, content grammar.Pos) grammar.Pos {
+	final := f.marker(b, f.Final, content)
+	after := f.marker(b, f.Next, final)
+	if f.Inside != "" {
+		return f.until(b, f.Inside, space(b, after))
+	}
+	if f.Open == "" {
+		return final
+	}
+	return b.Split(f.marker(b, f.Open, f.until(b, f.Close, space(b, after))), final)
+}
+
+// space reads white space or nothing.
+func space(b *grammar.Builder, next grammar.Pos) grammar.Pos {
+	return b.Split(b.Term(b.Library().Named("space", jsontext.Space), next), next)
+}
+
+// names splits a marker into special tokens, by their names in the vocabulary, and text.
+func (f *frame) names(marker string) []string {
+	var list []string
+	for at := 0; at < len(marker); {
+		longest := ""
+		for content := range f.special {
+			if len(content) > len(longest) && strings.HasPrefix(marker[at:], content) {
+				longest = content
+			}
+		}
+		switch n := len(list); {
+		case longest != "":
+			list = append(list, string(vocab.Special(f.special[longest])), "")
+			at += len(longest)
+			continue
+		case n == 0:
+			list = append(list, marker[at:at+1])
+		default:
+			list[n-1] += marker[at : at+1]
+		}
+		at++
+	}
+	return list
+}
+
+// marker reads a marker.
+func (f *frame) marker(b *grammar.Builder, marker string, next grammar.Pos) grammar.Pos {
+	return b.Literal(strings.Join(f.names(marker), ""), next)
+}
+
+// until reads text up to a marker, and the marker.
+func (f *frame) until(b *grammar.Builder, marker string, next grammar.Pos) grammar.Pos {
+	names := f.names(marker)
+	first, rest := names[0], strings.Join(names[1:], "")
+	d, err := untilText(first, b.Budget)
+	if err != nil {
+		return grammar.Fail
+	}
+	return b.Term(b.Terminal(d), b.Literal(rest, next))
+}
+
+// untilText is any text that ends with the first end. A special token is not text.
+func untilText(end string, budget *dfa.Budget) (*dfa.DFA, error) {
+	const lastByte = 0xFE // of text
+	if vocab.IsSpecial([]byte(end)) {
+		return dfa.Compile(dfa.Concat(dfa.Star(dfa.Byte(0, lastByte)), dfa.Literal(end)), budget)
+	}
+	alphabet := make([]byte, lastByte+1)
+	for i := range alphabet {
+		alphabet[i] = byte(i)
+	}
+	// A state is how much of end the text ends with.
+	step := func(n int, b byte) (int, bool) {
+		if n == len(end) {
+			return 0, false
+		}
+		text := end[:n] + string([]byte{b})
+		for !strings.HasPrefix(end, text) {
+			text = text[1:]
+		}
+		return len(text), true
+	}
+	return dfa.Build(0, string(alphabet), step, func(n int) bool { return n == len(end) }, budget)
+}
