@@ -74,11 +74,11 @@ var allowed = map[string][]string{
 	"internal/residency":           {"internal/residency/policy", "meta", "devicemap", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/kernels/...", "internal/stored", "internal/atomicfile"}, // kernels: weights are converted when they are loaded
 	"dispatch": {"meta", "devicemap", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/tensor",
 		"internal/kvcache", "internal/residency", "internal/hostmem", "internal/sample", "internal/probe", "internal/kernels/tune", "internal/topology", "internal/pressure"}, // tune: how weights are read fastest here; topology: how many threads, and whose memory weights are put in; pressure: limits that change while it runs
-	"internal/engine":             {"dispatch", "internal/sample"},
-	"internal/engine/enginetest":  {"internal/engine"},   // a model without weights, for tests
-	"internal/engine/holder":      {"internal/engine"},   // reaches the engine in a public model, for metrics and tests
-	"api/wire":                    {"internal/jsonscan"}, // what all HTTP dialects share
-	"api/generate":                {"api/wire", "meta", "dispatch", "text", "internal/engine", "internal/engine/holder", "internal/sample",
+	"internal/engine":            {"dispatch", "internal/sample"},
+	"internal/engine/enginetest": {"internal/engine"},   // a model without weights, for tests
+	"internal/engine/holder":     {"internal/engine"},   // reaches the engine in a public model, for metrics and tests
+	"api/wire":                   {"internal/jsonscan"}, // what all HTTP dialects share
+	"api/generate": {"api/wire", "meta", "dispatch", "text", "internal/engine", "internal/engine/holder", "internal/sample",
 		"internal/grammar/..."}, // constrained decoding
 	"internal/generatetest":       {"api/generate", "devicemap", "dispatch", "loader", "meta", "text", "loader/demo", "internal/engine", "internal/engine/enginetest", "internal/engine/holder"}, // models for tests
 	"api/openai":                  {"api/wire", "api/generate", "text", "internal/chat"},
