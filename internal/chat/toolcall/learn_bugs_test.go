@@ -115,3 +115,21 @@ func TestNameAfterArgumentsWasNotLearned(t *testing.T) {
 		parsesTo(t, template, text, text)
 	}
 }
+
+// TestANumberInTheOpeningTagWasNotLearned: <call 1>, <call 2>. Without a number, or with more than a
+// number, the tag is content.
+func TestANumberInTheOpeningTagWasNotLearned(t *testing.T) {
+	template := unseen(t, "numbered-tag")
+	call := func(tag, name string) string { return tag + `{"name": "` + name + `", "arguments": {"a": 1}}</call>` }
+	parsesTo(t, template, call("<call 1>\n", "f")+"\n"+call("<call 12>\n", "g"), "\nf{\"a\": 1}\ng{\"a\": 1}")
+	parsesTo(t, template, "See <call me> or <caller 1>.", "See <call me> or <caller 1>.")
+}
+
+// TestListsOfParametersWithJSONValuesWereNotLearned: Markdown, options of a command, keywords. The
+// name ends a call without arguments, too.
+func TestListsOfParametersWithJSONValuesWereNotLearned(t *testing.T) {
+	parsesTo(t, unseen(t, "markdown-list-json"), "Now.\n**Tool call:** `f`\n- a: \"x, \\\"y\\\"\"\n- b: [1, 2]\n**End of call**\n", "Now.\nf{\"a\": \"x, \\\"y\\\"\", \"b\": [1, 2]}")
+	parsesTo(t, unseen(t, "markdown-list-ticks"), "### Call `f`\n- `a`: `7`\n- `b`: `x y`\n---\n", "\nf{\"a\": 7, \"b\": \"x y\"}")
+	parsesTo(t, unseen(t, "command-line"), `<run>f --a "x --b" --b 7</run><run>g</run>`, "\nf{\"a\": \"x --b\", \"b\": 7}\ng{}")
+	parsesTo(t, unseen(t, "sexpr"), "(call f :a \"(x)\" :b {\"c\": null})\n(call g)\n", "\nf{\"a\": \"(x)\", \"b\": {\"c\": null}}\ng{}")
+}

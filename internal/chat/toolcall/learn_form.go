@@ -159,21 +159,29 @@ func (l *lesson) frame(open string, between *string, after string) bool {
 	if f.open == "" {
 		return l.unmarked()
 	}
+	if n := len(f.head); n > 0 && l.style == tagStyle && f.head[n-1].until == "" && f.end != "" && !isNameByte(f.end[0]) {
+		f.head[n-1].stop += f.end[:1] // a call without arguments
+	}
 	return true
 }
 
-// numbered finds calls that have their number before the name, "1. NAME", and returns what
-// stands before the numbers.
+// numbered finds calls that have their number before the name, "1. NAME", or before their object,
+// "<call 1>", and returns what stands before the numbers.
 func (l *lesson) numbered(open, join string) (string, string) {
 	const digits = "0123456789"
 	i, k := strings.LastIndexAny(open, digits), strings.LastIndexAny(join, digits)
-	if i < 0 || k < 0 || l.form.head == nil || open[i] == join[k] || open[i+1:] != join[k+1:] {
+	objects := l.style == objectStyle && !l.list
+	if i < 0 || k < 0 || l.form.head == nil && !objects || open[i] == join[k] || open[i+1:] != join[k+1:] {
 		return open, join
 	}
 	until := strings.TrimSpace(open[i+1:])
 	before, again := strings.TrimSpace(open[:i]), strings.TrimSpace(join[:k])
 	if until == "" || before == "" || again != "" && commonSuffix(before, again) == "" {
 		return open, join
+	}
+	if objects {
+		l.form.counted = until
+		return before, again
 	}
 	l.form.head = append([]field{{kind: skipField, until: until}}, l.form.head...)
 	return before, again

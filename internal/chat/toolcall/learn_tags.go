@@ -28,6 +28,9 @@ func (l *lesson) learnTags(text string, at span, one probeCall) bool {
 		l.form.body, l.form.tags = bodyTags, &tags{named: true}
 		return l.fields(text, at, one, strings.TrimSpace(strings.TrimSuffix(a, "<")))
 	}
+	if before, line, ok := strings.Cut(c, "\n"); ok && opening == c && strings.TrimSpace(before) != "" && strings.TrimSpace(line) != "" {
+		opening = line // what ends a name ends a text, too
+	}
 	t := &tags{open: strings.TrimSpace(opening), close: strings.TrimSpace(c[:len(c)-len(opening)])}
 	if t.open == "" || t.close == "" {
 		return l.learnAssignments(text, at, one, [3]string{a, b, c})
@@ -41,9 +44,13 @@ func (l *lesson) learnTags(text string, at span, one probeCall) bool {
 	key := strings.TrimSpace(b)
 	switch n := strings.TrimSpace(number); {
 	case n == key:
-	case key == n+`"`: // a string has its quotes, as all values are JSON
+	case strings.HasSuffix(key, `"`) && strings.TrimSpace(key[:len(key)-1]) == n: // a string has its quotes, as all values are JSON
 		key, t.json = n, true
-		t.close = strings.TrimPrefix(t.close, `"`)
+		t.close = strings.TrimSpace(strings.TrimPrefix(t.close, `"`))
+		t.ended = t.close == ""
+		if n == "" && t.ended && isSpace(b[0]) {
+			key = b[:1]
+		}
 	default:
 		shared := commonPrefix(key, n)
 		if strings.TrimSpace(shared) == "" || len(shared) == len(key) || len(shared) == len(n) {

@@ -151,7 +151,7 @@ func (p *Parser) sectionByte(c byte) bool {
 	if len(p.lit.word) == 0 {
 		lists := f.objects || f.body == bodyPython
 		switch {
-		case isSpace(c):
+		case isSpace(c), f.counted != "" && '0' <= c && c <= '9':
 			return true
 		case c == '`' && f.objects && p.section == 0:
 			p.fence = true
@@ -176,7 +176,7 @@ func (p *Parser) sectionByte(c byte) bool {
 			return true
 		}
 	}
-	which, ver := p.lit.push(c, f.call, f.close, p.fenceWord(), f.objectEnd())
+	which, ver := p.lit.push(c, f.call, f.close, p.fenceWord(), f.objectEnd(), f.counted)
 	switch {
 	case ver == more:
 		return true

@@ -62,6 +62,8 @@ type form struct {
 	keyed bool
 	// keys are further keys of objects and their meanings.
 	keys map[string]role
+	// counted ends a number that stands between a marker and an object: <call 1>. Empty: there is none.
+	counted string
 	// pairs are the arguments of objects in a list: [{"name": KEY, "value": VALUE}, …].
 	pairs *pairs
 	// quote stands around the strings of bodyBare.
