@@ -10,9 +10,10 @@ import (
 type filler struct {
 	units   []unit
 	budgets []Budget
-	room    []int64 // left for weights, by budget
-	free    []int   // units without a place, most wanted first
-	needs   []int64 // what each unit streams, with parts of it that are pinned to the disk
+	room    []int64    // left for weights, by budget
+	free    []int      // units without a place, most wanted first
+	needs   []int64    // what each unit streams, with parts of it that are pinned to the disk
+	streams []streamed // matrices of units on the host that are on the disk
 }
 
 func (f *filler) index(d Device) int {
@@ -73,6 +74,7 @@ func (f *filler) fillHost(host int) bool {
 	for _, i := range best.stay {
 		f.units[i].at = f.budgets[host].Device
 	}
+	f.streams = best.streams
 	return best.ok
 }
 
@@ -89,6 +91,9 @@ func (f *filler) choices() []choice {
 			f.needs[i] += pinned[u.wholeOr(i)]
 		}
 		sizes = append(sizes, max(f.needs[i], fixed))
+		for _, size := range u.streamSizes(f.needs[i]) {
+			sizes = append(sizes, max(size, fixed))
+		}
 		expert = max(expert, u.expert)
 	}
 	var list []choice
@@ -131,9 +136,10 @@ func distinct(sizes []int64) []int64 {
 
 // A choice is one size of the room for streaming and what comes of it.
 type choice struct {
-	stream, expert int64 // the largest unit and expert that may stream
-	stay           []int // units on the host
-	reads, disk    int64 // what a token reads from disk, what lies there
+	stream, expert int64      // the largest unit and expert that may stream
+	stay           []int      // units on the host
+	streams        []streamed // matrices of these that stream
+	reads, disk    int64      // what a token reads from disk, what lies there
 	ok             bool
 }
 
@@ -155,29 +161,62 @@ func (c choice) staging() int64 { return 2 * (c.stream + c.expert) }
 // them fit. Otherwise all of them stream one by one, and the room that is left caches those of any
 // layer that are used most; whole layers of experts would fill it with experts that are rarely used.
 // Tables come after experts, so they stay only where the experts do.
+//
+// A unit that is too large to stream keeps its largest matrices on the host, so that the rest is not
+// too large. A unit that does not fit as a whole keeps the matrices that do.
 func (f *filler) try(room int64, c choice) choice {
 	room -= c.staging()
 	c.ok = room >= 0
-	for pass := range 2 {
-		cached := false
-		for n, i := range f.free {
-			u := &f.units[i]
-			must := f.must(i, c)
-			if must != (pass == 0) {
-				continue
-			}
-			cached = cached || u.onlyExperts() && !must && f.expertBytes(f.free[n:], c) > room
-			if u.bytes <= room && (must || !cached || !u.onlyExperts() && !u.table()) {
-				room -= u.bytes
-				c.stay = append(c.stay, i)
-				continue
-			}
-			c.ok = c.ok && !must
-			c.reads += u.reads
-			c.disk += u.bytes
+	kept := make([]int64, len(f.units)) // what must stay
+	first := make([]int, len(f.units))  // matrices of that
+	for _, i := range f.free {
+		u := &f.units[i]
+		if !f.must(i, c) {
+			continue
+		}
+		first[i], kept[i] = f.least(i, c)
+		room -= kept[i]
+		if c.ok = c.ok && room >= 0; kept[i] == u.bytes {
+			c.stay = append(c.stay, i)
 		}
 	}
+	cached := false
+	for n, i := range f.free {
+		u := &f.units[i]
+		rest := u.bytes - kept[i]
+		if rest == 0 && f.must(i, c) {
+			continue
+		}
+		cached = cached || u.onlyExperts() && f.expertBytes(f.free[n:], c) > room
+		if rest <= room && (!cached || !u.onlyExperts() && !u.table()) {
+			room -= rest
+			c.stay = append(c.stay, i)
+			continue
+		}
+		keep, more := u.keepMore(first[i], kept[i], room)
+		room -= more
+		if kept[i]+more > 0 {
+			c.stay = append(c.stay, i)
+			for k := range keep {
+				if !keep[k] {
+					c.streams = append(c.streams, streamed{i, k})
+				}
+			}
+		}
+		c.reads += u.reads - kept[i] - more
+		c.disk += rest - more
+	}
 	return c
+}
+
+// least returns the least that must stay of unit i, which is too large to stream, and how many
+// matrices that is.
+func (f *filler) least(i int, c choice) (matrices int, bytes int64) {
+	u := &f.units[i]
+	if n, bytes, ok := u.keepFirst(f.needs[i] - c.stream); ok && u.expert <= c.expert {
+		return n, bytes
+	}
+	return len(u.matrices), u.bytes
 }
 
 // onlyExperts reports whether u holds routed experts and nothing else.
@@ -203,7 +242,7 @@ func leastMemory(units []unit) int64 {
 	for i := range f.units {
 		switch u := &f.units[i]; {
 		case u.at.accelerator():
-			u.stream, u.expert = 0, 0
+			u.stream, u.expert, u.matrices = 0, 0, nil
 		case u.pin == Disk:
 			u.at = Disk
 		default:
@@ -216,7 +255,8 @@ func leastMemory(units []unit) int64 {
 		need := c.staging()
 		for _, i := range f.free {
 			if f.must(i, c) {
-				need += f.units[i].bytes
+				_, bytes := f.least(i, c)
+				need += bytes
 			}
 		}
 		least = min(least, need)

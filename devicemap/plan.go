@@ -113,7 +113,7 @@ func (u *unit) wholeOr(i int) int {
 }
 
 // finish makes the plan of placed units.
-func finish(units []unit, budgets []Budget, p Policy) Plan {
+func finish(units []unit, least int64, budgets []Budget, p Policy) Plan {
 	plan := Plan{Policy: p.Kind, units: units}
 	weights := map[Device]int64{}
 	for i := range units {
@@ -138,7 +138,7 @@ func finish(units []unit, budgets []Budget, p Policy) Plan {
 		if i == host {
 			d.StagingBytes += staging
 			d.KVBytes = b.kvBeside(d.WeightsBytes+staging, p.SequenceKV)
-			plan.Least = leastMemory(units) + b.fixed() + b.leastKV(p.SequenceKV)
+			plan.Least = least + b.fixed() + b.leastKV(p.SequenceKV)
 			plan.BelowLeast = b.Limit < plan.Least
 		}
 		plan.Devices = append(plan.Devices, d)

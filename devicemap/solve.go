@@ -144,13 +144,15 @@ func solveAuto(t *table, budgets []Budget, p Policy) (Plan, error) {
 		f.fillHost(host)
 	}
 	f.restToDisk()
-	return checked(d, budgets, p)
+	least := leastMemory(d.units)
+	d.units = splitUnits(d.units, f.streams)
+	return checked(d, least, budgets, p)
 }
 
-// checked is the plan of placed units, refused where what the user placed leaves the
+// checked is the plan of placed units with the least memory for weights, refused where what the user placed leaves the
 // host too little to stream the rest.
-func checked(d *divider, budgets []Budget, p Policy) (Plan, error) {
-	plan := finish(d.units, budgets, p)
+func checked(d *divider, least int64, budgets []Budget, p Policy) (Plan, error) {
+	plan := finish(d.units, least, budgets, p)
 	plan.Warnings = append(d.warnings, plan.Warnings...)
 	host := hostOf(budgets)
 	if host < 0 || plan.BelowLeast || p.Pins.Len() == 0 {
@@ -215,7 +217,7 @@ func solveManual(t *table, budgets []Budget, p Policy, m Map) (Plan, error) {
 			d.units[i].at = budgets[0].Device
 		}
 	}
-	return checked(d, budgets, p)
+	return checked(d, leastMemory(d.units), budgets, p)
 }
 
 // solveAccelerate runs Accelerate's solver within what the budgets leave for weights.

@@ -26,6 +26,7 @@ type unit struct {
 	block          bool
 	home           int // where it holds only tied parameters: the unit with the values; else -1
 	at             Device
+	matrices       []matrix // that may be elsewhere than the rest, the largest first
 }
 
 // A share says what of a tensor one token reads.
@@ -45,6 +46,7 @@ type divider struct {
 	cut      bool            // experts are parts
 	shares   map[int32]share
 	owner    map[int32]int // tied tensor → unit
+	tied     map[int32]bool
 	units    []unit
 	warnings []string
 }
@@ -53,13 +55,18 @@ type divider struct {
 // With cut the experts of a block are a part of it.
 func divide(t *table, noSplit []string, pins Map, cut bool) *divider {
 	d := &divider{table: t, noSplit: map[string]bool{}, pins: pins, parents: map[string]bool{}, cut: cut,
-		shares: t.shareTensors(), owner: map[int32]int{}}
+		shares: t.shareTensors(), owner: map[int32]int{}, tied: map[int32]bool{}}
 	for _, class := range noSplit {
 		d.noSplit[class] = true
 	}
 	for path := range pins.All() {
 		if parent, _, _, ok := children(path); ok {
 			d.parents[parent] = true
+		}
+	}
+	for _, g := range t.ties {
+		for _, n := range g.nodes {
+			d.tied[n] = true
 		}
 	}
 	d.collect(0)
@@ -125,19 +132,27 @@ func (d *divider) add(i int32) {
 	whole := len(d.units)
 	d.units = append(d.units, u)
 	tensors := 0
+	var dense []int32
 	for c := i; c < n.end; c++ {
 		switch {
 		case d.nodes[c].module == nil:
 			tensors++
-			d.addTensor(d.part(whole, d.keyOf(whole, d.nodes[c].path)), c)
+			part := d.part(whole, d.keyOf(whole, d.nodes[c].path))
+			d.addTensor(part, c)
+			if part == whole && !d.shares[c].lookup && d.shares[c].experts == 0 {
+				dense = append(dense, c)
+			}
 		case d.stack(c) > 0:
 			tensors++
 			d.addStack(whole, c)
 			c = d.nodes[c].end - 1
 		}
 	}
-	if tensors == 0 { // modules without a tensor
+	switch {
+	case tensors == 0: // modules without a tensor
 		d.units = d.units[:whole]
+	case d.cut && u.pin == "":
+		d.findMatrices(whole, dense)
 	}
 }
 

@@ -1,0 +1,130 @@
+package devicemap
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// A matrix is a module of a unit, without modules of its own, that may stream while the rest of the
+// unit stays in memory.
+type matrix struct {
+	path  string
+	bytes int64
+}
+
+// smallMatrix is the part of a unit below which a module, such as a norm, does not stream by itself.
+const smallMatrix = 64
+
+// A streamed matrix is one of a unit that stays on the host otherwise.
+type streamed struct{ unit, matrix int }
+
+// findMatrices lists the matrices of unit whole, the largest first, whose tensors are the dense nodes.
+func (d *divider) findMatrices(whole int, dense []int32) {
+	u := &d.units[whole]
+	var list []matrix
+	for _, c := range dense {
+		n := &d.nodes[c]
+		parent := n.path[:max(0, strings.LastIndexByte(n.path, '.'))]
+		if parent == u.path || d.tied[c] || n.size == 0 {
+			continue
+		}
+		if k := len(list); k == 0 || list[k-1].path != parent {
+			list = append(list, matrix{path: parent})
+		}
+		list[len(list)-1].bytes += int64(n.size)
+	}
+	list = slices.DeleteFunc(list, func(m matrix) bool { return m.bytes < u.stream/smallMatrix })
+	slices.SortStableFunc(list, func(a, b matrix) int { return cmp.Compare(b.bytes, a.bytes) })
+	u.matrices = list
+}
+
+// small returns the bytes of the unit that stay with any of its matrices.
+func (u *unit) small() int64 {
+	small := u.bytes
+	for _, m := range u.matrices {
+		small -= m.bytes
+	}
+	return small
+}
+
+// keepFirst returns how many of the largest matrices must stay so that the unit streams excess bytes
+// less, and the bytes that stay. It reports false if all of them are not enough.
+func (u *unit) keepFirst(excess int64) (n int, bytes int64, ok bool) {
+	if excess <= 0 {
+		return 0, 0, true
+	}
+	if len(u.matrices) == 0 {
+		return 0, 0, false
+	}
+	for bytes = u.small(); n < len(u.matrices) && bytes < excess; n++ {
+		bytes += u.matrices[n].bytes
+	}
+	return n, bytes, bytes >= excess
+}
+
+// keepMore returns which of the matrices from the first on fit into room, besides those before, and
+// the bytes. kept is what stays without them.
+func (u *unit) keepMore(first int, kept, room int64) (keep []bool, bytes int64) {
+	keep = make([]bool, len(u.matrices))
+	if kept == 0 && len(keep) > 0 {
+		bytes = u.small()
+	}
+	more := false
+	for k, m := range u.matrices {
+		if keep[k] = k < first; !keep[k] && bytes+m.bytes <= room {
+			keep[k], more = true, true
+			bytes += m.bytes
+		}
+	}
+	if !more {
+		bytes = 0
+	}
+	return keep, bytes
+}
+
+// streamSizes returns what the unit may stream, given what it streams as a whole: less and less of its
+// largest matrices.
+func (u *unit) streamSizes(whole int64) []int64 {
+	if len(u.matrices) == 0 {
+		return nil
+	}
+	whole -= u.small()
+	sizes := []int64{whole}
+	for _, m := range u.matrices[:len(u.matrices)-1] {
+		whole -= m.bytes
+		sizes = append(sizes, whole)
+	}
+	return sizes
+}
+
+// splitUnits makes streamed matrices units of their own, after the units that they are of.
+func splitUnits(units []unit, list []streamed) []unit {
+	if len(list) == 0 {
+		return units
+	}
+	slices.SortFunc(list, func(a, b streamed) int {
+		return cmp.Or(cmp.Compare(a.unit, b.unit), cmp.Compare(a.matrix, b.matrix))
+	})
+	var out []unit
+	moved := make([]int, len(units)) // old index → new
+	for i, u := range units {
+		moved[i] = len(out)
+		out = append(out, u)
+		for ; len(list) > 0 && list[0].unit == i; list = list[1:] {
+			m := u.matrices[list[0].matrix]
+			whole := &out[moved[i]]
+			whole.bytes, whole.reads, whole.stream = whole.bytes-m.bytes, whole.reads-m.bytes, whole.stream-m.bytes
+			out = append(out, unit{path: m.path, bytes: m.bytes, reads: m.bytes, stream: m.bytes, whole: i, home: -1, at: Disk})
+		}
+	}
+	for i := range out {
+		if u := &out[i]; u.whole >= 0 {
+			u.whole = moved[u.whole]
+		}
+		if u := &out[i]; u.home >= 0 {
+			u.home = moved[u.home]
+		}
+	}
+	return out
+}
