@@ -19,16 +19,18 @@ func (e *PlacementError) Error() string {
 	return fmt.Sprintf("devicemap: device %s: %s", e.Device, e.Reason)
 }
 
-// Solve places a model within budgets. It answers every input of one kind alike: the
-// same model, budgets and policy give the same plan.
+// Solve places a model within budgets. It is deterministic: the same model, budgets and policy give
+// the same plan.
 //
-// Auto places units (blocks, and what stands outside of blocks) by what one token reads
-// of them: first what is read whole, then the experts of mixtures, then tables of which
-// single rows are read, each in tree order. GPUs are filled one after the other, then the
-// CPU. What does not fit streams from the disk through the CPU, which then keeps room for
-// two of the largest unit that streams (and two experts); of all sizes of this room the
-// one is taken with which a token reads least from the disk. A block stays whole, but its
-// experts may be elsewhere than the rest of it.
+// Auto places the units of a model (blocks, and what is outside of blocks) by the bytes that a token
+// reads per byte that the unit takes. First come weights that are read whole, in tree order. GPUs are
+// filled one after the other, then the CPU. Routed experts follow: all of them stay if they fit,
+// otherwise all stream one by one and the memory that is left caches them; see [Plan.CacheExperts].
+// Tables of which a token reads a row come last.
+//
+// Weights that do not fit stream from the disk through the CPU, which keeps room for two of the
+// largest loads (and two experts). Solve picks the size of this room that minimises disk reads per
+// token. If a block does not fit as a whole, some of its matrices stay and the others stream.
 //
 // Pins stay where they are: that they do not fit, or name a device without a budget, is
 // a *[PlacementError]; that the model lacks a path is an *[UnknownPathError], that a

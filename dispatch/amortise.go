@@ -24,6 +24,12 @@ var batchSizes = [...]int{1024, 2048, usualPrompt}
 // streams reports whether passes read weights from the disk.
 func streams(plan *devicemap.Plan) bool { return plan.DiskBytesPerToken >= leastStreamed }
 
+// streamsDense reports whether every token reads weights from the disk, routed experts aside.
+func streamsDense(plan *devicemap.Plan) bool {
+	experts := plan.ExpertBytesPerToken - int64(plan.ExpertHitRate*float64(plan.ExpertBytesPerToken))
+	return plan.DiskBytesPerToken-experts >= leastStreamed
+}
+
 // amortise chooses the tokens of a batch with which a usual request reads least from the disk. More
 // tokens take memory for activations, so that fewer weights stay in memory. base is the plan with
 // the default; o are the options that it was made for.
@@ -41,6 +47,9 @@ func (p *placement) amortise(base placed, o Options) placed {
 		next, err := p.place(o)
 		if err != nil || next.plan.BelowLeast {
 			break
+		}
+		if streamsDense(&next.plan) && !streamsDense(&base.plan) {
+			break // what every token reads stays in memory
 		}
 		if n := next.reads(); n < least && next.plan.DiskBytesPerToken <= token+token/slowerShare {
 			best, least = next, n
