@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/heftai/heft/internal/atomicfile"
+	"github.com/heftai/heft/internal/hubcache"
 	"github.com/heftai/heft/internal/smallfile"
 )
 
@@ -28,11 +29,18 @@ const (
 //   - a folder with model.safetensors, or with *.safetensors.index.json and its shards,
 //     or with one other .safetensors file;
 //   - a .safetensors file, or a *.safetensors.index.json;
-//   - a folder models--ORG--NAME of the hub cache, or one of its snapshots.
+//   - a folder models--ORG--NAME of the hub cache, or one of its snapshots;
+//   - ORG/NAME or ORG/NAME@REVISION of a model in the hub cache, unless there is such a file or
+//     folder. serve pull and the Hugging Face libraries fill the cache. Open fetches nothing. The
+//     cache's folder comes from HF_HUB_CACHE, HF_HOME or XDG_CACHE_HOME, as for them.
 //
 // A file that safetensors 0.8.0 rejects is rejected with an *Error that names the file, the tensor
 // and the reason. The caller closes the checkpoint.
 func Open(path string) (*Checkpoint, error) {
+	path, err := hubcache.Find(path)
+	if err != nil {
+		return nil, fromCache(err)
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, &Error{File: path, Reason: "cannot be opened", Err: unpath(err)}
@@ -268,48 +276,18 @@ func list(names []string) string {
 	return s
 }
 
-// Folder returns the folder that holds the files and config.json of the model at path: the snapshot
-// for a folder of the hub cache, the parent of a file, or path itself.
+// Folder returns the folder that holds the files and config.json of a model: the snapshot for
+// ORG/NAME or for a folder of the hub cache, the parent of a file, or path itself. See [Open].
 func Folder(path string) (string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", &Error{File: path, Reason: "cannot be opened", Err: unpath(err)}
-	}
-	if !info.IsDir() {
-		return filepath.Dir(path), nil
-	}
-	snapshots := filepath.Join(path, "snapshots")
-	if info, err := os.Stat(snapshots); err != nil || !info.IsDir() {
-		return path, nil
-	}
-	return snapshot(path, snapshots)
+	dir, err := hubcache.Folder(path)
+	return dir, fromCache(err)
 }
 
-// snapshot is the snapshot that refs/main names, or the only one.
-func snapshot(path, snapshots string) (string, error) {
-	const longest = 200
-	ref := filepath.Join(path, "refs", "main")
-	b, err := readSmall(ref, longest)
-	if err == nil {
-		revision := strings.TrimSpace(string(b))
-		if reason := plainName(revision); reason != "" {
-			return "", failf(ref, "", "revision %s %s", strconv.Quote(revision), reason)
-		}
-		dir := filepath.Join(snapshots, revision)
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			return "", failf(ref, "", "names the snapshot %s, which is not there", revision)
-		}
-		return dir, nil
+// fromCache makes an *Error of an error of hubcache.
+func fromCache(err error) error {
+	var e *hubcache.Error
+	if errors.As(err, &e) {
+		return &Error{File: e.Path, Reason: e.Reason, Err: e.Err}
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	entries, err := os.ReadDir(snapshots)
-	if err != nil {
-		return "", &Error{File: snapshots, Reason: "cannot be listed", Err: unpath(err)}
-	}
-	if len(entries) != 1 {
-		return "", failf(path, "", "%d snapshots and no refs/main: name one of snapshots/*", len(entries))
-	}
-	return filepath.Join(snapshots, entries[0].Name()), nil
+	return err
 }

@@ -6,13 +6,21 @@ import (
 	"os"
 
 	"github.com/heftai/heft/internal/chat"
+	"github.com/heftai/heft/internal/hubcache"
 	"github.com/heftai/heft/internal/tokenizer"
 )
 
-// Open reads the tokenizer and the chat templates in a model's folder. A folder without
-// tokenizer.json is an error for which errors.Is(err, fs.ErrNotExist) holds. A folder without a
-// chat template is no error: [Chat.Render] then fails.
-func Open(dir string) (*Tokenizer, *Chat, error) { return OpenFS(os.DirFS(dir), dir) }
+// Open reads the tokenizer and the chat templates of a model: a folder, or ORG/NAME of a model in the
+// hub cache, as package loader finds it. A model without tokenizer.json is an error for which
+// errors.Is(err, fs.ErrNotExist) holds. A model without a chat template is no error: [Chat.Render]
+// then fails.
+func Open(model string) (*Tokenizer, *Chat, error) {
+	dir, err := hubcache.Folder(model)
+	if err != nil {
+		return nil, nil, fmt.Errorf("text: %w", err)
+	}
+	return OpenFS(os.DirFS(dir), dir)
+}
 
 // OpenFS is [Open] for a model at the root of files. Errors call it name.
 func OpenFS(files fs.FS, name string) (*Tokenizer, *Chat, error) {

@@ -54,12 +54,12 @@ var allowed = map[string][]string{
 	"internal/grammar/jsontext":    {"internal/grammar/dfa"},
 	"internal/grammar/regex":       {"internal/grammar/dfa"},
 	"internal/grammar/jsonschema":  {"internal/grammar", "internal/grammar/dfa", "internal/grammar/jsontext", "internal/grammar/regex"},
-	"text":                         {"internal/tokenizer", "internal/chat", "internal/chat/toolcall"},
+	"text":                         {"internal/hubcache", "internal/tokenizer", "internal/chat", "internal/chat/toolcall"},
 	"internal/sample":              {"internal/kernels/..."}, // apart from the engine, so that dispatch.Generate chooses tokens by the same code
 	"devicemap":                    {"meta"},
 	"internal/filelock":            {},
 	"internal/atomicfile":          {"internal/filelock"}, // writers lock their temporary files
-	"loader":                       {"meta", "internal/hostmem", "internal/atomicfile", "internal/jsonscan", "internal/smallfile"},
+	"loader":                       {"meta", "internal/hostmem", "internal/atomicfile", "internal/hubcache", "internal/jsonscan", "internal/smallfile"},
 	"internal/floats":              {}, // scalars of short formats
 	"internal/tensor":              {"meta", "internal/floats"},
 	"internal/backend":             {"meta", "internal/tensor"},                                                                                      // meta: the specs of norms and routers are the operations' arguments
@@ -88,7 +88,8 @@ var allowed = map[string][]string{
 	"internal/cmdline":            {},                                                                                                                                                // what the commands have in common
 	"loader/demo":                 {},                                                                                                                                                // the embedded demo model's bytes
 	"internal/demo/generate":      {"internal/atomicfile", "meta", "loader", "internal/tokenizer", "train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor"}, // its trainer
-	"internal/hub":                {"internal/atomicfile", "internal/filelock"},
+	"internal/hub":                {"internal/atomicfile", "internal/filelock", "internal/hubcache"},
+	"internal/hubcache":           {"internal/smallfile"}, // apart from hub, which knows HTTP: loader and text open ORG/NAME
 	"internal/collective":         {},
 	"train/rng":                   {}, // apart from data: tensors start their weights and drop by it too
 	"train/data":                  {"train/rng", "text"},

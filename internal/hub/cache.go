@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -9,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/heftai/heft/internal/atomicfile"
+	"github.com/heftai/heft/internal/hubcache"
 )
 
 // paths is where a repository's things stand in the cache.
@@ -16,8 +16,8 @@ type paths struct{ root, locks string }
 
 func (c *Client) paths(repo Repo) paths {
 	return paths{
-		root:  filepath.Join(c.config.Cache, repo.folder()),
-		locks: filepath.Join(c.config.Cache, ".locks", repo.folder()),
+		root:  filepath.Join(c.config.Cache, repo.Folder()),
+		locks: filepath.Join(c.config.Cache, ".locks", repo.Folder()),
 	}
 }
 
@@ -46,27 +46,11 @@ func holds(path string, size int64) bool {
 	return err == nil && info.Mode().IsRegular() && info.Size() == size
 }
 
-// resolve is the commit that a revision means in the cache; empty where it means none.
+// resolve returns the commit of a revision in the cache, or "" if the cache does not know it.
 func (p paths) resolve(revision string) (string, error) {
-	if isCommit(revision) {
-		return revision, nil
-	}
-	f, err := os.Open(p.ref(revision))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
+	commit, err := hubcache.Commit(p.root, revision)
 	if err != nil {
-		return "", disk("reading the ref", err)
-	}
-	defer f.Close()
-	const longest = 200
-	b, err := io.ReadAll(io.LimitReader(f, longest))
-	if err != nil {
-		return "", disk("reading the ref", err)
-	}
-	commit := strings.TrimSpace(string(b))
-	if !isCommit(commit) {
-		return "", failf(Disk, "the cache's ref %s holds %s, which is no commit", printable(revision), printable(commit))
+		return "", failf(Disk, "%v", err)
 	}
 	return commit, nil
 }

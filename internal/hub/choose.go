@@ -6,6 +6,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/heftai/heft/internal/hubcache"
 )
 
 const (
@@ -87,7 +89,7 @@ func readIndex(text []byte) ([]string, error) {
 	seen := map[string]bool{}
 	for _, shard := range index.Weights {
 		if !seen[shard] {
-			if strings.Contains(shard, "/") || unsafePath(shard) != "" || !strings.HasSuffix(shard, shardSuffix) {
+			if strings.Contains(shard, "/") || hubcache.UnsafePath(shard) != "" || !strings.HasSuffix(shard, shardSuffix) {
 				return nil, failf(Corrupt, "the index names the shard %s, which is not a safetensors file beside it", printable(shard))
 			}
 			seen[shard] = true

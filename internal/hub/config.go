@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/heftai/heft/internal/hubcache"
 )
 
 // DefaultEndpoint is the public hub.
@@ -45,26 +47,11 @@ func Environment(getenv func(string) string, home string) (Config, error) {
 		}
 		return ""
 	}
-	expand := func(path string) string {
-		if path == "~" || strings.HasPrefix(path, "~/") {
-			path = home + path[1:]
-		}
-		return os.Expand(path, getenv)
-	}
-	root := expand(getenv("HF_HOME"))
-	if root == "" {
-		root = filepath.Join(home, ".cache", "huggingface")
-		if xdg := expand(getenv("XDG_CACHE_HOME")); xdg != "" {
-			root = filepath.Join(xdg, "huggingface")
-		}
-	}
+	root := hubcache.Root(getenv, home)
 	c := Config{
-		Cache:    expand(first("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")),
+		Cache:    hubcache.Dir(getenv, home),
 		Endpoint: getenv("HF_ENDPOINT"),
 		Offline:  isTrue(first("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")),
-	}
-	if c.Cache == "" {
-		c.Cache = filepath.Join(root, "hub")
 	}
 	if isTrue(getenv("HF_HUB_DISABLE_IMPLICIT_TOKEN")) {
 		return c, nil
@@ -72,7 +59,7 @@ func Environment(getenv func(string) string, home string) (Config, error) {
 	if c.Token = oneLine(first("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")); c.Token != "" {
 		return c, nil
 	}
-	path := expand(getenv("HF_TOKEN_PATH"))
+	path := hubcache.Expand(getenv("HF_TOKEN_PATH"), getenv, home)
 	if path == "" {
 		path = filepath.Join(root, "token")
 	}

@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
+
+	"github.com/heftai/heft/internal/hubcache"
 )
 
 // Kind is what a caller may want to tell apart in an [Error].
@@ -99,18 +100,4 @@ func plain(err error) error {
 	return err
 }
 
-// maxPrinted is how much of a foreign text is shown in a message.
-const maxPrinted = 200
-
-// printable is s as it is, or quoted where it holds what a terminal should not see, and
-// cut where it is long.
-func printable(s string) string {
-	cut := ""
-	if len(s) > maxPrinted {
-		s, cut = s[:maxPrinted], "…"
-	}
-	if q := strconv.Quote(s); q != `"`+s+`"` {
-		return q + cut
-	}
-	return s + cut
-}
+func printable(s string) string { return hubcache.Printable(s) }

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"os"
 	"slices"
+
+	"github.com/heftai/heft/internal/hubcache"
 )
 
 // Headers are what a plan needs of a model: its configuration and what its safetensors
@@ -124,7 +126,7 @@ func (p *pull) shards(ctx context.Context, h *Headers, names []string) error {
 
 // entry is what is known of a file: the listing says enough where it has hash and size.
 func (p *pull) entry(ctx context.Context, name string) (file, error) {
-	if e, ok := p.listing.find(name); ok && e.hash != "" && e.size >= 0 && unsafePath(name) == "" {
+	if e, ok := p.listing.find(name); ok && e.hash != "" && e.size >= 0 && hubcache.UnsafePath(name) == "" {
 		return file{repo: p.repo, commit: p.listing.commit, name: name, hash: e.hash, size: e.size}, nil
 	}
 	return p.look(ctx, name)

@@ -28,7 +28,7 @@ const (
 	secret = "hf_verysecret"
 )
 
-var repo = Repo{"acme", "tiny"}
+var repo = Repo{Org: "acme", Name: "tiny"}
 
 // A fakeHub is a hub on the loopback: a server for names and a second one, on another
 // port, where big files lie. Its hooks answer a request themselves where they return true.

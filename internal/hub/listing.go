@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/heftai/heft/internal/hubcache"
 )
 
 // maxListing is the longest listing that is read, in bytes.
@@ -58,7 +60,7 @@ func parseListing(text []byte) (*listing, error) {
 	if err := json.Unmarshal(text, &wire); err != nil {
 		return nil, &Error{Kind: Corrupt, Reason: "the listing of files is not what a hub sends", Err: err}
 	}
-	if !isCommit(wire.SHA) {
+	if !hubcache.IsCommit(wire.SHA) {
 		return nil, failf(Corrupt, "the listing names the commit %s, which is none", printable(wire.SHA))
 	}
 	l := &listing{commit: wire.SHA, files: make([]entry, 0, len(wire.Siblings))}
@@ -73,7 +75,7 @@ func parseListing(text []byte) (*listing, error) {
 				e.size = *s.LFS.Size
 			}
 		}
-		switch reason := hostile(e.name); {
+		switch reason := hubcache.Hostile(e.name); {
 		case reason != "":
 			return nil, failf(Corrupt, "the listing has a file %s, which %s", printable(e.name), reason)
 		case seen[e.name]:
@@ -108,7 +110,7 @@ func (c *Client) list(ctx context.Context, repo Repo, revision string) (*listing
 		l, err = parseListing(text)
 		return err
 	})
-	if err == nil && isCommit(revision) && l.commit != revision {
+	if err == nil && hubcache.IsCommit(revision) && l.commit != revision {
 		err = failf(Corrupt, "asked for commit %s, the hub lists %s", revision, l.commit)
 	}
 	return l, err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/heftai/heft/internal/filelock"
+	"github.com/heftai/heft/internal/hubcache"
 )
 
 // A CachedModel is a snapshot of a model in the cache.
@@ -54,7 +55,7 @@ func repoOf(folder string) (Repo, bool) {
 		return Repo{}, false
 	}
 	repo, _, err := ParseRepo(strings.Replace(name, "--", "/", 1))
-	return repo, err == nil && repo.folder() == folder
+	return repo, err == nil && repo.Folder() == folder
 }
 
 // snapshots returns the snapshots of one model, in no order.
@@ -67,7 +68,7 @@ func (c *Client) snapshots(repo Repo) []CachedModel {
 	refs := p.refs()
 	var found []CachedModel
 	for _, e := range entries {
-		if !isCommit(e.Name()) {
+		if !hubcache.IsCommit(e.Name()) {
 			continue
 		}
 		m := CachedModel{Repo: repo.String(), Commit: e.Name(), Refs: refs[e.Name()], Dir: p.snapshot(e.Name())}
@@ -91,7 +92,7 @@ func (p paths) refs() map[string][]string {
 		if err != nil || d.IsDir() || strings.HasPrefix(d.Name(), ".") {
 			return nil // an unreadable ref means no commit
 		}
-		if commit, err := p.resolve(name); err == nil && commit != "" && !isCommit(name) {
+		if commit, err := p.resolve(name); err == nil && commit != "" && !hubcache.IsCommit(name) {
 			refs[commit] = append(refs[commit], name)
 		}
 		return nil

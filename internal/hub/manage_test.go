@@ -66,7 +66,7 @@ func TestListNamesSnapshotsAndTheirRevisions(t *testing.T) {
 
 func TestRemoveOfARevisionKeepsSharedBlobs(t *testing.T) {
 	c, first, _ := fakeCache(t)
-	repo := Repo{"acme", "demo"}
+	repo := Repo{Org: "acme", Name: "demo"}
 	freed, err := c.Remove(repo, "v1")
 	if err != nil || freed != int64(len("12345678")+len(first)) {
 		t.Errorf("freed %d bytes, %v; want the blob and the ref", freed, err)
@@ -91,7 +91,7 @@ func TestRemoveOfARevisionKeepsSharedBlobs(t *testing.T) {
 
 func TestRemoveOfAModelFollowsTheLinkToAnotherDisk(t *testing.T) {
 	c, _, _ := fakeCache(t)
-	repo := Repo{"acme", "demo"}
+	repo := Repo{Org: "acme", Name: "demo"}
 	root, other := c.paths(repo).root, filepath.Join(t.TempDir(), "disk")
 	if err := errors.Join(os.Rename(root, other), os.Symlink(other, root)); err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestRemoveOfAModelFollowsTheLinkToAnotherDisk(t *testing.T) {
 
 func TestRemoveWhileAnotherProcessPullsIsRejected(t *testing.T) {
 	c, _, _ := fakeCache(t)
-	repo := Repo{"acme", "demo"}
+	repo := Repo{Org: "acme", Name: "demo"}
 	unlock, err := tryLock(c.paths(repo).lock("old"))
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/heftai/heft/internal/hubcache"
 )
 
 // TestFromPage: the address of a model's page was no model.
@@ -63,7 +65,7 @@ func TestParseRepo(t *testing.T) {
 			t.Errorf("%q prints %s", text, repo)
 		}
 	}
-	if got := (Repo{Name: "gpt2"}).folder(); got != "models--gpt2" {
+	if got := (Repo{Name: "gpt2"}).Folder(); got != "models--gpt2" {
 		t.Error(got)
 	}
 }
@@ -227,7 +229,7 @@ func FuzzListing(f *testing.F) {
 			if name == "" || strings.ContainsAny(name, "\\\x00") || strings.HasPrefix(name, "/") || strings.Contains("/"+name+"/", "/../") {
 				t.Errorf("%q was taken", name)
 			}
-			if unsafePath(name) == "" && !filepath.IsLocal(filepath.FromSlash(name)) {
+			if hubcache.UnsafePath(name) == "" && !filepath.IsLocal(filepath.FromSlash(name)) {
 				t.Errorf("%q is taken for safe", name)
 			}
 		}

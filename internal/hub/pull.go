@@ -6,9 +6,11 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/heftai/heft/internal/hubcache"
 )
 
-const mainRevision = "main"
+const mainRevision = hubcache.Main
 
 // filesAtOnce is how many files are fetched side by side, each in parts.
 const filesAtOnce = 4
@@ -163,7 +165,7 @@ func (p *pull) look(ctx context.Context, name string) (file, error) {
 	if !ok {
 		return file{}, inFile(failf(Corrupt, "the index names it, and the revision does not have it"), p.repo, name)
 	}
-	if reason := unsafePath(name); reason != "" {
+	if reason := hubcache.UnsafePath(name); reason != "" {
 		return file{}, inFile(failf(BadName, "the file's name %s", reason), p.repo, name)
 	}
 	return p.stat(ctx, p.repo, p.listing.commit, e)

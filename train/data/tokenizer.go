@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"os"
 
 	"github.com/heftai/heft/text"
 )
@@ -24,9 +23,15 @@ var (
 // NewTokenizer makes a Tokenizer of a tokenizer and a chat that are open already.
 func NewTokenizer(t *text.Tokenizer, c *text.Chat) *Tokenizer { return &Tokenizer{t, c} }
 
-// OpenTokenizer reads tokenizer.json, the chat templates and the special tokens of a model folder.
-// Only tokenizer.json is required.
-func OpenTokenizer(dir string) (*Tokenizer, error) { return OpenTokenizerFS(os.DirFS(dir)) }
+// OpenTokenizer reads tokenizer.json, the chat templates and the special tokens of a model, a folder
+// or ORG/NAME as [text.Open] takes it. Only tokenizer.json is required.
+func OpenTokenizer(model string) (*Tokenizer, error) {
+	t, c, err := text.Open(model)
+	if err != nil {
+		return nil, fmt.Errorf("data: %w", err)
+	}
+	return &Tokenizer{t, c}, nil
+}
 
 // OpenTokenizerFS is [OpenTokenizer] for any file system.
 func OpenTokenizerFS(dir fs.FS) (*Tokenizer, error) {
