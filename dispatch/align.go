@@ -36,8 +36,8 @@ func (m *Model) AlignModuleDevice(path string, f func(params []ModuleParam) erro
 	return f(params)
 }
 
-// An OffloadHook lets the weights of a model go between its uses, in a pipeline of several models
-// that do not fit into memory together (Accelerate's UserCpuOffloadHook).
+// An OffloadHook frees the weights of a model between its uses, in a pipeline of several models that
+// do not fit into memory together (Accelerate's UserCpuOffloadHook).
 type OffloadHook struct {
 	model  *Model
 	handle *HookHandle
@@ -48,7 +48,7 @@ type OffloadHook struct {
 // begins a pass, previous, the hook of the model that runs before it, offloads that one; previous
 // may be nil. After the last model call [OffloadHook.Offload] yourself.
 //
-// The models of a pipeline are used by one goroutine. Weights that [Model.Promote] has moved stay.
+// One goroutine uses the models of a pipeline.
 func CPUOffloadWithHook(skeleton *meta.Model, checkpoint *loader.Checkpoint, o Options, previous *OffloadHook) (*Model, *OffloadHook, error) {
 	m, err := CPUOffload(skeleton, checkpoint, o)
 	if err != nil {
@@ -56,6 +56,7 @@ func CPUOffloadWithHook(skeleton *meta.Model, checkpoint *loader.Checkpoint, o O
 	}
 	h := &OffloadHook{model: m}
 	h.handle, err = m.AddHook(Hook{Paths: m.Units()[:1], Pre: func(*ModuleCall) error {
+		m.setOffloaded(false)
 		if previous == nil {
 			return nil
 		}
@@ -68,9 +69,12 @@ func CPUOffloadWithHook(skeleton *meta.Model, checkpoint *loader.Checkpoint, o O
 	return m, h, nil
 }
 
-// Offload lets the model's mapped weights go. The next pass reads them again, from the page cache
-// where they are still in it.
+// Offload frees the memory of the model's weights: mapped pages, and copies that [Model.Promote] or
+// Options.Quantize made. The KV cache and activations stay. The next pass reads the weights again,
+// from the page cache if they are still in it, and converts them again; promoted weights come back in
+// the background. Results stay bitwise the same. Call it between passes.
 func (h *OffloadHook) Offload() error {
+	h.model.setOffloaded(true)
 	for _, f := range h.model.checkpoint.Files() {
 		if err := f.Advise(0, f.Size, loader.DontNeed); err != nil {
 			return fmt.Errorf("dispatch: offload: %w", err)
@@ -79,5 +83,6 @@ func (h *OffloadHook) Offload() error {
 	return nil
 }
 
-// Remove ends that this model offloads the one before it.
+// Remove ends the hook: the model neither offloads the one before it nor restores its own promoted
+// weights.
 func (h *OffloadHook) Remove() { h.handle.Remove() }

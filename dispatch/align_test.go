@@ -3,11 +3,13 @@ package dispatch_test
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
 )
 
 // TestAlignModuleDeviceReadsWhereverWeightsLive gives the values of a module of the disk tier.
@@ -94,4 +96,42 @@ func TestCPUOffloadWithHookOffloadsThePrevious(t *testing.T) {
 		t.Error(err)
 	}
 	hookB.Remove()
+}
+
+// Offload once freed mapped weights only: converted ones stayed in memory.
+func TestOffloadFreesConvertedWeights(t *testing.T) {
+	skeleton, checkpoint, err := loader.OpenModel(demoFolder(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer checkpoint.Close()
+	var ledger dispatch.Ledger
+	m, hook, err := dispatch.CPUOffloadWithHook(skeleton, checkpoint, dispatch.Options{Context: 32, Quantize: meta.QuantQ8, Ledger: &ledger}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var first []int32
+	for range 2 {
+		got := collect(t, m, []int32{9, 8}, dispatch.GenerateOptions{MaxTokens: 4})
+		if first == nil {
+			first = got
+		}
+		if !slices.Equal(got, first) {
+			t.Errorf("the model says %v, then %v", first, got)
+		}
+		if ledger.Held()["weights"] == 0 {
+			t.Error("no converted weights are in memory after a pass")
+		}
+		if err := hook.Offload(); err != nil {
+			t.Fatal(err)
+		}
+		if n := ledger.Held()["weights"]; n != 0 {
+			t.Errorf("%d bytes of weights are in memory after Offload", n)
+		}
+		m.SetMemoryLimit(1 << 30) // which does not bring them back
+		if n := ledger.Held()["weights"]; n != 0 {
+			t.Errorf("%d bytes of weights are in memory after a change of the limit", n)
+		}
+	}
 }

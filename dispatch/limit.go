@@ -19,6 +19,7 @@ import (
 type limited struct {
 	sync.Mutex              // one change at a time
 	now        atomic.Int64 // the limit; 0 is that of the plan
+	offloaded  bool         // by an OffloadHook, until the next pass
 	stop       context.CancelFunc
 	following  sync.WaitGroup
 }
@@ -44,9 +45,12 @@ func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 		held = int64(used) * m.cache.Config().PageBytes()
 	}
 	to := divide(host, least, held, bytes)
-	if to.weights == host.WeightsBytes && slack == 0 {
+	switch {
+	case m.limit.offloaded:
+		m.weights.Budget(0)
+	case to.weights == host.WeightsBytes && slack == 0:
 		m.weights.Budget(math.MaxInt64)
-	} else {
+	default:
 		m.weights.Budget(max(to.weights-slack, least.weights))
 	}
 	_, experts := m.weights.ExpertBytes()
@@ -60,6 +64,24 @@ func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 	}
 	m.limit.now.Store(bytes)
 	return least.sum(host)
+}
+
+// setOffloaded drops the copies of weights, or lets them come back within the limit.
+func (m *Model) setOffloaded(offloaded bool) {
+	m.limit.Lock()
+	defer m.limit.Unlock()
+	if m.limit.offloaded == offloaded {
+		return
+	}
+	m.limit.offloaded = offloaded
+	switch now := m.limit.now.Load(); {
+	case now != 0:
+		m.shrinkTo(now, 0)
+	case offloaded:
+		m.weights.Budget(0)
+	default:
+		m.weights.Budget(math.MaxInt64)
+	}
 }
 
 // resizeKV changes the pages that the KV cache may use, in the ledger too.
