@@ -24,6 +24,7 @@ type collector struct {
 	cachedTokens, promptSources            *prometheus.Desc
 	tierBytes, tierRead, stall, memory     *prometheus.Desc
 	lora                                   *prometheus.Desc
+	speeds                                 [4]*prometheus.Desc // in the order of figures
 }
 
 func newCollector(labels prometheus.Labels, e *engine.Engine, adapters int, status func() dispatch.Status) *collector {
@@ -49,6 +50,12 @@ func newCollector(labels prometheus.Labels, e *engine.Engine, adapters int, stat
 		lora: desc("vllm:lora_requests_info", "Adapters that requests use; the value is the time.",
 			"max_lora", "running_lora_adapters", "waiting_lora_adapters"),
 		memory: desc("heft_memory_bytes", "Memory held, by purpose.", "purpose"),
+		speeds: [4]*prometheus.Desc{
+			desc("heft_plan_load_seconds", "Time to bring the weights of the CPU tier into memory, predicted and measured.", "source"),
+			desc("heft_plan_first_token_seconds", "Time to the first token with no weight in memory, predicted and measured.", "source"),
+			desc("heft_plan_tokens_per_second", "Tokens per second of one sequence, predicted and measured.", "source"),
+			desc("heft_plan_disk_bytes_per_token", "Bytes that a generated token reads from the disk, predicted and measured.", "source"),
+		},
 	}
 }
 
@@ -90,7 +97,19 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	counter(c.tierRead, float64(t.TierReadBytes), string(devicemap.Disk))
 	counter(c.stall, t.Stall.Seconds())
+	for source, speed := range map[string]*dispatch.ModelSpeed{"predicted": &t.Predicted, "measured": &t.Measured} {
+		for i, v := range figures(speed) {
+			if v != nil {
+				gauge(c.speeds[i], *v, source)
+			}
+		}
+	}
 	for purpose, n := range t.Held {
 		gauge(c.memory, float64(n), purpose)
 	}
+}
+
+// figures are the numbers of s, nil where one is unknown.
+func figures(s *dispatch.ModelSpeed) [4]*float64 {
+	return [4]*float64{s.LoadSeconds, s.FirstTokenSeconds, s.TokensPerSecond, s.DiskBytesPerToken}
 }

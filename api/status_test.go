@@ -85,6 +85,8 @@ var metricsOfOneRequest = map[string]string{
 	`heft_tier_bytes#tier="cpu"`:                  "",
 	`heft_tier_read_bytes_total#tier="disk"`:      "0",
 	`heft_memory_bytes#purpose="kv"`:              "",
+	`heft_plan_tokens_per_second#"measured"`:      "",
+	`heft_plan_first_token_seconds#"measured"`:    "",
 	`vllm:time_to_first_token_seconds_bucket#Inf`: "1",
 
 	"vllm:request_time_per_output_token_seconds_count":                 "1",

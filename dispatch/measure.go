@@ -104,4 +104,16 @@ func (m *Model) Measured() ModelSpeed {
 	return out
 }
 
+// Expect sets the speed that is predicted for the model, which [Model.Status] then shows beside the
+// measured one. Any goroutine may call it.
+func (m *Model) Expect(s ModelSpeed) { m.expected.Store(&s) }
+
+// speeds are the predicted and the measured speed.
+func (m *Model) speeds() (predicted, measured ModelSpeed) {
+	if s := m.expected.Load(); s != nil {
+		predicted = *s
+	}
+	return predicted, m.Measured()
+}
+
 func known(v float64) *float64 { return &v }

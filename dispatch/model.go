@@ -39,7 +39,8 @@ type Model struct {
 	adapters   []*adapter
 	hooks      []*HookHandle
 	measured   recorder
-	tuned      <-chan struct{} // closed at the end of TuneReads; nil before it begins
+	expected   atomic.Pointer[ModelSpeed] // see Expect
+	tuned      <-chan struct{}            // closed at the end of TuneReads; nil before it begins
 	stopTuning context.CancelFunc
 	warmed     atomic.Bool           // Warm was called
 	promoted   atomic.Bool           // Promote was called

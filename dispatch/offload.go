@@ -59,6 +59,8 @@ type Status struct {
 	Stall         time.Duration
 	// Held is the memory that the ledger counts, in bytes by purpose.
 	Held map[string]int64
+	// Predicted is what [Model.Expect] set, and Measured what [Model.Measured] returns.
+	Predicted, Measured ModelSpeed
 }
 
 // Loading is the progress of [Model.Warm].
@@ -79,7 +81,9 @@ func (m *Model) Status() Status {
 	if broken := m.changed.Load(); broken != nil {
 		p.Err = *broken
 	}
+	predicted, measured := m.speeds()
 	return Status{
+		Predicted: predicted, Measured: measured,
 		Loading: Loading{BlocksDone: p.UnitsDone, BlocksTotal: p.UnitsTotal, BytesDone: p.BytesDone,
 			BytesTotal: p.BytesTotal, SecondsLeft: p.SecondsLeft, Done: p.Done, Err: p.Err},
 		Promoted: promoted, PromoteErr: promoteErr, TierBytes: st.TierBytes, TierReadBytes: st.ReadBytes, Stall: st.Stall, Held: m.options.Ledger.Held(),

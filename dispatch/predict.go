@@ -2,6 +2,8 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
+	"iter"
 	"math"
 
 	"github.com/heftai/heft/devicemap"
@@ -13,10 +15,11 @@ import (
 
 // MachineSpeed is what a machine does per second with the threads that compute. 0 means unknown.
 type MachineSpeed struct {
-	MemoryBytes float64 // read from memory
-	DiskBytes   float64 // read from the checkpoint's files, past the page cache
+	MemoryBytes float64 `json:"memory_bytes_per_second"` // read from memory
+	DiskBytes   float64 `json:"disk_bytes_per_second"`   // read from the checkpoint's files, past the page cache
 	// Operations are multiplications and additions with weights of 32 and of 16 bits.
-	Operations32, Operations16 float64
+	Operations32 float64 `json:"operations_32_bit_per_second"`
+	Operations16 float64 `json:"operations_16_bit_per_second"`
 }
 
 // Probe measures the machine with o's threads and kernels. It takes half a second and at most memory
@@ -64,6 +67,20 @@ func (m *Model) Probe(ctx context.Context, memory int64) (MachineSpeed, error) {
 	return Probe(ctx, m.options, m.checkpoint, memory)
 }
 
+// ProbeDisk returns the bytes per second at which the disk that holds folder is read. It takes the
+// rate that an earlier measurement stored in folder, or measures for 160 ms with a temporary file of
+// 64 MiB and stores the result. It creates the folder.
+func ProbeDisk(ctx context.Context, folder string) (float64, error) {
+	if kept := probe.KeptDisk(folder, folder); kept != nil {
+		return kept.BytesPerSecond, nil
+	}
+	r, err := probe.Folder(ctx, folder, probe.Options{})
+	if err != nil {
+		return 0, fmt.Errorf("dispatch: %w", err)
+	}
+	return r.BytesPerSecond, probe.KeepDisk(folder, r)
+}
+
 // predictedPrompt is the prompt of FirstTokenSeconds, in tokens.
 const predictedPrompt = 8
 
@@ -73,35 +90,121 @@ const predictedPrompt = 8
 //
 // The disk bounds loading. The first token reads the weights that the prompt touches from disk, then
 // computes. A later token takes as long as the slower of two reads that overlap: its weights from
-// memory, and those of the disk tier from disk. The KV cache is not counted.
+// memory, and those that stream from disk; then the experts that are missing are read. The KV cache
+// is not counted.
 func Predict(skeleton *meta.Model, plan devicemap.Plan, dtype string, s MachineSpeed) ModelSpeed {
 	disk := float64(plan.DiskBytesPerToken)
 	out := ModelSpeed{DiskBytesPerToken: &disk}
+	m, ok := newCostModel(skeleton, plan, dtype, s)
+	if !ok {
+		return out
+	}
+	out.LoadSeconds = quotient(float64(plan.Device(devicemap.CPU).WeightsBytes), s.DiskBytes)
+	if seconds := m.step(1); seconds != nil && *seconds > 0 {
+		out.TokensPerSecond = known(1 / *seconds)
+	}
+	touched := m.touched(predictedPrompt)
+	if read, compute := quotient(touched, s.DiskBytes), m.compute(touched, predictedPrompt); read != nil && compute != nil {
+		out.FirstTokenSeconds = known(*read + *compute)
+	}
+	return out
+}
+
+// A Run describes requests whose speed [PredictRun] predicts.
+type Run struct {
+	PromptTokens int // of each sequence
+	BatchTokens  int // the most tokens of one pass
+	Sequences    int // that generate together
+}
+
+// PredictRun estimates how fast requests run on a model whose cpu tier is in memory: the time from
+// the start of a prompt to its first token, the tokens per second of all sequences together, and the
+// bytes that one pass for all of them reads from the disk. LoadSeconds is unknown.
+func PredictRun(skeleton *meta.Model, plan devicemap.Plan, dtype string, s MachineSpeed, r Run) ModelSpeed {
+	m, ok := newCostModel(skeleton, plan, dtype, s)
+	if !ok {
+		return ModelSpeed{}
+	}
+	out := ModelSpeed{DiskBytesPerToken: known(m.streamed + m.missed(r.Sequences))}
+	if seconds := m.step(r.Sequences); seconds != nil && *seconds > 0 {
+		out.TokensPerSecond = known(float64(r.Sequences) / *seconds)
+	}
+	total := 0.0
+	for left := r.PromptTokens; left > 0 && r.BatchTokens > 0; left -= r.BatchTokens {
+		n := min(left, r.BatchTokens)
+		pass := slower(quotient(m.streamed+m.missed(n), s.DiskBytes), m.compute(m.touched(n), n))
+		if pass == nil {
+			return out
+		}
+		total += *pass
+	}
+	out.FirstTokenSeconds = &total
+	return out
+}
+
+// costModel is what passes of a model with a plan cost, in bytes.
+type costModel struct {
+	skeleton *meta.Model
+	plan     devicemap.Plan
+	speed    MachineSpeed
+	dtype    string
+	weights  float64 // that a pass of one token reads, wherever they are
+	streamed float64 // of these, what every pass reads from the disk
+	elements float64 // of weights
+	rate     float64 // operations per second
+}
+
+// newCostModel returns false if a device has no measured speed.
+func newCostModel(skeleton *meta.Model, plan devicemap.Plan, dtype string, s MachineSpeed) (*costModel, bool) {
 	for _, d := range plan.Devices {
 		if d.Device != devicemap.CPU && d.Device != devicemap.Disk && d.WeightsBytes > 0 {
-			return out
+			return nil, false
 		}
 	}
 	step, err := BytesPerToken(skeleton, dtype)
 	if err != nil {
-		return out
+		return nil, false
 	}
-	weights := float64(step)
-	out.LoadSeconds = quotient(float64(plan.Device(devicemap.CPU).WeightsBytes), s.DiskBytes)
-	if seconds := slower(quotient(weights, s.MemoryBytes), quotient(disk, s.DiskBytes)); seconds != nil && *seconds > 0 {
-		out.TokensPerSecond = known(1 / *seconds)
-	}
-	touched := weights + experts(skeleton, predictedPrompt)*scale(skeleton, dtype)
-	operations, elements := s.Operations32, weights/bytesOfWeight(skeleton, dtype)
+	m := &costModel{skeleton: skeleton, plan: plan, speed: s, dtype: dtype, weights: float64(step), rate: s.Operations32}
+	m.elements = m.weights / bytesOfWeight(skeleton, dtype)
 	if _, converted := quantized(dtype); !converted && bytesOfWeight(skeleton, dtype) <= 2 {
-		operations = s.Operations16
+		m.rate = s.Operations16
 	}
-	read := quotient(touched, s.DiskBytes)
-	compute := slower(quotient(touched, s.MemoryBytes), quotient(2*elements*predictedPrompt, operations))
-	if read != nil && compute != nil {
-		out.FirstTokenSeconds = known(*read + *compute)
+	m.streamed = float64(plan.DiskBytesPerToken) - m.missed(1)
+	return m, true
+}
+
+// missed is the size of the experts that a pass of n tokens reads from the disk.
+func (m *costModel) missed(n int) float64 {
+	one := (1 - m.plan.ExpertHitRate) * float64(m.plan.ExpertBytesPerToken)
+	if n <= 1 || one == 0 {
+		return one
 	}
-	return out
+	onDisk := float64(m.plan.Device(devicemap.Disk).WeightsBytes - m.plan.ExpertCacheBytes)
+	return min(one*(1+experts(m.skeleton, n)/max(selected(m.skeleton), 1)), max(one, onDisk))
+}
+
+// touched is the size of the weights that a pass of n tokens reads, wherever they are.
+func (m *costModel) touched(n int) float64 {
+	return m.weights + experts(m.skeleton, n)*scale(m.skeleton, m.dtype)
+}
+
+// compute is the time to compute n tokens with weights in memory.
+func (m *costModel) compute(touched float64, n int) *float64 {
+	return slower(quotient(touched, m.speed.MemoryBytes), quotient(2*m.elements*float64(n), m.rate))
+}
+
+// step is the time of a pass in which n sequences generate a token each. Weights that stream are
+// read ahead while others compute. Experts that are missing are known only after their router has
+// run.
+func (m *costModel) step(n int) *float64 {
+	missed := m.missed(n)
+	ahead := slower(quotient(m.touched(n)-missed, m.speed.MemoryBytes), quotient(m.streamed, m.speed.DiskBytes))
+	wait := quotient(missed, m.speed.DiskBytes)
+	if ahead == nil || wait == nil {
+		return nil
+	}
+	return known(*ahead + *wait)
 }
 
 // quotient is amount ÷ rate; nothing takes no time, and the unknown is nil.
@@ -139,19 +242,38 @@ func BytesPerToken(skeleton *meta.Model, dtype string) (int64, error) {
 // bytes as stored, if routers choose evenly.
 func experts(skeleton *meta.Model, n int) float64 {
 	more := 0.0
-	for _, m := range skeleton.Root.Walk() {
-		spec, ok := m.Spec.(*meta.MoESpec)
-		if !ok || m.Find(spec.Experts) == nil || spec.Count == 0 {
-			continue
-		}
-		var bytes int64
-		for _, p := range m.Find(spec.Experts).Resolve().AllParams() {
-			bytes += p.Bytes()
-		}
-		one := min(float64(spec.TopK)/float64(spec.Count), 1)
-		more += float64(bytes) * (1 - math.Pow(1-one, float64(n)) - one)
+	for bytes, one := range mixtures(skeleton) {
+		more += bytes * (1 - math.Pow(1-one, float64(n)) - one)
 	}
 	return more
+}
+
+// selected is what one token reads of experts, in bytes as stored.
+func selected(skeleton *meta.Model) float64 {
+	sum := 0.0
+	for bytes, one := range mixtures(skeleton) {
+		sum += bytes * one
+	}
+	return sum
+}
+
+// mixtures iterates over the sizes of the stacks of experts, and the share that one token selects.
+func mixtures(skeleton *meta.Model) iter.Seq2[float64, float64] {
+	return func(yield func(float64, float64) bool) {
+		for _, m := range skeleton.Root.Walk() {
+			spec, ok := m.Spec.(*meta.MoESpec)
+			if !ok || m.Find(spec.Experts) == nil || spec.Count == 0 {
+				continue
+			}
+			var bytes int64
+			for _, p := range m.Find(spec.Experts).Resolve().AllParams() {
+				bytes += p.Bytes()
+			}
+			if !yield(float64(bytes), min(float64(spec.TopK)/float64(spec.Count), 1)) {
+				return
+			}
+		}
+	}
 }
 
 // bytesOfWeight is the mean size of one weight of the matrices.

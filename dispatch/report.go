@@ -16,6 +16,10 @@ type Report struct {
 	// FitsWith says what would keep all weights in memory. nil if the plan does, or if that is
 	// not known.
 	FitsWith *Fit
+	// Helps are changes that are predicted to make the model faster; see [WhatHelps].
+	Helps []Help
+	// Probed are the machine's speeds that Predicted was computed from; nil if they are unknown.
+	Probed *MachineSpeed
 }
 
 // ModelSpeed is how fast a model runs, predicted by [Predict] or measured by [Model.Measured]. nil
@@ -52,10 +56,12 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 		return nil, err
 	}
 	rest, err := json.Marshal(struct {
-		Predicted ModelSpeed `json:"predicted"`
-		Measured  ModelSpeed `json:"measured"`
-		FitsWith  *Fit       `json:"fits_with,omitempty"`
-	}{r.Predicted, r.Measured, r.FitsWith})
+		Predicted ModelSpeed    `json:"predicted"`
+		Measured  ModelSpeed    `json:"measured"`
+		FitsWith  *Fit          `json:"fits_with,omitempty"`
+		Helps     []Help        `json:"what_helps,omitempty"`
+		Probed    *MachineSpeed `json:"probed,omitempty"`
+	}{r.Predicted, r.Measured, r.FitsWith, r.Helps, r.Probed})
 	if err != nil {
 		return nil, err
 	}

@@ -147,6 +147,7 @@ func (c *benchCmd) measure(ctx context.Context, m *dispatch.Model, checkpoint *l
 		err = c.roof(ctx, r, checkpoint)
 	}
 	r.share(m.Skeleton())
+	r.expect(m)
 	return r, err
 }
 
@@ -237,6 +238,7 @@ func (c *benchCmd) prompts(ctx context.Context, m *dispatch.Model, r *benchResul
 		return rows, nil
 	}
 	prompt := make([]int32, c.PromptTokens)
+	read := m.Status().TierReadBytes
 	begin := time.Now()
 	for i := range rows {
 		for k := range prompt {
@@ -246,6 +248,7 @@ func (c *benchCmd) prompts(ctx context.Context, m *dispatch.Model, r *benchResul
 			return rows, err
 		}
 		if i == 0 {
+			r.PromptDiskBytes = pointer(float64(m.Status().TierReadBytes - read))
 			r.TimeToFirstTokenSeconds = time.Since(begin).Seconds()
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/probe"
 	"github.com/heftai/heft/meta"
@@ -58,6 +59,15 @@ type benchResult struct {
 	DiskProbeBytesPerSecond *float64 `json:"disk_probe_bytes_per_second"`
 	StallSeconds            *float64 `json:"stall_seconds"` // that decoding waited for the disk
 
+	// Predicted is what the plan expects of this run with the mean of the rates in Roofs: one pass
+	// for all sequences, with the cpu tier in memory. Measured are the numbers of the run beside it.
+	// null without --no-probe, or on devices of unknown speed.
+	Predicted *benchSpeed `json:"predicted"`
+	Measured  benchSpeed  `json:"measured"`
+	// PromptDiskBytes is what the first prompt has read from the disk, what was read ahead for the
+	// next pass included.
+	PromptDiskBytes *float64 `json:"prompt_disk_bytes"`
+
 	AllocationsPerToken *float64 `json:"allocations_per_token"`
 
 	// Adapters are those that the sequences have in turn, and Base the rates without them.
@@ -67,6 +77,63 @@ type benchResult struct {
 	// Roofs are the machine's rates before and after, of which those above are means.
 	Roofs  []*probe.Rates     `json:"roofs"`
 	Ratios map[string]float64 `json:"ratios,omitempty"` // to those of --compare
+}
+
+// benchSpeed is how fast a run is, and the memory that it takes.
+type benchSpeed struct {
+	FirstTokenSeconds *float64 `json:"first_token_seconds"`
+	TokensPerSecond   *float64 `json:"tokens_per_second"`
+	DiskBytesPerToken *float64 `json:"disk_bytes_per_token"`
+	MemoryBytes       *float64 `json:"memory_bytes"` // without the runtime and requests
+}
+
+// expect predicts the run from the rates that were measured around it.
+func (r *benchResult) expect(m *dispatch.Model) {
+	host := m.Plan().Device(devicemap.CPU)
+	speed := dispatch.MachineSpeed{}
+	set := func(to *float64, v *float64) {
+		if v != nil {
+			*to = *v
+		}
+	}
+	set(&speed.MemoryBytes, r.MemoryReadBytesPerSecond)
+	set(&speed.DiskBytes, r.DiskProbeBytesPerSecond)
+	set(&speed.Operations32, r.computed("float32"))
+	set(&speed.Operations16, r.computed("bfloat16"))
+	if len(r.Roofs) > 0 {
+		run := dispatch.Run{PromptTokens: r.PromptTokens, BatchTokens: m.BatchLimits().Tokens, Sequences: r.Batch}
+		p := dispatch.PredictRun(m.Skeleton(), m.Plan(), loadedAs(m.Quantized(), ""), speed, run)
+		r.Predicted = &benchSpeed{p.FirstTokenSeconds, p.TokensPerSecond, p.DiskBytesPerToken,
+			pointer(float64(host.Used() - host.RequestBytes - host.RuntimeBytes))}
+	}
+	held := 0.0
+	for _, bytes := range m.Status().Held {
+		held += float64(bytes)
+	}
+	r.Measured = benchSpeed{&r.TimeToFirstTokenSeconds, r.DecodeTokensPerSecond, r.DiskBytesPerToken, &held}
+}
+
+// computed is the mean rate of products with weights of a format.
+func (r *benchResult) computed(format string) *float64 {
+	var list []float64
+	for _, roof := range r.Roofs {
+		if v := roof.ComputeFor(format); v > 0 {
+			list = append(list, v)
+		}
+	}
+	return mean(list)
+}
+
+// against says how a measured number compares with its prediction.
+func (r *benchResult) against(out cmdline.Output, name string, of func(*benchSpeed) *float64, scale float64, unit string) {
+	if r.Predicted == nil {
+		return
+	}
+	p, m := of(r.Predicted), of(&r.Measured)
+	if p == nil || m == nil || *p == 0 {
+		return
+	}
+	fmt.Fprintf(out, "  %-12s%9.4g %s predicted, %.4g measured, %.3f of it\n", name, *p/scale, unit, *m/scale, *m / *p)
 }
 
 // baseRates are those of a model without its adapters, measured just before them.
@@ -215,6 +282,13 @@ func (r *benchResult) print(out cmdline.Output) error {
 		line("  prompt      %9.1f tokens/s", b.Prompt, 1, beside(r.PromptTokensPerSecond, b.Prompt))
 		line("  decode      %9.2f tokens/s", b.Decode, 1, beside(r.DecodeTokensPerSecond, b.Decode))
 	}
+	if r.Predicted != nil {
+		fmt.Fprintln(out, "plan")
+	}
+	r.against(out, "memory", func(s *benchSpeed) *float64 { return s.MemoryBytes }, 1<<20, "MiB")
+	r.against(out, "disk reads", func(s *benchSpeed) *float64 { return s.DiskBytesPerToken }, 1<<20, "MiB a token")
+	r.against(out, "first token", func(s *benchSpeed) *float64 { return s.FirstTokenSeconds }, 1, "s")
+	r.against(out, "decode", func(s *benchSpeed) *float64 { return s.TokensPerSecond }, 1, "tokens/s")
 	for _, name := range compared {
 		if v, ok := r.Ratios[name]; ok {
 			fmt.Fprintf(out, "%9.3f times the other's %s\n", v, name)

@@ -23,6 +23,7 @@ type planCmd struct {
 	NoSplit        string `help:"Never split these classes over devices (default: the model's own)." placeholder:"CLASS,…"`
 	OffloadBuffers bool   `help:"Offload buffers with their layers (Accelerate's policies)."`
 	NoProbe        bool   `help:"Skip measuring this machine (0.4 s); no speeds are predicted."`
+	DiskRate       string `help:"Predict for a disk of this rate instead of measuring one: 2GB/s, 500MiB/s." placeholder:"RATE"`
 	JSON           bool   `name:"json" help:"Print one JSON object."`
 }
 
@@ -31,6 +32,10 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	path, err := c.path()
 	if err != nil {
 		return err
+	}
+	disk, err := parseRate(c.DiskRate)
+	if err != nil {
+		return cmdline.Misusef("--disk-rate: %w", err)
 	}
 	o, err := c.options()
 	if err != nil {
@@ -49,13 +54,7 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	if checkpoint != nil {
 		defer checkpoint.Close()
 	}
-	if c.NoSplit != "" {
-		o.DeviceMap.NoSplit = strings.Split(c.NoSplit, ",")
-	}
-	if want := c.dtype(); want != "auto" {
-		o.DeviceMap.DType = want
-	}
-	o.DeviceMap.OffloadBuffers = c.OffloadBuffers
+	c.refine(&o.DeviceMap)
 	asked := o
 	plan, o, err := dispatch.Plan(skeleton, o)
 	if err != nil {
@@ -65,7 +64,14 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	report.FitsWith, _ = dispatch.FitsWith(skeleton, asked, plan)
 	if !c.NoProbe {
 		speeds := probePlan(ctx, o, checkpoint)
-		report.Predicted = dispatch.Predict(skeleton, plan, loadedAs(o.Quantize, o.DeviceMap.DType), speeds)
+		if checkpoint == nil && disk == 0 {
+			disk = probeDisk(ctx, measurementsDir(c.CacheDir))
+		}
+		if disk > 0 {
+			speeds.DiskBytes = disk
+		}
+		asked.MaxBatchTokens = o.MaxBatchTokens
+		predict(report, skeleton, asked, speeds)
 	}
 	if c.JSON {
 		return printJSON(out, report)
@@ -75,8 +81,28 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "\n%sKV cache of %d tokens\n%s%s%s",
-		plan.Explain(), o.KVTokens, fitLine(report.FitsWith), predictedLine(report.Predicted), unreadLine(skeleton)+warningLines(plan.Warnings))
+		plan.Explain(), o.KVTokens, fitLine(report.FitsWith), predictedLine(report.Predicted)+helpLine(report), unreadLine(skeleton)+warningLines(plan.Warnings))
 	return err
+}
+
+// refine puts the flags that only plan has into a policy.
+func (c *planCmd) refine(p *devicemap.Policy) {
+	if c.NoSplit != "" {
+		p.NoSplit = strings.Split(c.NoSplit, ",")
+	}
+	if want := c.dtype(); want != "auto" {
+		p.DType = want
+	}
+	p.OffloadBuffers = c.OffloadBuffers
+}
+
+// predict adds to a report what speeds the plan lets expect. asked are the options of the plan, with
+// the tokens of a batch that it chose.
+func predict(report *dispatch.Report, skeleton *meta.Model, asked dispatch.Options, speeds dispatch.MachineSpeed) {
+	dtype := loadedAs(asked.Quantize, asked.DeviceMap.DType)
+	report.Probed = &speeds
+	report.Predicted = dispatch.Predict(skeleton, report.Plan, dtype, speeds)
+	report.Helps = dispatch.WhatHelps(skeleton, asked, report.Plan, dtype, speeds)
 }
 
 // fitLine names the flags with which all weights stay in memory, each alone.

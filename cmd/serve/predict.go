@@ -59,6 +59,50 @@ func probePlan(ctx context.Context, o dispatch.Options, checkpoint *loader.Check
 	return known(dispatch.Probe(ctx, o, checkpoint, dispatch.HostMemory()/4))
 }
 
+// probeDisk measures the disk of a folder in bytes per second, 0 if that fails or there is no folder.
+func probeDisk(ctx context.Context, folder string) float64 {
+	if folder == "" {
+		return 0
+	}
+	rate, err := dispatch.ProbeDisk(ctx, folder)
+	if err != nil {
+		slog.Warn("the disk's rate could not be measured or kept; --disk-rate sets it", "folder", folder, "reason", err)
+	}
+	return rate
+}
+
+// parseRate reads a number of bytes per second, "" as 0.
+func parseRate(text string) (float64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	size, _ := strings.CutSuffix(text, "/s") // a size alone means per second, too
+	n, err := devicemap.ParseSize(size)
+	if err == nil && n <= 0 {
+		err = fmt.Errorf("got %d bytes per second, want more than 0", n)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%.40q: %w; a rate is 2GB/s or 500MiB/s", text, err)
+	}
+	return float64(n), nil
+}
+
+// helpLine says for people what would make the model faster.
+func helpLine(r *dispatch.Report) string {
+	if len(r.Helps) == 0 || r.Predicted.TokensPerSecond == nil {
+		return ""
+	}
+	var parts []string
+	for _, h := range r.Helps {
+		what := "--quantize " + h.Format
+		if h.MoreBytes > 0 {
+			what = "+" + devicemap.FormatSize(h.MoreBytes)
+		}
+		parts = append(parts, fmt.Sprintf("%s: %s → %s tokens/s", what, figure(*r.Predicted.TokensPerSecond), figure(h.TokensPerSecond)))
+	}
+	return "what would help most: " + strings.Join(parts, "; ") + "\n"
+}
+
 func known(s dispatch.MachineSpeed, err error) dispatch.MachineSpeed {
 	if err != nil {
 		slog.Warn("the machine's speeds could not be measured", "reason", err)

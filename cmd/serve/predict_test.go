@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -29,7 +30,7 @@ func demoOnDisk(t *testing.T) string {
 
 func TestPlanPredicts(t *testing.T) {
 	type report struct{ Predicted, Measured rates }
-	folder := demoOnDisk(t)
+	folder, cache := demoOnDisk(t), filepath.Join(t.TempDir(), "cache")
 	for name, c := range map[string]struct {
 		args  []string
 		known string // in the order of load, first token, tokens a second, disk bytes
@@ -37,8 +38,10 @@ func TestPlanPredicts(t *testing.T) {
 		"folder":      {[]string{folder}, "yyyy"},
 		"on disk":     {[]string{folder, "--device-map", "disk"}, "yyyy"},
 		"no probe":    {[]string{folder, "--no-probe"}, "nnny"},
-		"bare config": {[]string{filepath.Join(folder, "config.json")}, "nnyy"},
-		"bare, disk":  {[]string{filepath.Join(folder, "config.json"), "--device-map", "disk"}, "ynny"}, // nothing to load
+		"bare config": {[]string{filepath.Join(folder, "config.json"), "--cache-dir", "none"}, "nnyy"},
+		"bare, disk":  {[]string{filepath.Join(folder, "config.json"), "--cache-dir", "none", "--device-map", "disk"}, "ynny"}, // nothing to load
+		"bare, cache": {[]string{filepath.Join(folder, "config.json"), "--cache-dir", cache, "--device-map", "disk"}, "yyyy"},
+		"bare, rate":  {[]string{filepath.Join(folder, "config.json"), "--cache-dir", "none", "--device-map", "disk", "--disk-rate", "2GB/s"}, "yyyy"},
 	} {
 		var got report
 		parse(t, &got, append([]string{"plan", "--json"}, c.args...)...)
@@ -54,6 +57,26 @@ func TestPlanPredicts(t *testing.T) {
 	}
 	if text, _ := command(t, 0, "plan", folder); !strings.Contains(text, "predicted for this machine: ") || !strings.Contains(text, "tokens/s") {
 		t.Errorf("the plan predicts nothing:\n%s", text)
+	}
+}
+
+// A disk's rate that the user gives is used instead of a measured one, for a folder too.
+func TestPlanWithADiskRate(t *testing.T) {
+	folder := demoOnDisk(t)
+	predicted := func(rate string) float64 {
+		var got struct{ Predicted rates }
+		parse(t, &got, "plan", "--json", folder, "--device-map", "disk", "--disk-rate", rate)
+		return *got.Predicted["disk_bytes_per_token"] * *got.Predicted["tokens_per_second"]
+	}
+	for rate, want := range map[string]float64{"1KB/s": 1e3, "2 KiB/s": 2048, "64KB": 64e3} {
+		if got := predicted(rate); math.Abs(got-want) > 1e-6*want {
+			t.Errorf("--disk-rate %s: %v bytes a second", rate, got)
+		}
+	}
+	for _, rate := range []string{"fast", "0KB/s", "-1KB/s", "5/s"} {
+		if _, text := command(t, 2, "plan", folder, "--disk-rate", rate); !strings.Contains(text, "--disk-rate") {
+			t.Errorf("--disk-rate %s: %s", rate, text)
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 // measurement, which is then repeated later. Until it is done no speeds are predicted.
 type reporter struct {
 	model  *dispatch.Model
+	asked  dispatch.Options // that the plan was made for
 	probe  func(context.Context) (dispatch.MachineSpeed, error)
 	busy   func() bool // the machine has better things to do
 	settle time.Duration
@@ -35,11 +36,16 @@ const (
 	glance = 5 * time.Millisecond
 )
 
-func newReporter(model *dispatch.Model, g *generate.Model, plan devicemap.Plan) *reporter {
+// newReporter returns a reporter of a model with the given plan, made for the options asked.
+func newReporter(model *dispatch.Model, g *generate.Model, plan devicemap.Plan, asked dispatch.Options) *reporter {
 	host := plan.Device(devicemap.CPU)
 	room := max(host.LimitBytes-host.Used(), leastRoom) // bytes that the plan leaves free
+	asked.MaxBatchTokens = model.BatchLimits().Tokens
+	report := dispatch.NewReport(plan)
+	report.FitsWith, _ = dispatch.FitsWith(model.Skeleton(), asked, plan)
+	model.Expect(report.Predicted)
 	return &reporter{
-		model: model, settle: settled, report: dispatch.NewReport(plan),
+		model: model, asked: asked, settle: settled, report: report,
 		probe: func(ctx context.Context) (dispatch.MachineSpeed, error) { return model.Probe(ctx, room) },
 		busy: func() bool {
 			load, work := model.Status(), g.Load()
@@ -106,9 +112,11 @@ func (r *reporter) measure(ctx context.Context) bool {
 	if disturbed {
 		return false
 	}
-	predicted := dispatch.Predict(r.model.Skeleton(), r.report.Plan, loadedAs(r.model.Quantized(), ""), known(speeds, err))
+	next := *r.report
+	predict(&next, r.model.Skeleton(), r.asked, known(speeds, err))
+	r.model.Expect(next.Predicted)
 	r.mu.Lock()
-	r.report.Predicted = predicted
+	r.report = &next
 	r.mu.Unlock()
 	return true
 }

@@ -257,7 +257,7 @@ func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 		return nil, err
 	}
 	warnUnexpected(s.model)
-	c.wire(s, plan)
+	c.wire(s, plan, w.options)
 	return s, nil
 }
 
@@ -276,8 +276,8 @@ func (c *runCmd) generator(s *service, words generate.Text) (*generate.Model, er
 }
 
 // wire puts the HTTP handler on the model.
-func (c *runCmd) wire(s *service, plan devicemap.Plan) {
-	s.report = newReporter(s.model, s.generator, plan)
+func (c *runCmd) wire(s *service, plan devicemap.Plan, asked dispatch.Options) {
+	s.report = newReporter(s.model, s.generator, plan, asked)
 	s.server = api.NewServer(s.generator, api.Options{
 		Plan: s.report.now, Version: version, Lazy: c.Lazy, APIKeys: c.keys(), Access: c.access(c.Host), Timeouts: api.Timeouts{Stall: cmp.Or(c.ClientTimeout, -1)},
 	})
