@@ -39,9 +39,13 @@ func (t *Tokenizer) Encode(text string, o EncodeOptions) ([]int32, error) {
 }
 
 // LeastTokens returns a number of tokens that text has for certain: its bytes divided by those of
-// the longest token. It is 0 for tokenizers that drop text, or make one token of a text of any
-// length.
+// the longest token. For tokenizers that drop text, or make one token of a text of any length, it
+// counts letters or words, and may be 0.
 func (t *Tokenizer) LeastTokens(text string) int { return t.t.LeastTokens(text) }
+
+// MostBytes returns how many bytes a text of n tokens has at most, white space aside. It is 0 where
+// no number of bytes is too many.
+func (t *Tokenizer) MostBytes(n int) int { return t.t.MostBytes(n) }
 
 // EncodeSpans is [Tokenizer.Encode] with the place of each token: a half-open range of code
 // points in text. A token that was added around the text has the span [0 0]. It takes several

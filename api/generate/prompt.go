@@ -73,6 +73,27 @@ type Fit struct {
 // shortPrompt is how many tokens are not worth a look.
 const shortPrompt = 256
 
+// TextLimit returns the limit for texts of a body that is still read: one for each of models is too
+// long beyond it. It is nil if a model takes texts of any length.
+func TextLimit(models []*Model) *wire.TextLimit {
+	limit, most := &wire.TextLimit{}, 0
+	for _, m := range models {
+		if m.Tokenizer == nil {
+			return nil
+		}
+		tokens := max(m.Limit(), shortPrompt)
+		bytes := m.Tokenizer.MostBytes(tokens)
+		if bytes == 0 {
+			return nil
+		}
+		limit.Bytes, most = max(limit.Bytes, bytes), max(most, tokens)
+	}
+	limit.Refuse = func(field string, _ int) error {
+		return AsError(&text.TooManyTokensError{Max: most, AtLeast: most + 1}, field)
+	}
+	return limit
+}
+
 // NewFit returns a Fit for the texts of one field.
 func (m *Model) NewFit(field string) *Fit { return &Fit{m: m, field: field} }
 

@@ -50,7 +50,7 @@ func (s *Server) modelOf(f *wire.Fields) (*generate.Model, error) {
 // memory to decode them. The memory of the body is released when decode has returned.
 func (s *Server) read(r *http.Request, decode func(context.Context, *wire.Fields, *generate.Model) error) error {
 	defer r.Body.Close()
-	b, err := wire.ReadBody(r.Context(), r.Body)
+	b, err := wire.ReadBodyWithin(r.Context(), r.Body, generate.TextLimit(s.models))
 	if err != nil {
 		return err
 	}

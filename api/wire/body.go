@@ -64,6 +64,40 @@ type claimedBody struct {
 	claim     *Claim
 	announced int64 // its size, -1 if unknown
 	taken     int64 // bytes reserved for it
+
+	texts   *TextLimit // nil: none
+	watch   textWatch
+	refused error // a text is too long
+}
+
+func (b *claimedBody) limitTexts(l *TextLimit) {
+	if l != nil && l.Bytes > 0 {
+		b.texts, b.watch = l, textWatch{most: l.Bytes}
+	}
+}
+
+// Read reads the body until a text is too long.
+func (b *claimedBody) Read(p []byte) (int, error) {
+	const piece = 64 << 10
+	if b.texts != nil && len(p) > piece {
+		p = p[:piece]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.texts != nil && b.refused == nil {
+		if field := b.watch.push(p[:n]); field != "" {
+			b.refused = b.texts.Refuse(field, b.watch.count)
+			return n, b.refused
+		}
+	}
+	return n, err
+}
+
+// dropRest releases the body's memory and reads the body to its end: many clients send all of it
+// before they read.
+func (b *claimedBody) dropRest() {
+	b.claim.drop(b.taken)
+	b.taken = 0
+	_, _ = io.Copy(io.Discard, b.ReadCloser) // an error ends the connection, too
 }
 
 // Close releases the body's memory. It may be called more than once.
@@ -127,10 +161,22 @@ func (b *claimedBody) readAll() ([]byte, error) {
 // ReadBody reads a body to its end. Errors are of type *Error: the body is too large, malformed
 // or incomplete, there is no memory for it, or ctx has ended.
 func ReadBody(ctx context.Context, body io.Reader) ([]byte, error) {
+	return ReadBodyWithin(ctx, body, nil)
+}
+
+// ReadBodyWithin is [ReadBody] for a body whose prompt has a limit. When a text has exceeded it, the
+// rest of the body is dropped as it comes and its memory is released; the error is that of
+// texts.Refuse.
+func ReadBodyWithin(ctx context.Context, body io.Reader, texts *TextLimit) ([]byte, error) {
 	var b []byte
 	var err error
 	if claimed, ok := body.(*claimedBody); ok {
+		claimed.limitTexts(texts)
 		b, err = claimed.readAll()
+		if claimed.refused != nil {
+			claimed.dropRest()
+			return nil, claimed.refused
+		}
 	} else {
 		b, err = io.ReadAll(body)
 	}

@@ -35,6 +35,9 @@ func (t *Tokenizer) LeastTokens(text string) int {
 	return int(float64(n) / t.spread.bytes)
 }
 
+// MostBytes is how many bytes a text of n tokens has at most, white space aside; 0 for any number.
+func (t *Tokenizer) MostBytes(n int) int { return int(float64(n+1) * t.spread.bytes) }
+
 // check refuses a text that has too many tokens for certain.
 func (t *Tokenizer) check(text string, opts EncodeOptions) error {
 	if opts.MaxTokens <= 0 {
