@@ -14,9 +14,9 @@ import (
 // nil after an error.
 func decodeConversation(f *wire.Fields, m *generate.Model) *generate.Conversation {
 	c := &generate.Conversation{}
-	r := &chat.Request{AddGenerationPrompt: true}
-	decodeMessages(f, m, r)
-	decodeTools(f, c, r)
+	r := &chat.Request{AddGenerationPrompt: true} // what template arguments may set
+	decodeMessages(f, m, c)
+	decodeTools(f, c)
 	decodeKwargs(f, r)
 	if documents, ok := value(f, "documents"); ok {
 		if _, list := documents.(*chat.List); !list {
@@ -35,23 +35,13 @@ func decodeConversation(f *wire.Fields, m *generate.Model) *generate.Conversatio
 	if f.Err() != nil {
 		return nil
 	}
-	c.Conversation = neutral(r)
+	setArguments(&c.Conversation, r)
 	return c
 }
 
-// neutral is a conversation whose parts were checked.
-func neutral(r *chat.Request) text.Conversation {
-	c := text.Conversation{AddGenerationPrompt: r.AddGenerationPrompt, ContinueFinalMessage: r.ContinueField}
-	for _, v := range r.Messages {
-		m, _ := text.MessageOf(v) // an object
-		c.Messages = append(c.Messages, m)
-	}
-	if tools, ok := r.Tools.(*chat.List); ok {
-		for _, v := range tools.Items {
-			t, _ := text.ToolOf(v) // an object
-			c.Tools = append(c.Tools, t)
-		}
-	}
+// setArguments takes over what template arguments may set.
+func setArguments(c *text.Conversation, r *chat.Request) {
+	c.AddGenerationPrompt, c.ContinueFinalMessage = r.AddGenerationPrompt, r.ContinueField
 	if documents, ok := r.Documents.(*chat.List); ok {
 		c.Documents = append([]any{}, documents.Items...)
 	}
@@ -61,7 +51,6 @@ func neutral(r *chat.Request) text.Conversation {
 			c.Arguments[name] = v
 		}
 	}
-	return c
 }
 
 // value reads a field as a template sees it: objects keep the order of their keys.
@@ -80,13 +69,14 @@ func value(f *wire.Fields, name string) (chat.Value, bool) {
 
 // decodeMessages reads the messages up to the first fault. A conversation whose text cannot fit the
 // context of m is not read further.
-func decodeMessages(f *wire.Fields, m *generate.Model, r *chat.Request) {
+func decodeMessages(f *wire.Fields, m *generate.Model, c *generate.Conversation) {
 	if !f.Has("messages") {
 		f.Fail("messages", "Missing required parameter: 'messages'.")
 		return
 	}
 	bytes := 0
 	fit := m.NewFit("messages")
+	var last *chat.Dict
 	f.Each("messages", "a list of messages", func(i int, raw json.RawMessage) bool {
 		v, err := chat.Decode(raw)
 		if err != nil {
@@ -97,20 +87,25 @@ func decodeMessages(f *wire.Fields, m *generate.Model, r *chat.Request) {
 		if f.Err() != nil {
 			return false
 		}
-		eachText(v, func(text string) {
+		last = v.(*chat.Dict)
+		eachText(last, func(text string) {
 			bytes += len(text)
 			f.FailWith(fit.Add(text))
 		})
-		r.Messages = append(r.Messages, v)
+		message, err := text.MessageOf(v)
+		if err != nil {
+			f.Fail("messages", "Invalid value for 'messages': %v", err)
+		}
+		c.Messages = append(c.Messages, message)
 		return true
 	})
-	if f.Err() == nil && len(r.Messages) == 0 {
+	if f.Err() == nil && len(c.Messages) == 0 {
 		f.Fail("messages", "Invalid value for 'messages': there must be at least one message.")
 	}
 	if f.Err() != nil {
 		return
 	}
-	checkPrefill(f, r.Messages)
+	checkPrefill(f, len(c.Messages)-1, last)
 	f.Work(renderCopies * bytes)
 }
 
@@ -119,8 +114,8 @@ func decodeMessages(f *wire.Fields, m *generate.Model, r *chat.Request) {
 const renderCopies = 4
 
 // eachText calls found with the texts of a message that was checked.
-func eachText(message chat.Value, found func(string)) {
-	content, _ := message.(*chat.Dict).Get("content")
+func eachText(message *chat.Dict, found func(string)) {
+	content, _ := message.Get("content")
 	switch c := content.(type) {
 	case string:
 		found(c)
@@ -167,15 +162,12 @@ func checkMessage(f *wire.Fields, at string, v chat.Value) {
 	}
 }
 
-// checkPrefill rejects the marks with which other servers continue the last message.
-func checkPrefill(f *wire.Fields, messages []chat.Value) {
-	last, _ := messages[len(messages)-1].(*chat.Dict)
-	if last == nil {
-		return
-	}
+// checkPrefill rejects the marks with which other servers continue the last message, which is
+// message i.
+func checkPrefill(f *wire.Fields, i int, last *chat.Dict) {
 	for _, name := range []string{"prefix", "partial"} {
 		if v, _ := last.Get(name); v == true {
-			f.Fail(fmt.Sprintf("messages[%d].%s", len(messages)-1, name), "{} is not supported: use continue_final_message.")
+			f.Fail(fmt.Sprintf("messages[%d].%s", i, name), "{} is not supported: use continue_final_message.")
 		}
 	}
 }

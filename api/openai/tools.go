@@ -7,6 +7,7 @@ import (
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/internal/chat"
+	"github.com/heftai/heft/text"
 )
 
 // checkCalls checks the calls that a message of the model has made.
@@ -44,7 +45,7 @@ func checkCall(f *wire.Fields, at string, v chat.Value) {
 }
 
 // decodeTools reads the tools and whether the model may call them.
-func decodeTools(f *wire.Fields, c *generate.Conversation, r *chat.Request) {
+func decodeTools(f *wire.Fields, c *generate.Conversation) {
 	if raw, ok := f.Raw("tool_choice"); ok {
 		var choice string
 		_ = json.Unmarshal(raw, &choice) // an object names a function to call
@@ -66,10 +67,14 @@ func decodeTools(f *wire.Fields, c *generate.Conversation, r *chat.Request) {
 		return
 	}
 	for i, v := range list.Items {
-		checkTool(f, fmt.Sprintf("tools[%d]", i), v)
-	}
-	if len(list.Items) > 0 {
-		r.Tools = list
+		if checkTool(f, fmt.Sprintf("tools[%d]", i), v); f.Err() != nil {
+			return
+		}
+		tool, err := text.ToolOf(v)
+		if err != nil {
+			f.Fail("tools", "Invalid value for 'tools': %v", err)
+		}
+		c.Tools = append(c.Tools, tool)
 	}
 }
 
