@@ -23,6 +23,8 @@ type collector struct {
 	promptTokens, answerTokens, success    *prometheus.Desc
 	cachedTokens, promptSources            *prometheus.Desc
 	tierBytes, tierRead, stall, memory     *prometheus.Desc
+	hits, misses, evictions, limit         *prometheus.Desc
+	reads, repeats, flight, depth, busy    *prometheus.Desc
 	lora                                   *prometheus.Desc
 	speeds                                 [4]*prometheus.Desc // in the order of figures
 }
@@ -46,7 +48,16 @@ func newCollector(labels prometheus.Labels, e *engine.Engine, adapters int, stat
 		success:       desc("vllm:request_success_total", "Requests that have ended, by reason.", "finished_reason"),
 		tierBytes:     desc("heft_tier_bytes", "Bytes of weights that live on a tier.", "tier"),
 		tierRead:      desc("heft_tier_read_bytes_total", "Bytes of weights that were read from a tier to compute.", "tier"),
-		stall:         desc("heft_stall_seconds_total", "Time that computing has waited for weights."),
+		stall:         desc("heft_stall_seconds_total", "Time that computing has waited for weights of a tier.", "tier"),
+		hits:          desc("heft_weight_hits_total", "Weights of a tier that passes found in memory: parameters, units or experts.", "tier"),
+		misses:        desc("heft_weight_misses_total", "Weights that passes did not find there: read from disk, used in the mapping of a file, or converted again.", "tier"),
+		evictions:     desc("heft_weight_evictions_total", "Weights of a tier that left memory for others or for a lower limit.", "tier"),
+		reads:         desc("heft_read_latency_seconds", "Time of one direct read of weights.", "tier"),
+		repeats:       desc("heft_read_retries_total", "Direct reads that were repeated after an error.", "tier"),
+		flight:        desc("heft_reads_in_flight", "Direct reads in flight.", "tier"),
+		depth:         desc("heft_read_depth", "Most direct reads in flight, as measured for the disk.", "tier"),
+		busy:          desc("heft_read_busy_seconds_total", "Time with at least one direct read in flight.", "tier"),
+		limit:         desc("heft_memory_limit_bytes", "Limit of memory: the least of --max-memory and the control group's."),
 		lora: desc("vllm:lora_requests_info", "Adapters that requests use; the value is the time.",
 			"max_lora", "running_lora_adapters", "waiting_lora_adapters"),
 		memory: desc("heft_memory_bytes", "Memory held, by purpose.", "purpose"),
@@ -91,12 +102,35 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.lora, float64(time.Now().UnixMilli())/1000, strconv.Itoa(c.adapters),
 			strings.Join(s.RunningAdapters, ","), strings.Join(s.WaitingAdapters, ","))
 	}
+	c.collectTiers(ch, counter, gauge)
+}
+
+// collectTiers collects what the tiers hold and read.
+func (c *collector) collectTiers(ch chan<- prometheus.Metric, counter, gauge func(*prometheus.Desc, float64, ...string)) {
 	t := c.status()
 	for tier, n := range t.TierBytes {
 		gauge(c.tierBytes, float64(n), string(tier))
 	}
-	counter(c.tierRead, float64(t.TierReadBytes), string(devicemap.Disk))
-	counter(c.stall, t.Stall.Seconds())
+	disk := string(devicemap.Disk)
+	counter(c.tierRead, float64(t.TierReadBytes), disk)
+	for tier, n := range t.Tiers {
+		counter(c.hits, float64(n.Hits), string(tier))
+		counter(c.misses, float64(n.Misses), string(tier))
+		counter(c.evictions, float64(n.Evictions), string(tier))
+		counter(c.stall, n.StallSeconds, string(tier))
+	}
+	r := &t.Reads
+	buckets, n := map[float64]uint64{}, int64(0)
+	for i, most := range r.Buckets {
+		n += r.Within[i]
+		buckets[most.Seconds()] = uint64(n)
+	}
+	ch <- prometheus.MustNewConstHistogram(c.reads, uint64(r.Reads), r.Latency.Seconds(), buckets, disk)
+	counter(c.repeats, float64(r.Repeats), disk)
+	gauge(c.flight, float64(r.InFlight), disk)
+	gauge(c.depth, float64(r.Depth), disk)
+	counter(c.busy, r.Busy.Seconds(), disk)
+	gauge(c.limit, float64(t.MemoryLimit))
 	for source, speed := range map[string]*dispatch.ModelSpeed{"predicted": &t.Predicted, "measured": &t.Measured} {
 		for i, v := range figures(speed) {
 			if v != nil {

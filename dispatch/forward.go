@@ -41,7 +41,7 @@ func (m *Model) Forward(ctx context.Context, b *Batch) (*Logits, error) {
 	}
 	out, err := m.forward(ctx, b)
 	if err == nil {
-		m.measured.end(b, len(m.pass.rows) > 0, m.weights.Stats().ReadBytes)
+		m.measured.end(b, len(m.pass.rows) > 0, m.weights.ReadBytes())
 	}
 	return out, err
 }

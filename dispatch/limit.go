@@ -91,6 +91,14 @@ func (m *Model) resizeKV(pages int) {
 	m.ledger.Add(hostmem.KV, int64(after-before)*m.cache.Config().PageBytes())
 }
 
+// memoryLimit is the limit now.
+func (m *Model) memoryLimit() int64 {
+	if n := m.limit.now.Load(); n > 0 {
+		return n
+	}
+	return m.plan.Device(devicemap.CPU).LimitBytes
+}
+
 // endFollowing stops FollowLimits.
 func (m *Model) endFollowing() {
 	if m.limit.stop != nil {

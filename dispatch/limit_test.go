@@ -192,3 +192,41 @@ func TestLoadingUnderALowLimitHoldsNothing(t *testing.T) {
 		sameLogits(t, "loaded", forced(t, m, ids, 20, 20), want)
 	})
 }
+
+// TestTiersAreCounted: hits, misses, evictions and reads had no counters.
+func TestTiersAreCounted(t *testing.T) {
+	ids, prompt := lawIDs()
+	dir := shape{hidden: 96, inner: 77, heads: 4, kv: 2, dim: 20, vocab: 230, layers: 3, dtype: meta.BFloat16, experts: true, choose: 3, shift: 3}.folder(t, rand.New(rand.NewPCG(7, 7)))
+	m := onDisk(t, dir, dispatch.Options{Threads: 2, Ledger: new(dispatch.Ledger)})
+	forced(t, m, ids, prompt, 7)
+	st := m.Status()
+	disk, reads := st.Tiers[devicemap.Disk], st.Reads
+	if disk.Misses == 0 || disk.Hits == 0 || reads.Reads < disk.Misses || reads.Latency <= 0 || reads.Busy <= 0 || reads.Depth < 1 {
+		t.Errorf("a streamed model: %+v, %+v", disk, reads)
+	}
+	var within int64
+	for _, n := range reads.Within {
+		within += n
+	}
+	if within > reads.Reads || len(reads.Within) != len(reads.Buckets) {
+		t.Errorf("%d reads in %d buckets, of %d", within, len(reads.Within), reads.Reads)
+	}
+	m.SetMemoryLimit(0)
+	if n := m.Status().Tiers[devicemap.Disk].Evictions; n <= disk.Evictions {
+		t.Errorf("%d evictions under the minimum, %d before", n, disk.Evictions)
+	}
+	cpu := cpuModel(t, dir, dispatch.Options{Threads: 2})
+	forced(t, cpu, ids, prompt, 7)
+	if n := cpu.Status().Tiers[devicemap.CPU]; n.Hits != 0 || n.Misses == 0 {
+		t.Errorf("a mapped model: %+v", n)
+	}
+	load(t, cpu)
+	forced(t, cpu, ids, prompt, 7)
+	if n := cpu.Status().Tiers[devicemap.CPU]; n.Hits == 0 || n.Evictions != 0 {
+		t.Errorf("a promoted model: %+v", n)
+	}
+	cpu.SetMemoryLimit(0)
+	if n := cpu.Status().Tiers[devicemap.CPU]; n.Evictions == 0 {
+		t.Errorf("under the minimum: %+v", n)
+	}
+}

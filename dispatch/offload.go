@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/residency"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -57,10 +58,41 @@ type Status struct {
 	TierBytes     map[devicemap.Device]int64
 	TierReadBytes int64
 	Stall         time.Duration
+	// Tiers are the counters of the cpu and the disk tier.
+	Tiers map[devicemap.Device]TierStatus
+	// Reads are those from the disk tier, of all models that share a ledger.
+	Reads ReadStatus
+	// MemoryLimit is the limit of the host's memory now, in bytes; 0 is unknown.
+	MemoryLimit int64
 	// Held is the memory that the ledger counts, in bytes by purpose.
 	Held map[string]int64
 	// Predicted is what [Model.Expect] set, and Measured what [Model.Measured] returns.
 	Predicted, Measured ModelSpeed
+}
+
+// TierStatus counts how passes have found the weights of a tier.
+type TierStatus struct {
+	// Hits and Misses count parameters, units or experts. On the cpu tier a hit was in memory of Heft's
+	// own, and a miss in the mapping of its file, or converted for this use. On the disk tier a hit was
+	// still in memory, and a miss was read.
+	Hits   int64 `json:"hits"`
+	Misses int64 `json:"misses"`
+	// Evictions are the weights that have left memory for others or for a lower limit.
+	Evictions    int64   `json:"evictions"`
+	StallSeconds float64 `json:"stall_seconds"` // time that passes have waited
+}
+
+// ReadStatus counts direct reads.
+type ReadStatus struct {
+	Reads    int64 // of pieces of weights
+	Repeats  int64 // that were repeated after an error
+	InFlight int   // now
+	Depth    int   // most in flight, as measured for the disk
+	// Latency is the sum over all reads, Busy the time with at least one in flight.
+	Latency, Busy time.Duration
+	// Buckets are upper bounds of latency, Within the reads of each bucket. Slower ones are in none.
+	Buckets []time.Duration
+	Within  []int64
 }
 
 // Loading is the progress of [Model.Warm].
@@ -82,8 +114,15 @@ func (m *Model) Status() Status {
 		p.Err = *broken
 	}
 	predicted, measured := m.speeds()
+	tier := func(t residency.TierStats) TierStatus {
+		return TierStatus{Hits: t.Hits, Misses: t.Misses, Evictions: t.Evictions, StallSeconds: t.Stall.Seconds()}
+	}
 	return Status{
 		Predicted: predicted, Measured: measured,
+		Tiers: map[devicemap.Device]TierStatus{devicemap.CPU: tier(st.CPU), devicemap.Disk: tier(st.Disk)},
+		Reads: ReadStatus{Reads: st.Mover.Reads, Repeats: st.Mover.Repeats, InFlight: st.Mover.Flight, Depth: st.Depth,
+			Latency: st.Mover.Latency, Busy: st.Mover.Busy, Buckets: residency.LatencyBuckets[:], Within: st.Mover.Within[:]},
+		MemoryLimit: m.memoryLimit(),
 		Loading: Loading{BlocksDone: p.UnitsDone, BlocksTotal: p.UnitsTotal, BytesDone: p.BytesDone,
 			BytesTotal: p.BytesTotal, SecondsLeft: p.SecondsLeft, Done: p.Done, Err: p.Err},
 		Promoted: promoted, PromoteErr: promoteErr, TierBytes: st.TierBytes, TierReadBytes: st.ReadBytes, Stall: st.Stall, Held: m.options.Ledger.Held(),

@@ -302,6 +302,7 @@ func (c *benchCmd) decode(ctx context.Context, m *dispatch.Model, rows []dispatc
 	r.DecodeTokensPerSecond = rate(steps*float64(c.Batch), took)
 	r.DecodeBytesPerSecond = rate(float64(r.WeightBytesPerToken)*steps, took)
 	r.DiskBytesPerToken, r.DiskBytesPerSecond = pointer(disk/steps), rate(disk, took)
+	r.tiers(status, end)
 	r.StallSeconds = pointer((end.Stall - status.Stall).Seconds())
 	r.AllocationsPerToken = pointer(float64(after.Mallocs-before.Mallocs) / steps)
 	if r.Promotion != nil {

@@ -21,6 +21,15 @@ func TestBenchPrintsAllFields(t *testing.T) {
 			t.Errorf("%s is %v", name, got[name])
 		}
 	}
+	reads, _ := got["reads"].(map[string]any)
+	if depth, there := reads["depth"]; !there || depth != nil || reads["count"] != 0.0 {
+		t.Errorf("reads of a model without a disk tier: %v", got["reads"])
+	}
+	tiers, _ := got["tiers"].(map[string]any)
+	cpu, _ := tiers["cpu"].(map[string]any)
+	if hits, _ := cpu["hits"].(float64); hits == 0 && cpu["misses"] == 0.0 || tiers["disk"] == nil {
+		t.Errorf("no weights are counted: %v", got["tiers"])
+	}
 	if probe, there := got["disk_probe_bytes_per_second"]; !there || probe != nil {
 		t.Errorf("the demo has no file, yet disk_probe_bytes_per_second is %v", probe)
 	}

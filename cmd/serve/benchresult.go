@@ -68,6 +68,9 @@ type benchResult struct {
 	// next pass included.
 	PromptDiskBytes *float64 `json:"prompt_disk_bytes"`
 
+	Tiers map[devicemap.Device]dispatch.TierStatus `json:"tiers"` // while decoding
+	Reads benchReads                               `json:"reads"` // from the disk tier, while decoding
+
 	AllocationsPerToken *float64 `json:"allocations_per_token"`
 
 	// Adapters are those that the sequences have in turn, and Base the rates without them.
@@ -134,6 +137,31 @@ func (r *benchResult) against(out cmdline.Output, name string, of func(*benchSpe
 		return
 	}
 	fmt.Fprintf(out, "  %-12s%9.4g %s predicted, %.4g measured, %.3f of it\n", name, *p/scale, unit, *m/scale, *m / *p)
+}
+
+// benchReads are the direct reads of a measurement.
+type benchReads struct {
+	Count          int64    `json:"count"`
+	Retries        int64    `json:"retries"`
+	LatencySeconds *float64 `json:"latency_seconds"` // mean; null without reads
+	Depth          *float64 `json:"depth"`           // mean number in flight while at least one was
+	BusySeconds    float64  `json:"busy_seconds"`    // time with at least one in flight
+}
+
+// tiers sets the counters of the tiers between two moments.
+func (r *benchResult) tiers(before, after dispatch.Status) {
+	r.Tiers = map[devicemap.Device]dispatch.TierStatus{}
+	for tier, n := range after.Tiers {
+		b := before.Tiers[tier]
+		r.Tiers[tier] = dispatch.TierStatus{Hits: n.Hits - b.Hits, Misses: n.Misses - b.Misses, Evictions: n.Evictions - b.Evictions,
+			StallSeconds: n.StallSeconds - b.StallSeconds}
+	}
+	a, b := after.Reads, before.Reads
+	latency, busy := (a.Latency - b.Latency).Seconds(), (a.Busy - b.Busy).Seconds()
+	r.Reads = benchReads{Count: a.Reads - b.Reads, Retries: a.Repeats - b.Repeats, BusySeconds: busy}
+	if n := r.Reads.Count; n > 0 {
+		r.Reads.LatencySeconds, r.Reads.Depth = pointer(latency/float64(n)), pointer(latency/max(busy, 1e-9))
+	}
 }
 
 // baseRates are those of a model without its adapters, measured just before them.
@@ -276,6 +304,11 @@ func (r *benchResult) print(out cmdline.Output) error {
 	line("  disk        %9.2f GB/s", r.DiskBytesPerSecond, 1e9, "")
 	line("  disk reads  %9.2f GB/s", r.DiskProbeBytesPerSecond, 1e9, "")
 	line("  waited      %9.2f s for the disk", r.StallSeconds, 1, "")
+	if n := r.Tiers[devicemap.Disk]; n.Hits+n.Misses > 0 {
+		line("  hits        %9.1f %%", pointer(float64(n.Hits)/float64(n.Hits+n.Misses)), 0.01, fmt.Sprintf(", %d of %d units and experts of the disk tier", n.Hits, n.Hits+n.Misses))
+	}
+	line("  reads       %9.2f ms", r.Reads.LatencySeconds, 1e-3, fmt.Sprintf(" each, %d reads", r.Reads.Count))
+	line("  depth       %9.2f reads in flight", r.Reads.Depth, 1, "")
 	line("  allocations %9.1f a token", r.AllocationsPerToken, 1, "")
 	if b := r.Base; b != nil {
 		fmt.Fprintf(out, "with adapters: %s; the base alone:\n", strings.Join(r.Adapters, ", "))

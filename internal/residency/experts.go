@@ -278,6 +278,7 @@ func (s *Store) expertInMemory(st *stack, x *expert, e int) error {
 	if err := s.takeUpExpert(st, x, e); err != nil {
 		return err
 	}
+	s.counts.use(x.taken)
 	k := 0
 	for i := range x.parts {
 		for j := range x.parts[i] {

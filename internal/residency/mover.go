@@ -58,6 +58,25 @@ type MoverStats struct {
 	Latency time.Duration // sum over all pieces
 	Busy    time.Duration // time with at least one read in flight
 	Most    int           // most reads in flight at a time
+	Flight  int           // reads in flight now
+	// Within counts the pieces whose reads took at most LatencyBuckets[i], and more than the bucket before.
+	Within [len(LatencyBuckets)]int64
+}
+
+// LatencyBuckets are the upper bounds of MoverStats.Within.
+var LatencyBuckets = [...]time.Duration{100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond,
+	5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, time.Second}
+
+// add counts a read that took so long.
+func (s *MoverStats) add(took time.Duration) {
+	s.Reads++
+	s.Latency += took
+	for i, most := range LatencyBuckets {
+		if took <= most {
+			s.Within[i]++
+			return
+		}
+	}
 }
 
 // A source fills one place, piece by piece. The Mover calls prepare first, then read for all pieces
@@ -161,6 +180,7 @@ func (m *Mover) Stats() MoverStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := m.stats
+	out.Flight = m.flight
 	if m.flight > 0 {
 		out.Busy += time.Since(m.started)
 	}
@@ -336,8 +356,7 @@ func (m *Mover) readPiece(v *move, piece int) {
 	}
 	took := time.Since(start)
 	m.mu.Lock()
-	m.stats.Reads++
-	m.stats.Latency += took
+	m.stats.add(took)
 	if repeated {
 		m.stats.Repeats++
 	}

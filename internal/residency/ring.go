@@ -34,7 +34,8 @@ type ring struct {
 	requests []int         // loads that are needed, in order
 	clock    int64
 	stall    time.Duration
-	starved  bool // hold found no slot for a load
+	counted  policy.Stats // without a cache
+	starved  bool         // hold found no slot for a load
 	closed   bool
 	moves    sync.WaitGroup // under way
 }
@@ -64,6 +65,7 @@ type slot struct {
 	held     int
 	used     int64 // clock of the last release
 	awaited  bool  // a pass waits, or has waited, for this load
+	fresh    bool  // read since it was held last
 	err      error
 	transfer move
 }
@@ -168,10 +170,13 @@ func (r *ring) choose(layer int, segments []int32) {
 	}
 }
 
-// cached returns the counters of the cache.
+// cached returns the counters of the cache. Without one, a load that was read for its use is a miss.
 func (r *ring) cached() policy.Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.cache == nil {
+		return r.counted
+	}
 	return r.cache.Stats()
 }
 
@@ -190,6 +195,10 @@ func (r *ring) hold(id int) ([]byte, error) {
 		switch s.state {
 		case slotReady:
 			s.held++
+			if !s.fresh {
+				r.counted.Hits++
+			}
+			s.fresh = false
 			return s.buf, nil
 		case slotLoading:
 			s.awaited = true
@@ -287,8 +296,12 @@ func (r *ring) start(p Priority) {
 			return
 		}
 		s := &r.slots[at]
+		r.counted.Misses++
+		if s.load >= 0 {
+			r.counted.Evictions++
+		}
 		r.drop(s)
-		s.load, s.state, s.awaited = id, slotLoading, false
+		s.load, s.state, s.awaited, s.fresh = id, slotLoading, false, true
 		r.where[id] = at
 		r.loads[id].cut(request)
 		s.transfer.pieces = len(r.loads[id].pieces)

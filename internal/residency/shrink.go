@@ -158,7 +158,10 @@ func (s *Store) trim() {
 	c.add(0)
 	for i := len(c.order) - 1; i >= 0 && c.held > c.budget(); i-- {
 		if m := &c.order[i]; c.busy == 0 || !s.uses(&s.units[c.busy-1], m) {
-			c.add(-m.drop())
+			if n := m.drop(); n > 0 {
+				c.add(-n)
+				s.counts.evictions.Add(1)
+			}
 		}
 	}
 }

@@ -6,12 +6,10 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/hostmem"
-	"github.com/heftai/heft/internal/residency/policy"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
@@ -90,6 +88,8 @@ type Store struct {
 	warm      progress
 	promoter  promoter
 	copies    copies
+
+	counts counts
 
 	expertTarget atomic.Int64 // slots that the experts' ring should use; 0 means all
 
@@ -248,6 +248,7 @@ func (s *Store) Acquire(i int) error {
 func (s *Store) bring(w *want, load int, slot []byte) error {
 	e := w.entry
 	if w.convert {
+		s.counts.use(e.converted.Load() != nil)
 		made, err := s.convertEntry(context.Background(), e)
 		if err == nil {
 			e.parts = made.parts
@@ -255,7 +256,7 @@ func (s *Store) bring(w *want, load int, slot []byte) error {
 		return err
 	}
 	if !w.gather {
-		s.warm.await(e)
+		s.counts.stall(s.warm.await(e))
 	}
 	w.shown.parts = e.stored
 	if !w.streamed && !e.taken {
@@ -263,6 +264,9 @@ func (s *Store) bring(w *want, load int, slot []byte) error {
 			made.takeUp(e.pieces, func(k int) *backend.Part { return &e.stored[k] })
 			e.taken, e.present = true, true
 		}
+	}
+	if !w.streamed {
+		s.counts.use(e.taken)
 	}
 	if !w.streamed && e.present {
 		return nil
@@ -298,6 +302,7 @@ func (s *Store) Release() {
 	}
 	s.releaseExperts()
 	u.letGo()
+	s.counts.publish()
 	s.resizeExperts()
 	if s.copies.leave() {
 		s.trim()
@@ -334,28 +339,6 @@ func (s *Store) Parts(p *meta.Param, expert int) []backend.Part {
 // Buffer returns a buffer's values as float32, or a zero tensor if the checkpoint does not store
 // it.
 func (s *Store) Buffer(b *meta.Buffer) tensor.Tensor { return s.buffers[b] }
-
-// Stats are counters of a store.
-type Stats struct {
-	TierBytes map[devicemap.Device]int64 // size of the weights on each tier
-	ReadBytes int64                      // bytes read from the disk tier so far
-	Stall     time.Duration              // time that computation has waited for weights
-	Experts   policy.Stats               // requests for experts of the disk tier
-}
-
-// Stats returns the counters. Any goroutine may call it.
-func (s *Store) Stats() Stats {
-	out := Stats{TierBytes: s.tiers, ReadBytes: s.bytesRead.Load()}
-	for _, r := range []*ring{s.ring, s.experts} {
-		if r != nil {
-			out.Stall += r.stalled()
-		}
-	}
-	if s.experts != nil {
-		out.Experts = s.experts.cached()
-	}
-	return out
-}
 
 // Close stops the readers and frees the rings. The checkpoint stays open.
 func (s *Store) Close() {

@@ -58,16 +58,18 @@ const (
 	warmNow
 )
 
-// await returns when Warm, where it runs, has brought e.
-func (w *progress) await(e *entry) {
+// await returns when Warm, where it runs, has brought e, and how long that took.
+func (w *progress) await(e *entry) time.Duration {
 	if e.warm.Load() != warmLater {
-		return
+		return 0
 	}
+	since := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for e.warm.Load() == warmLater && !w.over {
 		w.changed.Wait()
 	}
+	return time.Since(since)
 }
 
 // brought notes that entries are in memory.

@@ -1,0 +1,81 @@
+package residency
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/residency/policy"
+)
+
+// Stats are counters of a store.
+type Stats struct {
+	TierBytes map[devicemap.Device]int64 // size of the weights on each tier
+	ReadBytes int64                      // bytes read from the disk tier so far
+	Stall     time.Duration              // time that computation has waited for weights of the disk tier
+	Experts   policy.Stats               // requests for experts of the disk tier
+	CPU, Disk TierStats
+	Mover     MoverStats // of all stores that share it
+	Depth     int        // most reads in flight
+}
+
+// TierStats count how passes have found the weights of a tier. On the disk tier a hit is a unit or an
+// expert that was still in its slot, a miss one that was read. On the cpu tier a hit is a parameter or an
+// expert in memory of the store's own, a miss one that was used in the file's mapping, or converted
+// again.
+type TierStats struct {
+	policy.Stats
+	Stall time.Duration // time that computation has waited
+}
+
+// counts are the counters of the cpu tier.
+type counts struct {
+	hits, misses, evictions, stalled atomic.Int64
+
+	used, uncopied int64 // by the unit that computes
+}
+
+// use counts the use of a parameter or an expert by the unit that computes.
+func (c *counts) use(copied bool) {
+	c.used++
+	if !copied {
+		c.uncopied++
+	}
+}
+
+// publish adds what the unit has used.
+func (c *counts) publish() {
+	c.hits.Add(c.used - c.uncopied)
+	c.misses.Add(c.uncopied)
+	c.used, c.uncopied = 0, 0
+}
+
+func (c *counts) stall(d time.Duration) {
+	if d > 0 {
+		c.stalled.Add(int64(d))
+	}
+}
+
+// ReadBytes returns the bytes read from the disk tier so far. Any goroutine may call it.
+func (s *Store) ReadBytes() int64 { return s.bytesRead.Load() }
+
+// Stats returns the counters. Any goroutine may call it.
+func (s *Store) Stats() Stats {
+	c := &s.counts
+	out := Stats{TierBytes: s.tiers, ReadBytes: s.bytesRead.Load(), CPU: TierStats{
+		policy.Stats{Hits: c.hits.Load(), Misses: c.misses.Load(), Evictions: c.evictions.Load()}, time.Duration(c.stalled.Load())}}
+	for _, r := range []*ring{s.ring, s.experts} {
+		if r == nil {
+			continue
+		}
+		out.Disk.Stall += r.stalled()
+		n := r.cached()
+		out.Disk.Hits, out.Disk.Misses, out.Disk.Evictions = out.Disk.Hits+n.Hits, out.Disk.Misses+n.Misses, out.Disk.Evictions+n.Evictions
+	}
+	if s.experts != nil {
+		out.Experts = s.experts.cached()
+	}
+	out.Stall, out.Mover = out.Disk.Stall, s.mover.Stats()
+	out.Depth, _ = s.mover.Depth()
+	return out
+}
