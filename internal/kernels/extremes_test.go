@@ -45,7 +45,7 @@ func ways() []way {
 	return []way{
 		{name: "Mul", takes: always, products: func(set *kernels.Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
 			y := make([]float32, tokens*rows)
-			set.GEMV.Mul(mat.Floats{V: y, Stride: rows}, lying(f, v, n), mat.Floats{V: x, Stride: n}, rows, tokens, n)
+			set.GEMV.Mul(&gemv.Product{Y: mat.Floats{V: y, Stride: rows}, W: lying(f, v, n), X: mat.Floats{V: x, Stride: n}, Rows: rows, Tokens: tokens, N: n})
 			return y
 		}},
 		{name: "AddLanes", takes: always, products: func(set *kernels.Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
@@ -60,7 +60,7 @@ func ways() []way {
 		}},
 		{name: "Mix", takes: always, products: func(set *kernels.Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
 			y := make([]float32, tokens*rows)
-			set.GEMV.Mix(mat.Floats{V: y, Stride: rows}, mat.Floats{V: x, Stride: n}, 1, turnedTo(f, v, rows, n), n, tokens, rows)
+			set.GEMV.Mix(&gemv.RowSum{Y: mat.Floats{V: y, Stride: rows}, P: mat.Floats{V: x, Stride: n}, Step: 1, V: turnedTo(f, v, rows, n), Keys: n, Tokens: tokens, Cols: rows})
 			return y
 		}},
 		{name: "groups", takes: func(set *kernels.Set, _ mat.Format) bool { return set.GEMM.HasGroups() },
@@ -270,7 +270,7 @@ func TestBlocksOfOddScales(t *testing.T) {
 				if s.Quant.HasDots(packing) {
 					got, mul := make([]float32, rows), make([]float32, rows)
 					s.Quant.DotBlocks(got, quant.View{Packed: lying, Step: 1, Rows: rows, Cols: width}, x[:width])
-					s.GEMV.Mul(mat.Floats{V: mul, Stride: rows}, mat.Weights{Data: asm.FloatBytes(want), Stride: 4 * width, Format: mat.Float32}, mat.Floats{V: x, Stride: width}, rows, 1, width)
+					s.GEMV.Mul(&gemv.Product{Y: mat.Floats{V: mul, Stride: rows}, W: mat.Weights{Data: asm.FloatBytes(want), Stride: 4 * width, Format: mat.Float32}, X: mat.Floats{V: x, Stride: width}, Rows: rows, Tokens: 1, N: width})
 					kerneltest.Same(t, what+": products", got, mul)
 				}
 				sums := make([]float32, rows)

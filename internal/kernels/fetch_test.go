@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/kerneltest"
 
 	"github.com/heftai/heft/internal/kernels/fetch"
@@ -56,7 +57,7 @@ func everyProduct(set *kernels.Set, rows, n int) (all [][]float32) {
 		w := mat.Weights{Data: data, Stride: n * f.Size(), Format: f}
 		for tokens := 1; tokens <= 3; tokens++ {
 			y := make([]float32, tokens*rows)
-			set.GEMV.Mul(mat.Floats{V: y, Stride: rows}, w, x, rows, tokens, n)
+			set.GEMV.Mul(&gemv.Product{Y: mat.Floats{V: y, Stride: rows}, W: w, X: x, Rows: rows, Tokens: tokens, N: n})
 			all = append(all, y)
 		}
 		if f == mat.BFloat16 {

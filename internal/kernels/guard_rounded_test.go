@@ -37,8 +37,8 @@ func TestRoundedStaysInside(t *testing.T) {
 				set.GEMM.Tile(gemm.Tiles{C: c, W: packs, WStride: size, X: panels, XStride: size, Blocks: blocks, Count: 1, Add: add})
 				set.GEMM.Couple(gemm.Tiles{C: c, W: packs, WStride: size, X: panels, XStride: size, Blocks: blocks, Count: 1, Add: add})
 				if set.AMX {
-					set.GEMM.TilePack(c, packs[size:], panels, size, 2, blocks, add)
-					set.GEMM.TilePack(one, packs[size:], panels[size:], size, 1, blocks, add)
+					set.GEMM.TilePack(gemm.Tiles{C: c, W: packs[size:], X: panels, XStride: size, Count: 2, Blocks: blocks, Add: add})
+					set.GEMM.TilePack(gemm.Tiles{C: one, W: packs[size:], X: panels[size:], XStride: size, Count: 1, Blocks: blocks, Add: add})
 				}
 			}
 			set.GEMM.Transpose(y, one, nil, rows, tokens)

@@ -12,6 +12,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/kerneltest"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/quant"
+	"github.com/heftai/heft/internal/kernels/vector"
 )
 
 // TestStaysInside runs every kernel on operands at the end of memory. A read or write
@@ -24,8 +25,8 @@ func TestStaysInside(t *testing.T) {
 			for f := range mat.Formats {
 				w := mat.Weights{Data: kerneltest.Guarded(t, rows*n*f.Size()), Stride: n * f.Size(), Format: f}
 				x, y := kerneltest.GuardedFloats(t, tokens*n), kerneltest.GuardedFloats(t, tokens*rows)
-				set.GEMV.Mul(mat.Floats{V: y, Stride: rows}, w, mat.Floats{V: x, Stride: n}, rows, tokens, n)
-				set.GEMV.Mix(mat.Floats{V: x, Stride: n}, mat.Floats{V: y, Stride: rows}, 1, w, rows, tokens, n)
+				set.GEMV.Mul(&gemv.Product{Y: mat.Floats{V: y, Stride: rows}, W: w, X: mat.Floats{V: x, Stride: n}, Rows: rows, Tokens: tokens, N: n})
+				set.GEMV.Mix(&gemv.RowSum{Y: mat.Floats{V: x, Stride: n}, P: mat.Floats{V: y, Stride: rows}, Step: 1, V: w, Keys: rows, Tokens: tokens, Cols: n})
 				set.GEMV.AddLanes(kerneltest.GuardedFloats(t, set.Lanes*n), y[:rows], w, n)
 				set.Vector.Widen(x[:n], w.Data, f)
 			}
@@ -60,7 +61,7 @@ func TestStaysInside(t *testing.T) {
 			set.Vector.Tanh(c, 1, 2)
 			set.Vector.ScaleMax(b, 2)
 			set.Vector.AddRounded(a, b, 3)
-			set.Vector.Norm(a, b, c, nil, 0, 1, 0)
+			set.Vector.Norm(a, b, c, nil, vector.Affine{By: 1})
 			set.Vector.Rotate(a, b, c, c)
 			set.Vector.NarrowBFloat16(kerneltest.Guarded(t, 2*n), c)
 			set.Vector.SumSquares(c, 0)
@@ -85,8 +86,8 @@ func partsStayInside(t *testing.T, set *kernels.Set, parts, n int) {
 	}
 	size, width := parts*gemm.PanelWords(n), 1+n%gemm.PackRows
 	pack := words(2 * size)
-	set.GEMM.PackParts(pack, gemm.PanelWords(n), mat.Floats{V: kerneltest.GuardedFloats(t, width*n), Stride: n}, n%2 == 0, false, parts, width, n)
-	set.GEMM.PackParts(pack, gemm.PanelWords(n), mat.Floats{V: kerneltest.GuardedFloats(t, n*width), Stride: width}, n%2 == 0, true, parts, width, n)
+	set.GEMM.PackParts(pack, gemm.PanelWords(n), mat.Floats{V: kerneltest.GuardedFloats(t, width*n), Stride: n}, gemm.PartsLayout{Panel: n%2 == 0, Parts: parts, Width: width, N: n})
+	set.GEMM.PackParts(pack, gemm.PanelWords(n), mat.Floats{V: kerneltest.GuardedFloats(t, n*width), Stride: width}, gemm.PartsLayout{Panel: n%2 == 0, Lines: true, Parts: parts, Width: width, N: n})
 	set.GEMM.PackHalves(pack, mat.Weights{Data: kerneltest.Guarded(t, 2*width*n), Stride: 2 * n, Format: mat.BFloat16}, n%2 == 0, false, width, n)
 	set.GEMM.PackHalves(pack, mat.Weights{Data: kerneltest.Guarded(t, 2*width*n), Stride: 2 * width, Format: mat.BFloat16}, n%2 == 0, true, width, n)
 	set.GEMM.MulParts(mat.Floats{V: kerneltest.GuardedFloats(t, 32*32), Stride: 32}, kerneltest.PacksOf(pack, parts, n), kerneltest.PacksOf(words(2*size), parts, n), mat.CeilDiv(n, gemm.BlockK), 1, true)
@@ -130,7 +131,7 @@ func fewStaysInside(t *testing.T, set *kernels.Set, n int) {
 	rows, tokens, cols := gemm.SmallBatchRows+n%23, 1+n%gemm.SmallBatchTokens, gemm.SmallBatchColumns*(1+n%2)
 	side, w := kerneltest.GuardedFloats(t, cols*set.GEMM.SmallBatchWidth(tokens)), mat.Weights{Data: kerneltest.Guarded(t, rows*cols*2), Stride: cols * 2, Format: mat.BFloat16}
 	set.GEMM.PackSmallBatch(side, mat.Floats{V: kerneltest.GuardedFloats(t, tokens*cols), Stride: cols}, tokens, cols)
-	set.GEMM.MulSmallBatch(mat.Floats{V: kerneltest.GuardedFloats(t, tokens*rows), Stride: rows}, w, side, rows, tokens, cols, nil)
+	set.GEMM.MulSmallBatch(gemm.SmallBatch{C: mat.Floats{V: kerneltest.GuardedFloats(t, tokens*rows), Stride: rows}, W: w, X: side, Rows: rows, Tokens: tokens, N: cols})
 }
 
 func halvesStayInside(t *testing.T, set *kernels.Set, n int) {

@@ -10,6 +10,7 @@ import (
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/fetch"
+	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/roof"
 )
@@ -144,7 +145,7 @@ func compute(ctx context.Context, set *kernels.Set, f mat.Format, n int) float64
 				set.Vector.Widen(panel, w.Data, f)
 				use = widened(panel)
 			}
-			set.GEMV.Mul(y, use, x, tileRows, tileTokens, tileCols)
+			set.GEMV.Mul(&gemv.Product{Y: y, W: use, X: x, Rows: tileRows, Tokens: tileTokens, N: tileCols})
 			done += 2 * tileRows * tileCols * tileTokens
 			if !time.Now().Before(deadline) || ctx.Err() != nil {
 				return done

@@ -3,6 +3,7 @@ package tensor
 import (
 	"math"
 
+	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
@@ -89,7 +90,7 @@ func (a *attention) group(head int) int {
 // scores sets p[i][j] to the product of query t+i and key lo+j.
 func (a *attention) scores(p []float32, head, t, n, lo, hi int) {
 	keys := a.of(a.k.data, a.groups, a.group(head), lo)
-	a.tp.set.GEMV.Mul(dense(p, hi-lo), stored(keys.V, keys.Stride), a.of(a.q.data, a.heads, head, t), hi-lo, n, a.width)
+	a.tp.set.GEMV.Mul(&gemv.Product{Y: dense(p, hi-lo), W: stored(keys.V, keys.Stride), X: a.of(a.q.data, a.heads, head, t), Rows: hi - lo, Tokens: n, N: a.width})
 }
 
 // forward computes the output of queries [t, t+attentionRows) of a head.
@@ -111,7 +112,7 @@ func (a *attention) forward(head, t int) {
 		a.lse[head*a.length+t+i] = top + float32(math.Log(float64(sum)))
 	}
 	values := a.of(a.v.data, a.groups, a.group(head), lo)
-	a.tp.set.GEMV.Mix(a.of(a.out.data, a.heads, head, t), dense(p, span), 1, stored(values.V, values.Stride), span, n, a.width)
+	a.tp.set.GEMV.Mix(&gemv.RowSum{Y: a.of(a.out.data, a.heads, head, t), P: dense(p, span), Step: 1, V: stored(values.V, values.Stride), Keys: span, Tokens: n, Cols: a.width})
 }
 
 // backward processes the heads of a group one after another, because they share the gradients of k
@@ -140,7 +141,7 @@ func (a *attention) backRows(scratch, grad, gq, gk, gv []float32, head, t int) {
 	dy, y := a.of(grad, a.heads, head, t), a.of(a.out.data, a.heads, head, t)
 	values := a.of(a.v.data, a.groups, g, lo)
 	a.scores(p, head, t, n, lo, hi)
-	set.GEMV.Mul(dense(dp, span), stored(values.V, values.Stride), dy, span, n, a.width)
+	set.GEMV.Mul(&gemv.Product{Y: dense(dp, span), W: stored(values.V, values.Stride), X: dy, Rows: span, Tokens: n, N: a.width})
 	for i := range n {
 		first, end := a.sees(t + i)
 		row := p[i*span : (i+1)*span]
@@ -151,7 +152,7 @@ func (a *attention) backRows(scratch, grad, gq, gk, gv []float32, head, t int) {
 		set.Vector.ExpSum(seen, a.lse[head*a.length+t+i])
 	}
 	if gv != nil {
-		set.GEMV.Mix(a.of(gv, a.groups, g, lo), mat.Floats{V: p, Stride: 1}, span, stored(dy.V, dy.Stride), n, span, a.width)
+		set.GEMV.Mix(&gemv.RowSum{Y: a.of(gv, a.groups, g, lo), P: mat.Floats{V: p, Stride: 1}, Step: span, V: stored(dy.V, dy.Stride), Keys: n, Tokens: span, Cols: a.width})
 	}
 	for i := range n {
 		var dot float64
@@ -165,10 +166,10 @@ func (a *attention) backRows(scratch, grad, gq, gk, gv []float32, head, t int) {
 	}
 	if gq != nil {
 		keys := a.of(a.k.data, a.groups, g, lo)
-		set.GEMV.Mix(a.of(gq, a.heads, head, t), dense(dp, span), 1, stored(keys.V, keys.Stride), span, n, a.width)
+		set.GEMV.Mix(&gemv.RowSum{Y: a.of(gq, a.heads, head, t), P: dense(dp, span), Step: 1, V: stored(keys.V, keys.Stride), Keys: span, Tokens: n, Cols: a.width})
 	}
 	if gk != nil {
 		queries := a.of(a.q.data, a.heads, head, t)
-		set.GEMV.Mix(a.of(gk, a.groups, g, lo), mat.Floats{V: dp, Stride: 1}, span, stored(queries.V, queries.Stride), n, span, a.width)
+		set.GEMV.Mix(&gemv.RowSum{Y: a.of(gk, a.groups, g, lo), P: mat.Floats{V: dp, Stride: 1}, Step: span, V: stored(queries.V, queries.Stride), Keys: n, Tokens: span, Cols: a.width})
 	}
 }

@@ -3,6 +3,7 @@ package tensor
 import (
 	"unsafe"
 
+	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
@@ -83,7 +84,7 @@ func (tp *Tape) mixUnit(y, p mat.Floats, step int, v mat.Weights, keys, tokens, 
 				}
 				tile = packed
 			}
-			tp.set.GEMV.Mix(skipFloats(y, 0, c), weights, 1, tile, nj, tokens, nc)
+			tp.set.GEMV.Mix(&gemv.RowSum{Y: skipFloats(y, 0, c), P: weights, Step: 1, V: tile, Keys: nj, Tokens: tokens, Cols: nc})
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/tensor"
 )
@@ -258,7 +259,7 @@ func (op *attentionOp) score(scores, q mat.Floats, block, wide []float32, t *til
 		op.k.each(t.span.Pages, base, end, func(position, n int, k []byte) {
 			op.set.Vector.Transpose(mat.Floats{V: block[position-base:], Stride: keyBlock}, op.k.headRows(op.set, k, t.kvHead, n, wide), n, dim)
 		})
-		op.set.GEMV.Mix(from(scores, 0, base-lo), q, 1, weightsOf(block, keyBlock), dim, m, end-base)
+		op.set.GEMV.Mix(&gemv.RowSum{Y: from(scores, 0, base-lo), P: q, Step: 1, V: weightsOf(block, keyBlock), Keys: dim, Tokens: m, Cols: end - base})
 	}
 }
 
@@ -272,7 +273,7 @@ func (op *attentionOp) weigh(sum, scores mat.Floats, wide []float32, t *tileOf, 
 	part := func(lo, hi, token, count int) {
 		op.v.each(t.span.Pages, lo, hi, func(position, n int, v []byte) {
 			at := token * t.heads
-			op.set.GEMV.Mix(from(sum, at, 0), from(scores, at, position-base), 1, op.v.headRows(op.set, v, t.kvHead, n, wide), n, count*t.heads, op.a.ValueDim)
+			op.set.GEMV.Mix(&gemv.RowSum{Y: from(sum, at, 0), P: from(scores, at, position-base), Step: 1, V: op.v.headRows(op.set, v, t.kvHead, n, wide), Keys: n, Tokens: count * t.heads, Cols: op.a.ValueDim})
 		})
 	}
 	for i := range t.tokens {

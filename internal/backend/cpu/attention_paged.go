@@ -94,7 +94,7 @@ func (op *attentionOp) pagedTile(w *worker, t *tileOf) {
 	t.eachCall(pages, op.v.page, func(base int, pages []int32, row, n, used int) {
 		begin, end := max(at, base), min(end, base+len(pages)*attention.PagedTokens)
 		for i := 0; i < used; i += most {
-			op.set.Attention.WeightedSum(from(sums, row+i, 0), from(scores, row+i, begin), min(n, most), &w.paged, pages, begin-base, end-begin, op.a.ValueDim)
+			op.set.Attention.WeightedSum(attention.PageSum{Y: from(sums, row+i, 0), W: from(scores, row+i, begin), Queries: min(n, most), P: &w.paged, Pages: pages, First: begin - base, Keys: end - begin, Cols: op.a.ValueDim})
 		}
 	})
 	t.eachQuery(op.group, func(first, column, _, head int) {

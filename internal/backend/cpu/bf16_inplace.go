@@ -73,7 +73,7 @@ func (op *bf16Product) rowsInPlace(scratch []float32, r, rows, blocks, t int, f 
 	if n := op.w.cols - k; n > 0 {
 		for i := 0; i < rows; i += gemm.PackRows {
 			op.pack(pack, r+i, k, n, nil)
-			op.set.GEMM.TilePack(from(c, i, 0), pack, x[k/2*gemm.PanelTokens:], op.words, panels, ceil(n, gemm.BlockK), k > 0)
+			op.set.GEMM.TilePack(gemm.Tiles{C: from(c, i, 0), W: pack, X: x[k/2*gemm.PanelTokens:], XStride: op.words, Count: panels, Blocks: ceil(n, gemm.BlockK), Add: k > 0})
 		}
 	}
 	op.transpose(c, r, rows, t, tokens)

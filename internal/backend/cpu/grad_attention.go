@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/tensor"
 )
@@ -95,17 +96,17 @@ func (op *attentionGrad) tile(scratch []float32, t *tileOf, span int) {
 	lo, _ := op.visible(t.span, t.first)
 	_, hi := op.visible(t.span, t.first+t.tokens-1)
 	op.k.each(t.span.Pages, lo, hi, func(position, n int, k []byte) {
-		op.set.GEMV.Mul(from(scores, 0, position-lo), op.k.headOf(k, t.kvHead), mat.Floats{V: q, Stride: dim}, n, m, dim)
+		op.set.GEMV.Mul(&gemv.Product{Y: from(scores, 0, position-lo), W: op.k.headOf(k, t.kvHead), X: mat.Floats{V: q, Stride: dim}, Rows: n, Tokens: m, N: dim})
 	})
 	op.v.each(t.span.Pages, lo, hi, func(position, n int, v []byte) {
-		op.set.GEMV.Mul(from(grads, 0, position-lo), op.v.headOf(v, t.kvHead), mat.Floats{V: dy, Stride: width}, n, m, width)
+		op.set.GEMV.Mul(&gemv.Product{Y: from(grads, 0, position-lo), W: op.v.headOf(v, t.kvHead), X: mat.Floats{V: dy, Stride: width}, Rows: n, Tokens: m, N: width})
 	})
 	for i := range m {
 		own, end := op.visible(t.span, t.first+i/t.heads)
 		op.query(row(scores, i, hi-lo), row(grads, i, hi-lo), own-lo, end-lo, t.head+i%t.heads, span)
 	}
 	op.k.each(t.span.Pages, lo, hi, func(position, n int, k []byte) {
-		op.set.GEMV.Mix(mat.Floats{V: dq, Stride: dim}, from(grads, 0, position-lo), 1, op.k.headOf(k, t.kvHead), n, m, dim)
+		op.set.GEMV.Mix(&gemv.RowSum{Y: mat.Floats{V: dq, Stride: dim}, P: from(grads, 0, position-lo), Step: 1, V: op.k.headOf(k, t.kvHead), Keys: n, Tokens: m, Cols: dim})
 	})
 	op.intoPages(op.dk, t, lo, hi, grads, mat.Floats{V: q, Stride: dim}, dim)
 	op.intoPages(op.dv, t, lo, hi, scores, mat.Floats{V: dy, Stride: width}, width)
@@ -150,8 +151,7 @@ func (op *attentionGrad) intoPages(to pages, t *tileOf, lo, hi int, weights, row
 	to.each(t.span.Pages, lo, hi, func(position, n int, data []byte) {
 		w := to.headOf(data, t.kvHead)
 		y := tensor.Tensor{Data: w.Data}.F32()
-		op.set.GEMV.Mix(mat.Floats{V: y, Stride: w.Stride / 4}, mat.Floats{V: weights.V[position-lo:], Stride: 1}, weights.Stride,
-			weightsOf(rows.V, rows.Stride), t.tokens*t.heads, n, cols)
+		op.set.GEMV.Mix(&gemv.RowSum{Y: mat.Floats{V: y, Stride: w.Stride / 4}, P: mat.Floats{V: weights.V[position-lo:], Stride: 1}, Step: weights.Stride, V: weightsOf(rows.V, rows.Stride), Keys: t.tokens * t.heads, Tokens: n, Cols: cols})
 	})
 }
 

@@ -3,6 +3,7 @@ package cpu
 import (
 	"math"
 
+	"github.com/heftai/heft/internal/kernels/grad"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
@@ -76,7 +77,7 @@ func (op *normGrad) row(r int) {
 		m := op.moments[2*(r*op.cols+c)/dim:]
 		m[0], m[1] = mean, inverse
 		if op.dx.V != nil {
-			op.set.Grad.NormGrad(row(op.dx, r, op.cols)[c:c+dim], dy[c:c+dim], v, op.part(op.factors, c), mean, inverse, op.spec.Layer)
+			op.set.Grad.NormGrad(row(op.dx, r, op.cols)[c:c+dim], dy[c:c+dim], v, op.part(op.factors, c), grad.Norm{Mean: mean, By: inverse, Centred: op.spec.Layer})
 		}
 	}
 }

@@ -3,6 +3,7 @@ package cpu
 import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/quant"
 	"github.com/heftai/heft/internal/tensor"
@@ -208,7 +209,7 @@ func (op *linear) run(w *worker, unit int) {
 		}
 		panel := op.panel(w.scratch.v, r, rows)
 		for begin := 0; begin < tokens; begin += unitTokens {
-			op.set.GEMV.Mul(from(y, begin, 0), panel, from(x, begin, 0), rows, min(unitTokens, tokens-begin), op.w.cols)
+			op.set.GEMV.Mul(&gemv.Product{Y: from(y, begin, 0), W: panel, X: from(x, begin, 0), Rows: rows, Tokens: min(unitTokens, tokens-begin), N: op.w.cols})
 		}
 	}
 	op.addBias(t, tokens, r, rows)
@@ -232,7 +233,7 @@ func (op *linear) mulInPlace(w *worker, y, x mat.Floats, r, rows, tokens int) {
 		return
 	}
 	w.did(dotRows)
-	op.set.GEMV.Mul(y, op.at(r), x, rows, tokens, op.w.cols)
+	op.set.GEMV.Mul(&gemv.Product{Y: y, W: op.at(r), X: x, Rows: rows, Tokens: tokens, N: op.w.cols})
 }
 
 // at is the weight from row r on.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/vector"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -72,7 +73,7 @@ func (op *norm) group(dst, x []float32, c int) {
 	}
 	squares := float64(op.set.Vector.SumSquares(x, mean)) / float64(len(x))
 	inverse := float32(1 / math.Sqrt(squares+float64(op.spec.Eps)))
-	op.set.Vector.Norm(dst, x, op.part(op.weight, c), op.part(op.bias, c), mean, inverse, op.spec.Offset)
+	op.set.Vector.Norm(dst, x, op.part(op.weight, c), op.part(op.bias, c), vector.Affine{Mean: mean, By: inverse, Offset: op.spec.Offset})
 }
 
 // part is the part of a weight that belongs to the group at column c; of none it is none.

@@ -36,6 +36,6 @@ func (op *smallBatch) run(work *worker, unit int) {
 	w, ahead := op.at(r), op.unitRows*op.w.Stride
 	next := w.Data[min(ahead, len(w.Data)):]
 	work.did(smallBatches)
-	set.GEMM.MulSmallBatch(from(op.y, 0, r), w, op.groups.x, rows, op.tokens, cols, next[:min(ahead, len(next))])
+	set.GEMM.MulSmallBatch(gemm.SmallBatch{C: from(op.y, 0, r), W: w, X: op.groups.x, Rows: rows, Tokens: op.tokens, N: cols, Next: next[:min(ahead, len(next))]})
 	op.addBias(0, op.tokens, r, rows)
 }

@@ -51,7 +51,7 @@ func (p *Paged) Bytes(n int) int {
 // pager is what a variant implements that reads pages in one go. Bounds have been checked.
 type pager interface {
 	scores(y mat.Floats, q []float32, queries int, p *Paged, pages []int32, dim int)
-	weigh(y, w mat.Floats, queries int, p *Paged, pages []int32, at, keys, cols int)
+	weigh(o PageSum)
 	mostWeighed() int
 }
 
@@ -82,24 +82,33 @@ func (s *Kernels) Scores(y mat.Floats, q []float32, queries int, p *Paged, pages
 // MaxQueries is how many queries of a head pass values in one call of WeightedSum.
 func (s *Kernels) MaxQueries() int { return s.pager.mostWeighed() }
 
-// WeightedSum adds y[h·queries+i][c] += Σ_j w[h·queries+i][j] · v[j][c] of head h in ascending order of j, as
-// Mix does, over keys tokens from position first of the first page on, for 1, 2, 4 or 8 queries a head,
-// at most MaxQueries. y has room for a multiple of 32 columns.
-func (s *Kernels) WeightedSum(y, w mat.Floats, queries int, p *Paged, pages []int32, first, keys, cols int) {
-	rows := queries * p.Heads
-	most := max(1, pagedWork/(PagedTokens*rows*max(cols, 1))) * PagedTokens
-	for keys > 0 {
-		n := min(keys, most)
-		if first > 0 {
-			n = min(keys, PagedTokens-first)
+// PageSum is the operands of [Kernels.WeightedSum]: Queries queries of each head, at most MaxQueries, with weights
+// W for Keys tokens of some Pages of P from position First of the first page on, and Cols columns of each value.
+type PageSum struct {
+	Y, W       mat.Floats // Y has room for a multiple of 32 columns
+	Queries    int        // 1, 2, 4 or 8
+	P          *Paged
+	Pages      []int32
+	First      int
+	Keys, Cols int
+}
+
+// WeightedSum adds Y[h·Queries+i][c] += Σ_j W[h·Queries+i][j] · v[j][c] of head h in ascending order of j, as
+// gemv's Mix does.
+func (s *Kernels) WeightedSum(o PageSum) {
+	rows := o.Queries * o.P.Heads
+	most, left := max(1, pagedWork/(PagedTokens*rows*max(o.Cols, 1)))*PagedTokens, o.Keys
+	for left > 0 {
+		if o.Keys = min(left, most); o.First > 0 {
+			o.Keys = min(left, PagedTokens-o.First)
 		}
-		y.Check(rows, mat.CeilDiv(cols, quant.BlockColumns)*quant.BlockColumns)
-		w.Check(rows, n)
-		p.check(pages[:mat.CeilDiv(first+n, PagedTokens)], cols)
-		s.pager.weigh(y, w, queries, p, pages, first, n, cols)
-		pages, keys, first = pages[(first+n)/PagedTokens:], keys-n, 0
-		if keys > 0 {
-			w.V = w.V[n:]
+		o.Y.Check(rows, mat.CeilDiv(o.Cols, quant.BlockColumns)*quant.BlockColumns)
+		o.W.Check(rows, o.Keys)
+		o.P.check(o.Pages[:mat.CeilDiv(o.First+o.Keys, PagedTokens)], o.Cols)
+		s.pager.weigh(o)
+		o.Pages, left, o.First = o.Pages[(o.First+o.Keys)/PagedTokens:], left-o.Keys, 0
+		if left > 0 {
+			o.W.V = o.W.V[o.Keys:]
 		}
 	}
 }

@@ -63,35 +63,37 @@ const strippedBytes = 16 << 10
 
 func (narrowLanes) mostWeighed() int { return 4 }
 
-func (l narrowLanes) weigh(y, w mat.Floats, queries int, p *Paged, pages []int32, first, keys, cols int) {
-	for h := range p.Heads {
-		rows := h * queries
-		l.weighHead(mat.Floats{V: y.V[rows*y.Stride:], Stride: y.Stride}, mat.Floats{V: w.V[rows*w.Stride:], Stride: w.Stride}, queries, p, h*p.Head+first*p.Row, pages, keys, cols)
+func (l narrowLanes) weigh(o PageSum) {
+	for h := range o.P.Heads {
+		rows, head := h*o.Queries, o
+		head.Y.V, head.W.V = o.Y.V[rows*o.Y.Stride:], o.W.V[rows*o.W.Stride:]
+		l.weighHead(head, h*o.P.Head+o.First*o.P.Row)
 	}
 }
 
-// weighHead is weigh for the head that begins at a byte of p's data.
-func (narrowLanes) weighHead(y, w mat.Floats, queries int, p *Paged, at int, pages []int32, keys, cols int) {
-	strips := weighAVX2[p.kind()][log2(queries)]
+// weighHead is weigh for the head that begins at a byte of the pages' data.
+func (narrowLanes) weighHead(o PageSum, at int) {
+	p := o.P
+	strips := weighAVX2[p.kind()][log2(o.Queries)]
 	if p.Blocks {
-		cols = mat.CeilDiv(cols, quant.BlockColumns) * quant.BlockColumns
+		o.Cols = mat.CeilDiv(o.Cols, quant.BlockColumns) * quant.BlockColumns
 	}
-	most := max(1, strippedBytes/(PagedTokens*p.Bytes(cols))) * PagedTokens
-	for keys > 0 {
-		n, left := min(keys, most), strips
-		for c := 0; c < cols; {
-			for left[0].columns > cols-c {
+	most := max(1, strippedBytes/(PagedTokens*p.Bytes(o.Cols))) * PagedTokens
+	for o.Keys > 0 {
+		n, left := min(o.Keys, most), strips
+		for c := 0; c < o.Cols; {
+			for left[0].columns > o.Cols-c {
 				left = left[1:]
 			}
 			s, v := &left[0], asm.Bytes(p.Data[at+p.Bytes(c):])
-			callWeigh(s.kernel, mat.Floats{V: y.V[c:], Stride: y.Stride}, w, v, p, pages, n, 0)
+			callWeigh(s.kernel, o.Y.V[c:], v, &o, n)
 			if s.half != nil {
-				callWeigh(s.half, mat.Floats{V: y.V[c+s.columns/2:], Stride: y.Stride}, w, v, p, pages, n, 0)
+				callWeigh(s.half, o.Y.V[c+s.columns/2:], v, &o, n)
 			}
 			c += s.columns
 		}
-		if keys -= n; keys > 0 { // which then began with a page
-			pages, w.V = pages[n/PagedTokens:], w.V[n:]
+		if o.Keys -= n; o.Keys > 0 { // which then began with a page
+			o.Pages, o.W.V = o.Pages[n/PagedTokens:], o.W.V[n:]
 		}
 	}
 }
@@ -102,6 +104,6 @@ func callScores(k scoresKernel, y mat.Floats, q []float32, p *Paged, at int, pag
 }
 
 //go:noinline
-func callWeigh(k weighKernel, y, w mat.Floats, v unsafe.Pointer, p *Paged, pages []int32, keys, cols int) {
-	k(asm.Floats(y.V), int64(4*y.Stride), asm.Floats(w.V), int64(4*w.Stride), v, unsafe.Pointer(unsafe.SliceData(pages)), int64(p.Page), int64(p.Row), int64(keys), int64(cols))
+func callWeigh(k weighKernel, y []float32, v unsafe.Pointer, o *PageSum, keys int) {
+	k(asm.Floats(y), int64(4*o.Y.Stride), asm.Floats(o.W.V), int64(4*o.W.Stride), v, unsafe.Pointer(unsafe.SliceData(o.Pages)), int64(o.P.Page), int64(o.P.Row), int64(keys), 0)
 }

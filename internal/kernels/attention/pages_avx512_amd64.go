@@ -49,12 +49,12 @@ func (wideLanes) scores(y mat.Floats, q []float32, queries int, p *Paged, pages 
 	callPages(scoresKernels[p.kind()][log2(queries)], a)
 }
 
-func (wideLanes) weigh(y, w mat.Floats, queries int, p *Paged, pages []int32, first, keys, cols int) {
-	a := argumentsOf(y, p, pages)
-	a.x, a.xs = asm.Floats(w.V), int64(4*w.Stride)
-	a.w = asm.Bytes(p.Data[first*p.Row:])
-	a.n, a.keys = int64(cols), int64(keys)
-	callPages(weighKernels[p.kind()][log2(queries)], a)
+func (wideLanes) weigh(o PageSum) {
+	a := argumentsOf(o.Y, o.P, o.Pages)
+	a.x, a.xs = asm.Floats(o.W.V), int64(4*o.W.Stride)
+	a.w = asm.Bytes(o.P.Data[o.First*o.P.Row:])
+	a.n, a.keys = int64(o.Cols), int64(o.Keys)
+	callPages(weighKernels[o.P.kind()][log2(o.Queries)], a)
 }
 
 func log2(n int) int { return mathbits.Len(uint(n)) - 1 }

@@ -8,6 +8,7 @@ import (
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/attention"
 	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/kerneltest"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/quant"
@@ -59,16 +60,16 @@ func pagedCase(t *testing.T, set *kernels.Set, r *rand.Rand, p attention.Paged, 
 		set.Vector.Transpose(columns, values, keys, dim)
 		data, _ := kerneltest.Store(mat.Float32, columns.V, 0)
 		own := mat.Floats{V: want.V[h*queries*keys:], Stride: keys}
-		set.GEMV.Mix(own, mat.Floats{V: q[h*queries*dim:], Stride: dim}, 1, mat.Weights{Data: data, Stride: 4 * keys, Format: mat.Float32}, dim, queries, keys)
+		set.GEMV.Mix(&gemv.RowSum{Y: own, P: mat.Floats{V: q[h*queries*dim:], Stride: dim}, Step: 1, V: mat.Weights{Data: data, Stride: 4 * keys, Format: mat.Float32}, Keys: dim, Tokens: queries, Cols: keys})
 		values.Data = values.Data[first*values.Stride:]
-		set.GEMV.Mix(mat.Floats{V: sum.V[h*queries*width:], Stride: width}, mat.Floats{V: own.V[first:], Stride: keys}, 1, values, n, queries, width)
+		set.GEMV.Mix(&gemv.RowSum{Y: mat.Floats{V: sum.V[h*queries*width:], Stride: width}, P: mat.Floats{V: own.V[first:], Stride: keys}, Step: 1, V: values, Keys: n, Tokens: queries, Cols: width})
 	}
 	set.Attention.Scores(got, turned, queries, &p, pages, dim)
 	kerneltest.SameFloats(t, what+": scores", got.V, want.V)
 	if queries > set.Attention.MaxQueries() {
 		return
 	}
-	set.Attention.WeightedSum(sums, mat.Floats{V: want.V[first:], Stride: keys}, queries, &p, pages, first, n, dim)
+	set.Attention.WeightedSum(attention.PageSum{Y: sums, W: mat.Floats{V: want.V[first:], Stride: keys}, Queries: queries, P: &p, Pages: pages, First: first, Keys: n, Cols: dim})
 	for r := range rows {
 		kerneltest.SameFloats(t, what+": sums", sums.V[r*width:][:dim], sum.V[r*width:][:dim])
 	}

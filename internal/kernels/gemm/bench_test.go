@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/kerneltest"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
@@ -17,7 +18,7 @@ func BenchmarkTile(b *testing.B) {
 				w := mat.Weights{Data: make([]byte, rows*n*f.Size()), Stride: n * f.Size(), Format: f}
 				x, y := make([]float32, n*tokens), make([]float32, rows*tokens)
 				for b.Loop() {
-					set.GEMV.Mul(mat.Floats{V: y, Stride: rows}, w, mat.Floats{V: x, Stride: n}, rows, tokens, n)
+					set.GEMV.Mul(&gemv.Product{Y: mat.Floats{V: y, Stride: rows}, W: w, X: mat.Floats{V: x, Stride: n}, Rows: rows, Tokens: tokens, N: n})
 				}
 				b.ReportMetric(2*n*rows*tokens/float64(b.Elapsed().Nanoseconds())*float64(b.N), "GFLOPS")
 			})

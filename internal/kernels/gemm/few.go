@@ -17,7 +17,7 @@ const (
 // fewer is what a variant implements for that. Bounds have been checked.
 type smallBatcher interface {
 	side(dst []float32, x mat.Floats, tokens, width, n int)
-	sumFew(c mat.Floats, w mat.Weights, x []float32, rows, tokens, n int, next []byte)
+	sumSmallBatch(b SmallBatch)
 }
 
 // fewWidths are the numbers of tokens that there are kernels for.
@@ -43,11 +43,22 @@ func (s *Kernels) PackSmallBatch(dst []float32, x mat.Floats, tokens, n int) {
 	s.smallBatches.side(dst[:n*width], x, tokens, width, n)
 }
 
-// MulSmallBatch computes c[t][r] = Σ_k w[r][k] · x[t][k] in ascending order of k, with the bits of
-// SumPanels, for rows, n bfloat16 columns and up to SmallBatchTokens tokens that PackSmallBatch has packed: at
-// least SmallBatchRows rows, and whole blocks of columns. The processor is told to fetch next meanwhile.
-func (s *Kernels) MulSmallBatch(c mat.Floats, w mat.Weights, x []float32, rows, tokens, n int, next []byte) {
-	c.Check(tokens, rows)
-	w.Check(rows, n)
-	s.smallBatches.sumFew(c, w, x[:n*s.SmallBatchWidth(tokens)], rows, tokens, n, next)
+// SmallBatch is the operands of [Kernels.MulSmallBatch]: Rows rows of N bfloat16 weights, at least SmallBatchRows of
+// them and whole blocks of columns, and up to SmallBatchTokens Tokens that PackSmallBatch has packed at X. Next is
+// prefetched meanwhile.
+type SmallBatch struct {
+	C            mat.Floats // Tokens × Rows
+	W            mat.Weights
+	X            []float32
+	Rows, Tokens int
+	N            int
+	Next         []byte
+}
+
+// MulSmallBatch computes C[t][r] = Σ_k W[r][k] · X[t][k] in ascending order of k, with the bits of SumPanels.
+func (s *Kernels) MulSmallBatch(b SmallBatch) {
+	b.C.Check(b.Tokens, b.Rows)
+	b.W.Check(b.Rows, b.N)
+	b.X = b.X[:b.N*s.SmallBatchWidth(b.Tokens)]
+	s.smallBatches.sumSmallBatch(b)
 }

@@ -22,7 +22,8 @@ func (a *simd) side(dst []float32, x mat.Floats, tokens, width, n int) {
 	avx512Side(asm.Floats(dst), asm.Floats(x.V), int64(4*x.Stride), int64(tokens), int64(width), int64(n))
 }
 
-func (a *simd) sumFew(c mat.Floats, w mat.Weights, x []float32, rows, tokens, n int, next []byte) {
+func (a *simd) sumSmallBatch(b SmallBatch) {
+	c, w, x, rows, tokens, n, next := b.C, b.W, b.X, b.Rows, b.Tokens, b.N, b.Next
 	i := 0
 	for smallBatchWidths[i] < tokens {
 		i++

@@ -34,7 +34,7 @@ func TestSumFew(t *testing.T) {
 			}
 			side, got := make([]float32, n*set.GEMM.SmallBatchWidth(tokens)), kerneltest.Random(r, tokens*rows)
 			set.GEMM.PackSmallBatch(side, mat.Floats{V: x, Stride: n}, tokens, n)
-			set.GEMM.MulSmallBatch(mat.Floats{V: got, Stride: rows}, w, side, rows, tokens, n, data)
+			set.GEMM.MulSmallBatch(gemm.SmallBatch{C: mat.Floats{V: got, Stride: rows}, W: w, X: side, Rows: rows, Tokens: tokens, N: n, Next: data})
 			for i, v := range got {
 				if math.Float32bits(v) != math.Float32bits(want[i]) {
 					t.Fatalf("%d tokens, %d columns: token %d, row %d of %d is %g, want %g", tokens, n, i/rows, i%rows, rows, v, want[i])
@@ -56,7 +56,7 @@ func BenchmarkSumFew(b *testing.B) {
 				w := mat.Weights{Data: make([]byte, rows*n*2), Stride: n * 2, Format: mat.BFloat16}
 				x, y := make([]float32, n*set.GEMM.SmallBatchWidth(tokens)), make([]float32, rows*tokens)
 				for b.Loop() {
-					set.GEMM.MulSmallBatch(mat.Floats{V: y, Stride: rows}, w, x, rows, tokens, n, nil)
+					set.GEMM.MulSmallBatch(gemm.SmallBatch{C: mat.Floats{V: y, Stride: rows}, W: w, X: x, Rows: rows, Tokens: tokens, N: n})
 				}
 				b.SetBytes(int64(len(w.Data)))
 				b.ReportMetric(2*float64(rows*tokens*n)/float64(b.Elapsed().Nanoseconds())*float64(b.N), "GFLOPS")

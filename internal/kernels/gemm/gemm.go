@@ -57,10 +57,10 @@ type goOps struct{}
 type rounder interface {
 	packTokens(dst []uint32, x mat.Floats, tokens, n int)
 	packRows(dst []uint32, w mat.Weights, rows, n int)
-	tile(c mat.Floats, w []uint32, ws int, x []uint32, xs, blocks, couples int, add bool)
-	tileRows(c []float32, w mat.Weights, x []uint32, xs, panels, rows, blocks int, f Fetch)
-	tilePack(c mat.Floats, w, x []uint32, xs, panels, blocks int, add bool)
+	tile(t Tiles)
+	tileRows(t RowTiles)
+	tilePack(t Tiles)
 	turn(y, c mat.Floats, bias []float32, rows, tokens int)
-	couple(c mat.Floats, w []uint32, ws int, x []uint32, xs, blocks, groups int, add bool)
+	couple(t Tiles)
 	parter
 }

@@ -14,7 +14,7 @@ const GroupRows = 3
 // checked, and n is a multiple of the lanes.
 type grouper interface {
 	spread(dst []float32, step int, src []byte, n int, f mat.Format)
-	groups(y mat.Floats, w, x, next, sums []float32, rows, tokens, n int, first, last bool)
+	groups(p GroupProduct)
 }
 
 // Groups reports whether s has the kernels for packed groups of rows and tokens:
@@ -87,12 +87,11 @@ type GroupProduct struct {
 // rounds of the lanes. next is the group that comes next, which the processor is told to
 // fetch; it may be nil.
 func (s *Kernels) MulGroups(p GroupProduct) {
-	y, w, x, sums, rows, tokens, n := p.Y, p.W, p.X, p.Sums, p.Rows, p.Tokens, p.N
-	if rows <= 0 || tokens <= 0 || n <= 0 {
+	if p.Rows <= 0 || p.Tokens <= 0 || p.N <= 0 {
 		return
 	}
-	y.Check(tokens, rows)
-	n = mat.CeilDiv(n, s.variant.Lanes) * s.variant.Lanes
-	_, _, _ = w[:mat.CeilDiv(rows, GroupRows)*GroupRows*n], x[:s.GroupTokens*n], sums[:s.SumFloats(rows)]
-	s.grouper.groups(y, w, x, p.Next, sums, rows, min(tokens, s.GroupTokens), n, p.First, p.Last)
+	p.Y.Check(p.Tokens, p.Rows)
+	p.N, p.Tokens = mat.CeilDiv(p.N, s.variant.Lanes)*s.variant.Lanes, min(p.Tokens, s.GroupTokens)
+	_, _, _ = p.W[:mat.CeilDiv(p.Rows, GroupRows)*GroupRows*p.N], p.X[:s.GroupTokens*p.N], p.Sums[:s.SumFloats(p.Rows)]
+	s.grouper.groups(p)
 }

@@ -13,13 +13,7 @@ func (a *simd) spread(dst []float32, step int, src []byte, n int, f mat.Format) 
 }
 
 //go:noinline
-func (a *simd) groups(y mat.Floats, w, x, next, sums []float32, rows, tokens, n int, first, last bool) {
-	var flags int64
-	if first {
-		flags |= 1
-	}
-	if last {
-		flags |= 2
-	}
-	a.multiply(asm.Floats(w), asm.Floats(x), asm.Floats(next), asm.Floats(sums), asm.Floats(y.V), int64(4*y.Stride), int64(n), int64(rows), int64(tokens), flags)
+func (a *simd) groups(p GroupProduct) {
+	flags := asm.Flag(p.First) | 2*asm.Flag(p.Last)
+	a.multiply(asm.Floats(p.W), asm.Floats(p.X), asm.Floats(p.Next), asm.Floats(p.Sums), asm.Floats(p.Y.V), int64(4*p.Y.Stride), int64(p.N), int64(p.Rows), int64(p.Tokens), flags)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/asm"
 	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/kerneltest"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
@@ -31,7 +32,7 @@ func TestGroups(t *testing.T) {
 				data, _ := kerneltest.Store(f, kerneltest.Random(r, rows*n), n%5)
 				w, x := mat.Weights{Data: data, Stride: n * f.Size(), Format: f}, mat.Floats{V: kerneltest.Random(r, tokens*(n+3)), Stride: n + 3}
 				want := make([]float32, tokens*rows)
-				set.GEMV.Mul(mat.Floats{V: want, Stride: rows}, w, x, rows, tokens, n)
+				set.GEMV.Mul(&gemv.Product{Y: mat.Floats{V: want, Stride: rows}, W: w, X: x, Rows: rows, Tokens: tokens, N: n})
 				for _, rounds := range []int{1, 3, 100} {
 					for i, v := range kerneltest.Grouped(set, w, x, rows, tokens, n, rounds) {
 						if math.Float32bits(v) != math.Float32bits(want[i]) {
@@ -60,7 +61,7 @@ func TestGroupsExtremes(t *testing.T) {
 			}
 			v[2*n+n-1], x[3*n+n-1] = odd, odd
 			w, in, want := mat.Weights{Data: asm.FloatBytes(v), Stride: 4 * n, Format: mat.Float32}, mat.Floats{V: x, Stride: n}, make([]float32, tokens*rows)
-			set.GEMV.Mul(mat.Floats{V: want, Stride: rows}, w, in, rows, tokens, n)
+			set.GEMV.Mul(&gemv.Product{Y: mat.Floats{V: want, Stride: rows}, W: w, X: in, Rows: rows, Tokens: tokens, N: n})
 			for i, got := range kerneltest.Grouped(set, w, in, rows, tokens, n, 2) {
 				if got != got && want[i] != want[i] {
 					continue

@@ -17,7 +17,7 @@ const (
 
 // parter is what a variant with tiles for parts implements. Bounds have been checked.
 type parter interface {
-	packParts(dst []uint32, apart int, x mat.Floats, columns, turn bool, parts, width, n int)
+	packParts(dst []uint32, apart int, x mat.Floats, l PartsLayout)
 	packHalves(dst []uint32, w mat.Weights, columns, turn bool, width, n int)
 	mulParts(c mat.Floats, a, b Packs, blocks, couples int, add bool)
 }
@@ -53,27 +53,34 @@ func (s *Kernels) HasParts(parts int) bool {
 	return s.rounder != nil && (parts == RoundedParts || s.variant.AMX)
 }
 
-// PackParts makes parts of up to 16 rows of a left operand, a pack, or with panel of up to
-// 16 columns of a right one. They are rows of x, of n numbers each, or with lines columns of
-// n rows. Zeros fill up. Each part has PanelWords(n) words; they begin apart words from one
-// another.
-func (s *Kernels) PackParts(dst []uint32, apart int, x mat.Floats, panel, lines bool, parts, width, n int) {
-	words := PanelWords(n)
-	dst = dst[:(parts-1)*apart+words]
-	if !lines && width < PackRows || width <= 0 { // the kernels write what is there
-		for part := range parts {
+// PartsLayout says what [Kernels.PackParts] makes of a matrix: a pack of up to 16 rows of a left operand, or a Panel
+// of up to 16 columns of a right one, Width of them with N terms each, in Parts parts. The matrix has them as
+// rows of N numbers, or with Lines as columns of N rows.
+type PartsLayout struct {
+	Panel, Lines    bool
+	Parts, Width, N int
+}
+
+// PackParts packs x as l says and fills up with zeros. Each part has PanelWords(N) words; they begin apart words
+// from one another.
+func (s *Kernels) PackParts(dst []uint32, apart int, x mat.Floats, l PartsLayout) {
+	words := PanelWords(l.N)
+	dst = dst[:(l.Parts-1)*apart+words]
+	if !l.Lines && l.Width < PackRows || l.Width <= 0 { // the kernels write what is there
+		for part := range l.Parts {
 			clear(dst[part*apart:][:words])
 		}
 	}
 	switch {
-	case width <= 0 || n <= 0:
+	case l.Width <= 0 || l.N <= 0:
 		return
-	case lines:
-		x.Check(n, width)
+	case l.Lines:
+		x.Check(l.N, l.Width)
 	default:
-		x.Check(width, n)
+		x.Check(l.Width, l.N)
 	}
-	s.rounder.packParts(dst, apart, x, !lines, lines != panel, parts, min(width, PackRows), n)
+	l.Width = min(l.Width, PackRows)
+	s.rounder.packParts(dst, apart, x, l)
 }
 
 // PackHalves is PackParts of numbers in bfloat16, which are one part of themselves.

@@ -8,8 +8,9 @@ import (
 )
 
 //go:noinline
-func (bf16) packParts(dst []uint32, apart int, x mat.Floats, columns, turn bool, parts, width, n int) {
-	to, step, from, stride, w, terms := asm.Words(dst), int64(4*apart), asm.Floats(x.V), int64(4*x.Stride), int64(width), int64(n)
+func (bf16) packParts(dst []uint32, apart int, x mat.Floats, l PartsLayout) {
+	columns, turn, parts, n := !l.Lines, l.Lines != l.Panel, l.Parts, l.N
+	to, step, from, stride, w, terms := asm.Words(dst), int64(4*apart), asm.Floats(x.V), int64(4*x.Stride), int64(l.Width), int64(n)
 	switch {
 	case columns && parts == RoundedParts:
 		avx512ColumnParts1(to, step, from, stride, w, terms)
@@ -40,7 +41,7 @@ func (bf16) packHalves(dst []uint32, w mat.Weights, columns, turn bool, width, n
 //go:noinline
 func (t bf16) mulParts(c mat.Floats, a, b Packs, blocks, couples int, add bool) {
 	if !t.tiles { // of one part
-		t.tile(c, a.V, a.Words, b.V, b.Words, blocks, couples, add)
+		t.tile(Tiles{C: c, W: a.V, WStride: a.Words, X: b.V, XStride: b.Words, Blocks: blocks, Count: couples, Add: add})
 		return
 	}
 	kernel, goOn := amxRounded, int64(0)

@@ -10,7 +10,7 @@ import (
 // prompter is what a variant implements for them. Bounds have been checked.
 type prompter interface {
 	widenColumns(dst []float32, w mat.Weights, rows, n, ahead int)
-	sumPanels(c mat.Floats, a []float32, apart int, b []float32, rows, cols, n int, add bool)
+	sumPanels(p PanelProduct)
 }
 
 // WidenColumns fills a panel with rows of weights: dst[k·lanes+i] = w[i][k] as float32 for k < n,
@@ -44,15 +44,15 @@ type PanelProduct struct {
 // of which cols may fill less. With add it goes on from what c has: each element is one sum in
 // ascending order of k, whatever the calls it is cut into and the rows and columns beside it.
 func (s *Kernels) SumPanels(p PanelProduct) {
-	c, a, apart, b, rows, cols, n, add := p.C, p.A, p.AStride, p.B, p.Rows, p.Cols, p.N, p.Add
-	if rows <= 0 || cols <= 0 || n <= 0 {
+	if p.Rows <= 0 || p.Cols <= 0 || p.N <= 0 {
 		return
 	}
-	size := n * s.PanelLanes()
-	c.Check(rows, cols)
-	_ = b[:2*size]
-	_ = a[:(mat.CeilDiv(rows, s.PanelRows())-1)*apart+size]
-	s.ops.sumPanels(c, a, apart, b, rows, min(cols, 2*s.PanelLanes()), n, add)
+	size := p.N * s.PanelLanes()
+	p.C.Check(p.Rows, p.Cols)
+	_ = p.B[:2*size]
+	_ = p.A[:(mat.CeilDiv(p.Rows, s.PanelRows())-1)*p.AStride+size]
+	p.Cols = min(p.Cols, 2*s.PanelLanes())
+	s.ops.sumPanels(p)
 }
 
 func (goOps) widenColumns(dst []float32, w mat.Weights, rows, n, _ int) {
@@ -62,17 +62,17 @@ func (goOps) widenColumns(dst []float32, w mat.Weights, rows, n, _ int) {
 	mat.Transpose(mat.Floats{V: dst, Stride: GoPanelLanes}, w, 0, rows, 0, n)
 }
 
-func (goOps) sumPanels(c mat.Floats, a []float32, apart int, b []float32, rows, cols, n int, add bool) {
+func (goOps) sumPanels(p PanelProduct) {
 	var sums [GoPanelLanes]float32
-	for i := range rows {
-		left := a[i/goPanelRows*apart+i%goPanelRows:]
-		for j := 0; j < cols; j += GoPanelLanes {
-			to, right := c.V[i*c.Stride+j:][:min(GoPanelLanes, cols-j)], b[j*n:]
+	for i := range p.Rows {
+		left := p.A[i/goPanelRows*p.AStride+i%goPanelRows:]
+		for j := 0; j < p.Cols; j += GoPanelLanes {
+			to, right := p.C.V[i*p.C.Stride+j:][:min(GoPanelLanes, p.Cols-j)], p.B[j*p.N:]
 			clear(sums[:])
-			if add {
+			if p.Add {
 				copy(sums[:], to)
 			}
-			for k := range n {
+			for k := range p.N {
 				v, row := left[k*GoPanelLanes], (*[GoPanelLanes]float32)(right[k*GoPanelLanes:])
 				for l := range sums {
 					sums[l] += float32(v * row[l])

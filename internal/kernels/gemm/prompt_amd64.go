@@ -43,26 +43,27 @@ func (a *simd) widenColumns(dst []float32, w mat.Weights, rows, n, ahead int) {
 	}
 }
 
-func (a *simd) sumPanels(c mat.Floats, left []float32, apart int, right []float32, rows, cols, n int, add bool) {
+func (a *simd) sumPanels(p PanelProduct) {
 	tiles, high, lanes := avx2Sums, a.panelRows(), a.panelLanes()
 	if a.wide {
 		tiles = avx512Sums
 	}
-	step := max(panelPiece/(high*2*lanes*n), 1) * high
-	for r := 0; r < rows; {
-		part := min(step, (rows-r)/high*high)
+	step := max(panelPiece/(high*2*lanes*p.N), 1) * high
+	for r := 0; r < p.Rows; {
+		part := p
+		part.Rows = min(step, (p.Rows-r)/high*high)
 		tile := &tiles[len(tiles)-1]
-		if part == 0 { // the last panel: as few rows as will do
-			part = rows - r
+		if part.Rows == 0 { // the last panel: as few rows as will do
+			part.Rows = p.Rows - r
 			for i := range tiles {
-				if tile = &tiles[i]; tile.rows >= part {
+				if tile = &tiles[i]; tile.rows >= part.Rows {
 					break
 				}
 			}
 		}
-		to := mat.Floats{V: c.V[r*c.Stride:], Stride: c.Stride}
-		callSumPanels(tile.kernel, left[r/high*apart:], apart, right, lanes, to, part, cols, n, add)
-		r += part
+		part.A, part.C.V = p.A[r/high*p.AStride:], p.C.V[r*p.C.Stride:]
+		callSumPanels(tile.kernel, &part, lanes)
+		r += part.Rows
 	}
 }
 
@@ -72,10 +73,6 @@ func callWidenColumns(k widenColumnsKernel, dst []float32, w mat.Weights, rows, 
 }
 
 //go:noinline
-func callSumPanels(k sumPanelsKernel, a []float32, apart int, b []float32, lanes int, c mat.Floats, rows, cols, n int, add bool) {
-	var goOn int64
-	if add {
-		goOn = 1
-	}
-	k(asm.Floats(a), int64(4*apart), asm.Floats(b), int64(4*lanes*n), asm.Floats(c.V), int64(4*c.Stride), int64(n), int64(rows), int64(cols), goOn)
+func callSumPanels(k sumPanelsKernel, p *PanelProduct, lanes int) {
+	k(asm.Floats(p.A), int64(4*p.AStride), asm.Floats(p.B), int64(4*lanes*p.N), asm.Floats(p.C.V), int64(4*p.C.Stride), int64(p.N), int64(p.Rows), int64(p.Cols), asm.Flag(p.Add))
 }

@@ -29,14 +29,13 @@ type RowTiles struct {
 
 // Couple is [Kernels.Tile] for groups of 32 rows, whose packs begin ws words apart, and 32 tokens.
 func (s *Kernels) Couple(t Tiles) {
-	c, w, ws, x, xs, blocks, groups, add := t.C, t.W, t.WStride, t.X, t.XStride, t.Blocks, t.Count, t.Add
-	if blocks <= 0 || groups <= 0 {
+	if t.Blocks <= 0 || t.Count <= 0 {
 		return
 	}
-	c.Check(2*PackRows*groups, 2*PanelTokens)
-	_ = w[:(2*groups-1)*ws+blocks*BlockK/2*PackRows]
-	_ = x[:xs+blocks*BlockK/2*PanelTokens]
-	s.rounder.couple(c, w, ws, x, xs, blocks, groups, add)
+	t.C.Check(2*PackRows*t.Count, 2*PanelTokens)
+	_ = t.W[:(2*t.Count-1)*t.WStride+t.Blocks*BlockK/2*PackRows]
+	_ = t.X[:t.XStride+t.Blocks*BlockK/2*PanelTokens]
+	s.rounder.couple(t)
 }
 
 // The shapes of packs and panels. A panel holds 16 tokens, a pack 16 rows of weights, and
@@ -73,14 +72,13 @@ func (s *Kernels) PackWeights(dst []uint32, w mat.Weights, rows, n int) {
 // x begin. With add it goes on from what c has: each element is one sum in ascending
 // order of the blocks, whatever the calls it is cut into.
 func (s *Kernels) Tile(t Tiles) {
-	c, w, ws, x, xs, blocks, couples, add := t.C, t.W, t.WStride, t.X, t.XStride, t.Blocks, t.Count, t.Add
-	if blocks <= 0 || couples <= 0 {
+	if t.Blocks <= 0 || t.Count <= 0 {
 		return
 	}
-	c.Check(2*PackRows, 2*PanelTokens*couples)
-	_ = w[:ws+blocks*BlockK/2*PackRows]
-	_ = x[:(2*couples-1)*xs+blocks*BlockK/2*PanelTokens]
-	s.rounder.tile(c, w, ws, x, xs, blocks, couples, add)
+	t.C.Check(2*PackRows, 2*PanelTokens*t.Count)
+	_ = t.W[:t.WStride+t.Blocks*BlockK/2*PackRows]
+	_ = t.X[:(2*t.Count-1)*t.XStride+t.Blocks*BlockK/2*PanelTokens]
+	s.rounder.tile(t)
 }
 
 // Fetch is what a kernel asks of memory while it computes: of what Next begins with, as much as it has
@@ -97,24 +95,24 @@ const CoupleTokens = 2 * PanelTokens
 // two panels of tokens, which begin xs words apart. Rows of c have CoupleTokens sums. Its sums have
 // the bits of Tile. Weights that no cache holds should have been fetched by the call before.
 func (s *Kernels) TileRows(t RowTiles) {
-	c, w, x, xs, panels, rows, blocks, f := t.C, t.W, t.X, t.XStride, t.Panels, t.Rows, t.Blocks, t.Fetch
-	if rows <= 0 || panels <= 0 || blocks <= 0 {
+	if t.Rows <= 0 || t.Panels <= 0 || t.Blocks <= 0 {
 		return
 	}
-	w.Check(rows, blocks*BlockK)
-	_ = x[:(panels-1)*xs+blocks*BlockK/2*PanelTokens]
-	s.rounder.tileRows(c[:rows*CoupleTokens], w, x, xs, panels, rows, blocks, f)
+	t.W.Check(t.Rows, t.Blocks*BlockK)
+	_ = t.X[:(t.Panels-1)*t.XStride+t.Blocks*BlockK/2*PanelTokens]
+	t.C = t.C[:t.Rows*CoupleTokens]
+	s.rounder.tileRows(t)
 }
 
-// TilePack is Tile for the 16 rows of a pack and one or two panels.
-func (s *Kernels) TilePack(c mat.Floats, w, x []uint32, xs, panels, blocks int, add bool) {
-	if panels <= 0 || blocks <= 0 {
+// TilePack is Tile for the 16 rows of a pack and one or two panels, which t.Count says.
+func (s *Kernels) TilePack(t Tiles) {
+	if t.Count <= 0 || t.Blocks <= 0 {
 		return
 	}
-	c.Check(PackRows, PanelTokens*panels)
-	_ = w[:blocks*BlockK/2*PackRows]
-	_ = x[:(panels-1)*xs+blocks*BlockK/2*PanelTokens]
-	s.rounder.tilePack(c, w, x, xs, panels, blocks, add)
+	t.C.Check(PackRows, PanelTokens*t.Count)
+	_ = t.W[:t.Blocks*BlockK/2*PackRows]
+	_ = t.X[:(t.Count-1)*t.XStride+t.Blocks*BlockK/2*PanelTokens]
+	s.rounder.tilePack(t)
 }
 
 // Turn sets y[t][r] = c[r][t] + bias[r] for up to 16 rows; bias may be nil. c has 16 rows

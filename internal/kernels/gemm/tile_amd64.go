@@ -9,23 +9,21 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-func (b bf16) couple(c mat.Floats, w []uint32, ws int, x []uint32, xs, blocks, groups int, add bool) {
+func (b bf16) couple(t Tiles) {
 	if b.tiles {
-		callCouple(c, w, ws, x, xs, blocks, groups, add)
+		callCouple(&t)
 		return
 	}
-	for i := range groups {
-		b.tile(mat.Floats{V: c.V[i*2*PackRows*c.Stride:], Stride: c.Stride}, w[2*i*ws:], ws, x, xs, blocks, 1, add)
+	part := t
+	for i := range t.Count {
+		part.C.V, part.W, part.Count = t.C.V[i*2*PackRows*t.C.Stride:], t.W[2*i*t.WStride:], 1
+		b.tile(part)
 	}
 }
 
 //go:noinline
-func callCouple(c mat.Floats, w []uint32, ws int, x []uint32, xs, blocks, groups int, add bool) {
-	var goOn int64
-	if add {
-		goOn = 1
-	}
-	amxCouple(asm.Words(w), int64(4*ws), asm.Words(x), int64(4*xs), asm.Floats(c.V), int64(4*c.Stride), int64(blocks), int64(groups), goOn)
+func callCouple(t *Tiles) {
+	amxCouple(asm.Words(t.W), int64(4*t.WStride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C.V), int64(4*t.C.Stride), int64(t.Blocks), int64(t.Count), asm.Flag(t.Add))
 }
 
 //go:noinline
@@ -39,34 +37,32 @@ func (bf16) packRows(dst []uint32, w mat.Weights, rows, n int) {
 }
 
 //go:noinline
-func (b bf16) tile(c mat.Floats, w []uint32, ws int, x []uint32, xs, blocks, couples int, add bool) {
-	var goOn int64
-	if add {
-		goOn = 1
-	}
+func (b bf16) tile(t Tiles) {
+	c, w, x, xs, blocks, couples, add := t.C, t.W, t.X, t.XStride, int64(t.Blocks), int64(t.Count), asm.Flag(t.Add)
 	if b.tiles {
-		amxTile(asm.Words(w), int64(4*ws), asm.Words(x), int64(4*xs), asm.Floats(c.V), int64(4*c.Stride), int64(blocks), int64(couples), goOn)
+		amxTile(asm.Words(w), int64(4*t.WStride), asm.Words(x), int64(4*xs), asm.Floats(c.V), int64(4*c.Stride), blocks, couples, add)
 		return
 	}
 	const part = 8 // rows of a call
 	for r := 0; r < 2*PackRows; r += part {
 		// A row of a pack has 16 words of each block.
-		at := r/PackRows*ws + r%PackRows*BlockK/2
-		avx512bf16Tile(asm.Words(w[at:]), asm.Words(x), int64(4*xs), asm.Floats(c.V[r*c.Stride:]), int64(4*c.Stride), int64(blocks), int64(couples), goOn)
+		at := r/PackRows*t.WStride + r%PackRows*BlockK/2
+		avx512bf16Tile(asm.Words(w[at:]), asm.Words(x), int64(4*xs), asm.Floats(c.V[r*c.Stride:]), int64(4*c.Stride), blocks, couples, add)
 	}
 }
 
-func (bf16) tileRows(c []float32, w mat.Weights, x []uint32, xs, panels, rows, blocks int, f Fetch) {
-	from, apart := f.streams(rows * w.Stride)
+func (bf16) tileRows(t RowTiles) {
+	f := &t.Fetch
+	from, apart := f.streams(t.Rows * t.W.Stride)
 	both := 0
-	if panels > 1 && f.Quarters <= 2 {
-		if both = rows / CoupleTokens; both > 0 {
-			callBoth(c, w, x, xs, both, blocks, from, apart, f.Quarters)
+	if t.Panels > 1 && f.Quarters <= 2 {
+		if both = t.Rows / CoupleTokens; both > 0 {
+			callBoth(&t, both, from, apart)
 		}
 	}
-	if left := rows - both*CoupleTokens; left > 0 {
-		c, w.Data = c[both*CoupleTokens*CoupleTokens:], w.Data[both*CoupleTokens*w.Stride:]
-		callTileRows(c, w, x, xs, panels, left/PackRows, blocks, from, apart, f.Quarters/2)
+	if left := t.Rows - both*CoupleTokens; left > 0 {
+		t.C, t.W.Data = t.C[both*CoupleTokens*CoupleTokens:], t.W.Data[both*CoupleTokens*t.W.Stride:]
+		callTileRows(&t, left/PackRows, from, apart)
 	}
 }
 
@@ -86,30 +82,27 @@ func (f *Fetch) streams(bytes int) (from unsafe.Pointer, apart int) {
 }
 
 //go:noinline
-func callBoth(c []float32, w mat.Weights, x []uint32, xs, groups, blocks int, from unsafe.Pointer, apart, lines int) {
-	amxBoth(asm.Bytes(w.Data), int64(w.Stride), asm.Words(x), int64(4*xs), asm.Floats(c), int64(blocks), int64(groups), from, int64(apart), int64(lines))
+func callBoth(t *RowTiles, groups int, from unsafe.Pointer, apart int) {
+	amxBoth(asm.Bytes(t.W.Data), int64(t.W.Stride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C), int64(t.Blocks), int64(groups), from, int64(apart), int64(t.Fetch.Quarters))
 }
 
 //go:noinline
-func callTileRows(c []float32, w mat.Weights, x []uint32, xs, panels, groups, blocks int, from unsafe.Pointer, apart, lines int) {
-	if panels > 1 {
-		amxRows2(asm.Bytes(w.Data), int64(w.Stride), asm.Words(x), int64(4*xs), asm.Floats(c), int64(blocks), int64(groups), from, int64(apart), int64(lines))
+func callTileRows(t *RowTiles, groups int, from unsafe.Pointer, apart int) {
+	lines := int64(t.Fetch.Quarters / 2)
+	if t.Panels > 1 {
+		amxRows2(asm.Bytes(t.W.Data), int64(t.W.Stride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C), int64(t.Blocks), int64(groups), from, int64(apart), lines)
 		return
 	}
-	amxRows1(asm.Bytes(w.Data), int64(w.Stride), asm.Words(x), int64(4*xs), asm.Floats(c), int64(blocks), int64(groups), from, int64(apart), int64(lines))
+	amxRows1(asm.Bytes(t.W.Data), int64(t.W.Stride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C), int64(t.Blocks), int64(groups), from, int64(apart), lines)
 }
 
 //go:noinline
-func (bf16) tilePack(c mat.Floats, w, x []uint32, xs, panels, blocks int, add bool) {
-	var goOn int64
-	if add {
-		goOn = 1
-	}
-	if panels > 1 {
-		amxPack2(asm.Words(w), asm.Words(x), int64(4*xs), asm.Floats(c.V), int64(4*c.Stride), int64(blocks), goOn)
+func (bf16) tilePack(t Tiles) {
+	if t.Count > 1 {
+		amxPack2(asm.Words(t.W), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C.V), int64(4*t.C.Stride), int64(t.Blocks), asm.Flag(t.Add))
 		return
 	}
-	amxPack1(asm.Words(w), asm.Words(x), int64(4*xs), asm.Floats(c.V), int64(4*c.Stride), int64(blocks), goOn)
+	amxPack1(asm.Words(t.W), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C.V), int64(4*t.C.Stride), int64(t.Blocks), asm.Flag(t.Add))
 }
 
 //go:noinline

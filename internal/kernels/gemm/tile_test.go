@@ -134,8 +134,8 @@ func TestTileRows(t *testing.T) {
 					set.GEMM.PackWeights(pack, mat.Weights{Data: data[i*2*n:], Stride: 2 * n, Format: mat.BFloat16}, gemm.PackRows, n)
 					for p := 0; p < panels; p += 2 {
 						own, in := mat.Floats{V: own.V[p*gemm.PanelTokens:], Stride: most}, in[p*size:]
-						set.GEMM.TilePack(own, pack, in, size, min(2, panels-p), 2, false)
-						set.GEMM.TilePack(own, pack[2*gemm.BlockK/2*gemm.PackRows:], in[2*gemm.BlockK/2*gemm.PanelTokens:], size, min(2, panels-p), 3, true)
+						set.GEMM.TilePack(gemm.Tiles{C: own, W: pack, X: in, XStride: size, Count: min(2, panels-p), Blocks: 2})
+						set.GEMM.TilePack(gemm.Tiles{C: own, W: pack[2*gemm.BlockK/2*gemm.PackRows:], X: in[2*gemm.BlockK/2*gemm.PanelTokens:], XStride: size, Count: min(2, panels-p), Blocks: 3, Add: true})
 					}
 				}
 			})

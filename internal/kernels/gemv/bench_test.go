@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/kerneltest"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
@@ -40,7 +41,7 @@ func BenchmarkGEMV(b *testing.B) {
 				for b.Loop() {
 					for r := 0; r < rows; r += chunk {
 						part := mat.Weights{Data: w.Data[r*w.Stride:], Stride: w.Stride, Format: f}
-						set.GEMV.Mul(mat.Floats{V: y[r:], Stride: rows}, part, mat.Floats{V: x, Stride: n}, chunk, 1, n)
+						set.GEMV.Mul(&gemv.Product{Y: mat.Floats{V: y[r:], Stride: rows}, W: part, X: mat.Floats{V: x, Stride: n}, Rows: chunk, Tokens: 1, N: n})
 					}
 				}
 			})
@@ -62,7 +63,7 @@ func BenchmarkMul(b *testing.B) {
 						w := mat.Weights{Data: make([]byte, rows*n*f.Size()), Stride: n * f.Size(), Format: f}
 						x, y := make([]float32, tokens*n), make([]float32, rows*tokens)
 						for b.Loop() {
-							set.GEMV.Mul(mat.Floats{V: y, Stride: rows}, w, mat.Floats{V: x, Stride: n}, rows, tokens, n)
+							set.GEMV.Mul(&gemv.Product{Y: mat.Floats{V: y, Stride: rows}, W: w, X: mat.Floats{V: x, Stride: n}, Rows: rows, Tokens: tokens, N: n})
 						}
 						b.ReportMetric(2*float64(rows*tokens*n)/float64(b.Elapsed().Nanoseconds())*float64(b.N), "GFLOPS")
 					})

@@ -21,28 +21,44 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// Mul sets y[t][r] = Σ_k w[r][k] · x[t][k] for r < rows, t < tokens, k < n: a dot
-// product for each element.
-func (s *Kernels) Mul(y mat.Floats, w mat.Weights, x mat.Floats, rows, tokens, n int) {
-	if rows <= 0 || tokens <= 0 {
-		return
-	}
-	y.Check(tokens, rows)
-	w.Check(rows, n)
-	x.Check(tokens, n)
-	s.ops.mul(y, w, x, rows, tokens, n)
+// Product is the operands of [Kernels.Mul]: Rows rows of weights W and Tokens rows of X, N elements of each.
+type Product struct {
+	Y            mat.Floats // Tokens × Rows
+	W            mat.Weights
+	X            mat.Floats
+	Rows, Tokens int
+	N            int
 }
 
-// Mix adds y[t][c] += Σ_j p[t][j·step] · v[j][c] for c < cols, t < tokens, j < keys, in
-// ascending order of j.
-func (s *Kernels) Mix(y, p mat.Floats, step int, v mat.Weights, keys, tokens, cols int) {
-	if keys <= 0 || tokens <= 0 || cols <= 0 {
+// Mul sets Y[t][r] = Σ_k W[r][k] · X[t][k]: a dot product for each element.
+func (s *Kernels) Mul(p *Product) {
+	if p.Rows <= 0 || p.Tokens <= 0 {
 		return
 	}
-	y.Check(tokens, cols)
-	p.Check(tokens, (keys-1)*step+1)
-	v.Check(keys, cols)
-	s.ops.mix(y, p, step, v, keys, tokens, cols)
+	p.Y.Check(p.Tokens, p.Rows)
+	p.W.Check(p.Rows, p.N)
+	p.X.Check(p.Tokens, p.N)
+	s.ops.mul(p.Y, p.W, p.X, p.Rows, p.Tokens, p.N)
+}
+
+// RowSum is the operands of [Kernels.Mix]: for each of Tokens tokens a sum of the Keys rows of V, Cols columns
+// wide, which is added to a row of Y. Row j of V has the weight P[t][j·Step].
+type RowSum struct {
+	Y, P               mat.Floats
+	Step               int
+	V                  mat.Weights
+	Keys, Tokens, Cols int
+}
+
+// Mix adds Y[t][c] += Σ_j P[t][j·Step] · V[j][c] in ascending order of j.
+func (s *Kernels) Mix(r *RowSum) {
+	if r.Keys <= 0 || r.Tokens <= 0 || r.Cols <= 0 {
+		return
+	}
+	r.Y.Check(r.Tokens, r.Cols)
+	r.P.Check(r.Tokens, (r.Keys-1)*r.Step+1)
+	r.V.Check(r.Keys, r.Cols)
+	s.ops.mix(r.Y, r.P, r.Step, r.V, r.Keys, r.Tokens, r.Cols)
 }
 
 // AddLanes adds the partial sums of a dot product down each column of v: x[j] · v[j][c]
@@ -90,7 +106,8 @@ func For(v isa.Variant) Kernels {
 	return k
 }
 
-// ops is what a variant implements. Bounds have been checked.
+// ops is what a variant implements. Bounds have been checked. Operands are passed one by one: a pointer to
+// them would escape through the interface, and a copy costs as much as a short product.
 type ops interface {
 	mul(y mat.Floats, w mat.Weights, x mat.Floats, rows, tokens, n int)
 	mix(y, p mat.Floats, step int, v mat.Weights, keys, tokens, cols int)

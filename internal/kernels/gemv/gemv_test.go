@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/kerneltest"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
@@ -20,7 +21,7 @@ func TestMul(t *testing.T) {
 				rows, tokens, offset := 1+n%9, 1+n%14, n%5
 				w, held := kerneltest.Store(f, kerneltest.Random(r, rows*n), offset)
 				x, y := kerneltest.Random(r, tokens*(n+3)), make([]float32, tokens*(rows+2))
-				set.GEMV.Mul(mat.Floats{V: y, Stride: rows + 2}, mat.Weights{Data: w, Stride: n * f.Size(), Format: f}, mat.Floats{V: x, Stride: n + 3}, rows, tokens, n)
+				set.GEMV.Mul(&gemv.Product{Y: mat.Floats{V: y, Stride: rows + 2}, W: mat.Weights{Data: w, Stride: n * f.Size(), Format: f}, X: mat.Floats{V: x, Stride: n + 3}, Rows: rows, Tokens: tokens, N: n})
 				for tok := range tokens {
 					for row := range rows {
 						want, size := 0.0, 0.0
@@ -55,12 +56,12 @@ func TestMulOrder(t *testing.T) {
 					}
 					c, _ := kerneltest.Store(f, turned, 3)
 					x, want := kerneltest.Random(r, n), make([]float32, rows)
-					set.GEMV.Mul(mat.Floats{V: want, Stride: rows}, mat.Weights{Data: w, Stride: n * f.Size(), Format: f}, mat.Floats{V: x, Stride: n}, rows, 1, n)
+					set.GEMV.Mul(&gemv.Product{Y: mat.Floats{V: want, Stride: rows}, W: mat.Weights{Data: w, Stride: n * f.Size(), Format: f}, X: mat.Floats{V: x, Stride: n}, Rows: rows, Tokens: 1, N: n})
 					added, mixed := make([]float32, set.Lanes*rows), make([]float32, set.Lanes*rows)
 					set.GEMV.AddLanes(added, x, mat.Weights{Data: c, Stride: rows * f.Size(), Format: f}, rows)
 					for l := range min(set.Lanes, n) {
 						part := mat.Weights{Data: c[l*rows*f.Size():], Stride: set.Lanes * rows * f.Size(), Format: f}
-						set.GEMV.Mix(mat.Floats{V: mixed[l*rows:], Stride: rows}, mat.Floats{V: x[l:], Stride: n}, set.Lanes, part, (n-l+set.Lanes-1)/set.Lanes, 1, rows)
+						set.GEMV.Mix(&gemv.RowSum{Y: mat.Floats{V: mixed[l*rows:], Stride: rows}, P: mat.Floats{V: x[l:], Stride: n}, Step: set.Lanes, V: part, Keys: (n - l + set.Lanes - 1) / set.Lanes, Tokens: 1, Cols: rows})
 					}
 					set.GEMV.FoldLanes(added, rows)
 					set.GEMV.FoldLanes(mixed, rows)
@@ -84,7 +85,7 @@ func TestMix(t *testing.T) {
 			v, held := kerneltest.Store(f, kerneltest.Random(r, keys*cols), cols%4)
 			p, y := kerneltest.Random(r, tokens*keys*step), kerneltest.Random(r, tokens*(cols+1))
 			before := slices.Clone(y)
-			set.GEMV.Mix(mat.Floats{V: y, Stride: cols + 1}, mat.Floats{V: p, Stride: keys * step}, step, mat.Weights{Data: v, Stride: cols * f.Size(), Format: f}, keys, tokens, cols)
+			set.GEMV.Mix(&gemv.RowSum{Y: mat.Floats{V: y, Stride: cols + 1}, P: mat.Floats{V: p, Stride: keys * step}, Step: step, V: mat.Weights{Data: v, Stride: cols * f.Size(), Format: f}, Keys: keys, Tokens: tokens, Cols: cols})
 			for tok := range tokens {
 				for c := range cols {
 					i := tok*(cols+1) + c

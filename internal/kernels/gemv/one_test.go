@@ -28,8 +28,8 @@ func TestOneTokenInLongRows(t *testing.T) {
 				copy(lies, data)
 				w, x := mat.Weights{Data: lies, Stride: (n + pad) * f.Size(), Format: f}, mat.Floats{V: kerneltest.Random(r, 2*n), Stride: n}
 				both, alone := make([]float32, 2*rows), make([]float32, rows)
-				set.GEMV.Mul(mat.Floats{V: both, Stride: rows}, w, x, rows, 2, n)
-				set.GEMV.Mul(mat.Floats{V: alone, Stride: rows}, w, x, rows, 1, n)
+				set.GEMV.Mul(&gemv.Product{Y: mat.Floats{V: both, Stride: rows}, W: w, X: x, Rows: rows, Tokens: 2, N: n})
+				set.GEMV.Mul(&gemv.Product{Y: mat.Floats{V: alone, Stride: rows}, W: w, X: x, Rows: rows, Tokens: 1, N: n})
 				kerneltest.SameBits(t, fmt.Sprintf("format %d, %d rows of %d", f, rows, n), alone, both[:rows])
 				if f == mat.BFloat16 && set.GEMV.HasSplit() {
 					both, alone = kerneltest.ByHalves(set, w, x, rows, 2, n, n), kerneltest.ByHalves(set, w, x, rows, 1, n, n)
@@ -65,7 +65,7 @@ func BenchmarkOneToken(b *testing.B) {
 				each := n * mat.Format(f).Size()
 				b.Run(fmt.Sprintf("%s/%s/%d", set.Name, name, n), func(b *testing.B) {
 					one(b, each, func(w []byte, rows int) {
-						set.GEMV.Mul(mat.Floats{V: y, Stride: rows}, mat.Weights{Data: w, Stride: each, Format: mat.Format(f)}, mat.Floats{V: x, Stride: n}, rows, 1, n)
+						set.GEMV.Mul(&gemv.Product{Y: mat.Floats{V: y, Stride: rows}, W: mat.Weights{Data: w, Stride: each, Format: mat.Format(f)}, X: mat.Floats{V: x, Stride: n}, Rows: rows, Tokens: 1, N: n})
 					})
 				})
 			}

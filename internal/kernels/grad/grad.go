@@ -53,21 +53,27 @@ func (s *Kernels) Normal(y, x, w []float32, mean, by float32) {
 	}
 }
 
-// NormGrad is the reverse of Normal of a row whose mean and reciprocal deviation by come
-// from x itself: it adds by·(h − mean(h) − z·mean(h·z)) to dx, with h = dy·w and z the
-// normalised row; mean(h) only where centred.
-func (s *Kernels) NormGrad(dx, dy, x, w []float32, mean, by float32, centred bool) {
+// Norm is a row's mean and the reciprocal By of its deviation, which come from the row itself. Centred says that the
+// mean was subtracted.
+type Norm struct {
+	Mean, By float32
+	Centred  bool
+}
+
+// NormGrad is the reverse of Normal: it adds By·(h − mean(h) − z·mean(h·z)) to dx, with h = dy·w and z the
+// normalised row; mean(h) only if Centred.
+func (s *Kernels) NormGrad(dx, dy, x, w []float32, o Norm) {
 	if len(dx) == 0 {
 		return
 	}
 	dy, x, w = dy[:len(dx)], x[:len(dx)], w[:len(dx)]
-	c := [9]float32{mean, by}
+	c := [9]float32{o.Mean, o.By}
 	along, level := s.ops.normSums(dy, x, w, c)
 	n := float64(len(dx))
-	if centred {
+	if o.Centred {
 		c[2] = float32(level / n)
 	}
-	c[3] = float32(along / n * float64(by) * float64(by))
+	c[3] = float32(along / n * float64(o.By) * float64(o.By))
 	s.ops.normGrad(dx, dy, x, w, c)
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/grad"
 	"github.com/heftai/heft/internal/kernels/kerneltest"
 )
 
@@ -33,7 +34,7 @@ func TestNormGrad(t *testing.T) {
 			a, b, w := kerneltest.Random(r, n), kerneltest.Random(r, n), kerneltest.Random(r, n)
 			for _, centred := range []bool{true, false} {
 				got := kerneltest.GuardedFloats(t, n)
-				set.Grad.NormGrad(got, a, b, w, 0.25, 0.5, centred)
+				set.Grad.NormGrad(got, a, b, w, grad.Norm{Mean: 0.25, By: 0.5, Centred: centred})
 				normGradient(t, got, a, b, w, 0.25, 0.5, centred)
 			}
 		}

@@ -140,7 +140,7 @@ func PackAll(set *kernels.Set, x mat.Floats, panel, lines bool, parts, rows, n i
 			}
 			from.V = x.V[at:]
 		}
-		set.GEMM.PackParts(dst[i*words:], gemm.PanelWords(n), from, panel, lines, parts, width, n)
+		set.GEMM.PackParts(dst[i*words:], gemm.PanelWords(n), from, gemm.PartsLayout{Panel: panel, Lines: lines, Parts: parts, Width: width, N: n})
 	}
 	return dst
 }

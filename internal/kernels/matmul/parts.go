@@ -58,30 +58,30 @@ func (m *Multiplier) packParts(unit int) {
 				row, col = col, row
 			}
 			to := dst[i/gemm.PackRows*parts*words+gemm.PanelWords(k):]
-			m.packPart(to, words, x, !left, lines, parts, row, col, min(gemm.PackRows, end-i), n, buf)
+			m.packPart(to, words, x, row, col, gemm.PartsLayout{Panel: !left, Lines: lines, Parts: parts, Width: min(gemm.PackRows, end-i), N: n}, buf)
 		}
 	}
 }
 
-// packPart packs width rows of a left operand, or columns of a right one, n terms of each,
-// from element (i, j) of x on; zeros where width is none.
-func (m *Multiplier) packPart(dst []uint32, apart int, x Matrix, right, lines bool, parts, i, j, width, n int, buf *scratch) {
-	high, wide := width, n
-	if lines {
-		high, wide = n, width
+// packPart packs rows of a left operand or columns of a right one, from element (i, j) of x on; zeros where the
+// layout has none.
+func (m *Multiplier) packPart(dst []uint32, apart int, x Matrix, i, j int, l gemm.PartsLayout, buf *scratch) {
+	high, wide := l.Width, l.N
+	if l.Lines {
+		high, wide = l.N, l.Width
 	}
 	switch {
-	case width <= 0:
-		m.set.GEMM.PackParts(dst, apart, mat.Floats{}, right, lines, parts, 0, n)
-	case parts == gemm.RoundedParts && x.halves():
+	case l.Width <= 0:
+		m.set.GEMM.PackParts(dst, apart, mat.Floats{}, l)
+	case l.Parts == gemm.RoundedParts && x.halves():
 		if x.Turned {
 			i, j = j, i
 		}
 		w := x.Stored
 		w.Data = w.Data[i*w.Stride+2*j:]
-		m.set.GEMM.PackHalves(dst, w, right, lines, width, n)
+		m.set.GEMM.PackHalves(dst, w, l.Panel, l.Lines, l.Width, l.N)
 	default:
-		m.set.GEMM.PackParts(dst, apart, m.read(x, i, j, high, wide, buf), right, lines, parts, width, n)
+		m.set.GEMM.PackParts(dst, apart, m.read(x, i, j, high, wide, buf), l)
 	}
 }
 

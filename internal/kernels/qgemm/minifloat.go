@@ -21,7 +21,7 @@ type coder interface {
 	// codesScratch is what mulCodes needs.
 	codesScratch(p *quant.Packed, rows, tokens, n int) int
 	// mulCodes is [Kernels.MulMinifloat].
-	mulCodes(y mat.Floats, p *quant.Packed, row, step, rows int, x, scratch []float32, tokens, n int)
+	mulCodes(y mat.Floats, w quant.View, x, scratch []float32, tokens int)
 }
 
 // codesBlock is what rows, and blocks with a scale, have a multiple of.
@@ -73,5 +73,5 @@ func (s *Kernels) MulMinifloat(y mat.Floats, w quant.View, x, scratch []float32,
 	} else {
 		_, _ = p.Codes[:last*p.Width+n], p.Scales[:p.ScaleFormat.Size()*((last/p.Rows)*mat.CeilDiv(p.Width, p.Columns)+mat.CeilDiv(n, p.Columns))]
 	}
-	s.coder.mulCodes(y, p, row, step, rows, x, scratch, tokens, n)
+	s.coder.mulCodes(y, w, x, scratch, tokens)
 }

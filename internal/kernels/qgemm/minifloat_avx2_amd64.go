@@ -110,7 +110,8 @@ type narrowProduct struct {
 	ahead       int // bytes from these rows to the next
 }
 
-func (c *narrowCodes) mulCodes(y mat.Floats, p *quant.Packed, row, step, rows int, x, scratch []float32, tokens, n int) {
+func (c *narrowCodes) mulCodes(y mat.Floats, w quant.View, x, scratch []float32, tokens int) {
+	p, row, step, rows, n := w.Packed, w.Row, w.Step, w.Rows, w.Cols
 	op := narrowProduct{p: p, width: p.Width, row: row, step: step, tokens: tokens, n: n, x: x, each: c.scales(p, n), chunk: c.chunk(p, n)}
 	op.tile = &narrowE4M3[tokens]
 	if p.Packing == quant.MXFP4 {

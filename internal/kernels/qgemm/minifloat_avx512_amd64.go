@@ -97,7 +97,8 @@ func (c *wideCodes) codesScratch(p *quant.Packed, rows, tokens, n int) int {
 	return need
 }
 
-func (c *wideCodes) mulCodes(y mat.Floats, p *quant.Packed, row, step, rows int, x, scratch []float32, tokens, n int) {
+func (c *wideCodes) mulCodes(y mat.Floats, w quant.View, x, scratch []float32, tokens int) {
+	p, row, step, rows, n := w.Packed, w.Row, w.Step, w.Rows, w.Cols
 	op := codesProduct{p: p, step: step, x: x, tokens: tokens, n: n}
 	if p.Packing == quant.MXFP4 {
 		op.rows(y, row, rows, scratch)

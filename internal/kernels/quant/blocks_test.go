@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/isa"
 	"github.com/heftai/heft/internal/kernels/kerneltest"
 	"github.com/heftai/heft/internal/kernels/mat"
@@ -80,7 +81,7 @@ func sameDots(t *testing.T, s *kernels.Set, p *quant.Packed, values []float32, r
 			for i, g := range got {
 				row := values[(r[0]+i*r[1])*p.Width:][:n]
 				var y [1]float32
-				s.GEMV.Mul(mat.Floats{V: y[:], Stride: 1}, mat.Weights{Data: kerneltest.BytesOf(row), Stride: 4 * n, Format: mat.Float32}, mat.Floats{V: x, Stride: n}, 1, 1, n)
+				s.GEMV.Mul(&gemv.Product{Y: mat.Floats{V: y[:], Stride: 1}, W: mat.Weights{Data: kerneltest.BytesOf(row), Stride: 4 * n, Format: mat.Float32}, X: mat.Floats{V: x, Stride: n}, Rows: 1, Tokens: 1, N: n})
 				if math.Float32bits(g) != math.Float32bits(y[0]) {
 					t.Fatalf("%v, %s: product %d of rows %v in %d columns is %v, want %v", p.Packing, s.Name, i, r, n, g, y[0])
 				}

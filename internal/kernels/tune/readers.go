@@ -57,7 +57,7 @@ func floatsReader(set *kernels.Set, b []byte, x []float32, tokens int) func() {
 	if !set.GEMV.HasSplit() || set.GEMV.SplitGroup(tokens) != tokens {
 		return func() {
 			eachCall(b, stride, rows, func(w []byte, n int) {
-				set.GEMV.Mul(mat.Floats{V: y, Stride: n}, mat.Weights{Data: w, Stride: stride, Format: mat.BFloat16}, in, n, tokens, columns)
+				set.GEMV.Mul(&gemv.Product{Y: mat.Floats{V: y, Stride: n}, W: mat.Weights{Data: w, Stride: stride, Format: mat.BFloat16}, X: in, Rows: n, Tokens: tokens, N: columns})
 			})
 		}
 	}

@@ -16,9 +16,12 @@ type pointwise interface {
 // AddRounded sets dst[i] += a·x[i], where the product is rounded first.
 func (s *Kernels) AddRounded(dst, x []float32, a float32) { s.ops.addRounded(dst, x[:len(dst)], a) }
 
-// Norm sets dst[i] = (x[i] − mean) · by · (offset + w[i]) + b[i]. Without w there is no such
+// Affine are the numbers of [Kernels.Norm]: a normalised element is (x − Mean) · By, and weights have an Offset.
+type Affine struct{ Mean, By, Offset float32 }
+
+// Norm sets dst[i] = (x[i] − Mean) · By · (Offset + w[i]) + b[i]. Without w there is no such
 // factor, without b nothing is added. dst may be x.
-func (s *Kernels) Norm(dst, x, w, b []float32, mean, by, offset float32) {
+func (s *Kernels) Norm(dst, x, w, b []float32, a Affine) {
 	x = x[:len(dst)]
 	if w != nil {
 		w = w[:len(dst)]
@@ -26,7 +29,7 @@ func (s *Kernels) Norm(dst, x, w, b []float32, mean, by, offset float32) {
 	if b != nil {
 		b = b[:len(dst)]
 	}
-	s.ops.norm(dst, x, w, b, mean, by, offset)
+	s.ops.norm(dst, x, w, b, a.Mean, a.By, a.Offset)
 }
 
 // Rotate turns the pairs (a[i], b[i]) by angles with the given cosines and sines.

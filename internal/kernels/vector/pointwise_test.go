@@ -11,6 +11,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/isa"
 	"github.com/heftai/heft/internal/kernels/kerneltest"
 	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/vector"
 )
 
 // TestPointwise: every variant gives the bits of Go, for all lengths, with NaN, infinities
@@ -26,12 +27,18 @@ func TestPointwise(t *testing.T) {
 				x[r.IntN(n)], y[r.IntN(n)] = odd[n%len(odd)], odd[n/3%len(odd)]
 			}
 			for name, run := range map[string]func(s *kernels.Set, x, y []float32){
-				"AddRounded":    func(s *kernels.Set, x, y []float32) { s.Vector.AddRounded(x, y, 0.7) },
-				"Norm":          func(s *kernels.Set, x, y []float32) { s.Vector.Norm(x, x, nil, nil, 0.1, 0.3, 0) },
-				"Norm weighted": func(s *kernels.Set, x, y []float32) { s.Vector.Norm(x, x, y, nil, 0.1, 0.3, 1) },
-				"Norm biased":   func(s *kernels.Set, x, y []float32) { s.Vector.Norm(x, x, nil, y, 0.1, 0.3, 1) },
-				"Norm both":     func(s *kernels.Set, x, y []float32) { s.Vector.Norm(x, x, u, y, 0.1, 0.3, 1) },
-				"TurnPairs":     func(s *kernels.Set, x, y []float32) { s.Vector.Rotate(x, y, u, v) },
+				"AddRounded": func(s *kernels.Set, x, y []float32) { s.Vector.AddRounded(x, y, 0.7) },
+				"Norm":       func(s *kernels.Set, x, y []float32) { s.Vector.Norm(x, x, nil, nil, vector.Affine{Mean: 0.1, By: 0.3}) },
+				"Norm weighted": func(s *kernels.Set, x, y []float32) {
+					s.Vector.Norm(x, x, y, nil, vector.Affine{Mean: 0.1, By: 0.3, Offset: 1})
+				},
+				"Norm biased": func(s *kernels.Set, x, y []float32) {
+					s.Vector.Norm(x, x, nil, y, vector.Affine{Mean: 0.1, By: 0.3, Offset: 1})
+				},
+				"Norm both": func(s *kernels.Set, x, y []float32) {
+					s.Vector.Norm(x, x, u, y, vector.Affine{Mean: 0.1, By: 0.3, Offset: 1})
+				},
+				"TurnPairs": func(s *kernels.Set, x, y []float32) { s.Vector.Rotate(x, y, u, v) },
 			} {
 				a, b, c, d := slices.Clone(x), slices.Clone(y), slices.Clone(x), slices.Clone(y)
 				run(set, a, b)
