@@ -81,7 +81,7 @@ func InferAutoDeviceMap(root *meta.Module, o Options) (*InferredMap, error) {
 	return infer(t, memory, o)
 }
 
-// measure is the table of root's sizes as Accelerate counts them, and the memory in order.
+// measure returns the table of root's sizes as Accelerate counts them, and the memory in order.
 func (o *Options) measure(root *meta.Module) (*table, []DeviceMemory, error) {
 	sizes, err := accelerateSizing(o.DType, o.SpecialDTypes)
 	if err != nil {
@@ -328,7 +328,7 @@ func (s *solver) outside(i int32, g *tie) (outside []int32, some bool) {
 	return outside, some
 }
 
-// holder is the module of list that parameter p lies in.
+// holder returns the module of list that parameter p lies in.
 func (s *solver) holder(p int32, list []int32) (int32, bool) {
 	for _, n := range list {
 		if n != p && s.inside(p, n) {
@@ -338,7 +338,7 @@ func (s *solver) holder(p int32, list []int32) (int32, bool) {
 	return 0, false
 }
 
-// bufferBytes is the size of the buffers in module i. Special dtypes are looked up by
+// bufferBytes returns the size of the buffers in module i. Special dtypes are looked up by
 // the name within the module.
 func (s *solver) bufferBytes(i int32) float64 {
 	sum := 0.0

@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// MaxMemory is the memory to plan with, as Accelerate's get_max_memory: memory in the
+// MaxMemory returns the memory to plan with, as Accelerate's get_max_memory: memory in the
 // order GPUs by number, mps, cpu, disk; available in its place where memory is nil. Of a
 // device that is given twice the last amount counts. An unknown device is an error.
 func MaxMemory(memory, available []DeviceMemory) ([]DeviceMemory, error) {
@@ -33,7 +33,7 @@ func MaxMemory(memory, available []DeviceMemory) ([]DeviceMemory, error) {
 	return list, nil
 }
 
-// BalancedMemory is the memory that spreads the model evenly over the GPUs, as
+// BalancedMemory returns the memory that spreads the model evenly over the GPUs, as
 // Accelerate's get_balanced_memory: every GPU but the last is limited to its share and
 // a buffer of 1.25 times the larger of the first block of each no-split class and the
 // mean final module. With lowZero GPU 0 gets only what the others cannot take. Without a
@@ -110,7 +110,7 @@ func leaveLast(memory []DeviceMemory, total float64, n int) {
 	memory[zero].Bytes = min(max(0, total-sum), memory[zero].Bytes)
 }
 
-// firstBlocks is the size of the largest among the first module of each class. Modules
+// firstBlocks returns the size of the largest among the first module of each class. Modules
 // that have parameters come before those that have only buffers.
 func (t *table) firstBlocks(classes []string) float64 {
 	first := map[string]float64{}
@@ -133,7 +133,7 @@ func (t *table) firstBlocks(classes []string) float64 {
 	return largest
 }
 
-// class is the node's class name in Python.
+// class returns the node's class name in Python.
 func (n *node) class() string {
 	switch {
 	case n.param != nil:
@@ -144,7 +144,7 @@ func (n *node) class() string {
 	return n.module.Class
 }
 
-// meanFinal is the mean size of the modules that hold tensors but no module that does.
+// meanFinal returns the mean size of the modules that hold tensors but no module that does.
 func (t *table) meanFinal() float64 {
 	sum, count := 0.0, 0
 	for i := int32(1); i < int32(len(t.nodes)); i++ {

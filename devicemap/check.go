@@ -28,7 +28,7 @@ func ComputeModuleSizes(root *meta.Module, dtype string, special map[string]stri
 	return &ModuleSizes{t}, nil
 }
 
-// Of is the size of the module or tensor at path in bytes. ok is false for names that
+// Of returns the size of the module or tensor at path in bytes. ok is false for names that
 // hold nothing of their own: what is tied to an earlier name and modules without
 // tensors. The empty path is the whole model.
 func (s *ModuleSizes) Of(path string) (bytes float64, ok bool) {
@@ -39,10 +39,10 @@ func (s *ModuleSizes) Of(path string) (bytes float64, ok bool) {
 	return s.t.nodes[i].size, true
 }
 
-// Total is the size of the model in bytes.
+// Total returns the size of the model in bytes.
 func (s *ModuleSizes) Total() float64 { return s.t.nodes[0].size }
 
-// Buffers is the size of all buffers in bytes.
+// Buffers returns the size of all buffers in bytes.
 func (s *ModuleSizes) Buffers() float64 {
 	sum := 0.0
 	for i := range s.t.nodes {
@@ -53,7 +53,7 @@ func (s *ModuleSizes) Buffers() float64 {
 	return sum
 }
 
-// LargestLayer is the size of the largest layer in bytes and the names of those of this
+// LargestLayer returns the size of the largest layer in bytes and the names of those of this
 // size, in tree order: a layer is a module without children or of one of the classes, or
 // a tensor that the root itself holds.
 func (s *ModuleSizes) LargestLayer(noSplit []string) (bytes float64, paths []string) {

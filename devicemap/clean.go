@@ -8,7 +8,7 @@ import "strings"
 // first path. An entry for the prefix itself is overwritten; [Map.Clean] keeps it.
 func CleanDeviceMap(m Map) Map { return clean(m, false) }
 
-// Clean is the shortest way to write the map without knowing the tree: as
+// Clean returns the shortest way to write the map without knowing the tree: as
 // CleanDeviceMap, but what had a device keeps it, whether an entry names it or a
 // shorter one covers it.
 func (m Map) Clean() Map { return clean(m, true) }
@@ -35,7 +35,7 @@ func clean(m Map, keep bool) Map {
 	return NewMap(c.entries...)
 }
 
-// at is the branch of path, made where it is missing.
+// at returns the branch of path, made where it is missing.
 func (b *branch) at(path string) *branch {
 	for end := 0; end < len(path); end++ {
 		begin := end

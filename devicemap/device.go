@@ -18,10 +18,10 @@ const (
 	MPS  Device = "mps"
 )
 
-// GPU is the device of GPU number i.
+// GPU returns the device of GPU number i.
 func GPU(i int) Device { return Device(strconv.Itoa(i)) }
 
-// GPU is the GPU's number; ok is false for the other devices.
+// GPU returns the GPU's number; ok is false for the other devices.
 func (d Device) GPU() (i int, ok bool) {
 	i, err := strconv.Atoi(string(d))
 	return i, err == nil

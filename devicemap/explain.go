@@ -107,7 +107,7 @@ func pathsOn(list []*series, d Device) []string {
 	return paths
 }
 
-// name is the path of the cells from first to last.
+// name returns the path of the cells from first to last.
 func (s *series) name(first, last int) string {
 	switch {
 	case first < 0 && s.before == "":

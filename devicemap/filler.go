@@ -78,7 +78,7 @@ func (f *filler) fillHost(host int) bool {
 	return best.ok
 }
 
-// choices are the sizes that the room for streaming may have, the smallest first.
+// choices returns the sizes that the room for streaming may have, the smallest first.
 func (f *filler) choices() []choice {
 	pinned, pinnedExpert := f.pinnedStreams()
 	fixed, expert := slices.Max(append(pinned, 0)), pinnedExpert
@@ -105,7 +105,7 @@ func (f *filler) choices() []choice {
 	return list
 }
 
-// pinnedStreams is what of each unit must stream, with its parts, and the largest expert
+// pinnedStreams returns what of each unit must stream, with its parts, and the largest expert
 // that must.
 func (f *filler) pinnedStreams() (units []int64, expert int64) {
 	units = make([]int64, len(f.units))
@@ -154,7 +154,7 @@ func (f *filler) must(i int, c choice) bool {
 	return f.needs[i] > c.stream || f.units[i].expert > c.expert
 }
 
-// staging is the room that the choice streams through.
+// staging returns the room that the choice streams through.
 func (c choice) staging() int64 { return 2 * (c.stream + c.expert) }
 
 // try keeps on the host what is too large to stream, then whatever fits. Routed experts stay if all of
@@ -235,7 +235,7 @@ func (f *filler) expertBytes(units []int, c choice) (sum int64) {
 	return sum
 }
 
-// leastMemory is the least that the units outside of accelerators run in, with those that
+// leastMemory returns the least that the units outside of accelerators run in, with those that
 // are pinned to the disk streaming and all others free.
 func leastMemory(units []unit) int64 {
 	f := filler{units: slices.Clone(units)}

@@ -67,10 +67,10 @@ func (m *Map) Set(path string, d Device) {
 	m.entries = append(m.entries, Entry{path, d})
 }
 
-// Len is the number of entries.
+// Len returns the number of entries.
 func (m Map) Len() int { return len(m.entries) }
 
-// Entries are the entries in order, as a copy.
+// Entries returns the entries in order, as a copy.
 func (m Map) Entries() []Entry { return slices.Clone(m.entries) }
 
 // All yields the entries in order.
@@ -84,7 +84,7 @@ func (m Map) All() iter.Seq2[string, Device] {
 	}
 }
 
-// Get is the device of exactly this path.
+// Get returns the device of exactly this path.
 func (m Map) Get(path string) (Device, bool) {
 	i, ok := m.at[path]
 	if !ok {
@@ -93,7 +93,7 @@ func (m Map) Get(path string) (Device, bool) {
 	return m.entries[i].Device, true
 }
 
-// Device is the device of the module or tensor at path: that of the longest entry it
+// Device returns the device of the module or tensor at path: that of the longest entry it
 // lies under. ok is false where no entry covers it.
 func (m Map) Device(path string) (d Device, ok bool) {
 	i, _, ok := m.match(path)
@@ -103,7 +103,7 @@ func (m Map) Device(path string) (d Device, ok bool) {
 	return m.entries[i].Device, true
 }
 
-// match is the index of the longest entry that path lies under, and how much of path it
+// match returns the index of the longest entry that path lies under, and how much of path it
 // names: for PATH[a:b] that is PATH.N.
 func (m Map) match(path string) (entry, length int, ok bool) {
 	for {
@@ -129,7 +129,7 @@ func (m Map) match(path string) (entry, length int, ok bool) {
 	}
 }
 
-// Devices are the devices that occur, in Accelerate's order.
+// Devices returns the devices that occur, in Accelerate's order.
 func (m Map) Devices() []Device {
 	var list []Device
 	for _, e := range m.entries {
@@ -141,7 +141,7 @@ func (m Map) Devices() []Device {
 	return list
 }
 
-// String is the map on one line, as ParsePolicy reads it: "PATH=DEVICE,PATH=DEVICE".
+// String returns the map on one line, as ParsePolicy reads it: "PATH=DEVICE,PATH=DEVICE".
 func (m Map) String() string {
 	var b strings.Builder
 	for i, e := range m.entries {

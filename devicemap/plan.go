@@ -20,10 +20,10 @@ type Budget struct {
 	Requests, Runtime int64
 }
 
-// room is what a budget leaves for weights, keys and values reduced to kv.
+// room returns what a budget leaves for weights, keys and values reduced to kv.
 func (b *Budget) room(kv int64) int64 { return b.Limit - kv - b.fixed() }
 
-// fixed is what the budget keeps free whatever is placed.
+// fixed returns what the budget keeps free whatever is placed.
 func (b *Budget) fixed() int64 { return b.Activations + b.Staging + b.Requests + b.Runtime }
 
 // DevicePlan is what a plan keeps on one device, in bytes.
@@ -38,7 +38,7 @@ type DevicePlan struct {
 	RuntimeBytes    int64  `json:"runtime_bytes,omitempty"`
 }
 
-// Used is the sum of what the plan keeps on the device.
+// Used returns the sum of what the plan keeps on the device.
 func (d DevicePlan) Used() int64 {
 	return d.WeightsBytes + d.KVBytes + d.ActivationBytes + d.StagingBytes + d.RequestBytes + d.RuntimeBytes
 }
@@ -75,7 +75,7 @@ type Plan struct {
 	units []unit
 }
 
-// Device is the plan of device d.
+// Device returns the plan of device d.
 func (p Plan) Device(d Device) DevicePlan {
 	for _, plan := range p.Devices {
 		if plan.Device == d {
@@ -85,7 +85,7 @@ func (p Plan) Device(d Device) DevicePlan {
 	return DevicePlan{Device: d}
 }
 
-// stagingOf is the room that units stream through, for those that streams holds of, and
+// stagingOf returns the room that units stream through, for those that streams holds of, and
 // the path of the largest. Parts of one unit stream together, experts one by one.
 func stagingOf(units []unit, streams func(u *unit) bool) (bytes int64, largest string) {
 	sums := make([]int64, len(units))
@@ -104,7 +104,7 @@ func stagingOf(units []unit, streams func(u *unit) bool) (bytes int64, largest s
 	return 2 * (stream + expert), largest
 }
 
-// wholeOr is the index of the unit that u is a part of, or u's own.
+// wholeOr returns the index of the unit that u is a part of, or u's own.
 func (u *unit) wholeOr(i int) int {
 	if u.whole >= 0 {
 		return u.whole
@@ -164,7 +164,7 @@ func (p *Plan) warn(host int, largest string) {
 	}
 }
 
-// leastKV is what KV may not be made smaller than.
+// leastKV returns what KV may not be made smaller than.
 func (b *Budget) leastKV(sequence int64) int64 {
 	if sequence <= 0 {
 		return b.KV
@@ -172,13 +172,13 @@ func (b *Budget) leastKV(sequence int64) int64 {
 	return min(b.KV, sequence)
 }
 
-// kvBeside is the room for KV beside other bytes: what the budget asks, less what the
+// kvBeside returns the room for KV beside other bytes: what the budget asks, less what the
 // limit does not allow, but one sequence at least.
 func (b *Budget) kvBeside(other, sequence int64) int64 {
 	return max(min(b.KV, b.room(0)-other), b.leastKV(sequence))
 }
 
-// hostOf is the budget through which weights stream: the CPU's, else the first but the
+// hostOf returns the budget through which weights stream: the CPU's, else the first but the
 // disk's; -1 for none.
 func hostOf(budgets []Budget) int {
 	if i := slices.IndexFunc(budgets, func(b Budget) bool { return b.Device == CPU }); i >= 0 {

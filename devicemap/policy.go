@@ -276,7 +276,7 @@ func (t *table) has(path string) bool {
 	return ok
 }
 
-// stack is the number of experts that node i stacks: it is a module without modules of
+// stack returns the number of experts that node i stacks: it is a module without modules of
 // its own with tensors, called experts, whose parameters share their first dimension. 0
 // for all else.
 func (t *table) stack(i int32) int {
@@ -294,5 +294,5 @@ func (t *table) stack(i int32) int {
 	return count
 }
 
-// name is the last part of the node's path.
+// name returns the last part of the node's path.
 func (n *node) name() string { return n.path[strings.LastIndexByte(n.path, '.')+1:] }

@@ -30,7 +30,7 @@ type renderer struct {
 // gpuColors tell accelerators apart.
 var gpuColors = []string{"32", "36", "35", "92", "96", "95"}
 
-// mark is the cell of a device: a GPU's last digit or a block, shaded by tier.
+// mark returns the cell of a device: a GPU's last digit or a block, shaded by tier.
 func (r *renderer) mark(d Device, n int) string {
 	switch d {
 	case CPU:

@@ -130,7 +130,7 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 // weights, in bytes an element.
 var customDTypes = map[string]float64{"int2": 0.25, "int4": 0.5, "fp8": 1}
 
-// DTypeByteSize is the size of one element in bytes, as Accelerate's dtype_byte_size
+// DTypeByteSize returns the size of one element in bytes, as Accelerate's dtype_byte_size
 // counts it: bool is 1/8, float4_e2m1fn_x2 is 0. Besides torch's names it takes "int2",
 // "int4" and "fp8".
 func DTypeByteSize(name string) (float64, error) {
@@ -150,7 +150,7 @@ func DTypeByteSize(name string) (float64, error) {
 	return elementSize(d), nil
 }
 
-// elementSize is DTypeByteSize of a known type.
+// elementSize returns DTypeByteSize of a known type.
 func elementSize(d meta.DType) float64 {
 	switch d {
 	case meta.Bool:

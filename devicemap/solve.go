@@ -122,7 +122,7 @@ func ownSizing(dtype string) (sizing, error) {
 	}, nil
 }
 
-// solveAuto is Heft's own policy.
+// solveAuto plans by Heft's own policy.
 func solveAuto(t *table, budgets []Budget, p Policy) (Plan, error) {
 	d := divide(t, p.NoSplit, p.Pins, true)
 	if err := placePins(d.units, budgets, p); err != nil {
@@ -151,7 +151,7 @@ func solveAuto(t *table, budgets []Budget, p Policy) (Plan, error) {
 	return checked(d, least, budgets, p)
 }
 
-// checked is the plan of placed units with the least memory for weights, refused where what the user placed leaves the
+// checked returns the plan of placed units with the least memory for weights, refused where what the user placed leaves the
 // host too little to stream the rest.
 func checked(d *divider, least int64, budgets []Budget, p Policy) (Plan, error) {
 	plan := finish(d.units, least, budgets, p)
@@ -200,7 +200,7 @@ func deviceNames(budgets []Budget) string {
 	return strings.Join(names, ", ")
 }
 
-// describe is a path in a message.
+// describe returns a path in a message.
 func describe(path string) string {
 	if path == "" {
 		return "the model"
@@ -208,7 +208,7 @@ func describe(path string) string {
 	return path
 }
 
-// solveManual is the plan of a whole map.
+// solveManual plans by a map that covers the model.
 func solveManual(t *table, budgets []Budget, p Policy, m Map) (Plan, error) {
 	d := divide(t, p.NoSplit, m, false)
 	if err := placePins(d.units, budgets, p); err != nil {

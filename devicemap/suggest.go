@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// didYouMean is the end of a message that offers names.
+// didYouMean returns the end of a message that offers names.
 func didYouMean(names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -33,7 +33,7 @@ func (t *table) near(path string) []string {
 	return nearest(path, all, most)
 }
 
-// nearest are the names closest to text, up to most and no further off than a third of
+// nearest returns the names closest to text, up to most and no further off than a third of
 // its length.
 func nearest(text string, names []string, most int) []string {
 	const longest = 200
@@ -59,7 +59,7 @@ func nearest(text string, names []string, most int) []string {
 	return near
 }
 
-// distance is the number of bytes to insert, delete or replace to turn a into b, or
+// distance returns the number of bytes to insert, delete or replace to turn a into b, or
 // more than limit where it is more.
 func distance(a, b string, limit int) int {
 	if len(a)-len(b) > limit || len(b)-len(a) > limit {

@@ -53,7 +53,7 @@ func newTable(root *meta.Module, sizes sizing) (*table, error) {
 	return newLoadedTable(root, sizes, nil)
 }
 
-// newLoadedTable is newTable where some parameters take other bytes than sizes says.
+// newLoadedTable is newTable, but some parameters take other bytes than sizes says.
 func newLoadedTable(root *meta.Module, sizes sizing, loaded map[*meta.Param]int64) (*table, error) {
 	if root == nil {
 		return nil, fmt.Errorf("devicemap: no module tree")
@@ -202,7 +202,7 @@ func (t *table) childless(i int32) bool {
 // inside reports whether node i is node of or lies below it.
 func (t *table) inside(i, of int32) bool { return of <= i && i < t.nodes[of].end }
 
-// find is the node at path.
+// find returns the node at path.
 func (t *table) find(path string) (int32, bool) {
 	i := int32(0)
 	for path != t.nodes[i].path {

@@ -161,7 +161,7 @@ func (d *divider) addTensor(unit int, c int32) {
 	d.owner[c] = unit
 }
 
-// keyOf is what decides for what lies at path within a unit: the unit, or a pin further
+// keyOf returns what decides for what lies at path within a unit: the unit, or a pin further
 // down.
 func (d *divider) keyOf(whole int, path string) Entry {
 	u := &d.units[whole]
@@ -171,7 +171,7 @@ func (d *divider) keyOf(whole int, path string) Entry {
 	return Entry{u.path, u.pin}
 }
 
-// part is the index of the unit, among whole and its parts, with this key.
+// part returns the index of the unit, among whole and its parts, with this key.
 func (d *divider) part(whole int, key Entry) int {
 	for i := whole; i < len(d.units); i++ {
 		if d.units[i].path == key.Path {

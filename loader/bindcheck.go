@@ -172,7 +172,7 @@ func (c *checker) quantised(e entry, s meta.TensorSource) {
 	}
 }
 
-// unreadable says why no kernel reads a parameter in dtype d; empty where one does. Buffers are
+// unreadable says why no kernel reads a parameter in dtype d, or "" if one does. Buffers are
 // converted when they are read, from any floating-point dtype.
 func (e entry) unreadable(d meta.DType) string {
 	switch {
@@ -184,7 +184,7 @@ func (e entry) unreadable(d meta.DType) string {
 	return " (no kernel reads it)"
 }
 
-// dtypeList is "a, b or c".
+// dtypeList returns "a, b or c".
 func dtypeList(list []meta.DType) string {
 	text := ""
 	for i, d := range list {
@@ -199,7 +199,7 @@ func dtypeList(list []meta.DType) string {
 	return text
 }
 
-// tied is the tensor that stands under another name of a tied parameter.
+// tied returns the tensor that stands under another name of a tied parameter.
 func (c *checker) tied(e *bound, ties []string) *Tensor {
 	for _, name := range ties {
 		if t := c.find([]byte(name)); t != nil {
@@ -210,7 +210,7 @@ func (c *checker) tied(e *bound, ties []string) *Tensor {
 	return nil
 }
 
-// wanted is the shape of the tensor, or of the rows From of it, that a source asks for.
+// wanted returns the shape of the tensor, or of the rows From of it, that a source asks for.
 func wanted(shape []int, s meta.TensorSource) (want []int, reason string) {
 	want = slices.Clone(shape)
 	if s.Stack > 0 {

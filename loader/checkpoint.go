@@ -19,7 +19,7 @@ import (
 type Checkpoint struct {
 	name     string // the requested name, for messages
 	dir      string
-	fsys     fs.FS // beside the shards; nil where only shards are known
+	fsys     fs.FS // beside the shards, or nil if only shards are known
 	files    []*File
 	tensors  []Tensor // by file, then by offset
 	index    map[string]int32

@@ -77,12 +77,12 @@ func (f *File) open() error {
 	return f.readErr
 }
 
-// memoryFile is data as a file of a checkpoint called folder.
+// memoryFile returns data as a file of a checkpoint called folder.
 func memoryFile(folder, name string, data []byte) *File {
 	return &File{Name: name, Size: int64(len(data)), folder: folder, data: data}
 }
 
-// unpath is the cause of a path error: our own messages name the file already.
+// unpath returns the cause of a path error: our own messages name the file already.
 func unpath(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -135,7 +135,7 @@ type fileReader struct{ *File }
 
 func (r fileReader) ReadAt(p []byte, off int64) (int, error) { return r.readAt(p, off) }
 
-// slice is size bytes at off, in place where the system can.
+// slice returns size bytes at off, in place where the system can.
 func (f *File) slice(off, size int64) ([]byte, error) {
 	if f.inMemory() {
 		return f.data[off : off+size : off+size], nil
@@ -204,7 +204,7 @@ func (f *File) Verify() error {
 	return nil
 }
 
-// now is the stamp of what is open of the file.
+// now returns the stamp of what is open of the file.
 func (f *File) now() (hostmem.Stamp, error) {
 	if m := f.mapping.Load(); m != nil {
 		return m.Stamp()

@@ -25,7 +25,7 @@ const lengthSize = 8
 // A header is what a safetensors file says of itself.
 type header struct {
 	tensors  []Tensor         // by offset; File is not set
-	index    map[string]int32 // where each name stands in tensors; nil where they were sorted
+	index    map[string]int32 // where each name stands in tensors, or nil if they were sorted
 	metadata map[string]string
 	text     []byte // the JSON text
 }
@@ -59,7 +59,7 @@ func readHeader(r io.ReaderAt, size int64) (*header, error) {
 	return parseHeader(text, lengthSize+int64(n), size)
 }
 
-// unread is why part of a header cannot be read, in the file's own words where it has some.
+// unread returns why part of a header cannot be read, in the file's own words if it has some.
 func unread(what string, err error) error {
 	var own *Error
 	if errors.As(err, &own) {
@@ -162,7 +162,7 @@ func place(spans []span, tensors []Tensor) (end uint64, err error) {
 	return end, nil
 }
 
-// short is a shape for a message: a hostile one has many thousand dimensions.
+// short returns a shape for a message: a hostile one has many thousand dimensions.
 func short(shape []int) []int { return shape[:min(len(shape), 16)] }
 
 // A headerParser collects the tensors of a header. A name that stands twice counts as
@@ -257,7 +257,7 @@ var (
 	errSubByte  = errors.New("the elements do not fill whole bytes")
 )
 
-// byteSize is the bytes of a tensor. As in the reference, a product that overflows is
+// byteSize returns the bytes of a tensor. As in the reference, a product that overflows is
 // an error even where a later dimension is 0, and a 0 before it is none.
 func byteSize(shape []uint64, dtype meta.DType) (int64, error) {
 	n := uint64(1)

@@ -48,14 +48,14 @@ func ReadHeaders(heads []FileHead, index []byte) (*Headers, error) {
 	return h, nil
 }
 
-// Tensor is the shape and dtype of the tensor called name. The shape is not to be
+// Tensor returns the shape and dtype of the tensor called name. The shape is not to be
 // changed.
 func (h *Headers) Tensor(name string) (shape []int, dtype meta.DType, ok bool) {
 	return h.joined.Tensor(name)
 }
 
-// Len is the number of tensors.
+// Len returns the number of tensors.
 func (h *Headers) Len() int { return h.joined.Len() }
 
-// Bytes is what all tensors take, in bytes.
+// Bytes returns what all tensors take, in bytes.
 func (h *Headers) Bytes() int64 { return h.joined.Bytes() }

@@ -96,7 +96,7 @@ func (p *indexParser) entry(key []byte) error {
 	return nil
 }
 
-// shardFile says why name cannot be a shard beside the index; empty where it can.
+// shardFile says why name cannot be a shard beside the index, or "" if it can.
 func shardFile(name string) string {
 	if reason := plainName(name); reason != "" {
 		return reason

@@ -28,7 +28,7 @@ func (e *syntaxError) Error() string { return fmt.Sprintf("%s at byte %d", e.wha
 
 func (s *scanner) fail(what string) error { return &syntaxError{s.Pos, what} }
 
-// explain is the error for a fault.
+// explain returns the error for a fault.
 func explain(f jsonscan.Fault) error {
 	what := faults[f.Kind]
 	switch f.Kind {

@@ -36,7 +36,7 @@ func (v view) Data() []byte {
 	return b
 }
 
-// libraryViews is the tensors as the package writes them; false where it does not know
+// libraryViews returns the tensors as the package writes them, or false if it does not know
 // one of their dtypes.
 func libraryViews(tensors []NamedTensor) (map[string]view, bool) {
 	views := make(map[string]view, len(tensors))

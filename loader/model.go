@@ -18,7 +18,7 @@ func OpenModel(path string) (*meta.Model, *Checkpoint, error) {
 	return c.skeleton(config, err)
 }
 
-// OpenModelFS is OpenModel for the root of fsys; see [OpenFS].
+// OpenModelFS is [OpenModel] for the root of fsys; see [OpenFS].
 func OpenModelFS(name string, fsys fs.FS) (*meta.Model, *Checkpoint, error) {
 	c, err := OpenFS(name, fsys)
 	if err != nil {

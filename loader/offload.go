@@ -93,7 +93,7 @@ func (c *Checkpoint) pointedTensor(e offloadEntry, pointed map[string]*Checkpoin
 	return own, nil
 }
 
-// named is err with the tensor's name in it.
+// named returns err with the tensor's name in it.
 func named(err error, tensor string) error {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -253,7 +253,7 @@ func WriteOffload(dir string, tensors iter.Seq[NamedTensor]) error {
 	return staged.commit()
 }
 
-// unoffloadable says why Accelerate could not read t back; empty where it can.
+// unoffloadable says why Accelerate could not read t back, or "" if it can.
 func unoffloadable(t NamedTensor) string {
 	if reason := plainName(t.Name + datSuffix); reason != "" {
 		return "the name " + reason

@@ -256,7 +256,7 @@ func completeSet(names []string) bool {
 	return true
 }
 
-// shardName is the published form of a shard's file name.
+// shardName returns the published form of a shard's file name.
 func shardName(stem string, i, of int) string {
 	return stem + "-" + five(i) + "-of-" + five(of) + safetensorsSuffix
 }
@@ -266,7 +266,7 @@ func five(n int) string {
 	return strings.Repeat("0", max(0, 5-len(s))) + s
 }
 
-// list is the first few of names, for a message.
+// list returns the first few of names, for a message.
 func list(names []string) string {
 	const most = 4
 	s := printable(strings.Join(names[:min(len(names), most)], ", "))

@@ -277,7 +277,7 @@ type headerEntry struct {
 	Offsets [2]int64 `json:"data_offsets"`
 }
 
-// elements is the bytes of t, of the size that its shape asks for.
+// elements returns the bytes of t, of the size that its shape asks for.
 func (t NamedTensor) elements() ([]byte, error) {
 	b, err := t.Bytes()
 	if err != nil {

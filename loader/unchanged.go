@@ -198,7 +198,7 @@ func (f *File) ReadUnchanged(read func() error) error {
 	}
 }
 
-// Epoch is the sum of the files' [File.Epoch].
+// Epoch returns the sum of the files' [File.Epoch].
 func (c *Checkpoint) Epoch() (n uint64) {
 	for _, f := range c.files {
 		n += f.Epoch()

@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Values is all elements of p as they are in memory: put together of its parts, in the
+// Values returns all elements of p as they are in memory: assembled from its parts, in the
 // parameter's shape and the checkpoint's dtype. Where one whole tensor fills it, the bytes
 // are the tensor's own and read-only; see [Tensor.Bytes]. The error is an *Error.
 func (b *Binding) Values(p *meta.Param) (meta.DType, []byte, error) {
@@ -16,7 +16,7 @@ func (b *Binding) Values(p *meta.Param) (meta.DType, []byte, error) {
 	return b.values(p.Name, p.Shape, b.Tensors(p))
 }
 
-// BufferValues is all elements of a persistent buffer, as Values.
+// BufferValues is [Binding.Values] for a persistent buffer.
 func (b *Binding) BufferValues(buffer *meta.Buffer) (meta.DType, []byte, error) {
 	return b.values(buffer.Name, buffer.Shape, b.BufferTensors(buffer))
 }
@@ -58,7 +58,7 @@ func (b *Binding) values(name string, shape []int, parts []BoundTensor) (meta.DT
 	return dtype, dst, nil
 }
 
-// window is where rows into of a parameter, or of slab expert of it, lie in its bytes.
+// window returns where rows into of a parameter, or of slab expert of it, lie in its bytes.
 func window(shape []int, expert int, into meta.RowRange, dtype meta.DType) (off, size int64) {
 	total := dtype.Bytes(meta.Elements(shape))
 	off, size = 0, total
@@ -91,7 +91,7 @@ func transpose(dst, src []byte, shape []int, dtype meta.DType) {
 }
 
 // Unbind yields the tensors that a checkpoint of model holds, the inverse of [Bind]:
-// every source becomes a tensor, cut from the parameter that it fills or put together of
+// every source becomes a tensor, cut from the parameter that it fills or assembled from
 // several. Tied parameters are written once, under the first name.
 //
 // value gives the dtype and the elements of the parameter or persistent buffer at a
@@ -197,7 +197,7 @@ func (u *unbinder) put(name string, dtype meta.DType, exact bool, p piece) {
 	t.pieces = append(t.pieces, p)
 }
 
-// named is the tensor to be written. Its pieces must follow each other without a gap.
+// named returns the tensor to be written. Its pieces must follow each other without a gap.
 func (t unbound) named() (NamedTensor, error) {
 	first := t.pieces[0]
 	named := NamedTensor{Name: t.name, DType: t.dtype, Shape: slices.Clone(first.shape), Exact: t.exact}

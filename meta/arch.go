@@ -16,7 +16,7 @@ type architecture struct {
 	build     func(*fields, *Builder)
 }
 
-// architectures is the table of what can be built: one line, and one file, each.
+// architectures returns the table of what can be built: one line, and one file, each.
 func architectures() []architecture {
 	return []architecture{
 		{"cohere", "CohereForCausalLM", "model", "CohereDecoderLayer", 5, 255001, cohere},
@@ -42,7 +42,7 @@ func architectures() []architecture {
 	}
 }
 
-// RootClass is the class of the root module that a model_type builds, "" for one that is
+// RootClass returns the class of the root module that a model_type builds, "" for one that is
 // not supported.
 func RootClass(modelType string) string {
 	if a := lookup(modelType); a != nil {
@@ -135,7 +135,7 @@ func modelTypeOf(classes []string) string {
 	return ""
 }
 
-// eos is the default list of ending tokens.
+// eos returns the default list of ending tokens.
 func (a *architecture) eos() []int {
 	if a.eosID < 0 {
 		return nil

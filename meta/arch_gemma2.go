@@ -57,7 +57,7 @@ func (f *fields) cap(name string, def float64) float32 {
 	return float32(f.positive(name, def))
 }
 
-// wiring is Gemma's: four norms a block, embeddings scaled by √hidden.
+// wiring returns Gemma's wiring: four norms a block, embeddings scaled by √hidden.
 func (g *gemma) wiring(d *decoder) wiring {
 	return wiring{
 		block: BlockSpec{

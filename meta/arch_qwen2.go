@@ -12,7 +12,7 @@ func qwen2(f *fields, b *Builder) {
 	})
 }
 
-// qwenDefaults are those of the dense Qwen configs.
+// qwenDefaults returns those of the dense Qwen configs.
 func qwenDefaults(headDim int) decoderDefaults {
 	return decoderDefaults{
 		vocab: 151936, hidden: 4096, inner: 22016, layers: 32, heads: 32, kvHeads: 32, headDim: headDim,
@@ -20,7 +20,7 @@ func qwenDefaults(headDim int) decoderDefaults {
 	}
 }
 
-// qwenWindows is the width of windows, and which layers have one: layer_types if
+// qwenWindows returns the width of windows, and which layers have one: layer_types if
 // stated, else all layers from max_window_layers on; none unless
 // use_sliding_window is set.
 func (d *decoder) qwenWindows(f *fields) (window int, sliding []bool) {

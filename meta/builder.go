@@ -54,7 +54,7 @@ func (b *Builder) Build() (*Module, error) {
 	return b.tree.root, nil
 }
 
-// Module is the node of this scope.
+// Module returns the node of this scope.
 func (b *Builder) Module() *Module { return b.node }
 
 // Child adds a module below this one and returns its scope.
@@ -183,7 +183,7 @@ func (t *tree) resolve(p *Param, sources []TensorSource, others [][]TensorSource
 	p.Stored = t.stored(found, p.Shape, p.DType)
 }
 
-// findAny is the first of several ways that the checkpoint has; nil if there is none.
+// findAny returns the first of several ways that the checkpoint has, or nil if there is none.
 func (t *tree) findAny(ways [][]TensorSource, shape []int, inOut bool) ([]TensorSource, DType) {
 	for _, way := range ways {
 		if found, d := t.find(way, shape, inOut); found != nil {
@@ -194,7 +194,7 @@ func (t *tree) findAny(ways [][]TensorSource, shape []int, inOut bool) ([]Tensor
 }
 
 // find renames sources to what stands in the checkpoint, with or without the base
-// prefix; nil if the first is there under neither name. The dtype is that of the first
+// prefix, or nil if the first is there under neither name. The dtype is that of the first
 // that holds values.
 func (t *tree) find(sources []TensorSource, shape []int, inOut bool) ([]TensorSource, DType) {
 	for _, prefix := range []string{"", t.base + "."} {
@@ -218,7 +218,7 @@ func (t *tree) find(sources []TensorSource, shape []int, inOut bool) ([]TensorSo
 	return nil, NoDType
 }
 
-// at is the name of tensor i of the series that s stands for.
+// at returns the name of tensor i of the series that s stands for.
 func (s *TensorSource) at(i int) string {
 	if s.Stack == 0 {
 		return s.Tensor

@@ -85,12 +85,12 @@ func ReadConfigFS(fsys fs.FS) (*Config, error) {
 	return ReadConfig(data)
 }
 
-// Raw is the file as it was read, for writing it beside saved weights. The slice
+// Raw returns the file as it was read, for writing it beside saved weights. The slice
 // belongs to the Config and must not be changed.
 func (c *Config) Raw() []byte { return c.raw }
 
-// Field is the value of a top-level field as encoding/json decodes it, numbers as
-// json.Number; nil if it is missing or null. It must not be changed.
+// Field returns the value of a top-level field as encoding/json decodes it, numbers as
+// json.Number, or nil if it is missing or null. It must not be changed.
 func (c *Config) Field(name string) any { return c.values[name] }
 
 func (c *Config) fields() *fields {

@@ -107,7 +107,7 @@ type wiring struct {
 	rotary     func(*Builder) // adds the rotary module to the model; nil means the usual one
 }
 
-// preNorm is llama's block.
+// preNorm returns llama's block.
 func preNorm() BlockSpec {
 	return BlockSpec{
 		AttentionNorm: "input_layernorm",
@@ -232,7 +232,7 @@ func (d *decoder) qkNormAttention(b *Builder, bias bool, spec AttentionSpec) {
 	d.norm(a, "k_norm", d.headDim)
 }
 
-// rootScale is 1/√dim, as the reference rounds it.
+// rootScale returns 1/√dim, as the reference rounds it.
 func rootScale(dim float64) float32 { return float32(math.Pow(dim, -0.5)) }
 
 // gatedMLP adds down(act(gate(x)) · up(x)).
@@ -279,7 +279,7 @@ func (d *decoder) sliding(f *fields, slides func(layer int) bool) []bool {
 	return sliding
 }
 
-// windowIf is window for sliding layers, 0 for the others.
+// windowIf returns window for sliding layers, 0 for the others.
 func windowIf(sliding bool, window int) int {
 	if sliding {
 		return window

@@ -61,7 +61,7 @@ var dtypes = [...]struct {
 	Complex64:      {"complex64", "C64", 64},
 }
 
-// String is the name torch prints, without "torch.".
+// String returns the name torch prints, without "torch.".
 func (d DType) String() string {
 	if int(d) < len(dtypes) && d != NoDType {
 		return dtypes[d].torch
@@ -69,7 +69,7 @@ func (d DType) String() string {
 	return fmt.Sprintf("dtype(%d)", uint8(d))
 }
 
-// Safetensors is the name in a safetensors header.
+// Safetensors returns the name in a safetensors header.
 func (d DType) Safetensors() string {
 	if int(d) < len(dtypes) {
 		return dtypes[d].safetensors
@@ -77,7 +77,7 @@ func (d DType) Safetensors() string {
 	return ""
 }
 
-// Bits is the size of one element in memory, in bits.
+// Bits returns the size of one element in memory, in bits.
 func (d DType) Bits() int {
 	if int(d) < len(dtypes) {
 		return dtypes[d].bits
@@ -85,7 +85,7 @@ func (d DType) Bits() int {
 	return 0
 }
 
-// Bytes is the memory that n elements take, in bytes, rounded up.
+// Bytes returns the memory that n elements take, in bytes, rounded up.
 func (d DType) Bytes(n int64) int64 { return (n*int64(d.Bits()) + 7) / 8 }
 
 // Float reports whether d is a floating point type.
@@ -122,7 +122,7 @@ func ParseDType(name string) (DType, error) {
 	return NoDType, fmt.Errorf("meta: unknown dtype %q", name)
 }
 
-// SafetensorsDType is the dtype that a safetensors header calls name.
+// SafetensorsDType returns the dtype that a safetensors header calls name.
 func SafetensorsDType(name string) (DType, bool) {
 	for d := range dtypes {
 		if d != 0 && dtypes[d].safetensors == name {

@@ -25,7 +25,7 @@ const (
 	EntryNonPersistentBuffer
 )
 
-// String is the kind as listings show it.
+// String returns the kind as listings show it.
 func (k EntryKind) String() string {
 	return [...]string{"parameter", "buffer", "non_persistent_buffer"}[min(k, EntryNonPersistentBuffer)]
 }
@@ -127,7 +127,7 @@ func (s *TensorSource) Tensors() iter.Seq[string] {
 	}
 }
 
-// Shape is the shape of each of s's tensors in the file, for a parameter of the given
+// Shape returns the shape of each of s's tensors in the file, for a parameter of the given
 // shape. Where s selects rows, the tensor may be higher than known here.
 func (s *TensorSource) Shape(param []int) []int {
 	shape := slices.Clone(param)
@@ -146,7 +146,7 @@ func (s *TensorSource) Shape(param []int) []int {
 	return shape
 }
 
-// NumParameters is the number of elements of all parameters, tied ones once.
+// NumParameters returns the number of elements of all parameters, tied ones once.
 func (m *Module) NumParameters() int64 {
 	var n int64
 	for _, p := range m.AllParams() {

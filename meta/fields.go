@@ -35,7 +35,7 @@ const maxSize = 1 << 26
 
 // fields reads a JSON object. A missing field and a null both give the default,
 // except where has is asked first. The first bad field is kept in err, and reading
-// goes on with the default, so that callers check once.
+// continues with the default, so that callers check once.
 type fields struct {
 	at     string // dotted path of the object with a final dot, "" for the file
 	values map[string]any
@@ -80,7 +80,7 @@ func readFields(file string, data []byte) (*fields, error) {
 	return &fields{values: values, errs: &fieldErrors{file: file}}, nil
 }
 
-// err is the first error met in the whole file.
+// err returns the first error met in the whole file.
 func (f *fields) err() error { return f.errs.first }
 
 // fail records an error of the field called name, unless there is one already.
@@ -99,7 +99,7 @@ func (f *fields) null(name string) bool {
 	return there && v == nil
 }
 
-// number is a field's value as a finite float64.
+// number returns a field's value as a finite float64.
 func (f *fields) number(name string, v any) (float64, bool) {
 	n, ok := v.(json.Number)
 	if !ok {
@@ -114,7 +114,7 @@ func (f *fields) number(name string, v any) (float64, bool) {
 	return x, true
 }
 
-// float is a finite number.
+// float returns a finite number.
 func (f *fields) float(name string, def float64) float64 {
 	v := f.values[name]
 	if v == nil {
@@ -126,7 +126,7 @@ func (f *fields) float(name string, def float64) float64 {
 	return def
 }
 
-// positive is a number above 0.
+// positive returns a number above 0.
 func (f *fields) positive(name string, def float64) float64 {
 	x := f.float(name, def)
 	if !(x > 0) {
@@ -154,7 +154,7 @@ func (f *fields) integer(name string, v any, lo, hi int) (int, bool) {
 	return int(x), true
 }
 
-// count is a whole number within [lo, hi].
+// count returns a whole number within [lo, hi].
 func (f *fields) count(name string, def, lo, hi int) int {
 	v := f.values[name]
 	if v == nil {
@@ -166,7 +166,7 @@ func (f *fields) count(name string, def, lo, hi int) int {
 	return def
 }
 
-// size is a whole number within [1, maxSize].
+// size returns a whole number within [1, maxSize].
 func (f *fields) size(name string, def int) int { return f.count(name, def, 1, maxSize) }
 
 func (f *fields) bool(name string, def bool) bool {
@@ -193,7 +193,7 @@ func (f *fields) text(name, def string) string {
 	}
 }
 
-// object is a nested object; nil if it is missing, null or empty.
+// object returns a nested object, or nil if it is missing, null or empty.
 func (f *fields) object(name string) *fields {
 	switch v := f.values[name].(type) {
 	case nil:
@@ -207,7 +207,7 @@ func (f *fields) object(name string) *fields {
 	return nil
 }
 
-// list is an array; nil if it is missing or null.
+// list returns an array, or nil if it is missing or null.
 func (f *fields) list(name string) []any {
 	switch v := f.values[name].(type) {
 	case nil:
@@ -219,7 +219,7 @@ func (f *fields) list(name string) []any {
 	return nil
 }
 
-// floats is a list of finite numbers.
+// floats returns a list of finite numbers.
 func (f *fields) floats(name string) []float64 {
 	var out []float64
 	list := f.list(name)
@@ -233,7 +233,7 @@ func (f *fields) floats(name string) []float64 {
 	return out
 }
 
-// texts is a list of texts.
+// texts returns a list of texts.
 func (f *fields) texts(name string) []string {
 	var out []string
 	list := f.list(name)
@@ -248,7 +248,7 @@ func (f *fields) texts(name string) []string {
 	return out
 }
 
-// tokens is a token id or a list of them; nil if it is missing or null.
+// tokens returns a token id or a list of them, or nil if it is missing or null.
 func (f *fields) tokens(name string) []int {
 	var list []any
 	switch v := f.values[name].(type) {
@@ -272,7 +272,7 @@ func (f *fields) tokens(name string) []int {
 	return ids
 }
 
-// token is one token id, or none.
+// token returns one token id, or none.
 func (f *fields) token(name string, none int) int {
 	if ids := f.tokens(name); len(ids) > 0 {
 		return ids[0]
@@ -280,7 +280,7 @@ func (f *fields) token(name string, none int) int {
 	return none
 }
 
-// dtype is the dtype that a config names; NoDType if it names none or "auto".
+// dtype returns the dtype that a config names; NoDType if it names none or "auto".
 func (f *fields) dtype(name string) DType {
 	text := f.text(name, "")
 	if text == "" || text == "auto" {

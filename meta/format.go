@@ -46,7 +46,7 @@ const (
 // for a format of layout [InputsFirst].
 type Format struct {
 	// Name is the format's name in messages and flags, Method the one in
-	// quantization_config.quant_method, "" where no published config names it.
+	// quantization_config.quant_method, or "" if no published config names it.
 	Name, Method string
 	// Trim and Codes make the name of the tensor of codes from that of the parameter: Trim is
 	// cut from its end, Codes.Suffix appended. Names of companions are made likewise.
@@ -61,7 +61,7 @@ type Format struct {
 	Convert bool
 
 	// group is how many rows and columns share a scale, for a matrix of rows × columns whose
-	// scales have the given shape, nil where no header tells. The function is nil for a format whose
+	// scales have the given shape, or nil if no header tells. The function is nil for a format whose
 	// scales are inside the blocks of codes.
 	group func(c *quantised, rows, columns int, scales []int) (int, int)
 	// zeroBias is what is added to stored zeros.
@@ -150,7 +150,7 @@ var formats = [quantFormats]Format{
 // halfFirst are valueDTypes with the one that GPTQ and AWQ are published with first.
 var halfFirst = []DType{Float16, BFloat16, Float32}
 
-// Row is f's row of the table, or that of QuantNone for a number that is no format.
+// Row returns f's row of the table, or that of QuantNone for a number that is no format.
 func (f QuantFormat) Row() *Format {
 	if f >= quantFormats {
 		f = QuantNone
@@ -187,10 +187,10 @@ func (r *Format) groupOf(c *quantised, rows, columns int, scales []int) (int, in
 	return r.group(c, rows, columns, scales)
 }
 
-// String is the name that quantization_config.quant_method has for f, or GGUF.
+// String returns the name that quantization_config.quant_method has for f, or GGUF.
 func (f QuantFormat) String() string { return f.Row().Name }
 
-// BlockBytes is the size of a block of codes with its scale inside, such as the 34 bytes for 32
+// BlockBytes returns the size of a block of codes with its scale inside, such as the 34 bytes for 32
 // columns of QuantQ8; 0 for formats whose scales are tensors of their own.
 func (f QuantFormat) BlockBytes() int64 {
 	if row := f.Row(); !row.Scales.exists() {
@@ -199,7 +199,7 @@ func (f QuantFormat) BlockBytes() int64 {
 	return 0
 }
 
-// BlockColumns is the number of columns that a block of codes stands for; 1 where there are no
+// BlockColumns returns the number of columns that a block of codes stands for; 1 where there are no
 // blocks.
 func (f QuantFormat) BlockColumns() int { return f.Row().Codes.Columns }
 
@@ -217,7 +217,7 @@ func ParseQuantize(name string) (f QuantFormat, ok bool) {
 	return QuantNone, false
 }
 
-// formatsOf are the formats that quant_method names, and the names of all methods.
+// formatsOf returns the formats that quant_method names, and the names of all methods.
 func formatsOf(method string) (list []QuantFormat, methods []string) {
 	for f := range quantFormats {
 		row := f.Row()
@@ -245,7 +245,7 @@ const packedZeros = 8
 
 func (c *Companion) exists() bool { return c.size != nil }
 
-// assumed is the dtype of the companion where no header tells.
+// assumed returns the dtype of the companion where no header tells.
 func (c *Companion) assumed() DType {
 	if len(c.DTypes) == 0 {
 		return NoDType
@@ -259,7 +259,7 @@ func (c *Companion) Reads(d DType) bool { return slices.Contains(c.DTypes, d) }
 // Reads reports whether kernels read the tensor of codes or values in d.
 func (p *Packed) Reads(d DType) bool { return slices.Contains(p.DTypes, d) }
 
-// shape is the shape of the tensor that holds rows × columns, behind the dimensions of a stack.
+// shape returns the shape of the tensor that holds rows × columns, behind the dimensions of a stack.
 func (p *Packed) shape(stack []int, rows, columns int) []int {
 	shape := append(slices.Clone(stack), rows/p.Rows, columns/p.Columns)
 	if p.Bytes > 0 {
@@ -280,7 +280,7 @@ func (r *Format) names(name string) (base string, ok bool) {
 // QuantGPTQ and QuantAWQ.
 type Quant struct {
 	Format QuantFormat
-	// Scales, Zeros and Index name tensors as Source.Tensor does; "" where the format
+	// Scales, Zeros and Index name tensors as Source.Tensor does, or "" if the format
 	// has none.
 	Scales, Zeros, Index string
 	ScaleDType           DType
@@ -290,7 +290,7 @@ type Quant struct {
 	ZeroBias int
 }
 
-// Entries are the elements that the format's tensors have for a matrix of rows × columns, 0 for
+// Entries returns the elements that the format's tensors have for a matrix of rows × columns, 0 for
 // tensors that the format does not have. It allocates nothing.
 func (q *Quant) Entries(rows, columns int) (codes, scales, zeros, index int) {
 	row := q.Format.Row()
@@ -307,7 +307,7 @@ func (c *Companion) entries(q *Quant, rows, columns int) int {
 	return n * max(m, 1)
 }
 
-// Matrix is the shape of the matrix whose codes are a tensor of shape codes: the inverse
+// Matrix returns the shape of the matrix whose codes are a tensor of shape codes: the inverse
 // of what [TensorSource.Stored] says of them.
 func (q *Quant) Matrix(codes []int) []int {
 	p := &q.Format.Row().Codes

@@ -95,7 +95,7 @@ func ReadGenerationConfigFS(fsys fs.FS) (*GenerationConfig, error) {
 	return ReadGenerationConfig(data)
 }
 
-// within is a number within [lo, hi], or nil.
+// within returns a number within [lo, hi], or nil.
 func (f *fields) within(name string, lo, hi float64) *float64 {
 	if !f.has(name) {
 		return nil
@@ -107,7 +107,7 @@ func (f *fields) within(name string, lo, hi float64) *float64 {
 	return &x
 }
 
-// optional is a whole number from 0 on, or nil.
+// optional returns a whole number from 0 on, or nil.
 func (f *fields) optional(name string) *int {
 	if !f.has(name) {
 		return nil

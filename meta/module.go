@@ -64,7 +64,7 @@ type TensorSource struct {
 	// Transposed: the checkpoint's tensor is [columns, rows] of what the
 	// parameter holds.
 	Transposed bool
-	// Quant says how values are made of the tensor's codes; nil where it holds values.
+	// Quant says how values are made of the tensor's codes, or nil if it holds values.
 	Quant *Quant
 }
 
@@ -74,7 +74,7 @@ type RowRange struct{ Begin, End int }
 // IsAll reports whether r is the zero value.
 func (r RowRange) IsAll() bool { return r == RowRange{} }
 
-// Elements is the number of elements of a shape; 1 for a scalar.
+// Elements returns the number of elements of a shape; 1 for a scalar.
 func Elements(shape []int) int64 {
 	n := int64(1)
 	for _, d := range shape {
@@ -83,10 +83,10 @@ func Elements(shape []int) int64 {
 	return n
 }
 
-// Elements is the number of the parameter's elements.
+// Elements returns the number of the parameter's elements.
 func (p *Param) Elements() int64 { return Elements(p.Shape) }
 
-// Bytes is what the parameter takes in memory, as the checkpoint stores it.
+// Bytes returns what the parameter takes in memory, as the checkpoint stores it.
 func (p *Param) Bytes() int64 {
 	if p.Stored > 0 {
 		return p.Stored
@@ -94,10 +94,10 @@ func (p *Param) Bytes() int64 {
 	return p.DType.Bytes(p.Elements())
 }
 
-// Bytes is what the buffer takes in memory.
+// Bytes returns what the buffer takes in memory.
 func (b *Buffer) Bytes() int64 { return b.DType.Bytes(Elements(b.Shape)) }
 
-// Resolve is the module that m's name refers to: m itself, or what it is the same as.
+// Resolve returns the module that m's name refers to: m itself, or what it is the same as.
 func (m *Module) Resolve() *Module {
 	for m.SameAs != nil {
 		m = m.SameAs
@@ -105,7 +105,7 @@ func (m *Module) Resolve() *Module {
 	return m
 }
 
-// Resolve is the parameter that holds the values: p itself, or what it is tied to.
+// Resolve returns the parameter that holds the values: p itself, or what it is tied to.
 func (p *Param) Resolve() *Param {
 	for p.SameAs != nil {
 		p = p.SameAs
@@ -113,7 +113,7 @@ func (p *Param) Resolve() *Param {
 	return p
 }
 
-// Child is the child called name, or nil.
+// Child returns the child called name, or nil.
 func (m *Module) Child(name string) *Module {
 	for _, c := range m.Resolve().Children {
 		if c.Name == name {
@@ -123,7 +123,7 @@ func (m *Module) Child(name string) *Module {
 	return nil
 }
 
-// Param is the parameter called name, or nil.
+// Param returns the parameter called name, or nil.
 func (m *Module) Param(name string) *Param {
 	for _, p := range m.Resolve().Params {
 		if p.Name == name {
@@ -133,7 +133,7 @@ func (m *Module) Param(name string) *Param {
 	return nil
 }
 
-// Find is the module at a dotted path below m, or nil. The empty path is m.
+// Find returns the module at a dotted path below m, or nil. The empty path is m.
 func (m *Module) Find(path string) *Module {
 	for path != "" && m != nil {
 		var name string

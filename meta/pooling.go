@@ -16,7 +16,7 @@ type Pooling struct {
 	Mode PoolingMode
 	// Normalise scales an embedding to length 1.
 	Normalise bool
-	// Unsupported says what the model asks for that Heft does not do; "" if nothing.
+	// Unsupported says what the model asks for that Heft does not do, or "" if nothing.
 	Unsupported string
 }
 
@@ -57,7 +57,7 @@ func ReadPooling(files fs.FS) (Pooling, error) {
 	return p, p.pooling(name, b)
 }
 
-// readFile is a file's bytes, nil if it is not there.
+// readFile returns a file's bytes, nil if it is not there.
 func readFile(files fs.FS, name string) ([]byte, error) {
 	b, err := smallfile.ReadFS(files, name, smallfile.Config)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -150,7 +150,7 @@ func (q *quantised) block(f *fields, name string, value any) {
 	q.rows, q.columns = int(sizes[0]), int(sizes[1])
 }
 
-// blockOrAll is the block of QuantFP8.
+// blockOrAll returns the block of QuantFP8.
 func (q *quantised) blockOrAll(rows, columns int, _ []int) (int, int) {
 	if q.rows == 0 {
 		return rows, columns
@@ -158,7 +158,7 @@ func (q *quantised) blockOrAll(rows, columns int, _ []int) (int, int) {
 	return q.rows, q.columns
 }
 
-// groupOfInputs is the group of QuantGPTQ and QuantAWQ. The last one may be partial: then only
+// groupOfInputs returns the group of QuantGPTQ and QuantAWQ. The last one may be partial: then only
 // the config tells the size.
 func (q *quantised) groupOfInputs(inputs, _ int, scales []int) (int, int) {
 	group := q.inputs
@@ -296,7 +296,7 @@ func codesOf(d DType) bool {
 	return false
 }
 
-// coded is s as format f stores it. ok is false where the header has no such tensors; without
+// coded returns s as format f stores it. ok is false where the header has no such tensors; without
 // a header they are assumed to be there.
 func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, header CheckpointHeader) (TensorSource, bool) {
 	row := f.Row()
@@ -348,10 +348,10 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 	return out, true
 }
 
-// first is what the checkpoint has of the first tensor that s stands for.
+// first returns what the checkpoint has of the first tensor that s stands for.
 func (t *tree) first(s TensorSource) ([]int, DType, bool) { return t.header.Tensor(s.at(0)) }
 
-// with is s under another name.
+// with returns s under another name.
 func (s TensorSource) with(tensor string) TensorSource {
 	s.Tensor = tensor
 	return s

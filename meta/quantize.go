@@ -47,7 +47,7 @@ func (p *Param) quantizeTo(out map[*Param]int64, rank int) {
 	}
 }
 
-// LoadedBytes is what the parameters below m take that are converted to f when they are
+// LoadedBytes returns what the parameters below m take that are converted to f when they are
 // loaded. One that is looked up too, a tied table, is kept as it is beside it where whole
 // is set.
 func (m *Module) LoadedBytes(f QuantFormat, whole bool) map[*Param]int64 {

@@ -111,7 +111,7 @@ func (p *fields) scaling(r *RopeSpec, allLong bool) {
 	}
 }
 
-// required is a number above 0 that has no default.
+// required returns a number above 0 that has no default.
 func (p *fields) required(name string) float64 {
 	if !p.has(name) {
 		p.fail(name, "missing")
@@ -150,7 +150,7 @@ func (p *fields) longRope(r *RopeSpec) {
 	}
 }
 
-// factors is a list of want numbers above 0.
+// factors returns a list of want numbers above 0.
 func (p *fields) factors(name string, want int) []float64 {
 	list := p.floats(name)
 	if len(list) != want {
@@ -164,7 +164,7 @@ func (p *fields) factors(name string, want int) []float64 {
 	return list
 }
 
-// attentionFactor is 0 where the formula decides.
+// attentionFactor returns 0 where the formula decides.
 func (p *fields) attentionFactor() float64 {
 	if !p.has("attention_factor") {
 		return 0
@@ -172,7 +172,7 @@ func (p *fields) attentionFactor() float64 {
 	return p.positive("attention_factor", 1)
 }
 
-// contextOf is the number of tokens that a model of this rope takes: what the
+// contextOf returns the number of tokens that a model of this rope takes: what the
 // config says, or the trained length times yarn's factor where that is more.
 func (r *RopeSpec) contextOf(stated int) int {
 	if r == nil || r.Type != RopeYarn {
@@ -181,7 +181,7 @@ func (r *RopeSpec) contextOf(stated int) int {
 	return max(stated, int(min(float64(r.Original)*r.Factor, maxSize)))
 }
 
-// Frequencies are the Dim/2 inverse frequencies for a sequence of length tokens, and
+// Frequencies returns the Dim/2 inverse frequencies for a sequence of length tokens, and
 // what cos and sin are multiplied with. Only RopeDynamic and RopeLongRope depend
 // on the length, the number of all tokens present.
 //
@@ -208,7 +208,7 @@ func (r *RopeSpec) Frequencies(length int) (inv []float32, attentionScale float6
 	return inv, 1
 }
 
-// powers are base^(2i/Dim).
+// powers returns base^(2i/Dim).
 func (r *RopeSpec) powers(base float32) []float32 {
 	pow := make([]float32, (r.Dim+1)/2)
 	for i := range pow {
@@ -283,7 +283,7 @@ func (r *RopeSpec) yarn() ([]float32, float64) {
 	return inv, scale
 }
 
-// correctionDim is the dimension that turns the given number of times in the
+// correctionDim returns the dimension that turns the given number of times in the
 // trained length.
 func (r *RopeSpec) correctionDim(turns float64) float64 {
 	return float64(r.Dim) * math.Log(float64(r.Original)/(turns*2*math.Pi)) / (2 * math.Log(r.Theta))

@@ -21,7 +21,7 @@ const (
 var kindNames = [...]string{"none", "causal-lm", "block", "attention", "mlp", "moe",
 	"linear", "embedding", "norm", "sequential", "activation"}
 
-// String is the kind's name in messages.
+// String returns the kind's name in messages.
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
 		return kindNames[k]
@@ -171,8 +171,8 @@ const (
 type MoESpec struct {
 	Router      string // child with weight [experts, hidden] and maybe bias
 	Experts     string // child whose parameters are stacked by expert
-	Shared      string // child MLP that every token passes; "" if none
-	SharedGate  string // Linear of width 1 whose sigmoid multiplies Shared; "" if none
+	Shared      string // child MLP that every token passes, or "" if none
+	SharedGate  string // Linear of width 1 whose sigmoid multiplies Shared, or "" if none
 	Count, TopK int
 	Score       RouterScore
 	Renormalise bool    // chosen weights are divided by their sum

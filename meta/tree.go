@@ -157,7 +157,7 @@ func (r *treeReader) alias(name string, ref any) (*Module, error) {
 	return &Module{Name: name, SameAs: target}, nil
 }
 
-// find is the module at a path from the root; aliases are followed.
+// find returns the module at a path from the root; aliases are followed.
 func (r *treeReader) find(path string) *Module {
 	m := r.root
 	for path != "" && m != nil {
@@ -272,7 +272,7 @@ func (n *names) taken(name string) bool {
 	return param || child
 }
 
-// properName is the name of a module or tensor, of which torch demands the same.
+// properName returns the name of a module or tensor, of which torch demands the same.
 func properName(v any) (string, error) {
 	name, ok := v.(string)
 	if !ok {
@@ -284,7 +284,7 @@ func properName(v any) (string, error) {
 	return name, nil
 }
 
-// rows is a list of lists of least to most elements.
+// rows returns a list of lists of least to most elements.
 func rows(node map[string]any, field string, least, most int) ([][]any, error) {
 	v := node[field]
 	if v == nil {

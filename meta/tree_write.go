@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// WriteTree is the inverse of [ReadTree]: the tree below root as JSON, without
+// WriteTree is the inverse of [ReadTree]: it returns the tree below root as JSON, without
 // spaces. It fails if something is the same as what stands outside of the tree.
 func WriteTree(root *Module) ([]byte, error) {
 	w := treeWriter{modules: map[*Module]string{}, params: map[*Param]string{}}

@@ -114,7 +114,7 @@ func (a *Accelerator) FreeMemory() { a.rank.Free() }
 // Clear is [Accelerator.FreeMemory] under Accelerate's other name.
 func (a *Accelerator) Clear() { a.FreeMemory() }
 
-// Generator is the counterpart of torch's global generator. Loaders that draw from it
+// Generator returns the counterpart of torch's global generator. Loaders that draw from it
 // (data.Options.Global) follow [Accelerator.SetSeed].
 func (a *Accelerator) Generator() *rng.Generator { return a.rank.Generator }
 

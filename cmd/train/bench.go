@@ -136,7 +136,7 @@ func (c *benchCmd) open(variant string) (*bench, error) {
 	return b, err
 }
 
-// loaded is the model of a checkpoint.
+// loaded returns the model of a checkpoint.
 func loaded(cfg *meta.Config, dir string) (*model.Model, error) {
 	ck, err := loader.Open(dir)
 	if err != nil {
@@ -154,7 +154,7 @@ func loaded(cfg *meta.Config, dir string) (*model.Model, error) {
 	return model.Load(skeleton, binding)
 }
 
-// drawn is a model of random weights: vectors are ones, matrices normal with the usual
+// drawn returns a model of random weights: vectors are ones, matrices normal with the usual
 // deviation of 0.02.
 func drawn(cfg *meta.Config, random *rng.Generator) (*model.Model, error) {
 	skeleton, err := meta.New(cfg, nil)
@@ -209,7 +209,7 @@ func (b *bench) measure() (*benchResult, error) {
 	return r, nil
 }
 
-// step is one step on tokens of its own: the times of forward, backward and optimizer,
+// step returns one step on tokens of its own: the times of forward, backward and optimizer,
 // and of all.
 func (b *bench) step() (split [4]time.Duration, loss float32, err error) {
 	ids := make([]int, b.Batch*b.Sequence)
@@ -245,7 +245,7 @@ func median(x []float64) float64 {
 	return (x[(n-1)/2] + x[n/2]) / 2
 }
 
-// peakRSS is the most memory that this process has had resident, 0 where the system does
+// peakRSS returns the most memory that this process has had resident, or 0 if the system does
 // not tell.
 func peakRSS() int64 {
 	status, err := os.ReadFile("/proc/self/status")

@@ -126,7 +126,7 @@ func checkSeeds(ctx context.Context, w *train.World, _ string) error {
 	return nil
 }
 
-// numbers are samples 0 … n-1.
+// numbers returns samples 0 … n-1.
 func numbers(n int) data.Slice[int] {
 	all := make(data.Slice[int], n)
 	for i := range all {

@@ -75,7 +75,7 @@ var configKeys = map[string]configKey{
 // config is Accelerate's configuration: values by key.
 type config map[string]any
 
-// basicConfig is what Accelerate writes by default.
+// basicConfig returns what Accelerate writes by default.
 func basicConfig(processes int, precision string) config {
 	c := config{"compute_environment": "LOCAL_MACHINE", "distributed_type": "NO", "mixed_precision": precision, "use_cpu": true,
 		"debug": false, "num_processes": processes}
@@ -134,7 +134,7 @@ func (k kind) String() string {
 	return [...]string{"text", "true or false", "number", "mapping", "list"}[k]
 }
 
-// value is v as a value of the kind. Older files write flags as yes and no.
+// value returns v as a value of the kind. Older files write flags as yes and no.
 func (k kind) value(v any) (any, bool) {
 	switch v := v.(type) {
 	case string:
@@ -165,7 +165,7 @@ func (k kind) value(v any) (any, bool) {
 func (c config) text(key string) string { s, _ := c[key].(string); return s }
 func (c config) number(key string) int  { n, _ := c[key].(int); return n }
 
-// precision is mixed_precision, which older files call no by the word for it.
+// precision returns mixed_precision, which older files call no by the word for it.
 func (c config) precision() string {
 	if p := c.text("mixed_precision"); p != "" {
 		return p
@@ -221,7 +221,7 @@ func (c config) encode(name string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// configFolder is where Accelerate keeps its configuration.
+// configFolder returns where Accelerate keeps its configuration.
 func configFolder() string {
 	if home := os.Getenv("HF_HOME"); home != "" {
 		return filepath.Join(home, "accelerate")

@@ -195,7 +195,7 @@ func labels(b data.TokenBatch) int {
 	return n
 }
 
-// end is the token that ends a text.
+// end returns the token that ends a text.
 func end(t *data.Tokenizer, config *meta.Config) (int32, bool) {
 	if id, ok := t.Special("eos_token"); ok {
 		return id, true
@@ -214,7 +214,7 @@ func padding(t *data.Tokenizer, config *meta.Config) int32 {
 	return 0
 }
 
-// token is a field that holds an id, or several of which the first counts.
+// token returns a field that holds an id, or several of which the first counts.
 func token(v any) (int32, bool) {
 	switch v := v.(type) {
 	case []any:

@@ -38,7 +38,7 @@ type optimFlags struct {
 	Seed                      uint64  `help:"Seed the order of the data and all other random numbers." default:"42"`
 }
 
-// rate is the learning rate.
+// rate returns the learning rate.
 func (j *job) rate() float64 {
 	switch {
 	case j.LearningRate > 0:
@@ -55,7 +55,7 @@ type student struct {
 	acc        *train.Accelerator
 	tape       *tensor.Tape
 	model      *model.Model
-	checkpoint *loader.Checkpoint // where frozen weights stay; nil if all are trained
+	checkpoint *loader.Checkpoint // where frozen weights stay, or nil if all are trained
 	router     float32            // weight of the routers' loss, 0 for none
 	recompute  bool
 	diverged   bool // and said so
@@ -194,7 +194,7 @@ func (s *student) interrupt(ctx context.Context, m *train.Moment) error {
 	return err
 }
 
-// warmup is the number of steps in which the rate rises.
+// warmup returns the number of steps in which the rate rises.
 func (s *student) warmup(loader *data.Loader[data.TokenBatch]) int {
 	if s.WarmupRatio == 0 {
 		return s.WarmupSteps
@@ -204,7 +204,7 @@ func (s *student) warmup(loader *data.Loader[data.TokenBatch]) int {
 	return max(s.WarmupSteps, int(float64(steps)*s.WarmupRatio))
 }
 
-// optimizer is AdamW. Parameters with one dimension do not decay.
+// optimizer returns AdamW. Parameters with one dimension do not decay.
 func (s *student) optimizer() (optim.Optimizer, error) {
 	adam, err := optim.NewAdamW(nil, optim.AdamOptions{LR: s.rate(), WeightDecay: s.WeightDecay})
 	if err != nil {
@@ -230,7 +230,7 @@ func (s *student) optimizer() (optim.Optimizer, error) {
 	return adam, adam.AddGroup(vectors, func(g *optim.Group) { g.WeightDecay = 0 })
 }
 
-// batch is b as the model takes it.
+// batch returns b as the model takes it.
 func batch(b data.TokenBatch, from, rows int) model.Batch {
 	m := model.Batch{Length: b.Columns}
 	for i := from * b.Columns; i < (from+rows)*b.Columns; i++ {
@@ -241,7 +241,7 @@ func batch(b data.TokenBatch, from, rows int) model.Batch {
 
 var summed = tensor.CrossEntropyOptions{Reduction: tensor.Sum}
 
-// loss is the sum over a batch's labels. The routers' loss is a mean, so it is multiplied by the
+// loss returns the sum over a batch's labels. The routers' loss is a mean, so it is multiplied by the
 // number of labels.
 func (s *student) loss(_ context.Context, b data.TokenBatch) (*tensor.Tensor, error) {
 	if s.router != 0 {
@@ -356,7 +356,7 @@ func readConfig(dir string) (*meta.Config, error) {
 	return meta.ReadConfig(b)
 }
 
-// tracked are the settings that trackers show.
+// tracked returns the settings that trackers show.
 func (s *student) tracked() map[string]any {
 	all := map[string]any{}
 	now, err := s.settings()

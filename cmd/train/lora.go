@@ -87,7 +87,7 @@ func (s *student) save(ctx context.Context, dir string) error {
 	return s.acc.WaitForEveryone(ctx)
 }
 
-// dtype is that of the weights that are written.
+// dtype returns that of the weights that are written.
 func (s *student) dtype() meta.DType {
 	dtype := s.model.Meta().Config.DType
 	if s.Dtype != "auto" {

@@ -28,7 +28,7 @@ type modelFlags struct {
 	M     string `arg:"" optional:"" help:"Same as --model."`
 }
 
-// folder is where the model's files are.
+// folder returns where the model's files are.
 func (f *modelFlags) folder() (string, error) {
 	name := f.Model
 	switch {
@@ -184,7 +184,7 @@ type job struct {
 	threads int // of one rank
 	log     *slog.Logger
 	diag    cmdline.Diagnostics
-	vocab   int // ids that the model has, 0 where that is not known
+	vocab   int // ids that the model has, or 0 if that is not known
 	data    *texts
 	stop    atomic.Int32 // the signal that ends the run after its step, 0 for none
 	result  runResult    // of rank 0
@@ -253,7 +253,7 @@ func (c *runCmd) name() string {
 const lockFile = ".heft-train.lock"
 
 // lock makes the output folder and takes its lock, so that no other run writes to it. A run that
-// was killed leaves no lock. Without locks in the file system it warns and goes on.
+// was killed leaves no lock. Without locks in the file system it warns and continues.
 func (j *job) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(j.Output, 0o777); err != nil {
 		return nil, err

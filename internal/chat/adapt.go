@@ -142,7 +142,7 @@ func (t traits) withoutDeveloper(messages []Value) []Value {
 	return messages
 }
 
-// joinContents is the content of two messages in one: a text, or parts if either has parts.
+// joinContents returns the content of two messages in one: a text, or parts if either has parts.
 func joinContents(a, b Value) Value {
 	if a == nil {
 		return b

@@ -92,7 +92,7 @@ func Parse(template string) (*Template, error) {
 	return &Template{t: t}, nil
 }
 
-// Source is the template's text.
+// Source returns the template's text.
 func (t *Template) Source() string { return t.t.Source() }
 
 // Request is one conversation to render. Rendering does not change it.
@@ -186,7 +186,7 @@ func (t *Template) Render(r Request) (string, error) {
 	return prompt, nil
 }
 
-// variables is what the template sees.
+// variables returns what the template sees.
 func (r *Request) variables(messages []*Dict) *Dict {
 	list := &List{}
 	for _, m := range messages {

@@ -11,7 +11,7 @@ import (
 // the template trims the text.
 const continueTag = "CONTINUE_FINAL_MESSAGE_TAG "
 
-// continuation is a final message the model goes on with: the text it ends in.
+// continuation is a final message the model continues with: the text it ends in.
 type continuation struct{ text string }
 
 // continueLast appends the tag to the field of the last message, which it replaces

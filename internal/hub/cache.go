@@ -32,7 +32,7 @@ func (p paths) pointer(commit, name string) string {
 	return filepath.Join(p.snapshot(commit), filepath.FromSlash(name))
 }
 
-// disk is the error of the file system.
+// disk returns the error of the file system.
 func disk(doing string, err error) error {
 	if diskFull(err) {
 		doing += " (free some space and pull again: what was fetched is kept)"
@@ -124,7 +124,7 @@ func copyFile(from, to string) error {
 	})
 }
 
-// Cached is the folder of a snapshot that the cache holds whole: config.json and all
+// Cached returns the folder of a snapshot that the cache holds whole: config.json and all
 // weights, which come last. An empty revision is main. No network is used. Where
 // something is missing, the error's kind is [NotCached].
 func (c *Client) Cached(repo Repo, revision string) (string, error) {
@@ -152,7 +152,7 @@ func (c *Client) cached(repo Repo, revision string) (string, error) {
 	return dir, missing(dir, names)
 }
 
-// missing is the error of a snapshot that lacks what serving needs.
+// missing returns the error of a snapshot that lacks what serving needs.
 func missing(dir string, names []string) error {
 	there := func(name string) bool {
 		info, err := os.Stat(filepath.Join(dir, name))
@@ -186,7 +186,7 @@ func missing(dir string, names []string) error {
 	return nil
 }
 
-// walk is the files of a snapshot and their bytes.
+// walk returns the files of a snapshot and their bytes.
 func walk(dir string) (names []string, bytes int64) {
 	files := os.DirFS(dir)
 	_ = fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {

@@ -28,7 +28,7 @@ var besides = []string{
 	"modules.json", "config_sentence_transformers.json", "sentence_bert_config.json", "1_Pooling/config.json",
 }
 
-// forServing is the files of names that serving needs: those beside the weights, and
+// forServing returns the files of names that serving needs: those beside the weights, and
 // which of the files decide about the weights or are them.
 func forServing(names []string) (first []string, weights weightFiles) {
 	for _, name := range names {
@@ -78,7 +78,7 @@ func findWeights(names []string) weightFiles {
 	return weightFiles{shards: shards}
 }
 
-// readIndex is the shards that an index names, in order.
+// readIndex returns the shards that an index names, in order.
 func readIndex(text []byte) ([]string, error) {
 	var index struct {
 		Weights map[string]string `json:"weight_map"`
@@ -123,7 +123,7 @@ func noWeights(names []string) error {
 	return failf(NoWeights, "no safetensors file in it")
 }
 
-// filter is the names that some pattern of include matches, or all without one, and none
+// filter returns the names that some pattern of include matches, or all without one, and none
 // of exclude.
 func filter(names, include, exclude []string) []string {
 	some := func(patterns []string, name string) bool {

@@ -28,7 +28,7 @@ type Config struct {
 	Retries     int                                   // most failures of a request in a row; 0: 6
 }
 
-// Environment is a Config from the variables that the Python package huggingface_hub
+// Environment returns a Config from the variables that the Python package huggingface_hub
 // reads, with its meaning and order of precedence:
 //
 //	cache      HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub

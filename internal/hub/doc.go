@@ -18,7 +18,7 @@
 //	CACHE/.locks/models--ORG--NAME/HASH.lock        held while HASH is fetched
 //
 // Beside these are Heft's own blobs/HASH.heft.incomplete with its HASH.heft.state, a
-// download that can go on, and headers/HASH, the first bytes of a safetensors file.
+// download that can continue, and headers/HASH, the first bytes of a safetensors file.
 //
 // A blob gets its name only after its bytes were hashed. The server is not trusted: sizes,
 // hashes, ranges, validators and names are checked, and the token goes to the endpoint

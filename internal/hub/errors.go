@@ -39,7 +39,7 @@ type Error struct {
 	Err    error // the cause; may be nil
 }
 
-// Error is "hub: ORG/NAME: FILE: REASON: CAUSE".
+// Error returns "hub: ORG/NAME: FILE: REASON: CAUSE".
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("hub")
@@ -58,7 +58,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Is reports whether err is an [Error] of that kind.
@@ -90,7 +90,7 @@ func inFile(err error, repo Repo, file string) error {
 	return &named
 }
 
-// plain is the cause of a transport's error without the address, whose query may be a
+// plain returns the cause of a transport's error without the address, whose query may be a
 // signature that gives access.
 func plain(err error) error {
 	var u *url.Error

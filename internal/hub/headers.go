@@ -19,7 +19,7 @@ type Headers struct {
 	Repo   string
 	Commit string
 	Config []byte // config.json
-	Index  []byte // the index of the shards; nil where there is none
+	Index  []byte // the index of the shards, or nil if there is none
 	Shards []Shard
 	// Fetched is the bytes of shards that came over the network.
 	Fetched int64
@@ -96,7 +96,7 @@ func (c *Client) fetchHeaders(ctx context.Context, repo Repo, revision string) (
 	return h, p.shards(ctx, h, weights.shards)
 }
 
-// read is a file that was brought.
+// read returns a file that was brought.
 func (p *pull) read(name string) ([]byte, error) {
 	b, err := os.ReadFile(p.paths(p.repo).pointer(p.listing.commit, name))
 	if err != nil {
@@ -124,7 +124,7 @@ func (p *pull) shards(ctx context.Context, h *Headers, names []string) error {
 	return err
 }
 
-// entry is what is known of a file: the listing says enough where it has hash and size.
+// entry returns what is known of a file: the listing says enough where it has hash and size.
 func (p *pull) entry(ctx context.Context, name string) (file, error) {
 	if e, ok := p.listing.find(name); ok && e.hash != "" && e.size >= 0 && hubcache.UnsafePath(name) == "" {
 		return file{repo: p.repo, commit: p.listing.commit, name: name, hash: e.hash, size: e.size}, nil
@@ -132,7 +132,7 @@ func (p *pull) entry(ctx context.Context, name string) (file, error) {
 	return p.look(ctx, name)
 }
 
-// head is the first bytes of a file, from the cache or the hub.
+// head returns the first bytes of a file, from the cache or the hub.
 func (p *pull) head(ctx context.Context, f file) (head []byte, fetched int64, err error) {
 	paths := p.paths(p.repo)
 	for _, path := range []string{paths.pointer(f.commit, f.name), paths.blob(f.hash)} {
@@ -153,7 +153,7 @@ func (p *pull) head(ctx context.Context, f file) (head []byte, fetched int64, er
 	return head, fetched, replace(kept, head)
 }
 
-// readHead is the header at the beginning of the file at path, with its length.
+// readHead returns the header at the beginning of the file at path, with its length.
 func readHead(path string, size int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -176,7 +176,7 @@ func readHead(path string, size int64) ([]byte, error) {
 	return head, err
 }
 
-// headerEnd is where the header ends of which first are the first bytes.
+// headerEnd returns where the header ends of which first are the first bytes.
 func headerEnd(first []byte, size int64) (int64, error) {
 	n := binary.LittleEndian.Uint64(first)
 	if n > maxHeader || int64(n) > size-lengthSize {
@@ -205,7 +205,7 @@ func (p *pull) fetchHead(ctx context.Context, f file) (head []byte, fetched int6
 	return head, int64(len(head)), err
 }
 
-// bytes are those of [begin, end) of a file, and the ETag that they came with.
+// bytes returns those of [begin, end) of a file, and the ETag that they came with.
 func (c *Client) bytes(ctx context.Context, f file, begin, end int64) (b []byte, tag string, err error) {
 	header := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", begin, end-1)}}
 	err = c.ask(ctx, http.MethodGet, c.place(f.repo, f.commit, f.name), header, func(a *answer, body io.Reader) error {

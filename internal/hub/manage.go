@@ -48,7 +48,7 @@ func (c *Client) List() ([]CachedModel, error) {
 	return models, nil
 }
 
-// repoOf is the inverse of Repo.folder.
+// repoOf is the inverse of Repo.Folder.
 func repoOf(folder string) (Repo, bool) {
 	name, ok := strings.CutPrefix(folder, "models--")
 	if !ok {
@@ -224,7 +224,7 @@ func (p paths) lockAll() (unlock func(), err error) {
 	return unlock, nil
 }
 
-// used is the bytes of the regular files below dir, each counted once.
+// used returns the bytes of the regular files below dir, each counted once.
 func used(dir string) int64 {
 	var bytes int64
 	_ = fs.WalkDir(os.DirFS(dir), ".", func(_ string, d fs.DirEntry, err error) error {

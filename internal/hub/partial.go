@@ -47,12 +47,12 @@ func newState(size, part int64) state {
 	return state{Size: size, Part: part, Done: make([]int64, parts(size, part))}
 }
 
-// parts is how many parts a size has.
+// parts returns how many parts a size has.
 func parts(size, part int64) int64 {
 	return size/part + min(1, size%part)
 }
 
-// length is the bytes of part i.
+// length returns the bytes of part i.
 func (s *state) length(i int) int64 { return min(s.Part, s.Size-int64(i)*s.Part) }
 
 func (s *state) done() int64 {
@@ -118,7 +118,7 @@ func (p *partial) restart(step int64) error {
 	return p.save()
 }
 
-// save writes the state, so that the download can go on in another process.
+// save writes the state, so that the download can continue in another process.
 func (p *partial) save() error {
 	p.mu.Lock()
 	text, err := json.Marshal(p.state)
@@ -136,7 +136,7 @@ func (p *partial) remove() {
 	_ = os.Remove(p.statePath)
 }
 
-// unfinished is the parts of which something is missing.
+// unfinished returns the parts of which something is missing.
 func (p *partial) unfinished() []int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +149,7 @@ func (p *partial) unfinished() []int {
 	return todo
 }
 
-// rest is what is missing of part i, and the validator that the rest has to have.
+// rest returns what is missing of part i, and the validator that the rest has to have.
 func (p *partial) rest(i int) (begin, end int64, validator string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

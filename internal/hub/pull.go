@@ -35,7 +35,7 @@ type Snapshot struct {
 
 // Pull brings the files of a revision into the cache and gives the snapshot's folder.
 // Files that the cache has are not fetched again, and a download that was interrupted
-// goes on. Offline, it gives the snapshot that the cache holds, if that is whole. All
+// continues. Offline, it gives the snapshot that the cache holds, if that is whole. All
 // errors but those of ctx are *[Error].
 func (c *Client) Pull(ctx context.Context, repo Repo, o PullOptions) (*Snapshot, error) {
 	s, err := c.pull(ctx, repo, o)
@@ -78,7 +78,7 @@ func (c *Client) pull(ctx context.Context, repo Repo, o PullOptions) (*Snapshot,
 	return s, nil
 }
 
-// pullOffline is the snapshot that the cache holds.
+// pullOffline returns the snapshot that the cache holds.
 func (c *Client) pullOffline(repo Repo, revision string) (*Snapshot, error) {
 	dir, err := c.cached(repo, revision)
 	if Is(err, NotCached) {
@@ -132,7 +132,7 @@ func (p *pull) run(ctx context.Context, o PullOptions) error {
 	return p.bring(ctx, filter(weights.shards, nil, o.Exclude))
 }
 
-// index is the shards that the index names, which has been brought.
+// index returns the shards that the index names, which has been brought.
 func (p *pull) index(name string) ([]string, error) {
 	text, err := os.ReadFile(p.paths(p.repo).pointer(p.listing.commit, name))
 	if err != nil {
@@ -159,7 +159,7 @@ func (p *pull) bring(ctx context.Context, names []string) error {
 	})
 }
 
-// look is what listing and headers say about a file.
+// look returns what listing and headers say about a file.
 func (p *pull) look(ctx context.Context, name string) (file, error) {
 	e, ok := p.listing.find(name)
 	if !ok {

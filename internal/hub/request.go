@@ -38,12 +38,12 @@ func (f *facts) take(r *http.Response) {
 	f.hash, f.size = opaque(r.Header.Get("ETag")), r.ContentLength
 }
 
-// opaque is an entity tag without quotes and weakness.
+// opaque returns an entity tag without quotes and weakness.
 func opaque(tag string) string {
 	return strings.Trim(strings.TrimPrefix(strings.TrimSpace(tag), "W/"), `"`)
 }
 
-// number is a size in a header; -1 where it is none.
+// number returns a size in a header, or -1 if there is none.
 func number(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 0 {
@@ -134,7 +134,7 @@ func drain(r *http.Response) {
 	r.Body.Close()
 }
 
-// address is a place at the endpoint. Each part is one segment of the path, whatever
+// address returns a place at the endpoint. Each part is one segment of the path, whatever
 // characters it has in it.
 func (c *Client) address(query string, parts ...string) *url.URL {
 	u := *c.endpoint
@@ -147,13 +147,13 @@ func (c *Client) address(query string, parts ...string) *url.URL {
 	return &u
 }
 
-// place is the address of a file of a commit.
+// place returns the address of a file of a commit.
 func (c *Client) place(repo Repo, commit, name string) *url.URL {
 	parts := append(strings.Split(repo.String(), "/"), "resolve", commit)
 	return c.address("", append(parts, strings.Split(name, "/")...)...)
 }
 
-// refusal is the error of a response that is none of the expected. One that may be
+// refusal returns the error of a response that is none of the expected. One that may be
 // different the next time is a transient.
 func (c *Client) refusal(a *answer, repo Repo) error {
 	code, said := a.Header.Get("X-Error-Code"), a.Header.Get("X-Error-Message")

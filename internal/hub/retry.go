@@ -68,7 +68,7 @@ func (c *Client) try(ctx context.Context, step func() (progress bool, err error)
 // blindRetries are the failures in a row after which a hub is given up that never answered.
 const blindRetries = 2
 
-// patience is how many failures in a row are one too many. A hub that cannot be reached at
+// patience returns how many failures in a row are one too many. A hub that cannot be reached at
 // all, as without a network or behind a name that is none, is not waited for.
 func (c *Client) patience(t *transient) int {
 	var dial *net.OpError
@@ -78,7 +78,7 @@ func (c *Client) patience(t *transient) int {
 	return c.config.Retries
 }
 
-// given is the error of giving up.
+// given returns the error of giving up.
 func given(t *transient, why string) error {
 	var e *Error
 	if !errors.As(t.err, &e) {
@@ -89,7 +89,7 @@ func given(t *transient, why string) error {
 	return &last
 }
 
-// retryAfter is what a response asks to wait: Retry-After in seconds or as a date, or else
+// retryAfter returns what a response asks to wait: Retry-After in seconds or as a date, or else
 // the t of a RateLimit that is used up, such as "api";r=0;t=55.
 func retryAfter(h http.Header) time.Duration {
 	s := strings.TrimSpace(h.Get("Retry-After"))
@@ -108,7 +108,7 @@ func retryAfter(h http.Header) time.Duration {
 
 func seconds(n int64) time.Duration { return time.Duration(min(max(n, 0), 1e6)) * time.Second }
 
-// rateLimit is in how many seconds a limit begins anew of which nothing is left; 0 where
+// rateLimit returns in how many seconds a limit begins anew of which nothing is left; 0 where
 // something is.
 func rateLimit(s string) int64 {
 	var reset int64

@@ -30,7 +30,7 @@ func (w *watch) stop() {
 	w.cancel(nil)
 }
 
-// reader is r, each read of which shows that the connection lives.
+// reader returns r, each read of which shows that the connection lives.
 func (w *watch) reader(r io.Reader) io.Reader { return watchedReader{r, w} }
 
 type watchedReader struct {
@@ -49,7 +49,7 @@ func (r watchedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// cut is the error of a body that ended before its end.
+// cut returns the error of a body that ended before its end.
 func cut(err error) error {
 	if err == nil {
 		err = io.ErrUnexpectedEOF

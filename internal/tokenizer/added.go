@@ -167,7 +167,7 @@ type trieNode struct {
 	value int32 // what ends here, plus one
 }
 
-// add puts s into the trie unless it is there already.
+// add puts s into the trie unless it exists.
 func (t *trie) add(s string, value int) {
 	if t.nodes == nil {
 		t.nodes = make([]trieNode, 1)

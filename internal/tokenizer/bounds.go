@@ -25,7 +25,7 @@ type bounds struct {
 	reserved int               // bytes
 }
 
-// newBounds are the bounds of the work on a text of n bytes.
+// newBounds returns the bounds of the work on a text of n bytes.
 func (t *Tokenizer) newBounds(opts EncodeOptions, n int) *bounds {
 	return &bounds{most: opts.MaxTokens, stop: opts.Stop, reserve: opts.Reserve, steps: min(t.patterns, manyPatterns) * allowance(n)}
 }
@@ -57,13 +57,13 @@ func (b *bounds) memory(n int) error {
 	return nil
 }
 
-// allowance is how many steps one pattern may take on n bytes of text.
+// allowance returns how many steps one pattern may take on n bytes of text.
 func allowance(n int) int { return stepsBase + stepsPerByte*n }
 
 // askEvery is how many steps, some tens of nanoseconds each, pass between two looks at stop.
 const askEvery = 1 << 12
 
-// step is called as work goes on. Its error ends the work.
+// step is called as work continues. Its error ends the work.
 func (b *bounds) step() error {
 	if b == nil || b.stop == nil {
 		return nil
@@ -78,7 +78,7 @@ func (b *bounds) step() error {
 // longWord is the length from which on counting before merging is worth its time.
 const longWord = 1 << 12
 
-// check is asked before a word is cut into tokens, when there are have of them.
+// check is called before a word is cut into tokens, when there are have of them.
 func (b *bounds) check(m model, have int, word string) error {
 	if b == nil || b.most <= 0 {
 		return nil
@@ -103,7 +103,7 @@ func (r *reach) add(token []byte) {
 	}
 }
 
-// least is a number of tokens that word has at least, if tokens cover it without gaps: a
+// least returns a number of tokens that word has at least, if tokens cover it without gaps: a
 // token's bytes, each counted as one over the length of the longest token that has it, come
 // to no more than one.
 func (r *reach) least(word string) int {

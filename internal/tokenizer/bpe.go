@@ -265,7 +265,7 @@ func (b *bpe) appendIDs(dst []int32, word string, limits *bounds) ([]int32, erro
 	return dst, nil
 }
 
-// nextWord is the length of the first stretch of text that no merge leaves:
+// nextWord returns the length of the first stretch of text that no merge leaves:
 // separators and then everything up to the next one.
 func (b *bpe) nextWord(text string) int {
 	n := 0

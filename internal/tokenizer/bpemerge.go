@@ -50,7 +50,7 @@ func (w *workWord) add(id, size int32) {
 	w.syms = append(w.syms, symbol{id: id, size: size, prev: n - 1, next: -1})
 }
 
-// first is the place of the first symbol, -1 if there is none. The first symbol is
+// first returns the place of the first symbol, -1 if there is none. The first symbol is
 // never merged into another.
 func (w *workWord) first() int32 {
 	if len(w.syms) == 0 {

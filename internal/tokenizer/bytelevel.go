@@ -11,7 +11,7 @@ func printable(b byte) bool {
 	return b >= '!' && b <= '~' || b >= 0xa1 && b <= 0xac || b >= 0xae
 }
 
-// byteToRune is the byte-level character of b.
+// byteToRune returns the byte-level character of b.
 func byteToRune(b byte) rune {
 	switch {
 	case printable(b):
@@ -24,7 +24,7 @@ func byteToRune(b byte) rune {
 	return 0x100 + 67 // 0xad, the soft hyphen
 }
 
-// runeToByte is the inverse of byteToRune.
+// runeToByte returns the inverse of byteToRune.
 func runeToByte(r rune) (byte, bool) {
 	switch {
 	case r < 0x100:
@@ -45,7 +45,7 @@ func appendByteChars(dst []byte, word string) []byte {
 	return dst
 }
 
-// spelledBytes is how many bytes appendTokenBytes appends.
+// spelledBytes returns how many bytes appendTokenBytes appends.
 func spelledBytes(token string) int {
 	n := 0
 	for _, r := range token {

@@ -67,10 +67,10 @@ func union(names ...string) ranges {
 	return out.sorted()
 }
 
-// alphabetic is the property of that name.
+// alphabetic returns the property of that name.
 func alphabetic() ranges { return union("Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "other-alpha") }
 
-// wordChars is \w in brackets: Alphabetic, Mark, Decimal_Number and
+// wordChars returns \w in brackets: Alphabetic, Mark, Decimal_Number and
 // Connector_Punctuation.
 func wordChars() ranges { return append(alphabetic(), union("Mn", "Mc", "Me", "Nd", "Pc")...).sorted() }
 
@@ -108,7 +108,7 @@ func isNonSpacing(r rune) bool { return charKinds().nonSpacing.has(r) }
 // space, U+0000 and U+FFFD.
 func isDropped(r rune) bool { return charKinds().control.has(r) }
 
-// toLower is the lower case of r where that is one character.
+// toLower returns the lower case of r where that is one character.
 func toLower(r rune) rune {
 	if r < utf8.RuneSelf {
 		return unicode.ToLower(r)

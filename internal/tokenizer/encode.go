@@ -79,7 +79,7 @@ func (t *Tokenizer) EncodeIDs(text string, opts EncodeOptions) ([]int32, error) 
 	return append(ids, f.ids[f.before()+1:]...), err
 }
 
-// firstIDs is how many ids there is memory for at first.
+// firstIDs returns how many ids there is memory for at first.
 func firstIDs(text string, opts EncodeOptions) int {
 	n := len(text)/4 + 8
 	if opts.MaxTokens > 0 {
@@ -114,7 +114,7 @@ func (t *Tokenizer) newFrame(special bool) (f frame) {
 	return f
 }
 
-// before is the number of ids before those of the text.
+// before returns the number of ids before those of the text.
 func (f *frame) before() int { return slices.Index(f.ids, textHere) }
 
 // fill puts the ids of a text where they belong.
@@ -271,7 +271,7 @@ func (t *Tokenizer) sequence(text string, opts EncodeOptions) (Encoding, error) 
 	return e, err
 }
 
-// origin is where a token of p lies in the original text.
+// origin returns where a token of p lies in the original text.
 func (p *piece) origin(t token) span {
 	switch {
 	case t.end > len(p.align):

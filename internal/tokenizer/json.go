@@ -28,7 +28,7 @@ func (s *scanner) fail(format string, args ...any) error {
 	return &syntaxError{s.Base + s.Pos, fmt.Sprintf(format, args...)}
 }
 
-// explain is the error for a fault. The place of a wrong escape is its backslash, or the first
+// explain returns the error for a fault. The place of a wrong escape is its backslash, or the first
 // byte behind it if it is half a surrogate pair.
 func explain(f jsonscan.Fault) error {
 	e := &syntaxError{offset: f.Offset}

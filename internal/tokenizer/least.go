@@ -23,7 +23,7 @@ type runBound struct {
 	lose     int       // characters at the end of a run that may vanish, see endsPlainly
 }
 
-// least is a number of tokens that text has for certain.
+// least returns a number of tokens that text has for certain.
 func (b *runBound) least(text string) int {
 	if b.perToken == 0 {
 		return 0
@@ -44,7 +44,7 @@ func (b *runBound) least(text string) int {
 	return letters / b.perToken
 }
 
-// lost is how many of n characters before text[end:], where a run ends, may vanish.
+// lost returns how many of n characters before text[end:], where a run ends, may vanish.
 func (b *runBound) lost(text string, end, n int) int {
 	if endsPlainly(text, end) {
 		return 0
@@ -64,7 +64,7 @@ type wordBound struct {
 	lose     int // as of runBound
 }
 
-// least is a number of tokens that text has for certain, less one, as the first word may continue
+// least returns a number of tokens that text has for certain, less one, as the first word may continue
 // one of the text before it.
 func (b *wordBound) least(text string) int {
 	if b.perToken == 0 {
@@ -141,7 +141,7 @@ func (t *Tokenizer) newWordBound() (b wordBound) {
 	return wordBound{perToken: most, lose: steps}
 }
 
-// keptRuns is what n makes of letters and digits of ASCII that another one follows, and how many at
+// keptRuns returns what n makes of letters and digits of ASCII that another one follows, and how many at
 // the end of a run may become something else. ok is false if it may drop or join them.
 func keptRuns(n normalizer) (to [128]byte, steps int, ok bool) {
 	for c := range to {

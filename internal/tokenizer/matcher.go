@@ -136,7 +136,7 @@ func split(p piece, m matcher, how behavior, invert bool, emit func(piece) error
 	return j.end()
 }
 
-// isolate is split with behavior Isolated, where only the cuts count.
+// isolate returns split with behavior Isolated, where only the cuts count.
 func isolate(p piece, m matcher, emit func(piece) error) error {
 	at := 0
 	err := m.each(p.s, p.steps(), func(start, end int) error {

@@ -14,7 +14,7 @@ type model interface {
 	appendIDs(dst []int32, word string, b *bounds) ([]int32, error)
 	// appendTokens appends the tokens of word with their places.
 	appendTokens(dst []token, word string) ([]token, error)
-	// least is a number of tokens that word has at least; 0 where it takes as long to tell
+	// least is a number of tokens that word has at least, or 0 if it takes as long to tell
 	// as to cut it.
 	least(word string) int
 	// longest is how many bytes of a word a token stands for at most; 0 is any number.

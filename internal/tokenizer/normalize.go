@@ -141,7 +141,7 @@ func stripNonSpacing(p piece) piece {
 	return filter(normalForm(p, norm.NFD), func(r rune) bool { return !isNonSpacing(r) })
 }
 
-// nmt is the clean-up of neural machine translation's early SentencePiece models:
+// nmt returns the clean-up of neural machine translation's early SentencePiece models:
 // controls vanish, odd spaces become spaces.
 func nmt(p piece) piece {
 	p = filter(p, func(r rune) bool {

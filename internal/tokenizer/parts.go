@@ -65,7 +65,7 @@ func index(path, field string, i int) string {
 	return path + "." + field + "[" + strconv.Itoa(i) + "]"
 }
 
-// unsupported is the error for a part of a kind that is not known.
+// unsupported returns the error for a part of a kind that is not known.
 func unsupported(path, role, kind, known string) error {
 	return fmt.Errorf("%s: the %s %q is not supported (supported: %s)", path, role, kind, known)
 }

@@ -25,12 +25,12 @@ const (
 	growPerByte = 1 << 6
 )
 
-// newPiece is text outside of any text, without alignment.
+// newPiece returns text outside of any text, without alignment.
 func newPiece(text string) piece {
 	return piece{s: text, added: -1, limit: growBase + growPerByte*len(text)}
 }
 
-// whole is the piece that is all of text.
+// whole returns the piece that is all of text.
 func whole(text string, track bool) piece {
 	p := newPiece(text)
 	p.first = true
@@ -46,7 +46,7 @@ func whole(text string, track bool) piece {
 	return p
 }
 
-// steps is what is left of the text's steps for patterns; nil outside of a text.
+// steps returns what is left of the text's steps for patterns; nil outside of a text.
 func (p *piece) steps() *int {
 	if p.bounds == nil {
 		return nil
@@ -100,7 +100,7 @@ func (w *rewriter) put(r rune, change int) {
 	w.out = utf8.AppendRune(w.out, r)
 }
 
-// placeAt is the place of byte i of the source.
+// placeAt returns the place of byte i of the source.
 func (w *rewriter) placeAt(i int) span {
 	switch n := len(w.src.align); {
 	case n == 0:

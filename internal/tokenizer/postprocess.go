@@ -214,7 +214,7 @@ func (t tokenPair) encoding(path string) (*Encoding, error) {
 	return specialEncoding([]int32{int32(id)}, []string{token}, 0), nil
 }
 
-// specialEncoding is the encoding of special tokens, which have no place in a text.
+// specialEncoding returns the encoding of special tokens, which have no place in a text.
 func specialEncoding(ids []int32, tokens []string, typeID int32) *Encoding {
 	e := &Encoding{IDs: ids, Tokens: tokens, Offsets: make([][2]int, len(ids)), TypeIDs: make([]int32, len(ids))}
 	e.setType(typeID)

@@ -71,7 +71,7 @@ func (p *precompiled) transform(s string) (string, bool) {
 	return "", false
 }
 
-// jump is the offset that a unit of the trie holds.
+// jump returns the offset that a unit of the trie holds.
 func jump(unit uint32) uint32 { return unit >> 10 << (unit & (1 << 9) >> 6) }
 
 // maxCluster is the length from which grapheme clusters are taken apart.
@@ -148,7 +148,7 @@ func (s *substituter) piece() piece {
 	return s.w.piece()
 }
 
-// clusterLen is the length of the grapheme cluster that begins s, as far as it
+// clusterLen returns the length of the grapheme cluster that begins s, as far as it
 // matters for clusters below maxCluster bytes: sequences of pictographs and of
 // Indic consonants, which are longer, may come out in parts.
 func clusterLen(s string) int {

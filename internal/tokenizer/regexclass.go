@@ -104,7 +104,7 @@ func (p *regexParser) classChar() (ranges, error) {
 	}
 }
 
-// escapeWord is \w outside of brackets and for \b: there the superscripts and
+// escapeWord returns \w outside of brackets and for \b: there the superscripts and
 // fractions of Latin-1 are part of words.
 func escapeWord() ranges {
 	return append(wordChars(), ranges{{0xb2, 0xb3}, {0xb9, 0xb9}, {0xbc, 0xbe}}...).sorted()

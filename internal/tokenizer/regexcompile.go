@@ -12,11 +12,11 @@ const (
 	opMatch  opcode = iota
 	opSet           // one character of set
 	opRepeat        // min to max characters of set, as many as possible
-	opSplit         // go on at x, or else at y
-	opJump          // go on at x
-	opLook          // the program at x matches here, or does not (neg); go on at y
+	opSplit         // continue at x, or else at y
+	opJump          // continue at x
+	opLook          // the program at x matches here, or does not (neg); continue at y
 	opBehind        // the character before is in set, or is not (neg)
-	opAtomic        // the program at x matches once and for all; go on at y
+	opAtomic        // the program at x matches once and for all; continue at y
 	opAssert        // the place is one named by assert
 )
 

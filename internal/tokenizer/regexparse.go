@@ -187,7 +187,7 @@ func (p *regexParser) interval(rep *node) bool {
 	return true
 }
 
-// one is a node for one character.
+// one returns a node for one character.
 func (p *regexParser) one(set ranges) *node {
 	if p.fold {
 		set = set.folded()

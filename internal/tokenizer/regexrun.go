@@ -20,7 +20,7 @@ const (
 	openBase     = 1 << 12 // ways that any text may have open; a long one has as many as bytes
 )
 
-// retry is a way of matching that is still open: go on at pc from pos, or from any
+// retry is a way of matching that is still open: continue at pc from pos, or from any
 // earlier character down to low.
 type retry struct{ pc, pos, low int32 }
 

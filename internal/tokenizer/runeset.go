@@ -165,7 +165,7 @@ func property(name string) (ranges, bool) {
 }
 
 // category returns a general category, all of one by its first letter, or a script
-// that unicode.txt has; nil if it has none of the name.
+// that unicode.txt has, or nil if it has none of the name.
 func category(key string) ranges {
 	if key == "c" || key == "cn" {
 		unassigned := union("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po",

@@ -15,9 +15,9 @@ type spread struct {
 	words  wordBound
 }
 
-// LeastTokens is a number of tokens that text has for certain, without those of
+// LeastTokens returns a number of tokens that text has for certain, without those of
 // AddSpecialTokens: its bytes divided by what the longest token stands for. It reads no more
-// of text than its length where it can. For tokenizers that drop text or make one token of any
+// of text than its length if it can. For tokenizers that drop text or make one token of any
 // length of it, it reads the text once and counts letters and words; see least.go.
 func (t *Tokenizer) LeastTokens(text string) int {
 	if t.spread.bytes == 0 {
@@ -77,7 +77,7 @@ const (
 	lowerShrink         = 3
 )
 
-// shrinkage is how many bytes of a text one byte stands for at most after n; 0 is any number.
+// shrinkage returns how many bytes of a text one byte stands for at most after n; 0 is any number.
 func shrinkage(n normalizer) float64 {
 	switch n := n.(type) {
 	case nil:

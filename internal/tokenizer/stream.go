@@ -33,7 +33,7 @@ type Stream struct {
 
 // RetractedError says that a token changed text that a [Stream] had already
 // returned: a run of byte tokens that was valid UTF-8 so far no longer is. The
-// stream goes on behind it.
+// stream continues behind it.
 type RetractedError struct {
 	ID      int32
 	Sent    string // what was sent last
@@ -49,7 +49,7 @@ func (t *Tokenizer) NewStream(skipSpecial bool) *Stream { return &Stream{t: t, s
 
 // Next adds an id and returns the text that is now certain; ok is false if there is
 // none yet. The error is a [*RetractedError]; text is then that of the ids not sent
-// before, and a server that cannot take text back can send it and go on.
+// before, and a server that cannot take text back can send it and continue.
 func (s *Stream) Next(id int32) (text string, ok bool, err error) {
 	if !s.t.shown(id, s.skip) {
 		return "", false, nil

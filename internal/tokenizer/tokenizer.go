@@ -103,7 +103,7 @@ func parse(data []byte) (*Tokenizer, error) {
 	return p.assemble(parts)
 }
 
-// validPrefix is the length of the longest prefix of data that is UTF-8.
+// validPrefix returns the length of the longest prefix of data that is UTF-8.
 func validPrefix(data []byte) int {
 	at := 0
 	for at < len(data) {
@@ -196,7 +196,7 @@ func addedTokens(raw rawPart) ([]AddedToken, error) {
 	return out, nil
 }
 
-// VocabSize is one more than the largest id, added tokens included. A model may
+// VocabSize returns one more than the largest id, added tokens included. A model may
 // have more rows than that.
 func (t *Tokenizer) VocabSize() int { return t.size }
 

@@ -25,7 +25,7 @@ func lossy(b []byte) string {
 	return string(out)
 }
 
-// badLen is the length of the maximal subpart of an ill-formed sequence that
+// badLen returns the length of the maximal subpart of an ill-formed sequence that
 // begins b.
 func badLen(b []byte) int {
 	lo, hi, need := byte(0x80), byte(0xbf), 0
@@ -94,7 +94,7 @@ func normalForm(p piece, form norm.Form) piece {
 	return w.piece()
 }
 
-// boundary is the length of the shortest prefix of s that can be normalized alone.
+// boundary returns the length of the shortest prefix of s that can be normalized alone.
 func boundary(form norm.Form, s string) int {
 	_, n := utf8.DecodeRuneInString(s)
 	for n < len(s) && !form.PropertiesString(s[n:]).BoundaryBefore() {
@@ -126,7 +126,7 @@ func decompose(buf []mark, s string, form norm.Form) []mark {
 	return buf
 }
 
-// class is the combining class of r, 0 for marks the reference does not know.
+// class returns the combining class of r, 0 for marks the reference does not know.
 func class(r rune, props norm.Properties) uint8 {
 	if ccc := props.CCC(); ccc != 0 && isMark(r) {
 		return ccc
@@ -188,7 +188,7 @@ func compose(buf []mark) []mark {
 	return out
 }
 
-// pair is the primary composite of a and b.
+// pair returns the primary composite of a and b.
 func pair(a, b rune) (rune, bool) {
 	if a >= jamoL && a < jamoL+jamoLCount && b >= jamoV && b < jamoV+jamoVCount {
 		return hangulBase + ((a-jamoL)*jamoVCount+(b-jamoV))*jamoN, true

@@ -27,7 +27,7 @@ func (v *vocab) id(token string) int32 {
 	return -1
 }
 
-// bytesID is id for a token in a byte slice, without copying it.
+// bytesID returns id for a token in a byte slice, without copying it.
 func (v *vocab) bytesID(token []byte) int32 {
 	if id, ok := v.ids[string(token)]; ok {
 		return id
@@ -48,10 +48,10 @@ func (v *vocab) token(id int32) (string, bool) {
 // all yields every id that may have a token, in no order.
 func (v *vocab) all() iter.Seq2[int32, string] { return v.tokens.all() }
 
-// size is one more than the largest id.
+// size returns one more than the largest id.
 func (v *vocab) size() int { return int(v.top) + 1 }
 
-// count is the number of tokens.
+// count returns the number of tokens.
 func (v *vocab) count() int { return len(v.ids) }
 
 // parseVocab reads an object of token: id. All tokens share one backing string. Memory

@@ -134,7 +134,7 @@ func (w *wordPiece) longestAt(word string, start int, steps *int) (id int32, end
 	return -1, start
 }
 
-// unknown is the id of unknown words.
+// unknown returns the id of unknown words.
 func (w *wordPiece) unknown() (int32, error) {
 	id := w.id(w.unk)
 	if id < 0 {

@@ -2,8 +2,8 @@ package topology
 
 import "slices"
 
-// A Layout is where threads go on a machine of several nodes of memory: each keeps to the
-// processors of its node, and what it reads most lies in its home.
+// A Layout assigns threads and memory to the nodes of a machine with several. Each thread keeps to
+// the processors of its node, and the memory that it reads most is on its home node.
 type Layout struct {
 	Places []CPU         // of the threads, in order of node
 	Homes  []int         // of the threads: nodes of memory
@@ -11,8 +11,8 @@ type Layout struct {
 	CPUs   map[int][]int // of each node of Places: the processors that may be used
 }
 
-// Layout is how so many threads go on m; nil where they are all on one node, as then threads
-// and memory are well wherever the system puts them.
+// Layout returns the layout of n threads on m. It returns nil if all of them fit on one node: the
+// system then places threads and memory well by itself.
 func (m *Machine) Layout(threads int) *Layout {
 	l := &Layout{Places: m.Places(threads), Near: map[int][]int{}, CPUs: map[int][]int{}}
 	for _, p := range l.Places {
@@ -32,8 +32,8 @@ func (m *Machine) Layout(threads int) *Layout {
 	return l
 }
 
-// Keep are the processors that thread i keeps to: all of its node, among which the system puts
-// it where least is going on. A nil layout has none, which is all.
+// Keep returns the processors that thread i may use: all of its node, so that the system can choose
+// the idlest. For a nil layout it returns none, which means all.
 func (l *Layout) Keep(i int) []int {
 	if l == nil {
 		return nil
@@ -41,12 +41,12 @@ func (l *Layout) Keep(i int) []int {
 	return l.CPUs[l.Places[i].Node]
 }
 
-// A Span is threads in order, of which End is the first that does not belong to it.
+// A Span is a range of threads, from Begin to End-1.
 type Span struct{ Begin, End int }
 
-// Helped are the threads whose work thread i takes when it has done its own: those of its own
-// node, which include it, then those of the others, the nearest first. A nil layout is of
-// one node with all threads.
+// Helped returns the threads whose work thread i takes when it has done its own: those of its own
+// node, itself included, then those of the other nodes, the nearest first. A nil layout is one node
+// with all threads.
 func (l *Layout) Helped(i, threads int) []Span {
 	if l == nil {
 		return []Span{{0, threads}}

@@ -13,26 +13,26 @@ type CPU struct {
 	ID   int `json:"id"`
 	Core int `json:"core"` // the lowest ID among the threads of its core
 	Node int `json:"node"` // of memory
-	// Speed is its share of the fastest core's speed in quarters, since cores of one kind
+	// Speed is the core's share of the fastest core's speed, in quarters, because cores of one kind
 	// differ by little; 1 where the system says nothing.
 	Speed float64 `json:"speed"`
 }
 
-// A Machine is what this process may compute on.
+// A Machine describes the processors and the memory that this process may use.
 type Machine struct {
-	// CPUs may be used: they are online and the process is allowed on them. In order of ID.
+	// CPUs are the processors that are online and that the process may use, in order of ID.
 	CPUs []CPU `json:"cpus"`
-	// Offline is how many more the machine has that do not run or that are not allowed.
+	// Offline is the number of other processors: those that do not run or are not allowed.
 	Offline int `json:"unavailable"`
-	// Memory is all nodes that run, in order of ID. It is never empty in what [Here] returns.
+	// Memory lists the online nodes, in order of ID. [Here] returns at least one.
 	Memory []Node `json:"-"`
-	// Quota is the processors' time that the control groups allow, in processors; 0 is no
+	// Quota is the processor time that the control groups allow, in processors; 0 means no
 	// limit.
 	Quota float64 `json:"quota"`
 }
 
-// Here is this machine. Where the system does not say how its processors are made, each
-// that Go sees is a core, all on one node.
+// Here returns this machine. If the system does not describe its processors, each processor that Go
+// sees is a core, and all are on one node.
 func Here() Machine {
 	m := Read(os.DirFS("/"), affinity())
 	if len(m.CPUs) == 0 {
@@ -44,7 +44,7 @@ func Here() Machine {
 	return m
 }
 
-// Cores is the number of physical cores that may be used.
+// Cores returns the number of physical cores that may be used.
 func (m *Machine) Cores() int {
 	cores := map[int]bool{}
 	for _, c := range m.CPUs {
@@ -53,7 +53,7 @@ func (m *Machine) Cores() int {
 	return len(cores)
 }
 
-// Nodes are the memory nodes of the processors that may be used, in rising order.
+// Nodes returns the memory nodes of the processors that may be used, in ascending order.
 func (m *Machine) Nodes() []int {
 	var nodes []int
 	for _, c := range m.CPUs {
@@ -63,8 +63,8 @@ func (m *Machine) Nodes() []int {
 	return slices.Compact(nodes)
 }
 
-// Threads is how many threads compute: one for each core, and no more than use the quota up.
-// A quota of one and a half is used up by two.
+// Threads returns the default number of compute threads: one per core, and no more than the quota
+// allows. A quota of 1.5 processors allows two.
 func (m *Machine) Threads() int {
 	n := m.Cores()
 	if m.Quota > 0 {
@@ -73,9 +73,9 @@ func (m *Machine) Threads() int {
 	return max(n, 1)
 }
 
-// Places are processors for so many threads: one of each core first, fast cores before slow
-// ones, then second threads of cores, then all again. They are evenly taken from the nodes
-// and stand in order of node, so that neighbours share memory.
+// Places returns processors for n threads: one of each core first, fast cores before slow ones,
+// then second threads of cores, then all again. They are taken evenly from the nodes and ordered by
+// node, so that neighbours share memory.
 func (m *Machine) Places(threads int) []CPU {
 	if len(m.CPUs) == 0 || threads < 1 {
 		return nil
@@ -89,7 +89,7 @@ func (m *Machine) Places(threads int) []CPU {
 	return out
 }
 
-// ranked are the processors in the order in which threads take them.
+// ranked returns the processors in the order in which threads take them.
 func (m *Machine) ranked() []CPU {
 	type rank struct {
 		CPU

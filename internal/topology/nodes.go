@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// A Node is memory with the processors that have it near. Some machines have nodes without
+// A Node is memory with the processors that are near it. Some machines have nodes without
 // processors, or without memory.
 type Node struct {
 	ID     int
-	Bytes  int64 // of memory; 0 where there is none, or where the system does not say
+	Bytes  int64 // of memory; 0 means none or unknown
 	Memory bool  // that it has some
 	// Distances are to each of the machine's nodes, in order of ID, in the units of the
 	// firmware: 10 is to itself. nil is not said.
 	Distances []int
 }
 
-// readNodes are the nodes that run; one where the system says nothing of any.
+// readNodes returns the online nodes, or a single one if the system lists none.
 func readNodes(root fs.FS) []Node {
 	ids, memory := list(text(root, nodes+"/online")), list(text(root, nodes+"/has_memory"))
 	if len(ids) == 0 {
@@ -59,7 +59,7 @@ func nodeBytes(root fs.FS, id int) int64 {
 	return 0
 }
 
-// Near are all nodes with the nearest to a node first, which is itself.
+// Near returns all nodes ordered by their distance from a node, which comes first.
 func (m *Machine) Near(node int) []int {
 	distances := map[int]int{}
 	for _, n := range m.Memory {
@@ -79,7 +79,7 @@ func (m *Machine) Near(node int) []int {
 	return out
 }
 
-// Home is the nearest node to a node that has memory: itself, as a rule.
+// Home returns the nearest node that has memory, usually the node itself.
 func (m *Machine) Home(node int) int {
 	for _, id := range m.Near(node) {
 		for _, n := range m.Memory {

@@ -15,9 +15,9 @@ const (
 	nodes = "sys/devices/system/node"
 )
 
-// Read is the machine whose /proc and /sys are in root, for a process that is allowed on the
-// processors given, and whose control groups allow it on them; nil allows all. What cannot be
-// read or makes no sense is taken as not said; without a list of processors there are none.
+// Read returns the machine whose /proc and /sys are in root, for a process that may run on the
+// given processors and whose control groups allow them; nil allows all. Files that cannot be read
+// or make no sense are treated as missing. Without a list of processors the machine has none.
 func Read(root fs.FS, allowed []int) Machine {
 	online := list(text(root, cpus+"/online"))
 	m := Machine{Quota: quota(root), Memory: readNodes(root)}
@@ -49,7 +49,7 @@ func Read(root fs.FS, allowed []int) Machine {
 	return m
 }
 
-// core is the lowest of the processors that are threads of id's core.
+// core returns the lowest of the processors that are threads of id's core.
 func core(root fs.FS, id int) int {
 	for _, name := range []string{"core_cpus_list", "thread_siblings_list"} {
 		if l := list(text(root, fmt.Sprintf("%s/cpu%d/topology/%s", cpus, id, name))); len(l) > 0 {
@@ -59,8 +59,8 @@ func core(root fs.FS, id int) int {
 	return id
 }
 
-// speed is what the system says of id's speed, in units of its own: its capacity, or the
-// highest frequency. 0 is not said.
+// speed returns id's speed in the system's units, its capacity or else the highest frequency. 0
+// means unknown.
 func speed(root fs.FS, id int) float64 {
 	if v, err := strconv.ParseFloat(text(root, fmt.Sprintf("%s/cpu%d/cpu_capacity", cpus, id)), 64); err == nil {
 		return v
@@ -69,10 +69,10 @@ func speed(root fs.FS, id int) float64 {
 	return v
 }
 
-// maxCPUs is more processors than a machine has, so that a damaged list stays small.
+// maxCPUs exceeds the processors of any machine, so that a damaged list stays small.
 const maxCPUs = 1 << 16
 
-// list reads a list such as "0-3,8,10-11", in rising order; nil where it is none.
+// list reads a list such as "0-3,8,10-11" in ascending order. It returns nil if s is not a list.
 func list(s string) []int {
 	if s == "" {
 		return nil
@@ -96,7 +96,7 @@ func list(s string) []int {
 	return slices.Compact(out)
 }
 
-// text is a small file's text without the space around it; "" where it cannot be read.
+// text returns the trimmed contents of a small file, or "" if it cannot be read.
 func text(root fs.FS, name string) string {
 	b, err := fs.ReadFile(root, name)
 	if err != nil {

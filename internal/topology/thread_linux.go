@@ -6,8 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// affinity are the processors that the process is allowed on; nil where the system does not
-// say.
+// affinity returns the processors that the process may run on, or nil if the system does not say.
 func affinity() []int {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil {
@@ -22,8 +21,8 @@ func affinity() []int {
 	return out
 }
 
-// Pin keeps the calling thread on the processors given. The goroutine is locked to its
-// thread, or else the thread's next goroutine is the one that is kept.
+// Pin restricts the calling thread to the given processors. Lock the goroutine to its thread first,
+// else the restriction stays with whatever goroutine runs on the thread next.
 func Pin(ids []int) error {
 	var set unix.CPUSet
 	for _, id := range ids {

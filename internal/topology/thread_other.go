@@ -6,5 +6,5 @@ import "errors"
 
 func affinity() []int { return nil }
 
-// Pin keeps the calling thread on the processors given, where the system can.
+// Pin restricts the calling thread to the given processors where the system supports it.
 func Pin([]int) error { return errors.ErrUnsupported }

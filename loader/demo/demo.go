@@ -25,7 +25,7 @@ var files embed.FS
 // Name is the name under which the demo model is served.
 const Name = "heft-demo"
 
-// Files is the model's folder: config.json, model.safetensors, tokenizer.json and the files beside
+// Files returns the model's folder: config.json, model.safetensors, tokenizer.json and the files beside
 // them. It can be read by any number of goroutines.
 func Files() fs.FS {
 	sub, err := fs.Sub(files, "model")

@@ -201,7 +201,7 @@ type ImageBatch struct {
 func CIFAR10Mean() []float32 { return []float32{0.4914, 0.4822, 0.4465} }
 func CIFAR10Std() []float32  { return []float32{0.2023, 0.1994, 0.2010} }
 
-// Normalize is the Collate that scales bytes to 0 … 1 and then by (x - mean) / std of
+// Normalize returns the Collate that scales bytes to 0 … 1 and then by (x - mean) / std of
 // each channel; both nil leaves it at that. Images of a batch have one size.
 func Normalize(mean, std []float32) Collate[Image, ImageBatch] {
 	return func(samples []Image) (ImageBatch, error) {

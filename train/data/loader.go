@@ -43,7 +43,7 @@ func (s Slice[T]) Samples() iter.Seq2[T, error] {
 // dispatching loader calls it with no samples if none are left for a rank.
 type Collate[T, B any] func(samples []T) (B, error)
 
-// Samples is the Collate that leaves samples as they are.
+// Samples returns the Collate that leaves samples as they are.
 func Samples[T any](samples []T) ([]T, error) { return samples, nil }
 
 // Options configure a loader. The zero value yields samples one by one, in order.

@@ -108,7 +108,7 @@ func (l *Loader[B]) Prepare(o PrepareOptions) error {
 	return nil
 }
 
-// ownGenerator is the generator of the loader's random order, made if it has none.
+// ownGenerator returns the generator of the loader's random order, made if it has none.
 func (l *Loader[B]) ownGenerator(o *PrepareOptions) *rng.Generator {
 	g, ok := l.src.batchSampler().(*FixedBatchSampler)
 	if !ok || o.UseSeedableSampler || o.size() == 1 {

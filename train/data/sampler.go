@@ -174,7 +174,7 @@ func (g *FixedBatchSampler) SetEpoch(epoch int) { setEpoch(g.sampler, epoch) }
 
 func (g *FixedBatchSampler) Len() int { return count(g.sampler.Len(), g.size, g.drop) }
 
-// count is how many batches of size n samples make.
+// count returns how many batches of size n samples make.
 func count(n, size int, drop bool) int {
 	if drop {
 		return n / size

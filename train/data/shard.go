@@ -84,7 +84,7 @@ func (s *BatchShard) Batches() iter.Seq[[]int] {
 	return s.deal
 }
 
-// piece is this rank's part of a batch, as far as there is one.
+// piece returns this rank's part of a batch, if there is one.
 func (s *BatchShard) piece(batch []int) []int {
 	n := s.of.BatchSize() / s.by.Size
 	lo := min(n*s.by.Rank, len(batch))
@@ -159,7 +159,7 @@ func (s *BatchShard) deal(yield func([]int) bool) {
 // fill completes the round that batch n-1 (last) left open.
 func (s *BatchShard) fill(yield func([]int) bool, start, last []int, n int) {
 	size, ranks := s.of.BatchSize(), s.by.Size
-	n-- // the round goes on with the last batch, unless that was full and is given out
+	n-- // the round continues with the last batch, unless that was full and is given out
 	if len(last) == size {
 		last = nil
 		n++
@@ -246,7 +246,7 @@ func NewStreamShard[T any](of Stream[T], size int, dropLast bool, by Shard) (*St
 	return &StreamShard[T]{of, size, dropLast, by}, nil
 }
 
-// Length is the reference's count of this rank's samples, and false if the stream has
+// Length returns the reference's count of this rank's samples, and false if the stream has
 // no length. It ignores SplitBatches.
 func (s *StreamShard[T]) Length() (int, bool) {
 	sized, ok := s.of.(Sized)

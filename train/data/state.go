@@ -31,7 +31,7 @@ type progress struct {
 	started *LoaderPosition // nil between walks
 	yielded int
 	resume  *LoaderPosition // what the next walk begins with
-	shared  []byte          // where Global goes on once the order is drawn anew
+	shared  []byte          // where Global continues once the order is drawn anew
 }
 
 // Position returns the position of l. Call it between batches, in the goroutine that walks l.
@@ -86,7 +86,7 @@ func (l *Loader[B]) Restore(p LoaderPosition) error {
 	return nil
 }
 
-// start is the position at which a walk begins now.
+// start returns the position at which a walk begins now.
 func (l *Loader[B]) start() (LoaderPosition, error) {
 	p := LoaderPosition{Iteration: l.iteration}
 	if s := l.seedable(); s != nil {
@@ -127,7 +127,7 @@ func (l *Loader[B]) enter() error {
 	return err
 }
 
-// passOver is how many batches the walk that just began is to leave out.
+// passOver returns how many batches the walk that just began is to leave out.
 func (l *Loader[B]) passOver() int {
 	w := l.progress
 	if w.resume == nil {
@@ -153,7 +153,7 @@ func (l *Loader[B]) drawn() error {
 // leave notes that the walk came to its end.
 func (l *Loader[B]) leave() { l.progress.started = nil }
 
-// generators are what l draws from: its own, and the one it shares with others.
+// generators returns what l draws from: its own, and the one it shares with others.
 func (l *Loader[B]) generators() (own []*rng.Generator, shared *rng.Generator) {
 	add := func(g *rng.Generator) {
 		if g != nil && !slices.Contains(own, g) {
@@ -176,7 +176,7 @@ func (l *Loader[B]) seedable() *SeedableRandomSampler {
 	return s
 }
 
-// sampler is what orders the samples; nil where that is not known.
+// sampler returns what orders the samples, or nil if that is not known.
 func (l *Loader[B]) sampler() Sampler {
 	b := l.src.batchSampler()
 	for {
@@ -193,7 +193,7 @@ func (l *Loader[B]) sampler() Sampler {
 	}
 }
 
-// resumed is the source without its first n batches, and how many of them are yet to be
+// resumed returns the source without its first n batches, and how many of them are yet to be
 // passed over.
 func (l *Loader[B]) resumed(n int) (source[B], int) {
 	if n > 0 && !l.src.streams() {

@@ -149,7 +149,7 @@ func TokenizeChat(e Encoder, t Template, messages []json.RawMessage, tools json.
 	return o.finish(s), nil
 }
 
-// answers are the ranges of code points of full that the assistant says.
+// answers returns the ranges of code points of full that the assistant says.
 func answers(t Template, messages []json.RawMessage, tools json.RawMessage, full string, last bool) ([][2]int, error) {
 	var ranges [][2]int
 	for i := len(messages) - 1; i >= 0; i-- {
@@ -205,7 +205,7 @@ func answer(t Template, messages []json.RawMessage, tools json.RawMessage, full 
 	return min(max(lo, len(rest)), hi), hi, nil
 }
 
-// common is the length of the longest prefix of whole runes that a and b share.
+// common returns the length of the longest prefix of whole runes that a and b share.
 func common(a, b string) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
@@ -276,7 +276,7 @@ func Pack(sequences []Sequence, length int, o PackOptions) ([]Sequence, error) {
 type TokenBatch struct {
 	Rows, Columns int
 	IDs, Labels   []int32
-	// Mask is 1 where there is a token, 0 where there is padding.
+	// Mask is 1 where there is a token, or 0 if there is padding.
 	Mask []int32
 	// Positions are nil unless a sequence has them.
 	Positions []int32

@@ -125,7 +125,7 @@ func ClipNorm(params []Param, limit, p float64) float64 {
 	return n
 }
 
-// ClipNormFinite is ClipNorm, but if the norm is infinite or NaN it changes nothing and returns
+// ClipNormFinite is [ClipNorm], but if the norm is infinite or NaN it changes nothing and returns
 // [ErrNotFinite].
 func ClipNormFinite(params []Param, limit, p float64) (float64, error) {
 	if n := Norm(params, p); math.IsInf(n, 0) || math.IsNaN(n) {

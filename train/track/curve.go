@@ -13,7 +13,7 @@ import (
 )
 
 // Curve collects numbers by name and draws them to a PNG file: at most every few seconds
-// while the run goes on, and in the end.
+// while the run continues, and in the end.
 type Curve struct {
 	path   string
 	names  []string
@@ -69,7 +69,7 @@ func (c *Curve) Log(values Values, step int) error {
 	return nil
 }
 
-// Curves are what was collected, in order of name.
+// Curves returns what was collected, in order of name.
 func (c *Curve) Curves() []Series {
 	slices.SortFunc(c.curves, func(a, b Series) int {
 		if a.Name < b.Name {

@@ -19,7 +19,7 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// masked is the checksum as records hold it, so that a checksum over records with
+// masked returns the checksum as records hold it, so that a checksum over records with
 // checksums in them is still a good one.
 func masked(b []byte) uint32 {
 	crc := crc32.Checksum(b, castagnoli)
@@ -100,7 +100,7 @@ func (m *message) bytes(field int, b []byte) {
 
 func (m *message) text(field int, s string) { m.bytes(field, []byte(s)) }
 
-// seconds is a wall time as events hold it.
+// seconds returns a wall time in the unit of events.
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
 
 // event begins an Event: wall_time = 1, step = 2.
@@ -111,7 +111,7 @@ func event(wall float64, step int) message {
 	return m
 }
 
-// versionEvent is a file's first: file_version = 3, source_metadata = 10 {writer = 1}.
+// versionEvent returns a file's first: file_version = 3, source_metadata = 10 {writer = 1}.
 func versionEvent(wall float64) message {
 	m := event(wall, 0)
 	m.text(3, "brain.Event:2")
@@ -130,7 +130,7 @@ func summaryEvent(wall float64, step int, value message) message {
 	return m
 }
 
-// scalar is a Value: tag = 1, simple_value = 2.
+// scalar returns a Value: tag = 1, simple_value = 2.
 func scalar(tag string, v float64) message {
 	var m message
 	m.text(1, tag)
@@ -138,7 +138,7 @@ func scalar(tag string, v float64) message {
 	return m
 }
 
-// plugged is a Value that a plugin of TensorBoard shows: tag = 1, tensor = 8, metadata =
+// plugged returns a Value that a plugin of TensorBoard shows: tag = 1, tensor = 8, metadata =
 // 9 {plugin_data = 1 {plugin_name = 1, content = 2}}.
 func plugged(tag, plugin string, tensor, content message) message {
 	var data, meta, m message
@@ -155,7 +155,7 @@ func plugged(tag, plugin string, tensor, content message) message {
 	return m
 }
 
-// textValue is one text: a tensor of dtype = 1 string (7), tensor_shape = 2 of one
+// textValue returns one text: a tensor of dtype = 1 string (7), tensor_shape = 2 of one
 // dimension {dim = 2 {size = 1}}, string_val = 8.
 func textValue(tag, s string) message {
 	var dim, shape, tensor message

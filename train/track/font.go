@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// glyph is the dots of a character, five rows from above. Small letters look like large
+// glyph returns the dots of a character, five rows from above. Small letters look like large
 // ones; what has no dots of its own is a box.
 func glyph(r rune) []string {
 	r = unicode.ToUpper(r)

@@ -71,7 +71,7 @@ func (j *JSONL) Log(values Values, step int) error {
 	return j.write(m)
 }
 
-// JSONValues are values as JSON can hold them: numbers that it lacks are the texts "NaN",
+// JSONValues returns values as JSON can hold them: numbers that it lacks are the texts "NaN",
 // "Infinity" and "-Infinity".
 func JSONValues(values Values) map[string]any {
 	m := make(map[string]any, len(values)+1)

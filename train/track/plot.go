@@ -29,7 +29,7 @@ type frame struct {
 	logY           bool
 }
 
-// points are the finite ones of a curve, as they are drawn.
+// points returns the finite ones of a curve, as they are drawn.
 func (f *frame) points(s Series) (xs, ys []float64) {
 	for i := range min(len(s.X), len(s.Y)) {
 		x, y := s.X[i], s.Y[i]
@@ -43,7 +43,7 @@ func (f *frame) points(s Series) (xs, ys []float64) {
 	return xs, ys
 }
 
-// around is the frame that holds all curves.
+// around returns the frame that holds all curves.
 func around(all []Series, logY bool) frame {
 	f := frame{logY: logY}
 	var xs, ys []float64
@@ -69,7 +69,7 @@ func around(all []Series, logY bool) frame {
 	return f
 }
 
-// ticks are round numbers from lo to hi, about n of them.
+// ticks returns round numbers from lo to hi, about n of them.
 func ticks(lo, hi float64, n int) []float64 {
 	raw := (hi - lo) / float64(max(n, 1))
 	if !(raw > 0) || math.IsInf(raw, 0) {
@@ -100,7 +100,7 @@ func label(v, step float64) string {
 	return strconv.FormatFloat(v, 'f', max(0, int(math.Ceil(-math.Log10(step)-1e-9))), 64)
 }
 
-// labels are the ticks' texts.
+// labels returns the ticks' texts.
 func (f *frame) labels(at []float64, y bool) []string {
 	step := 1.0
 	if len(at) > 1 {

@@ -71,7 +71,7 @@ func NewProgress(to io.Writer, o ProgressOptions) *Progress {
 	return &Progress{to: to, o: o, from: o.Now(), loss: math.NaN()}
 }
 
-// Begin says that the run goes on from a step: time left is reckoned from there.
+// Begin says that the run continues from a step: time left is reckoned from there.
 func (p *Progress) Begin(step int) {
 	p.first, p.done = step, step
 	p.from, p.tokens = p.o.Now(), 0
@@ -118,7 +118,7 @@ func (p *Progress) draw(now time.Time) {
 	p.width = n
 }
 
-// line is "12/100 ━━━━━─────  12% loss 2.3456 1234 tok/s 0:42 left".
+// line returns "12/100 ━━━━━─────  12% loss 2.3456 1234 tok/s 0:42 left".
 func (p *Progress) line(now time.Time) string {
 	head := fmt.Sprint(p.done)
 	if p.o.Total > 0 {
@@ -152,13 +152,13 @@ func (p *Progress) part() float64 {
 	return min(1, max(0, float64(p.done)/float64(max(1, p.o.Total))))
 }
 
-// bar is n characters, the part of them heavy.
+// bar returns n characters, the part of them heavy.
 func bar(n int, part float64) string {
 	full := int(part*float64(n) + 0.5)
 	return strings.Repeat("━", full) + strings.Repeat("─", n-full)
 }
 
-// rate is a number of at least three digits.
+// rate returns a number of at least three digits.
 func rate(v float64) string {
 	switch {
 	case v >= 1e6:
@@ -171,7 +171,7 @@ func rate(v float64) string {
 	return fmt.Sprintf("%.1f", v)
 }
 
-// clock is minutes and seconds, and hours where there are some.
+// clock returns minutes and seconds, and hours where there are some.
 func clock(d time.Duration) string {
 	s := int(d.Round(time.Second) / time.Second)
 	if s >= 3600 {

@@ -26,7 +26,7 @@ type TensorBoard struct {
 
 var _ Tracker = (*TensorBoard)(nil)
 
-// NewTensorBoard begins an event file in a folder, which it makes. A run that goes on in
+// NewTensorBoard begins an event file in a folder, which it makes. A run that continues in
 // a folder adds a file: TensorBoard reads them as one.
 func NewTensorBoard(dir string) (*TensorBoard, error) {
 	t := &TensorBoard{dir: dir, parts: map[string]*eventFile{}, now: time.Now}
@@ -37,7 +37,7 @@ func NewTensorBoard(dir string) (*TensorBoard, error) {
 
 func (t *TensorBoard) Name() string { return "tensorboard" }
 
-// Path is the event file.
+// Path returns the event file.
 func (t *TensorBoard) Path() string { return t.main.file.Name() }
 
 // Configure writes hparams.yml, and an event file for the HPARAMS page, to a folder named

@@ -52,7 +52,7 @@ func Open(name, dir string) (Tracker, error) {
 	return t, nil
 }
 
-// number is v as a float64, if it is a number.
+// number returns v as a float64, if it is a number.
 func number(v any) (float64, bool) {
 	switch x := reflect.ValueOf(v); x.Kind() {
 	case reflect.Float32, reflect.Float64:

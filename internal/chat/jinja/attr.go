@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// getAttr is `v.name`: an attribute first, then a key.
+// getAttr returns `v.name`: an attribute first, then a key.
 func getAttr(st *state, v Value, name string) (Value, error) {
 	if u, ok := v.(*undefined); ok {
 		return nil, u.err()
@@ -22,7 +22,7 @@ func getAttr(st *state, v Value, name string) (Value, error) {
 	return lacking(v, name), nil
 }
 
-// getItem is `v[key]`: an item first, then an attribute.
+// getItem returns `v[key]`: an item first, then an attribute.
 func getItem(st *state, v, key Value) (Value, error) {
 	if u, ok := v.(*undefined); ok {
 		return nil, u.err()
@@ -40,7 +40,7 @@ func getItem(st *state, v, key Value) (Value, error) {
 	return undef("%s has no element %s", describe(v), printed), err
 }
 
-// item is an entry of a dict or sequence; false where Python raises TypeError or
+// item returns an entry of a dict or sequence, or false if Python raises TypeError or
 // LookupError.
 func item(st *state, v, key Value) (Value, bool, error) {
 	if d, ok := v.(*Dict); ok {
@@ -93,7 +93,7 @@ func charAt(st *state, v Value, s string, i int64) (Value, bool, error) {
 	return like(v, s[lo:lo+size]), true, nil
 }
 
-// runeOffset is the byte offset of character i of the n in s.
+// runeOffset returns the byte offset of character i of the n in s.
 func runeOffset(s string, i, n int) int {
 	if len(s) == n {
 		return i
@@ -107,7 +107,7 @@ func runeOffset(s string, i, n int) int {
 	return len(s)
 }
 
-// attribute is getattr(v, name) in the sandbox: what it forbids comes back as an
+// attribute returns getattr(v, name) in the sandbox: what it forbids comes back as an
 // undefined value that fails with a security error when it is used.
 func attribute(st *state, v Value, name string) (Value, bool, error) {
 	if strings.HasPrefix(name, "_") {
@@ -163,7 +163,7 @@ func attribute(st *state, v Value, name string) (Value, bool, error) {
 	return nil, false, nil
 }
 
-// unsafe is what the sandbox gives for an attribute it forbids.
+// unsafe returns what the sandbox gives for an attribute it forbids.
 func unsafe(v Value, name string) Value {
 	u := undef("access to attribute '%s' of '%s' object is unsafe.", name, typeName(v))
 	u.kind = KindSecurity
@@ -180,7 +180,7 @@ var (
 		"__str__", "__subclasshook__", "__call__", "__contains__", "__getitem__", "__iter__", "__len__", "__globals__"}
 )
 
-// sequenceAttr is a method of a list or tuple that changes nothing.
+// sequenceAttr returns a method of a list or tuple that changes nothing.
 func sequenceAttr(v Value, items []Value, name string) (Value, bool, error) {
 	var fn func(st *state, c *args) (Value, error)
 	_, isList := v.(*List)
@@ -285,7 +285,7 @@ func rangeAttr(r *rangeValue, name string) (Value, bool, error) {
 	return nil, false, nil
 }
 
-// numberAttr is the plain attributes and is_integer of numbers.
+// numberAttr returns the plain attributes and is_integer of numbers.
 func numberAttr(v Value, name string) (Value, bool, error) {
 	i, isInt := integer(v)
 	switch name {
@@ -317,7 +317,7 @@ func numberAttr(v Value, name string) (Value, bool, error) {
 	return nil, false, nil
 }
 
-// slice is v[start:stop:step]; a nil bound is left out.
+// slice returns v[start:stop:step]; a nil bound is left out.
 func slice(st *state, v, start, stop, step Value) (Value, error) {
 	if u, ok := v.(*undefined); ok {
 		return nil, u.err()

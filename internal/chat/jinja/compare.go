@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// equal is a == b. It counts its work, as values may be large.
+// equal returns a == b. It counts its work, as values may be large.
 func equal(st *state, a, b Value) (bool, error) { return equalAt(st, a, b, 0) }
 
 func equalAt(st *state, a, b Value, depth int) (bool, error) {

@@ -45,7 +45,7 @@ func (f frame) inner() frame {
 	return frame{symbols: newSymbols(f.symbols, f.symbols.frame.fn), inLoop: f.inLoop}
 }
 
-// innerFunction is a frame in a function of its own.
+// innerFunction returns a frame in a function of its own.
 func (f frame) innerFunction() frame {
 	return frame{symbols: newSymbols(f.symbols, &function{parent: f.symbols.frame.fn})}
 }
@@ -108,7 +108,7 @@ func (f frame) variable(name string) access {
 	return f.access(id)
 }
 
-// enter is what to run when the frame is entered: it gives the variables their
+// enter returns what to run when the frame is entered: it gives the variables their
 // first values.
 func (f frame) enter() func(e *env) {
 	type step struct {

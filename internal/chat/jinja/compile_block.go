@@ -75,7 +75,7 @@ func (b *blockFunc) run(st *state) error {
 	return err
 }
 
-// selfReference is `self`: every block as a function that returns its text.
+// selfReference returns `self`: every block as a function that returns its text.
 func (st *state) selfReference() Value {
 	ns := &namespace{attrs: &Dict{}}
 	names := make([]string, 0, len(st.blocks))

@@ -46,7 +46,7 @@ func (c *compiler) forLoop(s *forStmt, f frame) execFn {
 	}
 }
 
-// recursive is the loop as a function that its body can call.
+// recursive returns the loop as a function that its body can call.
 func (l *loopCode) recursive(iter evalFn, fn *function) execFn {
 	return func(e *env) (signal, error) {
 		items, err := iter(e)
@@ -193,7 +193,7 @@ func (l *loopContext) next() (Value, bool, error) {
 	return item, true, nil
 }
 
-// peek is the next item, or missing after the last.
+// peek returns the next item, or missing after the last.
 func (l *loopContext) peek() (Value, error) {
 	if l.after == missing {
 		item, ok, err := l.items.next()
@@ -207,7 +207,7 @@ func (l *loopContext) peek() (Value, error) {
 	return l.after, nil
 }
 
-// size is the number of items; a generator is read to its end to count them.
+// size returns the number of items; a generator is read to its end to count them.
 func (l *loopContext) size(st *state) (int, error) {
 	if l.length < 0 {
 		rest, err := drain(st, l.items)
@@ -223,7 +223,7 @@ func (l *loopContext) size(st *state) (int, error) {
 	return l.length, nil
 }
 
-// attr is an attribute of `loop`; false if it has none of that name.
+// attr returns an attribute of `loop`, or false if it has none of that name.
 func (l *loopContext) attr(st *state, name string) (Value, bool, error) {
 	switch name {
 	case "index0":
@@ -286,7 +286,7 @@ func (l *loopContext) hasChanged(st *state, c *args) (Value, error) {
 	return true, nil
 }
 
-// call is `loop(items)` in a recursive loop.
+// call returns `loop(items)` in a recursive loop.
 func (l *loopContext) call(st *state, c *args) (Value, error) {
 	a, err := c.bind(1, "iterable")
 	if err != nil {

@@ -200,7 +200,7 @@ func (d *Dict) remove(key string) (Value, bool) {
 	return v, true
 }
 
-// attr is an attribute of a macro.
+// attr returns an attribute of a macro.
 func (m *macro) attr(name string) (Value, bool) {
 	switch name {
 	case "name":

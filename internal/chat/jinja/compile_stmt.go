@@ -305,7 +305,7 @@ func (c *compiler) with(s *withStmt, f frame) execFn {
 	}
 }
 
-// autoescape is allowed as long as it turns escaping off, which it is anyway.
+// autoescape returns allowed as long as it turns escaping off, which it is anyway.
 func (c *compiler) autoescape(s *autoescapeStmt, f frame) execFn {
 	in := f.inner()
 	in.expr(s.option)

@@ -42,7 +42,7 @@ func (d *decoder) space() {
 	}
 }
 
-// peek is the next byte after white space, 0 at the end.
+// peek returns the next byte after white space, 0 at the end.
 func (d *decoder) peek() byte {
 	d.space()
 	if d.i < len(d.s) {

@@ -31,7 +31,7 @@ func NewDict(pairs ...Value) *Dict {
 	return d
 }
 
-// Len is the number of entries; a nil dict has none.
+// Len returns the number of entries; a nil dict has none.
 func (d *Dict) Len() int {
 	if d == nil {
 		return 0

@@ -33,7 +33,7 @@ type Error struct {
 	Message string
 }
 
-// Error is "jinja: line N: message".
+// Error returns "jinja: line N: message".
 func (e *Error) Error() string {
 	if e.Line == 0 {
 		return "jinja: " + e.Message
@@ -45,7 +45,7 @@ func failf(kind Kind, format string, args ...any) error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
 }
 
-// typeErrorf is a failure that Python would raise as TypeError or ValueError.
+// typeErrorf returns a failure that Python would raise as TypeError or ValueError.
 func typeErrorf(format string, args ...any) error { return failf(KindPython, format, args...) }
 
 // atLine gives err the line where it happened, unless it knows a deeper one.

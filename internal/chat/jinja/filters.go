@@ -14,7 +14,7 @@ func filterNamed(name string) filterFunc {
 	return nil
 }
 
-// softText is the text of v, which keeps being Markup if it is.
+// softText returns the text of v, which keeps being Markup if it is.
 func softText(st *state, v Value) (Value, string, error) {
 	if s, ok := text(v); ok {
 		return v, s, nil
@@ -23,7 +23,7 @@ func softText(st *state, v Value) (Value, string, error) {
 	return s, s, err
 }
 
-// viaMethod is a filter that is a method of str with arguments params.
+// viaMethod returns a filter that is a method of str with arguments params.
 func viaMethod(method string, params ...string) filterFunc {
 	return func(st *state, v Value, c *args) (Value, error) {
 		a, err := c.bind(0, params...)
@@ -78,7 +78,7 @@ func filterAttr(st *state, v Value, c *args) (Value, error) {
 	return attr, err
 }
 
-// path is an attribute argument of map, sort and the like: names and indices
+// path returns an attribute argument of map, sort and the like: names and indices
 // parted by dots.
 func path(attribute Value) []Value {
 	s, ok := text(attribute)

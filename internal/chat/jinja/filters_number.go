@@ -45,7 +45,7 @@ func filterAbs(_ *state, v Value, c *args) (Value, error) {
 	return nil, typeErrorf("bad operand type for abs(): '%s'", typeName(v))
 }
 
-// parsePythonInt is int(s, base) for text; false if s is no number.
+// parsePythonInt returns int(s, base) for text, or false if s is no number.
 func parsePythonInt(s string, base int64) (Value, bool) {
 	s = strings.TrimFunc(s, IsSpace)
 	if len(s) > 4300 || base < 0 || base == 1 || base > 36 {
@@ -77,7 +77,7 @@ func parsePythonInt(s string, base int64) (Value, bool) {
 	return small(n), true
 }
 
-// parsePythonFloat is float(s) for text; false if s is no number.
+// parsePythonFloat returns float(s) for text, or false if s is no number.
 func parsePythonFloat(s string) (float64, bool) {
 	s = strings.ToLower(strings.TrimFunc(s, IsSpace))
 	bare := strings.TrimLeft(s, "+-")
@@ -91,7 +91,7 @@ func parsePythonFloat(s string) (float64, bool) {
 	return f, true
 }
 
-// floatToInt is int(f).
+// floatToInt returns int(f).
 func floatToInt(f float64) (Value, error) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return nil, typeErrorf("cannot convert float %s to integer", floatRepr(f))
@@ -209,7 +209,7 @@ func filterRound(st *state, v Value, c *args) (Value, error) {
 	return arithmetic(st, "/", whole, scale)
 }
 
-// roundTo is round(v, precision): half to even, exact in the decimals of v.
+// roundTo returns round(v, precision): half to even, exact in the decimals of v.
 func roundTo(v Value, precision int) (Value, error) {
 	if u, ok := v.(*undefined); ok {
 		return nil, u.err()

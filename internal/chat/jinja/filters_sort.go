@@ -198,7 +198,7 @@ func filterUnique(st *state, v Value, c *args) (Value, error) {
 	}), nil
 }
 
-// extreme is min (want -1) or max (want 1): the first of the least or greatest.
+// extreme returns min (want -1) or max (want 1): the first of the least or greatest.
 func extreme(st *state, v Value, c *args, want int) (Value, error) {
 	a, err := c.bind(0, "case_sensitive", "attribute")
 	if err != nil {

@@ -101,7 +101,7 @@ func allBlank(chunk []rune) bool {
 	return !slices.ContainsFunc(chunk, func(r rune) bool { return !IsSpace(r) })
 }
 
-// cut is where a chunk that is too long is broken: at the room left, or after a
+// cut returns where a chunk that is too long is broken: at the room left, or after a
 // hyphen before that.
 func (w *wrapper) cut(chunk []rune, room int) int {
 	if w.breakHyphen && len(chunk) > room {
@@ -142,7 +142,7 @@ func (w *wrapper) chunks(s []rune) [][]rune {
 	return out
 }
 
-// dashAt is the end of a dash of several hyphens between words at i, or 0.
+// dashAt returns the end of a dash of several hyphens between words at i, or 0.
 func dashAt(s []rune, i int) int {
 	if i == 0 || !isWordRune(s[i-1]) && !strings.ContainsRune(`!"'&.,?`, s[i-1]) {
 		return 0
@@ -157,7 +157,7 @@ func dashAt(s []rune, i int) int {
 	return end
 }
 
-// wordEnd is where the word that begins at i may be broken first.
+// wordEnd returns where the word that begins at i may be broken first.
 func wordEnd(s []rune, i int) int {
 	letter := func(k int) bool {
 		return k >= 0 && k < len(s) && isWordRune(s[k]) && !unicode.IsDigit(s[k])
@@ -178,7 +178,7 @@ func wordEnd(s []rune, i int) int {
 	return len(s)
 }
 
-// filterPPrint is Python's pprint.pformat: 80 columns, keys sorted.
+// filterPPrint returns Python's pprint.pformat: 80 columns, keys sorted.
 func filterPPrint(st *state, v Value, c *args) (Value, error) {
 	if _, err := c.bind(0); err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func filterPPrint(st *state, v Value, c *args) (Value, error) {
 	return made(st, "", p.b.String())
 }
 
-// sortedKeys is v with all its dicts in the order of their keys; a dict whose keys
+// sortedKeys returns v with all its dicts in the order of their keys; a dict whose keys
 // have no order keeps its own.
 func sortedKeys(st *state, v Value, depth int) (Value, error) {
 	if depth > maxNesting {

@@ -84,7 +84,7 @@ func (f *formatter) format(s string, depth int) (string, error) {
 	return b.String(), nil
 }
 
-// fieldEnd is the place of the brace that closes the field at the start of s.
+// fieldEnd returns the place of the brace that closes the field at the start of s.
 func fieldEnd(s string) int {
 	depth := 1
 	for i := range len(s) {

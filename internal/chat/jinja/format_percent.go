@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// formatPercent is `s % v`, Python's printf. v is a tuple of values, a mapping for
+// formatPercent returns `s % v`, Python's printf. v is a tuple of values, a mapping for
 // `%(key)s`, or a single value. On Markup, text arguments are escaped.
 func formatPercent(st *state, of Value, s string, v Value) (Value, error) {
 	p := percent{st: st, values: []Value{v}, single: true}
@@ -112,7 +112,7 @@ func (p *percent) directive(s string) (rest string, err error) {
 	return s[n:], err
 }
 
-// closing is the place of the parenthesis that closes the one at the start of s.
+// closing returns the place of the parenthesis that closes the one at the start of s.
 func closing(s string) int {
 	depth := 0
 	for i := range len(s) {
@@ -229,7 +229,7 @@ func bigInt(v Value) (*big.Int, bool) {
 	return big.NewInt(i), ok
 }
 
-// small is n as an int64 if it fits.
+// small returns n as an int64 if it fits.
 func small(n *big.Int) Value {
 	if n.IsInt64() {
 		return n.Int64()

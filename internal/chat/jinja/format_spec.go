@@ -89,7 +89,7 @@ func parseSpec(s string) (spec, error) {
 	return f, nil
 }
 
-// formatValue is format(v, s).
+// formatValue returns format(v, s).
 func formatValue(st *state, v Value, s string) (string, error) {
 	if s == "" {
 		return str(st, v)
@@ -172,7 +172,7 @@ func (f spec) pad(st *state, prefix, s, align string) (string, error) {
 	return strings.Repeat(fill, before) + s + strings.Repeat(fill, n-before), nil
 }
 
-// signOf is the sign to print before a number.
+// signOf returns the sign to print before a number.
 func (f spec) signOf(negative bool) string {
 	if negative {
 		return "-"
@@ -273,7 +273,7 @@ func (f spec) float(st *state, g float64) (string, error) {
 	return f.pad(st, sign, s, ">")
 }
 
-// general is C's %g: precision significant digits, trailing zeros dropped unless
+// general returns C's %g: precision significant digits, trailing zeros dropped unless
 // keep; exponents from precision-less on are written as such.
 func general(g float64, precision int, keep bool, less int) string {
 	precision = max(precision, 1)

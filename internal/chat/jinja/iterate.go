@@ -27,7 +27,7 @@ func indexIterator(n int, at func(i int) Value) iterator {
 	}}
 }
 
-// iterate is iter(v).
+// iterate returns iter(v).
 func iterate(st *state, v Value) (iterator, error) {
 	switch v := v.(type) {
 	case *List:
@@ -78,7 +78,7 @@ func iterable(v Value) bool {
 	return false
 }
 
-// collect is list(v): a new slice.
+// collect returns list(v): a new slice.
 func collect(st *state, v Value) ([]Value, error) {
 	it, err := iterate(st, v)
 	if err != nil {
@@ -109,7 +109,7 @@ func drain(st *state, it iterator) ([]Value, error) {
 	}
 }
 
-// lazily is a generator over v; nothing of v is read before it is asked for.
+// lazily returns a generator over v; nothing of v is read before it is asked for.
 // Each item passes through f, which may drop it.
 func lazily(st *state, name string, v Value, f func(item Value) (Value, bool, error)) Value {
 	var items iterator
@@ -143,7 +143,7 @@ func atFilter(err error, name string) error {
 	return err
 }
 
-// contains is `item in v`.
+// contains returns `item in v`.
 func contains(st *state, v, item Value) (bool, error) {
 	switch v := v.(type) {
 	case string, markup:

@@ -102,7 +102,7 @@ func (w *jsonWriter) value(v Value, depth int) error {
 	return nil
 }
 
-// jsonScalar is the JSON of None, bools and numbers.
+// jsonScalar returns the JSON of None, bools and numbers.
 func jsonScalar(v Value) (string, bool) {
 	switch v := v.(type) {
 	case nil:
@@ -190,7 +190,7 @@ func (w *jsonWriter) dict(d *Dict, depth int) error {
 	return nil
 }
 
-// order is the sequence in which the entries of d are written.
+// order returns the sequence in which the entries of d are written.
 func (w *jsonWriter) order(d *Dict) ([]int, error) {
 	order := make([]int, d.Len())
 	for i := range order {

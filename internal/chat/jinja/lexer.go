@@ -147,7 +147,7 @@ func (lx *lexer) strip(data string, sign byte, variable bool) string {
 	return data
 }
 
-// rawBegin is the length of `raw %}` at the start of s, 0 if it is not there.
+// rawBegin returns the length of `raw %}` at the start of s, 0 if it is not there.
 func rawBegin(s string) int {
 	rest, ok := strings.CutPrefix(strings.TrimLeftFunc(s, IsSpace), "raw")
 	if !ok {
@@ -195,7 +195,7 @@ func (lx *lexer) raw() error {
 	return nil
 }
 
-// endTag is the length of a closing tag at the start of s with its sign and the
+// endTag returns the length of a closing tag at the start of s with its sign and the
 // white space or newline it swallows, 0 if there is none. Blocks and comments
 // swallow one newline, `+` keeps it, `-` swallows all white space.
 func endTag(s, end string) int {

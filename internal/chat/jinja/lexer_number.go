@@ -63,7 +63,7 @@ func parseInt(digits string, base int) Value {
 	return n
 }
 
-// digitsLen is the length of digits with single underscores between them, or
+// digitsLen returns the length of digits with single underscores between them, or
 // also before the first if lead.
 func digitsLen(s string, base int, lead bool) int {
 	isDigit := func(i int) bool {
@@ -82,7 +82,7 @@ func digitsLen(s string, base int, lead bool) int {
 	}
 }
 
-// digitChars is how many of 0-9a-fA-F are digits of the base.
+// digitChars returns how many of 0-9a-fA-F are digits of the base.
 func digitChars(base int) int {
 	if base == 16 {
 		return 22
@@ -90,7 +90,7 @@ func digitChars(base int) int {
 	return base
 }
 
-// floatLen is the length of a float literal at the start of s, 0 if none is.
+// floatLen returns the length of a float literal at the start of s, 0 if none is.
 func floatLen(s string) int {
 	n := digitsLen(s, 10, false)
 	if n == 0 {

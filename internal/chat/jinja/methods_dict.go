@@ -66,7 +66,7 @@ func dictFromKeys(st *state, c *args) (Value, error) {
 	return d, st.growList(3 * len(keys))
 }
 
-// makeDict is dict(mapping or pairs, **entries).
+// makeDict returns dict(mapping or pairs, **entries).
 func makeDict(st *state, c *args) (*Dict, error) {
 	if len(c.pos) > 1 {
 		return nil, typeErrorf("dict expected at most 1 argument, got %d", len(c.pos))

@@ -26,7 +26,7 @@ func searchMethod(name string) textMethod {
 	return nil
 }
 
-// window is the part of s between optional start and end arguments, and how many
+// window returns the part of s between optional start and end arguments, and how many
 // characters come before it. ok is false if the start lies beyond the end of s.
 func window(s string, pos []Value) (part string, before int, ok bool, err error) {
 	if len(pos) == 0 {

@@ -238,7 +238,7 @@ func methodReplace(st *state, v Value, s string, c *args) (Value, error) {
 	return like(v, out), err
 }
 
-// replace is str.replace for the first n occurrences, all if n is negative.
+// replace returns str.replace for the first n occurrences, all if n is negative.
 func replace(st *state, s, from, to string, n int64) (string, error) {
 	hits := int64(strings.Count(s, from)) // of an empty text: characters + 1, as in Python
 	if n >= 0 {
@@ -281,7 +281,7 @@ func methodJoin(st *state, v Value, s string, c *args) (Value, error) {
 	return like(v, out), err
 }
 
-// joinTexts is strings.Join with its size counted first.
+// joinTexts returns strings.Join with its size counted first.
 func joinTexts(st *state, parts []string, sep string) (string, error) {
 	n := 0
 	for _, p := range parts {

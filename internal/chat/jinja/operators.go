@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// relation is one comparison: a op b.
+// relation returns one comparison: a op b.
 func relation(st *state, op string, a, b Value) (bool, error) {
 	switch op {
 	case "==":
@@ -61,7 +61,7 @@ func unary(op string, v Value) (Value, error) {
 
 func overflow() error { return typeErrorf("integer overflow") }
 
-// arithmetic is a op b for + - * / // % **.
+// arithmetic returns a op b for + - * / // % **.
 func arithmetic(st *state, op string, a, b Value) (Value, error) {
 	if s, ok := text(a); ok && op == "%" { // also takes what is undefined
 		return formatPercent(st, a, s, b)
@@ -147,7 +147,7 @@ func add(st *state, a, b Value) (Value, bool, error) {
 	return &List{Items: items}, true, nil
 }
 
-// repeat is a text, list or tuple n times.
+// repeat returns a text, list or tuple n times.
 func repeat(st *state, v Value, n int64) (Value, bool, error) {
 	n = max(n, 0)
 	tooMuch := func(size int) bool { return size > 0 && n > int64(st.limits.Output/size) }

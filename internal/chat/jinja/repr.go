@@ -9,7 +9,7 @@ import (
 	"unicode"
 )
 
-// str is Python's str(v), what printing v writes.
+// str returns Python's str(v), what printing v writes.
 func str(st *state, v Value) (string, error) {
 	switch v := v.(type) {
 	case string:
@@ -22,7 +22,7 @@ func str(st *state, v Value) (string, error) {
 	return repr(st, v)
 }
 
-// repr is Python's repr(v).
+// repr returns Python's repr(v).
 func repr(st *state, v Value) (string, error) {
 	p := printer{st: st}
 	if err := p.value(v, 0); err != nil {
@@ -149,7 +149,7 @@ func scalarRepr(v Value) string {
 	return "<" + typeName(v) + " object>"
 }
 
-// floatRepr is the shortest decimal that reads back as f, laid out as Python does.
+// floatRepr returns the shortest decimal that reads back as f, laid out as Python does.
 func floatRepr(f float64) string {
 	switch {
 	case math.IsInf(f, 1):
@@ -171,7 +171,7 @@ func floatRepr(f float64) string {
 	return fixed
 }
 
-// quote is Python's repr of a str: single quotes unless only those occur inside.
+// quote returns Python's repr of a str: single quotes unless only those occur inside.
 func quote(s string) string {
 	q := byte('\'')
 	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {

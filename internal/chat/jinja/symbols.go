@@ -80,7 +80,7 @@ func (s *symbols) branch() *symbols {
 	return arm
 }
 
-// ref is the variable of this frame that a name means, if it has one.
+// ref returns the variable of this frame that a name means, if it has one.
 func (s *symbols) ref(name string) (ident, bool) {
 	for ; s != nil; s = s.base {
 		if id, ok := s.refs[name]; ok {

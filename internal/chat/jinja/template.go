@@ -27,7 +27,7 @@ func Parse(source string) (*Template, error) {
 	return t, nil
 }
 
-// Source is the text the template was parsed from.
+// Source returns the text the template was parsed from.
 func (t *Template) Source() string { return t.source }
 
 // Render runs the template with vars, whose keys are its variables. now is what

@@ -59,7 +59,7 @@ func testNamed(name string) testFunc {
 	return nil
 }
 
-// relationTest is the operator a comparing test stands for.
+// relationTest returns the operator a comparing test stands for.
 func relationTest(name string) string {
 	switch name {
 	case "eq", "equalto", "==":
@@ -78,7 +78,7 @@ func relationTest(name string) string {
 	return ""
 }
 
-// typeTest is a test of what v is.
+// typeTest returns a test of what v is.
 func typeTest(name string) func(v Value) bool {
 	switch name {
 	case "defined":

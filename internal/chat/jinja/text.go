@@ -11,7 +11,7 @@ import (
 
 // Text helpers with Python's meaning of case, lines and white space.
 
-// textContains is `part in s`, with its work counted.
+// textContains returns `part in s`, with its work counted.
 func textContains(st *state, s, part string) (bool, error) {
 	return strings.Contains(s, part), st.work((len(s) + len(part)) / 16)
 }
@@ -63,7 +63,7 @@ func capitalize(s string) string {
 	return titleRune(r) + lower(s[n:])
 }
 
-// title is str.title: letters after a non-letter become title case.
+// title returns str.title: letters after a non-letter become title case.
 func title(s string) string {
 	var b strings.Builder
 	inWord := false
@@ -150,7 +150,7 @@ func fields(s string, limit int) []string {
 	return out
 }
 
-// fieldsFromEnd is fields, counted from the right.
+// fieldsFromEnd returns fields, counted from the right.
 func fieldsFromEnd(s string, limit int) []string {
 	var out []string
 	s = strings.TrimRightFunc(s, IsSpace)
@@ -237,14 +237,14 @@ func expandTabs(st *state, s string, size int64) (string, error) {
 	return b.String(), nil
 }
 
-// escapeHTML is what the escape filter does to plain text.
+// escapeHTML returns what the escape filter does to plain text.
 func escapeHTML(s string) string {
 	return htmlEscaper.Replace(s)
 }
 
 var htmlEscaper = strings.NewReplacer("&", "&amp;", ">", "&gt;", "<", "&lt;", "'", "&#39;", `"`, "&#34;")
 
-// textClass is the predicate of an is... method: whether s has a character, all of
+// textClass returns the predicate of an is... method: whether s has a character, all of
 // them pass.
 func textClass(name string) func(s string) bool {
 	all := func(pass func(r rune) bool) func(string) bool {

@@ -50,7 +50,7 @@ func undef(format string, args ...any) *undefined {
 	return &undefined{message: fmt.Sprintf(format, args...), kind: KindUndefined}
 }
 
-// lacking is the undefined value of an attribute or key that v does not have. It is
+// lacking returns the undefined value of an attribute or key that v does not have. It is
 // made for every optional field a template asks for, so its message waits.
 func lacking(v Value, attr string) *undefined {
 	return &undefined{kind: KindUndefined, of: v, attr: attr}
@@ -210,7 +210,7 @@ func truth(v Value) bool {
 	return true
 }
 
-// length is len(v); false where Python's len fails.
+// length returns len(v), or false if Python's len fails.
 func length(v Value) (int, bool) {
 	switch v := v.(type) {
 	case string:

@@ -8,7 +8,7 @@ type vocabulary struct {
 	merges [][2]string
 }
 
-// byteNames is GPT-2's reversible map from bytes to printable characters.
+// byteNames returns GPT-2's reversible map from bytes to printable characters.
 func byteNames() [256]string {
 	var names [256]string
 	next := rune(256)

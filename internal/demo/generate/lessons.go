@@ -32,7 +32,7 @@ func newTeacher(talks []talk) *teacher {
 	return t
 }
 
-// conversation is n or a few more exchanges.
+// conversation returns n or a few more exchanges.
 func (t *teacher) conversation(r *rand.Rand, n int) []exchange {
 	var all []exchange
 	name := ""
@@ -55,7 +55,7 @@ func (t *teacher) conversation(r *rand.Rand, n int) []exchange {
 
 func pick(r *rand.Rand, list []string) string { return list[r.IntN(len(list))] }
 
-// sum is a little arithmetic.
+// sum returns a little arithmetic.
 func sum(r *rand.Rand) exchange {
 	a, b := r.IntN(21), r.IntN(21)
 	signs, result := []string{"+", "plus"}, a+b
@@ -76,7 +76,7 @@ func sum(r *rand.Rand) exchange {
 	return exchange{fmt.Sprintf(form, what), strconv.Itoa(result) + "."}
 }
 
-// strange is a question about what no text tells of.
+// strange returns a question about what no text tells of.
 func strange(r *rand.Rand) string {
 	form := pick(r, []string{"What is a %s?", "What is the %s of a %s?", "What do you know about the %s?", "How do I buy a %s?", "How do I make a %s?", "Why is the %s so big?",
 		"Tell me about the %s.", "Who invented the %s?", "Where is the %s?", "When was the %s built?", "Do you like the %s?", "How much does a %s cost?", "Which %s is the best?",
@@ -101,7 +101,7 @@ var names = strings.Fields(`Anna Ben Clara David Emma Finn Greta Hugo Ida Jonas 
 	Bob Carol Dan Eve Frank Grace Heidi Ivan Judy Karl Lena Max Nina Oscar Peter Quinn Ruth Sarah Tom Ursula Victor Wendy Adam Maria John Mary James
 	Linda Robert Susan Michael Lisa Daniel Nancy Mark Betty George Helen Edward Laura Brian Kevin Jason Julia Eric Amy Ryan Ella Lucas Luna Liam Ava`)
 
-// named is about the name of who is asking, *name, as far as it was told.
+// named asks about the name of who is asking, *name, as far as it was told.
 func (t *teacher) named(r *rand.Rand, name *string) exchange {
 	if *name == "" && r.IntN(5) == 0 {
 		return exchange{sloppy(r, pick(r, []string{"What is my name?", "Do you know my name?", "Who am I?"})), "You have not told me yet. What is your name?"}
@@ -192,7 +192,7 @@ func typo(r *rand.Rand, s string) string {
 	return string(b)
 }
 
-// system is what some clients say before everything else. It is to change nothing.
+// system returns what some clients say before everything else. It is to change nothing.
 func system(r *rand.Rand) string {
 	if r.IntN(8) != 0 {
 		return ""

@@ -79,7 +79,7 @@ func read() (talks []talk, sum string, err error) {
 	return talks, hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// spoken is everything that is said in talks, for the vocabulary.
+// spoken returns everything that is said in talks, for the vocabulary.
 func spoken(talks []talk) string {
 	var b strings.Builder
 	for _, t := range talks {

@@ -40,10 +40,10 @@ type lessons struct {
 	recipe
 }
 
-// Len is that of one pass, which is the whole training.
+// Len returns the number of conversations of the whole training.
 func (l *lessons) Len() int { return l.Steps * l.Batch }
 
-// At is conversation i, cut at Length tokens. Only answers are learned.
+// At returns conversation i, cut at Length tokens. Only answers are learned.
 func (l *lessons) At(i int) (data.Sequence, error) {
 	r := rand.New(rand.NewPCG(l.Seed, uint64(i)))
 	s := data.Sequence{IDs: []int32{bosID}, Labels: []int32{data.IgnoreLabel}}
@@ -159,7 +159,7 @@ func tokens(b data.TokenBatch) model.Batch {
 	return out
 }
 
-// fresh is the model of dir's config with weights to begin with: ones for norms, normal
+// fresh returns the model of dir's config with weights to begin with: ones for norms, normal
 // numbers for matrices, smaller ones for those that write to the residual stream.
 func fresh(dir string, seed uint64) (*model.Model, error) {
 	file, err := os.ReadFile(filepath.Join(dir, "config.json"))

@@ -86,7 +86,7 @@ func ReadOptimizer(path string, f func(optim.OptimizerState) error) error {
 	return f(s)
 }
 
-// viewFloats is src as numbers, where they are if they are aligned.
+// viewFloats returns src as numbers, where they are if they are aligned.
 func viewFloats(src []byte) []float32 {
 	p := unsafe.SliceData(src)
 	if len(src) == 0 || uintptr(unsafe.Pointer(p))%4 != 0 {

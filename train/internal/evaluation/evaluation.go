@@ -19,7 +19,7 @@ type Batch struct {
 	// Correct is how many items of each sample were predicted right; nil leaves the
 	// accuracy to Predicted and Labels.
 	Correct []int
-	// Predicted and Labels are the classes of each sample; nil if there are none.
+	// Predicted and Labels are the classes of each sample, or nil if there are none.
 	Predicted, Labels []int
 }
 

@@ -60,7 +60,7 @@ func Save(m tensor.Module, dir string, o Options) error {
 	return CopyBeside(dir, o.From, o.DType)
 }
 
-// modelTensors are m's weights under the names of its checkpoint, else of its parameters.
+// modelTensors returns m's weights under the names of its checkpoint, else of its parameters.
 func modelTensors(m tensor.Module, dtype meta.DType) (iter.Seq[loader.NamedTensor], error) {
 	tensors := slices.Values(checkpoint.Tensors(checkpoint.Arrays(m, false)))
 	if c, ok := m.(interface {
@@ -88,7 +88,7 @@ func modelTensors(m tensor.Module, dtype meta.DType) (iter.Seq[loader.NamedTenso
 	}, nil
 }
 
-// rounded is a float32 tensor as another dtype, made when it is written. Others stay, and so
+// rounded returns a float32 tensor as another dtype, made when it is written. Others stay, and so
 // does what is exact.
 func rounded(t loader.NamedTensor, to meta.DType, buf *[]byte) loader.NamedTensor {
 	if t.DType != meta.Float32 || to == meta.Float32 || t.Exact {
@@ -158,7 +158,7 @@ func sameFolder(a, b string) (bool, error) {
 	return os.SameFile(x, y), nil
 }
 
-// configWithDType is a config.json that says the weights' dtype; unchanged where that is
+// configWithDType returns a config.json that says the weights' dtype; unchanged where that is
 // said already.
 func configWithDType(b []byte, dtype meta.DType) ([]byte, error) {
 	if dtype == meta.NoDType {

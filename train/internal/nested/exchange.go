@@ -145,7 +145,7 @@ func (l Leaf) pad(dim, n int, index float64, first bool) (Leaf, error) {
 	return l, nil
 }
 
-// number is x in a type of number, if it has it.
+// number returns x in a type of number, if it has it.
 func number(x float64, t reflect.Type) (reflect.Value, error) {
 	if t.Kind() == reflect.Bool {
 		return reflect.ValueOf(x != 0).Convert(t), nil

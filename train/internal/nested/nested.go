@@ -20,7 +20,7 @@ type Array struct {
 	Shape []int
 }
 
-// Len is the length of the outermost dimension, 0 for a single number.
+// Len returns the length of the outermost dimension, 0 for a single number.
 func (x Array) Len() int {
 	if len(x.Shape) == 0 {
 		return 0
@@ -79,7 +79,7 @@ func toLeaf(v reflect.Value) (Leaf, error) {
 	return Leaf{Shape: []int{v.Len()}, Data: v}, nil
 }
 
-// value is the Leaf as what it was. A tensor becomes a constant on its tape.
+// value returns the Leaf as what it was. A tensor becomes a constant on its tape.
 func (l Leaf) value() reflect.Value {
 	data, _ := l.Data.Interface().([]float32)
 	switch of := l.of.(type) {
@@ -94,7 +94,7 @@ func (l Leaf) value() reflect.Value {
 	return l.Data
 }
 
-// width is the number of elements of a row: an entry of the outermost dimension.
+// width returns the number of elements of a row: an entry of the outermost dimension.
 func (l Leaf) width() int {
 	n := 1
 	for _, d := range l.Shape[1:] {

@@ -36,7 +36,7 @@ func Split[T any](x T, rank, size int, padding bool) (T, error) {
 // share is entries lo to hi, and the last of all pad times.
 type share struct{ lo, hi, pad int }
 
-// splitLength is how many entries there are to split.
+// splitLength returns how many entries there are to split.
 func splitLength(v reflect.Value) (int, error) {
 	switch {
 	case !v.IsValid():

@@ -23,7 +23,7 @@ type Goal struct {
 // Data describes the training data of a run.
 type Data struct {
 	Samples   int // 0 if unknown
-	BatchSize int // of one rank; 0 if batches have several sizes
+	BatchSize int // of one rank, or 0 if batches have several sizes
 	World     int // ranks
 }
 
@@ -32,9 +32,9 @@ type Length struct {
 	Goal
 	BatchSize int // of one rank, at least 1
 	Window    int // batches in a window
-	Batches   int // batches of an epoch on this rank; 0 if unknown
-	PerEpoch  int // steps of an epoch; 0 if unknown
-	MaxSteps  int // steps of the run; 0 if unknown
+	Batches   int // batches of an epoch on this rank, or 0 if unknown
+	PerEpoch  int // steps of an epoch, or 0 if unknown
+	MaxSteps  int // steps of the run, or 0 if unknown
 	Epochs    int // epochs of the run, counting a part of one
 	// ScheduleSteps is the number of steps that a schedule of the run counts.
 	ScheduleSteps int
