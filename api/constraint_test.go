@@ -70,16 +70,20 @@ func TestARandomModelEmitsOnlyValidDocuments(t *testing.T) {
 		fields obj
 		fault  func(string) string
 	}{
-		"response_format":           {obj{"response_format": obj{"type": "json_schema", "json_schema": obj{"name": "tree", "strict": true, "schema": schema}}}, checkTree},
-		"llama.cpp's schema":        {obj{"response_format": obj{"type": "json_object", "schema": schema}}, checkTree},
-		"llama.cpp's json_schema":   {obj{"json_schema": schema}, checkTree},
-		"guided_json":               {obj{"guided_json": schema}, checkTree},
-		"guided_json in a string":   {obj{"guided_json": treeSchema}, checkTree},
-		"structured_outputs.json":   {obj{"structured_outputs": obj{"json": schema}}, checkTree},
-		"structured_outputs.regex":  {obj{"structured_outputs": obj{"regex": `\d{4}-[01]\d-[0-3]\d!`}}, faultUnless(date.MatchString)},
-		"guided_regex":              {obj{"guided_regex": `[0-9]{4}-[01]\d-[0-3]\d!`}, faultUnless(date.MatchString)},
-		"guided_choice":             {obj{"guided_choice": []string{"yes", "yes!", "no"}}, faultUnless(func(s string) bool { return slices.Contains([]string{"yes", "yes!", "no"}, s) })},
-		"structured_outputs.choice": {obj{"structured_outputs": obj{"choice": []string{"ä", "🙂"}}}, faultUnless(func(s string) bool { return s == "ä" || s == "🙂" })},
+		"response_format":            {obj{"response_format": obj{"type": "json_schema", "json_schema": obj{"name": "tree", "strict": true, "schema": schema}}}, checkTree},
+		"llama.cpp's schema":         {obj{"response_format": obj{"type": "json_object", "schema": schema}}, checkTree},
+		"llama.cpp's json_schema":    {obj{"json_schema": schema}, checkTree},
+		"guided_json":                {obj{"guided_json": schema}, checkTree},
+		"guided_json in a string":    {obj{"guided_json": treeSchema}, checkTree},
+		"structured_outputs.json":    {obj{"structured_outputs": obj{"json": schema}}, checkTree},
+		"structured_outputs.regex":   {obj{"structured_outputs": obj{"regex": `\d{4}-[01]\d-[0-3]\d!`}}, faultUnless(date.MatchString)},
+		"guided_regex":               {obj{"guided_regex": `[0-9]{4}-[01]\d-[0-3]\d!`}, faultUnless(date.MatchString)},
+		"grammar":                    {obj{"grammar": sumGrammar}, faultUnless(isSum)},
+		"guided_grammar":             {obj{"guided_grammar": sumGrammar}, faultUnless(isSum)},
+		"structured_outputs.grammar": {obj{"structured_outputs": obj{"grammar": sumGrammar}}, faultUnless(isSum)},
+		"TGI's grammar":              {obj{"grammar": obj{"type": "json", "value": schema}}, checkTree},
+		"guided_choice":              {obj{"guided_choice": []string{"yes", "yes!", "no"}}, faultUnless(func(s string) bool { return slices.Contains([]string{"yes", "yes!", "no"}, s) })},
+		"structured_outputs.choice":  {obj{"structured_outputs": obj{"choice": []string{"ä", "🙂"}}}, faultUnless(func(s string) bool { return s == "ä" || s == "🙂" })},
 	}
 	for name, c := range cases {
 		for _, path := range []string{completions, chat} {
@@ -97,6 +101,22 @@ func TestARandomModelEmitsOnlyValidDocuments(t *testing.T) {
 			})
 		}
 	}
+}
+
+const sumGrammar = `root ::= sum "."
+sum ::= term (" + " term){0,2}
+term ::= [0-9]{1,2} | "(" sum ")"`
+
+// isSum reports whether s is a text of sumGrammar.
+func isSum(s string) bool {
+	for range 200 {
+		inner := regexp.MustCompile(`\((\d\d?|N)( \+ (\d\d?|N)){0,2}\)`).ReplaceAllString(s, "N")
+		if inner == s {
+			return regexp.MustCompile(`^(\d\d?|N)( \+ (\d\d?|N)){0,2}\.$`).MatchString(s)
+		}
+		s = inner
+	}
+	return false
 }
 
 func faultUnless(ok func(string) bool) func(string) string {

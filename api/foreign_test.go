@@ -16,8 +16,7 @@ import (
 // foreign are parameters of other servers with values that change the answer.
 var foreign = map[string]string{
 	// both endpoints
-	"* ": `"grammar": "root ::= \"a\"" | "grammar_lazy": true |
-		"guided_grammar": "x" | "structural_tag": {"type": "x"} | "regex": "a" | "ebnf": "x" | "format": "json" |
+	"* ": `"grammar_lazy": true | "structural_tag": {"type": "x"} | "regex": "a" | "ebnf": "x" | "format": "json" |
 		"truncate_prompt_tokens": 5 | "truncate": 10 | "truncate": "END" | "num_ctx": 4096 |
 		"n_predict": 5 | "n_predict": -1 | "num_predict": 5 | "max_new_tokens": 5 | "max_output_tokens": 5 | "max_length": 9 | "min_new_tokens": 2 | "t_max_predict_ms": 50 |
 		"dry_multiplier": 0.8 | "dry_base": 2 | "dry_allowed_length": 3 | "dry_penalty_last_n": 64 | "dry_sequence_breakers": ["a"] |

@@ -17,10 +17,16 @@ import (
 type Chat struct {
 	set    *chat.Set
 	family func() *toolcall.Family // found when first needed
+	calls  func() *toolcall.Notation
+}
+
+// withFamily makes a Chat whose notation of calls is learned when it is first needed.
+func withFamily(set *chat.Set, family func() *toolcall.Family) *Chat {
+	return &Chat{set, family, sync.OnceValue(func() *toolcall.Notation { return family().Notation(set) })}
 }
 
 func newChat(set *chat.Set, t *Tokenizer) *Chat {
-	return &Chat{set, sync.OnceValue(func() *toolcall.Family {
+	return withFamily(set, sync.OnceValue(func() *toolcall.Family {
 		var special []string
 		if t != nil {
 			for _, a := range t.t.AddedTokens() {
@@ -30,7 +36,7 @@ func newChat(set *chat.Set, t *Tokenizer) *Chat {
 			}
 		}
 		return toolcall.Find(set, special...)
-	})}
+	}))
 }
 
 // HasTemplate reports whether the model has a chat template. Without one it has no chat.

@@ -101,6 +101,24 @@ type Frame struct {
 // Frame returns the frame of one answer, in which the content of an answer can be constrained.
 func (c *Chat) Frame(o ParseOptions) Frame { return Frame(c.family().Frame(o.internal())) }
 
+// A CallNotation is how the model writes calls whose arguments are JSON objects:
+//
+//	Before NAME Infix ARGUMENTS { Between NAME Infix ARGUMENTS } After
+type CallNotation struct {
+	Before, Infix, After string
+	Between              string // "" if an answer has one call only
+	ID                   string // stands in the other texts for an id of nine letters and digits
+}
+
+// CallNotation returns how the model writes calls, so that it can be made to write some. ok is false
+// if that is not known, or if arguments are not JSON objects.
+func (c *Chat) CallNotation() (n CallNotation, ok bool) {
+	if c.calls() == nil {
+		return n, false
+	}
+	return CallNotation(*c.calls()), true
+}
+
 // Feed takes the next piece of the answer and returns what is certain now. How an answer is cut
 // into pieces changes how events are cut and nothing else. The events are valid until the next
 // call.
@@ -163,5 +181,5 @@ func (c *Chat) WithParsers(calls, reasoning string) (*Chat, error) {
 		}
 		family = family.WithReasoning(thoughts)
 	}
-	return &Chat{c.set, func() *toolcall.Family { return family }}, nil
+	return withFamily(c.set, func() *toolcall.Family { return family }), nil
 }

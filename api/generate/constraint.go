@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/grammar"
 	"github.com/heftai/heft/internal/grammar/dfa"
+	"github.com/heftai/heft/internal/grammar/gbnf"
 	"github.com/heftai/heft/internal/grammar/jsonschema"
 	"github.com/heftai/heft/internal/grammar/regex"
 )
@@ -23,6 +25,7 @@ type Constraint struct {
 	Schema json.RawMessage // a JSON document that satisfies this schema
 	Regex  string          // a text that the expression matches as a whole
 	Choice []string        // one of these texts
+	GBNF   string          // a text that matches this grammar, in llama.cpp's notation
 }
 
 // constraint is a compiled Constraint.
@@ -38,25 +41,25 @@ const compileBytes = 1 << 20
 // compiles it otherwise. r.Parse must be set by then. Memory for the
 // grammar and its states is reserved in the claim of ctx. Errors are of type *wire.Error.
 func (m *Model) Constrain(ctx context.Context, r *Request) error {
-	c := r.Constraint
-	if c == nil {
+	if r.Constraint == nil && r.calls == nil {
 		return nil
 	}
+	field := r.constrainedBy()
 	switch {
 	case m.Tokenizer == nil:
-		return wire.Invalidf(c.Field, "The model %s has no tokenizer: '%s' is not supported.", m.Name, c.Field)
+		return wire.Invalidf(field, "The model %s has no tokenizer: '%s' is not supported.", m.Name, field)
 	case r.Params.MinTokens > 0:
-		return wire.Invalidf("min_tokens", "'min_tokens' is not supported together with '%s'.", c.Field)
+		return wire.Invalidf("min_tokens", "'min_tokens' is not supported together with '%s'.", field)
 	}
 	stop := m.EOS()
 	if !r.IgnoreEOS {
 		stop = slices.Concat(r.Params.Stop, stop)
 	}
 	if len(stop) == 0 {
-		return wire.Invalidf(c.Field, "The model %s names no token that ends a text: '%s' is not supported.", m.Name, c.Field)
+		return wire.Invalidf(field, "The model %s names no token that ends a text: '%s' is not supported.", m.Name, field)
 	}
 	claim := wire.ClaimOf(ctx)
-	if err := claim.Work(compileBytes + 64*len(c.Schema)); err != nil {
+	if err := claim.Work(compileBytes + 64*(r.Constraint.size()+r.calls.size())); err != nil {
 		return err
 	}
 	g, err := m.grammars().get(m, r)
@@ -76,24 +79,62 @@ func (r *Request) constraints() func(choice int) engine.Constraint {
 	return func(int) engine.Constraint { return c.grammar.NewMatcher(c.stop) }
 }
 
+// constrainedBy is the field that asks for a constraint.
+func (r *Request) constrainedBy() string {
+	if r.Constraint != nil {
+		return r.Constraint.Field
+	}
+	return r.calls.field
+}
+
+// size is the length of what is compiled.
+func (c *Constraint) size() int {
+	if c == nil {
+		return 0
+	}
+	n := len(c.Schema) + len(c.GBNF) + len(c.Regex)
+	for _, text := range c.Choice {
+		n += len(text)
+	}
+	return n
+}
+
 // key tells grammars apart.
 func (r *Request) key(f *frame) [sha256.Size]byte {
-	c := r.Constraint
 	h := sha256.New()
-	fmt.Fprintf(h, "%t %q %q %q %q", c.Object, c.Schema, c.Regex, c.Choice, f)
+	if c := r.Constraint; c != nil {
+		fmt.Fprintf(h, "%t %q %q %q %q ", c.Object, c.Schema, c.Regex, c.Choice, c.GBNF)
+	}
+	r.calls.write(h)
+	fmt.Fprintf(h, "%q", f)
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
 // compile makes the grammar of the answer to r.
 func (m *Model) compile(lib *grammar.Library, r *Request, f *frame) (*grammar.Grammar, error) {
 	b := grammar.NewBuilder(lib)
-	content, err := r.Constraint.position(b)
-	if err != nil {
-		return nil, r.Constraint.refusal(err)
+	content, called := grammar.Fail, grammar.Fail
+	var err error
+	if r.Constraint != nil {
+		if content, err = r.Constraint.position(b); err != nil {
+			return nil, r.Constraint.refusal(err)
+		}
 	}
-	g, err := b.Grammar(f.around(b, content))
+	if r.calls != nil {
+		if called, err = r.calls.position(b, f); err != nil {
+			return nil, err
+		}
+		switch {
+		case r.calls.required:
+			content = grammar.Fail
+		case r.Constraint == nil:
+			content, called = r.calls.among(b, f, called)
+		}
+	}
+	g, err := b.Grammar(f.around(b, content, called))
 	if err != nil {
-		return nil, r.Constraint.refusal(err)
+		c := &Constraint{Field: r.constrainedBy()}
+		return nil, c.refusal(err)
 	}
 	return g, nil
 }
@@ -105,6 +146,8 @@ func (c *Constraint) position(b *grammar.Builder) (grammar.Pos, error) {
 		return jsonschema.Append(b, []byte(`{"type":"object"}`), grammar.Return)
 	case c.Schema != nil:
 		return jsonschema.Append(b, c.Schema, grammar.Return)
+	case c.GBNF != "":
+		return gbnf.Append(b, c.GBNF, grammar.Return)
 	case c.Choice != nil:
 		alts := make([]*dfa.Expr, len(c.Choice))
 		for i, text := range c.Choice {
@@ -127,6 +170,7 @@ func (c *Constraint) position(b *grammar.Builder) (grammar.Pos, error) {
 func (c *Constraint) refusal(err error) error {
 	var schema *jsonschema.Error
 	var expression *regex.Error
+	var notation *gbnf.Error
 	field, why := c.Field, err.Error()
 	switch {
 	case errors.As(err, &schema):
@@ -136,6 +180,8 @@ func (c *Constraint) refusal(err error) error {
 		}
 	case errors.As(err, &expression):
 		why = expression.Message
+	case errors.As(err, &notation):
+		why = strings.TrimPrefix(notation.Error(), "gbnf: ")
 	case errors.Is(err, grammar.ErrEmpty):
 		why = "no text matches it"
 	case errors.Is(err, grammar.ErrLeftRecursion):

@@ -14,6 +14,12 @@ import (
 type Conversation struct {
 	text.Conversation
 	ToolChoice ToolChoice
+	// Tool is the function that must be called, with ToolsRequired; "" is any.
+	Tool string
+	// SingleCall allows one call at most.
+	SingleCall bool
+	// Strict are the functions whose arguments must satisfy their schemas.
+	Strict map[string]bool
 	// AddSpecial adds the tokenizer's special tokens around the rendered text. Templates
 	// usually write them.
 	AddSpecial bool
@@ -26,6 +32,7 @@ type ToolChoice uint8
 const (
 	ToolsAuto ToolChoice = iota // the model decides
 	ToolsNone                   // the template does not show the tools
+	ToolsRequired               // the model must call
 )
 
 // tools returns the tools that the model sees.
@@ -75,6 +82,9 @@ func (m *Model) Converse(ctx context.Context, c Conversation, r *Request) error 
 	field := c.ContinueFinalMessage
 	r.Continues = field != ""
 	r.Parse = &text.ParseOptions{Prompt: prompt, InReasoning: field != "" && field != "content", Tools: c.tools()}
+	if err := m.forceCalls(&c, r); err != nil {
+		return err
+	}
 	if r.Prompt, err = m.EncodePrompt(ctx, prompt, c.AddSpecial); err != nil {
 		return AsError(err, "messages")
 	}

@@ -35,9 +35,9 @@ func (f *frame) String() string {
 	return strings.Join([]string{f.Inside, f.Open, f.Close, f.Final, f.Next}, "\x00")
 }
 
-// around puts reasoning before content. Reasoning is any text without special tokens.
-func (f *frame) around(b *grammar.Builder, content grammar.Pos) grammar.Pos {
-	final := f.marker(b, f.Final, content)
+// around puts reasoning before content and calls. Reasoning is any text without special tokens.
+func (f *frame) around(b *grammar.Builder, content, calls grammar.Pos) grammar.Pos {
+	final := b.Split(f.marker(b, f.Final, content), calls)
 	after := f.marker(b, f.Next, final)
 	if f.Inside != "" {
 		return f.until(b, f.Inside, space(b, after))
@@ -80,11 +80,17 @@ func (f *frame) names(marker string) []string {
 
 // marker reads a marker.
 func (f *frame) marker(b *grammar.Builder, marker string, next grammar.Pos) grammar.Pos {
+	if next == grammar.Fail {
+		return next
+	}
 	return b.Literal(strings.Join(f.names(marker), ""), next)
 }
 
 // until reads text up to a marker, and the marker.
 func (f *frame) until(b *grammar.Builder, marker string, next grammar.Pos) grammar.Pos {
+	if next == grammar.Fail {
+		return next
+	}
 	names := f.names(marker)
 	first, rest := names[0], strings.Join(names[1:], "")
 	d, err := untilText(first, b.Budget)
@@ -94,26 +100,40 @@ func (f *frame) until(b *grammar.Builder, marker string, next grammar.Pos) gramm
 	return b.Term(b.Terminal(d), b.Literal(rest, next))
 }
 
+// lastByte is the largest byte of text.
+const lastByte = 0xFE
+
 // untilText is any text that ends with the first end. A special token is not text.
 func untilText(end string, budget *dfa.Budget) (*dfa.DFA, error) {
-	const lastByte = 0xFE // of text
 	if vocab.IsSpecial([]byte(end)) {
 		return dfa.Compile(dfa.Concat(dfa.Star(dfa.Byte(0, lastByte)), dfa.Literal(end)), budget)
 	}
+	return search(end, budget, func(n int) bool { return n == len(end) })
+}
+
+// textWithout is any text in which marker does not occur.
+func textWithout(marker string, budget *dfa.Budget) (*dfa.DFA, error) {
+	if vocab.IsSpecial([]byte(marker)) {
+		return dfa.Compile(dfa.Star(dfa.Byte(0, lastByte)), budget)
+	}
+	return search(marker, budget, func(n int) bool { return n < len(marker) })
+}
+
+// search reads text up to the first marker. A state is how much of the marker the text ends with.
+func search(marker string, budget *dfa.Budget, accepts func(n int) bool) (*dfa.DFA, error) {
 	alphabet := make([]byte, lastByte+1)
 	for i := range alphabet {
 		alphabet[i] = byte(i)
 	}
-	// A state is how much of end the text ends with.
 	step := func(n int, b byte) (int, bool) {
-		if n == len(end) {
+		if n == len(marker) {
 			return 0, false
 		}
-		text := end[:n] + string([]byte{b})
-		for !strings.HasPrefix(end, text) {
+		text := marker[:n] + string([]byte{b})
+		for !strings.HasPrefix(marker, text) {
 			text = text[1:]
 		}
 		return len(text), true
 	}
-	return dfa.Build(0, string(alphabet), step, func(n int) bool { return n == len(end) }, budget)
+	return dfa.Build(0, string(alphabet), step, accepts, budget)
 }

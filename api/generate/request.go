@@ -40,6 +40,7 @@ type Request struct {
 	Parse *text.ParseOptions
 	// Constraint, if set, says what the content must be; see [Model.Constrain].
 	Constraint *Constraint
+	calls      *calls // that the answer must or may have; nil: any
 	compiled   *constraint
 
 	LogProbs       bool // of generated tokens

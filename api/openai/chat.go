@@ -83,6 +83,7 @@ func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRe
 	if f.Err() != nil {
 		return nil, f.Err()
 	}
+	conversation.SingleCall = q.single
 	if err := m.Converse(ctx, *conversation, &q.Request); err != nil {
 		return nil, err
 	}

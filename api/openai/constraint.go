@@ -9,8 +9,8 @@ import (
 )
 
 // decodeConstraint reads the fields that say what the content of an answer must be: OpenAI's
-// response_format, vLLM's structured_outputs and guided_*, llama.cpp's grammar and json_schema. At
-// most one of them may be set.
+// response_format, vLLM's structured_outputs and guided_*, llama.cpp's grammar and json_schema, TGI's
+// grammar. At most one of them may be set.
 func decodeConstraint(f *wire.Fields) *generate.Constraint {
 	d := &constraints{f: f}
 	d.responseFormat()
@@ -18,6 +18,8 @@ func decodeConstraint(f *wire.Fields) *generate.Constraint {
 	d.schema(f, "json_schema")
 	d.text(f, "guided_regex", func(c *generate.Constraint) *string { return &c.Regex })
 	d.choice(f, "guided_choice")
+	d.text(f, "guided_grammar", func(c *generate.Constraint) *string { return &c.GBNF })
+	d.grammar()
 	d.structured()
 	return d.found
 }
@@ -87,6 +89,7 @@ func (d *constraints) structured() {
 	d.schema(o, "json")
 	d.text(o, "regex", func(c *generate.Constraint) *string { return &c.Regex })
 	d.choice(o, "choice")
+	d.text(o, "grammar", func(c *generate.Constraint) *string { return &c.GBNF })
 	object := false
 	if o.Bool("json_object", &object); object {
 		d.add(generate.Constraint{Field: o.Path("json_object"), Object: true})
@@ -98,6 +101,31 @@ func (d *constraints) structured() {
 	})
 	if d.found == nil {
 		d.f.Fail("structured_outputs", "Missing in {}: one of 'json', 'regex', 'choice', 'grammar' and 'json_object'.")
+	}
+}
+
+// grammar reads llama.cpp's grammar, a text, or TGI's {"type": "json", "value": …}.
+func (d *constraints) grammar() {
+	raw, ok := d.f.Raw("grammar")
+	if !ok {
+		return
+	}
+	if wire.TypeName(raw) != "an object" {
+		d.text(d.f, "grammar", func(c *generate.Constraint) *string { return &c.GBNF })
+		return
+	}
+	o, _ := d.f.Object("grammar")
+	if o == nil {
+		return
+	}
+	var kind string
+	switch o.String("type", &kind); kind {
+	case "json", "json_object":
+		d.schema(o, "value")
+	case "regex":
+		d.text(o, "value", func(c *generate.Constraint) *string { return &c.Regex })
+	default:
+		o.Fail("type", "Invalid value for {}: expected \"json\" or \"regex\".")
 	}
 }
 

@@ -8,27 +8,25 @@ var unsupported = slices.Concat(foreignConstraints, foreignSamplers, foreignPena
 
 // Reasons that several rows share.
 const (
-	notConstrained = "answers cannot be constrained."
-	noBeams        = "there is no beam search."
-	noSampler      = "there is no such sampler."
-	wholeText      = "penalties count the whole text."
-	useMaxTokens   = "use max_tokens."
-	useStop        = "use stop."
-	useBias        = "use logit_bias."
-	usePenalty     = "use repetition_penalty."
-	noTruncation   = "prompts are not truncated."
-	noBudget       = "a budget of reasoning cannot be set."
-	noThinking     = "use chat_template_kwargs or reasoning_effort, as the chat template has them."
-	usualFields    = "answers have the fields that OpenAI's have."
-	textOnly       = "the model reads and writes text only."
-	useChat        = "use /v1/chat/completions."
+	noBeams      = "there is no beam search."
+	noSampler    = "there is no such sampler."
+	wholeText    = "penalties count the whole text."
+	useMaxTokens = "use max_tokens."
+	useStop      = "use stop."
+	useBias      = "use logit_bias."
+	usePenalty   = "use repetition_penalty."
+	noTruncation = "prompts are not truncated."
+	noBudget     = "a budget of reasoning cannot be set."
+	noThinking   = "use chat_template_kwargs or reasoning_effort, as the chat template has them."
+	usualFields  = "answers have the fields that OpenAI's have."
+	textOnly     = "the model reads and writes text only."
+	useChat      = "use /v1/chat/completions."
 )
 
 // foreignConstraints constrain what the answer may be.
 var foreignConstraints = []foreign{
 	{inBoth, "guided_whitespace_pattern structural_tag", "vLLM, SGLang", "use structured_outputs.", nil, ""},
 	{inBoth, "regex ebnf", "SGLang", "use structured_outputs.", nil, ""},
-	{inBoth, "guided_grammar grammar", "vLLM, llama.cpp, TGI", notConstrained, nil, ""},
 	{inBoth, "grammar_lazy grammar_triggers grammar_type preserved_tokens", "llama.cpp", "a grammar constrains the whole answer.", nil, ""},
 	{inBoth, "grammar_string regex_pattern", "text-generation-webui, tabbyAPI", "use structured_outputs.", nil, ""},
 	{inBoth, "format", "Ollama", "use response_format.", nil, ""},

@@ -46,17 +46,7 @@ func checkCall(f *wire.Fields, at string, v chat.Value) {
 
 // decodeTools reads the tools and whether the model may call them.
 func decodeTools(f *wire.Fields, c *generate.Conversation) {
-	if raw, ok := f.Raw("tool_choice"); ok {
-		var choice string
-		_ = json.Unmarshal(raw, &choice) // an object names a function to call
-		switch choice {
-		case "auto":
-		case "none":
-			c.ToolChoice = generate.ToolsNone
-		default:
-			f.Fail("tool_choice", "'tool_choice' may be \"auto\" or \"none\": a call cannot be forced.")
-		}
-	}
+	decodeToolChoice(f, c)
 	tools, ok := value(f, "tools")
 	if !ok {
 		return
@@ -67,8 +57,15 @@ func decodeTools(f *wire.Fields, c *generate.Conversation) {
 		return
 	}
 	for i, v := range list.Items {
-		if checkTool(f, fmt.Sprintf("tools[%d]", i), v); f.Err() != nil {
+		name, strict := checkTool(f, fmt.Sprintf("tools[%d]", i), v)
+		if f.Err() != nil {
 			return
+		}
+		if strict {
+			if c.Strict == nil {
+				c.Strict = map[string]bool{}
+			}
+			c.Strict[name] = true
 		}
 		tool, err := text.ToolOf(v)
 		if err != nil {
@@ -78,20 +75,70 @@ func decodeTools(f *wire.Fields, c *generate.Conversation) {
 	}
 }
 
-func checkTool(f *wire.Fields, at string, v chat.Value) {
-	tool, ok := object(f, at, v)
+// decodeToolChoice reads "auto", "none", "required" or {"type": "function", "function": {"name": …}}.
+func decodeToolChoice(f *wire.Fields, c *generate.Conversation) {
+	raw, ok := f.Raw("tool_choice")
 	if !ok {
 		return
+	}
+	var choice string
+	if json.Unmarshal(raw, &choice) == nil {
+		switch choice {
+		case "auto":
+		case "none":
+			c.ToolChoice = generate.ToolsNone
+		case "required":
+			c.ToolChoice = generate.ToolsRequired
+		default:
+			f.Fail("tool_choice", "Invalid value for {}: expected \"auto\", \"none\", \"required\" or a function.")
+		}
+		return
+	}
+	o, ok := f.Object("tool_choice")
+	if !ok {
+		return
+	}
+	var kind string
+	if o.String("type", &kind); kind != typeFunction {
+		o.Fail("type", "Invalid value for {}: expected \"function\".")
+		return
+	}
+	at := o
+	if o.Has("function") {
+		if at, ok = o.Object("function"); !ok {
+			return
+		}
+	}
+	if at.String("name", &c.Tool); c.Tool == "" {
+		at.Fail("name", "Missing required parameter: {}.")
+	}
+	c.ToolChoice = generate.ToolsRequired
+}
+
+// checkTool checks a tool. It returns the function's name and whether its arguments are strict.
+func checkTool(f *wire.Fields, at string, v chat.Value) (name string, strict bool) {
+	tool, ok := object(f, at, v)
+	if !ok {
+		return "", false
 	}
 	requiredText(f, at, tool, "type")
 	at, fn, ok := checkFunction(f, at, tool)
 	if !ok {
-		return
+		return "", false
 	}
 	optionalText(f, at, fn, "description")
 	if parameters, _ := fn.Get("parameters"); parameters != nil {
 		object(f, at+".parameters", parameters)
 	}
+	flag, _ := fn.Get("strict")
+	if strict, ok = flag.(bool); !ok && flag != nil {
+		f.Fail(at+".strict", "Invalid type for '%s.strict': expected a boolean.", at)
+	}
+	text, _ := fn.Get("name")
+	if s, ok := text.(string); ok {
+		name = s
+	}
+	return name, strict
 }
 
 // checkFunction checks that a tool, or a call of one, is of a function that has a name. It

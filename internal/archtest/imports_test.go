@@ -53,6 +53,7 @@ var allowed = map[string][]string{
 	"internal/grammar":             {"internal/grammar/dfa", "internal/grammar/vocab"},
 	"internal/grammar/jsontext":    {"internal/grammar/dfa"},
 	"internal/grammar/regex":       {"internal/grammar/dfa"},
+	"internal/grammar/gbnf":        {"internal/grammar", "internal/grammar/dfa"},
 	"internal/grammar/jsonschema":  {"internal/grammar", "internal/grammar/dfa", "internal/grammar/jsontext", "internal/grammar/regex"},
 	"text":                         {"internal/hubcache", "internal/tokenizer", "internal/chat", "internal/chat/toolcall"},
 	"internal/sample":              {"internal/kernels/..."}, // apart from the engine, so that dispatch.Generate chooses tokens by the same code

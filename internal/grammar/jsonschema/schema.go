@@ -52,21 +52,48 @@ func AnyObject(lib *grammar.Library) (*grammar.Grammar, error) {
 // Append adds the documents that satisfy a schema to a grammar, before next. Errors are of type
 // *Error.
 func Append(b *grammar.Builder, schema []byte, next grammar.Pos) (grammar.Pos, error) {
+	return add(b, schema, false, next)
+}
+
+// AppendObject is Append for the objects among the documents.
+func AppendObject(b *grammar.Builder, schema []byte, next grammar.Pos) (grammar.Pos, error) {
+	return add(b, schema, true, next)
+}
+
+func add(b *grammar.Builder, schema []byte, objects bool, next grammar.Pos) (grammar.Pos, error) {
 	v, err := parseValue(schema)
 	if err != nil {
 		return grammar.Fail, fail("", "the schema is not valid JSON: %v", err)
 	}
-	c := &compiler{b: b, rules: map[string]grammar.Rule{}, sets: map[string]*set{}, busy: map[string]bool{}, ids: map[any]int32{}, dfas: map[*str]*dfa.DFA{}, patterns: map[string]*dfa.DFA{}}
+	c := &compiler{
+		b: b, rules: map[string]grammar.Rule{}, sets: map[string]*set{}, busy: map[string]bool{}, ids: map[any]int32{},
+		dfas: map[*str]*dfa.DFA{}, patterns: map[string]*dfa.DFA{},
+	}
 	root, err := c.add(v, "")
 	if err != nil {
-		return grammar.Fail, err
+		return grammar.Fail, publicError(err)
 	}
 	c.root = v
-	at, err := c.value(conj{root}, next)
+	at, err := c.begin(conj{root}, objects, next)
 	if err == nil {
 		err = c.run()
 	}
 	return at, publicError(err)
+}
+
+// begin reads a whole document.
+func (c *compiler) begin(k conj, objects bool, next grammar.Pos) (grammar.Pos, error) {
+	if !objects {
+		return c.value(k, next)
+	}
+	s, err := c.normal(k)
+	if err != nil {
+		return grammar.Fail, err
+	}
+	rule := c.b.Rule()
+	at, err := c.emit(&set{objects: s.objects}, c.path(k), grammar.Return)
+	c.b.Define(rule, at)
+	return c.b.Call(rule, next), err
 }
 
 // publicError gives errors of grammars the type *Error.

@@ -1,0 +1,213 @@
+package generate
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/heftai/heft/api/wire"
+	"github.com/heftai/heft/internal/grammar"
+	"github.com/heftai/heft/internal/grammar/dfa"
+	"github.com/heftai/heft/internal/grammar/jsonschema"
+	"github.com/heftai/heft/internal/grammar/vocab"
+	"github.com/heftai/heft/text"
+)
+
+// calls are the tool calls that an answer must or may have.
+type calls struct {
+	field    string // that asks for them, for errors
+	notation text.CallNotation
+	tools    []tool
+	required bool
+	single   bool // no second call
+}
+
+// tool is a function that may be called.
+type tool struct {
+	index  int // among those of the conversation
+	name   string
+	schema []byte // of the arguments
+}
+
+// forceCalls sets r.calls if the answer to c is constrained: if calls are required, if arguments are
+// strict, or if calls are allowed beside constrained content. A limit of one call is enforced where
+// the notation is known; elsewhere the dialect drops further calls.
+func (m *Model) forceCalls(c *Conversation, r *Request) error {
+	tools := c.tools()
+	if len(tools) == 0 {
+		if c.ToolChoice == ToolsRequired {
+			return wire.Invalidf("tool_choice", "Invalid value for 'tool_choice': there are no tools to call.")
+		}
+		return nil
+	}
+	calls := &calls{required: c.ToolChoice == ToolsRequired, single: c.SingleCall}
+	strict := false
+	for _, t := range tools {
+		strict = strict || c.Strict[t.Name]
+	}
+	switch {
+	case calls.required:
+		calls.field = "tool_choice"
+	case strict:
+		calls.field = "tools"
+	case r.Constraint != nil:
+		calls.field = r.Constraint.Field
+	case c.SingleCall:
+		calls.field = "parallel_tool_calls"
+	default:
+		return nil
+	}
+	var known bool
+	if calls.notation, known = m.Chat.CallNotation(); !known {
+		if calls.field == "parallel_tool_calls" {
+			return nil
+		}
+		return wire.Invalidf(calls.field, "'%s' is not supported: the calls of %s are not JSON objects, or its chat template does not show them.", calls.field, m.Name)
+	}
+	for i, t := range tools {
+		if c.Tool != "" && t.Name != c.Tool {
+			continue
+		}
+		one := tool{i, t.Name, []byte(`{}`)}
+		if calls.required || c.Strict[t.Name] {
+			if len(t.Parameters) > 0 {
+				one.schema = t.Parameters
+			}
+		}
+		calls.tools = append(calls.tools, one)
+	}
+	if len(calls.tools) == 0 {
+		return wire.Invalidf("tool_choice", "Invalid value for 'tool_choice': there is no function %q.", c.Tool)
+	}
+	r.calls = calls
+	return nil
+}
+
+// size is the length of what is compiled.
+func (c *calls) size() int {
+	if c == nil {
+		return 0
+	}
+	n := 0
+	for _, t := range c.tools {
+		n += len(t.name) + len(t.schema)
+	}
+	return n
+}
+
+// write writes what tells the grammars of calls apart.
+func (c *calls) write(w io.Writer) {
+	if c == nil {
+		return
+	}
+	fmt.Fprintf(w, "%t %t %q ", c.required, c.single, c.notation)
+	for _, t := range c.tools {
+		fmt.Fprintf(w, "%q %q ", t.name, t.schema)
+	}
+}
+
+// position reads calls in the notation of the template.
+func (c *calls) position(b *grammar.Builder, f *frame) (grammar.Pos, error) {
+	n := &c.notation
+	one := b.Rule()
+	var alts []grammar.Pos
+	for _, t := range c.tools {
+		at, err := jsonschema.AppendObject(b, t.schema, grammar.Return)
+		if err != nil {
+			refused := &Constraint{Field: fmt.Sprintf("tools[%d].function.parameters", t.index)}
+			return grammar.Fail, refused.refusal(err)
+		}
+		alts = append(alts, b.Literal(t.name, c.text(b, f, n.Infix, at)))
+	}
+	b.Define(one, b.Split(alts...))
+	after := c.text(b, f, n.After, grammar.Return)
+	if n.Between != "" && !c.single {
+		after = b.Repeat(0, dfa.Unbounded, func(next grammar.Pos) grammar.Pos { return c.text(b, f, n.Between, b.Call(one, next)) }, after)
+	}
+	return c.text(b, f, n.Before, b.Call(one, after)), nil
+}
+
+// text reads a part of the notation.
+func (c *calls) text(b *grammar.Builder, f *frame, part string, next grammar.Pos) grammar.Pos {
+	if c.notation.ID == "" {
+		return f.marker(b, part, next)
+	}
+	pieces := strings.Split(part, c.notation.ID)
+	for i := len(pieces) - 1; i >= 0; i-- {
+		next = f.marker(b, pieces[i], next)
+		if i > 0 {
+			next = b.Term(b.Library().Named("call id", callID), next)
+		}
+	}
+	return next
+}
+
+// callID is an id of a call.
+func callID() *dfa.Expr {
+	return dfa.Repeat(dfa.Alt(dfa.Byte('0', '9'), dfa.Byte('A', 'Z'), dfa.Byte('a', 'z')), 9, 9)
+}
+
+// shortMarker is how long a beginning of calls must be to be told from text.
+const shortMarker = 4
+
+// marker returns what text never has: the beginning of calls. It is "" if they begin like text.
+func (c *calls) marker(f *frame) string {
+	first := f.names(c.notation.Before)
+	if len(first) == 0 {
+		return ""
+	}
+	if vocab.IsSpecial([]byte(first[0])) {
+		return first[0]
+	}
+	begin := first[0]
+	if i := strings.IndexAny(begin, "{\n\""); i >= 0 {
+		begin = begin[:i]
+	}
+	if begin = strings.TrimSpace(begin); len(begin) < shortMarker {
+		return ""
+	}
+	return begin
+}
+
+// among returns free text, perhaps with calls at its end, and calls alone.
+func (c *calls) among(b *grammar.Builder, f *frame, called grammar.Pos) (content, calls grammar.Pos) {
+	marker := c.marker(f)
+	before := strings.Join(f.names(c.notation.Before), "")
+	if marker == "" { // calls are whole messages, which begin as text does not
+		other := dfa.Alt(dfa.Byte(0, before[0]-1), dfa.Byte(before[0]+1, lastByte))
+		d, err := dfa.Compile(dfa.Optional(dfa.Concat(other, dfa.Star(dfa.Byte(0, lastByte)))), b.Budget)
+		if err != nil {
+			return grammar.Fail, called
+		}
+		return b.Term(b.Terminal(d), grammar.Return), called
+	}
+	without, err := textWithout(marker, b.Budget)
+	if err != nil {
+		return grammar.Fail, called
+	}
+	text := b.Term(b.Terminal(without), grammar.Return)
+	if f.Final != "" { // calls are messages of their own
+		return text, called
+	}
+	until, err := untilText(marker, b.Budget)
+	if err != nil {
+		return grammar.Fail, called
+	}
+	rest, err := c.rest(b, f, strings.TrimPrefix(before, marker))
+	if err != nil {
+		return grammar.Fail, called
+	}
+	return b.Split(text, b.Term(b.Terminal(until), rest)), grammar.Fail
+}
+
+// rest reads calls behind the marker with which they begin.
+func (c *calls) rest(b *grammar.Builder, f *frame, before string) (grammar.Pos, error) {
+	behind := *c
+	behind.notation.Before = ""
+	at, err := behind.position(b, f)
+	if err != nil {
+		return grammar.Fail, err
+	}
+	return b.Literal(before, at), nil
+}
+
