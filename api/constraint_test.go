@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
+	"github.com/heftai/heft/internal/engine/holder"
 	"github.com/heftai/heft/internal/generatetest"
 )
 
@@ -155,5 +157,123 @@ func checkAnswers(t *testing.T, s *server, path string, body obj, fault func(str
 	}
 	if ended == 0 {
 		t.Errorf("no answer ended: %+v", answer)
+	}
+}
+
+// notations are templates that write calls in different ways.
+var notations = map[string]string{
+	"tags": `{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% for c in m.tool_calls or [] %}
+<tool_call>
+{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}
+</tool_call>{% endfor %}<|turn|>{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}{% if add_generation_prompt %}<|assistant|>{% endif %}`,
+	"a list with ids": `{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% if m.tool_calls %}[TOOL_CALLS][{% for c in m.tool_calls %}` +
+		`{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}, "id": "{{ c.id }}"}{% if not loop.last %}, {% endif %}{% endfor %}]{% endif %}<|turn|>{% endfor %}` +
+		`{% if tools %}{{ tools | tojson }}{% endif %}{% if add_generation_prompt %}<|assistant|>{% endif %}`,
+	"reasoning": `{% for m in messages %}<|{{ m.role }}|>{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}{% for c in m.tool_calls or [] %}
+<tool_call>
+{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}
+</tool_call>{% endfor %}<|turn|>{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}{% if add_generation_prompt %}<|assistant|><think>{% endif %}`,
+}
+
+const (
+	weatherSchema = `{"type": "object", "properties": {"city": {"enum": ["Bern", "Zürich"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9}}, "required": ["city"], "additionalProperties": false}`
+	timeSchema    = `{"type": "object", "properties": {"zone": {"type": "string", "pattern": "^[A-Z]{3}$"}}, "required": ["zone"], "additionalProperties": false}`
+)
+
+func callable(strict bool) []obj {
+	return []obj{
+		{"type": "function", "function": obj{"name": "get_weather", "strict": strict, "parameters": json.RawMessage(weatherSchema)}},
+		{"type": "function", "function": obj{"name": "get_time", "strict": strict, "parameters": json.RawMessage(timeSchema)}},
+	}
+}
+
+// callFault is what is wrong with a call of one of the functions.
+func callFault(name, arguments string) string {
+	d := json.NewDecoder(strings.NewReader(arguments))
+	d.DisallowUnknownFields()
+	switch name {
+	case "get_weather":
+		var v struct {
+			City string
+			Days *int
+		}
+		if err := d.Decode(&v); err != nil || v.City != "Bern" && v.City != "Zürich" || v.Days != nil && (*v.Days < 1 || *v.Days > 9) {
+			return fmt.Sprint("arguments: ", err)
+		}
+		return ""
+	case "get_time":
+		var v struct{ Zone string }
+		if err := d.Decode(&v); err != nil || !regexp.MustCompile(`^[A-Z]{3}$`).MatchString(v.Zone) {
+			return fmt.Sprint("arguments: ", err)
+		}
+		return ""
+	}
+	return "no such function"
+}
+
+// TestARandomModelMakesOnlyValidCalls: forced calls are made, of the function that is asked for, with
+// arguments that satisfy the schema.
+func TestARandomModelMakesOnlyValidCalls(t *testing.T) {
+	for name, template := range notations {
+		t.Run(name, func(t *testing.T) {
+			m := generatetest.Speaking(t, generatetest.Speaker{Template: template, Special: []string{"<think>", "</think>"}}, engine.Options{})
+			e := engine.New(&enginetest.Model{Width: m.Tokenizer.VocabSize(), MaxLen: 8192}, engine.Options{})
+			t.Cleanup(e.Close)
+			holder.SetEngine(m, e)
+			s := serve(t, m)
+			body := func(more obj) obj {
+				b := obj{"messages": askedOnce, "tools": callable(false), "max_tokens": 4000, "n": 4, "seed": 3, "temperature": 1}
+				maps.Copy(b, more)
+				return b
+			}
+			checkCalls(t, s, body(obj{"tool_choice": "required"}), "", 1, 0)
+			checkCalls(t, s, body(obj{"tool_choice": obj{"type": "function", "function": obj{"name": "get_time"}}}), "get_time", 1, 0)
+			checkCalls(t, s, body(obj{"tool_choice": "required", "parallel_tool_calls": false}), "", 1, 1)
+			checkCalls(t, s, body(obj{"parallel_tool_calls": false, "tools": callable(true)}), "", 0, 1)
+			checkCalls(t, s, body(obj{"tools": callable(true)}), "", 0, 0)
+			both := obj{"response_format": obj{"type": "json_schema", "json_schema": obj{"schema": json.RawMessage(weatherSchema)}}}
+			both["tools"] = callable(true)
+			checkCalls(t, s, body(both), "", 0, 0)
+		})
+	}
+}
+
+// checkCalls checks the calls of answers that end: each has from least to most calls, 0 is any.
+func checkCalls(t *testing.T, s *server, body obj, name string, least, most int) {
+	t.Helper()
+	var answer struct {
+		Choices []struct {
+			Message struct {
+				Content   *string
+				Reasoning string
+				Calls     []struct {
+					Function struct{ Name, Arguments string }
+				} `json:"tool_calls"`
+			}
+			Finish string `json:"finish_reason"`
+		}
+	}
+	status, text := s.text("POST", chat, body)
+	if err := json.Unmarshal([]byte(text), &answer); err != nil || status != http.StatusOK {
+		t.Fatalf("status %d: %s", status, text)
+	}
+	ended := 0
+	for _, c := range answer.Choices {
+		if c.Finish == "length" {
+			continue
+		}
+		ended++
+		calls := c.Message.Calls
+		if len(calls) < least || most > 0 && len(calls) > most || least > 0 && c.Finish != "tool_calls" {
+			t.Errorf("%v: %d calls, finish_reason %s: … %q %q", body["tool_choice"], len(calls), c.Finish, c.Message.Reasoning[max(0, len(c.Message.Reasoning)-150):], *c.Message.Content)
+		}
+		for _, call := range calls {
+			if f := callFault(call.Function.Name, call.Function.Arguments); f != "" || name != "" && call.Function.Name != name {
+				t.Errorf("%s: call of %s with %s", f, call.Function.Name, call.Function.Arguments)
+			}
+		}
+	}
+	if ended == 0 && least > 0 {
+		t.Errorf("no answer ended: %.500s", text)
 	}
 }

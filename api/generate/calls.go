@@ -210,4 +210,3 @@ func (c *calls) rest(b *grammar.Builder, f *frame, before string) (grammar.Pos, 
 	}
 	return b.Literal(before, at), nil
 }
-

@@ -30,9 +30,9 @@ type ToolChoice uint8
 
 // The choices.
 const (
-	ToolsAuto ToolChoice = iota // the model decides
-	ToolsNone                   // the template does not show the tools
-	ToolsRequired               // the model must call
+	ToolsAuto     ToolChoice = iota // the model decides
+	ToolsNone                       // the template does not show the tools
+	ToolsRequired                   // the model must call
 )
 
 // tools returns the tools that the model sees.

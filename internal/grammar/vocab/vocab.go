@@ -51,8 +51,8 @@ func New(t Tokenizer, size int) *Vocab {
 			continue
 		case t.IsSpecial(id):
 			b = Special(id)
-		case bytes.IndexByte(b, specialByte) >= 0 && len(b) > 1:
-			continue // no text has this byte
+		case bytes.IndexByte(b, specialByte) >= 0:
+			continue // no text has this byte, and it must not spell the name of a special token
 		default:
 			text++
 			if b[0] == ' ' && len(b) > 1 && !v.DropsSpace {
