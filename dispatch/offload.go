@@ -2,6 +2,8 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"time"
 
 	"github.com/heftai/heft/devicemap"
@@ -102,8 +104,26 @@ type Loading struct {
 	BytesDone   int64   `json:"bytes_done"`
 	BytesTotal  int64   `json:"bytes_total"`
 	SecondsLeft float64 `json:"seconds_left"`
+	Started     bool    `json:"-"`
 	Done        bool    `json:"-"`
 	Err         error   `json:"-"`
+}
+
+// Active reports whether weights are being read ahead.
+func (l Loading) Active() bool { return l.Started && !l.Done && l.Err == nil }
+
+// String says how far loading is: "loading 12 of 40 blocks, 3.0 of 10.0 GiB, 28 s left".
+func (l Loading) String() string {
+	unit, name := 1<<20, "MiB"
+	if l.BytesTotal >= 1<<30 {
+		unit, name = 1<<30, "GiB"
+	}
+	s := fmt.Sprintf("loading %d of %d blocks, %.1f of %.1f %s", l.BlocksDone, l.BlocksTotal,
+		float64(l.BytesDone)/float64(unit), float64(l.BytesTotal)/float64(unit), name)
+	if l.SecondsLeft > 0 {
+		s += fmt.Sprintf(", %.0f s left", math.Ceil(l.SecondsLeft))
+	}
+	return s
 }
 
 // Status returns the counters. Any goroutine may call it.
@@ -124,7 +144,7 @@ func (m *Model) Status() Status {
 			Latency: st.Mover.Latency, Busy: st.Mover.Busy, Buckets: residency.LatencyBuckets[:], Within: st.Mover.Within[:]},
 		MemoryLimit: m.memoryLimit(),
 		Loading: Loading{BlocksDone: p.UnitsDone, BlocksTotal: p.UnitsTotal, BytesDone: p.BytesDone,
-			BytesTotal: p.BytesTotal, SecondsLeft: p.SecondsLeft, Done: p.Done, Err: p.Err},
+			BytesTotal: p.BytesTotal, SecondsLeft: p.SecondsLeft, Started: p.Started, Done: p.Done, Err: p.Err},
 		Promoted: promoted, PromoteErr: promoteErr, TierBytes: st.TierBytes, TierReadBytes: st.ReadBytes, Stall: st.Stall, Held: m.options.Ledger.Held(),
 	}
 }

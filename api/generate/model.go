@@ -113,6 +113,18 @@ func (m *Model) Adapters() []*Model {
 // while m is open. It is nil for a model that has none, as in tests.
 func (m *Model) Dispatched() *dispatch.Model { return m.dispatched }
 
+// Loading says how far loading is, "loading 12 of 40 blocks, 3.0 of 10.0 GiB, 28 s left", while weights
+// are being read ahead, and else "". Any goroutine may call it.
+func (m *Model) Loading() string {
+	if m.dispatched == nil {
+		return ""
+	}
+	if l := m.dispatched.Status().Loading; l.Active() {
+		return l.String()
+	}
+	return ""
+}
+
 // Vocab is the number of token ids: those of requests are below it.
 func (m *Model) Vocab() int { return m.engine.Vocab() }
 

@@ -76,6 +76,7 @@ func (s *Server) generate(ctx context.Context, w http.ResponseWriter, g generati
 		return nil
 	}
 	out := wire.NewEvents(w)
+	out.Announce(g.base().model.Loading)
 	chunks := g.stream(out)
 	if err := wire.Each(ctx, out, s.keepAlive, runs.Next, chunks.part); err != nil {
 		return failStream(out, err)

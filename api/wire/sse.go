@@ -21,6 +21,9 @@ type Events struct {
 	buf     bytes.Buffer
 	started bool
 	last    time.Time // of the last write, or of NewEvents
+
+	news  func() string
+	often time.Duration // between comments with news
 }
 
 // NewEvents returns a stream of events to w. It writes nothing.
@@ -74,8 +77,27 @@ func (e *Events) Line(s string) error {
 	return e.write()
 }
 
-// comment shows that the connection is alive. Clients ignore it.
-func (e *Events) comment() error { return e.Line(": still at work") }
+// Announce has news sent as a comment each second while the stream is silent and news returns text. The
+// text has no line breaks.
+func (e *Events) Announce(news func() string) { e.news, e.often = news, time.Second }
+
+// comment shows that the connection is alive, and what is new. Clients ignore it.
+func (e *Events) comment() error {
+	if e.news != nil {
+		if text := e.news(); text != "" {
+			return e.Line(": " + text)
+		}
+	}
+	return e.Line(": still at work")
+}
+
+// silence is how long the stream may be silent: not longer than every, and shorter while there is news.
+func (e *Events) silence(every time.Duration) time.Duration {
+	if e.news != nil && e.news() != "" {
+		return min(every, e.often)
+	}
+	return every
+}
 
 // ErrGone says that the client has disconnected or already knows the error.
 var ErrGone = errors.New("wire: the client has disconnected")
@@ -103,11 +125,15 @@ func Each[T any](ctx context.Context, e *Events, every time.Duration, next func(
 // nextOrComment waits for the next value and sends comments meanwhile.
 func nextOrComment[T any](ctx context.Context, e *Events, every time.Duration, next func(context.Context) (T, error)) (T, error) {
 	for {
-		wait, cancel := context.WithTimeout(ctx, every)
+		limit := e.silence(every)
+		wait, cancel := context.WithTimeout(ctx, limit)
 		v, err := next(wait)
 		cancel()
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			return v, err
+		}
+		if limit < every && e.silence(every) == every {
+			continue // the news has ended
 		}
 		if e.comment() != nil {
 			return v, ErrGone

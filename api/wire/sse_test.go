@@ -3,9 +3,12 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // list is a source of values, and an error after them.
@@ -51,4 +54,39 @@ func TestEachReturnsTheErrorOfTheSourceOrOfTheClient(t *testing.T) {
 	if err := Each(t.Context(), e, KeepAlive, (&list{[]int{1}, io.EOF}).next, func(int) error { return gone }); !errors.Is(err, ErrGone) {
 		t.Errorf("got %v, want ErrGone", err)
 	}
+}
+
+// TestWaitingClientsSeeNews: a client that waited for the weights saw nothing for seconds. While there is
+// news a stream is never silent for long; then it is quiet again.
+func TestWaitingClientsSeeNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := httptest.NewRecorder()
+		e := NewEvents(w)
+		begin := time.Now()
+		e.Announce(func() string {
+			if n := int(time.Since(begin).Seconds()); n < 3 {
+				return fmt.Sprintf("loading %d of 3 blocks", n)
+			}
+			return ""
+		})
+		sent := false
+		next := func(ctx context.Context) (int, error) {
+			if sent {
+				return 0, io.EOF
+			}
+			select {
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			case <-time.After(time.Until(begin.Add(10 * time.Second))):
+				sent = true
+				return 7, nil
+			}
+		}
+		if err := Each(t.Context(), e, KeepAlive, next, func(n int) error { return e.Send(n) }); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := w.Body.String(), ": loading 1 of 3 blocks\n\n: loading 2 of 3 blocks\n\ndata: 7\n\n"; got != want {
+			t.Errorf("the client sees %q, want %q", got, want)
+		}
+	})
 }

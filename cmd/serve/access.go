@@ -1,9 +1,9 @@
 package main
 
 import (
+	"io"
 	"log/slog"
 	"net/netip"
-	"os"
 	"strings"
 
 	"github.com/heftai/heft/api"
@@ -54,13 +54,13 @@ func (f *accessFlags) warn() {
 	}
 }
 
-// handler is the log on standard error.
-func (f *accessFlags) handler(level slog.Level) slog.Handler {
+// handler is the log to out.
+func (f *accessFlags) handler(level slog.Level, out io.Writer) slog.Handler {
 	options := &slog.HandlerOptions{Level: level}
 	if f.LogFormat == "json" {
-		return slog.NewJSONHandler(os.Stderr, options)
+		return slog.NewJSONHandler(out, options)
 	}
-	return slog.NewTextHandler(os.Stderr, options)
+	return slog.NewTextHandler(out, options)
 }
 
 // split returns the entries of a list with commas, without empty ones.

@@ -45,6 +45,8 @@ type runCmd struct {
 	ReasoningParser string        `help:"Parse reasoning in this notation; none does not (default: the template's)." placeholder:"NAME|none"`
 	Lazy            bool          `help:"Read weights only when a request needs them; read nothing ahead."`
 	LogLevel        string        `help:"Log at this level and above (default ${default})." enum:"debug,info,warn,error" default:"info" placeholder:"debug|info|warn|error"`
+
+	view *loadView
 }
 
 // Run makes the model ready without loading it, listens, serves, and drains on SIGTERM or
@@ -80,6 +82,9 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	c.warn()
 	slog.Info("serving", "model", s.name, "at", "http://"+listener.Addr().String())
 	s.model.FollowLimits(ctx, logLimit)
+	if !c.Lazy {
+		go c.view.watch(ctx, func() dispatch.Loading { return s.model.Status().Loading })
+	}
 	s.model.Promote(ctx)
 	if !c.Lazy {
 		s.report.start() // it measures the disk
@@ -124,7 +129,8 @@ func (c *runCmd) log() error {
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return cmdline.Misusef("--log-level: %w", err)
 	}
-	slog.SetDefault(slog.New(c.handler(level)))
+	c.view = newLoadView(os.Stderr)
+	slog.SetDefault(slog.New(c.handler(level, c.view)))
 	return nil
 }
 

@@ -29,7 +29,7 @@ type Progress struct {
 	BytesDone, BytesTotal int64
 	SecondsLeft           float64 // by the rate so far; 0 when done or unknown
 	Seconds               float64 // that it took, once done
-	Done                  bool
+	Started, Done         bool
 	Err                   error
 }
 
@@ -156,7 +156,7 @@ func (s *Store) Warming() Progress {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := Progress{UnitsDone: int(w.units.Load()), UnitsTotal: len(s.units), BytesDone: w.bytes.Load(),
-		BytesTotal: s.tiers[devicemap.CPU], Done: w.end, Err: w.err}
+		BytesTotal: s.tiers[devicemap.CPU], Started: w.started, Done: w.end, Err: w.err}
 	if w.end {
 		p.Seconds = w.took.Seconds()
 	}
