@@ -16,3 +16,6 @@ func (o Options) InTiles(rows int) Options {
 	o.tile = rows
 	return o
 }
+
+// UngrowKV returns the KV cache to the size of the plan, as after some idle time.
+func (m *Model) UngrowKV() { m.ungrowKV() }

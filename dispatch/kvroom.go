@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/meta"
@@ -66,9 +67,26 @@ func (k *kvRoom) takeFree(plan *devicemap.Plan) {
 	}
 }
 
-// size sets the sizes of the KV cache in the options. The plan gives it planned bytes.
-func (k *kvRoom) size(planned int64) {
+// grown is the size to which the KV cache may grow by taking memory from the plan's weights, for
+// requests that need it. Converted weights give none: each pass would convert them again.
+func (k *kvRoom) grown(plan *devicemap.Plan) int64 {
+	host := plan.Device(devicemap.CPU)
+	if k.asked || plan.BelowLeast || host.LimitBytes == 0 || host.KVBytes == 0 || !hostmem.Lazy {
+		return host.KVBytes
+	}
+	most := host.KVBytes + max(0, host.LimitBytes-host.Used())
+	if k.options.Quantize == meta.QuantNone {
+		most += host.WeightsBytes
+	}
+	return max(host.KVBytes, min(most, k.most))
+}
+
+// size sets the sizes of the KV cache in the options.
+func (k *kvRoom) size(plan *devicemap.Plan) {
 	o := k.options
+	planned := plan.Device(devicemap.CPU).KVBytes
+	o.kvGrown = k.grown(plan)
+	o.MaxModelLen = k.cache.SequenceTokens(int(max(o.kvGrown, k.sequence)/max(k.cache.PageBytes(), 1)), o.MaxBatchTokens, o.Context)
 	if o.KVBytes = max(planned, k.sequence); o.KVBytes > 0 && !k.asked {
 		o.KVTokens = k.cache.SharedTokens(int(o.KVBytes/k.cache.PageBytes()), o.MaxSequences, o.MaxBatchTokens, o.MaxSequences*o.Context)
 	}

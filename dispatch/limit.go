@@ -22,6 +22,7 @@ type limited struct {
 	offloaded  bool         // by an OffloadHook, until the next pass
 	stop       context.CancelFunc
 	following  sync.WaitGroup
+	kv         kvGrowth
 }
 
 // SetMemoryLimit changes the limit of the host's memory while the model is used. If the limit falls,
@@ -42,7 +43,8 @@ func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 	var held int64
 	if m.cache != nil {
 		_, used := m.cache.PageMemory()
-		held = int64(used) * m.cache.Config().PageBytes()
+		held = max(int64(used)*m.cache.Config().PageBytes(), m.limit.kv.bytes)
+		host.KVBytes = max(host.KVBytes, m.limit.kv.bytes)
 	}
 	to := divide(host, least, held, bytes)
 	switch {
@@ -56,9 +58,9 @@ func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 	_, experts := m.weights.ExpertBytes()
 	m.weights.ExpertBudget(experts - (host.StagingBytes - to.staging))
 	if m.cache != nil {
-		pages := m.cache.Config().Pages
-		if to.kv < host.KVBytes {
-			pages = int(to.kv / m.cache.Config().PageBytes())
+		pages := int(to.kv / m.cache.Config().PageBytes())
+		if m.limit.kv.bytes == 0 && to.kv == host.KVBytes {
+			pages = m.limit.kv.start
 		}
 		m.resizeKV(pages)
 	}

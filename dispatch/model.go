@@ -102,12 +102,9 @@ func (m *Model) take(binding *loader.Binding) error {
 		return err
 	}
 	if layers := m.program.KV(); len(layers) > 0 {
-		config := m.options.cache(layers)
-		if m.cache, err = kvcache.New(b.Memory(hostmem.KV), config); err != nil {
+		if err := m.takeKV(b.Memory(hostmem.KV), m.options.cache(layers)); err != nil {
 			return err
 		}
-		m.pass.groups = make([]nn.Group, m.cache.Groups())
-		m.capacity = config.SequenceTokens(config.Pages, m.options.MaxBatchTokens, m.options.Context)
 	}
 	m.run, err = m.program.NewContext(m.backend, m.weights, m.options.limits())
 	if err != nil {
@@ -137,6 +134,7 @@ func units(p *nn.Program) []residency.Unit {
 func (m *Model) Close() {
 	m.stopTune()
 	m.endFollowing()
+	m.endKV()
 	for _, a := range m.adapters {
 		a.bound.Close()
 	}

@@ -73,6 +73,9 @@ type Options struct {
 	// StagingBytes is the memory for the rings of the disk tier, at least twice the largest
 	// streamed unit.
 	StagingBytes int64
+	// MaxModelLen is the longest request in tokens, which [Plan] sets: the context, or what the KV
+	// cache holds when it has taken memory from weights until they are at their minimum.
+	MaxModelLen int
 	// Serving plans for a server: the limit then always includes the runtime's overhead and
 	// RequestBytes.
 	Serving bool
@@ -88,6 +91,7 @@ type Options struct {
 	Ledger *Ledger
 
 	planned *devicemap.Plan   // what Plan made these options for
+	kvGrown int64             // bytes to which the KV cache may grow; see kvRoom
 	machine *topology.Machine // in tests, another than this one
 	tile    int               // in tests, another than tileRows
 }

@@ -85,7 +85,7 @@ func (p *placement) place(o Options) (placed, error) {
 	plan.Warnings = append(plan.Warnings, limitWarnings(o.MaxMemory)...)
 	plan.CacheExperts(usualHits)
 	kv.takeFree(&plan)
-	kv.size(plan.Device(devicemap.CPU).KVBytes)
+	kv.size(&plan)
 	return placed{plan, o}, nil
 }
 

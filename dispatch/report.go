@@ -13,6 +13,9 @@ type Report struct {
 	Plan      devicemap.Plan
 	Predicted ModelSpeed
 	Measured  ModelSpeed
+	// KVTokens is the number of tokens that the KV cache of the plan holds, and MaxModelLen that of
+	// the longest request, for which the cache takes memory from weights. 0 if unknown.
+	KVTokens, MaxModelLen int
 	// FitsWith says what would keep all weights in memory. nil if the plan does, or if that is
 	// not known.
 	FitsWith *Fit
@@ -58,10 +61,12 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 	rest, err := json.Marshal(struct {
 		Predicted ModelSpeed    `json:"predicted"`
 		Measured  ModelSpeed    `json:"measured"`
+		KVTokens  int           `json:"kv_tokens,omitempty"`
+		MaxModel  int           `json:"max_model_len,omitempty"`
 		FitsWith  *Fit          `json:"fits_with,omitempty"`
 		Helps     []Help        `json:"what_helps,omitempty"`
 		Probed    *MachineSpeed `json:"probed,omitempty"`
-	}{r.Predicted, r.Measured, r.FitsWith, r.Helps, r.Probed})
+	}{r.Predicted, r.Measured, r.KVTokens, r.MaxModelLen, r.FitsWith, r.Helps, r.Probed})
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,11 @@ func (s *Sequence) Len() int {
 func (s *Sequence) Reserve(n int) error { return s.reserve(n, n) }
 
 func (s *Sequence) reserve(n, promptLen int) error {
-	err := s.pages(promptLen).Reserve(n, s.model.options.MaxBatchTokens)
+	kv, pass := s.pages(promptLen), s.model.options.MaxBatchTokens
+	err := kv.Reserve(n, pass)
+	if errors.Is(err, kvcache.ErrFull) && s.model.growKV(kv.Missing(n, pass)) {
+		err = kv.Reserve(n, pass)
+	}
 	if errors.Is(err, kvcache.ErrFull) {
 		return ErrKVFull
 	}
@@ -89,6 +93,7 @@ func (s *Sequence) Truncate(n int) int {
 func (s *Sequence) Free() {
 	if s.kv != nil {
 		s.kv.Free()
+		s.model.restKV()
 		s.kv, s.length, s.tokens = nil, 0, s.tokens[:0]
 	}
 }

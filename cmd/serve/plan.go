@@ -61,6 +61,7 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 		return err
 	}
 	report := dispatch.NewReport(plan)
+	report.KVTokens, report.MaxModelLen = o.KVTokens, o.MaxModelLen
 	report.FitsWith, _ = dispatch.FitsWith(skeleton, asked, plan)
 	if !c.NoProbe {
 		speeds := probePlan(ctx, o, checkpoint)
@@ -80,8 +81,8 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	if err := plan.Render(out, color, width); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "\n%sKV cache of %d tokens\n%s%s%s",
-		plan.Explain(), o.KVTokens, fitLine(report.FitsWith), predictedLine(report.Predicted)+helpLine(report), unreadLine(skeleton)+warningLines(plan.Warnings))
+	_, err = fmt.Fprintf(out, "\n%sKV cache of %d tokens; a request may have up to %d\n%s%s%s",
+		plan.Explain(), o.KVTokens, o.MaxModelLen, fitLine(report.FitsWith), predictedLine(report.Predicted)+helpLine(report), unreadLine(skeleton)+warningLines(plan.Warnings))
 	return err
 }
 

@@ -42,6 +42,7 @@ func newReporter(model *dispatch.Model, g *generate.Model, plan devicemap.Plan, 
 	room := max(host.LimitBytes-host.Used(), leastRoom) // bytes that the plan leaves free
 	asked.MaxBatchTokens = model.BatchLimits().Tokens
 	report := dispatch.NewReport(plan)
+	report.MaxModelLen = model.KV().Capacity
 	report.FitsWith, _ = dispatch.FitsWith(model.Skeleton(), asked, plan)
 	model.Expect(report.Predicted)
 	return &reporter{

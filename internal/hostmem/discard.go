@@ -14,3 +14,13 @@ func Discard(b []byte) int64 {
 	}
 	return int64(end - begin)
 }
+
+// SmallPages has the system back the whole pages within b by pages of the smallest size. Touching the
+// memory before b then brings no part of b into memory. b is unused memory of a [Block]. It is a hint.
+func SmallPages(b []byte) {
+	page := os.Getpagesize()
+	begin := pageOffset(b, page)
+	if end := begin + max(0, len(b)-begin)/page*page; begin < end {
+		adviseSmall(b[begin:end])
+	}
+}

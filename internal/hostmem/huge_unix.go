@@ -7,4 +7,6 @@ import "errors"
 // adviseHuge does nothing: only Linux is asked.
 func adviseHuge([]byte) {}
 
+func adviseSmall([]byte) {}
+
 func populate([]byte) error { return errors.ErrUnsupported }

@@ -12,6 +12,9 @@ import (
 // adviseHuge asks for huge pages. A kernel without them refuses, and small pages do.
 func adviseHuge(region []byte) { _ = unix.Madvise(region, unix.MADV_HUGEPAGE) }
 
+// adviseSmall asks for no huge pages.
+func adviseSmall(region []byte) { _ = unix.Madvise(region, unix.MADV_NOHUGEPAGE) }
+
 // populate reads and maps pages of a file. Linux before 5.14 does not know it.
 func populate(region []byte) error { return unix.Madvise(region, unix.MADV_POPULATE_READ) }
 

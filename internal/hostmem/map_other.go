@@ -41,3 +41,8 @@ func StampAt(path string) (Stamp, error) {
 func pageOffset([]byte, int) int { return 0 }
 
 func discard([]byte) error { return errors.ErrUnsupported }
+
+func adviseSmall([]byte) {}
+
+// Lazy says that blocks take memory only where they have been written.
+const Lazy = false

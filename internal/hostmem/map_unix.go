@@ -88,3 +88,6 @@ func pageOffset(b []byte, page int) int {
 }
 
 func discard(b []byte) error { return unix.Madvise(b, unix.MADV_DONTNEED) }
+
+// Lazy says that blocks take memory only where they have been written.
+const Lazy = true

@@ -41,6 +41,9 @@ type Config struct {
 	DType      meta.DType
 	PageTokens int // tokens per page; 0 means DefaultPageTokens
 	Pages      int // total number of pages, at least 1
+	// Start is the number of pages that may hold anything at first; 0 means all. Resize changes it.
+	// A sequence that is alone may always take so many.
+	Start int
 }
 
 // BytesPerToken is the memory of one token over all layers, ignoring windows.
@@ -88,10 +91,20 @@ func (c Config) pageTokens() int {
 	return c.PageTokens
 }
 
+// start is Start, or all pages.
+func (c Config) start() int {
+	if c.Start == 0 {
+		return c.Pages
+	}
+	return c.Start
+}
+
 func (c Config) check() error {
 	switch {
 	case c.Pages < 1 || c.Pages > math.MaxInt32/c.pageTokens():
 		return fmt.Errorf("kvcache: got %d pages of %d tokens, want at least 1 page and fewer than 2^31 tokens", c.Pages, c.pageTokens())
+	case c.Start < 0 || c.Start > c.Pages:
+		return fmt.Errorf("kvcache: got %d pages at the start, want at most %d", c.Start, c.Pages)
 	case c.PageTokens < 0:
 		return fmt.Errorf("kvcache: got a page size of %d tokens, want a positive number", c.PageTokens)
 	case !c.DType.Float() && c.DType != meta.Int8:
@@ -176,8 +189,11 @@ func New(memory backend.Memory, config Config) (*Cache, error) {
 	for i := range c.buckets {
 		c.buckets[i] = none
 	}
-	for i := range c.pages {
+	for i := range config.start() {
 		c.pushBack(int32(i))
+	}
+	for i := config.Pages - 1; i >= config.start(); i-- { // the last is usable first
+		c.withheld = append(c.withheld, int32(i))
 	}
 	for i, l := range c.layout.slots {
 		kv, err := c.allocate(l)
@@ -187,6 +203,7 @@ func New(memory backend.Memory, config Config) (*Cache, error) {
 			return nil, fmt.Errorf("kvcache: layer %d: %w", i, err)
 		}
 	}
+	c.smallPages()
 	for _, at := range c.layout.places {
 		c.layers = append(c.layers, Layer{c.slots[at.slot], at.group})
 	}

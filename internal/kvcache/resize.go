@@ -29,7 +29,7 @@ func (c *Cache) Resize(n int) int {
 	if len(c.withheld) > before {
 		c.discard()
 	}
-	return most - len(c.withheld)
+	return c.usable()
 }
 
 // PageMemory returns how many pages may hold anything, and how many sequences hold. Any goroutine may
@@ -37,7 +37,30 @@ func (c *Cache) Resize(n int) int {
 func (c *Cache) PageMemory() (usable, used int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.pages) - len(c.withheld), c.used()
+	return c.usable(), c.used()
+}
+
+func (c *Cache) usable() int { return len(c.pages) - len(c.withheld) }
+
+// A shrinker is memory whose parts can be backed by small pages.
+type shrinker interface {
+	// SmallPages backs t, which was not used yet, by pages of the smallest size.
+	SmallPages(t tensor.Tensor)
+}
+
+// smallPages backs the pages that are not usable at first by small pages: the one beside the usable
+// ones would else bring up to 2 MiB into memory, for each layer.
+func (c *Cache) smallPages() {
+	m, ok := c.memory.(shrinker)
+	if !ok || len(c.withheld) == 0 {
+		return
+	}
+	for slot := range c.slots {
+		all, n := c.tensors(slot)
+		for _, t := range all[:n] {
+			m.SmallPages(t.Slice(c.config.start(), c.config.Pages))
+		}
+	}
 }
 
 func (c *Cache) used() int { return len(c.pages) - c.unused - len(c.withheld) }

@@ -64,14 +64,7 @@ func (s *Sequence) Reserve(n, pass int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last := len(s.tokens) / c.config.PageTokens
-	take := 0
-	for g := range s.tables {
-		take += max(s.wanted(g, n, pass)-len(s.tables[g].pages), 0)
-		if s.shared(g, n, last) {
-			take++
-		}
-	}
-	if take > c.unused && !(s.alone() && c.restore(take-c.unused)) {
+	if more := s.take(n, pass) - c.unused; more > 0 && !(s.alone() && c.usable()+more <= c.config.start() && c.restore(more)) {
 		return ErrFull
 	}
 	for g := range s.tables {
@@ -88,6 +81,25 @@ func (s *Sequence) Reserve(n, pass int) error {
 		}
 	}
 	return nil
+}
+
+// Missing returns the number of pages that Reserve lacks, 0 if it would succeed.
+func (s *Sequence) Missing(n, pass int) int {
+	s.cache.mu.Lock()
+	defer s.cache.mu.Unlock()
+	return max(s.take(n, pass)-s.cache.unused, 0)
+}
+
+// take returns the number of pages that Reserve takes.
+func (s *Sequence) take(n, pass int) int {
+	last, take := len(s.tokens)/s.cache.config.PageTokens, 0
+	for g := range s.tables {
+		take += max(s.wanted(g, n, pass)-len(s.tables[g].pages), 0)
+		if s.shared(g, n, last) {
+			take++
+		}
+	}
+	return take
 }
 
 // wanted returns the table length that Reserve needs in a group.

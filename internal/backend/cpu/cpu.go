@@ -101,6 +101,10 @@ func (m purposeful) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
 // until they are written.
 func (b *Backend) Discard(t tensor.Tensor) { hostmem.Discard(t.Data[:t.Bytes()]) }
 
+// SmallPages backs t, an unused part of what New returned, by pages of the smallest size, also where it
+// shares a huge page with its neighbour.
+func (b *Backend) SmallPages(t tensor.Tensor) { hostmem.SmallPages(t.Data[:t.Bytes()]) }
+
 func (b *Backend) alloc(p hostmem.Purpose, dtype meta.DType, dims []int) (tensor.Tensor, error) {
 	for _, d := range dims {
 		if d < 0 {

@@ -1,0 +1,112 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/kvcache"
+	"github.com/heftai/heft/internal/nn"
+)
+
+// kvGrowth is the state of a KV cache that takes memory from weights while requests need it. The
+// lock of limited guards it.
+type kvGrowth struct {
+	start int   // pages of the plan
+	bytes int64 // more than the plan has; 0 while the plan's size suffices
+	idle  *time.Timer
+	ended bool
+}
+
+// kvIdle is how long the pages of the plan must suffice until weights get the memory back.
+const kvIdle = 10 * time.Second
+
+// takeKV allocates the KV cache: addresses for all pages to which it may grow, of which the plan's are
+// usable.
+func (m *Model) takeKV(memory backend.Memory, config kvcache.Config) error {
+	config.Start = config.Pages
+	if n := int(m.options.kvGrown / config.PageBytes()); n > config.Pages {
+		config.Pages = n
+	}
+	var err error
+	if m.cache, err = kvcache.New(memory, config); err != nil && config.Pages > config.Start {
+		config.Pages = config.Start // a system that promises no memory that it may lack
+		m.cache, err = kvcache.New(memory, config)
+	}
+	if err != nil {
+		return err
+	}
+	m.limit.kv.start = config.Start
+	m.ledger.Add(hostmem.KV, int64(config.Start-config.Pages)*config.PageBytes())
+	m.pass.groups = make([]nn.Group, m.cache.Groups())
+	m.capacity = config.SequenceTokens(config.Pages, m.options.MaxBatchTokens, m.options.Context)
+	return nil
+}
+
+// growKV makes room for more pages in the KV cache: it evicts experts, then copies of weights, so that
+// the model keeps to its limit. It reports whether there is room now. No unit computes.
+func (m *Model) growKV(pages int) bool {
+	m.limit.Lock()
+	defer m.limit.Unlock()
+	g, page := &m.limit.kv, m.cache.Config().PageBytes()
+	limit := m.limit.now.Load()
+	if limit == 0 {
+		limit = m.plan.Device(devicemap.CPU).LimitBytes
+	}
+	_, used := m.cache.PageMemory()
+	want := used + pages
+	if limit == 0 || pages == 0 || want > m.cache.Config().Pages {
+		return false
+	}
+	before := g.bytes
+	g.bytes = int64(want) * page
+	m.shrinkTo(limit, 0)
+	if usable, _ := m.cache.PageMemory(); usable < want {
+		g.bytes = before
+		m.shrinkTo(limit, 0)
+		return false
+	}
+	return true
+}
+
+// restKV has the KV cache return to the size of the plan some time after a sequence was freed, if that
+// suffices then.
+func (m *Model) restKV() {
+	m.limit.Lock()
+	defer m.limit.Unlock()
+	g := &m.limit.kv
+	switch {
+	case g.bytes == 0 || g.ended:
+	case g.idle == nil:
+		g.idle = time.AfterFunc(kvIdle, m.ungrowKV)
+	default:
+		g.idle.Reset(kvIdle)
+	}
+}
+
+// ungrowKV returns memory to the weights.
+func (m *Model) ungrowKV() {
+	m.limit.Lock()
+	defer m.limit.Unlock()
+	g := &m.limit.kv
+	if _, used := m.cache.PageMemory(); g.ended || g.bytes == 0 || used > g.start {
+		return // restKV comes by again
+	}
+	g.bytes = 0
+	limit := m.limit.now.Load()
+	if limit == 0 {
+		limit = m.plan.Device(devicemap.CPU).LimitBytes
+	}
+	m.shrinkTo(limit, 0)
+}
+
+// endKV stops the timer.
+func (m *Model) endKV() {
+	m.limit.Lock()
+	defer m.limit.Unlock()
+	m.limit.kv.ended = true
+	if m.limit.kv.idle != nil {
+		m.limit.kv.idle.Stop()
+	}
+}
