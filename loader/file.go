@@ -231,6 +231,27 @@ func (f *File) Advise(off, n int64, a Advice) error {
 	return f.mapErr
 }
 
+// Resident returns how many of n bytes at off are in the page cache. It fails where the system does
+// not say. Bytes in memory are all resident.
+func (f *File) Resident(off, n int64) (int64, error) {
+	if f.inMemory() {
+		return n, nil
+	}
+	f.mapOnce.Do(f.mapInPlace)
+	if f.mapErr != nil {
+		return 0, f.mapErr
+	}
+	return f.mapping.Load().Resident(off, n)
+}
+
+// Evict unmaps n bytes at off and removes them from the page cache, unless another process maps them.
+// It is a hint.
+func (f *File) Evict(off, n int64) {
+	if m := f.mapping.Load(); m != nil && f.Advise(off, n, DontNeed) == nil {
+		m.Evict(off, n)
+	}
+}
+
 // holds reports whether address lies in the bytes that the file has handed out.
 func (f *File) holds(address uintptr) bool {
 	data := f.data

@@ -104,6 +104,8 @@ const (
 	WillNeed Advice = iota
 	// DontNeed evicts pages; touching them reads them again.
 	DontNeed
+	// Random turns read-ahead off: touching a page reads that page.
+	Random
 	// Populate reads and maps now, and fails where the system cannot.
 	Populate
 )
@@ -112,6 +114,8 @@ func (a Advice) host() hostmem.Advice {
 	switch a {
 	case DontNeed:
 		return hostmem.DontNeed
+	case Random:
+		return hostmem.Random
 	case Populate:
 		return hostmem.Populate
 	}

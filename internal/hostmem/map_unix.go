@@ -77,6 +77,8 @@ func advise(b []byte, a Advice) error {
 		return unix.Madvise(b, unix.MADV_WILLNEED)
 	case DontNeed:
 		return unix.Madvise(b, unix.MADV_DONTNEED)
+	case Random:
+		return unix.Madvise(b, unix.MADV_RANDOM)
 	default:
 		return populate(b)
 	}

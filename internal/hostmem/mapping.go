@@ -15,6 +15,8 @@ const (
 	WillNeed Advice = iota
 	// DontNeed frees the range's pages; touching them reads them again.
 	DontNeed
+	// Random turns read-ahead off: touching a page reads that page.
+	Random
 	// Populate reads the range and maps its pages before it returns. The system may be too old
 	// for it, and the file too short: its error says so.
 	Populate
@@ -78,10 +80,10 @@ func (m *Mapping) Bytes() []byte { return m.data }
 // widened to whole pages; DontNeed is narrowed to them, so that neighbours keep theirs. It is
 // a hint: an error says only that the range is outside the mapping or the system refused.
 func (m *Mapping) Advise(off, n int64, a Advice) error {
-	size := int64(len(m.data))
-	if off < 0 || n < 0 || off > size || n > size-off {
-		return fmt.Errorf("hostmem: advice about bytes [%d, %d) of %d", off, off+n, size)
+	if err := m.within(off, n); err != nil {
+		return err
 	}
+	size := int64(len(m.data))
 	begin, end := off, off+n
 	page := int64(os.Getpagesize())
 	if a == DontNeed {
@@ -96,6 +98,14 @@ func (m *Mapping) Advise(off, n int64, a Advice) error {
 		return nil
 	}
 	return advise(m.data[begin:end], a)
+}
+
+// within fails if n bytes at off are not all in the mapping.
+func (m *Mapping) within(off, n int64) error {
+	if size := int64(len(m.data)); off < 0 || n < 0 || off > size || n > size-off {
+		return fmt.Errorf("hostmem: got bytes [%d, %d), want some within %d", off, off+n, size)
+	}
+	return nil
 }
 
 // A Stamp is what a file is known by without reading it: which one it is, its size, and when

@@ -1,10 +1,8 @@
 package residency
 
 import (
-	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
@@ -19,23 +17,10 @@ import (
 type stack struct {
 	Node
 	params  []*meta.Param
-	experts []expert
+	experts []segment
 	convert bool // some parameters are converted to the store's format
 	first   int  // ring id of expert 0
 	layer   int  // number among the stacks
-}
-
-// An expert is one slab of each parameter of its stack. It is looked up at first use.
-type expert struct {
-	device devicemap.Device
-	known  bool
-	pieces []stored.Piece
-	parts  [][]backend.Part // by parameter
-
-	promoted atomic.Pointer[promotion] // set by the promoter
-	taken    bool                      // parts refer to the promoted or the converted copy
-
-	converted atomic.Pointer[conversion]
 }
 
 // A slab is the location of a stacked parameter.
@@ -55,10 +40,12 @@ func (s *Store) addStack(n Node) error {
 		count = p.Shape[0]
 		st.params = append(st.params, p)
 	}
-	st.experts = make([]expert, count)
+	st.experts = make([]segment, count)
 	for e := range st.experts {
+		g := &st.experts[e]
+		g.path, g.stack, g.expert = expertKey(n.Path, e), st, e
 		var err error
-		if st.experts[e].device, err = s.tier(expertKey(n.Path, e)); err != nil {
+		if g.device, err = s.tier(g.path); err != nil {
 			return err
 		}
 	}
@@ -74,6 +61,9 @@ func (s *Store) addStack(n Node) error {
 				return err
 			}
 		}
+	}
+	for e := range st.experts {
+		st.experts[e].convert = st.convert
 	}
 	s.stacks[n.Module] = st
 	s.stackOrder = append(s.stackOrder, st)
@@ -112,23 +102,6 @@ func (s *Store) largestExpert() (largest int64, streamed int) {
 		largest = max(largest, int64(hostmem.Up(int(size), blockSize)))
 	}
 	return largest, streamed
-}
-
-// know finds the pieces of expert e.
-func (s *Store) know(st *stack, e int) *expert {
-	x := &st.experts[e]
-	if x.known {
-		return x
-	}
-	x.parts = make([][]backend.Part, len(st.params))
-	for i, param := range st.params {
-		for _, p := range s.expertPieces(param, e) {
-			x.pieces = append(x.pieces, p)
-			x.parts[i] = append(x.parts[i], p.Part)
-		}
-	}
-	x.known = true
-	return x
 }
 
 // expertPieces returns the pieces of expert e's slab of p: those of the sidecar, or as stored.
@@ -191,12 +164,13 @@ func (s *Store) expertLoad(st *stack, e int) *load {
 	if l := s.experts.loads[id]; l != nil {
 		return l
 	}
-	x := s.know(st, e)
+	g := &st.experts[e]
+	s.find(g)
 	var regions []region
-	for i := range x.pieces {
-		regions = addRegions(regions, &x.pieces[i])
+	for i := range g.pieces {
+		regions = addRegions(regions, &g.pieces[i])
 	}
-	l := newLoad(regions)
+	l := newLoad(regions, false)
 	l.jobs = s.loadJobs(regions)
 	s.experts.loads[id] = l
 	return l
@@ -249,9 +223,9 @@ func (s *Store) holdLoaded(st *stack, experts []int32) (int, error) {
 
 // holdExpert makes expert e of st resident. It reports false if the expert was not read yet.
 func (s *Store) holdExpert(st *stack, e int) (bool, error) {
-	x := s.know(st, e)
-	if x.device != devicemap.Disk {
-		return true, s.expertInMemory(st, x, e)
+	g := &st.experts[e]
+	if g.device != devicemap.Disk {
+		return true, s.use(g)
 	}
 	l, id := s.expertLoad(st, e), st.first+e
 	if held := len(s.heldExperts); held > 0 && held == s.experts.size()-1 && s.experts.waiting() > 0 {
@@ -262,73 +236,8 @@ func (s *Store) holdExpert(st *stack, e int) (bool, error) {
 		return false, err
 	}
 	s.heldExperts = append(s.heldExperts, id)
-	k, at := 0, 0
-	for i := range x.parts {
-		for j := range x.parts[i] {
-			inSlot(&x.pieces[k], &x.parts[i][j], slot, l.places[at:])
-			at += len(x.pieces[k].Ranges)
-			k++
-		}
-	}
+	g.showSlot(slot, l.places)
 	return true, nil
-}
-
-// expertInMemory sets the parts of x, expert e of st, to its bytes in memory.
-func (s *Store) expertInMemory(st *stack, x *expert, e int) error {
-	if err := s.takeUpExpert(st, x, e); err != nil {
-		return err
-	}
-	s.counts.use(x.taken)
-	k := 0
-	for i := range x.parts {
-		for j := range x.parts[i] {
-			if part := &x.parts[i][j]; part.Data == nil {
-				if err := s.makePieces(context.Background(), x.pieces[k:k+1]); err != nil {
-					return err
-				}
-				if err := x.pieces[k].InPlace(part); err != nil {
-					return err
-				}
-			}
-			k++
-		}
-	}
-	return nil
-}
-
-// takeUpExpert sets the parts of x, expert e of st, to a promoted copy if there is one, or to the
-// converted copy, which it makes if needed.
-func (s *Store) takeUpExpert(st *stack, x *expert, e int) error {
-	if x.taken {
-		return nil
-	}
-	if st.convert {
-		made, err := s.convertExpert(context.Background(), st, e)
-		if err != nil {
-			return err
-		}
-		for k := range made.parts {
-			if made.parts[k].Data != nil {
-				*x.part(k) = made.parts[k]
-			}
-		}
-		x.taken = true
-	} else if made := x.promoted.Load(); made != nil {
-		made.takeUp(x.pieces, x.part)
-		x.taken = true
-	}
-	return nil
-}
-
-// part returns the part of piece k.
-func (x *expert) part(k int) *backend.Part {
-	for i := range x.parts {
-		if k < len(x.parts[i]) {
-			return &x.parts[i][k]
-		}
-		k -= len(x.parts[i])
-	}
-	return nil
 }
 
 func (s *Store) releaseExperts() {
@@ -340,8 +249,9 @@ func (s *Store) releaseExperts() {
 
 func (s *Store) expertParts(p *meta.Param, e int) []backend.Part {
 	at, ok := s.slabs[p]
-	if !ok || e >= len(at.stack.experts) || at.stack.experts[e].parts == nil {
+	if !ok || e >= len(at.stack.experts) || at.stack.experts[e].place == inFile {
 		return nil
 	}
-	return at.stack.experts[e].parts[at.param]
+	g := &at.stack.experts[e]
+	return g.parts[g.first[at.param]:g.first[at.param+1]]
 }

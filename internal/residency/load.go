@@ -58,8 +58,9 @@ type piece struct {
 	begin, end int64
 }
 
-// newLoad lays out the regions in a slot. Adjacent regions of a file are read together.
-func newLoad(regions []region) *load {
+// newLoad lays out the regions in a slot. Adjacent regions of a file are read together, unless each is
+// to be apart.
+func newLoad(regions []region, apart bool) *load {
 	order := make([]int, len(regions))
 	for i := range order {
 		order[i] = i
@@ -74,7 +75,7 @@ func newLoad(regions []region) *load {
 	l := &load{places: make([]int64, len(regions))}
 	for _, i := range order {
 		r := regions[i]
-		if n := len(l.extents); n == 0 || !l.extents[n-1].extend(r) {
+		if n := len(l.extents); apart || n == 0 || !l.extents[n-1].extend(r) {
 			l.extents = append(l.extents, extent{r, l.slot})
 		}
 		e := &l.extents[len(l.extents)-1]
@@ -95,6 +96,17 @@ func (l *load) cut(request int64) {
 	l.request, l.pieces = request, l.pieces[:0]
 	for i := range l.extents {
 		l.pieces = l.extents[i].cut(l.pieces, i, request)
+	}
+}
+
+// align moves regions that were laid out apart to boundaries of blockSize.
+func (l *load) align(slot []byte) {
+	for i := range l.extents {
+		e := &l.extents[i]
+		copy(slot[e.at:], slot[e.at+e.lead():][:e.size])
+	}
+	for i := range l.places {
+		l.places[i] &^= blockSize - 1
 	}
 }
 
@@ -172,7 +184,7 @@ func (s *Store) finish(l *load, slot []byte) error {
 		return err
 	}
 	for i := range l.pieces {
-		if err := s.read(l, i, slot); err != nil {
+		if _, err := s.readPiece(l, i, slot); err != nil {
 			return err
 		}
 	}
@@ -188,26 +200,32 @@ func (s *Store) open(e *extent) (*hostmem.DirectFile, error) {
 	return s.files.get(e.path, verify)
 }
 
-// read reads a piece of a load, and reads it again if the file changed meanwhile, so that the bytes
-// match the rest of the checkpoint. It is [loader.File.ReadUnchanged] without allocations.
+// read reads a piece of a load of the disk tier.
 func (s *Store) read(l *load, k int, slot []byte) error {
+	n, err := s.readPiece(l, k, slot)
+	s.bytesRead.Add(n)
+	return err
+}
+
+// readPiece reads a piece of a load, and reads it again if the file changed meanwhile, so that the bytes
+// match the rest of the checkpoint. It is [loader.File.ReadUnchanged] without allocations.
+func (s *Store) readPiece(l *load, k int, slot []byte) (int64, error) {
 	p := l.pieces[k]
 	e := &l.extents[p.extent]
 	for {
 		epoch := e.tensor.File.Epoch()
 		if err := e.fill(p, slot, s.opener); err != nil {
-			return err
+			return 0, err
 		}
 		if !s.sidecar.holds(e.tensor) {
 			if err := e.tensor.File.Unchanged(); err != nil {
-				return err
+				return 0, err
 			}
 			if e.tensor.File.Epoch() != epoch {
 				continue
 			}
 		}
-		s.bytesRead.Add(p.end - max(p.begin, e.lead()))
-		return nil
+		return p.end - max(p.begin, e.lead()), nil
 	}
 }
 

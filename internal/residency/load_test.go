@@ -27,7 +27,7 @@ func TestLoadPlacesEveryRegion(t *testing.T) {
 			off := rng.Int64N(int64(len(data)))
 			regions = append(regions, region{path: path, off: off, size: rng.Int64N(min(int64(len(data))-off, 90_000) + 1)})
 		}
-		l := newLoad(regions)
+		l := newLoad(regions, false)
 		l.cut(requests[rng.IntN(len(requests))])
 		block, err := hostmem.Alloc(nil, hostmem.Staging, int(l.slot)+1)
 		if err != nil {

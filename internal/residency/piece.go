@@ -3,7 +3,6 @@ package residency
 import (
 	"fmt"
 
-	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/stored"
 	"github.com/heftai/heft/internal/tensor"
@@ -17,14 +16,6 @@ func addRegions(to []region, p *stored.Piece) []region {
 		to = append(to, newRegion(r.Tensor, r.Begin, r.Size))
 	}
 	return to
-}
-
-// inSlot points part to the bytes of a piece in a slot, where places are those of its
-// ranges.
-func inSlot(p *stored.Piece, part *backend.Part, slot []byte, places []int64) {
-	for i, r := range p.Ranges {
-		stored.Set(part, i, slot[places[i]:places[i]+r.Size])
-	}
 }
 
 // bufferValues reads a persistent buffer, which is small, as float32, from any floating-point

@@ -8,7 +8,6 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
-	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/quant"
@@ -28,8 +27,7 @@ type quantizer struct {
 	threads int
 	bytes   map[*meta.Param]int64 // of the parameters to convert, as they are held
 
-	mu   sync.Mutex     // one conversion at a time, with all threads; guards what follows
-	gone []stored.Piece // converted, whose mapped pages were evicted
+	mu sync.Mutex // one conversion at a time, with all threads
 }
 
 // convertible is the kernels' name of a dtype that is converted.
@@ -81,116 +79,6 @@ func (q *quantizer) check(p *meta.Param, path string, device devicemap.Device) e
 	}
 	return fmt.Errorf("residency: %s is on device %s; weights are converted to %v on the cpu only: give it more memory, or use the weights as they are stored",
 		path, device, q.format)
-}
-
-// A conversion is parameters' pieces in the store's format.
-type conversion struct {
-	block *hostmem.Block
-	parts []backend.Part // without Data for a piece that is not converted
-	bytes int64
-}
-
-// convertEntry is e's conversion, made now where it was not yet.
-func (s *Store) convertEntry(ctx context.Context, e *entry) (*conversion, error) {
-	if made := e.converted.Load(); made != nil {
-		return made, nil
-	}
-	s.quantizer.mu.Lock()
-	defer s.quantizer.mu.Unlock()
-	if made := e.converted.Load(); made != nil {
-		return made, nil
-	}
-	made, err := s.convert(ctx, e.pieces, func(int) bool { return true }, e.gathered)
-	if err != nil {
-		return nil, fmt.Errorf("residency: %s: %w", e.path, err)
-	}
-	e.converted.Store(made)
-	return made, nil
-}
-
-// convertExpert is convertEntry for expert e of st. It looks the pieces up for itself, as
-// those that HoldExperts keeps belong to another goroutine.
-func (s *Store) convertExpert(ctx context.Context, st *stack, e int) (*conversion, error) {
-	x := &st.experts[e]
-	if made := x.converted.Load(); made != nil {
-		return made, nil
-	}
-	s.quantizer.mu.Lock()
-	defer s.quantizer.mu.Unlock()
-	if made := x.converted.Load(); made != nil {
-		return made, nil
-	}
-	var pieces []stored.Piece
-	var takes []bool
-	for _, p := range st.params {
-		own := s.expertPieces(p, e)
-		pieces = append(pieces, own...)
-		for range own {
-			takes = append(takes, s.quantizer.takes(p))
-		}
-	}
-	made, err := s.convert(ctx, pieces, func(k int) bool { return takes[k] }, false)
-	if err != nil {
-		return nil, fmt.Errorf("residency: %s: %w", expertKey(st.Path, e), err)
-	}
-	x.converted.Store(made)
-	return made, nil
-}
-
-// convert converts the pieces that takes names into one block of memory. keep leaves the
-// mapped pages of them.
-func (s *Store) convert(ctx context.Context, pieces []stored.Piece, takes func(k int) bool, keep bool) (*conversion, error) {
-	q := s.quantizer
-	made := &conversion{parts: make([]backend.Part, len(pieces))}
-	places, size := make([]int, len(pieces)), 0
-	for k := range pieces {
-		if !takes(k) {
-			continue
-		}
-		part, n, err := q.partOf(&pieces[k])
-		if err != nil {
-			return nil, err
-		}
-		made.parts[k], places[k] = part, size
-		made.bytes += int64(n)
-		size += hostmem.Up(n, hostmem.Align)
-	}
-	size = max(size, 1)
-	s.makeRoom(int64(size))
-	block, err := hostmem.Alloc(s.ledger, hostmem.Weights, size)
-	if err != nil {
-		s.copies.release(int64(size))
-		return nil, err
-	}
-	made.block = block
-	for k := range pieces {
-		if takes(k) {
-			to := block.Bytes()[places[k]:][:q.sizeOf(&pieces[k])]
-			settle(block.Bytes(), places[k], len(to), s.homes)
-			if err := q.convert(ctx, to, pieces[k].Ranges[0], &pieces[k].Part); err != nil {
-				_ = block.Release() // the error tells more
-				s.copies.release(int64(size))
-				return nil, err
-			}
-			made.parts[k].Data = to
-		}
-	}
-	begin := len(q.gone)
-	for k := range pieces {
-		if takes(k) && !keep {
-			q.gone = append(q.gone, pieces[k])
-		}
-	}
-	letGo(q.gone[begin:])
-	return made, nil
-}
-
-// letGo lets go what reading the neighbours of what was converted has mapped again: the system
-// maps whole huge pages of a file.
-func (q *quantizer) letGo() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	letGo(q.gone)
 }
 
 // partOf is the part of a converted piece, without Data, and the bytes that it takes.

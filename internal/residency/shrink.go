@@ -3,13 +3,11 @@ package residency
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
 
 	"github.com/heftai/heft/devicemap"
-	"github.com/heftai/heft/internal/stored"
 )
 
 // copies are the weights of the cpu tier that are in anonymous memory: promoted and converted ones. Each
@@ -17,21 +15,12 @@ import (
 // mapping, a converted one is converted again before its next use. The zero value is not limited.
 type copies struct {
 	mu     sync.Mutex
-	order  []movable // in order of use, those that are dropped last first
-	held   int64     // bytes, those being copied included
-	busy   int       // 1 + the unit between Acquire and Release, 0 for none
-	taken  int64     // from the maximum: math.MaxInt64 - budget
+	order  []*segment // in order of use, those that are dropped last first
+	held   int64      // bytes, those being copied included
+	busy   int        // 1 + the unit between Acquire and Release, 0 for none
+	taken  int64      // from the maximum: math.MaxInt64 - budget
 	over   atomic.Bool
 	raised chan struct{}
-}
-
-// A movable is a weight or an expert of the cpu tier that the store can copy to anonymous memory.
-type movable struct {
-	entry   *entry // nil for an expert
-	convert bool   // of the entry
-
-	stack  *stack
-	expert int
 }
 
 // errNoRoom says that the budget has no room for a copy.
@@ -121,28 +110,24 @@ func (c *copies) add(n int64) {
 	c.over.Store(c.held > c.budget())
 }
 
-// listMovables notes what can be copied: in order of use what every token reads, then experts.
-func (s *Store) listMovables() {
-	var experts []movable
-	type use struct {
-		*entry
-		convert bool
-	}
-	seen := map[use]bool{}
+// listSegments notes what can be copied: in order of use what every token reads, then experts.
+func (s *Store) listSegments() {
+	var experts []*segment
+	seen := map[*segment]bool{}
 	for i := range s.units {
 		u := &s.units[i]
 		for _, w := range u.wants {
 			// Of a table only rows are read: they are as well where they are.
-			if this := (use{w.entry, w.convert}); w.device == devicemap.CPU && !w.gather && !seen[this] {
-				seen[this] = true
-				s.copies.order = append(s.copies.order, movable{entry: w.entry, convert: w.convert})
+			if w.device == devicemap.CPU && !w.gathered && !seen[w.segment] {
+				seen[w.segment] = true
+				s.copies.order = append(s.copies.order, w.segment)
 			}
 		}
 		for _, n := range u.Experts {
 			st := s.stacks[n.Module]
 			for e := range st.experts {
-				if st.experts[e].device == devicemap.CPU {
-					experts = append(experts, movable{stack: st, expert: e})
+				if g := &st.experts[e]; g.device == devicemap.CPU {
+					experts = append(experts, g)
 				}
 			}
 		}
@@ -157,8 +142,8 @@ func (s *Store) trim() {
 	defer c.mu.Unlock()
 	c.add(0)
 	for i := len(c.order) - 1; i >= 0 && c.held > c.budget(); i-- {
-		if m := &c.order[i]; c.busy == 0 || !s.uses(&s.units[c.busy-1], m) {
-			if n := m.drop(); n > 0 {
+		if g := c.order[i]; c.busy == 0 || !s.uses(&s.units[c.busy-1], g) {
+			if n := g.drop(); n > 0 {
 				c.add(-n)
 				s.counts.evictions.Add(1)
 			}
@@ -171,10 +156,10 @@ func (s *Store) trim() {
 func (s *Store) LeastBudget() (most int64) {
 	for i := range s.units {
 		var n int64
-		for k := range s.copies.order {
-			if m := &s.copies.order[k]; (m.convert || m.stack != nil && m.stack.convert) && s.uses(&s.units[i], m) {
-				pieces, _, _ := s.piecesOf(m)
-				n += s.quantizer.sizesOf(pieces)
+		for _, g := range s.copies.order {
+			if g.convert && s.uses(&s.units[i], g) {
+				s.find(g)
+				n += s.quantizer.sizesOf(g.pieces)
 			}
 		}
 		most = max(most, n)
@@ -182,145 +167,44 @@ func (s *Store) LeastBudget() (most int64) {
 	return most
 }
 
-// uses reports whether u reads m.
-func (s *Store) uses(u *unit, m *movable) bool {
+// uses reports whether u reads g.
+func (s *Store) uses(u *unit, g *segment) bool {
 	for i := range u.wants {
-		if u.wants[i].entry == m.entry {
+		if u.wants[i].segment == g {
 			return true
 		}
 	}
 	for _, n := range u.Experts {
-		if m.stack != nil && s.stacks[n.Module] == m.stack {
+		if g.stack != nil && s.stacks[n.Module] == g.stack {
 			return true
 		}
 	}
 	return false
 }
 
-// drop frees the copies of m, which no unit uses, and returns their bytes.
-func (m *movable) drop() (n int64) {
-	if m.entry == nil {
-		x := &m.stack.experts[m.expert]
-		if n = freeCopies(&x.promoted, &x.converted); n > 0 {
-			x.taken = false
-			x.forget()
-		}
-		return n
-	}
-	e := m.entry
-	if n = freeCopies(&e.promoted, &e.converted); n > 0 && e.taken {
-		e.taken, e.present = false, false
-	}
-	return n
-}
-
-func freeCopies(promoted *atomic.Pointer[promotion], converted *atomic.Pointer[conversion]) (n int64) {
-	if p := promoted.Swap(nil); p != nil {
-		n += int64(len(p.slot))
-		_ = p.block.Release() // released nowhere else
-	}
-	if c := converted.Swap(nil); c != nil {
-		n += int64(len(c.block.Bytes()))
-		_ = c.block.Release()
-	}
-	return n
-}
-
-// forget removes the bytes from the parts of x.
-func (x *expert) forget() {
-	for i := range x.parts {
-		for j := range x.parts[i] {
-			x.parts[i][j].Data = nil
+// copyAll copies what is not in anonymous memory yet, in order, as far as the budget has room.
+func (s *Store) copyAll(ctx context.Context) error {
+	for _, g := range s.copies.order {
+		if err := s.promote(ctx, g); errors.Is(err, errNoRoom) {
+			return nil
+		} else if err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
-// isCopied reports whether m is in anonymous memory.
-func (m *movable) isCopied() bool {
-	if m.entry == nil {
-		x := &m.stack.experts[m.expert]
-		return x.promoted.Load() != nil || x.converted.Load() != nil
-	}
-	if m.convert {
-		return m.entry.converted.Load() != nil
-	}
-	return m.entry.promoted.Load() != nil
-}
-
-// copyAll copies what is not in anonymous memory yet, in order, as far as the budget has room. It
-// returns the pieces that it has promoted.
-func (s *Store) copyAll(ctx context.Context) (moved []stored.Piece, err error) {
-	for i := range s.copies.order {
-		m := &s.copies.order[i]
-		if m.isCopied() {
-			continue
-		}
-		pieces, err := s.copyOne(ctx, m)
-		if errors.Is(err, errNoRoom) {
-			return moved, nil
-		}
-		if err != nil {
-			return moved, err
-		}
-		moved = append(moved, pieces...)
-	}
-	return moved, nil
-}
-
-func (s *Store) copyOne(ctx context.Context, m *movable) (moved []stored.Piece, err error) {
-	pieces, path, to := s.piecesOf(m)
-	if m.convert || m.stack != nil && m.stack.convert {
-		if !s.copies.hasRoom(s.quantizer.sizesOf(pieces)) {
-			return nil, errNoRoom
-		}
-		if m.stack != nil {
-			_, err = s.convertExpert(ctx, m.stack, m.expert)
-		} else {
-			_, err = s.convertEntry(ctx, m.entry)
-		}
-		return nil, err
-	}
-	if err := s.makePieces(ctx, pieces); err != nil {
-		return nil, err
-	}
-	made, err := s.promote(ctx, pieces)
-	if err != nil {
-		return nil, fmt.Errorf("residency: promoting %s: %w", path, err)
-	}
-	if made == nil {
-		return nil, nil
-	}
-	return pieces, s.copies.publish(made, to)
-}
-
-// piecesOf returns the pieces of m, its path, and the place of its promoted copy. It looks the pieces of
-// an expert up anew: the expert's own belong to the computing goroutine.
-func (s *Store) piecesOf(m *movable) (pieces []stored.Piece, path string, to *atomic.Pointer[promotion]) {
-	if m.entry != nil {
-		return m.entry.pieces, m.entry.path, &m.entry.promoted
-	}
-	for _, p := range m.stack.params {
-		pieces = append(pieces, s.expertPieces(p, m.expert)...)
-	}
-	return pieces, expertKey(m.stack.Path, m.expert), &m.stack.experts[m.expert].promoted
-}
-
-func (c *copies) hasRoom(n int64) bool {
+// publish makes a copy of g usable. It frees the copy and fails with errNoRoom if the budget has become
+// too small meanwhile, unless force is set.
+func (c *copies) publish(g *segment, made *copied, force bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return n <= c.budget()-c.held
-}
-
-// publish makes a copy usable, or frees it if the budget has become too small meanwhile.
-func (c *copies) publish(made *promotion, to *atomic.Pointer[promotion]) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.held > c.budget() {
-		c.add(-int64(len(made.slot)))
+	if !force && c.held > c.budget() {
+		c.add(-made.bytes())
 		_ = made.block.Release()
 		return errNoRoom
 	}
-	to.Store(made)
+	g.copied.Store(made)
 	return nil
 }
 
@@ -328,7 +212,7 @@ func (c *copies) publish(made *promotion, to *atomic.Pointer[promotion]) error {
 func (s *Store) freeAll() {
 	s.copies.mu.Lock()
 	defer s.copies.mu.Unlock()
-	for i := range s.copies.order {
-		s.copies.add(-s.copies.order[i].drop())
+	for _, g := range s.copies.order {
+		s.copies.add(-g.drop())
 	}
 }

@@ -267,7 +267,7 @@ func (s *Store) make(ctx context.Context, j *sideJob, read []byte) error {
 	if err != nil {
 		return fmt.Errorf("residency: converting %s: %w", j.name, err)
 	}
-	letGo([]stored.Piece{j.source})
+	evict(&j.source)
 	return c.finished(j)
 }
 
@@ -341,8 +341,8 @@ func (s *Store) finishSidecar(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, j := range c.order { // once more, see quantizer.letGo
-		letGo([]stored.Piece{j.source})
+	for _, j := range c.order { // once more: the system maps whole huge pages, neighbours too
+		evict(&j.source)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

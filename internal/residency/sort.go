@@ -2,10 +2,8 @@ package residency
 
 import (
 	"fmt"
-	"sync/atomic"
 
 	"github.com/heftai/heft/devicemap"
-	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/stored"
 	"github.com/heftai/heft/meta"
 )
@@ -20,32 +18,22 @@ type unit struct {
 
 // A want is one parameter of a unit.
 type want struct {
-	*entry
-	shown    *entry // whose parts the unit asks for: the entry, or that of the stored table
+	*segment
+	holder   *holder
 	streamed bool
 	gather   bool // of a table, of which single rows are read
-	convert  bool // to the store's format
 	first    int  // index of its first range among the places of the unit's load
 }
 
-// An entry is a parameter and the pieces that fill it.
-type entry struct {
-	path    string
-	device  devicemap.Device
-	pieces  []stored.Piece
-	parts   []backend.Part // what Parts returns: stored, or those of the conversion
-	stored  []backend.Part
-	present bool // stored show the mapping, or the promoted copy
-
-	warm     atomic.Uint32             // whether Warm brings it
-	promoted atomic.Pointer[promotion] // made by the promoter
-	taken    bool                      // stored show the promoted copy
-
-	converted atomic.Pointer[conversion]
-	gathered  bool // a table too, whose rows are read in place
+// A holder is a parameter with its segments: as stored, and converted.
+type holder struct {
+	path              string
+	device            devicemap.Device
+	stored, converted *segment // nil if no unit uses it
+	shown             *segment // that the unit which computes uses
 }
 
-// sort makes units, entries and loads.
+// sort makes units, segments and loads.
 func (s *Store) sort(units []Unit) ([]*load, error) {
 	var loads []*load
 	for _, u := range units {
@@ -68,7 +56,7 @@ func (s *Store) sort(units []Unit) ([]*load, error) {
 		}
 		if len(regions) > 0 {
 			out.load = len(loads)
-			l := newLoad(regions)
+			l := newLoad(regions, false)
 			l.jobs = s.loadJobs(regions)
 			out.bytes = l.read
 			loads = append(loads, l)
@@ -89,25 +77,16 @@ func (s *Store) addModule(m *meta.Module, u *unit, regions *[]region) error {
 	}
 	for _, p := range m.Params {
 		p = p.Resolve()
-		e, err := s.entry(p)
+		h, err := s.holder(p)
 		if err != nil {
 			return err
 		}
-		w := want{entry: e, shown: e, first: len(*regions)}
 		// A lookup touches a few rows: the mapping brings those and no others.
-		w.gather = m.Kind == meta.KindEmbedding
-		switch {
-		case w.gather || !s.quantizer.takes(p):
-		case s.sidecar != nil:
-			w.entry = s.convertedEntry(p, e)
-		default:
-			w.convert = true
-			if err := s.quantizer.check(p, e.path, e.device); err != nil {
-				return err
-			}
+		w := want{holder: h, gather: m.Kind == meta.KindEmbedding, first: len(*regions)}
+		if w.segment, err = s.segmentOf(p, h, w.gather); err != nil {
+			return err
 		}
-		w.streamed = e.device == devicemap.Disk && !w.gather
-		e.gathered = e.gathered || w.gather
+		w.streamed = h.device == devicemap.Disk && !w.gather
 		if w.streamed {
 			for i := range w.pieces {
 				*regions = addRegions(*regions, &w.pieces[i])
@@ -118,25 +97,57 @@ func (s *Store) addModule(m *meta.Module, u *unit, regions *[]region) error {
 	return nil
 }
 
-func (s *Store) entry(p *meta.Param) (*entry, error) {
-	if e := s.entries[p]; e != nil {
-		return e, nil
+// holder returns the holder of p. It counts p's bytes once.
+func (s *Store) holder(p *meta.Param) (*holder, error) {
+	if h := s.holders[p]; h != nil {
+		return h, nil
 	}
-	e := &entry{path: s.paths[p]}
+	h := &holder{path: s.paths[p]}
 	var err error
-	if e.device, err = s.tier(e.path); err != nil {
+	if h.device, err = s.tier(h.path); err != nil {
 		return nil, err
 	}
-	for _, part := range s.binding.Tensors(p) {
-		e.pieces = append(e.pieces, stored.New(part))
+	size := s.quantizer.size(p)
+	if !s.quantizer.takes(p) {
+		size = 0
+		for _, part := range s.binding.Tensors(p) {
+			size += stored.New(part).Size
+		}
 	}
-	size := e.show()
-	if s.quantizer.takes(p) {
-		size = s.quantizer.size(p)
+	s.tiers[h.device] += size
+	s.holders[p] = h
+	return h, nil
+}
+
+// segmentOf returns the segment of p that a unit uses: the one as stored, or the converted one.
+func (s *Store) segmentOf(p *meta.Param, h *holder, gather bool) (*segment, error) {
+	if gather || !s.quantizer.takes(p) {
+		if h.stored == nil {
+			h.stored = &segment{path: h.path, device: h.device, param: p, gathered: true}
+			s.find(h.stored)
+		}
+		h.stored.gathered = h.stored.gathered && gather
+		s.shareMapping(h)
+		return h.stored, nil
 	}
-	s.tiers[e.device] += size
-	s.entries[p] = e
-	return e, nil
+	if h.converted == nil {
+		h.converted = &segment{path: h.path, device: h.device, param: p, convert: s.sidecar == nil}
+		if s.sidecar != nil {
+			h.converted.pieces = s.sidecar.pieces[sideKey{p, -1}]
+		} else if err := s.quantizer.check(p, h.path, h.device); err != nil {
+			return nil, err
+		}
+		s.find(h.converted)
+	}
+	s.shareMapping(h)
+	return h.converted, nil
+}
+
+// shareMapping notes that a table's rows are read in the mapping that its conversion reads.
+func (s *Store) shareMapping(h *holder) {
+	if h.stored != nil && h.converted != nil {
+		h.converted.shared = true
+	}
 }
 
 // tier is where the device map places what has a path, the cpu or the disk.
@@ -149,26 +160,4 @@ func (s *Store) tier(path string) (devicemap.Device, error) {
 		return "", fmt.Errorf("residency: %s is placed on device %s, which this build cannot run", path, device)
 	}
 	return device, nil
-}
-
-// convertedEntry is p as the file of converted weights has it, beside e, which is p as stored.
-func (s *Store) convertedEntry(p *meta.Param, e *entry) *entry {
-	if made := s.converted[p]; made != nil {
-		return made
-	}
-	made := &entry{path: e.path, device: e.device, pieces: s.sidecar.pieces[sideKey{p, -1}]}
-	made.show()
-	s.converted[p] = made
-	return made
-}
-
-// show makes the parts of the pieces, without their bytes, and returns how many these are.
-func (e *entry) show() (size int64) {
-	e.stored = make([]backend.Part, len(e.pieces))
-	for i := range e.pieces {
-		e.stored[i] = e.pieces[i].Part
-		size += e.pieces[i].Size
-	}
-	e.parts = e.stored
-	return size
 }

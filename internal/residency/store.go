@@ -58,11 +58,11 @@ type Store struct {
 	ledger  *hostmem.Ledger
 	paths   map[*meta.Param]string
 
-	units     []unit
-	entries   map[*meta.Param]*entry
-	converted map[*meta.Param]*entry // parameters in the sidecar
-	buffers   map[*meta.Buffer]tensor.Tensor
-	stacks    map[*meta.Module]*stack
+	units   []unit
+	holders map[*meta.Param]*holder
+	finding sync.Mutex // guards what find looks up
+	buffers map[*meta.Buffer]tensor.Tensor
+	stacks  map[*meta.Module]*stack
 
 	ring     *ring // of units; nil if no unit is streamed
 	streamed []int // units with a load, in order; the index is the ring's id
@@ -82,7 +82,6 @@ type Store struct {
 	bytesRead atomic.Int64
 	opener    func(e *extent) (*hostmem.DirectFile, error) // s.open
 	mover     *Mover
-	request   int64         // size of a read
 	held      int           // unit between Acquire and Release, or -1
 	acquired  atomic.Uint64 // calls of Acquire
 	warm      progress
@@ -103,7 +102,7 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 	s := &Store{
 		binding: binding, devices: devices, homes: o.Homes, ledger: o.Ledger,
 		paths:   map[*meta.Param]string{},
-		entries: map[*meta.Param]*entry{}, converted: map[*meta.Param]*entry{},
+		holders: map[*meta.Param]*holder{},
 		buffers: map[*meta.Buffer]tensor.Tensor{},
 		stacks:  map[*meta.Module]*stack{},
 		slabs:   map[*meta.Param]slab{},
@@ -111,7 +110,7 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 		files:   files{open: map[string]*hostmem.DirectFile{}},
 		held:    -1,
 	}
-	s.warm.changed.L, s.opener = &s.warm.mu, s.open
+	s.opener = s.open
 	if s.mover = o.Mover; s.mover == nil {
 		s.mover = new(Mover)
 	}
@@ -135,7 +134,7 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 		s.Close()
 		return nil, err
 	}
-	s.listMovables()
+	s.listSegments()
 	if err := s.startRings(loads, o.Staging); err != nil {
 		s.Close()
 		return nil, err
@@ -231,8 +230,8 @@ func (s *Store) Acquire(i int) error {
 			return fmt.Errorf("residency: %s: %w", u.Path, err)
 		}
 	}
-	for _, w := range u.wants {
-		if err := s.bring(&w, u.load, slot); err != nil {
+	for k := range u.wants {
+		if err := s.bring(&u.wants[k], u.load, slot); err != nil {
 			if u.load >= 0 {
 				s.ring.release(u.load)
 			}
@@ -244,50 +243,27 @@ func (s *Store) Acquire(i int) error {
 	return nil
 }
 
-// bring sets the entry's parts to the slot, to the checkpoint's mapping, or to a copy.
+// bring makes the segment of w usable.
 func (s *Store) bring(w *want, load int, slot []byte) error {
-	e := w.entry
-	if w.convert {
-		s.counts.use(e.converted.Load() != nil)
-		made, err := s.convertEntry(context.Background(), e)
-		if err == nil {
-			e.parts = made.parts
-		}
-		return err
-	}
-	if !w.gather {
-		s.counts.stall(s.warm.await(e))
-	}
-	w.shown.parts = e.stored
-	if !w.streamed && !e.taken {
-		if made := e.promoted.Load(); made != nil {
-			made.takeUp(e.pieces, func(k int) *backend.Part { return &e.stored[k] })
-			e.taken, e.present = true, true
-		}
-	}
-	if !w.streamed {
-		s.counts.use(e.taken)
-	}
-	if !w.streamed && e.present {
+	g := w.segment
+	w.holder.shown = g
+	switch {
+	case w.streamed:
+		g.showSlot(slot, s.ring.loads[load].places[w.first:])
+		return nil
+	case g.device != devicemap.Disk:
+		return s.use(g)
+	case g.place == mapped:
 		return nil
 	}
-	if !w.streamed {
-		if err := s.makePieces(context.Background(), e.pieces); err != nil {
-			return err
-		}
+	// A table of the disk tier: a lookup reads a few rows, and should not read what is around them.
+	if err := s.makePieces(context.Background(), g.pieces); err != nil {
+		return err
 	}
-	first := w.first
-	for k := range e.pieces {
-		p := &e.pieces[k]
-		if w.streamed {
-			inSlot(p, &e.stored[k], slot, s.ring.loads[load].places[first:])
-			first += len(p.Ranges)
-		} else if err := p.InPlace(&e.stored[k]); err != nil {
-			return err
-		}
+	if g.place == inFile {
+		g.advise(loader.Random)
 	}
-	e.present = !w.streamed
-	return nil
+	return g.showMapped()
 }
 
 // Release releases the weights of the acquired unit.
@@ -301,7 +277,7 @@ func (s *Store) Release() {
 		s.ring.release(u.load)
 	}
 	s.releaseExperts()
-	u.letGo()
+	u.unmapTables()
 	s.counts.publish()
 	s.resizeExperts()
 	if s.copies.leave() {
@@ -309,18 +285,12 @@ func (s *Store) Release() {
 	}
 }
 
-// letGo unmaps the rows that were looked up in tables of the disk tier, so that a long run does not
-// map whole tables. The page cache may keep them, so mapping them again is cheap.
-func (u *unit) letGo() {
+// unmapTables unmaps the rows that were looked up in tables of the disk tier, so that a long run does
+// not map whole tables. The page cache may keep them, so mapping them again is cheap.
+func (u *unit) unmapTables() {
 	for i := range u.wants {
-		w := &u.wants[i]
-		if !w.gather || w.device != devicemap.Disk {
-			continue
-		}
-		for k := range w.pieces {
-			for _, r := range w.pieces[k].Ranges {
-				_ = r.Tensor.Advise(r.Begin, r.Size, loader.DontNeed) // only a hint
-			}
+		if w := &u.wants[i]; w.gather && w.device == devicemap.Disk {
+			w.advise(loader.DontNeed)
 		}
 	}
 }
@@ -330,8 +300,8 @@ func (s *Store) Parts(p *meta.Param, expert int) []backend.Part {
 	if expert >= 0 {
 		return s.expertParts(p, expert)
 	}
-	if e := s.entries[p]; e != nil {
-		return e.parts
+	if h := s.holders[p]; h != nil && h.shown != nil && h.shown.place != inFile {
+		return h.shown.parts
 	}
 	return nil
 }

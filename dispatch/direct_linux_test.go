@@ -1,0 +1,111 @@
+package dispatch_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/testenv"
+	"github.com/heftai/heft/meta"
+)
+
+// largeShape has matrices of more than 256 KiB.
+var largeShape = shape{hidden: 320, inner: 544, heads: 6, kv: 2, dim: 64, vocab: 515, layers: 2, dtype: meta.Float32, shift: 3}
+
+// inCache returns the share of a model's file that is in the page cache.
+func inCache(t *testing.T, dir string) float64 {
+	t.Helper()
+	m, err := hostmem.Map(filepath.Join(dir, "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.Release() }() // opened for reading
+	n, err := m.Resident(0, int64(len(m.Bytes())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return float64(n) / float64(len(m.Bytes()))
+}
+
+// evictFile removes a model's file from the page cache.
+func evictFile(t *testing.T, dir string) {
+	t.Helper()
+	f, err := os.Open(filepath.Join(dir, "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	hostmem.DropCache(f, 0, 0)
+	testenv.Need(t, "pagecache", inCache(t, dir) < 0.1, "a file system whose pages can be evicted")
+}
+
+// TestColdWeightsGoStraightToMemory: weights of the cpu tier went through the page cache and were
+// held there, too. Those that it does not hold are read directly, by the pass that needs them or in
+// the background.
+func TestColdWeightsGoStraightToMemory(t *testing.T) {
+	dir := largeShape.folder(t, rand.New(rand.NewPCG(8, 8)))
+	ids, prompt := lawIDs()
+	o := dispatch.Options{Threads: 2}
+	want := forced(t, cpuModel(t, dir, o), ids, prompt, 7)
+	for _, warm := range []bool{false, true} {
+		evictFile(t, dir)
+		m := cpuModel(t, dir, o)
+		if warm {
+			m.Warm(context.Background())
+			m.Promote(context.Background())
+			await(t, m)
+		}
+		sameLogits(t, "cold weights", forced(t, m, ids, prompt, 7), want)
+		st := m.Status()
+		if held, all := st.Held["weights"], st.TierBytes[devicemap.CPU]; held < all*3/4 || held > all*5/4 {
+			t.Errorf("warm %v: %d bytes of weights in memory, of %d", warm, held, all)
+		}
+		if share := inCache(t, dir); share > 0.25 {
+			t.Errorf("warm %v: %.0f %% of the file is in the page cache, too", warm, 100*share)
+		}
+		m.Close()
+	}
+}
+
+// TestPromotedWeightsLeaveThePageCache: promotion unmapped pages, and left them in the page cache.
+func TestPromotedWeightsLeaveThePageCache(t *testing.T) {
+	dir := largeShape.folder(t, rand.New(rand.NewPCG(8, 8)))
+	evictFile(t, dir)
+	m := cpuModel(t, dir, dispatch.Options{Threads: 1})
+	if _, err := os.ReadFile(filepath.Join(dir, "model.safetensors")); err != nil {
+		t.Fatal(err)
+	}
+	m.Warm(context.Background())
+	m.Promote(context.Background())
+	await(t, m)
+	m.Close()                                  // after the files were hashed
+	if share := inCache(t, dir); share > 0.5 { // the system may hold large pages across the ends of weights
+		t.Errorf("%.0f %% of the file is in the page cache and in memory", 100*share)
+	}
+}
+
+// TestALookupReadsItsRow: a lookup in a table of the disk tier read megabytes around the row.
+func TestALookupReadsItsRow(t *testing.T) {
+	s := largeShape
+	s.vocab, s.layers = 8192, 1
+	dir := s.folder(t, rand.New(rand.NewPCG(8, 8)))
+	evictFile(t, dir)
+	m := onDisk(t, dir, dispatch.Options{Threads: 1})
+	evictFile(t, dir) // the header, and what the system read behind it
+	forced(t, m, []int32{4000, 17, 8000, 5000}, 1, 1)
+	info, err := os.Stat(filepath.Join(dir, "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := inCache(t, dir) * float64(info.Size()); n > 256<<10 {
+		t.Errorf("four rows of 1280 bytes left %.0f KiB in the page cache", n/1024)
+	}
+}

@@ -1,0 +1,206 @@
+package residency
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/stored"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// A place is where the bytes of a segment are that operations read.
+type place uint8
+
+const (
+	inFile   place = iota // nowhere yet
+	mapped                // in the page cache, in the mapping of the file
+	inMemory              // in memory of their own
+	inSlot                // in a slot of a ring, while they are held
+)
+
+// A segment is the weights that move as one, in one format: a parameter, or one expert of a stack.
+// The computing goroutine uses parts and place. Any goroutine may look up pieces, and make the copy.
+type segment struct {
+	path     string
+	device   devicemap.Device
+	param    *meta.Param // nil for an expert
+	stack    *stack      // of an expert
+	expert   int
+	gathered bool // a table of which single rows are read, in the mapping
+	convert  bool // some of it is converted in memory
+	shared   bool // the mapping is used, too, by a segment that is gathered
+
+	found  atomic.Bool
+	pieces []stored.Piece // what fills it
+	takes  []bool         // of pieces: whether it is converted in memory
+	first  []int          // of an expert: the index of each parameter's first piece, and the end
+
+	parts []backend.Part // what operations read
+	place place
+
+	copied   atomic.Pointer[copied] // in memory of its own
+	making   sync.Mutex             // held while copied is made
+	transfer atomic.Pointer[move]   // that reads it
+}
+
+// copied is a complete segment in anonymous memory, with huge pages and each range on a boundary of 64
+// bytes; in a mapping alignment depends on the file.
+type copied struct {
+	block *hostmem.Block
+	parts []backend.Part
+}
+
+func (c *copied) bytes() int64 { return int64(len(c.block.Bytes())) }
+
+// find looks up the pieces of g, once.
+func (s *Store) find(g *segment) {
+	if g.found.Load() {
+		return
+	}
+	s.finding.Lock()
+	defer s.finding.Unlock()
+	if g.found.Load() {
+		return
+	}
+	switch {
+	case g.stack != nil:
+		for _, p := range g.stack.params {
+			g.first = append(g.first, len(g.pieces))
+			for _, piece := range s.expertPieces(p, g.expert) {
+				g.pieces, g.takes = append(g.pieces, piece), append(g.takes, s.converts(p))
+			}
+		}
+		g.first = append(g.first, len(g.pieces))
+	case g.pieces == nil:
+		for _, part := range s.binding.Tensors(g.param) {
+			g.pieces, g.takes = append(g.pieces, stored.New(part)), append(g.takes, g.convert)
+		}
+	default: // of the side-car
+		g.takes = make([]bool, len(g.pieces))
+	}
+	g.parts = partsOf(g.pieces)
+	g.found.Store(true)
+}
+
+// partsOf returns the parts of pieces, without their bytes.
+func partsOf(pieces []stored.Piece) []backend.Part {
+	parts := make([]backend.Part, len(pieces))
+	for i := range pieces {
+		parts[i] = pieces[i].Part
+	}
+	return parts
+}
+
+// size returns the bytes of g's pieces as they are in the file.
+func (g *segment) size() (n int64) {
+	for i := range g.pieces {
+		n += g.pieces[i].Size
+	}
+	return n
+}
+
+// show sets the parts to the bytes of a copy.
+func (g *segment) show(c *copied) {
+	g.parts, g.place = c.parts, inMemory
+	g.unmap() // a pass may have mapped them again since the copy was made
+}
+
+// showMapped sets the parts to the file's mapping.
+func (g *segment) showMapped() error {
+	for k := range g.pieces {
+		if err := g.pieces[k].InPlace(&g.parts[k]); err != nil {
+			return err
+		}
+	}
+	g.place = mapped
+	return nil
+}
+
+// showSlot sets the parts to the bytes of a slot; places are those of the segment's ranges.
+func (g *segment) showSlot(slot []byte, places []int64) {
+	at := 0
+	for k := range g.pieces {
+		setRanges(&g.parts[k], g.pieces[k].Ranges, slot, places[at:])
+		at += len(g.pieces[k].Ranges)
+	}
+	g.place = inSlot
+}
+
+// setRanges points part to its ranges in a slot.
+func setRanges(part *backend.Part, ranges []stored.Range, slot []byte, places []int64) {
+	for i, r := range ranges {
+		stored.Set(part, i, slot[places[i]:places[i]+r.Size])
+	}
+}
+
+// advise tells the system how the mapping of g will be used.
+func (g *segment) advise(a loader.Advice) {
+	for k := range g.pieces {
+		for _, r := range g.pieces[k].Ranges {
+			_ = r.Tensor.Advise(r.Begin, r.Size, a) // only a hint
+		}
+	}
+}
+
+// drop frees the copy, which nothing uses, and returns its bytes.
+func (g *segment) drop() int64 {
+	c := g.copied.Swap(nil)
+	if c == nil {
+		return 0
+	}
+	if g.place == inMemory {
+		g.parts, g.place = partsOf(g.pieces), inFile
+	}
+	n := c.bytes()
+	_ = c.block.Release() // released nowhere else
+	return n
+}
+
+// unmap unmaps the bytes of g in its files and removes them from the page cache.
+func (g *segment) unmap() {
+	if g.shared {
+		return
+	}
+	for k := range g.pieces {
+		if g.takes[k] == g.convert { // others stay in the mapping
+			evict(&g.pieces[k])
+		}
+	}
+}
+
+func evict(p *stored.Piece) {
+	for _, r := range p.Ranges {
+		r.Tensor.File.Evict(r.Tensor.Offset+r.Begin, r.Size)
+	}
+}
+
+// use makes g, which is not streamed, usable by the pass.
+func (s *Store) use(g *segment) error {
+	if g.place == inMemory {
+		s.counts.use(true)
+		return nil
+	}
+	c := g.copied.Load()
+	s.counts.use(c != nil)
+	if c == nil && g.place != mapped {
+		since := time.Now()
+		var err error
+		if c, err = s.load(context.Background(), g, Demand); err != nil {
+			return err
+		}
+		s.counts.stall(time.Since(since))
+	}
+	switch {
+	case c != nil:
+		g.show(c)
+	case g.place != mapped:
+		return g.showMapped()
+	}
+	return nil
+}

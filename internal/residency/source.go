@@ -1,0 +1,290 @@
+package residency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/stored"
+	"github.com/heftai/heft/loader"
+)
+
+// smallSegment is the size below which a segment is always mapped first: the system reads neighbours
+// together.
+const smallSegment = 256 << 10
+
+// load makes what g needs before its first use, and returns its copy in memory: a converted one, or
+// one that is read directly if the page cache does not hold its bytes. It returns nil if the mapping
+// is to be used. Of goroutines that load the same segment one does; Demand raises its priority.
+func (s *Store) load(ctx context.Context, g *segment, p Priority) (*copied, error) {
+	if v := g.transfer.Load(); v != nil {
+		s.mover.raise(v, p)
+	}
+	g.making.Lock()
+	defer g.making.Unlock()
+	if c := g.copied.Load(); c != nil {
+		return c, nil
+	}
+	s.find(g)
+	var fill func(context.Context, *segment, Priority, *copied) error
+	switch {
+	case g.convert:
+		fill = s.convertInto
+	default:
+		if err := s.makePieces(ctx, g.pieces); err != nil {
+			return nil, err
+		}
+		if g.gathered || g.cached() {
+			return nil, nil
+		}
+		fill = s.readInto
+	}
+	c, err := s.copyBy(ctx, g, p, fill)
+	if errors.Is(err, errNoRoom) {
+		return nil, nil // mapped for now, or converted before its use
+	}
+	return c, err
+}
+
+// promote copies g from the mapping to memory, if it is not there. It fails with errNoRoom if the
+// budget has no room.
+func (s *Store) promote(ctx context.Context, g *segment) error {
+	g.making.Lock()
+	defer g.making.Unlock()
+	if g.copied.Load() != nil {
+		return nil
+	}
+	s.find(g)
+	fill := s.convertInto
+	if !g.convert {
+		if g.inProcess() {
+			return nil // as well where they are
+		}
+		if err := s.makePieces(ctx, g.pieces); err != nil {
+			return err
+		}
+		if fill = s.copyInto; !g.cached() {
+			fill = s.readInto
+		}
+	}
+	_, err := s.copyBy(ctx, g, Background, fill)
+	return err
+}
+
+// inProcess reports whether g's checkpoint is in memory.
+func (g *segment) inProcess() bool {
+	path := ""
+	if len(g.pieces) > 0 {
+		path, _, _ = g.pieces[0].Ranges[0].Tensor.Location()
+	}
+	return path == ""
+}
+
+// cached reports whether the page cache holds nine tenths of g or more, or the system does not say.
+func (g *segment) cached() bool {
+	size, there := g.size(), int64(0)
+	if size < smallSegment || g.inProcess() {
+		return true
+	}
+	for k := range g.pieces {
+		for _, r := range g.pieces[k].Ranges {
+			n, err := r.Tensor.File.Resident(r.Tensor.Offset+r.Begin, r.Size)
+			if err != nil {
+				return true
+			}
+			there += n
+		}
+	}
+	return there >= size-size/10
+}
+
+// copyBy reserves memory for a copy of g, fills it, and publishes it.
+func (s *Store) copyBy(ctx context.Context, g *segment, p Priority, fill func(context.Context, *segment, Priority, *copied) error) (*copied, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	size, err := s.copySize(g)
+	if err != nil {
+		return nil, fmt.Errorf("residency: %s: %w", g.path, err)
+	}
+	force := g.convert && p == Demand // there is no other way to use it
+	if force {
+		s.makeRoom(size)
+	} else if !s.copies.reserve(size) {
+		return nil, errNoRoom
+	}
+	c := &copied{parts: partsOf(g.pieces)}
+	if c.block, err = hostmem.Alloc(s.ledger, hostmem.Weights, int(size)); err == nil {
+		if err = fill(ctx, g, p, c); err != nil {
+			_ = c.block.Release() // the error tells more
+		}
+	}
+	if err != nil {
+		s.copies.release(size)
+		return nil, fmt.Errorf("residency: %s: %w", g.path, err)
+	}
+	if err := s.copies.publish(g, c, force); err != nil {
+		return nil, err
+	}
+	g.unmap() // a pass that uses the mapping at this moment reads it again
+	return c, nil
+}
+
+// copySize returns the size of a copy of g.
+func (s *Store) copySize(g *segment) (int64, error) {
+	size := 0
+	for k := range g.pieces {
+		if g.takes[k] {
+			_, n, err := s.quantizer.partOf(&g.pieces[k])
+			if err != nil {
+				return 0, err
+			}
+			size += hostmem.Up(n, hostmem.Align)
+			continue
+		}
+		if g.convert {
+			continue // stays in the mapping
+		}
+		for _, r := range g.pieces[k].Ranges {
+			size += int(apart(r.Tensor.Offset+r.Begin, r.Size))
+		}
+	}
+	return int64(max(size, 1)), nil
+}
+
+// apart returns the room in a slot for a range of a file that is read directly and by itself.
+func apart(off, size int64) int64 {
+	return int64(hostmem.Up(int(off%blockSize+size), blockSize))
+}
+
+// copyInto copies g from the mapping.
+func (s *Store) copyInto(_ context.Context, g *segment, _ Priority, c *copied) error {
+	slot, at := c.block.Bytes(), 0
+	for k := range g.pieces {
+		for i, r := range g.pieces[k].Ranges {
+			settle(slot, at, int(r.Size), s.homes)
+			if err := s.copyRange(slot[at:], r); err != nil {
+				return err
+			}
+			stored.Set(&c.parts[k], i, slot[at:at+int(r.Size)])
+			at += int(apart(r.Tensor.Offset+r.Begin, r.Size))
+		}
+	}
+	return nil
+}
+
+// copyRange copies mapped bytes.
+func (s *Store) copyRange(to []byte, r stored.Range) error {
+	data, err := r.Tensor.Bytes()
+	if err != nil {
+		return err
+	}
+	read := func() error { return reading(r.Tensor, func() { copy(to, data[r.Begin:r.Begin+r.Size]) }) }
+	if s.sidecar.holds(r.Tensor) {
+		return read()
+	}
+	return r.Tensor.File.ReadUnchanged(read)
+}
+
+// readInto reads g directly.
+func (s *Store) readInto(ctx context.Context, g *segment, p Priority, c *copied) error {
+	var regions []region
+	for k := range g.pieces {
+		regions = addRegions(regions, &g.pieces[k])
+	}
+	l := newLoad(regions, true)
+	l.jobs = s.loadJobs(regions)
+	_, request := s.mover.Depth()
+	l.cut(request)
+	slot := c.block.Bytes()
+	for i := range l.extents {
+		settle(slot, int(l.extents[i].at), int(l.extents[i].size), s.homes)
+	}
+	d := &directRead{store: s, load: l, slot: slot, ended: make(chan error, 1)}
+	d.transfer = move{source: d, pieces: len(l.pieces), done: func(err error) { d.ended <- err }}
+	g.transfer.Store(&d.transfer)
+	defer g.transfer.Store(nil)
+	s.mover.submit(&d.transfer, p)
+	stop := context.AfterFunc(ctx, func() { s.mover.cancel(&d.transfer, ctx.Err()) })
+	err := <-d.ended
+	stop()
+	if err == nil {
+		err = s.finish(l, slot)
+	}
+	if err != nil {
+		return err
+	}
+	l.align(slot)
+	at := 0
+	for k := range g.pieces {
+		setRanges(&c.parts[k], g.pieces[k].Ranges, slot, l.places[at:])
+		at += len(g.pieces[k].Ranges)
+	}
+	return nil
+}
+
+// A directRead is the source of a segment that is read past the page cache.
+type directRead struct {
+	store    *Store
+	load     *load
+	slot     []byte
+	ended    chan error
+	transfer move
+}
+
+func (d *directRead) prepare() error { return d.store.prepare(d.load) }
+
+func (d *directRead) read(piece int) error {
+	_, err := d.store.readPiece(d.load, piece, d.slot)
+	return err
+}
+
+// convertInto converts g. Pieces that are not converted stay in the mapping.
+func (s *Store) convertInto(ctx context.Context, g *segment, _ Priority, c *copied) error {
+	s.quantizer.mu.Lock()
+	defer s.quantizer.mu.Unlock()
+	slot, at := c.block.Bytes(), 0
+	for k := range g.pieces {
+		if !g.takes[k] {
+			if err := g.pieces[k].InPlace(&c.parts[k]); err != nil {
+				return err
+			}
+			continue
+		}
+		part, n, err := s.quantizer.partOf(&g.pieces[k])
+		if err != nil {
+			return err
+		}
+		settle(slot, at, n, s.homes)
+		if err := s.quantizer.convert(ctx, slot[at:at+n], g.pieces[k].Ranges[0], &g.pieces[k].Part); err != nil {
+			return err
+		}
+		part.Data = slot[at : at+n]
+		c.parts[k] = part
+		at += hostmem.Up(n, hostmem.Align)
+	}
+	return nil
+}
+
+// populate brings the pages of g's mapping into memory.
+func (s *Store) populate(ctx context.Context, g *segment) error {
+	for k := range g.pieces {
+		for _, r := range g.pieces[k].Ranges {
+			for off := int64(0); off < r.Size; off += warmStep {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				n := min(warmStep, r.Size-off)
+				if r.Tensor.Advise(r.Begin+off, n, loader.Populate) == nil {
+					continue
+				}
+				_ = r.Tensor.Advise(r.Begin+off, n, loader.WillNeed) // only a hint
+				if err := touchPages(r.Tensor, r.Begin+off, n); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
