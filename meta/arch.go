@@ -87,14 +87,19 @@ func New(cfg *Config, header CheckpointHeader) (*Model, error) {
 	if a == nil {
 		return nil, &UnsupportedError{cfg.ModelType}
 	}
+	f := cfg.fields()
+	quantised := f.quantisation()
 	dtype := cfg.DType
-	if dtype == NoDType {
+	switch {
+	case dtype != NoDType:
+	case header == nil && len(quantised.formats) > 0:
+		dtype = BFloat16 // gpt-oss names no dtype; what it leaves unquantised has 16 bits, as everywhere
+	default:
 		dtype = Float32
 	}
-	f := cfg.fields()
 	b := NewBuilder(a.class, dtype)
 	b.tree.header, b.tree.base, b.tree.noSplit = header, a.base, a.noSplit
-	b.tree.quantised = f.quantisation()
+	b.tree.quantised = quantised
 	a.build(f, b)
 	if err := f.err(); err != nil {
 		return nil, err

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"strings"
@@ -88,6 +90,39 @@ func TestALowerCaseBWarns(t *testing.T) {
 		}
 		if warned := strings.Contains(strings.Join(got.Warnings, "\n"), "write 8GB for bytes"); warned != c.warns {
 			t.Errorf("%s: warnings %q", c.limit, got.Warnings)
+		}
+	}
+}
+
+// TestPlansOfBareConfigsAreThoseOfThePublishedFiles: DeepSeek-V3, Kimi-K2 and gpt-oss-120b are published in
+// 641.3, 958.5 and 60.8 GiB. What of them is not read is in the plan.
+func TestPlansOfBareConfigsAreThoseOfThePublishedFiles(t *testing.T) {
+	fp8 := map[string]any{"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": []int{128, 128}}
+	oss := maps.Clone(gptOSSConfig)
+	delete(oss, "torch_dtype") // as it is published
+	for name, c := range map[string]struct {
+		config       map[string]any
+		read, unread float64 // GiB
+	}{
+		"DeepSeek-V3": {map[string]any{"model_type": "deepseek_v3", "torch_dtype": "bfloat16", "num_hidden_layers": 61, "num_nextn_predict_layers": 1, "quantization_config": fp8}, 626.9, 14.4},
+		"Kimi-K2": {map[string]any{"model_type": "kimi_k2", "torch_dtype": "bfloat16", "num_hidden_layers": 61, "num_attention_heads": 64, "num_key_value_heads": 64, "n_routed_experts": 384,
+			"n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "vocab_size": 163840, "num_nextn_predict_layers": 0, "quantization_config": fp8}, 958.5, 0},
+		"gpt-oss-120b": {oss, 60.77, 0},
+	} {
+		config := filepath.Join(writeConfig(t, c.config), "config.json")
+		var got devicemap.Plan
+		parse(t, &got, "plan", config, "--no-probe", "--json", "--max-memory", "cpu=100GiB")
+		bytes := int64(0)
+		for _, d := range got.Devices {
+			bytes += d.WeightsBytes
+		}
+		if gib := float64(bytes) / (1 << 30); math.Abs(gib-c.read) > 0.001*c.read {
+			t.Errorf("%s: weights of %.2f GiB, want %.2f", name, gib, c.read)
+		}
+		text, _ := command(t, 0, "plan", config, "--no-probe", "--max-memory", "cpu=100GiB")
+		said := strings.Contains(text, fmt.Sprintf("%.1f GiB more, for predicting several tokens ahead, which Heft does not read", c.unread))
+		if said != (c.unread > 0) {
+			t.Errorf("%s: the plan names bytes that are not read: %t\n%s", name, said, text)
 		}
 	}
 }
