@@ -51,11 +51,13 @@ func openFile(path, name string) (*File, error) {
 	if !info.Mode().IsRegular() {
 		return nil, &Error{File: path, Reason: "cannot be opened", Err: smallfile.ErrNotRegular}
 	}
+	writes, _ := hostmem.WatchWrites(path) // before the stamp; nil if the system cannot
 	stamp, err := hostmem.StampAt(path)
 	if err != nil {
+		writes.Close()
 		return nil, &Error{File: path, Reason: "cannot be opened", Err: unpath(err)}
 	}
-	return &File{Name: name, Path: path, Size: info.Size(), info: info, stamp: stamp}, nil
+	return &File{Name: name, Path: path, Size: info.Size(), info: info, stamp: stamp, contents: contents{writes: writes}}, nil
 }
 
 // inMemory reports whether the file has no path.

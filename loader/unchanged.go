@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/heftai/heft/internal/hostmem"
 )
@@ -16,7 +17,8 @@ import (
 // differs is no proof that the contents do: touch, a backup tool or a restore change the time
 // alone. So the whole contents are hashed in the background once, while the stamp is the one of
 // the opening, and hashed again when the stamp differs. Samples would be faster, but miss a partial
-// overwrite. Until the first hash is complete a new stamp counts as a change.
+// overwrite. Until the first hash is complete a new stamp is accepted if the system says that the
+// file's attributes were changed and that nothing was written to it, and else counts as a change.
 //
 // Equal contents now do not prove that they were equal all the time: a file may have been
 // overwritten and restored between two looks. [File.Epoch] counts the times that a new stamp was
@@ -30,6 +32,8 @@ type contents struct {
 	drop     bool                          // the file does not stay in the page cache
 	accepted atomic.Pointer[hostmem.Stamp] // a later stamp with the same contents
 	epoch    atomic.Uint64
+	writes   *hostmem.Writes // since the file was opened; nil if the system cannot tell
+	unhashed atomic.Bool     // accepted by what writes says
 }
 
 // hashed is the size of one read.
@@ -38,6 +42,7 @@ const hashed = 1 << 20
 var hashSeed = maphash.MakeSeed()
 
 func (c *contents) close() {
+	c.writes.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.file != nil {
@@ -72,7 +77,7 @@ func (f *File) remember(ctx context.Context, drop bool, pace func(context.Contex
 		return &Error{File: f.Path, Reason: "cannot be opened", Err: unpath(err)}
 	}
 	before, err := hostmem.StampOf(file)
-	if err != nil || before != f.stamp {
+	if accepted := f.contents.accepted.Load(); err != nil || before != f.stamp && (accepted == nil || before != *accepted) {
 		return file.Close() // another file has the name, or the system has no stamps
 	}
 	sum, err := hashOf(ctx, file, drop, pace)
@@ -88,11 +93,18 @@ func (f *File) remember(ctx context.Context, drop bool, pace func(context.Contex
 	}
 	f.contents.mu.Lock()
 	defer f.contents.mu.Unlock()
-	if f.contents.file != nil {
+	if f.contents.file != nil || f.contents.unhashed.Load() && f.contents.written() {
 		return file.Close()
 	}
 	f.contents.file, f.contents.sum, f.contents.drop = file, sum, drop
+	f.contents.unhashed.Store(false)
 	return nil
+}
+
+// written reports whether the file may have been written to since it was opened.
+func (c *contents) written() bool {
+	written, _ := c.writes.Changes()
+	return written
 }
 
 // hashOf hashes a whole file.
@@ -122,7 +134,8 @@ func hashOf(ctx context.Context, file *os.File, drop bool, pace func(context.Con
 // Unchanged reports as an *Error that the contents of the file are others than when it was opened,
 // which its size need not show. A file that took its place by its name is another one, and does not
 // matter once this one is open. Most calls ask for the stamp only and allocate nothing; one that
-// finds a new stamp reads the whole file if [Checkpoint.HashFiles] has, and else reports a change.
+// finds a new stamp reads the whole file if [Checkpoint.HashFiles] has. Else it reports a change,
+// unless the system says that the file was touched and not written to.
 func (f *File) Unchanged() error {
 	if f.inMemory() {
 		return nil
@@ -136,7 +149,7 @@ func (f *File) Unchanged() error {
 	case now == f.stamp:
 		return nil
 	}
-	if accepted := f.contents.accepted.Load(); accepted != nil && *accepted == now {
+	if accepted := f.contents.accepted.Load(); accepted != nil && *accepted == now && (!f.contents.unhashed.Load() || !f.contents.written()) {
 		return nil
 	}
 	return f.compare(now)
@@ -147,8 +160,14 @@ func (f *File) compare(now hostmem.Stamp) error {
 	c := &f.contents
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.file == nil || now.Size() != f.Size {
+	if now.Size() != f.Size {
 		return f.changed(now.Size())
+	}
+	if c.file == nil {
+		if !c.touched(now) {
+			return f.changed(now.Size())
+		}
+		return nil
 	}
 	const tries = 3 // of a file that is being written to
 	for range tries {
@@ -174,6 +193,29 @@ func (f *File) compare(now hostmem.Stamp) error {
 		now = after
 	}
 	return f.changed(now.Size())
+}
+
+// touched accepts a new stamp of a file that was not hashed if its attributes were changed and it was
+// not written to. An event follows the new stamp after some microseconds. c.mu is held.
+func (c *contents) touched(now hostmem.Stamp) bool {
+	if accepted := c.accepted.Load(); accepted != nil && *accepted == now {
+		return !c.written()
+	}
+	const tries, pause = 5, time.Millisecond
+	for range tries {
+		written, touched := c.writes.Changes()
+		switch {
+		case written:
+			return false
+		case touched:
+			c.unhashed.Store(true)
+			c.accepted.Store(&now)
+			c.epoch.Add(1)
+			return true
+		}
+		time.Sleep(pause)
+	}
+	return false
 }
 
 // Epoch counts how often a new stamp of the file was found to have the same contents. What was read

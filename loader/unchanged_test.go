@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/testenv"
 )
 
 // TestUnchanged: a file that was written to is told by its date, mapped or not, and one that
@@ -98,16 +102,77 @@ func TestATouchedFileIsUnchanged(t *testing.T) {
 			t.Errorf("restored: %v", err)
 		}
 	}
-	touched := open(t, save(t, 0, floats("w", 1)))
-	file := touched.Files()[0]
-	if err := os.Chtimes(file.Path, time.Unix(1, 0), time.Unix(1, 0)); err != nil {
+}
+
+// TestAFileTouchedBeforeItIsHashedIsUnchanged: until the first hash was complete a new date ended
+// service. Where the system tells a touch from a write, a touched file is the same one, and hashed
+// later; one that was written to never is.
+func TestAFileTouchedBeforeItIsHashedIsUnchanged(t *testing.T) {
+	probe := filepath.Join(t.TempDir(), "a")
+	if err := os.WriteFile(probe, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := touched.HashFiles(context.Background(), false, nil); err != nil {
+	watch, err := hostmem.WatchWrites(probe)
+	testenv.Need(t, "inotify", err == nil, "inotify")
+	watch.Close()
+	touch := func(file *File, seconds int64) {
+		t.Helper()
+		if err := os.Chtimes(file.Path, time.Unix(seconds, 0), time.Unix(seconds, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ck := open(t, save(t, 0, floats("w", 1)))
+	file := ck.Files()[0]
+	whole, err := os.ReadFile(file.Path)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := file.Unchanged(); !errors.Is(err, ErrChanged) {
-		t.Errorf("touched before it was hashed: %v", err)
+	for i := range 2 {
+		touch(file, int64(i))
+		for range 2 {
+			if err := file.Unchanged(); err != nil || ck.Epoch() != uint64(i+1) {
+				t.Errorf("touched: %v, epoch %d", err, ck.Epoch())
+			}
+		}
+	}
+	if err := ck.HashFiles(context.Background(), false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file.Path, whole, 0o600); err != nil { // the same bytes
+		t.Fatal(err)
+	}
+	if err := file.Unchanged(); err != nil {
+		t.Errorf("written again with the same bytes, after it was hashed: %v", err)
+	}
+	other := append(slices.Clone(whole[:len(whole)-1]), whole[len(whole)-1]^1)
+	for name, prepare := range map[string]func(file *File){
+		"written":              func(*File) {},
+		"touched and written":  func(file *File) { touch(file, 1) },
+		"accepted and written": func(file *File) { touch(file, 1); _ = file.Unchanged() },
+	} {
+		ck := open(t, save(t, 0, floats("w", 1)))
+		file := ck.Files()[0]
+		prepare(file)
+		info, err := os.Stat(file.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file.Path, other, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if name == "accepted and written" { // and with the date that was accepted
+			if err := os.Chtimes(file.Path, info.ModTime(), info.ModTime()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, when := range []string{"", ", and hashed then"} {
+			if err := file.Unchanged(); !errors.Is(err, ErrChanged) {
+				t.Errorf("%s%s: %v", name, when, err)
+			}
+			if err := ck.HashFiles(context.Background(), false, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 
