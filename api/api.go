@@ -117,7 +117,9 @@ func requestMemory(m *generate.Model) *wire.Memory {
 	bytes := requestBytes(m)
 	bytes -= bytes / connectionShare
 	if d := m.Dispatched(); d != nil && d.RequestBytes() > 0 {
-		return wire.NewMemory(bytes, d.CountRequests)
+		all := wire.NewMemory(bytes, d.CountRequests)
+		d.NotifyRequests(func(n int64) { all.Admit(n - n/connectionShare) })
+		return all
 	}
 	return wire.NewMemory(bytes, nil)
 }

@@ -14,7 +14,7 @@ func TestSharesKeepToTheLimit(t *testing.T) {
 	for range 20000 {
 		host := devicemap.DevicePlan{WeightsBytes: r.Int64N(1000), KVBytes: r.Int64N(500), StagingBytes: r.Int64N(300),
 			ActivationBytes: r.Int64N(50), RequestBytes: r.Int64N(50), RuntimeBytes: r.Int64N(50)}
-		least := shares{staging: r.Int64N(host.StagingBytes + 1), kv: r.Int64N(host.KVBytes + 1)}
+		least := shares{staging: r.Int64N(host.StagingBytes + 1), kv: r.Int64N(host.KVBytes + 1), requests: r.Int64N(host.RequestBytes + 1)}
 		held := r.Int64N(host.KVBytes + 1)
 		var before shares
 		for limit := int64(-1); limit < host.Used()+100; limit += 1 + r.Int64N(200) {
@@ -22,10 +22,10 @@ func TestSharesKeepToTheLimit(t *testing.T) {
 			if got, most := s.sum(host), max(limit, least.sum(host)); got > most {
 				t.Fatalf("%+v, minimum %+v: %+v takes %d of %d", host, least, s, got, most)
 			}
-			if limit >= host.Used() && s != (shares{weights: host.WeightsBytes, staging: host.StagingBytes, kv: host.KVBytes}) {
+			if limit >= host.Used() && s != (shares{weights: host.WeightsBytes, staging: host.StagingBytes, kv: host.KVBytes, requests: host.RequestBytes}) {
 				t.Fatalf("%+v is not whole under a limit of %d: %+v", host, limit, s)
 			}
-			if s.kv < held && s.weights > 0 || s.weights < host.WeightsBytes && s.staging > least.staging {
+			if s.kv < held && s.weights > 0 || s.weights < host.WeightsBytes && s.staging > least.staging || s.requests < host.RequestBytes && (s.weights > 0 || s.kv > least.kv) {
 				t.Fatalf("%+v, minimum %+v, %d held, limit %d: wrong order: %+v", host, least, held, limit, s)
 			}
 			if s.kv < before.kv || s.weights < before.weights && s.kv == before.kv && s.staging == before.staging {

@@ -20,6 +20,7 @@ type limited struct {
 	sync.Mutex              // one change at a time
 	now        atomic.Int64 // the limit; 0 is that of the plan
 	offloaded  bool         // by an OffloadHook, until the next pass
+	requests   []func(bytes int64)
 	stop       context.CancelFunc
 	following  sync.WaitGroup
 	kv         kvGrowth
@@ -27,7 +28,7 @@ type limited struct {
 
 // SetMemoryLimit changes the limit of the host's memory while the model is used. If the limit falls,
 // experts are evicted, then weights of the cpu tier return to the checkpoint's mapping, from which they
-// are read again, then the KV cache shrinks to one sequence. Passes go on and results stay bitwise the
+// are read again, then the KV cache shrinks to one sequence, then the memory for requests. Passes go on and results stay bitwise the
 // same. If the limit rises, weights come back in the background, up to the plan's limit. Weights of the
 // unit that computes follow when it is done. SetMemoryLimit returns the minimum in bytes, below which the
 // model does not go. Any goroutine may call it.
@@ -64,8 +65,20 @@ func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 		}
 		m.resizeKV(pages)
 	}
+	for _, f := range m.limit.requests {
+		f(to.requests)
+	}
 	m.limit.now.Store(bytes)
 	return least.sum(host)
+}
+
+// NotifyRequests calls f whenever the memory for requests changes with the limit, in bytes, from the
+// goroutine that changes it. f must not change the limit. Requests are what shrinks last. Any goroutine
+// may call it.
+func (m *Model) NotifyRequests(f func(bytes int64)) {
+	m.limit.Lock()
+	defer m.limit.Unlock()
+	m.limit.requests = append(m.limit.requests, f)
 }
 
 // setOffloaded drops the copies of weights, or lets them come back within the limit.
@@ -110,13 +123,14 @@ func (m *Model) endFollowing() {
 }
 
 // shares are the parts of the host's memory that depend on its limit, in bytes.
-type shares struct{ weights, staging, kv int64 }
+type shares struct{ weights, staging, kv, requests int64 }
 
 // leastShares are the smallest ones that work: one sequence of KV, and the weights on their way.
 func (m *Model) leastShares() shares {
 	host := m.plan.Device(devicemap.CPU)
 	fewest, experts := m.weights.ExpertBytes()
-	least := shares{weights: m.weights.LeastBudget(), staging: max(0, host.StagingBytes-(experts-fewest))}
+	least := shares{weights: m.weights.LeastBudget(), staging: max(0, host.StagingBytes-(experts-fewest)),
+		requests: min(host.RequestBytes, leastRequest)}
 	if m.cache != nil {
 		sequence := m.cache.Config().SequenceBytes(min(m.options.Context, leastContext), m.options.MaxBatchTokens)
 		least.kv = min(sequence, host.KVBytes)
@@ -126,15 +140,15 @@ func (m *Model) leastShares() shares {
 
 // sum is what a host with these shares takes.
 func (s shares) sum(host devicemap.DevicePlan) int64 {
-	host.WeightsBytes, host.StagingBytes, host.KVBytes = s.weights, s.staging, s.kv
+	host.WeightsBytes, host.StagingBytes, host.KVBytes, host.RequestBytes = s.weights, s.staging, s.kv, s.requests
 	return host.Used()
 }
 
 // divide returns the shares of a host whose plan is given under a limit. held is what sequences have of
 // the KV cache. Pages that no sequence holds go first, in proportion to the limit, then experts, weights,
-// and the other pages.
+// the other pages, and requests.
 func divide(host devicemap.DevicePlan, least shares, held, limit int64) shares {
-	s := shares{weights: host.WeightsBytes, staging: host.StagingBytes, kv: host.KVBytes}
+	s := shares{weights: host.WeightsBytes, staging: host.StagingBytes, kv: host.KVBytes, requests: host.RequestBytes}
 	over := host.Used() - max(limit, 0)
 	take := func(from *int64, keep int64) {
 		n := max(0, min(over, *from-keep))
@@ -146,6 +160,7 @@ func divide(host devicemap.DevicePlan, least shares, held, limit int64) shares {
 	take(&s.staging, least.staging)
 	take(&s.weights, least.weights)
 	take(&s.kv, least.kv)
+	take(&s.requests, least.requests)
 	return s
 }
 

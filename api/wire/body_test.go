@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -106,6 +107,30 @@ func TestUnannouncedBodiesAreCountedAsTheyGrow(t *testing.T) {
 	if _, code := read(maxBody + 1); code != http.StatusRequestEntityTooLarge {
 		t.Errorf("more than allowed: status %d", code)
 	}
+}
+
+// TestALowerLimitAdmitsFewerRequests: when the memory limit falls, requests that run go on, and new ones
+// wait until there is room or the limit rises.
+func TestALowerLimitAdmitsFewerRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemory(9<<10, nil)
+		m.Admit(2 << 10)
+		first, ok := m.claim(t.Context(), 2<<10) // alone
+		if !ok || first.Keep(1<<9) != nil {
+			t.Fatal("a request alone is not admitted")
+		}
+		begin := time.Now()
+		if _, ok := m.claim(t.Context(), 1<<9); ok || time.Since(begin) != roomWait {
+			t.Errorf("admitted: %v, after %v", ok, time.Since(begin))
+		}
+		admitted := make(chan bool)
+		go func() { _, ok := m.claim(t.Context(), 1<<9); admitted <- ok }()
+		synctest.Wait()
+		m.Admit(9 << 10)
+		if !<-admitted {
+			t.Error("no request is admitted when the limit has risen")
+		}
+	})
 }
 
 // endless is a text without end.

@@ -35,6 +35,7 @@ type Memory struct {
 	held, work pool
 
 	mu         sync.Mutex
+	admitted   int64 // that new requests may bring the total to
 	garbage    int64
 	collecting bool
 	freed      chan struct{} // closed when memory is released; nil if no request waits
@@ -50,12 +51,55 @@ func NewMemory(limit int64, count func(bytes int64)) *Memory {
 		count = func(int64) {}
 	}
 	held := limit / allParts * heldParts
-	return &Memory{limit: limit, wait: roomWait, count: count, held: pool{most: held}, work: pool{most: limit - held}}
+	return &Memory{limit: limit, admitted: limit, wait: roomWait, count: count, held: pool{most: held}, work: pool{most: limit - held}}
 }
 
 // MaxBody is the size of the largest body that is read: what is decoded of it must fit, too.
 func (m *Memory) MaxBody() int64 {
 	return max(0, min(maxBody, m.held.most-requestBytes, (m.work.most-smallWork)/textCopies))
+}
+
+// Admit lowers what requests may take together to n bytes, or raises it again, up to the limit. Requests
+// that run keep what they have and may still reserve memory; new ones wait, except for one alone. A body
+// of MaxBody stays one that fits.
+func (m *Memory) Admit(n int64) {
+	m.mu.Lock()
+	m.admitted = min(max(n, 0), m.limit)
+	m.wake()
+	m.mu.Unlock()
+}
+
+// admit waits until a new request may take n bytes. It returns false if that takes too long.
+func (m *Memory) admit(ctx context.Context, n int64) bool {
+	var late <-chan time.Time
+	for {
+		m.mu.Lock()
+		used := m.held.used + m.work.used
+		if used == 0 || m.admitted == m.limit || used+m.garbage+n <= m.admitted {
+			m.mu.Unlock()
+			return true
+		}
+		if m.garbage > 0 && !m.collecting {
+			m.mu.Unlock()
+			m.collect()
+			continue
+		}
+		if m.freed == nil {
+			m.freed = make(chan struct{})
+		}
+		freed := m.freed
+		m.mu.Unlock()
+		if late == nil {
+			late = time.After(m.wait)
+		}
+		select {
+		case <-freed:
+		case <-late:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // take reserves n bytes of p as soon as they are free. It returns false if they are not in time, or
@@ -165,7 +209,7 @@ func ClaimOf(ctx context.Context) *Claim {
 
 // claim reserves n bytes for a new request.
 func (m *Memory) claim(ctx context.Context, n int64) (*Claim, bool) {
-	if !m.take(ctx, &m.held, n, m.wait) {
+	if !m.admit(ctx, n) || !m.take(ctx, &m.held, n, m.wait) {
 		return nil, false
 	}
 	return &Claim{m: m, ctx: ctx, held: n}, true

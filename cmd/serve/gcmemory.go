@@ -40,6 +40,16 @@ func (h heapLimit) fit(plan devicemap.Plan) {
 	debug.SetMemoryLimit(min(limit, h.inherited))
 }
 
+// follow lowers the limit of Go's memory with that of requests, which the model changes.
+func (h heapLimit) follow(m *dispatch.Model) {
+	most, all := debug.SetMemoryLimit(-1), m.RequestBytes()
+	m.NotifyRequests(func(n int64) {
+		if limit := most - (all - n); limit != debug.SetMemoryLimit(-1) {
+			debug.SetMemoryLimit(limit)
+		}
+	})
+}
+
 // heapBytes returns the limit of Go's memory on a host where it takes used bytes already, and by how
 // much this limit exceeds what the plan has for Go and leaves free.
 func heapBytes(host devicemap.DevicePlan, used int64) (limit, over int64) {

@@ -67,6 +67,7 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 		return err
 	}
 	heap.fit(s.model.Plan())
+	heap.follow(s.model)
 	defer s.close()
 	listener, err := c.listen()
 	if err != nil {
