@@ -6,7 +6,7 @@
 #   scripts/soak-pressure.sh [TIME]        default 10m
 #
 # SOAK_MODEL: a folder to serve (default: a random dense model of 360 MB). SOAK_FLAGS: more flags of serve.
-# SOAK_LEAST_MIB, SOAK_MOST_MIB: bounds of the walk (default 230 and 420). SOAK_LIMIT: --max-memory (default 700MiB).
+# SOAK_LEAST_MIB, SOAK_MOST_MIB: bounds of the walk (default 230 and 720). SOAK_LIMIT: --max-memory (default 700MiB).
 # SOAK_THREADS: default 2.
 set -euo pipefail
 cd "$(dirname "$0")/.."

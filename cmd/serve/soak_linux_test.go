@@ -35,7 +35,7 @@ func TestSoakUnderPressure(t *testing.T) {
 		t.Fatal(err)
 	}
 	least, _ := strconv.ParseInt(environment("SOAK_LEAST_MIB", "230"), 10, 64)
-	most, _ := strconv.ParseInt(environment("SOAK_MOST_MIB", "420"), 10, 64)
+	most, _ := strconv.ParseInt(environment("SOAK_MOST_MIB", "720"), 10, 64)
 	group, err := memoryGroup(1 << 30)
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +101,9 @@ func soakWalk(ctx context.Context, t *testing.T, group string, p *process, least
 	soft := most
 	defer func() { t.Logf("the limit walked between %d and %d MiB", least/mib, most/mib) }()
 	for ctx.Err() == nil && !t.Failed() {
-		soft = min(max(soft+int64(r.NormFloat64()*float64(most-least)/2), least), most)
+		if soft = least + r.Int64N(most-least); r.IntN(3) == 0 {
+			soft = []int64{least, most}[r.IntN(2)]
+		}
 		if now, _ := os.ReadFile(group + "/memory.limit_in_bytes"); len(now) > 0 {
 			if hard, _ := strconv.ParseInt(strings.TrimSpace(string(now)), 10, 64); hard < soft {
 				hardLimit(t, group, soft)
