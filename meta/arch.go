@@ -16,7 +16,7 @@ type architecture struct {
 	build     func(*fields, *Builder)
 }
 
-// architectures returns the table of what can be built: one line, and one file, each.
+// architectures returns the table of supported architectures. Each has one line here and one file.
 func architectures() []architecture {
 	return []architecture{
 		{"cohere", "CohereForCausalLM", "model", "CohereDecoderLayer", 5, 255001, cohere},
@@ -42,8 +42,8 @@ func architectures() []architecture {
 	}
 }
 
-// RootClass returns the class of the root module that a model_type builds, "" for one that is
-// not supported.
+// RootClass returns the class of the root module of a model type, or "" if the type is not
+// supported.
 func RootClass(modelType string) string {
 	if a := lookup(modelType); a != nil {
 		return a.class
@@ -60,7 +60,7 @@ func Architectures() []string {
 	return names
 }
 
-// An UnsupportedError says that no architecture goes by a config's model_type.
+// An UnsupportedError says that no architecture supports a config's model_type.
 type UnsupportedError struct{ ModelType string }
 
 func (e *UnsupportedError) Error() string {
@@ -71,17 +71,16 @@ func (e *UnsupportedError) Error() string {
 	return fmt.Sprintf("meta: config.json: model_type: %.60q is not supported (supported: %s)", e.ModelType, supported)
 }
 
-// New builds the skeleton of the model that cfg describes. No weight is allocated
-// or read.
+// New builds the skeleton of the model that cfg describes. It allocates and reads no weight.
 //
-// With a header, which may be nil, every parameter takes the dtype that the
-// checkpoint has for it, and sources are the names that stand in the file where
-// dialects differ, with the tensors of a quantised weight ([Quant]). Tensors the header lacks keep the config's dtype. New does not
-// report missing or misshapen tensors; loader.Bind does. Without a header weights are those of a
+// With a header each parameter takes the dtype that the checkpoint has for it. Sources take the
+// names that the checkpoint uses, where published names differ, and the tensors of quantised
+// weights ([Quant]). Tensors that the header lacks keep the config's dtype. New does not report
+// missing or misshapen tensors; loader.Bind does. Without a header (nil), weights are those of a
 // published checkpoint with this config: quantization_config says which are quantised.
 //
-// Errors are a [*ConfigError] for a bad field and an [*UnsupportedError] for a
-// model_type that is not in [Architectures].
+// Errors are a [*ConfigError] for a bad field and an [*UnsupportedError] for a model_type that is
+// not in [Architectures].
 func New(cfg *Config, header CheckpointHeader) (*Model, error) {
 	a := lookup(cfg.ModelType)
 	if a == nil {
@@ -127,8 +126,8 @@ func lookup(modelType string) *architecture {
 	return nil
 }
 
-// modelTypeOf finds the model type by the class name of the whole model, for
-// configs that state only that.
+// modelTypeOf finds the model type by the class name of the whole model, for configs that have only
+// that.
 func modelTypeOf(classes []string) string {
 	for _, a := range architectures() {
 		for _, class := range classes {
@@ -140,7 +139,7 @@ func modelTypeOf(classes []string) string {
 	return ""
 }
 
-// eos returns the default list of ending tokens.
+// eos returns the default ids of end tokens.
 func (a *architecture) eos() []int {
 	if a.eosID < 0 {
 		return nil

@@ -7,25 +7,25 @@ import (
 	"strings"
 )
 
-// maxElements bounds a parameter, and a whole tree: so many elements of any dtype
-// can be counted in bits with an int64.
+// maxElements bounds a parameter and a whole tree. An int64 can count the bits of this many
+// elements of any dtype.
 const maxElements = 1 << 56
 
-// A Builder makes a tree of modules, one scope a module. Scopes follow the
-// reference's names, and a parameter's source is its own dotted name unless stated
-// otherwise. The first error is kept and given by Build, so that an architecture
-// reads like the list of its layers. A Builder is for one goroutine.
+// A Builder makes a tree of modules. Each module has a scope. Scopes have the names of
+// transformers. The source of a parameter is its own dotted name unless stated otherwise. The
+// builder keeps the first error and Build returns it, so that an architecture reads like the list
+// of its layers. One goroutine uses a Builder.
 type Builder struct {
 	tree *tree
 	node *Module
 	path string
-	// inBlock and experts say that the scope lies within a decoder block, and that it is the
-	// module that stacks the experts of spec.
+	// inBlock is set within a decoder block. experts is set for the module that stacks the experts
+	// of spec.
 	inBlock bool
 	experts *MoESpec
 }
 
-// tree is what the scopes of one tree share.
+// tree is shared by the scopes of one tree.
 type tree struct {
 	root   *Module
 	dtype  DType
@@ -45,8 +45,8 @@ func NewBuilder(class string, dtype DType) *Builder {
 	return &Builder{tree: &tree{root: root, dtype: dtype}, node: root}
 }
 
-// Build returns the root of the tree, or the first error. The Builder and its
-// scopes are not used any more.
+// Build returns the root of the tree, or the first error. Do not use the Builder or its scopes
+// afterwards.
 func (b *Builder) Build() (*Module, error) {
 	if b.tree.err != nil {
 		return nil, b.tree.err
@@ -68,7 +68,7 @@ func (b *Builder) Child(name, class string) *Builder {
 	return scope
 }
 
-// weightPlace says where parameter name of this scope, of the given shape, stands.
+// weightPlace describes the place of parameter name of this scope, which has the given shape.
 func (b *Builder) weightPlace(name string, shape []int) weightPlace {
 	w := weightPlace{inBlock: b.inBlock}
 	switch spec, ok := b.node.Spec.(*LinearSpec); {
@@ -80,7 +80,7 @@ func (b *Builder) weightPlace(name string, shape []int) weightPlace {
 	return w
 }
 
-// Runs states how this scope's module runs.
+// Runs sets how this scope's module runs.
 func (b *Builder) Runs(kind Kind, spec any) *Builder {
 	b.node.Kind, b.node.Spec = kind, spec
 	return b
@@ -91,9 +91,9 @@ func (b *Builder) Param(name string, shape ...int) *Param {
 	return b.ParamFrom(name, shape, []TensorSource{{Tensor: Join(b.path, name)}})
 }
 
-// ParamFrom adds a parameter that is filled by sources. Where checkpoints come in
-// several dialects, others are the further ways to fill it: with a header, the
-// first way whose first tensor is there is taken.
+// ParamFrom adds a parameter that sources fill. Checkpoints with other names may fill it in another
+// way: others lists these ways. With a header, ParamFrom takes the first way whose first tensor
+// exists.
 func (b *Builder) ParamFrom(name string, shape []int, sources []TensorSource, others ...[]TensorSource) *Param {
 	p := &Param{Name: name, Shape: shape, DType: b.tree.dtype}
 	b.tree.resolve(p, sources, others, b.weightPlace(name, shape))
@@ -102,15 +102,15 @@ func (b *Builder) ParamFrom(name string, shape []int, sources []TensorSource, ot
 	return p
 }
 
-// Tied adds a parameter that is the same tensor as p.
+// Tied adds a parameter that shares its tensor with p.
 func (b *Builder) Tied(name string, p *Param) *Param {
 	tied := &Param{Name: name, Shape: p.Shape, DType: p.DType, Stored: p.Stored, SameAs: p}
 	b.node.Params = append(b.node.Params, tied)
 	return tied
 }
 
-// Buffer adds a tensor that is not trained. A persistent one is filled by the
-// checkpoint tensor of its own name.
+// Buffer adds a tensor that is not trained. The checkpoint tensor of its own name fills a
+// persistent one.
 func (b *Builder) Buffer(name string, dtype DType, persistent bool, shape ...int) *Buffer {
 	buf := &Buffer{Name: name, Shape: shape, DType: dtype, Persistent: persistent}
 	if persistent {
@@ -126,8 +126,8 @@ func (b *Builder) Buffer(name string, dtype DType, persistent bool, shape ...int
 	return buf
 }
 
-// Ignore adds patterns of checkpoint tensors, with and without the model's base
-// prefix, that are left out without a warning.
+// Ignore adds patterns of checkpoint tensors that the model does not use, so that they cause no
+// warning. A pattern matches with and without the model's base prefix.
 func (b *Builder) Ignore(patterns ...string) {
 	for _, p := range patterns {
 		b.tree.ignore = append(b.tree.ignore, p)
@@ -137,7 +137,7 @@ func (b *Builder) Ignore(patterns ...string) {
 	}
 }
 
-// count checks a tensor's size and adds it to the tree's.
+// count checks a tensor's size and adds it to the size of the tree.
 func (t *tree) count(path string, shape []int) {
 	n := int64(1)
 	for _, d := range shape {
@@ -155,9 +155,8 @@ func (t *tree) count(path string, shape []int) {
 	}
 }
 
-// resolve fills p from the sources that the checkpoint has, under the names they have
-// there, with the dtype they are stored in. Without a header the sources are those that a
-// published checkpoint with this config has.
+// resolve fills p from the sources that the checkpoint has, with their names and their dtype there.
+// Without a header the sources are those of a published checkpoint with this config.
 func (t *tree) resolve(p *Param, sources []TensorSource, others [][]TensorSource, w weightPlace) {
 	p.Sources = sources
 	if t.header == nil {
@@ -183,7 +182,7 @@ func (t *tree) resolve(p *Param, sources []TensorSource, others [][]TensorSource
 	p.Stored = t.stored(found, p.Shape, p.DType)
 }
 
-// findAny returns the first of several ways that the checkpoint has, or nil if there is none.
+// findAny returns the first of several ways that the checkpoint has, or nil if it has none.
 func (t *tree) findAny(ways [][]TensorSource, shape []int, inOut bool) ([]TensorSource, DType) {
 	for _, way := range ways {
 		if found, d := t.find(way, shape, inOut); found != nil {
@@ -193,9 +192,9 @@ func (t *tree) findAny(ways [][]TensorSource, shape []int, inOut bool) ([]Tensor
 	return nil, NoDType
 }
 
-// find renames sources to what stands in the checkpoint, with or without the base
-// prefix, or nil if the first is there under neither name. The dtype is that of the first
-// that holds values.
+// find renames sources to the names in the checkpoint, with or without the base prefix. It returns
+// nil if the first source has neither name. The dtype is that of the first source that holds
+// values.
 func (t *tree) find(sources []TensorSource, shape []int, inOut bool) ([]TensorSource, DType) {
 	for _, prefix := range []string{"", t.base + "."} {
 		found := slices.Clone(sources)
@@ -218,7 +217,7 @@ func (t *tree) find(sources []TensorSource, shape []int, inOut bool) ([]TensorSo
 	return nil, NoDType
 }
 
-// at returns the name of tensor i of the series that s stands for.
+// at returns the name of tensor i of a series.
 func (s *TensorSource) at(i int) string {
 	if s.Stack == 0 {
 		return s.Tensor

@@ -8,19 +8,18 @@ import (
 	"github.com/heftai/heft/internal/smallfile"
 )
 
-// A Config is a parsed config.json, in the dialect of published models
-// (rope_theta, rope_scaling, torch_dtype) or of transformers 5 (rope_parameters,
-// dtype). It is immutable and safe for concurrent use.
+// A Config is a parsed config.json. It takes the field names of published models (rope_theta,
+// rope_scaling, torch_dtype) and those of transformers 5 (rope_parameters, dtype). It is immutable
+// and safe for concurrent use.
 //
-// The exported fields are what holds for every architecture; [New] reads the rest.
+// The exported fields hold for every architecture; [New] reads the rest.
 type Config struct {
 	ModelType     string
 	Architectures []string // class names, as stated
-	DType         DType    // of the weights, NoDType if the file does not say
+	DType         DType    // of the weights, or NoDType if the config has none
 
-	// Special token ids, those of the architecture where the file says nothing. A
-	// BOS or Pad of -1, or an empty EOS, means none. generation_config.json
-	// goes before them.
+	// Special token ids, by default those of the architecture. A BOS or Pad of -1, or an empty EOS,
+	// means none. generation_config.json overrides them.
 	BOS, Pad int
 	EOS      []int
 
@@ -28,9 +27,8 @@ type Config struct {
 	values map[string]any
 }
 
-// ReadConfig parses the contents of a config.json. It knows fields that all
-// architectures share; the others are checked by [New]. Errors are of type
-// [*ConfigError].
+// ReadConfig parses the contents of a config.json. It checks the fields that all architectures
+// share; [New] checks the others. Errors are of type [*ConfigError].
 func ReadConfig(data []byte) (*Config, error) {
 	f, err := readFields("config.json", data)
 	if err != nil {
@@ -45,7 +43,7 @@ func ReadConfig(data []byte) (*Config, error) {
 	if c.ModelType == "" {
 		c.ModelType = modelTypeOf(c.Architectures)
 	}
-	// transformers 5 writes dtype; where both stand, it is the newer one.
+	// transformers 5 writes dtype; if both exist, it is the newer one.
 	if c.DType = f.dtype("dtype"); c.DType == NoDType {
 		c.DType = f.dtype("torch_dtype")
 	}
@@ -85,12 +83,13 @@ func ReadConfigFS(fsys fs.FS) (*Config, error) {
 	return ReadConfig(data)
 }
 
-// Raw returns the file as it was read, for writing it beside saved weights. The slice
-// belongs to the Config and must not be changed.
+// Raw returns the contents of the file, to be written beside saved weights. The caller must not
+// change the slice.
 func (c *Config) Raw() []byte { return c.raw }
 
-// Field returns the value of a top-level field as encoding/json decodes it, numbers as
-// json.Number, or nil if it is missing or null. It must not be changed.
+// Field returns the value of a top-level field as encoding/json decodes it, with numbers as
+// json.Number. It returns nil if the field is missing or null. The caller must not change the
+// value.
 func (c *Config) Field(name string) any { return c.values[name] }
 
 func (c *Config) fields() *fields {

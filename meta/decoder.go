@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// decoder is what the configs of llama and its descendants have in common.
+// decoder holds the configuration that llama and its descendants share.
 type decoder struct {
 	class string // prefix of class names: "Llama"
 
@@ -17,14 +17,14 @@ type decoder struct {
 	tied                   bool
 	rope                   *RopeSpec
 
-	// The norms: nn's LayerNorm has a bias, the reference's own classes do not.
+	// The norms. torch's LayerNorm has a bias; the classes of transformers have none.
 	normClass string
 	normSpec  NormSpec // Dim is filled in
 	normBias  bool
 }
 
-// decoderDefaults are the values of a config class for fields that are missing, and
-// the names of fields where they are not llama's.
+// decoderDefaults holds a config class's defaults for missing fields, and the names of fields that
+// differ from llama's.
 type decoderDefaults struct {
 	vocab, hidden, inner   int
 	layers, heads, kvHeads int // kvHeads 0: as many as heads
@@ -75,8 +75,8 @@ func or(name, usual string) string {
 	return name
 }
 
-// readHeads reads how the attention is divided. Null heads are the number of query
-// heads; a missing field has the class's default.
+// readHeads reads the numbers of heads. If the number of key/value heads is null, it is that of
+// query heads; if it is missing, it is the class's default.
 func (d *decoder) readHeads(f *fields, def decoderDefaults) {
 	kvHeads := def.kvHeads
 	if kvHeads == 0 || f.null("num_key_value_heads") {
@@ -96,8 +96,7 @@ func (d *decoder) readHeads(f *fields, def decoderDefaults) {
 	d.headDim = f.count(field, d.headDim, 1, maxHeads)
 }
 
-// wiring is what a model looks like around the contents of its layers. Only block has
-// to be stated.
+// wiring describes a model around its layers. Only block is required.
 type wiring struct {
 	block      BlockSpec
 	spec       CausalLMSpec // scales and caps; paths and sizes are filled in
@@ -117,7 +116,7 @@ func preNorm() BlockSpec {
 	}
 }
 
-// causalLM lays out the whole model, calling layer for what stands in each block.
+// causalLM builds the whole model. It calls layer for the contents of each block.
 func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builder, index int)) {
 	if f.err() != nil {
 		return
@@ -147,12 +146,11 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 	b.Ignore("model.layers.*.self_attn.rotary_emb.inv_freq")
 }
 
-// head adds lm_head, which is the embedding itself where the two are tied. Files call
-// it by one of names.
+// head adds lm_head, which is the embedding itself if the two are tied. names are its names in
+// checkpoints.
 //
-// A checkpoint may have the shared tensor under the head's name only. If it has both,
-// they may differ, and the reference then leaves them untied: two parameters are
-// right either way.
+// A checkpoint may have the shared tensor under the head's name only. If it has both, they may
+// differ, and transformers leaves them untied. Two parameters are correct in both cases.
 func (b *Builder) head(embed *Builder, hidden, vocab int, tied bool, names ...string) {
 	table := embed.node.Params[0]
 	ways := make([][]TensorSource, len(names))
@@ -177,7 +175,7 @@ func (b *Builder) head(embed *Builder, hidden, vocab int, tied bool, names ...st
 	}
 }
 
-// layerNorms makes the model's norms nn's LayerNorm.
+// layerNorms makes the model's norms torch's LayerNorm.
 func (d *decoder) layerNorms() {
 	d.normClass, d.normSpec.Layer, d.normBias = "LayerNorm", true, true
 }
@@ -200,7 +198,7 @@ func (d *decoder) norms(b *Builder, names ...string) {
 	}
 }
 
-// attentionSpec fills in what the layers' attentions have in common.
+// attentionSpec fills in the fields that all layers share.
 func (d *decoder) attentionSpec(spec AttentionSpec) *AttentionSpec {
 	spec.Heads, spec.KVHeads, spec.HeadDim, spec.ValueDim = d.heads, d.kvHeads, d.headDim, d.headDim
 	if spec.Rope == nil {
@@ -224,7 +222,7 @@ func (d *decoder) attention(b *Builder, bias, outBias bool, spec AttentionSpec) 
 	return a
 }
 
-// qkNormAttention is grouped attention with a norm on each query and key head.
+// qkNormAttention adds grouped attention with a norm on each query and key head.
 func (d *decoder) qkNormAttention(b *Builder, bias bool, spec AttentionSpec) {
 	spec.QNorm, spec.KNorm = "q_norm", "k_norm"
 	a := d.attention(b, bias, bias, spec)
@@ -232,7 +230,7 @@ func (d *decoder) qkNormAttention(b *Builder, bias bool, spec AttentionSpec) {
 	d.norm(a, "k_norm", d.headDim)
 }
 
-// rootScale returns 1/√dim, as the reference rounds it.
+// rootScale returns 1/√dim, rounded as transformers does.
 func rootScale(dim float64) float32 { return float32(math.Pow(dim, -0.5)) }
 
 // gatedMLP adds down(act(gate(x)) · up(x)).
@@ -246,7 +244,7 @@ func (d *decoder) gatedMLP(b *Builder, name string, inner int, bias bool) {
 	m.Activation("act_fn", d.act.class, d.act.act)
 }
 
-// window reads a window's width. Null means none, a missing field the default.
+// window reads the width of a window. Null means none; if the field is missing, the default holds.
 func (f *fields) window(name string, def int) int {
 	if f.null(name) {
 		return 0
@@ -254,8 +252,8 @@ func (f *fields) window(name string, def int) int {
 	return f.size(name, def)
 }
 
-// sliding tells the layers that layer_types calls sliding, or, without that field,
-// those that slides picks.
+// sliding returns which layers have a sliding window: those that layer_types names or, without that
+// field, those that slides selects.
 func (d *decoder) sliding(f *fields, slides func(layer int) bool) []bool {
 	sliding := make([]bool, d.layers)
 	types := f.texts("layer_types")

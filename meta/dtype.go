@@ -2,7 +2,7 @@ package meta
 
 import "fmt"
 
-// DType is the type of a tensor's elements, named as torch names it.
+// DType is the type of a tensor's elements, with torch's names.
 type DType uint8
 
 // The dtypes that checkpoints hold. The zero value is no dtype.
@@ -61,7 +61,7 @@ var dtypes = [...]struct {
 	Complex64:      {"complex64", "C64", 64},
 }
 
-// String returns the name torch prints, without "torch.".
+// String returns torch's name without "torch.".
 func (d DType) String() string {
 	if int(d) < len(dtypes) && d != NoDType {
 		return dtypes[d].torch
@@ -88,7 +88,7 @@ func (d DType) Bits() int {
 // Bytes returns the memory that n elements take, in bytes, rounded up.
 func (d DType) Bytes(n int64) int64 { return (n*int64(d.Bits()) + 7) / 8 }
 
-// Float reports whether d is a floating point type.
+// Float reports whether d is a floating-point type.
 func (d DType) Float() bool {
 	switch d {
 	case Float64, Float32, Float16, BFloat16, Float8E4M3, Float8E5M2, Float8E8M0,
@@ -122,7 +122,7 @@ func ParseDType(name string) (DType, error) {
 	return NoDType, fmt.Errorf("meta: unknown dtype %q", name)
 }
 
-// SafetensorsDType returns the dtype that a safetensors header calls name.
+// SafetensorsDType returns the dtype of a name in a safetensors header.
 func SafetensorsDType(name string) (DType, bool) {
 	for d := range dtypes {
 		if d != 0 && dtypes[d].safetensors == name {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// An TensorEntry is one tensor of a model in memory.
+// A TensorEntry is one tensor of a model in memory.
 type TensorEntry struct {
 	Name    string // dotted, from the root
 	Shape   []int
@@ -15,7 +15,7 @@ type TensorEntry struct {
 	Kind    EntryKind
 }
 
-// EntryKind tells parameters from buffers.
+// EntryKind distinguishes parameters and buffers.
 type EntryKind uint8
 
 // The kinds of entries.
@@ -25,13 +25,13 @@ const (
 	EntryNonPersistentBuffer
 )
 
-// String returns the kind as listings show it.
+// String returns the kind's name in listings.
 func (k EntryKind) String() string {
 	return [...]string{"parameter", "buffer", "non_persistent_buffer"}[min(k, EntryNonPersistentBuffer)]
 }
 
-// Entries lists all parameters below m in registration order, tied ones under each of
-// their names, then all buffers.
+// Entries lists all parameters below m in registration order, tied ones under each of their names,
+// and then all buffers.
 func (m *Module) Entries() []TensorEntry {
 	var params, buffers []TensorEntry
 	var classes []string
@@ -59,16 +59,16 @@ func (m *Module) Entries() []TensorEntry {
 	return append(params, buffers...)
 }
 
-// A CheckpointEntry is one tensor as it lies in a file.
+// A CheckpointEntry is one tensor of a checkpoint.
 type CheckpointEntry struct {
 	Name  string
 	Shape []int
 	DType DType
 }
 
-// CheckpointEntries lists the tensors that the sources of m's parameters and buffers
-// name, sorted by name: what a checkpoint of the model holds. A parameter without
-// sources, as in a tree read from JSON, goes by its own name.
+// CheckpointEntries lists the tensors of a checkpoint of the model, sorted by name: those that the
+// sources of m's parameters and buffers name. A parameter without sources, as in a tree read from
+// JSON, has its own name.
 func (m *Module) CheckpointEntries() []CheckpointEntry {
 	var out []CheckpointEntry
 	for path, node := range m.Walk() {
@@ -84,7 +84,7 @@ func (m *Module) CheckpointEntries() []CheckpointEntry {
 		}
 	}
 	slices.SortFunc(out, func(a, b CheckpointEntry) int { return cmp.Compare(a.Name, b.Name) })
-	// Several sources may be rows of one tensor: its height is the furthest of them.
+	// Several sources may be rows of one tensor. Its height is their highest row.
 	merged := out[:0]
 	for _, e := range out {
 		if n := len(merged); n > 0 && merged[n-1].Name == e.Name {
@@ -96,7 +96,7 @@ func (m *Module) CheckpointEntries() []CheckpointEntry {
 	return merged
 }
 
-// appendSources adds the file's tensors that fill one tensor in memory.
+// appendSources adds the checkpoint tensors that fill one tensor in memory.
 func appendSources(out []CheckpointEntry, name string, shape []int, dtype DType, sources []TensorSource) []CheckpointEntry {
 	if len(sources) == 0 {
 		return append(out, CheckpointEntry{name, slices.Clone(shape), dtype})
@@ -116,7 +116,7 @@ func appendSources(out []CheckpointEntry, name string, shape []int, dtype DType,
 	return out
 }
 
-// Tensors yields the names of the tensors that s stands for: one, or Stack of them.
+// Tensors yields the names of the source's tensors: one, or Stack of them.
 func (s *TensorSource) Tensors() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range max(s.Stack, 1) {
@@ -127,8 +127,8 @@ func (s *TensorSource) Tensors() iter.Seq[string] {
 	}
 }
 
-// Shape returns the shape of each of s's tensors in the file, for a parameter of the given
-// shape. Where s selects rows, the tensor may be higher than known here.
+// Shape returns the shape of each of the source's tensors in the checkpoint, for a parameter of the
+// given shape. If the source selects rows, the tensor may have more rows than Shape knows of.
 func (s *TensorSource) Shape(param []int) []int {
 	shape := slices.Clone(param)
 	if s.Stack > 0 {
@@ -157,9 +157,8 @@ func (m *Module) NumParameters() int64 {
 	return n
 }
 
-// Tied lists the groups of names that stand for one parameter, each sorted, in
-// the order of their first names. A module that stands under two names ties all of
-// its parameters.
+// Tied lists the groups of names that share one parameter. Each group is sorted; groups are in the
+// order of their first names. A module with two names ties all of its parameters.
 func (m *Module) Tied() [][]string {
 	names := map[*Param][]string{}
 	var visit func(path string, m *Module)

@@ -12,7 +12,7 @@ import (
 	"github.com/heftai/heft/internal/smallfile"
 )
 
-// A ConfigError says which field of a configuration file is bad, and why.
+// A ConfigError says which field of a configuration file is wrong, and why.
 type ConfigError struct {
 	File   string // "config.json" or "generation_config.json"
 	Field  string // dotted path of the field, "" for the file as a whole
@@ -29,13 +29,12 @@ func (e *ConfigError) Error() string {
 // maxConfigBytes bounds a configuration file.
 const maxConfigBytes = smallfile.Config
 
-// maxSize bounds every size that a config may state. Products of two stay far
-// below the range of an int64; the builder checks products of more.
+// maxSize bounds every size in a config. The product of two fits easily into an int64; the builder
+// checks products of more.
 const maxSize = 1 << 26
 
-// fields reads a JSON object. A missing field and a null both give the default,
-// except where has is asked first. The first bad field is kept in err, and reading
-// continues with the default, so that callers check once.
+// fields reads a JSON object. A missing field and a null both give the default, unless the caller
+// asks has first. It keeps the first error and continues with defaults, so that callers check once.
 type fields struct {
 	at     string // dotted path of the object with a final dot, "" for the file
 	values map[string]any
@@ -47,7 +46,7 @@ type fieldErrors struct {
 	first error
 }
 
-// readFields parses one JSON object of the file called file.
+// readFields parses the JSON object of a file.
 func readFields(file string, data []byte) (*fields, error) {
 	bad := func(reason string) error { return &ConfigError{File: file, Reason: reason} }
 	if len(data) > maxConfigBytes {
@@ -80,20 +79,20 @@ func readFields(file string, data []byte) (*fields, error) {
 	return &fields{values: values, errs: &fieldErrors{file: file}}, nil
 }
 
-// err returns the first error met in the whole file.
+// err returns the first error of the whole file.
 func (f *fields) err() error { return f.errs.first }
 
-// fail records an error of the field called name, unless there is one already.
+// fail records an error of a field, unless an error is recorded already.
 func (f *fields) fail(name, format string, args ...any) {
 	if f.errs.first == nil {
 		f.errs.first = &ConfigError{File: f.errs.file, Field: f.at + name, Reason: fmt.Sprintf(format, args...)}
 	}
 }
 
-// has reports whether the field is there and not null.
+// has reports whether the field exists and is not null.
 func (f *fields) has(name string) bool { return f.values[name] != nil }
 
-// null reports whether the field is there and null.
+// null reports whether the field exists and is null.
 func (f *fields) null(name string) bool {
 	v, there := f.values[name]
 	return there && v == nil
@@ -136,8 +135,8 @@ func (f *fields) positive(name string, def float64) float64 {
 	return x
 }
 
-// integer turns a number, which may be printed with a fraction or an exponent, into
-// an int within [lo, hi].
+// integer converts a number to an int within [lo, hi]. The number may be written with a fraction or
+// an exponent.
 func (f *fields) integer(name string, v any, lo, hi int) (int, bool) {
 	x, ok := f.number(name, v)
 	if !ok {
@@ -154,7 +153,7 @@ func (f *fields) integer(name string, v any, lo, hi int) (int, bool) {
 	return int(x), true
 }
 
-// count returns a whole number within [lo, hi].
+// count returns an integer within [lo, hi].
 func (f *fields) count(name string, def, lo, hi int) int {
 	v := f.values[name]
 	if v == nil {
@@ -166,7 +165,7 @@ func (f *fields) count(name string, def, lo, hi int) int {
 	return def
 }
 
-// size returns a whole number within [1, maxSize].
+// size returns an integer within [1, maxSize].
 func (f *fields) size(name string, def int) int { return f.count(name, def, 1, maxSize) }
 
 func (f *fields) bool(name string, def bool) bool {
@@ -233,7 +232,7 @@ func (f *fields) floats(name string) []float64 {
 	return out
 }
 
-// texts returns a list of texts.
+// texts returns a list of strings.
 func (f *fields) texts(name string) []string {
 	var out []string
 	list := f.list(name)
@@ -280,7 +279,7 @@ func (f *fields) token(name string, none int) int {
 	return none
 }
 
-// dtype returns the dtype that a config names; NoDType if it names none or "auto".
+// dtype returns the dtype that a field names, or NoDType if it names none or "auto".
 func (f *fields) dtype(name string) DType {
 	text := f.text(name, "")
 	if text == "" || text == "auto" {

@@ -7,9 +7,8 @@ import (
 	"github.com/heftai/heft/internal/smallfile"
 )
 
-// A GenerationConfig is a parsed generation_config.json: the defaults that a
-// model's authors give to sampling. Pointers are nil, and lists empty, where the
-// file says nothing.
+// A GenerationConfig is a parsed generation_config.json: the sampling defaults of a model's
+// authors. Pointers are nil and lists are empty if the file lacks the field.
 type GenerationConfig struct {
 	BOS, Pad int // -1: not stated
 	EOS      []int
@@ -85,8 +84,8 @@ func ReadGenerationConfigFile(path string) (*GenerationConfig, error) {
 	return ReadGenerationConfig(data)
 }
 
-// ReadGenerationConfigFS reads the generation_config.json at the root of fsys. The error wraps
-// fs.ErrNotExist where there is none.
+// ReadGenerationConfigFS reads the generation_config.json at the root of fsys. Without such a file
+// the error wraps fs.ErrNotExist.
 func ReadGenerationConfigFS(fsys fs.FS) (*GenerationConfig, error) {
 	data, err := smallfile.ReadFS(fsys, "generation_config.json", smallfile.Config)
 	if err != nil {
@@ -107,7 +106,7 @@ func (f *fields) within(name string, lo, hi float64) *float64 {
 	return &x
 }
 
-// optional returns a whole number from 0 on, or nil.
+// optional returns an integer of at least 0, or nil.
 func (f *fields) optional(name string) *int {
 	if !f.has(name) {
 		return nil

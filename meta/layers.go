@@ -42,19 +42,18 @@ func (b *Builder) Activation(name, class string, act Activation) {
 	b.Child(name, class).Runs(KindActivation, &ActivationSpec{act})
 }
 
-// Dropout adds a module that does nothing when serving, but stands in device maps.
+// Dropout adds a module that does nothing in inference but has an entry in device maps.
 func (b *Builder) Dropout(name string) { b.Child(name, "Dropout") }
 
-// Rotary adds the module that holds rope's frequencies, twice: as they are and as
-// they were first made, which the types that change with the length go back to.
+// Rotary adds the module with rope's frequencies. It holds them twice: the current ones and the
+// original ones, to which types that depend on the length return.
 func (b *Builder) Rotary(class string, rope *RopeSpec) {
 	c := b.Child("rotary_emb", class)
 	c.Buffer("inv_freq", Float32, false, rope.Dim/2)
 	c.Buffer("original_inv_freq", Float32, false, rope.Dim/2)
 }
 
-// activation is an activation by its name in config.json, with the class of the
-// module it becomes.
+// activation is a pointwise function with the class of its module, by its name in config.json.
 type activation struct {
 	act   Activation
 	class string

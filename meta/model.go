@@ -1,25 +1,26 @@
 package meta
 
-// A Model is a skeleton: the module tree of a checkpoint and what the reference
-// knows of it as a whole.
+// A Model is a skeleton: the module tree of a checkpoint, with what the config says of it as a
+// whole.
 type Model struct {
 	Config *Config
 	Root   *Module
-	// NoSplitClasses are the class names that are never split over devices.
+	// NoSplitClasses lists the classes of modules that are not split over devices.
 	NoSplitClasses []string
-	// BasePrefix is the reference's base_model_prefix. A checkpoint may have its
-	// tensors with or without it ("transformer.h.0…" and "h.0…").
+	// BasePrefix is base_model_prefix of transformers. Names in a checkpoint may have or lack it
+	// ("transformer.h.0…" and "h.0…").
 	BasePrefix string
-	// Ignore are patterns of checkpoint tensors that are left out without a
-	// warning, with "*" for a run of characters other than ".".
+	// Ignore lists patterns of checkpoint tensors that the model does not use, so that they cause
+	// no warning. "*" stands for any characters except ".".
 	Ignore []string
-	// UnreadBytes is what the published files take beyond the tree, as far as the config tells: the
-	// layers of DeepSeek-V3 that predict several tokens ahead. It is 0 with a header.
+	// UnreadBytes is the size of tensors in the published files that the tree does not have, such
+	// as the layers of DeepSeek-V3 that predict further tokens. It is known from the config; with a
+	// header it is 0.
 	UnreadBytes int64
 }
 
-// CheckpointHeader is what New asks of a checkpoint: the shape and dtype of a tensor by the
-// name that stands in the file. *loader.Checkpoint is one.
+// CheckpointHeader gives New the shape and dtype of a checkpoint's tensors by name.
+// *loader.Checkpoint implements it.
 type CheckpointHeader interface {
 	Tensor(name string) (shape []int, dtype DType, ok bool)
 }

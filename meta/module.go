@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A Module is one node of a model's tree. Its fields are fixed once the tree is
-// built; the tree may be read from many goroutines.
+// A Module is a node of a model's tree. Its fields do not change once the tree is built, so any
+// number of goroutines may read it.
 type Module struct {
 	Name     string    // last element of the path; "" for the root
 	Class    string    // the reference's class name: "LlamaDecoderLayer"
@@ -17,25 +17,25 @@ type Module struct {
 	Children []*Module // in registration order
 	NoSplit  bool      // of a no-split class: placed on one device as a whole
 
-	// SameAs is set where this name refers to a module object that stands earlier
-	// in the tree; all fields but Name are then empty.
+	// SameAs, if not nil, is an earlier module of the tree that this name shares. All fields except
+	// Name are then empty.
 	SameAs *Module
 }
 
-// A Param is one trainable tensor as it is in memory. A quantised one has the dtype of
-// the values that it stands for.
+// A Param is one trainable tensor in memory. A quantised one has the dtype of its dequantised
+// values.
 type Param struct {
 	Name  string
 	Shape []int
 	DType DType
-	// Stored is the bytes that a quantised parameter takes, codes and scales; 0 for
-	// others, which take those of their elements.
+	// Stored is the size of a quantised parameter in the checkpoint, codes and scales. It is 0 for
+	// others, whose size follows from their elements.
 	Stored int64
-	// Sources fill the parameter. They are empty for a tree that was read from
-	// JSON or made by hand, and for a tied parameter.
+	// Sources fill the parameter. They are empty for a tied parameter, and in a tree that was read
+	// from JSON or made by hand.
 	Sources []TensorSource
-	// SameAs is the parameter this one is tied to, which stands earlier in the
-	// tree. Shape and DType are set here as well.
+	// SameAs, if not nil, is the earlier parameter that this one is tied to. Shape and DType are
+	// set here as well.
 	SameAs *Param
 }
 
@@ -48,33 +48,33 @@ type Buffer struct {
 	Sources    []TensorSource
 }
 
-// A TensorSource is a checkpoint tensor, or a series of them, that fills a parameter or
-// a part of it. The loader knows parameters by their sources only.
+// A TensorSource names a checkpoint tensor, or a series of them, that fills a parameter or a part
+// of it. The loader knows parameters by their sources only.
 //
-// A source without Stack fills rows Into of the parameter's first dimension. A
-// source with Stack = E stands for E tensors, one for each index i of the first
-// dimension: the tensor's name is Tensor with "{}" replaced by i, and it fills rows
-// Into of the second dimension of slab i. A zero Into means all rows.
+// A source without Stack fills rows Into of the parameter's first dimension. A source with Stack =
+// E stands for E tensors, one for each index i of the first dimension. The name of tensor i is
+// Tensor with "{}" replaced by i. It fills rows Into of the second dimension of slab i. A zero Into
+// means all rows.
 type TensorSource struct {
 	Tensor string
 	Stack  int
 	Into   RowRange
-	// From selects rows of the checkpoint's tensor; zero means all of them.
+	// From selects rows of the checkpoint tensor. The zero value selects all.
 	From RowRange
-	// Transposed: the checkpoint's tensor is [columns, rows] of what the
-	// parameter holds.
+	// Transposed says that the checkpoint tensor is [columns, rows] of the parameter.
 	Transposed bool
-	// Quant says how values are made of the tensor's codes, or nil if it holds values.
+	// Quant describes how to compute the values from the tensor's codes. It is nil if the tensor
+	// holds values.
 	Quant *Quant
 }
 
-// RowRange is a half-open range [Begin, End). The zero value stands for everything.
+// RowRange is a half-open range [Begin, End). The zero value means all rows.
 type RowRange struct{ Begin, End int }
 
 // IsAll reports whether r is the zero value.
 func (r RowRange) IsAll() bool { return r == RowRange{} }
 
-// Elements returns the number of elements of a shape; 1 for a scalar.
+// Elements returns the number of elements of a shape, 1 for a scalar.
 func Elements(shape []int) int64 {
 	n := int64(1)
 	for _, d := range shape {
@@ -86,7 +86,7 @@ func Elements(shape []int) int64 {
 // Elements returns the number of the parameter's elements.
 func (p *Param) Elements() int64 { return Elements(p.Shape) }
 
-// Bytes returns what the parameter takes in memory, as the checkpoint stores it.
+// Bytes returns the size of the parameter as the checkpoint stores it.
 func (p *Param) Bytes() int64 {
 	if p.Stored > 0 {
 		return p.Stored
@@ -94,10 +94,10 @@ func (p *Param) Bytes() int64 {
 	return p.DType.Bytes(p.Elements())
 }
 
-// Bytes returns what the buffer takes in memory.
+// Bytes returns the size of the buffer in memory.
 func (b *Buffer) Bytes() int64 { return b.DType.Bytes(Elements(b.Shape)) }
 
-// Resolve returns the module that m's name refers to: m itself, or what it is the same as.
+// Resolve returns SameAs if it is set, else m.
 func (m *Module) Resolve() *Module {
 	for m.SameAs != nil {
 		m = m.SameAs
@@ -105,7 +105,7 @@ func (m *Module) Resolve() *Module {
 	return m
 }
 
-// Resolve returns the parameter that holds the values: p itself, or what it is tied to.
+// Resolve returns SameAs if it is set, else p: the parameter that holds the values.
 func (p *Param) Resolve() *Param {
 	for p.SameAs != nil {
 		p = p.SameAs
@@ -143,9 +143,8 @@ func (m *Module) Find(path string) *Module {
 	return m
 }
 
-// Walk yields m and everything below it with its dotted path, parents first, in
-// registration order. Modules that are the same as an earlier one are yielded
-// (with SameAs set) but not entered.
+// Walk yields m and everything below it with its dotted path, parents first, in registration order.
+// It yields modules with SameAs but does not enter them.
 func (m *Module) Walk() iter.Seq2[string, *Module] {
 	return func(yield func(string, *Module) bool) { m.walk("", yield) }
 }
@@ -162,8 +161,7 @@ func (m *Module) walk(path string, yield func(string, *Module) bool) bool {
 	return true
 }
 
-// AllParams yields every parameter with its dotted path, in registration order, tied
-// ones included (their SameAs is set).
+// AllParams yields every parameter with its dotted path, in registration order, tied ones included.
 func (m *Module) AllParams() iter.Seq2[string, *Param] {
 	return func(yield func(string, *Param) bool) {
 		for path, node := range m.Walk() {
@@ -176,7 +174,7 @@ func (m *Module) AllParams() iter.Seq2[string, *Param] {
 	}
 }
 
-// Join puts a name below a dotted path.
+// Join appends a name to a dotted path.
 func Join(path, name string) string {
 	if path == "" {
 		return name

@@ -1,6 +1,6 @@
 package meta
 
-// experts reads how many experts there are, and how many a token goes to.
+// experts reads the number of experts and how many of them each token uses.
 func (f *fields) experts(count string, defCount int, topK string, defTopK int) *MoESpec {
 	m := &MoESpec{
 		Count:  f.count(count, defCount, 1, maxExperts),
@@ -14,8 +14,8 @@ func (f *fields) experts(count string, defCount int, topK string, defTopK int) *
 	return m
 }
 
-// expertNames are the names that files give to the projections of one expert, at
-// each[k].N.gate.weight for expert N, where each holds one place a dialect.
+// expertNames are the names of one expert's projections in checkpoints, as each[k].N.gate.weight
+// for expert N. each has one entry per published form.
 type expertNames struct {
 	class          string
 	gate, up, down string

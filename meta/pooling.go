@@ -11,16 +11,16 @@ import (
 	"github.com/heftai/heft/internal/smallfile"
 )
 
-// A Pooling says how final hidden states become an embedding.
+// A Pooling says how an embedding is computed from final hidden states.
 type Pooling struct {
 	Mode PoolingMode
 	// Normalise scales an embedding to length 1.
 	Normalise bool
-	// Unsupported says what the model asks for that Heft does not do, or "" if nothing.
+	// Unsupported names a feature of the model that Heft does not implement, or is "".
 	Unsupported string
 }
 
-// PoolingMode is the hidden states that an embedding is made of.
+// PoolingMode selects hidden states of an embedding.
 type PoolingMode uint8
 
 // The modes.
@@ -35,10 +35,10 @@ const (
 	poolingFolder = "1_Pooling"
 )
 
-// ReadPooling reads what sentence-transformers keeps among a model's files: modules.json,
-// the list of what a text passes, and the pooling's own config.json. Without the first the
-// pooling is looked for in the usual folder; without either, the last token counts, as in
-// decoders, and the embedding is normalised. Errors are of type [*ConfigError].
+// ReadPooling reads the files of sentence-transformers in a model's folder: modules.json, the list
+// of processing steps, and the pooling's own config.json. Without modules.json it looks for the
+// pooling in its usual folder. Without a pooling it returns that of decoders: the last token,
+// normalised. Errors are of type [*ConfigError].
 func ReadPooling(files fs.FS) (Pooling, error) {
 	p := Pooling{Normalise: true}
 	folder := poolingFolder
@@ -57,7 +57,7 @@ func ReadPooling(files fs.FS) (Pooling, error) {
 	return p, p.pooling(name, b)
 }
 
-// readFile returns a file's bytes, nil if it is not there.
+// readFile returns the contents of a file, or nil if it does not exist.
 func readFile(files fs.FS, name string) ([]byte, error) {
 	b, err := smallfile.ReadFS(files, name, smallfile.Config)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,7 +69,7 @@ func readFile(files fs.FS, name string) ([]byte, error) {
 	return b, nil
 }
 
-// modules reads modules.json and returns the pooling's folder, "" if there is none.
+// modules reads modules.json and returns the pooling's folder, or "" if it has none.
 func (p *Pooling) modules(b []byte) (folder string, err error) {
 	var list []struct {
 		Path string `json:"path"`
@@ -89,7 +89,7 @@ func (p *Pooling) modules(b []byte) (folder string, err error) {
 			p.unsupported(fmt.Sprintf("the module %.40q", kind))
 		}
 		if m.Path != "" && !fs.ValidPath(m.Path) {
-			return "", &ConfigError{File: modulesFile, Field: fmt.Sprintf("%d.path", i), Reason: fmt.Sprintf("%.80q is no path within the model", m.Path)}
+			return "", &ConfigError{File: modulesFile, Field: fmt.Sprintf("%d.path", i), Reason: fmt.Sprintf("got %.80q, want a path within the model", m.Path)}
 		}
 	}
 	return folder, nil
@@ -101,8 +101,8 @@ func (p *Pooling) unsupported(what string) {
 	}
 }
 
-// pooling reads the pooling's config.json: one mode, by flags or by name. Where the
-// library's defaults stand, it is the mean.
+// pooling reads the pooling's config.json: one mode, by flags or by name. sentence-transformers'
+// default is the mean.
 func (p *Pooling) pooling(name string, b []byte) error {
 	f, err := readFields(name, b)
 	if err != nil {

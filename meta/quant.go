@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A StoredTensor is one of the tensors of a source, as the file has it.
+// A StoredTensor is a tensor of a source, as the checkpoint has it.
 type StoredTensor struct {
 	Tensor string // as Source.Tensor
 	Shape  []int
@@ -16,9 +16,9 @@ type StoredTensor struct {
 	Reads  []DType // the dtypes in which kernels read it
 }
 
-// Stored lists the tensors of s for a parameter of the given shape: that of the values,
-// or codes, scales, zeros and index in this order. reason says why the format cannot
-// hold such a parameter.
+// Stored lists the tensors of s for a parameter of the given shape: that of the values, or codes,
+// scales, zeros and index in this order. If the format cannot hold such a parameter, reason says
+// why.
 func (s *TensorSource) Stored(param []int) (tensors []StoredTensor, reason string) {
 	shape := s.Shape(param)
 	q := s.Quant
@@ -53,8 +53,8 @@ func (s *TensorSource) Stored(param []int) (tensors []StoredTensor, reason strin
 	return tensors, ""
 }
 
-// quantised is what a config says about the formats of weights. Where the checkpoint's headers
-// are known, they say which weights are quantised; the config gives sizes and conventions only.
+// quantised is what a config says about stored formats. If the checkpoint's headers are known, they
+// decide which weights are quantised; the config gives sizes and conventions only.
 type quantised struct {
 	formats       []QuantFormat // that the method may stand for; empty without quantization_config
 	rows, columns int           // of a block of QuantFP8; 0: one scale for all
@@ -186,7 +186,7 @@ type exclusion struct {
 // maxExclusions bounds the list; the longest published one has some 500 names.
 const maxExclusions = 1 << 14
 
-// exclude reads the modules that stay as they are.
+// exclude reads the modules that are not quantised.
 func (q *quantised) exclude(c map[string]any) {
 	list, _ := c["modules_to_not_convert"].([]any)
 	for _, v := range list[:min(len(list), maxExclusions)] {
@@ -211,7 +211,7 @@ func (e *exclusion) matches(module string) bool {
 		strings.Contains(module, "."+e.name+".")
 }
 
-// A weightPlace is where a parameter stands in the tree.
+// A weightPlace describes the place of a parameter in the tree.
 type weightPlace struct {
 	linear  bool // the weight of a linear map
 	expert  bool // a stack of experts' matrices
@@ -222,8 +222,8 @@ type weightPlace struct {
 func (w weightPlace) linearOrExperts() bool { return w.linear || w.expert }
 func (w weightPlace) experts() bool         { return w.expert }
 
-// assume makes s what a published checkpoint with the config's method would hold, where no
-// header tells.
+// assume gives s the form that a published checkpoint with the config's method has, without a
+// header.
 func (t *tree) assume(s *TensorSource, shape []int, w weightPlace) {
 	head := w.linear && !w.inBlock
 	if head && !t.quantised.head {
@@ -248,9 +248,8 @@ func (t *tree) assume(s *TensorSource, shape []int, w weightPlace) {
 	}
 }
 
-// quantise finds out how the checkpoint stores what s names, for a parameter of the
-// given shape. It reports whether the tensor is there, and its dtype: that of values, or
-// NoDType for codes.
+// quantise finds the stored form of s in the checkpoint, for a parameter of the given shape. It
+// reports whether the tensor exists, and its dtype: that of values, or NoDType for codes.
 func (t *tree) quantise(s *TensorSource, shape []int, inOut bool) (DType, bool) {
 	_, dtype, there := t.first(*s)
 	if len(shape) < 2 || there && !codesOf(dtype) {
@@ -286,7 +285,7 @@ func (t *tree) quantise(s *TensorSource, shape []int, inOut bool) (DType, bool) 
 	return NoDType, true
 }
 
-// codesOf reports whether d is the dtype of codes that stand under the parameter's own name.
+// codesOf reports whether d is the dtype of codes under the parameter's own name.
 func codesOf(d DType) bool {
 	for f := QuantNone + 1; f < quantFormats; f++ {
 		if p := &f.Row().Codes; p.Suffix == "" && f.Row().Method != "" && p.Reads(d) {
@@ -296,8 +295,8 @@ func codesOf(d DType) bool {
 	return false
 }
 
-// coded returns s as format f stores it. ok is false where the header has no such tensors; without
-// a header they are assumed to be there.
+// coded returns s in the form of format f. ok is false if the header has no such tensors. Without a
+// header they are assumed to exist.
 func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, header CheckpointHeader) (TensorSource, bool) {
 	row := f.Row()
 	base, ok := row.names(s.Tensor)
@@ -348,10 +347,10 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 	return out, true
 }
 
-// first returns what the checkpoint has of the first tensor that s stands for.
+// first returns the shape and dtype of the first tensor of s in the checkpoint.
 func (t *tree) first(s TensorSource) ([]int, DType, bool) { return t.header.Tensor(s.at(0)) }
 
-// with returns s under another name.
+// with returns s with another name.
 func (s TensorSource) with(tensor string) TensorSource {
 	s.Tensor = tensor
 	return s

@@ -3,10 +3,10 @@ package meta
 // convertColumns is the number of columns of a block of every format that Heft converts to.
 const convertColumns = 32
 
-// Quantized lists the parameters below m that can be converted to QuantQ8 or QuantQ4, with
-// their elements: the matrices of linear maps and of stacked experts, as far as they are
-// stored as floats in rows of whole blocks. Norms, biases, routers and tables that are
-// looked up stay as they are; a table that is a head too is converted for the head.
+// Quantized returns the parameters below m that can be converted to QuantQ8 or QuantQ4, with their
+// numbers of elements: matrices of linear maps and of stacked experts that are stored as floats in
+// rows of whole blocks. Norms, biases, routers and lookup tables are not converted. A lookup table
+// that is also the head is converted for the head.
 func (m *Module) Quantized() map[*Param]int64 {
 	out := map[*Param]int64{}
 	for _, n := range m.Walk() {
@@ -47,9 +47,8 @@ func (p *Param) quantizeTo(out map[*Param]int64, rank int) {
 	}
 }
 
-// LoadedBytes returns what the parameters below m take that are converted to f when they are
-// loaded. One that is looked up too, a tied table, is kept as it is beside it where whole
-// is set.
+// LoadedBytes returns the sizes of parameters below m that are converted to f when they are loaded.
+// If whole is set, a tied lookup table counts twice: it is kept unconverted as well.
 func (m *Module) LoadedBytes(f QuantFormat, whole bool) map[*Param]int64 {
 	if !f.Row().Convert {
 		return nil

@@ -2,7 +2,7 @@ package meta
 
 import "math"
 
-// ropeDefaults are what a config class assumes of its rope.
+// ropeDefaults holds a config class's defaults for its rotary embedding.
 type ropeDefaults struct {
 	theta        float64
 	thetaField   string  // "" means rope_theta
@@ -16,9 +16,8 @@ type ropeDefaults struct {
 	context      int // max_position_embeddings
 }
 
-// rope reads the rotary embedding: rope_theta and rope_scaling, as published, or
-// transformers 5's rope_parameters. As in the reference, a rope_scaling that is not
-// empty goes first.
+// rope reads the rotary embedding: rope_theta and rope_scaling of published configs, or
+// rope_parameters of transformers 5. As in transformers, a rope_scaling that is not empty wins.
 func (f *fields) rope(def ropeDefaults) *RopeSpec {
 	p := f.object("rope_scaling")
 	if p == nil {
@@ -30,8 +29,8 @@ func (f *fields) rope(def ropeDefaults) *RopeSpec {
 	return f.ropeFrom(p, false, def)
 }
 
-// ropeFrom reads a rotary embedding with its parameters in p, which may be nil. They are
-// nested if the config has several sets by layer type.
+// ropeFrom reads a rotary embedding with its parameters in p, which may be nil. nested says that
+// the config has several sets by layer type.
 func (f *fields) ropeFrom(p *fields, nested bool, def ropeDefaults) *RopeSpec {
 	r := &RopeSpec{
 		Theta:       f.positive(or(def.thetaField, "rope_theta"), def.theta),
@@ -124,7 +123,7 @@ func (p *fields) yarn(r *RopeSpec) {
 	r.Factor = p.positive("factor", float64(r.Max)/float64(r.Original))
 	r.AttentionFactor = p.attentionFactor()
 	r.MScale, r.MScaleAllDim = p.float("mscale", 0), p.float("mscale_all_dim", 0)
-	// The reference takes a zero for a missing one.
+	// transformers treats 0 as missing.
 	if r.BetaFast = p.float("beta_fast", 32); r.BetaFast == 0 {
 		r.BetaFast = 32
 	}
@@ -164,7 +163,7 @@ func (p *fields) factors(name string, want int) []float64 {
 	return list
 }
 
-// attentionFactor returns 0 where the formula decides.
+// attentionFactor returns the factor, or 0 if the formula gives it.
 func (p *fields) attentionFactor() float64 {
 	if !p.has("attention_factor") {
 		return 0
@@ -172,8 +171,8 @@ func (p *fields) attentionFactor() float64 {
 	return p.positive("attention_factor", 1)
 }
 
-// contextOf returns the number of tokens that a model of this rope takes: what the
-// config says, or the trained length times yarn's factor where that is more.
+// contextOf returns the context length of a model with this embedding: the config's, or the trained
+// length times yarn's factor if that is more.
 func (r *RopeSpec) contextOf(stated int) int {
 	if r == nil || r.Type != RopeYarn {
 		return stated
@@ -181,12 +180,11 @@ func (r *RopeSpec) contextOf(stated int) int {
 	return max(stated, int(min(float64(r.Original)*r.Factor, maxSize)))
 }
 
-// Frequencies returns the Dim/2 inverse frequencies for a sequence of length tokens, and
-// what cos and sin are multiplied with. Only RopeDynamic and RopeLongRope depend
-// on the length, the number of all tokens present.
+// Frequencies returns the Dim/2 inverse frequencies for a sequence of length tokens, and the factor
+// of cos and sin. Only RopeDynamic and RopeLongRope depend on length, the number of all tokens of
+// the sequence.
 //
-// The formulas, and the float32 arithmetic, are those of transformers'
-// modeling_rope_utils.
+// The formulas and their float32 arithmetic are those of transformers' modeling_rope_utils.
 func (r *RopeSpec) Frequencies(length int) (inv []float32, attentionScale float64) {
 	switch r.Type {
 	case RopeLinear:
@@ -225,7 +223,7 @@ func inverse(x []float32) []float32 {
 	return x
 }
 
-// dynamicBase grows theta with the length beyond the stated maximum.
+// dynamicBase increases theta with lengths beyond the config's maximum.
 func (r *RopeSpec) dynamicBase(length int) float32 {
 	if length <= r.Max {
 		return float32(r.Theta)
@@ -234,8 +232,7 @@ func (r *RopeSpec) dynamicBase(length int) float32 {
 	return float32(r.Theta) * float32(math.Pow(float64(grown), float64(r.Dim)/float64(r.Dim-2)))
 }
 
-// llama3 slows low frequencies down by the factor, keeps high ones, and blends
-// between the two.
+// llama3 divides low frequencies by the factor, keeps high ones, and interpolates between the two.
 func (r *RopeSpec) llama3() []float32 {
 	inv := inverse(r.powers(float32(r.Theta)))
 	original, factor := float64(r.Original), float32(r.Factor)
@@ -254,8 +251,8 @@ func (r *RopeSpec) llama3() []float32 {
 	return inv
 }
 
-// yarn blends between kept and divided frequencies over the range of dimensions
-// that turn between BetaSlow and BetaFast times in the trained length.
+// yarn interpolates between kept and divided frequencies, over the dimensions that rotate between
+// BetaSlow and BetaFast times in the trained length.
 func (r *RopeSpec) yarn() ([]float32, float64) {
 	low, high := r.correctionDim(r.BetaFast), r.correctionDim(r.BetaSlow)
 	if !r.NoTruncate {
@@ -283,8 +280,7 @@ func (r *RopeSpec) yarn() ([]float32, float64) {
 	return inv, scale
 }
 
-// correctionDim returns the dimension that turns the given number of times in the
-// trained length.
+// correctionDim returns the dimension that rotates the given number of times in the trained length.
 func (r *RopeSpec) correctionDim(turns float64) float64 {
 	return float64(r.Dim) * math.Log(float64(r.Original)/(turns*2*math.Pi)) / (2 * math.Log(r.Theta))
 }
@@ -296,7 +292,7 @@ func yarnScale(factor, mscale float64) float64 {
 	return 0.1*mscale*math.Log(factor) + 1
 }
 
-// longRope divides each frequency by a factor of its own, of one of two sets.
+// longRope divides each frequency by its own factor, from one of two lists.
 func (r *RopeSpec) longRope(length int) ([]float32, float64) {
 	factors := r.ShortFactor
 	if length > r.Original {

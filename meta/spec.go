@@ -1,6 +1,6 @@
 package meta
 
-// Kind names the rule that runs a module.
+// Kind selects the rule that runs a module.
 type Kind uint8
 
 // The kinds. A module's Spec is of the type named here.
@@ -51,9 +51,9 @@ type CausalLMSpec struct {
 //	sequential: h = x + s·post(a(pre(x)));  y = h + s·post'(m(pre'(h)))
 //	parallel:   y = x + s·a(pre(x)) + s·m(pre'(x))
 //
-// Every norm is a child's name, and "" leaves it out: pre-norm has AttentionNorm
-// and MLPNorm, post-norm has the two Post norms, sandwich has all four. A parallel
-// block with one norm has MLPNorm equal to AttentionNorm.
+// Each norm is the name of a child, or "" for none. Pre-norm sets AttentionNorm and MLPNorm,
+// post-norm the two Post norms, sandwich all four. A parallel block with one norm has equal MLPNorm
+// and AttentionNorm.
 type BlockSpec struct {
 	Parallel          bool
 	AttentionNorm     string
@@ -65,9 +65,8 @@ type BlockSpec struct {
 	ResidualScale     float32 // s; 0 means 1
 }
 
-// AttentionSpec runs causal self-attention with grouped key/value heads. Either Q, K
-// and V name three Linear children, or Fused names one whose rows are laid out as
-// FusedOrder says.
+// AttentionSpec runs causal self-attention with grouped key/value heads. Either Q, K and V name
+// three Linear children, or Fused names one whose rows have the layout FusedOrder.
 type AttentionSpec struct {
 	Layer             int // index of the key/value cache
 	Heads, KVHeads    int
@@ -85,7 +84,7 @@ type AttentionSpec struct {
 	MLA               *MLASpec // set for multi-head latent attention
 }
 
-// FusedOrder is how the rows of a fused q/k/v projection are laid out.
+// FusedOrder is the row layout of a fused q/k/v projection.
 type FusedOrder uint8
 
 // The layouts of fused projections.
@@ -102,8 +101,8 @@ type MLASpec struct {
 	RopeDim, NopeDim     int // parts of a query or key head
 }
 
-// RopeSpec is a rotary position embedding. Frequencies are made from it by the
-// formulas of transformers' modeling_rope_utils; fields that a type does not use are 0.
+// RopeSpec is a rotary position embedding. [RopeSpec.Frequencies] computes its frequencies. Fields
+// that a type does not use are 0.
 type RopeSpec struct {
 	Type        RopeType
 	Theta       float64
@@ -134,8 +133,8 @@ const (
 	RopeLongRope
 )
 
-// MLPSpec runs a feed-forward layer. Names are Linear children. Gate "" and Fused ""
-// make it plain: down(act(up(x))). Fused is one projection of gate and up.
+// MLPSpec runs a feed-forward layer. Names are Linear children. Without Gate and Fused it is plain:
+// down(act(up(x))). Fused is one projection for gate and up.
 type MLPSpec struct {
 	Gate, Up, Down string
 	Fused          string
@@ -143,7 +142,7 @@ type MLPSpec struct {
 	Act            Activation
 }
 
-// GateOrder is how gate and up share the rows of a fused projection.
+// GateOrder is the row layout of a fused projection of gate and up.
 type GateOrder uint8
 
 // The layouts of fused gates.
@@ -189,7 +188,7 @@ type MoESpec struct {
 	Limit                float32 // clamp of ActClampedSwiGLU
 }
 
-// RouterScore turns router logits into weights.
+// RouterScore converts router logits to weights.
 type RouterScore uint8
 
 // The scores.
@@ -199,8 +198,7 @@ const (
 	ScoreSigmoid
 )
 
-// LinearSpec is y = x·Wᵀ + b with weight [Out, In], or [In, Out] where Transposed
-// (GPT-2's Conv1D).
+// LinearSpec is y = x·Wᵀ + b with weight [Out, In], or [In, Out] if Transposed (GPT-2's Conv1D).
 type LinearSpec struct {
 	In, Out    int
 	Transposed bool
@@ -216,9 +214,8 @@ type NormSpec struct {
 	Layer  bool    // subtract the mean (LayerNorm); weights and bias may be absent
 	Offset float32 // added to the weight: 1 for Gemma
 
-	// Heads > 0 is a norm of each head, of Dim channels, with weights of its own for
-	// each: weight is [Heads, Dim], or, if Each is set, the child of that name has a
-	// norm for each head.
+	// Heads > 0 normalises each head of Dim channels with its own weights. The weight is [Heads,
+	// Dim] or, if Each is set, the child of that name has a norm per head.
 	Heads int
 	Each  string
 }

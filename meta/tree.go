@@ -21,8 +21,8 @@ import (
 // in checkpoints. A child {"same_as": "a.b"} is the module a.b again. Both names
 // count from the root and refer to what stands earlier.
 
-// ReadTree parses a tree. Its modules have no Kind and its parameters no sources.
-// Whatever the bytes, it returns a tree that is finite to walk or an error.
+// ReadTree parses a tree. Its modules have no Kind and its parameters no sources. For any input it
+// returns an error or a tree that can be walked in finite time.
 func ReadTree(data []byte) (*Module, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -44,8 +44,8 @@ func ReadTree(data []byte) (*Module, error) {
 	return root, nil
 }
 
-// maxTreeNames bounds the modules of a tree, each counted under all of its names: a
-// few aliases of aliases would otherwise stand for more than can be listed.
+// maxTreeNames bounds the modules of a tree, each counted under all of its names, because a few
+// aliases of aliases could stand for more than can be listed.
 const maxTreeNames = 1 << 20
 
 type treeReader struct {
@@ -55,14 +55,14 @@ type treeReader struct {
 	index map[*Module]*names
 }
 
-// names are the children and parameters of one module by name.
+// names has the children and parameters of one module by name.
 type names struct {
 	children map[string]*Module
 	params   map[string]*Param
 }
 
-// placed names the module in which an error was found. Paths are put together on
-// the way out, so that a deep tree of long names costs nothing.
+// placed adds the name of a module to an error. The path is assembled on the way out, so that a
+// deep tree of long names costs nothing.
 func placed(name string, err error) error {
 	var at *treeError
 	if errors.As(err, &at) {
@@ -93,11 +93,11 @@ func (e *treeError) Unwrap() error { return e.err }
 func (r *treeReader) module(name string, v any, parent *names) (*Module, error) {
 	node, ok := v.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("%s instead of a module", kindOf(v))
+		return nil, fmt.Errorf("got %s, want a module", kindOf(v))
 	}
 	if ref, there := node["same_as"]; there {
 		if parent == nil {
-			return nil, errors.New("the root is the same as something")
+			return nil, errors.New("the root has same_as, want a module")
 		}
 		m, err := r.alias(name, ref)
 		parent.children[name] = m
@@ -105,7 +105,7 @@ func (r *treeReader) module(name string, v any, parent *names) (*Module, error) 
 	}
 	class, ok := node["class"].(string)
 	if !ok {
-		return nil, errors.New("a module without a class")
+		return nil, errors.New("the module has no class")
 	}
 	m := &Module{Name: name, Class: class}
 	size := 1
@@ -126,7 +126,7 @@ func (r *treeReader) module(name string, v any, parent *names) (*Module, error) 
 	for _, row := range children {
 		childName, err := properName(row[0])
 		if err == nil && own.taken(childName) {
-			err = errors.New("this name stands there twice")
+			err = errors.New("the name is used twice")
 		}
 		if err != nil {
 			return nil, placed(childName, err)
@@ -144,20 +144,20 @@ func (r *treeReader) module(name string, v any, parent *names) (*Module, error) 
 	return m, nil
 }
 
-// alias makes a module that is another one under a second name.
+// alias makes a module that is a second name of another.
 func (r *treeReader) alias(name string, ref any) (*Module, error) {
 	path, ok := ref.(string)
 	if !ok || path == "" {
-		return nil, errors.New("same_as does not name a module")
+		return nil, errors.New("same_as: want the path of a module")
 	}
 	target := r.find(path)
 	if target == nil || r.size[target] == 0 {
-		return nil, fmt.Errorf("same_as: no module %.200q stands earlier", path)
+		return nil, fmt.Errorf("same_as: got %.200q, want an earlier module", path)
 	}
 	return &Module{Name: name, SameAs: target}, nil
 }
 
-// find returns the module at a path from the root; aliases are followed.
+// find returns the module at a path from the root. It follows aliases.
 func (r *treeReader) find(path string) *Module {
 	m := r.root
 	for path != "" && m != nil {
@@ -200,7 +200,7 @@ func (r *treeReader) tensors(m *Module, own *names, node map[string]any) error {
 		}
 		var ok bool
 		if b.Persistent, ok = row[3].(bool); !ok {
-			return placed(b.Name, errors.New("whether the buffer is persistent is neither true nor false"))
+			return placed(b.Name, errors.New("persistent: want true or false"))
 		}
 		own.params[b.Name] = nil
 		m.Buffers = append(m.Buffers, b)
@@ -214,22 +214,22 @@ func (r *treeReader) tensor(row []any, own *names) (name string, shape []int, dt
 		return name, nil, 0, err
 	}
 	if own.taken(name) {
-		return name, nil, 0, errors.New("this name stands there twice")
+		return name, nil, 0, errors.New("the name is used twice")
 	}
 	dims, ok := row[1].([]any)
 	if !ok {
-		return name, nil, 0, fmt.Errorf("%s instead of a shape", kindOf(row[1]))
+		return name, nil, 0, fmt.Errorf("got %s, want a shape", kindOf(row[1]))
 	}
 	f := fields{errs: &fieldErrors{}}
 	shape = make([]int, len(dims))
 	for i, v := range dims {
 		if shape[i], ok = f.integer("", v, 0, 1<<31-1); !ok {
-			return name, nil, 0, fmt.Errorf("shape[%d] is not a whole number from 0 to 2147483647", i)
+			return name, nil, 0, fmt.Errorf("shape[%d]: want an integer from 0 to 2147483647", i)
 		}
 	}
 	text, ok := row[2].(string)
 	if !ok {
-		return name, nil, 0, fmt.Errorf("%s instead of a dtype", kindOf(row[2]))
+		return name, nil, 0, fmt.Errorf("got %s, want a dtype", kindOf(row[2]))
 	}
 	if dtype, err = ParseDType(text); err != nil {
 		return name, nil, 0, fmt.Errorf("unknown dtype %.40q", text)
@@ -240,14 +240,14 @@ func (r *treeReader) tensor(row []any, own *names) (name string, shape []int, dt
 	return name, shape, dtype, nil
 }
 
-// tie finds the parameter that p is tied to.
+// tie finds the parameter that p shares.
 func (r *treeReader) tie(ref any, p *Param) (*Param, error) {
 	if ref == nil {
 		return nil, nil
 	}
 	path, ok := ref.(string)
 	if !ok {
-		return nil, errors.New("same_as does not name a parameter")
+		return nil, errors.New("same_as: want the path of a parameter")
 	}
 	at, name := "", path
 	if i := strings.LastIndexByte(path, '.'); i >= 0 {
@@ -258,7 +258,7 @@ func (r *treeReader) tie(ref any, p *Param) (*Param, error) {
 		target = r.index[m].params[name]
 	}
 	if target == nil {
-		return nil, fmt.Errorf("same_as: no parameter %.200q stands earlier", path)
+		return nil, fmt.Errorf("same_as: got %.200q, want an earlier parameter", path)
 	}
 	if Elements(target.Shape) != Elements(p.Shape) || target.DType != p.DType {
 		return nil, fmt.Errorf("same_as: %.200q has another shape or dtype", path)
@@ -272,19 +272,19 @@ func (n *names) taken(name string) bool {
 	return param || child
 }
 
-// properName returns the name of a module or tensor, of which torch demands the same.
+// properName returns the name of a module or tensor, with torch's restrictions.
 func properName(v any) (string, error) {
 	name, ok := v.(string)
 	if !ok {
-		return "", fmt.Errorf("%s instead of a name", kindOf(v))
+		return "", fmt.Errorf("got %s, want a name", kindOf(v))
 	}
 	if name == "" || strings.Contains(name, ".") {
-		return name, fmt.Errorf("%.200q cannot be a name", name)
+		return name, fmt.Errorf("got %.200q, want a name without dots", name)
 	}
 	return name, nil
 }
 
-// rows returns a list of lists of least to most elements.
+// rows returns a list of lists with least to most elements each.
 func rows(node map[string]any, field string, least, most int) ([][]any, error) {
 	v := node[field]
 	if v == nil {
@@ -292,13 +292,13 @@ func rows(node map[string]any, field string, least, most int) ([][]any, error) {
 	}
 	list, ok := v.([]any)
 	if !ok {
-		return nil, fmt.Errorf("%s: %s instead of a list", field, kindOf(v))
+		return nil, fmt.Errorf("%s: got %s, want a list", field, kindOf(v))
 	}
 	out := make([][]any, len(list))
 	for i, v := range list {
 		row, ok := v.([]any)
 		if !ok || len(row) < least || len(row) > most {
-			return nil, fmt.Errorf("%s[%d]: not a list of %d", field, i, least)
+			return nil, fmt.Errorf("%s[%d]: want a list of %d elements", field, i, least)
 		}
 		out[i] = row
 	}

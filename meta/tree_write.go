@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// WriteTree is the inverse of [ReadTree]: it returns the tree below root as JSON, without
-// spaces. It fails if something is the same as what stands outside of the tree.
+// WriteTree returns the tree below root as JSON, without spaces. It is the inverse of [ReadTree].
+// It fails if a module or parameter shares one outside of the tree.
 func WriteTree(root *Module) ([]byte, error) {
 	w := treeWriter{modules: map[*Module]string{}, params: map[*Param]string{}}
 	node, err := w.module(root, "")
@@ -34,7 +34,7 @@ type treeAlias struct {
 	SameAs string `json:"same_as"`
 }
 
-// treeWriter knows the first name of everything that was written.
+// treeWriter has the first name of every module and parameter that was written.
 type treeWriter struct {
 	modules map[*Module]string
 	params  map[*Param]string
@@ -44,7 +44,7 @@ func (w *treeWriter) module(m *Module, path string) (any, error) {
 	if m.SameAs != nil {
 		first, ok := w.modules[m.Resolve()]
 		if !ok {
-			return nil, fmt.Errorf("%s: the same as a module that does not stand earlier", path)
+			return nil, fmt.Errorf("%s: shares a module that is not earlier in the tree", path)
 		}
 		return treeAlias{first}, nil
 	}
@@ -54,7 +54,7 @@ func (w *treeWriter) module(m *Module, path string) (any, error) {
 		if p.SameAs != nil {
 			first, ok := w.params[p.Resolve()]
 			if !ok {
-				return nil, fmt.Errorf("%s: tied to a parameter that does not stand earlier", Join(path, p.Name))
+				return nil, fmt.Errorf("%s: shares a parameter that is not earlier in the tree", Join(path, p.Name))
 			}
 			row = append(row, first)
 		} else {
@@ -76,7 +76,7 @@ func (w *treeWriter) module(m *Module, path string) (any, error) {
 	return node, nil
 }
 
-// shapeOf writes a scalar's shape as [], never null.
+// shapeOf returns the shape, with [] instead of nil for a scalar.
 func shapeOf(shape []int) []int {
 	if shape == nil {
 		return []int{}
