@@ -31,7 +31,7 @@ func TestReadPooling(t *testing.T) {
 		"broken list":    {map[string]string{"modules.json": `{`}, Pooling{}, "modules.json"},
 		"broken config":  {map[string]string{"1_Pooling/config.json": `[]`}, Pooling{}, "1_Pooling/config.json"},
 		"flag of text":   {map[string]string{"1_Pooling/config.json": `{"pooling_mode_cls_token":"yes"}`}, Pooling{}, "pooling_mode_cls_token"},
-		"path outside":   {map[string]string{"modules.json": `[{"path":"../x","type":"a.Pooling"}]`}, Pooling{}, "no path within the model"},
+		"path outside":   {map[string]string{"modules.json": `[{"path":"../x","type":"a.Pooling"}]`}, Pooling{}, "want a path within the model"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := fstest.MapFS{}

@@ -11,7 +11,7 @@ import (
 	"github.com/heftai/heft/internal/hubcache"
 )
 
-// paths is where a repository's things stand in the cache.
+// paths has the folders of a repository in the cache.
 type paths struct{ root, locks string }
 
 func (c *Client) paths(repo Repo) paths {
@@ -32,7 +32,7 @@ func (p paths) pointer(commit, name string) string {
 	return filepath.Join(p.snapshot(commit), filepath.FromSlash(name))
 }
 
-// disk returns the error of the file system.
+// disk makes an error of the file system an [Error].
 func disk(doing string, err error) error {
 	if diskFull(err) {
 		doing += " (free some space and pull again: what was fetched is kept)"
@@ -40,7 +40,7 @@ func disk(doing string, err error) error {
 	return &Error{Kind: Disk, Reason: doing, Err: err}
 }
 
-// holds reports whether a regular file of size bytes stands at path; links are followed.
+// holds reports whether there is a regular file of size bytes at path. It follows links.
 func holds(path string, size int64) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular() && info.Size() == size
@@ -55,7 +55,7 @@ func (p paths) resolve(revision string) (string, error) {
 	return commit, nil
 }
 
-// setRef writes the commit that a revision means, unless it stands there already.
+// setRef records the commit of a revision, unless it is recorded already.
 func (p paths) setRef(revision, commit string) error {
 	if revision == commit {
 		return nil
@@ -66,7 +66,7 @@ func (p paths) setRef(revision, commit string) error {
 	return replace(p.ref(revision), []byte(commit))
 }
 
-// replace writes a small file whole or not at all.
+// replace writes a small file atomically.
 func replace(path string, text []byte) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o777); err != nil {
@@ -86,8 +86,8 @@ func rename(from, to string) error {
 	return nil
 }
 
-// point makes the snapshot's file: a link to the blob, relative so that the cache can
-// move. Where the system has no links it is another name of the blob, or else a copy.
+// point makes the snapshot's file: a link to the blob, relative so that the cache can be moved. On
+// systems without symbolic links it is a hard link, or else a copy.
 func (c *Client) point(f file) error {
 	p := c.paths(f.repo)
 	blob, pointer := p.blob(f.hash), p.pointer(f.commit, f.name)
@@ -124,9 +124,9 @@ func copyFile(from, to string) error {
 	})
 }
 
-// Cached returns the folder of a snapshot that the cache holds whole: config.json and all
-// weights, which come last. An empty revision is main. No network is used. Where
-// something is missing, the error's kind is [NotCached].
+// Cached returns the folder of a snapshot if the cache has all of it, config.json and the weights.
+// An empty revision means main. It uses no network. If something is missing, the error has the kind
+// [NotCached].
 func (c *Client) Cached(repo Repo, revision string) (string, error) {
 	dir, err := c.cached(repo, revision)
 	return dir, inFile(err, repo, "")
@@ -152,7 +152,7 @@ func (c *Client) cached(repo Repo, revision string) (string, error) {
 	return dir, missing(dir, names)
 }
 
-// missing returns the error of a snapshot that lacks what serving needs.
+// missing returns an error if a snapshot lacks files that serving needs.
 func missing(dir string, names []string) error {
 	there := func(name string) bool {
 		info, err := os.Stat(filepath.Join(dir, name))
@@ -186,7 +186,7 @@ func missing(dir string, names []string) error {
 	return nil
 }
 
-// walk returns the files of a snapshot and their bytes.
+// walk returns the files of a snapshot and their total size.
 func walk(dir string) (names []string, bytes int64) {
 	files := os.DirFS(dir)
 	_ = fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {

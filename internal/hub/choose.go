@@ -18,8 +18,8 @@ const (
 	indexName   = "model" + indexSuffix
 )
 
-// besides are the files beside the weights that serving reads, as patterns of [matches].
-// Slashes stand for themselves: none of them reaches into a folder that it does not name.
+// besides are patterns ([matches]) of the files besides the weights that serving reads. They
+// contain no wildcard for folders.
 var besides = []string{
 	configName, "generation_config.json", "quantize_config.json", "quantization_config.json", "adapter_config.json",
 	"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
@@ -28,8 +28,8 @@ var besides = []string{
 	"modules.json", "config_sentence_transformers.json", "sentence_bert_config.json", "1_Pooling/config.json",
 }
 
-// forServing returns the files of names that serving needs: those beside the weights, and
-// which of the files decide about the weights or are them.
+// forServing returns the names that serving needs: files besides the weights, and the index or the
+// files of the weights.
 func forServing(names []string) (first []string, weights weightFiles) {
 	for _, name := range names {
 		for _, pattern := range besides {
@@ -46,15 +46,14 @@ func forServing(names []string) (first []string, weights weightFiles) {
 	return first, weights
 }
 
-// weightFiles are where a folder's weights stand: in the shards that an index names, or
-// in single files.
+// weightFiles are the files of a model's weights: the shards of an index, or single files.
 type weightFiles struct {
 	index  string
 	shards []string
 }
 
-// findWeights picks the weights as package loader does when it opens a folder, so that
-// nothing is fetched that is not opened, such as a second copy in other shards.
+// findWeights selects the weights as package loader does, so that nothing is fetched that is not
+// opened, such as a second copy in other shards.
 func findWeights(names []string) weightFiles {
 	var shards, indexes []string
 	for _, name := range names {
@@ -101,7 +100,7 @@ func readIndex(text []byte) ([]string, error) {
 	return slices.Sorted(maps.Keys(seen)), nil
 }
 
-// noWeights says what stands in a repository instead of safetensors files.
+// noWeights returns an error that says what a repository has instead of safetensors files.
 func noWeights(names []string) error {
 	has := func(suffixes ...string) string {
 		for _, name := range names {
@@ -123,8 +122,8 @@ func noWeights(names []string) error {
 	return failf(NoWeights, "no safetensors file in it")
 }
 
-// filter returns the names that some pattern of include matches, or all without one, and none
-// of exclude.
+// filter returns the names that match a pattern of include (all names if there is none) and no
+// pattern of exclude.
 func filter(names, include, exclude []string) []string {
 	some := func(patterns []string, name string) bool {
 		return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, name) })
@@ -138,9 +137,9 @@ func filter(names, include, exclude []string) []string {
 	return kept
 }
 
-// matches reports whether a name fits a pattern of the shell: * any text, slashes
-// included, ? one character, [a-z] and [!a-z] one of a set. A pattern that ends in a
-// slash is the whole folder. This is what the Python package's patterns mean.
+// matches reports whether a name matches a shell pattern: * is any text with slashes, ? one
+// character, [a-z] and [!a-z] one of a set. A pattern that ends in a slash matches a whole folder.
+// These are the rules of the Python package huggingface_hub.
 func matches(pattern, name string) bool {
 	if strings.HasSuffix(pattern, "/") {
 		pattern += "*"
@@ -148,8 +147,8 @@ func matches(pattern, name string) bool {
 	return glob([]rune(pattern), []rune(name))
 }
 
-// glob matches in time proportional to the product of the lengths: where a text after a
-// star does not fit, only the last star takes one more character.
+// glob takes time proportional to the product of the lengths: after a mismatch only the last star
+// takes one more character.
 func glob(pattern, name []rune) bool {
 	p, n, star, from := 0, 0, -1, 0
 	for n < len(name) {
@@ -174,8 +173,8 @@ func glob(pattern, name []rune) bool {
 	return p == len(pattern)
 }
 
-// one matches a character with the beginning of a pattern, and says how much of the
-// pattern that is.
+// one matches a character with the beginning of a pattern, and returns the length of that
+// beginning.
 func one(pattern []rune, r rune) (width int, ok bool) {
 	if len(pattern) == 0 {
 		return 0, false
@@ -191,7 +190,7 @@ func one(pattern []rune, r rune) (width int, ok bool) {
 	return 1, pattern[0] == r
 }
 
-// oneOf matches a set; it is none where no bracket closes it.
+// oneOf matches a set. Without a closing bracket it is not a set.
 func oneOf(pattern []rune, r rune) (width int, ok, set bool) {
 	i, not := 1, false
 	if i < len(pattern) && pattern[i] == '!' {
@@ -211,7 +210,7 @@ func oneOf(pattern []rune, r rune) (width int, ok, set bool) {
 	return 0, false, false
 }
 
-// checkPatterns refuses patterns that cannot match anything that is meant.
+// checkPatterns rejects patterns that cannot match any file of a repository.
 func checkPatterns(patterns []string) error {
 	for _, p := range patterns {
 		if p == "" || strings.ContainsAny(p, "\\\x00") || path.IsAbs(p) {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A Client fetches from one hub into one cache. Its methods may be called from many
-// goroutines, and other processes may use the same cache.
+// A Client fetches from one hub into one cache. It is safe for concurrent use, and other processes
+// may use the same cache.
 type Client struct {
 	config   Config
 	endpoint *url.URL
@@ -23,7 +23,7 @@ type Client struct {
 	system   system
 }
 
-// system is what tests replace.
+// system has what tests replace.
 type system struct {
 	sleep   func(ctx context.Context, d time.Duration) error
 	jitter  func() float64 // in [0, 1)
@@ -41,8 +41,7 @@ const (
 	idleTimeout = 30 * time.Second
 )
 
-// New checks the configuration. Nothing is fetched or written before it is needed. The
-// caller closes the client.
+// New checks the configuration. It fetches and writes nothing. The caller closes the client.
 func New(config Config) (*Client, error) {
 	if config.Endpoint == "" {
 		config.Endpoint = DefaultEndpoint
@@ -57,16 +56,16 @@ func New(config Config) (*Client, error) {
 		config.Retries = 6
 	}
 	if config.Cache == "" {
-		return nil, failf(Disk, "no folder for the cache")
+		return nil, failf(Disk, "the configuration has no folder for the cache")
 	}
 	endpoint, err := url.Parse(strings.TrimRight(config.Endpoint, "/"))
 	if err != nil || endpoint.Host == "" || endpoint.Scheme != "http" && endpoint.Scheme != "https" {
-		return nil, failf(BadName, "the endpoint %s is not an http(s) address", printable(config.Endpoint))
+		return nil, failf(BadName, "got endpoint %s, want an http or https address", printable(config.Endpoint))
 	}
 	if strings.ContainsFunc(config.Token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return nil, failf(BadName, "the token has characters in it that no token has")
+		return nil, failf(BadName, "the token has invalid characters")
 	}
-	// One connection a request: many ranges over one connection are no faster than one.
+	// Each request has a connection of its own: several ranges over one connection are not faster.
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	transport := &http.Transport{
@@ -96,7 +95,7 @@ func New(config Config) (*Client, error) {
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// slot waits until one more request may run. The caller gives it back.
+// slot waits until another request may run. The caller calls release at its end.
 func (c *Client) slot(ctx context.Context) (release func(), err error) {
 	select {
 	case c.slots <- struct{}{}:

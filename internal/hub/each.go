@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// each calls do with every item and its index, n at a time. The first error stops the others and is
-// returned when all have ended.
+// each calls do for every item, for n of them at a time. The first error stops the others. each
+// returns it when all have ended.
 func each[T any](ctx context.Context, n int, items []T, do func(ctx context.Context, i int, item T) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -9,22 +9,22 @@ import (
 	"github.com/heftai/heft/internal/hubcache"
 )
 
-// Kind is what a caller may want to tell apart in an [Error].
+// Kind classifies an [Error] for callers.
 type Kind uint8
 
 // The kinds of errors.
 const (
 	Failed      Kind = iota // none of the others
-	BadName                 // a repository, revision, pattern or file has a name that is not used
+	BadName                 // a repository, revision, pattern or file has an invalid name
 	Offline                 // the network is needed and the client is offline
 	NotCached               // the cache does not hold all of the snapshot
 	NotFound                // the hub has no such repository, revision or file
 	Refused                 // the hub wants a token, or another one
 	Gated                   // the hub wants the user to ask for access first
 	NoWeights               // the repository has nothing that can be served
-	Throttled               // the hub asks to come back later than is waited for
-	Unreachable             // the hub did not answer, or not to the end
-	Corrupt                 // what the server says or sends contradicts itself
+	Throttled               // the hub asks to wait longer than the client does
+	Unreachable             // the hub did not answer, or stopped in the middle
+	Corrupt                 // an answer of the server is inconsistent
 	Disk                    // the cache cannot be written or read
 	Busy                    // another process is pulling the model
 )
@@ -71,7 +71,7 @@ func failf(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Reason: fmt.Sprintf(format, args...)}
 }
 
-// inFile names repository and file in an error that does not.
+// inFile adds repository and file to an error that lacks them.
 func inFile(err error, repo Repo, file string) error {
 	if err == nil {
 		return nil
@@ -90,8 +90,8 @@ func inFile(err error, repo Repo, file string) error {
 	return &named
 }
 
-// plain returns the cause of a transport's error without the address, whose query may be a
-// signature that gives access.
+// plain returns the cause of a transport's error without the address, because its query may be a
+// signature that grants access.
 func plain(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

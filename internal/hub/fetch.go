@@ -11,17 +11,17 @@ import (
 	"path/filepath"
 )
 
-// A fetch brings one file into the cache.
+// A fetch downloads one file into the cache.
 type fetch struct {
 	*Client
 	file
 	meter *meter
 }
 
-// errWhole is why parts cannot be fetched: the server sends the whole file each time.
+// errWhole says that the server sends the whole file instead of parts.
 var errWhole = errors.New("the server ignores ranges")
 
-// run brings the blob and points the snapshot's file at it.
+// run downloads the blob and makes the snapshot's file point to it.
 func (f *fetch) run(ctx context.Context) error {
 	return inFile(f.bring(ctx), f.repo, f.name)
 }
@@ -50,9 +50,9 @@ func (f *fetch) bring(ctx context.Context) error {
 	return f.point(f.file)
 }
 
-// blob fetches, checks and names the blob. What was fetched stays for the next time,
-// unless it is spoiled; if so, and some of it was of an earlier time, all of
-// it is fetched once more.
+// blob downloads, verifies and names the blob. If it fails, the downloaded parts stay for the next
+// attempt, unless they are spoiled. If they are, and some of them are of an earlier run, it
+// downloads the whole file once more.
 func (f *fetch) blob(ctx context.Context, blob string) error {
 	p, err := openPartial(blob, f.size, f.system.part)
 	if err != nil {
@@ -84,7 +84,7 @@ func (f *fetch) blob(ctx context.Context, blob string) error {
 	}
 }
 
-// fill fetches what is missing, several parts at a time.
+// fill downloads missing parts, several at a time.
 func (f *fetch) fill(ctx context.Context, p *partial) error {
 	err := each(ctx, f.config.Connections, p.unfinished(), func(ctx context.Context, _, i int) error {
 		return f.try(ctx, func() (bool, error) { return f.part(ctx, p, i) })
@@ -102,8 +102,8 @@ func (f *fetch) fill(ctx context.Context, p *partial) error {
 	})
 }
 
-// much is how many bytes count as progress: a connection that brings less each time is
-// not tried for ever.
+// much is the number of bytes that count as progress. Connections that bring less are not retried
+// for ever.
 const much = 256 << 10
 
 // part makes one request for the rest of part i.
@@ -150,8 +150,7 @@ func (f *fetch) part(ctx context.Context, p *partial, i int) (progress bool, err
 	return n >= much, err
 }
 
-// accept checks that an answer brings what was asked for: the bytes from begin on, of
-// the file that is meant, or else all of it.
+// accept checks that an answer has the requested bytes of the right file, or else the whole file.
 func (c *Client) accept(a *answer, f file, begin, end int64) error {
 	if a.facts.commit != "" && a.facts.commit != f.commit || a.facts.linked && a.facts.hash != f.hash {
 		return failf(Corrupt, "the file changed on the server while it was fetched")
@@ -160,25 +159,25 @@ func (c *Client) accept(a *answer, f file, begin, end int64) error {
 	case http.StatusPartialContent:
 		from, to, size, ok := contentRange(a.Header.Get("Content-Range"))
 		if !ok || from != begin || to > end {
-			return failf(Corrupt, "asked for bytes %d-%d, the server sends %q", begin, end-1, printable(a.Header.Get("Content-Range")))
+			return failf(Corrupt, "got the range %[3]q, want bytes %[1]d-%[2]d", begin, end-1, printable(a.Header.Get("Content-Range")))
 		}
 		if size >= 0 && size != f.size {
-			return failf(Corrupt, "the file has %d bytes, the server sends parts of %d", f.size, size)
+			return failf(Corrupt, "got parts of a file of %[2]d bytes, want %[1]d", f.size, size)
 		}
 	case http.StatusOK:
 		if a.ContentLength >= 0 && a.ContentLength != f.size {
-			return failf(Corrupt, "the file has %d bytes, the server sends %d", f.size, a.ContentLength)
+			return failf(Corrupt, "got %[2]d bytes, want %[1]d", f.size, a.ContentLength)
 		}
 	default:
 		return c.refusal(a, f.repo)
 	}
 	if encoding := a.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return failf(Corrupt, "the server sends the file encoded as %s", printable(encoding))
+		return failf(Corrupt, "got the file encoded as %s, want it as it is", printable(encoding))
 	}
 	return nil
 }
 
-// contentRange reads "bytes FROM-LAST/SIZE" as [from, to) of size; -1 is an unknown size.
+// contentRange reads "bytes FROM-LAST/SIZE" as [from, to) of size. A size of -1 is unknown.
 func contentRange(s string) (from, to, size int64, ok bool) {
 	var last int64
 	var total string
@@ -192,10 +191,10 @@ func contentRange(s string) (from, to, size int64, ok bool) {
 	return from, last + 1, size, true
 }
 
-// saveEvery is how many bytes of a part a killed process may lose.
+// saveEvery is the number of bytes of a part that a killed process may lose.
 const saveEvery = 16 << 20
 
-// copy writes at most n bytes of a body to part i, and refuses more where they come.
+// copy writes at most n bytes of a body to part i. It fails if there are more.
 func (f *fetch) copy(p *partial, i int, body io.Reader, n int64) (copied int64, err error) {
 	buffer := make([]byte, min(n+1, 128<<10))
 	for unsaved := 0; ; {
@@ -207,7 +206,7 @@ func (f *fetch) copy(p *partial, i int, body io.Reader, n int64) (copied int64, 
 		}
 		k, err := body.Read(buffer[:min(int64(len(buffer)), n-copied+1)])
 		if int64(k) > n-copied {
-			return copied, failf(Corrupt, "the server sends more than it said")
+			return copied, failf(Corrupt, "the server sends more bytes than it announced")
 		}
 		if k > 0 {
 			begin, _, _ := p.rest(i)

@@ -13,19 +13,19 @@ import (
 	"github.com/heftai/heft/internal/hubcache"
 )
 
-// Headers are what a plan needs of a model: its configuration and what its safetensors
-// files say of themselves.
+// Headers are the parts of a model that a plan needs: its configuration and the headers of its
+// safetensors files.
 type Headers struct {
 	Repo   string
 	Commit string
 	Config []byte // config.json
 	Index  []byte // the index of the shards, or nil if there is none
 	Shards []Shard
-	// Fetched is the bytes of shards that came over the network.
+	// Fetched is the number of bytes of shards that were downloaded.
 	Fetched int64
 }
 
-// A Shard is a safetensors file of which only the header is here.
+// A Shard is the header of a safetensors file on the hub.
 type Shard struct {
 	Name string
 	Size int64  // bytes of the whole file
@@ -96,7 +96,7 @@ func (c *Client) fetchHeaders(ctx context.Context, repo Repo, revision string) (
 	return h, p.shards(ctx, h, weights.shards)
 }
 
-// read returns a file that was brought.
+// read returns the contents of a file that was fetched.
 func (p *pull) read(name string) ([]byte, error) {
 	b, err := os.ReadFile(p.paths(p.repo).pointer(p.listing.commit, name))
 	if err != nil {
@@ -105,7 +105,7 @@ func (p *pull) read(name string) ([]byte, error) {
 	return b, nil
 }
 
-// shards brings the headers of the named files.
+// shards fetches the headers of the named files.
 func (p *pull) shards(ctx context.Context, h *Headers, names []string) error {
 	h.Shards = make([]Shard, len(names))
 	fetched := make([]int64, len(names))
@@ -124,7 +124,7 @@ func (p *pull) shards(ctx context.Context, h *Headers, names []string) error {
 	return err
 }
 
-// entry returns what is known of a file: the listing says enough where it has hash and size.
+// entry returns what is known of a file. The listing is enough if it has hash and size.
 func (p *pull) entry(ctx context.Context, name string) (file, error) {
 	if e, ok := p.listing.find(name); ok && e.hash != "" && e.size >= 0 && hubcache.UnsafePath(name) == "" {
 		return file{repo: p.repo, commit: p.listing.commit, name: name, hash: e.hash, size: e.size}, nil
@@ -176,18 +176,18 @@ func readHead(path string, size int64) ([]byte, error) {
 	return head, err
 }
 
-// headerEnd returns where the header ends of which first are the first bytes.
+// headerEnd returns the end of the header in a file that begins with first.
 func headerEnd(first []byte, size int64) (int64, error) {
 	n := binary.LittleEndian.Uint64(first)
 	if n > maxHeader || int64(n) > size-lengthSize {
-		return 0, failf(Corrupt, "not a safetensors file: a header of %d bytes in %d", n, size)
+		return 0, failf(Corrupt, "not a safetensors file: got a header of %d bytes in a file of %d", n, size)
 	}
 	return lengthSize + int64(n), nil
 }
 
 func (p *pull) fetchHead(ctx context.Context, f file) (head []byte, fetched int64, err error) {
 	if f.size < lengthSize {
-		return nil, 0, failf(Corrupt, "%d bytes are too few for a safetensors file", f.size)
+		return nil, 0, failf(Corrupt, "got %d bytes, too few for a safetensors file", f.size)
 	}
 	head, tag, err := p.bytes(ctx, f, 0, min(firstBytes, f.size))
 	if err != nil {
@@ -205,7 +205,7 @@ func (p *pull) fetchHead(ctx context.Context, f file) (head []byte, fetched int6
 	return head, int64(len(head)), err
 }
 
-// bytes returns those of [begin, end) of a file, and the ETag that they came with.
+// bytes downloads the bytes [begin, end) of a file, with their ETag.
 func (c *Client) bytes(ctx context.Context, f file, begin, end int64) (b []byte, tag string, err error) {
 	header := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", begin, end-1)}}
 	err = c.ask(ctx, http.MethodGet, c.place(f.repo, f.commit, f.name), header, func(a *answer, body io.Reader) error {

@@ -46,24 +46,24 @@ func TestLies(t *testing.T) {
 		kind Kind
 		says string
 	}{
-		{"size in the headers", header("X-Linked-Size", "77"), Corrupt, "the listing says it has"},
-		{"hash in the headers", header("X-Linked-Etag", `"`+strings.Repeat("a", 64)+`"`), Corrupt, "the listing says its hash is"},
-		{"no hash", header("X-Linked-Etag", `"v1"`), Corrupt, "gives no hash"},
-		{"path for a hash", header("X-Linked-Etag", `"../../x"`), Corrupt, "gives no hash"},
-		{"no size", header("X-Linked-Size", "many"), Corrupt, "how long"},
-		{"other commit", header("X-Repo-Commit", strings.Repeat("c", 40)), Corrupt, "the answer is of"},
+		{"size in the headers", header("X-Linked-Size", "77"), Corrupt, "the listing has 9967"},
+		{"hash in the headers", header("X-Linked-Etag", `"`+strings.Repeat("a", 64)+`"`), Corrupt, "got the hash aaaa"},
+		{"no hash", header("X-Linked-Etag", `"v1"`), Corrupt, "want a hash of the file"},
+		{"path for a hash", header("X-Linked-Etag", `"../../x"`), Corrupt, "want a hash of the file"},
+		{"no size", header("X-Linked-Size", "many"), Corrupt, "does not give the size"},
+		{"other commit", header("X-Repo-Commit", strings.Repeat("c", 40)), Corrupt, "got an answer for commit"},
 		{"no commit", header("X-Repo-Commit", ""), Corrupt, "is the endpoint a hub?"},
-		{"other bytes", cdn(func(w http.ResponseWriter, r *http.Request) { sendPart(w, r, other, `"1"`) }), Corrupt, "what came is not the file: its hash is"},
-		{"longer file", cdn(func(w http.ResponseWriter, r *http.Request) { sendPart(w, r, append(body, 1), `"1"`) }), Corrupt, "sends parts of"},
+		{"other bytes", cdn(func(w http.ResponseWriter, r *http.Request) { sendPart(w, r, other, `"1"`) }), Corrupt, "got a file with hash"},
+		{"longer file", cdn(func(w http.ResponseWriter, r *http.Request) { sendPart(w, r, append(body, 1), `"1"`) }), Corrupt, "got parts of a file of"},
 		{"other part", cdn(func(w http.ResponseWriter, r *http.Request) {
 			begin, end := rangeOf(r, len(body))
 			w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", begin+1, end, len(body)))
 			w.WriteHeader(http.StatusPartialContent)
 			_, _ = w.Write(body[:end-begin])
-		}), Corrupt, "asked for bytes"},
-		{"part without a range", cdn(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusPartialContent) }), Corrupt, `the server sends ""`},
+		}), Corrupt, "got the range"},
+		{"part without a range", cdn(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusPartialContent) }), Corrupt, `got the range ""`},
 		{"changing tag", cdn(func(w http.ResponseWriter, r *http.Request) { sendPart(w, r, body, `"`+r.Header.Get("Range")+`"`) }), Corrupt, "the file changed on the server"},
-		{"whole of another size", cdn(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write(body[:100]) }), Corrupt, "the server sends 100"},
+		{"whole of another size", cdn(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write(body[:100]) }), Corrupt, "got 100 bytes"},
 		{"encoded", cdn(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			sendPart(w, r, body, `"1"`)
@@ -76,7 +76,7 @@ func TestLies(t *testing.T) {
 		{"more than said", cdn(func(w http.ResponseWriter, r *http.Request) {
 			begin, end := rangeOf(r, len(body))
 			hangUp(w, fmt.Sprintf("HTTP/1.1 206 Partial Content\r\nContent-Range: bytes %d-%d/%d", begin, end-1, len(body)), body)
-		}), Corrupt, "more than it said"},
+		}), Corrupt, "more bytes than it announced"},
 		{"gone meanwhile", cdn(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNotFound) }), NotFound, ""},
 	} {
 		t.Run(test.lie, func(t *testing.T) {
@@ -96,8 +96,8 @@ func TestLies(t *testing.T) {
 // TestLiesOfTheListing has listings that no hub sends.
 func TestLiesOfTheListing(t *testing.T) {
 	for text, want := range map[string]string{
-		`[]`:                "not what a hub sends",
-		`{"sha":"../../x"}`: "which is none",
+		`[]`:                "cannot be read",
+		`{"sha":"../../x"}`: "want a hash",
 		`{"sha":"` + commit + `","siblings":[{"rfilename":"a"},{"rfilename":"a"}]}`:             "twice",
 		`{"sha":"` + commit + `","siblings":[{"rfilename":"a","blobId":"../a"}]}`:               "the hash ../a",
 		`{"sha":"` + commit + `","siblings":[{"rfilename":"a","size":-5}]}`:                     "-5 bytes",

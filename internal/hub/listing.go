@@ -10,16 +10,16 @@ import (
 	"github.com/heftai/heft/internal/hubcache"
 )
 
-// maxListing is the longest listing that is read, in bytes.
+// maxListing is the maximum length of a listing in bytes.
 const maxListing = 64 << 20
 
-// A listing is the files of one commit.
+// A listing has the files of one commit.
 type listing struct {
 	commit string
 	files  []entry
 }
 
-// An entry is a file as the listing has it; hash and size are unknown with some servers.
+// An entry is a file of a listing. Some servers leave out hash and size.
 type entry struct {
 	name string
 	hash string // empty: unknown
@@ -58,10 +58,10 @@ func parseListing(text []byte) (*listing, error) {
 		} `json:"siblings"`
 	}
 	if err := json.Unmarshal(text, &wire); err != nil {
-		return nil, &Error{Kind: Corrupt, Reason: "the listing of files is not what a hub sends", Err: err}
+		return nil, &Error{Kind: Corrupt, Reason: "the listing of files cannot be read", Err: err}
 	}
 	if !hubcache.IsCommit(wire.SHA) {
-		return nil, failf(Corrupt, "the listing names the commit %s, which is none", printable(wire.SHA))
+		return nil, failf(Corrupt, "the listing names the commit %s, want a hash", printable(wire.SHA))
 	}
 	l := &listing{commit: wire.SHA, files: make([]entry, 0, len(wire.Siblings))}
 	seen := make(map[string]bool, len(wire.Siblings))
@@ -81,7 +81,7 @@ func parseListing(text []byte) (*listing, error) {
 		case seen[e.name]:
 			return nil, failf(Corrupt, "the listing has the file %s twice", printable(e.name))
 		case e.hash != "" && !isHash(e.hash):
-			return nil, failf(Corrupt, "the listing gives the file %s the hash %s, which is none", printable(e.name), printable(e.hash))
+			return nil, failf(Corrupt, "the listing has the hash %[2]s for file %[1]s, want a hash", printable(e.name), printable(e.hash))
 		case e.size < -1:
 			return nil, failf(Corrupt, "the listing gives the file %s %d bytes", printable(e.name), e.size)
 		}
@@ -91,7 +91,7 @@ func parseListing(text []byte) (*listing, error) {
 	return l, nil
 }
 
-// list asks for the files of a revision.
+// list fetches the listing of a revision.
 func (c *Client) list(ctx context.Context, repo Repo, revision string) (*listing, error) {
 	parts := append([]string{"api", "models"}, strings.Split(repo.String(), "/")...)
 	at := c.address("blobs=true", append(parts, "revision", revision)...)
@@ -111,12 +111,12 @@ func (c *Client) list(ctx context.Context, repo Repo, revision string) (*listing
 		return err
 	})
 	if err == nil && hubcache.IsCommit(revision) && l.commit != revision {
-		err = failf(Corrupt, "asked for commit %s, the hub lists %s", revision, l.commit)
+		err = failf(Corrupt, "got a listing of commit %s, want %s", l.commit, revision)
 	}
 	return l, err
 }
 
-// A file is one that is to be fetched, as both listing and headers have it.
+// A file is to be fetched. Its fields agree with the listing and the headers.
 type file struct {
 	repo   Repo
 	commit string
@@ -125,7 +125,7 @@ type file struct {
 	size   int64
 }
 
-// stat asks for what the hub says about a file, and compares it with the listing.
+// stat asks the hub about a file and compares the answer with the listing.
 func (c *Client) stat(ctx context.Context, repo Repo, commit string, e entry) (file, error) {
 	f := file{repo: repo, commit: commit, name: e.name}
 	var known facts
@@ -143,21 +143,21 @@ func (c *Client) stat(ctx context.Context, repo Repo, commit string, e entry) (f
 	return f, inFile(known.check(commit, e), repo, e.name)
 }
 
-// check compares the headers with the listing and refuses what cannot be relied on.
+// check compares the headers with the listing.
 func (f facts) check(commit string, e entry) error {
 	switch {
 	case f.commit == "":
 		return failf(Corrupt, "no X-Repo-Commit in the answer: is the endpoint a hub?")
 	case f.commit != commit:
-		return failf(Corrupt, "asked for commit %s, the answer is of %s", commit, printable(f.commit))
+		return failf(Corrupt, "got an answer for commit %s, want %s", printable(f.commit), commit)
 	case !isHash(f.hash):
-		return failf(Corrupt, "the hub gives no hash of the file, but the tag %q", printable(f.hash))
+		return failf(Corrupt, "got the tag %q, want a hash of the file", printable(f.hash))
 	case f.size < 0:
-		return failf(Corrupt, "the hub does not say how long the file is")
+		return failf(Corrupt, "the hub does not give the size of the file")
 	case e.hash != "" && e.hash != f.hash:
-		return failf(Corrupt, "the listing says its hash is %s, the answer %s", e.hash, f.hash)
+		return failf(Corrupt, "got the hash %s, the listing has %s", f.hash, e.hash)
 	case e.size >= 0 && e.size != f.size:
-		return failf(Corrupt, "the listing says it has %d bytes, the answer %d", e.size, f.size)
+		return failf(Corrupt, "got %d bytes, the listing has %d", f.size, e.size)
 	}
 	return nil
 }

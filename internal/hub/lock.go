@@ -10,11 +10,11 @@ import (
 	"github.com/heftai/heft/internal/filelock"
 )
 
-// lockPoll is how often a lock that another process holds is asked for.
+// lockPoll is the interval for trying a lock that another process holds.
 const lockPoll = 100 * time.Millisecond
 
-// lock takes the lock file at path, waiting while another process or goroutine has it.
-// It excludes the Python package as well, which locks the same file the same way.
+// lock takes the lock file at path. It waits while another process or goroutine holds it. The
+// Python package huggingface_hub uses the same file in the same way, so it is excluded too.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return nil, disk("making the folder of locks", err)
@@ -33,8 +33,8 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// tryLock takes the lock now or not at all. A file system that has no locks is used without: two
-// processes then fetch the same bytes to the same places.
+// tryLock takes the lock or fails at once. On a file system without locks it succeeds: two
+// processes then download the same bytes to the same places.
 func tryLock(path string) (unlock func(), err error) {
 	f, err := filelock.Open(path, func(f *os.File) error {
 		err := filelock.TryFirstByte(f)

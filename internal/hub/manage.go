@@ -143,7 +143,7 @@ func (c *Client) remove(repo Repo, revision string) (int64, error) {
 	return before, nil
 }
 
-// removeSnapshot deletes the snapshot that revision means. It reports whether no other is left.
+// removeSnapshot deletes the snapshot of revision. It reports whether it was the last one.
 func (c *Client) removeSnapshot(repo Repo, revision string) (last bool, err error) {
 	p := c.paths(repo)
 	commit, err := p.resolve(revision)
@@ -168,7 +168,7 @@ func (c *Client) removeSnapshot(repo Repo, revision string) (last bool, err erro
 	return false, p.sweep(left)
 }
 
-// sweep deletes the blobs and headers that no snapshot of kept uses.
+// sweep deletes the blobs and headers that no snapshot in kept uses.
 func (p paths) sweep(kept []CachedModel) error {
 	inUse := map[string]bool{}
 	for _, m := range kept {
@@ -197,7 +197,7 @@ func (p paths) sweep(kept []CachedModel) error {
 	return nil
 }
 
-// lockAll takes the locks of all blobs that were ever fetched, so that no download runs.
+// lockAll locks all blobs, so that no download runs.
 func (p paths) lockAll() (unlock func(), err error) {
 	var unlocks []func()
 	unlock = func() {
@@ -224,7 +224,7 @@ func (p paths) lockAll() (unlock func(), err error) {
 	return unlock, nil
 }
 
-// used returns the bytes of the regular files below dir, each counted once.
+// used returns the size of the regular files below dir, each counted once.
 func used(dir string) int64 {
 	var bytes int64
 	_ = fs.WalkDir(os.DirFS(dir), ".", func(_ string, d fs.DirEntry, err error) error {

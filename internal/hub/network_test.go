@@ -215,7 +215,7 @@ func TestRedirects(t *testing.T) {
 			return false
 		}
 		_, err := h.client("").Pull(t.Context(), repo, PullOptions{})
-		wantKind(t, err, kind, "sends on")
+		wantKind(t, err, kind, "redirects")
 	}
 }
 

@@ -16,8 +16,7 @@ import (
 	"github.com/heftai/heft/internal/atomicfile"
 )
 
-// A partial is a blob that is being fetched: a file with holes, and beside it the state
-// that says what of it is there.
+// A partial is an unfinished blob: a file with holes, and beside it the state of its parts.
 type partial struct {
 	path, statePath string
 	file            *os.File
@@ -29,13 +28,13 @@ type partial struct {
 	resumed int64 // bytes that were there when it was opened
 }
 
-// A spoiled error means that what was fetched is of no use. Others leave it for the next
-// time: an answer that is refused, such as the login page of a network, spoils nothing.
+// A spoiled error means that the downloaded bytes are useless. After other errors they are kept: a
+// rejected answer, such as the login page of a network, spoils nothing.
 type spoiled struct{ error }
 
 func (e *spoiled) Unwrap() error { return e.error }
 
-// A state says which bytes of a partial are there: Done[i] of part i, from its beginning.
+// A state says which bytes of a partial are complete: the first Done[i] of part i.
 type state struct {
 	Size      int64   `json:"size"`
 	Part      int64   `json:"part"`
@@ -47,12 +46,12 @@ func newState(size, part int64) state {
 	return state{Size: size, Part: part, Done: make([]int64, parts(size, part))}
 }
 
-// parts returns how many parts a size has.
+// parts returns the number of parts of a file.
 func parts(size, part int64) int64 {
 	return size/part + min(1, size%part)
 }
 
-// length returns the bytes of part i.
+// length returns the size of part i.
 func (s *state) length(i int) int64 { return min(s.Part, s.Size-int64(i)*s.Part) }
 
 func (s *state) done() int64 {
@@ -63,8 +62,8 @@ func (s *state) done() int64 {
 	return n
 }
 
-// readState reads a state for a file of size bytes of which have are on disk; false
-// where it does not fit, and the download begins again.
+// readState reads the state of a file of size bytes, of which have are on disk. It returns false if
+// the state does not fit; the download then starts again.
 func readState(text []byte, size, have int64) (state, bool) {
 	var s state
 	if json.Unmarshal(text, &s) != nil || s.Size != size || s.Part <= 0 {
@@ -81,7 +80,7 @@ func readState(text []byte, size, have int64) (state, bool) {
 	return s, true
 }
 
-// openPartial opens the download of a blob where it was left, or a new one.
+// openPartial continues the download of a blob, or starts a new one.
 func openPartial(blob string, size, step int64) (*partial, error) {
 	p := &partial{path: blob + ".heft.incomplete", statePath: blob + ".heft.state", size: size, step: step}
 	f, err := os.OpenFile(p.path, os.O_RDWR|os.O_CREATE, 0o666)
@@ -107,7 +106,7 @@ func openPartial(blob string, size, step int64) (*partial, error) {
 	return p, nil
 }
 
-// restart forgets what was fetched.
+// restart discards the downloaded bytes.
 func (p *partial) restart(step int64) error {
 	p.mu.Lock()
 	p.state, p.resumed = newState(p.size, step), 0
@@ -129,14 +128,14 @@ func (p *partial) save() error {
 	return replace(p.statePath, text)
 }
 
-// remove gives the download up.
+// remove discards the download.
 func (p *partial) remove() {
 	p.file.Close()
 	_ = os.Remove(p.path)
 	_ = os.Remove(p.statePath)
 }
 
-// unfinished returns the parts of which something is missing.
+// unfinished returns the incomplete parts.
 func (p *partial) unfinished() []int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +148,7 @@ func (p *partial) unfinished() []int {
 	return todo
 }
 
-// rest returns what is missing of part i, and the validator that the rest has to have.
+// rest returns the missing range of part i, and the validator that its answer must have.
 func (p *partial) rest(i int) (begin, end int64, validator string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,7 +168,7 @@ func (p *partial) done() int64 {
 	return p.state.done()
 }
 
-// validate takes the first validator that is seen, and refuses another.
+// validate records the first validator, and rejects others.
 func (p *partial) validate(tag string) error {
 	if tag == "" {
 		return nil
@@ -186,14 +185,14 @@ func (p *partial) validate(tag string) error {
 	return nil
 }
 
-// check hashes the file as its name says: SHA-256, or SHA-1 as git does.
+// check compares the file's hash with its name: SHA-256, or SHA-1 as git computes it.
 func (p *partial) check(ctx context.Context, want string) error {
 	info, err := p.file.Stat()
 	if err != nil {
 		return disk("checking the download", err)
 	}
 	if info.Size() != p.size {
-		return &spoiled{failf(Corrupt, "%d bytes came, %d were to come", info.Size(), p.size)}
+		return &spoiled{failf(Corrupt, "got %d bytes, want %d", info.Size(), p.size)}
 	}
 	var h hash.Hash
 	if len(want) == sha256.Size*2 {
@@ -209,12 +208,12 @@ func (p *partial) check(ctx context.Context, want string) error {
 		return disk("checking the download", err)
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); got != want {
-		return &spoiled{failf(Corrupt, "what came is not the file: its hash is %s, the hub says %s", got, want)}
+		return &spoiled{failf(Corrupt, "got a file with hash %s, want %s", got, want)}
 	}
 	return nil
 }
 
-// finish makes the file the blob.
+// finish turns the file into the blob.
 func (p *partial) finish(blob string) error {
 	if err := p.file.Sync(); err != nil {
 		return disk("writing", err)
@@ -242,5 +241,5 @@ func (r stoppable) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// strong reports whether a validator may be given with If-Range.
+// strong reports whether a validator is allowed in If-Range.
 func strong(tag string) bool { return strings.HasPrefix(tag, `"`) }

@@ -2,7 +2,7 @@ package hub
 
 import "sync"
 
-// Progress is how far a pull is. File is the one that the news is about.
+// Progress is the progress of a pull. File is the file that changed.
 type Progress struct {
 	File        string
 	Done, Total int64 // bytes of File
@@ -11,7 +11,7 @@ type Progress struct {
 	Fetched     int64 // bytes that came over the network
 }
 
-// A meter counts the bytes of a pull and tells them, one call at a time.
+// A meter counts the bytes of a pull and reports them, one call at a time.
 type meter struct {
 	mu   sync.Mutex
 	tell func(Progress)
@@ -32,13 +32,13 @@ func (m *meter) expect(files []file) {
 	}
 }
 
-// have says that all of a file is there.
+// have records that a file is complete.
 func (m *meter) have(f file) { m.change(f, func(int64) int64 { return f.size }, 0) }
 
-// set says how much of a file is there.
+// set records how many bytes of a file are complete.
 func (m *meter) set(f file, n int64) { m.change(f, func(int64) int64 { return n }, 0) }
 
-// add says that n more bytes came.
+// add records n downloaded bytes.
 func (m *meter) add(f file, n int64) { m.change(f, func(was int64) int64 { return was + n }, n) }
 
 func (m *meter) change(f file, to func(was int64) int64, fetched int64) {

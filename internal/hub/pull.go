@@ -12,10 +12,10 @@ import (
 
 const mainRevision = hubcache.Main
 
-// filesAtOnce is how many files are fetched side by side, each in parts.
+// filesAtOnce is the number of files that are downloaded at a time, each in parts.
 const filesAtOnce = 4
 
-// PullOptions say what is pulled.
+// PullOptions configure a pull.
 type PullOptions struct {
 	Revision string         // branch, tag or commit; empty: main
 	Include  []string       // patterns of files to pull; none: what serving needs
@@ -23,7 +23,7 @@ type PullOptions struct {
 	Progress func(Progress) // called by one goroutine at a time; may be nil
 }
 
-// A Snapshot is the files of one commit in the cache.
+// A Snapshot describes the files of one commit in the cache.
 type Snapshot struct {
 	Repo    string   `json:"model"`
 	Commit  string   `json:"commit"`
@@ -102,7 +102,7 @@ type pull struct {
 	files   []file // that were brought
 }
 
-// run brings all but the weights, and then the weights.
+// run fetches the other files first, and then the weights.
 func (p *pull) run(ctx context.Context, o PullOptions) error {
 	names := p.listing.names()
 	if len(o.Include) > 0 {
@@ -132,7 +132,7 @@ func (p *pull) run(ctx context.Context, o PullOptions) error {
 	return p.bring(ctx, filter(weights.shards, nil, o.Exclude))
 }
 
-// index returns the shards that the index names, which has been brought.
+// index returns the shards in the index, which was fetched.
 func (p *pull) index(name string) ([]string, error) {
 	text, err := os.ReadFile(p.paths(p.repo).pointer(p.listing.commit, name))
 	if err != nil {
@@ -171,5 +171,5 @@ func (p *pull) look(ctx context.Context, name string) (file, error) {
 	return p.stat(ctx, p.repo, p.listing.commit, e)
 }
 
-// String names what is pulled, for messages.
+// String returns the model and its commit.
 func (s *Snapshot) String() string { return fmt.Sprintf("%s at %s", s.Repo, s.Commit) }

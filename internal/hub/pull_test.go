@@ -135,7 +135,7 @@ func TestPullRevisions(t *testing.T) {
 	}
 	h.commit = strings.Repeat("a", 40)
 	_, err := c.Pull(t.Context(), repo, PullOptions{Revision: commit})
-	wantKind(t, err, Corrupt, "asked for commit")
+	wantKind(t, err, Corrupt, "got a listing of commit")
 }
 
 func TestProgressAddsUp(t *testing.T) {

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// An answer is the last response of a chain of redirects, with what the hub itself said
-// about the file on the way there.
+// An answer is the last response of a chain of redirects, with what the hub said about the file on
+// the way.
 type answer struct {
 	*http.Response
 	facts facts
 }
 
-// facts are what the hub says about a file in the headers of a response. Only the
-// endpoint is believed: the host where the bytes lie cannot know.
+// facts are the hub's statements about a file in the headers of a response. Only the endpoint's
+// headers count: the host that has the bytes cannot know.
 type facts struct {
 	commit string
 	hash   string // the ETag without its marks
@@ -38,12 +38,12 @@ func (f *facts) take(r *http.Response) {
 	f.hash, f.size = opaque(r.Header.Get("ETag")), r.ContentLength
 }
 
-// opaque returns an entity tag without quotes and weakness.
+// opaque returns an entity tag without quotes and without its weak marker.
 func opaque(tag string) string {
 	return strings.Trim(strings.TrimPrefix(strings.TrimSpace(tag), "W/"), `"`)
 }
 
-// number returns a size in a header, or -1 if there is none.
+// number reads a size in a header. It returns -1 if there is none.
 func number(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 0 {
@@ -52,11 +52,11 @@ func number(s string) int64 {
 	return n
 }
 
-// maxRedirects is how often one request is sent on.
+// maxRedirects is the maximum number of redirects of a request.
 const maxRedirects = 10
 
-// ask sends a request, again where it fails for a moment, and hands the answer to use. body
-// is the answer's, which must not be silent for too long.
+// ask sends a request, retries after transient failures, and calls use with the answer. Its body
+// ends with an error if the connection is idle for too long.
 func (c *Client) ask(ctx context.Context, method string, at *url.URL, header http.Header, use func(a *answer, body io.Reader) error) error {
 	return c.try(ctx, func() (progress bool, err error) {
 		release, err := c.slot(ctx)
@@ -75,14 +75,14 @@ func (c *Client) ask(ctx context.Context, method string, at *url.URL, header htt
 	})
 }
 
-// send makes one request and follows its redirects. The token goes along only where the
-// endpoint itself is asked. The caller closes the body.
+// send makes one request and follows its redirects. It sends the token to the endpoint only. The
+// caller closes the body.
 func (c *Client) send(ctx context.Context, method string, at *url.URL, header http.Header) (*answer, error) {
 	known := facts{size: -1}
 	for range maxRedirects {
 		request, err := http.NewRequestWithContext(ctx, method, at.String(), nil)
 		if err != nil {
-			return nil, failf(Corrupt, "the hub names an address that is none")
+			return nil, failf(Corrupt, "the hub redirects to an invalid address")
 		}
 		if header != nil {
 			request.Header = header.Clone()
@@ -113,29 +113,29 @@ func (c *Client) send(ctx context.Context, method string, at *url.URL, header ht
 		drain(response)
 		next, err := at.Parse(response.Header.Get("Location"))
 		if err != nil || next.Host == "" || next.Scheme != "https" && (next.Scheme != "http" || at.Scheme == "https") {
-			return nil, failf(Corrupt, "%s sends on to an address that is not followed", at.Host)
+			return nil, failf(Corrupt, "%s redirects to an address that is not allowed", at.Host)
 		}
 		if method == http.MethodHead && known.linked && !c.ours(next) {
 			return &answer{response, known}, nil // the hub has said all; where the bytes lie, HEAD may be forbidden
 		}
 		at = next
 	}
-	return nil, failf(Corrupt, "%s sends on more than %d times", at.Host, maxRedirects)
+	return nil, failf(Corrupt, "%s redirects more than %d times", at.Host, maxRedirects)
 }
 
-// ours reports whether an address is one of the endpoint itself.
+// ours reports whether an address belongs to the endpoint.
 func (c *Client) ours(at *url.URL) bool {
 	return at.Scheme == c.endpoint.Scheme && at.Host == c.endpoint.Host
 }
 
-// drain reads the rest of a short body, so that the connection is used again.
+// drain reads the rest of a short body, so that the connection can be reused.
 func drain(r *http.Response) {
 	_, _ = io.CopyN(io.Discard, r.Body, 16<<10)
 	r.Body.Close()
 }
 
-// address returns a place at the endpoint. Each part is one segment of the path, whatever
-// characters it has in it.
+// address returns an address at the endpoint. Each part is one segment of the path, whatever
+// characters it has.
 func (c *Client) address(query string, parts ...string) *url.URL {
 	u := *c.endpoint
 	raw := u.EscapedPath()
@@ -153,8 +153,7 @@ func (c *Client) place(repo Repo, commit, name string) *url.URL {
 	return c.address("", append(parts, strings.Split(name, "/")...)...)
 }
 
-// refusal returns the error of a response that is none of the expected. One that may be
-// different the next time is a transient.
+// refusal returns the error for an unexpected response. It is transient if a retry may succeed.
 func (c *Client) refusal(a *answer, repo Repo) error {
 	code, said := a.Header.Get("X-Error-Code"), a.Header.Get("X-Error-Message")
 	drain(a.Response)
@@ -184,7 +183,7 @@ func (c *Client) refusal(a *answer, repo Repo) error {
 	case status == http.StatusNotFound:
 		return failf(NotFound, "there is no such model at %s%s", c.endpoint.Host, said)
 	case status == http.StatusRequestedRangeNotSatisfiable:
-		return failf(Corrupt, "the server has fewer bytes than it said")
+		return failf(Corrupt, "the server has fewer bytes than it announced")
 	}
 	return failf(Failed, "the hub answers %s%s", a.Status, said)
 }

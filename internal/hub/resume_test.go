@@ -151,7 +151,7 @@ func TestALoginPageSpoilsNothing(t *testing.T) {
 		return true
 	})
 	_, err := h.client(cache).Pull(t.Context(), repo, PullOptions{})
-	wantKind(t, err, Corrupt, "model.safetensors", "the server sends 19")
+	wantKind(t, err, Corrupt, "model.safetensors", "got 19 bytes")
 	h.behave(nil, nil)
 	s := pullAll(t, h.client(cache))
 	h.wantFiles(s, "config.json", "model.safetensors")

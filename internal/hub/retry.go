@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A transient is a failure that may not happen again.
+// A transient is a failure that a retry may avoid.
 type transient struct {
 	err   error
 	after time.Duration // what the server asks to wait; 0: nothing
@@ -27,9 +27,9 @@ const (
 	mostAsked = 5 * time.Minute
 )
 
-// try calls step until it succeeds or fails for good. A transient failure is tried again
-// after a wait that doubles, unless it is one too many in a row; a step that made progress
-// begins a new row.
+// try calls step until it succeeds or fails permanently. After a transient failure it waits and
+// retries; each wait is twice as long. It stops after too many failures in a row. Progress starts a
+// new row.
 func (c *Client) try(ctx context.Context, step func() (progress bool, err error)) error {
 	wait, failures := firstWait, 0
 	for {
@@ -53,7 +53,7 @@ func (c *Client) try(ctx context.Context, step func() (progress bool, err error)
 		if t.after > mostAsked {
 			return given(t, "it asks to come back in "+t.after.Round(time.Second).String())
 		}
-		// Half of the wait is chance, so that many clients do not come back together.
+		// Half of the wait is random, so that many clients do not retry together.
 		d := wait/2 + time.Duration(c.system.jitter()*float64(wait/2))
 		if t.after > 0 {
 			d = t.after + time.Duration(c.system.jitter()*float64(firstWait))
@@ -65,11 +65,11 @@ func (c *Client) try(ctx context.Context, step func() (progress bool, err error)
 	}
 }
 
-// blindRetries are the failures in a row after which a hub is given up that never answered.
+// blindRetries is the number of retries for a hub that has never answered.
 const blindRetries = 2
 
-// patience returns how many failures in a row are one too many. A hub that cannot be reached at
-// all, as without a network or behind a name that is none, is not waited for.
+// patience returns the number of failures in a row that end the retries. There is none for a hub
+// that cannot be reached at all, without a network or under an unknown name.
 func (c *Client) patience(t *transient) int {
 	var dial *net.OpError
 	if !c.reached.Load() && errors.As(t.err, &dial) && dial.Op == "dial" {
@@ -78,7 +78,7 @@ func (c *Client) patience(t *transient) int {
 	return c.config.Retries
 }
 
-// given returns the error of giving up.
+// given returns the error after the last retry.
 func given(t *transient, why string) error {
 	var e *Error
 	if !errors.As(t.err, &e) {
@@ -89,8 +89,8 @@ func given(t *transient, why string) error {
 	return &last
 }
 
-// retryAfter returns what a response asks to wait: Retry-After in seconds or as a date, or else
-// the t of a RateLimit that is used up, such as "api";r=0;t=55.
+// retryAfter returns the wait that a response asks for: Retry-After in seconds or as a date, or
+// else t of an exhausted RateLimit, such as "api";r=0;t=55.
 func retryAfter(h http.Header) time.Duration {
 	s := strings.TrimSpace(h.Get("Retry-After"))
 	if s == "" {
@@ -108,8 +108,7 @@ func retryAfter(h http.Header) time.Duration {
 
 func seconds(n int64) time.Duration { return time.Duration(min(max(n, 0), 1e6)) * time.Second }
 
-// rateLimit returns in how many seconds a limit begins anew of which nothing is left; 0 where
-// something is.
+// rateLimit returns the seconds until an exhausted limit is reset, or 0 if it is not exhausted.
 func rateLimit(s string) int64 {
 	var reset int64
 	for field := range strings.SplitSeq(s, ";") {

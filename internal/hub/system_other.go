@@ -2,5 +2,6 @@
 
 package hub
 
-// diskFull reports whether a write failed for want of space, which is not known here.
+// diskFull reports whether a write failed because the disk is full, which is unknown on this
+// system.
 func diskFull(error) bool { return false }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// diskFull reports whether a write failed for want of space.
+// diskFull reports whether a write failed because the disk is full.
 func diskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

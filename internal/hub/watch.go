@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// errIdle is why a request that brings nothing is given up.
-var errIdle = errors.New("the connection brings nothing")
+// errIdle ends a request whose connection is idle for too long.
+var errIdle = errors.New("the connection is idle")
 
-// A watch ends a request whose connection brings nothing for too long.
+// A watch ends a request whose connection is idle for too long.
 type watch struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -30,7 +30,7 @@ func (w *watch) stop() {
 	w.cancel(nil)
 }
 
-// reader returns r, each read of which shows that the connection lives.
+// reader returns r. Each read of it resets the watch.
 func (w *watch) reader(r io.Reader) io.Reader { return watchedReader{r, w} }
 
 type watchedReader struct {
@@ -49,7 +49,7 @@ func (r watchedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// cut returns the error of a body that ended before its end.
+// cut returns the error for a body that ended early.
 func cut(err error) error {
 	if err == nil {
 		err = io.ErrUnexpectedEOF

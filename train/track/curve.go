@@ -12,23 +12,23 @@ import (
 	"github.com/heftai/heft/internal/atomicfile"
 )
 
-// Curve collects numbers by name and draws them to a PNG file: at most every few seconds
-// while the run continues, and in the end.
+// Curve collects numbers by name and draws them to a PNG file, at intervals during the run and at
+// its end.
 type Curve struct {
 	path   string
 	names  []string
 	curves []Series
 	drawn  time.Time
-	// Every is the least time between two drawings; 0 is ten seconds.
+	// Every is the minimum time between two drawings. 0 means ten seconds.
 	Every time.Duration
-	// Plot is how it is drawn.
+	// Plot configures the drawing.
 	Plot Plot
 }
 
 var _ Tracker = (*Curve)(nil)
 
-// NewCurve draws the numbers of those names, or of all where none is given, to a file,
-// whose folder it makes.
+// NewCurve makes a curve of the given names, or of all names without any. It draws to the file path
+// and creates its folder.
 func NewCurve(path string, names ...string) (*Curve, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("track: %w", err)
@@ -38,7 +38,7 @@ func NewCurve(path string, names ...string) (*Curve, error) {
 
 func (c *Curve) Name() string { return "curve" }
 
-// Configure keeps nothing.
+// Configure checks the settings and records nothing.
 func (c *Curve) Configure(settings Values) error { return check(settings) }
 
 func (c *Curve) Log(values Values, step int) error {
@@ -69,7 +69,7 @@ func (c *Curve) Log(values Values, step int) error {
 	return nil
 }
 
-// Curves returns what was collected, in order of name.
+// Curves returns the collected numbers, sorted by name.
 func (c *Curve) Curves() []Series {
 	slices.SortFunc(c.curves, func(a, b Series) int {
 		if a.Name < b.Name {
@@ -80,7 +80,7 @@ func (c *Curve) Curves() []Series {
 	return c.curves
 }
 
-// WriteText draws what was collected to a terminal.
+// WriteText draws the collected numbers to a terminal.
 func (c *Curve) WriteText(w io.Writer) error {
 	p := c.Plot
 	p.Width, p.Height = 0, 0
@@ -99,5 +99,5 @@ func (c *Curve) draw() error {
 	return nil
 }
 
-// Close draws for the last time.
+// Close draws the final state.
 func (c *Curve) Close() error { return c.draw() }

@@ -19,14 +19,14 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// masked returns the checksum as records hold it, so that a checksum over records with
-// checksums in them is still a good one.
+// masked returns the checksum in the form of event files. Masking keeps a checksum over data that
+// contains checksums useful.
 func masked(b []byte) uint32 {
 	crc := crc32.Checksum(b, castagnoli)
 	return (crc>>15 | crc<<17) + 0xa282ead8
 }
 
-// appendRecord frames a payload.
+// appendRecord adds a payload as a record.
 func appendRecord(dst, payload []byte) []byte {
 	at := len(dst)
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(len(payload)))
@@ -35,11 +35,11 @@ func appendRecord(dst, payload []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, masked(payload))
 }
 
-// maxRecord bounds what readRecord believes.
+// maxRecord bounds the payloads that readRecord accepts.
 const maxRecord = 1 << 30
 
-// readRecord reads one payload; io.EOF at the end, io.ErrUnexpectedEOF in the middle of
-// a record.
+// readRecord reads one payload. It returns io.EOF at the end, and io.ErrUnexpectedEOF within a
+// record.
 func readRecord(r io.Reader) ([]byte, error) {
 	var head [12]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -62,7 +62,7 @@ func readRecord(r io.Reader) ([]byte, error) {
 	return payload[:n], nil
 }
 
-// message is a protobuf message in the making.
+// message is a protobuf message under construction.
 type message []byte
 
 const (
@@ -74,7 +74,7 @@ const (
 
 func (m *message) tag(field, wire int) { *m = binary.AppendUvarint(*m, uint64(field<<3|wire)) }
 
-// int adds an integer, which 0 leaves out.
+// int adds an integer. protobuf omits a 0.
 func (m *message) int(field int, v int64) {
 	if v != 0 {
 		m.tag(field, varint)
@@ -111,7 +111,8 @@ func event(wall float64, step int) message {
 	return m
 }
 
-// versionEvent returns a file's first: file_version = 3, source_metadata = 10 {writer = 1}.
+// versionEvent returns the first event of a file: file_version = 3, source_metadata = 10 {writer =
+// 1}.
 func versionEvent(wall float64) message {
 	m := event(wall, 0)
 	m.text(3, "brain.Event:2")
@@ -121,7 +122,7 @@ func versionEvent(wall float64) message {
 	return m
 }
 
-// summaryEvent holds one Value: summary = 5 {value = 1}.
+// summaryEvent returns an event with one Value: summary = 5 {value = 1}.
 func summaryEvent(wall float64, step int, value message) message {
 	var summary message
 	summary.bytes(1, value)
@@ -138,8 +139,8 @@ func scalar(tag string, v float64) message {
 	return m
 }
 
-// plugged returns a Value that a plugin of TensorBoard shows: tag = 1, tensor = 8, metadata =
-// 9 {plugin_data = 1 {plugin_name = 1, content = 2}}.
+// plugged returns a Value of a plugin of TensorBoard: tag = 1, tensor = 8, metadata = 9
+// {plugin_data = 1 {plugin_name = 1, content = 2}}.
 func plugged(tag, plugin string, tensor, content message) message {
 	var data, meta, m message
 	data.text(1, plugin)
@@ -155,8 +156,8 @@ func plugged(tag, plugin string, tensor, content message) message {
 	return m
 }
 
-// textValue returns one text: a tensor of dtype = 1 string (7), tensor_shape = 2 of one
-// dimension {dim = 2 {size = 1}}, string_val = 8.
+// textValue returns a text: a tensor of dtype = 1 string (7), tensor_shape = 2 of one dimension
+// {dim = 2 {size = 1}}, string_val = 8.
 func textValue(tag, s string) message {
 	var dim, shape, tensor message
 	dim.int(1, 1)
@@ -212,7 +213,7 @@ type setting struct {
 	value any
 }
 
-// plainText is text that YAML reads as text without quotes.
+// plainText matches text that needs no quotes in YAML.
 var plainText = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./-]*$`)
 
 func (s setting) yaml() string {

@@ -5,8 +5,8 @@ import (
 	"unicode"
 )
 
-// glyph returns the dots of a character, five rows from above. Small letters look like large
-// ones; what has no dots of its own is a box.
+// glyph returns the dots of a character in five rows, the top row first. Lower case looks like
+// upper case. An unknown character is a box.
 func glyph(r rune) []string {
 	r = unicode.ToUpper(r)
 	if i := strings.IndexRune(characters, r); i >= 0 {

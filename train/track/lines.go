@@ -16,13 +16,13 @@ import (
 	"github.com/heftai/heft/internal/atomicfile"
 )
 
-// JSONL writes one JSON object a record, with the step under "step" ([JSONValues]).
+// JSONL writes one JSON object per record, with the step as "step" (see [JSONValues]).
 type JSONL struct{ file *os.File }
 
 var _ Tracker = (*JSONL)(nil)
 
-// NewJSONL opens a file, whose folder it makes, to add to it. A line that a killed run
-// left unfinished is ended first.
+// NewJSONL opens a file for appending. It creates the file's folder, and ends a line that a killed
+// run left unfinished.
 func NewJSONL(path string) (*JSONL, error) {
 	f, err := openAppend(path)
 	if err != nil {
@@ -31,7 +31,7 @@ func NewJSONL(path string) (*JSONL, error) {
 	return &JSONL{f}, nil
 }
 
-// openAppend opens a file of lines.
+// openAppend opens a file of lines for appending.
 func openAppend(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("track: %w", err)
@@ -71,8 +71,8 @@ func (j *JSONL) Log(values Values, step int) error {
 	return j.write(m)
 }
 
-// JSONValues returns values as JSON can hold them: numbers that it lacks are the texts "NaN",
-// "Infinity" and "-Infinity".
+// JSONValues returns values in a form that JSON has. Numbers that JSON lacks become the strings
+// "NaN", "Infinity" and "-Infinity".
 func JSONValues(values Values) map[string]any {
 	m := make(map[string]any, len(values)+1)
 	for name, v := range values {
@@ -121,8 +121,8 @@ func (j *JSONL) Close() error {
 	return nil
 }
 
-// CSV writes a table with a column for each name, step first. A name that comes up later
-// gets a column of its own: the file is rewritten, with empty cells in earlier rows.
+// CSV writes a table with the step as its first column and one column per name. A name that appears
+// later adds a column: the file is rewritten with empty cells in earlier rows.
 type CSV struct {
 	path    string
 	file    *os.File
@@ -131,7 +131,7 @@ type CSV struct {
 
 var _ Tracker = (*CSV)(nil)
 
-// NewCSV opens a table, whose folder it makes, to add to it.
+// NewCSV opens a table for appending. It creates the file's folder.
 func NewCSV(path string) (*CSV, error) {
 	rows, err := readTable(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -140,14 +140,14 @@ func NewCSV(path string) (*CSV, error) {
 	c := &CSV{path: path}
 	if len(rows) > 0 {
 		if c.columns = rows[0]; c.columns[0] != "step" {
-			return nil, fmt.Errorf("track: %s: the first column is %q, not step", path, c.columns[0])
+			return nil, fmt.Errorf("track: %s: the first column is %q, want step", path, c.columns[0])
 		}
 	}
 	c.file, err = openAppend(path)
 	return c, err
 }
 
-// readTable reads what is whole of a table: the last row of a killed run may not be.
+// readTable reads the complete rows of a table. A killed run may have left the last row incomplete.
 func readTable(path string) ([][]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -171,7 +171,7 @@ func readTable(path string) ([][]string, error) {
 
 func (c *CSV) Name() string { return "csv" }
 
-// Configure keeps nothing: a table has no place for settings.
+// Configure checks the settings and records nothing.
 func (c *CSV) Configure(settings Values) error { return check(settings) }
 
 func (c *CSV) Log(values Values, step int) error {
@@ -199,7 +199,7 @@ func cell(v any) string {
 	return fmt.Sprint(v)
 }
 
-// widen adds the columns that a row needs.
+// widen adds columns for the names of a row.
 func (c *CSV) widen(row Values) error {
 	columns := slices.Clone(c.columns)
 	if len(columns) == 0 {

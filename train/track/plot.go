@@ -6,30 +6,30 @@ import (
 	"strconv"
 )
 
-// Series is a curve. Points that are not finite are left out.
+// Series is a curve. Points that are not finite are omitted.
 type Series struct {
 	Name string
 	X, Y []float64
 }
 
-// Plot says how curves are drawn. The zero value is good.
+// Plot configures a drawing. The zero value is valid.
 type Plot struct {
 	Title          string
 	XLabel, YLabel string
-	// Width and Height are pixels of an image (0: 800 by 500), or characters of a text
-	// (0: 72 by 18).
+	// Width and Height are in pixels of an image (0 means 800 by 500), or in characters of a text
+	// (0 means 72 by 18).
 	Width, Height int
-	// LogY draws logarithms; what is not above 0 is left out.
+	// LogY makes the y axis logarithmic. Values of 0 and below are omitted.
 	LogY bool
 }
 
-// frame is what part of the plane is shown.
+// frame is the visible part of the plane.
 type frame struct {
 	x0, x1, y0, y1 float64
 	logY           bool
 }
 
-// points returns the finite ones of a curve, as they are drawn.
+// points returns the finite points of a curve in the frame's scale.
 func (f *frame) points(s Series) (xs, ys []float64) {
 	for i := range min(len(s.X), len(s.Y)) {
 		x, y := s.X[i], s.Y[i]
@@ -43,7 +43,7 @@ func (f *frame) points(s Series) (xs, ys []float64) {
 	return xs, ys
 }
 
-// around returns the frame that holds all curves.
+// around returns the frame that contains all curves.
 func around(all []Series, logY bool) frame {
 	f := frame{logY: logY}
 	var xs, ys []float64
@@ -69,7 +69,7 @@ func around(all []Series, logY bool) frame {
 	return f
 }
 
-// ticks returns round numbers from lo to hi, about n of them.
+// ticks returns about n round numbers from lo to hi.
 func ticks(lo, hi float64, n int) []float64 {
 	raw := (hi - lo) / float64(max(n, 1))
 	if !(raw > 0) || math.IsInf(raw, 0) {
@@ -89,7 +89,7 @@ func ticks(lo, hi float64, n int) []float64 {
 	return all
 }
 
-// label writes a tick of ticks that are step apart.
+// label formats a tick on an axis whose ticks are step apart.
 func label(v, step float64) string {
 	if math.Abs(v) < step/1e6 {
 		return "0"
@@ -100,7 +100,7 @@ func label(v, step float64) string {
 	return strconv.FormatFloat(v, 'f', max(0, int(math.Ceil(-math.Log10(step)-1e-9))), 64)
 }
 
-// labels returns the ticks' texts.
+// labels formats the ticks of an axis.
 func (f *frame) labels(at []float64, y bool) []string {
 	step := 1.0
 	if len(at) > 1 {

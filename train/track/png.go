@@ -15,7 +15,7 @@ var (
 	palette = []color.RGBA{{0x1f, 0x6f, 0xd6, 0xff}, {0xd9, 0x4f, 0x2b, 0xff}, {0x2c, 0x9a, 0x5b, 0xff}, {0x8a, 0x4f, 0xc4, 0xff}, {0xb8, 0x86, 0x0b, 0xff}}
 )
 
-// DrawPNG draws curves with axes, ticks, labels and a legend to an image.
+// DrawPNG draws curves as an image with axes, ticks, labels and a legend.
 func DrawPNG(w io.Writer, p Plot, curves ...Series) error {
 	c := newCanvas(p, curves)
 	c.axes(p)
@@ -29,7 +29,7 @@ func DrawPNG(w io.Writer, p Plot, curves ...Series) error {
 	return nil
 }
 
-// canvas is an image with a frame in the middle of it.
+// canvas is an image with a frame for the curves.
 type canvas struct {
 	img    *image.RGBA
 	frame  frame
@@ -53,7 +53,7 @@ func newCanvas(p Plot, curves []Series) *canvas {
 	return c
 }
 
-// x and y are where numbers lie in the image.
+// x and y return the position of a number in the image.
 func (c *canvas) x(v float64) float64 {
 	return float64(c.bounds.Min.X) + (v-c.frame.x0)/(c.frame.x1-c.frame.x0)*float64(c.bounds.Dx())
 }
@@ -99,7 +99,7 @@ func (c *canvas) legend(curves []Series) {
 	}
 }
 
-// curve joins the points of a series; a single one is a dot.
+// curve connects the points of a series. A single point is drawn as a dot.
 func (c *canvas) curve(s Series, col color.RGBA) {
 	xs, ys := c.frame.points(s)
 	for i := range xs {
@@ -111,7 +111,7 @@ func (c *canvas) curve(s Series, col color.RGBA) {
 	}
 }
 
-// line draws a line some pixels wide, softened at its sides.
+// line draws an anti-aliased line of some pixels' width.
 func (c *canvas) line(x0, y0, x1, y1, width float64, col color.RGBA) {
 	dx, dy := x1-x0, y1-y0
 	length := math.Hypot(dx, dy)
@@ -138,7 +138,7 @@ func (c *canvas) blend(x, y int, col color.RGBA, part float64) {
 	c.img.SetRGBA(x, y, color.RGBA{mix(was.R, col.R), mix(was.G, col.G), mix(was.B, col.B), 0xff})
 }
 
-// text draws s with its upper left corner at x, y, each dot of a letter size pixels wide.
+// text draws s with its upper left corner at x, y. Each dot of a letter is size pixels wide.
 func (c *canvas) text(x, y int, s string, size int) {
 	for _, r := range s {
 		rows := glyph(r)

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Progress shows how far a run is: a line that is written over in a terminal, and
-// elsewhere a plain line from time to time.
+// Progress shows the progress of a run: a line that is redrawn on a terminal, else a plain line at
+// intervals.
 type Progress struct {
 	to   io.Writer
 	o    ProgressOptions
@@ -24,24 +24,24 @@ type Progress struct {
 	width       int // of the line in the terminal
 }
 
-// ProgressOptions of [NewProgress]. The zero value is good but for Total.
+// ProgressOptions configure [NewProgress]. Only Total is required.
 type ProgressOptions struct {
-	// Total is the number of steps; 0 is unknown.
+	// Total is the number of steps. 0 means unknown.
 	Total int
-	// Unit is what Update counts; empty is "tok".
+	// Unit is the unit that Update counts. Empty means "tok".
 	Unit string
-	// Terminal draws over its own line. [IsTerminal] says whether a file can.
+	// Terminal redraws one line. [IsTerminal] reports whether a file supports that.
 	Terminal bool
-	// Width is how long a line may be; 0 is 79 characters.
+	// Width is the maximum length of a line. 0 means 79 characters.
 	Width int
-	// Every is the least time between two drawings; 0 is a tenth of a second in a
-	// terminal, five seconds elsewhere.
+	// Every is the minimum time between two drawings. 0 means a tenth of a second on a terminal,
+	// else five seconds.
 	Every time.Duration
-	// Now is the clock; nil is time.Now.
+	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 }
 
-// IsTerminal reports whether w is a terminal's file.
+// IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -51,7 +51,7 @@ func IsTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && info.Mode()&os.ModeDevice != 0
 }
 
-// NewProgress shows progress on a writer. Time runs from now.
+// NewProgress shows progress on a writer. The clock starts now.
 func NewProgress(to io.Writer, o ProgressOptions) *Progress {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -71,14 +71,14 @@ func NewProgress(to io.Writer, o ProgressOptions) *Progress {
 	return &Progress{to: to, o: o, from: o.Now(), loss: math.NaN()}
 }
 
-// Begin says that the run continues from a step: time left is reckoned from there.
+// Begin says that the run starts at a step, from which the remaining time is estimated.
 func (p *Progress) Begin(step int) {
 	p.first, p.done = step, step
 	p.from, p.tokens = p.o.Now(), 0
 }
 
-// Update says that done steps are done, the last of them with that loss (NaN: none), and
-// units more of what is counted.
+// Update reports that done steps are finished, the loss of the last one (NaN for none), and how
+// many units were processed since the last call.
 func (p *Progress) Update(done int, loss float64, units int) {
 	p.done, p.loss = done, loss
 	p.tokens += int64(units)
@@ -89,7 +89,7 @@ func (p *Progress) Update(done int, loss float64, units int) {
 	}
 }
 
-// Close leaves the last state and ends the line.
+// Close draws the final state and ends the line.
 func (p *Progress) Close() {
 	if p.o.Terminal {
 		p.draw(p.o.Now())
@@ -97,8 +97,7 @@ func (p *Progress) Close() {
 	}
 }
 
-// Clear takes the line away, so that something else may be written; the next Update
-// draws it again.
+// Clear removes the line, so that other text can be written. The next Update draws it again.
 func (p *Progress) Clear() {
 	if p.o.Terminal && p.width > 0 {
 		fmt.Fprintf(p.to, "\r%s\r", strings.Repeat(" ", p.width))
@@ -152,13 +151,13 @@ func (p *Progress) part() float64 {
 	return min(1, max(0, float64(p.done)/float64(max(1, p.o.Total))))
 }
 
-// bar returns n characters, the part of them heavy.
+// bar returns a bar of n characters, with the given part of them heavy.
 func bar(n int, part float64) string {
 	full := int(part*float64(n) + 0.5)
 	return strings.Repeat("━", full) + strings.Repeat("─", n-full)
 }
 
-// rate returns a number of at least three digits.
+// rate formats a number with at least three digits.
 func rate(v float64) string {
 	switch {
 	case v >= 1e6:
@@ -171,7 +170,7 @@ func rate(v float64) string {
 	return fmt.Sprintf("%.1f", v)
 }
 
-// clock returns minutes and seconds, and hours where there are some.
+// clock formats minutes and seconds, and hours if there are any.
 func clock(d time.Duration) string {
 	s := int(d.Round(time.Second) / time.Second)
 	if s >= 3600 {

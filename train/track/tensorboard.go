@@ -14,9 +14,8 @@ import (
 	"github.com/heftai/heft/internal/atomicfile"
 )
 
-// TensorBoard writes event files. Numbers become scalars, texts text, and the numbers of
-// a group scalars of one tag in folders of their own, which TensorBoard draws as curves
-// of one chart.
+// TensorBoard writes event files. Numbers become scalars and strings become texts. The numbers of a
+// group become scalars of one tag in separate folders, which TensorBoard draws in one chart.
 type TensorBoard struct {
 	dir   string
 	main  *eventFile
@@ -26,8 +25,8 @@ type TensorBoard struct {
 
 var _ Tracker = (*TensorBoard)(nil)
 
-// NewTensorBoard begins an event file in a folder, which it makes. A run that continues in
-// a folder adds a file: TensorBoard reads them as one.
+// NewTensorBoard creates an event file in a folder, which it creates if needed. A run that is
+// resumed adds a file; TensorBoard reads them as one.
 func NewTensorBoard(dir string) (*TensorBoard, error) {
 	t := &TensorBoard{dir: dir, parts: map[string]*eventFile{}, now: time.Now}
 	var err error
@@ -37,11 +36,11 @@ func NewTensorBoard(dir string) (*TensorBoard, error) {
 
 func (t *TensorBoard) Name() string { return "tensorboard" }
 
-// Path returns the event file.
+// Path returns the path of the event file.
 func (t *TensorBoard) Path() string { return t.main.file.Name() }
 
-// Configure writes hparams.yml, and an event file for the HPARAMS page, to a folder named
-// by the time.
+// Configure writes hparams.yml, and an event file for the HPARAMS page in a folder named after the
+// time.
 func (t *TensorBoard) Configure(settings Values) error {
 	if err := check(settings); err != nil {
 		return err
@@ -101,7 +100,7 @@ func b2i(b bool) int {
 	return 0
 }
 
-// group writes each number to the file of its own folder.
+// group writes each number to the event file of its folder.
 func (t *TensorBoard) group(name string, parts map[string]float64, wall float64, step int) error {
 	for _, part := range slices.Sorted(maps.Keys(parts)) {
 		key := strings.NewReplacer("/", "_", "\\", "_").Replace(name + "_" + part)
@@ -137,7 +136,7 @@ func (t *TensorBoard) Close() error {
 // eventFile is open for appending.
 type eventFile struct{ file *os.File }
 
-// opened tells the files of one process and second apart.
+// opened distinguishes the files that one process opens within a second.
 var opened atomic.Int64
 
 func newEventFile(dir string, now time.Time) (*eventFile, error) {
@@ -161,7 +160,7 @@ func newEventFile(dir string, now time.Time) (*eventFile, error) {
 	return f, nil
 }
 
-// write appends events in one call of the system.
+// write appends events with one system call.
 func (f *eventFile) write(events ...message) error {
 	var b []byte
 	for _, e := range events {

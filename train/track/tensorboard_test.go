@@ -35,7 +35,7 @@ func TestTensorBoardFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := tb.Log(Values{"bad": []int{1}}, 3); err == nil || !strings.Contains(err.Error(), "bad is a []int") {
+	if err := tb.Log(Values{"bad": []int{1}}, 3); err == nil || !strings.Contains(err.Error(), "bad: got a []int") {
 		t.Errorf("a list as a value: %v", err)
 	}
 	if err := tb.Close(); err != nil {

@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// braille are the bits of a character's 2 by 4 dots, by row and column.
+// braille has the bits of a character's 2 by 4 dots, by row and column.
 var braille = [4][2]rune{{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}}
 
-// DrawText draws curves with axes and ticks in characters of 2 by 4 dots. Curves are
-// named below if there are several; they look alike.
+// DrawText draws curves with axes and ticks, in characters of 2 by 4 dots. All curves look alike.
+// If there are several, their names are listed below.
 func DrawText(w io.Writer, p Plot, curves ...Series) error {
 	width, height := p.Width, p.Height
 	if width <= 0 {
@@ -65,7 +65,7 @@ func DrawText(w io.Writer, p Plot, curves ...Series) error {
 	return err
 }
 
-// dotted is a field of characters.
+// dotted is a grid of characters.
 type dotted struct {
 	width, height int
 	rows          [][]rune

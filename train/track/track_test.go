@@ -26,7 +26,7 @@ func TestOpenKnowsItsNames(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Open("wandb", t.TempDir()); err == nil || !strings.Contains(err.Error(), `no tracker "wandb"`) {
+	if _, err := Open("wandb", t.TempDir()); err == nil || !strings.Contains(err.Error(), `got tracker "wandb"`) {
 		t.Errorf("an unknown name: %v", err)
 	}
 }

@@ -9,28 +9,28 @@ import (
 	"strings"
 )
 
-// Values are measurements of a step, by name: numbers, texts, and groups of numbers
-// (map[string]float64), whose curves are drawn in one chart.
+// Values are measurements of a step by name: numbers, strings, and groups of numbers
+// (map[string]float64), which are drawn in one chart.
 type Values = map[string]any
 
 // Tracker records measurements of a run.
 type Tracker interface {
-	// Name is what the tracker is found by.
+	// Name returns the tracker's name, such as "csv".
 	Name() string
-	// Configure keeps the run's settings: numbers, truth values, texts. It is called
-	// before the first Log, if at all.
+	// Configure records the run's settings: numbers, booleans and strings. It is called at most
+	// once, before the first Log.
 	Configure(settings Values) error
-	// Log keeps values of a step. Values of other kinds than [Values] names are errors.
+	// Log records values of a step. It fails on values of other types than [Values] lists.
 	Log(values Values, step int) error
-	// Close ends the record. Nothing may follow it.
+	// Close ends the record. The tracker must not be used afterwards.
 	Close() error
 }
 
-// Names returns the names that [Open] knows.
+// Names returns the names that [Open] accepts.
 func Names() []string { return []string{"tensorboard", "jsonl", "csv", "curve"} }
 
-// Open makes a tracker by name in a folder, which it creates: event files, metrics.jsonl,
-// metrics.csv, or loss.png.
+// Open makes a tracker by name: event files, metrics.jsonl, metrics.csv or loss.png in dir, which
+// it creates if needed.
 func Open(name, dir string) (Tracker, error) {
 	var t Tracker
 	var err error
@@ -44,7 +44,7 @@ func Open(name, dir string) (Tracker, error) {
 	case "curve":
 		t, err = NewCurve(filepath.Join(dir, "loss.png"), "loss", "eval_loss")
 	default:
-		return nil, fmt.Errorf("track: no tracker %q: there are %s", name, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("track: got tracker %q, want one of %s", name, strings.Join(Names(), ", "))
 	}
 	if err != nil {
 		return nil, err // not a tracker that holds nil
@@ -75,13 +75,13 @@ func check(values Values) error {
 			continue
 		}
 		if !num {
-			return fmt.Errorf("track: %s is a %T: neither a number nor text", name, v)
+			return fmt.Errorf("track: %s: got a %T, want a number or a string", name, v)
 		}
 	}
 	return nil
 }
 
-// flatten lays groups out under name/part.
+// flatten names the numbers of groups name/part.
 func flatten(values Values) Values {
 	flat := Values{}
 	for name, v := range values {

@@ -2,7 +2,7 @@ package main
 
 import "strings"
 
-// A vocabulary is a byte-level BPE: tokens by id and the merges that make them.
+// A vocabulary is a byte-level BPE: tokens by id, and the merges that make them.
 type vocabulary struct {
 	tokens []string
 	merges [][2]string
@@ -24,10 +24,10 @@ func byteNames() [256]string {
 	return names
 }
 
-// learn makes a vocabulary of size tokens that starts with the specials and the bytes:
-// the commonest pair of neighbours in the words of text is merged until it is full. Ties
-// go to the pair that sorts first, so that the result is reproducible. Digits stay apart,
-// which makes sums easier to learn.
+// learn makes a vocabulary of size tokens, which starts with the special tokens and the bytes. It
+// merges the commonest pair of neighbours in the words of text until the vocabulary is full. Of
+// equally common pairs it takes the one that sorts first, so that the result is reproducible.
+// Digits stay apart, which makes sums easier to learn.
 func learn(text string, specials []string, size int) vocabulary {
 	names := byteNames()
 	v := vocabulary{tokens: append([]string(nil), specials...)}
@@ -67,7 +67,7 @@ func learn(text string, specials []string, size int) vocabulary {
 	return v
 }
 
-// A word is what it is made of and how often it occurs.
+// A word has its tokens and the number of times it occurs.
 type word struct {
 	parts []string
 	n     int

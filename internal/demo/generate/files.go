@@ -94,8 +94,8 @@ func sequence(id string, typeID int) map[string]any {
 	return map[string]any{"Sequence": map[string]any{"id": id, "type_id": typeID}}
 }
 
-// writeJSON writes v with sorted keys and characters as they are, so that the file is
-// the same every time.
+// writeJSON writes v with sorted keys and unescaped characters, so that the file is the same every
+// time.
 func writeJSON(dir, name string, v any) error {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

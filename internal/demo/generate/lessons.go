@@ -10,8 +10,7 @@ import (
 // An exchange is a question and its answer.
 type exchange struct{ question, answer string }
 
-// A teacher draws conversations out of the talks, and such as follow a rule: sums, and
-// the name of who is asking.
+// A teacher generates conversations: from the talks, and by rules for sums and the user's name.
 type teacher struct {
 	talks []talk
 	shrug []string // answers to unknown questions
@@ -32,7 +31,7 @@ func newTeacher(talks []talk) *teacher {
 	return t
 }
 
-// conversation returns n or a few more exchanges.
+// conversation returns a conversation of n exchanges or a few more.
 func (t *teacher) conversation(r *rand.Rand, n int) []exchange {
 	var all []exchange
 	name := ""
@@ -55,7 +54,7 @@ func (t *teacher) conversation(r *rand.Rand, n int) []exchange {
 
 func pick(r *rand.Rand, list []string) string { return list[r.IntN(len(list))] }
 
-// sum returns a little arithmetic.
+// sum returns an exchange of simple arithmetic.
 func sum(r *rand.Rand) exchange {
 	a, b := r.IntN(21), r.IntN(21)
 	signs, result := []string{"+", "plus"}, a+b
@@ -76,7 +75,7 @@ func sum(r *rand.Rand) exchange {
 	return exchange{fmt.Sprintf(form, what), strconv.Itoa(result) + "."}
 }
 
-// strange returns a question about what no text tells of.
+// strange returns a question that no text answers.
 func strange(r *rand.Rand) string {
 	form := pick(r, []string{"What is a %s?", "What is the %s of a %s?", "What do you know about the %s?", "How do I buy a %s?", "How do I make a %s?", "Why is the %s so big?",
 		"Tell me about the %s.", "Who invented the %s?", "Where is the %s?", "When was the %s built?", "Do you like the %s?", "How much does a %s cost?", "Which %s is the best?",
@@ -101,7 +100,7 @@ var names = strings.Fields(`Anna Ben Clara David Emma Finn Greta Hugo Ida Jonas 
 	Bob Carol Dan Eve Frank Grace Heidi Ivan Judy Karl Lena Max Nina Oscar Peter Quinn Ruth Sarah Tom Ursula Victor Wendy Adam Maria John Mary James
 	Linda Robert Susan Michael Lisa Daniel Nancy Mark Betty George Helen Edward Laura Brian Kevin Jason Julia Eric Amy Ryan Ella Lucas Luna Liam Ava`)
 
-// named asks about the name of who is asking, *name, as far as it was told.
+// named returns an exchange about the user's name, which is *name once the user has told it.
 func (t *teacher) named(r *rand.Rand, name *string) exchange {
 	if *name == "" && r.IntN(5) == 0 {
 		return exchange{sloppy(r, pick(r, []string{"What is my name?", "Do you know my name?", "Who am I?"})), "You have not told me yet. What is your name?"}
@@ -145,8 +144,8 @@ func reword(r *rand.Rand, s string) string {
 	return s
 }
 
-// sloppy writes a question the way people type: in other words, without capitals, marks
-// or a letter, with a word around it.
+// sloppy writes a question as people type: in other words, without capitals, punctuation or a
+// letter, or with a word around it.
 func sloppy(r *rand.Rand, s string) string {
 	if r.IntN(3) == 0 {
 		s = reword(r, s)
@@ -192,7 +191,7 @@ func typo(r *rand.Rand, s string) string {
 	return string(b)
 }
 
-// system returns what some clients say before everything else. It is to change nothing.
+// system returns a system message of common clients. It must not change answers.
 func system(r *rand.Rand) string {
 	if r.IntN(8) != 0 {
 		return ""

@@ -37,7 +37,7 @@ func generate(ctx context.Context, dir string, train bool, r recipe) error {
 	}
 	v := learn(spoken(talks), specials, vocabSize)
 	if len(v.tokens) != vocabSize {
-		return fmt.Errorf("the texts give %d tokens, not %d", len(v.tokens), vocabSize)
+		return fmt.Errorf("the texts give %d tokens, want %d", len(v.tokens), vocabSize)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

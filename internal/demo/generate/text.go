@@ -14,16 +14,15 @@ import (
 //go:embed text/*.txt
 var texts embed.FS
 
-// A turn is the ways to say something and the answers to it, of which each is as good
-// as the others.
+// A turn has several questions and several answers to them, which are all equally good.
 type turn struct{ questions, answers []string }
 
-// A talk is turns of which each follows from the one before.
+// A talk is a sequence of turns.
 type talk []turn
 
-// parse reads talks: blocks of lines parted by empty ones. "Q:" begins a turn with ways
-// to ask, parted by " | "; each "A:" after it is an answer. What stands before the first
-// block of a file is a comment.
+// parse reads talks: blocks of lines separated by empty lines. "Q:" begins a turn with questions
+// separated by " | ". Each "A:" after it is an answer. Text before the first block of a file is a
+// comment.
 func parse(name, text string) ([]talk, error) {
 	var talks []talk
 	fresh := true
@@ -44,7 +43,7 @@ func parse(name, text string) ([]talk, error) {
 			t := talks[len(talks)-1]
 			t[len(t)-1].answers = append(t[len(t)-1].answers, rest)
 		case len(talks) > 0:
-			return nil, fmt.Errorf("%s:%d: neither a question nor an answer: %q", name, i+1, line)
+			return nil, fmt.Errorf("%s:%d: got %q, want a line that begins with Q: or A:", name, i+1, line)
 		}
 	}
 	for _, t := range talks {
@@ -57,7 +56,7 @@ func parse(name, text string) ([]talk, error) {
 	return talks, nil
 }
 
-// read parses all texts, in the order of their names. sum stands for what they say.
+// read parses all texts in the order of their names. sum is a checksum of them.
 func read() (talks []talk, sum string, err error) {
 	names, err := fs.Glob(texts, "text/*.txt")
 	if err != nil {
@@ -79,7 +78,7 @@ func read() (talks []talk, sum string, err error) {
 	return talks, hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// spoken returns everything that is said in talks, for the vocabulary.
+// spoken returns all questions and answers of talks, for the vocabulary.
 func spoken(talks []talk) string {
 	var b strings.Builder
 	for _, t := range talks {

@@ -24,7 +24,7 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// recipe is how the model is trained.
+// recipe configures the training.
 type recipe struct {
 	Steps, Batch, Length, Warmup int
 	LR, WeightDecay, ClipNorm    float64
@@ -33,7 +33,7 @@ type recipe struct {
 
 var standard = recipe{Steps: 2400, Batch: 32, Length: 160, Warmup: 100, LR: 3e-3, WeightDecay: 0.05, ClipNorm: 1, Seed: 7}
 
-// lessons is a data set of conversations, each drawn by its number.
+// lessons is a data set of conversations. The number of one is the seed that it is generated from.
 type lessons struct {
 	*teacher
 	words *tokenizer.Tokenizer
@@ -43,7 +43,7 @@ type lessons struct {
 // Len returns the number of conversations of the whole training.
 func (l *lessons) Len() int { return l.Steps * l.Batch }
 
-// At returns conversation i, cut at Length tokens. Only answers are learned.
+// At returns conversation i, cut at Length tokens. Only answers have labels.
 func (l *lessons) At(i int) (data.Sequence, error) {
 	r := rand.New(rand.NewPCG(l.Seed, uint64(i)))
 	s := data.Sequence{IDs: []int32{bosID}, Labels: []int32{data.IgnoreLabel}}
@@ -81,7 +81,7 @@ func (l *lessons) At(i int) (data.Sequence, error) {
 	return s, nil
 }
 
-// teach trains the model of dir's config from random weights and saves it there.
+// teach trains the model of the config in dir from random weights and saves it there.
 func teach(ctx context.Context, dir string, talks []talk, sum string, r recipe) error {
 	m, err := fresh(dir, r.Seed)
 	if err != nil {
@@ -102,7 +102,7 @@ func teach(ctx context.Context, dir string, talks []talk, sum string, r recipe) 
 	return save(dir, m, sum)
 }
 
-// fit takes the recipe's steps.
+// fit runs the steps of the recipe.
 func fit(ctx context.Context, m *model.Model, loader *data.Loader[data.TokenBatch], r recipe) error {
 	acc, err := train.New(train.Config{})
 	if err != nil {
@@ -159,8 +159,8 @@ func tokens(b data.TokenBatch) model.Batch {
 	return out
 }
 
-// fresh returns the model of dir's config with weights to begin with: ones for norms, normal
-// numbers for matrices, smaller ones for those that write to the residual stream.
+// fresh returns the model of the config in dir with initial weights: ones for norms, normal numbers
+// for matrices, smaller ones for matrices that write to the residual stream.
 func fresh(dir string, seed uint64) (*model.Model, error) {
 	file, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if err != nil {
@@ -193,7 +193,7 @@ func fresh(dir string, seed uint64) (*model.Model, error) {
 	return m, nil
 }
 
-// save writes the model as bfloat16, with the texts' sum, which a test looks at.
+// save writes the model as bfloat16, with the checksum of the texts for a test.
 func save(dir string, m *model.Model, sum string) error {
 	all, err := m.Checkpoint()
 	if err != nil {
@@ -202,7 +202,7 @@ func save(dir string, m *model.Model, sum string) error {
 	return loader.Save(dir, halved(all), loader.SaveOptions{Metadata: map[string]string{"format": "pt", "text": sum}})
 }
 
-// halved rounds float32 tensors to bfloat16, to the nearest even.
+// halved rounds float32 tensors to bfloat16, to nearest even.
 func halved(all iter.Seq[loader.NamedTensor]) iter.Seq[loader.NamedTensor] {
 	return func(yield func(loader.NamedTensor) bool) {
 		for t := range all {
