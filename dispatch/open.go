@@ -50,5 +50,6 @@ func planAndBind(skeleton *meta.Model, checkpoint *loader.Checkpoint, o Options)
 		return nil, err
 	}
 	m.owned = true
+	m.tuneOpened()
 	return m, nil
 }

@@ -53,6 +53,12 @@ type Options struct {
 	// model with converted weights on disk writes a file, and later ones use it. A file that is
 	// damaged or does not match the checkpoint is written anew.
 	CacheDir string
+	// MeasurementsDir is the folder in which [Open], [OpenFS] and [LoadCheckpointAndDispatch] keep how
+	// this processor reads weights fastest; "" is heft in the user's cache folder. The first of them on a
+	// machine measures that, once for all models, in about 30 ms; later ones read the file. No result depends
+	// on it. "none" measures nothing and keeps the vendor's default. [New] ignores it: call
+	// [Model.TuneReads].
+	MeasurementsDir string
 	// MaxBatchTokens is the most tokens of one batch. 0 means 512; [Plan] chooses more, up to 4096, if
 	// weights stream from the disk.
 	MaxBatchTokens int

@@ -22,7 +22,7 @@ const tuneLimit = 512 << 20
 // disk serves fastest. That takes 160 ms and is stored for each disk; with Options.Lazy only a stored
 // result is used.
 //
-// Call it before [Model.Warm], at most once. With less than 512 MiB for the cpu the default of the processor's
+// [Open] and its like have done the first part already. Call TuneReads before [Model.Warm], at most once. With less than 512 MiB for the cpu the default of the processor's
 // vendor stays. The channel is closed once the choice is made, and [Model.Close] waits for that.
 func (m *Model) TuneReads(ctx context.Context, folder string) <-chan struct{} {
 	if m.tuned != nil {
@@ -65,6 +65,20 @@ func (m *Model) tuneDisk(ctx context.Context, folder string, after <-chan struct
 		}
 	}()
 	return done
+}
+
+// tuneOpened finds out how this machine reads weights fastest for [Open] and its like, before they return: see
+// [Options.MeasurementsDir].
+func (m *Model) tuneOpened() {
+	folder := m.options.MeasurementsDir
+	switch folder {
+	case "none":
+		return
+	case "":
+		folder = tune.DefaultFolder()
+	}
+	o := tune.Options{Variant: m.variant, Threads: m.options.Threads, Ledger: m.ledger, StoredOnly: !m.options.roomToTune()}
+	(&tune.Store{Folder: folder}).Ensure(context.Background(), o)
 }
 
 // stopTune waits for the end of TuneReads.

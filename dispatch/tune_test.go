@@ -64,3 +64,37 @@ func TestTuneReads(t *testing.T) {
 		t.Errorf("the plan is %v, want the stored %v", fetch.Current(), plan)
 	}
 }
+
+// TestOpenTunesByDefault: a Go program that only opens a model reads weights as this processor likes it. What was
+// measured is in the file that later programs read; "none" measures and keeps nothing.
+func TestOpenTunesByDefault(t *testing.T) {
+	if kernels.Names()[0] == "go" {
+		t.Skip("kernels in Go have one pattern")
+	}
+	before := fetch.Current()
+	defer fetch.Use(before)
+	folder := t.TempDir()
+	open := func(dir string) {
+		t.Helper()
+		m, err := dispatch.OpenFS("demo", demo.Files(), dispatch.Options{MeasurementsDir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Close()
+	}
+	open(folder)
+	names, err := filepath.Glob(filepath.Join(folder, "fetch-*.json"))
+	if err != nil || len(names) != 1 {
+		t.Fatalf("files: %v, %v, want one", names, err)
+	}
+	plan := fetch.Current()
+	fetch.Use(fetch.Default("AuthenticAMD"))
+	open("none")
+	if fetch.Current() != fetch.Default("AuthenticAMD") {
+		t.Error("the plan changed with none")
+	}
+	open(folder)
+	if fetch.Current() != plan {
+		t.Errorf("the plan is %v, want %v of the file", fetch.Current(), plan)
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -71,6 +72,9 @@ func (c *benchCmd) Run(out cmdline.Output) error {
 	}
 	keepLittle()
 	b, err := c.open(set.Name)
+	if err == nil {
+		tuneReads(context.Background(), set.Name, b.Threads)
+	}
 	if err != nil {
 		return err
 	}

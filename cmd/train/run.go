@@ -113,6 +113,7 @@ func (c *runCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Diagn
 	if err := j.read(); err != nil {
 		return err
 	}
+	tuneReads(ctx, "", j.ranks*j.threads)
 	stop := watch(&j.stop)
 	defer stop()
 	if j.ranks == 1 {

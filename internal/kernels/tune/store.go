@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/internal/kernels/fetch"
@@ -35,6 +36,16 @@ type Store struct {
 	Folder string
 	// Log gets a line where a file is damaged or cannot be written; nil means slog's default.
 	Log *slog.Logger
+}
+
+// DefaultFolder returns the folder in which Heft's programs keep measurements of the machine: heft in the user's
+// cache folder, or "" if the user has none.
+func DefaultFolder() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "heft")
 }
 
 func (s *Store) log() *slog.Logger {
@@ -115,6 +126,52 @@ func (s *Store) Remeasure(ctx context.Context, o Options) (*Report, error) {
 		s.log().Warn("the fetch plan cannot be kept; the next start measures again", "error", err)
 	}
 	return r, nil
+}
+
+// known has the reports that this process has used, by key, so that it measures once even if no folder keeps them.
+var known struct {
+	sync.Mutex
+	reports map[Key]*Report
+}
+
+// Ensure makes the plan of this machine that of the process before it returns. It takes the stored plan, else the
+// one that an earlier Ensure of this process found, else it measures for about Budget and stores the result. The
+// default of the vendor stays if nothing can be measured or ctx ends. Concurrent calls measure once.
+func (s *Store) Ensure(ctx context.Context, o Options) {
+	known.Lock()
+	defer known.Unlock()
+	k := o.key()
+	r := s.Load(k)
+	if r == nil {
+		r = s.knownOrMeasured(ctx, k, o)
+	}
+	if r == nil {
+		return
+	}
+	if known.reports == nil {
+		known.reports = map[Key]*Report{}
+	}
+	known.reports[k] = r
+	fetch.Use(r.Plan)
+}
+
+// knownOrMeasured is called with known held. It returns nil where the default stays.
+func (s *Store) knownOrMeasured(ctx context.Context, k Key, o Options) *Report {
+	if r := known.reports[k]; r != nil {
+		if err := s.Save(k, r); err != nil {
+			s.log().Warn("the fetch plan cannot be kept; the next start measures again", "error", err)
+		}
+		return r
+	}
+	fetch.Use(fetch.Default(k.Vendor))
+	if o.StoredOnly {
+		return nil
+	}
+	r, err := s.Remeasure(ctx, o)
+	if err != nil && !errors.Is(err, ErrUnable) && ctx.Err() == nil {
+		s.log().Warn("cannot measure how weights are read fastest; the default stays", "error", err)
+	}
+	return r
 }
 
 // Start makes the plan of this machine that of the process: at once where the store has it, else the

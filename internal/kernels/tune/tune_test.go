@@ -195,6 +195,52 @@ func TestSecondStartMeasuresNothing(t *testing.T) {
 	}
 }
 
+// TestOpenedModelsMeasureOnce: a Go program that only opens models gets this processor's plan too. The first model
+// measures, the next ones use the file, and without a folder what the process knows.
+func TestOpenedModelsMeasureOnce(t *testing.T) {
+	keep(t)
+	t.Cleanup(func() { known.reports = nil })
+	key := Key{Vendor: "AuthenticAMD", Processor: "AMD EPYC 9R14 family 25", Variant: "avx512bf16", Threads: 2}
+	unwanted := func(fetch.Role, fetch.Pattern) float64 { t.Error("measured again"); return 1 }
+	ensure := func(folder string, m meter, stored bool) fetch.Plan {
+		fetch.Use(fetch.Default(""))
+		s := Store{Folder: folder, Log: slog.New(slog.DiscardHandler)}
+		s.Ensure(context.Background(), Options{meter: m, expired: after(1000), fixed: &key, StoredOnly: stored})
+		return fetch.Current()
+	}
+	if got := ensure("", unwanted, true); got != fetch.Default("AuthenticAMD") {
+		t.Errorf("without room to measure: the plan is %v, want the vendor's default", got)
+	}
+	// Many rows with prefetch are fastest here: not what AMD's default is.
+	intel := func(r fetch.Role, p fetch.Pattern) float64 { return 3 - zen4(r, p) }
+	folder := t.TempDir()
+	first := ensure(folder, intel, false)
+	if first == fetch.Default("AuthenticAMD") {
+		t.Errorf("the default stayed")
+	}
+	if _, err := os.Stat(path(folder)); err != nil {
+		t.Error(err)
+	}
+	if got := ensure(folder, unwanted, false); got != first {
+		t.Errorf("from the file: the plan is %v, want %v", got, first)
+	}
+	if got := ensure("", unwanted, false); got != first {
+		t.Errorf("from the process: the plan is %v, want %v", got, first)
+	}
+	known.reports = nil
+	if got := ensure(folder, unwanted, true); got != first {
+		t.Errorf("another process: the plan is %v, want %v", got, first)
+	}
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	known.reports = nil
+	fetch.Use(first)
+	(&Store{}).Ensure(cancelled, Options{meter: intel, fixed: &key})
+	if got := fetch.Current(); got != fetch.Default("AuthenticAMD") {
+		t.Errorf("cancelled: the plan is %v, want the vendor's default", got)
+	}
+}
+
 // TestDamagedPlanIsMeasuredAgain, with a line in the log, and written again.
 func TestDamagedPlanIsMeasuredAgain(t *testing.T) {
 	keep(t)
