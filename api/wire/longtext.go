@@ -1,5 +1,7 @@
 package wire
 
+import "bytes"
+
 // A TextLimit ends the reading of a body early: at a text of the prompt that is too long for
 // certain. A nil TextLimit ends nothing.
 type TextLimit struct {
@@ -39,17 +41,50 @@ const longestKey = 16
 
 // push takes a piece of the body. It returns the field of a text that is too long, "" for none.
 func (w *textWatch) push(b []byte) (field string) {
-	for _, c := range b {
-		if !w.text {
+	fresh := true // the string begins here, or the piece
+	for i := 0; i < len(b); i++ {
+		c := b[i]
+		switch {
+		case w.text && fresh:
+			fresh = false
+			i += w.plain(b[i:])
+			if i == len(b) {
+				return ""
+			}
+			c = b[i]
+			fallthrough
+		case w.text:
+			if w.inside(c); w.count > w.most {
+				return w.at[1].key
+			}
+		case structural[c]:
 			w.outside(c)
-			continue
-		}
-		if w.inside(c); w.count > w.most {
-			return w.at[1].key
+			fresh = true
 		}
 	}
 	return ""
 }
+
+// plain is how much of b, which begins in a string, is text without escapes that is of no interest.
+func (w *textWatch) plain(b []byte) int {
+	n := bytes.IndexByte(b, '"')
+	if n < 0 {
+		n = len(b)
+	}
+	if w.escape || w.hex > 0 || w.watched && w.count+n > w.most || bytes.IndexByte(b[:n], '\\') >= 0 {
+		return 0
+	}
+	if w.watched && n == len(b) {
+		return 0 // it goes on: its bytes count
+	}
+	if w.isKey {
+		w.word = append(w.word, b[:min(n, longestKey-min(len(w.word), longestKey))]...)
+	}
+	return n
+}
+
+// structural are the bytes that matter between strings.
+var structural = [256]bool{'"': true, ':': true, ',': true, '{': true, '}': true, '[': true, ']': true}
 
 // outside takes a byte between strings.
 func (w *textWatch) outside(c byte) {

@@ -94,3 +94,23 @@ func TestATextThatCannotFitIsRefusedBeforeItIsBuffered(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkTextWatch is what the watch costs for a body without a long text.
+func BenchmarkTextWatch(b *testing.B) {
+	for name, body := range map[string]string{
+		"ids":      `{"prompt": [` + strings.Repeat("1, ", 1<<18) + `1]}`,
+		"messages": `{"messages": [` + strings.Repeat(`{"role": "user", "content": "What is two plus two?"},`, 1<<14) + `{}]}`,
+		"other":    `{"metadata": "` + strings.Repeat("a", 1<<20) + `"}`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(body)))
+			text := []byte(body)
+			for b.Loop() {
+				w := textWatch{most: 1 << 10}
+				if w.push(text) != "" {
+					b.Fatal("a long text was found")
+				}
+			}
+		})
+	}
+}
