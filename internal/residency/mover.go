@@ -47,7 +47,8 @@ type Mover struct {
 	ended   sync.Cond // a worker has ended
 
 	stats   MoverStats
-	flight  int       // pieces that are being read
+	flight  int // pieces that are being read
+	flights [priorities]int
 	started time.Time // when flight became 1
 }
 
@@ -95,6 +96,7 @@ type move struct {
 	priority   Priority
 	prepared   bool
 	next, left int // the next piece to start; the pieces that are not finished
+	flying     int // pieces that are being read
 	err        error
 
 	queued     bool
@@ -241,6 +243,8 @@ func (m *Mover) raise(v *move, p Priority) {
 			m.queues[v.priority].remove(v)
 			m.queues[p].push(v)
 		}
+		m.flights[v.priority] -= v.flying
+		m.flights[p] += v.flying
 		v.priority = p
 	}
 	m.mu.Unlock()
@@ -277,10 +281,14 @@ func (m *Mover) drop(v *move, err error) {
 	v.next = v.pieces
 }
 
-// take returns a move and its piece to read, or -1 to prepare it; nil if there is nothing to do.
+// take returns a move and its piece to read, or -1 to prepare it; nil if there is nothing to do. While a
+// pass waits for a piece, the background does not compete with it for the disk.
 func (m *Mover) take() (*move, int) {
 	for i := range m.queues {
 		v := m.queues[i].first
+		if Priority(i) >= Background && m.flights[Demand] > 0 {
+			break
+		}
 		if v == nil {
 			continue
 		}
@@ -347,6 +355,8 @@ func (m *Mover) readPiece(v *move, piece int) {
 		m.started = time.Now()
 	}
 	m.stats.Most = max(m.stats.Most, m.flight)
+	v.flying++
+	m.flights[v.priority]++
 	m.mu.Unlock()
 	start := time.Now()
 	err := m.read(v, piece)
@@ -362,6 +372,10 @@ func (m *Mover) readPiece(v *move, piece int) {
 	}
 	if m.flight--; m.flight == 0 {
 		m.stats.Busy += time.Since(m.started)
+	}
+	v.flying--
+	if m.flights[v.priority]--; m.flights[Demand] == 0 && m.idle > 0 && (m.queues[Background].first != nil || m.queues[LookAhead].first != nil) {
+		m.wanted.Broadcast() // the background goes on
 	}
 	if err != nil {
 		m.drop(v, err)

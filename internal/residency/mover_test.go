@@ -164,3 +164,46 @@ func TestMoverServesStoresInTurn(t *testing.T) {
 		}
 	}
 }
+
+// TestTheBackgroundPausesWhileAPassWaits: a cold first request shared the disk with warming, and the whole
+// model was read before its first token.
+func TestTheBackgroundPausesWhileAPassWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(Mover)
+		m.Tune(4, 0)
+		m.open()
+		defer m.close()
+		var warmed atomic.Int32
+		warm := newTestSource(6, func(int) error { warmed.Add(1); return nil })
+		gate := make(chan struct{})
+		wait := func(int) error { <-gate; return nil }
+		demand, raised := newTestSource(1, wait), newTestSource(1, wait)
+		m.submit(&demand.transfer, Demand)
+		synctest.Wait()
+		m.submit(&warm.transfer, Background)
+		synctest.Wait()
+		if n := warmed.Load(); n != 0 {
+			t.Errorf("%d pieces are read in the background while a pass waits", n)
+		}
+		gate <- struct{}{}
+		synctest.Wait()
+		if n := warmed.Load(); n != 6 {
+			t.Errorf("%d pieces are read in the background afterwards, want 6", n)
+		}
+		more := newTestSource(2, func(int) error { warmed.Add(1); return nil })
+		m.submit(&raised.transfer, Background)
+		synctest.Wait()
+		m.raise(&raised.transfer, Demand) // while it is being read
+		m.submit(&more.transfer, LookAhead)
+		synctest.Wait()
+		if n := warmed.Load(); n != 6 {
+			t.Errorf("%d pieces are read while a pass waits for a raised one", n-6)
+		}
+		close(gate)
+		for _, s := range []*testSource{demand, warm, raised, more} {
+			if err := <-s.ended; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
