@@ -2,8 +2,8 @@ package api_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"io"
 	"log"
 	"net"
 	"net/http"
@@ -33,9 +33,19 @@ func ExampleServe() {
 		log.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	stop() // at once, so that the example ends
-	fmt.Println(api.Serve(ctx, listener, generator, api.Options{}))
+	served := make(chan error)
+	go func() { served <- api.Serve(ctx, listener, generator, api.Options{}) }()
+
+	answer, err := http.Get("http://" + listener.Addr().String() + "/health")
+	if err != nil {
+		log.Fatal(err)
+	}
+	answer.Body.Close()
+	fmt.Println(answer.Status)
+	stop() // Serve finishes its requests and returns
+	fmt.Println(<-served)
 	// Output:
+	// 200 OK
 	// <nil>
 }
 
@@ -53,16 +63,21 @@ func ExampleNew() {
 	defer generator.Close()
 	handler := api.New(generator, api.Options{APIKeys: []string{"secret"}})
 
-	r := httptest.NewRequest(http.MethodPost, "http://localhost/v1/completions", strings.NewReader(`{"model": "small", "prompt": "Hi", "max_tokens": 1}`))
-	w := httptest.NewRecorder()
-	handler.ServeHTTP(w, r)
-	fmt.Println(w.Code)
-	r = httptest.NewRequest(http.MethodGet, "http://localhost/version", nil)
-	w = httptest.NewRecorder()
-	handler.ServeHTTP(w, r)
-	body, _ := io.ReadAll(w.Body)
-	fmt.Println(w.Code, strings.TrimSpace(string(body)))
+	for _, key := range []string{"", "Bearer secret"} {
+		r := httptest.NewRequest(http.MethodPost, "http://localhost/v1/completions",
+			strings.NewReader(`{"model": "small", "prompt": "<|user|>Hello!<|end|><|assistant|>", "max_tokens": 11, "temperature": 0}`))
+		r.Header.Set("Authorization", key)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		var answer struct {
+			Choices []struct{ Text string }
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(w.Code, answer.Choices)
+	}
 	// Output:
-	// 401
-	// 200 {"version":""}
+	// 401 []
+	// 200 [{Hello! I am Heft's demo model}]
 }

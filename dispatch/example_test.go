@@ -10,6 +10,7 @@ import (
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/loader/demo"
 	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/text"
 )
 
 // A limit below the minimum is exceeded, and the plan says so.
@@ -50,22 +51,31 @@ func ExamplePlan() {
 	// 295 MiB of weights; some stream from the disk: true
 }
 
+// Generate works on token ids. Package text makes them.
 func ExampleModel_Generate() {
 	model, err := dispatch.OpenFS(demo.Name, demo.Files(), dispatch.Options{Threads: 1, Context: 64})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer model.Close()
-	n := 0
-	for _, err := range model.Generate(context.Background(), []int32{1, 2, 3}, dispatch.GenerateOptions{MaxTokens: 5}) {
+	tokenizer, _, err := text.OpenFS(demo.Files(), demo.Name)
+	if err != nil {
+		log.Fatal(err)
+	}
+	prompt, err := tokenizer.Encode("<|user|>Hello!<|end|><|assistant|>", text.EncodeOptions{AddSpecialTokens: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var answer []int32
+	for id, err := range model.Generate(context.Background(), prompt, dispatch.GenerateOptions{MaxTokens: 11}) {
 		if err != nil {
 			log.Fatal(err)
 		}
-		n++
+		answer = append(answer, id)
 	}
-	fmt.Println(n, "tokens")
+	fmt.Println(tokenizer.Decode(answer, true))
 	// Output:
-	// 5 tokens
+	// Hello! I am Heft's demo model
 }
 
 func ExampleModel_AddHook() {

@@ -3,6 +3,8 @@ package train_test
 import (
 	"context"
 	"fmt"
+	"log"
+	"log/slog"
 
 	"github.com/heftai/heft/train"
 	"github.com/heftai/heft/train/data"
@@ -95,4 +97,51 @@ func ExampleGatherForMetrics() {
 	// Output:
 	// [10 11 12 13]
 	// [14]
+}
+
+// A Trainer runs the loop: epochs, schedule, evaluation, callbacks.
+func ExampleNewTrainer() {
+	numbers := data.Slice[float32]{1, 2, 3, 4, 5, 6, 7, 8}
+	load := func() *data.Loader[[]float32] {
+		l, err := data.NewLoader(numbers, data.Samples[float32], data.Options{BatchSize: 2})
+		if err != nil {
+			log.Fatal(err)
+		}
+		return l
+	}
+	model := tensor.NewParameter([]float32{0}, 1, 1) // learns y = 2x
+	sgd, err := optim.NewSGD(train.Params(model), optim.SGDOptions{LR: 0.01})
+	if err != nil {
+		log.Fatal(err)
+	}
+	acc, err := train.New(train.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	tape := tensor.NewTape(tensor.Options{})
+	trainer, err := train.NewTrainer(train.TrainerConfig[[]float32]{
+		Accelerator: acc, Model: model, Optimizer: sgd, Train: load(), Eval: load(),
+		ComputeLoss: func(_ context.Context, x []float32) (*tensor.Tensor, error) {
+			in := tape.Input(x, len(x), 1)
+			return tape.MSE(tape.Linear(in, tape.Use(model), nil), tape.Scale(in, 2), tensor.Mean), nil
+		},
+		Callbacks: []train.Callback{train.OnEvent(train.Evaluated, func(_ context.Context, m *train.Moment) error {
+			_, err := fmt.Printf("epoch %v: loss %.3f\n", m.State.Epoch, m.Metrics["eval_loss"])
+			return err
+		})},
+		Arguments: train.TrainingArguments{Epochs: 3, Schedule: "linear"},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	result, err := trainer.Train(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(result.GlobalStep, "steps")
+	// Output:
+	// epoch 1: loss 0.308
+	// epoch 2: loss 0.028
+	// epoch 3: loss 0.016
+	// 12 steps
 }

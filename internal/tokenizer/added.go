@@ -7,18 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// AddedToken is a token that is found in the text before anything else happens to
-// it. The fields are those of tokenizer.json.
+// AddedToken is a token that is found in a text before all other processing. The fields are those
+// of tokenizer.json.
 type AddedToken struct {
 	ID      int32
 	Content string
-	// SingleWord: only between characters that are not part of a word.
+	// SingleWord matches only between characters that are not part of a word.
 	SingleWord bool
-	// LStrip and RStrip: with the white space before or behind it.
+	// LStrip and RStrip include the white space before or after the token.
 	LStrip, RStrip bool
-	// Normalized: found in the normalized text, not in the text as given.
+	// Normalized matches in the normalized text instead of the given one.
 	Normalized bool
-	// Special: left out by a decode that skips special tokens.
+	// Special tokens are left out by a decode that skips special tokens.
 	Special bool
 }
 
@@ -79,7 +79,7 @@ func newAddedVocab(list []AddedToken, m model, norm normalizer) (*addedVocab, er
 		special[t.Content] = special[t.Content] || t.Special
 	}
 	for _, name := range a.names {
-		// By name: a special token that normalization changes is not skipped.
+		// Looked up by name: a special token that normalization changes is not skipped.
 		a.skipped = append(a.skipped, special[name])
 	}
 	a.enter(true)
@@ -87,8 +87,8 @@ func newAddedVocab(list []AddedToken, m model, norm normalizer) (*addedVocab, er
 	return a, nil
 }
 
-// enter puts the tokens that are special, or those that are not, into the tries. Of
-// equal patterns the first wins, so special tokens go first.
+// enter puts the special tokens, or the others, into the tries. Of equal patterns the first wins,
+// so special tokens are entered first.
 func (a *addedVocab) enter(special bool) {
 	for i, t := range a.tokens {
 		switch {
@@ -101,7 +101,7 @@ func (a *addedVocab) enter(special bool) {
 	}
 }
 
-// cut emits p with the tokens of t cut out of it.
+// cut emits the pieces of p between the tokens of t, and the tokens.
 func (a *addedVocab) cut(p piece, t *trie, splitSpecial bool, emit func(piece) error) error {
 	from := 0
 	steps := stepsBase + stepsPerByte*len(p.s)
@@ -167,7 +167,7 @@ type trieNode struct {
 	value int32 // what ends here, plus one
 }
 
-// add puts s into the trie unless it exists.
+// add enters s, unless it is there already.
 func (t *trie) add(s string, value int) {
 	if t.nodes == nil {
 		t.nodes = make([]trieNode, 1)
@@ -187,7 +187,7 @@ func (t *trie) add(s string, value int) {
 	}
 }
 
-// set makes c lead to next, widening the table as needed.
+// set makes c lead to next. It widens the table if needed.
 func (n *trieNode) set(c byte, next int32) {
 	switch {
 	case len(n.next) == 0:
@@ -210,8 +210,8 @@ func (t *trie) child(at int32, c byte) int32 {
 	return 0
 }
 
-// find returns the leftmost longest match at or after at, and its value, -1 if
-// there is none. It takes what it did from steps and gives up below zero.
+// find returns the leftmost longest match at or after at, with its value, or -1 if there is none.
+// It subtracts its work from steps and stops below zero.
 func (t *trie) find(s string, at int, steps *int) (start, end, value int) {
 	if len(t.nodes) == 0 {
 		return 0, 0, -1

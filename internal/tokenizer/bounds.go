@@ -13,7 +13,7 @@ func (e *TooManyError) Error() string {
 	return fmt.Sprintf("tokenizer: the text has %d tokens or more, and %d are allowed", e.AtLeast, e.Max)
 }
 
-// bounds end the work on a text early. A nil *bounds ends nothing. They are for one goroutine.
+// bounds end the work on a text early. A nil *bounds has no limits. One goroutine uses them.
 type bounds struct {
 	most  int          // tokens; 0: any number
 	stop  func() error // nil: never
@@ -30,10 +30,10 @@ func (t *Tokenizer) newBounds(opts EncodeOptions, n int) *bounds {
 	return &bounds{most: opts.MaxTokens, stop: opts.Stop, reserve: opts.Reserve, steps: min(t.patterns, manyPatterns) * allowance(n)}
 }
 
-// manyPatterns is how many patterns of a file may each take all the steps that one may.
+// manyPatterns is the number of patterns of a file that may each take the maximum of steps.
 const manyPatterns = 8
 
-// work takes n bytes of work from the steps. Below zero the error is ErrTooSlow.
+// work subtracts n bytes of work from the steps. Below zero it returns ErrTooSlow.
 func (b *bounds) work(n int) error {
 	if b == nil {
 		return nil
@@ -44,8 +44,8 @@ func (b *bounds) work(n int) error {
 	return nil
 }
 
-// memory is called before the work on a word takes n bytes. Words come one after the other,
-// so only the largest counts.
+// memory is called before the work on a word takes n bytes. Words are processed one after the
+// other, so only the largest counts.
 func (b *bounds) memory(n int) error {
 	if b == nil || b.reserve == nil || n <= b.reserved {
 		return nil
@@ -57,13 +57,13 @@ func (b *bounds) memory(n int) error {
 	return nil
 }
 
-// allowance returns how many steps one pattern may take on n bytes of text.
+// allowance returns the number of steps that one pattern may take on n bytes of text.
 func allowance(n int) int { return stepsBase + stepsPerByte*n }
 
-// askEvery is how many steps, some tens of nanoseconds each, pass between two looks at stop.
+// askEvery is the number of steps, of some tens of nanoseconds each, between two calls of stop.
 const askEvery = 1 << 12
 
-// step is called as work continues. Its error ends the work.
+// step counts a step. Its error ends the work.
 func (b *bounds) step() error {
 	if b == nil || b.stop == nil {
 		return nil
@@ -75,10 +75,10 @@ func (b *bounds) step() error {
 	return b.stop()
 }
 
-// longWord is the length from which on counting before merging is worth its time.
+// longWord is the length from which counting before merging pays off.
 const longWord = 1 << 12
 
-// check is called before a word is cut into tokens, when there are have of them.
+// check is called before a word is cut into tokens. have is the number of tokens before it.
 func (b *bounds) check(m model, have int, word string) error {
 	if b == nil || b.most <= 0 {
 		return nil
@@ -93,7 +93,7 @@ func (b *bounds) check(m model, have int, word string) error {
 	return nil
 }
 
-// reach is, for each byte, the length of the longest token that has it.
+// reach has for each byte the length of the longest token that contains it.
 type reach [256]float64
 
 // add enters a token.
@@ -103,9 +103,9 @@ func (r *reach) add(token []byte) {
 	}
 }
 
-// least returns a number of tokens that word has at least, if tokens cover it without gaps: a
-// token's bytes, each counted as one over the length of the longest token that has it, come
-// to no more than one.
+// least returns a lower bound of the number of tokens of word, if tokens cover it without gaps.
+// Each byte counts as one over the length of the longest token that contains it, so the bytes of
+// one token sum to at most one.
 func (r *reach) least(word string) int {
 	var count [256]int
 	for i := range len(word) {

@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// bpe is the byte-pair encoding model: a word is cut into characters (or, for
-// byte-level vocabularies, bytes), and neighbours are merged in the order of the
-// list of merges until none is left to merge. Dropout is for training and ignored.
+// bpe is the byte-pair encoding model. It cuts a word into characters, or into bytes for byte-level
+// vocabularies, and merges neighbours in the order of the list of merges until no merge is left.
+// Dropout is for training and ignored.
 type bpe struct {
 	*vocab
 	merges *pairTable
@@ -29,8 +29,8 @@ type bpe struct {
 	raw     bool       // words are raw bytes, one symbol each
 	byteIDs [256]int32 // ids of the byte-level characters, -1 where missing
 
-	// separator begins words that no merge reaches across from the left: "▁" in
-	// most SentencePiece vocabularies. "" if there is none.
+	// separator begins words that no merge crosses from the left: "▁" in most SentencePiece
+	// vocabularies. It is "" if there is none.
 	separator string
 
 	reached sync.Once // fills reach
@@ -122,8 +122,7 @@ func (b *bpe) parseMerges(s *scanner) error {
 	return nil
 }
 
-// readMerge appends the two parts of a merge to dst; split is where the second
-// begins.
+// readMerge appends the two parts of a merge to dst. split is the offset of the second part.
 func readMerge(s *scanner, dst []byte) (both []byte, split int, err error) {
 	if s.Peek() == '"' {
 		text, err := s.String()
@@ -154,7 +153,7 @@ func readMerge(s *scanner, dst []byte) (both []byte, split int, err error) {
 // spmSpace is SentencePiece's visible space.
 const spmSpace = "\u2581"
 
-// crossesSeparator reports whether token has a separator behind another character.
+// crossesSeparator reports whether token has a separator after another character.
 func crossesSeparator(token []byte) bool {
 	for bytes.HasPrefix(token, []byte(spmSpace)) {
 		token = token[len(spmSpace):]
@@ -162,7 +161,7 @@ func crossesSeparator(token []byte) bool {
 	return bytes.Contains(token, []byte(spmSpace))
 }
 
-// coversAll reports whether every character becomes some token.
+// coversAll reports whether every character becomes a token.
 func (b *bpe) coversAll() bool {
 	for _, id := range b.fallback {
 		if id < 0 {
@@ -172,8 +171,8 @@ func (b *bpe) coversAll() bool {
 	return true
 }
 
-// useRawBytes makes the model take words whose bytes are not yet spelt as
-// byte-level characters, if its vocabulary allows it.
+// useRawBytes makes the model take words of raw bytes instead of byte-level characters, if its
+// vocabulary allows it.
 func (b *bpe) useRawBytes() bool {
 	if b.prefix != "" || b.suffix != "" {
 		return false
@@ -187,7 +186,7 @@ func (b *bpe) useRawBytes() bool {
 	return true
 }
 
-// whole looks the word up in the vocabulary, where that comes before merging.
+// whole looks up the word in the vocabulary, for files in which that comes before merging.
 func (b *bpe) whole(word string) int32 {
 	if !b.ignoreMerges || len(word) > b.widest {
 		return -1
@@ -199,7 +198,7 @@ func (b *bpe) whole(word string) int32 {
 	return b.id(word)
 }
 
-// longest implements model. A token's name is at least as long as what it stands for.
+// longest implements model. A token's name is at least as long as its text.
 func (b *bpe) longest() int {
 	n := 0
 	switch {
@@ -265,8 +264,8 @@ func (b *bpe) appendIDs(dst []int32, word string, limits *bounds) ([]int32, erro
 	return dst, nil
 }
 
-// nextWord returns the length of the first stretch of text that no merge leaves:
-// separators and then everything up to the next one.
+// nextWord returns the length of the first part of text that merges cannot cross: separators, and
+// then everything up to the next separator.
 func (b *bpe) nextWord(text string) int {
 	n := 0
 	for strings.HasPrefix(text[n:], b.separator) {
@@ -353,8 +352,8 @@ func (b *bpe) appendTokens(dst []token, word string) ([]token, error) {
 	return dst, nil
 }
 
-// symbols cuts word into the symbols that merging starts from. The errors are ErrTooLong
-// and what limits say about memory.
+// symbols cuts word into the symbols that merging starts with. It fails with ErrTooLong, or if
+// limits refuse the memory.
 func (b *bpe) symbols(w *workWord, word string, limits *bounds) error {
 	w.syms = w.syms[:0]
 	if len(word) > longWord { // memory for as many as there are, not for twice as many
@@ -420,7 +419,7 @@ func (b *bpe) cut(w *workWord, word string) {
 	}
 }
 
-// addBytes adds the byte tokens for s if there are all of them.
+// addBytes adds the byte tokens for s if all of them exist.
 func (b *bpe) addBytes(w *workWord, s string) bool {
 	for i := range len(s) {
 		if b.fallback[s[i]] < 0 {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// workWord is a word while it is being merged: a doubly linked list of symbols. A long
-// one takes symbolBytes of memory for each symbol.
+// workWord is a word during merging: a doubly linked list of symbols. A long word takes symbolBytes
+// of memory per symbol.
 type workWord struct {
 	syms  []symbol
 	queue []uint64 // a heap of merges that may be possible: rank, then place
@@ -16,12 +16,12 @@ type workWord struct {
 	count    int
 }
 
-// symbolBytes is the memory for a symbol of a long word, with its share of the queue and its
-// id at the end.
+// symbolBytes is the memory for a symbol of a long word, with its share of the queue and its final
+// id.
 const symbolBytes = 20 + 9 + 4
 
-// symbol is a token so far. One that was merged into its left neighbour has no rank and is
-// in no list.
+// symbol is a token during merging. One that was merged into its left neighbour has no rank and is
+// not in the list.
 type symbol struct {
 	id, size   int32
 	prev, next int32 // places in the list, -1 at the ends
@@ -30,8 +30,7 @@ type symbol struct {
 
 var workWords = sync.Pool{New: func() any { return new(workWord) }}
 
-// release puts w back into the pool, unless it has grown large: memory that a long word
-// needed is garbage at once.
+// release returns w to the pool, unless it has grown large: memory for long words is not kept.
 func (w *workWord) release() {
 	if cap(w.syms) <= longWord {
 		workWords.Put(w)
@@ -50,8 +49,8 @@ func (w *workWord) add(id, size int32) {
 	w.syms = append(w.syms, symbol{id: id, size: size, prev: n - 1, next: -1})
 }
 
-// first returns the place of the first symbol, -1 if there is none. The first symbol is
-// never merged into another.
+// first returns the index of the first symbol, or -1 if there is none. The first symbol is never
+// merged into another.
 func (w *workWord) first() int32 {
 	if len(w.syms) == 0 {
 		return -1
@@ -59,7 +58,7 @@ func (w *workWord) first() int32 {
 	return 0
 }
 
-// smallWord is the length up to which searching for the next merge beats a queue.
+// smallWord is the length up to which a search for the next merge is faster than a queue.
 const smallWord = 24
 
 // merge merges neighbours, lowest rank first and leftmost first among equals, until
@@ -178,8 +177,8 @@ func (w *workWord) offer(merges *pairTable, i int32) {
 	w.queue = q
 }
 
-// dropStale makes room in a full queue. Entries that are not stale are fewer than symbols,
-// of which each merge leaves one less, so that this happens a few times at most.
+// dropStale makes room in a full queue. There are fewer valid entries than symbols, and each merge
+// removes a symbol, so this happens a few times at most.
 func (w *workWord) dropStale() {
 	q := w.queue[:0]
 	for _, order := range w.queue {
@@ -191,7 +190,7 @@ func (w *workWord) dropStale() {
 	w.queue = q
 }
 
-// pop takes the lowest entry from the heap.
+// pop removes the lowest entry from the heap.
 func (w *workWord) pop() uint64 {
 	q := w.queue
 	top, last := q[0], q[len(q)-1]

@@ -6,7 +6,7 @@ import "unicode/utf8"
 // printable Latin-1 bytes stand for themselves, the 68 others are the characters
 // from U+0100 on, in order.
 
-// printable reports whether byte b is written as itself.
+// printable reports whether byte b is its own byte-level character.
 func printable(b byte) bool {
 	return b >= '!' && b <= '~' || b >= 0xa1 && b <= 0xac || b >= 0xae
 }
@@ -24,7 +24,7 @@ func byteToRune(b byte) rune {
 	return 0x100 + 67 // 0xad, the soft hyphen
 }
 
-// runeToByte returns the inverse of byteToRune.
+// runeToByte is the inverse of byteToRune.
 func runeToByte(r rune) (byte, bool) {
 	switch {
 	case r < 0x100:
@@ -57,8 +57,8 @@ func spelledBytes(token string) int {
 	return n
 }
 
-// appendTokenBytes appends the bytes that a byte-level token stands for. If one of
-// its characters stands for no byte the token is taken as it is.
+// appendTokenBytes appends the bytes of a byte-level token. If one of its characters has no byte,
+// it appends the token itself.
 func appendTokenBytes(dst []byte, token string) []byte {
 	start := len(dst)
 	for _, r := range token {

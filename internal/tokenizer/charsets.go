@@ -15,7 +15,7 @@ import (
 //go:embed unicode.txt
 var unicodeSets string
 
-// charsets are the sets of unicode.txt, by name.
+// charsets has the sets of unicode.txt by name.
 var charsets = sync.OnceValue(func() map[string]ranges {
 	sets := map[string]ranges{}
 	for line := range strings.Lines(unicodeSets) {
@@ -41,7 +41,7 @@ func fromHex(s string) rune {
 	return rune(n)
 }
 
-// lowerCases maps characters to lower case, as unicode.txt has it.
+// lowerCases maps characters to lower case as unicode.txt defines it.
 var lowerCases = sync.OnceValue(func() map[rune]rune {
 	_, list, _ := strings.Cut(unicodeSets, "\ntoken-lowercase: ")
 	list, _, _ = strings.Cut(list, "\n")
@@ -74,7 +74,7 @@ func alphabetic() ranges { return union("Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "oth
 // Connector_Punctuation.
 func wordChars() ranges { return append(alphabetic(), union("Mn", "Mc", "Me", "Nd", "Pc")...).sorted() }
 
-// kinds are the sets that the parts ask for one character after the other.
+// kinds are the sets that are queried character by character.
 type kinds struct {
 	word, punct, number, mark, nonSpacing, control, decomposed *runeSet
 }
@@ -92,23 +92,23 @@ var charKinds = sync.OnceValue(func() *kinds {
 // Whitespace pre-tokenizer.
 func isWord(r rune) bool { return charKinds().word.has(r) }
 
-// isPunct is the reference's punctuation: category P and the ASCII symbols.
+// isPunct reports whether r is punctuation in the reference: category P or an ASCII symbol.
 func isPunct(r rune) bool { return charKinds().punct.has(r) }
 
-// isNumber is category N.
+// isNumber reports whether r is of category N.
 func isNumber(r rune) bool { return charKinds().number.has(r) }
 
-// isMark is category M.
+// isMark reports whether r is of category M.
 func isMark(r rune) bool { return charKinds().mark.has(r) }
 
-// isNonSpacing is category Mn.
+// isNonSpacing reports whether r is of category Mn.
 func isNonSpacing(r rune) bool { return charKinds().nonSpacing.has(r) }
 
 // isDropped reports whether BERT's clean-up removes r: controls that are not white
 // space, U+0000 and U+FFFD.
 func isDropped(r rune) bool { return charKinds().control.has(r) }
 
-// toLower returns the lower case of r where that is one character.
+// toLower returns the lower case of r if that is one character, else r.
 func toLower(r rune) rune {
 	if r < utf8.RuneSelf {
 		return unicode.ToLower(r)

@@ -8,19 +8,19 @@ import (
 	"unicode/utf8"
 )
 
-// decoder turns the names of tokens into text: the strings it returns are joined.
-// It may change tokens in place. It takes its work from budget; tokens for which nothing is
-// left stay as they are.
+// decoder converts the names of tokens to text. The strings that it returns are joined. It may
+// change tokens in place. It takes its work from budget, and leaves tokens unchanged when nothing
+// is left.
 type decoder interface {
 	decode(tokens []string, budget *decodeBudget) []string
-	// tokenBytes is what one token stands for inside a text; ok is false if that
-	// depends on its neighbours.
+	// tokenBytes returns the bytes of one token inside a text. ok is false if they depend on its
+	// neighbours.
 	tokenBytes(token string, budget *decodeBudget) (b []byte, ok bool)
 }
 
-// decodeBudget bounds what all decoders of a file together may do for some tokens. Only
-// hostile files use it up: with decoders that lengthen a text again and again, patterns that
-// backtrack without end, or thousands of decoders.
+// decodeBudget bounds the work of all decoders of a file on some tokens. Only hostile files exhaust
+// it: with decoders that lengthen a text repeatedly, patterns that backtrack without end, or
+// thousands of decoders.
 type decodeBudget struct {
 	steps int // see stepsPerByte
 	room  int // bytes by which replacements may lengthen the text
@@ -38,7 +38,7 @@ func newDecodeBudget(bytes int) *decodeBudget {
 	return &decodeBudget{steps: decodeSteps + stepsPerByte*bytes, room: decodeRoom + roomPerByte*bytes}
 }
 
-// spend takes the work of one decoder on tokens, and reports whether it may be done.
+// spend subtracts the work of one decoder on tokens, and reports whether it may run.
 func (b *decodeBudget) spend(tokens []string) bool {
 	n := 0
 	for _, t := range tokens {

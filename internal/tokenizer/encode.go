@@ -10,13 +10,13 @@ import (
 // EncodeOptions says how to encode. The zero value encodes the text alone and finds
 // special tokens in it.
 type EncodeOptions struct {
-	// AddSpecialTokens adds what the post-processor puts around a text (BOS, EOS, …).
+	// AddSpecialTokens adds the tokens of the post-processor around the text (BOS, EOS, …).
 	AddSpecialTokens bool
 	// SplitSpecial treats special tokens in the text as ordinary text, so that users
 	// cannot smuggle them in. Added tokens that are not special are still found.
 	SplitSpecial bool
-	// MaxTokens, if positive, ends the work with a [TooManyError] as soon as it is certain
-	// that the text has more tokens, those of AddSpecialTokens apart.
+	// MaxTokens, if positive, ends the work with a [TooManyError] as soon as it is certain that the
+	// text has more tokens, not counting those of AddSpecialTokens.
 	MaxTokens int
 	// Stop, if set, is asked again and again; its error ends the work. A context's Err is one.
 	Stop func() error
@@ -95,7 +95,7 @@ type frame struct {
 	err   error
 }
 
-// textHere is no id.
+// textHere marks the place of the text. It is not an id.
 const textHere = -1
 
 func (t *Tokenizer) newFrame(special bool) (f frame) {
@@ -117,7 +117,7 @@ func (t *Tokenizer) newFrame(special bool) (f frame) {
 // before returns the number of ids before those of the text.
 func (f *frame) before() int { return slices.Index(f.ids, textHere) }
 
-// fill puts the ids of a text where they belong.
+// fill inserts the ids of a text into the frame.
 func (f *frame) fill(ids []int32) (all []int32) {
 	for _, id := range f.ids {
 		if id == textHere {
@@ -158,8 +158,8 @@ func (t *Tokenizer) encode(opts EncodeOptions, texts ...string) (Encoding, error
 	return all, nil
 }
 
-// walk is one text's way through the pipeline: word gets the added tokens and the
-// words of what lies between them, in order.
+// walk is the progress of one text through the pipeline. word receives the added tokens and the
+// words between them, in order.
 type walk struct {
 	t     *Tokenizer
 	opts  EncodeOptions
@@ -181,7 +181,7 @@ func (t *Tokenizer) words(text string, opts EncodeOptions, limits *bounds, track
 	return t.added.cut(p, &t.added.raw, opts.SplitSpecial, w.normalize)
 }
 
-// normalize takes what lies between the added tokens of the text as given.
+// normalize processes the text between added tokens that match the given text.
 func (w *walk) normalize(p piece) error {
 	if p.added < 0 && w.t.norm != nil {
 		var err error
@@ -271,7 +271,7 @@ func (t *Tokenizer) sequence(text string, opts EncodeOptions) (Encoding, error) 
 	return e, err
 }
 
-// origin returns where a token of p lies in the original text.
+// origin returns the place of a token of p in the original text.
 func (p *piece) origin(t token) span {
 	switch {
 	case t.end > len(p.align):

@@ -10,7 +10,7 @@ type idTable[T comparable] struct {
 	far  map[int32]T
 }
 
-// holes is how many more ids than tokens the slice of a small vocabulary may have.
+// holes is the number of unused ids that the slice of a small vocabulary may have.
 const holes = 1 << 16
 
 // newIDTable makes a table for n values whose largest id is top.
@@ -37,7 +37,7 @@ func (t *idTable[T]) set(id int32, v T) {
 	t.far[id] = v
 }
 
-// push stores v for the id after the last one. It is for tables without holes.
+// push stores v for the next id. It is for tables without holes.
 func (t *idTable[T]) push(v T) { t.near = append(t.near, v) }
 
 // all yields every id that may have a value, in no order.

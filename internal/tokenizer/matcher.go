@@ -74,10 +74,10 @@ func (spec patternSpec) compile(path string) (matcher, error) {
 		}
 		return re, nil
 	}
-	return nil, errors.New(path + ".pattern: neither String nor Regex")
+	return nil, errors.New(path + ".pattern: want String or Regex")
 }
 
-// behavior says what becomes of the matches of a Split.
+// behavior says what a Split does with its matches.
 type behavior uint8
 
 const (
@@ -94,16 +94,16 @@ func parseBehavior(name, path string) (behavior, error) {
 			return behavior(i), nil
 		}
 	}
-	return 0, fmt.Errorf("%s.behavior: %q is not one of Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous", path, name)
+	return 0, fmt.Errorf("%s.behavior: got %q, want one of Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous", path, name)
 }
 
-// stretch is a part of a text that is a match, or lies between matches.
+// stretch is a part of a text: a match, or the text between two matches.
 type stretch struct {
 	start, end int
 	match      bool
 }
 
-// stretches emits what covers p: the matches of m and what lies between them, in order.
+// stretches emits the parts of p in order: the matches of m and the text between them.
 func stretches(p piece, m matcher, invert bool, emit func(stretch) error) error {
 	at := 0
 	err := m.each(p.s, p.steps(), func(start, end int) error {
@@ -136,7 +136,7 @@ func split(p piece, m matcher, how behavior, invert bool, emit func(piece) error
 	return j.end()
 }
 
-// isolate returns split with behavior Isolated, where only the cuts count.
+// isolate is split with behavior Isolated, for which only the cuts count.
 func isolate(p piece, m matcher, emit func(piece) error) error {
 	at := 0
 	err := m.each(p.s, p.steps(), func(start, end int) error {
@@ -182,8 +182,7 @@ func (j *joiner) add(x stretch) error {
 	return err
 }
 
-// put joins x to the stretch before it, or emits that one. match says whether a match
-// follows x.
+// put joins x to the stretch before it, or emits that one. match says whether a match follows x.
 func (j *joiner) put(x stretch, match bool) error {
 	var joins bool
 	switch j.how {

@@ -17,7 +17,7 @@ const (
 		`python -c "from transformers.integrations.mistral.tokenizer import MistralConverter as C; C('DIR/tekken.json').converted().save('DIR/tokenizer.json')"`
 )
 
-// otherFormats are the files that hold a vocabulary where there is no tokenizer.json.
+// otherFormats are files with a vocabulary in other formats than tokenizer.json.
 var otherFormats = []struct {
 	files   []string // all of them; patterns of fs.Glob
 	convert string   // with FILE for the first file

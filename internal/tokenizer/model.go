@@ -17,10 +17,11 @@ type model interface {
 	// least is a number of tokens that word has at least, or 0 if it takes as long to tell
 	// as to cut it.
 	least(word string) int
-	// longest is how many bytes of a word a token stands for at most; 0 is any number.
+	// longest returns the maximum number of bytes of a word that a token stands for. 0 means any
+	// number.
 	longest() int
-	// covers is how many bytes a token has at most that may stand for a letter or digit of ASCII,
-	// wherever it stands; 0 is any number.
+	// covers returns the maximum number of bytes of a token that may stand for the ASCII letter or
+	// digit c anywhere. 0 means any number.
 	covers(c byte) int
 	// id returns the id of a token, or -1.
 	id(token string) int32
@@ -32,8 +33,8 @@ type model interface {
 	count() int
 }
 
-// token is one token of a word: where it lies, in bytes of the word, and its text
-// if that is not what the vocabulary has for the id.
+// token is one token of a word: its place in bytes of the word, and its text if that is not the
+// id's name.
 type token struct {
 	id         int32
 	start, end int

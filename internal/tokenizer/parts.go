@@ -82,7 +82,7 @@ func either[T any](v *T, def T) T {
 func oneRune(s, path string) (rune, error) {
 	r := []rune(s)
 	if len(r) != 1 {
-		return 0, fmt.Errorf("%s: %q is not one character", path, s)
+		return 0, fmt.Errorf("%s: got %q, want one character", path, s)
 	}
 	return r[0], nil
 }

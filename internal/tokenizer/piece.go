@@ -7,8 +7,8 @@ import (
 // span is a half-open range of bytes of the text as it was given.
 type span struct{ start, end int }
 
-// piece is a stretch of the text on its way to the model: what the normalizers
-// made of it and, when offsets are wanted, where each byte of that came from.
+// piece is a part of the text on its way to the model: the normalized text and, if offsets are
+// needed, the origin of each of its bytes.
 type piece struct {
 	s     string
 	align []span // one for each byte of s, or nil when offsets are not wanted
@@ -46,7 +46,7 @@ func whole(text string, track bool) piece {
 	return p
 }
 
-// steps returns what is left of the text's steps for patterns; nil outside of a text.
+// steps returns the remaining steps for patterns, or nil outside of a text.
 func (p *piece) steps() *int {
 	if p.bounds == nil {
 		return nil
@@ -64,9 +64,9 @@ func (p piece) cut(start, end int) piece {
 	return c
 }
 
-// rewriter builds a new text for a piece character by character and keeps the
-// alignment as the reference does: a character that replaces one takes its place,
-// an inserted one shares the place of what stands before it.
+// rewriter builds a new text for a piece character by character, and aligns it as the reference
+// does: a character that replaces another takes its place, and an inserted one shares the place of
+// the character before it.
 type rewriter struct {
 	src   piece
 	pos   int // the next byte of src
@@ -82,8 +82,8 @@ func rewrite(p piece) *rewriter {
 	return w
 }
 
-// put appends r. With change 0 it replaces the next character of the source, with
-// change -n it replaces n+1 of them, with change 1 it is inserted.
+// put appends r. With change 0 it replaces the next source character, with change -n it replaces
+// n+1 of them, and with change 1 it is inserted.
 func (w *rewriter) put(r rune, change int) {
 	if w.src.align != nil {
 		a := w.placeAt(w.pos)
@@ -189,7 +189,7 @@ func filter(p piece, keep func(rune) bool) piece {
 	return p
 }
 
-// mapRunes replaces each character by what f makes of it, if anything changes.
+// mapRunes replaces each character r by f(r).
 func mapRunes(p piece, f func(rune) rune) piece {
 	for i, r := range p.s {
 		if f(r) == r {

@@ -250,7 +250,7 @@ func (spec *postProcessorSpec) template(path string) (*template, error) {
 				e := specialEncoding(s.IDs, s.Tokens, item.SpecialToken.TypeID)
 				*side.to = append(*side.to, templatePiece{tokens: e})
 			default:
-				return nil, fmt.Errorf("%s: neither Sequence nor SpecialToken", at)
+				return nil, fmt.Errorf("%s: want Sequence or SpecialToken", at)
 			}
 		}
 	}

@@ -74,7 +74,7 @@ func (p *precompiled) transform(s string) (string, bool) {
 // jump returns the offset that a unit of the trie holds.
 func jump(unit uint32) uint32 { return unit >> 10 << (unit & (1 << 9) >> 6) }
 
-// maxCluster is the length from which grapheme clusters are taken apart.
+// maxCluster is the length from which grapheme clusters are processed character by character.
 const maxCluster = 6
 
 func (p *precompiled) normalize(in piece) (piece, error) {

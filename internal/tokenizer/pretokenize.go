@@ -24,7 +24,7 @@ func (s splitter) cut(p piece, emit func(piece) error) error {
 	return split(p, s.pattern, s.how, s.invert, emit)
 }
 
-// gpt2Pattern is what the ByteLevel pre-tokenizer splits with.
+// gpt2Pattern is the pattern of the ByteLevel pre-tokenizer.
 const gpt2Pattern = `'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 
 // byteLevel spells each byte as a character. With raw set the model does that
@@ -49,7 +49,7 @@ func (b *byteLevel) cut(p piece, emit func(piece) error) error {
 	return isolate(p, b.pattern, word)
 }
 
-// metaspace writes spaces as another character and may put one before the text.
+// metaspace replaces spaces by another character and may insert one before the text.
 type metaspace struct {
 	mark    string
 	prepend prependScheme
@@ -80,7 +80,7 @@ func (m *metaspace) cut(p piece, emit func(piece) error) error {
 	return emit(p)
 }
 
-// fixedLength cuts after every so many characters.
+// fixedLength cuts after each n characters.
 type fixedLength int
 
 func (n fixedLength) cut(p piece, emit func(piece) error) error {
@@ -196,8 +196,8 @@ func (spec *preTokenizerSpec) metaspace(path string) (*metaspace, error) {
 	return &metaspace{string(mark), scheme, either(spec.Split, true)}, err
 }
 
-// metaspaceMark reads what the Metaspace pre-tokenizer and decoder share. Files
-// older than prepend_scheme have add_prefix_space.
+// metaspaceMark reads the settings that the Metaspace pre-tokenizer and decoder share. Files older
+// than prepend_scheme have add_prefix_space.
 func metaspaceMark(mark, scheme string, prefix *bool, path string) (rune, prependScheme, error) {
 	r, err := oneRune(mark, path+".replacement")
 	if err != nil || r == utf8.RuneError {

@@ -60,9 +60,9 @@ func TestRegexMatches(t *testing.T) {
 
 func TestRegexErrors(t *testing.T) {
 	for pattern, want := range map[string]string{
-		`(`:                      "a group has no end",
+		`(`:                      "unterminated group",
 		`a)`:                     "an unmatched )",
-		`[a`:                     "a class has no end",
+		`[a`:                     "unterminated class",
 		`[b-a]`:                  "a range whose end is below",
 		`*`:                      "a quantifier with nothing before it",
 		`a{3,2}`:                 "an interval whose end is below",

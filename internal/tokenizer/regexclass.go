@@ -19,7 +19,7 @@ func (p *regexParser) class() (ranges, error) {
 	both := false
 	for first := true; ; first = false {
 		if !p.more() {
-			return nil, p.fail("a class has no end")
+			return nil, p.fail("unterminated class")
 		}
 		if !first && p.take("]") {
 			break
@@ -89,7 +89,7 @@ func (p *regexParser) classItem() (ranges, error) {
 // classChar reads one character, escape or nested class.
 func (p *regexParser) classChar() (ranges, error) {
 	if !p.more() {
-		return nil, p.fail("a class has no end")
+		return nil, p.fail("unterminated class")
 	}
 	switch c := p.next(); c {
 	case '[':
@@ -150,7 +150,7 @@ func (p *regexParser) property(neg bool) (ranges, error) {
 	if name == "{" {
 		var ok bool
 		if name, _, ok = strings.Cut(p.src[p.at:], "}"); !ok {
-			return nil, p.fail("a property has no end")
+			return nil, p.fail("unterminated property")
 		}
 		p.at += len(name) + 1
 	}
@@ -174,7 +174,7 @@ func (p *regexParser) hex(kind rune) (ranges, error) {
 	case kind == 'x' && p.take("{"):
 		var ok bool
 		if digits, _, ok = strings.Cut(p.src[p.at:], "}"); !ok {
-			return nil, p.fail("a character's number has no end")
+			return nil, p.fail("unterminated character number")
 		}
 		p.at += len(digits) + 1
 	default:

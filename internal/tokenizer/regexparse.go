@@ -242,7 +242,7 @@ func (p *regexParser) group() (*node, error) {
 	case p.take("?<"), p.take("?'"), p.take("?P<"):
 		end := strings.IndexAny(p.src[p.at:], ">'")
 		if end < 0 {
-			return nil, p.fail("a group's name has no end")
+			return nil, p.fail("unterminated group name")
 		}
 		p.at += end + 1
 	case p.take("?"):
@@ -258,7 +258,7 @@ func (p *regexParser) body(n *node) (*node, error) {
 		return nil, err
 	}
 	if !p.take(")") {
-		return nil, p.fail("a group has no end")
+		return nil, p.fail("unterminated group")
 	}
 	if n.kind == nodeBehind {
 		if sub.kind != nodeSet {
@@ -293,5 +293,5 @@ func (p *regexParser) options() (*node, error) {
 			return nil, p.fail("an option that is not supported")
 		}
 	}
-	return nil, p.fail("a group has no end")
+	return nil, p.fail("unterminated group")
 }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// spread says how many bytes of text a token stands for at most.
+// spread has the maximum number of bytes of text per token.
 type spread struct {
 	bytes  float64 // 0: any number; runs and words are for these tokenizers
 	strips bool    // white space does not count, as added tokens may take any of it with them
@@ -77,7 +77,8 @@ const (
 	lowerShrink         = 3
 )
 
-// shrinkage returns how many bytes of a text one byte stands for at most after n; 0 is any number.
+// shrinkage returns the maximum number of bytes of a text that become one byte after n. 0 means any
+// number.
 func shrinkage(n normalizer) float64 {
 	switch n := n.(type) {
 	case nil:

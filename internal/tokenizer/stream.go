@@ -20,7 +20,7 @@ type Stream struct {
 
 	held []byte // byte-level decoders: what is not sent yet
 
-	// All other decoders. ids[:sent] made prefix, the last text sent.
+	// For all other decoders. prefix, the text that was sent last, is the text of ids[:sent].
 	ids    []int32
 	sent   int
 	prefix []byte
@@ -44,7 +44,7 @@ func (e *RetractedError) Error() string {
 	return fmt.Sprintf("tokenizer: token %d changed text that was already sent: %q became %q", e.ID, e.Sent, e.Decoded)
 }
 
-// NewStream begins a text. With skipSpecial special tokens give no text.
+// NewStream starts a text. With skipSpecial, special tokens have no text.
 func (t *Tokenizer) NewStream(skipSpecial bool) *Stream { return &Stream{t: t, skip: skipSpecial} }
 
 // Next adds an id and returns the text that is now certain; ok is false if there is
@@ -71,7 +71,7 @@ func open(b []byte) bool {
 	return r == utf8.RuneError && n > 0
 }
 
-// byteLevel reports whether every token is a string of bytes and nothing more.
+// byteLevel reports whether every token is a string of bytes.
 func (s *Stream) byteLevel() bool { return s.t.fast != nil && s.t.fast.byteLevel }
 
 // manySilent is how many tokens without text are decoded again with each more. Where a file's
@@ -116,8 +116,8 @@ func (s *Stream) next(id int32) (string, bool, error) {
 	return rest, true, err
 }
 
-// pending reports without decoding that the text ends in U+FFFD because id is a
-// byte token of a run that is no valid UTF-8 so far.
+// pending reports, without decoding, that the text ends in U+FFFD because id is a byte token of a
+// run that is not yet valid UTF-8.
 func (s *Stream) pending(id int32) bool {
 	if s.t.fast == nil {
 		return false
@@ -127,7 +127,7 @@ func (s *Stream) pending(id int32) bool {
 		s.run = s.run[:0]
 		return false
 	}
-	// Only the tail of a valid run matters, and nothing makes an invalid one valid.
+	// Only the tail of a valid run matters, and an invalid run stays invalid.
 	if len(s.run) > utf8.UTFMax {
 		return true
 	}
@@ -147,7 +147,7 @@ func (s *Stream) pending(id int32) bool {
 	return len(s.run) > 0
 }
 
-// text decodes ids, once. The result is valid until the next call.
+// text decodes ids once. The result is valid until the next call.
 func (s *Stream) text() []byte {
 	if !s.fresh {
 		s.last, s.fresh = s.t.appendText(s.last[:0], s.ids), true
@@ -155,8 +155,8 @@ func (s *Stream) text() []byte {
 	return s.last
 }
 
-// Flush ends the text: it returns what was held back, broken characters as U+FFFD.
-// The stream is then as new.
+// Flush ends the text. It returns the text that was held back, with broken characters as U+FFFD.
+// The stream can then start another text.
 func (s *Stream) Flush() string {
 	var rest string
 	if s.byteLevel() {

@@ -16,8 +16,8 @@ import (
 	"github.com/heftai/heft/internal/smallfile"
 )
 
-// Tokenizer turns text into ids and back. It does not change after [Parse] and is
-// safe for concurrent use.
+// Tokenizer converts text to ids and back. It does not change after [Parse] and is safe for
+// concurrent use.
 type Tokenizer struct {
 	model model
 	added *addedVocab
@@ -43,7 +43,7 @@ const FileName = "tokenizer.json"
 // file and says how to convert it.
 func Load(dir string) (*Tokenizer, error) { return LoadFS(os.DirFS(dir), dir) }
 
-// LoadFS is [Load] for a file system; name is what errors call it.
+// LoadFS is [Load] for a file system. Errors call it name.
 func LoadFS(fsys fs.FS, name string) (*Tokenizer, error) {
 	data, err := smallfile.ReadFS(fsys, FileName, smallfile.Tokenizer)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,8 +59,8 @@ func LoadFS(fsys fs.FS, name string) (*Tokenizer, error) {
 	return t, nil
 }
 
-// Parse builds a tokenizer from the bytes of a tokenizer.json. It does not keep
-// them. Errors name the member and, for broken JSON, the byte.
+// Parse builds a tokenizer from the contents of a tokenizer.json, which it does not keep. Errors
+// name the member and, for malformed JSON, the byte.
 func Parse(tokenizerJSON []byte) (*Tokenizer, error) {
 	t, err := parse(tokenizerJSON)
 	if err != nil {
@@ -71,7 +71,7 @@ func Parse(tokenizerJSON []byte) (*Tokenizer, error) {
 
 func parse(data []byte) (*Tokenizer, error) {
 	if !utf8.Valid(data) {
-		return nil, fmt.Errorf("byte %d: not UTF-8", validPrefix(data))
+		return nil, fmt.Errorf("byte %d: want UTF-8", validPrefix(data))
 	}
 	p := new(parser)
 	parts := map[string]rawPart{}
@@ -148,7 +148,7 @@ func (p *parser) assemble(parts map[string]rawPart) (*Tokenizer, error) {
 	return t, nil
 }
 
-// wire settles what depends on several parts at once.
+// wire sets what depends on several parts at once.
 func (t *Tokenizer) wire() {
 	for i, pre := range t.pre {
 		switch pre := pre.(type) {
@@ -183,7 +183,7 @@ func addedTokens(raw rawPart) ([]AddedToken, error) {
 	for i, t := range list {
 		content, ok := t.Content.(string)
 		if !ok {
-			return nil, fmt.Errorf("added_tokens[%d].content: not a string", i)
+			return nil, fmt.Errorf("added_tokens[%d].content: want a string", i)
 		}
 		if id := bytes.TrimSpace(t.ID); len(id) > 0 {
 			if _, err := strconv.ParseUint(string(id), 10, 32); err != nil {
@@ -196,8 +196,8 @@ func addedTokens(raw rawPart) ([]AddedToken, error) {
 	return out, nil
 }
 
-// VocabSize returns one more than the largest id, added tokens included. A model may
-// have more rows than that.
+// VocabSize returns one more than the largest id, added tokens included. A model's embedding may
+// have more rows.
 func (t *Tokenizer) VocabSize() int { return t.size }
 
 // Token returns the name of an id in the vocabulary: for byte-level vocabularies

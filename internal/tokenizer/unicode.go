@@ -7,8 +7,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// lossy decodes UTF-8 and puts one U+FFFD in place of each longest invalid
-// sequence that begins like a character (WHATWG's and Rust's rule).
+// lossy decodes UTF-8. It replaces each longest invalid sequence that begins like a character with
+// one U+FFFD (WHATWG's and Rust's rule).
 func lossy(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)
@@ -54,8 +54,8 @@ func badLen(b []byte) int {
 	return n
 }
 
-// mark is a character on its way through canonical ordering: change counts the
-// source characters it stands for, as in [rewriter.put].
+// mark is a character during canonical ordering. change counts its source characters, as in
+// [rewriter.put].
 type mark struct {
 	r      rune
 	change int
@@ -77,7 +77,7 @@ func normalForm(p piece, form norm.Form) piece {
 	}
 	w := rewrite(p)
 	var buf []mark
-	// A stretch from one starter that nothing can combine with to the next is
+	// Each stretch from a starter that nothing can combine with to the next such starter is
 	// normalized on its own.
 	for i := 0; i < len(p.s); {
 		start := i
@@ -126,7 +126,7 @@ func decompose(buf []mark, s string, form norm.Form) []mark {
 	return buf
 }
 
-// class returns the combining class of r, 0 for marks the reference does not know.
+// class returns the combining class of r, or 0 for marks that the reference does not know.
 func class(r rune, props norm.Properties) uint8 {
 	if ccc := props.CCC(); ccc != 0 && isMark(r) {
 		return ccc

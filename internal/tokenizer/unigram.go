@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// unigram is SentencePiece's unigram model: of all ways to cut a word into tokens,
-// the one with the highest sum of scores.
+// unigram is SentencePiece's unigram model. It cuts a word into the tokens with the highest sum of
+// scores.
 type unigram struct {
 	*vocab
 	scores       []float64
@@ -27,7 +27,7 @@ type unigram struct {
 	reach   reach
 }
 
-// unkPenalty is how much worse than the worst token an unknown character is.
+// unkPenalty is the difference between the worst token's score and an unknown character's.
 const unkPenalty = 10
 
 func parseUnigram(spec modelSpec) (model, error) {
@@ -45,7 +45,7 @@ func parseUnigram(spec modelSpec) (model, error) {
 	}
 	if s := spec.scan("unk_id"); s != nil {
 		if u.unk, err = s.id(); err == nil && int(u.unk) >= u.size() {
-			err = fmt.Errorf("%d is beyond the vocabulary of %d", u.unk, u.size())
+			err = fmt.Errorf("got %d, want an id below the vocabulary's size %d", u.unk, u.size())
 		}
 		if err != nil {
 			return nil, fmt.Errorf("model.unk_id: %w", err)
@@ -65,7 +65,7 @@ func parseUnigram(spec modelSpec) (model, error) {
 	return u, nil
 }
 
-// parseVocab reads a list of [token, score]; a token's place is its id.
+// parseVocab reads a list of [token, score]. A token's index is its id.
 func (u *unigram) parseVocab(s *scanner) error {
 	u.vocab = &vocab{ids: make(map[string]int32, len(s.Text)/24), top: -1}
 	return s.Array("", func(i int) error {
@@ -100,17 +100,17 @@ func (u *unigram) parseVocab(s *scanner) error {
 	})
 }
 
-// pathNode is the best way to the place it stands for.
+// pathNode is the best path to a position.
 type pathNode struct {
 	score float64
 	start int32 // where the last token begins, -1 if there is no way yet
 	id    int32
 }
 
-// pathBytes is the memory for a byte of a long word: a place of the path, and an id.
+// pathBytes is the memory for a byte of a long word: a node of the path, and an id.
 const pathBytes = 16 + 4
 
-// best finds the best way to each place of word.
+// best finds the best path to each position of word.
 func (u *unigram) best(word string, b *bounds) ([]pathNode, error) {
 	if len(word) > longWord {
 		if err := b.memory(len(word) * pathBytes); err != nil {
@@ -158,7 +158,7 @@ func (u *unigram) best(word string, b *bounds) ([]pathNode, error) {
 	return best, nil
 }
 
-// path walks best from the end and returns the stretches in order.
+// path follows best from the end and returns the parts in order.
 func (u *unigram) path(best []pathNode) []span {
 	var out []span
 	joins := false // the stretch behind is unknown
@@ -196,8 +196,8 @@ func (u *unigram) covers(c byte) int {
 	return u.widest
 }
 
-// least implements model: unknown neighbours of any number become one token, unless there is
-// one for each byte.
+// least implements model: any number of unknown neighbours become one token, unless there is one
+// for each byte.
 func (u *unigram) least(word string) int {
 	if !u.byteFallback || slices.Contains(u.fallback[:], -1) {
 		return 0
@@ -263,8 +263,8 @@ func (u *unigram) appendIDs(dst []int32, word string, b *bounds) ([]int32, error
 	return dst, nil
 }
 
-// appendBest appends the ids along the best path, for which it needs no more memory than
-// that path and the ids. It walks from the end, and turns what it has appended round.
+// appendBest appends the ids of the best path. It needs memory for that path and the ids only. It
+// follows the path from the end and then reverses the ids.
 func (u *unigram) appendBest(dst []int32, word string, b *bounds) ([]int32, error) {
 	best, err := u.best(word, b)
 	if err != nil {
@@ -290,7 +290,7 @@ func (u *unigram) appendBest(dst []int32, word string, b *bounds) ([]int32, erro
 	return dst, nil
 }
 
-// appendUnknown appends the ids of a stretch without tokens, the last one first.
+// appendUnknown appends the ids of a part without tokens, the last one first.
 func (u *unigram) appendUnknown(dst []int32, text string) ([]int32, error) {
 	if id := u.id(text); id >= 0 {
 		return append(dst, id), nil
@@ -304,8 +304,8 @@ func (u *unigram) appendUnknown(dst []int32, text string) ([]int32, error) {
 	return append(dst, u.unk), nil
 }
 
-// edgeTrie is a trie of many strings whose edges are in one hash table: node and
-// byte lead to the next node and the id of the string that ends there.
+// edgeTrie is a trie of many strings with its edges in one hash table: a node and a byte lead to
+// the next node and the id of the string that ends there.
 type edgeTrie struct {
 	edges *pairTable
 	nodes int32
@@ -313,7 +313,7 @@ type edgeTrie struct {
 
 func newEdgeTrie() *edgeTrie { return &edgeTrie{newPairTable(1 << 10), 0} }
 
-// add enters s with an id; the empty string is left out.
+// add enters s with an id. It ignores the empty string.
 func (t *edgeTrie) add(s string, id int32) {
 	node := int32(0)
 	for i := range len(s) {
@@ -332,7 +332,7 @@ func (t *edgeTrie) add(s string, id int32) {
 	}
 }
 
-// edge follows the byte c from node; id is -1 where no string ends.
+// edge follows the byte c from node. id is -1 if no string ends there.
 func (t *edgeTrie) edge(node int32, c byte) (next, id int32, ok bool) {
 	id, next, ok = t.edges.get(node, int32(c))
 	return next, id, ok

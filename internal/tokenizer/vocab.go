@@ -11,8 +11,8 @@ import (
 // such an id would have two billion rows.
 const maxID = math.MaxInt32
 
-// vocab is a model's own vocabulary: tokens and ids both ways. It does not change
-// after it is built.
+// vocab is a model's own vocabulary, from tokens to ids and back. It does not change after it is
+// built.
 type vocab struct {
 	ids    map[string]int32
 	tokens idTable[string] // "" where no token has the id, or for the empty token
@@ -27,7 +27,7 @@ func (v *vocab) id(token string) int32 {
 	return -1
 }
 
-// bytesID returns id for a token in a byte slice, without copying it.
+// bytesID is id for a token in a byte slice, which it does not copy.
 func (v *vocab) bytesID(token []byte) int32 {
 	if id, ok := v.ids[string(token)]; ok {
 		return id
@@ -88,7 +88,7 @@ func parseVocab(s *scanner) (*vocab, error) {
 	return v, nil
 }
 
-// mustHave looks a token up that the file names elsewhere.
+// mustHave looks up a token that another part of the file names.
 func (v *vocab) mustHave(token string) (int32, error) {
 	id := v.id(token)
 	if id < 0 {

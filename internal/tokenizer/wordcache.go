@@ -13,7 +13,7 @@ const (
 	cacheMaxWord = 64 // bytes
 )
 
-// wordCache is safe for concurrent use and takes no lock.
+// wordCache is safe for concurrent use without locks.
 type wordCache struct {
 	seed  maphash.Seed
 	slots []atomic.Pointer[cachedWord]
@@ -28,7 +28,7 @@ func newWordCache() *wordCache {
 	return &wordCache{maphash.MakeSeed(), make([]atomic.Pointer[cachedWord], cacheSlots)}
 }
 
-// slot returns where word is or would be.
+// slot returns the place of word.
 func (c *wordCache) slot(word string) *atomic.Pointer[cachedWord] {
 	return &c.slots[maphash.String(c.seed, word)%cacheSlots]
 }

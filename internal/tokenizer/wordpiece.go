@@ -9,9 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// wordPiece is the model of BERT: from the left, always the longest token that the
-// rest of the word begins with. A word with a stretch that no token begins is
-// unknown as a whole.
+// wordPiece is BERT's model. From the left, it takes the longest token that the rest of the word
+// begins with. A word with a part that no token begins is unknown as a whole.
 type wordPiece struct {
 	*vocab
 	unk     string
@@ -20,7 +19,7 @@ type wordPiece struct {
 	widest  int    // bytes of the longest token
 }
 
-var errNoUnk = errors.New("tokenizer: the text has characters that the vocabulary has not, and the file names no token for them")
+var errNoUnk = errors.New("tokenizer: the text has characters that are not in the vocabulary, and the file has no token for unknown characters")
 
 func parseWordPiece(spec modelSpec) (model, error) {
 	w := &wordPiece{unk: "[UNK]", prefix: "##", maxRune: 100}
@@ -86,8 +85,7 @@ func (w *wordPiece) appendTokens(dst []token, word string) ([]token, error) {
 	return append(dst[:from], token{id: id, end: len(word)}), err
 }
 
-// each calls found for each token of word; known is false where the word is unknown as a
-// whole.
+// each calls found for each token of word. known is false if the word is unknown as a whole.
 func (w *wordPiece) each(word string, found func(id int32, start, end int)) (known bool, err error) {
 	if utf8.RuneCountInString(word) > w.maxRune {
 		return false, nil
@@ -107,8 +105,8 @@ func (w *wordPiece) each(word string, found func(id int32, start, end int)) (kno
 	return true, nil
 }
 
-// longestAt returns the longest token that stands at start, id -1 if there is none. It takes
-// its work from steps and gives up below zero.
+// longestAt returns the longest token at start, with id -1 if there is none. It subtracts its work
+// from steps and stops below zero.
 func (w *wordPiece) longestAt(word string, start int, steps *int) (id int32, end int) {
 	var buf [128]byte
 	key := buf[:0]
@@ -143,7 +141,7 @@ func (w *wordPiece) unknown() (int32, error) {
 	return id, nil
 }
 
-// wordLevel knows whole words only.
+// wordLevel is a vocabulary of whole words.
 type wordLevel struct {
 	*vocab
 	unk string
@@ -226,7 +224,8 @@ func (b bertNormalizer) normalize(p piece) (piece, error) {
 	return p, nil
 }
 
-// isChinese is BERT's notion: the blocks of CJK ideographs, one of them misread.
+// isChinese reports whether BERT treats r as Chinese: a character of the blocks of CJK ideographs,
+// one of which BERT misreads.
 func isChinese(r rune) bool {
 	return r >= 0x3400 && (r <= 0x4dbf || r >= 0x4e00 && r <= 0x9fff || r >= 0xf900 && r <= 0xfaff ||
 		r >= 0x20000 && r <= 0x2a6df || r >= 0x2a700 && r <= 0x2b81f || r >= 0x2b920 && r <= 0x2ceaf ||

@@ -2,8 +2,8 @@ package jinja
 
 import "slices"
 
-// args is the arguments of one call. The slices may be shared with the template
-// and must not be changed, pos excepted.
+// args are the arguments of one call. The slices, except pos, may be shared with the template and
+// must not be changed.
 type args struct {
 	name   string // of the function, for messages
 	pos    []Value
@@ -11,8 +11,8 @@ type args struct {
 	values []Value
 }
 
-// bind matches the arguments with params, of which the first required must be
-// there. What is not given is missing.
+// bind matches the arguments with params, of which the first required must be given. Arguments that
+// are not given are missing.
 func (a *args) bind(required int, params ...string) ([]Value, error) {
 	if len(a.pos) > len(params) {
 		return nil, typeErrorf("%s() takes at most %d arguments (%d given)", a.name, len(params), len(a.pos))

@@ -31,9 +31,9 @@ type (
 	execFn func(e *env) (signal, error)
 )
 
-// frame is what the compiler knows where it is: the names, whether sets are the
-// template's own (toplevel), whether it is right inside an if (soft: there an
-// unknown filter only fails when it is used), whether a loop is around.
+// frame is the compiler's position in the template: the names, whether sets are the template's own
+// (toplevel), whether the position is directly inside an if (soft: there an unknown filter fails
+// only when it is used), and whether it is in a loop.
 type frame struct {
 	*symbols
 	toplevel bool
@@ -78,8 +78,8 @@ func (c *compiler) deeper(line int) bool {
 	return true
 }
 
-// access is where a variable is, seen from a function: how many functions up, and
-// its slot there.
+// access is the place of a variable relative to a function: the number of functions up, and its
+// slot there.
 type access struct{ hops, slot int }
 
 func (f frame) access(id ident) access {
@@ -143,8 +143,8 @@ func (f frame) enter() func(e *env) {
 	}
 }
 
-// resolve looks a name up outside the functions: what the top level has set (for
-// blocks), what the template was given, what every template has.
+// resolve looks up a name outside of functions: first what the top level has set (for blocks), then
+// the template's variables, then the globals.
 func (st *state) resolve(name string) Value {
 	if v, ok := st.set[name]; ok {
 		return v

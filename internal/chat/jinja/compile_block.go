@@ -12,9 +12,9 @@ type blockFunc struct {
 	self int // slot of `self`, or -1
 }
 
-// block compiles a block tag: a function of its own that is called in place. It
-// sees only what the template was given and has set at its top level; a scoped
-// one also sees the variables around it.
+// block compiles a block tag as a function that is called in place. The function sees only the
+// template's variables and what its top level has set. A scoped block also sees the variables
+// around it.
 func (c *compiler) block(s *blockStmt, f frame) execFn {
 	if _, twice := c.blocks[s.name]; twice {
 		c.fail(s.stmtLine(), "block '%s' defined twice", s.name)
@@ -60,7 +60,7 @@ func (c *compiler) block(s *blockStmt, f frame) execFn {
 	}
 }
 
-// run calls the function with variables of its own.
+// run calls the function with its own variables.
 func (b *blockFunc) run(st *state) error {
 	if err := st.enter(); err != nil {
 		return err

@@ -196,7 +196,7 @@ func (c *compiler) concat(x *concatExpr, f frame) evalFn {
 	}
 }
 
-// comparison compiles `a < b <= c`, which stops at the first that is false.
+// comparison compiles `a < b <= c`, which stops at the first false comparison.
 func (c *compiler) comparison(x *compareExpr, f frame) evalFn {
 	first, rest := c.expr(x.first, f), c.exprs(x.rest, f)
 	return func(e *env) (Value, error) {
@@ -357,9 +357,8 @@ func (c *compiler) call(x *callExpr, f frame, withCaller bool) func(e *env, call
 	}
 }
 
-// filterCall compiles a filter without its input. A filter that is not known is
-// an error of the template, unless it stands right inside an if, where Jinja
-// leaves it to whoever gets there.
+// filterCall compiles a filter without its input. An unknown filter is an error of the template,
+// except directly inside an if: there it fails when it is called, as in Jinja.
 func (c *compiler) filterCall(x *filterExpr, f frame) func(e *env, v Value) (Value, error) {
 	fn := filterNamed(x.name)
 	if fn == nil && !f.soft {

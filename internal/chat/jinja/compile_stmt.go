@@ -85,8 +85,7 @@ func (c *compiler) set(s *setStmt, f frame) execFn {
 	}
 }
 
-// checkNamespaces makes sure, before anything is assigned, that what takes
-// attributes is a namespace.
+// checkNamespaces checks, before any assignment, that targets with attributes are namespaces.
 func (c *compiler) checkNamespaces(target expr, f frame) func(e *env) error {
 	var refs []access
 	var find func(x expr)
@@ -240,8 +239,8 @@ func (c *compiler) captured(body []stmt, x *filterExpr, in frame) func(e *env) (
 	}
 }
 
-// capturedFilter compiles a chain of filters whose innermost input is what a
-// block wrote; no filter passes the text on.
+// capturedFilter compiles a chain of filters whose input is the output of a block. Without filters
+// it returns the output.
 func (c *compiler) capturedFilter(x *filterExpr, f frame) func(e *env, text Value) (Value, error) {
 	if x == nil {
 		return func(_ *env, text Value) (Value, error) { return text, nil }

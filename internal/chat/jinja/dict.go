@@ -17,7 +17,7 @@ type Dict struct {
 	index map[Value]int // by hash key; only for more than smallDict entries
 }
 
-// smallDict is up to how many entries a scan is cheaper than a map.
+// smallDict is the number of entries up to which a scan is cheaper than a map.
 const smallDict = 8
 
 // NewDict makes a dict of alternating keys and values; keys are strings.
@@ -59,7 +59,7 @@ func (d *Dict) Get(key string) (Value, bool) {
 	return nil, false
 }
 
-// Set stores v under key; a key that is there keeps its place.
+// Set stores v under key. An existing key keeps its place.
 func (d *Dict) Set(key string, v Value) { d.set(key, v) }
 
 // All iterates over the entries whose keys are strings, in order.
@@ -88,7 +88,7 @@ type tupleKey string
 // maxTupleKey bounds a tuple's hash key, and so what a look-up costs.
 const maxTupleKey = 1 << 12
 
-// keyWork counts what looking up key costs.
+// keyWork counts the cost of looking up key.
 func (st *state) keyWork(key Value) error {
 	switch key := key.(type) {
 	case string:
@@ -102,8 +102,8 @@ func (st *state) keyWork(key Value) error {
 // noneKey is the hash key of None.
 type noneKey struct{}
 
-// hashKey maps equal keys to the same comparable Go value: 1, 1.0 and True are
-// one key in Python. Lists and dicts are no keys.
+// hashKey maps equal keys to the same comparable Go value: 1, 1.0 and True are one key in Python.
+// Lists and dicts cannot be keys.
 func hashKey(k Value) (Value, error) { return hashKeyAt(k, 0) }
 
 func hashKeyAt(k Value, depth int) (Value, error) {

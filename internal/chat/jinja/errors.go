@@ -5,28 +5,28 @@ import (
 	"fmt"
 )
 
-// Kind says what went wrong, in the classes a caller may want to tell apart.
+// Kind classifies errors for callers.
 type Kind string
 
 const (
-	// KindSyntax is a template that does not parse or compile.
+	// KindSyntax means that the template does not parse or compile.
 	KindSyntax Kind = "syntax"
-	// KindRaise is the template's own raise_exception: Message is its text.
+	// KindRaise means that the template called raise_exception. Message is its argument.
 	KindRaise Kind = "raise_exception"
-	// KindUndefined is the use of a name, key or attribute that is not there.
+	// KindUndefined means that a name, key or attribute does not exist.
 	KindUndefined Kind = "undefined"
-	// KindSecurity is something the sandbox forbids, such as changing a list.
+	// KindSecurity means that the sandbox forbids an operation, such as changing a list.
 	KindSecurity Kind = "security"
-	// KindRuntime is a fault Jinja itself reports, such as an unknown filter.
+	// KindRuntime is an error that Jinja itself reports, such as an unknown filter.
 	KindRuntime Kind = "runtime"
-	// KindPython is what Python reports as TypeError, ValueError and the like.
+	// KindPython is an error that Python reports as TypeError, ValueError and the like.
 	KindPython Kind = "python"
-	// KindLimit is a template that went beyond its [Limits].
+	// KindLimit means that the template exceeded its [Limits].
 	KindLimit Kind = "limit"
 )
 
-// Error is a failure to parse or to render. Line counts from 1; it is 0 where no
-// line of the template is to blame. Message is free of position and prefix.
+// Error is a failure to parse or to render. Line counts from 1. It is 0 if the error belongs to no
+// line. Message has neither position nor prefix.
 type Error struct {
 	Kind    Kind
 	Line    int
@@ -48,7 +48,7 @@ func failf(kind Kind, format string, args ...any) error {
 // typeErrorf returns a failure that Python would raise as TypeError or ValueError.
 func typeErrorf(format string, args ...any) error { return failf(KindPython, format, args...) }
 
-// atLine gives err the line where it happened, unless it knows a deeper one.
+// atLine adds the line to err, unless err has one already.
 func atLine(err error, line int) error {
 	var e *Error
 	if errors.As(err, &e) && e.Line == 0 {

@@ -1,10 +1,10 @@
 package jinja
 
-// filterFunc is a filter: v is what stands before the bar.
+// filterFunc is a filter of the value v.
 type filterFunc func(st *state, v Value, c *args) (Value, error)
 
-// filterNamed finds a filter, nil if there is none. The set is Jinja2's own, with
-// the tojson of chat templates.
+// filterNamed returns a filter, or nil if there is none. The filters are Jinja2's, with the tojson
+// of chat templates.
 func filterNamed(name string) filterFunc {
 	for _, find := range []func(string) filterFunc{textFilter, sequenceFilter, selectingFilter, numberFilter} {
 		if f := find(name); f != nil {
@@ -91,8 +91,8 @@ func path(attribute Value) []Value {
 	return dotted(s)
 }
 
-// getter makes the function that follows a path. Strings become lower case if
-// fold is set; what is not there becomes otherwise unless that is missing.
+// getter returns a function that follows a path. With fold it returns strings in lower case. If an
+// attribute does not exist it returns otherwise, unless that is missing.
 func getter(st *state, attribute Value, fold bool, otherwise Value) func(v Value) (Value, error) {
 	parts := path(attribute)
 	return func(v Value) (Value, error) {

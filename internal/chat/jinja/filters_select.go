@@ -68,8 +68,8 @@ func filterMap(st *state, v Value, c *args) (Value, error) {
 	}), nil
 }
 
-// selecting makes select, reject, selectattr and rejectattr: keep is the outcome
-// of the test that keeps an item.
+// selecting returns select, reject, selectattr or rejectattr. It keeps items for which the test's
+// result is keep.
 func selecting(byAttribute, keep bool) filterFunc {
 	return func(st *state, v Value, c *args) (Value, error) {
 		return deferred(st, "select", v, func() (func(Value) (Value, bool, error), error) {

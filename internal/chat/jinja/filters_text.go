@@ -156,8 +156,8 @@ func filterEscape(st *state, v Value, c *args) (Value, error) {
 	return made(st, markup(""), escapeHTML(s))
 }
 
-// filterStripTags drops comments and tags, joins what is left with single spaces
-// and turns entities back into characters.
+// filterStripTags removes comments and tags, joins the rest with single spaces, and decodes
+// entities.
 func filterStripTags(st *state, v Value, c *args) (Value, error) {
 	if _, err := c.bind(0); err != nil {
 		return nil, err
@@ -299,8 +299,7 @@ func filterFormat(st *state, v Value, c *args) (Value, error) {
 	return formatPercent(st, v, s, &Tuple{Items: c.pos})
 }
 
-// filterXMLAttr writes a mapping as attributes; values that are none or undefined
-// are left out.
+// filterXMLAttr writes a mapping as attributes. It omits values that are None or undefined.
 func filterXMLAttr(st *state, v Value, c *args) (Value, error) {
 	a, err := c.bind(0, "autospace")
 	if err != nil {

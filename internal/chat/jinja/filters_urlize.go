@@ -97,7 +97,7 @@ func schemes(st *state, v Value) ([]string, error) {
 	return out, nil
 }
 
-// text links the words of s and leaves the white space between them as it is.
+// text links the words of s and keeps the white space between them.
 func (l *linker) text(s string) string {
 	var b strings.Builder
 	for s != "" {

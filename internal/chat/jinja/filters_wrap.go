@@ -117,7 +117,7 @@ func (w *wrapper) cut(chunk []rune, room int) int {
 	return room
 }
 
-// chunks cuts a line into pieces that are not to be broken.
+// chunks cuts a line into unbreakable pieces.
 func (w *wrapper) chunks(s []rune) [][]rune {
 	var out [][]rune
 	for i := 0; i < len(s); {

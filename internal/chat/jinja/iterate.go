@@ -4,8 +4,8 @@ import (
 	"unicode/utf8"
 )
 
-// iterator walks over items once. n is how many there are, -1 if that is unknown
-// before they are read.
+// iterator walks over items once. n is the number of items, or -1 if it is unknown before they are
+// read.
 type iterator struct {
 	next func() (Value, bool, error)
 	n    int

@@ -335,7 +335,7 @@ func (lx *lexer) quoted(rest string) error {
 	return lx.fail("unexpected char %s", quote(rest[:1]))
 }
 
-// IsSpace is Python's str.isspace for one character.
+// IsSpace reports whether r is white space by Python's str.isspace.
 func IsSpace(r rune) bool {
 	return r >= 0x1c && r <= 0x1f || unicode.IsSpace(r)
 }

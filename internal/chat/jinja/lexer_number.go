@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// number reads an int or float literal: digits may be parted by single
-// underscores, ints may be binary, octal or hexadecimal, and what follows a dot
-// (x.0.1) is never a float.
+// number reads an int or float literal. Digits may be separated by single underscores. Ints may be
+// binary, octal or hexadecimal. A number after a dot (x.0.1) is never a float.
 func (lx *lexer) number(rest string) error {
 	if n := floatLen(rest); n > 0 && (lx.pos == 0 || lx.src[lx.pos-1] != '.') {
 		f, _ := strconv.ParseFloat(strings.ReplaceAll(rest[:n], "_", ""), 64)

@@ -8,17 +8,17 @@ import (
 // Limits bounds one rendering. A zero field means its default. Together they
 // bound time (a step is some tens of nanoseconds) and memory.
 type Limits struct {
-	// Steps is how many expressions and items may be worked on, long texts
-	// counting one step per 16 bytes. Default 10 million.
+	// Steps bounds the expressions and items that are evaluated. Long texts count one step per 16
+	// bytes. Default 10 million.
 	Steps int
-	// Alloc is how many bytes of text and list entries may be built in all,
-	// including what has become garbage. Default 512 MiB.
+	// Alloc bounds the bytes of all texts and list entries that are built, garbage included.
+	// Default 512 MiB.
 	Alloc int
-	// Output is the largest text in bytes, the result or any string on the way
-	// to it. Default 64 MiB.
+	// Output bounds the size of a text in bytes, the result's or that of any string. Default 64
+	// MiB.
 	Output int
-	// Depth is how deeply macros and recursive loops may call each other.
-	// Default 190, about where Python gives up.
+	// Depth bounds the nesting of calls of macros and recursive loops. Default 190, about Python's
+	// own limit.
 	Depth int
 }
 
@@ -43,7 +43,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// state is what one rendering owns.
+// state belongs to one rendering.
 type state struct {
 	limits Limits
 	steps  int

@@ -1,6 +1,6 @@
 package jinja
 
-// dictMethod finds a method of dict that changes nothing, nil if there is none.
+// dictMethod returns a method of dict that changes nothing, or nil if there is none of that name.
 func dictMethod(name string) func(st *state, d *Dict, c *args) (Value, error) {
 	switch name {
 	case "get":

@@ -72,7 +72,7 @@ func affix(has func(s, affix string) bool) textMethod {
 	}
 }
 
-// find makes str.find and its kin; must says that not finding it is an error.
+// find returns str.find and similar methods. must makes it an error if the text is not found.
 func find(index func(s, part string) int, must bool) textMethod {
 	return func(st *state, _ Value, s string, c *args) (Value, error) {
 		if err := c.positional(1, 3); err != nil {
@@ -118,8 +118,8 @@ func methodCount(st *state, _ Value, s string, c *args) (Value, error) {
 	return int64(strings.Count(in, part)), st.work(len(in) / 16)
 }
 
-// partition makes str.partition and str.rpartition; what is not found leaves the
-// whole text first, or last.
+// partition returns str.partition and str.rpartition. If the separator is not found, the whole text
+// is the first part, or the last.
 func partition(index func(s, sep string) int, last bool) textMethod {
 	return func(st *state, v Value, s string, c *args) (Value, error) {
 		if err := c.positional(1, 1); err != nil {

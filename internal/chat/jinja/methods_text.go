@@ -8,7 +8,7 @@ import (
 // textMethod is a method of str: v is the value, s its characters.
 type textMethod func(st *state, v Value, s string, c *args) (Value, error)
 
-// stringMethod finds a method of str, nil if there is none.
+// stringMethod returns a method of str, or nil if there is none of that name.
 func stringMethod(name string) textMethod {
 	switch name {
 	case "upper":

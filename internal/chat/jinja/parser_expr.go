@@ -2,15 +2,15 @@ package jinja
 
 import "slices"
 
-// tupleRules says how a possibly unparenthesised tuple is read: whether inline
-// ifs are part of its items, which names end it, whether it may be empty.
+// tupleRules say how to read a tuple that may lack parentheses: whether inline ifs belong to its
+// items, which names end it, and whether it may be empty.
 type tupleRules struct {
 	cond     bool
 	endNames []string
 	parens   bool
 }
 
-// targetRules says what may stand left of an assignment.
+// targetRules say what may be left of an assignment.
 type targetRules struct {
 	namespace bool
 	tuples    bool
@@ -29,8 +29,8 @@ func isConstName(name string) bool {
 	return slices.Contains([]string{"true", "false", "none", "True", "False", "None"}, name)
 }
 
-// target reads what an assignment may assign to: names, tuples of them and, for
-// set, attributes of namespaces.
+// target reads the target of an assignment: names, tuples of them and, for set, attributes of
+// namespaces.
 func (p *parser) target(rules targetRules) (expr, error) {
 	x, err := p.tupleOf(tupleRules{endNames: rules.endNames}, func() (expr, error) {
 		return p.primary(rules.namespace)
@@ -153,8 +153,8 @@ func (p *parser) operatorIn(ops ...tokenKind) func() string {
 	}
 }
 
-// chain bounds how many operators, filters or subscripts follow each other: the
-// tree is as deep as they are many.
+// chain bounds the number of operators, filters or subscripts in a row, because the tree is that
+// deep.
 func (p *parser) chain(n int) error {
 	if n > maxTreeDeep {
 		return p.fail(p.cur().line, "more than %d operators in a row", maxTreeDeep)
