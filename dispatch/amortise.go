@@ -16,7 +16,7 @@ const (
 const leastStreamed = 1 << 20
 
 // slowerShare bounds what larger batches may cost: a generated token reads at most 1/slowerShare more.
-const slowerShare = 16
+const slowerShare = 32
 
 // batchSizes are the tokens of a batch that a plan chooses from, besides the default.
 var batchSizes = [...]int{1024, 2048, usualPrompt}

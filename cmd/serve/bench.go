@@ -272,10 +272,11 @@ func prefill(ctx context.Context, m *dispatch.Model, s *dispatch.Sequence, promp
 	return nil
 }
 
-// decode generates the same token again and again, which costs what any other does. The first
-// one is not measured where the context has room for one more: what it takes, it keeps.
+// decode continues with random tokens, so that mixtures select experts as they do for texts. The
+// first one is not measured where the context has room for one more: what it takes, it keeps.
 func (c *benchCmd) decode(ctx context.Context, m *dispatch.Model, rows []dispatch.BatchRow, r *benchResult) error {
 	batch := &dispatch.Batch{Rows: rows}
+	rng := rand.New(rand.NewPCG(2, 2))
 	begin := time.Now()
 	if c.PromptTokens+c.DecodeTokens < m.Context() {
 		if _, err := m.Forward(ctx, batch); err != nil {
@@ -291,6 +292,9 @@ func (c *benchCmd) decode(ctx context.Context, m *dispatch.Model, rows []dispatc
 	runtime.ReadMemStats(&before)
 	start := time.Now()
 	for range c.DecodeTokens {
+		for i := range rows {
+			rows[i].Tokens[0] = int32(rng.IntN(m.Vocab()))
+		}
 		if _, err := m.Forward(ctx, batch); err != nil {
 			return err
 		}
