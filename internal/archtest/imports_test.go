@@ -128,6 +128,7 @@ var allowed = map[string][]string{
 	"examples/trainstep":      {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
 	"scripts/supported":       {"internal/atomicfile", "meta"}, // writes the table of docs/models.md
 	"scripts/benchtokenizers": {"internal/tokenizer"},
+	"scripts/grammarbench":    {"internal/grammar", "internal/grammar/jsonschema", "internal/grammar/vocab", "text"}, // beside llguidance
 }
 
 // homes are the only packages that may import a library.

@@ -135,12 +135,11 @@ func (b *Builder) Literal(s string, next Pos) Pos {
 	if len(s) <= maxLiteral {
 		return b.Term(b.lib.literal(s), next)
 	}
-	d, err := dfa.Compile(dfa.Literal(s), b.Budget)
-	if err != nil {
+	if b.Budget.Spend(100*len(s)) != nil {
 		b.large = true
 		return Fail
 	}
-	return b.Term(b.Terminal(d), next)
+	return b.Term(b.Terminal(dfa.Text(s)), next)
 }
 
 // Special reads the special token id.

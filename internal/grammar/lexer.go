@@ -16,6 +16,15 @@ type lexer struct {
 	mu     sync.Mutex
 	locals map[localKey]*local
 	bytes  int // of locals
+
+	once    sync.Once
+	counted *counts // nil if characters cannot be counted
+}
+
+// counts returns the places of characters, for the automaton of a JSON string.
+func (l *lexer) counts() *counts {
+	l.once.Do(func() { l.counted = newCounts(l.d) })
+	return l.counted
 }
 
 type localKey struct {

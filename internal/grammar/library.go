@@ -57,11 +57,7 @@ func (l *Library) literal(s string) *Terminal {
 	if t := l.literals[s]; t != nil {
 		return t
 	}
-	d, err := dfa.Compile(dfa.Literal(s), &dfa.Budget{Steps: buildSteps, States: buildStates})
-	if err != nil {
-		panic("grammar: " + err.Error()) // it is short
-	}
-	t := &Terminal{lex: &lexer{d: d, v: l.vocab}, max: -1}
+	t := &Terminal{lex: &lexer{d: dfa.Text(s), v: l.vocab}, max: -1}
 	if len(l.literals) >= maxLiterals {
 		clear(l.literals)
 	}
@@ -80,7 +76,7 @@ func (t *Terminal) DFA() *dfa.DFA { return t.lex.d }
 // intersects automata. Any number of characters from the smallest must be possible if both bounds
 // are given.
 func (t *Terminal) Counted(least, most int) (counted *Terminal, ok bool) {
-	c := newCounts(t.lex.d)
+	c := t.lex.counts()
 	if c == nil {
 		return nil, false
 	}

@@ -150,10 +150,22 @@ func (s *Sampler) allowOnly(ids []int32) {
 	}
 }
 
+// mask forbids the ids that words do not have, a word at a time.
 func (s *Sampler) mask(words []uint64) {
-	for id := range s.work {
-		if words[id>>6]>>(id&63)&1 == 0 {
-			s.work[id] = negInf
+	for at := 0; at < len(s.work); at += 64 {
+		part := s.work[at:min(at+64, len(s.work))]
+		switch w := words[at>>6]; w {
+		case 0:
+			for i := range part {
+				part[i] = negInf
+			}
+		case ^uint64(0):
+		default:
+			for i := range part {
+				if w>>i&1 == 0 {
+					part[i] = negInf
+				}
+			}
 		}
 	}
 }

@@ -59,7 +59,8 @@ func (c *compiler) terminal(t *str, d *dfa.DFA) *grammar.Terminal {
 	return c.b.Terminal(d)
 }
 
-// strDFA returns the automaton of the strings of t in their shortest spelling.
+// strDFA returns the automaton of the strings of t in their shortest spelling. It does not limit the
+// length of a format.
 func (c *compiler) strDFA(t *str, path string) (*dfa.DFA, error) {
 	if d := c.dfas[t]; d != nil {
 		return d, nil
@@ -75,9 +76,6 @@ func (c *compiler) strDFA(t *str, path string) (*dfa.DFA, error) {
 	}
 	for _, f := range t.formats {
 		parts = append(parts, c.formatDFA(f.text))
-		if n := formats[f.text].most; n > 0 && t.texts == nil {
-			t.max = both(t.max, n)
-		}
 	}
 	if t.texts != nil {
 		var alts []*dfa.Expr
@@ -144,6 +142,11 @@ func patternError(p place, err error) error {
 // admits reports whether a text has the length of t and matches its parts.
 func (t *str) admits(text string, parts []*dfa.DFA) bool {
 	n := len([]rune(text))
+	for _, f := range t.formats {
+		if most := formats[f.text].most; most > 0 && n > most {
+			return false
+		}
+	}
 	if n < t.min || t.max >= 0 && n > t.max {
 		return false
 	}
@@ -184,11 +187,11 @@ func (c *compiler) numberDFA(n *number, path string) (*dfa.DFA, error) {
 		}
 		return dfa.Compile(dfa.Alt(alts...), budget)
 	}
-	base := jsontext.Decimal()
+	d := c.b.Library().Named("decimal", jsontext.Decimal).DFA()
 	if n.integer {
-		base = jsontext.Integer()
+		d = c.b.Library().Named("integer", jsontext.Integer).DFA()
 	}
-	d, err := dfa.Compile(base, budget)
+	var err error
 	narrow := func(e *dfa.Expr) {
 		var other *dfa.DFA
 		if err != nil {

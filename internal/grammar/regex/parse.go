@@ -158,6 +158,9 @@ func (p *parser) bounds() (least, most int, ok bool, err error) {
 		return 0, 0, false, nil
 	}
 	p.pos += len(inside) + 2
+	if low == "" {
+		return 0, 0, false, errorf("{%s} means different things in ECMAScript and Python; write {0%s}", inside, inside)
+	}
 	number := func(s string) int {
 		v, err := strconv.Atoi(s)
 		if err != nil || v > maxRepeat {
@@ -165,9 +168,7 @@ func (p *parser) bounds() (least, most int, ok bool, err error) {
 		}
 		return v
 	}
-	if low != "" {
-		least = number(low)
-	}
+	least = number(low)
 	switch {
 	case !two:
 		most = least

@@ -1,0 +1,135 @@
+package jsonschema_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/internal/grammar/jsonschema"
+)
+
+// TestHostileSchemasAreBounded: each compiles or fails with an error of its own, in bounded time, and
+// no document costs unbounded time either.
+func TestHostileSchemasAreBounded(t *testing.T) {
+	deep := strings.Repeat(`{"type":"array","items":`, 400) + `{}` + strings.Repeat(`}`, 400)
+	deeper := strings.Repeat(`{"not":`, 5000) + `{}` + strings.Repeat(`}`, 5000)
+	var doubling, properties, alternatives strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&doubling, `"a%d":{"allOf":[{"$ref":"#/$defs/a%d"},{"$ref":"#/$defs/a%d"}]},`, i, i+1, i+1)
+	}
+	for i := range 3000 {
+		fmt.Fprintf(&properties, `"p%d":{"type":"integer"},`, i)
+		fmt.Fprintf(&alternatives, `{"type":"object","properties":{"k":{"const":%d}},"required":["k"]},`, i)
+	}
+	for name, schema := range map[string]string{
+		"deep":          deep,
+		"deeper":        deeper,
+		"doubling":      `{"$ref":"#/$defs/a0","$defs":{` + doubling.String() + `"a60":{"type":"integer"}}}`,
+		"properties":    `{"type":"object","properties":{` + strings.TrimSuffix(properties.String(), ",") + `}}`,
+		"alternatives":  `{"anyOf":[` + strings.TrimSuffix(alternatives.String(), ",") + `]}`,
+		"exclusive":     `{"oneOf":[` + strings.TrimSuffix(alternatives.String(), ",") + `]}`,
+		"itself":        `{"$ref":"#"}`,
+		"itself in any": `{"anyOf":[{"$ref":"#"},{"type":"null"}]}`,
+		"itself in not": `{"not":{"$ref":"#"}}`,
+		"no end":        `{"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]}`,
+		"counts":        `{"type":"array","minItems":1000000000,"maxItems":1000000000,"items":{"type":"array","maxItems":100000000}}`,
+		"length":        `{"type":"string","minLength":1000000000,"maxLength":2000000000}`,
+		"pattern":       `{"type":"string","pattern":"^(a|b)*a(a|b){30}$"}`,
+		"repeats":       `{"type":"string","pattern":"((a{1000}){1000}){1000}"}`,
+		"groups":        `{"type":"string","pattern":"` + strings.Repeat("(", 5000) + strings.Repeat(")", 5000) + `"}`,
+		"catastrophic":  `{"type":"string","pattern":"^(([a-z])+.)+[A-Z]([a-z])+$","maxLength":100000}`,
+		"multiple":      `{"type":"number","multipleOf":0.000000000000000000000001,"minimum":1e300}`,
+		"large number":  `{"const":1e999999999}`,
+		"conditions":    `{"allOf":[` + strings.TrimSuffix(strings.Repeat(`{"if":{"required":["a"]},"then":{"required":["b"]},"else":{"required":["c"]}},`, 40), ",") + `]}`,
+		"patterns":      `{"patternProperties":{` + strings.TrimSuffix(strings.Repeat(`"a.*b.*c":{},`, 1)+`"b.*c.*d":{},"c.*d.*e":{},"d.*e.*f":{},"e.*f.*g":{},`, ",") + `}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, err := jsonschema.Compile(lib, []byte(schema))
+			var own *jsonschema.Error
+			if err != nil {
+				if !errors.As(err, &own) {
+					t.Errorf("not an error of this package: %v", err)
+				}
+				return
+			}
+			m := g.NewMatcher([]int32{0})
+			for range 50 {
+				id := m.Mask()
+				for i, w := range id {
+					if w != 0 {
+						for b := range 64 {
+							if w>>b&1 != 0 {
+								if err := m.Accept(int32(i*64 + b)); err != nil {
+									t.Fatal(err)
+								}
+								break
+							}
+						}
+						break
+					}
+				}
+				if m.Over() {
+					break
+				}
+			}
+			if b := g.Bytes(); b > 64<<20 {
+				t.Errorf("%d bytes", b)
+			}
+		})
+	}
+}
+
+// TestKeywordsThatCannotBeHeldAreNamed: never a silent pass.
+func TestKeywordsThatCannotBeHeldAreNamed(t *testing.T) {
+	for schema, path := range map[string]string{
+		`{"type":"array","uniqueItems":true}`:                               "uniqueItems",
+		`{"properties":{"a":{"type":"string","format":"idn-email"}}}`:       "properties.a.format",
+		`{"properties":{"a":{"type":"string","pattern":"(?<=a)b"}}}`:        "properties.a.pattern",
+		`{"properties":{"a":{"type":"string","pattern":"(a)\\1"}}}`:         "properties.a.pattern",
+		`{"items":{"oneOf":[{"type":"integer"},{"type":"number"}]}}`:        "items.oneOf",
+		`{"not":{"items":{"type":"integer"}}}`:                              "not",
+		`{"$ref":"https://x.test/a.json"}`:                                  "$ref",
+		`{"$ref":"#/$defs/none"}`:                                           "$ref",
+		`{"$dynamicRef":"#a"}`:                                              "$dynamicRef",
+		`{"anyOf":[{"properties":{"a":{}}}],"unevaluatedProperties":false}`: "unevaluatedProperties",
+		`{"items":{},"contains":{"const":1},"maxContains":2}`:               "contains",
+		`{"additionalProperties":{"type":"integer"},"minProperties":3}`:     "minProperties",
+		`{"type":"strin"}`:       "type",
+		`{"minLength":-1}`:       "minLength",
+		`{"properties":{"a":5}}`: "properties.a",
+		`{"definitions":{},"properties":{"b":{"properties":{"c":{"required":"x"}}}}}`:       "properties.b.properties.c.required",
+		`{"$schema":"http://json-schema.org/draft-07/schema#","items":[{"$ref":"#/nope"}]}`: "items[0].$ref",
+	} {
+		_, err := jsonschema.Compile(lib, []byte(schema))
+		var own *jsonschema.Error
+		if !errors.As(err, &own) || own.Path != path {
+			t.Errorf("%s: got %v, want an error at %s", schema, err, path)
+		}
+	}
+}
+
+func FuzzCompile(f *testing.F) {
+	for _, seed := range []string{
+		`{"type":"object","properties":{"a":{"type":["integer","null"],"minimum":-3.5}},"required":["a","b"],"additionalProperties":{"$ref":"#"}}`,
+		`{"oneOf":[{"const":1},{"enum":["a","b"]}],"not":{"type":"null"},"if":{"required":["a"]},"then":false}`,
+		`{"type":"string","pattern":"^[a-z]{2,5}(?:x|y)$","minLength":3,"format":"date"}`,
+		`{"prefixItems":[{},true],"items":false,"contains":{"const":1},"minItems":2,"uniqueItems":true}`,
+		`{"patternProperties":{"^x":{}},"propertyNames":{"maxLength":3},"minProperties":1,"maxProperties":2,"dependentRequired":{"a":["b"]}}`,
+		`{"$defs":{"a":{"$anchor":"q","multipleOf":0.25}},"allOf":[{"$ref":"#q"},{"$ref":"#/$defs/a"}],"unevaluatedProperties":false}`,
+	} {
+		f.Add(seed, `{"a":1}`)
+	}
+	f.Fuzz(func(t *testing.T, schema, doc string) {
+		g, err := jsonschema.Compile(lib, []byte(schema))
+		if err != nil {
+			var own *jsonschema.Error
+			if !errors.As(err, &own) {
+				t.Errorf("not an error of this package: %v", err)
+			}
+			return
+		}
+		g.Match(doc)
+		g.NewMatcher(nil).Mask()
+	})
+}

@@ -1,0 +1,108 @@
+package grammar_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/internal/grammar"
+	"github.com/heftai/heft/internal/grammar/gbnf"
+	"github.com/heftai/heft/internal/grammar/jsonschema"
+	"github.com/heftai/heft/internal/grammar/vocab"
+	"github.com/heftai/heft/internal/tokenizer"
+)
+
+// sources are grammars with the parts of which masks are made: counts, exceptions, ambiguity, stacks.
+var sources = []string{
+	`{"type":"object","properties":{"name":{"type":"string","minLength":2,"maxLength":9},"n":{"type":"number"},"i":{"type":"integer","minimum":-5,"maximum":120}},"required":["name"]}`,
+	`{"type":"array","items":{"anyOf":[{"type":"string","maxLength":3},{"type":"string","pattern":"^the"},{"$ref":"#"}]},"minItems":1,"maxItems":3}`,
+	`{"type":"object","additionalProperties":{"type":["boolean","null","string"]},"properties":{"the":{"const":"x\"y"},"th":{},"a\nb":{"enum":["red","re","é"]}}}`,
+	`{"type":"string","format":"date-time"}`,
+	`{}`,
+}
+
+// newLibrary is the vocabulary of a tokenizer of the golden files.
+func newLibrary(t *testing.T, folder string) *grammar.Library {
+	t.Helper()
+	tok, err := tokenizer.LoadFS(os.DirFS(folder), filepath.Base(folder))
+	if err != nil {
+		t.Skip(err)
+	}
+	v := vocab.New(decoding{tok}, tok.VocabSize())
+	if v == nil {
+		return nil
+	}
+	return grammar.NewLibrary(v)
+}
+
+// decoding has the interface of a public tokenizer.
+type decoding struct{ *tokenizer.Tokenizer }
+
+// TestMasksHoldExactlyTheTokensThatCanBeRead: for every tokenizer, along random texts, a token is in
+// the mask if and only if reading it succeeds.
+func TestMasksHoldExactlyTheTokensThatCanBeRead(t *testing.T) {
+	folders := golden.Glob(t, "text/tokenizers/tiny-*/tokenizer.json")
+	for _, file := range folders {
+		lib := newLibrary(t, filepath.Dir(file))
+		if lib == nil {
+			continue
+		}
+		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
+			for k, source := range sources {
+				g, err := jsonschema.Compile(lib, []byte(source))
+				if err != nil {
+					t.Fatal(err)
+				}
+				checkMasks(t, lib, g, rand.New(rand.NewPCG(1, uint64(k))))
+			}
+			b := grammar.NewBuilder(lib)
+			at, err := gbnf.Append(b, "root ::= e\ne ::= t (\"+\" t)*\nt ::= [a-z]+ | [0-9]{1,3} | \"(\" e \")\"", grammar.Return)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, err := b.Grammar(at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkMasks(t, lib, g, rand.New(rand.NewPCG(2, 3)))
+		})
+	}
+}
+
+func checkMasks(t *testing.T, lib *grammar.Library, g *grammar.Grammar, r *rand.Rand) {
+	t.Helper()
+	words := lib.Vocab().Words
+	const end = int32(0)
+	for range 4 {
+		m, path := g.NewMatcher([]int32{end}), []int32(nil)
+		for range 12 {
+			mask := vocab.Bits(append([]uint64(nil), m.Mask()...))
+			var allowed []int32
+			for id := range int32(words * 64) {
+				probe := g.NewMatcher([]int32{end})
+				for _, before := range path {
+					if err := probe.Accept(before); err != nil {
+						t.Fatal(err)
+					}
+				}
+				ok := probe.Accept(id) == nil
+				if ok != mask.Has(id) {
+					t.Fatalf("after %v: id %d %q: mask %v, read %v", path, id, lib.Vocab().Name(id), mask.Has(id), ok)
+				}
+				if ok && id != end {
+					allowed = append(allowed, id)
+				}
+			}
+			if len(allowed) == 0 {
+				break
+			}
+			id := allowed[r.IntN(len(allowed))]
+			path = append(path, id)
+			if err := m.Accept(id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,151 @@
+// Grammarbench measures constrained decoding on a corpus of schemas, in one thread.
+//
+//	go run ./scripts/grammarbench TOKENIZER_FOLDER CORPUS.jsonl
+//
+// scripts/grammar_corpus.py makes the corpus, scripts/grammar_llguidance.py measures llguidance on it.
+// It exits with 1 if an invalid document is accepted or a valid one is rejected.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"log"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/heftai/heft/internal/grammar"
+	"github.com/heftai/heft/internal/grammar/jsonschema"
+	"github.com/heftai/heft/internal/grammar/vocab"
+	"github.com/heftai/heft/text"
+)
+
+// A schema of the corpus.
+type schema struct {
+	Name           string
+	Schema         json.RawMessage
+	Valid, Invalid []string
+}
+
+// result is what was measured.
+type result struct {
+	compiled, refused                  int
+	valid, rejected, invalid, accepted int
+	first, masks                       []time.Duration
+	bytes, largest                     int
+}
+
+const eos = int32(0)
+
+func main() {
+	log.SetFlags(0)
+	if len(os.Args) != 3 {
+		log.Fatal("usage: grammarbench TOKENIZER_FOLDER CORPUS.jsonl")
+	}
+	runtime.GOMAXPROCS(1)
+	runtime.LockOSThread() // cpuTime is that of the thread
+	tokenizer, err := text.ReadTokenizer(os.DirFS(os.Args[1]), os.Args[1])
+	if err != nil {
+		log.Fatal(err)
+	}
+	begin := time.Now()
+	v := vocab.New(tokenizer, tokenizer.VocabSize())
+	lib := grammar.NewLibrary(v)
+	fmt.Printf("vocabulary: %d nodes, %d KiB, %v\n", v.Trie.Len(), v.Trie.Size()>>10, time.Since(begin).Round(time.Millisecond))
+	if _, err := jsonschema.Compile(lib, []byte(`{"type":"array","items":{"type":["string","integer"],"maxLength":3}}`)); err != nil {
+		log.Fatal(err)
+	}
+	file, err := os.Open(os.Args[2])
+	if err != nil {
+		log.Fatal(err)
+	}
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 64<<20)
+	var r result
+	for lines.Scan() {
+		var s schema
+		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
+			log.Fatal(err)
+		}
+		r.measure(lib, tokenizer, &s)
+	}
+	if lines.Err() != nil {
+		log.Fatal(lines.Err())
+	}
+	r.print()
+	if r.rejected+r.accepted > 0 {
+		os.Exit(1)
+	}
+}
+
+// measure compiles a schema and reads its documents.
+func (r *result) measure(lib *grammar.Library, t *text.Tokenizer, s *schema) {
+	begin := cpuTime()
+	g, err := jsonschema.Compile(lib, s.Schema)
+	if err != nil {
+		r.refused++
+		log.Printf("%s: %v", s.Name, err)
+		return
+	}
+	g.NewMatcher([]int32{eos}).Mask()
+	r.first = append(r.first, cpuTime()-begin)
+	r.compiled++
+	for _, doc := range s.Valid {
+		r.valid++
+		if !r.read(g, t, doc) {
+			r.rejected++
+			log.Printf("%s rejects %s", s.Name, doc)
+		}
+	}
+	for _, doc := range s.Invalid {
+		r.invalid++
+		if g.Match(doc) {
+			r.accepted++
+			log.Printf("%s accepts %s", s.Name, doc)
+		}
+	}
+	r.bytes += g.Bytes()
+	r.largest = max(r.largest, g.Bytes())
+}
+
+// read reads a document token by token, with a mask before each.
+func (r *result) read(g *grammar.Grammar, t *text.Tokenizer, doc string) bool {
+	ids, err := t.Encode(doc, text.EncodeOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	m := g.NewMatcher([]int32{eos})
+	for _, id := range ids {
+		begin := cpuTime()
+		mask := m.Mask()
+		r.masks = append(r.masks, cpuTime()-begin)
+		if !vocab.Bits(mask).Has(id) || m.Accept(id) != nil {
+			return false
+		}
+	}
+	return m.Complete()
+}
+
+func (r *result) print() {
+	fmt.Printf("heft: schemas compiled %d, refused %d; %d KiB a grammar, at most %d\n", r.compiled, r.refused, r.bytes/max(r.compiled, 1)>>10, r.largest>>10)
+	fmt.Printf("valid %d, rejected %d; invalid %d, accepted %d\n", r.valid, r.rejected, r.invalid, r.accepted)
+	show("first mask", r.first)
+	show("mask", r.masks)
+}
+
+func show(name string, list []time.Duration) {
+	if len(list) == 0 {
+		return
+	}
+	slices.Sort(list)
+	sum := time.Duration(0)
+	for _, d := range list {
+		sum += d
+	}
+	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
+	within, _ := slices.BinarySearch(list, 2*time.Millisecond)
+	fmt.Printf("%s us: count %d, mean %.1f, p50 %.1f, p99 %.1f, max %.1f; %.1f %% within 2 ms\n", name, len(list), us(sum)/float64(len(list)),
+		us(list[len(list)/2]), us(list[len(list)*99/100]), us(list[len(list)-1]), 100*float64(within)/float64(len(list)))
+}
