@@ -274,8 +274,8 @@ func (b *Binding) ignored(name string, patterns []string) bool {
 	return false
 }
 
-// match reports whether name fits pattern, in which "*" is a run of characters other
-// than "." and "**" a run of any.
+// match reports whether name fits pattern, in which "*" stands for any characters except "." and
+// "**" for any characters.
 func match(pattern, name string) bool {
 	for {
 		star := strings.IndexByte(pattern, '*')

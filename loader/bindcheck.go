@@ -15,7 +15,7 @@ type BindError struct {
 	Count      int      // total number of problems
 }
 
-// maxProblems is how many problems a BindError lists.
+// maxProblems is the number of problems that a BindError lists.
 const maxProblems = 10
 
 // Error returns one line with the first problems and the number of others.
@@ -43,10 +43,10 @@ func (e *BindError) Unwrap() []error {
 	return errs
 }
 
-// gathered is all of a model that tensors fill.
+// gathered is everything of a model that tensors fill.
 type gathered struct {
 	entries []entry
-	// ties are the names under which a parameter stands besides its own.
+	// ties are the other names of tied parameters.
 	ties map[*meta.Param][]string
 }
 
@@ -91,7 +91,7 @@ func bind(name string, shape []int, sources []meta.TensorSource) *bound {
 	return &bound{shape: shape, sources: sources}
 }
 
-// A checker goes through all entries of a binding and collects what does not fit.
+// A checker goes through all entries of a binding and collects problems.
 type checker struct {
 	*Binding
 	used     []bool
@@ -160,7 +160,7 @@ func (c *checker) quantised(e entry, s meta.TensorSource) {
 				continue
 			}
 			c.use(t)
-			// A scale of the whole matrix may be a scalar.
+			// The scale of a whole matrix may be a scalar.
 			single := k == 1 && meta.Elements(want.Shape) == 1 && t.Elements() == 1
 			switch {
 			case !single && !slices.Equal(t.Shape, want.Shape):
@@ -172,8 +172,8 @@ func (c *checker) quantised(e entry, s meta.TensorSource) {
 	}
 }
 
-// unreadable says why no kernel reads a parameter in dtype d, or "" if one does. Buffers are
-// converted when they are read, from any floating-point dtype.
+// unreadable returns the reason why no kernel reads a parameter in dtype d, or "". Buffers are
+// converted from any floating-point dtype when they are read.
 func (e entry) unreadable(d meta.DType) string {
 	switch {
 	case e.param == nil && (d.Float() || !e.buffer.DType.Float()), e.param != nil && meta.QuantNone.Row().Codes.Reads(d):
@@ -210,7 +210,7 @@ func (c *checker) tied(e *bound, ties []string) *Tensor {
 	return nil
 }
 
-// wanted returns the shape of the tensor, or of the rows From of it, that a source asks for.
+// wanted returns the shape of the tensor that a source needs, or of its rows From.
 func wanted(shape []int, s meta.TensorSource) (want []int, reason string) {
 	want = slices.Clone(shape)
 	if s.Stack > 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Checkpoint is the tensors of one or more files. All methods except Close are safe for
+// A Checkpoint has the tensors of one or more files. All methods except Close are safe for
 // concurrent use.
 type Checkpoint struct {
 	name     string // the requested name, for messages
@@ -176,8 +176,8 @@ func (c *Checkpoint) Close() error {
 	return err
 }
 
-// load opens the named files of a folder and joins their tensors. Where a tensor
-// stands in several files, weights has to say which one counts.
+// load opens the named files of a folder and joins their tensors. If several files have a tensor,
+// weights says which file counts.
 func load(from folder, names []string, weights map[string]string) (*Checkpoint, error) {
 	headers, files, err := readHeaders(from, names)
 	c := &Checkpoint{name: from.label(), dir: from.dir(), files: files}
@@ -194,11 +194,12 @@ func load(from folder, names []string, weights map[string]string) (*Checkpoint, 
 	return c, nil
 }
 
-// headerReaders is how many headers are read at a time: cold ones wait for the disk.
+// headerReaders is the number of headers that are read at a time, because uncached headers wait for
+// the disk.
 const headerReaders = 8
 
-// readHeaders opens the files and reads their headers. The files are returned with an
-// error too, to be closed.
+// readHeaders opens the files and reads their headers. After an error it returns the open files
+// too, so that the caller can close them.
 func readHeaders(from folder, names []string) ([]*header, []*File, error) {
 	headers := make([]*header, len(names))
 	opened := make([]*File, len(names))
@@ -238,7 +239,7 @@ func openHeader(from folder, name string) (*File, *header, error) {
 	return f, h, nil
 }
 
-// inFile names the file in an error about its header.
+// inFile adds the file to an error about its header.
 func inFile(err error, f *File) error {
 	if e, ok := err.(*Error); ok && e.File == "" {
 		named := *e
@@ -279,7 +280,7 @@ func (c *Checkpoint) join(headers []*header, weights map[string]string) error {
 			case t.File.Name:
 				c.tensors[at] = t
 			default:
-				return failf(t.File.label(), t.Name, "stands in %s too, and no index says which one counts",
+				return failf(t.File.label(), t.Name, "is in %s too, and there is no index that names one of them",
 					printable(c.tensors[at].File.Name))
 			}
 		}

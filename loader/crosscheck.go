@@ -8,14 +8,13 @@ import (
 	"github.com/nlpodyssey/safetensors"
 )
 
-// crossChecked is how many bytes of headers are read a second time for each
-// checkpoint: it costs about 50 ns a byte, and a header that is read wrong is most
-// likely wrong from the first file on.
+// crossChecked is the number of bytes of headers that are read a second time for each checkpoint.
+// That costs about 50 ns per byte, and a reader with a defect most likely fails on the first file.
 const crossChecked = 128 << 10
 
-// crossCheck reads headers a second time with nlpodyssey/safetensors and fails where it
-// finds other tensors than we did. Where the package refuses a header, as all with 8-bit
-// floats, our reader alone decides: it is the one that follows the reference exactly.
+// crossCheck reads headers a second time with nlpodyssey/safetensors and fails if that finds other
+// tensors. If the package rejects a header, as all headers with 8-bit floats, it ignores the
+// package: our reader follows the reference exactly.
 func crossCheck(files []*File, headers []*header) error {
 	left := crossChecked
 	for i, h := range headers {
@@ -36,7 +35,7 @@ func agree(h *header) error {
 	}
 	infos := other.Tensors()
 	if len(infos) != len(h.tensors) {
-		return fmt.Errorf("two readers of the header disagree: %d tensors and %d", len(h.tensors), len(infos))
+		return fmt.Errorf("two readers of the header disagree: got %d and %d tensors", len(h.tensors), len(infos))
 	}
 	var base uint64
 	if len(h.tensors) > 0 {

@@ -26,8 +26,8 @@ type File struct {
 	info   fs.FileInfo
 	stamp  hostmem.Stamp // when it was opened
 
-	// reader is the portable way to the bytes: headers and copies. mapping is the
-	// same page cache once more, for bytes in place. Each is made on first use.
+	// reader is the portable way to read bytes, for headers and copies. mapping maps the file for
+	// bytes in place. Both use the same page cache. Each is made on first use.
 	readOnce sync.Once
 	reader   *mmap.ReaderAt
 	readErr  error
@@ -42,7 +42,7 @@ type File struct {
 	contents contents
 }
 
-// openFile finds the regular file at path. Nothing of it is read.
+// openFile opens the regular file at path. It reads nothing.
 func openFile(path, name string) (*File, error) {
 	info, err := os.Stat(path) // before opening: a pipe would block
 	if err != nil {
@@ -103,7 +103,7 @@ func (f *File) label() string {
 	return f.Name
 }
 
-// readAt copies bytes of the file; all of p is filled unless there is an error.
+// readAt copies bytes of the file. Without an error it fills p.
 func (f *File) readAt(p []byte, off int64) (n int, err error) {
 	if off > f.Size || int64(len(p)) > f.Size-off {
 		return 0, fmt.Errorf("bytes [%d, %d) of %d", off, off+int64(len(p)), f.Size)
@@ -117,7 +117,7 @@ func (f *File) readAt(p []byte, off int64) (n int, err error) {
 	return f.readMapped(p, off)
 }
 
-// readMapped copies bytes of the reader's mapping. Pages that are lost are an *Error.
+// readMapped copies bytes of the reader's mapping. Lost pages are an *Error.
 func (f *File) readMapped(p []byte, off int64) (n int, err error) {
 	panicked := hostmem.Guard(func() { n, err = f.reader.ReadAt(p, off) })
 	if panicked == nil {
@@ -132,7 +132,7 @@ func (f *File) readMapped(p []byte, off int64) (n int, err error) {
 	return 0, &Error{File: f.label(), Reason: "its device failed while reading"}
 }
 
-// A fileReader is a File as the io.ReaderAt that reading a header asks for.
+// A fileReader is a File as an io.ReaderAt for reading its header.
 type fileReader struct{ *File }
 
 func (r fileReader) ReadAt(p []byte, off int64) (int, error) { return r.readAt(p, off) }
@@ -154,8 +154,7 @@ func (f *File) slice(off, size int64) ([]byte, error) {
 	return b, err
 }
 
-// mapInPlace maps the file once more, and makes sure it is still the one whose header
-// was read.
+// mapInPlace maps the file, and checks that it is the one whose header was read.
 func (f *File) mapInPlace() {
 	if f.mapErr = f.Verify(); f.mapErr != nil {
 		return
@@ -185,8 +184,9 @@ func (f *File) changed(size int64) *Error {
 	return e
 }
 
-// Verify compares the file on disk with what was opened, by size and identity, without
-// reading. A file that was cut, replaced or removed is an *Error; one in memory never is.
+// Verify compares the size and the identity of the file on disk with those of the open file. It
+// reads no contents. It returns an *Error if the file was cut, replaced or removed. A file in
+// memory never fails.
 func (f *File) Verify() error {
 	if f.inMemory() {
 		return nil
@@ -218,7 +218,7 @@ func (f *File) now() (hostmem.Stamp, error) {
 	return hostmem.StampOf(f.watched)
 }
 
-// Advise is [Tensor.Advise] for any range of the file, as of tensors that lie side by side.
+// Advise is [Tensor.Advise] for a range of the file, such as several adjacent tensors.
 func (f *File) Advise(off, n int64, a Advice) error {
 	if f.inMemory() {
 		return nil

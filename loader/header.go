@@ -16,13 +16,13 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// maxHeader is the longest header that is read, in bytes; the reference's own limit.
+// maxHeader is the maximum length of a header in bytes, as in the reference.
 const maxHeader = 100_000_000
 
-// lengthSize is the size of the header's length, which begins a file.
+// lengthSize is the size of the header's length at the beginning of a file.
 const lengthSize = 8
 
-// A header is what a safetensors file says of itself.
+// A header is the parsed header of a safetensors file.
 type header struct {
 	tensors  []Tensor         // by offset; File is not set
 	index    map[string]int32 // where each name stands in tensors, or nil if they were sorted
@@ -47,10 +47,10 @@ func readHeader(r io.ReaderAt, size int64) (*header, error) {
 		if advice := foreign(string(length[:])); advice != "" {
 			return nil, failf("", "", "%s", advice)
 		}
-		return nil, failf("", "", "header of %d bytes, at most %d are allowed", n, maxHeader)
+		return nil, failf("", "", "got a header of %d bytes, want at most %d", n, maxHeader)
 	}
 	if int64(n) > size-lengthSize {
-		return nil, failf("", "", "header of %d bytes in a file of %d", n, size)
+		return nil, failf("", "", "got a header of %d bytes in a file of %d", n, size)
 	}
 	text := make([]byte, n)
 	if _, err := r.ReadAt(text, lengthSize); err != nil && !(err == io.EOF && n == 0) {
@@ -59,7 +59,7 @@ func readHeader(r io.ReaderAt, size int64) (*header, error) {
 	return parseHeader(text, lengthSize+int64(n), size)
 }
 
-// unread returns why part of a header cannot be read, in the file's own words if it has some.
+// unread returns the reason why part of a header cannot be read.
 func unread(what string, err error) error {
 	var own *Error
 	if errors.As(err, &own) {

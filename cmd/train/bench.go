@@ -52,11 +52,11 @@ type benchResult struct {
 	StepSeconds     float64 `json:"step_seconds"`
 	ForwardSeconds  float64 `json:"forward_seconds"`
 	BackwardSeconds float64 `json:"backward_seconds"`
-	// OptimizerSeconds are those of clipping the gradients and the step of AdamW.
+	// OptimizerSeconds is the time of clipping the gradients and of AdamW's step.
 	OptimizerSeconds float64 `json:"optimizer_seconds"`
-	// Gflops counts 6 operations a token and parameter, and causal attention.
+	// Gflops counts 6 operations per token and parameter, and causal attention.
 	Gflops float64 `json:"gflops"`
-	// PeakRSSBytes is the most memory that the process has had resident.
+	// PeakRSSBytes is the peak resident memory of the process.
 	PeakRSSBytes int64     `json:"peak_rss_bytes"`
 	Losses       []float32 `json:"losses"`
 }
@@ -158,8 +158,8 @@ func loaded(cfg *meta.Config, dir string) (*model.Model, error) {
 	return model.Load(skeleton, binding)
 }
 
-// drawn returns a model of random weights: vectors are ones, matrices normal with the usual
-// deviation of 0.02.
+// drawn returns a model with random weights: ones for vectors, normal numbers with deviation 0.02
+// for matrices.
 func drawn(cfg *meta.Config, random *rng.Generator) (*model.Model, error) {
 	skeleton, err := meta.New(cfg, nil)
 	if err != nil {
@@ -183,7 +183,7 @@ func drawn(cfg *meta.Config, random *rng.Generator) (*model.Model, error) {
 	return m, nil
 }
 
-// measure takes the steps and the medians of their times.
+// measure runs the steps and returns the medians of their times.
 func (b *bench) measure() (*benchResult, error) {
 	const warm = 2
 	var times [4][]float64
@@ -213,8 +213,8 @@ func (b *bench) measure() (*benchResult, error) {
 	return r, nil
 }
 
-// step returns one step on tokens of its own: the times of forward, backward and optimizer,
-// and of all.
+// step runs a step on random tokens. It returns the times of forward, backward, optimizer, and all
+// of it.
 func (b *bench) step() (split [4]time.Duration, loss float32, err error) {
 	ids := make([]int, b.Batch*b.Sequence)
 	for i := range ids {
@@ -249,8 +249,7 @@ func median(x []float64) float64 {
 	return (x[(n-1)/2] + x[n/2]) / 2
 }
 
-// peakRSS returns the most memory that this process has had resident, or 0 if the system does
-// not tell.
+// peakRSS returns the peak resident memory of this process, or 0 if the system does not report it.
 func peakRSS() int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

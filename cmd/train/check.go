@@ -93,7 +93,7 @@ func checkProcesses(ctx context.Context, w *train.World, _ string) error {
 		return err
 	}
 	if acc.NumProcesses() != w.Size() || acc.ProcessIndex() != w.Rank() || acc.IsMainProcess() != (w.Rank() == 0) {
-		return fmt.Errorf("rank %d of %d is taken for %d of %d", w.Rank(), w.Size(), acc.ProcessIndex(), acc.NumProcesses())
+		return fmt.Errorf("got rank %d of %d, want %d of %d", acc.ProcessIndex(), acc.NumProcesses(), w.Rank(), w.Size())
 	}
 	all, err := train.Gather(ctx, acc, []int{w.Rank()})
 	if err != nil {
@@ -236,8 +236,8 @@ func checkTrigger(ctx context.Context, w *train.World, _ string) error {
 	return nil
 }
 
-// line fits y = w·x + b to samples of 3·x - 1, which a window of one batch or of
-// several, on any number of ranks, must do alike.
+// line fits y = w·x + b to samples of 3·x - 1. The result must not depend on the number of ranks or
+// on the length of windows.
 type line struct {
 	acc    *train.Accelerator
 	tape   *tensor.Tape
@@ -264,7 +264,7 @@ func newLine(w *train.World, steps, batch int) (*line, error) {
 	return l, acc.Prepare(l.weight, &l.opt, l.loader)
 }
 
-// epoch trains on all samples and calls after behind every step.
+// epoch trains on all samples and calls after at the end of each step.
 func (l *line) epoch(ctx context.Context, after func(step int) error) error {
 	step := 0
 	for w, err := range train.Windows(ctx, l.acc, l.loader.All(ctx), func(b []int) int { return len(b) }) {

@@ -37,7 +37,7 @@ type configKey struct {
 	value any // where the file has none
 }
 
-// configKeys are all that Accelerate 1.15 knows.
+// configKeys are the keys of Accelerate 1.15.
 var configKeys = map[string]configKey{
 	"compute_environment":    {text, nil},
 	"distributed_type":       {text, nil},
@@ -173,7 +173,7 @@ func (c config) precision() string {
 	return "no"
 }
 
-// supported refuses what a configuration asks of machines that Heft does not train on.
+// supported rejects configurations for machines that Heft does not train on.
 func (c config) supported() error {
 	switch d := c.text("distributed_type"); d {
 	case "", "NO", "MULTI_CPU":
@@ -201,7 +201,7 @@ func size(v any) int {
 	return 0
 }
 
-// encode writes c with its keys in order: JSON where the file's name says so, else YAML.
+// encode writes c with sorted keys, as JSON if the file's name ends in .json, else as YAML.
 func (c config) encode(name string) ([]byte, error) {
 	var out bytes.Buffer
 	if filepath.Ext(name) == ".json" {
@@ -237,8 +237,8 @@ func configFolder() string {
 	return filepath.Join(cache, "huggingface", "accelerate")
 }
 
-// findConfig reads the configuration at path, or the default one if there is one: nil if
-// not.
+// findConfig reads the configuration at path, else the default one. It returns nil if there is
+// none.
 func findConfig(path string) (config, string, error) {
 	paths := []string{path}
 	if path == "" {

@@ -62,15 +62,15 @@ func parseLoRA(s string) (model.LoRAConfig, error) {
 	return c, nil
 }
 
-// merged is a model whose checkpoint has its adapter in the weights.
+// merged is a model whose checkpoint contains its adapter.
 type merged struct{ *model.Model }
 
 func (m merged) Checkpoint() (iter.Seq[loader.NamedTensor], error) { return m.MergeAdapter() }
 
 var _ train.Checkpointed = merged{}
 
-// save writes what was trained into dir, on the main process: the adapter, the model with
-// the adapter in it, or the model.
+// save writes the result into dir, on the main process: the adapter, the merged model, or the
+// model.
 func (s *student) save(ctx context.Context, dir string) error {
 	o := train.SaveModelOptions{From: s.job.model, DType: s.dtype()}
 	switch {

@@ -7,8 +7,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// activationBytes estimates what a token of a batch keeps for backward: inputs, outputs and
-// activations of the blocks' linear maps.
+// activationBytes estimates the memory that a token of a batch needs until backward: inputs,
+// outputs and activations of the blocks' linear maps.
 func activationBytes(m *meta.Model) int64 {
 	head := ""
 	if s, ok := m.Root.Spec.(*meta.CausalLMSpec); ok {
@@ -34,9 +34,9 @@ func activationBytes(m *meta.Model) int64 {
 	return 4 * floats
 }
 
-// recomputes decides --recompute auto for a batch: on if backward would keep more than 2 GiB or, if
-// all weights train, more than a quarter of the free memory where that is larger. The weights are the
-// same bit for bit either way.
+// recomputes decides --recompute auto for a batch. It is on if the activations would take more than
+// 2 GiB or, if all weights train, more than a quarter of the free memory if that is larger. The
+// weights are bitwise the same either way.
 func (j *job) recomputes(m *meta.Model) bool {
 	switch j.Recompute {
 	case "on":

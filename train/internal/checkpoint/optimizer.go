@@ -13,8 +13,8 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// optimizerState is what a file of an optimizer says beside its tensors, which are
-// called PARAMETER.SLOT, parameters by their number.
+// optimizerState is the metadata of an optimizer's file. Its tensors are called N.SLOT for
+// parameter number N.
 type optimizerState struct {
 	Rule   string             `json:"rule"`
 	Groups []optim.GroupState `json:"param_groups"`
@@ -23,7 +23,8 @@ type optimizerState struct {
 
 const optimizerKey = "optimizer"
 
-// WriteOptimizer writes the state of an optimizer. It fails if the optimizer is no optim.Stateful.
+// WriteOptimizer writes the state of an optimizer. It fails if the optimizer is not an
+// optim.Stateful.
 func (f *Folder) WriteOptimizer(name string, o optim.Optimizer) error {
 	s, ok := o.(optim.Stateful)
 	if !ok {
@@ -55,8 +56,8 @@ func (f *Folder) WriteOptimizer(name string, o optim.Optimizer) error {
 	return f.WriteTensors(name, arrays, map[string]string{optimizerKey: string(b)})
 }
 
-// ReadOptimizer reads a file that [Folder.WriteOptimizer] wrote and calls f with the state. Its slots
-// are in the mapped file and must not be used after f returns.
+// ReadOptimizer reads a file of [Folder.WriteOptimizer] and calls f with the state. The slots are
+// in the mapped file, so f must not keep them.
 func ReadOptimizer(path string, f func(optim.OptimizerState) error) error {
 	ck, err := loader.Open(path)
 	if err != nil {
@@ -65,7 +66,7 @@ func ReadOptimizer(path string, f func(optim.OptimizerState) error) error {
 	defer ck.Close()
 	var head optimizerState
 	if err := json.Unmarshal([]byte(ck.Metadata()[optimizerKey]), &head); err != nil {
-		return fmt.Errorf("is not the state of an optimizer: %w", err)
+		return fmt.Errorf("want the state of an optimizer: %w", err)
 	}
 	s := optim.OptimizerState{Rule: head.Rule, Groups: head.Groups, Params: make([]optim.ParamState, len(head.Steps))}
 	for i, step := range head.Steps {
@@ -75,7 +76,7 @@ func ReadOptimizer(path string, f func(optim.OptimizerState) error) error {
 		var i int
 		var slot string
 		if n, _ := fmt.Sscanf(t.Name, "%d.%s", &i, &slot); n != 2 || i < 0 || i >= len(s.Params) || t.DType != meta.Float32 {
-			return fmt.Errorf("tensor %q, a %v, belongs to no parameter", t.Name, t.DType)
+			return fmt.Errorf("got tensor %q of %v, want N.SLOT in float32", t.Name, t.DType)
 		}
 		b, err := t.Bytes()
 		if err != nil {
@@ -86,7 +87,7 @@ func ReadOptimizer(path string, f func(optim.OptimizerState) error) error {
 	return f(s)
 }
 
-// viewFloats returns src as numbers, where they are if they are aligned.
+// viewFloats returns src as numbers, in place if they are aligned.
 func viewFloats(src []byte) []float32 {
 	p := unsafe.SliceData(src)
 	if len(src) == 0 || uintptr(unsafe.Pointer(p))%4 != 0 {

@@ -31,13 +31,13 @@ func (f *Folder) WriteTensors(name string, tensors []Array, metadata map[string]
 	return loader.Save(f.Temp(), slices.Values(Tensors(tensors)), loader.SaveOptions{Stem: stem, Metadata: metadata})
 }
 
-// A Reading is a checkpoint that is checked as a whole before anything is changed.
+// A Reading collects the changes that loading a checkpoint makes, until all of it is checked.
 type Reading struct {
 	Dir    string
 	change []func() error
 }
 
-// Then adds a change to make once everything was checked.
+// Then adds a change.
 func (r *Reading) Then(f func() error) { r.change = append(r.change, f) }
 
 // Apply makes the changes, in order, and returns the first error.

@@ -113,12 +113,12 @@ func ReadTensors(dir, name string, arrays []Array, frozen map[string]bool) (func
 		case !ok && !frozen[x.Name]:
 			return nil, fmt.Errorf("%s: no tensor %q", name, x.Name)
 		case ok && (t.DType != meta.Float32 || !slices.Equal(t.Shape, x.Shape)):
-			return nil, fmt.Errorf("%s: tensor %q is %v of shape %v, want float32 of %v", name, x.Name, t.DType, t.Shape, x.Shape)
+			return nil, fmt.Errorf("%s: tensor %q: got %v of shape %v, want float32 of shape %v", name, x.Name, t.DType, t.Shape, x.Shape)
 		}
 	}
 	for other := range ck.Names() {
 		if !want[other] && !frozen[other] {
-			return nil, fmt.Errorf("%s: tensor %q is not of this module", name, other)
+			return nil, fmt.Errorf("%s: got tensor %q, which this module does not have", name, other)
 		}
 	}
 	return func() error {

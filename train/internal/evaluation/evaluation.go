@@ -10,20 +10,21 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// Batch is train.Evaluation: one entry for each sample in every list that is not nil.
+// Batch is train.Evaluation, which documents the fields. Lists that are not nil have one entry per
+// sample.
 type Batch struct {
 	// Losses are summed over the items of each sample.
 	Losses []float64
-	// Items are the tokens, or what else is counted, of each sample; nil is one each.
+	// Items counts the tokens, or other items, of each sample. Nil means one per sample.
 	Items []int
-	// Correct is how many items of each sample were predicted right; nil leaves the
-	// accuracy to Predicted and Labels.
+	// Correct counts the correctly predicted items of each sample. Nil leaves the accuracy to
+	// Predicted and Labels.
 	Correct []int
 	// Predicted and Labels are the classes of each sample, or nil if there are none.
 	Predicted, Labels []int
 }
 
-// Logits measures logits that have a label for each of their rows, as train.EvaluateLogits documents.
+// Logits evaluates logits with one label per row, as train.EvaluateLogits documents.
 func Logits(logits *tensor.Tensor, labels []int, samples int) (Batch, error) {
 	shape := logits.Shape()
 	if len(shape) == 0 || samples < 1 || len(labels)%samples != 0 || logits.Len() != len(labels)*shape[len(shape)-1] {
@@ -58,7 +59,7 @@ func Logits(logits *tensor.Tensor, labels []int, samples int) (Batch, error) {
 	return e, nil
 }
 
-// A Tally is a sum of batches.
+// A Tally sums batches.
 type Tally struct {
 	Loss           float64
 	Items, Samples int
@@ -86,8 +87,8 @@ func (s *Tally) Add(e *Batch) {
 	s.predicted, s.labels = append(s.predicted, e.Predicted...), append(s.labels, e.Labels...)
 }
 
-// Metrics returns eval_loss, the mean over items, eval_perplexity, and what compute makes of the
-// predictions; without compute eval_accuracy, if items or classes were predicted.
+// Metrics returns eval_loss, the mean over items, and eval_perplexity. compute adds metrics of the
+// predictions. Without compute, Metrics adds eval_accuracy if items or classes were predicted.
 func (s *Tally) Metrics(compute func(predicted, labels []int) map[string]float64) map[string]float64 {
 	m := map[string]float64{}
 	if s.Items > 0 {
@@ -107,7 +108,7 @@ func (s *Tally) Metrics(compute func(predicted, labels []int) map[string]float64
 	return m
 }
 
-// Accuracy returns the fraction of the predictions that are right.
+// Accuracy returns the fraction of the predictions that are correct.
 func Accuracy(predicted, labels []int) float64 {
 	right := 0
 	for i, p := range predicted {

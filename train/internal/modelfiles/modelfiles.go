@@ -60,7 +60,8 @@ func Save(m tensor.Module, dir string, o Options) error {
 	return CopyBeside(dir, o.From, o.DType)
 }
 
-// modelTensors returns m's weights under the names of its checkpoint, else of its parameters.
+// modelTensors returns m's weights under the names of its checkpoint, or of its parameters if it
+// has none.
 func modelTensors(m tensor.Module, dtype meta.DType) (iter.Seq[loader.NamedTensor], error) {
 	tensors := slices.Values(checkpoint.Tensors(checkpoint.Arrays(m, false)))
 	if c, ok := m.(interface {
@@ -76,7 +77,7 @@ func modelTensors(m tensor.Module, dtype meta.DType) (iter.Seq[loader.NamedTenso
 		return tensors, nil
 	case meta.Float32, meta.BFloat16, meta.Float16:
 	default:
-		return nil, fmt.Errorf("weights cannot be rounded to %v", dtype)
+		return nil, fmt.Errorf("got dtype %v, want float32, bfloat16 or float16", dtype)
 	}
 	return func(yield func(loader.NamedTensor) bool) {
 		var buf []byte
@@ -88,8 +89,8 @@ func modelTensors(m tensor.Module, dtype meta.DType) (iter.Seq[loader.NamedTenso
 	}, nil
 }
 
-// rounded returns a float32 tensor as another dtype, made when it is written. Others stay, and so
-// does what is exact.
+// rounded returns a float32 tensor as another dtype, converted when it is written. Other tensors
+// and exact ones are unchanged.
 func rounded(t loader.NamedTensor, to meta.DType, buf *[]byte) loader.NamedTensor {
 	if t.DType != meta.Float32 || to == meta.Float32 || t.Exact {
 		return t
@@ -116,8 +117,8 @@ func rounded(t loader.NamedTensor, to meta.DType, buf *[]byte) loader.NamedTenso
 	return t
 }
 
-// besideWeights are the files of a model's folder that say what its weights are and how
-// text is made of tokens.
+// besideWeights are the files of a model's folder besides its weights: config, tokenizer and chat
+// template.
 var besideWeights = []string{"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
 	"special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "tokenizer.model",
 	"chat_template.json", "chat_template.jinja"}

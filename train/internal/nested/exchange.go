@@ -12,13 +12,13 @@ import (
 	"github.com/heftai/heft/internal/collective"
 )
 
-// parcel is an array on its way.
+// parcel is an array that another rank sent.
 type parcel struct {
 	shape []int
 	data  reflect.Value
 }
 
-// exchangeArrays gives every rank everybody's array. They are of one type.
+// exchangeArrays returns the arrays of all ranks, which must have the same type.
 func exchangeArrays(ctx context.Context, comm collective.Comm, l Leaf) ([]parcel, error) {
 	b, err := packArray(l)
 	if err != nil {
@@ -37,6 +37,7 @@ func exchangeArrays(ctx context.Context, comm collective.Comm, l Leaf) ([]parcel
 	return parcels, nil
 }
 
+// packArray encodes an array.
 func packArray(l Leaf) ([]byte, error) {
 	var b bytes.Buffer
 	e := gob.NewEncoder(&b)
@@ -63,7 +64,8 @@ func unpackArray(b []byte, t reflect.Type) (parcel, error) {
 	return parcel{shape[1:], data.Elem()}, nil
 }
 
-// Gather joins every rank's l along the outermost dimension, in order of rank. All ranks must call it.
+// Gather joins the arrays of all ranks along the outermost dimension, in order of rank. All ranks
+// must call it.
 func Gather(ctx context.Context, comm collective.Comm, l Leaf) (Leaf, error) {
 	parcels, err := exchangeArrays(ctx, comm, l)
 	if err != nil {
@@ -72,7 +74,7 @@ func Gather(ctx context.Context, comm collective.Comm, l Leaf) (Leaf, error) {
 	out := reflect.MakeSlice(l.Data.Type(), 0, l.Data.Len()*len(parcels))
 	for r, p := range parcels {
 		if !slices.Equal(p.shape, parcels[0].shape) {
-			return l, fmt.Errorf("rank %d has the shape %v, rank 0 %v: pad them first", r, p.shape, parcels[0].shape)
+			return l, fmt.Errorf("got shape %[2]v on rank %[1]d, want %[3]v as on rank 0: pad them first", r, p.shape, parcels[0].shape)
 		}
 		out = reflect.AppendSlice(out, p.data)
 	}

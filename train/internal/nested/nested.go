@@ -42,15 +42,15 @@ func (x Array) check() error {
 	return nil
 }
 
-// A Leaf is an array inside nested data: a *tensor.Tensor, an [Array], or a slice of numbers, which is
-// a vector. Data is a slice of any type of number, rows last.
+// A Leaf is an array inside nested data: a *tensor.Tensor, an [Array], or a slice of numbers, which
+// is a vector. Data is a slice of numbers in row-major order.
 type Leaf struct {
 	Shape []int
 	Data  reflect.Value
 	of    any // the tensor or Array that it is of, or nil
 }
 
-// isLeaf reports whether a type is that of an array.
+// isLeaf reports whether values of a type are arrays.
 func isLeaf(t reflect.Type) bool {
 	if t == reflect.TypeFor[Array]() || t == reflect.TypeFor[*tensor.Tensor]() {
 		return true
@@ -79,7 +79,7 @@ func toLeaf(v reflect.Value) (Leaf, error) {
 	return Leaf{Shape: []int{v.Len()}, Data: v}, nil
 }
 
-// value returns the Leaf as what it was. A tensor becomes a constant on its tape.
+// value converts the Leaf back to its original type. A tensor becomes a constant on its tape.
 func (l Leaf) value() reflect.Value {
 	data, _ := l.Data.Interface().([]float32)
 	switch of := l.of.(type) {
@@ -113,7 +113,7 @@ func (l Leaf) Rows(lo, hi int) Leaf {
 
 func (l Leaf) String() string { return fmt.Sprintf("%v of %v", l.Shape, l.Data.Type().Elem()) }
 
-// notArray is what each says of a value that is neither an array nor made of arrays.
+// notArray is the error for a value that is neither an array nor made of arrays.
 type notArray struct {
 	where string
 	typ   string
@@ -193,9 +193,9 @@ func eachField(v reflect.Value, where string, f func(Leaf) (Leaf, error)) (refle
 	return out, nil
 }
 
-// Map returns a copy of x in which f has replaced every array. It calls f in an order that is the same
-// on every rank: slices by index, maps by key, structs by field. x must be an array, or slices, maps
-// and structs of them.
+// Map returns a copy of x in which f has replaced every array. It calls f in the same order on
+// every rank: slices by index, maps by key, structs by field. x must be an array, or slices, maps
+// and structs of arrays.
 func Map[T any](x T, f func(Leaf) (Leaf, error)) (T, error) {
 	var out T
 	v, err := each(reflect.ValueOf(&x).Elem(), "the value", f)
@@ -205,7 +205,7 @@ func Map[T any](x T, f func(Leaf) (Leaf, error)) (T, error) {
 	return out, err
 }
 
-// HasArrays reports whether x is an array, or slices, maps and structs of arrays alone.
+// HasArrays reports whether x consists of arrays: is one, or slices, maps and structs of arrays.
 func HasArrays(x any) bool {
 	if x == nil || !mayHoldArrays(reflect.TypeOf(x), 0) {
 		return false // by its type, so that a rank whose list is empty decides alike

@@ -33,10 +33,10 @@ func Split[T any](x T, rank, size int, padding bool) (T, error) {
 	return out, nil
 }
 
-// share is entries lo to hi, and the last of all pad times.
+// share is entries lo to hi-1, followed by pad copies of the last entry.
 type share struct{ lo, hi, pad int }
 
-// splitLength returns how many entries there are to split.
+// splitLength returns the number of entries to split.
 func splitLength(v reflect.Value) (int, error) {
 	switch {
 	case !v.IsValid():

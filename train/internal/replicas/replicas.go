@@ -13,8 +13,8 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// A Module is a prepared module: its parameters, tied ones once, and whether their gradients are
-// averaged over the ranks.
+// A Module is a prepared module: its parameters, tied ones once, and whether to average their
+// gradients over the ranks.
 type Module struct {
 	Module tensor.Module
 	Params []*tensor.Parameter
@@ -35,12 +35,12 @@ func NewModule(m tensor.Module) (*Module, error) {
 	return p, nil
 }
 
-// A Group is one rank's side of the modules that all ranks prepared, in the same order on each. It
-// belongs to that rank's goroutine; its methods with a context are collective.
+// A Group is one rank's side of the modules that all ranks have prepared in the same order. It
+// belongs to the rank's goroutine. All ranks must call methods with a context together.
 type Group struct {
 	Comm    collective.Comm
 	Modules []*Module
-	// Joining is whether ranks may have different numbers of batches; see Roll.
+	// Joining says that ranks may have different numbers of batches; see Roll.
 	Joining bool
 }
 
@@ -54,8 +54,8 @@ func (g *Group) Find(m tensor.Module) *Module {
 	return nil
 }
 
-// SetAside takes the gradients off the modules, so that [Group.PutBack] sees which modules a backward
-// pass reaches. With one module it does nothing: every pass reaches it.
+// SetAside removes the gradients of the modules, so that [Group.PutBack] can tell which modules a
+// backward pass reaches. With one module it does nothing: every pass reaches it.
 func (g *Group) SetAside() [][][]float32 {
 	if len(g.Modules) < 2 {
 		return nil
@@ -69,7 +69,7 @@ func (g *Group) SetAside() [][][]float32 {
 	return grads
 }
 
-// PutBack undoes SetAside and says which modules the pass between them reached.
+// PutBack undoes SetAside. It reports which modules the pass in between reached.
 func (g *Group) PutBack(before [][][]float32) []bool {
 	reached := make([]bool, len(g.Modules))
 	if before == nil {
@@ -95,9 +95,9 @@ func (g *Group) PutBack(before [][][]float32) []bool {
 	return reached
 }
 
-// Average replaces gradients by their mean over the ranks, for the modules that the pass reached and
-// that synchronise. A parameter without a gradient on this rank counts as zeros if another rank has
-// one: the ranks agree first on the parameters to average.
+// Average replaces gradients by their mean over the ranks, for modules that the pass reached and
+// that synchronise. The ranks first agree on the parameters. A parameter without a gradient on this
+// rank counts as zeros if another rank has one.
 func (g *Group) Average(ctx context.Context, reached []bool) error {
 	var has []float32
 	any := false
@@ -129,7 +129,7 @@ func (g *Group) Average(ctx context.Context, reached []bool) error {
 	})
 }
 
-// exchange averages the buffers of the parameters that any rank has a gradient of.
+// exchange averages the buffers of parameters for which any rank has a gradient.
 func (g *Group) exchange(ctx context.Context, has []float32, buffer func(*tensor.Parameter) []float32) error {
 	if err := collective.AllReduce(ctx, g.Comm, collective.Max, has); err != nil {
 		return fmt.Errorf("train: gradients: %w", err)
@@ -148,7 +148,7 @@ func (g *Group) exchange(ctx context.Context, has []float32, buffer func(*tensor
 	return nil
 }
 
-// Roll tells the other ranks whether this one still has batches, and returns whether any has.
+// Roll tells the other ranks whether this one has more batches. It reports whether any rank has.
 func (g *Group) Roll(ctx context.Context, active bool) (bool, error) {
 	all, err := collective.AllGather(ctx, g.Comm, active)
 	if err != nil {
@@ -157,7 +157,7 @@ func (g *Group) Roll(ctx context.Context, active bool) (bool, error) {
 	return slices.Contains(all, true), nil
 }
 
-// Shadow stands in for a backward pass of a rank that has no batch.
+// Shadow takes part in the averaging of other ranks' backward passes, for a rank without a batch.
 func (g *Group) Shadow(ctx context.Context) error {
 	n := 0
 	for _, p := range g.Modules {
@@ -168,7 +168,7 @@ func (g *Group) Shadow(ctx context.Context) error {
 	})
 }
 
-// Adopt ends a join: all ranks take the weights of one that was among the last.
+// Adopt ends a join: all ranks take the weights of a rank that ran longest.
 func (g *Group) Adopt(ctx context.Context, last bool) error {
 	all, err := collective.AllGather(ctx, g.Comm, last)
 	if err != nil {
@@ -183,7 +183,7 @@ func (g *Group) Adopt(ctx context.Context, last bool) error {
 	return nil
 }
 
-// broadcastFloats copies root's x to every rank's, bit for bit.
+// broadcastFloats copies root's x to all ranks.
 func broadcastFloats(ctx context.Context, c collective.Comm, root int, x []float32) error {
 	var b []byte
 	if c.Rank() == root {
@@ -197,7 +197,7 @@ func broadcastFloats(ctx context.Context, c collective.Comm, root int, x []float
 		return fmt.Errorf("train: broadcast: %w", err)
 	}
 	if len(b) != 4*len(x) {
-		return fmt.Errorf("train: broadcast: %d bytes for %d numbers", len(b), len(x))
+		return fmt.Errorf("train: broadcast: got %d bytes for %d numbers", len(b), len(x))
 	}
 	if c.Rank() == root {
 		return nil
@@ -231,8 +231,8 @@ func (g *Group) Equal(ctx context.Context, p *Module) error {
 	return g.share(ctx, p, 0)
 }
 
-// share copies the trainable weights of rank root to all. Frozen ones may be in a checkpoint that
-// cannot be written, and stay as they are.
+// share copies the trainable weights of rank root to all ranks. Frozen weights may be in a
+// checkpoint that cannot be written, and stay unchanged.
 func (g *Group) share(ctx context.Context, p *Module, root int) error {
 	for _, param := range p.Params {
 		if !param.Trainable {
