@@ -19,7 +19,8 @@ import (
 type limited struct {
 	sync.Mutex              // one change at a time
 	now        atomic.Int64 // the limit; 0 is that of the plan
-	offloaded  bool         // by an OffloadHook, until the next pass
+	least      shares
+	offloaded  bool // by an OffloadHook, until the next pass
 	requests   []func(bytes int64)
 	stop       context.CancelFunc
 	following  sync.WaitGroup
@@ -40,7 +41,7 @@ func (m *Model) SetMemoryLimit(bytes int64) (minimum int64) {
 
 // shrinkTo moves what exceeds bytes down, and slack bytes of weights more. It needs the lock.
 func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
-	host, least := m.plan.Device(devicemap.CPU), m.leastShares()
+	host, least := m.plan.Device(devicemap.CPU), m.limit.least
 	var held int64
 	if m.cache != nil {
 		_, used := m.cache.PageMemory()
@@ -194,7 +195,7 @@ func (m *Model) FollowLimits(ctx context.Context, changed func(MemoryLimit)) {
 // follow reads a tree that has /proc and /sys.
 func (m *Model) follow(ctx context.Context, root fs.FS, changed func(MemoryLimit)) {
 	ctx, m.limit.stop = context.WithCancel(ctx)
-	host, least := m.plan.Device(devicemap.CPU), m.leastShares()
+	host, least := m.plan.Device(devicemap.CPU), m.limit.least
 	most := max(host.LimitBytes, host.Used())
 	c := pressure.NewController(pressure.Limits{Most: most, Least: min(least.sum(host), most)})
 	var held, slack int64

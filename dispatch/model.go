@@ -111,6 +111,7 @@ func (m *Model) take(binding *loader.Binding) error {
 		return err
 	}
 	m.pass.logits.vocab = m.program.Vocab()
+	m.limit.least = m.leastShares()
 	return m.takeAdapters()
 }
 

@@ -56,6 +56,9 @@ func start(t testing.TB, args ...string) *process {
 	return startBy(t, nil, args...)
 }
 
+// longest is how long a process may run.
+var longest = 2 * time.Minute
+
 // startBy is start by a command that runs the one behind it.
 func startBy(t testing.TB, by []string, args ...string) *process {
 	t.Helper()
@@ -63,7 +66,7 @@ func startBy(t testing.TB, by []string, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), longest)
 	t.Cleanup(cancel)
 	p := &process{log: new(bytes.Buffer), end: make(chan error, 1)}
 	command := slices.Concat(by, []string{executable, underTest, "--port", "0"}, args)

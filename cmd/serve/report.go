@@ -47,7 +47,12 @@ func newReporter(model *dispatch.Model, g *generate.Model, plan devicemap.Plan, 
 	model.Expect(report.Predicted)
 	return &reporter{
 		model: model, asked: asked, settle: settled, report: report,
-		probe: func(ctx context.Context) (dispatch.MachineSpeed, error) { return model.Probe(ctx, room) },
+		probe: func(ctx context.Context) (dispatch.MachineSpeed, error) {
+			if model.Status().MemoryLimit < host.LimitBytes { // it has fallen
+				return model.Probe(ctx, leastRoom)
+			}
+			return model.Probe(ctx, room)
+		},
 		busy: func() bool {
 			load, work := model.Status(), g.Load()
 			loading := !load.Loading.Done || !load.Promoted && load.PromoteErr == nil

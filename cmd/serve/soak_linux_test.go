@@ -34,6 +34,7 @@ func TestSoakUnderPressure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	longest = length + 10*time.Minute
 	least, _ := strconv.ParseInt(environment("SOAK_LEAST_MIB", "230"), 10, 64)
 	most, _ := strconv.ParseInt(environment("SOAK_MOST_MIB", "720"), 10, 64)
 	group, err := memoryGroup(1 << 30)

@@ -98,14 +98,6 @@ func (q *quantizer) sizeOf(p *stored.Piece) int {
 	return int(p.Part.Elements()) / quant.BlockColumns * q.packing.BlockBytes()
 }
 
-// sizesOf is about what the converted copies of pieces take.
-func (q *quantizer) sizesOf(pieces []stored.Piece) (n int64) {
-	for i := range pieces {
-		n += int64(q.sizeOf(&pieces[i]))
-	}
-	return n
-}
-
 // convert converts the matrix that r is to bands, with all threads, again if its file changed
 // meanwhile.
 func (q *quantizer) convert(ctx context.Context, to []byte, r stored.Range, part *backend.Part) error {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/meta"
 )
 
 // copies are the weights of the cpu tier that are in anonymous memory: promoted and converted ones. Each
@@ -151,18 +152,25 @@ func (s *Store) trim() {
 	}
 }
 
-// LeastBudget returns the bytes of copies that a pass needs at least: the converted weights of the
-// largest unit.
+// LeastBudget returns the bytes of copies that a pass needs at least: the weights of the largest unit
+// that are converted in memory.
 func (s *Store) LeastBudget() (most int64) {
+	if s.sidecar != nil {
+		return 0
+	}
 	for i := range s.units {
 		var n int64
-		for _, g := range s.copies.order {
-			if g.convert && s.uses(&s.units[i], g) {
-				s.find(g)
-				n += s.quantizer.sizesOf(g.pieces)
+		for _, node := range s.units[i].Modules {
+			for _, m := range node.Module.Walk() {
+				if m.Kind == meta.KindEmbedding {
+					continue // its rows are looked up as stored
+				}
+				for _, p := range m.Params {
+					n += s.quantizer.bytes[p.Resolve()]
+				}
 			}
 		}
-		most = max(most, n)
+		most = max(most, n+n/256) // copies begin at multiples of hostmem.Align
 	}
 	return most
 }
