@@ -2,18 +2,6 @@ package policy
 
 import "math"
 
-// A Trace is a recorded routing: what each layer of each pass requested.
-type Trace struct {
-	Layers []Layer
-	Steps  []Step
-}
-
-// A Step is one request.
-type Step struct {
-	Layer    int
-	Segments []int32
-}
-
 // A Kind names a policy of eviction.
 type Kind string
 
@@ -28,9 +16,14 @@ const (
 // Kinds lists the kinds.
 func Kinds() []Kind { return []Kind{LRU, Forecast, Belady} }
 
-// Replay counts the hits of a trace in a cache of capacity bytes that begins empty. capacity and ahead
-// are as in [New].
+// Replay counts the hits of a trace in a cache of capacity bytes that begins empty. ahead is as in
+// [New].
 func Replay(t *Trace, kind Kind, capacity int64, ahead int) Stats {
+	return replay(t, kind, capacity, ahead, 0, math.MaxInt)
+}
+
+// replay counts the hits of steps with at most so many segments, from step first on.
+func replay(t *Trace, kind Kind, capacity int64, ahead, first, most int) (counted Stats) {
 	c := newCache(t.Layers, capacity, ahead)
 	switch kind {
 	case LRU:
@@ -40,10 +33,55 @@ func Replay(t *Trace, kind Kind, capacity int64, ahead int) Stats {
 	default:
 		c.order = newForecast(c)
 	}
-	for _, s := range t.Steps {
+	for i, s := range t.Steps {
+		before := c.stats
 		c.Request(s.Layer, s.Segments)
+		if i >= first && len(s.Segments) <= most {
+			counted.Hits += c.stats.Hits - before.Hits
+			counted.Misses += c.stats.Misses - before.Misses
+			counted.Evictions += c.stats.Evictions - before.Evictions
+		}
 	}
-	return c.stats
+	return counted
+}
+
+// Ahead is the number of segments that a cache with room for so many should let be used or loaded at
+// the same time. Those keep room from segments that are needed later, so a small cache has few.
+func Ahead(slots int) int { return min(max(slots/8, 2), 8) }
+
+// Steady returns the share of hits of single tokens in a cache of capacity bytes, once it is filled:
+// it leaves out prompts and the first quarter of the trace. Segments are taken to be as large as the
+// largest.
+func Steady(t *Trace, kind Kind, capacity int64) float64 {
+	var largest int64
+	for _, l := range t.Layers {
+		largest = max(largest, l.Size)
+	}
+	slots := int(capacity / max(largest, 1))
+	sameSize := &Trace{Steps: t.Steps}
+	for _, l := range t.Layers {
+		sameSize.Layers = append(sameSize.Layers, Layer{Segments: l.Segments, Size: 1})
+	}
+	return replay(sameSize, kind, int64(max(slots, 2)), Ahead(slots), len(t.Steps)/4, t.selected()).HitRate()
+}
+
+// selected is the number of segments that one token requests of a layer: the least of all requests.
+func (t *Trace) selected() int {
+	least := math.MaxInt
+	for _, s := range t.Steps {
+		if len(s.Segments) > 0 {
+			least = min(least, len(s.Segments))
+		}
+	}
+	return least
+}
+
+// Bytes is the size of all segments.
+func (t *Trace) Bytes() (sum int64) {
+	for _, l := range t.Layers {
+		sum += int64(l.Segments) * l.Size
+	}
+	return sum
 }
 
 // recency is the order of LRU.
