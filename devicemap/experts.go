@@ -21,13 +21,22 @@ func (p *Plan) CacheExperts(hits func(share float64) float64) {
 			continue
 		}
 		staged := 2 * largest // already in the plan
-		free := min(max(0, d.LimitBytes-d.Used()), max(0, onDisk+onDisk/cacheOverhead-staged))
+		all := (onDisk + largest - 1) / largest * (largest + slotOverhead)
+		free := min(max(0, d.LimitBytes-d.Used()), max(0, all-staged))
 		d.StagingBytes += free
 		p.ExpertCacheBytes = staged + free
 	}
-	p.ExpertHitRate = hits(min(1, float64(p.ExpertCacheBytes)/float64(onDisk)))
+	p.ExpertHitRate = hits(cachedShare(p.ExpertCacheBytes, onDisk, largest))
 	p.DiskBytesPerToken -= int64(p.ExpertHitRate * float64(p.ExpertBytesPerToken))
 }
 
-// cacheOverhead is the part of experts that aligning them on pages may add.
-const cacheOverhead = 32
+// slotOverhead is what direct reads add to the memory of an expert: its three matrices begin and end
+// anywhere in a page.
+const slotOverhead = 3 * 3 << 12
+
+// cachedShare returns the share of experts of so many bytes in all, the largest of which is given, for
+// which a cache has room in whole slots.
+func cachedShare(cache, bytes, largest int64) float64 {
+	slots := cache / (largest + slotOverhead)
+	return min(1, float64(slots*largest)/float64(bytes))
+}

@@ -10,10 +10,11 @@ import (
 type filler struct {
 	units   []unit
 	budgets []Budget
-	room    []int64    // left for weights, by budget
-	free    []int      // units without a place, most wanted first
-	needs   []int64    // what each unit streams, with parts of it that are pinned to the disk
-	streams []streamed // matrices of units on the host that are on the disk
+	room    []int64                     // left for weights, by budget
+	free    []int                       // units without a place, most wanted first
+	hits    func(share float64) float64 // see Policy.ExpertHits
+	needs   []int64                     // what each unit streams, with parts of it that are pinned to the disk
+	streams []streamed                  // matrices of units on the host that are on the disk
 }
 
 func (f *filler) index(d Device) int {
@@ -181,6 +182,7 @@ func (f *filler) try(room int64, c choice) choice {
 		}
 	}
 	cached := false
+	var disk unit // the experts on the disk
 	for n, i := range f.free {
 		u := &f.units[i]
 		rest := u.bytes - kept[i]
@@ -205,6 +207,11 @@ func (f *filler) try(room int64, c choice) choice {
 		}
 		c.reads += u.reads - kept[i] - more
 		c.disk += rest - more
+		disk.expertBytes, disk.expertReads = disk.expertBytes+u.expertBytes, disk.expertReads+u.expertReads
+	}
+	if f.hits != nil && disk.expertBytes > 0 && c.ok {
+		share := cachedShare(2*c.expert+room, disk.expertBytes, c.expert)
+		c.reads -= int64(f.hits(share) * float64(disk.expertReads))
 	}
 	return c
 }

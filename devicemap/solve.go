@@ -128,7 +128,7 @@ func solveAuto(t *table, budgets []Budget, p Policy) (Plan, error) {
 	if err := placePins(d.units, budgets, p); err != nil {
 		return Plan{}, err
 	}
-	f := filler{units: d.units, budgets: budgets, room: make([]int64, len(budgets))}
+	f := filler{units: d.units, budgets: budgets, room: make([]int64, len(budgets)), hits: p.ExpertHits}
 	host := hostOf(budgets)
 	for i := range budgets {
 		f.room[i] = budgets[i].room(budgets[i].KV)

@@ -34,7 +34,6 @@ type share struct {
 	of      float64
 	lookup  bool  // single rows, from the mapping
 	experts int32 // the module that stacks experts, of which this is a parameter; 0 for none
-	count   int64 // of experts
 }
 
 // A divider makes the units of a model.
@@ -87,7 +86,7 @@ func (t *table) shareTensors() map[int32]share {
 			if count := t.stack(e); ok && count > 0 {
 				for c := e + 1; c < t.nodes[e].end; c++ {
 					of := float64(min(spec.TopK, count)) / float64(count)
-					shares[c] = share{of: of, experts: e, count: int64(count)}
+					shares[c] = share{of: of, experts: e}
 				}
 			}
 		}
@@ -195,8 +194,12 @@ func (d *divider) addStack(whole int, c int32) {
 		}
 	}
 	if !d.parents[path] {
+		part := d.part(whole, key)
 		for p := c + 1; p < d.nodes[c].end; p++ {
-			d.addTensor(d.part(whole, key), p)
+			d.addTensor(part, p)
+		}
+		if d.shares[c+1].experts > 0 {
+			d.units[part].oneExpert(int64(d.nodes[c].size) / int64(d.stack(c)))
 		}
 		return
 	}
@@ -212,6 +215,7 @@ func (d *divider) addStack(whole int, c int32) {
 // addExpert adds expert e of stack c. What does not divide evenly counts for expert 0.
 func (d *divider) addExpert(unit int, c int32, e int) {
 	count := d.stack(c)
+	d.units[unit].oneExpert(int64(d.nodes[c].size) / int64(count))
 	for p := c + 1; p < d.nodes[c].end; p++ {
 		size := math.Floor(d.nodes[p].size / float64(count))
 		if e == 0 {
@@ -221,12 +225,15 @@ func (d *divider) addExpert(unit int, c int32, e int) {
 		if !ok {
 			s.of = 1
 		}
-		d.units[unit].weigh(size, share{of: s.of, experts: c, count: 1})
+		d.units[unit].weigh(size, share{of: s.of, experts: c})
 		d.owner[p] = unit
 	}
 }
 
-// weigh adds a tensor of the given bytes, or the slab of one expert where count is 1.
+// oneExpert notes the bytes of an expert, with all of its matrices.
+func (u *unit) oneExpert(bytes int64) { u.expert = max(u.expert, bytes) }
+
+// weigh adds a tensor of the given bytes, or the slab of one expert.
 func (u *unit) weigh(bytes float64, s share) {
 	u.bytes += int64(bytes)
 	switch {
@@ -236,7 +243,6 @@ func (u *unit) weigh(bytes float64, s share) {
 		reads := int64(math.Ceil(bytes * s.of))
 		u.reads += reads
 		u.expertBytes, u.expertReads = u.expertBytes+int64(bytes), u.expertReads+reads
-		u.expert = max(u.expert, int64(bytes)/s.count)
 	default:
 		u.reads += int64(bytes)
 		u.stream += int64(bytes)

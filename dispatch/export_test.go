@@ -1,6 +1,9 @@
 package dispatch
 
-import "github.com/heftai/heft/internal/topology"
+import (
+	"github.com/heftai/heft/internal/residency/policy"
+	"github.com/heftai/heft/internal/topology"
+)
 
 // On is o for a model that is placed as on the machine m.
 func (o Options) On(m *topology.Machine) Options {
@@ -19,3 +22,21 @@ func (o Options) InTiles(rows int) Options {
 
 // UngrowKV returns the KV cache to the size of the plan, as after some idle time.
 func (m *Model) UngrowKV() { m.ungrowKV() }
+
+// Replay returns the number of experts that m has room for, and what a replay of the recording in as
+// much memory counts.
+func (m *Model) Replay() (slots int, want ExpertCounts) {
+	least, most := m.weights.ExpertBytes()
+	slots = int(2 * most / max(least, 1))
+	trace := m.recording.Trace()
+	for i := range trace.Layers {
+		trace.Layers[i].Size = 1
+	}
+	return slots, ExpertCounts(policy.Replay(trace, policy.Forecast, int64(slots), policy.Ahead(slots)))
+}
+
+// LRU returns the counts of a replay that evicts the least recently used expert.
+func (m *Model) LRU() ExpertCounts {
+	slots, _ := m.Replay()
+	return ExpertCounts(policy.Replay(m.recording.Trace(), policy.LRU, int64(slots), policy.Ahead(slots)))
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/internal/residency"
+	"github.com/heftai/heft/internal/residency/policy"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -33,8 +34,9 @@ type Model struct {
 	variant    string // of the kernels
 	program    *nn.Program
 	weights    *residency.Store
-	cache      *kvcache.Cache // nil for a tree without attention
-	capacity   int            // tokens that a sequence can have in the cache
+	recording  *policy.Recorder // of RecordRouting
+	cache      *kvcache.Cache   // nil for a tree without attention
+	capacity   int              // tokens that a sequence can have in the cache
 	run        *nn.Context
 	adapters   []*adapter
 	hooks      []*HookHandle

@@ -66,6 +66,8 @@ type Status struct {
 	Reads ReadStatus
 	// MemoryLimit is the limit of the host's memory now, in bytes; 0 is unknown.
 	MemoryLimit int64
+	// Experts counts requests for routed experts of the disk tier.
+	Experts ExpertCounts
 	// Held is the memory that the ledger counts, in bytes by purpose.
 	Held map[string]int64
 	// Predicted is what [Model.Expect] set, and Measured what [Model.Measured] returns.
@@ -96,6 +98,9 @@ type ReadStatus struct {
 	Buckets []time.Duration
 	Within  []int64
 }
+// ExpertCounts count requests of passes for routed experts of the disk tier: those that were in memory,
+// those that were read, and the experts that were evicted for them.
+type ExpertCounts struct{ Hits, Misses, Evictions int64 }
 
 // Loading is the progress of [Model.Warm].
 type Loading struct {
@@ -145,6 +150,6 @@ func (m *Model) Status() Status {
 		MemoryLimit: m.memoryLimit(),
 		Loading: Loading{BlocksDone: p.UnitsDone, BlocksTotal: p.UnitsTotal, BytesDone: p.BytesDone,
 			BytesTotal: p.BytesTotal, SecondsLeft: p.SecondsLeft, Started: p.Started, Done: p.Done, Err: p.Err},
-		Promoted: promoted, PromoteErr: promoteErr, TierBytes: st.TierBytes, TierReadBytes: st.ReadBytes, Stall: st.Stall, Held: m.options.Ledger.Held(),
+		Promoted: promoted, PromoteErr: promoteErr, TierBytes: st.TierBytes, TierReadBytes: st.ReadBytes, Stall: st.Stall, Experts: ExpertCounts(st.Experts), Held: m.options.Ledger.Held(),
 	}
 }

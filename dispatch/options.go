@@ -93,6 +93,10 @@ type Options struct {
 	RequestBytes int64
 	// Adapters are the adapters that sequences may use. They are counted as activations.
 	Adapters []Adapter
+	// Routing is a recorded routing of the model's experts, from which [Plan] predicts the hits of
+	// their cache. nil means a usual curve: a cache with room for a share of all experts is expected
+	// to hold the square root of that share of the requested ones.
+	Routing *Routing
 	// Ledger counts the memory that the model takes. nil means a new one.
 	Ledger *Ledger
 

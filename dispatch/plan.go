@@ -77,13 +77,13 @@ func (p *placement) place(o Options) (placed, error) {
 	}
 	policy := o.DeviceMap
 	policy.SequenceKV = kv.sequence
-	policy.Loaded = p.loaded
+	policy.Loaded, policy.ExpertHits = p.loaded, o.expertHits()
 	plan, err := solve(p.skeleton, budgets, policy)
 	if err != nil {
 		return placed{plan, o}, err
 	}
 	plan.Warnings = append(plan.Warnings, limitWarnings(o.MaxMemory)...)
-	plan.CacheExperts(usualHits)
+	plan.CacheExperts(o.expertHits())
 	kv.takeFree(&plan)
 	kv.size(&plan)
 	return placed{plan, o}, nil

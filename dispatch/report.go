@@ -21,6 +21,8 @@ type Report struct {
 	FitsWith *Fit
 	// Helps are changes that are predicted to make the model faster; see [WhatHelps].
 	Helps []Help
+	// Routing are the hits of a recorded routing by size of the experts' cache; see [Routing.Curve].
+	Routing []RoutingHits
 	// Probed are the machine's speeds that Predicted was computed from; nil if they are unknown.
 	Probed *MachineSpeed
 }
@@ -65,8 +67,9 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 		MaxModel  int           `json:"max_model_len,omitempty"`
 		FitsWith  *Fit          `json:"fits_with,omitempty"`
 		Helps     []Help        `json:"what_helps,omitempty"`
+		Routing   []RoutingHits `json:"expert_hits,omitempty"`
 		Probed    *MachineSpeed `json:"probed,omitempty"`
-	}{r.Predicted, r.Measured, r.KVTokens, r.MaxModelLen, r.FitsWith, r.Helps, r.Probed})
+	}{r.Predicted, r.Measured, r.KVTokens, r.MaxModelLen, r.FitsWith, r.Helps, r.Routing, r.Probed})
 	if err != nil {
 		return nil, err
 	}

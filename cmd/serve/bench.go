@@ -25,6 +25,7 @@ type benchCmd struct {
 	Compare      string `help:"Print ratios to the results of an earlier --json run." type:"existingfile"`
 	Weights      string `help:"Measure CPU-tier weights promoted to memory or mapped (default ${default})." enum:"promoted,mapped" default:"promoted" placeholder:"promoted|mapped"`
 	NoProbe      bool   `help:"Skip measuring the machine."`
+	Trace        string `help:"Record in FILE which routed experts each pass requests." placeholder:"FILE"`
 	JSON         bool   `name:"json" help:"Print one JSON object."`
 }
 
@@ -99,6 +100,7 @@ func (c *benchCmd) load(adapters []dispatch.Adapter) (*dispatch.Model, *loader.C
 	if err != nil {
 		return nil, nil, err
 	}
+	o.Routing = usualRouting(c.CacheDir, skeleton)
 	if err = c.applyDtype(skeleton, &o); err == nil {
 		var plan devicemap.Plan
 		plan, o, err = dispatch.Plan(skeleton, o)
@@ -143,11 +145,19 @@ func (c *benchCmd) measure(ctx context.Context, m *dispatch.Model, checkpoint *l
 	if err := c.alone(ctx, m, r, adapters); err != nil {
 		return nil, err
 	}
+	if c.Trace != "" {
+		if err := m.RecordRouting(); err != nil {
+			return nil, err
+		}
+	}
 	if err = c.generate(ctx, m, r); err == nil {
 		err = c.roof(ctx, r, checkpoint)
 	}
 	r.share(m.Skeleton())
 	r.expect(m)
+	if err == nil && c.Trace != "" {
+		err = saveTrace(m, c.Trace, measurementsDir(c.CacheDir))
+	}
 	return r, err
 }
 
@@ -272,14 +282,14 @@ func prefill(ctx context.Context, m *dispatch.Model, s *dispatch.Sequence, promp
 	return nil
 }
 
-// decode continues with random tokens, so that mixtures select experts as they do for texts. The
-// first one is not measured where the context has room for one more: what it takes, it keeps.
+// decode generates tokens. Random ones cost what others do. With --trace the model chooses them, so that
+// the routing is that of text. The first one is not measured where the context has room for one more:
+// what it takes, it keeps.
 func (c *benchCmd) decode(ctx context.Context, m *dispatch.Model, rows []dispatch.BatchRow, r *benchResult) error {
-	batch := &dispatch.Batch{Rows: rows}
-	rng := rand.New(rand.NewPCG(2, 2))
+	s := stepper{batch: &dispatch.Batch{Rows: rows}, rng: rand.New(rand.NewPCG(2, 2)), vocab: m.Vocab(), choose: c.Trace != ""}
 	begin := time.Now()
 	if c.PromptTokens+c.DecodeTokens < m.Context() {
-		if _, err := m.Forward(ctx, batch); err != nil {
+		if err := s.step(ctx, m); err != nil {
 			return err
 		}
 	}
@@ -292,10 +302,7 @@ func (c *benchCmd) decode(ctx context.Context, m *dispatch.Model, rows []dispatc
 	runtime.ReadMemStats(&before)
 	start := time.Now()
 	for range c.DecodeTokens {
-		for i := range rows {
-			rows[i].Tokens[0] = int32(rng.IntN(m.Vocab()))
-		}
-		if _, err := m.Forward(ctx, batch); err != nil {
+		if err := s.step(ctx, m); err != nil {
 			return err
 		}
 	}
@@ -308,6 +315,7 @@ func (c *benchCmd) decode(ctx context.Context, m *dispatch.Model, rows []dispatc
 	r.DiskBytesPerToken, r.DiskBytesPerSecond = pointer(disk/steps), rate(disk, took)
 	r.tiers(status, end)
 	r.StallSeconds = pointer((end.Stall - status.Stall).Seconds())
+	r.count(status.Experts, end.Experts)
 	r.AllocationsPerToken = pointer(float64(after.Mallocs-before.Mallocs) / steps)
 	if r.Promotion != nil {
 		r.Promotion.After = r.DecodeTokensPerSecond

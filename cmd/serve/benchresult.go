@@ -70,6 +70,8 @@ type benchResult struct {
 
 	Tiers map[devicemap.Device]dispatch.TierStatus `json:"tiers"` // while decoding
 	Reads benchReads                               `json:"reads"` // from the disk tier, while decoding
+	// Experts are the requests for routed experts of the disk tier while decoding; nil for none.
+	Experts *expertCounts `json:"experts,omitempty"`
 
 	AllocationsPerToken *float64 `json:"allocations_per_token"`
 
@@ -176,6 +178,24 @@ func (r *benchResult) adapter(i int) string {
 		return ""
 	}
 	return r.Adapters[i%len(r.Adapters)]
+}
+
+// expertCounts count requests for routed experts: those that were in memory and those that were read,
+// and experts that were evicted for them.
+type expertCounts struct {
+	Hits      int64   `json:"hits"`
+	Misses    int64   `json:"misses"`
+	Evictions int64   `json:"evictions"`
+	HitRate   float64 `json:"hit_rate"`
+}
+
+// count sets the counts between two states of the counters.
+func (r *benchResult) count(before, after dispatch.ExpertCounts) {
+	e := expertCounts{Hits: after.Hits - before.Hits, Misses: after.Misses - before.Misses, Evictions: after.Evictions - before.Evictions}
+	if all := e.Hits + e.Misses; all > 0 {
+		e.HitRate = float64(e.Hits) / float64(all)
+		r.Experts = &e
+	}
 }
 
 func pointer(v float64) *float64 { return &v }
@@ -319,6 +339,9 @@ func (r *benchResult) print(out cmdline.Output) error {
 		fmt.Fprintln(out, "plan")
 	}
 	r.against(out, "memory", func(s *benchSpeed) *float64 { return s.MemoryBytes }, 1<<20, "MiB")
+	if e := r.Experts; e != nil {
+		fmt.Fprintf(out, "experts       %9.1f %% in memory: %d hits, %d misses, %d evictions\n", 100*e.HitRate, e.Hits, e.Misses, e.Evictions)
+	}
 	r.against(out, "disk reads", func(s *benchSpeed) *float64 { return s.DiskBytesPerToken }, 1<<20, "MiB a token")
 	r.against(out, "first token", func(s *benchSpeed) *float64 { return s.FirstTokenSeconds }, 1, "s")
 	r.against(out, "decode", func(s *benchSpeed) *float64 { return s.TokensPerSecond }, 1, "tokens/s")

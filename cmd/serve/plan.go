@@ -24,27 +24,14 @@ type planCmd struct {
 	OffloadBuffers bool   `help:"Offload buffers with their layers (Accelerate's policies)."`
 	NoProbe        bool   `help:"Skip measuring this machine (0.4 s); no speeds are predicted."`
 	DiskRate       string `help:"Predict for a disk of this rate instead of measuring one: 2GB/s, 500MiB/s." placeholder:"RATE"`
+	Trace          string `help:"Replay routing that serve bench --trace recorded: hits of experts by memory." placeholder:"FILE"`
 	JSON           bool   `name:"json" help:"Print one JSON object."`
 }
 
 // Run plans from config.json and, where they are there, the shards' headers.
 func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
-	path, err := c.path()
+	path, o, disk, err := c.asked()
 	if err != nil {
-		return err
-	}
-	disk, err := parseRate(c.DiskRate)
-	if err != nil {
-		return cmdline.Misusef("--disk-rate: %w", err)
-	}
-	o, err := c.options()
-	if err != nil {
-		return err
-	}
-	if err := c.place(&o); err != nil {
-		return err
-	}
-	if o.Adapters, err = c.adapters(""); err != nil {
 		return err
 	}
 	skeleton, checkpoint, err := skeletonAt(path)
@@ -55,13 +42,24 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 		defer checkpoint.Close()
 	}
 	c.refine(&o.DeviceMap)
+	var curve []dispatch.RoutingHits
+	var ignored string
+	if c.Trace == "" {
+		o.Routing, ignored = keptRouting(c.CacheDir, skeleton)
+	} else if o.Routing, ignored = readRouting(c.Trace, skeleton); o.Routing != nil {
+		curve = o.Routing.Curve()
+	}
 	asked := o
 	plan, o, err := dispatch.Plan(skeleton, o)
 	if err != nil {
 		return err
 	}
+	if ignored != "" {
+		plan.Warnings = append(plan.Warnings, ignored)
+	}
 	report := dispatch.NewReport(plan)
 	report.KVTokens, report.MaxModelLen = o.KVTokens, o.MaxModelLen
+	report.Routing = curve
 	report.FitsWith, _ = dispatch.FitsWith(skeleton, asked, plan)
 	if !c.NoProbe {
 		speeds := probePlan(ctx, o, checkpoint)
@@ -81,9 +79,27 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	if err := plan.Render(out, color, width); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "\n%sKV cache of %d tokens; a request may have up to %d\n%s%s%s",
-		plan.Explain(), o.KVTokens, o.MaxModelLen, fitLine(report.FitsWith), predictedLine(report.Predicted)+helpLine(report), unreadLine(skeleton)+warningLines(plan.Warnings))
+	_, err = fmt.Fprintf(out, "\n%sKV cache of %d tokens; a request may have up to %d\n%s%s%s%s",
+		plan.Explain(), o.KVTokens, o.MaxModelLen, fitLine(report.FitsWith), predictedLine(report.Predicted)+helpLine(report), unreadLine(skeleton)+warningLines(plan.Warnings),
+		hitsTable(o.Routing, curve))
 	return err
+}
+
+// asked returns what the flags ask for: the model, the options and the disk's rate, 0 to measure it.
+func (c *planCmd) asked() (path string, o dispatch.Options, disk float64, err error) {
+	if path, err = c.path(); err != nil {
+		return path, o, disk, err
+	}
+	if disk, err = parseRate(c.DiskRate); err != nil {
+		return path, o, disk, cmdline.Misusef("--disk-rate: %w", err)
+	}
+	if o, err = c.options(); err == nil {
+		err = c.place(&o)
+	}
+	if err == nil {
+		o.Adapters, err = c.adapters("")
+	}
+	return path, o, disk, err
 }
 
 // refine puts the flags that only plan has into a policy.

@@ -239,6 +239,7 @@ func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 		s.close()
 		return nil, err
 	}
+	w.options.Routing = usualRouting(c.CacheDir, skeleton)
 	plan, options, err := dispatch.Plan(skeleton, w.options)
 	if err == nil {
 		err = checkDevices(plan)

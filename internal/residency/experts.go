@@ -130,6 +130,9 @@ func (s *Store) sourcePieces(p *meta.Param, e int) []stored.Piece {
 // WantExperts requests all of experts of m that are streamed and not in memory, at once.
 func (s *Store) WantExperts(m *meta.Module, experts []int32) {
 	st := s.stacks[m]
+	if st != nil && s.recorder != nil {
+		s.recorder.Record(st.layer, experts)
+	}
 	if st == nil || s.experts == nil {
 		return
 	}
@@ -151,12 +154,11 @@ func (s *Store) expertCache(slots int) *policy.Cache {
 	for _, st := range s.stackOrder {
 		layers = append(layers, policy.Layer{Segments: len(st.experts), Size: 1})
 	}
-	return policy.New(layers, int64(slots), expertsAhead(slots))
+	return policy.New(layers, int64(slots), policy.Ahead(slots))
 }
 
-// expertsAhead is the number of experts that are used or read at the same time. Those keep slots from
-// experts that are needed later, so a small ring has few.
-func expertsAhead(slots int) int { return min(max(slots/8, 2), 8) }
+// RecordExperts records from now on which experts are requested, whatever their tier. nil ends it.
+func (s *Store) RecordExperts(r *policy.Recorder) { s.recorder = r }
 
 // expertLoad makes the load of expert e before the ring needs it.
 func (s *Store) expertLoad(st *stack, e int) *load {

@@ -29,7 +29,7 @@ func TestRingReadsWhatTheCacheMisses(t *testing.T) {
 			}
 		}
 		r, reads := newTestRing(t, experts*layers, slots, nil)
-		r.decide(policy.New(trace.Layers, int64(slots), expertsAhead(slots)))
+		r.decide(policy.New(trace.Layers, int64(slots), policy.Ahead(slots)))
 		for _, s := range trace.Steps {
 			var ids []int
 			for _, e := range s.Segments {
@@ -43,7 +43,7 @@ func TestRingReadsWhatTheCacheMisses(t *testing.T) {
 				r.request(ids[i+1:], Demand)
 			}
 		}
-		want := policy.Replay(trace, policy.Forecast, int64(slots), expertsAhead(slots))
+		want := policy.Replay(trace, policy.Forecast, int64(slots), policy.Ahead(slots))
 		if got := r.cached(); got != want || reads.Load() != want.Misses {
 			t.Errorf("%d slots: %d reads and %+v, want %d reads and %+v", slots, reads.Load(), got, want.Misses, want)
 		}

@@ -2,6 +2,7 @@ package residency
 
 import (
 	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/residency/policy"
 )
 
 // leastSlots is the smallest number of experts' slots that works: one to compute with, one to read into.
@@ -52,7 +53,7 @@ func (r *ring) resize(n int) (grown int64) {
 	if n == r.size() || r.busy() {
 		return 0
 	}
-	r.cache.SetAhead(expertsAhead(n))
+	r.cache.SetAhead(policy.Ahead(n))
 	for _, m := range r.cache.Resize(int64(n)) {
 		at := r.home[m.ID]
 		r.home[m.ID] = -1

@@ -75,6 +75,7 @@ type Store struct {
 	requested   []int   // ring ids of the selected experts that were not held yet, in order
 	later       []int32 // scratch of HoldExperts
 	segments    []int32 // the experts of requested, by number in their stack
+	recorder    *policy.Recorder
 
 	blocks    []*hostmem.Block
 	files     files

@@ -1,6 +1,9 @@
 package policy
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // A Kind names a policy of eviction.
 type Kind string
@@ -49,20 +52,62 @@ func replay(t *Trace, kind Kind, capacity int64, ahead, first, most int) (counte
 // the same time. Those keep room from segments that are needed later, so a small cache has few.
 func Ahead(slots int) int { return min(max(slots/8, 2), 8) }
 
-// Steady returns the share of hits of single tokens in a cache of capacity bytes, once it is filled:
-// it leaves out prompts and the first quarter of the trace. Segments are taken to be as large as the
-// largest.
-func Steady(t *Trace, kind Kind, capacity int64) float64 {
-	var largest int64
-	for _, l := range t.Layers {
-		largest = max(largest, l.Size)
-	}
-	slots := int(capacity / max(largest, 1))
+// Steady returns the share of hits of single tokens in a cache with room for so many segments of any
+// layer, once it is filled: it leaves out prompts and the first quarter of the trace.
+func Steady(t *Trace, kind Kind, slots int) float64 {
 	sameSize := &Trace{Steps: t.Steps}
 	for _, l := range t.Layers {
 		sameSize.Layers = append(sameSize.Layers, Layer{Segments: l.Segments, Size: 1})
 	}
 	return replay(sameSize, kind, int64(max(slots, 2)), Ahead(slots), len(t.Steps)/4, t.selected()).HitRate()
+}
+
+// A Point is the share of hits of a cache with room for a share of all segments.
+type Point struct {
+	Share float64 `json:"share"`
+	Hits  float64 `json:"hits"`
+}
+
+const (
+	// curveStep is the ratio of neighbouring shares of a curve: between them hits are interpolated.
+	curveStep = 1.25
+	// fewSegments have a point for each number.
+	fewSegments = 32
+)
+
+// Measure sets the trace's curve, from shares of 1/500 to all. It replays the trace some 30 times.
+func (t *Trace) Measure() {
+	t.Curve = nil
+	n := t.segments()
+	for slots := n; slots > max(1, n/500); {
+		t.Curve = append(t.Curve, Point{float64(slots) / float64(n), Steady(t, Forecast, slots)})
+		if n <= fewSegments {
+			slots--
+		} else {
+			slots = min(slots-1, int(float64(slots)/curveStep))
+		}
+	}
+	slices.Reverse(t.Curve)
+}
+
+// Hits interpolates the curve, which Measure has set.
+func (t *Trace) Hits(share float64) float64 {
+	before := Point{}
+	for _, p := range t.Curve {
+		if share <= p.Share {
+			return before.Hits + (p.Hits-before.Hits)*(share-before.Share)/(p.Share-before.Share)
+		}
+		before = p
+	}
+	return before.Hits
+}
+
+// segments is the number of all segments.
+func (t *Trace) segments() (n int) {
+	for _, l := range t.Layers {
+		n += l.Segments
+	}
+	return n
 }
 
 // selected is the number of segments that one token requests of a layer: the least of all requests.
@@ -74,14 +119,6 @@ func (t *Trace) selected() int {
 		}
 	}
 	return least
-}
-
-// Bytes is the size of all segments.
-func (t *Trace) Bytes() (sum int64) {
-	for _, l := range t.Layers {
-		sum += int64(l.Segments) * l.Size
-	}
-	return sum
 }
 
 // recency is the order of LRU.

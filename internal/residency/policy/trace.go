@@ -13,6 +13,7 @@ import (
 type Trace struct {
 	Layers []Layer
 	Steps  []Step
+	Curve  []Point // by ascending share, set by Measure
 }
 
 // A Step is one request.
@@ -74,6 +75,7 @@ const (
 type header struct {
 	Layers []fileLayer `json:"layers"`
 	Steps  int         `json:"steps"`
+	Curve  []Point     `json:"curve"`
 }
 
 type fileLayer struct {
@@ -85,7 +87,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Encode returns the contents of a file for the trace.
 func (t *Trace) Encode() []byte {
-	h := header{Steps: len(t.Steps)}
+	h := header{Steps: len(t.Steps), Curve: t.Curve}
 	for _, l := range t.Layers {
 		h.Layers = append(h.Layers, fileLayer{l.Segments, l.Size})
 	}
@@ -125,6 +127,12 @@ func Decode(b []byte) (*Trace, error) {
 			return nil, fmt.Errorf("policy: layer %d of the routing trace has %d experts of %d bytes", i, l.Experts, l.Bytes)
 		}
 		t.Layers = append(t.Layers, Layer{l.Experts, l.Bytes})
+	}
+	t.Curve = h.Curve
+	for i, p := range t.Curve {
+		if p.Hits < 0 || p.Hits > 1 || p.Share > 1 || p.Share <= 0 || i > 0 && p.Share <= t.Curve[i-1].Share {
+			return nil, fmt.Errorf("policy: point %d of the routing trace's curve is %v", i, p)
+		}
 	}
 	d := decoder{rest: rest}
 	for i := range h.Steps {

@@ -10,6 +10,7 @@ func TestTraceIsReadAsWritten(t *testing.T) {
 	for i := range want.Layers {
 		want.Layers[i].Size = int64(100 + i)
 	}
+	want.Measure()
 	b := want.Encode()
 	got, err := Decode(b)
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -53,4 +54,18 @@ func FuzzDecode(f *testing.F) {
 			Replay(trace, Forecast, 10, 2)
 		}
 	})
+}
+
+func TestCurveIsInterpolated(t *testing.T) {
+	r := routings()[4]
+	trace := r.trace(1)
+	trace.Measure()
+	for _, share := range []float64{0.03, 0.07, 0.1, 0.2, 0.4, 0.7, 0.9} {
+		if got, want := trace.Hits(share), Steady(trace, Forecast, int(r.slots(share))); got < want-0.01 || got > want+0.01 {
+			t.Errorf("%.0f %% in memory: %.3f of the requests hit, want %.3f", 100*share, got, want)
+		}
+	}
+	if trace.Hits(0) != 0 || trace.Hits(1) < 0.95 {
+		t.Errorf("hits from %.3f to %.3f", trace.Hits(0), trace.Hits(1))
+	}
 }

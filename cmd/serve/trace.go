@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strings"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/meta"
+)
+
+// A stepper generates tokens with a batch.
+type stepper struct {
+	batch  *dispatch.Batch
+	rng    *rand.Rand
+	vocab  int
+	choose bool // the model chooses tokens; else they are random
+}
+
+// step runs a pass and sets the next tokens.
+func (s *stepper) step(ctx context.Context, m *dispatch.Model) error {
+	logits, err := m.Forward(ctx, s.batch)
+	if err != nil {
+		return err
+	}
+	for i := range s.batch.Rows {
+		next := int32(s.rng.IntN(s.vocab))
+		if s.choose {
+			_, row := logits.Row(i)
+			next = draw(row, s.rng)
+		}
+		s.batch.Rows[i].Tokens[0] = next
+	}
+	return nil
+}
+
+// draw draws a token with the probabilities of logits.
+func draw(logits []float32, rng *rand.Rand) int32 {
+	most := float32(math.Inf(-1))
+	for _, v := range logits {
+		most = max(most, v)
+	}
+	sum := 0.0
+	for _, v := range logits {
+		sum += math.Exp(float64(v - most))
+	}
+	left := rng.Float64() * sum
+	for i, v := range logits {
+		if left -= math.Exp(float64(v - most)); left <= 0 {
+			return int32(i)
+		}
+	}
+	return int32(len(logits) - 1)
+}
+
+// saveTrace writes the recorded routing to path, and keeps it in folder for plans.
+func saveTrace(m *dispatch.Model, path, folder string) error {
+	routing, err := m.Routing()
+	if err != nil {
+		return err
+	}
+	if err := routing.Save(path); err != nil || folder == "" {
+		return err
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	return routing.Save(dispatch.RoutingFile(folder, m.Skeleton()))
+}
+
+// readRouting reads a routing for a plan. If the file is damaged it returns a warning that says so.
+func readRouting(path string, skeleton *meta.Model) (routing *dispatch.Routing, warning string) {
+	routing, err := dispatch.ReadRouting(path, skeleton)
+	if err != nil {
+		return nil, fmt.Sprintf("ignoring the routing trace: %v", err)
+	}
+	return routing, ""
+}
+
+// keptRouting reads the routing that bench --trace keeps for models of this shape. nil means none.
+func keptRouting(cache string, skeleton *meta.Model) (routing *dispatch.Routing, warning string) {
+	folder := measurementsDir(cache)
+	if folder == "" {
+		return nil, ""
+	}
+	path := dispatch.RoutingFile(folder, skeleton)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, ""
+	}
+	return readRouting(path, skeleton)
+}
+
+// usualRouting is keptRouting with the warning logged.
+func usualRouting(cache string, skeleton *meta.Model) *dispatch.Routing {
+	routing, warning := keptRouting(cache, skeleton)
+	if warning != "" {
+		slog.Warn(warning)
+	}
+	return routing
+}
+
+// hitsTable prints the hits of a routing by the size of the cache.
+func hitsTable(routing *dispatch.Routing, curve []dispatch.RoutingHits) string {
+	if len(curve) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nshare of the experts that one token requests which a filled cache holds (%d recorded passes):\n", routing.Passes())
+	fmt.Fprintf(&b, "%10s %8s %8s %8s %8s\n", "cache", "of all", "LRU", "Heft", "Belady")
+	for _, h := range curve {
+		fmt.Fprintf(&b, "%10s %6.1f %% %6.1f %% %6.1f %% %6.1f %%\n", devicemap.FormatSize(h.CacheBytes), 100*h.Share, 100*h.LRU, 100*h.Heft, 100*h.Belady)
+	}
+	return b.String()
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/dispatch"
+)
+
+const mixtureDir = "../../testdata/golden/train/gradients/qwen3-moe"
+
+// TestTraceOfABench records the routing of a bench and plans with it: the plan uses the file that is
+// given or kept, and ignores a damaged one with a line.
+func TestTraceOfABench(t *testing.T) {
+	dir := t.TempDir()
+	file, cache := filepath.Join(dir, "routing.trace"), filepath.Join(dir, "cache")
+	var bench benchResult
+	parse(t, &bench, "bench", "--json", "--no-probe", "--prompt-tokens", "4", "--decode-tokens", "8", "--threads", "1",
+		"--device-map", "disk", "--cache-dir", cache, "--trace", file, mixtureDir)
+	if bench.Experts == nil || bench.Experts.Hits+bench.Experts.Misses == 0 {
+		t.Errorf("the bench counted %+v requests for experts", bench.Experts)
+	}
+	var plan struct {
+		Hits []dispatch.RoutingHits `json:"expert_hits"`
+		Rate float64                `json:"expert_hit_rate"`
+	}
+	parse(t, &plan, "plan", "--json", "--no-probe", "--device-map", "disk", "--cache-dir", "none", "--trace", file, mixtureDir)
+	if n := len(plan.Hits); n == 0 || plan.Hits[n-1].Share < 0.99 || plan.Hits[n-1].Belady < plan.Hits[n-1].Heft {
+		t.Errorf("the plan has hits %+v", plan.Hits)
+	}
+	out, _ := command(t, 0, "plan", "--no-probe", "--device-map", "disk", "--cache-dir", cache, "--trace", file, mixtureDir)
+	if !strings.Contains(out, "Belady") || strings.Contains(out, "ignoring") {
+		t.Errorf("the plan prints %s", out)
+	}
+	kept, err := filepath.Glob(filepath.Join(cache, "routing-*.trace"))
+	if err != nil || len(kept) != 1 {
+		t.Fatal("kept in the cache folder:", kept, err)
+	}
+	for _, path := range []string{file, kept[0]} {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, b[:len(b)-3], 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{{"--cache-dir", cache}, {"--cache-dir", "none", "--trace", file}} {
+		out, _ := command(t, 0, append([]string{"plan", "--no-probe", "--json", "--device-map", "disk", mixtureDir}, args...)...)
+		if !strings.Contains(out, "ignoring the routing trace") || !json.Valid([]byte(out)) {
+			t.Errorf("%v with a damaged trace prints %s", args, out)
+		}
+	}
+}

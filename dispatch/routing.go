@@ -1,0 +1,160 @@
+package dispatch
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/heftai/heft/internal/atomicfile"
+	"github.com/heftai/heft/internal/residency/policy"
+	"github.com/heftai/heft/internal/smallfile"
+	"github.com/heftai/heft/meta"
+)
+
+// A Routing is a recorded routing of a mixture of experts: which experts each pass requested. Plans
+// use it to predict the hits of the experts' cache; see [Options].Routing. Any goroutine may use it.
+type Routing struct{ trace *policy.Trace }
+
+// maxRecorded is the number of requested experts that a recording holds: 8 MiB of memory, and a file of
+// 2 MiB. A token of a model with 60 layers of which it requests 8 experts each takes 480.
+const maxRecorded = 1 << 20
+
+// RecordRouting records from now on which experts passes request, up to a fixed number. It must not be
+// called during a pass. It fails if the model has no routed experts.
+func (m *Model) RecordRouting() error {
+	layers := expertLayers(m.skeleton)
+	if len(layers) == 0 {
+		return errors.New("dispatch: recording the routing: this model has no routed experts")
+	}
+	m.recording = policy.NewRecorder(layers, maxRecorded)
+	m.weights.RecordExperts(m.recording)
+	return nil
+}
+
+// Routing ends the recording and returns it. It must not be called during a pass. It fails if nothing
+// was recorded. It replays the recording some 30 times, which takes a second for a thousand tokens.
+func (m *Model) Routing() (*Routing, error) {
+	m.weights.RecordExperts(nil)
+	if m.recording == nil {
+		return nil, errors.New("dispatch: the routing was not recorded")
+	}
+	r := &Routing{trace: m.recording.Trace()}
+	if len(r.trace.Steps) == 0 {
+		return nil, errors.New("dispatch: no pass was recorded")
+	}
+	r.trace.Measure()
+	return r, nil
+}
+
+// Save writes the routing to a file, atomically.
+func (r *Routing) Save(path string) error {
+	if err := atomicfile.WriteFile(path, r.trace.Encode()); err != nil {
+		return fmt.Errorf("dispatch: saving a routing: %w", err)
+	}
+	return nil
+}
+
+// ReadRouting reads a file of [Routing.Save] for skeleton. It fails if the file is damaged or is that
+// of a model with other layers of experts.
+func ReadRouting(path string, skeleton *meta.Model) (*Routing, error) {
+	b, err := smallfile.Read(path, policy.MaxBytes)
+	if err != nil {
+		return nil, fmt.Errorf("dispatch: %w", err)
+	}
+	trace, err := policy.Decode(b)
+	if err != nil {
+		return nil, fmt.Errorf("dispatch: %s: %w", path, err)
+	}
+	layers := expertLayers(skeleton)
+	if len(layers) != len(trace.Layers) {
+		return nil, fmt.Errorf("dispatch: %s: the routing has %d layers of experts, want %d", path, len(trace.Layers), len(layers))
+	}
+	for i, l := range layers {
+		if n := trace.Layers[i].Segments; n != l.Segments {
+			return nil, fmt.Errorf("dispatch: %s: layer %d of the routing has %d experts, want %d", path, i, n, l.Segments)
+		}
+	}
+	trace.Layers = layers
+	return &Routing{trace}, nil
+}
+
+// RoutingFile returns the path at which the routing of models of this shape is kept in folder.
+func RoutingFile(folder string, skeleton *meta.Model) string {
+	h := sha256.New()
+	for path, p := range skeleton.Root.AllParams() {
+		fmt.Fprintln(h, path, p.Shape)
+	}
+	return filepath.Join(folder, "routing-"+hex.EncodeToString(h.Sum(nil)[:8])+".trace")
+}
+
+// Passes returns the number of passes that were recorded.
+func (r *Routing) Passes() int { return len(r.trace.Steps) / len(r.trace.Layers) }
+
+// RoutingHits are the shares of requested experts that caches of one size hold, by policy.
+type RoutingHits struct {
+	CacheBytes int64   `json:"cache_bytes"`
+	Share      float64 `json:"share"` // of all experts, for which the cache has room
+	LRU        float64 `json:"lru"`
+	Heft       float64 `json:"heft"`
+	Belady     float64 `json:"belady"` // which knows the future: no policy has more
+}
+
+// Hits replays the recording in a cache of so many bytes. It counts single tokens in a filled cache: no
+// prompts, and not the first quarter.
+func (r *Routing) Hits(cacheBytes int64) RoutingHits {
+	var bytes int64
+	experts := 0
+	for _, l := range r.trace.Layers {
+		bytes += int64(l.Segments) * l.Size
+		experts += l.Segments
+	}
+	share := min(1, float64(cacheBytes)/float64(bytes))
+	slots := int(share * float64(experts))
+	return RoutingHits{CacheBytes: cacheBytes, Share: share,
+		LRU:    policy.Steady(r.trace, policy.LRU, slots),
+		Heft:   policy.Steady(r.trace, policy.Forecast, slots),
+		Belady: policy.Steady(r.trace, policy.Belady, slots)}
+}
+
+// routingShares are the sizes of caches of [Routing.Curve].
+var routingShares = []float64{0.02, 0.04, 0.06, 0.08, 0.12, 0.16, 0.24, 0.32, 0.5, 0.75, 1}
+
+// Curve replays the recording in caches of several sizes.
+func (r *Routing) Curve() []RoutingHits {
+	var bytes int64
+	for _, l := range r.trace.Layers {
+		bytes += int64(l.Segments) * l.Size
+	}
+	var list []RoutingHits
+	for _, share := range routingShares {
+		list = append(list, r.Hits(int64(share*float64(bytes))))
+	}
+	return list
+}
+
+// expertLayers returns the layers of routed experts in the order in which a pass requests them, with
+// the stored size of an expert.
+func expertLayers(skeleton *meta.Model) (layers []policy.Layer) {
+	for _, m := range skeleton.Root.Walk() {
+		spec, ok := m.Spec.(*meta.MoESpec)
+		if !ok || m.Find(spec.Experts) == nil {
+			continue
+		}
+		l := policy.Layer{Segments: spec.Count}
+		for _, p := range m.Find(spec.Experts).Resolve().AllParams() {
+			l.Size += p.Bytes() / int64(max(1, spec.Count))
+		}
+		layers = append(layers, l)
+	}
+	return layers
+}
+
+// expertHits returns the predicted share of hits by the share of experts that a cache has room for.
+func (o *Options) expertHits() func(share float64) float64 {
+	if o.Routing == nil {
+		return usualHits
+	}
+	return o.Routing.trace.Hits
+}

@@ -1,0 +1,197 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/meta"
+)
+
+func mixtureFolder(t *testing.T, inner int) string {
+	t.Helper()
+	return shape{hidden: 96, inner: inner, heads: 4, kv: 2, dim: 20, vocab: 230, layers: 3, dtype: meta.BFloat16, shift: 3, experts: true, choose: 2}.folder(t, rand.New(rand.NewPCG(7, 7)))
+}
+
+// wander runs prompts and generates random tokens, several sequences at a time.
+func wander(t *testing.T, m *dispatch.Model, passes int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(8, 8))
+	for pass := 0; pass < passes; {
+		sequences := make([]*dispatch.Sequence, 1+rng.IntN(3))
+		for i := range sequences {
+			sequences[i] = m.NewSequence()
+		}
+		for step := range 12 {
+			var rows []dispatch.BatchRow
+			for _, s := range sequences {
+				tokens := make([]int32, 1)
+				if step == 0 {
+					tokens = make([]int32, 9)
+				}
+				for k := range tokens {
+					tokens[k] = int32(rng.IntN(m.Vocab()))
+				}
+				rows = append(rows, dispatch.BatchRow{Sequence: s, Tokens: tokens, PromptLen: 9, Logits: dispatch.LogitsLast})
+			}
+			if _, err := m.Forward(t.Context(), &dispatch.Batch{Rows: rows}); err != nil {
+				t.Fatal(err)
+			}
+			pass++
+		}
+		for _, s := range sequences {
+			s.Free()
+		}
+	}
+}
+
+// TestHitsAreThoseOfTheReplay holds the store to its policy, exactly: it reads what the replay of its
+// requests misses, in memory for few experts and for many.
+func TestHitsAreThoseOfTheReplay(t *testing.T) {
+	dir := mixtureFolder(t, 77)
+	skeleton, _ := open(t, dir)
+	o := dispatch.Options{Threads: 2, Context: 128, MaxBatchTokens: 32, MaxSequences: 3}
+	need, err := dispatch.EstimateMemory(skeleton, o, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[int]bool{}
+	for part := range int64(7) {
+		o := o
+		o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least + (need.All-need.Least)*part/8 - dispatch.RuntimeBytes)}}
+		m := cpuModel(t, dir, o)
+		if err := m.RecordRouting(); err != nil {
+			t.Fatal(err)
+		}
+		wander(t, m, 150)
+		slots, want := m.Replay()
+		if got := m.Status().Experts; got != want {
+			t.Errorf("room for %d experts: counted %+v, want %+v", slots, got, want)
+		}
+		if lru := m.LRU(); want.Misses > lru.Misses+lru.Misses/50 {
+			t.Errorf("room for %d experts: %d misses, and %d with the least recently used evicted", slots, want.Misses, lru.Misses)
+		}
+		seen[slots] = true
+		m.Close()
+	}
+	if len(seen) < 4 {
+		t.Errorf("the test ran with room for %v experts, want 4 sizes", seen)
+	}
+}
+
+func TestRoutingIsReadAsSaved(t *testing.T) {
+	dir := mixtureFolder(t, 77)
+	m := onDisk(t, dir, dispatch.Options{Threads: 1})
+	if _, err := m.Routing(); err == nil {
+		t.Error("a routing that was not recorded")
+	}
+	if err := m.RecordRouting(); err != nil {
+		t.Fatal(err)
+	}
+	wander(t, m, 150)
+	saved, err := m.Routing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "routing.trace")
+	if err := saved.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	read, err := dispatch.ReadRouting(path, m.Skeleton())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprint(read.Curve(), read.Passes()), fmt.Sprint(saved.Curve(), saved.Passes()); got != want {
+		t.Errorf("read %s, want %s", got, want)
+	}
+	last := dispatch.RoutingHits{}
+	for _, h := range read.Curve() {
+		if h.LRU > h.Belady || h.Heft > h.Belady || h.Heft < last.Heft-0.02 || h.Belady < last.Belady {
+			t.Errorf("hits %+v after %+v", h, last)
+		}
+		last = h
+	}
+	if _, err := dispatch.ReadRouting(path, trillion(t, "")); err == nil {
+		t.Error("the routing of a model with other experts is read")
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 1
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dispatch.ReadRouting(path, m.Skeleton()); err == nil {
+		t.Error("a damaged routing is read")
+	}
+}
+
+// TestThePlanPredictsHits: with a recorded routing the plan's bytes per token are those measured.
+func TestThePlanPredictsHits(t *testing.T) {
+	dir := mixtureFolder(t, 1030)
+	skeleton, checkpoint := open(t, dir)
+	recorded := onDisk(t, dir, dispatch.Options{Threads: 1})
+	if err := recorded.RecordRouting(); err != nil {
+		t.Fatal(err)
+	}
+	wanderAlone(t, recorded, 400)
+	routing, err := recorded.Routing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := dispatch.Options{Threads: 1, Context: 128, MaxBatchTokens: 32, MaxSequences: 1, Routing: routing}
+	need, err := dispatch.EstimateMemory(skeleton, o, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tenths := range []int64{3, 5, 7} {
+		o := o
+		limit := need.Least + (need.All-need.Least)*tenths/10 - dispatch.RuntimeBytes
+		o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(limit)}}
+		plan, o, err := dispatch.Plan(skeleton, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plan.ExpertHitRate <= 0 || plan.ExpertHitRate >= 1 {
+			t.Errorf("the plan expects %v hits", plan.ExpertHitRate)
+			continue
+		}
+		m, err := dispatch.New(skeleton, checkpoint, plan.Map, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wanderAlone(t, m, 100)
+		before := m.Status()
+		wanderAlone(t, m, 300)
+		got := float64(m.Status().TierReadBytes-before.TierReadBytes) / 300
+		if want := float64(plan.DiskBytesPerToken); got < 0.93*want || got > 1.07*want {
+			t.Errorf("a token reads %.0f bytes, want %.0f within 7 %%: %+v\n%s", got, want, m.Status().Experts, plan.Explain())
+		}
+		m.Close()
+	}
+}
+
+// wanderAlone generates random tokens with one sequence at a time.
+func wanderAlone(t *testing.T, m *dispatch.Model, passes int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(9, 9))
+	var s *dispatch.Sequence
+	for pass := range passes {
+		if pass%100 == 0 {
+			if s != nil {
+				s.Free()
+			}
+			s = m.NewSequence()
+		}
+		row := dispatch.BatchRow{Sequence: s, Tokens: []int32{int32(rng.IntN(m.Vocab()))}, PromptLen: 1, Logits: dispatch.LogitsLast}
+		if _, err := m.Forward(t.Context(), &dispatch.Batch{Rows: []dispatch.BatchRow{row}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Free()
+}
