@@ -98,6 +98,7 @@ type ReadStatus struct {
 	Buckets []time.Duration
 	Within  []int64
 }
+
 // ExpertCounts count requests of passes for routed experts of the disk tier: those that were in memory,
 // those that were read, and the experts that were evicted for them.
 type ExpertCounts struct{ Hits, Misses, Evictions int64 }
