@@ -7,10 +7,13 @@ import (
 	"strconv"
 )
 
-// A kernel that prefetches is emitted twice behind one entry point: as compiled, and with
-// no-operations in place of the prefetches. A byte of plainFlags, that of the kernel's role, says
-// which one runs. The arithmetic is the same code, and so are its results.
-const plainFlags = "github·com∕heftai∕heft∕internal∕kernels∕fetch·plain"
+// A kernel that prefetches is emitted several times behind one entry point: as compiled, with
+// no-operations in place of the prefetches, and, where the C source uses DISTANCE, compiled with NEAR. A byte of
+// prefetchFlags, that of the kernel's role, says which one runs. The arithmetic is the same, and so are its results.
+const prefetchFlags = "github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch"
+
+// plainFlag is the flag of no prefetch; 0 is the usual distance and others are near. Package fetch has the same.
+const plainFlag = 1
 
 // roles are the roles of package fetch in its order, with the names of the kernels. The first match
 // counts; a kernel that matches none has the role of several tokens. AMX kernels always prefetch: the
@@ -20,7 +23,9 @@ var roles = []struct {
 	kernels *regexp.Regexp
 }{
 	{7, regexp.MustCompile(`^roofRead`)},
-	{5, regexp.MustCompile(`E4M3|MXFP4`)},
+	{9, regexp.MustCompile(`[Pp]ack|LineParts|ColumnParts|Half(Columns|Lines)|WidenColumns|Spread|BandPanel|^avx\d+(Lines|Columns)$`)},
+	{8, regexp.MustCompile(`MXFP4`)},
+	{5, regexp.MustCompile(`E4M3`)},
 	{6, regexp.MustCompile(`Scores|Weigh|AddLanes`)},
 	{0, regexp.MustCompile(`^avx\d+(Mul(BF16|F16|F32)1|Halves1|HalvesOne|Few\dx1)(x\d)?$`)},
 	{1, regexp.MustCompile(`^avx512bf16Dot1`)},

@@ -68,6 +68,8 @@ type function struct {
 	code []byte
 	// plain is code with no-operations in place of its prefetches; nil where it has none.
 	plain []byte
+	// near is code that prefetches at a quarter of the distance; nil where it is the same code.
+	near []byte
 }
 
 func main() {
@@ -136,6 +138,10 @@ func (g generator) compile(name string, isa []string) ([]function, error) {
 	if _, err := g.tool("clang", append(options, "-c", source, "-o", object)...); err != nil {
 		return nil, err
 	}
+	near := filepath.Join(g.dir, "near")
+	if _, err := g.tool("clang", append(options, "-DNEAR", "-c", source, "-o", near)...); err != nil {
+		return nil, err
+	}
 	var functions []function
 	for _, m := range signature.FindAllSubmatch(text, -1) {
 		f := function{name: string(m[1])}
@@ -152,6 +158,12 @@ func (g generator) compile(name string, isa []string) ([]function, error) {
 		}
 		if len(prefetches) > 0 && !strings.HasPrefix(f.name, "amx") {
 			f.plain = without(f.code, prefetches)
+			if f.near, _, err = g.link(near, f.name); err != nil {
+				return nil, err
+			}
+			if bytes.Equal(f.near, f.code) {
+				f.near = nil
+			}
 		}
 		functions = append(functions, f)
 	}
@@ -228,11 +240,21 @@ func emit(asm, stubs *bytes.Buffer, f function) {
 		emitCode(asm, f.code)
 		return
 	}
-	// The plain code is a function of its own: the assembler may loop over a jump across PCALIGN.
-	fmt.Fprintf(asm, "\tCMPB %s+%d(SB), $0\n\tJEQ 2(PC)\n\tJMP %sPlain<>(SB)\n", plainFlags, roleOf(f.name), f.name)
+	// Other codes are functions of their own: the assembler may loop over a jump across PCALIGN.
+	flag, other := fmt.Sprintf("%s+%d(SB)", prefetchFlags, roleOf(f.name)), func(name string, code []byte) {
+		fmt.Fprintf(asm, "\nTEXT %s%s<>(SB), NOSPLIT|NOFRAME, $0-%d\n", f.name, name, 8*len(f.args))
+		emitCode(asm, code)
+	}
+	if f.near == nil {
+		fmt.Fprintf(asm, "\tCMPB %s, $%d\n\tJNE 2(PC)\n\tJMP %sPlain<>(SB)\n", flag, plainFlag, f.name)
+		emitCode(asm, f.code)
+		other("Plain", f.plain)
+		return
+	}
+	fmt.Fprintf(asm, "\tCMPB %s, $0\n\tJEQ 5(PC)\n\tCMPB %s, $%d\n\tJNE 2(PC)\n\tJMP %sPlain<>(SB)\n\tJMP %sNear<>(SB)\n", flag, flag, plainFlag, f.name, f.name)
 	emitCode(asm, f.code)
-	fmt.Fprintf(asm, "\nTEXT %sPlain<>(SB), NOSPLIT|NOFRAME, $0-%d\n", f.name, 8*len(f.args))
-	emitCode(asm, f.plain)
+	other("Plain", f.plain)
+	other("Near", f.near)
 }
 
 func emitCode(asm *bytes.Buffer, code []byte) {

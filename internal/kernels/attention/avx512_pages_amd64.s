@@ -7,8 +7,8 @@
 // func avx512ScoresBF16x1(a unsafe.Pointer)
 TEXT ·avx512ScoresBF16x1(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512ScoresBF16x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x4c8b492024448b49
@@ -648,8 +648,8 @@ TEXT avx512ScoresBF16x1Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512ScoresBF16x2(a unsafe.Pointer)
 TEXT ·avx512ScoresBF16x2(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512ScoresBF16x2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x548b492024448b49
@@ -1385,8 +1385,8 @@ TEXT avx512ScoresBF16x2Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512ScoresBF16x4(a unsafe.Pointer)
 TEXT ·avx512ScoresBF16x4(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512ScoresBF16x4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x548b492024448b49
@@ -2250,8 +2250,8 @@ TEXT avx512ScoresBF16x4Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512ScoresBF16x8(a unsafe.Pointer)
 TEXT ·avx512ScoresBF16x8(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512ScoresBF16x8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x548b492024448b49
@@ -3355,8 +3355,8 @@ TEXT avx512ScoresBF16x8Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512ScoresF32x1(a unsafe.Pointer)
 TEXT ·avx512ScoresF32x1(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512ScoresF32x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x4c8b492024448b49
@@ -3916,8 +3916,8 @@ TEXT avx512ScoresF32x1Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512ScoresF32x2(a unsafe.Pointer)
 TEXT ·avx512ScoresF32x2(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512ScoresF32x2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x548b492024448b49
@@ -4541,8 +4541,8 @@ TEXT avx512ScoresF32x2Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512ScoresF32x4(a unsafe.Pointer)
 TEXT ·avx512ScoresF32x4(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512ScoresF32x4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x548b492024448b49
@@ -5230,8 +5230,8 @@ TEXT avx512ScoresF32x4Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512ScoresF32x8(a unsafe.Pointer)
 TEXT ·avx512ScoresF32x8(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512ScoresF32x8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x548b492024448b49
@@ -6047,8 +6047,8 @@ TEXT avx512ScoresF32x8Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512ScoresQ8x1(a unsafe.Pointer)
 TEXT ·avx512ScoresQ8x1(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512ScoresQ8x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x448b492024548b49
@@ -6784,8 +6784,8 @@ TEXT avx512ScoresQ8x1Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512ScoresQ8x2(a unsafe.Pointer)
 TEXT ·avx512ScoresQ8x2(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512ScoresQ8x2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x4c8b492024548b49
@@ -7617,8 +7617,8 @@ TEXT avx512ScoresQ8x2Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512ScoresQ8x4(a unsafe.Pointer)
 TEXT ·avx512ScoresQ8x4(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512ScoresQ8x4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x4c8b492024548b49
@@ -8578,8 +8578,8 @@ TEXT avx512ScoresQ8x4Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512ScoresQ8x8(a unsafe.Pointer)
 TEXT ·avx512ScoresQ8x8(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512ScoresQ8x8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x4c8b492024548b49
@@ -9779,8 +9779,8 @@ TEXT avx512ScoresQ8x8Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512WeighBF16x1(a unsafe.Pointer)
 TEXT ·avx512WeighBF16x1(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512WeighBF16x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x748b492024548b49
@@ -10260,8 +10260,8 @@ TEXT avx512WeighBF16x1Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512WeighBF16x2(a unsafe.Pointer)
 TEXT ·avx512WeighBF16x2(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512WeighBF16x2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x748b492024548b49
@@ -10773,8 +10773,8 @@ TEXT avx512WeighBF16x2Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512WeighBF16x4(a unsafe.Pointer)
 TEXT ·avx512WeighBF16x4(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512WeighBF16x4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x748b492024548b49
@@ -11350,8 +11350,8 @@ TEXT avx512WeighBF16x4Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512WeighBF16x8(a unsafe.Pointer)
 TEXT ·avx512WeighBF16x8(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512WeighBF16x8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x748b492024548b49
@@ -11975,8 +11975,8 @@ TEXT avx512WeighBF16x8Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512WeighF32x1(a unsafe.Pointer)
 TEXT ·avx512WeighF32x1(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512WeighF32x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x748b492024548b49
@@ -12440,8 +12440,8 @@ TEXT avx512WeighF32x1Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512WeighF32x2(a unsafe.Pointer)
 TEXT ·avx512WeighF32x2(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512WeighF32x2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x748b492024548b49
@@ -12953,8 +12953,8 @@ TEXT avx512WeighF32x2Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512WeighF32x4(a unsafe.Pointer)
 TEXT ·avx512WeighF32x4(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512WeighF32x4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x748b492024548b49
@@ -13530,8 +13530,8 @@ TEXT avx512WeighF32x4Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512WeighF32x8(a unsafe.Pointer)
 TEXT ·avx512WeighF32x8(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512WeighF32x8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x748b492024548b49
@@ -14139,8 +14139,8 @@ TEXT avx512WeighF32x8Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512WeighQ8x1(a unsafe.Pointer)
 TEXT ·avx512WeighQ8x1(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512WeighQ8x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x4c8b492024448b49
@@ -14652,8 +14652,8 @@ TEXT avx512WeighQ8x1Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512WeighQ8x2(a unsafe.Pointer)
 TEXT ·avx512WeighQ8x2(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512WeighQ8x2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x448b492024748b49
@@ -15245,8 +15245,8 @@ TEXT avx512WeighQ8x2Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512WeighQ8x4(a unsafe.Pointer)
 TEXT ·avx512WeighQ8x4(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512WeighQ8x4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x448b492024748b49
@@ -15918,8 +15918,8 @@ TEXT avx512WeighQ8x4Plain<>(SB), NOSPLIT|NOFRAME, $0-8
 // func avx512WeighQ8x8(a unsafe.Pointer)
 TEXT ·avx512WeighQ8x8(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ a+0(FP), R12
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512WeighQ8x8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x4c8b492024448b49

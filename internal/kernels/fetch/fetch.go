@@ -1,5 +1,5 @@
 // Package fetch says how kernels read weights from memory: how many rows at once,
-// and whether they prefetch by software.
+// whether they prefetch by software, and how far ahead.
 //
 // A [Pattern] is one way to read, a [Role] is a group of kernels that read alike, and a
 // [Plan] has one pattern for each role. The pattern changes how fast a kernel runs and not
@@ -23,18 +23,20 @@ type Role uint8
 
 // The roles. The generator of the assembly knows their order.
 const (
-	Floats Role = iota // bfloat16, float16 and float32 weights, one token
-	Pairs              // bfloat16 weights times activations rounded to bfloat16, one token
-	Q8                 // Q8 weights, one token
-	Q4                 // Q4 weights, one token
-	Tokens             // weights of these formats with several tokens, packing, training
-	Codes              // FP8 and MXFP4 weights
-	Cache              // cached keys and values
-	Roof               // the probe that reads memory and computes nothing
+	Floats  Role = iota // bfloat16, float16 and float32 weights, one token
+	Pairs               // bfloat16 weights times activations rounded to bfloat16, one token
+	Q8                  // Q8 weights, one token
+	Q4                  // Q4 weights, one token
+	Tokens              // weights of these formats with several tokens
+	Codes               // FP8 weights
+	Cache               // cached keys and values
+	Roof                // the probe that reads memory and computes nothing
+	MXFP4               // MXFP4 weights
+	Packing             // weights and activations that are packed or widened for prompts and training
 	Roles
 )
 
-var roleNames = [Roles]string{"floats", "pairs", "q8", "q4", "tokens", "codes", "cache", "roof"}
+var roleNames = [Roles]string{"floats", "pairs", "q8", "q4", "tokens", "codes", "cache", "roof", "mxfp4", "packing"}
 
 // String returns the name of r in files and in JSON.
 func (r Role) String() string {
@@ -49,8 +51,11 @@ type Pattern struct {
 	// Rows is how many rows, or packed blocks of rows, are read at once: 8, 4 or 1. It is 0 for roles
 	// whose kernels have one number of rows only.
 	Rows int `json:"rows,omitempty"`
-	// Prefetch says that each cache line is prefetched by software before it is used, about 1 KiB ahead.
+	// Prefetch says that each cache line is prefetched by software before it is used: about 1 KiB ahead, of
+	// interleaved q8_0 and q4_0 some 4 KiB.
 	Prefetch bool `json:"prefetch"`
+	// Near says that the distance is a quarter of that.
+	Near bool `json:"near,omitempty"`
 }
 
 // String returns text such as "8 rows, prefetch".
@@ -63,7 +68,10 @@ func (p Pattern) String() string {
 	default:
 		rows = fmt.Sprintf("%d rows, ", p.Rows)
 	}
-	if p.Prefetch {
+	switch {
+	case p.Near:
+		return rows + "near prefetch"
+	case p.Prefetch:
 		return rows + "prefetch"
 	}
 	return rows + "no prefetch"
@@ -74,14 +82,27 @@ type Plan [Roles]Pattern
 
 // candidates are the patterns that the kernels of each role have, the default for Intel first.
 var candidates = [Roles][]Pattern{
-	Floats: {{8, true}, {8, false}, {4, true}, {4, false}, {1, true}, {1, false}},
-	Pairs:  {{4, true}, {4, false}, {1, true}, {1, false}},
-	Q8:     {{8, true}, {8, false}, {4, true}, {4, false}, {1, true}, {1, false}},
-	Q4:     {{8, true}, {8, false}, {4, true}, {4, false}, {1, true}, {1, false}},
-	Tokens: {{0, true}, {0, false}},
-	Codes:  {{0, true}, {0, false}},
-	Cache:  {{0, true}, {0, false}},
-	Roof:   {{8, true}, {8, false}, {1, true}, {1, false}},
+	Floats:  patterns(true, 8, 4, 1),
+	Pairs:   patterns(false, 4, 1),
+	Q8:      patterns(true, 8, 4, 1),
+	Q4:      patterns(true, 8, 4, 1),
+	Tokens:  patterns(false, 0),
+	Codes:   patterns(true, 0),
+	Cache:   patterns(false, 0),
+	Roof:    patterns(true, 8, 1),
+	MXFP4:   patterns(true, 0),
+	Packing: patterns(false, 0),
+}
+
+// patterns are those with so many rows, each with and without prefetch, and near where kernels have that.
+func patterns(near bool, rows ...int) (list []Pattern) {
+	for _, n := range rows {
+		list = append(list, Pattern{Rows: n, Prefetch: true}, Pattern{Rows: n})
+		if near {
+			list = append(list, Pattern{Rows: n, Prefetch: true, Near: true})
+		}
+	}
+	return list
 }
 
 // Candidates returns the patterns that the kernels of r have.
@@ -116,8 +137,8 @@ var (
 	mu    sync.Mutex
 	inUse Plan
 	rows  [Roles]atomic.Uint32
-	// plain is read by the assembly: 1 is no prefetch. It is written under mu.
-	plain [Roles]uint8
+	// prefetch is read by the assembly: 0 is the usual distance, 1 no prefetch, 2 near. It is written under mu.
+	prefetch [Roles]uint8
 )
 
 func init() { set(Default("")) }
@@ -143,9 +164,13 @@ func set(p Plan) {
 func setRole(r Role, p Pattern) {
 	inUse[r] = p
 	rows[r].Store(uint32(p.Rows))
-	plain[r] = 1
-	if p.Prefetch {
-		plain[r] = 0
+	switch {
+	case p.Near:
+		prefetch[r] = 2
+	case p.Prefetch:
+		prefetch[r] = 0
+	default:
+		prefetch[r] = 1
 	}
 }
 

@@ -15,7 +15,7 @@ func TestDefaultsAreOfKernels(t *testing.T) {
 	if p := Default("AuthenticAMD"); p[Pairs] != (Pattern{Rows: 1}) || p[Q8] != (Pattern{Rows: 1}) {
 		t.Errorf("the default for AMD is %v, want 1 row without prefetch for one token", p)
 	}
-	if p := Default("GenuineIntel"); p[Floats] != (Pattern{8, true}) || !p[Tokens].Prefetch {
+	if p := Default("GenuineIntel"); p[Floats] != (Pattern{Rows: 8, Prefetch: true}) || !p[Tokens].Prefetch {
 		t.Errorf("the default for Intel is %v, want 8 rows with prefetch", p)
 	}
 }
@@ -24,16 +24,21 @@ func TestUse(t *testing.T) {
 	defer Use(Current())
 	p := Default("AuthenticAMD")
 	Use(p)
-	if Current() != p || Rows(Q4) != 1 || plain[Q4] != 1 || plain[Tokens] != 0 {
-		t.Errorf("the plan is %v, %d rows, plain %v", Current(), Rows(Q4), plain)
+	if Current() != p || Rows(Q4) != 1 || prefetch[Q4] != 1 || prefetch[Tokens] != 0 {
+		t.Errorf("the plan is %v, %d rows, flags %v", Current(), Rows(Q4), prefetch)
 	}
 	forms := Forms[string]{"eight", "four", "one"}
 	if got := forms.For(Q4); got != "one" {
 		t.Errorf("the form is %s", got)
 	}
 	Use(Default(""))
-	if got := forms.For(Q4) + forms.For(Pairs); got != "eightfour" || plain != [Roles]uint8{} {
-		t.Errorf("the forms are %s, plain %v", got, plain)
+	if got := forms.For(Q4) + forms.For(Pairs); got != "eightfour" || prefetch != [Roles]uint8{} {
+		t.Errorf("the forms are %s, flags %v", got, prefetch)
+	}
+	p[Q8] = Pattern{Rows: 4, Prefetch: true, Near: true}
+	Use(p)
+	if prefetch[Q8] != 2 || Current()[Q8].String() != "4 rows, near prefetch" {
+		t.Errorf("flags %v, pattern %v, want near prefetch of q8", prefetch, Current()[Q8])
 	}
 	defer func() {
 		if recover() == nil {

@@ -12,8 +12,8 @@ TEXT ·avx2WidenColumnsBF16(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ rows+24(FP), R15
 	MOVQ n+32(FP), DI
 	MOVQ ahead+40(FP), SI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+9(SB), $1
+	JNE 2(PC)
 	JMP avx2WidenColumnsBF16Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x2e6666000000d4e9
@@ -168,8 +168,8 @@ TEXT ·avx2WidenColumnsF16(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ rows+24(FP), R15
 	MOVQ n+32(FP), DI
 	MOVQ ahead+40(FP), SI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+9(SB), $1
+	JNE 2(PC)
 	JMP avx2WidenColumnsF16Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x2e6666000000d4e9
@@ -308,8 +308,8 @@ TEXT ·avx2WidenColumnsF32(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ rows+24(FP), R15
 	MOVQ n+32(FP), DI
 	MOVQ ahead+40(FP), SI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+9(SB), $1
+	JNE 2(PC)
 	JMP avx2WidenColumnsF32Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x2e6666000000d4e9
@@ -452,8 +452,8 @@ TEXT ·avx2SumPanels(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ rows+56(FP), CX
 	MOVQ cols+64(FP), R8
 	MOVQ add+72(FP), R9
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx2SumPanelsPlain<>(SB)
 	PCALIGN $64
 	QUAD $0x00052c8e0fc98548
@@ -820,8 +820,8 @@ TEXT ·avx2SumPanels4(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ rows+56(FP), CX
 	MOVQ cols+64(FP), R8
 	MOVQ add+72(FP), R9
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx2SumPanels4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x00039c8e0fc98548
@@ -1092,8 +1092,8 @@ TEXT ·avx2SumPanels2(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ rows+56(FP), CX
 	MOVQ cols+64(FP), R8
 	MOVQ add+72(FP), R9
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx2SumPanels2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x00021c8e0fc98548

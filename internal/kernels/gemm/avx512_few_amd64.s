@@ -15,8 +15,8 @@ TEXT ·avx512Few2x1(SB), NOSPLIT|NOFRAME, $0-72
 	MOVQ tokens+48(FP), DX
 	MOVQ far+56(FP), CX
 	MOVQ sp+64(FP), R8
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+0(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+0(SB), $1
+	JNE 2(PC)
 	JMP avx512Few2x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x8e0ff68548e8894c
@@ -678,8 +678,8 @@ TEXT ·avx512Few2x2(SB), NOSPLIT|NOFRAME, $0-72
 	MOVQ tokens+48(FP), DX
 	MOVQ far+56(FP), CX
 	MOVQ sp+64(FP), R8
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512Few2x2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x8e0ff68548e8894c
@@ -1453,8 +1453,8 @@ TEXT ·avx512Few2x4(SB), NOSPLIT|NOFRAME, $0-72
 	MOVQ tokens+48(FP), DX
 	MOVQ far+56(FP), CX
 	MOVQ sp+64(FP), R8
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512Few2x4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x8e0ff68548e8894c
@@ -2484,8 +2484,8 @@ TEXT ·avx512Few1x1(SB), NOSPLIT|NOFRAME, $0-72
 	MOVQ tokens+48(FP), DX
 	MOVQ far+56(FP), CX
 	MOVQ sp+64(FP), R8
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+0(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+0(SB), $1
+	JNE 2(PC)
 	JMP avx512Few1x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x8e0ff68548e8894c
@@ -2843,8 +2843,8 @@ TEXT ·avx512Few1x2(SB), NOSPLIT|NOFRAME, $0-72
 	MOVQ tokens+48(FP), DX
 	MOVQ far+56(FP), CX
 	MOVQ sp+64(FP), R8
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512Few1x2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x8e0ff68548e8894c
@@ -3250,8 +3250,8 @@ TEXT ·avx512Few1x4(SB), NOSPLIT|NOFRAME, $0-72
 	MOVQ tokens+48(FP), DX
 	MOVQ far+56(FP), CX
 	MOVQ sp+64(FP), R8
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512Few1x4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x8e0ff68548e8894c
@@ -3785,8 +3785,8 @@ TEXT ·avx512Few1x6(SB), NOSPLIT|NOFRAME, $0-72
 	MOVQ tokens+48(FP), DX
 	MOVQ far+56(FP), CX
 	MOVQ sp+64(FP), R8
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512Few1x6Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x8e0ff68548e8894c
@@ -4496,8 +4496,8 @@ TEXT ·avx512Few1x8(SB), NOSPLIT|NOFRAME, $0-72
 	MOVQ tokens+48(FP), DX
 	MOVQ far+56(FP), CX
 	MOVQ sp+64(FP), R8
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512Few1x8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x8e0ff68548e8894c
@@ -5383,8 +5383,8 @@ TEXT ·avx512Few1x12(SB), NOSPLIT|NOFRAME, $0-72
 	MOVQ tokens+48(FP), DX
 	MOVQ far+56(FP), CX
 	MOVQ sp+64(FP), R8
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512Few1x12Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x8e0ff68548e8894c
@@ -6622,8 +6622,8 @@ TEXT ·avx512Few1x16(SB), NOSPLIT|NOFRAME, $0-72
 	MOVQ tokens+48(FP), DX
 	MOVQ far+56(FP), CX
 	MOVQ sp+64(FP), R8
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512Few1x16Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x8e0ff68548e8894c

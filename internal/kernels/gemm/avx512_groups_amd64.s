@@ -16,8 +16,8 @@ TEXT ·avx512Groups(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ rows+56(FP), CX
 	MOVQ tokens+64(FP), R8
 	MOVQ flags+72(FP), R9
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512GroupsPlain<>(SB)
 	PCALIGN $64
 	QUAD $0x0005d88e0fc98548

@@ -16,8 +16,8 @@ TEXT ·avx512Product(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ rows+56(FP), CX
 	MOVQ cols+64(FP), R8
 	MOVQ add+72(FP), R9
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512ProductPlain<>(SB)
 	PCALIGN $64
 	QUAD $0x000f468e0fc98548

@@ -12,8 +12,8 @@ TEXT ·avx512WidenColumnsBF16(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ rows+24(FP), R15
 	MOVQ n+32(FP), DI
 	MOVQ ahead+40(FP), SI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+9(SB), $1
+	JNE 2(PC)
 	JMP avx512WidenColumnsBF16Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x48c09c0f10ff8349
@@ -798,8 +798,8 @@ TEXT ·avx512WidenColumnsF16(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ rows+24(FP), R15
 	MOVQ n+32(FP), DI
 	MOVQ ahead+40(FP), SI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+9(SB), $1
+	JNE 2(PC)
 	JMP avx512WidenColumnsF16Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x00051c8e0fff8548
@@ -1184,8 +1184,8 @@ TEXT ·avx512WidenColumnsF32(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ rows+24(FP), R15
 	MOVQ n+32(FP), DI
 	MOVQ ahead+40(FP), SI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+9(SB), $1
+	JNE 2(PC)
 	JMP avx512WidenColumnsF32Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0004bc8e0fff8548
@@ -1558,8 +1558,8 @@ TEXT ·avx512SumPanels(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ rows+56(FP), CX
 	MOVQ cols+64(FP), R8
 	MOVQ add+72(FP), R9
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512SumPanelsPlain<>(SB)
 	PCALIGN $64
 	QUAD $0x0006898e0fc98548
@@ -2060,8 +2060,8 @@ TEXT ·avx512SumPanels8(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ rows+56(FP), CX
 	MOVQ cols+64(FP), R8
 	MOVQ add+72(FP), R9
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512SumPanels8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0003e78e0fc98548
@@ -2386,8 +2386,8 @@ TEXT ·avx512SumPanels4(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ rows+56(FP), CX
 	MOVQ cols+64(FP), R8
 	MOVQ add+72(FP), R9
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512SumPanels4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0002038e0fc98548
@@ -2584,8 +2584,8 @@ TEXT ·avx512SumPanels2(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ rows+56(FP), CX
 	MOVQ cols+64(FP), R8
 	MOVQ add+72(FP), R9
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512SumPanels2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x00013e8e0fc98548

@@ -213,8 +213,8 @@ TEXT ·avx512bf16PackRows(SB), NOSPLIT|NOFRAME, $0-40
 	MOVQ ws+16(FP), R14
 	MOVQ rows+24(FP), R15
 	MOVQ n+32(FP), DI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+9(SB), $1
+	JNE 2(PC)
 	JMP avx512bf16PackRowsPlain<>(SB)
 	PCALIGN $64
 	QUAD $0x00016f8e0fff8548

@@ -14,8 +14,8 @@ TEXT ·avx2MulBF161(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ n+48(FP), DX
 	MOVQ rows+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+0(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+0(SB), $1
+	JNE 2(PC)
 	JMP avx2MulBF161Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x03648c0f04f98348
@@ -384,8 +384,8 @@ TEXT ·avx2MulBF161x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ n+48(FP), DX
 	MOVQ rows+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+0(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+0(SB), $1
+	JNE 2(PC)
 	JMP avx2MulBF161x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0001868e0fc98548
@@ -702,8 +702,8 @@ TEXT ·avx2MulF161(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ n+48(FP), DX
 	MOVQ rows+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+0(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+0(SB), $1
+	JNE 2(PC)
 	JMP avx2MulF161Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x02d48c0f04f98348
@@ -1040,8 +1040,8 @@ TEXT ·avx2MulF161x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ n+48(FP), DX
 	MOVQ rows+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+0(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+0(SB), $1
+	JNE 2(PC)
 	JMP avx2MulF161x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0001768e0fc98548
@@ -1350,8 +1350,8 @@ TEXT ·avx2MulF321(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ n+48(FP), DX
 	MOVQ rows+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+0(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+0(SB), $1
+	JNE 2(PC)
 	JMP avx2MulF321Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x02748c0f04f98348
@@ -1656,8 +1656,8 @@ TEXT ·avx2MulF321x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ n+48(FP), DX
 	MOVQ rows+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+0(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+0(SB), $1
+	JNE 2(PC)
 	JMP avx2MulF321x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0001628e0fc98548
@@ -3264,8 +3264,8 @@ TEXT ·avx2AddLanesBF16(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ vs+24(FP), R15
 	MOVQ keys+32(FP), DI
 	MOVQ cols+40(FP), SI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx2AddLanesBF16Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0001728e0fff8548
@@ -3408,8 +3408,8 @@ TEXT ·avx2AddLanesF16(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ vs+24(FP), R15
 	MOVQ keys+32(FP), DI
 	MOVQ cols+40(FP), SI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx2AddLanesF16Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0001528e0fff8548
@@ -3552,8 +3552,8 @@ TEXT ·avx2AddLanesF32(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ vs+24(FP), R15
 	MOVQ keys+32(FP), DI
 	MOVQ cols+40(FP), SI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx2AddLanesF32Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0001428e0fff8548

@@ -14,8 +14,8 @@ TEXT ·avx512MulBF162(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ n+48(FP), DX
 	MOVQ rows+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512MulBF162Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x01bd8d0f04f98348
@@ -988,8 +988,8 @@ TEXT ·avx512MulBF168(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ n+48(FP), DX
 	MOVQ rows+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512MulBF168Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x03f88d0f03f98348
@@ -1904,8 +1904,8 @@ TEXT ·avx512MulF162(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ n+48(FP), DX
 	MOVQ rows+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512MulF162Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x01998d0f04f98348
@@ -2830,8 +2830,8 @@ TEXT ·avx512MulF168(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ n+48(FP), DX
 	MOVQ rows+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512MulF168Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x03e88d0f03f98348
@@ -3730,8 +3730,8 @@ TEXT ·avx512MulF322(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ n+48(FP), DX
 	MOVQ rows+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512MulF322Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x01998d0f04f98348
@@ -4640,8 +4640,8 @@ TEXT ·avx512MulF328(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ n+48(FP), DX
 	MOVQ rows+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512MulF328Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x03c88d0f03f98348
@@ -6674,8 +6674,8 @@ TEXT ·avx512AddLanesBF16(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ vs+24(FP), R15
 	MOVQ keys+32(FP), DI
 	MOVQ cols+40(FP), SI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512AddLanesBF16Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0001828e0fff8548
@@ -6804,8 +6804,8 @@ TEXT ·avx512AddLanesF16(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ vs+24(FP), R15
 	MOVQ keys+32(FP), DI
 	MOVQ cols+40(FP), SI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512AddLanesF16Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0001728e0fff8548
@@ -6918,8 +6918,8 @@ TEXT ·avx512AddLanesF32(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ vs+24(FP), R15
 	MOVQ keys+32(FP), DI
 	MOVQ cols+40(FP), SI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+6(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+6(SB), $1
+	JNE 2(PC)
 	JMP avx512AddLanesF32Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0001728e0fff8548

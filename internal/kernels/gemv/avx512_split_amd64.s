@@ -16,8 +16,8 @@ TEXT ·avx512Halves1(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ counts+56(FP), CX
 	MOVQ far+64(FP), R8
 	MOVQ sp+72(FP), R9
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+0(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+0(SB), $1
+	JNE 2(PC)
 	JMP avx512Halves1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0f10f98348e0014d
@@ -406,8 +406,8 @@ TEXT ·avx512Halves2(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ counts+56(FP), CX
 	MOVQ far+64(FP), R8
 	MOVQ sp+72(FP), R9
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512Halves2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0f10f98348e0014d
@@ -908,8 +908,8 @@ TEXT ·avx512Halves4(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ counts+56(FP), CX
 	MOVQ far+64(FP), R8
 	MOVQ sp+72(FP), R9
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512Halves4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0f10f98348e0014d
@@ -1618,8 +1618,8 @@ TEXT ·avx512Halves8(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ counts+56(FP), CX
 	MOVQ far+64(FP), R8
 	MOVQ sp+72(FP), R9
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512Halves8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0f0cf98348e0014d

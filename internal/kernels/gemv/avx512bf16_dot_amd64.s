@@ -14,8 +14,8 @@ TEXT ·avx512bf16Dot1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ n+48(FP), DX
 	MOVQ rows+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+1(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+1(SB), $1
+	JNE 2(PC)
 	JMP avx512bf16Dot1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x01d58c0f04f98348
@@ -226,8 +226,8 @@ TEXT ·avx512bf16Dot1x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ n+48(FP), DX
 	MOVQ rows+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+1(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+1(SB), $1
+	JNE 2(PC)
 	JMP avx512bf16Dot1x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0000fc8e0fc98548
@@ -326,8 +326,8 @@ TEXT ·avx512bf16Dot2(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ n+48(FP), DX
 	MOVQ rows+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512bf16Dot2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x02b68c0f04f98348

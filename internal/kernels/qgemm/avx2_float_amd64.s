@@ -14,8 +14,8 @@ TEXT ·avx2BandSumsQ82x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ blocks+48(FP), DX
 	MOVQ add+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+2(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+2(SB), $1
+	JNE 2(PC)
 	JMP avx2BandSumsQ82x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x10fcc52174c98548
@@ -1306,8 +1306,8 @@ TEXT ·avx2BandSumsQ81x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ blocks+48(FP), DX
 	MOVQ add+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+2(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+2(SB), $1
+	JNE 2(PC)
 	JMP avx2BandSumsQ81x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x10fcc51774c98548
@@ -2054,8 +2054,8 @@ TEXT ·avx2BandSumsQ81x2(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ blocks+48(FP), DX
 	MOVQ add+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx2BandSumsQ81x2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x10fcc52674c98548
@@ -3058,8 +3058,8 @@ TEXT ·avx2BandSumsQ81x4(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ blocks+48(FP), DX
 	MOVQ add+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx2BandSumsQ81x4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x10fcc53e74c98548
@@ -4462,8 +4462,8 @@ TEXT ·avx2BandSumsQ42x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ blocks+48(FP), DX
 	MOVQ add+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+3(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+3(SB), $1
+	JNE 2(PC)
 	JMP avx2BandSumsQ42x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x10fcc52174c98548
@@ -6186,8 +6186,8 @@ TEXT ·avx2BandSumsQ41x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ blocks+48(FP), DX
 	MOVQ add+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+3(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+3(SB), $1
+	JNE 2(PC)
 	JMP avx2BandSumsQ41x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x10fcc51774c98548
@@ -7142,8 +7142,8 @@ TEXT ·avx2BandSumsQ41x2(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ blocks+48(FP), DX
 	MOVQ add+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx2BandSumsQ41x2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x10fcc52674c98548
@@ -8354,8 +8354,8 @@ TEXT ·avx2BandSumsQ41x4(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ blocks+48(FP), DX
 	MOVQ add+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx2BandSumsQ41x4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x10fcc53e74c98548

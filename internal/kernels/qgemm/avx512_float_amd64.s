@@ -14,8 +14,8 @@ TEXT ·avx512BandSumsQ84x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ blocks+48(FP), DX
 	MOVQ add+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+2(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+2(SB), $1
+	JNE 2(PC)
 	JMP avx512BandSumsQ84x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x7ce1622174c98548
@@ -1150,8 +1150,8 @@ TEXT ·avx512BandSumsQ82x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ blocks+48(FP), DX
 	MOVQ add+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+2(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+2(SB), $1
+	JNE 2(PC)
 	JMP avx512BandSumsQ82x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x7c71621374c98548
@@ -1790,8 +1790,8 @@ TEXT ·avx512BandSumsQ81x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ blocks+48(FP), DX
 	MOVQ add+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+2(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+2(SB), $1
+	JNE 2(PC)
 	JMP avx512BandSumsQ81x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x7c71620c74c98548
@@ -2126,8 +2126,8 @@ TEXT ·avx512BandSumsQ82x2(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ blocks+48(FP), DX
 	MOVQ add+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512BandSumsQ82x2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x7cf1622374c98548
@@ -2926,8 +2926,8 @@ TEXT ·avx512BandSumsQ82x4(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ blocks+48(FP), DX
 	MOVQ add+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512BandSumsQ82x4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x7cf1624374c98548
@@ -4062,8 +4062,8 @@ TEXT ·avx512BandSumsQ82x8(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ blocks+48(FP), DX
 	MOVQ add+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512BandSumsQ82x8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x000083840fc98548
@@ -5870,8 +5870,8 @@ TEXT ·avx512BandSumsQ44x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ blocks+48(FP), DX
 	MOVQ add+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+3(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+3(SB), $1
+	JNE 2(PC)
 	JMP avx512BandSumsQ44x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x7ce1622174c98548
@@ -6974,8 +6974,8 @@ TEXT ·avx512BandSumsQ42x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ blocks+48(FP), DX
 	MOVQ add+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+3(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+3(SB), $1
+	JNE 2(PC)
 	JMP avx512BandSumsQ42x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x7c71621374c98548
@@ -7598,8 +7598,8 @@ TEXT ·avx512BandSumsQ41x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ blocks+48(FP), DX
 	MOVQ add+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+3(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+3(SB), $1
+	JNE 2(PC)
 	JMP avx512BandSumsQ41x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x7c71620c74c98548
@@ -7934,8 +7934,8 @@ TEXT ·avx512BandSumsQ42x2(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ blocks+48(FP), DX
 	MOVQ add+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512BandSumsQ42x2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x7cf1622374c98548
@@ -8718,8 +8718,8 @@ TEXT ·avx512BandSumsQ42x4(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ blocks+48(FP), DX
 	MOVQ add+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512BandSumsQ42x4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x7cf1624374c98548
@@ -9838,8 +9838,8 @@ TEXT ·avx512BandSumsQ42x8(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ blocks+48(FP), DX
 	MOVQ add+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	JNE 2(PC)
 	JMP avx512BandSumsQ42x8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x000083840fc98548
@@ -11945,8 +11945,8 @@ TEXT ·avx512BandPanelQ8(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ dst+0(FP), R12
 	MOVQ w+8(FP), R13
 	MOVQ blocks+16(FP), R14
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+9(SB), $1
+	JNE 2(PC)
 	JMP avx512BandPanelQ8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0004748e0ff6854d
@@ -12276,8 +12276,8 @@ TEXT ·avx512BandPanelQ4(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ dst+0(FP), R12
 	MOVQ w+8(FP), R13
 	MOVQ blocks+16(FP), R14
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+9(SB), $1
+	JNE 2(PC)
 	JMP avx512BandPanelQ4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x00042c8e0ff6854d

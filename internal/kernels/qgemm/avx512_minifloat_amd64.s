@@ -777,8 +777,8 @@ TEXT ·avx512E4M3Few2(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ ws+64(FP), R8
 	MOVQ far+72(FP), R9
 	MOVQ scales+80(FP), R11
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+5(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+5(SB), $1
+	JNE 2(PC)
 	JMP avx512E4M3Few2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0xc5c8ff01e083d089
@@ -1226,8 +1226,8 @@ TEXT ·avx512E4M3Few4(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ ws+64(FP), R8
 	MOVQ far+72(FP), R9
 	MOVQ scales+80(FP), R11
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+5(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+5(SB), $1
+	JNE 2(PC)
 	JMP avx512E4M3Few4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0xc5c8ff01e083d089
@@ -1835,8 +1835,8 @@ TEXT ·avx512E4M3Few8(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ ws+64(FP), R8
 	MOVQ far+72(FP), R9
 	MOVQ scales+80(FP), R11
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+5(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+5(SB), $1
+	JNE 2(PC)
 	JMP avx512E4M3Few8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0xc5c8ff01e083d089
@@ -2700,8 +2700,8 @@ TEXT ·avx512MXFP4Few2(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ ws+64(FP), R8
 	MOVQ far+72(FP), R9
 	MOVQ scales+80(FP), R11
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+5(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+8(SB), $1
+	JNE 2(PC)
 	JMP avx512MXFP4Few2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0004c28e0ff68548
@@ -3325,8 +3325,8 @@ TEXT ·avx512MXFP4Few4(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ ws+64(FP), R8
 	MOVQ far+72(FP), R9
 	MOVQ scales+80(FP), R11
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+5(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+8(SB), $1
+	JNE 2(PC)
 	JMP avx512MXFP4Few4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0007528e0ff68548
@@ -4190,8 +4190,8 @@ TEXT ·avx512MXFP4Few8(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ ws+64(FP), R8
 	MOVQ far+72(FP), R9
 	MOVQ scales+80(FP), R11
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+5(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+8(SB), $1
+	JNE 2(PC)
 	JMP avx512MXFP4Few8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0009f58e0ff68548

@@ -10,8 +10,8 @@ TEXT ·bf16PackBandsQ8(SB), NOSPLIT|NOFRAME, $0-32
 	MOVQ band+8(FP), R13
 	MOVQ blocks+16(FP), R14
 	MOVQ room+24(FP), R15
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+9(SB), $1
+	JNE 2(PC)
 	JMP bf16PackBandsQ8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0005488e0ff6854d
@@ -434,8 +434,8 @@ TEXT ·bf16PackBandsQ4(SB), NOSPLIT|NOFRAME, $0-32
 	MOVQ band+8(FP), R13
 	MOVQ blocks+16(FP), R14
 	MOVQ room+24(FP), R15
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+9(SB), $1
+	JNE 2(PC)
 	JMP bf16PackBandsQ4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0003f48e0ff6854d

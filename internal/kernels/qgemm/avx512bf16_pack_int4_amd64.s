@@ -13,8 +13,8 @@ TEXT ·bf16PackNibbleRows(SB), NOSPLIT|NOFRAME, $0-56
 	MOVQ zero+32(FP), DI
 	MOVQ blocks+40(FP), SI
 	MOVQ room+48(FP), DX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+9(SB), $1
+	JNE 2(PC)
 	JMP bf16PackNibbleRowsPlain<>(SB)
 	PCALIGN $64
 	QUAD $0x0528487cf162c031
@@ -322,8 +322,8 @@ TEXT ·bf16PackNibbleColumns(SB), NOSPLIT|NOFRAME, $0-56
 	MOVQ zero+32(FP), DI
 	MOVQ blocks+40(FP), SI
 	MOVQ room+48(FP), DX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+9(SB), $1
+	JNE 2(PC)
 	JMP bf16PackNibbleColumnsPlain<>(SB)
 	PCALIGN $64
 	QUAD $0xf262ce7c487dd262

@@ -12,8 +12,8 @@ TEXT ·bf16PackE4M3(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ scales+24(FP), R15
 	MOVQ rows+32(FP), DI
 	MOVQ blocks+40(FP), SI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+5(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+9(SB), $1
+	JNE 2(PC)
 	JMP bf16PackE4M3Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x8548c09e0fff8548
@@ -180,8 +180,8 @@ TEXT ·bf16PackMXFP4(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ rows+40(FP), SI
 	MOVQ blocks+48(FP), DX
 	MOVQ tables+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+5(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+9(SB), $1
+	JNE 2(PC)
 	JMP bf16PackMXFP4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x8548c09e0ff68548

@@ -108,8 +108,8 @@ TEXT ·avx2DotQ84(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ y+24(FP), R15
 	MOVQ blocks+32(FP), DI
 	MOVQ halves+40(FP), SI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+2(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+2(SB), $1
+	JNE 2(PC)
 	JMP avx2DotQ84Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0001b68e0fff8548
@@ -294,8 +294,8 @@ TEXT ·avx2DotQ81(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ y+24(FP), R15
 	MOVQ blocks+32(FP), DI
 	MOVQ halves+40(FP), SI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+2(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+2(SB), $1
+	JNE 2(PC)
 	JMP avx2DotQ81Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x00007c8e0fff8548
@@ -384,8 +384,8 @@ TEXT ·avx2DotQ44(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ y+24(FP), R15
 	MOVQ blocks+32(FP), DI
 	MOVQ halves+40(FP), SI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+3(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+3(SB), $1
+	JNE 2(PC)
 	JMP avx2DotQ44Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0002268e0fff8548
@@ -602,8 +602,8 @@ TEXT ·avx2DotQ41(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ y+24(FP), R15
 	MOVQ blocks+32(FP), DI
 	MOVQ halves+40(FP), SI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+3(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+3(SB), $1
+	JNE 2(PC)
 	JMP avx2DotQ41Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0000b68e0fff8548

@@ -168,8 +168,8 @@ TEXT ·avx512DotQ84(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ y+24(FP), R15
 	MOVQ blocks+32(FP), DI
 	MOVQ halves+40(FP), SI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+2(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+2(SB), $1
+	JNE 2(PC)
 	JMP avx512DotQ84Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x00016b8e0fff8548
@@ -438,8 +438,8 @@ TEXT ·avx512DotQ81(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ y+24(FP), R15
 	MOVQ blocks+32(FP), DI
 	MOVQ halves+40(FP), SI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+2(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+2(SB), $1
+	JNE 2(PC)
 	JMP avx512DotQ81Plain<>(SB)
 	PCALIGN $64
 	QUAD $0xc7ff48777eff8548
@@ -612,8 +612,8 @@ TEXT ·avx512DotQ44(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ y+24(FP), R15
 	MOVQ blocks+32(FP), DI
 	MOVQ halves+40(FP), SI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+3(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+3(SB), $1
+	JNE 2(PC)
 	JMP avx512DotQ44Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x00013f8e0fff8548
@@ -866,8 +866,8 @@ TEXT ·avx512DotQ41(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ y+24(FP), R15
 	MOVQ blocks+32(FP), DI
 	MOVQ halves+40(FP), SI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+3(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+3(SB), $1
+	JNE 2(PC)
 	JMP avx512DotQ41Plain<>(SB)
 	PCALIGN $64
 	QUAD $0xc7ff48787eff8548

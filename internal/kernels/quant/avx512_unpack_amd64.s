@@ -235,8 +235,8 @@ TEXT ·avx512UnpackNibbles(SB), NOSPLIT|NOFRAME, $0-56
 	MOVQ zero+32(FP), DI
 	MOVQ n+40(FP), SI
 	MOVQ ahead+48(FP), DX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+9(SB), $1
+	JNE 2(PC)
 	JMP avx512UnpackNibblesPlain<>(SB)
 	PCALIGN $64
 	QUAD $0x0000978e0ff68548
@@ -425,8 +425,8 @@ TEXT ·avx512UnpackInterleaved(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ zero+24(FP), R15
 	MOVQ n+32(FP), DI
 	MOVQ ahead+40(FP), SI
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+4(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+9(SB), $1
+	JNE 2(PC)
 	JMP avx512UnpackInterleavedPlain<>(SB)
 	PCALIGN $64
 	QUAD $0x854800354c180f41

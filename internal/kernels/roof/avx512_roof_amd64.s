@@ -9,9 +9,12 @@ TEXT ·roofReadx8(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ p+0(FP), R12
 	MOVQ n+8(FP), R13
 	MOVQ out+16(FP), R14
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+7(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+7(SB), $0
+	JEQ 5(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+7(SB), $1
+	JNE 2(PC)
 	JMP roofReadx8Plain<>(SB)
+	JMP roofReadx8Near<>(SB)
 	PCALIGN $64
 	QUAD $0x0fed854dc0eff9c5
 	QUAD $0x6000b80000012c8e
@@ -147,14 +150,85 @@ TEXT roofReadx8Plain<>(SB), NOSPLIT|NOFRAME, $0-24
 	QUAD $0x0000000000000000
 	RET
 
+TEXT roofReadx8Near<>(SB), NOSPLIT|NOFRAME, $0-24
+	PCALIGN $64
+	QUAD $0x0fed854dc0eff9c5
+	QUAD $0x6000b80000012c8e
+	QUAD $0xe9c5c9eff1c50000
+	QUAD $0xd9c5dbefe1c5d2ef
+	QUAD $0xc9c5edefd1c5e4ef
+	QUAD $0x9066ffefc1c5f6ef
+	QUAD $0x4903e9c148e9894c
+	QUAD $0x0f4800030000fd81
+	QUAD $0x148d48ca8948c843
+	QUAD $0xb63c8d48ce894852
+	QUAD $0x00c5348d4ac88949
+	QUAD $0x8949c6294c000000
+	QUAD $0xf9814806ebc149cb
+	QUAD $0x0004b84100000100
+	QUAD $0x294dc3420f4d0000
+	QUAD $0x06e1c149c1894dc3
+	QUAD $0x00cd148d4ce1014d
+	QUAD $0x906beb01b3000000
+	QUAD $0x48c5d16209180f41
+	QUAD $0x090c180f41243cef
+	QUAD $0x410c34ef48cdd162
+	QUAD $0x48d5d162490c180f
+	QUAD $0x110c180f414c2cef
+	QUAD $0x411424ef48ddd162
+	QUAD $0x48e5d162890c180f
+	QUAD $0x390c180f418c1cef
+	QUAD $0x413c14ef48edd162
+	QUAD $0x48f5d162510c180f
+	QUAD $0x310c180f41540cef
+	QUAD $0x493404ef48fdd162
+	QUAD $0x4940c1834940c483
+	QUAD $0x49917fdb854dcbff
+	QUAD $0x01c3f6c3894df101
+	QUAD $0x4deb7500000000bb
+	QUAD $0xed854df40149d529
+	QUAD $0xf162ffffff128f0f
+	QUAD $0x48d5f362f7ef48cd
+	QUAD $0x2548e5f36296e625
+	QUAD $0xc22548f5f36296d4
+	QUAD $0xc5067f48fed16296
+	QUAD $0xccccccccccc377f8
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccc0da24260
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0x0000000000000001
+	QUAD $0x0000000000000000
+	QUAD $0x0040004000400040
+	QUAD $0x0040004000400040
+	QUAD $0x0000000000000000
+	QUAD $0x0000000000000000
+	QUAD $0x1010101010101010
+	QUAD $0x0000000000000000
+	RET
+
 // func roofReadx1(p unsafe.Pointer, n int64, out unsafe.Pointer)
 TEXT ·roofReadx1(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ p+0(FP), R12
 	MOVQ n+8(FP), R13
 	MOVQ out+16(FP), R14
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·plain+7(SB), $0
-	JEQ 2(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+7(SB), $0
+	JEQ 5(PC)
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+7(SB), $1
+	JNE 2(PC)
 	JMP roofReadx1Plain<>(SB)
+	JMP roofReadx1Near<>(SB)
 	PCALIGN $64
 	QUAD $0xc481497f7eed854d
 	QUAD $0xc0eff9c5000004c0
@@ -212,6 +286,50 @@ TEXT roofReadx1Plain<>(SB), NOSPLIT|NOFRAME, $0-24
 	QUAD $0x441f0fef244cef48
 	QUAD $0x44ef48fdd1620000
 	QUAD $0xffff00c58149f024
+	QUAD $0x00000100c48149ff
+	QUAD $0xedf162b37fed854d
+	QUAD $0x2548edf362d3ef48
+	QUAD $0x067f48fed16296c1
+	QUAD $0xc057f8c5c377f8c5
+	QUAD $0xf8c50611487cd162
+	QUAD $0xccccccccccccc377
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccc0da24260
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0xcccccccccccccccc
+	QUAD $0x0000000000000001
+	QUAD $0x0000000000000000
+	QUAD $0x0040004000400040
+	QUAD $0x0040004000400040
+	QUAD $0x0000000000000000
+	QUAD $0x0000000000000000
+	QUAD $0x1010101010101010
+	QUAD $0x0000000000000000
+	RET
+
+TEXT roofReadx1Near<>(SB), NOSPLIT|NOFRAME, $0-24
+	PCALIGN $64
+	QUAD $0xc481497f7eed854d
+	QUAD $0xc0eff9c5000001c0
+	QUAD $0xd2efe9c5c9eff1c5
+	QUAD $0x00401f0fdbefe1c5
+	QUAD $0xffff40248c180f41
+	QUAD $0x245cef48e5d162ff
+	QUAD $0x6280244c180f41f9
+	QUAD $0x41fa2454ef48edd1
+	QUAD $0xf5d162c0244c180f
+	QUAD $0x180f41fb244cef48
+	QUAD $0x44ef48fdd162240c
+	QUAD $0xffff00c58149fc24
 	QUAD $0x00000100c48149ff
 	QUAD $0xedf162b37fed854d
 	QUAD $0x2548edf362d3ef48

@@ -9,10 +9,12 @@ import (
 
 const (
 	// firstRounds are those of all candidates; slower ones by slack leave then.
-	firstRounds = 5
+	firstRounds = 4
 	slack       = 1.15
 	// leastRounds are made also when time is up, as on a busy machine, where a round takes long.
-	leastRounds = 8
+	leastRounds = 6
+	// distanceRounds are those of the distances of prefetch, also when time is up.
+	distanceRounds = 3
 	// mostRounds is where a role has enough samples.
 	mostRounds = 24
 	// preferred is how much faster than the default a pattern must be to replace it, so that
@@ -30,13 +32,57 @@ type race struct {
 	patterns []fetch.Pattern
 	times    [][]float64
 	out      []bool
+	distance int // 1 if the shorter distance, the last pattern, is faster
 }
 
+// newRace has the patterns of r at the usual distance of prefetch. The distance is chosen after the rows: see
+// [nearer].
 func newRace(r fetch.Role, usual fetch.Pattern) *race {
-	patterns := fetch.Candidates(r)
-	i := slices.Index(patterns, usual)
+	patterns := slices.DeleteFunc(fetch.Candidates(r), func(p fetch.Pattern) bool { return p.Near })
+	i := max(slices.Index(patterns, usual), 0)
 	patterns[0], patterns[i] = patterns[i], patterns[0]
+	return raceOf(r, patterns)
+}
+
+func raceOf(r fetch.Role, patterns []fetch.Pattern) *race {
 	return &race{role: r, patterns: patterns, times: make([][]float64, len(patterns)), out: make([]bool, len(patterns))}
+}
+
+// nearer is a race of the pattern that won r and the same with a shorter distance, or nil if the winner does not
+// prefetch or its kernels have one distance.
+func (r *race) nearer() *race {
+	won := r.patterns[r.best()]
+	near := won
+	near.Near = true
+	if !won.Prefetch || !slices.Contains(fetch.Candidates(r.role), near) {
+		return nil
+	}
+	return raceOf(r.role, []fetch.Pattern{won, near})
+}
+
+// settle adds the result of the race for the distance.
+func (r *race) settle(distance *race) {
+	if distance == nil || len(distance.times[1]) == 0 {
+		return
+	}
+	// Times of two races are comparable by what both have measured.
+	won := r.best()
+	scale := r.time(won) / distance.time(0)
+	r.patterns, r.times, r.out = append(r.patterns, distance.patterns[1]), append(r.times, []float64{distance.time(1) * scale}), append(r.out, true)
+	r.distance = distance.best()
+}
+
+// chosen is the pattern of r's role.
+func (r *race) chosen() fetch.Pattern {
+	return r.patterns[r.winner()]
+}
+
+// winner is the number of the chosen pattern: the last one, if the shorter distance won.
+func (r *race) winner() int {
+	if r.distance > 0 {
+		return len(r.patterns) - 1
+	}
+	return r.best()
 }
 
 // round measures each candidate that is left once. It reports false where the kernels cannot be measured.
@@ -109,7 +155,29 @@ func run(usual fetch.Plan, m meter, expired, stopped func() bool) []*race {
 			return true
 		})
 	}
-	return append(decided, races...)
+	races = append(decided, races...)
+	runDistances(races, m, expired, stopped)
+	return races
+}
+
+// runDistances compares the winners that prefetch with the same at a shorter distance.
+func runDistances(races []*race, m meter, expired, stopped func() bool) {
+	distances, left := make([]*race, len(races)), 0
+	for i, r := range races {
+		if distances[i] = r.nearer(); distances[i] != nil {
+			left++
+		}
+	}
+	for n := 0; left > 0 && n < mostRounds && !stopped() && (n < distanceRounds || !expired()); n++ {
+		for _, d := range distances {
+			if d != nil {
+				d.round(m)
+			}
+		}
+	}
+	for i, r := range races {
+		r.settle(distances[i])
+	}
 }
 
 // deadline returns a function that reports whether a time has passed.

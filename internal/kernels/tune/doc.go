@@ -7,6 +7,7 @@
 //
 // The kernels themselves run, each with its candidate patterns in turn, on a small buffer that was
 // filled past the caches, so that it is read from memory however large the caches are. Rounds of all
-// candidates are interleaved, and slow candidates leave early. Plans change no result, so measuring beside
+// candidates are interleaved, and slow candidates leave early. Last, the winners that prefetch are compared with the
+// same at a shorter distance. Plans change no result, so measuring beside
 // requests is safe; it only slows them down for that time.
 package tune

@@ -113,7 +113,7 @@ func measure(ctx context.Context, o Options) (*Report, error) {
 	}
 	report := &Report{Plan: o.Usual, Rates: map[string][]Rate{}}
 	for _, r := range races {
-		report.Plan[r.role] = r.patterns[r.best()]
+		report.Plan[r.role] = r.chosen()
 		var rates []Rate
 		for i, p := range r.patterns {
 			rates = append(rates, Rate{p, float64(threads*perThread) / r.time(i)})

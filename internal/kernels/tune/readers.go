@@ -4,6 +4,7 @@ import (
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/attention"
 	"github.com/heftai/heft/internal/kernels/fetch"
+	"github.com/heftai/heft/internal/kernels/gemm"
 	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/quant"
@@ -33,7 +34,8 @@ func readers(set *kernels.Set, b []byte) (reads [fetch.Roles]func()) {
 	if set.QGEMM.HasInt8() {
 		reads[fetch.Q8], reads[fetch.Q4] = blocksReader(set, b, x, quant.Q8), blocksReader(set, b, x, quant.Q4)
 	}
-	reads[fetch.Codes] = codesReader(set, b, x)
+	reads[fetch.Codes], reads[fetch.MXFP4] = codesReader(set, b, x, quant.E4M3), codesReader(set, b, x, quant.MXFP4)
+	reads[fetch.Packing] = packingReader(set, b)
 	reads[fetch.Cache] = cacheReader(set, b, x)
 	return reads
 }
@@ -99,20 +101,43 @@ func blocksReader(set *kernels.Set, b []byte, x []float32, p quant.Packing) func
 	}
 }
 
-// codesReader multiplies FP8 weights by one token.
-func codesReader(set *kernels.Set, b []byte, x []float32) func() {
-	rows := len(b) / columns
-	w := &quant.Packed{Packing: quant.E4M3, Codes: b, Width: columns, Scales: make([]byte, 4*rows), ScaleFormat: mat.Float32, Rows: rows, Columns: columns}
+// codesReader multiplies FP8 or MXFP4 weights by one token.
+func codesReader(set *kernels.Set, b []byte, x []float32, p quant.Packing) func() {
+	w := &quant.Packed{Packing: p, Codes: b, Width: columns, ScaleFormat: mat.Float32, Rows: 1, Columns: columns}
+	if p == quant.MXFP4 {
+		w.Columns = quant.BlockColumns
+	}
+	rows, most := len(b)/w.RowBytes(), perCall/w.RowBytes()
+	w.Scales = make([]byte, 4*rows*columns/w.Columns)
 	if !set.QGEMM.HasMinifloat(w, 0, columns) {
 		return nil
 	}
-	const most = perCall / columns
 	y, packed, scratch := make([]float32, most), make([]float32, set.QGEMM.MinifloatFloats(w, columns)), make([]float32, set.QGEMM.MinifloatScratch(w, most, 1, columns))
 	set.QGEMM.PackMinifloat(packed, w, mat.Floats{V: x, Stride: columns}, 1, columns)
 	return func() {
 		for row := 0; row+most <= rows; row += most {
 			set.QGEMM.MulMinifloat(mat.Floats{V: y, Stride: most}, quant.View{Packed: w, Row: row, Step: 1, Rows: most, Cols: columns}, packed, scratch, 1)
 		}
+	}
+}
+
+// packingReader packs bfloat16 weights as the products of prompts take them.
+func packingReader(set *kernels.Set, b []byte) func() {
+	const stride = 2 * columns
+	if set.BF16 && !set.SlowPairs {
+		pack := make([]uint32, gemm.PanelWords(columns))
+		return func() {
+			eachCall(b, stride, gemm.PackRows, func(w []byte, n int) {
+				set.GEMM.PackWeights(pack, mat.Weights{Data: w, Stride: stride, Format: mat.BFloat16}, n, columns)
+			})
+		}
+	}
+	lanes := set.GEMM.PanelLanes()
+	panel := make([]float32, lanes*columns)
+	return func() {
+		eachCall(b, stride, lanes, func(w []byte, n int) {
+			set.GEMM.WidenColumns(panel, mat.Weights{Data: w, Stride: stride, Format: mat.BFloat16}, n, columns, lanes*stride)
+		})
 	}
 }
 

@@ -13,6 +13,14 @@
 #define AFTER(p, v) ({ __asm__ volatile("" : "+r"(p) : "v"(v)); })
 #define ROLLED _Pragma("clang loop unroll(disable)")
 
+// DISTANCE is how far ahead of their use weights are prefetched. The generator compiles each kernel twice: with
+// the usual distance, and with NEAR, a quarter of it, which some processors prefer.
+#ifdef NEAR
+#define DISTANCE(usual) ((usual) / 4)
+#else
+#define DISTANCE(usual) (usual)
+#endif
+
 enum { BF16, F16, F32 };
 
 INLINE int64_t size_of(int f) { return f == F32 ? 4 : 2; }

@@ -7,7 +7,7 @@ typedef long long stored __attribute__((vector_size(WIDTH), aligned(1)));
 // Each block is 8 streams, which memory gives more to than to fewer; APART is no power of two, nor
 // are lines of all streams in the same sets of the caches then. Lines are asked for AHEAD bytes
 // early, over the ends of blocks.
-enum { STREAMS = 8, APART = 24 << 10, AHEAD = 1024 };
+enum { STREAMS = 8, APART = 24 << 10, AHEAD = DISTANCE(1024) };
 
 // read_all reads n bytes, a multiple of 1024, and stores their exclusive or, 64 bytes, at out.
 INLINE void read_all(const uint8_t *p, int64_t n, uint8_t *out) {

@@ -29,7 +29,7 @@ func Plans() []fetch.Plan {
 }
 
 // Main is TestMain of a package with kernels. It runs all tests with the default plan,
-// and again with plans of 4 rows and of 1 row without prefetch, and returns the exit status.
+// and again with plans of 4 rows without prefetch and of 1 row with near prefetch, and returns the exit status.
 // Benchmarks run with the default plan only.
 func Main(m *testing.M) int {
 	if code := m.Run(); code != 0 || flag.Lookup("test.bench").Value.String() != "" || flag.Lookup("test.list").Value.String() != "" {
@@ -37,7 +37,7 @@ func Main(m *testing.M) int {
 	}
 	defer fetch.Use(fetch.Current())
 	plans := Plans()
-	for _, p := range []fetch.Plan{plans[3], plans[len(plans)-1]} {
+	for _, p := range []fetch.Plan{plans[4], plans[len(plans)-1]} {
 		fetch.Use(p)
 		if code := m.Run(); code != 0 {
 			fmt.Printf("the tests above ran with the fetch plan %v\n", p)

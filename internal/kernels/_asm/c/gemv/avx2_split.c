@@ -4,7 +4,7 @@
 #include "common.h"
 #include "folds.h"
 
-enum { AHEAD = 1024 }; // bytes, how far ahead weights are fetched
+enum { AHEAD = DISTANCE(1024) }; // bytes, how far ahead weights are fetched
 
 // low has the lanes below n.
 INLINE __m256i low(int64_t n) {

@@ -8,7 +8,7 @@
 // The order of sums is that of the kernels for more tokens: see avx512.c and avx512halves.c.
 #include "wide.h"
 
-enum { STREAMS = 8, AHEAD = 1024, HALVES = F32 + 1 };
+enum { STREAMS = 8, AHEAD = DISTANCE(1024), HALVES = F32 + 1 };
 
 // A line is 64 bytes of a row. lines has so many of n elements whole, and last are those at the end
 // with which the next row is fetched.

@@ -92,7 +92,7 @@ INLINE __m256 scales(const uint8_t *w) { return _mm256_cvtph_ps(_mm_loadu_si128(
 
 // AHEAD is how many blocks ahead weights are fetched: the processor's own reading ahead stops at
 // the end of a page.
-enum { AHEAD = 16 };
+enum { AHEAD = DISTANCE(16) };
 
 // DONE keeps the compiler from putting additions off: registers are few.
 #define DONE(v) __asm__ volatile("" : "+x"(v))

@@ -6,7 +6,7 @@
 // Kernels compute a row of each of some streams, ws bytes apart, R at a time: their scales are each bytes
 // apart, one for a chunk of columns, and sums are eight lanes for each row and token. Codes are fetched
 // AHEAD bytes early, or where more than two tokens pass pieces of rows, as many as ahead says.
-enum { AHEAD = 1024 };
+enum { AHEAD = DISTANCE(1024) };
 #define CODES_ARGS const uint8_t *w, int64_t ws, int64_t rows, const uint8_t *scales, int64_t each, const uint8_t *x, uint8_t *sums, int64_t n, int64_t chunk, uint8_t *scratch, int64_t ahead
 
 // scaled adds the sums of a chunk times its scale to those of a row.

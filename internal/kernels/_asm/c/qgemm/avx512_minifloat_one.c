@@ -3,7 +3,7 @@
 // how codes are widened, and avx512codesfew.c for more tokens, whose sums have the same order.
 #include "codes.h"
 
-enum { STREAMS = 8, AHEAD = 1024 };
+enum { STREAMS = 8, AHEAD = DISTANCE(1024) };
 
 // first are the lines of a row that are fetched with the row before.
 INLINE int64_t first(int f, __m128i columns) {

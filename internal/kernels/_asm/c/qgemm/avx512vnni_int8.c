@@ -37,7 +37,7 @@ INLINE __m512i nibbles(__m512i v, int high) { return _mm512_and_si512(high ? _mm
 
 // AHEAD is how many blocks ahead weights are fetched: the processor's own reading ahead stops at
 // the end of a page.
-enum { AHEAD = 8 };
+enum { AHEAD = DISTANCE(8) };
 
 // BAND is band g, which begins ws bytes after the one before; w3 is the fourth.
 #define BAND(g) ((g) == 3 ? w3 : w + (g) * ws)
