@@ -108,7 +108,11 @@ func TestServerReports(t *testing.T) {
 		}
 		return w.Body.Bytes()
 	}
-	type report struct{ Predicted, Measured rates }
+	type report struct {
+		Predicted, Measured rates
+		KVTokens            int `json:"kv_tokens"`
+		MaxModelLen         int `json:"max_model_len"`
+	}
 	plan := func() (r report) {
 		t.Helper()
 		if err := json.Unmarshal(ask(http.MethodGet, "/plan", ""), &r); err != nil {
@@ -118,6 +122,9 @@ func TestServerReports(t *testing.T) {
 	}
 	if before := plan(); before.Predicted["tokens_per_second"] != nil || before.Measured["tokens_per_second"] != nil {
 		t.Errorf("before anything was measured: %v", before)
+	}
+	if r := plan(); r.KVTokens == 0 || r.MaxModelLen != s.generator.Limit() {
+		t.Errorf("%d tokens of KV cache, requests of up to %d, want %d", r.KVTokens, r.MaxModelLen, s.generator.Limit())
 	}
 	s.model.Warm(t.Context())
 	s.model.Promote(t.Context())

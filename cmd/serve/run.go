@@ -266,6 +266,7 @@ func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 	}
 	warnUnexpected(s.model)
 	c.wire(s, plan, w.options)
+	s.report.report.KVTokens = options.KVTokens // no one asks yet
 	return s, nil
 }
 
