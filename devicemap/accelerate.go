@@ -10,55 +10,50 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// DeviceMemory is an amount of memory on a device. Amounts may have a fraction, as types
-// below a byte count exactly.
+// DeviceMemory is an amount of memory on a device. Amounts may be fractions, because types of less
+// than a byte count exactly.
 type DeviceMemory struct {
 	Device Device
 	Bytes  float64
-	// Warning says what may surprise about the size as the user wrote it; "" most often.
+	// Warning says what may be surprising about the size as the user wrote it. It is usually empty.
 	Warning string
 }
 
-// Options are the arguments of InferAutoDeviceMap. The zero value has no memory
-// anywhere but on disk.
+// Options are the arguments of InferAutoDeviceMap. The zero value has no memory except on disk.
 type Options struct {
-	// MaxMemory is the memory of each device, in any order. Devices left out are not
-	// used, but for the disk, which is always there and has no limit. Where it is nil,
-	// Available stands for it.
+	// MaxMemory is the memory of each device, in any order. Other devices are not used, except for
+	// the disk, which has no limit. Nil means Available.
 	MaxMemory []DeviceMemory
-	// Available is what the machine has.
+	// Available is the memory of the machine.
 	Available []DeviceMemory
-	// NoSplitModuleClasses are the classes that are placed as a whole.
+	// NoSplitModuleClasses are the classes of modules that are not split over devices.
 	NoSplitModuleClasses []string
-	// DType is the type that floating point weights are loaded as, by the names that
-	// DTypeByteSize takes; "" keeps each tensor's own. It makes sizes smaller, never
-	// larger.
+	// DType is the type that floating-point weights are loaded as, by a name that DTypeByteSize
+	// takes. Empty keeps the type of each tensor. It makes sizes smaller, never larger.
 	DType string
-	// SpecialDTypes are the types of single tensors by path; they override all else.
+	// SpecialDTypes are the types of single tensors by path. They override everything else.
 	SpecialDTypes map[string]string
-	// OffloadBuffers: the buffers of offloaded modules are offloaded too, so no GPU
-	// needs room for them.
+	// OffloadBuffers offloads the buffers of offloaded modules too, so that no GPU needs room for
+	// them.
 	OffloadBuffers bool
-	// FallbackAllocation: before a device is left with nothing on it, look for a later
-	// module that fits.
+	// FallbackAllocation looks for a later module that fits before a device is left empty.
 	FallbackAllocation bool
 }
 
-// InferredMap is what InferAutoDeviceMap finds.
+// InferredMap is the result of InferAutoDeviceMap.
 type InferredMap struct {
-	// Raw is the map in the order in which modules were placed, and Map the same with
-	// modules of one device grouped.
+	// Raw is the map in the order of placement. Map is the same with modules of one device grouped.
 	Raw, Map Map
-	// HomelessBuffers is the sum of the buffers of offloaded modules where no GPU has
-	// room for it, else 0.
+	// HomelessBuffers is the size of the buffers of offloaded modules if no GPU has room for them,
+	// else 0.
 	HomelessBuffers float64
-	// Minimum says, for each device that was left with nothing on it, how much memory
-	// would have taken the first module that did not fit.
+	// Minimum is, for each device that was left empty, the memory that the first module would have
+	// needed.
 	Minimum []DeviceMemory
-	// Warnings are for the user's eyes.
+	// Warnings are messages for the user.
 	Warnings []string
-	// Own is set where Accelerate fails on this input and the answer is Heft's: ties
-	// are then compared by whole names, and those that are already placed stay.
+	// Own says that Accelerate fails on this input and the result is Heft's: it compares ties by
+	// whole names and does not move modules that are placed.
 	Own bool
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// MaxMemory returns the memory to plan with, as Accelerate's get_max_memory: memory in the
-// order GPUs by number, mps, cpu, disk; available in its place where memory is nil. Of a
-// device that is given twice the last amount counts. An unknown device is an error.
+// MaxMemory returns the memory to plan with, as Accelerate's get_max_memory: memory, or available
+// if memory is nil, in the order GPUs by number, mps, cpu, disk. If a device is given twice, the
+// last amount counts. An unknown device is an error.
 func MaxMemory(memory, available []DeviceMemory) ([]DeviceMemory, error) {
 	if memory == nil {
 		memory = available
@@ -33,14 +33,14 @@ func MaxMemory(memory, available []DeviceMemory) ([]DeviceMemory, error) {
 	return list, nil
 }
 
-// BalancedMemory returns the memory that spreads the model evenly over the GPUs, as
-// Accelerate's get_balanced_memory: every GPU but the last is limited to its share and
-// a buffer of 1.25 times the larger of the first block of each no-split class and the
-// mean final module. With lowZero GPU 0 gets only what the others cannot take. Without a
-// GPU the memory is as it was; a single GPU of o.Available keeps a tenth free.
+// BalancedMemory returns the memory that spreads the model evenly over the GPUs, as Accelerate's
+// get_balanced_memory. Every GPU but the last is limited to its share and a buffer: 1.25 times the
+// larger of the first block of each no-split class and the mean final module. With lowZero, GPU 0
+// gets only what the others cannot hold. Without a GPU the memory is unchanged. A single GPU of
+// o.Available keeps a tenth free.
 //
-// Accelerate fails on a disk in the memory and on lowZero with a gap in the GPUs'
-// numbers; here the disk is as it was, and all other GPUs count.
+// Accelerate fails if the memory has a disk, and on lowZero if the numbers of the GPUs have a gap.
+// BalancedMemory leaves the disk unchanged, and counts all other GPUs.
 func BalancedMemory(root *meta.Module, o Options, lowZero bool) ([]DeviceMemory, error) {
 	t, memory, err := o.measure(root)
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// ModuleSizes are the bytes of each module and tensor of a tree, in tree order.
+// ModuleSizes are the sizes in bytes of the modules and tensors of a tree, in tree order.
 type ModuleSizes struct {
 	t *table
 }
 
-// ComputeModuleSizes adds up what every module takes, as Accelerate's
-// compute_module_sizes: parameters and all buffers, tied parameters at their first name
-// only. dtype and special are as in [Options].
+// ComputeModuleSizes sums the sizes of every module, as Accelerate's compute_module_sizes:
+// parameters and all buffers, tied parameters at their first name only. dtype and special are as in
+// [Options].
 func ComputeModuleSizes(root *meta.Module, dtype string, special map[string]string) (*ModuleSizes, error) {
 	sizes, err := accelerateSizing(dtype, special)
 	if err != nil {
@@ -28,9 +28,9 @@ func ComputeModuleSizes(root *meta.Module, dtype string, special map[string]stri
 	return &ModuleSizes{t}, nil
 }
 
-// Of returns the size of the module or tensor at path in bytes. ok is false for names that
-// hold nothing of their own: what is tied to an earlier name and modules without
-// tensors. The empty path is the whole model.
+// Of returns the size in bytes of the module or tensor at path. ok is false for names without a
+// size of their own: parameters tied to an earlier name, and modules without tensors. The empty
+// path is the whole model.
 func (s *ModuleSizes) Of(path string) (bytes float64, ok bool) {
 	i, ok := s.t.find(path)
 	if !ok || !s.t.nodes[i].counted && i != 0 {
@@ -53,9 +53,9 @@ func (s *ModuleSizes) Buffers() float64 {
 	return sum
 }
 
-// LargestLayer returns the size of the largest layer in bytes and the names of those of this
-// size, in tree order: a layer is a module without children or of one of the classes, or
-// a tensor that the root itself holds.
+// LargestLayer returns the size in bytes of the largest layer, and the names of all layers of this
+// size in tree order. A layer is a module without children, a module of one of the classes, or a
+// tensor of the root itself.
 func (s *ModuleSizes) LargestLayer(noSplit []string) (bytes float64, paths []string) {
 	solve := newSolver(s.t, nil, Options{NoSplitModuleClasses: noSplit})
 	for i, largest := range solve.isLargest {
@@ -66,8 +66,8 @@ func (s *ModuleSizes) LargestLayer(noSplit []string) (bytes float64, paths []str
 	return solve.largest, paths
 }
 
-// FindTiedParameters lists the names of each parameter that has several, the names and
-// the groups in alphabetical order.
+// FindTiedParameters lists the names of each parameter that has several. Names and groups are in
+// alphabetical order.
 func FindTiedParameters(root *meta.Module) ([][]string, error) {
 	t, err := newTable(root, countNothing)
 	if err != nil {
@@ -80,8 +80,8 @@ func FindTiedParameters(root *meta.Module) ([][]string, error) {
 	return groups, nil
 }
 
-// An UncoveredError lists the tensors that a map gives no device, in the order of the
-// model's state dict.
+// An UncoveredError lists the tensors for which a map has no device, in the order of the model's
+// state dict.
 type UncoveredError struct{ Tensors []string }
 
 func (e *UncoveredError) Error() string {
@@ -94,10 +94,9 @@ func (e *UncoveredError) Error() string {
 	return "devicemap: the map gives no device for " + strings.Join(names, ", ") + more
 }
 
-// CheckDeviceMap checks that m gives a device for every parameter and persistent buffer
-// of a tree, as Accelerate's check_device_map, and lists the paths of m that are no
-// modules: names of tensors are among them, though they do cover their tensor. The error
-// for what is not covered is an *[UncoveredError].
+// CheckDeviceMap checks that m has a device for every parameter and persistent buffer of a tree, as
+// Accelerate's check_device_map. unknown lists the paths of m that are not modules, including names
+// of tensors, though these do cover their tensor. The error is an *[UncoveredError].
 func CheckDeviceMap(root *meta.Module, m Map) (unknown []string, err error) {
 	t, err := newTable(root, countNothing)
 	if err != nil {

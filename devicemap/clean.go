@@ -2,15 +2,15 @@ package devicemap
 
 import "strings"
 
-// CleanDeviceMap groups paths by their prefixes, as Accelerate's clean_device_map: where
-// all paths below a prefix are on one device and there are at least two, the prefix
-// stands for them; all paths on one device become "". Groups stand in the order of their
-// first path. An entry for the prefix itself is overwritten; [Map.Clean] keeps it.
+// CleanDeviceMap groups paths by their prefixes, as Accelerate's clean_device_map. A prefix
+// replaces the paths below it if there are at least two and all are on one device. If all paths are
+// on one device, they become "". Groups have the order of their first path. An entry for the prefix
+// itself is overwritten; [Map.Clean] keeps it.
 func CleanDeviceMap(m Map) Map { return clean(m, false) }
 
-// Clean returns the shortest way to write the map without knowing the tree: as
-// CleanDeviceMap, but what had a device keeps it, whether an entry names it or a
-// shorter one covers it.
+// Clean returns the shortest form of the map that does not depend on the tree. It works like
+// CleanDeviceMap, but every path keeps its device, whether its own entry or that of a shorter path
+// gives it.
 func (m Map) Clean() Map { return clean(m, true) }
 
 // A branch is a prefix with the paths below it.

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Device is a place for weights, written as Accelerate writes it: a GPU's number
-// ("0"), "cpu", "disk" or "mps".
+// Device is a place for weights, with Accelerate's names: a GPU's number ("0"), "cpu", "disk" or
+// "mps".
 type Device string
 
 // The devices that are not numbered.

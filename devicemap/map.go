@@ -36,7 +36,7 @@ type Map struct {
 // A span is an entry of the form PATH[a:b].
 type span struct{ begin, end, entry int }
 
-// NewMap makes a map of entries. Of two entries with one path the last counts, in the
+// NewMap makes a map of entries. If two entries have the same path, the last one counts, at the
 // place of the first.
 func NewMap(entries ...Entry) Map {
 	var m Map
@@ -46,7 +46,7 @@ func NewMap(entries ...Entry) Map {
 	return m
 }
 
-// Set places path on d: in its old place where the map has it, else at the end.
+// Set places path on d. An existing entry keeps its place; a new one is added at the end.
 func (m *Map) Set(path string, d Device) {
 	if i, ok := m.at[path]; ok {
 		m.entries[i].Device = d
@@ -70,7 +70,7 @@ func (m *Map) Set(path string, d Device) {
 // Len returns the number of entries.
 func (m Map) Len() int { return len(m.entries) }
 
-// Entries returns the entries in order, as a copy.
+// Entries returns a copy of the entries in order.
 func (m Map) Entries() []Entry { return slices.Clone(m.entries) }
 
 // All yields the entries in order.
@@ -84,7 +84,7 @@ func (m Map) All() iter.Seq2[string, Device] {
 	}
 }
 
-// Get returns the device of exactly this path.
+// Get returns the device of the entry for path. It ignores other entries.
 func (m Map) Get(path string) (Device, bool) {
 	i, ok := m.at[path]
 	if !ok {
@@ -93,8 +93,8 @@ func (m Map) Get(path string) (Device, bool) {
 	return m.entries[i].Device, true
 }
 
-// Device returns the device of the module or tensor at path: that of the longest entry it
-// lies under. ok is false where no entry covers it.
+// Device returns the device of the module or tensor at path, which is that of the longest entry
+// above it. ok is false if no entry covers it.
 func (m Map) Device(path string) (d Device, ok bool) {
 	i, _, ok := m.match(path)
 	if !ok {
@@ -129,7 +129,7 @@ func (m Map) match(path string) (entry, length int, ok bool) {
 	}
 }
 
-// Devices returns the devices that occur, in Accelerate's order.
+// Devices returns the devices of the map in Accelerate's order.
 func (m Map) Devices() []Device {
 	var list []Device
 	for _, e := range m.entries {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// MarshalJSON writes the map as a list of [path, device], which keeps the order also with
-// readers that sort an object's names. [JSONObject] is Accelerate's form.
+// MarshalJSON writes the map as a list of [path, device], because some readers sort the names of an
+// object. [JSONObject] writes Accelerate's form.
 func (m Map) MarshalJSON() ([]byte, error) {
 	return m.marshal('[', ']', func(b *bytes.Buffer, path, device []byte) {
 		b.WriteByte('[')
@@ -20,8 +20,7 @@ func (m Map) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// JSONObject is a map that is written in JSON as Accelerate keeps it, one object of paths and
-// devices, in order.
+// JSONObject is a map with Accelerate's JSON form: one object of paths and devices, in order.
 type JSONObject struct{ Map }
 
 // MarshalJSON writes an object.
@@ -54,8 +53,7 @@ func (m Map) marshal(open, close byte, item func(b *bytes.Buffer, path, device [
 	return b.Bytes(), nil
 }
 
-// UnmarshalJSON reads either form, an object or a list of pairs, in order. One path on
-// two devices is an error.
+// UnmarshalJSON reads an object or a list of pairs, in order. It fails if one path has two devices.
 func (m *Map) UnmarshalJSON(data []byte) error {
 	if err := m.read(data); err != nil {
 		return fmt.Errorf("devicemap: device map: %w", err)

@@ -25,11 +25,10 @@ var units = []struct {
 	{"KB", 1e3, true},
 }
 
-// ParseSize reads a size with a unit in bytes, as Accelerate's
-// convert_file_size_to_int: KB, MB and GB are decimal, KiB, MiB and GiB binary, in
-// any case, but a final lower-case b of kb, mb and gb means bits, so that "1gb" is
-// 125,000,000 bytes. The number may be anything that Python's float takes: " 3 GB",
-// "1e3MB", "1_0MB". A number without a unit, TB and negative sizes are errors.
+// ParseSize reads a size in bytes with a unit, as Accelerate's convert_file_size_to_int. KB, MB and
+// GB are decimal, KiB, MiB and GiB binary, in any case. A final lower-case b of kb, mb and gb means
+// bits, so "1gb" is 125,000,000 bytes. The number may be anything that Python's float takes: " 3
+// GB", "1e3MB", "1_0MB". A number without a unit, TB and negative sizes are errors.
 func ParseSize(text string) (int64, error) {
 	size, err := parseSize(text)
 	if err != nil {
@@ -68,7 +67,7 @@ func sizeError(text, why string) error {
 	return fmt.Errorf("%q is no size: %s", text, why)
 }
 
-// FormatSize writes bytes for people: "1.50 GiB", "12.0 MiB", "980 B".
+// FormatSize formats a size for people: "1.50 GiB", "12.0 MiB", "980 B".
 func FormatSize(bytes int64) string {
 	sign, f := "", float64(bytes)
 	if f < 0 {
@@ -130,9 +129,8 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 // weights, in bytes an element.
 var customDTypes = map[string]float64{"int2": 0.25, "int4": 0.5, "fp8": 1}
 
-// DTypeByteSize returns the size of one element in bytes, as Accelerate's dtype_byte_size
-// counts it: bool is 1/8, float4_e2m1fn_x2 is 0. Besides torch's names it takes "int2",
-// "int4" and "fp8".
+// DTypeByteSize returns the size of one element in bytes, as Accelerate's dtype_byte_size: bool is
+// 1/8, float4_e2m1fn_x2 is 0. Besides torch's names it takes "int2", "int4" and "fp8".
 func DTypeByteSize(name string) (float64, error) {
 	if size, ok := customDTypes[name]; ok {
 		return size, nil

@@ -59,7 +59,7 @@ func TestExchangesRefuse(t *testing.T) {
 		"shapes to reduce": {func(ctx context.Context, a *Accelerator) error {
 			_, err := Reduce(ctx, a, make([]float32, 1+a.ProcessIndex()), ReduceSum)
 			return err
-		}, "rank 1 has the shape [2]"},
+		}, "got shape [2] on rank 1"},
 		"a reduction": {func(ctx context.Context, a *Accelerator) error {
 			_, err := Reduce(ctx, a, []int{1}, "median")
 			return err

@@ -169,7 +169,7 @@ func Reduce(ctx context.Context, comm collective.Comm, l Leaf, op collective.Op)
 	}
 	for r, s := range all {
 		if !slices.Equal(s, all[0]) {
-			return l, fmt.Errorf("rank %d has the shape %v, rank 0 %v", r, s, all[0])
+			return l, fmt.Errorf("got shape %v on rank %d, want %v as on rank 0", s, r, all[0])
 		}
 	}
 	t := l.Data.Type()
