@@ -35,11 +35,11 @@ func ReadCIFAR10(r io.Reader) (Slice[Image], error) {
 		case errors.Is(err, io.EOF):
 			return all, nil
 		case errors.Is(err, io.ErrUnexpectedEOF):
-			return nil, fmt.Errorf("data: cifar10: picture %d has %d bytes of %d", len(all), n, len(record))
+			return nil, fmt.Errorf("data: cifar10: picture %d: got %d bytes, want %d", len(all), n, len(record))
 		case err != nil:
 			return nil, fmt.Errorf("data: cifar10: picture %d: %w", len(all), err)
 		case record[0] > 9:
-			return nil, fmt.Errorf("data: cifar10: picture %d has label %d", len(all), record[0])
+			return nil, fmt.Errorf("data: cifar10: picture %d: got label %d, want 0 to 9", len(all), record[0])
 		}
 		all = append(all, Image{cifarPlanes, cifarSide, cifarSide, record[1:], int(record[0])})
 	}
@@ -92,7 +92,7 @@ func RandomCrop(size, padding int) Transform[Image] {
 	return func(g *rng.Generator, m Image) (Image, error) {
 		rows, columns := m.Height+2*padding, m.Width+2*padding
 		if size < 1 || padding < 0 || rows < size || columns < size {
-			return m, fmt.Errorf("data: a crop of %d from an image of %d×%d with %d around", size, m.Height, m.Width, padding)
+			return m, fmt.Errorf("data: crop: got size %d for an image of %d×%d with %d pixels of padding", size, m.Height, m.Width, padding)
 		}
 		top, left := 0, 0
 		if rows != size || columns != size {
@@ -213,7 +213,7 @@ func Normalize(mean, std []float32) Collate[Image, ImageBatch] {
 		b = ImageBatch{Rows: len(samples), Channels: first.Channels, Height: first.Height, Width: first.Width}
 		size := b.Height * b.Width
 		if mean != nil && len(mean) != b.Channels || std != nil && len(std) != b.Channels {
-			return b, fmt.Errorf("data: %d means and %d deviations for %d channels", len(mean), len(std), b.Channels)
+			return b, fmt.Errorf("data: normalize: got %d means and %d deviations, want %d, one per channel", len(mean), len(std), b.Channels)
 		}
 		b.Pixels = make([]float32, 0, b.Rows*b.Channels*size)
 		for i, m := range samples {

@@ -38,13 +38,13 @@ func parseRecord(line []byte) (Record, error) {
 	}
 	switch {
 	case forms == 0:
-		return r, errors.New("neither text, nor prompt and completion, nor messages")
+		return r, errors.New("want text, or prompt and completion, or messages")
 	case forms > 1:
-		return r, errors.New("more than one of text, prompt and completion, messages")
+		return r, errors.New("got more than one of text, prompt and completion, and messages")
 	case r.Prompt != nil && r.Completion == nil || r.Prompt == nil && r.Completion != nil:
-		return r, errors.New("only one of prompt and completion")
+		return r, errors.New("got only one of prompt and completion, want both")
 	case r.Messages != nil && len(r.Messages) == 0:
-		return r, errors.New("no messages")
+		return r, errors.New("messages: got an empty list, want at least one")
 	}
 	return r, nil
 }
@@ -55,13 +55,13 @@ func (r Record) Tokenize(e Encoder, t Template, o TextOptions) (Sequence, error)
 	case r.Text != nil:
 		return TokenizeText(e, *r.Text, o)
 	case r.Messages != nil && t == nil:
-		return Sequence{}, errors.New("data: a conversation, but no chat template")
+		return Sequence{}, errors.New("data: tokenize: got a conversation, but the model has no chat template")
 	case r.Messages != nil:
 		return TokenizeChat(e, t, r.Messages, r.Tools, o)
 	case r.Prompt != nil && r.Completion != nil:
 		return TokenizePrompt(e, *r.Prompt, *r.Completion, o)
 	}
-	return Sequence{}, errors.New("data: an empty record")
+	return Sequence{}, errors.New("data: tokenize: got an empty record")
 }
 
 // lines walks the lines of r that are not blank, with their number from 1 and the
@@ -162,7 +162,7 @@ func (d *JSONL) Close() error { return d.file.Close() }
 
 func (d *JSONL) At(i int) (Record, error) {
 	if i < 0 || i >= len(d.places) {
-		return Record{}, fmt.Errorf("data: record %d of %d", i, len(d.places))
+		return Record{}, fmt.Errorf("data: got record %d, want 0 to %d", i, len(d.places)-1)
 	}
 	p := d.places[i]
 	line := make([]byte, p.size)

@@ -23,7 +23,7 @@ func (s Slice[T]) Len() int { return len(s) }
 func (s Slice[T]) At(i int) (T, error) {
 	if i < 0 || i >= len(s) {
 		var zero T
-		return zero, fmt.Errorf("data: sample %d of %d", i, len(s))
+		return zero, fmt.Errorf("data: got sample %d, want 0 to %d", i, len(s)-1)
 	}
 	return s[i], nil
 }
@@ -132,7 +132,7 @@ func NewLoader[T, B any](from Dataset[T], collate Collate[T, B], o Options) (*Lo
 		s := o.Sampler
 		switch {
 		case s != nil && o.Shuffle:
-			return nil, errors.New("data: both a sampler and shuffle")
+			return nil, errors.New("data: options: got both a sampler and shuffle, want one of them")
 		case s == nil && o.Shuffle:
 			s = &RandomSampler{N: from.Len(), Generator: o.Generator, Global: o.Global}
 		case s == nil:
@@ -157,9 +157,9 @@ func NewStreamLoader[T, B any](from Stream[T], collate Collate[T, B], o Options)
 	}
 	switch {
 	case o.BatchSize < 1:
-		return nil, fmt.Errorf("data: a batch size of %d", o.BatchSize)
+		return nil, fmt.Errorf("data: got batch size %d, want 1 or more", o.BatchSize)
 	case o.Shuffle || o.Sampler != nil || o.BatchSampler != nil:
-		return nil, errors.New("data: a stream has its own order")
+		return nil, errors.New("data: options: a stream has its own order, want no sampler and no shuffle")
 	}
 	src := &streamSource[T, B]{from: from, size: o.BatchSize, drop: o.DropLast, collate: collate}
 	return &Loader[B]{src: src, opts: o, drop: o.DropLast, progress: new(progress), remainder: -1}, nil

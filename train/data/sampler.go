@@ -163,7 +163,7 @@ type FixedBatchSampler struct {
 // NewBatchSampler groups s into batches of size. With drop it omits a short last batch.
 func NewBatchSampler(s Sampler, size int, drop bool) (*FixedBatchSampler, error) {
 	if size < 1 {
-		return nil, fmt.Errorf("data: a batch size of %d", size)
+		return nil, fmt.Errorf("data: got batch size %d, want 1 or more", size)
 	}
 	return &FixedBatchSampler{s, size, drop}, nil
 }

@@ -20,7 +20,7 @@ type Shard struct {
 
 func (s Shard) check() error {
 	if s.Size < 1 || s.Rank < 0 || s.Rank >= s.Size {
-		return fmt.Errorf("data: rank %d of %d", s.Rank, s.Size)
+		return fmt.Errorf("data: shard: got rank %d of %d", s.Rank, s.Size)
 	}
 	return nil
 }
@@ -238,7 +238,7 @@ func NewStreamShard[T any](of Stream[T], size int, dropLast bool, by Shard) (*St
 		return nil, err
 	}
 	if size < 1 {
-		return nil, fmt.Errorf("data: a batch size of %d", size)
+		return nil, fmt.Errorf("data: got batch size %d, want 1 or more", size)
 	}
 	if by.SplitBatches && size > 1 && size%by.Size != 0 {
 		return nil, errSplit(size, by.Size)

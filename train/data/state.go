@@ -56,9 +56,9 @@ func (l *Loader[B]) Restore(p LoaderPosition) error {
 	own, shared := l.generators()
 	switch {
 	case len(p.Generators) != len(own):
-		return fmt.Errorf("data: a position with %d generators for a loader with %d", len(p.Generators), len(own))
+		return fmt.Errorf("data: restore: got a position with %d generators, want %d", len(p.Generators), len(own))
 	case p.Iteration < 0 || p.Batches < 0:
-		return fmt.Errorf("data: a position at epoch %d, batch %d", p.Iteration, p.Batches)
+		return fmt.Errorf("data: restore: got a position at epoch %d, batch %d, want neither negative", p.Iteration, p.Batches)
 	case p.Batches > 0 && (shared != nil) != (len(p.Global) > 0):
 		return errors.New("data: only one of the position and the loader draws from a shared generator")
 	}

@@ -105,7 +105,7 @@ func TokenizePrompt(e Encoder, prompt, completion string, o TextOptions) (Sequen
 // of tokens without a place that follow one of them.
 func masked(ids []int32, spans [][2]int, ranges [][2]int) (Sequence, error) {
 	if len(spans) != len(ids) {
-		return Sequence{}, fmt.Errorf("data: tokenize: %d places for %d tokens", len(spans), len(ids))
+		return Sequence{}, fmt.Errorf("data: tokenize: got %d offsets for %d tokens", len(spans), len(ids))
 	}
 	s := Sequence{IDs: ids, Labels: make([]int32, len(ids))}
 	learned := false
@@ -231,7 +231,7 @@ type PackOptions struct {
 // positions attend across the borders.
 func Pack(sequences []Sequence, length int, o PackOptions) ([]Sequence, error) {
 	if length < 1 {
-		return nil, fmt.Errorf("data: blocks of %d tokens", length)
+		return nil, fmt.Errorf("data: pack: got blocks of %d tokens, want 1 or more", length)
 	}
 	var blocks []Sequence
 	var block Sequence
@@ -243,7 +243,7 @@ func Pack(sequences []Sequence, length int, o PackOptions) ([]Sequence, error) {
 	}
 	for i, s := range sequences {
 		if len(s.Labels) != len(s.IDs) {
-			return nil, fmt.Errorf("data: sequence %d has %d labels for %d ids", i, len(s.Labels), len(s.IDs))
+			return nil, fmt.Errorf("data: sequence %d: got %d labels for %d ids", i, len(s.Labels), len(s.IDs))
 		}
 		if !o.Split {
 			if len(s.IDs) > length {
@@ -315,10 +315,10 @@ func PadTokens(p Padding) Collate[Sequence, TokenBatch] {
 		positions := false
 		for i, s := range samples {
 			if len(s.Labels) != len(s.IDs) || s.Positions != nil && len(s.Positions) != len(s.IDs) {
-				return b, fmt.Errorf("data: collate: sequence %d has %d ids, %d labels, %d positions", i, len(s.IDs), len(s.Labels), len(s.Positions))
+				return b, fmt.Errorf("data: collate: sequence %d: got %d ids, %d labels and %d positions", i, len(s.IDs), len(s.Labels), len(s.Positions))
 			}
 			if p.Length > 0 && len(s.IDs) > p.Length {
-				return b, fmt.Errorf("data: collate: sequence %d has %d tokens, more than %d", i, len(s.IDs), p.Length)
+				return b, fmt.Errorf("data: collate: sequence %d: got %d tokens, want at most %d", i, len(s.IDs), p.Length)
 			}
 			b.Columns = max(b.Columns, len(s.IDs))
 			positions = positions || s.Positions != nil
