@@ -51,7 +51,7 @@ func (m *Model) forceCalls(c *Conversation, r *Request) error {
 	case strict:
 		calls.field = "tools"
 	case r.Constraint != nil:
-		calls.field = r.Constraint.Field
+		calls.field = r.Constraint.name()
 	case c.SingleCall:
 		calls.field = "parallel_tool_calls"
 	default:

@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -20,7 +21,7 @@ import (
 
 // A Constraint says what the content of an answer must be. One of its fields is set, besides Field.
 type Constraint struct {
-	Field  string          // what the client calls it, for errors
+	Field  string          // what a client calls it, for errors; "" is "constraint"
 	Object bool            // any JSON object
 	Schema json.RawMessage // a JSON document that satisfies this schema
 	Regex  string          // a text that the expression matches as a whole
@@ -82,10 +83,13 @@ func (r *Request) constraints() func(choice int) engine.Constraint {
 // constrainedBy is the field that asks for a constraint.
 func (r *Request) constrainedBy() string {
 	if r.Constraint != nil {
-		return r.Constraint.Field
+		return r.Constraint.name()
 	}
 	return r.calls.field
 }
+
+// name is what errors call c.
+func (c *Constraint) name() string { return cmp.Or(c.Field, "constraint") }
 
 // size is the length of what is compiled.
 func (c *Constraint) size() int {
@@ -171,7 +175,7 @@ func (c *Constraint) refusal(err error) error {
 	var schema *jsonschema.Error
 	var expression *regex.Error
 	var notation *gbnf.Error
-	field, why := c.Field, err.Error()
+	field, why := c.name(), err.Error()
 	switch {
 	case errors.As(err, &schema):
 		why = schema.Message

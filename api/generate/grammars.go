@@ -55,7 +55,7 @@ func (c *grammars) get(m *Model, r *Request) (*grammar.Grammar, error) {
 		}
 	}
 	if c.lib == nil {
-		return nil, wire.Invalidf(r.Constraint.Field, "The tokens of %s have no text of their own: '%s' is not supported.", m.Name, r.Constraint.Field)
+		return nil, wire.Invalidf(r.constrainedBy(), "The tokens of %s have no text of their own: '%s' is not supported.", m.Name, r.constrainedBy())
 	}
 	g, err := m.compile(c.lib, r, f)
 	if err != nil {

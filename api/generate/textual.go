@@ -20,6 +20,9 @@ type TextOptions struct {
 	MaxTokens int
 	Stop      []string // the text ends before the first of them
 	Seed      uint64   // of the random choices: the same seed gives the same text
+	// Constraint, if set, says what the text must be, such as a JSON document that satisfies a
+	// schema.
+	Constraint *Constraint
 }
 
 func (m *Model) request(o TextOptions) Request {
@@ -30,7 +33,7 @@ func (m *Model) request(o TextOptions) Request {
 	if o.MaxTokens > 0 {
 		most = o.MaxTokens
 	}
-	return Request{Param: "prompt", Params: params, MaxTokens: most, Trim: true, Stop: o.Stop, Seed: o.Seed}
+	return Request{Param: "prompt", Params: params, MaxTokens: most, Trim: true, Stop: o.Stop, Seed: o.Seed, Constraint: o.Constraint}
 }
 
 // Complete returns the text that follows prompt. It may be called from many goroutines at once:

@@ -118,6 +118,7 @@ var allowed = map[string][]string{
 	"examples/stream":     {"api/generate", "devicemap", "dispatch", "loader/demo", "text"},
 	"examples/plan":       {"devicemap", "dispatch", "meta"},
 	"examples/hooks":      {"dispatch", "loader/demo"},
+	"examples/structured": {"api/generate", "dispatch", "loader/demo", "text"},
 	"examples/generate":   {"api/generate", "dispatch", "loader/demo", "text"},
 	"examples":            {}, // a test that runs the programs below
 	"examples/causallm":   {"train", "train/data", "train/optim", "train/rng", "train/tensor"},

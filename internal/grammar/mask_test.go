@@ -1,9 +1,11 @@
 package grammar_test
 
 import (
+	"math/bits"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/heftai/heft/internal/golden"
@@ -105,4 +107,72 @@ func checkMasks(t *testing.T, lib *grammar.Library, g *grammar.Grammar, r *rand.
 			}
 		}
 	}
+}
+
+// TestReadingOnAllocatesNothing: once its states and masks are known, a grammar allocates nothing per
+// token.
+func TestReadingOnAllocatesNothing(t *testing.T) {
+	lib := newLibrary(t, golden.Path(t, "text", "tokenizers", "tiny-llama3like"))
+	g, err := jsonschema.Compile(lib, []byte(sources[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var path []int32
+	m := g.NewMatcher(nil)
+	for range 40 {
+		if id := first(m.Mask()); id >= 0 && m.Accept(id) == nil {
+			path = append(path, id)
+		}
+	}
+	n := testing.AllocsPerRun(10, func() {
+		m := g.NewMatcher(nil)
+		for _, id := range path {
+			m.Mask()
+			if err := m.Accept(id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if len(path) < 20 || n > 4 { // those of the matcher
+		t.Errorf("%v allocations for %d tokens", n, len(path))
+	}
+}
+
+// first is the first id of a mask, -1 if there is none.
+func first(mask []uint64) int32 {
+	for i, w := range mask {
+		if w != 0 {
+			return int32(i*64 + bits.TrailingZeros64(w))
+		}
+	}
+	return -1
+}
+
+// TestGrammarsAreSharedBetweenGoroutines: matchers of one grammar, and grammars of one library.
+func TestGrammarsAreSharedBetweenGoroutines(t *testing.T) {
+	lib := newLibrary(t, golden.Path(t, "text", "tokenizers", "tiny-llama3like"))
+	shared, err := jsonschema.Compile(lib, []byte(sources[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for k := range 4 {
+		all.Go(func() {
+			own, err := jsonschema.Compile(lib, []byte(sources[k]))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for _, g := range []*grammar.Grammar{shared, own} {
+				m := g.NewMatcher(nil)
+				for range 30 {
+					if id := first(m.Mask()); id < 0 || m.Accept(id) != nil {
+						break
+					}
+				}
+				g.Bytes()
+			}
+		})
+	}
+	all.Wait()
 }
