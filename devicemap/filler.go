@@ -156,7 +156,13 @@ func (f *filler) must(i int, c choice) bool {
 }
 
 // staging returns the room that the choice streams through.
-func (c choice) staging() int64 { return 2 * (c.stream + c.expert) }
+func (c choice) staging() int64 { return windowBytes(c.stream) + 2*c.expert }
+
+// readAheadBytes is the room beside a large unit that streams, to read on while it computes.
+const readAheadBytes = 64 << 20
+
+// windowBytes returns the room that units stream through, the largest of which has stream bytes.
+func windowBytes(stream int64) int64 { return stream + min(stream, readAheadBytes) }
 
 // try keeps on the host what is too large to stream, then whatever fits. Routed experts stay if all of
 // them fit. Otherwise all of them stream one by one, and the room that is left caches those of any

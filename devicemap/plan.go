@@ -51,8 +51,8 @@ type Plan struct {
 	// the model lies under one.
 	Map     Map          `json:"device_map"`
 	Devices []DevicePlan `json:"devices"` // GPUs, mps, CPU, disk
-	// Least is the least memory on the CPU that works for what is not on a GPU: twice the
-	// largest unit that streams and twice the largest expert, the units that had better
+	// Least is the least memory on the CPU that works for what is not on a GPU: the
+	// largest unit that streams with up to 64 MiB to read ahead, twice the largest expert, the units that had better
 	// stay than make this larger, one sequence of keys and values, the activations. What
 	// is pinned to the disk streams.
 	Least int64 `json:"least_bytes"`
@@ -101,7 +101,7 @@ func stagingOf(units []unit, streams func(u *unit) bool) (bytes int64, largest s
 			stream, largest = sums[whole], units[whole].path
 		}
 	}
-	return 2 * (stream + expert), largest
+	return windowBytes(stream) + 2*expert, largest
 }
 
 // wholeOr returns the index of the unit that u is a part of, or u's own.

@@ -19,7 +19,7 @@ func CPUOffload(skeleton *meta.Model, checkpoint *loader.Checkpoint, o Options) 
 }
 
 // DiskOffload binds a model with all weights on the disk tier (Accelerate's disk_offload). Its
-// weights take twice the largest block in memory. It reads no weight and writes nothing.
+// weights take the largest block in memory, and up to 64 MiB to read ahead. It reads no weight and writes nothing.
 func DiskOffload(skeleton *meta.Model, checkpoint *loader.Checkpoint, o Options) (*Model, error) {
 	return New(skeleton, checkpoint, everywhere(devicemap.Disk), o)
 }

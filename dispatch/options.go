@@ -76,8 +76,8 @@ type Options struct {
 	// KVBytes is the memory for the KV cache, if KVTokens does not need more. 0 means as much as
 	// KVTokens needs, or one sequence of Context tokens.
 	KVBytes int64
-	// StagingBytes is the memory for the rings of the disk tier, at least twice the largest
-	// streamed unit.
+	// StagingBytes is the memory that the disk tier streams through: at least the largest streamed
+	// unit with up to 64 MiB to read ahead, and two experts.
 	StagingBytes int64
 	// MaxModelLen is the longest request in tokens, which [Plan] sets: the context, or what the KV
 	// cache holds when it has taken memory from weights until they are at their minimum.

@@ -284,6 +284,10 @@ func (c *Context) parts(p param, expert int) []backend.Part {
 	}
 	parts := c.weights.Parts(p.Param, expert)
 	if len(parts) == 0 {
+		if err := c.weights.Err(); err != nil {
+			c.fail("%s: %w", p.path, err)
+			return nil
+		}
 		c.fail("%s: its values are not there", p.path)
 	}
 	return parts

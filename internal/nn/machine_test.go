@@ -159,6 +159,7 @@ func (c *checkpoint) Parts(p *meta.Param, expert int) []backend.Part {
 }
 
 func (c *checkpoint) Buffer(b *meta.Buffer) tensor.Tensor { return c.buffers[b] }
+func (c *checkpoint) Err() error                          { return nil }
 func (c *checkpoint) WantExperts(*meta.Module, []int32)   {}
 func (c *checkpoint) HoldExperts(_ *meta.Module, experts []int32) (int, error) {
 	c.held = experts

@@ -14,8 +14,11 @@ type Weights interface {
 	// parameter. A matrix of rank 2 is logically [rows, columns] of p (or of the slab) whatever its
 	// stored order; Transposed is set if the checkpoint stores it transposed. A vector is a Matrix
 	// whose Tensor has rank 1. The result and its memory are valid until Run returns; those of an
-	// expert are valid until the next HoldExperts. Parts returns nil if p is not loaded.
+	// expert are valid until the next HoldExperts. Parts waits for a parameter that is on its way. It
+	// returns nil if p is not loaded; Err says why, if something has failed.
 	Parts(p *meta.Param, expert int) []backend.Part
+	// Err returns the error of the last Parts that returned nil, or nil.
+	Err() error
 	// Buffer returns a buffer's values as stored, or a zero tensor if they are not loaded.
 	Buffer(b *meta.Buffer) tensor.Tensor
 	// WantExperts announces which experts of the stack m the rule will hold, in order, so that they

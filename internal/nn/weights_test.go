@@ -109,6 +109,8 @@ func (w *random) Buffer(b *meta.Buffer) tensor.Tensor {
 	return tensor.Floats(w.buffers[b], b.Shape...)
 }
 
+func (w *random) Err() error { return nil }
+
 func (w *random) WantExperts(_ *meta.Module, experts []int32) {
 	w.want = append(w.want[:0], experts...)
 }

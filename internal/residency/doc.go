@@ -3,7 +3,7 @@
 //
 // A [Store] holds the weights of one model. They move in segments: a parameter, or one expert of a
 // stack, in one format. A segment is in one place at a time: its file, the file's mapping where the
-// page cache holds it, memory of its own, or a slot of a ring while it is held. Sources fill memory:
+// page cache holds it, memory of its own, or a slot or a window while it is held. Sources fill memory:
 // a direct read of the checkpoint or of the side-car, a copy of the mapping, a conversion. A [Mover]
 // executes the reads of all stores of a process, several pieces at once, those that a pass waits for
 // first. A [Unit] is a part of the model that runs as a whole.
@@ -15,10 +15,12 @@
 // segments to memory of their own. They leave the page cache then, so that nothing is held twice.
 // [Store.Budget] limits that memory while the store is used.
 //
-// On the disk tier a unit's segments are read into a slot of a ring while the units before it run.
-// Experts are read one by one into a ring of their own, whose slots a [policy.Cache] assigns. Once a
-// router has selected them, all that are missing are requested at once, and [Store.HoldExperts] returns
-// them as they arrive. Embedding tables are mapped, and a lookup reads single rows.
+// On the disk tier a stream reads the segments of units in the order of use, around the end of a pass
+// to the next one, into a window of memory. A unit runs while its last segments are on their way:
+// [Store.Parts] waits for each. Experts are read one by one into a ring of slots, which a
+// [policy.Cache] assigns. Once a router has selected them, all that are missing are requested at once,
+// and [Store.HoldExperts] returns them as they arrive. Embedding tables are mapped, and a lookup reads
+// single rows.
 //
 // With [Options.Quantize], matrices are converted to blocks of integers before their first use. If
 // all of them are on the cpu tier, Warm or Acquire converts them in memory. Otherwise they are

@@ -12,6 +12,9 @@ import (
 // errClosed is returned to goroutines that wait on a closed ring.
 var errClosed = errors.New("residency: the model was closed")
 
+// errSkipped ends reads that were not needed.
+var errSkipped = errors.New("residency: not needed any more")
+
 // A ring keeps streamed loads in a fixed number of slots of equal size. A Mover fills slots in the
 // order of the list of requests, before they are used. Loads that are neither held nor on the list
 // are evicted: least recently used first, or as a cache decides.

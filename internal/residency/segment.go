@@ -21,7 +21,8 @@ const (
 	inFile   place = iota // nowhere yet
 	mapped                // in the page cache, in the mapping of the file
 	inMemory              // in memory of their own
-	inSlot                // in a slot of a ring, while they are held
+	inSlot                // in a slot or the window, while they are held
+	coming                // on their way into the window
 )
 
 // A segment is the weights that move as one, in one format: a parameter, or one expert of a stack.
@@ -43,6 +44,7 @@ type segment struct {
 
 	parts []backend.Part // what operations read
 	place place
+	on    *want // while it is coming
 
 	copied   atomic.Pointer[copied] // in memory of its own
 	making   sync.Mutex             // held while copied is made

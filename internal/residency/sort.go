@@ -8,12 +8,11 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A unit is a Unit with its place in the ring.
+// A unit is a Unit with its parameters.
 type unit struct {
 	Unit
 	wants []want
-	load  int // id in the ring, or -1
-	bytes int64
+	bytes int64 // of its streamed parameters in the window
 }
 
 // A want is one parameter of a unit.
@@ -22,7 +21,8 @@ type want struct {
 	holder   *holder
 	streamed bool
 	gather   bool // of a table, of which single rows are read
-	first    int  // index of its first range among the places of the unit's load
+	group    int  // in the stream
+	first    int  // index of its first range among the places of the group
 }
 
 // A holder is a parameter with its segments: as stored, and converted.
@@ -33,41 +33,62 @@ type holder struct {
 	shown             *segment // that the unit which computes uses
 }
 
-// sort makes units, segments and loads.
-func (s *Store) sort(units []Unit) ([]*load, error) {
-	var loads []*load
+// sort makes units and segments, and the loads of each unit's groups.
+func (s *Store) sort(units []Unit) (loads [][]*load, err error) {
+	groups := 0
 	for _, u := range units {
-		out := unit{Unit: u, load: -1}
+		out := unit{Unit: u}
 		for _, n := range u.Experts {
 			if err := s.addStack(n); err != nil {
 				return nil, err
 			}
 		}
-		var regions []region
 		for _, n := range u.Modules {
 			for _, m := range n.Module.Walk() {
 				if s.stacks[m] != nil {
 					continue
 				}
-				if err := s.addModule(m, &out, &regions); err != nil {
+				if err := s.addModule(m, &out); err != nil {
 					return nil, err
 				}
 			}
 		}
-		if len(regions) > 0 {
-			out.load = len(loads)
-			l := newLoad(regions, false)
-			l.jobs = s.loadJobs(regions)
-			out.bytes = l.read
-			loads = append(loads, l)
-			s.streamed = append(s.streamed, len(s.units))
-		}
+		list := s.group(&out, groups)
+		groups += len(list)
+		loads = append(loads, list)
 		s.units = append(s.units, out)
 	}
 	return loads, nil
 }
 
-func (s *Store) addModule(m *meta.Module, u *unit, regions *[]region) error {
+// group returns the groups of u's streamed parameters; next is the number of the first.
+func (s *Store) group(u *unit, next int) (list []*load) {
+	var all []located
+	for k := range u.wants {
+		if w := &u.wants[k]; w.streamed {
+			var regions []region
+			for i := range w.pieces {
+				regions = addRegions(regions, &w.pieces[i])
+			}
+			all = append(all, locate(k, regions))
+		}
+	}
+	for _, g := range groupWants(all) {
+		var regions []region
+		for _, l := range g {
+			u.wants[l.want].group, u.wants[l.want].first = next+len(list), len(regions)
+			regions = append(regions, l.regions...)
+		}
+		l := newLoad(regions, false)
+		l.slot = max(l.slot, blockSize)
+		l.jobs = s.loadJobs(regions)
+		u.bytes += l.slot
+		list = append(list, l)
+	}
+	return list
+}
+
+func (s *Store) addModule(m *meta.Module, u *unit) error {
 	for _, b := range m.Buffers {
 		if t, ok, err := bufferValues(s.binding, b); err != nil {
 			return err
@@ -82,16 +103,11 @@ func (s *Store) addModule(m *meta.Module, u *unit, regions *[]region) error {
 			return err
 		}
 		// A lookup touches a few rows: the mapping brings those and no others.
-		w := want{holder: h, gather: m.Kind == meta.KindEmbedding, first: len(*regions)}
+		w := want{holder: h, gather: m.Kind == meta.KindEmbedding}
 		if w.segment, err = s.segmentOf(p, h, w.gather); err != nil {
 			return err
 		}
 		w.streamed = h.device == devicemap.Disk && !w.gather
-		if w.streamed {
-			for i := range w.pieces {
-				*regions = addRegions(*regions, &w.pieces[i])
-			}
-		}
 		u.wants = append(u.wants, w)
 	}
 	return nil

@@ -64,16 +64,16 @@ func (s *Store) Stats() Stats {
 	c := &s.counts
 	out := Stats{TierBytes: s.tiers, ReadBytes: s.bytesRead.Load(), CPU: TierStats{
 		policy.Stats{Hits: c.hits.Load(), Misses: c.misses.Load(), Evictions: c.evictions.Load()}, time.Duration(c.stalled.Load())}}
-	for _, r := range []*ring{s.ring, s.experts} {
-		if r == nil {
-			continue
-		}
-		out.Disk.Stall += r.stalled()
-		n := r.cached()
+	add := func(n policy.Stats, stall time.Duration) {
+		out.Disk.Stall += stall
 		out.Disk.Hits, out.Disk.Misses, out.Disk.Evictions = out.Disk.Hits+n.Hits, out.Disk.Misses+n.Misses, out.Disk.Evictions+n.Evictions
+	}
+	if s.stream != nil {
+		add(s.stream.stats())
 	}
 	if s.experts != nil {
 		out.Experts = s.experts.cached()
+		add(out.Experts, s.experts.stalled())
 	}
 	out.Stall, out.Mover = out.Disk.Stall, s.mover.Stats()
 	out.Depth, _ = s.mover.Depth()

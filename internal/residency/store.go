@@ -34,7 +34,8 @@ type Options struct {
 	Ledger *hostmem.Ledger
 	// Mover reads the weights. It belongs to the process. nil means one for this store.
 	Mover *Mover
-	// Staging is the memory for the rings in bytes. It is raised to the minimum, Least.
+	// Staging is the memory for the window of units and the ring of experts, in bytes. It is raised
+	// to the minimum: the largest unit with up to 64 MiB to read ahead, and two experts.
 	Staging int64
 	// Quantize is QuantQ8 or QuantQ4 to convert matrices to that format, or QuantNone to use them
 	// as stored. The conversion uses Threads threads and the kernels of Variant; "" means the best
@@ -65,10 +66,9 @@ type Store struct {
 	buffers map[*meta.Buffer]tensor.Tensor
 	stacks  map[*meta.Module]*stack
 
-	ring     *ring // of units; nil if no unit is streamed
-	streamed []int // units with a load, in order; the index is the ring's id
-	experts  *ring // of experts
-	order    []int // scratch of ahead
+	stream  *stream // of units; nil if no unit is streamed
+	failed  error   // why a segment of the unit that computes is not there
+	experts *ring   // of experts
 
 	stackOrder  []*stack
 	slabs       map[*meta.Param]slab
@@ -144,48 +144,47 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 	return s, nil
 }
 
-// startRings allocates at least two slots of the size of the largest load of each kind.
-func (s *Store) startRings(loads []*load, staging int64) error {
-	var largest int64
-	for _, l := range loads {
-		largest = max(largest, l.slot)
+// startRings allocates the window of units and the ring of experts.
+func (s *Store) startRings(loads [][]*load, staging int64) error {
+	var largest, all int64
+	for i := range s.units {
+		largest = max(largest, s.units[i].bytes)
+		all += s.units[i].bytes
 	}
 	expert, streamed := s.largestExpert()
-	unitSlots, expertSlots := slots(staging, largest, len(loads), expert, streamed)
-	if unitSlots > 0 {
-		buffers, err := s.buffersOf(unitSlots, largest)
+	window, slots := divideStaging(staging, largest, all, expert, streamed)
+	if window > 0 {
+		buffers, err := s.buffersOf(1, window)
 		if err != nil {
 			return err
 		}
-		s.ring = newRing(loads, buffers, s.mover, s)
+		s.stream = newStream(loads, buffers[0], s.mover, s)
 	}
-	if expertSlots > 0 {
+	if slots > 0 {
 		n := s.expertLoads()
 		s.later, s.requested = make([]int32, 0, n), make([]int, 0, n)
-		buffers, err := s.buffersOf(expertSlots, expert)
+		buffers, err := s.buffersOf(slots, expert)
 		if err != nil {
 			return err
 		}
 		s.experts = newRing(make([]*load, n), buffers, s.mover, s)
-		s.experts.decide(s.expertCache(expertSlots))
+		s.experts.decide(s.expertCache(slots))
 	}
 	return nil
 }
 
-// slots divides the staging memory. Each ring in use gets two slots. The rest goes to experts,
-// which are often reused, or to units if all of them fit.
-func slots(staging, largest int64, loads int, expert int64, streamed int) (units, experts int) {
-	if loads > 0 {
-		units = min(2, loads)
-		staging -= int64(units) * largest
-	}
+// readAheadBytes is what a window has beyond the largest unit, so that the disk reads on while that
+// unit computes.
+const readAheadBytes = 64 << 20
+
+// divideStaging divides the staging memory: units get the largest of them and room to read ahead, experts
+// the rest, as they are often used again. Without experts units get everything, up to all of them.
+func divideStaging(staging, largest, all, expert int64, streamed int) (window int64, slots int) {
+	window = min(all, largest+min(largest, readAheadBytes))
 	if streamed > 0 {
-		return units, min(streamed, max(2, int(staging/expert)))
+		return window, min(streamed, max(2, int((staging-window)/expert)))
 	}
-	if loads > 0 {
-		units = min(loads, units+max(0, int(staging/largest)))
-	}
-	return units, experts
+	return max(window, min(all, staging)), 0
 }
 
 func (s *Store) buffersOf(n int, size int64) ([][]byte, error) {
@@ -201,57 +200,58 @@ func (s *Store) buffersOf(n int, size int64) ([][]byte, error) {
 	return buffers, nil
 }
 
-// ahead returns the loads in the order in which they are needed, from unit i on and around the end
-// to the next pass. i's own load comes first.
-func (s *Store) ahead(i int) []int {
-	s.order = s.order[:0]
-	start := 0
-	for start < len(s.streamed) && s.streamed[start] < i {
-		start++
-	}
-	for k := range s.streamed {
-		s.order = append(s.order, (start+k)%len(s.streamed))
-	}
-	return s.order
-}
-
-// Acquire makes the weights of unit i resident until Release. One unit can be acquired at a time.
+// Acquire makes the weights of unit i usable until Release. Those of the disk tier may still be on their
+// way: Parts waits for them. One unit can be acquired at a time.
 func (s *Store) Acquire(i int) error {
 	if s.held >= 0 {
 		return fmt.Errorf("residency: unit %s is still held", s.units[s.held].Path)
 	}
 	s.acquired.Add(1)
 	s.copies.enter(i)
+	if err := s.acquire(i); err != nil {
+		s.copies.leave()
+		return err
+	}
+	s.held, s.failed = i, nil
+	return nil
+}
+
+func (s *Store) acquire(i int) error {
 	u := &s.units[i]
-	var slot []byte
-	if u.load >= 0 {
-		s.ring.request(s.ahead(i), Next)
-		var err error
-		if slot, err = s.ring.keep(u.load); err != nil {
-			s.copies.leave()
+	if s.stream != nil {
+		if err := s.stream.begin(i); err != nil {
 			return fmt.Errorf("residency: %s: %w", u.Path, err)
 		}
 	}
 	for k := range u.wants {
-		if err := s.bring(&u.wants[k], u.load, slot); err != nil {
-			if u.load >= 0 {
-				s.ring.release(u.load)
+		if err := s.bring(&u.wants[k]); err != nil {
+			if s.stream != nil {
+				s.stream.release(i)
 			}
-			s.copies.leave()
 			return err
 		}
 	}
-	s.held = i
 	return nil
 }
 
-// bring makes the segment of w usable.
-func (s *Store) bring(w *want, load int, slot []byte) error {
+// arrive waits for a segment that is on its way.
+func (s *Store) arrive(g *segment) error {
+	w := g.on
+	window, err := s.stream.hold(w.group)
+	if err != nil {
+		return fmt.Errorf("residency: %s: %w", g.path, err)
+	}
+	g.showSlot(window, s.stream.groups[w.group].places[w.first:])
+	return nil
+}
+
+// bring makes the segment of w usable, or notes that it is coming.
+func (s *Store) bring(w *want) error {
 	g := w.segment
 	w.holder.shown = g
 	switch {
 	case w.streamed:
-		g.showSlot(slot, s.ring.loads[load].places[w.first:])
+		g.place, g.on = coming, w
 		return nil
 	case g.device != devicemap.Disk:
 		return s.use(g)
@@ -273,10 +273,11 @@ func (s *Store) Release() {
 	if s.held < 0 {
 		return
 	}
-	u := &s.units[s.held]
+	i := s.held
+	u := &s.units[i]
 	s.held = -1
-	if u.load >= 0 {
-		s.ring.release(u.load)
+	if s.stream != nil {
+		s.stream.release(i)
 	}
 	s.releaseExperts()
 	u.unmapTables()
@@ -302,11 +303,20 @@ func (s *Store) Parts(p *meta.Param, expert int) []backend.Part {
 	if expert >= 0 {
 		return s.expertParts(p, expert)
 	}
-	if h := s.holders[p]; h != nil && h.shown != nil && h.shown.place != inFile {
-		return h.shown.parts
+	h := s.holders[p]
+	if h == nil || h.shown == nil || h.shown.place == inFile {
+		return nil
 	}
-	return nil
+	if h.shown.place == coming {
+		if s.failed = s.arrive(h.shown); s.failed != nil {
+			return nil
+		}
+	}
+	return h.shown.parts
 }
+
+// Err returns why Parts has returned nil, nil if the parameter is not one of the unit.
+func (s *Store) Err() error { return s.failed }
 
 // Buffer returns a buffer's values as float32, or a zero tensor if the checkpoint does not store
 // it.
@@ -316,10 +326,11 @@ func (s *Store) Buffer(b *meta.Buffer) tensor.Tensor { return s.buffers[b] }
 func (s *Store) Close() {
 	s.warm.stop()
 	s.promoter.stop()
-	for _, r := range []*ring{s.ring, s.experts} {
-		if r != nil {
-			r.close()
-		}
+	if s.stream != nil {
+		s.stream.close()
+	}
+	if s.experts != nil {
+		s.experts.close()
 	}
 	if s.experts != nil { // the ledger counts what the blocks free
 		s.ledger.Add(hostmem.Staging, int64(s.experts.withheld)*s.expertSlot())

@@ -50,8 +50,8 @@ type progress struct {
 // converted, and reads the first units of the disk tier ahead. Experts come after the rest, tables
 // last. It returns at once. A pass that needs a segment before its turn loads it itself, first.
 func (s *Store) Warm(ctx context.Context) {
-	if s.ring != nil && s.acquired.Load() == 0 {
-		s.ring.request(s.fromTheFirst(), LookAhead)
+	if s.stream != nil && s.acquired.Load() == 0 {
+		s.stream.prefetch(LookAhead)
 	}
 	w := &s.warm
 	ctx, cancel := context.WithCancel(ctx)
@@ -71,15 +71,6 @@ func (s *Store) Warm(ctx context.Context) {
 			})
 		}
 	}()
-}
-
-// fromTheFirst returns the loads in the order of a whole pass.
-func (s *Store) fromTheFirst() []int {
-	ids := make([]int, len(s.streamed))
-	for i := range ids {
-		ids[i] = i
-	}
-	return ids
 }
 
 // quietFor is how long no pass may have needed a unit before a background read goes on.

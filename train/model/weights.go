@@ -242,6 +242,9 @@ func (w *weights) Parts(p *meta.Param, expert int) []backend.Part {
 // Buffer returns a buffer of the checkpoint, or zeros.
 func (w *weights) Buffer(b *meta.Buffer) view.Tensor { return w.model.buffers[b] }
 
+// Err returns nil: values that Hold has made available do not fail.
+func (w *weights) Err() error { return nil }
+
 // WantExperts does nothing: experts need no loading.
 func (w *weights) WantExperts(*meta.Module, []int32) {}
 

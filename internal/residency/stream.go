@@ -1,0 +1,331 @@
+package residency
+
+import (
+	"sync"
+	"time"
+
+	"github.com/heftai/heft/internal/residency/policy"
+)
+
+// A group is the segments of a unit that are read together: a matrix, and small tensors that are next
+// to it in the file. Groups are the source and the place of their own moves.
+type group struct {
+	*load
+	stream   *stream
+	unit     int
+	at       int64 // offset in the window
+	state    slotState
+	awaited  bool // a pass waits, or has waited, for it
+	fresh    bool // read since it was held last
+	released bool // its unit has run
+	err      error
+	transfer move
+}
+
+func (g *group) bytes() []byte        { return g.stream.window[g.at:][:g.slot] }
+func (g *group) prepare() error       { return g.stream.reader.prepare(g.load) }
+func (g *group) read(piece int) error { return g.stream.reader.read(g.load, piece, g.bytes()) }
+
+func (g *group) done(err error) {
+	s := g.stream
+	if err == nil {
+		err = s.reader.finish(g.load, g.bytes())
+	}
+	s.mu.Lock()
+	g.state, g.err = slotReady, err
+	if err != nil {
+		g.state = slotFailed
+	}
+	wake := g.awaited || s.starved
+	s.starved = false
+	if g.released {
+		s.pop()
+		s.fill(Next)
+	}
+	s.mu.Unlock()
+	if wake {
+		s.signal()
+	}
+	s.moves.Done()
+}
+
+// A stream reads groups in the order of use, and around the end of a pass to the next one, into a window
+// of memory. The window is a ring of bytes: it is filled at one end as long as there is room, and freed
+// at the other when a unit has run. It holds the largest unit at least. A window that holds all groups
+// keeps them.
+//
+// One goroutine calls begin, hold and release. Any goroutine may call prefetch.
+type stream struct {
+	groups []*group // in order of use
+	first  []int    // of each unit: the index of its first group; and the end
+	window []byte
+	whole  bool // the window holds all
+	mover  *Mover
+	reader reader
+	wake   chan struct{} // an awaited group has changed
+
+	mu      sync.Mutex
+	oldest  int // the first group in the window
+	count   int // groups in the window, from oldest on and around the end
+	end     int64
+	starved bool // the pass waits for room
+	paused  bool // nothing is read ahead: begin waits for groups to end
+	stall   time.Duration
+	counted policy.Stats
+	closed  bool
+	moves   sync.WaitGroup // under way
+}
+
+// newStream returns a stream for units with the given groups.
+func newStream(units [][]*load, window []byte, m *Mover, r reader) *stream {
+	s := &stream{window: window, mover: m, reader: r, wake: make(chan struct{}, 1)}
+	var at int64
+	for i, loads := range units {
+		s.first = append(s.first, len(s.groups))
+		for _, l := range loads {
+			g := &group{load: l, stream: s, unit: i, at: at}
+			g.transfer.source, g.transfer.done = g, g.done
+			s.groups = append(s.groups, g)
+			at += l.slot
+		}
+	}
+	s.first = append(s.first, len(s.groups))
+	s.whole = at <= int64(len(window))
+	return s
+}
+
+func (s *stream) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// prefetch reads the first groups, if nothing was read yet.
+func (s *stream) prefetch(p Priority) {
+	s.mu.Lock()
+	if s.count == 0 {
+		s.fill(p)
+	}
+	s.mu.Unlock()
+}
+
+// begin frees the groups before those of unit i, which are needed next, and reads ahead.
+func (s *stream) begin(i int) error {
+	k := s.first[i]
+	if k == s.first[i+1] {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.paused = true
+	if !s.whole && !s.inside(k) {
+		s.jump()
+	}
+	for !s.whole && s.passed(k) > 0 && !s.closed {
+		s.starved = true
+		s.sleep()
+	}
+	s.paused = false
+	if s.closed {
+		return errClosed
+	}
+	if s.count == 0 {
+		s.oldest = k
+	}
+	for ; k < s.first[i+1] && s.inside(k); k++ { // a pass that failed may have released them
+		s.groups[k].released, s.groups[k].awaited = false, false
+	}
+	s.fill(Next)
+	return nil
+}
+
+// inside reports whether group k is in the window.
+func (s *stream) inside(k int) bool {
+	return (k-s.oldest+len(s.groups))%len(s.groups) < s.count
+}
+
+// jump drops all groups: the next one needed is not in the window.
+func (s *stream) jump() {
+	for n := range s.count {
+		g := s.groups[(s.oldest+n)%len(s.groups)]
+		g.released = true
+		if g.state == slotLoading {
+			s.mu.Unlock()
+			s.mover.cancel(&g.transfer, errSkipped)
+			s.mu.Lock()
+		}
+	}
+	s.pop()
+}
+
+// passed releases the groups before k, and returns how many are still in the window, because they are
+// being read.
+func (s *stream) passed(k int) (n int) {
+	for n := 0; n < s.count && (s.oldest+n)%len(s.groups) != k; n++ {
+		s.groups[(s.oldest+n)%len(s.groups)].released = true
+	}
+	s.pop()
+	for n < s.count && (s.oldest+n)%len(s.groups) != k {
+		n++
+	}
+	return n
+}
+
+// sleep waits until done has changed something.
+func (s *stream) sleep() {
+	s.mu.Unlock()
+	since := time.Now()
+	<-s.wake
+	s.mu.Lock()
+	s.stall += time.Since(since)
+}
+
+// hold waits for group k, which belongs to the unit that has begun, and returns its bytes. They are valid
+// until release. A read that failed before a pass waited for it is tried again.
+func (s *stream) hold(k int) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.groups[k]
+	for !s.closed {
+		switch {
+		case !s.inside(k):
+			s.starved = true
+			if s.fill(Demand); s.inside(k) {
+				continue
+			}
+		case g.state == slotReady:
+			if !g.fresh {
+				s.counted.Hits++
+			}
+			g.fresh = false
+			return g.bytes(), nil
+		case g.state == slotLoading:
+			g.awaited = true
+			s.mover.raise(&g.transfer, Demand)
+		case g.awaited:
+			g.awaited = false
+			return nil, g.err
+		default:
+			s.submit(g, Demand)
+			g.awaited = true
+		}
+		s.sleep()
+	}
+	return nil, errClosed
+}
+
+// release frees the groups of unit i and reads ahead.
+func (s *stream) release(i int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.whole {
+		return
+	}
+	for k := s.first[i]; k < s.first[i+1]; k++ {
+		s.groups[k].released = true
+	}
+	s.pop()
+	s.fill(Next)
+}
+
+// pop removes released groups from the window, but not those that are being read, and none behind them.
+func (s *stream) pop() {
+	for s.count > 0 {
+		g := s.groups[s.oldest]
+		if !g.released || g.state == slotLoading {
+			return
+		}
+		s.counted.Evictions++
+		g.state, g.err = slotEmpty, nil
+		s.oldest = (s.oldest + 1) % len(s.groups)
+		s.count--
+	}
+}
+
+// fill reads groups as long as there is room.
+func (s *stream) fill(p Priority) {
+	for !s.closed && !s.paused && s.count < len(s.groups) {
+		g := s.groups[(s.oldest+s.count)%len(s.groups)]
+		at, ok := s.room(g)
+		if !ok {
+			return
+		}
+		g.at, g.awaited, g.released = at, false, false
+		s.end = at + g.slot
+		s.count++
+		s.submit(g, p)
+	}
+}
+
+func (s *stream) submit(g *group, p Priority) {
+	_, request := s.mover.Depth()
+	g.load.cut(request)
+	g.state, g.err, g.fresh, g.transfer.pieces = slotLoading, nil, true, len(g.pieces)
+	s.counted.Misses++
+	s.moves.Add(1)
+	s.mover.submit(&g.transfer, p)
+}
+
+// room returns where the next group goes, if there is room.
+func (s *stream) room(g *group) (at int64, ok bool) {
+	if s.whole {
+		return g.at, true
+	}
+	if s.count == 0 {
+		return 0, true
+	}
+	tail := s.groups[s.oldest].at
+	around := s.end <= tail // the window is used from tail around its end
+	again := s.end+g.slot > int64(len(s.window)) || !s.unitFits(g, s.end)
+	switch {
+	case again && around:
+		return 0, false
+	case again:
+		return 0, g.slot <= tail
+	case around:
+		return s.end, s.end+g.slot <= tail
+	}
+	return s.end, true
+}
+
+// unitFits reports whether the groups of a unit fit into the window together, if g, the first of them,
+// is at the given place. It is true for others than the first.
+func (s *stream) unitFits(g *group, at int64) bool {
+	first, last := s.first[g.unit], s.first[g.unit+1]
+	if s.groups[first] != g {
+		return true
+	}
+	begin, around := at, false
+	for _, g := range s.groups[first:last] {
+		if at+g.slot > int64(len(s.window)) {
+			if around {
+				return false
+			}
+			at, around = 0, true
+		}
+		if at += g.slot; around && at > begin {
+			return false
+		}
+	}
+	return true
+}
+
+// close ends the reads and waits for those under way; a waiting holder returns errClosed.
+func (s *stream) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.signal()
+	for _, g := range s.groups {
+		s.mover.cancel(&g.transfer, errClosed)
+	}
+	s.moves.Wait()
+}
+
+// stats returns the counters and the time that holders have waited.
+func (s *stream) stats() (policy.Stats, time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counted, s.stall
+}
