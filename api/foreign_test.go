@@ -32,7 +32,11 @@ var foreign = map[string]string{
 		"lora": [{"id": 0, "scale": 0.5}] | "lora_path": "a" | "adapter_id": "a" | "extra_body": {"top_k": 1} | "options": {"num_ctx": 1} | "images": ["x"] |
 		"best_of": 3 | "n_cmpl": 2 | "model": null | "negative_prompt": "x" | "guidance_scale": 1.5 | "system": "x" | "transforms": ["middle-out"] |
 		"add_bos_token": false | "presence_penalty_range": 64 | "truncation_side": "left" | "n_keep": 5 | "prediction": {"type": "content", "content": "x"} |
-		"functions": [{"name": "f"}] | "function_call": "auto" | "safe_prompt": true | "chat_template": "x" | "prompt_embeds": "x" | "return_prompt_text": true | "watermarking": true`,
+		"functions": [{"name": "f"}] | "function_call": "auto" | "safe_prompt": true | "chat_template": "x" | "prompt_embeds": "x" | "return_prompt_text": true | "watermarking": true |
+		"suppress_tokens": [3] | "begin_suppress_tokens": [3] | "bad_words_ids": [[3]] | "force_words_ids": [[3]] | "sequence_bias": [[[3], 1]] | "forced_bos_token_id": 0 |
+		"forced_eos_token_id": 2 | "exponential_decay_length_penalty": [5, 1.1] | "dola_layers": "high" | "encoder_no_repeat_ngram_size": 2 | "num_return_sequences": 2 |
+		"max_time": 3 | "beam_width": 4 | "beam_search_diversity_rate": 0.5 | "p": 0.5 | "k": 5 | "repetition_context_size": 20 | "message": "x" | "chat_history": [{"role": "USER"}] |
+		"preamble": "x"`,
 	completions: `"messages": [{"role": "user", "content": "x"}] | "input": "x" | "tool_choice": "required" | "suffix": "x" | "max_completion_tokens": 5 | "top_logprobs": 3 | "input_prefix": "x" | "tools": [{"type": "function"}]`,
 	chat: `"input": "x" | "prompt": "x" | "input_ids": [1] | "instructions": "x" | "suffix": "x" | "audio": {"voice": "a"} | "modalities": ["text", "audio"] | "web_search_options": {} |
 		"verbosity": "low" | "chat_template": "x" | "echo": true | "reasoning_format": "none" | "separate_reasoning": false | "parse_tool_calls": false |
@@ -55,7 +59,7 @@ var harmless = map[string]string{
 		"prompt_logprobs": null | "n_probs": 0 | "return_tokens_as_token_ids": false | "lora": [] | "extra_body": {} | "best_of": 1 | "best_of": null | "n": 2, "best_of": 2 |
 		"user": "u" | "metadata": {"a": "b"} | "store": false | "priority": 0 | "cache_prompt": true | "service_tier": "auto" | "prompt_cache_key": "k" |
 		"safety_identifier": "s" | "cache_salt": "s" | "request_id": "r" | "keep_alive": "5m" | "spaces_between_special_tokens": true | "prediction": null |
-		"id_slot": -1 | "timings_per_token": true`,
+		"id_slot": -1 | "timings_per_token": true | "num_return_sequences": 1 | "beam_width": 1 | "p": 1.0 | "k": 0 | "suppress_tokens": [] | "forced_bos_token_id": null`,
 	completions:      `"suffix": null | "suffix": "" | "echo": false | "top_logprobs": null`,
 	chat:             `"modalities": ["text"] | "audio": null | "verbosity": "medium" | "reasoning_format": "auto" | "echo": false | "functions": [] | "tool_choice": "auto" | "separate_reasoning": true`,
 	"/v1/embeddings": `"truncate_prompt_tokens": null | "truncate": false | "normalize": null | "user": "u" | "endianness": "little" | "embed_dtype": "float32"`,

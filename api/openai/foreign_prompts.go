@@ -3,6 +3,7 @@ package openai
 // foreignPrompts change what the model reads.
 var foreignPrompts = []foreign{
 	{inCompletions, "suffix input_prefix input_suffix input_extra", "OpenAI, llama.cpp", "the model only continues.", nil, ""},
+	{inCompletions, "message chat_history preamble", "Cohere", useChat, nil, ""},
 	{inCompletions, "messages system template tools functions function_call raw context documents", "OpenAI, Ollama, vLLM", useChat, nil, ""},
 	{inCompletions, "chat_template chat_template_kwargs template_vars continue_final_message instructions safe_prompt", "vLLM, tabbyAPI, OpenAI, Mistral", useChat, nil, ""},
 	{inCompletions, "add_generation_prompt include_reasoning", "vLLM, OpenRouter", useChat, onFlag, ""},
@@ -25,6 +26,7 @@ var foreignPrompts = []foreign{
 // foreignConversations change how a conversation becomes a prompt.
 var foreignConversations = []foreign{
 	{inChat, "prompt input inputs text query", "OpenAI, OpenRouter, TGI", "use messages.", nil, ""},
+	{inChat, "message chat_history preamble", "Cohere", "use messages.", nil, ""},
 	{inChat, "functions function_call", "OpenAI", "use tools.", nil, ""},
 	{inChat, "suffix input_prefix input_suffix input_extra", "OpenAI, llama.cpp", "the answer is a message of its own; use continue_final_message.", nil, ""},
 	{inChat | inTokenize, "chat_template chat_template_str", "vLLM, text-generation-webui", "a request cannot bring a template.", nil, ""},
