@@ -77,7 +77,13 @@ func (r *Request) constraints() func(choice int) engine.Constraint {
 	if c == nil {
 		return nil
 	}
-	return func(int) engine.Constraint { return c.grammar.NewMatcher(c.stop) }
+	return func(int) engine.Constraint {
+		m := c.grammar.NewMatcher(c.stop)
+		if r.Continues {
+			m.Continues()
+		}
+		return m
+	}
 }
 
 // constrainedBy is the field that asks for a constraint.

@@ -109,6 +109,42 @@ func checkMasks(t *testing.T, lib *grammar.Library, g *grammar.Grammar, r *rand.
 	}
 }
 
+// TestASpaceThatTheDecoderDropsIsNotText: SentencePiece's decoders drop the space of a text's first
+// token, but not where a text goes on.
+func TestASpaceThatTheDecoderDropsIsNotText(t *testing.T) {
+	lib := newLibrary(t, golden.Path(t, "text", "tokenizers", "tiny-spm-legacy"))
+	v := lib.Vocab()
+	if !v.DropsSpace {
+		t.Fatal("the decoder keeps the space")
+	}
+	b := grammar.NewBuilder(lib)
+	g, err := b.Grammar(b.Literal("the", grammar.Return))
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed := func(m *grammar.Matcher) (plain, spaced bool) {
+		mask := vocab.Bits(m.Mask())
+		for id := range int32(v.Words * 64) {
+			switch name := v.Name(id); {
+			case !mask.Has(id) || len(name) == 0:
+			case name[0] == ' ':
+				spaced = true
+			default:
+				plain = true
+			}
+		}
+		return plain, spaced
+	}
+	if plain, spaced := allowed(g.NewMatcher(nil)); !plain || !spaced {
+		t.Errorf("at the beginning: plain %v, with a space %v, want both", plain, spaced)
+	}
+	m := g.NewMatcher(nil)
+	m.Continues()
+	if plain, spaced := allowed(m); !plain || spaced {
+		t.Errorf("going on: plain %v, with a space %v, want plain alone", plain, spaced)
+	}
+}
+
 // TestReadingOnAllocatesNothing: once its states and masks are known, a grammar allocates nothing per
 // token.
 func TestReadingOnAllocatesNothing(t *testing.T) {

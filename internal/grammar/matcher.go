@@ -30,6 +30,10 @@ func (g *Grammar) NewMatcher(stop []int32) *Matcher {
 	return &Matcher{g: g, at: at, err: err, stop: stop, bits: make(vocab.Bits, g.vocab.Words)}
 }
 
+// Continues says that the text goes on where another ends, so that a decoder shows the space with
+// which it may begin.
+func (m *Matcher) Continues() { m.begun = true }
+
 // Warm finds the tokens that may begin a text, so that a matcher need not.
 func (g *Grammar) Warm() {
 	m := g.NewMatcher(nil)
