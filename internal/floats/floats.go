@@ -80,7 +80,8 @@ func FromE4M3(b byte) float32 {
 	if b&0x7f == 0x7f {
 		return float32(math.NaN())
 	}
-	return minifloat(b, 3, 7)
+	// The bits read as a half are too small by the difference of the biases.
+	return FromFloat16(uint16(b&0x80)<<8|uint16(b&0x7f)<<7) * 256
 }
 
 // FromE5M2 widens one float8_e5m2: a sign, 5 bits of exponent, 2 of mantissa, as a half without
@@ -89,21 +90,11 @@ func FromE5M2(b byte) float32 { return FromFloat16(uint16(b) << 8) }
 
 // FromE8M0 widens one float8_e8m0fnu, the power of two 2^(b-127). 255 is a NaN.
 func FromE8M0(b byte) float32 {
-	if b == 255 {
+	switch b {
+	case 0:
+		return 0x1p-127
+	case 255:
 		return float32(math.NaN())
 	}
-	return float32(math.Ldexp(1, int(b)-127))
-}
-
-// minifloat is a sign, an exponent with a bias and mantissa bits.
-func minifloat(b byte, mantissa, bias int) float32 {
-	exponent, fraction := int(b&0x7f)>>mantissa, float64(int(b)&(1<<mantissa-1))/float64(int(1)<<mantissa)
-	v := math.Ldexp(1+fraction, exponent-bias)
-	if exponent == 0 {
-		v = math.Ldexp(fraction, 1-bias)
-	}
-	if b&0x80 != 0 {
-		v = math.Copysign(v, -1)
-	}
-	return float32(v)
+	return math.Float32frombits(uint32(b) << 23)
 }

@@ -2,7 +2,6 @@ package backendtest
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -48,35 +47,22 @@ func (e *env) values(n int) []float32 {
 	return v
 }
 
+// format is the kernels' name of a dtype of floats.
+func format(d meta.DType) mat.Format {
+	return map[meta.DType]mat.Format{meta.BFloat16: mat.BFloat16, meta.Float16: mat.Float16, meta.Float32: mat.Float32}[d]
+}
+
 // encode stores v in dtype d.
 func encode(d meta.DType, v []float32) []byte {
 	out := make([]byte, d.Bytes(int64(len(v))))
-	switch d {
-	case meta.BFloat16:
-		mat.NarrowBFloat16(out, v)
-	case meta.Float16:
-		mat.NarrowFloat16(out, v)
-	default:
-		for i, x := range v {
-			binary.LittleEndian.PutUint32(out[4*i:], math.Float32bits(x))
-		}
-	}
+	mat.Narrow(out, v, format(d))
 	return out
 }
 
 // decode reads elements of dtype d.
 func decode(d meta.DType, b []byte) []float32 {
 	out := make([]float32, int64(len(b))*8/int64(d.Bits()))
-	for i := range out {
-		switch d {
-		case meta.BFloat16:
-			out[i] = mat.FromBFloat16(binary.LittleEndian.Uint16(b[2*i:]))
-		case meta.Float16:
-			out[i] = mat.FromFloat16(binary.LittleEndian.Uint16(b[2*i:]))
-		default:
-			out[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
-		}
-	}
+	mat.Widen(out, b, format(d))
 	return out
 }
 

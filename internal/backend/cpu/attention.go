@@ -17,7 +17,7 @@ const (
 	keyBlock   = 64      // keys that are turned into columns at a time
 )
 
-// attention is one call. A unit is a tile: some tokens of one span with some or all of
+// attentionOp is one call. A unit is a tile: some tokens of one span with some or all of
 // the query heads of one key/value head.
 type attentionOp struct {
 	set    *kernels.Set

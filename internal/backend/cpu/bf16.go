@@ -24,7 +24,7 @@ const (
 	coupleRows  = gemm.CoupleTokens
 )
 
-// rounded is a Linear of bfloat16 weights and activations rounded to bfloat16.
+// bf16Product is a Linear of bfloat16 weights and activations rounded to bfloat16.
 type bf16Product struct {
 	linear
 	pairs      mat.Pairs // tokens for dot products
@@ -206,7 +206,7 @@ func (op *bf16Product) tile(c mat.Floats, packs []uint32, ws, t, tokens, k int) 
 	op.set.GEMM.Tile(gemm.Tiles{C: c, W: packs, WStride: ws, X: panels, XStride: op.words, Blocks: blocks, Count: ceil(tokens, coupleRows), Add: k > 0})
 }
 
-// turn stores rows from r on for tokens from t on.
+// transpose stores rows from r on for tokens from t on.
 func (op *bf16Product) transpose(c mat.Floats, r, rows, t, tokens int) {
 	for i := 0; i < rows; i += gemm.PackRows {
 		n := min(gemm.PackRows, rows-i)

@@ -60,8 +60,8 @@ func (op *bf16Product) quarters(t, done int) int {
 	return min(2, ceil(4-done, couples))
 }
 
-// rowsOfFew computes rows from r on for up to 32 tokens from t on: blocks of k as the weights lie, the
-// rest packed.
+// rowsInPlace computes rows from r on for up to 32 tokens from t on: whole blocks of k from the weights in place,
+// the rest packed.
 func (op *bf16Product) rowsInPlace(scratch []float32, r, rows, blocks, t int, f gemm.Fetch) {
 	tokens := min(coupleRows, op.tokens-t)
 	pack, c := words(scratch[:op.words]), mat.Floats{V: scratch[op.words:], Stride: coupleRows}

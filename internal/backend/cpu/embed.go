@@ -1,15 +1,12 @@
 package cpu
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/tensor"
-	"github.com/heftai/heft/meta"
 )
 
 type embed struct {
@@ -49,21 +46,6 @@ func (op *embed) run(w *worker, unit int) {
 	op.table.unpack(op.set, mat.Floats{V: dst, Stride: len(dst)}, int(op.ids[unit]), 0, 1, len(dst), w.scratch.v)
 	if op.scale != 1 {
 		op.set.Vector.ScaleMax(dst, op.scale)
-	}
-}
-
-// narrow stores x at dst in a dtype of floats.
-func narrow(dst []byte, d meta.DType, x []float32) {
-	switch d {
-	case meta.BFloat16:
-		mat.NarrowBFloat16(dst, x)
-	case meta.Float16:
-		mat.NarrowFloat16(dst, x)
-	default:
-		dst = dst[:4*len(x)]
-		for i, v := range x {
-			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
-		}
 	}
 }
 

@@ -87,7 +87,7 @@ func (b *Backend) Round(x tensor.Tensor, dtype meta.DType) {
 	}
 	b.each(rows, cols, func(w *worker, r int) {
 		part := tensor.Floats(w.scratch.v[:ceil(cols, 2)], ceil(cols, 2)).Data[:2*cols]
-		narrow(part, dtype, row(m, r, cols))
+		mat.Narrow(part, row(m, r, cols), f)
 		b.set.Vector.Widen(row(m, r, cols), part, f)
 	})
 }

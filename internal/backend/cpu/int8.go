@@ -16,7 +16,7 @@ const (
 	intFew     = 16 // tokens up to which all columns are one step
 )
 
-// ints is a Linear of weights in blocks of integers, whose inputs are rounded to such blocks.
+// int8Product is a Linear of weights in blocks of integers, whose inputs are rounded to such blocks.
 type int8Product struct {
 	linear
 	in mat.Pairs
@@ -39,7 +39,7 @@ func (op *int8Product) plan(threads int) int {
 	return ceil(op.unitRows*op.w.cols/quant.BlockColumns*op.w.packed.Packing.BlockBytes(), 4)
 }
 
-// bandRows is how many rows of a weight in bands are a unit.
+// interleavedRows is how many rows of an interleaved weight are a unit.
 func interleavedRows(op *linear, threads int) int {
 	fit := min(unitBytes/max(op.w.cols, 1), ceil(op.w.rows, 4*threads)) // several units a thread
 	fit = max(fit/pairRows, 1) * pairRows
@@ -92,7 +92,7 @@ func (op *int8Product) mul(bands *quant.Packed, r, first, step, col, rows int) {
 	}
 }
 
-// bands brings rows of a weight in rows, from row first of what is stored, into bands.
+// interleave interleaves rows of a weight that is stored by rows, from row first on.
 func (op *int8Product) interleave(scratch []float32, first, rows int) quant.Packed {
 	p, size := op.w.packed, op.w.packed.Packing.BlockBytes()
 	out := quant.Packed{Packing: p.Packing, Width: op.w.cols, Height: rows}

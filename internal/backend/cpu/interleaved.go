@@ -6,7 +6,7 @@ import "github.com/heftai/heft/internal/kernels/quant"
 // holds beside weights.
 const interleavedBytes = 24 << 10
 
-// bands is a Linear of weights in bands whose inputs stay as they are, for few tokens. Each
+// interleaved is a Linear of interleaved weights whose inputs are not rounded, for few tokens. Each
 // element is one sum in ascending order of the columns, as in outer, which many tokens take.
 type interleaved struct{ linear }
 

@@ -147,7 +147,8 @@ func (op *storeKV) put(t tensor.Tensor, x mat.Floats, width, i int, scratch []fl
 		case meta.Int8:
 			op.blocks(to, part, scratch[:quant.BlockColumns])
 		default:
-			narrow(to, t.DType, part)
+			f, _ := format(t.DType) // which storable has checked
+			mat.Narrow(to, part, f)
 		}
 	}
 }

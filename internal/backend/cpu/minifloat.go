@@ -10,7 +10,7 @@ const (
 	minifloatStreams = 8  // of rows that pass one token
 )
 
-// codes is a Linear of E4M3 or MXFP4 weights that stay as they are stored, see kernels.MulMinifloat: of
+// minifloat is a Linear of E4M3 or MXFP4 weights that stay as they are stored, see qgemm.MulMinifloat: of
 // generated tokens, and with no activation rounded of all. Many are groups of few, while the weights of a
 // unit stay in the second-level cache.
 type minifloat struct{ linear }

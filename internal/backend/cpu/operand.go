@@ -1,8 +1,6 @@
 package cpu
 
 import (
-	"encoding/binary"
-	"math"
 	"unsafe"
 
 	"github.com/heftai/heft/internal/backend"
@@ -139,14 +137,7 @@ func (t *widen) run(_ *worker, _ int) {
 	}
 	step := t.stride * t.format.Size()
 	for i := range t.dst {
-		switch p := t.src[i*step:]; t.format {
-		case mat.BFloat16:
-			t.dst[i] = mat.FromBFloat16(binary.LittleEndian.Uint16(p))
-		case mat.Float16:
-			t.dst[i] = mat.FromFloat16(binary.LittleEndian.Uint16(p))
-		default:
-			t.dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(p))
-		}
+		mat.Widen(t.dst[i:i+1], t.src[i*step:], t.format)
 	}
 }
 

@@ -21,7 +21,7 @@ const (
 	linePad = 16
 )
 
-// outer is a Linear by outer products of panels: for each k a vector of rows of the weight
+// panelProduct is a Linear by outer products of panels: for each k a vector of rows of the weight
 // times each token. Nothing is folded, and a sum lies in one lane only: that is the fastest
 // order for many tokens, and the one of all prompts.
 type panelProduct struct {

@@ -4,14 +4,14 @@ import (
 	"github.com/heftai/heft/internal/kernels/gemm"
 )
 
-// Sizes of a unit of few: its weights, those of the next one and the tokens stay in the second-level
+// Sizes of a unit of smallBatch: its weights, those of the next one and the tokens stay in the second-level
 // cache.
 const (
 	smallBatchBytes = 256 << 10
 	smallBatchRows  = 2 * gemm.SmallBatchRows
 )
 
-// few is a Linear of bfloat16 weights and a few tokens of a prompt, with the bits of outer: see
+// smallBatch is a Linear of bfloat16 weights and a few tokens of a prompt, with the bits of panelProduct: see
 // kernels.MulSmallBatch.
 type smallBatch struct{ linear }
 

@@ -13,7 +13,7 @@ const (
 	splitColumns = 32 * gemv.SplitBlock // of a unit that lays out tokens
 )
 
-// halves is a Linear of bfloat16 weights and few tokens, see kernels.MulSplit.
+// splitDot is a Linear of bfloat16 weights and few tokens, see gemv.MulSplit.
 type splitDot struct{ linear }
 
 func (op *splitDot) prepare(threads int) needs {

@@ -20,7 +20,7 @@ import (
 // Kernels are the products of one variant. They have no state: any number of goroutines may use them at
 // once.
 type Kernels struct {
-	// GroupTokens is the number of tokens that a group packs together; 0: see [Kernels.Groups].
+	// GroupTokens is the number of tokens that a group packs together; 0: see [Kernels.HasGroups].
 	GroupTokens int
 
 	variant      isa.Variant

@@ -17,7 +17,7 @@ type grouper interface {
 	groups(p GroupProduct)
 }
 
-// Groups reports whether s has the kernels for packed groups of rows and tokens:
+// HasGroups reports whether the variant has the kernels for packed groups of rows and tokens:
 // PackGroup, PackGroups and MulGroups. They are Mul for many tokens, with its bits.
 func (s *Kernels) HasGroups() bool { return s.GroupTokens > 0 }
 

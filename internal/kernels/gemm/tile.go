@@ -115,7 +115,7 @@ func (s *Kernels) TilePack(t Tiles) {
 	s.rounder.tilePack(t)
 }
 
-// Turn sets y[t][r] = c[r][t] + bias[r] for up to 16 rows; bias may be nil. c has 16 rows
+// Transpose sets y[t][r] = c[r][t] + bias[r] for up to 16 rows; bias may be nil. c has 16 rows
 // of tokens filled up to a multiple of 16.
 func (s *Kernels) Transpose(y, c mat.Floats, bias []float32, rows, tokens int) {
 	if rows <= 0 || tokens <= 0 {

@@ -11,17 +11,17 @@ import (
 // SplitBlock is the number of elements that are split together.
 const SplitBlock = 32
 
-// halver is what a variant implements for that. Bounds have been checked.
+// splitter is what a variant implements for that. Bounds have been checked.
 type splitter interface {
 	most() int // tokens of a group
 	split(dst []float32, step int, src []float32)
 	mulHalves(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n, k int, last bool)
 }
 
-// Halves reports whether s has SplitTokens and MulSplit.
+// HasSplit reports whether the variant has SplitTokens and MulSplit.
 func (s *Kernels) HasSplit() bool { return s.splitter != nil }
 
-// HalvesTokens is how many of so many tokens make the next group: 8, where the variant has as many
+// SplitGroup is how many of so many tokens make the next group: 8, where the variant has as many
 // registers, 4, 2 or 1.
 func (s *Kernels) SplitGroup(tokens int) int {
 	group := s.splitter.most()
@@ -44,7 +44,7 @@ func (s *Kernels) SplitTokens(dst []float32, x mat.Floats, tokens, n int) {
 	}
 }
 
-// HalvesSums is what MulSplit needs to keep the sums of rows and a group of tokens.
+// SplitSums is the number of floats that MulSplit needs to keep the sums of rows and a group of tokens.
 func (s *Kernels) SplitSums(rows, tokens int) int { return rows * tokens * s.Lanes }
 
 // SplitProduct is the operands of [Kernels.MulSplit]: N elements of Rows rows of W and of Tokens tokens that

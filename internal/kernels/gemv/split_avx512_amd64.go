@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// shifts is AVX-512.
+// splitAVX512 are dot products with few tokens in AVX-512.
 type splitAVX512 struct{}
 
 func (splitAVX512) most() int { return 8 }

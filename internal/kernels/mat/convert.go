@@ -35,6 +35,21 @@ func NarrowFloat16(dst []byte, src []float32) {
 	}
 }
 
+// Narrow stores src at dst in f.
+func Narrow(dst []byte, src []float32, f Format) {
+	switch f {
+	case BFloat16:
+		NarrowBFloat16(dst, src)
+	case Float16:
+		NarrowFloat16(dst, src)
+	case Float32:
+		dst = dst[:4*len(src)]
+		for i, v := range src {
+			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
+		}
+	}
+}
+
 // Widen converts len(dst) elements of src to float32, exactly.
 func Widen(dst []float32, src []byte, f Format) {
 	switch f {

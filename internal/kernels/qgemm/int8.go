@@ -24,7 +24,7 @@ type integers interface {
 	edge(p quant.Packing, y []float32, w []byte, rows, lane, step int, x []uint32, blocks int, add bool)
 }
 
-// Integers reports whether s has RoundInt8 and MulInt8.
+// HasInt8 reports whether the variant has RoundInt8 and MulInt8.
 func (s *Kernels) HasInt8() bool { return s.integers != nil }
 
 // Int8Words is the length in words of a row of n rounded activations, a multiple of 32, for

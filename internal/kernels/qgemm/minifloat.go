@@ -27,7 +27,7 @@ type coder interface {
 // codesBlock is what rows, and blocks with a scale, have a multiple of.
 const codesBlock = 32
 
-// Codes reports whether s has PackMinifloat and MulMinifloat for n columns of p from column col on.
+// HasMinifloat reports whether the variant has PackMinifloat and MulMinifloat for n columns of p from column col on.
 func (s *Kernels) HasMinifloat(p *quant.Packed, col, n int) bool {
 	if s.coder == nil || col != 0 || n <= 0 || n%codesBlock != 0 {
 		return false
@@ -35,7 +35,7 @@ func (s *Kernels) HasMinifloat(p *quant.Packed, col, n int) bool {
 	return p.Packing == quant.MXFP4 || p.Packing == quant.E4M3 && (p.Columns >= n || p.Columns%codesBlock == 0)
 }
 
-// CodesTokens is how many of so many tokens make the next group: 8, 4, 2 or 1.
+// MinifloatGroup is how many of so many tokens make the next group: 8, 4, 2 or 1.
 func (s *Kernels) MinifloatGroup(tokens int) int {
 	group := s.coder.codesMost()
 	for group > tokens {
@@ -44,7 +44,7 @@ func (s *Kernels) MinifloatGroup(tokens int) int {
 	return group
 }
 
-// CodesFloats is the length of a token of n elements that PackMinifloat lays out for p.
+// MinifloatFloats is the length of a token of n elements that PackMinifloat lays out for p.
 func (s *Kernels) MinifloatFloats(p *quant.Packed, n int) int { return s.coder.codesFloats(p, n) }
 
 // PackMinifloat lays out a group of tokens of n elements for p.
@@ -53,7 +53,7 @@ func (s *Kernels) PackMinifloat(dst []float32, p *quant.Packed, x mat.Floats, to
 	s.coder.packCodes(dst[:tokens*s.MinifloatFloats(p, n)], p, x, tokens, n)
 }
 
-// CodesScratch is the length of the scratch of MulMinifloat.
+// MinifloatScratch is the length of the scratch of MulMinifloat.
 func (s *Kernels) MinifloatScratch(p *quant.Packed, rows, tokens, n int) int {
 	return s.coder.codesScratch(p, rows, tokens, n)
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"unsafe"
 
+	"github.com/heftai/heft/internal/floats"
 	"github.com/heftai/heft/internal/kernels/asm"
 	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/mat"
@@ -194,7 +195,7 @@ func (c *narrowCodes) scale(p *quant.Packed, dst []float32, row, n int) {
 		dst[len(dst)-1] = 1 // where there is none
 		callCodesPowers(dst, from[:whole])
 		for i, e := range from[whole:] {
-			dst[whole+i] = quant.FromE8M0(e)
+			dst[whole+i] = floats.FromE8M0(e)
 		}
 		return
 	}

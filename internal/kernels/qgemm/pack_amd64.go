@@ -6,6 +6,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/heftai/heft/internal/floats"
 	"github.com/heftai/heft/internal/kernels/asm"
 	"github.com/heftai/heft/internal/kernels/gemm"
 	"github.com/heftai/heft/internal/kernels/isa"
@@ -50,7 +51,7 @@ var mxfp4Values = sync.OnceValue(func() []uint32 {
 	const codes = 16
 	values, out := make([]float32, 256*codes), make([]uint32, 256*codes/2)
 	for i := range values {
-		values[i] = quant.FromE2M1(byte(i%codes)) * quant.FromE8M0(byte(i/codes))
+		values[i] = quant.FromE2M1(byte(i%codes)) * floats.FromE8M0(byte(i/codes))
 	}
 	narrow := vector.For(isa.Variant{Level: isa.AVX512, BF16: true})
 	narrow.RoundPairs(out, values)

@@ -23,7 +23,7 @@ type bander interface {
 	unband(p Packing, dst []float32, band []byte, rows, lane int)
 }
 
-// Bands stores rows of blocks of p, which begin stride bytes apart, as bands at dst.
+// Interleave stores count rows of blocks of p, which begin stride bytes apart, at dst with 16 rows interleaved.
 func (s *Kernels) Interleave(p Packing, dst, rows []byte, stride, count, blocks int) {
 	size := blocks * p.BlockBytes()
 	for count > 0 && blocks > 0 {

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/heftai/heft/internal/floats"
 	"github.com/heftai/heft/internal/kernels/isa"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/vector"
@@ -216,16 +217,6 @@ func (p *Packed) Scale(i int) float32 {
 	return math.Float32frombits(binary.LittleEndian.Uint32(p.Scales[4*i:]))
 }
 
-// FromE4M3 widens a float of 4 exponent and 3 mantissa bits, subnormals included. Codes
-// with all of these bits set are NaN.
-func FromE4M3(code byte) float32 {
-	if code&0x7f == 0x7f {
-		return float32(math.NaN())
-	}
-	// The bits read as a half are too small by the difference of the biases.
-	return mat.FromFloat16(uint16(code&0x80)<<8|uint16(code&0x7f)<<7) * 256
-}
-
 // FromE2M1 widens the low four bits of code.
 func FromE2M1(code byte) float32 {
 	v := [8]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}[code&7]
@@ -235,20 +226,9 @@ func FromE2M1(code byte) float32 {
 	return v
 }
 
-// FromE8M0 is the power of two 2^(code-127); the last code is NaN.
-func FromE8M0(code byte) float32 {
-	switch code {
-	case 0:
-		return 0x1p-127
-	case 255:
-		return float32(math.NaN())
-	}
-	return math.Float32frombits(uint32(code) << 23)
-}
-
 func (goOps) e4m3(dst []float32, src []byte, scale float32) {
 	for i, code := range src[:len(dst)] {
-		dst[i] = FromE4M3(code) * scale
+		dst[i] = floats.FromE4M3(code) * scale
 	}
 }
 
@@ -256,7 +236,7 @@ func (goOps) mxfp4(dst []float32, src, scales []byte) { mxfp4Go(dst, src, scales
 
 func mxfp4Go(dst []float32, src, scales []byte) {
 	for b, s := range scales {
-		scale := FromE8M0(s)
+		scale := floats.FromE8M0(s)
 		for i, code := range src[16*b:][:16] {
 			dst[32*b+2*i] = FromE2M1(code) * scale
 			dst[32*b+2*i+1] = FromE2M1(code>>4) * scale

@@ -15,10 +15,10 @@ type ops interface {
 	below(dst, x []float32, top, by float32)
 }
 
-// Peak is the largest element of x, −Inf for none and NaN where one is.
+// Max is the largest element of x, −Inf for none and NaN where one is.
 func (s *Kernels) Max(x []float32) float32 { return s.ops.peak(x) }
 
-// Below sets dst[i] = (x[i] − top) · by. dst may be x.
+// SubtractScale sets dst[i] = (x[i] − top) · by. dst may be x.
 func (s *Kernels) SubtractScale(dst, x []float32, top, by float32) {
 	s.ops.below(dst, x[:len(dst)], top, by)
 }

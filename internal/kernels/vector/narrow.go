@@ -4,7 +4,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// Narrow rounds src to bfloat16, two in a word.
+// RoundPairs rounds src to bfloat16, two in a word.
 func (s *Kernels) RoundPairs(dst []uint32, src []float32) {
 	if len(src) > 0 {
 		s.pairs.narrow(dst[:mat.PairWords(len(src))], src)

@@ -10,7 +10,7 @@ type rower interface {
 	relu(dst, x []float32)
 }
 
-// TurnInterleaved turns the pairs (x[2i], x[2i+1]) by angles with the given cosines and sines.
+// RotateInterleaved rotates the pairs (x[2i], x[2i+1]) by angles with the given cosines and sines.
 func (s *Kernels) RotateInterleaved(x, cos, sin []float32) {
 	s.ops.turnInterleaved(x[:2*len(cos)], cos, sin[:len(cos)])
 }

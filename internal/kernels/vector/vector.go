@@ -46,7 +46,7 @@ func (s *Kernels) Widen(dst []float32, src []byte, f mat.Format) {
 	}
 }
 
-// Columns sets dst[c][r] = w[r][c] for r < rows, c < cols: the transpose as float32, exactly.
+// Transpose sets dst[c][r] = w[r][c] for r < rows, c < cols: the transpose as float32, exactly.
 func (s *Kernels) Transpose(dst mat.Floats, w mat.Weights, rows, cols int) {
 	if rows <= 0 || cols <= 0 {
 		return

@@ -14,19 +14,19 @@ const (
 	SmallBatchColumns = 32
 )
 
-// fewer is what a variant implements for that. Bounds have been checked.
+// smallBatcher is what a variant implements for that. Bounds have been checked.
 type smallBatcher interface {
 	side(dst []float32, x mat.Floats, tokens, width, n int)
 	sumSmallBatch(b SmallBatch)
 }
 
-// fewWidths are the numbers of tokens that there are kernels for.
+// smallBatchWidths are the numbers of tokens that there are kernels for.
 var smallBatchWidths = [...]int{1, 2, 4, 6, 8, 12, SmallBatchTokens}
 
-// Few reports whether s has PackSmallBatch and MulSmallBatch.
+// HasSmallBatch reports whether the variant has PackSmallBatch and MulSmallBatch.
 func (s *Kernels) HasSmallBatch() bool { return s.smallBatches != nil }
 
-// FewWidth is how many numbers PackSmallBatch lays side by side for so many tokens.
+// SmallBatchWidth is how many numbers PackSmallBatch lays side by side for so many tokens.
 func (s *Kernels) SmallBatchWidth(tokens int) int {
 	for _, w := range smallBatchWidths {
 		if w >= tokens {

@@ -187,7 +187,7 @@ func Tiled(set *kernels.Set, data []byte, x, bias []float32, rows, tokens, n, st
 	return y
 }
 
-// MulInt8 is MulInt8 of rows of p with x, cut into two calls at column half.
+// MulInts is MulInt8 of rows of p with x, cut into two calls at column half.
 func MulInts(s *kernels.Set, p *quant.Packed, row, step, col, rows int, x []float32, tokens, n, half int) []float32 {
 	in := mat.Pairs{V: make([]uint32, tokens*s.QGEMM.Int8Words(p.Packing, n)), Stride: s.QGEMM.Int8Words(p.Packing, n)}
 	for i := range tokens {
@@ -242,7 +242,7 @@ func Minifloats(r *rand.Rand, packing quant.Packing, rows, width, blockRows, blo
 	return p
 }
 
-// MulMinifloat are the products of tokens with every step-th row from row on.
+// MulCodes are the products of tokens with every step-th row from row on.
 func MulCodes(set *kernels.Set, p *quant.Packed, row, step, rows int, x mat.Floats, tokens, n int) []float32 {
 	y := make([]float32, tokens*rows)
 	for t := 0; t < tokens; {
