@@ -133,3 +133,11 @@ func TestListsOfParametersWithJSONValuesWereNotLearned(t *testing.T) {
 	parsesTo(t, unseen(t, "command-line"), `<run>f --a "x --b" --b 7</run><run>g</run>`, "\nf{\"a\": \"x --b\", \"b\": 7}\ng{}")
 	parsesTo(t, unseen(t, "sexpr"), "(call f :a \"(x)\" :b {\"c\": null})\n(call g)\n", "\nf{\"a\": \"(x)\", \"b\": {\"c\": null}}\ng{}")
 }
+
+// TestCallsInCodeFencesWereNotLearned: the fence that ends a call was taken for one around its
+// arguments, with the opening of the next call.
+func TestCallsInCodeFencesWereNotLearned(t *testing.T) {
+	template := unseen(t, "code-fence")
+	parsesTo(t, template, "Both.\n```tool\nf\n{\"a\": \"```\"}\n```\n```tool\ng\n{}\n```\n", "Both.\nf{\"a\": \"```\"}\ng{}")
+	parsesTo(t, template, "See:\n```go\nf()\n```\n", "See:\n```go\nf()\n```")
+}

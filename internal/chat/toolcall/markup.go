@@ -325,7 +325,8 @@ func (p *Parser) contradict() bool {
 
 // tailByte takes a byte after complete arguments.
 func (p *Parser) tailByte(c byte) bool {
-	if len(p.lit.word) == 0 && (isSpace(c) || c == '`') {
+	fence := c == '`' && p.ending[0] != '`' // closes the arguments, not the call
+	if len(p.lit.word) == 0 && (isSpace(c) || fence) {
 		return true
 	}
 	_, ver := p.lit.push(c, p.ending)
