@@ -43,7 +43,7 @@ func parse(name, text string) ([]talk, error) {
 			t := talks[len(talks)-1]
 			t[len(t)-1].answers = append(t[len(t)-1].answers, rest)
 		case len(talks) > 0:
-			return nil, fmt.Errorf("%s:%d: got %q, want a line that begins with Q: or A:", name, i+1, line)
+			return nil, fmt.Errorf("%s:%d: got %q, want a line that begins with Q or A and a colon", name, i+1, line)
 		}
 	}
 	for _, t := range talks {

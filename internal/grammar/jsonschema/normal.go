@@ -65,15 +65,8 @@ func (c *compiler) both(a, b *set, path string) (*set, error) {
 	return s, nil
 }
 
-// ignored are keywords that say nothing about which documents are valid. Keywords that no draft of
-// JSON Schema has are ignored, too, as the specification says.
-var ignored = map[string]bool{
-	"title": true, "description": true, "default": true, "examples": true, "$schema": true, "$id": true, "$anchor": true, "$comment": true,
-	"$defs": true, "definitions": true, "deprecated": true, "readOnly": true, "writeOnly": true,
-	"contentMediaType": true, "contentEncoding": true, "contentSchema": true, "$vocabulary": true, "$dynamicAnchor": true, "$recursiveAnchor": true,
-}
-
-// refused are keywords that cannot be enforced.
+// refused are keywords that cannot be enforced. Annotations, such as title, and keywords that no draft
+// of JSON Schema has say nothing about which documents are valid, as the specification has it.
 var refused = map[string]string{
 	"$dynamicRef":   "references that depend on the way to the schema are not supported",
 	"$recursiveRef": "references that depend on the way to the schema are not supported",

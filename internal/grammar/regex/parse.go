@@ -113,36 +113,33 @@ func (p *parser) sequence() (*node, error) {
 
 // quantified reads what says how often n repeats.
 func (p *parser) quantified(n *node) (*node, error) {
-	for range 2 {
-		least, most := 0, 0
-		switch {
-		case p.take("*"):
-			most = dfa.Unbounded
-		case p.take("+"):
-			least, most = 1, dfa.Unbounded
-		case p.take("?"):
-			most = 1
-		default:
-			var ok bool
-			var err error
-			if least, most, ok, err = p.bounds(); err != nil || !ok {
-				return n, err
-			}
+	least, most := 0, 0
+	switch {
+	case p.take("*"):
+		most = dfa.Unbounded
+	case p.take("+"):
+		least, most = 1, dfa.Unbounded
+	case p.take("?"):
+		most = 1
+	default:
+		var ok bool
+		var err error
+		if least, most, ok, err = p.bounds(); err != nil || !ok {
+			return n, err
 		}
-		if n.kind == begin || n.kind == end || n.kind == look {
-			return nil, errorf("nothing to repeat at byte %d", p.pos)
-		}
-		n = &node{kind: repeat, min: least, max: most, subs: []*node{n}}
-		if p.take("?") { // it reads as little as it can, which is the same language
-			return n, nil
-		}
-		if strings.HasPrefix(p.rest(), "+") {
-			return nil, errorf("possessive repetition is not supported")
-		}
-		if strings.HasPrefix(p.rest(), "*") {
-			return nil, errorf("nothing to repeat at byte %d", p.pos)
-		}
+	}
+	if n.kind == begin || n.kind == end || n.kind == look {
+		return nil, errorf("nothing to repeat at byte %d", p.pos)
+	}
+	n = &node{kind: repeat, min: least, max: most, subs: []*node{n}}
+	if p.take("?") { // it reads as little as it can, which is the same language
 		return n, nil
+	}
+	if strings.HasPrefix(p.rest(), "+") {
+		return nil, errorf("possessive repetition is not supported")
+	}
+	if strings.HasPrefix(p.rest(), "*") {
+		return nil, errorf("nothing to repeat at byte %d", p.pos)
 	}
 	return n, nil
 }
