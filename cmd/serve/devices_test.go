@@ -88,6 +88,15 @@ func TestDecodeOnAMDIsShownByDevices(t *testing.T) {
 	}
 	before := fetch.Current()
 	defer fetch.Use(before)
+	measured := func(m machine, r fetch.Role) bool { // near prefetch, with the best number of rows only
+		n := 0
+		for _, rate := range m.Fetch.Rates[r.String()] {
+			if !rate.Pattern.Near {
+				n++
+			}
+		}
+		return n == 6 // three numbers of rows, with prefetch and without
+	}
 	dir := t.TempDir()
 	var first, second, none machine
 	parse(t, &none, "devices", "--json", "--cache-dir", dir)
@@ -95,7 +104,7 @@ func TestDecodeOnAMDIsShownByDevices(t *testing.T) {
 		t.Errorf("before a measurement: %+v", none.Fetch)
 	}
 	parse(t, &first, "devices", "--json", "--probe", "--cache-dir", dir)
-	if !first.Fetch.Measured || len(first.Fetch.Rates["floats"]) != 6 || len(first.Fetch.Rates["q8"]) != 6 {
+	if !first.Fetch.Measured || !measured(first, fetch.Floats) || !measured(first, fetch.Q8) {
 		t.Errorf("after a measurement: %+v", first.Fetch)
 	}
 	if files, err := filepath.Glob(filepath.Join(dir, "fetch-*.json")); err != nil || len(files) != 1 {
