@@ -23,20 +23,48 @@ type streamed struct{ unit, matrix int }
 func (d *divider) findMatrices(whole int, dense []int32) {
 	u := &d.units[whole]
 	var list []matrix
-	for _, c := range dense {
-		n := &d.nodes[c]
-		parent := n.path[:max(0, strings.LastIndexByte(n.path, '.'))]
-		if parent == u.path || d.tied[c] || n.size == 0 {
-			continue
+	for len(dense) > 0 {
+		module := d.moduleOf(dense[0])
+		n := 1
+		for n < len(dense) && d.moduleOf(dense[n]) == module {
+			n++
 		}
-		if k := len(list); k == 0 || list[k-1].path != parent {
-			list = append(list, matrix{path: parent})
+		if d.nodes[module].path != u.path && d.holdsOnly(module, dense[:n]) {
+			m := matrix{path: d.nodes[module].path}
+			for _, c := range dense[:n] {
+				m.bytes += int64(d.nodes[c].size)
+			}
+			list = append(list, m)
 		}
-		list[len(list)-1].bytes += int64(n.size)
+		dense = dense[n:]
 	}
-	list = slices.DeleteFunc(list, func(m matrix) bool { return m.bytes < u.stream/smallMatrix })
+	list = slices.DeleteFunc(list, func(m matrix) bool { return m.bytes == 0 || m.bytes < u.stream/smallMatrix })
 	slices.SortStableFunc(list, func(a, b matrix) int { return cmp.Compare(b.bytes, a.bytes) })
 	u.matrices = list
+}
+
+// moduleOf returns the module that tensor c belongs to; a unit that is a tensor itself has none and
+// gives c.
+func (d *divider) moduleOf(c int32) int32 {
+	path := d.nodes[c].path
+	parent := path[:max(0, strings.LastIndexByte(path, '.'))]
+	for m := c - 1; m >= 0; m-- {
+		if d.nodes[m].module != nil && d.nodes[m].path == parent {
+			return m
+		}
+	}
+	return c
+}
+
+// holdsOnly reports whether the tensors at and below a module are tensors alone, apart from empty
+// ones, and none is tied: an entry of the map for the module then moves these and no others.
+func (d *divider) holdsOnly(module int32, tensors []int32) bool {
+	for c := module + 1; c < d.nodes[module].end; c++ {
+		if d.nodes[c].module == nil && d.nodes[c].size > 0 && (d.tied[c] || !slices.Contains(tensors, c)) {
+			return false
+		}
+	}
+	return true
 }
 
 // small returns the bytes of the unit that stay with any of its matrices.
