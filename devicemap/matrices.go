@@ -76,6 +76,9 @@ func (u *unit) small() int64 {
 	return small
 }
 
+// smallStream returns what streams of small: tables of which single rows are read do not.
+func (u *unit) smallStream() int64 { return u.small() - (u.bytes - u.stream) }
+
 // keepFirst returns how many of the largest matrices must stay so that the unit streams excess bytes
 // less, and the bytes that stay. It reports false if all of them are not enough.
 func (u *unit) keepFirst(excess int64) (n int, bytes int64, ok bool) {
@@ -85,10 +88,13 @@ func (u *unit) keepFirst(excess int64) (n int, bytes int64, ok bool) {
 	if len(u.matrices) == 0 {
 		return 0, 0, false
 	}
-	for bytes = u.small(); n < len(u.matrices) && bytes < excess; n++ {
+	bytes = u.small()
+	less := u.smallStream()
+	for ; n < len(u.matrices) && less < excess; n++ {
 		bytes += u.matrices[n].bytes
+		less += u.matrices[n].bytes
 	}
-	return n, bytes, bytes >= excess
+	return n, bytes, less >= excess
 }
 
 // keepMore returns which of the matrices from the first on fit into room, besides those before, and
@@ -117,7 +123,7 @@ func (u *unit) streamSizes(whole int64) []int64 {
 	if len(u.matrices) == 0 {
 		return nil
 	}
-	whole -= u.small()
+	whole -= u.smallStream()
 	sizes := []int64{whole}
 	for _, m := range u.matrices[:len(u.matrices)-1] {
 		whole -= m.bytes

@@ -132,7 +132,7 @@ func TestSolveProperties(t *testing.T) {
 }
 
 // checkPlan checks a plan against the tree alone.
-func checkPlan(t *rapid.T, root *meta.Module, budgets []Budget, p Policy, plan Plan) {
+func checkPlan(t interface{ Fatalf(string, ...any) }, root *meta.Module, budgets []Budget, p Policy, plan Plan) {
 	weights := map[Device]int64{}
 	for path, param := range root.AllParams() {
 		d, ok := plan.Map.Device(path)
