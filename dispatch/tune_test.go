@@ -10,6 +10,7 @@ import (
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/fetch"
 	"github.com/heftai/heft/internal/kernels/isa"
+	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/loader/demo"
 )
 
@@ -68,9 +69,7 @@ func TestTuneReads(t *testing.T) {
 // TestOpenTunesByDefault: a Go program that only opens a model reads weights as this processor likes it. What was
 // measured is in the file that later programs read; "none" measures and keeps nothing.
 func TestOpenTunesByDefault(t *testing.T) {
-	if kernels.Names()[0] == "go" {
-		t.Skip("kernels in Go have one pattern")
-	}
+	testenv.Need(t, "assembly", kernels.Names()[0] != "go", "kernels in Go have one pattern")
 	before := fetch.Current()
 	defer fetch.Use(before)
 	folder := t.TempDir()

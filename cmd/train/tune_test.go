@@ -7,13 +7,12 @@ import (
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/fetch"
 	"github.com/heftai/heft/internal/kernels/tune"
+	"github.com/heftai/heft/internal/testenv"
 )
 
 // TestTrainTunesReads: training reads weights by the same plan as serve, from the same file.
 func TestTrainTunesReads(t *testing.T) {
-	if kernels.Names()[0] == "go" {
-		t.Skip("kernels in Go have one pattern")
-	}
+	testenv.Need(t, "assembly", kernels.Names()[0] != "go", "kernels in Go have one pattern")
 	before := fetch.Current()
 	defer fetch.Use(before)
 	home := t.TempDir()

@@ -12,6 +12,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/isa"
 	"github.com/heftai/heft/internal/kernels/matmul"
 	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/meta"
 )
 
@@ -149,9 +150,7 @@ func processors() []isa.Variant {
 // TestEveryKernelIsReachable: each kernel of the table is chosen for some weight, shape, role and processor. One
 // that is not has no reason to exist.
 func TestEveryKernelIsReachable(t *testing.T) {
-	if kernels.Names()[0] == "go" {
-		t.Skip("this build or processor has no assembly to choose")
-	}
+	testenv.Need(t, "assembly", kernels.Names()[0] != "go", "this build or processor has no assembly to choose")
 	var chosen uint32
 	for _, v := range processors() {
 		set := kernels.For(v)
