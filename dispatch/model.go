@@ -96,10 +96,15 @@ func (m *Model) take(binding *loader.Binding) error {
 		return err
 	}
 	m.backend, m.variant = b, b.Variant()
+	var converter backend.Converter
+	if m.options.Quantize != meta.QuantNone {
+		if converter, err = cpu.NewConverter(m.options.Quantize, m.options.Threads, m.options.Variant); err != nil {
+			return err
+		}
+	}
 	m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, m.devices,
 		residency.Options{Ledger: m.ledger, Mover: &m.options.Ledger.mover, Staging: m.options.StagingBytes,
-			Quantize: m.options.Quantize, Threads: m.options.Threads, Variant: m.options.Variant, Homes: homes,
-			SidecarDir: m.options.CacheDir})
+			Converter: converter, Homes: homes, SidecarDir: m.options.CacheDir})
 	if err != nil {
 		return err
 	}

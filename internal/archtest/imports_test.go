@@ -71,8 +71,8 @@ var allowed = map[string][]string{
 	"internal/kvcache":             {"meta", "internal/backend", "internal/tensor"},
 	"internal/lora":                {"meta", "loader", "internal/tensor", "internal/atomicfile", "internal/smallfile"},
 	"internal/nn":                  {"meta", "internal/backend", "internal/tensor", "internal/kvcache", "internal/lora"},
-	"internal/residency/policy":    {},                                                                                                                                                                                        // pure: which experts stay in memory
-	"internal/residency":           {"internal/residency/policy", "meta", "devicemap", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/kernels/...", "internal/stored", "internal/atomicfile"}, // kernels: weights are converted when they are loaded
+	"internal/residency/policy":    {},                                                                                                                                                                // pure: which experts stay in memory
+	"internal/residency":           {"internal/residency/policy", "meta", "devicemap", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/stored", "internal/atomicfile"}, // backend: a backend's Converter converts weights when they are loaded
 	"dispatch": {"meta", "devicemap", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/tensor",
 		"internal/kvcache", "internal/residency", "internal/residency/policy", "internal/atomicfile", "internal/smallfile", "internal/hostmem", "internal/sample", "internal/probe", "internal/kernels/tune", "internal/topology", "internal/pressure"}, // tune: how weights are read fastest here; topology: how many threads, and whose memory weights are put in; pressure: limits that change while it runs
 	"internal/engine":            {"dispatch", "internal/sample"},

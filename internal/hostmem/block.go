@@ -6,28 +6,28 @@ import (
 	"sync/atomic"
 )
 
-// ErrReleased is what the second release of a block or mapping returns.
+// ErrReleased is the error of the second release of a block or mapping.
 var ErrReleased = errors.New("hostmem: released before")
 
-// A Block is anonymous memory, filled with zeros at first. It begins on a page
-// boundary, or on a huge-page boundary from [HugePage] bytes on.
+// A Block is anonymous memory, filled with zeros at first. It begins on a page boundary. Blocks of
+// [HugePage] bytes or more begin on a huge-page boundary.
 //
-// Bytes may be read and written by many goroutines under their own rules. One owner
-// releases it, when none of them does any more.
+// Goroutines that share a block must synchronise their use of its bytes. One owner releases it after
+// all of them.
 type Block struct {
-	data     []byte // what was asked for
-	region   []byte // what is mapped
+	data     []byte // of the requested size
+	region   []byte // as mapped, in whole pages
 	ledger   *Ledger
 	purpose  Purpose
 	released atomic.Bool
 }
 
-// HugePage is the size from which blocks are backed by huge pages where the system
-// has them.
+// HugePage is the size of a huge page. Blocks of this size or more use huge pages if the system has
+// them.
 const HugePage = 2 << 20
 
-// Alloc maps a block of n bytes and counts it for p in l. What is counted is what is
-// mapped: n rounded up to whole pages. The caller owns the block.
+// Alloc maps a block of n bytes. It counts n, rounded up to whole pages, for p in l. The caller owns
+// the block.
 func Alloc(l *Ledger, p Purpose, n int) (*Block, error) {
 	if n < 0 || int(p) >= purposes {
 		return nil, fmt.Errorf("hostmem: block of %d bytes for %v", n, p)
@@ -45,7 +45,7 @@ func Alloc(l *Ledger, p Purpose, n int) (*Block, error) {
 	return b, nil
 }
 
-// Bytes is the block's memory. It is valid until the release.
+// Bytes returns the block's memory, which is valid until the release.
 func (b *Block) Bytes() []byte { return b.data }
 
 // Release unmaps the memory. A second release is ErrReleased and changes nothing.
@@ -62,9 +62,9 @@ func (b *Block) Release() error {
 	return unmap(region)
 }
 
-// Align is the alignment of the pieces that a block is divided into: a cache line,
-// and a whole vector of the widest kernels.
+// Align is the alignment of matrices within a block: a cache line, which is also the widest vector of
+// the kernels.
 const Align = 64
 
-// Up rounds n up to a multiple of align, a power of two.
+// Up rounds n up to a multiple of align, which must be a power of two.
 func Up(n, align int) int { return (n + align - 1) &^ (align - 1) }

@@ -8,22 +8,21 @@ import (
 	"unsafe"
 )
 
-// directAlign is the boundary of offsets, lengths and addresses that every block
-// device and file system takes.
+// directAlign is an alignment of offsets, lengths and addresses that all block devices and file systems
+// accept.
 const directAlign = 4096
 
-// A DirectFile reads ranges of a file straight from the device into aligned buffers,
-// leaving the page cache alone. Where the file system cannot do that it reads
-// through the cache and lets the pages go.
+// A DirectFile reads ranges of a file from the device into aligned buffers, without the page cache. If
+// the file system does not support that, it reads through the cache and evicts the pages.
 //
-// ReadAt may be called from many goroutines with buffers of their own.
+// Many goroutines may call ReadAt, each with its own buffer.
 type DirectFile struct {
 	path     string
 	size     int64
-	direct   *os.File // nil where refused at open
+	direct   *os.File // nil if opening it failed
 	buffered *os.File
-	refused  atomic.Bool
-	read     func(f *os.File, buf []byte, off int64) (int, error) // readDirect, or a test's
+	refused  atomic.Bool                                          // direct reads are not supported
+	read     func(f *os.File, buf []byte, off int64) (int, error) // readDirect, except in tests
 }
 
 // OpenDirect opens the regular file at path. The error is an *fs.PathError.
@@ -52,31 +51,31 @@ func OpenDirect(path string) (*DirectFile, error) {
 	return f, nil
 }
 
-// Size is the file's size when it was opened.
+// Size returns the size of the file when it was opened.
 func (f *DirectFile) Size() int64 { return f.size }
 
-// Path is the path that was opened.
+// Path returns the path of the file.
 func (f *DirectFile) Path() string { return f.path }
 
-// Direct reports whether reads still go past the page cache.
+// Direct reports whether reads bypass the page cache.
 func (f *DirectFile) Direct() bool { return !f.refused.Load() }
 
-// WindowSize is the buffer that reading n bytes at off needs: the range widened to
-// whole device blocks. It is at most n rounded up plus two blocks for any off.
+// WindowSize returns the size of the buffer for reading n bytes at off: the range widened to whole
+// blocks of the device. That is at most n rounded up and one block more.
 func WindowSize(off, n int64) int64 {
 	begin := off &^ (directAlign - 1)
 	return (off+n+directAlign-1)&^(directAlign-1) - begin
 }
 
-// ReadAt reads n bytes at off into buf and returns the part of buf that holds them.
-// buf must begin on a 4096-byte boundary, as blocks do, and hold WindowSize(off, n)
-// bytes. A file that ends before off+n gives io.ErrUnexpectedEOF, wrapped with the path.
+// ReadAt reads n bytes at off into buf and returns the part of buf that holds them. buf must begin on a
+// 4096-byte boundary, as a [Block] does, and have at least WindowSize(off, n) bytes. If the file ends
+// before off+n, the error wraps io.ErrUnexpectedEOF and has the path.
 func (f *DirectFile) ReadAt(buf []byte, off, n int64) ([]byte, error) {
 	need := WindowSize(off, n)
 	address := uintptr(unsafe.Pointer(unsafe.SliceData(buf)))
 	if off < 0 || n < 0 || int64(len(buf)) < need || address%directAlign != 0 {
-		return nil, fmt.Errorf("hostmem: %s: buffer of %d bytes at %#x for [%d, %d), which takes %d aligned",
-			f.path, len(buf), address, off, off+n, need)
+		return nil, fmt.Errorf("hostmem: reading %s, bytes [%d, %d): got a buffer of %d bytes at %#x, want %d at a multiple of %d",
+			f.path, off, off+n, len(buf), address, need, directAlign)
 	}
 	if n == 0 {
 		return buf[:0], nil
@@ -88,13 +87,13 @@ func (f *DirectFile) ReadAt(buf []byte, off, n int64) ([]byte, error) {
 		return nil, fmt.Errorf("hostmem: %w", &os.PathError{Op: "read", Path: f.path, Err: err})
 	}
 	if got < head+n {
-		return nil, fmt.Errorf("hostmem: %s: ends at byte %d, wanted [%d, %d): %w",
+		return nil, fmt.Errorf("hostmem: reading %s: got the end of the file at byte %d, want bytes [%d, %d): %w",
 			f.path, begin+got, off, off+n, io.ErrUnexpectedEOF)
 	}
 	return buf[head : head+n : head+n], nil
 }
 
-// fill reads from off until enough bytes of buf are filled or the file ends.
+// fill reads from off until enough bytes of buf are filled or the file ends, and returns their number.
 func (f *DirectFile) fill(buf []byte, off, enough int64) (int64, error) {
 	var got int64
 	for got < enough && !f.refused.Load() {
@@ -108,7 +107,7 @@ func (f *DirectFile) fill(buf []byte, off, enough int64) (int64, error) {
 		}
 		got += int64(n)
 		if n%directAlign != 0 || n == 0 {
-			break // the file's end, or a read that a network cut short: what follows is not aligned
+			break // the end of the file, or a short read of a network file system; the rest is not aligned
 		}
 	}
 	if got >= enough {
@@ -122,7 +121,7 @@ func (f *DirectFile) fill(buf []byte, off, enough int64) (int64, error) {
 	return got + int64(n), err
 }
 
-// Close closes the file. No read may be under way.
+// Close closes the file. No goroutine may be reading.
 func (f *DirectFile) Close() error {
 	err := f.buffered.Close()
 	if f.direct != nil {

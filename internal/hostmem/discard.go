@@ -15,8 +15,8 @@ func Discard(b []byte) int64 {
 	return int64(end - begin)
 }
 
-// SmallPages has the system back the whole pages within b by pages of the smallest size. Touching the
-// memory before b then brings no part of b into memory. b is unused memory of a [Block]. It is a hint.
+// SmallPages makes the system use small pages for the whole pages within b, which is unused memory of a
+// [Block]. Writing to the memory before b then allocates no part of b. It is a hint.
 func SmallPages(b []byte) {
 	page := os.Getpagesize()
 	begin := pageOffset(b, page)

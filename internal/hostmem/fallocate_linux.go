@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Extend makes a file n bytes long and takes the room for them, so that later writes do not
-// find the disk full. Where the file system cannot take room ahead it is only made longer.
+// Extend makes a file n bytes long and allocates its blocks, so that later writes do not fail because
+// the disk is full. On file systems that cannot allocate ahead it only sets the size.
 func Extend(f *os.File, n int64) error {
 	err := unix.Fallocate(int(f.Fd()), 0, 0, n)
 	if err == nil || !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.ENOSYS) {

@@ -5,10 +5,9 @@ import (
 	"runtime/debug"
 )
 
-// Guard calls f, which reads mapped memory, and returns what it panicked with, nil if it did not. A
-// page that cannot be read, since its file was cut short or its device failed, is such a panic and
-// does not end the process; [FaultAddress] tells it from others. It covers the calling goroutine
-// only.
+// Guard calls f, which reads mapped memory, and returns the value of its panic, or nil. A page that
+// cannot be read, because its file was cut short or its device failed, is a panic that [FaultAddress]
+// recognises. Guard covers the calling goroutine only.
 func Guard(f func()) (panicked any) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { panicked = recover() }()
@@ -16,8 +15,8 @@ func Guard(f func()) (panicked any) {
 	return nil
 }
 
-// FaultAddress is the address of the memory that could not be read, if that is what panicked, a
-// value that was recovered, stands for.
+// FaultAddress returns the address of the memory that could not be read. ok is false if panicked, a
+// recovered value, is not a fault.
 func FaultAddress(panicked any) (address uintptr, ok bool) {
 	fault, ok := panicked.(interface {
 		runtime.Error

@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// A Purpose is what memory is held for.
+// A Purpose is the use of memory, such as weights.
 type Purpose uint8
 
-// The purposes that are counted apart.
+// The purposes.
 const (
 	Weights Purpose = iota
 	KV
@@ -23,7 +23,7 @@ const (
 
 var purposeNames = [purposes]string{"weights", "kv", "activations", "staging", "cache", "requests", "other"}
 
-// String is the purpose's name in lower case.
+// String returns the name of the purpose in lower case.
 func (p Purpose) String() string {
 	if int(p) < purposes {
 		return purposeNames[p]
@@ -31,22 +31,21 @@ func (p Purpose) String() string {
 	return fmt.Sprintf("purpose(%d)", uint8(p))
 }
 
-// Purposes lists all purposes in order.
+// Purposes returns all purposes in order.
 func Purposes() []Purpose {
 	return []Purpose{Weights, KV, Activations, Staging, Cache, Requests, Other}
 }
 
-// A Ledger counts the bytes held for each purpose. Its zero value is empty and ready.
-// All methods may be called from many goroutines; a reader sees each purpose exact,
-// but not all of them at one instant. A nil Ledger counts nothing.
+// A Ledger counts the bytes held for each purpose. Its zero value is empty and ready. Any goroutine may
+// call its methods. The counts of different purposes are not read at one instant. A nil Ledger counts
+// nothing.
 type Ledger struct {
 	held [purposes]atomic.Int64
 	peak [purposes]atomic.Int64
 }
 
-// Add counts n more bytes for p, or fewer where n is negative. [Alloc] and
-// [Block.Release] call it; others call it for memory that they know of and this
-// package does not, such as the touched pages of a mapping.
+// Add counts n more bytes for p, or fewer if n is negative. [Alloc] and [Block.Release] call it. Other
+// packages call it for memory that this package does not allocate.
 func (l *Ledger) Add(p Purpose, n int64) {
 	if l == nil {
 		return
@@ -60,7 +59,7 @@ func (l *Ledger) Add(p Purpose, n int64) {
 	}
 }
 
-// Held is the bytes held for p now.
+// Held returns the bytes that are held for p now.
 func (l *Ledger) Held(p Purpose) int64 {
 	if l == nil {
 		return 0
@@ -68,7 +67,7 @@ func (l *Ledger) Held(p Purpose) int64 {
 	return l.held[p].Load()
 }
 
-// Peak is the most that was ever held for p.
+// Peak returns the most bytes that were held for p at a time.
 func (l *Ledger) Peak(p Purpose) int64 {
 	if l == nil {
 		return 0
@@ -76,7 +75,7 @@ func (l *Ledger) Peak(p Purpose) int64 {
 	return l.peak[p].Load()
 }
 
-// Total is the bytes held for all purposes.
+// Total returns the bytes that are held for all purposes.
 func (l *Ledger) Total() int64 {
 	var n int64
 	for p := range purposes {

@@ -9,23 +9,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adviseHuge asks for huge pages. A kernel without them refuses, and small pages do.
+// adviseHuge asks for huge pages. It has no effect on kernels without them.
 func adviseHuge(region []byte) { _ = unix.Madvise(region, unix.MADV_HUGEPAGE) }
 
-// adviseSmall asks for no huge pages.
+// adviseSmall asks for small pages.
 func adviseSmall(region []byte) { _ = unix.Madvise(region, unix.MADV_NOHUGEPAGE) }
 
-// populate reads and maps pages of a file. Linux before 5.14 does not know it.
+// populate reads and maps pages of a file. It fails on Linux before 5.14.
 func populate(region []byte) error { return unix.Madvise(region, unix.MADV_POPULATE_READ) }
 
-// openDirect opens path past the page cache, or fails with an error that
-// refusesDirect knows.
+// openDirect opens path for reads that bypass the page cache. refusesDirect recognises its error if the
+// file system does not support that.
 func openDirect(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0)
 }
 
-// readDirect is one read of whole blocks. It does not go on after a short one, as
-// os.File would: the rest is no longer aligned.
+// readDirect reads whole blocks. Unlike os.File it does not continue after a short read, because the
+// rest is not aligned.
 func readDirect(f *os.File, buf []byte, off int64) (int, error) {
 	for {
 		n, err := unix.Pread(int(f.Fd()), buf, off)
@@ -35,7 +35,7 @@ func readDirect(f *os.File, buf []byte, off int64) (int, error) {
 	}
 }
 
-// refusesDirect reports whether err says that this file cannot be read directly.
+// refusesDirect reports whether err means that the file does not support direct reads.
 func refusesDirect(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP)
 }

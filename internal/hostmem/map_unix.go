@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapAnonymous maps n bytes of zeros, rounded up to whole pages. From HugePage bytes on
-// the region begins on a huge-page boundary and asks for huge pages.
+// mapAnonymous maps n bytes of zeros, rounded up to whole pages. A region of HugePage bytes or more
+// begins on a huge-page boundary and uses huge pages.
 func mapAnonymous(n int) ([]byte, error) {
 	const prot, flags = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANON
 	size := Up(n, os.Getpagesize())
@@ -21,7 +21,7 @@ func mapAnonymous(n int) ([]byte, error) {
 		}
 		return unsafe.Slice((*byte)(p), size), nil
 	}
-	// The system aligns to small pages only: map one huge page more, cut both ends.
+	// The system aligns to small pages only. Map a huge page more and unmap both ends.
 	p, err := unix.MmapPtr(-1, 0, nil, uintptr(size)+HugePage, prot, flags)
 	if err != nil {
 		return nil, err
@@ -91,5 +91,5 @@ func pageOffset(b []byte, page int) int {
 
 func discard(b []byte) error { return unix.Madvise(b, unix.MADV_DONTNEED) }
 
-// Lazy says that blocks take memory only where they have been written.
+// Lazy says that blocks take memory only where they were written.
 const Lazy = true

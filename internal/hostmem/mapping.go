@@ -22,12 +22,12 @@ const (
 	Populate
 )
 
-// A Mapping is a file mapped read-only. Its bytes are the page cache's own: nothing is
-// copied and no ledger counts it, since only touched pages are held.
+// A Mapping is a file mapped read-only. Its bytes are those of the page cache. No ledger counts them,
+// because the system holds touched pages only.
 //
-// Where the file was cut after mapping, touching a byte past its new end faults. A
-// goroutine that called debug.SetPanicOnFault(true) gets a panic whose value has
-// Addr() uintptr; any other dies with the process.
+// If the file is cut short after it was mapped, reading a byte behind its new end is a fault. In a
+// goroutine that called debug.SetPanicOnFault(true) that is a panic, as [Guard] does. In others it ends
+// the process.
 type Mapping struct {
 	file     *os.File
 	fd       int
@@ -35,8 +35,8 @@ type Mapping struct {
 	released atomic.Bool
 }
 
-// Map maps the whole of the regular file at path. The caller owns the mapping. The error is an *fs.PathError, or wraps errors.ErrUnsupported on systems without
-// mmap.
+// Map maps the regular file at path as a whole. The caller owns the mapping. The error is an
+// *fs.PathError. It wraps errors.ErrUnsupported on systems without mmap.
 func Map(path string) (*Mapping, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -72,13 +72,12 @@ func mapOpen(f *os.File, path string) (*Mapping, error) {
 	return m, nil
 }
 
-// Bytes is the file's bytes, read-only: writing to them faults. They are valid until
-// the release.
+// Bytes returns the file's bytes, which are valid until the release. Writing to them is a fault.
 func (m *Mapping) Bytes() []byte { return m.data }
 
-// Advise tells the system about n bytes at off. WillNeed and Populate are
-// widened to whole pages; DontNeed is narrowed to them, so that neighbours keep theirs. It is
-// a hint: an error says only that the range is outside the mapping or the system refused.
+// Advise tells the system how n bytes at off will be used. DontNeed affects whole pages within the
+// range, other advice all pages that the range touches. It is a hint. It fails if the range is outside
+// the mapping or the system does not support the advice.
 func (m *Mapping) Advise(off, n int64, a Advice) error {
 	if err := m.within(off, n); err != nil {
 		return err
@@ -108,26 +107,24 @@ func (m *Mapping) within(off, n int64) error {
 	return nil
 }
 
-// A Stamp is what a file is known by without reading it: which one it is, its size, and when
-// it was last written to. Equal stamps are of one file with the same contents, as far as the
-// system tells.
+// A Stamp identifies the contents of a file without reading it: by its device, inode, size and time of
+// modification. Equal stamps mean equal contents, as far as the system tells.
 type Stamp struct {
 	device, inode uint64
 	size, changed int64
 }
 
-// Size is the file's size.
+// Size returns the size of the file.
 func (s Stamp) Size() int64 { return s.size }
 
-// Device is the number of the disk that holds the file.
+// Device returns the number of the disk that holds the file.
 func (s Stamp) Device() uint64 { return s.device }
 
-// Stamp is the mapped file's now. A file that was cut within its last page reads as zeros there
-// and one that was overwritten as something else, and neither faults; this call, which
-// allocates nothing, tells.
+// Stamp returns the present stamp of the mapped file. It allocates nothing. A changed stamp reveals
+// changes that do not fault: a file that was overwritten, or cut short within its last page.
 func (m *Mapping) Stamp() (Stamp, error) { return stampOf(m.fd) }
 
-// StampOf is the stamp of an open file. It allocates nothing.
+// StampOf returns the stamp of an open file. It allocates nothing.
 func StampOf(f *os.File) (Stamp, error) { return stampOf(int(f.Fd())) }
 
 // Release unmaps the file. A second release is ErrReleased and changes nothing.

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PreferNode asks that pages of b which are not taken yet come from a memory node where that
-// has any free. b begins on a page boundary. It is a hint: an error says only that the system
-// did not take it.
+// PreferNode asks the system to allocate pages of b from a memory node if that has free ones. Pages that
+// were allocated before stay. b must begin on a page boundary. It is a hint. It fails if there is no such
+// node or the system refuses.
 func PreferNode(b []byte, node int) error {
 	const (
 		preferred = 1 // MPOL_PREFERRED
@@ -23,7 +23,7 @@ func PreferNode(b []byte, node int) error {
 	}
 	var mask [16]uint64
 	mask[node/bits] = 1 << (node % bits)
-	// The kernel reads one bit less than it is told of.
+	// The kernel reads one bit less than the given number.
 	_, _, errno := unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), preferred,
 		uintptr(unsafe.Pointer(&mask)), uintptr(len(mask)*bits+1), 0)
 	if errno != 0 {

@@ -22,7 +22,7 @@
 // and [Store.HoldExperts] returns them as they arrive. Embedding tables are mapped, and a lookup reads
 // single rows.
 //
-// With [Options.Quantize], matrices are converted to blocks of integers before their first use. If
+// With an [Options.Converter], matrices are converted to its format before their first use. If
 // all of them are on the cpu tier, Warm or Acquire converts them in memory. Otherwise they are
 // converted into a file next to the checkpoint, the sidecar. Both tiers and later starts then read
 // the sidecar instead of the checkpoint.

@@ -180,7 +180,7 @@ func (s *Store) finish(l *load, slot []byte) error {
 	if s.sidecar == nil || s.sidecar.sums == nil || l.made() {
 		return nil
 	}
-	if err := s.makeLoad(l, slot); err != nil || !s.sidecar.mended() {
+	if err := s.makeLoad(l, slot); err != nil || !s.sidecar.repaired() {
 		return err
 	}
 	for i := range l.pieces {

@@ -49,7 +49,12 @@ func reading(t *loader.Tensor, f func()) error {
 		return nil
 	}
 	if _, fault := hostmem.FaultAddress(panicked); fault {
-		return fmt.Errorf("%s could not be read: its file was cut short or its disk failed", t.Name)
+		return unreadable(t)
 	}
 	return fmt.Errorf("reading %s: %v", t.Name, panicked)
+}
+
+// unreadable is the error of a fault in the mapping of t.
+func unreadable(t *loader.Tensor) error {
+	return fmt.Errorf("%s could not be read: its file was cut short or its disk failed", t.Name)
 }

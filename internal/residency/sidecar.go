@@ -17,44 +17,42 @@ import (
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/internal/backend"
-	"github.com/heftai/heft/internal/kernels/quant"
 	"github.com/heftai/heft/internal/stored"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
 
-// A sidecar is a file of converted weights beside a checkpoint's own: what the disk tier
-// streams and the cpu tier maps where weights are converted. It is a safetensors file of
-// bytes, whose layout is known before a weight is read. The first start writes it, matrix by
-// matrix as they are needed and then in the background, under a name aside; when all are
-// there it gets its name, and the next start uses it as it is. Each matrix has a checksum,
-// which is compared before its first use: what is damaged is converted again.
+// A sidecar is a file of converted weights. The disk tier streams it and the cpu tier maps it instead
+// of the checkpoint. It is a safetensors file of bytes, with a layout that is known before a weight is
+// read. The first start writes it to a temporary file: each matrix when it is first needed, the others
+// in the background. The complete file is renamed, and the next start uses it. Each matrix has a
+// checksum, which is verified before its first use. Damaged matrices are converted again.
 type sidecar struct {
 	folder     string
-	final      string // the name that it gets when it is whole
+	final      string // the name of the complete file
 	checkpoint *loader.Checkpoint
 	pieces     map[sideKey][]stored.Piece
 	jobs       map[*loader.Tensor]*sideJob
 	order      []*sideJob
-	sums       *loader.Tensor // those of a whole file; nil while it is first written
-	begun      *loader.Tensor // those of a file that an earlier process began; nil for others
+	sums       *loader.Tensor // checksums of a complete file; nil during the first start
+	begun      *loader.Tensor // checksums in a file that an earlier process began; nil for others
 
 	mu      sync.Mutex // one conversion at a time, with all threads
-	writing *sideFile  // nil where nothing was to be written so far
-	left    int        // jobs of a file that is first written
-	err     error      // that its name could not be given
+	writing *sideFile  // nil if nothing was written so far
+	left    int        // matrices that the first start has to write
+	err     error      // of renaming the file
 }
 
-// holds reports whether t is of the sidecar, which is written while it is used.
+// holds reports whether t belongs to the sidecar, which is written while it is used.
 func (c *sidecar) holds(t *loader.Tensor) bool { return c != nil && c.jobs[t] != nil }
 
 // A sideKey is a parameter, or one expert's slab of it.
 type sideKey struct {
 	param  *meta.Param
-	expert int // -1 for all of it
+	expert int // -1 for the whole parameter
 }
 
-// A sideJob is one matrix to convert, or to compare with its checksum.
+// A sideJob is one matrix to convert, or to verify by its checksum.
 type sideJob struct {
 	index  int
 	name   string
@@ -78,25 +76,25 @@ func (e *SidecarError) Unwrap() error { return e.Err }
 // converts reports whether p is converted in memory, before its first use.
 func (s *Store) converts(p *meta.Param) bool { return s.sidecar == nil && s.quantizer.takes(p) }
 
-// startSidecar finds the file of converted weights of units, or begins one where some of them
-// belong on the disk tier. Without either s.sidecar stays nil.
+// startSidecar opens the file of converted weights of units. If there is none and some of them are on
+// the disk tier, it begins one. Otherwise s.sidecar stays nil.
 func (s *Store) startSidecar(units []Unit, folder string) error {
 	if folder == "" {
 		return nil
 	}
-	defer atomicfile.RemoveStale(folder) // killed processes' files; one that is continued is locked by then
-	if s.quantizer.format == meta.QuantNone {
+	defer atomicfile.RemoveStale(folder) // of killed processes; a file to continue is locked by then
+	if s.quantizer.Converter == nil {
 		return nil
 	}
 	list, onDisk, err := s.sideList(units)
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	key, err := sideKeyOf(s.binding.Checkpoint(), s.quantizer.format, list)
+	key, err := sideKeyOf(s.binding.Checkpoint(), s.quantizer, list)
 	if err != nil {
 		return err
 	}
-	final := filepath.Join(folder, sideName(s.binding.Checkpoint(), s.quantizer.format))
+	final := filepath.Join(folder, sideName(s.binding.Checkpoint(), s.quantizer.Format()))
 	c := &sidecar{folder: folder, final: final}
 	if c.checkpoint, err = openSidecar(final, key); err != nil {
 		if !onDisk {
@@ -114,8 +112,8 @@ func (s *Store) startSidecar(units []Unit, folder string) error {
 }
 
 // begin continues the file that an earlier process did not complete, or lays out a new one. why is
-// the reason that there is no complete one. It logs what a user would wonder about: work that
-// continues, and a file that is made again.
+// the reason that there is no complete file. begin logs that a conversion continues, or that a file is
+// replaced.
 func (c *sidecar) begin(key string, list []sideEntry, why error) (err error) {
 	c.left = len(list)
 	if c.writing, c.checkpoint = resumeSidecar(c.final, key, list); c.writing != nil {
@@ -130,7 +128,7 @@ func (c *sidecar) begin(key string, list []sideEntry, why error) (err error) {
 	return err
 }
 
-// holdSidecar opens the file in all ways while it has the name that it was found by.
+// holdSidecar opens and maps the file under its present name, which may change later.
 func (s *Store) holdSidecar() error {
 	t := s.sidecar.order[0].target
 	if _, err := s.files.get(t.File.Path, nil); err != nil {
@@ -140,8 +138,8 @@ func (s *Store) holdSidecar() error {
 	return err
 }
 
-// sideList are the matrices to convert, in the order of use, and whether some are of the disk
-// tier.
+// sideList returns the matrices to convert, in the order of use, and whether some of them are on the
+// disk tier.
 func (s *Store) sideList(units []Unit) (list []sideEntry, onDisk bool, err error) {
 	experts := map[*meta.Module]bool{}
 	seen := map[*meta.Param]bool{}
@@ -149,11 +147,11 @@ func (s *Store) sideList(units []Unit) (list []sideEntry, onDisk bool, err error
 		device, _ := s.devices.Device(path)
 		onDisk = onDisk || device == devicemap.Disk
 		for k := range pieces {
-			_, size, err := s.quantizer.partOf(&pieces[k])
+			_, size, err := s.quantizer.converted(&pieces[k])
 			if err != nil {
 				return fmt.Errorf("residency: %s: %w", path, err)
 			}
-			list = append(list, sideEntry{sideKey{p, expert}, fmt.Sprintf("%s/%s/%d", path, p.Name, k), pieces[k], int64(size)})
+			list = append(list, sideEntry{sideKey{p, expert}, fmt.Sprintf("%s/%s/%d", path, p.Name, k), pieces[k], size})
 		}
 		return nil
 	}
@@ -198,10 +196,10 @@ type sideEntry struct {
 	key    sideKey
 	name   string
 	source stored.Piece
-	size   int64 // converted
+	size   int64 // after the conversion
 }
 
-// take makes the pieces that show the file's tensors.
+// take makes pieces of the file's tensors.
 func (c *sidecar) take(list []sideEntry, q *quantizer) error {
 	c.pieces, c.jobs = map[sideKey][]stored.Piece{}, map[*loader.Tensor]*sideJob{}
 	if sums, ok := c.checkpoint.Lookup(sideSums); ok && c.writing == nil {
@@ -210,9 +208,9 @@ func (c *sidecar) take(list []sideEntry, q *quantizer) error {
 	for i, e := range list {
 		t, ok := c.checkpoint.Lookup(e.name)
 		if !ok || t.Size != e.size {
-			return &SidecarError{Dir: c.folder, Err: fmt.Errorf("%s is not as it was laid out", e.name)}
+			return &SidecarError{Dir: c.folder, Err: fmt.Errorf("%s is missing or does not have %d bytes", e.name, e.size)}
 		}
-		part, _, err := q.partOf(&e.source)
+		part, _, err := q.converted(&e.source)
 		if err != nil {
 			return err
 		}
@@ -223,8 +221,7 @@ func (c *sidecar) take(list []sideEntry, q *quantizer) error {
 	return nil
 }
 
-// makePieces converts what pieces show, where that was not done yet, and compares what was
-// done by an earlier start.
+// makePieces completes the sidecar's matrices of pieces: see make.
 func (s *Store) makePieces(ctx context.Context, pieces []stored.Piece) error {
 	if s.sidecar == nil {
 		return nil
@@ -241,9 +238,9 @@ func (s *Store) makePieces(ctx context.Context, pieces []stored.Piece) error {
 	return nil
 }
 
-// make converts one matrix into the file, unless it is there: then its bytes, which were read
-// or else are those of the mapping, are as they were written. Any goroutine may ask; one
-// converts.
+// make converts a matrix into the file unless an earlier start has. It then verifies the checksum of
+// the matrix's bytes: those in read, or in the mapping if read is nil. Any goroutine may call it; one
+// at a time converts.
 func (s *Store) make(ctx context.Context, j *sideJob, read []byte) error {
 	c := s.sidecar
 	c.mu.Lock()
@@ -256,7 +253,7 @@ func (s *Store) make(ctx context.Context, j *sideJob, read []byte) error {
 			return err
 		}
 	}
-	if c.begun != nil && c.there(j) {
+	if c.begun != nil && c.written(j) {
 		return c.finished(j)
 	}
 	_, offset, _ := j.target.Location()
@@ -271,7 +268,7 @@ func (s *Store) make(ctx context.Context, j *sideJob, read []byte) error {
 	return c.finished(j)
 }
 
-// finished notes that a matrix is in the file. The last one gives the file its name.
+// finished notes that a matrix is in the file. After the last one it renames the file.
 func (c *sidecar) finished(j *sideJob) error {
 	j.done.Store(true)
 	if c.left--; c.left <= 0 {
@@ -280,22 +277,21 @@ func (c *sidecar) finished(j *sideJob) error {
 	return nil
 }
 
-// there reports whether the earlier process that began the file has written a matrix whole.
-func (c *sidecar) there(j *sideJob) bool {
+// written reports whether the earlier process that began the file has completed a matrix.
+func (c *sidecar) written(j *sideJob) bool {
 	sums, err := c.begun.Bytes()
 	if err != nil {
 		return false
 	}
 	want := binary.LittleEndian.Uint32(sums[4*j.index:])
-	if want == 0 { // not noted, or once in four billion
+	if want == 0 { // none; also the checksum of one matrix in four billion
 		return false
 	}
-	written, err := j.target.Bytes()
-	return err == nil && crc32.Checksum(written, sideTable) == want
+	data, err := j.target.Bytes()
+	return err == nil && crc32.Checksum(data, sideTable) == want
 }
 
-// intact compares a matrix with its checksum. Where they differ the file is opened to be
-// mended.
+// intact verifies the checksum of a matrix. If it does not match, intact opens the file to repair it.
 func (c *sidecar) intact(j *sideJob, read []byte) (bool, error) {
 	var err error
 	if read == nil {
@@ -323,14 +319,14 @@ func (c *sidecar) intact(j *sideJob, read []byte) (bool, error) {
 	return false, nil
 }
 
-// mended reports whether something of a whole file was converted again.
-func (c *sidecar) mended() bool {
+// repaired reports whether a matrix of a complete file was converted again.
+func (c *sidecar) repaired() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.writing != nil
 }
 
-// finishSidecar converts the matrices that no pass has needed yet, so that the next start finds all.
+// finishSidecar converts the matrices that no pass has needed yet, for the next start.
 func (s *Store) finishSidecar(ctx context.Context) error {
 	c := s.sidecar
 	if c == nil || c.sums != nil {
@@ -341,7 +337,7 @@ func (s *Store) finishSidecar(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, j := range c.order { // once more: the system maps whole huge pages, neighbours too
+	for _, j := range c.order { // again, as the system maps whole huge pages with their neighbours
 		evict(&j.source)
 	}
 	c.mu.Lock()
@@ -352,8 +348,8 @@ func (s *Store) finishSidecar(ctx context.Context) error {
 	return nil
 }
 
-// close closes the file. An incomplete file stays for the next start to continue if it has a
-// converted matrix, and is removed otherwise.
+// close closes the file. It keeps an incomplete file for the next start if the file has a converted
+// matrix, and removes it otherwise.
 func (c *sidecar) close() {
 	if c == nil {
 		return
@@ -370,17 +366,20 @@ func (c *sidecar) close() {
 	}
 }
 
-// convertedBytes is how much of a matrix is converted before it is written.
+// convertedBytes is the size of the parts in which a matrix is converted and written.
 const convertedBytes = 8 << 20
 
-// convertTo converts a matrix, some bands of rows at a time, and writes it at an offset.
-// It returns the checksum.
+// convertTo converts a matrix, some rows at a time, and writes it at an offset. It returns the
+// checksum.
 func (q *quantizer) convertTo(ctx context.Context, to *sideFile, offset int64, p *stored.Piece) (sum uint32, err error) {
-	rows, cols := p.Part.Dims[0], p.Part.Dims[1]
-	whole := p.Ranges[0]
+	_, size, err := q.converted(p)
+	if err != nil {
+		return 0, err
+	}
+	rows, whole := p.Part.Dims[0], p.Ranges[0]
 	elem := whole.Size / int64(rows) // bytes of a row as stored
-	each := cols / quant.BlockColumns * q.packing.BlockBytes()
-	group := min(rows, max(convertedBytes/each/quant.InterleavedRows, 1)*quant.InterleavedRows)
+	each := int(size) / rows
+	group := min(rows, max(convertedBytes/each/q.RowGroup(), 1)*q.RowGroup())
 	buffer := make([]byte, group*each)
 	for first := 0; first < rows; first += group {
 		n := min(group, rows-first)
@@ -398,4 +397,4 @@ func (q *quantizer) convertTo(ctx context.Context, to *sideFile, offset int64, p
 	return sum, nil
 }
 
-var errStale = errors.New("the file is of another version of the checkpoint or of Heft")
+var errStale = errors.New("the file belongs to another version of the checkpoint or of Heft")

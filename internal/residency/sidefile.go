@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// sideVersion changes with the layout of what is in the file.
-	sideVersion = "heft converted weights 1: bands of 16 rows"
-	// sideSums is the tensor of the matrices' checksums, four bytes each, in their order.
+	// sideVersion changes with the layout of the file. The layout of a matrix follows it.
+	sideVersion = "heft converted weights 1:"
+	// sideSums is the name of the tensor of checksums, which has four bytes for each matrix.
 	sideSums = "heft.checksums"
 )
 
 var sideTable = crc32.MakeTable(crc32.Castagnoli)
 
-// sideName is the file's name: one for each checkpoint and format.
+// sideName returns the file's name, which is different for each checkpoint and format.
 func sideName(c *loader.Checkpoint, format meta.QuantFormat) string {
 	where := "in memory"
 	if dir := c.Dir(); dir != "" {
@@ -43,11 +43,12 @@ func sideName(c *loader.Checkpoint, format meta.QuantFormat) string {
 	return hex.EncodeToString(h.Sum(nil)[:12]) + "-" + format.String() + ".safetensors"
 }
 
-// sideKeyOf stands for all that the converted bytes depend on: the format, the layout, and the
-// checkpoint's files by their sizes, times and headers; in memory, by their bytes.
-func sideKeyOf(c *loader.Checkpoint, format meta.QuantFormat, list []sideEntry) (string, error) {
+// sideKeyOf returns a hash of everything that the converted bytes depend on: the format, its layout,
+// and the size, time and header of the checkpoint's files. It hashes the bytes of a checkpoint in
+// memory.
+func sideKeyOf(c *loader.Checkpoint, to *quantizer, list []sideEntry) (string, error) {
 	h := sha256.New()
-	fmt.Fprintln(h, sideVersion, format)
+	fmt.Fprintln(h, sideVersion, to.Layout(), to.Format())
 	for _, f := range c.Files() {
 		fmt.Fprintln(h, f.Name, f.Size)
 		if f.Path == "" {
@@ -75,7 +76,7 @@ func sideKeyOf(c *loader.Checkpoint, format meta.QuantFormat, list []sideEntry) 
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// openSidecar opens a file that is whole. The error says why it is of no use.
+// openSidecar opens a complete file. It fails if there is none, or with errStale if key differs.
 func openSidecar(path, key string) (*loader.Checkpoint, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, err
@@ -91,14 +92,15 @@ func openSidecar(path, key string) (*loader.Checkpoint, error) {
 	return c, nil
 }
 
-// A sideFile is the file while it is written.
+// A sideFile is a sidecar's file that is open for writing.
 type sideFile struct {
 	f    *os.File
-	temp *atomicfile.File // nil if f has its final name
+	temp *atomicfile.File // nil for a complete file
 	sums int64            // offset of the checksums
 }
 
-// beginSidecar lays the file out under a name aside, with room for everything, and opens it.
+// beginSidecar creates a temporary file of the final size with its header, and opens it. It fails if
+// the disk has no room for it.
 func beginSidecar(folder, final, key string, list []sideEntry) (*sideFile, *loader.Checkpoint, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, nil, err
@@ -127,9 +129,9 @@ func beginSidecar(folder, final, key string, list []sideEntry) (*sideFile, *load
 	return s, c, nil
 }
 
-// resumeSidecar continues the file that an earlier process, killed or stopped, began for final, if its layout is
-// that of key. The matrices that it has are found by their checksums. It returns nil if there is
-// none of use.
+// resumeSidecar opens the temporary file that an earlier process began for final, if its header is that
+// of key. Checksums say which matrices it has. It returns nil if there is no such file, and removes
+// files with another header.
 func resumeSidecar(final, key string, list []sideEntry) (*sideFile, *loader.Checkpoint) {
 	header, size, err := sideHeader(key, list)
 	if err != nil {
@@ -143,16 +145,15 @@ func resumeSidecar(final, key string, list []sideEntry) (*sideFile, *loader.Chec
 		s := &sideFile{f: temp.File, temp: temp, sums: int64(len(header)) + size - int64(4*len(list))}
 		begin := make([]byte, len(header))
 		if _, err := s.f.ReadAt(begin, 0); err == nil && bytes.Equal(begin, header) {
-			if c, err := loader.Open(temp.Name()); err == nil { // as long as its header says
+			if c, err := loader.Open(temp.Name()); err == nil { // it checks the size
 				return s, c
 			}
 		}
-		s.abandon() // of another checkpoint, or killed before it was laid out
+		s.abandon() // of another checkpoint, or incomplete
 	}
 }
 
-// sideHeader is the file's header, so long that tensors begin on a page, and the bytes behind
-// it.
+// sideHeader returns the file's header, padded to whole pages, and the number of bytes behind it.
 func sideHeader(key string, list []sideEntry) (header []byte, size int64, err error) {
 	type entry struct {
 		DType   string   `json:"dtype"`
@@ -191,28 +192,28 @@ func (s *sideFile) note(i int, sum uint32) error {
 	return s.write(binary.LittleEndian.AppendUint32(nil, sum), s.sums+int64(4*i))
 }
 
-// finish syncs the file and gives it its final name.
+// finish syncs the file and renames it to its final name.
 func (s *sideFile) finish() error {
 	if s.temp == nil {
-		return s.f.Sync() // it has been mended
+		return s.f.Sync() // after a repair
 	}
 	return s.temp.Commit()
 }
 
-// leave closes the file and keeps it for [resumeSidecar] if it is not complete.
+// leave closes the file. It keeps an incomplete one for [resumeSidecar].
 func (s *sideFile) leave() {
 	if s.temp != nil {
 		s.temp.Leave()
 		return
 	}
-	_ = s.f.Close() // synced where that matters
+	_ = s.f.Close() // finish has synced it
 }
 
-// abandon closes the file and removes it if it is not complete.
+// abandon closes the file and removes an incomplete one.
 func (s *sideFile) abandon() {
 	if s.temp != nil {
 		s.temp.Discard()
 		return
 	}
-	_ = s.f.Close() // synced where that matters
+	_ = s.f.Close() // finish has synced it
 }

@@ -136,11 +136,11 @@ func (s *Store) copySize(g *segment) (int64, error) {
 	size := 0
 	for k := range g.pieces {
 		if g.takes[k] {
-			_, n, err := s.quantizer.partOf(&g.pieces[k])
+			_, n, err := s.quantizer.converted(&g.pieces[k])
 			if err != nil {
 				return 0, err
 			}
-			size += hostmem.Up(n, hostmem.Align)
+			size += hostmem.Up(int(n), hostmem.Align)
 			continue
 		}
 		if g.convert {
@@ -252,10 +252,11 @@ func (s *Store) convertInto(ctx context.Context, g *segment, _ Priority, c *copi
 			}
 			continue
 		}
-		part, n, err := s.quantizer.partOf(&g.pieces[k])
+		part, size, err := s.quantizer.converted(&g.pieces[k])
 		if err != nil {
 			return err
 		}
+		n := int(size)
 		settle(slot, at, n, s.homes)
 		if err := s.quantizer.convert(ctx, slot[at:at+n], g.pieces[k].Ranges[0], &g.pieces[k].Part); err != nil {
 			return err

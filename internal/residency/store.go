@@ -37,12 +37,8 @@ type Options struct {
 	// Staging is the memory for the window of units and the ring of experts, in bytes. It is raised
 	// to the minimum: the largest unit with up to 64 MiB to read ahead, and two experts.
 	Staging int64
-	// Quantize is QuantQ8 or QuantQ4 to convert matrices to that format, or QuantNone to use them
-	// as stored. The conversion uses Threads threads and the kernels of Variant; "" means the best
-	// one.
-	Quantize meta.QuantFormat
-	Threads  int
-	Variant  string
+	// Converter converts matrices to its format. nil means to use them as stored.
+	Converter backend.Converter
 	// SidecarDir is the folder for files of converted weights. The store uses an existing file, and
 	// writes one if some converted weights are on the disk tier. If SidecarDir is empty, converting
 	// weights on the disk tier is an error.
@@ -118,10 +114,7 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 	}
 	s.mover.open()
 	s.copies.raised = make(chan struct{}, 1)
-	var err error
-	if s.quantizer, err = newQuantizer(root, o); err != nil {
-		return nil, err
-	}
+	s.quantizer = newQuantizer(root, o.Converter)
 	for path, p := range root.AllParams() {
 		if p.SameAs == nil {
 			s.paths[p] = path

@@ -253,7 +253,7 @@ func (s *Store) warmOne(ctx context.Context, g *segment) error {
 	for k := range g.pieces {
 		n := g.pieces[k].Size
 		if g.takes[k] {
-			n = int64(s.quantizer.sizeOf(&g.pieces[k]))
+			_, n, _ = s.quantizer.converted(&g.pieces[k]) // load has checked it
 		}
 		s.warm.bytes.Add(n)
 	}

@@ -1,0 +1,27 @@
+package backend
+
+import (
+	"context"
+
+	"github.com/heftai/heft/meta"
+)
+
+// A Converter converts matrices of floats to a quantised format when they are loaded. Any goroutine
+// may call its methods, several at a time.
+type Converter interface {
+	// Format returns the format of converted matrices.
+	Format() meta.QuantFormat
+	// Layout names the order of the converted bytes. A file of converted matrices is only valid with
+	// the layout that it was written in.
+	Layout() string
+	// Converted returns p as it is after the conversion, without Data, and the size of the converted
+	// bytes. It fails if p cannot be converted.
+	Converted(p Part) (Part, int64, error)
+	// RowGroup returns the number of rows that are converted together. A matrix may be converted in
+	// several calls if each of them, except the last, has a multiple of RowGroup rows.
+	RowGroup() int
+	// Convert converts src, the elements of p, to dst. It uses all of the converter's threads. It
+	// fails if the format cannot hold a value of src, with a *FaultError if src is a mapping that
+	// cannot be read, and with the error of ctx when that ends. dst is undefined then.
+	Convert(ctx context.Context, dst, src []byte, p *Part) error
+}

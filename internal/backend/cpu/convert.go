@@ -1,0 +1,145 @@
+package cpu
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+var _ backend.Converter = (*Converter)(nil)
+
+// A Converter converts matrices of floats to q8_0 or q4_0, in interleaved rows.
+type Converter struct {
+	format  meta.QuantFormat
+	packing quant.Packing
+	set     *kernels.Set
+	threads int
+}
+
+// NewConverter returns a converter to a format, with the kernels of a variant ("" is the best one) and
+// a number of threads. It fails if no kernels convert to the format or the processor lacks the variant.
+func NewConverter(format meta.QuantFormat, threads int, variant string) (*Converter, error) {
+	packing, ok := quant.Named(format.String())
+	if !ok || !format.Row().Convert {
+		return nil, fmt.Errorf("backend: weights cannot be converted to %v", format)
+	}
+	set, err := kernels.Select(variant)
+	return &Converter{format, packing, set, max(threads, 1)}, err
+}
+
+// Format is a method of [backend.Converter].
+func (c *Converter) Format() meta.QuantFormat { return c.format }
+
+// Layout is a method of [backend.Converter].
+func (c *Converter) Layout() string { return fmt.Sprintf("bands of %d rows", quant.InterleavedRows) }
+
+// RowGroup is a method of [backend.Converter].
+func (c *Converter) RowGroup() int { return quant.InterleavedRows }
+
+// Converted is a method of [backend.Converter].
+func (c *Converter) Converted(p backend.Part) (backend.Part, int64, error) {
+	_, floats := format(p.DType)
+	if !floats || p.Quant != nil || p.Rank != 2 || p.Dims[1]%quant.BlockColumns != 0 {
+		return p, 0, fmt.Errorf("%v %v cannot be converted to %v", p.DType, p.Shape(), c.format)
+	}
+	size := int64(p.Elements() / quant.BlockColumns * c.packing.BlockBytes())
+	p.Quant = &backend.Quant{Quant: &meta.Quant{Format: c.format, Rows: 1, Columns: quant.BlockColumns}, Width: p.Dims[1], Height: p.Dims[0]}
+	p.Tensor = tensor.Tensor{DType: meta.Uint8, Rank: p.Rank, Dims: p.Dims}
+	return p, size, nil
+}
+
+// Convert is a method of [backend.Converter]. Each thread allocates memory for the rows of a band in
+// conversionChunk columns.
+func (c *Converter) Convert(ctx context.Context, dst, src []byte, p *backend.Part) error {
+	f, _ := format(p.DType)
+	rows, cols := p.Dims[0], p.Dims[1]
+	if _, size, err := c.Converted(*p); err != nil {
+		return err
+	} else if int64(len(dst)) != size || len(src) != rows*cols*f.Size() {
+		return fmt.Errorf("backend: conversion of %v %v: got %d bytes for %d, want %d for %d", p.DType, p.Shape(), len(src), len(dst), rows*cols*f.Size(), size)
+	}
+	w := conversion{Converter: c, ctx: ctx, dst: dst, src: src, rows: rows, cols: cols, format: f}
+	var group sync.WaitGroup
+	for range c.threads {
+		group.Go(func() {
+			if panicked := hostmem.Guard(w.run); panicked != nil {
+				w.fail(faultOf(panicked))
+			}
+		})
+	}
+	group.Wait()
+	if err := w.err.Load(); err != nil {
+		return *err
+	}
+	return ctx.Err()
+}
+
+// faultOf returns the error of a panic.
+func faultOf(panicked any) error {
+	if address, ok := hostmem.FaultAddress(panicked); ok {
+		return &backend.FaultError{Address: address}
+	}
+	return fmt.Errorf("backend: conversion failed: %v", panicked)
+}
+
+// conversionChunk is the number of columns that are converted at a time. It takes some microseconds;
+// kernels cannot be interrupted.
+const conversionChunk = 4096
+
+// A conversion is a matrix whose bands the threads convert one by one.
+type conversion struct {
+	*Converter
+	ctx        context.Context
+	dst, src   []byte
+	rows, cols int
+	format     mat.Format
+	next       atomic.Int64
+	err        atomic.Pointer[error]
+}
+
+// fail keeps the first error.
+func (w *conversion) fail(err error) { w.err.CompareAndSwap(nil, &err) }
+
+// run converts bands until none is left.
+func (w *conversion) run() {
+	most := min(conversionChunk, w.cols)
+	values := make([]float32, most)
+	blocks := make([]byte, quant.InterleavedRows*most/quant.BlockColumns*w.packing.BlockBytes())
+	for {
+		first := int(w.next.Add(quant.InterleavedRows)) - quant.InterleavedRows
+		if first >= w.rows {
+			return
+		}
+		for col := 0; col < w.cols; col += most {
+			if w.ctx.Err() != nil || w.err.Load() != nil {
+				return
+			}
+			w.band(values[:min(most, w.cols-col)], blocks, first, col)
+		}
+	}
+}
+
+// band converts len(values) columns from col on of the band that begins at row first.
+func (w *conversion) band(values []float32, blocks []byte, first, col int) {
+	rows, size, each := min(quant.InterleavedRows, w.rows-first), w.format.Size(), w.packing.BlockBytes()
+	stride := len(values) / quant.BlockColumns * each
+	for r := range rows {
+		begin := (first+r)*w.cols + col
+		w.set.Vector.Widen(values, w.src[begin*size:], w.format)
+		if !w.set.Quant.PackBlocks(w.packing, blocks[r*stride:], values) {
+			w.fail(fmt.Errorf("there is a value between elements %d and %d that %v cannot hold", begin, begin+len(values), w.Format()))
+			return
+		}
+	}
+	at := (first*w.cols + col*rows) / quant.BlockColumns * each
+	w.set.Quant.Interleave(w.packing, w.dst[at:], blocks, stride, rows, len(values)/quant.BlockColumns)
+}
