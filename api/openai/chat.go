@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/internal/foreign"
 	"github.com/heftai/heft/api/wire"
 )
 
@@ -78,7 +79,7 @@ func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRe
 	f.Bool("parallel_tool_calls", &parallel)
 	q.single = !parallel
 	q.Constraint = decodeConstraint(f)
-	refuse(f, inChat)
+	foreign.Refuse(f, foreign.Chat)
 	conversation := decodeConversation(f, m)
 	if f.Err() != nil {
 		return nil, f.Err()

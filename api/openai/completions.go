@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/internal/foreign"
 	"github.com/heftai/heft/api/wire"
 )
 
@@ -54,7 +55,7 @@ func decodeCompletion(ctx context.Context, f *wire.Fields, m *generate.Model) (*
 	special := true
 	f.Bool("add_special_tokens", &special)
 	q.Constraint = decodeConstraint(f)
-	refuse(f, inCompletions)
+	foreign.Refuse(f, foreign.Completions)
 	f.FailWith(m.FitIDs(f, "prompt"))
 	raw, ok := f.Raw("prompt")
 	if !ok {
@@ -160,7 +161,7 @@ const echoTokenBytes, echoTopBytes = 300, 120
 func (q *completionRequest) echoBytes() int {
 	n := 0
 	for _, text := range q.texts {
-		n += textBytes * len(text)
+		n += generate.TextBytes * len(text)
 	}
 	if q.PromptLogProbs && q.Stream {
 		for _, p := range q.prompts {

@@ -5,7 +5,7 @@
 // results, at once or as server-sent events. Errors have the shape of OpenAI's error object
 // ([WriteError]).
 //
-// Fields of other servers are in two tables (parameters.go): those that change the answer and are
+// Fields of other servers are in the tables of package foreign: those that change the answer and are
 // not supported are rejected by name, those that change no answer are ignored.
 //
 // Reasoning is sent under two names, reasoning_content and reasoning, because clients know one or

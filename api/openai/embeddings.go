@@ -11,6 +11,7 @@ import (
 	"net/http"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/internal/foreign"
 	"github.com/heftai/heft/api/wire"
 )
 
@@ -135,7 +136,7 @@ func decodeEmbedding(ctx context.Context, f *wire.Fields, m *generate.Model) (*e
 		f.Integer("dimensions", &q.Dimensions, 1, maxDimensions)
 	}
 	f.Bool("add_special_tokens", &special)
-	refuse(f, inEmbeddings)
+	foreign.Refuse(f, foreign.Embeddings)
 	f.FailWith(m.FitIDs(f, "input"))
 	raw, ok := f.Raw("input")
 	if !ok {

@@ -48,7 +48,7 @@ func (s *Server) Model(w http.ResponseWriter, r *http.Request) {
 		respond(w, wire.NoSuchRoute(r))
 		return
 	}
-	m, err := s.model(id)
+	m, err := s.models.Find(id)
 	if err != nil {
 		respond(w, err)
 		return

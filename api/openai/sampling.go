@@ -42,22 +42,9 @@ func (c *common) envelope(object string) envelope {
 // defaults. The request's id begins with prefix.
 func decodeCommon(f *wire.Fields, m *generate.Model, prefix string) common {
 	c := common{id: newID(prefix), created: time.Now(), model: m}
-	c.N, c.Seed = 1, rand.Uint64()
-	c.Params, c.MaxTokens = m.Defaults()
-	decodeParams(f, &c.Params)
+	DecodeSampling(f, m, &c.Request)
 	f.Integer("n", &c.N, 1, maxN)
-	decodeSeed(f, &c.Seed)
-	decodeStop(f, &c.Stop)
-	vocab := m.Vocab()
-	decodeBias(f, vocab, &c.Params.Bias)
-	f.IDs("stop_token_ids", &c.Params.Stop, vocab)
-	f.IDs("allowed_token_ids", &c.Params.Allow, vocab)
-	f.Bool("ignore_eos", &c.IgnoreEOS)
-	f.Bool("include_stop_str_in_output", &c.IncludeStop)
 	f.Bool("return_token_ids", &c.ReturnIDs)
-	skip := true
-	f.Bool("skip_special_tokens", &skip)
-	c.ShowSpecial = !skip
 	f.Bool("stream", &c.Stream)
 	if o, ok := f.Object("stream_options"); ok {
 		if !c.Stream {
@@ -68,6 +55,25 @@ func decodeCommon(f *wire.Fields, m *generate.Model, prefix string) common {
 	}
 	decodeBestOf(f, c.N)
 	return c
+}
+
+// DecodeSampling reads the fields that say how tokens are chosen and where the text ends into r. m gives
+// the defaults; a seed that the request does not have is random.
+func DecodeSampling(f *wire.Fields, m *generate.Model, r *generate.Request) {
+	r.N, r.Seed = 1, rand.Uint64()
+	r.Params, r.MaxTokens = m.Defaults()
+	decodeParams(f, &r.Params)
+	decodeSeed(f, &r.Seed)
+	decodeStop(f, &r.Stop)
+	vocab := m.Vocab()
+	decodeBias(f, vocab, &r.Params.Bias)
+	f.IDs("stop_token_ids", &r.Params.Stop, vocab)
+	f.IDs("allowed_token_ids", &r.Params.Allow, vocab)
+	f.Bool("ignore_eos", &r.IgnoreEOS)
+	f.Bool("include_stop_str_in_output", &r.IncludeStop)
+	skip := true
+	f.Bool("skip_special_tokens", &skip)
+	r.ShowSpecial = !skip
 }
 
 func decodeParams(f *wire.Fields, p *generate.Params) {

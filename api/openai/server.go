@@ -14,7 +14,7 @@ import (
 
 // Server answers for a list of models. Its methods are safe for concurrent use.
 type Server struct {
-	models    []*generate.Model
+	models    generate.Models
 	keepAlive time.Duration
 }
 
@@ -24,48 +24,9 @@ func New(models []*generate.Model) *Server {
 	return &Server{models: models, keepAlive: wire.KeepAlive}
 }
 
-// model finds a model by its name.
-func (s *Server) model(name string) (*generate.Model, error) {
-	for _, m := range s.models {
-		if name == "" || m.Name == name {
-			return m, nil
-		}
-	}
-	return nil, &wire.Error{Kind: wire.NoModel, Message: "The model `" + name + "` does not exist."}
-}
-
-// modelOf finds the model that a request names.
-func (s *Server) modelOf(f *wire.Fields) (*generate.Model, error) {
-	var name string
-	if f.String("model", &name); f.Null("model") {
-		f.WrongType("model", "a string")
-	}
-	if f.Err() != nil {
-		return nil, f.Err()
-	}
-	return s.model(name)
-}
-
-// read passes a request's fields, and the model that it names, to decode. It waits until there is
-// memory to decode them. The memory of the body is released when decode has returned.
+// read passes a request's fields, and the model that it names, to decode; see [generate.Models.Read].
 func (s *Server) read(r *http.Request, decode func(context.Context, *wire.Fields, *generate.Model) error) error {
-	defer r.Body.Close()
-	b, err := wire.ReadBodyWithin(r.Context(), r.Body, generate.TextLimit(s.models))
-	if err != nil {
-		return err
-	}
-	f, err := wire.ParseFields(b)
-	if err != nil {
-		return err
-	}
-	claim := wire.ClaimOf(r.Context())
-	defer claim.WorkDone()
-	f.CountIn(claim)
-	m, err := s.modelOf(f)
-	if err != nil {
-		return err
-	}
-	return decode(r.Context(), f, m)
+	return s.models.Read(r.Context(), r.Body, decode)
 }
 
 // reply is the end of an endpoint: it answers with v, or with what went wrong.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/internal/foreign"
 	"github.com/heftai/heft/api/wire"
 )
 
@@ -60,7 +61,7 @@ func tokenize(ctx context.Context, f *wire.Fields, m *generate.Model) (*tokens, 
 }
 
 func tokenizePrompt(ctx context.Context, f *wire.Fields, m *generate.Model) (list []int32, param string, err error) {
-	refuse(f, inTokenize)
+	foreign.Refuse(f, foreign.Tokenize)
 	if f.Has("messages") {
 		conversation := decodeConversation(f, m)
 		if f.Err() != nil {
@@ -105,7 +106,7 @@ func (s *Server) detokenize(r *http.Request) (d *detokenized, err error) {
 }
 
 func detokenize(ctx context.Context, f *wire.Fields, m *generate.Model) (*detokenized, error) {
-	refuse(f, inDetokenize)
+	foreign.Refuse(f, foreign.Detokenize)
 	var list []int32
 	if f.IDs("tokens", &list, math.MaxInt32); list == nil {
 		f.Fail("tokens", "Missing required parameter: 'tokens'.")

@@ -82,7 +82,8 @@ var allowed = map[string][]string{
 	"api/generate": {"api/wire", "meta", "dispatch", "text", "internal/engine", "internal/engine/holder", "internal/sample",
 		"internal/grammar/..."}, // constrained decoding
 	"internal/generatetest":       {"api/generate", "devicemap", "dispatch", "loader", "meta", "text", "loader/demo", "internal/engine", "internal/engine/enginetest", "internal/engine/holder"}, // models for tests
-	"api/openai":                  {"api/wire", "api/generate", "text", "internal/chat"},
+	"api/internal/foreign":        {"api/wire"},                                                                                                                                                  // fields of other servers, for all dialects
+	"api/openai":                  {"api/wire", "api/internal/foreign", "api/generate", "text", "internal/chat"},
 	"api":                         {"api/wire", "api/generate", "api/openai", "devicemap", "dispatch", "internal/engine", "internal/engine/holder"},
 	"cmd/serve":                   {"*"},
 	"cmd/train":                   {"*"},

@@ -1,4 +1,4 @@
-package openai
+package foreign_test
 
 import (
 	"bytes"
@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/internal/foreign"
+	"github.com/heftai/heft/api/openai"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
 	"github.com/heftai/heft/internal/generatetest"
@@ -25,7 +27,7 @@ var update = flag.Bool("update", false, "write the tables of parameters into doc
 
 // An endpointCase is how a test asks an endpoint.
 type endpointCase struct {
-	on     endpoints
+	on     foreign.Endpoints
 	name   string
 	serve  http.HandlerFunc
 	fields string // that every request has
@@ -34,7 +36,7 @@ type endpointCase struct {
 }
 
 func endpointCases(t *testing.T) []endpointCase {
-	s := New([]*generate.Model{generatetest.Spoken(t, &enginetest.Model{}, engine.Options{})})
+	s := openai.New([]*generate.Model{generatetest.Spoken(t, &enginetest.Model{}, engine.Options{})})
 	common := map[string]string{}
 	for _, name := range strings.Fields("model max_tokens min_tokens temperature top_p top_k min_p presence_penalty frequency_penalty repetition_penalty n best_of seed stop logit_bias " +
 		"stop_token_ids allowed_token_ids ignore_eos include_stop_str_in_output return_token_ids skip_special_tokens stream stream_options logprobs response_format add_special_tokens") {
@@ -54,12 +56,12 @@ func endpointCases(t *testing.T) []endpointCase {
 		"add_generation_prompt continue_final_message")
 	chat["documents"] = `"no"`
 	return []endpointCase{
-		{inCompletions, "/v1/completions", s.Completions, `"prompt": "a", "max_tokens": 2, "seed": 1`, with(common, "echo prompt")},
-		{inChat, "/v1/chat/completions", s.ChatCompletions, `"messages": [{"role": "user", "content": "a"}], "max_tokens": 2, "seed": 1`,
+		{foreign.Completions, "/v1/completions", s.Completions, `"prompt": "a", "max_tokens": 2, "seed": 1`, with(common, "echo prompt")},
+		{foreign.Chat, "/v1/chat/completions", s.ChatCompletions, `"messages": [{"role": "user", "content": "a"}], "max_tokens": 2, "seed": 1`,
 			chat},
-		{inEmbeddings, "/v1/embeddings", s.Embeddings, `"input": "a"`, with(nil, "model input encoding_format dimensions add_special_tokens")},
-		{inTokenize, "/tokenize", s.Tokenize, `"prompt": "a"`, with(nil, "model prompt add_special_tokens return_token_strs")},
-		{inDetokenize, "/detokenize", s.Detokenize, `"tokens": [1]`, with(nil, "model tokens")},
+		{foreign.Embeddings, "/v1/embeddings", s.Embeddings, `"input": "a"`, with(nil, "model input encoding_format dimensions add_special_tokens")},
+		{foreign.Tokenize, "/tokenize", s.Tokenize, `"prompt": "a"`, with(nil, "model prompt add_special_tokens return_token_strs")},
+		{foreign.Detokenize, "/detokenize", s.Detokenize, `"tokens": [1]`, with(nil, "model tokens")},
 	}
 }
 
@@ -100,7 +102,7 @@ var probes = []string{`"probe"`, `["probe"]`, `{"probe":1}`, `7.25`, `true`, `fa
 // prediction, messages of a completion and others were ignored with a 200.
 func TestEveryForeignParameterThatChangesTheAnswerIsA400(t *testing.T) {
 	for _, c := range endpointCases(t) {
-		for _, u := range unsupportedIn[c.on] {
+		for _, u := range foreign.UnsupportedIn[c.on] {
 			off := u.Off
 			if off == nil {
 				off = []string{"false", `""`, "[]", "{}"}
@@ -130,11 +132,11 @@ func TestIgnoredParametersChangeNoAnswer(t *testing.T) {
 		if status != 200 {
 			t.Fatalf("%s: %d, %s", c.name, status, want)
 		}
-		for _, row := range ignored {
-			if row.on&c.on == 0 {
+		for _, row := range foreign.Ignored {
+			if row.On&c.on == 0 {
 				continue
 			}
-			for _, name := range strings.Fields(row.names) {
+			for _, name := range strings.Fields(row.Names) {
 				for _, value := range probes {
 					if status, _, got := c.ask(t, fmt.Sprintf("%q: %s", name, value)); status != 200 || got != want {
 						t.Errorf("%s with %s %s: got %d, %.200s; want %.200s", c.name, name, value, status, got, want)
@@ -162,28 +164,28 @@ func TestParametersAreInOneTable(t *testing.T) {
 				t.Errorf("%s does not read %s: %d, %.200s", c.name, name, status, answer)
 			}
 		}
-		for _, u := range unsupportedIn[c.on] {
+		for _, u := range foreign.UnsupportedIn[c.on] {
 			put(u.Field, "unsupported")
 		}
-		for _, row := range ignored {
-			for _, name := range strings.Fields(row.names) {
-				if row.on&c.on != 0 {
+		for _, row := range foreign.Ignored {
+			for _, name := range strings.Fields(row.Names) {
+				if row.On&c.on != 0 {
 					put(name, "ignored")
 				}
 			}
 		}
 	}
-	for _, row := range append(slices.Clone(unsupported), ignored...) {
-		if row.on == 0 || row.names == "" || row.known == "" || !strings.HasSuffix(row.why, ".") {
-			t.Errorf("a row without endpoints, names, servers or a reason that is a sentence: %+v", row)
+	for _, row := range append(slices.Clone(foreign.Unsupported), foreign.Ignored...) {
+		if row.On == 0 || row.Names == "" || row.Known == "" || !strings.HasSuffix(row.Why, ".") {
+			t.Errorf("a row without Endpoints, names, servers or a reason that is a sentence: %+v", row)
 		}
 	}
 }
 
 // TestTheTablesOfParametersAreDocumented compares docs/http.md with the tables. -update writes it.
 func TestTheTablesOfParametersAreDocumented(t *testing.T) {
-	const begin, end = "<!-- tables of parameters: go test ./api/openai -run Documented -update -->\n", "<!-- end of the tables -->\n"
-	path := filepath.Join("..", "..", "docs", "http.md")
+	const begin, end = "<!-- tables of parameters: go test ./api/internal/foreign -run Documented -update -->\n", "<!-- end of the tables -->\n"
+	path := filepath.Join("..", "..", "..", "docs", "http.md")
 	page, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -193,12 +195,12 @@ func TestTheTablesOfParametersAreDocumented(t *testing.T) {
 	if !ok || !ended {
 		t.Fatalf("%s has no place for the tables", path)
 	}
-	want := tableText("a 400, with this reason", unsupported) + "\n" + tableText("ignored, for this reason", ignored)
+	want := tableText("a 400, with this reason", foreign.Unsupported) + "\n" + tableText("ignored, for this reason", foreign.Ignored)
 	if got == want {
 		return
 	}
 	if !*update {
-		t.Fatalf("%s is not equal to the tables in the code: run go test ./api/openai -run Documented -update", path)
+		t.Fatalf("%s is not equal to the tables in the code: run go test ./api/internal/foreign -run Documented -update", path)
 	}
 	if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o600); err != nil {
 		t.Fatal(err)
@@ -206,22 +208,11 @@ func TestTheTablesOfParametersAreDocumented(t *testing.T) {
 }
 
 // tableText is a table in Markdown.
-func tableText(title string, rows []foreign) string {
+func tableText(title string, rows []foreign.Row) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| %s | of | in | |\n|---|---|---|---|\n", title)
 	for _, row := range rows {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", strings.Join(strings.Fields(row.names), "`, `"), row.known, row.on, row.why)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", strings.Join(strings.Fields(row.Names), "`, `"), row.Known, row.On, row.Why)
 	}
 	return b.String()
-}
-
-// String names the endpoints for docs/http.md.
-func (e endpoints) String() string {
-	var names []string
-	for i, name := range []string{"completions", "chat", "embeddings", "tokenize", "detokenize"} {
-		if e&(1<<i) != 0 {
-			names = append(names, name)
-		}
-	}
-	return strings.Join(names, ", ")
 }

@@ -1,0 +1,82 @@
+package foreign
+
+// foreignPrompts change what the model reads.
+var foreignPrompts = []row{
+	{Completions, "suffix input_prefix input_suffix input_extra", "OpenAI, llama.cpp", "the model only continues.", nil, ""},
+	{Completions, "message chat_history preamble", "Cohere", useChat, nil, ""},
+	{Completions, "messages system template tools functions function_call raw context documents", "OpenAI, Ollama, vLLM", useChat, nil, ""},
+	{Completions, "chat_template chat_template_kwargs template_vars continue_final_message instructions safe_prompt", "vLLM, tabbyAPI, OpenAI, Mistral", useChat, nil, ""},
+	{Completions, "add_generation_prompt include_reasoning", "vLLM, OpenRouter", useChat, onFlag, ""},
+	{Completions, "tool_choice", "OpenAI", useChat, []string{`"none"`, `"auto"`}, ""},
+	{Completions, "reasoning_effort", "OpenAI", useChat, never, ""},
+	{Completions, "reasoning_format reasoning_in_content separate_reasoning stream_reasoning parse_tool_calls", "llama.cpp, SGLang", useChat, append([]string{`"none"`, `""`}, off0...), ""},
+	{Completions, "add_bos_token", "text-generation-webui, tabbyAPI", "use add_special_tokens.", onFlag, ""},
+	{Chat, "add_bos_token", "text-generation-webui, tabbyAPI", "the chat template writes the first token.", onFlag, ""},
+	{both, "add_special parse_special", "llama.cpp", "use add_special_tokens; special tokens in a text are read as such.", onFlag, ""},
+	{both, "tokenize_special do_preprocess", "LMDeploy", "use /v1/completions for prompts without a template.", onFlag, ""},
+	{Completions, "input inputs text query", "OpenAI, TGI, SGLang", "use prompt.", nil, ""},
+	{both, "input_ids prompt_token_ids", "SGLang, vLLM", "use prompt of /v1/completions.", nil, ""},
+	{both, "prompt_embeds input_embeds", "vLLM, SGLang", "a prompt is text or token ids.", nil, ""},
+	{both, "image_data images multimodal_data video_data audio_data", "llama.cpp, Ollama, SGLang", textOnly, nil, ""},
+	{both, "audio", "OpenAI", textOnly, nil, ""},
+	{both, "modalities", "OpenAI", textOnly, []string{`["text"]`, "[]"}, ""},
+	{both, "system_prompt memory prompt_template response_prefix", "llama.cpp, KoboldCpp, tabbyAPI", "put the text into the prompt or the messages.", nil, ""},
+}
+
+// foreignConversations change how a conversation becomes a prompt.
+var foreignConversations = []row{
+	{Chat, "prompt input inputs text query", "OpenAI, OpenRouter, TGI", "use messages.", nil, ""},
+	{Chat, "message chat_history preamble", "Cohere", "use messages.", nil, ""},
+	{Chat, "functions function_call", "OpenAI", "use tools.", nil, ""},
+	{Chat, "suffix input_prefix input_suffix input_extra", "OpenAI, llama.cpp", "the answer is a message of its own; use continue_final_message.", nil, ""},
+	{Chat | Tokenize, "chat_template chat_template_str", "vLLM, text-generation-webui", "a request cannot bring a template.", nil, ""},
+	{Chat, "template instruction_template instruction_template_str raw", "Ollama, text-generation-webui", "a request cannot bring a template.", nil, ""},
+	{Chat, "template_vars", "tabbyAPI", "use chat_template_kwargs.", []string{"{}"}, ""},
+	{Chat, "system instructions guideline safe_prompt tool_prompt task", "Anthropic, OpenAI, TGI, Mistral, SGLang", "use a message with the role system.", nil, ""},
+	{Chat, "character bot_name context greeting user_name user_bio chat_instruct_command", "text-generation-webui", "use a message with the role system.", nil, ""},
+	{Chat, "mode", "text-generation-webui", "a request cannot bring a template.", []string{`"instruct"`, `""`}, ""},
+	{Chat, "continue_", "text-generation-webui", "use continue_final_message.", nil, ""},
+}
+
+// foreignServices are what hosted services do beside a model.
+var foreignServices = []row{
+	{both, "web_search_options search_parameters enable_search search_options search_settings", "OpenAI, xAI, DashScope, Groq", "the server does not search the web.", append([]string{"false"}, never...), ""},
+	{both, "search_mode search_domain_filter search_recency_filter", "Perplexity", "the server does not search the web.", nil, ""},
+	{both, "plugins integrations mcp_servers connectors enable_code_interpreter translation_options", "OpenRouter, LM Studio, Cohere, DashScope", "the server has no plugins; use tools.", nil, ""},
+	{both, "verbosity", "OpenAI", "the model has no such setting.", []string{`"medium"`, `""`}, ""},
+	{both, "prediction speculation", "OpenAI, Mistral, Fireworks", "there is no predicted output.", nil, ""},
+	{both, "previous_response_id conversation session_params", "OpenAI, LM Studio, SGLang", "the server keeps no conversations; send all messages.", nil, ""},
+	{both, "include max_tool_calls", "OpenAI", "these are fields of /v1/responses.", nil, ""},
+	{both, "guardrails safety_model safety_mode mask_sensitive_info moderation", "Mistral, Together, Cohere, MiniMax", "answers are not filtered.", []string{`""`, "{}", "[]", "false", `"NONE"`, `"off"`}, ""},
+	{both, "models", "OpenRouter", "choose one with model.", nil, ""},
+	{both, "lora lora_path adapter_id adapter adapter_name adapters", "llama.cpp, SGLang, TGI, LMDeploy", "choose an adapter with model.", nil, ""},
+	{both | Embeddings | Tokenize, "extra_body", "openai-python", "put its fields into the request itself.", nil, ""},
+	{both | Embeddings, "nvext options parameters", "NIM, Ollama, TGI", "put its fields into the request itself.", nil, ""},
+	{both, "kv_transfer_params ec_transfer_params bootstrap_host bootstrap_port bootstrap_room", "vLLM, SGLang", "prompts and answers are computed by the same server.", nil, ""},
+}
+
+// foreignEmbeddings are those of embeddings alone.
+var foreignEmbeddings = []row{
+	{Embeddings, "normalize embd_normalize use_activation", "TEI, llama.cpp, vLLM", "the model's own files say whether embeddings are normalised.", never, ""},
+	{Embeddings, "pooling_type pooling", "llama.cpp", "the model's own files say how states are pooled.", never, ""},
+	{Embeddings, "input_type task task_type prompt_name instruction", "Cohere, Jina, TEI", "put the instruction into the input.", nil, ""},
+	{Embeddings, "output_dimension", "Mistral, Voyage", "use dimensions.", never, ""},
+	{Embeddings, "output_dtype embed_dtype", "Mistral, vLLM", "use encoding_format.", []string{`"float"`, `"float32"`}, ""},
+	{Embeddings, "embedding_types", "Cohere", "use encoding_format.", nil, ""},
+	{Embeddings, "endianness", "vLLM", "base64 is in little-endian order.", []string{`"native"`, `"little"`}, ""},
+	{Embeddings, "late_chunking", "Jina", "inputs are embedded one by one.", nil, ""},
+	{Embeddings, "content prompt inputs text texts messages", "llama.cpp, Ollama, TEI, Cohere, vLLM", "use input.", nil, ""},
+	{Embeddings, "chat_template chat_template_kwargs instructions", "vLLM", "inputs are embedded without a template.", nil, ""},
+	{Embeddings, "images image", "Cohere, SGLang", textOnly, nil, ""},
+}
+
+// foreignTokens are those of /tokenize and /detokenize alone.
+var foreignTokens = []row{
+	{Tokenize, "content text input inputs", "llama.cpp, TGI, SGLang", "use prompt.", nil, ""},
+	{Tokenize, "with_pieces", "llama.cpp", "use return_token_strs.", nil, ""},
+	{Tokenize, "add_special", "llama.cpp", "use add_special_tokens.", never, ""},
+	{Tokenize, "parse_special", "llama.cpp", "special tokens in a text are read as such.", onFlag, ""},
+	{Tokenize, "return_token_offsets return_offsets", "vLLM", "the answer has ids and, with return_token_strs, texts.", nil, ""},
+	{Detokenize, "skip_special_tokens remove_special", "SGLang, llama.cpp", "special tokens are shown.", nil, ""},
+	{Detokenize, "ids token_ids", "SGLang", "use tokens.", nil, ""},
+}
