@@ -50,7 +50,7 @@ func logAccess(next http.Handler) http.Handler {
 		ctx, tokens := wire.WithRecord(r.Context())
 		defer func() {
 			line := []slog.Attr{slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("status", statusOf(seen, r)),
-				slog.Duration("duration", time.Since(begin)), slog.Int("bytes", seen.BytesWritten())}
+				slog.Float64("duration_seconds", seconds(time.Since(begin))), slog.Int("bytes", seen.BytesWritten())}
 			if tokens.Counted {
 				line = append(line, slog.Int("prompt_tokens", tokens.PromptTokens), slog.Int("completion_tokens", tokens.Completion))
 			}
@@ -60,6 +60,9 @@ func logAccess(next http.Handler) http.Handler {
 		next.ServeHTTP(seen, r.WithContext(ctx))
 	})
 }
+
+// seconds rounds to microseconds.
+func seconds(d time.Duration) float64 { return d.Round(time.Microsecond).Seconds() }
 
 // statusOf is the status that the client got. Without an answer it disconnected, or the connection
 // was cut.

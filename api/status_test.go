@@ -316,7 +316,7 @@ func TestOneLogLineARequest(t *testing.T) {
 			{"POST", completions, "200", "5", "2"}, {"POST", completions, "200", "4", "4"}, {"POST", completions, "400", nil, nil}, {"GET", "/v1/models", "200", nil, nil},
 		} {
 			got := lines()[i]
-			if got["method"] != want.method || got["path"] != want.path || fmt.Sprint(got["status"]) != want.status || got["level"] != "INFO" || got["duration"] == nil {
+			if got["method"] != want.method || got["path"] != want.path || fmt.Sprint(got["status"]) != want.status || got["level"] != "INFO" || got["duration_seconds"] == nil {
 				t.Errorf("line %d: %v", i, got)
 			}
 			for key, n := range map[string]any{"prompt_tokens": want.prompt, "completion_tokens": want.answer} {

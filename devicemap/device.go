@@ -45,7 +45,7 @@ func parseDevice(text string) (Device, error) {
 	}
 	i, ok := index(strings.TrimPrefix(name, "cuda:"))
 	if !ok {
-		return "", fmt.Errorf("%q is no device: want a GPU's number, cpu, disk or mps", text)
+		return "", fmt.Errorf("got the device %q, want a GPU's number, cpu, disk or mps", text)
 	}
 	return GPU(i), nil
 }

@@ -2,6 +2,7 @@ package devicemap
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -71,7 +72,7 @@ func ParsePolicy(text string) (Policy, error) {
 
 func parseMap(text string) (Policy, error) {
 	if text == "" {
-		return Policy{}, fmt.Errorf("no device map: want %s", mapForms)
+		return Policy{}, fmt.Errorf("device map: got nothing, want %s", mapForms)
 	}
 	if slices.Contains(keywords, PolicyKind(text)) {
 		return Policy{Kind: PolicyKind(text)}, nil
@@ -82,7 +83,7 @@ func parseMap(text string) (Policy, error) {
 	if !strings.Contains(text, "=") {
 		d, err := parseDevice(text)
 		if err != nil {
-			return Policy{}, fmt.Errorf("%q is no device map: want %s%s", text, mapForms, didYouMean(nearKeywords(text)))
+			return Policy{}, fmt.Errorf("device map: got %q, want %s%s", text, mapForms, didYouMean(nearKeywords(text)))
 		}
 		return Policy{Kind: Manual, Pins: NewMap(Entry{"", d})}, nil
 	}
@@ -117,7 +118,7 @@ func parseJSONMap(text []byte) (Policy, error) {
 		return Policy{}, fmt.Errorf("device map: %w", err)
 	}
 	if m.Len() == 0 {
-		return Policy{}, fmt.Errorf("device map: it is empty")
+		return Policy{}, errors.New("device map: got no entry, want at least one")
 	}
 	return Policy{Kind: Manual, Pins: m}, nil
 }
@@ -128,14 +129,14 @@ func parsePins(text string) (Map, error) {
 		path, name, ok := strings.Cut(item, "=")
 		path = strings.TrimSpace(path)
 		if !ok || path == "" {
-			return Map{}, fmt.Errorf("%q in the device map: want PATH=DEVICE", item)
+			return Map{}, fmt.Errorf("entry %q of the device map: want PATH=DEVICE", item)
 		}
 		d, err := parseDevice(name)
 		if err == nil {
 			err = pins.add(Entry{path, d})
 		}
 		if err != nil {
-			return Map{}, fmt.Errorf("device map, %q: %w", item, err)
+			return Map{}, fmt.Errorf("entry %q of the device map: %w", item, err)
 		}
 	}
 	return pins, nil
@@ -149,10 +150,10 @@ func ParseMaxMemory(text string) ([]DeviceMemory, error) {
 	for item := range strings.SplitSeq(text, ",") {
 		m, err := parseMemory(item)
 		if err == nil && slices.ContainsFunc(list, func(o DeviceMemory) bool { return o.Device == m.Device }) {
-			err = fmt.Errorf("device %s stands there twice", m.Device)
+			err = fmt.Errorf("got a second limit for %s, want one for each device (a size alone is for cpu)", m.Device)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("devicemap: memory list, %q: %w", item, err)
+			return nil, fmt.Errorf("devicemap: memory limit %q: %w", item, err)
 		}
 		list = append(list, m)
 	}
@@ -174,7 +175,7 @@ func parseMemory(item string) (DeviceMemory, error) {
 		size, err = parseSize(amount)
 	}
 	if err == nil && size < 0 {
-		err = sizeError(amount, "it is negative")
+		err = sizeError(amount, "want at least 0")
 	}
 	if err != nil && !ok {
 		err = fmt.Errorf("want DEVICE=SIZE or SIZE, like cpu=30GiB")

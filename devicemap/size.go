@@ -53,18 +53,18 @@ func parseSize(text string) (int64, error) {
 			bytes = math.Floor(bytes / 8)
 		}
 		if bytes < 0 {
-			return 0, sizeError(text, "it is negative")
+			return 0, sizeError(text, "want at least 0")
 		}
 		if bytes >= math.MaxInt64 {
-			return 0, sizeError(text, "it is too large")
+			return 0, sizeError(text, "want less than 8 EiB")
 		}
 		return int64(bytes), nil
 	}
-	return 0, sizeError(text, `want a number with one of the units KB, MB, GB, KiB, MiB, GiB, like "5.5GiB"`)
+	return 0, sizeError(text, `want a number and one of the units KB, MB, GB, KiB, MiB, GiB, like "5.5GiB"`)
 }
 
 func sizeError(text, why string) error {
-	return fmt.Errorf("%q is no size: %s", text, why)
+	return fmt.Errorf("got the size %q, %s", text, why)
 }
 
 // FormatSize formats a size for people: "1.50 GiB", "12.0 MiB", "980 B".

@@ -3,27 +3,30 @@ package dispatch
 import (
 	"context"
 	"log/slog"
+	"testing"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/kernels/tune"
 	"github.com/heftai/heft/internal/probe"
 )
 
-// tuneLimit is the least limit of the cpu's memory with which a model measures how weights are read: the
-// measurement takes half a MiB for each thread, 16 MiB at most.
+// tuneLimit is the smallest limit of the cpu's memory with which a model measures how weights are read:
+// the measurement takes half a MiB for each thread, 16 MiB at most.
 const tuneLimit = 512 << 20
 
-// TuneReads finds out how this machine reads weights fastest: how many rows at once, and with or without
-// software prefetch. It takes what an earlier process stored in folder for this processor model, variant and
-// number of threads; else it measures for about 30 ms in the background and stores the result. With folder
-// "" nothing is stored. The choice holds for all models of the process and changes no bit of any result.
+// TuneReads finds out how this machine reads weights fastest: how many rows at once, and with or
+// without software prefetch. It takes what an earlier process stored in folder for this processor
+// model, variant and number of threads; else it measures for about 30 ms in the background and stores
+// the result. With folder "" nothing is stored. The choice holds for all models of the process and
+// changes no bit of any result.
 //
 // If weights are on the disk tier, it also finds out how many reads in flight, and of what size, the
 // disk serves fastest. That takes 160 ms and is stored for each disk; with Options.Lazy only a stored
 // result is used.
 //
-// [Open] and its like have done the first part already. Call TuneReads before [Model.Warm], at most once. With less than 512 MiB for the cpu the default of the processor's
-// vendor stays. The channel is closed once the choice is made, and [Model.Close] waits for that.
+// [Open] and its like have done the first part already. Call TuneReads before [Model.Warm], at most
+// once. With less than 512 MiB for the cpu the default of the processor's vendor stays. The channel is
+// closed once the choice is made, and [Model.Close] waits for that.
 func (m *Model) TuneReads(ctx context.Context, folder string) <-chan struct{} {
 	if m.tuned != nil {
 		done := make(chan struct{})
@@ -67,15 +70,17 @@ func (m *Model) tuneDisk(ctx context.Context, folder string, after <-chan struct
 	return done
 }
 
-// tuneOpened finds out how this machine reads weights fastest for [Open] and its like, before they return: see
-// [Options.MeasurementsDir].
+// tuneOpened finds out how this machine reads weights fastest for [Open] and its like, before they
+// return: see [Options.MeasurementsDir].
 func (m *Model) tuneOpened() {
 	folder := m.options.MeasurementsDir
 	switch folder {
 	case "none":
 		return
 	case "":
-		folder = tune.DefaultFolder()
+		if !testing.Testing() { // a test leaves nothing in the cache of the user who runs it
+			folder = tune.DefaultFolder()
+		}
 	}
 	o := tune.Options{Variant: m.variant, Threads: m.options.Threads, Ledger: m.ledger, StoredOnly: !m.options.roomToTune()}
 	(&tune.Store{Folder: folder}).Ensure(context.Background(), o)

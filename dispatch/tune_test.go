@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -95,5 +96,24 @@ func TestOpenTunesByDefault(t *testing.T) {
 	open(folder)
 	if fetch.Current() != plan {
 		t.Errorf("the plan is %v, want %v of the file", fetch.Current(), plan)
+	}
+}
+
+// TestOpenInTestsWritesNoMeasurements: every test that opened a model with the default options left a
+// file in the cache folder of the user who ran it.
+func TestOpenInTestsWritesNoMeasurements(t *testing.T) {
+	before := fetch.Current()
+	defer fetch.Use(before)
+	home := t.TempDir()
+	for _, name := range []string{"HOME", "XDG_CACHE_HOME", "LocalAppData"} {
+		t.Setenv(name, home)
+	}
+	m, err := dispatch.OpenFS("demo", demo.Files(), dispatch.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Close()
+	if entries, err := os.ReadDir(home); err != nil || len(entries) != 0 {
+		t.Errorf("the cache has %v, %v, want nothing", entries, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
 
@@ -40,6 +41,10 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	}
 	if checkpoint != nil {
 		defer checkpoint.Close()
+		// A model that serve rejects gets no plan.
+		if _, err := loader.Bind(checkpoint, skeleton); err != nil {
+			return err
+		}
 	}
 	c.refine(&o.DeviceMap)
 	var curve []dispatch.RoutingHits
