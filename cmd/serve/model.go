@@ -12,6 +12,7 @@ import (
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/hub"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/loader/demo"
 	"github.com/heftai/heft/meta"
@@ -30,20 +31,11 @@ func newSource(path string) (source, error) {
 	if path == "" {
 		return source{name: demo.Name, files: demo.Files()}, nil
 	}
+	path, err := hub.Local(path)
+	if err != nil {
+		return source{}, err
+	}
 	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		folder, missing := pulled(path)
-		if missing != nil && namesHub(path) {
-			return source{}, missing
-		}
-		if missing == nil {
-			path = folder
-			info, err = os.Stat(path)
-		}
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return source{}, fmt.Errorf("there is no model %s: a model is a folder with config.json and *.safetensors, one such file, or ORG/NAME on the hub: %w", path, fs.ErrNotExist)
-	}
 	if err != nil {
 		return source{}, err
 	}

@@ -45,7 +45,7 @@ func (p prompter) yes(question string) bool {
 // offerPull pulls the model that err says is not in the cache, if the user of the terminal
 // agrees. It returns nil once the model is in the cache, else err or why pulling failed.
 func offerPull(ctx context.Context, p prompter, err error) error {
-	var missing *unpulledError
+	var missing *hub.MissingError
 	if !errors.As(err, &missing) {
 		return err
 	}
@@ -54,15 +54,15 @@ func offerPull(ctx context.Context, p prompter, err error) error {
 		return failed
 	}
 	defer client.Close()
-	size, failed := client.PullSize(ctx, missing.repo, missing.revision)
+	size, failed := client.PullSize(ctx, missing.Repo, missing.Revision)
 	if failed != nil {
 		return fmt.Errorf("%w; the hub cannot be asked either: %w", err, failed)
 	}
-	if !p.yes(fmt.Sprintf("%s is not in the cache. Pull it (%s)?", missing.model(), gib(size))) {
+	if !p.yes(fmt.Sprintf("%s is not in the cache. Pull it (%s)?", missing.Model(), gib(size))) {
 		return err
 	}
 	view := newPullView(cmdline.Diagnostics{Writer: p.out})
-	snapshot, failed := client.Pull(ctx, missing.repo, hub.PullOptions{Revision: missing.revision, Progress: view.tell})
+	snapshot, failed := client.Pull(ctx, missing.Repo, hub.PullOptions{Revision: missing.Revision, Progress: view.tell})
 	view.end(snapshot)
 	return failed
 }

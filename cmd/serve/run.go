@@ -24,6 +24,7 @@ import (
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/internal/hub"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/text"
 )
@@ -184,7 +185,7 @@ type request struct {
 // that is not in the hub's cache.
 func (c *runCmd) find(ctx context.Context, k *kong.Context) (request, error) {
 	w, err := c.request()
-	var missing *unpulledError
+	var missing *hub.MissingError
 	switch term, ok := onTerminal(); {
 	case errors.As(err, &missing) && ok:
 		if err := offerPull(ctx, term, err); err != nil {

@@ -39,35 +39,14 @@ func (f *modelFlags) folder() (string, error) {
 	case name == "":
 		name = f.M
 	}
-	name = hub.FromPage(name)
-	if info, err := os.Stat(name); err == nil {
-		if !info.IsDir() {
-			return "", cmdline.Misusef("--model %s: got a file, want a folder with config.json, tokenizer.json and the weights", name)
-		}
-		return loader.Folder(name)
-	}
-	repo, revision, err := hub.ParseRepo(name)
+	path, err := hub.Local(hub.FromPage(name))
 	if err != nil {
-		return "", cmdline.Misusef("no folder %s", name)
+		return "", cmdline.Misuse(err)
 	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", err
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return "", cmdline.Misusef("--model %s: got a file, want a folder with config.json, tokenizer.json and the weights", name)
 	}
-	config, err := hub.Environment(os.Getenv, home)
-	if err != nil {
-		return "", err
-	}
-	client, err := hub.New(config)
-	if err != nil {
-		return "", err
-	}
-	defer client.Close()
-	dir, err := client.Cached(repo, revision)
-	if hub.Is(err, hub.NotCached) {
-		err = cmdline.Misusef("%w; fetch it with serve pull %s", err, name)
-	}
-	return dir, err
+	return loader.Folder(path)
 }
 
 // runCmd is train run.

@@ -71,6 +71,15 @@ func Environment(getenv func(string) string, home string) (Config, error) {
 	return c, nil
 }
 
+// UserEnvironment is [Environment] for this process and its user.
+func UserEnvironment() (Config, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = "."
+	}
+	return Environment(os.Getenv, home)
+}
+
 // isTrue is how the Python package reads a switch.
 func isTrue(s string) bool {
 	return slices.Contains([]string{"1", "ON", "YES", "TRUE"}, strings.ToUpper(s))

@@ -1,0 +1,68 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// A MissingError reports a model that is neither a file or folder here nor in the cache. [Client.Pull]
+// fetches it.
+type MissingError struct {
+	Repo     Repo
+	Revision string // empty: main
+	Err      error  // why the cache does not have it: of kind [NotCached]
+}
+
+// Model returns ORG/NAME or ORG/NAME@REVISION.
+func (e *MissingError) Model() string {
+	if e.Revision == "" {
+		return e.Repo.String()
+	}
+	return e.Repo.String() + "@" + e.Revision
+}
+
+// Error returns one line that names the command which fetches the model.
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("there is no folder %s, and the model is not in the cache; fetch it with: serve pull %[1]s (%v)", e.Model(), e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *MissingError) Unwrap() error { return e.Err }
+
+// Local returns the path of the model that a user of the commands names: name itself if there is such a
+// file or folder, else the snapshot of NAME, ORG/NAME or ORG/NAME@REVISION in the cache that the
+// environment names. It uses no network. A complete snapshot has config.json and all weights; if the
+// cache has none, the error is a *MissingError. If name cannot be a model of a hub, errors.Is(err,
+// fs.ErrNotExist) holds.
+//
+// Public packages call hubcache.Find instead, which leaves checking the snapshot to the reader of its
+// files.
+func Local(name string) (string, error) {
+	_, err := os.Stat(name)
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return name, err
+	}
+	repo, revision, bad := ParseRepo(name)
+	if bad != nil {
+		return "", fmt.Errorf("there is no model %s (%w): %w", printable(name), bad, fs.ErrNotExist)
+	}
+	config, err := UserEnvironment()
+	if err != nil {
+		return "", err
+	}
+	client, err := New(config)
+	if err != nil {
+		return "", err
+	}
+	defer client.Close()
+	dir, err := client.Cached(repo, revision)
+	switch {
+	case Is(err, NotCached) && repo.Org != "":
+		return "", &MissingError{repo, revision, err}
+	case Is(err, NotCached): // a single word is rather a folder's name
+		return "", fmt.Errorf("there is no model %s: a model is a folder with config.json and *.safetensors, one such file, or ORG/NAME on the hub: %w", printable(name), fs.ErrNotExist)
+	}
+	return dir, err
+}
