@@ -75,7 +75,7 @@ func (l letters) answer(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer runs.Close()
 	events := wire.NewEvents(w)
-	return wire.Each(r.Context(), events, wire.KeepAlive, runs.Next, func(p generate.Part) error {
+	return wire.Each(r.Context(), events, wire.KeepAlive, runs.Next, func(p generate.PromptDelta) error {
 		return events.SendNamed("line", map[string]string{"text": p.Text})
 	})
 }

@@ -44,7 +44,7 @@ func TestServeDrains(t *testing.T) {
 			_ = r.Body.Close()
 			answered <- r.StatusCode
 		}()
-		eventually(t, "the request runs", func() bool { return m.Load().Running > 0 })
+		eventually(t, "the request runs", func() bool { return m.Sequences().Running > 0 })
 		stop()
 		if err := <-served; (err == nil) != c.ok {
 			t.Errorf("%s: Serve returns %v", c.name, err)

@@ -31,7 +31,7 @@ const (
 
 // Take reserves memory for a part. tokens says whether its tokens are kept, too. It fails with an
 // *wire.Error if no memory becomes free.
-func (a *AnswerMemory) Take(p *Part, tokens bool) error {
+func (a *AnswerMemory) Take(p *PromptDelta, tokens bool) error {
 	n := engineBytes*len(p.Tokens) + TextBytes*(len(p.Text)+2*len(p.Reasoning)) // dialects send reasoning under two names
 	for _, c := range p.Calls {
 		n += callBytes + TextBytes*(len(c.Name)+len(c.ID)+len(c.Arguments))

@@ -9,27 +9,28 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// Runs are the runs of one client's request, one a prompt. They are read as they come.
-type Runs struct {
-	runs []*Run
+// Generations answer the prompts of one client's request, one [Generation] for each. [Generations.Next]
+// returns their deltas in the order in which they come.
+type Generations struct {
+	runs []*Generation
 	stop context.CancelFunc
 	out  chan part
 	wait sync.WaitGroup
 }
 
-// Part is a delta of one run.
-type Part struct {
-	Run int
+// A PromptDelta is a [Delta] with the index of the prompt that it answers.
+type PromptDelta struct {
+	PromptIndex int
 	Delta
 }
 
 type part struct {
-	Part
+	PromptDelta
 	err error
 }
 
 // StartAll starts all of requests or none. They end when ctx does; the caller closes them.
-func (m *Model) StartAll(ctx context.Context, requests []Request) (*Runs, error) {
+func (m *Model) StartAll(ctx context.Context, requests []Request) (*Generations, error) {
 	if err := m.roomFor(requests); err != nil {
 		return nil, err
 	}
@@ -37,7 +38,7 @@ func (m *Model) StartAll(ctx context.Context, requests []Request) (*Runs, error)
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(ctx)
-	rs := &Runs{stop: stop}
+	rs := &Generations{stop: stop}
 	for _, r := range requests {
 		run, err := m.Start(ctx, r)
 		if err != nil {
@@ -99,14 +100,14 @@ func (m *Model) roomFor(requests []Request) error {
 }
 
 // pump sends the deltas of one run to out.
-func (rs *Runs) pump(ctx context.Context, i int, run *Run) {
+func (rs *Generations) pump(ctx context.Context, i int, run *Generation) {
 	for {
 		d, err := run.Next(ctx)
 		if errors.Is(err, io.EOF) {
 			return
 		}
 		select {
-		case rs.out <- part{Part{i, d}, err}:
+		case rs.out <- part{PromptDelta{i, d}, err}:
 		case <-ctx.Done():
 			return
 		}
@@ -118,24 +119,24 @@ func (rs *Runs) pump(ctx context.Context, i int, run *Run) {
 
 // Next waits for the next delta of any run. It returns io.EOF when all have ended, the
 // first error of one, or ctx's.
-func (rs *Runs) Next(ctx context.Context) (Part, error) {
+func (rs *Generations) Next(ctx context.Context) (PromptDelta, error) {
 	if rs.out == nil {
 		d, err := rs.runs[0].Next(ctx)
-		return Part{0, d}, err
+		return PromptDelta{0, d}, err
 	}
 	select {
 	case p, ok := <-rs.out:
 		if !ok {
-			return Part{}, io.EOF
+			return PromptDelta{}, io.EOF
 		}
-		return p.Part, p.err
+		return p.PromptDelta, p.err
 	case <-ctx.Done():
-		return Part{}, context.Cause(ctx)
+		return PromptDelta{}, context.Cause(ctx)
 	}
 }
 
 // Usage counts the delivered tokens. It may be called after Next has returned io.EOF.
-func (rs *Runs) Usage() Usage {
+func (rs *Generations) Usage() Usage {
 	var sum Usage
 	for _, r := range rs.runs {
 		u := r.Usage()
@@ -148,7 +149,7 @@ func (rs *Runs) Usage() Usage {
 }
 
 // Close cancels unfinished runs and waits for its goroutines.
-func (rs *Runs) Close() {
+func (rs *Generations) Close() {
 	rs.stop()
 	for _, r := range rs.runs {
 		r.Close()

@@ -125,17 +125,17 @@ func (m *Model) Loading() string {
 	return ""
 }
 
-// Vocab is the number of token ids: those of requests are below it.
+// Vocab returns the number of token ids. The ids of requests must be below it.
 func (m *Model) Vocab() int { return m.engine.Vocab() }
 
-// Load is how many sequences run and how many wait.
-func (m *Model) Load() (l Load) {
+// Sequences returns how many sequences run and how many wait. Any goroutine may call it.
+func (m *Model) Sequences() (l Sequences) {
 	s := m.engine.Stats()
-	return Load{Running: s.Running, Waiting: s.Waiting}
+	return Sequences{Running: s.Running, Waiting: s.Waiting}
 }
 
-// Load counts sequences of requests.
-type Load struct{ Running, Waiting int }
+// Sequences counts the sequences of all requests: those with a place in the batch, and those that wait for one.
+type Sequences struct{ Running, Waiting int }
 
 // Draining reports whether Shutdown or Close was called: new requests are rejected.
 func (m *Model) Draining() bool { return m.engine.Draining() }

@@ -9,9 +9,9 @@ import (
 
 // Encode turns a text into ids. special adds the tokens that the tokenizer puts around a text; a
 // rendered conversation has them already. It ends when ctx does. A text that has more tokens than
-// Limit for certain, by its length, is an error; see [Fit].
+// Limit for certain, by its length, is an error; see [LengthCheck].
 func (m *Model) Encode(ctx context.Context, s string, special bool) ([]int32, error) {
-	if err := m.NewFit("prompt").Add(s); err != nil {
+	if err := m.NewLengthCheck("prompt").Add(s); err != nil {
 		return nil, err
 	}
 	return m.encode(ctx, s, text.EncodeOptions{AddSpecialTokens: special})
@@ -44,9 +44,9 @@ func (m *Model) encode(ctx context.Context, s string, o text.EncodeOptions) ([]i
 	return ids, claim.Keep(idBytes * len(ids))
 }
 
-// FitIDs fails with an *wire.Error if a field has a list of more ids than the context. It looks at
+// CheckIDs fails with a *wire.Error if a field has a list of more ids than the context. It looks at
 // the text of the request alone, so that a long list costs no memory.
-func (m *Model) FitIDs(f *wire.Fields, field string) error {
+func (m *Model) CheckIDs(f *wire.Fields, field string) error {
 	if n := f.Count(field); n > m.Limit() {
 		return AsError(&text.TooManyTokensError{Max: m.Limit(), AtLeast: n}, field)
 	}
@@ -63,8 +63,9 @@ func KeepIDs(ctx context.Context, lists [][]int32) error {
 	return wire.ClaimOf(ctx).Keep(n)
 }
 
-// A Fit tells early that texts are too long for the context, by their lengths alone.
-type Fit struct {
+// A LengthCheck rejects texts that are certainly too long for the context before they are tokenized, by
+// their lengths in bytes, letters or words.
+type LengthCheck struct {
 	m     *Model
 	field string
 	least int
@@ -94,12 +95,12 @@ func TextLimit(models []*Model) *wire.TextLimit {
 	return limit
 }
 
-// NewFit returns a Fit for the texts of one field.
-func (m *Model) NewFit(field string) *Fit { return &Fit{m: m, field: field} }
+// NewLengthCheck returns a check for the texts of one field, whose name is in its errors.
+func (m *Model) NewLengthCheck(field string) *LengthCheck { return &LengthCheck{m: m, field: field} }
 
-// Add adds a text of the prompt. It fails with an *wire.Error once the texts have more tokens than
+// Add adds a text of the prompt. It fails with a *wire.Error once the texts have more tokens than
 // the context for certain.
-func (f *Fit) Add(s string) error {
+func (f *LengthCheck) Add(s string) error {
 	if f.m.Tokenizer == nil {
 		return nil
 	}

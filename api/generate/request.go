@@ -110,7 +110,7 @@ func (m *Model) Limit() int { return m.engine.Limit() }
 
 // Start submits a request. It ends when ctx does; the caller closes the Run. Errors are of
 // type *Error.
-func (m *Model) Start(ctx context.Context, r Request) (*Run, error) {
+func (m *Model) Start(ctx context.Context, r Request) (*Generation, error) {
 	if !r.Trim && r.MaxTokens > 0 && len(r.Prompt)+r.MaxTokens > m.Limit() {
 		return nil, tooLong(r.Param, len(r.Prompt), r.MaxTokens, m.Limit())
 	}
@@ -137,5 +137,5 @@ func (m *Model) Start(ctx context.Context, r Request) (*Run, error) {
 	if err != nil {
 		return nil, AsError(err, r.Param)
 	}
-	return newRun(m, r, stream), nil
+	return newGeneration(m, r, stream), nil
 }

@@ -42,8 +42,9 @@ type Usage struct {
 	Reasoning  int // of Completion
 }
 
-// Run is a request on its way. It is for one goroutine, except Close.
-type Run struct {
+// A Generation answers one [Request]. Its methods are for one goroutine, except Close, which ends it
+// early.
+type Generation struct {
 	model   *Model
 	request Request
 	stream  *engine.Stream
@@ -69,8 +70,8 @@ type choice struct {
 	unseen int          // tokens that have shown nothing yet
 }
 
-func newRun(m *Model, r Request, s *engine.Stream) *Run {
-	run := &Run{model: m, request: r, stream: s, choices: make([]choice, r.N), open: r.N}
+func newGeneration(m *Model, r Request, s *engine.Stream) *Generation {
+	run := &Generation{model: m, request: r, stream: s, choices: make([]choice, r.N), open: r.N}
 	run.usage.Prompt = len(r.Prompt)
 	for i := range run.choices {
 		c := &run.choices[i]
@@ -112,7 +113,7 @@ func (m *Model) decoder(r *Request, skipSpecial bool) *text.Decoder {
 
 // Next waits for the next delta. It returns io.EOF when all choices have finished, or an
 // error of type *wire.Error; ctx's error, as it is, if that ends first.
-func (r *Run) Next(ctx context.Context) (Delta, error) {
+func (r *Generation) Next(ctx context.Context) (Delta, error) {
 	for {
 		if len(r.ready) > 0 {
 			d := r.ready[0]
@@ -134,17 +135,17 @@ func (r *Run) Next(ctx context.Context) (Delta, error) {
 }
 
 // Close cancels the request if it has not ended and frees its place.
-func (r *Run) Close() { r.stream.Close() }
+func (r *Generation) Close() { r.stream.Close() }
 
 // Usage counts the tokens that were delivered so far.
-func (r *Run) Usage() Usage {
+func (r *Generation) Usage() Usage {
 	u := r.usage
 	u.Cached = r.stream.Cached()
 	return u
 }
 
 // take makes deltas of an event.
-func (r *Run) take(ev engine.Event) {
+func (r *Generation) take(ev engine.Event) {
 	if ev.Prompt != nil {
 		prompt := r.promptTokens(ev.Prompt)
 		for i := range r.choices {
@@ -185,7 +186,7 @@ func (r *Run) take(ev engine.Event) {
 
 // decode adds the text that an event's token makes certain to d and tells whether a stop
 // string ended it.
-func (r *Run) decode(c *choice, ev engine.Event, d *Delta) bool {
+func (r *Generation) decode(c *choice, ev engine.Event, d *Delta) bool {
 	hidden := ev.Finish == engine.FinishStop && !r.request.IncludeStop
 	if c.parser != nil && !r.request.ShowSpecial && c.format.hidden[ev.Token] {
 		hidden = true
@@ -237,7 +238,7 @@ func (c *choice) say(d *Delta, s string) bool {
 }
 
 // promptTokens joins the prompt's ids with their log-probabilities and offsets.
-func (r *Run) promptTokens(scores []engine.Scored) []Token {
+func (r *Generation) promptTokens(scores []engine.Scored) []Token {
 	out := make([]Token, len(scores))
 	var decode *text.Decoder
 	if r.model.Tokenizer != nil {

@@ -271,7 +271,7 @@ func TestRunsOfSeveralPrompts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		texts[p.Run*2+p.Choice] += p.Text
+		texts[p.PromptIndex*2+p.Choice] += p.Text
 	}
 	for i, text := range texts {
 		if text != "one two" {

@@ -53,7 +53,7 @@ func TestStreamEndsWithTheLoop(t *testing.T) {
 		}
 		break
 	}
-	for m.Load() != (generate.Load{}) {
+	for m.Sequences() != (generate.Sequences{}) {
 		time.Sleep(time.Millisecond)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

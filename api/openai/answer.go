@@ -29,7 +29,7 @@ type generation interface {
 	base() *common
 	requests() []generate.Request // one a prompt
 	// answer reads all of runs and returns the body of an answer that is sent at once.
-	answer(ctx context.Context, runs *generate.Runs) (sender, error)
+	answer(ctx context.Context, runs *generate.Generations) (sender, error)
 	// stream returns what sends the answer in chunks.
 	stream(*wire.Events) stream
 }
@@ -40,7 +40,7 @@ type sender interface{ send(http.ResponseWriter) }
 // stream sends an answer in chunks.
 type stream interface {
 	// part sends new output of one choice, and in an event of its own that the choice has ended.
-	part(generate.Part) error
+	part(generate.PromptDelta) error
 	// end sends what follows the last part.
 	end(generate.Usage) error
 }
@@ -110,7 +110,7 @@ func newChunks[C any](c *common, object string, out *wire.Events, requests []gen
 }
 
 // count adds the tokens of a part to the running usage.
-func (c *chunks[C]) count(p *generate.Part) {
+func (c *chunks[C]) count(p *generate.PromptDelta) {
 	if c.running != nil {
 		c.running.Completion += len(p.Tokens)
 	}

@@ -93,7 +93,7 @@ func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRe
 
 func (q *chatRequest) requests() []generate.Request { return []generate.Request{q.Request} }
 
-func (q *chatRequest) answer(ctx context.Context, runs *generate.Runs) (sender, error) {
+func (q *chatRequest) answer(ctx context.Context, runs *generate.Generations) (sender, error) {
 	answers, err := q.collect(ctx, runs, q.N, q.edit)
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (q *chatRequest) answer(ctx context.Context, runs *generate.Runs) (sender, 
 }
 
 // edit removes the parts that the request hides.
-func (q *chatRequest) edit(p *generate.Part) {
+func (q *chatRequest) edit(p *generate.PromptDelta) {
 	if !q.thought {
 		p.Reasoning = ""
 	}
@@ -148,7 +148,7 @@ func (q *chatRequest) stream(out *wire.Events) stream {
 }
 
 // part implements stream.
-func (s *chatStream) part(p generate.Part) error {
+func (s *chatStream) part(p generate.PromptDelta) error {
 	if !s.begun {
 		s.begun = true
 		if err := s.begin(); err != nil {
@@ -182,7 +182,7 @@ func (s *chatStream) part(p generate.Part) error {
 }
 
 // delta is new output of a message.
-func delta(p *generate.Part) chatDelta {
+func delta(p *generate.PromptDelta) chatDelta {
 	d := chatDelta{thoughts: thoughts{p.Reasoning, p.Reasoning}, Calls: callDeltas(p.Calls)}
 	if p.Text != "" {
 		d.Content = &p.Text

@@ -23,7 +23,7 @@ type collected struct {
 // collect reads all of runs; choice i of run k is answer k·n+i. edit, if there is one, says
 // what of each part counts. The answer's memory is reserved in the request's claim as it grows.
 // Generation pauses while there is none; if none becomes free, collect fails with an *wire.Error.
-func (c *common) collect(ctx context.Context, runs *generate.Runs, count int, edit func(*generate.Part)) ([]collected, error) {
+func (c *common) collect(ctx context.Context, runs *generate.Generations, count int, edit func(*generate.PromptDelta)) ([]collected, error) {
 	answers := make([]collected, count)
 	memory := generate.NewAnswerMemory(ctx)
 	for {
@@ -43,7 +43,7 @@ func (c *common) collect(ctx context.Context, runs *generate.Runs, count int, ed
 		if !c.LogProbs && !c.ReturnIDs {
 			p.Tokens = nil
 		}
-		a := &answers[p.Run*c.N+p.Choice]
+		a := &answers[p.PromptIndex*c.N+p.Choice]
 		a.text.WriteString(p.Text)
 		a.thought.WriteString(p.Reasoning)
 		for _, c := range p.Calls {

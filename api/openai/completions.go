@@ -56,7 +56,7 @@ func decodeCompletion(ctx context.Context, f *wire.Fields, m *generate.Model) (*
 	f.Bool("add_special_tokens", &special)
 	q.Constraint = decodeConstraint(f)
 	foreign.Refuse(f, foreign.Completions)
-	f.FailWith(m.FitIDs(f, "prompt"))
+	f.FailWith(m.CheckIDs(f, "prompt"))
 	raw, ok := f.Raw("prompt")
 	if !ok {
 		f.Fail("prompt", "Missing required parameter: 'prompt'.")
@@ -184,7 +184,7 @@ func (q *completionRequest) requests() []generate.Request { return q.prompts }
 // typeCompletion is the object of answers and chunks.
 const typeCompletion = "text_completion"
 
-func (q *completionRequest) answer(ctx context.Context, runs *generate.Runs) (sender, error) {
+func (q *completionRequest) answer(ctx context.Context, runs *generate.Generations) (sender, error) {
 	answers, err := q.collect(ctx, runs, len(q.prompts)*q.N, nil)
 	if err != nil {
 		return nil, err
@@ -225,9 +225,9 @@ func (q *completionRequest) stream(out *wire.Events) stream {
 }
 
 // part implements stream.
-func (s *completionStream) part(p generate.Part) error {
+func (s *completionStream) part(p generate.PromptDelta) error {
 	s.count(&p)
-	i := p.Run*s.N + p.Choice
+	i := p.PromptIndex*s.N + p.Choice
 	c := completionChoice{Index: i, Text: p.Text}
 	first := !s.begun[i]
 	s.begun[i] = true
@@ -240,7 +240,7 @@ func (s *completionStream) part(p generate.Part) error {
 	if s.ReturnIDs {
 		c.TokenIDs = ids(p.Tokens)
 		if first {
-			c.PromptIDs = s.prompts[p.Run].Prompt
+			c.PromptIDs = s.prompts[p.PromptIndex].Prompt
 		}
 	}
 	if c.Text != "" || c.LogProbs != nil || len(c.TokenIDs) > 0 || c.PromptIDs != nil {

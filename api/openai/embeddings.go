@@ -137,7 +137,7 @@ func decodeEmbedding(ctx context.Context, f *wire.Fields, m *generate.Model) (*e
 	}
 	f.Bool("add_special_tokens", &special)
 	foreign.Refuse(f, foreign.Embeddings)
-	f.FailWith(m.FitIDs(f, "input"))
+	f.FailWith(m.CheckIDs(f, "input"))
 	raw, ok := f.Raw("input")
 	if !ok {
 		f.Fail("input", "Missing required parameter: 'input'.")

@@ -75,7 +75,7 @@ func decodeMessages(f *wire.Fields, m *generate.Model, c *generate.Conversation)
 		return
 	}
 	bytes := 0
-	fit := m.NewFit("messages")
+	fit := m.NewLengthCheck("messages")
 	var last *chat.Dict
 	f.Each("messages", "a list of messages", func(i int, raw json.RawMessage) bool {
 		v, err := chat.Decode(raw)

@@ -54,7 +54,7 @@ func newReporter(model *dispatch.Model, g *generate.Model, plan devicemap.Plan, 
 			return model.Probe(ctx, room)
 		},
 		busy: func() bool {
-			load, work := model.Status(), g.Load()
+			load, work := model.Status(), g.Sequences()
 			loading := !load.Loading.Done || !load.Promoted && load.PromoteErr == nil
 			return loading || work.Running+work.Waiting > 0
 		},

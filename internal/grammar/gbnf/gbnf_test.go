@@ -6,6 +6,7 @@ import (
 
 	"github.com/heftai/heft/internal/grammar"
 	"github.com/heftai/heft/internal/grammar/gbnf"
+	"github.com/heftai/heft/internal/grammar/grammartest"
 	"github.com/heftai/heft/internal/grammar/vocab"
 )
 
@@ -47,16 +48,7 @@ func TestGrammarsMatch(t *testing.T) {
 			t.Errorf("%s: %v", c.src, err)
 			continue
 		}
-		for _, s := range c.yes {
-			if !g.Match(s) {
-				t.Errorf("%s does not match %q", c.src, s)
-			}
-		}
-		for _, s := range c.no {
-			if g.Match(s) {
-				t.Errorf("%s matches %q", c.src, s)
-			}
-		}
+		grammartest.Match(t, c.src, g, c.yes, c.no)
 	}
 }
 

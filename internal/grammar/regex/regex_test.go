@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/internal/grammar/dfa"
+	"github.com/heftai/heft/internal/grammar/grammartest"
 	"github.com/heftai/heft/internal/grammar/jsontext"
 	"github.com/heftai/heft/internal/grammar/regex"
 )
@@ -59,16 +60,7 @@ func TestQuotedSearches(t *testing.T) {
 			t.Errorf("%s: %v", c.src, err)
 			continue
 		}
-		for _, s := range c.yes {
-			if !d.Match(s) {
-				t.Errorf("%s does not match %s", c.src, s)
-			}
-		}
-		for _, s := range c.no {
-			if d.Match(s) {
-				t.Errorf("%s matches %s", c.src, s)
-			}
-		}
+		grammartest.Match(t, c.src, d, c.yes, c.no)
 	}
 }
 
