@@ -329,7 +329,7 @@ func TestRunRefuses(t *testing.T) {
 		"--lora: r=x":                              with("--lora", "r=x"),
 		"want r of at least 1":                     with("--lora", "alpha=3"),
 		"--merge needs --lora":                     with("--merge"),
-		"there is no model nowhere":                   {"--model", "nowhere", "--data", text, "--output", out},
+		"there is no model nowhere":                {"--model", "nowhere", "--data", text, "--output", out},
 		"is the folder of the model":               {"--model", dir, "--data", text, "--output", dir},
 		"no tokens to learn":                       {"--model", dir, "--data", empty, "--output", out + "2"},
 		"nothing.jsonl":                            {"--model", dir, "--data", "nothing.jsonl", "--output", out + "3"},
