@@ -1,4 +1,5 @@
-// Package grammartest has what tests of grammars share.
+// Package grammartest has what tests of grammars share: a [Matcher] is a grammar or an automaton over
+// bytes, and [Match] tries texts that it should match and texts that it should not.
 package grammartest
 
 import "testing"
