@@ -101,22 +101,58 @@ type Frame struct {
 // Frame returns the frame of one answer, in which the content of an answer can be constrained.
 func (c *Chat) Frame(o ParseOptions) Frame { return Frame(c.family().Frame(o.internal())) }
 
-// A CallNotation is how the model writes calls whose arguments are JSON objects:
+// A CallNotation is how the model writes calls:
 //
 //	Before NAME Infix ARGUMENTS { Between NAME Infix ARGUMENTS } After
 type CallNotation struct {
 	Before, Infix, After string
-	Between              string // "" if an answer has one call only
-	ID                   string // stands in the other texts for an id of nine letters and digits
+	Between              string         // "" if an answer has one call only
+	ID                   string         // stands in the other texts for an id of nine letters and digits
+	Index                string         // stands in the other texts for the number of a call, from 0 on
+	Arguments            *CallArguments // nil: a JSON object
+}
+
+// ArgumentKind is a way to write arguments that are not a JSON object.
+type ArgumentKind uint8
+
+// The kinds.
+const (
+	TagArguments    ArgumentKind = iota + 1 // between tags: strings as they are, other values as JSON
+	PythonArguments                         // keyword arguments
+	BareArguments                           // keys without quotes, strings between quotes of their own
+)
+
+// CallArguments say how the model writes arguments that are not a JSON object:
+//
+//	First KEY Equals VALUE End { Next KEY Equals VALUE End }
+//
+// and Empty if there are none. Before a string stands EqualsText in place of Equals.
+type CallArguments struct {
+	Kind               ArgumentKind
+	First, Next, Empty string
+	Equals, EqualsText string
+	End                string
+	Stop               string // ends End, and no value between tags has it
+	Quote              string // stands around the strings of BareArguments
+	JSONText           bool   // strings between tags are JSON
+	CDATA              bool   // a string between tags may stand in a CDATA section
 }
 
 // CallNotation returns how the model writes calls, so that it can be made to write some. ok is false
-// if that is not known, or if arguments are not JSON objects.
+// if that is not known.
 func (c *Chat) CallNotation() (n CallNotation, ok bool) {
 	if c.calls() == nil {
 		return n, false
 	}
-	return CallNotation(*c.calls()), true
+	known := c.calls()
+	n = CallNotation{Before: known.Before, Infix: known.Infix, After: known.After, Between: known.Between, ID: known.ID, Index: known.Index}
+	if a := known.Arguments; a != nil {
+		n.Arguments = &CallArguments{
+			Kind: ArgumentKind(a.Kind), First: a.First, Next: a.Next, Empty: a.Empty, Equals: a.Equals, EqualsText: a.EqualsText,
+			End: a.End, Stop: a.Stop, Quote: a.Quote, JSONText: a.JSONText, CDATA: a.CDATA,
+		}
+	}
+	return n, true
 }
 
 // Feed takes the next piece of the answer and returns what is certain now. How an answer is cut

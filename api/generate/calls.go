@@ -62,7 +62,7 @@ func (m *Model) forceCalls(c *Conversation, r *Request) error {
 		if calls.field == "parallel_tool_calls" {
 			return nil
 		}
-		return wire.Invalidf(calls.field, "'%s' is not supported: the calls of %s are not JSON objects, or its chat template does not show them.", calls.field, m.Name)
+		return wire.Invalidf(calls.field, "'%s' is not supported: the chat template of %s does not show how the model writes calls.", calls.field, m.Name)
 	}
 	for i, t := range tools {
 		if c.Tool != "" && t.Name != c.Tool {
@@ -100,7 +100,12 @@ func (c *calls) write(w io.Writer) {
 	if c == nil {
 		return
 	}
-	fmt.Fprintf(w, "%t %t %q ", c.required, c.single, c.notation)
+	n := c.notation
+	if n.Arguments != nil {
+		fmt.Fprintf(w, "%+v ", *n.Arguments)
+		n.Arguments = nil
+	}
+	fmt.Fprintf(w, "%t %t %q ", c.required, c.single, fmt.Sprint(n))
 	for _, t := range c.tools {
 		fmt.Fprintf(w, "%q %q ", t.name, t.schema)
 	}
@@ -109,37 +114,85 @@ func (c *calls) write(w io.Writer) {
 // position reads calls in the notation of the template.
 func (c *calls) position(b *grammar.Builder, f *frame) (grammar.Pos, error) {
 	n := &c.notation
-	one := b.Rule()
+	first, err := c.one(b, f, firstCall)
+	if err != nil {
+		return grammar.Fail, err
+	}
+	after := c.text(b, f, n.After, firstCall, grammar.Return)
+	if n.Between != "" && !c.single {
+		again := first
+		if n.Index != "" {
+			if again, err = c.one(b, f, laterCall); err != nil {
+				return grammar.Fail, err
+			}
+		}
+		after = b.Repeat(0, dfa.Unbounded, func(next grammar.Pos) grammar.Pos { return c.text(b, f, n.Between, laterCall, b.Call(again, next)) }, after)
+	}
+	return c.text(b, f, n.Before, firstCall, b.Call(first, after)), nil
+}
+
+// order is where a call stands in an answer.
+type order bool
+
+const (
+	firstCall order = false
+	laterCall order = true
+)
+
+// one makes the rule of a call without what stands before and after it.
+func (c *calls) one(b *grammar.Builder, f *frame, which order) (grammar.Rule, error) {
+	rule := b.Rule()
 	var alts []grammar.Pos
 	for _, t := range c.tools {
-		at, err := jsonschema.AppendObject(b, t.schema, grammar.Return)
+		at, err := c.arguments(b, f, t.schema)
 		if err != nil {
 			refused := &Constraint{Field: fmt.Sprintf("tools[%d].function.parameters", t.index)}
-			return grammar.Fail, refused.refusal(err)
+			return rule, refused.refusal(err)
 		}
-		alts = append(alts, b.Literal(t.name, c.text(b, f, n.Infix, at)))
+		alts = append(alts, b.Literal(t.name, c.text(b, f, c.notation.Infix, which, at)))
 	}
-	b.Define(one, b.Split(alts...))
-	after := c.text(b, f, n.After, grammar.Return)
-	if n.Between != "" && !c.single {
-		after = b.Repeat(0, dfa.Unbounded, func(next grammar.Pos) grammar.Pos { return c.text(b, f, n.Between, b.Call(one, next)) }, after)
+	b.Define(rule, b.Split(alts...))
+	return rule, nil
+}
+
+// arguments reads the arguments of a call.
+func (c *calls) arguments(b *grammar.Builder, f *frame, schema []byte) (grammar.Pos, error) {
+	a := c.notation.Arguments
+	if a == nil {
+		return jsonschema.AppendObject(b, schema, grammar.Return)
 	}
-	return c.text(b, f, n.Before, b.Call(one, after)), nil
+	return jsonschema.AppendLaidOut(b, schema, &jsonschema.Layout{
+		Kind: jsonschema.Kind(a.Kind), First: a.First, Next: a.Next, Empty: a.Empty, Equals: a.Equals, EqualsText: a.EqualsText,
+		End: a.End, Stop: a.Stop, Quote: a.Quote, JSONText: a.JSONText, CDATA: a.CDATA,
+		Marker: func(text string, next grammar.Pos) grammar.Pos { return f.marker(b, text, next) },
+	}, grammar.Return)
 }
 
 // text reads a part of the notation.
-func (c *calls) text(b *grammar.Builder, f *frame, part string, next grammar.Pos) grammar.Pos {
-	if c.notation.ID == "" {
+func (c *calls) text(b *grammar.Builder, f *frame, part string, which order, next grammar.Pos) grammar.Pos {
+	place, named, made := c.notation.ID, "call id", callID
+	if c.notation.Index != "" {
+		if place = c.notation.Index; which == firstCall {
+			part, place = strings.ReplaceAll(part, place, "0"), ""
+		}
+		named, made = "call number", callNumber
+	}
+	if place == "" {
 		return f.marker(b, part, next)
 	}
-	pieces := strings.Split(part, c.notation.ID)
+	pieces := strings.Split(part, place)
 	for i := len(pieces) - 1; i >= 0; i-- {
 		next = f.marker(b, pieces[i], next)
 		if i > 0 {
-			next = b.Term(b.Library().Named("call id", callID), next)
+			next = b.Term(b.Library().Named(named, made), next)
 		}
 	}
 	return next
+}
+
+// callNumber is the number of a call that is not the first.
+func callNumber() *dfa.Expr {
+	return dfa.Concat(dfa.Byte('1', '9'), dfa.Repeat(dfa.Byte('0', '9'), 0, 2))
 }
 
 // callID is an id of a call.

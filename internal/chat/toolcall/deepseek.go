@@ -19,6 +19,12 @@ var deepseekV3 = spec{
 		head: []field{{kind: skipField, until: deepseekSep}, {kind: nameField, until: "\n"}},
 		end:  deepseekEnd,
 	}},
+	written: &Notation{
+		Before:  deepseekCalls + deepseekCall + "function" + deepseekSep,
+		Infix:   "\n```json\n",
+		Between: "\n```" + deepseekEnd + "\n" + deepseekCall + "function" + deepseekSep,
+		After:   "\n```" + deepseekEnd + deepseekDone,
+	},
 }
 
 // deepseekV31 is that of DeepSeek V3.1: the name and the arguments, nothing more.

@@ -11,4 +11,7 @@ var granite = spec{
 		{open: "<tool_call>", close: "</tool_call>", objects: true},
 	},
 	frames: []string{"<response>", "</response>"},
+	written: &Notation{
+		Before: `<|tool_call|>[{"name": "`, Infix: `", "arguments": `, Between: `}, {"name": "`, After: `}]`,
+	},
 }

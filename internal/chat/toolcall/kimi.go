@@ -11,4 +11,11 @@ var kimi = spec{
 		end: "<|tool_call_end|>",
 	}},
 	ids: kimiID,
+	written: &Notation{
+		Before:  "<|tool_calls_section_begin|><|tool_call_begin|>functions.",
+		Infix:   ":" + callIndex + "<|tool_call_argument_begin|>",
+		Between: "<|tool_call_end|><|tool_call_begin|>functions.",
+		After:   "<|tool_call_end|><|tool_calls_section_end|>",
+		Index:   callIndex,
+	},
 }

@@ -1,13 +1,13 @@
 package toolcall
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/heftai/heft/internal/chat"
 )
 
-// A Notation is how a template writes calls whose arguments are JSON objects, as text that a model
-// can be made to write:
+// A Notation is how a template writes calls, as text that a model can be made to write:
 //
 //	Before NAME Infix ARGUMENTS { Between NAME Infix ARGUMENTS } After
 type Notation struct {
@@ -16,10 +16,17 @@ type Notation struct {
 	Between string
 	// ID stands in the texts above for the id of a call, of nine letters and digits.
 	ID string
+	// Index stands in the texts above for the number of a call, from 0 on; "" if there is none.
+	Index string
+	// Arguments say how arguments are written; nil if they are a JSON object.
+	Arguments *Arguments
 }
 
-// Notation learns how the templates write calls, and checks that f reads them back. It returns nil if
-// arguments are not JSON objects after the name, or if the template writes no calls.
+// callIndex stands for the number of a call in notations of the table.
+const callIndex = "\x00"
+
+// Notation learns how the templates write calls, and checks that f reads them back. If they write
+// none, or one call only, the table may have the notation. It returns nil if neither is known.
 func (f *Family) Notation(templates *chat.Set) *Notation {
 	if templates == nil || !f.Calls() {
 		return nil
@@ -28,6 +35,7 @@ func (f *Family) Notation(templates *chat.Set) *Notation {
 	if err != nil {
 		return nil
 	}
+	var learned *Notation
 	for _, s := range settings {
 		p := newProber(t, templates.SpecialTokens)
 		p.setting = s
@@ -35,11 +43,20 @@ func (f *Family) Notation(templates *chat.Set) *Notation {
 		if !ok {
 			continue
 		}
-		if n := a.notation(f); n != nil {
-			return n
+		if learned = a.notation(f); learned == nil {
+			learned = a.argumentNotation(f)
+		}
+		if learned != nil {
+			break
 		}
 	}
-	return nil
+	if learned != nil && (learned.Between != "" || f.spec.written == nil) {
+		return learned
+	}
+	if written := f.writtenNotation(newProber(t, templates.SpecialTokens)); written != nil {
+		return written
+	}
+	return learned
 }
 
 // notation finds the texts around the name and the arguments of one call and of two.
@@ -53,31 +70,14 @@ func (a *answers) notation(f *Family) *Notation {
 	if !ok {
 		return nil
 	}
-	for _, t := range f.thinks { // an empty thought is not the call's
-		if i := strings.LastIndex(before, t.close); i >= 0 {
-			before = before[i+len(t.close):]
-		}
-	}
-	n := &Notation{Before: strings.TrimLeft(before, " \t\r\n"), Infix: infix, After: strings.TrimRight(after, " \t\r\n"), ID: a.id(first)}
-	if n.Before == "" && before != "" {
-		n.Before = before
-	}
-	if strings.HasPrefix(before, " ") && strings.HasPrefix(n.Before, "to=") {
-		n.Before = " " + n.Before // after a header
-	}
+	n := &Notation{Before: a.beforeCalls(f, before), Infix: infix, After: strings.TrimRight(after, " \t\r\n"), ID: a.id(first)}
 	if a.namedIDs {
 		n.ID = ""
 	}
 	if text, ok := a.answer("", "", first, second); ok {
 		n.Between = a.between(n, text, first, second)
 	}
-	if !a.reads(f, n) {
-		n.Between = ""
-		if !a.reads(f, n) {
-			return nil
-		}
-	}
-	return n
+	return a.checked(f, n)
 }
 
 // between is the text between two calls; "" if the second is not written like the first.
@@ -111,16 +111,25 @@ func splitCall(text, name string) (before, infix, after string, ok bool) {
 	return "", "", "", false
 }
 
-// reads reports whether f reads calls that are written so.
+// reads reports whether f reads calls that are written so, with arguments and, where arguments are
+// not JSON, without.
 func (a *answers) reads(f *Family, n *Notation) bool {
-	arguments := `{"zqa":"x","zqn":7}`
-	text := n.Before + probeNames[0] + n.Infix + arguments
+	return a.readsArguments(f, n, `{"zqa":"x","zqn":7}`) && (n.Arguments == nil || a.readsArguments(f, n, `{}`))
+}
+
+func (a *answers) readsArguments(f *Family, n *Notation, arguments string) bool {
+	written := arguments
+	if n.Arguments != nil {
+		written = n.Arguments.write(arguments != `{}`)
+	}
+	text := n.numbered(n.Before+probeNames[0]+n.Infix, 0) + written
 	want := 1
 	if n.Between != "" {
-		text += n.Between + probeNames[1] + n.Infix + arguments
+		text += n.numbered(n.Between+probeNames[1]+n.Infix, 1) + written
 		want = 2
 	}
-	m := f.Parse(text+n.After, Options{Prompt: a.header, Tools: a.tools})
+	o := Options{Prompt: a.header, Tools: a.tools}
+	m := f.Parse(f.Frame(o).Inside+text+n.After, o)
 	if len(m.Calls) != want || strings.TrimSpace(m.Content) != "" {
 		return false
 	}
@@ -130,4 +139,12 @@ func (a *answers) reads(f *Family, n *Notation) bool {
 		}
 	}
 	return true
+}
+
+// numbered writes the number of a call in a text of n.
+func (n *Notation) numbered(text string, index int) string {
+	if n.Index == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, n.Index, strconv.Itoa(index))
 }

@@ -10,7 +10,13 @@ var lfm2 = spec{
 		open: "<|tool_call_start|>", close: "<|tool_call_end|>", objects: true,
 		head: []field{{kind: nameField, until: "("}}, body: bodyPython,
 	}},
+	written: &Notation{
+		Before: "<|tool_call_start|>[", Between: "), ", After: ")]<|tool_call_end|>", Arguments: &pythonArguments,
+	},
 }
+
+// pythonArguments are keyword arguments up to the closing parenthesis.
+var pythonArguments = Arguments{Kind: PythonArguments, First: "(", Next: ", ", Empty: "(", Equals: "=", EqualsText: "="}
 
 // olmo3 is that of OLMo 3: Python calls, a line each, in <function_calls>.
 var olmo3 = spec{

@@ -2,6 +2,7 @@ package toolcall
 
 import (
 	"bytes"
+	"strings"
 
 	"github.com/heftai/heft/internal/chat"
 )
@@ -20,7 +21,7 @@ const (
 	anyType = stringType | numberType | boolType | nullType | objectType | arrayType
 )
 
-// A toolbox holds the parameters of the tools that a model may call.
+// A toolbox holds the schemas of the parameters of the tools that a model may call.
 type toolbox map[string]*chat.Dict
 
 // newToolbox reads tools as clients send them: objects with a function, or the
@@ -41,7 +42,7 @@ func newToolbox(tools chat.Value) toolbox {
 		}
 		name, _ := tool.Get("name")
 		if s, ok := name.(string); ok {
-			box[s] = member(member(tool, "parameters"), "properties")
+			box[s] = member(tool, "parameters")
 		}
 	}
 	return box
@@ -49,12 +50,12 @@ func newToolbox(tools chat.Value) toolbox {
 
 // types are those that a parameter may have; all where nothing is said.
 func (b toolbox) types(tool, parameter string) types {
-	properties := b[tool]
+	properties := member(b[tool], "properties")
 	if properties == nil {
 		return anyType
 	}
 	schema, _ := properties.Get(parameter)
-	if t := typesOf(schema, 0); t != 0 {
+	if t := typesOf(schema, b[tool], 0); t != 0 {
 		return t
 	}
 	return anyType
@@ -71,8 +72,8 @@ func member(v chat.Value, key string) *chat.Dict {
 	return d
 }
 
-// typesOf reads the types that a schema allows; 0 if it does not say.
-func typesOf(schema chat.Value, depth int) types {
+// typesOf reads the types that a schema within root allows; 0 if it does not say.
+func typesOf(schema chat.Value, root *chat.Dict, depth int) types {
 	d, _ := schema.(*chat.Dict)
 	if d == nil || depth > 8 {
 		return 0
@@ -80,12 +81,18 @@ func typesOf(schema chat.Value, depth int) types {
 	if t, ok := d.Get("type"); ok {
 		return namedTypes(t)
 	}
+	if v, ok := d.Get("const"); ok {
+		return typeOf(v)
+	}
+	if v, ok := d.Get("$ref"); ok {
+		return typesOf(definition(v, root), root, depth+1)
+	}
 	var all types
 	for _, key := range []string{"anyOf", "oneOf"} {
 		list, _ := d.Get(key)
 		if list, ok := list.(*chat.List); ok {
 			for _, item := range list.Items {
-				t := typesOf(item, depth+1)
+				t := typesOf(item, root, depth+1)
 				if t == 0 {
 					return 0
 				}
@@ -101,6 +108,20 @@ func typesOf(schema chat.Value, depth int) types {
 		}
 	}
 	return all
+}
+
+// definition is the schema that a reference to a definition of root names; nil if it is another one.
+func definition(ref chat.Value, root *chat.Dict) chat.Value {
+	text, _ := ref.(string)
+	for _, key := range []string{"$defs", "definitions"} {
+		if name, ok := strings.CutPrefix(text, "#/"+key+"/"); ok {
+			if definitions := member(root, key); definitions != nil {
+				schema, _ := definitions.Get(name)
+				return schema
+			}
+		}
+	}
+	return nil
 }
 
 func namedTypes(v chat.Value) types {

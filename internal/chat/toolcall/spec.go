@@ -20,6 +20,8 @@ type spec struct {
 	// them before the answer. Markers that open reasoning need no seed.
 	seeds []string
 	ids   idStyle
+	// written is how calls are written where the templates do not show it; nil if they do.
+	written *Notation
 }
 
 // A think is a pair of markers with reasoning between them.

@@ -9,13 +9,13 @@ import (
 func (c *compiler) emit(s *set, path string, next grammar.Pos) (grammar.Pos, error) {
 	var alts []grammar.Pos
 	if s.null {
-		alts = append(alts, c.b.Literal("null", next))
+		alts = append(alts, c.b.Literal(c.word("null"), next))
 	}
 	if s.yes {
-		alts = append(alts, c.b.Literal("true", next))
+		alts = append(alts, c.b.Literal(c.word("true"), next))
 	}
 	if s.no {
-		alts = append(alts, c.b.Literal("false", next))
+		alts = append(alts, c.b.Literal(c.word("false"), next))
 	}
 	for _, n := range s.numbers {
 		t, err := c.numberTerminal(n, path)
@@ -25,11 +25,11 @@ func (c *compiler) emit(s *set, path string, next grammar.Pos) (grammar.Pos, err
 		alts = append(alts, c.b.Term(t, next))
 	}
 	for _, t := range s.strings {
-		term, err := c.strTerminal(t, path)
+		at, err := c.text(t, path, next)
 		if err != nil {
 			return grammar.Fail, err
 		}
-		alts = append(alts, c.b.Term(term, next))
+		alts = append(alts, at)
 	}
 	for _, a := range s.arrays {
 		at, err := c.array(a, next)
@@ -39,7 +39,7 @@ func (c *compiler) emit(s *set, path string, next grammar.Pos) (grammar.Pos, err
 		alts = append(alts, at)
 	}
 	for _, o := range s.objects {
-		at, err := c.record(o, path, next)
+		at, err := c.record(o, path, false, next)
 		if err != nil {
 			return grammar.Fail, err
 		}
@@ -206,7 +206,10 @@ func (c *compiler) uniqueItems(a *array, end grammar.Pos) (grammar.Pos, error) {
 			if used>>i&1 != 0 || a.max >= 0 && have >= a.max {
 				continue
 			}
-			at := c.b.Literal(v, after[used|1<<i])
+			at, err := c.spelled(v, after[used|1<<i])
+			if err != nil {
+				return grammar.Fail, err
+			}
 			if have > 0 {
 				at = c.comma(at)
 			} else {

@@ -231,12 +231,15 @@ func (c *compiler) keyTerminal(d *dfa.DFA, names []string) (*grammar.Terminal, e
 	for _, name := range names {
 		texts = append(texts, jsontext.Spellings(name)...)
 	}
-	if d == nil {
+	if d == nil && c.layout == nil {
 		all := c.b.Library().Named("key", jsontext.Short)
 		if len(names) == 0 {
 			return all, nil
 		}
 		return all.Except(texts), nil
+	}
+	if d == nil {
+		d = c.short()
 	}
 	alts := make([]*dfa.Expr, len(texts))
 	for i, t := range texts {
@@ -249,11 +252,16 @@ func (c *compiler) keyTerminal(d *dfa.DFA, names []string) (*grammar.Terminal, e
 	if d, err = dfa.Subtract(d, minus, c.b.Budget); err != nil {
 		return nil, err
 	}
+	if c.kind() == Tags {
+		if d, err = without(c.layout.Stop, d, c.b.Budget); err != nil {
+			return nil, err
+		}
+	}
 	return c.b.Terminal(d), nil
 }
 
-// record reads an object.
-func (c *compiler) record(o *record, path string, next grammar.Pos) (grammar.Pos, error) {
+// record reads an object; laid says that it has the layout of c.
+func (c *compiler) record(o *record, path string, laid bool, next grammar.Pos) (grammar.Pos, error) {
 	list, names, ok, err := c.members(o)
 	if err != nil || !ok {
 		return grammar.Fail, err
@@ -262,7 +270,10 @@ func (c *compiler) record(o *record, path string, next grammar.Pos) (grammar.Pos
 	if err != nil {
 		return grammar.Fail, err
 	}
-	w := &writer{c: c, members: list, rest: rest, end: c.space(c.b.Literal("}", next)), top: 1, most: -1}
+	w := &writer{c: c, members: list, rest: rest, laid: laid, end: next, top: 1, most: -1}
+	if !laid {
+		w.end = c.space(c.b.Literal("}", next))
+	}
 	required := 0
 	for _, m := range list {
 		if m.required {
@@ -279,5 +290,8 @@ func (c *compiler) record(o *record, path string, next grammar.Pos) (grammar.Pos
 		w.most, w.top = o.max, o.max
 	}
 	at, err := w.write(path)
+	if laid {
+		return at, err
+	}
 	return c.b.Literal("{", at), err
 }

@@ -12,7 +12,6 @@ import (
 
 // strTerminal returns the terminal of the strings of t.
 func (c *compiler) strTerminal(t *str, path string) (*grammar.Terminal, error) {
-	lib := c.b.Library()
 	least, most := t.min, t.max
 	for _, f := range t.formats {
 		if n := formats[f.text].most; n > 0 {
@@ -21,7 +20,10 @@ func (c *compiler) strTerminal(t *str, path string) (*grammar.Terminal, error) {
 	}
 	bare := len(t.patterns)+len(t.formats)+len(t.not) == 0
 	if t.texts == nil && bare {
-		plain := lib.Named("string", jsontext.String)
+		plain, err := c.anyString()
+		if err != nil {
+			return nil, err
+		}
 		if least == 0 && most < 0 {
 			return plain, nil
 		}
@@ -29,7 +31,7 @@ func (c *compiler) strTerminal(t *str, path string) (*grammar.Terminal, error) {
 			return counted, nil
 		}
 	}
-	if t.texts == nil && len(t.not) == 0 {
+	if t.texts == nil && len(t.not) == 0 && c.kind() != Tags {
 		open := *t
 		open.min, open.max = 0, -1
 		d, err := c.strDFA(&open, path)
@@ -48,7 +50,27 @@ func (c *compiler) strTerminal(t *str, path string) (*grammar.Terminal, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.kind() == Tags {
+		if d, err = without(c.layout.Stop, d, c.b.Budget); err != nil {
+			return nil, err
+		}
+	}
 	return c.b.Terminal(d), nil
+}
+
+// anyString returns the terminal of all strings: in layouts in their shortest spelling, which more
+// readers know.
+func (c *compiler) anyString() (*grammar.Terminal, error) {
+	switch c.kind() {
+	case 0:
+		return c.b.Library().Named("string", jsontext.String), nil
+	case Tags:
+		short := c.short()
+		return c.b.Library().NamedDFA("string without "+c.layout.Stop, func(b *dfa.Budget) (*dfa.DFA, error) {
+			return without(c.layout.Stop, short, b)
+		}), nil
+	}
+	return c.b.Library().Named("key", jsontext.Short), nil
 }
 
 // terminal shares the terminals of formats between grammars.

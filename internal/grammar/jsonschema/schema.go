@@ -52,15 +52,15 @@ func AnyObject(lib *grammar.Library) (*grammar.Grammar, error) {
 // Append adds the documents that satisfy a schema to a grammar, before next. Errors are of type
 // *Error.
 func Append(b *grammar.Builder, schema []byte, next grammar.Pos) (grammar.Pos, error) {
-	return add(b, schema, false, next)
+	return add(b, schema, false, nil, next)
 }
 
 // AppendObject is Append for the objects among the documents.
 func AppendObject(b *grammar.Builder, schema []byte, next grammar.Pos) (grammar.Pos, error) {
-	return add(b, schema, true, next)
+	return add(b, schema, true, nil, next)
 }
 
-func add(b *grammar.Builder, schema []byte, objects bool, next grammar.Pos) (grammar.Pos, error) {
+func add(b *grammar.Builder, schema []byte, objects bool, l *Layout, next grammar.Pos) (grammar.Pos, error) {
 	v, err := parseValue(schema)
 	if err != nil {
 		return grammar.Fail, fail("", "the schema is not valid JSON: %v", err)
@@ -68,6 +68,7 @@ func add(b *grammar.Builder, schema []byte, objects bool, next grammar.Pos) (gra
 	c := &compiler{
 		b: b, rules: map[string]grammar.Rule{}, sets: map[string]*set{}, busy: map[string]bool{}, ids: map[any]int32{},
 		dfas: map[*str]*dfa.DFA{}, patterns: map[string]*dfa.DFA{},
+		layout: l,
 	}
 	root, err := c.add(v, "")
 	if err != nil {
@@ -91,9 +92,16 @@ func (c *compiler) begin(k conj, objects bool, next grammar.Pos) (grammar.Pos, e
 		return grammar.Fail, err
 	}
 	rule := c.b.Rule()
-	at, err := c.emit(&set{objects: s.objects}, c.path(k), grammar.Return)
-	c.b.Define(rule, at)
-	return c.b.Call(rule, next), err
+	var alts []grammar.Pos
+	for _, o := range s.objects {
+		at, err := c.record(o, c.path(k), c.layout != nil, grammar.Return)
+		if err != nil {
+			return grammar.Fail, err
+		}
+		alts = append(alts, at)
+	}
+	c.b.Define(rule, c.b.Split(alts...))
+	return c.b.Call(rule, next), nil
 }
 
 // publicError gives errors of grammars the type *Error.
@@ -137,6 +145,7 @@ type compiler struct {
 	patterns map[string]*dfa.DFA
 	todo     []task
 	depth    int
+	layout   *Layout // nil: JSON
 }
 
 // task is a rule that has no begin yet.

@@ -1,7 +1,10 @@
 package jsonschema
 
 import (
+	"strings"
+
 	"github.com/heftai/heft/internal/grammar"
+	"github.com/heftai/heft/internal/grammar/dfa"
 	"github.com/heftai/heft/internal/grammar/jsontext"
 )
 
@@ -11,6 +14,7 @@ type writer struct {
 	c       *compiler
 	members []member
 	rest    []others
+	laid    bool // in the layout of c
 	end     grammar.Pos
 	least   int
 	most    int // below 0: any number
@@ -59,15 +63,43 @@ func (w *writer) write(path string) (grammar.Pos, error) {
 
 // separated reads what stands before a property if n were written.
 func (w *writer) separated(n int, next grammar.Pos) grammar.Pos {
-	if n == 0 {
+	switch {
+	case w.laid && n == 0:
+		return w.c.marked(w.c.layout.First, next)
+	case w.laid:
+		return w.c.marked(w.c.layout.Next, next)
+	case n == 0:
 		return w.c.space(next)
 	}
 	return w.c.comma(next)
 }
 
+// ending reads what follows n properties.
+func (w *writer) ending(n int) grammar.Pos {
+	if w.laid && n == 0 {
+		return w.c.marked(w.c.layout.Empty, w.end)
+	}
+	return w.end
+}
+
 // member reads a property.
 func (w *writer) member(m *member, next grammar.Pos) grammar.Pos {
-	return w.c.b.Literal(jsontext.Quote(m.name)+":", w.value(m.c, next))
+	if w.laid {
+		if !w.c.layout.names(m.name) {
+			w.err = firstError(w.err, fail(w.c.path(m.c), "the model's notation of calls has no way to write the name %q", m.name))
+		}
+		at, err := w.c.argument(m.name, m.c, next)
+		w.err = firstError(w.err, err)
+		return w.c.b.Literal(m.name, at)
+	}
+	key := jsontext.Quote(m.name)
+	switch kind := w.c.kind(); {
+	case kind == Bare && bareName(m.name, Bare):
+		key = m.name
+	case kind == Tags && strings.Contains(key, w.c.layout.Stop):
+		w.err = firstError(w.err, fail(w.c.path(m.c), "the model's notation of calls has no way to write the name %q", m.name))
+	}
+	return w.c.b.Literal(key+":", w.value(m.c, next))
 }
 
 func (w *writer) value(k conj, next grammar.Pos) grammar.Pos {
@@ -80,6 +112,10 @@ func (w *writer) value(k conj, next grammar.Pos) grammar.Pos {
 func (w *writer) other(next grammar.Pos) grammar.Pos {
 	var alts []grammar.Pos
 	for _, o := range w.rest {
+		if w.laid || w.c.kind() == Bare {
+			alts = append(alts, w.bareOther(o, next))
+			continue
+		}
 		alts = append(alts, w.c.b.Term(o.key, w.c.b.Literal(":", w.value(o.c, next))))
 	}
 	return w.c.b.Split(alts...)
@@ -92,11 +128,33 @@ func (w *writer) others(n int) grammar.Pos {
 		most = w.most - n
 	}
 	if len(w.rest) == 0 || most == 0 {
-		return w.c.closed(least == 0, w.end)
+		return w.c.closed(least == 0, w.ending(n))
 	}
+	again := func(next grammar.Pos) grammar.Pos { return w.separated(1, w.other(next)) }
 	if n > 0 {
-		return w.c.b.Repeat(least, most, func(next grammar.Pos) grammar.Pos { return w.c.comma(w.other(next)) }, w.end)
+		return w.c.b.Repeat(least, most, again, w.end)
 	}
-	more := w.c.b.Repeat(max(least-1, 0), max(most-1, -1), func(next grammar.Pos) grammar.Pos { return w.c.comma(w.other(next)) }, w.end)
-	return w.c.b.Split(w.c.space(w.other(more)), w.c.closed(least == 0, w.end))
+	more := w.c.b.Repeat(max(least-1, 0), max(most-1, -1), again, w.end)
+	return w.c.b.Split(w.separated(0, w.other(more)), w.c.closed(least == 0, w.ending(0)))
+}
+
+// bareOther reads a property with a name that is not listed and has no quotes.
+func (w *writer) bareOther(o others, next grammar.Pos) grammar.Pos {
+	names, err := dfa.Compile(dfa.Concat(dfa.Literal(`"`), bareNames(), dfa.Literal(`"`)), w.c.b.Budget)
+	if err == nil {
+		names, err = dfa.Intersect(names, o.key.DFA(), w.c.b.Budget)
+	}
+	if err == nil {
+		names, err = w.c.raw(names, "\n", "")
+	}
+	if err != nil {
+		w.err = firstError(w.err, err)
+		return grammar.Fail
+	}
+	if !w.laid {
+		return w.c.b.Term(w.c.b.Terminal(names), w.c.b.Literal(":", w.value(o.c, next)))
+	}
+	at, err := w.c.argument("", o.c, next)
+	w.err = firstError(w.err, err)
+	return w.c.b.Term(w.c.b.Terminal(names), at)
 }

@@ -87,6 +87,17 @@ func Lengths(least, most int) *dfa.Expr {
 	return dfa.Concat(quote, dfa.Repeat(Char(Any), least, most), quote)
 }
 
+// Escape is how a string has a byte of UTF-8, in its shortest spelling.
+func Escape(b byte) string {
+	switch i := strings.IndexByte(short, b); {
+	case i >= 0:
+		return `\` + `bfnrt"\`[i:i+1]
+	case b < ' ':
+		return fmt.Sprintf(`\u%04x`, b)
+	}
+	return string([]byte{b})
+}
+
 // Quote writes s in its shortest spelling, with quotes.
 func Quote(s string) string {
 	var b strings.Builder

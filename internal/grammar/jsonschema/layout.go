@@ -1,0 +1,463 @@
+package jsonschema
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/heftai/heft/internal/grammar"
+	"github.com/heftai/heft/internal/grammar/dfa"
+	"github.com/heftai/heft/internal/grammar/jsontext"
+)
+
+// Kind is a way to write an object that is not JSON.
+type Kind uint8
+
+// The kinds.
+const (
+	// Tags writes each property between tags: strings as they are, other values as JSON.
+	Tags Kind = iota + 1
+	// Python writes keyword arguments, with True, False and None.
+	Python
+	// Bare writes keys without quotes, and strings between quotes of the layout's own.
+	Bare
+)
+
+// A Layout is how an object is written that is not JSON:
+//
+//	First KEY Equals VALUE End { Next KEY Equals VALUE End }
+//
+// and Empty if it has no properties. Before a string stands EqualsText in place of Equals. Objects
+// within it are written as the kind has it. A layout that writes strings as they are leaves open
+// whether a text is a string or another value, so that a string is not written like a value of a type
+// that the property's schema allows beside strings.
+type Layout struct {
+	Kind               Kind
+	First, Next, Empty string
+	Equals, EqualsText string
+	End                string
+	Stop               string // ends End and is in no value of Tags
+	Quote              string // stands around strings of Bare
+	JSONText           bool   // strings of Tags are JSON
+	CDATA              bool   // a string of Tags may stand in a CDATA section
+	// Marker reads a text of the layout, which may hold special tokens.
+	Marker func(text string, next grammar.Pos) grammar.Pos
+}
+
+// AppendLaidOut adds the objects that satisfy a schema to a grammar, written as l has it, before
+// next. Errors are of type *Error.
+func AppendLaidOut(b *grammar.Builder, schema []byte, l *Layout, next grammar.Pos) (grammar.Pos, error) {
+	return add(b, schema, true, l, next)
+}
+
+// kind is how nested values are written; 0 is JSON.
+func (c *compiler) kind() Kind {
+	if c.layout == nil {
+		return 0
+	}
+	return c.layout.Kind
+}
+
+// pythonWords are the names that Python has for JSON's.
+var pythonWords = map[string]string{"null": "None", "true": "True", "false": "False"}
+
+// word is the spelling of null, true or false.
+func (c *compiler) word(json string) string {
+	if c.kind() == Python {
+		return pythonWords[json]
+	}
+	return json
+}
+
+// text reads a string.
+func (c *compiler) text(t *str, path string, next grammar.Pos) (grammar.Pos, error) {
+	if c.kind() != Bare {
+		term, err := c.strTerminal(t, path)
+		if err != nil {
+			return grammar.Fail, err
+		}
+		return c.b.Term(term, next), nil
+	}
+	d, err := c.strDFA(t, path)
+	if err == nil {
+		d, err = c.raw(d, c.layout.Quote, c.layout.Quote)
+	}
+	if err != nil {
+		return grammar.Fail, err
+	}
+	return c.marked(c.layout.Quote, c.b.Term(c.b.Terminal(d), c.marked(c.layout.Quote, next))), nil
+}
+
+// spelled reads the value that a JSON text spells.
+func (c *compiler) spelled(v string, next grammar.Pos) (grammar.Pos, error) {
+	switch {
+	case v[0] == '"' && c.kind() == Bare:
+		var text string
+		if err := json.Unmarshal([]byte(v), &text); err != nil {
+			return grammar.Fail, err
+		}
+		return c.text(&str{texts: []string{text}, max: -1}, "", next)
+	case v == "null" || v == "true" || v == "false":
+		v = c.word(v)
+	}
+	return c.b.Literal(v, next), nil
+}
+
+// argument reads the value of a property of the object that has the layout, with what stands around it.
+func (c *compiler) argument(name string, k conj, next grammar.Pos) (grammar.Pos, error) {
+	l := c.layout
+	s, err := c.normal(k)
+	if err != nil {
+		return grammar.Fail, err
+	}
+	next = l.Marker(l.End, next)
+	if l.Kind != Tags || l.JSONText {
+		texts, values := &set{strings: s.strings}, *s
+		values.strings = nil
+		text, err1 := c.emit(texts, c.path(k), next)
+		value, err2 := c.emit(&values, c.path(k), next)
+		return c.b.Split(c.marked(l.EqualsText, text), c.marked(l.Equals, value)), firstError(err1, err2)
+	}
+	values := *s
+	values.strings = nil
+	value, err := c.emit(&values, c.path(k), next)
+	if err != nil {
+		return grammar.Fail, err
+	}
+	alts := []grammar.Pos{c.marked(l.Equals, value)}
+	for _, w := range []struct {
+		word string
+		may  bool
+	}{{"null", s.null}, {"true", s.yes}, {"false", s.no}} {
+		if w.may {
+			alts = append(alts, c.marked(l.Equals, c.b.Literal(pythonWords[w.word], next)))
+		}
+	}
+	for _, t := range s.strings {
+		d, err := c.strDFA(t, c.path(k))
+		if err != nil {
+			return grammar.Fail, err
+		}
+		text, err := c.tagText(d, c.lookalikes(s, name))
+		if err != nil {
+			return grammar.Fail, err
+		}
+		alts = append(alts, c.marked(l.EqualsText, c.b.Term(c.b.Terminal(text), next)))
+		if !l.CDATA {
+			continue
+		}
+		const open, end = "<![CDATA[", "]]>"
+		if text, err = c.raw(d, end+l.Stop, end+l.End); err != nil {
+			return grammar.Fail, err
+		}
+		alts = append(alts, c.marked(l.EqualsText+open, c.b.Term(c.b.Terminal(text), c.marked(end, next))))
+	}
+	return c.b.Split(alts...), nil
+}
+
+// marked is a marker before a position that may fail.
+func (c *compiler) marked(text string, next grammar.Pos) grammar.Pos {
+	if next == grammar.Fail {
+		return next
+	}
+	return c.layout.Marker(text, next)
+}
+
+// tagText returns the strings of d as they stand between tags, without those that are other values.
+func (c *compiler) tagText(d *dfa.DFA, others types) (*dfa.DFA, error) {
+	text, err := c.raw(d, c.layout.Stop, c.layout.End)
+	if err != nil {
+		return nil, err
+	}
+	if others != 0 {
+		minus, err := dfa.Compile(others.texts(), c.b.Budget)
+		if err != nil {
+			return nil, err
+		}
+		if text, err = dfa.Subtract(text, minus, c.b.Budget); err != nil {
+			return nil, err
+		}
+	}
+	if !c.layout.CDATA {
+		return text, nil
+	}
+	minus, err := dfa.Compile(dfa.Concat(dfa.Literal("<![CDATA["), dfa.Star(dfa.Byte(0, 0xFF))), c.b.Budget)
+	if err != nil {
+		return nil, err
+	}
+	return dfa.Subtract(text, minus, c.b.Budget)
+}
+
+// rawState is a state of an automaton of quoted strings and how much of the stop the text ends with.
+type rawState struct{ q, n int32 }
+
+// raw returns the strings of d, an automaton of quoted strings in their shortest spelling, as they
+// are: without quotes and escapes. Followed by end, they have stop at its end and nowhere else.
+func (c *compiler) raw(d *dfa.DFA, stop, end string) (*dfa.DFA, error) {
+	step := func(s rawState, b byte) (rawState, bool) {
+		n := matched(stop, s.n, b)
+		if int(n) == len(stop) {
+			return s, false
+		}
+		q := s.q
+		for _, e := range []byte(jsontext.Escape(b)) {
+			if q = d.Step(q, e); q == dfa.Dead {
+				return s, false
+			}
+		}
+		return rawState{q, n}, true
+	}
+	accepts := func(s rawState) bool {
+		q := d.Step(s.q, '"')
+		if q == dfa.Dead || !d.Accepts(q) {
+			return false
+		}
+		n := s.n
+		for i := range len(end) {
+			if n = matched(stop, n, end[i]); int(n) == len(stop) {
+				return i == len(end)-1
+			}
+		}
+		return true
+	}
+	if d.IsEmpty() || d.Step(d.Start(), '"') == dfa.Dead {
+		return dfa.Compile(dfa.None(), c.b.Budget)
+	}
+	return dfa.Build(rawState{q: d.Step(d.Start(), '"')}, allBytes, step, accepts, c.b.Budget)
+}
+
+// allBytes are the bytes of UTF-8.
+var allBytes = func() string {
+	var b [0xF5]byte
+	for i := range b {
+		b[i] = byte(i)
+	}
+	return string(b[:])
+}()
+
+// matched returns how much of stop a text ends with after b, if it ended with n bytes of it.
+func matched(stop string, n int32, b byte) int32 {
+	for {
+		if int(n) < len(stop) && stop[n] == b {
+			return n + 1
+		}
+		if n == 0 {
+			return 0
+		}
+		k := n - 1
+		for k > 0 && stop[:k] != stop[n-k:n] {
+			k--
+		}
+		n = k
+	}
+}
+
+// without returns the strings of d, with their quotes, in which stop does not occur.
+func without(stop string, d *dfa.DFA, budget *dfa.Budget) (*dfa.DFA, error) {
+	step := func(s rawState, b byte) (rawState, bool) {
+		s = rawState{d.Step(s.q, b), matched(stop, s.n, b)}
+		return s, s.q != dfa.Dead && int(s.n) < len(stop)
+	}
+	if d.IsEmpty() {
+		return d, nil
+	}
+	return dfa.Build(rawState{q: d.Start()}, allBytes, step, func(s rawState) bool { return d.Accepts(s.q) }, budget)
+}
+
+// types is a set of types other than strings.
+type types uint8
+
+const (
+	nullType types = 1 << iota
+	boolType
+	numberType
+	arrayType
+	objectType
+
+	everyType = nullType | boolType | numberType | arrayType | objectType
+)
+
+// texts are the texts that may stand for a value of one of the types.
+func (t types) texts() *dfa.Expr {
+	space := dfa.Star(dfa.Alt(dfa.Byte('\t', '\r'), dfa.Runes([]dfa.Range{
+		{Lo: ' ', Hi: ' '}, {Lo: 0x85, Hi: 0x85}, {Lo: 0xA0, Hi: 0xA0}, {Lo: 0x1680, Hi: 0x1680}, {Lo: 0x2000, Hi: 0x200A},
+		{Lo: 0x2028, Hi: 0x2029}, {Lo: 0x202F, Hi: 0x202F}, {Lo: 0x205F, Hi: 0x205F}, {Lo: 0x3000, Hi: 0x3000},
+	})))
+	of := func(s string) *dfa.Expr {
+		var alts []*dfa.Expr
+		for i := range len(s) {
+			alts = append(alts, dfa.Byte(s[i], s[i]))
+		}
+		return dfa.Alt(alts...)
+	}
+	any := dfa.Star(dfa.Byte(0, 0xFF))
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	var alts []*dfa.Expr
+	for _, p := range []struct {
+		t types
+		e []*dfa.Expr
+	}{
+		{nullType, []*dfa.Expr{dfa.Literal("null"), dfa.Literal("None")}},
+		{boolType, []*dfa.Expr{dfa.Literal("true"), dfa.Literal("True"), dfa.Literal("false"), dfa.Literal("False")}},
+		{numberType, []*dfa.Expr{dfa.Concat(of("-+._0123456789"), dfa.Star(of("-+._0123456789"+letters)))}},
+		{arrayType, []*dfa.Expr{dfa.Concat(of("[("), any, of("])"))}},
+		{objectType, []*dfa.Expr{dfa.Concat(of("{"), any, of("}"))}},
+	} {
+		if t&p.t != 0 {
+			alts = append(alts, p.e...)
+		}
+	}
+	return dfa.Concat(space, dfa.Alt(alts...), space)
+}
+
+// lookalikes are the types of values as which a reader might take the text of a string of s, the set
+// of the property name. The reader knows the property's schema, but does not follow references.
+func (c *compiler) lookalikes(s *set, name string) types {
+	if c.layout.Equals != c.layout.EqualsText || s.any() {
+		return 0 // the text says what it is, or it may be anything
+	}
+	root, _ := c.root.(*object)
+	if root == nil {
+		return everyType
+	}
+	properties, _ := root.values["properties"].(*object)
+	if properties == nil {
+		return everyType
+	}
+	t, known := c.declared(properties.values[name], 0)
+	if !known {
+		return everyType
+	}
+	return t
+}
+
+// any reports whether s allows every value.
+func (s *set) any() bool {
+	return s.null && s.yes && s.no &&
+		slices.ContainsFunc(s.numbers, (*number).free) &&
+		slices.ContainsFunc(s.strings, (*str).free) &&
+		slices.ContainsFunc(s.arrays, func(a *array) bool {
+			return a.min == 0 && a.max < 0 && len(a.layers)+len(a.contains) == 0 && a.unique == ""
+		}) &&
+		slices.ContainsFunc(s.objects, func(o *record) bool {
+			return o.min == 0 && o.max < 0 && len(o.required)+len(o.layers) == 0 && o.names == nil
+		})
+}
+
+// declared returns the types besides strings that a schema names; known is false if it names none.
+func (c *compiler) declared(v any, depth int) (t types, known bool) {
+	o, _ := v.(*object)
+	if o == nil || depth > 8 {
+		return 0, false
+	}
+	if v, ok := o.get("type"); ok {
+		list, ok := v.([]any)
+		if !ok {
+			list = []any{v}
+		}
+		for _, item := range list {
+			switch item {
+			case "null":
+				t |= nullType
+			case "boolean":
+				t |= boolType
+			case "number", "integer":
+				t |= numberType
+			case "array":
+				t |= arrayType
+			case "object":
+				t |= objectType
+			}
+		}
+		return t, len(list) > 0
+	}
+	if v, ok := o.get("const"); ok {
+		return typeOf(v), true
+	}
+	if ref, ok := o.values["$ref"].(string); ok {
+		root, _ := c.root.(*object)
+		for _, key := range []string{"$defs", "definitions"} {
+			if name, ok := strings.CutPrefix(ref, "#/"+key+"/"); ok && root != nil {
+				if definitions, _ := root.values[key].(*object); definitions != nil {
+					return c.declared(definitions.values[name], depth+1)
+				}
+			}
+		}
+		return 0, false
+	}
+	for _, keyword := range []string{"anyOf", "oneOf"} {
+		list, _ := o.values[keyword].([]any)
+		for _, item := range list {
+			one, ok := c.declared(item, depth+1)
+			if !ok {
+				return 0, false
+			}
+			t, known = t|one, true
+		}
+	}
+	if list, _ := o.values["enum"].([]any); !known {
+		for _, item := range list {
+			t, known = t|typeOf(item), true
+		}
+	}
+	return t, known
+}
+
+// typeOf returns the type of a value, 0 for a string.
+func typeOf(v any) types {
+	switch v.(type) {
+	case nil:
+		return nullType
+	case bool:
+		return boolType
+	case string:
+		return 0
+	case []any:
+		return arrayType
+	case *object:
+		return objectType
+	}
+	return numberType
+}
+
+// names reports whether l has a way to write the name of a property.
+func (l *Layout) names(name string) bool {
+	if l.Kind != Tags {
+		return bareName(name, l.Kind)
+	}
+	end := "\n"
+	if marker := strings.TrimSpace(l.Equals); marker != "" {
+		end = marker[:1]
+	}
+	return name != "" && len(name) <= maxBareName && strings.TrimSpace(name) == name && !strings.ContainsAny(name, "<>\"\n"+end)
+}
+
+// bareName reports whether a name can be a key without quotes.
+func bareName(name string, kind Kind) bool {
+	if name == "" || len(name) > maxBareName || strings.TrimSpace(name) != name {
+		return false
+	}
+	for i, r := range name {
+		plain := r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_')
+		switch {
+		case plain:
+		case kind == Python:
+			if i == 0 || r != '-' && r != '.' {
+				return false
+			}
+		case strings.ContainsRune("<>\"'`:,=(){}[]\\", r) || unicode.IsControl(r):
+			return false
+		}
+	}
+	return true
+}
+
+// maxBareName is the length of the longest key without quotes.
+const maxBareName = 128
+
+// bareNames are the names that a schema does not list, as keys without quotes.
+func bareNames() *dfa.Expr {
+	first := dfa.Alt(dfa.Byte('a', 'z'), dfa.Byte('A', 'Z'), dfa.Byte('_', '_'))
+	return dfa.Concat(first, dfa.Repeat(dfa.Alt(first, dfa.Byte('0', '9')), 0, 63))
+}
