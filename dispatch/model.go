@@ -91,7 +91,7 @@ func (m *Model) take(binding *loader.Binding) error {
 	if layout != nil {
 		homes = layout.Homes
 	}
-	b, err := cpu.New(cpu.Options{Threads: m.options.Threads, Variant: m.options.Variant, Ledger: m.ledger, Layout: layout})
+	b, err := cpu.New(cpu.Options{Threads: m.options.Threads, Variant: m.options.Variant, Ledger: m.ledger, Arena: &m.options.Ledger.arena, Layout: layout})
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (m *Model) take(binding *loader.Binding) error {
 		}
 	}
 	m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, m.devices,
-		residency.Options{Ledger: m.ledger, Mover: &m.options.Ledger.mover, Staging: m.options.StagingBytes,
+		residency.Options{Arena: &m.options.Ledger.arena, Mover: &m.options.Ledger.mover, Staging: m.options.StagingBytes,
 			Converter: converter, Homes: homes, SidecarDir: m.options.CacheDir})
 	if err != nil {
 		return err

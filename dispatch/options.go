@@ -3,6 +3,7 @@ package dispatch
 import (
 	"runtime"
 	"slices"
+	"sync"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/hostmem"
@@ -114,11 +115,13 @@ func (o *Options) here() topology.Machine {
 	return topology.Here()
 }
 
-// A Ledger counts the host memory of one or more models by purpose, and reads their weights with
-// the same workers. Its zero value is ready; it may be read from any goroutine.
+// A Ledger counts the host memory of one or more models by purpose. Their weights share a region of
+// memory and the workers that read them. Its zero value is ready; it may be read from any goroutine.
 type Ledger struct {
 	host  hostmem.Ledger
+	arena hostmem.Arena
 	mover residency.Mover
+	begin sync.Once
 }
 
 // Held is what is held now, in bytes, by purpose: "weights", "kv", "activations",
@@ -135,6 +138,10 @@ func (o *Options) ledger() *hostmem.Ledger {
 	if o.Ledger == nil {
 		o.Ledger = new(Ledger)
 	}
+	o.Ledger.begin.Do(func() {
+		// The KV cache has addresses for more than the limit: it grows at the cost of weights.
+		o.Ledger.arena.Ledger, o.Ledger.arena.Size = &o.Ledger.host, 2*DescribeHost().TotalBytes
+	})
 	return &o.Ledger.host
 }
 

@@ -19,6 +19,8 @@ type Block struct {
 	region   []byte // as mapped, in whole pages
 	ledger   *Ledger
 	purpose  Purpose
+	arena    *Arena // that it is of, or nil
+	space    *space
 	released atomic.Bool
 }
 
@@ -48,7 +50,7 @@ func Alloc(l *Ledger, p Purpose, n int) (*Block, error) {
 // Bytes returns the block's memory, which is valid until the release.
 func (b *Block) Bytes() []byte { return b.data }
 
-// Release unmaps the memory. A second release is ErrReleased and changes nothing.
+// Release returns the memory to the system. A second release is ErrReleased and changes nothing.
 func (b *Block) Release() error {
 	if b.released.Swap(true) {
 		return ErrReleased
@@ -59,6 +61,10 @@ func (b *Block) Release() error {
 		return nil
 	}
 	b.ledger.Add(b.purpose, -int64(len(region)))
+	if b.arena != nil {
+		b.arena.release(b.purpose, b.space, region)
+		return nil
+	}
 	return unmap(region)
 }
 

@@ -42,6 +42,8 @@ func pageOffset([]byte, int) int { return 0 }
 
 func discard([]byte) error { return errors.ErrUnsupported }
 
+func adviseHuge([]byte) {}
+
 func adviseSmall([]byte) {}
 
 // Lazy says that blocks take memory only where they have been written.

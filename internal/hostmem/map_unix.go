@@ -26,9 +26,16 @@ func mapAnonymous(n int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := unsafe.Slice((*byte)(p), size+HugePage)
-	head := int(-uintptr(p) & (HugePage - 1))
-	region := all[head : head+size : head+size]
+	region, err := cut(unsafe.Slice((*byte)(p), size+HugePage), size)
+	if err == nil {
+		adviseHuge(region)
+	}
+	return region, err
+}
+
+// cut returns the first size bytes of all that begin on a huge-page boundary, and unmaps the rest.
+func cut(all []byte, size int) ([]byte, error) {
+	head := pageOffset(all, HugePage)
 	for _, end := range [][]byte{all[:head], all[head+size:]} {
 		if len(end) > 0 {
 			if err := unmap(end); err != nil {
@@ -36,8 +43,7 @@ func mapAnonymous(n int) ([]byte, error) {
 			}
 		}
 	}
-	adviseHuge(region)
-	return region, nil
+	return all[head : head+size : head+size], nil
 }
 
 func mapFile(f *os.File, size int) ([]byte, error) {

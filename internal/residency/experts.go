@@ -19,7 +19,7 @@ type stack struct {
 	params  []*meta.Param
 	experts []segment
 	convert bool // some parameters are converted to the store's format
-	first   int  // ring id of expert 0
+	first   int  // load number of expert 0
 	layer   int  // number among the stacks
 }
 
@@ -70,7 +70,7 @@ func (s *Store) addStack(n Node) error {
 	return nil
 }
 
-// expertLoads returns the number of experts so far, which is the next ring id.
+// expertLoads returns the number of experts so far, which is the next load number.
 func (s *Store) expertLoads() int {
 	n := 0
 	for _, st := range s.stackOrder {
@@ -148,7 +148,7 @@ func (s *Store) WantExperts(m *meta.Module, experts []int32) {
 	s.experts.request(s.requested, Demand)
 }
 
-// expertCache decides which experts stay in a ring of so many slots.
+// expertCache decides which experts stay in so many slots.
 func (s *Store) expertCache(slots int) *policy.Cache {
 	var layers []policy.Layer
 	for _, st := range s.stackOrder {
@@ -160,7 +160,7 @@ func (s *Store) expertCache(slots int) *policy.Cache {
 // RecordExperts records from now on which experts are requested, whatever their tier. nil ends it.
 func (s *Store) RecordExperts(r *policy.Recorder) { s.recorder = r }
 
-// expertLoad makes the load of expert e before the ring needs it.
+// expertLoad makes the load of expert e before its slot needs it.
 func (s *Store) expertLoad(st *stack, e int) *load {
 	id := st.first + e
 	if l := s.experts.loads[id]; l != nil {

@@ -8,9 +8,9 @@ type homePart struct {
 	node       int
 }
 
-// homeParts divides size bytes, which begin at an offset of a block, as the threads divide a
-// matrix's rows: evenly and in order. homes are the threads' memory nodes. Boundaries are multiples
-// of the huge page size within the block. A matrix too small to divide stays whole.
+// homeParts divides size bytes at an offset from a huge-page boundary as the threads divide a matrix's
+// rows: evenly and in order. homes are the threads' memory nodes. Boundaries are those of huge pages. A
+// matrix too small to divide stays whole.
 func homeParts(offset, size int, homes []int) []homePart {
 	var parts []homePart
 	for i := 0; i < len(homes); {
@@ -27,7 +27,7 @@ func homeParts(offset, size int, homes []int) []homePart {
 	return parts
 }
 
-// bound returns where the rows of thread i of n begin, as an offset in the block.
+// bound returns where the rows of thread i of n begin, as an offset.
 func bound(offset, size, i, n int) int {
 	at := offset + int(int64(size)*int64(i)/int64(n))
 	switch i {
@@ -45,7 +45,8 @@ func settle(block []byte, offset, size int, homes []int) {
 	if len(homes) == 0 || len(block) < hostmem.HugePage {
 		return
 	}
-	for _, p := range homeParts(offset, size, homes) {
-		_ = hostmem.PreferNode(block[p.begin:p.end], p.node) // only a hint
+	into := hostmem.IntoHugePage(block)
+	for _, p := range homeParts(into+offset, size, homes) {
+		_ = hostmem.PreferNode(block[max(p.begin-into, 0):p.end-into], p.node) // only a hint
 	}
 }

@@ -115,7 +115,7 @@ func (s *Store) copyBy(ctx context.Context, g *segment, p Priority, fill func(co
 		return nil, errNoRoom
 	}
 	c := &copied{parts: partsOf(g.pieces)}
-	if c.block, err = hostmem.Alloc(s.ledger, hostmem.Weights, int(size)); err == nil {
+	if c.block, err = s.arena.Alloc(hostmem.Weights, int(size)); err == nil {
 		if err = fill(ctx, g, p, c); err != nil {
 			_ = c.block.Release() // the error tells more
 		}

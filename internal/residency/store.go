@@ -31,10 +31,11 @@ type Node struct {
 
 // Options size a store.
 type Options struct {
-	Ledger *hostmem.Ledger
+	// Arena is the memory for weights. It belongs to the process. nil means one for this store.
+	Arena *hostmem.Arena
 	// Mover reads the weights. It belongs to the process. nil means one for this store.
 	Mover *Mover
-	// Staging is the memory for the window of units and the ring of experts, in bytes. It is raised
+	// Staging is the memory for the window of units and the slots of experts, in bytes. It is raised
 	// to the minimum: the largest unit with up to 64 MiB to read ahead, and two experts.
 	Staging int64
 	// Converter converts matrices to its format. nil means to use them as stored.
@@ -53,7 +54,7 @@ type Store struct {
 	binding *loader.Binding
 	devices devicemap.Map
 	homes   []int
-	ledger  *hostmem.Ledger
+	arena   *hostmem.Arena
 	paths   map[*meta.Param]string
 
 	units   []unit
@@ -64,17 +65,17 @@ type Store struct {
 
 	stream  *stream // of units; nil if no unit is streamed
 	failed  error   // why a segment of the unit that computes is not there
-	experts *ring   // of experts
+	experts *expertSlots
 
 	stackOrder  []*stack
 	slabs       map[*meta.Param]slab
-	heldExperts []int   // ring ids of held experts of the disk tier
-	requested   []int   // ring ids of the selected experts that were not held yet, in order
+	heldExperts []int   // load numbers of held experts of the disk tier
+	requested   []int   // load numbers of the selected experts that were not held yet, in order
 	later       []int32 // scratch of HoldExperts
 	segments    []int32 // the experts of requested, by number in their stack
 	recorder    *policy.Recorder
 
-	blocks    []*hostmem.Block
+	window    *hostmem.Block // of the stream
 	files     files
 	tiers     map[devicemap.Device]int64
 	bytesRead atomic.Int64
@@ -88,17 +89,17 @@ type Store struct {
 
 	counts counts
 
-	expertTarget atomic.Int64 // slots that the experts' ring should use; 0 means all
+	expertTarget atomic.Int64 // slots that experts should use; 0 means all
 
 	quantizer *quantizer
 	sidecar   *sidecar // nil if nothing is converted, or everything in memory
 }
 
 // New assigns the parameters of units to tiers by devices. It reads and maps nothing, and allocates
-// the rings of the disk tier from memory. root is the whole tree.
+// the window and the slots of the disk tier from the arena. root is the whole tree.
 func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devicemap.Map, o Options) (*Store, error) {
 	s := &Store{
-		binding: binding, devices: devices, homes: o.Homes, ledger: o.Ledger,
+		binding: binding, devices: devices, homes: o.Homes, arena: o.Arena,
 		paths:   map[*meta.Param]string{},
 		holders: map[*meta.Param]*holder{},
 		buffers: map[*meta.Buffer]tensor.Tensor{},
@@ -109,6 +110,9 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 		held:    -1,
 	}
 	s.opener = s.open
+	if s.arena == nil {
+		s.arena = new(hostmem.Arena)
+	}
 	if s.mover = o.Mover; s.mover == nil {
 		s.mover = new(Mover)
 	}
@@ -130,15 +134,15 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 		return nil, err
 	}
 	s.listSegments()
-	if err := s.startRings(loads, o.Staging); err != nil {
+	if err := s.startStreams(loads, o.Staging); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-// startRings allocates the window of units and the ring of experts.
-func (s *Store) startRings(loads [][]*load, staging int64) error {
+// startStreams allocates the window of units and the slots of experts.
+func (s *Store) startStreams(loads [][]*load, staging int64) error {
 	var largest, all int64
 	for i := range s.units {
 		largest = max(largest, s.units[i].bytes)
@@ -147,21 +151,20 @@ func (s *Store) startRings(loads [][]*load, staging int64) error {
 	expert, streamed := s.largestExpert()
 	window, slots := divideStaging(staging, largest, all, expert, streamed)
 	if window > 0 {
-		buffers, err := s.buffersOf(1, window)
-		if err != nil {
-			return err
+		var err error
+		if s.window, err = s.arena.Alloc(hostmem.Staging, int(window)); err != nil {
+			return fmt.Errorf("residency: window: %w", err)
 		}
-		s.stream = newStream(loads, buffers[0], s.mover, s)
+		s.stream = newStream(loads, s.window.Bytes(), s.mover, s)
 	}
 	if slots > 0 {
 		n := s.expertLoads()
 		s.later, s.requested = make([]int32, 0, n), make([]int, 0, n)
-		buffers, err := s.buffersOf(slots, expert)
-		if err != nil {
+		var err error
+		if s.experts, err = newExpertSlots(make([]*load, n), s.expertCache(slots), s.arena, slots, int(expert)); err != nil {
 			return err
 		}
-		s.experts = newRing(make([]*load, n), buffers, s.mover, s)
-		s.experts.decide(s.expertCache(slots))
+		s.experts.mover, s.experts.reader = s.mover, s
 	}
 	return nil
 }
@@ -178,19 +181,6 @@ func divideStaging(staging, largest, all, expert int64, streamed int) (window in
 		return window, min(streamed, max(2, int((staging-window)/expert)))
 	}
 	return max(window, min(all, staging)), 0
-}
-
-func (s *Store) buffersOf(n int, size int64) ([][]byte, error) {
-	buffers := make([][]byte, n)
-	for i := range buffers {
-		b, err := hostmem.Alloc(s.ledger, hostmem.Staging, int(size))
-		if err != nil {
-			return nil, fmt.Errorf("residency: ring of %d slots of %d bytes: %w", n, size, err)
-		}
-		s.blocks = append(s.blocks, b)
-		buffers[i] = b.Bytes()
-	}
-	return buffers, nil
 }
 
 // Acquire makes the weights of unit i usable until Release. Those of the disk tier may still be on their
@@ -315,7 +305,7 @@ func (s *Store) Err() error { return s.failed }
 // it.
 func (s *Store) Buffer(b *meta.Buffer) tensor.Tensor { return s.buffers[b] }
 
-// Close stops the readers and frees the rings. The checkpoint stays open.
+// Close stops the readers and frees the memory. The checkpoint stays open.
 func (s *Store) Close() {
 	s.warm.stop()
 	s.promoter.stop()
@@ -325,14 +315,9 @@ func (s *Store) Close() {
 	if s.experts != nil {
 		s.experts.close()
 	}
-	if s.experts != nil { // the ledger counts what the blocks free
-		s.ledger.Add(hostmem.Staging, int64(s.experts.withheld)*s.expertSlot())
-		s.experts.withheld = 0
+	if s.window != nil {
+		_ = s.window.Release() // released nowhere else
 	}
-	for _, b := range s.blocks {
-		_ = b.Release() // released nowhere else
-	}
-	s.blocks = nil
 	s.mover.close()
 	s.freeAll()
 	s.files.close()

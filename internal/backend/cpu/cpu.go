@@ -24,6 +24,7 @@ type Options struct {
 	Threads int             // 0 means 1
 	Variant string          // of the kernels; "" is the best one this processor has
 	Ledger  *hostmem.Ledger // counts the memory; nil counts nothing
+	Arena   *hostmem.Arena  // for tensors; nil means memory of their own
 	// Layout is where the threads go: all but the caller's keep to their nodes. nil leaves
 	// them to the system.
 	Layout *topology.Layout
@@ -34,6 +35,7 @@ type Backend struct {
 	set    *kernels.Set
 	pool   *pool
 	ledger *hostmem.Ledger
+	arena  *hostmem.Arena
 
 	mu     sync.Mutex // guards err and blocks
 	err    error
@@ -66,7 +68,7 @@ func New(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{set: set, ledger: o.Ledger, blocks: map[*byte]*hostmem.Block{}}
+	b := &Backend{set: set, ledger: o.Ledger, arena: o.Arena, blocks: map[*byte]*hostmem.Block{}}
 	b.pool = newPool(o.Threads, o.Layout, b.recovered)
 	b.gemm = matmul.New(set, func(units int, f func(int)) {
 		b.run(taskFunc(func(_ *worker, unit int) { f(unit) }), units, worthSharing)
@@ -112,7 +114,7 @@ func (b *Backend) alloc(p hostmem.Purpose, dtype meta.DType, dims []int) (tensor
 		}
 	}
 	size := int(dtype.Bytes(meta.Elements(dims)))
-	block, err := hostmem.Alloc(b.ledger, p, max(size, 1))
+	block, err := b.block(p, max(size, 1))
 	if err != nil {
 		return tensor.Tensor{}, fmt.Errorf("backend: %w", err)
 	}
@@ -126,8 +128,14 @@ func (b *Backend) alloc(p hostmem.Purpose, dtype meta.DType, dims []int) (tensor
 	return t, nil
 }
 
-// Free gives t back. t is what New returned, not a view that starts elsewhere; other
-// memory is left alone.
+func (b *Backend) block(p hostmem.Purpose, size int) (*hostmem.Block, error) {
+	if b.arena != nil {
+		return b.arena.Alloc(p, size)
+	}
+	return hostmem.Alloc(b.ledger, p, size)
+}
+
+// Free frees t, which New has returned. It ignores other tensors, and views with another begin.
 func (b *Backend) Free(t tensor.Tensor) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -2,43 +2,44 @@ package residency
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/residency/policy"
 )
 
-// errClosed is returned to goroutines that wait on a closed ring.
+// errClosed is returned to goroutines that wait for weights of a closed store.
 var errClosed = errors.New("residency: the model was closed")
 
 // errSkipped ends reads that were not needed.
 var errSkipped = errors.New("residency: not needed any more")
 
-// A ring keeps streamed loads in a fixed number of slots of equal size. A Mover fills slots in the
-// order of the list of requests, before they are used. Loads that are neither held nor on the list
-// are evicted: least recently used first, or as a cache decides.
+// An expertSlots keeps streamed loads, which are experts, in slots of equal size of an arena. A
+// policy.Cache decides which loads stay. A Mover fills slots in the order of the list of requests.
 //
 // One goroutine calls choose, hold, release and await. Any goroutine may call request.
-type ring struct {
+type expertSlots struct {
 	loads  []*load
 	mover  *Mover
 	reader reader
 	wake   chan struct{} // an awaited slot has changed
 
 	mu       sync.Mutex
+	arena    *hostmem.Arena
+	each     int // bytes of a slot
 	slots    []slot
-	where    []int         // load → slot, or -1
-	cache    *policy.Cache // nil for LRU
-	home     []int         // with cache: load → the slot that it is in or was in last, or will be; -1 before
-	homes    int           // slots that have been some load's home
-	spare    []int         // of these, those that resize has emptied
-	withheld int           // slots that resize has taken away
-	requests []int         // loads that are needed, in order
+	where    []int // load → slot, or -1
+	cache    *policy.Cache
+	home     []int // load → the slot that it is in or was in last, or will be; -1 before
+	free     []int // slots that are no load's home, the next one to use last
+	without  []int // slots without memory
+	requests []int // loads that are needed, in order
 	clock    int64
 	stall    time.Duration
-	counted  policy.Stats // without a cache
-	starved  bool         // hold found no slot for a load
+	starved  bool // hold found no slot for a load
 	closed   bool
 	moves    sync.WaitGroup // under way
 }
@@ -61,26 +62,28 @@ const (
 )
 
 type slot struct {
-	ring     *ring
-	buf      []byte
+	table    *expertSlots
+	block    *hostmem.Block // nil without memory
 	load     int
 	state    slotState
 	held     int
 	used     int64 // clock of the last release
 	awaited  bool  // a pass waits, or has waited, for this load
-	fresh    bool  // read since it was held last
 	err      error
 	transfer move
 }
 
 // prepare, read and done are those of the slot's transfer.
-func (s *slot) prepare() error       { return s.ring.reader.prepare(s.ring.loads[s.load]) }
-func (s *slot) read(piece int) error { return s.ring.reader.read(s.ring.loads[s.load], piece, s.buf) }
+func (s *slot) prepare() error { return s.table.reader.prepare(s.table.loads[s.load]) }
+
+func (s *slot) read(piece int) error {
+	return s.table.reader.read(s.table.loads[s.load], piece, s.block.Bytes())
+}
 
 func (s *slot) done(err error) {
-	r := s.ring
+	r := s.table
 	if err == nil {
-		err = r.reader.finish(r.loads[s.load], s.buf)
+		err = r.reader.finish(r.loads[s.load], s.block.Bytes())
 	}
 	r.mu.Lock()
 	s.state, s.err = slotReady, err
@@ -100,52 +103,109 @@ func (s *slot) done(err error) {
 }
 
 // signal wakes the goroutine in await.
-func (r *ring) signal() {
+func (r *expertSlots) signal() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-// newRing returns a ring over buffers of the size of the largest load.
-func newRing(loads []*load, buffers [][]byte, m *Mover, reader reader) *ring {
-	r := &ring{
+// newExpertSlots returns n slots of some bytes each, for loads of at most that size. A cache with room for
+// n loads decides. It fails if there is no memory.
+func newExpertSlots(loads []*load, cache *policy.Cache, arena *hostmem.Arena, n, each int) (*expertSlots, error) {
+	r := &expertSlots{
 		loads:    loads,
-		mover:    m,
-		reader:   reader,
 		wake:     make(chan struct{}, 1),
-		slots:    make([]slot, len(buffers)),
+		arena:    arena,
+		each:     each,
+		slots:    make([]slot, n),
 		where:    make([]int, len(loads)),
-		requests: make([]int, 0, len(buffers)+1),
+		cache:    cache,
+		home:     make([]int, len(loads)),
+		requests: make([]int, 0, n+1),
 	}
-	for i, b := range buffers {
+	for i := range r.slots {
 		s := &r.slots[i]
-		*s = slot{ring: r, buf: b, load: -1}
+		*s = slot{table: r, load: -1}
 		s.transfer.source, s.transfer.done = s, s.done
+		r.without = append(r.without, i)
 	}
 	for i := range r.where {
-		r.where[i] = -1
+		r.where[i], r.home[i] = -1, -1
 	}
-	return r
+	if err := r.grow(n); err != nil {
+		r.free = nil
+		r.freeMemory()
+		return nil, err
+	}
+	return r, nil
 }
 
-// decide lets a cache decide which loads stay in the slots. It must be called before the first
-// request.
-func (r *ring) decide(c *policy.Cache) {
-	r.cache = c
-	r.home = make([]int, len(r.loads))
-	for i := range r.home {
-		r.home[i] = -1
+// grow allocates memory for slots until n have some.
+func (r *expertSlots) grow(n int) error {
+	for r.size() < n {
+		last := len(r.without) - 1
+		at := r.without[last]
+		var err error
+		if r.slots[at].block, err = r.arena.Alloc(hostmem.Staging, r.each); err != nil {
+			return fmt.Errorf("residency: %d slots of %d bytes for experts: %w", n, r.each, err)
+		}
+		r.without, r.free = r.without[:last], append(r.free, at)
 	}
+	return nil
+}
+
+// withdraw frees the memory of a slot that is empty, and no load's home.
+func (r *expertSlots) withdraw(at int) {
+	_ = r.slots[at].block.Release() // released nowhere else
+	r.slots[at].block = nil
+	r.without = append(r.without, at)
+}
+
+// size returns the number of slots that have memory.
+func (r *expertSlots) size() int { return len(r.slots) - len(r.without) }
+
+// resize sets the number of slots that have memory. If it falls, the loads that are worth least are
+// evicted. It does nothing while loads are held or on their way. It fails if there is no memory for more.
+func (r *expertSlots) resize(n int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n == r.size() || r.busy() {
+		return nil
+	}
+	err := r.grow(n)
+	if err != nil {
+		n = r.size()
+	}
+	r.cache.SetAhead(policy.Ahead(n))
+	for _, m := range r.cache.Resize(int64(n)) {
+		r.free = append(r.free, r.home[m.ID])
+		r.home[m.ID] = -1
+	}
+	for r.size() > n {
+		last := len(r.free) - 1
+		at := r.free[last]
+		r.drop(&r.slots[at])
+		r.free = r.free[:last]
+		r.withdraw(at)
+	}
+	return err
+}
+
+// busy reports whether a load is held or on its way.
+func (r *expertSlots) busy() bool {
+	for i := range r.slots {
+		if r.slots[i].held > 0 || r.slots[i].state == slotLoading {
+			return true
+		}
+	}
+	return false
 }
 
 // request replaces the list of loads that are needed, in order, and starts to read those that find
-// a slot. Without a cache, loads beyond the number of slots are dropped.
-func (r *ring) request(ids []int, p Priority) {
+// a slot.
+func (r *expertSlots) request(ids []int, p Priority) {
 	r.mu.Lock()
-	if r.cache == nil {
-		ids = ids[:min(len(ids), len(r.slots))]
-	}
 	r.requests = append(r.requests[:0], ids...)
 	r.start(p)
 	r.mu.Unlock()
@@ -153,7 +213,7 @@ func (r *ring) request(ids []int, p Priority) {
 
 // choose gives the loads of some segments of a layer slots, as the cache decides. Request requests
 // them in the same order.
-func (r *ring) choose(layer int, segments []int32) {
+func (r *expertSlots) choose(layer int, segments []int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	free := -1
@@ -163,23 +223,17 @@ func (r *ring) choose(layer int, segments []int32) {
 			free = r.home[m.ID] // stays set: the load may have to be read before it is evicted
 		case free >= 0:
 			r.home[m.ID], free = free, -1
-		case len(r.spare) > 0:
-			last := len(r.spare) - 1
-			r.home[m.ID], r.spare = r.spare[last], r.spare[:last]
 		default:
-			r.home[m.ID] = r.homes
-			r.homes++
+			last := len(r.free) - 1
+			r.home[m.ID], r.free = r.free[last], r.free[:last]
 		}
 	}
 }
 
-// cached returns the counters of the cache. Without one, a load that was read for its use is a miss.
-func (r *ring) cached() policy.Stats {
+// cached returns the counters of the cache.
+func (r *expertSlots) cached() policy.Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.cache == nil {
-		return r.counted
-	}
 	return r.cache.Stats()
 }
 
@@ -187,7 +241,7 @@ func (r *ring) cached() policy.Stats {
 // the load's. If the load is not in a slot yet, hold requests it and returns nil: call await, then
 // hold again. A read that failed before a pass waited for it is tried again: what was wrong may be
 // mended.
-func (r *ring) hold(id int) ([]byte, error) {
+func (r *expertSlots) hold(id int) ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -198,11 +252,7 @@ func (r *ring) hold(id int) ([]byte, error) {
 		switch s.state {
 		case slotReady:
 			s.held++
-			if !s.fresh {
-				r.counted.Hits++
-			}
-			s.fresh = false
-			return s.buf, nil
+			return s.block.Bytes(), nil
 		case slotLoading:
 			s.awaited = true
 			r.mover.raise(&s.transfer, Demand)
@@ -216,7 +266,6 @@ func (r *ring) hold(id int) ([]byte, error) {
 	}
 	if !slices.Contains(r.requests, id) {
 		r.requests = slices.Insert(r.requests, 0, id)
-		r.requests = r.requests[:min(len(r.requests), len(r.slots))]
 	}
 	r.start(Demand)
 	if at := r.where[id]; at >= 0 {
@@ -228,7 +277,7 @@ func (r *ring) hold(id int) ([]byte, error) {
 }
 
 // await waits until a load that hold has requested has arrived or failed.
-func (r *ring) await() {
+func (r *expertSlots) await() {
 	since := time.Now()
 	<-r.wake
 	r.mu.Lock()
@@ -236,18 +285,8 @@ func (r *ring) await() {
 	r.mu.Unlock()
 }
 
-// keep waits for load id and holds it.
-func (r *ring) keep(id int) ([]byte, error) {
-	for {
-		if buf, err := r.hold(id); buf != nil || err != nil {
-			return buf, err
-		}
-		r.await()
-	}
-}
-
 // release ends the hold on load id.
-func (r *ring) release(id int) {
+func (r *expertSlots) release(id int) {
 	r.mu.Lock()
 	if at := r.where[id]; at >= 0 && r.slots[at].held > 0 {
 		r.clock++
@@ -260,7 +299,7 @@ func (r *ring) release(id int) {
 }
 
 // waiting returns how many requests have no slot.
-func (r *ring) waiting() (n int) {
+func (r *expertSlots) waiting() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, id := range r.requests {
@@ -272,14 +311,14 @@ func (r *ring) waiting() (n int) {
 }
 
 // stalled returns the total time that holders have waited for bytes.
-func (r *ring) stalled() time.Duration {
+func (r *expertSlots) stalled() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stall
 }
 
-// close ends the reads and waits for those under way; waiting holders return errClosed.
-func (r *ring) close() {
+// close ends the reads, waits for those under way and frees the memory. Waiting holders return errClosed.
+func (r *expertSlots) close() {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
@@ -288,10 +327,19 @@ func (r *ring) close() {
 		r.mover.cancel(&r.slots[i].transfer, errClosed)
 	}
 	r.moves.Wait()
+	r.freeMemory()
+}
+
+func (r *expertSlots) freeMemory() {
+	for i := range r.slots {
+		if r.slots[i].block != nil {
+			r.withdraw(i)
+		}
+	}
 }
 
 // start submits the requests that are in no slot, as far as there are slots for them.
-func (r *ring) start(p Priority) {
+func (r *expertSlots) start(p Priority) {
 	_, request := r.mover.Depth()
 	for !r.closed {
 		id, at := r.next()
@@ -299,12 +347,8 @@ func (r *ring) start(p Priority) {
 			return
 		}
 		s := &r.slots[at]
-		r.counted.Misses++
-		if s.load >= 0 {
-			r.counted.Evictions++
-		}
 		r.drop(s)
-		s.load, s.state, s.awaited, s.fresh = id, slotLoading, false, true
+		s.load, s.state, s.awaited = id, slotLoading, false
 		r.where[id] = at
 		r.loads[id].cut(request)
 		s.transfer.pieces = len(r.loads[id].pieces)
@@ -314,21 +358,21 @@ func (r *ring) start(p Priority) {
 }
 
 // next returns the first request that is not in a slot, and the slot to read it into, or -1.
-func (r *ring) next() (id, best int) {
+func (r *expertSlots) next() (id, best int) {
 	for i, id := range r.requests {
 		if r.where[id] >= 0 {
 			continue
 		}
-		if r.cache != nil && r.home[id] >= 0 {
-			if s := &r.slots[r.home[id]]; s.held == 0 && s.state != slotLoading && (s.load < 0 || !slices.Contains(r.requests[:i], s.load)) {
-				return id, r.home[id]
+		if at := r.home[id]; at >= 0 && r.slots[at].block != nil {
+			if s := &r.slots[at]; s.held == 0 && s.state != slotLoading && (s.load < 0 || !slices.Contains(r.requests[:i], s.load)) {
+				return id, at
 			}
 			continue // until the load in the slot has been used
 		}
 		best = -1
 		for i := range r.slots {
 			s := &r.slots[i]
-			if s.held > 0 || s.state == slotLoading || s.load >= 0 && slices.Contains(r.requests, s.load) || slices.Contains(r.spare, i) {
+			if s.block == nil || s.held > 0 || s.state == slotLoading || s.load >= 0 && slices.Contains(r.requests, s.load) {
 				continue
 			}
 			if best < 0 || s.used < r.slots[best].used {
@@ -341,7 +385,7 @@ func (r *ring) next() (id, best int) {
 }
 
 // drop empties a slot that is not held.
-func (r *ring) drop(s *slot) {
+func (r *expertSlots) drop(s *slot) {
 	if s.load >= 0 {
 		r.where[s.load] = -1
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/heftai/heft/internal/residency/policy"
 )
 
-// TestRingReadsWhatTheCacheMisses drives a ring as a store does, with requests that fit and that do
+// TestSlotsReadWhatTheCacheMisses drives slots as a store does, with requests that fit and that do
 // not, and compares the reads with the replay of the same requests.
-func TestRingReadsWhatTheCacheMisses(t *testing.T) {
+func TestSlotsReadWhatTheCacheMisses(t *testing.T) {
 	const experts, layers = 12, 5
 	for _, slots := range []int{2, 3, 5, 13, 30, experts * layers} {
 		trace := &policy.Trace{}
@@ -28,8 +28,7 @@ func TestRingReadsWhatTheCacheMisses(t *testing.T) {
 				trace.Steps = append(trace.Steps, s)
 			}
 		}
-		r, reads := newTestRing(t, experts*layers, slots, nil)
-		r.decide(policy.New(trace.Layers, int64(slots), policy.Ahead(slots)))
+		r, reads := newTestSlots(t, trace.Layers, slots, nil)
 		for _, s := range trace.Steps {
 			var ids []int
 			for _, e := range s.Segments {
