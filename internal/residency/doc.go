@@ -4,8 +4,8 @@
 // A [Store] holds the weights of one model. They move in segments: a parameter, or one expert of a
 // stack, in one format. A segment is in one place at a time: its file, the file's mapping where the
 // page cache holds it, memory of its own, or a slot or a window while it is held. Sources fill memory:
-// a direct read of the checkpoint or of the side-car, a copy of the mapping, a conversion. A [Mover]
-// executes the reads of all stores of a process, several pieces at once, those that a pass waits for
+// a direct read of the checkpoint or of the side-car, a copy of the mapping, a conversion. All
+// memory is that of a [hostmem.Arena]. A [Mover] executes the reads of all stores of a process, several pieces at once, those that a pass waits for
 // first. A [Unit] is a part of the model that runs as a whole.
 //
 // [New] assigns parameters to tiers by a device map and reads nothing. [Store.Acquire] makes a
