@@ -174,6 +174,9 @@ func (m *Model) DeviceMap() devicemap.Map { return m.devices }
 // Unexpected returns the names of tensors in the checkpoint that the skeleton does not use, sorted.
 func (m *Model) Unexpected() []string { return slices.Clone(m.unexpected) }
 
+// Others counts the tensors of parts of the model that Heft does not read, such as a vision tower.
+func (m *Model) Others() loader.Others { return m.binding.Others() }
+
 // Vocab returns the width of the logits.
 func (m *Model) Vocab() int { return m.program.Vocab() }
 

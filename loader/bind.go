@@ -14,10 +14,18 @@ import (
 type Binding struct {
 	ck         *Checkpoint
 	prefix     string // base prefix with its dot, or empty
-	dialect    dialect
+	dialects   []dialect
+	dialect    int // of the file
 	params     map[*meta.Param]*bound
 	buffers    map[*meta.Buffer]*bound
 	unexpected []string
+	others     Others
+}
+
+// Others counts the tensors of parts of a model that Heft does not read, such as a vision tower.
+type Others struct {
+	Tensors int
+	Bytes   int64
 }
 
 // A BoundTensor is a tensor, or a range of its rows, that fills a parameter or a part of it.
@@ -64,16 +72,31 @@ type bound struct {
 	alias string
 }
 
-// A dialect is how the names in a file differ from the model's by the base prefix. A file has one
+// A dialect says how the names in a file differ from the model's: it turns a name of the model into
+// one of the file, appended to buf. ok is false for names that it does not concern. A file has one
 // dialect, but single names may deviate.
-type dialect uint8
+type dialect func(buf, name []byte) (renamed []byte, ok bool)
 
-const (
-	asNamed       dialect = iota
-	withoutPrefix         // the model says transformer.h.0, the file h.0
-	withPrefix            // the model says h.0, the file transformer.h.0
-	dialects
-)
+// dialectsOf returns the dialects in which a checkpoint of model may be: its own first.
+func dialectsOf(model *meta.Model) []dialect {
+	list := []dialect{func(_, name []byte) ([]byte, bool) { return name, true }}
+	if base := model.BasePrefix; base != "" {
+		list = append(list, renamed(meta.Rename{Tree: base + "."}), renamed(meta.Rename{File: base + "."}))
+	}
+	for _, r := range model.Renames {
+		list = append(list, renamed(r))
+	}
+	return list
+}
+
+func renamed(r meta.Rename) dialect {
+	return func(buf, name []byte) ([]byte, bool) {
+		if len(name) <= len(r.Tree) || string(name[:len(r.Tree)]) != r.Tree {
+			return nil, false
+		}
+		return append(append(buf, r.File...), name[len(r.Tree):]...), true
+	}
+}
 
 // Bind finds the tensors of ck that fill model. Names in the file may have or lack the model's base
 // prefix. A parameter without sources is filled by the tensor of its own path; a tied one may be
@@ -86,6 +109,7 @@ func Bind(ck *Checkpoint, model *meta.Model) (*Binding, error) {
 	if model.BasePrefix != "" {
 		b.prefix = model.BasePrefix + "."
 	}
+	b.dialects = dialectsOf(model)
 	g := gather(model.Root)
 	b.dialect = b.chooseDialect(g)
 	c := checker{Binding: b, used: make([]bool, len(ck.tensors))}
@@ -106,8 +130,13 @@ func Bind(ck *Checkpoint, model *meta.Model) (*Binding, error) {
 		return nil, &BindError{Checkpoint: ck.name, Problems: c.problems, Count: c.count}
 	}
 	for i := range ck.tensors {
-		if name := ck.tensors[i].Name; !c.used[i] && !b.ignored(name, model.Ignore) {
-			b.unexpected = append(b.unexpected, name)
+		switch t := &ck.tensors[i]; {
+		case c.used[i] || b.ignored(t.Name, model.Ignore):
+		case model.OtherPart(t.Name):
+			b.others.Tensors++
+			b.others.Bytes += t.Size
+		default:
+			b.unexpected = append(b.unexpected, t.Name)
 		}
 	}
 	return b, nil
@@ -116,6 +145,9 @@ func Bind(ck *Checkpoint, model *meta.Model) (*Binding, error) {
 // Unexpected returns, in file order, the tensors that no parameter uses and that the model does not
 // ignore. Callers should log them once, as a warning.
 func (b *Binding) Unexpected() []string { return b.unexpected }
+
+// Others counts the tensors of parts of the model that Heft does not read.
+func (b *Binding) Others() Others { return b.others }
 
 // Checkpoint returns the checkpoint of the tensors.
 func (b *Binding) Checkpoint() *Checkpoint { return b.ck }
@@ -205,7 +237,7 @@ func (b *Binding) find(name []byte) *Tensor {
 	if t := b.findIn(b.dialect, name); t != nil {
 		return t
 	}
-	for d := range dialects {
+	for d := range b.dialects {
 		if d != b.dialect {
 			if t := b.findIn(d, name); t != nil {
 				return t
@@ -215,20 +247,13 @@ func (b *Binding) find(name []byte) *Tensor {
 	return nil
 }
 
-func (b *Binding) findIn(d dialect, name []byte) *Tensor {
-	var i int32
-	var ok bool
-	switch {
-	case d == asNamed:
-		i, ok = b.ck.index[string(name)]
-	case b.prefix == "":
-	case d == withoutPrefix:
-		if len(name) > len(b.prefix) && string(name[:len(b.prefix)]) == b.prefix {
-			i, ok = b.ck.index[string(name[len(b.prefix):])]
-		}
-	default:
-		i, ok = b.ck.index[b.prefix+string(name)]
+func (b *Binding) findIn(d int, name []byte) *Tensor {
+	var buf [96]byte
+	name, ok := b.dialects[d](buf[:0], name)
+	if !ok {
+		return nil
 	}
+	i, ok := b.ck.index[string(name)]
 	if !ok {
 		return nil
 	}
@@ -236,21 +261,21 @@ func (b *Binding) findIn(d dialect, name []byte) *Tensor {
 }
 
 // chooseDialect returns the dialect that matches most names; on a tie, the model's own.
-func (b *Binding) chooseDialect(g *gathered) dialect {
-	var hits [dialects]int
+func (b *Binding) chooseDialect(g *gathered) int {
+	hits := make([]int, len(b.dialects))
 	var buf []byte
 	for _, e := range g.entries {
 		for _, s := range e.sources {
 			buf = appendName(buf[:0], s, 0)
-			for d := range dialects {
+			for d := range b.dialects {
 				if b.findIn(d, buf) != nil {
 					hits[d]++
 				}
 			}
 		}
 	}
-	best := asNamed
-	for d := range dialects {
+	best := 0
+	for d := range hits {
 		if hits[d] > hits[best] {
 			best = d
 		}

@@ -2,49 +2,58 @@ package meta
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // An architecture turns the fields of a config.json into a tree.
 type architecture struct {
 	modelType string
-	class     string // of the root
+	class     string // of the root; "" for one that exists within a wrapper only
 	base      string // the reference's base_model_prefix
 	noSplit   string // class that stays on one device
-	bos       int    // default token ids, -1 for none
-	eosID     int
+	bos       int    // default token ids; -1 or nil for none
+	eos       []int
 	build     func(*fields, *Builder)
 }
 
 // architectures returns the table of supported architectures. Each has one line here and one file.
 func architectures() []architecture {
 	return []architecture{
-		{"cohere", "CohereForCausalLM", "model", "CohereDecoderLayer", 5, 255001, cohere},
-		{"deepseek_v3", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, 1, deepseekV3},
-		{"gemma2", "Gemma2ForCausalLM", "model", "Gemma2DecoderLayer", 2, 1, gemma2},
-		{"gemma3_text", "Gemma3ForCausalLM", "model", "Gemma3DecoderLayer", 2, 1, gemma3},
-		{"gpt2", "GPT2LMHeadModel", "transformer", "GPT2Block", 50256, 50256, gpt2},
-		{"gpt_neox", "GPTNeoXForCausalLM", "gpt_neox", "GPTNeoXLayer", 0, 2, gptNeoX},
-		{"gpt_oss", "GptOssForCausalLM", "model", "GptOssDecoderLayer", -1, -1, gptOSS},
-		{"granite", "GraniteForCausalLM", "model", "GraniteDecoderLayer", 1, 2, granite},
+		{"cohere", "CohereForCausalLM", "model", "CohereDecoderLayer", 5, []int{255001}, cohere},
+		{"cohere2", "Cohere2ForCausalLM", "model", "Cohere2DecoderLayer", 5, []int{255001}, cohere2},
+		{"deepseek_v3", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, []int{1}, deepseekV3},
+		{"gemma2", "Gemma2ForCausalLM", "model", "Gemma2DecoderLayer", 2, []int{1}, gemma2},
+		{"gemma3_text", "Gemma3ForCausalLM", "model", "Gemma3DecoderLayer", 2, []int{1}, gemma3},
+		{"gpt2", "GPT2LMHeadModel", "transformer", "GPT2Block", 50256, []int{50256}, gpt2},
+		{"gpt_neox", "GPTNeoXForCausalLM", "gpt_neox", "GPTNeoXLayer", 0, []int{2}, gptNeoX},
+		{"gpt_oss", "GptOssForCausalLM", "model", "GptOssDecoderLayer", -1, nil, gptOSS},
+		{"granite", "GraniteForCausalLM", "model", "GraniteDecoderLayer", 1, []int{2}, granite},
 		// Kimi K2's config is DeepSeek-V3's to the letter.
-		{"kimi_k2", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, 1, deepseekV3},
-		{"llama", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, 2, llama},
-		{"mistral", "MistralForCausalLM", "model", "MistralDecoderLayer", 1, 2, mistral},
-		{"mixtral", "MixtralForCausalLM", "model", "MixtralDecoderLayer", 1, 2, mixtral},
-		{"olmo2", "Olmo2ForCausalLM", "model", "Olmo2DecoderLayer", -1, 50279, olmo2},
-		{"phi3", "Phi3ForCausalLM", "model", "Phi3DecoderLayer", 1, 32000, phi3},
-		{"qwen2", "Qwen2ForCausalLM", "model", "Qwen2DecoderLayer", -1, -1, qwen2},
-		{"qwen3", "Qwen3ForCausalLM", "model", "Qwen3DecoderLayer", -1, -1, qwen3},
-		{"qwen3_moe", "Qwen3MoeForCausalLM", "model", "Qwen3MoeDecoderLayer", -1, -1, qwen3MoE},
-		{"stablelm", "StableLmForCausalLM", "model", "StableLmDecoderLayer", 0, 0, stableLM},
-		{"starcoder2", "Starcoder2ForCausalLM", "model", "Starcoder2DecoderLayer", 50256, 50256, starcoder2},
+		{"kimi_k2", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, []int{1}, deepseekV3},
+		{"llama", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{2}, llama},
+		{"mistral", "MistralForCausalLM", "model", "MistralDecoderLayer", 1, []int{2}, mistral},
+		{"mixtral", "MixtralForCausalLM", "model", "MixtralDecoderLayer", 1, []int{2}, mixtral},
+		{"olmo2", "Olmo2ForCausalLM", "model", "Olmo2DecoderLayer", -1, []int{50279}, olmo2},
+		{"phi3", "Phi3ForCausalLM", "model", "Phi3DecoderLayer", 1, []int{32000}, phi3},
+		{"qwen2", "Qwen2ForCausalLM", "model", "Qwen2DecoderLayer", -1, nil, qwen2},
+		{"qwen2_5_vl_text", "", "model", "Qwen2_5_VLDecoderLayer", 151643, []int{151645}, qwen2VL("Qwen2_5_VL")},
+		{"qwen2_vl_text", "", "model", "Qwen2VLDecoderLayer", 151643, []int{151645}, qwen2VL("Qwen2VL")},
+		{"qwen3", "Qwen3ForCausalLM", "model", "Qwen3DecoderLayer", -1, nil, qwen3},
+		{"qwen3_moe", "Qwen3MoeForCausalLM", "model", "Qwen3MoeDecoderLayer", -1, nil, qwen3MoE},
+		{"qwen3_vl_moe_text", "", "model", "Qwen3VLMoeTextDecoderLayer", -1, nil, qwen3VLMoE},
+		{"qwen3_vl_text", "", "model", "Qwen3VLTextDecoderLayer", -1, nil, qwen3VL},
+		{"stablelm", "StableLmForCausalLM", "model", "StableLmDecoderLayer", 0, []int{0}, stableLM},
+		{"starcoder2", "Starcoder2ForCausalLM", "model", "Starcoder2DecoderLayer", 50256, []int{50256}, starcoder2},
 	}
 }
 
 // RootClass returns the class of the root module of a model type, or "" if the type is not
 // supported.
 func RootClass(modelType string) string {
+	if w := lookupWrapper(modelType); w != nil {
+		return w.class
+	}
 	if a := lookup(modelType); a != nil {
 		return a.class
 	}
@@ -55,20 +64,33 @@ func RootClass(modelType string) string {
 func Architectures() []string {
 	var names []string
 	for _, a := range architectures() {
-		names = append(names, a.modelType)
+		if a.class != "" {
+			names = append(names, a.modelType)
+		}
 	}
+	for _, w := range wrappers() {
+		names = append(names, w.modelType)
+	}
+	slices.Sort(names)
 	return names
 }
 
 // An UnsupportedError says that no architecture supports a config's model_type.
-type UnsupportedError struct{ ModelType string }
+type UnsupportedError struct {
+	ModelType string
+	Text      bool // it is the type of a wrapper's text model, in text_config
+}
 
 func (e *UnsupportedError) Error() string {
 	supported := strings.Join(Architectures(), ", ")
-	if e.ModelType == "" {
-		return "meta: config.json: model_type: missing (supported: " + supported + ")"
+	field := "model_type"
+	if e.Text {
+		field = "text_config.model_type"
 	}
-	return fmt.Sprintf("meta: config.json: model_type: %.60q is not supported (supported: %s)", e.ModelType, supported)
+	if e.ModelType == "" {
+		return "meta: config.json: " + field + ": missing (supported: " + supported + ")"
+	}
+	return fmt.Sprintf("meta: config.json: "+field+": %.60q is not supported (supported: %s)", e.ModelType, supported)
 }
 
 // New builds the skeleton of the model that cfg describes. It allocates and reads no weight.
@@ -82,11 +104,16 @@ func (e *UnsupportedError) Error() string {
 // Errors are a [*ConfigError] for a bad field and an [*UnsupportedError] for a model_type that is
 // not in [Architectures].
 func New(cfg *Config, header CheckpointHeader) (*Model, error) {
-	a := lookup(cfg.ModelType)
-	if a == nil {
-		return nil, &UnsupportedError{cfg.ModelType}
-	}
 	f := cfg.fields()
+	w := lookupWrapper(cfg.ModelType)
+	a := lookup(cfg.textType)
+	if a == nil || w == nil && a.class == "" {
+		return nil, &UnsupportedError{cfg.textType, w != nil}
+	}
+	class := a.class
+	if w != nil {
+		class = w.class
+	}
 	quantised := f.quantisation()
 	dtype := cfg.DType
 	switch {
@@ -96,8 +123,9 @@ func New(cfg *Config, header CheckpointHeader) (*Model, error) {
 	default:
 		dtype = Float32
 	}
-	b := NewBuilder(a.class, dtype)
-	b.tree.header, b.tree.base, b.tree.noSplit = header, a.base, a.noSplit
+	b := NewBuilder(class, dtype)
+	b.tree.header, b.tree.base, b.tree.noSplit, b.tree.wrapper = header, a.base, a.noSplit, w
+	b.tree.renames = append([]Rename{{}, {Tree: a.base + "."}}, w.renames()...)
 	b.tree.quantised = quantised
 	a.build(f, b)
 	if err := f.err(); err != nil {
@@ -114,6 +142,8 @@ func New(cfg *Config, header CheckpointHeader) (*Model, error) {
 		BasePrefix:     a.base,
 		Ignore:         b.tree.ignore,
 		UnreadBytes:    b.tree.unread,
+		Renames:        w.renames(),
+		textNames:      w.textNames(),
 	}, nil
 }
 
@@ -129,20 +159,10 @@ func lookup(modelType string) *architecture {
 // modelTypeOf finds the model type by the class name of the whole model, for configs that have only
 // that.
 func modelTypeOf(classes []string) string {
-	for _, a := range architectures() {
-		for _, class := range classes {
-			if class == a.class {
-				return a.modelType
-			}
+	for _, name := range Architectures() {
+		if slices.Contains(classes, RootClass(name)) {
+			return name
 		}
 	}
 	return ""
-}
-
-// eos returns the default ids of end tokens.
-func (a *architecture) eos() []int {
-	if a.eosID < 0 {
-		return nil
-	}
-	return []int{a.eosID}
 }

@@ -36,7 +36,7 @@ func deepseekV3(f *fields, b *Builder) {
 	d.causalLM(f, b, wiring{block: preNorm()}, layer)
 	// Layers that predict several tokens ahead follow the last one in the file.
 	for depth := 1; depth <= 5; depth++ {
-		b.Ignore(fmt.Sprintf("model.layers.%d", d.layers) + strings.Repeat(".*", depth))
+		b.Ignore(fmt.Sprintf("%s.layers.%d", b.tree.textPath(), d.layers) + strings.Repeat(".*", depth))
 	}
 	if f.err() == nil {
 		d.countUnread(b, layer, f.count("num_nextn_predict_layers", 0, 0, maxLayers))
@@ -51,7 +51,7 @@ func (d *deepseek) countUnread(b *Builder, layer func(*Builder, int), layers int
 		return
 	}
 	aside := *b.tree // what is counted in it is not part of the model
-	scope := &Builder{tree: &aside, node: &Module{}, path: fmt.Sprintf("model.layers.%d", d.layers), inBlock: true}
+	scope := &Builder{tree: &aside, node: &Module{}, path: fmt.Sprintf("%s.layers.%d", b.tree.textPath(), d.layers), inBlock: true}
 	layer(scope, d.layers)
 	hidden, vocab := int64(d.hidden), int64(d.vocab)
 	bytes := aside.dtype.Bytes(2*hidden*hidden + 3*hidden + 2*vocab*hidden)

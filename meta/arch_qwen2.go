@@ -4,7 +4,7 @@ package meta
 // layers if they are turned on.
 func qwen2(f *fields, b *Builder) {
 	d := readDecoder(f, "Qwen2", qwenDefaults(0))
-	window, sliding := d.qwenWindows(f)
+	window, sliding := d.qwenWindows(f, 28)
 	d.causalLM(f, b, wiring{block: preNorm()}, func(b *Builder, i int) {
 		d.attention(b, true, false, AttentionSpec{Layer: i, Window: windowIf(sliding[i], window)})
 		d.gatedMLP(b, "mlp", d.inner, false)
@@ -21,13 +21,13 @@ func qwenDefaults(headDim int) decoderDefaults {
 }
 
 // qwenWindows returns the width of windows, and which layers have one: layer_types if
-// stated, else all layers from max_window_layers on; none unless
+// stated, else all layers from max_window_layers (by default from) on; none unless
 // use_sliding_window is set.
-func (d *decoder) qwenWindows(f *fields) (window int, sliding []bool) {
+func (d *decoder) qwenWindows(f *fields, from int) (window int, sliding []bool) {
 	window = f.window("sliding_window", 4096)
 	if !f.bool("use_sliding_window", false) {
 		window = 0
 	}
-	from := f.count("max_window_layers", 28, 0, maxSize)
+	from = f.count("max_window_layers", from, 0, maxSize)
 	return window, d.sliding(f, func(i int) bool { return i >= from })
 }

@@ -15,7 +15,7 @@ func qwen3MoE(f *fields, b *Builder) {
 		window = 0
 	}
 	inner := f.size("moe_intermediate_size", 768)
-	spec, dense := f.qwen3MoELayers()
+	spec, dense := f.sparseLayers(128, 8)
 	d.causalLM(f, b, wiring{block: preNorm()}, func(b *Builder, i int) {
 		d.qkNormAttention(b, bias, AttentionSpec{Layer: i, Window: window})
 		if dense(i) {
@@ -27,16 +27,16 @@ func qwen3MoE(f *fields, b *Builder) {
 	})
 }
 
-// qwen3MoELayers reads the mixture, and which layers have a plain MLP instead.
-func (f *fields) qwen3MoELayers() (*MoESpec, func(layer int) bool) {
+// sparseLayers reads the mixture, and which layers have a plain MLP instead.
+func (f *fields) sparseLayers(defCount, defTopK int) (*MoESpec, func(layer int) bool) {
 	count := "num_experts"
 	if !f.has(count) && f.has("num_local_experts") {
 		count = "num_local_experts"
 	}
-	if f.count(count, 128, 0, maxExperts) == 0 {
+	if f.count(count, defCount, 0, maxExperts) == 0 {
 		return &MoESpec{}, func(int) bool { return true }
 	}
-	spec := f.experts(count, 128, "num_experts_per_tok", 8)
+	spec := f.experts(count, defCount, "num_experts_per_tok", defTopK)
 	spec.Router, spec.Experts = "gate", "experts"
 	spec.Score, spec.Renormalise = ScoreSoftmax, f.bool("norm_topk_prob", false)
 	step := f.size("decoder_sparse_step", 1)

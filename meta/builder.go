@@ -33,6 +33,8 @@ type tree struct {
 	quantised
 	base     string
 	noSplit  string
+	wrapper  *wrapper // nil for a text model
+	renames  []Rename // in the order in which they are tried
 	ignore   []string
 	elements int64
 	unread   int64 // see Model.UnreadBytes
@@ -192,15 +194,15 @@ func (t *tree) findAny(ways [][]TensorSource, shape []int, inOut bool) ([]Tensor
 	return nil, NoDType
 }
 
-// find renames sources to the names in the checkpoint, with or without the base prefix. It returns
-// nil if the first source has neither name. The dtype is that of the first source that holds
-// values.
+// find renames sources to the names in the checkpoint: their own, those without the base prefix, or
+// those of a wrapper's files. It returns nil if the first source has none of them. The dtype is that
+// of the first source that holds values.
 func (t *tree) find(sources []TensorSource, shape []int, inOut bool) ([]TensorSource, DType) {
-	for _, prefix := range []string{"", t.base + "."} {
+	for _, rename := range t.renames {
 		found := slices.Clone(sources)
 		var dtype DType
 		for i := range found {
-			found[i].Tensor = strings.TrimPrefix(found[i].Tensor, prefix)
+			found[i].Tensor = rename.Apply(found[i].Tensor)
 			d, ok := t.quantise(&found[i], shape, inOut)
 			if i == 0 && !ok {
 				found = nil

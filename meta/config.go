@@ -24,7 +24,12 @@ type Config struct {
 	EOS      []int
 
 	raw    []byte
-	values map[string]any
+	values map[string]any // of the whole file
+	// textType is the model_type of the text model, and text holds its fields. They are the config's own
+	// unless the model is a wrapper.
+	textType string
+	text     map[string]any
+	textAt   string // the place of text, with a final dot
 }
 
 // ReadConfig parses the contents of a config.json. It checks the fields that all architectures
@@ -43,13 +48,18 @@ func ReadConfig(data []byte) (*Config, error) {
 	if c.ModelType == "" {
 		c.ModelType = modelTypeOf(c.Architectures)
 	}
+	c.textType, c.text = c.ModelType, c.values
+	if w := lookupWrapper(c.ModelType); w != nil {
+		f = w.textFields(f)
+		c.textType, c.text, c.textAt = w.textType(f), f.values, f.at
+	}
 	// transformers 5 writes dtype; if both exist, it is the newer one.
 	if c.DType = f.dtype("dtype"); c.DType == NoDType {
 		c.DType = f.dtype("torch_dtype")
 	}
 	bos, eos := -1, []int(nil)
-	if a := lookup(c.ModelType); a != nil {
-		bos, eos = a.bos, a.eos()
+	if a := lookup(c.textType); a != nil {
+		bos, eos = a.bos, a.eos
 	}
 	if f.null("bos_token_id") {
 		bos = -1
@@ -87,11 +97,17 @@ func ReadConfigFS(fsys fs.FS) (*Config, error) {
 // change the slice.
 func (c *Config) Raw() []byte { return c.raw }
 
-// Field returns the value of a top-level field as encoding/json decodes it, with numbers as
-// json.Number. It returns nil if the field is missing or null. The caller must not change the
-// value.
-func (c *Config) Field(name string) any { return c.values[name] }
+// Field returns the value of a top-level field, or else of a field of the text model, as
+// encoding/json decodes it, with numbers as json.Number. It returns nil if the field is missing or
+// null. The caller must not change the value.
+func (c *Config) Field(name string) any {
+	if v := c.values[name]; v != nil {
+		return v
+	}
+	return c.text[name]
+}
 
+// fields returns the fields of the text model.
 func (c *Config) fields() *fields {
-	return &fields{values: c.values, errs: &fieldErrors{file: "config.json"}}
+	return &fields{at: c.textAt, values: c.text, errs: &fieldErrors{file: "config.json"}}
 }

@@ -83,7 +83,7 @@ func TestConfigErrors(t *testing.T) {
 		{`{"model_type": "llama", "rms_norm_eps": 0}`, "meta: config.json: rms_norm_eps: 0 is not above 0"},
 		{`{"model_type": "llama", "hidden_act": "xielu"}`, `meta: config.json: hidden_act: activation "xielu" is not supported`},
 		{`{"model_type": "llama", "rope_scaling": 3}`, "meta: config.json: rope_scaling: a number instead of an object"},
-		{`{"model_type": "llama", "rope_scaling": {"type": "mrope"}}`, `meta: config.json: rope_scaling.type: "mrope" is not supported`},
+		{`{"model_type": "llama", "rope_scaling": {"type": "xdrope"}}`, `meta: config.json: rope_scaling.type: "xdrope" is not supported`},
 		{`{"model_type": "llama", "rope_parameters": {"rope_type": "linear"}}`, "meta: config.json: rope_parameters.factor: missing"},
 		{`{"model_type": "llama", "rope_scaling": {"type": "linear", "factor": -1}}`, "meta: config.json: rope_scaling.factor: -1 is not above 0"},
 		{`{"model_type": "llama", "rope_scaling": {"type": "longrope", "short_factor": [1], "long_factor": []}}`, "meta: config.json: rope_scaling.short_factor: 1 factors for 64"},

@@ -7,7 +7,8 @@ import (
 
 // decoder holds the configuration that llama and its descendants share.
 type decoder struct {
-	class string // prefix of class names: "Llama"
+	class    string // prefix of class names: "Llama"
+	mlpClass string // of MLPs
 
 	vocab, hidden, inner   int
 	layers, heads, kvHeads int
@@ -40,6 +41,9 @@ type decoderDefaults struct {
 	headDimField string // "" means head_dim
 }
 
+// derived is the headDimField of classes whose heads are always hidden / heads wide.
+const derived = "-"
+
 // Limits of counts. A layer costs some kilobytes, so layers are few.
 const (
 	maxLayers  = 4096
@@ -51,6 +55,7 @@ const (
 func readDecoder(f *fields, class string, def decoderDefaults) *decoder {
 	d := &decoder{
 		class:     class,
+		mlpClass:  class + "MLP",
 		vocab:     f.size("vocab_size", def.vocab),
 		hidden:    f.size("hidden_size", def.hidden),
 		inner:     f.size("intermediate_size", def.inner),
@@ -121,12 +126,15 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 	if f.err() != nil {
 		return
 	}
-	spec := w.spec
-	spec.Embed, spec.Layers, spec.Norm, spec.Head = "model.embed_tokens", "model.layers", "model.norm", "lm_head"
+	spec, path := w.spec, b.tree.textPath()
+	spec.Embed, spec.Layers, spec.Norm, spec.Head = path+".embed_tokens", path+".layers", path+".norm", "lm_head"
 	spec.Vocab, spec.Hidden, spec.Context = d.vocab, d.hidden, d.rope.contextOf(d.context)
+	if b.tree.wrapper != nil {
+		spec.LogitScale, spec.LogitSoftcap = 0, 0 // transformers' wrappers apply their head alone
+	}
 	b.Runs(KindCausalLM, &spec)
 
-	model := b.Child("model", or(w.modelClass, d.class+"Model"))
+	model := b.textModel(or(w.modelClass, d.class+"Model"))
 	embed := model.Embedding("embed_tokens", or(w.embedClass, "Embedding"), d.vocab, d.hidden)
 	if w.embed != nil {
 		w.embed(embed)
@@ -143,7 +151,7 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 		w.rotary(model)
 	}
 	b.head(embed, d.hidden, d.vocab, d.tied, "lm_head.weight")
-	b.Ignore("model.layers.*.self_attn.rotary_emb.inv_freq")
+	b.Ignore(path + ".layers.*.self_attn.rotary_emb.inv_freq")
 }
 
 // head adds lm_head, which is the embedding itself if the two are tied. names are its names in
@@ -198,11 +206,17 @@ func (d *decoder) norms(b *Builder, names ...string) {
 	}
 }
 
+// noRope stands for no rotary embedding in a layer of a model whose other layers have one.
+var noRope = &RopeSpec{}
+
 // attentionSpec fills in the fields that all layers share.
 func (d *decoder) attentionSpec(spec AttentionSpec) *AttentionSpec {
 	spec.Heads, spec.KVHeads, spec.HeadDim, spec.ValueDim = d.heads, d.kvHeads, d.headDim, d.headDim
-	if spec.Rope == nil {
+	switch spec.Rope {
+	case nil:
 		spec.Rope = d.rope
+	case noRope:
+		spec.Rope = nil
 	}
 	if spec.Scale == 0 {
 		spec.Scale = rootScale(float64(d.headDim))
@@ -235,7 +249,7 @@ func rootScale(dim float64) float32 { return float32(math.Pow(dim, -0.5)) }
 
 // gatedMLP adds down(act(gate(x)) · up(x)).
 func (d *decoder) gatedMLP(b *Builder, name string, inner int, bias bool) {
-	m := b.Child(name, d.class+"MLP").Runs(KindMLP, &MLPSpec{
+	m := b.Child(name, d.mlpClass).Runs(KindMLP, &MLPSpec{
 		Gate: "gate_proj", Up: "up_proj", Down: "down_proj", Act: d.act.act,
 	})
 	m.Linear("gate_proj", d.hidden, inner, bias)

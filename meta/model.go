@@ -10,6 +10,9 @@ type Model struct {
 	// BasePrefix is base_model_prefix of transformers. Names in a checkpoint may have or lack it
 	// ("transformer.h.0…" and "h.0…").
 	BasePrefix string
+	// Renames lists other beginnings of names in a checkpoint. They are those of the text model of a
+	// wrapper, and empty for other models.
+	Renames []Rename
 	// Ignore lists patterns of checkpoint tensors that the model does not use, so that they cause
 	// no warning. "*" stands for any characters except ".".
 	Ignore []string
@@ -17,6 +20,8 @@ type Model struct {
 	// as the layers of DeepSeek-V3 that predict further tokens. It is known from the config; with a
 	// header it is 0.
 	UnreadBytes int64
+
+	textNames []string // see OtherPart
 }
 
 // CheckpointHeader gives New the shape and dtype of a checkpoint's tensors by name.

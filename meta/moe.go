@@ -1,5 +1,7 @@
 package meta
 
+import "slices"
+
 // experts reads the number of experts and how many of them each token uses.
 func (f *fields) experts(count string, defCount int, topK string, defTopK int) *MoESpec {
 	m := &MoESpec{
@@ -37,9 +39,25 @@ func (b *Builder) stackedExperts(spec *MoESpec, names expertNames, hidden, inner
 		})
 		down = append(down, []TensorSource{{Tensor: at + names.down + ".weight", Stack: count}})
 	}
-	gateUp = append(gateUp, []TensorSource{{Tensor: Join(e.path, spec.GateUp)}})
-	down = append(down, []TensorSource{{Tensor: Join(e.path, spec.Down)}})
-	e.ParamFrom(spec.GateUp, []int{count, 2 * inner, hidden}, gateUp[0], gateUp[1:]...)
-	e.ParamFrom(spec.Down, []int{count, hidden, inner}, down[0], down[1:]...)
+	upShape, downShape := []int{count, 2 * inner, hidden}, []int{count, hidden, inner}
+	gateUp = append(gateUp, e.stacked(spec.GateUp, upShape))
+	down = append(down, e.stacked(spec.Down, downShape))
+	e.ParamFrom(spec.GateUp, upShape, gateUp[0], gateUp[1:]...)
+	e.ParamFrom(spec.Down, downShape, down[0], down[1:]...)
 	e.Activation("act_fn", act.class, act.act)
+}
+
+// stacked returns the source of a stack under its own name. Qwen3-VL is published with the matrices
+// transposed, and saved by transformers 5 as they are in memory: the header's shape tells.
+func (b *Builder) stacked(name string, shape []int) []TensorSource {
+	s := TensorSource{Tensor: Join(b.path, name)}
+	if b.tree.header != nil {
+		for _, rename := range b.tree.renames {
+			if got, _, ok := b.tree.header.Tensor(rename.Apply(s.Tensor)); ok {
+				s.Transposed = len(got) == 3 && !slices.Equal(got, shape) && got[1] == shape[2] && got[2] == shape[1]
+				break
+			}
+		}
+	}
+	return []TensorSource{s}
 }

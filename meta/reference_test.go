@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/heftai/heft/internal/golden"
@@ -14,6 +15,7 @@ import (
 type referenceCase struct {
 	Config, Tree json.RawMessage
 	Values       map[string]map[string]*float64
+	NoSplit      []string `json:"no_split"`
 	Rope         *struct {
 		Inv   map[string][]float64
 		Scale map[string]float64
@@ -51,11 +53,14 @@ func TestReferenceTrees(t *testing.T) {
 			t.Errorf("%s:\n got  %s\n want %s", c.Config, tree, c.Tree)
 			continue
 		}
+		if !slices.Equal(m.NoSplitClasses, c.NoSplit) {
+			t.Errorf("%s: no-split classes %v, want %v", c.Config, m.NoSplitClasses, c.NoSplit)
+		}
 		for path, values := range c.Values {
 			checkValues(t, c.Config, path, m.Root.Find(path), values)
 		}
 		for path, node := range m.Root.Walk() {
-			if a, ok := node.Spec.(*AttentionSpec); ok && c.Rope != nil {
+			if a, ok := node.Spec.(*AttentionSpec); ok && c.Rope != nil && a.Rope != nil {
 				checkRope(t, c, path, a)
 			}
 		}

@@ -82,7 +82,7 @@ func (p *fields) scaling(r *RopeSpec, allLong bool) {
 		text = "longrope"
 	}
 	switch text {
-	case "default":
+	case "default", "mrope": // the axes of mrope are equal for text
 	case "linear":
 		r.Type = RopeLinear
 		r.Factor = p.required("factor")

@@ -10,12 +10,14 @@ import copy
 import gzip
 import json
 import logging
+import pathlib
 import random
+import runpy
 import sys
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 transformers.logging.set_verbosity_error()
 logging.disable(logging.CRITICAL)
@@ -282,15 +284,27 @@ MAKERS = [
 
 def case(config):
     made = AutoConfig.for_model(**copy.deepcopy(config))
+    cls = AutoModelForImageTextToText if "vision_config" in config else AutoModelForCausalLM
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(made, dtype=made.dtype or torch.float32)
+        model = cls.from_config(made, dtype=made.dtype or torch.float32)
     model.tie_weights()
-    rope = rotary(model, AutoConfig.for_model(**copy.deepcopy(config)))
-    return dict(config=config, tree=tree(model), values=values(model), rope=rope)
+    text = AutoConfig.for_model(**copy.deepcopy(config))
+    if cls is AutoModelForImageTextToText:  # the text model alone
+        text = text.get_text_config()
+        model.model._parameters.clear()
+        for name in list(model.model._modules):
+            if name not in ("language_model", "text_model"):
+                del model.model._modules[name]
+    there = {type(m).__name__ for m in model.modules()}
+    return dict(config=config, tree=tree(model), values=values(model), rope=rotary(model, text),
+                no_split=sorted(there & set(model._no_split_modules)))
 
 
 def main():
-    lines = [json.dumps(case(make()), separators=(",", ":")) for make in MAKERS for _ in range(PER_TYPE)]
+    families = runpy.run_path(str(pathlib.Path(__file__).with_name("family_configs.py")))["FAMILIES"]
+    configs = [make() for make in MAKERS for _ in range(PER_TYPE)]
+    configs += [maker(random.Random(f"{name} tree {i}")) for name, (maker, _) in families.items() for i in range(PER_TYPE)]
+    lines = [json.dumps(case(c), separators=(",", ":")) for c in configs]
     with open(sys.argv[1], "wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as out:
         out.write(("\n".join(lines) + "\n").encode())
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/hub"
 	"github.com/heftai/heft/loader"
@@ -131,6 +132,10 @@ func warnText(t generate.Text, name string) {
 
 // warnUnexpected lists tensors that the skeleton does not use, once.
 func warnUnexpected(m *dispatch.Model) {
+	if others := m.Others(); others.Tensors > 0 {
+		slog.Info("the model serves text: tensors of its other parts, such as a vision tower, are not read",
+			"count", others.Tensors, "size", devicemap.FormatSize(others.Bytes))
+	}
 	names := m.Unexpected()
 	if len(names) == 0 {
 		return

@@ -1,0 +1,146 @@
+package meta
+
+import (
+	"maps"
+	"strings"
+)
+
+// A wrapper is a model of several inputs around a text model of one of the architectures. Heft
+// reads the text model and leaves the other parts, such as a vision tower, in the file.
+type wrapper struct {
+	modelType string
+	class     string // of the root
+	model     string // class of the root's child "model"
+	child     string // name of the text model below it
+	text      string // model_type of the text model where its config states none
+	fixed     bool   // text is the type whatever the text model's config states
+	tied      bool   // default of tie_word_embeddings
+	tiedText  bool   // the field counts in the text model's config as well
+}
+
+// wrappers returns the table of supported wrappers. A wrapper whose text model has an architecture
+// of its own names a row of architectures without a class.
+func wrappers() []wrapper {
+	const text = "language_model"
+	return []wrapper{
+		{"aya_vision", "AyaVisionForConditionalGeneration", "AyaVisionModel", text, "cohere2", false, true, false},
+		{"cohere2_vision", "Cohere2VisionForConditionalGeneration", "Cohere2VisionModel", text, "cohere2", false, true, false},
+		{"gemma3", "Gemma3ForConditionalGeneration", "Gemma3Model", text, "gemma3_text", false, true, false},
+		{"idefics3", "Idefics3ForConditionalGeneration", "Idefics3Model", "text_model", "llama", false, false, false},
+		{"internvl", "InternVLForConditionalGeneration", "InternVLModel", text, "qwen2", false, true, false},
+		{"kimi_k25", "Kimi_K25ForConditionalGeneration", "Kimi_K25Model", text, "deepseek_v3", false, true, false},
+		{"llava", "LlavaForConditionalGeneration", "LlavaModel", text, "llama", false, false, true},
+		{"llava_next", "LlavaNextForConditionalGeneration", "LlavaNextModel", text, "llama", false, false, false},
+		{"llava_onevision", "LlavaOnevisionForConditionalGeneration", "LlavaOnevisionModel", text, "qwen2", false, false, true},
+		{"mistral3", "Mistral3ForConditionalGeneration", "Mistral3Model", text, "mistral", false, true, false},
+		{"qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", "Qwen2_5_VLModel", text, "qwen2_5_vl_text", true, false, true},
+		{"qwen2_vl", "Qwen2VLForConditionalGeneration", "Qwen2VLModel", text, "qwen2_vl_text", true, false, true},
+		{"qwen3_vl", "Qwen3VLForConditionalGeneration", "Qwen3VLModel", text, "qwen3_vl_text", true, false, false},
+		{"qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", "Qwen3VLMoeModel", text, "qwen3_vl_moe_text", true, false, false},
+		{"smolvlm", "SmolVLMForConditionalGeneration", "SmolVLMModel", "text_model", "llama", false, false, false},
+	}
+}
+
+func lookupWrapper(modelType string) *wrapper {
+	for _, w := range wrappers() {
+		if w.modelType == modelType {
+			return &w
+		}
+	}
+	return nil
+}
+
+// textFields returns the fields of the text model: those of text_config, else of the whole config,
+// which is the form in which Qwen2-VL is published. Fields that the whole config decides replace
+// those of text_config.
+func (w *wrapper) textFields(whole *fields) *fields {
+	text := whole.object("text_config")
+	if text == nil {
+		text = whole
+	}
+	values := maps.Clone(text.values)
+	tied := whole.bool("tie_word_embeddings", w.tied)
+	if w.tiedText && text != whole {
+		tied = tied || text.bool("tie_word_embeddings", false)
+	}
+	values["tie_word_embeddings"] = tied
+	for _, name := range []string{"bos_token_id", "eos_token_id", "pad_token_id", "dtype", "torch_dtype", "quantization_config"} {
+		if whole.has(name) {
+			values[name] = whole.values[name]
+		}
+	}
+	return &fields{at: text.at, values: values, errs: whole.errs}
+}
+
+// textType returns the model_type of the text model.
+func (w *wrapper) textType(text *fields) string {
+	if w.fixed || text.at == "" {
+		return w.text
+	}
+	return text.text("model_type", w.text)
+}
+
+// textPath is the path of the text model in the tree.
+func (t *tree) textPath() string {
+	if t.wrapper == nil {
+		return "model"
+	}
+	return "model." + t.wrapper.child
+}
+
+// textModel adds the text model, which has the given class, below the root b.
+func (b *Builder) textModel(class string) *Builder {
+	w := b.tree.wrapper
+	if w == nil {
+		return b.Child("model", class)
+	}
+	return b.Child("model", w.model).Child(w.child, class)
+}
+
+// A Rename is another beginning that a checkpoint has for names of a tree's tensors.
+type Rename struct{ Tree, File string }
+
+// Apply returns the name that a checkpoint with this rename has for a tree's name.
+func (r Rename) Apply(name string) string {
+	if rest, ok := strings.CutPrefix(name, r.Tree); ok {
+		return r.File + rest
+	}
+	return name
+}
+
+// renames returns the ways in which published files name the tensors of a wrapper's text model.
+func (w *wrapper) renames() []Rename {
+	if w == nil {
+		return nil
+	}
+	tree := "model." + w.child + "."
+	return []Rename{
+		{tree, w.child + ".model."}, // LLaVA and most others
+		{"lm_head.", w.child + ".lm_head."},
+		{tree, "model."},                       // Qwen2-VL
+		{tree, "model." + w.child + ".model."}, // files saved by transformers 4.52
+	}
+}
+
+// textNames returns the beginnings of names of the text model's tensors in files.
+func (w *wrapper) textNames() []string {
+	if w == nil {
+		return nil
+	}
+	names := []string{w.child + ".", "model." + w.child + ".", "lm_head."}
+	for _, part := range []string{"embed_tokens.", "layers.", "norm."} {
+		names = append(names, part, "model."+part)
+	}
+	return names
+}
+
+// OtherPart reports whether a checkpoint's tensor belongs to a part of the model beside the text
+// model, such as a vision tower. Heft does not read these parts.
+func (m *Model) OtherPart(tensor string) bool {
+	for _, prefix := range m.textNames {
+		if strings.HasPrefix(tensor, prefix) {
+			return false
+		}
+	}
+	return m.textNames != nil
+}

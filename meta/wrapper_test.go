@@ -1,0 +1,74 @@
+package meta
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestWrapperTextModels reads what the whole config of a wrapper and its text_config decide.
+func TestWrapperTextModels(t *testing.T) {
+	const qwen = `"hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1, "num_hidden_layers": 1, "intermediate_size": 8, "vocab_size": 20`
+	for _, c := range []struct {
+		config string
+		tied   bool
+		eos    int
+		dtype  DType
+	}{
+		// Qwen2.5-VL is published without text_config.
+		{`{"model_type": "qwen2_5_vl", "tie_word_embeddings": true, "torch_dtype": "bfloat16", "rope_scaling": {"type": "mrope", "mrope_section": [2, 1, 1]}, ` + qwen + `}`, true, 151645, BFloat16},
+		{`{"model_type": "qwen2_5_vl", "text_config": {"tie_word_embeddings": true, "eos_token_id": 3, "dtype": "float16", ` + qwen + `}}`, true, 3, Float16},
+		{`{"model_type": "qwen3_vl", "eos_token_id": 4, "text_config": {"tie_word_embeddings": true, "eos_token_id": 3, "head_dim": 8, ` + qwen + `}}`, false, 4, NoDType},
+		{`{"model_type": "llava", "text_config": {` + qwen + `}}`, false, 2, NoDType},
+		{`{"architectures": ["Gemma3ForConditionalGeneration"], "text_config": {"num_hidden_layers": 1}}`, true, 1, NoDType},
+	} {
+		m := build(t, []byte(c.config))
+		if tied := m.Root.Find("lm_head").Params[0].SameAs != nil; tied != c.tied {
+			t.Errorf("%s: tied is %v", c.config, tied)
+		}
+		if m.Root.Find("model.language_model.layers.0.self_attn") == nil {
+			t.Errorf("%s: no layers of a language model", c.config)
+		}
+		if len(m.Config.EOS) != 1 || m.Config.EOS[0] != c.eos || m.Config.DType != c.dtype {
+			t.Errorf("%s: eos %v, dtype %v", c.config, m.Config.EOS, m.Config.DType)
+		}
+	}
+}
+
+func TestWrapperErrorsNameTheTextModel(t *testing.T) {
+	for config, want := range map[string]string{
+		`{"model_type": "llava", "text_config": {"model_type": "opt"}}`:                  `text_config.model_type: "opt" is not supported`,
+		`{"model_type": "llava", "text_config": {"hidden_act": "tanhshrink"}}`:           `text_config.hidden_act: activation "tanhshrink" is not supported`,
+		`{"model_type": "llava", "text_config": 3}`:                                      "text_config: a number instead of an object",
+		`{"model_type": "qwen3_vl_text"}`:                                                `model_type: "qwen3_vl_text" is not supported`,
+		`{"model_type": "mistral3", "text_config": {"rope_scaling": {"type": "ntk"}}}`:   `text_config.rope_scaling.type: "ntk" is not supported`,
+		`{"model_type": "qwen2_vl", "rope_scaling": {"type": "mrope", "factor": "two"}}`: "",
+	} {
+		cfg, err := ReadConfig([]byte(config))
+		if err == nil {
+			_, err = New(cfg, nil)
+		}
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", config, err, want)
+		}
+	}
+}
+
+func TestOtherParts(t *testing.T) {
+	m := build(t, []byte(`{"model_type": "llava", "text_config": {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1}}`))
+	for name, other := range map[string]bool{
+		"vision_tower.vision_model.embeddings.class_embedding": true,
+		"multi_modal_projector.linear_1.weight":                true,
+		"model.visual.blocks.0.norm1.weight":                   true,
+		"image_newline":                                        true,
+		"language_model.model.layers.1.extra.weight":           false,
+		"model.layers.0.extra":                                 false,
+		"lm_head.bias":                                         false,
+	} {
+		if m.OtherPart(name) != other {
+			t.Errorf("%s: %v, want %v", name, !other, other)
+		}
+	}
+	if build(t, []byte(`{"model_type": "llama", "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1}`)).OtherPart("vision_tower.x") {
+		t.Error("a text model has another part")
+	}
+}

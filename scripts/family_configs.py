@@ -1,0 +1,246 @@
+"""Configs of small models of each family, for make-family-fixtures.py.
+
+A maker draws shapes and options from a random.Random and returns the contents of a config.json.
+FAMILIES names the makers, each with the seeds of the committed fixtures.
+"""
+
+SCALINGS = {
+    "linear": dict(factor=2.5),
+    "dynamic": dict(factor=2.0),
+    "yarn": dict(factor=4.0, original_max_position_embeddings=32),
+    "llama3": dict(factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32),
+}
+
+
+def common(R, model_type, v5, heads=None, kv=True, dims=(6, 8, 10, 12, 16)):
+    """Sizes that decoders share."""
+    heads = heads or R.choice([2, 3, 4])
+    dim = R.choice(dims)
+    c = dict(model_type=model_type, vocab_size=R.choice([60, 64, 71]), hidden_size=heads * dim,
+             intermediate_size=R.choice([20, 24, 36]), num_hidden_layers=R.choice([2, 3]), num_attention_heads=heads,
+             max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    if kv:
+        c["num_key_value_heads"] = R.choice([k for k in (1, 2, 3, 4) if heads % k == 0])
+    c["dtype" if v5 else "torch_dtype"] = R.choice(["bfloat16", "float16"])
+    return c
+
+
+def rope(R, c, v5, kinds=("default", "default", "linear", "yarn", "llama3"), theta=(10000.0, 50000.0), **more):
+    """A rotary embedding, in one of the two forms. more are fields of the parameters."""
+    kind = R.choice(kinds)
+    scaling = dict(SCALINGS.get(kind, {}))
+    base = R.choice(theta)
+    if v5:
+        c["rope_parameters"] = dict(rope_type=kind, rope_theta=base, **scaling, **more)
+    else:
+        c["rope_theta"] = base
+        c["rope_scaling"] = None if kind == "default" else {R.choice(["type", "rope_type"]): kind, **scaling}
+        c.update(more)
+
+
+def llama(R, model_type="llama", head_dim=True, **kwargs):
+    v5 = R.random() < 0.5
+    c = common(R, model_type, v5, **kwargs)
+    c["rms_norm_eps"] = R.choice([1e-5, 1e-3])
+    if head_dim and R.random() < 0.5:
+        c["head_dim"] = R.choice([6, 8, 14])
+    c["tie_word_embeddings"] = R.random() < 0.5
+    if R.random() < 0.3:
+        c["hidden_act"] = R.choice(["gelu", "gelu_pytorch_tanh", "relu"])
+    rope(R, c, v5)
+    return c
+
+
+# Wrappers: the text model within a model of images.
+
+CLIP = dict(model_type="clip_vision_model", hidden_size=8, intermediate_size=8, num_hidden_layers=1,
+            num_attention_heads=2, image_size=8, patch_size=4, projection_dim=8)
+SIGLIP = dict(CLIP, model_type="siglip_vision_model")
+PIXTRAL = dict(model_type="pixtral", hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2,
+               head_dim=4, image_size=8, patch_size=4)
+QWEN_VISION = dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2, patch_size=4, spatial_merge_size=2,
+                   temporal_patch_size=1, window_size=8, fullatt_block_indexes=[0])
+
+
+def wrap(model_type, text, vision, v5, **more):
+    """Lifts what the whole config decides out of the text's."""
+    c = dict(model_type=model_type, text_config=text, vision_config=dict(vision), **more)
+    field = "dtype" if "dtype" in text else "torch_dtype"
+    c[field] = text[field]
+    for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
+        c[name] = text[name]
+    return c
+
+
+def untied(text, R, key="tie_word_embeddings"):
+    return {key: text.pop(key, R.random() < 0.5)}
+
+
+def llava(R, model_type="llava", text="llama", vision=CLIP, **more):
+    t = llama(R, text)
+    tie = untied(t, R)
+    if tie["tie_word_embeddings"] and model_type == "llava" and R.random() < 0.5:
+        t.update(tie)  # LLaVA reads the field there as well
+        tie = {}
+    return wrap(model_type, t, vision, "dtype" in t, image_token_index=5, **tie, **more)
+
+
+def llava_next(R):
+    return llava(R, "llava_next", R.choice(["llama", "mistral"]), image_grid_pinpoints=[[8, 16]])
+
+
+def mistral3(R):
+    t = llama(R, "mistral")
+    t["sliding_window"] = R.choice([None, 8])
+    return wrap("mistral3", t, PIXTRAL, "dtype" in t, image_token_index=5, spatial_merge_size=2, **untied(t, R))
+
+
+def internvl(R):
+    kind = R.choice(["qwen2", "qwen3", "llama"])
+    t = llama(R, kind, head_dim=kind != "qwen2")
+    vision = dict(model_type="internvl_vision", hidden_size=8, intermediate_size=8, num_hidden_layers=1,
+                  num_attention_heads=2, image_size=[8, 8], patch_size=[4, 4])
+    return wrap("internvl", t, vision, "dtype" in t, image_token_id=5, **untied(t, R))
+
+
+def cohere2(R):
+    v5 = R.random() < 0.5
+    c = common(R, "cohere2", v5)
+    c.update(num_hidden_layers=R.choice([3, 4]), layer_norm_eps=R.choice([1e-5, 1e-3]), logit_scale=R.choice([0.25, 0.5]),
+             attention_bias=R.random() < 0.5, tie_word_embeddings=R.random() < 0.5, sliding_window=8)
+    if R.random() < 0.5:
+        c["layer_types"] = ["full_attention", "sliding_attention"] + \
+            [R.choice(["sliding_attention", "full_attention"]) for _ in range(c["num_hidden_layers"] - 2)]
+    else:
+        c["sliding_window_pattern"] = R.choice([2, 3])
+    rope(R, c, v5)
+    return c
+
+
+def cohere_vision(R, model_type):
+    t = cohere2(R)
+    return wrap(model_type, t, SIGLIP, "dtype" in t, downsample_factor=1, **untied(t, R))
+
+
+def idefics3(R, model_type="idefics3"):
+    t = llama(R, "llama")
+    vision = dict(model_type=model_type + "_vision", hidden_size=8, intermediate_size=8, num_hidden_layers=1,
+                  num_attention_heads=2, image_size=8, patch_size=4)
+    return wrap(model_type, t, vision, "dtype" in t, image_token_id=5, scale_factor=2, **untied(t, R))
+
+
+def llava_onevision(R):
+    t = llama(R, "qwen2", head_dim=False)
+    return wrap("llava_onevision", t, SIGLIP, "dtype" in t, image_token_index=5, image_grid_pinpoints=[[8, 16]], **untied(t, R))
+
+
+def gemma3_text(R):
+    v5 = R.random() < 0.5
+    c = common(R, "gemma3_text", v5)
+    c.update(num_hidden_layers=R.choice([3, 4]), head_dim=R.choice([8, 14, 16]), sliding_window=8, query_pre_attn_scalar=R.choice([12, 16]),
+             rms_norm_eps=1e-5)
+    c["layer_types" if v5 else "sliding_window_pattern"] = \
+        [R.choice(["sliding_attention", "full_attention"]) for _ in range(c["num_hidden_layers"])] if v5 else R.choice([2, 3])
+    if v5:
+        c["rope_parameters"] = dict(full_attention=dict(rope_type="linear", factor=8.0, rope_theta=50000.0),
+                                    sliding_attention=dict(rope_type="default", rope_theta=1000.0))
+        if set(c["layer_types"]) != {"sliding_attention", "full_attention"}:
+            c["layer_types"][:2] = ["sliding_attention", "full_attention"]
+    else:
+        c.update(rope_theta=50000.0, rope_local_base_freq=1000.0)
+        if R.random() < 0.5:
+            c["rope_scaling"] = dict(rope_type="linear", factor=8.0)
+    return c
+
+
+def gemma3(R):
+    t = gemma3_text(R)
+    return wrap("gemma3", t, SIGLIP, "dtype" in t, mm_tokens_per_image=4, image_token_index=5)
+
+
+def qwen_vl(R, model_type="qwen2_5_vl"):
+    """Published flat, without text_config."""
+    v5 = R.random() < 0.3
+    t = common(R, model_type + "_text", v5)
+    t["rms_norm_eps"] = 1e-5
+    half = t["hidden_size"] // t["num_attention_heads"] // 2
+    section = [half - 2 * (half // 3), half // 3, half // 3]
+    if R.random() < 0.4:
+        t.update(use_sliding_window=True, sliding_window=8, max_window_layers=1)
+    vision = dict(QWEN_VISION)
+    if model_type == "qwen2_vl":
+        vision = dict(depth=1, embed_dim=8, hidden_size=t["hidden_size"], num_heads=2, mlp_ratio=1, patch_size=4,
+                      spatial_merge_size=2, temporal_patch_size=1)
+    else:
+        vision["out_hidden_size"] = t["hidden_size"]
+    tie = R.random() < 0.5
+    special = dict(image_token_id=5, video_token_id=6, vision_start_token_id=7, vision_end_token_id=8)
+    if v5:
+        t["rope_parameters"] = dict(rope_type="default", rope_theta=20000.0, mrope_section=section)
+        return wrap(model_type, t, vision, True, tie_word_embeddings=tie, **special)
+    t.update(rope_theta=20000.0, rope_scaling=dict(type="mrope", mrope_section=section), tie_word_embeddings=tie)
+    t["model_type"] = model_type
+    return dict(t, vision_config=dict(vision, model_type=model_type), **special)
+
+
+def qwen3_vl(R, model_type="qwen3_vl"):
+    v5 = R.random() < 0.5
+    t = common(R, model_type + "_text", v5)
+    t.update(head_dim=R.choice([8, 12]), rms_norm_eps=1e-5, attention_bias=R.random() < 0.3)
+    half = t["head_dim"] // 2
+    section = [half - 2 * (half // 3), half // 3, half // 3]
+    if v5:
+        t["rope_parameters"] = dict(rope_type="default", rope_theta=20000.0, mrope_section=section, mrope_interleaved=True)
+    else:
+        t.update(rope_theta=20000.0, rope_scaling=dict(rope_type="default", mrope_section=section, mrope_interleaved=True))
+    if model_type == "qwen3_vl_moe":
+        t.update(num_experts=R.choice([4, 6]), num_experts_per_tok=2, moe_intermediate_size=R.choice([10, 12]),
+                 decoder_sparse_step=R.choice([1, 2]), mlp_only_layers=R.choice([[], [0]]))
+    vision = dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2, patch_size=4, spatial_merge_size=2,
+                  temporal_patch_size=1, out_hidden_size=t["hidden_size"], num_position_embeddings=4, deepstack_visual_indexes=[0])
+    return wrap(model_type, t, vision, v5, tie_word_embeddings=R.random() < 0.5, image_token_id=5, video_token_id=6,
+                vision_start_token_id=7, vision_end_token_id=8)
+
+
+def deepseek(R, model_type="deepseek_v3", v5=None):
+    v5 = R.random() < 0.5 if v5 is None else v5
+    c = common(R, model_type, v5, kv=False)
+    groups = R.choice([1, 2])
+    c.update(num_key_value_heads=c["num_attention_heads"], kv_lora_rank=12, q_lora_rank=R.choice([None, 10]), qk_rope_head_dim=8,
+             qk_nope_head_dim=R.choice([6, 8]), v_head_dim=R.choice([6, 8]), n_routed_experts=8, num_experts_per_tok=R.choice([2, 3]),
+             n_group=groups, topk_group=1, n_shared_experts=R.choice([1, 2]), moe_intermediate_size=10,
+             first_k_dense_replace=R.choice([0, 1]), norm_topk_prob=R.random() < 0.5, routed_scaling_factor=R.choice([1.0, 2.5]),
+             rms_norm_eps=1e-5, tie_word_embeddings=False)
+    rope(R, c, v5, kinds=("default", "yarn"))
+    return c
+
+
+def kimi_k25(R):
+    t = deepseek(R)
+    t["q_lora_rank"] = 10
+    tie = untied(t, R)
+    if not ("dtype" in t):
+        t["model_type"] = "kimi_k2"
+    vision = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, patch_size=4,
+                  pos_emb_height=2, pos_emb_width=2, pos_emb_time=1)
+    return wrap("kimi_k25", t, vision, "dtype" in t, projection_hidden_size=8, **tie)
+
+
+FAMILIES = {
+    "llava": (llava, [1]),
+    "llava_next": (llava_next, [1]),
+    "cohere2": (cohere2, [1, 2]),
+    "aya_vision": (lambda R: cohere_vision(R, "aya_vision"), [1]),
+    "cohere2_vision": (lambda R: cohere_vision(R, "cohere2_vision"), [1]),
+    "llava_onevision": (llava_onevision, [1]),
+    "idefics3": (idefics3, [1]),
+    "smolvlm": (lambda R: idefics3(R, "smolvlm"), [1]),
+    "mistral3": (mistral3, [1]),
+    "internvl": (internvl, [1]),
+    "gemma3": (gemma3, [1]),
+    "qwen2_vl": (lambda R: qwen_vl(R, "qwen2_vl"), [1]),
+    "qwen2_5_vl": (qwen_vl, [1, 2]),
+    "qwen3_vl": (qwen3_vl, [1]),
+    "qwen3_vl_moe": (lambda R: qwen3_vl(R, "qwen3_vl_moe"), [1, 2]),
+    "kimi_k25": (kimi_k25, [1]),
+}

@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""Makes tiny random checkpoints of model families with transformers, and what they compute.
+
+    scripts/make-family-fixtures.py testdata/golden/infer/models [FAMILY...]
+    scripts/make-family-fixtures.py --fresh 5 --seed 7 DIR/infer/models [FAMILY...]
+
+The first form makes the committed fixtures, the second as many models of each family as asked for,
+of other shapes and options. scripts/check-families.sh makes fresh models and runs the golden tests
+on them. Configs have the form in which models are published, or that of transformers 5. Layout and
+figures are those of make-arch-fixtures.py; golden.json is gzipped.
+"""
+import argparse
+import contextlib
+import gzip
+import io
+import json
+import logging
+import pathlib
+import random
+import re
+import runpy
+import sys
+import types
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+
+transformers.logging.set_verbosity_error()
+logging.disable(logging.CRITICAL)
+here = pathlib.Path(__file__).parent
+arch = types.SimpleNamespace(**runpy.run_path(str(here / "make-arch-fixtures.py")))
+families = types.SimpleNamespace(**runpy.run_path(str(here / "family_configs.py")))
+base = arch.base
+torch.set_num_threads(1)
+
+MARGIN = 1e-3
+LENGTHS = (1, 7, 12, 21)
+DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+
+
+def text_of(model):
+    """The text model of a wrapper, or the model's own."""
+    inner = model.model
+    for name in ("language_model", "text_model"):
+        if hasattr(inner, name):
+            return getattr(inner, name)
+    return inner
+
+
+def is_wrapper(model):
+    return text_of(model) is not model.model
+
+
+@torch.no_grad()
+def build(config, dtype, seed):
+    """The model in float32, its weights random values that dtype holds."""
+    torch.manual_seed(seed)
+    made = AutoConfig.for_model(**json.loads(json.dumps(config)))
+    made._attn_implementation = "eager"
+    cls = AutoModelForImageTextToText if "vision_config" in config else AutoModelForCausalLM
+    model = cls.from_config(made, attn_implementation="eager", experts_implementation="eager", dtype=torch.float32).float().eval()
+    for _, p in model.named_parameters():
+        if p.dim() > 1:
+            p.normal_(0, 1.6 / p.shape[-1] ** 0.5)
+        else:
+            p.add_(torch.randn_like(p) * 0.2)
+        p.copy_(p.to(dtype).float())
+    saved = model.state_dict()
+    for name, b in model.named_buffers():
+        if name in saved and b.is_floating_point():
+            b.copy_((torch.randn_like(b) * 0.1).to(dtype).to(b.dtype))
+    return model
+
+
+def text_parameters(model):
+    if not is_wrapper(model):
+        return sum(p.numel() for p in model.parameters())
+    return sum(p.numel() for n, p in model.named_parameters()
+               if n.startswith(("model.language_model.", "model.text_model.", "lm_head.")))
+
+
+def as_published(file, config, style):
+    """Undoes what save_pretrained of transformers 5 changes beside the published form, and leaves out
+    the large tensors of vision towers, which nothing reads."""
+    kind, tensors = config["model_type"], load_file(file)
+    if "vision_config" in config:
+        text = re.compile(r"language_model|text_model|lm_head|^model\.(layers|embed_tokens|norm)\.")
+        tensors = {n: t for n, t in tensors.items() if text.search(n) or t.numel() < 100}
+    if kind == "kimi_k25":  # its renaming of the vision tower's layers, undone, reaches those of the text
+        tensors = {re.sub(r"^(language_model\.model\.)blocks\.", r"\1layers.", n): t for n, t in tensors.items()}
+    elif kind == "qwen3_vl_moe" and style == "published":
+        tensors = {n: t.transpose(1, 2).contiguous() if ".experts." in n else t for n, t in tensors.items()}
+    save_file(tensors, file, metadata={"format": "pt"})
+
+
+def check_form(config, model, folder):
+    """The config that was written must mean the model that was computed."""
+    again = AutoConfig.from_pretrained(folder)
+    a, b = again.to_dict(), model.config.to_dict()
+    for noise in ("architectures", "_name_or_path", "transformers_version", "dtype", "_attn_implementation"):
+        a.pop(noise, None)
+        b.pop(noise, None)
+    for d in (a, b):
+        for sub in [v for v in d.values() if isinstance(v, dict)]:
+            sub.pop("dtype", None)
+            sub.pop("_name_or_path", None)
+    if json.dumps(a, sort_keys=True, default=str) != json.dumps(b, sort_keys=True, default=str):
+        raise SystemExit(f"{folder}: config differs: {[(k, a.get(k), b.get(k)) for k in a | b if a.get(k) != b.get(k)]}")
+
+
+def search(config, dtype, first, vocab):
+    """A model none of whose greedy choices is nearly a tie."""
+    globals_of = base.prompt.__wrapped__.__globals__  # of the function within no_grad
+    for seed in range(first, first + 60):
+        model = build(config, dtype, seed)
+        globals_of["layers_of"] = lambda m: text_of(m).layers
+        ids = torch.randint(3, vocab, (max(LENGTHS),), generator=torch.Generator().manual_seed(seed)).tolist()
+        cases = []
+        for n in LENGTHS:
+            cases.append(base.prompt(model, ids[:n]))
+            if cases[-1][1] < MARGIN:
+                break
+        else:
+            return seed, model, cases
+    return None
+
+
+def make(folder, name, config, first):
+    """Writes one model, or reports False if all its seeds have ties."""
+    config = dict(config)
+    style = "v5" if "dtype" in config else "published"
+    kind = config.get("dtype") or config.get("torch_dtype")
+    text = config.get("text_config", config)
+    dtype = DTYPES[kind]
+    found = search(config, dtype, first, text.get("vocab_size") or config["vocab_size"])
+    if not found:
+        return False
+    seed, model, cases = found
+    prompts = [case for case, _ in cases]
+    golden = dict(
+        name=name, architecture=type(model).__name__, model_type=config["model_type"], weights_dtype=kind,
+        config_style=style, shards=1, seed=seed, compute="float32, weights widened from the checkpoint's dtype",
+        versions=dict(torch=torch.__version__, transformers=transformers.__version__),
+        tolerance=dict(logits_atol=2e-4, logits_rtol=2e-4), min_greedy_margin=min(margin for _, margin in cases),
+        num_parameters=text_parameters(model), prompts=prompts)
+    if not is_wrapper(model):
+        golden["padding"] = arch.padding(model, prompts)
+    out = folder / name
+    out.mkdir(parents=True, exist_ok=True)
+    model.generation_config.eos_token_id = text.get("eos_token_id", config.get("eos_token_id"))
+    model.generation_config.bos_token_id = text.get("bos_token_id", config.get("bos_token_id"))
+    with contextlib.redirect_stderr(io.StringIO()):
+        model.to(dtype).save_pretrained(out)
+    as_published(out / "model.safetensors", config, style)
+    (out / "model.safetensors").chmod(0o644)
+    config.setdefault("architectures", [type(model).__name__])
+    (out / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+    check_form(config, model, out)
+    (out / "golden.json.gz").write_bytes(gzip.compress((json.dumps(arch.shorter(golden)) + "\n").encode(), mtime=0))
+    print(name, "seed", seed, sum(f.stat().st_size for f in out.iterdir()), "bytes", flush=True)
+    return True
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--fresh", type=int, default=0, help="make this many models of each family instead of the fixtures")
+    parser.add_argument("--seed", type=int, default=1, help="first seed of fresh models")
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("families", nargs="*")
+    args = parser.parse_args()
+    unknown = set(args.families) - set(families.FAMILIES)
+    if unknown:
+        sys.exit(f"unknown families {sorted(unknown)}; known: {' '.join(families.FAMILIES)}")
+    for family, (maker, chosen) in families.FAMILIES.items():
+        if args.families and family not in args.families:
+            continue
+        seeds = chosen
+        if args.fresh:
+            seeds = range(args.seed * 1000, args.seed * 1000 + args.fresh)
+        for seed in seeds:
+            name = f"family-{family}-{seed}".replace("_", "-")
+            for turn in range(20):  # another shape where every choice of weights has a tie
+                if make(args.folder, name, maker(random.Random(f"{family} {seed} {turn}")), 1 + seed % 1000):
+                    break
+            else:
+                sys.exit(f"{name}: no model without ties")
+
+
+if __name__ == "__main__":
+    main()
