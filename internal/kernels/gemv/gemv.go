@@ -38,7 +38,7 @@ func (s *Kernels) Mul(p *Product) {
 	p.Y.Check(p.Tokens, p.Rows)
 	p.W.Check(p.Rows, p.N)
 	p.X.Check(p.Tokens, p.N)
-	s.ops.mul(p.Y, p.W, p.X, p.Rows, p.Tokens, p.N)
+	mul(s.ops, p)
 }
 
 // RowSum is the operands of [Kernels.Mix]: for each of Tokens tokens a sum of the Keys rows of V, Cols columns
@@ -106,10 +106,9 @@ func For(v isa.Variant) Kernels {
 	return k
 }
 
-// ops is what a variant implements. Bounds have been checked. Operands are passed one by one: a pointer to
-// them would escape through the interface, and a copy costs as much as a short product.
+// ops is what a variant implements, beside the function mul. Bounds have been checked. Operands are passed
+// one by one: a pointer to them would escape through the interface, and so allocate.
 type ops interface {
-	mul(y mat.Floats, w mat.Weights, x mat.Floats, rows, tokens, n int)
 	mix(y, p mat.Floats, step int, v mat.Weights, keys, tokens, cols int)
 	addLanes(lanes, x []float32, v mat.Weights, cols int)
 }

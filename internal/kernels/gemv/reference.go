@@ -7,12 +7,13 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-func (goOps) mul(y mat.Floats, w mat.Weights, x mat.Floats, rows, tokens, n int) {
-	size := n * w.Format.Size()
-	for r := range rows {
+func (goOps) mul(p *Product) {
+	w := &p.W
+	size := p.N * w.Format.Size()
+	for r := range p.Rows {
 		row := w.Data[r*w.Stride:][:size]
-		for t := range tokens {
-			in := x.V[t*x.Stride:][:n]
+		for t := range p.Tokens {
+			in := p.X.V[t*p.X.Stride:][:p.N]
 			var sum float32
 			switch w.Format {
 			case mat.BFloat16:
@@ -22,7 +23,7 @@ func (goOps) mul(y mat.Floats, w mat.Weights, x mat.Floats, rows, tokens, n int)
 			case mat.Float32:
 				sum = dotFloat32(row, in)
 			}
-			y.V[t*y.Stride+r] = sum
+			p.Y.V[t*p.Y.Stride+r] = sum
 		}
 	}
 }

@@ -30,17 +30,27 @@ type (
 	}
 )
 
-func (a *simd) mul(y mat.Floats, w mat.Weights, x mat.Floats, rows, tokens, n int) {
-	tiles := a.muls[w.Format]
-	for t := 0; t < tokens; {
-		for len(tiles) > 0 && tiles[0].tokens > tokens-t {
+// mul computes p with the variant o. It is no method of ops: through an interface p would escape, and a copy
+// of its operands costs as much as a short product.
+func mul(o ops, p *Product) {
+	if a, ok := o.(*simd); ok {
+		a.mul(p)
+		return
+	}
+	goOps{}.mul(p)
+}
+
+func (a *simd) mul(p *Product) {
+	tiles := a.muls[p.W.Format]
+	for t := 0; t < p.Tokens; {
+		for len(tiles) > 0 && tiles[0].tokens > p.Tokens-t {
 			tiles = tiles[1:]
 		}
-		tile := mulTile{1, a.ones[w.Format].For(fetch.Floats)}
+		tile := mulTile{1, a.ones[p.W.Format].For(fetch.Floats)}
 		if len(tiles) > 0 {
 			tile = tiles[0]
 		}
-		callMul(tile.kernel, asm.Bytes(w.Data), w.Stride, asm.Floats(x.V[t*x.Stride:]), x.Stride, asm.Floats(y.V[t*y.Stride:]), y.Stride, n, rows)
+		callMul(tile.kernel, asm.Bytes(p.W.Data), p.W.Stride, asm.Floats(p.X.V[t*p.X.Stride:]), p.X.Stride, asm.Floats(p.Y.V[t*p.Y.Stride:]), p.Y.Stride, p.N, p.Rows)
 		t += tile.tokens
 	}
 }
