@@ -199,11 +199,15 @@ func ReadBodyWithin(ctx context.Context, body io.Reader, texts *TextLimit) ([]by
 }
 
 func errTooLarge(limit int64) *Error {
-	return &Error{Kind: TooLarge, Message: fmt.Sprintf("The body of your request is larger than the %d bytes that this server takes.", limit)}
+	message := fmt.Sprintf("The body of your request is too large: this server reads at most %d bytes.", limit)
+	if limit < maxBody {
+		message += " Shorten it, or start the server with a larger --max-memory."
+	}
+	return &Error{Kind: TooLarge, Message: message}
 }
 
 func errTooMuch() *Error {
-	return &Error{Kind: TooLarge, Message: "Your request takes more memory than this server has for requests: shorten it, or raise --max-memory."}
+	return &Error{Kind: TooLarge, Message: "Your request takes more memory than this server has for requests: shorten it, or start the server with a larger --max-memory."}
 }
 
 // errLargeAnswer says that there is no memory to collect an answer that is sent at once.

@@ -11,9 +11,9 @@ type TextLimit struct {
 }
 
 // textWatch looks for a long text in the JSON of a body while the body arrives in pieces. It looks
-// at the strings in prompt and input and at the contents of messages. It takes the first of several
-// fields with one name for the one that counts. In a body that is not JSON it may find anything:
-// that is a 400 in any case.
+// at the strings in prompt and input, alone or in a list, and at the contents of messages, whose texts
+// it adds up, those of their parts too. It takes the first of several fields with one name for the one
+// that counts. In a body that is not JSON it may find anything: that is a 400 in any case.
 type textWatch struct {
 	most  int
 	depth int
@@ -29,12 +29,13 @@ type textWatch struct {
 	escape  bool   // a backslash has come
 	hex     int    // digits of \u that are to come
 	watched bool
-	count   int
+	count   int  // of the text so far; of messages, with the texts before it
+	total   int  // of the texts of messages so far
 	skip    bool // the character may be white space
 }
 
-// watchedDepth is how deep the watched strings lie: {"messages": [{"content": …}]}.
-const watchedDepth = 3
+// watchedDepth is how deep watched strings are nested: {"messages": [{"content": [{"text": …}]}]}.
+const watchedDepth = 5
 
 // longestKey is longer than the names of all watched fields.
 const longestKey = 16
@@ -74,13 +75,29 @@ func (w *textWatch) plain(b []byte) int {
 	if w.escape || w.hex > 0 || w.watched && w.count+n > w.most || bytes.IndexByte(b[:n], '\\') >= 0 {
 		return 0
 	}
-	if w.watched && n == len(b) {
-		return 0 // it goes on: its bytes count
+	if w.watched {
+		visible, ascii := visibleASCII(b[:n])
+		if n == len(b) || !ascii {
+			return 0 // byte by byte: the string goes on, or has letters of several bytes
+		}
+		w.count += visible
 	}
 	if w.isKey {
 		w.word = append(w.word, b[:min(n, longestKey-min(len(w.word), longestKey))]...)
 	}
 	return n
+}
+
+// visibleASCII counts the characters of b that are not white space, if all are ASCII.
+func visibleASCII(b []byte) (n int, ascii bool) {
+	var or byte
+	for _, c := range b {
+		or |= c
+		if c > ' ' {
+			n++
+		}
+	}
+	return n, or < 0x80
 }
 
 // structural are the bytes that matter between strings.
@@ -90,7 +107,7 @@ var structural = [256]bool{'"': true, ':': true, ',': true, '{': true, '}': true
 func (w *textWatch) outside(c byte) {
 	switch c {
 	case '"':
-		w.text, w.count, w.skip = true, 0, false
+		w.text, w.count, w.skip = true, w.total, false
 		w.isKey = w.depth <= watchedDepth && !w.at[w.depth].list && !w.at[w.depth].value
 		w.word = w.word[:0]
 		w.watched = !w.isKey && w.watches()
@@ -113,11 +130,18 @@ func (w *textWatch) watches() bool {
 	switch w.depth {
 	case 1:
 		return w.at[1].key == "prompt" || w.at[1].key == "input"
+	case 2:
+		return w.at[2].list && (w.at[1].key == "prompt" || w.at[1].key == "input")
 	case 3:
-		return w.at[1].key == "messages" && w.at[2].list && w.at[3].key == "content"
+		return w.inMessages() && w.at[3].key == "content"
+	case 5:
+		return w.inMessages() && w.at[3].key == "content" && w.at[4].list && w.at[5].key == "text"
 	}
 	return false
 }
+
+// inMessages reports whether the string that begins is in an object of the list of messages.
+func (w *textWatch) inMessages() bool { return w.at[1].key == "messages" && w.at[2].list }
 
 // inside takes a byte of a string.
 func (w *textWatch) inside(c byte) {
@@ -131,9 +155,14 @@ func (w *textWatch) inside(c byte) {
 	case c == '\\':
 		w.escape = true
 	case c == '"':
-		w.text, w.count = false, 0
-		if w.isKey {
-			w.at[w.depth].key = string(w.word)
+		w.text = false
+		switch {
+		case w.isKey:
+			if w.at[w.depth].key = string(w.word); w.depth == 1 {
+				w.total = 0
+			}
+		case w.watched && w.at[1].key == "messages":
+			w.total = w.count
 		}
 	case w.isKey:
 		if len(w.word) < longestKey {

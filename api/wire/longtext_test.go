@@ -25,7 +25,13 @@ func TestATextWatchFindsLongTexts(t *testing.T) {
 		`{"prompt": "` + strings.Repeat(`\n`, 40) + long[1:] + `"}`:                                       "",
 		`{"prompt": "` + strings.Repeat(`\u0020`, 40) + long[1:] + `"}`:                                   "",
 		`{"prompt": "` + strings.Repeat("\u3000\u00a0\u2003", 9) + `"}`:                                   "",
-		`{"prompt": ["` + long + `"], "user": "` + long + `", "x": {"prompt": "` + long + `"}}`:           "",
+		`{"prompt": [["` + long + `"]], "user": "` + long + `", "x": {"prompt": "` + long + `"}}`:         "",
+		`{"prompt": ["a", "` + long + `"]}`:                                                               "prompt",
+		`{"input": ["` + long[1:] + `", "` + long[1:] + `"]}`:                                             "",
+		`{"messages": [{"content": [{"type": "text", "text": "` + long + `"}]}]}`:                         "messages",
+		`{"messages": [{"content": "aaaaaa"}, {"content": [{"text": "aaa"}, {"text": "aa"}]}]}`:           "messages",
+		`{"messages": [{"content": "aaaaaa"}, {"content": [{"text": "aaa"}, {"url": "aa"}]}]}`:            "",
+		`{"messages": [{"content": "aaaaaa"}], "prompt": "aaaaaa"}`:                                       "",
 		`{"messages": {"content": "` + long + `"}, "prompt": 1, "a": "` + long + `"}`:                     "",
 		`{"messages": [{"name": "` + long + `", "a": {"content": "` + long + `"}, "b": "` + long + `"}]}`: "",
 		`{"` + long + long + `": "a", "a\"prompt": "` + long + `"}`:                                       "",
@@ -106,7 +112,7 @@ func BenchmarkTextWatch(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			text := []byte(body)
 			for b.Loop() {
-				w := textWatch{most: 1 << 10}
+				w := textWatch{most: 1 << 20}
 				if w.push(text) != "" {
 					b.Fatal("a long text was found")
 				}
