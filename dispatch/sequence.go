@@ -50,6 +50,16 @@ func (s *Sequence) Len() int {
 	return s.kv.Committed()
 }
 
+// Together returns how many of the next n tokens may pass in one row with the bits of one by one: those
+// before the length at which rotary frequencies change for all tokens, but at least one.
+func (s *Sequence) Together(n int) int {
+	length := max(s.length, s.Len()+1)
+	for n > 1 && s.model.program.Restarts(length, s.Len()+n) {
+		n--
+	}
+	return n
+}
+
 // Reserve takes the pages for n more tokens. It returns ErrKVFull, and takes none, if not enough are
 // free. A layer with a window reuses its own pages beyond the window.
 func (s *Sequence) Reserve(n int) error { return s.reserve(n, n) }

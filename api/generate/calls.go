@@ -52,7 +52,7 @@ func (m *Model) forceCalls(c *Conversation, r *Request) error {
 		calls.field = "tools"
 	case r.Constraint != nil:
 		calls.field = r.Constraint.name()
-	case c.SingleCall && r.Params.MinTokens == 0: // else the dialect drops further calls
+	case c.SingleCall:
 		calls.field = "parallel_tool_calls"
 	default:
 		return nil

@@ -49,8 +49,6 @@ func (m *Model) Constrain(ctx context.Context, r *Request) error {
 	switch {
 	case m.Tokenizer == nil:
 		return wire.Invalidf(field, "The model %s has no tokenizer: '%s' is not supported.", m.Name, field)
-	case r.Params.MinTokens > 0:
-		return wire.Invalidf("min_tokens", "'min_tokens' is not supported together with '%s'.", field)
 	}
 	stop := m.EOS()
 	if !r.IgnoreEOS {
@@ -82,8 +80,17 @@ func (r *Request) constraints() func(choice int) engine.Constraint {
 		if r.Continues {
 			m.Continues()
 		}
+		if r.forbids() {
+			m.AnyTokens()
+		}
 		return m
 	}
+}
+
+// forbids reports whether r's parameters may forbid single tokens.
+func (r *Request) forbids() bool {
+	p := r.Params.internal()
+	return len(p.Allow)+len(p.Suppress)+len(p.BadWords)+len(p.Bias) > 0 || p.NoRepeatNGram > 0
 }
 
 // constrainedBy is the field that asks for a constraint.

@@ -8,6 +8,7 @@ import (
 	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/internal/grammar"
 	"github.com/heftai/heft/internal/grammar/vocab"
+	"github.com/heftai/heft/text"
 )
 
 // maxGrammars is how much memory compiled grammars take that no request uses, in bytes.
@@ -38,6 +39,18 @@ func (m *Model) grammars() *grammars {
 	return m.compiled
 }
 
+// encoder says how a tokenizer encodes a text inside another one.
+type encoder struct{ *text.Tokenizer }
+
+// EncodeText encodes a text without special tokens.
+func (e encoder) EncodeText(s string) []int32 {
+	ids, err := e.Encode(s, text.EncodeOptions{SplitSpecialTokens: true})
+	if err != nil {
+		return nil
+	}
+	return ids
+}
+
 // get returns the grammar of the answer to r.
 func (c *grammars) get(m *Model, r *Request) (*grammar.Grammar, error) {
 	f := m.frameOf(r)
@@ -50,7 +63,7 @@ func (c *grammars) get(m *Model, r *Request) (*grammar.Grammar, error) {
 	}
 	if !c.made {
 		c.made = true
-		if v := vocab.New(m.Tokenizer, m.Vocab()); v != nil {
+		if v := vocab.New(encoder{m.Tokenizer}, m.Vocab()); v != nil {
 			c.lib = grammar.NewLibrary(v)
 		}
 	}

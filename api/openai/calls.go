@@ -78,11 +78,14 @@ func (o *outcome) add(pieces []generate.Call) {
 	}
 }
 
+// finishCalls is the finish_reason of an answer with calls.
+const finishCalls = "tool_calls"
+
 // reason is the finish_reason. It is not tool_calls if a call is broken, so that clients do not act
 // on it.
 func (o outcome) reason(engine string) string {
 	if engine == "stop" && o.called && !o.broken {
-		return "tool_calls"
+		return finishCalls
 	}
 	return engine
 }

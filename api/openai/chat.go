@@ -14,6 +14,7 @@ type chatRequest struct {
 	common
 	thought bool // reasoning is shown
 	single  bool // no call after the first is
+	named   bool // tool_choice names the function
 }
 
 // chatChoice is a choice of an answer that is sent at once.
@@ -84,7 +85,7 @@ func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRe
 	if f.Err() != nil {
 		return nil, f.Err()
 	}
-	conversation.SingleCall = q.single
+	conversation.SingleCall, q.named = q.single, conversation.Tool != ""
 	if err := m.Converse(ctx, *conversation, &q.Request); err != nil {
 		return nil, err
 	}
@@ -104,13 +105,22 @@ func (q *chatRequest) answer(ctx context.Context, runs *generate.Generations) (s
 	}
 	for i := range answers {
 		a := &answers[i]
-		c := chatChoice{Index: i, Message: a.message(), Finish: a.finish}
+		c := chatChoice{Index: i, Message: a.message(), Finish: q.finish(a.finish)}
 		if q.ReturnIDs {
 			c.TokenIDs, c.PromptIDs = ids(a.tokens), q.Prompt
 		}
 		out.Choices = append(out.Choices, c)
 	}
 	return out, nil
+}
+
+// finish is the finish_reason of an answer. OpenAI answers "stop", not "tool_calls", if tool_choice
+// names the function.
+func (q *chatRequest) finish(reason string) string {
+	if q.named && reason == finishCalls {
+		return "stop"
+	}
+	return reason
 }
 
 // edit removes the parts that the request hides.
@@ -177,7 +187,7 @@ func (s *chatStream) part(p generate.PromptDelta) error {
 	if p.Finish == "" {
 		return nil
 	}
-	finish := s.ends[p.Choice].reason(string(p.Finish))
+	finish := s.finish(s.ends[p.Choice].reason(string(p.Finish)))
 	return s.send(chatChunkChoice{Index: p.Choice, Finish: &finish})
 }
 

@@ -18,9 +18,12 @@ type choice struct {
 	max        int // how many tokens there may be in all
 	src        sample.Source
 	constraint Constraint // nil: any id may follow
+	mask       []uint64   // what constraint said for the next token; nil: not asked yet
+	unscored   int        // forced tokens whose log-probability is not known: the last of tokens
 	seq        Sequence   // nil unless running
 	chunk      int        // tokens of this step
 	most       int        // tokens that this step may have
+	decodes    bool       // the tokens of this step were generated
 	reused     int        // tokens of the prompt that were not computed, at first
 	scored     int        // tokens of the prompt whose log-probability is known
 	pooled     []float32  // of an embedding, so far
@@ -84,7 +87,7 @@ func (c *choice) row() Row {
 		if r.Hidden == HiddenSum && at > 0 {
 			r.Sum = c.pooled
 		}
-	case c.scores(c.chunk):
+	case c.scores(c.chunk), c.unscored > 0 && at+c.chunk >= len(c.tokens)-c.unscored:
 		r.Logits = LogitsAll
 	case at+c.chunk == len(c.tokens):
 		r.Logits = LogitsLast

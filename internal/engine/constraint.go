@@ -2,6 +2,8 @@ package engine
 
 import (
 	"fmt"
+	"math/bits"
+	"slices"
 
 	"github.com/heftai/heft/internal/sample"
 )
@@ -9,7 +11,9 @@ import (
 // Constraint limits which ids a choice may have next, for example to those that continue a
 // valid JSON document. Each choice has one of its own. Its methods are called from the engine's
 // goroutine, in turns: Mask before each token, then Accept with the token. A choice that was
-// preempted goes on with its constraint as it is: no token is accepted twice.
+// preempted goes on with its constraint as it is: no token is accepted twice. If a mask has one id
+// alone, the engine may take it without logits: several such tokens then pass through the model at
+// once, each with the bits that it would have alone.
 //
 // Other requests wait while a method runs.
 type Constraint interface {
@@ -34,9 +38,27 @@ func (c *choice) constrain() {
 func (c *choice) choosable() sample.Step {
 	step := sample.Step{Prompt: c.tokens[:c.prompt], Generated: c.tokens[c.prompt:]}
 	if c.constraint != nil {
-		step.Mask = c.constraint.Mask()
+		if c.mask == nil {
+			c.mask = c.constraint.Mask()
+		}
+		step.Mask = c.mask
+		p := &c.stream.request.Params
+		step.MayEnd = c.generated() < p.MinTokens && only(c.mask, p.Stop)
 	}
 	return step
+}
+
+// only reports whether a mask has no ids but some of ids: then the text ends, although it has fewer
+// tokens than it should.
+func only(mask []uint64, ids []int32) bool {
+	for i, w := range mask {
+		for ; w != 0; w &= w - 1 {
+			if !slices.Contains(ids, int32(i<<6+bits.TrailingZeros64(w))) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // accept tells the constraint of c which id was chosen.
@@ -44,6 +66,7 @@ func (c *choice) accept(id int32) error {
 	if c.constraint == nil {
 		return nil
 	}
+	c.mask = nil
 	if err := c.constraint.Accept(id); err != nil {
 		return fmt.Errorf("constraint: id %d: %w", id, err)
 	}

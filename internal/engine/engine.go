@@ -12,11 +12,12 @@ import (
 
 // Options are the limits of an Engine; the zero value of each field is its default.
 type Options struct {
-	MaxBatch       int // choices that run at once; 0 means 16, at most the model's limit
-	MaxBatchTokens int // tokens of one step, at least MaxBatch; 0 means the model's limit, 2048 if it has none
-	ChunkTokens    int // prompt tokens of a step in which others decode; 0 means 512, or any number if the model amortises
-	MaxLogitRows   int // rows of logits of a step, at least MaxBatch; 0 means 64, at most the model's limit
-	MaxQueue       int // choices that may wait beyond those that run; 0 means 1024, below 0 none
+	MaxBatch       int  // choices that run at once; 0 means 16, at most the model's limit
+	MaxBatchTokens int  // tokens of one step, at least MaxBatch; 0 means the model's limit, 2048 if it has none
+	ChunkTokens    int  // prompt tokens of a step in which others decode; 0 means 512, or any number if the model amortises
+	MaxLogitRows   int  // rows of logits of a step, at least MaxBatch; 0 means 64, at most the model's limit
+	MaxQueue       int  // choices that may wait beyond those that run; 0 means 1024, below 0 none
+	OneByOne       bool // tokens that a constraint forces pass one at a time, too; the answers are the same
 	Observer       Observer
 }
 

@@ -40,7 +40,8 @@ type Limits struct {
 	Amortise bool
 }
 
-// Sequence is one choice's state in the model: the tokens computed, in pages.
+// Sequence is one choice's state in the model: the tokens computed, in pages. It may have a method
+// Together(n int) int: how many of the next n tokens may pass in one row with the bits of one by one.
 type Sequence interface {
 	// Len is the number of tokens that need not be computed again.
 	Len() int

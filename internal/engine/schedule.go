@@ -180,7 +180,7 @@ func (e *Engine) plan() bool {
 	decoding, logitRows := 0, max(e.options.MaxLogitRows-(len(e.running)-1), 1) // one for each other
 	for i := 0; i < len(e.running); i++ {                                       // room may shorten the list from its end
 		c := e.running[i]
-		c.chunk = 0
+		c.chunk, c.decodes = 0, false
 		if c.seq == nil || c.stream.stalled.Load() {
 			continue
 		}
@@ -193,6 +193,18 @@ func (e *Engine) plan() bool {
 			}
 			continue
 		case c.scored < c.prompt:
+			c.most = min(c.most, logitRows)
+			logitRows -= c.most
+		case c.seq.Len() >= c.prompt && c.most <= maxForced+1:
+			if n := e.together(c, min(c.most, logitRows, e.options.MaxBatchTokens-decoding-len(e.running))); e.room(c, n) {
+				c.chunk, c.decodes = n, true
+				decoding += n
+				logitRows -= n - 1
+			}
+			continue
+		case c.unscored > 0 && c.seq.Len() < len(c.tokens)-c.unscored-1:
+			c.most = len(c.tokens) - c.unscored - 1 - c.seq.Len()
+		case c.unscored > 0:
 			c.most = min(c.most, logitRows)
 			logitRows -= c.most
 		}

@@ -19,7 +19,7 @@ func (e *Engine) forward() {
 			continue // another choice of its request failed
 		}
 		n := len(e.rows[i].Tokens)
-		if c.generated() == 0 || n > 1 {
+		if c.generated() == 0 || n > 1 && !c.decodes {
 			step.PromptTokens += n
 		}
 		if err != nil {
@@ -116,6 +116,9 @@ func (e *Engine) harvest(c *choice, r Row, count int, values []float32, now time
 		if err := e.scorePrompt(c, end-count, values); err != nil {
 			return err
 		}
+		if err := e.scoreForced(c, end-count, values); err != nil {
+			return err
+		}
 	}
 	if r.Logits == LogitsNone || end != len(c.tokens) {
 		return nil
@@ -171,10 +174,10 @@ func (e *Engine) choose(c *choice, logits []float32, now time.Time) error {
 	e.totals.generated++
 	if ev.Finish != "" {
 		e.conclude(c, ev)
-	} else {
-		s.emit(ev)
+		return nil
 	}
-	return nil
+	s.emit(ev)
+	return e.force(c, now)
 }
 
 // next chooses a token. Log-probabilities come first: they are of the logits as they are.

@@ -28,6 +28,17 @@ var sources = []string{
 // newLibrary is the vocabulary of a tokenizer of the golden files.
 func newLibrary(t *testing.T, folder string) *grammar.Library {
 	t.Helper()
+	tok := goldenTokenizer(t, folder)
+	v := vocab.New(decoding{tok}, tok.VocabSize())
+	if v == nil {
+		return nil
+	}
+	return grammar.NewLibrary(v)
+}
+
+// goldenTokenizer reads a tokenizer of the golden files.
+func goldenTokenizer(t *testing.T, folder string) *tokenizer.Tokenizer {
+	t.Helper()
 	files := fstest.MapFS{}
 	for _, name := range []string{"tokenizer.json", "tokenizer_config.json"} { // which may be packed
 		if b, err := golden.Read(filepath.Join(folder, name)); err == nil {
@@ -38,11 +49,7 @@ func newLibrary(t *testing.T, folder string) *grammar.Library {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := vocab.New(decoding{tok}, tok.VocabSize())
-	if v == nil {
-		return nil
-	}
-	return grammar.NewLibrary(v)
+	return tok
 }
 
 // decoding has the interface of a public tokenizer.

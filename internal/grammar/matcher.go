@@ -15,6 +15,7 @@ type Matcher struct {
 	at    *state
 	ended bool
 	begun bool // a token was read
+	loose bool // a text may have any spelling in tokens
 	stop  []int32
 	bits  vocab.Bits
 	shown *state // whose mask bits has; nil: none
@@ -33,6 +34,10 @@ func (g *Grammar) NewMatcher(stop []int32) *Matcher {
 // Continues says that the text goes on where another ends, so that a decoder shows the space with
 // which it may begin.
 func (m *Matcher) Continues() { m.begun = true }
+
+// AnyTokens allows all spellings of a text in tokens. Otherwise a text that is certain has the tokens
+// that the tokenizer would give it.
+func (m *Matcher) AnyTokens() { m.loose = true }
 
 // Warm finds the tokens that may begin a text, so that a matcher need not.
 func (g *Grammar) Warm() {
@@ -70,6 +75,18 @@ func (m *Matcher) fill() {
 	defer g.mu.Unlock()
 	g.begins()
 	m.at = g.adopt(m.at)
+	if m.begun && !m.loose {
+		id, ok, err := g.only(m.at)
+		if err != nil {
+			m.err = err
+			return
+		}
+		if ok {
+			m.bits.Set(id)
+			m.shown = m.at
+			return
+		}
+	}
 	found, err := g.mask(m.at)
 	if err != nil {
 		m.err = err

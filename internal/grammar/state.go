@@ -70,6 +70,7 @@ type state struct {
 	age   uint32
 	next  []edge
 	mask  *mask
+	only  only
 }
 
 type edge struct {

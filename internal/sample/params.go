@@ -133,6 +133,8 @@ type Step struct {
 	// Mask, if not nil, has bit id%64 of word id/64 set for each id that is allowed
 	// now; it must cover the vocabulary.
 	Mask []uint64
+	// MayEnd allows the ids of Stop before MinTokens ids were generated.
+	MayEnd bool
 }
 
 // at is the id at position i of prompt and generated together.

@@ -18,7 +18,7 @@ func (p *Params) repeats() bool { return p.RepetitionPenalty != 0 && p.Repetitio
 
 // holdsBack reports whether the text is still too short to end.
 func (p *Params) holdsBack(step *Step) bool {
-	return len(step.Generated) < p.MinTokens && len(p.Stop) > 0
+	return len(step.Generated) < p.MinTokens && len(p.Stop) > 0 && !step.MayEnd
 }
 
 // adjust changes single logits of s.work in transformers' order.

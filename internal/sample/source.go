@@ -19,6 +19,13 @@ func NewSource(seed uint64, stream int) Source {
 // uniform is the next number in [0, 1), with 53 bits.
 func (s *Source) uniform() float64 { return float64(s.pcg.Uint64()>>11) * 0x1p-53 }
 
+// Skip passes over the number that the choice of one token under p would draw.
+func (s *Source) Skip(p *Params) {
+	if !p.Greedy() {
+		s.uniform()
+	}
+}
+
 // mix is the finaliser of splitmix64 (Steele, Lea, Flood 2014): near seeds must not
 // give near states.
 func mix(x uint64) uint64 {

@@ -31,6 +31,29 @@ func (d *DFA) Accepts(s int32) bool { return d.accept[s] }
 // Continues reports whether a string may continue in s.
 func (d *DFA) Continues(s int32) bool { return d.more[s] }
 
+// Only returns the byte that alone may follow in state s; ok is false if there is none or several.
+func (d *DFA) Only(s int32) (b byte, ok bool) {
+	class := -1
+	for i, to := range d.next[int(s)*d.width : (int(s)+1)*d.width] {
+		if to == Dead {
+			continue
+		}
+		if class >= 0 {
+			return 0, false
+		}
+		class = i
+	}
+	for i, c := range d.classes {
+		if int(c) == class {
+			if ok {
+				return 0, false
+			}
+			b, ok = byte(i), true
+		}
+	}
+	return b, ok
+}
+
 // Match reports whether d accepts text.
 func (d *DFA) Match(text string) bool {
 	s := d.start

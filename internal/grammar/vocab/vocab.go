@@ -22,6 +22,9 @@ type Tokenizer interface {
 	Decode(ids []int32, skipSpecial bool) string
 }
 
+// An Encoder is a Tokenizer that says how it encodes a text inside another one.
+type Encoder interface{ EncodeText(text string) []int32 }
+
 // MaxToken is the length of the longest token that a constrained text may have, in bytes.
 const MaxToken = 512
 
@@ -33,7 +36,9 @@ type Vocab struct {
 	Words int
 	// DropsSpace reports whether a decoder drops a space that begins a text.
 	DropsSpace bool
-	names      [][]byte // by id, in the trie; nil: not in it
+	// Encode is how the tokenizer encodes a text; nil if it is not known.
+	Encode func(text string) []int32
+	names  [][]byte // by id, in the trie; nil: not in it
 }
 
 // New makes the vocabulary of t. size is the number of ids that the model knows; ids beyond it are
@@ -51,7 +56,7 @@ func New(t Tokenizer, size int) *Vocab {
 			continue
 		case t.IsSpecial(id):
 			b = Special(id)
-		case bytes.IndexByte(b, specialByte) >= 0:
+		case bytes.IndexByte(b, SpecialByte) >= 0:
 			continue // no text has this byte, and it must not spell the name of a special token
 		default:
 			text++
@@ -67,6 +72,9 @@ func New(t Tokenizer, size int) *Vocab {
 		return nil
 	}
 	v.Trie = newTrie(entries)
+	if e, ok := t.(Encoder); ok {
+		v.Encode = e.EncodeText
+	}
 	return v
 }
 
@@ -83,13 +91,13 @@ func (v *Vocab) Name(id int32) []byte {
 	return v.names[id]
 }
 
-// specialByte begins the name of a special token. It is in no UTF-8.
-const specialByte = 0xFF
+// SpecialByte begins the name of a special token. It is in no UTF-8.
+const SpecialByte = 0xFF
 
 // Special returns the name of a special token in the trie.
 func Special(id int32) []byte {
-	return []byte{specialByte, byte(id >> 24), byte(id >> 16), byte(id >> 8), byte(id)}
+	return []byte{SpecialByte, byte(id >> 24), byte(id >> 16), byte(id >> 8), byte(id)}
 }
 
 // IsSpecial reports whether name is that of a special token.
-func IsSpecial(name []byte) bool { return len(name) == 5 && name[0] == specialByte }
+func IsSpecial(name []byte) bool { return len(name) == 5 && name[0] == SpecialByte }

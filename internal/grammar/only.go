@@ -1,0 +1,102 @@
+package grammar
+
+import (
+	"bytes"
+
+	"github.com/heftai/heft/internal/grammar/vocab"
+)
+
+// only says which token a state allows because the text that follows it is certain.
+type only struct {
+	known bool
+	ok    bool
+	id    int32
+}
+
+// maxCertain is how much of a certain text is looked at, in bytes.
+const maxCertain = 48
+
+// only returns the token with which the tokenizer would write the text that must follow s, so that one
+// text has one spelling in tokens. ok is false if several texts may follow, or if a token may span the
+// end of what is certain.
+func (g *Grammar) only(s *state) (id int32, ok bool, err error) {
+	if !s.only.known && g.vocab.Encode != nil {
+		if s.only, err = g.findOnly(s); err != nil {
+			return 0, false, err
+		}
+	}
+	return s.only.id, s.only.ok, nil
+}
+
+func (g *Grammar) findOnly(s *state) (only, error) {
+	var text []byte
+	special := false
+	for at := s; len(text) < maxCertain && !at.ends; {
+		b, ok := g.onlyByte(at)
+		if special = ok && b == vocab.SpecialByte; !ok || special {
+			break
+		}
+		next, err := g.step(at, b)
+		if err != nil {
+			return only{}, err
+		}
+		text = append(text, b)
+		at = next
+	}
+	none := only{known: true}
+	if len(text) == 0 {
+		return none, nil
+	}
+	t := g.vocab.Trie
+	if node := t.Find(text); !special && node >= 0 && t.Skip[node] > node+1 {
+		return none, nil // a token may begin with all that is certain and go on
+	}
+	for _, before := range []string{"", "\n"} { // some tokenizers put a space before a text
+		rest := []byte(before)
+		for _, id := range g.vocab.Encode(before + string(text)) {
+			name := g.vocab.Name(id)
+			if len(rest) > 0 {
+				if len(name) == 0 || !bytes.HasSuffix(name, rest) {
+					break
+				}
+				rest = nil
+				continue
+			}
+			if len(name) > 0 && bytes.HasPrefix(text, name) {
+				return only{true, true, id}, nil
+			}
+			break
+		}
+	}
+	return none, nil
+}
+
+// onlyByte returns the byte that alone may follow s.
+func (g *Grammar) onlyByte(s *state) (b byte, ok bool) {
+	for i, h := range s.heads {
+		one, certain := g.terms[g.ops[h.at].arg].onlyByte(h.q)
+		if !certain || i > 0 && one != b {
+			return 0, false
+		}
+		b, ok = one, true
+	}
+	return b, ok
+}
+
+// onlyByte returns the byte that alone may follow in state q.
+func (t *Terminal) onlyByte(q int64) (b byte, ok bool) {
+	if t.counts == nil && t.except == nil {
+		// After the end of a terminal that may go on, the next one may begin: s has heads for both.
+		return t.lex.d.Only(int32(q))
+	}
+	for i := range 256 {
+		if t.step(q, byte(i)) == dead {
+			continue
+		}
+		if ok {
+			return 0, false
+		}
+		b, ok = byte(i), true
+	}
+	return b, ok
+}
