@@ -120,7 +120,7 @@ func (g *gate) allow(w http.ResponseWriter, r *http.Request, origin string, next
 		return
 	}
 	h.Add("Vary", "Access-Control-Request-Headers")
-	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST")
+	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, DELETE")
 	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
 		h.Set("Access-Control-Allow-Headers", asked) // by name, as * does not stand for Authorization
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/openai"
+	"github.com/heftai/heft/api/responses"
+	"github.com/heftai/heft/api/store"
 	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/engine/holder"
@@ -29,6 +31,9 @@ type Options struct {
 	// ShutdownTimeout is how long Serve lets requests run after its context has ended; 0 means
 	// 30 seconds.
 	ShutdownTimeout time.Duration
+	// Store keeps what clients read again, such as responses; nil: a part of the memory for requests does, until
+	// the handler's process ends.
+	Store *store.Store
 	// Status and Plan are what /health, /metrics and GET /plan show; nil: those of the model.
 	Status func() dispatch.Status
 	Plan   func() any
@@ -76,7 +81,25 @@ func (s *service) adapters() int {
 // Options.Lazy is set. Any number of handlers may serve one model.
 func New(m *generate.Model, options Options) http.Handler {
 	s := newService(m, options)
-	return s.handler(m, dialects{openAI(openai.New(s.models))})
+	return s.handler(m, dialects{openAI(openai.New(s.models), responses.New(s.models, s.kept(m)))})
+}
+
+// storeShare of the requests' memory is for what is stored, where that is in memory.
+const storeShare = 16
+
+// kept is the store of the handler.
+func (s *service) kept(m *generate.Model) *store.Store {
+	if s.Store != nil {
+		return s.Store
+	}
+	bytes := requestBytes(m) / storeShare
+	d := m.Dispatched()
+	if d == nil || d.RequestBytes() == 0 {
+		return store.NewMemory(bytes, nil)
+	}
+	kept := store.NewMemory(bytes, d.CountRequests)
+	d.NotifyRequests(func(n int64) { kept.Resize(n / storeShare) })
+	return kept
 }
 
 // handler serves ds, and what all dialects share.
@@ -84,7 +107,7 @@ func (s *service) handler(m *generate.Model, ds dialects) http.Handler {
 	fail := func(w http.ResponseWriter, r *http.Request, err error) { ds.errorsOf(r)(w, err) }
 	r := chi.NewRouter()
 	r.Use(patient(s.Timeouts.Stall), identify, logAccess, recoverPanic(fail), secure, newGate(s.Access, fail).protect,
-		guard(s.APIKeys, fail), requestMemory(m).Limit(ds.errorsOf), middleware.GetHead)
+		guard(s.APIKeys, fail), s.requestMemory(m).Limit(ds.errorsOf), middleware.GetHead)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) { fail(w, r, wire.NoSuchRoute(r)) })
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Allow", strings.Join(methodsOf(r, req.URL.Path), ", "))
@@ -112,13 +135,22 @@ func requestBytes(m *generate.Model) int64 {
 	return wire.DefaultMemory
 }
 
-// requestMemory is requestBytes without the share of connections that have no request.
-func requestMemory(m *generate.Model) *wire.Memory {
-	bytes := requestBytes(m)
-	bytes -= bytes / connectionShare
+// ofRequests is what is left of n bytes without the shares of connections that have no request and of what
+// is stored in memory.
+func (s *service) ofRequests(n int64) int64 {
+	rest := n - n/connectionShare
+	if s.Store == nil {
+		rest -= n / storeShare
+	}
+	return rest
+}
+
+// requestMemory is the memory of the requests to m.
+func (s *service) requestMemory(m *generate.Model) *wire.Memory {
+	bytes := s.ofRequests(requestBytes(m))
 	if d := m.Dispatched(); d != nil && d.RequestBytes() > 0 {
 		all := wire.NewMemory(bytes, d.CountRequests)
-		d.NotifyRequests(func(n int64) { all.Admit(n - n/connectionShare) })
+		d.NotifyRequests(func(n int64) { all.Admit(s.ofRequests(n)) })
 		return all
 	}
 	return wire.NewMemory(bytes, nil)

@@ -6,6 +6,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/heftai/heft/api/openai"
+	"github.com/heftai/heft/api/responses"
 	"github.com/heftai/heft/api/wire"
 )
 
@@ -30,8 +31,14 @@ func newDialect(errors wire.ErrorWriter, routes ...route) dialect {
 }
 
 // openAI is OpenAI's dialect with vLLM's extensions.
-func openAI(s *openai.Server) dialect {
+func openAI(s *openai.Server, r *responses.Server) dialect {
 	return newDialect(openai.WriteError,
+		route{http.MethodPost, "/v1/responses", r.Create},
+		route{http.MethodPost, "/v1/responses/input_tokens", r.InputTokens},
+		route{http.MethodGet, "/v1/responses/{id}", r.Retrieve},
+		route{http.MethodDelete, "/v1/responses/{id}", r.Delete},
+		route{http.MethodPost, "/v1/responses/{id}/cancel", r.Cancel},
+		route{http.MethodGet, "/v1/responses/{id}/input_items", r.InputItems},
 		route{http.MethodGet, "/v1/models", s.ListModels},
 		route{http.MethodGet, "/v1/models/*", s.Model},
 		route{http.MethodPost, "/v1/completions", s.Completions},

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -119,27 +120,35 @@ func guard(keys []string, fail failure) func(http.Handler) http.Handler {
 	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if len(sums) > 0 && !open[r.URL.Path] && !bringsKey(r, sums) {
+			if len(sums) == 0 || open[r.URL.Path] {
+				next.ServeHTTP(w, r)
+				return
+			}
+			owner, ok := bringsKey(r, sums)
+			if !ok {
 				w.Header().Set("WWW-Authenticate", "Bearer")
 				fail(w, r, &wire.Error{Kind: wire.Unauthorized, Message: "Incorrect API key: send one as Authorization: Bearer KEY or X-API-Key: KEY."})
 				return
 			}
-			next.ServeHTTP(w, r)
+			next.ServeHTTP(w, r.WithContext(wire.WithOwner(r.Context(), owner)))
 		})
 	}
 }
 
-// bringsKey reports whether r has a key, as "Authorization: Bearer KEY" or "X-API-Key: KEY". It takes
-// the same time whatever the keys are and whichever one fits.
-func bringsKey(r *http.Request, sums [][sha256.Size]byte) bool {
+// bringsKey reports whether r has a key, as "Authorization: Bearer KEY" or "X-API-Key: KEY", and returns the
+// key's hash. It takes the same time whatever the keys are and whichever one fits.
+func bringsKey(r *http.Request, sums [][sha256.Size]byte) (owner string, ok bool) {
 	found := 0
+	var hash [sha256.Size]byte
 	for _, key := range keysOf(r) {
 		given := sha256.Sum256([]byte(key))
 		for i := range sums {
-			found |= subtle.ConstantTimeCompare(given[:], sums[i][:])
+			equal := subtle.ConstantTimeCompare(given[:], sums[i][:])
+			subtle.ConstantTimeCopy(equal, hash[:], sums[i][:])
+			found |= equal
 		}
 	}
-	return found == 1
+	return hex.EncodeToString(hash[:]), found == 1
 }
 
 // keysOf returns the keys that r brings.

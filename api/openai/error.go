@@ -37,6 +37,7 @@ var codes = map[wire.Kind]string{
 	wire.Forbidden:    "forbidden",
 	wire.TooLarge:     "request_too_large",
 	wire.TooSlow:      "request_timeout",
+	wire.NoPrevious:   "previous_response_not_found",
 }
 
 // newErrorBody renders e in OpenAI's shape.

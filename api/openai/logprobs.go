@@ -125,6 +125,10 @@ func newChatToken(m *generate.Model, t *generate.Token) chatToken {
 	return c
 }
 
+// TokenLogProb is a token with its log-probability and the likeliest tokens at its place, as JSON has it in
+// chat completions and responses.
+func TokenLogProb(m *generate.Model, t *generate.Token) any { return newChatToken(m, t) }
+
 func newTokenLogProb(m *generate.Model, p generate.LogProb) tokenLogProb {
 	text, raw, _ := m.TokenText(p.ID)
 	t := tokenLogProb{Token: text, LogProb: logProb(p.LogProb)}

@@ -17,7 +17,9 @@ func decodeConversation(f *wire.Fields, m *generate.Model) *generate.Conversatio
 	r := &chat.Request{AddGenerationPrompt: true} // what template arguments may set
 	decodeMessages(f, m, c)
 	decodeTools(f, c)
-	decodeKwargs(f, r)
+	var effort string
+	f.String("reasoning_effort", &effort)
+	decodeKwargs(f, effort, r)
 	if documents, ok := value(f, "documents"); ok {
 		if _, list := documents.(*chat.List); !list {
 			f.Fail("documents", "Invalid type for 'documents': expected a list.")
@@ -211,8 +213,17 @@ func decodeContinuation(f *wire.Fields, r *chat.Request) {
 	}
 }
 
+// DecodeTemplateArguments reads chat_template_kwargs, the further variables of the template, into c. effort,
+// if not "", is how much the model is to reason.
+func DecodeTemplateArguments(f *wire.Fields, effort string, c *text.Conversation) {
+	r := &chat.Request{AddGenerationPrompt: true}
+	if decodeKwargs(f, effort, r); f.Err() == nil {
+		setArguments(c, r)
+	}
+}
+
 // decodeKwargs reads more variables for the template.
-func decodeKwargs(f *wire.Fields, r *chat.Request) {
+func decodeKwargs(f *wire.Fields, effort string, r *chat.Request) {
 	kwargs := chat.NewDict()
 	if v, ok := value(f, "chat_template_kwargs"); ok {
 		d, ok := object(f, "chat_template_kwargs", v)
@@ -221,8 +232,6 @@ func decodeKwargs(f *wire.Fields, r *chat.Request) {
 		}
 		kwargs = d
 	}
-	var effort string
-	f.String("reasoning_effort", &effort)
 	if _, given := kwargs.Get("reasoning_effort"); effort != "" && !given {
 		kwargs = kwargs.Clone()
 		kwargs.Set("reasoning_effort", effort)

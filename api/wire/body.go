@@ -26,12 +26,14 @@ const (
 // whose announced size exceeds the limit is rejected unread. A request waits until there is memory
 // for its body. The body's memory is released when the handler closes the body, and all that the
 // request's [Claim] holds when the handler returns. Errors are written by the ErrorWriter that
-// errorsOf returns. Requests without a body are not counted.
+// errorsOf returns. Requests without a body wait for nothing; their claim has what they reserve.
 func (m *Memory) Limit(errorsOf func(*http.Request) ErrorWriter) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.ContentLength == 0 {
-				next.ServeHTTP(w, r)
+				c := &Claim{m: m, ctx: r.Context()}
+				defer c.end()
+				next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), claimKey{}, c)))
 				return
 			}
 			if r.ContentLength > m.MaxBody() {

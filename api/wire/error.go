@@ -25,6 +25,8 @@ const (
 	Forbidden                // the request comes from a page or a host that is not allowed
 	TooLarge                 // the body exceeds the limit
 	TooSlow                  // the body arrived too slowly
+	NotFound                 // what the path names does not exist
+	NoPrevious               // the response that a request continues does not exist
 )
 
 // StatusClientClosed is the status of Interrupted. Only access logs show it.
@@ -45,6 +47,8 @@ var statuses = [...]int{
 	Forbidden:    http.StatusForbidden,
 	TooLarge:     http.StatusRequestEntityTooLarge,
 	TooSlow:      http.StatusRequestTimeout,
+	NotFound:     http.StatusNotFound,
+	NoPrevious:   http.StatusBadRequest,
 }
 
 // Status returns the HTTP status of k.

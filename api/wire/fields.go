@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 
@@ -115,6 +116,25 @@ func (f *Fields) Each(name, want string, item func(i int, raw json.RawMessage) b
 	}
 	elements(list, func(i int, raw json.RawMessage) bool {
 		return f.Work(valueBytes(raw)) && item(i, raw) && *f.err == nil
+	})
+}
+
+// Objects reads a list of objects as [Fields.Each] does; want is such as "a list of items". The objects
+// share f's error.
+func (f *Fields) Objects(name, want string, item func(i int, in *Fields) bool) {
+	f.Each(name, want, func(i int, raw json.RawMessage) bool {
+		at := fmt.Sprintf("%s[%d]", name, i)
+		in := &Fields{path: f.Path(at), err: f.err}
+		var ok bool
+		switch in.raw, ok = members(raw); {
+		case !ok:
+			f.Fail(at, "Invalid value for {}: more than %d fields.", maxFields)
+		case in.raw == nil:
+			f.Fail(at, "Invalid type for {}: expected an object, but got %s.", TypeName(raw))
+		default:
+			return item(i, in)
+		}
+		return false
 	})
 }
 

@@ -11,9 +11,10 @@ type TextLimit struct {
 }
 
 // textWatch looks for a long text in the JSON of a body while the body arrives in pieces. It looks
-// at the strings in prompt and input, alone or in a list, and at the contents of messages, whose texts
-// it adds up, those of their parts too. It takes the first of several fields with one name for the one
-// that counts. In a body that is not JSON it may find anything: that is a 400 in any case.
+// at the strings in prompt and input, alone or in a list, at instructions, and at the contents of messages
+// and input items, those of their parts too. It adds up the texts of messages; input items may be truncated.
+// It takes the first of several fields with one name for the one that counts. In a body that is not JSON it
+// may find anything: that is a 400 in any case.
 type textWatch struct {
 	most  int
 	depth int
@@ -129,19 +130,21 @@ func (w *textWatch) outside(c byte) {
 func (w *textWatch) watches() bool {
 	switch w.depth {
 	case 1:
-		return w.at[1].key == "prompt" || w.at[1].key == "input"
+		return w.at[1].key == "prompt" || w.at[1].key == "input" || w.at[1].key == "instructions"
 	case 2:
 		return w.at[2].list && (w.at[1].key == "prompt" || w.at[1].key == "input")
 	case 3:
-		return w.inMessages() && w.at[3].key == "content"
+		return w.inItem() && w.at[3].key == "content"
 	case 5:
-		return w.inMessages() && w.at[3].key == "content" && w.at[4].list && w.at[5].key == "text"
+		return w.inItem() && w.at[3].key == "content" && w.at[4].list && w.at[5].key == "text"
 	}
 	return false
 }
 
-// inMessages reports whether the string that begins is in an object of the list of messages.
-func (w *textWatch) inMessages() bool { return w.at[1].key == "messages" && w.at[2].list }
+// inItem reports whether the string that begins is in an object of the list of messages or input items.
+func (w *textWatch) inItem() bool {
+	return (w.at[1].key == "messages" || w.at[1].key == "input") && w.at[2].list
+}
 
 // inside takes a byte of a string.
 func (w *textWatch) inside(c byte) {

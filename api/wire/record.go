@@ -23,3 +23,17 @@ func RecordTokens(ctx context.Context, prompt, completion int) {
 		*r = Record{true, prompt, completion}
 	}
 }
+
+type ownerKey struct{}
+
+// WithOwner returns a context that knows to whom the request belongs: a hash of its API key.
+func WithOwner(ctx context.Context, owner string) context.Context {
+	return context.WithValue(ctx, ownerKey{}, owner)
+}
+
+// OwnerOf returns the owner of the request that ctx belongs to, "" if requests need no keys. What a request
+// leaves behind is for its owner only.
+func OwnerOf(ctx context.Context) string {
+	owner, _ := ctx.Value(ownerKey{}).(string)
+	return owner
+}

@@ -36,6 +36,7 @@ type runCmd struct {
 	sizeFlags
 	adapterFlags
 	accessFlags
+	storeFlags
 	ServedModelName string        `help:"Show this name in /v1/models (default: the folder's name)." placeholder:"S"`
 	Host            string        `help:"Listen on this address (default ${default})." default:"127.0.0.1" placeholder:"A"`
 	Port            int           `help:"Listen on this port; 0 chooses a free one (default ${default})." default:"8000" placeholder:"N"`
@@ -112,7 +113,7 @@ func (c *runCmd) check() error {
 	case c.ClientTimeout < 0:
 		return cmdline.Misusef("--client-timeout is %v; it is at least 0s", c.ClientTimeout)
 	}
-	return c.accessFlags.check()
+	return errors.Join(c.accessFlags.check(), c.storeFlags.check())
 }
 
 func (c *runCmd) listen() (net.Listener, error) {
@@ -266,7 +267,10 @@ func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 		return nil, err
 	}
 	warnUnexpected(s.model)
-	c.wire(s, plan, w.options)
+	if err := c.wire(s, plan, w.options); err != nil {
+		s.close()
+		return nil, err
+	}
 	s.report.report.KVTokens = options.KVTokens // no one asks yet
 	return s, nil
 }
@@ -286,11 +290,17 @@ func (c *runCmd) generator(s *service, words generate.Text) (*generate.Model, er
 }
 
 // wire puts the HTTP handler on the model.
-func (c *runCmd) wire(s *service, plan devicemap.Plan, asked dispatch.Options) {
+func (c *runCmd) wire(s *service, plan devicemap.Plan, asked dispatch.Options) error {
+	kept, err := c.storeFlags.open()
+	if err != nil {
+		return err
+	}
 	s.report = newReporter(s.model, s.generator, plan, asked)
 	s.server = api.NewServer(s.generator, api.Options{
 		Plan: s.report.now, Version: version, Lazy: c.Lazy, APIKeys: c.keys(), Access: c.access(c.Host), Timeouts: api.Timeouts{Stall: cmp.Or(c.ClientTimeout, -1)},
+		Store: kept,
 	})
+	return nil
 }
 
 // queue is what the engine takes for n places to wait in: there 0 is its default, and less

@@ -85,7 +85,9 @@ var allowed = map[string][]string{
 	"internal/generatetest":       {"api/generate", "devicemap", "dispatch", "loader", "meta", "text", "loader/demo", "internal/engine", "internal/engine/enginetest", "internal/engine/holder"}, // models for tests
 	"api/internal/foreign":        {"api/wire"},                                                                                                                                                  // fields of other servers, for all dialects
 	"api/openai":                  {"api/wire", "api/internal/foreign", "api/generate", "text", "internal/chat"},
-	"api":                         {"api/wire", "api/generate", "api/openai", "devicemap", "dispatch", "internal/engine", "internal/engine/holder"},
+	"api/store":                   {"internal/atomicfile"},                                                                 // what requests leave behind, in memory or on disk
+	"api/responses":               {"api/wire", "api/generate", "api/internal/foreign", "api/openai", "api/store", "text"}, // openai: errors, sampling, log-probabilities
+	"api":                         {"api/wire", "api/generate", "api/openai", "api/responses", "api/store", "devicemap", "dispatch", "internal/engine", "internal/engine/holder"},
 	"cmd/serve":                   {"*"},
 	"cmd/train":                   {"*"},
 	"internal/cmdline":            {},                                                                                                                                                // what the commands have in common

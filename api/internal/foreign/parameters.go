@@ -33,9 +33,11 @@ const (
 	Embeddings
 	Tokenize
 	Detokenize
+	Responses
 
-	both = Completions | Chat
-	all  = both | Embeddings | Tokenize
+	both  = Completions | Chat
+	texts = both | Responses // all that generate text
+	all   = texts | Embeddings | Tokenize
 )
 
 // Values that ask for nothing. null always does.
@@ -51,7 +53,7 @@ var (
 // unsupportedIn is what each endpoint refuses.
 var unsupportedIn = func() map[Endpoints][]wire.Unsupported {
 	lists := map[Endpoints][]wire.Unsupported{}
-	for _, on := range []Endpoints{Completions, Chat, Embeddings, Tokenize, Detokenize} {
+	for _, on := range []Endpoints{Completions, Chat, Embeddings, Tokenize, Detokenize, Responses} {
 		for _, r := range unsupported {
 			if r.on&on == 0 {
 				continue

@@ -17,6 +17,8 @@ import (
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/internal/foreign"
 	"github.com/heftai/heft/api/openai"
+	"github.com/heftai/heft/api/responses"
+	"github.com/heftai/heft/api/store"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
 	"github.com/heftai/heft/internal/generatetest"
@@ -36,7 +38,8 @@ type endpointCase struct {
 }
 
 func endpointCases(t *testing.T) []endpointCase {
-	s := openai.New([]*generate.Model{generatetest.Spoken(t, &enginetest.Model{}, engine.Options{})})
+	models := []*generate.Model{generatetest.Spoken(t, &enginetest.Model{}, engine.Options{})}
+	s := openai.New(models)
 	common := map[string]string{}
 	for _, name := range strings.Fields("model max_tokens min_tokens temperature top_p top_k min_p presence_penalty frequency_penalty repetition_penalty n best_of seed stop logit_bias " +
 		"stop_token_ids allowed_token_ids ignore_eos include_stop_str_in_output return_token_ids skip_special_tokens stream stream_options logprobs response_format add_special_tokens") {
@@ -55,6 +58,12 @@ func endpointCases(t *testing.T) []endpointCase {
 	chat := with(common, "max_completion_tokens top_logprobs include_reasoning parallel_tool_calls messages tools tool_choice chat_template_kwargs reasoning_effort "+
 		"add_generation_prompt continue_final_message")
 	chat["documents"] = `"no"`
+	answers := map[string]string{}
+	for _, name := range strings.Fields("model input instructions previous_response_id max_output_tokens max_tool_calls metadata parallel_tool_calls tools tool_choice text reasoning " +
+		"include top_logprobs truncation store stream stream_options safety_identifier prompt_cache_key user chat_template_kwargs " +
+		"min_tokens temperature top_p top_k min_p presence_penalty frequency_penalty repetition_penalty seed stop logit_bias stop_token_ids allowed_token_ids ignore_eos include_stop_str_in_output skip_special_tokens") {
+		answers[name] = `[["no"]]`
+	}
 	return []endpointCase{
 		{foreign.Completions, "/v1/completions", s.Completions, `"prompt": "a", "max_tokens": 2, "seed": 1`, with(common, "echo prompt")},
 		{foreign.Chat, "/v1/chat/completions", s.ChatCompletions, `"messages": [{"role": "user", "content": "a"}], "max_tokens": 2, "seed": 1`,
@@ -62,11 +71,12 @@ func endpointCases(t *testing.T) []endpointCase {
 		{foreign.Embeddings, "/v1/embeddings", s.Embeddings, `"input": "a"`, with(nil, "model input encoding_format dimensions add_special_tokens")},
 		{foreign.Tokenize, "/tokenize", s.Tokenize, `"prompt": "a"`, with(nil, "model prompt add_special_tokens return_token_strs")},
 		{foreign.Detokenize, "/detokenize", s.Detokenize, `"tokens": [1]`, with(nil, "model tokens")},
+		{foreign.Responses, "/v1/responses", responses.New(models, store.NewMemory(1<<20, nil)).Create, `"input": "a", "max_output_tokens": 2, "seed": 1`, answers},
 	}
 }
 
 // varies is what differs between equal answers: names, times, and what was cached.
-var varies = regexp.MustCompile(`"(id|created)":("[^"]*"|\d+)|"prompt_tokens_details":\{[^}]*\}`)
+var varies = regexp.MustCompile(`"(id|created|created_at|completed_at)":("[^"]*"|\d+)|"(prompt|input)_tokens_details":\{[^}]*\}`)
 
 // ask sends a body with further fields, which replace the usual ones. It returns the status, the
 // field at fault and the answer without what differs from one answer to the next.

@@ -1,0 +1,169 @@
+package responses
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/openai"
+	"github.com/heftai/heft/api/store"
+	"github.com/heftai/heft/api/wire"
+)
+
+// A Server answers for a list of models. Its methods are safe for concurrent use.
+type Server struct {
+	models    generate.Models
+	store     *store.Store
+	keepAlive time.Duration
+	running   running
+}
+
+// New serves models, of which there is at least one, and keeps responses in kept.
+func New(models []*generate.Model, kept *store.Store) *Server {
+	return &Server{models: models, store: kept, keepAlive: wire.KeepAlive, running: running{at: map[string]*run{}}}
+}
+
+// newID is an id of a response.
+func newID() string { return responsePrefix + strings.ToLower(rand.Text()) }
+
+// pathOf is the path of a field of an input item.
+func pathOf(i int, field string) string { return fmt.Sprintf("input[%d].%s", i, field) }
+
+// respond answers with what went wrong, if anything did and the client does not know yet.
+func respond(w http.ResponseWriter, err error) {
+	if err != nil && !errors.Is(err, wire.ErrGone) {
+		openai.WriteError(w, err)
+	}
+}
+
+// Create is POST /v1/responses.
+func (s *Server) Create(w http.ResponseWriter, r *http.Request) {
+	var q *request
+	err := s.models.Read(r.Context(), r.Body, func(ctx context.Context, f *wire.Fields, m *generate.Model) (err error) {
+		q, err = s.decode(ctx, f, m)
+		return err
+	})
+	if err == nil {
+		err = s.answer(r.Context(), w, q)
+	}
+	respond(w, err)
+}
+
+// InputTokens is POST /v1/responses/input_tokens: it counts the tokens of a request's prompt.
+func (s *Server) InputTokens(w http.ResponseWriter, r *http.Request) {
+	count := struct {
+		Object string `json:"object"`
+		Tokens int    `json:"input_tokens"`
+	}{Object: "response.input_tokens"}
+	err := s.models.Read(r.Context(), r.Body, func(ctx context.Context, f *wire.Fields, m *generate.Model) error {
+		q, err := s.decode(ctx, f, m)
+		if err == nil {
+			count.Tokens = len(q.Prompt)
+		}
+		return err
+	})
+	if err != nil {
+		respond(w, err)
+		return
+	}
+	wire.WriteJSON(w, http.StatusOK, count)
+}
+
+// notFound says that a response does not exist, or belongs to another key.
+func notFound(id string) error {
+	return &wire.Error{Kind: wire.NotFound, Message: "Response with id '" + short(id) + "' not found."}
+}
+
+// find reads a stored response that is not running.
+func (s *Server) find(r *http.Request) (*record, error) {
+	id := r.PathValue("id")
+	rec, err := s.load(r.Context(), id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, notFound(id)
+	}
+	return rec, err
+}
+
+// Retrieve is GET /v1/responses/{id}, with stream=true as a stream, of the events after starting_after.
+func (s *Server) Retrieve(w http.ResponseWriter, r *http.Request) {
+	f, err := queryFields(r)
+	if err != nil {
+		respond(w, err)
+		return
+	}
+	stream, after := false, -1
+	f.Bool("stream", &stream)
+	f.Integer("starting_after", &after, 0, 1<<31-1)
+	if f.Has("starting_after") && !stream {
+		f.Fail("starting_after", "{} has a meaning only with 'stream'.")
+	}
+	if f.Err() != nil {
+		respond(w, f.Err())
+		return
+	}
+	if run := s.running.find(r); run != nil {
+		respond(w, s.follow(r.Context(), w, run, stream, after))
+		return
+	}
+	rec, err := s.find(r)
+	switch {
+	case err != nil:
+		respond(w, err)
+	case stream:
+		respond(w, resend(w, rec, after))
+	default:
+		wire.WriteJSON(w, http.StatusOK, rec.Response)
+	}
+}
+
+// Delete is DELETE /v1/responses/{id}. A response that is in progress is cancelled.
+func (s *Server) Delete(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	run := s.running.find(r)
+	if run != nil {
+		run.remove()
+	}
+	err := store.ErrNotFound
+	if responseID.MatchString(id) {
+		err = s.store.Delete(wire.OwnerOf(r.Context()), id)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		if err = nil; run == nil {
+			err = notFound(id)
+		}
+	}
+	if err != nil {
+		respond(w, err)
+		return
+	}
+	wire.WriteJSON(w, http.StatusOK, struct {
+		ID      string `json:"id"`
+		Object  string `json:"object"`
+		Deleted bool   `json:"deleted"`
+	}{id, "response", true})
+}
+
+// Cancel is POST /v1/responses/{id}/cancel. It ends a response that is in progress and returns it. A response
+// that has ended is returned as it is.
+func (s *Server) Cancel(w http.ResponseWriter, r *http.Request) {
+	if run := s.running.find(r); run != nil {
+		final, err := run.cancelAndWait(r.Context())
+		if err != nil {
+			respond(w, err)
+			return
+		}
+		wire.WriteJSON(w, http.StatusOK, final)
+		return
+	}
+	rec, err := s.find(r)
+	if err != nil {
+		respond(w, err)
+		return
+	}
+	wire.WriteJSON(w, http.StatusOK, rec.Response)
+}

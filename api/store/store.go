@@ -1,0 +1,189 @@
+// Package store keeps what a server keeps between requests, such as answers that clients read again: objects
+// by name, up to a limit of bytes, in memory or in the files of a folder. The least recently used objects are
+// dropped for new ones.
+//
+// Each object belongs to an owner, the hash of a client's API key; others cannot see it. Names of files are
+// hashes of owner and id, so that nothing that a client sends is part of a path.
+package store
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"errors"
+	"sync"
+)
+
+// Errors of a Store.
+var (
+	// ErrNotFound says that there is no such object: it never was, was deleted or dropped, or is damaged.
+	ErrNotFound = errors.New("store: there is no such object")
+	// ErrTooLarge says that an object is larger than the limit of the store.
+	ErrTooLarge = errors.New("store: the object is larger than the store's limit")
+)
+
+const (
+	// entryBytes is what an object takes in memory beside its value.
+	entryBytes = 256
+	// maxObjects is how many objects a store has at most.
+	maxObjects = 1 << 15
+)
+
+// A Store keeps objects. It is safe for concurrent use.
+type Store struct {
+	dir   string // of the files; "" for a store in memory
+	count func(bytes int64)
+
+	mu     sync.Mutex
+	limit  int64
+	used   int64     // bytes of all objects
+	held   int64     // bytes of memory
+	recent list.List // of *object, the least recently used first
+	at     map[key]*list.Element
+}
+
+// key is the hash of an owner and an id.
+type key [16]byte
+
+type object struct {
+	key   key
+	size  int64
+	value []byte // nil if it is in a file
+}
+
+// NewMemory returns a store in memory. count, if not nil, is told how many more bytes it takes, or fewer.
+func NewMemory(limit int64, count func(bytes int64)) *Store {
+	if count == nil {
+		count = func(int64) {}
+	}
+	return &Store{limit: limit, count: count, at: map[key]*list.Element{}}
+}
+
+// InMemory reports whether objects end with the process.
+func (s *Store) InMemory() bool { return s.dir == "" }
+
+// Put keeps value, which must not change afterwards, in place of what the owner had under id. When it
+// returns, the object is in memory, or on disk and survives the process and the machine. It fails with
+// ErrTooLarge, or if the file cannot be written.
+func (s *Store) Put(owner, id string, value []byte) error {
+	k := keyOf(owner, id)
+	size := s.cost(len(value))
+	s.mu.Lock()
+	fits := size <= s.limit
+	s.mu.Unlock()
+	if !fits {
+		return ErrTooLarge
+	}
+	o := &object{key: k, size: size, value: value}
+	if s.dir != "" {
+		if err := s.write(k, value); err != nil {
+			return err
+		}
+		o.value = nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(k)
+	s.add(o)
+	s.shrink()
+	return nil
+}
+
+// Get returns an object, which the caller must not change. Before the object is read from its file, reserve
+// is asked for memory of its size; nil reserves nothing. It fails with ErrNotFound, or with reserve's error.
+func (s *Store) Get(owner, id string, reserve func(bytes int) error) ([]byte, error) {
+	k := keyOf(owner, id)
+	s.mu.Lock()
+	e := s.at[k]
+	var value []byte
+	if e != nil {
+		s.recent.MoveToBack(e)
+		value = e.Value.(*object).value
+	}
+	s.mu.Unlock()
+	if s.dir == "" {
+		if e == nil {
+			return nil, ErrNotFound
+		}
+		return value, nil
+	}
+	value, err := s.read(k, reserve)
+	if errors.Is(err, ErrNotFound) {
+		s.mu.Lock()
+		s.forget(k)
+		s.mu.Unlock()
+	}
+	return value, err
+}
+
+// Delete removes an object. It fails with ErrNotFound, or if the file cannot be removed.
+func (s *Store) Delete(owner, id string) error {
+	k := keyOf(owner, id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, found := s.at[k]
+	s.forget(k)
+	if s.dir != "" {
+		return s.remove(k)
+	}
+	if !found {
+		return ErrNotFound
+	}
+	return nil
+}
+
+// Resize changes the limit and drops what exceeds it.
+func (s *Store) Resize(limit int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limit = limit
+	s.shrink()
+}
+
+// cost is what a value of n bytes counts against the limit.
+func (s *Store) cost(n int) int64 {
+	const block = 4096 // of a file system
+	if s.dir != "" {
+		return int64(n+headerBytes+block-1) / block * block
+	}
+	return int64(n) + entryBytes
+}
+
+// add keeps o as the most recently used object. s.mu is held.
+func (s *Store) add(o *object) {
+	s.at[o.key] = s.recent.PushBack(o)
+	s.used += o.size
+	s.hold(int64(entryBytes + len(o.value)))
+}
+
+// forget removes what is known of an object. s.mu is held.
+func (s *Store) forget(k key) {
+	e := s.at[k]
+	if e == nil {
+		return
+	}
+	o, _ := s.recent.Remove(e).(*object)
+	delete(s.at, k)
+	s.used -= o.size
+	s.hold(-int64(entryBytes + len(o.value)))
+}
+
+// shrink drops objects until the rest is within the limit. s.mu is held.
+func (s *Store) shrink() {
+	for s.recent.Len() > 0 && (s.used > s.limit || s.recent.Len() > maxObjects) {
+		o, _ := s.recent.Front().Value.(*object)
+		s.forget(o.key)
+		if s.dir != "" {
+			_ = s.remove(o.key) // what cannot be removed is found by the next start
+		}
+	}
+}
+
+func (s *Store) hold(n int64) {
+	s.held += n
+	s.count(n)
+}
+
+func keyOf(owner, id string) key {
+	sum := sha256.Sum256([]byte(owner + "\x00" + id))
+	return key(sum[:len(key{})])
+}
