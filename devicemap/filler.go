@@ -15,6 +15,21 @@ type filler struct {
 	hits    func(share float64) float64 // see Policy.ExpertHits
 	needs   []int64                     // what each unit streams, with parts of it that are pinned to the disk
 	streams []streamed                  // matrices of units on the host that are on the disk
+	tight   bool                        // bands get no more room than they need
+}
+
+// newFiller returns a filler for units of which some are placed.
+func newFiller(units []unit, budgets []Budget) *filler {
+	f := &filler{units: units, budgets: budgets, room: make([]int64, len(budgets))}
+	for i := range budgets {
+		f.room[i] = budgets[i].room(budgets[i].KV)
+	}
+	for _, u := range units {
+		if i := f.index(u.at); i >= 0 {
+			f.room[i] -= u.bytes
+		}
+	}
+	return f
 }
 
 func (f *filler) index(d Device) int {
@@ -83,14 +98,22 @@ func (f *filler) fillHost(host int) bool {
 func (f *filler) choices() []choice {
 	pinned, pinnedExpert := f.pinnedStreams()
 	fixed, expert := slices.Max(append(pinned, 0)), pinnedExpert
+	var bands passage // of what may stream
+	for i := range f.units {
+		if u := &f.units[i]; u.at == Disk {
+			bands.addBands(u.passage)
+		}
+	}
+	pinnedBands := bands
 	f.needs = make([]int64, len(f.units))
 	sizes := []int64{fixed}
 	for _, i := range f.free {
 		u := &f.units[i]
 		f.needs[i] = u.stream
-		if u.stream > 0 {
+		if u.dense > 0 {
 			f.needs[i] += pinned[u.wholeOr(i)]
 		}
+		bands.addBands(u.passage)
 		sizes = append(sizes, max(f.needs[i], fixed))
 		for _, size := range u.streamSizes(f.needs[i]) {
 			sizes = append(sizes, max(size, fixed))
@@ -100,7 +123,9 @@ func (f *filler) choices() []choice {
 	var list []choice
 	for _, size := range distinct(sizes) {
 		for _, expert := range distinct([]int64{pinnedExpert, expert}) {
-			list = append(list, choice{stream: size, expert: expert})
+			for _, b := range slices.Compact([]passage{pinnedBands, bands}) {
+				list = append(list, choice{stream: size, expert: expert, band: b.band, bands: b.window(f.tight)})
+			}
 		}
 	}
 	return list
@@ -138,6 +163,7 @@ func distinct(sizes []int64) []int64 {
 // A choice is one size of the room for streaming and what comes of it.
 type choice struct {
 	stream, expert int64      // the largest unit and expert that may stream
+	band, bands    int64      // the largest band that may stream, and the room for bands
 	stay           []int      // units on the host
 	streams        []streamed // matrices of these that stream
 	reads, disk    int64      // what a token reads from disk, what lies there
@@ -152,11 +178,11 @@ func (c choice) better(o choice) bool {
 
 // must reports whether unit i is too large to stream.
 func (f *filler) must(i int, c choice) bool {
-	return f.needs[i] > c.stream || f.units[i].expert > c.expert
+	return f.needs[i] > c.stream || f.units[i].expert > c.expert || f.units[i].band > c.band
 }
 
 // staging returns the room that the choice streams through.
-func (c choice) staging() int64 { return windowBytes(c.stream) + 2*c.expert }
+func (c choice) staging() int64 { return windowBytes(c.stream) + c.bands + 2*c.expert }
 
 // readAheadBytes is the room beside a large unit that streams, to read on while it computes.
 const readAheadBytes = 64 << 20
@@ -226,17 +252,17 @@ func (f *filler) try(room int64, c choice) choice {
 // matrices that is.
 func (f *filler) least(i int, c choice) (matrices int, bytes int64) {
 	u := &f.units[i]
-	if n, bytes, ok := u.keepFirst(f.needs[i] - c.stream); ok && u.expert <= c.expert {
+	if n, bytes, ok := u.keepFirst(f.needs[i] - c.stream); ok && u.expert <= c.expert && u.band <= c.band {
 		return n, bytes
 	}
 	return len(u.matrices), u.bytes
 }
 
 // onlyExperts reports whether u holds routed experts and nothing else.
-func (u *unit) onlyExperts() bool { return u.expert > 0 && u.stream == 0 }
+func (u *unit) onlyExperts() bool { return u.expert > 0 && u.dense == 0 }
 
 // table reports whether u holds tables of which single rows are read, and nothing else.
-func (u *unit) table() bool { return u.expert == 0 && u.stream == 0 && u.bytes > 0 }
+func (u *unit) table() bool { return u.expert == 0 && u.dense == 0 && u.bytes > 0 }
 
 // expertBytes returns the bytes of the experts among units that may stream.
 func (f *filler) expertBytes(units []int, c choice) (sum int64) {
@@ -251,11 +277,12 @@ func (f *filler) expertBytes(units []int, c choice) (sum int64) {
 // leastMemory returns the least that the units outside of accelerators run in, with those that
 // are pinned to the disk streaming and all others free.
 func leastMemory(units []unit) int64 {
-	f := filler{units: slices.Clone(units)}
+	f := filler{units: slices.Clone(units), tight: true}
+	streamByMatrix(f.units)
 	for i := range f.units {
 		switch u := &f.units[i]; {
 		case u.at.accelerator():
-			u.stream, u.expert, u.matrices = 0, 0, nil
+			u.dense, u.passage, u.byMatrix, u.expert, u.matrices = 0, passage{}, passage{}, 0, nil
 		case u.pin == Disk:
 			u.at = Disk
 		default:

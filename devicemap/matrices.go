@@ -9,8 +9,10 @@ import (
 // A matrix is a module of a unit, without modules of its own, that may stream while the rest of the
 // unit stays in memory.
 type matrix struct {
-	path  string
-	bytes int64
+	path     string
+	bytes    int64
+	passage  // as in unit
+	byMatrix passage
 }
 
 // smallMatrix is the part of a unit below which a module, such as a norm, does not stream by itself.
@@ -33,12 +35,14 @@ func (d *divider) findMatrices(whole int, dense []int32) {
 			m := matrix{path: d.nodes[module].path}
 			for _, c := range dense[:n] {
 				m.bytes += int64(d.nodes[c].size)
+				m.passage.weigh(int64(d.nodes[c].size), d.bandOf(c), false)
+				m.byMatrix.weigh(int64(d.nodes[c].size), d.bandOf(c), true)
 			}
 			list = append(list, m)
 		}
 		dense = dense[n:]
 	}
-	list = slices.DeleteFunc(list, func(m matrix) bool { return m.bytes == 0 || m.bytes < u.stream/smallMatrix })
+	list = slices.DeleteFunc(list, func(m matrix) bool { return m.bytes == 0 || m.bytes < u.dense/smallMatrix })
 	slices.SortStableFunc(list, func(a, b matrix) int { return cmp.Compare(b.bytes, a.bytes) })
 	u.matrices = list
 }
@@ -76,8 +80,14 @@ func (u *unit) small() int64 {
 	return small
 }
 
-// smallStream returns what streams of small: tables of which single rows are read do not.
-func (u *unit) smallStream() int64 { return u.small() - (u.bytes - u.stream) }
+// smallStream returns what streams together of small: tables of which single rows are read do not.
+func (u *unit) smallStream() int64 {
+	n := u.stream
+	for _, m := range u.matrices {
+		n -= m.stream
+	}
+	return n
+}
 
 // keepFirst returns how many of the largest matrices must stay so that the unit streams excess bytes
 // less, and the bytes that stay. It reports false if all of them are not enough.
@@ -92,7 +102,7 @@ func (u *unit) keepFirst(excess int64) (n int, bytes int64, ok bool) {
 	less := u.smallStream()
 	for ; n < len(u.matrices) && less < excess; n++ {
 		bytes += u.matrices[n].bytes
-		less += u.matrices[n].bytes
+		less += u.matrices[n].stream
 	}
 	return n, bytes, less >= excess
 }
@@ -120,13 +130,13 @@ func (u *unit) keepMore(first int, kept, room int64) (keep []bool, bytes int64) 
 // streamSizes returns what the unit may stream, given what it streams as a whole: less and less of its
 // largest matrices.
 func (u *unit) streamSizes(whole int64) []int64 {
-	if len(u.matrices) == 0 {
+	if len(u.matrices) == 0 || u.banded > 0 {
 		return nil
 	}
 	whole -= u.smallStream()
 	sizes := []int64{whole}
 	for _, m := range u.matrices[:len(u.matrices)-1] {
-		whole -= m.bytes
+		whole -= m.stream
 		sizes = append(sizes, whole)
 	}
 	return sizes
@@ -148,8 +158,9 @@ func splitUnits(units []unit, list []streamed) []unit {
 		for ; len(list) > 0 && list[0].unit == i; list = list[1:] {
 			m := u.matrices[list[0].matrix]
 			whole := &out[moved[i]]
-			whole.bytes, whole.reads, whole.stream = whole.bytes-m.bytes, whole.reads-m.bytes, whole.stream-m.bytes
-			out = append(out, unit{path: m.path, bytes: m.bytes, reads: m.bytes, stream: m.bytes, whole: i, home: -1, at: Disk})
+			whole.bytes, whole.reads, whole.dense = whole.bytes-m.bytes, whole.reads-m.bytes, whole.dense-m.bytes
+			whole.stream, whole.banded = whole.stream-m.stream, whole.banded-m.banded
+			out = append(out, unit{path: m.path, bytes: m.bytes, reads: m.bytes, dense: m.bytes, passage: m.passage, whole: i, home: -1, at: Disk})
 		}
 	}
 	for i := range out {

@@ -51,14 +51,17 @@ type Plan struct {
 	// the model lies under one.
 	Map     Map          `json:"device_map"`
 	Devices []DevicePlan `json:"devices"` // GPUs, mps, CPU, disk
-	// Least is the least memory on the CPU that works for what is not on a GPU: the
-	// largest unit that streams with up to 64 MiB to read ahead, twice the largest expert, the units that had better
-	// stay than make this larger, one sequence of keys and values, the activations. What
-	// is pinned to the disk streams.
+	// Least is the minimum memory on the CPU for what is not on a GPU: two of the largest bands in
+	// which matrices stream, the weights of a block that have no bands, twice the largest expert, the
+	// units that are smaller than the room to stream them, the KV cache of one sequence, and the
+	// activations. Weights that are pinned to the disk stream.
 	Least int64 `json:"least_bytes"`
 	// BelowLeast is set where the CPU's limit is less than Least: the plan does not
 	// keep to it.
 	BelowLeast bool `json:"below_least,omitempty"`
+	// ByMatrix is set if the matrices of blocks stream one after the other, in bands of rows, because no
+	// whole block fits. A pass then reads them once for each 512 tokens.
+	ByMatrix bool `json:"by_matrix,omitempty"`
 	// DiskBytesPerToken is what one token reads from the disk.
 	DiskBytesPerToken int64 `json:"disk_bytes_per_token"`
 	// ExpertBytesPerToken is the part of it that routed experts take. Solve counts all that a
@@ -85,23 +88,25 @@ func (p Plan) Device(d Device) DevicePlan {
 	return DevicePlan{Device: d}
 }
 
-// stagingOf returns the room that units stream through, for those that streams holds of, and
-// the path of the largest. Parts of one unit stream together, experts one by one.
-func stagingOf(units []unit, streams func(u *unit) bool) (bytes int64, largest string) {
+// stagingOf returns the room that units on the disk stream through, and the path of the largest.
+// Parts of one unit stream together, experts one by one.
+func stagingOf(units []unit, tight bool) (bytes int64, largest string) {
 	sums := make([]int64, len(units))
 	var stream, expert int64
+	var bands passage
 	for i := range units {
 		u := &units[i]
-		if !streams(u) {
+		if u.at != Disk {
 			continue
 		}
 		expert = max(expert, u.expert)
+		bands.addBands(u.passage)
 		whole := u.wholeOr(i)
 		if sums[whole] += u.stream; sums[whole] > stream {
 			stream, largest = sums[whole], units[whole].path
 		}
 	}
-	return windowBytes(stream) + 2*expert, largest
+	return windowBytes(stream) + bands.window(tight) + 2*expert, largest
 }
 
 // wholeOr returns the index of the unit that u is a part of, or u's own.
@@ -113,8 +118,8 @@ func (u *unit) wholeOr(i int) int {
 }
 
 // finish makes the plan of placed units.
-func finish(units []unit, least int64, budgets []Budget, p Policy) Plan {
-	plan := Plan{Policy: p.Kind, units: units}
+func finish(units []unit, least int64, tight bool, budgets []Budget, p Policy) Plan {
+	plan := Plan{Policy: p.Kind, ByMatrix: p.ByMatrix, units: units}
 	weights := map[Device]int64{}
 	for i := range units {
 		u := &units[i]
@@ -130,7 +135,7 @@ func finish(units []unit, least int64, budgets []Budget, p Policy) Plan {
 			plan.ExpertBytesPerToken += u.expertReads
 		}
 	}
-	staging, largest := stagingOf(units, func(u *unit) bool { return u.at == Disk })
+	staging, largest := stagingOf(units, tight)
 	host := hostOf(budgets)
 	for i, b := range budgets {
 		d := DevicePlan{Device: b.Device, LimitBytes: b.Limit, WeightsBytes: weights[b.Device],

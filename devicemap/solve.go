@@ -122,39 +122,45 @@ func ownSizing(dtype string) (sizing, error) {
 	}, nil
 }
 
-// solveAuto plans by Heft's own policy.
+// solveAuto plans by Heft's own policy. Where blocks are too large to stream whole, it streams them by
+// matrix, and then with no more room than bands need.
 func solveAuto(t *table, budgets []Budget, p Policy) (Plan, error) {
-	d := divide(t, p.NoSplit, p.Pins, true)
+	d := divide(t, p, p.Pins, true)
 	if err := placePins(d.units, budgets, p); err != nil {
 		return Plan{}, err
 	}
-	f := filler{units: d.units, budgets: budgets, room: make([]int64, len(budgets)), hits: p.ExpertHits}
-	host := hostOf(budgets)
-	for i := range budgets {
-		f.room[i] = budgets[i].room(budgets[i].KV)
-	}
-	for _, u := range d.units {
-		if i := f.index(u.at); i >= 0 {
-			f.room[i] -= u.bytes
+	ways := []struct{ byMatrix, tight bool }{{p.ByMatrix, false}, {true, false}, {true, true}}
+	for i, way := range ways {
+		f := newFiller(slices.Clone(d.units), budgets)
+		if p.ByMatrix = way.byMatrix; p.ByMatrix {
+			streamByMatrix(f.units)
 		}
+		f.hits, f.tight = p.ExpertHits, way.tight
+		f.rank()
+		host := hostOf(budgets)
+		f.fillGPUs(host)
+		fits := host < 0 || f.fillHost(host)
+		switch {
+		case fits:
+		case i < len(ways)-1:
+			continue
+		default:
+			// One sequence still runs where there is no room for all that were planned.
+			f.room[host] += budgets[host].KV - budgets[host].leastKV(p.SequenceKV)
+			f.fillHost(host)
+		}
+		f.restToDisk()
+		least := leastMemory(f.units)
+		d.units = splitUnits(f.units, f.streams)
+		return checked(d, least, way.tight, budgets, p)
 	}
-	f.rank()
-	f.fillGPUs(host)
-	if host >= 0 && !f.fillHost(host) {
-		// One sequence still runs where there is no room for all that were planned.
-		f.room[host] += budgets[host].KV - budgets[host].leastKV(p.SequenceKV)
-		f.fillHost(host)
-	}
-	f.restToDisk()
-	least := leastMemory(d.units)
-	d.units = splitUnits(d.units, f.streams)
-	return checked(d, least, budgets, p)
+	return Plan{}, nil
 }
 
 // checked returns the plan of placed units with the least memory for weights, refused where what the user placed leaves the
 // host too little to stream the rest.
-func checked(d *divider, least int64, budgets []Budget, p Policy) (Plan, error) {
-	plan := finish(d.units, least, budgets, p)
+func checked(d *divider, least int64, tight bool, budgets []Budget, p Policy) (Plan, error) {
+	plan := finish(d.units, least, tight, budgets, p)
 	plan.Warnings = append(d.warnings, plan.Warnings...)
 	host := hostOf(budgets)
 	if host < 0 || plan.BelowLeast || p.Pins.Len() == 0 {
@@ -210,7 +216,7 @@ func describe(path string) string {
 
 // solveManual plans by a map that covers the model.
 func solveManual(t *table, budgets []Budget, p Policy, m Map) (Plan, error) {
-	d := divide(t, p.NoSplit, m, false)
+	d := divide(t, p, m, false)
 	if err := placePins(d.units, budgets, p); err != nil {
 		return Plan{}, err
 	}
@@ -219,7 +225,15 @@ func solveManual(t *table, budgets []Budget, p Policy, m Map) (Plan, error) {
 			d.units[i].at = budgets[0].Device
 		}
 	}
-	return checked(d, leastMemory(d.units), budgets, p)
+	least := leastMemory(d.units)
+	p.ByMatrix = false
+	whole := finish(d.units, least, false, budgets, p)
+	if host := hostOf(budgets); host < 0 || whole.Devices[host].Used() <= budgets[host].Limit {
+		return checked(d, least, false, budgets, p)
+	}
+	streamByMatrix(d.units)
+	p.ByMatrix = true
+	return checked(d, least, true, budgets, p)
 }
 
 // solveAccelerate runs Accelerate's solver within what the budgets leave for weights.

@@ -18,15 +18,16 @@ type unit struct {
 	// are the parts of these that are experts.
 	bytes, reads             int64
 	expertBytes, expertReads int64
-	// stream is the room it takes while it passes from the disk; expert that of one of
-	// its experts, which pass one by one. Rows of tables need none.
-	stream, expert int64
-	pin            Device // "" where the policy may choose
-	whole          int    // of a part: the unit that it is a part of; else -1
-	block          bool
-	home           int // where it holds only tied parameters: the unit with the values; else -1
-	at             Device
-	matrices       []matrix // that may be elsewhere than the rest, the largest first
+	// dense is what of it is read whole, expert the size of one of its experts, which stream one by one.
+	dense, expert int64
+	passage               // of dense, from the disk
+	byMatrix      passage // the same if its matrices stream one after the other
+	pin           Device  // "" where the policy may choose
+	whole         int     // of a part: the unit that it is a part of; else -1
+	block         bool
+	home          int // where it holds only tied parameters: the unit with the values; else -1
+	at            Device
+	matrices      []matrix // that may be elsewhere than the rest, the largest first
 }
 
 // A share says what of a tensor one token reads.
@@ -34,12 +35,14 @@ type share struct {
 	of      float64
 	lookup  bool  // single rows, from the mapping
 	experts int32 // the module that stacks experts, of which this is a parameter; 0 for none
+	band    Band  // in which it can stream, if any
 }
 
 // A divider makes the units of a model.
 type divider struct {
 	*table
 	noSplit  map[string]bool
+	bands    map[*meta.Param]Band
 	pins     Map
 	parents  map[string]bool // paths of which pins name single experts
 	cut      bool            // experts are parts
@@ -52,10 +55,10 @@ type divider struct {
 
 // divide lists the units of a model in tree order, parts after the unit they are of.
 // With cut the experts of a block are a part of it.
-func divide(t *table, noSplit []string, pins Map, cut bool) *divider {
-	d := &divider{table: t, noSplit: map[string]bool{}, pins: pins, parents: map[string]bool{}, cut: cut,
+func divide(t *table, p Policy, pins Map, cut bool) *divider {
+	d := &divider{table: t, noSplit: map[string]bool{}, bands: p.Bands, pins: pins, parents: map[string]bool{}, cut: cut,
 		shares: t.shareTensors(), owner: map[int32]int{}, tied: map[int32]bool{}}
-	for _, class := range noSplit {
+	for _, class := range p.NoSplit {
 		d.noSplit[class] = true
 	}
 	for path := range pins.All() {
@@ -156,8 +159,18 @@ func (d *divider) add(i int32) {
 }
 
 func (d *divider) addTensor(unit int, c int32) {
-	d.units[unit].weigh(d.nodes[c].size, d.shares[c])
+	s := d.shares[c]
+	s.band = d.bandOf(c)
+	d.units[unit].weigh(d.nodes[c].size, s)
 	d.owner[c] = unit
+}
+
+// bandOf returns the bands in which tensor c can stream.
+func (d *divider) bandOf(c int32) Band {
+	if p := d.nodes[c].param; p != nil {
+		return d.bands[p.Resolve()]
+	}
+	return Band{}
 }
 
 // keyOf returns what decides for what lies at path within a unit: the unit, or a pin further
@@ -245,7 +258,9 @@ func (u *unit) weigh(bytes float64, s share) {
 		u.expertBytes, u.expertReads = u.expertBytes+int64(bytes), u.expertReads+reads
 	default:
 		u.reads += int64(bytes)
-		u.stream += int64(bytes)
+		u.dense += int64(bytes)
+		u.passage.weigh(int64(bytes), s.band, false)
+		u.byMatrix.weigh(int64(bytes), s.band, true)
 	}
 }
 

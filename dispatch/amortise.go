@@ -30,14 +30,31 @@ func streamsDense(plan *devicemap.Plan) bool {
 	return plan.DiskBytesPerToken-experts >= leastStreamed
 }
 
-// amortise chooses the tokens of a batch with which a usual request reads least from the disk. More
-// tokens take memory for activations, so that fewer weights stay in memory. base is the plan with
-// the default; o are the options that it was made for.
+// amortise chooses how weights stream with which a usual request reads least from the disk: the tokens
+// of a batch, unless o gives them, and whether blocks stream whole. More tokens take memory for
+// activations, so that fewer weights stay in memory. Blocks that stream by matrix leave more memory for
+// weights, but larger batches do not help them. base is the plan with the default; o are the options
+// that it was made for.
 func (p *placement) amortise(base placed, o Options) placed {
-	if !streams(&base.plan) || base.plan.BelowLeast {
+	if !streams(&base.plan) || base.plan.BelowLeast || base.plan.ByMatrix {
 		return base
 	}
 	best, least := base, base.reads()
+	if o.MaxBatchTokens <= 0 {
+		best, least = p.largerBatch(base, o)
+	}
+	o.DeviceMap.ByMatrix = true
+	if next, err := p.place(o); err == nil && !next.plan.BelowLeast && next.reads() < least {
+		best = next
+	}
+	best.plan.Least = base.plan.Least // which is the least of all sizes
+	return best
+}
+
+// largerBatch returns the plan with the tokens of a batch with which a usual request reads least, and
+// what it reads.
+func (p *placement) largerBatch(base placed, o Options) (best placed, least int64) {
+	best, least = base, base.reads()
 	token := base.plan.DiskBytesPerToken
 	for _, tokens := range batchSizes {
 		if tokens <= base.options.MaxBatchTokens || tokens > base.options.Context {
@@ -55,13 +72,15 @@ func (p *placement) amortise(base placed, o Options) placed {
 			best, least = next, n
 		}
 	}
-	best.plan.Least = base.plan.Least // which is the least of all sizes
-	return best
+	return best, least
 }
 
 // reads is the number of bytes that a usual request reads from the disk tier.
 func (d *placed) reads() int64 {
 	prompt, tokens := min(usualPrompt, d.options.Context), d.options.MaxBatchTokens
+	if d.plan.ByMatrix {
+		tokens = min(tokens, d.options.limits().Tile)
+	}
 	token, pass := d.plan.DiskBytesPerToken, d.plan.DiskBytesPerToken
 	if d.plan.ExpertBytesPerToken > 0 { // a prompt takes nearly all experts
 		pass = max(token, d.plan.Device(devicemap.Disk).WeightsBytes-d.plan.ExpertCacheBytes)

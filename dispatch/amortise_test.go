@@ -57,7 +57,7 @@ func TestLongPassesDoNotDisplaceWeights(t *testing.T) {
 // The bytes that passes read are counted on a model on disk: a prompt of 120 tokens reads no more
 // than one token, in a batch of any size.
 func TestOnePassReadsEachWeightOnce(t *testing.T) {
-	dir := lawFolder(t)
+	dir := demoFolder(t) // of more blocks than the window holds
 	disk := devicemap.NewMap(devicemap.Entry{Device: devicemap.Disk})
 	skeleton, checkpoint := open(t, dir)
 	m, err := dispatch.New(skeleton, checkpoint, disk, dispatch.Options{Threads: 1, Context: 128, MaxBatchTokens: 128}.InTiles(16))

@@ -20,6 +20,12 @@ func (o Options) InTiles(rows int) Options {
 	return o
 }
 
+// InBands is o for a model whose matrices on the disk all stream in bands of at most so many bytes.
+func (o Options) InBands(bytes int64) Options {
+	o.band = bytes
+	return o
+}
+
 // UngrowKV returns the KV cache to the size of the plan, as after some idle time.
 func (m *Model) UngrowKV() { m.ungrowKV() }
 

@@ -50,6 +50,7 @@ func maps(skeleton *meta.Model) map[string]devicemap.Map {
 	}
 	out["by hand"] = hand
 	out["promoted"] = out["alternating"]
+	out["in bands"] = out["disk"]
 	return out
 }
 
@@ -59,8 +60,12 @@ func TestGoldenModelsUnderFiveMaps(t *testing.T) {
 		t.Run(g.Name(), func(t *testing.T) {
 			skeleton, checkpoint := open(t, g.Dir)
 			var want [][]float32
-			for _, name := range []string{"cpu", "disk", "alternating", "head on disk", "by hand", "promoted"} {
-				model, err := dispatch.New(skeleton, checkpoint, maps(skeleton)[name], dispatch.Options{Threads: 2, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh})
+			for _, name := range []string{"cpu", "disk", "alternating", "head on disk", "by hand", "promoted", "in bands"} {
+				o := dispatch.Options{Threads: 2, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh}
+				if name == "in bands" {
+					o = o.InBands(256)
+				}
+				model, err := dispatch.New(skeleton, checkpoint, maps(skeleton)[name], o)
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}

@@ -104,6 +104,7 @@ func (m *Model) take(binding *loader.Binding) error {
 	}
 	m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, m.devices,
 		residency.Options{Arena: &m.options.Ledger.arena, Mover: &m.options.Ledger.mover, Staging: m.options.StagingBytes,
+			Bands:     bandSizes(m.options.bandsOf(m.program, m.skeleton.Root.LoadedBytes(m.options.Quantize, true)), m.plan.ByMatrix),
 			Converter: converter, Homes: homes, SidecarDir: m.options.CacheDir})
 	if err != nil {
 		return err
@@ -133,7 +134,7 @@ func units(p *nn.Program) []residency.Unit {
 		return out
 	}
 	for i, u := range p.Units {
-		out[i] = residency.Unit{Path: u.Path, Modules: nodes(u.Modules), Experts: nodes(u.Experts)}
+		out[i] = residency.Unit{Path: u.Path, Modules: nodes(u.Modules), Experts: nodes(u.Experts), Banded: u.Banded}
 	}
 	return out
 }

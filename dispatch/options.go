@@ -79,7 +79,8 @@ type Options struct {
 	// KVTokens needs, or one sequence of Context tokens.
 	KVBytes int64
 	// StagingBytes is the memory that the disk tier streams through: at least the largest streamed
-	// unit with up to 64 MiB to read ahead, and two experts.
+	// unit with up to 64 MiB to read ahead, two bands of the matrices that stream in bands, and two
+	// experts.
 	StagingBytes int64
 	// MaxModelLen is the longest request in tokens, which [Plan] sets: the context, or what the KV
 	// cache holds when it has taken memory from weights until they are at their minimum.
@@ -106,6 +107,7 @@ type Options struct {
 	kvGrown int64             // bytes to which the KV cache may grow; see kvRoom
 	machine *topology.Machine // in tests, another than this one
 	tile    int               // in tests, another than tileRows
+	band    int64             // in tests, the size of bands of all matrices
 }
 
 func (o *Options) here() topology.Machine {

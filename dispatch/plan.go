@@ -24,6 +24,7 @@ func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 		return devicemap.Plan{}, o, err
 	}
 	p := placement{skeleton: skeleton, program: program, loaded: skeleton.Root.LoadedBytes(o.Quantize, true)}
+	p.bands = o.bandsOf(program, p.loaded)
 	if p.adapters, err = o.adapterBytes(skeleton, program); err != nil {
 		return devicemap.Plan{}, o, err
 	}
@@ -31,9 +32,7 @@ func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	if err != nil {
 		return placed.plan, placed.options, err
 	}
-	if o.MaxBatchTokens <= 0 {
-		placed = p.amortise(placed, o)
-	}
+	placed = p.amortise(placed, o)
 	o, plan := placed.options, &placed.plan
 	if plan.BelowLeast && o.StrictMemory {
 		return *plan, o, fmt.Errorf("dispatch: a limit of %s on the cpu is less than the %s that this model needs to run; a shorter context needs less",
@@ -53,6 +52,7 @@ type placement struct {
 	skeleton *meta.Model
 	program  *nn.Program
 	loaded   map[*meta.Param]int64
+	bands    map[*meta.Param]devicemap.Band
 	adapters int64
 }
 
@@ -77,7 +77,7 @@ func (p *placement) place(o Options) (placed, error) {
 	}
 	policy := o.DeviceMap
 	policy.SequenceKV = kv.sequence
-	policy.Loaded, policy.ExpertHits = p.loaded, o.expertHits()
+	policy.Loaded, policy.Bands, policy.ExpertHits = p.loaded, p.bands, o.expertHits()
 	plan, err := solve(p.skeleton, budgets, policy)
 	if err != nil {
 		return placed{plan, o}, err

@@ -40,8 +40,9 @@ func (m *Model) planOf(devices devicemap.Map) (devicemap.Plan, error) {
 			b.KV, b.Activations = kv, m.program.ScratchBytes(m.options.limits())
 		}
 	}
-	plan, err := devicemap.Solve(m.skeleton, budgets, devicemap.Policy{Kind: devicemap.Manual, Pins: devices,
-		Loaded: m.skeleton.Root.LoadedBytes(m.options.Quantize, true)})
+	loaded := m.skeleton.Root.LoadedBytes(m.options.Quantize, true)
+	plan, err := devicemap.Solve(m.skeleton, budgets, devicemap.Policy{Kind: devicemap.Manual, Pins: devices, Loaded: loaded,
+		Bands: m.options.bandsOf(m.program, loaded)})
 	for i := range plan.Devices {
 		plan.Devices[i].LimitBytes = 0
 	}

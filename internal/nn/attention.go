@@ -63,6 +63,7 @@ func (c *compiler) projections(n Node, a *attention, in int) (err error) {
 	if a.out, err = c.linearNamed(n, "output", s.Out, s.Heads*s.ValueDim, 0); err != nil {
 		return err
 	}
+	defer func() { c.usedNext(a.out) }()
 	if s.Fused != "" {
 		a.fused, err = c.linearNamed(n, "fused projection", s.Fused, in, a.qw+a.kw+a.vw)
 		if s.FusedOrder == meta.FusedPerHead {

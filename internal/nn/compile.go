@@ -55,6 +55,7 @@ type compiler struct {
 	program *Program
 	caches  map[int]string // cache layer → path of the attention that owns it
 	experts []Node         // expert stacks of the current unit
+	banded  []*meta.Param  // see Unit.Banded, of the current unit
 }
 
 // at returns an error about the module at path.
@@ -146,8 +147,9 @@ func (c *compiler) rule(n Node, in int) (rule, error) {
 
 // unit adds a unit that reads the modules of nodes.
 func (c *compiler) unit(s step, nodes ...Node) {
-	c.program.Units = append(c.program.Units, &Unit{Path: nodes[0].Path, Modules: nodes, Experts: c.experts, step: s})
-	c.experts = nil
+	_, block := s.(*ruleStep)
+	c.program.Units = append(c.program.Units, &Unit{Path: nodes[0].Path, Modules: nodes, Experts: c.experts, Banded: c.banded, Tiled: block, step: s})
+	c.experts, c.banded = nil, nil
 }
 
 // cache assigns an attention its layer of the KV cache.

@@ -72,6 +72,7 @@ type Context struct {
 	program *Program
 	backend backend.Backend
 	weights Weights
+	bander  Bander // nil if weights is none
 	limits  Limits
 
 	in    Input
@@ -108,6 +109,7 @@ func (p *Program) NewContext(b backend.Backend, w Weights, l Limits) (*Context, 
 	}
 	c := &Context{program: p, backend: b, weights: w, limits: l, arena: arena{memory: memory}}
 	c.arena.recorder, _ = b.(backend.Recorder)
+	c.bander, _ = w.(Bander)
 	c.zero = c.arena.take(1, p.zeros) // first, so that nothing was there before
 	c.state[0] = c.arena.take(l.Rows, p.width)
 	if p.moves {

@@ -42,12 +42,14 @@ func (c *compiler) latent(n Node, s *meta.AttentionSpec, in int) (*latent, error
 	if a.kvDown, err = c.linearNamed(n, "compression", m.KVDown, in, a.rank+a.rotated); err != nil {
 		return nil, err
 	}
+	c.usedNext(a.qDown, a.qUp)
 	if a.kvNorm, err = c.normNamed(n, "norm of the compression", m.KVNorm, a.rank); err != nil {
 		return nil, err
 	}
 	if a.kvUp, err = c.linearNamed(n, "expansion", m.KVUp, a.rank, s.Heads*(a.nope+s.ValueDim)); err != nil {
 		return nil, err
 	}
+	c.whole(a.kvUp)
 	if a.kvUp.bias.Param != nil || a.kvUp.transposed {
 		return nil, at(a.kvUp.path, "an expansion of latent attention that has a bias or is transposed")
 	}

@@ -31,8 +31,26 @@ func (c *compiler) linear(n Node, in int) (*linear, error) {
 	r, err := c.affine(n, s.In, s.Out, s.Transposed)
 	if err == nil {
 		c.adaptable(r)
+		if !s.Transposed {
+			c.banded = append(c.banded, r.weight.Param)
+		}
 	}
 	return r, err
+}
+
+// whole says that a rule needs the weight of r in one piece.
+func (c *compiler) whole(r *linear) {
+	c.banded = slices.DeleteFunc(c.banded, func(p *meta.Param) bool { return p == r.weight.Param })
+}
+
+// usedNext moves maps to the end of the order of use so far; without it that is the order in which they
+// are compiled.
+func (c *compiler) usedNext(list ...*linear) {
+	for _, r := range list {
+		if i := slices.IndexFunc(c.banded, func(p *meta.Param) bool { return r != nil && p == r.weight.Param }); i >= 0 {
+			c.banded = append(slices.Delete(c.banded, i, i+1), r.weight.Param)
+		}
+	}
 }
 
 // adaptable gives r a number, so that adapters can be added to it.
@@ -155,25 +173,42 @@ func (a *affine) apply(c scope, dst, x tensor.Tensor) {
 		return
 	}
 	next := 0
-	for _, p := range a.weight {
-		begin, end, ok := a.place(c.Context, p, x.Cols())
-		if !ok {
-			return
+	for parts := a.weight; len(parts) > 0; parts = a.nextBand(c) {
+		for _, p := range parts {
+			begin, end, ok := a.place(c.Context, p, x.Cols())
+			if !ok {
+				return
+			}
+			if begin != next {
+				c.fail("%s: a piece fills rows from %d on, where row %d is next", a.linear.weight.path, begin, next)
+				return
+			}
+			next = end
+			if a.step > 1 {
+				a.strided(c, dst, x, p)
+				continue
+			}
+			a.piece(c, dst, x, p.Matrix, begin, end)
 		}
-		if begin != next {
-			c.fail("%s: a piece fills rows from %d on, where row %d is next", a.linear.weight.path, begin, next)
-			return
-		}
-		next = end
-		if a.step > 1 {
-			a.strided(c, dst, x, p)
-			continue
-		}
-		a.piece(c, dst, x, p.Matrix, begin, end)
 	}
 	if next != a.out {
 		c.fail("%s: pieces fill %d of %d rows", a.linear.weight.path, next, a.out)
 	}
+}
+
+// nextBand returns the pieces of the next band of the weight, after all products with the last one.
+func (a *affine) nextBand(c scope) []backend.Part {
+	if c.bander == nil || a.experts > 0 || c.err != nil || !c.bander.Banded(a.linear.weight.Param) {
+		return nil
+	}
+	c.compute()
+	parts := c.bander.NextBand(a.linear.weight.Param)
+	if len(parts) == 0 {
+		if err := c.weights.Err(); err != nil {
+			c.fail("%s: %w", a.linear.weight.path, err)
+		}
+	}
+	return parts
 }
 
 // place validates a piece of the weight, transposes it for the rule if needed, and returns the

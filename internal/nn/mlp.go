@@ -26,6 +26,9 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 		if m.fused, err = c.linearNamed(n, "fused gate", s.Fused, in, 0); err != nil {
 			return nil, err
 		}
+		if m.interleaved { // the rows of both gates alternate
+			c.whole(m.fused)
+		}
 		if m.inner = m.fused.out / 2; m.fused.out%2 != 0 {
 			return nil, at(n.Path, "a fused gate of width %d, an odd number", m.fused.out)
 		}
@@ -38,6 +41,7 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 			if m.gate, err = c.linearNamed(n, "gate", s.Gate, in, m.inner); err != nil {
 				return nil, err
 			}
+			c.usedNext(m.up)
 		}
 	}
 	m.down, err = c.linearNamed(n, "down", s.Down, m.inner, 0)

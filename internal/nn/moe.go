@@ -53,6 +53,7 @@ func (c *compiler) moe(n Node, in int) (*moe, error) {
 			if m.sharedGate, err = c.linearNamed(n, "gate of the shared expert", s.SharedGate, in, 1); err != nil {
 				return nil, err
 			}
+			c.usedNext(m.shared.gate, m.shared.up, m.shared.fused, m.shared.down)
 		}
 	}
 	c.experts = append(c.experts, m.stack)

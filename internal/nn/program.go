@@ -34,6 +34,11 @@ type Unit struct {
 	Modules []Node
 	// Experts are the expert stacks within them, which are held expert by expert.
 	Experts []Node
+	// Banded are the matrices among their parameters that the unit reads one after the other, each
+	// from its first row to its last: those that may come in bands; see [Bander].
+	Banded []*meta.Param
+	// Tiled says that the unit reads its weights once for each tile of a pass; see [Limits].
+	Tiled bool
 
 	step step
 }

@@ -29,3 +29,15 @@ type Weights interface {
 	// experts held before, whose operations have finished. The error names an expert.
 	HoldExperts(m *meta.Module, experts []int32) (n int, err error)
 }
+
+// A Bander is implemented by Weights that may bring a large matrix in bands of rows, one after the
+// other, so that it is never in memory as a whole. These are matrices of [Unit].Banded. Parts of such a
+// matrix returns the first band. Parts and NextBand end the use of the band before, of any matrix, so
+// the operations that read it must have finished.
+type Bander interface {
+	// Banded reports whether p comes in bands.
+	Banded(p *meta.Param) bool
+	// NextBand waits for the band of p after the last one and returns its pieces. It returns nil after
+	// the last band, and if a read fails; Err says why.
+	NextBand(p *meta.Param) []backend.Part
+}

@@ -23,6 +23,7 @@ const (
 	inMemory              // in memory of their own
 	inSlot                // in a slot or the window, while they are held
 	coming                // on their way into the window
+	inBands               // in the window of bands, one band at a time
 )
 
 // A segment is the weights that move as one, in one format: a parameter, or one expert of a stack.
@@ -44,7 +45,7 @@ type segment struct {
 
 	parts []backend.Part // what operations read
 	place place
-	on    *want // while it is coming
+	on    *want // while it is coming or inBands
 
 	copied   atomic.Pointer[copied] // in memory of its own
 	making   sync.Mutex             // held while copied is made

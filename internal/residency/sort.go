@@ -23,11 +23,13 @@ type want struct {
 	gather   bool // of a table, of which single rows are read
 	group    int  // in the stream
 	first    int  // index of its first range among the places of the group
+	bands    bandRange
 }
 
 // A holder is a parameter with its segments: as stored, and converted.
 type holder struct {
 	path              string
+	param             *meta.Param
 	device            devicemap.Device
 	stored, converted *segment // nil if no unit uses it
 	shown             *segment // that the unit which computes uses
@@ -64,8 +66,14 @@ func (s *Store) sort(units []Unit) (loads [][]*load, err error) {
 // group returns the groups of u's streamed parameters; next is the number of the first.
 func (s *Store) group(u *unit, next int) (list []*load) {
 	var all []located
+	var banded []*want
 	for k := range u.wants {
-		if w := &u.wants[k]; w.streamed {
+		w := &u.wants[k]
+		if w.streamed && s.bands.sizes[w.holder.param] > 0 {
+			banded = append(banded, w)
+			continue
+		}
+		if w.streamed {
 			var regions []region
 			for i := range w.pieces {
 				regions = addRegions(regions, &w.pieces[i])
@@ -73,6 +81,7 @@ func (s *Store) group(u *unit, next int) (list []*load) {
 			all = append(all, locate(k, regions))
 		}
 	}
+	s.addBands(u, banded)
 	for _, g := range groupWants(all) {
 		var regions []region
 		for _, l := range g {
@@ -118,7 +127,7 @@ func (s *Store) holder(p *meta.Param) (*holder, error) {
 	if h := s.holders[p]; h != nil {
 		return h, nil
 	}
-	h := &holder{path: s.paths[p]}
+	h := &holder{path: s.paths[p], param: p}
 	var err error
 	if h.device, err = s.tier(h.path); err != nil {
 		return nil, err

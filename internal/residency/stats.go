@@ -71,6 +71,9 @@ func (s *Store) Stats() Stats {
 	if s.stream != nil {
 		add(s.stream.stats())
 	}
+	if s.bands.stream != nil {
+		add(s.bands.stream.stats())
+	}
 	if s.experts != nil {
 		out.Experts = s.experts.cached()
 		add(out.Experts, s.experts.stalled())

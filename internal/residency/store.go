@@ -19,8 +19,9 @@ import (
 // A Unit is a part of the model that runs as a whole: all its weights are resident together.
 type Unit struct {
 	Path    string
-	Modules []Node // subtrees whose parameters and buffers it reads
-	Experts []Node // stacks within them, from which it reads selected experts
+	Modules []Node        // subtrees whose parameters and buffers it reads
+	Experts []Node        // stacks within them, from which it reads selected experts
+	Banded  []*meta.Param // matrices that may stream in bands, in the order in which it reads them; see Options.Bands
 }
 
 // A Node is a module and its path.
@@ -35,9 +36,13 @@ type Options struct {
 	Arena *hostmem.Arena
 	// Mover reads the weights. It belongs to the process. nil means one for this store.
 	Mover *Mover
-	// Staging is the memory for the window of units and the slots of experts, in bytes. It is raised
-	// to the minimum: the largest unit with up to 64 MiB to read ahead, and two experts.
+	// Staging is the memory for the window of units, the window of bands and the slots of experts, in
+	// bytes. It is raised to the minimum: the largest unit with up to 64 MiB to read ahead, two bands,
+	// and two experts.
 	Staging int64
+	// Bands are the matrices that stream in bands of rows of at most so many bytes each, which a unit
+	// reads one after the other; see [Store.NextBand]. Other matrices of a unit are in memory together.
+	Bands map[*meta.Param]int64
 	// Converter converts matrices to its format. nil means to use them as stored.
 	Converter backend.Converter
 	// SidecarDir is the folder for files of converted weights. The store uses an existing file, and
@@ -64,6 +69,7 @@ type Store struct {
 	stacks  map[*meta.Module]*stack
 
 	stream  *stream // of units; nil if no unit is streamed
+	bands   bands   // of matrices
 	failed  error   // why a segment of the unit that computes is not there
 	experts *expertSlots
 
@@ -108,6 +114,7 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 		tiers:   map[devicemap.Device]int64{},
 		files:   files{open: map[string]*hostmem.DirectFile{}},
 		held:    -1,
+		bands:   bands{sizes: o.Bands, open: -1},
 	}
 	s.opener = s.open
 	if s.arena == nil {
@@ -141,48 +148,6 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 	return s, nil
 }
 
-// startStreams allocates the window of units and the slots of experts.
-func (s *Store) startStreams(loads [][]*load, staging int64) error {
-	var largest, all int64
-	for i := range s.units {
-		largest = max(largest, s.units[i].bytes)
-		all += s.units[i].bytes
-	}
-	expert, streamed := s.largestExpert()
-	window, slots := divideStaging(staging, largest, all, expert, streamed)
-	if window > 0 {
-		var err error
-		if s.window, err = s.arena.Alloc(hostmem.Staging, int(window)); err != nil {
-			return fmt.Errorf("residency: window: %w", err)
-		}
-		s.stream = newStream(loads, s.window.Bytes(), s.mover, s)
-	}
-	if slots > 0 {
-		n := s.expertLoads()
-		s.later, s.requested = make([]int32, 0, n), make([]int, 0, n)
-		var err error
-		if s.experts, err = newExpertSlots(make([]*load, n), s.expertCache(slots), s.arena, slots, int(expert)); err != nil {
-			return err
-		}
-		s.experts.mover, s.experts.reader = s.mover, s
-	}
-	return nil
-}
-
-// readAheadBytes is what a window has beyond the largest unit, so that the disk reads on while that
-// unit computes.
-const readAheadBytes = 64 << 20
-
-// divideStaging divides the staging memory: units get the largest of them and room to read ahead, experts
-// the rest, as they are often used again. Without experts units get everything, up to all of them.
-func divideStaging(staging, largest, all, expert int64, streamed int) (window int64, slots int) {
-	window = min(all, largest+min(largest, readAheadBytes))
-	if streamed > 0 {
-		return window, min(streamed, max(2, int((staging-window)/expert)))
-	}
-	return max(window, min(all, staging)), 0
-}
-
 // Acquire makes the weights of unit i usable until Release. Those of the disk tier may still be on their
 // way: Parts waits for them. One unit can be acquired at a time.
 func (s *Store) Acquire(i int) error {
@@ -205,6 +170,9 @@ func (s *Store) acquire(i int) error {
 		if err := s.stream.begin(i); err != nil {
 			return fmt.Errorf("residency: %s: %w", u.Path, err)
 		}
+	}
+	if s.bands.stream != nil {
+		s.bands.stream.prefetch(Next)
 	}
 	for k := range u.wants {
 		if err := s.bring(&u.wants[k]); err != nil {
@@ -234,7 +202,9 @@ func (s *Store) bring(w *want) error {
 	w.holder.shown = g
 	switch {
 	case w.streamed:
-		g.place, g.on = coming, w
+		if g.place, g.on = coming, w; w.bands.count > 0 {
+			g.place = inBands
+		}
 		return nil
 	case g.device != devicemap.Disk:
 		return s.use(g)
@@ -262,6 +232,7 @@ func (s *Store) Release() {
 	if s.stream != nil {
 		s.stream.release(i)
 	}
+	s.endBand()
 	s.releaseExperts()
 	u.unmapTables()
 	s.counts.publish()
@@ -290,7 +261,10 @@ func (s *Store) Parts(p *meta.Param, expert int) []backend.Part {
 	if h == nil || h.shown == nil || h.shown.place == inFile {
 		return nil
 	}
-	if h.shown.place == coming {
+	switch h.shown.place {
+	case inBands:
+		return s.band(h.shown.on.bands.first)
+	case coming:
 		if s.failed = s.arrive(h.shown); s.failed != nil {
 			return nil
 		}
@@ -312,8 +286,14 @@ func (s *Store) Close() {
 	if s.stream != nil {
 		s.stream.close()
 	}
+	if s.bands.stream != nil {
+		s.bands.stream.close()
+	}
 	if s.experts != nil {
 		s.experts.close()
+	}
+	if s.bands.window != nil {
+		_ = s.bands.window.Release() // released nowhere else
 	}
 	if s.window != nil {
 		_ = s.window.Release() // released nowhere else

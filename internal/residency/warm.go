@@ -53,6 +53,9 @@ func (s *Store) Warm(ctx context.Context) {
 	if s.stream != nil && s.acquired.Load() == 0 {
 		s.stream.prefetch(LookAhead)
 	}
+	if s.bands.stream != nil && s.acquired.Load() == 0 {
+		s.bands.stream.prefetch(LookAhead)
+	}
 	w := &s.warm
 	ctx, cancel := context.WithCancel(ctx)
 	w.mu.Lock()

@@ -90,6 +90,68 @@ func (p Piece) Slab(e int) Piece {
 	return out
 }
 
+// Rows returns rows [begin, end) of the matrix of p. It reports false if they are not contiguous in
+// the file, or share scales with other rows. Multiples of RowUnit do not share any.
+func (p *Piece) Rows(begin, end int) (Piece, bool) {
+	m := &p.Part.Matrix
+	if m.Rank != 2 || m.Transposed || m.RowStep > 1 || begin < 0 || end > m.Dims[0] || begin >= end {
+		return Piece{}, false
+	}
+	rows, columns := m.Dims[0], m.Dims[1]
+	out := Piece{Part: p.Part}
+	out.Part.Dims[0] = end - begin
+	first := p.Part.Into.Begin
+	out.Part.Into = meta.RowRange{Begin: first + begin, End: first + end}
+	if m.Quant == nil {
+		row := p.Size / int64(rows)
+		out.Ranges = []Range{{p.Ranges[0].Tensor, p.Ranges[0].Begin + int64(begin)*row, int64(end-begin) * row}}
+		out.Size = out.Ranges[0].Size
+		return out, row*int64(rows) == p.Size
+	}
+	if m.Quant.Height > 0 {
+		return Piece{}, false
+	}
+	own := *m.Quant
+	out.Part.Quant = &own
+	total, before, those := entries(m.Quant, rows, columns), entries(m.Quant, begin, columns), entries(m.Quant, end-begin, columns)
+	if !own.Index.IsZero() || m.Quant.Format.Row().Layout == meta.InputsFirst || begin%RowUnit(m.Quant.Quant) != 0 {
+		return Piece{}, false
+	}
+	k := 0
+	for i, r := range p.Ranges {
+		for ; k > 0 && beside(&own)[k-1].Rank == 0; k++ { // the format has no such tensor
+		}
+		each := r.Size / int64(max(total[k], 1))
+		r.Begin, r.Size = r.Begin+int64(before[k])*each, int64(those[k])*each
+		if i > 0 {
+			*beside(&own)[k-1] = View(beside(&own)[k-1].DType, []int{those[k]})
+		}
+		out.Ranges = append(out.Ranges, r)
+		out.Size += r.Size
+		k++
+	}
+	return out, true
+}
+
+// RowUnit is the number of rows that share scales or are interleaved, nil for values.
+func RowUnit(q *meta.Quant) int {
+	const interleaved = 16
+	if q == nil {
+		return interleaved
+	}
+	n := max(q.Rows, 1)
+	for n%interleaved != 0 {
+		n *= 2
+	}
+	return n
+}
+
+// entries are the elements of codes, scales, zeros and index of so many rows.
+func entries(q *backend.Quant, rows, columns int) [4]int {
+	codes, scales, zeros, index := q.Entries(rows, columns)
+	return [4]int{codes, scales, zeros, index}
+}
+
 // InPlace points part, a copy of p.Part, to the checkpoint.
 func (p *Piece) InPlace(part *backend.Part) error {
 	for i, r := range p.Ranges {

@@ -1,0 +1,131 @@
+package residency
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/stored"
+	"github.com/heftai/heft/meta"
+)
+
+// bands are the matrices of the disk tier that stream in bands of rows: a large matrix is never in
+// memory as a whole. Their stream has a unit for each band.
+type bands struct {
+	sizes  map[*meta.Param]int64 // see Options.Bands
+	list   []band                // in the order of use
+	loads  [][]*load
+	stream *stream // nil if no matrix streams in bands
+	window *hostmem.Block
+	open   int // the band that operations may read, or -1
+}
+
+// A band is some rows of a matrix, or all of a part that cannot be cut.
+type band struct {
+	piece stored.Piece
+	parts [1]backend.Part
+	path  string
+}
+
+// A bandRange is the bands of a matrix.
+type bandRange struct{ first, count int }
+
+// addBands adds the bands of matrices of u, in the order in which u reads them.
+func (s *Store) addBands(u *unit, list []*want) {
+	if len(list) == 0 {
+		return
+	}
+	order := map[*meta.Param]int{}
+	for i, p := range u.Banded {
+		order[p.Resolve()] = i
+	}
+	slices.SortStableFunc(list, func(a, b *want) int { return cmp.Compare(order[a.holder.param], order[b.holder.param]) })
+	for _, w := range list {
+		s.addBandsOf(w, s.bands.sizes[w.holder.param])
+	}
+}
+
+// addBandsOf adds the bands of w, of at most size bytes.
+func (s *Store) addBandsOf(w *want, size int64) {
+	b := &s.bands
+	w.bands.first = len(b.list)
+	for i := range w.pieces {
+		for _, piece := range s.cutBands(&w.pieces[i], size) {
+			regions := addRegions(nil, &piece)
+			l := newLoad(regions, false)
+			l.slot = max(l.slot, blockSize)
+			l.jobs = s.loadJobs(regions)
+			b.loads = append(b.loads, []*load{l})
+			b.list = append(b.list, band{piece: piece, parts: [1]backend.Part{piece.Part}, path: w.path})
+		}
+	}
+	w.bands.count = len(b.list) - w.bands.first
+}
+
+// cutBands cuts p into bands of about equal height of at most size bytes, or of as few rows as can be
+// separated. Pieces that are converted or that share scales stay whole.
+func (s *Store) cutBands(p *stored.Piece, size int64) []stored.Piece {
+	rows := p.Part.Dims[0]
+	if s.sidecar.holds(p.Ranges[0].Tensor) || p.Size <= size || rows == 0 {
+		return []stored.Piece{*p}
+	}
+	unit := 0
+	if unit = stored.RowUnit(nil); p.Part.Quant != nil {
+		unit = stored.RowUnit(p.Part.Quant.Quant)
+	}
+	height := max(unit, int(size*int64(rows)/p.Size)/unit*unit)
+	var out []stored.Piece
+	for begin := 0; begin < rows; begin += height {
+		piece, ok := p.Rows(begin, min(begin+height, rows))
+		if !ok {
+			return []stored.Piece{*p}
+		}
+		out = append(out, piece)
+	}
+	return out
+}
+
+// band waits for band k and ends the use of the one before.
+func (s *Store) band(k int) []backend.Part {
+	s.endBand()
+	b := &s.bands
+	err := b.stream.begin(k)
+	if err == nil {
+		var window []byte
+		if window, err = b.stream.hold(k); err == nil {
+			b.open = k
+			setRanges(&b.list[k].parts[0], b.list[k].piece.Ranges, window, b.stream.groups[k].places)
+			return b.list[k].parts[:]
+		}
+		b.stream.release(k)
+	}
+	s.failed = fmt.Errorf("residency: %s: %w", b.list[k].path, err)
+	return nil
+}
+
+// endBand ends the use of a band, and has others read in its place.
+func (s *Store) endBand() {
+	if s.bands.open >= 0 {
+		s.bands.stream.release(s.bands.open)
+		s.bands.open = -1
+	}
+}
+
+// Banded reports whether p comes in bands; see nn.Bander.
+func (s *Store) Banded(p *meta.Param) bool {
+	h := s.holders[p]
+	return h != nil && h.shown != nil && h.shown.place == inBands
+}
+
+// NextBand waits for the band of p after the one that Parts or NextBand has returned last. It ends the
+// use of that one. It returns nil after the last band, and if a read fails; Err says why.
+func (s *Store) NextBand(p *meta.Param) []backend.Part {
+	r, next := s.holders[p].shown.on.bands, s.bands.open+1
+	if s.bands.open < r.first || next >= r.first+r.count {
+		s.failed = nil
+		return nil
+	}
+	return s.band(next)
+}

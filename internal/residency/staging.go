@@ -1,0 +1,70 @@
+package residency
+
+import (
+	"fmt"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/hostmem"
+)
+
+// startStreams allocates the windows of units and of bands, and the slots of experts.
+func (s *Store) startStreams(loads [][]*load, staging int64) error {
+	var n streamed
+	for i := range s.units {
+		n.unit = max(n.unit, s.units[i].bytes)
+		n.units += s.units[i].bytes
+	}
+	for _, b := range s.bands.loads {
+		n.band = max(n.band, b[0].slot)
+		n.bands += b[0].slot
+	}
+	n.expert, n.experts = s.largestExpert()
+	window, bands, slots := n.divide(staging)
+	var err error
+	if window > 0 {
+		if s.window, err = s.arena.Alloc(hostmem.Staging, int(window)); err != nil {
+			return fmt.Errorf("residency: window: %w", err)
+		}
+		s.stream = newStream(loads, s.window.Bytes(), s.mover, s)
+	}
+	if bands > 0 {
+		if s.bands.window, err = s.arena.Alloc(hostmem.Staging, int(bands)); err != nil {
+			return fmt.Errorf("residency: window of bands: %w", err)
+		}
+		s.bands.stream = newStream(s.bands.loads, s.bands.window.Bytes(), s.mover, s)
+	}
+	if slots > 0 {
+		all := s.expertLoads()
+		s.later, s.requested = make([]int32, 0, all), make([]int, 0, all)
+		if s.experts, err = newExpertSlots(make([]*load, all), s.expertCache(slots), s.arena, slots, int(n.expert)); err != nil {
+			return err
+		}
+		s.experts.mover, s.experts.reader = s.mover, s
+	}
+	return nil
+}
+
+// readAheadBytes is what a window has beyond the largest unit, so that the disk reads on while that
+// unit computes.
+const readAheadBytes = 64 << 20
+
+// streamed is what streams, in bytes: the largest unit and all, the largest band and all, and the
+// largest expert and the number of experts.
+type streamed struct {
+	unit, units, band, bands, expert int64
+	experts                          int
+}
+
+// divide divides the staging memory: units get the largest of them and room to read ahead, bands
+// their window, experts the rest, as they are often used again. Without experts units get the rest, up to
+// all of them.
+func (n *streamed) divide(staging int64) (window, bands int64, slots int) {
+	window = min(n.units, n.unit+min(n.unit, readAheadBytes))
+	if bands = devicemap.BandWindow(n.band, n.bands, false); window+bands+leastSlots*n.expert > staging {
+		bands = devicemap.BandWindow(n.band, n.bands, true)
+	}
+	if n.experts > 0 {
+		return window, bands, min(n.experts, max(leastSlots, int((staging-window-bands)/n.expert)))
+	}
+	return max(window, min(n.units, staging-bands)), bands, 0
+}
