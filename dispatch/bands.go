@@ -3,7 +3,7 @@ package dispatch
 import (
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/nn"
-	"github.com/heftai/heft/internal/stored"
+	"github.com/heftai/heft/internal/residency"
 	"github.com/heftai/heft/meta"
 )
 
@@ -28,29 +28,15 @@ func (o *Options) bandsOf(program *nn.Program, loaded map[*meta.Param]int64) map
 				most = o.band
 			}
 			if size >= most && len(p.Shape) == 2 && p.Shape[0] > 0 {
-				out[p] = devicemap.Band{Bytes: bandBytes(p, size, most, loaded[p] > 0), Always: !u.Tiled || o.band > 0}
+				b := devicemap.Band{Bytes: size, Always: !u.Tiled || o.band > 0}
+				if loaded[p] == 0 {
+					b.Bytes = residency.BandBytes(p, most)
+				}
+				out[p] = b
 			}
 		}
 	}
 	return out
-}
-
-// bandBytes returns the size of the largest band of p, which takes size bytes, if bands take most bytes
-// or as few rows as can be separated.
-func bandBytes(p *meta.Param, size, most int64, converted bool) int64 {
-	if converted {
-		return size
-	}
-	unit := stored.RowUnit(nil)
-	for _, s := range p.Sources {
-		if s.Transposed || s.Quant != nil && s.Quant.Format.Row().Layout == meta.InputsFirst {
-			return size
-		}
-		if s.Quant != nil {
-			unit = max(unit, stored.RowUnit(s.Quant))
-		}
-	}
-	return min(size, max(size/int64(p.Shape[0])*int64(unit), most))
 }
 
 // bandSizes returns the sizes for a store: of all matrices if blocks stream by matrix.

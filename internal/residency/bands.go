@@ -32,6 +32,21 @@ type band struct {
 // A bandRange is the bands of a matrix.
 type bandRange struct{ first, count int }
 
+// BandBytes returns the size of the largest band of p, a matrix that is not converted, if bands take most
+// bytes or as few rows as can be separated.
+func BandBytes(p *meta.Param, most int64) int64 {
+	size, unit := p.Bytes(), stored.RowUnit(nil)
+	for _, s := range p.Sources {
+		if s.Transposed || s.Quant != nil && s.Quant.Format.Row().Layout == meta.InputsFirst {
+			return size
+		}
+		if s.Quant != nil {
+			unit = max(unit, stored.RowUnit(s.Quant))
+		}
+	}
+	return min(size, max(size/int64(p.Shape[0])*int64(unit), most))
+}
+
 // addBands adds the bands of matrices of u, in the order in which u reads them.
 func (s *Store) addBands(u *unit, list []*want) {
 	if len(list) == 0 {
