@@ -25,6 +25,9 @@ type Checkpoint struct {
 	index    map[string]int32
 	metadata map[string]string
 	absent   []string
+
+	conventions meta.Conventions
+	model       string // of a GGUF file: its name
 }
 
 // Tensor returns the shape and dtype of the tensor called name, which makes a checkpoint a
@@ -77,11 +80,14 @@ func (c *Checkpoint) Files() []*File { return c.files }
 // Dir returns the folder of the files and of config.json; empty for a checkpoint in memory.
 func (c *Checkpoint) Dir() string { return c.dir }
 
-// Name returns the name of the model: the base name of its folder, ORG/NAME in a hub cache, or the
-// name given to a checkpoint in memory.
+// Name returns the name of the model: the base name of its folder, ORG/NAME in a hub cache, a GGUF
+// file's name without its suffix, or the name given to a checkpoint in memory.
 func (c *Checkpoint) Name() string {
 	if c.dir == "" {
 		return c.name
+	}
+	if c.model != "" {
+		return c.model
 	}
 	dir, err := filepath.Abs(c.dir)
 	if err != nil {
@@ -114,6 +120,18 @@ type nothing struct{}
 func (nothing) Open(name string) (fs.File, error) {
 	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 }
+
+// Format returns the format in which a tensor of a GGUF file stores codes, or meta.QuantNone. It makes c a
+// [meta.FormatHeader].
+func (c *Checkpoint) Format(name string) meta.QuantFormat {
+	if t, ok := c.Lookup(name); ok {
+		return t.Format
+	}
+	return meta.QuantNone
+}
+
+// Conventions returns how the tensors differ from those that transformers saves.
+func (c *Checkpoint) Conventions() meta.Conventions { return c.conventions }
 
 // Metadata returns the metadata of the first file, such as {"format": "pt"}; it may be nil.
 func (c *Checkpoint) Metadata() map[string]string { return maps.Clone(c.metadata) }
@@ -178,7 +196,7 @@ func (c *Checkpoint) Close() error {
 
 // load opens the named files of a folder and joins their tensors. If several files have a tensor,
 // weights says which file counts.
-func load(from folder, names []string, weights map[string]string) (*Checkpoint, error) {
+func load(from fileFolder, names []string, weights map[string]string) (*Checkpoint, error) {
 	headers, files, err := readHeaders(from, names)
 	c := &Checkpoint{name: from.label(), dir: from.dir(), files: files}
 	if err == nil {
@@ -200,7 +218,7 @@ const headerReaders = 8
 
 // readHeaders opens the files and reads their headers. After an error it returns the open files
 // too, so that the caller can close them.
-func readHeaders(from folder, names []string) ([]*header, []*File, error) {
+func readHeaders(from fileFolder, names []string) ([]*header, []*File, error) {
 	headers := make([]*header, len(names))
 	opened := make([]*File, len(names))
 	errs := make([]error, len(names))
@@ -227,7 +245,7 @@ func readHeaders(from folder, names []string) ([]*header, []*File, error) {
 	return headers, files, first
 }
 
-func openHeader(from folder, name string) (*File, *header, error) {
+func openHeader(from fileFolder, name string) (*File, *header, error) {
 	f, err := from.open(name)
 	if err != nil {
 		return nil, nil, err

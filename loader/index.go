@@ -11,7 +11,7 @@ import (
 // openIndex opens the shards that an index names. Tensors are taken from where the
 // shards hold them: an index that is wrong about that can name too little or another
 // shard, but never lead out of the folder or to other values.
-func openIndex(from folder, name string) (*Checkpoint, error) {
+func openIndex(from fileFolder, name string) (*Checkpoint, error) {
 	text, err := from.read(name, maxHeader)
 	if err != nil {
 		return nil, err

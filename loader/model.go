@@ -14,7 +14,12 @@ func OpenModel(path string) (*meta.Model, *Checkpoint, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	config, err := meta.ReadConfigFile(filepath.Join(c.Dir(), "config.json"))
+	var config *meta.Config
+	if c.fsys != nil { // a GGUF file describes its model itself
+		config, err = meta.ReadConfigFS(c.fsys)
+	} else {
+		config, err = meta.ReadConfigFile(filepath.Join(c.Dir(), "config.json"))
+	}
 	return c.skeleton(config, err)
 }
 

@@ -18,7 +18,7 @@ const (
 	safetensorsSuffix = ".safetensors"
 	indexSuffix       = ".safetensors.index.json"
 
-	ggufAdvice = "GGUF files are not read: take the model's safetensors folder instead"
+	ggufAdvice = "it is a GGUF file: give it the suffix .gguf"
 	lfsAdvice  = "a pointer of Git LFS stands in the file's place: fetch the file itself, as with `git lfs pull`"
 	binAdvice  = "PyTorch pickle files are not read, since loading one runs code in it: " +
 		"take the model's safetensors files, or save it again with safe_serialization=True"
@@ -29,10 +29,15 @@ const (
 //   - a folder with model.safetensors, or with *.safetensors.index.json and its shards,
 //     or with one other .safetensors file;
 //   - a .safetensors file, or a *.safetensors.index.json;
+//   - a .gguf file, or one part of a split one (NAME-00001-of-0000N.gguf), or a folder with one GGUF
+//     model and no safetensors;
 //   - a folder models--ORG--NAME of the hub cache, or one of its snapshots;
 //   - ORG/NAME or ORG/NAME@REVISION of a model in the hub cache, unless there is such a file or
 //     folder. serve pull and the Hugging Face libraries fill the cache. Open fetches nothing. The
 //     cache's folder comes from HF_HUB_CACHE, HF_HOME or XDG_CACHE_HOME, as for them.
+//
+// The tensors of a GGUF file have the names that transformers gives them, the slices of stacked experts
+// as tensors of their own; [Checkpoint.FS] has the config and the tokenizer that its metadata describe.
 //
 // A file that safetensors 0.8.0 rejects is rejected with an *Error that names the file, the tensor
 // and the reason. The caller closes the checkpoint.
@@ -90,8 +95,8 @@ func OpenFS(name string, fsys fs.FS) (*Checkpoint, error) {
 	return c, nil
 }
 
-// A folder is where the files of a checkpoint are found by base name.
-type folder interface {
+// A fileFolder is where the files of a checkpoint are found by base name.
+type fileFolder interface {
 	label() string
 	dir() string
 	names() ([]string, error)
@@ -171,12 +176,12 @@ func (m memoryFolder) read(name string, limit int64) ([]byte, error) {
 }
 
 // openFolder picks the files that make up a folder's checkpoint.
-func openFolder(from folder) (*Checkpoint, error) {
+func openFolder(from fileFolder) (*Checkpoint, error) {
 	names, err := from.names()
 	if err != nil {
 		return nil, err
 	}
-	var shards, indexes []string
+	var shards, indexes, ggufs []string
 	for _, name := range names {
 		switch {
 		case strings.HasPrefix(name, "."):
@@ -184,6 +189,8 @@ func openFolder(from folder) (*Checkpoint, error) {
 			indexes = append(indexes, name)
 		case strings.HasSuffix(name, safetensorsSuffix):
 			shards = append(shards, name)
+		case isGGUF(name):
+			ggufs = append(ggufs, name)
 		}
 	}
 	const single, index = "model" + safetensorsSuffix, "model" + indexSuffix
@@ -203,6 +210,9 @@ func openFolder(from folder) (*Checkpoint, error) {
 	case len(shards) > 1:
 		return nil, failf(from.label(), "", "several safetensors files (%s) and no index", list(shards))
 	}
+	if len(ggufs) > 0 {
+		return openOneGGUF(from, ggufs)
+	}
 	for _, name := range names {
 		if advice := refusal(name); advice != "" {
 			return nil, failf(from.label(), "", "no safetensors file, but %s: %s", printable(name), advice)
@@ -218,9 +228,12 @@ func isStagedIndex(name string) bool {
 }
 
 // openNamed opens the file called name.
-func openNamed(from folder, name string) (*Checkpoint, error) {
+func openNamed(from fileFolder, name string) (*Checkpoint, error) {
 	if strings.HasSuffix(name, indexSuffix) {
 		return openIndex(from, name)
+	}
+	if isGGUF(name) {
+		return openGGUF(from, name)
 	}
 	if advice := refusal(name); advice != "" {
 		return nil, failf(filepath.Join(from.dir(), name), "", "%s", advice)
@@ -231,8 +244,6 @@ func openNamed(from folder, name string) (*Checkpoint, error) {
 // refusal says what to do about a file of a kind that is not read; empty for others.
 func refusal(name string) string {
 	switch strings.ToLower(filepath.Ext(name)) {
-	case ".gguf":
-		return ggufAdvice
 	case ".bin", ".pt", ".pth", ".ckpt":
 		return binAdvice
 	}

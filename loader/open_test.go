@@ -96,9 +96,9 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	for _, test := range []struct{ path, want string }{
 		{filepath.Join(dir, "none"), "no such file"},
-		{write("gguf/x.gguf", "GGUF"), "GGUF files are not read"},
-		{filepath.Join(dir, "gguf"), "GGUF files are not read"},
-		{write("g.safetensors", "GGUF\x03\x00\x00\x00aaaaaaaaaaaaaa"), "GGUF files are not read"},
+		{write("gguf/x.gguf", "GGUF"), "the file is cut"},
+		{filepath.Join(dir, "gguf"), "the file is cut"},
+		{write("g.safetensors", "GGUF\x03\x00\x00\x00aaaaaaaaaaaaaa"), "suffix .gguf"},
 		{write("bin/pytorch_model.bin", "PK"), "pickle"},
 		{filepath.Join(dir, "bin"), "pickle"},
 		{filepath.Dir(write("empty/readme.md", "")), "no safetensors file"},

@@ -17,6 +17,9 @@ type Tensor struct {
 	File   *File
 	Offset int64 // of the first byte in File
 	Size   int64 // in bytes
+	// Format is that of the codes in a tensor of a GGUF file, whose bytes are then elements of Uint8;
+	// meta.QuantNone for values, and for formats that consist of several tensors.
+	Format meta.QuantFormat
 }
 
 // Elements returns the number of elements.

@@ -135,6 +135,7 @@ func New(cfg *Config, header CheckpointHeader) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.tree.conventions().conform(root)
 	return &Model{
 		Config:         cfg,
 		Root:           root,

@@ -29,12 +29,29 @@ const (
 	// 4i hold output 0, 2, 4, 6, 1, 3, 5, 7 of the eight. So are the zeros.
 	QuantAWQ
 	// QuantQ8 has blocks of 32 columns, as GGUF's Q8_0: a scale as float16, then 32 signed
-	// bytes; code · scale. Heft converts weights to it; no checkpoint that it reads has it.
+	// bytes; code · scale. Heft converts weights to it, too.
 	QuantQ8
 	// QuantQ4 has blocks of 32 columns, as GGUF's Q4_0: a scale as float16, then 16 bytes.
 	// Byte i holds column i in its low half and column i+16 in its high half;
-	// (code - 8) · scale. Heft converts weights to it.
+	// (code - 8) · scale. Heft converts weights to it, too.
 	QuantQ4
+	// The other formats of GGUF files, with ggml's blocks. Package quant describes them.
+	QuantQ41
+	QuantQ50
+	QuantQ51
+	QuantQ2K
+	QuantQ3K
+	QuantQ4K
+	QuantQ5K
+	QuantQ6K
+	QuantIQ4NL
+	QuantIQ4XS
+	QuantMXFP4Block // the numbers of QuantMXFP4, with the scale in the block
+	QuantIQ2XXS
+	QuantIQ2XS
+	QuantIQ2S
+	QuantIQ3XXS
+	QuantIQ3S
 	quantFormats
 )
 
@@ -143,8 +160,29 @@ var formats = [quantFormats]Format{
 		Zeros:  Companion{Suffix: ".qzeros", DTypes: []DType{Int32}, size: nibbles},
 		group:  (*quantised).groupOfInputs, weights: weightPlace.linearOrExperts, read: (*quantised).readAWQ,
 	},
-	QuantQ8: {Name: "q8_0", Convert: true, Codes: Packed{DTypes: []DType{Uint8}, Rows: 1, Columns: 32, Bytes: 2 + 32}},
-	QuantQ4: {Name: "q4_0", Convert: true, Codes: Packed{DTypes: []DType{Uint8}, Rows: 1, Columns: 32, Bytes: 2 + 16}},
+	QuantQ8:         {Name: "q8_0", Convert: true, Layout: OutputsFirst, Codes: blockOf(32, 34)},
+	QuantQ4:         {Name: "q4_0", Convert: true, Layout: OutputsFirst, Codes: blockOf(32, 18)},
+	QuantQ41:        {Name: "q4_1", Layout: OutputsFirst, Codes: blockOf(32, 20)},
+	QuantQ50:        {Name: "q5_0", Layout: OutputsFirst, Codes: blockOf(32, 22)},
+	QuantQ51:        {Name: "q5_1", Layout: OutputsFirst, Codes: blockOf(32, 24)},
+	QuantQ2K:        {Name: "q2_k", Layout: OutputsFirst, Codes: blockOf(256, 84)},
+	QuantQ3K:        {Name: "q3_k", Layout: OutputsFirst, Codes: blockOf(256, 110)},
+	QuantQ4K:        {Name: "q4_k", Layout: OutputsFirst, Codes: blockOf(256, 144)},
+	QuantQ5K:        {Name: "q5_k", Layout: OutputsFirst, Codes: blockOf(256, 176)},
+	QuantQ6K:        {Name: "q6_k", Layout: OutputsFirst, Codes: blockOf(256, 210)},
+	QuantIQ4NL:      {Name: "iq4_nl", Layout: OutputsFirst, Codes: blockOf(32, 18)},
+	QuantIQ4XS:      {Name: "iq4_xs", Layout: OutputsFirst, Codes: blockOf(256, 136)},
+	QuantMXFP4Block: {Name: "mxfp4 block", Layout: OutputsFirst, Codes: blockOf(32, 17)},
+	QuantIQ2XXS:     {Name: "iq2_xxs", Layout: OutputsFirst, Codes: blockOf(256, 66)},
+	QuantIQ2XS:      {Name: "iq2_xs", Layout: OutputsFirst, Codes: blockOf(256, 74)},
+	QuantIQ2S:       {Name: "iq2_s", Layout: OutputsFirst, Codes: blockOf(256, 82)},
+	QuantIQ3XXS:     {Name: "iq3_xxs", Layout: OutputsFirst, Codes: blockOf(256, 98)},
+	QuantIQ3S:       {Name: "iq3_s", Layout: OutputsFirst, Codes: blockOf(256, 110)},
+}
+
+// blockOf is a block of columns of a row with its scales inside, as ggml has them.
+func blockOf(columns, bytes int) Packed {
+	return Packed{DTypes: []DType{Uint8}, Rows: 1, Columns: columns, Bytes: bytes}
 }
 
 // halfFirst are valueDTypes with the one that GPTQ and AWQ are published with first.

@@ -252,6 +252,15 @@ func (t *tree) assume(s *TensorSource, shape []int, w weightPlace) {
 // reports whether the tensor exists, and its dtype: that of values, or NoDType for codes.
 func (t *tree) quantise(s *TensorSource, shape []int, inOut bool) (DType, bool) {
 	_, dtype, there := t.first(*s)
+	if there && len(shape) >= 2 {
+		if f := t.formatOf(*s); f != QuantNone {
+			if coded, ok := t.coded(*s, f, shape, inOut, t.header); ok {
+				*s = coded
+			}
+			return NoDType, true
+		}
+		s.Transposed = s.Transposed || inOut && t.conventions().OutputsFirst
+	}
 	if len(shape) < 2 || there && !codesOf(dtype) {
 		return dtype, there
 	}

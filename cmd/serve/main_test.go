@@ -59,7 +59,7 @@ func TestErrorsAreOneLineWithTheirStatus(t *testing.T) {
 		{"--max-memory 0=1GiB", 2, "computes on the CPU"},
 		{"--config " + typo, 2, "max-memroy"}, // which was ignored
 		{"--model " + bare, 1, bare + ": there is no config.json"},
-		{"--model " + write("bare/model.gguf", "GGUF\x03\x00\x00\x00"), 1, "GGUF files are not read"}, // which wanted a config.json
+		{"--model " + write("broken/model.gguf", "GGUF\x03\x00\x00\x00"), 1, "the file is cut"}, // which wanted a config.json
 		{"plan " + write("bare/notes.md", "# Notes on models"), 1, "no safetensors file"},
 		{"--model " + half, 1, half},
 		{"--tool-call-parser nope", 2, "there are apertus"},

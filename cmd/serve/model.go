@@ -52,7 +52,11 @@ func newSource(path string) (source, error) {
 	if err != nil {
 		return source{}, err
 	}
-	return source{name: modelName(absolute, info.IsDir()), files: os.DirFS(folder), folder: folder, path: path}, nil
+	files, name, err := loader.Files(path)
+	if err != nil {
+		return source{}, err
+	}
+	return source{name: cmp.Or(name, modelName(absolute, info.IsDir())), files: files, folder: folder, path: path}, nil
 }
 
 // modelName is the folder's name; in a hub cache, ORG/NAME.

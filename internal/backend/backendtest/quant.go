@@ -37,6 +37,12 @@ var codedFormats = map[meta.QuantFormat]codedFormat{
 	meta.QuantQ4:    {cases: (*env).blockCases},
 }
 
+func init() {
+	for f := meta.QuantQ41; f <= meta.QuantIQ3S; f++ {
+		codedFormats[f] = codedFormat{cases: (*env).ggufCases}
+	}
+}
+
 // codedCases are all formats in sizes with partial blocks and tails.
 func (e *env) codedCases() []coded {
 	e.Helper()

@@ -28,6 +28,23 @@ const (
 	// Q4 has blocks of 32 columns: a scale as float16 and 16 bytes. Byte i holds column i in its low half and
 	// column i + 16 in its high half; (code - 8) · scale.
 	Q4
+	// The other blocks of GGUF files, by ggml's names; see the functions that unpack them.
+	Q41
+	Q50
+	Q51
+	Q2K
+	Q3K
+	Q4K
+	Q5K
+	Q6K
+	IQ4NL
+	IQ4XS
+	MXFP4Block
+	IQ2XXS
+	IQ2XS
+	IQ2S
+	IQ3XXS
+	IQ3S
 	Packings
 )
 
@@ -54,6 +71,22 @@ var packings = []packing{
 	Int4Columns: {format: "awq"},
 	Q8:          {format: "q8_0", columns: 32, bytes: Q8Bytes, unpack: unpackQ8, interleaves: true, offset: 128, zero: 128, simd: true},
 	Q4:          {format: "q4_0", columns: 32, bytes: Q4Bytes, unpack: unpackQ4, interleaves: true, zero: 8, simd: true},
+	Q41:         {format: "q4_1", columns: 32, bytes: 20, unpack: unpackQ41},
+	Q50:         {format: "q5_0", columns: 32, bytes: 22, unpack: unpackQ50},
+	Q51:         {format: "q5_1", columns: 32, bytes: 24, unpack: unpackQ51},
+	Q2K:         {format: "q2_k", columns: 256, bytes: 84, unpack: unpackQ2K},
+	Q3K:         {format: "q3_k", columns: 256, bytes: 110, unpack: unpackQ3K},
+	Q4K:         {format: "q4_k", columns: 256, bytes: 144, unpack: unpackQ4K},
+	Q5K:         {format: "q5_k", columns: 256, bytes: 176, unpack: unpackQ5K},
+	Q6K:         {format: "q6_k", columns: 256, bytes: 210, unpack: unpackQ6K},
+	IQ4NL:       {format: "iq4_nl", columns: 32, bytes: 18, unpack: unpackIQ4NL},
+	IQ4XS:       {format: "iq4_xs", columns: 256, bytes: 136, unpack: unpackIQ4XS},
+	MXFP4Block:  {format: "mxfp4 block", columns: 32, bytes: 17, unpack: unpackMXFP4Block},
+	IQ2XXS:      {format: "iq2_xxs", columns: 256, bytes: 66, unpack: unpackIQ2XXS},
+	IQ2XS:       {format: "iq2_xs", columns: 256, bytes: 74, unpack: unpackIQ2XS},
+	IQ2S:        {format: "iq2_s", columns: 256, bytes: 82, unpack: unpackIQ2S},
+	IQ3XXS:      {format: "iq3_xxs", columns: 256, bytes: 98, unpack: unpackIQ3XXS},
+	IQ3S:        {format: "iq3_s", columns: 256, bytes: 110, unpack: unpackIQ3S},
 }
 
 // Named returns the packing of a format by its name in meta's table of formats, such as "fp8" or

@@ -1,0 +1,248 @@
+package folder
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/heftai/heft/internal/gguf"
+	"github.com/heftai/heft/meta"
+)
+
+// An architecture is a row of the table of those that llama.cpp names.
+type architecture struct {
+	name        string // general.architecture
+	modelType   string // of config.json
+	names       names
+	conventions meta.Conventions
+	config      func(*keys, object) // adds the architecture's own fields; may be nil
+}
+
+type object = map[string]any
+
+// keys reads metadata below the architecture's name and keeps the first error.
+type keys struct {
+	meta gguf.Metadata
+	from Source
+	arch string
+	err  error
+}
+
+func (k *keys) fail(key, format string, args ...any) {
+	if k.err == nil {
+		k.err = &gguf.Error{At: key, Reason: fmt.Sprintf(format, args...)}
+	}
+}
+
+func (k *keys) note(err error) {
+	if k.err == nil {
+		k.err = err
+	}
+}
+
+// int returns a whole number, or def where it is missing. An array whose elements are equal, one for each
+// layer, is its element.
+func (k *keys) int(key string, def int64) int64 {
+	key = k.arch + "." + key
+	switch k.meta[key].(type) {
+	case []int64, []uint64:
+		list, err := k.meta.Ints(key)
+		if k.note(err); len(list) == 0 || err != nil {
+			return def
+		}
+		if slices.ContainsFunc(list, func(n int64) bool { return n != list[0] }) {
+			k.fail(key, "layers that differ in it are not supported")
+		}
+		return list[0]
+	}
+	n, ok, err := k.meta.Int(key)
+	k.note(err)
+	if !ok {
+		return def
+	}
+	return n
+}
+
+// size is int of a key that must be there.
+func (k *keys) size(key string) int64 {
+	n := k.int(key, -1)
+	if n < 0 {
+		k.fail(k.arch+"."+key, "the key is missing")
+	}
+	return n
+}
+
+// float returns a number as JSON, or def where it is missing.
+func (k *keys) float(key string, def float64) float64 {
+	x, ok, err := k.meta.Float(k.arch + "." + key)
+	k.note(err)
+	if !ok {
+		return def
+	}
+	return shortest(x)
+}
+
+// shortest returns the shortest decimal number that is x as float32, which the model's config has: 1e-05.
+func shortest(x float64) float64 {
+	short, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', -1, 32), 64)
+	if err != nil || float32(short) != float32(x) {
+		return x
+	}
+	return short
+}
+
+func (k *keys) bool(key string, def bool) bool {
+	b, ok, err := k.meta.Bool(k.arch + "." + key)
+	k.note(err)
+	if !ok {
+		return def
+	}
+	return b
+}
+
+// has reports whether the file has a tensor.
+func (k *keys) has(tensor string) bool {
+	_, ok := k.from.Tensor(tensor)
+	return ok
+}
+
+// config makes config.json.
+func (k *keys) config(a *architecture) ([]byte, error) {
+	hidden, heads := k.size("embedding_length"), k.size("attention.head_count")
+	c := object{
+		"model_type": a.modelType, "hidden_size": hidden, "num_hidden_layers": k.size("block_count"),
+		"num_attention_heads": heads, "num_key_value_heads": k.int("attention.head_count_kv", heads),
+		"max_position_embeddings": k.size("context_length"), "intermediate_size": k.int("feed_forward_length", 0),
+		"rope_theta":          k.float("rope.freq_base", 10000),
+		"tie_word_embeddings": !k.has("output.weight"), "use_cache": true,
+	}
+	if eps := k.float("attention.layer_norm_rms_epsilon", 0); eps > 0 {
+		c["rms_norm_eps"] = eps
+	}
+	if heads > 0 {
+		c["head_dim"] = k.int("attention.key_length", hidden/heads)
+	}
+	if v := k.int("attention.value_length", -1); v >= 0 && a.modelType != "deepseek_v3" && c["head_dim"] != v {
+		k.fail(k.arch+".attention.value_length", "%d beside keys of %v is not supported", v, c["head_dim"])
+	}
+	k.vocabulary(c)
+	k.scaling(c)
+	if a.config != nil {
+		a.config(k, c)
+	}
+	if k.err != nil {
+		return nil, k.err
+	}
+	return json.MarshalIndent(c, "", "  ")
+}
+
+// vocabulary adds what the embedding and the tokenizer say.
+func (k *keys) vocabulary(c object) {
+	t, ok := k.from.Tensor("token_embd.weight")
+	if !ok || len(t.Shape) != 2 {
+		k.fail("token_embd.weight", "the embedding table is missing")
+		return
+	}
+	c["vocab_size"] = t.Shape[0]
+	c["torch_dtype"] = "float16"
+	switch t.Type {
+	case gguf.F32:
+		c["torch_dtype"] = "float32"
+	case gguf.BF16:
+		c["torch_dtype"] = "bfloat16"
+	}
+	for field, key := range map[string]string{"bos_token_id": "bos", "eos_token_id": "eos", "pad_token_id": "padding"} {
+		id, ok, err := k.meta.Int("tokenizer.ggml." + key + "_token_id")
+		k.note(err)
+		c[field] = nil
+		if ok && id >= 0 && id < int64(t.Shape[0]) {
+			c[field] = id
+		}
+	}
+}
+
+// scaling adds rope_scaling, of metadata or of the tensors with factors.
+func (k *keys) scaling(c object) {
+	const original = "original_max_position_embeddings"
+	kind, _, err := k.meta.Text(k.arch + ".rope.scaling.type")
+	k.note(err)
+	factor := k.float("rope.scaling.factor", k.float("rope.scale_linear", 0))
+	trained := k.int("rope.scaling.original_context_length", 0)
+	s := object{}
+	switch {
+	case kind == "yarn":
+		s["rope_type"], s["factor"] = "yarn", factor
+		for field, key := range map[string]string{"beta_fast": "yarn_beta_fast", "beta_slow": "yarn_beta_slow", "attention_factor": "yarn_attn_factor"} {
+			if x := k.float("rope.scaling."+key, 0); x > 0 && !(field == "attention_factor" && x == 1) {
+				s[field] = x
+			}
+		}
+	case kind == "linear" && factor != 1, kind == "" && factor != 0 && factor != 1:
+		s["rope_type"], s["factor"] = "linear", factor
+	}
+	if trained > 0 {
+		s[original] = trained
+	}
+	long, short := k.factors("rope_factors_long.weight"), k.factors("rope_factors_short.weight")
+	if freqs := k.factors("rope_freqs.weight"); freqs != nil {
+		long, short = freqs, freqs
+		s["attention_factor"] = 1
+	} else if long != nil {
+		if x := k.float("rope.scaling.attn_factor", 0); x > 0 {
+			s["attention_factor"] = x
+		}
+		if trained > 0 {
+			c[original] = trained
+		}
+	}
+	if long != nil {
+		if short == nil {
+			k.fail("rope_factors_short.weight", "the tensor is missing beside the long factors")
+		}
+		s["rope_type"], s["long_factor"], s["short_factor"] = "longrope", long, short
+	}
+	if s["rope_type"] != nil {
+		c["rope_scaling"] = s
+	}
+}
+
+// factors reads a tensor of rope's factors, or returns nil where there is none.
+func (k *keys) factors(name string) []float64 {
+	t, ok := k.from.Tensor(name)
+	if !ok {
+		if t, ok = k.from.Tensor("blk.0." + name); !ok {
+			return nil
+		}
+	}
+	if t.Type != gguf.F32 || t.Size > 1<<16 {
+		k.fail(name, "got %v of shape %v, want a short vector of F32", t.Type, t.Shape)
+		return nil
+	}
+	list, err := k.from.Floats(t)
+	k.note(err)
+	for i := range list {
+		list[i] = shortest(list[i])
+	}
+	return list
+}
+
+// lookup returns the row of an architecture, or nil.
+func lookup(name string) *architecture {
+	for i := range architectures {
+		if architectures[i].name == name {
+			return &architectures[i]
+		}
+	}
+	return nil
+}
+
+// supported lists the architectures.
+func supported() string {
+	var list []string
+	for _, a := range architectures {
+		list = append(list, a.name)
+	}
+	return strings.Join(list, ", ")
+}

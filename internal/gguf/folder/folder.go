@@ -1,0 +1,116 @@
+// Package folder presents a GGUF file as the folder of the Hub that it was made from: config.json, the
+// tokenizer's files, and tensors with the names that transformers gives them.
+//
+// [Open] derives everything from metadata and tensor infos. Where a GGUF's weights differ from those that
+// transformers saves (rows in another order, norms that include an offset), [Folder.Conventions] says so;
+// nothing is converted. An architecture or a tokenizer that is not in the tables is an error with its name.
+package folder
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/heftai/heft/internal/gguf"
+	"github.com/heftai/heft/meta"
+)
+
+// A Folder is what a GGUF file says of its model.
+type Folder struct {
+	// Conventions say how the file's tensors differ from those that transformers saves.
+	Conventions meta.Conventions
+
+	arch   *architecture
+	config []byte
+	meta   gguf.Metadata
+
+	once      sync.Once
+	tokenizer []byte
+	err       error
+}
+
+// A Source gives what [Open] needs of the tensors.
+type Source struct {
+	// Tensor returns a tensor by its name in the file.
+	Tensor func(name string) (*gguf.Tensor, bool)
+	// Floats reads a small tensor of float32, such as the factors of rope.
+	Floats func(t *gguf.Tensor) ([]float64, error)
+}
+
+// Open derives the folder from the metadata of a file, the first of a split one. Errors name the key.
+func Open(m gguf.Metadata, from Source) (*Folder, error) {
+	name, ok, err := m.Text("general.architecture")
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, &gguf.Error{At: "general.architecture", Reason: "the key is missing"}
+	}
+	arch := lookup(name)
+	if arch == nil {
+		return nil, &gguf.Error{At: "general.architecture", Reason: fmt.Sprintf("%.60q is not supported (supported: %s)", name, supported())}
+	}
+	k := &keys{meta: m, from: from, arch: name}
+	config, err := k.config(arch)
+	if err != nil {
+		return nil, err
+	}
+	f := &Folder{arch: arch, config: config, meta: m, Conventions: arch.conventions}
+	f.Conventions.OutputsFirst = true
+	return f, nil
+}
+
+// FS returns the files. tokenizer.json is made when it is first opened.
+func (f *Folder) FS(modified time.Time) fs.FS { return files{f, modified} }
+
+// files is a Folder as a file system without folders.
+type files struct {
+	*Folder
+	modified time.Time
+}
+
+// Open implements fs.FS.
+func (f files) Open(name string) (fs.File, error) {
+	data, err := f.read(name)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	return &file{Reader: bytes.NewReader(data), name: name, modified: f.modified}, nil
+}
+
+// A file is one of the files, opened.
+type file struct {
+	*bytes.Reader
+	name     string
+	modified time.Time
+}
+
+func (f *file) Close() error               { return nil }
+func (f *file) Stat() (fs.FileInfo, error) { return info{f}, nil }
+
+// info implements fs.FileInfo.
+type info struct{ *file }
+
+func (i info) Name() string       { return i.name }
+func (i info) Mode() fs.FileMode  { return 0o444 }
+func (i info) ModTime() time.Time { return i.modified }
+func (i info) IsDir() bool        { return false }
+func (i info) Sys() any           { return nil }
+
+
+func (f files) read(name string) ([]byte, error) {
+	switch name {
+	case "config.json":
+		return f.config, nil
+	case "generation_config.json":
+		return generationConfig(f.meta)
+	case "tokenizer_config.json":
+		return tokenizerConfig(f.meta)
+	case "tokenizer.json":
+		f.once.Do(func() { f.tokenizer, f.err = tokenizerFile(f.meta) })
+		return f.tokenizer, f.err
+	}
+	return nil, fs.ErrNotExist
+}

@@ -1,0 +1,118 @@
+package folder
+
+import (
+	"strconv"
+	"strings"
+)
+
+// A Name is what a tensor of a GGUF file is called in the model's folder.
+type Name struct {
+	// Name is the tensor's name. With Stack, "{}" in it stands for the number of a slice along the
+	// tensor's first dimension, and each slice is a tensor of its own.
+	Name  string
+	Stack bool
+}
+
+// names maps the names of tensors without their endings. Those of blocks are below "blk.N." on the
+// left and the layers on the right. A name with its ending has precedence, and gives the whole name.
+type names struct {
+	layers string // prefix of layer N: "model.layers."
+	whole  map[string]string
+	block  map[string]string
+}
+
+// Tensor returns the name in the folder of a tensor of the file. ok is false for one that no weight is,
+// such as the factors of rope.
+func (f *Folder) Tensor(name string) (n Name, ok bool) {
+	switch name {
+	case "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight":
+		return Name{}, false
+	}
+	base, ending := name, ""
+	if i := strings.LastIndexByte(name, '.'); i > 0 {
+		base, ending = name[:i], name[i:]
+	}
+	table := &f.arch.names
+	if to, ok := table.whole[base]; ok {
+		return Name{Name: to + ending}, true
+	}
+	rest, isBlock := strings.CutPrefix(name, "blk.")
+	number, rest, isBlock2 := strings.Cut(rest, ".")
+	if _, err := strconv.ParseUint(number, 10, 16); !isBlock || !isBlock2 || err != nil {
+		return Name{Name: name}, true // which no model has: listed as unexpected
+	}
+	to, whole := table.block[rest]
+	if !whole {
+		base, ending = rest, ""
+		if i := strings.LastIndexByte(rest, '.'); i > 0 {
+			base, ending = rest[:i], rest[i:]
+		}
+		part, ok := table.block[base]
+		if !ok {
+			if strings.HasPrefix(base, "rope_") {
+				return Name{}, false
+			}
+			return Name{Name: name}, true
+		}
+		to = part + ending
+	}
+	return Name{Name: table.layers + number + "." + to, Stack: strings.Contains(to, "{}")}, true
+}
+
+// with returns a copy of n with other names in blocks. An empty name removes one.
+func (n names) with(block map[string]string) names {
+	all := map[string]string{}
+	for k, v := range n.block {
+		all[k] = v
+	}
+	for k, v := range block {
+		if all[k] = v; v == "" {
+			delete(all, k)
+		}
+	}
+	n.block = all
+	return n
+}
+
+// llamaNames are those of llama and its descendants.
+var llamaNames = names{
+	layers: "model.layers.",
+	whole:  map[string]string{"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"},
+	block: map[string]string{
+		"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+		"attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
+		"ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
+	},
+}
+
+// expertNames are those of mixtures that Qwen and DeepSeek publish.
+var expertNames = map[string]string{
+	"ffn_gate_inp": "mlp.gate", "ffn_gate_exps": "mlp.experts.{}.gate_proj", "ffn_up_exps": "mlp.experts.{}.up_proj",
+	"ffn_down_exps": "mlp.experts.{}.down_proj",
+}
+
+// sandwichNames are those of blocks with norms before and after attention and MLP.
+var sandwichNames = map[string]string{
+	"post_attention_norm": "post_attention_layernorm", "ffn_norm": "pre_feedforward_layernorm", "post_ffw_norm": "post_feedforward_layernorm",
+}
+
+var gpt2Names = names{
+	layers: "transformer.h.",
+	whole: map[string]string{
+		"token_embd": "transformer.wte", "position_embd": "transformer.wpe", "output_norm": "transformer.ln_f", "output": "lm_head",
+	},
+	block: map[string]string{
+		"attn_norm": "ln_1", "attn_qkv": "attn.c_attn", "attn_output": "attn.c_proj", "ffn_norm": "ln_2", "ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj",
+	},
+}
+
+var neoXNames = names{
+	layers: "gpt_neox.layers.",
+	whole: map[string]string{
+		"token_embd": "gpt_neox.embed_in", "output_norm": "gpt_neox.final_layer_norm", "output": "embed_out",
+	},
+	block: map[string]string{
+		"attn_norm": "input_layernorm", "attn_qkv": "attention.query_key_value", "attn_output": "attention.dense",
+		"ffn_norm": "post_attention_layernorm", "ffn_up": "mlp.dense_h_to_4h", "ffn_down": "mlp.dense_4h_to_h",
+	},
+}

@@ -1,0 +1,60 @@
+package quant
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/internal/kernels/isa"
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+// TestBlocksAreThoseOfTheGGUFPackage compares every bit of random blocks of each type with what the gguf package
+// makes of them (scripts/make-gguf-fixtures.py), in all variants of the kernels.
+func TestBlocksAreThoseOfTheGGUFPackage(t *testing.T) {
+	var fixture map[string]struct {
+		Columns        int
+		Blocks, Values []byte
+	}
+	text, err := os.ReadFile("../../backend/backendtest/testdata/gguf-blocks.json")
+	if err == nil {
+		err = json.Unmarshal(text, &fixture)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	tested := map[Packing]bool{}
+	for name, f := range fixture {
+		format := strings.ToLower(name)
+		if format == "mxfp4" {
+			format = MXFP4Block.String()
+		}
+		p, ok := Named(format)
+		if !ok || p.BlockColumns() != f.Columns {
+			t.Errorf("%s: got packing %v with blocks of %d columns, want %d", name, ok, p.BlockColumns(), f.Columns)
+			continue
+		}
+		tested[p] = true
+		n := len(f.Blocks) / p.BlockBytes() * f.Columns
+		w := &Packed{Packing: p, Codes: f.Blocks, Width: n, Rows: 1, Columns: f.Columns}
+		for _, v := range isa.Available() {
+			k, got := For(v), make([]float32, n)
+			k.Unpack(mat.Floats{V: got, Stride: n}, View{Packed: w, Rows: 1, Cols: n}, nil)
+			for i, g := range got {
+				want := binary.LittleEndian.Uint32(f.Values[4*i:])
+				if math.Float32bits(g) != want {
+					t.Errorf("%s, %s: element %d is %v, want %v", v.Name, name, i, g, math.Float32frombits(want))
+					break
+				}
+			}
+		}
+	}
+	for p := Q8; p < Packings; p++ {
+		if !tested[p] {
+			t.Errorf("%v is not in the fixture", p)
+		}
+	}
+}
