@@ -34,7 +34,7 @@ func TestErrorsAreOneLineWithTheirStatus(t *testing.T) {
 	badMap := write("map.json", `{"model": `)
 	typo := write("typo.yaml", "max-memroy: cpu=1GiB")
 	bare, half := filepath.Join(dir, "bare"), filepath.Join(dir, "half")
-	for folder, config := range map[string]string{bare: "", half: `{"model_type": `} {
+	for folder, config := range map[string]string{bare: "", filepath.Join(dir, "broken"): "", half: `{"model_type": `} {
 		if err := os.Mkdir(folder, 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -60,8 +60,8 @@ var allowed = map[string][]string{
 	"internal/sample":              {"internal/kernels/..."}, // apart from the engine, so that dispatch.Generate chooses tokens by the same code
 	"devicemap":                    {"meta"},
 	"internal/filelock":            {},
-	"internal/atomicfile":          {"internal/filelock"},     // writers lock their temporary files
-	"internal/gguf":                {},                        // the header of a file
+	"internal/atomicfile":          {"internal/filelock"}, // writers lock their temporary files
+	"internal/gguf":                {},                    // the header of a file
 	"internal/gguf/gguftest":       {"internal/gguf"},
 	"internal/gguf/folder":         {"meta", "internal/gguf"}, // meta: what conventions its tensors have
 	"loader":                       {"meta", "internal/gguf", "internal/gguf/folder", "internal/hostmem", "internal/atomicfile", "internal/hubcache", "internal/jsonscan", "internal/smallfile"},

@@ -99,7 +99,6 @@ func (i info) ModTime() time.Time { return i.modified }
 func (i info) IsDir() bool        { return false }
 func (i info) Sys() any           { return nil }
 
-
 func (f files) read(name string) ([]byte, error) {
 	switch name {
 	case "config.json":

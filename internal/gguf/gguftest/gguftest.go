@@ -1,4 +1,5 @@
-// Package gguftest writes GGUF files for tests.
+// Package gguftest writes GGUF files for tests: [Write] takes a [Key] for each metadata entry and a [Tensor] for each
+// tensor.
 package gguftest
 
 import (
