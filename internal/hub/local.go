@@ -62,7 +62,7 @@ func Local(name string) (string, error) {
 	case Is(err, NotCached) && repo.Org != "":
 		return "", &MissingError{repo, revision, err}
 	case Is(err, NotCached): // a single word is rather a folder's name
-		return "", fmt.Errorf("there is no model %s: a model is a folder with config.json and *.safetensors, one such file, or ORG/NAME on the hub: %w", printable(name), fs.ErrNotExist)
+		return "", fmt.Errorf("there is no model %s: a model is a folder with config.json and *.safetensors, one such file, a .gguf file, or ORG/NAME on the hub: %w", printable(name), fs.ErrNotExist)
 	}
 	return dir, err
 }
