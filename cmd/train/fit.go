@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/smallfile"
 	"github.com/heftai/heft/loader"
@@ -92,7 +91,8 @@ func (j *job) rank(ctx context.Context, w *train.World) error {
 		return err
 	}
 	if s.acc.IsMainProcess() {
-		s.result = runResult{Output: s.Output, Steps: result.GlobalStep, Seconds: result.Runtime.Seconds(), Metrics: result.Metrics}
+		s.result = runResult{Output: s.Output, Steps: result.GlobalStep, Seconds: result.Runtime.Seconds(), Metrics: result.Metrics,
+			DiskBytes: s.model.FrozenMemory().Read}
 		if loss := result.Loss; loss != 0 && !math.IsNaN(loss) && !math.IsInf(loss, 0) {
 			s.result.Loss = &loss
 		}
@@ -338,11 +338,15 @@ func (s *student) adapt(skeleton *meta.Model, binding *loader.Binding) error {
 	}
 	c.BaseModel = s.job.name()
 	options := []model.Option{model.Freeze(func(string) bool { return true })}
-	if host := dispatch.DescribeHost(); host.AvailableBytes > 0 && s.checkpoint.Bytes() > host.AvailableBytes/2 {
-		options = append(options, model.ReleasePages())
+	limit := s.baseMemory(skeleton)
+	if limit > 0 {
+		options = append(options, model.MaxMemory(limit))
 	}
 	if s.model, err = model.Load(skeleton, binding, options...); err != nil {
 		return err
+	}
+	if limit > 0 && s.acc.IsMainProcess() {
+		s.showMemory()
 	}
 	return s.model.AddLoRA(c, rng.New(s.Seed))
 }

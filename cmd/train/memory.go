@@ -3,7 +3,9 @@ package main
 import (
 	"runtime/debug"
 
+	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/meta"
 )
 
@@ -48,11 +50,89 @@ func (j *job) recomputes(m *meta.Model) bool {
 	if host := dispatch.DescribeHost(); j.LoRA == "" {
 		limit = max(limit, host.AvailableBytes/4)
 	}
+	return int64(j.ranks)*j.batchTokens()*activationBytes(m) > limit
+}
+
+// batchTokens returns the tokens of the longest batch of one rank.
+func (j *job) batchTokens() int64 {
 	longest := 0
 	for _, s := range j.data.train {
 		longest = max(longest, len(s.IDs))
 	}
-	return int64(j.Batch*j.ranks*longest)*activationBytes(m) > limit
+	return int64(j.Batch * longest)
+}
+
+// memory returns the bytes of --max-memory, or 0.
+func (c *runCmd) memory() (int64, error) {
+	if c.MaxMemory == "" {
+		return 0, nil
+	}
+	limits, err := devicemap.ParseMaxMemory(c.MaxMemory)
+	if err != nil {
+		return 0, cmdline.Misusef("--max-memory: %w", err)
+	}
+	var bytes int64
+	for _, l := range limits {
+		if l.Device != devicemap.CPU {
+			return 0, cmdline.Misusef("--max-memory: got device %s, want cpu", l.Device)
+		}
+		bytes = int64(l.Bytes)
+	}
+	switch {
+	case bytes <= 0:
+		return 0, cmdline.Misusef("--max-memory: got %s, want more than 0", c.MaxMemory)
+	case c.LoRA == "":
+		return 0, cmdline.Misusef("--max-memory needs --lora: a full fine-tune keeps weights, gradients and the optimizer's state in memory")
+	}
+	return bytes, nil
+}
+
+// baseMemory returns the memory for one rank's frozen weights, or 0 to use them in the page cache: what
+// --max-memory leaves, or half of what is available if the weights take more.
+func (s *student) baseMemory(m *meta.Model) int64 {
+	limit := s.memory
+	if limit == 0 {
+		host := dispatch.DescribeHost()
+		if host.AvailableBytes == 0 || s.checkpoint.Bytes() <= host.AvailableBytes/2 {
+			return 0
+		}
+		return host.AvailableBytes / 2 / int64(s.ranks)
+	}
+	if limit >= 1<<30 { // below, it comes on top, as in serve
+		limit -= dispatch.RuntimeBytes
+	}
+	return max(limit/int64(s.ranks)-s.passBytes(m), 1)
+}
+
+// passBytes estimates the memory of a pass over streamed weights: the inputs of all units, the activations of
+// the largest one with their gradients, and some rows of logits.
+func (s *student) passBytes(m *meta.Model) int64 {
+	root, ok := m.Root.Spec.(*meta.CausalLMSpec)
+	if !ok {
+		return 0
+	}
+	blocks := int64(0)
+	for _, node := range m.Root.Walk() {
+		if node.Kind == meta.KindBlock {
+			blocks++
+		}
+	}
+	tokens := s.batchTokens()
+	logits := min(tokens*int64(root.Vocab), 22<<20)
+	return tokens*(2*activationBytes(m)/max(blocks, 1)+4*(blocks+4)*int64(root.Hidden)) + 2*4*logits
+}
+
+// showMemory logs where frozen weights are.
+func (s *student) showMemory() {
+	f := s.model.FrozenMemory()
+	args := []any{"resident", devicemap.FormatSize(f.Resident), "read_per_sweep", devicemap.FormatSize(f.Streamed), "staging", devicemap.FormatSize(f.Staging)}
+	if f.Minimum > f.Limit {
+		s.log.Warn("--max-memory is below the minimum: the weights take the minimum", append(args, "minimum", devicemap.FormatSize(f.Minimum))...)
+		return
+	}
+	if f.Streamed > 0 {
+		s.log.Info("frozen weights stream from the disk", args...)
+	}
 }
 
 // keepLittle makes the garbage collector run when garbage is a tenth of the heap. The heap is

@@ -63,6 +63,7 @@ type runCmd struct {
 	Recompute      string `help:"Recompute activations to save memory: on, off, or auto above 2 GiB per batch." enum:"auto,on,off" default:"auto"`
 	NumProcesses   int    `help:"Train with this many ranks in this process, each on its own batches; 0 is 1." default:"0"`
 	Threads        int    `help:"Set the compute threads; 0 uses all processors." default:"0"`
+	MaxMemory      string `help:"Limit memory by device, with --lora: cpu=30GiB. What does not fit streams." placeholder:"DEVICE=SIZE,…"`
 
 	SaveSteps      int      `help:"Save every N steps; 0 at the end of each epoch, -1 never." default:"0"`
 	SaveTotalLimit int      `help:"Keep this many checkpoints; 0 keeps all." default:"2"`
@@ -119,6 +120,8 @@ type runResult struct {
 	Loss    *float64           `json:"train_loss"` // over this process's steps; null if there were none
 	Metrics map[string]float64 `json:"metrics,omitempty"`
 	Stopped bool               `json:"stopped"` // by a signal, with a checkpoint: the same command goes on
+	// DiskBytes is what this process read of weights that do not fit into --max-memory.
+	DiskBytes int64 `json:"disk_bytes,omitempty"`
 }
 
 func (j *job) report(out cmdline.Output) error {
@@ -161,7 +164,8 @@ type job struct {
 	*runCmd
 	model   string // folder
 	ranks   int
-	threads int // of one rank
+	threads int   // of one rank
+	memory  int64 // of --max-memory, 0 for none
 	log     *slog.Logger
 	diag    cmdline.Diagnostics
 	vocab   int // ids that the model has, or 0 if that is not known
@@ -180,6 +184,9 @@ func (c *runCmd) job(diag cmdline.Diagnostics) (*job, error) {
 	}
 	j := &job{runCmd: c, model: folder, ranks: max(1, c.NumProcesses), threads: c.Threads, diag: diag,
 		log: slog.New(slog.NewTextHandler(diag, nil))}
+	if j.memory, err = c.memory(); err != nil {
+		return nil, err
+	}
 	if j.threads == 0 {
 		j.threads = max(1, runtime.GOMAXPROCS(0)/j.ranks)
 	}

@@ -105,7 +105,7 @@ var allowed = map[string][]string{
 	"train/tensor":                {"internal/floats", "meta", "internal/kernels/..."}, // meta: dtypes of stored parameters
 	"train/tensor/tensortest":     {"internal/floats", "meta"},                         // storages for tests
 	"train/track":                 {"internal/atomicfile"},
-	"train/model":                 {"meta", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/record", "internal/kernels/...", "internal/kvcache", "internal/stored", "internal/tensor", "train/rng", "train/tensor"}, // kernels: weights are rounded for autocast
+	"train/model":                 {"meta", "loader", "devicemap", "internal/hostmem", "internal/residency", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/record", "internal/kernels/...", "internal/kvcache", "internal/stored", "internal/tensor", "train/rng", "train/tensor"}, // kernels: weights are rounded for autocast
 	"train/internal/accumulation": {"train/data"},
 	"train/internal/checkpoint":   {"meta", "loader", "internal/atomicfile", "internal/smallfile", "train/optim", "train/tensor"}, // meta, loader: checkpoints are safetensors
 	"train/internal/evaluation":   {"train/tensor"},

@@ -74,6 +74,9 @@ const (
 	Evaluate  Way = iota // keep nothing; Backward is not possible
 	Remember             // keep all activations
 	Recompute            // keep the units' inputs; Backward recomputes each unit
+	// Reload is Recompute for weights that may move between Release and the next Hold of their unit:
+	// Backward recomputes the last unit, too.
+	Reload
 )
 
 // Forward runs the units before the head. first is the first unit with trained parameters; Backward
@@ -88,13 +91,13 @@ func (t *Training) Forward(in *Input, way Way, first int) error {
 		return err
 	}
 	t.way, t.first = way, first
-	if way == Recompute {
+	if way >= Recompute {
 		if err := t.makeInputs(); err != nil {
 			return err
 		}
 	}
 	for i := range t.units {
-		if i >= first && way == Recompute && !t.kept(i) {
+		if i >= first && way >= Recompute && !t.kept(i) {
 			t.saveInput(i)
 		}
 		t.marks[i], t.begins[i] = t.recorder.Mark(), t.hidden

@@ -33,12 +33,17 @@ func (s *Store) addStack(n Node) error {
 	st := &stack{Node: n, first: s.expertLoads(), layer: len(s.stackOrder)}
 	count := 0
 	for _, p := range n.Module.Params {
-		p = p.Resolve()
+		if p = p.Resolve(); s.skips(p) {
+			continue
+		}
 		if count != 0 && p.Shape[0] != count {
 			return fmt.Errorf("residency: %s.%s has %d experts, want %d as in the stack's other parameters", n.Path, p.Name, p.Shape[0], count)
 		}
 		count = p.Shape[0]
 		st.params = append(st.params, p)
+	}
+	if st.params == nil {
+		return nil
 	}
 	st.experts = make([]segment, count)
 	for e := range st.experts {
@@ -82,6 +87,9 @@ func (s *Store) expertLoads() int {
 // largestExpert returns the slot size for the largest streamed expert, and the number of streamed
 // experts.
 func (s *Store) largestExpert() (largest int64, streamed int) {
+	if s.whole {
+		return 0, 0
+	}
 	for _, st := range s.stackOrder {
 		n := 0
 		for e := range st.experts {
@@ -226,8 +234,13 @@ func (s *Store) holdLoaded(st *stack, experts []int32) (int, error) {
 // holdExpert makes expert e of st resident. It reports false if the expert was not read yet.
 func (s *Store) holdExpert(st *stack, e int) (bool, error) {
 	g := &st.experts[e]
-	if g.device != devicemap.Disk {
+	switch {
+	case g.device != devicemap.Disk:
 		return true, s.use(g)
+	case g.place == coming:
+		return true, s.arrive(g)
+	case s.whole:
+		return true, nil
 	}
 	l, id := s.expertLoad(st, e), st.first+e
 	if held := len(s.heldExperts); held > 0 && held == s.experts.size()-1 && s.experts.waiting() > 0 {

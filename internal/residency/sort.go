@@ -18,10 +18,10 @@ type unit struct {
 // A want is one parameter of a unit.
 type want struct {
 	*segment
-	holder   *holder
+	holder   *holder // nil for an expert
 	streamed bool
 	gather   bool // of a table, of which single rows are read
-	group    int  // in the stream
+	group    int  // among those of the unit
 	first    int  // index of its first range among the places of the group
 	bands    bandRange
 }
@@ -37,12 +37,15 @@ type holder struct {
 
 // sort makes units and segments, and the loads of each unit's groups.
 func (s *Store) sort(units []Unit) (loads [][]*load, err error) {
-	groups := 0
 	for _, u := range units {
 		out := unit{Unit: u}
+		out.Experts = nil
 		for _, n := range u.Experts {
 			if err := s.addStack(n); err != nil {
 				return nil, err
+			}
+			if s.stacks[n.Module] != nil {
+				out.Experts = append(out.Experts, n)
 			}
 		}
 		for _, n := range u.Modules {
@@ -55,21 +58,36 @@ func (s *Store) sort(units []Unit) (loads [][]*load, err error) {
 				}
 			}
 		}
-		list := s.group(&out, groups)
-		groups += len(list)
-		loads = append(loads, list)
+		s.streamStacks(&out)
+		loads = append(loads, s.group(&out))
 		s.units = append(s.units, out)
 	}
 	return loads, nil
 }
 
-// group returns the groups of u's streamed parameters; next is the number of the first.
-func (s *Store) group(u *unit, next int) (list []*load) {
+// streamStacks adds the experts of the disk tier to the streamed weights of u, if they stream with it.
+func (s *Store) streamStacks(u *unit) {
+	if !s.whole {
+		return
+	}
+	for _, n := range u.Experts {
+		st := s.stacks[n.Module]
+		for e := range st.experts {
+			if g := &st.experts[e]; g.device == devicemap.Disk {
+				s.find(g)
+				u.wants = append(u.wants, want{segment: g, streamed: true})
+			}
+		}
+	}
+}
+
+// group returns the groups of u's streamed parameters.
+func (s *Store) group(u *unit) (list []*load) {
 	var all []located
 	var banded []*want
 	for k := range u.wants {
 		w := &u.wants[k]
-		if w.streamed && s.bands.sizes[w.holder.param] > 0 {
+		if w.streamed && w.holder != nil && s.bands.sizes[w.holder.param] > 0 {
 			banded = append(banded, w)
 			continue
 		}
@@ -85,7 +103,7 @@ func (s *Store) group(u *unit, next int) (list []*load) {
 	for _, g := range groupWants(all) {
 		var regions []region
 		for _, l := range g {
-			u.wants[l.want].group, u.wants[l.want].first = next+len(list), len(regions)
+			u.wants[l.want].group, u.wants[l.want].first = len(list), len(regions)
 			regions = append(regions, l.regions...)
 		}
 		l := newLoad(regions, false)
@@ -107,6 +125,9 @@ func (s *Store) addModule(m *meta.Module, u *unit) error {
 	}
 	for _, p := range m.Params {
 		p = p.Resolve()
+		if s.skips(p) {
+			continue
+		}
 		h, err := s.holder(p)
 		if err != nil {
 			return err
@@ -121,6 +142,9 @@ func (s *Store) addModule(m *meta.Module, u *unit) error {
 	}
 	return nil
 }
+
+// skips reports whether p is left to the caller.
+func (s *Store) skips(p *meta.Param) bool { return s.skip != nil && s.skip(p) }
 
 // holder returns the holder of p. It counts p's bytes once.
 func (s *Store) holder(p *meta.Param) (*holder, error) {

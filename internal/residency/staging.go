@@ -26,6 +26,7 @@ func (s *Store) startStreams(loads [][]*load, staging int64) error {
 			return fmt.Errorf("residency: window: %w", err)
 		}
 		s.stream = newStream(loads, s.window.Bytes(), s.mover, s)
+		s.order = newOrder(loads)
 	}
 	if bands > 0 {
 		if s.bands.window, err = s.arena.Alloc(hostmem.Staging, int(bands)); err != nil {
@@ -48,6 +49,9 @@ func (s *Store) startStreams(loads [][]*load, staging int64) error {
 // unit computes.
 const readAheadBytes = 64 << 20
 
+// Window returns the memory that units stream through, for the largest of them, in bytes.
+func Window(largest int64) int64 { return largest + min(largest, readAheadBytes) }
+
 // streamed is what streams, in bytes: the largest unit and all, the largest band and all, and the
 // largest expert and the number of experts.
 type streamed struct {
@@ -59,7 +63,7 @@ type streamed struct {
 // their window, experts the rest, as they are often used again. Without experts units get the rest, up to
 // all of them.
 func (n *streamed) divide(staging int64) (window, bands int64, slots int) {
-	window = min(n.units, n.unit+min(n.unit, readAheadBytes))
+	window = min(n.units, Window(n.unit))
 	if bands = devicemap.BandWindow(n.band, n.bands, false); window+bands+leastSlots*n.expert > staging {
 		bands = devicemap.BandWindow(n.band, n.bands, true)
 	}

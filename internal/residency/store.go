@@ -52,6 +52,11 @@ type Options struct {
 	// Homes are the memory nodes of the computing threads, in order. Promoted weights are placed on
 	// the node of the thread that uses their rows. nil leaves the placement to the system.
 	Homes []int
+	// Skip reports which parameters the store leaves to its caller. nil means none.
+	Skip func(*meta.Param) bool
+	// WholeStacks streams the experts of the disk tier with their unit, all of them, in the order of use.
+	// They stay until Release. A pass of many tokens uses all experts, so that none is read in vain.
+	WholeStacks bool
 }
 
 // A Store holds the weights of one model.
@@ -63,14 +68,17 @@ type Store struct {
 	paths   map[*meta.Param]string
 
 	units   []unit
+	skip    func(*meta.Param) bool
+	whole   bool // experts stream with their unit
 	holders map[*meta.Param]*holder
 	finding sync.Mutex // guards what find looks up
 	buffers map[*meta.Buffer]tensor.Tensor
 	stacks  map[*meta.Module]*stack
 
 	stream  *stream // of units; nil if no unit is streamed
-	bands   bands   // of matrices
-	failed  error   // why a segment of the unit that computes is not there
+	order   order
+	bands   bands // of matrices
+	failed  error // why a segment of the unit that computes is not there
 	experts *expertSlots
 
 	stackOrder  []*stack
@@ -105,7 +113,7 @@ type Store struct {
 // the window and the slots of the disk tier from the arena. root is the whole tree.
 func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devicemap.Map, o Options) (*Store, error) {
 	s := &Store{
-		binding: binding, devices: devices, homes: o.Homes, arena: o.Arena,
+		binding: binding, devices: devices, homes: o.Homes, arena: o.Arena, skip: o.Skip, whole: o.WholeStacks,
 		paths:   map[*meta.Param]string{},
 		holders: map[*meta.Param]*holder{},
 		buffers: map[*meta.Buffer]tensor.Tensor{},
@@ -167,7 +175,11 @@ func (s *Store) Acquire(i int) error {
 func (s *Store) acquire(i int) error {
 	u := &s.units[i]
 	if s.stream != nil {
-		if err := s.stream.begin(i); err != nil {
+		at, ok := s.order.enter(i)
+		if !ok {
+			return fmt.Errorf("residency: %s is not in the order of units", u.Path)
+		}
+		if err := s.stream.begin(at); err != nil {
 			return fmt.Errorf("residency: %s: %w", u.Path, err)
 		}
 	}
@@ -177,7 +189,7 @@ func (s *Store) acquire(i int) error {
 	for k := range u.wants {
 		if err := s.bring(&u.wants[k]); err != nil {
 			if s.stream != nil {
-				s.stream.release(i)
+				s.stream.release(s.order.visit)
 			}
 			return err
 		}
@@ -188,18 +200,21 @@ func (s *Store) acquire(i int) error {
 // arrive waits for a segment that is on its way.
 func (s *Store) arrive(g *segment) error {
 	w := g.on
-	window, err := s.stream.hold(w.group)
+	k := s.stream.first[s.order.visit] + w.group
+	window, err := s.stream.hold(k)
 	if err != nil {
 		return fmt.Errorf("residency: %s: %w", g.path, err)
 	}
-	g.showSlot(window, s.stream.groups[w.group].places[w.first:])
+	g.showSlot(window, s.stream.groups[k].places[w.first:])
 	return nil
 }
 
 // bring makes the segment of w usable, or notes that it is coming.
 func (s *Store) bring(w *want) error {
 	g := w.segment
-	w.holder.shown = g
+	if w.holder != nil {
+		w.holder.shown = g
+	}
 	switch {
 	case w.streamed:
 		if g.place, g.on = coming, w; w.bands.count > 0 {
@@ -230,7 +245,7 @@ func (s *Store) Release() {
 	u := &s.units[i]
 	s.held = -1
 	if s.stream != nil {
-		s.stream.release(i)
+		s.stream.release(s.order.visit)
 	}
 	s.endBand()
 	s.releaseExperts()

@@ -79,6 +79,13 @@ type stream struct {
 // newStream returns a stream for units with the given groups.
 func newStream(units [][]*load, window []byte, m *Mover, r reader) *stream {
 	s := &stream{window: window, mover: m, reader: r, wake: make(chan struct{}, 1)}
+	s.setUnits(units)
+	return s
+}
+
+// setUnits sets the groups of units. None is in the window.
+func (s *stream) setUnits(units [][]*load) {
+	s.groups, s.first, s.oldest, s.count = nil, nil, 0, 0
 	var at int64
 	for i, loads := range units {
 		s.first = append(s.first, len(s.groups))
@@ -90,8 +97,7 @@ func newStream(units [][]*load, window []byte, m *Mover, r reader) *stream {
 		}
 	}
 	s.first = append(s.first, len(s.groups))
-	s.whole = at <= int64(len(window))
-	return s
+	s.whole = at <= int64(len(s.window))
 }
 
 func (s *stream) signal() {
@@ -147,14 +153,17 @@ func (s *stream) inside(k int) bool {
 
 // jump drops all groups: the next one needed is not in the window.
 func (s *stream) jump() {
+	var loading []*group
 	for n := range s.count {
 		g := s.groups[(s.oldest+n)%len(s.groups)]
-		g.released = true
-		if g.state == slotLoading {
-			s.mu.Unlock()
-			s.mover.cancel(&g.transfer, errSkipped)
-			s.mu.Lock()
+		if g.released = true; g.state == slotLoading {
+			loading = append(loading, g)
 		}
+	}
+	for _, g := range loading { // meanwhile others may end and leave the window
+		s.mu.Unlock()
+		s.mover.cancel(&g.transfer, errSkipped)
+		s.mu.Lock()
 	}
 	s.pop()
 }

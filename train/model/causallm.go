@@ -67,7 +67,10 @@ func (m *Model) start(tp *tensor.Tape, b Batch, o Options, auxiliary bool) (*pas
 	first, body := m.first(), len(m.units)-1
 	p.learns = tp.Recording() && first <= body
 	if p.learns && first < body {
-		if p.way = nn.Remember; o.Recompute {
+		switch p.way = nn.Remember; {
+		case m.base.streams():
+			p.way = nn.Reload
+		case o.Recompute:
 			p.way = nn.Recompute
 		}
 	}
@@ -91,7 +94,10 @@ func (m *Model) start(tp *tensor.Tape, b Batch, o Options, auxiliary bool) (*pas
 				p.input.Prompts[i] = true
 			}
 		}
-		err = p.training.Forward(&p.input, p.way, first)
+		if err = p.expect(first); err == nil {
+			err = p.training.Forward(&p.input, p.way, first)
+			p.weights.sweep.leave()
+		}
 	}
 	if err == nil {
 		err = m.unchanged()
@@ -101,6 +107,22 @@ func (m *Model) start(tp *tensor.Tape, b Batch, o Options, auxiliary bool) (*pas
 		return nil, m.explain(err)
 	}
 	return p, nil
+}
+
+// expect says in which order the pass uses the units: forwards, and backwards to the first one with
+// something to train.
+func (p *pass) expect(first int) error {
+	if p.m.base == nil {
+		return nil
+	}
+	var units []int
+	for i := range p.m.units {
+		units = append(units, i)
+	}
+	for i := len(p.m.units) - 2; p.way != nn.Evaluate && i >= first; i-- {
+		units = append(units, i)
+	}
+	return p.m.base.expect(units)
 }
 
 // adapt applies the model's adapter to all rows.
@@ -147,6 +169,7 @@ func (p *pass) backward(scale float32) error {
 		p.routers.reverse(scale * p.m.auxiliary)
 	}
 	err := p.training.Backward()
+	p.weights.sweep.leave()
 	if err == nil {
 		err = p.m.unchanged()
 	}
@@ -158,6 +181,7 @@ func (p *pass) backward(scale float32) error {
 
 // heads runs the head on rows, some at a time.
 func (p *pass) heads(rows []int32, reverse bool, f func(rows []int32, logits, gradient view.Tensor) error) error {
+	defer p.weights.sweep.leave()
 	for len(rows) > 0 {
 		n := min(len(rows), p.limits.Outputs)
 		some := rows[:n]

@@ -42,11 +42,10 @@ func build(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) 
 	for _, f := range options {
 		f(&o)
 	}
-	ps, err := newParameters(m, program, b, o.freeze)
+	ps, err := newParameters(m, program, b, o)
 	if err != nil {
 		return nil, err
 	}
-	ps.release = o.release
 	model := &Model{meta: m, spec: spec, program: program, parameters: ps, sessions: &sessions{}}
 	for path, node := range m.Root.Walk() {
 		for _, p := range node.Params {
@@ -59,11 +58,20 @@ func build(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) 
 		model.auxiliary = number(m.Config.Field("router_aux_loss_coef"), 0.001)
 	}
 	runtime.AddCleanup(model, (*sessions).retire, model.sessions)
+	if ps.base != nil {
+		runtime.AddCleanup(model, (*base).close, ps.base)
+	}
 	return model, nil
 }
 
 // Close releases the memory and the threads of passes. No pass may be running.
-func (m *Model) Close() error { return m.sessions.close() }
+func (m *Model) Close() error {
+	err := m.sessions.close()
+	if m.base != nil {
+		m.base.close()
+	}
+	return err
+}
 
 // number returns a field of a config, which may have several JSON types.
 func number(v any, otherwise float32) float32 {
@@ -87,8 +95,8 @@ func Load(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) {
 type Option func(*choices)
 
 type choices struct {
-	freeze  func(path string) bool
-	release bool
+	freeze func(path string) bool
+	place  placement
 }
 
 // Freeze leaves parameters in the checkpoint if frozen returns true for their path. Passes use them
@@ -97,10 +105,6 @@ type choices struct {
 func Freeze(frozen func(path string) bool) Option {
 	return func(c *choices) { c.freeze = frozen }
 }
-
-// ReleasePages drops the pages of frozen parameters after each unit has run, so that a model larger
-// than memory does not evict other pages. Backward reads them again, the last unit first.
-func ReleasePages() Option { return func(c *choices) { c.release = true } }
 
 // Parameters yields the model's parameters by path in the tree's order, tied ones once. It omits
 // those that are frozen in the checkpoint. Then it yields those of an adapter, each pair's A and B.
@@ -137,7 +141,7 @@ func (m *Model) Parameters() iter.Seq2[string, *tensor.Parameter] {
 // checkpoint is not a whole model.
 func (m *Model) Buffers() iter.Seq2[string, []float32] {
 	return func(yield func(string, []float32) bool) {
-		if len(m.frozen) > 0 {
+		if m.base != nil {
 			return
 		}
 		for path, node := range m.meta.Root.Walk() {
@@ -200,11 +204,11 @@ func (m *Model) unbind(values func(*tensor.Parameter) ([]byte, error), change fu
 	for name, p := range m.Parameters() {
 		byName[name] = p
 	}
-	frozen, buffers := map[string]*frozen{}, map[string]*meta.Buffer{}
+	frozen, buffers := map[string]*meta.Param{}, map[string]*meta.Buffer{}
 	for path, node := range m.meta.Root.Walk() {
 		for _, p := range node.Params {
-			if f := m.frozen[p]; f != nil {
-				frozen[meta.Join(path, p.Name)] = f
+			if m.base != nil && m.base.frozen[p] {
+				frozen[meta.Join(path, p.Name)] = p
 			}
 		}
 		for _, b := range node.Buffers {
@@ -213,8 +217,8 @@ func (m *Model) unbind(values func(*tensor.Parameter) ([]byte, error), change fu
 	}
 	return loader.Unbind(m.meta, func(path string) (meta.DType, func() ([]byte, error)) {
 		if f := frozen[path]; f != nil {
-			return f.sources[0].Tensor.DType, func() ([]byte, error) {
-				dtype, data, err := f.read()
+			return m.base.binding.Tensors(f)[0].Tensor.DType, func() ([]byte, error) {
+				dtype, data, err := m.base.binding.Values(f)
 				if err != nil {
 					return nil, err
 				}

@@ -16,26 +16,25 @@ import (
 type parameters struct {
 	trained map[*meta.Param]*tensor.Parameter // on the heap, trainable or not
 	order   []*tensor.Parameter               // of trained, in the order of the tree
-	frozen  map[*meta.Param]*frozen           // in the checkpoint
+	base    *base                             // of the frozen ones; nil for none
 	buffers map[*meta.Buffer]view.Tensor
 	dtypes  map[*meta.Buffer]meta.DType // in the checkpoint
 	stacked map[*meta.Param]bool        // of experts
 	units   []unitParameters
 	adapter *adapter           // low-rank pairs beside them; nil for none
-	release bool               // pages of the checkpoint are dropped behind each unit
 	source  *loader.Checkpoint // of what is frozen, or nil
 }
 
 // unitParameters are the parameters that a unit of the program reads.
 type unitParameters struct {
 	trained []*tensor.Parameter
-	frozen  []*frozen
 }
 
-// newParameters makes the parameters of a program, from b or as zeros. Those whose paths freeze
+// newParameters makes the parameters of a program, from b or as zeros. Those whose paths o.freeze
 // selects stay in b.
-func newParameters(m *meta.Model, p *nn.Program, b *loader.Binding, freeze func(path string) bool) (*parameters, error) {
-	out := &parameters{trained: map[*meta.Param]*tensor.Parameter{}, frozen: map[*meta.Param]*frozen{},
+func newParameters(m *meta.Model, p *nn.Program, b *loader.Binding, o choices) (*parameters, error) {
+	frozen := map[*meta.Param]bool{}
+	out := &parameters{trained: map[*meta.Param]*tensor.Parameter{},
 		buffers: map[*meta.Buffer]view.Tensor{}, dtypes: map[*meta.Buffer]meta.DType{}, stacked: map[*meta.Param]bool{}}
 	if b != nil {
 		out.source = b.Checkpoint()
@@ -55,7 +54,9 @@ func newParameters(m *meta.Model, p *nn.Program, b *loader.Binding, freeze func(
 			if p.SameAs != nil {
 				continue
 			}
-			if err := out.add(p, b, freeze != nil && freeze(meta.Join(path, p.Name))); err != nil {
+			if o.freeze != nil && o.freeze(meta.Join(path, p.Name)) {
+				frozen[p] = true
+			} else if err := out.add(p, b); err != nil {
 				return nil, err
 			}
 		}
@@ -70,14 +71,15 @@ func newParameters(m *meta.Model, p *nn.Program, b *loader.Binding, freeze func(
 	for _, u := range p.Units {
 		out.units = append(out.units, out.of(u))
 	}
-	return out, nil
+	if len(frozen) == 0 {
+		return out, nil
+	}
+	var err error
+	out.base, err = newBase(m, p, b, frozen, o.place)
+	return out, err
 }
 
-func (ps *parameters) add(p *meta.Param, b *loader.Binding, freeze bool) (err error) {
-	if freeze {
-		ps.frozen[p], err = newFrozen(b, p, ps.stacked[p])
-		return err
-	}
+func (ps *parameters) add(p *meta.Param, b *loader.Binding) error {
 	t := tensor.NewParameter(make([]float32, p.Elements()), p.Shape...)
 	ps.trained[p] = t
 	ps.order = append(ps.order, t)
@@ -97,7 +99,7 @@ func (ps *parameters) add(p *meta.Param, b *loader.Binding, freeze bool) (err er
 // unchanged reports files of frozen parameters that changed on disk, which makes the results of a
 // pass invalid.
 func (ps *parameters) unchanged() error {
-	if ps.source == nil || len(ps.frozen) == 0 {
+	if ps.source == nil || ps.base == nil {
 		return nil
 	}
 	return ps.source.Unchanged()
@@ -126,9 +128,6 @@ func (ps *parameters) of(u *nn.Unit) (out unitParameters) {
 				seen[p] = true
 				if t := ps.trained[p]; t != nil {
 					out.trained = append(out.trained, t)
-				}
-				if f := ps.frozen[p]; f != nil {
-					out.frozen = append(out.frozen, f)
 				}
 			}
 		}

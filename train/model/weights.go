@@ -16,7 +16,7 @@ import (
 var _ nn.Holder = (*weights)(nil)
 
 // weights gives one pass access to a model's parameters: trainable ones in their storage, frozen
-// ones in the checkpoint. As record.Weights it says where gradients go.
+// ones in the model's base. As record.Weights it says where gradients go.
 type weights struct {
 	model  *parameters
 	params map[*meta.Param]*parts
@@ -24,6 +24,7 @@ type weights struct {
 	pairs  []*tensor.Parameter // of the adapter that spans show, as
 	bound  *nn.Adapter
 	unit   int // the one that is held
+	sweep  sweep
 	cast   meta.DType
 	// early, if not nil, holds gradients that are computed before Backward.
 	early map[*tensor.Parameter][]float32
@@ -32,7 +33,7 @@ type weights struct {
 	err   error
 }
 
-// parts holds the pieces of a parameter.
+// parts holds the pieces of a trained parameter.
 type parts struct {
 	whole   []backend.Part
 	experts [][]backend.Part // of a stack, or its rows
@@ -50,7 +51,7 @@ type span struct {
 }
 
 func newWeights(m *parameters) *weights {
-	return &weights{model: m, params: map[*meta.Param]*parts{}, spare: map[*tensor.Parameter][]float32{}}
+	return &weights{model: m, params: map[*meta.Param]*parts{}, spare: map[*tensor.Parameter][]float32{}, sweep: sweep{base: m.base}}
 }
 
 // acquire brings the values of all parameters into memory until release. Ranks acquire them in the
@@ -81,6 +82,7 @@ func (w *weights) acquire() error {
 // release ends the use of the values. If a storage fails to release values that were only read, the
 // next acquire fails.
 func (w *weights) release() {
+	w.sweep.leave()
 	for _, p := range w.held {
 		_ = p.Release(false)
 	}
@@ -107,9 +109,6 @@ func (w *weights) begin(cast meta.DType) error {
 			w.params[p].show(view.Floats(values, p.Shape...), w.model.stacked[p])
 			moved = true
 		}
-	}
-	for p, f := range w.model.frozen {
-		w.params[p] = f.parts
 	}
 	moved = w.adapted() || moved
 	if cast == meta.Float16 { // to bfloat16 they are rounded while products read them
@@ -225,7 +224,7 @@ func (w *weights) adopt(b backend.Backend, scale float32) {
 func (w *weights) Parts(p *meta.Param, expert int) []backend.Part {
 	h := w.params[p]
 	if h == nil {
-		return nil
+		return w.sweep.parts(p, expert)
 	}
 	if h.rounded != nil && w.cast == meta.Float16 && w.unit > 0 {
 		h = h.rounded
@@ -242,32 +241,23 @@ func (w *weights) Parts(p *meta.Param, expert int) []backend.Part {
 // Buffer returns a buffer of the checkpoint, or zeros.
 func (w *weights) Buffer(b *meta.Buffer) view.Tensor { return w.model.buffers[b] }
 
-// Err returns nil: values that Hold has made available do not fail.
-func (w *weights) Err() error { return nil }
+// Err returns why Parts has returned nil for a frozen parameter.
+func (w *weights) Err() error { return w.sweep.err() }
 
-// WantExperts does nothing: experts need no loading.
+// WantExperts does nothing: experts are loaded with their unit.
 func (w *weights) WantExperts(*meta.Module, []int32) {}
 
-// HoldExperts returns all experts as loaded.
-func (w *weights) HoldExperts(_ *meta.Module, experts []int32) (int, error) { return len(experts), nil }
+// HoldExperts loads experts of m.
+func (w *weights) HoldExperts(m *meta.Module, experts []int32) (int, error) {
+	return w.sweep.holdExperts(m, experts)
+}
 
-// Hold prefetches the pages of the next unit.
+// Hold acquires the frozen parameters of unit i.
 func (w *weights) Hold(i, next int) error {
 	w.unit = i
-	if next >= 0 {
-		for _, f := range w.model.units[next].frozen {
-			f.prefetch()
-		}
-	}
-	return nil
+	return w.sweep.hold(i, next)
 }
 
-// Release frees the pages of a unit if the model is to keep few resident.
-func (w *weights) Release(i int) {
-	if !w.model.release {
-		return
-	}
-	for _, f := range w.model.units[i].frozen {
-		f.dropPages()
-	}
-}
+// Release does nothing: the unit stays until the next one is held, or until leave. The head is held once for
+// each chunk of rows, but read once.
+func (w *weights) Release(int) {}

@@ -1,0 +1,40 @@
+package residency
+
+import (
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/loader"
+)
+
+// Expect tells the system that unit i is acquired soon, so that it reads pages of the mapping that the
+// page cache lacks. It does not wait. Weights of the disk tier are read ahead without it.
+func (s *Store) Expect(i int) {
+	u := &s.units[i]
+	for k := range u.wants {
+		if w := &u.wants[k]; !w.gather {
+			s.expect(w.segment)
+		}
+	}
+	for _, n := range u.Experts {
+		st := s.stacks[n.Module]
+		for e := range st.experts {
+			s.expect(&st.experts[e])
+		}
+	}
+}
+
+func (s *Store) expect(g *segment) {
+	if g.device != devicemap.CPU || g.convert || g.copied.Load() != nil {
+		return
+	}
+	s.find(g)
+	g.advise(loader.WillNeed)
+}
+
+// Staging returns the memory that the disk tier streams through, in bytes.
+func (s *Store) Staging() int64 {
+	_, n := s.ExpertBytes()
+	if s.window != nil {
+		n += int64(len(s.window.Bytes()))
+	}
+	return n
+}

@@ -1,0 +1,75 @@
+package residency
+
+import "slices"
+
+// An order is the order in which units are acquired, around its end from its beginning. A unit may be in
+// it several times: training acquires blocks forwards and then backwards.
+type order struct {
+	loads  [][]*load // of each unit
+	visits []int     // units in order
+	visit  int       // index of the unit that was acquired last, -1 before the first
+}
+
+func newOrder(loads [][]*load) order {
+	o := order{loads: loads, visits: make([]int, len(loads)), visit: -1}
+	for i := range o.visits {
+		o.visits[i] = i
+	}
+	return o
+}
+
+// Order sets the order in which units will be acquired next, around its end from its beginning. The disk
+// tier is read ahead in this order. Without Order it is that of New. Units may be acquired in another
+// order, but those then wait for the disk. A new order drops what was read ahead; the same one costs
+// nothing. No unit may be acquired.
+func (s *Store) Order(units []int) {
+	o := &s.order
+	if s.stream == nil || slices.Equal(o.visits, units) {
+		return
+	}
+	o.visits, o.visit = slices.Clone(units), -1
+	var loads [][]*load
+	seen := make([]bool, len(o.loads))
+	for _, i := range units {
+		list := o.loads[i]
+		if seen[i] {
+			list = slices.Clone(list)
+			for k, l := range list { // the pieces of a load belong to one group
+				again := *l
+				again.pieces, again.request = nil, 0
+				list[k] = &again
+			}
+		}
+		seen[i] = true
+		loads = append(loads, list)
+	}
+	s.stream.reorder(loads)
+}
+
+// enter returns the place in the order of unit i, the next one after the last, or false if it has none.
+func (o *order) enter(i int) (int, bool) {
+	n := len(o.visits)
+	for k := range n {
+		if at := (o.visit + 1 + k) % n; o.visits[at] == i {
+			o.visit = at
+			return at, true
+		}
+	}
+	return 0, false
+}
+
+// reorder drops all groups and continues with others.
+func (s *stream) reorder(units [][]*load) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.paused = true
+	s.jump()
+	for s.count > 0 && !s.closed {
+		s.starved = true
+		s.sleep()
+	}
+	s.paused = false
+	if !s.closed {
+		s.setUnits(units)
+	}
+}

@@ -1,0 +1,204 @@
+package model
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/internal/residency"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// mover reads the frozen parameters of all models of the process, arena is the memory that they take.
+var (
+	mover residency.Mover
+	arena = hostmem.Arena{Ledger: new(hostmem.Ledger)}
+)
+
+// base holds the frozen parameters of a model, where serving holds its weights: in a residency.Store.
+// Passes use it one after another, each from Hold to leave.
+type base struct {
+	meta    *meta.Model
+	program *nn.Program
+	binding *loader.Binding
+	frozen  map[*meta.Param]bool
+	stacks  map[*meta.Module]bool // stacks of experts with frozen parameters
+	place   placement
+
+	mu    sync.Mutex // held by the pass that uses the store
+	store *residency.Store
+	plan  plan
+	read  int64 // bytes that closed stores have read
+}
+
+// newBase finds the frozen parameters in a checkpoint. It reads none.
+func newBase(m *meta.Model, p *nn.Program, binding *loader.Binding, frozen map[*meta.Param]bool, place placement) (*base, error) {
+	b := &base{meta: m, program: p, binding: binding, frozen: frozen, stacks: map[*meta.Module]bool{}, place: place}
+	for _, u := range p.Units {
+		for _, n := range u.Experts {
+			for _, q := range n.Module.Params {
+				b.stacks[n.Module] = b.stacks[n.Module] || frozen[q.Resolve()]
+			}
+		}
+	}
+	return b, b.open()
+}
+
+// open makes the store, if there is none. It needs mu.
+func (b *base) open() (err error) {
+	if b.store == nil {
+		b.store, b.plan, err = b.place.open(b)
+	}
+	return err
+}
+
+// newStore makes a store with the given map.
+func (b *base) newStore(devices devicemap.Map) (*residency.Store, error) {
+	s, err := residency.New(b.meta.Root, storeUnits(b.program), b.binding, devices, residency.Options{
+		Arena: &arena, Mover: &mover, WholeStacks: true,
+		Skip: func(p *meta.Param) bool { return !b.frozen[p] }})
+	if err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	return s, nil
+}
+
+// storeUnits are the program's units in the terms of residency.
+func storeUnits(p *nn.Program) []residency.Unit {
+	nodes := func(list []nn.Node) (out []residency.Node) {
+		for _, n := range list {
+			out = append(out, residency.Node(n))
+		}
+		return out
+	}
+	var out []residency.Unit
+	for _, u := range p.Units {
+		out = append(out, residency.Unit{Path: u.Path, Modules: nodes(u.Modules), Experts: nodes(u.Experts)})
+	}
+	return out
+}
+
+// streams reports whether parameters move between passes: what a pass records must not refer to their
+// memory beyond the unit that it reads them for.
+func (b *base) streams() bool { return b != nil && b.place.set() }
+
+// expect sets the order of the units in the next pass.
+func (b *base) expect(units []int) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.open(); err != nil {
+		return err
+	}
+	b.store.Order(units)
+	return nil
+}
+
+// close frees the memory of the store. The next pass makes it again.
+func (b *base) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.store != nil {
+		b.read += b.store.ReadBytes()
+		b.store.Close()
+		b.store = nil
+	}
+}
+
+// sweep is one pass's use of a base. The zero value uses none.
+type sweep struct {
+	base *base
+	unit int // 1 + the unit that is acquired, 0 for none
+}
+
+// hold acquires unit i in place of the one that was acquired before. next is the one that follows, or -1.
+func (s *sweep) hold(i, next int) error {
+	b := s.base
+	if b == nil || s.unit == i+1 {
+		return nil
+	}
+	if s.unit == 0 {
+		b.mu.Lock()
+		if err := b.open(); err != nil {
+			b.mu.Unlock()
+			return err
+		}
+	} else {
+		b.store.Release()
+	}
+	s.unit = i + 1
+	if err := b.store.Acquire(i); err != nil {
+		s.unit = 0
+		b.mu.Unlock()
+		return err
+	}
+	if next >= 0 {
+		b.store.Expect(next)
+	}
+	return nil
+}
+
+// leave releases the unit.
+func (s *sweep) leave() {
+	if s.unit == 0 {
+		return
+	}
+	s.unit = 0
+	s.base.store.Release()
+	s.base.mu.Unlock()
+}
+
+// parts returns the pieces of a frozen parameter of the acquired unit.
+func (s *sweep) parts(p *meta.Param, expert int) []backend.Part {
+	if s.unit == 0 {
+		return nil
+	}
+	return s.base.store.Parts(p, expert)
+}
+
+// err returns why parts has returned nil.
+func (s *sweep) err() error {
+	if s.unit == 0 {
+		return nil
+	}
+	return s.base.store.Err()
+}
+
+// holdExperts loads experts of m, all of which stay until the unit is released.
+func (s *sweep) holdExperts(m *meta.Module, experts []int32) (int, error) {
+	if s.unit == 0 || !s.base.stacks[m] {
+		return len(experts), nil
+	}
+	return s.base.store.HoldExperts(m, experts)
+}
+
+// FrozenMemory is where the parameters that [Freeze] left in the checkpoint are, in bytes.
+type FrozenMemory struct {
+	Limit    int64 // of MaxMemory; 0 for none
+	Minimum  int64 // what works with the least memory; more than Limit if that is too low
+	Resident int64 // of the parameters that stay in memory
+	Streamed int64 // of those that are read from disk in each sweep
+	Staging  int64 // memory that they are read into
+	Read     int64 // bytes read from disk so far
+}
+
+// FrozenMemory returns where the frozen parameters are. It waits for a pass that uses them.
+func (m *Model) FrozenMemory() FrozenMemory {
+	b := m.base
+	if b == nil {
+		return FrozenMemory{}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := FrozenMemory{Limit: b.place.limit, Minimum: b.plan.minimum, Read: b.read}
+	if b.store != nil {
+		tiers := b.store.Stats().TierBytes
+		out.Resident, out.Streamed = tiers[devicemap.CPU], tiers[devicemap.Disk]
+		out.Staging = b.store.Staging()
+		out.Read += b.store.ReadBytes()
+	}
+	return out
+}

@@ -1,0 +1,288 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/residency"
+	"github.com/heftai/heft/internal/stored"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// MaxMemory limits the memory for frozen parameters, in bytes. Those that do not fit stream from disk in
+// each sweep: forwards, and backwards in reverse order. Backward then computes the units again, as with
+// Options.Recompute. Losses and gradients stay bitwise the same. Without a limit, frozen parameters are
+// used in the checkpoint's mapping, in the page cache.
+//
+// The limit counts neither activations nor trained parameters. Below the minimum the model takes the
+// minimum: see [Model.FrozenMemory].
+func MaxMemory(bytes int64) Option { return func(c *choices) { c.place.limit = max(bytes, 1) } }
+
+// DeviceMap places the frozen parameters that m names on the cpu or the disk, as serve's --device-map does.
+// The others fill the limit.
+func DeviceMap(m devicemap.Map) Option { return func(c *choices) { c.place.pins = m } }
+
+// placement says where frozen parameters go.
+type placement struct {
+	limit int64 // 0 for none
+	pins  devicemap.Map
+}
+
+// set reports whether parameters may stream.
+func (p *placement) set() bool { return p.limit > 0 || p.pins.Len() > 0 }
+
+// A placed is what is placed by itself: a parameter or an expert.
+type placed struct {
+	path   string
+	bytes  int64
+	units  []int // that it streams in; none for a table, of which rows are read in the mapping
+	device devicemap.Device
+	pinned bool
+}
+
+// plan is where the frozen parameters of a model go.
+type plan struct {
+	devices           devicemap.Map
+	resident, minimum int64 // bytes of those in memory; least memory that works
+}
+
+// plan decides what stays in memory within the limit. Each byte that streams is read as often as any
+// other, so that it keeps what makes the largest unit that streams small: the window has room for it.
+func (p *placement) plan(b *base) (plan, error) {
+	all, err := p.list(b)
+	if err != nil {
+		return plan{}, err
+	}
+	units := make([][]*placed, len(b.program.Units))
+	for i := range all {
+		for _, u := range all[i].units {
+			units[u] = append(units[u], &all[i])
+		}
+	}
+	for _, list := range units {
+		slices.SortStableFunc(list, func(a, b *placed) int { return int(min(max(b.bytes-a.bytes, -1), 1)) })
+	}
+	limit := p.limit
+	if limit == 0 {
+		limit = 1 << 60
+	}
+	var best, least *division
+	for _, most := range sizes(units) {
+		d := divide(units, most)
+		if least == nil || d.memory() < least.memory() {
+			least = &d
+		}
+		if d.memory() <= limit && (best == nil || d.read < best.read) {
+			best = &d
+		}
+	}
+	if best == nil {
+		best = least
+	}
+	d := divide(units, best.most)
+	d.fill(all, limit)
+	out := plan{resident: d.resident, minimum: least.memory()}
+	var entries []devicemap.Entry
+	for i := range all {
+		switch at := &all[i]; {
+		case at.device != "":
+		case p.limit > 0:
+			at.device = devicemap.Disk // a table, of which the page cache holds rows
+		default:
+			at.device = devicemap.CPU
+		}
+		entries = append(entries, devicemap.Entry{Path: all[i].path, Device: all[i].device})
+	}
+	out.devices = devicemap.NewMap(entries...)
+	return out, nil
+}
+
+// list returns the frozen parameters, those of stacks expert by expert.
+func (p *placement) list(b *base) ([]placed, error) {
+	var all []placed
+	index := map[string]int{}
+	add := func(path string, bytes int64, unit int, table bool) error {
+		i, ok := index[path]
+		if !ok {
+			i, index[path] = len(all), len(all)
+			at := placed{path: path, bytes: bytes}
+			if p.pins.Len() > 0 {
+				at.device, at.pinned = p.pins.Device(path)
+			}
+			if at.pinned && at.device != devicemap.CPU && at.device != devicemap.Disk {
+				return fmt.Errorf("model: device map: got device %s for %s, want cpu or disk", at.device, path)
+			}
+			all = append(all, at)
+		}
+		if !table && !slices.Contains(all[i].units, unit) {
+			all[i].units = append(all[i].units, unit)
+		}
+		return nil
+	}
+	paths := map[*meta.Param]string{}
+	for path, q := range b.meta.Root.AllParams() {
+		if q.SameAs == nil {
+			paths[q] = path
+		}
+	}
+	for i, u := range b.program.Units {
+		experts := map[*meta.Module]bool{}
+		for _, n := range u.Experts {
+			if b.stacks[n.Module] {
+				experts[n.Module] = true
+				each, bytes := b.expertBytes(n.Module)
+				for e := range each {
+					if err := add(fmt.Sprintf("%s.%d", n.Path, e), bytes, i, false); err != nil {
+						return nil, err
+					}
+				}
+			}
+		}
+		for _, n := range u.Modules {
+			for _, m := range n.Module.Walk() {
+				if experts[m] {
+					continue
+				}
+				for _, q := range m.Params {
+					if q = q.Resolve(); !b.frozen[q] {
+						continue
+					}
+					if err := add(paths[q], bytesOf(b.binding.Tensors(q)), i, m.Kind == meta.KindEmbedding); err != nil {
+						return nil, err
+					}
+				}
+			}
+		}
+	}
+	return all, nil
+}
+
+// expertBytes returns the number of experts of a stack, and the bytes of one.
+func (b *base) expertBytes(m *meta.Module) (count int, bytes int64) {
+	for _, q := range m.Params {
+		if q = q.Resolve(); b.frozen[q] {
+			count = q.Shape[0]
+			bytes += bytesOf(b.binding.Tensors(q))
+		}
+	}
+	return count, bytes/int64(max(count, 1)) + 2*pageBytes*int64(len(m.Params))
+}
+
+// pageBytes is the alignment of direct reads.
+const pageBytes = 4096
+
+// bytesOf returns the memory that tensors take at most when they are read directly.
+func bytesOf(list []loader.BoundTensor) (n int64) {
+	for _, t := range list {
+		piece := stored.New(t)
+		n += piece.Size + 2*pageBytes*int64(len(piece.Ranges))
+	}
+	return n
+}
+
+// A division says how much stays in memory if no unit streams more than most bytes.
+type division struct {
+	most, largest  int64 // what a unit may stream, and what the largest one does
+	resident, read int64 // bytes in memory, and bytes of a sweep
+}
+
+func (d division) memory() int64 { return d.resident + residency.Window(d.largest) }
+
+// divide places what is not pinned: of each unit the largest pieces stream, up to most bytes.
+func divide(units [][]*placed, most int64) division {
+	d := division{most: most}
+	seen := map[*placed]bool{}
+	for _, list := range units {
+		streamed := int64(0)
+		for _, p := range list {
+			if p.pinned && p.device == devicemap.Disk {
+				streamed += p.bytes
+			}
+		}
+		for _, p := range list {
+			if !p.pinned && !seen[p] {
+				if p.device = devicemap.CPU; streamed+p.bytes <= most {
+					p.device = devicemap.Disk
+				}
+			}
+			switch {
+			case p.device == devicemap.Disk && !p.pinned:
+				streamed += p.bytes
+			case p.device == devicemap.CPU && !seen[p]:
+				d.resident += p.bytes
+			}
+			seen[p] = true
+		}
+		d.largest = max(d.largest, streamed)
+		d.read += streamed
+	}
+	return d
+}
+
+// fill keeps what still fits, the largest first.
+func (d *division) fill(all []placed, limit int64) {
+	order := make([]*placed, 0, len(all))
+	for i := range all {
+		if p := &all[i]; p.device == devicemap.Disk && !p.pinned && len(p.units) > 0 {
+			order = append(order, p)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b *placed) int { return int(min(max(b.bytes-a.bytes, -1), 1)) })
+	for _, p := range order {
+		if d.memory()+p.bytes <= limit {
+			p.device = devicemap.CPU
+			d.resident += p.bytes
+		}
+	}
+}
+
+// mostSizes bounds the sizes that plan tries.
+const mostSizes = 256
+
+// sizes returns what a unit may stream: nothing, its largest piece, its two largest, …; some of them if
+// there are many.
+func sizes(units [][]*placed) []int64 {
+	out := []int64{0}
+	for _, list := range units {
+		sum := int64(0)
+		for _, p := range list {
+			sum += p.bytes
+			out = append(out, sum)
+		}
+	}
+	slices.Sort(out)
+	out = slices.Compact(out)
+	if n := len(out); n > mostSizes {
+		some := make([]int64, 0, mostSizes)
+		for i := range mostSizes {
+			some = append(some, out[i*(n-1)/(mostSizes-1)])
+		}
+		out = some
+	}
+	return out
+}
+
+// open makes a store for b's parameters within the limit.
+func (p *placement) open(b *base) (*residency.Store, plan, error) {
+	if !p.set() {
+		s, err := b.newStore(devicemap.NewMap(devicemap.Entry{Path: "", Device: devicemap.CPU}))
+		if err == nil {
+			s.Budget(0) // in the mapping
+		}
+		return s, plan{}, err
+	}
+	out, err := p.plan(b)
+	if err != nil {
+		return nil, out, err
+	}
+	s, err := b.newStore(out.devices)
+	if err == nil && p.limit == 0 {
+		s.Budget(0)
+	}
+	if err == nil && p.limit > 0 {
+		s.Budget(out.resident)
+	}
+	return s, out, err
+}
