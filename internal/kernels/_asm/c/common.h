@@ -7,9 +7,9 @@
 #define KERNEL __attribute__((preserve_none)) void
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("clang loop unroll(full)")
-// OPAQUE keeps the compiler from spreading one pointer over many registers.
+// OPAQUE keeps the compiler from holding one pointer in many registers.
 #define OPAQUE(p) ({ __asm__ volatile("" : "+r"(p)); })
-// AFTER keeps what is read by p behind the making of v, which the compiler would not see else.
+// AFTER makes the compiler read p after it has computed v.
 #define AFTER(p, v) ({ __asm__ volatile("" : "+r"(p) : "v"(v)); })
 #define ROLLED _Pragma("clang loop unroll(disable)")
 
@@ -25,13 +25,13 @@ enum { BF16, F16, F32 };
 
 INLINE int64_t size_of(int f) { return f == F32 ? 4 : 2; }
 
-// times is a product that is made where it stands, not kept over outer loops.
+// times is a product that is computed here, not kept in a register over outer loops.
 INLINE int64_t times(int64_t a, int n) {
   OPAQUE(a);
   return a * n;
 }
 
-// What is not needed for a while is put away in a vector register, of which there are more.
+// away moves a value to a vector register, of which there are more, and back moves it back.
 INLINE __m128i away(int64_t v) {
   __m128i s = _mm_cvtsi64_si128(v);
   __asm__ volatile("" : "+x"(s));

@@ -1,12 +1,12 @@
-// Reading memory as fast as a processor can, with vectors of WIDTH bytes. Included by roof.c and
-// roof2.c.
+// Reads memory as fast as a processor can, in vectors of WIDTH bytes. Included by avx2_roof.c and
+// avx512_roof.c.
 
 typedef long long vector __attribute__((vector_size(WIDTH)));
 typedef long long stored __attribute__((vector_size(WIDTH), aligned(1)));
 
-// Each block is 8 streams, which memory gives more to than to fewer; APART is no power of two, nor
-// are lines of all streams in the same sets of the caches then. Lines are asked for AHEAD bytes
-// early, over the ends of blocks.
+// A block is 8 streams, which are read faster than fewer. APART is no power of two, so that the
+// streams use different sets of the caches. Lines are prefetched AHEAD bytes early, across the ends
+// of blocks.
 enum { STREAMS = 8, APART = 24 << 10, AHEAD = DISTANCE(1024) };
 
 // read_all reads n bytes, a multiple of 1024, and stores their exclusive or, 64 bytes, at out.

@@ -1,11 +1,10 @@
-// AVX2: queries of one token against keys and values in pages, see attention.go. Needs AVX2, FMA
-// and F16C.
+// AVX2: queries of one token with paged keys and values, see pages.go. Needs AVX2, FMA and F16C.
 #include "common.h"
 
 enum { PAGE = 16 }; // tokens
 enum { Q8 = F32 + 1 };
 
-// DONE keeps the compiler from putting off what makes v: registers are few.
+// DONE makes the compiler compute v here: there are too few registers to put it off.
 #define DONE(v) ({ __asm__ volatile("" : "+x"(v)); })
 
 // eight_of is one element, or for q8_0 the scale, of each of eight rows.
@@ -26,7 +25,7 @@ INLINE __m256 eight_of(int f, const uint8_t *w, int64_t ws) {
   return f == BF16 ? (__m256)_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16) : _mm256_cvtph_ps(v);
 }
 
-// words loads 16 bytes of eight rows and turns them: lane r of v[i] is word i of row r.
+// words loads 16 bytes of eight rows and transposes them: lane r of v[i] is word i of row r.
 INLINE void words(__m256i v[4], const uint8_t *w, int64_t ws) {
   UNROLL for (int r = 0; r < 4; r++) {
     if (r > 0) OPAQUE(w);
@@ -40,8 +39,8 @@ INLINE void words(__m256i v[4], const uint8_t *w, int64_t ws) {
   UNROLL for (int i = 0; i < 4; i++) DONE(v[i]);
 }
 
-// add is acc += a b as it stands here: without the compiler's wish to move sums from register to
-// register eight of them fit.
+// add is acc += a b, and stays in this place of the code: the compiler would otherwise move sums
+// between registers, and eight of them would not fit.
 INLINE void add(__m256 *acc, __m256 a, __m256 b) { __asm__ volatile("vfmadd231ps %2, %1, %0" : "+x"(*acc) : "x"(a), "x"(b)); }
 
 // ADD adds the products of H queries with a channel of eight keys.
@@ -102,7 +101,7 @@ INLINE void score(int f, int H, uint8_t *y, int64_t ys, const uint8_t *q, const 
 #define SCORE_ARGS uint8_t *y, int64_t ys, const uint8_t *q, const uint8_t *w, const int32_t *pages, int64_t ps, int64_t ws, int64_t dim, int64_t count
 INLINE void scores(int f, int H, SCORE_ARGS) {
   ROLLED for (count *= 2; count > 0; count--, OPAQUE(count)) {
-    // The keys of an odd half lie behind the first eight.
+    // The keys of an odd half follow the first eight.
     score(f, H, y, ys, q, w + *pages * ps + (count % 2 ? times(ws, 8) : 0), ws, dim);
     y += 32, pages += count % 2;
   }

@@ -1,14 +1,14 @@
-// AVX-512: keys and values in pages where they lie, for one token of some heads that lie one behind
-// another in each page. So few products are made of each byte that memory is what counts: what a
-// few heads further on needs is asked for line by line meanwhile, in ascending order, as heads are
-// shorter than what the processor follows by itself.
+// AVX-512: queries of one token with paged keys and values, for several heads that are consecutive
+// in each page. There are few products per byte, so memory bandwidth limits the kernels. Lines of
+// the heads AHEAD are prefetched meanwhile, in ascending order: a head is too short for the
+// hardware prefetcher.
 #include "wide.h"
 
 enum { PAGE = 16 }; // tokens
 enum { Q8 = F32 + 1 };
 
-// Pages are the arguments, which stay as they are, and behind them what a kernel keeps, as there are
-// not registers enough.
+// Pages has the arguments, which a kernel does not change, and then the values that it keeps in
+// memory, as there are too few registers.
 typedef struct {
   uint8_t *y;       // results
   int64_t ys;       // from a query to the next
@@ -31,7 +31,7 @@ typedef struct {
 
 enum { AHEAD = 2 };
 
-// KEPT makes the compiler leave in memory what is there.
+// KEPT makes the compiler leave a value in memory.
 #define KEPT __asm__ volatile("" ::: "memory")
 
 INLINE void advance(Pages *a) {
@@ -56,7 +56,7 @@ INLINE __m512 widen(int f, const uint8_t *p, __mmask16 m) {
   return _mm512_maskz_loadu_ps(m, p);
 }
 
-// words loads 16 rows of 64 bytes and turns them, so that lane r of vector i is word i of row r.
+// words loads 16 rows of 64 bytes and transposes them: lane r of vector i is word i of row r.
 INLINE void words(int f, __m512i v[16], const uint8_t *w, int64_t ws, int64_t left, const uint8_t *next) {
   const __mmask32 m = _bzhi_u32(0xffffffff, (uint32_t)(left < 32 ? left : 32));
   const __mmask16 n = low(left < 16 ? left : 16);
@@ -178,7 +178,7 @@ INLINE __m512 q8_part(const uint8_t *block, int half) {
   return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(block + 2 + 16 * half)))), d);
 }
 
-// columns_bytes is what 16 n columns of a token take.
+// columns_bytes is the size in bytes of 16 n columns of a token.
 INLINE int64_t columns_bytes(int f, int n) { return f == Q8 ? n / 2 * 34 : f == F32 ? 64 * n : 32 * n; }
 
 // weigh_page adds y[h][c] += sum over j of p[h][j] v[j][c], in ascending order of the keys of a page,
@@ -219,8 +219,8 @@ INLINE void weigh_page(int f, int H, int C, __mmask16 m, Pages *a) {
   a->out += 64 * C, a->part += columns_bytes(f, C), a->fetch += a->count * columns_bytes(f, C);
 }
 
-// weigh takes C vectors of columns at a time, of all pages and heads in their order; what is left of
-// a head are blocks of q8_0, or vectors of others.
+// weigh takes C vectors of columns at a time, of all pages and heads in order. The rest of a head
+// are blocks of q8_0, or vectors of other formats.
 INLINE void weigh(int f, int H, int C, Pages *a) {
   const int last = f == Q8 ? 2 : 1;
   begin(a);

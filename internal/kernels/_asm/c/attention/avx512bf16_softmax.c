@@ -1,10 +1,11 @@
-// Attention with rounded operands: what stands beside the products of tiles. A lane is a query.
+// AVX-512 BF16: the parts of attention with rounded operands that are not products of tiles. A lane
+// is a query.
 #include "wide.h"
 
 #define EXP2_P 0.00961812911f, 0.0555041087f, 0.240226507f, 0.693147181f
 
-// exp2 is 2^x to 4e-5, which is far below what the rounding to bfloat16 loses; exact for 0. A
-// NaN is the second operand of the first instruction.
+// exp2 is 2^x with a relative error of 4e-5, far below that of rounding to bfloat16, and exact for
+// 0. A NaN is the second operand of the first instruction.
 INLINE __m512 exp2(__m512 x) {
   static const float p[] = {EXP2_P};
   x = _mm512_max_ps(_mm512_set1_ps(-200), x);

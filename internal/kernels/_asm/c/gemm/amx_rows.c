@@ -1,7 +1,7 @@
-// AMX: products of bfloat16 weights where they lie with panels of tokens, in the order of Tile. Weights
-// are in the second-level cache, to which the call before has brought them: while it computes, a kernel
-// asks for what the next one reads, in 8 streams that are apart bytes from one another, so many lines of
-// each at a block of k. Memory and tiles so work at the same time.
+// AMX: products of stored bfloat16 weights with panels of tokens, in the order of Tile. The weights
+// are in the second-level cache, to which the call before has prefetched them. While it computes, a
+// kernel prefetches what the next one reads: 8 streams, apart bytes from each other, several lines
+// of each per block of k. So memory and tiles work at the same time.
 #include "common.h"
 
 // Eight tiles of 16 rows of 64 bytes.

@@ -1,5 +1,5 @@
-// AVX-512: sums of products of bfloat16 weights where they lie with a few tokens, in ascending order
-// of k. A lane is a row of weights, which are turned in registers. See few.go.
+// AVX-512: products of stored bfloat16 weights with a small batch, summed in ascending order of k.
+// A lane is a row of weights; weights are transposed in registers. See smallbatch.go.
 #include "wide.h"
 
 #define HELD(v) ({ __asm__ volatile("" : "+v"(v)); })
@@ -23,8 +23,8 @@ INLINE void few_words(int T, const __m512i u[4], const uint8_t *x, __m512 *acc) 
   UNROLL for (int t = 0; t < T; t++) HELD(acc[t]); // before more weights take registers
 }
 
-// few_block adds 32 columns of 16 rows, the second eight of which begin at w[1], to the sums of T tokens.
-// Two lines each of eight streams, which lie sp bytes apart, are fetched.
+// few_block adds 32 columns of 16 rows, the second eight of which begin at w[1], to the sums of T
+// tokens. It prefetches two lines of each of eight streams, which are sp bytes apart.
 INLINE void few_block(int T, const uint8_t *w[2], int64_t ws, const uint8_t *x, __m512 *acc, const uint8_t **next, int64_t sp) {
   const uint8_t *far = *next;
   UNROLL for (int half = 0; half < 2; half++) {

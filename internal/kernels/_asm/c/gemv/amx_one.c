@@ -1,6 +1,6 @@
-// AMX: products of bfloat16 weights where they lie with one token, in the order of Tile. How memory
-// is read is all that matters, as in avx512one.c: in 8 streams of neighbouring rows, which are the
-// rows of a tile.
+// AMX: products of stored bfloat16 weights with one token, in the order of Tile. Memory bandwidth
+// alone limits them, as in avx512_one.c, so a tile reads its 16 rows as 8 streams of neighbouring
+// rows.
 #include "common.h"
 
 enum { STREAMS = 8, AHEAD = 1024 };
@@ -13,7 +13,7 @@ static const struct __attribute__((aligned(64))) {
   uint8_t rows[16];
 } configs[STREAMS + 1] = {CONFIG(8), CONFIG(1), CONFIG(2), CONFIG(3), CONFIG(4), CONFIG(5), CONFIG(6), CONFIG(7), CONFIG(8)};
 
-// last are the blocks at the end of a row with which the next is fetched.
+// last is the number of blocks at the end of a row that prefetch the next row.
 INLINE int64_t last(int64_t blocks) {
   OPAQUE(blocks);
   return blocks < AHEAD / 64 ? blocks : AHEAD / 64;
@@ -21,7 +21,7 @@ INLINE int64_t last(int64_t blocks) {
 
 #define STREAM(p, r) ((p) + ((r) == 7 ? ss7 : (r) == 6 ? 2 * ss3 : (r) == 5 ? ss5 : (r) == 3 ? ss3 : (r) * ss))
 
-// One computes rows for one token, whose pairs are at x, over blocks of 32 k.
+// One computes rows for one token, over blocks of 32 k. x has the pairs of the token.
 KERNEL amxOne(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t blocks, int64_t rows) {
   const __m128i all = away(rows);
   int64_t ss = times(ws, 1) * (rows >> 3), ss3 = times(ss, 3);

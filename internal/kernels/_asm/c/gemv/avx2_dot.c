@@ -1,10 +1,10 @@
-// Dot products and sums of columns with weights as they are stored: AVX2, 8 lanes.
+// AVX2, 8 lanes: dot products and sums of columns with stored weights.
 #include "narrow.h"
 
 #define MASK(x) __builtin_bit_cast(float, (uint32_t)(x))
 
-// Eight floats from masks + 7 - l on have all bits in lane l; those from 15 further on
-// have the sign in the others.
+// The eight floats from masks + 7 - l have all bits set in lane l. Those 15 further on have the
+// sign bit set in the other lanes.
 static const float masks[30] = {0,    0,    0,    0,    0,    0,    0,    MASK(-1), 0,    0,    0,    0,    0,    0,    0,
                                 -0.f, -0.f, -0.f, -0.f, -0.f, -0.f, -0.f, 0,        -0.f, -0.f, -0.f, -0.f, -0.f, -0.f, -0.f};
 
@@ -27,7 +27,7 @@ INLINE const uint8_t *mul_block(int f, int R, int T, const uint8_t *w, int64_t w
   } while (0)
   int64_t left = n;
   if (T == 1) {
-    // The next rows are fetched while these are used.
+    // Prefetch the next rows meanwhile.
     const uint8_t *next = w + times(ws, 4);
     ROLLED for (; left >= 32; OPAQUE(left)) {
       OPAQUE(w), OPAQUE(x), OPAQUE(next);
@@ -47,8 +47,8 @@ INLINE const uint8_t *mul_block(int f, int R, int T, const uint8_t *w, int64_t w
     STEP(0);
     w += 8 * size_of(f), x += 32, left -= 8;
   }
-  // The rest goes to its lanes one element at a time, since 16-bit weights have no
-  // masked load. The other lanes add -0, which changes nothing.
+  // Elements behind the last vector are added one at a time, each in its lane, since 16-bit weights
+  // have no masked load. The other lanes add -0, which changes nothing.
   const float *only = masks + 7;
   ROLLED for (; left > 0; OPAQUE(left)) {
     OPAQUE(w), OPAQUE(x), OPAQUE(only);
@@ -74,14 +74,14 @@ INLINE const uint8_t *mul_block(int f, int R, int T, const uint8_t *w, int64_t w
     y += ys;
     OPAQUE(y);
   }
-  // Going back costs no register across the loop.
+  // Subtracting is cheaper than keeping the old pointer in a register over the loop.
   int64_t back = n;
   OPAQUE(back);
   *tokens = x - back * 4;
   return w - back * size_of(f) + times(ws, R);
 }
 
-// mul computes all rows, as many as at most at a time.
+// mul computes all rows, in blocks of the largest size that remains.
 INLINE void mul(int f, int most, int T, MUL_ARGS) {
   if (most == 4) ROLLED for (; rows >= 4; OPAQUE(rows)) {
     w = mul_block(f, 4, T, w, ws, &x, xs, y, ys, n);
@@ -168,7 +168,7 @@ INLINE void add_lanes(int f, uint8_t *lanes, const uint8_t *x, const uint8_t *v,
     const __m256 a = _mm256_broadcast_ss((const float *)x);
     int64_t left = cols;
     ROLLED for (; left >= 32; OPAQUE(left)) {
-      // A row is too short for the processor to see that more is coming.
+      // Prefetch: a row is too short for the hardware prefetcher to start.
       _mm_prefetch(row + 4 * vs, _MM_HINT_T0);
       if (f == F32) _mm_prefetch(row + 4 * vs + 64, _MM_HINT_T0);
       UNROLL for (int i = 0; i < 32; i += 8) {

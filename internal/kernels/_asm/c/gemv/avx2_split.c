@@ -1,6 +1,6 @@
-// AVX2: dot products of bfloat16 weights where they lie with a few tokens in float32. A word of two
-// weights is widened by a shift and by a mask, and tokens are laid out to meet that: see halves.go.
-// Needs AVX2 and FMA.
+// AVX2: dot products of stored bfloat16 weights with a small batch of float32 tokens. A shift and a
+// mask widen the two weights of a 32-bit word, so tokens have their even and odd elements apart:
+// see split.go. Needs AVX2 and FMA.
 #include "common.h"
 #include "folds.h"
 
@@ -11,21 +11,20 @@ INLINE __m256i low(int64_t n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
-// half has the weights of even k of 16 as numbers, or those of odd k.
+// half returns 8 of 16 weights as floats: those of even k, or those of odd k.
 INLINE __m256 half(__m256i words, int odd) {
   return (__m256)(odd ? _mm256_and_si256(words, _mm256_set1_epi32((int)0xffff0000)) : _mm256_slli_epi32(words, 16));
 }
 
-// add is acc += a b as it stands here: without the compiler's wish to move sums from register to
-// register twelve of them fit.
+// add is acc += a b, and stays in this place of the code: the compiler would otherwise move sums
+// between registers, and twelve of them would not fit.
 INLINE void add(__m256 *acc, __m256 a, __m256 b) { __asm__ volatile("vfmadd231ps %2, %1, %0" : "+x"(*acc) : "x"(a), "x"(b)); }
 
 #define ROW(r) (w + ((r) == 3 ? ws3 : (r) * ws))
 
-// rows_of adds n columns, whole blocks, of R rows for T tokens to sums, of which flags say that they begin at 0
-// (1) and that they end (2). The tokens are those of a group of G from number begin on. Meanwhile
-// the next rows are fetched, half of them by each half of a group.
-// It returns the address of the weights of the next rows.
+// rows_of adds n columns, whole blocks, of R rows for T tokens to sums. flags: 1 if the sums begin
+// at 0, 2 if they end. The tokens are those of a group of G, from number begin on. Each half of a
+// group prefetches half of the next rows. It returns the address of the weights of the next rows.
 INLINE const uint8_t *rows_of(int R, int T, int G, int begin, const uint8_t *w, int64_t ws, const uint8_t **tokens, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t flags) {
   const int64_t ws3 = times(ws, 3);
   const uint8_t *x = *tokens, *next = w + ws3;
@@ -64,7 +63,7 @@ INLINE const uint8_t *rows_of(int R, int T, int G, int begin, const uint8_t *w, 
   } else {
     UNROLL for (int i = 0; i < R * T; i++) _mm256_storeu_ps((float *)sums + 8 * i, acc[i]);
   }
-  // Going back costs no register across the loop.
+  // Subtracting is cheaper than keeping the old pointer in a register over the loop.
   OPAQUE(n);
   *tokens = x - n * (4 * G);
   return w - n * 2 + times(ws, R);
@@ -99,7 +98,7 @@ INLINE void halves(int T, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_
   }
 HALVES(1) HALVES(2) HALVES(4) HALVES(8)
 
-// Split is that of AVX-512.
+// Split lays tokens out as avx512Split does.
 KERNEL avx2Split(uint8_t *dst, int64_t step, const uint8_t *src, int64_t n) {
   ROLLED for (; n > 0; n -= 32, OPAQUE(n)) {
     UNROLL for (int i = 0; i < 2; i++) {
@@ -113,14 +112,13 @@ KERNEL avx2Split(uint8_t *dst, int64_t step, const uint8_t *src, int64_t n) {
   }
 }
 
-// One is Halves of one token, whole blocks from the first k to the last. Little is computed for each byte there,
-// so all depends on how memory is read: as 8 streams at once, each of neighbouring rows, see
-// avx512one.c. A line is 64 bytes of a row; each is asked for AHEAD bytes early, over the ends of
-// rows, and where the streams end, so are those of as many rows behind.
+// One is Halves of one token, in whole blocks, from the first k to the last. Memory bandwidth
+// limits it, so it reads 8 streams of neighbouring rows at once, as avx512_one.c does. Each line of
+// 64 bytes is prefetched AHEAD bytes early, across the ends of rows and of the streams.
 enum { STREAMS = 8, LAST = AHEAD / 64 };
 
-// lines are those of n weights, and last those at the end with which the next row is
-// fetched.
+// lines is the number of lines of n weights. last is the number of lines at the end that prefetch
+// the next row.
 INLINE int64_t lines(int64_t n) {
   OPAQUE(n);
   return (int64_t)((uint64_t)n >> 5);
@@ -133,8 +131,8 @@ INLINE int64_t last(int64_t n) {
 
 #define STREAM(p, r) ((p) + ((r) == 7 ? ss7 : (r) == 6 ? 2 * ss3 : (r) == 5 ? ss5 : (r) == 3 ? ss3 : (r) * ss))
 
-// row computes a row of each of R streams, ss bytes apart, of which count are left. What follows
-// from n is made anew, as there are no registers to keep it.
+// row computes one row of each of R streams, ss bytes apart; count rows of a stream remain. Values
+// that follow from n are computed again, as there is no register for them.
 INLINE const uint8_t *row(int R, const uint8_t *w, int64_t ws, int64_t ss, __m128i count, const uint8_t **token, int64_t n, __m256 acc[8]) {
   int64_t ss3 = times(ss, 3);
   const int64_t ss5 = times(ss, 5), ss7 = times(ss, 7);
@@ -165,7 +163,7 @@ INLINE const uint8_t *row(int R, const uint8_t *w, int64_t ws, int64_t ss, __m12
   return w - left + ws;
 }
 
-// one computes all rows, as many as at most at a time.
+// one computes all rows, in blocks of the largest size that remains.
 INLINE void one(int most, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t n, int64_t rows) {
   __m256 acc[8];
   const __m128i all = away(rows);

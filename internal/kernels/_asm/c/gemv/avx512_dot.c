@@ -1,4 +1,4 @@
-// Dot products and sums of columns with weights as they are stored: AVX-512, 16 lanes.
+// AVX-512, 16 lanes: dot products and sums of columns with stored weights.
 #include "wide.h"
 
 // mul_block computes R rows for T tokens: y[t][r] = sum over k of w[r][k] x[t][k].
@@ -22,7 +22,7 @@ INLINE const uint8_t *mul_block(int f, int R, int T, const uint8_t *w, int64_t w
   } while (0)
   int64_t left = n;
   if (T == 8) {
-    // The next rows are fetched while these are used.
+    // Prefetch the next rows meanwhile.
     const uint8_t *next = w + times(ws, 3);
     ROLLED for (; left >= 32; OPAQUE(left)) {
       OPAQUE(w), OPAQUE(x), OPAQUE(upper), OPAQUE(next);
@@ -36,7 +36,7 @@ INLINE const uint8_t *mul_block(int f, int R, int T, const uint8_t *w, int64_t w
     }
   }
   if (T <= 2) {
-    // The next rows are fetched while these are used.
+    // Prefetch the next rows meanwhile.
     const uint8_t *next = w + times(ws, 4);
     ROLLED for (; left >= 32; OPAQUE(left)) {
       OPAQUE(w), OPAQUE(x), OPAQUE(next);
@@ -77,7 +77,7 @@ INLINE const uint8_t *mul_block(int f, int R, int T, const uint8_t *w, int64_t w
     y += ys;
     OPAQUE(y);
   }
-  // Going back costs no register across the loop.
+  // Subtracting is cheaper than keeping the old pointer in a register over the loop.
   int64_t back = n;
   OPAQUE(back);
   back &= ~15;
@@ -103,8 +103,8 @@ MUL(BF16, 2) MUL(BF16, 4) MUL(BF16, 6) MUL(BF16, 8)
 MUL(F16, 2) MUL(F16, 4) MUL(F16, 6) MUL(F16, 8)
 MUL(F32, 2) MUL(F32, 4) MUL(F32, 6) MUL(F32, 8)
 
-// mix_block adds y[t][c] += sum over j of p[t][j] v[j][c] for C vectors of columns, of
-// which m is what is there.
+// mix_block adds y[t][c] += sum over j of p[t][j] v[j][c] for C vectors of columns. The mask m has
+// the columns that exist.
 INLINE void mix_block(int f, int T, int C, __mmask16 m, uint8_t *y, int64_t ys, const uint8_t **weights, int64_t ps, int64_t step, const uint8_t **values, int64_t vs, int64_t keys) {
   __m512 acc[6][8];
   uint8_t *out = y;
@@ -165,7 +165,7 @@ INLINE void add_lanes(int f, uint8_t *lanes, const uint8_t *x, const uint8_t *v,
     const __m512 a = _mm512_set1_ps(*(const float *)x);
     int64_t left = cols;
     ROLLED for (; left >= 32; OPAQUE(left)) {
-      // A row is too short for the processor to see that more is coming.
+      // Prefetch: a row is too short for the hardware prefetcher to start.
       _mm_prefetch(row + 4 * vs, _MM_HINT_T0);
       if (f == F32) _mm_prefetch(row + 4 * vs + 64, _MM_HINT_T0);
       _mm512_storeu_ps(acc, _mm512_fmadd_ps(load(f, row), a, _mm512_loadu_ps(acc)));

@@ -1,17 +1,17 @@
-// AVX-512: dot products of weights in place with one token. Little is computed per byte here, so speed
-// depends on how memory is read, and processors differ in that. Each kernel has forms of 8 streams,
-// each of neighbouring rows, of 4 neighbouring rows and of 1. Where rows are short, the prefetchers
-// of some processors take neighbouring rows for one stream and read nothing ahead; 8 streams far
-// apart and software prefetch help these. Each line is prefetched AHEAD bytes early, over the ends
-// of rows and of streams. Package fetch chooses the form.
+// AVX-512: dot products of stored weights with one token. Memory bandwidth limits them, and
+// processors differ in how they read memory fastest, so each kernel has three forms: 8 streams of
+// neighbouring rows, 4 neighbouring rows, and 1 row. If rows are short, the prefetchers of some
+// processors take neighbouring rows for one stream and prefetch nothing; 8 distant streams and
+// software prefetch help there. Each line is prefetched AHEAD bytes early, across the ends of rows
+// and of streams. Package fetch chooses the form.
 //
-// The order of sums is that of the kernels for more tokens: see avx512.c and avx512halves.c.
+// The order of sums is that of the kernels for more tokens: see avx512_dot.c and avx512_split.c.
 #include "wide.h"
 
 enum { STREAMS = 8, AHEAD = DISTANCE(1024), HALVES = F32 + 1 };
 
-// A line is 64 bytes of a row. lines has so many of n elements whole, and last are those at the end
-// with which the next row is fetched.
+// A line is 64 bytes of a row. lines is the number of whole lines of n elements. last is the number
+// of lines at the end that prefetch the next row.
 INLINE int64_t lines(int f, int64_t n) {
   OPAQUE(n);
   return (int64_t)((uint64_t)n >> (f == F32 ? 4 : 5));
@@ -22,7 +22,7 @@ INLINE int64_t last(int f, int64_t n) {
   return n < AHEAD / 64 ? n : AHEAD / 64;
 }
 
-// multiply adds two halves of a line of weights, or of what m has of it.
+// multiply adds the products of both halves of a line of weights, under the mask m.
 INLINE __m512 multiply(int f, const uint8_t *w, __m512 x0, __m512 x1, __m512 sum) {
   if (f == F32) return _mm512_fmadd_ps(_mm512_loadu_ps(w), x0, sum);
   if (f != HALVES) return _mm512_fmadd_ps(load(f, w + 32), x1, _mm512_fmadd_ps(load(f, w), x0, sum));
@@ -30,7 +30,7 @@ INLINE __m512 multiply(int f, const uint8_t *w, __m512 x0, __m512 x1, __m512 sum
   return _mm512_fmadd_ps((__m512)_mm512_and_si512(v, high), x1, _mm512_fmadd_ps((__m512)_mm512_slli_epi32(v, 16), x0, sum));
 }
 
-// rest adds what is left behind the lines, of which m tells.
+// rest adds the elements behind the last whole line; m has their lanes.
 INLINE __m512 rest(int f, const uint8_t *w, const uint8_t *x, __mmask32 m, __m512 sum) {
   if (f == HALVES) { // the token is filled up with zeros
     const __m512i v = _mm512_maskz_loadu_epi16(m, w), high = _mm512_set1_epi32((int)0xffff0000);
@@ -45,8 +45,8 @@ INLINE __m512 rest(int f, const uint8_t *w, const uint8_t *x, __mmask32 m, __m51
 
 #define STREAM(p, r) ((p) + ((r) == 7 ? ss7 : (r) == 6 ? 2 * ss3 : (r) == 5 ? ss5 : (r) == 3 ? ss3 : (r) * ss))
 
-// row computes a row of each of R streams, ss bytes apart, of which count are left. What follows
-// from n is made anew, as there are no registers to keep it.
+// row computes one row of each of R streams, ss bytes apart; count rows of a stream remain. Values
+// that follow from n are computed again, as there is no register for them.
 INLINE const uint8_t *row(int f, int R, const uint8_t *w, int64_t ws, int64_t ss, __m128i count, const uint8_t **token, int64_t n, __m512 acc[8]) {
   int64_t ss3 = times(ss, 3);
   const int64_t ss5 = times(ss, 5), ss7 = times(ss, 7);
@@ -82,7 +82,7 @@ INLINE const uint8_t *row(int f, int R, const uint8_t *w, int64_t ws, int64_t ss
   return w - left + ws;
 }
 
-// one computes all rows, as many as at most at a time.
+// one computes all rows, in blocks of the largest size that remains.
 INLINE void one(int f, int most, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t n, int64_t rows) {
   __m512 acc[8];
   const __m128i all = away(rows);
@@ -126,8 +126,8 @@ INLINE void one(int f, int most, const uint8_t *w, int64_t ws, const uint8_t *x,
   }
 }
 
-// HalvesOne is Halves of one token from the first k to the last. The number behind x is that of the
-// rows at once.
+// HalvesOne is avx512Halves1 from the first k to the last. The number behind x is that of rows at
+// once.
 #define ONE(R)                                                                                                                                            \
   KERNEL avx512MulBF161x##R(MUL_ARGS) { one(BF16, R, w, ws, x, y, n, rows); }                                                                             \
   KERNEL avx512MulF161x##R(MUL_ARGS) { one(F16, R, w, ws, x, y, n, rows); }                                                                               \

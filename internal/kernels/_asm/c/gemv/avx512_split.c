@@ -1,6 +1,6 @@
-// AVX-512: dot products of bfloat16 weights where they lie with a few tokens in float32. A word of
-// two weights is widened by a shift and by a mask, and tokens are laid out to meet that: see
-// halves.go.
+// AVX-512: dot products of stored bfloat16 weights with a small batch of float32 tokens. A shift
+// and a mask widen the two weights of a 32-bit word, so tokens have their even and odd elements
+// apart: see split.go.
 #include "wide.h"
 
 // ends writes the sums of R rows and T tokens.
@@ -24,10 +24,10 @@ INLINE void ends(int R, int T, __m512 acc[4][8], uint8_t *y, int64_t ys) {
   }
 }
 
-// halves_rows adds n columns of R rows for T tokens to sums. counts, of which the kernels' is
-// rows * 4, says that the sums begin at 0 (1) and that they end (2). Meanwhile as many lines are
-// fetched, of two streams that lie apart, or for 8 tokens of six: by turns of the first three, and
-// of the last from the end. It returns the address of the weights of the next rows.
+// halves_rows adds n columns of R rows for T tokens to sums. counts is 4 rows, plus 1 if the sums
+// begin at 0, plus 2 if they end. Meanwhile it prefetches as many lines of two distant streams; for
+// 8 tokens of six streams, by turns of the first three, and of the last ones from their end. It
+// returns the address of the weights of the next rows.
 INLINE const uint8_t *halves_rows(int R, int T, const uint8_t *w, int64_t ws, const uint8_t **tokens, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t counts, const uint8_t **streams, int64_t *apart) {
   const __mmask16 keep = counts & 1 ? 0 : 0xffff;
   const __m512i high = _mm512_set1_epi32((int)0xffff0000);
@@ -78,7 +78,7 @@ INLINE const uint8_t *halves_rows(int R, int T, const uint8_t *w, int64_t ws, co
   } else {
     UNROLL for (int i = 0; i < R * T; i++) _mm512_storeu_ps(sums + 64 * i, acc[i % R][i / R]);
   }
-  // Going back costs no register across the loop.
+  // Subtracting is cheaper than keeping the old pointer in a register over the loop.
   OPAQUE(n);
   n = (n & ~31) * 2;
   w -= n;
@@ -110,8 +110,8 @@ INLINE void halves(int T, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_
   }
 HALVES(1) HALVES(2) HALVES(4) HALVES(8)
 
-// Split writes blocks of 32 elements, step bytes apart: 16 of even numbers, then the odd ones.
-// Zeros fill up the last.
+// Split writes a token in blocks of 32 elements, step bytes apart: the 16 even elements, then the
+// odd ones. It fills the last block with zeros.
 KERNEL avx512Split(uint8_t *dst, int64_t step, const uint8_t *src, int64_t n) {
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));

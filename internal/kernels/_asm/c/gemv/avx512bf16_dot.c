@@ -13,7 +13,7 @@ INLINE const uint8_t *dot_block(int R, int T, const uint8_t *w, int64_t ws, cons
 #define ROW(r) (w + ((r) == 3 ? ws3 : (r) * ws))
 #define TOKEN(t) (x + ((t) == 3 ? xs3 : (t) == 5 ? xs5 : (t) * xs))
   int64_t left = n;
-  // The next rows are fetched while these are used.
+  // Prefetch the next rows meanwhile.
   const uint8_t *next = w + times(ws, 4);
   ROLLED for (; left >= 32; OPAQUE(left)) {
     OPAQUE(w), OPAQUE(x);
@@ -47,7 +47,7 @@ INLINE const uint8_t *dot_block(int R, int T, const uint8_t *w, int64_t ws, cons
     y += ys;
     OPAQUE(y);
   }
-  // Going back costs no register across the loop.
+  // Subtracting is cheaper than keeping the old pointer in a register over the loop.
   int64_t back = n;
   OPAQUE(back);
   back &= ~31;
@@ -55,7 +55,7 @@ INLINE const uint8_t *dot_block(int R, int T, const uint8_t *w, int64_t ws, cons
   return w - back * 2 + times(ws, R);
 }
 
-// dot computes all rows, as many as at most at a time.
+// dot computes all rows, in blocks of the largest size that remains.
 INLINE void dot(int most, int T, MUL_ARGS) {
   if (most == 4) ROLLED for (; rows >= 4; OPAQUE(rows)) {
     w = dot_block(4, T, w, ws, &x, xs, y, ys, n);

@@ -1,22 +1,22 @@
-// Products of weights in bands with activations in blocks of eight bits: see bands.go and
-// ints.go. Needs AVX2, FMA and F16C.
+// AVX2: products of interleaved weights with tokens of 8-bit blocks, see int8.go and
+// interleaved.go. Needs AVX2, FMA and F16C.
 #include "common.h"
 
-// Both kinds of codes are multiplied as unsigned bytes by signed ones, pairs of products into words.
-// For Q8 that would overflow, so each activation is 16 times one small number plus another, which
-// are multiplied apart. All words of a block's sums begin with what the weights' codes are too
-// large by, so that they end as sums of the values: 16 products of at most 2^10 (2^7 times 8, or
-// 2^3 times 127), whatever they overflow to meanwhile.
+// Unsigned weight codes are multiplied by signed bytes, and pairs of products are added in 16-bit
+// words. For Q8 that would overflow, so each activation is 16 times one small number plus another,
+// and the two are multiplied separately. The sums of a block start at -zero times the sum of the
+// activations, so that they end as sums of values: 16 products of at most 2^10 (2^7 by 8, or 2^3 by
+// 127). They may overflow meanwhile.
 //
-// A block of activations is 32 codes, for Q8 the high ones and behind them the low ones; the scale;
-// and the two words that the sums begin with, columns 0 and 1 (mod 4) and 2 and 3, of high and low.
+// A block of activations has 32 codes (for Q8 32 high ones, then 32 low ones), the scale, and the
+// two words at which the sums start, of columns 0 and 1 (mod 4) and of 2 and 3, for high and low.
 
 INLINE int parts_of(int bits) { return bits == 8 ? 2 : 1; }
 INLINE int scale_at(int bits) { return 32 * parts_of(bits); }
 INLINE int begin_at(int bits, int part) { return scale_at(bits) + 4 + 4 * part; }
 INLINE int block_of(int bits) { return begin_at(bits, parts_of(bits)); }
 
-// second_at is where the low codes of a block begin, or those that meet the high halves of bytes.
+// second_at is where the low codes of a block begin, or the codes for the high nibbles of weights.
 INLINE int second_at(int bits) { return 4 * bits; }
 
 // magnitude is the larger of m and the bits of v without sign.
@@ -28,7 +28,7 @@ INLINE __m256 eight(const uint8_t *src, int i) { return _mm256_loadu_ps((const f
 
 INLINE __m128i bytes_of(__m256i words) { return _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)); }
 
-// begin is what the sums of a part begin with, from the sums of pairs of its codes.
+// begin is the start of the sums of a part, from the sums of pairs of its codes.
 INLINE void begin(uint8_t *dst, __m256i pairs, int zero) {
   __m128i q = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
   q = _mm_mullo_epi32(_mm_add_epi32(q, _mm_unpackhi_epi64(q, q)), _mm_set1_epi32(-zero));
@@ -76,12 +76,12 @@ KERNEL avx2intsNarrowQ4(uint8_t *dst, const uint8_t *src, int64_t blocks) { narr
 
 INLINE __m256i every(const uint8_t *p) { return _mm256_set1_epi32(*(const int *)p); }
 
-// nibbles are the low or the high half of bytes.
+// nibbles returns the low or the high nibbles of bytes.
 INLINE __m256i nibbles(__m256i v, int high) { return _mm256_and_si256(high ? _mm256_srli_epi16(v, 4) : v, _mm256_set1_epi8(15)); }
 
 INLINE __m256i pairs(__m256i acc, __m256i codes, __m256i x) { return _mm256_add_epi16(acc, _mm256_maddubs_epi16(codes, x)); }
 
-// scaled adds the sums of eight rows of a block, d times the token's scale.
+// scaled adds the integer sums of eight rows of a block, times d, times the scale of the token.
 INLINE __m256 scaled(int bits, __m256 sum, const __m256i *acc, __m256 d, const uint8_t *x) {
   __m256i all = _mm256_madd_epi16(acc[0], _mm256_set1_epi16(bits == 8 ? 16 : 1));
   if (bits == 8) all = _mm256_add_epi32(all, _mm256_madd_epi16(acc[1], _mm256_set1_epi16(1)));
@@ -90,24 +90,24 @@ INLINE __m256 scaled(int bits, __m256 sum, const __m256i *acc, __m256 d, const u
 
 INLINE __m256 scales(const uint8_t *w) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)w)); }
 
-// AHEAD is how many blocks ahead weights are fetched: the processor's own reading ahead stops at
-// the end of a page.
+// AHEAD is the distance of the prefetch in blocks: the hardware prefetcher stops at the end of a
+// page.
 enum { AHEAD = DISTANCE(16) };
 
-// DONE keeps the compiler from putting additions off: registers are few.
+// DONE makes the compiler finish an addition here: there are too few registers to put it off.
 #define DONE(v) __asm__ volatile("" : "+x"(v))
 
-// A place is what goes through the blocks: bands from w on, w3 is the fourth; a token's block, and
+// A place is a position in a product: bands from w on (w3 is the fourth), a block of a token, and
 // its sums.
 struct place {
   const uint8_t *w, *w3, *x;
   uint8_t *y;
 };
 
-// BAND is band g of p, which begins ws bytes after the one before.
+// BAND is band g of p. Bands are ws bytes apart.
 #define BAND(g) ((g) == 3 ? p->w3 : p->w + (g) * ws)
 
-// step adds a block of bands first to first + G - 1 for T tokens.
+// step adds a block of the bands first to first + G - 1 for T tokens.
 INLINE void step(int bits, int first, int G, int T, struct place *p, int64_t ws, int64_t ahead, int64_t xs, int64_t ys) {
   const int parts = parts_of(bits);
   __m256i acc[8][4][2]; // of half a band, token, part
@@ -116,7 +116,7 @@ INLINE void step(int bits, int first, int G, int T, struct place *p, int64_t ws,
     UNROLL for (int r = 0; r < 2 * G; r++) acc[r][t][i] = from;
   }
   UNROLL for (int j = 0; j < bits; j++) {
-    OPAQUE(p->x); // or all loads would come first
+    OPAQUE(p->x); // keeps the compiler from doing all loads first
     __m256i in[4][2];
     if (T < 4) UNROLL for (int t = 0; t < T; t++) UNROLL for (int i = 0; i < 2; i++) in[t][i] = every(p->x + t * xs + 4 * j + i * second_at(bits));
     UNROLL for (int r = 0; r < 2 * G; r++) {
@@ -144,9 +144,9 @@ INLINE void step(int bits, int first, int G, int T, struct place *p, int64_t ws,
   }
 }
 
-// mul computes the rows of S bands for T tokens, G of them at a time. A lane is a row: it adds the
-// products of a block as integers, which are scaled and added block by block, to sums that lie at
-// y. Memory gives more to four bands that are read in turn than to one.
+// mul computes the rows of S bands for T tokens, G bands at a time. A lane is a row. It adds the
+// products of a block as integers and then adds these, scaled, to the sums at y. Reading four bands
+// in turn is faster than one.
 INLINE void mul(int bits, int S, int G, int T, const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) {
   if (!add) {
     uint8_t *to = y;
@@ -160,7 +160,7 @@ INLINE void mul(int bits, int S, int G, int T, const uint8_t *w, int64_t ws, con
   struct place p = {w, w + times(ws, 3), x, y};
   int64_t ahead = AHEAD * size - 32;
   ROLLED for (; blocks > 0; blocks--, OPAQUE(blocks)) {
-    if (blocks == AHEAD) ahead += times(ws, S - 1); // from here on the next bands
+    if (blocks == AHEAD) ahead += times(ws, S - 1); // prefetch the next bands from here on
     step(bits, 0, G, T, &p, ws, ahead, xs, ys);
     if (S > G) step(bits, G, G, T, &p, ws, ahead, xs, ys);
     if (S > 2 * G) step(bits, 2 * G, G, T, &p, ws, ahead, xs, ys);
@@ -177,8 +177,8 @@ MUL(Q8, 8, 4, 2, 1) MUL(Q8, 8, 4, 1, 2) MUL(Q8, 8, 1, 1, 2) MUL(Q8, 8, 1, 1, 1)
 MUL(Q4, 4, 4, 1, 4) MUL(Q4, 4, 1, 1, 4)
 MUL(Q4, 4, 4, 4, 1) MUL(Q4, 4, 4, 2, 2) MUL(Q4, 4, 1, 1, 2) MUL(Q4, 4, 1, 1, 1)
 
-// edge is mul of up to eight rows of a band of some rows for one token, from w on, where their
-// scales begin; codes lie behind all scales. y has what is added to.
+// edge is mul of up to eight rows of the last band, which may have fewer than 16, for one token.
+// Its scales begin at w, and its codes follow all scales. The sums continue from y.
 INLINE void edge(int bits, const uint8_t *w, int64_t codes, int64_t rows, int64_t take, const uint8_t *x, uint8_t *y, int64_t blocks) {
   const __m256i m = _mm256_cmpgt_epi32(_mm256_set1_epi32((int)take), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   __m256 sum = _mm256_loadu_ps((const float *)y);
@@ -195,7 +195,7 @@ INLINE void edge(int bits, const uint8_t *w, int64_t codes, int64_t rows, int64_
       from += 4 * rows;
       OPAQUE(from);
     }
-    // Sixteen bytes of a block are always there; what is no scale meets zeros that are not kept.
+    // Reading 16 bytes of a block is always allowed. Lanes without a scale are not stored.
     sum = scaled(bits, sum, acc, scales(w), x);
     w += times(rows, 2 + 4 * bits), x += block_of(bits);
     OPAQUE(w), OPAQUE(x);

@@ -1,11 +1,12 @@
-// AVX2: products of FP8 and MXFP4 weights where they lie with a few tokens in float32: see codes.go.
-// Needs AVX2, FMA and F16C.
+// AVX2: products of stored FP8 and MXFP4 weights with a small batch of float32 tokens, see
+// minifloat.go. Needs AVX2, FMA and F16C.
 #include "common.h"
 #include "folds.h"
 
-// Kernels compute a row of each of some streams, ws bytes apart, R at a time: their scales are each bytes
-// apart, one for a chunk of columns, and sums are eight lanes for each row and token. Codes are fetched
-// AHEAD bytes early, or where more than two tokens pass pieces of rows, as many as ahead says.
+// Kernels compute one row of each of several streams, ws bytes apart, R at a time. Their scales are
+// each bytes apart, one for each chunk of columns. Sums have eight lanes for each row and token.
+// Codes are prefetched AHEAD bytes early; with more than two tokens the argument ahead is the
+// distance.
 enum { AHEAD = DISTANCE(1024) };
 #define CODES_ARGS const uint8_t *w, int64_t ws, int64_t rows, const uint8_t *scales, int64_t each, const uint8_t *x, uint8_t *sums, int64_t n, int64_t chunk, uint8_t *scratch, int64_t ahead
 
@@ -19,9 +20,9 @@ INLINE void scaled(int T, uint8_t *sums, const __m256 *part, __m256 scale) {
 
 #define ROW(r) (w + ((r) == 3 ? ws3 : (r) * ws))
 
-// e4m3: codes, first the even and then the odd ones of 32, become halves that are too small by 2^8; these are stored, as widening what is in
-// memory takes half the work. Where there is a code that is no number the last word of scratch
-// is set, and the results are not to be used.
+// e4m3: of 32 codes first the even and then the odd ones become float16 numbers that are too small
+// by 2^8. They are stored, because widening from memory takes half as many operations. If a code is
+// a NaN, the last word of scratch is set, and the results must not be used.
 INLINE void e4m3(int R, int T, CODES_ARGS) {
   __m256i bad = _mm256_setzero_si256();
   const __m128i whole = away(n), part_of = away(chunk);
@@ -39,7 +40,7 @@ INLINE void e4m3(int R, int T, CODES_ARGS) {
           if (R > 2) OPAQUE(ws3);
           _mm_prefetch(ROW(r) + (T > 2 ? ahead : AHEAD), _MM_HINT_T0);
           const __m256i c = _mm256_loadu_si256((const __m256i *)ROW(r)), mask = _mm256_set1_epi16((short)0xbf80);
-          // Adding one reaches the highest bit of a code only where all others are set.
+          // Adding one sets the highest bit of a code only if all others are set.
           bad = _mm256_or_si256(bad, _mm256_xor_si256(c, _mm256_add_epi8(c, _mm256_set1_epi8(1))));
           _mm256_storeu_si256((__m256i *)(scratch + 64 * r), _mm256_and_si256(_mm256_srai_epi16(_mm256_slli_epi16(c, 8), 1), mask));
           _mm256_storeu_si256((__m256i *)(scratch + 64 * r + 32), _mm256_and_si256(_mm256_srai_epi16(c, 1), mask));
@@ -64,7 +65,7 @@ INLINE void e4m3(int R, int T, CODES_ARGS) {
   *(int64_t *)(scratch + 256) |= !_mm256_testz_si256(bad, _mm256_set1_epi8((char)0x80));
 }
 
-// eight are the i-th eight of 64 values, which are bfloat16 in two tables of bytes.
+// eight returns values 8i to 8i+7 of 64, which are bfloat16 in two tables of bytes.
 INLINE __m256 eight(__m256i codes, int i) {
   const __m256i high = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0x3f, 0x3f, 0x3f, 0x40, 0x40, 0x40, 0x40, (char)0x80, (char)0xbf, (char)0xbf, (char)0xbf, (char)0xc0, (char)0xc0, (char)0xc0, (char)0xc0));
   const __m256i low = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, (char)0x80, (char)0xc0, 0, 0x40, (char)0x80, (char)0xc0, 0, 0, (char)0x80, (char)0xc0, 0, 0x40, (char)0x80, (char)0xc0));
@@ -74,7 +75,7 @@ INLINE __m256 eight(__m256i codes, int i) {
   return (__m256)(i % 2 ? _mm256_and_si256(both, _mm256_set1_epi32((int)0xffff0000)) : _mm256_slli_epi32(both, 16));
 }
 
-// mxfp4: chunks are two blocks of 32 columns, one in each half of a vector.
+// mxfp4: a chunk is two blocks of 32 columns, one in each half of a vector.
 INLINE void mxfp4(int R, int T, CODES_ARGS) {
   volatile int64_t *whole = (volatile int64_t *)scratch;
   *whole = n;
@@ -109,15 +110,15 @@ INLINE void mxfp4(int R, int T, CODES_ARGS) {
   }
 }
 
-// Many tokens pass three rows of a chunk widened to memory, from VALUES on in scratch, four at a time: twelve
-// sums hide how long each takes.
+// With many tokens three rows of a chunk are widened to memory, from VALUES on in scratch, and
+// multiplied by four tokens at a time: twelve independent sums hide the latency of the additions.
 enum { VALUES = 320 };
 
-// add is acc += a b as it stands here, so that all registers do.
+// add is acc += a b, and stays in this place of the code, so that the registers suffice.
 INLINE void add(__m256 *acc, __m256 a, __m256 b) { __asm__ volatile("vfmadd231ps %2, %1, %0" : "+x"(*acc) : "x"(a), "x"(b)); }
 
-// pass adds a chunk of n columns, of which values of each row and token are Q vectors one after another, to
-// the sums of four of T tokens.
+// pass adds a chunk of n columns to the sums of four of T tokens. The values of each row and token
+// are Q consecutive vectors.
 INLINE void pass(int Q, int T, int of, const uint8_t *values, const uint8_t *x, uint8_t *sums, const uint8_t *scale, int64_t each, int64_t n) {
   __m256 part[12]; // row r of token t is 4r + t
   UNROLL for (int i = 0; i < 12; i++) part[i] = _mm256_setzero_ps();
@@ -145,8 +146,8 @@ INLINE void pass(int Q, int T, int of, const uint8_t *values, const uint8_t *x, 
   }
 }
 
-// e4m3_many is e4m3 of three rows. Scratch begins with the codes that were found to be no numbers, and what
-// is not needed for a while.
+// e4m3_many is e4m3 of three rows. Scratch begins with the NaN codes found so far and with values
+// that are not needed for a while.
 INLINE void e4m3_many(int T, CODES_ARGS) {
   volatile int64_t *kept = (volatile int64_t *)scratch + 4;
   kept[0] = chunk, kept[1] = ahead, kept[2] = each;
@@ -227,11 +228,11 @@ KERNEL avx2CodesFold(uint8_t *y, int64_t yr, int64_t ys, const uint8_t *sums, in
   }
 }
 
-// Powers makes floats of n scales of MXFP4, a multiple of 8.
+// Powers converts n scales of MXFP4 to float32; n is a multiple of 8.
 KERNEL avx2CodesPowers(uint8_t *dst, const uint8_t *src, int64_t n) {
   ROLLED for (; n > 0; n -= 8) {
     const __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)src));
-    // The first is no normal number, the last is none.
+    // Exponent 0 is subnormal, and the last one is a NaN.
     const __m256i ends = _mm256_or_si256(_mm256_cmpeq_epi32(e, _mm256_setzero_si256()), _mm256_cmpeq_epi32(e, _mm256_set1_epi32(255)));
     const __m256i s = _mm256_or_si256(_mm256_slli_epi32(e, 23), _mm256_and_si256(ends, _mm256_set1_epi32(0x400000)));
     _mm256_storeu_si256((__m256i *)dst, s);
@@ -239,7 +240,8 @@ KERNEL avx2CodesPowers(uint8_t *dst, const uint8_t *src, int64_t n) {
   }
 }
 
-// Pack lays n elements of a token out for MXFP4, whole blocks, step bytes from pair of blocks to pair.
+// Pack lays n elements of a token out for MXFP4, in whole blocks. Pairs of blocks are step bytes
+// apart.
 KERNEL avx2CodesPack(uint8_t *dst, int64_t step, const uint8_t *src, int64_t n) {
   ROLLED for (; n > 0; n -= 64, OPAQUE(n)) {
     UNROLL for (int h = 0; h < 2; h++) { // columns 16h to 16h+15 of both blocks

@@ -1,15 +1,15 @@
-// AVX-512 products of weights in bands with floats: see bandsums.go. Needs F, BW, DQ and VL, and
-// BMI2.
+// AVX-512: products of interleaved weights with float32 tokens, see float.go. A band is a tile of
+// 16 rows, see interleaved.go. Needs F, BW, DQ and VL, and BMI2.
 #include "wide.h"
 
-// AHEAD is how many blocks ahead weights are fetched: the processor's own reading ahead stops at
-// the end of a page.
+// AHEAD is the distance of the prefetch in blocks: the hardware prefetcher stops at the end of a
+// page.
 enum { AHEAD = 8 };
 
-// A code becomes a float without conversion: in the bits of 2^(23-s), from bit s on, it adds itself.
-// A value is (code - zero) · d = (2^(23-s) + code) · d - (2^(23-s) + zero) · d, in one fused step, which is
-// exact: the last product has at most 24 bits for the places below. Each shift brings two codes
-// of a word to their places.
+// A code becomes a float without a conversion: at the bits of 2^(23-s), from bit s on, it adds
+// itself. Then (code - zero) d = (2^(23-s) + code) d - (2^(23-s) + zero) d is one fused step. It is
+// exact, as the second product has at most 24 significant bits. One shift moves two codes of a word
+// to their places.
 INLINE int first_place(int bits) { return bits == 8 ? 4 : 8; }
 
 INLINE int place(int bits, int second) { return first_place(bits) + 8 * second; }
@@ -19,26 +19,26 @@ INLINE __m512 powered(int bits, int second, __m512i c) {
   return (__m512)_mm512_ternarylogic_epi32(c, _mm512_set1_epi32(((1 << bits) - 1) << s), _mm512_set1_epi32((127 + 23 - s) << 23), 0xea);
 }
 
-// offset is what powered codes times d are too large by, negative.
+// offset is -(2^(23-s) + zero) d.
 INLINE __m512 offset(int bits, int second, __m512 d) {
   return _mm512_mul_ps(d, _mm512_set1_ps(-(float)((1 << (23 - place(bits, second))) + (bits == 8 ? 128 : 8))));
 }
 
-// shifted brings codes 2·pair and 2·pair+1 of the half h of words to their places.
+// shifted moves codes 2 pair and 2 pair + 1 of half h of words to their places.
 INLINE __m512i shifted(int bits, int h, int pair, __m512i c) {
   const int left = first_place(bits) - 4 * h - 16 * pair;
   return left > 0 ? _mm512_slli_epi32(c, left) : _mm512_srli_epi32(c, -left);
 }
 
-// of is token t.
+// of returns token t.
 INLINE const uint8_t *of(const uint8_t *p, const uint8_t *three, const uint8_t *six, int64_t s, int t) {
   return t < 3 ? p + t * s : t == 6 ? six : three + (t - 3) * s;
 }
 
-// BAND is band g, which begins ws bytes after the one before; w3 is the fourth.
+// BAND is band g. Bands are ws bytes apart; w3 is the fourth.
 #define BAND(g) ((g) == 3 ? w3 : w + (g) * ws)
 
-// sums computes the rows of G bands for T tokens. A lane is a row, which adds the products in
+// sums computes the rows of G bands for T tokens. A lane is a row. It adds its products in
 // ascending order of the columns.
 INLINE void sums(int bits, int G, int T, const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) {
   const int size = 32 + 64 * bits;
@@ -95,12 +95,12 @@ INLINE void sums(int bits, int G, int T, const uint8_t *w, int64_t ws, const uin
 SUMS(Q8, 8, 4, 1) SUMS(Q8, 8, 2, 1) SUMS(Q8, 8, 1, 1) SUMS(Q8, 8, 2, 2) SUMS(Q8, 8, 2, 4) SUMS(Q8, 8, 2, 8)
 SUMS(Q4, 4, 4, 1) SUMS(Q4, 4, 2, 1) SUMS(Q4, 4, 1, 1) SUMS(Q4, 4, 2, 2) SUMS(Q4, 4, 2, 4) SUMS(Q4, 4, 2, 8)
 
-// values are those of codes i of the half h of words.
+// values returns the values of codes i of half h of words.
 INLINE __m512 values(int bits, int h, int i, __m512i c, __m512 d) {
   return _mm512_fmadd_ps(powered(bits, i % 2, shifted(bits, h, i / 2, c)), d, offset(bits, i % 2, d));
 }
 
-// edge is sums of one band of up to 16 rows for one token; y has what is added to.
+// edge is sums of one band of up to 16 rows for one token. The sums continue from y.
 INLINE void edge(int bits, const uint8_t *w, int64_t rows, const uint8_t *x, uint8_t *y, int64_t blocks) {
   const __mmask16 m = low(rows);
   __m512 acc = _mm512_loadu_ps(y);

@@ -1,5 +1,6 @@
-// AVX-512: dot products of E4M3 and MXFP4 weights where they lie with a few tokens, each widened once
-// for all. See codes.h, and avx512codes.c for one token, whose sums have the same order.
+// AVX-512: dot products of stored E4M3 and MXFP4 weights with a small batch of tokens. Each weight
+// is widened once for all tokens. See codes.h, and avx512_minifloat_one.c for one token, whose sums
+// have the same order.
 #include "codes.h"
 
 // ends writes the sums of R rows and T tokens, times by.
@@ -15,8 +16,8 @@ INLINE void ends(int R, int T, __m512 acc[4][8], float by, uint8_t *y, int64_t y
   }
 }
 
-// widen stores n codes of R rows as float32: line by line, of a row after the other, the vectors that
-// meet a token's. So products wait for nothing.
+// widen stores n codes of R rows as float32: for each line, row by row, the vectors that are
+// multiplied by a token. Products then do not wait for conversions.
 INLINE void widen(int f, int R, const uint8_t *w, int64_t ws, uint8_t *room, int64_t n) {
   const __m512 table = values();
   ROLLED for (; n > 0; n -= columns_of(f), OPAQUE(n)) {
@@ -45,7 +46,8 @@ INLINE void widen(int f, int R, const uint8_t *w, int64_t ws, uint8_t *room, int
   KERNEL avx512##f##Widen##R(const uint8_t *w, int64_t ws, uint8_t *room, int64_t n) { widen(f, R, w, ws, room, n); }
 WIDEN(E4M3, 3) WIDEN(E4M3, 4) WIDEN(MXFP4, 3) WIDEN(MXFP4, 4)
 
-// meet adds the products of a line of R rows with T tokens. Those of MXFP4 are sums by themselves.
+// meet adds the products of a line of R rows with T tokens. For MXFP4 each line has a sum of its
+// own.
 INLINE void meet(int f, int R, int T, const uint8_t *room, const uint8_t *x, __m512 acc[4][8]) {
   UNROLL for (int i = 0; i < columns_of(f) / 16; i++) {
     __m512 a[4];
@@ -56,13 +58,13 @@ INLINE void meet(int f, int R, int T, const uint8_t *room, const uint8_t *x, __m
       const __m512 in = _mm512_loadu_ps(x + at);
       UNROLL for (int r = 0; r < R; r++) acc[r][t] = f == MXFP4 && i == 0 ? _mm512_mul_ps(a[r], in) : _mm512_fmadd_ps(a[r], in, acc[r][t]);
     }
-    UNROLL for (int k = 0; k < R * T; k++) __asm__ volatile("" : "+v"(acc[k % R][k / R])); // one step after the other
+    UNROLL for (int k = 0; k < R * T; k++) __asm__ volatile("" : "+v"(acc[k % R][k / R])); // keeps the steps in this order
   }
 }
 
-// few adds n columns of R widened rows for T tokens to sums, which begin at 0 where flags has 1 and end
-// where it has 2. Meanwhile what lies far behind next is fetched, rows that are ws bytes apart. The partial sums of MXFP4 are
-// those of a line, as each has its own scales, ws / 16 bytes from row to row.
+// few adds n columns of R widened rows for T tokens to sums. flags: 1 if the sums begin at 0, 2 if
+// they end. Meanwhile it prefetches rows from next on, ws bytes apart. For MXFP4 the partial sums
+// are those of a line, as each line has its own scales, ws / 16 bytes apart from row to row.
 INLINE void few(int f, int R, int T, const uint8_t *room, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t flags, const uint8_t *next, int64_t ws, int64_t far, const uint8_t *scales) {
   __m512 acc[4][8];
   __mmask16 keep = flags & 1 ? 0 : 0xffff;
@@ -110,8 +112,8 @@ INLINE void few(int f, int R, int T, const uint8_t *room, const uint8_t *x, uint
   }
 FEW(E4M3, 4, 2) FEW(E4M3, 4, 4) FEW(E4M3, 3, 8) FEW(MXFP4, 4, 2) FEW(MXFP4, 4, 4) FEW(MXFP4, 3, 8)
 
-// PackMXFP4 lays tokens out in blocks of 128 elements, step bytes apart: element i of each eight, for i
-// from 0 to 7. Zeros fill up the last.
+// PackMXFP4 lays tokens out in blocks of 128 elements, step bytes apart: element i of each eight,
+// for i from 0 to 7. It fills the last block with zeros.
 KERNEL avx512PackMXFP4(uint8_t *dst, int64_t step, const uint8_t *src, int64_t n) {
   const __m512i each = _mm512_setr_epi32(0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120);
   ROLLED for (; n > 0; n -= 128, OPAQUE(n)) {
@@ -123,7 +125,8 @@ KERNEL avx512PackMXFP4(uint8_t *dst, int64_t step, const uint8_t *src, int64_t n
   }
 }
 
-// ScaleBlocks multiplies n floats by scales, each that of so many. All are multiples of 32.
+// ScaleBlocks multiplies n floats by scales, each of which is for a run of as many floats. All
+// counts are multiples of 32.
 KERNEL avx512ScaleBlocks(uint8_t *dst, const uint8_t *src, int64_t n, int64_t each, const uint8_t *scales) {
   ROLLED while (n > 0) {
     const __m512 by = _mm512_set1_ps(*(const float *)scales);

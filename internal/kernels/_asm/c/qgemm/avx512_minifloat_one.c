@@ -1,18 +1,18 @@
-// AVX-512: dot products of E4M3 and MXFP4 weights where they lie with one token, in the manner of
-// avx512one.c: 8 streams of neighbouring rows, each line asked for AHEAD bytes early. See codes.h for
-// how codes are widened, and avx512codesfew.c for more tokens, whose sums have the same order.
+// AVX-512: dot products of stored E4M3 and MXFP4 weights with one token, as in avx512_one.c: 8
+// streams of neighbouring rows, each line prefetched AHEAD bytes early. See codes.h for how codes
+// are widened, and avx512_minifloat.c for more tokens, whose sums have the same order.
 #include "codes.h"
 
 enum { STREAMS = 8, AHEAD = DISTANCE(1024) };
 
-// first are the lines of a row that are fetched with the row before.
+// first is the number of lines of a row that are prefetched with the row before.
 INLINE int64_t first(int f, __m128i columns) {
   const int64_t n = lines(f, fetch(columns));
   return n < AHEAD / 64 ? n : AHEAD / 64;
 }
 
-// row computes a row of each of R streams, ss bytes apart. What follows lies far behind: the next rows, or
-// behind the last the next streams.
+// row computes one row of each of R streams, ss bytes apart. It prefetches the next rows, and after
+// the last row the next streams.
 INLINE const uint8_t *row(int f, int R, const uint8_t *w, __m128i stride, int64_t ss, __m128i far, const uint8_t *scales, const uint8_t **token, __m128i columns, __m512 acc[8]) {
   const __m512 table = values();
   const uint8_t *x = *token;
@@ -54,7 +54,7 @@ INLINE const uint8_t *row(int f, int R, const uint8_t *w, __m128i stride, int64_
     left = first(f, columns) - 1;
     ahead = fetch(far) - 64 * lines(f, fetch(columns)) + 64 * first(f, columns);
   }
-  // The last line may have an end.
+  // The last line may be shorter.
   left = fetch(columns) - columns_of(f) * (lines(f, fetch(columns)) - 1);
   const __mmask64 m = _bzhi_u64(~0ull, (uint64_t)(f == E4M3 ? left : left >> 1));
   const __mmask16 blocks = (__mmask16)_bzhi_u32(15, (uint32_t)left >> 5);

@@ -1,12 +1,12 @@
-// Packs of bfloat16 from weights in bands: see bands.go, packs.go and rounded.go. Needs AVX-512 BF16,
-// BW, DQ and VL.
+// AVX-512 BF16: packs of bfloat16 from interleaved weights, see pack.go. Needs AVX-512 BF16, BW, DQ
+// and VL.
 #include "wide.h"
 
 // A pack has 16 rows of 64 bytes for each block.
 enum { PACK = 1024 };
 
-// lanes turns four vectors of a word of each row into four with the words of row 4q + i in quarter q
-// of vector i.
+// lanes transposes four vectors that have a word of each row: vector i gets the words of row 4q + i
+// in quarter q.
 INLINE void lanes(__m512i v[4]) {
   __m512i a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
   __m512i c = _mm512_unpacklo_epi32(v[2], v[3]), d = _mm512_unpackhi_epi32(v[2], v[3]);
@@ -14,7 +14,7 @@ INLINE void lanes(__m512i v[4]) {
   v[2] = _mm512_unpacklo_epi64(b, d), v[3] = _mm512_unpackhi_epi64(b, d);
 }
 
-// spread stores 16 bytes of codes of each row, xor flip, at room. Those of row r lie at OF_ROW(r).
+// spread stores 16 bytes of codes of each row, xor flip, at room; those of row r at OF_ROW(r).
 INLINE void spread(uint8_t *room, const uint8_t *codes, __m512i flip) {
   __m512i v[4];
   UNROLL for (int i = 0; i < 4; i++) v[i] = _mm512_xor_si512(_mm512_loadu_si512(codes + 64 * i), flip);
@@ -34,16 +34,16 @@ INLINE __m512 widened(const uint8_t *codes) {
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128((const __m128i *)codes)));
 }
 
-// fetch asks for the lines of a block which comes AHEAD blocks later: the processor's own reading ahead
-// begins some lines behind the beginning of a page.
+// fetch prefetches the lines of the block AHEAD blocks later: the hardware prefetcher starts some
+// lines after the beginning of a page.
 enum { AHEAD = 8 };
 
 INLINE void fetch(const uint8_t *band, int size) {
   UNROLL for (int i = 0; i < size; i += 64) _mm_prefetch(band + AHEAD * size + i, _MM_HINT_T0);
 }
 
-// PackBands rounds whole blocks of a band of 16 rows as avx512Unband widens them. room is 576 bytes,
-// aligned to 64.
+// PackBands rounds whole blocks of a band of 16 rows to the values of avx512Unband. room is 576
+// bytes, aligned to 64.
 KERNEL bf16PackBandsQ8(uint8_t *dst, const uint8_t *band, int64_t blocks, uint8_t *room) {
   const __m512i flip = _mm512_set1_epi8((char)0x80);
   uint8_t *d = room + 512;

@@ -1,5 +1,5 @@
-// Packs of bfloat16 from weights of four bits that are stored turned, a row of the pack being a
-// column: see quant.go, packs.go and rounded.go. Needs AVX-512 BF16, BW, DQ and VL.
+// AVX-512 BF16: packs of bfloat16 from 4-bit weights that are stored transposed: a row of the pack
+// is a column of them. See pack.go. Needs AVX-512 BF16, BW, DQ and VL.
 #include "wide.h"
 
 // A pack has 16 rows of 64 bytes for each block.
@@ -19,8 +19,8 @@ INLINE __m512i values(__m512i codes, const uint8_t *room, int column) {
   return _mm512_permutexvar_epi16(codes, _mm512_load_si512(room + 64 * column));
 }
 
-// Words of 8 rows lie stride bytes apart, and 16 columns next to one another. scale and zero are those
-// of the columns in all blocks. room is 1280 bytes, aligned to 64.
+// A word has 8 rows. Words are stride bytes apart, and 16 columns are consecutive. scale and zero
+// have the values of the columns for all blocks. room is 1280 bytes, aligned to 64.
 KERNEL bf16PackNibbleRows(uint8_t *dst, const uint8_t *words, int64_t stride, const float *scale, const float *zero, int64_t blocks, uint8_t *room) {
   const __m512i four = _mm512_setr_epi32(0, 0x01010101, 0x02020202, 0x03030303, 0x04040404, 0x05050505, 0x06060606, 0x07070707, 0x08080808, 0x09090909,
                                          0x0a0a0a0a, 0x0b0b0b0b, 0x0c0c0c0c, 0x0d0d0d0d, 0x0e0e0e0e, 0x0f0f0f0f);
@@ -50,11 +50,11 @@ KERNEL bf16PackNibbleRows(uint8_t *dst, const uint8_t *words, int64_t stride, co
   }
 }
 
-// Words of 8 columns: bits 4i hold column 0, 2, 4, 6, 1, 3, 5, 7. Rows lie stride bytes apart.
+// A word has 8 columns: bits 4i have column 0, 2, 4, 6, 1, 3, 5, 7. Rows are stride bytes apart.
 KERNEL bf16PackNibbleColumns(uint8_t *dst, const uint8_t *words, int64_t stride, const float *scale, const float *zero, int64_t blocks, uint8_t *room) {
   const __m512i lane = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   const __m512i even = _mm512_mullo_epi32(lane, _mm512_set1_epi32((int)stride)), odd = _mm512_add_epi32(even, _mm512_set1_epi32((int)stride));
-  // Packs share lines: each fetches its part of the next ones.
+  // Packs share cache lines: each prefetches its part of the next ones.
   const uint8_t *next = words + 64 + ((int64_t)words >> 3 & 7) * 4 * stride;
   tables(room, scale, zero);
   ROLLED for (; blocks > 0; blocks--) {

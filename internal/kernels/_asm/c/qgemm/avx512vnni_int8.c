@@ -1,10 +1,10 @@
-// Products of weights in bands with activations in blocks of eight bits: see bands.go and
-// ints.go. Needs AVX-512 VNNI, BW, DQ and VL.
+// AVX-512 VNNI: products of interleaved weights with tokens of 8-bit blocks, see int8.go and
+// interleaved.go. Needs AVX-512 VNNI, BW, DQ and VL.
 #include "wide.h"
 
 enum { BLOCK = 40, SCALE = 32, SHIFT = 36 }; // of activations, in bytes
 
-// A block of activations is 32 signed codes, the scale, and the sum of the codes times -zero.
+// A block of activations has 32 signed codes, the scale, and -zero times the sum of the codes.
 KERNEL avx512vnniNarrow(uint8_t *dst, const uint8_t *src, int64_t blocks, int64_t zero) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   ROLLED for (; blocks > 0; blocks--) {
@@ -27,24 +27,23 @@ KERNEL avx512vnniNarrow(uint8_t *dst, const uint8_t *src, int64_t blocks, int64_
   }
 }
 
-// at is token t, whose block begins xs bytes after that of the one before; three is token 3.
+// at is token t. Tokens are xs bytes apart; three is token 3.
 INLINE const uint8_t *at(const uint8_t *x, const uint8_t *three, int64_t xs, int t) { return t < 3 ? x + t * xs : three + (t - 3) * xs; }
 
 INLINE __m512i every(const uint8_t *p) { return _mm512_set1_epi32(*(const int *)p); }
 
-// nibbles are the low or the high half of bytes.
+// nibbles returns the low or the high nibbles of bytes.
 INLINE __m512i nibbles(__m512i v, int high) { return _mm512_and_si512(high ? _mm512_srli_epi16(v, 4) : v, _mm512_set1_epi8(15)); }
 
-// AHEAD is how many blocks ahead weights are fetched: the processor's own reading ahead stops at
-// the end of a page.
+// AHEAD is the distance of the prefetch in blocks: the hardware prefetcher stops at the end of a
+// page.
 enum { AHEAD = DISTANCE(8) };
 
-// BAND is band g, which begins ws bytes after the one before; w3 is the fourth.
+// BAND is band g. Bands are ws bytes apart; w3 is the fourth.
 #define BAND(g) ((g) == 3 ? w3 : w + (g) * ws)
 
-// mul computes the rows of G bands for T tokens. A lane is a row: it adds the products of a
-// block as integers, which are scaled and added block by block. Memory gives more to four
-// bands that are read at once than to two.
+// mul computes the rows of G bands for T tokens. A lane is a row. It adds the products of a block
+// as integers, then scales and adds these. Reading four bands at once is faster than two.
 INLINE void mul(int bits, int G, int T, const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) {
   const int size = 32 + 64 * bits;
   __m512 sum[4][6];
@@ -62,7 +61,7 @@ INLINE void mul(int bits, int G, int T, const uint8_t *w, int64_t ws, const uint
     __m512i acc[4][6];
     UNROLL for (int t = 0; t < T; t++) UNROLL for (int g = 0; g < G; g++) acc[g][t] = every(at(x, three, xs, t) + SHIFT);
     UNROLL for (int j = 0; j < bits; j++) {
-      OPAQUE(w), OPAQUE(w3); // or all loads would come first
+      OPAQUE(w), OPAQUE(w3); // keeps the compiler from doing all loads first
       __m512i c[4];
       UNROLL for (int g = 0; g < G; g++) {
         _mm_prefetch(BAND(g) + AHEAD * size + 64 * j, _MM_HINT_T0);
@@ -103,8 +102,9 @@ INLINE void mul(int bits, int G, int T, const uint8_t *w, int64_t ws, const uint
 MUL(Q8, 8, 2, 6) MUL(Q8, 8, 2, 4) MUL(Q8, 8, 2, 2) MUL(Q8, 8, 2, 1) MUL(Q8, 8, 4, 2) MUL(Q8, 8, 4, 1) MUL(Q8, 8, 1, 1)
 MUL(Q4, 4, 2, 6) MUL(Q4, 4, 2, 4) MUL(Q4, 4, 2, 2) MUL(Q4, 4, 2, 1) MUL(Q4, 4, 4, 2) MUL(Q4, 4, 4, 1) MUL(Q4, 4, 1, 1)
 
-// eight is mul of two bands for 8 tokens, or of two and two, whose sums stay in y: registers hold
-// what a block adds to two. Of Q8 four bands are read faster; Q4 is bound by arithmetic.
+// eight is mul of two bands for 8 tokens, or of two and two. The sums stay at y, as registers hold
+// the products of a block for two bands only. For Q8 reading four bands is faster; arithmetic
+// limits Q4.
 INLINE const uint8_t *of8(const uint8_t *p, const uint8_t *three, const uint8_t *six, int64_t s, int t) {
   return t < 3 ? p + t * s : t == 6 ? six : three + (t - 3) * s;
 }
@@ -119,7 +119,7 @@ INLINE void eight(int bits, int G, const uint8_t *w, int64_t ws, const uint8_t *
     UNROLL for (int t = 0; t < 8; t++) UNROLL for (int g = 0; g < G; g++) _mm512_storeu_ps(Y(t, g), _mm512_setzero_ps());
   }
   ROLLED for (; blocks > 0; blocks--) {
-    if (blocks == AHEAD) UNROLL for (int g = 1; g < G; g++) { // behind whole rows come those of other bands
+    if (blocks == AHEAD) UNROLL for (int g = 1; g < G; g++) { // after whole rows, prefetch those of other bands
       next += ws;
       OPAQUE(next);
     }
@@ -167,11 +167,11 @@ KERNEL avx512vnniMulQ84x8(const uint8_t *w, int64_t ws, const uint8_t *x, int64_
 KERNEL avx512vnniMulQ82x8(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { eight(8, 2, w, ws, x, xs, y, ys, blocks, add); }
 KERNEL avx512vnniMulQ42x8(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { eight(4, 2, w, ws, x, xs, y, ys, blocks, add); }
 
-// STREAM is band g of eight from p on, three of which lie at p3 and p6 too.
+// STREAM is band g of eight, from p on; p3 and p6 are bands 3 and 6.
 #define STREAM(p, p3, p6, g) ((g) < 3 ? p + (g) * ws : (g) == 6 ? p6 : p3 + ((g) - 3) * ws)
 
-// eights is mul of eight bands for one token, which is bound by memory: it gives more to eight
-// streams than to four. Each is fetched over its end to where it goes on behind the eight.
+// eights is mul of eight bands for one token. Memory limits it, and eight streams are read faster
+// than four. The prefetch of each continues past its end in the next eight.
 INLINE void eights(int bits, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t blocks, int64_t add) {
   const int size = 32 + 64 * bits;
   __m512 sum[8];
@@ -205,7 +205,7 @@ INLINE void eights(int bits, const uint8_t *w, int64_t ws, const uint8_t *x, uin
 KERNEL avx512vnniMulQ88x1(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { eights(8, w, ws, x, y, blocks, add); }
 KERNEL avx512vnniMulQ48x1(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { eights(4, w, ws, x, y, blocks, add); }
 
-// edge is mul of one band of up to 16 rows for one token; y has what is added to.
+// edge is mul of one band of up to 16 rows for one token. The sums continue from y.
 INLINE void edge(int bits, const uint8_t *w, int64_t rows, const uint8_t *x, uint8_t *y, int64_t blocks) {
   const __mmask16 m = low(rows);
   __m512 sum = _mm512_loadu_ps(y);

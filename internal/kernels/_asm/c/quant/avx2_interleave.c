@@ -1,4 +1,4 @@
-// AVX2 kernels that bring weights in blocks into bands and widen them: see bands.go. Needs AVX2
+// AVX2: interleaves the blocks of 16 rows, a band, and widens them: see interleave.go. Needs AVX2
 // and F16C.
 #include "common.h"
 

@@ -1,4 +1,4 @@
-// AVX-512 kernels that bring weights in blocks into bands and widen them: see bands.go. Needs F,
+// AVX-512: interleaves the blocks of 16 rows, a band, and widens them: see interleave.go. Needs F,
 // BW, DQ and VL, and BMI2.
 #include "wide.h"
 

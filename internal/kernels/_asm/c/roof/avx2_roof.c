@@ -1,4 +1,4 @@
-// What a processor without AVX-512 does at most; see roof.c.
+// The peak rates of a processor without AVX-512; see avx512_roof.c.
 #include "common.h"
 
 #define WIDTH 32

@@ -1,5 +1,5 @@
-// What a processor does at most: reading memory, and products of values that stay in its
-// registers. Nothing is computed that anybody wants.
+// The peak rates of a processor: memory reads, and products of values that stay in registers.
+// Results are discarded.
 #include "common.h"
 
 #define WIDTH 64
