@@ -35,6 +35,21 @@ func readDirect(f *os.File, buf []byte, off int64) (int, error) {
 	}
 }
 
+// openDirectWrite opens path for reads and writes that bypass the page cache.
+func openDirectWrite(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDWR|unix.O_DIRECT, 0)
+}
+
+// writeDirect writes whole blocks, perhaps fewer than buf has.
+func writeDirect(f *os.File, buf []byte, off int64) (int, error) {
+	for {
+		n, err := unix.Pwrite(int(f.Fd()), buf, off)
+		if err != unix.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
+
 // refusesDirect reports whether err means that the file does not support direct reads.
 func refusesDirect(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP)

@@ -11,6 +11,10 @@ func openDirect(string) (*os.File, error) { return nil, errors.ErrUnsupported }
 
 func readDirect(*os.File, []byte, int64) (int, error) { return 0, errors.ErrUnsupported }
 
+func openDirectWrite(string) (*os.File, error) { return nil, errors.ErrUnsupported }
+
+func writeDirect(*os.File, []byte, int64) (int, error) { return 0, errors.ErrUnsupported }
+
 func refusesDirect(err error) bool { return errors.Is(err, errors.ErrUnsupported) }
 
 // DropCache does nothing here.

@@ -27,6 +27,9 @@
 // converted into a file next to the checkpoint, the sidecar. Both tiers and later starts then read
 // the sidecar instead of the checkpoint.
 //
+// A [Changing] holds segments that may be changed, in training. A changed one is written to a scratch file
+// before its memory is freed.
+//
 // A Store must be used by one goroutine at a time, except for its statistics, Budget and Warm. The
 // package does not depend on rules, requests or tokens.
 package residency

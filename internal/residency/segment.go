@@ -22,7 +22,8 @@ const (
 	mapped                // in the page cache, in the mapping of the file
 	inMemory              // in memory of their own
 	inSlot                // in a slot or the window, while they are held
-	coming                // on their way into the window
+	coming                // on their way into the window, or into memory
+	leaving               // on their way to the scratch file
 	inBands               // in the window of bands, one band at a time
 )
 

@@ -1,0 +1,294 @@
+package residency
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/heftai/heft/internal/hostmem"
+)
+
+// ChangingOptions configure a [Changing].
+type ChangingOptions struct {
+	// Arena is the memory of segments, and Mover reads and writes them. They belong to the process. nil means
+	// one for this Changing.
+	Arena *hostmem.Arena
+	Mover *Mover
+	// Limit is the memory of segments, in bytes. Segments that are acquired at the same time may exceed it. 0
+	// means none.
+	Limit int64
+	// Dir is the folder for the scratch file, which takes up to the size of all segments.
+	Dir string
+}
+
+// Changing holds segments that may be changed, such as the trained parameters of a model, within a limit of
+// memory. A segment is in its source, in memory, or in a scratch file. Acquire brings it to memory; if that
+// takes room, those that were used least recently leave. A changed one is written to the scratch file first.
+//
+// If that write fails, so does Acquire, and the changed segment stays in memory: nothing is lost, and the
+// next Acquire tries again. Any goroutine may call the methods.
+type Changing struct {
+	arena *hostmem.Arena
+	mover *Mover
+	limit int64
+
+	scratch *scratch
+
+	mu     sync.Mutex
+	moved  sync.Cond // a segment has come or left
+	list   []*Changed
+	clock  int64
+	stats  ChangingStats
+	closed bool
+	moving int
+}
+
+// ChangingStats are the counters of a [Changing], in bytes.
+type ChangingStats struct {
+	Size          int64 // of all segments
+	Held, Peak    int64 // in memory now, and at most
+	Read, Written int64 // from and to the scratch file
+}
+
+// NewChanging returns a Changing without segments. It removes scratch files that killed processes have left
+// in the folder.
+func NewChanging(o ChangingOptions) *Changing {
+	c := &Changing{arena: o.Arena, mover: o.Mover, limit: o.Limit, scratch: newScratch(o.Dir)}
+	if c.arena == nil {
+		c.arena = new(hostmem.Arena)
+	}
+	if c.mover == nil {
+		c.mover = new(Mover)
+	}
+	c.mover.open()
+	c.moved.L = &c.mu
+	return c
+}
+
+// A Changed is a segment that may be changed.
+type Changed struct {
+	all  *Changing
+	name string
+	size int64
+	fill func(to []byte) error // its source; nil for zeros
+
+	place   place // inFile, coming, inMemory or leaving
+	block   *hostmem.Block
+	pins    int
+	used    int64 // clock of the last release
+	dirty   bool
+	written bool // the scratch file holds it, else its source
+	off     int64
+	sum     uint32
+}
+
+// Add adds a segment of size bytes, whose first values fill writes whenever they are needed. nil means
+// zeros. Nothing is read yet. The name is for errors.
+func (c *Changing) Add(name string, size int64, fill func(to []byte) error) *Changed {
+	g := &Changed{all: c, name: name, size: size, fill: fill, off: -1}
+	c.mu.Lock()
+	c.list = append(c.list, g)
+	c.stats.Size += size
+	c.mu.Unlock()
+	return g
+}
+
+// Stats returns the counters.
+func (c *Changing) Stats() ChangingStats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stats
+}
+
+// Close frees the memory of all segments and removes the scratch file. No segment may be acquired.
+func (c *Changing) Close() {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return
+	}
+	c.closed = true
+	for c.moving > 0 {
+		c.moved.Wait()
+	}
+	for _, g := range c.list {
+		if g.block != nil {
+			_ = g.block.Release() // released nowhere else
+			g.block, g.place = nil, inFile
+		}
+	}
+	c.stats.Held = 0
+	c.mu.Unlock()
+	c.mover.close()
+	c.scratch.close()
+}
+
+// Acquire returns the bytes of g, which stay where they are until Release. Calls are counted. It fails if g
+// cannot be read, if what was read is not what was written, or if a segment that leaves for it cannot be
+// written.
+func (g *Changed) Acquire() ([]byte, error) {
+	c := g.all
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for g.place == coming || g.place == leaving {
+		c.moved.Wait()
+	}
+	if c.closed {
+		return nil, errClosed
+	}
+	if g.place != inMemory {
+		if err := c.bring(g); err != nil {
+			return nil, fmt.Errorf("residency: %w", err)
+		}
+	}
+	g.pins++
+	return g.block.Bytes()[:g.size], nil
+}
+
+// MarkDirty says that the acquired bytes of g are changed before Release.
+func (g *Changed) MarkDirty() {
+	g.all.mu.Lock()
+	g.dirty = true
+	g.all.mu.Unlock()
+}
+
+// Release ends one Acquire.
+func (g *Changed) Release() {
+	c := g.all
+	c.mu.Lock()
+	c.clock++
+	g.pins--
+	g.used = c.clock
+	c.mu.Unlock()
+}
+
+// Resident returns the bytes of g if it is acquired, else nil.
+func (g *Changed) Resident() []byte {
+	g.all.mu.Lock()
+	defer g.all.mu.Unlock()
+	if g.pins == 0 {
+		return nil
+	}
+	return g.block.Bytes()[:g.size]
+}
+
+// Size returns the size of g in bytes.
+func (g *Changed) Size() int64 { return g.size }
+
+// bring moves g to memory. It needs mu, which it unlocks while it reads.
+func (c *Changing) bring(g *Changed) (err error) {
+	g.place = coming
+	c.moving++
+	defer func() {
+		if g.place = inMemory; err != nil {
+			g.place = inFile
+		}
+		c.moving--
+		c.moved.Broadcast()
+	}()
+	n := int64(hostmem.Up(int(max(g.size, 1)), blockSize))
+	if err := c.makeRoom(n); err != nil {
+		return err
+	}
+	c.hold(n)
+	c.mu.Unlock()
+	block, err := c.read(g, int(n))
+	c.mu.Lock()
+	if err != nil {
+		c.hold(-n)
+		return fmt.Errorf("%s: %w", g.name, err)
+	}
+	g.block = block
+	if g.written {
+		c.stats.Read += n
+	}
+	return nil
+}
+
+func (c *Changing) hold(n int64) {
+	c.stats.Held += n
+	c.stats.Peak = max(c.stats.Peak, c.stats.Held)
+}
+
+// read returns the bytes of g in memory of their own.
+func (c *Changing) read(g *Changed, n int) (*hostmem.Block, error) {
+	block, err := c.arena.Alloc(hostmem.Weights, n)
+	if err != nil {
+		return nil, err
+	}
+	data := block.Bytes()
+	switch {
+	case g.written:
+		if err = c.scratch.run(c.mover, data, g.off, false); err == nil && checksum(data[:g.size]) != g.sum {
+			err = fmt.Errorf("%s: byte %d: what was read is not what was written: the disk has failed or the file was changed", c.scratch.file.Path(), g.off)
+		}
+	case g.fill != nil:
+		err = g.fill(data[:g.size])
+	}
+	if err != nil {
+		_ = block.Release() // the error tells more
+		return nil, err
+	}
+	return block, nil
+}
+
+// makeRoom has segments leave until there is room for n bytes, or all others are acquired. It needs mu.
+func (c *Changing) makeRoom(n int64) error {
+	for c.limit > 0 && c.stats.Held+n > c.limit {
+		var victim *Changed
+		leaves := false
+		for _, g := range c.list {
+			leaves = leaves || g.place == leaving
+			if g.place == inMemory && g.pins == 0 && (victim == nil || g.used < victim.used) {
+				victim = g
+			}
+		}
+		switch {
+		case victim != nil:
+			if err := c.evict(victim); err != nil {
+				return err
+			}
+		case leaves:
+			c.moved.Wait()
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
+// evict frees the memory of g. If g is dirty, it is written to the scratch file first; if that fails, it
+// stays. It needs mu, which it unlocks while it writes.
+func (c *Changing) evict(g *Changed) error {
+	n := int64(len(g.block.Bytes()))
+	if g.dirty {
+		g.place = leaving
+		c.moving++
+		c.mu.Unlock()
+		err := c.write(g)
+		c.mu.Lock()
+		c.moving--
+		c.moved.Broadcast()
+		if g.place = inMemory; err != nil {
+			return fmt.Errorf("%s was changed and cannot leave memory: %w", g.name, err)
+		}
+		g.dirty, g.written = false, true
+		c.stats.Written += n
+	}
+	_ = g.block.Release() // released nowhere else
+	g.block, g.place = nil, inFile
+	c.hold(-n)
+	return nil
+}
+
+// write writes g to the scratch file.
+func (c *Changing) write(g *Changed) error {
+	if err := c.scratch.open(); err != nil {
+		return err
+	}
+	data := g.block.Bytes()
+	if g.off < 0 {
+		g.off = c.scratch.place(int64(len(data)))
+	}
+	g.sum = checksum(data[:g.size])
+	return c.scratch.run(c.mover, data, g.off, true)
+}

@@ -1,0 +1,116 @@
+package residency
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"path/filepath"
+	"sync"
+
+	"github.com/heftai/heft/internal/atomicfile"
+	"github.com/heftai/heft/internal/hostmem"
+)
+
+// A scratch is a temporary file for segments that were changed. It is created by the first write and locked
+// by its process. The next start in the same folder removes those of killed processes. It is removed by
+// close.
+type scratch struct {
+	dir string
+
+	mu   sync.Mutex
+	temp *atomicfile.File
+	file *hostmem.DirectFile
+	end  int64 // bytes that segments have
+
+	// write is that of file, or a test's.
+	write func(buf []byte, off int64) error
+}
+
+// scratchName ends the names of scratch files.
+const scratchName = "residency.scratch"
+
+// newScratch removes the scratch files of killed processes from dir.
+func newScratch(dir string) *scratch {
+	atomicfile.RemoveStale(dir)
+	return &scratch{dir: dir}
+}
+
+// open creates the file.
+func (s *scratch) open() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file != nil {
+		return nil
+	}
+	if s.dir == "" {
+		return errors.New("changed weights exceed the memory limit, and there is no folder for a scratch file")
+	}
+	temp, err := atomicfile.Create(filepath.Join(s.dir, scratchName))
+	if err != nil {
+		return fmt.Errorf("scratch file: %w", err)
+	}
+	file, err := hostmem.OpenDirectWrite(temp.Name())
+	if err != nil {
+		temp.Discard()
+		return fmt.Errorf("scratch file: %w", err)
+	}
+	s.temp, s.file = temp, file
+	if s.write == nil {
+		s.write = file.WriteAt
+	}
+	return nil
+}
+
+// place returns room for n bytes.
+func (s *scratch) place(n int64) (off int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	off = s.end
+	s.end += n
+	return off
+}
+
+// close removes the file. No read or write may be under way.
+func (s *scratch) close() {
+	if s.file == nil {
+		return
+	}
+	_ = s.file.Close() // its contents are not needed
+	s.temp.Discard()
+	s.file = nil
+}
+
+// A scratchMove is the source of a segment that comes from the scratch file, or goes to it.
+type scratchMove struct {
+	scratch  *scratch
+	data     []byte // whole blocks
+	off      int64
+	request  int64
+	out      bool
+	transfer move
+	ended    chan error
+}
+
+func (v *scratchMove) prepare() error { return nil }
+
+func (v *scratchMove) read(piece int) error {
+	begin := int64(piece) * v.request
+	data := v.data[begin:min(begin+v.request, int64(len(v.data)))]
+	if v.out {
+		return v.scratch.write(data, v.off+begin)
+	}
+	_, err := v.scratch.file.ReadAt(data, v.off+begin, int64(len(data)))
+	return err
+}
+
+// run moves data from the file, or to it, and waits.
+func (s *scratch) run(m *Mover, data []byte, off int64, out bool) error {
+	_, request := m.Depth()
+	v := &scratchMove{scratch: s, data: data, off: off, request: request, out: out, ended: make(chan error, 1)}
+	v.transfer = move{source: v, pieces: int((int64(len(data)) + request - 1) / request), done: func(err error) { v.ended <- err }}
+	m.submit(&v.transfer, Demand)
+	return <-v.ended
+}
+
+// checksum is that of a segment in the scratch file.
+func checksum(data []byte) uint32 { return crc32.Checksum(data, sideTable) }
