@@ -71,6 +71,8 @@ type Plan struct {
 	// ExpertHitRate the share of the selected ones that it is expected to hold.
 	ExpertCacheBytes int64   `json:"expert_cache_bytes,omitempty"`
 	ExpertHitRate    float64 `json:"expert_hit_rate,omitempty"`
+	// ExpertHitsFrom says what ExpertHitRate was predicted from, in a few words. The caller sets it.
+	ExpertHitsFrom string `json:"expert_hits_from,omitempty"`
 	// Warnings are one sentence each. Neither Render nor Explain prints them: the caller does,
 	// once.
 	Warnings []string `json:"warnings,omitempty"`

@@ -42,6 +42,7 @@ func (m *Model) Forward(ctx context.Context, b *Batch) (*Logits, error) {
 	out, err := m.forward(ctx, b)
 	if err == nil {
 		m.measured.end(b, len(m.pass.rows) > 0, m.weights.ReadBytes())
+		m.keeper.passed()
 	}
 	return out, err
 }

@@ -35,6 +35,7 @@ type Model struct {
 	program    *nn.Program
 	weights    *residency.Store
 	recording  *policy.Recorder // of RecordRouting
+	keeper     *routingKeeper   // of KeepRouting
 	cache      *kvcache.Cache   // nil for a tree without attention
 	capacity   int              // tokens that a sequence can have in the cache
 	run        *nn.Context
@@ -144,6 +145,7 @@ func (m *Model) Close() {
 	m.stopTune()
 	m.endFollowing()
 	m.endKV()
+	m.keeper.close()
 	for _, a := range m.adapters {
 		a.bound.Close()
 	}

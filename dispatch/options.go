@@ -97,8 +97,8 @@ type Options struct {
 	// Adapters are the adapters that sequences may use. They are counted as activations.
 	Adapters []Adapter
 	// Routing is a recorded routing of the model's experts, from which [Plan] predicts the hits of
-	// their cache. nil means a usual curve: a cache with room for a share of all experts is expected
-	// to hold the square root of that share of the requested ones.
+	// their cache. nil means the curve of usual routings: a cache with room for 4 % of all experts holds
+	// 20 % of the requested ones, with room for 12 % 47 %, for a third 73 %.
 	Routing *Routing
 	// Ledger counts the memory that the model takes. nil means a new one.
 	Ledger *Ledger

@@ -3,11 +3,11 @@ package dispatch
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/internal/residency/policy"
 	"github.com/heftai/heft/meta"
 )
 
@@ -83,7 +83,12 @@ func (p *placement) place(o Options) (placed, error) {
 		return placed{plan, o}, err
 	}
 	plan.Warnings = append(plan.Warnings, limitWarnings(o.MaxMemory)...)
-	plan.CacheExperts(o.expertHits())
+	if plan.CacheExperts(o.expertHits()); plan.ExpertCacheBytes > 0 {
+		plan.ExpertHitsFrom = "the curve of usual routings; none was recorded for this model"
+		if o.Routing != nil {
+			plan.ExpertHitsFrom = fmt.Sprintf("%d recorded passes", o.Routing.Passes())
+		}
+	}
 	kv.takeFree(&plan)
 	kv.size(&plan)
 	return placed{plan, o}, nil
@@ -146,11 +151,14 @@ func requestBytes(limit int64) int64 {
 	return max(usual, min(limit/largeShare, mostRequest))
 }
 
-// usualHits is the share of requested experts that a cache holds which has room for share of them, where
-// no routing was recorded. Routers select some experts more often than others and often those of the
-// last token: recorded and synthetic routings are above this curve with much memory and on both
-// sides of it with little, random ones below it.
-func usualHits(share float64) float64 { return math.Sqrt(share) }
+// usualCurve is the share of requested experts that a cache holds, by the share of all experts that it
+// has room for, where no routing of the model was recorded. It is the mean of two routings that Heft's
+// policy replayed: a recording of 200 tokens of a model with 32 experts, 4 a token, in 16 layers, and a
+// generated routing of 128 experts, 8 a token, in 24 layers, of which 30 % repeat the last token's and an
+// eighth takes 40 %. They differ by at most 10 points from it; evenly random routing is far below.
+var usualCurve = policy.Trace{Curve: []policy.Point{
+	{Share: 0.02, Hits: 0.10}, {Share: 0.04, Hits: 0.20}, {Share: 0.08, Hits: 0.36}, {Share: 0.12, Hits: 0.47}, {Share: 0.16, Hits: 0.545},
+	{Share: 0.24, Hits: 0.655}, {Share: 0.33, Hits: 0.735}, {Share: 0.5, Hits: 0.84}, {Share: 0.75, Hits: 0.935}, {Share: 1, Hits: 1}}}
 
 // Budgets are the devices with what Heft may keep on each: the user's limits, and for the
 // cpu without one what the host has available. From 1 GiB up, the cpu's limit includes the

@@ -154,7 +154,7 @@ func expertLayers(skeleton *meta.Model) (layers []policy.Layer) {
 // expertHits returns the predicted share of hits by the share of experts that a cache has room for.
 func (o *Options) expertHits() func(share float64) float64 {
 	if o.Routing == nil {
-		return usualHits
+		return usualCurve.Hits
 	}
 	return o.Routing.trace.Hits
 }

@@ -195,3 +195,67 @@ func wanderAlone(t *testing.T, m *dispatch.Model, passes int) {
 	}
 	s.Free()
 }
+
+// TestRoutingIsKeptWhileServing: only bench --trace kept one, so plans of models that were served for
+// days predicted hits from the usual curve. Close keeps a short recording, a damaged file is an error,
+// and a plan says what it predicts from.
+func TestRoutingIsKeptWhileServing(t *testing.T) {
+	dir, folder := mixtureFolder(t, 77), filepath.Join(t.TempDir(), "kept")
+	skeleton, checkpoint := open(t, dir)
+	o := dispatch.Options{Threads: 2, Context: 128, MaxBatchTokens: 32, MaxSequences: 3}
+	failed := func(err error) { t.Error(err) }
+	serve := func(passes int) {
+		m, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU}), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.KeepRouting(folder, failed)
+		wander(t, m, passes)
+		m.Close()
+	}
+	path := dispatch.RoutingFile(folder, skeleton)
+	if serve(3); exists(path) {
+		t.Error("a routing of 3 passes was kept")
+	}
+	serve(300)
+	routing, err := dispatch.ReadRouting(path, skeleton)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := routing.Passes(); n < 200 {
+		t.Errorf("the kept routing has %d passes, want the 300 that were run or so", n)
+	}
+	need, err := dispatch.EstimateMemory(skeleton, o, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least - dispatch.RuntimeBytes)}}
+	usual, _, err := dispatch.Plan(skeleton, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Routing = routing
+	plan, _, err := dispatch.Plan(skeleton, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("%d recorded passes", routing.Passes()); plan.ExpertHitsFrom != want || usual.ExpertHitsFrom == want || usual.ExpertHitsFrom == "" {
+		t.Errorf("hits are predicted from %q, and without a routing from %q", plan.ExpertHitsFrom, usual.ExpertHitsFrom)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 1
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dispatch.ReadRouting(path, skeleton); err == nil {
+		t.Error("a damaged routing was read")
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -85,7 +85,7 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "\n%sKV cache of %d tokens; a request may have up to %d\n%s%s%s%s",
-		plan.Explain(), o.KVTokens, o.MaxModelLen, fitLine(report.FitsWith), predictedLine(report.Predicted)+helpLine(report), unreadLine(skeleton)+warningLines(plan.Warnings),
+		plan.Explain(), o.KVTokens, o.MaxModelLen, hitsLine(plan)+fitLine(report.FitsWith), predictedLine(report.Predicted)+helpLine(report), unreadLine(skeleton)+warningLines(plan.Warnings),
 		hitsTable(o.Routing, curve))
 	return err
 }
@@ -125,6 +125,15 @@ func predict(report *dispatch.Report, skeleton *meta.Model, asked dispatch.Optio
 	report.Probed = &speeds
 	report.Predicted = dispatch.Predict(skeleton, report.Plan, dtype, speeds)
 	report.Helps = dispatch.WhatHelps(skeleton, asked, report.Plan, dtype, speeds)
+}
+
+// hitsLine says how many experts the plan expects to find in their cache, and why.
+func hitsLine(plan devicemap.Plan) string {
+	if plan.ExpertCacheBytes == 0 {
+		return ""
+	}
+	return fmt.Sprintf("experts: a cache of %s is expected to hold %.0f %% of the requested ones, by %s\n",
+		devicemap.FormatSize(plan.ExpertCacheBytes), 100*plan.ExpertHitRate, plan.ExpertHitsFrom)
 }
 
 // fitLine names the flags with which all weights stay in memory, each alone.

@@ -252,6 +252,7 @@ func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 	}
 	if err == nil {
 		s.model.TuneReads(ctx, measurementsDir(c.CacheDir))
+		s.model.KeepRouting(measurementsDir(c.CacheDir), func(err error) { slog.Warn("the routing is not kept for later plans: " + err.Error()) })
 		s.model.Warm(ctx) // beside what is left
 		err = <-read
 	}

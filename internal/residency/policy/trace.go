@@ -28,6 +28,7 @@ type Recorder struct {
 	layers   []Layer
 	steps    []recorded
 	segments []int32
+	full     bool
 }
 
 type recorded struct{ layer, end int32 }
@@ -39,13 +40,18 @@ func NewRecorder(layers []Layer, segments int) *Recorder {
 
 // Record adds a request. It allocates nothing.
 func (r *Recorder) Record(layer int, segments []int32) {
-	if len(r.steps) == cap(r.steps) || len(r.segments)+len(segments) > cap(r.segments) {
-		r.steps = r.steps[:len(r.steps):len(r.steps)] // the trace has no gaps
-		return
+	if r.full = r.full || len(r.steps) == cap(r.steps) || len(r.segments)+len(segments) > cap(r.segments); r.full {
+		return // the trace has no gaps
 	}
 	r.segments = append(r.segments, segments...)
 	r.steps = append(r.steps, recorded{int32(layer), int32(len(r.segments))})
 }
+
+// Full reports whether the recorder has dropped a request.
+func (r *Recorder) Full() bool { return r.full }
+
+// Reset forgets what was recorded.
+func (r *Recorder) Reset() { r.steps, r.segments, r.full = r.steps[:0], r.segments[:0], false }
 
 // Trace returns what was recorded. It shares the recorder's memory.
 func (r *Recorder) Trace() *Trace {
