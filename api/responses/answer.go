@@ -200,7 +200,7 @@ func (a *answer) end(ctx context.Context, w http.ResponseWriter, err error) erro
 	sent := a.builder.end()
 	if a.run != nil {
 		a.run.end(r, func() {
-			if r.Status != failed || a.out != nil { // the client knows no id of another failure
+			if a.out != nil || err == nil || stopped { // else the client does not know the id
 				a.server.save(a.owner, &record{r, a.items, a.builder.pieces, a.encrypt})
 			}
 		})

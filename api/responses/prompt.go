@@ -107,7 +107,7 @@ func (q *request) truncated(ctx context.Context) error {
 // inputError gives errors about messages and tools of chat completions the names of this API.
 func inputError(err error) error {
 	var own *wire.Error
-	if !errors.As(err, &own) {
+	if err == nil || !errors.As(err, &own) {
 		return err
 	}
 	e := *own

@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,7 +61,7 @@ func (s *Server) load(ctx context.Context, id string) (*record, error) {
 func (s *Server) save(owner string, r *record) {
 	b, err := encode(r)
 	if err == nil {
-		err = s.store.Put(owner, r.Response.ID, b)
+		err = s.store.Put(owner, r.Response.ID, bytes.Clone(b)) // without the room for more that b has
 	}
 	if err == nil {
 		return
@@ -71,11 +72,14 @@ func (s *Server) save(owner string, r *record) {
 	}
 }
 
-// items are all items of a record, oldest first.
+// items are all items of a record, oldest first. A call whose arguments broke off is not one: nothing can be
+// made of it.
 func (r *record) items() []*inputItem {
 	all := slices.Clone(r.Input)
 	for _, o := range r.Response.Output {
-		all = append(all, o.input())
+		if o.Type != typeCall || o.Status == completed {
+			all = append(all, o.input())
+		}
 	}
 	return all
 }

@@ -33,6 +33,9 @@ func (s *Server) decode(ctx context.Context, f *wire.Fields, m *generate.Model) 
 	if f.Err() != nil {
 		return nil, f.Err()
 	}
+	if err := keep(ctx, f); err != nil {
+		return nil, err
+	}
 	earlier, err := s.history(ctx, q)
 	if err != nil {
 		return nil, err
@@ -40,7 +43,22 @@ func (s *Server) decode(ctx context.Context, f *wire.Fields, m *generate.Model) 
 	if err := s.converse(ctx, q, earlier); err != nil {
 		return nil, err
 	}
-	return q, m.Constrain(ctx, &q.Request)
+	q.conversation.Messages, q.conversation.Tools = nil, nil // they are in the prompt
+	return q, inputError(m.Constrain(ctx, &q.Request))
+}
+
+// keptCopies is how often the input of a request is in memory until it is answered: as items, and in JSON
+// that is stored.
+const keptCopies = 4
+
+// keep reserves memory for what a response keeps of its request.
+func keep(ctx context.Context, f *wire.Fields) error {
+	n := 0
+	for _, name := range []string{"input", "instructions", "tools", "text", "metadata", "tool_choice"} {
+		raw, _ := f.Raw(name)
+		n += keptCopies * len(raw)
+	}
+	return wire.ClaimOf(ctx).Keep(n)
 }
 
 // decodeRequest reads the fields of a request. The error is kept in f.
