@@ -50,11 +50,20 @@ func (s *Server) load(ctx context.Context, id string) (*record, error) {
 		return nil, err
 	}
 	var r record
-	if err := json.Unmarshal(b, &r); err != nil {
+	if err := json.Unmarshal(b, &r); err != nil || !r.whole() {
 		slog.Warn("a stored response cannot be read", "id", id, "reason", err)
 		return nil, store.ErrNotFound
 	}
 	return &r, nil
+}
+
+// whole reports whether a record has what others rely on. A file that has its right hash may be of another
+// version.
+func (r *record) whole() bool {
+	if r.Response == nil || slices.Contains(r.Input, nil) || slices.Contains(r.Response.Output, nil) {
+		return false
+	}
+	return r.Response.Status != failed || r.Response.Error != nil
 }
 
 // save stores a record. A response that cannot be stored says so in its field store.

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// ask sends a request and returns the answer's object.
+func (p *process) ask(t *testing.T, method, path, body string) (int, map[string]any) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, p.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	b, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v map[string]any
+	if err := json.Unmarshal(b, &v); err != nil {
+		t.Fatalf("%s %s: %d %s", method, path, answer.StatusCode, b)
+	}
+	return answer.StatusCode, v
+}
+
+// TestStoredResponsesSurviveAKilledServer: with --store DIR; a file that is damaged is skipped with a line.
+func TestStoredResponsesSurviveAKilledServer(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	p := start(t, "--store", dir)
+	var ids []string
+	previous := "null"
+	for range 3 {
+		status, r := p.ask(t, "POST", "/v1/responses", fmt.Sprintf(`{"input": "Hi", "max_output_tokens": 5, "temperature": 0, "previous_response_id": %s}`, previous))
+		if status != 200 {
+			t.Fatalf("%d %v", status, r)
+		}
+		ids = append(ids, r["id"].(string))
+		previous = fmt.Sprintf("%q", r["id"])
+	}
+	want := fmt.Sprint(p.ask(t, "GET", "/v1/responses/"+ids[2], ""))
+	if err := p.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-p.end
+	damaged := ""
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err == nil && strings.Contains(string(b), `"id":"`+ids[0]) && !strings.Contains(string(b), ids[1]) {
+			damaged = path
+			err = os.WriteFile(path, b[:len(b)/2], 0o600)
+		}
+		return err
+	})
+	if err != nil || damaged == "" {
+		t.Fatalf("the file of %s: %q, %v", ids[0], damaged, err)
+	}
+
+	p = start(t, "--store", dir, "--store-limit", "1MiB")
+	if got := fmt.Sprint(p.ask(t, "GET", "/v1/responses/"+ids[2], "")); got != want {
+		t.Errorf("retrieved %s, want %s", got, want)
+	}
+	if status, r := p.ask(t, "GET", "/v1/responses/"+ids[0], ""); status != 404 {
+		t.Errorf("the damaged one: %d %v", status, r)
+	}
+	if status, r := p.ask(t, "POST", "/v1/responses", fmt.Sprintf(`{"input": "Hi", "previous_response_id": %q}`, ids[2])); status != 400 || !strings.Contains(fmt.Sprint(r), ids[0]) {
+		t.Errorf("after a conversation whose beginning is damaged: %d %v", status, r)
+	}
+	if err := p.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-p.end
+	if log := p.log.String(); !strings.Contains(log, "damaged") || !strings.Contains(log, filepath.Base(damaged)) {
+		t.Errorf("the log does not name %s:\n%s", damaged, log)
+	}
+}
+
+func TestFlagsOfTheStoreAreChecked(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"--store-limit", "lots"}, {"--store-limit", "0"}, {"--store", file}} {
+		if status, _, stderr := invoke(append(args, "--port", "0")...); status != 2 || !strings.Contains(stderr, "--store") {
+			t.Errorf("serve %v: status %d, %s", args, status, stderr)
+		}
+	}
+}
