@@ -229,3 +229,27 @@ func readAll(t *testing.T, r *http.Response) string {
 	}
 	return string(b)
 }
+
+// TestResponsesThatFail: before the stream begins with a status, then with an error and the failed response.
+func TestResponsesThatFail(t *testing.T) {
+	body := obj{"input": "Hi", "max_output_tokens": 50, "ignore_eos": true}
+	s := serve(t, generatetest.Spoken(t, failing(3), engine.Options{}))
+	if status, e := s.object("POST", responsesPath, body); status != 500 || !strings.Contains(at(e, "error", "message").(string), "ends early") {
+		t.Errorf("at once: %d %v", status, e)
+	}
+	s = serve(t, generatetest.Spoken(t, failing(3), engine.Options{}))
+	events := s.events(body)
+	n := len(events)
+	if n < 5 || events[n-2].name != "error" || events[n-1].name != "response.failed" {
+		t.Fatalf("events %v", names(events))
+	}
+	r := events[n-1].data["response"].(map[string]any)
+	checkResource(t, r)
+	if r["status"] != "failed" || !strings.Contains(at(r, "error", "message").(string), "ends early") || at(r, "output", 0, "status") != "incomplete" ||
+		events[n-2].data["message"] != at(r, "error", "message") || events[n-2].data["code"] != "server_error" {
+		t.Errorf("the error %v, the response %v", events[n-2].data, r)
+	}
+	if status, again := s.object("GET", responsesPath+"/"+r["id"].(string), nil); status != 200 || !reflect.DeepEqual(again, r) {
+		t.Errorf("retrieved: %d %v", status, again)
+	}
+}

@@ -1,5 +1,6 @@
 """Uses a server as users of the official OpenAI client do. Called by check-openai-client.sh."""
 import re, signal, subprocess, sys, threading
+from typing import Literal
 
 import openai
 
@@ -81,6 +82,48 @@ def tools(client, name):
             lambda: client.chat.completions.create(model=name, messages=HELLO, tools=[{"type": "function", "function": {}}]))
 
 
+def responses(client, name):
+    r = client.responses.create(model=name, input="Hi", max_output_tokens=8, temperature=0)
+    said = r.output_text
+    expect("response", r.status in ("completed", "incomplete") and said and r.usage.total_tokens == r.usage.input_tokens + r.usage.output_tokens <= r.usage.input_tokens + 8, r)
+    expect("response, retrieved", client.responses.retrieve(r.id) == r)
+    expect("response: its input", [i.content[0].text for i in client.responses.input_items.list(r.id)] == ["Hi"])
+    events = list(client.responses.create(model=name, input="Hi", max_output_tokens=8, temperature=0, stream=True))
+    expect("response, streamed, says the same", "".join(e.delta for e in events if e.type == "response.output_text.delta") == said, events)
+    expect("response, streamed: the events are numbered", [e.sequence_number for e in events] == list(range(len(events))), events)
+    again = list(client.responses.retrieve(events[0].response.id, stream=True, starting_after=2))
+    expect("response, streamed again", again == events[3:], again)
+    with client.responses.stream(model=name, input="Hi", temperature=0) as stream:
+        for _ in stream:
+            pass
+        final = stream.get_final_response()
+    expect("responses.stream", final.status == "completed" and final.output_text, final)
+    second = client.responses.create(model=name, input="And you?", previous_response_id=final.id, max_output_tokens=4)
+    expect("response after another", second.usage.input_tokens > r.usage.input_tokens and second.previous_response_id == final.id, second)
+    refused("a response after none", openai.BadRequestError, "previous_response_not_found", lambda: client.responses.create(model=name, input="Hi", previous_response_id="resp_x"))
+    client.responses.delete(r.id)
+    refused("a deleted response", openai.NotFoundError, None, lambda: client.responses.retrieve(r.id))
+    expect("a response that has ended, cancelled", client.responses.cancel(second.id).id == second.id)
+    refused("a response in the background", openai.BadRequestError, None, lambda: client.responses.create(model=name, input="Hi", background=True))
+    refused("a hosted tool", openai.BadRequestError, None, lambda: client.responses.create(model=name, input="Hi", tools=[{"type": "web_search"}]))
+
+
+def parsed_responses(client, name):
+    import pydantic
+
+    class Place(pydantic.BaseModel):
+        city: Literal["Oslo", "Rome"]
+        hot: bool
+
+    r = client.responses.parse(model=name, input="Where?", text_format=Place)
+    expect("responses.parse", isinstance(r.output_parsed, Place), r)
+    with client.responses.stream(model=name, input="Where?", text_format=Place) as stream:
+        r = stream.get_final_response()
+    expect("responses.parse, streamed", isinstance(r.output_parsed, Place), r)
+    r = client.responses.create(model=name, input="Hi", max_output_tokens=4, include=["message.output_text.logprobs"], top_logprobs=2)
+    expect("response: logprobs", [len(p.top_logprobs) for p in r.output[0].content[0].logprobs] == [2] * 4, r)
+
+
 def completions(client, name):
     r = client.completions.create(model=name, prompt="The boat", max_tokens=6, temperature=0, logprobs=2, echo=True)
     c = r.choices[0]
@@ -112,6 +155,8 @@ def main():
         chats(client, name)
         tools(client, name)
         completions(client, name)
+        responses(client, name)
+        parsed_responses(client, name)
         errors(client, name, url)
         client.close()
     except BaseException:

@@ -99,11 +99,85 @@ def openai_loop(stream):
     raise AssertionError("the loop does not end")
 
 
+RESPONSES_TOOL = {"type": "function", "name": "get_weather", "description": "Get the weather of a city.", "strict": False,
+                  "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}
+
+
+def responses_loop(stream, stored):
+    """/v1/responses, with the conversation in the server's store or sent each time."""
+    from openai import OpenAI
+
+    weather = Weather()
+    client = OpenAI(base_url=BASE, api_key=KEY)
+    items, previous = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": ASK}], None
+    for _ in range(4):
+        request = {"model": MODEL, "input": items, "tools": [RESPONSES_TOOL], "temperature": 0, "store": stored, "previous_response_id": previous}
+        if stream:
+            with client.responses.stream(**request) as events:
+                response = events.get_final_response()
+        else:
+            response = client.responses.create(**request)
+        calls = [item for item in response.output if item.type == "function_call"]
+        if not calls:
+            return weather.check(response.output_text)
+        outputs = [{"type": "function_call_output", "call_id": c.call_id, "output": weather.look(**json.loads(c.arguments))} for c in calls]
+        if stored:
+            items, previous = outputs, response.id
+        else:
+            items = items + [item.model_dump(exclude_none=True, exclude={"parsed_arguments"}) for item in response.output] + outputs
+    raise AssertionError("the loop does not end")
+
+
+def langchain_responses(stream):
+    from langchain_core.messages import HumanMessage, ToolMessage
+    from langchain_openai import ChatOpenAI
+
+    weather = Weather()
+    model = ChatOpenAI(model=MODEL, base_url=BASE, api_key=KEY, temperature=0, use_responses_api=True).bind_tools([RESPONSES_TOOL])
+    messages = [HumanMessage(ASK)]
+    for _ in range(4):
+        if stream:
+            message = None
+            for chunk in model.stream(messages):
+                message = chunk if message is None else message + chunk
+        else:
+            message = model.invoke(messages)
+        if not message.tool_calls:
+            return weather.check(message.text if isinstance(message.text, str) else message.text())
+        messages.append(message)
+        for call in message.tool_calls:
+            messages.append(ToolMessage(weather.look(**call["args"]), tool_call_id=call["id"]))
+    raise AssertionError("the loop does not end")
+
+
+def pydantic_responses(stream):
+    from pydantic_ai import Agent
+    from pydantic_ai.models.openai import OpenAIResponsesModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    weather = Weather()
+    agent = Agent(OpenAIResponsesModel(MODEL, provider=OpenAIProvider(base_url=BASE, api_key=KEY)), model_settings={"temperature": 0}, instructions="Be brief.")
+
+    @agent.tool_plain
+    def get_weather(city: str) -> str:
+        """Get the weather of a city."""
+        return weather.look(city)
+
+    async def streamed():
+        async with agent.run_stream(ASK) as result:
+            return await result.get_output()
+
+    weather.check(asyncio.run(streamed()) if stream else agent.run_sync(ASK).output)
+
+
 def main():
     failed = 0
-    for package, check in (("openai", openai_loop), ("langgraph", langgraph_agent), ("pydantic-ai-slim", pydantic_agent)):
+    clients = (("openai", "", openai_loop), ("langgraph", "", langgraph_agent), ("pydantic-ai-slim", "", pydantic_agent),
+               ("openai", ", responses stored", lambda stream: responses_loop(stream, True)), ("openai", ", responses", lambda stream: responses_loop(stream, False)),
+               ("langchain-openai", ", responses", langchain_responses), ("pydantic-ai-slim", ", responses", pydantic_responses))
+    for package, how, check in clients:
         for stream in (False, True):
-            name = f"{package} {importlib.metadata.version(package)}{', streamed' if stream else ''}"
+            name = f"{package} {importlib.metadata.version(package)}{how}{', streamed' if stream else ''}"
             try:
                 check(stream)
                 print(f"ok   {name}")

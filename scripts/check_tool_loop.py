@@ -236,6 +236,21 @@ def loop(server, content):
     return check(second["finish_reason"] == "stop" and (second["message"]["content"] or "").strip() == ANSWER, f"the second leg answers {content or 'without content'}", second) and good
 
 
+def responses_loop(server):
+    """One tool loop over /v1/responses, with the conversation in the server's store."""
+    function = tools(random.Random(11))[0]["function"]
+    model = server.get("/v1/models")["data"][0]["id"]
+    request = {"model": model, "instructions": "Be brief.", "tools": [{"type": "function", **function}], "max_output_tokens": 200}
+    first = server.post("/v1/responses", request | {"input": "What is the weather in Oslo?"})
+    calls = [item for item in first["output"] if item["type"] == "function_call"]
+    if not check(first["status"] == "completed" and len(calls) == 1 and json.loads(calls[0]["arguments"]) == {"city": "Oslo"}, "a response calls a tool", first):
+        return False
+    output = {"type": "function_call_output", "call_id": calls[0]["call_id"], "output": "sunny"}
+    second = server.post("/v1/responses", request | {"input": [output], "previous_response_id": first["id"]})
+    said = "".join(part["text"] for item in second["output"] if item["type"] == "message" for part in item["content"])
+    return check(second["status"] == "completed" and said.strip() == ANSWER, "the next response answers", second)
+
+
 def main():
     serve, train, template, folder, command = sys.argv[1], sys.argv[2], sys.argv[3], pathlib.Path(sys.argv[4]), sys.argv[5:]
     folder.mkdir(parents=True, exist_ok=True)
@@ -256,6 +271,7 @@ def main():
             env = os.environ | {"OPENAI_BASE_URL": server.url + "/v1", "OPENAI_API_KEY": "none", "HEFT_MODEL": server.get("/v1/models")["data"][0]["id"]}
             sys.exit(subprocess.run(command, env=env, check=False).returncode)
         results = [loop(server, content) for content in ({"content": None}, {}, {"content": ""})]
+        results.append(responses_loop(server))
     finally:
         server.stop()
     sys.exit(0 if all(results) else 1)
