@@ -34,9 +34,7 @@ type gemma struct {
 
 // readGemma reads it; the caps are the defaults of a missing field, null means none.
 func (d *decoder) readGemma(f *fields, softcap, headCap float64) *gemma {
-	if f.bool("use_bidirectional_attention", false) {
-		f.fail("use_bidirectional_attention", "attention to later tokens is not supported")
-	}
+	f.causalOnly()
 	return &gemma{
 		bias:    f.bool("attention_bias", false),
 		scale:   rootScale(f.positive("query_pre_attn_scalar", 256)),

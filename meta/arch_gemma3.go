@@ -9,12 +9,13 @@ func gemma3(f *fields, b *Builder) {
 	g := d.readGemma(f, 0, 0)
 	pattern := f.size("sliding_window_pattern", 6)
 	sliding := d.sliding(f, func(i int) bool { return (i+1)%pattern != 0 })
-	full, local := d.gemma3Ropes(f)
+	full, local := f.layerRopes(ropeDefaults{theta: 1e6, headDim: d.headDim, context: d.context},
+		ropeDefaults{theta: 10000, thetaField: "rope_local_base_freq", headDim: d.headDim, context: d.context})
 	d.rope = full
 
 	w := g.wiring(d)
 	w.modelClass = "Gemma3TextModel"
-	w.rotary = func(b *Builder) { gemma3Rotary(b, sliding, full, local) }
+	w.rotary = func(b *Builder) { b.layerRotary("Gemma3RotaryEmbedding", sliding, full, local) }
 	d.causalLM(f, b, w, func(b *Builder, i int) {
 		rope := full
 		if sliding[i] {
@@ -27,26 +28,9 @@ func gemma3(f *fields, b *Builder) {
 	})
 }
 
-// gemma3Ropes reads the two ropes. Published files have one scaling, for full layers
-// alone, and a theta for each; transformers 5 nests them by layer type.
-func (d *decoder) gemma3Ropes(f *fields) (full, local *RopeSpec) {
-	def := ropeDefaults{theta: 1e6, headDim: d.headDim, context: d.context}
-	var fullParams, localParams *fields
-	if p := f.object("rope_parameters"); p != nil {
-		fullParams, localParams = p.object("full_attention"), p.object("sliding_attention")
-	}
-	if p := f.object("rope_scaling"); p != nil {
-		fullParams = p
-	}
-	full = f.ropeFrom(fullParams, true, def)
-	def.theta, def.thetaField = 10000, "rope_local_base_freq"
-	return full, f.ropeFrom(localParams, true, def)
-}
-
-// gemma3Rotary adds the module that holds the frequencies of the kinds of layers that
-// there are.
-func gemma3Rotary(b *Builder, sliding []bool, full, local *RopeSpec) {
-	c := b.Child("rotary_emb", "Gemma3RotaryEmbedding")
+// layerRotary adds the module that holds the frequencies of the kinds of layers that there are.
+func (b *Builder) layerRotary(class string, sliding []bool, full, local *RopeSpec) {
+	c := b.Child("rotary_emb", class)
 	for _, kind := range []struct {
 		name    string
 		sliding bool

@@ -8,15 +8,19 @@ func olmo2(f *fields, b *Builder) {
 		context: 2048, eps: 1e-5, act: "silu", rope: ropeDefaults{theta: 10000},
 	})
 	bias := f.bool("attention_bias", false)
-	block := BlockSpec{
-		Attention: "self_attn", PostAttentionNorm: "post_attention_layernorm",
-		MLP: "mlp", PostMLPNorm: "post_feedforward_layernorm",
-	}
-	d.causalLM(f, b, wiring{block: block}, func(b *Builder, i int) {
+	d.causalLM(f, b, wiring{block: postNorm()}, func(b *Builder, i int) {
 		a := d.attention(b, bias, bias, AttentionSpec{Layer: i, QNorm: "q_norm", KNorm: "k_norm"})
 		d.norm(a, "q_norm", d.heads*d.headDim)
 		d.norm(a, "k_norm", d.kvHeads*d.headDim)
 		d.gatedMLP(b, "mlp", d.inner, false)
 		d.norms(b, "post_attention_layernorm", "post_feedforward_layernorm")
 	})
+}
+
+// postNorm is a block whose norms come after attention and MLP.
+func postNorm() BlockSpec {
+	return BlockSpec{
+		Attention: "self_attn", PostAttentionNorm: "post_attention_layernorm",
+		MLP: "mlp", PostMLPNorm: "post_feedforward_layernorm",
+	}
 }

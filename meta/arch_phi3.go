@@ -11,12 +11,7 @@ func phi3(f *fields, b *Builder) {
 	window := f.window("sliding_window", 0)
 	d.causalLM(f, b, wiring{block: preNorm()}, func(b *Builder, i int) {
 		d.phi3Attention(b, AttentionSpec{Layer: i, Window: window})
-		m := b.Child("mlp", "Phi3MLP").Runs(KindMLP, &MLPSpec{
-			Fused: "gate_up_proj", FusedOrder: GateHalves, Down: "down_proj", Act: d.act.act,
-		})
-		m.Linear("gate_up_proj", d.hidden, 2*d.inner, false)
-		m.Linear("down_proj", d.inner, d.hidden, false)
-		m.Activation("activation_fn", d.act.class, d.act.act)
+		d.fusedMLP(b)
 		d.norms(b, "input_layernorm", "post_attention_layernorm")
 		b.Dropout("resid_attn_dropout")
 		b.Dropout("resid_mlp_dropout")
@@ -29,4 +24,14 @@ func (d *decoder) phi3Attention(b *Builder, spec AttentionSpec) {
 	a := b.Child("self_attn", "Phi3Attention").Runs(KindAttention, s)
 	a.Linear("o_proj", d.heads*d.headDim, d.hidden, false)
 	a.Linear("qkv_proj", d.hidden, (d.heads+2*d.kvHeads)*d.headDim, false)
+}
+
+// fusedMLP adds an MLP with gate and up in one projection.
+func (d *decoder) fusedMLP(b *Builder) {
+	m := b.Child("mlp", d.mlpClass).Runs(KindMLP, &MLPSpec{
+		Fused: "gate_up_proj", FusedOrder: GateHalves, Down: "down_proj", Act: d.act.act,
+	})
+	m.Linear("gate_up_proj", d.hidden, 2*d.inner, false)
+	m.Linear("down_proj", d.inner, d.hidden, false)
+	m.Activation("activation_fn", d.act.class, d.act.act)
 }

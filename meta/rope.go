@@ -1,6 +1,9 @@
 package meta
 
-import "math"
+import (
+	"maps"
+	"math"
+)
 
 // ropeDefaults holds a config class's defaults for its rotary embedding.
 type ropeDefaults struct {
@@ -19,6 +22,11 @@ type ropeDefaults struct {
 // rope reads the rotary embedding: rope_theta and rope_scaling of published configs, or
 // rope_parameters of transformers 5. As in transformers, a rope_scaling that is not empty wins.
 func (f *fields) rope(def ropeDefaults) *RopeSpec {
+	return f.ropeFrom(f.ropeParameters(def), false, def)
+}
+
+// ropeParameters returns the object with the parameters of the rotary embedding, or nil.
+func (f *fields) ropeParameters(def ropeDefaults) *fields {
 	p := f.object("rope_scaling")
 	if p == nil {
 		p = f.object("rope_parameters")
@@ -26,7 +34,25 @@ func (f *fields) rope(def ropeDefaults) *RopeSpec {
 	if p == nil && def.scaling != nil {
 		p = &fields{at: "rope_parameters.", values: def.scaling, errs: f.errs}
 	}
-	return f.ropeFrom(p, false, def)
+	return p
+}
+
+// layerRopes reads the ropes of layers with full attention and of those with a window. Published
+// files have one scaling, for full layers alone; transformers 5 nests them by layer type.
+func (f *fields) layerRopes(full, local ropeDefaults) (*RopeSpec, *RopeSpec) {
+	var fullParams, localParams *fields
+	if p := f.object("rope_parameters"); p != nil {
+		fullParams, localParams = p.object("full_attention"), p.object("sliding_attention")
+	}
+	if p := f.object("rope_scaling"); p != nil {
+		fullParams = p
+		if !p.has("rope_type") { // the reference merges it into parameters that have this field
+			values := maps.Clone(p.values)
+			values["rope_type"] = "default"
+			fullParams = &fields{at: p.at, values: values, errs: p.errs}
+		}
+	}
+	return f.ropeFrom(fullParams, true, full), f.ropeFrom(localParams, true, local)
 }
 
 // ropeFrom reads a rotary embedding with its parameters in p, which may be nil. nested says that

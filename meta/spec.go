@@ -75,13 +75,14 @@ type AttentionSpec struct {
 	Fused             string
 	FusedOrder        FusedOrder
 	Out               string
-	QNorm, KNorm      string  // norms before rope; a norm as wide as one head is applied per head
-	Scale             float32 // multiplies q·k
-	Window            int     // a token sees itself and Window-1 before it; 0: all
-	Softcap           float32 // of the scores; 0: none
-	Sinks             string  // Param: one extra logit per head that takes no value
-	Rope              *RopeSpec
-	MLA               *MLASpec // set for multi-head latent attention
+	QNorm, KNorm      string    // norms before rope; a norm as wide as one head is applied per head
+	Scale             float32   // multiplies q·k
+	Window            int       // a token sees itself and Window-1 before it; 0: all
+	Softcap           float32   // of the scores; 0: none
+	Sinks             string    // Param: one extra logit per head that takes no value
+	Rope              *RopeSpec // nil: none
+	QueryRope         *RopeSpec // of queries, if it differs from that of keys
+	MLA               *MLASpec  // set for multi-head latent attention
 }
 
 // FusedOrder is the row layout of a fused q/k/v projection.
@@ -118,6 +119,11 @@ type RopeSpec struct {
 	NoTruncate              bool      // yarn
 	AttentionFactor         float64   // yarn, longrope; 0 means the formula
 	ShortFactor, LongFactor []float64 // longrope
+
+	// Growth > 0 multiplies position p by 1 + Growth·ln(1 + ⌊p/GrowthEvery⌋): longer contexts get
+	// sharper attention.
+	Growth      float64
+	GrowthEvery int
 }
 
 // RopeType selects the formula of the frequencies.

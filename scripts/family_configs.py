@@ -226,7 +226,115 @@ def kimi_k25(R):
     return wrap("kimi_k25", t, vision, "dtype" in t, projection_hidden_size=8, **tie)
 
 
+# Text models.
+
+def kinds_of(R, n):
+    """The types of n layers, both of them among the first two."""
+    first = R.choice([["full_attention", "sliding_attention"], ["sliding_attention", "full_attention"]])
+    return first + [R.choice(first) for _ in range(n - 2)]
+
+
+def glm4(R, model_type="glm4"):
+    c = llama(R, model_type, head_dim=False, dims=(8, 12, 16))
+    c.update(head_dim=R.choice([8, 12, 16]), attention_bias=R.random() < 0.5)
+    if R.random() < 0.5:
+        (c["rope_parameters"] if "rope_parameters" in c else c)["partial_rotary_factor"] = R.choice([0.5, 1.0])
+    return c
+
+
+def smollm3(R):
+    c = llama(R, "smollm3")
+    c["num_hidden_layers"] = R.choice([3, 4])
+    c.update(attention_bias=R.random() < 0.3, mlp_bias=R.random() < 0.3)
+    form = R.choice(["list", "interval"])
+    if form == "list":
+        c["no_rope_layers"] = [1, 0] + [R.choice([0, 1]) for _ in range(c["num_hidden_layers"] - 2)]
+    else:
+        c["no_rope_layer_interval"] = R.choice([2, 3])
+    if R.random() < 0.5:
+        c.update(use_sliding_window=True, sliding_window=8)
+        if R.random() < 0.5:
+            c["layer_types"] = kinds_of(R, c["num_hidden_layers"])
+    return c
+
+
+def exaone4(R):
+    c = llama(R, "exaone4")
+    c["num_hidden_layers"] = R.choice([3, 4])
+    c["sliding_window"] = R.choice([8, 8, None])
+    if c["sliding_window"] is None or R.random() < 0.5:
+        c["layer_types"] = kinds_of(R, c["num_hidden_layers"]) if c["sliding_window"] else ["full_attention"] * c["num_hidden_layers"]
+    else:
+        c["sliding_window_pattern"] = R.choice([2, 3])
+    return c
+
+
+def olmo3(R):
+    c = llama(R, "olmo3", head_dim=False)
+    c.update(num_hidden_layers=R.choice([3, 4]), sliding_window=8, attention_bias=R.random() < 0.3)
+    if R.random() < 0.6:
+        c["layer_types"] = kinds_of(R, c["num_hidden_layers"])
+    else:
+        c["num_hidden_layers"] = 4
+    if "rope_parameters" in c:
+        c["rope_parameters"] = dict(full_attention=c["rope_parameters"],
+                                    sliding_attention=dict(rope_type="default", rope_theta=R.choice([500.0, 10000.0])))
+    elif c["rope_scaling"] is None:
+        del c["rope_scaling"]
+    return c
+
+
+def gemma(R):
+    c = llama(R, "gemma", head_dim=False)
+    c.update(head_dim=R.choice([6, 8, 14]), hidden_act=R.choice(["gelu", "gelu_pytorch_tanh"]), attention_bias=R.random() < 0.3)
+    return c
+
+
+def seed_oss(R):
+    c = llama(R, "seed_oss", head_dim=False)
+    c.update(head_dim=R.choice([6, 8, 14]), attention_bias=R.random() < 0.5, attention_out_bias=R.random() < 0.5,
+             mlp_bias=R.random() < 0.3, residual_dropout=0.1, attention_dropout=0.1)
+    return c
+
+
+def ernie4_5(R):
+    c = llama(R, "ernie4_5", head_dim=False)
+    c.update(head_dim=R.choice([6, 8, 14, None]), use_bias=R.random() < 0.5)
+    return c
+
+
+def ministral3(R):
+    v5 = R.random() < 0.7
+    c = common(R, "ministral3", v5)
+    c.update(head_dim=R.choice([6, 8, 14]), sliding_window=R.choice([None, 8]), tie_word_embeddings=R.random() < 0.5)
+    rope = dict(rope_theta=10000.0, rope_type=R.choice(["yarn", "yarn", "default"]), original_max_position_embeddings=R.choice([8, 10]),
+                llama_4_scaling_beta=R.choice([0.1, 0.5]))
+    if rope["rope_type"] == "yarn":
+        rope.update(factor=4.0, mscale=1.0, mscale_all_dim=1.0, beta_fast=32.0, beta_slow=1.0)
+    if v5:
+        c["rope_parameters"] = rope
+    else:
+        c["rope_theta"] = rope.pop("rope_theta")
+        c["rope_scaling"] = rope
+    return c
+
+
+def mistral3_of_ministral(R):
+    t = ministral3(R)
+    return wrap("mistral3", t, PIXTRAL, "dtype" in t, image_token_index=5, spatial_merge_size=2, **untied(t, R))
+
+
 FAMILIES = {
+    "glm": (lambda R: glm4(R, "glm"), [1]),
+    "glm4": (glm4, [1, 2]),
+    "smollm3": (smollm3, [1, 2]),
+    "exaone4": (exaone4, [1, 2]),
+    "olmo3": (olmo3, [1, 2]),
+    "gemma": (gemma, [1]),
+    "seed_oss": (seed_oss, [1]),
+    "ernie4_5": (ernie4_5, [1]),
+    "ministral3": (ministral3, [1, 2]),
+    "mistral3_of_ministral": (mistral3_of_ministral, [1]),
     "llava": (llava, [1]),
     "llava_next": (llava_next, [1]),
     "cohere2": (cohere2, [1, 2]),

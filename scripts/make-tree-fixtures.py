@@ -73,6 +73,8 @@ def values(model):
         for name in ("variance_epsilon", "eps", "scaling", "sliding_window"):
             if isinstance(getattr(m, name, ""), (int, float, type(None))):
                 kept[name] = getattr(m, name)
+        if getattr(m, "is_sliding", True) is False:
+            kept.pop("sliding_window", None)
         if kept:
             out[path] = kept
     return out

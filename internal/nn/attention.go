@@ -16,7 +16,7 @@ type attention struct {
 	out          *linear
 	qNorm, kNorm *norm
 	sinks        param
-	rope         int // table, -1 for none
+	rope, qRope  int // tables of keys and of queries, -1 for none
 	qw, kw, vw   int // widths of queries, keys and values
 }
 
@@ -32,7 +32,7 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 		return nil, at(n.Path, "%d heads over %d of keys and values, of sizes %d and %d", s.Heads, s.KVHeads, s.HeadDim, s.ValueDim)
 	}
 	a := &attention{
-		path: n.Path, spec: s, rope: -1,
+		path: n.Path, spec: s, rope: -1, qRope: -1,
 		qw: s.Heads * s.HeadDim, kw: s.KVHeads * s.HeadDim, vw: s.KVHeads * s.ValueDim,
 	}
 	if err := c.projections(n, a, in); err != nil {
@@ -51,6 +51,12 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 	}
 	if s.Rope != nil {
 		if a.rope, err = c.rope(n.Path, s.Rope, s.HeadDim); err != nil {
+			return nil, err
+		}
+		a.qRope = a.rope
+	}
+	if s.QueryRope != nil {
+		if a.qRope, err = c.rope(n.Path, s.QueryRope, s.HeadDim); err != nil {
 			return nil, err
 		}
 	}
@@ -98,11 +104,8 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 	if c.err != nil {
 		return
 	}
-	if a.rope >= 0 {
-		t := &c.ropes[a.rope]
-		c.backend.Rope(q, s.HeadDim, t.cos, t.sin, s.Rope.Interleaved)
-		c.backend.Rope(k, s.HeadDim, t.cos, t.sin, s.Rope.Interleaved)
-	}
+	c.rotate(a.qRope, q, s.HeadDim)
+	c.rotate(a.rope, k, s.HeadDim)
 	kv := c.in.KV[s.Layer]
 	group := &c.in.Groups[kv.Group]
 	c.backend.StoreKV(kv.KV, k, v, group.Slots)

@@ -67,10 +67,11 @@ func (t *ropeTable) fill(c *Context) error {
 		}
 		w := t.lookup(length)
 		position := float32(c.positions[i])
+		scale := w.scale * growth(t.spec, c.positions[i])
 		for j, inv := range w.inverse[:half] {
 			s, co := math.Sincos(float64(position * inv))
-			cos[i*half+j] = float32(co) * w.scale
-			sin[i*half+j] = float32(s) * w.scale
+			cos[i*half+j] = float32(co) * scale
+			sin[i*half+j] = float32(s) * scale
 		}
 	}
 	t.cos, t.sin = matrix(t.all[0], c.rows, half), matrix(t.all[1], c.rows, half)
@@ -81,6 +82,22 @@ func (t *ropeTable) fill(c *Context) error {
 		return fmt.Errorf("nn: rope: %w", err)
 	}
 	return nil
+}
+
+// growth returns the factor of a position.
+func growth(r *meta.RopeSpec, position int32) float32 {
+	if r.Growth == 0 || int(position) < r.GrowthEvery {
+		return 1
+	}
+	return float32(1 + r.Growth*math.Log(float64(1+int(position)/r.GrowthEvery)))
+}
+
+// rotate applies a rotary embedding to all heads of x in place; table -1 does nothing.
+func (c *Context) rotate(table int, x tensor.Tensor, dim int) {
+	if table >= 0 {
+		t := &c.ropes[table]
+		c.backend.Rope(x, dim, t.cos, t.sin, t.spec.Interleaved)
+	}
 }
 
 func (t *ropeTable) lookup(length int) *waves {

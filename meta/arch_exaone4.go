@@ -1,0 +1,25 @@
+package meta
+
+// exaone4 is Exaone4ForCausalLM: norms after attention and MLP, norms on query and key heads, and,
+// where some layers have a window, rope on those alone.
+func exaone4(f *fields, b *Builder) {
+	d := readDecoder(f, "Exaone4", decoderDefaults{
+		vocab: 102400, hidden: 4096, inner: 16384, layers: 32, heads: 32, kvHeads: 32,
+		context: 2048, eps: 1e-5, act: "silu", rope: ropeDefaults{theta: 10000},
+	})
+	window := f.window("sliding_window", 4096)
+	pattern := 0
+	if window > 0 && !f.has("layer_types") {
+		pattern = f.size("sliding_window_pattern", 4)
+	}
+	sliding := d.sliding(f, func(i int) bool { return pattern > 0 && (i+1)%pattern != 0 })
+	d.causalLM(f, b, wiring{block: postNorm()}, func(b *Builder, i int) {
+		spec := AttentionSpec{Layer: i, Window: windowIf(sliding[i], window)}
+		if window > 0 && !sliding[i] {
+			spec.Rope = noRope
+		}
+		d.qkNormAttention(b, false, spec)
+		d.gatedMLP(b, "mlp", d.inner, false)
+		d.norms(b, "post_attention_layernorm", "post_feedforward_layernorm")
+	})
+}

@@ -1,0 +1,36 @@
+package meta
+
+// glm4 is Glm4ForCausalLM: norms before and after attention and MLP, fused gates, and rope on
+// neighbouring pairs of a part of each head.
+func glm4(f *fields, b *Builder) {
+	d := readDecoder(f, "Glm4", decoderDefaults{
+		vocab: 151552, hidden: 4096, inner: 13696, layers: 40, heads: 32, kvHeads: 2, headDim: 128,
+		context: 131072, eps: 0.00000015625, act: "silu",
+		rope: ropeDefaults{theta: 10000, partial: 0.5, interleaved: true},
+	})
+	bias := f.bool("attention_bias", true)
+	block := BlockSpec{
+		AttentionNorm: "input_layernorm", Attention: "self_attn", PostAttentionNorm: "post_self_attn_layernorm",
+		MLPNorm: "post_attention_layernorm", MLP: "mlp", PostMLPNorm: "post_mlp_layernorm",
+	}
+	d.causalLM(f, b, wiring{block: block}, func(b *Builder, i int) {
+		d.attention(b, bias, false, AttentionSpec{Layer: i})
+		d.fusedMLP(b)
+		d.norms(b, "input_layernorm", "post_attention_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm")
+	})
+}
+
+// glm is GlmForCausalLM: glm4 with norms before attention and MLP alone.
+func glm(f *fields, b *Builder) {
+	d := readDecoder(f, "Glm", decoderDefaults{
+		vocab: 151552, hidden: 4096, inner: 13696, layers: 40, heads: 32, kvHeads: 2, headDim: 128,
+		context: 131072, eps: 0.00000015625, act: "silu",
+		rope: ropeDefaults{theta: 10000, partial: 0.5, interleaved: true},
+	})
+	bias := f.bool("attention_bias", true)
+	d.causalLM(f, b, wiring{block: preNorm()}, func(b *Builder, i int) {
+		d.attention(b, bias, false, AttentionSpec{Layer: i})
+		d.fusedMLP(b)
+		d.norms(b, "input_layernorm", "post_attention_layernorm")
+	})
+}
