@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// deepseek is what the config has beyond a decoder's.
+// deepseek is what the config has beyond a decoder's: latent attention and a mixture. GLM's models
+// share one or both.
 type deepseek struct {
 	*decoder
 	bias        bool
@@ -14,27 +15,36 @@ type deepseek struct {
 	kvRank      int
 	nope, value int // parts of a head
 	scale       float32
-	moe         *MoESpec
-	moeInner    int
-	shared      int // width of the shared experts together
-	denseLayers int
+
+	moe        *MoESpec
+	moeInner   int
+	shared     int   // width of the shared experts together
+	correction DType // of the router's correction; NoDType: that of weights
 }
 
 // deepseekV3 is DeepseekV3ForCausalLM: multi-head latent attention, and after some dense
 // layers a mixture with grouped sigmoid routing and shared experts.
 func deepseekV3(f *fields, b *Builder) {
-	d := readDeepseek(f)
-	layer := func(b *Builder, i int) {
+	d := readDeepseek(f, "DeepseekV3", decoderDefaults{
+		vocab: 129280, hidden: 7168, inner: 18432, layers: 61, heads: 128, context: 4096, eps: 1e-6,
+	}, latentDefaults{qRank: 1536, kvRank: 512, nope: 128, value: 128})
+	d.readMixture(f, mixtureDefaults{inner: 2048, experts: 256, topK: 8, scale: 2.5, groups: 8, topGroups: 4})
+	dense := f.count("first_k_dense_replace", 3, 0, maxLayers)
+	d.causalLMWithNext(f, b, func(b *Builder, i int) {
 		d.latentAttention(b, i)
-		if i < d.denseLayers {
+		if i < dense {
 			d.gatedMLP(b, "mlp", d.inner, false)
 		} else {
 			d.mixture(b)
 		}
 		d.norms(b, "input_layernorm", "post_attention_layernorm")
-	}
+	})
+}
+
+// causalLMWithNext is causalLM for files that may have further layers, which predict several tokens
+// ahead and follow the last one. Heft does not read them.
+func (d *deepseek) causalLMWithNext(f *fields, b *Builder, layer func(b *Builder, index int)) {
 	d.causalLM(f, b, wiring{block: preNorm()}, layer)
-	// Layers that predict several tokens ahead follow the last one in the file.
 	for depth := 1; depth <= 5; depth++ {
 		b.Ignore(fmt.Sprintf("%s.layers.%d", b.tree.textPath(), d.layers) + strings.Repeat(".*", depth))
 	}
@@ -61,44 +71,53 @@ func (d *deepseek) countUnread(b *Builder, layer func(*Builder, int), layers int
 	b.tree.unread = bytes * int64(layers)
 }
 
-func readDeepseek(f *fields) *deepseek {
+// latentDefaults holds a config class's defaults for latent attention.
+type latentDefaults struct{ qRank, kvRank, nope, value int }
+
+// readDeepseek reads a decoder with latent attention.
+func readDeepseek(f *fields, class string, def decoderDefaults, latent latentDefaults) *deepseek {
+	def.headDim, def.headDimField = 64, "qk_rope_head_dim" // what rope turns
+	def.act, def.rope = "silu", ropeDefaults{theta: 10000, interleaved: f.bool("rope_interleave", true)}
 	d := &deepseek{
-		decoder: readDecoder(f, "DeepseekV3", decoderDefaults{
-			vocab: 129280, hidden: 7168, inner: 18432, layers: 61, heads: 128,
-			headDim: 64, headDimField: "qk_rope_head_dim", // what rope turns
-			context: 4096, eps: 1e-6, act: "silu",
-			rope: ropeDefaults{theta: 10000, interleaved: f.bool("rope_interleave", true)},
-		}),
-		bias:        f.bool("attention_bias", false),
-		kvRank:      f.size("kv_lora_rank", 512),
-		nope:        f.count("qk_nope_head_dim", 128, 1, maxHeads),
-		value:       f.count("v_head_dim", 128, 1, maxHeads),
-		moeInner:    f.size("moe_intermediate_size", 2048),
-		denseLayers: f.count("first_k_dense_replace", 3, 0, maxLayers),
+		decoder: readDecoder(f, class, def),
+		bias:    f.bool("attention_bias", false),
+		kvRank:  f.size("kv_lora_rank", latent.kvRank),
+		nope:    f.count("qk_nope_head_dim", latent.nope, 1, maxHeads),
+		value:   f.count("v_head_dim", latent.value, 1, maxHeads),
 	}
 	if !f.null("q_lora_rank") {
-		d.qRank = f.size("q_lora_rank", 1536)
+		d.qRank = f.size("q_lora_rank", latent.qRank)
 	}
-	d.shared = d.moeInner * f.count("n_shared_experts", 1, 1, maxExperts)
 	scale := math.Pow(float64(d.nope+d.headDim), -0.5)
 	if r := d.rope; r.Type == RopeYarn && r.MScaleAllDim != 0 {
 		m := yarnScale(r.Factor, r.MScaleAllDim)
 		scale *= m * m
 	}
 	d.scale = float32(scale)
-	d.readRouting(f)
 	return d
 }
 
-// readRouting reads how experts are chosen.
-func (d *deepseek) readRouting(f *fields) {
-	m := f.experts("n_routed_experts", 256, "num_experts_per_tok", 8)
-	m.Router, m.Experts, m.Shared, m.Correction = "gate", "experts", "shared_experts", "e_score_correction_bias"
+// mixtureDefaults holds a config class's defaults for its mixture.
+type mixtureDefaults struct {
+	inner, experts, topK int
+	scale                float64
+	groups, topGroups    int
+}
+
+// readMixture reads the mixture: how experts are chosen, and their sizes.
+func (d *deepseek) readMixture(f *fields, def mixtureDefaults) {
+	d.moeInner = f.size("moe_intermediate_size", def.inner)
+	d.shared = d.moeInner * f.count("n_shared_experts", 1, 0, maxExperts)
+	m := f.experts("n_routed_experts", def.experts, "num_experts_per_tok", def.topK)
+	m.Router, m.Experts, m.Correction = "gate", "experts", "e_score_correction_bias"
+	if d.shared > 0 {
+		m.Shared = "shared_experts"
+	}
 	m.Score, m.Act = ScoreSigmoid, d.act.act
 	m.Renormalise = f.bool("norm_topk_prob", true)
-	m.Scale = float32(f.positive("routed_scaling_factor", 2.5))
-	m.Groups = f.count("n_group", 8, 1, maxExperts)
-	m.TopGroups = f.count("topk_group", 4, 1, maxExperts)
+	m.Scale = float32(f.positive("routed_scaling_factor", def.scale))
+	m.Groups = f.count("n_group", def.groups, 1, maxExperts)
+	m.TopGroups = f.count("topk_group", def.topGroups, 1, maxExperts)
 	switch {
 	case m.Count%m.Groups != 0 || m.Count/m.Groups < 2:
 		f.fail("n_group", "%d groups of %d experts", m.Groups, m.Count)
@@ -122,7 +141,7 @@ func (d *deepseek) latentAttention(b *Builder, layer int) {
 	if d.qRank > 0 {
 		mla.QDown, mla.QNorm, mla.QUp = "q_a_proj", "q_a_layernorm", "q_b_proj"
 	}
-	a := b.Child("self_attn", "DeepseekV3Attention").Runs(KindAttention, &AttentionSpec{
+	a := b.Child("self_attn", d.class+"Attention").Runs(KindAttention, &AttentionSpec{
 		Layer: layer, Heads: d.heads, KVHeads: d.heads, HeadDim: head, ValueDim: d.value,
 		Out: "o_proj", Scale: d.scale, Rope: d.rope, MLA: mla,
 	})
@@ -148,13 +167,19 @@ func (d *deepseek) latentNorm(b *Builder, name string, dim int) {
 }
 
 func (d *deepseek) mixture(b *Builder) {
-	m := b.Child("mlp", "DeepseekV3MoE").Runs(KindMoE, d.moe)
+	m := b.Child("mlp", d.class+"MoE").Runs(KindMoE, d.moe)
 	m.stackedExperts(d.moe, expertNames{
-		class: "DeepseekV3Experts", gate: "gate_proj", up: "up_proj", down: "down_proj",
+		class: d.class + "Experts", gate: "gate_proj", up: "up_proj", down: "down_proj",
 		each: []string{m.path + ".experts"},
 	}, d.hidden, d.moeInner, d.act)
-	gate := m.Child("gate", "DeepseekV3TopkRouter")
+	gate := m.Child("gate", d.class+"TopkRouter")
 	gate.Param("weight", d.moe.Count, d.hidden)
-	gate.Buffer("e_score_correction_bias", b.tree.dtype, true, d.moe.Count)
-	d.gatedMLP(m, "shared_experts", d.shared, false)
+	correction := d.correction
+	if correction == NoDType {
+		correction = b.tree.dtype
+	}
+	gate.Buffer("e_score_correction_bias", correction, true, d.moe.Count)
+	if d.shared > 0 {
+		d.gatedMLP(m, "shared_experts", d.shared, false)
+	}
 }

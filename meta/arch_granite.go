@@ -9,15 +9,20 @@ func granite(f *fields, b *Builder) {
 	})
 	attentionBias := f.bool("attention_bias", false)
 	mlpBias := f.bool("mlp_bias", false)
-	scale := float32(f.positive("attention_multiplier", 1))
-	w := wiring{block: preNorm(), spec: CausalLMSpec{
-		EmbedScale: float32(f.positive("embedding_multiplier", 1)),
-		LogitScale: float32(1 / f.positive("logits_scaling", 1)),
-	}}
-	w.block.ResidualScale = float32(f.positive("residual_multiplier", 1))
+	w, scale := f.graniteWiring()
 	d.causalLM(f, b, w, func(b *Builder, i int) {
 		d.attention(b, attentionBias, attentionBias, AttentionSpec{Layer: i, Scale: scale})
 		d.gatedMLP(b, "mlp", d.inner, mlpBias)
 		d.norms(b, "input_layernorm", "post_attention_layernorm")
 	})
+}
+
+// graniteWiring reads the multipliers of embeddings, residuals and logits, and that of scores.
+func (f *fields) graniteWiring() (w wiring, scale float32) {
+	w = wiring{block: preNorm(), spec: CausalLMSpec{
+		EmbedScale: float32(f.positive("embedding_multiplier", 1)),
+		LogitScale: float32(1 / f.positive("logits_scaling", 1)),
+	}}
+	w.block.ResidualScale = float32(f.positive("residual_multiplier", 1))
+	return w, float32(f.positive("attention_multiplier", 1))
 }

@@ -19,6 +19,8 @@ type Builder struct {
 	tree *tree
 	node *Module
 	path string
+	// published is the path of this scope's tensors in published files, "" if it is their own.
+	published string
 	// inBlock is set within a decoder block. experts is set for the module that stacks the experts
 	// of spec.
 	inBlock bool
@@ -64,6 +66,9 @@ func (b *Builder) Child(name, class string) *Builder {
 	child := &Module{Name: name, Class: class, NoSplit: class == b.tree.noSplit}
 	b.node.Children = append(b.node.Children, child)
 	scope := &Builder{tree: b.tree, node: child, path: Join(b.path, name), inBlock: b.inBlock || b.node.Kind == KindBlock}
+	if b.published != "" {
+		scope.published = Join(b.published, name)
+	}
 	if spec, ok := b.node.Spec.(*MoESpec); ok && name == spec.Experts {
 		scope.experts = spec
 	}
@@ -88,9 +93,21 @@ func (b *Builder) Runs(kind Kind, spec any) *Builder {
 	return b
 }
 
-// Param adds a parameter that is filled by the checkpoint tensor of its own name.
+// Published sets the path that this scope's tensors have in published files. Files with the names of
+// the tree are read as well.
+func (b *Builder) Published(path string) *Builder {
+	b.published = path
+	return b
+}
+
+// Param adds a parameter that is filled by the checkpoint tensor of its own name, or of its name
+// below the path that [Builder.Published] has set.
 func (b *Builder) Param(name string, shape ...int) *Param {
-	return b.ParamFrom(name, shape, []TensorSource{{Tensor: Join(b.path, name)}})
+	own := []TensorSource{{Tensor: Join(b.path, name)}}
+	if b.published == "" {
+		return b.ParamFrom(name, shape, own)
+	}
+	return b.ParamFrom(name, shape, []TensorSource{{Tensor: Join(b.published, name)}}, own)
 }
 
 // ParamFrom adds a parameter that sources fill. Checkpoints with other names may fill it in another
@@ -114,11 +131,20 @@ func (b *Builder) Tied(name string, p *Param) *Param {
 // Buffer adds a tensor that is not trained. The checkpoint tensor of its own name fills a
 // persistent one.
 func (b *Builder) Buffer(name string, dtype DType, persistent bool, shape ...int) *Buffer {
+	ways := [][]TensorSource{{{Tensor: Join(b.path, name)}}}
+	if b.published != "" {
+		ways = append([][]TensorSource{{{Tensor: Join(b.published, name)}}}, ways...)
+	}
+	return b.bufferFrom(name, dtype, persistent, shape, ways)
+}
+
+// bufferFrom adds a buffer that the first of several ways fills that the checkpoint has.
+func (b *Builder) bufferFrom(name string, dtype DType, persistent bool, shape []int, ways [][]TensorSource) *Buffer {
 	buf := &Buffer{Name: name, Shape: shape, DType: dtype, Persistent: persistent}
 	if persistent {
-		buf.Sources = []TensorSource{{Tensor: Join(b.path, name)}}
+		buf.Sources = ways[0]
 		if b.tree.header != nil {
-			if found, d := b.tree.find(buf.Sources, nil, false); found != nil {
+			if found, d := b.tree.findAny(ways, nil, false); found != nil {
 				buf.Sources, buf.DType = found, d
 			}
 		}

@@ -249,7 +249,12 @@ func rootScale(dim float64) float32 { return float32(math.Pow(dim, -0.5)) }
 
 // gatedMLP adds down(act(gate(x)) · up(x)).
 func (d *decoder) gatedMLP(b *Builder, name string, inner int, bias bool) {
-	m := b.Child(name, d.mlpClass).Runs(KindMLP, &MLPSpec{
+	d.gatedMLPIn(b.Child(name, d.mlpClass), inner, bias)
+}
+
+// gatedMLPIn fills m, the scope of an MLP.
+func (d *decoder) gatedMLPIn(m *Builder, inner int, bias bool) {
+	m.Runs(KindMLP, &MLPSpec{
 		Gate: "gate_proj", Up: "up_proj", Down: "down_proj", Act: d.act.act,
 	})
 	m.Linear("gate_proj", d.hidden, inner, bias)

@@ -324,7 +324,86 @@ def mistral3_of_ministral(R):
     return wrap("mistral3", t, PIXTRAL, "dtype" in t, image_token_index=5, spatial_merge_size=2, **untied(t, R))
 
 
+def routed(R, c, count="n_routed_experts"):
+    """Experts, some with groups."""
+    c.update({count: R.choice([6, 8])}, num_experts_per_tok=R.choice([1, 2, 3]), moe_intermediate_size=R.choice([10, 12, 14]))
+
+
+def glm4_moe(R):
+    c = llama(R, "glm4_moe")
+    groups = R.choice([1, 2])
+    routed(R, c)
+    c.update(use_qk_norm=R.random() < 0.5, attention_bias=R.random() < 0.5, n_group=groups, topk_group=1,
+             n_shared_experts=R.choice([1, 2]), first_k_dense_replace=R.choice([0, 1]), norm_topk_prob=R.random() < 0.5,
+             routed_scaling_factor=R.choice([1.0, 2.5]))
+    if R.random() < 0.5:
+        (c["rope_parameters"] if "rope_parameters" in c else c)["partial_rotary_factor"] = 1.0
+    elif c.get("head_dim") in (6, 14) or c["hidden_size"] // c["num_attention_heads"] in (6, 10):
+        c["head_dim"] = 8
+    return c
+
+
+def glm4_moe_lite(R):
+    c = deepseek(R, "glm4_moe_lite")
+    del c["first_k_dense_replace"]
+    if R.random() < 0.5:
+        c["mlp_layer_types"] = ["sparse"] + [R.choice(["dense", "sparse"]) for _ in range(c["num_hidden_layers"] - 1)]
+    return c
+
+
+def minimax_m2(R):
+    c = llama(R, "minimax_m2", head_dim=False)
+    c.update(head_dim=R.choice([8, 12]), num_local_experts=R.choice([4, 6]), num_experts_per_tok=R.choice([1, 2, 3]))
+    if "rope_parameters" in c:
+        c["rope_parameters"]["partial_rotary_factor"] = R.choice([0.5, 1.0])
+    else:
+        c["rotary_dim"] = R.choice([4, 8])
+    return c
+
+
+def hy_v3(R):
+    c = llama(R, "hy_v3", head_dim=False)
+    routed(R, c, "num_experts")
+    c.update(head_dim=R.choice([6, 8, 14]), attention_bias=R.random() < 0.3, mlp_bias=R.random() < 0.3,
+             num_shared_experts=R.choice([1, 2]), router_scaling_factor=R.choice([1.0, 2.826]))
+    if R.random() < 0.5:
+        c["mlp_layer_types"] = ["sparse"] + [R.choice(["dense", "sparse"]) for _ in range(c["num_hidden_layers"] - 1)]
+    return c
+
+
+def qwen2_moe(R):
+    c = llama(R, "qwen2_moe")
+    routed(R, c, "num_experts")
+    c.update(norm_topk_prob=R.random() < 0.5, shared_expert_intermediate_size=R.choice([14, 20]), qkv_bias=R.random() < 0.7,
+             decoder_sparse_step=R.choice([1, 1, 2]), mlp_only_layers=R.choice([[], [0]]))
+    if R.random() < 0.5:
+        c.update(use_sliding_window=True, sliding_window=8, max_window_layers=R.choice([1, 3]))
+    return c
+
+
+def olmoe(R):
+    c = llama(R, "olmoe", head_dim=False)
+    c.update(num_experts=R.choice([4, 6]), num_experts_per_tok=R.choice([1, 2, 3]), norm_topk_prob=R.random() < 0.5,
+             attention_bias=R.random() < 0.3, clip_qkv=None)
+    return c
+
+
+def granitemoe(R):
+    c = llama(R, "granitemoe", head_dim=False)
+    c.update(num_local_experts=R.choice([4, 6]), num_experts_per_tok=R.choice([1, 2, 3]), attention_bias=R.random() < 0.3,
+             embedding_multiplier=R.choice([1.0, 6.0]), logits_scaling=R.choice([0.5, 2.0]), residual_multiplier=R.choice([0.3, 1.0]),
+             attention_multiplier=R.choice([0.2, 0.5]))
+    return c
+
+
 FAMILIES = {
+    "glm4_moe": (glm4_moe, [1, 2]),
+    "glm4_moe_lite": (glm4_moe_lite, [1, 2]),
+    "minimax_m2": (minimax_m2, [1, 2]),
+    "hy_v3": (hy_v3, [1, 2]),
+    "qwen2_moe": (qwen2_moe, [1, 2]),
+    "olmoe": (olmoe, [1]),
+    "granitemoe": (granitemoe, [1]),
     "glm": (lambda R: glm4(R, "glm"), [1]),
     "glm4": (glm4, [1, 2]),
     "smollm3": (smollm3, [1, 2]),

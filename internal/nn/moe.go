@@ -75,7 +75,7 @@ func (c *compiler) routerOf(n Node, m *moe) error {
 	if m.spec.Correction == "" {
 		return nil
 	}
-	for _, b := range router.Module.Buffers {
+	for _, b := range append(router.Module.Buffers[:len(router.Module.Buffers):len(router.Module.Buffers)], n.Module.Buffers...) {
 		if b.Name == m.spec.Correction {
 			m.correction = b
 			return nil

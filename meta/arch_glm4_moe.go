@@ -1,0 +1,76 @@
+package meta
+
+// glm4MoE is Glm4MoeForCausalLM: grouped attention with rope on a part of each head, and after some
+// dense layers DeepSeek-V3's mixture.
+func glm4MoE(f *fields, b *Builder) {
+	d := &deepseek{decoder: readDecoder(f, "Glm4Moe", decoderDefaults{
+		vocab: 151552, hidden: 4096, inner: 10944, layers: 46, heads: 96, kvHeads: 8,
+		context: 131072, eps: 1e-5, act: "silu", rope: ropeDefaults{theta: 10000, partial: 0.5},
+	})}
+	bias, qkNorm := f.bool("attention_bias", false), f.bool("use_qk_norm", false)
+	d.correction = Float32
+	d.readMixture(f, mixtureDefaults{inner: 1408, experts: 128, topK: 8, scale: 1, groups: 1, topGroups: 1})
+	dense := f.count("first_k_dense_replace", 1, 0, maxLayers)
+	d.causalLMWithNext(f, b, func(b *Builder, i int) {
+		spec := AttentionSpec{Layer: i}
+		if qkNorm {
+			spec.QNorm, spec.KNorm = "q_norm", "k_norm"
+		}
+		a := d.attention(b, bias, false, spec)
+		if qkNorm {
+			d.norm(a, "q_norm", d.headDim)
+			d.norm(a, "k_norm", d.headDim)
+		}
+		if i < dense {
+			d.gatedMLP(b, "mlp", d.inner, false)
+		} else {
+			d.mixture(b)
+		}
+		d.norms(b, "input_layernorm", "post_attention_layernorm")
+	})
+}
+
+// glm4MoELite is Glm4MoeLiteForCausalLM: deepseek_v3 with other defaults.
+func glm4MoELite(f *fields, b *Builder) {
+	d := readDeepseek(f, "Glm4MoeLite", decoderDefaults{
+		vocab: 154880, hidden: 2048, inner: 10240, layers: 47, heads: 20, context: 202752, eps: 1e-5,
+	}, latentDefaults{qRank: 768, kvRank: 512, nope: 192, value: 256})
+	d.correction = Float32
+	d.readMixture(f, mixtureDefaults{inner: 1536, experts: 64, topK: 4, scale: 1.8, groups: 1, topGroups: 1})
+	sparse := d.sparseByType(f)
+	d.causalLMWithNext(f, b, func(b *Builder, i int) {
+		d.latentAttention(b, i)
+		if sparse[i] {
+			d.mixture(b)
+		} else {
+			d.gatedMLP(b, "mlp", d.inner, false)
+		}
+		d.norms(b, "input_layernorm", "post_attention_layernorm")
+	})
+}
+
+// sparseByType returns which layers have a mixture: those that mlp_layer_types says, else all but the
+// first. A further one stands for the layers that predict several tokens ahead.
+func (d *decoder) sparseByType(f *fields) []bool {
+	const name = "mlp_layer_types"
+	sparse := make([]bool, d.layers, d.layers+1)
+	types := f.texts(name)
+	if types != nil && len(types) != d.layers {
+		f.fail(name, "%d types for %d layers", len(types), d.layers)
+		return sparse
+	}
+	for i := range sparse {
+		if types == nil {
+			sparse[i] = i > 0
+			continue
+		}
+		switch types[i] {
+		case "sparse":
+			sparse[i] = true
+		case "dense":
+		default:
+			f.fail(name, "%.40q is not supported (supported: sparse, dense)", types[i])
+		}
+	}
+	return append(sparse, true)
+}

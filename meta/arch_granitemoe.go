@@ -1,0 +1,28 @@
+package meta
+
+// graniteMoE is GraniteMoeForCausalLM: granite with a mixture in every layer. Files have the experts
+// stacked as input_linear and output_linear.
+func graniteMoE(f *fields, b *Builder) {
+	d := readDecoder(f, "GraniteMoe", decoderDefaults{
+		vocab: 32000, hidden: 4096, inner: 11008, layers: 32, heads: 32,
+		context: 2048, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 10000},
+	})
+	bias := f.bool("attention_bias", false)
+	w, scale := f.graniteWiring()
+	w.block.MLP = "block_sparse_moe"
+	spec := f.experts("num_local_experts", 8, "num_experts_per_tok", 2)
+	spec.Router, spec.Experts = "router", "experts"
+	spec.Score, spec.Act = ScoreTopKSoftmax, d.act.act
+	d.causalLM(f, b, w, func(b *Builder, i int) {
+		d.attention(b, bias, bias, AttentionSpec{Layer: i, Scale: scale})
+		d.norms(b, "input_layernorm", "post_attention_layernorm")
+		m := b.Child("block_sparse_moe", "GraniteMoeMoE").Runs(KindMoE, spec)
+		m.Child("router", "GraniteMoeTopKRouter").Published(m.path+".router.layer").Param("weight", spec.Count, d.hidden)
+		e := m.Child("experts", "GraniteMoeExperts")
+		e.ParamFrom("gate_up_proj", []int{spec.Count, 2 * d.inner, d.hidden},
+			[]TensorSource{{Tensor: m.path + ".input_linear.weight"}}, []TensorSource{{Tensor: e.path + ".gate_up_proj"}})
+		e.ParamFrom("down_proj", []int{spec.Count, d.hidden, d.inner},
+			[]TensorSource{{Tensor: m.path + ".output_linear.weight"}}, []TensorSource{{Tensor: e.path + ".down_proj"}})
+		e.Activation("act_fn", d.act.class, d.act.act)
+	})
+}
