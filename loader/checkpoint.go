@@ -298,7 +298,7 @@ func (c *Checkpoint) join(headers []*header, weights map[string]string) error {
 			case t.File.Name:
 				c.tensors[at] = t
 			default:
-				return failf(t.File.label(), t.Name, "is in %s too, and there is no index that names one of them",
+				return failf(t.File.label(), t.Name, "is also in %s, and no index says which file counts",
 					printable(c.tensors[at].File.Name))
 			}
 		}

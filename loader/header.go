@@ -109,7 +109,7 @@ func parseHeader(text []byte, data, size int64) (*header, error) {
 		if end > want {
 			return nil, failf("", "", "the file is cut: its tensors take %d bytes after the header, %d are there", end, want)
 		}
-		return nil, failf("", "", "%d bytes stand after the last tensor", want-end)
+		return nil, failf("", "", "got %d bytes after the last tensor, want none", want-end)
 	}
 	if !slices.IsSortedFunc(p.tensors, byPlace) {
 		slices.SortFunc(p.tensors, byPlace)

@@ -50,7 +50,7 @@ func TestReadHeadersNamesTheFile(t *testing.T) {
 	for want, bad := range map[string]FileHead{
 		"reading the header":      {good.Name, good.Size, good.Bytes[:20]},
 		"the file is cut":         {good.Name, good.Size - 1, good.Bytes},
-		"stand after the last":    {good.Name, good.Size + 1, good.Bytes},
+		"after the last tensor":   {good.Name, good.Size + 1, good.Bytes},
 		"too few":                 {good.Name, 3, nil},
 		"reading the header's le": {good.Name, good.Size, nil},
 	} {

@@ -86,7 +86,7 @@ func (c *Checkpoint) pointedTensor(e offloadEntry, pointed map[string]*Checkpoin
 	}
 	t, ok := ck.Lookup(e.weight)
 	if !ok {
-		return Tensor{}, failf(e.file, e.name, "is to be tensor %s, which is not in the file", quoted(e.weight))
+		return Tensor{}, failf(e.file, e.name, "want tensor %s, which the file does not have", quoted(e.weight))
 	}
 	own := *t
 	own.Name = e.name
@@ -224,7 +224,7 @@ func (e *offloadEntry) complete(shape []uint64, hasShape bool) error {
 // file name is an error.
 func WriteOffload(dir string, tensors iter.Seq[NamedTensor]) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return &Error{File: dir, Reason: "cannot be made", Err: unpath(err)}
+		return &Error{File: dir, Reason: "cannot be created", Err: unpath(err)}
 	}
 	index, err := readOffloadIndex(dir)
 	if err != nil {

@@ -74,7 +74,7 @@ func Save(dir string, tensors iter.Seq[NamedTensor], opts SaveOptions) error {
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return &Error{File: dir, Reason: "cannot be made", Err: unpath(err)}
+		return &Error{File: dir, Reason: "cannot be created", Err: unpath(err)}
 	}
 	staged, err := newStaging(dir)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *saver) split(tensors iter.Seq[NamedTensor], limit int64) ([][]NamedTens
 			return nil, failf(s.dir, t.Name, "cannot be saved: %s", reason)
 		}
 		if seen[t.Name] {
-			return nil, failf(s.dir, t.Name, "cannot be saved: the name stands for two tensors")
+			return nil, failf(s.dir, t.Name, "cannot be saved: two tensors have this name")
 		}
 		seen[t.Name] = true
 		last := len(shards) - 1
@@ -191,7 +191,7 @@ func (s *saver) writeShard(staged *staging, name string, tensors []NamedTensor) 
 		f.close()
 	}
 	if err == nil && len(h.tensors) != len(tensors) {
-		err = failf(filepath.Join(s.dir, name), "", "%d tensors were written, %d are there", len(tensors), len(h.tensors))
+		err = failf(filepath.Join(s.dir, name), "", "got %d tensors in the written file, want %d", len(h.tensors), len(tensors))
 	}
 	return err
 }

@@ -48,7 +48,7 @@ func (s *staging) commit() error {
 	if left := s.batch.Names(); len(left) > 0 {
 		file = filepath.Join(s.dir, left[0])
 	}
-	return &Error{File: file, Reason: "cannot take its place", Err: unpath(err)}
+	return &Error{File: file, Reason: "cannot be renamed into place", Err: unpath(err)}
 }
 
 // discard removes what was written and not committed.

@@ -145,7 +145,7 @@ func (f *File) Unchanged() error {
 	case errors.Is(err, errors.ErrUnsupported):
 		return f.Verify()
 	case err != nil:
-		return &Error{File: f.Path, Reason: "cannot be asked for", Err: unpath(err)}
+		return &Error{File: f.Path, Reason: "cannot be examined", Err: unpath(err)}
 	case now == f.stamp:
 		return nil
 	}
@@ -183,7 +183,7 @@ func (f *File) compare(now hostmem.Stamp) error {
 		}
 		after, err := f.now()
 		if err != nil {
-			return &Error{File: f.Path, Reason: "cannot be asked for", Err: unpath(err)}
+			return &Error{File: f.Path, Reason: "cannot be examined", Err: unpath(err)}
 		}
 		if after == now {
 			c.accepted.Store(&now)

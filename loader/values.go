@@ -27,7 +27,7 @@ func (b *Binding) values(name string, shape []int, parts []BoundTensor) (meta.DT
 	}
 	for _, part := range parts {
 		if part.Quant != nil {
-			return meta.NoDType, nil, failf(part.Tensor.File.label(), part.Tensor.Name, "is stored as %v: it has no values to be copied", part.Quant.Format)
+			return meta.NoDType, nil, failf(part.Tensor.File.label(), part.Tensor.Name, "is stored as %v, want values that are not quantised", part.Quant.Format)
 		}
 	}
 	dtype := parts[0].Tensor.DType
@@ -192,7 +192,7 @@ func (u *unbinder) put(name string, dtype meta.DType, exact bool, p piece) {
 	}
 	t := &u.tensors[at]
 	if t.dtype != dtype && u.err == nil {
-		u.err = failf("", name, "is put together of %v and %v", t.dtype, dtype)
+		u.err = failf("", name, "got parts of %v and %v, want one dtype", t.dtype, dtype)
 	}
 	t.pieces = append(t.pieces, p)
 }
@@ -203,7 +203,7 @@ func (t unbound) named() (NamedTensor, error) {
 	named := NamedTensor{Name: t.name, DType: t.dtype, Shape: slices.Clone(first.shape), Exact: t.exact}
 	if first.from.IsAll() {
 		if len(t.pieces) > 1 {
-			return named, failf("", t.name, "is filled whole by two parameters")
+			return named, failf("", t.name, "two parameters fill all of it")
 		}
 		named.Bytes = func() ([]byte, error) { return first.bytes(t.name, t.dtype) }
 		return named, nil

@@ -112,11 +112,11 @@ func positive(n int64) *int64 {
 	return &n
 }
 
-// processors says what the threads run on: "16 cores of 32 processors beside 2 memory nodes".
+// processors says what the threads run on: "16 cores of 32 processors on 2 memory nodes".
 func (m *machine) processors() string {
 	s := fmt.Sprintf("%d cores of %d processors", m.Cores, m.CPUs)
 	if len(m.Nodes) > 1 {
-		s += fmt.Sprintf(" beside %d memory nodes", len(m.Nodes))
+		s += fmt.Sprintf(" on %d memory nodes", len(m.Nodes))
 	}
 	if m.Quota != nil {
 		s += fmt.Sprintf(", with the time of %.3g", *m.Quota)

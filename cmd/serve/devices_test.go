@@ -56,7 +56,7 @@ func TestDevicesShowsNodes(t *testing.T) {
 	if err := m.print(cmdline.Output{Writer: &out}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"node 0         64 processors, 64", "node 2         0 processors, no memory", "beside 2 memory nodes"} {
+	for _, want := range []string{"node 0         64 processors, 64", "node 2         0 processors, no memory", "on 2 memory nodes"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, &out)
 		}

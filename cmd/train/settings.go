@@ -95,7 +95,7 @@ func (j *job) settle(goesOn bool) error {
 				return fmt.Errorf("%s: %w", path, err)
 			}
 			if names := different(was, now); len(names) > 0 {
-				return cmdline.Misusef("the checkpoints in %s belong to a run with another %s: use --resume never to start anew", j.Output, strings.Join(names, ", "))
+				return cmdline.Misusef("the checkpoints in %s belong to a run with another %s: use --resume never to start again", j.Output, strings.Join(names, ", "))
 			}
 			return nil
 		}

@@ -172,7 +172,7 @@ func (c *Client) accept(a *answer, f file, begin, end int64) error {
 		return c.refusal(a, f.repo)
 	}
 	if encoding := a.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return failf(Corrupt, "got the file encoded as %s, want it as it is", printable(encoding))
+		return failf(Corrupt, "got the file encoded as %s, want it without an encoding", printable(encoding))
 	}
 	return nil
 }

@@ -114,9 +114,9 @@ func (c *Config) check() error {
 var refused = []struct{ name, what string }{
 	{"use_dora", "DoRA's magnitudes"},
 	{"lora_bias", "biases of B"},
-	{"modules_to_save", "whole modules beside the adapter"},
+	{"modules_to_save", "whole modules with the adapter"},
 	{"trainable_token_indices", "trained tokens"},
-	{"layer_replication", "layers that stand twice"},
+	{"layer_replication", "repeated layers"},
 	{"alora_invocation_tokens", "adapters that begin at a token"},
 	{"use_qalora", "grouped inputs"},
 	{"use_bdlora", "matrices in blocks"},

@@ -26,7 +26,7 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 		return nil, err
 	}
 	if s.Parallel && (s.PostAttentionNorm != "" || s.PostMLPNorm != "") {
-		return nil, at(n.Path, "norms behind the branches of a parallel block")
+		return nil, at(n.Path, "norms after the branches of a parallel block")
 	}
 	b := &block{parallel: s.Parallel, scale: orOne(s.ResidualScale), width: in, path: n.Path}
 	if b.attention, err = c.branch(n, "attention", s.AttentionNorm, s.Attention, s.PostAttentionNorm, in); err != nil {
@@ -50,7 +50,7 @@ func (c *compiler) branch(n Node, role, pre, body, post string, in int) (b branc
 	if b.body.cols() != in {
 		return b, at(child.Path, "a result of width %d in a stream of %d", b.body.cols(), in)
 	}
-	b.post, err = c.normNamed(n, "norm behind the "+role, post, in)
+	b.post, err = c.normNamed(n, "norm after the "+role, post, in)
 	return b, err
 }
 

@@ -142,7 +142,7 @@ func (c *compiler) rule(n Node, in int) (rule, error) {
 			return identity{in}, nil
 		}
 	}
-	return nil, at(n.Path, "a %s of kind %v cannot stand here", n.Module.Class, n.Module.Kind)
+	return nil, at(n.Path, "a %s of kind %v is not supported here", n.Module.Class, n.Module.Kind)
 }
 
 // unit adds a unit that reads the modules of nodes.

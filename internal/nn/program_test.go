@@ -107,7 +107,7 @@ func TestCompileErrors(t *testing.T) {
 		{"misshapen weight", func(m *meta.Module) { m.Child("head").Params[0].Shape = []int{24, 32} }, "nn: head.weight: parameter of shape [24 32], wanted [32 24]"},
 		{"no weight", func(m *meta.Module) { m.Child("head").Params = nil }, `nn: head: no parameter "weight"`},
 		{"another kind of layer", func(m *meta.Module) { m.Find("layers.1").Kind = meta.KindMLP }, "nn: layers.1: a module of kind mlp where one of kind block is wanted"},
-		{"container as mlp", func(m *meta.Module) { m.Find("layers.0.mlp").Kind = meta.KindNone }, "nn: layers.0.mlp: a MLP of kind none cannot stand here"},
+		{"container as mlp", func(m *meta.Module) { m.Find("layers.0.mlp").Kind = meta.KindNone }, "nn: layers.0.mlp: a MLP of kind none is not supported here"},
 		{"same layer of the cache", func(m *meta.Module) { m.Find("layers.1.attn").Spec.(*meta.AttentionSpec).Layer = 0 }, "layer 0 of the cache is that of layers.0.attn"},
 		{"layer of the cache left out", func(m *meta.Module) { m.Find("layers.1.attn").Spec.(*meta.AttentionSpec).Layer = 2 }, "layer 1 of the KV cache has no attention"},
 		{"layer far out", func(m *meta.Module) { m.Find("layers.1.attn").Spec.(*meta.AttentionSpec).Layer = 1 << 40 }, "layer 1099511627776 of the cache"},
@@ -121,7 +121,7 @@ func TestCompileErrors(t *testing.T) {
 		{"parallel block with post norms", func(m *meta.Module) {
 			s := m.Find("layers.0").Spec.(*meta.BlockSpec)
 			s.Parallel, s.PostMLPNorm = true, "n1"
-		}, "norms behind the branches of a parallel block"},
+		}, "norms after the branches of a parallel block"},
 		{"too many chosen", func(m *meta.Module) { m.Find("layers.1.mlp").Spec.(*meta.MoESpec).TopK = 5 }, "5 of 4 experts"},
 		{"groups that do not divide", func(m *meta.Module) { m.Find("layers.1.mlp").Spec.(*meta.MoESpec).Groups = 3 }, "of 3 groups"},
 		{"no correction", func(m *meta.Module) { m.Find("layers.1.mlp").Spec.(*meta.MoESpec).Correction = "bias" }, `layers.1.mlp.router: no buffer "bias"`},

@@ -54,7 +54,7 @@ func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                                    "byte 0: the file ends where",
 		`[]`:                                  "byte 0: found '['",
-		`{"model":{}} x`:                      "byte 13: something stands behind",
+		`{"model":{}} x`:                      "byte 13: want the end of the file",
 		`{"a":"` + "\xff" + `"}`:              "byte 6: want UTF-8",
 		`{}`:                                  "model: missing",
 		`{"model":null}`:                      "model: byte 9: found 'n'",
@@ -74,7 +74,7 @@ func TestParseErrors(t *testing.T) {
 		`{"model":{"type":"Unigram","vocab":[["a"]]}}`:                                                              "model.vocab: byte 41: not a pair",
 		`{"model":{"type":"Unigram","vocab":[["a",0]],"unk_id":1}}`:                                                 "model.unk_id: got 1, want an id below",
 		file(`"normalizer":{"type":"Upper"}`):                                                                       `normalizer: the normalizer "Upper" is not supported`,
-		file(`"normalizer":{"type":"Sequence","normalizers":[{"type":7}]}`):                                         "normalizer.normalizers[0].Type: a number stands where a string should",
+		file(`"normalizer":{"type":"Sequence","normalizers":[{"type":7}]}`):                                         "normalizer.normalizers[0].Type: got a number, want a string",
 		file(`"normalizer":{"type":"Replace","pattern":{"Regex":"(a"}}`):                                            `normalizer.pattern.Regex: pattern "(a", byte 2: unterminated group`,
 		file(`"normalizer":{"type":"Replace","pattern":{}}`):                                                        "normalizer.pattern: want String or Regex",
 		file(`"pre_tokenizer":{"type":"Split","pattern":{"String":"a"}}`):                                           `pre_tokenizer.behavior: got "", want one of`,

@@ -56,7 +56,7 @@ func sequence[T any](raws []rawPart, path, member string, depth int, build func(
 func decodeError(path string, err error) error {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) && wrong.Field != "" {
-		return fmt.Errorf("%s.%s: a %s stands where a %s should", path, wrong.Field, wrong.Value, wrong.Type.Kind())
+		return fmt.Errorf("%s.%s: got a %s, want a %s", path, wrong.Field, wrong.Value, wrong.Type.Kind())
 	}
 	return fmt.Errorf("%s: %w", path, err)
 }

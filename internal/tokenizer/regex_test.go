@@ -69,7 +69,7 @@ func TestRegexErrors(t *testing.T) {
 		`\`:                      "a backslash at the end",
 		`\p{Nothing}`:            `no property is named "Nothing"`,
 		`(a)\1`:                  "an escape that is not supported",
-		`(?<=ab)c`:               "only a single character may be looked behind for",
+		`(?<=ab)c`:               "got a lookbehind of several characters",
 		`(a*)*`:                  "a repeated group that may match nothing",
 		`((a{999}){999}){999}`:   "too large",
 		`(?z)`:                   "an option that is not supported",

@@ -262,7 +262,7 @@ func (p *regexParser) body(n *node) (*node, error) {
 	}
 	if n.kind == nodeBehind {
 		if sub.kind != nodeSet {
-			return nil, p.fail("only a single character may be looked behind for")
+			return nil, p.fail("got a lookbehind of several characters, want one character")
 		}
 		n.set = sub.set
 		return n, nil

@@ -92,7 +92,7 @@ func parse(data []byte) (*Tokenizer, error) {
 		return nil, err
 	}
 	if !s.AtEnd() {
-		return nil, s.fail("something stands behind the object")
+		return nil, s.fail("want the end of the file after the object")
 	}
 	if modelAt < 0 {
 		return nil, fmt.Errorf("model: missing")

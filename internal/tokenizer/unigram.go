@@ -88,7 +88,7 @@ func (u *unigram) parseVocab(s *scanner) error {
 			}
 			score, err := strconv.ParseFloat(text, 64)
 			if err != nil {
-				return s.fail("%q is no number", text)
+				return s.fail("got %q, want a number", text)
 			}
 			u.scores = append(u.scores, score)
 			return nil

@@ -129,7 +129,7 @@ func rewind(sources []RewindableSource, to [][]byte) error {
 // cause returns an error even if f returned no tensor of its tape and no error.
 func cause(err error) error {
 	if err == nil {
-		return fmt.Errorf("got a tensor of another tape or nil from the function, want one of its own tape")
+		return fmt.Errorf("got nil or a tensor of another tape from the function, want a tensor of the tape that it was given")
 	}
 	return err
 }

@@ -13,7 +13,7 @@ import (
 // Decode reads one JSON text into a Value as Python's json.loads does: keys keep
 // their order, a repeated key keeps its first place and its last value, a number
 // without fraction and exponent is an int. Nesting is bounded; NaN and Infinity,
-// which are no JSON, are refused. Broken UTF-8 and lone surrogates become U+FFFD.
+// which are not JSON, are errors. Broken UTF-8 and lone surrogates become U+FFFD.
 func Decode(data []byte) (Value, error) {
 	d := decoder{s: string(data)}
 	v, err := d.value(0)

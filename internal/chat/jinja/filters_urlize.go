@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// What urlize takes for an address. Go's regexps run in linear time, so hostile
+// The patterns by which urlize finds addresses. Go's regexps run in linear time, so hostile
 // text costs no more than its length.
 var (
 	webAddress = regexp.MustCompile(`(?i)^(?:` +

@@ -26,7 +26,7 @@ const (
 	maxNesting  = 1000    // of values: printing, comparing, JSON
 	maxTreeDeep = 500     // of expressions and statements in a template
 	maxSource   = 1 << 20 // bytes of template
-	callSteps   = 16      // a macro call costs as much as so many steps
+	callSteps   = 16      // steps that a macro call costs
 	maxRange    = 100000  // items of range(), the sandbox's own bound
 )
 
