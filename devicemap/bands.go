@@ -6,8 +6,8 @@ import "slices"
 type Band struct {
 	// Bytes is the size of the largest band.
 	Bytes int64
-	// Always says that a pass reads the matrix once in any case. Other matrices are read once for each
-	// tile of a pass if they stream in bands: see [Plan.ByMatrix].
+	// Always says that a pass reads the matrix once in any case. Other matrices are read once for
+	// each tile of a pass if they stream in bands: see [Plan.ByMatrix].
 	Always bool
 }
 

@@ -34,8 +34,8 @@ func (p *Plan) CacheExperts(hits func(share float64) float64) {
 // anywhere in a page.
 const slotOverhead = 3 * 3 << 12
 
-// cachedShare returns the share of experts of so many bytes in all, the largest of which is given, for
-// which a cache has room in whole slots.
+// cachedShare returns the share of experts of so many bytes in all, the largest of which is given,
+// for which a cache has room in whole slots.
 func cachedShare(cache, bytes, largest int64) float64 {
 	slots := cache / (largest + slotOverhead)
 	return min(1, float64(slots*largest)/float64(bytes))

@@ -190,13 +190,13 @@ const readAheadBytes = 64 << 20
 // windowBytes returns the room that units stream through, the largest of which has stream bytes.
 func windowBytes(stream int64) int64 { return stream + min(stream, readAheadBytes) }
 
-// try keeps on the host what is too large to stream, then whatever fits. Routed experts stay if all of
-// them fit. Otherwise all of them stream one by one, and the room that is left caches those of any
-// layer that are used most; whole layers of experts would fill it with experts that are rarely used.
-// Tables come after experts, so they stay only where the experts do.
+// try keeps on the host what is too large to stream, then whatever fits. Routed experts stay if all
+// of them fit. Otherwise all of them stream one by one, and the room that is left caches those of
+// any layer that are used most; whole layers of experts would fill it with experts that are rarely
+// used. Tables come after experts, so they stay only where the experts do.
 //
-// A unit that is too large to stream keeps its largest matrices on the host, so that the rest is not
-// too large. A unit that does not fit as a whole keeps the matrices that do.
+// A unit that is too large to stream keeps its largest matrices on the host, so that the rest is
+// not too large. A unit that does not fit as a whole keeps the matrices that do.
 func (f *filler) try(room int64, c choice) choice {
 	room -= c.staging()
 	c.ok = room >= 0

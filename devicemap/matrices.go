@@ -21,7 +21,8 @@ const smallMatrix = 64
 // A streamed matrix is one of a unit that stays on the host otherwise.
 type streamed struct{ unit, matrix int }
 
-// findMatrices lists the matrices of unit whole, the largest first, whose tensors are the dense nodes.
+// findMatrices lists the matrices of unit whole, the largest first, whose tensors are the dense
+// nodes.
 func (d *divider) findMatrices(whole int, dense []int32) {
 	u := &d.units[whole]
 	var list []matrix
@@ -127,8 +128,8 @@ func (u *unit) keepMore(first int, kept, room int64) (keep []bool, bytes int64) 
 	return keep, bytes
 }
 
-// streamSizes returns what the unit may stream, given what it streams as a whole: less and less of its
-// largest matrices.
+// streamSizes returns what the unit may stream, given what it streams as a whole: less and less of
+// its largest matrices.
 func (u *unit) streamSizes(whole int64) []int64 {
 	if len(u.matrices) == 0 || u.banded > 0 {
 		return nil

@@ -52,8 +52,8 @@ type Policy struct {
 	ByMatrix bool
 	// NoSplit are the classes that are placed as a whole; nil means the model's.
 	NoSplit []string
-	// ExpertHits predicts the share of the routed experts that a token selects and that a cache holds,
-	// for the share of all experts that it has room for. nil means that it holds none.
+	// ExpertHits predicts the share of the routed experts that a token selects and that a cache
+	// holds, for the share of all experts that it has room for. nil means that it holds none.
 	ExpertHits func(share float64) float64
 	// OffloadBuffers is Accelerate's, for its policies.
 	OffloadBuffers bool

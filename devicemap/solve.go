@@ -122,8 +122,8 @@ func ownSizing(dtype string) (sizing, error) {
 	}, nil
 }
 
-// solveAuto plans by Heft's own policy. Where blocks are too large to stream whole, it streams them by
-// matrix, and then with no more room than bands need.
+// solveAuto plans by Heft's own policy. Where blocks are too large to stream whole, it streams them
+// by matrix, and then with no more room than bands need.
 func solveAuto(t *table, budgets []Budget, p Policy) (Plan, error) {
 	d := divide(t, p, p.Pins, true)
 	if err := placePins(d.units, budgets, p); err != nil {
@@ -157,8 +157,8 @@ func solveAuto(t *table, budgets []Budget, p Policy) (Plan, error) {
 	return Plan{}, nil
 }
 
-// checked returns the plan of placed units with the least memory for weights, refused where what the user placed leaves the
-// host too little to stream the rest.
+// checked returns the plan of placed units with the least memory for weights, refused where what
+// the user placed leaves the host too little to stream the rest.
 func checked(d *divider, least int64, tight bool, budgets []Budget, p Policy) (Plan, error) {
 	plan := finish(d.units, least, tight, budgets, p)
 	plan.Warnings = append(d.warnings, plan.Warnings...)

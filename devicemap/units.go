@@ -18,7 +18,8 @@ type unit struct {
 	// are the parts of these that are experts.
 	bytes, reads             int64
 	expertBytes, expertReads int64
-	// dense is what of it is read whole, expert the size of one of its experts, which stream one by one.
+	// dense is what of it is read whole, expert the size of one of its experts, which stream one by
+	// one.
 	dense, expert int64
 	passage               // of dense, from the disk
 	byMatrix      passage // the same if its matrices stream one after the other

@@ -161,8 +161,8 @@ func (b *Binding) Tensors(p *meta.Param) []BoundTensor {
 	return nil
 }
 
-// ExpertTensors returns the parts that fill slab i of p's first dimension from tensors of their own. It is
-// empty if p is not filled by separate tensors per expert.
+// ExpertTensors returns the parts that fill slab i of p's first dimension from tensors of their
+// own. It is empty if p is not filled by separate tensors per expert.
 func (b *Binding) ExpertTensors(p *meta.Param, i int) []BoundTensor {
 	if e := b.params[p.Resolve()]; e != nil && i >= 0 {
 		return b.parts(e, i)

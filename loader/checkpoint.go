@@ -121,8 +121,8 @@ func (nothing) Open(name string) (fs.File, error) {
 	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 }
 
-// Format returns the format in which a tensor of a GGUF file stores codes, or meta.QuantNone. It makes c a
-// [meta.FormatHeader].
+// Format returns the format in which a tensor of a GGUF file stores codes, or meta.QuantNone. It
+// makes c a [meta.FormatHeader].
 func (c *Checkpoint) Format(name string) meta.QuantFormat {
 	if t, ok := c.Lookup(name); ok {
 		return t.Format

@@ -223,8 +223,9 @@ func (c *contents) touched(now hostmem.Stamp) bool {
 // before and after.
 func (f *File) Epoch() uint64 { return f.contents.epoch.Load() }
 
-// ReadUnchanged calls read, which reads bytes of the file in place or by other means, until the file was
-// the same from its beginning to its end. It fails with read's error or that of [File.Unchanged].
+// ReadUnchanged calls read, which reads bytes of the file in place or by other means, until the
+// file was the same from its beginning to its end. It fails with read's error or that of
+// [File.Unchanged].
 func (f *File) ReadUnchanged(read func() error) error {
 	for {
 		epoch := f.Epoch()

@@ -52,10 +52,10 @@ func (c *Chat) SpecialTokens() map[string]string { return maps.Clone(c.set.Speci
 func (c *Chat) SpecialToken(role string) string { return c.set.SpecialTokens[role] }
 
 // Render writes a conversation as the model's prompt. Unless conv.Exact is set, it adapts the
-// messages to what the template expects, as servers do: arguments of tool calls become objects, a call without content gets the content
-// "", the role developer becomes system where the template does not know it, and text parts of a
-// content are joined where the template knows no parts. The conversation is not changed. Errors are
-// a [*TemplateError], or about JSON in the conversation.
+// messages to what the template expects, as servers do: arguments of tool calls become objects, a
+// call without content gets the content "", the role developer becomes system where the template
+// does not know it, and text parts of a content are joined where the template knows no parts. The
+// conversation is not changed. Errors are a [*TemplateError], or about JSON in the conversation.
 func (c *Chat) Render(conv Conversation) (string, error) {
 	if !c.HasTemplate() {
 		return "", &TemplateError{Message: "the model has no chat template", Unusable: true}

@@ -36,7 +36,8 @@ type machine struct {
 	Threads int             `json:"threads"` // that compute unless --threads says otherwise
 	Kernels []string        `json:"kernels"` // that this processor runs, best first
 	Builds  map[string]bool `json:"builds"`  // what this binary was built with
-	// KernelTable is which kernel runs, by variant, operation, format, precision, role and number of tokens.
+	// KernelTable is which kernel runs, by variant, operation, format, precision, role and number
+	// of tokens.
 	KernelTable []cpu.KernelRow `json:"kernel_table"`
 
 	variant string       // whose kernels are printed as text

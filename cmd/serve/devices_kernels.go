@@ -10,8 +10,8 @@ import (
 	"github.com/heftai/heft/internal/kernels"
 )
 
-// kernelTable is the table by which kernels are chosen, of all variants of this processor. It is an error
-// if the processor lacks a variant.
+// kernelTable is the table by which kernels are chosen, of all variants of this processor. It is an
+// error if the processor lacks a variant.
 func kernelTable(variants []string) (table []cpu.KernelRow, err error) {
 	for _, v := range variants {
 		rows, err := cpu.Kernels(v)
@@ -32,8 +32,8 @@ func (c *devicesCmd) variant() (string, error) {
 	return set.Name, nil
 }
 
-// printKernels prints the rows of one variant: a line for each format and precision, with the kernels of each role
-// by the number of tokens in a pass. First weights, then the KV cache.
+// printKernels prints the rows of one variant: a line for each format and precision, with the
+// kernels of each role by the number of tokens in a pass. First weights, then the KV cache.
 func printKernels(w io.Writer, table []cpu.KernelRow, variant string) {
 	operation := ""
 	for len(table) > 0 {

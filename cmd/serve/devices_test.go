@@ -81,8 +81,8 @@ func TestDevicesProbe(t *testing.T) {
 	}
 }
 
-// TestDecodeOnAMDIsShownByDevices: --probe measures how weights are read, keeps it in the cache folder and shows it, and
-// so does the next call without it.
+// TestDecodeOnAMDIsShownByDevices: --probe measures how weights are read, keeps it in the cache
+// folder and shows it, and so does the next call without it.
 func TestDecodeOnAMDIsShownByDevices(t *testing.T) {
 	if set, err := kernels.Select(""); err != nil || set.Level == isa.Go {
 		return // kernels in Go have one pattern

@@ -125,8 +125,8 @@ func cacheDir(asked string) string {
 	return filepath.Join(dir, "heft", "converted")
 }
 
-// measurementsDir is the folder for measurements of the machine, "" for none: --cache-dir, or heft in the
-// user's cache.
+// measurementsDir is the folder for measurements of the machine, "" for none: --cache-dir, or heft
+// in the user's cache.
 func measurementsDir(asked string) string {
 	switch dir := cacheDir(asked); {
 	case asked == "" && dir != "":

@@ -49,8 +49,9 @@ func (p *process) get(t *testing.T, path string) (int, string) {
 	return answer.StatusCode, string(b)
 }
 
-// TestALazyServerReadsNothingAhead: an idle server read and copied everything, and no flag was against
-// it. With --lazy it maps and reads nothing of the weights, and hashes no file; a request reads them.
+// TestALazyServerReadsNothingAhead: an idle server read and copied everything, and no flag was
+// against it. With --lazy it maps and reads nothing of the weights, and hashes no file; a request
+// reads them.
 func TestALazyServerReadsNothingAhead(t *testing.T) {
 	folder := demoOnDisk(t)
 	shard, err := os.Stat(filepath.Join(folder, "model.safetensors"))

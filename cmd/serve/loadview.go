@@ -12,8 +12,8 @@ import (
 	"github.com/heftai/heft/dispatch"
 )
 
-// A loadView shows how far loading is: on a terminal in one line, which it rewrites below the log, and
-// elsewhere with a line of the log now and then. The log is written through it.
+// A loadView shows how far loading is: on a terminal in one line, which it rewrites below the log,
+// and elsewhere with a line of the log now and then. The log is written through it.
 type loadView struct {
 	out      io.Writer
 	terminal bool

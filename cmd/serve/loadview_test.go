@@ -11,8 +11,8 @@ import (
 	"github.com/heftai/heft/dispatch"
 )
 
-// viewed returns what a view writes of some stages of loading, one a second, with a line of the log in
-// between.
+// viewed returns what a view writes of some stages of loading, one a second, with a line of the log
+// in between.
 func viewed(t *testing.T, terminal bool, stages ...dispatch.Loading) string {
 	t.Helper()
 	var out bytes.Buffer

@@ -155,8 +155,8 @@ func underAttack(t *testing.T, p *process, after func(name string, codes map[int
 	}
 }
 
-// TestRequestsStayWithinTheMemoryLimit: bodies took gigabytes beside --max-memory. Anonymous memory is
-// sampled every 20 ms while they arrive: no byte is over the limit, and the server answers.
+// TestRequestsStayWithinTheMemoryLimit: bodies took gigabytes beside --max-memory. Anonymous memory
+// is sampled every 20 ms while they arrive: no byte is over the limit, and the server answers.
 func TestRequestsStayWithinTheMemoryLimit(t *testing.T) {
 	for _, limit := range []int64{192, 4096} {
 		t.Run(fmt.Sprint(limit, " MiB"), func(t *testing.T) {

@@ -94,8 +94,8 @@ func TestALowerCaseBWarns(t *testing.T) {
 	}
 }
 
-// TestPlansOfBareConfigsAreThoseOfThePublishedFiles: DeepSeek-V3, Kimi-K2 and gpt-oss-120b are published in
-// 641.3, 958.5 and 60.8 GiB. What of them is not read is in the plan.
+// TestPlansOfBareConfigsAreThoseOfThePublishedFiles: DeepSeek-V3, Kimi-K2 and gpt-oss-120b are
+// published in 641.3, 958.5 and 60.8 GiB. What of them is not read is in the plan.
 func TestPlansOfBareConfigsAreThoseOfThePublishedFiles(t *testing.T) {
 	fp8 := map[string]any{"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": []int{128, 128}}
 	oss := maps.Clone(gptOSSConfig)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestPlanRejectsWhatServeRejects: `serve plan` predicted the speed of a model in a dtype without kernels,
-// which `serve` then rejected.
+// TestPlanRejectsWhatServeRejects: `serve plan` predicted the speed of a model in a dtype without
+// kernels, which `serve` then rejected.
 func TestPlanRejectsWhatServeRejects(t *testing.T) {
 	folder := demoOnDisk(t)
 	path := filepath.Join(folder, "model.safetensors")
@@ -30,8 +30,8 @@ func TestPlanRejectsWhatServeRejects(t *testing.T) {
 	}
 }
 
-// TestPlacementFlagsNameTheEntry: errors of --max-memory and --device-map said "stands there twice" and
-// "is no device map".
+// TestPlacementFlagsNameTheEntry: errors of --max-memory and --device-map said "stands there twice"
+// and "is no device map".
 func TestPlacementFlagsNameTheEntry(t *testing.T) {
 	for args, want := range map[string]string{
 		"--max-memory 8GB,cpu=4GB":   `memory limit "cpu=4GB": got a second limit for cpu`,

@@ -132,9 +132,9 @@ func (c *client) ask(t testing.TB, url string, question int) {
 	c.count++
 }
 
-// TestALoweredLimitMovesWeights: lowering the limit of a control group killed the server. Under load the
-// soft limit walks and the hard limit follows: each time anonymous memory falls below the soft limit, no
-// request fails, and tokens stay the same.
+// TestALoweredLimitMovesWeights: lowering the limit of a control group killed the server. Under
+// load the soft limit walks and the hard limit follows: each time anonymous memory falls below the
+// soft limit, no request fails, and tokens stay the same.
 func TestALoweredLimitMovesWeights(t *testing.T) {
 	for _, quantize := range []string{"none", "q8_0"} {
 		if testing.Short() && quantize != "none" {

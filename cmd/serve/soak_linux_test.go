@@ -28,9 +28,9 @@ func environment(name, otherwise string) string {
 	return otherwise
 }
 
-// TestSoakUnderPressure runs a mixed load in a control group whose soft limit walks at random; the hard
-// limit follows 5 seconds later. Three seconds after each step anonymous memory must be under the soft
-// limit, and no request may fail. scripts/soak-pressure.sh runs it.
+// TestSoakUnderPressure runs a mixed load in a control group whose soft limit walks at random; the
+// hard limit follows 5 seconds later. Three seconds after each step anonymous memory must be under
+// the soft limit, and no request may fail. scripts/soak-pressure.sh runs it.
 func TestSoakUnderPressure(t *testing.T) {
 	length, err := time.ParseDuration(environment("SOAK_TIME", "10m"))
 	if err != nil {
@@ -95,8 +95,8 @@ func soaked(t *testing.T, group, model string) *process {
 	return p
 }
 
-// soakWalk moves the limits until ctx ends. It returns the number of steps, and how long memory was over
-// the soft limit after each step that began so.
+// soakWalk moves the limits until ctx ends. It returns the number of steps, and how long memory was
+// over the soft limit after each step that began so.
 func soakWalk(ctx context.Context, t *testing.T, group string, p *process, least, most int64) (steps int, over []time.Duration) {
 	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
 	soft := most

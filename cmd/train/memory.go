@@ -87,8 +87,8 @@ func (c *runCmd) memory() (int64, error) {
 	return bytes, nil
 }
 
-// baseMemory returns the memory for one rank's frozen weights, or 0 to use them in the page cache: what
-// --max-memory leaves, or half of what is available if the weights take more.
+// baseMemory returns the memory for one rank's frozen weights, or 0 to use them in the page cache:
+// what --max-memory leaves, or half of what is available if the weights take more.
 func (s *student) baseMemory(m *meta.Model) int64 {
 	limit := s.memory
 	if limit == 0 {
@@ -104,8 +104,8 @@ func (s *student) baseMemory(m *meta.Model) int64 {
 	return max(limit/int64(s.ranks)-s.passBytes(m), 1)
 }
 
-// passBytes estimates the memory of a pass over streamed weights: the inputs of all units, the activations of
-// the largest one with their gradients, and some rows of logits.
+// passBytes estimates the memory of a pass over streamed weights: the inputs of all units, the
+// activations of the largest one with their gradients, and some rows of logits.
 func (s *student) passBytes(m *meta.Model) int64 {
 	root, ok := m.Root.Spec.(*meta.CausalLMSpec)
 	if !ok {

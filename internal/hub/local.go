@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// A MissingError reports a model that is neither a file or folder here nor in the cache. [Client.Pull]
-// fetches it.
+// A MissingError reports a model that is neither a file or folder here nor in the cache.
+// [Client.Pull] fetches it.
 type MissingError struct {
 	Repo     Repo
 	Revision string // empty: main
@@ -31,14 +31,14 @@ func (e *MissingError) Error() string {
 // Unwrap returns the cause.
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// Local returns the path of the model that a user of the commands names: name itself if there is such a
-// file or folder, else the snapshot of NAME, ORG/NAME or ORG/NAME@REVISION in the cache that the
-// environment names. It uses no network. A complete snapshot has config.json and all weights; if the
-// cache has none, the error is a *MissingError. If name cannot be a model of a hub, errors.Is(err,
-// fs.ErrNotExist) holds.
+// Local returns the path of the model that a user of the commands names: name itself if there is
+// such a file or folder, else the snapshot of NAME, ORG/NAME or ORG/NAME@REVISION in the cache that
+// the environment names. It uses no network. A complete snapshot has config.json and all weights;
+// if the cache has none, the error is a *MissingError. If name cannot be a model of a hub,
+// errors.Is(err, fs.ErrNotExist) holds.
 //
-// Public packages call hubcache.Find instead, which leaves checking the snapshot to the reader of its
-// files.
+// Public packages call hubcache.Find instead, which leaves checking the snapshot to the reader of
+// its files.
 func Local(name string) (string, error) {
 	_, err := os.Stat(name)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {

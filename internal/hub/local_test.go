@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestCommandsFindModelsInOnePlace: cmd/serve and cmd/train each searched the cache for themselves and
-// disagreed about a single word.
+// TestCommandsFindModelsInOnePlace: cmd/serve and cmd/train each searched the cache for themselves
+// and disagreed about a single word.
 func TestCommandsFindModelsInOnePlace(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv("HF_HUB_CACHE", cache)

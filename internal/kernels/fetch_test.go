@@ -16,12 +16,13 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// TestMain runs all tests with several fetch plans, so that every form of a kernel is held to the same
-// references, tails and guard pages.
+// TestMain runs all tests with several fetch plans, so that every form of a kernel is held to the
+// same references, tails and guard pages.
 func TestMain(m *testing.M) { os.Exit(fetchtest.Main(m)) }
 
-// TestDecodeOnAMDReadsAsFetchPlanSays: how weights are read, many rows at once with prefetch or one without,
-// changes no bit of a product with one token or with several, for all formats, tails and numbers of rows.
+// TestDecodeOnAMDReadsAsFetchPlanSays: how weights are read, many rows at once with prefetch or one
+// without, changes no bit of a product with one token or with several, for all formats, tails and
+// numbers of rows.
 func TestDecodeOnAMDReadsAsFetchPlanSays(t *testing.T) {
 	defer fetch.Use(fetch.Current())
 	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {

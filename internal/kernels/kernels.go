@@ -16,8 +16,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/vector"
 )
 
-// Set is one variant of the kernels, family by family. It has no state: any number of goroutines may use
-// it at once.
+// Set is one variant of the kernels, family by family. It has no state: any number of goroutines
+// may use it at once.
 type Set struct {
 	isa.Variant
 

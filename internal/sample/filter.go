@@ -187,9 +187,9 @@ const (
 	surprises     = 128 * surpriseSteps
 )
 
-// typicalP replaces x, the logarithm of the weight if logs says so, by how near a candidate's surprise is
-// to the entropy (Meister et al. 2022), takes the nearest until they hold p, and what ties with the
-// last of them. A surprise is log total - x, and their mean the entropy.
+// typicalP replaces x, the logarithm of the weight if logs says so, by how near a candidate's
+// surprise is to the entropy (Meister et al. 2022), takes the nearest until they hold p, and what
+// ties with the last of them. A surprise is log total - x, and their mean the entropy.
 func (s *Sampler) typicalP(p float64, logs bool) {
 	moment := 0.0
 	for i := range s.cands {

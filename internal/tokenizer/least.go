@@ -64,8 +64,8 @@ type wordBound struct {
 	lose     int // as of runBound
 }
 
-// least returns a number of tokens that text has for certain, less one, as the first word may continue
-// one of the text before it.
+// least returns a number of tokens that text has for certain, less one, as the first word may
+// continue one of the text before it.
 func (b *wordBound) least(text string) int {
 	if b.perToken == 0 {
 		return 0
@@ -141,8 +141,8 @@ func (t *Tokenizer) newWordBound() (b wordBound) {
 	return wordBound{perToken: most, lose: steps}
 }
 
-// keptRuns returns what n makes of letters and digits of ASCII that another one follows, and how many at
-// the end of a run may become something else. ok is false if it may drop or join them.
+// keptRuns returns what n makes of letters and digits of ASCII that another one follows, and how
+// many at the end of a run may become something else. ok is false if it may drop or join them.
 func keptRuns(n normalizer) (to [128]byte, steps int, ok bool) {
 	for c := range to {
 		to[c] = byte(c)

@@ -47,8 +47,8 @@ var unboundTokenizers = map[string]string{
 
 const unboundUnigram = `"model":{"type":"Unigram","unk_id":0,"vocab":[["<u1>",0],["a",-1],["b",-2],["ab",-1.5],["▁",-2],["▁ab",-2.5],["A",-3],["1",-3],["u",-3],["<",-3],[">",-3],["abab",-2]]}}`
 
-// TestLeastTokensIsCertain: no text has fewer tokens, however much the normalizer shortens it, whatever
-// is unknown, and also where it continues another text.
+// TestLeastTokensIsCertain: no text has fewer tokens, however much the normalizer shortens it,
+// whatever is unknown, and also where it continues another text.
 func TestLeastTokensIsCertain(t *testing.T) {
 	texts := []string{
 		strings.Repeat("\u212a", 500), strings.Repeat("\U0001D42E\u0308\u0304", 300), strings.Repeat("\u1112\u1161\u11ab", 300),

@@ -11,8 +11,8 @@ import (
 
 // A MemoryGroup is a control group with a memory limit. Amounts are bytes.
 type MemoryGroup struct {
-	// Limit is the smaller one of the group's maximum and its soft limit: memory.max and memory.high, or
-	// limit_in_bytes and soft_limit_in_bytes in version 1.
+	// Limit is the smaller one of the group's maximum and its soft limit: memory.max and
+	// memory.high, or limit_in_bytes and soft_limit_in_bytes in version 1.
 	Limit int64
 	Left  int64 // until the limit; page cache that can be reclaimed does not count as used
 	// Anonymous is what all processes of the group and of its children hold without a file behind it.
@@ -99,8 +99,9 @@ func Anonymous(root fs.FS) int64 {
 	return max(0, resident-files) * int64(os.Getpagesize())
 }
 
-// MemoryStall returns how long some task of this process's control group, or of the machine, has waited
-// for memory since the start, as pressure stall information (PSI) counts it. 0 means none or unknown.
+// MemoryStall returns how long some task of this process's control group, or of the machine, has
+// waited for memory since the start, as pressure stall information (PSI) counts it. 0 means none or
+// unknown.
 func MemoryStall(root fs.FS) time.Duration {
 	var files []string
 	for _, g := range groups(root, "memory") {

@@ -8,11 +8,13 @@ import (
 )
 
 // A kernel that prefetches is emitted several times behind one entry point: as compiled, with
-// no-operations in place of the prefetches, and, where the C source uses DISTANCE, compiled with NEAR. A byte of
-// prefetchFlags, that of the kernel's role, says which one runs. The arithmetic is the same, and so are its results.
+// no-operations in place of the prefetches, and, where the C source uses DISTANCE, compiled with
+// NEAR. A byte of prefetchFlags, that of the kernel's role, says which one runs. The arithmetic is
+// the same, and so are its results.
 const prefetchFlags = "github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch"
 
-// plainFlag is the flag of no prefetch; 0 is the usual distance and others are near. Package fetch has the same.
+// plainFlag is the flag of no prefetch; 0 is the usual distance and others are near. Package fetch
+// has the same.
 const plainFlag = 1
 
 // roles are the roles of package fetch in its order, with the names of the kernels. The first match

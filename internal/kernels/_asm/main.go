@@ -34,8 +34,8 @@ var (
 	amx    = []string{"-mamx-tile", "-mamx-bf16"}
 )
 
-// instructions are the instruction sets that a C file may use: its name begins with one of these, up to
-// the first underscore.
+// instructions are the instruction sets that a C file may use: its name begins with one of these,
+// up to the first underscore.
 var instructions = map[string][]string{"avx2": avx2, "avx512": avx512, "avx512bf16": bf16, "avx512vnni": vnni, "amx": amx}
 
 // exceptions are files that may use more. The roof of a processor is measured with whatever it has.

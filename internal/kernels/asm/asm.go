@@ -1,5 +1,5 @@
-// Package asm converts operands for the generated assembly: addresses of slices, bits of floats, flags,
-// and where to prefetch. The functions inline to a few instructions.
+// Package asm converts operands for the generated assembly: addresses of slices, bits of floats,
+// flags, and where to prefetch. The functions inline to a few instructions.
 package asm
 
 import (

@@ -13,9 +13,9 @@ import (
 // PagedTokens is the number of tokens of pages that [Kernels.Scores] and [Kernels.WeightedSum] take.
 const PagedTokens = 16
 
-// Paged is what pages have of some heads: a page begins Page bytes after the one before, a head in it
-// Head bytes after the one before, and a token of a head Row bytes. Blocks says that tokens are blocks
-// of Q8; else Format counts.
+// Paged is what pages have of some heads: a page begins Page bytes after the one before, a head in
+// it Head bytes after the one before, and a token of a head Row bytes. Blocks says that tokens are
+// blocks of Q8; else Format counts.
 type Paged struct {
 	Data            []byte
 	Page, Head, Row int
@@ -25,8 +25,8 @@ type Paged struct {
 	arguments       pagesArguments // of the kernel at work, which would be allocated elsewhere
 }
 
-// pagesArguments are those of the kernels in avx512pages.c, which says more. kept is theirs: no pointers
-// to the collector, as they go past the ends of what they are into.
+// pagesArguments are those of the kernels in avx512pages.c, which says more. kept is theirs: no
+// pointers to the collector, as they go past the ends of what they are into.
 type pagesArguments struct {
 	y          unsafe.Pointer
 	ys         int64
@@ -55,17 +55,17 @@ type pager interface {
 	mostWeighed() int
 }
 
-// HasPages reports whether the variant has [Kernels.Scores] and [Kernels.WeightedSum], which read pages of
-// every format but float16.
+// HasPages reports whether the variant has [Kernels.Scores] and [Kernels.WeightedSum], which read
+// pages of every format but float16.
 func (s *Kernels) HasPages() bool { return s.pager != nil }
 
 // pagedWork is the most products of a call of a kernel, for the sake of who waits for it.
 const pagedWork = 1 << 20
 
 // Scores sets y[h·queries+i][j] to the product of query i of head h with key j of some pages, each
-// summed in ascending order of the channels, which is that of Columns and Mix. A head has 1, 2, 4 or 8
-// queries; channel c of query i of head h is at q[(h·width+c)·queries+i], where width is dim rounded up
-// to a multiple of 32, with zeros behind dim.
+// summed in ascending order of the channels, which is that of Columns and Mix. A head has 1, 2, 4
+// or 8 queries; channel c of query i of head h is at q[(h·width+c)·queries+i], where width is dim
+// rounded up to a multiple of 32, with zeros behind dim.
 func (s *Kernels) Scores(y mat.Floats, q []float32, queries int, p *Paged, pages []int32, dim int) {
 	q = q[:mat.CeilDiv(dim, quant.BlockColumns)*quant.BlockColumns*queries*p.Heads]
 	for most := max(1, pagedWork/(PagedTokens*len(q))); len(pages) > 0; {
@@ -82,8 +82,9 @@ func (s *Kernels) Scores(y mat.Floats, q []float32, queries int, p *Paged, pages
 // MaxQueries is how many queries of a head pass values in one call of WeightedSum.
 func (s *Kernels) MaxQueries() int { return s.pager.mostWeighed() }
 
-// PageSum is the operands of [Kernels.WeightedSum]: Queries queries of each head, at most MaxQueries, with weights
-// W for Keys tokens of some Pages of P from position First of the first page on, and Cols columns of each value.
+// PageSum is the operands of [Kernels.WeightedSum]: Queries queries of each head, at most
+// MaxQueries, with weights W for Keys tokens of some Pages of P from position First of the first
+// page on, and Cols columns of each value.
 type PageSum struct {
 	Y, W       mat.Floats // Y has room for a multiple of 32 columns
 	Queries    int        // 1, 2, 4 or 8
@@ -93,8 +94,8 @@ type PageSum struct {
 	Keys, Cols int
 }
 
-// WeightedSum adds Y[h·Queries+i][c] += Σ_j W[h·Queries+i][j] · v[j][c] of head h in ascending order of j, as
-// gemv's Mix does.
+// WeightedSum adds Y[h·Queries+i][c] += Σ_j W[h·Queries+i][j] · v[j][c] of head h in ascending
+// order of j, as gemv's Mix does.
 func (s *Kernels) WeightedSum(o PageSum) {
 	rows := o.Queries * o.P.Heads
 	most, left := max(1, pagedWork/(PagedTokens*rows*max(o.Cols, 1)))*PagedTokens, o.Keys
@@ -120,7 +121,8 @@ func (p *Paged) check(pages []int32, n int) {
 	}
 }
 
-// Kernels are those of one variant. They have no state: any number of goroutines may use them at once.
+// Kernels are those of one variant. They have no state: any number of goroutines may use them at
+// once.
 type Kernels struct {
 	ops     unpacker
 	pager   pager   // nil: pages are read a piece at a time

@@ -10,9 +10,9 @@ import (
 // Attention of prompts with rounded operands goes through the keys in blocks: [Kernels.Couple]
 // makes the scores of 32 queries from packed keys, a row a key; [Kernels.Softmax] turns them into
 // weights, rounded to bfloat16, and says by what the sums so far shrink; and Couple adds the
-// values, packed by [Kernels.PackTransposed], weighted. A query's largest score, sum and result change
-// with each block in one order, so that they depend on the keys that it sees and on where blocks
-// begin.
+// values, packed by [Kernels.PackTransposed], weighted. A query's largest score, sum and result
+// change with each block in one order, so that they depend on the keys that it sees and on where
+// blocks begin.
 
 // Online is the state of 16 queries, of which each sees Count keys from position First on.
 type Online struct {

@@ -51,8 +51,8 @@ type Pattern struct {
 	// Rows is how many rows, or packed blocks of rows, are read at once: 8, 4 or 1. It is 0 for roles
 	// whose kernels have one number of rows only.
 	Rows int `json:"rows,omitempty"`
-	// Prefetch says that each cache line is prefetched by software before it is used: about 1 KiB ahead, of
-	// interleaved q8_0 and q4_0 some 4 KiB.
+	// Prefetch says that each cache line is prefetched by software before it is used: about 1 KiB
+	// ahead, of interleaved q8_0 and q4_0 some 4 KiB.
 	Prefetch bool `json:"prefetch"`
 	// Near says that the distance is a quarter of that.
 	Near bool `json:"near,omitempty"`
@@ -94,7 +94,8 @@ var candidates = [Roles][]Pattern{
 	Packing: patterns(false, 0),
 }
 
-// patterns are those with so many rows, each with and without prefetch, and near where kernels have that.
+// patterns are those with so many rows, each with and without prefetch, and near where kernels have
+// that.
 func patterns(near bool, rows ...int) (list []Pattern) {
 	for _, n := range rows {
 		list = append(list, Pattern{Rows: n, Prefetch: true}, Pattern{Rows: n})
@@ -108,8 +109,9 @@ func patterns(near bool, rows ...int) (list []Pattern) {
 // Candidates returns the patterns that the kernels of r have.
 func Candidates(r Role) []Pattern { return slices.Clone(candidates[r]) }
 
-// Default returns the plan for unmeasured processors of a vendor, named as CPUID names it: 1 row without prefetch for one token on AMD, as Zen 4 reads fastest, and
-// many rows with prefetch elsewhere.
+// Default returns the plan for unmeasured processors of a vendor, named as CPUID names it: 1 row
+// without prefetch for one token on AMD, as Zen 4 reads fastest, and many rows with prefetch
+// elsewhere.
 func Default(vendor string) Plan {
 	var p Plan
 	for r := range Roles {
@@ -137,7 +139,8 @@ var (
 	mu    sync.Mutex
 	inUse Plan
 	rows  [Roles]atomic.Uint32
-	// prefetch is read by the assembly: 0 is the usual distance, 1 no prefetch, 2 near. It is written under mu.
+	// prefetch is read by the assembly: 0 is the usual distance, 1 no prefetch, 2 near. It is
+	// written under mu.
 	prefetch [Roles]uint8
 )
 

@@ -1,14 +1,14 @@
-// Package gemm multiplies matrices whose operands are packed: panels of float32, groups of rows and tokens
-// for dot products, and packs and panels of bfloat16 for AVX-512 BF16 and the tiles of AMX.
+// Package gemm multiplies matrices whose operands are packed: panels of float32, groups of rows and
+// tokens for dot products, and packs and panels of bfloat16 for AVX-512 BF16 and the tiles of AMX.
 //
 // # Order of summation
 //
-// [Kernels.SumPanels] and [Kernels.MulSmallBatch] have one sum for each element, in ascending k, whatever the calls
-// that it is cut into. [Kernels.MulGroups] gives the bits of a dot product (package gemv), and is fastest for
-// many tokens where that order is asked for. [Kernels.Tile] multiplies activations rounded to bfloat16, in an
-// order of its own that depends on the length alone; with AMX [Kernels.TileRows] reads weights in
-// place, in the order of Tile. [Kernels.MulParts] splits float32 numbers into three of bfloat16 for the
-// products of training.
+// [Kernels.SumPanels] and [Kernels.MulSmallBatch] have one sum for each element, in ascending k,
+// whatever the calls that it is cut into. [Kernels.MulGroups] gives the bits of a dot product
+// (package gemv), and is fastest for many tokens where that order is asked for. [Kernels.Tile]
+// multiplies activations rounded to bfloat16, in an order of its own that depends on the length
+// alone; with AMX [Kernels.TileRows] reads weights in place, in the order of Tile.
+// [Kernels.MulParts] splits float32 numbers into three of bfloat16 for the products of training.
 package gemm
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/vector"
 )
 
-// Kernels are the products of one variant. They have no state: any number of goroutines may use them at
-// once.
+// Kernels are the products of one variant. They have no state: any number of goroutines may use
+// them at once.
 type Kernels struct {
 	// GroupTokens is the number of tokens that a group packs together; 0: see [Kernels.HasGroups].
 	GroupTokens int
@@ -49,11 +49,12 @@ type ops interface {
 	prompter
 }
 
-// goOps is the reference. Products are rounded before they are added (the conversions to float32 forbid
-// fusing), so that every GOARCH computes the same bits.
+// goOps is the reference. Products are rounded before they are added (the conversions to float32
+// forbid fusing), so that every GOARCH computes the same bits.
 type goOps struct{}
 
-// rounder is what a variant that multiplies bfloat16 by bfloat16 implements. Bounds have been checked.
+// rounder is what a variant that multiplies bfloat16 by bfloat16 implements. Bounds have been
+// checked.
 type rounder interface {
 	packTokens(dst []uint32, x mat.Floats, tokens, n int)
 	packRows(dst []uint32, w mat.Weights, rows, n int)

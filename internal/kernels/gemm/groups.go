@@ -70,8 +70,9 @@ func (s *Kernels) SumFloats(rows int) int {
 	return mat.CeilDiv(rows, GroupRows) * GroupRows * s.GroupTokens * s.variant.Lanes
 }
 
-// GroupProduct is the operands of [Kernels.MulGroups]: packed weights W of Rows rows, a packed group X of Tokens
-// tokens, N elements of each. Sums keeps the partial sums from the First piece of k to the Last, which sets Y.
+// GroupProduct is the operands of [Kernels.MulGroups]: packed weights W of Rows rows, a packed
+// group X of Tokens tokens, N elements of each. Sums keeps the partial sums from the First piece of
+// k to the Last, which sets Y.
 type GroupProduct struct {
 	Y            mat.Floats
 	W, X, Next   []float32 // Next is prefetched; nil for none

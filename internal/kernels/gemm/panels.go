@@ -45,9 +45,9 @@ func (s *Kernels) PackColumns(dst []float32, x mat.Floats, width, n int) {
 	s.ops.packColumns(dst[:n*s.PanelLanes()], x, min(width, s.PanelLanes()), n)
 }
 
-// Panels is the operands of [Kernels.MulPanels]: panels A of the Rows rows of the left operand, A.Stride numbers
-// from one to the next, and two panels B of the Cols columns of the right one, N terms each. The second panel of B
-// may be empty. With Add the sums are added to what C has.
+// Panels is the operands of [Kernels.MulPanels]: panels A of the Rows rows of the left operand,
+// A.Stride numbers from one to the next, and two panels B of the Cols columns of the right one, N
+// terms each. The second panel of B may be empty. With Add the sums are added to what C has.
 type Panels struct {
 	C, A, B       mat.Floats
 	Rows, Cols, N int

@@ -46,23 +46,23 @@ func (p Packs) Check(packs, blocks int) {
 	_ = p.V[:packs*p.Size()-p.Words+blocks*blockWords]
 }
 
-// HasParts reports whether the variant has PackParts and MulParts of so many parts; where it has those of
-// FloatParts, the right operand may have RoundedParts. Sums are float32 in them; parts too small to be normal
-// count as zero, and an infinity makes NaNs.
+// HasParts reports whether the variant has PackParts and MulParts of so many parts; where it has
+// those of FloatParts, the right operand may have RoundedParts. Sums are float32 in them; parts too
+// small to be normal count as zero, and an infinity makes NaNs.
 func (s *Kernels) HasParts(parts int) bool {
 	return s.rounder != nil && (parts == RoundedParts || s.variant.AMX)
 }
 
-// PartsLayout says what [Kernels.PackParts] makes of a matrix: a pack of up to 16 rows of a left operand, or a Panel
-// of up to 16 columns of a right one, Width of them with N terms each, in Parts parts. The matrix has them as
-// rows of N numbers, or with Lines as columns of N rows.
+// PartsLayout says what [Kernels.PackParts] makes of a matrix: a pack of up to 16 rows of a left
+// operand, or a Panel of up to 16 columns of a right one, Width of them with N terms each, in Parts
+// parts. The matrix has them as rows of N numbers, or with Lines as columns of N rows.
 type PartsLayout struct {
 	Panel, Lines    bool
 	Parts, Width, N int
 }
 
-// PackParts packs x as l says and fills up with zeros. Each part has PanelWords(N) words; they begin apart words
-// from one another.
+// PackParts packs x as l says and fills up with zeros. Each part has PanelWords(N) words; they
+// begin apart words from one another.
 func (s *Kernels) PackParts(dst []uint32, apart int, x mat.Floats, l PartsLayout) {
 	words := PanelWords(l.N)
 	dst = dst[:(l.Parts-1)*apart+words]

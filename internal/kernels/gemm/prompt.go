@@ -26,9 +26,9 @@ func (s *Kernels) WidenColumns(dst []float32, w mat.Weights, rows, n, ahead int)
 	s.ops.widenColumns(dst[:n*s.PanelLanes()], w, min(rows, s.PanelLanes()), n, ahead)
 }
 
-// PanelProduct is the operands of [Kernels.SumPanels]: panels A of the Rows rows of the left operand, which begin
-// AStride elements apart, and two panels B of the Cols columns of the right one, N terms each. With Add the sums
-// go on from what C has.
+// PanelProduct is the operands of [Kernels.SumPanels]: panels A of the Rows rows of the left
+// operand, which begin AStride elements apart, and two panels B of the Cols columns of the right
+// one, N terms each. With Add the sums go on from what C has.
 type PanelProduct struct {
 	C          mat.Floats
 	A          []float32

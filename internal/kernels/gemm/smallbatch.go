@@ -43,9 +43,9 @@ func (s *Kernels) PackSmallBatch(dst []float32, x mat.Floats, tokens, n int) {
 	s.smallBatches.side(dst[:n*width], x, tokens, width, n)
 }
 
-// SmallBatch is the operands of [Kernels.MulSmallBatch]: Rows rows of N bfloat16 weights, at least SmallBatchRows of
-// them and whole blocks of columns, and up to SmallBatchTokens Tokens that PackSmallBatch has packed at X. Next is
-// prefetched meanwhile.
+// SmallBatch is the operands of [Kernels.MulSmallBatch]: Rows rows of N bfloat16 weights, at least
+// SmallBatchRows of them and whole blocks of columns, and up to SmallBatchTokens Tokens that
+// PackSmallBatch has packed at X. Next is prefetched meanwhile.
 type SmallBatch struct {
 	C            mat.Floats // Tokens × Rows
 	W            mat.Weights
@@ -55,7 +55,8 @@ type SmallBatch struct {
 	Next         []byte
 }
 
-// MulSmallBatch computes C[t][r] = Σ_k W[r][k] · X[t][k] in ascending order of k, with the bits of SumPanels.
+// MulSmallBatch computes C[t][r] = Σ_k W[r][k] · X[t][k] in ascending order of k, with the bits of
+// SumPanels.
 func (s *Kernels) MulSmallBatch(b SmallBatch) {
 	b.C.Check(b.Tokens, b.Rows)
 	b.W.Check(b.Rows, b.N)

@@ -4,9 +4,9 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// Tiles is the operands of [Kernels.Tile] and [Kernels.Couple]: packs W and panels X, which begin WStride and
-// XStride words apart, over Blocks blocks of 32 k. Count is the pairs of panels for Tile, of packs for Couple.
-// With Add the sums go on from what C has.
+// Tiles is the operands of [Kernels.Tile] and [Kernels.Couple]: packs W and panels X, which begin
+// WStride and XStride words apart, over Blocks blocks of 32 k. Count is the pairs of panels for
+// Tile, of packs for Couple. With Add the sums go on from what C has.
 type Tiles struct {
 	C                mat.Floats
 	W, X             []uint32
@@ -15,8 +15,8 @@ type Tiles struct {
 	Add              bool
 }
 
-// RowTiles is the operands of [Kernels.TileRows]: Rows rows of weights as they are stored and one or two Panels
-// of tokens, which begin XStride words apart, over Blocks blocks of 32 k.
+// RowTiles is the operands of [Kernels.TileRows]: Rows rows of weights as they are stored and one
+// or two Panels of tokens, which begin XStride words apart, over Blocks blocks of 32 k.
 type RowTiles struct {
 	C            []float32
 	W            mat.Weights
@@ -81,8 +81,8 @@ func (s *Kernels) Tile(t Tiles) {
 	s.rounder.tile(t)
 }
 
-// Fetch is what a kernel asks of memory while it computes: of what Next begins with, as much as it has
-// weights itself, so many quarters behind those that are done.
+// Fetch is what a kernel asks of memory while it computes: of what Next begins with, as much as it
+// has weights itself, so many quarters behind those that are done.
 type Fetch struct {
 	Next           []byte
 	Done, Quarters int

@@ -1,19 +1,19 @@
-// Package gemv multiplies weights as a checkpoint stores them by few tokens: dot products of rows, sums of
-// columns, and attention's products over keys and values.
+// Package gemv multiplies weights as a checkpoint stores them by few tokens: dot products of rows,
+// sums of columns, and attention's products over keys and values.
 //
 // # Order of summation
 //
-// Within one variant every sum has one order, which depends on its length alone. A dot product of length
-// n has [Kernels.Lanes] partial sums; lane l adds the products k ≡ l (mod lanes) in ascending k; then the
-// lanes are added in halves: lane i and lane i+lanes/2, and so on down to one. [Kernels.Mix] adds in
-// ascending order of the keys. So a result does not depend on how many rows or tokens share a call, nor
-// on where the bytes lie. [Kernels.AddLanes] gives the bits of [Kernels.Mul] for a transposed matrix. The
-// assembly uses fused multiply-add, the Go variant does not: variants differ from each other in the last
-// bits, never inside themselves.
+// Within one variant every sum has one order, which depends on its length alone. A dot product of
+// length n has [Kernels.Lanes] partial sums; lane l adds the products k ≡ l (mod lanes) in
+// ascending k; then the lanes are added in halves: lane i and lane i+lanes/2, and so on down to
+// one. [Kernels.Mix] adds in ascending order of the keys. So a result does not depend on how many
+// rows or tokens share a call, nor on where the bytes lie. [Kernels.AddLanes] gives the bits of
+// [Kernels.Mul] for a transposed matrix. The assembly uses fused multiply-add, the Go variant does
+// not: variants differ from each other in the last bits, never inside themselves.
 //
-// [Kernels.MulSplit] is a dot product for bfloat16 weights: its lane l adds the products 2l and 2l+1 (mod
-// twice the lanes), since both weights of a word are widened at once. [Kernels.MulPairs] multiplies
-// bfloat16 weights by activations rounded to bfloat16.
+// [Kernels.MulSplit] is a dot product for bfloat16 weights: its lane l adds the products 2l and
+// 2l+1 (mod twice the lanes), since both weights of a word are widened at once. [Kernels.MulPairs]
+// multiplies bfloat16 weights by activations rounded to bfloat16.
 package gemv
 
 import (
@@ -21,7 +21,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// Product is the operands of [Kernels.Mul]: Rows rows of weights W and Tokens rows of X, N elements of each.
+// Product is the operands of [Kernels.Mul]: Rows rows of weights W and Tokens rows of X, N elements
+// of each.
 type Product struct {
 	Y            mat.Floats // Tokens × Rows
 	W            mat.Weights
@@ -41,8 +42,8 @@ func (s *Kernels) Mul(p *Product) {
 	mul(s.ops, p)
 }
 
-// RowSum is the operands of [Kernels.Mix]: for each of Tokens tokens a sum of the Keys rows of V, Cols columns
-// wide, which is added to a row of Y. Row j of V has the weight P[t][j·Step].
+// RowSum is the operands of [Kernels.Mix]: for each of Tokens tokens a sum of the Keys rows of V,
+// Cols columns wide, which is added to a row of Y. Row j of V has the weight P[t][j·Step].
 type RowSum struct {
 	Y, P               mat.Floats
 	Step               int
@@ -83,8 +84,8 @@ func (s *Kernels) FoldLanes(lanes []float32, n int) {
 	}
 }
 
-// Kernels are the products of one variant. They have no state: any number of goroutines may use them at
-// once.
+// Kernels are the products of one variant. They have no state: any number of goroutines may use
+// them at once.
 type Kernels struct {
 	// Lanes is the number of partial sums of a dot product.
 	Lanes int
@@ -106,8 +107,8 @@ func For(v isa.Variant) Kernels {
 	return k
 }
 
-// ops is what a variant implements, beside the function mul. Bounds have been checked. Operands are passed
-// one by one: a pointer to them would escape through the interface, and so allocate.
+// ops is what a variant implements, beside the function mul. Bounds have been checked. Operands are
+// passed one by one: a pointer to them would escape through the interface, and so allocate.
 type ops interface {
 	mix(y, p mat.Floats, step int, v mat.Weights, keys, tokens, cols int)
 	addLanes(lanes, x []float32, v mat.Weights, cols int)

@@ -44,12 +44,13 @@ func (s *Kernels) SplitTokens(dst []float32, x mat.Floats, tokens, n int) {
 	}
 }
 
-// SplitSums is the number of floats that MulSplit needs to keep the sums of rows and a group of tokens.
+// SplitSums is the number of floats that MulSplit needs to keep the sums of rows and a group of
+// tokens.
 func (s *Kernels) SplitSums(rows, tokens int) int { return rows * tokens * s.Lanes }
 
-// SplitProduct is the operands of [Kernels.MulSplit]: N elements of Rows rows of W and of Tokens tokens that
-// SplitTokens laid out at X, from element K on. Sums keeps the partial sums until the Last piece of k, which
-// sets Y.
+// SplitProduct is the operands of [Kernels.MulSplit]: N elements of Rows rows of W and of Tokens
+// tokens that SplitTokens laid out at X, from element K on. Sums keeps the partial sums until the
+// Last piece of k, which sets Y.
 type SplitProduct struct {
 	Y            mat.Floats
 	W            mat.Weights

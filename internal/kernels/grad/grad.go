@@ -1,6 +1,6 @@
-// Package grad has the inner loops of gradients: of activations, softmax, norms and rotary positions. All
-// elements have the same bits in every variant; sums are float64, added up in an order of the variant's
-// own that depends on the length alone.
+// Package grad has the inner loops of gradients: of activations, softmax, norms and rotary
+// positions. All elements have the same bits in every variant; sums are float64, added up in an
+// order of the variant's own that depends on the length alone.
 package grad
 
 import (
@@ -53,15 +53,15 @@ func (s *Kernels) Normal(y, x, w []float32, mean, by float32) {
 	}
 }
 
-// Norm is a row's mean and the reciprocal By of its deviation, which come from the row itself. Centred says that the
-// mean was subtracted.
+// Norm is a row's mean and the reciprocal By of its deviation, which come from the row itself.
+// Centred says that the mean was subtracted.
 type Norm struct {
 	Mean, By float32
 	Centred  bool
 }
 
-// NormGrad is the reverse of Normal: it adds By·(h − mean(h) − z·mean(h·z)) to dx, with h = dy·w and z the
-// normalised row; mean(h) only if Centred.
+// NormGrad is the reverse of Normal: it adds By·(h − mean(h) − z·mean(h·z)) to dx, with h = dy·w
+// and z the normalised row; mean(h) only if Centred.
 func (s *Kernels) NormGrad(dx, dy, x, w []float32, o Norm) {
 	if len(dx) == 0 {
 		return

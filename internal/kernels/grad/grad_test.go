@@ -10,7 +10,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/kerneltest"
 )
 
-// loops have the bits of the Go variant. Each gets five operands of one length and changes the first three.
+// loops have the bits of the Go variant. Each gets five operands of one length and changes the
+// first three.
 var loops = kerneltest.Loops{
 	"SiLUGrad":   func(s *kernels.Set, a, b, c, d, e []float32) { s.Grad.SiLUGrad(a, b, c, d, e) },
 	"SiLUAlone":  func(s *kernels.Set, a, _, c, d, _ []float32) { s.Grad.SiLUGrad(a, nil, c, d, nil) },

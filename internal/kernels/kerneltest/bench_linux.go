@@ -14,8 +14,8 @@ const (
 	benchPart    = 64 << 20 // of them in turn
 )
 
-// BesideReads times products with weights that no cache holds, in parts, and reports the share of the rate
-// at which the same memory is read by a loop that does nothing else.
+// BesideReads times products with weights that no cache holds, in parts, and reports the share of
+// the rate at which the same memory is read by a loop that does nothing else.
 func BesideReads(b *testing.B, data []byte, products func(w []byte)) {
 	var took, read time.Duration
 	b.SetBytes(BenchWeights)

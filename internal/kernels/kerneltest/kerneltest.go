@@ -1,6 +1,6 @@
-// Package kerneltest helps the tests of kernels: all variants of this processor ([Each]), operands, memory
-// that ends where a kernel may not read on ([Guarded]), the ways of package gemv, gemm and qgemm to compute
-// products as functions of one shape, and benchmarks beside the rate of memory.
+// Package kerneltest helps the tests of kernels: all variants of this processor ([Each]), operands,
+// memory that ends where a kernel may not read on ([Guarded]), the ways of package gemv, gemm and
+// qgemm to compute products as functions of one shape, and benchmarks beside the rate of memory.
 package kerneltest
 
 import (

@@ -1,9 +1,9 @@
-// Package mat has the operands of the kernels: matrices of float32 activations ([Floats]), of weights as
-// a checkpoint stores them ([Weights]) and of activations rounded to bfloat16 ([Pairs]), and the
-// conversions between their formats, one number at a time.
+// Package mat has the operands of the kernels: matrices of float32 activations ([Floats]), of
+// weights as a checkpoint stores them ([Weights]) and of activations rounded to bfloat16 ([Pairs]),
+// and the conversions between their formats, one number at a time.
 //
-// A view has no length of its own: its shape comes with each call. A kernel panics, as indexing does,
-// where a view is too short for the shape it is given.
+// A view has no length of its own: its shape comes with each call. A kernel panics, as indexing
+// does, where a view is too short for the shape it is given.
 package mat
 
 // GoLanes is the number of partial sums of the Go variant.

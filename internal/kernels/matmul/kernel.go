@@ -29,8 +29,8 @@ func (k Kernel) String() string {
 // minPartsTerms is the length of sums from which it pays to cut operands in parts.
 const minPartsTerms = 48
 
-// choices is the table: the first row that a product meets chooses its kernel. The number of terms in a
-// sum is all of the shape that counts, so that a result depends on nothing else.
+// choices is the table: the first row that a product meets chooses its kernel. The number of terms
+// in a sum is all of the shape that counts, so that a result depends on nothing else.
 var choices = []struct {
 	kernel  Kernel
 	rounded bool

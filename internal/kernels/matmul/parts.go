@@ -5,9 +5,10 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// Where the processor has tiles, or fast products of bfloat16 alone, operands are cut in parts of bfloat16: one part where they
-// are rounded, or are such numbers; with tiles three where they are not, of which the six products that matter (three, by one
-// part) are summed: that is as right as products of floats and takes half their time.
+// Where the processor has tiles, or fast products of bfloat16 alone, operands are cut in parts of
+// bfloat16: one part where they are rounded, or are such numbers; with tiles three where they are
+// not, of which the six products that matter (three, by one part) are summed: that is as right as
+// products of floats and takes half their time.
 
 // The units of products of parts: rows and columns computed or packed.
 const (
@@ -63,8 +64,8 @@ func (m *Multiplier) packParts(unit int) {
 	}
 }
 
-// packPart packs rows of a left operand or columns of a right one, from element (i, j) of x on; zeros where the
-// layout has none.
+// packPart packs rows of a left operand or columns of a right one, from element (i, j) of x on;
+// zeros where the layout has none.
 func (m *Multiplier) packPart(dst []uint32, apart int, x Matrix, i, j int, l gemm.PartsLayout, buf *scratch) {
 	high, wide := l.Width, l.N
 	if l.Lines {

@@ -1,5 +1,5 @@
-// Package optimizer has the steps of optimizers, one pass over weights, state and gradients. All variants
-// compute the same bits.
+// Package optimizer has the steps of optimizers, one pass over weights, state and gradients. All
+// variants compute the same bits.
 package optimizer
 
 import (

@@ -8,7 +8,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/optimizer"
 )
 
-// loops have the bits of the Go variant. Each gets five operands of one length and changes the first three.
+// loops have the bits of the Go variant. Each gets five operands of one length and changes the
+// first three.
 var loops = kerneltest.Loops{
 	"Adam": func(s *kernels.Set, a, b, c, d, _ []float32) {
 		for i, v := range c {

@@ -21,7 +21,8 @@ type summer interface {
 	panelBand(p quant.Packing, dst []float32, band []byte, lane, blocks int)
 }
 
-// InterleavedTokens is the number of tokens up to which MulInterleaved is faster than widening weights first.
+// InterleavedTokens is the number of tokens up to which MulInterleaved is faster than widening
+// weights first.
 func (s *Kernels) InterleavedTokens() int { return s.ops.bandTokens() }
 
 // MulInterleaved sets y[t][i] to the product of x[t], n columns, with row + i·step of p, a matrix in
@@ -48,9 +49,9 @@ func (s *Kernels) MulInterleaved(y mat.Floats, w quant.View, x mat.Floats, token
 	}
 }
 
-// WidenInterleaved fills a panel with rows of p, a matrix in bands, as WidenColumns does: n columns from
-// col on, both multiples of 32. It reports false and does nothing where the panel's rows are not
-// neighbours in a whole band.
+// WidenInterleaved fills a panel with rows of p, a matrix in bands, as WidenColumns does: n columns
+// from col on, both multiples of 32. It reports false and does nothing where the panel's rows are
+// not neighbours in a whole band.
 func (s *Kernels) WidenInterleaved(dst []float32, w quant.View) bool {
 	p, row, step, col, rows, n := w.Packed, w.Row, w.Step, w.Col, w.Rows, w.Cols
 	lanes := s.gemm.PanelLanes()

@@ -5,10 +5,11 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// Small batches multiply weights of [E4M3] and [MXFP4] codes without unpacking them first: a code is
-// widened, without its scale, once for a group of tokens. Scales are applied to the tokens before, to the sum of a block or to
-// the result, which rounds as often as scaling each weight would, but in other places: so these products
-// have an order of sums of their own, one for each variant, whatever the number of tokens.
+// Small batches multiply weights of [E4M3] and [MXFP4] codes without unpacking them first: a code
+// is widened, without its scale, once for a group of tokens. Scales are applied to the tokens
+// before, to the sum of a block or to the result, which rounds as often as scaling each weight
+// would, but in other places: so these products have an order of sums of their own, one for each
+// variant, whatever the number of tokens.
 
 // coder is what a variant implements for that. Bounds have been checked.
 type coder interface {
@@ -27,7 +28,8 @@ type coder interface {
 // codesBlock is what rows, and blocks with a scale, have a multiple of.
 const codesBlock = 32
 
-// HasMinifloat reports whether the variant has PackMinifloat and MulMinifloat for n columns of p from column col on.
+// HasMinifloat reports whether the variant has PackMinifloat and MulMinifloat for n columns of p
+// from column col on.
 func (s *Kernels) HasMinifloat(p *quant.Packed, col, n int) bool {
 	if s.coder == nil || col != 0 || n <= 0 || n%codesBlock != 0 {
 		return false
@@ -58,8 +60,9 @@ func (s *Kernels) MinifloatScratch(p *quant.Packed, rows, tokens, n int) int {
 	return s.coder.codesScratch(p, rows, tokens, n)
 }
 
-// MulMinifloat sets y[t][i] = Σ_k w[row + i·step][k] · x[t][k] for i < rows, the tokens of a packed group and
-// n columns of p, for which Codes holds. As many rows as there are behind these may be fetched meanwhile.
+// MulMinifloat sets y[t][i] = Σ_k w[row + i·step][k] · x[t][k] for i < rows, the tokens of a packed
+// group and n columns of p, for which Codes holds. As many rows as there are behind these may be
+// fetched meanwhile.
 func (s *Kernels) MulMinifloat(y mat.Floats, w quant.View, x, scratch []float32, tokens int) {
 	p, row, step, rows, n := w.Packed, w.Row, w.Step, w.Rows, w.Cols
 	if rows <= 0 || tokens <= 0 {

@@ -76,7 +76,8 @@ func TestMulCodes(t *testing.T) {
 	})
 }
 
-// TestMulCodesHasEveryCode: each code at each place is what Unpack makes of it, at scales of any size.
+// TestMulCodesHasEveryCode: each code at each place is what Unpack makes of it, at scales of any
+// size.
 func TestMulCodesHasEveryCode(t *testing.T) {
 	const n, rows = 160, 256
 	scales := []float32{1, 0, 0x1p-100, 0x1p100, -0.25, float32(math.NaN())}

@@ -13,13 +13,13 @@ import (
 type packer interface {
 	// packBands packs whole blocks of a band of 16 rows.
 	packBands(p quant.Packing, dst []uint32, band []byte, blocks int)
-	// packE4M3 packs rows which begin stride bytes apart. Row i has scale j of its blocks, times 2^8, at
-	// i·packBlocks + j.
+	// packE4M3 packs rows which begin stride bytes apart. Row i has scale j of its blocks, times
+	// 2^8, at i·packBlocks + j.
 	packE4M3(dst []uint32, codes []byte, stride int, scales *[gemm.PackRows * packBlocks]float32, rows, blocks int)
 	// packMXFP4 packs rows whose codes and scales begin stride and apart bytes apart.
 	packMXFP4(dst []uint32, codes []byte, stride int, scales []byte, apart, rows, blocks int)
-	// packNibbles packs 16 columns, with one scale and zero each, of stored rows whose words begin stride
-	// bytes apart: those of 8 rows of Int4Rows, else of one.
+	// packNibbles packs 16 columns, with one scale and zero each, of stored rows whose words begin
+	// stride bytes apart: those of 8 rows of Int4Rows, else of one.
 	packNibbles(p quant.Packing, dst []uint32, words []byte, stride int, scale, zero *[gemm.PackRows]float32, blocks int)
 }
 
@@ -156,8 +156,8 @@ func TransposeScratch(step int) int {
 	return gemm.BlockK*((gemm.PackRows-1)*step+1) + quant.UnpackScratch
 }
 
-// nibblesTurn reports whether each block of 32 rows from row on has one group, and columns from col on
-// whole words.
+// nibblesTurn reports whether each block of 32 rows from row on has one group, and columns from col
+// on whole words.
 func nibblesTurn(p *quant.Packed, row, col, n int) bool {
 	return (p.Packing == quant.Int4Rows || p.Packing == quant.Int4Columns) && p.Index == nil && p.Rows%gemm.BlockK == 0 && (row|n)%gemm.BlockK == 0 && col%8 == 0
 }

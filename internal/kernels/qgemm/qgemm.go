@@ -1,11 +1,12 @@
-// Package qgemm multiplies quantised weights without widening them in memory first: interleaved blocks of
-// q8_0 and q4_0 by floats or by activations rounded to eight bits, and FP8 and MXFP4 codes by few tokens.
-// It also packs quantised weights for the bfloat16 products of package gemm.
+// Package qgemm multiplies quantised weights without widening them in memory first: interleaved
+// blocks of q8_0 and q4_0 by floats or by activations rounded to eight bits, and FP8 and MXFP4
+// codes by few tokens. It also packs quantised weights for the bfloat16 products of package gemm.
 //
 // # Order of summation
 //
-// [Kernels.MulInterleaved] has the order of gemm's SumPanels. [Kernels.MulInt8] has one order for any number of
-// tokens, the same in all variants. [Kernels.MulMinifloat] has one order for any number of tokens.
+// [Kernels.MulInterleaved] has the order of gemm's SumPanels. [Kernels.MulInt8] has one order for
+// any number of tokens, the same in all variants. [Kernels.MulMinifloat] has one order for any
+// number of tokens.
 package qgemm
 
 import (
@@ -15,8 +16,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/vector"
 )
 
-// Kernels are the products of one variant. They have no state: any number of goroutines may use them at
-// once.
+// Kernels are the products of one variant. They have no state: any number of goroutines may use
+// them at once.
 type Kernels struct {
 	ops      summer
 	coder    coder    // nil: there are no products with codes

@@ -1,5 +1,5 @@
-// Package roof measures what a processor can do at most: products on values that stay in registers, and
-// reading memory.
+// Package roof measures what a processor can do at most: products on values that stay in registers,
+// and reading memory.
 package roof
 
 import "unsafe"
@@ -49,8 +49,9 @@ func readPlain(b []byte, out *[64]byte) {
 const line = 64 // bytes of the caches
 
 // Stream fills b with a byte past the caches, so that the next read of it comes from memory. b
-// begins and ends at multiples of 64 bytes; Stream panics where it does not. It reports
-// false, and fills nothing, on processors that cannot. It cannot be stopped meanwhile: 1 MiB takes about 0.1 ms.
+// begins and ends at multiples of 64 bytes; Stream panics where it does not. It reports false, and
+// fills nothing, on processors that cannot. It cannot be stopped meanwhile: 1 MiB takes about 0.1
+// ms.
 func Stream(b []byte, with byte) bool {
 	if at := uintptr(unsafe.Pointer(unsafe.SliceData(b))); (at|uintptr(len(b)))%line != 0 {
 		panic("roof: memory to stream is not aligned to cache lines")

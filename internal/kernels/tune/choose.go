@@ -22,8 +22,8 @@ const (
 	preferred = 1.025
 )
 
-// A meter measures once how long the kernels of r take to read the buffer with a pattern, in seconds; 0 where they
-// cannot be measured.
+// A meter measures once how long the kernels of r take to read the buffer with a pattern, in
+// seconds; 0 where they cannot be measured.
 type meter func(r fetch.Role, p fetch.Pattern) float64
 
 // A race is the candidates of one role. The first is the default.
@@ -35,8 +35,8 @@ type race struct {
 	distance int // 1 if the shorter distance, the last pattern, is faster
 }
 
-// newRace has the patterns of r at the usual distance of prefetch. The distance is chosen after the rows: see
-// [nearer].
+// newRace has the patterns of r at the usual distance of prefetch. The distance is chosen after the
+// rows: see [nearer].
 func newRace(r fetch.Role, usual fetch.Pattern) *race {
 	patterns := slices.DeleteFunc(fetch.Candidates(r), func(p fetch.Pattern) bool { return p.Near })
 	i := max(slices.Index(patterns, usual), 0)
@@ -48,8 +48,8 @@ func raceOf(r fetch.Role, patterns []fetch.Pattern) *race {
 	return &race{role: r, patterns: patterns, times: make([][]float64, len(patterns)), out: make([]bool, len(patterns))}
 }
 
-// nearer is a race of the pattern that won r and the same with a shorter distance, or nil if the winner does not
-// prefetch or its kernels have one distance.
+// nearer is a race of the pattern that won r and the same with a shorter distance, or nil if the
+// winner does not prefetch or its kernels have one distance.
 func (r *race) nearer() *race {
 	won := r.patterns[r.best()]
 	near := won
@@ -85,7 +85,8 @@ func (r *race) winner() int {
 	return r.best()
 }
 
-// round measures each candidate that is left once. It reports false where the kernels cannot be measured.
+// round measures each candidate that is left once. It reports false where the kernels cannot be
+// measured.
 func (r *race) round(m meter) bool {
 	for i, p := range r.patterns {
 		if r.out[i] {

@@ -17,8 +17,8 @@ type Key struct {
 	Threads   int    `json:"threads"` // the next power of two
 }
 
-// KeyOf returns the key of this processor for a variant, "" for the best one, and a number of threads that compute.
-// Neighbouring numbers of threads share a key: 3 and 4, 5 to 8 and so on.
+// KeyOf returns the key of this processor for a variant, "" for the best one, and a number of
+// threads that compute. Neighbouring numbers of threads share a key: 3 and 4, 5 to 8 and so on.
 func KeyOf(variant string, threads int) Key {
 	if variant == "" {
 		variant = kernels.Names()[0]

@@ -34,7 +34,8 @@ var ErrUnable = errors.New("tune: this processor's kernels have one fetch patter
 type Options struct {
 	// Variant of the kernels; "" is the best one.
 	Variant string
-	// Threads read at once, as many as will compute; 0 is one. More than MostThreads are taken for it.
+	// Threads read at once, as many as will compute; 0 is one. More than MostThreads are taken for
+	// it.
 	Threads int
 	// Usual is the plan that stays where no other is faster.
 	Usual fetch.Plan
@@ -56,16 +57,16 @@ type Rate struct {
 	BytesPerSecond float64       `json:"bytes_per_second"`
 }
 
-// A Report is a plan and the rates of the candidates by the role's name, fastest first. Roles that were not measured
-// have the usual pattern and no rates.
+// A Report is a plan and the rates of the candidates by the role's name, fastest first. Roles that
+// were not measured have the usual pattern and no rates.
 type Report struct {
 	Plan  fetch.Plan        `json:"plan"`
 	Rates map[string][]Rate `json:"rates"`
 }
 
-// Measure finds the fastest pattern of each role. It takes about Budget, changes the
-// process's plan meanwhile and leaves the one that it found in use. Where it fails, by lack of memory, an ended context or
-// ErrUnable, the plan is what it was. A second Measure waits for the first.
+// Measure finds the fastest pattern of each role. It takes about Budget, changes the process's plan
+// meanwhile and leaves the one that it found in use. Where it fails, by lack of memory, an ended
+// context or ErrUnable, the plan is what it was. A second Measure waits for the first.
 func Measure(ctx context.Context, o Options) (*Report, error) {
 	measuring.Lock()
 	defer measuring.Unlock()

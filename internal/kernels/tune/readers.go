@@ -47,8 +47,9 @@ func eachCall(b []byte, stride, n int, f func(rows []byte, n int)) {
 	}
 }
 
-// floatsReader multiplies bfloat16 weights by some tokens in float32. With several tokens kernels prefetch the
-// rows of the next call, so calls are short there: what is prefetched behind the end of b is wasted.
+// floatsReader multiplies bfloat16 weights by some tokens in float32. With several tokens kernels
+// prefetch the rows of the next call, so calls are short there: what is prefetched behind the end
+// of b is wasted.
 func floatsReader(set *kernels.Set, b []byte, x []float32, tokens int) func() {
 	columns, rows := columns, perCall/(2*columns)
 	if tokens > 1 {

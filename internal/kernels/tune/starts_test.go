@@ -11,9 +11,10 @@ import (
 	"github.com/heftai/heft/internal/kernels/fetch"
 )
 
-// BenchmarkTenStarts makes ten measurements and compares their choices with fixed patterns, each measured in 80
-// interleaved rounds of 8 MiB per thread from memory, by their lower quartile: it reports how many starts chose patterns within 3 % of the
-// best for all roles, and prints the rates. HEFT_BENCH_THREADS is the number of threads, HEFT_BENCH_MIB the memory of each.
+// BenchmarkTenStarts makes ten measurements and compares their choices with fixed patterns, each
+// measured in 80 interleaved rounds of 8 MiB per thread from memory, by their lower quartile: it
+// reports how many starts chose patterns within 3 % of the best for all roles, and prints the
+// rates. HEFT_BENCH_THREADS is the number of threads, HEFT_BENCH_MIB the memory of each.
 func BenchmarkTenStarts(b *testing.B) {
 	defer fetch.Use(fetch.Current())
 	number := func(name string, usual int) int {

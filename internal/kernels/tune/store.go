@@ -17,7 +17,8 @@ import (
 	"github.com/heftai/heft/internal/smallfile"
 )
 
-// version is that of the files and of the kernels' patterns. A file of another version is measured again.
+// version is that of the files and of the kernels' patterns. A file of another version is measured
+// again.
 const version = 2
 
 // mostBytes bounds what is read of a file; one has some 3 KiB.
@@ -38,8 +39,8 @@ type Store struct {
 	Log *slog.Logger
 }
 
-// DefaultFolder returns the folder in which Heft's programs keep measurements of the machine: heft in the user's
-// cache folder, or "" if the user has none.
+// DefaultFolder returns the folder in which Heft's programs keep measurements of the machine: heft
+// in the user's cache folder, or "" if the user has none.
 func DefaultFolder() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -55,8 +56,8 @@ func (s *Store) log() *slog.Logger {
 	return s.Log
 }
 
-// Load returns the report of a key, or nil where there is none. A file that is damaged or of another version
-// counts as none; a damaged one is logged.
+// Load returns the report of a key, or nil where there is none. A file that is damaged or of
+// another version counts as none; a damaged one is logged.
 func (s *Store) Load(k Key) *Report {
 	if s.Folder == "" {
 		return nil
@@ -128,15 +129,17 @@ func (s *Store) Remeasure(ctx context.Context, o Options) (*Report, error) {
 	return r, nil
 }
 
-// known has the reports that this process has used, by key, so that it measures once even if no folder keeps them.
+// known has the reports that this process has used, by key, so that it measures once even if no
+// folder keeps them.
 var known struct {
 	sync.Mutex
 	reports map[Key]*Report
 }
 
-// Ensure makes the plan of this machine that of the process before it returns. It takes the stored plan, else the
-// one that an earlier Ensure of this process found, else it measures for about Budget and stores the result. The
-// default of the vendor stays if nothing can be measured or ctx ends. Concurrent calls measure once.
+// Ensure makes the plan of this machine that of the process before it returns. It takes the stored
+// plan, else the one that an earlier Ensure of this process found, else it measures for about
+// Budget and stores the result. The default of the vendor stays if nothing can be measured or ctx
+// ends. Concurrent calls measure once.
 func (s *Store) Ensure(ctx context.Context, o Options) {
 	known.Lock()
 	defer known.Unlock()
@@ -174,9 +177,9 @@ func (s *Store) knownOrMeasured(ctx context.Context, k Key, o Options) *Report {
 	return r
 }
 
-// Start makes the plan of this machine that of the process: at once where the store has it, else the
-// default of the vendor until a measurement in the background is done. The channel is closed then. Where
-// nothing can be measured the default stays.
+// Start makes the plan of this machine that of the process: at once where the store has it, else
+// the default of the vendor until a measurement in the background is done. The channel is closed
+// then. Where nothing can be measured the default stays.
 func (s *Store) Start(ctx context.Context, o Options) <-chan struct{} {
 	done := make(chan struct{})
 	k := o.key()

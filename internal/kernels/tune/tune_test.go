@@ -42,8 +42,8 @@ func keep(t *testing.T) {
 	t.Cleanup(func() { fetch.Use(before) })
 }
 
-// TestDecodeOnAMDFindsItsPlan: a processor on which 1 row without prefetch is fastest gets that for all
-// roles, from either default.
+// TestDecodeOnAMDFindsItsPlan: a processor on which 1 row without prefetch is fastest gets that for
+// all roles, from either default.
 func TestDecodeOnAMDFindsItsPlan(t *testing.T) {
 	keep(t)
 	for _, vendor := range []string{"GenuineIntel", "AuthenticAMD"} {
@@ -62,8 +62,8 @@ func TestDecodeOnAMDFindsItsPlan(t *testing.T) {
 	}
 }
 
-// TestNineOfTenStartsChooseWell: with noise of 10 % and pauses by neighbours, at least nine of ten measurements
-// choose patterns within 3 % of the best.
+// TestNineOfTenStartsChooseWell: with noise of 10 % and pauses by neighbours, at least nine of ten
+// measurements choose patterns within 3 % of the best.
 func TestNineOfTenStartsChooseWell(t *testing.T) {
 	keep(t)
 	random := rand.New(rand.NewPCG(1, 3))
@@ -105,8 +105,8 @@ func TestNineOfTenStartsChooseWell(t *testing.T) {
 	}
 }
 
-// TestDistanceOfPrefetchIsMeasured: a processor that likes to prefetch near gets that for the kernels that have it, with
-// the rows that are fastest; one that does not keeps the usual distance.
+// TestDistanceOfPrefetchIsMeasured: a processor that likes to prefetch near gets that for the
+// kernels that have it, with the rows that are fastest; one that does not keeps the usual distance.
 func TestDistanceOfPrefetchIsMeasured(t *testing.T) {
 	keep(t)
 	for _, likes := range []float64{0.9, 0.99, 1.1} {
@@ -239,8 +239,9 @@ func TestSecondStartMeasuresNothing(t *testing.T) {
 	}
 }
 
-// TestOpenedModelsMeasureOnce: a Go program that only opens models gets this processor's plan too. The first model
-// measures, the next ones use the file, and without a folder what the process knows.
+// TestOpenedModelsMeasureOnce: a Go program that only opens models gets this processor's plan too.
+// The first model measures, the next ones use the file, and without a folder what the process
+// knows.
 func TestOpenedModelsMeasureOnce(t *testing.T) {
 	keep(t)
 	t.Cleanup(func() { known.reports = nil })

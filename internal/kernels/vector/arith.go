@@ -81,9 +81,9 @@ func (goOps) dot64(a, b []float32) float64 {
 	return sum
 }
 
-// arith is what a variant implements of the operations above. Lengths are equal and not 0; c are the
-// constants of a call. Those of elements have the same bits in every variant; sums are float64, added up
-// in an order of the variant's own that depends on the length alone.
+// arith is what a variant implements of the operations above. Lengths are equal and not 0; c are
+// the constants of a call. Those of elements have the same bits in every variant; sums are float64,
+// added up in an order of the variant's own that depends on the length alone.
 type arith interface {
 	addScaled(y, x []float32, c [9]float32)
 	sum(y, a, b []float32)

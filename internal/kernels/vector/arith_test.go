@@ -9,7 +9,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/kerneltest"
 )
 
-// loops have the bits of the Go variant. Each gets five operands of one length and changes the first three.
+// loops have the bits of the Go variant. Each gets five operands of one length and changes the
+// first three.
 var loops = kerneltest.Loops{
 	"AddScaled":  func(s *kernels.Set, a, b, _, _, _ []float32) { s.Vector.AddScaled(a, b, 0.3) },
 	"Sum":        func(s *kernels.Set, a, b, c, _, _ []float32) { s.Vector.Sum(a, b, c) },

@@ -16,7 +16,8 @@ type pointwise interface {
 // AddRounded sets dst[i] += a·x[i], where the product is rounded first.
 func (s *Kernels) AddRounded(dst, x []float32, a float32) { s.ops.addRounded(dst, x[:len(dst)], a) }
 
-// Affine are the numbers of [Kernels.Norm]: a normalised element is (x − Mean) · By, and weights have an Offset.
+// Affine are the numbers of [Kernels.Norm]: a normalised element is (x − Mean) · By, and weights
+// have an Offset.
 type Affine struct{ Mean, By, Offset float32 }
 
 // Norm sets dst[i] = (x[i] − Mean) · By · (Offset + w[i]) + b[i]. Without w there is no such

@@ -1,9 +1,11 @@
-// Package vector has the elementwise loops and reductions of inference and training: activations, norms,
-// rotary positions, softmax, conversions between float32 and the formats of weights, transposition.
+// Package vector has the elementwise loops and reductions of inference and training: activations,
+// norms, rotary positions, softmax, conversions between float32 and the formats of weights,
+// transposition.
 //
-// Functions whose comments speak of the order of a dot product sum as package gemv does, which depends
-// on the length alone; sums in float64 have an order of the variant's own. All other results have the
-// same bits in every variant, but for those with an exponential, which differ in the last bits.
+// Functions whose comments speak of the order of a dot product sum as package gemv does, which
+// depends on the length alone; sums in float64 have an order of the variant's own. All other
+// results have the same bits in every variant, but for those with an exponential, which differ in
+// the last bits.
 package vector
 
 import (
