@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"container/list"
 	"sync"
 
 	"github.com/heftai/heft/internal/grammar/dfa"
@@ -15,6 +16,8 @@ type Library struct {
 	mu       sync.Mutex
 	named    map[string]*Terminal
 	literals map[string]*Terminal
+	shared   map[string]*list.Element
+	used     list.List // of *shared, the last used first
 }
 
 // maxLiterals is how many literals a library keeps.

@@ -37,7 +37,7 @@ func (m *Matcher) Continues() { m.begun = true }
 
 // AnyTokens allows all spellings of a text in tokens. Otherwise a text that is certain has the tokens
 // that the tokenizer would give it.
-func (m *Matcher) AnyTokens() { m.loose = true }
+func (m *Matcher) AnyTokens() { m.loose, m.shown = true, nil }
 
 // Warm finds the tokens that may begin a text, so that a matcher need not.
 func (g *Grammar) Warm() {

@@ -40,17 +40,19 @@ func (c *compiler) property(o *record, name string) (conj, error) {
 	return and(k, conj{none}), err
 }
 
-// patternDFA returns the automaton of the names that match a pattern.
+// patternDFA returns the automaton of the strings that match a pattern.
 func (c *compiler) patternDFA(p place) (*dfa.DFA, error) {
-	if d := c.patterns[p.text]; d != nil {
+	t, err := c.b.Library().Shared("pattern "+p.text, func() (*dfa.DFA, error) {
+		d, err := regex.Quoted(p.text, jsontext.Char, c.b.Budget)
+		if err != nil {
+			return nil, patternError(p, err)
+		}
 		return d, nil
-	}
-	d, err := regex.Quoted(p.text, jsontext.Char, c.b.Budget)
+	})
 	if err != nil {
-		return nil, patternError(p, err)
+		return nil, err
 	}
-	c.patterns[p.text] = d
-	return d, nil
+	return t.DFA(), nil
 }
 
 // nameDFA returns the automaton of the names that satisfy a schema.

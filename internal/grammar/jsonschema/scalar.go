@@ -1,16 +1,16 @@
 package jsonschema
 
 import (
+	"fmt"
 	"math/big"
 	"strings"
 
 	"github.com/heftai/heft/internal/grammar"
 	"github.com/heftai/heft/internal/grammar/dfa"
 	"github.com/heftai/heft/internal/grammar/jsontext"
-	"github.com/heftai/heft/internal/grammar/regex"
 )
 
-// strTerminal returns the terminal of the strings of t.
+// strTerminal returns the terminal of the strings of t, one for all grammars that have such strings.
 func (c *compiler) strTerminal(t *str, path string) (*grammar.Terminal, error) {
 	least, most := t.min, t.max
 	for _, f := range t.formats {
@@ -34,28 +34,46 @@ func (c *compiler) strTerminal(t *str, path string) (*grammar.Terminal, error) {
 	if t.texts == nil && len(t.not) == 0 && c.kind() != Tags {
 		open := *t
 		open.min, open.max = 0, -1
-		d, err := c.strDFA(&open, path)
+		term, err := c.terminal(&open, path)
 		if err != nil {
 			return nil, err
 		}
-		term := c.terminal(t, d)
-		if least == 0 && most < 0 || d.IsEmpty() {
+		if least == 0 && most < 0 || term.DFA().IsEmpty() {
 			return term, nil
 		}
 		if counted, ok := term.Counted(0, most); ok && least <= counted.Shortest() {
 			return counted, nil
 		}
 	}
-	d, err := c.strDFA(&str{texts: t.texts, min: least, max: most, patterns: t.patterns, formats: t.formats, not: t.not}, path)
-	if err != nil {
-		return nil, err
-	}
+	whole := &str{texts: t.texts, min: least, max: most, patterns: t.patterns, formats: t.formats, not: t.not}
+	key, stop := "string "+whole.key(), ""
 	if c.kind() == Tags {
-		if d, err = without(c.layout.Stop, d, c.b.Budget); err != nil {
-			return nil, err
-		}
+		stop = c.layout.Stop
+		key += " without " + stop
 	}
-	return c.b.Terminal(d), nil
+	return c.b.Library().Shared(key, func() (*dfa.DFA, error) {
+		d, err := c.strDFA(whole, path)
+		if err == nil && stop != "" {
+			d, err = without(stop, d, c.b.Budget)
+		}
+		return d, err
+	})
+}
+
+// key tells t from other kinds of strings.
+func (t *str) key() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q %t %d %d", t.texts, t.texts == nil, t.min, t.max)
+	for _, p := range t.patterns {
+		fmt.Fprintf(&b, " p%q", p.text)
+	}
+	for _, f := range t.formats {
+		fmt.Fprintf(&b, " f%q", f.text)
+	}
+	for _, n := range t.not {
+		fmt.Fprintf(&b, " not(%s)", n.key())
+	}
+	return b.String()
 }
 
 // anyString returns the terminal of all strings: in layouts in their shortest spelling, which more
@@ -73,12 +91,13 @@ func (c *compiler) anyString() (*grammar.Terminal, error) {
 	return c.b.Library().Named("key", jsontext.Short), nil
 }
 
-// terminal shares the terminals of formats between grammars.
-func (c *compiler) terminal(t *str, d *dfa.DFA) *grammar.Terminal {
+// terminal returns the terminal of strings of any length.
+func (c *compiler) terminal(t *str, path string) (*grammar.Terminal, error) {
 	if len(t.formats) == 1 && len(t.patterns) == 0 {
-		return c.b.Library().NamedDFA("format "+t.formats[0].text, nil)
+		c.formatDFA(t.formats[0].text)
+		return c.b.Library().NamedDFA("format "+t.formats[0].text, nil), nil
 	}
-	return c.b.Terminal(d)
+	return c.b.Library().Shared("string "+t.key(), func() (*dfa.DFA, error) { return c.strDFA(t, path) })
 }
 
 // strDFA returns the automaton of the strings of t in their shortest spelling. It does not limit the
@@ -90,9 +109,9 @@ func (c *compiler) strDFA(t *str, path string) (*dfa.DFA, error) {
 	budget := c.b.Budget
 	var parts []*dfa.DFA
 	for _, p := range t.patterns {
-		d, err := regex.Quoted(p.text, jsontext.Char, budget)
+		d, err := c.patternDFA(p)
 		if err != nil {
-			return nil, patternError(p, err)
+			return nil, err
 		}
 		parts = append(parts, d)
 	}
@@ -192,11 +211,27 @@ func (c *compiler) numberTerminal(n *number, path string) (*grammar.Terminal, er
 	case plain.free():
 		return lib.Named("integer", jsontext.Integer), nil
 	}
-	d, err := c.numberDFA(n, path)
-	if err != nil {
-		return nil, err
+	return lib.Shared("number "+n.key(), func() (*dfa.DFA, error) { return c.numberDFA(n, path) })
+}
+
+// key tells n from other kinds of numbers.
+func (n *number) key() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%t %q %t", n.integer, n.texts, n.texts == nil)
+	for _, l := range []*limit{n.min, n.max} {
+		if l == nil {
+			b.WriteString(" -")
+			continue
+		}
+		fmt.Fprintf(&b, " %s %t", l.v.RatString(), l.strict)
 	}
-	return c.b.Terminal(d), nil
+	for _, m := range n.multiple {
+		fmt.Fprintf(&b, " /%s", m.RatString())
+	}
+	for _, m := range n.not {
+		fmt.Fprintf(&b, " not(%s)", m.key())
+	}
+	return b.String()
 }
 
 // numberDFA returns the automaton of the numbers of n. Restricted numbers have no exponent.

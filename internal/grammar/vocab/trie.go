@@ -2,6 +2,8 @@ package vocab
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/binary"
 	"slices"
 )
 
@@ -27,11 +29,22 @@ func (t *Trie) Size() int { return 11*len(t.Bytes) + 4*len(t.IDs) + 120 }
 type entry struct {
 	name []byte
 	id   int32
+	head uint64 // the first bytes of name, by which most names differ
+}
+
+// newEntry makes the entry of a token.
+func newEntry(name []byte, id int32) entry {
+	var head [8]byte
+	copy(head[:], name)
+	return entry{name, id, binary.BigEndian.Uint64(head[:])}
 }
 
 // newTrie makes a trie. It sorts entries. Names are not empty.
 func newTrie(entries []entry) *Trie {
 	slices.SortFunc(entries, func(a, b entry) int {
+		if a.head != b.head {
+			return cmp.Compare(a.head, b.head)
+		}
 		if c := bytes.Compare(a.name, b.name); c != 0 {
 			return c
 		}
@@ -114,7 +127,7 @@ func (t *Trie) Merge(nodes []int32) *Trie {
 			}
 			own := bytes.Clone(name)
 			for _, id := range ids {
-				entries = append(entries, entry{own, id})
+				entries = append(entries, newEntry(own, id))
 			}
 		}
 	}

@@ -66,7 +66,7 @@ func New(t Tokenizer, size int) *Vocab {
 		}
 		b = slices.Clip(b)
 		v.names[id] = b
-		entries = append(entries, entry{b, id})
+		entries = append(entries, newEntry(b, id))
 	}
 	if text == 0 {
 		return nil
@@ -81,6 +81,15 @@ func New(t Tokenizer, size int) *Vocab {
 // dropsSpace reports whether the decoder drops the space of the token b at the beginning of a text.
 func dropsSpace(t Tokenizer, id int32, b []byte) bool {
 	return t.Decode([]int32{id}, false) == string(b[1:])
+}
+
+// Bytes returns about how much memory v takes, with the bytes of its tokens.
+func (v *Vocab) Bytes() int {
+	n := v.Trie.Size() + 24*len(v.names)
+	for _, name := range v.names {
+		n += cap(name)
+	}
+	return n
 }
 
 // Name returns the bytes of id in the trie; nil if it is not there.
