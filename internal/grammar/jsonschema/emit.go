@@ -121,68 +121,23 @@ func (c *compiler) closed(possible bool, end grammar.Pos) grammar.Pos {
 	return grammar.Fail
 }
 
-// maxContaining bounds the items that are counted together with those that contains counts.
-const maxContaining = 2048
+// Limits of the ways to read an array whose items must not repeat: which items were read, and which
+// comes next.
+const (
+	maxUniquePlaces  = 4096
+	maxUniqueChoices = 1 << 16
+)
 
-// counts reports whether contains restricts a.
-func (a *array) counts() bool {
-	for _, k := range a.contains {
-		if k.min > 0 || k.max >= 0 {
-			return true
-		}
-	}
-	return false
+// unique reads an array whose items are some of few values, none of them twice. A place in it is which
+// of them were read.
+type unique struct {
+	c      *compiler
+	values []string
+	a      *array
+	end    grammar.Pos
+	after  map[string]grammar.Pos
+	err    error
 }
-
-// containing reads an array some of whose items satisfy another schema.
-func (c *compiler) containing(a *array, end grammar.Pos) (grammar.Pos, error) {
-	k := a.contains[0]
-	if len(a.contains) > 1 {
-		return grammar.Fail, fail(k.path, "several contains for one array are not supported")
-	}
-	if k.max >= 0 {
-		return grammar.Fail, fail(k.path, "maxContains is not supported")
-	}
-	items := max(a.prefix(), a.min, a.max) // from here on all items are alike
-	if (items+1)*(k.min+1) > maxContaining {
-		return grammar.Fail, fail(k.path, "it is not supported for so many items")
-	}
-	rules := make([][]grammar.Rule, items+1)
-	for i := range rules {
-		rules[i] = make([]grammar.Rule, k.min+1)
-		for f := range rules[i] {
-			rules[i][f] = c.b.Rule()
-		}
-	}
-	for i, row := range rules {
-		for f, rule := range row {
-			alts := []grammar.Pos{c.closed(i >= a.min && f >= k.min, grammar.Return)}
-			if a.max < 0 || i < a.max {
-				for _, with := range []struct {
-					schema conj
-					found  int
-				}{{a.item(i), f}, {and(a.item(i), k.c), min(f+1, k.min)}} {
-					next := c.b.Call(rules[min(i+1, items)][with.found], grammar.Return)
-					at, err := c.value(with.schema, next)
-					if err != nil {
-						return grammar.Fail, err
-					}
-					if i > 0 {
-						at = c.comma(at)
-					} else {
-						at = c.space(at)
-					}
-					alts = append(alts, at)
-				}
-			}
-			c.b.Define(rule, c.b.Split(alts...))
-		}
-	}
-	return c.b.Call(rules[0][0], end), nil
-}
-
-// maxUnique is how many different items an array may have if they must not repeat.
-const maxUnique = 8
 
 // uniqueItems reads an array whose items are some of few values, none of them twice.
 func (c *compiler) uniqueItems(a *array, end grammar.Pos) (grammar.Pos, error) {
@@ -191,35 +146,52 @@ func (c *compiler) uniqueItems(a *array, end grammar.Pos) (grammar.Pos, error) {
 		return grammar.Fail, err
 	}
 	values, ok := s.values()
-	if a.prefix() > 0 || a.counts() || !ok || len(values) > maxUnique {
-		return grammar.Fail, fail(a.unique, "it is supported only for items that are some of at most %d values", maxUnique)
+	most := len(values)
+	if a.max >= 0 {
+		most = min(most, a.max)
 	}
-	count := 1 << len(values)
-	after := make([]grammar.Pos, count)
-	for used := count - 1; used >= 0; used-- {
-		have := 0
-		for i := range values {
-			have += used >> i & 1
-		}
-		alts := []grammar.Pos{c.closed(have >= a.min, end)}
-		for i, v := range values {
-			if used>>i&1 != 0 || a.max >= 0 && have >= a.max {
-				continue
-			}
-			at, err := c.spelled(v, after[used|1<<i])
-			if err != nil {
-				return grammar.Fail, err
-			}
-			if have > 0 {
-				at = c.comma(at)
-			} else {
-				at = c.space(at)
-			}
-			alts = append(alts, at)
-		}
-		after[used] = c.b.Split(alts...)
+	places, choices, ways := 0, 0, 1 // ways to choose n of the values
+	for n := 0; n <= most && ok; n++ {
+		places, choices = places+ways, choices+ways*(len(values)-n)
+		ways = ways * (len(values) - n) / (n + 1)
+		ok = places <= maxUniquePlaces && choices <= maxUniqueChoices
 	}
-	return after[0], nil
+	if a.prefix() > 0 || a.counts() || !ok {
+		return grammar.Fail, fail(a.unique, "it is supported only for items that are some of few values: 11 of them, or more with a small maxItems")
+	}
+	u := &unique{c: c, values: values, a: a, end: end, after: map[string]grammar.Pos{}}
+	at := u.place(make([]byte, len(values)), 0)
+	return at, u.err
+}
+
+// place reads what follows the values that are marked in used.
+func (u *unique) place(used []byte, have int) grammar.Pos {
+	if at, ok := u.after[string(used)]; ok {
+		return at
+	}
+	alts := []grammar.Pos{u.c.closed(have >= u.a.min, u.end)}
+	for i, v := range u.values {
+		if used[i] != 0 || u.a.max >= 0 && have >= u.a.max {
+			continue
+		}
+		used[i] = 1
+		next := u.place(used, have+1)
+		used[i] = 0
+		at, err := u.c.spelled(v, next)
+		u.err = firstError(u.err, err)
+		switch {
+		case next == grammar.Fail:
+			continue
+		case have > 0:
+			at = u.c.comma(at)
+		default:
+			at = u.c.space(at)
+		}
+		alts = append(alts, at)
+	}
+	at := u.c.b.Split(alts...)
+	u.after[string(used)] = at
+	return at
 }
 
 // values returns the texts of s if they are few; ok is false if not.

@@ -28,6 +28,46 @@ func (r *reader) ref(s *set) (*set, error) {
 	return r.c.both(s, t, target.path)
 }
 
+// dynamicRef follows $dynamicRef and $recursiveRef. In a schema that is one resource they are references
+// like others; where schemas within it have ids of their own, what they name depends on the way there.
+func (r *reader) dynamicRef(s *set) (*set, error) {
+	for _, keyword := range []string{"$dynamicRef", "$recursiveRef"} {
+		target, err := r.text(keyword)
+		if target == nil || err != nil {
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		ids := 0
+		r.c.find(r.c.root, 0, func(o *object) bool {
+			if _, ok := o.values["$id"].(string); ok && any(o) != r.c.root {
+				ids++
+			}
+			return false
+		})
+		if ids > 0 {
+			return nil, fail(target.path, "it is not supported in a schema with ids within it")
+		}
+		v, path, err := r.c.resolve(target.text, target.path)
+		if err != nil {
+			return nil, err
+		}
+		k, err := r.sub(v, path)
+		if err != nil {
+			return nil, err
+		}
+		t, err := r.c.normal(k)
+		if err != nil {
+			return nil, err
+		}
+		if s, err = r.c.both(s, t, target.path); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
 // resolve finds what a reference inside the document names.
 func (c *compiler) resolve(ref, path string) (v any, at string, err error) {
 	base, fragment, _ := strings.Cut(ref, "#")

@@ -65,14 +65,12 @@ func (c *compiler) both(a, b *set, path string) (*set, error) {
 	return s, nil
 }
 
-// refused are keywords that cannot be enforced. Annotations, such as title, and keywords that no draft
-// of JSON Schema has say nothing about which documents are valid, as the specification has it.
+// refused are keywords that cannot be enforced.
 var refused = map[string]string{
-	"$dynamicRef":   "references that depend on the way to the schema are not supported",
-	"$recursiveRef": "references that depend on the way to the schema are not supported",
-	"extends":       "the keyword is not supported",
-	"disallow":      "the keyword is not supported",
-	"divisibleBy":   "the keyword is not supported; use multipleOf",
+	"nullable":    `the keyword is not one of JSON Schema; use "type": [..., "null"]`,
+	"extends":     "the keyword is not supported",
+	"disallow":    "the keyword is not supported",
+	"divisibleBy": "the keyword is not supported; use multipleOf",
 }
 
 // nodeSet returns the set of one schema.
@@ -84,10 +82,8 @@ func (c *compiler) nodeSet(n *node) (*set, error) {
 		return &set{}, nil
 	}
 	r := reader{c: c, o: n.v.(*object), path: n.path} //nolint:forcetypeassert // add has checked it
-	for _, key := range r.o.keys {
-		if why, bad := refused[key]; bad {
-			return nil, fail(join(n.path, key), "%s", why)
-		}
+	if err := r.keywords(); err != nil {
+		return nil, err
 	}
 	if _, ok := r.o.get("$ref"); ok && c.draft7() {
 		return r.ref(anySet) // its siblings are ignored there
@@ -97,7 +93,7 @@ func (c *compiler) nodeSet(n *node) (*set, error) {
 		return nil, err
 	}
 	for _, step := range []func(*set) (*set, error){
-		r.ref, r.values, r.allOf, r.anyOf, r.oneOf, r.not, r.condition, r.dependencies, r.unevaluated,
+		r.ref, r.dynamicRef, r.values, r.allOf, r.anyOf, r.oneOf, r.not, r.condition, r.dependencies, r.unevaluated,
 	} {
 		if s, err = step(s); err != nil {
 			return nil, err

@@ -1,0 +1,65 @@
+package jsonschema_test
+
+import (
+	"testing"
+
+	"github.com/heftai/heft/internal/grammar/jsonschema"
+)
+
+// TestItemsBesideContainsHadNoComma: without a limit of items, items that contains counts stood side by
+// side.
+func TestItemsBesideContainsHadNoComma(t *testing.T) {
+	g, err := jsonschema.Compile(lib, []byte(`{"type":"array","items":{"enum":[1,2]},"contains":{"const":1}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for doc, want := range map[string]bool{"[1]": true, "[2,1]": true, "[2, 1, 2]": true, "[2]": false, "[2 1]": false, "[21]": false} {
+		if g.Match(doc) != want {
+			t.Errorf("%s: %t, want %t", doc, !want, want)
+		}
+	}
+}
+
+// TestCountedItemsAndDynamicReferences: several contains, maxContains, unique items of more values and
+// references that name a place of the only resource were a 400 each.
+func TestCountedItemsAndDynamicReferences(t *testing.T) {
+	for _, c := range []struct {
+		schema         string
+		valid, invalid []string
+	}{
+		{`{"type":"array","items":{"enum":[1,2,3,"a"]},"contains":{"type":"integer"},"minContains":2,"maxContains":3}`,
+			[]string{`[1,2]`, `["a",1,"a",2,3]`, `[1,1,1]`}, []string{`[]`, `[1]`, `["a","a",1]`, `[1,2,3,1]`, `["a",1,2,"a",3,3]`}},
+		{`{"type":"array","allOf":[{"contains":{"const":1}},{"contains":{"const":2},"maxContains":1},{"contains":{"enum":[2,3]},"minContains":2}],"items":{"enum":[1,2,3]}}`,
+			[]string{`[1,2,3]`, `[3,1,1,2,3]`}, []string{`[3,3,1]`, `[1,2]`, `[2,3]`, `[1,2,2]`, `[1,3]`, `[]`}},
+		{`{"type":"array","items":{"enum":[1,2]},"contains":{"const":1},"minContains":0,"maxContains":0}`,
+			[]string{`[]`, `[2,2]`}, []string{`[1]`, `[2,1]`}},
+		{`{"type":"array","items":{"enum":[1,2]},"contains":{"const":1},"minContains":2,"maxContains":1,"maxItems":4,"minItems":0}`,
+			nil, []string{`[1]`, `[1,1]`}},
+		{`{"type":"array","uniqueItems":true,"items":{"enum":["a","b","c","d","e","f","g","h","i","j","k"]},"minItems":1}`,
+			[]string{`["k","a"]`, `["a","b","c","d","e","f","g","h","i","j","k"]`}, []string{`[]`, `["a","b","a"]`}},
+		{`{"type":"array","uniqueItems":true,"maxItems":2,"items":{"enum":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,true,null,"x"]}}`,
+			[]string{`[20,"x"]`, `[null]`, `[]`}, []string{`[3,3]`, `[1,2,3]`, `[null,null]`}},
+		{`{"$dynamicAnchor":"node","type":"object","properties":{"kids":{"type":"array","items":{"$dynamicRef":"#node"}}},"additionalProperties":false}`,
+			[]string{`{"kids":[{},{"kids":[{}]}]}`, `{}`}, []string{`{"kids":[1]}`, `{"kids":[{"kids":2}]}`}},
+		{`{"$recursiveAnchor":true,"type":["array","null"],"items":{"$recursiveRef":"#"}}`, []string{`[[],null]`}, []string{`[1]`}},
+		{`{"type":"string","title":"t","x-order":3,"examples":[1],"nullable":false}`, []string{`"a"`}, []string{`1`}},
+	} {
+		g, err := jsonschema.Compile(lib, []byte(c.schema))
+		if err != nil {
+			if c.valid != nil {
+				t.Errorf("%s: %v", c.schema, err)
+			}
+			continue
+		}
+		for _, doc := range c.valid {
+			if !g.Match(doc) {
+				t.Errorf("%s rejects %s", c.schema, doc)
+			}
+		}
+		for _, doc := range c.invalid {
+			if g.Match(doc) {
+				t.Errorf("%s accepts %s", c.schema, doc)
+			}
+		}
+	}
+}
