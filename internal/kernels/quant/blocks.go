@@ -49,11 +49,11 @@ func (s *Kernels) PackBlocks(p Packing, dst []byte, x []float32) bool {
 	return true
 }
 
-// unpackRow unpacks columns of a row from col on.
-func (p *Packed) unpackRow(ops ops, dst []float32, row, col int) {
+// unpackRow unpacks columns of a row from col on. A block of which only a part is wanted is widened in
+// part first.
+func (p *Packed) unpackRow(ops ops, dst []float32, row, col int, part []float32) {
 	size, columns, stride := p.Packing.BlockBytes(), p.Packing.BlockColumns(), p.RowBytes()
 	blocks := p.Codes[row*stride:][:stride][col/columns*size:]
-	var part [maxBlockColumns]float32
 	for len(dst) > 0 {
 		n := len(dst) / columns
 		if lead := col % columns; lead != 0 || n == 0 {

@@ -91,11 +91,14 @@ func (s *Kernels) Unpack(dst mat.Floats, w View, scratch []float32) {
 			s.unpackNibbles(p, part, row, col+begin, rows, min(groupColumns, cols-begin), scratch)
 		}
 	default:
+		if len(scratch) < maxBlockColumns && (col|cols)%p.Packing.BlockColumns() != 0 {
+			scratch = make([]float32, maxBlockColumns)
+		}
 		for r := range rows {
 			if to := dst.V[r*dst.Stride:][:cols]; p.Height > 0 {
 				p.unpackBand(s.ops, to, row+r, col)
 			} else {
-				p.unpackRow(s.ops, to, row+r, col)
+				p.unpackRow(s.ops, to, row+r, col, scratch)
 			}
 		}
 	}
