@@ -25,11 +25,15 @@ func gptOSS(f *fields, b *Builder) {
 		router := m.Child("router", "GptOssTopKRouter")
 		router.Param("weight", spec.Count, d.hidden)
 		router.Param("bias", spec.Count)
-		experts := m.Child("experts", "GptOssExperts")
-		experts.Param("gate_up_proj", spec.Count, d.hidden, 2*d.inner)
-		experts.Param("gate_up_proj_bias", spec.Count, 2*d.inner)
-		experts.Param("down_proj", spec.Count, d.inner, d.hidden)
-		experts.Param("down_proj_bias", spec.Count, d.hidden)
+		if b.tree.conventions().SeparateGates {
+			d.separateGates(m, *spec)
+		} else {
+			experts := m.Child("experts", "GptOssExperts")
+			experts.Param("gate_up_proj", spec.Count, d.hidden, 2*d.inner)
+			experts.Param("gate_up_proj_bias", spec.Count, 2*d.inner)
+			experts.Param("down_proj", spec.Count, d.inner, d.hidden)
+			experts.Param("down_proj_bias", spec.Count, d.hidden)
+		}
 		d.norms(b, "input_layernorm", "post_attention_layernorm")
 	})
 }
@@ -44,4 +48,19 @@ func (f *fields) gptOSSExperts() *MoESpec {
 		f.fail("swiglu_alpha", "%v instead of 1.702 is not supported", alpha)
 	}
 	return m
+}
+
+// separateGates adds experts whose gate and up projections are stored apart and by outputs, as GGUF files
+// have them.
+func (d *decoder) separateGates(m *Builder, spec MoESpec) {
+	spec.GateOrder, spec.Transposed = GateHalves, false
+	m.Runs(KindMoE, &spec)
+	at := m.path + ".experts"
+	m.stackedExperts(&spec, expertNames{class: "GptOssExperts", gate: "gate_proj", up: "up_proj", down: "down_proj", each: []string{at}}, d.hidden, d.inner, d.act)
+	experts := &Builder{tree: m.tree, node: m.node.Child(spec.Experts), path: at, inBlock: m.inBlock}
+	experts.ParamFrom(spec.GateUpBias, []int{spec.Count, 2 * d.inner}, []TensorSource{
+		{Tensor: at + ".{}.gate_proj.bias", Stack: spec.Count, Into: RowRange{0, d.inner}},
+		{Tensor: at + ".{}.up_proj.bias", Stack: spec.Count, Into: RowRange{d.inner, 2 * d.inner}},
+	})
+	experts.ParamFrom(spec.DownBias, []int{spec.Count, d.hidden}, []TensorSource{{Tensor: at + ".{}.down_proj.bias", Stack: spec.Count}})
 }

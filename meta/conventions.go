@@ -21,6 +21,10 @@ type Conventions struct {
 	WholeNorms bool
 	// RopePairs: rows of queries and keys are in an order in which rope rotates neighbours.
 	RopePairs bool
+	// SeparateGates: gate and up projections of experts are tensors of their own.
+	SeparateGates bool
+	// FusedInParts: a fused projection has all queries, then all keys, then all values.
+	FusedInParts bool
 }
 
 // conventions returns those of the checkpoint.
@@ -41,9 +45,6 @@ func (t *tree) formatOf(s TensorSource) QuantFormat {
 
 // conform changes the specs below root to the checkpoint's conventions.
 func (c Conventions) conform(root *Module) {
-	if !c.WholeNorms && !c.RopePairs {
-		return
-	}
 	ropes := map[*RopeSpec]*RopeSpec{}
 	for _, m := range root.Walk() {
 		switch spec := m.Spec.(type) {
@@ -52,6 +53,9 @@ func (c Conventions) conform(root *Module) {
 				spec.Offset = 0
 			}
 		case *AttentionSpec:
+			if c.FusedInParts {
+				spec.FusedOrder = FusedQKV
+			}
 			if !c.RopePairs || spec.Rope == nil || spec.Rope.Interleaved {
 				continue
 			}

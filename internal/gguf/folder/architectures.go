@@ -2,22 +2,151 @@ package folder
 
 import "github.com/heftai/heft/meta"
 
-// architectures is the table. A model that llama.cpp reads with rope over neighbouring dimensions has
-// permuted rows of queries and keys, unless transformers rotates it so as well.
+// Conventions of llama.cpp's files. A model that it rotates by neighbouring dimensions has permuted rows of
+// queries and keys, unless transformers rotates it so as well.
+var (
+	pairs      = meta.Conventions{RopePairs: true}
+	wholeNorms = meta.Conventions{WholeNorms: true}
+)
+
+// architectures is the table. Of rows of one name the first counts whose condition holds.
 var architectures = []architecture{
-	{name: "llama", modelType: "llama", names: llamaNames, conventions: meta.Conventions{RopePairs: true}, config: llamaConfig},
+	{name: "llama", modelType: "mixtral", when: hasExperts, names: llamaNames.with(mixtralNames), conventions: pairs, config: mixtralConfig},
+	{name: "llama", modelType: "llama", names: llamaNames, conventions: pairs, config: llamaConfig},
 	{name: "qwen2", modelType: "qwen2", names: llamaNames},
 	{name: "qwen3", modelType: "qwen3", names: llamaNames},
 	{name: "qwen3moe", modelType: "qwen3_moe", names: llamaNames.with(expertNames), config: qwen3MoEConfig},
-	{name: "gemma2", modelType: "gemma2", names: llamaNames.with(sandwichNames), conventions: meta.Conventions{WholeNorms: true}, config: gemma2Config},
-	{name: "gemma3", modelType: "gemma3_text", names: llamaNames.with(sandwichNames), conventions: meta.Conventions{WholeNorms: true}, config: gemma3Config},
-	{name: "phi3", modelType: "phi3", names: llamaNames.with(map[string]string{"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"}), config: phi3Config},
+	{name: "gemma2", modelType: "gemma2", names: llamaNames.with(sandwichNames), conventions: wholeNorms, config: gemma2Config},
+	{name: "gemma3", modelType: "gemma3_text", names: llamaNames.with(sandwichNames), conventions: wholeNorms, config: gemma3Config},
+	{name: "phi3", modelType: "phi3", names: llamaNames.with(phi3Names), config: phi3Config},
+	{name: "gpt-oss", modelType: "gpt_oss", names: llamaNames.with(expertNames).with(gptOSSNames), conventions: meta.Conventions{SeparateGates: true}, config: gptOSSConfig},
+	{name: "deepseek2", modelType: "deepseek_v3", names: llamaNames.with(expertNames).with(deepseekNames), config: deepseekConfig},
+	{name: "granite", modelType: "granite", names: llamaNames, conventions: pairs, config: graniteConfig},
+	{name: "olmo2", modelType: "olmo2", names: llamaNames.with(sandwichNames)},
+	{name: "command-r", modelType: "cohere", names: llamaNames, config: cohereConfig},
+	{name: "stablelm", modelType: "stablelm", names: llamaNames, config: stableLMConfig},
+	{name: "starcoder2", modelType: "starcoder2", names: llamaNames.with(starcoderNames), config: starcoderConfig},
+	{name: "gpt2", modelType: "gpt2", names: gpt2Names, config: gpt2Config},
+	{name: "gptneox", modelType: "gpt_neox", names: neoXNames, conventions: meta.Conventions{FusedInParts: true}, config: neoXConfig},
 }
+
+func hasExperts(k *keys) bool { return k.int("expert_count", 0) > 0 }
 
 // llamaConfig also serves Mistral's files, which llama.cpp does not tell apart.
 func llamaConfig(k *keys, c object) {
 	c["attention_bias"] = k.has("blk.0.attn_q.bias")
 	c["mlp_bias"] = k.has("blk.0.ffn_up.bias")
+}
+
+func mixtralConfig(k *keys, c object) {
+	c["num_local_experts"], c["num_experts_per_tok"] = k.size("expert_count"), k.size("expert_used_count")
+	c["sliding_window"] = nil
+}
+
+func gptOSSConfig(k *keys, c object) {
+	c["num_local_experts"], c["num_experts_per_tok"] = k.size("expert_count"), k.size("expert_used_count")
+	c["intermediate_size"] = k.size("expert_feed_forward_length")
+	c["sliding_window"] = k.int("attention.sliding_window", 128)
+	if s, ok := c["rope_scaling"].(object); ok {
+		s["truncate"] = false
+	}
+	k.slidingLayers(c)
+}
+
+// deepseekConfig reads multi-head latent attention, whose heads newer files describe by keys that end in
+// _mla, and the routing of experts.
+func deepseekConfig(k *keys, c object) {
+	if k.int("expert_gating_func", 1) != 2 {
+		c["model_type"] = "deepseek_v2"
+	}
+	if k.has("blk.0.attn_k_b.weight") && !k.has("blk.0.attn_kv_b.weight") {
+		k.fail("blk.0.attn_k_b.weight", "projections of keys and values that are split by heads are not supported: use a file with attn_kv_b")
+	}
+	rope := k.size("rope.dimension_count")
+	c["qk_rope_head_dim"] = rope
+	c["qk_nope_head_dim"] = k.int("attention.key_length_mla", k.size("attention.key_length")) - rope
+	c["v_head_dim"] = k.int("attention.value_length_mla", k.size("attention.value_length"))
+	delete(c, "head_dim")
+	c["num_key_value_heads"] = c["num_attention_heads"]
+	c["kv_lora_rank"] = k.size("attention.kv_lora_rank")
+	c["q_lora_rank"] = nil
+	if n := k.int("attention.q_lora_rank", 0); n > 0 {
+		c["q_lora_rank"] = n
+	}
+	c["first_k_dense_replace"] = k.int("leading_dense_block_count", 0)
+	c["n_routed_experts"], c["num_experts_per_tok"] = k.size("expert_count"), k.size("expert_used_count")
+	c["n_shared_experts"] = k.int("expert_shared_count", 0)
+	c["moe_intermediate_size"] = k.size("expert_feed_forward_length")
+	c["routed_scaling_factor"] = k.float("expert_weights_scale", 1)
+	c["norm_topk_prob"] = k.bool("expert_weights_norm", false)
+	groups, used := int64(1), int64(1)
+	if k.size("expert_count") == 256 && k.size("block_count") >= 61 {
+		groups, used = 8, 4 // DeepSeek-V3's, which older files do not state
+	}
+	c["n_group"], c["topk_group"] = k.int("expert_group_count", groups), k.int("expert_group_used_count", used)
+	if s, ok := c["rope_scaling"].(object); ok {
+		if x := k.float("rope.scaling.yarn_log_multiplier", 0); x > 0 {
+			s["mscale"], s["mscale_all_dim"] = shortest(x*10), shortest(x*10)
+		}
+	}
+}
+
+func graniteConfig(k *keys, c object) {
+	llamaConfig(k, c)
+	c["attention_multiplier"] = k.float("attention.scale", 1)
+	c["embedding_multiplier"] = k.float("embedding_scale", 1)
+	c["residual_multiplier"] = k.float("residual_scale", 1)
+	c["logits_scaling"] = k.float("logit_scale", 1)
+}
+
+// layerNorm reads the epsilon of torch's norms.
+func (k *keys) layerNorm(c object, field string) {
+	c[field] = k.float("attention.layer_norm_epsilon", 1e-5)
+}
+
+func cohereConfig(k *keys, c object) {
+	k.layerNorm(c, "layer_norm_eps")
+	c["logit_scale"] = k.float("logit_scale", 0.0625)
+	c["use_qk_norm"] = k.has("blk.0.attn_q_norm.weight")
+	c["attention_bias"] = k.has("blk.0.attn_q.bias")
+}
+
+// partial reads which part of a head is rotated.
+func (k *keys) partial(c object, field string) {
+	if head, ok := c["head_dim"].(int64); ok && head > 0 {
+		c[field] = float64(k.int("rope.dimension_count", head)) / float64(head)
+	}
+}
+
+func stableLMConfig(k *keys, c object) {
+	k.layerNorm(c, "layer_norm_eps")
+	k.partial(c, "partial_rotary_factor")
+	c["use_parallel_residual"] = k.bool("use_parallel_residual", false) || !k.has("blk.0.ffn_norm.weight")
+	c["use_qkv_bias"] = k.has("blk.0.attn_q.bias")
+	if k.has("blk.0.attn_q_norm.weight") {
+		k.fail("blk.0.attn_q_norm.weight", "norms of each head are not supported in GGUF files")
+	}
+}
+
+func starcoderConfig(k *keys, c object) {
+	k.layerNorm(c, "norm_epsilon")
+	c["use_bias"] = k.has("blk.0.attn_q.bias")
+	c["sliding_window"] = nil
+}
+
+func gpt2Config(k *keys, c object) {
+	k.layerNorm(c, "layer_norm_epsilon")
+	c["n_embd"], c["n_layer"], c["n_head"] = c["hidden_size"], c["num_hidden_layers"], c["num_attention_heads"]
+	c["n_inner"], c["n_positions"] = c["intermediate_size"], c["max_position_embeddings"]
+}
+
+func neoXConfig(k *keys, c object) {
+	k.layerNorm(c, "layer_norm_eps")
+	k.partial(c, "rotary_pct")
+	c["rotary_emb_base"] = c["rope_theta"]
+	c["use_parallel_residual"] = k.bool("use_parallel_residual", true)
+	c["attention_bias"] = k.has("blk.0.attn_qkv.bias")
+	c["hidden_act"] = "gelu"
 }
 
 func qwen3MoEConfig(k *keys, c object) {

@@ -13,8 +13,9 @@ import (
 
 // An architecture is a row of the table of those that llama.cpp names.
 type architecture struct {
-	name        string // general.architecture
-	modelType   string // of config.json
+	name        string           // general.architecture
+	modelType   string           // of config.json
+	when        func(*keys) bool // whether the row is meant; nil: always
 	names       names
 	conventions meta.Conventions
 	config      func(*keys, object) // adds the architecture's own fields; may be nil
@@ -124,7 +125,7 @@ func (k *keys) config(a *architecture) ([]byte, error) {
 	if heads > 0 {
 		c["head_dim"] = k.int("attention.key_length", hidden/heads)
 	}
-	if v := k.int("attention.value_length", -1); v >= 0 && a.modelType != "deepseek_v3" && c["head_dim"] != v {
+	if v := k.int("attention.value_length", -1); v >= 0 && c["head_dim"] != v && k.int("attention.kv_lora_rank", 0) == 0 {
 		k.fail(k.arch+".attention.value_length", "%d beside keys of %v is not supported", v, c["head_dim"])
 	}
 	k.vocabulary(c)
@@ -228,11 +229,11 @@ func (k *keys) factors(name string) []float64 {
 	return list
 }
 
-// lookup returns the row of an architecture, or nil.
-func lookup(name string) *architecture {
+// lookup returns the row of the file's architecture, or nil.
+func (k *keys) lookup() *architecture {
 	for i := range architectures {
-		if architectures[i].name == name {
-			return &architectures[i]
+		if a := &architectures[i]; a.name == k.arch && (a.when == nil || a.when(k)) {
+			return a
 		}
 	}
 	return nil
@@ -242,7 +243,9 @@ func lookup(name string) *architecture {
 func supported() string {
 	var list []string
 	for _, a := range architectures {
-		list = append(list, a.name)
+		if !slices.Contains(list, a.name) {
+			list = append(list, a.name)
+		}
 	}
 	return strings.Join(list, ", ")
 }

@@ -48,11 +48,11 @@ func Open(m gguf.Metadata, from Source) (*Folder, error) {
 	if !ok {
 		return nil, &gguf.Error{At: "general.architecture", Reason: "the key is missing"}
 	}
-	arch := lookup(name)
+	k := &keys{meta: m, from: from, arch: name}
+	arch := k.lookup()
 	if arch == nil {
 		return nil, &gguf.Error{At: "general.architecture", Reason: fmt.Sprintf("%.60q is not supported (supported: %s)", name, supported())}
 	}
-	k := &keys{meta: m, from: from, arch: name}
 	config, err := k.config(arch)
 	if err != nil {
 		return nil, err

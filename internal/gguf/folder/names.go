@@ -96,6 +96,26 @@ var sandwichNames = map[string]string{
 	"post_attention_norm": "post_attention_layernorm", "ffn_norm": "pre_feedforward_layernorm", "post_ffw_norm": "post_feedforward_layernorm",
 }
 
+var mixtralNames = map[string]string{
+	"ffn_gate_inp": "block_sparse_moe.gate", "ffn_gate_exps": "block_sparse_moe.experts.{}.w1", "ffn_up_exps": "block_sparse_moe.experts.{}.w3",
+	"ffn_down_exps": "block_sparse_moe.experts.{}.w2",
+}
+
+var phi3Names = map[string]string{"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"}
+
+var gptOSSNames = map[string]string{
+	"attn_sinks.weight": "self_attn.sinks", "post_attention_norm": "post_attention_layernorm", "ffn_gate_inp": "mlp.router",
+}
+
+var deepseekNames = map[string]string{
+	"attn_q_a": "self_attn.q_a_proj", "attn_q_a_norm": "self_attn.q_a_layernorm", "attn_q_b": "self_attn.q_b_proj",
+	"attn_kv_a_mqa": "self_attn.kv_a_proj_with_mqa", "attn_kv_a_norm": "self_attn.kv_a_layernorm", "attn_kv_b": "self_attn.kv_b_proj",
+	"exp_probs_b.bias": "mlp.gate.e_score_correction_bias",
+	"ffn_gate_shexp": "mlp.shared_experts.gate_proj", "ffn_up_shexp": "mlp.shared_experts.up_proj", "ffn_down_shexp": "mlp.shared_experts.down_proj",
+}
+
+var starcoderNames = map[string]string{"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}
+
 var gpt2Names = names{
 	layers: "transformer.h.",
 	whole: map[string]string{
