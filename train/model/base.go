@@ -82,8 +82,7 @@ func storeUnits(p *nn.Program) []residency.Unit {
 	return out
 }
 
-// streams reports whether parameters move between passes: what a pass records must not refer to their
-// memory beyond the unit that it reads them for.
+// streams reports whether parameters move between units.
 func (b *base) streams() bool { return b != nil && b.place.set() }
 
 // expect sets the order of the units in the next pass.

@@ -68,7 +68,7 @@ func (m *Model) start(tp *tensor.Tape, b Batch, o Options, auxiliary bool) (*pas
 	p.learns = tp.Recording() && first <= body
 	if p.learns && first < body {
 		switch p.way = nn.Remember; {
-		case m.base.streams():
+		case m.streams():
 			p.way = nn.Reload
 		case o.Recompute:
 			p.way = nn.Recompute
@@ -96,7 +96,7 @@ func (m *Model) start(tp *tensor.Tape, b Batch, o Options, auxiliary bool) (*pas
 		}
 		if err = p.expect(first); err == nil {
 			err = p.training.Forward(&p.input, p.way, first)
-			p.weights.sweep.leave()
+			p.weights.leave()
 		}
 	}
 	if err == nil {
@@ -169,7 +169,7 @@ func (p *pass) backward(scale float32) error {
 		p.routers.reverse(scale * p.m.auxiliary)
 	}
 	err := p.training.Backward()
-	p.weights.sweep.leave()
+	p.weights.leave()
 	if err == nil {
 		err = p.m.unchanged()
 	}
@@ -181,7 +181,7 @@ func (p *pass) backward(scale float32) error {
 
 // heads runs the head on rows, some at a time.
 func (p *pass) heads(rows []int32, reverse bool, f func(rows []int32, logits, gradient view.Tensor) error) error {
-	defer p.weights.sweep.leave()
+	defer p.weights.leave()
 	for len(rows) > 0 {
 		n := min(len(rows), p.limits.Outputs)
 		some := rows[:n]

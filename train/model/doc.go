@@ -1,5 +1,8 @@
 // Package model trains the models that serve runs, with the same code.
 //
+// Frozen parameters are in internal/residency, as those that serve runs. [MaxMemory] limits their memory, and
+// [OffloadParameters] that of trained ones.
+//
 // A [Model] is a meta.Model whose parameters are float32 in memory: Parameters of train/tensor
 // under their dotted paths, a tied one under its first name. [Load] reads them from a checkpoint,
 // and [Model.Checkpoint] returns tensors under the checkpoint's names. With [Freeze] some stay in

@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/internal/residency"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/tensor"
@@ -44,6 +45,7 @@ func build(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) 
 	}
 	ps, err := newParameters(m, program, b, o)
 	if err != nil {
+		ps.close()
 		return nil, err
 	}
 	model := &Model{meta: m, spec: spec, program: program, parameters: ps, sessions: &sessions{}}
@@ -67,9 +69,7 @@ func build(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) 
 // Close releases the memory and the threads of passes. No pass may be running.
 func (m *Model) Close() error {
 	err := m.sessions.close()
-	if m.base != nil {
-		m.base.close()
-	}
+	m.parameters.close()
 	return err
 }
 
@@ -97,6 +97,8 @@ type Option func(*choices)
 type choices struct {
 	freeze func(path string) bool
 	place  placement
+	// offload configures where trained parameters are; nil for memory.
+	offload *residency.ChangingOptions
 }
 
 // Freeze leaves parameters in the checkpoint if frozen returns true for their path. Passes use them

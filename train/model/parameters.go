@@ -6,6 +6,7 @@ import (
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/internal/residency"
 	view "github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
@@ -21,13 +22,16 @@ type parameters struct {
 	dtypes  map[*meta.Buffer]meta.DType // in the checkpoint
 	stacked map[*meta.Param]bool        // of experts
 	units   []unitParameters
-	adapter *adapter           // low-rank pairs beside them; nil for none
-	source  *loader.Checkpoint // of what is frozen, or nil
+	// changing holds the values of trained parameters that leave memory; nil if all stay.
+	changing *residency.Changing
+	adapter  *adapter           // low-rank pairs beside them; nil for none
+	source   *loader.Checkpoint // of what is frozen, or nil
 }
 
 // unitParameters are the parameters that a unit of the program reads.
 type unitParameters struct {
 	trained []*tensor.Parameter
+	params  []*meta.Param // of trained, but for an adapter's pairs at the end
 }
 
 // newParameters makes the parameters of a program, from b or as zeros. Those whose paths o.freeze
@@ -38,6 +42,9 @@ func newParameters(m *meta.Model, p *nn.Program, b *loader.Binding, o choices) (
 		buffers: map[*meta.Buffer]view.Tensor{}, dtypes: map[*meta.Buffer]meta.DType{}, stacked: map[*meta.Param]bool{}}
 	if b != nil {
 		out.source = b.Checkpoint()
+	}
+	if o.offload != nil {
+		out.changing = residency.NewChanging(*o.offload)
 	}
 	for _, u := range p.Units {
 		for _, n := range u.Experts {
@@ -56,14 +63,14 @@ func newParameters(m *meta.Model, p *nn.Program, b *loader.Binding, o choices) (
 			}
 			if o.freeze != nil && o.freeze(meta.Join(path, p.Name)) {
 				frozen[p] = true
-			} else if err := out.add(p, b); err != nil {
-				return nil, err
+			} else if err := out.add(meta.Join(path, p.Name), p, b); err != nil {
+				return out, err
 			}
 		}
 		for _, buffer := range node.Buffers {
 			t, dtype, err := bufferValues(b, buffer)
 			if err != nil {
-				return nil, err
+				return out, err
 			}
 			out.buffers[buffer], out.dtypes[buffer] = t, dtype
 		}
@@ -79,21 +86,28 @@ func newParameters(m *meta.Model, p *nn.Program, b *loader.Binding, o choices) (
 	return out, err
 }
 
-func (ps *parameters) add(p *meta.Param, b *loader.Binding) error {
-	t := tensor.NewParameter(make([]float32, p.Elements()), p.Shape...)
-	ps.trained[p] = t
-	ps.order = append(ps.order, t)
-	if b == nil {
+func (ps *parameters) add(path string, p *meta.Param, b *loader.Binding) error {
+	fill := func(to []float32) error {
+		if b == nil {
+			return nil
+		}
+		dtype, data, err := b.Values(p)
+		if err == nil {
+			err = view.Widen(to, data, dtype)
+		}
+		if err != nil {
+			return fmt.Errorf("model: %w", err)
+		}
 		return nil
 	}
-	dtype, data, err := b.Values(p)
-	if err == nil {
-		err = view.Widen(t.Data(), data, dtype)
+	if ps.changing != nil {
+		t := ps.offload(path, p, fill)
+		ps.trained[p], ps.order = t, append(ps.order, t)
+		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("model: %w", err)
-	}
-	return nil
+	t := tensor.NewParameter(make([]float32, p.Elements()), p.Shape...)
+	ps.trained[p], ps.order = t, append(ps.order, t)
+	return fill(t.Data())
 }
 
 // unchanged reports files of frozen parameters that changed on disk, which makes the results of a
@@ -104,6 +118,20 @@ func (ps *parameters) unchanged() error {
 	}
 	return ps.source.Unchanged()
 }
+
+// close frees what parameters have beyond the heap.
+func (ps *parameters) close() {
+	if ps.base != nil {
+		ps.base.close()
+	}
+	if ps.changing != nil {
+		ps.changing.Close()
+	}
+}
+
+// streams reports whether parameters move between passes or units: what a pass records must not refer to
+// their memory beyond the unit that reads them.
+func (ps *parameters) streams() bool { return ps.changing != nil || ps.base.streams() }
 
 // explain adds the file's name to an error that is a memory fault of a mapped file.
 func (ps *parameters) explain(err error) error {
@@ -127,7 +155,7 @@ func (ps *parameters) of(u *nn.Unit) (out unitParameters) {
 				}
 				seen[p] = true
 				if t := ps.trained[p]; t != nil {
-					out.trained = append(out.trained, t)
+					out.trained, out.params = append(out.trained, t), append(out.params, p)
 				}
 			}
 		}

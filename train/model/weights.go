@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"unsafe"
@@ -30,7 +31,10 @@ type weights struct {
 	early map[*tensor.Parameter][]float32
 	spare map[*tensor.Parameter][]float32 // memory for it to use again
 	held  []*tensor.Parameter             // acquired for the pass
-	err   error
+	// unitHeld are the offloaded parameters that are acquired for unit brought-1.
+	unitHeld []*meta.Param
+	brought  int
+	err      error
 }
 
 // parts holds the pieces of a trained parameter.
@@ -54,10 +58,13 @@ func newWeights(m *parameters) *weights {
 	return &weights{model: m, params: map[*meta.Param]*parts{}, spare: map[*tensor.Parameter][]float32{}, sweep: sweep{base: m.base}}
 }
 
-// acquire brings the values of all parameters into memory until release. Ranks acquire them in the
+// acquire brings the values of all parameters into memory until release, except for offloaded ones. Ranks acquire them in the
 // same order, as sharded ones need.
 func (w *weights) acquire() error {
 	hold := func(p *tensor.Parameter) error {
+		if offloadedOf(p) {
+			return nil // with its unit
+		}
 		if _, err := p.Acquire(false); err != nil {
 			return err
 		}
@@ -82,7 +89,7 @@ func (w *weights) acquire() error {
 // release ends the use of the values. If a storage fails to release values that were only read, the
 // next acquire fails.
 func (w *weights) release() {
-	w.sweep.leave()
+	w.leave()
 	for _, p := range w.held {
 		_ = p.Release(false)
 	}
@@ -97,6 +104,12 @@ func (w *weights) begin(cast meta.DType) error {
 	moved := false
 	for p, t := range w.model.trained {
 		values, grad := t.Data(), t.Grad()
+		if offloadedOf(t) {
+			if cast == meta.Float16 {
+				return errors.New("model: OffloadParameters does not support autocast to float16: use bfloat16")
+			}
+			continue
+		}
 		if len(values) != int(p.Elements()) {
 			return fmt.Errorf("model: parameter of shape %v has %d elements", p.Shape, len(values))
 		}
@@ -146,7 +159,7 @@ func (w *weights) index() {
 	w.spans = w.spans[:0]
 	for p, t := range w.model.trained {
 		values := t.Data()
-		if len(values) == 0 {
+		if len(values) == 0 || w.params[p] == nil {
 			continue
 		}
 		w.spans = append(w.spans, spanOf(t, values))
@@ -252,10 +265,19 @@ func (w *weights) HoldExperts(m *meta.Module, experts []int32) (int, error) {
 	return w.sweep.holdExperts(m, experts)
 }
 
-// Hold acquires the frozen parameters of unit i.
+// Hold acquires the frozen and the offloaded parameters of unit i.
 func (w *weights) Hold(i, next int) error {
 	w.unit = i
+	if err := w.bring(i); err != nil {
+		return err
+	}
 	return w.sweep.hold(i, next)
+}
+
+// leave ends a sweep: it releases the unit that is held.
+func (w *weights) leave() {
+	w.sweep.leave()
+	w.putBack()
 }
 
 // Release does nothing: the unit stays until the next one is held, or until leave. The head is held once for
