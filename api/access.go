@@ -84,8 +84,11 @@ func (g *gate) protect(next http.Handler) http.Handler {
 			return
 		}
 		if g.foreign(r) {
-			g.fail(w, r, &wire.Error{Kind: wire.Forbidden, Message: fmt.Sprintf(
-				"The web page at %q may not use this server: start it with --cors-origin to allow it.", origin)})
+			page := "A web page of another site"
+			if origin != "" {
+				page = fmt.Sprintf("The web page at %q", origin)
+			}
+			g.fail(w, r, &wire.Error{Kind: wire.Forbidden, Message: page + " may not use this server: start it with --cors-origin to allow it."})
 			return
 		}
 		next.ServeHTTP(w, r)
