@@ -125,6 +125,18 @@ func TestANumberInTheOpeningTagWasNotLearned(t *testing.T) {
 	parsesTo(t, template, "See <call me> or <caller 1>.", "See <call me> or <caller 1>.")
 }
 
+// TestANumberInBothTagsWasNotLearned: <call 1> and </call 1>. A closing tag with more than a number is
+// content, and one that breaks off is dropped.
+func TestANumberInBothTagsWasNotLearned(t *testing.T) {
+	template := unseen(t, "numbered-tags")
+	const f, g = "<call 1>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n", "<call 12>{\"name\": \"g\", \"arguments\": {}}"
+	parsesTo(t, template, "Both."+f+"</call 1>\n"+g+"</call 12>\n", "Both.\nf{\"a\": 1}\ng{}")
+	parsesTo(t, template, f+"</call 1", "\nf{\"a\": 1}")
+	parsesTo(t, template, f+"</call", "\nf{\"a\": 1}")
+	parsesTo(t, template, f+"</call x>", "</call x>\nf{\"a\": 1}")
+	parsesTo(t, template, "See <call me> and </call 1>.", "See <call me> and </call 1>.")
+}
+
 // TestListsOfParametersWithJSONValuesWereNotLearned: Markdown, options of a command, keywords. The
 // name ends a call without arguments, too.
 func TestListsOfParametersWithJSONValuesWereNotLearned(t *testing.T) {

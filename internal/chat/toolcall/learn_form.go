@@ -134,6 +134,7 @@ func (l *lesson) frame(open string, between *string, after string) bool {
 	if between != nil {
 		join = strings.TrimSpace(*between)
 		open, join = l.numbered(open, join)
+		join, after = f.numberedClose(join, after)
 	}
 	if l.style == jsonStyle && l.fence {
 		after = strings.TrimSpace(strings.TrimPrefix(after, "```"))
@@ -185,6 +186,20 @@ func (l *lesson) numbered(open, join string) (string, string) {
 	}
 	l.form.head = append([]field{{kind: skipField, until: until}}, l.form.head...)
 	return before, again
+}
+
+// numberedClose finds the number of a call in its closing marker, too, "</call 1>". It returns what follows
+// a call, alone and before another one, without that number.
+func (f *form) numberedClose(join, after string) (string, string) {
+	marker, ok := strings.CutSuffix(after, f.counted)
+	number := strings.TrimRight(marker, "0123456789")
+	rest, both := strings.CutPrefix(join, after)
+	if f.counted == "" || !ok || !both || number == marker {
+		return join, after
+	}
+	f.countedClose = true
+	marker = strings.TrimSpace(number)
+	return marker + rest, marker
 }
 
 // afterValues returns between and after without what closes the last parameter between tags.

@@ -188,7 +188,8 @@ func (s *spec) tidy() {
 		}
 		return d == "" || slices.ContainsFunc(s.forms, func(f form) bool {
 			return within(f.open) || within(f.call) || within(f.close) || within(f.end) || within(f.tail) ||
-				f.counted != "" && strings.HasPrefix(d, f.open) && strings.HasSuffix(d, f.counted)
+				f.counted != "" && strings.HasPrefix(d, f.open) && strings.HasSuffix(d, f.counted) ||
+				f.countedClose && strings.HasPrefix(d, f.close) && strings.HasSuffix(d, f.counted)
 		})
 	})
 	for _, end := range s.ends {

@@ -15,7 +15,8 @@ const (
 	beforeArguments
 	inArguments
 	inObject
-	inTail // after the arguments
+	inNumber // after the close, before counted
+	inTail   // after the arguments
 )
 
 type listState uint8
@@ -93,6 +94,8 @@ func (p *Parser) step(c byte) bool {
 		return p.argumentsByte(c)
 	case inObject:
 		return p.objectByte(c)
+	case inNumber:
+		return p.numberByte(c)
 	}
 	return p.tailByte(c)
 }
@@ -187,10 +190,26 @@ func (p *Parser) sectionByte(c byte) bool {
 		return p.fail()
 	case which == 0 && f.head != nil:
 		p.beginCall()
+	case which == 1 && f.countedClose:
+		p.at = inNumber
 	case which == 1:
 		p.leave()
 	}
 	p.fence = false
+	return true
+}
+
+// numberByte takes a byte of the number in a closing marker. Which number it is does not matter.
+func (p *Parser) numberByte(c byte) bool {
+	if len(p.lit.word) == 0 && (isSpace(c) || '0' <= c && c <= '9') {
+		return true
+	}
+	switch _, ver := p.lit.push(c, p.form.counted); ver {
+	case bad:
+		return p.fail()
+	case done:
+		p.leave()
+	}
 	return true
 }
 
@@ -417,5 +436,5 @@ func (p *Parser) cutOff() {
 
 // closing tells whether the text ends inside the section's close.
 func (p *Parser) closing() bool {
-	return p.at == inSection && len(p.lit.word) > 0 && begins(p.form.close, string(p.lit.word))
+	return p.at == inNumber || p.at == inSection && len(p.lit.word) > 0 && begins(p.form.close, string(p.lit.word))
 }

@@ -64,8 +64,11 @@ type form struct {
 	keyed bool
 	// keys are further keys of objects and their meanings.
 	keys map[string]role
-	// counted ends a number that stands between a marker and an object: <call 1>. Empty: there is none.
+	// counted ends a number between the opening marker and an object: <call 1>. It is "" if there is
+	// no number.
 	counted string
+	// countedClose means that the same number and counted follow close, too: </call 1>.
+	countedClose bool
 	// pairs are the arguments of objects in a list: [{"name": KEY, "value": VALUE}, …].
 	pairs *pairs
 	// quote stands around the strings of bodyBare.
