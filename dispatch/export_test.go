@@ -1,6 +1,9 @@
 package dispatch
 
 import (
+	"math/rand/v2"
+	"sync"
+
 	"github.com/heftai/heft/internal/residency/policy"
 	"github.com/heftai/heft/internal/topology"
 )
@@ -13,6 +16,20 @@ func (o Options) On(m *topology.Machine) Options {
 
 // Intercept is called instead of each read of weights of the models that l counts.
 func (l *Ledger) Intercept(f func(read func() error) error) { l.mover.Intercept = f }
+
+// EvictAtRandom lets a random policy decide which weights of the models that l counts stay in memory.
+func (l *Ledger) EvictAtRandom(seed uint64) {
+	var mu sync.Mutex
+	rng := rand.New(rand.NewPCG(seed, 11))
+	l.kept.Order = func(n int) []int {
+		mu.Lock()
+		defer mu.Unlock()
+		return rng.Perm(n)
+	}
+	l.kept.Experts = func(layers []policy.Layer, capacity int64, ahead int) *policy.Cache {
+		return policy.NewRandom(layers, capacity, ahead, seed)
+	}
+}
 
 // InTiles is o for a model whose blocks process so many rows together.
 func (o Options) InTiles(rows int) Options {
@@ -46,3 +63,6 @@ func (m *Model) LRU() ExpertCounts {
 	slots, _ := m.Replay()
 	return ExpertCounts(policy.Replay(m.recording.Trace(), policy.LRU, int64(slots), policy.Ahead(slots)))
 }
+
+// Copied returns the bytes of weights that m has in memory of its own.
+func (m *Model) Copied() int64 { return m.weights.Copied() }

@@ -118,13 +118,20 @@ func (o *Options) here() topology.Machine {
 }
 
 // A Ledger counts the host memory of one or more models by purpose. Their weights share a region of
-// memory and the workers that read them. Its zero value is ready; it may be read from any goroutine.
+// memory, the workers that read them, and a limit. Its zero value is ready; it may be read from any goroutine.
 type Ledger struct {
 	host  hostmem.Ledger
 	arena hostmem.Arena
 	mover residency.Mover
+	kept  residency.Policy
 	begin sync.Once
 }
+
+// SetLimit limits the memory of all models that l counts, in bytes, beside the limit that each model has.
+// A model that needs memory takes it from models that are idle: their promoted and converted weights are
+// dropped, and read or converted again when they are used. Results stay bitwise the same. Other memory is
+// counted but not released, so a limit that is too small is exceeded. Any goroutine may call it.
+func (l *Ledger) SetLimit(bytes int64) { l.kept.SetLimit(bytes) }
 
 // Held is what is held now, in bytes, by purpose: "weights", "kv", "activations",
 // "staging", "cache", "requests", "other".

@@ -30,6 +30,8 @@
 // A [Changing] holds segments that may be changed, in training. A changed one is written to a scratch file
 // before its memory is freed.
 //
+// Stores of a process share an arena, a Mover and a [Policy], which keeps all of them within a limit.
+//
 // A Store must be used by one goroutine at a time, except for its statistics, Budget and Warm. The
 // package does not depend on rules, requests or tokens.
 package residency

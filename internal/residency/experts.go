@@ -162,6 +162,9 @@ func (s *Store) expertCache(slots int) *policy.Cache {
 	for _, st := range s.stackOrder {
 		layers = append(layers, policy.Layer{Segments: len(st.experts), Size: 1})
 	}
+	if s.policy.Experts != nil {
+		return s.policy.Experts(layers, int64(slots), policy.Ahead(slots))
+	}
 	return policy.New(layers, int64(slots), policy.Ahead(slots))
 }
 

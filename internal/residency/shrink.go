@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/meta"
 )
 
@@ -21,7 +22,9 @@ type copies struct {
 	busy   int        // 1 + the unit between Acquire and Release, 0 for none
 	taken  int64      // from the maximum: math.MaxInt64 - budget
 	over   atomic.Bool
+	short  atomic.Int64 // size of a copy that found no room since Promote went through all, or was taken; 0 for none
 	raised chan struct{}
+	all    *atomic.Int64 // bytes of copies of all stores
 }
 
 // errNoRoom says that the budget has no room for a copy.
@@ -79,21 +82,24 @@ func (c *copies) leave() bool {
 	return c.over.Load()
 }
 
-// makeRoom counts n more bytes that a pass needs, and drops copies for them.
-func (s *Store) makeRoom(n int64) {
-	s.copies.mu.Lock()
-	s.copies.add(n)
-	s.copies.mu.Unlock()
+// reserve counts n bytes for a copy if the budget and the limit of the process allow. A pass needs the
+// copy if force is set; others are dropped for it.
+func (s *Store) reserve(n int64, force bool) bool {
+	if !s.policy.reserve(s, n, force) {
+		s.copies.short.Store(n)
+		return false
+	}
 	if s.copies.over.Load() {
 		s.trim()
 	}
+	return true
 }
 
-// reserve counts n more bytes if the budget allows.
-func (c *copies) reserve(n int64) bool {
+// reserve counts n more bytes if the budget allows, or force is set.
+func (c *copies) reserve(n int64, force bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n > c.budget()-c.held {
+	if n > c.budget()-c.held && !force {
 		return false
 	}
 	c.add(n)
@@ -108,6 +114,7 @@ func (c *copies) release(n int64) {
 
 func (c *copies) add(n int64) {
 	c.held += n
+	c.all.Add(n)
 	c.over.Store(c.held > c.budget())
 }
 
@@ -136,20 +143,53 @@ func (s *Store) listSegments() {
 	s.copies.order = append(s.copies.order, experts...)
 }
 
-// trim drops copies, the last in order first, until the rest is within the budget.
+// trim drops copies until the rest is within the budget.
 func (s *Store) trim() {
+	s.copies.mu.Lock()
+	defer s.copies.mu.Unlock()
+	s.copies.add(0)
+	s.drop(s.copies.held - s.copies.budget())
+}
+
+// yield drops copies of n bytes for another store and returns how many bytes that were.
+func (s *Store) yield(n int64) int64 {
+	s.copies.mu.Lock()
+	defer s.copies.mu.Unlock()
+	dropped := s.drop(n)
+	if dropped > 0 {
+		s.copies.short.Store(dropped)
+	}
+	return dropped
+}
+
+// drop drops copies of n bytes, but for those of the unit that computes, in the order of the policy. It
+// returns how many bytes that were. It needs the lock of copies.
+func (s *Store) drop(n int64) (dropped int64) {
 	c := &s.copies
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.add(0)
-	for i := len(c.order) - 1; i >= 0 && c.held > c.budget(); i-- {
-		if g := c.order[i]; c.busy == 0 || !s.uses(&s.units[c.busy-1], g) {
-			if n := g.drop(); n > 0 {
-				c.add(-n)
+	if n <= 0 {
+		return 0
+	}
+	var order []int
+	if s.policy.Order != nil {
+		order = s.policy.Order(len(c.order))
+	}
+	for i := range c.order {
+		at := len(c.order) - 1 - i
+		if order != nil {
+			at = order[i]
+		}
+		if g := c.order[at]; c.busy == 0 || !s.uses(&s.units[c.busy-1], g) {
+			if size := g.drop(); size > 0 {
+				c.add(-size)
 				s.counts.evictions.Add(1)
+				dropped += size
 			}
 		}
+		if dropped >= n {
+			break
+		}
 	}
+	return dropped
 }
 
 // LeastBudget returns the bytes of copies that a pass needs at least: the weights of the largest unit
@@ -166,7 +206,7 @@ func (s *Store) LeastBudget() (most int64) {
 					continue // its rows are looked up as stored
 				}
 				for _, p := range m.Params {
-					n += s.quantizer.bytes[p.Resolve()]
+					n += int64(hostmem.Up(int(s.quantizer.bytes[p.Resolve()]), blockSize))
 				}
 			}
 		}
@@ -192,6 +232,7 @@ func (s *Store) uses(u *unit, g *segment) bool {
 
 // copyAll copies what is not in anonymous memory yet, in order, as far as the budget has room.
 func (s *Store) copyAll(ctx context.Context) error {
+	s.copies.short.Store(0)
 	for _, g := range s.copies.order {
 		if err := s.promote(ctx, g); errors.Is(err, errNoRoom) {
 			return nil

@@ -109,9 +109,7 @@ func (s *Store) copyBy(ctx context.Context, g *segment, p Priority, fill func(co
 		return nil, fmt.Errorf("residency: %s: %w", g.path, err)
 	}
 	force := g.convert && p == Demand // there is no other way to use it
-	if force {
-		s.makeRoom(size)
-	} else if !s.copies.reserve(size) {
+	if !s.reserve(size, force) {
 		return nil, errNoRoom
 	}
 	c := &copied{parts: partsOf(g.pieces)}
@@ -128,10 +126,13 @@ func (s *Store) copyBy(ctx context.Context, g *segment, p Priority, fill func(co
 		return nil, err
 	}
 	g.unmap() // a pass that uses the mapping at this moment reads it again
+	if !force && s.policy.excess(s, 0) > 0 { // the limit has fallen meanwhile
+		s.policy.trim()
+	}
 	return c, nil
 }
 
-// copySize returns the size of a copy of g.
+// copySize returns the size of a copy of g, in whole pages.
 func (s *Store) copySize(g *segment) (int64, error) {
 	size := 0
 	for k := range g.pieces {
@@ -150,7 +151,7 @@ func (s *Store) copySize(g *segment) (int64, error) {
 			size += int(apart(r.Tensor.Offset+r.Begin, r.Size))
 		}
 	}
-	return int64(max(size, 1)), nil
+	return int64(hostmem.Up(max(size, 1), blockSize)), nil
 }
 
 // apart returns the room in a slot for a range of a file that is read directly and by itself.

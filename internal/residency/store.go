@@ -36,6 +36,8 @@ type Options struct {
 	Arena *hostmem.Arena
 	// Mover reads the weights. It belongs to the process. nil means one for this store.
 	Mover *Mover
+	// Policy decides what stays in memory. It belongs to the process. nil means one for this store.
+	Policy *Policy
 	// Staging is the memory for the window of units, the window of bands and the slots of experts, in
 	// bytes. It is raised to the minimum: the largest unit with up to 64 MiB to read ahead, two bands,
 	// and two experts.
@@ -95,6 +97,8 @@ type Store struct {
 	bytesRead atomic.Int64
 	opener    func(e *extent) (*hostmem.DirectFile, error) // s.open
 	mover     *Mover
+	policy    *Policy
+	touched   atomic.Int64  // the policy's clock at the last Acquire
 	held      int           // unit between Acquire and Release, or -1
 	acquired  atomic.Uint64 // calls of Acquire
 	warm      progress
@@ -132,7 +136,10 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 		s.mover = new(Mover)
 	}
 	s.mover.open()
-	s.copies.raised = make(chan struct{}, 1)
+	if s.policy = o.Policy; s.policy == nil {
+		s.policy = new(Policy)
+	}
+	s.copies.raised, s.copies.all = make(chan struct{}, 1), &s.policy.copied
 	s.quantizer = newQuantizer(root, o.Converter)
 	for path, p := range root.AllParams() {
 		if p.SameAs == nil {
@@ -153,6 +160,7 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 		s.Close()
 		return nil, err
 	}
+	s.policy.add(s)
 	return s, nil
 }
 
@@ -163,6 +171,7 @@ func (s *Store) Acquire(i int) error {
 		return fmt.Errorf("residency: unit %s is still held", s.units[s.held].Path)
 	}
 	s.acquired.Add(1)
+	s.policy.touch(s)
 	s.copies.enter(i)
 	if err := s.acquire(i); err != nil {
 		s.copies.leave()
@@ -255,6 +264,7 @@ func (s *Store) Release() {
 	if s.copies.leave() {
 		s.trim()
 	}
+	s.policy.release(s, i == len(s.units)-1)
 }
 
 // unmapTables unmaps the rows that were looked up in tables of the disk tier, so that a long run does
@@ -296,6 +306,7 @@ func (s *Store) Buffer(b *meta.Buffer) tensor.Tensor { return s.buffers[b] }
 
 // Close stops the readers and frees the memory. The checkpoint stays open.
 func (s *Store) Close() {
+	s.policy.remove(s)
 	s.warm.stop()
 	s.promoter.stop()
 	if s.stream != nil {

@@ -1,0 +1,157 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/meta"
+)
+
+// shuffled returns an Intercept that executes reads in random order: a read waits until some others
+// wait too, or for a moment, and then any of them goes on.
+func shuffled(seed uint64) func(read func() error) error {
+	var mu sync.Mutex
+	rng := rand.New(rand.NewPCG(seed, 12))
+	var waiting []chan struct{}
+	release := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(waiting) > 0 {
+			i := rng.IntN(len(waiting))
+			close(waiting[i])
+			waiting = slices.Delete(waiting, i, i+1)
+		}
+	}
+	return func(read func() error) error {
+		turn := make(chan struct{})
+		mu.Lock()
+		waiting = append(waiting, turn)
+		full := len(waiting) > rng.IntN(4)
+		mu.Unlock()
+		if full {
+			release()
+		}
+		for {
+			select {
+			case <-turn:
+				return read()
+			case <-time.After(100 * time.Microsecond):
+				release()
+			}
+		}
+	}
+}
+
+// anyhow opens the model at dir in a random way: all weights on the cpu, all on the disk, or as auto
+// places them within a random limit.
+func anyhow(t *testing.T, dir string, o dispatch.Options, rng *rand.Rand) (m *dispatch.Model, how string) {
+	t.Helper()
+	o.Ledger.EvictAtRandom(rng.Uint64())
+	o.Ledger.Intercept(shuffled(rng.Uint64()))
+	switch rng.IntN(3) {
+	case 0:
+		return cpuModel(t, dir, o), "on the cpu"
+	case 1:
+		o.StagingBytes = rng.Int64N(1 << 19)
+		return onDisk(t, dir, o), fmt.Sprintf("on disk, %d bytes of staging", o.StagingBytes)
+	}
+	skeleton, _ := open(t, dir)
+	need, err := dispatch.EstimateMemory(skeleton, o, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := need.Least + rng.Int64N(max(need.All-need.Least, 1)) - dispatch.RuntimeBytes
+	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(limit)}}
+	return cpuModel(t, dir, o), fmt.Sprintf("auto in %d bytes", limit)
+}
+
+// underPressure returns the logits of ids while the memory limit of m changes at random before each pass.
+func underPressure(t *testing.T, m *dispatch.Model, ids []int32, prompt int, rng *rand.Rand) [][]float32 {
+	t.Helper()
+	m.Warm(context.Background())
+	m.Promote(context.Background())
+	s := m.NewSequence()
+	defer s.Free()
+	plan := m.Plan()
+	used := plan.Device(devicemap.CPU).Used()
+	var out [][]float32
+	for s.Len() < len(ids) {
+		m.SetMemoryLimit(rng.Int64N(used + used/4 + 1))
+		n := 1
+		if s.Len() < prompt {
+			n = 1 + rng.IntN(prompt-s.Len())
+		}
+		got, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{
+			{Sequence: s, Tokens: ids[s.Len():][:n], PromptLen: prompt, Logits: dispatch.LogitsAll}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, split(got, 0)...)
+	}
+	return out
+}
+
+// holdsLawAtRandom compares the logits of weights in memory with those of a model whose policy evicts at
+// random, whose reads arrive in random order, and whose limit changes with each pass.
+func holdsLawAtRandom(t *testing.T, dir string, o dispatch.Options, ids []int32, prompt int, seeds uint64) {
+	t.Helper()
+	resident := o
+	resident.CacheDir = ""
+	m := cpuModel(t, dir, resident)
+	want := forced(t, m, ids, prompt, prompt)
+	m.Close()
+	for seed := range seeds {
+		rng := rand.New(rand.NewPCG(seed, 13))
+		o.Ledger = new(dispatch.Ledger)
+		m, how := anyhow(t, dir, o, rng)
+		sameLogits(t, fmt.Sprintf("seed %d, %s", seed, how), underPressure(t, m, ids, prompt, rng), want)
+		m.Close()
+		if held := o.Ledger.Held(); held["weights"]+held["staging"]+held["kv"] != 0 {
+			t.Errorf("seed %d, %s: a closed model holds %v", seed, how, held)
+		}
+	}
+}
+
+// TestNoPolicyChangesTheAnswer holds law 4 under a random policy and a random order of arrival: for a
+// dense model, a mixture of experts, and both converted.
+func TestNoPolicyChangesTheAnswer(t *testing.T) {
+	ids, prompt := lawIDs()
+	for name, s := range map[string]shape{
+		"dense":   {hidden: 96, inner: 160, heads: 4, kv: 2, dim: 24, vocab: 230, layers: 3, dtype: meta.BFloat16, shift: 3},
+		"tied":    {hidden: 64, inner: 130, heads: 2, kv: 2, dim: 32, vocab: 231, layers: 2, dtype: meta.Float16, tied: true},
+		"experts": {hidden: 96, inner: 96, heads: 4, kv: 2, dim: 24, vocab: 230, layers: 3, dtype: meta.BFloat16, shift: 5, experts: true, choose: 3},
+	} {
+		dir := s.folder(t, rand.New(rand.NewPCG(5, 5)))
+		for _, format := range []meta.QuantFormat{meta.QuantNone, meta.QuantQ8, meta.QuantQ4} {
+			t.Run(fmt.Sprintf("%s %v", name, format), func(t *testing.T) {
+				o := dispatch.Options{Threads: 2, Context: 128, Quantize: format}
+				if format != meta.QuantNone {
+					o.CacheDir = t.TempDir()
+				}
+				holdsLawAtRandom(t, dir, o, ids, prompt, 6)
+			})
+		}
+	}
+}
+
+// TestNoPolicyChangesTheAnswerOfAnyFormat is TestNoPolicyChangesTheAnswer for one checkpoint of each set of
+// stored formats.
+func TestNoPolicyChangesTheAnswerOfAnyFormat(t *testing.T) {
+	eachFormat(t, func(t *testing.T, g *golden.Model, variant string) {
+		if variant != kernels.Names()[0] {
+			return // placement is the same for all
+		}
+		prompt := g.Prompts[0].IDs
+		ids := append(slices.Clone(prompt), other(prompt[:min(6, len(prompt))], 1, int(slices.Max(prompt))+1)...)
+		holdsLawAtRandom(t, g.Dir, dispatch.Options{Variant: variant, Threads: 2, KVTokens: 256}, ids, len(prompt), 3)
+	})
+}
