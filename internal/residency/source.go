@@ -125,7 +125,7 @@ func (s *Store) copyBy(ctx context.Context, g *segment, p Priority, fill func(co
 	if err := s.copies.publish(g, c, force); err != nil {
 		return nil, err
 	}
-	g.unmap() // a pass that uses the mapping at this moment reads it again
+	g.unmap()                                // a pass that uses the mapping at this moment reads it again
 	if !force && s.policy.excess(s, 0) > 0 { // the limit has fallen meanwhile
 		s.policy.trim()
 	}
