@@ -65,15 +65,22 @@ func TestModelsShareAMemoryLimit(t *testing.T) {
 				}
 			}
 			ledger.SetLimit(others)
-			for tries := 0; ledger.Held()["weights"] != 0; tries++ { // a copy may be in the making
-				if tries == 3000 {
-					t.Fatalf("without room for weights they take %d bytes", ledger.Held()["weights"])
-				}
-				time.Sleep(time.Millisecond)
-			}
+			noWeights(t, ledger)
 			sameLogits(t, name, forced(t, models[0], ids, prompt, prompt), want[0])
 		})
 	}
+}
+
+// noWeights waits until no weights are in memory of their own. A copy may be in the making.
+func noWeights(t *testing.T, ledger *dispatch.Ledger) {
+	t.Helper()
+	for range 3000 {
+		if ledger.Held()["weights"] == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatalf("without room for weights they take %d bytes", ledger.Held()["weights"])
 }
 
 func total(held map[string]int64) (n int64) {
