@@ -45,12 +45,22 @@ async function runTools(stream) {
 }
 
 async function aiSDK(stream) {
-  const { generateText, streamText, tool, stepCountIs, isStepCount } = await load("ai");
   const { createOpenAICompatible } = await load("@ai-sdk/openai-compatible");
+  await generates(createOpenAICompatible({ name: "heft", baseURL, apiKey })(model), stream);
+}
+
+// openai() of ai-sdk uses /v1/responses.
+async function aiResponses(stream) {
+  const { createOpenAI } = await load("@ai-sdk/openai");
+  await generates(createOpenAI({ baseURL, apiKey })(model), stream);
+}
+
+async function generates(model, stream) {
+  const { generateText, streamText, tool, stepCountIs, isStepCount } = await load("ai");
   const { z } = await load("zod");
   const weather = new Weather();
   const options = {
-    model: createOpenAICompatible({ name: "heft", baseURL, apiKey })(model),
+    model,
     temperature: 0,
     prompt: ask,
     stopWhen: (isStepCount ?? stepCountIs)(4),
@@ -61,7 +71,7 @@ async function aiSDK(stream) {
 }
 
 let failed = 0;
-for (const [name, check] of [["openai", runTools], ["ai", aiSDK]]) {
+for (const [name, check] of [["openai", runTools], ["ai", aiSDK], ["@ai-sdk/openai", aiResponses]]) {
   for (const stream of [false, true]) {
     const label = `${name}-node ${version(name)}${stream ? ", streamed" : ""}`;
     try {

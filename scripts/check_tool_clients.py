@@ -170,11 +170,36 @@ def pydantic_responses(stream):
     weather.check(asyncio.run(streamed()) if stream else agent.run_sync(ASK).output)
 
 
+def agents(stream):
+    from agents import Agent, ModelSettings, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
+    from openai import AsyncOpenAI
+
+    set_tracing_disabled(True)
+    weather = Weather()
+
+    @function_tool
+    def get_weather(city: str) -> str:
+        """Get the weather of a city."""
+        return weather.look(city)
+
+    async def run():
+        model = OpenAIResponsesModel(model=MODEL, openai_client=AsyncOpenAI(base_url=BASE, api_key=KEY))
+        agent = Agent(name="weather", instructions="Be brief.", model=model, tools=[get_weather], model_settings=ModelSettings(temperature=0))
+        if not stream:
+            return (await Runner.run(agent, ASK)).final_output
+        result = Runner.run_streamed(agent, ASK)
+        async for _ in result.stream_events():
+            pass
+        return result.final_output
+
+    weather.check(asyncio.run(run()))
+
+
 def main():
     failed = 0
     clients = (("openai", "", openai_loop), ("langgraph", "", langgraph_agent), ("pydantic-ai-slim", "", pydantic_agent),
                ("openai", ", responses stored", lambda stream: responses_loop(stream, True)), ("openai", ", responses", lambda stream: responses_loop(stream, False)),
-               ("langchain-openai", ", responses", langchain_responses), ("pydantic-ai-slim", ", responses", pydantic_responses))
+               ("langchain-openai", ", responses", langchain_responses), ("pydantic-ai-slim", ", responses", pydantic_responses), ("openai-agents", ", responses", agents))
     for package, how, check in clients:
         for stream in (False, True):
             name = f"{package} {importlib.metadata.version(package)}{how}{', streamed' if stream else ''}"
