@@ -46,6 +46,8 @@ func openAI(s *openai.Server, r *responses.Server) dialect {
 		route{http.MethodPost, "/v1/embeddings", s.Embeddings},
 		route{http.MethodPost, "/tokenize", s.Tokenize},
 		route{http.MethodPost, "/detokenize", s.Detokenize},
+		route{http.MethodGet, "/tokenizer_info", s.TokenizerInfo},
+		route{http.MethodPost, "/apply-template", s.ApplyTemplate},
 	)
 }
 

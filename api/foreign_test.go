@@ -17,18 +17,18 @@ import (
 var foreign = map[string]string{
 	// both endpoints
 	"* ": `"grammar_lazy": true | "structural_tag": {"type": "x"} | "regex": "a" | "ebnf": "x" | "format": "json" |
-		"truncate_prompt_tokens": 5 | "truncate": 10 | "truncate": "END" | "num_ctx": 4096 |
+		"truncate": 10 | "truncate": "END" | "num_ctx": 4096 |
 		"n_predict": 5 | "n_predict": -1 | "num_predict": 5 | "max_new_tokens": 5 | "max_output_tokens": 5 | "max_length": 9 | "min_new_tokens": 2 | "t_max_predict_ms": 50 |
 		"dry_multiplier": 0.8 | "dry_base": 2 | "dry_allowed_length": 3 | "dry_penalty_last_n": 64 | "dry_sequence_breakers": ["a"] |
 		"xtc_probability": 0.5 | "xtc_threshold": 0.2 | "mirostat": 2 | "mirostat_mode": 1 | "mirostat_tau": 3 | "mirostat_eta": 0.5 |
 		"typical_p": 0.5 | "tfs_z": 0.5 | "top_a": 0.2 | "top_n_sigma": 1.5 | "dynatemp_range": 0.5 | "smoothing_factor": 0.2 | "min_keep": 2 | "samplers": ["top_k"] |
 		"repeat_penalty": 1.1 | "repeat_last_n": 32 | "rep_pen": 1.1 | "no_repeat_ngram_size": 3 | "epsilon_cutoff": 0.001 | "penalize_nl": true |
 		"use_beam_search": true | "num_beams": 4 | "length_penalty": 0.8 | "early_stopping": true | "do_sample": false | "watermark": true |
-		"random_seed": 0 | "sampling_seed": 7 | "bad_words": ["a"] | "banned_strings": ["a"] | "logits_processors": ["a"] | "vllm_xargs": {"a": 1} |
+		"random_seed": 0 | "sampling_seed": 7 | "banned_strings": ["a"] | "logits_processors": ["a"] | "vllm_xargs": {"a": 1} |
 		"thinking_budget": 100 | "thinking_budget": 0 | "thinking_token_budget": 5 | "reasoning_budget": 0 | "enable_thinking": false | "enable_thinking": true |
 		"think": false | "thinking": {"type": "disabled"} | "reasoning": {"effort": "low"} |
 		"stop_sequences": ["a"] | "stop_regex": "a" | "no_stop_trim": true |
-		"prompt_logprobs": 0 | "n_probs": 5 | "top_n_tokens": 3 | "return_tokens_as_token_ids": true | "response_fields": ["a"] |
+		"prompt_logprobs": 0 | "n_probs": 5 | "top_n_tokens": 3 | "response_fields": ["a"] |
 		"lora": [{"id": 0, "scale": 0.5}] | "lora_path": "a" | "adapter_id": "a" | "extra_body": {"top_k": 1} | "options": {"num_ctx": 1} | "images": ["x"] |
 		"best_of": 3 | "n_cmpl": 2 | "model": null | "negative_prompt": "x" | "guidance_scale": 1.5 | "system": "x" | "transforms": ["middle-out"] |
 		"add_bos_token": false | "presence_penalty_range": 64 | "truncation_side": "left" | "n_keep": 5 | "prediction": {"type": "content", "content": "x"} |
@@ -41,9 +41,9 @@ var foreign = map[string]string{
 	chat: `"input": "x" | "prompt": "x" | "input_ids": [1] | "instructions": "x" | "suffix": "x" | "audio": {"voice": "a"} | "modalities": ["text", "audio"] | "web_search_options": {} |
 		"verbosity": "low" | "chat_template": "x" | "echo": true | "reasoning_format": "none" | "separate_reasoning": false | "parse_tool_calls": false |
 		"tool_choice": "required"`,
-	"/v1/embeddings": `"truncate_prompt_tokens": 5 | "truncate": true | "normalize": false | "embd_normalize": -1 | "input_type": "query" | "task": "retrieval" |
+	"/v1/embeddings": `"truncate": true | "normalize": false | "embd_normalize": -1 | "input_type": "query" | "task": "retrieval" |
 		"output_dimension": 3 | "embed_dtype": "float16" | "endianness": "big" | "model": null | "extra_body": {"a": 1}`,
-	"/tokenize": `"truncate_prompt_tokens": 5 | "with_pieces": true | "add_special": true | "parse_special": false | "chat_template": "x" | "model": null`,
+	"/tokenize": `"with_pieces": true | "add_special": true | "parse_special": false | "chat_template": "x" | "model": null`,
 }
 
 // harmless are parameters that ask for nothing, or that only tune and label a request.

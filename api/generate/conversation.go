@@ -85,7 +85,7 @@ func (m *Model) Converse(ctx context.Context, c Conversation, r *Request) error 
 	if err := m.forceCalls(&c, r); err != nil {
 		return err
 	}
-	if r.Prompt, err = m.EncodePrompt(ctx, prompt, c.AddSpecial); err != nil {
+	if r.Prompt, err = m.EncodeLast(ctx, prompt, c.AddSpecial, r.Truncate); err != nil {
 		return AsError(err, "messages")
 	}
 	return nil

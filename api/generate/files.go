@@ -1,12 +1,14 @@
 package generate
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"time"
 
+	"github.com/heftai/heft/internal/smallfile"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/text"
 )
@@ -29,6 +31,32 @@ func ReadText(files fs.FS, name string) (t Text, err error) {
 		t.Pooling.Unsupported = err.Error()
 	}
 	return t, nil
+}
+
+// TokenizerConfig returns the model's tokenizer_config.json, with chat_template.jinja as its chat_template if the
+// file has none. It is read each time. It fails with an error for which errors.Is(err, fs.ErrNotExist) holds if the
+// model has no such file.
+func (m *Model) TokenizerConfig() (map[string]json.RawMessage, error) {
+	if m.dispatched == nil {
+		return nil, fs.ErrNotExist
+	}
+	files := m.dispatched.Checkpoint().FS()
+	b, err := smallfile.ReadFS(files, "tokenizer_config.json", smallfile.Config)
+	if err != nil {
+		return nil, fmt.Errorf("generate: %s: %w", m.Name, err)
+	}
+	config := map[string]json.RawMessage{}
+	if err := json.Unmarshal(b, &config); err != nil {
+		return nil, fmt.Errorf("generate: %s: tokenizer_config.json: %w", m.Name, err)
+	}
+	if config["chat_template"] == nil {
+		if b, err := smallfile.ReadFS(files, "chat_template.jinja", smallfile.Config); err == nil {
+			if config["chat_template"], err = json.Marshal(string(b)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return config, nil
 }
 
 // modified is when a file was last changed; now for one without a time.

@@ -23,6 +23,31 @@ func (m *Model) EncodePrompt(ctx context.Context, s string, special bool) ([]int
 	return m.encode(ctx, s, text.EncodeOptions{AddSpecialTokens: special, MaxTokens: m.Limit()})
 }
 
+// EncodeLast is EncodePrompt for a prompt of which the last tokens are kept, most of them; 0 keeps all. The special
+// tokens around the text stay.
+func (m *Model) EncodeLast(ctx context.Context, s string, special bool, most int) ([]int32, error) {
+	if most <= 0 {
+		return m.EncodePrompt(ctx, s, special)
+	}
+	ids, err := m.encode(ctx, s, text.EncodeOptions{AddSpecialTokens: special})
+	if err != nil || len(ids) <= most {
+		return ids, err
+	}
+	around, err := m.encode(ctx, "", text.EncodeOptions{AddSpecialTokens: special})
+	if err != nil {
+		return nil, err
+	}
+	before := 0
+	for before < len(around) && around[before] == ids[before] {
+		before++
+	}
+	if len(around) >= most {
+		return ids[len(ids)-most:], nil
+	}
+	copy(ids[len(ids)-most:], around[:before]) // over tokens of the text that are dropped
+	return ids[len(ids)-most:], nil
+}
+
 // idBytes is what a token of a prompt takes until the request is answered.
 const idBytes = 8
 

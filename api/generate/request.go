@@ -25,8 +25,10 @@ type Request struct {
 	// ask for more than that, unless Trim.
 	MaxTokens int
 	Trim      bool
-	N         int // choices; 0 means 1
-	Seed      uint64
+	// Truncate is how many tokens of a conversation's prompt [Model.Converse] keeps, the last ones; 0 keeps all.
+	Truncate int
+	N        int // choices; 0 means 1
+	Seed     uint64
 
 	// Stop are strings before which the text ends, or with IncludeStop behind which.
 	Stop        []string

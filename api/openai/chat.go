@@ -101,7 +101,7 @@ func (q *chatRequest) answer(ctx context.Context, runs *generate.Generations) (s
 	}
 	out := &whole[chatChoice]{body: body[chatChoice]{envelope: q.envelope("chat.completion"), Usage: newUsage(runs.Usage())}}
 	if q.LogProbs {
-		out.logProbs = func(w *pieces, i int) { w.chatLogProbs(q.model, answers[i].tokens) }
+		out.logProbs = func(w *pieces, i int) { w.chatLogProbs(q.names(), answers[i].tokens) }
 	}
 	for i := range answers {
 		a := &answers[i]
@@ -170,7 +170,7 @@ func (s *chatStream) part(p generate.PromptDelta) error {
 	s.ends[p.Choice].add(p.Calls)
 	c := chatChunkChoice{Index: p.Choice, Delta: delta(&p)}
 	if s.LogProbs && len(p.Tokens) > 0 {
-		c.LogProbs = newChatLogProbs(s.model, p.Tokens)
+		c.LogProbs = newChatLogProbs(s.names(), p.Tokens)
 	}
 	if s.ReturnIDs {
 		c.TokenIDs = ids(p.Tokens)

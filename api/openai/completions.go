@@ -56,7 +56,9 @@ func decodeCompletion(ctx context.Context, f *wire.Fields, m *generate.Model) (*
 	f.Bool("add_special_tokens", &special)
 	q.Constraint = decodeConstraint(f)
 	foreign.Refuse(f, foreign.Completions)
-	f.FailWith(m.CheckIDs(f, "prompt"))
+	if q.Truncate == 0 {
+		f.FailWith(m.CheckIDs(f, "prompt"))
+	}
 	raw, ok := f.Raw("prompt")
 	if !ok {
 		f.Fail("prompt", "Missing required parameter: 'prompt'.")
@@ -83,7 +85,7 @@ func (q *completionRequest) decodePrompts(ctx context.Context, raw json.RawMessa
 		return err
 	}
 	for _, t := range texts {
-		list, err := q.model.EncodePrompt(ctx, t, special)
+		list, err := q.model.EncodeLast(ctx, t, special, q.Truncate)
 		if err != nil {
 			return generate.AsError(err, "prompt")
 		}
@@ -91,7 +93,7 @@ func (q *completionRequest) decodePrompts(ctx context.Context, raw json.RawMessa
 	}
 	for _, list := range lists {
 		r := q.Request
-		r.Prompt = list
+		r.Prompt = lastOf(list, q.Truncate)
 		q.prompts = append(q.prompts, r)
 	}
 	if q.echo {
@@ -192,7 +194,7 @@ func (q *completionRequest) answer(ctx context.Context, runs *generate.Generatio
 	out := &whole[completionChoice]{body: body[completionChoice]{envelope: q.envelope(typeCompletion), Usage: newUsage(runs.Usage())}}
 	if q.LogProbs {
 		out.logProbs = func(w *pieces, i int) {
-			w.completionLogProbs(q.model, answers[i].prompt, answers[i].tokens, utf8.RuneCountInString(q.before(i)))
+			w.completionLogProbs(q.names(), answers[i].prompt, answers[i].tokens, utf8.RuneCountInString(q.before(i)))
 		}
 	}
 	for i := range answers {
@@ -208,8 +210,8 @@ func (q *completionRequest) answer(ctx context.Context, runs *generate.Generatio
 
 func (q *completionRequest) logProbs(i int, prompt, tokens []generate.Token) *completionLogProbs {
 	l := &completionLogProbs{Tokens: []string{}, LogProb: []*float32{}, Top: []map[string]float32{}, Offset: []int{}}
-	l.add(q.model, prompt, 0, true)
-	l.add(q.model, tokens, utf8.RuneCountInString(q.before(i)), false)
+	l.add(q.names(), prompt, 0, true)
+	l.add(q.names(), tokens, utf8.RuneCountInString(q.before(i)), false)
 	return l
 }
 

@@ -25,8 +25,9 @@ const (
 // embeddingRequest is the body of POST /v1/embeddings.
 type embeddingRequest struct {
 	generate.EmbedRequest
-	model  *generate.Model
-	base64 bool
+	model    *generate.Model
+	base64   bool
+	truncate int // tokens of an input that are kept; 0: all
 }
 
 // embeddings is the answer.
@@ -137,7 +138,10 @@ func decodeEmbedding(ctx context.Context, f *wire.Fields, m *generate.Model) (*e
 	}
 	f.Bool("add_special_tokens", &special)
 	foreign.Refuse(f, foreign.Embeddings)
-	f.FailWith(m.CheckIDs(f, "input"))
+	q.truncate = decodeTruncation(f, m)
+	if q.truncate == 0 {
+		f.FailWith(m.CheckIDs(f, "input"))
+	}
 	raw, ok := f.Raw("input")
 	if !ok {
 		f.Fail("input", "Missing required parameter: 'input'.")
@@ -164,7 +168,7 @@ func (q *embeddingRequest) decodeInput(ctx context.Context, raw json.RawMessage,
 		if text == "" {
 			return wire.Invalidf("input", "Invalid value for 'input': input %d is an empty string.", i)
 		}
-		list, err := q.model.EncodePrompt(ctx, text, special)
+		list, err := q.model.EncodeLast(ctx, text, special, q.truncate)
 		if err != nil {
 			e := *generate.AsError(err, "input")
 			if e.Field == "prompt" {
@@ -178,6 +182,9 @@ func (q *embeddingRequest) decodeInput(ctx context.Context, raw json.RawMessage,
 		if len(list) == 0 {
 			return wire.Invalidf("input", "Invalid value for 'input': input %d has no tokens.", i)
 		}
+	}
+	for i, list := range lists {
+		lists[i] = lastOf(list, q.truncate)
 	}
 	q.Prompts = lists
 	return nil

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"math"
+	"strconv"
 
 	"github.com/heftai/heft/api/generate"
 )
@@ -42,6 +43,21 @@ func logProb(p float32) float32 {
 	return p
 }
 
+// tokenNames says how log-probabilities call tokens: by their text, or as "token_id:N".
+type tokenNames struct {
+	model *generate.Model
+	ids   bool
+}
+
+// text is what a token is called, with its bytes, and whether it is text by itself.
+func (n tokenNames) text(id int32) (name string, bytes []byte, whole bool) {
+	name, bytes, whole = n.model.TokenText(id)
+	if n.ids {
+		return "token_id:" + strconv.Itoa(int(id)), bytes, true
+	}
+	return name, bytes, whole
+}
+
 // completionLogProbs are those of /v1/completions: lists with an entry a token.
 type completionLogProbs struct {
 	Tokens  []string             `json:"tokens"`
@@ -52,9 +68,9 @@ type completionLogProbs struct {
 
 // add appends tokens whose text begins at offset. The first of a prompt has no
 // log-probability.
-func (l *completionLogProbs) add(m *generate.Model, tokens []generate.Token, offset int, prompt bool) {
+func (l *completionLogProbs) add(n tokenNames, tokens []generate.Token, offset int, prompt bool) {
 	for i, t := range tokens {
-		l.Tokens = append(l.Tokens, legacyText(m, t.ID))
+		l.Tokens = append(l.Tokens, legacyText(n, t.ID))
 		l.Offset = append(l.Offset, offset+t.Offset)
 		if prompt && i == 0 {
 			l.LogProb = append(l.LogProb, nil)
@@ -63,19 +79,19 @@ func (l *completionLogProbs) add(m *generate.Model, tokens []generate.Token, off
 		}
 		own := logProb(t.LogProb)
 		l.LogProb = append(l.LogProb, &own)
-		l.Top = append(l.Top, legacyTop(m, &t))
+		l.Top = append(l.Top, legacyTop(n, &t))
 	}
 }
 
 // legacyTop are the likeliest ids at a token's place, and the token itself, by their texts.
-func legacyTop(m *generate.Model, t *generate.Token) map[string]float32 {
+func legacyTop(n tokenNames, t *generate.Token) map[string]float32 {
 	top := make(map[string]float32, len(t.Top)+1)
 	for _, p := range t.Top {
-		if name := legacyText(m, p.ID); !has(top, name) { // the likelier of two with one text
+		if name := legacyText(n, p.ID); !has(top, name) { // the likelier of two with one text
 			top[name] = logProb(p.LogProb)
 		}
 	}
-	if name := legacyText(m, t.ID); !has(top, name) {
+	if name := legacyText(n, t.ID); !has(top, name) {
 		top[name] = logProb(t.LogProb)
 	}
 	return top
@@ -84,8 +100,8 @@ func legacyTop(m *generate.Model, t *generate.Token) map[string]float32 {
 func has(m map[string]float32, key string) bool { _, ok := m[key]; return ok }
 
 // legacyText marks a token that is no text by itself, as OpenAI does there.
-func legacyText(m *generate.Model, id int32) string {
-	text, _, whole := m.TokenText(id)
+func legacyText(n tokenNames, id int32) string {
+	text, _, whole := n.text(id)
 	if !whole {
 		return "bytes:" + text
 	}
@@ -109,28 +125,30 @@ type tokenLogProb struct {
 	Bytes   []int   `json:"bytes"`
 }
 
-func newChatLogProbs(m *generate.Model, tokens []generate.Token) *chatLogProbs {
+func newChatLogProbs(n tokenNames, tokens []generate.Token) *chatLogProbs {
 	l := &chatLogProbs{Content: make([]chatToken, len(tokens))}
 	for i := range tokens {
-		l.Content[i] = newChatToken(m, &tokens[i])
+		l.Content[i] = newChatToken(n, &tokens[i])
 	}
 	return l
 }
 
-func newChatToken(m *generate.Model, t *generate.Token) chatToken {
-	c := chatToken{tokenLogProb: newTokenLogProb(m, generate.LogProb{ID: t.ID, LogProb: t.LogProb}), Top: make([]tokenLogProb, len(t.Top))}
+func newChatToken(n tokenNames, t *generate.Token) chatToken {
+	c := chatToken{tokenLogProb: newTokenLogProb(n, generate.LogProb{ID: t.ID, LogProb: t.LogProb}), Top: make([]tokenLogProb, len(t.Top))}
 	for k, p := range t.Top {
-		c.Top[k] = newTokenLogProb(m, p)
+		c.Top[k] = newTokenLogProb(n, p)
 	}
 	return c
 }
 
 // TokenLogProb is a token with its log-probability and the likeliest tokens at its place, as JSON has it in
 // chat completions and responses.
-func TokenLogProb(m *generate.Model, t *generate.Token) any { return newChatToken(m, t) }
+func TokenLogProb(m *generate.Model, t *generate.Token) any {
+	return newChatToken(tokenNames{model: m}, t)
+}
 
-func newTokenLogProb(m *generate.Model, p generate.LogProb) tokenLogProb {
-	text, raw, _ := m.TokenText(p.ID)
+func newTokenLogProb(n tokenNames, p generate.LogProb) tokenLogProb {
+	text, raw, _ := n.text(p.ID)
 	t := tokenLogProb{Token: text, LogProb: logProb(p.LogProb)}
 	if raw != nil {
 		t.Bytes = make([]int, len(raw))

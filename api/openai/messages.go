@@ -92,7 +92,9 @@ func decodeMessages(f *wire.Fields, m *generate.Model, c *generate.Conversation)
 		last = v.(*chat.Dict)
 		eachText(last, func(text string) {
 			bytes += len(text)
-			f.FailWith(fit.Add(text))
+			if !f.Has("truncate_prompt_tokens") {
+				f.FailWith(fit.Add(text))
+			}
 		})
 		message, err := text.MessageOf(v)
 		if err != nil {

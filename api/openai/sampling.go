@@ -7,10 +7,12 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/wire"
+	"github.com/heftai/heft/text"
 )
 
 // Bounds of what a request may ask for.
@@ -30,9 +32,12 @@ type common struct {
 	IncludeUsage    bool
 	ContinuousUsage bool // in every chunk, with IncludeUsage
 	ReturnIDs       bool
+	NameIDs         bool // log-probabilities call tokens by their ids
 }
 
 func (c *common) base() *common { return c }
+
+func (c *common) names() tokenNames { return tokenNames{c.model, c.NameIDs} }
 
 func (c *common) envelope(object string) envelope {
 	return envelope{ID: c.id, Object: object, Created: c.created.Unix(), Model: c.model.Name}
@@ -44,7 +49,9 @@ func decodeCommon(f *wire.Fields, m *generate.Model, prefix string) common {
 	c := common{id: newID(prefix), created: time.Now(), model: m}
 	DecodeSampling(f, m, &c.Request)
 	f.Integer("n", &c.N, 1, maxN)
+	c.Truncate = decodeTruncation(f, m)
 	f.Bool("return_token_ids", &c.ReturnIDs)
+	f.Bool("return_tokens_as_token_ids", &c.NameIDs)
 	f.Bool("stream", &c.Stream)
 	if o, ok := f.Object("stream_options"); ok {
 		if !c.Stream {
@@ -69,6 +76,7 @@ func DecodeSampling(f *wire.Fields, m *generate.Model, r *generate.Request) {
 	decodeBias(f, vocab, &r.Params.Bias)
 	f.IDs("stop_token_ids", &r.Params.Stop, vocab)
 	f.IDs("allowed_token_ids", &r.Params.Allow, vocab)
+	decodeBadWords(f, m, &r.Params.BadWords)
 	f.Bool("ignore_eos", &r.IgnoreEOS)
 	f.Bool("include_stop_str_in_output", &r.IncludeStop)
 	skip := true
@@ -91,6 +99,29 @@ func decodeParams(f *wire.Fields, p *generate.Params) {
 	if _, given := f.Raw("repetition_penalty"); given && p.RepetitionPenalty == 0 {
 		f.Fail("repetition_penalty", "Invalid value for 'repetition_penalty': it must be above 0.")
 	}
+}
+
+// decodeTruncation reads truncate_prompt_tokens: how many tokens of a prompt are kept, the last ones; -1 is as many as
+// the context leaves for the prompt beside a token of an answer. It returns 0 if prompts are not truncated.
+func decodeTruncation(f *wire.Fields, m *generate.Model) (most int) {
+	if !f.Has("truncate_prompt_tokens") {
+		return 0
+	}
+	switch f.Integer("truncate_prompt_tokens", &most, -1, math.MaxInt32); most {
+	case 0:
+		f.Fail("truncate_prompt_tokens", "Invalid value for {}: it must be -1 or above 0.")
+	case -1:
+		return max(1, m.Limit()-1)
+	}
+	return most
+}
+
+// lastOf are the last tokens of a prompt, most of them; 0 is all.
+func lastOf(list []int32, most int) []int32 {
+	if most > 0 && len(list) > most {
+		return list[len(list)-most:]
+	}
+	return list
 }
 
 // decodeBestOf checks that all answers are shown: there is no choice of the best ones.
@@ -144,6 +175,58 @@ func decodeStop(f *wire.Fields, to *[]string) {
 		f.Fail("stop", "Invalid value for 'stop': a stop string cannot be empty.")
 	}
 	*to = list
+}
+
+// Bounds of bad_words.
+const (
+	maxBadWords     = 128
+	maxBadWordBytes = 16 << 10 // of all together
+)
+
+// decodeBadWords reads texts that are never generated. As in vLLM each is forbidden at the beginning of a word and
+// within one; other ways to write it in tokens are not forbidden.
+func decodeBadWords(f *wire.Fields, m *generate.Model, to *[][]int32) {
+	raw, ok := f.Raw("bad_words")
+	if !ok {
+		return
+	}
+	var words []*string
+	if json.Unmarshal(raw, &words) != nil || slices.Contains(words, nil) {
+		f.WrongType("bad_words", "a list of strings")
+		return
+	}
+	if len(words) == 0 {
+		return
+	}
+	if len(words) > maxBadWords || len(raw) > maxBadWordBytes {
+		f.Fail("bad_words", "Invalid value for {}: at most %d strings of %d bytes together are allowed.", maxBadWords, maxBadWordBytes)
+		return
+	}
+	if m.Tokenizer == nil {
+		f.Fail("bad_words", "The model %s has no tokenizer: {} is not supported; use logit_bias.", m.Name)
+		return
+	}
+	for _, word := range words {
+		plain := strings.TrimLeft(*word, " ")
+		if plain == "" {
+			f.Fail("bad_words", "Invalid value for {}: a string has no text.")
+			return
+		}
+		within, err := m.Tokenizer.Encode(plain, text.EncodeOptions{})
+		if err != nil {
+			f.FailWith(generate.AsError(err, "bad_words"))
+			return
+		}
+		*to = append(*to, within)
+		begins, err := m.Tokenizer.Encode(" "+plain, text.EncodeOptions{})
+		if err != nil {
+			f.FailWith(generate.AsError(err, "bad_words"))
+			return
+		}
+		if len(begins) == len(within) && begins[0] != within[0] {
+			*to = append(*to, begins)
+		}
+	}
 }
 
 // decodeBias reads {"ID": bias}. The order of ids does not matter: each stands once.

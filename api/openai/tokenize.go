@@ -2,6 +2,9 @@ package openai
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
 	"math"
 	"net/http"
 
@@ -62,6 +65,7 @@ func tokenize(ctx context.Context, f *wire.Fields, m *generate.Model) (*tokens, 
 
 func tokenizePrompt(ctx context.Context, f *wire.Fields, m *generate.Model) (list []int32, param string, err error) {
 	foreign.Refuse(f, foreign.Tokenize)
+	most := decodeTruncation(f, m)
 	if f.Has("messages") {
 		conversation := decodeConversation(f, m)
 		if f.Err() != nil {
@@ -69,7 +73,7 @@ func tokenizePrompt(ctx context.Context, f *wire.Fields, m *generate.Model) (lis
 		}
 		text, err := m.Render(*conversation)
 		if err == nil {
-			list, err = m.Encode(ctx, text, conversation.AddSpecial)
+			list, err = encodeLast(ctx, m, text, conversation.AddSpecial, most)
 		}
 		return list, "messages", err
 	}
@@ -81,8 +85,16 @@ func tokenizePrompt(ctx context.Context, f *wire.Fields, m *generate.Model) (lis
 	if f.Err() != nil {
 		return nil, "prompt", f.Err()
 	}
-	list, err = m.Encode(ctx, text, special)
+	list, err = encodeLast(ctx, m, text, special, most)
 	return list, "prompt", err
+}
+
+// encodeLast encodes a text of any length, or the last tokens of a prompt.
+func encodeLast(ctx context.Context, m *generate.Model, text string, special bool, most int) ([]int32, error) {
+	if most == 0 {
+		return m.Encode(ctx, text, special)
+	}
+	return m.EncodeLast(ctx, text, special, most)
 }
 
 // detokenized is the answer of POST /detokenize, vLLM's.
@@ -126,4 +138,48 @@ func detokenize(ctx context.Context, f *wire.Fields, m *generate.Model) (*detoke
 		return nil, err
 	}
 	return &detokenized{m.Tokenizer.Decode(list, false)}, nil
+}
+
+// ApplyTemplate is POST /apply-template, llama.cpp's: messages to the text of the prompt.
+func (s *Server) ApplyTemplate(w http.ResponseWriter, r *http.Request) {
+	var d detokenized
+	err := s.read(r, func(ctx context.Context, f *wire.Fields, m *generate.Model) error {
+		foreign.Refuse(f, foreign.Template)
+		conversation := decodeConversation(f, m)
+		if f.Err() != nil {
+			return f.Err()
+		}
+		prompt, err := m.Render(*conversation)
+		if err != nil {
+			return err
+		}
+		d.Prompt = prompt
+		return wire.ClaimOf(ctx).Keep(generate.TextBytes * len(prompt))
+	})
+	reply(w, d, err)
+}
+
+// usualClass is the class of tokenizers whose config names none.
+const usualClass = `"PreTrainedTokenizerFast"`
+
+// TokenizerInfo is GET /tokenizer_info, vLLM's: the tokenizer_config.json of the first model.
+func (s *Server) TokenizerInfo(w http.ResponseWriter, r *http.Request) {
+	m := s.models[0]
+	config, err := m.TokenizerConfig()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		respond(w, &wire.Error{Kind: wire.NotFound, Message: "The model " + m.Name + " has no tokenizer_config.json."})
+		return
+	case err != nil:
+		respond(w, err)
+		return
+	}
+	if config["tokenizer_class"] == nil {
+		config["tokenizer_class"] = json.RawMessage(usualClass)
+	}
+	bytes := 0
+	for _, v := range config {
+		bytes += generate.TextBytes * len(v)
+	}
+	reply(w, config, wire.ClaimOf(r.Context()).Keep(bytes))
 }

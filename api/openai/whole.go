@@ -84,41 +84,41 @@ func (w *pieces) list(n int, element func(i int) any) {
 }
 
 // chatLogProbs writes what newChatLogProbs returns.
-func (w *pieces) chatLogProbs(m *generate.Model, tokens []generate.Token) {
+func (w *pieces) chatLogProbs(n tokenNames, tokens []generate.Token) {
 	_, _ = w.WriteString(`{"content":`)
-	w.list(len(tokens), func(i int) any { return newChatToken(m, &tokens[i]) })
+	w.list(len(tokens), func(i int) any { return newChatToken(n, &tokens[i]) })
 	_, _ = w.WriteString(`,"refusal":null}`)
 }
 
 // completionLogProbs writes the log-probabilities of a prompt, which may be empty, and of the answer,
 // whose text begins at offset.
-func (w *pieces) completionLogProbs(m *generate.Model, prompt, tokens []generate.Token, offset int) {
+func (w *pieces) completionLogProbs(n tokenNames, prompt, tokens []generate.Token, offset int) {
 	at := func(i int) *generate.Token {
 		if i < len(prompt) {
 			return &prompt[i]
 		}
 		return &tokens[i-len(prompt)]
 	}
-	n := len(prompt) + len(tokens)
+	count := len(prompt) + len(tokens)
 	first := func(i int) bool { return i == 0 && len(prompt) > 0 } // it has no log-probability
 	_, _ = w.WriteString(`{"tokens":`)
-	w.list(n, func(i int) any { return legacyText(m, at(i).ID) })
+	w.list(count, func(i int) any { return legacyText(n, at(i).ID) })
 	_, _ = w.WriteString(`,"token_logprobs":`)
-	w.list(n, func(i int) any {
+	w.list(count, func(i int) any {
 		if first(i) {
 			return nil
 		}
 		return logProb(at(i).LogProb)
 	})
 	_, _ = w.WriteString(`,"top_logprobs":`)
-	w.list(n, func(i int) any {
+	w.list(count, func(i int) any {
 		if first(i) {
 			return nil
 		}
-		return legacyTop(m, at(i))
+		return legacyTop(n, at(i))
 	})
 	_, _ = w.WriteString(`,"text_offset":`)
-	w.list(n, func(i int) any {
+	w.list(count, func(i int) any {
 		if i < len(prompt) {
 			return prompt[i].Offset
 		}

@@ -100,3 +100,15 @@ func TestFlagsOfTheStoreAreChecked(t *testing.T) {
 		}
 	}
 }
+
+func TestTokenizerInfoIsTheModelsFile(t *testing.T) {
+	p := start(t)
+	status, info := p.ask(t, "GET", "/tokenizer_info", "")
+	if class, _ := info["tokenizer_class"].(string); status != 200 || class == "" || info["chat_template"] == nil {
+		t.Errorf("%d %v", status, info)
+	}
+	if err := p.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-p.end
+}

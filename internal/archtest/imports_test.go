@@ -84,7 +84,7 @@ var allowed = map[string][]string{
 	"internal/engine/holder":     {"internal/engine"},   // reaches the engine in a public model, for metrics and tests
 	"api/wire":                   {"internal/jsonscan"}, // what all HTTP dialects share
 	"api/generate": {"api/wire", "meta", "dispatch", "text", "internal/engine", "internal/engine/holder", "internal/sample",
-		"internal/grammar/..."}, // constrained decoding
+		"internal/grammar/...", "internal/smallfile"}, // constrained decoding; tokenizer_config.json
 	"internal/generatetest":       {"api/generate", "devicemap", "dispatch", "loader", "meta", "text", "loader/demo", "internal/engine", "internal/engine/enginetest", "internal/engine/holder"}, // models for tests
 	"api/internal/foreign":        {"api/wire"},                                                                                                                                                  // fields of other servers, for all dialects
 	"api/openai":                  {"api/wire", "api/internal/foreign", "api/generate", "text", "internal/chat"},

@@ -34,6 +34,7 @@ const (
 	Tokenize
 	Detokenize
 	Responses
+	Template // /apply-template
 
 	both  = Completions | Chat
 	texts = both | Responses // all that generate text
@@ -53,7 +54,7 @@ var (
 // unsupportedIn is what each endpoint refuses.
 var unsupportedIn = func() map[Endpoints][]wire.Unsupported {
 	lists := map[Endpoints][]wire.Unsupported{}
-	for _, on := range []Endpoints{Completions, Chat, Embeddings, Tokenize, Detokenize, Responses} {
+	for _, on := range []Endpoints{Completions, Chat, Embeddings, Tokenize, Detokenize, Responses, Template} {
 		for _, r := range unsupported {
 			if r.on&on == 0 {
 				continue

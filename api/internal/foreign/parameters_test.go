@@ -42,7 +42,7 @@ func endpointCases(t *testing.T) []endpointCase {
 	s := openai.New(models)
 	common := map[string]string{}
 	for _, name := range strings.Fields("model max_tokens min_tokens temperature top_p top_k min_p presence_penalty frequency_penalty repetition_penalty n best_of seed stop logit_bias " +
-		"stop_token_ids allowed_token_ids ignore_eos include_stop_str_in_output return_token_ids skip_special_tokens stream stream_options logprobs response_format add_special_tokens") {
+		"stop_token_ids allowed_token_ids ignore_eos include_stop_str_in_output return_token_ids skip_special_tokens stream stream_options logprobs response_format add_special_tokens bad_words truncate_prompt_tokens return_tokens_as_token_ids") {
 		common[name] = `[{"no": 1}]`
 	}
 	with := func(base map[string]string, more string) map[string]string {
@@ -61,16 +61,18 @@ func endpointCases(t *testing.T) []endpointCase {
 	answers := map[string]string{}
 	for _, name := range strings.Fields("model input instructions previous_response_id max_output_tokens max_tool_calls metadata parallel_tool_calls tools tool_choice text reasoning " +
 		"include top_logprobs truncation store stream stream_options safety_identifier prompt_cache_key user chat_template_kwargs " +
-		"min_tokens temperature top_p top_k min_p presence_penalty frequency_penalty repetition_penalty seed stop logit_bias stop_token_ids allowed_token_ids ignore_eos include_stop_str_in_output skip_special_tokens") {
+		"min_tokens temperature top_p top_k min_p presence_penalty frequency_penalty repetition_penalty seed stop logit_bias stop_token_ids allowed_token_ids ignore_eos include_stop_str_in_output skip_special_tokens bad_words") {
 		answers[name] = `[["no"]]`
 	}
 	return []endpointCase{
 		{foreign.Completions, "/v1/completions", s.Completions, `"prompt": "a", "max_tokens": 2, "seed": 1`, with(common, "echo prompt")},
 		{foreign.Chat, "/v1/chat/completions", s.ChatCompletions, `"messages": [{"role": "user", "content": "a"}], "max_tokens": 2, "seed": 1`,
 			chat},
-		{foreign.Embeddings, "/v1/embeddings", s.Embeddings, `"input": "a"`, with(nil, "model input encoding_format dimensions add_special_tokens")},
-		{foreign.Tokenize, "/tokenize", s.Tokenize, `"prompt": "a"`, with(nil, "model prompt add_special_tokens return_token_strs")},
+		{foreign.Embeddings, "/v1/embeddings", s.Embeddings, `"input": "a"`, with(nil, "model input encoding_format dimensions add_special_tokens truncate_prompt_tokens")},
+		{foreign.Tokenize, "/tokenize", s.Tokenize, `"prompt": "a"`, with(nil, "model prompt add_special_tokens return_token_strs truncate_prompt_tokens")},
 		{foreign.Detokenize, "/detokenize", s.Detokenize, `"tokens": [1]`, with(nil, "model tokens")},
+		{foreign.Template, "/apply-template", s.ApplyTemplate, `"messages": [{"role": "user", "content": "a"}]`,
+			with(nil, "model messages tools tool_choice chat_template_kwargs reasoning_effort add_generation_prompt continue_final_message")},
 		{foreign.Responses, "/v1/responses", responses.New(models, store.NewMemory(1<<20, nil)).Create, `"input": "a", "max_output_tokens": 2, "seed": 1`, answers},
 	}
 }

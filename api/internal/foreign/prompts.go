@@ -29,7 +29,7 @@ var foreignConversations = []row{
 	{Chat, "message chat_history preamble", "Cohere", "use messages.", nil, ""},
 	{Chat | Responses, "functions function_call", "OpenAI", "use tools.", nil, ""},
 	{Chat, "suffix input_prefix input_suffix input_extra", "OpenAI, llama.cpp", "the answer is a message of its own; use continue_final_message.", nil, ""},
-	{Chat | Tokenize | Responses, "chat_template chat_template_str", "vLLM, text-generation-webui", "a request cannot bring a template.", nil, ""},
+	{Chat | Tokenize | Responses | Template, "chat_template chat_template_str", "vLLM, text-generation-webui", "a request cannot bring a template.", nil, ""},
 	{Chat | Responses, "template instruction_template instruction_template_str raw", "Ollama, text-generation-webui", "a request cannot bring a template.", nil, ""},
 	{Chat | Responses, "template_vars", "tabbyAPI", "use chat_template_kwargs.", []string{"{}"}, ""},
 	{Chat, "system instructions guideline safe_prompt tool_prompt task", "Anthropic, OpenAI, TGI, Mistral, SGLang", "use a message with the role system.", nil, ""},

@@ -14,6 +14,7 @@ const (
 	useMaxTokens = "use max_tokens."
 	useStop      = "use stop."
 	useBias      = "use logit_bias."
+	useBadWords  = "use bad_words."
 	usePenalty   = "use repetition_penalty."
 	noTruncation = "prompts are not truncated."
 	noBudget     = "a budget of reasoning cannot be set."
@@ -72,7 +73,7 @@ var foreignSamplers = []row{
 	{texts, "do_sample", "TGI, transformers", "use temperature 0.", onFlag, ""},
 	{texts, "random_seed sampling_seed", "Mistral, SGLang", "use seed.", never, ""},
 	{texts, "sampler_seed", "KoboldCpp", "use seed.", []string{"-1"}, ""},
-	{texts, "bad_words banned_tokens banned_strings custom_token_bans", "vLLM, tabbyAPI", useBias, nil, ""},
+	{texts, "banned_tokens banned_strings custom_token_bans", "tabbyAPI", useBadWords, nil, ""},
 	{texts, "suppress_tokens begin_suppress_tokens bad_words_ids force_words_ids sequence_bias", "transformers", useBias, nil, ""},
 	{texts, "forced_bos_token_id forced_eos_token_id", "transformers", useBias, never, ""},
 	{texts, "exponential_decay_length_penalty dola_layers", "transformers", noSampler, nil, ""},
@@ -106,7 +107,6 @@ var foreignLimits = []row{
 	{texts, "max_time", "transformers", "answers have no limit of time.", never, ""},
 	{texts, "n_indent", "llama.cpp", "answers have no limit of indentation.", off0, ""},
 	{both, "n_cmpl num_return_sequences", "llama.cpp, transformers", "use n.", off1, ""},
-	{both | Embeddings | Tokenize, "truncate_prompt_tokens", "vLLM", noTruncation, []string{"-1"}, ""},
 	{both | Embeddings | Tokenize, "truncation_side truncation_direction", "vLLM, TEI", noTruncation, nil, ""},
 	{both, "prompt_truncate_len truncation_length max_context_length num_ctx context_length", "Fireworks, text-generation-webui, KoboldCpp, Ollama, LM Studio", noTruncation, never, ""},
 	{both | Embeddings, "truncate truncate_sequence truncation", "TGI, Ollama, mistral.rs, Voyage", noTruncation, []string{"false", `"NONE"`, `""`, `"disabled"`}, ""},
@@ -124,7 +124,7 @@ var foreignAnswers = []row{
 	{both, "n_probs top_n_tokens return_logprob top_logprobs_num post_sampling_probs", "llama.cpp, TGI, SGLang", "use logprobs.", off0, ""},
 	{both, "logprob_token_ids logprob_start_len decoder_input_details details", "vLLM, SGLang, TGI", "use logprobs.", nil, ""},
 	{Completions, "top_logprobs", "OpenAI", "use logprobs with a number.", off0, ""},
-	{texts, "return_tokens_as_token_ids", "vLLM", "log-probabilities name tokens by their text.", nil, ""},
+	{Responses, "return_tokens_as_token_ids", "vLLM", "log-probabilities name tokens by their text.", nil, ""},
 	{both, "return_tokens return_prompt_token_ids", "llama.cpp, SGLang", "use return_token_ids.", nil, ""},
 	{both, "return_full_text", "TGI", "use echo of /v1/completions.", nil, ""},
 	{Chat, "echo", "vLLM, Together", "the answer is a message of its own; use continue_final_message.", nil, ""},
