@@ -214,7 +214,7 @@ func TestPathsAndMethods(t *testing.T) {
 func TestBodyTooLarge(t *testing.T) {
 	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}))
 	status, got := s.object("POST", completions, `{"prompt": "`+strings.Repeat("a", 33<<20)+`"}`)
-	checkError(t, status, got, http.StatusRequestEntityTooLarge, nil, "request_too_large", "larger")
+	checkError(t, status, got, http.StatusRequestEntityTooLarge, nil, "request_too_large", "too large")
 }
 
 func TestWithoutATokenizer(t *testing.T) {
