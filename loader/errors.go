@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/heftai/heft/internal/hubcache"
 )
 
 // An Error names the file and tensor of a checkpoint that caused a failure, and the reason. Its
@@ -51,18 +53,9 @@ func failf(file, tensor, format string, args ...any) *Error {
 // maxPrinted is the maximum length of a name in a message.
 const maxPrinted = 200
 
-// printable returns s, quoted if it contains characters unsafe for a terminal, and truncated if it
+// printable returns s, quoted if it has characters that are unsafe for a terminal, and truncated if it
 // is long.
-func printable(s string) string {
-	cut := ""
-	if len(s) > maxPrinted {
-		s, cut = s[:maxPrinted], "…"
-	}
-	if q := strconv.Quote(s); q != `"`+s+`"` {
-		return q + cut
-	}
-	return s + cut
-}
+func printable(s string) string { return hubcache.Printable(s) }
 
 // quoted returns s in quotes, truncated if it is long.
 func quoted(s string) string {

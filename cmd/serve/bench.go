@@ -282,9 +282,9 @@ func prefill(ctx context.Context, m *dispatch.Model, s *dispatch.Sequence, promp
 	return nil
 }
 
-// decode generates tokens. Random ones cost what others do. With --trace the model chooses them, so
-// that the routing is that of text. The first one is not measured where the context has room for
-// one more: what it takes, it keeps.
+// decode generates random tokens, which cost as much as others. With --trace the model chooses
+// them, so that the routing is that of text. If the context has room for one more token, the first
+// one is not measured: it allocates memory that later ones use.
 func (c *benchCmd) decode(ctx context.Context, m *dispatch.Model, rows []dispatch.BatchRow, r *benchResult) error {
 	s := stepper{batch: &dispatch.Batch{Rows: rows}, rng: rand.New(rand.NewPCG(2, 2)), vocab: m.Vocab(), choose: c.Trace != ""}
 	begin := time.Now()

@@ -15,7 +15,7 @@ type promotion struct {
 	Before  *float64 `json:"before_tokens_per_second"`
 	During  *float64 `json:"during_tokens_per_second"` // null where it was over before a token
 	After   *float64 `json:"after_tokens_per_second"`
-	Seconds float64  `json:"seconds"` // that it took, with tokens decoded beside it
+	Seconds float64  `json:"seconds"` // time that it took while tokens were decoded
 }
 
 // beforeTokens are generated before promotion begins.
@@ -83,8 +83,8 @@ func awaitPromotion(ctx context.Context, m *dispatch.Model) error {
 	}
 }
 
-// promptRoofs are the kinds of products that the kernels of a variant may make prompts of, with
-// weights of so many bits or converted ones: the fastest of them is the bound.
+// promptRoofs returns the kinds of products that the kernels of a variant may use for prompts, with
+// weights of bits bits or converted to quantize. The fastest of them is the limit.
 func promptRoofs(variant, quantize string, bits int) []string {
 	roofs := []string{"fma"}
 	switch {

@@ -16,9 +16,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// benchResult is what serve bench --json prints. A token is one of each sequence of the
-// batch where bytes and allocations are counted by token: what one pass takes. null is what
-// was not measured.
+// benchResult is printed by serve bench --json. Bytes and allocations per token are those of one
+// pass, which makes a token of each sequence of the batch. null means not measured.
 type benchResult struct {
 	Model        string `json:"model"`
 	PromptTokens int    `json:"prompt_tokens"`
@@ -36,17 +35,17 @@ type benchResult struct {
 	DecodeTokensPerSecond   *float64 `json:"decode_tokens_per_second"` // of all sequences
 	TimeToFirstTokenSeconds float64  `json:"time_to_first_token_seconds"`
 
-	// WeightBytesPerToken are the weights that one decoding pass reads, wherever they lie;
-	// DecodeBytesPerSecond is that times the passes a second, and DecodeRoofShare its share
-	// of what memory gives.
+	// WeightBytesPerToken is the size of the weights that one decoding pass reads, from memory or
+	// disk. DecodeBytesPerSecond is that times the passes per second, and DecodeRoofShare its share
+	// of the memory rate.
 	WeightBytesPerToken      int64    `json:"weight_bytes_per_token"`
 	DecodeBytesPerSecond     *float64 `json:"decode_bytes_per_second"`
 	MemoryReadBytesPerSecond *float64 `json:"memory_read_bytes_per_second"`
 	DecodeRoofShare          *float64 `json:"decode_roof_share"`
 
-	// PromptOperationsPerSecond are those of the matrices with a prompt, PromptRoof the fastest
-	// kind of product that these kernels may make them of, and PromptRoofShare what was reached
-	// of it.
+	// PromptOperationsPerSecond counts the operations of matrix products with a prompt. PromptRoof
+	// is the fastest kind of product that these kernels may use, and PromptRoofShare the share of
+	// its rate.
 	PromptOperationsPerSecond *float64 `json:"prompt_operations_per_second"`
 	PromptRoof                string   `json:"prompt_roof"`
 	PromptRoofShare           *float64 `json:"prompt_roof_share"`
@@ -59,13 +58,13 @@ type benchResult struct {
 	DiskProbeBytesPerSecond *float64 `json:"disk_probe_bytes_per_second"`
 	StallSeconds            *float64 `json:"stall_seconds"` // that decoding waited for the disk
 
-	// Predicted is what the plan expects of this run with the mean of the rates in Roofs: one pass
-	// for all sequences, with the cpu tier in memory. Measured are the numbers of the run beside it.
-	// null without --no-probe, or on devices of unknown speed.
+	// Predicted is the speed that the plan predicts for this run with the mean of the rates in
+	// Roofs: one pass for all sequences, with the cpu tier in memory. Measured has the same numbers
+	// as measured. Predicted is null with --no-probe, and on devices of unknown speed.
 	Predicted *benchSpeed `json:"predicted"`
 	Measured  benchSpeed  `json:"measured"`
-	// PromptDiskBytes is what the first prompt has read from the disk, what was read ahead for the
-	// next pass included.
+	// PromptDiskBytes is the number of bytes that the first prompt read from the disk, with those
+	// that were read ahead for the next pass.
 	PromptDiskBytes *float64 `json:"prompt_disk_bytes"`
 
 	Tiers map[devicemap.Device]dispatch.TierStatus `json:"tiers"` // while decoding
@@ -202,7 +201,7 @@ func pointer(v float64) *float64 { return &v }
 
 func rate(n float64, took time.Duration) *float64 { return pointer(n / max(took.Seconds(), 1e-9)) }
 
-// share is the means of the roofs and what was reached of them.
+// share computes the mean of the roofs and the shares of it that were reached.
 func (r *benchResult) share(skeleton *meta.Model) {
 	operations, bits := promptOperations(skeleton, r.PromptTokens)
 	roofs := promptRoofs(r.Variant, r.Quantize, bits)
@@ -294,7 +293,7 @@ func ratios(r *benchResult, other map[string]any) (map[string]float64, error) {
 	return out, nil
 }
 
-// beside says what share of base's rate is left with adapters.
+// beside returns the rate with adapters as a share of the rate of the base model.
 func beside(with, base *float64) string {
 	if with == nil || base == nil {
 		return ""

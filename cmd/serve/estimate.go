@@ -51,8 +51,8 @@ type dtypeEstimate struct {
 	Least int64 `json:"least_bytes"`
 }
 
-// training is Accelerate's account of training with Adam: what each part takes, and the
-// largest of them, which is what it prints.
+// training is Accelerate's estimate of the memory for training with Adam: each part, and the
+// largest of them, which Accelerate prints.
 type training struct {
 	Model     float64 `json:"model"`
 	Gradients float64 `json:"gradients"`

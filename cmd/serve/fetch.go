@@ -10,14 +10,14 @@ import (
 	"github.com/heftai/heft/internal/kernels/tune"
 )
 
-// fetchInfo is how this machine reads weights: what was measured, now or by an earlier process.
+// fetchInfo says how this machine reads weights, as measured now or by an earlier process.
 type fetchInfo struct {
 	tune.Key
 	tune.Report
 	Measured bool `json:"measured"` // false for the default of the processor's vendor
 }
 
-// fetch measures with --probe, and else shows what is stored.
+// fetch measures with --probe, and otherwise loads the stored measurement.
 func (c *devicesCmd) fetch(ctx context.Context, variant string, threads int) (*fetchInfo, error) {
 	info := &fetchInfo{Key: tune.KeyOf(variant, threads)}
 	store := tune.Store{Folder: measurementsDir(c.CacheDir)}
@@ -40,7 +40,7 @@ func (c *devicesCmd) fetch(ctx context.Context, variant string, threads int) (*f
 	return info, nil
 }
 
-// print writes a line for each role: the pattern, and its rate beside the others'.
+// print writes a line for each role: the pattern in use, and the rates of all patterns.
 func (f *fetchInfo) print(w io.Writer) {
 	if f == nil {
 		return

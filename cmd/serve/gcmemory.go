@@ -10,13 +10,13 @@ import (
 	"github.com/heftai/heft/dispatch"
 )
 
-// heapMargin is what the limit of Go's memory leaves free: Go exceeds it by what it allocates at
-// once, a body for example, and the probe of the machine takes some.
+// heapMargin is the memory that the limit of Go's heap leaves free. Go exceeds its limit by one large
+// allocation, such as a body, and the probe of the machine takes some.
 const heapMargin = 32 << 20
 
 // A heapLimit makes Go collect garbage before it takes more memory than the plan has for requests
-// and the runtime. What requests hold has a limit of its own, so garbage alone has to give way. A
-// lower GOMEMLIMIT in the environment stands.
+// and the runtime. Memory that requests hold has its own limit, so only garbage is collected. A lower
+// GOMEMLIMIT in the environment takes precedence.
 type heapLimit struct{ inherited int64 }
 
 // limitHeap limits Go's memory while a model is opened.
@@ -50,8 +50,8 @@ func (h heapLimit) follow(m *dispatch.Model) {
 	})
 }
 
-// heapBytes returns the limit of Go's memory on a host where it takes used bytes already, and by how
-// much this limit exceeds what the plan has for Go and leaves free.
+// heapBytes returns the limit of Go's memory on a host where Go uses used bytes already, and by how
+// much this limit exceeds the memory that the plan has for Go and leaves free.
 func heapBytes(host devicemap.DevicePlan, used int64) (limit, over int64) {
 	planned := host.RuntimeBytes + host.RequestBytes - heapMargin
 	free := max(0, host.LimitBytes-host.Used())

@@ -1,6 +1,6 @@
 package main
 
-// hints tell users of other servers what a flag of theirs is called here. The keys are flags of
+// hints name the flag here for flags of other servers. The keys are flags of
 // llama-server, vLLM, SGLang, text-generation-inference and Accelerate that serve does not have.
 var hints = map[string]string{
 	"-m":                        "use --model FOLDER",

@@ -7,7 +7,7 @@ import (
 	"github.com/heftai/heft/internal/cmdline"
 )
 
-// adapterFlags name the adapters that are served beside the model.
+// adapterFlags name the adapters that are served with the model.
 type adapterFlags struct {
 	Lora []string `help:"Serve this PEFT adapter as model NAME; repeat for several." aliases:"lora-modules" sep:"none" placeholder:"NAME=DIR"`
 }

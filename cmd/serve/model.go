@@ -80,8 +80,8 @@ func (s source) config() (*meta.Config, error) {
 	return config, err
 }
 
-// withoutConfig is why a model without its config is none. A file of another kind is that rather
-// than its lack.
+// withoutConfig returns the error for a model without config.json. If the file is of an unsupported
+// kind, the error says so instead.
 func (s source) withoutConfig() error {
 	if s.path != s.folder {
 		checkpoint, err := s.checkpoint()

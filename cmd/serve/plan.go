@@ -90,7 +90,7 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	return err
 }
 
-// asked returns what the flags ask for: the model, the options and the disk's rate, 0 to measure it.
+// asked reads the flags: the model, the options, and the rate of the disk, 0 to measure it.
 func (c *planCmd) asked() (path string, o dispatch.Options, disk float64, err error) {
 	if path, err = c.path(); err != nil {
 		return path, o, disk, err
@@ -164,7 +164,7 @@ func limitText(bytes int64) string {
 	return fmt.Sprintf("%dMiB", (bytes+1<<20-1)>>20)
 }
 
-// unreadLine says what the files of a model hold that is never read; "" for nothing.
+// unreadLine returns a line about the bytes of a model's files that are never read, or "".
 func unreadLine(skeleton *meta.Model) string {
 	if skeleton.UnreadBytes == 0 {
 		return ""
@@ -199,7 +199,7 @@ func terminal(out cmdline.Output) (color bool, width int) {
 	return tty && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", usual
 }
 
-// refused reports whether err is about what the user asked for, not about the machine.
+// refused reports whether err is about the command line, not about the machine.
 func refused(err error) bool {
 	var pins *devicemap.PlacementError
 	var path *devicemap.UnknownPathError

@@ -14,8 +14,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// skeletonAt is a model's shape, from a bare config.json or with the shards' headers. The
-// checkpoint is nil where there are no shards; the caller closes it.
+// skeletonAt builds the skeleton of a model from a bare config.json, or with the headers of its
+// shards. The checkpoint is nil if there are no shards. The caller closes it.
 func skeletonAt(path string) (*meta.Model, *loader.Checkpoint, error) {
 	if strings.HasSuffix(path, ".json") && !strings.HasSuffix(path, ".safetensors.index.json") {
 		config, err := meta.ReadConfigFile(path)
@@ -110,7 +110,7 @@ func known(s dispatch.MachineSpeed, err error) dispatch.MachineSpeed {
 	return s
 }
 
-// predictedLine says for people what is predicted; what is not known is left out.
+// predictedLine returns a line with the predicted speeds that are known.
 func predictedLine(r dispatch.ModelSpeed) string {
 	var parts []string
 	add := func(v *float64, what string) {
@@ -130,7 +130,7 @@ func predictedLine(r dispatch.ModelSpeed) string {
 	return "predicted for this machine: " + strings.Join(parts, ", ") + "\n"
 }
 
-// figure prints a prediction with what is worth reading of it.
+// figure prints a prediction with three significant digits, or all digits before the point.
 func figure(v float64) string {
 	if v >= 100 {
 		return fmt.Sprintf("%.0f", v)

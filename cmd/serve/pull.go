@@ -24,7 +24,7 @@ type pullCmd struct {
 	JSON        bool     `name:"json" help:"Print one JSON object."`
 }
 
-// Run pulls, shows how it goes on stderr, and prints the snapshot's folder.
+// Run pulls the model, shows progress on stderr, and prints the folder of the snapshot.
 func (c *pullCmd) Run(ctx context.Context, out cmdline.Output, diagnostics cmdline.Diagnostics) error {
 	path, err := c.path()
 	if err != nil {

@@ -24,9 +24,9 @@ func hubClient(connections int) (*hub.Client, error) {
 	return hub.New(config)
 }
 
-// skeletonOnHub is the shape of a model that is not in the cache, by its config.json and
-// the headers of its shards alone. err is why there is no folder of it; it is returned
-// where it is not about a model of a hub.
+// skeletonOnHub builds the skeleton of a model that is not in the cache from its config.json and the
+// headers of its shards alone. err is the error of opening the model. If err is not a
+// *hub.MissingError, skeletonOnHub returns it.
 func skeletonOnHub(ctx context.Context, err error) (*meta.Model, error) {
 	var missing *hub.MissingError
 	if !errors.As(err, &missing) {

@@ -149,7 +149,7 @@ func bar(done, total int64) string {
 	return strings.Repeat("█", full) + strings.Repeat("░", width-full) + fmt.Sprintf(" %3.0f%%", 100*share)
 }
 
-// shown is a file's name without what a terminal should not see.
+// shown returns the name of a file without control characters.
 func shown(name string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

@@ -28,7 +28,7 @@ type reporter struct {
 }
 
 const (
-	// leastRoom is what the probe takes in any case, out of the runtime's own share.
+	// leastRoom is the memory that the probe may always take, out of the runtime's share.
 	leastRoom = 32 << 20
 	// settled is how long nothing happens before the machine is measured.
 	settled = 500 * time.Millisecond
@@ -97,7 +97,7 @@ func (r *reporter) quiet(ctx context.Context) bool {
 	}
 }
 
-// measure predicts from what the machine does. It is false if a request came in between.
+// measure probes the machine and predicts speeds. It returns false if a request interrupted it.
 func (r *reporter) measure(ctx context.Context) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -127,7 +127,7 @@ func (r *reporter) measure(ctx context.Context) bool {
 	return true
 }
 
-// now is the plan with what is predicted and what was measured so far.
+// now returns the plan with predicted speeds and those measured so far.
 func (r *reporter) now() any {
 	r.mu.Lock()
 	defer r.mu.Unlock()

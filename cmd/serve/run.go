@@ -175,7 +175,7 @@ func (s *service) close() {
 	_ = s.checkpoint.Close() // opened for reading
 }
 
-// A request is what the command line asks to be served.
+// A request is a model with its options, as the command line says.
 type request struct {
 	source  source
 	name    string
@@ -227,7 +227,7 @@ func (c *runCmd) request() (w request, err error) {
 func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 	read := make(chan error, 1)
 	var words generate.Text
-	go func() { // beside the headers: a large vocabulary takes as long as they do
+	go func() { // while headers are read: a large vocabulary takes as long
 		var err error
 		words, err = generate.ReadText(w.source.files, w.source.where())
 		read <- err
@@ -304,8 +304,8 @@ func (c *runCmd) wire(s *service, plan devicemap.Plan, asked dispatch.Options) e
 	return nil
 }
 
-// queue is what the engine takes for n places to wait in: there 0 is its default, and less
-// is none.
+// queue converts the value of --max-queue for the engine, for which 0 means its default and a
+// negative number means no queue.
 func queue(n int) int {
 	if n == 0 {
 		return -1

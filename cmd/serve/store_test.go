@@ -35,7 +35,8 @@ func (p *process) ask(t *testing.T, method, path, body string) (int, map[string]
 	return answer.StatusCode, v
 }
 
-// TestStoredResponsesSurviveAKilledServer: with --store DIR; a file that is damaged is skipped with a line.
+// TestStoredResponsesSurviveAKilledServer: with --store DIR; a file that is damaged is skipped with
+// a line.
 func TestStoredResponsesSurviveAKilledServer(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	p := start(t, "--store", dir)

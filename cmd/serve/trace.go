@@ -84,8 +84,8 @@ func readRouting(path string, skeleton *meta.Model) (routing *dispatch.Routing, 
 	return routing, ""
 }
 
-// keptRouting reads the routing that serving, or bench --trace, keeps for models of this shape. nil means
-// none.
+// keptRouting reads the routing that serving, or bench --trace, keeps for models of this shape. nil
+// means none.
 func keptRouting(cache string, skeleton *meta.Model) (routing *dispatch.Routing, warning string) {
 	folder := measurementsDir(cache)
 	if folder == "" {

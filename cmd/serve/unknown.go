@@ -17,7 +17,7 @@ func isWord(m string) bool {
 // unknownCommand is the error of a word that is neither a command nor a model.
 func unknownCommand(word string, commands []*kong.Node) error {
 	names := make([]string, 0, len(commands))
-	closest, distance := "", 3 // further than two letters is no misspelling
+	closest, distance := "", 3 // more than two letters apart is not a misspelling
 	for _, c := range commands {
 		if c.Hidden {
 			continue

@@ -30,14 +30,14 @@ type check struct {
 }
 
 var checks = []check{
-	{"processes know and wait for each other", checkProcesses},
-	{"seeds give the same numbers, or each rank its own", checkSeeds},
-	{"every sample is read once, whatever the batch", checkSharding},
+	{"processes exchange values and wait for each other", checkProcesses},
+	{"a seed gives all ranks equal numbers, or different ones", checkSeeds},
+	{"every sample is read once, at any batch size", checkSharding},
 	{"metrics count no sample twice", checkMetrics},
-	{"what is split between processes is whole", checkSplit},
-	{"a trigger is seen by all, once", checkTrigger},
-	{"ranks that accumulate train as one big batch", checkTraining},
-	{"a run that was saved goes on bit by bit", checkState},
+	{"values split between processes are complete", checkSplit},
+	{"a trigger reaches all processes, once", checkTrigger},
+	{"accumulating on several ranks equals one big batch", checkTraining},
+	{"a saved run resumes with the same bits", checkState},
 }
 
 // Run checks that training works on this machine, as accelerate test does.
@@ -76,14 +76,14 @@ func (c *testCmd) Run(ctx context.Context, out cmdline.Output) error {
 			result = "FAILED: " + err.Error()
 			failed++
 		}
-		if _, err := fmt.Fprintf(out, "%-52s %6.3fs  %s\n", k.name, time.Since(begin).Seconds(), result); err != nil {
+		if _, err := fmt.Fprintf(out, "%-56s %6.3fs  %s\n", k.name, time.Since(begin).Seconds(), result); err != nil {
 			return err
 		}
 	}
 	if failed > 0 {
 		return fmt.Errorf("%d of %d checks failed on %d ranks", failed, len(checks), ranks)
 	}
-	_, err = fmt.Fprintf(out, "All is well with %d ranks: training can begin.\n", ranks)
+	_, err = fmt.Fprintf(out, "All checks passed with %d ranks.\n", ranks)
 	return err
 }
 

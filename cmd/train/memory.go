@@ -88,7 +88,7 @@ func (c *runCmd) memory() (int64, error) {
 }
 
 // baseMemory returns the memory for one rank's frozen weights, or 0 to use them in the page cache:
-// what --max-memory leaves, or half of what is available if the weights take more.
+// the memory that --max-memory leaves, or half of the available memory if the weights take more.
 func (s *student) baseMemory(m *meta.Model) int64 {
 	limit := s.memory
 	if limit == 0 {

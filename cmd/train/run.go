@@ -119,7 +119,7 @@ type runResult struct {
 	Seconds float64            `json:"seconds"`
 	Loss    *float64           `json:"train_loss"` // over this process's steps; null if there were none
 	Metrics map[string]float64 `json:"metrics,omitempty"`
-	Stopped bool               `json:"stopped"` // by a signal, with a checkpoint: the same command goes on
+	Stopped bool               `json:"stopped"` // by a signal, with a checkpoint: the same command resumes
 	// DiskBytes is what this process read of weights that do not fit into --max-memory.
 	DiskBytes int64 `json:"disk_bytes,omitempty"`
 }
