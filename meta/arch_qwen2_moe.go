@@ -8,10 +8,9 @@ func qwen2MoE(f *fields, b *Builder) {
 		context: 32768, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 10000},
 	})
 	bias := f.bool("qkv_bias", true)
-	window := f.window("sliding_window", 4096)
-	slides := f.bool("use_sliding_window", false)
-	if !slides {
-		window = 0
+	window, slides := 0, f.bool("use_sliding_window", false)
+	if slides { // files saved by the reference have a width of 0 otherwise
+		window = f.window("sliding_window", 4096)
 	}
 	below := f.count("max_window_layers", 28, 0, maxSize)
 	sliding := d.sliding(f, func(i int) bool { return slides && i%2 == 0 && i < below })

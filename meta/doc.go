@@ -18,4 +18,4 @@
 // safe for concurrent use.
 package meta
 
-//go:generate go run ../scripts/supported -page ../docs/models.md
+//go:generate go run ../scripts/supported -page ../docs/models.md -fixtures ../testdata/golden

@@ -38,7 +38,7 @@ def rope(R, c, v5, kinds=("default", "default", "linear", "yarn", "llama3"), the
         c.update(more)
 
 
-def llama(R, model_type="llama", head_dim=True, **kwargs):
+def llama(R, model_type="llama", head_dim=True, ropes=("default", "default", "linear", "yarn", "llama3"), **kwargs):
     v5 = R.random() < 0.5
     c = common(R, model_type, v5, **kwargs)
     c["rms_norm_eps"] = R.choice([1e-5, 1e-3])
@@ -47,7 +47,7 @@ def llama(R, model_type="llama", head_dim=True, **kwargs):
     c["tie_word_embeddings"] = R.random() < 0.5
     if R.random() < 0.3:
         c["hidden_act"] = R.choice(["gelu", "gelu_pytorch_tanh", "relu"])
-    rope(R, c, v5)
+    rope(R, c, v5, ropes)
     return c
 
 
@@ -396,7 +396,48 @@ def granitemoe(R):
     return c
 
 
+def gemma2(R):
+    c = llama(R, "gemma2", head_dim=False)
+    c.pop("hidden_act", None)
+    c.update(head_dim=R.choice([6, 8, 14]), num_hidden_layers=R.choice([2, 3]), sliding_window=8, query_pre_attn_scalar=R.choice([8, 12]),
+             attn_logit_softcapping=R.choice([None, 5.0]), final_logit_softcapping=R.choice([None, 8.0]))
+    return c
+
+
+def gpt_neox(R):
+    v5 = R.random() < 0.5
+    c = common(R, "gpt_neox", v5, kv=False, dims=(8, 12, 16))
+    c.update(layer_norm_eps=1e-5, use_parallel_residual=R.random() < 0.5, attention_bias=R.random() < 0.7, tie_word_embeddings=R.random() < 0.3)
+    if v5:
+        c["rope_parameters"] = dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=R.choice([0.5, 1.0]))
+    else:
+        c.update(rotary_emb_base=10000, rotary_pct=R.choice([0.5, 1.0]))
+    return c
+
+
+def qwen2(R, model_type="qwen2"):
+    c = llama(R, model_type, head_dim=model_type == "qwen3")
+    if R.random() < 0.5:
+        c.update(use_sliding_window=True, sliding_window=8, max_window_layers=R.choice([0, 1]))
+    return c
+
+
+def qwen3_moe(R):
+    c = llama(R, "qwen3_moe")
+    routed(R, c, "num_experts")
+    c.update(norm_topk_prob=R.random() < 0.5, decoder_sparse_step=R.choice([1, 1, 2]), mlp_only_layers=R.choice([[], [0]]))
+    return c
+
+
 FAMILIES = {
+    "deepseek_v3": (deepseek, [1, 2]),
+    "gemma2": (gemma2, [1]),
+    "gemma3_text": (gemma3_text, [1]),
+    "gpt_neox": (gpt_neox, [1]),
+    "olmo2": (lambda R: llama(R, "olmo2", head_dim=False), [1]),
+    "phi3": (lambda R: llama(R, "phi3", head_dim=False, ropes=("default",)), [1]),
+    "qwen2": (qwen2, [1]),
+    "qwen3_moe": (qwen3_moe, [1]),
     "glm4_moe": (glm4_moe, [1, 2]),
     "glm4_moe_lite": (glm4_moe_lite, [1, 2]),
     "minimax_m2": (minimax_m2, [1, 2]),

@@ -42,7 +42,7 @@ DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch
 
 def text_of(model):
     """The text model of a wrapper, or the model's own."""
-    inner = model.model
+    inner = model.base_model
     for name in ("language_model", "text_model"):
         if hasattr(inner, name):
             return getattr(inner, name)
@@ -50,7 +50,7 @@ def text_of(model):
 
 
 def is_wrapper(model):
-    return text_of(model) is not model.model
+    return text_of(model) is not model.base_model
 
 
 @torch.no_grad()

@@ -48,6 +48,27 @@ MODELS = {
     "olmo2": ("olmo2", dict()),
     "phi3": ("phi3", dict(rope_parameters=rope(partial_rotary_factor=1.0))),
     "starcoder2": ("starcoder2", dict(sliding_window=5, use_bias=True)),
+    "cohere2": ("cohere2", dict(sliding_window=4, layer_types=["sliding_attention", "full_attention"], logit_scale=0.5)),
+    "ernie4-5": ("ernie4_5", dict(head_dim=8, use_bias=True)),
+    "exaone4": ("exaone4", dict(sliding_window=4, layer_types=["sliding_attention", "full_attention"])),
+    "gemma": ("gemma", dict(head_dim=8)),
+    "glm4": ("glm4", dict(head_dim=8)),
+    "glm4-moe": ("glm4_moe", dict(head_dim=8, use_qk_norm=True, moe_intermediate_size=8, n_routed_experts=4, num_experts_per_tok=2,
+                                  first_k_dense_replace=1, norm_topk_prob=False, routed_scaling_factor=2.0)),
+    "glm4-moe-lite": ("glm4_moe_lite", dict(
+        num_key_value_heads=4, kv_lora_rank=6, q_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4, v_head_dim=6,
+        moe_intermediate_size=8, n_routed_experts=4, num_experts_per_tok=2)),
+    "granitemoe": ("granitemoe", dict(num_local_experts=4, embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier=0.5,
+                                      attention_multiplier=0.2)),
+    "hy-v3": ("hy_v3", dict(head_dim=8, moe_intermediate_size=8, num_experts=4, num_experts_per_tok=2)),
+    "minimax-m2": ("minimax_m2", dict(head_dim=8, num_local_experts=4, num_experts_per_tok=2, rope_parameters=rope(partial_rotary_factor=0.5))),
+    "ministral3": ("ministral3", dict(head_dim=8, rope_parameters=rope(
+        rope_type="yarn", factor=4.0, original_max_position_embeddings=4, llama_4_scaling_beta=0.5))),
+    "olmo3": ("olmo3", dict(sliding_window=4, layer_types=["sliding_attention", "full_attention"])),
+    "olmoe": ("olmoe", dict(num_experts=4, num_experts_per_tok=2)),
+    "qwen2-moe": ("qwen2_moe", dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, shared_expert_intermediate_size=12)),
+    "seed-oss": ("seed_oss", dict(head_dim=8, attention_out_bias=True)),
+    "smollm3": ("smollm3", dict(no_rope_layers=[1, 0])),
 }
 
 
@@ -56,7 +77,7 @@ def build(kind, fields):
     fields = {k: v for k, v in dict(SIZES, **fields).items() if v is not None}
     config = AutoConfig.for_model(kind, **fields)
     config._attn_implementation = "eager"
-    model = AutoModelForCausalLM.from_config(config).float().eval()
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, experts_implementation="eager").eval()
     with torch.no_grad():
         for _, t in list(model.named_parameters()) + [(n, b) for n, b in model.named_buffers() if "correction" in n]:
             if t.dim() > 1:
@@ -87,7 +108,7 @@ def gradients(model, ids, labels):
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         tensors = load_file(pathlib.Path(folder) / "model.safetensors")
-    return loss.item(), {n: summary(t) for n, t in sorted(tensors.items()) if "correction" not in n}
+    return loss.item(), {n: summary(t) for n, t in sorted(tensors.items()) if "correction" not in n and "expert_bias" not in n}
 
 
 def make(folder, name, kind, fields):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes meta/testdata/trees.json.gz: module trees and derived values by transformers.
 
-usage: make-tree-fixtures.py OUT.json.gz   (needs torch and transformers 5)
+usage: make-tree-fixtures.py OUT.json.gz [SIZES.json]   (needs torch and transformers 5)
 
 One JSON object a line: a small config with some fields left out, the module tree it
 makes, the epsilon, scale and window of its modules, and its rotary frequencies.
@@ -302,6 +302,24 @@ def case(config):
                 no_split=sorted(there & set(model._no_split_modules)))
 
 
+def sizes(names):
+    """The number of parameters that each class has by its defaults, of text models alone."""
+    out = {}
+    for name in names:
+        config = AutoConfig.for_model(name)
+        wrapper = hasattr(config, "vision_config")
+        cls = AutoModelForImageTextToText if wrapper else AutoModelForCausalLM
+        try:
+            with torch.device("meta"):
+                model = cls.from_config(config)
+        except ValueError:  # a vision tower whose own defaults do not fit together
+            continue
+        model.tie_weights()
+        kept = ("model.language_model.", "model.text_model.", "lm_head.") if wrapper else ("",)
+        out[name] = sum(p.numel() for n, p in model.named_parameters() if n.startswith(kept))
+    return out
+
+
 def main():
     families = runpy.run_path(str(pathlib.Path(__file__).with_name("family_configs.py")))["FAMILIES"]
     configs = [make() for make in MAKERS for _ in range(PER_TYPE)]
@@ -309,6 +327,11 @@ def main():
     lines = [json.dumps(case(c), separators=(",", ":")) for c in configs]
     with open(sys.argv[1], "wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as out:
         out.write(("\n".join(lines) + "\n").encode())
+    if len(sys.argv) > 2:
+        names = sorted({c["model_type"] for c in configs})
+        with open(sys.argv[2], "w") as out:
+            json.dump(sizes(names), out, indent=1)
+            out.write("\n")
 
 
 main()
