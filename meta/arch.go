@@ -22,8 +22,10 @@ func architectures() []architecture {
 	return []architecture{
 		{"cohere", "CohereForCausalLM", "model", "CohereDecoderLayer", 5, []int{255001}, cohere},
 		{"cohere2", "Cohere2ForCausalLM", "model", "Cohere2DecoderLayer", 5, []int{255001}, cohere2},
+		{"deepseek_v2", "DeepseekV2ForCausalLM", "model", "DeepseekV2DecoderLayer", 1, []int{2}, deepseekV2},
 		{"deepseek_v3", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, []int{1}, deepseekV3},
 		{"ernie4_5", "Ernie4_5ForCausalLM", "model", "Ernie4_5DecoderLayer", 1, []int{2}, ernie45},
+		{"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", "model", "Ernie4_5_MoeDecoderLayer", 1, []int{2}, ernie45MoE},
 		{"exaone4", "Exaone4ForCausalLM", "model", "Exaone4DecoderLayer", 0, []int{2}, exaone4},
 		{"gemma", "GemmaForCausalLM", "model", "GemmaDecoderLayer", 2, []int{1}, gemma1},
 		{"gemma2", "Gemma2ForCausalLM", "model", "Gemma2DecoderLayer", 2, []int{1}, gemma2},

@@ -118,18 +118,21 @@ func (d *deepseek) readMixture(f *fields, def mixtureDefaults) {
 	m.Scale = float32(f.positive("routed_scaling_factor", def.scale))
 	m.Groups = f.count("n_group", def.groups, 1, maxExperts)
 	m.TopGroups = f.count("topk_group", def.topGroups, 1, maxExperts)
+	f.checkGroups(m, 2)
+	f.only("scoring_func", "sigmoid")
+	d.moe = m
+}
+
+// checkGroups checks the groups of a mixture, which have at least least experts each.
+func (f *fields) checkGroups(m *MoESpec, least int) {
 	switch {
-	case m.Count%m.Groups != 0 || m.Count/m.Groups < 2:
+	case m.Count%m.Groups != 0 || m.Count/m.Groups < least:
 		f.fail("n_group", "%d groups of %d experts", m.Groups, m.Count)
 	case m.TopGroups > m.Groups:
 		f.fail("topk_group", "%d of %d groups", m.TopGroups, m.Groups)
 	case m.TopK > m.TopGroups*(m.Count/m.Groups):
 		f.fail("num_experts_per_tok", "%d, more than %d groups of %d have", m.TopK, m.TopGroups, m.Count/m.Groups)
 	}
-	if s := f.text("scoring_func", "sigmoid"); s != "sigmoid" {
-		f.fail("scoring_func", "%.40q is not supported", s)
-	}
-	d.moe = m
 }
 
 func (d *deepseek) latentAttention(b *Builder, layer int) {

@@ -108,6 +108,7 @@ type wiring struct {
 	modelClass string       // "" means the prefix and "Model"
 	embedClass string       // "" means Embedding
 	embed      func(*Builder)
+	headBias   bool
 	rotary     func(*Builder) // adds the rotary module to the model; nil means the usual one
 }
 
@@ -150,7 +151,10 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 	} else {
 		w.rotary(model)
 	}
-	b.head(embed, d.hidden, d.vocab, d.tied, "lm_head.weight")
+	head := b.head(embed, d.hidden, d.vocab, d.tied, "lm_head.weight")
+	if w.headBias {
+		head.Param("bias", d.vocab)
+	}
 	b.Ignore(path + ".layers.*.self_attn.rotary_emb.inv_freq")
 }
 
@@ -159,7 +163,7 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 //
 // A checkpoint may have the shared tensor under the head's name only. If it has both, they may
 // differ, and transformers leaves them untied. Two parameters are correct in both cases.
-func (b *Builder) head(embed *Builder, hidden, vocab int, tied bool, names ...string) {
+func (b *Builder) head(embed *Builder, hidden, vocab int, tied bool, names ...string) *Builder {
 	table := embed.node.Params[0]
 	ways := make([][]TensorSource, len(names))
 	for i, name := range names {
@@ -181,6 +185,7 @@ func (b *Builder) head(embed *Builder, hidden, vocab int, tied bool, names ...st
 	} else {
 		c.ParamFrom("weight", []int{vocab, hidden}, ways[0], ways[1:]...)
 	}
+	return c
 }
 
 // layerNorms makes the model's norms torch's LayerNorm.

@@ -182,7 +182,7 @@ type MoESpec struct {
 	Score       RouterScore
 	Renormalise bool    // chosen weights are divided by their sum
 	Scale       float32 // multiplies the chosen weights; 0 means 1
-	Correction  string  // Buffer of the router added to the scores for choosing only
+	Correction  string  // Buffer of the router or of the node, or Param below the router: added to the scores for choosing only
 	Groups      int     // groups of experts, of which TopGroups are kept; 0: none
 	TopGroups   int
 

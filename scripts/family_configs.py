@@ -429,7 +429,23 @@ def qwen3_moe(R):
     return c
 
 
+def deepseek_v2(R):
+    c = deepseek(R, "deepseek_v2")
+    del c["norm_topk_prob"]
+    c.update(topk_method=R.choice(["greedy", "group_limited_greedy"]), n_group=R.choice([2, 4]), topk_group=2)
+    return c
+
+
+def ernie4_5_moe(R):
+    c = llama(R, "ernie4_5_moe")
+    c.update(use_bias=R.random() < 0.3, moe_num_experts=R.choice([4, 6]), moe_k=R.choice([1, 2, 3]), moe_intermediate_size=R.choice([10, 12]),
+             moe_num_shared_experts=R.choice([0, 1, 2]), moe_layer_start_index=R.choice([0, 1]), moe_layer_interval=R.choice([1, 1, 2]))
+    return c
+
+
 FAMILIES = {
+    "deepseek_v2": (deepseek_v2, [1, 2]),
+    "ernie4_5_moe": (ernie4_5_moe, [1, 2]),
     "deepseek_v3": (deepseek, [1, 2]),
     "gemma2": (gemma2, [1]),
     "gemma3_text": (gemma3_text, [1]),

@@ -49,6 +49,11 @@ MODELS = {
     "phi3": ("phi3", dict(rope_parameters=rope(partial_rotary_factor=1.0))),
     "starcoder2": ("starcoder2", dict(sliding_window=5, use_bias=True)),
     "cohere2": ("cohere2", dict(sliding_window=4, layer_types=["sliding_attention", "full_attention"], logit_scale=0.5)),
+    "deepseek-v2": ("deepseek_v2", dict(
+        num_key_value_heads=4, first_k_dense_replace=1, kv_lora_rank=6, q_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4, v_head_dim=6,
+        moe_intermediate_size=8, n_routed_experts=8, n_shared_experts=1, num_experts_per_tok=3, topk_method="group_limited_greedy", n_group=4,
+        topk_group=2, routed_scaling_factor=2.0)),
+    "ernie4-5-moe": ("ernie4_5_moe", dict(use_bias=True, moe_num_experts=4, moe_k=2, moe_intermediate_size=8, moe_num_shared_experts=1)),
     "ernie4-5": ("ernie4_5", dict(head_dim=8, use_bias=True)),
     "exaone4": ("exaone4", dict(sliding_window=4, layer_types=["sliding_attention", "full_attention"])),
     "gemma": ("gemma", dict(head_dim=8)),

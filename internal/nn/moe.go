@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"strings"
+
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -10,14 +12,16 @@ type moe struct {
 	path       string
 	spec       *meta.MoESpec
 	router     *linear
-	correction *meta.Buffer
-	stack      Node
-	gateUp     *linear // of all experts
-	down       *linear
-	inner      int
-	width      int
-	shared     *mlp
-	sharedGate *linear
+	correction *meta.Buffer // or
+	// correctionParam, [1, experts]; neither is set where the spec names none
+	correctionParam param
+	stack           Node
+	gateUp          *linear // of all experts
+	down            *linear
+	inner           int
+	width           int
+	shared          *mlp
+	sharedGate      *linear
 }
 
 func (c *compiler) moe(n Node, in int) (*moe, error) {
@@ -75,13 +79,24 @@ func (c *compiler) routerOf(n Node, m *moe) error {
 	if m.spec.Correction == "" {
 		return nil
 	}
-	for _, b := range append(router.Module.Buffers[:len(router.Module.Buffers):len(router.Module.Buffers)], n.Module.Buffers...) {
-		if b.Name == m.spec.Correction {
-			m.correction = b
-			return nil
+	for _, node := range []*meta.Module{router.Module, n.Module} {
+		for _, b := range node.Buffers {
+			if b.Name == m.spec.Correction {
+				m.correction = b
+				return nil
+			}
 		}
 	}
-	return at(router.Path, "no buffer %q, which the spec names as correction", m.spec.Correction)
+	at := router
+	name := m.spec.Correction
+	if i := strings.LastIndexByte(name, '.'); i >= 0 {
+		if at, err = c.child(router, "correction", name[:i]); err != nil {
+			return err
+		}
+		name = name[i+1:]
+	}
+	m.correctionParam, err = c.param(at, name, 1, m.spec.Count)
+	return err
 }
 
 // stackOf finds the stacked parameters and derives the experts' width from them.
@@ -207,7 +222,7 @@ func (m *moe) route(c scope, x tensor.Tensor) {
 	m.router.compute(c, logits, x, 0)
 	c.compute()
 	c.trace(PointRouter, m.router.path, logits)
-	var correction tensor.Tensor
+	correction := c.vector(m.correctionParam)
 	if m.correction != nil {
 		if correction = c.weights.Buffer(m.correction); correction.Rank != 1 || correction.Dims[0] != m.spec.Count {
 			c.fail("%s: buffer of shape %v, wanted [%d]", meta.Join(m.router.path, m.correction.Name), correction.Shape(), m.spec.Count)
