@@ -282,3 +282,24 @@ func (m *Memory) claimOrFail(ctx context.Context, n int64) error {
 	m.Limit(func(*http.Request) ErrorWriter { return w })(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
 	return got
 }
+
+// TestRequestsWithoutABodyReserveToo: what a GET reads from a store was counted for no request.
+func TestRequestsWithoutABodyReserveToo(t *testing.T) {
+	all := memoryOf(9 << 10) // of which requests may hold 4 KiB
+	var second error
+	h := all.Limit(plainFor)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := ClaimOf(r.Context()).Keep(3 << 10); err != nil {
+			plain(w, err)
+			return
+		}
+		second = ClaimOf(r.Context()).Keep(2 << 10)
+	}))
+	for range 3 { // what one request has reserved is free again for the next
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		if w.Code != http.StatusOK || second == nil {
+			t.Errorf("status %d, more than there is: %v", w.Code, second)
+		}
+		all.settled()
+	}
+}

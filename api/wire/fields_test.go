@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -108,5 +109,33 @@ func TestUnsupportedParametersPassWhereTheyAreOff(t *testing.T) {
 		if !errors.As(f.Err(), &e) || e.Field != c[0] || e.Message != "'"+c[0]+"' is not supported: use q." {
 			t.Errorf("%s: got %v", c, f.Err())
 		}
+	}
+}
+
+func TestObjectsOfAList(t *testing.T) {
+	read := func(body string) (texts []string, err error) {
+		f, err := ParseFields([]byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Objects("list", "a list of things", func(i int, in *Fields) bool {
+			var s string
+			in.String("a", &s)
+			texts = append(texts, fmt.Sprint(i, s))
+			return true
+		})
+		return texts, f.Err()
+	}
+	if texts, err := read(`{"list": [{"a": "x"}, {}, {"a": "y"}]}`); err != nil || fmt.Sprint(texts) != "[0x 1 2y]" {
+		t.Errorf("got %v, %v", texts, err)
+	}
+	for body, at := range map[string]string{`{"list": 3}`: "list", `{"list": [{}, 3, 4]}`: "list[1]", `{"list": [{"a": 1}, 3]}`: "list[0].a"} {
+		var own *Error
+		if _, err := read(body); !errors.As(err, &own) || own.Field != at {
+			t.Errorf("%s: %v, want an error about %s", body, err, at)
+		}
+	}
+	if texts, err := read(`{"list": null}`); err != nil || texts != nil {
+		t.Errorf("got %v, %v", texts, err)
 	}
 }
