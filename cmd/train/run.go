@@ -63,7 +63,7 @@ type runCmd struct {
 	Recompute      string `help:"Recompute activations to save memory: on, off, or auto above 2 GiB per batch." enum:"auto,on,off" default:"auto"`
 	NumProcesses   int    `help:"Train with this many ranks in this process, each on its own batches; 0 is 1." default:"0"`
 	Threads        int    `help:"Set the compute threads; 0 uses all processors." default:"0"`
-	MaxMemory      string `help:"Limit memory by device, with --lora: cpu=30GiB. What does not fit streams." placeholder:"DEVICE=SIZE,…"`
+	MaxMemory      string `help:"Limit memory by device, with --lora: cpu=30GiB; other weights stream." placeholder:"DEVICE=SIZE,…"`
 
 	SaveSteps      int      `help:"Save every N steps; 0 at the end of each epoch, -1 never." default:"0"`
 	SaveTotalLimit int      `help:"Keep this many checkpoints; 0 keeps all." default:"2"`
