@@ -27,3 +27,18 @@ func TestHashingWaitsWhileRequestsRun(t *testing.T) {
 		t.Errorf("a new pace counts from now on: %v", err)
 	}
 }
+
+// TestWaitingForQuietAllocatesNothing: the hashing of files allocated a timer each second that it waited for
+// tokens, which the benchmark counted as allocations of tokens.
+func TestWaitingForQuietAllocatesNothing(t *testing.T) {
+	s := new(Store)
+	pace := s.whenQuiet(time.Nanosecond)
+	if n := testing.AllocsPerRun(100, func() {
+		s.acquired.Add(1)
+		if err := pace(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("a wait allocates %v times, want 0", n)
+	}
+}

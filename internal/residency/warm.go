@@ -84,6 +84,7 @@ const quietFor = time.Second
 // for themselves.
 func (s *Store) whenQuiet(quiet time.Duration) func(context.Context) error {
 	seen := s.acquired.Load()
+	var timer *time.Timer // one for all waits, as tokens are generated meanwhile
 	return func(ctx context.Context) error {
 		for {
 			now := s.acquired.Load()
@@ -91,10 +92,16 @@ func (s *Store) whenQuiet(quiet time.Duration) func(context.Context) error {
 				return ctx.Err()
 			}
 			seen = now
+			if timer == nil {
+				timer = time.NewTimer(quiet)
+			} else {
+				timer.Reset(quiet)
+			}
 			select {
 			case <-ctx.Done():
+				timer.Stop()
 				return ctx.Err()
-			case <-time.After(quiet):
+			case <-timer.C:
 			}
 		}
 	}
