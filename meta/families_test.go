@@ -1,0 +1,77 @@
+package meta
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestUnsupportedValuesOfFamilies: a value that a family's rules cannot express is an error that names
+// the field and the value.
+func TestUnsupportedValuesOfFamilies(t *testing.T) {
+	for config, want := range map[string]string{
+		`{"model_type": "olmoe", "clip_qkv": 8}`:                                                               "clip_qkv: 8 is not supported",
+		`{"model_type": "minimax_m2", "scoring_func": "softmax"}`:                                              `scoring_func: "softmax" is not supported`,
+		`{"model_type": "deepseek_v2", "topk_method": "noaux_tc"}`:                                             `topk_method: "noaux_tc" is not supported`,
+		`{"model_type": "deepseek_v2", "topk_method": "group_limited_greedy", "n_group": 7}`:                   "n_group: 7 groups of 64 experts",
+		`{"model_type": "hy_v3", "num_hidden_layers": 1, "mlp_layer_types": ["linear"]}`:                       `mlp_layer_types: "linear" is not supported`,
+		`{"model_type": "glm4_moe_lite", "num_hidden_layers": 2, "mlp_layer_types": ["dense"]}`:                "mlp_layer_types: 1 types for 2 layers",
+		`{"model_type": "smollm3", "num_hidden_layers": 2, "no_rope_layers": [1]}`:                             "no_rope_layers: 1 values for 2 layers",
+		`{"model_type": "smollm3", "num_hidden_layers": 1, "no_rope_layers": [2]}`:                             "no_rope_layers: 2 is not within 0 and 1",
+		`{"model_type": "exaone4", "sliding_window_pattern": "LLLG"}`:                                          "sliding_window_pattern: a text instead of a number",
+		`{"model_type": "cohere2", "num_hidden_layers": 1, "layer_types": ["chunked_attention"]}`:              `layer_types: "chunked_attention" is not supported`,
+		`{"model_type": "olmo3", "rope_parameters": {"full_attention": {"rope_type": "ntk"}}}`:                 `rope_parameters.full_attention.rope_type: "ntk" is not supported`,
+		`{"model_type": "gemma", "use_bidirectional_attention": true}`:                                         "use_bidirectional_attention",
+		`{"model_type": "glm4", "hidden_act": "relu2"}`:                                                        `hidden_act: activation "relu2" is not supported`,
+		`{"model_type": "ministral3", "rope_parameters": {"rope_type": "yarn", "factor": 2}}`:                  "llama_4_scaling_beta: missing",
+		`{"model_type": "granitemoe", "num_local_experts": 2, "num_experts_per_tok": 3}`:                       "num_experts_per_tok: 3 of 2 experts",
+		`{"model_type": "qwen2_moe", "use_sliding_window": true, "sliding_window": 0}`:                         "sliding_window: 0 is not within",
+		`{"model_type": "ernie4_5_moe", "moe_layer_interval": 0}`:                                              "moe_layer_interval: 0 is not within",
+		`{"model_type": "seed_oss", "rope_scaling": {"type": "longrope", "short_factor": 1}}`:                  "rope_scaling.short_factor: a number instead of a list",
+		`{"model_type": "glm4_moe", "head_dim": 10, "partial_rotary_factor": 0.5}`:                             "rope cannot rotate 5 dimensions",
+		`{"model_type": "qwen3_vl", "text_config": {"num_experts": 3, "layer_types": 1, "hidden_act": "x"}}`:   `text_config.hidden_act: activation "x" is not supported`,
+		`{"model_type": "kimi_k25", "text_config": {"model_type": "kimi_k2", "scoring_func": "softmax"}}`:      `text_config.scoring_func: "softmax" is not supported`,
+		`{"model_type": "internvl", "text_config": {"model_type": "qwen3_next"}}`:                              `text_config.model_type: "qwen3_next" is not supported`,
+		`{"model_type": "mistral3", "text_config": {"model_type": "ministral3", "rope_scaling": {"type": 3}}}`: "text_config.rope_scaling.type: a number instead of a text",
+	} {
+		_, err := newFrom(config)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s:\n got  %v\n want %s", config, err, want)
+		}
+	}
+}
+
+// TestQwen2MoESavedByTheReference: transformers writes a window of 0 where windows are off, which was
+// an error.
+func TestQwen2MoESavedByTheReference(t *testing.T) {
+	if _, err := newFrom(`{"model_type": "qwen2_moe", "use_sliding_window": false, "sliding_window": 0}`); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestQueriesOfMinistral3Grow(t *testing.T) {
+	a := specOf[AttentionSpec](t, `{"model_type": "ministral3"}`, "model.layers.0.self_attn")
+	if q := a.QueryRope; q.Growth != 0.1 || q.GrowthEvery != 16384 || a.Rope.Growth != 0 || q.Type != RopeYarn || q.Factor != 16 || q.Theta != 1e6 {
+		t.Errorf("queries %+v, keys %+v", q, a.Rope)
+	}
+}
+
+func TestLayersWithoutRope(t *testing.T) {
+	for config, roped := range map[string][]bool{
+		`{"model_type": "smollm3", "num_hidden_layers": 4}`:                                                         {true, true, true, false},
+		`{"model_type": "cohere2", "num_hidden_layers": 4}`:                                                         {true, true, true, false},
+		`{"model_type": "exaone4", "num_hidden_layers": 4}`:                                                         {true, true, true, false},
+		`{"model_type": "exaone4", "num_hidden_layers": 2, "sliding_window": null}`:                                 {true, true},
+		`{"model_type": "smollm3", "num_hidden_layers": 3, "no_rope_layers": [0, 1, 0]}`:                            {false, true, false},
+		`{"model_type": "cohere2", "num_hidden_layers": 2, "layer_types": ["full_attention", "sliding_attention"]}`: {false, true},
+	} {
+		m, err := newFrom(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, layer := range m.Root.Find("model.layers").Children {
+			if got := layer.Child("self_attn").Spec.(*AttentionSpec).Rope != nil; got != roped[i] {
+				t.Errorf("%s: layer %d has rope: %v, want %v", config, i, got, roped[i])
+			}
+		}
+	}
+}
