@@ -62,6 +62,9 @@ func (m *Model) Constrain(ctx context.Context, r *Request) error {
 		return err
 	}
 	g, err := m.grammars().get(m, r)
+	if claim != nil {
+		m.grammars().count(claim)
+	}
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ type grammars struct {
 	made  bool
 	byKey map[[sha256.Size]byte]*list.Element
 	used  list.List // of *cached
+	bytes int       // counted so far, see count
 }
 
 type cached struct {
@@ -49,6 +50,22 @@ func (e encoder) EncodeText(s string) []int32 {
 		return nil
 	}
 	return ids
+}
+
+// count counts what c has in the memory for requests: the vocabulary, what its tokens can read, and the
+// grammars. They stay after the request.
+func (c *grammars) count(claim *wire.Claim) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	total := 0
+	if c.lib != nil {
+		total = c.lib.Bytes()
+	}
+	for e := c.used.Front(); e != nil; e = e.Next() {
+		total += e.Value.(*cached).grammar.Bytes() //nolint:forcetypeassert // the list has nothing else
+	}
+	claim.Cache(total - c.bytes)
+	c.bytes = total
 }
 
 // get returns the grammar of the answer to r.

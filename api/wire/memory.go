@@ -20,6 +20,9 @@ const (
 	heldParts, allParts = 4, 9
 	// largeBytes is how much garbage makes a collection return memory to the system at once.
 	largeBytes = 4 << 20
+	// cacheShare of what requests hold may be taken by caches that outlive them, as far as requests are
+	// concerned: so the largest body fits beside full caches.
+	cacheShare = 8
 	// garbageShare of the memory may be garbage before it is collected.
 	garbageShare = 4
 )
@@ -35,6 +38,7 @@ type Memory struct {
 	held, work pool
 
 	mu         sync.Mutex
+	cached     int64 // what caches have that outlive requests
 	admitted   int64 // that new requests may bring the total to
 	garbage    int64
 	collecting bool
@@ -56,7 +60,7 @@ func NewMemory(limit int64, count func(bytes int64)) *Memory {
 
 // MaxBody is the size of the largest body that is read: what is decoded of it must fit, too.
 func (m *Memory) MaxBody() int64 {
-	return max(0, min(maxBody, m.held.most-requestBytes, (m.work.most-smallWork)/textCopies))
+	return max(0, min(maxBody, m.held.most-m.held.most/cacheShare-requestBytes, (m.work.most-smallWork)/textCopies))
 }
 
 // Admit lowers what requests may take together to n bytes, or raises it again, up to the limit. Requests
@@ -75,7 +79,7 @@ func (m *Memory) admit(ctx context.Context, n int64) bool {
 	for {
 		m.mu.Lock()
 		used := m.held.used + m.work.used
-		if used == 0 || m.admitted == m.limit || used+m.garbage+n <= m.admitted {
+		if used == m.cachesHold() || m.admitted == m.limit || used+m.garbage+n <= m.admitted {
 			m.mu.Unlock()
 			return true
 		}
@@ -141,6 +145,9 @@ func (m *Memory) take(ctx context.Context, p *pool, n int64, wait time.Duration)
 		}
 	}
 }
+
+// cachesHold is the part of what requests hold that caches have. m.mu is held.
+func (m *Memory) cachesHold() int64 { return min(m.cached, m.held.most/cacheShare) }
 
 // release makes n bytes of p garbage.
 func (m *Memory) release(p *pool, n int64) {
@@ -280,6 +287,24 @@ func (c *Claim) WorkDone() {
 	defer c.mu.Unlock()
 	c.m.release(&c.m.work, c.work)
 	c.work = 0
+}
+
+// Cache counts n more bytes, or fewer if n is negative, that a cache keeps after the request. It does
+// not wait or fail: a cache has a limit of its own.
+func (c *Claim) Cache(n int) {
+	if c == nil || n == 0 {
+		return
+	}
+	m := c.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.cachesHold()
+	m.cached += int64(n)
+	m.held.used += m.cachesHold() - before
+	m.count(int64(n))
+	if n < 0 {
+		m.wake()
+	}
 }
 
 // drop releases n bytes that Keep has reserved.

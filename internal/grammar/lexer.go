@@ -72,7 +72,7 @@ type exitKey struct {
 const setFrom = 1024
 
 // maxLexerBytes bounds what a lexer keeps.
-const maxLexerBytes = 32 << 20
+const maxLexerBytes = 8 << 20
 
 // local returns what state s can read.
 func (l *lexer) local(s int32, c *counts) *local {

@@ -38,6 +38,7 @@ type Vocab struct {
 	DropsSpace bool
 	// Encode is how the tokenizer encodes a text; nil if it is not known.
 	Encode func(text string) []int32
+	text   int      // bytes of names
 	names  [][]byte // by id, in the trie; nil: not in it
 }
 
@@ -66,6 +67,7 @@ func New(t Tokenizer, size int) *Vocab {
 		}
 		b = slices.Clip(b)
 		v.names[id] = b
+		v.text += len(b)
 		entries = append(entries, newEntry(b, id))
 	}
 	if text == 0 {
@@ -84,13 +86,7 @@ func dropsSpace(t Tokenizer, id int32, b []byte) bool {
 }
 
 // Bytes returns about how much memory v takes, with the bytes of its tokens.
-func (v *Vocab) Bytes() int {
-	n := v.Trie.Size() + 24*len(v.names)
-	for _, name := range v.names {
-		n += cap(name)
-	}
-	return n
-}
+func (v *Vocab) Bytes() int { return v.Trie.Size() + 24*len(v.names) + v.text }
 
 // Name returns the bytes of id in the trie; nil if it is not there.
 func (v *Vocab) Name(id int32) []byte {
