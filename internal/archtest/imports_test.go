@@ -137,6 +137,7 @@ var allowed = map[string][]string{
 	"scripts/supported":       {"internal/atomicfile", "meta"}, // writes the table of docs/models.md
 	"scripts/benchtokenizers": {"internal/tokenizer"},
 	"scripts/grammarbench":    {"internal/grammar", "internal/grammar/jsonschema", "internal/grammar/vocab", "text"}, // beside llguidance
+	"scripts/constrainbench":  {"api/generate", "dispatch", "internal/atomicfile", "internal/engine", "internal/engine/holder"},
 }
 
 // homes are the only packages that may import a library.

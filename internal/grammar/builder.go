@@ -121,7 +121,7 @@ func (b *Builder) Term(t *Terminal, next Pos) Pos {
 		b.byTerm[t] = id
 	}
 	p := b.add(op{kind: opTerm, arg: id, next: next})
-	if t.lex.d.Accepts(t.lex.d.Start()) {
+	if t.accepts(t.start()) {
 		return b.Split(p, next)
 	}
 	return p

@@ -21,9 +21,10 @@ type lexer struct {
 	counted *counts // nil if characters cannot be counted
 }
 
-// counts returns the places of characters, for the automaton of a JSON string.
-func (l *lexer) counts() *counts {
-	l.once.Do(func() { l.counted = newCounts(l.d) })
+// counts returns the places of characters, for the automaton of a JSON string or, always for the same
+// lexer, of a text as it is.
+func (l *lexer) counts(text bool) *counts {
+	l.once.Do(func() { l.counted = newCounts(l.d, text) })
 	return l.counted
 }
 
@@ -162,7 +163,7 @@ func (l *lexer) readCounted(s int32, c *counts) *local {
 				out.ends = append(out.ends, counted{id, count})
 			}
 		}
-		if c.final[q] {
+		if d.Accepts(q) {
 			out.most = max(out.most, count)
 		}
 		if d.Accepts(q) && t.Skip[i] > i+1 {

@@ -79,7 +79,17 @@ func (t *Terminal) DFA() *dfa.DFA { return t.lex.d }
 // intersects automata. Any number of characters from the smallest must be possible if both bounds
 // are given.
 func (t *Terminal) Counted(least, most int) (counted *Terminal, ok bool) {
-	c := t.lex.counts()
+	return t.withCounts(false, least, most)
+}
+
+// CountedText is Counted for the automaton of a text as it is, without quotes and escapes. A terminal is
+// used with one of the two.
+func (t *Terminal) CountedText(least, most int) (counted *Terminal, ok bool) {
+	return t.withCounts(true, least, most)
+}
+
+func (t *Terminal) withCounts(text bool, least, most int) (counted *Terminal, ok bool) {
+	c := t.lex.counts(text)
 	if c == nil {
 		return nil, false
 	}

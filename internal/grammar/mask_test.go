@@ -52,6 +52,24 @@ func goldenTokenizer(t *testing.T, folder string) *tokenizer.Tokenizer {
 	return tok
 }
 
+// tagged is a grammar of strings that are written as they are, some with limits of their length.
+func tagged(t *testing.T, lib *grammar.Library) *grammar.Grammar {
+	t.Helper()
+	b := grammar.NewBuilder(lib)
+	l := &jsonschema.Layout{Kind: jsonschema.Tags, First: "<a ", Next: "<a ", Equals: ">", EqualsText: ">", End: "</a>", Stop: "</a>"}
+	l.Marker = func(text string, next grammar.Pos) grammar.Pos { return b.Literal(text, next) }
+	const schema = `{"type":"object","properties":{"k":{"type":["string","null"],"minLength":1,"maxLength":5},"n":{"type":"string"},"l":{"type":"array","items":{"type":"string","maxLength":2}}},"required":["k"],"additionalProperties":{"type":"string","minLength":2}}`
+	at, err := jsonschema.AppendLaidOut(b, []byte(schema), l, grammar.Return)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := b.Grammar(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
 // decoding has the interface of a public tokenizer.
 type decoding struct{ *tokenizer.Tokenizer }
 
@@ -82,6 +100,7 @@ func TestMasksHoldExactlyTheTokensThatCanBeRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkMasks(t, lib, g, rand.New(rand.NewPCG(2, 3)))
+			checkMasks(t, lib, tagged(t, lib), rand.New(rand.NewPCG(4, 5)))
 		})
 	}
 }

@@ -59,14 +59,25 @@ func (t *Terminal) state(q int64) int32 {
 	return int32(q % int64(t.lex.d.States()))
 }
 
-func (t *Terminal) accepts(q int64) bool { return t.lex.d.Accepts(t.state(q)) }
+func (t *Terminal) accepts(q int64) bool {
+	if t.counts != nil && t.counts.text && q/int64(t.lex.d.States()) < t.min {
+		return false
+	}
+	return t.lex.d.Accepts(t.state(q))
+}
 
-func (t *Terminal) continues(q int64) bool { return t.lex.d.Continues(t.state(q)) }
+func (t *Terminal) continues(q int64) bool {
+	if t.counts != nil && t.counts.text && t.max >= 0 && q/int64(t.lex.d.States()) >= t.max && t.counts.boundary[t.state(q)] {
+		return false
+	}
+	return t.lex.d.Continues(t.state(q))
+}
 
 // counts says which states of the automaton of a JSON string stand between two characters, and how
 // many characters the shortest rest of the string has.
 type counts struct {
-	start    int32
+	text     bool  // the string is a text as it is, without quotes and escapes
+	start    int32 // before the quote; -1 if there is none
 	boundary []bool
 	final    []bool
 	least    []int32
@@ -147,15 +158,37 @@ var follows = [...]phase{
 	atLow: atLowEscape, atLowEscape: atLowHex, atLowHex: atHex2, atCont3: atCont2, atCont2: atCont1, atCont1: atBoundary,
 }
 
-// newCounts finds the characters of d, the automaton of a JSON string with its quotes. It returns nil
-// if a state does not tell where in a character it is.
-func newCounts(d *dfa.DFA) *counts {
+// afterText returns the phase after a byte of a text as it is.
+func (p phase) afterText(b byte) phase {
+	switch {
+	case p != atBoundary:
+		return follows[p]
+	case b >= 0xF0:
+		return atCont3
+	case b >= 0xE0:
+		return atCont2
+	case b >= 0xC0:
+		return atCont1
+	}
+	return atBoundary
+}
+
+// newCounts finds the characters of d, the automaton of a JSON string with its quotes, or of a text as
+// it is. It returns nil if a state does not tell where in a character it is.
+func newCounts(d *dfa.DFA, text bool) *counts {
 	n := d.States()
 	phases := make([]phase, n)
 	seen := make([]bool, n)
 	from := make([][]int32, n)
 	work := []int32{d.Start()}
+	if d.IsEmpty() {
+		return nil
+	}
 	seen[d.Start()] = true
+	after := phase.after
+	if text {
+		phases[d.Start()], after = atBoundary, phase.afterText
+	}
 	for len(work) > 0 {
 		s := work[len(work)-1]
 		work = work[:len(work)-1]
@@ -164,7 +197,7 @@ func newCounts(d *dfa.DFA) *counts {
 			if to == dfa.Dead {
 				continue
 			}
-			p := phases[s].after(byte(b))
+			p := after(phases[s], byte(b))
 			if seen[to] && phases[to] != p {
 				return nil
 			}
@@ -177,21 +210,24 @@ func newCounts(d *dfa.DFA) *counts {
 			}
 		}
 	}
-	c := &counts{start: d.Start(), boundary: make([]bool, n), final: make([]bool, n), least: make([]int32, n)}
+	c := &counts{text: text, start: d.Start(), boundary: make([]bool, n), final: make([]bool, n), least: make([]int32, n)}
+	if text {
+		c.start = -1
+	}
 	for s, p := range phases {
 		c.boundary[s], c.final[s] = p == atBoundary, p == atEnd
 	}
-	c.measure(from)
+	c.measure(from, d)
 	return c
 }
 
 // measure fills least. A step costs a character if it completes one.
-func (c *counts) measure(from [][]int32) {
+func (c *counts) measure(from [][]int32, d *dfa.DFA) {
 	const far = 1 << 30
 	var near, next []int32 // at this distance, and one farther
 	for s := range c.least {
 		c.least[s] = far
-		if c.final[s] {
+		if c.final[s] || c.text && d.Accepts(int32(s)) {
 			c.least[s] = 0
 			near = append(near, int32(s))
 		}

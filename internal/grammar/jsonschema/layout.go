@@ -2,6 +2,7 @@ package jsonschema
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -79,14 +80,51 @@ func (c *compiler) text(t *str, path string, next grammar.Pos) (grammar.Pos, err
 		}
 		return c.b.Term(term, next), nil
 	}
-	d, err := c.strDFA(t, path)
-	if err == nil {
-		d, err = c.raw(d, c.layout.Quote, c.layout.Quote)
-	}
+	quote := c.layout.Quote
+	term, err := c.rawTerminal(t, path, "text "+quote, func(d *dfa.DFA) (*dfa.DFA, error) { return c.raw(d, quote, quote) })
 	if err != nil {
 		return grammar.Fail, err
 	}
-	return c.marked(c.layout.Quote, c.b.Term(c.b.Terminal(d), c.marked(c.layout.Quote, next))), nil
+	return c.marked(quote, c.b.Term(term, c.marked(quote, next))), nil
+}
+
+// rawTerminal returns the terminal of strings that are written as they are. write makes their automaton
+// of that of quoted strings, and name says how, for all grammars.
+func (c *compiler) rawTerminal(t *str, path, name string, write func(*dfa.DFA) (*dfa.DFA, error)) (*grammar.Terminal, error) {
+	open, whole := *t, *t
+	for _, f := range t.formats {
+		if n := formats[f.text].most; n > 0 {
+			whole.max = both(whole.max, n)
+		}
+	}
+	if t.texts == nil {
+		open.min, open.max = 0, -1
+	}
+	term, err := c.b.Library().Shared(name+" "+open.key(), func() (*dfa.DFA, error) {
+		d, err := c.strDFA(&open, path)
+		if err != nil {
+			return nil, err
+		}
+		return write(d)
+	})
+	if err != nil || open.min == whole.min && open.max == whole.max || term.DFA().IsEmpty() {
+		return term, err
+	}
+	if len(t.patterns)+len(t.formats)+len(t.not) == 0 {
+		if counted, ok := term.CountedText(whole.min, whole.max); ok {
+			return counted, nil
+		}
+	}
+	if counted, ok := term.CountedText(0, whole.max); ok && whole.min <= counted.Shortest() {
+		return counted, nil
+	}
+	return c.b.Library().Shared(name+" "+whole.key(), func() (*dfa.DFA, error) {
+		d, err := c.strDFA(&whole, path)
+		if err != nil {
+			return nil, err
+		}
+		return write(d)
+	})
 }
 
 // spelled reads the value that a JSON text spells.
@@ -135,23 +173,23 @@ func (c *compiler) argument(name string, k conj, next grammar.Pos) (grammar.Pos,
 		}
 	}
 	for _, t := range s.strings {
-		d, err := c.strDFA(t, c.path(k))
+		others := c.lookalikes(s, name)
+		term, err := c.rawTerminal(t, c.path(k), fmt.Sprintf("tags %d %t %q %q", others, l.CDATA, l.Stop, l.End),
+			func(d *dfa.DFA) (*dfa.DFA, error) { return c.tagText(d, others) })
 		if err != nil {
 			return grammar.Fail, err
 		}
-		text, err := c.tagText(d, c.lookalikes(s, name))
-		if err != nil {
-			return grammar.Fail, err
-		}
-		alts = append(alts, c.marked(l.EqualsText, c.b.Term(c.b.Terminal(text), next)))
+		alts = append(alts, c.marked(l.EqualsText, c.b.Term(term, next)))
 		if !l.CDATA {
 			continue
 		}
 		const open, end = "<![CDATA[", "]]>"
-		if text, err = c.raw(d, end+l.Stop, end+l.End); err != nil {
+		term, err = c.rawTerminal(t, c.path(k), fmt.Sprintf("cdata %q %q", l.Stop, l.End),
+			func(d *dfa.DFA) (*dfa.DFA, error) { return c.raw(d, end+l.Stop, end+l.End) })
+		if err != nil {
 			return grammar.Fail, err
 		}
-		alts = append(alts, c.marked(l.EqualsText+open, c.b.Term(c.b.Terminal(text), c.marked(end, next))))
+		alts = append(alts, c.marked(l.EqualsText+open, c.b.Term(term, c.marked(end, next))))
 	}
 	return c.b.Split(alts...), nil
 }
