@@ -1,6 +1,9 @@
 package sample
 
-import "math"
+import (
+	"math"
+	"math/bits"
+)
 
 var negInf = float32(math.Inf(-1))
 
@@ -154,18 +157,44 @@ func (s *Sampler) allowOnly(ids []int32) {
 func (s *Sampler) mask(words []uint64) {
 	for at := 0; at < len(s.work); at += 64 {
 		part := s.work[at:min(at+64, len(s.work))]
-		switch w := words[at>>6]; w {
-		case 0:
-			for i := range part {
-				part[i] = negInf
+		w := words[at>>6]
+		switch n := bits.OnesCount64(w); {
+		case n == 0:
+			copy(part, noneOf[:])
+		case n == 64:
+		case n > maxKept:
+			for forbidden := ^w << (64 - len(part)) >> (64 - len(part)); forbidden != 0; forbidden &= forbidden - 1 {
+				part[bits.TrailingZeros64(forbidden)] = negInf
 			}
-		case ^uint64(0):
 		default:
-			for i := range part {
-				if w>>i&1 == 0 {
-					part[i] = negInf
-				}
-			}
+			keepOnly(part, w<<(64-len(part))>>(64-len(part)))
 		}
 	}
 }
+
+// maxKept is how many ids of a word are kept one by one; of more, the others are forbidden one by one.
+const maxKept = 24
+
+// keepOnly forbids all ids of part but those of the bits of w, of which there are at most maxKept.
+func keepOnly(part []float32, w uint64) {
+	var kept [maxKept]float32
+	n := 0
+	for m := w; m != 0; m &= m - 1 {
+		kept[n] = part[bits.TrailingZeros64(m)]
+		n++
+	}
+	copy(part, noneOf[:])
+	n = 0
+	for m := w; m != 0; m &= m - 1 {
+		part[bits.TrailingZeros64(m)] = kept[n]
+		n++
+	}
+}
+
+// noneOf are the logits of ids that are all forbidden.
+var noneOf = func() (part [64]float32) {
+	for i := range part {
+		part[i] = negInf
+	}
+	return part
+}()
