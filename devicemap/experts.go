@@ -3,8 +3,9 @@ package devicemap
 // CacheExperts gives memory that the plan leaves free on the host to a cache of the routed experts
 // that are on the disk, if there are any, and reduces DiskBytesPerToken by the expected hits. hits
 // returns the share of requested experts that a cache is expected to hold, for the share of their
-// bytes that fits into it, from 0 to 1.
-func (p *Plan) CacheExperts(hits func(share float64) float64) {
+// bytes that fits into it, from 0 to 1. The cache is expected to use lent bytes more of the host, which
+// others do not need most of the time.
+func (p *Plan) CacheExperts(lent int64, hits func(share float64) float64) {
 	var onDisk, largest int64
 	for i := range p.units {
 		if u := &p.units[i]; u.at == Disk {
@@ -26,7 +27,9 @@ func (p *Plan) CacheExperts(hits func(share float64) float64) {
 		d.StagingBytes += free
 		p.ExpertCacheBytes = staged + free
 	}
-	p.ExpertHitRate = hits(cachedShare(p.ExpertCacheBytes, onDisk, largest))
+	slot := largest + slotOverhead
+	p.LentBytes = min(lent, max(0, (onDisk+largest-1)/largest*slot-p.ExpertCacheBytes)) / slot * slot
+	p.ExpertHitRate = hits(cachedShare(p.ExpertCacheBytes+p.LentBytes, onDisk, largest))
 	p.DiskBytesPerToken -= int64(p.ExpertHitRate * float64(p.ExpertBytesPerToken))
 }
 

@@ -14,6 +14,7 @@ import (
 // lock of limited guards it.
 type kvGrowth struct {
 	start int   // pages of the plan
+	keep  int   // of these, pages that are not lent to experts; see lends
 	bytes int64 // more than the plan has; 0 while the plan's size suffices
 	idle  *time.Timer
 	ended bool
@@ -26,18 +27,22 @@ const kvIdle = 10 * time.Second
 // usable.
 func (m *Model) takeKV(memory backend.Memory, config kvcache.Config) error {
 	config.Start = config.Pages
+	planned := config.Pages
 	if n := int(m.options.kvGrown / config.PageBytes()); n > config.Pages {
 		config.Pages = n
 	}
+	if m.lends() {
+		config.Start = min(config.Start, m.lendStep(config.PageBytes()))
+	}
 	var err error
-	if m.cache, err = kvcache.New(memory, config); err != nil && config.Pages > config.Start {
-		config.Pages = config.Start // a system that promises no memory that it may lack
+	if m.cache, err = kvcache.New(memory, config); err != nil && config.Pages > planned {
+		config.Pages = planned // a system that promises no memory that it may lack
 		m.cache, err = kvcache.New(memory, config)
 	}
 	if err != nil {
 		return err
 	}
-	m.limit.kv.start = config.Start
+	m.limit.kv.start, m.limit.kv.keep = planned, config.Start
 	m.ledger.Add(hostmem.KV, int64(config.Start-config.Pages)*config.PageBytes())
 	m.pass.groups = make([]nn.Group, m.cache.Groups())
 	m.capacity = config.SequenceTokens(config.Pages, m.options.MaxBatchTokens, m.options.Context)
@@ -77,7 +82,7 @@ func (m *Model) restKV() {
 	defer m.limit.Unlock()
 	g := &m.limit.kv
 	switch {
-	case g.bytes == 0 || g.ended:
+	case g.ended || g.bytes == 0 && !m.lends():
 	case g.idle == nil:
 		g.idle = time.AfterFunc(kvIdle, m.ungrowKV)
 	default:
@@ -90,10 +95,15 @@ func (m *Model) ungrowKV() {
 	m.limit.Lock()
 	defer m.limit.Unlock()
 	g := &m.limit.kv
-	if _, used := m.cache.PageMemory(); g.ended || g.bytes == 0 || used > g.start {
-		return // restKV comes by again
+	if g.ended {
+		return
 	}
-	g.bytes = 0
+	if m.lends() {
+		m.lendAgain()
+	}
+	if _, used := m.cache.PageMemory(); used <= g.start {
+		g.bytes = 0 // else restKV comes by again
+	}
 	limit := m.limit.now.Load()
 	if limit == 0 {
 		limit = m.plan.Device(devicemap.CPU).LimitBytes

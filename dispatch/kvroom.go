@@ -51,6 +51,18 @@ func newKVRoom(skeleton *meta.Model, program *nn.Program, o *Options) *kvRoom {
 // bytes is the size of one sequence of n tokens.
 func (k *kvRoom) bytes(n int) int64 { return k.cache.SequenceBytes(n, k.options.MaxBatchTokens) }
 
+// usualShare is the part of the KV cache of one sequence, 1/usualShare, that plans expect to be in use.
+const usualShare = 8
+
+// unused is how much of the KV cache of plan a usual sequence leaves to be lent to experts.
+func (k *kvRoom) unused(plan *devicemap.Plan) int64 {
+	host := plan.Device(devicemap.CPU)
+	if !hostmem.Lazy || host.LimitBytes == 0 {
+		return 0
+	}
+	return max(0, host.KVBytes-k.bytes((k.tokens+usualShare-1)/usualShare))
+}
+
 // takeFree gives memory of the host that the plan leaves free to the KV cache.
 func (k *kvRoom) takeFree(plan *devicemap.Plan) {
 	if k.asked {

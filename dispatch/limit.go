@@ -57,14 +57,24 @@ func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 	default:
 		m.weights.Budget(max(to.weights-slack, least.weights))
 	}
-	_, experts := m.weights.ExpertBytes()
-	m.weights.ExpertBudget(experts - (host.StagingBytes - to.staging))
+	pages, lent := 0, int64(0)
 	if m.cache != nil {
-		pages := int(to.kv / m.cache.Config().PageBytes())
+		pages = int(to.kv / m.cache.Config().PageBytes())
 		if m.limit.kv.bytes == 0 && to.kv == host.KVBytes {
 			pages = m.limit.kv.start
 		}
+		pages, lent = m.lend(pages)
+	}
+	_, experts := m.weights.ExpertBytes()
+	budget := experts - (host.StagingBytes - to.staging) + lent
+	if m.cache != nil {
+		if usable, _ := m.cache.PageMemory(); usable > pages { // the memory is free before experts take it
+			m.resizeKV(pages)
+		}
+		m.weights.ExpertBudget(budget)
 		m.resizeKV(pages)
+	} else {
+		m.weights.ExpertBudget(budget)
 	}
 	for _, f := range m.limit.requests {
 		f(to.requests)

@@ -105,6 +105,7 @@ func (m *Model) take(binding *loader.Binding) error {
 	}
 	m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, m.devices,
 		residency.Options{Arena: &m.options.Ledger.arena, Mover: &m.options.Ledger.mover, Policy: &m.options.Ledger.kept, Staging: m.options.StagingBytes,
+			Lent:      m.lendable(),
 			Bands:     bandSizes(m.options.bandsOf(m.program, m.skeleton.Root.LoadedBytes(m.options.Quantize, true)), m.plan.ByMatrix),
 			Converter: converter, Homes: homes, SidecarDir: m.options.CacheDir})
 	if err != nil {
@@ -121,6 +122,7 @@ func (m *Model) take(binding *loader.Binding) error {
 	}
 	m.pass.logits.vocab = m.program.Vocab()
 	m.limit.least = m.leastShares()
+	m.startLending()
 	return m.takeAdapters()
 }
 

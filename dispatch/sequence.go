@@ -66,6 +66,7 @@ func (s *Sequence) Reserve(n int) error { return s.reserve(n, n) }
 
 func (s *Sequence) reserve(n, promptLen int) error {
 	kv, pass := s.pages(promptLen), s.model.options.MaxBatchTokens
+	s.model.takeBackKV(kv, n, pass)
 	err := kv.Reserve(n, pass)
 	if errors.Is(err, kvcache.ErrFull) && s.model.growKV(kv.Missing(n, pass)) {
 		err = kv.Reserve(n, pass)

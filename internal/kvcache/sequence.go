@@ -90,6 +90,13 @@ func (s *Sequence) Missing(n, pass int) int {
 	return max(s.take(n, pass)-s.cache.unused, 0)
 }
 
+// Needs returns the number of pages that Reserve takes.
+func (s *Sequence) Needs(n, pass int) int {
+	s.cache.mu.Lock()
+	defer s.cache.mu.Unlock()
+	return s.take(n, pass)
+}
+
 // take returns the number of pages that Reserve takes.
 func (s *Sequence) take(n, pass int) int {
 	last, take := len(s.tokens)/s.cache.config.PageTokens, 0

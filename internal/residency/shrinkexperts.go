@@ -15,17 +15,29 @@ func (s *Store) ExpertBudget(bytes int64) {
 	s.copies.mu.Lock()
 	defer s.copies.mu.Unlock()
 	if s.copies.busy == 0 {
+		s.experts.moves.Wait() // of a pass that has failed
 		s.resizeExperts()
 	}
 }
 
-// ExpertBytes returns the least and the most memory of the slots for experts, in bytes.
-func (s *Store) ExpertBytes() (least, most int64) {
+// ExpertBytes returns the least memory of the slots for experts, and that of Options.Staging, in bytes.
+func (s *Store) ExpertBytes() (least, planned int64) {
 	if s.experts == nil {
 		return 0, 0
 	}
-	n := len(s.experts.slots)
+	n := s.experts.planned
 	return int64(min(n, leastSlots)) * s.expertSlot(), int64(n) * s.expertSlot()
+}
+
+// Lends reports whether ExpertBudget may exceed the experts' part of Options.Staging.
+func (s *Store) Lends() bool { return s.experts != nil && len(s.experts.slots) > s.experts.planned }
+
+// ExpertSlotBytes returns the memory of one slot for experts, 0 if none are on the disk tier.
+func (s *Store) ExpertSlotBytes() int64 {
+	if s.experts == nil {
+		return 0
+	}
+	return s.expertSlot()
 }
 
 func (s *Store) expertSlot() int64 { return int64(s.experts.each) }

@@ -31,6 +31,7 @@ type expertSlots struct {
 	arena    *hostmem.Arena
 	each     int // bytes of a slot
 	slots    []slot
+	planned  int   // slots of the plan; the others are for memory that is lent
 	where    []int // load → slot, or -1
 	cache    *policy.Cache
 	home     []int // load → the slot that it is in or was in last, or will be; -1 before
@@ -110,19 +111,20 @@ func (r *expertSlots) signal() {
 	}
 }
 
-// newExpertSlots returns n slots of some bytes each, for loads of at most that size. A cache with room for
-// n loads decides. It fails if there is no memory.
-func newExpertSlots(loads []*load, cache *policy.Cache, arena *hostmem.Arena, n, each int) (*expertSlots, error) {
+// newExpertSlots returns n slots of some bytes each, for loads of at most that size, and more without
+// memory. A cache with room for n loads decides. It fails if there is no memory.
+func newExpertSlots(loads []*load, cache *policy.Cache, arena *hostmem.Arena, n, more, each int) (*expertSlots, error) {
 	r := &expertSlots{
 		loads:    loads,
 		wake:     make(chan struct{}, 1),
 		arena:    arena,
 		each:     each,
-		slots:    make([]slot, n),
+		slots:    make([]slot, n+more),
+		planned:  n,
 		where:    make([]int, len(loads)),
 		cache:    cache,
 		home:     make([]int, len(loads)),
-		requests: make([]int, 0, n+1),
+		requests: make([]int, 0, n+more+1),
 	}
 	for i := range r.slots {
 		s := &r.slots[i]

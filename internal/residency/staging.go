@@ -8,7 +8,7 @@ import (
 )
 
 // startStreams allocates the windows of units and of bands, and the slots of experts.
-func (s *Store) startStreams(loads [][]*load, staging int64) error {
+func (s *Store) startStreams(loads [][]*load, staging, lent int64) error {
 	var n streamed
 	for i := range s.units {
 		n.unit = max(n.unit, s.units[i].bytes)
@@ -35,9 +35,9 @@ func (s *Store) startStreams(loads [][]*load, staging int64) error {
 		s.bands.stream = newStream(s.bands.loads, s.bands.window.Bytes(), s.mover, s)
 	}
 	if slots > 0 {
-		all := s.expertLoads()
+		all, more := s.expertLoads(), max(0, min(n.experts-slots, int(lent/n.expert)))
 		s.later, s.requested = make([]int32, 0, all), make([]int, 0, all)
-		if s.experts, err = newExpertSlots(make([]*load, all), s.expertCache(slots), s.arena, slots, int(n.expert)); err != nil {
+		if s.experts, err = newExpertSlots(make([]*load, all), s.expertCache(slots), s.arena, slots, more, int(n.expert)); err != nil {
 			return err
 		}
 		s.experts.mover, s.experts.reader = s.mover, s

@@ -42,6 +42,8 @@ type Options struct {
 	// bytes. It is raised to the minimum: the largest unit with up to 64 MiB to read ahead, two bands,
 	// and two experts.
 	Staging int64
+	// Lent is by how much ExpertBudget may exceed the experts' part of Staging.
+	Lent int64
 	// Bands are the matrices that stream in bands of rows of at most so many bytes each, which a unit
 	// reads one after the other; see [Store.NextBand]. Other matrices of a unit are in memory together.
 	Bands map[*meta.Param]int64
@@ -156,7 +158,7 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 		return nil, err
 	}
 	s.listSegments()
-	if err := s.startStreams(loads, o.Staging); err != nil {
+	if err := s.startStreams(loads, o.Staging, o.Lent); err != nil {
 		s.Close()
 		return nil, err
 	}

@@ -1,0 +1,88 @@
+package dispatch_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+)
+
+// TestUnusedKVPagesAreLentToExperts: the KV cache of a plan took its memory whether requests used it or
+// not. The memory that sequences do not use holds experts until they need it; the model keeps to its
+// limit in between, and no bit changes.
+func TestUnusedKVPagesAreLentToExperts(t *testing.T) {
+	dir := mixtureFolder(t, 77)
+	skeleton, checkpoint := open(t, dir)
+	o := dispatch.Options{Threads: 2, Context: 1024, MaxBatchTokens: 32, MaxSequences: 2}
+	whole := cpuModel(t, dir, o)
+	ids := make([]int32, 900)
+	for i := range ids {
+		ids[i] = int32(i*37%223 + 3)
+	}
+	const prompt = 880
+	want := forced(t, whole, ids, prompt, 32)
+	whole.Close()
+
+	need, err := dispatch.EstimateMemory(skeleton, o, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := need.Least - dispatch.RuntimeBytes + (need.All-need.Least)/4
+	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(limit)}}
+	plan, o, err := dispatch.Plan(skeleton, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan.LentBytes == 0 || plan.ExpertCacheBytes == 0 {
+		t.Fatalf("the plan lends %d bytes to a cache of %d\n%s", plan.LentBytes, plan.ExpertCacheBytes, plan.Explain())
+	}
+	o.Ledger = new(dispatch.Ledger)
+	m, err := dispatch.New(skeleton, checkpoint, plan.Map, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	planned := plan.Device(devicemap.CPU)
+	most := planned.StagingBytes + planned.KVBytes
+	most += most / 16 // slots are whole pages
+	within := func(when string) (staging, kv int64) {
+		t.Helper()
+		held := o.Ledger.Held()
+		if sum := held["staging"] + held["kv"]; sum > most {
+			t.Errorf("%s: the model holds %d bytes, the limit is %d: %v", when, sum, most, held)
+		}
+		return held["staging"], held["kv"]
+	}
+	lent, before := within("at the start")
+	if before >= planned.KVBytes/2 {
+		t.Errorf("the KV cache holds %d bytes at the start, the plan has %d", before, planned.KVBytes)
+	}
+	s := m.NewSequence()
+	var got [][]float32
+	for s.Len() < len(ids) {
+		n := 1
+		if s.Len() < prompt {
+			n = min(32, prompt-s.Len())
+		}
+		out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{
+			{Sequence: s, Tokens: ids[s.Len():][:n], PromptLen: prompt, Logits: dispatch.LogitsAll}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, split(out, 0)...)
+		within("while a sequence grows")
+	}
+	sameLogits(t, "while memory is lent", got, want)
+	staging, kv := within("with a long sequence")
+	if staging >= lent || kv <= before {
+		t.Errorf("staging went from %d to %d bytes, the KV cache from %d to %d; want memory taken back", lent, staging, before, kv)
+	}
+	s.Free()
+	m.UngrowKV()
+	sameLogits(t, "after it is lent again", forced(t, m, ids, prompt, 32), want)
+	m.UngrowKV()
+	if again, _ := within("at the end"); again <= staging {
+		t.Errorf("staging has %d bytes at the end, %d while a sequence used the KV cache", again, staging)
+	}
+}
