@@ -44,35 +44,16 @@ func TestUnusedKVPagesAreLentToExperts(t *testing.T) {
 	}
 	defer m.Close()
 	planned := plan.Device(devicemap.CPU)
-	most := planned.StagingBytes + planned.KVBytes
-	most += most / 16 // slots are whole pages
 	within := func(when string) (staging, kv int64) {
 		t.Helper()
-		held := o.Ledger.Held()
-		if sum := held["staging"] + held["kv"]; sum > most {
-			t.Errorf("%s: the model holds %d bytes, the limit is %d: %v", when, sum, most, held)
-		}
-		return held["staging"], held["kv"]
+		return holdsWithin(t, o.Ledger, planned, when)
 	}
 	lent, before := within("at the start")
 	if before >= planned.KVBytes/2 {
 		t.Errorf("the KV cache holds %d bytes at the start, the plan has %d", before, planned.KVBytes)
 	}
 	s := m.NewSequence()
-	var got [][]float32
-	for s.Len() < len(ids) {
-		n := 1
-		if s.Len() < prompt {
-			n = min(32, prompt-s.Len())
-		}
-		out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{
-			{Sequence: s, Tokens: ids[s.Len():][:n], PromptLen: prompt, Logits: dispatch.LogitsAll}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, split(out, 0)...)
-		within("while a sequence grows")
-	}
+	got := extend(t, m, s, ids, prompt, func() { within("while a sequence grows") })
 	sameLogits(t, "while memory is lent", got, want)
 	staging, kv := within("with a long sequence")
 	if staging >= lent || kv <= before {
@@ -85,4 +66,35 @@ func TestUnusedKVPagesAreLentToExperts(t *testing.T) {
 	if again, _ := within("at the end"); again <= staging {
 		t.Errorf("staging has %d bytes at the end, %d while a sequence used the KV cache", again, staging)
 	}
+}
+
+// holdsWithin returns what l holds, and fails if that is more than planned for staging and KV cache.
+func holdsWithin(t *testing.T, l *dispatch.Ledger, planned devicemap.DevicePlan, when string) (staging, kv int64) {
+	t.Helper()
+	most := planned.StagingBytes + planned.KVBytes
+	most += most / 16 // slots are whole pages
+	held := l.Held()
+	if sum := held["staging"] + held["kv"]; sum > most {
+		t.Errorf("%s: the model holds %d bytes, the limit is %d: %v", when, sum, most, held)
+	}
+	return held["staging"], held["kv"]
+}
+
+// extend computes ids in s, and calls check after each pass.
+func extend(t *testing.T, m *dispatch.Model, s *dispatch.Sequence, ids []int32, prompt int, check func()) (got [][]float32) {
+	t.Helper()
+	for s.Len() < len(ids) {
+		n := 1
+		if s.Len() < prompt {
+			n = min(32, prompt-s.Len())
+		}
+		out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{
+			{Sequence: s, Tokens: ids[s.Len():][:n], PromptLen: prompt, Logits: dispatch.LogitsAll}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, split(out, 0)...)
+		check()
+	}
+	return got
 }

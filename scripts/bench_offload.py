@@ -65,8 +65,8 @@ def limited(limit):
 
 
 class Bench:
-    def __init__(self, serve, work, rounds):
-        self.serve, self.work, self.rounds = serve, work, rounds
+    def __init__(self, serve, work, rounds, names):
+        self.serve, self.work, self.rounds, self.names = serve, work, rounds, names
 
     def bench(self, folder, limit, *more, inside=()):
         return call([*inside, self.serve, "bench", folder, "--json", "--max-memory", f"cpu={limit}", "--cache-dir", self.work,
@@ -78,9 +78,12 @@ class Bench:
         out = call([need(PEERS and f"{PEERS}/bin/diskbw", "bin/diskbw in PEERS_DIR"), largest, "1024", "quick"])
         return 1e9 * max(v for k, v in out.items() if k.startswith("odirect") and k.endswith("gbs"))
 
+    def model(self, name):
+        return model(self.names.get(name, name))
+
     def half(self, name):
         """A model with half of its size as limit."""
-        folder = model(name)
+        folder = self.model(name)
         return folder, size_of(folder) // 2
 
     def plan1t(self):
@@ -102,7 +105,7 @@ class Bench:
         yield "1T mixture: what every token reads is in RAM", "from 22 GiB", f"from {least} GiB", least is not None and least <= 22
 
     def moe32(self):
-        folder = model("moe")
+        folder = self.model("moe")
         for limit, goal in ((400, 152), (600, 99), (900, 57)):
             out = self.bench(folder, limit * MIB, "--prompt-tokens", "8", "--decode-tokens", "64", "--no-probe")
             mib = out["disk_bytes_per_token"] / MIB
@@ -135,11 +138,22 @@ class Bench:
             out = self.bench(folder, limit, "--prompt-tokens", str(n), "--decode-tokens", "4", "--no-probe", "--max-model-len", "4096")
             passes = out["prompt_disk_bytes"] / out["disk_bytes_per_token"]
             yield f"prompt of {n} tokens: passes of reads", f"<= {goal}", f"{passes:.2f}", passes <= goal
+        # A pass of a mixture reads at most the weights on the disk that its cache does not hold.
+        folder = self.model("moe")
+        out = self.bench(folder, 600 * MIB, "--prompt-tokens", "2000", "--decode-tokens", "4", "--no-probe")
+        plan = call([self.serve, "plan", folder, "--json", "--no-probe", "--max-memory", f"cpu={600 * MIB}"])
+        disk = next(d["weights_bytes"] for d in plan["devices"] if d["device"] == "disk")
+        passes = out["prompt_disk_bytes"] / disk
+        yield "prompt of 2000 tokens, 32 experts at 600 MiB: passes of reads", "<= 1.3", f"{passes:.2f}", passes <= 1.3
 
     def plan(self):
-        for name in ("mid", "big", "moe"):
+        for name, how in (("mid", ""), ("big", ""), ("moe", "usual curve"), ("moe", "recorded routing")):
             folder, limit = self.half(name)
-            out = self.bench(folder, limit, "--prompt-tokens", "8", "--decode-tokens", "16")
+            if how == "recorded routing":
+                self.bench(folder, limit, "--prompt-tokens", "8", "--decode-tokens", "200", "--no-probe", "--trace", f"{self.work}/routing")
+            tokens = "64" if how else "16"
+            out = self.bench(folder, limit, "--prompt-tokens", "8", "--decode-tokens", tokens)
+            name += how and f", {how}"
             for key, within in (("memory_bytes", 0.05), ("disk_bytes_per_token", 0.05), ("tokens_per_second", 0.15),
                                 ("first_token_seconds", 0.15)):
                 p, m = out["predicted"][key], out["measured"][key]
@@ -148,7 +162,7 @@ class Bench:
 
     def over(self, name, limit, best):
         """A model in a control group, beside llama.cpp."""
-        folder, inside = model(name), limited(limit)
+        folder, inside = self.model(name), limited(limit)
         drop(folder)
         out = self.bench(folder, limit, "--prompt-tokens", "0", "--decode-tokens", "8", "--no-probe", inside=inside)
         seconds, read = 1 / out["decode_tokens_per_second"], out["disk_bytes_per_token"]
@@ -175,8 +189,10 @@ class Bench:
         yield from self.over("huge", 24 * GIB, 4)
 
     def moe128(self):
-        folder = model("moe128")
-        out = self.bench(folder, size_of(folder) // 3, "--prompt-tokens", "8", "--decode-tokens", "64")
+        folder = self.model("moe128")
+        limit = size_of(folder) // 3
+        self.bench(folder, limit, "--prompt-tokens", "8", "--decode-tokens", "128", "--no-probe", "--trace", f"{self.work}/routing128")
+        out = self.bench(folder, limit, "--prompt-tokens", "8", "--decode-tokens", "64")
         p, m = out["predicted"], out["measured"]
         missed, memory = out["disk_bytes_per_token"], out["memory_read_bytes_per_second"]
         bound = max(missed / out["disk_probe_bytes_per_second"], out["weight_bytes_per_token"] / memory)
@@ -188,7 +204,8 @@ class Bench:
         raise Open("scripts/soak-pressure.sh measures it, for 10 minutes")
 
 
-ROWS = ("plan1t", "moe32", "stream", "batch8", "prompt2000", "plan", "big", "huge", "moe128", "pressure")
+# The order in which they run: those that need quiet first.
+ROWS = ("plan1t", "stream", "big", "batch8", "plan", "moe128", "moe32", "prompt2000", "huge", "pressure")
 
 
 def main():
@@ -197,15 +214,20 @@ def main():
     p.add_argument("work")
     p.add_argument("--only", default=",".join(ROWS))
     p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--minutes", type=float, default=15)
+    p.add_argument("--use", default="", help="other models for rows: NAME=FOLDER,… of PEERS_DIR/hf")
     p.add_argument("--json")
     a = p.parse_args()
-    bench, results = Bench(a.serve, a.work, a.rounds), []
+    names = dict(pair.split("=", 1) for pair in a.use.split(",") if pair)
+    bench, results, began = Bench(a.serve, a.work, a.rounds, names), [], time.monotonic()
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
     print("| row | goal | measured | |\n|---|---|---|---|", flush=True)
     for row in a.only.split(","):
         if row not in ROWS:
             p.error(f"row {row}: want some of {', '.join(ROWS)}")
         try:
+            if time.monotonic() - began > 60 * a.minutes:
+                raise Open(f"the {a.minutes:g} minutes are over")
             for name, goal, measured, met in getattr(bench, row)():
                 mark = {True: "met", False: "not met", None: ""}[met]
                 print(f"| {name} | {goal} | {measured} | {mark} |", flush=True)
@@ -213,7 +235,7 @@ def main():
         except Open as why:
             print(f"| {row} | | left open: {why} | |", flush=True)
             results.append({"row": row, "open": str(why)})
-    print(f"load {os.getloadavg()[0]:.1f} at the end")
+    print(f"load {os.getloadavg()[0]:.1f} at the end, after {(time.monotonic() - began) / 60:.1f} minutes")
     if a.json:
         with open(a.json, "w") as f:
             json.dump(results, f, indent=1)
