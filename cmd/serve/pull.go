@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/heftai/heft/internal/cmdline"
@@ -24,7 +25,7 @@ type pullCmd struct {
 	JSON        bool     `name:"json" help:"Print one JSON object."`
 }
 
-// Run pulls the model, shows progress on stderr, and prints the folder of the snapshot.
+// Run pulls the model, shows progress on stderr, and prints the folder of the snapshot. Of ORG/NAME:TYPE it is the GGUF file.
 func (c *pullCmd) Run(ctx context.Context, out cmdline.Output, diagnostics cmdline.Diagnostics) error {
 	path, err := c.path()
 	if err != nil {
@@ -33,6 +34,7 @@ func (c *pullCmd) Run(ctx context.Context, out cmdline.Output, diagnostics cmdli
 	if path == "" {
 		return cmdline.Misusef("which model? serve pull ORG/NAME")
 	}
+	path, tag := hub.CutTag(path)
 	repo, revision, err := hub.ParseRepo(path)
 	if err != nil {
 		return cmdline.Misuse(err)
@@ -52,7 +54,7 @@ func (c *pullCmd) Run(ctx context.Context, out cmdline.Output, diagnostics cmdli
 	defer stop()
 	view := newPullView(diagnostics)
 	snapshot, err := client.Pull(ctx, repo, hub.PullOptions{
-		Revision: revision, Include: c.Include, Exclude: c.Exclude, Progress: view.tell,
+		Revision: revision, Include: c.Include, Exclude: c.Exclude, GGUF: tag, Progress: view.tell,
 	})
 	view.end(snapshot)
 	switch {
@@ -65,6 +67,12 @@ func (c *pullCmd) Run(ctx context.Context, out cmdline.Output, diagnostics cmdli
 	case c.JSON:
 		return printJSON(out, snapshot)
 	}
-	_, err = fmt.Fprintln(out, snapshot.Dir)
+	place := snapshot.Dir
+	if tag != "" {
+		if files, err := hub.GGUFFiles(snapshot.Files, tag); err == nil {
+			place = filepath.Join(place, filepath.FromSlash(files[0]))
+		}
+	}
+	_, err = fmt.Fprintln(out, place)
 	return err
 }

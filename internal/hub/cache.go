@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/heftai/heft/internal/atomicfile"
@@ -158,10 +159,14 @@ func missing(dir string, names []string) error {
 		info, err := os.Stat(filepath.Join(dir, name))
 		return err == nil && info.Mode().IsRegular()
 	}
+	weights := findWeights(names)
+	isGGUF := func(name string) bool { _, ok := ggufStem(name); return ok }
+	if weights.index == "" && len(weights.shards) == 0 && slices.ContainsFunc(names, isGGUF) {
+		return nil // which has its config itself
+	}
 	if !there(configName) {
 		return failf(NotCached, "the snapshot in the cache has no %s", configName)
 	}
-	weights := findWeights(names)
 	if weights.index != "" {
 		text, err := os.ReadFile(filepath.Join(dir, weights.index))
 		if err != nil {

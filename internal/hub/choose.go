@@ -113,7 +113,7 @@ func noWeights(names []string) error {
 		return ""
 	}
 	if name := has(".gguf"); name != "" {
-		return failf(NoWeights, "no safetensors file, but %s: GGUF files are not read; take the repository they were made from", printable(name))
+		return failf(NoWeights, "no safetensors file, but %s: pull a GGUF file by its type, such as ORG/NAME:Q4_K_M", printable(name))
 	}
 	if name := has(".bin", ".pt", ".pth", ".ckpt"); name != "" {
 		return failf(NoWeights, "no safetensors file, but %s: pickle files are not read; look for a revision refs/pr/N that adds safetensors",

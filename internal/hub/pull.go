@@ -20,6 +20,7 @@ type PullOptions struct {
 	Revision string         // branch, tag or commit; empty: main
 	Include  []string       // patterns of files to pull; none: what serving needs
 	Exclude  []string       // patterns of files not to pull
+	GGUF     string         // type of the GGUF file to pull, such as Q4_K_M; empty: safetensors
 	Progress func(Progress) // called by one goroutine at a time; may be nil
 }
 
@@ -115,6 +116,13 @@ func (p *pull) run(ctx context.Context, o PullOptions) error {
 			return err
 		}
 		return p.bring(ctx, slices.DeleteFunc(chosen, func(name string) bool { return !isWeight(name) }))
+	}
+	if o.GGUF != "" {
+		chosen, err := GGUFFiles(names, o.GGUF)
+		if err != nil {
+			return err
+		}
+		return p.bring(ctx, chosen)
 	}
 	first, weights := forServing(names)
 	if weights.index == "" && len(weights.shards) == 0 {

@@ -237,7 +237,7 @@ func TestNoSymlinks(t *testing.T) {
 
 func TestReposWithoutWeights(t *testing.T) {
 	for file, want := range map[string]string{
-		"x.gguf":            "GGUF files are not read",
+		"x.gguf":            "by its type",
 		"pytorch_model.bin": "refs/pr/N",
 		"README.md":         "no safetensors file in it",
 	} {

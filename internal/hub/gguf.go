@@ -1,0 +1,65 @@
+package hub
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const ggufSuffix = ".gguf"
+
+// CutTag splits ORG/NAME:TAG, which names the GGUF file of one type in a repository: ORG/NAME:Q4_K_M. tag is
+// empty where there is none.
+func CutTag(name string) (repo, tag string) {
+	repo, tag, _ = strings.Cut(name, ":")
+	return repo, tag
+}
+
+// part is what the names of the parts of a split file end with.
+var part = regexp.MustCompile(`-\d{5}-of-\d{5}$`)
+
+// ggufStem returns the name of a GGUF model without the numbers of its parts. ok is false for other files and for
+// projectors of images.
+func ggufStem(name string) (stem string, ok bool) {
+	if !strings.HasSuffix(strings.ToLower(name), ggufSuffix) || strings.HasPrefix(name[strings.LastIndexByte(name, '/')+1:], "mmproj") {
+		return "", false
+	}
+	return part.ReplaceAllString(name[:len(name)-len(ggufSuffix)], ""), true
+}
+
+// GGUFFiles returns the files of the GGUF model among names whose type is tag, as in NAME-Q4_K_M.gguf: one file, or all parts
+// of a split one. If no model or several have the tag, the error lists them.
+func GGUFFiles(names []string, tag string) ([]string, error) {
+	files := map[string][]string{}
+	var models, matching []string
+	for _, name := range names {
+		stem, ok := ggufStem(name)
+		if !ok {
+			continue
+		}
+		if files[stem] == nil {
+			models = append(models, stem)
+			if tagged(stem, tag) {
+				matching = append(matching, stem)
+			}
+		}
+		files[stem] = append(files[stem], name)
+	}
+	switch {
+	case len(models) == 0:
+		return nil, failf(NoWeights, "no GGUF file in it")
+	case len(matching) == 0:
+		return nil, failf(NotFound, "no GGUF file of type %s: there are %s", printable(tag), printable(strings.Join(models, ", ")))
+	case len(matching) > 1:
+		return nil, failf(NotFound, "several GGUF files of type %s: take one with --include: %s", printable(tag), printable(strings.Join(matching, ", ")))
+	}
+	found := files[matching[0]]
+	slices.Sort(found)
+	return found, nil
+}
+
+// tagged reports whether a name ends with a tag, in whatever case.
+func tagged(stem, tag string) bool {
+	at := len(stem) - len(tag)
+	return tag != "" && at >= 0 && strings.EqualFold(stem[at:], tag) && (at == 0 || strings.ContainsRune("-._/", rune(stem[at-1])))
+}
