@@ -44,7 +44,7 @@ func openGGUF(from fileFolder, name string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, failf(filepath.Join(from.label(), name), "", "%s", err)
 	}
-	stem, _, _ := strings.Cut(name[:len(name)-len(ggufSuffix)], "-00001-of-")
+	stem, _, _ := strings.Cut(names[0][:len(name)-len(ggufSuffix)], "-00001-of-")
 	c := &Checkpoint{name: from.label(), dir: from.dir(), model: stem}
 	heads := make([]*gguf.File, len(names))
 	for i, part := range names {

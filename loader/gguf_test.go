@@ -1,0 +1,130 @@
+package loader
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/internal/gguf"
+	"github.com/heftai/heft/internal/gguf/gguftest"
+	"github.com/heftai/heft/meta"
+)
+
+// llamaKeys describe a tiny model.
+func llamaKeys(more ...gguftest.Key) []gguftest.Key {
+	u := func(name string, v uint32) gguftest.Key { return gguftest.Key{Name: "llama." + name, Value: v} }
+	return append([]gguftest.Key{
+		{Name: "general.architecture", Value: "llama"}, u("block_count", 1), u("context_length", 64), u("embedding_length", 32),
+		u("feed_forward_length", 32), u("attention.head_count", 2), {Name: "llama.attention.layer_norm_rms_epsilon", Value: float32(1e-5)},
+	}, more...)
+}
+
+func floatTensor(name string, shape ...int) gguftest.Tensor {
+	return gguftest.Tensor{Name: name, Type: gguf.F32, Shape: shape, Data: make([]byte, 4*meta.Elements(shape))}
+}
+
+// writeParts writes tensors as a split file and returns the paths of the parts.
+func writeParts(t *testing.T, dir string, parts ...[]gguftest.Tensor) []string {
+	t.Helper()
+	var paths []string
+	for i, tensors := range parts {
+		keys := []gguftest.Key{{Name: "split.no", Value: uint32(i)}, {Name: "split.count", Value: uint32(len(parts))}}
+		if i == 0 {
+			keys = llamaKeys(keys...)
+		}
+		paths = append(paths, filepath.Join(dir, fmt.Sprintf("m-%05d-of-%05d.gguf", i+1, len(parts))))
+		if err := os.WriteFile(paths[i], gguftest.Write(keys, tensors), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return paths
+}
+
+func TestGGUFPartsAreOneCheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	blocks := gguftest.Tensor{Name: "blk.0.attn_q.weight", Type: gguf.Q8_0, Shape: []int{32, 32}, Data: make([]byte, 32*34)}
+	paths := writeParts(t, dir, []gguftest.Tensor{floatTensor("token_embd.weight", 48, 32)}, []gguftest.Tensor{blocks}, []gguftest.Tensor{floatTensor("output_norm.weight", 32)})
+	for _, path := range append(paths, dir) {
+		c, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if names := slices.Sorted(c.Names()); !slices.Equal(names, []string{"model.embed_tokens.weight", "model.layers.0.self_attn.q_proj.weight", "model.norm.weight"}) {
+			t.Errorf("%s: tensors %v", path, names)
+		}
+		shape, dtype, _ := c.Tensor("model.layers.0.self_attn.q_proj.weight")
+		if f := c.Format("model.layers.0.self_attn.q_proj.weight"); f != meta.QuantQ8 || dtype != meta.Uint8 || !slices.Equal(shape, []int{32, 1, 34}) {
+			t.Errorf("%s: a tensor of blocks is %v %v in format %v", path, dtype, shape, f)
+		}
+		if c.Name() != "m" {
+			t.Errorf("%s: the model is called %q", path, c.Name())
+		}
+		config, err := meta.ReadConfigFS(c.FS())
+		if err != nil || config.ModelType != "llama" {
+			t.Errorf("%s: config %v, %v", path, config, err)
+		}
+		c.Close()
+	}
+	if err := os.Remove(paths[1]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(paths[0]); err == nil || !strings.Contains(err.Error(), filepath.Base(paths[1])) {
+		t.Errorf("without a part: %v", err)
+	}
+}
+
+// TestStackedExpertsAreTensors: each slice of a stack is a tensor of its own, at its place in the file.
+func TestStackedExpertsAreTensors(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	tensors := []gguftest.Tensor{floatTensor("token_embd.weight", 48, 32), floatTensor("blk.0.ffn_down_exps.weight", 3, 32, 16)}
+	keys := llamaKeys(gguftest.Key{Name: "llama.expert_count", Value: uint32(3)}, gguftest.Key{Name: "llama.expert_used_count", Value: uint32(2)})
+	if err := os.WriteFile(path, gguftest.Write(keys, tensors), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	first, _ := c.Lookup("model.layers.0.block_sparse_moe.experts.0.w2.weight")
+	last, ok := c.Lookup("model.layers.0.block_sparse_moe.experts.2.w2.weight")
+	if !ok || !slices.Equal(last.Shape, []int{32, 16}) || last.Size != 4*32*16 || last.Offset != first.Offset+2*last.Size {
+		t.Errorf("expert 2: %+v, expert 0: %+v", last, first)
+	}
+}
+
+func TestGGUFsThatAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	embedding := floatTensor("token_embd.weight", 48, 32)
+	for name, c := range map[string]struct {
+		keys    []gguftest.Key
+		tensors []gguftest.Tensor
+		want    string
+	}{
+		"no-architecture.gguf":         {nil, nil, "general.architecture"},
+		"other.gguf":                   {[]gguftest.Key{{Name: "general.architecture", Value: "mamba9"}}, nil, "mamba9"},
+		"no-keys.gguf":                 {[]gguftest.Key{{Name: "general.architecture", Value: "llama"}}, nil, "the key is missing"},
+		"no-embedding.gguf":            {llamaKeys(), nil, "token_embd.weight"},
+		"type.gguf":                    {llamaKeys(), []gguftest.Tensor{embedding, {Name: "output.weight", Type: gguf.TQ1_0, Shape: []int{1, 256}, Data: make([]byte, 54)}}, "TQ1_0"},
+		"part-00003-of-00002.gguf":     {llamaKeys(), []gguftest.Tensor{embedding}, "part 3 of 2"},
+		"whole-00001-of-00001.gguf":    {llamaKeys(gguftest.Key{Name: "split.no", Value: uint32(2)}), []gguftest.Tensor{embedding}, "split.no"},
+		"counted.gguf":                 {llamaKeys(gguftest.Key{Name: "split.tensors.count", Value: int32(5)}), []gguftest.Tensor{embedding}, "split.tensors.count"},
+		"layers-that-differ.gguf":      {append(llamaKeys()[:4], gguftest.Key{Name: "llama.feed_forward_length", Value: []int32{1, 2}}, gguftest.Key{Name: "llama.attention.head_count", Value: uint32(2)}), []gguftest.Tensor{embedding}, "layers that differ"},
+		"text-for-a-number.gguf":       {append(llamaKeys()[:4], gguftest.Key{Name: "llama.attention.head_count", Value: "two"}), []gguftest.Tensor{embedding}, "attention.head_count"},
+		"factors-of-another-type.gguf": {llamaKeys(), []gguftest.Tensor{embedding, {Name: "rope_freqs.weight", Type: gguf.F16, Shape: []int{8}, Data: make([]byte, 16)}}, "rope_freqs.weight"},
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, gguftest.Write(c.keys, c.tensors), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(path); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got %v, want an error with %q and the path", name, err, c.want)
+		}
+	}
+	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "counted.gguf") || !strings.Contains(err.Error(), "type.gguf") {
+		t.Errorf("a folder of several: %v", err)
+	}
+}
