@@ -203,6 +203,8 @@ def deepseek_keys(f, c):
     f.add_expert_weights_scale(c.routed_scaling_factor)
     f.add_expert_weights_norm(c.norm_topk_prob)
     f.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    if c.model_type == "deepseek_v2":
+        return
     f.add_expert_group_count(c.n_group)
     f.add_expert_group_used_count(c.topk_group)
     f.add_rope_scaling_type(gguf.RopeScalingType.YARN)
@@ -268,6 +270,9 @@ MODELS = {
                   v_head_dim=32, n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=1, n_group=2, topk_group=1, moe_intermediate_size=32, first_k_dense_replace=1,
                   routed_scaling_factor=1.5, norm_topk_prob=True, rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, mscale=1.0, mscale_all_dim=1.0,
                   beta_fast=32.0, beta_slow=1.0, original_max_position_embeddings=32)), deepseek_keys, stacked, SHORT),
+    "deepseek2-v2": (A.DEEPSEEK2, dict(BASE, model_type="deepseek_v2", num_key_value_heads=HEADS, q_lora_rank=32, kv_lora_rank=32, qk_rope_head_dim=16, qk_nope_head_dim=32,
+                     v_head_dim=32, n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=32, first_k_dense_replace=1, routed_scaling_factor=1.0,
+                     topk_method="greedy", norm_topk_prob=False), also(deepseek_keys, lambda f, c: f.add_expert_gating_func(gguf.ExpertGatingFuncType.SOFTMAX)), stacked, SHORT),
     "granite": (A.GRANITE, dict(BASE, model_type="granite", attention_multiplier=0.25, embedding_multiplier=6.0, residual_multiplier=0.5, logits_scaling=4.0),
                 also(llama_keys, lambda f, c: (f.add_attention_scale(0.25), f.add_embedding_scale(6.0), f.add_residual_scale(0.5), f.add_logit_scale(4.0))), permuted, SHORT),
     "olmo2": (A.OLMO2, dict(BASE, model_type="olmo2"), llama_keys, plain, SHORT),
@@ -278,6 +283,14 @@ MODELS = {
                       f.add_parallel_residual(False))), plain, SHORT),
     "starcoder2": (A.STARCODER2, dict({k: v for k, v in BASE.items() if k != "head_dim"}, model_type="starcoder2", sliding_window=None),
                    also(lambda f, c: setattr(c, "rms_norm_eps", 1e-5), llama_keys, lambda f, c: f.add_layer_norm_eps(c.norm_epsilon)), plain, SHORT),
+    "gemma": (A.GEMMA, dict(BASE, model_type="gemma", tie_word_embeddings=True), llama_keys, gemma, SHORT),
+    "qwen2moe": (A.QWEN2MOE, dict(BASE, model_type="qwen2_moe", num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64, shared_expert_intermediate_size=96,
+                 norm_topk_prob=False), also(llama_keys, lambda f, c: (experts_keys(f, c, 4, 2, 64), f.add_expert_shared_feed_forward_length(96))), stacked, SHORT),
+    "olmoe": (A.OLMOE, dict({k: v for k, v in BASE.items() if k != "head_dim"}, model_type="olmoe", num_experts=4, num_experts_per_tok=2, norm_topk_prob=False),
+              also(llama_keys, lambda f, c: (f.add_expert_count(4), f.add_expert_used_count(2))), stacked, SHORT),
+    "smollm3": (A.SMOLLM3, dict({k: v for k, v in BASE.items() if k != "head_dim"}, model_type="smollm3", num_hidden_layers=5, pad_token_id=0), llama_keys, permuted, SHORT),
+    "glm4": (A.GLM4, dict(BASE, model_type="glm4", partial_rotary_factor=0.5, attention_bias=True, pad_token_id=0),
+             also(llama_keys, lambda f, c: f.add_rope_dimension_count(8)), plain, SHORT),
     "gpt2": (A.GPT2, dict(model_type="gpt2", vocab_size=VOCAB, n_embd=HIDDEN, n_layer=LAYERS, n_head=HEADS, n_positions=CONTEXT, n_inner=INNER, bos_token_id=1, eos_token_id=2),
              also(common, lambda f, c: (f.add_feed_forward_length(INNER), f.add_layer_norm_eps(c.layer_norm_epsilon))), gpt2, SHORT),
     "gptneox": (A.GPTNEOX, dict({k: v for k, v in BASE.items() if k not in ("head_dim", "num_key_value_heads")}, model_type="gpt_neox", rotary_pct=0.25, use_parallel_residual=True),

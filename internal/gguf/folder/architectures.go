@@ -16,6 +16,11 @@ var architectures = []architecture{
 	{name: "qwen2", modelType: "qwen2", names: llamaNames},
 	{name: "qwen3", modelType: "qwen3", names: llamaNames},
 	{name: "qwen3moe", modelType: "qwen3_moe", names: llamaNames.with(expertNames), config: qwen3MoEConfig},
+	{name: "qwen2moe", modelType: "qwen2_moe", names: llamaNames.with(expertNames).with(sharedNames), config: qwen2MoEConfig},
+	{name: "olmoe", modelType: "olmoe", names: llamaNames.with(expertNames), config: olmoeConfig},
+	{name: "smollm3", modelType: "smollm3", names: llamaNames, conventions: pairs, config: llamaConfig},
+	{name: "glm4", modelType: "glm4", names: llamaNames.with(glm4Names), config: glm4Config},
+	{name: "gemma", modelType: "gemma", names: llamaNames, conventions: wholeNorms},
 	{name: "gemma2", modelType: "gemma2", names: llamaNames.with(sandwichNames), conventions: wholeNorms, config: gemma2Config},
 	{name: "gemma3", modelType: "gemma3_text", names: llamaNames.with(sandwichNames), conventions: wholeNorms, config: gemma3Config},
 	{name: "phi3", modelType: "phi3", names: llamaNames.with(phi3Names), config: phi3Config},
@@ -58,6 +63,9 @@ func gptOSSConfig(k *keys, c object) {
 func deepseekConfig(k *keys, c object) {
 	if k.int("expert_gating_func", 1) != 2 {
 		c["model_type"] = "deepseek_v2"
+		if k.int("expert_group_count", 1) > 1 {
+			c["topk_method"] = "group_limited_greedy"
+		}
 	}
 	if k.has("blk.0.attn_k_b.weight") && !k.has("blk.0.attn_kv_b.weight") {
 		k.fail("blk.0.attn_k_b.weight", "projections of keys and values that are split by heads are not supported: use a file with attn_kv_b")
@@ -147,6 +155,22 @@ func neoXConfig(k *keys, c object) {
 	c["use_parallel_residual"] = k.bool("use_parallel_residual", true)
 	c["attention_bias"] = k.has("blk.0.attn_qkv.bias")
 	c["hidden_act"] = "gelu"
+}
+
+func qwen2MoEConfig(k *keys, c object) {
+	qwen3MoEConfig(k, c)
+	c["norm_topk_prob"] = false
+	c["shared_expert_intermediate_size"] = k.size("expert_shared_feed_forward_length")
+}
+
+func olmoeConfig(k *keys, c object) {
+	c["num_experts"], c["num_experts_per_tok"] = k.size("expert_count"), k.size("expert_used_count")
+	c["norm_topk_prob"] = false
+}
+
+func glm4Config(k *keys, c object) {
+	k.partial(c, "partial_rotary_factor")
+	c["attention_bias"] = k.has("blk.0.attn_q.bias")
 }
 
 func qwen3MoEConfig(k *keys, c object) {

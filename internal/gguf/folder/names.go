@@ -101,6 +101,16 @@ var mixtralNames = map[string]string{
 	"ffn_down_exps": "block_sparse_moe.experts.{}.w2",
 }
 
+// sharedNames are those of a shared expert with a gate.
+var sharedNames = map[string]string{
+	"ffn_gate_inp_shexp": "mlp.shared_expert_gate", "ffn_gate_shexp": "mlp.shared_expert.gate_proj", "ffn_up_shexp": "mlp.shared_expert.up_proj",
+	"ffn_down_shexp": "mlp.shared_expert.down_proj",
+}
+
+var glm4Names = map[string]string{
+	"post_attention_norm": "post_self_attn_layernorm", "ffn_norm": "post_attention_layernorm", "post_ffw_norm": "post_mlp_layernorm", "ffn_up": "mlp.gate_up_proj",
+}
+
 var phi3Names = map[string]string{"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"}
 
 var gptOSSNames = map[string]string{
