@@ -33,28 +33,30 @@ func streamsDense(plan *devicemap.Plan) bool {
 // amortise chooses how weights stream with which a usual request reads least from the disk: the tokens
 // of a batch, unless o gives them, and whether blocks stream whole. More tokens take memory for
 // activations, so that fewer weights stay in memory. Blocks that stream by matrix leave more memory for
-// weights, but larger batches do not help them. base is the plan with the default; o are the options
+// weights, but larger batches do not help them: o must ask for batches of one tile. base is the plan with the default; o are the options
 // that it was made for.
 func (p *placement) amortise(base placed, o Options) placed {
 	if !streams(&base.plan) || base.plan.BelowLeast || base.plan.ByMatrix {
 		return base
 	}
 	best, least := base, base.reads()
-	if o.MaxBatchTokens <= 0 {
-		best, least = p.largerBatch(base, o)
-	}
-	o.DeviceMap.ByMatrix = true
-	if next, err := p.place(o); err == nil && !next.plan.BelowLeast && next.reads() < least {
-		best = next
+	if o.MaxBatchTokens <= 0 || o.MaxBatchTokens > o.limits().Tile { // a prompt would be read once for each tile
+		if o.MaxBatchTokens <= 0 {
+			best = p.largerBatch(base, o)
+		}
+	} else {
+		o.DeviceMap.ByMatrix = true
+		if next, err := p.place(o); err == nil && !next.plan.BelowLeast && next.reads() < least {
+			best = next
+		}
 	}
 	best.plan.Least = base.plan.Least // which is the least of all sizes
 	return best
 }
 
-// largerBatch returns the plan with the tokens of a batch with which a usual request reads least, and
-// what it reads.
-func (p *placement) largerBatch(base placed, o Options) (best placed, least int64) {
-	best, least = base, base.reads()
+// largerBatch returns the plan with the tokens of a batch with which a usual request reads least.
+func (p *placement) largerBatch(base placed, o Options) placed {
+	best, least := base, base.reads()
 	token := base.plan.DiskBytesPerToken
 	for _, tokens := range batchSizes {
 		if tokens <= base.options.MaxBatchTokens || tokens > base.options.Context {
@@ -72,7 +74,7 @@ func (p *placement) largerBatch(base placed, o Options) (best placed, least int6
 			best, least = next, n
 		}
 	}
-	return best, least
+	return best
 }
 
 // reads is the number of bytes that a usual request reads from the disk tier.
