@@ -109,6 +109,8 @@ const (
 	DontNeed
 	// Random turns read-ahead off: touching a page reads that page.
 	Random
+	// Sequential turns read-ahead on again, and makes it large.
+	Sequential
 	// Populate reads and maps now, and fails where the system cannot.
 	Populate
 )
@@ -119,6 +121,8 @@ func (a Advice) host() hostmem.Advice {
 		return hostmem.DontNeed
 	case Random:
 		return hostmem.Random
+	case Sequential:
+		return hostmem.Sequential
 	case Populate:
 		return hostmem.Populate
 	}

@@ -85,6 +85,8 @@ func advise(b []byte, a Advice) error {
 		return unix.Madvise(b, unix.MADV_DONTNEED)
 	case Random:
 		return unix.Madvise(b, unix.MADV_RANDOM)
+	case Sequential:
+		return unix.Madvise(b, unix.MADV_SEQUENTIAL)
 	default:
 		return populate(b)
 	}

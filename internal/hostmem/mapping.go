@@ -17,6 +17,8 @@ const (
 	DontNeed
 	// Random turns read-ahead off: touching a page reads that page.
 	Random
+	// Sequential turns read-ahead on again, and makes it large.
+	Sequential
 	// Populate reads the range and maps its pages before it returns. The system may be too old
 	// for it, and the file too short: its error says so.
 	Populate

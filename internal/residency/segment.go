@@ -38,6 +38,7 @@ type segment struct {
 	gathered bool // a table of which single rows are read, in the mapping
 	convert  bool // some of it is converted in memory
 	shared   bool // the mapping is used, too, by a segment that is gathered
+	warm     bool // gathered: the whole table was, or is being, read. Guarded by making
 
 	found  atomic.Bool
 	pieces []stored.Piece // what fills it

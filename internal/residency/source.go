@@ -10,8 +10,8 @@ import (
 	"github.com/heftai/heft/loader"
 )
 
-// smallSegment is the size below which a segment is always mapped first: the system reads neighbours
-// together.
+// smallSegment is the size below which a segment is always mapped first: memory of its own would waste
+// the rest of a page, and promotion moves it later.
 const smallSegment = 256 << 10
 
 // load makes what g needs before its first use, and returns its copy in memory: a converted one, or
@@ -35,7 +35,14 @@ func (s *Store) load(ctx context.Context, g *segment, p Priority) (*copied, erro
 		if err := s.makePieces(ctx, g.pieces); err != nil {
 			return nil, err
 		}
-		if g.gathered || g.cached() {
+		if g.gathered {
+			g.readRows()
+			return nil, nil
+		}
+		if g.cached() {
+			if g.size() < smallSegment {
+				g.advise(loader.WillNeed) // or a fault would read what the system reads ahead, megabytes perhaps
+			}
 			return nil, nil
 		}
 		fill = s.readInto
@@ -70,6 +77,24 @@ func (s *Store) promote(ctx context.Context, g *segment) error {
 	}
 	_, err := s.copyBy(ctx, g, Background, fill)
 	return err
+}
+
+// readRows prepares the mapping of a table for lookups: a lookup reads a few rows, and not what is around
+// them, until the table is read as a whole. The caller holds making.
+func (g *segment) readRows() {
+	if !g.warm {
+		g.advise(loader.Random)
+	}
+}
+
+// readWhole prepares the mapping of a table to be read as a whole.
+func (g *segment) readWhole() {
+	g.making.Lock()
+	defer g.making.Unlock()
+	if !g.warm {
+		g.warm = true
+		g.advise(loader.Sequential)
+	}
 }
 
 // inProcess reports whether g's checkpoint is in memory.
@@ -271,6 +296,9 @@ func (s *Store) convertInto(ctx context.Context, g *segment, _ Priority, c *copi
 
 // populate brings the pages of g's mapping into memory.
 func (s *Store) populate(ctx context.Context, g *segment) error {
+	if g.gathered {
+		g.readWhole()
+	}
 	for k := range g.pieces {
 		for _, r := range g.pieces[k].Ranges {
 			for off := int64(0); off < r.Size; off += warmStep {
