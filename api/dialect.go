@@ -2,9 +2,11 @@ package api
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/heftai/heft/api/messages"
 	"github.com/heftai/heft/api/openai"
 	"github.com/heftai/heft/api/responses"
 	"github.com/heftai/heft/api/wire"
@@ -15,6 +17,8 @@ type dialect struct {
 	// errors writes the errors of the dialect's paths, those of the middleware included.
 	errors wire.ErrorWriter
 	routes chi.Router
+	// owns reports whether a request that no route has is for the dialect; nil: none is.
+	owns func(*http.Request) bool
 }
 
 type route struct {
@@ -23,7 +27,7 @@ type route struct {
 }
 
 func newDialect(errors wire.ErrorWriter, routes ...route) dialect {
-	d := dialect{errors, chi.NewRouter()}
+	d := dialect{errors: errors, routes: chi.NewRouter()}
 	for _, e := range routes {
 		d.routes.Method(e.method, e.pattern, e.handle)
 	}
@@ -51,6 +55,19 @@ func openAI(s *openai.Server, r *responses.Server) dialect {
 	)
 }
 
+// anthropic is Anthropic's dialect. Its clients send their version of the API with each request, by which
+// errors of other paths get the shape that they read.
+func anthropic(s *messages.Server) dialect {
+	d := newDialect(messages.WriteError,
+		route{http.MethodPost, "/v1/messages", s.Create},
+		route{http.MethodPost, "/v1/messages/count_tokens", s.CountTokens},
+	)
+	d.owns = func(r *http.Request) bool {
+		return strings.HasPrefix(r.URL.Path, "/v1/messages/") || r.Header.Get("Anthropic-Version") != ""
+	}
+	return d
+}
+
 // dialects are the dialects of a server. The first one also writes the errors of paths that belong
 // to none.
 type dialects []dialect
@@ -68,8 +85,13 @@ func (ds dialects) mount(r chi.Router) {
 
 // errorsOf returns the ErrorWriter of the dialect that has the requested path.
 func (ds dialects) errorsOf(r *http.Request) wire.ErrorWriter {
-	for _, d := range ds[1:] {
+	for _, d := range ds {
 		if len(methodsOf(d.routes, r.URL.Path)) > 0 {
+			return d.errors
+		}
+	}
+	for _, d := range ds {
+		if d.owns != nil && d.owns(r) {
 			return d.errors
 		}
 	}

@@ -22,8 +22,9 @@ type Delta struct {
 	// Prompt is the prompt's tokens, where Request.PromptLogProbs asks for them: in the
 	// first delta of every choice. The first token has no log-probability.
 	Prompt []Token
-	// Finish is set in a choice's last delta.
-	Finish Reason
+	// Finish is set in a choice's last delta. StopString is the stop string that ended the choice, if one did.
+	Finish     Reason
+	StopString string
 }
 
 // Token is an id of an answer or a prompt.
@@ -234,6 +235,7 @@ func (c *choice) say(d *Delta, s string) bool {
 	}
 	out, stopped := c.stop.add(s)
 	d.Text += out
+	d.StopString = c.stop.found
 	return stopped
 }
 

@@ -8,6 +8,7 @@ type stopper struct {
 	stops   []string
 	include bool // the text ends behind the stop string
 	held    string
+	found   string // that has ended the text
 }
 
 // add returns the text that is certain now, and whether a stop string has ended it.
@@ -18,6 +19,7 @@ func (s *stopper) add(text string) (out string, stopped bool) {
 	text = s.held + text
 	s.held = ""
 	if at, stop := earliest(text, s.stops); at >= 0 {
+		s.found = stop
 		if s.include {
 			at += len(stop)
 		}

@@ -31,6 +31,9 @@ func NewEvents(w http.ResponseWriter) *Events {
 	return &Events{w: w, flush: http.NewResponseController(w).Flush, last: time.Now()}
 }
 
+// Header returns the header of the answer.
+func (e *Events) Header() http.Header { return e.w.Header() }
+
 // Started reports whether anything was sent.
 func (e *Events) Started() bool { return e.started }
 

@@ -26,7 +26,7 @@ func shown(table []row) []Row {
 // String names the endpoints for docs/http.md.
 func (e Endpoints) String() string {
 	var names []string
-	for i, name := range []string{"completions", "chat", "embeddings", "tokenize", "detokenize", "responses", "apply-template"} {
+	for i, name := range []string{"completions", "chat", "embeddings", "tokenize", "detokenize", "responses", "apply-template", "messages"} {
 		if e&(1<<i) != 0 {
 			names = append(names, name)
 		}

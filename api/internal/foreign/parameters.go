@@ -35,9 +35,10 @@ const (
 	Detokenize
 	Responses
 	Template // /apply-template
+	Messages
 
 	both  = Completions | Chat
-	texts = both | Responses // all that generate text
+	texts = both | Responses | Messages // all that generate text
 	all   = texts | Embeddings | Tokenize
 )
 
@@ -54,7 +55,7 @@ var (
 // unsupportedIn is what each endpoint refuses.
 var unsupportedIn = func() map[Endpoints][]wire.Unsupported {
 	lists := map[Endpoints][]wire.Unsupported{}
-	for _, on := range []Endpoints{Completions, Chat, Embeddings, Tokenize, Detokenize, Responses, Template} {
+	for _, on := range []Endpoints{Completions, Chat, Embeddings, Tokenize, Detokenize, Responses, Template, Messages} {
 		for _, r := range unsupported {
 			if r.on&on == 0 {
 				continue

@@ -16,6 +16,7 @@ import (
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/internal/foreign"
+	"github.com/heftai/heft/api/messages"
 	"github.com/heftai/heft/api/openai"
 	"github.com/heftai/heft/api/responses"
 	"github.com/heftai/heft/api/store"
@@ -64,6 +65,11 @@ func endpointCases(t *testing.T) []endpointCase {
 		"min_tokens temperature top_p top_k min_p presence_penalty frequency_penalty repetition_penalty seed stop logit_bias stop_token_ids allowed_token_ids ignore_eos include_stop_str_in_output skip_special_tokens bad_words") {
 		answers[name] = `[["no"]]`
 	}
+	asked := map[string]string{}
+	for _, name := range strings.Fields("model messages system max_tokens stop_sequences stream thinking tools tool_choice output_config output_format chat_template_kwargs " +
+		"min_tokens temperature top_p top_k min_p presence_penalty frequency_penalty repetition_penalty seed stop logit_bias stop_token_ids allowed_token_ids ignore_eos include_stop_str_in_output skip_special_tokens bad_words") {
+		asked[name] = `[["no"]]`
+	}
 	return []endpointCase{
 		{foreign.Completions, "/v1/completions", s.Completions, `"prompt": "a", "max_tokens": 2, "seed": 1`, with(common, "echo prompt")},
 		{foreign.Chat, "/v1/chat/completions", s.ChatCompletions, `"messages": [{"role": "user", "content": "a"}], "max_tokens": 2, "seed": 1`,
@@ -73,6 +79,7 @@ func endpointCases(t *testing.T) []endpointCase {
 		{foreign.Detokenize, "/detokenize", s.Detokenize, `"tokens": [1]`, with(nil, "model tokens")},
 		{foreign.Template, "/apply-template", s.ApplyTemplate, `"messages": [{"role": "user", "content": "a"}]`,
 			with(nil, "model messages tools tool_choice chat_template_kwargs reasoning_effort add_generation_prompt continue_final_message")},
+		{foreign.Messages, "/v1/messages", messages.New(models).Create, `"messages": [{"role": "user", "content": "a"}], "max_tokens": 2, "seed": 1`, asked},
 		{foreign.Responses, "/v1/responses", responses.New(models, store.NewMemory(1<<20, nil)).Create, `"input": "a", "max_output_tokens": 2, "seed": 1`, answers},
 	}
 }
@@ -104,6 +111,10 @@ func (c *endpointCase) ask(t *testing.T, more string) (status int, param, answer
 		Error struct{ Param, Message string }
 	}
 	_ = json.Unmarshal(w.Body.Bytes(), &failed)
+	if c.on == foreign.Messages && w.Code != http.StatusOK { // the message names the field
+		_, rest, _ := strings.Cut(failed.Error.Message, "'")
+		failed.Error.Param, _, _ = strings.Cut(rest, "'")
+	}
 	return w.Code, failed.Error.Param, varies.ReplaceAllString(w.Body.String(), "")
 }
 

@@ -11,7 +11,7 @@ var foreignPrompts = []row{
 	{Completions, "reasoning_effort", "OpenAI", useChat, never, ""},
 	{Completions, "reasoning_format reasoning_in_content separate_reasoning stream_reasoning parse_tool_calls", "llama.cpp, SGLang", useChat, append([]string{`"none"`, `""`}, off0...), ""},
 	{Completions, "add_bos_token", "text-generation-webui, tabbyAPI", "use add_special_tokens.", onFlag, ""},
-	{Chat | Responses, "add_bos_token", "text-generation-webui, tabbyAPI", "the chat template writes the first token.", onFlag, ""},
+	{Chat | Responses | Messages, "add_bos_token", "text-generation-webui, tabbyAPI", "the chat template writes the first token.", onFlag, ""},
 	{texts, "add_special parse_special", "llama.cpp", "use add_special_tokens; special tokens in a text are read as such.", onFlag, ""},
 	{texts, "tokenize_special do_preprocess", "LMDeploy", "use /v1/completions for prompts without a template.", onFlag, ""},
 	{Completions, "input inputs text query", "OpenAI, TGI, SGLang", "use prompt.", nil, ""},
@@ -27,14 +27,14 @@ var foreignPrompts = []row{
 var foreignConversations = []row{
 	{Chat, "prompt input inputs text query", "OpenAI, OpenRouter, TGI", "use messages.", nil, ""},
 	{Chat, "message chat_history preamble", "Cohere", "use messages.", nil, ""},
-	{Chat | Responses, "functions function_call", "OpenAI", "use tools.", nil, ""},
+	{Chat | Responses | Messages, "functions function_call", "OpenAI", "use tools.", nil, ""},
 	{Chat, "suffix input_prefix input_suffix input_extra", "OpenAI, llama.cpp", "the answer is a message of its own; use continue_final_message.", nil, ""},
-	{Chat | Tokenize | Responses | Template, "chat_template chat_template_str", "vLLM, text-generation-webui", "a request cannot bring a template.", nil, ""},
-	{Chat | Responses, "template instruction_template instruction_template_str raw", "Ollama, text-generation-webui", "a request cannot bring a template.", nil, ""},
-	{Chat | Responses, "template_vars", "tabbyAPI", "use chat_template_kwargs.", []string{"{}"}, ""},
+	{Chat | Tokenize | Responses | Template | Messages, "chat_template chat_template_str", "vLLM, text-generation-webui", "a request cannot bring a template.", nil, ""},
+	{Chat | Responses | Messages, "template instruction_template instruction_template_str raw", "Ollama, text-generation-webui", "a request cannot bring a template.", nil, ""},
+	{Chat | Responses | Messages, "template_vars", "tabbyAPI", "use chat_template_kwargs.", []string{"{}"}, ""},
 	{Chat, "system instructions guideline safe_prompt tool_prompt task", "Anthropic, OpenAI, TGI, Mistral, SGLang", "use a message with the role system.", nil, ""},
 	{Chat | Responses, "character bot_name context greeting user_name user_bio chat_instruct_command", "text-generation-webui", "use a message with the role system.", nil, ""},
-	{Chat | Responses, "mode", "text-generation-webui", "a request cannot bring a template.", []string{`"instruct"`, `""`}, ""},
+	{Chat | Responses | Messages, "mode", "text-generation-webui", "a request cannot bring a template.", []string{`"instruct"`, `""`}, ""},
 	{Chat, "continue_", "text-generation-webui", "use continue_final_message.", nil, ""},
 }
 
@@ -81,6 +81,29 @@ var foreignResponses = []row{
 	{Responses, "add_generation_prompt", "vLLM", "the answer is a message of its own.", onFlag, ""},
 	{Responses, "add_special_tokens", "vLLM", "the chat template writes special tokens.", []string{"false"}, ""},
 	{Responses, "conversation session_params", "OpenAI, SGLang", "the server keeps no conversations; use previous_response_id.", nil, ""},
+}
+
+// foreignMessages are those of messages that other endpoints read or have another advice for.
+var foreignMessages = []row{
+	{Messages, "response_format json_schema format structured_outputs guided_json guided_regex guided_choice guided_grammar guided_whitespace_pattern structural_tag",
+		"OpenAI, vLLM, llama.cpp", useOutputFormat, []string{"false", `""`, "[]", "{}", `{"type":"text"}`}, ""},
+	{Messages, "grammar regex ebnf grammar_string regex_pattern", "llama.cpp, SGLang, tabbyAPI", useOutputFormat, nil, ""},
+	{Messages, "max_completion_tokens max_output_tokens max_tokens_to_sample n_predict num_predict max_new_tokens max_length max_gen_len", "OpenAI, Anthropic, llama.cpp, Ollama, TGI", useMaxTokens, never, ""},
+	{Messages, "n best_of n_cmpl num_return_sequences", "OpenAI, vLLM, llama.cpp", "an answer is one message.", off1, ""},
+	{Messages, "truncate_prompt_tokens prompt_truncate_len truncation_length max_context_length num_ctx context_length", "vLLM, Fireworks, text-generation-webui, Ollama, LM Studio", noTruncation, never, ""},
+	{Messages, "truncation_side truncation_direction truncate truncate_sequence truncation transforms", "vLLM, TEI, TGI, OpenAI, OpenRouter", noTruncation, []string{"false", `"NONE"`, `""`, `"disabled"`, "[]"}, ""},
+	{Messages, "stop_sequence stop_strings stop_words stopping_strings custom_stop_strings stop_regex stop_str", "KoboldCpp, transformers, SGLang", "use stop_sequences.", nil, ""},
+	{Messages, "logprobs top_logprobs n_probs top_n_tokens return_logprob top_logprobs_num post_sampling_probs", "OpenAI, llama.cpp, TGI, SGLang", noLogProbs, off0, ""},
+	{Messages, "logprob_token_ids logprob_start_len decoder_input_details details return_tokens_as_token_ids", "vLLM, SGLang, TGI", noLogProbs, nil, ""},
+	{Messages, "return_token_ids return_tokens return_prompt_token_ids return_full_text", "vLLM, llama.cpp, SGLang, TGI", "messages have the fields that Anthropic's have.", nil, ""},
+	{Messages, "reasoning reasoning_effort enable_thinking think", "OpenAI, OpenRouter, DashScope, SGLang, Ollama", "use thinking, output_config.effort, or chat_template_kwargs as the chat template has them.", never, ""},
+	{Messages, "prompt input instructions query message chat_history preamble", "OpenAI, Cohere", "use messages and system.", nil, ""},
+	{Messages, "documents", "vLLM", "put them into the messages.", nil, ""},
+	{Messages, "echo suffix continue_final_message continue_", "vLLM, OpenAI, text-generation-webui", "end the messages with one of the assistant, which the answer then continues.", nil, ""},
+	{Messages, "parallel_tool_calls", "OpenAI", "use tool_choice.disable_parallel_tool_use.", onFlag, ""},
+	{Messages, "previous_response_id conversation", "OpenAI", "the server keeps no conversations; send all messages.", nil, ""},
+	{Messages, "container", "Anthropic", "the server runs no code; use tools.", nil, ""},
+	{Messages, "stream_options", "OpenAI", "a stream always has its usage.", []string{"{}", `{"include_usage":true}`}, ""},
 }
 
 // foreignEmbeddings are those of embeddings alone.

@@ -4,7 +4,7 @@ import "slices"
 
 // unsupported are fields of other servers that change the answer.
 var unsupported = slices.Concat(foreignConstraints, foreignSamplers, foreignPenalties, foreignLimits, foreignAnswers, foreignThinking,
-	foreignPrompts, foreignConversations, foreignServices, foreignResponses, foreignEmbeddings, foreignTokens)
+	foreignPrompts, foreignConversations, foreignServices, foreignResponses, foreignMessages, foreignEmbeddings, foreignTokens)
 
 // Reasons that several rows share.
 const (
@@ -23,10 +23,12 @@ const (
 	textOnly     = "the model reads and writes text only."
 	useChat      = "use /v1/chat/completions."
 
-	useTextFormat = "use text.format."
-	useTruncation = "use truncation."
-	useInclude    = "use top_logprobs, and include message.output_text.logprobs."
-	useReasoning  = "use reasoning.effort, or chat_template_kwargs as the chat template has them."
+	useTextFormat   = "use text.format."
+	useTruncation   = "use truncation."
+	useInclude      = "use top_logprobs, and include message.output_text.logprobs."
+	useOutputFormat = "use output_config.format."
+	noLogProbs      = "messages have no log-probabilities."
+	useReasoning    = "use reasoning.effort, or chat_template_kwargs as the chat template has them."
 )
 
 // foreignConstraints constrain what the answer may be.
@@ -113,7 +115,7 @@ var foreignLimits = []row{
 	{both, "context_length_exceeded_behavior", "Together, Fireworks", noTruncation, []string{`"error"`, `"none"`}, ""},
 	{both, "transforms", "OpenRouter", noTruncation, nil, ""},
 	{texts, "n_keep num_keep n_discard shift", "llama.cpp, Ollama", "a full context ends the answer; no token of it is discarded.", []string{"-1", "0", "false"}, ""},
-	{texts, "stop_sequences stop_sequence stop_strings stop_words stopping_strings custom_stop_strings stop_regex stop_str", "Anthropic, KoboldCpp, transformers, SGLang", useStop, nil, ""},
+	{both | Responses, "stop_sequences stop_sequence stop_strings stop_words stopping_strings custom_stop_strings stop_regex stop_str", "Anthropic, KoboldCpp, transformers, SGLang", useStop, nil, ""},
 	{texts, "no_stop_trim", "SGLang", "text ends before a stop string; use include_stop_str_in_output.", nil, ""},
 	{texts, "rope_frequency_base rope_frequency_scale", "Ollama", "the model's own files say how positions are encoded.", never, ""},
 }

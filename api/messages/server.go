@@ -1,0 +1,55 @@
+package messages
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/wire"
+)
+
+// A Server answers for a list of models. Its methods are safe for concurrent use.
+type Server struct {
+	models    generate.Models
+	keepAlive time.Duration
+}
+
+// New serves models, of which there is at least one.
+func New(models []*generate.Model) *Server {
+	return &Server{models: models, keepAlive: wire.KeepAlive}
+}
+
+// Create is POST /v1/messages.
+func (s *Server) Create(w http.ResponseWriter, r *http.Request) {
+	nameRequest(w)
+	var q *request
+	err := s.models.Read(r.Context(), r.Body, func(ctx context.Context, f *wire.Fields, m *generate.Model) (err error) {
+		q, err = decode(ctx, f, m, true)
+		return err
+	})
+	if err == nil {
+		err = s.answer(r.Context(), w, q)
+	}
+	respond(w, err)
+}
+
+// CountTokens is POST /v1/messages/count_tokens: it counts the tokens of a request's prompt.
+func (s *Server) CountTokens(w http.ResponseWriter, r *http.Request) {
+	nameRequest(w)
+	var count struct {
+		Tokens int `json:"input_tokens"`
+	}
+	err := s.models.Read(r.Context(), r.Body, func(ctx context.Context, f *wire.Fields, m *generate.Model) error {
+		q, err := decode(ctx, f, m, false)
+		if err == nil {
+			count.Tokens = len(q.Prompt)
+		}
+		return err
+	})
+	if err != nil {
+		respond(w, err)
+		return
+	}
+	wire.WriteJSON(w, http.StatusOK, count)
+}
