@@ -25,7 +25,7 @@ func TestMessagesNameWhatIsWrong(t *testing.T) {
 	for _, c := range [][3]string{ // fields beside max_tokens, the field at fault, a part of the message
 		{``, "messages", "at least one"}, {`"messages": []`, "messages", "at least one"}, {`"messages": 3`, "messages", "list of messages"}, {`"messages": [3]`, "messages[0]", "object"},
 		{`"messages": [{"content": "a"}]`, "messages[0].role", "Missing"}, {`"messages": [{"role": "user"}]`, "messages[0].content", "Missing"},
-		{`"messages": [{"role": "tool", "content": "a"}]`, "messages[0].role", "tool"}, {`"messages": [{"role": "system", "content": "a"}]`, "messages[0].role", "system"},
+		{`"messages": [{"role": "tool", "content": "a"}]`, "messages[0].role", "tool"},
 		{user(`3`), "messages[0].content", "string or a list"}, {user(`[{"text": "a"}]`), "messages[0].content[0].type", "Missing"}, {user(`[{"type": "text"}]`), "messages[0].content[0].text", "Missing"},
 		{block(`{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}`), "messages[0].content[1].type", `"image" is not supported`},
 		{block(`{"type": "document", "source": {"type": "text", "data": "a"}}`), "messages[0].content[1].type", `"document" is not supported`},
@@ -70,6 +70,8 @@ func TestMessagesPrompts(t *testing.T) {
 	for name, c := range map[string][2]obj{
 		"system": {{"system": []obj{{"type": "text", "text": "Be"}, {"type": "text", "text": "brief."}}, "messages": user},
 			{"messages": []obj{{"role": "system", "content": "Be\nbrief."}, user[0]}}},
+		"a later system message": {{"system": "One.", "messages": append(user, obj{"role": "system", "content": "Two."})},
+			{"messages": []obj{{"role": "system", "content": "One."}, user[0], {"role": "system", "content": "Two."}}}},
 		"thinking off":          {{"thinking": obj{"type": "disabled"}, "messages": user}, {"messages": user, "chat_template_kwargs": obj{"enable_thinking": false}}},
 		"thinking on":           {{"max_tokens": 9, "thinking": obj{"type": "enabled", "budget_tokens": 5}, "messages": user}, {"messages": user, "chat_template_kwargs": obj{"enable_thinking": true}}},
 		"effort":                {{"output_config": obj{"effort": "max"}, "messages": user}, {"messages": user, "reasoning_effort": "high"}},
@@ -144,11 +146,11 @@ func TestMessagesWithASchema(t *testing.T) {
 func TestMessagesSentAtOnceAreCounted(t *testing.T) {
 	m := generatetest.Spoken(t, &enginetest.Model{MaxLen: 1 << 17, Pages: 1 << 17}, engine.Options{})
 	s := messages.New([]*generate.Model{m})
-	h := wire.NewMemory(600<<10, nil).Limit(func(*http.Request) wire.ErrorWriter { return messages.WriteError })(http.HandlerFunc(s.Create))
+	h := wire.NewMemory(256<<10, nil).Limit(func(*http.Request) wire.ErrorWriter { return messages.WriteError })(http.HandlerFunc(s.Create))
 	for _, c := range []struct {
 		tokens, want int
 		stream       bool
-	}{{20, 200, false}, {60000, 529, false}, {60000, 200, true}} {
+	}{{20, 200, false}, {12000, 529, false}, {12000, 200, true}} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("POST", messagesPath, strings.NewReader(
 			fmt.Sprintf(`{"messages": [{"role": "user", "content": "a"}], "ignore_eos": true, "max_tokens": %d, "stream": %t}`, c.tokens, c.stream))))
@@ -156,5 +158,31 @@ func TestMessagesSentAtOnceAreCounted(t *testing.T) {
 		if w.Code != c.want || c.want == 529 && (!strings.Contains(text, "overloaded_error") || w.Header().Get("Retry-After") == "") || c.stream && !strings.HasSuffix(text, "{\"type\":\"message_stop\"}\n\n") {
 			t.Errorf("%+v: %d %.300s", c, w.Code, text)
 		}
+	}
+}
+
+// TestARequestOfClaudeCode: a request as Claude Code 2.1.330 sends it, with texts of our own: several system
+// blocks with cache_control, a system message after the user's, adaptive thinking without its text, effort,
+// context management, betas, and then the result of its call.
+func TestARequestOfClaudeCode(t *testing.T) {
+	s := serve(t, hermes(t))
+	cached := obj{"type": "ephemeral"}
+	ask := obj{"role": "user", "content": []obj{{"type": "text", "text": "<system-reminder>\nNothing.\n</system-reminder>"}, {"type": "text", "text": "What is the weather?"}}}
+	place := obj{"role": "system", "content": []obj{{"type": "text", "text": "# Environment\nA test.", "cache_control": cached}}}
+	body := obj{"model": "fake", "messages": []obj{ask, place},
+		"system":   []obj{{"type": "text", "text": "x-header: 1"}, {"type": "text", "text": "You are an agent.", "cache_control": cached}},
+		"tools":    schemaTool,
+		"metadata": obj{"user_id": "{}"}, "max_tokens": 32000, "thinking": obj{"type": "adaptive", "display": "omitted"},
+		"context_management": obj{"edits": []obj{{"type": "clear_thinking_20251015", "keep": "all"}}}, "output_config": obj{"effort": "high"}}
+	r := assembled(t, s.messageEvents(body))
+	if r["stop_reason"] != "tool_use" || at(r, "content", 0, "thinking") != "" || at(r, "content", 2, "input", "city") != "Oslo" {
+		t.Fatalf("%v", r)
+	}
+	result := func(i int) obj {
+		return obj{"type": "tool_result", "tool_use_id": at(r, "content", i, "id"), "content": "rain", "is_error": false, "cache_control": cached}
+	}
+	body["messages"] = []any{ask, place, obj{"role": "assistant", "content": r["content"]}, obj{"role": "user", "content": []obj{result(2), result(3)}}}
+	if r := assembled(t, s.messageEvents(body)); r["stop_reason"] != "tool_use" {
+		t.Errorf("%v", r)
 	}
 }

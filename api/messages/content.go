@@ -79,9 +79,10 @@ func (t *transcript) message(in *wire.Fields) {
 		m := t.last("assistant")
 		t.blocks(in, "content", func(words string) { m.Content = joined(m.Content, words) }, func(b *wire.Fields, kind string) { t.ofModel(m, b, kind) })
 	case "system":
-		in.Fail("role", "Invalid value for {}: the system prompt is the field 'system', not a message.")
+		m := t.last("developer") // which goes where the template has a place for it
+		t.blocks(in, "content", func(words string) { m.Content = joined(m.Content, words) }, func(b *wire.Fields, kind string) { t.unsupported(b, kind, `"text"`) })
 	default:
-		in.Fail("role", "Invalid value for {}: %q; expected \"user\" or \"assistant\".", short(role))
+		in.Fail("role", "Invalid value for {}: %q; expected \"user\", \"assistant\" or \"system\".", short(role))
 	}
 }
 

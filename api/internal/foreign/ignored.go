@@ -19,7 +19,7 @@ var ignored = []row{
 	{on: both, names: "prompt_cache_key", known: "OpenAI", why: caches},
 	{on: texts, names: "prompt_cache_retention prompt_cache_options", known: "OpenAI", why: caches},
 	{on: Responses, names: "background_options access_programs", known: "OpenAI", why: schedules},
-	{on: Messages, names: "metadata", known: "Anthropic", why: labels},
+	{on: Messages, names: "metadata user_profile_id workspace_id diagnostics", known: "Anthropic", why: labels},
 	{on: Messages, names: "speed inference_geo betas anthropic_beta anthropic_version", known: "Anthropic", why: schedules},
 	{on: Messages, names: "context_management", known: "Anthropic", why: "It drops old parts of conversations that are long; here a conversation that exceeds the context is a 400."},
 	{on: all, names: "request_id rid extra_key custom_labels", known: "vLLM, SGLang", why: labels},
