@@ -30,23 +30,22 @@ func streamsDense(plan *devicemap.Plan) bool {
 	return plan.DiskBytesPerToken-experts >= leastStreamed
 }
 
-// amortise chooses how weights stream with which a usual request reads least from the disk: the tokens
-// of a batch, unless o gives them, and whether blocks stream whole. More tokens take memory for
-// activations, so that fewer weights stay in memory. Blocks that stream by matrix leave more memory for
-// weights, but larger batches do not help them: o must ask for batches of one tile. base is the plan with the default; o are the options
-// that it was made for.
+// amortise chooses how weights stream with which a usual request reads least from the disk. Without a
+// wish of o it chooses the tokens of a batch: more of them take memory for activations, so that fewer
+// weights stay in memory. Where o asks for batches of one tile at most, it chooses whether blocks stream
+// by matrix, which leaves more memory for weights and reads them once for each tile. base is the plan for
+// o with the default.
 func (p *placement) amortise(base placed, o Options) placed {
 	if !streams(&base.plan) || base.plan.BelowLeast || base.plan.ByMatrix {
 		return base
 	}
-	best, least := base, base.reads()
-	if o.MaxBatchTokens <= 0 || o.MaxBatchTokens > o.limits().Tile { // a prompt would be read once for each tile
-		if o.MaxBatchTokens <= 0 {
-			best = p.largerBatch(base, o)
-		}
-	} else {
+	best := base
+	switch {
+	case o.MaxBatchTokens <= 0:
+		best = p.largerBatch(base, o)
+	case o.MaxBatchTokens <= o.limits().Tile:
 		o.DeviceMap.ByMatrix = true
-		if next, err := p.place(o); err == nil && !next.plan.BelowLeast && next.reads() < least {
+		if next, err := p.place(o); err == nil && !next.plan.BelowLeast && next.reads() < base.reads() {
 			best = next
 		}
 	}

@@ -36,6 +36,26 @@ func TestAStreamedPromptIsOnePass(t *testing.T) {
 	}
 }
 
+// TestBlocksThatFitStreamWhole: blocks streamed by matrix although the window had room for them, as that
+// leaves more memory for weights. A prompt of 2,000 tokens then read the weights 4 times.
+func TestBlocksThatFitStreamWhole(t *testing.T) {
+	skeleton := modelShape(t, "dense-1b")
+	byMatrix := 0
+	for limit := int64(600 << 20); limit < 2000<<20; limit += 50 << 20 {
+		if p, o := planShape(t, skeleton, served(limit)); p.ByMatrix {
+			t.Errorf("%d MiB: by matrix, in batches of %d tokens", limit>>20, o.MaxBatchTokens)
+		}
+		o := served(limit)
+		o.MaxBatchTokens = 256
+		if p, _ := planShape(t, skeleton, o); p.ByMatrix {
+			byMatrix++
+		}
+	}
+	if byMatrix == 0 {
+		t.Error("batches of one tile never stream by matrix")
+	}
+}
+
 // Memory for long passes must not cost more reads than the passes save: a model of which little
 // fits keeps its weights in memory instead.
 func TestLongPassesDoNotDisplaceWeights(t *testing.T) {
