@@ -3,7 +3,6 @@ package dispatch
 import (
 	"time"
 
-	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kvcache"
@@ -54,11 +53,8 @@ func (m *Model) takeKV(memory backend.Memory, config kvcache.Config) error {
 func (m *Model) growKV(pages int) bool {
 	m.limit.Lock()
 	defer m.limit.Unlock()
-	g, page := &m.limit.kv, m.cache.Config().PageBytes()
-	limit := m.limit.now.Load()
-	if limit == 0 {
-		limit = m.plan.Device(devicemap.CPU).LimitBytes
-	}
+	g, page := &m.limit.kv, m.cache.PageBytes()
+	limit := m.limitNow()
 	_, used := m.cache.PageMemory()
 	want := used + pages
 	if limit == 0 || pages == 0 || want > m.cache.Config().Pages {
@@ -104,11 +100,7 @@ func (m *Model) ungrowKV() {
 	if _, used := m.cache.PageMemory(); used <= g.start {
 		g.bytes = 0 // else restKV comes by again
 	}
-	limit := m.limit.now.Load()
-	if limit == 0 {
-		limit = m.plan.Device(devicemap.CPU).LimitBytes
-	}
-	m.shrinkTo(limit, 0)
+	m.shrinkTo(m.limitNow(), 0)
 }
 
 // endKV stops the timer.

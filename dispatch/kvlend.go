@@ -32,7 +32,7 @@ func (m *Model) lend(pages int) (keep int, lent int64) {
 	if !m.lends() || g.keep >= pages || g.bytes > 0 {
 		return pages, 0
 	}
-	return g.keep, int64(pages-g.keep) * m.cache.Config().PageBytes()
+	return g.keep, int64(pages-g.keep) * m.cache.PageBytes()
 }
 
 // startLending lends what no sequence uses of the KV cache.
@@ -47,7 +47,7 @@ func (m *Model) startLending() {
 // lendAgain lends what no sequence uses now. It needs the lock.
 func (m *Model) lendAgain() {
 	g, st := &m.limit.kv, m.cache.Stats()
-	g.keep = min(g.start, st.Used+min(st.Cached, g.start/2)+m.lendStep(m.cache.Config().PageBytes()))
+	g.keep = min(g.start, st.Used+min(st.Cached, g.start/2)+m.lendStep(m.cache.PageBytes()))
 }
 
 // takeBackKV takes lent pages back, if n more tokens of a sequence need some. No unit computes.
@@ -63,15 +63,7 @@ func (m *Model) takeBackKV(kv *kvcache.Sequence, n, pass int) {
 	if need <= 0 || g.keep >= g.start {
 		return
 	}
-	step := m.lendStep(m.cache.Config().PageBytes())
+	step := m.lendStep(m.cache.PageBytes())
 	g.keep = min(g.start, max(g.keep, usable)+(need+step-1)/step*step)
 	m.shrinkTo(m.limitNow(), 0)
-}
-
-// limitNow is the limit of the host. It needs the lock.
-func (m *Model) limitNow() int64 {
-	if n := m.limit.now.Load(); n > 0 {
-		return n
-	}
-	return m.plan.Device(devicemap.CPU).LimitBytes
 }

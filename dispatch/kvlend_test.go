@@ -98,3 +98,27 @@ func extend(t *testing.T, m *dispatch.Model, s *dispatch.Sequence, ids []int32, 
 	}
 	return got
 }
+
+// TestAPlanBelowItsMinimumKeepsItsKVCache: a model whose limit is below its minimum took back as many pages as
+// the limit left, not as many as the plan has: sequences that fit failed.
+func TestAPlanBelowItsMinimumKeepsItsKVCache(t *testing.T) {
+	dir := mixtureFolder(t, 77)
+	skeleton, _ := open(t, dir)
+	o := dispatch.Options{Threads: 1, Context: 128, MaxBatchTokens: 32, MaxSequences: 4, KVTokens: 4 * 128}
+	need, err := dispatch.EstimateMemory(skeleton, o, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least - dispatch.RuntimeBytes - 1)}}
+	m := cpuModel(t, dir, o)
+	if !m.Plan().BelowLeast || m.Plan().LentBytes == 0 {
+		t.Fatalf("the plan lends %d bytes, below its minimum: %v", m.Plan().LentBytes, m.Plan().BelowLeast)
+	}
+	for i := range 4 {
+		s := m.NewSequence()
+		defer s.Free()
+		if err := s.Reserve(120); err != nil {
+			t.Fatalf("sequence %d: %v", i, err)
+		}
+	}
+}

@@ -39,13 +39,26 @@ func (m *Model) SetMemoryLimit(bytes int64) (minimum int64) {
 	return m.shrinkTo(bytes, 0)
 }
 
+// limitNow is the limit that the model keeps to, 0 if there is none. A plan that had to take more than
+// its limit keeps what it took. It needs the lock.
+func (m *Model) limitNow() int64 {
+	if n := m.limit.now.Load(); n > 0 {
+		return n
+	}
+	host := m.plan.Device(devicemap.CPU)
+	if host.LimitBytes == 0 {
+		return 0
+	}
+	return max(host.LimitBytes, host.Used())
+}
+
 // shrinkTo moves what exceeds bytes down, and slack bytes of weights more. It needs the lock.
 func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 	host, least := m.plan.Device(devicemap.CPU), m.limit.least
 	var held int64
 	if m.cache != nil {
 		_, used := m.cache.PageMemory()
-		held = max(int64(used)*m.cache.Config().PageBytes(), m.limit.kv.bytes)
+		held = max(int64(used)*m.cache.PageBytes(), m.limit.kv.bytes)
 		host.KVBytes = max(host.KVBytes, m.limit.kv.bytes)
 	}
 	to := divide(host, least, held, bytes)
@@ -59,7 +72,7 @@ func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 	}
 	pages, lent := 0, int64(0)
 	if m.cache != nil {
-		pages = int(to.kv / m.cache.Config().PageBytes())
+		pages = int(to.kv / m.cache.PageBytes())
 		if m.limit.kv.bytes == 0 && to.kv == host.KVBytes {
 			pages = m.limit.kv.start
 		}
@@ -114,7 +127,7 @@ func (m *Model) setOffloaded(offloaded bool) {
 func (m *Model) resizeKV(pages int) {
 	before, _ := m.cache.PageMemory()
 	after := m.cache.Resize(pages)
-	m.ledger.Add(hostmem.KV, int64(after-before)*m.cache.Config().PageBytes())
+	m.ledger.Add(hostmem.KV, int64(after-before)*m.cache.PageBytes())
 }
 
 // memoryLimit is the limit now.

@@ -247,6 +247,13 @@ func (c *Cache) Close() {
 // Config returns the configuration with defaults filled in.
 func (c *Cache) Config() Config { return c.config }
 
+// PageBytes is the size of a page, as [Config.PageBytes], but takes nothing from the Go heap.
+func (c *Cache) PageBytes() int64 {
+	config := c.config
+	config.Layers = c.layout.slots
+	return config.BytesPerToken() * int64(config.PageTokens)
+}
+
 // Layers returns the cache memory of each layer. The caller must not modify the slice.
 func (c *Cache) Layers() []Layer { return c.layers }
 

@@ -124,7 +124,7 @@ func TestCompileErrors(t *testing.T) {
 		}, "norms after the branches of a parallel block"},
 		{"too many chosen", func(m *meta.Module) { m.Find("layers.1.mlp").Spec.(*meta.MoESpec).TopK = 5 }, "5 of 4 experts"},
 		{"groups that do not divide", func(m *meta.Module) { m.Find("layers.1.mlp").Spec.(*meta.MoESpec).Groups = 3 }, "of 3 groups"},
-		{"no correction", func(m *meta.Module) { m.Find("layers.1.mlp").Spec.(*meta.MoESpec).Correction = "bias" }, `layers.1.mlp.router: no buffer "bias"`},
+		{"no correction", func(m *meta.Module) { m.Find("layers.1.mlp").Spec.(*meta.MoESpec).Correction = "bias" }, `layers.1.mlp.router: no parameter "bias"`},
 		{"experts of another count", func(m *meta.Module) { m.Find("layers.1.mlp.experts").Param("down").Shape[0] = 3 }, "layers.1.mlp.experts.down: parameter of shape"},
 		{"experts without gates", func(m *meta.Module) { m.Find("layers.1.mlp").Spec.(*meta.MoESpec).GateUp = "x" }, `no parameter "x"`},
 	} {
