@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -15,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -60,26 +62,41 @@ func weightyFolder(t testing.TB) string {
 	return dir
 }
 
-// softLimit and hardLimit write the limits of a control group in bytes.
+// softLimit writes the soft limit of a control group in bytes.
 func softLimit(t testing.TB, group string, bytes int64) {
 	t.Helper()
-	setLimit(t, group, "memory.soft_limit_in_bytes", "memory.high", bytes)
+	name := limitFile(group, "memory.soft_limit_in_bytes", "memory.high")
+	if err := writeLimit(name, bytes); err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
 }
 
+// hardLimit writes the hard limit of a control group in bytes. Version 1 answers EBUSY while the
+// group, with its page cache and the kernel's memory, uses more and the kernel finds too little to
+// reclaim at once, as on a busy machine. Then hardLimit tries again, as an operator would.
 func hardLimit(t testing.TB, group string, bytes int64) {
 	t.Helper()
-	setLimit(t, group, "memory.limit_in_bytes", "memory.max", bytes)
+	name := limitFile(group, "memory.limit_in_bytes", "memory.max")
+	err := writeLimit(name, bytes)
+	for end := time.Now().Add(20 * time.Second); errors.Is(err, syscall.EBUSY) && time.Now().Before(end); err = writeLimit(name, bytes) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err != nil {
+		stat, _ := os.ReadFile(filepath.Join(group, "memory.stat"))
+		t.Errorf("%s: %d: %v\n%s", name, bytes, err, stat)
+	}
 }
 
-func setLimit(t testing.TB, group, version1, version2 string, bytes int64) {
-	t.Helper()
+func limitFile(group, version1, version2 string) string {
 	name := filepath.Join(group, version1)
 	if _, err := os.Stat(name); err != nil {
 		name = filepath.Join(group, version2)
 	}
-	if err := os.WriteFile(name, strconv.AppendInt(nil, bytes, 10), 0); err != nil {
-		t.Errorf("%s: %v", name, err)
-	}
+	return name
+}
+
+func writeLimit(name string, bytes int64) error {
+	return os.WriteFile(name, strconv.AppendInt(nil, bytes, 10), 0)
 }
 
 // metric returns the value of the series in metrics that a pattern matches, 0 if there is none.
