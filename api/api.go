@@ -124,6 +124,7 @@ func (s *service) handler(m *generate.Model, ds dialects) http.Handler {
 	r.Get("/version", s.version)
 	r.Method(http.MethodGet, "/metrics", metrics.handler(e, s.adapters(), s.Status))
 	r.Get("/plan", s.plan)
+	r.Get("/activity", (&activities{service: s, begin: time.Now(), period: activityPeriod}).serve(fail))
 	ds.mount(r)
 	return r
 }

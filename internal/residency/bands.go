@@ -58,12 +58,12 @@ func (s *Store) addBands(u *unit, list []*want) {
 	}
 	slices.SortStableFunc(list, func(a, b *want) int { return cmp.Compare(order[a.holder.param], order[b.holder.param]) })
 	for _, w := range list {
-		s.addBandsOf(w, s.bands.sizes[w.holder.param])
+		s.addBandsOf(u, w, s.bands.sizes[w.holder.param])
 	}
 }
 
-// addBandsOf adds the bands of w, of at most size bytes.
-func (s *Store) addBandsOf(w *want, size int64) {
+// addBandsOf adds the bands of w, of at most size bytes, which u uses.
+func (s *Store) addBandsOf(u *unit, w *want, size int64) {
 	b := &s.bands
 	w.bands.first = len(b.list)
 	for i := range w.pieces {
@@ -71,7 +71,7 @@ func (s *Store) addBandsOf(w *want, size int64) {
 			regions := addRegions(nil, &piece)
 			l := newLoad(regions, false)
 			l.slot = max(l.slot, blockSize)
-			l.jobs = s.loadJobs(regions)
+			l.jobs, l.unit = s.loadJobs(regions), u.activity
 			b.loads = append(b.loads, []*load{l})
 			b.list = append(b.list, band{piece: piece, parts: [1]backend.Part{piece.Part}, path: w.path})
 		}

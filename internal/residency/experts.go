@@ -21,6 +21,7 @@ type stack struct {
 	convert bool // some parameters are converted to the store's format
 	first   int  // load number of expert 0
 	layer   int  // number among the stacks
+	unit    *unitActivity
 }
 
 // A slab is the location of a stacked parameter.
@@ -30,7 +31,7 @@ type slab struct {
 }
 
 func (s *Store) addStack(n Node) error {
-	st := &stack{Node: n, first: s.expertLoads(), layer: len(s.stackOrder)}
+	st := &stack{Node: n, first: s.expertLoads(), layer: len(s.stackOrder), unit: s.activity[len(s.activity)-1]}
 	count := 0
 	for _, p := range n.Module.Params {
 		if p = p.Resolve(); s.skips(p) {
@@ -58,7 +59,7 @@ func (s *Store) addStack(n Node) error {
 		s.slabs[p] = slab{st, i}
 		st.convert = st.convert || s.converts(p)
 		for e := range st.experts {
-			s.tiers[st.experts[e].device] += s.quantizer.size(p) / int64(count)
+			s.count(st.experts[e].device, s.quantizer.size(p)/int64(count))
 			if s.sidecar != nil {
 				continue
 			}
@@ -184,6 +185,7 @@ func (s *Store) expertLoad(st *stack, e int) *load {
 		regions = addRegions(regions, &g.pieces[i])
 	}
 	l := newLoad(regions, false)
+	l.unit = st.unit
 	l.jobs = s.loadJobs(regions)
 	s.experts.loads[id] = l
 	return l
@@ -239,6 +241,7 @@ func (s *Store) holdExpert(st *stack, e int) (bool, error) {
 	g := &st.experts[e]
 	switch {
 	case g.device != devicemap.Disk:
+		s.counts.read += g.size()
 		return true, s.use(g)
 	case g.place == coming:
 		return true, s.arrive(g)

@@ -38,12 +38,13 @@ func newRegion(t *loader.Tensor, begin, size int64) region {
 // A load is the data read into one slot: extents of files, at offsets in the slot.
 type load struct {
 	extents []extent
-	pieces  []piece    // the reads, in the order of the extents
-	request int64      // size for which pieces was made
-	places  []int64    // offset of each region in the slot, in the order given to newLoad
-	slot    int64      // size in the slot, in bytes
-	read    int64      // bytes read
-	jobs    []*sideJob // job of each region, nil if it is in the checkpoint itself; empty if all are
+	pieces  []piece       // the reads, in the order of the extents
+	request int64         // size for which pieces was made
+	places  []int64       // offset of each region in the slot, in the order given to newLoad
+	slot    int64         // size in the slot, in bytes
+	read    int64         // bytes read
+	jobs    []*sideJob    // job of each region, nil if it is in the checkpoint itself; empty if all are
+	unit    *unitActivity // that its reads are counted for
 }
 
 type extent struct {
@@ -204,6 +205,7 @@ func (s *Store) open(e *extent) (*hostmem.DirectFile, error) {
 func (s *Store) read(l *load, k int, slot []byte) error {
 	n, err := s.readPiece(l, k, slot)
 	s.bytesRead.Add(n)
+	l.unit.readFromDisk(n)
 	return err
 }
 

@@ -13,6 +13,8 @@ type unit struct {
 	Unit
 	wants []want
 	bytes int64 // of its streamed parameters in the window
+
+	activity *unitActivity
 }
 
 // A want is one parameter of a unit.
@@ -39,7 +41,8 @@ type holder struct {
 func (s *Store) sort(units []Unit) (loads [][]*load, err error) {
 	for _, u := range units {
 		out := unit{Unit: u}
-		out.Experts = nil
+		out.Experts, out.activity = nil, new(unitActivity)
+		s.activity = append(s.activity, out.activity)
 		for _, n := range u.Experts {
 			if err := s.addStack(n); err != nil {
 				return nil, err
@@ -108,7 +111,7 @@ func (s *Store) group(u *unit) (list []*load) {
 		}
 		l := newLoad(regions, false)
 		l.slot = max(l.slot, blockSize)
-		l.jobs = s.loadJobs(regions)
+		l.jobs, l.unit = s.loadJobs(regions), u.activity
 		u.bytes += l.slot
 		list = append(list, l)
 	}
@@ -163,7 +166,7 @@ func (s *Store) holder(p *meta.Param) (*holder, error) {
 			size += stored.New(part).Size
 		}
 	}
-	s.tiers[h.device] += size
+	s.count(h.device, size)
 	s.holders[p] = h
 	return h, nil
 }

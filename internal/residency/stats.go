@@ -32,7 +32,9 @@ type TierStats struct {
 type counts struct {
 	hits, misses, evictions, stalled atomic.Int64
 
-	used, uncopied int64 // by the unit that computes
+	bytes atomic.Int64 // of weights of the cpu tier that units have used
+
+	used, uncopied, read int64 // by the unit that computes
 }
 
 // use counts the use of a parameter or an expert by the unit that computes.
@@ -47,7 +49,8 @@ func (c *counts) use(copied bool) {
 func (c *counts) publish() {
 	c.hits.Add(c.used - c.uncopied)
 	c.misses.Add(c.uncopied)
-	c.used, c.uncopied = 0, 0
+	c.bytes.Add(c.read)
+	c.used, c.uncopied, c.read = 0, 0, 0
 }
 
 func (c *counts) stall(d time.Duration) {

@@ -71,13 +71,14 @@ type Store struct {
 	arena   *hostmem.Arena
 	paths   map[*meta.Param]string
 
-	units   []unit
-	skip    func(*meta.Param) bool
-	whole   bool // experts stream with their unit
-	holders map[*meta.Param]*holder
-	finding sync.Mutex // guards what find looks up
-	buffers map[*meta.Buffer]tensor.Tensor
-	stacks  map[*meta.Module]*stack
+	units    []unit
+	activity []*unitActivity // of each unit
+	skip     func(*meta.Param) bool
+	whole    bool // experts stream with their unit
+	holders  map[*meta.Param]*holder
+	finding  sync.Mutex // guards what find looks up
+	buffers  map[*meta.Buffer]tensor.Tensor
+	stacks   map[*meta.Module]*stack
 
 	stream  *stream // of units; nil if no unit is streamed
 	order   order
@@ -173,6 +174,7 @@ func (s *Store) Acquire(i int) error {
 		return fmt.Errorf("residency: unit %s is still held", s.units[s.held].Path)
 	}
 	s.acquired.Add(1)
+	s.activity[i].runs.Add(1)
 	s.policy.touch(s)
 	s.copies.enter(i)
 	if err := s.acquire(i); err != nil {
@@ -233,6 +235,9 @@ func (s *Store) bring(w *want) error {
 		}
 		return nil
 	case g.device != devicemap.Disk:
+		if !w.gather {
+			s.counts.read += g.size()
+		}
 		return s.use(g)
 	case g.place == mapped:
 		return nil

@@ -1,0 +1,184 @@
+package api
+
+import (
+	"net/http"
+	"reflect"
+	"sync/atomic"
+	"time"
+
+	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/wire"
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/engine/holder"
+)
+
+const (
+	// activityPeriod is the time between two readings of a stream of GET /activity.
+	activityPeriod = 250 * time.Millisecond
+	// mostWatchers is how many streams of GET /activity a handler serves at once.
+	mostWatchers = 64
+)
+
+// activityReport is the body of GET /activity, and each event of its stream. Counters never fall; a
+// client computes rates from two of them and the seconds between.
+type activityReport struct {
+	Seconds float64         `json:"seconds"` // since the handler was made
+	Models  []modelActivity `json:"models"`
+}
+
+// modelActivity is one base model.
+type modelActivity struct {
+	Model           string   `json:"model"`
+	Adapters        []string `json:"adapters,omitempty"`
+	Status          string   `json:"status"` // loading, ready or draining
+	Running         int      `json:"running"`
+	Waiting         int      `json:"waiting"`
+	PromptTokens    int64    `json:"prompt_tokens"`
+	GeneratedTokens int64    `json:"generated_tokens"`
+
+	KV struct {
+		PageTokens  int `json:"page_tokens"`
+		Pages       int `json:"pages"`
+		UsedPages   int `json:"used_pages"`
+		CachedPages int `json:"cached_pages"` // of them for prompts to come
+	} `json:"kv"`
+	Memory struct {
+		LimitBytes int64            `json:"limit_bytes"`
+		HeldBytes  map[string]int64 `json:"held_bytes"`
+	} `json:"memory"`
+
+	Tiers []tierActivity `json:"tiers"`
+	// Blocks are only in the first event of a stream. Runs and ReadBytes are in their order.
+	Blocks    []dispatch.BlockSize `json:"blocks,omitempty"`
+	Runs      []int64              `json:"runs"`
+	ReadBytes []int64              `json:"read_bytes"`
+}
+
+// tierActivity are the weights of a tier, and how many bytes of them passes have read.
+type tierActivity struct {
+	Tier      devicemap.Device `json:"tier"`
+	Bytes     int64            `json:"bytes"`
+	ReadBytes int64            `json:"read_bytes"`
+}
+
+// activities serves GET /activity.
+type activities struct {
+	service *service
+	begin   time.Time
+	period  time.Duration
+	watched atomic.Int32
+}
+
+// serve answers what the models do: once, or with ?stream=true as server-sent events, one whenever
+// something has happened within the last period. Nothing is read while no client asks.
+func (a *activities) serve(fail failure) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch stream := r.URL.Query().Get("stream"); stream {
+		case "", "false":
+			writeJSON(w, http.StatusOK, a.report(true))
+			return
+		case "true":
+		default:
+			fail(w, r, wire.Invalidf("stream", "stream is %q, want true or false.", stream))
+			return
+		}
+		defer a.watched.Add(-1)
+		if a.watched.Add(1) > mostWatchers {
+			w.Header().Set("Retry-After", "10")
+			fail(w, r, &wire.Error{Kind: wire.Unavailable, Message: "Too many clients watch the activity."})
+			return
+		}
+		a.stream(w, r)
+	}
+}
+
+// stream sends events until the client disconnects or the server drains.
+func (a *activities) stream(w http.ResponseWriter, r *http.Request) {
+	events := wire.NewEvents(w)
+	last, moved := a.report(true), true
+	if events.Send(last) != nil {
+		return
+	}
+	tick := time.NewTicker(a.period)
+	defer tick.Stop()
+	for sent := time.Now(); !a.service.draining(); {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-tick.C:
+		}
+		now := a.report(false)
+		moves := !same(last, now)
+		var err error
+		switch {
+		case moves || moved: // also once after the last change: rates fall to 0
+			err = events.Send(now)
+			sent = time.Now()
+		case time.Since(sent) >= wire.KeepAlive:
+			err = events.Line(": idle")
+			sent = time.Now()
+		}
+		if err != nil {
+			return
+		}
+		last, moved = now, moves
+	}
+}
+
+// same reports whether nothing has happened between two reports.
+func same(a, b activityReport) bool {
+	a.Seconds, b.Seconds = 0, 0
+	for i := range a.Models {
+		a.Models[i].Blocks = nil
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// report reads the counters.
+func (a *activities) report(blocks bool) activityReport {
+	out := activityReport{Seconds: time.Since(a.begin).Seconds(), Models: []modelActivity{}}
+	for _, m := range a.service.models {
+		if m.Adapter == "" {
+			out.Models = append(out.Models, a.service.activityOf(m, blocks))
+		}
+	}
+	return out
+}
+
+// activityOf reads the counters of a base model.
+func (o *service) activityOf(m *generate.Model, blocks bool) modelActivity {
+	e := holder.Engine(m).Stats()
+	out := modelActivity{Model: m.Name, Status: "ready", Running: e.Running, Waiting: e.Waiting, PromptTokens: e.PromptTokens,
+		GeneratedTokens: e.GeneratedTokens, Tiers: []tierActivity{}, Runs: []int64{}, ReadBytes: []int64{}}
+	out.KV.PageTokens, out.KV.Pages, out.KV.UsedPages, out.KV.CachedPages = e.KV.PageTokens, e.KV.Pages, e.KV.Used, e.KV.Cached
+	for _, other := range o.models {
+		if other.Adapter != "" && other.Parent == m.Name {
+			out.Adapters = append(out.Adapters, other.Name)
+		}
+	}
+	status := o.Status
+	if d := m.Dispatched(); d != nil {
+		status = d.Status
+		did := d.Activity()
+		out.Runs, out.ReadBytes = did.Runs, did.Read
+		if blocks {
+			out.Blocks = d.Blocks()
+		}
+		held := d.Status().TierBytes
+		for _, t := range []tierActivity{{devicemap.CPU, held[devicemap.CPU], did.MemoryBytes}, {devicemap.Disk, held[devicemap.Disk], did.DiskBytes}} {
+			if t.Bytes > 0 {
+				out.Tiers = append(out.Tiers, t)
+			}
+		}
+	}
+	st := status()
+	out.Memory.LimitBytes, out.Memory.HeldBytes = st.MemoryLimit, st.Held
+	switch {
+	case m.Draining():
+		out.Status = "draining"
+	case !st.Loading.Done && !o.Lazy:
+		out.Status = "loading"
+	}
+	return out
+}
