@@ -11,6 +11,7 @@ import (
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/messages"
+	"github.com/heftai/heft/api/ollama"
 	"github.com/heftai/heft/api/openai"
 	"github.com/heftai/heft/api/responses"
 	"github.com/heftai/heft/api/store"
@@ -82,7 +83,8 @@ func (s *service) adapters() int {
 // Options.Lazy is set. Any number of handlers may serve one model.
 func New(m *generate.Model, options Options) http.Handler {
 	s := newService(m, options)
-	return s.handler(m, dialects{openAI(openai.New(s.models), responses.New(s.models, s.kept(m))), anthropic(messages.New(s.models))})
+	return s.handler(m, dialects{openAI(openai.New(s.models), responses.New(s.models, s.kept(m))), anthropic(messages.New(s.models)),
+		ollamas(ollama.New(s.models, s.Version))})
 }
 
 // storeShare of the requests' memory is for what is stored, where that is in memory.

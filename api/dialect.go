@@ -7,6 +7,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/heftai/heft/api/messages"
+	"github.com/heftai/heft/api/ollama"
 	"github.com/heftai/heft/api/openai"
 	"github.com/heftai/heft/api/responses"
 	"github.com/heftai/heft/api/wire"
@@ -65,6 +66,29 @@ func anthropic(s *messages.Server) dialect {
 	d.owns = func(r *http.Request) bool {
 		return strings.HasPrefix(r.URL.Path, "/v1/messages/") || r.Header.Get("Anthropic-Version") != ""
 	}
+	return d
+}
+
+// ollamas is Ollama's dialect.
+func ollamas(s *ollama.Server) dialect {
+	d := newDialect(ollama.WriteError,
+		route{http.MethodPost, "/api/chat", s.Chat},
+		route{http.MethodPost, "/api/generate", s.Generate},
+		route{http.MethodPost, "/api/embed", s.Embed},
+		route{http.MethodPost, "/api/embeddings", s.Embeddings},
+		route{http.MethodPost, "/api/show", s.Show},
+		route{http.MethodGet, "/api/tags", s.Tags},
+		route{http.MethodGet, "/api/ps", s.PS},
+		route{http.MethodGet, "/api/version", s.Version},
+		route{http.MethodPost, "/api/pull", s.NotOffered},
+		route{http.MethodPost, "/api/push", s.NotOffered},
+		route{http.MethodPost, "/api/create", s.NotOffered},
+		route{http.MethodPost, "/api/copy", s.NotOffered},
+		route{http.MethodDelete, "/api/delete", s.NotOffered},
+		route{http.MethodPost, "/api/blobs/{digest}", s.NotOffered},
+		route{http.MethodGet, "/api/blobs/{digest}", s.NotOffered},
+	)
+	d.owns = func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/api/") }
 	return d
 }
 

@@ -56,6 +56,31 @@ def langgraph_agent(stream):
     weather.check(state["messages"][-1].content)
 
 
+def ollama_chat(stream):
+    import ollama
+
+    weather = Weather()
+    client = ollama.Client(host=BASE.removesuffix("/v1"), headers={"Authorization": f"Bearer {KEY}"})
+
+    def get_weather(city: str) -> str:
+        """Get the weather of a city."""
+        return weather.look(city)
+
+    def ask():
+        answer = client.chat(model=MODEL, messages=messages, tools=[get_weather], options={"temperature": 0}, stream=stream)
+        calls, content = [], ""
+        for part in answer if stream else [answer]:
+            content += part.message.content or ""
+            calls += part.message.tool_calls or []
+        return ollama.Message(role="assistant", content=content, tool_calls=calls or None)
+
+    messages = [{"role": "user", "content": ASK}]
+    messages.append(ask())
+    for call in messages[-1].tool_calls:
+        messages.append({"role": "tool", "tool_name": call.function.name, "content": get_weather(**call.function.arguments)})
+    weather.check(ask().content)
+
+
 def pydantic_agent(stream):
     from pydantic_ai import Agent
     from pydantic_ai.models.openai import OpenAIChatModel
@@ -197,7 +222,7 @@ def agents(stream):
 
 def main():
     failed = 0
-    clients = (("openai", "", openai_loop), ("langgraph", "", langgraph_agent), ("pydantic-ai-slim", "", pydantic_agent),
+    clients = (("openai", "", openai_loop), ("ollama", "", ollama_chat), ("langgraph", "", langgraph_agent), ("pydantic-ai-slim", "", pydantic_agent),
                ("openai", ", responses stored", lambda stream: responses_loop(stream, True)), ("openai", ", responses", lambda stream: responses_loop(stream, False)),
                ("langchain-openai", ", responses", langchain_responses), ("pydantic-ai-slim", ", responses", pydantic_responses), ("openai-agents", ", responses", agents))
     for package, how, check in clients:

@@ -3,6 +3,7 @@ package generate
 import (
 	"context"
 	"io"
+	"strings"
 
 	"github.com/heftai/heft/api/wire"
 )
@@ -10,12 +11,19 @@ import (
 // Models are the models of a server, at least one. The first answers requests that name none.
 type Models []*Model
 
-// Find returns the model of a name, the first for "". It fails with an error of kind wire.NoModel.
+// latest ends names of models as Ollama's clients write them.
+const latest = ":latest"
+
+// Find returns the model of a name, the first for "". A name that no model has is looked for without ":latest", too.
+// It fails with an error of kind wire.NoModel.
 func (ms Models) Find(name string) (*Model, error) {
 	for _, m := range ms {
 		if name == "" || m.Name == name {
 			return m, nil
 		}
+	}
+	if short, ok := strings.CutSuffix(name, latest); ok && short != "" {
+		return ms.Find(short)
 	}
 	return nil, &wire.Error{Kind: wire.NoModel, Message: "The model `" + name + "` does not exist."}
 }

@@ -27,6 +27,7 @@ const (
 	TooSlow                  // the body arrived too slowly
 	NotFound                 // what the path names does not exist
 	NoPrevious               // the response that a request continues does not exist
+	NotOffered               // the endpoint is known, but this server does not do what it asks for
 )
 
 // StatusClientClosed is the status of Interrupted. Only access logs show it.
@@ -49,6 +50,7 @@ var statuses = [...]int{
 	TooSlow:      http.StatusRequestTimeout,
 	NotFound:     http.StatusNotFound,
 	NoPrevious:   http.StatusBadRequest,
+	NotOffered:   http.StatusNotImplemented,
 }
 
 // Status returns the HTTP status of k.

@@ -24,6 +24,7 @@ type Events struct {
 
 	news  func() string
 	often time.Duration // between comments with news
+	idle  func() any    // of a stream of lines, see NewLines; nil: events
 }
 
 // NewEvents returns a stream of events to w. It writes nothing.
@@ -41,6 +42,9 @@ func (e *Events) write() error {
 	if !e.started {
 		h := e.w.Header()
 		h.Set("Content-Type", "text/event-stream; charset=utf-8")
+		if e.idle != nil {
+			h.Set("Content-Type", "application/x-ndjson")
+		}
 		h.Set("Cache-Control", "no-cache")
 		h.Set("X-Accel-Buffering", "no") // nginx would hold events back
 		e.started = true
@@ -58,6 +62,9 @@ func (e *Events) Send(v any) error { return e.SendNamed("", v) }
 
 // SendNamed sends v as JSON in an event with a name. It fails if the client has disconnected.
 func (e *Events) SendNamed(name string, v any) error {
+	if e.idle != nil {
+		return e.sendLine(v)
+	}
 	e.buf.Reset()
 	if name != "" {
 		e.buf.WriteString("event: ")
@@ -86,6 +93,9 @@ func (e *Events) Announce(news func() string) { e.news, e.often = news, time.Sec
 
 // comment shows that the connection is alive, and what is new. Clients ignore it.
 func (e *Events) comment() error {
+	if e.idle != nil {
+		return e.sendLine(e.idle())
+	}
 	if e.news != nil {
 		if text := e.news(); text != "" {
 			return e.Line(": " + text)

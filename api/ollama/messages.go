@@ -1,0 +1,145 @@
+package ollama
+
+import (
+	"encoding/json"
+
+	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/wire"
+	"github.com/heftai/heft/text"
+)
+
+// maxMessages is how many messages a request may have.
+const maxMessages = 100000
+
+// A transcript makes the conversation of a request's messages.
+type transcript struct {
+	*request
+	messages []text.Message
+	open     []text.ToolCall // calls without a result, oldest first
+	fit      *generate.LengthCheck
+	bytes    int
+}
+
+// decodeMessages reads the messages. The error is kept in f. Without messages the request is empty.
+func decodeMessages(f *wire.Fields, q *request) {
+	t := &transcript{request: q, fit: q.model.NewLengthCheck("messages")}
+	f.Objects("messages", "a list of messages", func(i int, in *wire.Fields) bool {
+		if i == maxMessages {
+			f.Fail("messages", "Invalid value for {}: more than %d messages.", maxMessages)
+			return false
+		}
+		t.message(in)
+		return true
+	})
+	q.empty = len(t.messages) == 0
+	if f.Err() != nil || q.empty {
+		return
+	}
+	if last := &t.messages[len(t.messages)-1]; last.Role == "assistant" && len(last.ToolCalls) == 0 {
+		q.conversation.ContinueFinalMessage = "content"
+	}
+	q.conversation.Messages = t.messages
+	f.Work(renderCopies * t.bytes)
+}
+
+// message reads one message.
+func (t *transcript) message(in *wire.Fields) {
+	m := text.Message{}
+	if in.String("role", &m.Role); m.Role == "" {
+		in.Fail("role", "Missing required parameter: {}.")
+	}
+	in.Refuse([]wire.Unsupported{{Field: "images", Reason: "this model reads text only."}})
+	in.String("content", &m.Content)
+	in.String("thinking", &m.Reasoning)
+	t.count(in, m.Content)
+	t.count(in, m.Reasoning)
+	switch m.Role {
+	case "tool":
+		t.messages = append(t.messages, text.ToolResult(t.answered(in), m.Content))
+		return
+	case "assistant":
+		t.open = nil
+		in.Objects("tool_calls", "a list of calls", func(i int, call *wire.Fields) bool {
+			m.ToolCalls = append(m.ToolCalls, t.call(i, call))
+			return true
+		})
+	}
+	t.messages = append(t.messages, m)
+}
+
+// count checks that the conversation may fit the context with a further text.
+func (t *transcript) count(in *wire.Fields, words string) {
+	in.FailWith(t.fit.Add(words))
+	t.bytes += len(words)
+}
+
+// call reads a call of the model. One without an id gets one, as templates ask for them.
+func (t *transcript) call(i int, in *wire.Fields) text.ToolCall {
+	c := text.ToolCall{Arguments: "{}"}
+	in.String("id", &c.ID)
+	fn, ok := in.Object("function")
+	if !ok {
+		in.Fail("function", "Missing required parameter: {}.")
+		return c
+	}
+	if fn.String("name", &c.Name); c.Name == "" {
+		fn.Fail("name", "Missing required parameter: {}.")
+	}
+	if raw, ok := fn.Raw("arguments"); ok {
+		var written string // as OpenAI's clients send them
+		if json.Unmarshal(raw, &written) == nil {
+			c.Arguments = written
+		} else if _, ok := fn.Object("arguments"); ok {
+			c.Arguments = string(raw)
+		}
+		t.count(in, c.Arguments)
+	}
+	if c.ID == "" && t.model.Chat != nil {
+		c.ID = t.model.Chat.NewCallID(c.Name, i)
+	}
+	t.open = append(t.open, c)
+	return c
+}
+
+// answered returns the call that a tool's message answers: by its id, else the first open one of the tool's name,
+// else the first open one.
+func (t *transcript) answered(in *wire.Fields) text.ToolCall {
+	var c text.ToolCall
+	in.String("tool_call_id", &c.ID)
+	if in.String("tool_name", &c.Name); c.Name == "" {
+		in.String("name", &c.Name)
+	}
+	for i, open := range t.open {
+		if c.ID == open.ID || c.ID == "" && (c.Name == "" || c.Name == open.Name) {
+			t.open = append(t.open[:i:i], t.open[i+1:]...)
+			return open
+		}
+	}
+	return c
+}
+
+// decodeTools reads the tools, as OpenAI writes them.
+func decodeTools(f *wire.Fields, c *generate.Conversation) {
+	f.Objects("tools", "a list of tools", func(i int, in *wire.Fields) bool {
+		kind := "function"
+		if in.String("type", &kind); kind != "function" {
+			in.Fail("type", "Invalid value for {}: %q; expected \"function\".", short(kind))
+		}
+		fn, ok := in.Object("function")
+		if !ok {
+			in.Fail("function", "Missing required parameter: {}.")
+			return false
+		}
+		var tool text.Tool
+		if fn.String("name", &tool.Name); tool.Name == "" {
+			fn.Fail("name", "Missing required parameter: {}.")
+		}
+		fn.String("description", &tool.Description)
+		if _, ok := fn.Object("parameters"); ok {
+			raw, _ := fn.Raw("parameters")
+			tool.Parameters = append(json.RawMessage{}, raw...)
+		}
+		c.Tools = append(c.Tools, tool)
+		return true
+	})
+}
