@@ -102,7 +102,7 @@ func (a *activities) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	tick := time.NewTicker(a.period)
 	defer tick.Stop()
-	for sent := time.Now(); !a.service.draining(); {
+	for sent := time.Now(); !a.service.models.Draining(); {
 		select {
 		case <-r.Context().Done():
 			return
@@ -138,41 +138,39 @@ func same(a, b activityReport) bool {
 // report reads the counters.
 func (a *activities) report(blocks bool) activityReport {
 	out := activityReport{Seconds: time.Since(a.begin).Seconds(), Models: []modelActivity{}}
-	for _, m := range a.service.models {
-		if m.Adapter == "" {
-			out.Models = append(out.Models, a.service.activityOf(m, blocks))
+	adapters := map[string][]string{}
+	for _, k := range a.service.models.Known() {
+		if k.Parent != "" {
+			adapters[k.Parent] = append(adapters[k.Parent], k.Name)
 		}
 	}
+	a.service.models.Each(func(m *generate.Model, _ func() any) {
+		out.Models = append(out.Models, a.service.activityOf(m, adapters[m.Name], blocks))
+	})
 	return out
 }
 
 // activityOf reads the counters of a base model.
-func (o *service) activityOf(m *generate.Model, blocks bool) modelActivity {
+func (o *service) activityOf(m *generate.Model, adapters []string, blocks bool) modelActivity {
 	e := holder.Engine(m).Stats()
 	out := modelActivity{Model: m.Name, Status: "ready", Running: e.Running, Waiting: e.Waiting, PromptTokens: e.PromptTokens,
 		GeneratedTokens: e.GeneratedTokens, Tiers: []tierActivity{}, Runs: []int64{}, ReadBytes: []int64{}}
 	out.KV.PageTokens, out.KV.Pages, out.KV.UsedPages, out.KV.CachedPages = e.KV.PageTokens, e.KV.Pages, e.KV.Used, e.KV.Cached
-	for _, other := range o.models {
-		if other.Adapter != "" && other.Parent == m.Name {
-			out.Adapters = append(out.Adapters, other.Name)
-		}
-	}
-	status := o.Status
+	out.Adapters = adapters
+	st := o.statusOf(m)
 	if d := m.Dispatched(); d != nil {
-		status = d.Status
 		did := d.Activity()
 		out.Runs, out.ReadBytes = did.Runs, did.Read
 		if blocks {
 			out.Blocks = d.Blocks()
 		}
-		held := d.Status().TierBytes
+		held := st.TierBytes
 		for _, t := range []tierActivity{{devicemap.CPU, held[devicemap.CPU], did.MemoryBytes}, {devicemap.Disk, held[devicemap.Disk], did.DiskBytes}} {
 			if t.Bytes > 0 {
 				out.Tiers = append(out.Tiers, t)
 			}
 		}
 	}
-	st := status()
 	out.Memory.LimitBytes, out.Memory.HeldBytes = st.MemoryLimit, st.Held
 	switch {
 	case m.Draining():

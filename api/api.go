@@ -17,15 +17,16 @@ import (
 	"github.com/heftai/heft/api/store"
 	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/dispatch"
-	"github.com/heftai/heft/internal/engine/holder"
 )
 
 // Options say how a model is served. The zero value works.
 type Options struct {
-	Models  []*generate.Model // further models, each under its name
-	Version string            // shown by GET /version
-	APIKeys []string          // of which a request must bring one; empty: requests need none
-	Access  Access            // which web pages and host names may use the server
+	Models []*generate.Model // further models, each under its name
+	// Catalog has the models instead of New's argument and Models, some of them loaded on demand.
+	Catalog *generate.Models
+	Version string   // shown by GET /version
+	APIKeys []string // of which a request must bring one; empty: requests need none
+	Access  Access   // which web pages and host names may use the server
 	// Timeouts limit how long clients may take; New itself keeps only the one for stalling.
 	Timeouts Timeouts
 	// Lazy makes Serve read no weight before a request needs it. GET /ready is then 200 at once.
@@ -36,51 +37,56 @@ type Options struct {
 	// Store keeps what clients read again, such as responses; nil: a part of the memory for requests does, until
 	// the handler's process ends.
 	Store *store.Store
-	// Status and Plan are what /health, /metrics and GET /plan show; nil: those of the model.
+	// Status and Plan are what /health, /metrics and GET /plan show; nil: those of each model.
 	Status func() dispatch.Status
 	Plan   func() any
+	// Requests is the memory for requests; zero: that of the first model's plan.
+	Requests RequestMemory
+}
+
+// RequestMemory is memory for requests that no single model counts.
+type RequestMemory struct {
+	Bytes int64
+	Count func(n int64) // counts n more bytes, or fewer if n is negative; nil: nothing counts
 }
 
 // A service is what the handlers share.
 type service struct {
-	models []*generate.Model // the first answers requests that name none
+	models *generate.Models
 	Options
 }
 
+// newService returns the service of m, or of o.Catalog if that is set; m is then nil.
 func newService(m *generate.Model, o Options) *service {
-	s := &service{models: append(append([]*generate.Model{m}, m.Adapters()...), o.Models...), Options: o}
-	if d := m.Dispatched(); d != nil {
-		if s.Status == nil {
-			s.Status = d.Status
-		}
-		if s.Plan == nil {
-			s.Plan = func() any { return dispatch.NewReport(d.Plan()).With(d.Measured()) }
-		}
+	s := &service{models: o.Catalog, Options: o}
+	if s.models == nil {
+		s.models = generate.NewModels(append(append([]*generate.Model{m}, m.Adapters()...), o.Models...)...)
 	}
-	if s.Status == nil { // a model without weights, in tests
-		s.Status = func() dispatch.Status { return dispatch.Status{Loading: dispatch.Loading{Done: true}} }
+	if m != nil && s.Requests.Bytes == 0 {
+		s.Requests = requestsOf(m)
 	}
-	if s.Plan == nil {
-		s.Plan = func() any { return struct{}{} }
+	if s.Requests.Bytes == 0 {
+		s.Requests.Bytes = wire.DefaultMemory
 	}
 	s.Timeouts = s.Timeouts.withDefaults()
 	return s
 }
 
-// adapters is how many of the models are adapters.
-func (s *service) adapters() int {
-	n := 0
-	for _, m := range s.models {
-		if m.Adapter != "" {
-			n++
-		}
+// statusOf are the counters of a model that is loaded.
+func (s *service) statusOf(m *generate.Model) dispatch.Status {
+	d := m.Dispatched()
+	switch {
+	case s.Status != nil:
+		return s.Status()
+	case d != nil:
+		return d.Status()
 	}
-	return n
+	return dispatch.Status{Loading: dispatch.Loading{Done: true}} // a model without weights, in tests
 }
 
 // New returns the handler that serves m and its adapters on all paths. Requests that name no model
 // go to m. GET /ready is 503 until [dispatch.Model.Warm] is done, which Serve calls, unless
-// Options.Lazy is set. Any number of handlers may serve one model.
+// Options.Lazy is set. Any number of handlers may serve one model. With Options.Catalog m is nil.
 func New(m *generate.Model, options Options) http.Handler {
 	s := newService(m, options)
 	return s.handler(m, dialects{openAI(openai.New(s.models), responses.New(s.models, s.kept(m))), anthropic(messages.New(s.models)),
@@ -90,53 +96,57 @@ func New(m *generate.Model, options Options) http.Handler {
 // storeShare of the requests' memory is for what is stored, where that is in memory.
 const storeShare = 16
 
-// kept is the store of the handler.
+// kept is the store of the handler. Its memory follows that of m, which may be nil.
 func (s *service) kept(m *generate.Model) *store.Store {
 	if s.Store != nil {
 		return s.Store
 	}
-	bytes := requestBytes(m) / storeShare
-	d := m.Dispatched()
-	if d == nil || d.RequestBytes() == 0 {
-		return store.NewMemory(bytes, nil)
-	}
-	kept := store.NewMemory(bytes, d.CountRequests)
-	d.NotifyRequests(func(n int64) { kept.Resize(n / storeShare) })
+	kept := store.NewMemory(s.Requests.Bytes/storeShare, s.Requests.Count)
+	s.follow(m, func(n int64) { kept.Resize(n / storeShare) })
 	return kept
 }
 
-// handler serves ds, and what all dialects share.
+// requestsOf is the memory that the plan of m keeps for requests.
+func requestsOf(m *generate.Model) RequestMemory {
+	if d := m.Dispatched(); d != nil && d.RequestBytes() > 0 {
+		return RequestMemory{d.RequestBytes(), d.CountRequests}
+	}
+	return RequestMemory{}
+}
+
+// follow calls f when the memory for requests of m changes with the limit of its memory.
+func (s *service) follow(m *generate.Model, f func(n int64)) {
+	if m == nil {
+		return
+	}
+	if d := m.Dispatched(); d != nil && d.RequestBytes() > 0 {
+		d.NotifyRequests(f)
+	}
+}
+
+// handler serves ds, and what all dialects share. The memory for requests follows that of m, which may be nil.
 func (s *service) handler(m *generate.Model, ds dialects) http.Handler {
 	fail := func(w http.ResponseWriter, r *http.Request, err error) { ds.errorsOf(r)(w, err) }
+	requests := wire.NewMemory(s.ofRequests(s.Requests.Bytes), s.Requests.Count)
+	s.follow(m, func(n int64) { requests.Admit(s.ofRequests(n)) })
 	r := chi.NewRouter()
 	r.Use(patient(s.Timeouts.Stall), identify, logAccess, recoverPanic(fail), secure, newGate(s.Access, fail).protect,
-		guard(s.APIKeys, fail), s.requestMemory(m).Limit(ds.errorsOf), middleware.GetHead)
+		guard(s.APIKeys, fail), requests.Limit(ds.errorsOf), middleware.GetHead, leased)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) { fail(w, r, wire.NoSuchRoute(r)) })
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Allow", strings.Join(methodsOf(r, req.URL.Path), ", "))
 		fail(w, req, &wire.Error{Kind: wire.NoMethod, Message: "Method not allowed: " + req.Method + " " + req.URL.Path})
 	})
 
-	metrics := newMetrics(m.Name, m.Limit())
-	e := holder.Engine(m)
-	e.Observe(metrics)
 	r.Get("/", servePage())
 	r.Get("/health", s.health)
 	r.Get("/ready", s.ready)
 	r.Get("/version", s.version)
-	r.Method(http.MethodGet, "/metrics", metrics.handler(e, s.adapters(), s.Status))
+	r.Method(http.MethodGet, "/metrics", s.metrics())
 	r.Get("/plan", s.plan)
 	r.Get("/activity", (&activities{service: s, begin: time.Now(), period: activityPeriod}).serve(fail))
 	ds.mount(r)
 	return r
-}
-
-// requestBytes is what the plan of m keeps for requests and connections.
-func requestBytes(m *generate.Model) int64 {
-	if d := m.Dispatched(); d != nil && d.RequestBytes() > 0 {
-		return d.RequestBytes()
-	}
-	return wire.DefaultMemory
 }
 
 // ofRequests is what is left of n bytes without the shares of connections that have no request and of what
@@ -149,15 +159,13 @@ func (s *service) ofRequests(n int64) int64 {
 	return rest
 }
 
-// requestMemory is the memory of the requests to m.
-func (s *service) requestMemory(m *generate.Model) *wire.Memory {
-	bytes := s.ofRequests(requestBytes(m))
-	if d := m.Dispatched(); d != nil && d.RequestBytes() > 0 {
-		all := wire.NewMemory(bytes, d.CountRequests)
-		d.NotifyRequests(func(n int64) { all.Admit(s.ofRequests(n)) })
-		return all
-	}
-	return wire.NewMemory(bytes, nil)
+// leased keeps the models that a request uses loaded until it is answered.
+func leased(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, end := generate.WithLeases(r.Context())
+		defer end()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
 }
 
 // failure answers a request with an error, in the dialect of the request's path.

@@ -145,7 +145,7 @@ func TestMessagesWithASchema(t *testing.T) {
 // keeps nothing. Errors for a full server have Anthropic's status.
 func TestMessagesSentAtOnceAreCounted(t *testing.T) {
 	m := generatetest.Spoken(t, &enginetest.Model{MaxLen: 1 << 17, Pages: 1 << 17}, engine.Options{})
-	s := messages.New([]*generate.Model{m})
+	s := messages.New(generate.NewModels(m))
 	h := wire.NewMemory(256<<10, nil).Limit(func(*http.Request) wire.ErrorWriter { return messages.WriteError })(http.HandlerFunc(s.Create))
 	for _, c := range []struct {
 		tokens, want int

@@ -2,14 +2,17 @@ package api
 
 import (
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/engine"
+	"github.com/heftai/heft/internal/engine/holder"
 )
 
 // metrics collects what /metrics shows of one model, under vLLM's names where vLLM has
@@ -53,7 +56,7 @@ func countBuckets(most int) []float64 {
 // together, as its engine's Limit says.
 func newMetrics(modelName string, maxTokens int) *metrics {
 	counts := countBuckets(max(maxTokens, 1))
-	m := &metrics{labels: prometheus.Labels{"model_name": modelName, "engine": "0"}}
+	m := &metrics{labels: labelsOf(modelName)}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "vllm:" + name, Help: help, ConstLabels: m.labels, Buckets: buckets})
@@ -117,11 +120,58 @@ func (m *metrics) Finished(s engine.ChoiceStats) {
 	}
 }
 
-// handler is GET /metrics, from a registry of its own.
-func (m *metrics) handler(e *engine.Engine, adapters int, status func() dispatch.Status) http.Handler {
+// metrics is GET /metrics, from a registry of its own. The histograms of a model stay when it is unloaded.
+func (s *service) metrics() http.Handler {
 	r := prometheus.NewRegistry()
-	r.MustRegister(m.histograms()...)
-	r.MustRegister(newCollector(m.labels, e, adapters, status),
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(&modelCollector{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	var mu sync.Mutex
+	known := map[string]*metrics{}
+	s.models.OnLoad(func(m *generate.Model) {
+		mu.Lock()
+		defer mu.Unlock()
+		of := known[m.Name]
+		if of == nil {
+			of = newMetrics(m.Name, m.Limit())
+			known[m.Name] = of
+			r.MustRegister(of.histograms()...)
+		}
+		holder.Engine(m).Observe(of)
+	})
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
+}
+
+// modelCollector collects what the models that are loaded count, and the state of all models.
+type modelCollector struct{ *service }
+
+// Describe implements prometheus.Collector. It describes nothing, as models come and go.
+func (c *modelCollector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c *modelCollector) Collect(ch chan<- prometheus.Metric) {
+	adapters, bases := map[string]int{}, 0
+	list := c.models.Known()
+	for _, k := range list {
+		if k.Parent != "" {
+			adapters[k.Parent]++
+		} else {
+			bases++
+		}
+	}
+	c.models.Each(func(m *generate.Model, _ func() any) {
+		newCollector(labelsOf(m.Name), holder.Engine(m), adapters[m.Name], func() dispatch.Status { return c.statusOf(m) }).Collect(ch)
+	})
+	if bases < 2 {
+		return
+	}
+	for _, k := range list {
+		if k.Parent == "" {
+			desc := prometheus.NewDesc("heft_model_state", "1 for the state that a model is in: known, loading, ready or failed.", []string{"state"}, labelsOf(k.Name))
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, 1, string(k.State))
+		}
+	}
+}
+
+// labelsOf are the labels of all metrics of a model.
+func labelsOf(model string) prometheus.Labels {
+	return prometheus.Labels{"model_name": model, "engine": "0"}
 }

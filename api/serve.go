@@ -21,7 +21,7 @@ const maxHeader = 64 << 10
 func NewServer(m *generate.Model, o Options) *http.Server {
 	t := o.Timeouts.withDefaults()
 	return &http.Server{Handler: New(m, o), MaxHeaderBytes: maxHeader, ReadHeaderTimeout: t.Header, IdleTimeout: t.Idle,
-		BaseContext: noteListener, ConnContext: limitBuffer, ConnState: newConnections(requestBytes(m)).note}
+		BaseContext: noteListener, ConnContext: limitBuffer, ConnState: newConnections(newService(m, o).Requests.Bytes).note}
 }
 
 // Serve serves m on l until ctx ends. Requests are answered at once; beside them the weights of the

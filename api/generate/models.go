@@ -3,33 +3,12 @@ package generate
 import (
 	"context"
 	"io"
-	"strings"
 
 	"github.com/heftai/heft/api/wire"
 )
 
-// Models are the models of a server, at least one. The first answers requests that name none.
-type Models []*Model
-
-// latest ends names of models as Ollama's clients write them.
-const latest = ":latest"
-
-// Find returns the model of a name, the first for "". A name that no model has is looked for without ":latest", too.
-// It fails with an error of kind wire.NoModel.
-func (ms Models) Find(name string) (*Model, error) {
-	for _, m := range ms {
-		if name == "" || m.Name == name {
-			return m, nil
-		}
-	}
-	if short, ok := strings.CutSuffix(name, latest); ok && short != "" {
-		return ms.Find(short)
-	}
-	return nil, &wire.Error{Kind: wire.NoModel, Message: "The model `" + name + "` does not exist."}
-}
-
-// Of returns the model that a request names in its field "model".
-func (ms Models) Of(f *wire.Fields) (*Model, error) {
+// Of returns the model that a request names in its field "model"; see [Models.Use].
+func (ms *Models) Of(ctx context.Context, f *wire.Fields) (*Model, error) {
 	var name string
 	if f.String("model", &name); f.Null("model") {
 		f.WrongType("model", "a string")
@@ -37,15 +16,15 @@ func (ms Models) Of(f *wire.Fields) (*Model, error) {
 	if f.Err() != nil {
 		return nil, f.Err()
 	}
-	return ms.Find(name)
+	return ms.Use(ctx, name)
 }
 
 // Read reads the body of a request and passes its fields, and the model that it names, to decode. It
-// waits until there is memory to decode them. The memory of the body is released when decode has
-// returned. Errors are of type *wire.Error, or those of decode.
-func (ms Models) Read(ctx context.Context, body io.ReadCloser, decode func(context.Context, *wire.Fields, *Model) error) error {
+// waits until there is memory to decode them, and until the model is loaded. The memory of the body is released
+// when decode has returned. Errors are of type *wire.Error, or those of decode.
+func (ms *Models) Read(ctx context.Context, body io.ReadCloser, decode func(context.Context, *wire.Fields, *Model) error) error {
 	defer body.Close()
-	b, err := wire.ReadBodyWithin(ctx, body, TextLimit(ms))
+	b, err := wire.ReadBodyWithin(ctx, body, ms.textLimit())
 	if err != nil {
 		return err
 	}
@@ -56,9 +35,27 @@ func (ms Models) Read(ctx context.Context, body io.ReadCloser, decode func(conte
 	claim := wire.ClaimOf(ctx)
 	defer claim.WorkDone()
 	f.CountIn(claim)
-	m, err := ms.Of(f)
+	m, err := ms.Of(ctx, f)
 	if err != nil {
 		return err
 	}
 	return decode(ctx, f, m)
+}
+
+// textLimit is the limit for texts of a body that is still read. While a model that may be asked for is not
+// loaded there is none, as its tokenizer is not known.
+func (ms *Models) textLimit() *wire.TextLimit {
+	var list []*Model
+	for _, k := range ms.Known() {
+		if k.Model == nil {
+			return nil
+		}
+		list = append(list, k.Model)
+	}
+	return TextLimit(list)
+}
+
+// noModel says that no model has a name.
+func noModel(name string) error {
+	return &wire.Error{Kind: wire.NoModel, Message: "The model `" + name + "` does not exist."}
 }

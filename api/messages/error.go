@@ -35,6 +35,7 @@ var types = map[wire.Kind]string{
 	wire.NotFound:     "not_found_error",
 	wire.Overloaded:   "overloaded_error",
 	wire.Draining:     "overloaded_error",
+	wire.Loading:      "overloaded_error",
 	wire.Unauthorized: "authentication_error",
 	wire.Forbidden:    "permission_error",
 	wire.TooLarge:     "request_too_large",

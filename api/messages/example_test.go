@@ -11,7 +11,7 @@ import (
 )
 
 func ExampleServer() {
-	s := messages.New([]*generate.Model{{Name: "m"}})
+	s := messages.New(generate.NewModels(&generate.Model{Name: "m"}))
 	w := httptest.NewRecorder()
 	s.Create(w, httptest.NewRequest(http.MethodPost, "/v1/messages", strings.NewReader(`{"model": "none"}`)))
 	fmt.Println(w.Code, w.Body)

@@ -11,7 +11,7 @@ import (
 )
 
 func ExampleServer() {
-	s := ollama.New([]*generate.Model{{Name: "m"}}, "1.0")
+	s := ollama.New(generate.NewModels(&generate.Model{Name: "m"}), "1.0")
 	w := httptest.NewRecorder()
 	s.Chat(w, httptest.NewRequest(http.MethodPost, "/api/chat", strings.NewReader(`{"model": "none"}`)))
 	fmt.Println(w.Code, w.Body)

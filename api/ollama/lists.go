@@ -66,7 +66,11 @@ type shown struct {
 // Tags is GET /api/tags.
 func (s *Server) Tags(w http.ResponseWriter, _ *http.Request) {
 	list := []listed{}
-	for _, m := range s.models {
+	for _, k := range s.models.Known() {
+		m := k.Model
+		if m == nil { // not loaded: its files were not read
+			m = &generate.Model{Name: k.Name, Parent: k.Parent, Created: k.Created}
+		}
 		list = append(list, listed{m.Name, m.Name, m.Created.UTC(), size(m), digest(m), detailsOf(m)})
 	}
 	wire.WriteJSON(w, http.StatusOK, map[string]any{"models": list})
@@ -75,10 +79,14 @@ func (s *Server) Tags(w http.ResponseWriter, _ *http.Request) {
 // never is when a model expires that stays.
 var never = time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// PS is GET /api/ps: every model of the server.
+// PS is GET /api/ps: every model that is loaded.
 func (s *Server) PS(w http.ResponseWriter, _ *http.Request) {
 	list := []running{}
-	for _, m := range s.models {
+	for _, k := range s.models.Known() {
+		m := k.Model
+		if m == nil {
+			continue
+		}
 		list = append(list, running{Name: m.Name, Model: m.Name, Size: size(m), Digest: digest(m), Details: detailsOf(m), Expires: never, Context: m.Limit()})
 	}
 	wire.WriteJSON(w, http.StatusOK, map[string]any{"models": list})
@@ -92,12 +100,12 @@ func (s *Server) Version(w http.ResponseWriter, _ *http.Request) {
 // Show is POST /api/show.
 func (s *Server) Show(w http.ResponseWriter, r *http.Request) {
 	var m *generate.Model
-	err := s.models.Read(r.Context(), r.Body, func(_ context.Context, f *wire.Fields, first *generate.Model) (err error) {
+	err := s.models.Read(r.Context(), r.Body, func(ctx context.Context, f *wire.Fields, first *generate.Model) (err error) {
 		name, verbose := "", false
 		f.String("name", &name) // as older clients call it
 		f.Bool("verbose", &verbose)
 		if m = first; f.Err() == nil && name != "" && !f.Has("model") {
-			m, err = s.models.Find(name)
+			m, err = s.models.Use(ctx, name)
 			return err
 		}
 		return f.Err()

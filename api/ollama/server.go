@@ -11,13 +11,13 @@ import (
 
 // A Server answers for a list of models. Its methods are safe for concurrent use.
 type Server struct {
-	models    generate.Models
+	models    *generate.Models
 	version   string
 	keepAlive time.Duration
 }
 
-// New serves models, of which there is at least one. version is Heft's, shown by /api/version.
-func New(models []*generate.Model, version string) *Server {
+// New serves models. version is Heft's, shown by /api/version.
+func New(models *generate.Models, version string) *Server {
 	return &Server{models: models, version: version, keepAlive: wire.KeepAlive}
 }
 

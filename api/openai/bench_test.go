@@ -34,7 +34,7 @@ func BenchmarkStream(b *testing.B) {
 		script = append(script, ids...)
 	}
 	m := generatetest.Saying(b, &enginetest.Model{}, script, engine.Options{})
-	s := New([]*generate.Model{m})
+	s := New(generate.NewModels(m))
 	body := `{"messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "stream": true, "max_tokens": 500, "stop": ["zzz"]}`
 	for b.Loop() {
 		s.ChatCompletions(discard{http.Header{}}, httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/", strings.NewReader(body)))

@@ -30,6 +30,7 @@ var codes = map[wire.Kind]string{
 	wire.NoModel:      "model_not_found",
 	wire.Overloaded:   "overloaded",
 	wire.Draining:     "shutting_down",
+	wire.Loading:      "model_loading",
 	wire.Unavailable:  "model_unavailable",
 	wire.Interrupted:  "request_cancelled",
 	wire.NoMethod:     "method_not_allowed",

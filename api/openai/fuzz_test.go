@@ -98,7 +98,7 @@ func FuzzChatRequest(f *testing.F) {
 // TestSilentStreamsShowThatTheyLive: a long prompt does not look like a dead connection.
 func TestSilentStreamsShowThatTheyLive(t *testing.T) {
 	m := generatetest.Spoken(t, &enginetest.Model{Delay: 60 * time.Millisecond}, engine.Options{})
-	s := New([]*generate.Model{m})
+	s := New(generate.NewModels(m))
 	s.keepAlive = 5 * time.Millisecond
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(`{"prompt": "a", "stream": true, "max_tokens": 2, "ignore_eos": true}`))
@@ -118,7 +118,7 @@ func TestSilentStreamsShowThatTheyLive(t *testing.T) {
 // TestHiddenThoughtsShowThatTheyLive: a model that thinks unseen does not look dead either.
 func TestHiddenThoughtsShowThatTheyLive(t *testing.T) {
 	m := generatetest.Speaking(t, generatetest.Speaker{Template: "<think>", Says: "a rather long thought</think>Yes.", Delay: 4 * time.Millisecond}, engine.Options{})
-	s := New([]*generate.Model{m})
+	s := New(generate.NewModels(m))
 	s.keepAlive = 20 * time.Millisecond
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(

@@ -25,7 +25,7 @@ func TestPromptsOfIDsAreCounted(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := generatetest.Fake(t, &enginetest.Model{MaxLen: 1 << 15, PageTokens: 1 << 12, Pages: 1 << 8, Delay: time.Hour}, engine.Options{})
 			var used atomic.Int64
-			s := openai.New([]*generate.Model{m})
+			s := openai.New(generate.NewModels(m))
 			limit := wire.NewMemory(4<<20, func(n int64) { used.Add(n) }).Limit(func(*http.Request) wire.ErrorWriter { return openai.WriteError })
 			serve, body := s.Completions, `{"max_tokens": 1, "prompt": [%s1]}`
 			if path == "embeddings" {

@@ -17,7 +17,7 @@ import (
 
 // limited serves completions of m with so many bytes for requests.
 func limited(m *generate.Model, bytes int64) func(body string) (int, string) {
-	s := openai.New([]*generate.Model{m})
+	s := openai.New(generate.NewModels(m))
 	errors := func(*http.Request) wire.ErrorWriter { return openai.WriteError }
 	h := wire.NewMemory(bytes, nil).Limit(errors)(http.HandlerFunc(s.Completions))
 	return func(body string) (int, string) {

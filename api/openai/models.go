@@ -23,7 +23,10 @@ type modelCard struct {
 	OwnedBy string `json:"owned_by"`
 	// vLLM's: an adapter's base, null for a base, and the most tokens.
 	Parent      *string `json:"parent"`
-	MaxModelLen int     `json:"max_model_len"`
+	MaxModelLen int     `json:"max_model_len,omitzero"` // left out while it is unknown: the model was not loaded yet
+	// Status is known, loading, ready or failed; Error says why it failed.
+	Status generate.ModelState `json:"status"`
+	Error  string              `json:"error,omitzero"`
 	// NoChat is why the model cannot chat; left out if it can.
 	NoChat string `json:"no_chat,omitzero"`
 }
@@ -31,8 +34,8 @@ type modelCard struct {
 // ListModels is GET /v1/models.
 func (s *Server) ListModels(w http.ResponseWriter, r *http.Request) {
 	list := modelList{Object: "list", Data: []modelCard{}}
-	for _, m := range s.models {
-		list.Data = append(list.Data, card(m))
+	for _, m := range s.models.Known() {
+		list.Data = append(list.Data, card(&m))
 	}
 	wire.WriteJSON(w, http.StatusOK, list)
 }
@@ -48,21 +51,28 @@ func (s *Server) Model(w http.ResponseWriter, r *http.Request) {
 		respond(w, wire.NoSuchRoute(r))
 		return
 	}
-	m, err := s.models.Find(id)
+	m, err := s.models.Look(id)
 	if err != nil {
 		respond(w, err)
 		return
 	}
-	wire.WriteJSON(w, http.StatusOK, card(m))
+	wire.WriteJSON(w, http.StatusOK, card(&m))
 }
 
-func card(m *generate.Model) modelCard {
-	c := modelCard{ID: m.Name, Object: "model", Created: m.Created.Unix(), OwnedBy: "heft", MaxModelLen: m.Limit()}
+func card(m *generate.Known) modelCard {
+	c := modelCard{ID: m.Name, Object: "model", Created: m.Created.Unix(), OwnedBy: "heft", Status: m.State}
 	if m.Parent != "" {
 		c.Parent = &m.Parent
 	}
+	if m.Err != nil {
+		c.Error = m.Err.Error()
+	}
+	if m.Model == nil {
+		return c
+	}
+	c.MaxModelLen = m.Model.Limit()
 	var why *wire.Error
-	if errors.As(m.NoChat(), &why) {
+	if errors.As(m.Model.NoChat(), &why) {
 		c.NoChat = why.Message
 	}
 	return c

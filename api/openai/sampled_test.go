@@ -86,7 +86,7 @@ func checkReserved(t *testing.T, chat bool, fields string) {
 		return nil
 	}}
 	m := generatetest.Spoken(t, fake, engine.Options{})
-	s := openai.New([]*generate.Model{m})
+	s := openai.New(generate.NewModels(m))
 	serve, body := s.Completions, `{"prompt": "a", "ignore_eos": true, "seed": 1, %s}`
 	if chat {
 		serve, body = s.ChatCompletions, `{"messages": [{"role": "user", "content": "a"}], "ignore_eos": true, "seed": 1, %s}`

@@ -14,13 +14,12 @@ import (
 
 // Server answers for a list of models. Its methods are safe for concurrent use.
 type Server struct {
-	models    generate.Models
+	models    *generate.Models
 	keepAlive time.Duration
 }
 
-// New serves models, of which there is at least one. The first is that of requests that
-// name none.
-func New(models []*generate.Model) *Server {
+// New serves models. The first is that of requests that name none.
+func New(models *generate.Models) *Server {
 	return &Server{models: models, keepAlive: wire.KeepAlive}
 }
 

@@ -164,8 +164,11 @@ const usualClass = `"PreTrainedTokenizerFast"`
 
 // TokenizerInfo is GET /tokenizer_info, vLLM's: the tokenizer_config.json of the first model.
 func (s *Server) TokenizerInfo(w http.ResponseWriter, r *http.Request) {
-	m := s.models[0]
-	config, err := m.TokenizerConfig()
+	var config map[string]json.RawMessage
+	m, err := s.models.Use(r.Context(), "")
+	if err == nil {
+		config, err = m.TokenizerConfig()
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		respond(w, &wire.Error{Kind: wire.NotFound, Message: "The model " + m.Name + " has no tokenizer_config.json."})

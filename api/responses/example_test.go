@@ -12,7 +12,7 @@ import (
 
 func ExampleServer() {
 	m := &generate.Model{Name: "m"}
-	s := responses.New([]*generate.Model{m}, store.NewMemory(1<<20, nil))
+	s := responses.New(generate.NewModels(m), store.NewMemory(1<<20, nil))
 	r := httptest.NewRequest(http.MethodGet, "/v1/responses/resp_1", nil)
 	r.SetPathValue("id", "resp_1") // as the route "/v1/responses/{id}" does
 	w := httptest.NewRecorder()

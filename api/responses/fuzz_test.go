@@ -27,7 +27,7 @@ func FuzzResponsesRequest(f *testing.F) {
 		f.Add(seed)
 	}
 	m := generatetest.Spoken(f, &enginetest.Model{MaxLen: 256}, engine.Options{})
-	s := New([]*generate.Model{m}, store.NewMemory(1<<20, nil))
+	s := New(generate.NewModels(m), store.NewMemory(1<<20, nil))
 	f.Fuzz(func(t *testing.T, body string) {
 		in, err := wire.ParseFields([]byte(body))
 		if err != nil {

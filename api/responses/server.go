@@ -17,14 +17,14 @@ import (
 
 // A Server answers for a list of models. Its methods are safe for concurrent use.
 type Server struct {
-	models    generate.Models
+	models    *generate.Models
 	store     *store.Store
 	keepAlive time.Duration
 	running   running
 }
 
-// New serves models, of which there is at least one, and keeps responses in kept.
-func New(models []*generate.Model, kept *store.Store) *Server {
+// New serves models and keeps responses in kept.
+func New(models *generate.Models, kept *store.Store) *Server {
 	return &Server{models: models, store: kept, keepAlive: wire.KeepAlive, running: running{at: map[string]*run{}}}
 }
 

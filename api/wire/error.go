@@ -28,6 +28,7 @@ const (
 	NotFound                 // what the path names does not exist
 	NoPrevious               // the response that a request continues does not exist
 	NotOffered               // the endpoint is known, but this server does not do what it asks for
+	Loading                  // the model is still being loaded; retry after RetryAfter
 )
 
 // StatusClientClosed is the status of Interrupted. Only access logs show it.
@@ -51,6 +52,7 @@ var statuses = [...]int{
 	NotFound:     http.StatusNotFound,
 	NoPrevious:   http.StatusBadRequest,
 	NotOffered:   http.StatusNotImplemented,
+	Loading:      http.StatusServiceUnavailable,
 }
 
 // Status returns the HTTP status of k.

@@ -39,7 +39,7 @@ type endpointCase struct {
 }
 
 func endpointCases(t *testing.T) []endpointCase {
-	models := []*generate.Model{generatetest.Spoken(t, &enginetest.Model{}, engine.Options{})}
+	models := generate.NewModels(generatetest.Spoken(t, &enginetest.Model{}, engine.Options{}))
 	s := openai.New(models)
 	common := map[string]string{}
 	for _, name := range strings.Fields("model max_tokens min_tokens temperature top_p top_k min_p presence_penalty frequency_penalty repetition_penalty n best_of seed stop logit_bias " +

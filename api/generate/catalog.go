@@ -1,0 +1,242 @@
+package generate
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/heftai/heft/api/wire"
+)
+
+// Models are the models of a server. Some are there for as long as the server runs. Others have a [Source]: the first
+// request that names one loads it, and it is unloaded when it has been idle, or when another model needs
+// its memory. A model is never unloaded while a request uses it. Any goroutine may call the methods.
+type Models struct {
+	options ModelsOptions
+
+	mu       sync.Mutex
+	entries  []*entry
+	loaded   []func(*Model)
+	changed  chan struct{} // closed and replaced when a model becomes idle, or its state changes
+	draining bool
+	work     chan struct{} // holds one token: models are loaded and unloaded one after another
+	loaders  sync.WaitGroup
+}
+
+// ModelsOptions say how models are loaded and unloaded. The zero value never unloads an idle model.
+type ModelsOptions struct {
+	// LoadTimeout is how long a request waits for its model to be loaded; 0 means a minute. Beyond it the request
+	// fails with kind Loading. Loading goes on while requests wait for it.
+	LoadTimeout time.Duration
+	// IdleUnload is after how long without requests a model is unloaded; 0 is never.
+	IdleUnload time.Duration
+}
+
+// A Source is a model that is loaded on demand.
+type Source struct {
+	Name    string    // as requests call it
+	Created time.Time // shown in lists of models
+	// Open loads the model. It may wait until ctx ends, for memory that other models hold; see [Models.MakeRoom].
+	Open func(ctx context.Context) (*Opened, error)
+}
+
+// Opened is a loaded model.
+type Opened struct {
+	Model *Model
+	Plan  func() any // what GET /plan shows; nil: the plan of the dispatched model
+	Close func()     // releases the model, whose engine has stopped; nil: nothing
+}
+
+// A ModelState is what a model of a server is doing.
+type ModelState string
+
+// The states of models.
+const (
+	ModelKnown   ModelState = "known" // not loaded; the next request loads it
+	ModelLoading ModelState = "loading"
+	ModelReady   ModelState = "ready"  // requests run at once
+	ModelFailed  ModelState = "failed" // the last attempt to load it failed; a later request tries again
+)
+
+// Known is a model of a server at one moment.
+type Known struct {
+	Name    string
+	Parent  string // of an adapter; else ""
+	Created time.Time
+	State   ModelState
+	Err     error // why loading failed, in state ModelFailed
+	// Model is nil unless it is loaded. Its dispatched model may be closed at any time; see [Models.Each].
+	Model *Model
+}
+
+// entry is a base model with its adapters.
+type entry struct {
+	source   Source // without Open for a model that is always there
+	state    ModelState
+	opened   *Opened
+	adapters []*Model
+	err      error
+	failed   time.Time
+	users    int // leases
+	waiting  int // requests that wait for it to be loaded
+	used     time.Time
+	done     chan struct{}      // closed when loading has ended
+	cancel   context.CancelFunc // of loading
+}
+
+// NewModels returns the models of list, which are there until the caller closes them. The first one answers
+// requests that name no model.
+func NewModels(list ...*Model) *Models {
+	ms := NewCatalog(ModelsOptions{})
+	for _, m := range list {
+		if m.Parent != "" {
+			if e := ms.entry(m.Parent); e != nil {
+				e.adapters = append(e.adapters, m)
+				continue
+			}
+		}
+		ms.entries = append(ms.entries, &entry{source: Source{Name: m.Name, Created: m.Created}, state: ModelReady, opened: &Opened{Model: m}})
+	}
+	return ms
+}
+
+// NewCatalog returns a list of models that is empty; see [Models.Add].
+func NewCatalog(o ModelsOptions) *Models {
+	if o.LoadTimeout == 0 {
+		o.LoadTimeout = time.Minute
+	}
+	ms := &Models{options: o, changed: make(chan struct{}), work: make(chan struct{}, 1)}
+	ms.work <- struct{}{}
+	return ms
+}
+
+// Add adds a model that is loaded on demand. The first model that is added answers requests that name none. It fails
+// if the name is empty or taken.
+func (ms *Models) Add(s Source) error {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	if s.Name == "" {
+		return errors.New("generate: a model has no name")
+	}
+	if e, _ := ms.find(s.Name); e != nil {
+		return errors.New("generate: the name " + s.Name + " is taken")
+	}
+	ms.entries = append(ms.entries, &entry{source: s, state: ModelKnown})
+	return nil
+}
+
+// entry returns the base model of a name, nil if there is none. ms.mu is held.
+func (ms *Models) entry(name string) *entry {
+	i := slices.IndexFunc(ms.entries, func(e *entry) bool { return e.source.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return ms.entries[i]
+}
+
+// latest ends names of models as Ollama's clients write them.
+const latest = ":latest"
+
+// find returns the base model of a name, which may be an adapter's, the first model for "". A name that no model has
+// is looked for without ":latest", too. ms.mu is held.
+func (ms *Models) find(name string) (e *entry, adapter *Model) {
+	if name == "" && len(ms.entries) > 0 {
+		return ms.entries[0], nil
+	}
+	if e := ms.entry(name); e != nil {
+		return e, nil
+	}
+	for _, e := range ms.entries {
+		for _, a := range e.adapters {
+			if a.Name == name {
+				return e, a
+			}
+		}
+	}
+	if short, ok := strings.CutSuffix(name, latest); ok && short != "" {
+		return ms.find(short)
+	}
+	return nil, nil
+}
+
+// Known returns all models in the order in which they were added, each with its adapters behind it.
+func (ms *Models) Known() []Known {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	var list []Known
+	for _, e := range ms.entries {
+		list = append(list, e.known())
+		for _, a := range e.adapters {
+			k := Known{Name: a.Name, Parent: a.Parent, Created: a.Created, State: e.state, Err: e.err}
+			if e.opened != nil {
+				k.Model = a
+			}
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+func (e *entry) known() Known {
+	k := Known{Name: e.source.Name, Created: e.source.Created, State: e.state, Err: e.err}
+	if e.opened != nil {
+		k.Model, k.Parent = e.opened.Model, e.opened.Model.Parent
+	}
+	return k
+}
+
+// Look returns the model of a name without loading it. It fails with an error of kind wire.NoModel.
+func (ms *Models) Look(name string) (Known, error) {
+	for i, k := range ms.Known() {
+		if k.Name == name || name == "" && i == 0 {
+			return k, nil
+		}
+	}
+	if short, ok := strings.CutSuffix(name, latest); ok && short != "" {
+		return ms.Look(short)
+	}
+	return Known{}, noModel(name)
+}
+
+// Each calls do for every base model that is loaded, with its plan. None of them is unloaded meanwhile.
+func (ms *Models) Each(do func(m *Model, plan func() any)) {
+	ms.mu.Lock()
+	entries := slices.DeleteFunc(slices.Clone(ms.entries), func(e *entry) bool { return e.opened == nil })
+	for _, e := range entries {
+		e.users++
+	}
+	ms.mu.Unlock()
+	for _, e := range entries {
+		do(e.opened.Model, e.opened.Plan)
+		ms.release(e, false)
+	}
+}
+
+// OnLoad calls f with every base model that is loaded, now and later, before its first request.
+func (ms *Models) OnLoad(f func(*Model)) {
+	ms.mu.Lock()
+	ms.loaded = append(ms.loaded, f)
+	ms.mu.Unlock()
+	ms.Each(func(m *Model, _ func() any) { f(m) })
+}
+
+// Draining reports whether new requests are rejected, by all models or by one.
+func (ms *Models) Draining() bool {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	return ms.draining || slices.ContainsFunc(ms.entries, func(e *entry) bool { return e.opened != nil && e.opened.Model.Draining() })
+}
+
+// signal wakes those that wait for a change. ms.mu is held.
+func (ms *Models) signal() {
+	close(ms.changed)
+	ms.changed = make(chan struct{})
+}
+
+// errDraining is the answer to requests while the server shuts down.
+func errDraining() error {
+	return &wire.Error{Kind: wire.Draining, RetryAfter: time.Second, Message: "The server is shutting down."}
+}

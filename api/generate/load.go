@@ -1,0 +1,335 @@
+package generate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/heftai/heft/api/wire"
+)
+
+// retryLoad is how soon a model that could not be loaded is tried again.
+const retryLoad = 5 * time.Second
+
+// leases are the models that a request uses.
+type leases struct {
+	mu      sync.Mutex
+	ended   bool
+	release []func()
+}
+
+type leasesKey struct{}
+
+// WithLeases returns a context for one request: the models that [Models.Use] returns for it stay loaded until end is
+// called. Without it they stay until the context of Use ends.
+func WithLeases(ctx context.Context) (leased context.Context, end func()) {
+	l := &leases{}
+	return context.WithValue(ctx, leasesKey{}, l), func() {
+		l.mu.Lock()
+		list := l.release
+		l.ended, l.release = true, nil
+		l.mu.Unlock()
+		for _, release := range list {
+			release()
+		}
+	}
+}
+
+// lease keeps e loaded for the request of ctx. ms.mu is held.
+func (ms *Models) lease(ctx context.Context, e *entry) {
+	if e.source.Open == nil { // it always is
+		return
+	}
+	e.users++
+	release := func() { ms.release(e, true) }
+	if l, ok := ctx.Value(leasesKey{}).(*leases); ok {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if !l.ended {
+			l.release = append(l.release, release)
+			return
+		}
+	}
+	context.AfterFunc(ctx, release)
+}
+
+// release ends the use of e; used notes that a request did use it.
+func (ms *Models) release(e *entry, used bool) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	e.users--
+	if used {
+		e.used = time.Now()
+	}
+	if e.users == 0 {
+		ms.signal()
+	}
+}
+
+// Use returns the model of a name, the first one for "", and keeps it loaded for the request of ctx; see [WithLeases]. It
+// loads the model if necessary, and waits for that. Errors are of type *wire.Error: of kind NoModel for an unknown
+// name, Loading if it takes too long, and Unavailable if the model cannot be loaded.
+func (ms *Models) Use(ctx context.Context, name string) (*Model, error) {
+	timeout := time.NewTimer(ms.options.LoadTimeout)
+	defer timeout.Stop()
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	for {
+		e, adapter := ms.find(name)
+		switch {
+		case e == nil:
+			return nil, noModel(name)
+		case e.opened != nil:
+			ms.lease(ctx, e)
+			if adapter != nil {
+				return adapter, nil
+			}
+			return e.opened.Model, nil
+		case ms.draining:
+			return nil, errDraining()
+		case e.state == ModelFailed && time.Since(e.failed) < retryLoad:
+			return nil, loadError(e.source.Name, e.err)
+		}
+		if e.state != ModelLoading {
+			ms.begin(e)
+		}
+		if err := ms.await(ctx, e, timeout.C); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// await waits until e has been loaded, or has failed. If no request waits any longer, loading is cancelled. ms.mu is
+// held, except while await waits.
+func (ms *Models) await(ctx context.Context, e *entry, timeout <-chan time.Time) (err error) {
+	done := e.done
+	e.waiting++
+	ms.mu.Unlock()
+	select {
+	case <-done:
+	case <-timeout:
+		err = &wire.Error{Kind: wire.Loading, RetryAfter: time.Second,
+			Message: fmt.Sprintf("The model `%s` is not loaded yet; retry after 1 s.", e.source.Name)}
+	case <-ctx.Done():
+		err = AsError(context.Cause(ctx), "")
+	}
+	ms.mu.Lock()
+	if e.waiting--; err != nil && e.waiting == 0 && e.done == done {
+		e.cancel() // without effect if loading has ended
+	}
+	return err
+}
+
+func loadError(name string, err error) error {
+	return &wire.Error{Kind: wire.Unavailable, RetryAfter: retryLoad, Err: err,
+		Message: fmt.Sprintf("The model `%s` cannot be loaded: %v.", name, err)}
+}
+
+// begin starts to load e. ms.mu is held.
+func (ms *Models) begin(e *entry) {
+	ctx, cancel := context.WithCancel(context.Background())
+	e.state, e.err, e.done, e.cancel = ModelLoading, nil, make(chan struct{}), cancel
+	ms.loaders.Go(func() {
+		defer cancel()
+		opened, err := ms.open(ctx, e)
+		ms.finish(e, opened, err)
+	})
+}
+
+// open loads e after the models that are being loaded and unloaded.
+func (ms *Models) open(ctx context.Context, e *entry) (*Opened, error) {
+	select {
+	case <-ms.work:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { ms.work <- struct{}{} }()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return e.source.Open(ctx)
+}
+
+// finish notes how loading has ended.
+func (ms *Models) finish(e *entry, opened *Opened, err error) {
+	if err == nil {
+		ms.mu.Lock()
+		hooks := ms.loaded
+		ms.mu.Unlock()
+		for _, f := range hooks {
+			f(opened.Model)
+		}
+	}
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	switch {
+	case err == nil:
+		e.state, e.opened, e.used = ModelReady, opened, time.Now()
+		e.adapters = opened.Model.Adapters()
+		slog.Info("model loaded", "model", e.source.Name)
+	case errors.Is(err, context.Canceled):
+		e.state = ModelKnown
+	default:
+		e.state, e.err, e.failed = ModelFailed, err, time.Now()
+		slog.Error("a model cannot be loaded", "model", e.source.Name, "reason", err)
+	}
+	close(e.done)
+	ms.signal()
+}
+
+// ErrNoOther is the error of [Models.MakeRoom] if no other model is loaded.
+var ErrNoOther = errors.New("generate: no other model is loaded")
+
+// MakeRoom unloads the model that has been idle for the longest time. If all are in use it returns false; with wait
+// it waits until one is idle, or until ctx ends, whose error it returns. It fails with ErrNoOther if there is no model
+// to unload. Only Source.Open calls it.
+func (ms *Models) MakeRoom(ctx context.Context, wait bool) (bool, error) {
+	for {
+		ms.mu.Lock()
+		e, loaded := ms.idlest(time.Now())
+		changed := ms.changed
+		var opened *Opened
+		if e != nil {
+			opened = ms.leave(e)
+		}
+		ms.mu.Unlock()
+		switch {
+		case opened != nil:
+			opened.end()
+			return true, nil
+		case !loaded:
+			return false, ErrNoOther
+		case !wait:
+			return false, nil
+		}
+		select {
+		case <-changed:
+		case <-time.After(idleGlance): // a sequence ends after its request
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+}
+
+// idleGlance is how often engines are asked whether they are idle.
+const idleGlance = 20 * time.Millisecond
+
+// idlest returns the model that was used least recently among those that are idle and were used before a time. loaded
+// reports whether there are models that could be unloaded once they are idle. ms.mu is held.
+func (ms *Models) idlest(before time.Time) (least *entry, loaded bool) {
+	for _, e := range ms.entries {
+		if e.opened == nil || e.source.Open == nil {
+			continue
+		}
+		loaded = true
+		if e.users > 0 || e.waiting > 0 || e.used.After(before) || e.opened.Model.Sequences() != (Sequences{}) {
+			continue
+		}
+		if least == nil || e.used.Before(least.used) {
+			least = e
+		}
+	}
+	return least, loaded
+}
+
+// leave notes that e is not loaded any more. The caller ends what it returns without ms.mu, which is held.
+func (ms *Models) leave(e *entry) *Opened {
+	opened := e.opened
+	e.state, e.opened = ModelKnown, nil
+	slog.Info("model unloaded", "model", e.source.Name)
+	ms.signal()
+	return opened
+}
+
+// end stops the engine and releases the model.
+func (o *Opened) end() {
+	o.Model.Close()
+	if o.Close != nil {
+		o.Close()
+	}
+}
+
+// UnloadIdle unloads models that have been idle for ModelsOptions.IdleUnload, until ctx ends.
+func (ms *Models) UnloadIdle(ctx context.Context) {
+	idle := ms.options.IdleUnload
+	if idle <= 0 {
+		return
+	}
+	tick := time.NewTicker(max(idle/4, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		select {
+		case <-ms.work:
+		case <-ctx.Done():
+			return
+		}
+		for {
+			ms.mu.Lock()
+			var opened *Opened
+			if e, _ := ms.idlest(time.Now().Add(-idle)); e != nil {
+				opened = ms.leave(e)
+			}
+			ms.mu.Unlock()
+			if opened == nil {
+				break
+			}
+			opened.end()
+		}
+		ms.work <- struct{}{}
+	}
+}
+
+// Shutdown rejects new requests and waits until the running ones have ended, or until ctx ends, whose error it returns.
+func (ms *Models) Shutdown(ctx context.Context) error {
+	ms.mu.Lock()
+	ms.draining = true
+	var list []*Model
+	for _, e := range ms.entries {
+		if e.cancel != nil {
+			e.cancel()
+		}
+		if e.opened != nil {
+			list = append(list, e.opened.Model)
+		}
+	}
+	ms.mu.Unlock()
+	var errs []error
+	for _, m := range list {
+		errs = append(errs, m.Shutdown(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// Close ends all requests and releases the models that were loaded on demand.
+func (ms *Models) Close() {
+	ms.mu.Lock()
+	ms.draining = true
+	for _, e := range ms.entries {
+		if e.cancel != nil {
+			e.cancel()
+		}
+	}
+	ms.mu.Unlock()
+	ms.loaders.Wait()
+	<-ms.work // UnloadIdle may be at it
+	defer func() { ms.work <- struct{}{} }()
+	ms.mu.Lock()
+	var list []*Opened
+	for _, e := range ms.entries {
+		if e.opened != nil && e.source.Open != nil {
+			list = append(list, ms.leave(e))
+		}
+	}
+	ms.mu.Unlock()
+	for _, o := range list {
+		o.end()
+	}
+}
