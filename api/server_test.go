@@ -53,7 +53,12 @@ func serveWith(t testing.TB, o api.Options) *server {
 	o.Version = "test"
 	m := o.Models[0]
 	o.Models = o.Models[1:]
-	s := &server{httptest.NewServer(api.New(m, o)), t, ""}
+	return listen(t, api.New(m, o))
+}
+
+// listen serves h behind a real socket.
+func listen(t testing.TB, h http.Handler) *server {
+	s := &server{httptest.NewServer(h), t, ""}
 	t.Cleanup(func() {
 		s.CloseClientConnections()
 		s.Close()
