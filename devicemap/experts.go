@@ -28,9 +28,26 @@ func (p *Plan) CacheExperts(lent int64, hits func(share float64) float64) {
 		p.ExpertCacheBytes = staged + free
 	}
 	slot := largest + slotOverhead
-	p.LentBytes = min(lent, max(0, (onDisk+largest-1)/largest*slot-p.ExpertCacheBytes)) / slot * slot
-	p.ExpertHitRate = hits(cachedShare(p.ExpertCacheBytes+p.LentBytes, onDisk, largest))
+	more := min(lent, max(0, (onDisk+largest-1)/largest*slot-p.ExpertCacheBytes)) / slot * slot
+	p.LentBytes += more
+	p.ExpertHitRate = hits(cachedShare(p.ExpertCacheBytes+more, onDisk, largest))
 	p.DiskBytesPerToken -= int64(p.ExpertHitRate * float64(p.ExpertBytesPerToken))
+}
+
+// KeepStreamed counts on lent bytes of the host, which others take back when they need them, for matrices
+// of the disk that would stream. It reduces DiskBytesPerToken by those that it has room for, and returns
+// the bytes that are left. Call it before CacheExperts.
+func (p *Plan) KeepStreamed(lent int64) (rest int64) {
+	var streamed int64
+	for i := range p.units {
+		if u := &p.units[i]; u.at == Disk {
+			streamed += u.stream
+		}
+	}
+	kept := min(lent, streamed, p.DiskBytesPerToken-p.ExpertBytesPerToken)
+	p.LentBytes += kept
+	p.DiskBytesPerToken -= kept
+	return lent - kept
 }
 
 // slotOverhead is what direct reads add to the memory of an expert: its three matrices begin and end

@@ -71,8 +71,8 @@ type Plan struct {
 	// ExpertHitRate the share of the selected ones that it is expected to hold.
 	ExpertCacheBytes int64   `json:"expert_cache_bytes,omitempty"`
 	ExpertHitRate    float64 `json:"expert_hit_rate,omitempty"`
-	// LentBytes is by how much the cache is expected to exceed ExpertCacheBytes, in memory that the KV
-	// cache does not use.
+	// LentBytes are expected to hold weights of the disk in memory that the KV cache and requests do
+	// not use: matrices that would stream, and experts beyond ExpertCacheBytes.
 	LentBytes int64 `json:"lent_bytes,omitempty"`
 	// ExpertHitsFrom says what ExpertHitRate was predicted from, in a few words. The caller sets it.
 	ExpertHitsFrom string `json:"expert_hits_from,omitempty"`

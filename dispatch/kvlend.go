@@ -1,18 +1,75 @@
 package dispatch
 
 import (
+	"sync"
+	"sync/atomic"
+
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kvcache"
 )
 
-// Pages of the KV cache that no sequence uses are lent to the cache of routed experts, and taken back
-// before a sequence gets them. Pages that later prompts may reuse stay up to half of the plan's.
+// Pages of the KV cache that no sequence uses are lent to weights of the disk tier: to matrices that
+// would stream, then to the cache of routed experts. They are taken back before a sequence gets them. Pages
+// that later prompts may reuse stay up to half of the plan's. Memory for requests that no request uses is
+// lent to matrices alone, because these return it at once.
+
+const (
+	// keptForRequests is the memory for requests that is never lent.
+	keptForRequests = 16 << 20
+	// matrixStep is how much memory of the KV cache comes back together at least.
+	matrixStep = 8 << 20
+)
+
+// unusedByRequests returns how much of the memory for requests is lent while they hold some of it. What
+// they hold counts twice, as Go's heap has garbage besides.
+func unusedByRequests(all, held int64) int64 {
+	need := (2*held + 2*keptForRequests - 1) / keptForRequests * keptForRequests
+	return max(0, all-need)
+}
+
+// A lending is what streamed weights are lent. Its lock is taken after that of limited, and not held
+// while another one is taken, but for those of the weights.
+type lending struct {
+	sync.Mutex
+	others   int64        // bytes of the KV cache, and beyond the plan
+	requests int64        // bytes of the memory for requests
+	held     atomic.Int64 // by requests
+	unused   atomic.Int64 // by requests, at the last change
+}
+
+// lendToStream sets what streamed weights are lent, and returns the bytes that they have no use for.
+func (m *Model) lendToStream(others, requests int64) (rest int64) {
+	l := &m.lending
+	l.Lock()
+	defer l.Unlock()
+	l.others, l.requests = others, requests
+	unused := unusedByRequests(requests, l.held.Load())
+	l.unused.Store(unused)
+	return min(others, m.weights.KeepBudget(others+unused))
+}
+
+// CountRequests counts n more bytes for requests in the ledger, or fewer if n is negative. Weights
+// return the memory that they were lent. Any goroutine may call it.
+func (m *Model) CountRequests(n int64) {
+	m.ledger.Add(hostmem.Requests, n)
+	l := &m.lending
+	held := l.held.Add(n)
+	if !m.lends() || unusedByRequests(m.options.RequestBytes, held) == l.unused.Load() {
+		return
+	}
+	l.Lock()
+	defer l.Unlock()
+	if unused := unusedByRequests(l.requests, l.held.Load()); unused != l.unused.Load() {
+		l.unused.Store(unused)
+		m.weights.KeepBudget(l.others + unused)
+	}
+}
 
 // lendable is the most that may be lent, in bytes.
 func (m *Model) lendable() int64 {
 	host := m.plan.Device(devicemap.CPU)
-	if !hostmem.Lazy || host.LimitBytes == 0 || m.plan.ExpertCacheBytes == 0 {
+	if !hostmem.Lazy || host.LimitBytes == 0 || m.plan.Device(devicemap.Disk).WeightsBytes == 0 {
 		return 0
 	}
 	return host.KVBytes
@@ -21,9 +78,13 @@ func (m *Model) lendable() int64 {
 // lends reports whether the model lends memory.
 func (m *Model) lends() bool { return m.weights.Lends() }
 
-// lendStep is the number of pages that come back together: an expert's memory.
+// lendStep is the number of pages that come back together: an expert's memory, or that of a matrix.
 func (m *Model) lendStep(page int64) int {
-	return max(1, int((m.weights.ExpertSlotBytes()+page-1)/page))
+	step := m.weights.ExpertSlotBytes()
+	if step == 0 {
+		step = matrixStep
+	}
+	return max(1, int((step+page-1)/page))
 }
 
 // lend returns how many of so many pages the KV cache keeps now, and the bytes of the others.

@@ -54,7 +54,15 @@ func (k *kvRoom) bytes(n int) int64 { return k.cache.SequenceBytes(n, k.options.
 // usualShare is the part of the KV cache of one sequence, 1/usualShare, that plans expect to be in use.
 const usualShare = 8
 
-// unused is how much of the KV cache of plan a usual sequence leaves to be lent to experts.
+// lendableRequests is the memory for requests of plan that may be lent.
+func (k *kvRoom) lendableRequests(plan *devicemap.Plan) int64 {
+	if host := plan.Device(devicemap.CPU); hostmem.Lazy && host.LimitBytes > 0 && host.KVBytes > 0 {
+		return host.RequestBytes
+	}
+	return 0
+}
+
+// unused is how much of the KV cache of plan a usual sequence leaves to be lent to weights of the disk.
 func (k *kvRoom) unused(plan *devicemap.Plan) int64 {
 	host := plan.Device(devicemap.CPU)
 	if !hostmem.Lazy || host.LimitBytes == 0 {

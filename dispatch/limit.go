@@ -62,6 +62,18 @@ func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 		host.KVBytes = max(host.KVBytes, m.limit.kv.bytes)
 	}
 	to := divide(host, least, held, bytes)
+	pages, lent := 0, max(0, bytes-host.Used()) // more than the plan has
+	if m.cache != nil {
+		pages = int(to.kv / m.cache.PageBytes())
+		if m.limit.kv.bytes == 0 && to.kv == host.KVBytes {
+			pages = m.limit.kv.start
+		}
+		var unused int64
+		pages, unused = m.lend(pages)
+		lent += unused
+	}
+	less := min(slack, lent)
+	lent, slack = lent-less, slack-less
 	switch {
 	case m.limit.offloaded:
 		m.weights.Budget(0)
@@ -70,16 +82,15 @@ func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 	default:
 		m.weights.Budget(max(to.weights-slack, least.weights))
 	}
-	pages, lent := 0, int64(0)
-	if m.cache != nil {
-		pages = int(to.kv / m.cache.PageBytes())
-		if m.limit.kv.bytes == 0 && to.kv == host.KVBytes {
-			pages = m.limit.kv.start
-		}
-		pages, lent = m.lend(pages)
+	if !m.lends() {
+		lent = 0
+	}
+	requests := int64(0)
+	if m.lends() {
+		requests = to.requests
 	}
 	_, experts := m.weights.ExpertBytes()
-	budget := experts - (host.StagingBytes - to.staging) + lent
+	budget := experts - (host.StagingBytes - to.staging) + m.lendToStream(lent, requests)
 	if m.cache != nil {
 		if usable, _ := m.cache.PageMemory(); usable > pages { // the memory is free before experts take it
 			m.resizeKV(pages)

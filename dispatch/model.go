@@ -49,8 +49,9 @@ type Model struct {
 	promoted   atomic.Bool           // Promote was called
 	changed    atomic.Pointer[error] // why passes fail since a file was changed, if one was
 
-	limit limited
-	pass  pass
+	limit   limited
+	lending lending
+	pass    pass
 }
 
 // New binds skeleton to checkpoint with the given device map (Accelerate's dispatch_model). It

@@ -83,7 +83,9 @@ func (p *placement) place(o Options) (placed, error) {
 		return placed{plan, o}, err
 	}
 	plan.Warnings = append(plan.Warnings, limitWarnings(o.MaxMemory)...)
-	if plan.CacheExperts(kv.unused(&plan), o.expertHits()); plan.ExpertCacheBytes > 0 {
+	unused := kv.unused(&plan)
+	matrices := unusedByRequests(kv.lendableRequests(&plan), 0)
+	if plan.CacheExperts(min(unused, plan.KeepStreamed(unused+matrices)), o.expertHits()); plan.ExpertCacheBytes > 0 {
 		plan.ExpertHitsFrom = "the curve of usual routings; none was recorded for this model"
 		if o.Routing != nil {
 			plan.ExpertHitsFrom = fmt.Sprintf("%d recorded passes", o.Routing.Passes())

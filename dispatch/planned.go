@@ -1,9 +1,6 @@
 package dispatch
 
-import (
-	"github.com/heftai/heft/devicemap"
-	"github.com/heftai/heft/internal/hostmem"
-)
+import "github.com/heftai/heft/devicemap"
 
 // Plan returns the plan of the model: where its weights live, what each device holds, and warnings,
 // such as a limit below the minimum. For a model of [New] with a map of your own it lists what that
@@ -13,10 +10,6 @@ func (m *Model) Plan() devicemap.Plan { return m.plan }
 // RequestBytes is the memory that the plan keeps for requests; see [Options].Serving. 0 means that
 // it keeps none.
 func (m *Model) RequestBytes() int64 { return m.options.RequestBytes }
-
-// CountRequests counts n more bytes for requests in the ledger, or fewer if n is negative. Any
-// goroutine may call it.
-func (m *Model) CountRequests(n int64) { m.ledger.Add(hostmem.Requests, n) }
 
 // planOf is the plan of a map that no solver made.
 func (m *Model) planOf(devices devicemap.Map) (devicemap.Plan, error) {

@@ -29,8 +29,11 @@ func (s *Store) ExpertBytes() (least, planned int64) {
 	return int64(min(n, leastSlots)) * s.expertSlot(), int64(n) * s.expertSlot()
 }
 
-// Lends reports whether ExpertBudget may exceed the experts' part of Options.Staging.
-func (s *Store) Lends() bool { return s.experts != nil && len(s.experts.slots) > s.experts.planned }
+// Lends reports whether KeepBudget has an effect, or ExpertBudget beyond the experts' part of
+// Options.Staging.
+func (s *Store) Lends() bool {
+	return s.lent > 0 && (s.stream != nil && !s.stream.whole || s.experts != nil && len(s.experts.slots) > s.experts.planned)
+}
 
 // ExpertSlotBytes returns the memory of one slot for experts, 0 if none are on the disk tier.
 func (s *Store) ExpertSlotBytes() int64 {

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/residency/policy"
 )
 
@@ -13,7 +14,9 @@ type group struct {
 	*load
 	stream   *stream
 	unit     int
-	at       int64 // offset in the window
+	at       int64          // offset in the window
+	home     *hostmem.Block // memory of its own; nil while it has a place in the window
+	chosen   bool           // to be kept
 	state    slotState
 	awaited  bool // a pass waits, or has waited, for it
 	fresh    bool // read since it was held last
@@ -22,7 +25,21 @@ type group struct {
 	transfer move
 }
 
-func (g *group) bytes() []byte        { return g.stream.window[g.at:][:g.slot] }
+func (g *group) bytes() []byte {
+	if g.home != nil {
+		return g.home.Bytes()
+	}
+	return g.stream.window[g.at:][:g.slot]
+}
+
+// width is the room that g takes in the window.
+func (g *group) width() int64 {
+	if g.home != nil {
+		return 0
+	}
+	return g.slot
+}
+
 func (g *group) prepare() error       { return g.stream.reader.prepare(g.load) }
 func (g *group) read(piece int) error { return g.stream.reader.read(g.load, piece, g.bytes()) }
 
@@ -60,11 +77,13 @@ type stream struct {
 	first  []int    // of each unit: the index of its first group; and the end
 	window []byte
 	whole  bool // the window holds all
+	keep   keeper
 	mover  *Mover
 	reader reader
 	wake   chan struct{} // an awaited group has changed
 
 	mu      sync.Mutex
+	current int // the unit that runs, or -1
 	oldest  int // the first group in the window
 	count   int // groups in the window, from oldest on and around the end
 	end     int64
@@ -85,7 +104,8 @@ func newStream(units [][]*load, window []byte, m *Mover, r reader) *stream {
 
 // setUnits sets the groups of units. None is in the window.
 func (s *stream) setUnits(units [][]*load) {
-	s.groups, s.first, s.oldest, s.count = nil, nil, 0, 0
+	s.forgetAll()
+	s.groups, s.first, s.oldest, s.count, s.current = nil, nil, 0, 0, -1
 	var at int64
 	for i, loads := range units {
 		s.first = append(s.first, len(s.groups))
@@ -98,6 +118,7 @@ func (s *stream) setUnits(units [][]*load) {
 	}
 	s.first = append(s.first, len(s.groups))
 	s.whole = at <= int64(len(s.window))
+	s.rank()
 }
 
 func (s *stream) signal() {
@@ -124,8 +145,8 @@ func (s *stream) begin(i int) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.paused = true
-	if !s.whole && !s.inside(k) {
+	s.paused, s.current = true, i
+	if !s.whole && !s.inside(k) && k != (s.oldest+s.count)%len(s.groups) {
 		s.jump()
 	}
 	for !s.whole && s.passed(k) > 0 && !s.closed {
@@ -234,6 +255,9 @@ func (s *stream) release(i int) {
 	for k := s.first[i]; k < s.first[i+1]; k++ {
 		s.groups[k].released = true
 	}
+	if s.current == i {
+		s.current = -1
+	}
 	s.pop()
 	s.fill(Next)
 }
@@ -243,27 +267,38 @@ func (s *stream) pop() {
 	for s.count > 0 {
 		g := s.groups[s.oldest]
 		if !g.released || g.state == slotLoading {
-			return
+			break
 		}
-		s.counted.Evictions++
-		g.state, g.err = slotEmpty, nil
+		if g.home == nil || g.state == slotFailed {
+			g.state, g.err = slotEmpty, nil
+		}
+		if g.home == nil {
+			s.counted.Evictions++
+		}
 		s.oldest = (s.oldest + 1) % len(s.groups)
 		s.count--
 	}
+	s.forgetIdle()
 }
 
 // fill reads groups as long as there is room.
 func (s *stream) fill(p Priority) {
 	for !s.closed && !s.paused && s.count < len(s.groups) {
-		g := s.groups[(s.oldest+s.count)%len(s.groups)]
+		k := (s.oldest + s.count) % len(s.groups)
+		g := s.groups[k]
+		if k == s.first[g.unit] && !s.whole {
+			s.settle(g.unit)
+		}
 		at, ok := s.room(g)
-		if !ok {
+		if !ok || g.rests() && g.unit != s.current && !s.ahead(k) {
 			return
 		}
 		g.at, g.awaited, g.released = at, false, false
-		s.end = at + g.slot
+		s.end = at + g.width()
 		s.count++
-		s.submit(g, p)
+		if !g.rests() {
+			s.submit(g, p)
+		}
 	}
 }
 
@@ -281,21 +316,31 @@ func (s *stream) room(g *group) (at int64, ok bool) {
 	if s.whole {
 		return g.at, true
 	}
-	if s.count == 0 {
+	tail, some := s.tail()
+	if !some {
 		return 0, true
 	}
-	tail := s.groups[s.oldest].at
 	around := s.end <= tail // the window is used from tail around its end
-	again := s.end+g.slot > int64(len(s.window)) || !s.unitFits(g, s.end)
+	again := s.end+g.width() > int64(len(s.window)) || !s.unitFits(g, s.end)
 	switch {
 	case again && around:
 		return 0, false
 	case again:
-		return 0, g.slot <= tail
+		return 0, g.width() <= tail
 	case around:
-		return s.end, s.end+g.slot <= tail
+		return s.end, s.end+g.width() <= tail
 	}
 	return s.end, true
+}
+
+// tail returns where the first group in the window begins that takes room there, if one does.
+func (s *stream) tail() (at int64, some bool) {
+	for n := range s.count {
+		if g := s.groups[(s.oldest+n)%len(s.groups)]; g.home == nil {
+			return g.at, true
+		}
+	}
+	return 0, false
 }
 
 // unitFits reports whether the groups of a unit fit into the window together, if g, the first of them,
@@ -307,13 +352,13 @@ func (s *stream) unitFits(g *group, at int64) bool {
 	}
 	begin, around := at, false
 	for _, g := range s.groups[first:last] {
-		if at+g.slot > int64(len(s.window)) {
+		if at+g.width() > int64(len(s.window)) {
 			if around {
 				return false
 			}
 			at, around = 0, true
 		}
-		if at += g.slot; around && at > begin {
+		if at += g.width(); around && at > begin {
 			return false
 		}
 	}
@@ -330,6 +375,9 @@ func (s *stream) close() {
 		s.mover.cancel(&g.transfer, errClosed)
 	}
 	s.moves.Wait()
+	s.mu.Lock()
+	s.forgetAll()
+	s.mu.Unlock()
 }
 
 // stats returns the counters and the time that holders have waited.

@@ -1,0 +1,180 @@
+package residency
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"github.com/heftai/heft/internal/hostmem"
+)
+
+// A stream keeps groups in memory of their own as far as its budget has room, so that passes do not
+// read them. This memory can be taken back at any time: a group that loses it streams through the
+// window again. The lock of the stream guards all of it.
+type keeper struct {
+	arena  *hostmem.Arena // nil keeps nothing
+	order  []*group       // those to keep first, first
+	budget int64          // bytes
+	held   int64          // bytes of groups that are kept
+}
+
+// rank sets the order in which groups are kept: the largest of each unit first, and of these every
+// second, fourth, … unit. The rest is then spread evenly over the pass, and the disk reads while kept
+// groups compute.
+func (s *stream) rank() {
+	type place struct{ nth, unit int }
+	places := make(map[*group]place, len(s.groups))
+	s.keep.order = slices.Clone(s.groups)
+	for i := range len(s.first) - 1 {
+		list := slices.Clone(s.groups[s.first[i]:s.first[i+1]])
+		slices.SortStableFunc(list, func(a, b *group) int { return cmp.Compare(b.slot, a.slot) })
+		for n, g := range list {
+			places[g] = place{n, int(bits.Reverse32(uint32(i)))}
+		}
+	}
+	slices.SortStableFunc(s.keep.order, func(a, b *group) int {
+		return cmp.Or(cmp.Compare(places[a].nth, places[b].nth), cmp.Compare(places[a].unit, places[b].unit))
+	})
+	s.choose()
+}
+
+// choose marks the groups that the budget has room for.
+func (s *stream) choose() {
+	var sum int64
+	for _, g := range s.keep.order {
+		if g.chosen = sum+g.slot <= s.keep.budget; g.chosen {
+			sum += g.slot
+		}
+	}
+}
+
+// setBudget sets the bytes of groups that are kept. If it falls, groups lose their memory at once, but
+// for those of the unit that runs and those that are being read, which follow when they are released. It
+// returns the bytes that the stream has no use for.
+func (s *stream) setBudget(bytes int64) (rest int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.whole || s.keep.arena == nil {
+		return bytes
+	}
+	var all int64
+	for _, g := range s.groups {
+		all += g.slot
+	}
+	s.keep.budget = min(bytes, all)
+	s.choose()
+	s.shed()
+	return max(0, bytes-all)
+}
+
+// shed frees groups until the rest is within the budget. For that it drops what was read ahead, too.
+func (s *stream) shed() {
+	for s.forgetIdle(); s.keep.held > s.keep.budget && s.retract(); {
+		s.forgetIdle()
+	}
+}
+
+// forgetIdle frees groups of units that are not in the window until the rest is within the budget.
+func (s *stream) forgetIdle() {
+	for n := len(s.keep.order) - 1; n >= 0 && s.keep.held > s.keep.budget; n-- {
+		if g := s.keep.order[n]; g.home != nil && !s.entered(g.unit) {
+			s.forget(g)
+		}
+	}
+}
+
+// entered reports whether groups of a unit are in the window, or are used.
+func (s *stream) entered(unit int) bool {
+	if unit == s.current {
+		return true
+	}
+	for k := s.first[unit]; k < s.first[unit+1]; k++ {
+		if s.inside(k) {
+			return true
+		}
+	}
+	return false
+}
+
+// retract removes the group that was read ahead last. It reports false if that is needed, or on its way.
+func (s *stream) retract() bool {
+	if s.count == 0 {
+		return false
+	}
+	g := s.groups[(s.oldest+s.count-1)%len(s.groups)]
+	if g.unit == s.current || g.state == slotLoading || g.awaited {
+		return false
+	}
+	s.count--
+	if g.home == nil {
+		g.state, s.end = slotEmpty, g.at
+	}
+	return true
+}
+
+// forget frees the memory of a kept group that is not in the window.
+func (s *stream) forget(g *group) {
+	_ = g.home.Release() // released nowhere else
+	s.keep.held -= g.slot
+	g.home, g.state, g.err = nil, slotEmpty, nil
+	s.counted.Evictions++
+}
+
+// settle gives the chosen groups of a unit memory of their own. None of them is in the window.
+func (s *stream) settle(unit int) {
+	for k, g := range s.groups[s.first[unit]:s.first[unit+1]] {
+		if !g.chosen || g.home != nil || s.inside(s.first[unit]+k) || s.keep.held+g.slot > s.keep.budget {
+			continue
+		}
+		home, err := s.keep.arena.Alloc(hostmem.Staging, int(g.slot))
+		if err != nil {
+			return // it streams
+		}
+		g.home, g.state = home, slotEmpty
+		s.keep.held += g.slot
+	}
+}
+
+// rests reports whether g is kept and was read.
+func (g *group) rests() bool { return g.home != nil && g.state == slotReady }
+
+// ahead reports whether a group that has to be read follows group k before the window begins again.
+func (s *stream) ahead(k int) bool {
+	for n := range len(s.groups) - s.count {
+		if !s.groups[(k+n)%len(s.groups)].rests() {
+			return true
+		}
+	}
+	return false
+}
+
+// forgetAll frees what is kept. Nothing is in the window.
+func (s *stream) forgetAll() {
+	for _, g := range s.groups {
+		if g.home != nil {
+			s.forget(g)
+		}
+	}
+}
+
+// KeepBudget sets the bytes of weights of the disk tier that stay in memory, beside the window. They are
+// kept as they stream. If it falls, they lose their memory at once, but for those that are used at that
+// moment. It returns the bytes that weights other than experts have no use for. Results stay bitwise the
+// same. Any goroutine may call it.
+func (s *Store) KeepBudget(bytes int64) (rest int64) {
+	if s.stream == nil {
+		return bytes
+	}
+	return s.stream.setBudget(max(0, bytes))
+}
+
+// Kept returns the bytes that weights of the disk tier keep in memory, beside the window. Any goroutine
+// may call it.
+func (s *Store) Kept() int64 {
+	if s.stream == nil {
+		return 0
+	}
+	s.stream.mu.Lock()
+	defer s.stream.mu.Unlock()
+	return s.stream.keep.held
+}
