@@ -36,8 +36,12 @@ func (p *Plan) CacheExperts(lent int64, hits func(share float64) float64) {
 
 // KeepStreamed counts on lent bytes of the host, which others take back when they need them, for matrices
 // of the disk that would stream. It reduces DiskBytesPerToken by those that it has room for, and returns
-// the bytes that are left. Call it before CacheExperts.
+// the bytes that are left. Weights that the user's map places on the disk stream. Call it before
+// CacheExperts.
 func (p *Plan) KeepStreamed(lent int64) (rest int64) {
+	if p.Policy == Manual {
+		return lent
+	}
 	var streamed int64
 	for i := range p.units {
 		if u := &p.units[i]; u.at == Disk {
@@ -47,8 +51,12 @@ func (p *Plan) KeepStreamed(lent int64) (rest int64) {
 	kept := min(lent, streamed, p.DiskBytesPerToken-p.ExpertBytesPerToken)
 	p.LentBytes += kept
 	p.DiskBytesPerToken -= kept
+	p.kept = kept
 	return lent - kept
 }
+
+// Streamed returns the bytes that a token would read from the disk if no memory were lent to matrices.
+func (p *Plan) Streamed() int64 { return p.DiskBytesPerToken + p.kept }
 
 // slotOverhead is what direct reads add to the memory of an expert: its three matrices begin and end
 // anywhere in a page.

@@ -81,6 +81,7 @@ type Plan struct {
 	Warnings []string `json:"warnings,omitempty"`
 
 	units []unit
+	kept  int64 // bytes of matrices in lent memory; see KeepStreamed
 }
 
 // Device returns the plan of device d.

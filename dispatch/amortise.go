@@ -21,13 +21,13 @@ const slowerShare = 32
 // batchSizes are the tokens of a batch that a plan chooses from, besides the default.
 var batchSizes = [...]int{1024, 2048, usualPrompt}
 
-// streams reports whether passes read weights from the disk.
-func streams(plan *devicemap.Plan) bool { return plan.DiskBytesPerToken >= leastStreamed }
+// streams reports whether passes read weights from the disk, while no memory is lent to them.
+func streams(plan *devicemap.Plan) bool { return plan.Streamed() >= leastStreamed }
 
 // streamsDense reports whether every token reads weights from the disk, routed experts aside.
 func streamsDense(plan *devicemap.Plan) bool {
 	experts := plan.ExpertBytesPerToken - int64(plan.ExpertHitRate*float64(plan.ExpertBytesPerToken))
-	return plan.DiskBytesPerToken-experts >= leastStreamed
+	return plan.Streamed()-experts >= leastStreamed
 }
 
 // amortise chooses how weights stream with which a usual request reads least from the disk. Without a

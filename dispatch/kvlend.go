@@ -15,17 +15,21 @@ import (
 // lent to matrices alone, because these return it at once.
 
 const (
-	// keptForRequests is the memory for requests that is never lent.
-	keptForRequests = 16 << 20
-	// matrixStep is how much memory of the KV cache comes back together at least.
-	matrixStep = 8 << 20
+	// requestStep is the part of the memory for requests, 1/requestStep, that is never lent, and by which
+	// it comes back; mostRequestStep is the most.
+	requestStep     = 4
+	mostRequestStep = 16 << 20
+	// kvStep is the part of the KV cache, 1/kvStep, that comes back together for matrices; mostKVStep is
+	// the most.
+	kvStep     = 16
+	mostKVStep = 8 << 20
 )
 
 // unusedByRequests returns how much of the memory for requests is lent while they hold some of it. What
 // they hold counts twice, as Go's heap has garbage besides.
 func unusedByRequests(all, held int64) int64 {
-	need := (2*held + 2*keptForRequests - 1) / keptForRequests * keptForRequests
-	return max(0, all-need)
+	step := max(1, min(mostRequestStep, all/requestStep))
+	return max(0, all-(2*held+2*step-1)/step*step)
 }
 
 // A lending is what streamed weights are lent. Its lock is taken after that of limited, and not held
@@ -82,7 +86,7 @@ func (m *Model) lends() bool { return m.weights.Lends() }
 func (m *Model) lendStep(page int64) int {
 	step := m.weights.ExpertSlotBytes()
 	if step == 0 {
-		step = matrixStep
+		step = min(mostKVStep, m.plan.Device(devicemap.CPU).KVBytes/kvStep)
 	}
 	return max(1, int((step+page-1)/page))
 }

@@ -106,7 +106,7 @@ func (m *Model) take(binding *loader.Binding) error {
 	}
 	m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, m.devices,
 		residency.Options{Arena: &m.options.Ledger.arena, Mover: &m.options.Ledger.mover, Policy: &m.options.Ledger.kept, Staging: m.options.StagingBytes,
-			Lent:      m.lendable(),
+			Lent: m.lendable(), Keep: m.plan.Policy != devicemap.Manual,
 			Bands:     bandSizes(m.options.bandsOf(m.program, m.skeleton.Root.LoadedBytes(m.options.Quantize, true)), m.plan.ByMatrix),
 			Converter: converter, Homes: homes, SidecarDir: m.options.CacheDir})
 	if err != nil {

@@ -17,7 +17,8 @@
 //
 // On the disk tier a stream reads the segments of units in the order of use, around the end of a pass
 // to the next one, into a window of memory. A unit runs while its last segments are on their way:
-// [Store.Parts] waits for each. Experts are read one by one into slots, which a
+// [Store.Parts] waits for each. As far as [Store.KeepBudget] has room, segments stay in memory beside the
+// window, evenly spread over a pass, until others need the memory. Experts are read one by one into slots, which a
 // [policy.Cache] assigns. Once a router has selected them, all that are missing are requested at once,
 // and [Store.HoldExperts] returns them as they arrive. Embedding tables are mapped, and a lookup reads
 // single rows.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math/bits"
 	"slices"
+	"sync"
 
 	"github.com/heftai/heft/internal/hostmem"
 )
@@ -16,6 +17,9 @@ type keeper struct {
 	order  []*group       // those to keep first, first
 	budget int64          // bytes
 	held   int64          // bytes of groups that are kept
+
+	shedding int       // calls of shed
+	landed   sync.Cond // a read has ended while shed waits
 }
 
 // rank sets the order in which groups are kept: the largest of each unit first, and of these every
@@ -67,10 +71,17 @@ func (s *stream) setBudget(bytes int64) (rest int64) {
 	return max(0, bytes-all)
 }
 
-// shed frees groups until the rest is within the budget. For that it drops what was read ahead, too.
+// shed frees groups until the rest is within the budget. For that it drops what was read ahead, too, and
+// waits for reads that are under way.
 func (s *stream) shed() {
+	s.keep.landed.L = &s.mu
+	s.keep.shedding++
+	before := s.count
 	for s.forgetIdle(); s.keep.held > s.keep.budget && s.retract(); {
 		s.forgetIdle()
+	}
+	if s.keep.shedding--; s.count < before {
+		s.fill(Next)
 	}
 }
 
@@ -96,14 +107,24 @@ func (s *stream) entered(unit int) bool {
 	return false
 }
 
-// retract removes the group that was read ahead last. It reports false if that is needed, or on its way.
+// retract removes the group that was read ahead last, or ends its read and waits for that. It reports
+// false if the unit that runs needs the group.
 func (s *stream) retract() bool {
-	if s.count == 0 {
+	if s.count == 0 || s.closed {
 		return false
 	}
 	g := s.groups[(s.oldest+s.count-1)%len(s.groups)]
-	if g.unit == s.current || g.state == slotLoading || g.awaited {
+	if g.unit == s.current {
 		return false
+	}
+	if g.state == slotLoading {
+		s.mu.Unlock()
+		s.mover.cancel(&g.transfer, errSkipped)
+		s.mu.Lock()
+		for g.state == slotLoading && g.unit != s.current && !s.closed {
+			s.keep.landed.Wait()
+		}
+		return true // others may have changed meanwhile
 	}
 	s.count--
 	if g.home == nil {

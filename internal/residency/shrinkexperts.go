@@ -32,7 +32,7 @@ func (s *Store) ExpertBytes() (least, planned int64) {
 // Lends reports whether KeepBudget has an effect, or ExpertBudget beyond the experts' part of
 // Options.Staging.
 func (s *Store) Lends() bool {
-	return s.lent > 0 && (s.stream != nil && !s.stream.whole || s.experts != nil && len(s.experts.slots) > s.experts.planned)
+	return s.keep && s.stream != nil && !s.stream.whole || s.experts != nil && len(s.experts.slots) > s.experts.planned
 }
 
 // ExpertSlotBytes returns the memory of one slot for experts, 0 if none are on the disk tier.

@@ -26,7 +26,9 @@ func (s *Store) startStreams(loads [][]*load, staging, lent int64) error {
 			return fmt.Errorf("residency: window: %w", err)
 		}
 		s.stream = newStream(loads, s.window.Bytes(), s.mover, s)
-		s.stream.keep.arena = s.arena
+		if s.keep {
+			s.stream.keep.arena = s.arena
+		}
 		s.order = newOrder(loads)
 	}
 	if bands > 0 {

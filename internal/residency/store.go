@@ -42,8 +42,10 @@ type Options struct {
 	// bytes. It is raised to the minimum: the largest unit with up to 64 MiB to read ahead, two bands,
 	// and two experts.
 	Staging int64
-	// Lent is by how much ExpertBudget may exceed the experts' part of Staging. With 0 nothing is lent.
+	// Lent is by how much ExpertBudget may exceed the experts' part of Staging.
 	Lent int64
+	// Keep allows KeepBudget to keep streamed weights in memory.
+	Keep bool
 	// Bands are the matrices that stream in bands of rows of at most so many bytes each, which a unit
 	// reads one after the other; see [Store.NextBand]. Other matrices of a unit are in memory together.
 	Bands map[*meta.Param]int64
@@ -67,7 +69,7 @@ type Options struct {
 type Store struct {
 	binding *loader.Binding
 	devices devicemap.Map
-	lent    int64 // Options.Lent
+	keep    bool // Options.Keep
 	homes   []int
 	arena   *hostmem.Arena
 	paths   map[*meta.Param]string
@@ -121,7 +123,7 @@ type Store struct {
 // the window and the slots of the disk tier from the arena. root is the whole tree.
 func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devicemap.Map, o Options) (*Store, error) {
 	s := &Store{
-		binding: binding, devices: devices, lent: o.Lent, homes: o.Homes, arena: o.Arena, skip: o.Skip, whole: o.WholeStacks,
+		binding: binding, devices: devices, keep: o.Keep && o.Lent > 0, homes: o.Homes, arena: o.Arena, skip: o.Skip, whole: o.WholeStacks,
 		paths:   map[*meta.Param]string{},
 		holders: map[*meta.Param]*holder{},
 		buffers: map[*meta.Buffer]tensor.Tensor{},

@@ -55,6 +55,7 @@ func (g *group) done(err error) {
 	}
 	wake := g.awaited || s.starved
 	s.starved = false
+	s.keep.landed.Broadcast()
 	if g.released {
 		s.pop()
 		s.fill(Next)
@@ -233,7 +234,7 @@ func (s *stream) hold(k int) ([]byte, error) {
 		case g.state == slotLoading:
 			g.awaited = true
 			s.mover.raise(&g.transfer, Demand)
-		case g.awaited:
+		case g.awaited && g.err != errSkipped: // shed may have ended the read before the unit began
 			g.awaited = false
 			return nil, g.err
 		default:
@@ -290,7 +291,7 @@ func (s *stream) fill(p Priority) {
 			s.settle(g.unit)
 		}
 		at, ok := s.room(g)
-		if !ok || g.rests() && g.unit != s.current && !s.ahead(k) {
+		if !ok || g.unit != s.current && (s.keep.shedding > 0 || g.rests() && !s.ahead(k)) {
 			return
 		}
 		g.at, g.awaited, g.released = at, false, false
@@ -369,6 +370,7 @@ func (s *stream) unitFits(g *group, at int64) bool {
 func (s *stream) close() {
 	s.mu.Lock()
 	s.closed = true
+	s.keep.landed.Broadcast()
 	s.mu.Unlock()
 	s.signal()
 	for _, g := range s.groups {

@@ -1,0 +1,111 @@
+package dispatch_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/meta"
+)
+
+// streamedFolder is a model of 8 layers whose matrices are large enough to stream by themselves.
+func streamedFolder(t *testing.T) string {
+	return shape{hidden: 384, inner: 1024, heads: 6, kv: 2, dim: 64, vocab: 230, layers: 8, dtype: meta.BFloat16}.folder(t, rand.New(rand.NewPCG(14, 1)))
+}
+
+// halfStreamed is a server's model of streamedFolder with room for about half of the weights that can
+// stream. It returns the limit, with all that counts.
+func halfStreamed(t *testing.T, dir string) (m *dispatch.Model, plan devicemap.Plan, ledger *dispatch.Ledger) {
+	t.Helper()
+	skeleton, checkpoint := open(t, dir)
+	o := dispatch.Options{Threads: 2, Context: 1024, MaxBatchTokens: 32, MaxSequences: 2, Serving: true}
+	need, err := dispatch.EstimateMemory(skeleton, o, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least + (need.All-need.Least)/4)}}
+	plan, o, err = dispatch.Plan(skeleton, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan.LentBytes == 0 || plan.Device(devicemap.Disk).WeightsBytes == 0 {
+		t.Fatalf("the plan lends %d bytes\n%s", plan.LentBytes, plan.Explain())
+	}
+	o.Ledger = new(dispatch.Ledger)
+	if m, err = dispatch.New(skeleton, checkpoint, plan.Map, o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	return m, plan, o.Ledger
+}
+
+// read returns the bytes that f reads from the disk tier.
+func read(m *dispatch.Model, f func()) int64 {
+	before := m.Status().TierReadBytes
+	f()
+	return m.Status().TierReadBytes - before
+}
+
+// TestUnusedMemoryKeepsStreamedWeights: a model of 5.8 GB in 4 GiB read 2.5 GB per token, because the
+// memory of the KV cache and of requests lay idle. It holds streamed weights now, until others need it;
+// the model keeps to its limit in between, and no bit changes.
+func TestUnusedMemoryKeepsStreamedWeights(t *testing.T) {
+	dir := streamedFolder(t)
+	ids := make([]int32, 420)
+	for i := range ids {
+		ids[i] = int32(i*37%223 + 3)
+	}
+	const prompt = 400
+	whole := cpuModel(t, dir, dispatch.Options{Threads: 2, Context: 1024, MaxBatchTokens: 32})
+	want := forced(t, whole, ids, prompt, 32)
+	whole.Close()
+	m, plan, ledger := halfStreamed(t, dir)
+	planned := plan.Device(devicemap.CPU)
+	most := planned.StagingBytes + planned.KVBytes + planned.RequestBytes
+	within := func(when string) (staging int64) {
+		t.Helper()
+		held := ledger.Held()
+		if sum := held["staging"] + held["kv"] + held["requests"]; sum > most+1<<16 { // blocks are whole pages
+			t.Errorf("%s: the model holds %d bytes, the limit is %d: %v", when, sum, most, held)
+		}
+		return held["staging"]
+	}
+	s := m.NewSequence()
+	extend(t, m, s, ids[:40], 30, func() { within("a short sequence") })
+	s.Free()
+	s = m.NewSequence()
+	steps := int64(0)
+	n := read(m, func() { extend(t, m, s, ids[:60], 50, func() { steps++ }) })
+	if n > steps*(plan.DiskBytesPerToken+plan.DiskBytesPerToken/8) || n < steps*(plan.DiskBytesPerToken-plan.DiskBytesPerToken/8) {
+		t.Errorf("%d bytes were read in %d passes, planned %d each and %d without lent memory", n, steps, plan.DiskBytesPerToken, plan.Streamed())
+	}
+	if short := within("a short sequence"); short <= planned.StagingBytes {
+		t.Errorf("staging has %d bytes, the plan %d: nothing is lent", short, planned.StagingBytes)
+	}
+	s.Free()
+	s = m.NewSequence()
+	sameLogits(t, "while memory is lent", extend(t, m, s, ids, prompt, func() { within("while a sequence grows") }), want)
+	s.Free()
+	m.UngrowKV()
+	forced(t, m, ids, prompt, 32)
+
+	lent := within("before a request")
+	m.CountRequests(planned.RequestBytes)
+	if now := within("while requests hold all of theirs"); now >= lent {
+		t.Errorf("staging went from %d to %d bytes, want memory returned at once", lent, now)
+	}
+	sameLogits(t, "with large requests", forced(t, m, ids, prompt, 32), want)
+	m.CountRequests(-planned.RequestBytes)
+
+	m.SetMemoryLimit(planned.LimitBytes + plan.Device(devicemap.Disk).WeightsBytes)
+	forced(t, m, ids, prompt, 32)
+	n = read(m, func() { sameLogits(t, "with a higher limit", forced(t, m, ids, prompt, 32), want) })
+	if n > plan.Streamed() {
+		t.Errorf("%d bytes were read with a limit that has room for all weights", n)
+	}
+	m.SetMemoryLimit(planned.LimitBytes)
+	if within("the first limit"); read(m, func() { sameLogits(t, "with the first limit again", forced(t, m, ids, prompt, 32), want) }) == 0 {
+		t.Error("nothing was read: the higher limit is still in use")
+	}
+}
