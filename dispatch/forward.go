@@ -16,6 +16,7 @@ type pass struct {
 	input    nn.Input
 	tokens   []int32
 	groups   []nn.Group
+	states   []backend.StateSpan
 	lengths  []int32
 	prompts  []bool
 	adapters []*nn.Adapter // of each token, where the model has any
@@ -119,6 +120,10 @@ func (m *Model) prepare(b *Batch) error {
 	// Spans hold pages, which a later row's reservation does not move.
 	p.input = nn.Input{Tokens: p.tokens, Groups: p.groups, KV: m.cache.Layers(), Lengths: p.lengths,
 		Logits: p.rows, Normed: p.logits.hidden.rows, Sums: p.logits.hidden.sums}
+	if len(m.program.States()) > 0 {
+		p.layStates(b)
+		p.input.StateSpans, p.input.States = p.states, m.cache.States()
+	}
 	if m.options.Precision == PrecisionAuto {
 		p.input.Prompts = p.prompts
 	}
@@ -126,6 +131,18 @@ func (m *Model) prepare(b *Batch) error {
 		p.input.Adapters = p.adapters
 	}
 	return nil
+}
+
+// layStates says which states the rows read and write, when all rows have their pages.
+func (p *pass) layStates(b *Batch) {
+	p.states = p.states[:0]
+	first := 0
+	for i := range b.Rows {
+		s := b.Rows[i].Sequence.kv.State()
+		s.First = first
+		first += s.Rows
+		p.states = append(p.states, s)
+	}
 }
 
 // appendRow lays one row out behind the others.

@@ -42,7 +42,7 @@ func (m *Model) takeKV(memory backend.Memory, config kvcache.Config) error {
 		return err
 	}
 	m.limit.kv.start, m.limit.kv.keep = planned, config.Start
-	m.ledger.Add(hostmem.KV, int64(config.Start-config.Pages)*config.PageBytes())
+	m.ledger.Add(hostmem.KV, int64(config.Start-config.Pages)*config.PageBytes()-config.AddressedBytes())
 	m.pass.groups = make([]nn.Group, m.cache.Groups())
 	m.capacity = config.SequenceTokens(config.Pages, m.options.MaxBatchTokens, m.options.Context)
 	return nil

@@ -38,7 +38,7 @@ func newKVRoom(skeleton *meta.Model, program *nn.Program, o *Options) *kvRoom {
 	if context <= 0 {
 		context = min(o.Context, leastContext)
 	}
-	k := &kvRoom{cache: o.cache(program.KV()), asked: asked, tokens: context, options: o}
+	k := &kvRoom{cache: o.cache(program), asked: asked, tokens: context, options: o}
 	k.sequence = k.bytes(context)
 	if asked {
 		k.sequence = int64(k.cache.Pages) * k.cache.PageBytes()

@@ -112,8 +112,8 @@ func (m *Model) take(binding *loader.Binding) error {
 	if err != nil {
 		return err
 	}
-	if layers := m.program.KV(); len(layers) > 0 {
-		if err := m.takeKV(b.Memory(hostmem.KV), m.options.cache(layers)); err != nil {
+	if remembers(m.program) {
+		if err := m.takeKV(b.Memory(hostmem.KV), m.options.cache(m.program)); err != nil {
 			return err
 		}
 	}
@@ -157,6 +157,7 @@ func (m *Model) Close() {
 	}
 	if m.cache != nil {
 		m.resizeKV(m.cache.Config().Pages) // the ledger counts what Close frees
+		m.ledger.Add(hostmem.KV, m.cache.Config().AddressedBytes())
 		m.cache.Close()
 	}
 	if m.weights != nil {

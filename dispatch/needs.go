@@ -30,7 +30,7 @@ func EstimateMemory(skeleton *meta.Model, o Options, dtype string) (MemoryEstima
 	if !asked {
 		tokens = min(tokens, leastContext)
 	}
-	cache := o.cache(program.KV())
+	cache := o.cache(program)
 	o.KVTokens, o.KVBytes = 0, cache.SequenceBytes(tokens, o.MaxBatchTokens)
 	const plenty = 1 << 60
 	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: plenty}}

@@ -189,9 +189,10 @@ func weightsAre16Bit(skeleton *meta.Model) bool {
 	return false
 }
 
-// cache is the configuration of the cache of so many layers, with the pages asked for.
-func (o *Options) cache(layers []kvcache.LayerShape) kvcache.Config {
-	c := kvcache.Config{Layers: slices.Clone(layers), DType: o.KVDType, PageTokens: kvcache.DefaultPageTokens}
+// cache is the configuration of a program's cache, with the pages asked for.
+func (o *Options) cache(p *nn.Program) kvcache.Config {
+	c := kvcache.Config{Layers: slices.Clone(p.KV()), DType: o.KVDType, PageTokens: kvcache.DefaultPageTokens,
+		States: p.States(), StateSlots: statesPerSequence * o.MaxSequences}
 	for i := range c.Layers {
 		if c.Layers[i].Window >= o.Context { // it sees all
 			c.Layers[i].Window = 0
@@ -208,6 +209,13 @@ func (o *Options) cache(layers []kvcache.LayerShape) kvcache.Config {
 	}
 	return c
 }
+
+// statesPerSequence is the number of states that there may be for each sequence of a batch: the one
+// that a pass reads, the one that it writes, a copy, and a snapshot of an earlier prompt.
+const statesPerSequence = 4
+
+// remembers reports whether a program has keys and values, or states.
+func remembers(p *nn.Program) bool { return len(p.KV()) > 0 || len(p.States()) > 0 }
 
 // limits bound the passes. The logits of a whole batch would take rows × vocabulary; as
 // many as a chunk of a scored prompt are enough.

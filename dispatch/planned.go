@@ -24,8 +24,8 @@ func (m *Model) planOf(devices devicemap.Map) (devicemap.Plan, error) {
 		}
 	}
 	var kv int64
-	if layers := m.program.KV(); len(layers) > 0 {
-		cache := m.options.cache(layers)
+	if remembers(m.program) {
+		cache := m.options.cache(m.program)
 		kv = int64(cache.Pages) * cache.PageBytes()
 	}
 	for i := range budgets {

@@ -110,6 +110,7 @@ type wiring struct {
 	embed      func(*Builder)
 	headBias   bool
 	rotary     func(*Builder) // adds the rotary module to the model; nil means the usual one
+	lastNorm   string         // name of a final norm that stands behind the rotary module; "" means norm before it
 }
 
 // preNorm returns llama's block.
@@ -128,7 +129,7 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 		return
 	}
 	spec, path := w.spec, b.tree.textPath()
-	spec.Embed, spec.Layers, spec.Norm, spec.Head = path+".embed_tokens", path+".layers", path+".norm", "lm_head"
+	spec.Embed, spec.Layers, spec.Norm, spec.Head = path+".embed_tokens", path+".layers", path+"."+or(w.lastNorm, "norm"), "lm_head"
 	spec.Vocab, spec.Hidden, spec.Context = d.vocab, d.hidden, d.rope.contextOf(d.context)
 	if b.tree.wrapper != nil {
 		spec.LogitScale, spec.LogitSoftcap = 0, 0 // transformers' wrappers apply their head alone
@@ -145,11 +146,16 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 	for i := range d.layers {
 		layer(layers.Child(strconv.Itoa(i), d.class+"DecoderLayer").Runs(KindBlock, &block), i)
 	}
-	d.norm(model, "norm", d.hidden)
+	if w.lastNorm == "" {
+		d.norm(model, "norm", d.hidden)
+	}
 	if w.rotary == nil {
 		model.Rotary(d.class+"RotaryEmbedding", d.rope)
 	} else {
 		w.rotary(model)
+	}
+	if w.lastNorm != "" {
+		d.norm(model, w.lastNorm, d.hidden)
 	}
 	head := b.head(embed, d.hidden, d.vocab, d.tied, "lm_head.weight")
 	if w.headBias {

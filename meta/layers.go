@@ -48,7 +48,11 @@ func (b *Builder) Dropout(name string) { b.Child(name, "Dropout") }
 // Rotary adds the module with rope's frequencies. It holds them twice: the current ones and the
 // original ones, to which types that depend on the length return.
 func (b *Builder) Rotary(class string, rope *RopeSpec) {
-	c := b.Child("rotary_emb", class)
+	b.rotaryNamed("rotary_emb", class, rope)
+}
+
+func (b *Builder) rotaryNamed(name, class string, rope *RopeSpec) {
+	c := b.Child(name, class)
 	c.Buffer("inv_freq", Float32, false, rope.Dim/2)
 	c.Buffer("original_inv_freq", Float32, false, rope.Dim/2)
 }

@@ -44,7 +44,9 @@ func (b *Builder) stackedExperts(spec *MoESpec, names expertNames, hidden, inner
 	down = append(down, e.stacked(spec.Down, downShape))
 	e.ParamFrom(spec.GateUp, upShape, gateUp[0], gateUp[1:]...)
 	e.ParamFrom(spec.Down, downShape, down[0], down[1:]...)
-	e.Activation("act_fn", act.class, act.act)
+	if act.class != "" {
+		e.Activation("act_fn", act.class, act.act)
+	}
 }
 
 // stacked returns the source of a stack under its own name. Qwen3-VL is published with the matrices

@@ -16,10 +16,12 @@ const (
 	KindNorm                   // *NormSpec
 	KindSequential             // no spec: children in order
 	KindActivation             // *ActivationSpec
+	KindShortConv              // *ShortConvSpec
+	KindDeltaNet               // *DeltaNetSpec
 )
 
 var kindNames = [...]string{"none", "causal-lm", "block", "attention", "mlp", "moe",
-	"linear", "embedding", "norm", "sequential", "activation"}
+	"linear", "embedding", "norm", "sequential", "activation", "short convolution", "delta net"}
 
 // String returns the kind's name in messages.
 func (k Kind) String() string {
@@ -83,6 +85,9 @@ type AttentionSpec struct {
 	Rope              *RopeSpec // nil: none
 	QueryRope         *RopeSpec // of queries, if it differs from that of keys
 	MLA               *MLASpec  // set for multi-head latent attention
+	// Gated says that each query head has a gate of the same size behind it in the result of Q, whose
+	// sigmoid multiplies the head's output.
+	Gated bool
 }
 
 // FusedOrder is the row layout of a fused q/k/v projection.

@@ -35,6 +35,8 @@ func wrappers() []wrapper {
 		{"mistral3", "Mistral3ForConditionalGeneration", "Mistral3Model", text, "mistral", false, true, false},
 		{"qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", "Qwen2_5_VLModel", text, "qwen2_5_vl_text", true, false, true},
 		{"qwen2_vl", "Qwen2VLForConditionalGeneration", "Qwen2VLModel", text, "qwen2_vl_text", true, false, true},
+		{"qwen3_5", "Qwen3_5ForConditionalGeneration", "Qwen3_5Model", text, "qwen3_5_text", true, false, false},
+		{"qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeModel", text, "qwen3_5_moe_text", true, false, false},
 		{"qwen3_vl", "Qwen3VLForConditionalGeneration", "Qwen3VLModel", text, "qwen3_vl_text", true, false, false},
 		{"qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", "Qwen3VLMoeModel", text, "qwen3_vl_moe_text", true, false, false},
 		{"smolvlm", "SmolVLMForConditionalGeneration", "SmolVLMModel", "text_model", "llama", false, false, false},

@@ -3,6 +3,7 @@
 A maker draws shapes and options from a random.Random and returns the contents of a config.json.
 FAMILIES names the makers, each with the seeds of the committed fixtures.
 """
+from hybrid_configs import hybrids
 
 SCALINGS = {
     "linear": dict(factor=2.5),
@@ -487,4 +488,5 @@ FAMILIES = {
     "qwen3_vl": (qwen3_vl, [1]),
     "qwen3_vl_moe": (lambda R: qwen3_vl(R, "qwen3_vl_moe"), [1, 2]),
     "kimi_k25": (kimi_k25, [1]),
+    **hybrids(llama, wrap),
 }

@@ -82,7 +82,7 @@ def values(model):
 
 def rotary(model, config):
     for path, m in model.named_modules():
-        if path.endswith("rotary_emb"):
+        if path.endswith(("rotary_emb", "pos_emb")):
             real = type(m)(config)
             inv = {k: v.tolist() for k, v in real.named_buffers() if "original" not in k}
             scale = {k: float(v) for k, v in vars(real).items() if k.endswith("attention_scaling")}
@@ -312,7 +312,7 @@ def sizes(names):
         try:
             with torch.device("meta"):
                 model = cls.from_config(config)
-        except ValueError:  # a vision tower whose own defaults do not fit together
+        except (ValueError, TypeError):  # defaults that do not fit together: of a vision tower, of lfm2_moe
             continue
         model.tie_weights()
         kept = ("model.language_model.", "model.text_model.", "lm_head.") if wrapper else ("",)

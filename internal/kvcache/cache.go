@@ -44,6 +44,11 @@ type Config struct {
 	// Start is the number of pages that may hold anything at first; 0 means all. Resize changes it.
 	// A sequence that is alone may always take so many.
 	Start int
+	// States is, for each layer that has a state instead of keys and values, the number of float32
+	// of the state of one sequence. StateSlots is the most states that there may be at a time; a
+	// sequence in use has up to three.
+	States     []int
+	StateSlots int
 }
 
 // BytesPerToken is the memory of one token over all layers, ignoring windows.
@@ -56,7 +61,7 @@ func (c Config) BytesPerToken() int64 {
 }
 
 // TokensBytes is the memory of n tokens of one sequence over all layers, with windowed layers
-// limited to their window. It does not round up to whole pages.
+// limited to their window, and of its states. It does not round up to whole pages.
 func (c Config) TokensBytes(n int) int64 {
 	var total int64
 	for _, l := range c.Layers {
@@ -66,7 +71,7 @@ func (c Config) TokensBytes(n int) int64 {
 		}
 		total += int64(held) * c.DType.Bytes(int64(c.row(l, l.KWidth)+c.row(l, l.VWidth)))
 	}
-	return total
+	return total + heldStates*c.StateBytes()
 }
 
 // row is the number of stored elements of a token's keys or values.
@@ -78,6 +83,14 @@ func (c Config) row(l LayerShape, width int) int {
 // PageBytes is the size of a page, including all layers that share it.
 func (c Config) PageBytes() int64 {
 	c.Layers = c.layout().slots
+	return c.pageBytes()
+}
+
+// pageBytes is the size of a page whose slots are the layers.
+func (c Config) pageBytes() int64 {
+	if len(c.Layers) == 0 && len(c.States) > 0 {
+		return leastPage
+	}
 	return c.BytesPerToken() * int64(c.pageTokens())
 }
 
@@ -114,6 +127,11 @@ func (c Config) check() error {
 		if heads := max(l.Heads, 1); l.KWidth < 1 || l.VWidth < 0 || l.Window < 0 || l.KWidth%heads != 0 || l.VWidth%heads != 0 {
 			return fmt.Errorf("kvcache: layer %d: invalid shape: key width %d, value width %d, %d heads, window %d",
 				i, l.KWidth, l.VWidth, heads, l.Window)
+		}
+	}
+	for i, elements := range c.States {
+		if elements < 1 {
+			return fmt.Errorf("kvcache: state %d has %d elements, want at least 1", i, elements)
 		}
 	}
 	return nil
@@ -156,6 +174,12 @@ type Cache struct {
 	runs    []int    // scratch of Reuse
 	buckets []int32  // first page of each chain of the table, none if empty
 	pool    []*Sequence
+
+	payment     int             // pages that pay for a state
+	stateMemory []tensor.Tensor // of each layer with a state: [states, elements]
+	states      []state
+	freeStates  []stateID // that nothing uses; the last is taken next
+	snapshots   map[content]stateID
 }
 
 // page links are page numbers, so lists allocate nothing.
@@ -167,6 +191,7 @@ type page struct {
 	group      int32
 	registered bool
 	content    content
+	state      stateID // the snapshot that the page pays for
 }
 
 const none = int32(-1)
@@ -204,6 +229,10 @@ func New(memory backend.Memory, config Config) (*Cache, error) {
 		}
 	}
 	c.smallPages()
+	if err := c.newStates(); err != nil {
+		c.Close()
+		return nil, err
+	}
 	for _, at := range c.layout.places {
 		c.layers = append(c.layers, Layer{c.slots[at.slot], at.group})
 	}
@@ -241,7 +270,10 @@ func (c *Cache) Close() {
 			}
 		}
 	}
-	c.slots, c.layers = nil, nil
+	for _, t := range c.stateMemory {
+		c.memory.Free(t)
+	}
+	c.slots, c.layers, c.stateMemory = nil, nil, nil
 }
 
 // Config returns the configuration with defaults filled in.
@@ -251,7 +283,7 @@ func (c *Cache) Config() Config { return c.config }
 func (c *Cache) PageBytes() int64 {
 	config := c.config
 	config.Layers = c.layout.slots
-	return config.BytesPerToken() * int64(config.PageTokens)
+	return config.pageBytes()
 }
 
 // Layers returns the cache memory of each layer. The caller must not modify the slice.

@@ -126,7 +126,7 @@ func (c Config) SequencePages(n, pass int) int {
 	for _, window := range c.layout().windows {
 		pages += c.pagesOf(window, n, pass)
 	}
-	return pages
+	return pages + heldStates*c.statePages()
 }
 
 // SequenceBytes returns the size of [Config.SequencePages] in bytes.
@@ -135,13 +135,15 @@ func (c Config) SequenceBytes(n, pass int) int64 {
 }
 
 // SharedPages returns the maximum number of pages that n tokens hold at once, for any division of
-// them among the given number of sequences.
+// them among the given number of sequences. For states it counts on sequences of at least
+// tokensPerState tokens.
 func (c Config) SharedPages(n, sequences, pass int) int {
 	pages := 0
 	for _, window := range c.layout().windows {
 		pages += min(c.PagesFor(n), sequences*c.pagesOf(window, n, pass))
 	}
-	return pages
+	sequences = min(sequences, (n+tokensPerState-1)/tokensPerState)
+	return pages + sequences*heldStates*c.statePages()
 }
 
 // SequenceTokens returns the length, up to most, of the longest sequence that fits in pages. It is

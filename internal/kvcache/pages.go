@@ -58,7 +58,7 @@ func (c *Cache) take() int32 {
 func (c *Cache) hold(p int32) {
 	if c.pages[p].refs == 0 {
 		c.unlink(p)
-		if c.pages[p].registered {
+		if c.pages[p].kept() {
 			c.stats.Cached--
 		}
 	}
@@ -71,7 +71,7 @@ func (c *Cache) drop(p int32) {
 	if c.pages[p].refs--; c.pages[p].refs > 0 {
 		return
 	}
-	if !c.pages[p].registered {
+	if !c.pages[p].kept() {
 		c.pushFront(p)
 		return
 	}
@@ -120,9 +120,13 @@ func (c *Cache) register(p int32, group int, at *content) {
 	have.chain, *head = *head, p
 }
 
-// unregister removes p from the table if it is registered.
+// unregister makes p a page that cannot be found: neither what it holds, nor the snapshot that it pays
+// for.
 func (c *Cache) unregister(p int32) {
 	have := &c.pages[p]
+	if have.state != 0 {
+		c.forgetState(have.state, p)
+	}
 	if !have.registered {
 		return
 	}

@@ -69,7 +69,7 @@ func (c *Cache) used() int { return len(c.pages) - c.unused - len(c.withheld) }
 func (c *Cache) takeAway() int32 {
 	p := c.free.first
 	c.unlink(p)
-	if c.pages[p].registered {
+	if c.pages[p].kept() {
 		c.stats.Cached--
 		c.unregister(p)
 	}
@@ -91,7 +91,7 @@ func (c *Cache) restore(n int) bool {
 
 // alone reports whether s holds all pages in use.
 func (s *Sequence) alone() bool {
-	own := 0
+	own := s.statePages()
 	for g := range s.tables {
 		own += len(s.tables[g].pages) - s.tables[g].held
 	}

@@ -1,7 +1,7 @@
 package kvcache
 
 // Reuse attaches the cached full pages of the longest matching prefix of tokens and returns the
-// number of tokens found. They count as committed. The last token is never reused, because its
+// number of tokens found. They count as committed. A model with states matches up to a snapshot only. The last token is never reused, because its
 // logits are needed. Windowed layers attach only the pages that new tokens attend to; earlier pages
 // need not be cached. The sequence must be empty, and stays empty if no page matches.
 func (s *Sequence) Reuse(tokens []int32) int {
@@ -28,6 +28,10 @@ func (s *Sequence) Reuse(tokens []int32) int {
 			}
 			t.pages = append(t.pages, p)
 		}
+	}
+	if best > 0 && c.payment > 0 {
+		s.current = c.snapshots[s.contents[best-1]]
+		c.holdState(s.current)
 	}
 	s.tokens = append(s.tokens, tokens[:best*size]...)
 	s.committed = best * size
@@ -56,7 +60,7 @@ func (s *Sequence) match(tokens []int32) int {
 			}
 			whole = whole && c.runs[g] >= n-first
 		}
-		if whole {
+		if whole && c.hasState(&s.contents[n-1]) {
 			best = n
 		}
 	}

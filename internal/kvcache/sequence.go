@@ -12,6 +12,13 @@ type Sequence struct {
 	committed int
 	contents  []content // of the full pages that registration has visited
 	sealed    bool
+
+	// The states of layers that have one; see state.go.
+	current, next stateID // valid after the committed tokens; written by the next pass
+	copy          stateID // written by the next pass after copied tokens
+	copied        int
+	mark          bool // the last snapshot within the generated tokens is marked
+	marked        content
 }
 
 // A table is the page table of one group.
@@ -80,6 +87,9 @@ func (s *Sequence) Reserve(n, pass int) error {
 			t.pages = append(t.pages, c.take())
 		}
 	}
+	if n > 0 {
+		return s.reserveState()
+	}
 	return nil
 }
 
@@ -105,6 +115,9 @@ func (s *Sequence) take(n, pass int) int {
 		if s.shared(g, n, last) {
 			take++
 		}
+	}
+	if n > 0 {
+		take += s.lacking()
 	}
 	return take
 }
@@ -172,6 +185,7 @@ func (s *Sequence) Commit() {
 	c, size := s.cache, s.cache.config.PageTokens
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	first := s.committed
 	s.committed = len(s.tokens)
 	for i := len(s.contents); !s.sealed && (i+1)*size <= s.committed; i++ {
 		s.contents = append(s.contents, c.contentOf(s.scope, s.before(i), s.tokens[i*size:(i+1)*size]))
@@ -186,6 +200,7 @@ func (s *Sequence) Commit() {
 			s.giveBack(g, firstSeen(s.committed-size, window, size))
 		}
 	}
+	s.commitStates(first)
 }
 
 // before returns the content of the page before page i, or nil for the first page.
@@ -214,16 +229,17 @@ func (s *Sequence) giveBack(group, i int) {
 func (s *Sequence) Seal() { s.sealed = true }
 
 // Truncate removes the tokens from n on, frees the pages that only they needed, and returns the
-// number of tokens left. That number is n, or 0 if windowed layers have already freed pages that
-// the next token attends to. After a failed pass, Truncate(Committed()) undoes the step.
+// number of tokens left. That number is n, or less if it lies before the last pass of a model with
+// states: the end of the last snapshot; or 0 if windowed layers have already freed pages that the
+// next token attends to. After a failed pass, Truncate(Committed()) undoes the step.
 func (s *Sequence) Truncate(n int) int {
 	c, size := s.cache, s.cache.config.PageTokens
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n = max(min(n, len(s.tokens)), 0)
+	n = s.rewind(max(min(n, len(s.tokens)), 0))
 	for g, window := range c.layout.windows {
 		if held := s.tables[g].held; held > firstSeen(n, max(window, 1), size) {
-			n = 0
+			n = s.rewind(0)
 		}
 	}
 	s.tokens = s.tokens[:n]
@@ -253,6 +269,7 @@ func (s *Sequence) Free() {
 		}
 		*t = table{pages: t.pages[:0]}
 	}
+	s.freeStates()
 	*s = Sequence{cache: s.cache, tables: s.tables, tokens: s.tokens[:0], contents: s.contents[:0]}
 	s.cache.pool = append(s.cache.pool, s)
 }

@@ -70,6 +70,9 @@ func (c *compiler) projections(n Node, a *attention, in int) (err error) {
 		return err
 	}
 	defer func() { c.usedNext(a.out) }()
+	if s.Gated && (s.Fused != "" || s.ValueDim != s.HeadDim) {
+		return at(n.Path, "gates of queries in a fused projection or of another size than values")
+	}
 	if s.Fused != "" {
 		a.fused, err = c.linearNamed(n, "fused projection", s.Fused, in, a.qw+a.kw+a.vw)
 		if s.FusedOrder == meta.FusedPerHead {
@@ -80,7 +83,12 @@ func (c *compiler) projections(n Node, a *attention, in int) (err error) {
 		}
 		return err
 	}
-	if a.q, err = c.linearNamed(n, "queries", s.Q, in, a.qw); err != nil {
+	queries := a.qw
+	if s.Gated {
+		queries = 2 * a.qw
+		c.program.heads = max(c.program.heads, s.Heads)
+	}
+	if a.q, err = c.linearNamed(n, "queries", s.Q, in, queries); err != nil {
 		return err
 	}
 	if a.k, err = c.linearNamed(n, "keys", s.K, in, a.kw); err != nil {
@@ -94,6 +102,10 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 	mark := c.arena.used
 	s, rows := a.spec, x.Rows()
 	q, k, v := a.project(c, x)
+	var gate tensor.Tensor
+	if s.Gated {
+		q, gate = a.splitGates(c, q)
+	}
 	if a.qNorm != nil {
 		a.qNorm.forward(c, q, q)
 	}
@@ -114,15 +126,32 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 		Heads: s.Heads, KVHeads: s.KVHeads, Dim: s.HeadDim, ValueDim: s.ValueDim,
 		Scale: s.Scale, Window: s.Window, Softcap: s.Softcap, Sinks: sinks, Prompts: c.in.Prompts,
 	})
+	if s.Gated {
+		c.backend.Gate(gate, gate, y, meta.ActSigmoid, 0)
+		y = gate
+	}
 	a.out.forward(c, dst, y)
 	c.arena.used = mark
+}
+
+// splitGates separates the query heads from the gates behind them.
+func (a *attention) splitGates(c *Context, both tensor.Tensor) (q, gate tensor.Tensor) {
+	rows, dim := both.Rows(), a.spec.HeadDim
+	q, gate = c.arena.take(rows, a.qw), c.arena.take(rows, a.qw)
+	if c.err == nil {
+		n := rows * a.spec.Heads
+		both = matrix(both, n, 2*dim)
+		c.copyRows(matrix(q, n, dim), both.Columns(0, dim))
+		c.copyRows(matrix(gate, n, dim), both.Columns(dim, 2*dim))
+	}
+	return q, gate
 }
 
 // project computes queries, keys and values.
 func (a *attention) project(c *Context, x tensor.Tensor) (q, k, v tensor.Tensor) {
 	rows := x.Rows()
 	if a.fused == nil {
-		q, k, v = c.arena.take(rows, a.qw), c.arena.passing(rows, a.kw), c.arena.passing(rows, a.vw)
+		q, k, v = c.arena.take(rows, a.q.out), c.arena.passing(rows, a.kw), c.arena.passing(rows, a.vw)
 		together := c.collect()
 		a.q.compute(together, q, x, 0)
 		a.k.compute(together, k, x, 0)
@@ -156,6 +185,9 @@ func (a *attention) unfuse(c *Context, all, q, k, v tensor.Tensor) {
 
 func (a *attention) scratch(rows int) int {
 	n := floats(rows, a.spec.Heads*a.spec.ValueDim)
+	if a.spec.Gated {
+		n += 3 * floats(rows, a.qw)
+	}
 	if a.fused != nil {
 		n += floats(rows, a.qw+a.kw+a.vw)
 	}

@@ -30,7 +30,7 @@ func Compile(root *meta.Module) (*Program, error) {
 	if root == nil {
 		return nil, errors.New("nn: no module")
 	}
-	c := &compiler{program: &Program{}, caches: map[int]string{}}
+	c := &compiler{program: &Program{}, caches: map[int]string{}, states: map[int]string{}}
 	root = root.Resolve()
 	var err error
 	switch root.Kind {
@@ -54,6 +54,7 @@ func Compile(root *meta.Module) (*Program, error) {
 type compiler struct {
 	program *Program
 	caches  map[int]string // cache layer → path of the attention that owns it
+	states  map[int]string // state → path of the module that owns it
 	experts []Node         // expert stacks of the current unit
 	banded  []*meta.Param  // see Unit.Banded, of the current unit
 }
@@ -125,6 +126,10 @@ func (c *compiler) rule(n Node, in int) (rule, error) {
 		return c.block(n, in)
 	case meta.KindAttention:
 		return c.attention(n, in)
+	case meta.KindShortConv:
+		return c.shortConv(n, in)
+	case meta.KindDeltaNet:
+		return c.deltaNet(n, in)
 	case meta.KindMLP:
 		return c.mlp(n, in)
 	case meta.KindMoE:
@@ -190,6 +195,11 @@ func (c *compiler) finish() error {
 			if _, ok := c.caches[i]; !ok {
 				return fmt.Errorf("nn: layer %d of the KV cache has no attention module", i)
 			}
+		}
+	}
+	for i, elements := range c.program.states {
+		if elements == 0 {
+			return fmt.Errorf("nn: state %d has no module", i)
 		}
 	}
 	return nil

@@ -25,6 +25,10 @@ type Input struct {
 	// KV is the cache of each layer, with the widths of Program.KV. It selects the layer's entry of
 	// Groups.
 	KV []kvcache.Layer
+	// States is the memory of each layer's states, [slots, elements], with the elements of
+	// Program.States. StateSpans are the sequences of the pass, as in Groups.
+	States     []tensor.Tensor
+	StateSpans []backend.StateSpan
 	// Lengths is, for each row, the number of tokens that its rotary frequencies are computed for:
 	// the length of the prompt for a prompt token, position + 1 for a generated one. It may be nil
 	// if the program's RopeClass is 0 for every length.
@@ -196,6 +200,8 @@ func (c *Context) check(in *Input) (int, error) {
 			len(in.Logits), len(in.Normed)+len(in.Sums), c.limits.Outputs)
 	case len(p.layers) > 0 && len(in.KV) != len(p.layers):
 		return 0, fmt.Errorf("nn: input has %d KV caches, want %d", len(in.KV), len(p.layers))
+	case len(in.States) != len(p.states):
+		return 0, fmt.Errorf("nn: input has %d states, want %d", len(in.States), len(p.states))
 	case in.Prompts != nil && len(in.Prompts) != rows:
 		return 0, fmt.Errorf("nn: Prompts has %d rows, want %d", len(in.Prompts), rows)
 	case in.Adapters != nil && len(in.Adapters) != rows:

@@ -45,8 +45,10 @@ func newMachine(t testing.TB, root *meta.Module, w Weights, l Limits, pages int)
 	if m.context, err = p.NewContext(b, w, l); err != nil {
 		t.Fatal(err)
 	}
-	if len(p.KV()) > 0 {
-		m.cache, err = kvcache.New(b, kvcache.Config{Layers: p.KV(), DType: meta.Float32, Pages: pages})
+	if len(p.KV())+len(p.States()) > 0 {
+		config := kvcache.Config{Layers: p.KV(), DType: meta.Float32, Pages: pages, States: p.States(), StateSlots: 64}
+		config.Pages += 16 * config.SequencePages(0, 1) // for states
+		m.cache, err = kvcache.New(b, config)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +93,7 @@ func (m *machine) pass(t testing.TB, trace Trace, works ...work) tensor.Tensor {
 	}
 	m.groups = groups(m.cache, seqs, spans)
 	m.run(t, &Input{
-		Tokens: m.tokens, Groups: m.groups, KV: m.cache.Layers(),
+		Tokens: m.tokens, Groups: m.groups, KV: m.cache.Layers(), States: m.cache.States(), StateSpans: stateSpans(m.cache, seqs, spans),
 		Lengths: m.lengths, Logits: m.logits, Trace: trace,
 	})
 	for _, w := range works {
@@ -109,6 +111,18 @@ func groups(c *kvcache.Cache, seqs []*kvcache.Sequence, spans []backend.Span) []
 			slots := make([]int32, s.Rows)
 			seqs[i].Slots(g, slots, s.Start)
 			out[g].Spans, out[g].Slots = append(out[g].Spans, s), append(out[g].Slots, slots...)
+		}
+	}
+	return out
+}
+
+// stateSpans is what layers with states know of spans of seqs, whose tokens are appended.
+func stateSpans(c *kvcache.Cache, seqs []*kvcache.Sequence, spans []backend.Span) (out []backend.StateSpan) {
+	for i, s := range spans {
+		if len(c.States()) > 0 {
+			state := seqs[i].State()
+			state.First = s.First
+			out = append(out, state)
 		}
 	}
 	return out
@@ -186,6 +200,8 @@ func newCheckpoint(t testing.TB, ck *loader.Checkpoint, model *meta.Model) *chec
 					c.experts[p] = make([][]backend.Part, p.Shape[0])
 				}
 				c.experts[p][part.Expert] = append(c.experts[p][part.Expert], piece)
+			case piece.Rank == 3 && piece.Dims[1] == 1: // a convolution
+				c.parts[p] = append(c.parts[p], piece)
 			case piece.Rank == 3:
 				for e := range p.Shape[0] {
 					slab := piece

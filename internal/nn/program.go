@@ -12,6 +12,7 @@ type Program struct {
 
 	linears   []*linear // that support adapters
 	layers    []kvcache.LayerShape
+	states    []int // elements of each layer's state of a sequence
 	ropes     []*meta.RopeSpec
 	positions bool // uses absolute positions
 	width     int  // of the widest hidden state between units
@@ -58,6 +59,10 @@ type step interface {
 
 // KV returns the shape of one token in each layer's cache.
 func (p *Program) KV() []kvcache.LayerShape { return p.layers }
+
+// States returns the number of float32 of one sequence's state, for each layer that has a state
+// instead of keys and values.
+func (p *Program) States() []int { return p.states }
 
 // Vocab returns the width of the logits, 0 for a tree without a head.
 func (p *Program) Vocab() int { return p.vocab }

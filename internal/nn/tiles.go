@@ -11,6 +11,7 @@ import (
 type tiles struct {
 	whole  Input // of the pass, while it is narrowed to a tile
 	groups []Group
+	states []backend.StateSpan
 	ropes  [][2]tensor.Tensor // cosines and sines of all rows
 }
 
@@ -71,6 +72,8 @@ func (c *Context) narrow(begin, end int) error {
 		to.Slots = cut(g.Slots, begin, end)
 	}
 	c.in.Groups = t.groups
+	t.states = cutStates(t.states[:0], t.whole.StateSpans, begin, end)
+	c.in.StateSpans = t.states
 	c.in.Tokens = cut(t.whole.Tokens, begin, end)
 	c.in.Prompts = cut(t.whole.Prompts, begin, end)
 	c.in.Lengths = cut(t.whole.Lengths, begin, end)
@@ -147,4 +150,25 @@ func (b *block) tiledScratch(l Limits) int {
 		return max(floats(tile, b.width)+b.attention.scratch(tile), floats(l.Rows, b.width)+b.mlp.scratch(l.Rows))
 	}
 	return b.scratch(l.Rows)
+}
+
+// cutStates is cutSpans for states: a later part of a sequence goes on from what the earlier one wrote.
+func cutStates(list, spans []backend.StateSpan, begin, end int) []backend.StateSpan {
+	for _, s := range spans {
+		first, last := max(s.First, begin), min(s.First+s.Rows, end)
+		if first >= last {
+			continue
+		}
+		if first > s.First {
+			s.From = s.To
+		}
+		if save := s.First + s.SaveAfter; s.SaveAfter > 0 && save > first && save <= last {
+			s.SaveAfter = save - first
+		} else {
+			s.SaveAfter = 0
+		}
+		s.First, s.Rows = first-begin, last-first
+		list = append(list, s)
+	}
+	return list
 }

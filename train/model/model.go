@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"runtime"
@@ -27,6 +28,9 @@ type Model struct {
 	auxiliary float32
 }
 
+// ErrStates is returned for models whose layers have a state for each sequence, such as a delta net.
+var ErrStates = errors.New("model: layers with a state for each sequence (short convolutions, delta nets) cannot be trained yet; serve runs them")
+
 // New makes a model whose parameters are zeros. If a module is unsupported, the error names it.
 func New(m *meta.Model) (*Model, error) { return build(m, nil) }
 
@@ -38,6 +42,9 @@ func build(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) 
 	program, err := nn.Compile(m.Root)
 	if err != nil {
 		return nil, fmt.Errorf("model: %w", err)
+	}
+	if len(program.States()) > 0 {
+		return nil, ErrStates
 	}
 	var o choices
 	for _, f := range options {

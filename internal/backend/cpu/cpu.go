@@ -52,6 +52,8 @@ type Backend struct {
 	norm      norm
 	rope      rope
 	gate      gate
+	conv      shortConv
+	delta     deltaRule
 	embed     embed
 	store     storeKV
 	rows      moveRows

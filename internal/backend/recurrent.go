@@ -1,0 +1,55 @@
+package backend
+
+import (
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// Recurrent is implemented by a Backend that runs layers with a state for each sequence. Each
+// operation goes through the tokens of a sequence one by one, in order, so a result does not
+// depend on how a prompt is divided into passes. The state of a span is read from slot From of the
+// memory, and written to slot To after the last token.
+type Recurrent interface {
+	// ShortConv convolves each channel of x with its own kernel along the tokens:
+	// dst[t][c] = act(bias[c] + sum over j of weight[c][j] * x[t-K+1+j][c]), where tokens before the
+	// first are zero. weight is [channels, K], bias [channels] or absent. The state has the last K-1
+	// rows of x, oldest first. dst and x must not overlap.
+	ShortConv(dst, x, weight, bias tensor.Tensor, s States, act meta.Activation)
+	// DeltaRule is the recurrence of a gated delta net. For each value head, with the queries and
+	// keys of its key head divided by their length:
+	//
+	//	S = exp(g)·S;  S += k (beta·(v - kᵀS))ᵀ;  dst = Sᵀq / √KeyDim
+	//
+	// with beta = sigmoid(b) and g = -exp(aLog)·softplus(a + dtBias). dst and v are
+	// [n, ValueHeads·ValueDim], q and k [n, KeyHeads·KeyDim], a and b [n, ValueHeads]. The state is S,
+	// [ValueHeads, KeyDim, ValueDim].
+	DeltaRule(dst tensor.Tensor, in DeltaInputs, s States, a DeltaArgs)
+}
+
+// DeltaInputs are the operands of [Recurrent.DeltaRule].
+type DeltaInputs struct {
+	Q, K, V, A, B tensor.Tensor
+	ALog, DTBias  tensor.Tensor // [ValueHeads]
+}
+
+// DeltaArgs are what a layer fixes.
+type DeltaArgs struct {
+	KeyHeads, ValueHeads int // ValueHeads is a multiple of KeyHeads
+	KeyDim, ValueDim     int
+}
+
+// States says where an operation finds the states of the sequences of a pass.
+type States struct {
+	Memory tensor.Tensor // float32 [slots, elements]
+	First  int           // the first element of a slot that belongs to the operation
+	Spans  []StateSpan   // the sequences, which together cover all rows, in order
+}
+
+// A StateSpan is the rows of one sequence in a pass: Rows rows from First on.
+type StateSpan struct {
+	First, Rows int
+	From, To    int32 // slots; From is -1 for a sequence without tokens, whose state is all zeros
+	// SaveAfter, if not 0, is a number of rows after which the state is copied to slot Save too.
+	SaveAfter int
+	Save      int32
+}
