@@ -97,7 +97,7 @@ func TestPromotedWeightsLeaveThePageCache(t *testing.T) {
 	m.Warm(context.Background())
 	m.Promote(context.Background())
 	await(t, m)
-	m.Close()                                  // after the files were hashed
+	m.Close()                                   // after the files were hashed
 	if share := inCache(t, dir); share > 0.75 { // the system may hold large pages across the ends of weights; it was 1
 		t.Errorf("%.0f %% of the file is in the page cache and in memory", 100*share)
 	}
