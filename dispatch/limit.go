@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -219,7 +220,8 @@ func (l MemoryLimit) String() string {
 // FollowLimits follows the memory limits of the process's control groups until ctx ends: the least of
 // maximum and soft limit of each group and its parents, without what other processes of the group hold.
 // It reads them four times a second, more often while tasks wait for memory, and calls SetMemoryLimit.
-// The limit of Options.MaxMemory stays the highest. It returns at once. If changed is not nil, it is called
+// The limit of Options.MaxMemory stays the highest; without one the limit may rise above that of the start.
+// It returns at once. If changed is not nil, it is called
 // from another goroutine when the limit that the model keeps to has changed, and when the limit falls below
 // the minimum. Call FollowLimits once; Close ends it.
 func (m *Model) FollowLimits(ctx context.Context, changed func(MemoryLimit)) {
@@ -230,22 +232,34 @@ func (m *Model) FollowLimits(ctx context.Context, changed func(MemoryLimit)) {
 func (m *Model) follow(ctx context.Context, root fs.FS, changed func(MemoryLimit)) {
 	ctx, m.limit.stop = context.WithCancel(ctx)
 	host, least := m.plan.Device(devicemap.CPU), m.limit.least
-	most := max(host.LimitBytes, host.Used())
-	c := pressure.NewController(pressure.Limits{Most: most, Least: min(least.sum(host), most)})
+	start := max(host.LimitBytes, host.Used())
+	most := start
+	if !m.options.hostLimited() {
+		total, _ := topology.Memory(root)
+		most = max(start, total)
+	}
+	c := pressure.NewController(pressure.Limits{Most: most, Start: start, Least: min(least.sum(host), start)})
 	var held, slack int64
 	read := func() pressure.Reading {
 		r := readLimits(root)
-		held = r.Held
+		switch held = r.Held; {
+		case most == start:
+		case r.Limit == 0: // what the machine had available at the start
+			r.Limit = start
+		default:
+			_, available := topology.Memory(root)
+			r.Limit = min(r.Limit, max(start, held+available))
+		}
 		return r
 	}
 	apply := func(d pressure.Decision) {
 		if d.Changed {
 			slack = 0
-		} else if d.Target < most && !m.weights.Excess() { // the plan's estimate of the rest was too low
+		} else if d.Target != start && !m.weights.Excess() { // the plan's estimate of the rest was too low
 			slack = min(slack+max(0, held-d.Target), host.WeightsBytes)
 		}
 		m.limit.Lock()
-		if d.Target < most || d.Changed {
+		if d.Target != start || d.Changed {
 			m.shrinkTo(d.Target, slack)
 		}
 		m.limit.Unlock()
@@ -254,6 +268,11 @@ func (m *Model) follow(ctx context.Context, root fs.FS, changed func(MemoryLimit
 		}
 	}
 	m.limit.following.Go(func() { pressure.Watch(ctx, c, read, apply) })
+}
+
+// hostLimited reports whether the user gave a limit for the host's memory.
+func (o *Options) hostLimited() bool {
+	return slices.ContainsFunc(o.MaxMemory, func(d devicemap.DeviceMemory) bool { return d.Device == devicemap.CPU })
 }
 
 // readLimits returns the limit of this process's control groups, and what it holds.

@@ -48,7 +48,8 @@ type runCmd struct {
 	Lazy            bool          `help:"Read weights only when a request needs them; read nothing ahead."`
 	LogLevel        string        `help:"Log at this level and above (default ${default})." enum:"debug,info,warn,error" default:"info" placeholder:"debug|info|warn|error"`
 
-	view *loadView
+	view   *loadView
+	ledger dispatch.Ledger // of all models
 }
 
 // Run makes the model ready without loading it, listens, serves, and drains on SIGTERM or
@@ -84,7 +85,10 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	go func() { failed <- s.server.Serve(listener) }()
 	c.warn()
 	slog.Info("serving", "model", s.name, "at", "http://"+listener.Addr().String())
-	s.model.FollowLimits(ctx, logLimit)
+	s.model.FollowLimits(ctx, func(l dispatch.MemoryLimit) {
+		c.ledger.SetLimit(l.Bytes - dispatch.RuntimeBytes)
+		logLimit(l)
+	})
 	if !c.Lazy {
 		go c.view.watch(ctx, func() dispatch.Loading { return s.model.Status().Loading })
 	}
@@ -241,7 +245,7 @@ func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 		s.close()
 		return nil, err
 	}
-	w.options.Routing = usualRouting(c.CacheDir, skeleton)
+	w.options.Routing, w.options.Ledger = usualRouting(c.CacheDir, skeleton), &c.ledger
 	plan, options, err := dispatch.Plan(skeleton, w.options)
 	if err == nil {
 		err = checkDevices(plan)
@@ -251,6 +255,9 @@ func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 		s.model, err = dispatch.New(skeleton, checkpoint, plan.Map, options)
 	}
 	if err == nil {
+		if host := plan.Device(devicemap.CPU); host.LimitBytes > 0 {
+			c.ledger.SetLimit(max(host.LimitBytes, host.Used()) - dispatch.RuntimeBytes)
+		}
 		s.model.TuneReads(ctx, measurementsDir(c.CacheDir))
 		s.model.KeepRouting(measurementsDir(c.CacheDir), func(err error) { slog.Warn("the routing is not kept for later plans: " + err.Error()) })
 		s.model.Warm(ctx) // beside what is left

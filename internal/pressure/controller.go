@@ -23,7 +23,8 @@ type Reading struct {
 
 // Limits bound the targets of a controller, in bytes.
 type Limits struct {
-	Most  int64 // the limit at the start, which the plan was made for
+	Most  int64 // the highest target
+	Start int64 // the limit at the start, which the plan was made for; 0 means Most
 	Least int64 // the minimum that the process needs to run
 }
 
@@ -50,10 +51,13 @@ type Controller struct {
 	started bool
 }
 
-// NewController returns a controller whose target is l.Most.
+// NewController returns a controller whose target is l.Start.
 func NewController(l Limits) *Controller {
+	if l.Start <= 0 {
+		l.Start = l.Most
+	}
 	l.Least = min(l.Least, l.Most)
-	return &Controller{limits: l, target: l.Most}
+	return &Controller{limits: l, target: l.Start}
 }
 
 // Step takes the reading of a moment. Moments must not go back.

@@ -78,6 +78,18 @@ func TestASwingingLimitMovesNothingToAndFro(t *testing.T) {
 	}
 }
 
+// TestALimitMayRiseAboveItsStart: a limit that rose above that of the start brought nothing.
+func TestALimitMayRiseAboveItsStart(t *testing.T) {
+	var walk, targets []int64
+	for range 60 {
+		walk = append(walk, 6*gib)
+	}
+	run(NewController(Limits{Most: 8 * gib, Start: 4 * gib}), walk, func(i int, d Decision) { targets = append(targets, d.Target) })
+	if targets[0] != 4*gib || targets[len(targets)-1] != 6*gib {
+		t.Errorf("targets from %d to %d, want from %d to %d", targets[0], targets[len(targets)-1], 4*gib, 6*gib)
+	}
+}
+
 func TestTheMinimumIsNamedOnce(t *testing.T) {
 	warnings := 0
 	run(NewController(Limits{Most: 4 * gib, Least: gib}), []int64{4 * gib, gib / 2, gib / 4, gib / 2, 2 * gib, gib / 2}, func(i int, d Decision) {

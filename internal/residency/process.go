@@ -31,7 +31,7 @@ type Policy struct {
 	clock  atomic.Int64 // calls of Acquire of all stores
 }
 
-// SetLimit limits the memory that the ledger of the stores' arena counts. If it falls, stores drop
+// SetLimit limits the memory that the ledger of the stores' arena counts, without that of measurements. If it falls, stores drop
 // copies of weights, idle ones first; those of a unit that computes follow at its release. Other memory is
 // counted but not released. Results stay bitwise the same.
 func (p *Policy) SetLimit(bytes int64) {
@@ -64,7 +64,7 @@ func (p *Policy) excess(s *Store, n int64) int64 {
 		return 0
 	}
 	l := s.arena.Ledger
-	return l.Total() - l.Held(hostmem.Weights) + p.copied.Load() + n - (math.MaxInt64 - less)
+	return l.Total() - l.Held(hostmem.Weights) - l.Held(hostmem.Other) + p.copied.Load() + n - (math.MaxInt64 - less)
 }
 
 // reserve counts n bytes for a copy of s if its budget and the limit allow. It takes memory from idle
