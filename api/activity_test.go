@@ -8,6 +8,7 @@ import (
 
 	"github.com/heftai/heft/api"
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
@@ -154,4 +155,14 @@ func number(t *testing.T, v any) float64 {
 		t.Fatalf("got %v, want a number", v)
 	}
 	return f
+}
+
+// onDisk keeps two layers of the embedded model on disk.
+func onDisk(t *testing.T) devicemap.Policy {
+	t.Helper()
+	p, err := devicemap.ParsePolicy("model.layers.1=disk,model.layers.3=disk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

@@ -138,7 +138,9 @@ func (s *service) handler(m *generate.Model, ds dialects) http.Handler {
 		fail(w, req, &wire.Error{Kind: wire.NoMethod, Message: "Method not allowed: " + req.Method + " " + req.URL.Path})
 	})
 
-	r.Get("/", servePage())
+	for url, name := range pagePaths {
+		r.Get(url, servePage(name))
+	}
 	r.Get("/health", s.health)
 	r.Get("/ready", s.ready)
 	r.Get("/version", s.version)

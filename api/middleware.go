@@ -109,8 +109,8 @@ func secure(next http.Handler) http.Handler {
 	})
 }
 
-// open are the paths that neither compute nor reveal: no key is asked for there.
-var open = map[string]bool{"/": true, "/health": true, "/ready": true, "/metrics": true, "/version": true}
+// open are the paths beside the page that neither compute nor reveal: no key is asked for there.
+var open = map[string]bool{"/health": true, "/ready": true, "/metrics": true, "/version": true}
 
 // guard lets requests pass that bring one of keys. Without keys everyone may pass.
 func guard(keys []string, fail failure) func(http.Handler) http.Handler {
@@ -120,7 +120,7 @@ func guard(keys []string, fail failure) func(http.Handler) http.Handler {
 	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if len(sums) == 0 || open[r.URL.Path] {
+			if len(sums) == 0 || open[r.URL.Path] || pagePaths[r.URL.Path] != "" {
 				next.ServeHTTP(w, r)
 				return
 			}

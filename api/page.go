@@ -1,43 +1,76 @@
 package api
 
 import (
+	"bytes"
 	"crypto/sha256"
-	_ "embed" // for the page's files
-	"encoding/base64"
+	"embed"
+	"encoding/hex"
+	"io/fs"
+	"mime"
 	"net/http"
-	"strconv"
-	"strings"
+	"path"
+	"time"
 )
 
-// The page's parts. They are joined into one file, so that / alone needs no key.
-var (
-	//go:embed page/page.html
-	pageHTML string
-	//go:embed page/page.css
-	pageCSS string
-	//go:embed page/page.js
-	pageJS string
-)
+// pageFiles are the files of the page. Those in lib are libraries at a pinned version, unchanged; see
+// page/lib/LICENSES.txt.
+//
+//go:embed page
+var pageFiles embed.FS
 
-// servePage is GET /. The content policy allows the embedded script and style and requests to this
-// server, and nothing else.
-func servePage() http.HandlerFunc {
-	page := strings.NewReplacer("{{css}}", pageCSS, "{{js}}", pageJS).Replace(pageHTML)
-	policy := "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" +
-		"; script-src " + digest(pageJS) + "; style-src " + digest(pageCSS)
+// pageIndex is the file that GET / answers.
+const pageIndex = "page/index.html"
+
+// pagePolicy lets the page run its own files and send requests to this server, and nothing else: no
+// inline script or style, no eval, no other host. A script cannot turn text into elements except
+// through the sanitiser's policy.
+const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; require-trusted-types-for 'script'; trusted-types dompurify"
+
+// pagePaths are the paths of the page's files by URL. No key is asked for there.
+var pagePaths = listPage()
+
+func listPage() map[string]string {
+	paths := map[string]string{"/": pageIndex}
+	err := fs.WalkDir(pageFiles, "page", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && name != pageIndex {
+			paths["/"+name] = name
+		}
+		return err
+	})
+	if err != nil {
+		panic(err) // the files are in the program
+	}
+	return paths
+}
+
+// servePage serves a file of the page. A browser asks each time whether its copy is current.
+func servePage(name string) http.HandlerFunc {
+	body, err := pageFiles.ReadFile(name)
+	if err != nil {
+		panic(err) // the files are in the program
+	}
+	sum := sha256.Sum256(body)
+	tag := `"` + hex.EncodeToString(sum[:12]) + `"`
 	return func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Type", "text/html; charset=utf-8")
-		h.Set("Content-Security-Policy", policy)
+		h.Set("Content-Type", pageType(name))
+		h.Set("Content-Security-Policy", pagePolicy)
 		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-cache")
-		h.Set("Content-Length", strconv.Itoa(len(page)))
-		_, _ = w.Write([]byte(page)) // the client may have disconnected
+		h.Set("Etag", tag)
+		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(body))
 	}
 }
 
-// digest is how a policy names an inline script or style.
-func digest(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+// pageType returns the type of a file, whatever the system's table of types says about scripts.
+func pageType(name string) string {
+	switch path.Ext(name) {
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".svg":
+		return "image/svg+xml"
+	}
+	return mime.TypeByExtension(path.Ext(name))
 }

@@ -220,32 +220,6 @@ func TestPlanAndVersion(t *testing.T) {
 	}
 }
 
-func TestPage(t *testing.T) {
-	s := serveDemo(t)
-	resp := s.do("GET", "/", nil)
-	_, page := s.text("GET", "/", nil)
-	policy := resp.Header.Get("Content-Security-Policy")
-	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/html; charset=utf-8" {
-		t.Errorf("%d, %v", resp.StatusCode, resp.Header)
-	}
-	if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") || strings.Count(policy, "'sha256-") != 2 {
-		t.Errorf("policy %q", policy)
-	}
-	if strings.Contains(page, "{{") || !strings.Contains(page, "</html>") || len(page) > 20_000 {
-		t.Errorf("a page of %d bytes", len(page))
-	}
-	// The icon's name space is no address that anybody asks.
-	if rest := strings.ReplaceAll(page, "http://www.w3.org/2000/svg", ""); strings.Contains(rest, "http://") || strings.Contains(rest, "https://") {
-		t.Error("the page names another server")
-	}
-	if inline := regexp.MustCompile(`(?i)\s(on[a-z]+|style)=`).FindString(page[:strings.Index(page, "<script>")]); inline != "" {
-		t.Errorf("the policy forbids the attribute %q", inline)
-	}
-	if head := s.do("HEAD", "/health", nil); head.StatusCode != 200 {
-		t.Errorf("HEAD /health is %d", head.StatusCode)
-	}
-}
-
 func TestRequestIDs(t *testing.T) {
 	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}))
 	for given, kept := range map[string]bool{"abc-1": true, "": false, "a b": false, strings.Repeat("x", 129): false} {

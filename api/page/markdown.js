@@ -1,0 +1,65 @@
+// Markdown to elements. Raw HTML stays text (markdown-it), and what comes out passes a sanitiser
+// (DOMPurify) that knows only the elements below. The page's policy is the third wall: it runs no script
+// but the page's own files.
+import {el, icon, copy} from './dom.js';
+
+const md = window.markdownit({html: false, linkify: true, breaks: false, typographer: false});
+md.linkify.set({fuzzyLink: false, fuzzyEmail: false, fuzzyIP: false});
+
+const tags = ['a', 'blockquote', 'br', 'code', 'del', 'em', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'hr', 'li', 'ol', 'p', 'pre', 's', 'strong', 'table', 'tbody', 'td', 'th',
+  'thead', 'tr', 'ul'];
+const rules = {ALLOWED_TAGS: tags, ALLOWED_ATTR: ['href', 'title', 'class', 'start'], ALLOW_DATA_ATTR: false, ALLOW_ARIA_ATTR: false,
+  ALLOWED_URI_REGEXP: /^(?:https?:\/\/|mailto:)/i, RETURN_DOM_FRAGMENT: true};
+
+// The policy allows no style attributes: cells are aligned by a class.
+for (const cell of ['th_open', 'td_open']) {
+  md.renderer.rules[cell] = (tokens, i, options, env, self) => {
+    const style = tokens[i].attrGet('style') || '';
+    tokens[i].attrs = null;
+    if (style) tokens[i].attrSet('class', style.replace('text-align:', 'to-'));
+    return self.renderToken(tokens, i, options);
+  };
+}
+
+// No host but the server is asked for anything: an image is a link to it.
+md.renderer.rules.image = (tokens, i) => {
+  const escape = md.utils.escapeHtml;
+  return `<a href="${escape(tokens[i].attrGet('src') || '')}">${escape(tokens[i].content || 'image')}</a>`;
+};
+
+/** render returns the elements of a text in Markdown. */
+export function render(text) {
+  const out = window.DOMPurify.sanitize(md.render(text), rules);
+  for (const a of out.querySelectorAll('a')) {
+    a.target = '_blank';
+    a.rel = 'noopener noreferrer nofollow';
+  }
+  for (const code of out.querySelectorAll('pre > code')) frameCode(code);
+  for (const table of out.querySelectorAll('table')) frameTable(table);
+  return out;
+}
+
+function copier(what, text) {
+  const b = el('button', {type: 'button', className: 'quiet small', 'aria-label': 'Copy ' + what, title: 'Copy ' + what}, icon('copy'), 'Copy');
+  b.addEventListener('click', () => copy(text(), b));
+  return b;
+}
+
+function frameCode(code) {
+  const language = /(?:^| )language-(\S+)/.exec(code.className)?.[1] || '';
+  code.removeAttribute('class');
+  const pre = code.parentElement, frame = el('div', {className: 'code'});
+  pre.replaceWith(frame);
+  pre.tabIndex = 0;
+  pre.setAttribute('aria-label', language ? 'Code in ' + language : 'Code');
+  frame.append(el('div', {className: 'code-bar'}, el('span', {}, language), copier('code', () => code.textContent)), pre);
+}
+
+/** frameTable lets a wide table scroll, and be copied into a spreadsheet. */
+function frameTable(table) {
+  const frame = el('div', {className: 'table'}), scroll = el('div', {className: 'scroll', tabIndex: 0, role: 'region', 'aria-label': 'Table'});
+  table.replaceWith(frame);
+  scroll.append(table);
+  const cells = row => [...row.cells].map(c => c.textContent.replace(/[\t\n]+/g, ' ').trim()).join('\t');
+  frame.append(scroll, copier('table', () => [...table.rows].map(cells).join('\n') + '\n'));
+}
