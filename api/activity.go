@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -49,7 +50,7 @@ type modelActivity struct {
 	} `json:"memory"`
 
 	Tiers []tierActivity `json:"tiers"`
-	// Blocks are only in the first event of a stream. Runs and ReadBytes are in their order.
+	// Blocks are only in the first event of a stream, and after models were loaded or unloaded. Runs and ReadBytes are in their order.
 	Blocks    []dispatch.BlockSize `json:"blocks,omitempty"`
 	Runs      []int64              `json:"runs"`
 	ReadBytes []int64              `json:"read_bytes"`
@@ -109,6 +110,9 @@ func (a *activities) stream(w http.ResponseWriter, r *http.Request) {
 		case <-tick.C:
 		}
 		now := a.report(false)
+		if !sameModels(last, now) {
+			now = a.report(true)
+		}
 		moves := !same(last, now)
 		var err error
 		switch {
@@ -126,13 +130,17 @@ func (a *activities) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// sameModels reports whether no model was loaded or unloaded between two reports.
+func sameModels(a, b activityReport) bool {
+	return slices.EqualFunc(a.Models, b.Models, func(x, y modelActivity) bool { return x.Model == y.Model })
+}
+
 // same reports whether nothing has happened between two reports.
 func same(a, b activityReport) bool {
-	a.Seconds, b.Seconds = 0, 0
-	for i := range a.Models {
-		a.Models[i].Blocks = nil
-	}
-	return reflect.DeepEqual(a, b)
+	return slices.EqualFunc(a.Models, b.Models, func(x, y modelActivity) bool {
+		x.Blocks, y.Blocks = nil, nil
+		return reflect.DeepEqual(x, y)
+	})
 }
 
 // report reads the counters.

@@ -57,8 +57,8 @@ func browser(t *testing.T) context.Context {
 	return tab
 }
 
-// open navigates tab to the page of s, and waits until the model is known.
-func open(t *testing.T, tab context.Context, s *server) {
+// openPage navigates tab to the page of s, and waits until the model is known.
+func openPage(t *testing.T, tab context.Context, s *server) {
 	t.Helper()
 	if err := chromedp.Do(tab, chromedp.Navigate(s.URL+"/")); err != nil {
 		t.Fatal(err)
@@ -74,8 +74,8 @@ func typeIn(t *testing.T, tab context.Context, text string) {
 	}
 }
 
-// ask sends a message and waits until it is answered.
-func ask(t *testing.T, tab context.Context, text string) {
+// askPage sends a message and waits until it is answered.
+func askPage(t *testing.T, tab context.Context, text string) {
 	t.Helper()
 	before := shows(t, tab, `'n' + document.querySelectorAll('.turn.assistant').length`)
 	typeIn(t, tab, text+"\r")
@@ -99,13 +99,13 @@ func shows(t *testing.T, tab context.Context, script string) string {
 	return ""
 }
 
-// speaking is a model that always answers what says is.
+// speaking is a model that always says the same.
 func speaking(t *testing.T, says string, delay time.Duration) *server {
 	t.Helper()
 	return serve(t, generatetest.Speaking(t, generatetest.Speaker{Template: hermesTemplate, Says: says, Delay: delay}, engine.Options{}))
 }
 
-// same fails unless a text of the page is as wanted.
+// sameText fails unless a text of the page is as wanted.
 func sameText(t *testing.T, what, got, want string) {
 	t.Helper()
 	if strings.TrimSpace(got) != want {

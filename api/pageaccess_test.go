@@ -28,8 +28,8 @@ const reachable = `(() => {
 // focus; arrows move between tabs.
 func TestPageIsUsableWithTheKeyboard(t *testing.T) {
 	tab := browser(t)
-	open(t, tab, speaking(t, withCode, 0))
-	ask(t, tab, "Show me")
+	openPage(t, tab, speaking(t, withCode, 0))
+	askPage(t, tab, "Show me")
 	shows(t, tab, `document.activeElement.blur(), window.scrollTo(0, 0), 'from the start'`)
 	var n int
 	var nameless string
@@ -59,9 +59,9 @@ func TestPageIsUsableWithTheKeyboard(t *testing.T) {
 // whole, not each of its tokens.
 func TestPageSpeaksOncePerAnswer(t *testing.T) {
 	tab := browser(t)
-	open(t, tab, speaking(t, "One two three four five six seven eight nine ten.", 5*time.Millisecond))
+	openPage(t, tab, speaking(t, "One two three four five six seven eight nine ten.", 5*time.Millisecond))
 	shows(t, tab, `window.said = [], new MutationObserver(() => said.push(byId('say').textContent)).observe(byId('say'), {childList: true, characterData: true, subtree: true}), 'listening'`)
-	ask(t, tab, "Count")
+	askPage(t, tab, "Count")
 	sameText(t, "what is said", shows(t, tab, `said.length >= 2 && said.join(' | ')`), "Answering | Answer: One two three four five six seven eight nine ten.")
 	sameText(t, "live regions", shows(t, tab, `[...document.querySelectorAll('[aria-live], [role=status], [role=alert], [role=log]')].filter(e => !e.hidden).map(e => e.id).join()`), "state,say")
 	shows(t, tab, `document.querySelector('.turn.assistant').getAttribute('aria-busy') === 'false' && 'whole'`)
@@ -74,8 +74,8 @@ func TestPageFitsAPhone(t *testing.T) {
 	if err := chromedp.Do(tab, chromedp.EmulateViewport(360, 740)); err != nil {
 		t.Fatal(err)
 	}
-	open(t, tab, serveBound(t, dispatch.Options{}))
-	ask(t, tab, "What is a token? "+strings.Repeat("long", 60))
+	openPage(t, tab, serveBound(t, dispatch.Options{}))
+	askPage(t, tab, "What is a token? "+strings.Repeat("long", 60))
 	wide := `'wide: ' + [...document.querySelectorAll('header, header *, main, main *')].filter(e => e.checkVisibility({visibilityProperty: true}) &&
 		!e.closest('.scroll, pre, .hidden, .skip, option') && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80)).join()`
 	sameText(t, "what is too wide", shows(t, tab, wide), "wide:")
@@ -92,7 +92,7 @@ func TestPageFitsAPhone(t *testing.T) {
 // both.
 func TestPageIsDarkAndLight(t *testing.T) {
 	tab := browser(t)
-	open(t, tab, speaking(t, "Yes.", 0))
+	openPage(t, tab, speaking(t, "Yes.", 0))
 	system := func(scheme string) {
 		t.Helper()
 		action := func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {

@@ -31,17 +31,17 @@ const shownTurns = `[...document.querySelectorAll('.turn')].map(e => e.className
 func TestPageChatsInABrowser(t *testing.T) {
 	tab := browser(t)
 	s := serveBound(t, dispatch.Options{})
-	open(t, tab, s)
+	openPage(t, tab, s)
 	rows := shows(t, tab, `document.querySelectorAll('.tile').length > 5 && byId('rows').textContent`)
 	if !strings.Contains(rows, "model.layers.3") || !strings.Contains(rows, "Memory") {
 		t.Errorf("the blocks read %q", rows)
 	}
-	ask(t, tab, "What is a token?")
+	askPage(t, tab, "What is a token?")
 	before := shows(t, tab, shownTurns)
 	if _, answer, ok := strings.Cut(before, "turn user: What is a token?; turn assistant: "); !ok || len(answer) < 10 {
 		t.Errorf("the conversation reads %q", before)
 	}
-	open(t, tab, s)
+	openPage(t, tab, s)
 	if after := shows(t, tab, shownTurns); after != before {
 		t.Errorf("after a reload the conversation reads %q, want %q", after, before)
 	}
@@ -53,22 +53,22 @@ func TestPageAsksTheChosenModel(t *testing.T) {
 	base := generatetest.Speaking(t, generatetest.Speaker{Template: hermesTemplate, Says: "I am the base."}, engine.Options{})
 	other := generatetest.Speaking(t, generatetest.Speaker{Template: hermesTemplate, Says: "I am the other."}, engine.Options{})
 	other.Name = "other"
-	open(t, tab, serveWith(t, api.Options{Models: []*generate.Model{base, other}}))
+	openPage(t, tab, serveWith(t, api.Options{Models: []*generate.Model{base, other}}))
 	shows(t, tab, `document.querySelectorAll('#model option').length === 2 && 'both'`)
 	shows(t, tab, `byId('model').value = 'other', byId('model').dispatchEvent(new Event('change')), 'chosen'`)
-	ask(t, tab, "Who?")
+	askPage(t, tab, "Who?")
 	sameText(t, "the conversation", shows(t, tab, shownTurns), "turn user: Who?; turn assistant: I am the other.")
 }
 
 // TestPageFoldsReasoning: it is folded, stands before the answer, and is not sent back.
 func TestPageFoldsReasoning(t *testing.T) {
 	tab := browser(t)
-	open(t, tab, speaking(t, "<think>Let me see.</think>Four.", 0))
+	openPage(t, tab, speaking(t, "<think>Let me see.</think>Four.", 0))
 	shows(t, tab, recordRequests)
-	ask(t, tab, "2+2?")
+	askPage(t, tab, "2+2?")
 	sameText(t, "the conversation", shows(t, tab, shownTurns), "turn user: 2+2?; turn assistant: Four.")
 	sameText(t, "the reasoning", shows(t, tab, `!document.querySelector('.thought').open && document.querySelector('.thought .prose').textContent`), "Let me see.")
-	ask(t, tab, "Sure?")
+	askPage(t, tab, "Sure?")
 	if said := shows(t, tab, `JSON.stringify(sent[1].messages)`); strings.Contains(said, "Let me see") || !strings.Contains(said, "Four.") {
 		t.Errorf("the page goes on with %s", said)
 	}
@@ -80,7 +80,7 @@ func TestPageSaysThatAModelHasNoChatTemplate(t *testing.T) {
 	mute := generatetest.Fake(t, &enginetest.Model{}, engine.Options{})
 	other := generatetest.Speaking(t, generatetest.Speaker{Template: hermesTemplate, Says: "I can."}, engine.Options{})
 	other.Name = "other"
-	open(t, tab, serveWith(t, api.Options{Models: []*generate.Model{mute, other}}))
+	openPage(t, tab, serveWith(t, api.Options{Models: []*generate.Model{mute, other}}))
 	if why := shows(t, tab, `!byId('nochat').hidden && byId('text').disabled && byId('send').disabled && byId('nochat').textContent`); !strings.Contains(why, "no chat") {
 		t.Errorf("the page says %q", why)
 	}
@@ -91,10 +91,10 @@ func TestPageSaysThatAModelHasNoChatTemplate(t *testing.T) {
 // another one.
 func TestPageEditsAndRegenerates(t *testing.T) {
 	tab := browser(t)
-	open(t, tab, speaking(t, "Yes.", 0))
+	openPage(t, tab, speaking(t, "Yes.", 0))
 	shows(t, tab, recordRequests)
-	ask(t, tab, "First?")
-	ask(t, tab, "Second?")
+	askPage(t, tab, "First?")
+	askPage(t, tab, "Second?")
 	shows(t, tab, `document.querySelector('.turn.user [aria-label="Edit message"]').click(), document.activeElement.className`)
 	shows(t, tab, `document.activeElement.value = 'Better?', document.querySelector('.editing .row button:last-child').click(), 'sent'`)
 	shows(t, tab, `!document.querySelector('.busy') && document.querySelectorAll('.turn').length === 2 && 'answered'`)
@@ -108,7 +108,7 @@ func TestPageEditsAndRegenerates(t *testing.T) {
 // TestPageStopsWithEscape: the part that was answered stays, and the next message is answered.
 func TestPageStopsWithEscape(t *testing.T) {
 	tab := browser(t)
-	open(t, tab, speaking(t, strings.Repeat("and on ", 400), 20*time.Millisecond))
+	openPage(t, tab, speaking(t, strings.Repeat("and on ", 400), 20*time.Millisecond))
 	typeIn(t, tab, "Tell me.\r")
 	shows(t, tab, `document.querySelector('.busy .prose')?.textContent.includes('and on') && !byId('stop').hidden && 'answering'`)
 	if err := chromedp.Do(tab, chromedp.SendKeys("#text", "\x1b")); err != nil {
@@ -124,10 +124,10 @@ func TestPageStopsWithEscape(t *testing.T) {
 func TestPageKeepsSeveralConversations(t *testing.T) {
 	tab := browser(t)
 	s := speaking(t, "Yes.", 0)
-	open(t, tab, s)
-	ask(t, tab, "One?")
+	openPage(t, tab, s)
+	askPage(t, tab, "One?")
 	shows(t, tab, `byId('new').click(), 'new'`)
-	ask(t, tab, "Two?")
+	askPage(t, tab, "Two?")
 	titles := `[...document.querySelectorAll('#list .title')].map(e => e.textContent).join()`
 	sameText(t, "the list", shows(t, tab, titles), "Two?,One?")
 	shows(t, tab, `document.querySelectorAll('#list .title')[1].click(), 'opened'`)
@@ -146,11 +146,11 @@ func TestPageKeepsSeveralConversations(t *testing.T) {
 // the next.
 func TestPageSendsSettings(t *testing.T) {
 	tab := browser(t)
-	open(t, tab, speaking(t, "Yes.", 0))
+	openPage(t, tab, speaking(t, "Yes.", 0))
 	shows(t, tab, recordRequests)
 	shows(t, tab, `(() => { for (const [q, v] of [['#system', 'Be brief.'], ['[name=temperature]', '0.5'], ['[name=top_k]', '7'], ['[name=min_p]', '9'], ['#stop-strings', 'END\n\n']]) {
 		const e = document.querySelector(q); e.value = v; e.dispatchEvent(new Event('input', {bubbles: true})); } return 'set'; })()`)
-	ask(t, tab, "One?")
+	askPage(t, tab, "One?")
 	var got map[string]any
 	if err := json.Unmarshal([]byte(shows(t, tab, `JSON.stringify(sent[0])`)), &got); err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestPageSendsSettings(t *testing.T) {
 		t.Errorf("the request is %v", got) // min_p of 9 is not valid
 	}
 	shows(t, tab, `byId('new').click(), 'new'`)
-	ask(t, tab, "Two?")
+	askPage(t, tab, "Two?")
 	sameText(t, "the next conversation", shows(t, tab, `sent[1].temperature + ' ' + sent[1].messages[0].content`), "0.5 Be brief.")
 }
 
@@ -168,9 +168,9 @@ const withCode = "Look:\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n\n```go\nx := 1\n```
 // TestPageCopiesAndExports: messages, code and tables to the clipboard, conversations to files.
 func TestPageCopiesAndExports(t *testing.T) {
 	tab := browser(t)
-	open(t, tab, speaking(t, withCode, 0))
+	openPage(t, tab, speaking(t, withCode, 0))
 	shows(t, tab, recordRequests)
-	ask(t, tab, "Show me")
+	askPage(t, tab, "Show me")
 	if classes := shows(t, tab, `document.querySelector('.prose td:nth-child(2)').className`); classes != "to-right" {
 		t.Errorf("the second column has the class %q", classes)
 	}
@@ -214,14 +214,14 @@ func TestPageAsksForAKey(t *testing.T) {
 	sameText(t, "the dialog", shows(t, tab, `byId('key-dialog').open && byId('key-why').textContent.includes('accept') && byId('key-why').textContent`), "The server does not accept this API key.")
 	enter("secret")
 	shows(t, tab, `!byId('key-dialog').open && !byId('model').hidden && 'open'`)
-	ask(t, tab, "Works?")
+	askPage(t, tab, "Works?")
 	sameText(t, "the conversation", shows(t, tab, shownTurns), "turn user: Works?; turn assistant: Yes.")
 }
 
 // TestPageShowsAnError: what the server says, and the message can be asked again.
 func TestPageShowsAnError(t *testing.T) {
 	tab := browser(t)
-	open(t, tab, speaking(t, "Yes.", 0))
+	openPage(t, tab, speaking(t, "Yes.", 0))
 	shows(t, tab, `(() => { const e = document.querySelector('[name=max_tokens]'); e.value = 9999999; e.dispatchEvent(new Event('input', {bubbles: true})); return 'set'; })()`)
 	typeIn(t, tab, "Hello\r")
 	if why := shows(t, tab, `document.querySelector('.error[role=alert]')?.textContent`); !strings.Contains(why, "max") && !strings.Contains(why, "context") {
@@ -240,10 +240,10 @@ new MutationObserver(() => { for (const kind in lit) document.querySelectorAll('
 // figures of the model show.
 func TestPageLightsBlocks(t *testing.T) {
 	tab := browser(t)
-	open(t, tab, serveBound(t, dispatch.Options{DeviceMap: onDisk(t)}))
+	openPage(t, tab, serveBound(t, dispatch.Options{DeviceMap: onDisk(t)}))
 	shows(t, tab, `document.querySelectorAll('.tile').length === 7 && 'drawn'`)
 	shows(t, tab, noteLights)
-	ask(t, tab, "What is a token?")
+	askPage(t, tab, "What is a token?")
 	shows(t, tab, `lit.runs.size === 7 && [...lit.reads].sort().join() === '2,4' && 'lit'`)
 	shows(t, tab, `!document.querySelector('.tile.runs, .tile.reads') && 'dark again'`)
 	if tiers := shows(t, tab, `byId('tiers').innerText`); !strings.Contains(tiers, "Memory") || !strings.Contains(tiers, "Disk") {

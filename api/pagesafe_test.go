@@ -56,7 +56,7 @@ const checkHarmless = `window.check = root => {
 // written. The page's policy, which browser checks at the end, is not even asked.
 func TestPageRendersHostileMarkdown(t *testing.T) {
 	tab := browser(t)
-	open(t, tab, speaking(t, "Yes.", 0))
+	openPage(t, tab, speaking(t, "Yes.", 0))
 	shows(t, tab, checkHarmless)
 	list, err := json.Marshal(hostile)
 	if err != nil {
@@ -91,11 +91,11 @@ func TestPageStreamsHostileMarkdown(t *testing.T) {
 	tab := browser(t)
 	attack := strings.Join([]string{hostile[0], hostile[4], hostile[12], "[x](javascript:pwn())", "```html\n<img src=x onerror=pwn()>\n```"}, "\n\n")
 	s := speaking(t, "<think>"+hostile[4]+"</think>"+attack, time.Millisecond)
-	open(t, tab, s)
+	openPage(t, tab, s)
 	shows(t, tab, checkHarmless)
-	ask(t, tab, `<img src=x onerror=pwn()>`)
+	askPage(t, tab, `<img src=x onerror=pwn()>`)
 	sameText(t, "the answer", shows(t, tab, `check(byId('log'))`), "harmless")
-	open(t, tab, s)
+	openPage(t, tab, s)
 	shows(t, tab, checkHarmless)
 	sameText(t, "the answer after a reload", shows(t, tab, `document.querySelectorAll('.turn').length === 2 && check(byId('log'))`), "harmless")
 	sameText(t, "the list", shows(t, tab, `byId('list').querySelectorAll('img').length === 0 && byId('list').querySelector('.title').textContent`), "<img src=x onerror=pwn()>")

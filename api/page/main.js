@@ -11,13 +11,16 @@ const model = () => models.find(m => m.id === $('model').value);
 
 // --- models
 
+const label = m => m.status === 'failed' ? ' (cannot be loaded)' : m.parent ? ' (adapter)' : m.status === 'known' ? ' (not loaded)' : '';
+
 async function showModels() {
   try {
     models = (await get('/v1/models')).data;
-    $('model').replaceChildren(...models.map(m => el('option', {value: m.id}, m.parent ? m.id + ' (adapter)' : m.id)));
+    const before = $('model').value;
+    $('model').replaceChildren(...models.map(m => el('option', {value: m.id}, m.id + label(m))));
     $('model').hidden = false;
     $('model').disabled = models.length < 2;
-    choose(chats.chat.model || localStorage.getItem('heft.model'));
+    choose(before || chats.chat.model || localStorage.getItem('heft.model'));
     await map.showPlan();
   } catch (e) {
     if (e.status !== 401) status(e.message);
@@ -199,7 +202,10 @@ settings.start((system, values) => {
 });
 chats.use({
   changed: () => chats.drawList(show),
-  ended: () => map.showPlan().catch(() => {}),
+  ended: () => { // the model may have been loaded for the answer
+    if (models.some(m => m.status && m.status !== 'ready')) showModels();
+    else map.showPlan().catch(() => {});
+  },
   model: () => $('model').value,
   context: () => model()?.max_model_len || 0,
 });

@@ -151,7 +151,8 @@ const figures = [['Loading', 'load_seconds', seconds], ['First token', 'first_to
 
 /** showPlan reads GET /plan. */
 export async function showPlan() {
-  const plan = await get('/plan');
+  const all = await get('/plan');
+  const plan = all.models?.find(m => m.model === name)?.plan || all;
   const cell = (speed, key, write) => el('td', {}, speed?.[key] === null || speed?.[key] === undefined ? '–' : write(speed[key]));
   $('plan').replaceChildren(...figures.map(([label, key, write]) => el('tr', {}, el('th', {scope: 'row'}, label), cell(plan.predicted, key, write), cell(plan.measured, key, write))));
   const help = plan.what_helps?.[0];
