@@ -86,20 +86,27 @@ func (b *Backend) ShortConv(dst, x, weight, bias tensor.Tensor, s backend.States
 		b.fail("convolution: activation %d after a kernel of %d tokens", act, op.kernel)
 		return
 	}
-	if op.states, ok = b.states("convolution", s, rows, (op.kernel-1)*channels); !ok {
+	if op.states, ok = b.states("convolution", s, rows, (op.kernel-1)*channels); !ok || !b.reserve(op.kernel*convChannels) {
 		return
 	}
 	b.conv = op
 	b.run(&b.conv, len(s.Spans)*ceil(channels, convChannels), 4*rows*channels*op.kernel)
 }
 
-func (op *shortConv) run(_ *worker, unit int) {
+func (op *shortConv) run(w *worker, unit int) {
 	parts := ceil(op.channels, convChannels)
 	span := &op.states.spans[unit/parts]
 	begin := unit % parts * convChannels
 	end := min(begin+convChannels, op.channels)
+	taps := w.scratch.v[:op.kernel*(end-begin)] // weights, token by token
+	n := end - begin
+	for c := range n {
+		for j, x := range op.weight[(begin+c)*op.kernel:][:op.kernel] {
+			taps[j*n+c] = x
+		}
+	}
 	for t := range span.Rows {
-		op.token(span, t, begin, end)
+		op.token(span, t, begin, end, taps)
 	}
 	if span.SaveAfter > 0 {
 		op.keep(span, span.SaveAfter, span.Save, begin, end)
@@ -120,7 +127,7 @@ func (op *shortConv) input(span *backend.StateSpan, t, begin, end int) []float32
 }
 
 // token computes channels [begin, end) of token t.
-func (op *shortConv) token(span *backend.StateSpan, t, begin, end int) {
+func (op *shortConv) token(span *backend.StateSpan, t, begin, end int, taps []float32) {
 	dst := row(op.dst, span.First+t, op.channels)[begin:end]
 	if op.bias != nil {
 		copy(dst, op.bias[begin:end])
@@ -128,12 +135,8 @@ func (op *shortConv) token(span *backend.StateSpan, t, begin, end int) {
 		clear(dst)
 	}
 	for j := range op.kernel {
-		in := op.input(span, t-op.kernel+1+j, begin, end)
-		if in == nil {
-			continue
-		}
-		for c := range dst {
-			dst[c] += float32(op.weight[(begin+c)*op.kernel+j] * in[c])
+		if in := op.input(span, t-op.kernel+1+j, begin, end); in != nil {
+			op.set.Vector.MulAdd(dst, taps[j*len(dst):][:len(dst)], in)
 		}
 	}
 	if op.act == meta.ActSiLU {
@@ -176,19 +179,19 @@ func (b *Backend) DeltaRule(dst tensor.Tensor, in backend.DeltaInputs, s backend
 	}
 	op := deltaRule{set: b.set, args: a}
 	keys, values := a.KeyHeads*a.KeyDim, a.ValueHeads*a.ValueDim
-	for _, f := range [...]struct {
-		name string
-		to   *mat.Floats
-		t    tensor.Tensor
-		cols int
-	}{{"result", &op.dst, dst, values}, {"queries", &op.q, in.Q, keys}, {"keys", &op.k, in.K, keys}, {"values", &op.v, in.V, values},
-		{"decay", &op.a, in.A, a.ValueHeads}, {"strength", &op.b, in.B, a.ValueHeads}} {
-		var ok bool
-		if *f.to, ok = b.floats("delta rule", f.name, f.t, rows, f.cols); !ok {
-			return
-		}
+	var ok, ok2, ok3 bool
+	op.dst, ok = b.floats("delta rule", "result", dst, rows, values)
+	op.q, ok2 = b.floats("delta rule", "queries", in.Q, rows, keys)
+	op.k, ok3 = b.floats("delta rule", "keys", in.K, rows, keys)
+	if !ok || !ok2 || !ok3 {
+		return
 	}
-	var ok bool
+	op.v, ok = b.floats("delta rule", "values", in.V, rows, values)
+	op.a, ok2 = b.floats("delta rule", "decay", in.A, rows, a.ValueHeads)
+	op.b, ok3 = b.floats("delta rule", "strength", in.B, rows, a.ValueHeads)
+	if !ok || !ok2 || !ok3 {
+		return
+	}
 	if op.aLog, ok = b.vector("delta rule", "logarithms of the decay", in.ALog, slotWeight, a.ValueHeads); !ok {
 		return
 	}
@@ -227,28 +230,19 @@ const l2Epsilon = 1e-6
 func (op *deltaRule) token(state []float32, r, head int, scratch []float32) {
 	keyDim, valueDim := op.args.KeyDim, op.args.ValueDim
 	key := head / (op.args.ValueHeads / op.args.KeyHeads) * keyDim
-	q, k, seen := scratch[:keyDim], scratch[keyDim:2*keyDim], scratch[2*keyDim:2*keyDim+valueDim]
+	kq, change := scratch[:2*keyDim], scratch[2*keyDim:2*keyDim+valueDim]
+	k, q := kq[:keyDim], kq[keyDim:]
 	op.unit(q, row(op.q, r, key+keyDim)[key:], 1/math.Sqrt(float64(keyDim)))
 	op.unit(k, row(op.k, r, key+keyDim)[key:], 1)
 	decay := decayOf(row(op.a, r, head+1)[head], op.aLog[head], op.dtBias[head])
 	strength := float32(activate(meta.ActSigmoid, float64(row(op.b, r, head+1)[head])))
 
-	clear(seen) // what the state has for the key
-	for i, x := range k {
-		op.set.Vector.AddScaled(seen, state[i*valueDim:][:valueDim], x)
-	}
+	op.set.Vector.DeltaRead(change, state, k) // what the state has for the key
 	v := row(op.v, r, (head+1)*valueDim)[head*valueDim:]
-	for j := range seen {
-		seen[j] = float32(strength * (v[j] - float32(decay*seen[j])))
+	for j := range change {
+		change[j] = strength * (v[j] - float32(decay*change[j]))
 	}
-	dst := row(op.dst, r, (head+1)*valueDim)[head*valueDim:]
-	clear(dst)
-	for i, x := range k {
-		s := state[i*valueDim:][:valueDim]
-		op.set.Vector.ScaleShift(s, decay, 0)
-		op.set.Vector.AddScaled(s, seen, x)
-		op.set.Vector.AddScaled(dst, s, q[i])
-	}
+	op.set.Vector.DeltaStep(row(op.dst, r, (head+1)*valueDim)[head*valueDim:], state, kq, change, decay)
 }
 
 // unit sets dst to x divided by its length, times scale.

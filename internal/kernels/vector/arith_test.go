@@ -16,6 +16,7 @@ var loops = kerneltest.Loops{
 	"Sum":        func(s *kernels.Set, a, b, c, _, _ []float32) { s.Vector.Sum(a, b, c) },
 	"SumInPlace": func(s *kernels.Set, a, b, _, _, _ []float32) { s.Vector.Sum(a, a, b) },
 	"ScaleShift": func(s *kernels.Set, a, _, _, _, _ []float32) { s.Vector.ScaleShift(a, 1.7, 0.2) },
+	"MulAdd":     func(s *kernels.Set, a, b, c, _, _ []float32) { s.Vector.MulAdd(a, b, c) },
 	"Round":      func(s *kernels.Set, a, _, _, _, _ []float32) { s.Vector.RoundBFloat16(a) },
 }
 

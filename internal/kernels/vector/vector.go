@@ -73,6 +73,7 @@ type ops interface {
 	pointwise
 	rower
 	arith
+	recurrent
 	expSum(x []float32, shift float32) float32
 	gate(dst, gate, up []float32, c1, c3 float32)
 	gelu(dst, x []float32)
