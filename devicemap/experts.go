@@ -58,6 +58,17 @@ func (p *Plan) KeepStreamed(lent int64) (rest int64) {
 // Streamed returns the bytes that a token would read from the disk if no memory were lent to matrices.
 func (p *Plan) Streamed() int64 { return p.DiskBytesPerToken + p.kept }
 
+// LeastExpertBytes returns the memory of the smallest cache of experts with which a pass works.
+func (p *Plan) LeastExpertBytes() int64 {
+	var largest int64
+	for i := range p.units {
+		if u := &p.units[i]; u.at == Disk {
+			largest = max(largest, u.expert)
+		}
+	}
+	return 2 * (largest + slotOverhead)
+}
+
 // slotOverhead is what direct reads add to the memory of an expert: its three matrices begin and end
 // anywhere in a page.
 const slotOverhead = 3 * 3 << 12

@@ -42,7 +42,9 @@ func (p *placement) amortise(base placed, o Options) placed {
 	best := base
 	switch {
 	case o.MaxBatchTokens <= 0:
-		best = p.largerBatch(base, o)
+		if best = p.borrow(base, o); !best.options.borrows {
+			best = p.largerBatch(base, o)
+		}
 	case o.MaxBatchTokens <= o.limits().Tile:
 		o.DeviceMap.ByMatrix = true
 		if next, err := p.place(o); err == nil && !next.plan.BelowLeast && next.reads() < base.reads() {

@@ -16,7 +16,7 @@ func TestAStreamedPromptIsOnePass(t *testing.T) {
 		limit  int64
 		tokens int // of a batch
 	}{
-		{"moe-1b", 900 << 20, 1024},
+		{"moe-1b", 900 << 20, 4096},
 		{"moe-1t", 20 * gib, 4096},
 		{"moe-671b", 200 * gib, 4096},
 		{"dense-405b", 200 * gib, 4096},

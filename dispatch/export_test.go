@@ -66,3 +66,9 @@ func (m *Model) LRU() ExpertCounts {
 
 // Copied returns the bytes of weights that m has in memory of its own.
 func (m *Model) Copied() int64 { return m.weights.Copied() }
+
+// Borrowing is o for a model whose long passes borrow activations from the experts' cache.
+func (o Options) Borrowing() Options {
+	o.borrows = true
+	return o
+}

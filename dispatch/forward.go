@@ -55,6 +55,9 @@ func (m *Model) forward(ctx context.Context, b *Batch) (*Logits, error) {
 		epoch := m.checkpoint.Epoch()
 		err := m.prepare(b)
 		if err == nil {
+			err = m.resizeActivations(len(m.pass.tokens))
+		}
+		if err == nil {
 			err = m.runUnits(ctx, &m.pass.input)
 		}
 		if err == nil {

@@ -26,6 +26,8 @@ type limited struct {
 	stop       context.CancelFunc
 	following  sync.WaitGroup
 	kv         kvGrowth
+	borrowed   int64        // bytes of the experts' cache that activations take now
+	spare      atomic.Int64 // bytes of the experts' cache that they may take
 }
 
 // SetMemoryLimit changes the limit of the host's memory while the model is used. If the limit falls,
@@ -90,8 +92,10 @@ func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 	if m.lends() {
 		requests = to.requests
 	}
-	_, experts := m.weights.ExpertBytes()
+	fewest, experts := m.weights.ExpertBytes()
 	budget := experts - (host.StagingBytes - to.staging) + m.lendToStream(lent, requests)
+	m.limit.spare.Store(budget - fewest)
+	budget -= m.limit.borrowed
 	if m.cache != nil {
 		if usable, _ := m.cache.PageMemory(); usable > pages { // the memory is free before experts take it
 			m.resizeKV(pages)

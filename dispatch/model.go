@@ -29,25 +29,26 @@ type Model struct {
 	unexpected []string
 	owned      bool // the checkpoint is closed with the model
 
-	ledger     *hostmem.Ledger
-	backend    backend.Backend
-	variant    string // of the kernels
-	program    *nn.Program
-	weights    *residency.Store
-	recording  *policy.Recorder // of RecordRouting
-	keeper     *routingKeeper   // of KeepRouting
-	cache      *kvcache.Cache   // nil for a tree without attention
-	capacity   int              // tokens that a sequence can have in the cache
-	run        *nn.Context
-	adapters   []*adapter
-	hooks      []*HookHandle
-	measured   recorder
-	expected   atomic.Pointer[ModelSpeed] // see Expect
-	tuned      <-chan struct{}            // closed at the end of TuneReads; nil before it begins
-	stopTuning context.CancelFunc
-	warmed     atomic.Bool           // Warm was called
-	promoted   atomic.Bool           // Promote was called
-	changed    atomic.Pointer[error] // why passes fail since a file was changed, if one was
+	ledger      *hostmem.Ledger
+	backend     backend.Backend
+	variant     string // of the kernels
+	program     *nn.Program
+	weights     *residency.Store
+	recording   *policy.Recorder // of RecordRouting
+	keeper      *routingKeeper   // of KeepRouting
+	cache       *kvcache.Cache   // nil for a tree without attention
+	capacity    int              // tokens that a sequence can have in the cache
+	run         *nn.Context
+	activations int // tokens of the largest pass of run
+	adapters    []*adapter
+	hooks       []*HookHandle
+	measured    recorder
+	expected    atomic.Pointer[ModelSpeed] // see Expect
+	tuned       <-chan struct{}            // closed at the end of TuneReads; nil before it begins
+	stopTuning  context.CancelFunc
+	warmed      atomic.Bool           // Warm was called
+	promoted    atomic.Bool           // Promote was called
+	changed     atomic.Pointer[error] // why passes fail since a file was changed, if one was
 
 	limit   limited
 	lending lending
@@ -117,12 +118,13 @@ func (m *Model) take(binding *loader.Binding) error {
 			return err
 		}
 	}
-	m.run, err = m.program.NewContext(m.backend, m.weights, m.options.limits())
-	if err != nil {
+	if err := m.newRun(m.options.keptTokens()); err != nil {
 		return err
 	}
 	m.pass.logits.vocab = m.program.Vocab()
 	m.limit.least = m.leastShares()
+	fewest, experts := m.weights.ExpertBytes()
+	m.limit.spare.Store(experts - fewest)
 	m.startLending()
 	return m.takeAdapters()
 }
@@ -199,8 +201,10 @@ type BatchLimits struct {
 }
 
 // BatchLimits returns the limits of one batch, set by Options.MaxBatchTokens and Options.MaxSequences.
+// Tokens falls with the memory limit where activations of long passes borrow memory from the experts' cache.
+// Any goroutine may call it.
 func (m *Model) BatchLimits() BatchLimits {
-	return BatchLimits{Tokens: m.options.MaxBatchTokens, Sequences: m.options.MaxSequences, Amortise: streams(&m.plan)}
+	return BatchLimits{Tokens: m.batchTokens(), Sequences: m.options.MaxSequences, Amortise: streams(&m.plan)}
 }
 
 // Kernels are the threads and the instruction set that a model computes with.

@@ -104,6 +104,7 @@ type Options struct {
 	Ledger *Ledger
 
 	planned *devicemap.Plan   // what Plan made these options for
+	borrows bool              // long passes borrow activations from experts; see keptTokens
 	kvGrown int64             // bytes to which the KV cache may grow; see kvRoom
 	machine *topology.Machine // in tests, another than this one
 	tile    int               // in tests, another than tileRows

@@ -73,7 +73,7 @@ func (p *placement) place(o Options) (placed, error) {
 		if o.Serving {
 			b.Runtime, b.Requests = RuntimeBytes, requestBytes(b.Limit)
 		}
-		b.Activations, b.KV = p.program.ScratchBytes(o.limits())+p.adapters, kv.sequence
+		b.Activations, b.KV = p.program.ScratchBytes(o.limitsOf(o.keptTokens()))+p.adapters, kv.sequence
 	}
 	policy := o.DeviceMap
 	policy.SequenceKV = kv.sequence

@@ -40,7 +40,6 @@ const (
 func newReporter(model *dispatch.Model, g *generate.Model, plan devicemap.Plan, asked dispatch.Options) *reporter {
 	host := plan.Device(devicemap.CPU)
 	room := max(host.LimitBytes-host.Used(), leastRoom) // bytes that the plan leaves free
-	asked.MaxBatchTokens = model.BatchLimits().Tokens
 	report := dispatch.NewReport(plan)
 	report.MaxModelLen = model.KV().Capacity
 	report.FitsWith, _ = dispatch.FitsWith(model.Skeleton(), asked, plan)

@@ -210,7 +210,7 @@ func (e *Engine) plan() bool {
 		}
 		e.prompts = append(e.prompts, c)
 	}
-	budget := e.options.MaxBatchTokens - decoding
+	budget := min(e.options.MaxBatchTokens, orAny(e.model.Limits().Tokens)) - decoding
 	if decoding > 0 {
 		budget = min(budget, e.options.ChunkTokens)
 	}

@@ -1,0 +1,110 @@
+package dispatch_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+)
+
+// TestALongPromptBorrowsActivationsFromExperts: activations of the longest pass took memory from the
+// experts' cache while single tokens were generated, so plans chose short passes, and a prompt of 2,000
+// tokens read all experts twice or more.
+func TestALongPromptBorrowsActivationsFromExperts(t *testing.T) {
+	dir := mixtureFolder(t, 77)
+	o := dispatch.Options{Threads: 2, Context: 256, MaxBatchTokens: 128, MaxSequences: 2}
+	const prompt = 128
+	ids := make([]int32, prompt+8)
+	for i := range ids {
+		ids[i] = int32(i*37%223 + 3)
+	}
+	whole := cpuModel(t, dir, o)
+	want := forced(t, whole, ids, prompt, 32)
+	whole.Close()
+
+	o.Ledger = new(dispatch.Ledger)
+	m := borrowingModel(t, dir, o)
+	if n := m.BatchLimits().Tokens; n != 128 {
+		t.Fatalf("batches of %d tokens, want 128", n)
+	}
+	pass := func(s *dispatch.Sequence, tokens []int32) [][]float32 {
+		t.Helper()
+		row := dispatch.BatchRow{Sequence: s, Tokens: tokens, PromptLen: prompt, Logits: dispatch.LogitsLast}
+		out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{row}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return split(out, 0)
+	}
+	first := m.NewSequence()
+	pass(first, ids[:prompt]) // the kernels' own memory grows once
+	pass(first, ids[prompt:][:1])
+	before := o.Ledger.Held()
+	all := before["staging"] + before["kv"] + before["activations"]
+	held := func(when string) map[string]int64 {
+		t.Helper()
+		h := o.Ledger.Held()
+		if sum := h["staging"] + h["kv"] + h["activations"]; sum > all+all/16 { // slots are whole pages
+			t.Errorf("%s: the model holds %d bytes, before it held %d: %v", when, sum, all, h)
+		}
+		return h
+	}
+	first.Free()
+	s := m.NewSequence()
+	defer s.Free()
+	sameLogits(t, "the long pass", pass(s, ids[:prompt]), want[prompt-1:prompt])
+	during := held("after the long pass")
+	if during["activations"] <= before["activations"] || during["staging"] >= before["staging"] {
+		t.Errorf("activations went from %d to %d bytes, staging from %d to %d; want memory borrowed",
+			before["activations"], during["activations"], before["staging"], during["staging"])
+	}
+	for at := prompt; at < len(ids); at++ {
+		sameLogits(t, "a generated token", pass(s, ids[at:at+1]), want[at:at+1])
+	}
+	if after := held("after tokens"); after["activations"] != before["activations"] {
+		t.Errorf("activations hold %d bytes after tokens, %d before", after["activations"], before["activations"])
+	}
+	m.SetMemoryLimit(1)
+	if n := m.BatchLimits().Tokens; n >= 128 {
+		t.Errorf("batches of %d tokens under the smallest limit, want fewer", n)
+	}
+}
+
+// borrowingModel returns a model that streams experts and whose long passes borrow activations.
+func borrowingModel(t *testing.T, dir string, o dispatch.Options) *dispatch.Model {
+	t.Helper()
+	skeleton, checkpoint := open(t, dir)
+	need, err := dispatch.EstimateMemory(skeleton, o, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o = o.Borrowing()
+	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least - dispatch.RuntimeBytes + (need.All-need.Least)/3)}}
+	plan, o, err := dispatch.Plan(skeleton, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := dispatch.New(skeleton, checkpoint, plan.Map, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	return m
+}
+
+// TestALongPromptReadsStreamedExpertsOnce: the plan of a model of which little fits kept batches of 512
+// tokens, as activations of more would have taken memory from the experts.
+func TestALongPromptReadsStreamedExpertsOnce(t *testing.T) {
+	for _, limit := range []int64{400 << 20, 600 << 20, 900 << 20} {
+		plan, o := planShape(t, modelShape(t, "moe-1b"), served(limit))
+		if o.MaxBatchTokens < 2048 {
+			t.Errorf("%d MiB: batches of %d tokens, want 2048 or more", limit>>20, o.MaxBatchTokens)
+		}
+		asked := served(limit)
+		asked.MaxBatchTokens = 512
+		if short, _ := planShape(t, modelShape(t, "moe-1b"), asked); plan.DiskBytesPerToken > short.DiskBytesPerToken {
+			t.Errorf("%d MiB: a token reads %d bytes, %d with batches of 512 tokens", limit>>20, plan.DiskBytesPerToken, short.DiskBytesPerToken)
+		}
+	}
+}
