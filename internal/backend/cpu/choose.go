@@ -31,6 +31,7 @@ const (
 	panelSums
 	interleavedFloats
 	interleavedInt8
+	rowsInt8
 	minifloatCodes
 	packedMatrices // and the two after it: those of matmul's table
 	packedRoundedParts
@@ -60,6 +61,7 @@ var kernelNames = [allKernels]string{
 	panelSums:          "gemm.SumPanels",
 	interleavedFloats:  "qgemm.MulInterleaved",
 	interleavedInt8:    "qgemm.MulInt8",
+	rowsInt8:           "qgemm.MulRows",
 	minifloatCodes:     "qgemm.MulMinifloat",
 	packedMatrices:     matmul.Panels.String(),
 	packedRoundedParts: matmul.RoundedParts.String(),
@@ -163,6 +165,7 @@ var rules = []rule{
 	// bfloat16 once for all tokens: so prompts use those with AMX.
 	{kernel: interleavedInt8, formats: blocks, layout: byRows | interleaved16, mode: rounded, roles: generated, needs: integers, when: (*choice).wholeBlocks},
 	{kernel: interleavedInt8, formats: blocks, layout: byRows | interleaved16, mode: rounded, roles: prompt, needs: integersWithoutAMX, when: (*choice).wholeBlocks},
+	{kernel: rowsInt8, formats: quantised, layout: byRows, mode: rounded, roles: generated, when: wholeRowBlocks},
 	{kernel: amxOneToken, formats: bfloat16, layout: byRows, mode: rounded, roles: anyRole, to: 1, needs: amx, when: wholeSteps},
 	{kernel: amxInPlace, formats: bfloat16, layout: byRows, mode: rounded, roles: anyRole, needs: amx, when: fitsCache},
 	{kernel: bf16Tiles, formats: bfloat16, layout: byRows, mode: rounded, roles: anyRole, needs: amx},
@@ -205,6 +208,9 @@ func (c *choice) wholeBlocks() bool {
 
 // wholeCodes: kernels take the blocks that share a scale.
 func wholeCodes(c *choice) bool { return c.set.QGEMM.HasMinifloat(&c.w.packed, c.w.col, c.w.cols) }
+
+// wholeRowBlocks: there are kernels for rows of such blocks, and the view has whole ones from the first column on.
+func wholeRowBlocks(c *choice) bool { return c.set.QGEMM.HasRows(&c.w.packed, c.w.col, c.w.cols) }
 
 // wholeSteps: rows are whole steps of a tile.
 func wholeSteps(c *choice) bool { return c.w.cols > 0 && c.w.cols%gemm.BlockK == 0 }

@@ -47,6 +47,7 @@ type products struct {
 	splitDots    stock[splitDot]
 	smallBatches stock[smallBatch]
 	int8         stock[int8Product]
+	rowProducts  stock[rowsProduct]
 	interleaved  stock[interleaved]
 	minifloats   stock[minifloat]
 }
@@ -76,6 +77,7 @@ const (
 	bySplit
 	bySmallBatch
 	byInt8
+	byRowBlocks
 	byMinifloat
 )
 
@@ -128,7 +130,7 @@ func (op *products) reset() {
 	op.list, op.sources, op.from = op.list[:0], op.sources[:0], op.from[:0]
 	op.packing.reset()
 	op.rows.reset()
-	op.dots.used, op.bf16.used, op.panels.used, op.splitDots.used, op.smallBatches.used, op.int8.used, op.interleaved.used, op.minifloats.used = 0, 0, 0, 0, 0, 0, 0, 0
+	op.dots.used, op.bf16.used, op.panels.used, op.splitDots.used, op.smallBatches.used, op.int8.used, op.interleaved.used, op.minifloats.used, op.rowProducts.used = 0, 0, 0, 0, 0, 0, 0, 0, 0
 }
 
 // placeBiases makes room for all biases that may have to be widened.
@@ -158,6 +160,10 @@ func (op *products) of(l linear) product {
 	case interleavedInt8:
 		x := op.int8.next()
 		*x = int8Product{linear: l}
+		return x
+	case rowsInt8:
+		x := op.rowProducts.next()
+		*x = rowsProduct{linear: l}
 		return x
 	case amxOneToken, amxInPlace, bf16Tiles, pairDots:
 		x := op.bf16.next()
@@ -238,6 +244,8 @@ func sourceOf(p product, n needs) source {
 		s.kind.order = bySmallBatch
 	case *int8Product:
 		s.kind = productKind{byInt8, l.w.packed.Packing}
+	case *rowsProduct: // one layout for all packings
+		s.kind.order = byRowBlocks
 	case *minifloat:
 		s.kind = productKind{byMinifloat, l.w.packed.Packing}
 	}

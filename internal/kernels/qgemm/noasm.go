@@ -11,3 +11,5 @@ func coderOf(isa.Variant) coder { return nil }
 func integersOf(isa.Variant) integers { return nil }
 
 func packerOf(isa.Variant) packer { return nil }
+
+func rowerOf(isa.Variant) rower { return nil }

@@ -14,7 +14,9 @@ import (
 // dotRows is how many rows one call of a kernel takes.
 const dotRows = 4
 
-// halves are the values of all float16, of which a model's scales need few.
+// Halves returns the values of all float16, of which a model's scales need few. Any number of goroutines may call it.
+func Halves() []float32 { return halves() }
+
 var halves = sync.OnceValue(func() []float32 {
 	v := make([]float32, 1<<16)
 	for i := range v {
@@ -23,12 +25,20 @@ var halves = sync.OnceValue(func() []float32 {
 	return v
 })
 
+// unpackGGML are the kernels that unpack the other blocks of GGUF files.
+var unpackGGML = [Packings]func(dst, src unsafe.Pointer, blocks int64){
+	Q41: avx2UnpackQ41, Q50: avx2UnpackQ50, Q51: avx2UnpackQ51, Q2K: avx2UnpackQ2K, Q3K: avx2UnpackQ3K, Q4K: avx2UnpackQ4K,
+	Q5K: avx2UnpackQ5K, Q6K: avx2UnpackQ6K, IQ4NL: avx2UnpackIQ4NL, IQ4XS: avx2UnpackIQ4XS,
+}
+
 // The functions below are not inlined, as those of asm_amd64.go.
 
 //go:noinline
 func (a *simd) unpackBlocks(p Packing, dst []float32, blocks []byte) {
-	to, from, n := asm.Floats(dst), asm.Bytes(blocks), int64(len(dst)/BlockColumns)
+	to, from, n := asm.Floats(dst), asm.Bytes(blocks), int64(len(dst)/p.BlockColumns())
 	switch {
+	case p > Q4:
+		unpackGGML[p](to, from, n)
 	case a.wide && p == Q8:
 		avx512UnpackQ8(to, from, n)
 	case a.wide:

@@ -60,8 +60,9 @@ type packing struct {
 	// to the codes, and zero is the code of the value 0.
 	interleaves  bool
 	offset, zero byte
-	// simd says that the assembly unpacks the blocks and multiplies them in place.
-	simd bool
+	// simd says that the assembly unpacks the blocks, dots that it multiplies them by float32 in place, and rows that it
+	// multiplies them by activations rounded to eight bits, see package qgemm.
+	simd, dots, rows bool
 }
 
 var packings = []packing{
@@ -69,18 +70,18 @@ var packings = []packing{
 	MXFP4:       {format: "mxfp4"},
 	Int4Rows:    {format: "gptq"},
 	Int4Columns: {format: "awq"},
-	Q8:          {format: "q8_0", columns: 32, bytes: Q8Bytes, unpack: unpackQ8, interleaves: true, offset: 128, zero: 128, simd: true},
-	Q4:          {format: "q4_0", columns: 32, bytes: Q4Bytes, unpack: unpackQ4, interleaves: true, zero: 8, simd: true},
-	Q41:         {format: "q4_1", columns: 32, bytes: 20, unpack: unpackQ41},
-	Q50:         {format: "q5_0", columns: 32, bytes: 22, unpack: unpackQ50},
-	Q51:         {format: "q5_1", columns: 32, bytes: 24, unpack: unpackQ51},
-	Q2K:         {format: "q2_k", columns: 256, bytes: 84, unpack: unpackQ2K},
-	Q3K:         {format: "q3_k", columns: 256, bytes: 110, unpack: unpackQ3K},
-	Q4K:         {format: "q4_k", columns: 256, bytes: 144, unpack: unpackQ4K},
-	Q5K:         {format: "q5_k", columns: 256, bytes: 176, unpack: unpackQ5K},
-	Q6K:         {format: "q6_k", columns: 256, bytes: 210, unpack: unpackQ6K},
-	IQ4NL:       {format: "iq4_nl", columns: 32, bytes: 18, unpack: unpackIQ4NL},
-	IQ4XS:       {format: "iq4_xs", columns: 256, bytes: 136, unpack: unpackIQ4XS},
+	Q8:          {format: "q8_0", columns: 32, bytes: Q8Bytes, unpack: unpackQ8, interleaves: true, offset: 128, zero: 128, simd: true, dots: true},
+	Q4:          {format: "q4_0", columns: 32, bytes: Q4Bytes, unpack: unpackQ4, interleaves: true, zero: 8, simd: true, dots: true},
+	Q41:         {format: "q4_1", columns: 32, bytes: 20, unpack: unpackQ41, simd: true, rows: true},
+	Q50:         {format: "q5_0", columns: 32, bytes: 22, unpack: unpackQ50, simd: true, rows: true},
+	Q51:         {format: "q5_1", columns: 32, bytes: 24, unpack: unpackQ51, simd: true, rows: true},
+	Q2K:         {format: "q2_k", columns: 256, bytes: 84, unpack: unpackQ2K, simd: true, rows: true},
+	Q3K:         {format: "q3_k", columns: 256, bytes: 110, unpack: unpackQ3K, simd: true, rows: true},
+	Q4K:         {format: "q4_k", columns: 256, bytes: 144, unpack: unpackQ4K, simd: true, rows: true},
+	Q5K:         {format: "q5_k", columns: 256, bytes: 176, unpack: unpackQ5K, simd: true, rows: true},
+	Q6K:         {format: "q6_k", columns: 256, bytes: 210, unpack: unpackQ6K, simd: true, rows: true},
+	IQ4NL:       {format: "iq4_nl", columns: 32, bytes: 18, unpack: unpackIQ4NL, simd: true, rows: true},
+	IQ4XS:       {format: "iq4_xs", columns: 256, bytes: 136, unpack: unpackIQ4XS, simd: true, rows: true},
 	MXFP4Block:  {format: "mxfp4 block", columns: 32, bytes: 17, unpack: unpackMXFP4Block},
 	IQ2XXS:      {format: "iq2_xxs", columns: 256, bytes: 66, unpack: unpackIQ2XXS},
 	IQ2XS:       {format: "iq2_xs", columns: 256, bytes: 74, unpack: unpackIQ2XS},
@@ -111,6 +112,9 @@ func (p Packing) BlockColumns() int { return packings[p].columns }
 
 // Interleaves reports whether rows of p can be interleaved; see [Kernels.Interleave].
 func (p Packing) Interleaves() bool { return packings[p].interleaves }
+
+// HasRows reports whether there are kernels that multiply rows of p by activations rounded to eight bits.
+func (p Packing) HasRows() bool { return packings[p].rows }
 
 // Offset is added to the codes of p where rows are interleaved.
 func (p Packing) Offset() byte { return packings[p].offset }

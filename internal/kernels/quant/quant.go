@@ -105,7 +105,7 @@ func (s *Kernels) Unpack(dst mat.Floats, w View, scratch []float32) {
 }
 
 // HasDots reports whether the variant has [Kernels.DotBlocks] for p.
-func (s *Kernels) HasDots(p Packing) bool { return packings[p].simd && s.ops.dots() }
+func (s *Kernels) HasDots(p Packing) bool { return packings[p].dots && s.ops.dots() }
 
 // DotBlocks sets y[i] to the product of x with row i of w, a view that begins with column 0 and has whole blocks
 // of rows that are not interleaved. It has the bits of [Kernels.Unpack] and gemv's Mul.

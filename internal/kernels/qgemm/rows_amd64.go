@@ -1,0 +1,76 @@
+//go:build !purego
+
+package qgemm
+
+import (
+	"unsafe"
+
+	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/isa"
+	"github.com/heftai/heft/internal/kernels/quant"
+)
+
+// A rowsKernel computes rows that lie ws bytes apart, to sums that lie ys bytes apart.
+type rowsKernel func(w unsafe.Pointer, ws int64, x, y unsafe.Pointer, ys, blocks int64, halves unsafe.Pointer)
+
+// simdRows has kernels for one row and for some.
+type simdRows struct {
+	some int // how many rows
+	one  *[quant.Packings]rowsKernel
+	each *[quant.Packings]rowsKernel
+}
+
+func rowerOf(v isa.Variant) rower {
+	switch {
+	case v.VNNI:
+		return &simdRows{4, &vnniRow, &vnniRows}
+	case v.Level != isa.Go:
+		return &simdRows{2, &avx2Row, &avx2Rows}
+	}
+	return nil
+}
+
+var (
+	vnniRow = [quant.Packings]rowsKernel{
+		quant.Q41: avx512vnniRowsQ41x1, quant.Q50: avx512vnniRowsQ50x1, quant.Q51: avx512vnniRowsQ51x1, quant.IQ4NL: avx512vnniRowsIQ4NLx1,
+		quant.Q4K: avx512vnniRowsQ4Kx1, quant.Q5K: avx512vnniRowsQ5Kx1, quant.IQ4XS: avx512vnniRowsIQ4XSx1, quant.Q2K: avx512vnniRowsQ2Kx1,
+		quant.Q3K: avx512vnniRowsQ3Kx1, quant.Q6K: avx512vnniRowsQ6Kx1,
+	}
+	vnniRows = [quant.Packings]rowsKernel{
+		quant.Q41: avx512vnniRowsQ41x4, quant.Q50: avx512vnniRowsQ50x4, quant.Q51: avx512vnniRowsQ51x4, quant.IQ4NL: avx512vnniRowsIQ4NLx4,
+		quant.Q4K: avx512vnniRowsQ4Kx4, quant.Q5K: avx512vnniRowsQ5Kx4, quant.IQ4XS: avx512vnniRowsIQ4XSx4, quant.Q2K: avx512vnniRowsQ2Kx4,
+		quant.Q3K: avx512vnniRowsQ3Kx4, quant.Q6K: avx512vnniRowsQ6Kx4,
+	}
+	avx2Row = [quant.Packings]rowsKernel{
+		quant.Q41: avx2RowsQ41x1, quant.Q50: avx2RowsQ50x1, quant.Q51: avx2RowsQ51x1, quant.IQ4NL: avx2RowsIQ4NLx1,
+		quant.Q4K: avx2RowsQ4Kx1, quant.Q5K: avx2RowsQ5Kx1, quant.IQ4XS: avx2RowsIQ4XSx1, quant.Q2K: avx2RowsQ2Kx1,
+		quant.Q3K: avx2RowsQ3Kx1, quant.Q6K: avx2RowsQ6Kx1,
+	}
+	avx2Rows = [quant.Packings]rowsKernel{
+		quant.Q41: avx2RowsQ41x2, quant.Q50: avx2RowsQ50x2, quant.Q51: avx2RowsQ51x2, quant.IQ4NL: avx2RowsIQ4NLx2,
+		quant.Q4K: avx2RowsQ4Kx2, quant.Q5K: avx2RowsQ5Kx2, quant.IQ4XS: avx2RowsIQ4XSx2, quant.Q2K: avx2RowsQ2Kx2,
+		quant.Q3K: avx2RowsQ3Kx2, quant.Q6K: avx2RowsQ6Kx2,
+	}
+)
+
+//go:noinline
+func (*simdRows) narrowRows(dst []uint32, src []float32) {
+	avx2RowsNarrow(asm.Words(dst), asm.Floats(src), int64(len(src)/quant.BlockColumns))
+}
+
+// mulRows reads as many parts of the rows at once as a kernel takes rows, each a stream of its own that goes on
+// from row to row.
+func (a *simdRows) mulRows(p quant.Packing, y []float32, w []byte, stride, blocks int, x []uint32) {
+	part := len(y) / a.some
+	for i := range part {
+		callRows(a.each[p], w[i*stride:], part*stride, x, y[i:], part, blocks)
+	}
+	for i := a.some * part; i < len(y); i++ {
+		callRows(a.one[p], w[i*stride:], 0, x, y[i:], 0, blocks)
+	}
+}
+
+//go:noinline
+func callRows(k rowsKernel, w []byte, ws int, x []uint32, y []float32, ys, blocks int) {
+	k(asm.Bytes(w), int64(ws), asm.Words(x), asm.Floats(y), int64(4*ys), int64(blocks), asm.Floats(quant.Halves()))
+}
