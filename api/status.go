@@ -20,15 +20,15 @@ type state struct {
 type modelState struct {
 	Model  string              `json:"model"`
 	Status generate.ModelState `json:"status"`
-	Error  string              `json:"error,omitempty"`
+	Error  string              `json:"error,omitempty"` // only where a key is needed, as it names files
 }
 
-// modelStates are the base models, nil if there is only one.
+// modelStates are the base models without the reasons of failures, nil if there is only one.
 func (o *service) modelStates() []modelState {
 	var list []modelState
 	for _, k := range o.models.Known() {
 		if k.Parent == "" {
-			list = append(list, modelState{k.Name, k.State, reason(k.Err)})
+			list = append(list, modelState{Model: k.Name, Status: k.State})
 		}
 	}
 	if len(list) < 2 {
@@ -130,6 +130,9 @@ func (o *service) plan(w http.ResponseWriter, r *http.Request) {
 	}
 	list := []modelPlan{}
 	for _, s := range states {
+		if k, err := o.models.Look(s.Model); err == nil {
+			s.Error = reason(k.Err)
+		}
 		list = append(list, modelPlan{s, plans[s.Model]})
 	}
 	fields["models"] = list

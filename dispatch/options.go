@@ -134,6 +134,9 @@ type Ledger struct {
 // counted but not released, so a limit that is too small is exceeded. Any goroutine may call it.
 func (l *Ledger) SetLimit(bytes int64) { l.kept.SetLimit(bytes) }
 
+// CountRequests counts n more bytes for requests, or fewer if n is negative. Any goroutine may call it.
+func (l *Ledger) CountRequests(n int64) { l.host.Add(hostmem.Requests, n) }
+
 // Held is what is held now, in bytes, by purpose: "weights", "kv", "activations",
 // "staging", "cache", "requests", "other".
 func (l *Ledger) Held() map[string]int64 {

@@ -153,6 +153,9 @@ func requestBytes(limit int64) int64 {
 	return max(usual, min(limit/largeShare, mostRequest))
 }
 
+// RequestMemory is what plans of a server keep for requests under a limit of the host's memory, in bytes.
+func RequestMemory(limit int64) int64 { return requestBytes(limit) }
+
 // usualCurve is the share of requested experts that a cache holds, by the share of all experts that it
 // has room for, where no routing of the model was recorded. It is the mean of two routings that Heft's
 // policy replayed: a recording of 200 tokens of a model with 32 experts, 4 a token, in 16 layers, and a

@@ -128,6 +128,18 @@ func (ms *Models) Add(s Source) error {
 	return nil
 }
 
+// Take notes that a model that was added is loaded already. It fails if the name is unknown or the model loaded.
+func (ms *Models) Take(name string, o *Opened) error {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	e := ms.entry(name)
+	if e == nil || e.state != ModelKnown {
+		return errors.New("generate: " + name + " is unknown, or loaded")
+	}
+	e.state, e.opened, e.used, e.adapters = ModelReady, o, time.Now(), o.Model.Adapters()
+	return nil
+}
+
 // entry returns the base model of a name, nil if there is none. ms.mu is held.
 func (ms *Models) entry(name string) *entry {
 	i := slices.IndexFunc(ms.entries, func(e *entry) bool { return e.source.Name == name })

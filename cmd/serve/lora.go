@@ -16,7 +16,7 @@ type adapterFlags struct {
 func (c *adapterFlags) adapters(base string) ([]dispatch.Adapter, error) {
 	var list []dispatch.Adapter
 	taken := map[string]bool{base: true}
-	for _, text := range c.given() {
+	for _, text := range lines(c.Lora) {
 		name, dir, ok := strings.Cut(text, "=")
 		switch {
 		case !ok || name == "" || dir == "":
@@ -28,21 +28,4 @@ func (c *adapterFlags) adapters(base string) ([]dispatch.Adapter, error) {
 		list = append(list, dispatch.Adapter{Name: name, Dir: dir})
 	}
 	return list, nil
-}
-
-// given are the values of --lora. In the environment there is a line for each.
-func (c *adapterFlags) given() []string {
-	var list []string
-	for _, text := range c.Lora {
-		if !strings.Contains(text, "\n") {
-			list = append(list, text)
-			continue
-		}
-		for line := range strings.Lines(text) {
-			if line = strings.TrimSpace(line); line != "" {
-				list = append(list, line)
-			}
-		}
-	}
-	return list
 }

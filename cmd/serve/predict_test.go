@@ -83,7 +83,7 @@ func TestPlanWithADiskRate(t *testing.T) {
 // demoService is the demo model, wired, without a listener.
 func demoService(t *testing.T) *service {
 	t.Helper()
-	c := runCmd{placeFlags: placeFlags{DeviceMap: "auto"}, sizeFlags: sizeFlags{Dtype: "auto", KVDtype: "auto", Precision: "auto", MaxBatch: 2}, MaxQueue: 8}
+	c := runCmd{servedFlags: servedFlags{LoadTimeout: time.Minute}, placeFlags: placeFlags{DeviceMap: "auto"}, sizeFlags: sizeFlags{Dtype: "auto", KVDtype: "auto", Precision: "auto", MaxBatch: 2}, MaxQueue: 8}
 	w, err := c.request()
 	if err != nil {
 		t.Fatal(err)
@@ -123,13 +123,13 @@ func TestServerReports(t *testing.T) {
 	if before := plan(); before.Predicted["tokens_per_second"] != nil || before.Measured["tokens_per_second"] != nil {
 		t.Errorf("before anything was measured: %v", before)
 	}
-	if r := plan(); r.KVTokens == 0 || r.MaxModelLen != s.generator.Limit() {
-		t.Errorf("%d tokens of KV cache, requests of up to %d, want %d", r.KVTokens, r.MaxModelLen, s.generator.Limit())
+	if r := plan(); r.KVTokens == 0 || r.MaxModelLen != s.first.generator.Limit() {
+		t.Errorf("%d tokens of KV cache, requests of up to %d, want %d", r.KVTokens, r.MaxModelLen, s.first.generator.Limit())
 	}
-	s.model.Warm(t.Context())
-	s.model.Promote(t.Context())
-	s.report.start()
-	ask(http.MethodPost, "/v1/completions", `{"model":"`+s.name+`","prompt":[1,2,3],"max_tokens":6,"ignore_eos":true}`)
+	s.first.model.Warm(t.Context())
+	s.first.model.Promote(t.Context())
+	s.first.report.start()
+	ask(http.MethodPost, "/v1/completions", `{"model":"`+s.first.name+`","prompt":[1,2,3],"max_tokens":6,"ignore_eos":true}`)
 	after := plan()
 	for end := time.Now().Add(20 * time.Second); after.Predicted["tokens_per_second"] == nil && time.Now().Before(end); after = plan() {
 		time.Sleep(10 * time.Millisecond)
@@ -149,7 +149,7 @@ func TestServerReports(t *testing.T) {
 func TestMeasuringGivesWayToRequests(t *testing.T) {
 	s := demoService(t)
 	var busy atomic.Bool
-	r := s.report
+	r := s.first.report
 	r.settle, r.busy = time.Millisecond, busy.Load
 	probes := make(chan struct{})
 	r.probe = func(ctx context.Context) (dispatch.MachineSpeed, error) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,27 +10,21 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
 
-	"github.com/heftai/heft/api"
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/cmdline"
-	"github.com/heftai/heft/internal/hub"
-	"github.com/heftai/heft/loader"
-	"github.com/heftai/heft/text"
 )
 
 // runCmd is serve without a command.
 type runCmd struct {
-	modelFlags
+	servedFlags
 	placeFlags
 	sizeFlags
 	adapterFlags
@@ -48,8 +41,7 @@ type runCmd struct {
 	Lazy            bool          `help:"Read weights only when a request needs them; read nothing ahead."`
 	LogLevel        string        `help:"Log at this level and above (default ${default})." enum:"debug,info,warn,error" default:"info" placeholder:"debug|info|warn|error"`
 
-	view   *loadView
-	ledger dispatch.Ledger // of all models
+	view *loadView
 }
 
 // Run makes the model ready without loading it, listens, serves, and drains on SIGTERM or
@@ -65,44 +57,41 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	}
 	heap := limitHeap()
 	defer heap.restore()
-	s, err := c.build(ctx, w)
+	background, end := context.WithCancel(context.WithoutCancel(ctx)) // of models, beyond a signal
+	defer end()
+	s, err := c.build(background, w)
 	if err != nil {
 		return err
 	}
-	heap.fit(s.model.Plan())
-	heap.follow(s.model)
 	defer s.close()
+	s.fleet.limitHeap(heap)
 	listener, err := c.listen()
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	leaveRoom(s.model.Kernels().Threads)
+	leaveRoom(s.fleet.threads())
 	// From here on there is something to drain; a signal before ends the process at once.
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	failed := make(chan error, 1)
 	go func() { failed <- s.server.Serve(listener) }()
 	c.warn()
-	slog.Info("serving", "model", s.name, "at", "http://"+listener.Addr().String())
-	s.model.FollowLimits(ctx, func(l dispatch.MemoryLimit) {
-		c.ledger.SetLimit(l.Bytes - dispatch.RuntimeBytes)
-		logLimit(l)
-	})
-	if !c.Lazy {
-		go c.view.watch(ctx, func() dispatch.Loading { return s.model.Status().Loading })
+	slog.Info("serving", "model", w.models[0].name, "models", len(w.models), "at", "http://"+listener.Addr().String())
+	if first := s.first; first != nil {
+		if !c.Lazy {
+			go c.view.watch(ctx, func() dispatch.Loading { return s.fleet.loading(first) })
+		}
+		s.fleet.begin(first)
 	}
-	s.model.Promote(ctx)
-	if !c.Lazy {
-		s.report.start() // it measures the disk
-	}
+	go s.fleet.models.UnloadIdle(ctx)
 	select {
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
 	}
 	stop() // a second signal ends the process at once
-	return c.drain(s.server, s.generator)
+	return c.drain(s.server, s.fleet.models)
 }
 
 // check refuses values that have no meaning.
@@ -117,7 +106,7 @@ func (c *runCmd) check() error {
 	case c.ClientTimeout < 0:
 		return cmdline.Misusef("--client-timeout is %v; it is at least 0s", c.ClientTimeout)
 	}
-	return errors.Join(c.accessFlags.check(), c.storeFlags.check())
+	return errors.Join(c.servedFlags.check(), c.accessFlags.check(), c.storeFlags.check())
 }
 
 func (c *runCmd) listen() (net.Listener, error) {
@@ -142,7 +131,7 @@ func (c *runCmd) log() error {
 }
 
 // drain refuses new requests and waits for those that run.
-func (c *runCmd) drain(server *http.Server, m *generate.Model) error {
+func (c *runCmd) drain(server *http.Server, m *generate.Models) error {
 	slog.Info("draining", "timeout", c.ShutdownTimeout)
 	ctx, cancel := context.WithTimeout(context.Background(), c.ShutdownTimeout)
 	defer cancel()
@@ -153,161 +142,6 @@ func (c *runCmd) drain(server *http.Server, m *generate.Model) error {
 	if err := server.Shutdown(ctx); err != nil {
 		return errors.Join(fmt.Errorf("draining: %w", err), server.Close())
 	}
-	return nil
-}
-
-// A service is a model that is wired for HTTP.
-type service struct {
-	name       string
-	checkpoint *loader.Checkpoint
-	model      *dispatch.Model
-	generator  *generate.Model
-	report     *reporter
-	server     *http.Server
-}
-
-func (s *service) close() {
-	if s.report != nil {
-		s.report.close()
-	}
-	if s.generator != nil {
-		s.generator.Close()
-	}
-	if s.model != nil {
-		s.model.Close()
-	}
-	_ = s.checkpoint.Close() // opened for reading
-}
-
-// A request is a model with its options, as the command line says.
-type request struct {
-	source  source
-	name    string
-	options dispatch.Options
-}
-
-// find reads the flags and finds the model's files. On a terminal it offers to pull a model
-// that is not in the hub's cache.
-func (c *runCmd) find(ctx context.Context, k *kong.Context) (request, error) {
-	w, err := c.request()
-	var missing *hub.MissingError
-	switch term, ok := onTerminal(); {
-	case errors.As(err, &missing) && ok:
-		if err := offerPull(ctx, term, err); err != nil {
-			return w, err
-		}
-		return c.request()
-	case errors.Is(err, fs.ErrNotExist) && isWord(c.M) && !slices.Contains(k.Args, "run"):
-		return w, unknownCommand(c.M, k.Model.Children)
-	}
-	return w, err
-}
-
-// request reads the flags and finds the model's files.
-func (c *runCmd) request() (w request, err error) {
-	path, err := c.path()
-	if err != nil {
-		return w, err
-	}
-	if w.options, err = c.options(); err != nil {
-		return w, err
-	}
-	if err = c.place(&w.options); err != nil {
-		return w, err
-	}
-	w.options.Lazy = c.Lazy
-	if w.source, err = newSource(path); err != nil {
-		return w, err
-	}
-	if w.name = w.source.name; c.ServedModelName != "" {
-		w.name = c.ServedModelName
-	}
-	w.options.Adapters, err = c.adapters(w.name)
-	return w, err
-}
-
-// build reads config, headers and tokenizer, plans and wires. When it returns, the background has
-// begun to read weights, unless Lazy is set.
-func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
-	read := make(chan error, 1)
-	var words generate.Text
-	go func() { // while headers are read: a large vocabulary takes as long
-		var err error
-		words, err = generate.ReadText(w.source.files, w.source.where())
-		read <- err
-	}()
-	skeleton, checkpoint, err := w.source.open()
-	if err != nil {
-		return nil, err
-	}
-	s := &service{name: w.name, checkpoint: checkpoint}
-	if err := c.applyDtype(skeleton, &w.options); err != nil {
-		s.close()
-		return nil, err
-	}
-	w.options.Routing, w.options.Ledger = usualRouting(c.CacheDir, skeleton), &c.ledger
-	plan, options, err := dispatch.Plan(skeleton, w.options)
-	if err == nil {
-		err = checkDevices(plan)
-	}
-	if err == nil {
-		warnPlan(plan)
-		s.model, err = dispatch.New(skeleton, checkpoint, plan.Map, options)
-	}
-	if err == nil {
-		if host := plan.Device(devicemap.CPU); host.LimitBytes > 0 {
-			c.ledger.SetLimit(max(host.LimitBytes, host.Used()) - dispatch.RuntimeBytes)
-		}
-		s.model.TuneReads(ctx, measurementsDir(c.CacheDir))
-		s.model.KeepRouting(measurementsDir(c.CacheDir), func(err error) { slog.Warn("the routing is not kept for later plans: " + err.Error()) })
-		s.model.Warm(ctx) // beside what is left
-		err = <-read
-	}
-	if err == nil {
-		warnText(words, s.name)
-		s.generator, err = c.generator(s, words)
-	}
-	if err != nil {
-		s.close()
-		if refused(err) {
-			err = cmdline.Misuse(err)
-		}
-		return nil, err
-	}
-	warnUnexpected(s.model)
-	if err := c.wire(s, plan, w.options); err != nil {
-		s.close()
-		return nil, err
-	}
-	s.report.report.KVTokens = options.KVTokens // no one asks yet
-	return s, nil
-}
-
-// generator joins the model and its text. The engine runs then.
-func (c *runCmd) generator(s *service, words generate.Text) (*generate.Model, error) {
-	m, err := generate.New(s.model, generate.Options{Name: s.name, Text: &words, MaxBatch: c.MaxBatch, MaxQueue: queue(c.MaxQueue),
-		ToolCallParser: c.ToolCallParser, ReasoningParser: c.ReasoningParser})
-	if err != nil {
-		return nil, cmdline.Misusef("--tool-call-parser, --reasoning-parser: %w", err)
-	}
-	if m.Chat != nil && m.Chat.UnreadCalls() {
-		slog.Warn("tool calls are not parsed and stay in the content: the chat template has an unknown notation; name one with --tool-call-parser",
-			"model", s.name, "known", strings.Join(text.ParserNames(), ", "))
-	}
-	return m, nil
-}
-
-// wire puts the HTTP handler on the model.
-func (c *runCmd) wire(s *service, plan devicemap.Plan, asked dispatch.Options) error {
-	kept, err := c.storeFlags.open()
-	if err != nil {
-		return err
-	}
-	s.report = newReporter(s.model, s.generator, plan, asked)
-	s.server = api.NewServer(s.generator, api.Options{
-		Plan: s.report.now, Version: version, Lazy: c.Lazy, APIKeys: c.keys(), Access: c.access(c.Host), Timeouts: api.Timeouts{Stall: cmp.Or(c.ClientTimeout, -1)},
-		Store: kept,
-	})
 	return nil
 }
 

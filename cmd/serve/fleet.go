@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+)
+
+// A fleet loads models within one limit of memory. The plans of the models that are loaded are together within it: the
+// rows of the runtime and of requests count once. A model gets what the others leave if all of its weights that would
+// be in memory alone still are. Else idle models are unloaded, those used least recently first. A model whose minimum
+// does not fit beside models in use waits until one is idle.
+type fleet struct {
+	ctx     context.Context // of background work
+	command *runCmd
+	request request
+	models  *generate.Models
+	ledger  *dispatch.Ledger
+	start   int64 // the limit of the host's memory at the start
+
+	mu     sync.Mutex
+	limit  int64 // of the host's memory, now
+	loaded []*loaded
+	heap   *heapLimit
+}
+
+func newFleet(ctx context.Context, c *runCmd, w request) (*fleet, error) {
+	budgets, err := dispatch.Budgets(w.options.MaxMemory)
+	if err != nil {
+		return nil, err
+	}
+	f := &fleet{ctx: ctx, command: c, request: w, ledger: new(dispatch.Ledger),
+		models: generate.NewCatalog(generate.ModelsOptions{LoadTimeout: c.LoadTimeout, IdleUnload: c.IdleUnload})}
+	for _, b := range budgets {
+		if b.Device == devicemap.CPU {
+			f.start, f.limit = b.Limit, b.Limit
+		}
+	}
+	for i, m := range w.models {
+		source := generate.Source{Name: m.name, Created: m.source.created(), Open: func(ctx context.Context) (*generate.Opened, error) { return f.open(ctx, i) }}
+		if err := f.models.Add(source); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// limitNow is the limit of the host's memory.
+func (f *fleet) limitNow() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.limit
+}
+
+// setLimit changes the limit of the host's memory. taken is what the plans take, where that may be more.
+func (f *fleet) setLimit(limit, taken int64) {
+	f.mu.Lock()
+	f.limit = limit
+	f.mu.Unlock()
+	f.ledger.SetLimit(max(limit, taken) - dispatch.RuntimeBytes)
+}
+
+// draft opens the i-th model.
+func (f *fleet) draft(i int) (*draft, error) {
+	o := f.request.options
+	o.Ledger = f.ledger
+	if i > 0 {
+		o.Adapters = nil
+	}
+	return f.command.open(f.request.models[i], o)
+}
+
+// loadFirst loads the first model at the start, when there is no other.
+func (f *fleet) loadFirst(ctx context.Context) (*loaded, error) {
+	d, err := f.draft(0)
+	if err != nil {
+		return nil, err
+	}
+	plan, options, err := dispatch.Plan(d.skeleton, d.options)
+	if err != nil {
+		_ = d.checkpoint.Close() // the error tells more
+		return nil, err
+	}
+	l, err := f.command.bind(f.ctx, d, plan, options)
+	if err != nil {
+		return nil, err
+	}
+	f.add(l)
+	if host := plan.Device(devicemap.CPU); host.LimitBytes > 0 {
+		f.start = host.LimitBytes
+		f.setLimit(f.start, host.Used())
+	}
+	return l, f.models.Take(f.request.models[0].name, f.opened(l))
+}
+
+// open loads the i-th model when a request asks for it.
+func (f *fleet) open(ctx context.Context, i int) (*generate.Opened, error) {
+	d, err := f.draft(i)
+	if err != nil {
+		return nil, err
+	}
+	plan, options, err := f.fit(ctx, d)
+	if err != nil {
+		_ = d.checkpoint.Close() // the error tells more
+		return nil, err
+	}
+	l, err := f.command.bind(f.ctx, d, plan, options)
+	if err != nil {
+		return nil, err
+	}
+	f.add(l)
+	limit := f.limitNow()
+	f.setLimit(limit, f.others()+dispatch.RuntimeBytes+dispatch.RequestMemory(limit))
+	f.begin(l)
+	return f.opened(l), nil
+}
+
+// fit plans a model beside those that are loaded, of which it may unload idle ones, and waits for that.
+func (f *fleet) fit(ctx context.Context, d *draft) (devicemap.Plan, dispatch.Options, error) {
+	alone, options, err := dispatch.Plan(d.skeleton, f.within(d, f.limitNow(), f.request.options.StrictMemory))
+	if err != nil {
+		return alone, options, err
+	}
+	for {
+		others := f.others()
+		if others == 0 {
+			return alone, options, nil
+		}
+		beside, besideOptions, err := dispatch.Plan(d.skeleton, f.within(d, f.beside(others), false))
+		fits := err == nil && !beside.BelowLeast
+		if fits && beside.Device(devicemap.CPU).WeightsBytes == alone.Device(devicemap.CPU).WeightsBytes {
+			return beside, besideOptions, nil
+		}
+		made, err := f.models.MakeRoom(ctx, false)
+		switch {
+		case made:
+			continue
+		case err != nil && !errors.Is(err, generate.ErrNoOther):
+			return beside, options, err
+		case fits:
+			return beside, besideOptions, nil
+		}
+		if _, err := f.models.MakeRoom(ctx, true); err != nil {
+			return beside, options, err
+		}
+	}
+}
+
+// within are the options of a draft for a limit of the host's memory.
+func (f *fleet) within(d *draft, limit int64, strict bool) dispatch.Options {
+	o := d.options
+	o.MaxMemory = slices.DeleteFunc(slices.Clone(o.MaxMemory), func(m devicemap.DeviceMemory) bool { return m.Device == devicemap.CPU })
+	o.MaxMemory = append(o.MaxMemory, devicemap.DeviceMemory{Device: devicemap.CPU, Bytes: float64(limit)})
+	o.StrictMemory = strict
+	return o
+}
+
+// others are the bytes that the plans of the loaded models take, without the rows that count once.
+func (f *fleet) others() (n int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, l := range f.loaded {
+		host := l.model.Plan().Device(devicemap.CPU)
+		n += max(host.Used()-host.RuntimeBytes-host.RequestBytes, 1)
+	}
+	return n
+}
+
+// beside is the limit for a model beside others of so many bytes. Its plan has a smaller row for requests than all
+// requests have.
+func (f *fleet) beside(others int64) int64 {
+	limit := f.limitNow()
+	rest := max(limit-others, 1)
+	return max(rest-(dispatch.RequestMemory(limit)-dispatch.RequestMemory(rest)), 1)
+}
+
+// add notes that a model is loaded.
+func (f *fleet) add(l *loaded) {
+	f.mu.Lock()
+	f.loaded = append(f.loaded, l)
+	heap := f.heap
+	f.mu.Unlock()
+	if heap != nil {
+		heap.fit(l.model.Plan())
+	}
+}
+
+// remove notes that a model is not loaded any more.
+func (f *fleet) remove(l *loaded) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.loaded = slices.DeleteFunc(f.loaded, func(other *loaded) bool { return other == l })
+}
+
+// opened is a loaded model for the catalog.
+func (f *fleet) opened(l *loaded) *generate.Opened {
+	return &generate.Opened{Model: l.generator, Plan: l.report.now, Close: func() {
+		l.close()
+		f.remove(l)
+	}}
+}
+
+// loading is how far reading ahead of a model is; it is done if the model is not loaded any more.
+func (f *fleet) loading(l *loaded) dispatch.Loading {
+	loading := dispatch.Loading{Done: true}
+	f.models.Each(func(m *generate.Model, _ func() any) {
+		if m == l.generator {
+			loading = l.model.Status().Loading
+		}
+	})
+	return loading
+}
+
+// begin starts what a model does in the background once requests are accepted.
+func (f *fleet) begin(l *loaded) {
+	host := l.model.Plan().Device(devicemap.CPU)
+	l.model.FollowLimits(f.ctx, func(limit dispatch.MemoryLimit) {
+		logLimit(limit)
+		if limit.Bytes == host.LimitBytes { // its share, as at the start
+			limit.Bytes = f.start
+		}
+		f.setLimit(limit.Bytes, 0)
+	})
+	l.model.Promote(f.ctx)
+	if !f.command.Lazy {
+		l.report.start() // it measures the disk
+	}
+}
+
+// limitHeap limits Go's memory to what the plans have for it, now and for models that are loaded later.
+func (f *fleet) limitHeap(h heapLimit) {
+	f.mu.Lock()
+	f.heap = &h
+	list := slices.Clone(f.loaded)
+	f.mu.Unlock()
+	for _, l := range list {
+		h.fit(l.model.Plan())
+		h.follow(l.model)
+	}
+	if len(list) == 0 {
+		h.fit(devicemap.Plan{Devices: []devicemap.DevicePlan{{Device: devicemap.CPU, LimitBytes: f.limit,
+			RuntimeBytes: dispatch.RuntimeBytes, RequestBytes: dispatch.RequestMemory(f.limit)}}})
+	}
+}
+
+// threads is how many threads compute.
+func (f *fleet) threads() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, l := range f.loaded {
+		return l.model.Kernels().Threads
+	}
+	if n := f.request.options.Threads; n > 0 {
+		return min(n, runtime.GOMAXPROCS(0))
+	}
+	return dispatch.DescribeHost().Threads
+}

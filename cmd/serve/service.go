@@ -1,0 +1,203 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/heftai/heft/api"
+	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/internal/hub"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/text"
+)
+
+// A service is the models wired for HTTP.
+type service struct {
+	fleet  *fleet
+	first  *loaded // the model that is loaded at the start; nil: requests load all
+	server *http.Server
+}
+
+func (s *service) close() { s.fleet.models.Close() }
+
+// A request is the models with their options, as the command line says.
+type request struct {
+	models  []servedModel
+	eager   bool // the first model is loaded at the start
+	options dispatch.Options
+}
+
+// find reads the flags and finds the models' files. On a terminal it offers to pull a model
+// that is not in the hub's cache.
+func (c *runCmd) find(ctx context.Context, k *kong.Context) (request, error) {
+	w, err := c.request()
+	var missing *hub.MissingError
+	switch term, ok := onTerminal(); {
+	case errors.As(err, &missing) && ok:
+		if err := offerPull(ctx, term, err); err != nil {
+			return w, err
+		}
+		return c.request()
+	case errors.Is(err, fs.ErrNotExist) && isWord(c.M) && !slices.Contains(k.Args, "run"):
+		return w, unknownCommand(c.M, k.Model.Children)
+	}
+	return w, err
+}
+
+// request reads the flags and finds the models' files.
+func (c *runCmd) request() (w request, err error) {
+	if w.options, err = c.options(); err != nil {
+		return w, err
+	}
+	if err = c.place(&w.options); err != nil {
+		return w, err
+	}
+	w.options.Lazy = c.Lazy
+	first := 0
+	if w.models, first, err = c.served(c.ServedModelName); err != nil {
+		return w, err
+	}
+	w.eager = first > 0
+	w.options.Adapters, err = c.adapters(w.models[0].name)
+	return w, err
+}
+
+// build loads the first model, unless only --models-dir names models, and wires HTTP. When it returns, the background
+// has begun to read weights, unless Lazy is set.
+func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
+	f, err := newFleet(ctx, c, w)
+	if err != nil {
+		return nil, err
+	}
+	s := &service{fleet: f}
+	o := api.Options{Catalog: f.models, Version: version, Lazy: c.Lazy, APIKeys: c.keys(), Access: c.access(c.Host),
+		Timeouts: api.Timeouts{Stall: cmp.Or(c.ClientTimeout, -1)}}
+	if o.Store, err = c.storeFlags.open(); err != nil {
+		return nil, err
+	}
+	var m *generate.Model
+	if w.eager {
+		if s.first, err = f.loadFirst(ctx); err != nil {
+			s.close()
+			if refused(err) {
+				err = cmdline.Misuse(err)
+			}
+			return nil, err
+		}
+		m = s.first.generator
+	} else {
+		o.Requests = api.RequestMemory{Bytes: dispatch.RequestMemory(f.limitNow()), Count: f.ledger.CountRequests}
+	}
+	s.server = api.NewServer(m, o)
+	return s, nil
+}
+
+// loaded is a model that is loaded.
+type loaded struct {
+	name       string
+	checkpoint *loader.Checkpoint
+	model      *dispatch.Model
+	generator  *generate.Model
+	report     *reporter
+}
+
+func (l *loaded) close() {
+	if l.report != nil {
+		l.report.close()
+	}
+	if l.generator != nil {
+		l.generator.Close()
+	}
+	if l.model != nil {
+		l.model.Close()
+	}
+	_ = l.checkpoint.Close() // opened for reading
+}
+
+// A draft is a model whose headers and text are read, and which is not planned yet.
+type draft struct {
+	name       string
+	skeleton   *meta.Model
+	checkpoint *loader.Checkpoint
+	options    dispatch.Options
+	words      func() (generate.Text, error) // waits until they are read
+}
+
+// open reads config and headers of a model, and begins to read its text. The caller binds the draft, or closes its
+// checkpoint.
+func (c *runCmd) open(m servedModel, options dispatch.Options) (*draft, error) {
+	read := make(chan error, 1)
+	var words generate.Text
+	go func() { // while headers are read: a large vocabulary takes as long
+		var err error
+		words, err = generate.ReadText(m.source.files, m.source.where())
+		read <- err
+	}()
+	skeleton, checkpoint, err := m.source.open()
+	if err != nil {
+		return nil, err
+	}
+	d := &draft{name: m.name, skeleton: skeleton, checkpoint: checkpoint, options: options}
+	d.words = func() (generate.Text, error) { err := <-read; return words, err }
+	if err := c.applyDtype(skeleton, &d.options); err != nil {
+		_ = checkpoint.Close() // the error tells more
+		return nil, err
+	}
+	d.options.Routing = usualRouting(c.CacheDir, skeleton)
+	return d, nil
+}
+
+// bind makes a model of a draft that is planned, and starts its engine. ctx is that of background work.
+func (c *runCmd) bind(ctx context.Context, d *draft, plan devicemap.Plan, options dispatch.Options) (*loaded, error) {
+	l := &loaded{name: d.name, checkpoint: d.checkpoint}
+	err := checkDevices(plan)
+	if err == nil {
+		warnPlan(plan)
+		l.model, err = dispatch.New(d.skeleton, d.checkpoint, plan.Map, options)
+	}
+	var words generate.Text
+	if err == nil {
+		l.model.TuneReads(ctx, measurementsDir(c.CacheDir))
+		l.model.KeepRouting(measurementsDir(c.CacheDir), func(err error) { slog.Warn("the routing is not kept for later plans: " + err.Error()) })
+		l.model.Warm(ctx) // beside what is left
+		words, err = d.words()
+	}
+	if err == nil {
+		warnText(words, l.name)
+		l.generator, err = c.generator(l, words)
+	}
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	warnUnexpected(l.model)
+	l.report = newReporter(l.model, l.generator, plan, d.options)
+	l.report.report.KVTokens = options.KVTokens // no one asks yet
+	return l, nil
+}
+
+// generator joins the model and its text. The engine runs then.
+func (c *runCmd) generator(l *loaded, words generate.Text) (*generate.Model, error) {
+	m, err := generate.New(l.model, generate.Options{Name: l.name, Text: &words, MaxBatch: c.MaxBatch, MaxQueue: queue(c.MaxQueue),
+		ToolCallParser: c.ToolCallParser, ReasoningParser: c.ReasoningParser})
+	if err != nil {
+		return nil, cmdline.Misusef("--tool-call-parser, --reasoning-parser: %w", err)
+	}
+	if m.Chat != nil && m.Chat.UnreadCalls() {
+		slog.Warn("tool calls are not parsed and stay in the content: the chat template has an unknown notation; name one with --tool-call-parser",
+			"model", l.name, "known", strings.Join(text.ParserNames(), ", "))
+	}
+	return m, nil
+}
