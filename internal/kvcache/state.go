@@ -77,7 +77,7 @@ func (c *Cache) newStates() error {
 	for i := n; i > 0; i-- {
 		c.freeStates = append(c.freeStates, stateID(i))
 	}
-	c.snapshots = map[content]stateID{}
+	c.snapshots = make(map[content]stateID, n)
 	for i, elements := range c.config.States {
 		t, err := c.memory.New(meta.Float32, n, elements)
 		if err != nil {
