@@ -147,6 +147,26 @@ func (c *checker) check(e entry, ties []string) {
 	}
 }
 
+// CheckReadable fails with a [BindError] if weights are planned in a dtype that no kernel reads.
+// [Bind] checks the tensors of a checkpoint in the same way; CheckReadable is for a skeleton without
+// one, such as that of a config.json alone, where name is the file's.
+func CheckReadable(name string, skeleton *meta.Model) error {
+	c := checker{Binding: &Binding{ck: &Checkpoint{name: name}}}
+	for _, e := range gather(skeleton.Root).entries {
+		quantized := slices.ContainsFunc(e.sources, func(s meta.TensorSource) bool { return s.Quant != nil })
+		if e.param == nil || len(e.sources) == 0 || quantized {
+			continue
+		}
+		if reason := e.unreadable(e.param.DType); reason != "" {
+			c.problem(e.sources[0].Tensor, "holds %v%s, want %s", e.param.DType, reason, dtypeList(meta.QuantNone.Row().Codes.DTypes))
+		}
+	}
+	if c.count == 0 {
+		return nil
+	}
+	return &BindError{Checkpoint: name, Problems: c.problems, Count: c.count}
+}
+
 // quantised resolves the tensors of a source of codes.
 func (c *checker) quantised(e entry, s meta.TensorSource) {
 	stored, _ := s.Stored(e.shape)

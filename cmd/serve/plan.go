@@ -41,10 +41,9 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	}
 	if checkpoint != nil {
 		defer checkpoint.Close()
-		// A model that serve rejects gets no plan.
-		if _, err := loader.Bind(checkpoint, skeleton); err != nil {
-			return err
-		}
+	}
+	if err := servable(path, skeleton, checkpoint); err != nil {
+		return err
 	}
 	c.refine(&o.DeviceMap)
 	var curve []dispatch.RoutingHits
@@ -87,6 +86,16 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	_, err = fmt.Fprintf(out, "\n%sKV cache of %d tokens; a request may have up to %d\n%s%s%s%s",
 		plan.Explain(), o.KVTokens, o.MaxModelLen, hitsLine(plan)+fitLine(report.FitsWith), predictedLine(report.Predicted)+helpLine(report), unreadLine(skeleton)+warningLines(plan.Warnings),
 		hitsTable(o.Routing, curve))
+	return err
+}
+
+// servable fails with the error of serve for a model that serve rejects: it gets no plan. checkpoint
+// is nil if there are no weights.
+func servable(path string, skeleton *meta.Model, checkpoint *loader.Checkpoint) error {
+	if checkpoint == nil {
+		return loader.CheckReadable(path, skeleton)
+	}
+	_, err := loader.Bind(checkpoint, skeleton)
 	return err
 }
 

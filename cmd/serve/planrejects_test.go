@@ -30,6 +30,23 @@ func TestPlanRejectsWhatServeRejects(t *testing.T) {
 	}
 }
 
+// TestPlanRejectsABareConfigWithoutKernels: config.json alone, of a dtype that serve rejects, was
+// planned.
+func TestPlanRejectsABareConfigWithoutKernels(t *testing.T) {
+	const config = `{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
+		"num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100, "rms_norm_eps": 1e-5, "torch_dtype": "DTYPE"}`
+	for dtype, code := range map[string]int{"float64": 1, "float32": 0, "bfloat16": 0} {
+		path := filepath.Join(t.TempDir(), "config.json")
+		if err := os.WriteFile(path, []byte(strings.Replace(config, "DTYPE", dtype, 1)), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		_, errs := command(t, code, "plan", "--no-probe", path)
+		if want := "model.embed_tokens.weight holds float64 (no kernel reads it), want float32, bfloat16 or float16"; code != 0 && !strings.Contains(errs, want) {
+			t.Errorf("%s: got %q, want %q", dtype, errs, want)
+		}
+	}
+}
+
 // TestPlacementFlagsNameTheEntry: errors of --max-memory and --device-map said "stands there twice"
 // and "is no device map".
 func TestPlacementFlagsNameTheEntry(t *testing.T) {
