@@ -123,7 +123,7 @@ func (f *Family) argumentForm() (ArgumentKind, *form) {
 		form := &f.spec.forms[i]
 		switch {
 		case form.head == nil || form.tail != "" || form.last:
-		case form.body == bodyTags && !form.tags.named && !form.tags.ended:
+		case form.body == bodyTags && !form.tags.named && !form.tags.ended && form.tags.plain == nil:
 			return TagArguments, form
 		case form.body == bodyPython:
 			return PythonArguments, form

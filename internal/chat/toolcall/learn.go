@@ -16,6 +16,7 @@ const (
 	bareStyle                // name{key:QUOTEtextQUOTE}
 	lastStyle                // a JSON object, then the name
 	tagStyle                 // a name, then each key and its text between tags
+	plainStyle               // a name, then each key and its text without quotes
 )
 
 // A lesson is the notation of one template while it is being learned.
@@ -54,8 +55,8 @@ func learn(t *chat.Template, special map[string]string) (best finding) {
 		if best.writes == nil {
 			best.writes = a
 		}
-		for _, s := range []style{objectStyle, jsonStyle, pythonStyle, bareStyle, tagStyle, lastStyle} {
-			l := &lesson{answers: a, style: s}
+		for _, style := range []style{objectStyle, jsonStyle, pythonStyle, bareStyle, tagStyle, plainStyle, lastStyle} {
+			l := &lesson{answers: a, style: style}
 			if !l.learnForm(text) {
 				continue
 			}
@@ -64,7 +65,7 @@ func learn(t *chat.Template, special map[string]string) (best finding) {
 			l.learnThoughts(out)
 			out.withoutEmptyThoughts()
 			out.tidy()
-			if good, written := a.readBack(newFamily(out, "")); good > best.score {
+			if good, written := a.readBack(newFamily(out, "")); good > best.score && (style != plainStyle || good == written) {
 				best = finding{out, good, good == written, a}
 			}
 		}
@@ -109,6 +110,9 @@ func (l *lesson) learnForm(text string) bool {
 
 // ends reports whether something ends the call.
 func (f *form) ends() bool {
+	if f.tags != nil && f.tags.plain != nil {
+		return len(f.end) > 1 // values have a bracket now and then
+	}
 	return f.tags == nil || !f.tags.ended || f.end != ""
 }
 

@@ -153,3 +153,36 @@ func TestCallsInCodeFencesWereNotLearned(t *testing.T) {
 	parsesTo(t, template, "Both.\n```tool\nf\n{\"a\": \"```\"}\n```\n```tool\ng\n{}\n```\n", "Both.\nf{\"a\": \"```\"}\ng{}")
 	parsesTo(t, template, "See:\n```go\nf()\n```\n", "See:\n```go\nf()\n```")
 }
+
+// TestUnquotedValuesWereNotLearned: YAML, Markdown and KEY=VALUE without quotes. A value ends where
+// another parameter of the function or the end of the call begins, and nowhere else.
+func TestUnquotedValuesWereNotLearned(t *testing.T) {
+	for _, c := range []struct{ template, text, want string }{
+		{"yaml-plain", "Now.<tool_call>\nname: f\narguments:\n  s: St. John's: \"here\"\n  n: 7\n</tool_call>\n<tool_call>\nname: g\narguments:\n</tool_call>\n",
+			"Now.\nf{\"s\": \"St. John's: \\\"here\\\"\", \"n\": 7}\ng{}"},
+		{"yaml-plain", "<tool_call>\nname: f\narguments:\n  s: a\n  x: c\n\n  n: 1\n</tool_call>", "\nf{\"s\": \"a\\n  x: c\\n\", \"n\": 1}"},
+		{"markdown-list-plain", "**Tool call:** `f`\n- s: a - b\n- n: 2\n**End of call**\n", "\nf{\"s\": \"a - b\", \"n\": 2}"},
+		{"glued-plain", "<call>f:s=Rome;Italy=1;n=3</call><call>g:</call>", "\nf{\"s\": \"Rome;Italy=1\", \"n\": 3}\ng{}"},
+		{"commas-plain", "<|run|>f(s=Rome, Italy (IT), n=3)<|ran|>", "\nf{\"s\": \"Rome, Italy (IT)\", \"n\": 3}"},
+		{"spaces-plain", "<|run|>f s=New York n=3<|ran|>", "\nf{\"s\": \"New York\", \"n\": 3}"},
+	} {
+		t.Run(c.template, func(t *testing.T) { parsesTo(t, unseen(t, c.template), c.text, c.want) })
+	}
+}
+
+// TestUnquotedValuesWithoutAnEndAreNotLearned: a value may have a bracket, so a bracket does not end
+// the call. A name that runs into the first key is not told from it.
+func TestUnquotedValuesWithoutAnEndAreNotLearned(t *testing.T) {
+	for template, change := range map[string][2]string{
+		"commas-plain": {"')<|ran|>'", "')'"},
+		"glued-plain":  {"f.name + ':'", "f.name"},
+	} {
+		other := strings.Replace(unseen(t, template), change[0], change[1], 1)
+		if other == unseen(t, template) {
+			t.Fatalf("%s has changed", template)
+		}
+		if family := learned(t, other); family != nil {
+			t.Errorf("%s: %+v is learned", template, family.spec.forms)
+		}
+	}
+}

@@ -38,6 +38,9 @@ func (l *lesson) head(text string, at span, one probeCall) bool {
 		}
 		return l.fields(text, at, one, sep)
 	}
+	if l.style == plainStyle {
+		return l.learnPlain(text, at, one)
+	}
 	return l.learnTags(text, at, one)
 }
 
@@ -101,7 +104,7 @@ func (l *lesson) addField(kind fieldKind, until string) bool {
 	f := field{kind: kind, until: until}
 	if until == "" {
 		f.stop = "{`\r\n\t "
-		if l.style == tagStyle {
+		if l.tagged() {
 			f.stop = "<[\r\n\t "
 		}
 	}
@@ -113,7 +116,7 @@ func (l *lesson) addField(kind fieldKind, until string) bool {
 // template writes several) between two, after follows the last.
 func (l *lesson) frame(open string, between *string, after string) bool {
 	f := &l.form
-	if l.style == tagStyle {
+	if l.tagged() {
 		var ok bool
 		if between, after, ok = l.afterValues(between, after); !ok {
 			return false
@@ -160,7 +163,7 @@ func (l *lesson) frame(open string, between *string, after string) bool {
 	if f.open == "" {
 		return l.unmarked()
 	}
-	if n := len(f.head); n > 0 && l.style == tagStyle && f.head[n-1].until == "" && f.end != "" && !isNameByte(f.end[0]) {
+	if n := len(f.head); n > 0 && l.tagged() && f.head[n-1].until == "" && f.end != "" && !isNameByte(f.end[0]) {
 		f.head[n-1].stop += f.end[:1] // a call without arguments
 	}
 	return true

@@ -8,6 +8,9 @@ import (
 // betweenTags finds where one tag ends and the next begins.
 var betweenTags = regexp.MustCompile(`^(.*?>)\s*(<.*)$`)
 
+// tagged reports whether the arguments are keys and texts that a [tagReader] reads.
+func (l *lesson) tagged() bool { return l.style == tagStyle || l.style == plainStyle }
+
 // learnTags finds how parameters are written that stand between tags:
 //
 //	NAME a KEY b TEXT c KEY b TEXT …
@@ -88,6 +91,29 @@ func (l *lesson) learnAssignments(text string, at span, one probeCall, parts [3]
 	opening := commonSuffix(a, c)
 	l.form.body, l.form.tags = bodyTags, &tags{
 		open: strings.TrimSpace(opening), key: strings.TrimSpace(b), close: strings.TrimSpace(c[:len(c)-len(opening)]), json: true, ended: true,
+	}
+	return l.fields(text, at, one, strings.TrimSpace(a[:len(a)-len(opening)]))
+}
+
+// learnPlain finds how parameters are written whose values have no quotes:
+//
+//	NAME a KEY b TEXT c KEY b TEXT …
+//
+// Nothing ends a text but c with another key, or the end of the call.
+func (l *lesson) learnPlain(text string, at span, one probeCall) bool {
+	pieces, ok := cutAll(text[at.body:], "zqa", "zqvalue", "zqb", "zqmore")
+	if !ok || pieces[1] != pieces[3] {
+		return false
+	}
+	a, b, c, rest := pieces[0], pieces[1], pieces[2], pieces[4]
+	key := strings.TrimRight(b, " ")
+	if number, ok := l.beforeNumber(one); !ok || number != b || strings.TrimSpace(key) == "" || a == "" || c == "" {
+		return false // the name, a key or a value runs into what follows, or a type is shown
+	}
+	opening := commonSuffix(a, c)
+	l.form.body, l.form.tags = bodyTags, &tags{
+		open: strings.TrimSpace(opening), key: key,
+		plain: &plainValues{next: c, last: rest[:len(rest)-len(strings.TrimLeft(rest, spaces))], gap: len(b) - len(key)},
 	}
 	return l.fields(text, at, one, strings.TrimSpace(a[:len(a)-len(opening)]))
 }

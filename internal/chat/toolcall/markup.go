@@ -231,7 +231,7 @@ func (p *Parser) beginArguments() {
 		p.at = beforeArguments
 	case bodyTags:
 		name, tools := p.name, p.tools
-		p.tags.start(p.form.tags, p.ending, func(parameter string) types { return tools.types(name, parameter) })
+		p.tags.start(p.form.tags, p.ending, func(parameter string) types { return tools.types(name, parameter) }, tools.parameters(name))
 	case bodyPython:
 		p.value.startInside(pythonFlavor, 'k')
 	case bodyBare:

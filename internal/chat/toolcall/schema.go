@@ -48,6 +48,18 @@ func newToolbox(tools chat.Value) toolbox {
 	return box
 }
 
+// parameters are the names of a function's parameters; nil if the schema does not say.
+func (b toolbox) parameters(tool string) (names []string) {
+	properties := member(b[tool], "properties")
+	if properties == nil {
+		return nil
+	}
+	for name := range properties.All() {
+		names = append(names, name)
+	}
+	return names
+}
+
 // types are those that a parameter may have; all where nothing is said.
 func (b toolbox) types(tool, parameter string) types {
 	properties := member(b[tool], "properties")

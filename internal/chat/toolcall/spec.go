@@ -126,6 +126,15 @@ type tags struct {
 	close string
 	lines bool // the text stands on lines of its own: a newline at each end is markup
 	cdata bool // the text may be in a CDATA section, and is a string then
+	plain *plainValues
+}
+
+// plainValues are values without quotes or an end of their own, as in YAML or KEY=VALUE: a value
+// ends where the next parameter or the end of the call begins.
+type plainValues struct {
+	next string // stands between a value and the next key
+	last string // white space between the last value and the end of the call
+	gap  int    // spaces between what ends a key and its value
 }
 
 // idStyle is the shape of ids that a family's templates accept.

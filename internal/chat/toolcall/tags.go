@@ -58,10 +58,12 @@ type tagReader struct {
 	ends    [2]string
 	typed   bool // the type is still open, text is kept
 	value   value
+	keys    []string // that the function's schema has; nil if it says nothing
+	gap     int      // spaces that still belong to the key
 }
 
-func (r *tagReader) start(t *tags, end string, of func(string) types) {
-	*r = tagReader{tags: t, end: end, types: of, lit: literal{r.lit.word[:0]}, word: r.word[:0], hold: r.hold[:0], text: r.text[:0], value: r.value}
+func (r *tagReader) start(t *tags, end string, of func(string) types, keys []string) {
+	*r = tagReader{tags: t, end: end, types: of, keys: keys, lit: literal{r.lit.word[:0]}, word: r.word[:0], hold: r.hold[:0], text: r.text[:0], value: r.value}
 }
 
 func (r *tagReader) push(c byte, out []byte) ([]byte, verdict) {
@@ -97,10 +99,17 @@ func (r *tagReader) push(c byte, out []byte) ([]byte, verdict) {
 		}
 		return out, ver
 	case tagFirst:
+		if c == ' ' && r.gap > 0 {
+			r.gap--
+			return out, more
+		}
 		r.state = tagText
 		if r.tags.lines && c == '\n' {
 			return out, more
 		}
+	}
+	if r.tags.plain != nil {
+		return r.plainByte(c, out)
 	}
 	return r.textByte(c, out)
 }
@@ -114,7 +123,7 @@ func (r *tagReader) seek(c byte, out []byte) ([]byte, verdict) {
 	}
 	which, ver := r.lit.push(c, r.tags.open, r.end, r.between())
 	switch {
-	case ver == bad && r.tags.ended && r.tags.open == "":
+	case ver == bad && (r.tags.ended || r.tags.plain != nil) && r.tags.open == "":
 		r.state, r.word = tagKey, append(r.word[:0], r.lit.word...)
 		r.lit.word = r.lit.word[:0]
 		return r.keyByte(c, out)
@@ -171,7 +180,7 @@ func (r *tagReader) keyByte(c byte, out []byte) ([]byte, verdict) {
 		return out, more
 	}
 	key := bytes.TrimSpace(r.word[:len(r.word)-len(r.tags.key)])
-	if r.tags.ended && len(key) == 0 {
+	if r.tags.ended && len(key) == 0 || r.tags.plain != nil && !isName(string(key)) {
 		r.word = r.word[:len(r.word)-1]
 		return out, bad
 	}
@@ -211,6 +220,9 @@ func (r *tagReader) beginText() {
 	r.state = tagFirst
 	r.text, r.hold, r.typed = r.text[:0], r.hold[:0], true
 	r.ends = [2]string{r.tags.close}
+	if r.tags.plain != nil {
+		r.gap = r.tags.plain.gap
+	}
 	if r.tags.lines {
 		r.ends[1] = "\n" + r.tags.close
 	}

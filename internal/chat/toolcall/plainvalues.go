@@ -1,0 +1,99 @@
+package toolcall
+
+import "strings"
+
+// spaces are the bytes of white space.
+const spaces = " \t\r\n"
+
+// A plainEnd is what may follow a value without quotes.
+type plainEnd uint8
+
+const (
+	notEnd   plainEnd = iota
+	maybeEnd          // more bytes must tell
+	nextKey
+	endOfCall
+)
+
+// plainByte takes a byte of a value without quotes. Bytes that may end it are held back.
+func (r *tagReader) plainByte(c byte, out []byte) ([]byte, verdict) {
+	if len(r.hold) == 0 && !isSpace(c) && c != r.tags.plain.next[0] && c != r.end[0] {
+		return r.addText(c, out), more
+	}
+	r.hold = append(r.hold, c)
+	for len(r.hold) > 0 {
+		end, key := r.plainEnd(string(r.hold))
+		switch end {
+		case maybeEnd:
+			return out, more
+		case nextKey:
+			r.hold = r.hold[:0]
+			return r.beginKey([]byte(key), r.endText(out)), more
+		case endOfCall:
+			space := string(r.hold[:len(r.hold)-len(r.end)])
+			if text, ok := strings.CutSuffix(space, r.tags.plain.last); ok {
+				for i := range len(text) {
+					out = r.addText(text[i], out)
+				}
+			}
+			r.hold = r.hold[:0]
+			return append(r.endText(out), '}'), done
+		}
+		out = r.addText(r.hold[0], out)
+		r.hold = append(r.hold[:0], r.hold[1:]...)
+	}
+	return out, more
+}
+
+// plainEnd tells what held is: the end of the call after white space, or what stands between a value
+// and the next key, that key and what ends it.
+func (r *tagReader) plainEnd(held string) (plainEnd, string) {
+	maybe := false
+	switch text := strings.TrimLeft(held, spaces); {
+	case text == r.end:
+		return endOfCall, ""
+	case begins(r.end, text) && len(held) < maxName:
+		maybe = true
+	}
+	next := strings.TrimRight(r.tags.plain.next, " \t")
+	if next == "" {
+		next = r.tags.plain.next[:1]
+	}
+	if begins(next, held) {
+		maybe = true
+	} else if rest, ok := strings.CutPrefix(held, next); ok {
+		rest = strings.TrimLeft(rest, " \t")
+		if key, ok := strings.CutSuffix(rest, r.tags.key); ok && r.mayBeKey(key, true) {
+			return nextKey, key
+		}
+		maybe = maybe || len(held) < maxName && r.mayBeginKey(rest)
+	}
+	if maybe {
+		return maybeEnd, ""
+	}
+	return notEnd, ""
+}
+
+// mayBeginKey reports whether text begins a parameter's name and what ends it.
+func (r *tagReader) mayBeginKey(text string) bool {
+	for n := min(len(text), len(r.tags.key)-1); n >= 0; n-- { // the beginning of what ends a key
+		name, ok := strings.CutSuffix(text, r.tags.key[:n])
+		if ok && r.mayBeKey(name, n > 0) {
+			return true
+		}
+	}
+	return text == ""
+}
+
+// mayBeKey reports whether name is that of a parameter or, if it is not whole, begins one.
+func (r *tagReader) mayBeKey(name string, whole bool) bool {
+	if r.keys == nil {
+		return isName(name)
+	}
+	for _, key := range r.keys {
+		if key == name || !whole && begins(key, name) {
+			return true
+		}
+	}
+	return false
+}
