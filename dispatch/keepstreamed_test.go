@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"math/rand/v2"
 	"testing"
 
@@ -108,4 +109,66 @@ func TestUnusedMemoryKeepsStreamedWeights(t *testing.T) {
 	if within("the first limit"); read(m, func() { sameLogits(t, "with the first limit again", forced(t, m, ids, prompt, 32), want) }) == 0 {
 		t.Error("nothing was read: the higher limit is still in use")
 	}
+}
+
+// TestAnIdleModelReturnsStreamedWeights: weights that an idle model keeps beside its window leave memory
+// for a model that is used, and come back when the first one is used again. The common limit holds.
+func TestAnIdleModelReturnsStreamedWeights(t *testing.T) {
+	ids, prompt := lawIDs()
+	dir := streamedFolder(t)
+	m, plan, ledger := halfStreamed(t, dir)
+	want := forced(t, m, ids, prompt, prompt)
+	alone := ledger.Held()
+	other := cpuModel(t, dir, dispatch.Options{Threads: 2, Context: 128, Ledger: ledger})
+	sameLogits(t, "the other model", forced(t, other, ids, prompt, prompt), want)
+	held := ledger.Held()
+	limit := total(held) - held["weights"] + 4<<20 // for copies of one
+	ledger.SetLimit(limit)
+	other.Warm(context.Background())
+	other.Promote(context.Background())
+	use := func(m *dispatch.Model, until func() bool) {
+		t.Helper()
+		for pass := 0; !until(); pass++ {
+			if pass == 3000 {
+				t.Fatalf("%v is held", ledger.Held())
+			}
+			sameLogits(t, "a common limit", forced(t, m, ids, prompt, prompt), want)
+			if n := total(ledger.Held()); n > limit+1<<16 {
+				t.Fatalf("the models hold %d bytes, their limit is %d: %v", n, limit, ledger.Held())
+			}
+		}
+	}
+	window := plan.Device(devicemap.CPU).StagingBytes
+	use(other, func() bool { return ledger.Held()["staging"] < (window+alone["staging"])/2 })
+	use(m, func() bool { return ledger.Held()["staging"] > (window+alone["staging"])/2 })
+}
+
+// TestNoLentMemoryChangesTheAnswer: the limit and what requests hold walk at random between modules, so
+// that streamed weights are kept and lost at any moment.
+func TestNoLentMemoryChangesTheAnswer(t *testing.T) {
+	ids, prompt := lawIDs()
+	m, plan, _ := halfStreamed(t, streamedFolder(t))
+	want := forced(t, m, ids, prompt, prompt)
+	most := plan.Device(devicemap.CPU).LimitBytes + plan.Device(devicemap.Disk).WeightsBytes
+	r := rand.New(rand.NewPCG(14, 3))
+	requests := int64(0)
+	hook, err := m.AddHook(dispatch.Hook{Pre: func(*dispatch.ModuleCall) error {
+		switch r.IntN(8) {
+		case 0:
+			m.SetMemoryLimit(r.Int64N(most))
+		case 1:
+			now := r.Int64N(plan.Device(devicemap.CPU).RequestBytes)
+			m.CountRequests(now - requests)
+			requests = now
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		sameLogits(t, "memory that comes and goes", forced(t, m, ids, prompt, 5), want)
+	}
+	hook.Remove()
+	m.CountRequests(-requests)
 }

@@ -129,8 +129,8 @@ type Ledger struct {
 }
 
 // SetLimit limits the memory of all models that l counts, in bytes, beside the limit that each model has.
-// A model that needs memory takes it from models that are idle: their promoted and converted weights are
-// dropped, and read or converted again when they are used. Results stay bitwise the same. Other memory is
+// A model that needs memory takes it from models that are idle: their promoted, converted and kept weights
+// are dropped, and read or converted again when they are used. Results stay bitwise the same. Other memory is
 // counted but not released, so a limit that is too small is exceeded. Any goroutine may call it.
 func (l *Ledger) SetLimit(bytes int64) { l.kept.SetLimit(bytes) }
 

@@ -15,7 +15,9 @@ import (
 type keeper struct {
 	arena  *hostmem.Arena // nil keeps nothing
 	order  []*group       // those to keep first, first
-	budget int64          // bytes
+	budget int64          // bytes, the least of the two below
+	wanted int64          // bytes that KeepBudget allows
+	taken  int64          // bytes of wanted that other stores have, or may not be exceeded for; see Policy
 	held   int64          // bytes of groups that are kept
 
 	shedding int       // calls of shed
@@ -65,10 +67,44 @@ func (s *stream) setBudget(bytes int64) (rest int64) {
 	for _, g := range s.groups {
 		all += g.slot
 	}
-	s.keep.budget = min(bytes, all)
-	s.choose()
-	s.shed()
+	s.keep.wanted = min(bytes, all)
+	s.setTaken(s.keep.taken)
 	return max(0, bytes-all)
+}
+
+// setTaken sets the bytes of the budget that are not used. The caller holds the lock.
+func (s *stream) setTaken(n int64) {
+	s.keep.taken = min(max(0, n), s.keep.wanted)
+	if budget := s.keep.wanted - s.keep.taken; budget != s.keep.budget {
+		s.keep.budget = budget
+		s.choose()
+		s.shed()
+	}
+}
+
+// yield frees n bytes of groups and returns how many bytes that were.
+func (s *stream) yield(n int64) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.keep.held
+	if n > 0 && before > 0 {
+		s.setTaken(s.keep.wanted - max(0, before-n))
+	}
+	return before - s.keep.held
+}
+
+// lacks returns how many bytes more the stream would keep if no other store needed them.
+func (s *stream) lacks() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keep.wanted - s.keep.held
+}
+
+// exceeds tells the stream by how many bytes all stores would exceed their limit if it kept what it lacks.
+func (s *stream) exceeds(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.setTaken(n)
 }
 
 // shed frees groups until the rest is within the budget. For that it drops what was read ahead, too, and

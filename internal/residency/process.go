@@ -81,6 +81,20 @@ func (p *Policy) reserve(s *Store, n int64, force bool) bool {
 	return s.copies.reserve(n, force)
 }
 
+// keep lets s keep streamed weights as far as the limit allows. It takes memory from idle stores.
+func (p *Policy) keep(s *Store) {
+	lacks := s.stream.lacks()
+	if lacks == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if over := p.excess(s, lacks); over > 0 {
+		p.take(s, over, false)
+	}
+	s.stream.exceeds(p.excess(s, lacks))
+}
+
 // idle reports whether other was not used during the last two passes of s.
 func (p *Policy) idle(other, s *Store) bool {
 	return other != s && p.clock.Load()-other.touched.Load() > int64(2*len(s.units))
@@ -118,6 +132,9 @@ func (p *Policy) release(s *Store, last bool) {
 	}
 	if p.excess(s, 0) > 0 {
 		p.trim()
+	}
+	if last && s.keep && s.stream != nil {
+		p.keep(s)
 	}
 	short := s.copies.short.Load()
 	if !last || short == 0 {

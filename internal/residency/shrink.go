@@ -151,13 +151,17 @@ func (s *Store) trim() {
 	s.drop(s.copies.held - s.copies.budget())
 }
 
-// yield drops copies of n bytes for another store and returns how many bytes that were.
+// yield drops copies, and then streamed weights that are kept, of n bytes for another store. It returns
+// how many bytes that were.
 func (s *Store) yield(n int64) int64 {
 	s.copies.mu.Lock()
-	defer s.copies.mu.Unlock()
 	dropped := s.drop(n)
+	s.copies.mu.Unlock()
 	if dropped > 0 {
 		s.copies.short.Store(dropped)
+	}
+	if s.stream != nil && s.keep {
+		dropped += s.stream.yield(n - dropped)
 	}
 	return dropped
 }
