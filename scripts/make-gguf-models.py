@@ -232,6 +232,8 @@ def llama3_freqs(w):
 
 
 A = gguf.MODEL_ARCH
+NO_HEAD = {k: v for k, v in BASE.items() if k != "head_dim"}
+FOURTH_FULL = ["sliding_attention"] * 3 + ["full_attention"]
 FLOATS, SHORT = [T.F16, T.BF16, T.F32], [T.Q8_0, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.IQ4_NL, T.BF16]
 LONG = [T.Q2_K, T.Q3_K, T.Q4_K, T.Q5_K, T.Q6_K, T.IQ4_XS, T.IQ2_XXS, T.IQ2_XS, T.IQ2_S, T.IQ3_XXS, T.IQ3_S]
 
@@ -296,6 +298,28 @@ MODELS = {
     "gptneox": (A.GPTNEOX, dict({k: v for k, v in BASE.items() if k not in ("head_dim", "num_key_value_heads")}, model_type="gpt_neox", rotary_pct=0.25, use_parallel_residual=True),
                 also(common, lambda f, c: (f.add_feed_forward_length(INNER), f.add_layer_norm_eps(c.layer_norm_eps), f.add_rope_dimension_count(4), f.add_parallel_residual(True))),
                 neox, SHORT),
+    "seed-oss": (A.SEED_OSS, dict(BASE, model_type="seed_oss", attention_bias=True, attention_out_bias=False, mlp_bias=False, pad_token_id=0), llama_keys, plain, SHORT),
+    "exaone4": (A.EXAONE4, dict(BASE, model_type="exaone4", num_hidden_layers=4, sliding_window=8, layer_types=FOURTH_FULL, pad_token_id=0),
+                also(llama_keys, lambda f, c: (f.add_sliding_window(8), f.add_sliding_window_pattern([t != "full_attention" for t in FOURTH_FULL]))), plain, SHORT),
+    "cohere2": (A.COHERE2, dict(NO_HEAD, model_type="cohere2", num_hidden_layers=4, logit_scale=0.25, sliding_window=8, layer_types=FOURTH_FULL, tie_word_embeddings=True),
+                also(lambda f, c: setattr(c, "rms_norm_eps", 1e-5), llama_keys, lambda f, c: (f.add_layer_norm_eps(c.layer_norm_eps), f.add_logit_scale(0.25),
+                     f.add_sliding_window(8))), plain, SHORT),
+    "olmo3": (A.OLMO2, dict(NO_HEAD, model_type="olmo3", num_hidden_layers=4, sliding_window=8, layer_types=FOURTH_FULL, pad_token_id=0, rope_parameters=dict(
+              full_attention=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=32, attention_factor=1.2, beta_fast=32.0, beta_slow=1.0),
+              sliding_attention=dict(rope_type="default", rope_theta=10000.0))),
+              also(llama_keys, lambda f, c: (f.add_sliding_window(8), f.add_sliding_window_pattern([t != "full_attention" for t in FOURTH_FULL]),
+                   f.add_rope_scaling_type(gguf.RopeScalingType.YARN), f.add_rope_scaling_factor(4.0), f.add_rope_scaling_orig_ctx_len(32),
+                   f.add_rope_scaling_attn_factors(1.2))), plain, SHORT),
+    "ernie4_5": (A.ERNIE4_5, dict(BASE, model_type="ernie4_5", use_bias=False, pad_token_id=0), llama_keys, plain, SHORT),
+    "minimax-m2": (A.MINIMAXM2, dict(BASE, model_type="minimax_m2", intermediate_size=64, num_local_experts=4, num_experts_per_tok=2, pad_token_id=0,
+                   rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),
+                   also(llama_keys, lambda f, c: (experts_keys(f, c, 4, 2, 64), f.add_rope_dimension_count(8), f.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID))),
+                   stacked, SHORT),
+    "glm4moe": (A.GLM4_MOE, dict(BASE, model_type="glm4_moe", num_hidden_layers=3, use_qk_norm=True, attention_bias=True, n_group=1, topk_group=1, n_shared_experts=1, n_routed_experts=8,
+                num_experts_per_tok=2, moe_intermediate_size=32, first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=1.5, pad_token_id=0,
+                rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),
+                also(llama_keys, lambda f, c: (experts_keys(f, c, 8, 2, 32), f.add_rope_dimension_count(8), f.add_expert_shared_count(1), f.add_leading_dense_block_count(1),
+                     f.add_expert_weights_scale(1.5), f.add_expert_weights_norm(True), f.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID))), stacked, SHORT),
 }
 
 

@@ -54,15 +54,19 @@ func offerPull(ctx context.Context, p prompter, err error) error {
 		return failed
 	}
 	defer client.Close()
-	size, failed := client.PullSize(ctx, missing.Repo, missing.Revision)
-	if failed != nil {
-		return fmt.Errorf("%w; the hub cannot be asked either: %w", err, failed)
+	question := fmt.Sprintf("%s is not in the cache. Pull it?", missing.Model())
+	if missing.GGUF == "" {
+		size, failed := client.PullSize(ctx, missing.Repo, missing.Revision)
+		if failed != nil {
+			return fmt.Errorf("%w; the hub cannot be asked either: %w", err, failed)
+		}
+		question = fmt.Sprintf("%s is not in the cache. Pull it (%s)?", missing.Model(), gib(size))
 	}
-	if !p.yes(fmt.Sprintf("%s is not in the cache. Pull it (%s)?", missing.Model(), gib(size))) {
+	if !p.yes(question) {
 		return err
 	}
 	view := newPullView(cmdline.Diagnostics{Writer: p.out})
-	snapshot, failed := client.Pull(ctx, missing.Repo, hub.PullOptions{Revision: missing.Revision, Progress: view.tell})
+	snapshot, failed := client.Pull(ctx, missing.Repo, hub.PullOptions{Revision: missing.Revision, GGUF: missing.GGUF, Progress: view.tell})
 	view.end(snapshot)
 	return failed
 }

@@ -32,6 +32,9 @@ func skeletonOnHub(ctx context.Context, err error) (*meta.Model, error) {
 	if !errors.As(err, &missing) {
 		return nil, err
 	}
+	if missing.GGUF != "" {
+		return nil, fmt.Errorf("%w; a GGUF file is planned from the cache alone", err)
+	}
 	client, err := hubClient(0)
 	if err != nil {
 		return nil, err

@@ -134,6 +134,20 @@ func (c *Client) Cached(repo Repo, revision string) (string, error) {
 }
 
 func (c *Client) cached(repo Repo, revision string) (string, error) {
+	dir, err := c.snapshotOf(repo, revision)
+	if err != nil {
+		return "", err
+	}
+	names, err := fs.Glob(os.DirFS(dir), "*")
+	if err != nil || len(names) == 0 {
+		return "", failf(NotCached, "revision %s is not in the cache %s", printable(revision), c.config.Cache)
+	}
+	return dir, missing(dir, names)
+}
+
+// snapshotOf returns the folder of a snapshot, which may lack files or not exist. If the cache does not know the
+// revision, the error has the kind [NotCached].
+func (c *Client) snapshotOf(repo Repo, revision string) (string, error) {
 	if revision == "" {
 		revision = mainRevision
 	}
@@ -145,12 +159,10 @@ func (c *Client) cached(repo Repo, revision string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := p.snapshot(commit)
-	names, err := fs.Glob(os.DirFS(dir), "*")
-	if commit == "" || err != nil || len(names) == 0 {
+	if commit == "" {
 		return "", failf(NotCached, "revision %s is not in the cache %s", printable(revision), c.config.Cache)
 	}
-	return dir, missing(dir, names)
+	return p.snapshot(commit), nil
 }
 
 // missing returns an error if a snapshot lacks files that serving needs.

@@ -1,8 +1,12 @@
 package hub
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -57,6 +61,40 @@ func GGUFFiles(names []string, tag string) ([]string, error) {
 	slices.Sort(found)
 	return found, nil
 }
+
+// CachedGGUF returns the path of the GGUF file of type tag in a snapshot, of a split one the first part. It uses no
+// network. If the cache lacks it, or a part of it, the error has the kind [NotCached].
+func (c *Client) CachedGGUF(repo Repo, revision, tag string) (string, error) {
+	path, err := c.cachedGGUF(repo, revision, tag)
+	return path, inFile(err, repo, "")
+}
+
+func (c *Client) cachedGGUF(repo Repo, revision, tag string) (string, error) {
+	dir, err := c.snapshotOf(repo, revision)
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	_ = fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			names = append(names, name)
+		}
+		return nil // what cannot be read is not there
+	})
+	files, err := GGUFFiles(names, tag)
+	if err != nil {
+		return "", failf(NotCached, "in the snapshot in the cache: %v", err)
+	}
+	if m := partCount.FindStringSubmatch(files[0]); m != nil {
+		if n, _ := strconv.Atoi(m[1]); n != len(files) {
+			return "", failf(NotCached, "the snapshot in the cache has %d of %s parts", len(files), m[1])
+		}
+	}
+	return filepath.Join(dir, filepath.FromSlash(files[0])), nil
+}
+
+// partCount finds the number of parts in the name of one.
+var partCount = regexp.MustCompile(`(?i)-of-(\d{5})\.gguf$`)
 
 // tagged reports whether a name ends with a tag, in whatever case.
 func tagged(stem, tag string) bool {

@@ -12,15 +12,20 @@ import (
 type MissingError struct {
 	Repo     Repo
 	Revision string // empty: main
+	GGUF     string // the type of the GGUF file, such as Q4_K_M; empty: the whole model
 	Err      error  // why the cache does not have it: of kind [NotCached]
 }
 
-// Model returns ORG/NAME or ORG/NAME@REVISION.
+// Model returns ORG/NAME or ORG/NAME@REVISION, with :TYPE of a GGUF file.
 func (e *MissingError) Model() string {
-	if e.Revision == "" {
-		return e.Repo.String()
+	name := e.Repo.String()
+	if e.Revision != "" {
+		name += "@" + e.Revision
 	}
-	return e.Repo.String() + "@" + e.Revision
+	if e.GGUF != "" {
+		name += ":" + e.GGUF
+	}
+	return name
 }
 
 // Error returns one line that names the command which fetches the model.
@@ -33,7 +38,7 @@ func (e *MissingError) Unwrap() error { return e.Err }
 
 // Local returns the path of the model that a user of the commands names: name itself if there is
 // such a file or folder, else the snapshot of NAME, ORG/NAME or ORG/NAME@REVISION in the cache that
-// the environment names. It uses no network. A complete snapshot has config.json and all weights;
+// the environment names. Of ORG/NAME:TYPE it is the GGUF file that pulling it fetches. It uses no network. A complete snapshot has config.json and all weights;
 // if the cache has none, the error is a *MissingError. If name cannot be a model of a hub,
 // errors.Is(err, fs.ErrNotExist) holds.
 //
@@ -44,7 +49,8 @@ func Local(name string) (string, error) {
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return name, err
 	}
-	repo, revision, bad := ParseRepo(name)
+	model, tag := CutTag(name)
+	repo, revision, bad := ParseRepo(model)
 	if bad != nil {
 		return "", fmt.Errorf("there is no model %s (%w): %w", printable(name), bad, fs.ErrNotExist)
 	}
@@ -57,10 +63,14 @@ func Local(name string) (string, error) {
 		return "", err
 	}
 	defer client.Close()
-	dir, err := client.Cached(repo, revision)
+	find := client.Cached
+	if tag != "" {
+		find = func(repo Repo, revision string) (string, error) { return client.CachedGGUF(repo, revision, tag) }
+	}
+	dir, err := find(repo, revision)
 	switch {
 	case Is(err, NotCached) && repo.Org != "":
-		return "", &MissingError{repo, revision, err}
+		return "", &MissingError{repo, revision, tag, err}
 	case Is(err, NotCached): // a single word is rather a folder's name
 		return "", fmt.Errorf("there is no model %s: a model is a folder with config.json and *.safetensors, one such file, a .gguf file, or ORG/NAME on the hub: %w", printable(name), fs.ErrNotExist)
 	}

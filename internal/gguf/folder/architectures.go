@@ -27,8 +27,15 @@ var architectures = []architecture{
 	{name: "gpt-oss", modelType: "gpt_oss", names: llamaNames.with(expertNames).with(gptOSSNames), conventions: meta.Conventions{SeparateGates: true}, config: gptOSSConfig},
 	{name: "deepseek2", modelType: "deepseek_v3", names: llamaNames.with(expertNames).with(deepseekNames), config: deepseekConfig},
 	{name: "granite", modelType: "granite", names: llamaNames, conventions: pairs, config: graniteConfig},
+	{name: "olmo2", modelType: "olmo3", when: hasWindow, names: llamaNames.with(sandwichNames), config: olmo3Config},
 	{name: "olmo2", modelType: "olmo2", names: llamaNames.with(sandwichNames)},
 	{name: "command-r", modelType: "cohere", names: llamaNames, config: cohereConfig},
+	{name: "cohere2", modelType: "cohere2", names: llamaNames, config: cohere2Config},
+	{name: "exaone4", modelType: "exaone4", names: llamaNames.with(sandwichNames), config: exaoneConfig},
+	{name: "seed_oss", modelType: "seed_oss", names: llamaNames.with(postNormNames), config: seedConfig},
+	{name: "ernie4_5", modelType: "ernie4_5", names: llamaNames, config: ernieConfig},
+	{name: "minimax-m2", modelType: "minimax_m2", names: llamaNames.with(mixtralNames).with(minimaxNames), config: minimaxConfig},
+	{name: "glm4moe", modelType: "glm4_moe", names: llamaNames.with(expertNames).with(deepseekNames).with(postNormNames).with(nextNames), config: glm4MoEConfig},
 	{name: "stablelm", modelType: "stablelm", names: llamaNames, config: stableLMConfig},
 	{name: "starcoder2", modelType: "starcoder2", names: llamaNames.with(starcoderNames), config: starcoderConfig},
 	{name: "gpt2", modelType: "gpt2", names: gpt2Names, config: gpt2Config},
@@ -36,6 +43,8 @@ var architectures = []architecture{
 }
 
 func hasExperts(k *keys) bool { return k.int("expert_count", 0) > 0 }
+
+func hasWindow(k *keys) bool { return k.int("attention.sliding_window", 0) > 0 }
 
 // llamaConfig also serves Mistral's files, which llama.cpp does not tell apart.
 func llamaConfig(k *keys, c object) {

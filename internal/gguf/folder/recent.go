@@ -1,0 +1,83 @@
+package folder
+
+// olmo3Config gives the base of rope to all layers, and its scaling to those without a window.
+func olmo3Config(k *keys, c object) {
+	full, local := object{"rope_type": "default"}, object{"rope_type": "default"}
+	if s, ok := c["rope_scaling"].(object); ok {
+		full = s
+		if x := k.float("rope.scaling.attn_factor", 0); x > 0 {
+			full["attention_factor"] = x
+		}
+	}
+	full["rope_theta"], local["rope_theta"] = c["rope_theta"], k.float("rope.freq_base_swa", c["rope_theta"].(float64))
+	delete(c, "rope_scaling")
+	delete(c, "rope_theta")
+	c["rope_parameters"] = object{"full_attention": full, "sliding_attention": local}
+	c["sliding_window"] = k.size("attention.sliding_window")
+	c["attention_bias"] = k.has("blk.0.attn_q.bias")
+	k.slidingLayers(c)
+}
+
+func cohere2Config(k *keys, c object) {
+	cohereConfig(k, c)
+	delete(c, "use_qk_norm")
+	c["sliding_window"] = k.size("attention.sliding_window")
+	k.slidingLayers(c)
+}
+
+// exaoneConfig: models without windows have rope in all layers.
+func exaoneConfig(k *keys, c object) {
+	c["sliding_window"] = nil
+	if n := k.int("attention.sliding_window", 0); n > 0 {
+		c["sliding_window"] = n
+		k.slidingLayers(c)
+	}
+}
+
+func seedConfig(k *keys, c object) {
+	c["attention_bias"], c["attention_out_bias"] = k.has("blk.0.attn_q.bias"), k.has("blk.0.attn_output.bias")
+	c["mlp_bias"] = k.has("blk.0.ffn_up.bias")
+}
+
+func ernieConfig(k *keys, c object) { c["use_bias"] = k.has("blk.0.attn_q.bias") }
+
+func minimaxConfig(k *keys, c object) {
+	c["num_local_experts"], c["num_experts_per_tok"] = k.size("expert_count"), k.size("expert_used_count")
+	c["intermediate_size"] = k.size("expert_feed_forward_length")
+	c["rotary_dim"] = k.size("rope.dimension_count")
+	if f := k.int("expert_gating_func", sigmoidGate); f != sigmoidGate {
+		k.fail(k.arch+".expert_gating_func", "got %d, want %d, the sigmoid", f, sigmoidGate)
+	}
+}
+
+// sigmoidGate is llama.cpp's number of scores of experts by the sigmoid.
+const sigmoidGate = 2
+
+// glm4MoEConfig: layers that predict further tokens are counted among the blocks.
+func glm4MoEConfig(k *keys, c object) {
+	glm4Config(k, c)
+	next := k.int("nextn_predict_layers", 0)
+	c["num_hidden_layers"], c["num_nextn_predict_layers"] = k.size("block_count")-next, next
+	c["use_qk_norm"] = k.has("blk.0.attn_q_norm.weight")
+	c["first_k_dense_replace"] = k.int("leading_dense_block_count", 0)
+	c["n_routed_experts"], c["num_experts_per_tok"] = k.size("expert_count"), k.size("expert_used_count")
+	c["n_shared_experts"] = k.int("expert_shared_count", 0)
+	c["moe_intermediate_size"] = k.size("expert_feed_forward_length")
+	c["routed_scaling_factor"] = k.float("expert_weights_scale", 1)
+	c["norm_topk_prob"] = k.bool("expert_weights_norm", true)
+	c["n_group"], c["topk_group"] = k.int("expert_group_count", 1), k.int("expert_group_used_count", 1)
+	if f := k.int("expert_gating_func", sigmoidGate); f != sigmoidGate {
+		k.fail(k.arch+".expert_gating_func", "got %d, want %d, the sigmoid", f, sigmoidGate)
+	}
+}
+
+// postNormNames are those of blocks whose second norm is called after attention.
+var postNormNames = map[string]string{"post_attention_norm": "post_attention_layernorm"}
+
+var minimaxNames = map[string]string{"exp_probs_b.bias": "block_sparse_moe.e_score_correction_bias"}
+
+// nextNames are those of layers that predict further tokens.
+var nextNames = map[string]string{
+	"nextn.eh_proj": "eh_proj", "nextn.enorm": "enorm", "nextn.hnorm": "hnorm", "nextn.embed_tokens": "embed_tokens",
+	"nextn.shared_head_head": "shared_head.head", "nextn.shared_head_norm": "shared_head.norm",
+}
