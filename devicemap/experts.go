@@ -30,8 +30,30 @@ func (p *Plan) CacheExperts(lent int64, hits func(share float64) float64) {
 	slot := largest + slotOverhead
 	more := min(lent, max(0, (onDisk+largest-1)/largest*slot-p.ExpertCacheBytes)) / slot * slot
 	p.LentBytes += more
+	p.lentToExperts = more
 	p.ExpertHitRate = hits(cachedShare(p.ExpertCacheBytes+more, onDisk, largest))
 	p.DiskBytesPerToken -= int64(p.ExpertHitRate * float64(p.ExpertBytesPerToken))
+}
+
+// LendingLess returns p with so many bytes less lent to the cache of experts, and the hits that are then
+// expected. hits is that of CacheExperts, which it must follow.
+func (p Plan) LendingLess(bytes int64, hits func(share float64) float64) Plan {
+	less := min(bytes, p.lentToExperts)
+	if less <= 0 {
+		return p
+	}
+	var onDisk int64
+	for i := range p.units {
+		if u := &p.units[i]; u.at == Disk {
+			onDisk += u.expertBytes
+		}
+	}
+	p.LentBytes -= less
+	p.lentToExperts -= less
+	p.DiskBytesPerToken += int64(p.ExpertHitRate * float64(p.ExpertBytesPerToken))
+	p.ExpertHitRate = hits(cachedShare(p.ExpertCacheBytes+p.lentToExperts, onDisk, p.LeastExpertBytes()/2-slotOverhead))
+	p.DiskBytesPerToken -= int64(p.ExpertHitRate * float64(p.ExpertBytesPerToken))
+	return p
 }
 
 // KeepStreamed counts on lent bytes of the host, which others take back when they need them, for matrices

@@ -80,8 +80,9 @@ type Plan struct {
 	// once.
 	Warnings []string `json:"warnings,omitempty"`
 
-	units []unit
-	kept  int64 // bytes of matrices in lent memory; see KeepStreamed
+	units         []unit
+	kept          int64 // bytes of matrices in lent memory; see KeepStreamed
+	lentToExperts int64 // of LentBytes
 }
 
 // Device returns the plan of device d.

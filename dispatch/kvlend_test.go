@@ -43,6 +43,10 @@ func TestUnusedKVPagesAreLentToExperts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
+	if short, long := m.PlanWith(1, 16), m.PlanWith(1, 1000); short.ExpertHitRate <= long.ExpertHitRate || short.LentBytes <= long.LentBytes {
+		t.Errorf("beside a short sequence %.3f hits with %d bytes lent are expected, beside a long one %.3f with %d",
+			short.ExpertHitRate, short.LentBytes, long.ExpertHitRate, long.LentBytes)
+	}
 	planned := plan.Device(devicemap.CPU)
 	within := func(when string) (staging, kv int64) {
 		t.Helper()

@@ -68,7 +68,8 @@ func (k *kvRoom) unused(plan *devicemap.Plan) int64 {
 	if !hostmem.Lazy || host.LimitBytes == 0 {
 		return 0
 	}
-	return max(0, host.KVBytes-k.bytes((k.tokens+usualShare-1)/usualShare))
+	k.options.kvUsual = k.bytes((k.tokens + usualShare - 1) / usualShare)
+	return max(0, host.KVBytes-k.options.kvUsual)
 }
 
 // takeFree gives memory of the host that the plan leaves free to the KV cache.

@@ -105,6 +105,7 @@ type Options struct {
 
 	planned *devicemap.Plan   // what Plan made these options for
 	borrows bool              // long passes borrow activations from experts; see keptTokens
+	kvUsual int64             // bytes of the KV cache that the plan expects sequences to use
 	kvGrown int64             // bytes to which the KV cache may grow; see kvRoom
 	machine *topology.Machine // in tests, another than this one
 	tile    int               // in tests, another than tileRows

@@ -11,6 +11,18 @@ func (m *Model) Plan() devicemap.Plan { return m.plan }
 // it keeps none.
 func (m *Model) RequestBytes() int64 { return m.options.RequestBytes }
 
+// PlanWith returns the plan with the hits of the experts' cache that are expected while the given number
+// of sequences hold so many tokens each. The plan itself expects an eighth of the KV cache of one sequence
+// to be in use. Any goroutine may call it.
+func (m *Model) PlanWith(sequences, tokens int) devicemap.Plan {
+	if m.cache == nil || m.options.kvUsual == 0 {
+		return m.plan
+	}
+	config := m.cache.Config()
+	used := int64(sequences)*config.SequenceBytes(tokens, m.options.MaxBatchTokens) + int64(m.lendStep(config.PageBytes()))*config.PageBytes()
+	return m.plan.LendingLess(used-m.options.kvUsual, m.options.expertHits())
+}
+
 // planOf is the plan of a map that no solver made.
 func (m *Model) planOf(devices devicemap.Map) (devicemap.Plan, error) {
 	if p := m.options.planned; p != nil && p.Map.String() == devices.String() {

@@ -105,7 +105,7 @@ func (c *benchCmd) load(adapters []dispatch.Adapter) (*dispatch.Model, *loader.C
 		var plan devicemap.Plan
 		plan, o, err = dispatch.Plan(skeleton, o)
 		if err == nil {
-			o.KVTokens = max(o.KVTokens, c.Batch*(c.PromptTokens+c.DecodeTokens+16))
+			o.KVTokens = max(o.KVTokens, c.Batch*(c.PromptTokens+c.DecodeTokens+c.settling(plan)+16))
 			var model *dispatch.Model
 			if model, err = dispatch.New(skeleton, checkpoint, plan.Map, o); err == nil {
 				return model, checkpoint, nil
@@ -282,6 +282,33 @@ func prefill(ctx context.Context, m *dispatch.Model, s *dispatch.Sequence, promp
 	return nil
 }
 
+// settling is the number of tokens after which the cache of routed experts is measured. A cache that fills
+// reads more than one that is full, and plans predict a full one: they replay a routing without its first
+// quarter.
+func (c *benchCmd) settling(plan devicemap.Plan) int {
+	if plan.ExpertCacheBytes == 0 {
+		return 0
+	}
+	return (c.DecodeTokens + 2) / 3
+}
+
+// settle generates tokens that are not measured until the cache of experts is filled, as far as the
+// context has room for them.
+func (c *benchCmd) settle(ctx context.Context, m *dispatch.Model, s *stepper, r *benchResult) error {
+	n := min(c.settling(m.Plan()), m.Context()-c.PromptTokens-c.DecodeTokens-1)
+	if n <= 0 {
+		return nil
+	}
+	read := m.Status().TierReadBytes
+	for range n {
+		if err := s.step(ctx, m); err != nil {
+			return err
+		}
+	}
+	r.Settling = &settling{Tokens: n, DiskBytesPerToken: float64(m.Status().TierReadBytes-read) / float64(n)}
+	return nil
+}
+
 // decode generates random tokens, which cost as much as others. With --trace the model chooses
 // them, so that the routing is that of text. If the context has room for one more token, the first
 // one is not measured: it allocates memory that later ones use.
@@ -295,6 +322,9 @@ func (c *benchCmd) decode(ctx context.Context, m *dispatch.Model, rows []dispatc
 	}
 	if c.PromptTokens == 0 {
 		r.TimeToFirstTokenSeconds = time.Since(begin).Seconds()
+	}
+	if err := c.settle(ctx, m, &s, r); err != nil {
+		return err
 	}
 	runtime.GC()
 	var before, after runtime.MemStats

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -44,6 +45,26 @@ func TestBenchPrintsAllFields(t *testing.T) {
 	}
 	if roofs := got["roofs"].([]any); len(roofs) != 2 {
 		t.Errorf("%d looks at the roofs, want one before and one after", len(roofs))
+	}
+}
+
+// TestBenchComparesThePlan: bench prints predicted ÷ measured for memory, bytes, first token and speed.
+func TestBenchComparesThePlan(t *testing.T) {
+	two, four := pointer(2), pointer(4)
+	p, m := &benchSpeed{two, four, nil, two}, &benchSpeed{four, four, two, pointer(0)}
+	got := p.by(m)
+	if *got.FirstTokenSeconds != 0.5 || *got.TokensPerSecond != 1 || got.DiskBytesPerToken != nil || got.MemoryBytes != nil {
+		t.Errorf("ratios %+v of %+v and %+v", got, p, m)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, demo.Files()); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := command(t, 0, "bench", "--model", dir, "--prompt-tokens", "3", "--decode-tokens", "4", "--device-map", "model.layers.1=disk")
+	for _, name := range []string{"memory", "first token", "decode"} {
+		if !regexp.MustCompile(`(?m)^  ` + name + ` .* predicted, .* measured: predicted ÷ measured [0-9.]+$`).MatchString(out) {
+			t.Errorf("no line that compares %s: %s", name, out)
+		}
 	}
 }
 

@@ -63,6 +63,11 @@ type benchResult struct {
 	// as measured. Predicted is null with --no-probe, and on devices of unknown speed.
 	Predicted *benchSpeed `json:"predicted"`
 	Measured  benchSpeed  `json:"measured"`
+	// PredictedShare is each number of Predicted divided by that of Measured.
+	PredictedShare *benchSpeed `json:"predicted_by_measured"`
+	// Settling are the tokens before the measured ones, while the cache of routed experts fills. null for
+	// none.
+	Settling *settling `json:"settling"`
 	// PromptDiskBytes is the number of bytes that the first prompt read from the disk, with those
 	// that were read ahead for the next pass.
 	PromptDiskBytes *float64 `json:"prompt_disk_bytes"`
@@ -91,6 +96,24 @@ type benchSpeed struct {
 	MemoryBytes       *float64 `json:"memory_bytes"` // without the runtime and requests
 }
 
+// settling is what a cache of experts reads while it fills.
+type settling struct {
+	Tokens            int     `json:"tokens"`
+	DiskBytesPerToken float64 `json:"disk_bytes_per_token"`
+}
+
+// by returns s divided by other, number by number; nil where one is unknown or other's is 0.
+func (s *benchSpeed) by(other *benchSpeed) *benchSpeed {
+	ratio := func(a, b *float64) *float64 {
+		if a == nil || b == nil || *b == 0 {
+			return nil
+		}
+		return pointer(*a / *b)
+	}
+	return &benchSpeed{ratio(s.FirstTokenSeconds, other.FirstTokenSeconds), ratio(s.TokensPerSecond, other.TokensPerSecond),
+		ratio(s.DiskBytesPerToken, other.DiskBytesPerToken), ratio(s.MemoryBytes, other.MemoryBytes)}
+}
+
 // expect predicts the run from the rates that were measured around it.
 func (r *benchResult) expect(m *dispatch.Model) {
 	host := m.Plan().Device(devicemap.CPU)
@@ -106,7 +129,7 @@ func (r *benchResult) expect(m *dispatch.Model) {
 	set(&speed.Operations16, r.computed("bfloat16"))
 	if len(r.Roofs) > 0 {
 		run := dispatch.Run{PromptTokens: r.PromptTokens, BatchTokens: m.BatchLimits().Tokens, Sequences: r.Batch}
-		p := dispatch.PredictRun(m.Skeleton(), m.Plan(), loadedAs(m.Quantized(), ""), speed, run)
+		p := dispatch.PredictRun(m.Skeleton(), m.PlanWith(r.Batch, r.PromptTokens+r.DecodeTokens), loadedAs(m.Quantized(), ""), speed, run)
 		r.Predicted = &benchSpeed{p.FirstTokenSeconds, p.TokensPerSecond, p.DiskBytesPerToken,
 			pointer(float64(host.Used() - host.RequestBytes - host.RuntimeBytes))}
 	}
@@ -115,6 +138,9 @@ func (r *benchResult) expect(m *dispatch.Model) {
 		held += float64(bytes)
 	}
 	r.Measured = benchSpeed{&r.TimeToFirstTokenSeconds, r.DecodeTokensPerSecond, r.DiskBytesPerToken, &held}
+	if r.Predicted != nil {
+		r.PredictedShare = r.Predicted.by(&r.Measured)
+	}
 }
 
 // computed is the mean rate of products with weights of a format.
@@ -130,14 +156,11 @@ func (r *benchResult) computed(format string) *float64 {
 
 // against says how a measured number compares with its prediction.
 func (r *benchResult) against(out cmdline.Output, name string, of func(*benchSpeed) *float64, scale float64, unit string) {
-	if r.Predicted == nil {
+	if r.PredictedShare == nil || of(r.PredictedShare) == nil {
 		return
 	}
-	p, m := of(r.Predicted), of(&r.Measured)
-	if p == nil || m == nil || *p == 0 {
-		return
-	}
-	fmt.Fprintf(out, "  %-12s%9.4g %s predicted, %.4g measured, %.3f of it\n", name, *p/scale, unit, *m/scale, *m / *p)
+	fmt.Fprintf(out, "  %-12s%9.4g %s predicted, %.4g measured: predicted ÷ measured %.3f\n", name, *of(r.Predicted)/scale, unit, *of(&r.Measured)/scale,
+		*of(r.PredictedShare))
 }
 
 // benchReads are the direct reads of a measurement.
@@ -319,6 +342,9 @@ func (r *benchResult) print(out cmdline.Output) error {
 	if p := r.Promotion; p != nil {
 		line("  mapped      %9.2f tokens/s before promotion", p.Before, 1, "")
 		line("  promoting   %9.2f tokens/s", p.During, 1, fmt.Sprintf(", for %.2f s", p.Seconds))
+	}
+	if n := r.Settling; n != nil {
+		line("  settling    %9.1f MiB a token from the disk", &n.DiskBytesPerToken, 1<<20, fmt.Sprintf(", for %d tokens before the measured ones", n.Tokens))
 	}
 	line("  disk        %9.2f GB/s", r.DiskBytesPerSecond, 1e9, "")
 	line("  disk reads  %9.2f GB/s", r.DiskProbeBytesPerSecond, 1e9, "")

@@ -23,6 +23,9 @@ func TestTraceOfABench(t *testing.T) {
 	if bench.Experts == nil || bench.Experts.Hits+bench.Experts.Misses == 0 {
 		t.Errorf("the bench counted %+v requests for experts", bench.Experts)
 	}
+	if bench.Settling == nil || bench.Settling.Tokens != 3 || bench.Settling.DiskBytesPerToken <= 0 {
+		t.Errorf("a cache of experts is measured while it fills: settling %+v", bench.Settling)
+	}
 	var plan struct {
 		Hits []dispatch.RoutingHits `json:"expert_hits"`
 		Rate float64                `json:"expert_hit_rate"`
