@@ -71,6 +71,7 @@ type Engine struct {
 	mu         sync.Mutex
 	inbox      []*Stream // submitted, not yet seen by the goroutine
 	open       int       // choices of accepted requests that have not ended
+	clients    map[string]*client
 	draining   bool
 	closed     bool
 	live       int // choices of the running pass that a reader waits for
@@ -85,6 +86,7 @@ type Engine struct {
 	running  []*choice // oldest first
 	waiting  []*choice // oldest first
 	ticket   uint64
+	places   uint64    // given so far
 	freed    bool      // pages became free since the last admission failed
 	blocked  bool      // an admission failed for want of pages
 	prompts  []*choice // those of running with more than one token to compute
@@ -106,7 +108,7 @@ func variant(model Model) string {
 // New starts an engine on model. The caller does not use model until Close has returned.
 func New(model Model, options Options) *Engine {
 	e := &Engine{model: model, options: options.withDefaults(model.Limits()), vocab: model.Vocab(),
-		wake: make(chan struct{}, 1), exited: make(chan struct{}), sampler: sample.New(model.Vocab(), variant(model))}
+		clients: map[string]*client{}, wake: make(chan struct{}, 1), exited: make(chan struct{}), sampler: sample.New(model.Vocab(), variant(model))}
 	kv := model.KV()
 	e.limit = model.Context()
 	held := kv.Capacity
@@ -151,10 +153,14 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 		return nil, ErrDraining
 	case e.closed:
 		return nil, ErrClosed
-	case e.open >= e.Places():
+	}
+	s.client = e.clientOf(r.Client)
+	if e.full(s.client) {
+		e.left(s.client, 0)
 		return nil, e.overloaded()
 	}
 	e.open += r.choices()
+	s.client.open += r.choices()
 	e.inbox = append(e.inbox, s)
 	s.unhook = context.AfterFunc(ctx, s.cancel)
 	e.wakeUp()

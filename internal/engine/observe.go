@@ -128,6 +128,7 @@ func (e *Engine) account(c *choice, why Reason) {
 	}
 	e.mu.Lock()
 	e.open--
+	e.left(s.client, 1)
 	if !c.admitted.IsZero() {
 		e.service += (now.Sub(c.admitted) - e.service) / 8
 	}

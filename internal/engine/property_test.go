@@ -31,6 +31,7 @@ func drawRequest(t *rapid.T) *plannedRequest {
 	p.MaxTokens = rapid.IntRange(-1, 25).Draw(t, "max")
 	p.N = rapid.IntRange(1, 3).Draw(t, "n")
 	p.Seed = uint64(rapid.IntRange(0, 3).Draw(t, "seed"))
+	p.Client = rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "client")
 	p.LogProbs = rapid.Bool().Draw(t, "logprobs")
 	p.PromptLogProbs = rapid.IntRange(0, 3).Draw(t, "score") == 0
 	if rapid.Bool().Draw(t, "sampled") {

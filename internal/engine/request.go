@@ -33,6 +33,10 @@ type Request struct {
 	// Adapter is the name of an adapter that the tokens go through; "" is the model alone.
 	Adapter string
 
+	// Client is on whose behalf the request comes. Waiting requests of different clients take turns; "" is a client,
+	// too.
+	Client string
+
 	// Embed asks for an embedding of the prompt in place of a continuation. MaxTokens is 0
 	// then. The answer is one event.
 	Embed Pooling

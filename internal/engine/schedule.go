@@ -72,33 +72,34 @@ func (e *Engine) release(c *choice, why Reason) {
 func (e *Engine) free(c *choice) {
 	c.seq.Free()
 	c.seq = nil
+	c.stream.client.running--
 	e.freed = true
 }
 
-// admit moves waiting choices into the batch, in order of arrival, until no slot or no page is
-// free. Choices of stalled streams give their slots and pages up first.
+// admit moves waiting choices into the batch until no slot or no page is free: clients take turns, and each one's
+// choices come in order of arrival. Choices of stalled streams give their slots and pages up first.
 func (e *Engine) admit() {
 	if e.blocked && !e.freed && e.stalled() < 0 {
 		return // what did not fit before does not fit now
 	}
 	e.blocked, e.freed = false, false
-	for i := 0; i < len(e.waiting); {
+	for {
+		full := len(e.running) >= e.options.MaxBatch
+		if full && e.stalled() < 0 {
+			return
+		}
+		i := e.nextWaiting()
+		if i < 0 {
+			return
+		}
+		if full {
+			e.park()
+			continue // the parked choice is in the list
+		}
 		c := e.waiting[i]
-		if c.ended || c.stream.stalled.Load() || c.follows() {
-			i++
-			continue
-		}
-		if len(e.running) >= e.options.MaxBatch {
-			if !e.park() {
-				return
-			}
-			i = 0 // the parked choice is in the list
-			continue
-		}
 		err := e.start(c)
 		if errors.Is(err, ErrKVFull) && len(e.running) > 0 { // choices that end make room
 			if e.park() {
-				i = 0
 				continue
 			}
 			e.blocked, e.freed = true, false
@@ -162,6 +163,7 @@ func (e *Engine) start(c *choice) error {
 		c.seq = nil
 		return err
 	}
+	e.seated(c)
 	if c.admitted.IsZero() {
 		c.admitted = time.Now()
 		c.queued = c.admitted.Sub(c.stream.submit)

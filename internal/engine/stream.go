@@ -17,6 +17,7 @@ import (
 // cancels the context of Submit.
 type Stream struct {
 	engine   *Engine
+	client   *client
 	request  Request
 	choices  []choice
 	submit   time.Time
