@@ -10,6 +10,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/keys"
 	"github.com/heftai/heft/api/messages"
 	"github.com/heftai/heft/api/ollama"
 	"github.com/heftai/heft/api/openai"
@@ -26,7 +27,9 @@ type Options struct {
 	Catalog *generate.Models
 	Version string   // shown by GET /version
 	APIKeys []string // of which a request must bring one; empty: requests need none
-	Access  Access   // which web pages and host names may use the server
+	// Keys are further keys, with names and limits, of which a request may bring one; nil: none.
+	Keys   *keys.Set
+	Access Access // which web pages and host names may use the server
 	// Timeouts limit how long clients may take; New itself keeps only the one for stalling.
 	Timeouts Timeouts
 	// Lazy makes Serve read no weight before a request needs it. GET /ready is then 200 at once.
@@ -131,7 +134,7 @@ func (s *service) handler(m *generate.Model, ds dialects) http.Handler {
 	s.follow(m, func(n int64) { requests.Admit(s.ofRequests(n)) })
 	r := chi.NewRouter()
 	r.Use(patient(s.Timeouts.Stall), identify, logAccess, recoverPanic(fail), secure, newGate(s.Access, fail).protect,
-		guard(s.APIKeys, fail), requests.Limit(ds.errorsOf), middleware.GetHead, leased)
+		newGuard(s.APIKeys, s.Keys, fail).protect, requests.Limit(ds.errorsOf), middleware.GetHead, leased)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) { fail(w, r, wire.NoSuchRoute(r)) })
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Allow", strings.Join(methodsOf(r, req.URL.Path), ", "))

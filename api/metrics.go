@@ -124,6 +124,9 @@ func (m *metrics) Finished(s engine.ChoiceStats) {
 func (s *service) metrics() http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(&modelCollector{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if s.Keys != nil {
+		r.MustRegister(&keyCollector{s.Keys})
+	}
 	var mu sync.Mutex
 	known := map[string]*metrics{}
 	s.models.OnLoad(func(m *generate.Model) {

@@ -3,9 +3,6 @@ package api
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/hex"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -54,6 +51,9 @@ func logAccess(next http.Handler) http.Handler {
 				slog.Float64("duration_seconds", seconds(time.Since(begin))), slog.Int("bytes", seen.BytesWritten())}
 			if tokens.Counted {
 				line = append(line, slog.Int("prompt_tokens", tokens.PromptTokens), slog.Int("completion_tokens", tokens.Completion))
+			}
+			if tokens.Client != "" {
+				line = append(line, slog.String("key", tokens.Client))
 			}
 			line = append(line, slog.String("id", r.Header.Get(requestID)), slog.String("from", r.RemoteAddr))
 			slog.LogAttrs(context.WithoutCancel(ctx), slog.LevelInfo, "request", line...)
@@ -107,58 +107,4 @@ func secure(next http.Handler) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		next.ServeHTTP(w, r)
 	})
-}
-
-// open are the paths beside the page that neither compute nor reveal: no key is asked for there.
-var open = map[string]bool{"/health": true, "/ready": true, "/metrics": true, "/version": true}
-
-// guard lets requests pass that bring one of keys. Without keys everyone may pass.
-func guard(keys []string, fail failure) func(http.Handler) http.Handler {
-	sums := make([][sha256.Size]byte, len(keys))
-	for i, k := range keys {
-		sums[i] = sha256.Sum256([]byte(k))
-	}
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if len(sums) == 0 || open[r.URL.Path] || pagePaths[r.URL.Path] != "" {
-				next.ServeHTTP(w, r)
-				return
-			}
-			owner, ok := bringsKey(r, sums)
-			if !ok {
-				w.Header().Set("WWW-Authenticate", "Bearer")
-				fail(w, r, &wire.Error{Kind: wire.Unauthorized, Message: "Incorrect API key: send one as Authorization: Bearer KEY or X-API-Key: KEY."})
-				return
-			}
-			next.ServeHTTP(w, r.WithContext(wire.WithOwner(r.Context(), owner)))
-		})
-	}
-}
-
-// bringsKey reports whether r has a key, as "Authorization: Bearer KEY" or "X-API-Key: KEY", and returns the
-// key's hash. It takes the same time whatever the keys are and whichever one fits.
-func bringsKey(r *http.Request, sums [][sha256.Size]byte) (owner string, ok bool) {
-	found := 0
-	var hash [sha256.Size]byte
-	for _, key := range keysOf(r) {
-		given := sha256.Sum256([]byte(key))
-		for i := range sums {
-			equal := subtle.ConstantTimeCompare(given[:], sums[i][:])
-			subtle.ConstantTimeCopy(equal, hash[:], sums[i][:])
-			found |= equal
-		}
-	}
-	return hex.EncodeToString(hash[:]), found == 1
-}
-
-// keysOf returns the keys that r brings.
-func keysOf(r *http.Request) []string {
-	var keys []string
-	if scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
-		keys = append(keys, strings.TrimSpace(key))
-	}
-	if key := strings.TrimSpace(r.Header.Get("X-Api-Key")); key != "" {
-		keys = append(keys, key)
-	}
-	return keys
 }

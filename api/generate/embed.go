@@ -37,14 +37,15 @@ func (m *Model) Embed(ctx context.Context, r EmbedRequest) (vectors [][]float32,
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // frees what was submitted
-	claim := wire.ClaimOf(ctx)
+	claim, client := wire.ClaimOf(ctx), wire.ClientOf(ctx)
 	var streams []*engine.Stream
 	for i := range r.Prompts {
 		for next := len(streams); next < min(i+min(inFlight, m.engine.Places()), len(r.Prompts)); next++ {
-			s, err := m.engine.Submit(ctx, engine.Request{Adapter: m.Adapter, Prompt: r.Prompts[next], Embed: poolings[m.Pooling.Mode]})
+			s, err := m.engine.Submit(ctx, engine.Request{Client: client.ID, Adapter: m.Adapter, Prompt: r.Prompts[next], Embed: poolings[m.Pooling.Mode]})
 			if err != nil {
 				return nil, usage, m.embedError(ctx, err, r.Param)
 			}
+			client.Spent(len(r.Prompts[next]), 0)
 			streams = append(streams, s)
 		}
 		vector, err := embedding(ctx, streams[i])

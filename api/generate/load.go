@@ -71,10 +71,14 @@ func (ms *Models) release(e *entry, used bool) {
 
 // Use returns the model of a name, the first one for "", and keeps it loaded for the request of ctx; see [WithLeases]. It
 // loads the model if necessary, and waits for that. Errors are of type *wire.Error: of kind NoModel for an unknown
-// name, Loading if it takes too long, and Unavailable if the model cannot be loaded.
+// name, Forbidden for one that the client may not use, Loading if it takes too long, and Unavailable if the model cannot be loaded.
 func (ms *Models) Use(ctx context.Context, name string) (*Model, error) {
 	timeout := time.NewTimer(ms.options.LoadTimeout)
 	defer timeout.Stop()
+	name, err := ms.allowed(ctx, name)
+	if err != nil {
+		return nil, err
+	}
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	for {

@@ -3,6 +3,7 @@ package generate
 import (
 	"context"
 	"io"
+	"slices"
 
 	"github.com/heftai/heft/api/wire"
 )
@@ -53,6 +54,30 @@ func (ms *Models) textLimit() *wire.TextLimit {
 		list = append(list, k.Model)
 	}
 	return TextLimit(list)
+}
+
+// KnownTo returns the models that the client of ctx may use, as [Models.Known] does.
+func (ms *Models) KnownTo(ctx context.Context) []Known {
+	client := wire.ClientOf(ctx)
+	return slices.DeleteFunc(ms.Known(), func(k Known) bool { return !client.May(k.Name) })
+}
+
+// allowed returns the name of the model that the client of ctx means by name, which may be "". It fails with an error
+// of kind wire.Forbidden if the client may not use it.
+func (ms *Models) allowed(ctx context.Context, name string) (string, error) {
+	client := wire.ClientOf(ctx)
+	if client.Models == nil {
+		return name, nil
+	}
+	if name == "" {
+		for _, k := range ms.KnownTo(ctx) {
+			return k.Name, nil
+		}
+	}
+	if k, err := ms.Look(name); err == nil && !client.May(k.Name) {
+		return "", &wire.Error{Kind: wire.Forbidden, Field: "model", Message: "This API key may not use the model `" + k.Name + "`."}
+	}
+	return name, nil
 }
 
 // noModel says that no model has a name.

@@ -131,7 +131,9 @@ func (m *Model) Start(ctx context.Context, r Request) (*Generation, error) {
 			return nil, err
 		}
 	}
+	client := wire.ClientOf(ctx)
 	stream, err := m.engine.Submit(ctx, engine.Request{
+		Client:    client.ID,
 		Constrain: r.constraints(),
 		Adapter:   m.Adapter, Prompt: r.Prompt, Params: r.Params.internal(), MaxTokens: r.MaxTokens, N: r.N, Seed: r.Seed,
 		LogProbs: r.LogProbs, PromptLogProbs: r.PromptLogProbs, TopLogProbs: r.TopLogProbs,
@@ -139,5 +141,8 @@ func (m *Model) Start(ctx context.Context, r Request) (*Generation, error) {
 	if err != nil {
 		return nil, AsError(err, r.Param)
 	}
-	return newGeneration(m, r, stream), nil
+	client.Spent(len(r.Prompt), 0)
+	g := newGeneration(m, r, stream)
+	g.client = client
+	return g, nil
 }

@@ -3,8 +3,10 @@ package generate
 import (
 	"context"
 	"io"
+	"sync/atomic"
 	"unicode/utf8"
 
+	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/text"
 )
@@ -53,6 +55,9 @@ type Generation struct {
 	open    int
 	usage   Usage
 	ready   []Delta // not yet returned
+
+	client *wire.Client // whose tokens these are
+	spent  atomic.Int64 // tokens of the answer that the client was not charged for yet
 }
 
 // choice is one answer to a request.
@@ -136,7 +141,12 @@ func (r *Generation) Next(ctx context.Context) (Delta, error) {
 }
 
 // Close cancels the request if it has not ended and frees its place.
-func (r *Generation) Close() { r.stream.Close() }
+func (r *Generation) Close() {
+	r.stream.Close()
+	if n := r.spent.Swap(0); n > 0 {
+		r.client.Spent(0, int(n))
+	}
+}
 
 // Usage counts the tokens that were delivered so far.
 func (r *Generation) Usage() Usage {
@@ -166,6 +176,7 @@ func (r *Generation) take(ev engine.Event) {
 		d.Tokens = []Token{{ID: ev.Token, LogProb: ev.LogProb, Top: logProbs(ev.Top), Offset: c.runes}}
 		c.generated++
 		r.usage.Completion++
+		r.spent.Add(1)
 		stopped = r.decode(c, ev, &d)
 	}
 	if ev.Finish != "" && !stopped {

@@ -38,6 +38,7 @@ var types = map[wire.Kind]string{
 	wire.Loading:      "overloaded_error",
 	wire.Unauthorized: "authentication_error",
 	wire.Forbidden:    "permission_error",
+	wire.RateLimited:  "rate_limit_error",
 	wire.TooLarge:     "request_too_large",
 	wire.TooSlow:      "timeout_error",
 }

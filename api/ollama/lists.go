@@ -64,9 +64,9 @@ type shown struct {
 }
 
 // Tags is GET /api/tags.
-func (s *Server) Tags(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) Tags(w http.ResponseWriter, r *http.Request) {
 	list := []listed{}
-	for _, k := range s.models.Known() {
+	for _, k := range s.models.KnownTo(r.Context()) {
 		m := k.Model
 		if m == nil { // not loaded: its files were not read
 			m = &generate.Model{Name: k.Name, Parent: k.Parent, Created: k.Created}
@@ -80,9 +80,9 @@ func (s *Server) Tags(w http.ResponseWriter, _ *http.Request) {
 var never = time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // PS is GET /api/ps: every model that is loaded.
-func (s *Server) PS(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) PS(w http.ResponseWriter, r *http.Request) {
 	list := []running{}
-	for _, k := range s.models.Known() {
+	for _, k := range s.models.KnownTo(r.Context()) {
 		m := k.Model
 		if m == nil {
 			continue

@@ -38,6 +38,7 @@ var codes = map[wire.Kind]string{
 	wire.Forbidden:    "forbidden",
 	wire.TooLarge:     "request_too_large",
 	wire.TooSlow:      "request_timeout",
+	wire.RateLimited:  "rate_limit_exceeded",
 	wire.NoPrevious:   "previous_response_not_found",
 }
 
@@ -46,6 +47,9 @@ func newErrorBody(e *wire.Error) errorBody {
 	kind := "invalid_request_error"
 	if e.Kind.Status() >= http.StatusInternalServerError {
 		kind = "server_error"
+	}
+	if e.Kind == wire.RateLimited {
+		kind = "rate_limit_error"
 	}
 	return errorBody{errorObject{e.Message, kind, orNull(e.Field), orNull(codes[e.Kind])}}
 }

@@ -34,7 +34,7 @@ type modelCard struct {
 // ListModels is GET /v1/models.
 func (s *Server) ListModels(w http.ResponseWriter, r *http.Request) {
 	list := modelList{Object: "list", Data: []modelCard{}}
-	for _, m := range s.models.Known() {
+	for _, m := range s.models.KnownTo(r.Context()) {
 		list.Data = append(list.Data, card(&m))
 	}
 	wire.WriteJSON(w, http.StatusOK, list)
@@ -52,6 +52,9 @@ func (s *Server) Model(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	m, err := s.models.Look(id)
+	if err == nil && !wire.ClientOf(r.Context()).May(m.Name) {
+		err = &wire.Error{Kind: wire.Forbidden, Message: "This API key may not use the model `" + m.Name + "`."}
+	}
 	if err != nil {
 		respond(w, err)
 		return

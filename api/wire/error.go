@@ -27,6 +27,7 @@ const (
 	TooSlow                  // the body arrived too slowly
 	NotFound                 // what the path names does not exist
 	NoPrevious               // the response that a request continues does not exist
+	RateLimited              // the client has used up what its API key allows; see Error.RetryAfter
 	NotOffered               // the endpoint is known, but this server does not do what it asks for
 	Loading                  // the model is still being loaded; retry after RetryAfter
 )
@@ -51,6 +52,7 @@ var statuses = [...]int{
 	TooSlow:      http.StatusRequestTimeout,
 	NotFound:     http.StatusNotFound,
 	NoPrevious:   http.StatusBadRequest,
+	RateLimited:  http.StatusTooManyRequests,
 	NotOffered:   http.StatusNotImplemented,
 	Loading:      http.StatusServiceUnavailable,
 }

@@ -7,6 +7,7 @@ import "context"
 type Record struct {
 	Counted                  bool // the request had tokens
 	PromptTokens, Completion int
+	Client                   string // the name of its API key
 }
 
 type recordKey struct{}
@@ -20,7 +21,7 @@ func WithRecord(ctx context.Context) (context.Context, *Record) {
 // RecordTokens notes the tokens of the request that ctx belongs to, if a log wants them.
 func RecordTokens(ctx context.Context, prompt, completion int) {
 	if r, ok := ctx.Value(recordKey{}).(*Record); ok {
-		*r = Record{true, prompt, completion}
+		r.Counted, r.PromptTokens, r.Completion = true, prompt, completion
 	}
 }
 

@@ -92,7 +92,8 @@ var allowed = map[string][]string{
 	"api/responses":               {"api/wire", "api/generate", "api/internal/foreign", "api/openai", "api/store", "text"}, // openai: errors, sampling, log-probabilities
 	"api/messages":                {"api/wire", "api/generate", "api/internal/foreign", "api/openai", "text"},              // openai: sampling, template arguments
 	"api/ollama":                  {"api/wire", "api/generate", "meta", "text"},                                            // meta: what lists show of a model
-	"api":                         {"api/wire", "api/generate", "api/messages", "api/ollama", "api/openai", "api/responses", "api/store", "devicemap", "dispatch", "internal/engine", "internal/engine/holder"},
+	"api/keys":                    {"api/wire"},
+	"api":                         {"api/wire", "api/generate", "api/keys", "api/messages", "api/ollama", "api/openai", "api/responses", "api/store", "devicemap", "dispatch", "internal/engine", "internal/engine/holder"},
 	"cmd/serve":                   {"*"},
 	"cmd/train":                   {"*"},
 	"internal/cmdline":            {},                                                                                                                                                // what the commands have in common

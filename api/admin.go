@@ -1,0 +1,21 @@
+package api
+
+import (
+	"net/http"
+	"net/http/pprof"
+	"time"
+)
+
+// NewAdminServer returns a server of /debug/pprof for operators. It asks for no key: its listener belongs on a
+// loopback address, where it answers to IP addresses, localhost and the hosts of a only. It does not listen yet.
+func NewAdminServer(a Access) *http.Server {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", http.NotFound) // it may have keys
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	fail := func(w http.ResponseWriter, _ *http.Request, err error) { http.Error(w, err.Error(), http.StatusForbidden) }
+	return &http.Server{Handler: secure(newGate(Access{Hosts: a.Hosts}, fail).protect(mux)), BaseContext: noteListener,
+		MaxHeaderBytes: maxHeader, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+}

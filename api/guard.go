@@ -1,0 +1,115 @@
+package api
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/heftai/heft/api/keys"
+	"github.com/heftai/heft/api/wire"
+)
+
+// open are the paths beside the page that neither compute nor reveal: no key is asked for there.
+var open = map[string]bool{"/health": true, "/ready": true, "/metrics": true, "/version": true}
+
+// guard lets requests pass that bring one of the keys, and holds those of named ones to their limits. Without keys
+// everyone may pass. It notes on whose behalf each request comes.
+type guard struct {
+	sums  [][sha256.Size]byte
+	named *keys.Set // nil: none
+	fail  failure
+}
+
+func newGuard(plain []string, named *keys.Set, fail failure) *guard {
+	g := &guard{named: named, fail: fail}
+	for _, k := range plain {
+		g.sums = append(g.sums, sha256.Sum256([]byte(k)))
+	}
+	return g
+}
+
+func (g *guard) protect(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(g.sums) == 0 && g.named == nil || open[r.URL.Path] || pagePaths[r.URL.Path] != "" {
+			next.ServeHTTP(w, r.WithContext(wire.WithClient(r.Context(), &wire.Client{ID: addressOf(r)})))
+			return
+		}
+		given := keysOf(r)
+		owner, ok := bringsKey(given, g.sums)
+		client := &wire.Client{ID: owner}
+		if g.named != nil {
+			if k := g.named.Find(given); k != nil {
+				client = k.Client()
+				owner, ok = client.ID, true
+				ctx := wire.WithClient(r.Context(), client) // the log names the key of a rejected request, too
+				if r.Method == http.MethodPost {
+					leave, err := k.Enter()
+					if err != nil {
+						g.fail(w, r.WithContext(ctx), err)
+						return
+					}
+					defer leave()
+				}
+			}
+		}
+		if !ok {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			g.fail(w, r, &wire.Error{Kind: wire.Unauthorized, Message: "Incorrect API key: send one as Authorization: Bearer KEY or X-API-Key: KEY."})
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(wire.WithOwner(wire.WithClient(r.Context(), client), owner)))
+	})
+}
+
+// addressBits is how much of an IPv6 address tells clients apart: a subnet.
+const addressBits = 64
+
+// addressOf is the client's address without the port.
+func addressOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return host
+	}
+	if ip = ip.Unmap().WithZone(""); ip.Is6() {
+		if subnet, err := ip.Prefix(addressBits); err == nil {
+			return subnet.String()
+		}
+	}
+	return ip.String()
+}
+
+// bringsKey reports whether one of the given keys is known, and returns its hash. It takes the same time whatever
+// the keys are and whichever one fits.
+func bringsKey(given []string, sums [][sha256.Size]byte) (owner string, ok bool) {
+	found := 0
+	var hash [sha256.Size]byte
+	for _, key := range given {
+		sum := sha256.Sum256([]byte(key))
+		for i := range sums {
+			equal := subtle.ConstantTimeCompare(sum[:], sums[i][:])
+			subtle.ConstantTimeCopy(equal, hash[:], sums[i][:])
+			found |= equal
+		}
+	}
+	return hex.EncodeToString(hash[:]), found == 1
+}
+
+// keysOf returns the keys that r brings.
+func keysOf(r *http.Request) []string {
+	var keys []string
+	if scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
+		keys = append(keys, strings.TrimSpace(key))
+	}
+	if key := strings.TrimSpace(r.Header.Get("X-Api-Key")); key != "" {
+		keys = append(keys, key)
+	}
+	return keys
+}

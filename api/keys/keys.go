@@ -1,0 +1,181 @@
+package keys
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/heftai/heft/api/wire"
+)
+
+// A Set is the keys of a file. Its methods may be called from any goroutine.
+type Set struct {
+	path string
+	now  func() time.Time
+
+	mu    sync.RWMutex
+	keys  []*Key
+	usage map[string]*usage // by name; of names that left the file, too, so that they come back as they were
+	seen  stamp
+}
+
+// A Key is one of a set, as the file was when the request came.
+type Key struct {
+	sum    [sha256.Size]byte
+	limits entry
+	usage  *usage
+	client wire.Client
+}
+
+// stamp tells versions of the file apart.
+type stamp struct {
+	changed time.Time
+	size    int64
+}
+
+// maxFile bounds a file in bytes.
+const maxFile = 64 << 20
+
+// Open reads a file of keys. It fails if an entry is wrong; the error has no key.
+func Open(path string) (*Set, error) {
+	s := &Set{path: path, now: time.Now, usage: map[string]*usage{}}
+	return s, s.Reload()
+}
+
+// Reload reads the file again. If it fails, the keys stay as they were.
+func (s *Set) Reload() error {
+	f, err := os.Open(s.path)
+	if err != nil {
+		return fmt.Errorf("keys: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("keys: %w", err)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("keys: %w", err)
+	case len(b) > maxFile:
+		return fmt.Errorf("keys: %s: the file exceeds %d bytes", s.path, maxFile)
+	}
+	list, err := parse(b)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = stampOf(info)
+	if err != nil {
+		return fmt.Errorf("keys: %s: %w", s.path, err)
+	}
+	s.keys = nil
+	for _, e := range list {
+		s.keys = append(s.keys, s.key(e))
+	}
+	return nil
+}
+
+// key makes the key of an entry. The caller holds mu.
+func (s *Set) key(e entry) *Key {
+	u := s.usage[e.Name]
+	if u == nil {
+		u = &usage{now: s.now}
+		s.usage[e.Name] = u
+	}
+	u.limit(&e)
+	k := &Key{sum: e.sum(), limits: e, usage: u}
+	e.Key, k.limits.Key = "", "" // the hash is enough
+	k.client = wire.Client{ID: hex.EncodeToString(k.sum[:]), Name: e.Name, Admin: e.Admin, Models: e.Models, Spend: u.spend}
+	return k
+}
+
+func stampOf(info os.FileInfo) stamp { return stamp{info.ModTime(), info.Size()} }
+
+// Watch reloads the file when it changes, until ctx ends. It looks every period and logs what happened.
+func (s *Set) Watch(ctx context.Context, period time.Duration) {
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if info, err := os.Stat(s.path); err == nil && s.changed(stampOf(info)) {
+			s.ReloadAndLog()
+		}
+	}
+}
+
+func (s *Set) changed(now stamp) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return now != s.seen
+}
+
+// ReloadAndLog is Reload for an operator who reads the log.
+func (s *Set) ReloadAndLog() {
+	if err := s.Reload(); err != nil {
+		slog.Error("the API keys stay as they were", "reason", err)
+		return
+	}
+	slog.Info("the API keys were read again", "count", s.Len())
+}
+
+// Len is the number of keys.
+func (s *Set) Len() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.keys)
+}
+
+// Find returns the key with one of the given texts, or nil. It takes the same time whichever key fits.
+func (s *Set) Find(given []string) *Key {
+	s.mu.RLock()
+	keys := s.keys
+	s.mu.RUnlock()
+	var found *Key
+	for _, text := range given {
+		sum := sha256.Sum256([]byte(text))
+		for _, k := range keys {
+			if subtle.ConstantTimeCompare(sum[:], k.sum[:]) == 1 {
+				found = k
+			}
+		}
+	}
+	return found
+}
+
+// Client is whose requests bring the key.
+func (k *Key) Client() *wire.Client { return &k.client }
+
+// Usage is what a key has used since the start.
+type Usage struct {
+	Name                     string
+	Running                  int
+	Requests, Rejected       int64
+	PromptTokens, Completion int64
+}
+
+// Usage lists what the keys have used, by name.
+func (s *Set) Usage() (list []Usage) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for name, u := range s.usage {
+		list = append(list, u.counts(name))
+	}
+	slices.SortFunc(list, func(a, b Usage) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return list
+}

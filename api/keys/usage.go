@@ -1,0 +1,119 @@
+package keys
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/heftai/heft/api/wire"
+)
+
+// usage is what a key has used. It outlives a reload of the file.
+type usage struct {
+	now func() time.Time
+
+	mu                 sync.Mutex
+	parallel, running  int
+	requests, tokens   bucket
+	admitted, rejected int64
+	prompt, completion int64
+}
+
+// A bucket holds what may be used now. It fills up in a minute; what is used beyond it is a debt.
+type bucket struct {
+	size  float64 // 0: no limit
+	level float64
+	at    time.Time
+}
+
+// limit sets the size. A bucket keeps the share that it holds.
+func (b *bucket) limit(size int, now time.Time) {
+	b.fill(now)
+	switch {
+	case b.size == 0:
+		b.level = float64(size)
+	default:
+		b.level = min(b.level, float64(size))
+	}
+	b.size = float64(size)
+}
+
+func (b *bucket) fill(now time.Time) {
+	if !b.at.IsZero() {
+		b.level = min(b.size, b.level+b.size*now.Sub(b.at).Minutes())
+	}
+	b.at = now
+}
+
+// wait is how long it takes until the bucket holds n. It is 0 if there is no limit.
+func (b *bucket) wait(n float64, now time.Time) time.Duration {
+	if b.size == 0 {
+		return 0
+	}
+	if b.fill(now); b.level >= n {
+		return 0
+	}
+	return time.Duration((n - b.level) / b.size * float64(time.Minute))
+}
+
+func (b *bucket) take(n float64) { b.level -= n }
+
+func (u *usage) limit(e *entry) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.parallel = e.Parallel
+	u.requests.limit(e.Requests, u.now())
+	u.tokens.limit(e.Tokens, u.now())
+}
+
+// busy is the Retry-After of a key whose requests all run: nothing says when one ends.
+const busy = time.Second
+
+// Enter admits a request of the key. The caller calls leave when it has been answered. The error is of kind
+// wire.RateLimited and says when to retry. Tokens are counted as they are computed, so a request is admitted while
+// any are left, and those that it uses beyond are taken from the next minute.
+func (k *Key) Enter() (leave func(), err error) {
+	u, e := k.usage, &k.limits
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	now := u.now()
+	reject := func(after time.Duration, format string, args ...any) error {
+		u.rejected++
+		after = time.Duration(math.Ceil(after.Seconds())) * time.Second
+		return &wire.Error{Kind: wire.RateLimited, RetryAfter: after, Message: "The API key " + e.Name + " may " + fmt.Sprintf(format, args...) + fmt.Sprintf("; retry after %d s.", int(after.Seconds()))}
+	}
+	if u.parallel > 0 && u.running >= u.parallel {
+		return nil, reject(busy, "run %d requests at once", u.parallel)
+	}
+	if after := u.requests.wait(1, now); after > 0 {
+		return nil, reject(after, "send %d requests per minute", e.Requests)
+	}
+	if after := u.tokens.wait(1, now); after > 0 {
+		return nil, reject(after, "use %d tokens per minute", e.Tokens)
+	}
+	u.requests.take(1)
+	u.running++
+	u.admitted++
+	return sync.OnceFunc(func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.running--
+	}), nil
+}
+
+// spend counts tokens.
+func (u *usage) spend(prompt, completion int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.tokens.fill(u.now())
+	u.tokens.take(float64(prompt + completion))
+	u.prompt += int64(prompt)
+	u.completion += int64(completion)
+}
+
+func (u *usage) counts(name string) Usage {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return Usage{Name: name, Running: u.running, Requests: u.admitted, Rejected: u.rejected, PromptTokens: u.prompt, Completion: u.completion}
+}

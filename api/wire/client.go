@@ -1,0 +1,51 @@
+package wire
+
+import (
+	"context"
+	"slices"
+)
+
+// A Client is on whose behalf a request comes. It does not change.
+type Client struct {
+	// ID tells clients apart: by API key, else by address. Requests of different clients take turns.
+	ID string
+	// Name is the name of the API key, for logs and metrics; "" for a key without one, or none.
+	Name string
+	// Admin allows requests that change the server.
+	Admin bool
+	// Models are those that the client may use; nil: all.
+	Models []string
+	// Spend counts tokens that were computed for the client; nil: nothing counts.
+	Spend func(prompt, completion int)
+}
+
+type clientKey struct{}
+
+// noClient is that of requests from Go.
+var noClient = &Client{}
+
+// WithClient returns a context that knows whose request it belongs to.
+func WithClient(ctx context.Context, c *Client) context.Context {
+	if r, ok := ctx.Value(recordKey{}).(*Record); ok {
+		r.Client = c.Name
+	}
+	return context.WithValue(ctx, clientKey{}, c)
+}
+
+// ClientOf returns whose request ctx belongs to, never nil.
+func ClientOf(ctx context.Context) *Client {
+	if c, ok := ctx.Value(clientKey{}).(*Client); ok {
+		return c
+	}
+	return noClient
+}
+
+// May reports whether c may use a model.
+func (c *Client) May(model string) bool { return c.Models == nil || slices.Contains(c.Models, model) }
+
+// Spent counts tokens, if anything does.
+func (c *Client) Spent(prompt, completion int) {
+	if c != nil && c.Spend != nil {
+		c.Spend(prompt, completion)
+	}
+}
