@@ -40,6 +40,9 @@ const sendBuffer = 64 << 10
 
 // limitBuffer sets the send buffer of a connection.
 func limitBuffer(ctx context.Context, c net.Conn) context.Context {
+	if wrapped, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
+		c = wrapped.NetConn()
+	}
 	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetWriteBuffer(sendBuffer) // the system's default works too
 	}

@@ -18,8 +18,8 @@ type accessFlags struct {
 	LogFormat   string  `name:"log-format" help:"Write the log in this format (default ${default})." enum:"text,json" default:"text" placeholder:"text|json"`
 }
 
-// keys are the keys of --api-key.
-func (f *accessFlags) keys() []string {
+// plainKeys are the keys of --api-key.
+func (f *accessFlags) plainKeys() []string {
 	if f.APIKey == nil {
 		return nil
 	}
@@ -37,7 +37,7 @@ func (f *accessFlags) access(host string) api.Access {
 
 // check refuses values that have no meaning.
 func (f *accessFlags) check() error {
-	if f.APIKey != nil && *f.APIKey != "" && len(f.keys()) == 0 {
+	if f.APIKey != nil && *f.APIKey != "" && len(f.plainKeys()) == 0 {
 		return cmdline.Misusef("--api-key %q holds no key", *f.APIKey)
 	}
 	a := f.access("")

@@ -30,6 +30,7 @@ type runCmd struct {
 	adapterFlags
 	accessFlags
 	storeFlags
+	operateFlags
 	ServedModelName string        `help:"Show this name in /v1/models (default: the folder's name)." placeholder:"S"`
 	Host            string        `help:"Listen on this address (default ${default})." default:"127.0.0.1" placeholder:"A"`
 	Port            int           `help:"Listen on this port; 0 chooses a free one (default ${default})." default:"8000" placeholder:"N"`
@@ -49,6 +50,9 @@ type runCmd struct {
 // good.
 func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	if err := errors.Join(c.check(), c.log()); err != nil {
+		return err
+	}
+	if err := c.operateFlags.open(); err != nil {
 		return err
 	}
 	w, err := c.find(ctx, k)
@@ -75,9 +79,14 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	failed := make(chan error, 1)
-	go func() { failed <- s.server.Serve(listener) }()
+	go func() { failed <- c.serve(s.server, listener) }()
 	c.warn()
-	slog.Info("serving", "model", w.models[0].name, "models", len(w.models), "at", "http://"+listener.Addr().String())
+	slog.Info("serving", "model", w.models[0].name, "models", len(w.models), "at", c.scheme()+listener.Addr().String())
+	unwatch, err := c.operate(ctx, c.access(c.Host))
+	if err != nil {
+		return err
+	}
+	defer unwatch()
 	if first := s.first; first != nil {
 		if !c.Lazy {
 			go c.view.watch(ctx, func() dispatch.Loading { return s.fleet.loading(first) })
@@ -91,6 +100,7 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	case <-ctx.Done():
 	}
 	stop() // a second signal ends the process at once
+	unwatch()
 	return c.drain(s.server, s.fleet.models)
 }
 

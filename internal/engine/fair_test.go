@@ -110,3 +110,23 @@ func TestAFullQueueTakesANewClientsRequest(t *testing.T) {
 		}
 	})
 }
+
+// TestRetryAfterIsTheQueuesTime: what a full server answers is how long its queue takes by what choices took so far;
+// the first of them counted an eighth.
+func TestRetryAfterIsTheQueuesTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := engine.New(&enginetest.Model{Delay: time.Second}, engine.Options{MaxBatch: 2, MaxQueue: 4})
+		defer e.Close()
+		r := engine.Request{Prompt: prompt(1, 4), MaxTokens: 8}
+		if _, err := collect(submit(t, e, r), 1); err != nil { // 8 s
+			t.Fatal(err)
+		}
+		for range 6 {
+			submit(t, e, r)
+		}
+		var o *engine.OverloadedError
+		if _, err := e.Submit(t.Context(), r); !errors.As(err, &o) || o.RetryAfter != 20*time.Second { // 5 of 8 s, two at once
+			t.Errorf("%v", err)
+		}
+	})
+}

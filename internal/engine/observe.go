@@ -130,7 +130,11 @@ func (e *Engine) account(c *choice, why Reason) {
 	e.open--
 	e.left(s.client, 1)
 	if !c.admitted.IsZero() {
-		e.service += (now.Sub(c.admitted) - e.service) / 8
+		if d := now.Sub(c.admitted); e.service == 0 {
+			e.service = d
+		} else {
+			e.service += (d - e.service) / 8
+		}
 	}
 	e.mu.Unlock()
 	e.observers.Finished(st)
