@@ -15,7 +15,9 @@ func NewAdminServer(a Access) *http.Server {
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	fail := func(w http.ResponseWriter, _ *http.Request, err error) { http.Error(w, err.Error(), http.StatusForbidden) }
+	fail := func(w http.ResponseWriter, _ *http.Request, err error) {
+		http.Error(w, err.Error(), http.StatusForbidden)
+	}
 	return &http.Server{Handler: secure(newGate(Access{Hosts: a.Hosts}, fail).protect(mux)), BaseContext: noteListener,
 		MaxHeaderBytes: maxHeader, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
 }
