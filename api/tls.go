@@ -67,7 +67,7 @@ func (c *Certificate) Watch(ctx context.Context, period time.Duration) {
 	}
 }
 
-// ReloadAndLog is Reload for an operator who reads the log.
+// ReloadAndLog is Reload; it logs what happened.
 func (c *Certificate) ReloadAndLog() {
 	if err := c.Reload(); err != nil {
 		slog.Error("the certificate stays as it was", "reason", err)

@@ -120,7 +120,7 @@ func (s *Set) changed(now stamp) bool {
 	return now != s.seen
 }
 
-// ReloadAndLog is Reload for an operator who reads the log.
+// ReloadAndLog is Reload; it logs what happened.
 func (s *Set) ReloadAndLog() {
 	if err := s.Reload(); err != nil {
 		slog.Error("the API keys stay as they were", "reason", err)
